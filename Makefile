@@ -1,0 +1,63 @@
+# The usual ways to build and try Zellige; the build itself is CMakeLists.txt. `make` alone prints this list.
+#
+#   make build BUILD=build-clang CC=clang OPTIONS="-DZL_WERROR=OFF"
+
+BUILD   ?= build
+PREFIX  ?= /usr/local
+DESTDIR ?=
+OPTIONS ?=
+NINJA   := $(shell command -v ninja 2>/dev/null)
+CMAKE    = cmake --build $(BUILD) --parallel $(shell nproc)
+export DESTDIR
+
+help: ## Print this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r target text; do \
+		printf '  make %-12s %s\n' "$$target" "$$text"; done
+
+demo: ## Install what is missing, build, show the devices, run a small program and its distance from the machine's limit
+	@tool/setup.sh build
+	@$(MAKE) --no-print-directory build
+	@tool/demo.sh $(BUILD)
+
+test: ## Install what is missing, build with gcc, clang and sanitizers, run all tests (CI runs this)
+	@tool/setup.sh test
+	@tool/test.sh all
+
+test-quick: build ## A seeded sample of the tests in at most 15 seconds, for daily work
+	@tool/test.sh quick
+
+test-long: ## All tests at their largest sizes, with a new seed: hours
+	@tool/setup.sh test
+	@tool/test.sh long
+
+build: generate ## Library, program, tests, benchmarks and examples; installs nothing
+	@$(CMAKE)
+
+$(BUILD)/CMakeCache.txt:
+	@cmake -S . -B $(BUILD) $(if $(NINJA),-G Ninja) $(if $(filter-out default,$(origin CC)),-DCMAKE_C_COMPILER=$(CC)) $(OPTIONS)
+
+generate: $(BUILD)/CMakeCache.txt ## Write the generated files that are committed: include/zellige_ops.h and doc/api
+	@tool/generate.sh $(BUILD)
+
+check: build ## Layers, exported names, generated files, shell scripts; installs nothing
+	@tool/check.sh $(BUILD)
+
+bench: build ## Run every benchmark: ratios against this machine's limits
+	@tool/bench.sh $(BUILD)
+
+bench-check: build ## Fail if a ratio fell below bench/baseline.json
+	@tool/bench.sh $(BUILD) --check bench/baseline.json
+
+install: build ## Install under PREFIX (default /usr/local); DESTDIR for packagers
+	@cmake --install $(BUILD) --prefix $(PREFIX)
+
+uninstall: ## Remove what the last install wrote
+	@cmake -DMANIFEST=$(BUILD)/install_manifest.txt -P cmake/uninstall.cmake
+
+format: ## Format the C files with clang-format
+	@find include src cli test bench example tool -name '*.c' | xargs clang-format -i
+
+clean: ## Remove everything that was built
+	@rm -rf build build-*
+
+.PHONY: help demo test test-quick test-long build generate check bench bench-check install uninstall format clean

@@ -1,0 +1,84 @@
+// cli.h - the `zellige` program: a table of commands, one file each. It uses nothing but the public headers.
+//
+// A new command is one file with its `const struct command cli_<name>` and one line in commands.def; parsing,
+// help, completion and suggestions follow from the table.
+
+#ifndef CLI_H
+#define CLI_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { CLI_OK, CLI_FAILED, CLI_USAGE }; // exit codes: done, could not be done, was not asked rightly
+
+struct option {
+    const char *name;   // "stage", given as --stage NAME or --stage=NAME
+    char letter;        // -v; 0: none
+    const char *value;  // what it takes, for the help: "NAME"; NULL: a flag
+    const char *words;  // for completion: "c tile"; NULL: anything
+    const char *help;
+};
+
+struct invocation {
+    const struct command *command;
+    const char **values;      // of command->options, in order: "" for a flag that is set, NULL: not given
+    char **operands;
+    int operand_count;
+    bool json, help, version; // --json, --help, --version
+    int verbosity;            // -v counts up, -q down
+};
+
+struct command {
+    const char *name;     // "kernel show": one word, or two
+    const char *operands; // for the usage line: "[FILE]"
+    const char *words;    // operands for completion: "bash zsh fish", or "*.tile" for files; NULL: none
+    const char *summary;  // one line
+    const char *details;  // for its help page; NULL: none
+    int operands_most;
+    const struct option *options; // the last has no name; NULL: none
+    int (*run)(const struct invocation *call);
+};
+
+// main.c ----------------------------------------------------------------------------------------------------
+
+const struct command *cli_command(int index); // NULL past the last
+const char *cli_option(const struct invocation *call, const char *name);
+
+// Report and return the exit code. With --json an error is an object on standard output.
+int cli_fail(const struct invocation *call, const char *format, ...) __attribute__((format(printf, 2, 3)));
+int cli_usage(const struct invocation *call, const char *format, ...) __attribute__((format(printf, 2, 3)));
+int cli_library_failed(const struct invocation *call); // what zl_error() says
+
+// parse.c ---------------------------------------------------------------------------------------------------
+
+extern const struct option cli_global_options[]; // the last has no name
+
+// Fills call from the command line; CLI_OK, or CLI_USAGE after a message. call->command is NULL when none was
+// named.
+int cli_parse(int argc, char **argv, struct invocation *call);
+void cli_parse_free(struct invocation *call);
+
+// The index-th first word of commands, each once; NULL past the last.
+const char *cli_first_word(int index, char *out, int bytes);
+bool cli_is_group(const char *word); // first of two words
+
+// help.c ----------------------------------------------------------------------------------------------------
+
+int cli_print_help(const struct invocation *call, const char *topic); // topic NULL: the overview
+
+// print.c ---------------------------------------------------------------------------------------------------
+
+// Escape sequences when standard output is a terminal and NO_COLOR is not set, else "".
+const char *cli_bold(void);
+const char *cli_green(void);
+const char *cli_dim(void);
+const char *cli_plain(void);
+
+// JSON on standard output, two spaces a level. key is NULL inside arrays and at the top.
+void cli_json_open(const char *key, char bracket); // '{' or '['
+void cli_json_close(void);
+void cli_json_text(const char *key, const char *value); // NULL gives null
+void cli_json_int(const char *key, int64_t value);
+void cli_json_bool(const char *key, bool value);
+
+#endif

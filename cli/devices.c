@@ -1,0 +1,63 @@
+// devices.c - `zellige devices`: what this machine has, and why the rest is not there.
+
+#include "cli.h"
+
+#include <stdio.h>
+
+#include "zellige.h"
+
+static void print_json(void) {
+    zl_device_info info;
+    cli_json_open(NULL, '[');
+    for (int i = 0; zl_device(i, &info); i++) {
+        cli_json_open(NULL, '{');
+        cli_json_text("device", info.device);
+        cli_json_int("unit", info.unit);
+        cli_json_bool("available", info.available);
+        if (info.available) {
+            cli_json_text("model", info.model);
+            cli_json_text("detail", info.detail);
+            cli_json_int("cores", info.cores);
+            cli_json_int("memory", (int64_t)info.memory);
+        } else {
+            cli_json_text("reason", info.reason);
+        }
+        cli_json_close();
+    }
+    cli_json_close();
+}
+
+static void print_available(const zl_device_info *info) {
+    char size[32] = "";
+    if (info->memory)
+        snprintf(size, sizeof size, ", %.1f GiB", (double)info->memory / (1 << 30));
+    char cores[32] = "";
+    if (info->cores)
+        snprintf(cores, sizeof cores, ", %d core%s", info->cores, info->cores == 1 ? "" : "s");
+    printf("%s%s%-8s %d%s  %s%s%s\n", cli_bold(), cli_green(), info->device, info->unit, cli_plain(),
+           info->model ? info->model : "", cores, size);
+    if (info->detail && info->detail[0])
+        printf("            %s%s%s\n", cli_dim(), info->detail, cli_plain());
+}
+
+static int run(const struct invocation *call) {
+    if (call->json) {
+        print_json();
+        return CLI_OK;
+    }
+    zl_device_info info;
+    for (int i = 0; zl_device(i, &info); i++) {
+        if (info.available)
+            print_available(&info);
+        else
+            printf("%s%-8s -  not here: %s%s\n", cli_dim(), info.device, info.reason ? info.reason : "",
+                   cli_plain());
+    }
+    return CLI_OK;
+}
+
+const struct command cli_devices = {
+    .name = "devices",
+    .summary = "What this machine can compute on, and why the rest is not there",
+    .run = run,
+};

@@ -1,0 +1,303 @@
+// zellige.h - arrays: lazy, immutable, on any device. The ops themselves are in zellige_ops.h, included below.
+//
+//     ZL_SCOPE {
+//         zl_array y = zl_softmax(zl_add(zl_matmul(x, w), b), -1);
+//         if (!zl_eval(y))
+//             fprintf(stderr, "%s\n", zl_error());
+//     }
+//
+// Laziness.  An op records what to do; zl_eval(), or reading the data, does it. Views cost nothing.
+//
+// Ownership. A function that returns a zl_array lends it to you until the innermost open scope ends. zl_retain()
+//            makes it yours until zl_release(). What an evaluation computed on its way and nobody retained is gone.
+//
+// Errors.    An op that fails returns NULL; an op given NULL returns NULL. So write the whole expression, then check
+//            once: zl_error() is the first failure of this thread since zl_clear_error().
+//
+// Threads.   Arrays may be used from any thread; scopes, errors and default streams belong to their thread.
+
+#ifndef ZELLIGE_H
+#define ZELLIGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+#include <initializer_list>
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define ZL_API __attribute__((visibility("default")))
+#else
+#define ZL_API
+#endif
+
+// Version -------------------------------------------------------------------------------------------------------
+
+#define ZL_VERSION_MAJOR 0
+#define ZL_VERSION_MINOR 1
+#define ZL_VERSION_PATCH 0
+
+ZL_API const char *zl_version(void); // "0.1.0", of the library that is running
+
+// Types ---------------------------------------------------------------------------------------------------------
+
+typedef struct zl_array_ *zl_array;   // NULL: failed
+typedef struct zl_stream_ *zl_stream; // work in order, on one device; belongs to the thread that made it
+
+typedef enum {
+    ZL_BOOL,
+    ZL_UINT8,
+    ZL_UINT16,
+    ZL_UINT32,
+    ZL_UINT64,
+    ZL_INT8,
+    ZL_INT16,
+    ZL_INT32,
+    ZL_INT64,
+    ZL_FLOAT16,
+    ZL_BFLOAT16,
+    ZL_FLOAT32,
+    ZL_FLOAT64,
+    ZL_COMPLEX64,
+    ZL_DTYPE_COUNT,
+} zl_dtype;
+
+ZL_API const char *zl_dtype_name(zl_dtype dtype);           // "float32"
+ZL_API zl_dtype    zl_dtype_find(const char *name);         // "float32" or "f32"; ZL_DTYPE_COUNT and an error if unknown
+ZL_API size_t      zl_dtype_size(zl_dtype dtype);           // bytes of one element
+ZL_API zl_dtype    zl_result_type(zl_dtype a, zl_dtype b);  // what an op on both gives
+
+// Sizes or element strides of an array, any number of them. Only borrowed: valid as long as what they came from.
+typedef struct {
+    const int64_t *dim;
+    int ndim;
+} zl_shape;
+
+// Axes that an op works on; negative ones count from the last. ZL_ALL: every axis.
+typedef struct {
+    const int *axis;
+    int count;
+} zl_axes;
+
+#ifdef __cplusplus
+#define ZL_SHAPE(...) zl_shape_list({__VA_ARGS__})
+#define ZL_AXES(...)  zl_axes_list({__VA_ARGS__})
+#define ZL_SCALAR     (zl_shape{nullptr, 0})
+#define ZL_ALL        (zl_axes{nullptr, -1})
+#else
+#define ZL_SHAPE(...) \
+    ((zl_shape){(const int64_t[]){__VA_ARGS__}, (int)(sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t))})
+#define ZL_AXES(...) \
+    ((zl_axes){(const int[]){__VA_ARGS__}, (int)(sizeof((const int[]){__VA_ARGS__}) / sizeof(int))})
+#define ZL_SCALAR ((zl_shape){NULL, 0})
+#define ZL_ALL    ((zl_axes){NULL, -1})
+#endif
+
+// Errors --------------------------------------------------------------------------------------------------------
+
+typedef enum {
+    ZL_ERROR_NONE,
+    ZL_ERROR_SHAPE,    // shapes do not fit each other or the op
+    ZL_ERROR_AXIS,     // no such axis
+    ZL_ERROR_DTYPE,    // the op does not take this dtype
+    ZL_ERROR_VALUE,    // an argument is out of its range, or NULL
+    ZL_ERROR_OVERFLOW, // a size does not fit 64 bits
+    ZL_ERROR_MEMORY,   // out of memory, or over the limit
+    ZL_ERROR_STATE,    // data that was consumed, history that is gone, a stream of another thread
+    ZL_ERROR_DEVICE,   // no such device, or it failed
+    ZL_ERROR_COMPILE,  // no compiler, or a kernel that does not compile
+    ZL_ERROR_LIBRARY,  // a library that is needed is not installed
+    ZL_ERROR_IO,       // a file could not be read or written
+    ZL_ERROR_SYNTAX,   // text that does not parse
+} zl_error_kind;
+
+ZL_API const char   *zl_error(void);       // first error of this thread, or NULL
+ZL_API zl_error_kind zl_error_which(void); // its kind
+ZL_API void          zl_clear_error(void);
+
+// Scopes and ownership ------------------------------------------------------------------------------------------
+
+// A scope that ends also ends the scopes opened inside it, so leaving the block by return or break leaks nothing
+// past the enclosing scope. Every thread has an outermost scope, which ends with the thread.
+typedef struct {
+    int height;
+    bool open;
+    bool switched;    // to another stream
+    zl_stream stream; // to go back to then
+} zl_scope;
+
+ZL_API zl_scope zl_scope_begin(void);
+ZL_API zl_scope zl_scope_begin_on(zl_stream stream); // ops in this scope are recorded for that stream
+ZL_API void     zl_scope_end(zl_scope scope);
+ZL_API zl_array zl_scope_leave(zl_scope scope, zl_array result); // ends it, lends result outside
+
+#define ZL_SCOPE for (zl_scope zl_s_ = zl_scope_begin(); zl_s_.open; zl_scope_end(zl_s_), zl_s_.open = false)
+
+ZL_API zl_array zl_retain(zl_array a);
+ZL_API void     zl_release(zl_array a);
+ZL_API bool     zl_assign(zl_array *owned, zl_array value); // evaluates value, then swaps it for what *owned held
+
+// Making arrays -------------------------------------------------------------------------------------------------
+
+ZL_API zl_array zl_from(const void *data, zl_shape shape, zl_dtype dtype); // copies, row-major
+ZL_API zl_array zl_from_f32(const float *data, zl_shape shape);
+ZL_API zl_array zl_from_f64(const double *data, zl_shape shape);
+ZL_API zl_array zl_from_i32(const int32_t *data, zl_shape shape);
+ZL_API zl_array zl_from_i64(const int64_t *data, zl_shape shape);
+ZL_API zl_array zl_from_bool(const bool *data, zl_shape shape);
+
+// A number. It is weak: next to an array it takes that array's dtype; alone it is float32, int32 or bool.
+ZL_API zl_array zl_scalar(double value);
+ZL_API zl_array zl_scalar_int(int64_t value);
+ZL_API zl_array zl_scalar_bool(bool value);
+ZL_API zl_array zl_scalar_complex(double re, double im);
+
+// Memory of yours, not copied. strides in elements, or NULL for row-major. release(context), if given, is called
+// once nothing uses data any more, from any thread, and at once when NULL is returned. The library never writes to it.
+typedef struct {
+    const int64_t *strides;
+    void (*release)(void *context);
+    void *context;
+} zl_foreign_options;
+ZL_API zl_array zl_from_foreign(const void *data, zl_shape shape, zl_dtype dtype, const zl_foreign_options *options);
+
+// Fields of an array of C structs, without copying: view the structs as records of record_bytes, then a field by
+// its offset. inner is the shape of the field itself: ZL_SCALAR, or ZL_SHAPE(3) for float position[3].
+ZL_API zl_array zl_from_records(const void *data, zl_shape shape, size_t record_bytes,
+                                const zl_foreign_options *options);
+ZL_API zl_array zl_field(zl_array records, size_t offset, zl_dtype dtype, zl_shape inner);
+
+// Looking at arrays: nothing here evaluates ---------------------------------------------------------------------
+
+ZL_API zl_dtype zl_dtype_of(zl_array a);
+ZL_API int      zl_ndim(zl_array a);
+ZL_API int64_t  zl_dim(zl_array a, int axis); // negative axes count from the last; -1 and an error if there is none
+ZL_API int64_t  zl_size(zl_array a);
+ZL_API size_t   zl_nbytes(zl_array a);
+ZL_API zl_shape zl_shape_of(zl_array a);   // lives as long as a
+ZL_API zl_shape zl_strides_of(zl_array a); // in elements; lives as long as a
+ZL_API bool     zl_is_contiguous(zl_array a); // row-major without gaps
+ZL_API bool     zl_is_transposed(zl_array a); // the last two axes swapped of a row-major matrix
+ZL_API bool     zl_is_available(zl_array a);  // computed, or failed: reading it does not wait
+
+// Reading: evaluates and waits for that array only. NULL, 0 or false after an error ------------------------------
+
+ZL_API const void    *zl_data(zl_array a); // row-major; a view that is not says so: use zl_contiguous or zl_copy_to
+ZL_API const float   *zl_data_f32(zl_array a);
+ZL_API const double  *zl_data_f64(zl_array a);
+ZL_API const int32_t *zl_data_i32(zl_array a);
+ZL_API const int64_t *zl_data_i64(zl_array a);
+ZL_API const bool    *zl_data_bool(zl_array a);
+ZL_API bool           zl_copy_to(zl_array a, void *out, size_t bytes); // row-major, any layout; bytes as zl_nbytes
+ZL_API double         zl_item(zl_array a);                             // of a one-element array
+ZL_API int64_t        zl_item_int(zl_array a);
+ZL_API char          *zl_print(zl_array a); // as text; free it with zl_free
+ZL_API void           zl_free(void *text);
+
+// Evaluation ----------------------------------------------------------------------------------------------------
+
+ZL_API bool zl_eval(zl_array a);
+ZL_API bool zl_eval_all(int count, const zl_array *arrays);
+ZL_API bool zl_async_eval(zl_array a); // returns at once; failures show when the array is read
+ZL_API bool zl_async_eval_all(int count, const zl_array *arrays);
+ZL_API bool zl_synchronize(void); // waits for this thread's default stream
+
+// Gradients of loss, a float array of one element, with respect to arrays that it was made from.
+ZL_API bool zl_grad(zl_array loss, int count, const zl_array *wrt, zl_array *grads);
+
+// Streams and devices -------------------------------------------------------------------------------------------
+
+ZL_API zl_stream zl_default_stream(void);
+ZL_API zl_stream zl_new_stream(const char *device); // lives until its thread ends; NULL after an error
+ZL_API bool      zl_set_default_stream(zl_stream stream);
+ZL_API bool      zl_stream_synchronize(zl_stream stream);
+ZL_API bool      zl_use_device(const char *device); // default streams of this thread: "cpu", "null", ...
+
+typedef struct {
+    const char *device;   // "cpu"
+    int unit;             // of several of one kind
+    const char *model;    // "Neoverse-V1", as the system tells it
+    const char *detail;   // instruction-set level, driver, libraries in use
+    bool available;
+    const char *reason;   // why it is not
+    int cores;            // compute units that we may use
+    size_t memory;        // bytes
+} zl_device_info;
+
+// Fills info with the index-th device or device kind that is known; false past the last.
+ZL_API bool zl_device(int index, zl_device_info *info);
+
+// Memory --------------------------------------------------------------------------------------------------------
+
+ZL_API size_t zl_get_active_memory(void); // bytes of array data in use
+ZL_API size_t zl_get_cache_memory(void);  // bytes kept for reuse
+ZL_API size_t zl_get_peak_memory(void);   // most bytes in use since the last reset
+ZL_API void   zl_reset_peak_memory(void);
+ZL_API size_t zl_set_memory_limit(size_t bytes); // returns the old limit; over it, allocations fail
+ZL_API size_t zl_set_cache_limit(size_t bytes);
+ZL_API void   zl_clear_cache(void);
+
+// Controls ------------------------------------------------------------------------------------------------------
+
+ZL_API int  zl_threads(void);
+ZL_API bool zl_set_threads(int count);
+
+typedef enum { ZL_LOG_NONE, ZL_LOG_ERROR, ZL_LOG_WARN, ZL_LOG_INFO, ZL_LOG_DEBUG } zl_log_level;
+ZL_API void zl_set_log_level(zl_log_level level);
+ZL_API void zl_set_log(void (*callback)(zl_log_level level, const char *line, void *context), void *context);
+
+// Counts of what happened since the start, by name: "compiles", "kernels", "fallbacks", "plans", "plan_hits",
+// "copies", "donations", "allocations". -1 for a name that is not counted.
+ZL_API int64_t zl_counter(const char *name);
+
+// Environment variables that the library reads, index by index: false past the last.
+ZL_API bool zl_setting(int index, const char **name, const char **fallback, const char **doc);
+
+// Every public op as data: what the header, the documentation and the bindings are made from ----------------------
+
+typedef enum {
+    ZL_PARAM_ARRAY,
+    ZL_PARAM_ARRAYS, // const zl_array *, int count
+    ZL_PARAM_INT,
+    ZL_PARAM_INT64,
+    ZL_PARAM_DOUBLE,
+    ZL_PARAM_BOOL,
+    ZL_PARAM_DTYPE,
+    ZL_PARAM_SHAPE,
+    ZL_PARAM_AXES,
+    ZL_PARAM_OUTPUT, // zl_array *, filled
+} zl_param_type;
+
+typedef struct {
+    const char *name;
+    zl_param_type type;
+    const char *fallback; // default in languages that have them; NULL: required
+} zl_param;
+
+typedef struct {
+    const char *name;     // "zl_sum_axes"
+    const char *family;   // file or table that defines it: "reduce"
+    const char *doc;      // one or more sentences
+    zl_param param[8];
+    int params;
+    bool returns_bool;    // else zl_array
+} zl_op_info;
+
+ZL_API const zl_op_info *zl_op(int index); // NULL past the last
+
+#ifdef __cplusplus
+}
+static inline zl_shape zl_shape_list(std::initializer_list<int64_t> list) {
+    return {list.begin(), static_cast<int>(list.size())};
+}
+static inline zl_axes zl_axes_list(std::initializer_list<int> list) {
+    return {list.begin(), static_cast<int>(list.size())};
+}
+#endif
+
+#include "zellige_ops.h"
+
+#endif

@@ -1,0 +1,561 @@
+// zellige_ops.h - every op: prototypes and documentation. Made from src/op by `make generate`; do not edit.
+
+#ifndef ZELLIGE_OPS_H
+#define ZELLIGE_OPS_H
+
+#include "zellige.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// compare
+
+// Whether zl_isclose holds for all elements.
+ZL_API zl_array zl_allclose(zl_array a, zl_array b, double rtol, double atol, bool equal_nan);
+
+// Whether a and b have the same shape and equal elements; NaN equals NaN if equal_nan.
+ZL_API zl_array zl_array_equal(zl_array a, zl_array b, bool equal_nan);
+
+// Whether |a - b| <= atol + rtol * |b|, element by element. Infinities are close when they are equal; NaN to
+// NaN if equal_nan.
+ZL_API zl_array zl_isclose(zl_array a, zl_array b, double rtol, double atol, bool equal_nan);
+
+// create
+
+// start, start + step, start + 2 * step and so on, as long as they are before stop. Element i is computed
+// from i, so that errors do not add up.
+ZL_API zl_array zl_arange(double start, double stop, double step, zl_dtype dtype);
+
+// zl_arange of whole numbers, exact to 64 bits.
+ZL_API zl_array zl_arange_int(int64_t start, int64_t stop, int64_t step, zl_dtype dtype);
+
+// An n by m matrix of ones on the k-th diagonal and zeros elsewhere; k > 0 is above the main one.
+ZL_API zl_array zl_eye(int64_t n, int64_t m, int64_t k, zl_dtype dtype);
+
+// An array of that shape filled with value, a number or what broadcasts to it.
+ZL_API zl_array zl_full(zl_shape shape, zl_array value, zl_dtype dtype);
+
+// An array filled with value, of the shape that x and value broadcast to.
+ZL_API zl_array zl_full_like(zl_array x, zl_array value, zl_dtype dtype);
+
+// The n by n identity matrix.
+ZL_API zl_array zl_identity(int64_t n, zl_dtype dtype);
+
+// num numbers from start to stop, equally far apart; stop itself only if endpoint.
+ZL_API zl_array zl_linspace(double start, double stop, int64_t num, bool endpoint, zl_dtype dtype);
+
+// An array of ones.
+ZL_API zl_array zl_ones(zl_shape shape, zl_dtype dtype);
+
+// Ones of the shape and dtype of x.
+ZL_API zl_array zl_ones_like(zl_array x);
+
+// An n by m matrix of ones on and below the k-th diagonal and zeros above it.
+ZL_API zl_array zl_tri(int64_t n, int64_t m, int64_t k, zl_dtype dtype);
+
+// x with zeros above the k-th diagonal of its last two axes.
+ZL_API zl_array zl_tril(zl_array x, int64_t k);
+
+// x with zeros below the k-th diagonal of its last two axes.
+ZL_API zl_array zl_triu(zl_array x, int64_t k);
+
+// An array of zeros.
+ZL_API zl_array zl_zeros(zl_shape shape, zl_dtype dtype);
+
+// Zeros of the shape and dtype of x.
+ZL_API zl_array zl_zeros_like(zl_array x);
+
+// elementwise
+
+// The absolute value of x; of a complex x its modulus.
+ZL_API zl_array zl_abs(zl_array x);
+
+// a + b.
+ZL_API zl_array zl_add(zl_array a, zl_array b);
+
+// The angle in radians whose cosine is x.
+ZL_API zl_array zl_arccos(zl_array x);
+
+// The number, not negative, whose hyperbolic cosine is x.
+ZL_API zl_array zl_arccosh(zl_array x);
+
+// The angle in radians whose sine is x.
+ZL_API zl_array zl_arcsin(zl_array x);
+
+// The number whose hyperbolic sine is x.
+ZL_API zl_array zl_arcsinh(zl_array x);
+
+// The angle in radians whose tangent is x.
+ZL_API zl_array zl_arctan(zl_array x);
+
+// The angle in radians of the point (b, a).
+ZL_API zl_array zl_arctan2(zl_array a, zl_array b);
+
+// The number whose hyperbolic tangent is x.
+ZL_API zl_array zl_arctanh(zl_array x);
+
+// x in another dtype. Floats become integers by truncation, out of range saturates and NaN is 0; integers
+// wrap around; of complex numbers the real part is kept.
+ZL_API zl_array zl_astype(zl_array x, zl_dtype dtype);
+
+// The bits set in a and in b.
+ZL_API zl_array zl_bitwise_and(zl_array a, zl_array b);
+
+// Every bit of x inverted; of bool, not x.
+ZL_API zl_array zl_bitwise_invert(zl_array x);
+
+// The bits set in a or in b.
+ZL_API zl_array zl_bitwise_or(zl_array a, zl_array b);
+
+// The bits set in one of a and b.
+ZL_API zl_array zl_bitwise_xor(zl_array a, zl_array b);
+
+// The smallest whole number not below x.
+ZL_API zl_array zl_ceil(zl_array x);
+
+// The complex conjugate of x; a real x stays as it is.
+ZL_API zl_array zl_conjugate(zl_array x);
+
+// The cosine of x in radians.
+ZL_API zl_array zl_cos(zl_array x);
+
+// The hyperbolic cosine of x.
+ZL_API zl_array zl_cosh(zl_array x);
+
+// a / b as floating point numbers.
+ZL_API zl_array zl_divide(zl_array a, zl_array b);
+
+// Whether a equals b.
+ZL_API zl_array zl_equal(zl_array a, zl_array b);
+
+// The error function of x.
+ZL_API zl_array zl_erf(zl_array x);
+
+// The number whose error function is x.
+ZL_API zl_array zl_erfinv(zl_array x);
+
+// e to the power of x.
+ZL_API zl_array zl_exp(zl_array x);
+
+// exp(x) - 1, accurate near zero.
+ZL_API zl_array zl_expm1(zl_array x);
+
+// The largest whole number not above x.
+ZL_API zl_array zl_floor(zl_array x);
+
+// The largest whole number not above a / b. An integer divided by zero gives 0.
+ZL_API zl_array zl_floor_divide(zl_array a, zl_array b);
+
+// Whether a is greater than b.
+ZL_API zl_array zl_greater(zl_array a, zl_array b);
+
+// Whether a is greater than or equal to b.
+ZL_API zl_array zl_greater_equal(zl_array a, zl_array b);
+
+// The imaginary part of x.
+ZL_API zl_array zl_imag(zl_array x);
+
+// a shifted left by b bits; 0 once b reaches the width.
+ZL_API zl_array zl_left_shift(zl_array a, zl_array b);
+
+// Whether a is less than b.
+ZL_API zl_array zl_less(zl_array a, zl_array b);
+
+// Whether a is less than or equal to b.
+ZL_API zl_array zl_less_equal(zl_array a, zl_array b);
+
+// The natural logarithm of x.
+ZL_API zl_array zl_log(zl_array x);
+
+// The logarithm of x to base 10.
+ZL_API zl_array zl_log10(zl_array x);
+
+// log(1 + x), accurate near zero.
+ZL_API zl_array zl_log1p(zl_array x);
+
+// The logarithm of x to base 2.
+ZL_API zl_array zl_log2(zl_array x);
+
+// log(exp(a) + exp(b)) without overflow.
+ZL_API zl_array zl_logaddexp(zl_array a, zl_array b);
+
+// The larger of a and b; NaN if either is.
+ZL_API zl_array zl_maximum(zl_array a, zl_array b);
+
+// The smaller of a and b; NaN if either is.
+ZL_API zl_array zl_minimum(zl_array a, zl_array b);
+
+// a * b.
+ZL_API zl_array zl_multiply(zl_array a, zl_array b);
+
+// The negative of x.
+ZL_API zl_array zl_negative(zl_array x);
+
+// Whether a differs from b.
+ZL_API zl_array zl_not_equal(zl_array a, zl_array b);
+
+// a to the power of b.
+ZL_API zl_array zl_power(zl_array a, zl_array b);
+
+// The real part of x.
+ZL_API zl_array zl_real(zl_array x);
+
+// One divided by x.
+ZL_API zl_array zl_reciprocal(zl_array x);
+
+// a - b * floor_divide(a, b): the remainder with the sign of b.
+ZL_API zl_array zl_remainder(zl_array a, zl_array b);
+
+// a shifted right by b bits, keeping its sign; b past the width shifts all out.
+ZL_API zl_array zl_right_shift(zl_array a, zl_array b);
+
+// The whole number nearest to x, the even one of two.
+ZL_API zl_array zl_rint(zl_array x);
+
+// One divided by the square root of x.
+ZL_API zl_array zl_rsqrt(zl_array x);
+
+// The logistic function 1 / (1 + exp(-x)).
+ZL_API zl_array zl_sigmoid(zl_array x);
+
+// -1, 0 or 1 by the sign of x; NaN stays NaN; of a complex x, x / |x|.
+ZL_API zl_array zl_sign(zl_array x);
+
+// The sine of x in radians.
+ZL_API zl_array zl_sin(zl_array x);
+
+// The hyperbolic sine of x.
+ZL_API zl_array zl_sinh(zl_array x);
+
+// The square root of x, correctly rounded.
+ZL_API zl_array zl_sqrt(zl_array x);
+
+// x * x.
+ZL_API zl_array zl_square(zl_array x);
+
+// a - b.
+ZL_API zl_array zl_subtract(zl_array a, zl_array b);
+
+// The tangent of x in radians.
+ZL_API zl_array zl_tan(zl_array x);
+
+// The hyperbolic tangent of x.
+ZL_API zl_array zl_tanh(zl_array x);
+
+// x without its fraction.
+ZL_API zl_array zl_trunc(zl_array x);
+
+// a where the condition is true, b elsewhere.
+ZL_API zl_array zl_where(zl_array condition, zl_array a, zl_array b);
+
+// index
+
+// The elements of x at the given positions along an axis, in whose place come the axes of indices. Negative
+// positions count from the end; positions that x does not have are the caller's mistake.
+ZL_API zl_array zl_take(zl_array x, zl_array indices, int axis);
+
+// The elements of x, flattened, at the given positions.
+ZL_API zl_array zl_take_flat(zl_array x, zl_array indices);
+
+// logic
+
+// x, but not below a_min nor above a_max. With one bound only it is zl_maximum or zl_minimum.
+ZL_API zl_array zl_clip(zl_array x, zl_array a_min, zl_array a_max);
+
+// An angle of x radians in degrees.
+ZL_API zl_array zl_degrees(zl_array x);
+
+// floor_divide(a, b) in out[0] and remainder(a, b) in out[1], computed together.
+ZL_API bool zl_divmod(zl_array a, zl_array b, zl_array *out);
+
+// Whether x is neither infinite nor NaN.
+ZL_API zl_array zl_isfinite(zl_array x);
+
+// Whether x is infinite; of a complex x, whether a part is.
+ZL_API zl_array zl_isinf(zl_array x);
+
+// Whether x is NaN; of a complex x, whether a part is.
+ZL_API zl_array zl_isnan(zl_array x);
+
+// Whether x is negative infinity.
+ZL_API zl_array zl_isneginf(zl_array x);
+
+// Whether x is positive infinity.
+ZL_API zl_array zl_isposinf(zl_array x);
+
+// Whether neither a nor b is zero.
+ZL_API zl_array zl_logical_and(zl_array a, zl_array b);
+
+// Whether x is zero.
+ZL_API zl_array zl_logical_not(zl_array x);
+
+// Whether a or b differs from zero.
+ZL_API zl_array zl_logical_or(zl_array a, zl_array b);
+
+// Whether exactly one of a and b differs from zero.
+ZL_API zl_array zl_logical_xor(zl_array a, zl_array b);
+
+// x with NaN and the infinities replaced by numbers. A posinf or neginf that is NaN stands for the largest or
+// the smallest number of the dtype.
+ZL_API zl_array zl_nan_to_num(zl_array x, double nan, double posinf, double neginf);
+
+// x itself.
+ZL_API zl_array zl_positive(zl_array x);
+
+// An angle of x degrees in radians.
+ZL_API zl_array zl_radians(zl_array x);
+
+// x rounded to a number of decimals, to the even one of two that are as near; negative decimals round to
+// tens, hundreds and so on.
+ZL_API zl_array zl_round(zl_array x, int decimals);
+
+// matmul
+
+// beta * c + alpha * matmul(a, b); c broadcasts.
+ZL_API zl_array zl_addmm(zl_array c, zl_array a, zl_array b, double alpha, double beta);
+
+// The sum of products over the last axes of a and b.
+ZL_API zl_array zl_inner(zl_array a, zl_array b);
+
+// The matrix product over the last two axes; the axes before them broadcast. A vector on the left is a row,
+// on the right a column, and the axis it lacks is not in the result. Floating point and complex numbers only.
+ZL_API zl_array zl_matmul(zl_array a, zl_array b);
+
+// The products of every element of a, flattened, with every element of b.
+ZL_API zl_array zl_outer(zl_array a, zl_array b);
+
+// reduce
+
+// Whether all elements of x differ from zero.
+ZL_API zl_array zl_all(zl_array x);
+
+// Whether all elements of x differ from zero, over the axes, which stay with size 1 if keepdims.
+ZL_API zl_array zl_all_axes(zl_array x, zl_axes axes, bool keepdims);
+
+// Whether all elements of x differ from zero, along one axis, which stays with size 1 if keepdims.
+ZL_API zl_array zl_all_axis(zl_array x, int axis, bool keepdims);
+
+// Whether any element of x differs from zero.
+ZL_API zl_array zl_any(zl_array x);
+
+// Whether any element of x differs from zero, over the axes, which stay with size 1 if keepdims.
+ZL_API zl_array zl_any_axes(zl_array x, zl_axes axes, bool keepdims);
+
+// Whether any element of x differs from zero, along one axis, which stays with size 1 if keepdims.
+ZL_API zl_array zl_any_axis(zl_array x, int axis, bool keepdims);
+
+// The position of the first largest element of x, flattened, as uint32.
+ZL_API zl_array zl_argmax(zl_array x);
+
+// The positions of the first largest elements along one axis, which stays with size 1 if keepdims.
+ZL_API zl_array zl_argmax_axis(zl_array x, int axis, bool keepdims);
+
+// The position of the first smallest element of x, flattened, as uint32.
+ZL_API zl_array zl_argmin(zl_array x);
+
+// The positions of the first smallest elements along one axis, which stays with size 1 if keepdims.
+ZL_API zl_array zl_argmin_axis(zl_array x, int axis, bool keepdims);
+
+// How many elements of x differ from zero, as int32.
+ZL_API zl_array zl_count_nonzero(zl_array x);
+
+// How many elements over the axes differ from zero, as int32.
+ZL_API zl_array zl_count_nonzero_axes(zl_array x, zl_axes axes, bool keepdims);
+
+// How many elements along one axis differ from zero, as int32.
+ZL_API zl_array zl_count_nonzero_axis(zl_array x, int axis, bool keepdims);
+
+// log(sum(exp(x))) of all elements, without overflow.
+ZL_API zl_array zl_logsumexp(zl_array x);
+
+// log(sum(exp(x))) over the axes, which stay with size 1 if keepdims.
+ZL_API zl_array zl_logsumexp_axes(zl_array x, zl_axes axes, bool keepdims);
+
+// log(sum(exp(x))) along one axis, which stays with size 1 if keepdims.
+ZL_API zl_array zl_logsumexp_axis(zl_array x, int axis, bool keepdims);
+
+// The largest element of x; NaN if there is one.
+ZL_API zl_array zl_max(zl_array x);
+
+// The largest element of x; NaN if there is one, over the axes, which stay with size 1 if keepdims.
+ZL_API zl_array zl_max_axes(zl_array x, zl_axes axes, bool keepdims);
+
+// The largest element of x; NaN if there is one, along one axis, which stays with size 1 if keepdims.
+ZL_API zl_array zl_max_axis(zl_array x, int axis, bool keepdims);
+
+// The mean of the elements of x; of integers, as float32.
+ZL_API zl_array zl_mean(zl_array x);
+
+// The mean of x over the axes, which stay with size 1 if keepdims.
+ZL_API zl_array zl_mean_axes(zl_array x, zl_axes axes, bool keepdims);
+
+// The mean of x along one axis, which stays with size 1 if keepdims.
+ZL_API zl_array zl_mean_axis(zl_array x, int axis, bool keepdims);
+
+// The smallest element of x; NaN if there is one.
+ZL_API zl_array zl_min(zl_array x);
+
+// The smallest element of x; NaN if there is one, over the axes, which stay with size 1 if keepdims.
+ZL_API zl_array zl_min_axes(zl_array x, zl_axes axes, bool keepdims);
+
+// The smallest element of x; NaN if there is one, along one axis, which stays with size 1 if keepdims.
+ZL_API zl_array zl_min_axis(zl_array x, int axis, bool keepdims);
+
+// The smallest and the largest element of x, in out[0] and out[1].
+ZL_API bool zl_minmax(zl_array x, zl_array *out);
+
+// The smallest and the largest elements of x over the axes.
+ZL_API bool zl_minmax_axes(zl_array x, zl_axes axes, bool keepdims, zl_array *out);
+
+// The smallest and the largest elements of x along one axis.
+ZL_API bool zl_minmax_axis(zl_array x, int axis, bool keepdims, zl_array *out);
+
+// The product of the elements of x. Integers are multiplied in at least 32 bits.
+ZL_API zl_array zl_prod(zl_array x);
+
+// The product of the elements of x. Integers are multiplied in at least 32 bits, over the axes, which stay
+// with size 1 if keepdims.
+ZL_API zl_array zl_prod_axes(zl_array x, zl_axes axes, bool keepdims);
+
+// The product of the elements of x. Integers are multiplied in at least 32 bits, along one axis, which stays
+// with size 1 if keepdims.
+ZL_API zl_array zl_prod_axis(zl_array x, int axis, bool keepdims);
+
+// exp(x) divided by its sum along one axis, without overflow; of integers, as float32.
+ZL_API zl_array zl_softmax(zl_array x, int axis);
+
+// exp(x) divided by its sum over the axes, without overflow.
+ZL_API zl_array zl_softmax_axes(zl_array x, zl_axes axes);
+
+// The standard deviation of the elements of x: the root of zl_var.
+ZL_API zl_array zl_std(zl_array x, int ddof);
+
+// The standard deviation of x over the axes, which stay with size 1 if keepdims.
+ZL_API zl_array zl_std_axes(zl_array x, zl_axes axes, bool keepdims, int ddof);
+
+// The standard deviation of x along one axis, which stays with size 1 if keepdims.
+ZL_API zl_array zl_std_axis(zl_array x, int axis, bool keepdims, int ddof);
+
+// The sum of the elements of x. Integers are summed in at least 32 bits.
+ZL_API zl_array zl_sum(zl_array x);
+
+// The sum of the elements of x. Integers are summed in at least 32 bits, over the axes, which stay with size
+// 1 if keepdims.
+ZL_API zl_array zl_sum_axes(zl_array x, zl_axes axes, bool keepdims);
+
+// The sum of the elements of x. Integers are summed in at least 32 bits, along one axis, which stays with
+// size 1 if keepdims.
+ZL_API zl_array zl_sum_axis(zl_array x, int axis, bool keepdims);
+
+// The variance of the elements of x: the sum of squares divided by their number less ddof.
+ZL_API zl_array zl_var(zl_array x, int ddof);
+
+// The variance of x over the axes, which stay with size 1 if keepdims.
+ZL_API zl_array zl_var_axes(zl_array x, zl_axes axes, bool keepdims, int ddof);
+
+// The variance of x along one axis, which stays with size 1 if keepdims.
+ZL_API zl_array zl_var_axis(zl_array x, int axis, bool keepdims, int ddof);
+
+// shape
+
+// The arrays one after the other along an axis, in the dtype that holds them all.
+ZL_API zl_array zl_concatenate(const zl_array *arrays, int count, int axis);
+
+// x with low elements before it and high elements after it along each axis, all equal to value, which takes
+// the dtype of x.
+ZL_API zl_array zl_pad(zl_array x, zl_shape low, zl_shape high, zl_array value);
+
+// Every element of x several times in a row along an axis.
+ZL_API zl_array zl_repeat(zl_array x, int64_t repeats, int axis);
+
+// x with its elements moved on by shift places along each of the axes; what leaves at the end comes in at the
+// start. One shift serves all axes. ZL_ALL: along the flattened x, by the sum of the shifts.
+ZL_API zl_array zl_roll(zl_array x, zl_shape shift, zl_axes axes);
+
+// x cut along an axis into equal sections, as views.
+ZL_API bool zl_split(zl_array x, int sections, int axis, zl_array *out);
+
+// x cut along an axis before each of the indices: one part more than there are indices, each a slice from one
+// index to the next.
+ZL_API bool zl_split_at(zl_array x, zl_shape indices, int axis, zl_array *out);
+
+// Arrays of one shape side by side along a new axis of the result.
+ZL_API zl_array zl_stack(const zl_array *arrays, int count, int axis);
+
+// x several times along each axis, as reps says; the shorter of shape and reps gets ones in front.
+ZL_API zl_array zl_tile(zl_array x, zl_shape reps);
+
+// view
+
+// A view of the elements of x in row-major order: any shape and strides, in elements, from offset on. All
+// that it reaches must be in x.
+ZL_API zl_array zl_as_strided(zl_array x, zl_shape shape, zl_shape strides, int64_t offset);
+
+// x, or a scalar x with one axis.
+ZL_API zl_array zl_atleast_1d(zl_array x);
+
+// x, with new first axes if it has less than two.
+ZL_API zl_array zl_atleast_2d(zl_array x);
+
+// x, with three axes if it has less: (n,) becomes (1, n, 1), (m, n) (m, n, 1).
+ZL_API zl_array zl_atleast_3d(zl_array x);
+
+// The arrays stretched to the shape that all of them fit; count results.
+ZL_API bool zl_broadcast_arrays(const zl_array *arrays, int count, zl_array *out);
+
+// x with axes of size 1, and new first axes, repeated to the given shape.
+ZL_API zl_array zl_broadcast_to(zl_array x, zl_shape shape);
+
+// x itself if its elements lie in row-major order without gaps, else a copy that does.
+ZL_API zl_array zl_contiguous(zl_array x);
+
+// x, which is not evaluated before the dependencies are.
+ZL_API zl_array zl_depends(zl_array x, const zl_array *dependencies, int count);
+
+// x with new axes of size 1, which are axes of the result.
+ZL_API zl_array zl_expand_dims(zl_array x, zl_axes axes);
+
+// x with the axes from start_axis to end_axis, both included, joined into one.
+ZL_API zl_array zl_flatten(zl_array x, int start_axis, int end_axis);
+
+// x with the order of its elements along the given axes reversed.
+ZL_API zl_array zl_flip(zl_array x, zl_axes axes);
+
+// x with its last two axes exchanged.
+ZL_API zl_array zl_matrix_transpose(zl_array x);
+
+// x with one axis moved to another place; the others keep their order.
+ZL_API zl_array zl_moveaxis(zl_array x, int source, int destination);
+
+// The elements of x in row-major order under another shape. One size may be -1: it is what is left.
+ZL_API zl_array zl_reshape(zl_array x, zl_shape shape);
+
+// The elements of x from start to stop, stop not included, step apart along each axis. Numbers mean what they
+// do in Python: negative ones count from the end, steps may be negative, and what is out of range is cut off;
+// INT64_MAX and INT64_MIN are past both ends.
+ZL_API zl_array zl_slice(zl_array x, zl_shape start, zl_shape stop, zl_shape step);
+
+// x without the given axes, each of size 1. ZL_ALL: without every axis of size 1.
+ZL_API zl_array zl_squeeze(zl_array x, zl_axes axes);
+
+// x, but a constant to gradients.
+ZL_API zl_array zl_stop_gradient(zl_array x);
+
+// x with two of its axes exchanged.
+ZL_API zl_array zl_swapaxes(zl_array x, int axis1, int axis2);
+
+// x with its axes in the given order, each named once. ZL_ALL: in reverse.
+ZL_API zl_array zl_transpose(zl_array x, zl_axes axes);
+
+// x with one axis split into several of the given sizes, one of which may be -1.
+ZL_API zl_array zl_unflatten(zl_array x, int axis, zl_shape shape);
+
+// The bytes of x as another dtype. The last axis grows or shrinks where the dtypes differ in size.
+ZL_API zl_array zl_view(zl_array x, zl_dtype dtype);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

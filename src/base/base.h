@@ -1,0 +1,190 @@
+// base.h - what every stage may use: errors, memory, arenas, slabs, maps, text, threads, libraries, settings.
+//
+// Nothing here knows of arrays or kernels. One section a file; the section is that file's contract.
+
+#ifndef BASE_H
+#define BASE_H
+
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "zellige.h"
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+#define MIN_OF(a, b) ((a) < (b) ? (a) : (b))
+#define MAX_OF(a, b) ((a) > (b) ? (a) : (b))
+#define LIKELY(x)    __builtin_expect(!!(x), 1)
+#define UNLIKELY(x)  __builtin_expect(!!(x), 0)
+#define HOT          __attribute__((flatten)) // all that it calls in its file becomes part of it
+
+// error.c --------------------------------------------------------------------------------------------------------
+
+// Records the thread's first error: id and message ("zl_matmul: inner sizes differ: ..."). Returns NULL, so that a
+// function returning a handle can say `return error_set(...)`; later errors are dropped until zl_clear_error().
+void *error_set(zl_error_kind kind, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void *error_set_list(zl_error_kind kind, const char *format, va_list list);
+
+// The same for functions that return bool.
+#define error_false(...) (error_set(__VA_ARGS__), false)
+
+// Moves errors between threads: takes the thread's error away (NULL if none; free with memory_free), puts one in.
+// When there is no memory for the message, it is NULL and *kind is ZL_ERROR_MEMORY; error_put takes that pair too.
+char *error_take(zl_error_kind *kind);
+void  error_put(zl_error_kind kind, const char *message);
+
+// memory.c -------------------------------------------------------------------------------------------------------
+
+// malloc and friends that record ZL_ERROR_MEMORY when they fail, and can be made to fail by a test.
+void *memory_alloc(size_t bytes);
+void *memory_zero(size_t bytes);
+void *memory_resize(void *old, size_t bytes);
+void  memory_free(void *data);
+char *memory_copy_text(const char *text);
+
+// Big or aligned blocks for array data. Blocks of 2 MiB and more ask for huge pages. bytes may be 0.
+void *memory_alloc_pages(size_t bytes);
+void  memory_free_pages(void *data, size_t bytes);
+
+// Fault injection: the at-th allocation from now on (1 is the next) fails, once; 0 switches it off.
+// memory_allocations() counts calls since then (not while switched off), so that a test knows when it has walked past
+// the last one.
+void memory_fail_at(long at);
+long memory_allocations(void);
+
+// Grows *items (cap elements of size bytes) to hold at least need; false and an error when memory is out.
+bool memory_grow(void *items_pointer, int *cap, int need, size_t size);
+
+// arena.c --------------------------------------------------------------------------------------------------------
+
+// Memory that is freed all at once. Zero-initialised arenas are ready to use.
+struct arena {
+    struct arena_block *block;
+    size_t used;
+};
+void *arena_alloc(struct arena *arena, size_t bytes); // 16-byte aligned, zeroed; NULL when memory is out
+char *arena_text(struct arena *arena, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void  arena_free(struct arena *arena);
+
+// slab.c ---------------------------------------------------------------------------------------------------------
+
+// Small objects of up to SLAB_LARGEST bytes from per-thread slabs: no lock, some 5 ns each way. An object freed by
+// another thread goes back through an atomic list of its owner. A thread that ends leaves its slabs to the next
+// thread that starts. Larger sizes go to memory_alloc. Not zeroed; 16-byte aligned.
+enum { SLAB_LARGEST = 1024 };
+void *slab_alloc(size_t bytes);
+void  slab_free(void *data, size_t bytes); // bytes as given to slab_alloc
+size_t slab_live(void);                    // objects alive in all threads: exact when no other thread is allocating
+
+// map.c ----------------------------------------------------------------------------------------------------------
+
+// Hash map from byte strings to pointers. Keys are copied. Zero-initialised maps are empty.
+struct map {
+    struct map_entry *entry;
+    int cap, count;
+};
+uint64_t hash_bytes(const void *data, size_t bytes, uint64_t seed);
+void *map_get(const struct map *map, const void *key, size_t bytes);
+bool  map_set(struct map *map, const void *key, size_t bytes, void *value); // value NULL removes the key
+void  map_each(const struct map *map, void (*visit)(const void *key, size_t bytes, void *value, void *data),
+               void *data);
+void  map_free(struct map *map);
+
+// SHA-256 as 64 hexadecimal digits and a NUL: names of cached files. out holds 65 bytes.
+void hash_sha256(const void *data, size_t bytes, char *out);
+
+// text.c ---------------------------------------------------------------------------------------------------------
+
+// A growing string. Zero-initialised texts are empty. Out of memory sets failed and later calls do nothing;
+// text_take then returns NULL.
+struct text {
+    char *data; // NUL-terminated once anything was added
+    int len, cap;
+    bool failed;
+};
+void text_add(struct text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void text_add_list(struct text *text, const char *format, va_list list);
+void text_bytes(struct text *text, const char *data, int len);
+void text_json(struct text *text, const char *value); // quoted and escaped
+char *text_take(struct text *text);                   // the caller frees it with memory_free
+void text_free(struct text *text);
+
+// Reads a whole file (bytes may be NULL; a NUL follows the data), or writes one beside its place and renames it.
+// NULL or false with an error that names the path.
+char *file_read(const char *path, size_t *bytes);
+bool  file_write(const char *path, const void *data, size_t bytes);
+
+// pool.c ---------------------------------------------------------------------------------------------------------
+
+// Runs fn(data, part) for each part in [0, parts) on the calling thread and the workers, and returns when all are
+// done. Parts are taken in order by whoever is free. Workers park when idle and look for work for at most 20 us
+// after some. A call from inside one of several parts runs on that thread alone; calls from several threads share
+// the workers. The first error that a part records becomes the caller's.
+void pool_run(int parts, void (*fn)(void *data, int part), void *data);
+
+// Threads that pool_run uses, the caller included: ZL_THREADS, else the CPUs that affinity and cgroups allow.
+int  pool_threads(void);
+bool pool_set_threads(int count); // 1..POOL_LARGEST; waits for running work; not from inside a part
+enum { POOL_LARGEST = 1024 };
+
+// Sleeps until *word is no longer equal to value (it may also wake for nothing); wakes sleepers. Futexes on Linux.
+void pool_sleep(atomic_uint *word, unsigned value);
+void pool_wake(atomic_uint *word, int count);
+
+// cpus.c: CPUs that affinity and the quotas of cgroups, rounded up, leave to this process.
+int pool_allowed_cpus(void);
+int pool_this_cpu(void); // -1: unknown
+void pool_avoid_cpu(int cpu); // the calling thread leaves that CPU to others
+
+// A lock of one word: some 5 ns when nobody else wants it, sleeps when somebody does. Zero-initialised locks are open.
+struct lock {
+    atomic_uint word; // 0 open, 1 taken, 2 taken and somebody sleeps
+};
+void lock_wait(struct lock *lock);
+static inline void lock_take(struct lock *lock) {
+    unsigned open = 0;
+    if (UNLIKELY(!atomic_compare_exchange_strong_explicit(&lock->word, &open, 1, memory_order_acquire,
+                                                          memory_order_relaxed)))
+        lock_wait(lock);
+}
+static inline void lock_give(struct lock *lock) {
+    if (UNLIKELY(atomic_exchange_explicit(&lock->word, 0, memory_order_release) == 2))
+        pool_wake(&lock->word, 1);
+}
+
+// A thread's end: calls fn(data) when this thread exits, latest first.
+bool thread_at_exit(void (*fn)(void *data), void *data);
+
+// library.c ------------------------------------------------------------------------------------------------------
+
+// Opens the first of the names (NULL-terminated) that can be; NULL with no error recorded when none can. Not closed.
+void *library_open(const char *const *names);
+// Looks each symbol up; false, naming the first that is missing in *missing, unless all are there.
+struct library_symbol { const char *name; void **address; };
+bool library_bind(void *library, const struct library_symbol *symbols, int count, const char **missing);
+
+// setting.c ------------------------------------------------------------------------------------------------------
+
+// Every environment variable the library reads is a row of settings.def; nothing else calls getenv.
+enum setting {
+#define SETTING(NAME, fallback, doc) SETTING_##NAME,
+#include "base/settings.def"
+    SETTING_COUNT
+};
+const char *setting_text(enum setting which);   // value, or the default of its row; never NULL
+bool        setting_flag(enum setting which);   // 1, true, yes, on
+int64_t     setting_number(enum setting which); // with k, m, g suffixes; a value that is no number is the default
+const struct setting_row { const char *name, *fallback, *doc; } *setting_rows(int *count);
+
+// log.c ----------------------------------------------------------------------------------------------------------
+
+// One line to the log callback, or to stderr, when level is within ZL_LOG. Cheap when it is not.
+void log_line(zl_log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+// clock.c --------------------------------------------------------------------------------------------------------
+
+int64_t clock_ns(void); // monotonic
+
+#endif

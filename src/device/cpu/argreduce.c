@@ -1,0 +1,220 @@
+// argreduce.c - where the smallest and the largest elements are.
+//
+// A block is reduced to its extreme; only if that is better than what was found before it is looked for in the block.
+// The first of equal elements counts, and the first NaN before all others.
+
+#include "device/cpu/cpu.h"
+
+#include <string.h>
+
+enum { OUT, IN };
+
+enum {
+    BLOCK = 1024, // elements of a block
+    TILE = 16384, // bytes of a tile: lanes x elements, gathered across the axis
+    PARTS = 64,   // that a single search is cut in
+    ITEM_MOST = 8,
+};
+
+struct search {
+    struct layout kept; // operands: output, input
+    int64_t length, stride; // of the axis: elements, bytes
+    int64_t item;
+    row_fn *extreme;     // elements to one, of float32 for half floats
+    row_fn *narrow;      // that back to an element; NULL: it is one
+    row_fn *better;      // two elements to a bool
+    row_fn *equal;       // elements and one element to bools
+    row_fn *differs;     // elements and elements to bools: of one with itself it finds NaN
+    struct found *part;  // one search only: what its parts found
+    int64_t parts;
+};
+
+struct found {
+    bool any, is_nan;
+    int64_t at;
+    _Alignas(8) char value[ITEM_MOST];
+};
+
+static bool ask(row_fn *row, const char *a, const char *b) {
+    bool answer;
+    char *p[3] = {(char *)&answer, (char *)(uintptr_t)a, (char *)(uintptr_t)b};
+    row(p, 1);
+    return answer;
+}
+
+static bool is_better(const struct search *s, const char *value, bool is_nan, const struct found *best) {
+    if (!best->any)
+        return true;
+    return !best->is_nan && (is_nan || ask(s->better, value, best->value));
+}
+
+// Looks at n elements one behind the other, which start at position at.
+static void look(const struct search *s, const char *from, int64_t n, int64_t at, struct found *best) {
+    _Alignas(8) char value[ITEM_MOST], wide[ITEM_MOST];
+    char *p[3] = {s->narrow ? wide : value, (char *)(uintptr_t)from, NULL};
+    s->extreme(p, n);
+    if (s->narrow)
+        s->narrow((char *[]){value, wide}, 1);
+    bool is_nan = ask(s->differs, value, value);
+    if (!is_better(s, value, is_nan, best))
+        return;
+    bool hit[BLOCK];
+    p[0] = (char *)hit;
+    p[2] = is_nan ? p[1] : value;
+    (is_nan ? s->differs : s->equal)(p, n);
+    const bool *first = memchr(hit, true, (size_t)n);
+    best->any = true;
+    best->is_nan = is_nan;
+    best->at = at + (first ? first - hit : 0);
+    memcpy(best->value, value, (size_t)s->item);
+}
+
+// Positions [at, end) of the axis, whose first element is at base.
+static struct found look_along(const struct search *s, const char *base, int64_t at, int64_t end) {
+    struct found best = {.any = false};
+    _Alignas(64) char tile[BLOCK * ITEM_MOST];
+    for (int64_t n; at < end; at += n) {
+        n = MIN_OF(BLOCK, end - at);
+        const char *from = base + at * s->stride;
+        if (s->stride != s->item) {
+            cpu_move((size_t)s->item, tile, (struct stride2){0, s->item}, from, (struct stride2){0, s->stride}, 1, n);
+            from = tile;
+        }
+        look(s, from, n, at, &best);
+        if (best.is_nan)
+            break;
+    }
+    return best;
+}
+
+static void put(char *to, int64_t at) {
+    uint32_t position = (uint32_t)at;
+    memcpy(to, &position, sizeof position);
+}
+
+static void each_part(const void *context, int64_t from, int64_t to) {
+    const struct search *s = context;
+    struct walk w;
+    cpu_walk_to(&s->kept, &w, from);
+    for (;; cpu_walk_next(&s->kept, &w)) {
+        put(w.data[OUT], look_along(s, w.data[IN], 0, s->length).at);
+        if (++from == to)
+            return;
+    }
+}
+
+// One search, cut in parts that are looked at side by side. --------------------------------------------------------
+
+static void shared_part(const void *context, int64_t from, int64_t to) {
+    const struct search *s = context;
+    for (; from < to; from++)
+        s->part[from] = look_along(s, s->kept.data[IN], s->length * from / s->parts, s->length * (from + 1) / s->parts);
+}
+
+static void search_once(struct search *s) {
+    struct found part[PARTS], best = {.any = false};
+    s->part = part;
+    s->parts = MIN_OF(MAX_OF(s->length * s->item / CPU_SPLIT, 1), PARTS);
+    cpu_split(s->parts, 1, shared_part, s);
+    for (int64_t i = 0; i < s->parts; i++)
+        if (is_better(s, part[i].value, part[i].is_nan, &best))
+            best = part[i];
+    put(s->kept.data[OUT], best.at);
+}
+
+// Kept elements lie closer together than those along the axis: several searches go along side by side, over tiles that
+// are transposed. --------------------------------------------------------------------------------------------------
+
+enum { LANES = 64 };
+
+static void look_across(const struct search *s, const struct walk *w, int64_t lanes, int64_t lane_stride) {
+    struct found best[LANES];
+    _Alignas(64) char tile[TILE];
+    int64_t most = TILE / (lanes * s->item);
+    for (int64_t k = 0; k < lanes; k++)
+        best[k].any = best[k].is_nan = false;
+    for (int64_t at = 0, n; at < s->length; at += n) {
+        n = MIN_OF(MIN_OF(most, BLOCK), s->length - at);
+        const char *from = w->data[IN] + at * s->stride;
+        if (lane_stride == s->item)
+            cpu_transpose((size_t)s->item, tile, n * s->item, from, s->stride, lanes, n);
+        else
+            cpu_move((size_t)s->item, tile, (struct stride2){s->item, n * s->item}, from,
+                     (struct stride2){s->stride, lane_stride}, n, lanes);
+        for (int64_t k = 0; k < lanes; k++)
+            look(s, tile + k * n * s->item, n, at, &best[k]);
+    }
+    for (int64_t k = 0; k < lanes; k++)
+        put(w->data[OUT] + k * 4, best[k].at);
+}
+
+static void across_part(const void *context, int64_t from, int64_t to) {
+    const struct search *s = context;
+    int last = s->kept.axes - 1;
+    struct walk w;
+    cpu_walk_to(&s->kept, &w, from);
+    for (;; cpu_walk_next(&s->kept, &w)) {
+        look_across(s, &w, cpu_walk_extent(&s->kept, &w, last), s->kept.axis[last].stride[IN]);
+        if (++from == to)
+            return;
+    }
+}
+
+static bool goes_across(const struct search *s) {
+    if (s->kept.axes == 0)
+        return false;
+    const struct layout_axis *last = &s->kept.axis[s->kept.axes - 1];
+    return last->dim >= 4 && s->stride > last->stride[IN] && last->stride[IN] > 0;
+}
+
+static void search_across(struct search *s) {
+    struct layout_axis *last = &s->kept.axis[s->kept.axes - 1];
+    last->step = MIN_OF(last->dim, LANES);
+    int64_t tiles = s->kept.size / last->dim * ((last->dim + last->step - 1) / last->step);
+    cpu_split(tiles, CPU_SPLIT / (last->step * s->length * s->item) + 1, across_part, s);
+}
+
+// Setting up -----------------------------------------------------------------------------------------------------
+
+static void set_axes(struct search *s, zl_array x, zl_array out, int axis, const char *data) {
+    struct layout *l = &s->kept;
+    cpu_layout_start(l, out->ndim, out->dim, 1); // the axis is of size 1 there, so it is left out
+    cpu_layout_add(l, cpu_data(out), 4, out->ndim, out->dim, array_stride(out));
+    cpu_layout_add(l, data, (size_t)s->item, out->ndim, out->dim, array_stride(x));
+    cpu_layout_merge(l);
+    l->loops = l->axes;
+    for (int j = 0; j < l->axes; j++)
+        l->axis[j].step = 1;
+    s->length = x->dim[axis];
+    s->stride = s->length > 1 ? array_stride(x)[axis] * s->item : s->item;
+}
+
+static bool choose_rows(struct search *s, zl_dtype dtype, bool is_max) {
+    const struct row_table *rows = cpu_level()->rows;
+    bool half = dtype == ZL_FLOAT16 || dtype == ZL_BFLOAT16;
+    s->item = (int64_t)zl_dtype_size(dtype);
+    s->extreme = cpu_reduce_row(is_max ? TILE_MAX : TILE_MIN, dtype);
+    s->narrow = half ? rows->cast[dtype][ZL_FLOAT32] : NULL;
+    s->better = rows->op[is_max ? TILE_GT : TILE_LT][dtype][0];
+    s->equal = rows->op[TILE_EQ][dtype][2];
+    s->differs = rows->op[TILE_NE][dtype][0];
+    return s->extreme && s->better && s->equal && s->differs;
+}
+
+bool cpu_argreduce(const struct call *c) {
+    struct search s;
+    union scalar room;
+    zl_array x = c->in[0], out = call_output(c, 0);
+    int axis = (int)call_args(c)[1];
+    if (!choose_rows(&s, (zl_dtype)x->dtype, call_args(c)[0] != 0))
+        return error_false(ZL_ERROR_DEVICE, "the cpu device has no kernel for %s of %s", c->op->name,
+                           zl_dtype_name((zl_dtype)x->dtype));
+    set_axes(&s, x, out, axis, array_data(x, &room));
+    if (s.kept.size == 1)
+        search_once(&s);
+    else if (goes_across(&s))
+        search_across(&s);
+    else
+        cpu_split(s.kept.size, CPU_SPLIT / (s.length * s.item) + 1, each_part, &s);
+    return true;
+}

@@ -1,0 +1,169 @@
+// blas.c - the BLAS libraries of the system: opened at run time, the fastest is used.
+//
+// All offer Fortran's names and column-major matrices; a row-major product is that of the transposes in reverse order.
+// A library works on one thread: which parts of a product run side by side is decided in matmul.c.
+
+#include "device/cpu/cpu.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef void fortran_gemm(const char *trans_a, const char *trans_b, const int *m, const int *n, const int *k,
+                          const void *alpha, const void *a, const int *lda, const void *b, const int *ldb,
+                          const void *beta, void *c, const int *ldc, size_t, size_t);
+
+// What a library offers.
+static struct functions {
+    fortran_gemm *single, *twice, *complex_single;
+} bound;
+
+static const char *const candidates[] = {
+    "libblis.so.4",  "libopenblas.so.0", "libflexiblas.so.3", "libnvpl_blas_lp64_gomp.so.0",
+    "libmkl_rt.so.2", "libmkl_rt.so",    "libblas.so.3",
+};
+
+// Functions that keep a library to one thread.
+static const char *const set_threads[] = {
+    "openblas_set_num_threads", "bli_thread_set_num_threads", "flexiblas_set_num_threads", "MKL_Set_Num_Threads",
+    "nvpl_blas_set_num_threads",
+};
+
+static char name[256] = "own kernels";
+
+// Multiplying ----------------------------------------------------------------------------------------------------
+
+// How a row-major matrix of rows x cols is given to Fortran: as it is ('N') or turned ('T'), and the distance of its
+// lines. False when neither of its strides is 1.
+static bool describe(int64_t rows, int64_t cols, int64_t row, int64_t col, const char **trans, int *lead) {
+    int64_t distance;
+    if ((col == 1 || cols == 1) && (row >= cols || rows == 1)) {
+        *trans = "N";
+        distance = rows == 1 ? cols : row;
+    } else if ((row == 1 || rows == 1) && (col >= rows || cols == 1)) {
+        *trans = "T";
+        distance = cols == 1 ? rows : col;
+    } else {
+        return false;
+    }
+    *lead = (int)distance;
+    return distance <= INT_MAX;
+}
+
+static bool multiply(zl_dtype dtype, const struct gemm *g) {
+    static const float one[2] = {1, 0}, zero[2] = {0, 0};
+    static const double one_twice = 1, zero_twice = 0;
+    const char *trans_a, *trans_b;
+    int lda, ldb, ldc = (int)MAX_OF(g->c_row, g->n), m = (int)g->m, n = (int)g->n, k = (int)g->k;
+    bool fits = g->m <= INT_MAX && g->n <= INT_MAX && g->k <= INT_MAX && MAX_OF(g->c_row, g->n) <= INT_MAX;
+    if (!fits || g->c_col != 1 || !describe(g->m, g->k, g->a_row, g->a_col, &trans_a, &lda) ||
+        !describe(g->k, g->n, g->b_row, g->b_col, &trans_b, &ldb))
+        return cpu_own_gemm(dtype, g);
+    bool wide = dtype == ZL_FLOAT64;
+    fortran_gemm *gemm = wide ? bound.twice : dtype == ZL_FLOAT32 ? bound.single : bound.complex_single;
+    const void *alpha = wide ? (const void *)&one_twice : one;
+    const void *beta = g->add ? alpha : wide ? (const void *)&zero_twice : zero;
+    gemm(trans_b, trans_a, &n, &m, &k, alpha, g->b, &ldb, g->a, &lda, beta, g->c, &ldc, 1, 1);
+    return true;
+}
+
+// Choosing -------------------------------------------------------------------------------------------------------
+
+static bool bind(const char *path, struct functions *f) {
+    void *library = library_open((const char *const[]){path, NULL});
+    const char *missing;
+    const struct library_symbol symbols[] = {
+        {"sgemm_", (void **)&f->single},
+        {"dgemm_", (void **)&f->twice},
+        {"cgemm_", (void **)&f->complex_single},
+    };
+    if (!library)
+        return false;
+    if (!library_bind(library, symbols, COUNT(symbols), &missing)) {
+        log_line(ZL_LOG_WARN, "%s is no BLAS: it has no %s", path, missing);
+        return false;
+    }
+    for (size_t i = 0; i < COUNT(set_threads); i++) {
+        void (*set)(int);
+        *(void **)&set = dlsym(library, set_threads[i]);
+        if (set)
+            set(1);
+    }
+    return true;
+}
+
+enum { SIDE = 192, ROUNDS = 3 };
+
+// Nanoseconds of one product of SIDE x SIDE floats: best of a few, the first of which warms up.
+static int64_t time_gemm(gemm_fn *gemm, char *room) {
+    const int64_t bytes = SIDE * SIDE * 4;
+    struct gemm g = {.m = SIDE, .n = SIDE, .k = SIDE, .a = room, .b = room + bytes, .c = room + 2 * bytes,
+                     .a_row = SIDE, .a_col = 1, .b_row = SIDE, .b_col = 1, .c_row = SIDE, .c_col = 1};
+    int64_t best = INT64_MAX;
+    for (int i = 0; i <= ROUNDS; i++) {
+        int64_t start = clock_ns();
+        if (!gemm(ZL_FLOAT32, &g))
+            return INT64_MAX;
+        int64_t took = clock_ns() - start;
+        best = i ? MIN_OF(best, took) : best;
+    }
+    return best;
+}
+
+// Where the library that was opened lies: "libblis.so.4" may stand for one of several.
+static void note_name(const char *path, const struct functions *f) {
+    Dl_info info;
+    bool known = dladdr((void *)(uintptr_t)f->single, &info) && info.dli_fname;
+    snprintf(name, sizeof name, "%s", known ? info.dli_fname : path);
+}
+
+// Keeps the fastest of the libraries that are there, if it beats our own kernels.
+static gemm_fn *choose_fastest(char *room) {
+    gemm_fn *chosen = cpu_own_gemm;
+    int64_t best = time_gemm(cpu_own_gemm, room);
+    struct functions kept = bound;
+    log_line(ZL_LOG_INFO, "own matrix product: %lld ns for %d x %d", (long long)best, SIDE, SIDE);
+    for (size_t i = 0; i < COUNT(candidates); i++) {
+        if (!bind(candidates[i], &bound))
+            continue;
+        int64_t took = time_gemm(multiply, room);
+        log_line(ZL_LOG_INFO, "%s: %lld ns", candidates[i], (long long)took);
+        if (took >= best)
+            continue;
+        best = took;
+        kept = bound;
+        chosen = multiply;
+        note_name(candidates[i], &kept);
+    }
+    bound = kept;
+    return chosen;
+}
+
+static gemm_fn *choose_by_time(void) {
+    char *room = memory_zero(3 * SIDE * SIDE * 4);
+    gemm_fn *chosen = room ? choose_fastest(room) : cpu_own_gemm;
+    memory_free(room);
+    return chosen;
+}
+
+static struct blas blas = {name, cpu_own_gemm};
+
+static void choose(void) {
+    const char *asked = setting_text(SETTING_BLAS);
+    if (!strcmp(asked, "none"))
+        return;
+    if (!*asked)
+        blas.multiply = choose_by_time();
+    else if (bind(asked, &bound))
+        blas.multiply = multiply, note_name(asked, &bound);
+    else
+        log_line(ZL_LOG_WARN, "ZL_BLAS=%s could not be opened; own kernels are used", asked);
+}
+
+const struct blas *cpu_blas(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, choose);
+    return &blas;
+}

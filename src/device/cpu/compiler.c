@@ -1,0 +1,182 @@
+// compiler.c - runs the C compiler of the system: no shell, a time limit, its messages kept for ours.
+
+#include "device/cpu/cpu.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { WORDS = 64, LIMIT_MS = 60000, MESSAGE_MOST = 4000 };
+
+// A command line: ZL_CC and flags are cut at their spaces, paths are words of their own.
+struct command {
+    struct text text;
+    char *word[WORDS];
+    int words;
+};
+
+static bool cut_words(struct command *c) {
+    char *rest = NULL;
+    if (c->text.failed)
+        return false;
+    for (char *word = strtok_r(c->text.data, " ", &rest); word && c->words < WORDS - 8; word = strtok_r(NULL, " ", &rest))
+        c->word[c->words++] = word;
+    return c->words > 0 || error_false(ZL_ERROR_COMPILE, "ZL_CC names no compiler");
+}
+
+// Running --------------------------------------------------------------------------------------------------------
+
+// In a process group of its own, so that all that it starts can be stopped. Its output goes to the pipe.
+static int start(char *const *word, int output, pid_t *child) {
+    posix_spawn_file_actions_t files;
+    posix_spawnattr_t how;
+    int failed = posix_spawn_file_actions_init(&files);
+    if (failed)
+        return failed;
+    failed = posix_spawnattr_init(&how);
+    if (!failed) {
+        posix_spawnattr_setflags(&how, POSIX_SPAWN_SETPGROUP);
+        posix_spawnattr_setpgroup(&how, 0);
+        posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+        posix_spawn_file_actions_adddup2(&files, output, STDOUT_FILENO);
+        posix_spawn_file_actions_adddup2(&files, output, STDERR_FILENO);
+        failed = posix_spawnp(child, word[0], &files, &how, word, environ);
+        posix_spawnattr_destroy(&how);
+    }
+    posix_spawn_file_actions_destroy(&files);
+    return failed;
+}
+
+// Reads all that comes until the pipe closes; false when time is up.
+static bool read_output(int from, struct text *out) {
+    int64_t end = clock_ns() + LIMIT_MS * INT64_C(1000000);
+    struct pollfd wait = {.fd = from, .events = POLLIN};
+    for (;;) {
+        int64_t left = (end - clock_ns()) / 1000000;
+        int ready = left > 0 ? poll(&wait, 1, (int)left) : 0;
+        if (ready < 0 && errno == EINTR)
+            continue;
+        if (ready <= 0)
+            return false;
+        char data[1024];
+        ssize_t got = read(from, data, sizeof data);
+        if (got == 0)
+            return true;
+        if (got < 0 && errno != EINTR)
+            return true;
+        if (got > 0 && out->len < MESSAGE_MOST)
+            text_bytes(out, data, (int)got);
+    }
+}
+
+static int wait_for(pid_t child) {
+    int status = 0;
+    while (waitpid(child, &status, 0) < 0)
+        if (errno != EINTR)
+            return 0; // somebody else reaped it: its files will tell
+    return status;
+}
+
+static bool cannot_start(const char *program, int reason) {
+    return error_false(ZL_ERROR_COMPILE,
+                       "no C compiler: %s could not be started: %s; install one (on Debian: apt install gcc), or name it "
+                       "in ZL_CC", program, strerror(reason));
+}
+
+static bool has_ended_well(const char *program, int status, bool in_time, const struct text *output) {
+    if (!in_time)
+        return error_false(ZL_ERROR_COMPILE, "%s took longer than %d s and was stopped", program, LIMIT_MS / 1000);
+    if (status == 0)
+        return true;
+    const char *text = output->data ? output->data : "";
+    if (WIFSIGNALED(status))
+        return error_false(ZL_ERROR_COMPILE, "%s was ended by signal %d:\n%s", program, WTERMSIG(status), text);
+    return error_false(ZL_ERROR_COMPILE, "%s failed with status %d:\n%s", program, WEXITSTATUS(status), text);
+}
+
+static bool run(struct command *c, struct text *output) {
+    int ends[2];
+    pid_t child;
+    if (pipe2(ends, O_CLOEXEC))
+        return error_false(ZL_ERROR_COMPILE, "%s: no pipe: %m", c->word[0]);
+    int failed = start(c->word, ends[1], &child);
+    close(ends[1]);
+    bool in_time = failed || read_output(ends[0], output);
+    close(ends[0]);
+    if (failed)
+        return cannot_start(c->word[0], failed);
+    if (!in_time)
+        kill(-child, SIGKILL);
+    int status = wait_for(child);
+    return has_ended_well(c->word[0], status, in_time, output);
+}
+
+// What we ask of it ------------------------------------------------------------------------------------------------
+
+// Those of the built-in rows (cmake/flags.cmake): the same text gives the same bits. Pages of 4 KiB keep files small.
+void cpu_compiler_flags(struct text *out) {
+    const struct cpu_level *level = cpu_level();
+    text_add(out, "-std=c11 -D_GNU_SOURCE -O2 -g0 -w -fPIC -shared -ffp-contract=off -fno-math-errno -fno-trapping-math "
+             "-DZL_LEVEL=%s %s -Wl,-z,max-page-size=4096", level->name, level->flags);
+}
+
+static struct {
+    pthread_mutex_t lock;
+    char *compiler, *version;
+} known = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static char *ask_version(const char *compiler) {
+    struct command c = {0};
+    struct text output = {0};
+    text_add(&c.text, "%s --version", compiler);
+    bool done = cut_words(&c) && run(&c, &output);
+    text_free(&c.text);
+    char *version = done ? text_take(&output) : NULL;
+    text_free(&output);
+    return version;
+}
+
+// A version is asked for once; the texts of earlier compilers are kept, since callers may hold them.
+const char *cpu_compiler_version(void) {
+    const char *compiler = setting_text(SETTING_CC);
+    pthread_mutex_lock(&known.lock);
+    if (!known.compiler || strcmp(known.compiler, compiler) != 0) {
+        char *version = ask_version(compiler), *copy = version ? memory_copy_text(compiler) : NULL;
+        if (!copy) {
+            memory_free(version);
+            pthread_mutex_unlock(&known.lock);
+            return NULL;
+        }
+        known.compiler = copy;
+        known.version = version;
+    }
+    const char *version = known.version;
+    pthread_mutex_unlock(&known.lock);
+    return version;
+}
+
+bool cpu_compile(const char *source_path, const char *library_path) {
+    struct command c = {0};
+    struct text output = {0};
+    text_add(&c.text, "%s ", setting_text(SETTING_CC));
+    cpu_compiler_flags(&c.text);
+    bool done = cut_words(&c);
+    if (done) {
+        const char *const last[] = {"-o", library_path, source_path, "-lm"};
+        memcpy(&c.word[c.words], last, sizeof last);
+        counter_add(COUNTER_COMPILES, 1);
+    }
+    int64_t begin = clock_ns();
+    done = done && run(&c, &output);
+    log_line(ZL_LOG_DEBUG, "compiled %s in %.1f ms", library_path, (double)(clock_ns() - begin) * 1e-6);
+    text_free(&c.text);
+    text_free(&output);
+    return done;
+}

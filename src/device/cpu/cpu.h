@@ -1,0 +1,254 @@
+// cpu.h - the inside of the CPU device: what its files offer each other.
+//
+// An elementwise op is a row kernel over contiguous data (rows.h, generated). A struct layout describes operands of any strides
+// over one shape; the driver cuts it into tiles on which the rows can work. Reductions, copies, matrix products and
+// indexing have drivers of their own and share the walk over tiles, the gathers and the threads.
+
+#ifndef CPU_H
+#define CPU_H
+
+#include "device/device.h"
+#include "rows.h"
+
+// level.c --------------------------------------------------------------------------------------------------------
+
+// One instruction-set level that this library was built with.
+struct cpu_level {
+    const char *name;  // as in levels.def
+    const char *flags; // that make a compiler use it
+    const struct row_table *rows;
+};
+const struct cpu_level *cpu_level(void); // ZL_ISA, else the best that this CPU has; chosen once
+
+// describe.c -----------------------------------------------------------------------------------------------------
+
+bool cpu_describe(int unit, zl_device_info *out);
+
+// tiling.c ---------------------------------------------------------------------------------------------------------
+
+enum {
+    LAYOUT_AXES = 60,     // an array has less than 2^60 elements, so no more axes are longer than 1
+    LAYOUT_OPERANDS = 16, // outputs first
+    LAYOUT_ROOM = 32768,  // bytes of all tiles of a thread: they stay in L1
+    CPU_SPLIT = 65536,    // bytes of traffic below which one thread is quicker than two (Neoverse-V1, 2026-11)
+};
+
+struct layout_axis {
+    int64_t dim, step;               // elements, and how many of them a tile takes
+    int64_t stride[LAYOUT_OPERANDS]; // bytes
+};
+
+enum layout_mode {
+    LAYOUT_ROWS,  // every operand is contiguous or constant along the last axis, which is long
+    LAYOUT_BOX,   // a tile is a box of the last axes, seen as one run
+    LAYOUT_BLOCK, // a tile is a rectangle of row_axis and the last axis: some operand is transposed
+};
+
+enum layout_access {
+    ACCESS_DIRECT, // the rows work where the data is
+    ACCESS_SCALAR, // one element serves the whole run
+    ACCESS_TILE,   // gathered into a tile first, or scattered from one after
+};
+
+// Operands over one shape. Start, add operands, then plan. Holds no memory.
+struct layout {
+    int axes, operands, outputs;
+    int loops;    // the first axes, which the walk goes along by their steps
+    int row_axis; // LAYOUT_BLOCK
+    enum layout_mode mode;
+    unsigned scalar; // bit k: operand k is ACCESS_SCALAR
+    int64_t size;    // elements
+    char *data[LAYOUT_OPERANDS];
+    uint8_t item[LAYOUT_OPERANDS]; // bytes of an element
+    uint8_t access[LAYOUT_OPERANDS];
+    int origin[LAYOUT_AXES]; // which axis it was, counted from the last
+    struct layout_axis axis[LAYOUT_AXES];
+};
+
+void cpu_layout_start(struct layout *l, int ndim, const int64_t *dim, int outputs);
+// strides are in elements; axes that are missing or of size 1 are stretched.
+void cpu_layout_add(struct layout *l, const void *data, size_t item, int ndim, const int64_t *dim,
+                    const int64_t *stride);
+void cpu_layout_merge(struct layout *l); // adjacent axes that are one in all operands
+
+// Where a walk stands: position and address of the tile's first element.
+struct walk {
+    char *data[LAYOUT_OPERANDS];
+    int64_t next[LAYOUT_OPERANDS]; // bytes to the next tile along the last looped axis
+    int64_t at[LAYOUT_AXES];
+};
+void cpu_walk_to(const struct layout *l, struct walk *w, int64_t tile);
+void cpu_walk_wrap(const struct layout *l, struct walk *w); // to the next tile when the last looped axis is at its end
+
+static inline void cpu_walk_next(const struct layout *l, struct walk *w) {
+    int last = l->loops - 1;
+    if (UNLIKELY(w->at[last] + l->axis[last].step >= l->axis[last].dim)) {
+        cpu_walk_wrap(l, w);
+        return;
+    }
+    w->at[last] += l->axis[last].step;
+    for (int k = 0; k < l->operands; k++)
+        w->data[k] += w->next[k];
+}
+
+// Elements of the tile at w along an axis.
+static inline int64_t cpu_walk_extent(const struct layout *l, const struct walk *w, int axis) {
+    int64_t step = l->axis[axis].step, left = l->axis[axis].dim - w->at[axis];
+    return MIN_OF(step, left);
+}
+
+// Runs part() over all tiles, split over threads when the traffic (bytes) is worth it. part() works at w, tiles times,
+// with cpu_walk_next in between.
+typedef void walk_part(const struct layout *l, struct walk *w, int64_t tiles, const void *context);
+void cpu_walk(const struct layout *l, double traffic, walk_part *part, const void *context);
+
+// pool_run over [0, count): fn(context, from, to) on pieces of at least grain; on this thread when there is one piece.
+void cpu_split(int64_t count, int64_t grain, void (*fn)(const void *context, int64_t from, int64_t to),
+               const void *context);
+
+// layout.c -------------------------------------------------------------------------------------------------------
+
+// Decides how tiles are cut and operands reached. vectors: operands that must not be scalars; most: elements that a
+// body takes at once (0: any number).
+void cpu_layout_plan(struct layout *l, unsigned vectors, int64_t most);
+
+// Computes n elements: p[k] is operand k, contiguous, or one element where bit k of the plan's scalar is set.
+typedef void layout_body(const void *context, char *const *p, int64_t n);
+void cpu_layout_run(const struct layout *l, double weight, layout_body *body, const void *context);
+
+// gather.c, transpose.c ------------------------------------------------------------------------------------------
+
+// Copies rows x cols elements of item bytes (1, 2, 4 or 8) between places with strides in bytes.
+struct stride2 { int64_t row, col; };
+void cpu_move(size_t item, char *to, struct stride2 to_stride, const char *from, struct stride2 from_stride,
+              int64_t rows, int64_t cols);
+// The same where the rows of `to` are dense and the columns of `from` are.
+void cpu_transpose(size_t item, char *to, int64_t to_row, const char *from, int64_t from_col, int64_t rows,
+                   int64_t cols);
+// Fills count elements with one.
+void cpu_fill(size_t item, char *to, const char *value, int64_t count);
+
+// copy.c ---------------------------------------------------------------------------------------------------------
+
+// Copies between any two layouts of one shape; strides in elements.
+void cpu_copy(size_t item, int ndim, const int64_t *dim, void *to, const int64_t *to_stride, const void *from,
+              const int64_t *from_stride);
+
+// matmul.c, blas.c, gemm_own.c, gemm_small.c -----------------------------------------------------------------------
+
+// c (m x n) = a (m x k) times b (k x n), added to what c holds if `add`. Strides are in elements and of any kind. c is
+// float32 where a and b are half floats. Runs on one thread; false and an error when memory is out.
+struct gemm {
+    int64_t m, n, k;
+    const char *a, *b;
+    int64_t a_row, a_col, b_row, b_col;
+    char *c;
+    int64_t c_row, c_col;
+    bool add;
+};
+typedef bool gemm_fn(zl_dtype dtype, const struct gemm *g);
+
+// A way to multiply matrices of float32, float64 and complex64.
+struct blas {
+    const char *name; // what is used: for people
+    gemm_fn *multiply;
+};
+const struct blas *cpu_blas(void); // ZL_BLAS, else the fastest of those found; chosen at the first use
+
+gemm_fn cpu_own_gemm;             // any float or complex dtype
+gemm_fn cpu_gemv;                 // m or n is 1; not complex
+bool cpu_is_tiny(zl_dtype dtype, const struct gemm *g);
+gemm_fn cpu_tiny_gemm;            // where packing would take longer than multiplying: if cpu_is_tiny
+
+// Products may be added by fused operations in a function that starts with both.
+#if defined(__clang__)
+#define GEMM_FUSED
+#define GEMM_CONTRACT _Pragma("clang fp contract(fast)")
+#else
+#define GEMM_FUSED __attribute__((optimize("fp-contract=fast")))
+#define GEMM_CONTRACT
+#endif
+
+// A buffer of this thread, one of a few, that is used again: what it held is lost. NULL and an error.
+enum { SCRATCH_PACK, SCRATCH_RESULT, SCRATCH_COUNT };
+void *cpu_scratch(int which, size_t bytes);
+
+// program.c ------------------------------------------------------------------------------------------------------
+
+// How a call is run: resolved when the program is built.
+struct step {
+    bool (*run)(const struct step *s, const struct call *c); // false and an error; NULL: nothing to do
+    union {
+        row_fn *const *forms;                 // elementwise and cast: by operands that are scalars
+        bool (*other)(const struct call *c);
+    };
+    uint8_t scalars;   // operands that may be: bit k is input k
+    uint8_t dtype[4];  // output, then inputs as the row reads them
+    uint8_t item[4];   // bytes of their elements
+    uint8_t inputs;
+    uint8_t weight;    // cost of an element, in units of moving it
+    bool in_place;     // the output may be written where an input was
+    bool needed;       // something outside the segment reads the output
+    uint16_t group;    // calls from here on that may run as one row program; 0: none
+    int32_t source[3]; // steps that make the inputs; -1: another segment
+    int32_t last;      // step that reads the output last; -1: none
+};
+
+struct program {
+    int steps;
+    struct step step[];
+};
+
+struct program *cpu_build(int unit, const struct segment *s);
+void cpu_drop(struct program *p);
+void cpu_run(int unit, struct program *p, struct binding *b);
+bool cpu_can(int unit, const struct call *c);
+
+// row_program.c --------------------------------------------------------------------------------------------------
+
+// Finds the calls that can run together and sets their steps' group, source, last and needed. False and an error.
+bool cpu_group_steps(struct program *p, const struct segment *s);
+// Runs calls from index on as one row program, and finishes them; how many. 0: the call must run by itself.
+int cpu_run_group(const struct program *p, struct binding *b, int index);
+
+// jit.c, compiler.c, disk_cache.c ----------------------------------------------------------------------------------
+
+extern const char cpu_vec_text[]; // the vector layer, for the compiler
+
+// Compiles C text, behind the vector layer, and gives the address of one of its functions; it stays for ever. What was
+// compiled before, also by another process, is loaded. NULL and ZL_ERROR_COMPILE.
+void *cpu_jit(const char *source, const char *symbol);
+
+// The compiler of ZL_CC. Version as it tells it; NULL and an error that says what to install.
+const char *cpu_compiler_version(void);
+// Text of all flags, which keys hold.
+void cpu_compiler_flags(struct text *out);
+bool cpu_compile(const char *source_path, const char *library_path);
+
+// A file that is made once: `make` writes into an empty folder what entry `key` (hexadecimal digits) is to hold, of
+// which `file` is checked when it is found again. Calls use(path of file, context), again if it failed with what was
+// found; its result, or NULL and an error.
+struct cache_entry {
+    const char *key, *file;
+    bool (*make)(const char *folder, void *context);
+    void *(*use)(const char *path, void *context);
+    void *context;
+};
+void *cpu_cache_use(const struct cache_entry *entry);
+
+// Ops that are not elementwise -------------------------------------------------------------------------------------
+
+// Each runs one call whose outputs have their memory: false and an error when it cannot.
+typedef bool cpu_function(const struct call *c);
+cpu_function cpu_reduce, cpu_argreduce, cpu_matmul, cpu_take, cpu_arange, cpu_arange_int, cpu_concatenate, cpu_pad,
+    cpu_divmod;
+
+// The row that reduces elements to one; NULL: there is none.
+row_fn *cpu_reduce_row(enum tile_op op, zl_dtype dtype);
+
+// Address of element 0 of an array that is not an inline scalar.
+static inline char *cpu_data(zl_array a) {
+    return (char *)a->storage->data + a->offset * (int64_t)array_item(a);
+}
+
+#endif

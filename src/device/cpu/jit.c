@@ -1,0 +1,82 @@
+// jit.c - functions from C text, at run time.
+//
+// The text goes behind the vector layer, through the compiler of the system, into a library that is opened and stays.
+// Libraries are found again by a hash of all that they depend on.
+
+#include "device/cpu/cpu.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { JIT_ABI = 1, KEY_BYTES = 64 }; // the ABI changes when what kernels are given does
+
+static struct {
+    pthread_mutex_t lock;
+    struct map libraries; // by key
+} loaded = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static bool make_library(const char *folder, void *context) {
+    const struct text *source = context;
+    char c_path[PATH_MAX], library[PATH_MAX];
+    snprintf(c_path, sizeof c_path, "%.4000s/kernel.c", folder);
+    snprintf(library, sizeof library, "%.4000s/kernel.so", folder);
+    return file_write(c_path, source->data, (size_t)source->len) && cpu_compile(c_path, library);
+}
+
+static void *open_library(const char *path, void *context) {
+    (void)context;
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    return library ? library : error_set(ZL_ERROR_COMPILE, "a compiled kernel cannot be loaded: %s", dlerror());
+}
+
+static void *find_loaded(const char *key) {
+    pthread_mutex_lock(&loaded.lock);
+    void *library = map_get(&loaded.libraries, key, KEY_BYTES);
+    pthread_mutex_unlock(&loaded.lock);
+    return library;
+}
+
+// What another thread has loaded meanwhile is as good.
+static void *keep_loaded(const char *key, void *library) {
+    pthread_mutex_lock(&loaded.lock);
+    bool kept = map_get(&loaded.libraries, key, KEY_BYTES) || map_set(&loaded.libraries, key, KEY_BYTES, library);
+    pthread_mutex_unlock(&loaded.lock);
+    return kept ? library : NULL;
+}
+
+static void *load(const struct text *source) {
+    char key[KEY_BYTES + 1];
+    struct text all = {0};
+    const char *version = cpu_compiler_version();
+    if (!version)
+        return NULL;
+    text_add(&all, "abi %d\n%s\n%s\n", JIT_ABI, setting_text(SETTING_CC), version);
+    cpu_compiler_flags(&all);
+    text_bytes(&all, source->data, source->len);
+    if (all.failed) {
+        text_free(&all);
+        return NULL;
+    }
+    hash_sha256(all.data, (size_t)all.len, key);
+    text_free(&all);
+    void *library = find_loaded(key);
+    if (library)
+        return library;
+    library = cpu_cache_use(&(struct cache_entry){.key = key, .file = "kernel.so", .make = make_library,
+                                                  .use = open_library, .context = (void *)(uintptr_t)source});
+    return library ? keep_loaded(key, library) : NULL;
+}
+
+void *cpu_jit(const char *source, const char *symbol) {
+    struct text all = {0};
+    text_add(&all, "%s\n%s\n", cpu_vec_text, source);
+    void *library = all.failed ? NULL : load(&all);
+    text_free(&all);
+    if (!library)
+        return NULL;
+    void *function = dlsym(library, symbol);
+    return function ? function : error_set(ZL_ERROR_COMPILE, "the compiled kernel has no function %s", symbol);
+}

@@ -1,0 +1,302 @@
+// layout.c - brings operands of any layout to row kernels, which know contiguous runs and scalars only.
+//
+// Three ways. Rows: where every operand is contiguous or constant along the last axis and that is long, kernels work in
+// place. Box: else a tile is some of the last axes, as one run; operands that are not contiguous over it are gathered
+// into L1, those that repeat from tile to tile once. Block: an operand whose lines lie along another axis is transposed
+// in blocks, so that no line is fetched for one element.
+
+#include "device/cpu/cpu.h"
+
+#include <stdlib.h>
+
+enum {
+    RUN_LEAST = 128,     // elements from which a run is worth a call of its own
+    RUN_MOST = 65536,    // elements that one call takes: threads share what is longer
+    RUN_GRAIN = 4096,    // and are not given less
+    BOX_MOST = 2048,     // elements of a box
+    BLOCK_COLS = 256,    // elements of a block along the last axis
+    LINE = 64,           // bytes
+};
+
+// Planning -------------------------------------------------------------------------------------------------------
+
+static bool may_be_scalar(const struct layout *l, int k, unsigned vectors) {
+    return k >= l->outputs && !(vectors >> k & 1);
+}
+
+static void set_access(struct layout *l, int k, enum layout_access access) {
+    l->access[k] = (uint8_t)access;
+    l->scalar |= (unsigned)(access == ACCESS_SCALAR) << k;
+}
+
+// How operand k is reached along the last axis alone.
+static enum layout_access access_inner(const struct layout *l, int k, unsigned vectors) {
+    int64_t stride = l->axis[l->axes - 1].stride[k];
+    if (stride == l->item[k])
+        return ACCESS_DIRECT;
+    return stride == 0 && may_be_scalar(l, k, vectors) ? ACCESS_SCALAR : ACCESS_TILE;
+}
+
+// How operand k is reached over the axes from first on as one run.
+static enum layout_access access_box(const struct layout *l, int k, int first, unsigned vectors) {
+    bool dense = true, constant = may_be_scalar(l, k, vectors);
+    int64_t expected = l->item[k];
+    for (int j = l->axes - 1; j >= first; j--) {
+        dense &= l->axis[j].stride[k] == expected;
+        constant &= l->axis[j].stride[k] == 0;
+        expected *= l->axis[j].dim;
+    }
+    return dense ? ACCESS_DIRECT : constant ? ACCESS_SCALAR : ACCESS_TILE;
+}
+
+static int64_t round_up(int64_t count, int64_t unit) {
+    return (count + unit - 1) / unit * unit;
+}
+
+static bool plan_rows(struct layout *l, unsigned vectors, int64_t most) {
+    struct layout_axis *inner = &l->axis[l->axes - 1];
+    if (l->axes > 1 && inner->dim < RUN_LEAST)
+        return false;
+    for (int k = 0; k < l->operands; k++)
+        if (access_inner(l, k, vectors) == ACCESS_TILE)
+            return false;
+    l->mode = LAYOUT_ROWS;
+    l->loops = l->axes;
+    for (int j = 0; j < l->axes - 1; j++)
+        l->axis[j].step = 1;
+    int64_t step = RUN_MOST;
+    if (inner->dim > RUN_GRAIN && pool_threads() > 1)
+        step = MAX_OF(MIN_OF(step, round_up(l->size / (4 * pool_threads()) + 1, 1024)), RUN_GRAIN);
+    if (most && most < step)
+        step = most;
+    inner->step = MIN_OF(step, inner->dim);
+    for (int k = 0; k < l->operands; k++)
+        set_access(l, k, access_inner(l, k, vectors));
+    return true;
+}
+
+// The axis along which operand k's lines lie, when the last one jumps from line to line; -1: none.
+static int line_axis(const struct layout *l, int k) {
+    int64_t inner = llabs(l->axis[l->axes - 1].stride[k]), least = inner;
+    int found = -1;
+    if (inner < LINE)
+        return -1;
+    for (int j = 0; j < l->axes - 1; j++) {
+        int64_t stride = llabs(l->axis[j].stride[k]);
+        if (stride && stride < least && stride < LINE && l->axis[j].dim >= 4) {
+            least = stride;
+            found = j;
+        }
+    }
+    return found;
+}
+
+static bool plan_block(struct layout *l, unsigned vectors, int64_t most) {
+    struct layout_axis *inner = &l->axis[l->axes - 1];
+    int row_axis = -1, items = 0, lines = 1;
+    for (int k = 0; k < l->operands; k++) {
+        if (access_inner(l, k, vectors) == ACCESS_TILE) {
+            items += l->item[k];
+            lines = MAX_OF(lines, LINE / l->item[k]);
+        }
+        int axis = inner->dim < 4 ? -1 : line_axis(l, k);
+        row_axis = axis >= 0 ? axis : row_axis;
+    }
+    if (row_axis < 0)
+        return false;
+    l->mode = LAYOUT_BLOCK;
+    l->row_axis = row_axis;
+    l->loops = l->axes;
+    for (int j = 0; j < l->axes - 1; j++)
+        l->axis[j].step = 1;
+    int64_t rows = MIN_OF(lines, l->axis[row_axis].dim), room = LAYOUT_ROOM / (rows * items) / 16 * 16;
+    l->axis[row_axis].step = rows;
+    inner->step = MIN_OF(MIN_OF(room, BLOCK_COLS), inner->dim);
+    if (most && most < inner->step)
+        inner->step = most;
+    for (int k = 0; k < l->operands; k++)
+        set_access(l, k, access_inner(l, k, vectors));
+    return true;
+}
+
+static void plan_box(struct layout *l, unsigned vectors, int64_t most) {
+    int items = 0;
+    for (int k = 0; k < l->operands; k++)
+        items += l->item[k];
+    int64_t room = MIN_OF(LAYOUT_ROOM / items, BOX_MOST), inner = 1;
+    if (most && most < room)
+        room = most;
+    int first = l->axes - 1;
+    while (first > 0 && inner * l->axis[first].dim <= room)
+        inner *= l->axis[first--].dim;
+    l->mode = LAYOUT_BOX;
+    l->loops = first + 1;
+    for (int j = 0; j < first; j++)
+        l->axis[j].step = 1;
+    int64_t step = l->axis[first].step = MAX_OF(MIN_OF(room / inner, l->axis[first].dim), 1);
+    for (int k = 0; k < l->operands; k++)
+        set_access(l, k, access_box(l, k, first + (step == 1), vectors));
+}
+
+// A single element is a run of one, whatever it lies in.
+static void plan_one(struct layout *l) {
+    l->axes = 1;
+    l->axis[0].dim = 1;
+    for (int k = 0; k < l->operands; k++)
+        l->axis[0].stride[k] = l->item[k];
+}
+
+void cpu_layout_plan(struct layout *l, unsigned vectors, int64_t most) {
+    l->scalar = 0;
+    cpu_layout_merge(l);
+    if (l->axes == 0)
+        plan_one(l);
+    if (!plan_rows(l, vectors, most) && !plan_block(l, vectors, most))
+        plan_box(l, vectors, most);
+}
+
+// Running --------------------------------------------------------------------------------------------------------
+
+struct work {
+    layout_body *body;
+    const void *context;
+};
+
+static void run_rows(const struct layout *l, struct walk *w, int64_t tiles, const void *context) {
+    const struct work *work = context;
+    for (;;) {
+        work->body(work->context, w->data, cpu_walk_extent(l, w, l->axes - 1));
+        if (--tiles == 0)
+            return;
+        cpu_walk_next(l, w);
+    }
+}
+
+// A thread's tiles, one after the other in room.
+struct tiles {
+    char *tile[LAYOUT_OPERANDS];
+    const char *from[LAYOUT_OPERANDS]; // what a box was gathered from
+    int64_t have[LAYOUT_OPERANDS];     // and how much of it
+    _Alignas(64) char room[LAYOUT_ROOM + LAYOUT_OPERANDS * LINE];
+};
+
+static void lay_out_tiles(const struct layout *l, struct tiles *t, int64_t elements) {
+    char *at = t->room;
+    for (int k = 0; k < l->operands; k++) {
+        t->tile[k] = at;
+        t->from[k] = NULL;
+        if (l->access[k] == ACCESS_TILE)
+            at += round_up(elements * l->item[k], LINE);
+    }
+}
+
+// Between a strided box of operand k and its tile, from axis j on, whose extent is count. Returns the tile's end.
+static char *move_box(const struct layout *l, int k, int j, int64_t count, char *tile, char *data, bool gather) {
+    int64_t item = l->item[k], stride = l->axis[j].stride[k];
+    if (j < l->axes - 2) {
+        for (int64_t i = 0; i < count; i++)
+            tile = move_box(l, k, j + 1, l->axis[j + 1].dim, tile, data + i * stride, gather);
+        return tile;
+    }
+    bool flat = j == l->axes - 1;
+    int64_t rows = flat ? 1 : count, cols = flat ? count : l->axis[j + 1].dim;
+    struct stride2 dense = {cols * item, item};
+    struct stride2 strided = {flat ? 0 : stride, flat ? stride : l->axis[j + 1].stride[k]};
+    if (gather)
+        cpu_move((size_t)item, tile, dense, data, strided, rows, cols);
+    else
+        cpu_move((size_t)item, data, strided, tile, dense, rows, cols);
+    return tile + rows * cols * item;
+}
+
+static void gather_boxes(const struct layout *l, struct walk *w, struct tiles *t, int64_t count, char **p) {
+    int first = l->loops - 1;
+    for (int k = 0; k < l->operands; k++) {
+        p[k] = l->access[k] == ACCESS_TILE ? t->tile[k] : w->data[k];
+        if (l->access[k] != ACCESS_TILE || k < l->outputs)
+            continue;
+        if (t->from[k] == w->data[k] && t->have[k] >= count)
+            continue;
+        move_box(l, k, first, count, t->tile[k], w->data[k], true);
+        t->from[k] = w->data[k];
+        t->have[k] = count;
+    }
+}
+
+static void run_boxes(const struct layout *l, struct walk *w, int64_t tiles, const void *context) {
+    const struct work *work = context;
+    struct tiles t;
+    char *p[LAYOUT_OPERANDS];
+    int first = l->loops - 1;
+    int64_t inner = 1;
+    for (int j = first + 1; j < l->axes; j++)
+        inner *= l->axis[j].dim;
+    lay_out_tiles(l, &t, inner * l->axis[first].step);
+    for (;;) {
+        int64_t count = cpu_walk_extent(l, w, first);
+        gather_boxes(l, w, &t, count, p);
+        work->body(work->context, p, count * inner);
+        for (int k = 0; k < l->outputs; k++)
+            if (l->access[k] == ACCESS_TILE)
+                move_box(l, k, first, count, p[k], w->data[k], false);
+        if (--tiles == 0)
+            return;
+        cpu_walk_next(l, w);
+    }
+}
+
+// Columns go outside: the source is read along its lines.
+static void move_block(const struct layout *l, int k, char *tile, int64_t pitch, char *data, int64_t rows, int64_t cols,
+                       bool gather) {
+    struct stride2 dense = {l->item[k], pitch};
+    struct stride2 strided = {l->axis[l->axes - 1].stride[k], l->axis[l->row_axis].stride[k]};
+    if (!gather)
+        cpu_move(l->item[k], data, strided, tile, dense, cols, rows);
+    else if (strided.col == l->item[k])
+        cpu_transpose(l->item[k], tile, pitch, data, strided.row, rows, cols);
+    else
+        cpu_move(l->item[k], tile, dense, data, strided, cols, rows);
+}
+
+static void run_block_rows(const struct layout *l, const struct work *work, char **p, const int64_t *pitch, int64_t rows,
+                           int64_t cols) {
+    for (int64_t r = 0; r < rows; r++) {
+        work->body(work->context, p, cols);
+        for (int k = 0; k < l->operands; k++)
+            p[k] += pitch[k];
+    }
+}
+
+static void run_blocks(const struct layout *l, struct walk *w, int64_t tiles, const void *context) {
+    struct tiles t;
+    char *p[LAYOUT_OPERANDS];
+    int64_t pitch[LAYOUT_OPERANDS];
+    int inner = l->axes - 1;
+    lay_out_tiles(l, &t, l->axis[l->row_axis].step * l->axis[inner].step);
+    for (;;) {
+        int64_t rows = cpu_walk_extent(l, w, l->row_axis), cols = cpu_walk_extent(l, w, inner);
+        for (int k = 0; k < l->operands; k++) {
+            bool tiled = l->access[k] == ACCESS_TILE;
+            p[k] = tiled ? t.tile[k] : w->data[k];
+            pitch[k] = tiled ? cols * l->item[k] : l->axis[l->row_axis].stride[k];
+            if (tiled && k >= l->outputs)
+                move_block(l, k, p[k], pitch[k], w->data[k], rows, cols, true);
+        }
+        run_block_rows(l, context, p, pitch, rows, cols);
+        for (int k = 0; k < l->outputs; k++)
+            if (l->access[k] == ACCESS_TILE)
+                move_block(l, k, t.tile[k], pitch[k], w->data[k], rows, cols, false);
+        if (--tiles == 0)
+            return;
+        cpu_walk_next(l, w);
+    }
+}
+
+void cpu_layout_run(const struct layout *l, double weight, layout_body *body, const void *context) {
+    static walk_part *const parts[] = {run_rows, run_boxes, run_blocks};
+    struct work work = {body, context};
+    int items = 0;
+    for (int k = 0; k < l->operands; k++)
+        items += l->access[k] == ACCESS_SCALAR ? 0 : l->item[k];
+    cpu_walk(l, (double)l->size * items * weight, parts[l->mode], &work);
+}

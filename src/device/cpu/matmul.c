@@ -1,0 +1,183 @@
+// matmul.c - matrix products: batches and parts of them side by side, each by the best way for its size.
+
+#include "device/cpu/cpu.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { OUT, A, B };
+
+enum {
+    FLOPS_LEAST = 1 << 19, // that are worth a second thread
+    HALF_ROWS = 512,       // of the result of half floats that is computed before it is rounded
+    HALF_COLS = 1536,
+    EDGE = 48,             // parts are cut at multiples of it
+};
+
+// Scratch --------------------------------------------------------------------------------------------------------
+
+static _Thread_local struct {
+    void *data[SCRATCH_COUNT];
+    size_t bytes[SCRATCH_COUNT];
+    bool has_exit;
+} scratch;
+
+static void free_scratch(void *data) {
+    (void)data;
+    for (int i = 0; i < SCRATCH_COUNT; i++) {
+        memory_free_pages(scratch.data[i], scratch.bytes[i]);
+        scratch.data[i] = NULL;
+        scratch.bytes[i] = 0;
+    }
+    scratch.has_exit = false;
+}
+
+void *cpu_scratch(int which, size_t bytes) {
+    if (scratch.bytes[which] >= bytes)
+        return scratch.data[which];
+    if (!scratch.has_exit && !(scratch.has_exit = thread_at_exit(free_scratch, NULL)))
+        return NULL;
+    if (scratch.data[which])
+        memory_free_pages(scratch.data[which], scratch.bytes[which]);
+    scratch.data[which] = memory_alloc_pages(bytes);
+    scratch.bytes[which] = scratch.data[which] ? bytes : 0;
+    return scratch.data[which];
+}
+
+// One product ----------------------------------------------------------------------------------------------------
+
+struct product {
+    struct layout batch; // operands: output, a, b
+    struct gemm whole;   // of one batch
+    zl_dtype dtype;
+    int64_t item;
+    int64_t part_rows, part_cols; // parts that each product is cut in
+    int64_t rows, cols;           // and their sizes
+    atomic_bool failed;
+};
+
+static bool is_half(zl_dtype dtype) {
+    return dtype == ZL_FLOAT16 || dtype == ZL_BFLOAT16;
+}
+
+static gemm_fn *choose(zl_dtype dtype, const struct gemm *g) {
+    if (cpu_is_tiny(dtype, g))
+        return cpu_tiny_gemm;
+    if ((g->m == 1 || g->n == 1) && dtype != ZL_COMPLEX64)
+        return cpu_gemv;
+    return is_half(dtype) ? cpu_own_gemm : cpu_blas()->multiply;
+}
+
+// Half floats: a piece of the result in float32, which is then rounded into its place.
+static bool multiply_half(const struct product *p, const struct gemm *g) {
+    struct gemm h = *g;
+    row_fn *narrow = cpu_level()->rows->cast[p->dtype][ZL_FLOAT32];
+    h.c = cpu_scratch(SCRATCH_RESULT, sizeof(float) * (size_t)(g->m * g->n));
+    if (!h.c)
+        return false;
+    h.c_row = g->n;
+    h.c_col = 1;
+    if (!choose(p->dtype, &h)(p->dtype, &h))
+        return false;
+    for (int64_t i = 0; i < g->m; i++)
+        narrow((char *[]){g->c + i * g->c_row * p->item, h.c + i * g->n * 4}, g->n);
+    return true;
+}
+
+// The part of a product that begins at a row and a column of the result.
+static struct gemm part_of(const struct product *p, const struct gemm *g, int64_t row, int64_t col, int64_t m, int64_t n) {
+    struct gemm part = *g;
+    part.m = m;
+    part.n = n;
+    part.a += row * g->a_row * p->item;
+    part.b += col * g->b_col * p->item;
+    part.c += (row * g->c_row + col) * p->item;
+    return part;
+}
+
+static bool multiply(const struct product *p, const struct gemm *g) {
+    if (!is_half(p->dtype))
+        return choose(p->dtype, g)(p->dtype, g);
+    int64_t rows = g->n == 1 ? g->m : HALF_ROWS, cols = g->m == 1 ? g->n : HALF_COLS;
+    for (int64_t i = 0; i < g->m; i += rows)
+        for (int64_t j = 0; j < g->n; j += cols) {
+            struct gemm piece = part_of(p, g, i, j, MIN_OF(rows, g->m - i), MIN_OF(cols, g->n - j));
+            if (!multiply_half(p, &piece))
+                return false;
+        }
+    return true;
+}
+
+// All of them ------------------------------------------------------------------------------------------------------
+
+static void multiply_range(const void *context, int64_t from, int64_t to) {
+    struct product *p = (struct product *)(uintptr_t)context;
+    int64_t parts = p->part_rows * p->part_cols;
+    struct walk w;
+    for (; from < to; from++) {
+        int64_t row = from % parts / p->part_cols * p->rows, col = from % parts % p->part_cols * p->cols;
+        cpu_walk_to(&p->batch, &w, from / parts);
+        struct gemm g = p->whole;
+        g.c = w.data[OUT], g.a = w.data[A], g.b = w.data[B];
+        g = part_of(p, &g, row, col, MIN_OF(p->rows, g.m - row), MIN_OF(p->cols, g.n - col));
+        if (!multiply(p, &g))
+            atomic_store(&p->failed, true);
+    }
+}
+
+static int64_t round_up(int64_t count, int64_t unit) {
+    return (count + unit - 1) / unit * unit;
+}
+
+// Enough parts for all threads, as square as the result allows.
+static void cut(struct product *p, double flops) {
+    struct gemm *g = &p->whole;
+    int64_t batches = p->batch.size, threads = flops * (double)batches < FLOPS_LEAST ? 1 : pool_threads();
+    int64_t parts = batches >= 4 * threads ? 1 : (threads + batches - 1) / batches;
+    double most = flops / FLOPS_LEAST * 2;
+    if ((double)parts > most)
+        parts = MAX_OF((int64_t)most, 1);
+    int64_t rows = (int64_t)lrint(sqrt((double)parts * (double)g->m / (double)g->n));
+    rows = MIN_OF(MAX_OF(rows, 1), parts);
+    p->rows = MIN_OF(round_up((g->m + rows - 1) / rows, EDGE), g->m);
+    p->part_rows = (g->m + p->rows - 1) / p->rows;
+    int64_t cols = parts / rows;
+    p->cols = MIN_OF(round_up((g->n + cols - 1) / cols, EDGE), g->n);
+    p->part_cols = (g->n + p->cols - 1) / p->cols;
+}
+
+static void set_batch(struct product *p, zl_array out, zl_array a, zl_array b, union scalar *room) {
+    int ndim = out->ndim - 2;
+    cpu_layout_start(&p->batch, ndim, out->dim, 1);
+    cpu_layout_add(&p->batch, cpu_data(out), (size_t)p->item, ndim, out->dim, array_stride(out));
+    cpu_layout_add(&p->batch, array_data(a, &room[0]), (size_t)p->item, ndim, a->dim, array_stride(a));
+    cpu_layout_add(&p->batch, array_data(b, &room[1]), (size_t)p->item, ndim, b->dim, array_stride(b));
+    cpu_layout_merge(&p->batch);
+    p->batch.loops = p->batch.axes;
+    for (int j = 0; j < p->batch.axes; j++)
+        p->batch.axis[j].step = 1;
+}
+
+bool cpu_matmul(const struct call *c) {
+    struct product p;
+    union scalar room[2];
+    zl_array a = c->in[0], b = c->in[1], out = call_output(c, 0);
+    int row = out->ndim - 2, col = out->ndim - 1;
+    const int64_t *as = array_stride(a), *bs = array_stride(b), *cs = array_stride(out);
+    p.dtype = (zl_dtype)out->dtype;
+    p.item = (int64_t)array_item(out);
+    atomic_init(&p.failed, false);
+    p.whole = (struct gemm){.m = out->dim[row], .n = out->dim[col], .k = a->dim[col], .a_row = as[row], .a_col = as[col],
+                            .b_row = bs[row], .b_col = bs[col], .c_row = cs[row], .c_col = 1};
+    if (p.whole.k == 0) {
+        memset(cpu_data(out), 0, (size_t)(out->size * p.item));
+        return true;
+    }
+    set_batch(&p, out, a, b, room);
+    double flops = 2.0 * (double)p.whole.m * (double)p.whole.n * (double)p.whole.k;
+    cut(&p, flops);
+    int64_t parts = p.batch.size * p.part_rows * p.part_cols;
+    double grain = FLOPS_LEAST / 2 * (double)(p.part_rows * p.part_cols) / flops;
+    cpu_split(parts, grain < (double)parts ? (int64_t)grain + 1 : parts, multiply_range, &p);
+    return !atomic_load(&p.failed);
+}

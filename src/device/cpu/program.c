@@ -1,0 +1,260 @@
+// program.c - programs of the CPU: one step a call, with everything resolved that the plan's key fixes.
+//
+// Extents, strides and scalars come with each run. Where all operands are contiguous and few, a step is one call of a
+// row kernel, found without looking at shapes.
+
+#include "device/cpu/cpu.h"
+#include "op/ops.h"
+
+#include <string.h>
+
+enum {
+    SMALL = 4096,   // elements up to which a contiguous row is called at once
+    HEAVY = 8,      // weight of rows that compute more than they move
+};
+
+// Elementwise ----------------------------------------------------------------------------------------------------
+
+struct operands {
+    char *p[4];            // output, then inputs
+    union scalar room[3];  // values of inline scalars
+    unsigned scalar;       // bit k: input k is one element
+    bool flat;             // all others are contiguous and as long as the output
+};
+
+static inline char *data_of(zl_array a, size_t item) {
+    return (char *)a->storage->data + a->offset * (int64_t)item;
+}
+
+static inline void reach_operands(const struct step *s, const struct call *c, zl_array out, struct operands *o) {
+    o->p[0] = data_of(out, s->item[0]);
+    o->scalar = 0;
+    o->flat = true;
+    for (int k = 0; k < s->inputs; k++) {
+        zl_array x = c->in[k];
+        if (array_is(x, ARRAY_INLINE)) {
+            scalar_write(x, (zl_dtype)s->dtype[k + 1], &o->room[k]);
+            o->p[k + 1] = (char *)&o->room[k];
+            o->scalar |= 1u << k;
+            continue;
+        }
+        o->p[k + 1] = data_of(x, s->item[k + 1]);
+        if (x->size == out->size)
+            o->flat &= array_is(x, ARRAY_CONTIGUOUS);
+        else if (x->size == 1)
+            o->scalar |= 1u << k;
+        else
+            o->flat = false;
+    }
+}
+
+static row_fn *form_of(const struct step *s, unsigned scalar) {
+    return scalar & ~(unsigned)s->scalars ? NULL : s->forms[scalar];
+}
+
+static void run_body(const void *context, char *const *p, int64_t n) {
+    row_fn *const *row = context;
+    (*row)(p, n);
+}
+
+static void lay_out(struct layout *l, const struct step *s, const struct call *c, zl_array out,
+                    const struct operands *o) {
+    cpu_layout_start(l, out->ndim, out->dim, 1);
+    cpu_layout_add(l, o->p[0], s->item[0], out->ndim, out->dim, array_stride(out));
+    for (int k = 0; k < s->inputs; k++) {
+        zl_array x = c->in[k];
+        cpu_layout_add(l, o->p[k + 1], s->item[k + 1], x->ndim, x->dim, array_stride(x));
+    }
+}
+
+static bool run_layout(const struct step *s, const struct call *c, zl_array out, const struct operands *o) {
+    struct layout l;
+    lay_out(&l, s, c, out, o);
+    cpu_layout_plan(&l, 0, 0);
+    row_fn *row = form_of(s, l.scalar >> 1);
+    if (!row) {
+        cpu_layout_plan(&l, ~0u, 0);
+        row = s->forms[0];
+    }
+    cpu_layout_run(&l, s->weight, run_body, &row);
+    return true;
+}
+
+static bool run_row(const struct step *s, const struct call *c) {
+    zl_array out = call_output(c, 0);
+    if (UNLIKELY(out->size == 0))
+        return true;
+    struct operands o;
+    reach_operands(s, c, out, &o);
+    row_fn *row = form_of(s, o.scalar);
+    if (LIKELY(o.flat && row && out->size <= SMALL)) {
+        row(o.p, out->size);
+        return true;
+    }
+    return run_layout(s, c, out, &o);
+}
+
+static bool run_copy(const struct step *s, const struct call *c) {
+    union scalar room;
+    zl_array x = c->in[0], out = call_output(c, 0);
+    const char *from = array_data(x, &room);
+    char *to = out->size ? data_of(out, s->item[0]) : NULL;
+    if (to == from)
+        return true; // taken over: it was row-major already
+    counter_add(COUNTER_COPIES, 1);
+    cpu_copy(s->item[0], out->ndim, out->dim, to, array_stride(out), from, array_stride(x));
+    return true;
+}
+
+// Other ops ------------------------------------------------------------------------------------------------------
+
+static const struct {
+    const struct op *op;
+    cpu_function *run;
+} overrides[] = {
+    {&op_argreduce, cpu_argreduce},
+    {&op_matmul, cpu_matmul},
+    {&op_take, cpu_take},
+    {&op_arange, cpu_arange},
+    {&op_arange_int, cpu_arange_int},
+    {&op_concatenate, cpu_concatenate},
+    {&op_pad, cpu_pad},
+    {&op_divmod, cpu_divmod},
+};
+
+static cpu_function *override_of(const struct op *op) {
+    if (op->kind == OP_REDUCE)
+        return cpu_reduce;
+    for (size_t i = 0; i < COUNT(overrides); i++)
+        if (overrides[i].op == op)
+            return overrides[i].run;
+    return NULL;
+}
+
+static bool run_other(const struct step *s, const struct call *c) {
+    return call_output(c, 0)->size == 0 || s->other(c);
+}
+
+// Building -------------------------------------------------------------------------------------------------------
+
+static const uint8_t weights[] = {
+#define BASE 1
+#define WEIGH(NAME, lower) [TILE_##NAME] = sizeof(#lower) == sizeof("BASE") ? 1 : HEAVY,
+#define UNARY(NAME, fn, doc, rule, tangent, lower, ...)   WEIGH(NAME, lower)
+#define BINARY(NAME, fn, doc, rule, tangent, lower, ...)  WEIGH(NAME, lower)
+#define TERNARY(NAME, fn, doc, rule, tangent, lower, ...) WEIGH(NAME, lower)
+#include "op/elementwise.def"
+#undef BASE
+};
+
+// Dtype in which an elementwise call computes: that of its first input with one of its own.
+static zl_dtype kernel_dtype(const struct call *c) {
+    int first = c->inputs == 3; // the condition of a select does not count
+    for (int k = first; k < c->inputs; k++)
+        if (!array_is(c->in[k], ARRAY_WEAK))
+            return (zl_dtype)c->in[k]->dtype;
+    zl_dtype out = (zl_dtype)call_output(c, 0)->dtype;
+    return out == ZL_BOOL ? dtype_common(c->inputs - first, c->in + first) : out;
+}
+
+static void set_operands(struct step *s, const struct call *c, zl_dtype dtype) {
+    s->inputs = (uint8_t)c->inputs;
+    s->dtype[0] = call_output(c, 0)->dtype;
+    for (int k = 0; k < c->inputs; k++)
+        s->dtype[k + 1] = (uint8_t)(c->inputs == 3 && k == 0 ? ZL_BOOL : dtype);
+    for (int k = 0; k <= c->inputs; k++)
+        s->item[k] = (uint8_t)zl_dtype_size((zl_dtype)s->dtype[k]);
+    s->run = run_row;
+    s->in_place = true;
+}
+
+static bool set_elementwise(struct step *s, const struct call *c) {
+    zl_dtype dtype = kernel_dtype(c);
+    set_operands(s, c, dtype);
+    s->forms = cpu_level()->rows->op[c->op->row][dtype];
+    s->scalars = 7;
+    s->weight = weights[c->op->row];
+    return s->forms[0] != NULL;
+}
+
+static bool set_cast(struct step *s, const struct call *c) {
+    zl_dtype to = (zl_dtype)call_output(c, 0)->dtype, from = (zl_dtype)c->in[0]->dtype;
+    set_operands(s, c, from);
+    s->forms = &cpu_level()->rows->cast[to][from];
+    s->weight = 1;
+    return s->forms[0] != NULL;
+}
+
+// False when there is no kernel for it.
+static bool set_step(struct step *s, const struct call *c) {
+    *s = (struct step){.run = NULL};
+    switch (c->op->kind) {
+    case OP_VIEW:
+        return true;
+    case OP_ELEMENTWISE:
+        return set_elementwise(s, c);
+    case OP_CAST:
+        return set_cast(s, c);
+    case OP_COPY:
+        s->run = run_copy;
+        s->item[0] = (uint8_t)array_item(call_output(c, 0));
+        s->in_place = true;
+        return true;
+    default:
+        s->run = run_other;
+        s->other = override_of(c->op);
+        return s->other != NULL;
+    }
+}
+
+bool cpu_can(int unit, const struct call *c) {
+    struct step s;
+    (void)unit;
+    return set_step(&s, c);
+}
+
+static bool set_steps(struct program *p, const struct segment *s) {
+    for (int i = 0; i < s->calls; i++) {
+        const struct call *c = s->call[i];
+        if (!set_step(&p->step[i], c))
+            return error_false(ZL_ERROR_DEVICE, "the cpu device has no kernel for %s of %s", c->op->name,
+                               zl_dtype_name((zl_dtype)(c->inputs ? c->in[c->inputs - 1] : call_output(c, 0))->dtype));
+    }
+    return !setting_flag(SETTING_FUSE) || cpu_group_steps(p, s);
+}
+
+struct program *cpu_build(int unit, const struct segment *s) {
+    (void)unit;
+    struct program *p = memory_alloc(sizeof *p + sizeof p->step[0] * (size_t)s->calls);
+    if (!p)
+        return NULL;
+    p->steps = s->calls;
+    if (set_steps(p, s))
+        return p;
+    memory_free(p);
+    return NULL;
+}
+
+void cpu_drop(struct program *p) {
+    memory_free(p);
+}
+
+// Running --------------------------------------------------------------------------------------------------------
+
+static inline void run_step(const struct step *s, struct binding *b, int index) {
+    if (b->prepare(b, index, s->in_place) && (!s->run || s->run(s, b->call[index])))
+        b->finish(b, index);
+    else
+        b->fail(b, index);
+}
+
+void cpu_run(int unit, struct program *p, struct binding *b) {
+    (void)unit;
+    for (int i = 0; i < b->calls;) {
+        const struct step *s = &p->step[i];
+        int done = s->group > 1 ? cpu_run_group(p, b, i) : 0;
+        if (!done)
+            run_step(s, b, i);
+        i += done ? done : 1;
+    }
+}

@@ -1,0 +1,106 @@
+// device.c - the devices of devices.def: found by name, opened when first asked for, described.
+
+#include "device/device.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#define DEVICE(name) extern const struct device device_##name;
+#include "device/devices.def"
+
+static const struct device *const devices[] = {
+#define DEVICE(name) &device_##name,
+#include "device/devices.def"
+};
+
+static struct {
+    atomic_bool is_open;
+    int units;
+    const char *reason; // why there are none
+} opened[COUNT(devices)];
+
+int device_count(void) {
+    return (int)COUNT(devices);
+}
+
+const struct device *device_at(int index) {
+    return index >= 0 && index < device_count() ? devices[index] : NULL;
+}
+
+static void open_device(int index) {
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    pthread_mutex_lock(&lock);
+    if (!atomic_load_explicit(&opened[index].is_open, memory_order_relaxed)) {
+        const char *reason = NULL;
+        opened[index].units = devices[index]->open(&reason);
+        opened[index].reason = opened[index].units ? NULL : reason ? reason : "no unit was found";
+        atomic_store_explicit(&opened[index].is_open, true, memory_order_release);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+int device_units(int index, const char **reason) {
+    if (!atomic_load_explicit(&opened[index].is_open, memory_order_acquire))
+        open_device(index);
+    if (reason)
+        *reason = opened[index].reason;
+    return opened[index].units;
+}
+
+// "cpu, null", with the reason behind those that are not there.
+static void list_devices(struct text *out) {
+    for (int i = 0; i < device_count(); i++) {
+        const char *reason;
+        int units = device_units(i, &reason);
+        text_add(out, "%s%s", i ? ", " : "", devices[i]->name);
+        if (!units)
+            text_add(out, " (%s)", reason);
+    }
+}
+
+static void *not_found(const char *name) {
+    struct text list = {0};
+    list_devices(&list);
+    error_set(ZL_ERROR_DEVICE, "there is no device \"%s\"; there are: %s", name ? name : "",
+              list.data ? list.data : "");
+    text_free(&list);
+    return NULL;
+}
+
+const struct device *device_find(const char *name, int *units) {
+    for (int i = 0; name && i < device_count(); i++) {
+        const char *reason;
+        if (strcmp(devices[i]->name, name) != 0)
+            continue;
+        int found = device_units(i, &reason);
+        if (!found)
+            return error_set(ZL_ERROR_DEVICE, "device \"%s\" is not available: %s", name, reason);
+        if (units)
+            *units = found;
+        return devices[i];
+    }
+    return not_found(name);
+}
+
+// A device without units is listed once, with the reason.
+static bool describe(int index, int unit, zl_device_info *info) {
+    const char *reason;
+    int units = device_units(index, &reason);
+    *info = (zl_device_info){.device = devices[index]->name, .unit = unit, .model = "", .detail = "",
+                             .available = units > 0, .reason = units ? "" : reason};
+    if (units && devices[index]->describe)
+        devices[index]->describe(unit, info);
+    return true;
+}
+
+bool zl_device(int index, zl_device_info *info) {
+    if (index < 0 || !info)
+        return false;
+    for (int i = 0; i < device_count(); i++) {
+        int rows = MAX_OF(device_units(i, NULL), 1);
+        if (index < rows)
+            return describe(i, index, info);
+        index -= rows;
+    }
+    return false;
+}

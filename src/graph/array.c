@@ -1,0 +1,319 @@
+// array.c - blocks of a call and its outputs: made, counted, taken apart.
+
+#include <assert.h>
+#include <string.h>
+
+#include "graph/graph.h"
+
+#define ONE_LEND (1ul << 32) // in zl_array_.count
+
+_Static_assert(sizeof(atomic_ulong) == 8, "references and lends share one word");
+
+static size_t array_bytes(int ndim, uint8_t flags) {
+    return sizeof(struct zl_array_) + 2 * sizeof(int64_t) * (size_t)ndim + (flags & ARRAY_INLINE ? sizeof(union scalar) : 0);
+}
+
+static zl_array next_output(zl_array a) {
+    return (zl_array)(void *)((char *)a + array_bytes(a->ndim, a->flags));
+}
+
+zl_array call_later(const struct call *c, int index) {
+    zl_array a = call_first(c);
+    while (index--)
+        a = next_output(a);
+    return a;
+}
+
+static size_t call_bytes(const struct call *c) {
+    zl_array last = call_output(c, c->outputs - 1);
+    return (size_t)((char *)next_output(last) - (const char *)c);
+}
+
+size_t array_bytes_of(zl_array a) {
+    return a->call ? call_bytes(a->call) : array_bytes(a->ndim, a->flags);
+}
+
+int array_references(zl_array a) {
+    unsigned long count = atomic_load_explicit(&a->count, memory_order_acquire);
+    return (int)((uint32_t)count - (uint32_t)(count >> 32));
+}
+
+bool array_is_pending(zl_array a) {
+    enum array_state state = array_state(a);
+    return state == ARRAY_LAZY || state == ARRAY_CLAIMED;
+}
+
+static __attribute__((noinline)) bool too_big(const struct array_spec *spec) {
+    return error_false(ZL_ERROR_OVERFLOW, "an array of shape %s is too big: it has more elements than 2^59",
+                       shape_text(spec->ndim, spec->dim));
+}
+
+// Small sizes cannot overflow; only where their bits might add up is the product checked step by step.
+static bool size_fits(const struct array_spec *spec, uint64_t all_bits, int64_t *size) {
+    int bits = all_bits ? 64 - __builtin_clzll(all_bits) : 0;
+    if (LIKELY(bits * spec->ndim < 59))
+        return true;
+    return (shape_size(spec->ndim, spec->dim, size) && *size <= INT64_MAX / 16) || too_big(spec);
+}
+
+static bool fill_dense(zl_array a, const struct array_spec *spec) {
+    uint64_t step = 1, all_bits = 0;
+    int64_t *stride = a->dim + spec->ndim;
+    bool empty = false;
+    for (int i = spec->ndim - 1; i >= 0; i--) {
+        uint64_t extent = (uint64_t)spec->dim[i];
+        a->dim[i] = spec->dim[i];
+        stride[i] = (int64_t)step;
+        all_bits |= extent;
+        empty |= extent == 0;
+        step *= extent ? extent : 1;
+    }
+    a->size = empty ? 0 : (int64_t)step;
+    a->flags |= ARRAY_CONTIGUOUS;
+    return size_fits(spec, all_bits, &a->size);
+}
+
+static bool fill_strided(zl_array a, const struct array_spec *spec) {
+    uint64_t size = 1, all_bits = 0;
+    int64_t *stride = a->dim + spec->ndim;
+    bool dense = true;
+    for (int i = spec->ndim - 1; i >= 0; i--) {
+        uint64_t extent = (uint64_t)spec->dim[i];
+        a->dim[i] = spec->dim[i];
+        stride[i] = spec->stride[i];
+        dense &= extent == 1 || spec->stride[i] == (int64_t)size;
+        all_bits |= extent;
+        size *= extent;
+    }
+    a->size = (int64_t)size;
+    if (dense || size == 0)
+        a->flags |= ARRAY_CONTIGUOUS;
+    return size_fits(spec, all_bits, &a->size);
+}
+
+static bool fill(zl_array a, const struct array_spec *spec) {
+    a->dtype = (uint8_t)spec->dtype;
+    a->ndim = (uint16_t)spec->ndim;
+    a->offset = spec->offset;
+    a->flags = spec->flags;
+    return spec->stride ? fill_strided(a, spec) : fill_dense(a, spec);
+}
+
+static void start(zl_array a, struct call *call, int index) {
+    atomic_store_explicit(&a->count, ONE_LEND + 1, memory_order_relaxed);
+    atomic_store_explicit(&a->state, call ? ARRAY_LAZY : ARRAY_READY, memory_order_relaxed);
+    a->call = call;
+    a->index = (uint16_t)index;
+    a->storage = NULL;
+    a->spare = 0;
+}
+
+static __attribute__((noinline)) bool check_limits(int inputs, int args, int outputs, const struct array_spec *spec) {
+    for (int i = 0; i < outputs; i++)
+        if (spec[i].ndim > UINT16_MAX)
+            return error_false(ZL_ERROR_SHAPE, "an array of %d axes: at most %d are possible", spec[i].ndim, UINT16_MAX);
+    if (inputs > UINT16_MAX || args > UINT16_MAX || outputs > UINT16_MAX)
+        return error_false(ZL_ERROR_VALUE, "an op on %d arrays with %d arguments: at most %d are possible", inputs, args,
+                           UINT16_MAX);
+    return true;
+}
+
+// A call without its outputs. bytes is the size of the block that it will fill with them.
+static struct call *new_call(const struct op *op, int inputs, int args, const int64_t *arg, int outputs, size_t bytes) {
+    struct call *c = slab_alloc(bytes);
+    if (!c)
+        return NULL;
+    *c = (struct call){.op = op, .stream = recorder.stream, .inputs = (uint16_t)inputs, .args = (uint16_t)args,
+                       .outputs = (uint16_t)outputs};
+    atomic_init(&c->alive, (uint16_t)outputs);
+    for (int i = 0; i < args; i++)
+        call_args(c)[i] = arg[i];
+    return c;
+}
+
+static void hold_inputs(struct call *c, const zl_array *in) {
+    for (int i = 0; i < c->inputs; i++) {
+        c->in[i] = in[i];
+        atomic_fetch_add_explicit(&in[i]->count, 1, memory_order_relaxed);
+    }
+}
+
+// Lends every output. When memory is out, those that could not be lent go, and with the last of them the call.
+static zl_array lend_outputs(struct call *c) {
+    int outputs = c->outputs;
+    zl_array first = call_first(c), a = first;
+    bool all = true;
+    for (int i = 0; i < outputs; i++) {
+        zl_array next = next_output(a);
+        all &= graph_lend(a) != NULL;
+        a = next;
+    }
+    return all ? first : NULL;
+}
+
+static size_t block_bytes(int inputs, int args) {
+    return sizeof(struct call) + 8 * ((size_t)inputs + (size_t)args);
+}
+
+static uint8_t tracer_flag(void) {
+    return recorder.trace_depth ? ARRAY_TRACER : 0;
+}
+
+static __attribute__((noinline)) zl_array call_many(const struct op *op, int inputs, const zl_array *in, int args, const int64_t *arg, int outputs,
+                          const struct array_spec *spec) {
+    size_t bytes = block_bytes(inputs, args);
+    for (int i = 0; i < outputs; i++)
+        bytes += array_bytes(spec[i].ndim, spec[i].flags);
+    struct call *c = new_call(op, inputs, args, arg, outputs, bytes);
+    if (!c)
+        return NULL;
+    zl_array a = call_first(c);
+    for (int i = 0; i < outputs; i++, a = next_output(a)) {
+        if (!fill(a, &spec[i])) {
+            slab_free(c, bytes);
+            return NULL;
+        }
+        start(a, c, i);
+        a->flags |= tracer_flag();
+    }
+    hold_inputs(c, in);
+    return lend_outputs(c);
+}
+
+HOT zl_array graph_call(const struct op *op, int inputs, const zl_array *in, int args, const int64_t *arg, int outputs,
+                    const struct array_spec *spec) {
+    if (UNLIKELY((inputs | args | outputs | spec->ndim) > 255) && !check_limits(inputs, args, outputs, spec))
+        return NULL;
+    if (outputs != 1)
+        return call_many(op, inputs, in, args, arg, outputs, spec);
+    size_t bytes = block_bytes(inputs, args) + array_bytes(spec->ndim, spec->flags);
+    struct call *c = new_call(op, inputs, args, arg, 1, bytes);
+    if (!c)
+        return NULL;
+    zl_array a = call_first(c);
+    if (!fill(a, spec)) {
+        slab_free(c, bytes);
+        return NULL;
+    }
+    start(a, c, 0);
+    a->flags |= tracer_flag();
+    hold_inputs(c, in);
+    return graph_lend(a);
+}
+
+zl_array graph_leaf(const struct array_spec *spec, struct storage *storage) {
+    size_t bytes = array_bytes(spec->ndim, spec->flags);
+    zl_array a = slab_alloc(bytes);
+    if (!a || !fill(a, spec)) {
+        if (a)
+            slab_free(a, bytes);
+        if (storage)
+            storage_release(storage);
+        return NULL;
+    }
+    start(a, NULL, 0);
+    a->storage = storage;
+    return graph_lend(a);
+}
+
+zl_array graph_inline(zl_dtype dtype, union scalar value, uint8_t flags) {
+    zl_array a = graph_leaf(&(struct array_spec){.dtype = dtype, .flags = flags | ARRAY_INLINE}, NULL);
+    if (a)
+        *array_value(a) = value;
+    return a;
+}
+
+// Taking apart ---------------------------------------------------------------------------------------------------
+
+// Arrays whose last reference went are linked through their offset, which nobody needs any more: a chain of a
+// million calls is taken apart without recursion.
+static zl_array push(zl_array list, zl_array a) {
+    a->offset = (int64_t)(intptr_t)list;
+    return a;
+}
+
+// Gives amount of references back; true when they were the last. Who holds all there are is alone: nobody can add
+// one meanwhile, so a plain load decides, and the costly subtraction is left out.
+static bool give_back(zl_array a, unsigned long amount) {
+    if (atomic_load_explicit(&a->count, memory_order_acquire) == amount)
+        return true;
+    return (uint32_t)atomic_fetch_sub_explicit(&a->count, amount, memory_order_acq_rel) == 1;
+}
+
+static zl_array drop(zl_array a, zl_array list) {
+    return give_back(a, 1) ? push(list, a) : list;
+}
+
+// Counts an output out; true when it was the last of its call.
+static bool last_output(struct call *c) {
+    return c->outputs == 1 || atomic_fetch_sub_explicit(&c->alive, 1, memory_order_acq_rel) == 1;
+}
+
+static zl_array drop_inputs(struct call *c, zl_array list) {
+    if (c->detached)
+        return list;
+    c->detached = 1;
+    for (int i = 0; i < c->inputs; i++)
+        list = drop(c->in[i], list);
+    return list;
+}
+
+static void drop_source(zl_array a) {
+    switch (atomic_load_explicit(&a->state, memory_order_relaxed)) {
+    case ARRAY_READY:
+        if (a->storage)
+            storage_release(a->storage);
+        break;
+    case ARRAY_FAILED:
+        failure_release(a->failure);
+        break;
+    default:
+        break; // a claimed array is kept alive by its evaluation
+    }
+}
+
+static void take_apart(zl_array list) {
+    while (list) {
+        zl_array a = list;
+        list = (zl_array)(intptr_t)a->offset;
+        drop_source(a);
+        struct call *c = a->call;
+        if (!c) {
+            slab_free(a, array_bytes(a->ndim, a->flags));
+        } else if (last_output(c)) {
+            list = drop_inputs(c, list);
+            slab_free(c, call_bytes(c));
+        } else {
+            // A sibling lives on, and an evaluation may still meet this output: it holds nothing any more.
+            atomic_store_explicit(&a->state, ARRAY_CONSUMED, memory_order_release);
+        }
+    }
+}
+
+static void release(zl_array a, unsigned long amount) {
+    if (give_back(a, amount))
+        take_apart(push(NULL, a));
+}
+
+HOT void graph_detach(struct call *c) {
+    take_apart(drop_inputs(c, NULL));
+}
+
+zl_array zl_retain(zl_array a) {
+    if (a)
+        atomic_fetch_add_explicit(&a->count, 1, memory_order_relaxed);
+    return a;
+}
+
+void zl_release(zl_array a) {
+    if (a)
+        release(a, 1);
+}
+
+HOT void graph_end_lend(zl_array a) {
+    release(a, ONE_LEND + 1);
+}
+
+void graph_lend_again(zl_array a) {
+    atomic_fetch_add_explicit(&a->count, ONE_LEND + 1, memory_order_relaxed);
+}

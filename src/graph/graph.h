@@ -1,0 +1,228 @@
+// graph.h - calls and arrays: what an array is before and after it is computed.
+//
+// A call is an op applied to arrays; an array is one output of a call, or a leaf. Both live in one block of memory,
+// which goes back when nothing refers to any of the call's outputs.
+
+#ifndef GRAPH_H
+#define GRAPH_H
+
+#include "base/base.h"
+
+struct op;
+struct call;
+
+// array.c --------------------------------------------------------------------------------------------------------
+
+enum array_state {
+    ARRAY_LAZY,     // a call to be evaluated
+    ARRAY_CLAIMED,  // an evaluation has taken it: its call's stream says when the state has changed
+    ARRAY_READY,    // storage, or the value itself, is there
+    ARRAY_FAILED,   // failure says why
+    ARRAY_CONSUMED, // was computed on the way to something else; nobody had retained it
+};
+
+enum array_flag {
+    ARRAY_WEAK = 1,       // a number without a dtype of its own
+    ARRAY_TRACER = 2,     // made inside a transform: evaluation keeps its history
+    ARRAY_INLINE = 4,     // a scalar whose value is in the node, after the strides
+    ARRAY_CONTIGUOUS = 8, // row-major without gaps
+};
+
+struct zl_array_ {
+    atomic_ulong count; // references in the low half; those of them that are lends in the high half
+    uint8_t dtype;      // zl_dtype
+    _Atomic uint8_t state;
+    uint8_t flags;
+    uint8_t spare;
+    uint16_t ndim;
+    uint16_t index;    // which output of call
+    struct call *call; // how it is made; NULL: a leaf
+    union {
+        struct storage *storage; // READY, unless ARRAY_INLINE
+        struct failure *failure; // FAILED
+    };
+    int64_t offset; // of the first element in storage, in elements
+    int64_t size;   // elements
+    int64_t dim[];  // ndim sizes, then ndim strides in elements, then the value of an inline scalar
+};
+
+union scalar;
+static inline int64_t *array_stride(zl_array a) { return a->dim + a->ndim; }
+static inline union scalar *array_value(zl_array a) { return (union scalar *)(void *)(a->dim + 2 * a->ndim); }
+static inline size_t array_item(zl_array a) { return zl_dtype_size((zl_dtype)a->dtype); }
+static inline bool array_is(zl_array a, enum array_flag flag) { return a->flags & flag; }
+static inline enum array_state array_state(zl_array a) {
+    return (enum array_state)atomic_load_explicit(&a->state, memory_order_acquire);
+}
+
+// The value of an inline scalar: what the program gave, in its widest form.
+union scalar {
+    double f;
+    int64_t i;
+    struct { float re, im; } c;
+};
+
+// A call's outputs follow it in memory, each sized by its rank.
+struct call {
+    const struct op *op;
+    zl_stream stream;
+    uint32_t epoch;         // of the last walk that met it
+    uint32_t slot : 31;     // its position in that walk
+    uint32_t detached : 1;  // inputs were let go
+    uint16_t inputs, args, outputs;
+    _Atomic uint16_t alive; // outputs that something refers to
+    zl_array in[];          // inputs; then int64_t args[], then the outputs
+};
+
+static inline int64_t *call_args(const struct call *c) { return (int64_t *)(void *)(uintptr_t)&c->in[c->inputs]; }
+static inline zl_array call_first(const struct call *c) { return (zl_array)(void *)(call_args(c) + c->args); }
+zl_array call_later(const struct call *c, int index); // an output after the first
+static inline zl_array call_output(const struct call *c, int index) {
+    return LIKELY(index == 0) ? call_first(c) : call_later(c, index);
+}
+
+// What an output of a new call looks like.
+struct array_spec {
+    zl_dtype dtype;
+    int ndim;
+    const int64_t *dim;
+    const int64_t *stride; // NULL: row-major
+    int64_t offset;
+    uint8_t flags;
+};
+
+// A new call whose outputs are lent to the current scope; retains its inputs; copies args. Returns the first output,
+// or NULL. The caller has checked everything; sizes too big are refused here.
+zl_array graph_call(const struct op *op, int inputs, const zl_array *in, int args, const int64_t *arg, int outputs,
+                    const struct array_spec *spec);
+
+// A leaf over storage, which it takes over; lent.
+zl_array graph_leaf(const struct array_spec *spec, struct storage *storage);
+zl_array graph_inline(zl_dtype dtype, union scalar value, uint8_t flags); // a scalar, lent
+
+// Releases memory that could not become an array; NULL.
+void *graph_refuse_foreign(const zl_foreign_options *options);
+
+// Lets the inputs of an evaluated call go.
+void graph_detach(struct call *c);
+
+bool   array_is_pending(zl_array a);  // must be evaluated before its data can be read
+int    array_references(zl_array a);  // retains and uses by calls; lends do not count
+size_t array_bytes_of(zl_array a);    // of its block: for tests of the budget
+
+// Address of element 0 of a READY array on the host. Of an inline scalar: its value converted to dtype, in *room.
+const void *array_data(zl_array a, union scalar *room);
+// The value of an inline scalar in another dtype, written to out.
+void scalar_write(zl_array a, zl_dtype dtype, void *out);
+union scalar scalar_as(zl_array a, zl_dtype dtype); // rounded to dtype, in its widest form
+
+// lend.c ---------------------------------------------------------------------------------------------------------
+
+// What a thread is doing while it records.
+struct recorder {
+    zl_array *lent;   // what its open scopes hold
+    int len, cap;
+    zl_stream stream; // what ops record; NULL: the default
+    int trace_depth;  // > 0: new arrays are tracers
+    bool watched;     // the thread's end will empty lent
+};
+#ifdef __GLIBC__ // little enough for a library that is opened late; saves a call at each use
+__attribute__((tls_model("initial-exec")))
+#endif
+extern _Thread_local struct recorder recorder;
+
+bool graph_grow_lent(void);
+void graph_end_lend(zl_array a);
+void graph_lend_again(zl_array a); // one lend more, to be given to graph_lend
+
+// The current scope takes over a lend; NULL, and a is gone, when memory is out.
+static inline zl_array graph_lend(zl_array a) {
+    if (UNLIKELY(recorder.len == recorder.cap) && !graph_grow_lent())
+        return graph_end_lend(a), NULL;
+    return recorder.lent[recorder.len++] = a;
+}
+
+// dtype.c --------------------------------------------------------------------------------------------------------
+
+// Dtype of an op on these: promotion of the strong ones, weak scalars only raise the kind.
+zl_dtype dtype_common(int count, const zl_array *arrays);
+bool dtype_is_float(zl_dtype d);   // f16 bf16 f32 f64
+bool dtype_is_inexact(zl_dtype d); // those and c64
+bool dtype_is_integer(zl_dtype d); // not bool
+bool dtype_is_signed(zl_dtype d);  // integers
+uint16_t half_from_float(float x);
+float    half_to_float(uint16_t bits);
+uint16_t bfloat_from_float(float x);
+float    bfloat_to_float(uint16_t bits);
+// Converts count elements with the library's rules (saturating, NaN to 0), one by one: for scalars and tests.
+void dtype_convert(void *to, zl_dtype to_type, const void *from, zl_dtype from_type, int64_t count);
+
+// shape.c --------------------------------------------------------------------------------------------------------
+
+bool shape_size(int ndim, const int64_t *dim, int64_t *size); // false on overflow or a negative size
+void shape_row_major(int ndim, const int64_t *dim, int64_t *stride);
+bool shape_is_row_major(int ndim, const int64_t *dim, const int64_t *stride);
+bool shape_equal(int ndim, const int64_t *a, int ndim_b, const int64_t *b);
+// Shape that both broadcast to, in out (room for the larger rank); its rank, or -1 if they do not fit.
+int  shape_broadcast(int a_ndim, const int64_t *a, int b_ndim, const int64_t *b, int64_t *out);
+// "(2, 3)", into a buffer of the calling thread; eight texts are kept.
+const char *shape_text(int ndim, const int64_t *dim);
+const char *array_text(zl_array a); // shape_text of a
+// Axis made non-negative; -1 and an error that names function when it is out of range.
+int  shape_axis(const char *function, int axis, int ndim);
+// Strides that give the same elements under new sizes; false when that needs a copy.
+bool shape_view(int ndim, const int64_t *dim, const int64_t *stride, int new_ndim, const int64_t *new_dim,
+                int64_t *new_stride);
+// Scratch for rank-sized lists: a stack array up to rank 16, else memory. Use: SHAPE_ROOM(name, count).
+#define SHAPE_INLINE 16
+
+// storage.c ------------------------------------------------------------------------------------------------------
+
+// Bytes that hold elements: on the host, with copies on devices as the schedule makes them. Values never change, so
+// any copy serves.
+struct storage {
+    atomic_int refs;
+    uint8_t owned;     // storage_free gives data back to the allocator; else release(context) does
+    uint8_t is_inline; // data follows the struct
+    uint16_t spare;
+    size_t bytes; // capacity of data
+    void *data;   // host replica; NULL: none yet
+    void (*release)(void *context);
+    void *context;
+    struct replica *replica; // on other devices
+};
+
+struct replica {
+    struct replica *next;
+    const struct device *device;
+    int unit;
+    void *memory;
+};
+
+struct storage *storage_new(size_t bytes); // NULL and an error when over the limit or out of memory
+struct storage *storage_foreign(const void *data, size_t bytes, void (*release)(void *), void *context);
+static inline struct storage *storage_retain(struct storage *s) {
+    atomic_fetch_add_explicit(&s->refs, 1, memory_order_relaxed);
+    return s;
+}
+void storage_release(struct storage *s);
+bool storage_is_unique(struct storage *s); // one reference, memory of our own: may be written again
+
+// allocator.c: host memory for storages. Counts exactly, caches what is freed, holds to limits.
+void *allocator_get(size_t bytes, size_t *capacity); // NULL and an error
+void  allocator_put(void *data, size_t capacity);
+bool  allocator_count(int64_t bytes); // memory held in another way, or given back; false when over the limit
+
+// failure.c ------------------------------------------------------------------------------------------------------
+
+// Why an evaluation failed: kept by the arrays that it should have made.
+struct failure {
+    atomic_int refs;
+    zl_error_kind kind;
+    const char *message; // behind the struct
+};
+struct failure *failure_new(zl_error_kind kind, const char *message); // never NULL
+void failure_retain(struct failure *f);
+void failure_release(struct failure *f);
+
+#endif

@@ -1,0 +1,121 @@
+// shape.c - arithmetic on sizes and strides, for any rank.
+
+#include <stdio.h>
+
+#include "graph/graph.h"
+
+bool shape_size(int ndim, const int64_t *dim, int64_t *size) {
+    int64_t total = 1;
+    bool empty = false, fits = true;
+    for (int i = 0; i < ndim; i++) {
+        if (dim[i] < 0)
+            return false;
+        if (dim[i] == 0)
+            empty = true;
+        else if (__builtin_mul_overflow(total, dim[i], &total))
+            fits = false;
+    }
+    *size = empty ? 0 : total;
+    return fits || empty;
+}
+
+void shape_row_major(int ndim, const int64_t *dim, int64_t *stride) {
+    int64_t step = 1;
+    for (int i = ndim - 1; i >= 0; i--) {
+        stride[i] = step;
+        step *= dim[i] ? dim[i] : 1;
+    }
+}
+
+bool shape_is_row_major(int ndim, const int64_t *dim, const int64_t *stride) {
+    int64_t expected = 1;
+    for (int i = ndim - 1; i >= 0; i--) {
+        if (dim[i] == 0)
+            return true;
+        if (dim[i] != 1 && stride[i] != expected)
+            return false;
+        expected *= dim[i];
+    }
+    return true;
+}
+
+bool shape_equal(int ndim, const int64_t *a, int ndim_b, const int64_t *b) {
+    if (ndim != ndim_b)
+        return false;
+    for (int i = 0; i < ndim; i++)
+        if (a[i] != b[i])
+            return false;
+    return true;
+}
+
+int shape_broadcast(int a_ndim, const int64_t *a, int b_ndim, const int64_t *b, int64_t *out) {
+    int ndim = MAX_OF(a_ndim, b_ndim);
+    for (int i = 1; i <= ndim; i++) { // from the last axis
+        int64_t da = i <= a_ndim ? a[a_ndim - i] : 1, db = i <= b_ndim ? b[b_ndim - i] : 1;
+        if (da != db && da != 1 && db != 1)
+            return -1;
+        out[ndim - i] = da == 1 ? db : da;
+    }
+    return ndim;
+}
+
+const char *shape_text(int ndim, const int64_t *dim) {
+    static _Thread_local char ring[8][200];
+    static _Thread_local unsigned turn;
+    char *out = ring[turn++ % 8], *end = out + sizeof ring[0];
+    int at = snprintf(out, sizeof ring[0], "(");
+    for (int i = 0; i < ndim && out + at < end - 40; i++)
+        at += snprintf(out + at, (size_t)(end - out - at), i ? ", %lld" : "%lld", (long long)dim[i]);
+    bool cut = out + at >= end - 40;
+    snprintf(out + at, (size_t)(end - out - at), cut ? ", ... of %d axes)" : ndim == 1 ? ",)" : ")", ndim);
+    return out;
+}
+
+const char *array_text(zl_array a) {
+    return shape_text(a->ndim, a->dim);
+}
+
+int shape_axis(const char *function, int axis, int ndim) {
+    if (axis >= -ndim && axis < ndim)
+        return axis < 0 ? axis + ndim : axis;
+    error_set(ZL_ERROR_AXIS, "%s: axis %d of an array with %d axes: %d to %d is possible", function, axis, ndim, -ndim,
+              ndim - 1);
+    return -1;
+}
+
+// Old axes are grouped into runs that are dense among themselves; the new sizes must split along the same groups.
+bool shape_view(int ndim, const int64_t *dim, const int64_t *stride, int new_ndim, const int64_t *new_dim,
+                int64_t *new_stride) {
+    int at = 0, to = 0;
+    while (true) {
+        while (at < ndim && dim[at] == 1)
+            at++;
+        if (at == ndim)
+            break;
+        int64_t have = dim[at], want = 1;
+        int last = at, from = to;
+        while (to < new_ndim && (want < have || (want == have && new_dim[to] == 1))) {
+            want *= new_dim[to++];
+            while (want > have) {
+                int next = last + 1;
+                while (next < ndim && dim[next] == 1)
+                    next++;
+                if (next == ndim || stride[last] != dim[next] * stride[next])
+                    return false;
+                last = next;
+                have *= dim[next];
+            }
+        }
+        if (want != have)
+            return false;
+        int64_t step = stride[last];
+        for (int i = to - 1; i >= from; i--) {
+            new_stride[i] = step;
+            step *= new_dim[i];
+        }
+        at = last + 1;
+    }
+    for (; to < new_ndim; to++)
+        new_stride[to] = 1;
+    return true;
+}

@@ -1,0 +1,121 @@
+// kernel.c - the public side of tile kernels: read them, and show them at every stage.
+
+#include "zellige_tile.h"
+
+#include "render/render.h"
+
+#include <string.h>
+
+struct zl_kernel_ {
+    struct tile_kernel *kernel;
+};
+
+zl_kernel zl_kernel_parse(const char *text, const char *name) {
+    if (!text)
+        return error_set(ZL_ERROR_VALUE, "zl_kernel_parse: text is NULL");
+    zl_kernel k = memory_zero(sizeof *k);
+    if (!k)
+        return NULL;
+    k->kernel = tile_parse(text, name ? name : "kernel");
+    if (k->kernel)
+        return k;
+    memory_free(k);
+    return NULL;
+}
+
+void zl_kernel_release(zl_kernel kernel) {
+    if (!kernel)
+        return;
+    tile_free(kernel->kernel);
+    memory_free(kernel);
+}
+
+// Stages ------------------------------------------------------------------------------------------------------------
+
+static const char first_stage[] = "tile";
+
+static int passes(void) {
+    int count = 0;
+    while (pass_name(count))
+        count++;
+    return count;
+}
+
+const char *zl_kernel_stage(int index) {
+    if (index <= 0)
+        return index ? NULL : first_stage;
+    return index <= passes() ? pass_name(index - 1) : render_dialect_name(index - 1 - passes());
+}
+
+static bool is_stage(const char *stage) {
+    const char *name;
+    for (int i = 0; stage && (name = zl_kernel_stage(i)); i++)
+        if (!strcmp(name, stage))
+            return true;
+    return error_false(ZL_ERROR_VALUE, "zl_kernel_print: there is no stage '%s'", stage ? stage : "(null)");
+}
+
+// Changes the kernel.
+static char *show(struct tile_kernel *kernel, const char *stage) {
+    if (!is_stage(stage))
+        return NULL;
+    if (!strcmp(stage, first_stage))
+        return tile_print(kernel);
+    if (render_has_dialect(stage))
+        return render_kernel(kernel, stage);
+    return pass_run(kernel, render_target("c"), stage) ? tile_print(kernel) : NULL;
+}
+
+// Passes work in place, so they get a kernel of their own: what was printed reads back as the same kernel.
+static struct tile_kernel *copy(const struct tile_kernel *kernel) {
+    char *text = tile_print(kernel);
+    struct tile_kernel *result = text ? tile_parse(text, kernel->name) : NULL;
+    memory_free(text);
+    return result;
+}
+
+char *zl_kernel_print(zl_kernel kernel, const char *stage) {
+    struct tile_kernel *own = kernel ? copy(kernel->kernel) : NULL;
+    char *text = own ? show(own, stage) : NULL;
+    tile_free(own);
+    return text;
+}
+
+// Built-in kernels ----------------------------------------------------------------------------------------------------
+
+// What follows the prefix, or NULL.
+static const char *after(const char *text, const char *prefix) {
+    size_t len = strlen(prefix);
+    return strncmp(text, prefix, len) ? NULL : text + len;
+}
+
+static struct tile_kernel *cast_to(const char *type_name, zl_dtype from) {
+    struct tile_type type;
+    if (tile_type_find(type_name, &type) && type.lanes == 1)
+        return tile_cast_kernel(tile_dtype_of(type), from);
+    return error_set(ZL_ERROR_DTYPE, "zl_kernel_of_op: there is no type '%s'", type_name);
+}
+
+static struct tile_kernel *row(const char *name, zl_dtype dtype) {
+    static const char *const all_vectors[] = {"", "v", "vv", "vvv"};
+    enum tile_op op = tile_op_find(name);
+    if (tile_op_is_row(op))
+        return tile_row_kernel(op, dtype, all_vectors[tile_op_arity(op)]);
+    return error_set(ZL_ERROR_VALUE, "zl_kernel_of_op: there is no op '%s'", name);
+}
+
+static struct tile_kernel *built_in(const char *op, zl_dtype dtype) {
+    const char *type = after(op, "cast_"), *combine = after(op, "reduce_");
+    if (type)
+        return cast_to(type, dtype);
+    return combine ? tile_reduce_kernel(tile_op_find(combine), dtype) : row(op, dtype);
+}
+
+char *zl_kernel_of_op(const char *op, zl_dtype dtype, const char *stage) {
+    if (!op || (unsigned)dtype >= ZL_DTYPE_COUNT)
+        return error_set(ZL_ERROR_VALUE, "zl_kernel_of_op: %s", op ? "no such dtype" : "op is NULL");
+    struct tile_kernel *kernel = built_in(op, dtype);
+    char *text = kernel ? show(kernel, stage) : NULL;
+    tile_free(kernel);
+    return text;
+}

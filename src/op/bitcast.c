@@ -1,0 +1,98 @@
+// bitcast.c - the same bytes read as another dtype.
+
+#include "op/ops.h"
+
+// What x looks like as items of another size: ratio is how many new items an old one holds, or old ones a new one.
+struct recast {
+    int64_t ratio;
+    bool grows; // an item of the new dtype is larger
+};
+
+static int64_t scale(int64_t value, struct recast r) {
+    return r.grows ? value / r.ratio : value * r.ratio;
+}
+
+// Whether new items lie where x has its elements. Strides of axes that have one element do not matter.
+static bool lies_well(zl_array x, struct recast r) {
+    int last = x->ndim - 1;
+    if (r.ratio == 1)
+        return true;
+    if (x->dim[last] > 1 && array_stride(x)[last] != 1)
+        return false;
+    if (!r.grows)
+        return true;
+    for (int i = 0; i < last; i++)
+        if (x->dim[i] > 1 && array_stride(x)[i] % r.ratio)
+            return false;
+    return x->offset % r.ratio == 0 && x->dim[last] % r.ratio == 0;
+}
+
+static zl_array bitcast(zl_array x, zl_dtype dtype) {
+    int64_t from = (int64_t)array_item(x), to = (int64_t)zl_dtype_size(dtype);
+    struct recast r = {to > from ? to / from : from / to, to > from};
+    if (!lies_well(x, r)) // also what is contiguous, but starts between two items
+        x = op_dense(&op_copy, 1, &x, 0, NULL, (zl_dtype)x->dtype, x->ndim, x->dim);
+    if (!x)
+        return NULL;
+    OP_ROOM(int64_t, dim, 2 * x->ndim);
+    if (!dim)
+        return NULL;
+    int64_t *stride = dim + x->ndim;
+    for (int i = 0; i < x->ndim; i++) {
+        bool last = i == x->ndim - 1;
+        dim[i] = last ? scale(x->dim[i], r) : x->dim[i];
+        stride[i] = last && r.ratio > 1 ? 1 : scale(array_stride(x)[i], r);
+    }
+    if (!op_check_size("zl_view", x->ndim, dim))
+        return NULL;
+    return op_view_as(&op_bitcast, x, 1, (int64_t[]){dtype},
+                      &(struct array_spec){.dtype = dtype,
+                                           .ndim = x->ndim,
+                                           .dim = dim,
+                                           .stride = x->size ? stride : NULL,
+                                           .offset = scale(x->offset, r)});
+}
+
+static bool record_bitcast(const struct call *c, const zl_array *in, zl_array *out) {
+    return (out[0] = bitcast(in[0], (zl_dtype)call_args(c)[0]));
+}
+
+static bool vmap_bitcast(const struct call *c, const zl_array *in, const int *axis, zl_array *out,
+                         int *out_axis) {
+    if (axis[0] < 0)
+        return op_vmap_same(c, in, axis, out, out_axis);
+    zl_array x = op_batch_first(in[0], axis[0]);
+    out_axis[0] = 0;
+    return (out[0] = x ? bitcast(x, (zl_dtype)call_args(c)[0]) : NULL);
+}
+
+static const struct op_field dtype_field[] = {{"dtype", FIELD_DTYPE}};
+const struct op op_bitcast = {
+    .name = "view",
+    .kind = OP_VIEW,
+    .fields = 1,
+    .field = dtype_field,
+    .record = record_bitcast,
+    .vmap = vmap_bitcast,
+};
+
+zl_array zl_view(zl_array x, zl_dtype dtype) {
+    if (!x || !op_check_dtype("zl_view", dtype))
+        return NULL;
+    int64_t from = (int64_t)array_item(x), to = (int64_t)zl_dtype_size(dtype);
+    if (dtype == (zl_dtype)x->dtype)
+        return op_same(x);
+    if (x->ndim == 0 && from != to)
+        return error_set(ZL_ERROR_DTYPE,
+                         "zl_view: a scalar of %s as %s: a scalar needs a dtype of the same size",
+                         zl_dtype_name((zl_dtype)x->dtype), zl_dtype_name(dtype));
+    if (to > from && x->dim[x->ndim - 1] % (to / from))
+        return error_set(
+            ZL_ERROR_SHAPE, "zl_view: shape %s of %s as %s: the last size must be a multiple of %lld",
+            array_text(x), zl_dtype_name((zl_dtype)x->dtype), zl_dtype_name(dtype), (long long)(to / from));
+    return bitcast(x, dtype);
+}
+OP_SIGNATURE(
+    zl_view, "view",
+    "The bytes of x as another dtype. The last axis grows or shrinks where the dtypes differ in size.",
+    P_ARRAY(x), P_DTYPE(dtype, NULL));

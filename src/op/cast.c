@@ -1,0 +1,59 @@
+// cast.c - the same values in another dtype, or in row-major order: what needs a kernel but no formula.
+
+#include "op/op.h"
+
+static bool record_cast(const struct call *call, const zl_array *in, zl_array *out) {
+    out[0] = zl_astype(in[0], (zl_dtype)call_output(call, 0)->dtype);
+    return out[0] != NULL;
+}
+
+static zl_array vjp_cast(const struct call *call, int input, const zl_array *cotangent) {
+    zl_dtype dtype = (zl_dtype)call->in[input]->dtype;
+    return cotangent[0] && dtype_is_inexact(dtype) ? zl_astype(cotangent[0], dtype) : NULL;
+}
+
+static bool jvp_cast(const struct call *call, const zl_array *tangent, zl_array *out) {
+    zl_dtype dtype = (zl_dtype)call_output(call, 0)->dtype;
+    bool flows = tangent[0] && dtype_is_inexact(dtype);
+    out[0] = flows ? zl_astype(tangent[0], dtype) : NULL;
+    return !flows || out[0];
+}
+
+const struct op op_cast = {.name = "astype", .kind = OP_CAST, .record = record_cast, .vjp = vjp_cast, .jvp = jvp_cast,
+                           .vmap = op_vmap_elementwise};
+
+OP_SIGNATURE(zl_astype, "elementwise",
+             "x in another dtype. Floats become integers by truncation, out of range saturates and NaN is 0; integers "
+             "wrap around; of complex numbers the real part is kept.",
+             P_ARRAY(x), P_DTYPE(dtype, NULL));
+zl_array zl_astype(zl_array x, zl_dtype dtype) {
+    if (!x)
+        return NULL;
+    if ((unsigned)dtype >= ZL_DTYPE_COUNT)
+        return error_set(ZL_ERROR_DTYPE, "zl_astype: dtype %d: a dtype is 0 to %d", (int)dtype, ZL_DTYPE_COUNT - 1);
+    if (array_is(x, ARRAY_INLINE))
+        return graph_inline(dtype, scalar_as(x, dtype), 0);
+    if (x->dtype == dtype)
+        return op_same(x);
+    return op_dense(&op_cast, 1, &x, 0, NULL, dtype, x->ndim, x->dim);
+}
+
+static bool record_copy(const struct call *call, const zl_array *in, zl_array *out) {
+    (void)call;
+    out[0] = op_dense(&op_copy, 1, in, 0, NULL, (zl_dtype)in[0]->dtype, in[0]->ndim, in[0]->dim);
+    return out[0] != NULL;
+}
+
+static zl_array vjp_copy(const struct call *call, int input, const zl_array *cotangent) {
+    (void)call, (void)input;
+    return cotangent[0];
+}
+
+static bool jvp_copy(const struct call *call, const zl_array *tangent, zl_array *out) {
+    (void)call;
+    out[0] = tangent[0];
+    return true;
+}
+
+const struct op op_copy = {.name = "copy", .kind = OP_COPY, .record = record_copy, .vjp = vjp_copy, .jvp = jvp_copy,
+                           .vmap = op_vmap_elementwise};

@@ -1,0 +1,208 @@
+// elementwise.c - public functions and derivatives of the rows of elementwise.def.
+
+#include "op/ops.h"
+
+// Declared here too, so that a row is all it takes to add an op: the public header is made from what this file says.
+#define UNARY(NAME, fn, ...)   ZL_API zl_array fn(zl_array x);
+#define BINARY(NAME, fn, ...)  ZL_API zl_array fn(zl_array a, zl_array b);
+#define TERNARY(NAME, fn, ...) ZL_API zl_array fn(zl_array condition, zl_array a, zl_array b);
+#include "op/elementwise.def"
+
+// Recording ------------------------------------------------------------------------------------------------------
+
+static const struct {
+    const char *function;
+    uint8_t rule; // enum op_rule
+} rows[] = {
+#define UNARY(NAME, fn, doc, rule, ...)   [TILE_##NAME] = {#fn, rule},
+#define BINARY(NAME, fn, doc, rule, ...)  [TILE_##NAME] = {#fn, rule},
+#define TERNARY(NAME, fn, doc, rule, ...) [TILE_##NAME] = {#fn, rule},
+#include "op/elementwise.def"
+};
+
+// Dtype in which the row computes, or ZL_DTYPE_COUNT and an error.
+static zl_dtype compute_dtype(enum tile_op row, zl_dtype dtype) {
+    uint8_t rule = rows[row].rule;
+    if ((rule & FLOAT) && !dtype_is_inexact(dtype))
+        return ZL_FLOAT32;
+    bool refused = (rule & BITS) ? dtype_is_inexact(dtype) : (rule & REAL) && dtype == ZL_COMPLEX64;
+    if (!refused)
+        return dtype;
+    error_set(ZL_ERROR_DTYPE, "%s: %s is not possible; %s", rows[row].function, zl_dtype_name(dtype),
+              (rule & BITS) ? "integers and bool are" : "real numbers are");
+    return ZL_DTYPE_COUNT;
+}
+
+static zl_dtype output_dtype(enum tile_op row, zl_dtype dtype) {
+    if (rows[row].rule & TRUTH)
+        return ZL_BOOL;
+    return (rows[row].rule & PART) && dtype == ZL_COMPLEX64 ? ZL_FLOAT32 : dtype;
+}
+
+static bool is_plain_pair(int count, const zl_array *in) {
+    return count == 2 && in[0]->dtype == in[1]->dtype && !((in[0]->flags | in[1]->flags) & ARRAY_WEAK);
+}
+
+// Gives every operand that has a dtype of its own the common one. Weak numbers stay: a kernel takes them as they are.
+// At least one operand is made strong, so that a device can see in which dtype to compute.
+static __attribute__((noinline)) bool convert(int count, zl_array *in, zl_dtype dtype) {
+    bool strong = false;
+    for (int i = 0; i < count; i++) {
+        bool weak = array_is(in[i], ARRAY_WEAK);
+        if (!weak && in[i]->dtype != dtype && !(in[i] = zl_astype(in[i], dtype)))
+            return false;
+        strong |= !weak;
+    }
+    return strong || (in[0] = zl_astype(in[0], dtype));
+}
+
+static zl_array dense(enum tile_op row, int count, const zl_array *in, zl_dtype dtype, int ndim, const int64_t *dim) {
+    return graph_call(&op_elementwise[row], count, in, 0, NULL, 1,
+                      &(struct array_spec){.dtype = dtype, .ndim = ndim, .dim = dim});
+}
+
+static __attribute__((noinline)) zl_array broadcast_all(enum tile_op row, int count, const zl_array *in, zl_dtype dtype, int64_t *dim) {
+    int ndim = 0;
+    for (int i = 0; i < count; i++) {
+        int next = shape_broadcast(ndim, dim, in[i]->ndim, in[i]->dim, dim);
+        if (next < 0)
+            return error_set(ZL_ERROR_SHAPE, "%s: shapes %s and %s do not broadcast: sizes must be equal or 1",
+                             rows[row].function, shape_text(ndim, dim), array_text(in[i]));
+        ndim = next;
+    }
+    if (!op_check_size(rows[row].function, ndim, dim))
+        return NULL;
+    return dense(row, count, in, dtype, ndim, dim);
+}
+
+static __attribute__((noinline)) zl_array record_broadcast(enum tile_op row, int count, const zl_array *in, zl_dtype dtype) {
+    int64_t room[SHAPE_INLINE], *dim = room;
+    int rank = 0;
+    for (int i = 0; i < count; i++)
+        rank = MAX_OF(rank, in[i]->ndim);
+    if (rank > SHAPE_INLINE && !(dim = memory_alloc(sizeof(int64_t) * (size_t)rank)))
+        return NULL;
+    zl_array y = broadcast_all(row, count, in, dtype, dim);
+    if (dim != room)
+        memory_free(dim);
+    return y;
+}
+
+HOT static zl_array record_row(enum tile_op row, int count, zl_array *in) {
+    for (int i = 0; i < count; i++)
+        if (!in[i])
+            return NULL;
+    int skip = count - 2 > 0; // the condition of a select has a dtype of its own
+    if (skip && in[0]->dtype != ZL_BOOL && !(in[0] = zl_astype(in[0], ZL_BOOL)))
+        return NULL;
+    bool plain = is_plain_pair(count, in);
+    zl_dtype dtype = plain ? (zl_dtype)in[0]->dtype : dtype_common(count - skip, in + skip);
+    zl_dtype compute = compute_dtype(row, dtype);
+    if (compute == ZL_DTYPE_COUNT)
+        return NULL;
+    if (!(plain && compute == dtype) && !convert(count - skip, in + skip, compute))
+        return NULL;
+    zl_dtype out = output_dtype(row, compute);
+    if (count == 1 || (count == 2 && shape_equal(in[0]->ndim, in[0]->dim, in[1]->ndim, in[1]->dim)))
+        return dense(row, count, in, out, in[0]->ndim, in[0]->dim);
+    return record_broadcast(row, count, in, out);
+}
+
+#define UNARY(NAME, fn, ...) \
+    zl_array fn(zl_array x) { return record_row(TILE_##NAME, 1, (zl_array[]){x}); }
+#define BINARY(NAME, fn, ...) \
+    zl_array fn(zl_array a, zl_array b) { return record_row(TILE_##NAME, 2, (zl_array[]){a, b}); }
+#define TERNARY(NAME, fn, ...) \
+    zl_array fn(zl_array condition, zl_array a, zl_array b) { \
+        return record_row(TILE_##NAME, 3, (zl_array[]){condition, a, b}); \
+    }
+#include "op/elementwise.def"
+
+#define UNARY(NAME, fn, doc, ...)   OP_SIGNATURE(fn, "elementwise", doc, P_ARRAY(x));
+#define BINARY(NAME, fn, doc, ...)  OP_SIGNATURE(fn, "elementwise", doc, P_ARRAY(a), P_ARRAY(b));
+#define TERNARY(NAME, fn, doc, ...) OP_SIGNATURE(fn, "elementwise", doc, P_ARRAY(condition), P_ARRAY(a), P_ARRAY(b));
+#include "op/elementwise.def"
+
+// Derivatives ----------------------------------------------------------------------------------------------------
+
+// The notation of the tangent column: here the ops act on arrays.
+#define K(v)                 zl_scalar(v)
+#define UNARY(NAME, fn, ...)  static inline zl_array NAME(zl_array x) { return fn(x); }
+#define BINARY(NAME, fn, ...) static inline zl_array NAME(zl_array a, zl_array b) { return fn(a, b); }
+#define TERNARY(NAME, fn, ...) static inline zl_array NAME(zl_array c, zl_array a, zl_array b) { return fn(c, a, b); }
+#include "op/elementwise.def"
+#define NONE     NULL
+#define ZERO     NULL
+#define D(da, db) (input == call->inputs - 2 ? (da) : (db))
+
+#define UNARY(NAME, fn, doc, rule, tangent, ...)                                            \
+    static zl_array tangent_##NAME(const struct call *call, int input, zl_array t) {        \
+        zl_array x = call->in[0], y = call_output(call, 0);                                 \
+        (void)x, (void)y, (void)t, (void)input;                                             \
+        return tangent;                                                                     \
+    }
+#define BINARY(NAME, fn, doc, rule, tangents, ...)                                          \
+    static zl_array tangent_##NAME(const struct call *call, int input, zl_array t) {        \
+        zl_array a = call->in[0], b = call->in[1], y = call_output(call, 0);                \
+        (void)a, (void)b, (void)y, (void)t, (void)input;                                    \
+        return tangents;                                                                    \
+    }
+#define TERNARY(NAME, fn, doc, rule, tangents, ...)                                         \
+    static zl_array tangent_##NAME(const struct call *call, int input, zl_array t) {        \
+        zl_array c = call->in[0];                                                           \
+        return input == 0 ? NULL : tangents;                                                \
+    }
+#include "op/elementwise.def"
+
+static zl_array (*const tangents[])(const struct call *call, int input, zl_array t) = {
+#define UNARY(NAME, ...)   [TILE_##NAME] = tangent_##NAME,
+#define BINARY(NAME, ...)  [TILE_##NAME] = tangent_##NAME,
+#define TERNARY(NAME, ...) [TILE_##NAME] = tangent_##NAME,
+#include "op/elementwise.def"
+};
+
+// A holomorphic row has vjp(g) = conj(jvp(conj g)); a real input takes the real part of what comes back.
+static zl_array vjp(const struct call *call, int input, const zl_array *cotangent) {
+    zl_array g = cotangent[0];
+    if (!g)
+        return NULL;
+    zl_scope scope = zl_scope_begin();
+    bool complex_out = g->dtype == ZL_COMPLEX64;
+    zl_array t = tangents[call->op->row](call, input, complex_out ? zl_conjugate(g) : g);
+    if (!t) {
+        zl_scope_end(scope);
+        return NULL;
+    }
+    zl_array x = call->in[input];
+    if (t->dtype == ZL_COMPLEX64)
+        t = x->dtype == ZL_COMPLEX64 ? zl_conjugate(t) : zl_real(t);
+    if (t && !array_is(x, ARRAY_WEAK) && t->dtype != x->dtype)
+        t = zl_astype(t, (zl_dtype)x->dtype);
+    return zl_scope_leave(scope, op_unbroadcast(t, x->ndim, x->dim));
+}
+
+static bool jvp(const struct call *call, const zl_array *tangent, zl_array *out) {
+    out[0] = NULL;
+    for (int i = 0; i < call->inputs; i++) {
+        zl_array t = tangent[i] ? tangents[call->op->row](call, i, tangent[i]) : NULL;
+        if (t)
+            out[0] = out[0] ? zl_add(out[0], t) : t;
+    }
+    return zl_error() == NULL;
+}
+
+static bool record(const struct call *call, const zl_array *in, zl_array *out) {
+    zl_array copy[3] = {in[0], call->inputs > 1 ? in[1] : NULL, call->inputs > 2 ? in[2] : NULL};
+    out[0] = record_row(call->op->row, call->inputs, copy);
+    return out[0] != NULL;
+}
+
+#define ROW(NAME, fn) \
+    [TILE_##NAME] = {.name = &#fn[3], .kind = OP_ELEMENTWISE, .row = TILE_##NAME, .record = record, .vjp = vjp, \
+                     .jvp = jvp, .vmap = op_vmap_elementwise},
+const struct op op_elementwise[] = {
+#define UNARY(NAME, fn, ...)   ROW(NAME, fn)
+#define BINARY(NAME, fn, ...)  ROW(NAME, fn)
+#define TERNARY(NAME, fn, ...) ROW(NAME, fn)
+#include "op/elementwise.def"
+};

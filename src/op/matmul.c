@@ -1,0 +1,180 @@
+// matmul.c - matrix products.
+
+#include "op/ops.h"
+
+// The call: (..., m, k) times (..., k, n), the same batch axes and dtype, k not 0.
+static zl_array multiply(zl_array a, zl_array b) {
+    OP_ROOM(int64_t, dim, a->ndim);
+    if (!dim)
+        return NULL;
+    for (int i = 0; i < a->ndim; i++)
+        dim[i] = a->dim[i];
+    dim[a->ndim - 1] = b->dim[b->ndim - 1];
+    if (!op_check_size("zl_matmul", a->ndim, dim))
+        return NULL;
+    if (a->dim[a->ndim - 1] == 0)
+        return zl_zeros((zl_shape){dim, a->ndim}, (zl_dtype)a->dtype);
+    return op_dense(&op_matmul, 2, (zl_array[]){a, b}, 0, NULL, (zl_dtype)a->dtype, a->ndim, dim);
+}
+
+static bool record(const struct call *c, const zl_array *in, zl_array *out) {
+    (void)c;
+    return (out[0] = zl_matmul(in[0], in[1]));
+}
+
+// The transpose, conjugated: what takes cotangents back.
+static zl_array adjoint(zl_array x) {
+    return zl_matrix_transpose(x->dtype == ZL_COMPLEX64 ? zl_conjugate(x) : x);
+}
+
+static zl_array vjp(const struct call *c, int input, const zl_array *cotangent) {
+    zl_array other = adjoint(c->in[1 - input]);
+    return input == 0 ? zl_matmul(cotangent[0], other) : zl_matmul(other, cotangent[0]);
+}
+
+static bool jvp(const struct call *c, const zl_array *tangent, zl_array *out) {
+    zl_array by_a = tangent[0] ? zl_matmul(tangent[0], c->in[1]) : NULL;
+    zl_array by_b = tangent[1] ? zl_matmul(c->in[0], tangent[1]) : NULL;
+    out[0] = by_a && by_b ? zl_add(by_a, by_b) : by_a ? by_a : by_b;
+    return out[0] || (!tangent[0] && !tangent[1]);
+}
+
+// Batch axes broadcast, so an operand without the extra axis needs nothing.
+static bool vmap(const struct call *c, const zl_array *in, const int *axis, zl_array *out, int *out_axis) {
+    (void)c;
+    zl_array a = axis[0] < 0 ? in[0] : op_batch_first(in[0], axis[0]);
+    zl_array b = axis[1] < 0 ? in[1] : op_batch_first(in[1], axis[1]);
+    out_axis[0] = axis[0] < 0 && axis[1] < 0 ? -1 : 0;
+    return (out[0] = zl_matmul(a, b));
+}
+
+const struct op op_matmul = {
+    .name = "matmul",
+    .kind = OP_OTHER,
+    .record = record,
+    .vjp = vjp,
+    .jvp = jvp,
+    .vmap = vmap,
+};
+
+// Operands as matrices of the common dtype. A vector becomes a row on the left and a column on the right.
+static bool read_operands(const char *function, zl_array a, zl_array b, zl_dtype dtype, zl_array *out) {
+    if (a->ndim == 0 || b->ndim == 0)
+        return error_false(ZL_ERROR_SHAPE, "%s: %s times %s: scalars are multiplied by zl_multiply", function,
+                           array_text(a), array_text(b));
+    if (a->dim[a->ndim - 1] != b->dim[MAX_OF(b->ndim - 2, 0)])
+        return error_false(ZL_ERROR_SHAPE, "%s: inner sizes differ: %s times %s", function, array_text(a),
+                           array_text(b));
+    if (!dtype_is_inexact(dtype))
+        return error_false(ZL_ERROR_DTYPE,
+                           "%s: %s times %s gives %s: only floating point and complex numbers are possible; "
+                           "convert with zl_astype",
+                           function, zl_dtype_name((zl_dtype)a->dtype), zl_dtype_name((zl_dtype)b->dtype),
+                           zl_dtype_name(dtype));
+    out[0] = zl_astype(a->ndim == 1 ? zl_expand_dims(a, ZL_AXES(0)) : a, dtype);
+    out[1] = zl_astype(b->ndim == 1 ? zl_expand_dims(b, ZL_AXES(1)) : b, dtype);
+    return out[0] && out[1];
+}
+
+// Sizes of x with the batch axes of the result in front of its last two.
+static zl_array stretch_batch(zl_array x, int batch, int64_t *dim) {
+    dim[batch] = x->dim[x->ndim - 2];
+    dim[batch + 1] = x->dim[x->ndim - 1];
+    return zl_broadcast_to(x, (zl_shape){dim, batch + 2});
+}
+
+static zl_array multiply_batches(const char *function, zl_array a, zl_array b) {
+    OP_ROOM(int64_t, dim, MAX_OF(a->ndim, b->ndim));
+    if (!dim)
+        return NULL;
+    int batch = shape_broadcast(a->ndim - 2, a->dim, b->ndim - 2, b->dim, dim);
+    if (batch < 0)
+        return error_set(ZL_ERROR_SHAPE, "%s: the batch axes of %s and %s do not broadcast", function,
+                         array_text(a), array_text(b));
+    a = stretch_batch(a, batch, dim);
+    b = a ? stretch_batch(b, batch, dim) : NULL;
+    return b ? multiply(a, b) : NULL;
+}
+
+// Many matrices times one are the rows of one long matrix times it.
+static zl_array multiply_rows(zl_array a, zl_array b) {
+    zl_array flat = zl_flatten(a, 0, -2);
+    zl_array y = flat ? multiply(flat, b) : NULL;
+    return zl_unflatten(y, 0, (zl_shape){a->dim, a->ndim - 1});
+}
+
+static zl_array matmul(const char *function, zl_array a, zl_array b, zl_dtype dtype) {
+    zl_array in[2], y;
+    if (!a || !b || !read_operands(function, a, b, dtype, in))
+        return NULL;
+    if (in[0]->ndim == 2 && in[1]->ndim == 2)
+        y = multiply(in[0], in[1]);
+    else if (in[1]->ndim == 2 && in[0]->size)
+        y = multiply_rows(in[0], in[1]);
+    else
+        y = multiply_batches(function, in[0], in[1]);
+    if (y && a->ndim == 1)
+        y = zl_squeeze(y, ZL_AXES(-2));
+    return y && b->ndim == 1 ? zl_squeeze(y, ZL_AXES(-1)) : y;
+}
+
+zl_array zl_matmul(zl_array a, zl_array b) {
+    return a && b ? matmul("zl_matmul", a, b, dtype_common(2, (zl_array[]){a, b})) : NULL;
+}
+OP_SIGNATURE(zl_matmul, "matmul",
+             "The matrix product over the last two axes; the axes before them broadcast. A vector on the "
+             "left is a row, on the right a column, and the axis it lacks is not in the result. Floating "
+             "point and complex numbers only.",
+             P_ARRAY(a), P_ARRAY(b));
+
+static zl_array scale(double factor, zl_array x) {
+    return factor == 1 ? x : zl_multiply(zl_scalar(factor), x);
+}
+
+zl_array zl_addmm(zl_array c, zl_array a, zl_array b, double alpha, double beta) {
+    if (!c || !a || !b)
+        return NULL;
+    zl_dtype dtype = dtype_common(3, (zl_array[]){c, a, b});
+    zl_array product = matmul("zl_addmm", a, b, dtype);
+    if (!op_check_broadcast("zl_addmm", c, product))
+        return NULL;
+    return zl_add(scale(beta, zl_astype(c, dtype)), scale(alpha, product));
+}
+OP_SIGNATURE(zl_addmm, "matmul", "beta * c + alpha * matmul(a, b); c broadcasts.", P_ARRAY(c), P_ARRAY(a),
+             P_ARRAY(b), P_DOUBLE(alpha, "1.0"), P_DOUBLE(beta, "1.0"));
+
+zl_array zl_outer(zl_array a, zl_array b) {
+    return zl_multiply(zl_expand_dims(zl_flatten(a, 0, -1), ZL_AXES(1)), zl_flatten(b, 0, -1));
+}
+OP_SIGNATURE(zl_outer, "matmul", "The products of every element of a, flattened, with every element of b.",
+             P_ARRAY(a), P_ARRAY(b));
+
+// The sizes of a and b, each without its last.
+static zl_array reshape_inner(zl_array y, zl_array a, zl_array b) {
+    int first = a->ndim - 1, second = b->ndim - 1;
+    OP_ROOM(int64_t, dim, first + second);
+    if (!dim)
+        return NULL;
+    for (int i = 0; i < first + second; i++)
+        dim[i] = i < first ? a->dim[i] : b->dim[i - first];
+    return zl_reshape(y, (zl_shape){dim, first + second});
+}
+
+static zl_array as_rows(zl_array x) {
+    return x->ndim == 1 ? zl_expand_dims(x, ZL_AXES(0)) : zl_flatten(x, 0, -2);
+}
+
+zl_array zl_inner(zl_array a, zl_array b) {
+    if (!a || !b)
+        return NULL;
+    if (a->ndim == 0 || b->ndim == 0)
+        return zl_multiply(a, b);
+    if (a->dim[a->ndim - 1] != b->dim[b->ndim - 1])
+        return error_set(ZL_ERROR_SHAPE, "zl_inner: the last sizes differ: %s and %s", array_text(a),
+                         array_text(b));
+    zl_array y =
+        matmul("zl_inner", as_rows(a), zl_matrix_transpose(as_rows(b)), dtype_common(2, (zl_array[]){a, b}));
+    return y ? reshape_inner(y, a, b) : NULL;
+}
+OP_SIGNATURE(zl_inner, "matmul", "The sum of products over the last axes of a and b.", P_ARRAY(a),
+             P_ARRAY(b));

@@ -1,0 +1,85 @@
+// op.c - recording: what all ops have in common.
+
+#include <string.h>
+
+#include "op/op.h"
+
+zl_array op_call(const struct op *op, int inputs, const zl_array *in, int args, const int64_t *arg,
+                 const struct array_spec *spec) {
+    for (int i = 0; i < inputs; i++)
+        if (!in[i])
+            return NULL; // a failure upstream already said why
+    return graph_call(op, inputs, in, args, arg, 1, spec);
+}
+
+zl_array op_dense(const struct op *op, int inputs, const zl_array *in, int args, const int64_t *arg, zl_dtype dtype,
+                  int ndim, const int64_t *dim) {
+    return op_call(op, inputs, in, args, arg, &(struct array_spec){.dtype = dtype, .ndim = ndim, .dim = dim});
+}
+
+// A view of data that is there is there at once; its history stays until it is evaluated, for gradients.
+static void share(zl_array view, zl_array x) {
+    if (array_state(x) != ARRAY_READY || array_is(x, ARRAY_INLINE))
+        return;
+    view->storage = x->storage ? storage_retain(x->storage) : NULL;
+    atomic_store_explicit(&view->state, ARRAY_READY, memory_order_release);
+}
+
+zl_array op_view_as(const struct op *op, zl_array x, int args, const int64_t *arg, const struct array_spec *spec) {
+    zl_array view = op_call(op, 1, &x, args, arg, spec);
+    if (view)
+        share(view, x);
+    return view;
+}
+
+HOT zl_array op_view(const struct op *op, zl_array x, int args, const int64_t *arg, int ndim, const int64_t *dim,
+                 const int64_t *stride, int64_t offset) {
+    if (!x)
+        return NULL;
+    return op_view_as(op, x, args, arg,
+                      &(struct array_spec){.dtype = (zl_dtype)x->dtype, .ndim = ndim, .dim = dim, .stride = stride,
+                                           .offset = offset});
+}
+
+zl_array op_same(zl_array x) {
+    if (!x)
+        return NULL;
+    graph_lend_again(x);
+    return graph_lend(x);
+}
+
+int64_t op_double_arg(double value) {
+    int64_t word;
+    memcpy(&word, &value, sizeof word);
+    return word;
+}
+
+double op_arg_double(int64_t word) {
+    double value;
+    memcpy(&value, &word, sizeof value);
+    return value;
+}
+
+int op_axes(const char *function, zl_array x, zl_axes axes, int *out) {
+    if (axes.count < 0) {
+        for (int i = 0; i < x->ndim; i++)
+            out[i] = i;
+        return x->ndim;
+    }
+    int count = 0;
+    for (int i = 0; i < axes.count; i++) {
+        int axis = shape_axis(function, axes.axis[i], x->ndim), at = count;
+        if (axis < 0)
+            return -1;
+        while (at > 0 && out[at - 1] > axis)
+            at--;
+        if (at > 0 && out[at - 1] == axis) {
+            error_set(ZL_ERROR_AXIS, "%s: axis %d is given twice", function, axis);
+            return -1;
+        }
+        memmove(out + at + 1, out + at, sizeof(int) * (size_t)(count - at));
+        out[at] = axis;
+        count++;
+    }
+    return count;
+}

@@ -1,0 +1,132 @@
+// op.h - what an op is to the rest of the system, and how ops are written.
+//
+// An elementwise op is a row of elementwise.def. Any other op is a small file with a `struct op`, the public function
+// that checks and records, and its signature. Ops that are made of others are plain functions with a signature.
+
+#ifndef OP_H
+#define OP_H
+
+#include "graph/graph.h"
+#include "op/rules.h"
+#include "tile/tile.h"
+
+// op.c -----------------------------------------------------------------------------------------------------------
+
+enum op_kind {
+    OP_ELEMENTWISE, // row says which
+    OP_CAST,        // elementwise, to the output's dtype
+    OP_VIEW,        // shares the storage of its first input: dims, strides and offset are in the output
+    OP_COPY,        // the same elements, row-major
+    OP_REDUCE,      // combine over axes; args: axes
+    OP_OTHER,       // the device knows it by its address
+};
+
+// How an argument is hashed, printed and saved. LIST takes all that are left.
+enum op_field_type { FIELD_INT, FIELD_BOOL, FIELD_DOUBLE, FIELD_DTYPE, FIELD_LIST };
+struct op_field {
+    const char *name;
+    enum op_field_type type;
+};
+
+struct op {
+    const char *name;
+    enum op_kind kind;
+    enum tile_op row;    // ELEMENTWISE: the op; REDUCE: what combines
+    uint8_t fields;
+    const struct op_field *field;
+    // Records the same call on other inputs: batching, compiled and exported functions replay with it.
+    bool (*record)(const struct call *c, const zl_array *in, zl_array *out);
+    // Cotangent of one input, from those of the outputs (NULL: zero). NULL: no gradient flows.
+    zl_array (*vjp)(const struct call *c, int input, const zl_array *cotangent);
+    // Tangents of the outputs, from those of the inputs (NULL: zero).
+    bool (*jvp)(const struct call *c, const zl_array *tangent, zl_array *out);
+    // The call on inputs with an extra axis each (-1: none); gives outputs and where their extra axis is.
+    bool (*vmap)(const struct call *c, const zl_array *in, const int *axis, zl_array *out, int *out_axis);
+    // The kernel as tile IR, for devices that have no better way.
+    struct tile_kernel *(*lower)(const struct call *c);
+};
+
+// Records a call of op: args are int64_t words as op->field describes. NULL inputs give NULL.
+zl_array op_call(const struct op *op, int inputs, const zl_array *in, int args, const int64_t *arg,
+                 const struct array_spec *spec);
+// The same for dense outputs of one dtype and shape.
+zl_array op_dense(const struct op *op, int inputs, const zl_array *in, int args, const int64_t *arg, zl_dtype dtype,
+                  int ndim, const int64_t *dim);
+// A view of x: other sizes, strides and offset over the same storage.
+zl_array op_view(const struct op *op, zl_array x, int args, const int64_t *arg, int ndim, const int64_t *dim,
+                 const int64_t *stride, int64_t offset);
+// The same with a dtype of its own.
+zl_array op_view_as(const struct op *op, zl_array x, int args, const int64_t *arg, const struct array_spec *spec);
+// x itself as the result of an op that has nothing to do.
+zl_array op_same(zl_array x);
+
+extern const struct op op_elementwise[]; // by enum tile_op
+extern const struct op op_cast, op_copy;
+
+int64_t op_double_arg(double value); // FIELD_DOUBLE in its word, and back
+double  op_arg_double(int64_t word);
+
+// Sums x over the axes along which an array of that shape was stretched: the transpose of broadcasting.
+zl_array op_unbroadcast(zl_array x, int ndim, const int64_t *dim);
+// Broadcasts arrays against each other (views), all to one shape; false and an error that names function.
+bool op_broadcast(const char *function, int count, const zl_array *in, zl_array *out);
+
+// Default rules of families.
+bool op_vmap_elementwise(const struct call *c, const zl_array *in, const int *axis, zl_array *out, int *out_axis);
+
+// Axes as sorted, distinct, non-negative numbers in out (room for ndim); how many, or -1 and an error.
+int op_axes(const char *function, zl_array x, zl_axes axes, int *out);
+
+// Scratch for rank-sized lists. OP_ROOM(int64_t, dim, 2 * ndim) declares `int64_t *dim` with room for that many until
+// the block ends, on the stack for common ranks; it is NULL, with an error, when memory is out.
+struct op_room {
+    void *more;
+    union {
+        int64_t word[4 * SHAPE_INLINE];
+        int axis[4 * SHAPE_INLINE];
+        zl_array array[4 * SHAPE_INLINE];
+    };
+};
+static inline void *op_room_open(struct op_room *room, size_t size, int64_t count) {
+    bool small = count <= 4 * SHAPE_INLINE;
+    room->more = small ? NULL : memory_alloc(size * (size_t)count);
+    return small ? room->word : room->more;
+}
+static inline void op_room_close(struct op_room *room) {
+    if (room->more)
+        memory_free(room->more);
+}
+#define OP_ROOM(type, name, count)                                      \
+    __attribute__((cleanup(op_room_close))) struct op_room name##_room; \
+    type *name = op_room_open(&name##_room, sizeof(type), (count))
+
+// signature.c ----------------------------------------------------------------------------------------------------
+
+// Every public op has one described signature, in the file that defines it: the header, the documentation, the
+// bindings and the tests are made from these. They gather themselves in a section of the binary: there is no list.
+#define OP_SIGNATURE_AS(function, family_, doc_, returns_bool_, ...)                                       \
+    static const zl_op_info info_##function = {.name = #function, .family = family_, .doc = doc_,          \
+                                               .param = {__VA_ARGS__},                                     \
+                                               .params = sizeof((zl_param[]){__VA_ARGS__}) / sizeof(zl_param), \
+                                               .returns_bool = returns_bool_};                             \
+    static const zl_op_info *const entry_##function                                                       \
+        __attribute__((used, section("zl_ops"))) = &info_##function
+#define OP_SIGNATURE(function, family_, doc_, ...)      OP_SIGNATURE_AS(function, family_, doc_, false, __VA_ARGS__)
+#define OP_SIGNATURE_BOOL(function, family_, doc_, ...) OP_SIGNATURE_AS(function, family_, doc_, true, __VA_ARGS__)
+
+#define P_ARRAY(n)        {#n, ZL_PARAM_ARRAY, NULL}
+#define P_ARRAYS(n)       {#n, ZL_PARAM_ARRAYS, NULL}
+#define P_INT(n, d)       {#n, ZL_PARAM_INT, d}
+#define P_INT64(n, d)     {#n, ZL_PARAM_INT64, d}
+#define P_DOUBLE(n, d)    {#n, ZL_PARAM_DOUBLE, d}
+#define P_BOOL(n, d)      {#n, ZL_PARAM_BOOL, d}
+#define P_DTYPE(n, d)     {#n, ZL_PARAM_DTYPE, d}
+#define P_SHAPE(n)        {#n, ZL_PARAM_SHAPE, NULL}
+#define P_AXES(n, d)      {#n, ZL_PARAM_AXES, d}
+#define P_OUTPUT(n)       {#n, ZL_PARAM_OUTPUT, NULL}
+
+// Writes the public header of the ops, and one page of documentation a family.
+bool op_write_header(const char *path);
+bool op_write_docs(const char *folder);
+
+#endif

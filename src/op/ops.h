@@ -1,0 +1,74 @@
+// ops.h - the ops that are not elementwise, which devices find by address, and what their files share.
+//
+// Inputs may have any strides; outputs are dense unless the op is a view. Reductions keep their axes with size 1:
+// a squeeze, which costs nothing, follows. Empty results never reach a device, nor do empty inputs of the ops below,
+// except among those of concatenate.
+
+#ifndef OPS_H
+#define OPS_H
+
+#include "op/op.h"
+
+// view.c, slice.c, reshape.c: of kind OP_VIEW. What they did is in the sizes, strides and offset of the output.
+extern const struct op op_transpose, op_squeeze, op_expand_dims, op_broadcast_to, op_stop_gradient, op_depends;
+extern const struct op op_slice, op_as_strided;
+extern const struct op op_reshape, op_flatten, op_unflatten;
+extern const struct op op_bitcast; // the same bytes as another dtype
+
+// reduce.c: of kind OP_REDUCE; one input of the output's dtype; args: the axes, sorted. Min and max of NaN are NaN.
+enum reduce {
+#define REDUCE(NAME, ...) REDUCE_##NAME,
+#include "op/reduce.def"
+    REDUCE_COUNT
+};
+extern const struct op op_reduce[]; // by enum reduce
+// The public reduction, under the name of another function.
+zl_array op_reduce_axes(const char *function, enum reduce which, zl_array x, zl_axes axes, bool keepdims);
+
+// argreduce.c: args: is_max, axis. The uint32 position of the first extreme element; the first NaN, if there is one.
+extern const struct op op_argreduce;
+
+// create.c: no inputs; args: start, stop, step: int64_t of op_arange_int, whose dtypes are integers and which wraps
+// around; doubles of op_arange, whose dtypes are the others and which rounds once. Element i is start + i * step.
+extern const struct op op_arange, op_arange_int;
+
+// concatenate.c: inputs of one dtype, one after the other along an axis; args: axis.
+extern const struct op op_concatenate;
+
+// pad.c: inputs x and a scalar of the same dtype; args: elements before x along each axis, then those after it.
+extern const struct op op_pad;
+
+// logic.c: two inputs of one shape and dtype; outputs floor_divide and remainder, as those rows define them.
+extern const struct op op_divmod;
+
+// matmul.c: (..., m, k) times (..., k, n) gives (..., m, n): floats or complex of one dtype, the same batch axes.
+extern const struct op op_matmul;
+
+// take.c: inputs x and integer indices; args: axis, which the axes of indices replace. Negative ones count from the
+// end; what an index out of range gives is left to the device, which must not touch memory that is not x's.
+extern const struct op op_take;
+
+// op_help.c ------------------------------------------------------------------------------------------------------
+
+// Whether arguments make sense; else false and an error that begins with function.
+bool op_check_list(const char *function, zl_shape list);                // there, whatever the numbers are
+bool op_check_shape(const char *function, zl_shape shape);              // sizes, none negative, that fit
+bool op_check_size(const char *function, int ndim, const int64_t *dim); // fits 64 bits with every dtype
+bool op_check_dtype(const char *function, zl_dtype dtype);
+bool op_check_out(const char *function, int count, zl_array *out);      // there; all set to NULL
+bool op_check_broadcast(const char *function, zl_array a, zl_array b); // no error when one of them is NULL
+bool op_check_inputs(const char *function, const zl_array *arrays, int count); // no error when one of them is NULL
+
+zl_dtype op_float_dtype(zl_dtype dtype);             // float32 for integers and bool, else the same
+zl_array op_number(zl_dtype dtype, double value);    // a scalar that is not weak; small whole numbers for integers
+zl_array op_zeros_of(zl_array x);                    // of its shape and dtype
+
+// For vmap: x with its extra axis first.
+zl_array op_batch_first(zl_array x, int axis);
+
+// Columns of linear ops of one input: the tangent goes the way of the input.
+bool op_jvp_linear(const struct call *c, const zl_array *tangent, zl_array *out);
+// Column of ops of one input that keep every axis where it is.
+bool op_vmap_same(const struct call *c, const zl_array *in, const int *axis, zl_array *out, int *out_axis);
+
+#endif

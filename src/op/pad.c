@@ -1,0 +1,127 @@
+// pad.c - arrays with a margin of one value around them.
+
+#include "op/ops.h"
+
+// arg: elements before x along each axis, then those after it. value: a scalar of the same dtype.
+static zl_array pad(zl_array x, zl_array value, const int64_t *arg) {
+    OP_ROOM(int64_t, dim, x->ndim);
+    if (!dim)
+        return NULL;
+    for (int i = 0; i < x->ndim; i++)
+        dim[i] = x->dim[i] + arg[i] + arg[x->ndim + i];
+    if (x->size == 0)
+        return zl_full((zl_shape){dim, x->ndim}, value, (zl_dtype)x->dtype);
+    return op_dense(&op_pad, 2, (zl_array[]){x, value}, 2 * x->ndim, arg, (zl_dtype)x->dtype, x->ndim, dim);
+}
+
+static bool record(const struct call *c, const zl_array *in, zl_array *out) {
+    return (out[0] = pad(in[0], in[1], call_args(c)));
+}
+
+// The part of y where x lies.
+static zl_array inside(const struct call *c, zl_array y) {
+    int ndim = c->in[0]->ndim;
+    OP_ROOM(int64_t, stop, 2 * ndim);
+    if (!stop)
+        return NULL;
+    for (int i = 0; i < ndim; i++) {
+        stop[i] = call_args(c)[i] + c->in[0]->dim[i];
+        stop[ndim + i] = 1;
+    }
+    return zl_slice(y, (zl_shape){call_args(c), ndim}, (zl_shape){stop, ndim}, (zl_shape){stop + ndim, ndim});
+}
+
+static zl_array vjp(const struct call *c, int input, const zl_array *cotangent) {
+    zl_array middle = inside(c, cotangent[0]);
+    return input == 0 ? middle : zl_subtract(zl_sum(cotangent[0]), zl_sum(middle));
+}
+
+static bool jvp(const struct call *c, const zl_array *tangent, zl_array *out) {
+    out[0] = NULL;
+    if (!tangent[0] && !tangent[1])
+        return true;
+    zl_array x = tangent[0] ? tangent[0] : op_zeros_of(c->in[0]);
+    zl_array value = tangent[1] ? tangent[1] : op_number((zl_dtype)c->in[1]->dtype, 0);
+    return x && value && record(c, (zl_array[]){x, value}, out);
+}
+
+// One value for each of the batch: padded with anything, then chosen by a mask.
+static zl_array pad_each(const struct call *c, zl_array x, zl_array values, const int64_t *arg) {
+    zl_array is_x = zl_full((zl_shape){c->in[0]->dim, c->in[0]->ndim}, op_number(ZL_BOOL, 1), ZL_BOOL);
+    is_x = is_x ? pad(is_x, op_number(ZL_BOOL, 0), call_args(c)) : NULL;
+    zl_array padded = pad(x, op_number((zl_dtype)x->dtype, 0), arg);
+    for (int i = 0; i < c->in[0]->ndim; i++)
+        values = zl_expand_dims(values, ZL_AXES(-1));
+    return zl_where(is_x, padded, values);
+}
+
+static bool vmap(const struct call *c, const zl_array *in, const int *axis, zl_array *out, int *out_axis) {
+    int ndim = c->in[0]->ndim;
+    OP_ROOM(int64_t, arg, 2 * ndim + 2);
+    out_axis[0] = axis[0] < 0 && axis[1] < 0 ? -1 : 0;
+    if (!arg || out_axis[0] < 0)
+        return arg && record(c, in, out);
+    zl_array x = axis[0] < 0 ? zl_expand_dims(in[0], ZL_AXES(0)) : op_batch_first(in[0], axis[0]);
+    if (!x)
+        return false;
+    arg[0] = arg[ndim + 1] = 0;
+    for (int i = 0; i < ndim; i++) {
+        arg[1 + i] = call_args(c)[i];
+        arg[ndim + 2 + i] = call_args(c)[ndim + i];
+    }
+    return (out[0] = axis[1] < 0 ? pad(x, in[1], arg) : pad_each(c, x, in[1], arg));
+}
+
+static const struct op_field fields[] = {{"low_high", FIELD_LIST}};
+const struct op op_pad = {
+    .name = "pad",
+    .kind = OP_OTHER,
+    .fields = 1,
+    .field = fields,
+    .record = record,
+    .vjp = vjp,
+    .jvp = jvp,
+    .vmap = vmap,
+};
+
+static bool check(zl_array x, zl_shape low, zl_shape high, zl_array value) {
+    if (!op_check_list("zl_pad", low) || !op_check_list("zl_pad", high))
+        return false;
+    if (low.ndim != x->ndim || high.ndim != x->ndim)
+        return error_false(ZL_ERROR_SHAPE, "zl_pad: %d low and %d high sizes for shape %s: each needs %d",
+                           low.ndim, high.ndim, array_text(x), x->ndim);
+    if (value->size != 1)
+        return error_false(ZL_ERROR_SHAPE, "zl_pad: a value of shape %s: one number is needed",
+                           array_text(value));
+    for (int i = 0; i < x->ndim; i++)
+        if (low.dim[i] < 0 || high.dim[i] < 0)
+            return error_false(ZL_ERROR_VALUE, "zl_pad: low %s and high %s: sizes cannot be negative",
+                               shape_text(low.ndim, low.dim), shape_text(high.ndim, high.dim));
+    return true;
+}
+
+zl_array zl_pad(zl_array x, zl_shape low, zl_shape high, zl_array value) {
+    if (!x || !value || !check(x, low, high, value))
+        return NULL;
+    OP_ROOM(int64_t, arg, 3 * x->ndim);
+    if (!arg)
+        return NULL;
+    int64_t *dim = arg + 2 * x->ndim, added = 0;
+    for (int i = 0; i < x->ndim; i++) {
+        arg[i] = low.dim[i];
+        arg[x->ndim + i] = high.dim[i];
+        added |= low.dim[i] | high.dim[i];
+        if (__builtin_add_overflow(x->dim[i], low.dim[i], &dim[i]) ||
+            __builtin_add_overflow(dim[i], high.dim[i], &dim[i]))
+            return error_set(ZL_ERROR_OVERFLOW, "zl_pad: axis %d of shape %s grows past 64 bits", i,
+                             array_text(x));
+    }
+    if (!op_check_size("zl_pad", x->ndim, dim))
+        return NULL;
+    value = zl_astype(zl_reshape(value, ZL_SCALAR), (zl_dtype)x->dtype);
+    return added && value ? pad(x, value, arg) : value ? op_same(x) : NULL;
+}
+OP_SIGNATURE(zl_pad, "shape",
+             "x with low elements before it and high elements after it along each axis, all equal to value, "
+             "which takes the dtype of x.",
+             P_ARRAY(x), P_SHAPE(low), P_SHAPE(high), P_ARRAY(value));

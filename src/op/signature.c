@@ -1,0 +1,130 @@
+// signature.c - the described signatures of all ops, and what is written from them: the public header and the pages.
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "op/op.h"
+
+extern const zl_op_info *const __start_zl_ops[], *const __stop_zl_ops[]; // made by the linker from OP_SIGNATURE
+
+static int entries(void) {
+    return (int)(__stop_zl_ops - __start_zl_ops);
+}
+
+const zl_op_info *zl_op(int index) {
+    return index >= 0 && index < entries() ? __start_zl_ops[index] : NULL;
+}
+
+static int by_family(const void *a, const void *b) {
+    const zl_op_info *x = *(const zl_op_info *const *)a, *y = *(const zl_op_info *const *)b;
+    int order = strcmp(x->family, y->family);
+    return order ? order : strcmp(x->name, y->name);
+}
+
+// All signatures in an order that does not depend on the linker; the caller frees them.
+static const zl_op_info **sorted(int *count) {
+    *count = entries();
+    const zl_op_info **list = memory_alloc(sizeof *list * (size_t)(*count + 1));
+    if (!list)
+        return NULL;
+    memcpy(list, __start_zl_ops, sizeof *list * (size_t)*count);
+    qsort(list, (size_t)*count, sizeof *list, by_family);
+    return list;
+}
+
+static void add_parameter(struct text *out, const zl_param *p) {
+    static const char *const types[] = {
+        [ZL_PARAM_ARRAY] = "zl_array ",   [ZL_PARAM_INT] = "int ",      [ZL_PARAM_INT64] = "int64_t ",
+        [ZL_PARAM_DOUBLE] = "double ",    [ZL_PARAM_BOOL] = "bool ",    [ZL_PARAM_DTYPE] = "zl_dtype ",
+        [ZL_PARAM_SHAPE] = "zl_shape ",   [ZL_PARAM_AXES] = "zl_axes ", [ZL_PARAM_OUTPUT] = "zl_array *",
+    };
+    if (p->type == ZL_PARAM_ARRAYS)
+        text_add(out, "const zl_array *%s, int count", p->name);
+    else
+        text_add(out, "%s%s", types[p->type], p->name);
+}
+
+static void add_prototype(struct text *out, const zl_op_info *op) {
+    text_add(out, "%s%s(", op->returns_bool ? "bool " : "zl_array ", op->name);
+    for (int i = 0; i < op->params; i++) {
+        text_add(out, i ? ", " : "");
+        add_parameter(out, &op->param[i]);
+    }
+    text_add(out, "%s)", op->params ? "" : "void");
+}
+
+// A comment of whole words in lines of at most 110 columns.
+static void add_comment(struct text *out, const char *doc) {
+    int column = 0;
+    while (*doc) {
+        int word = (int)strcspn(doc, " ");
+        if (column && column + 1 + word > 110) {
+            text_add(out, "\n");
+            column = 0;
+        }
+        text_add(out, column ? " " : "// ");
+        text_bytes(out, doc, word);
+        column += word + (column ? 1 : 3);
+        doc += word;
+        doc += strspn(doc, " ");
+    }
+    text_add(out, "\n");
+}
+
+static bool write_text(const char *path, struct text *out) {
+    bool ok = !out->failed && file_write(path, out->data, (size_t)out->len);
+    text_free(out);
+    return ok;
+}
+
+bool op_write_header(const char *path) {
+    int count;
+    const zl_op_info **list = sorted(&count);
+    struct text out = {0};
+    if (!list)
+        return false;
+    text_add(&out, "// zellige_ops.h - every op: prototypes and documentation. Made from src/op by `make generate`; do not edit.\n"
+                   "\n#ifndef ZELLIGE_OPS_H\n#define ZELLIGE_OPS_H\n\n#include \"zellige.h\"\n\n"
+                   "#ifdef __cplusplus\nextern \"C\" {\n#endif\n");
+    for (int i = 0; i < count; i++) {
+        if (i == 0 || strcmp(list[i]->family, list[i - 1]->family))
+            text_add(&out, "\n// %s\n", list[i]->family);
+        text_add(&out, "\n");
+        add_comment(&out, list[i]->doc);
+        text_add(&out, "ZL_API ");
+        add_prototype(&out, list[i]);
+        text_add(&out, ";\n");
+    }
+    text_add(&out, "\n#ifdef __cplusplus\n}\n#endif\n\n#endif\n");
+    memory_free(list);
+    return write_text(path, &out);
+}
+
+static void add_page_entry(struct text *out, const zl_op_info *op) {
+    text_add(out, "\n### %s\n\n```\n", op->name);
+    add_prototype(out, op);
+    text_add(out, ";\n```\n\n%s\n", op->doc);
+    for (int i = 0; i < op->params; i++)
+        if (op->param[i].fallback)
+            text_add(out, "\n- `%s` defaults to `%s` in languages with defaults.", op->param[i].name, op->param[i].fallback);
+    text_add(out, "\n");
+}
+
+bool op_write_docs(const char *folder) {
+    int count;
+    const zl_op_info **list = sorted(&count);
+    bool ok = list != NULL;
+    for (int i = 0; ok && i < count;) {
+        const char *family = list[i]->family;
+        struct text out = {0};
+        text_add(&out, "# Ops: %s\n\nMade from `src/op` by `make generate`; do not edit.\n", family);
+        for (; i < count && !strcmp(list[i]->family, family); i++)
+            add_page_entry(&out, list[i]);
+        struct text path = {0};
+        text_add(&path, "%s/%s.md", folder, family);
+        ok = !path.failed && write_text(path.data, &out);
+        text_free(&path);
+    }
+    memory_free(list);
+    return ok;
+}

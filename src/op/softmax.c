@@ -1,0 +1,71 @@
+// softmax.c - softmax and logsumexp, composed so that nothing overflows.
+//
+// 16-bit floats are exponentiated and summed in float32, and rounded once at the end.
+
+#include "op/ops.h"
+
+static zl_dtype working_dtype(zl_dtype dtype) {
+    return dtype == ZL_FLOAT16 || dtype == ZL_BFLOAT16 ? ZL_FLOAT32 : op_float_dtype(dtype);
+}
+
+// The largest element, a constant to gradients: what is subtracted does not change the result.
+static zl_array ceiling(const char *function, zl_array x, zl_axes axes) {
+    return zl_stop_gradient(op_reduce_axes(function, REDUCE_MAX, x, axes, true));
+}
+
+static zl_array softmax(const char *function, zl_array x, zl_axes axes) {
+    if (!x)
+        return NULL;
+    zl_dtype dtype = (zl_dtype)x->dtype, result = op_float_dtype(dtype);
+    if (x->size == 0)
+        return op_reduce_axes(function, REDUCE_SUM, x, axes, true) ? zl_astype(x, result) : NULL;
+    x = zl_astype(x, working_dtype(dtype));
+    zl_array e = zl_exp(zl_subtract(x, ceiling(function, x, axes)));
+    return zl_astype(zl_divide(e, op_reduce_axes(function, REDUCE_SUM, e, axes, true)), result);
+}
+
+zl_array zl_softmax(zl_array x, int axis) {
+    return softmax("zl_softmax", x, ZL_AXES(axis));
+}
+OP_SIGNATURE(zl_softmax, "reduce",
+             "exp(x) divided by its sum along one axis, without overflow; of integers, as float32.",
+             P_ARRAY(x), P_INT(axis, "-1"));
+
+zl_array zl_softmax_axes(zl_array x, zl_axes axes) {
+    return softmax("zl_softmax_axes", x, axes);
+}
+OP_SIGNATURE(zl_softmax_axes, "reduce", "exp(x) divided by its sum over the axes, without overflow.",
+             P_ARRAY(x), P_AXES(axes, "None"));
+
+static zl_array logsumexp(const char *function, zl_array x, zl_axes axes, bool keepdims) {
+    if (!x)
+        return NULL;
+    zl_dtype result = op_float_dtype((zl_dtype)x->dtype);
+    if (x->size == 0)
+        return error_set(ZL_ERROR_SHAPE, "%s: x of shape %s is empty", function, array_text(x));
+    x = zl_astype(x, working_dtype((zl_dtype)x->dtype));
+    zl_array top = ceiling(function, x, axes);
+    zl_array sum = op_reduce_axes(function, REDUCE_SUM, zl_exp(zl_subtract(x, top)), axes, true);
+    zl_array y = zl_add(zl_log(sum), top);
+    y = zl_astype(zl_where(zl_isinf(top), top, y), result); // infinity less infinity is NaN
+    return keepdims || !y ? y : zl_squeeze(y, axes.count < 0 ? ZL_ALL : axes);
+}
+
+zl_array zl_logsumexp(zl_array x) {
+    return logsumexp("zl_logsumexp", x, ZL_ALL, false);
+}
+OP_SIGNATURE(zl_logsumexp, "reduce", "log(sum(exp(x))) of all elements, without overflow.", P_ARRAY(x));
+
+zl_array zl_logsumexp_axis(zl_array x, int axis, bool keepdims) {
+    return logsumexp("zl_logsumexp_axis", x, ZL_AXES(axis), keepdims);
+}
+OP_SIGNATURE(zl_logsumexp_axis, "reduce",
+             "log(sum(exp(x))) along one axis, which stays with size 1 if keepdims.", P_ARRAY(x),
+             P_INT(axis, NULL), P_BOOL(keepdims, "False"));
+
+zl_array zl_logsumexp_axes(zl_array x, zl_axes axes, bool keepdims) {
+    return logsumexp("zl_logsumexp_axes", x, axes, keepdims);
+}
+OP_SIGNATURE(zl_logsumexp_axes, "reduce",
+             "log(sum(exp(x))) over the axes, which stay with size 1 if keepdims.", P_ARRAY(x),
+             P_AXES(axes, "None"), P_BOOL(keepdims, "False"));

@@ -1,0 +1,313 @@
+// view.c - views that reorder, drop, add or stretch axes: new strides over the same storage.
+
+#include "op/ops.h"
+
+static const struct op_field axes_field[] = {{"axes", FIELD_LIST}};
+
+// The axes of a call moved by one, behind a new first axis.
+static void shift_axes(const struct call *c, int64_t *out) {
+    for (int i = 0; i < c->args; i++)
+        out[i] = call_args(c)[i] + 1;
+}
+
+// transpose ------------------------------------------------------------------------------------------------------
+
+// axes: every axis of x once.
+static zl_array transpose(zl_array x, const int64_t *axes) {
+    OP_ROOM(int64_t, dim, 2 * x->ndim);
+    if (!dim)
+        return NULL;
+    for (int i = 0; i < x->ndim; i++) {
+        dim[i] = x->dim[axes[i]];
+        dim[x->ndim + i] = array_stride(x)[axes[i]];
+    }
+    return op_view(&op_transpose, x, x->ndim, axes, x->ndim, dim, dim + x->ndim, x->offset);
+}
+
+static bool record_transpose(const struct call *c, const zl_array *in, zl_array *out) {
+    return (out[0] = transpose(in[0], call_args(c)));
+}
+
+static zl_array vjp_transpose(const struct call *c, int input, const zl_array *cotangent) {
+    (void)input;
+    OP_ROOM(int64_t, inverse, c->args);
+    if (!inverse)
+        return NULL;
+    for (int i = 0; i < c->args; i++)
+        inverse[call_args(c)[i]] = i;
+    return transpose(cotangent[0], inverse);
+}
+
+static bool vmap_transpose(const struct call *c, const zl_array *in, const int *axis, zl_array *out,
+                           int *out_axis) {
+    if (axis[0] < 0)
+        return op_vmap_same(c, in, axis, out, out_axis);
+    OP_ROOM(int64_t, axes, c->args + 1);
+    zl_array x = op_batch_first(in[0], axis[0]);
+    if (!axes || !x)
+        return false;
+    axes[0] = out_axis[0] = 0;
+    shift_axes(c, axes + 1);
+    return (out[0] = transpose(x, axes));
+}
+
+const struct op op_transpose = {
+    .name = "transpose",
+    .kind = OP_VIEW,
+    .fields = 1,
+    .field = axes_field,
+    .record = record_transpose,
+    .vjp = vjp_transpose,
+    .jvp = op_jvp_linear,
+    .vmap = vmap_transpose,
+};
+
+static bool read_permutation(zl_array x, zl_axes axes, int64_t *out) {
+    OP_ROOM(int, sorted, x->ndim);
+    if (!sorted)
+        return false;
+    if (axes.count != x->ndim)
+        return error_false(ZL_ERROR_AXIS,
+                           "zl_transpose: %d axes for an array of shape %s: each of its %d is needed",
+                           axes.count, array_text(x), x->ndim);
+    if (op_axes("zl_transpose", x, axes, sorted) < 0)
+        return false;
+    for (int i = 0; i < axes.count; i++)
+        out[i] = axes.axis[i] + (axes.axis[i] < 0 ? x->ndim : 0);
+    return true;
+}
+
+zl_array zl_transpose(zl_array x, zl_axes axes) {
+    if (!x)
+        return NULL;
+    OP_ROOM(int64_t, order, x->ndim);
+    if (!order)
+        return NULL;
+    for (int i = 0; i < x->ndim; i++)
+        order[i] = x->ndim - 1 - i;
+    if (axes.count >= 0 && !read_permutation(x, axes, order))
+        return NULL;
+    return transpose(x, order);
+}
+OP_SIGNATURE(zl_transpose, "view", "x with its axes in the given order, each named once. ZL_ALL: in reverse.",
+             P_ARRAY(x), P_AXES(axes, "None"));
+
+zl_array zl_swapaxes(zl_array x, int axis1, int axis2) {
+    if (!x)
+        return NULL;
+    int first = shape_axis("zl_swapaxes", axis1, x->ndim);
+    int second = first < 0 ? -1 : shape_axis("zl_swapaxes", axis2, x->ndim);
+    OP_ROOM(int64_t, order, x->ndim);
+    if (second < 0 || !order)
+        return NULL;
+    for (int i = 0; i < x->ndim; i++)
+        order[i] = i == first ? second : i == second ? first : i;
+    return transpose(x, order);
+}
+OP_SIGNATURE(zl_swapaxes, "view", "x with two of its axes exchanged.", P_ARRAY(x), P_INT(axis1, NULL),
+             P_INT(axis2, NULL));
+
+zl_array zl_moveaxis(zl_array x, int source, int destination) {
+    if (!x)
+        return NULL;
+    int from = shape_axis("zl_moveaxis", source, x->ndim);
+    int to = from < 0 ? -1 : shape_axis("zl_moveaxis", destination, x->ndim);
+    OP_ROOM(int64_t, order, x->ndim);
+    if (to < 0 || !order)
+        return NULL;
+    if (from == to)
+        return op_same(x);
+    int next = 0;
+    for (int i = 0; i < x->ndim; i++) {
+        next += next == from;
+        order[i] = i == to ? from : next++;
+    }
+    return transpose(x, order);
+}
+OP_SIGNATURE(zl_moveaxis, "view", "x with one axis moved to another place; the others keep their order.",
+             P_ARRAY(x), P_INT(source, NULL), P_INT(destination, NULL));
+
+zl_array zl_matrix_transpose(zl_array x) {
+    if (!x)
+        return NULL;
+    if (x->ndim < 2)
+        return error_set(ZL_ERROR_SHAPE,
+                         "zl_matrix_transpose: x of shape %s is no matrix: it needs two axes or more",
+                         array_text(x));
+    return zl_swapaxes(x, -1, -2);
+}
+OP_SIGNATURE(zl_matrix_transpose, "view", "x with its last two axes exchanged.", P_ARRAY(x));
+
+// squeeze and expand_dims ----------------------------------------------------------------------------------------
+
+// axes: sorted axes of x, of size 1.
+static zl_array squeeze(zl_array x, int count, const int64_t *axes) {
+    int ndim = x->ndim - count;
+    OP_ROOM(int64_t, dim, 2 * ndim);
+    if (!dim)
+        return NULL;
+    for (int i = 0, next = 0; i < x->ndim; i++) {
+        bool drops = next < count && axes[next] == i;
+        if (!drops) {
+            dim[i - next] = x->dim[i];
+            dim[ndim + i - next] = array_stride(x)[i];
+        }
+        next += drops;
+    }
+    return op_view(&op_squeeze, x, count, axes, ndim, dim, dim + ndim, x->offset);
+}
+
+// axes: sorted axes of the result.
+static zl_array expand_dims(zl_array x, int count, const int64_t *axes) {
+    int ndim = x->ndim + count;
+    OP_ROOM(int64_t, dim, 2 * ndim);
+    if (!dim)
+        return NULL;
+    for (int i = 0, next = 0; i < ndim; i++) {
+        bool adds = next < count && axes[next] == i;
+        dim[i] = adds ? 1 : x->dim[i - next];
+        dim[ndim + i] = adds ? 0 : array_stride(x)[i - next];
+        next += adds;
+    }
+    return op_view(&op_expand_dims, x, count, axes, ndim, dim, dim + ndim, x->offset);
+}
+
+static bool record_squeeze(const struct call *c, const zl_array *in, zl_array *out) {
+    return (out[0] = squeeze(in[0], c->args, call_args(c)));
+}
+
+static bool record_expand_dims(const struct call *c, const zl_array *in, zl_array *out) {
+    return (out[0] = expand_dims(in[0], c->args, call_args(c)));
+}
+
+static zl_array vjp_squeeze(const struct call *c, int input, const zl_array *cotangent) {
+    (void)input;
+    return expand_dims(cotangent[0], c->args, call_args(c));
+}
+
+static zl_array vjp_expand_dims(const struct call *c, int input, const zl_array *cotangent) {
+    (void)input;
+    return squeeze(cotangent[0], c->args, call_args(c));
+}
+
+static bool vmap_axes(const struct call *c, const zl_array *in, const int *axis, zl_array *out,
+                      int *out_axis) {
+    if (axis[0] < 0)
+        return op_vmap_same(c, in, axis, out, out_axis);
+    OP_ROOM(int64_t, axes, c->args);
+    zl_array x = op_batch_first(in[0], axis[0]);
+    if (!axes || !x)
+        return false;
+    out_axis[0] = 0;
+    shift_axes(c, axes);
+    return (out[0] = c->op == &op_squeeze ? squeeze(x, c->args, axes) : expand_dims(x, c->args, axes));
+}
+
+const struct op op_squeeze = {
+    .name = "squeeze",
+    .kind = OP_VIEW,
+    .fields = 1,
+    .field = axes_field,
+    .record = record_squeeze,
+    .vjp = vjp_squeeze,
+    .jvp = op_jvp_linear,
+    .vmap = vmap_axes,
+};
+const struct op op_expand_dims = {
+    .name = "expand_dims",
+    .kind = OP_VIEW,
+    .fields = 1,
+    .field = axes_field,
+    .record = record_expand_dims,
+    .vjp = vjp_expand_dims,
+    .jvp = op_jvp_linear,
+    .vmap = vmap_axes,
+};
+
+// The axes of size 1 among count given ones, all of which must be unless they were not named.
+static int ones(zl_array x, int count, const int *axis, bool named, int64_t *out) {
+    int kept = 0;
+    for (int i = 0; i < count; i++) {
+        if (x->dim[axis[i]] == 1) {
+            out[kept++] = axis[i];
+        } else if (named) {
+            error_set(ZL_ERROR_SHAPE,
+                      "zl_squeeze: axis %d of shape %s has size %lld: only size 1 can be dropped", axis[i],
+                      array_text(x), (long long)x->dim[axis[i]]);
+            return -1;
+        }
+    }
+    return kept;
+}
+
+zl_array zl_squeeze(zl_array x, zl_axes axes) {
+    if (!x)
+        return NULL;
+    OP_ROOM(int, axis, x->ndim);
+    OP_ROOM(int64_t, dropped, x->ndim);
+    if (!axis || !dropped)
+        return NULL;
+    int count = op_axes("zl_squeeze", x, axes, axis);
+    count = count < 0 ? -1 : ones(x, count, axis, axes.count >= 0, dropped);
+    if (count < 0)
+        return NULL;
+    return count ? squeeze(x, count, dropped) : op_same(x);
+}
+OP_SIGNATURE(zl_squeeze, "view",
+             "x without the given axes, each of size 1. ZL_ALL: without every axis of size 1.", P_ARRAY(x),
+             P_AXES(axes, "None"));
+
+// Axes of the result, sorted into out; false and an error for one that is out of range or given twice.
+static bool read_new_axes(zl_axes axes, int ndim, int64_t *out) {
+    if (axes.count && !axes.axis)
+        return error_false(ZL_ERROR_AXIS, "zl_expand_dims: a list of %d axes is not there", axes.count);
+    for (int i = 0; i < axes.count; i++) {
+        int64_t axis = shape_axis("zl_expand_dims", axes.axis[i], ndim);
+        int at = i;
+        if (axis < 0)
+            return false;
+        for (; at > 0 && out[at - 1] >= axis; at--) {
+            if (out[at - 1] == axis)
+                return error_false(ZL_ERROR_AXIS, "zl_expand_dims: axis %d is given twice", (int)axis);
+            out[at] = out[at - 1];
+        }
+        out[at] = axis;
+    }
+    return true;
+}
+
+zl_array zl_expand_dims(zl_array x, zl_axes axes) {
+    if (!x)
+        return NULL;
+    if (axes.count < 0)
+        return error_set(ZL_ERROR_AXIS, "zl_expand_dims: ZL_ALL: name the axes that the result has more");
+    if (axes.count > UINT16_MAX - x->ndim)
+        return error_set(ZL_ERROR_SHAPE, "zl_expand_dims: %d axes more than the %d of x are too many",
+                         axes.count, x->ndim);
+    OP_ROOM(int64_t, added, axes.count);
+    if (!added || !read_new_axes(axes, x->ndim + axes.count, added))
+        return NULL;
+    return axes.count ? expand_dims(x, axes.count, added) : op_same(x);
+}
+OP_SIGNATURE(zl_expand_dims, "view", "x with new axes of size 1, which are axes of the result.", P_ARRAY(x),
+             P_AXES(axes, NULL));
+
+zl_array zl_atleast_1d(zl_array x) {
+    return x && x->ndim == 0 ? zl_expand_dims(x, ZL_AXES(0)) : op_same(x);
+}
+OP_SIGNATURE(zl_atleast_1d, "view", "x, or a scalar x with one axis.", P_ARRAY(x));
+
+zl_array zl_atleast_2d(zl_array x) {
+    if (!x || x->ndim >= 2)
+        return op_same(x);
+    return zl_expand_dims(x, x->ndim ? ZL_AXES(0) : ZL_AXES(0, 1));
+}
+OP_SIGNATURE(zl_atleast_2d, "view", "x, with new first axes if it has less than two.", P_ARRAY(x));
+
+zl_array zl_atleast_3d(zl_array x) {
+    if (!x || x->ndim >= 3)
+        return op_same(x);
+    return zl_expand_dims(x, x->ndim == 2 ? ZL_AXES(2) : x->ndim ? ZL_AXES(0, 2) : ZL_AXES(0, 1, 2));
+}
+OP_SIGNATURE(zl_atleast_3d, "view",
+             "x, with three axes if it has less: (n,) becomes (1, n, 1), (m, n) (m, n, 1).", P_ARRAY(x));

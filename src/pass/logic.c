@@ -1,0 +1,75 @@
+// logic.c - ops on truth values as and, or, xor, not; ops that do nothing to their type as nothing.
+//
+// bool is an integer of one bit, but for addition, which stays at 1.
+
+#include "pass/pass.h"
+
+static expr not_of(expr a) { return tile_unary(TILE_NOT, a); }
+static expr and_of(expr a, expr b) { return tile_binary(TILE_AND, a, b); }
+static expr or_of(expr a, expr b) { return tile_binary(TILE_OR, a, b); }
+static expr xor_of(expr a, expr b) { return tile_binary(TILE_XOR, a, b); }
+
+static expr on_bool(expr e) {
+    expr a = e->arg[0], b = e->arg[1];
+    switch (e->op) {
+    case TILE_NEG:
+    case TILE_ABS:
+        return a;
+    case TILE_ADD:
+    case TILE_MAX:
+        return or_of(a, b);
+    case TILE_MUL:
+    case TILE_MIN:
+        return and_of(a, b);
+    case TILE_SUB:
+    case TILE_NE:
+        return xor_of(a, b);
+    case TILE_EQ:
+        return not_of(xor_of(a, b));
+    case TILE_LT:
+        return and_of(not_of(a), b);
+    case TILE_LE:
+        return or_of(not_of(a), b);
+    case TILE_GT:
+    case TILE_SHL:
+    case TILE_SHR:
+        return and_of(a, not_of(b));
+    case TILE_GE:
+        return or_of(a, not_of(b));
+    default:
+        return e;
+    }
+}
+
+// (c and a) or (not c and b)
+static expr choose(expr e) {
+    return or_of(and_of(e->arg[0], e->arg[1]), and_of(not_of(e->arg[0]), e->arg[2]));
+}
+
+static bool is_nothing(expr e) {
+    switch (e->op) {
+    case TILE_FLOOR:
+    case TILE_CEIL:
+    case TILE_RINT:
+    case TILE_TRUNC:
+        return !tile_type_is_float(e->type);
+    case TILE_CONJ:
+    case TILE_REAL_PART:
+        return !tile_type_is_complex(e->arg[0]->type);
+    case TILE_ABS:
+        return e->type.kind == TILE_UINT;
+    default:
+        return false;
+    }
+}
+
+static expr rule(const struct target *target, expr e) {
+    (void)target;
+    if (is_nothing(e))
+        return e->arg[0];
+    if ((e->op == TILE_SELECT || e->op == TILE_RARE) && tile_type_is_bool(e->type))
+        return choose(e);
+    return tile_op_is_row(e->op) && tile_type_is_bool(e->arg[0]->type) ? on_bool(e) : e;
+}
+
+bool pass_logic(struct tile_kernel *kernel, const struct target *target) { return pass_rewrite(kernel, target, rule); }

@@ -1,0 +1,35 @@
+// lower.c - rows become simpler ones, by their formula, until the target spells what is left.
+//
+// What has no formula stays: ops on truth values are for `logic`; the end of the pipeline names what nobody could help.
+
+#include "pass/pass.h"
+
+// Integers divide as floats with enough digits: while a < 2^24 (f32) or 2^53 (f64), rounding a / b never reaches a
+// whole number that it does not equal, so its floor is right. The least number by -1 wraps around on the way back.
+static expr floor_divide(expr a, expr b) {
+    int bits = a->type.bits < 32 ? 32 : 64;
+    struct tile_type wide = {TILE_FLOAT, (uint8_t)bits, 1}, whole = {TILE_INT, (uint8_t)bits, 1};
+    expr quotient = tile_binary(TILE_DIV, tile_cast(wide, a), tile_cast(wide, b));
+    expr floored = tile_cast(a->type, tile_cast(whole, tile_unary(TILE_FLOOR, quotient)));
+    expr zero = tile_const_int(a->type, 0);
+    return tile_ternary(TILE_SELECT, tile_binary(TILE_EQ, b, zero), zero, floored);
+}
+
+static expr divide_integers(enum tile_op op, expr a, expr b) {
+    if (!a || !tile_type_is_integer(a->type))
+        return NULL;
+    if (op == TILE_REM)
+        return tile_binary(TILE_SUB, a, tile_binary(TILE_MUL, b, tile_binary(TILE_FLOORDIV, a, b)));
+    return op == TILE_FLOORDIV && a->type.bits <= 32 ? floor_divide(a, b) : NULL;
+}
+
+static expr rule(const struct target *target, expr e) {
+    if (!tile_op_is_row(e->op) || target_spells(target, e))
+        return e;
+    expr formula = tile_lower(e->op, e->arg[0], e->arg[1], e->arg[2]);
+    if (!formula)
+        formula = divide_integers(e->op, e->arg[0], e->arg[1]);
+    return formula ? formula : e;
+}
+
+bool pass_lower(struct tile_kernel *kernel, const struct target *target) { return pass_rewrite(kernel, target, rule); }

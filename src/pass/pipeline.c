@@ -1,0 +1,82 @@
+// pipeline.c - the passes, in order.
+
+#include "pass/pass.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const struct {
+    const char *name;
+    pass_function *run;
+} pipeline[] = {
+    {"complex", pass_complex},     // complex numbers as pairs of floats
+    {"widen", pass_widen},         // 16-bit floats in f32
+    {"lower", pass_lower},         // rows as simpler ones
+    {"logic", pass_logic},         // arithmetic of truth values
+    {"convert", pass_convert},     // conversions step by step
+    {"simplify", pass_simplify},   // folds what is known
+    {"vectorise", pass_vectorise}, // maps over rows as vector loops
+};
+
+const char *pass_name(int at) { return at >= 0 && at < (int)COUNT(pipeline) ? pipeline[at].name : NULL; }
+
+// Whether ZL_DUMP, a list of names with commas, has this one.
+static bool is_dumped(const char *name) {
+    const char *list = setting_text(SETTING_DUMP);
+    size_t len = strlen(name);
+    for (const char *at = list; at; at = strchr(at, ',')) {
+        at += *at == ',';
+        if ((!strncmp(at, name, len) && (!at[len] || at[len] == ',')) || !strcmp(at, "all"))
+            return true;
+    }
+    return false;
+}
+
+static void dump(const struct tile_kernel *kernel, const char *name) {
+    char *text = is_dumped(name) ? tile_print(kernel) : NULL;
+    if (text)
+        fprintf(stderr, "// after %s\n%s\n", name, text);
+    memory_free(text);
+}
+
+static bool is_sound(const struct tile_kernel *kernel) {
+#ifndef NDEBUG
+    return tile_verify(kernel);
+#else
+    (void)kernel;
+    return true;
+#endif
+}
+
+// Every op that is left has to be the target's own.
+static bool check_node(const struct target *target, expr e) {
+    return target_spells(target, e) ||
+           error_false(ZL_ERROR_COMPILE, "target %s has no %s of %s", target->name, tile_op_name(e->op),
+                       tile_type_name(e->arg[e->args - 1]->type));
+}
+
+static bool is_spelled(const struct tile_kernel *kernel, const struct target *target) {
+    bool good = true;
+    for (const struct tile_stmt *s = kernel->body; s && good; s = s->next) {
+        expr *node;
+        int count = pass_nodes(kernel, s->body, &node);
+        good = count >= 0;
+        for (int i = 0; i < count && good; i++)
+            good = check_node(target, node[i]);
+        memory_free(node);
+    }
+    return good;
+}
+
+bool pass_run(struct tile_kernel *kernel, const struct target *target, const char *last) {
+    bool is_done = true;
+    for (size_t i = 0; i < COUNT(pipeline); i++) {
+        if (!pipeline[i].run(kernel, target) || !is_sound(kernel))
+            return false;
+        dump(kernel, pipeline[i].name);
+        is_done = i + 1 == COUNT(pipeline);
+        if (last && !strcmp(last, pipeline[i].name))
+            break;
+    }
+    return !is_done || is_spelled(kernel, target);
+}

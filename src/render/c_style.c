@@ -1,0 +1,84 @@
+// c_style.c - renders kernels in the languages that look like C.
+
+#include "render/style.h"
+
+#include <string.h>
+
+static const struct dialect *const dialects[] = {&dialect_c, &dialect_c_scalar, &dialect_cuda, &dialect_opencl};
+
+const char *render_dialect_name(int at) {
+    return at >= 0 && at < (int)COUNT(dialects) ? dialects[at]->target.name : NULL;
+}
+
+static const struct dialect *find(const char *name) {
+    for (size_t i = 0; i < COUNT(dialects); i++)
+        if (!strcmp(dialects[i]->target.name, name))
+            return dialects[i];
+    return NULL;
+}
+
+bool render_has_dialect(const char *dialect) { return find(dialect) != NULL; }
+
+static const struct dialect *require(const char *name) {
+    const struct dialect *dialect = find(name);
+    return dialect ? dialect : error_set(ZL_ERROR_VALUE, "render: there is no dialect '%s'", name);
+}
+
+const struct target *render_target(const char *dialect) {
+    const struct dialect *d = require(dialect);
+    return d ? &d->target : NULL;
+}
+
+const char *render_prelude(const char *dialect) {
+    const struct dialect *d = require(dialect);
+    return d ? d->prelude : NULL;
+}
+
+static bool render_map(struct style *s, const struct tile_kernel *kernel, const char *symbol) {
+    struct plan plan;
+    bool good = plan_make(&plan, kernel, kernel->body);
+    s->plan = &plan;
+    if (!s->dialect->target.is_vector)
+        plan.unroll = 0;
+    if (good)
+        s->dialect->map(s, symbol);
+    plan_free(&plan);
+    return good;
+}
+
+bool render_function(struct text *out, const struct tile_kernel *kernel, const char *dialect, const char *symbol) {
+    struct style s = {.out = out, .dialect = require(dialect)};
+    if (!s.dialect)
+        return false;
+    const struct tile_stmt *body = kernel->body;
+    symbol = symbol ? symbol : kernel->name;
+    if (body && !body->next && body->kind == TILE_REDUCE && s.dialect->reduction)
+        return s.dialect->reduction(&s, kernel, symbol);
+    if (body && !body->next && body->kind == TILE_MAP)
+        return render_map(&s, kernel, symbol);
+    return error_false(ZL_ERROR_COMPILE, "render: kernel '%s' is not one map or reduction of rows, which is all that "
+                       "dialect %s has", kernel->name, dialect);
+}
+
+char *render_kernel(struct tile_kernel *kernel, const char *dialect) {
+    struct text out = {0};
+    const struct target *target = render_target(dialect);
+    bool good = target && pass_run(kernel, target, NULL);
+    if (good)
+        text_add(&out, "%s\n", render_prelude(dialect));
+    if (good && render_function(&out, kernel, dialect, NULL))
+        return text_take(&out);
+    text_free(&out);
+    return NULL;
+}
+
+int render_cost(const struct tile_kernel *kernel) {
+    struct plan plan;
+    int cost = 0;
+    if (kernel->body->kind == TILE_MAP && plan_make(&plan, kernel, kernel->body))
+        for (int i = 0; i < plan.count; i++)
+            cost += plan.node[i]->op == TILE_CONST ? 0 : plan_registers(&plan, plan.node[i]);
+    if (kernel->body->kind == TILE_MAP)
+        plan_free(&plan);
+    return cost;
+}

@@ -1,0 +1,274 @@
+// scalar.c - the dialects that compute one element at a time: `c_scalar`, a loop in plain C; `cuda` and `opencl`, one
+// thread an element.
+//
+// Types have the IR's names (f32, u8, ...), which each prelude defines; f16 and bf16 hold bits. Integer arithmetic is
+// done in unsigned types of at least 32 bits, which wrap around.
+
+#include "render/style.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+// Spellings -------------------------------------------------------------------------------------------------------
+
+#define NUMBERS (PASS_INTEGER | PASS_FLOAT)
+#define HALVES  (PASS_F16 | PASS_BF16)
+
+// Besides the operands and their type: %w the unsigned type to compute in, %u the unsigned type, %n its bits, %k a constant
+// count.
+#define UNSIGNED(op) "(%t)((%w)%a " op " (%w)%b)"
+
+static const struct spelling words[TILE_OP_COUNT] = {
+    [TILE_NEG] = {NUMBERS | HALVES, "zl_neg_%t(%a)", "(%t)(0 - (%w)%a)"},
+    [TILE_ABS] = {PASS_SIGNED | PASS_FLOAT | HALVES, "zl_abs_%t(%a)", "%a < 0 ? (%t)(0 - (%w)%a) : %a"},
+    [TILE_SQRT] = {PASS_FLOAT, "zl_sqrt_%t(%a)"},
+    [TILE_FLOOR] = {PASS_FLOAT, "zl_floor_%t(%a)"},
+    [TILE_CEIL] = {PASS_FLOAT, "zl_ceil_%t(%a)"},
+    [TILE_RINT] = {PASS_FLOAT, "zl_rint_%t(%a)"},
+    [TILE_TRUNC] = {PASS_FLOAT, "zl_trunc_%t(%a)"},
+    [TILE_ADD] = {NUMBERS, "%a + %b", UNSIGNED("+")},
+    [TILE_SUB] = {NUMBERS, "%a - %b", UNSIGNED("-")},
+    [TILE_MUL] = {NUMBERS, "%a * %b", UNSIGNED("*")},
+    [TILE_DIV] = {PASS_FLOAT, "%a / %b"},
+    [TILE_FLOORDIV] = {PASS_BIT(ZL_INT64) | PASS_BIT(ZL_UINT64), NULL, "zl_floordiv_%t(%a, %b)"},
+    [TILE_MAX] = {NUMBERS, "zl_max_%t(%a, %b)", "%a > %b ? %a : %b"},
+    [TILE_MIN] = {NUMBERS, "zl_min_%t(%a, %b)", "%a < %b ? %a : %b"},
+    [TILE_EQ] = {NUMBERS, "%a == %b"},
+    [TILE_NE] = {NUMBERS, "%a != %b"},
+    [TILE_LT] = {NUMBERS, "%a < %b"},
+    [TILE_LE] = {NUMBERS, "%a <= %b"},
+    [TILE_GT] = {NUMBERS, "%a > %b"},
+    [TILE_GE] = {NUMBERS, "%a >= %b"},
+    [TILE_AND] = {PASS_INTEGER | PASS_BOOL, "%a & %b", "(%t)(%a & %b)"},
+    [TILE_OR] = {PASS_INTEGER | PASS_BOOL, "%a | %b", "(%t)(%a | %b)"},
+    [TILE_XOR] = {PASS_INTEGER | PASS_BOOL, "%a ^ %b", "(%t)(%a ^ %b)"},
+    [TILE_NOT] = {PASS_INTEGER | PASS_BOOL, "!%a", "(%t)~%a"},
+    [TILE_SHL] = {PASS_INTEGER, NULL, "(%u)%b < %n ? (%t)((%w)%a << (%u)%b) : 0"},
+    [TILE_SHR] = {PASS_INTEGER, NULL, "(%u)%b < %n ? (%t)(%a >> (%u)%b) : 0"}, // signed: see below
+    [TILE_SELECT] = {NUMBERS | HALVES, "%a ? %b : %c"},
+    [TILE_RARE] = {NUMBERS | HALVES, "%a ? %b : %c"},
+    [TILE_FMA] = {PASS_FLOAT, "zl_fma_%t(%a, %b, %c)"},
+};
+
+static const char *type_name(expr e) { return tile_type_name(e->type); }
+static bool is_complex(expr e) { return tile_type_is_complex(e->type); }
+
+// Values ------------------------------------------------------------------------------------------------------------
+
+static void constant(struct style *s, expr e) {
+    union tile_value v = tile_value_of(e->type, e->bits);
+    const char *type = type_name(e);
+    if (tile_type_is_bool(e->type))
+        text_add(s->out, "%d", e->bits != 0);
+    else if (tile_type_is_half(e->type))
+        text_add(s->out, "(%s)0x%04x", type, (unsigned)e->bits);
+    else if (tile_type_is_float(e->type) && isfinite(v.f))
+        text_add(s->out, "%a%s", v.f, e->type.bits == 32 ? "f" : "");
+    else if (tile_type_is_float(e->type))
+        text_add(s->out, "zl_%s_from(0x%" PRIx64 "u)", type, e->bits);
+    else
+        text_add(s->out, "(%s)0x%" PRIx64 "u", type, e->bits);
+}
+
+static void operand(struct style *s, expr e, int j) {
+    (void)j;
+    if (e->op == TILE_CONST)
+        constant(s, e);
+    else
+        text_add(s->out, "%c%d", s->plan->of[e->id].is_fixed ? 's' : 'v', s->plan->of[e->id].number);
+}
+
+static void more(struct style *s, char what, expr e, int j) {
+    int bits = e->arg[0]->type.bits;
+    (void)j;
+    if (what == 'w')
+        text_add(s->out, bits == 64 ? "u64" : "u32");
+    else if (what == 'u')
+        text_add(s->out, "u%d", bits);
+    else if (what == 'n')
+        text_add(s->out, "%d", bits);
+    else if (what == 'k')
+        text_add(s->out, "%d", (int)e->arg[1]->bits);
+}
+
+// Where an element is: part is 0 or 1 for the parts of complex numbers, else -1.
+static void element(struct style *s, char row, int at, bool is_fixed, int part) {
+    const char *index = is_fixed ? "0" : "i";
+    if (part < 0)
+        text_add(s->out, "%c%d[%s]", row, at, index);
+    else
+        text_add(s->out, "%c%d[2 * %s + %d]", row, at, index, part);
+}
+
+static int parameter_of(const struct style *s, expr e) {
+    if (e->op == TILE_LOAD)
+        return e->buffer->parameter;
+    for (int i = 0; i < s->plan->kernel->parameters; i++)
+        if (s->plan->kernel->parameter[i].scalar == e->name)
+            return i;
+    return -1;
+}
+
+static bool is_plain_bits(struct tile_type type) { return tile_type_is_integer(type) || tile_type_is_half(type); }
+
+// Bits of a float are those of the unsigned integer of its size.
+static void reinterpret(struct style *s, expr e) {
+    expr x = e->arg[0];
+    if (!is_plain_bits(e->type))
+        text_add(s->out, "zl_%s_from((u%d)", type_name(e), e->type.bits);
+    else if (!is_plain_bits(x->type))
+        text_add(s->out, "(%s)zl_%s_bits(", type_name(e), type_name(x));
+    else
+        text_add(s->out, "(%s)(", type_name(e));
+    operand(s, x, 0);
+    text_add(s->out, ")");
+}
+
+// The language's own conversion, except where it leaves something open.
+static void convert(struct style *s, expr e) {
+    expr x = e->arg[0];
+    bool is_saturating = tile_type_is_integer(e->type) && tile_type_is_float(x->type);
+    if (is_saturating || tile_type_is_half(e->type) || tile_type_is_half(x->type))
+        text_add(s->out, "zl_%s_of_%s(", type_name(e), type_name(x));
+    else
+        text_add(s->out, "(%s)(", type_name(e));
+    operand(s, x, 0);
+    text_add(s->out, ")");
+}
+
+// The text of an op. A signed shift keeps the sign when all is shifted out; a constant count needs no care.
+static const char *spelling_of(const struct style *s, expr e) {
+    const struct spelling *word = style_spelling(s, e);
+    bool is_shift = e->op == TILE_SHL || e->op == TILE_SHR;
+    if (is_shift && e->arg[1]->op == TILE_CONST && e->arg[1]->bits < e->type.bits)
+        return e->op == TILE_SHL ? "(%t)((%w)%a << %k)" : "(%t)(%a >> %k)";
+    if (e->op == TILE_SHR && e->type.kind == TILE_INT)
+        return "(%t)(%a >> ((%u)%b < %n ? (%u)%b : %n - 1))";
+    return word->integer && tile_type_is_integer(e->arg[e->args - 1]->type) ? word->integer : word->text;
+}
+
+static void value(struct style *s, expr e, int j) {
+    bool is_part = e->op == TILE_RE || e->op == TILE_IM;
+    if (e->op == TILE_LOAD || e->op == TILE_SCALAR || is_part) {
+        expr load = is_part ? e->arg[0] : e;
+        element(s, 'x', parameter_of(s, load), s->plan->of[load->id].is_fixed, is_part ? e->op == TILE_IM : -1);
+        text_add(s->out, tile_type_is_bool(e->type) ? " != 0" : "");
+    } else if (e->op == TILE_CAST)
+        convert(s, e);
+    else if (e->op == TILE_BITCAST)
+        reinterpret(s, e);
+    else
+        style_expand(s, spelling_of(s, e), e, j, more);
+}
+
+static void type(struct style *s, expr e) { text_add(s->out, "%s", type_name(e)); }
+
+static bool is_inline(const struct plan *plan, expr e) {
+    (void)plan;
+    return e->op == TILE_CONST || e->op == TILE_PAIR || is_complex(e);
+}
+
+static void any(struct style *s, expr mask) { operand(s, mask, 0); }
+
+// The function --------------------------------------------------------------------------------------------------------
+
+// The type in memory of a row.
+static const char *memory_name(struct tile_type type) {
+    return tile_type_is_bool(type) ? "u8" : tile_type_is_complex(type) ? "f32" : tile_type_name(type);
+}
+
+static void store_part(struct style *s, const struct tile_stmt *stmt, int part) {
+    expr e = stmt->value;
+    text_add(s->out, "%*s", 4 * s->indent, "");
+    element(s, 'y', stmt->buffer->parameter, false, part);
+    text_add(s->out, " = ");
+    if (part < 0)
+        operand(s, e, 0);
+    else if (e->op == TILE_PAIR)
+        operand(s, e->arg[part], 0);
+    else
+        element(s, 'x', parameter_of(s, e), s->plan->of[e->id].is_fixed, part);
+    text_add(s->out, ";\n");
+}
+
+static void body(struct style *s) {
+    style_block(s, 0);
+    for (const struct tile_stmt *stmt = s->plan->map->body; stmt; stmt = stmt->next)
+        for (int part = is_complex(stmt->value) ? 0 : -1; part < (is_complex(stmt->value) ? 2 : 0); part++)
+            store_part(s, stmt, part);
+}
+
+// Parameters in the order of arguments: calls emit(s, place, 'x' or 'y', type in memory, is_output).
+static void each_argument(struct style *s, void (*emit)(struct style *s, int at, int place, const char *type, bool is_output)) {
+    const struct tile_kernel *kernel = s->plan->kernel;
+    for (int place = 0; place < kernel->parameters; place++)
+        for (int at = 0; at < kernel->parameters; at++) {
+            const struct tile_buffer *buffer = plan_buffer(kernel, at);
+            struct tile_type of = buffer ? buffer->type : kernel->parameter[at].scalar->type;
+            if (plan_argument(kernel, at) == place)
+                emit(s, at, place, memory_name(of), buffer && buffer->is_output);
+        }
+}
+
+static void declare(struct style *s, int at, int place, const char *of, bool is_output) {
+    const char *constant_row = is_output ? "" : "const ";
+    style_line(s, "%s%s *%c%d = (%s%s *)p[%d];", constant_row, of, is_output ? 'y' : 'x', at, constant_row, of, place);
+}
+
+static void map_loop(struct style *s, const char *symbol) {
+    style_open(s, "void %s(char *const *p, int64_t n)", symbol);
+    each_argument(s, declare);
+    style_fixed(s);
+    style_open(s, "for (int64_t i = 0; i < n; i++)");
+    body(s);
+    style_close(s);
+    style_close(s);
+}
+
+static void argument(struct style *s, int at, int place, const char *of, bool is_output) {
+    const char *space = s->dialect == &dialect_opencl ? "__global " : "";
+    text_add(s->out, "%s%s%s%s *%c%d", place ? ", " : "", space, is_output ? "" : "const ", of, is_output ? 'y' : 'x', at);
+}
+
+static void map_thread(struct style *s, const char *symbol) {
+    bool is_cuda = s->dialect == &dialect_cuda;
+    text_add(s->out, "%s void %s(", is_cuda ? "extern \"C\" __global__" : "__kernel", symbol);
+    each_argument(s, argument);
+    text_add(s->out, ", i64 n) {\n");
+    s->indent = 1;
+    style_line(s, "i64 i = %s;", is_cuda ? "(i64)blockIdx.x * blockDim.x + threadIdx.x" : "(i64)get_global_id(0)");
+    style_line(s, "if (i >= n)");
+    style_line(s, "    return;");
+    style_fixed(s);
+    body(s);
+    style_close(s);
+}
+
+// Dialects ----------------------------------------------------------------------------------------------------------
+
+#define WIDE PASS_INTEGER | PASS_FLOAT
+
+#define SCALAR_TARGET(dialect)                                                                                        \
+    {.name = dialect, .op = words,                                                                                    \
+     .cast = {[ZL_UINT8] = PASS_INTEGER,                                                                              \
+              [ZL_UINT16] = PASS_INTEGER,                                                                             \
+              [ZL_UINT32] = WIDE,                                                                                     \
+              [ZL_UINT64] = PASS_INTEGER | PASS_BIT(ZL_FLOAT64),                                                      \
+              [ZL_INT8] = PASS_INTEGER,                                                                               \
+              [ZL_INT16] = PASS_INTEGER,                                                                              \
+              [ZL_INT32] = WIDE,                                                                                      \
+              [ZL_INT64] = PASS_INTEGER | PASS_BIT(ZL_FLOAT64),                                                       \
+              [ZL_FLOAT16] = PASS_BIT(ZL_FLOAT32),                                                                    \
+              [ZL_BFLOAT16] = PASS_BIT(ZL_FLOAT32),                                                                   \
+              [ZL_FLOAT32] = WIDE | HALVES,                                                                           \
+              [ZL_FLOAT64] = WIDE}}
+
+#define SCALAR_DIALECT .type = type, .value = value, .operand = operand, .any = any, .is_inline = is_inline
+
+const struct dialect dialect_c_scalar = {
+    .target = SCALAR_TARGET("c_scalar"), .prelude = prelude_c_scalar, .map = map_loop,
+    .reduction = reduction_scalar, SCALAR_DIALECT};
+const struct dialect dialect_cuda = {
+    .target = SCALAR_TARGET("cuda"), .prelude = prelude_cuda, .map = map_thread, SCALAR_DIALECT};
+const struct dialect dialect_opencl = {
+    .target = SCALAR_TARGET("opencl"), .prelude = prelude_opencl, .map = map_thread, SCALAR_DIALECT};

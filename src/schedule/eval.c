@@ -1,0 +1,244 @@
+// eval.c - zl_eval: walk, plan and claim under one lock, then run here or on the streams' workers.
+
+#include <string.h>
+
+#include "schedule/schedule.h"
+
+static struct lock planning;
+
+static _Thread_local struct {
+    struct tape tape;
+    struct plan **plan;
+    int plan_cap;
+    bool watched;
+} scratch;
+
+static void free_scratch(void *data) {
+    (void)data;
+    tape_free(&scratch.tape);
+    memory_free(scratch.plan);
+    scratch.plan = NULL;
+    scratch.plan_cap = 0;
+    scratch.watched = false;
+}
+
+// What one evaluation is made of: the tape cut into pieces of at most PLAN_LARGEST calls, each with its plan.
+struct evaluation {
+    struct tape *tape;
+    int pieces;
+    struct plan **plan;
+    zl_stream stream; // of all calls; NULL: there are several
+};
+
+static void release_plans(struct evaluation *e, int from) {
+    for (int i = from; i < e->pieces; i++)
+        plan_release(e->plan[i]);
+}
+
+static bool find_plans(struct evaluation *e) {
+    int pieces = (e->tape->calls + PLAN_LARGEST - 1) / PLAN_LARGEST;
+    if (!memory_grow(&scratch.plan, &scratch.plan_cap, pieces, sizeof *scratch.plan))
+        return false;
+    e->plan = scratch.plan;
+    for (e->pieces = 0; e->pieces < pieces; e->pieces++) {
+        int i = e->pieces;
+        e->plan[i] = plan_find(e->tape, i * PLAN_LARGEST, MIN_OF(e->tape->calls, (i + 1) * PLAN_LARGEST));
+        if (!e->plan[i]) {
+            release_plans(e, 0);
+            return false;
+        }
+    }
+    return true;
+}
+
+// From here on others wait for these arrays. The call remembers its stream: a sleeper must know where to look.
+static void claim(struct evaluation *e) {
+    e->stream = tape_stream(e->tape, 0);
+    counter_add_alone(COUNTER_KERNELS, e->tape->calls);
+    for (int i = 0; i < e->tape->calls; i++) {
+        struct call *c = e->tape->call[i];
+        c->stream = tape_stream(e->tape, i);
+        if (c->stream != e->stream)
+            e->stream = NULL;
+        for (int k = 0; k < c->outputs; k++)
+            atomic_store_explicit(&call_output(c, k)->state, ARRAY_CLAIMED, memory_order_release);
+    }
+}
+
+// Running here ---------------------------------------------------------------------------------------------------
+
+static void run_piece(struct evaluation *e, int piece) {
+    struct plan *plan = e->plan[piece];
+    for (int i = 0; i < plan->segments; i++) {
+        const struct plan_segment *s = &plan->segment[i];
+        int first = piece * PLAN_LARGEST + s->begin;
+        run_now(&(struct run){.binding = {.calls = s->end - s->begin, .call = e->tape->call + first},
+                              .stream = e->stream,
+                              .segment = s,
+                              .dies = e->tape->dies + first,
+                              .waits = e->tape->waits});
+    }
+}
+
+static void run_here(struct evaluation *e) {
+    for (int i = 0; i < e->pieces; i++) {
+        run_piece(e, i);
+        plan_release(e->plan[i]);
+    }
+    stream_end(e->stream);
+}
+
+// Running on workers ---------------------------------------------------------------------------------------------
+
+static struct run *copy_run(struct evaluation *e, int piece, int segment, int count, const zl_array *arrays) {
+    const struct plan_segment *s = &e->plan[piece]->segment[segment];
+    int calls = s->end - s->begin, first = piece * PLAN_LARGEST + s->begin;
+    size_t words = (size_t)calls * 2 + (size_t)count;
+    struct run *run = memory_zero(sizeof *run + words * 8);
+    if (!run)
+        return NULL;
+    struct call **call = (struct call **)(void *)(run + 1);
+    uint64_t *dies = (uint64_t *)(void *)(call + calls);
+    memcpy(call, e->tape->call + first, sizeof *call * (size_t)calls);
+    memcpy(dies, e->tape->dies + first, sizeof *dies * (size_t)calls);
+    run->binding.calls = calls;
+    run->binding.call = call;
+    run->dies = dies;
+    run->stream = call[0]->stream;
+    run->plan = e->plan[piece];
+    atomic_fetch_add(&run->plan->refs, 1);
+    run->segment = s;
+    run->waits = true;
+    run->keep = (zl_array *)(void *)(dies + calls);
+    for (run->kept = 0; run->kept < count; run->kept++)
+        run->keep[run->kept] = zl_retain(arrays[run->kept]);
+    return run;
+}
+
+// A run that could not be queued fails its calls, so that nobody waits for them for ever.
+static void fail_segment(struct evaluation *e, int first, int calls) {
+    zl_error_kind kind = ZL_ERROR_MEMORY;
+    char *message = error_take(&kind);
+    struct failure *f = failure_new(kind, message ? message : "evaluation: memory is out");
+    memory_free(message);
+    for (int i = first; i < first + calls; i++)
+        run_fail(e->tape->call[i], f);
+    failure_release(f);
+}
+
+static void enqueue_all(struct evaluation *e, int count, const zl_array *arrays) {
+    for (int i = 0; i < e->pieces; i++) {
+        for (int k = 0; k < e->plan[i]->segments; k++) {
+            const struct plan_segment *s = &e->plan[i]->segment[k];
+            struct run *run = copy_run(e, i, k, count, arrays);
+            if (run && stream_enqueue(run->stream, run))
+                continue;
+            fail_segment(e, i * PLAN_LARGEST + s->begin, s->end - s->begin);
+            if (run)
+                run_free(run);
+        }
+        plan_release(e->plan[i]);
+    }
+}
+
+// Evaluating -----------------------------------------------------------------------------------------------------
+
+// Data that is there needs its history no longer.
+static void detach_ready(int count, const zl_array *arrays) {
+    for (int i = 0; i < count; i++) {
+        zl_array a = arrays[i];
+        if (a->call && !a->call->detached && !array_is(a, ARRAY_TRACER) && array_state(a) == ARRAY_READY)
+            graph_detach(a->call);
+    }
+}
+
+static bool plan_all(struct evaluation *e, int count, const zl_array *arrays) {
+    if (!scratch.watched) {
+        if (!thread_at_exit(free_scratch, NULL))
+            return false;
+        scratch.watched = true;
+    }
+    e->tape = &scratch.tape;
+    return tape_walk(e->tape, count, arrays) && (e->tape->calls == 0 || find_plans(e));
+}
+
+static bool start(int count, const zl_array *arrays, bool wait) {
+    struct evaluation e = {0};
+    bool here = false;
+    lock_take(&planning);
+    bool ok = plan_all(&e, count, arrays);
+    if (ok && e.tape->calls) {
+        claim(&e);
+        here = wait && e.stream && stream_try_begin(e.stream);
+        if (!here)
+            enqueue_all(&e, count, arrays);
+    } else if (ok) {
+        detach_ready(count, arrays);
+    }
+    lock_give(&planning);
+    if (here)
+        run_here(&e);
+    return ok;
+}
+
+static bool report(const char *function, zl_array a) {
+    switch (array_state(a)) {
+    case ARRAY_FAILED:
+        error_put(a->failure->kind, a->failure->message);
+        return false;
+    case ARRAY_CONSUMED:
+        return error_false(ZL_ERROR_STATE, "%s: this array of shape %s was consumed by an evaluation: retain it, or pass "
+                           "it to the same eval", function, array_text(a));
+    default:
+        return true;
+    }
+}
+
+static bool has_null(const char *function, int count, const zl_array *arrays) {
+    for (int i = 0; i < count; i++)
+        if (!arrays[i]) {
+            if (!zl_error())
+                error_set(ZL_ERROR_VALUE, "%s: array %d of %d is NULL", function, i, count);
+            return true;
+        }
+    return false;
+}
+
+bool eval_arrays(const char *function, int count, const zl_array *arrays, bool wait) {
+    if (count < 0 || (count && !arrays))
+        return error_false(ZL_ERROR_VALUE, "%s: %d arrays, but no list of them", function, count);
+    if (has_null(function, count, arrays))
+        return false;
+    if (!start(count, arrays, wait))
+        return false;
+    bool ok = true;
+    for (int i = 0; wait && i < count; i++) {
+        stream_wait(arrays[i]);
+        ok &= report(function, arrays[i]);
+    }
+    return ok;
+}
+
+bool eval_read(const char *function, zl_array a) {
+    if (!a)
+        return has_null(function, 1, &a), false;
+    if (LIKELY(array_state(a) == ARRAY_READY))
+        return true;
+    return eval_arrays(function, 1, &a, true);
+}
+
+bool zl_eval(zl_array a) {
+    return eval_arrays("zl_eval", 1, &a, true);
+}
+
+bool zl_eval_all(int count, const zl_array *arrays) {
+    return eval_arrays("zl_eval_all", count, arrays, true);
+}
+
+bool zl_async_eval(zl_array a) {
+    return eval_arrays("zl_async_eval", 1, &a, false);
+}
+
+bool zl_async_eval_all(int count, const zl_array *arrays) {
+    return eval_arrays("zl_async_eval_all", count, arrays, false);
+}

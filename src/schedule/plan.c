@@ -1,0 +1,207 @@
+// plan.c - plans: which segments a list of calls is cut into and the programs they became, found by structure.
+//
+// The key is exact: ops, dtypes, ranks, links, what is needed and what dies; no sizes and no numbers, unless a device
+// asks for them. Equal keys are compared byte by byte, so no collision can run a wrong plan.
+
+#include <string.h>
+
+#include "schedule/schedule.h"
+
+enum { PLANS_MOST = 4096 }; // then all are forgotten and made again as they are needed
+
+static struct map plans; // guarded by the planning lock, as all here
+static struct plan *recent[64]; // by a cheap hash: most evaluations find theirs here
+static struct {
+    int64_t *word;
+    int len, cap;
+} key;
+
+static bool reserve(int words) {
+    return LIKELY(key.len + words <= key.cap) || memory_grow(&key.word, &key.cap, key.len + words, sizeof *key.word);
+}
+
+static void add(int64_t word) {
+    key.word[key.len++] = word;
+}
+
+static int64_t kind_of_array(zl_array a) {
+    return a->dtype | (int64_t)(a->flags & (ARRAY_WEAK | ARRAY_INLINE | ARRAY_CONTIGUOUS)) << 8 | (int64_t)a->ndim << 16;
+}
+
+// An input made in the same piece by its position, any other by its kind.
+static void add_input(zl_array x, int begin) {
+    int slot = tape_slot(x);
+    add(slot >= begin ? (int64_t)(slot - begin) << 1 | 1 : kind_of_array(x) << 2 | (slot >= 0) << 1);
+}
+
+static bool add_extents(const struct call *c) {
+    for (int k = 0; k < c->outputs; k++) {
+        zl_array out = call_output(c, k);
+        if (!reserve(out->ndim + c->args))
+            return false;
+        for (int i = 0; i < out->ndim; i++)
+            add(out->dim[i]);
+    }
+    for (int i = 0; i < c->args; i++)
+        add(call_args(c)[i]);
+    return true;
+}
+
+static bool add_call(const struct tape *t, int slot, int begin, zl_stream *stream) {
+    const struct call *c = t->call[slot];
+    zl_stream s = tape_stream(t, slot);
+    if (!reserve(4 + c->outputs + c->inputs))
+        return false;
+    add((int64_t)(intptr_t)c->op);
+    add((int64_t)c->inputs | (int64_t)c->outputs << 16 | (int64_t)t->needed[slot] << 32 | (int64_t)(s != *stream) << 33);
+    add((int64_t)t->dies[slot]);
+    if (s != *stream) // the stream itself: which calls share one decides how they are cut
+        add((int64_t)(intptr_t)(*stream = s));
+    for (int i = 0; i < c->outputs; i++)
+        add(kind_of_array(call_output(c, i)));
+    for (int i = 0; i < c->inputs; i++)
+        add_input(c->in[i], begin);
+    return !s->device->is_static || add_extents(c);
+}
+
+// Positions count from the piece's beginning, so that equal pieces of one long graph share their plan.
+static bool make_key(const struct tape *t, int begin, int end) {
+    zl_stream stream = t->standard;
+    key.len = 0;
+    if (!reserve(1))
+        return false;
+    add((int64_t)(intptr_t)stream->device);
+    for (int i = begin; i < end; i++)
+        if (!add_call(t, i, begin, &stream))
+            return false;
+    return true;
+}
+
+// Making ---------------------------------------------------------------------------------------------------------
+
+// Where a call runs: on its stream's device, or on the CPU if that cannot.
+static const struct device *place(const struct call *c, zl_stream s) {
+    int units;
+    if (s->device->can(s->unit, c))
+        return s->device;
+    if (setting_flag(SETTING_NO_FALLBACK))
+        return error_set(ZL_ERROR_DEVICE, "%s: the %s device cannot run it, and ZL_NO_FALLBACK is set", c->op->name,
+                         s->device->name);
+    counter_add(COUNTER_FALLBACKS, 1);
+    return device_find("cpu", &units);
+}
+
+static bool build(const struct tape *t, int begin, struct plan_segment *s) {
+    int calls = s->end - s->begin, first = begin + s->begin;
+    uint8_t *needed = memory_alloc((size_t)calls);
+    if (!needed)
+        return false;
+    for (int i = 0; i < calls; i++)
+        needed[i] = t->needed[first + i] || (int)t->last[first + i] >= begin + s->end;
+    s->program = s->device->build(s->unit, &(struct segment){.calls = calls, .call = t->call + first, .needed = needed});
+    memory_free(needed);
+    return s->program != NULL;
+}
+
+// Cuts calls into segments of one stream and device. Fills out when it is given; returns their number, or -1.
+static int cut(const struct tape *t, int begin, int end, struct plan_segment *out) {
+    int count = 0;
+    zl_stream stream = NULL;
+    const struct device *device = NULL;
+    for (int i = begin; i < end; i++) {
+        zl_stream s = tape_stream(t, i);
+        const struct device *d = place(t->call[i], s);
+        if (!d)
+            return -1;
+        if (s != stream || d != device) {
+            if (out)
+                out[count] = (struct plan_segment){.begin = i - begin, .device = d, .unit = d == s->device ? s->unit : 0};
+            count++;
+        }
+        if (out)
+            out[count - 1].end = i - begin + 1;
+        stream = s;
+        device = d;
+    }
+    return count;
+}
+
+void plan_release(struct plan *plan) {
+    if (!plan || atomic_fetch_sub(&plan->refs, 1) != 1)
+        return;
+    for (int i = 0; i < plan->segments; i++)
+        if (plan->segment[i].program)
+            plan->segment[i].device->drop(plan->segment[i].program);
+    memory_free(plan);
+}
+
+static __attribute__((noinline)) struct plan *make(const struct tape *t, int begin, int end) {
+    int segments = cut(t, begin, end, NULL);
+    if (segments < 0)
+        return NULL;
+    size_t key_bytes = sizeof(int64_t) * (size_t)key.len, segment_bytes = sizeof(struct plan_segment) * (size_t)segments;
+    struct plan *plan = memory_zero(sizeof *plan + segment_bytes + key_bytes);
+    if (!plan)
+        return NULL;
+    atomic_store(&plan->refs, 1);
+    plan->segments = segments;
+    plan->words = key.len;
+    plan->word = memcpy((char *)(plan + 1) + segment_bytes, key.word, key_bytes);
+    cut(t, begin, end, plan->segment);
+    for (int i = 0; i < segments; i++)
+        if (!build(t, begin, &plan->segment[i])) {
+            plan_release(plan);
+            return NULL;
+        }
+    counter_add_alone(COUNTER_PLANS, 1);
+    return plan;
+}
+
+static void forget(const void *k, size_t bytes, void *value, void *data) {
+    (void)k, (void)bytes, (void)data;
+    plan_release(value);
+}
+
+void plan_clear(void) {
+    memset(recent, 0, sizeof recent);
+    map_each(&plans, forget, NULL);
+    map_free(&plans);
+}
+
+static __attribute__((noinline)) bool keep(struct plan *plan) {
+    if (plans.count >= PLANS_MOST)
+        plan_clear();
+    if (map_set(&plans, key.word, sizeof(int64_t) * (size_t)key.len, plan))
+        return atomic_fetch_add(&plan->refs, 1), true;
+    zl_clear_error(); // not kept: it will be made again
+    return false;
+}
+
+static bool has_key(const struct plan *plan) {
+    return plan && plan->words == key.len && !memcmp(plan->word, key.word, sizeof(int64_t) * (size_t)key.len);
+}
+
+static struct plan *found(struct plan *plan) {
+    atomic_fetch_add_explicit(&plan->refs, 1, memory_order_relaxed);
+    int hits = atomic_load_explicit(&plan->hits, memory_order_relaxed);
+    atomic_store_explicit(&plan->hits, hits + (hits < INT32_MAX), memory_order_relaxed);
+    counter_add_alone(COUNTER_PLAN_HITS, 1);
+    return plan;
+}
+
+HOT struct plan *plan_find(const struct tape *tape, int begin, int end) {
+    if (!make_key(tape, begin, end))
+        return NULL;
+    // The op's address, what it is applied to and the number of calls tell most graphs of a program apart.
+    uint64_t mix = ((uint64_t)key.word[1] >> 4) + (uint64_t)key.word[2] * 31 + (uint64_t)key.word[4] * 7 + (uint64_t)key.len;
+    struct plan **slot = &recent[(mix ^ mix >> 6) % COUNT(recent)];
+    if (has_key(*slot))
+        return found(*slot);
+    struct plan *plan = map_get(&plans, key.word, sizeof(int64_t) * (size_t)key.len);
+    if (plan)
+        return found(*slot = plan);
+    plan = make(tape, begin, end);
+    if (plan && keep(plan))
+        *slot = plan;
+    return plan;
+}

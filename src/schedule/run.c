@@ -1,0 +1,200 @@
+// run.c - binds a program to arrays: gives outputs their storage, publishes them, lets go what nobody reads again.
+
+#include "schedule/schedule.h"
+
+enum { SLACK = 16384 }; // bytes by which memory that is taken over may be larger than needed
+
+static void set_failure(zl_array a, struct failure *f) {
+    failure_retain(f);
+    a->failure = f;
+    atomic_store_explicit(&a->state, ARRAY_FAILED, memory_order_release);
+}
+
+static void let_go(struct call *c) {
+    if (!array_is(call_output(c, 0), ARRAY_TRACER))
+        graph_detach(c);
+}
+
+void run_fail(struct call *c, struct failure *f) {
+    for (int i = 0; i < c->outputs; i++)
+        set_failure(call_output(c, i), f);
+    let_go(c);
+}
+
+// x's storage became that of the call's first output.
+static bool was_taken(const struct call *c, zl_array x) {
+    return c->op->kind != OP_VIEW && x->storage && x->storage == call_first(c)->storage && !array_is(x, ARRAY_INLINE);
+}
+
+static bool any_taken(const struct run *r, int index) {
+    struct call *c = r->binding.call[index];
+    for (uint64_t dies = r->dies[index]; dies; dies &= dies - 1)
+        if (was_taken(c, c->in[__builtin_ctzll(dies)]))
+            return true;
+    return false;
+}
+
+static void drop_outputs(const struct run *r, int index) {
+    struct call *c = r->binding.call[index];
+    for (int i = any_taken(r, index); i < c->outputs; i++) // what was taken over is still the input's
+        if (call_output(c, i)->storage)
+            storage_release(call_output(c, i)->storage);
+}
+
+static void on_fail(struct binding *b, int index) {
+    struct call *c = b->call[index];
+    if (array_state(call_output(c, 0)) == ARRAY_FAILED)
+        return; // prepare found out already
+    drop_outputs((struct run *)b, index);
+    zl_error_kind kind = ZL_ERROR_DEVICE;
+    char *message = error_take(&kind);
+    struct failure *f = failure_new(kind, message ? message : "evaluation failed");
+    memory_free(message);
+    run_fail(c, f);
+    failure_release(f);
+}
+
+// An input that failed, or whose data is gone, fails the call.
+static bool inputs_ready(struct binding *b, int index) {
+    struct call *c = b->call[index];
+    for (int i = 0; i < c->inputs; i++) {
+        zl_array x = c->in[i];
+        enum array_state state = array_state(x);
+        if (LIKELY(state == ARRAY_READY) || state == ARRAY_CLAIMED) // claimed: computed inside the same program
+            continue;
+        if (state == ARRAY_FAILED) {
+            run_fail(c, x->failure);
+        } else {
+            error_set(ZL_ERROR_STATE, "%s: its input of shape %s was consumed by an earlier evaluation: retain it, or "
+                      "pass it to the same eval", c->op->name, array_text(x));
+            on_fail(b, index);
+        }
+        return false;
+    }
+    return true;
+}
+
+// Storage -------------------------------------------------------------------------------------------------------
+
+static bool share_input(zl_array out, zl_array x) {
+    if (!array_is(x, ARRAY_INLINE)) {
+        out->storage = x->storage ? storage_retain(x->storage) : NULL;
+        return true;
+    }
+    struct storage *s = storage_new(array_item(x));
+    if (s)
+        scalar_write(x, (zl_dtype)x->dtype, s->data);
+    return (out->storage = s) != NULL;
+}
+
+// x and out have the same elements in the same places, so a kernel may write where it reads.
+static bool can_take(zl_array out, zl_array x) {
+    if (array_is(x, ARRAY_INLINE) || !x->storage || !array_is(x, ARRAY_CONTIGUOUS) || x->size != out->size ||
+        array_item(x) != array_item(out) || x->offset != 0)
+        return false;
+    size_t bytes = (size_t)out->size * array_item(out);
+    return storage_is_unique(x->storage) && x->storage->bytes >= bytes && x->storage->bytes <= bytes + SLACK;
+}
+
+static bool take_over(struct run *r, int index, zl_array out) {
+    struct call *c = r->binding.call[index];
+    for (uint64_t dies = r->dies[index]; dies; dies &= dies - 1) {
+        zl_array x = c->in[__builtin_ctzll(dies)];
+        if (!can_take(out, x))
+            continue;
+        out->storage = x->storage; // x still has it, for the kernel to read, until the call is finished
+        counter_add(COUNTER_DONATIONS, 1);
+        return true;
+    }
+    return false;
+}
+
+static bool give_storage(struct run *r, int index, bool in_place) {
+    struct call *c = r->binding.call[index];
+    if (c->op->kind == OP_VIEW)
+        return share_input(call_output(c, 0), c->in[0]);
+    for (int i = 0; i < c->outputs; i++) {
+        zl_array out = call_output(c, i);
+        if (in_place && i == 0 && r->dies[index] && take_over(r, index, out))
+            continue;
+        out->storage = storage_new((size_t)out->size * array_item(out));
+        if (!out->storage)
+            return false;
+    }
+    return true;
+}
+
+static bool on_prepare(struct binding *b, int index, bool in_place) {
+    struct run *r = (struct run *)b;
+    if (!inputs_ready(b, index))
+        return false;
+    if (give_storage(r, index, in_place))
+        return true;
+    on_fail(b, index);
+    return false;
+}
+
+// Finishing ------------------------------------------------------------------------------------------------------
+
+static void consume(zl_array a, bool taken) {
+    struct storage *s = a->storage;
+    a->storage = NULL;
+    atomic_store_explicit(&a->state, ARRAY_CONSUMED, memory_order_release);
+    if (s && !taken)
+        storage_release(s);
+}
+
+// Inputs that nothing reads after this call. One that was computed before is held by the call alone: it goes with it.
+static void end_inputs(const struct run *r, int index) {
+    struct call *c = r->binding.call[index];
+    for (uint64_t dies = r->dies[index]; dies; dies &= dies - 1) {
+        zl_array x = c->in[__builtin_ctzll(dies)];
+        bool taken = was_taken(c, x);
+        if (taken || (x->call && array_state(x) == ARRAY_READY && !array_is(x, ARRAY_INLINE)))
+            consume(x, taken);
+    }
+}
+
+static void on_finish(struct binding *b, int index) {
+    struct run *r = (struct run *)b;
+    struct call *c = b->call[index];
+    for (int i = 0; i < c->outputs; i++) {
+        zl_array out = call_output(c, i);
+        enum array_state state = array_state(out);
+        if (state == ARRAY_FAILED)
+            return; // and its inputs were let go
+        // Without storage: computed inside a row program, on the way to something else.
+        atomic_store_explicit(&out->state, out->storage ? ARRAY_READY : ARRAY_CONSUMED, memory_order_release);
+    }
+    end_inputs(r, index);
+    let_go(c);
+}
+
+// Running --------------------------------------------------------------------------------------------------------
+
+// Inputs that other streams are computing. What this stream computes comes in order.
+static void wait_for_inputs(const struct run *run) {
+    for (int i = 0; i < run->binding.calls; i++) {
+        const struct call *c = run->binding.call[i];
+        for (int k = 0; k < c->inputs; k++)
+            if (array_state(c->in[k]) == ARRAY_CLAIMED && c->in[k]->call->stream != run->stream)
+                stream_wait(c->in[k]);
+    }
+}
+
+void run_now(struct run *run) {
+    if (run->waits)
+        wait_for_inputs(run);
+    run->binding.prepare = on_prepare;
+    run->binding.finish = on_finish;
+    run->binding.fail = on_fail;
+    const struct plan_segment *s = run->segment;
+    s->device->run(s->unit, s->program, &run->binding);
+}
+
+void run_free(struct run *run) {
+    for (int i = 0; i < run->kept; i++)
+        zl_release(run->keep[i]);
+    plan_release(run->plan);
+    memory_free(run);
+}

@@ -1,0 +1,111 @@
+// schedule.h - from a lazy graph to running programs: walk, plan, run.
+//
+//     zl_eval ─▶ walk: the calls to run, in order, and the key of their structure
+//             ─▶ plan: segments and their programs, found by the key or made
+//             ─▶ run:  each segment on its stream: here and now, or on the stream's worker
+//
+// Planning takes one lock, running none. What is planned is claimed: another thread that needs it waits for the stream
+// to say that its state has changed. Runs are put in order under the same lock, so a run waits only for earlier ones.
+
+#ifndef SCHEDULE_H
+#define SCHEDULE_H
+
+#include <pthread.h>
+
+#include "device/device.h"
+
+// stream.c -------------------------------------------------------------------------------------------------------
+
+// Work in order. A stream runs on the thread that evaluates when it has nothing queued, else on a worker of its own.
+struct zl_stream_ {
+    const struct device *device;
+    int unit;
+    pthread_mutex_t lock; // guards the queue
+    pthread_cond_t changed;
+    struct run *head, *tail;
+    bool has_worker;
+    atomic_int queued;  // runs queued or being run by the worker
+    atomic_int running; // 1: some thread is running a program of this stream
+    atomic_uint ticks;  // runs that ended; sleepers watch it
+    atomic_int watchers;
+    pthread_t owner;
+    struct zl_stream_ *next; // of its thread, then among those to be used again
+};
+
+zl_stream stream_default(void);               // of this thread; NULL and an error when its device is not there
+bool stream_try_begin(zl_stream s);           // takes an idle stream for the calling thread
+void stream_end(zl_stream s);                 // after a run: gives it back and wakes who waits
+void stream_wait(zl_array a);                 // until a is no longer claimed
+bool stream_enqueue(zl_stream s, struct run *run); // its worker runs and frees it; false and an error
+
+// tape.c ---------------------------------------------------------------------------------------------------------
+
+// The calls that arrays need, inputs first, and what is known of each. Grows and is used again.
+struct tape {
+    zl_stream standard; // of calls that name none
+    int calls, cap;
+    struct call **call;
+    uint8_t *needed;  // an output is read after this evaluation
+    uint64_t *dies;   // bit k: nothing reads input k after this call (of the first 64 inputs)
+    uint32_t *uses;   // by calls of the tape
+    uint32_t *last;   // the last call that reads an output of this one
+    bool waits; // some inputs are being computed by other evaluations
+    int stack_cap;
+    struct call **stack;
+};
+bool tape_walk(struct tape *tape, int count, const zl_array *arrays); // under the planning lock
+int  tape_slot(zl_array x); // position of its call on the last tape, or -1
+static inline zl_stream tape_stream(const struct tape *t, int slot) {
+    zl_stream s = t->call[slot]->stream;
+    return s ? s : t->standard;
+}
+void tape_free(struct tape *tape);
+
+// plan.c ---------------------------------------------------------------------------------------------------------
+
+enum { PLAN_LARGEST = 4096 }; // calls in one plan: one changing tail must not cost all its plan
+
+struct plan_segment {
+    int begin, end; // calls of the tape, from the plan's first
+    const struct device *device;
+    int unit;
+    struct program *program;
+};
+
+struct plan {
+    atomic_int refs;
+    atomic_int hits; // saturating; how often it was found
+    int words;     // of its key
+    int64_t *word; // owned by the map of plans
+    int segments;
+    struct plan_segment segment[];
+};
+// The plan of the tape's calls [begin, end), found or made; retained. NULL and an error. Under the planning lock.
+struct plan *plan_find(const struct tape *tape, int begin, int end);
+void plan_release(struct plan *plan);
+void plan_clear(void); // forgets all plans
+
+// run.c ----------------------------------------------------------------------------------------------------------
+
+// One segment bound to its arrays. A run on the evaluating thread borrows the tape's memory; a queued one owns a copy.
+struct run {
+    struct binding binding; // first: devices hand it back
+    struct run *next;       // in a stream's queue
+    zl_stream stream;
+    struct plan *plan;
+    const struct plan_segment *segment;
+    const uint64_t *dies;
+    bool waits; // inputs may be under way on other streams
+    int kept;
+    zl_array *keep; // roots that a queued run keeps alive
+};
+void run_now(struct run *run);
+void run_free(struct run *run);
+void run_fail(struct call *c, struct failure *f); // its outputs failed, for this reason
+
+// eval.c ---------------------------------------------------------------------------------------------------------
+
+bool eval_arrays(const char *function, int count, const zl_array *arrays, bool wait);
+bool eval_read(const char *function, zl_array a); // evaluates and waits; false and an error when it cannot be read
+
+#endif

@@ -1,0 +1,222 @@
+// stream.c - streams: who owns them, their queues and workers.
+//
+// The structures are never freed: calls hold plain pointers to them. Those of a thread that ended serve new threads.
+
+#include <string.h>
+
+#include "schedule/schedule.h"
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; // guards spare
+static zl_stream spare;                                  // streams of threads that ended
+
+static _Thread_local struct {
+    zl_stream first;   // all of this thread
+    zl_stream standard; // its default
+    bool watched;
+} mine;
+
+static zl_stream take_spare(const struct device *device, int unit) {
+    pthread_mutex_lock(&lock);
+    zl_stream *link = &spare, found = NULL;
+    while (*link && ((*link)->device != device || (*link)->unit != unit))
+        link = &(*link)->next;
+    if ((found = *link))
+        *link = found->next;
+    pthread_mutex_unlock(&lock);
+    return found;
+}
+
+static void give_back(void *data) {
+    (void)data;
+    pthread_mutex_lock(&lock);
+    while (mine.first) {
+        zl_stream s = mine.first;
+        mine.first = s->next;
+        s->next = spare;
+        spare = s;
+    }
+    pthread_mutex_unlock(&lock);
+    mine.standard = NULL;
+    mine.watched = false;
+    recorder.stream = NULL;
+}
+
+static zl_stream make(const struct device *device, int unit) {
+    zl_stream s = take_spare(device, unit);
+    if (!s) {
+        s = memory_zero(sizeof *s);
+        if (!s)
+            return NULL;
+        pthread_mutex_init(&s->lock, NULL);
+        pthread_cond_init(&s->changed, NULL);
+        s->device = device;
+        s->unit = unit;
+    }
+    s->owner = pthread_self();
+    s->next = mine.first;
+    mine.first = s;
+    return s;
+}
+
+zl_stream zl_new_stream(const char *device) {
+    int units;
+    const struct device *d = device_find(device ? device : setting_text(SETTING_DEVICE), &units);
+    if (!d)
+        return NULL;
+    if (!mine.watched) {
+        if (!thread_at_exit(give_back, NULL))
+            return NULL;
+        mine.watched = true;
+    }
+    return make(d, 0);
+}
+
+zl_stream stream_default(void) {
+    zl_stream s = recorder.stream;
+    if (s)
+        return s;
+    if (!mine.standard)
+        mine.standard = zl_new_stream(NULL);
+    return mine.standard;
+}
+
+zl_stream zl_default_stream(void) {
+    return stream_default();
+}
+
+bool zl_set_default_stream(zl_stream stream) {
+    if (!stream)
+        return error_false(ZL_ERROR_VALUE, "zl_set_default_stream: the stream is NULL");
+    if (!pthread_equal(stream->owner, pthread_self()))
+        return error_false(ZL_ERROR_STATE, "zl_set_default_stream: the stream belongs to another thread; make one here with zl_new_stream");
+    recorder.stream = stream;
+    return true;
+}
+
+bool zl_use_device(const char *device) {
+    if (!device)
+        return error_false(ZL_ERROR_VALUE, "zl_use_device: the name is NULL");
+    for (zl_stream s = mine.first; s; s = s->next)
+        if (!strcmp(s->device->name, device)) {
+            recorder.stream = s;
+            return true;
+        }
+    zl_stream s = zl_new_stream(device);
+    if (s)
+        recorder.stream = s;
+    return s != NULL;
+}
+
+// Running --------------------------------------------------------------------------------------------------------
+
+// Sleepers look again at what they wait for. Who counts itself as a watcher after this has looked will see the new
+// states of the arrays, which were stored before: both sides use sequentially consistent operations.
+static void tick(zl_stream s) {
+    if (LIKELY(!atomic_load(&s->watchers)))
+        return;
+    atomic_fetch_add(&s->ticks, 1);
+    pool_wake(&s->ticks, INT32_MAX);
+}
+
+void stream_wait(zl_array a) {
+    if (array_state(a) != ARRAY_CLAIMED)
+        return;
+    zl_stream s = a->call->stream;
+    atomic_fetch_add(&s->watchers, 1);
+    while (true) {
+        unsigned seen = atomic_load(&s->ticks);
+        if (array_state(a) != ARRAY_CLAIMED)
+            break;
+        pool_sleep(&s->ticks, seen);
+    }
+    atomic_fetch_sub(&s->watchers, 1);
+}
+
+void stream_end(zl_stream s) {
+    atomic_store(&s->running, 0);
+    tick(s);
+    if (UNLIKELY(atomic_load(&s->queued))) {
+        pthread_mutex_lock(&s->lock);
+        pthread_cond_broadcast(&s->changed);
+        pthread_mutex_unlock(&s->lock);
+    }
+}
+
+bool stream_try_begin(zl_stream s) {
+    int idle = 0;
+    if (atomic_load(&s->queued) || !atomic_compare_exchange_strong(&s->running, &idle, 1))
+        return false;
+    if (!atomic_load(&s->queued))
+        return true;
+    stream_end(s); // something was queued in between: it goes first
+    return false;
+}
+
+static struct run *next_run(zl_stream s) {
+    pthread_mutex_lock(&s->lock);
+    int idle = 0;
+    while (!s->head || !atomic_compare_exchange_strong(&s->running, &idle, 1)) {
+        pthread_cond_wait(&s->changed, &s->lock);
+        idle = 0;
+    }
+    struct run *run = s->head;
+    s->head = run->next;
+    if (!s->head)
+        s->tail = NULL;
+    pthread_mutex_unlock(&s->lock);
+    return run;
+}
+
+static void *work(void *data) {
+    zl_stream s = data;
+    while (true) {
+        struct run *run = next_run(s);
+        run_now(run);
+        run_free(run);
+        atomic_fetch_sub(&s->queued, 1);
+        stream_end(s);
+        pthread_mutex_lock(&s->lock);
+        pthread_cond_broadcast(&s->changed); // those who wait for the queue to empty
+        pthread_mutex_unlock(&s->lock);
+    }
+    return NULL;
+}
+
+static bool start_worker(zl_stream s) {
+    pthread_t thread;
+    if (s->has_worker)
+        return true;
+    if (pthread_create(&thread, NULL, work, s))
+        return error_false(ZL_ERROR_MEMORY, "evaluation: no thread could be started for a stream");
+    pthread_detach(thread);
+    return s->has_worker = true;
+}
+
+bool stream_enqueue(zl_stream s, struct run *run) {
+    pthread_mutex_lock(&s->lock);
+    bool ok = start_worker(s);
+    if (ok) {
+        run->next = NULL;
+        *(s->tail ? &s->tail->next : &s->head) = run;
+        s->tail = run;
+        atomic_fetch_add(&s->queued, 1);
+        pthread_cond_broadcast(&s->changed);
+    }
+    pthread_mutex_unlock(&s->lock);
+    return ok;
+}
+
+bool zl_stream_synchronize(zl_stream stream) {
+    if (!stream)
+        return error_false(ZL_ERROR_VALUE, "zl_stream_synchronize: the stream is NULL");
+    pthread_mutex_lock(&stream->lock);
+    while (atomic_load(&stream->queued))
+        pthread_cond_wait(&stream->changed, &stream->lock);
+    pthread_mutex_unlock(&stream->lock);
+    return true;
+}
+
+bool zl_synchronize(void) {
+    zl_stream s = stream_default();
+    return s && zl_stream_synchronize(s);
+}

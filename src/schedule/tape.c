@@ -1,0 +1,179 @@
+// tape.c - lists the calls that must run, inputs first, without recursion; and who reads what for the last time.
+
+#include "schedule/schedule.h"
+
+static uint32_t epoch; // of the current walk; guarded by the planning lock
+
+static bool grow_calls(struct tape *t, int need) {
+    int cap = MAX_OF(need, MAX_OF(256, 2 * t->cap)), same;
+    if (need <= t->cap)
+        return true;
+    return (same = t->cap, memory_grow(&t->call, &same, cap, sizeof *t->call)) &&
+           (same = t->cap, memory_grow(&t->needed, &same, cap, sizeof *t->needed)) &&
+           (same = t->cap, memory_grow(&t->dies, &same, cap, sizeof *t->dies)) &&
+           (same = t->cap, memory_grow(&t->uses, &same, cap, sizeof *t->uses)) &&
+           (same = t->cap, memory_grow(&t->last, &same, cap, sizeof *t->last)) && (t->cap = cap);
+}
+
+static bool on_tape(zl_array x) {
+    return x->call && x->call->epoch == epoch && array_state(x) == ARRAY_LAZY;
+}
+
+// Puts c at the end of the tape, and notes that it reads its inputs.
+static bool append(struct tape *t, struct call *c) {
+    if (UNLIKELY(t->calls == t->cap) && !grow_calls(t, t->calls + 1))
+        return false;
+    int slot = t->calls++;
+    for (int i = 0; i < c->inputs; i++)
+        if (on_tape(c->in[i])) {
+            t->uses[c->in[i]->call->slot]++;
+            t->last[c->in[i]->call->slot] = (uint32_t)slot;
+        }
+    c->epoch = epoch;
+    c->slot = (uint32_t)slot & 0x7fffffff;
+    t->call[slot] = c;
+    t->needed[slot] = 0;
+    t->uses[slot] = 0;
+    t->last[slot] = (uint32_t)slot;
+    return true;
+}
+
+static bool push(struct tape *t, int *depth, struct call *c) {
+    if (UNLIKELY(*depth == t->stack_cap) && !memory_grow(&t->stack, &t->stack_cap, *depth + 1, sizeof *t->stack))
+        return false;
+    t->stack[(*depth)++] = c;
+    return true;
+}
+
+// Inputs of c that are not on the tape yet go on the stack; true in *ready when there are none.
+static bool push_inputs(struct tape *t, int *depth, const struct call *c, bool *ready) {
+    *ready = true;
+    for (int i = c->inputs - 1; i >= 0; i--) {
+        zl_array x = c->in[i];
+        enum array_state state = array_state(x);
+        if (LIKELY(state == ARRAY_READY))
+            continue;
+        if (state == ARRAY_LAZY && x->call->epoch != epoch) {
+            *ready = false;
+            if (!push(t, depth, x->call))
+                return false;
+        } else {
+            t->waits |= state == ARRAY_CLAIMED;
+        }
+    }
+    return true;
+}
+
+static bool visit(struct tape *t, struct call *root) {
+    int depth = 0;
+    if (root->epoch == epoch)
+        return true;
+    if (!push(t, &depth, root))
+        return false;
+    while (depth) {
+        struct call *c = t->stack[depth - 1];
+        bool ready;
+        if (c->epoch == epoch) {
+            depth--;
+            continue;
+        }
+        if (!push_inputs(t, &depth, c, &ready))
+            return false;
+        if (ready && (depth--, !append(t, c)))
+            return false;
+    }
+    return true;
+}
+
+int tape_slot(zl_array x) {
+    return on_tape(x) ? (int)x->call->slot : -1;
+}
+
+// Somebody besides the calls of this tape holds an output: a retain, a call that is not evaluated now, a transform.
+static bool is_needed(const struct tape *t, int slot) {
+    const struct call *c = t->call[slot];
+    uint32_t references = 0;
+    zl_array out = call_output(c, 0);
+    if (c->outputs == 1)
+        return array_is(out, ARRAY_TRACER) || (uint32_t)array_references(out) > t->uses[slot];
+    for (int i = 0; i < c->outputs; i++) {
+        out = call_output(c, i);
+        if (array_is(out, ARRAY_TRACER))
+            return true;
+        references += (uint32_t)array_references(out);
+    }
+    return references > t->uses[slot];
+}
+
+// An input dies with the call that reads it last: one that was computed before, when the call is all that holds it.
+static bool dies_here(const struct tape *t, zl_array x, int slot) {
+    if (on_tape(x))
+        return t->last[x->call->slot] == (uint32_t)slot && !t->needed[x->call->slot] && x->call->outputs == 1;
+    return (uint32_t)atomic_load_explicit(&x->count, memory_order_acquire) == 1;
+}
+
+static void find_deaths(struct tape *t) {
+    for (int i = 0; i < t->calls; i++)
+        t->needed[i] = t->needed[i] || is_needed(t, i);
+    for (int i = 0; i < t->calls; i++) {
+        const struct call *c = t->call[i];
+        uint64_t dies = 0;
+        for (int k = 0; k < c->inputs && k < 64; k++) {
+            bool repeated = false; // x + x: only one of them may be taken over
+            for (int j = 0; j < k; j++)
+                repeated |= c->in[j] == c->in[k];
+            if (!repeated && dies_here(t, c->in[k], i))
+                dies |= 1ull << k;
+        }
+        t->dies[i] = dies;
+    }
+}
+
+// The commonest evaluation: one call on arrays that are there. 1: done, 0: it is not that, -1: memory is out.
+static int walk_one(struct tape *t, zl_array a) {
+    struct call *c = a->call;
+    uint64_t dies = 0;
+    if (array_state(a) != ARRAY_LAZY || c->outputs != 1 || c->inputs > 2)
+        return 0;
+    for (int i = 0; i < c->inputs; i++) {
+        if (array_state(c->in[i]) != ARRAY_READY)
+            return 0;
+        if ((uint32_t)atomic_load_explicit(&c->in[i]->count, memory_order_acquire) == 1)
+            dies |= 1ull << i;
+    }
+    if (!append(t, c))
+        return -1;
+    t->needed[0] = 1;
+    t->dies[0] = dies;
+    return 1;
+}
+
+bool tape_walk(struct tape *tape, int count, const zl_array *arrays) {
+    tape->calls = 0;
+    tape->waits = false;
+    if (!(tape->standard = stream_default()))
+        return false;
+    if (++epoch == 0)
+        epoch = 1;
+    int one = count == 1 ? walk_one(tape, arrays[0]) : 0;
+    if (one)
+        return one > 0;
+    for (int i = 0; i < count; i++)
+        if (array_state(arrays[i]) == ARRAY_LAZY && !visit(tape, arrays[i]->call))
+            return false;
+    for (int i = 0; i < count; i++)
+        if (on_tape(arrays[i]))
+            tape->needed[arrays[i]->call->slot] = 1;
+    find_deaths(tape);
+    return true;
+}
+
+void tape_free(struct tape *tape) {
+    memory_free(tape->call);
+    memory_free(tape->needed);
+    memory_free(tape->dies);
+    memory_free(tape->uses);
+    memory_free(tape->last);
+    memory_free(tape->stack);
+    *tape = (struct tape){0};
+}

@@ -1,0 +1,105 @@
+// derived.c - helpers of the rows' `lower` column that are no mathematics: signs, division, integer powers.
+
+#include "tile/math.h"
+#include "tile/notation.h"
+
+static expr constant(expr like, double value) {
+    return like ? tile_const(like->type, value) : NULL;
+}
+
+expr lower_imag(expr x) {
+    return tile_is_c64(x) ? IM(x) : constant(x, 0);
+}
+
+static expr sign_of_complex(expr x) {
+    expr size = ABS(x), one = constant(size, 1);
+    expr divisor = SELECT(EQ(size, constant(size, 0)), one, size);
+    return COMPLEX(DIV(RE(x), divisor), DIV(IM(x), divisor));
+}
+
+// |x| is what is left between: 0 for both zeros, and NaN.
+expr lower_sign(expr x) {
+    if (!x || tile_type_is_bool(x->type))
+        return x;
+    if (tile_is_c64(x))
+        return sign_of_complex(x);
+    expr zero = constant(x, 0), one = constant(x, 1);
+    if (x->type.kind == TILE_UINT)
+        return MIN(x, one);
+    return SELECT(LT(x, zero), constant(x, -1), SELECT(LT(zero, x), one, ABS(x)));
+}
+
+// Division --------------------------------------------------------------------------------------------------------
+
+expr lower_floor_divide(expr a, expr b) {
+    if (a && tile_type_is_bool(a->type))
+        return AND(a, b);
+    return a && tile_type_is_float(a->type) ? FLOOR(DIV(a, b)) : NULL;
+}
+
+static expr upper_half(expr x) {
+    return tile_is_f32(x) ? AS_F32(AND(AS_U32(x), U32(0xfffff000)))
+                          : AS_F64(AND(AS_U64(x), U64(0xfffffffff8000000)));
+}
+
+// What rounding took from the product p of a and b.
+static expr product_error(expr a, expr b, expr p) {
+    expr ah = upper_half(a), bh = upper_half(b), al = SUB(a, ah), bl = SUB(b, bh);
+    return ADD(ADD(ADD(SUB(MUL(ah, bh), p), MUL(ah, bl)), MUL(al, bh)), MUL(al, bl));
+}
+
+// a - floor(a / b) * b with the exact product, then moved to the side of b where rounding left it on the other. An
+// infinite b takes no part in the product (0 * inf would be NaN). Right to an ulp while |a / b| < 2^24 (f64: 2^53).
+static expr remainder_of_floats(expr a, expr b) {
+    expr zero = constant(a, 0), infinity = constant(a, 1.0 / 0.0);
+    expr quotient = FLOOR(DIV(a, b)), factor = SELECT(EQ(ABS(b), infinity), zero, b);
+    expr product = MUL(quotient, factor);
+    expr r = SUB(SUB(a, product), product_error(quotient, factor, product));
+    expr is_off = AND(NE(r, zero), NE(LT(r, zero), LT(b, zero)));
+    return SELECT(is_off, ADD(r, b), r);
+}
+
+expr lower_remainder(expr a, expr b) {
+    if (a && tile_type_is_bool(a->type))
+        return AND(a, NOT(b));
+    return a && tile_type_is_float(a->type) ? remainder_of_floats(a, b) : NULL;
+}
+
+// Powers ----------------------------------------------------------------------------------------------------------
+
+// By squaring, over all bits of the exponent: wrap-around makes even the last square count.
+static expr power_of_integers(expr a, expr b) {
+    expr zero = constant(a, 0), one = constant(a, 1), result = one, square = a;
+    bool is_signed = a->type.kind == TILE_INT;
+    int bits = a->type.bits - is_signed;
+    for (int i = 0; i < bits; i++) {
+        expr bit = AND(SHR(b, tile_const_int(a->type, i)), one);
+        result = SELECT(NE(bit, zero), MUL(result, square), result);
+        square = MUL(square, square);
+    }
+    if (!is_signed)
+        return result;
+    // A negative exponent leaves a fraction, 0, except of 1 and -1.
+    expr minus_one = constant(a, -1), is_odd = NE(AND(b, one), zero);
+    expr of_one = SELECT(EQ(a, one), one, zero);
+    expr inverse = SELECT(EQ(a, minus_one), SELECT(is_odd, minus_one, one), of_one);
+    return SELECT(LT(b, zero), inverse, result);
+}
+
+// exp(b log a), and for a = 0: 1 if b = 0, 0 if b has a positive real part.
+static expr power_of_complex(expr a, expr b) {
+    expr zero = constant(a, 0), one = constant(a, 1), none = F32(0);
+    expr at_zero = SELECT(LT(none, RE(b)), zero, constant(a, 0.0 / 0.0));
+    expr power = SELECT(EQ(a, zero), at_zero, EXP(MUL(b, LOG(a))));
+    return SELECT(EQ(b, zero), one, power);
+}
+
+expr lower_power(expr a, expr b) {
+    if (!a || !b)
+        return NULL;
+    if (tile_type_is_bool(a->type))
+        return OR(a, NOT(b));
+    if (tile_type_is_integer(a->type))
+        return power_of_integers(a, b);
+    return tile_is_c64(a) ? power_of_complex(a, b) : math_pow(a, b);
+}

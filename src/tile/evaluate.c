@@ -1,0 +1,195 @@
+// evaluate.c - computes expressions on the host, in base ops only.
+//
+// A tape is made once: rows that have a lower form are replaced by it, in a scratch kernel, then the nodes are put in
+// an order in which operands come first. Running it is one pass over an array.
+
+#include "tile/tile.h"
+
+struct step {
+    expr node;  // in the scratch kernel
+    expr leaf;  // names and loads: the node that the caller knows
+    int arg[3]; // slots
+    int index[TILE_DIMS];
+};
+
+struct tile_tape {
+    struct tile_kernel *scratch;
+    int steps, cap, roots;
+    struct step *step;       // by slot
+    union tile_value *value; // by slot
+    int *root;               // slots
+};
+
+// Lowering --------------------------------------------------------------------------------------------------------
+
+struct lowering {
+    struct map done;   // expression -> its lowered form
+    struct map origin; // leaf or load of the scratch kernel -> the caller's
+};
+
+static bool is_outside(expr e) {
+    return e->op == TILE_LOAD || (tile_op_is_leaf(e->op) && e->op != TILE_CONST);
+}
+
+static expr simpler(expr e, const expr *operand) {
+    if (!tile_op_is_row(e->op))
+        return NULL;
+    expr a = operand[0], b = e->args > 1 ? operand[1] : NULL, c = e->args > 2 ? operand[2] : NULL;
+    expr result = tile_lower(e->op, a, b, c);
+    return result ? result : tile_lower_complex(e->op, a, b);
+}
+
+static bool remember(struct lowering *l, expr e, expr lowered) {
+    bool is_new = is_outside(e) && !map_get(&l->origin, &lowered, sizeof lowered);
+    return map_set(&l->done, &e, sizeof e, (void *)lowered) &&
+           (!is_new || map_set(&l->origin, &lowered, sizeof lowered, (void *)e));
+}
+
+static expr lower(struct lowering *l, expr e) {
+    expr done = map_get(&l->done, &e, sizeof e);
+    if (done)
+        return done;
+    expr operand[3 + TILE_DIMS] = {NULL};
+    for (int i = 0; i < tile_operands(e); i++)
+        if (!(operand[i] = lower(l, tile_operand(e, i))))
+            return NULL;
+    expr result = simpler(e, operand);
+    result = result ? lower(l, result) : tile_rebuild(e, operand);
+    return result && remember(l, e, result) ? result : NULL;
+}
+
+// Making tapes ----------------------------------------------------------------------------------------------------
+
+// The slot of e; -1 after an error. slot_of maps ids of the scratch kernel to slots + 1.
+static int place(struct tile_tape *tape, struct lowering *l, int *slot_of, expr e) {
+    if (slot_of[e->id])
+        return slot_of[e->id] - 1;
+    if (e->type.lanes != 1) {
+        error_set(ZL_ERROR_DTYPE, "tile: %s cannot be computed here: one lane at a time",
+                  tile_type_name(e->type));
+        return -1;
+    }
+    struct step step = {.node = e};
+    if (is_outside(e))
+        step.leaf = map_get(&l->origin, &e, sizeof e);
+    for (int i = 0; i < e->args; i++)
+        if ((step.arg[i] = place(tape, l, slot_of, e->arg[i])) < 0)
+            return -1;
+    for (int i = 0; i < e->indices; i++)
+        if ((step.index[i] = place(tape, l, slot_of, e->index[i])) < 0)
+            return -1;
+    if (!memory_grow(&tape->step, &tape->cap, tape->steps + 1, sizeof *tape->step))
+        return -1;
+    tape->step[tape->steps] = step;
+    slot_of[e->id] = ++tape->steps;
+    return tape->steps - 1;
+}
+
+static bool place_roots(struct tile_tape *tape, struct lowering *l, const expr *root) {
+    int *slot_of = memory_zero((size_t)(tape->scratch->ids + 1) * sizeof *slot_of);
+    bool good = slot_of;
+    for (int i = 0; i < tape->roots && good; i++) {
+        expr lowered = map_get(&l->done, &root[i], sizeof root[i]);
+        good = (tape->root[i] = place(tape, l, slot_of, lowered)) >= 0;
+    }
+    memory_free(slot_of);
+    return good;
+}
+
+static bool lower_roots(struct tile_tape *tape, struct lowering *l, const expr *root) {
+    bool good = true;
+    tile_begin("tape");
+    for (int i = 0; i < tape->roots; i++)
+        good = good && root[i] && lower(l, root[i]);
+    tape->scratch = tile_end();
+    return good && tape->scratch;
+}
+
+// Room for the values; those of constants are there from the start.
+static bool make_values(struct tile_tape *tape) {
+    tape->value = memory_zero((size_t)(tape->steps + 1) * sizeof *tape->value);
+    for (int i = 0; tape->value && i < tape->steps; i++)
+        if (tape->step[i].node->op == TILE_CONST)
+            tape->value[i] = tile_value_of(tape->step[i].node->type, tape->step[i].node->bits);
+    return tape->value;
+}
+
+static bool make(struct tile_tape *tape, const expr *root) {
+    struct lowering l = {0};
+    tape->root = memory_zero((size_t)(tape->roots + 1) * sizeof *tape->root);
+    bool good = tape->root && lower_roots(tape, &l, root) && place_roots(tape, &l, root);
+    map_free(&l.done);
+    map_free(&l.origin);
+    return good && make_values(tape);
+}
+
+struct tile_tape *tile_tape(int roots, const expr *root) {
+    struct tile_tape *tape = memory_zero(sizeof *tape);
+    if (!tape)
+        return NULL;
+    tape->roots = roots;
+    if (make(tape, root))
+        return tape;
+    tile_tape_free(tape);
+    return NULL;
+}
+
+void tile_tape_free(struct tile_tape *tape) {
+    if (!tape)
+        return;
+    tile_free(tape->scratch);
+    memory_free(tape->step);
+    memory_free(tape->value);
+    memory_free(tape->root);
+    memory_free(tape);
+}
+
+// Running tapes ---------------------------------------------------------------------------------------------------
+
+static int64_t index_value(const struct tile_tape *tape, int slot) {
+    return tape->value[slot].i;
+}
+
+static union tile_value run_leaf(const struct tile_tape *tape, const struct step *s, tile_leaf *leaf,
+                                 void *data) {
+    if (s->node->args && !tape->value[s->arg[0]].b)
+        return tape->value[s->arg[1]]; // masked
+    int64_t index[TILE_DIMS];
+    for (int i = 0; i < s->node->indices; i++)
+        index[i] = index_value(tape, s->index[i]);
+    return leaf(data, s->leaf, index);
+}
+
+static union tile_value run_step(const struct tile_tape *tape, const struct step *s) {
+    union tile_value arg[3];
+    for (int i = 0; i < s->node->args; i++)
+        arg[i] = tape->value[s->arg[i]];
+    return tile_apply(s->node->op, s->node->type, s->node->arg[s->node->args - 1]->type, arg);
+}
+
+void tile_tape_run(struct tile_tape *tape, tile_leaf *leaf, void *data, union tile_value *out) {
+    for (int i = 0; i < tape->steps; i++) {
+        const struct step *s = &tape->step[i];
+        if (s->leaf)
+            tape->value[i] = run_leaf(tape, s, leaf, data);
+        else if (s->node->op != TILE_CONST)
+            tape->value[i] = run_step(tape, s);
+    }
+    for (int i = 0; i < tape->roots; i++)
+        out[i] = tape->value[tape->root[i]];
+}
+
+static union tile_value leaf_by_id(void *data, expr e, const int64_t *index) {
+    const union tile_value *leaf = data;
+    (void)index;
+    return leaf ? leaf[e->id] : (union tile_value){.u = 0};
+}
+
+union tile_value tile_evaluate(expr e, const union tile_value *leaf) {
+    union tile_value out = {.u = 0};
+    struct tile_tape *tape = tile_tape(1, &e);
+    if (tape)
+        tile_tape_run(tape, leaf_by_id, (void *)leaf, &out);
+    tile_tape_free(tape);
+    return out;
+}

@@ -1,0 +1,355 @@
+// interpret.c - runs kernels on the host, slowly and exactly: the reference that renderers are compared with.
+//
+// Blocks of a grid and points of a map run in order. Asynchronous statements run at once, so waits do nothing.
+
+#include "tile/interpret.h"
+
+#include "tile/syntax.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static bool run_block(struct machine *m, const struct tile_stmt *body);
+
+bool machine_fail(struct machine *m, const char *format, ...) {
+    char message[256];
+    va_list list;
+    va_start(list, format);
+    vsnprintf(message, sizeof message, format, list);
+    va_end(list);
+    const char *file = m->kernel->file ? m->kernel->file : m->kernel->name;
+    tile_error_at(ZL_ERROR_VALUE, file, m->kernel->source, m->at ? m->at->place : (struct tile_place){0},
+                  "%s: %s", m->at ? tile_stmt_name(m->at->kind) : "kernel", message);
+    m->failed = true;
+    return false;
+}
+
+// Memory ----------------------------------------------------------------------------------------------------------
+
+union tile_value machine_read(struct tile_type type, const char *at) {
+    uint64_t bits = 0;
+    memcpy(&bits, at, (size_t)tile_type_bytes(type)); // little-endian
+    return tile_value_of(type, bits);
+}
+
+void machine_write(struct tile_type type, char *at, union tile_value value) {
+    uint64_t bits = tile_bits_of(type, value);
+    memcpy(at, &bits, (size_t)tile_type_bytes(type));
+}
+
+bool machine_find(const struct machine *m, const struct tile_buffer *buffer, const int64_t *index,
+                  char **at) {
+    const struct cells *cells = &m->cells[buffer->id];
+    int64_t offset = 0;
+    for (int i = 0; i < buffer->ndim; i++) {
+        if (index[i] < 0 || index[i] >= cells->shape[i])
+            return false;
+        offset += index[i] * cells->stride[i];
+    }
+    *at = cells->data + offset * tile_type_bytes(buffer->type);
+    return cells->data;
+}
+
+static bool fail_outside(struct machine *m, const struct tile_buffer *buffer, const int64_t *index) {
+    struct text text = {0};
+    for (int i = 0; i < buffer->ndim; i++)
+        text_add(&text, "%s%" PRId64, i ? ", " : "", index[i]);
+    text_add(&text, "] is outside of [");
+    for (int i = 0; i < buffer->ndim; i++)
+        text_add(&text, "%s%" PRId64, i ? ", " : "", m->cells[buffer->id].shape[i]);
+    bool known = m->cells[buffer->id].data;
+    machine_fail(m, known ? "%s[%s]: mask it" : "%s has no memory", buffer->text, text.data ? text.data : "");
+    text_free(&text);
+    return false;
+}
+
+// Expressions -----------------------------------------------------------------------------------------------------
+
+static union tile_value look_up(void *data, expr e, const int64_t *index) {
+    struct machine *m = data;
+    char *at;
+    if (e->op != TILE_LOAD)
+        return m->name[e->name->id];
+    if (machine_find(m, e->buffer, index, &at))
+        return machine_read(e->type, at);
+    if (!m->failed)
+        fail_outside(m, e->buffer, index);
+    return (union tile_value){.u = 0};
+}
+
+static bool run_tape(struct machine *m, struct tile_tape *tape, union tile_value *out) {
+    tile_tape_run(tape, look_up, m, out);
+    return !m->failed;
+}
+
+static bool evaluate_list(struct machine *m, int count, const expr *list, int64_t *out) {
+    union tile_value value[TILE_DIMS];
+    struct tile_tape *tape = tile_tape(count, list);
+    bool good = tape && run_tape(m, tape, value);
+    for (int i = 0; i < count && good; i++)
+        out[i] = value[i].i;
+    tile_tape_free(tape);
+    return good;
+}
+
+static struct tile_tape *tape_of(struct machine *m, const struct tile_stmt *s) {
+    struct tile_tape *tape = map_get(&m->tapes, &s, sizeof s);
+    if (tape)
+        return tape;
+    expr root[TILE_STMT_EXPRS];
+    tape = tile_tape(tile_stmt_exprs(s, root), root);
+    if (tape && map_set(&m->tapes, &s, sizeof s, tape))
+        return tape;
+    tile_tape_free(tape);
+    m->failed = true;
+    return NULL;
+}
+
+static const union tile_value *take(const union tile_value *from, const expr *list, int count, int64_t *to) {
+    for (int i = 0; list && i < count; i++)
+        to[i] = (from++)->i;
+    return from;
+}
+
+// Deals the values out in the order of tile_stmt_exprs.
+bool machine_evaluate(struct machine *m, const struct tile_stmt *s, struct operands *out) {
+    union tile_value value[TILE_STMT_EXPRS];
+    struct tile_tape *tape = tape_of(m, s);
+    if (!tape || !run_tape(m, tape, value))
+        return false;
+    const union tile_value *at = take(value, s->index, s->indices, out->index);
+    at = take(at, s->extent, s->indices, out->extent);
+    if (s->value)
+        out->value = *at++;
+    if (s->mask)
+        out->mask = *at++;
+    if (s->begin)
+        out->begin = (at++)->i;
+    if (s->step)
+        out->step = (at++)->i;
+    for (int i = 0; i < 3; i++) {
+        int ndim = s->region[i].buffer ? s->region[i].buffer->ndim : 0;
+        memset(out->origin[i], 0, sizeof out->origin[i]);
+        at = take(at, s->region[i].origin, ndim, out->origin[i]);
+        at = take(at, s->region[i].extent, ndim, out->size[i]);
+    }
+    return true;
+}
+
+// Buffers ---------------------------------------------------------------------------------------------------------
+
+// Finds sizes and strides, and how many elements there are.
+static bool measure(struct machine *m, const struct tile_buffer *b, int64_t *elements) {
+    struct cells *cells = &m->cells[b->id];
+    if (!evaluate_list(m, b->ndim, b->shape, cells->shape))
+        return false;
+    *elements = 1;
+    for (int i = b->ndim - 1; i >= 0; i--) {
+        cells->stride[i] = *elements;
+        if (cells->shape[i] < 0 || __builtin_mul_overflow(*elements, cells->shape[i], elements))
+            return machine_fail(m, "the size of %s is %" PRId64 " along axis %d", b->text, cells->shape[i],
+                                i);
+    }
+    return !b->stride || evaluate_list(m, b->ndim, b->stride, cells->stride);
+}
+
+static bool run_alloc(struct machine *m, const struct tile_stmt *s) {
+    const struct tile_buffer *b = s->buffer;
+    struct cells *cells = &m->cells[b->id];
+    int64_t elements, last = 1;
+    if (!measure(m, b, &elements))
+        return false;
+    for (int i = 0; i < b->ndim; i++)
+        last += (cells->shape[i] - 1) * cells->stride[i];
+    size_t bytes = (size_t)MAX_OF(MAX_OF(last, elements), 1) * (size_t)tile_type_bytes(b->type);
+    if (cells->is_owned)
+        memory_free(cells->data);
+    cells->data = memory_zero(bytes);
+    cells->is_owned = true;
+    return cells->data;
+}
+
+static bool bind_parameters(struct machine *m, void *const *buffers) {
+    for (int i = 0; i < m->kernel->parameters; i++) {
+        const struct tile_parameter *p = &m->kernel->parameter[i];
+        int64_t elements;
+        if (p->is_scalar) {
+            m->name[p->scalar->id] = machine_read(p->scalar->type, buffers[i]);
+            continue;
+        }
+        m->cells[p->buffer->id].data = buffers[i];
+        if (!measure(m, p->buffer, &elements))
+            return false;
+    }
+    return true;
+}
+
+// Combining values ------------------------------------------------------------------------------------------------
+
+static union tile_value combiner_leaf(void *data, expr e, const int64_t *index) {
+    (void)index;
+    return ((struct combiner *)data)->arg[e->name->id];
+}
+
+bool combiner_open(struct combiner *c, enum tile_op op, struct tile_type type) {
+    *c = (struct combiner){0};
+    tile_begin("combine");
+    expr a = tile_name_value(tile_name("a", type), TILE_LOCAL),
+         b = tile_name_value(tile_name("b", type), TILE_LOCAL);
+    expr result = tile_binary(op, a, b);
+    c->kernel = tile_end();
+    c->tape = c->kernel ? tile_tape(1, &result) : NULL;
+    return c->tape;
+}
+
+union tile_value combiner_run(struct combiner *c, union tile_value a, union tile_value b) {
+    union tile_value out;
+    c->arg[0] = a;
+    c->arg[1] = b;
+    tile_tape_run(c->tape, combiner_leaf, c, &out);
+    return out;
+}
+
+void combiner_close(struct combiner *c) {
+    tile_tape_free(c->tape);
+    tile_free(c->kernel);
+}
+
+// Statements ------------------------------------------------------------------------------------------------------
+
+static bool run_store(struct machine *m, const struct tile_stmt *s, const struct operands *o) {
+    char *at;
+    struct combiner combine;
+    if (s->mask && !o->mask.b)
+        return true;
+    if (!machine_find(m, s->buffer, o->index, &at))
+        return fail_outside(m, s->buffer, o->index);
+    union tile_value value = o->value;
+    if (s->kind == TILE_ATOMIC) {
+        bool good = combiner_open(&combine, s->combine, s->buffer->type);
+        if (good)
+            value = combiner_run(&combine, machine_read(s->buffer->type, at), value);
+        combiner_close(&combine);
+        if (!good)
+            return false;
+    }
+    machine_write(s->buffer->type, at, value);
+    return true;
+}
+
+// All points of a map or grid; the last name runs fastest.
+static bool run_points(struct machine *m, const struct tile_stmt *s, const struct operands *o, int axis) {
+    if (axis == s->indices)
+        return run_block(m, s->body);
+    for (int64_t i = 0; i < o->extent[axis]; i++) {
+        m->name[s->name[axis]->id].i = i;
+        if (!run_points(m, s, o, axis + 1))
+            return false;
+    }
+    return true;
+}
+
+static bool run_for(struct machine *m, const struct tile_stmt *s, const struct operands *o) {
+    if (o->step == 0)
+        return machine_fail(m, "the step is 0");
+    int64_t i = o->begin;
+    while (o->step > 0 ? i < o->extent[0] : i > o->extent[0]) {
+        m->name[s->name[0]->id].i = i;
+        if (!run_block(m, s->body))
+            return false;
+        if (m->broke || __builtin_add_overflow(i, o->step, &i))
+            break;
+    }
+    m->broke = false;
+    return true;
+}
+
+static bool run_while(struct machine *m, const struct tile_stmt *s) {
+    struct operands o;
+    while (machine_evaluate(m, s, &o) && o.mask.b && !m->broke)
+        if (!run_block(m, s->body))
+            return false;
+    m->broke = false;
+    return !m->failed;
+}
+
+static bool run_message(struct machine *m, const struct tile_stmt *s, const struct operands *o) {
+    struct text text = {0};
+    if (s->kind == TILE_ASSERT)
+        return o->mask.b || machine_fail(m, "%s", s->message ? s->message : "it does not hold");
+    if (s->value)
+        tile_print_const(&text, s->value->type, tile_bits_of(s->value->type, o->value), true);
+    log_line(ZL_LOG_INFO, "%s: %s %s", m->kernel->name, s->message ? s->message : "",
+             text.data ? text.data : "");
+    text_free(&text);
+    return true;
+}
+
+static bool run_evaluated(struct machine *m, const struct tile_stmt *s, const struct operands *o) {
+    switch (s->kind) {
+    case TILE_STORE:
+    case TILE_ATOMIC: return run_store(m, s, o);
+    case TILE_ASSIGN: m->name[s->name[0]->id] = o->value; return true;
+    case TILE_MAP:
+    case TILE_GRID: return run_points(m, s, o, 0);
+    case TILE_FOR: return run_for(m, s, o);
+    case TILE_IF: return run_block(m, o->mask.b ? s->body : s->other);
+    case TILE_COPY: return machine_copy(m, s, o);
+    case TILE_FILL: return machine_fill(m, s, o);
+    case TILE_REDUCE: return machine_reduce(m, s, o);
+    case TILE_SCAN: return machine_scan(m, s, o);
+    case TILE_GEMM: return machine_gemm(m, s, o);
+    case TILE_ASSERT:
+    case TILE_PRINT: return run_message(m, s, o);
+    default: return true; // wait, barrier
+    }
+}
+
+static bool run_stmt(struct machine *m, const struct tile_stmt *s) {
+    struct operands o;
+    m->at = s;
+    if (s->kind == TILE_BREAK)
+        return m->broke = true;
+    if (s->kind == TILE_ALLOC)
+        return run_alloc(m, s);
+    if (s->kind == TILE_WHILE)
+        return run_while(m, s);
+    return machine_evaluate(m, s, &o) && run_evaluated(m, s, &o);
+}
+
+static bool run_block(struct machine *m, const struct tile_stmt *body) {
+    for (const struct tile_stmt *s = body; s && !m->broke; s = s->next)
+        if (!run_stmt(m, s))
+            return false;
+    return true;
+}
+
+// Kernels ---------------------------------------------------------------------------------------------------------
+
+static void free_tape(const void *key, size_t bytes, void *value, void *data) {
+    (void)key, (void)bytes, (void)data;
+    tile_tape_free(value);
+}
+
+static void close_machine(struct machine *m) {
+    for (int i = 0; m->cells && i < m->kernel->buffers; i++)
+        if (m->cells[i].is_owned)
+            memory_free(m->cells[i].data);
+    map_each(&m->tapes, free_tape, NULL);
+    map_free(&m->tapes);
+    memory_free(m->cells);
+    memory_free(m->name);
+}
+
+bool tile_interpret(const struct tile_kernel *kernel, void *const *buffers, const int64_t *symbol_values) {
+    struct machine m = {.kernel = kernel};
+    m.cells = memory_zero((size_t)(kernel->buffers + 1) * sizeof *m.cells);
+    m.name = memory_zero((size_t)(kernel->names + 1) * sizeof *m.name);
+    bool good = m.cells && m.name;
+    for (int i = 0; i < kernel->symbols && good; i++)
+        m.name[kernel->symbol[i]->id].i = symbol_values[i];
+    good = good && bind_parameters(&m, buffers) && run_block(&m, kernel->body);
+    close_machine(&m);
+    return good;
+}

@@ -1,0 +1,56 @@
+// interpret.h - the machine that interpret.c and regions.c share. Included by them only.
+
+#ifndef INTERPRET_H
+#define INTERPRET_H
+
+#include "tile/tile.h"
+
+// A buffer while a kernel runs.
+struct cells {
+    char *data;
+    bool is_owned;
+    int64_t shape[TILE_DIMS], stride[TILE_DIMS]; // elements
+};
+
+struct machine {
+    const struct tile_kernel *kernel;
+    struct cells *cells;    // by id of buffer
+    union tile_value *name; // by id of name
+    struct map tapes;       // statement -> tape of its expressions
+    const struct tile_stmt *at; // what is running, for messages
+    bool failed, broke;
+};
+
+// What a statement's expressions came to.
+struct operands {
+    int64_t index[TILE_DIMS], extent[TILE_DIMS];
+    union tile_value value, mask;
+    int64_t begin, step;
+    int64_t origin[3][TILE_DIMS], size[3][TILE_DIMS]; // of regions; size only where it is given
+};
+
+bool machine_fail(struct machine *m, const char *format, ...) __attribute__((format(printf, 2, 3)));
+bool machine_evaluate(struct machine *m, const struct tile_stmt *s, struct operands *out);
+// Whether the element exists; *at becomes its address.
+bool machine_find(const struct machine *m, const struct tile_buffer *buffer, const int64_t *index, char **at);
+union tile_value machine_read(struct tile_type type, const char *at);
+void machine_write(struct tile_type type, char *at, union tile_value value);
+
+// An op on values, complex ones too.
+struct combiner {
+    struct tile_kernel *kernel;
+    struct tile_tape *tape;
+    union tile_value arg[3];
+};
+bool combiner_open(struct combiner *c, enum tile_op op, struct tile_type type);
+union tile_value combiner_run(struct combiner *c, union tile_value a, union tile_value b);
+void combiner_close(struct combiner *c);
+
+// regions.c
+bool machine_copy(struct machine *m, const struct tile_stmt *s, const struct operands *o);
+bool machine_fill(struct machine *m, const struct tile_stmt *s, const struct operands *o);
+bool machine_reduce(struct machine *m, const struct tile_stmt *s, const struct operands *o);
+bool machine_scan(struct machine *m, const struct tile_stmt *s, const struct operands *o);
+bool machine_gemm(struct machine *m, const struct tile_stmt *s, const struct operands *o);
+
+#endif

@@ -1,0 +1,359 @@
+// parse_stmt.c - statements of the text form, one function each, built as they are read.
+
+#include "tile/parse.h"
+
+#include <string.h>
+
+// Statements ------------------------------------------------------------------------------------------------------
+
+static bool parse_block(struct parser *p);
+static bool parse_else(struct parser *p);
+
+bool parse_append(struct parser *p, struct tile_stmt stmt) {
+    return (!p->failed && tile_append(stmt)) || parse_fail_moved(p, stmt.place);
+}
+
+// { ... } as the body of stmt; names bound before it end with it.
+static bool parse_body(struct parser *p, struct tile_stmt stmt, int bindings) {
+    if (p->failed || !tile_open(stmt))
+        return parse_fail_moved(p, stmt.place);
+    bool good = parse_block(p);
+    if (stmt.kind == TILE_IF && parse_accept(p, "else")) {
+        tile_else();
+        good = good && parse_else(p);
+    }
+    tile_close();
+    p->bindings = bindings;
+    return good && !p->failed;
+}
+
+struct ranges {
+    int count;
+    const struct tile_name *name[TILE_DIMS];
+    expr extent[TILE_DIMS];
+};
+
+// i in n: the name is in scope only after its extent.
+static bool parse_range(struct parser *p, struct ranges *r) {
+    if (r->count == TILE_DIMS)
+        return parse_fail(p, p->token.place, "more than %d names", TILE_DIMS);
+    const char *text = parse_name(p, "a loop variable");
+    expr extent = text && parse_expect(p, "in") ? parse_index(p) : NULL;
+    if (!extent)
+        return false;
+    const struct tile_name *name = tile_index(text, extent);
+    r->name[r->count] = name;
+    r->extent[r->count++] = extent;
+    return parse_bind_name(p, BOUND_INDEX, text, name);
+}
+
+static bool parse_ranges(struct parser *p, struct tile_stmt stmt) {
+    struct ranges r = {0};
+    int bindings = p->bindings;
+    do {
+        if (stmt.kind == TILE_GRID && parse_accept(p, "threads")) {
+            stmt.threads = parse_count(p, 1);
+            break;
+        }
+        if (!parse_range(p, &r))
+            return false;
+    } while (parse_accept(p, ","));
+    if (!r.count)
+        return parse_fail(p, stmt.place, "a grid needs a name: grid b in n");
+    stmt.indices = r.count;
+    stmt.name = r.name;
+    stmt.extent = r.extent;
+    return parse_body(p, stmt, bindings);
+}
+
+static bool parse_for(struct parser *p, struct tile_stmt stmt) {
+    struct tile_type type = tile_index_type();
+    int bindings = p->bindings;
+    const char *text = parse_name(p, "a loop variable");
+    if (!text || (parse_accept(p, ":") && !parse_type(p, &type)) || !parse_expect(p, "in"))
+        return false;
+    expr end = parse_expr(p, &type);
+    if (parse_accept(p, "..")) {
+        stmt.begin = end;
+        end = parse_expr(p, &type);
+    }
+    if (parse_accept(p, "step"))
+        stmt.step = parse_expr(p, &type);
+    if (parse_accept(p, "stages"))
+        stmt.stages = parse_count(p, 1);
+    if (p->failed)
+        return false;
+    bool is_usual = !stmt.begin && tile_type_equal(type, tile_index_type());
+    const struct tile_name *name = is_usual ? tile_index(text, end) : tile_name(text, type);
+    stmt.indices = 1;
+    stmt.name = &name;
+    stmt.extent = &end;
+    return parse_bind_name(p, BOUND_INDEX, text, name) && parse_body(p, stmt, bindings);
+}
+
+static bool parse_condition(struct parser *p, struct tile_stmt stmt) {
+    int bindings = p->bindings;
+    stmt.mask = parse_truth(p);
+    return stmt.mask && parse_body(p, stmt, bindings);
+}
+
+// Stores and assignments ------------------------------------------------------------------------------------------
+
+static bool parse_element(struct parser *p, struct tile_stmt *stmt, expr *index) {
+    struct tile_token token = p->token;
+    struct binding *b = token.kind == TOKEN_NAME ? parse_find(p, token.text) : NULL;
+    if (!b || b->kind != BOUND_BUFFER)
+        return parse_unknown(p, token, BOUND_BUFFER, "buffer");
+    parse_next(p);
+    stmt->buffer = b->buffer;
+    stmt->index = index;
+    stmt->indices = parse_list(p, index);
+    if (stmt->indices >= 0 && stmt->indices != stmt->buffer->ndim)
+        return parse_fail(p, token.place, "'%s' has %d axes and %d indices", token.text, stmt->buffer->ndim,
+                          stmt->indices);
+    return stmt->indices >= 0;
+}
+
+// The value and mask of a store: v where m
+static bool parse_stored(struct parser *p, struct tile_stmt *stmt) {
+    stmt->value = parse_expr(p, &stmt->buffer->type);
+    if (stmt->value && parse_accept(p, "where"))
+        stmt->mask = parse_truth(p);
+    return !p->failed && parse_append(p, *stmt);
+}
+
+static bool parse_element_store(struct parser *p, struct tile_stmt stmt) {
+    expr index[TILE_DIMS];
+    return parse_element(p, &stmt, index) && parse_expect(p, "=") && parse_stored(p, &stmt);
+}
+
+static bool parse_atomic(struct parser *p, struct tile_stmt stmt) {
+    expr index[TILE_DIMS];
+    return parse_combine(p, &stmt.combine) && parse_element(p, &stmt, index) && parse_expect(p, ",") &&
+           parse_stored(p, &stmt);
+}
+
+// store(y[i], value, mask)
+static bool parse_store_call(struct parser *p, struct tile_stmt stmt) {
+    expr index[TILE_DIMS];
+    if (!parse_expect(p, "(") || !parse_element(p, &stmt, index) || !parse_expect(p, ","))
+        return false;
+    stmt.value = parse_expr(p, &stmt.buffer->type);
+    if (stmt.value && parse_accept(p, ","))
+        stmt.mask = parse_truth(p);
+    return parse_expect(p, ")") && parse_append(p, stmt);
+}
+
+static bool parse_async(struct parser *p, struct tile_stmt stmt, const char *text) {
+    bool is_copy = parse_accept(p, "copy_async");
+    if (!is_copy && !parse_expect(p, "gemm_async"))
+        return false;
+    stmt.kind = is_copy ? TILE_COPY : TILE_GEMM;
+    stmt.is_async = true;
+    stmt.token = ++tile_current()->tokens;
+    return (is_copy ? parse_copy : parse_gemm)(p, stmt) &&
+           parse_bind(p, (struct binding){.text = text, .kind = BOUND_TOKEN, .token = stmt.token});
+}
+
+static bool assign(struct parser *p, struct tile_stmt stmt, const struct tile_name *name) {
+    stmt.kind = TILE_ASSIGN;
+    stmt.name = &name;
+    return name && parse_append(p, stmt);
+}
+
+// x: f32 = value, or x = value for a new x
+static bool parse_declaration(struct parser *p, struct tile_stmt stmt, const char *text,
+                              const struct tile_type *type) {
+    stmt.value = parse_expr(p, type);
+    if (!stmt.value)
+        return false;
+    const struct tile_name *name = tile_name(text, stmt.value->type);
+    return assign(p, stmt, name) && parse_bind_name(p, BOUND_LOCAL, text, name);
+}
+
+static bool parse_assignment(struct parser *p, struct tile_stmt stmt) {
+    struct tile_token token = p->token;
+    struct tile_type type;
+    const char *text = parse_name(p, "a variable");
+    if (!text)
+        return false;
+    if (parse_accept(p, ":"))
+        return parse_type(p, &type) && parse_expect(p, "=") && parse_declaration(p, stmt, text, &type);
+    if (!parse_expect(p, "="))
+        return false;
+    if (parse_is(p, "copy_async") || parse_is(p, "gemm_async"))
+        return parse_async(p, stmt, text);
+    struct binding *b = parse_find(p, text);
+    if (!b)
+        return parse_declaration(p, stmt, text, NULL);
+    if (b->kind != BOUND_LOCAL)
+        return parse_fail(p, token.place, "'%s' is no variable: it cannot be assigned to", text);
+    const struct tile_name *name = b->name;
+    stmt.value = parse_expr(p, &name->type);
+    return stmt.value && assign(p, stmt, name);
+}
+
+static bool parse_let(struct parser *p) {
+    const char *text = parse_name(p, "an expression");
+    if (!text || !parse_expect(p, "="))
+        return false;
+    struct node *n = parse_node(p);
+    expr value = parse_elaborate(p, n, NULL);
+    return value &&
+           parse_bind(p, (struct binding){.text = text, .kind = BOUND_LET, .let = value, .depth = n->depth});
+}
+
+// Params ----------------------------------------------------------------------------------------------------------
+
+static bool is_constant(expr e) {
+    for (int i = 0; i < tile_operands(e); i++)
+        if (!is_constant(tile_operand(e, i)))
+            return false;
+    return e->op == TILE_CONST || tile_operands(e);
+}
+
+// A param is a number that takes its type where it is used: its value becomes a literal again.
+static bool bind_param(struct parser *p, const char *text, expr value) {
+    struct text digits = {0};
+    tile_print_const(&digits, value->type, tile_bits_of(value->type, tile_evaluate(value, NULL)), true);
+    const char *copy = digits.failed ? NULL : arena_text(&p->arena, "%s", digits.data);
+    text_free(&digits);
+    if (!copy)
+        return parse_fail_moved(p, p->token.place);
+    struct tile_literal literal = {.text = copy + (*copy == '-'), .negative = *copy == '-'};
+    literal.len = (int)strlen(literal.text);
+    literal.is_float = tile_type_is_float(value->type);
+    literal.is_word = literal.text[0] == 'i' || literal.text[0] == 'n';
+    return parse_bind(p, (struct binding){.text = text, .kind = BOUND_PARAM, .param = literal});
+}
+
+static bool parse_param(struct parser *p) {
+    static const struct tile_type f64 = {TILE_FLOAT, 64, 1};
+    do {
+        const char *text = parse_name(p, "a param");
+        struct node *n = text && parse_expect(p, "=") ? parse_node(p) : NULL;
+        struct tile_type type = n && n->has_float ? f64 : tile_index_type();
+        expr value = parse_elaborate(p, n, &type);
+        if (!value)
+            return false;
+        bool is_number = tile_type_is_float(value->type) || tile_type_is_integer(value->type);
+        if (!is_constant(value) || !is_number)
+            return parse_fail(p, n->place, "a param is a number that is known here");
+        if (!bind_param(p, text, value))
+            return false;
+    } while (parse_accept(p, ","));
+    return !p->failed;
+}
+
+// Short statements ------------------------------------------------------------------------------------------------
+
+static bool parse_wait(struct parser *p, struct tile_stmt stmt) {
+    struct tile_token token = p->token;
+    struct binding *b = token.kind == TOKEN_NAME ? parse_find(p, token.text) : NULL;
+    if (!b || b->kind != BOUND_TOKEN)
+        return parse_fail(p, token.place, "'%s' is not the token of an asynchronous statement", token.text);
+    stmt.token = b->token;
+    parse_next(p);
+    if (parse_accept(p, "keep"))
+        stmt.keep = parse_count(p, 0);
+    return parse_append(p, stmt);
+}
+
+static bool parse_barrier(struct parser *p, struct tile_stmt stmt) {
+    int scope = p->token.kind == TOKEN_NAME ? tile_word_find(tile_scope_word, 3, p->token.text) : -1;
+    stmt.scope = scope < 0 ? TILE_GROUP : (enum tile_scope)scope;
+    if (scope >= 0)
+        parse_next(p);
+    return parse_append(p, stmt);
+}
+
+static const char *parse_string(struct parser *p) {
+    const char *text = p->token.text;
+    if (p->token.kind != TOKEN_STRING)
+        return parse_fail(p, p->token.place, "a text in quotes is expected, not %s", text);
+    parse_next(p);
+    return text;
+}
+
+static bool parse_assert(struct parser *p, struct tile_stmt stmt) {
+    stmt.mask = parse_truth(p);
+    if (stmt.mask && parse_accept(p, ","))
+        stmt.message = parse_string(p);
+    return parse_append(p, stmt);
+}
+
+static bool parse_print(struct parser *p, struct tile_stmt stmt) {
+    stmt.message = parse_string(p);
+    if (stmt.message && parse_accept(p, ","))
+        stmt.value = parse_expr(p, NULL);
+    return parse_append(p, stmt);
+}
+
+// Blocks ----------------------------------------------------------------------------------------------------------
+
+static const struct {
+    const char *word;
+    enum tile_stmt_kind kind;
+    bool (*parse)(struct parser *p, struct tile_stmt stmt);
+} forms[] = {
+    {"map", TILE_MAP, parse_ranges},          {"grid", TILE_GRID, parse_ranges},
+    {"if", TILE_IF, parse_condition},         {"while", TILE_WHILE, parse_condition},
+    {"break", TILE_BREAK, parse_append},      {"copy", TILE_COPY, parse_copy},
+    {"fill", TILE_FILL, parse_fill},          {"reduce", TILE_REDUCE, parse_reduce},
+    {"scan", TILE_SCAN, parse_reduce},        {"gemm", TILE_GEMM, parse_gemm},
+    {"atomic", TILE_ATOMIC, parse_atomic},    {"wait", TILE_WAIT, parse_wait},
+    {"barrier", TILE_BARRIER, parse_barrier}, {"assert", TILE_ASSERT, parse_assert},
+    {"print", TILE_PRINT, parse_print},       {"store", TILE_STORE, parse_store_call},
+};
+
+static bool parse_stmt(struct parser *p) {
+    struct tile_stmt stmt = {.place = p->token.place};
+    if (p->token.kind != TOKEN_NAME)
+        return parse_fail(p, p->token.place, "a statement is expected, not %s", p->token.text);
+    for (size_t i = 0; i < COUNT(forms); i++)
+        if (parse_accept(p, forms[i].word)) {
+            stmt.kind = forms[i].kind;
+            return forms[i].parse(p, stmt);
+        }
+    int loop = tile_word_find(tile_loop_word, 5, p->token.text);
+    int memory = tile_word_find(tile_memory_word, 6, p->token.text);
+    if (loop >= 0 || memory >= 0)
+        parse_next(p);
+    if (memory >= 0)
+        return parse_alloc(p, stmt, (enum tile_memory)memory);
+    stmt.kind = loop >= 0 ? TILE_FOR : TILE_STORE;
+    stmt.loop = loop >= 0 ? (enum tile_loop)loop : TILE_SERIAL;
+    if (loop >= 0)
+        return parse_for(p, stmt);
+    if (parse_accept(p, "let"))
+        return parse_let(p);
+    if (parse_accept(p, "param"))
+        return parse_param(p);
+    struct tile_lexer ahead = p->lexer;
+    struct tile_token next = tile_lex(&ahead);
+    bool is_element = next.kind == TOKEN_SIGN && !strcmp(next.text, "[");
+    return is_element ? parse_element_store(p, stmt) : parse_assignment(p, stmt);
+}
+
+bool parse_stmts(struct parser *p) {
+    while (!parse_accept(p, "}") && !p->failed)
+        parse_stmt(p);
+    return !p->failed;
+}
+
+static bool parse_block(struct parser *p) {
+    int bindings = p->bindings;
+    bool good = parse_enter(p) && parse_expect(p, "{") && parse_stmts(p);
+    parse_leave(p);
+    p->bindings = bindings;
+    return good;
+}
+
+// A block, or another if.
+static bool parse_else(struct parser *p) {
+    if (!parse_is(p, "if"))
+        return parse_block(p);
+    bool good = parse_enter(p) && parse_stmt(p);
+    parse_leave(p);
+    return good;
+}

@@ -1,0 +1,281 @@
+// regions.c - tile statements of the interpreter: copy, fill, reduce, scan, gemm over rectangles of buffers.
+
+#include "tile/interpret.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+// A region while it runs. Its axes are the last ndim of the rectangle that a statement works on.
+struct view {
+    const struct tile_buffer *buffer;
+    const int64_t *origin;
+    int64_t size[TILE_DIMS];
+    bool is_sized;
+};
+
+static struct view view_of(const struct machine *m, const struct tile_stmt *s, const struct operands *o,
+                           int which) {
+    const struct tile_region *region = &s->region[which];
+    struct view v = {.buffer = region->buffer, .origin = o->origin[which]};
+    v.is_sized = region->extent || !region->origin;
+    const int64_t *size = region->extent ? o->size[which] : m->cells[region->buffer->id].shape;
+    memcpy(v.size, size, sizeof v.size);
+    return v;
+}
+
+// The element at a point of a rectangle of that many axes; axes that the view does not have are at 0.
+static bool element(const struct machine *m, const struct view *v, const int64_t *point, int axes,
+                    char **at) {
+    int64_t index[TILE_DIMS];
+    for (int i = 0; i < v->buffer->ndim; i++) {
+        int axis = axes - v->buffer->ndim + i;
+        index[i] = v->origin[i] + (axis < 0 ? 0 : point[axis]);
+    }
+    return machine_find(m, v->buffer, index, at);
+}
+
+static union tile_value read_or_zero(const struct machine *m, const struct view *v, const int64_t *point,
+                                     int axes) {
+    char *at;
+    union tile_value zero = {.u = 0};
+    return element(m, v, point, axes, &at) ? machine_read(v->buffer->type, at) : zero;
+}
+
+static void write_if_inside(const struct machine *m, const struct view *v, const int64_t *point, int axes,
+                            union tile_value value) {
+    char *at;
+    if (element(m, v, point, axes, &at))
+        machine_write(v->buffer->type, at, value);
+}
+
+static bool next_point(int64_t *point, const int64_t *size, int axes) {
+    for (int i = axes - 1; i >= 0; i--) {
+        if (++point[i] < size[i])
+            return true;
+        point[i] = 0;
+    }
+    return false;
+}
+
+static bool is_empty(const int64_t *size, int axes) {
+    for (int i = 0; i < axes; i++)
+        if (size[i] <= 0)
+            return true;
+    return false;
+}
+
+// Copy and fill ---------------------------------------------------------------------------------------------------
+
+// The rectangle that both views cover, paired from the last axis.
+static bool pair_views(struct machine *m, const struct view *a, const struct view *b, int64_t *size,
+                       int *axes) {
+    *axes = MAX_OF(a->buffer->ndim, b->buffer->ndim);
+    for (int i = 0; i < *axes; i++) {
+        int in_a = i - *axes + a->buffer->ndim, in_b = i - *axes + b->buffer->ndim;
+        int64_t size_a = in_a < 0 ? 1 : a->size[in_a], size_b = in_b < 0 ? 1 : b->size[in_b];
+        size[i] = a->is_sized ? size_a : size_b;
+        if (a->is_sized && b->is_sized && size_a != size_b)
+            return machine_fail(m, "%s has %" PRId64 " and %s %" PRId64 " along an axis", a->buffer->text,
+                                size_a, b->buffer->text, size_b);
+    }
+    return true;
+}
+
+bool machine_copy(struct machine *m, const struct tile_stmt *s, const struct operands *o) {
+    struct view from = view_of(m, s, o, 0), to = view_of(m, s, o, 1);
+    int64_t size[TILE_DIMS], point[TILE_DIMS] = {0};
+    int axes;
+    if (!pair_views(m, &from, &to, size, &axes))
+        return false;
+    if (is_empty(size, axes))
+        return true;
+    do {
+        union tile_value value = read_or_zero(m, &from, point, axes);
+        write_if_inside(m, &to, point, axes, tile_convert(to.buffer->type, from.buffer->type, value));
+    } while (next_point(point, size, axes));
+    return true;
+}
+
+bool machine_fill(struct machine *m, const struct tile_stmt *s, const struct operands *o) {
+    struct view to = view_of(m, s, o, 1);
+    int axes = to.buffer->ndim;
+    int64_t point[TILE_DIMS] = {0};
+    if (is_empty(to.size, axes))
+        return true;
+    do
+        write_if_inside(m, &to, point, axes, o->value);
+    while (next_point(point, to.size, axes));
+    return true;
+}
+
+// Reduce and scan -------------------------------------------------------------------------------------------------
+
+enum { LANE_BYTES = 128, MOST_LANES = 128 };
+
+struct line { // the elements of a view along one axis
+    const struct view *from;
+    struct tile_type type; // to combine in
+    int axis;
+    int64_t *point;
+};
+
+static union tile_value line_read(const struct machine *m, const struct line *l, int64_t at) {
+    l->point[l->axis] = at;
+    union tile_value value = read_or_zero(m, l->from, l->point, l->from->buffer->ndim);
+    l->point[l->axis] = 0;
+    return tile_convert(l->type, l->from->buffer->type, value);
+}
+
+// The order that every target keeps: lane j takes elements j, j + lanes, ...; then lane j takes lane j + lanes / 2.
+static union tile_value reduce_line(const struct machine *m, const struct line *l, struct combiner *combine,
+                                    union tile_value identity) {
+    union tile_value lane[MOST_LANES];
+    int lanes = LANE_BYTES / tile_type_bytes(l->type);
+    for (int j = 0; j < lanes; j++)
+        lane[j] = identity;
+    for (int64_t i = 0; i < l->from->size[l->axis]; i++)
+        lane[i % lanes] = combiner_run(combine, lane[i % lanes], line_read(m, l, i));
+    for (int half = lanes / 2; half; half /= 2)
+        for (int j = 0; j < half; j++)
+            lane[j] = combiner_run(combine, lane[j], lane[j + half]);
+    return lane[0];
+}
+
+// Where the result of a line goes: the same point, without the axis if the destination has not got it.
+static bool find_result(const struct machine *m, const struct line *l, const struct view *to, char **at) {
+    int64_t point[TILE_DIMS];
+    int axes = 0, from_axes = l->from->buffer->ndim;
+    for (int i = 0; i < from_axes; i++)
+        if (i != l->axis || to->buffer->ndim >= from_axes)
+            point[axes++] = l->point[i];
+    return element(m, to, point, axes, at);
+}
+
+static void reduce_lines(const struct machine *m, const struct tile_stmt *s, const struct line *l,
+                         const struct view *to, struct combiner *combine, union tile_value identity) {
+    int64_t size[TILE_DIMS];
+    memcpy(size, l->from->size, sizeof size);
+    size[l->axis] = 1;
+    if (is_empty(size, l->from->buffer->ndim))
+        return;
+    do {
+        char *at;
+        union tile_value value = reduce_line(m, l, combine, identity);
+        if (!find_result(m, l, to, &at))
+            continue;
+        if (!s->clear)
+            value = combiner_run(combine, machine_read(l->type, at), value);
+        machine_write(l->type, at, value);
+    } while (next_point(l->point, size, l->from->buffer->ndim));
+}
+
+bool machine_reduce(struct machine *m, const struct tile_stmt *s, const struct operands *o) {
+    struct view from = view_of(m, s, o, 0), to = view_of(m, s, o, 1);
+    int64_t point[TILE_DIMS] = {0};
+    struct line line = {&from, to.buffer->type, s->axis, point};
+    struct combiner combine;
+    uint64_t identity;
+    if (!tile_identity(s->combine, line.type, &identity))
+        return machine_fail(m, "%s of %s", tile_op_name(s->combine), tile_type_name(line.type));
+    bool good = combiner_open(&combine, s->combine, line.type);
+    if (good)
+        reduce_lines(m, s, &line, &to, &combine, tile_value_of(line.type, identity));
+    combiner_close(&combine);
+    return good;
+}
+
+// From the first element on, or from the last; exclusive: the element itself is not in its sum.
+static void scan_line(const struct machine *m, const struct tile_stmt *s, const struct line *l,
+                      const struct view *to, struct combiner *combine, union tile_value identity) {
+    int64_t len = l->from->size[l->axis];
+    union tile_value sum = identity;
+    for (int64_t i = 0; i < len; i++) {
+        int64_t at = s->reverse ? len - 1 - i : i;
+        union tile_value next = combiner_run(combine, sum, line_read(m, l, at));
+        l->point[l->axis] = at;
+        write_if_inside(m, to, l->point, l->from->buffer->ndim, s->exclusive ? sum : next);
+        l->point[l->axis] = 0;
+        sum = next;
+    }
+}
+
+bool machine_scan(struct machine *m, const struct tile_stmt *s, const struct operands *o) {
+    struct view from = view_of(m, s, o, 0), to = view_of(m, s, o, 1);
+    int64_t point[TILE_DIMS] = {0}, size[TILE_DIMS];
+    struct line line = {&from, to.buffer->type, s->axis, point};
+    struct combiner combine;
+    uint64_t identity;
+    if (!tile_identity(s->combine, line.type, &identity))
+        return machine_fail(m, "%s of %s", tile_op_name(s->combine), tile_type_name(line.type));
+    memcpy(size, from.size, sizeof size);
+    size[s->axis] = 1;
+    bool good = combiner_open(&combine, s->combine, line.type);
+    if (good && !is_empty(size, from.buffer->ndim))
+        do
+            scan_line(m, s, &line, &to, &combine, tile_value_of(line.type, identity));
+        while (next_point(point, size, from.buffer->ndim));
+    combiner_close(&combine);
+    return good;
+}
+
+// Gemm ------------------------------------------------------------------------------------------------------------
+
+struct product {
+    struct view a, b, c;
+    int64_t rows, columns, depth;
+    struct tile_type type; // to accumulate in
+    struct combiner multiply, add;
+};
+
+static union tile_value factor(const struct machine *m, const struct view *v, int64_t row, int64_t column,
+                               bool transpose, struct tile_type type) {
+    int64_t point[2] = {transpose ? column : row, transpose ? row : column};
+    return tile_convert(type, v->buffer->type, read_or_zero(m, v, point, 2));
+}
+
+static void gemm_element(const struct machine *m, const struct tile_stmt *s, struct product *p, int64_t row,
+                         int64_t column) {
+    int64_t point[2] = {row, column};
+    union tile_value zero = tile_value_of(p->type, 0), sum = zero;
+    if (!s->clear)
+        sum = tile_convert(p->type, p->c.buffer->type, read_or_zero(m, &p->c, point, 2));
+    for (int64_t k = 0; k < p->depth; k++) {
+        union tile_value a = factor(m, &p->a, row, k, s->transpose[0], p->type);
+        union tile_value b = factor(m, &p->b, k, column, s->transpose[1], p->type);
+        sum = combiner_run(&p->add, sum, combiner_run(&p->multiply, a, b));
+    }
+    write_if_inside(m, &p->c, point, 2, tile_convert(p->c.buffer->type, p->type, sum));
+}
+
+// The last two sizes of a, b and c as rows, columns and depth.
+static bool measure_gemm(struct machine *m, const struct tile_stmt *s, struct product *p) {
+    const int64_t *a = p->a.size + p->a.buffer->ndim - 2, *b = p->b.size + p->b.buffer->ndim - 2;
+    p->rows = a[s->transpose[0]];
+    p->depth = a[!s->transpose[0]];
+    p->columns = b[!s->transpose[1]];
+    if (p->depth != b[s->transpose[1]])
+        return machine_fail(m, "inner sizes differ: %" PRId64 " and %" PRId64, p->depth, b[s->transpose[1]]);
+    const int64_t *c = p->c.size + p->c.buffer->ndim - 2;
+    if (p->c.is_sized && (c[0] != p->rows || c[1] != p->columns))
+        return machine_fail(m,
+                            "the result is (%" PRId64 ", %" PRId64 ") and goes to (%" PRId64 ", %" PRId64 ")",
+                            p->rows, p->columns, c[0], c[1]);
+    return true;
+}
+
+bool machine_gemm(struct machine *m, const struct tile_stmt *s, const struct operands *o) {
+    struct product p = {view_of(m, s, o, 0), view_of(m, s, o, 1), view_of(m, s, o, 2),
+                        .type = {TILE_FLOAT, 32, 1}};
+    if (!tile_type_is_half(p.c.buffer->type))
+        p.type = p.c.buffer->type;
+    if (!measure_gemm(m, s, &p))
+        return false;
+    bool can_add = combiner_open(&p.add, TILE_ADD, p.type);
+    bool good = combiner_open(&p.multiply, TILE_MUL, p.type) && can_add;
+    for (int64_t row = 0; row < p.rows && good; row++)
+        for (int64_t column = 0; column < p.columns; column++)
+            gemm_element(m, s, &p, row, column);
+    combiner_close(&p.multiply);
+    combiner_close(&p.add);
+    return good;
+}

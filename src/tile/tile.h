@@ -1,0 +1,342 @@
+// tile.h - the kernel IR: pure typed expressions under ordered, structured statements.
+//
+// Two levels, one IR. Tile statements (map, copy, fill, reduce, gemm) say what happens to whole tiles; passes turn
+// them into loops, masked loads and stores and scalar code, as far as the target wants. A row kernel is one map:
+//
+//     kernel add_f32(a: f32[n], b: f32[n]) -> (y: f32[n]) {
+//       map i in n { y[i] = a[i] + b[i] }
+//     }
+//
+// Expressions are hash-consed in their kernel: equal ones are one node, so pointers compare. An expression names what
+// to compute, at the statement that uses it: one load node in two statements reads twice. Operands agree in type:
+// nothing is promoted. A formula is rounded as written on every target; fma is an op that its author writes.
+// What each op gives in the corners (wrap-around, division by zero, NaN, shifts, casts): doc/tile.md.
+
+#ifndef TILE_H
+#define TILE_H
+
+#include "base/base.h"
+
+enum { TILE_DIMS = 8 }; // most axes of a buffer, names of a map
+
+// types.c: types ------------------------------------------------------------------------------------------------
+
+enum tile_kind { TILE_BOOL, TILE_UINT, TILE_INT, TILE_FLOAT, TILE_BFLOAT, TILE_COMPLEX };
+
+// bool is a truth value in expressions and 8 bits in memory. lanes > 1: a vector of that many.
+struct tile_type {
+    uint8_t kind;   // enum tile_kind
+    uint8_t bits;   // of one lane: 1 for bool, 8..64, 64 for complex of two f32
+    uint16_t lanes; // 1, 2, 4 .. 128
+};
+
+struct tile_type tile_type_of(zl_dtype dtype);
+zl_dtype    tile_dtype_of(struct tile_type type); // ZL_DTYPE_COUNT for vectors
+bool        tile_type_equal(struct tile_type a, struct tile_type b);
+const char *tile_type_name(struct tile_type type); // "f32", "bf16", "i8", "bool", "c64", "f32x4"; "?": none
+bool        tile_type_find(const char *name, struct tile_type *out);
+int         tile_type_bytes(struct tile_type type); // in memory, all lanes
+
+static inline bool tile_type_is_integer(struct tile_type t) { return t.kind == TILE_UINT || t.kind == TILE_INT; }
+static inline bool tile_type_is_float(struct tile_type t) { return t.kind == TILE_FLOAT || t.kind == TILE_BFLOAT; }
+static inline bool tile_type_is_half(struct tile_type t) { return tile_type_is_float(t) && t.bits == 16; }
+static inline bool tile_type_is_bool(struct tile_type t) { return t.kind == TILE_BOOL; }
+static inline bool tile_type_is_complex(struct tile_type t) { return t.kind == TILE_COMPLEX; }
+
+// ops.c: ops of expressions -------------------------------------------------------------------------------------
+
+// The elementwise rows, which arrays have too, and what only kernels need.
+enum tile_op {
+#define UNARY(NAME, ...)   TILE_##NAME,
+#define BINARY(NAME, ...)  TILE_##NAME,
+#define TERNARY(NAME, ...) TILE_##NAME,
+#include "op/elementwise.def"
+    TILE_CONST,   // bits
+    TILE_INDEX,   // a loop variable; index
+    TILE_SYMBOL,  // a size known at each call; symbol
+    TILE_SCALAR,  // a scalar parameter; parameter
+    TILE_LOCAL,   // the value of a local variable (assigned by a statement)
+    TILE_LOAD,    // buffer[index...], with optional mask and other
+    TILE_CAST,    // value conversion, saturating from float to integer (NaN gives 0), wrapping between integers
+    TILE_BITCAST, // same bits, other type of the same size
+    TILE_FMA,     // a * b + c rounded once
+    TILE_RARE,    // select(c, a, b) whose a is worth computing only where some lane needs it
+    TILE_RE,      // real part of a complex
+    TILE_IM,      // imaginary part
+    TILE_PAIR,    // complex of two floats
+    TILE_OP_COUNT
+};
+typedef const struct tile_expr *expr;
+
+const char *tile_op_name(enum tile_op op); // "add", "exp": the public name less zl_ for rows
+int         tile_op_arity(enum tile_op op); // operands in arg[]; 0 for leaves and loads
+int         tile_op_rule(enum tile_op op);  // bits of enum op_rule (op/rules.h) for rows, else 0
+enum tile_op tile_op_find(const char *name); // also by row ("max", "select"); TILE_OP_COUNT if there is none
+static inline bool tile_op_is_row(enum tile_op op) { return op < TILE_CONST; }
+static inline bool tile_op_is_leaf(enum tile_op op) { return op >= TILE_CONST && op <= TILE_LOCAL; }
+
+// The type that op gives on these operands (not for leaves, loads, casts); false and an error if they do not fit it.
+bool tile_op_type(enum tile_op op, const expr *arg, struct tile_type *out);
+
+// Whether the row takes that type.
+bool tile_op_takes(enum tile_op op, struct tile_type type);
+
+struct tile_expr {
+    enum tile_op op;
+    struct tile_type type;
+    int id;                          // order of creation in its kernel
+    int args;
+    expr arg[3];                     // operands; of a masked load: mask and other (args is 2, else 0)
+    uint64_t bits;                   // TILE_CONST: the value's bits, upper ones 0; of complex the real part is low
+    const struct tile_buffer *buffer; // TILE_LOAD
+    const struct tile_name *name;    // TILE_INDEX, TILE_SYMBOL, TILE_SCALAR, TILE_LOCAL
+    int indices;                     // TILE_LOAD
+    expr *index;                     // TILE_LOAD: one per axis of buffer
+};
+
+// Something with a name: a loop variable, symbol, scalar parameter or local variable.
+struct tile_name {
+    const char *text;
+    struct tile_type type;
+    int64_t low, high; // known range, inclusive; INT64_MIN and INT64_MAX: unknown
+    int64_t divisor;   // known divisor of symbols; 1 when nothing is known
+    int id;            // among the kernel's names
+};
+
+// Buffers and statements ----------------------------------------------------------------------------------------
+
+enum tile_memory { TILE_GLOBAL, TILE_CONSTANT, TILE_SHARED, TILE_FRAGMENT, TILE_REGISTER, TILE_EXTRA };
+enum tile_layout { TILE_LOCAL_LAYOUT, TILE_BLOCKED, TILE_MATRIX, TILE_OPAQUE };
+
+struct tile_buffer {
+    const char *text;
+    struct tile_type type; // in memory
+    enum tile_memory memory;
+    enum tile_layout layout; // of fragments
+    int ndim;
+    expr *shape;
+    expr *stride;  // NULL: row-major
+    int align;     // bytes; 0 is that of the element
+    int swizzle;   // bits; 0 is none
+    bool is_output;
+    int parameter; // position among the kernel's parameters; -1: allocated inside
+    int id;        // among the kernel's buffers
+};
+
+enum tile_loop { TILE_SERIAL, TILE_PARALLEL, TILE_UNROLLED, TILE_VECTOR, TILE_PIPELINED };
+enum tile_scope { TILE_SUBGROUP, TILE_GROUP, TILE_CLUSTER };
+
+enum tile_stmt_kind {
+    TILE_STORE,   // buffer[index] = value, where mask
+    TILE_ASSIGN,  // name = value (declares it at first)
+    TILE_ALLOC,   // buffer
+    TILE_MAP,     // body for all name[] in extent[], in any order
+    TILE_FOR,     // body for name[0] in [begin, extent[0]) by step
+    TILE_IF,      // mask ? body : other
+    TILE_WHILE,   // while mask: body
+    TILE_BREAK,
+    TILE_GRID,    // body for every block of the launch; name[], extent[], threads
+    TILE_COPY,    // region[0] -> region[1], converting; may be asynchronous and give token
+    TILE_FILL,    // region[1] = value
+    TILE_REDUCE,  // region[0] -> region[1] along axis by op combine; clear or accumulate
+    TILE_SCAN,    // the same, running; reverse, exclusive
+    TILE_GEMM,    // region[0] x region[1] -> region[2]; clear or accumulate; may be asynchronous
+    TILE_ATOMIC,  // buffer[index] combine= value, where mask
+    TILE_WAIT,    // for token, all but keep newer ones
+    TILE_BARRIER, // scope
+    TILE_ASSERT,  // mask, with message
+    TILE_PRINT,   // message, value
+};
+
+// A rectangle of a buffer. Axes of two regions are paired from the last; what is missing has extent 1. Where a copy
+// leaves its source it reads 0, where it leaves its destination it writes nothing: so are the edges of tiles made.
+struct tile_region {
+    const struct tile_buffer *buffer;
+    expr *origin;  // buffer->ndim of them; NULL: all of it
+    expr *extent;  // buffer->ndim of them; NULL: the whole buffer, or as the other side if there is an origin
+};
+
+struct tile_place { // where in the text a statement stands
+    int line, column;
+};
+
+struct tile_stmt {
+    enum tile_stmt_kind kind;
+    struct tile_place place;
+    struct tile_stmt *next; // in order
+    struct tile_stmt *body, *other;
+    const struct tile_buffer *buffer;
+    int indices; // of a store or atomic; of a map, for or grid: number of names
+    expr *index;
+    const struct tile_name **name;
+    expr *extent;
+    expr value, mask, begin, step;
+    struct tile_region region[3];
+    enum tile_op combine;
+    enum tile_loop loop;
+    enum tile_scope scope;
+    int axis, stages, threads, keep, token; // token 0: synchronous
+    bool clear, transpose[2], is_async, reverse, exclusive;
+    const char *message;
+};
+
+// Kernels -------------------------------------------------------------------------------------------------------
+
+// How to launch, computed on the host at each call from the symbols' values. NULL: nothing to say.
+struct tile_launch {
+    int grids;           // 0: one call does it all
+    expr grid[3];        // blocks along x, y, z
+    expr threads, shared_bytes, workspace_bytes;
+};
+
+struct tile_parameter {
+    bool is_scalar;
+    struct tile_buffer *buffer;    // else
+    const struct tile_name *scalar;
+};
+
+struct tile_kernel {
+    const char *name;
+    const char *file, *source; // what it was parsed from, for messages, or NULL
+    int parameters;
+    struct tile_parameter *parameter; // inputs, then outputs, in order
+    int symbols;
+    const struct tile_name **symbol; // sizes; bound from the shapes of arguments
+    struct tile_stmt *body;
+    struct tile_launch launch;
+    int index_bits; // 32 or 64 (at first): of loop variables and symbols
+    int ids, names, buffers, tokens; // how many expressions, names, buffers there are; the last token
+    // Builder state:
+    struct arena arena;
+    struct map exprs; // hash-consing
+    struct tile_stmt **tail; // where the next statement goes
+    struct tile_frame *open; // statements whose body is being built
+    struct tile_kernel *outer; // current before this one
+    bool failed;             // memory ran out or an error was recorded
+};
+
+// build.c: makes kernels. A kernel under construction is the thread's current one between tile_begin and tile_end:
+// the notation of rows and mathematics (notation.h) builds into it. These nest, and each tile_begin has its tile_end
+// (each tile_resume its tile_suspend) even when it returned NULL: until then everything built is NULL too.
+struct tile_kernel *tile_begin(const char *name);
+struct tile_kernel *tile_current(void);   // NULL outside, and after a tile_begin that failed
+struct tile_kernel *tile_end(void);       // NULL after an error; the caller owns it
+void tile_resume(struct tile_kernel *kernel); // makes a finished kernel the current one again, for passes
+void tile_suspend(void);
+void tile_free(struct tile_kernel *kernel);
+
+struct tile_type tile_index_type(void); // i64 or i32, of the current kernel
+const struct tile_name *tile_symbol(const char *text, int64_t low, int64_t high, int64_t divisor);
+struct tile_buffer *tile_parameter_buffer(const char *text, struct tile_type type, int ndim, const expr *shape,
+                                          bool is_output);
+const struct tile_name *tile_parameter_scalar(const char *text, struct tile_type type);
+struct tile_buffer *tile_alloc(const char *text, struct tile_type type, enum tile_memory memory, int ndim,
+                               const expr *shape);
+const struct tile_name *tile_name(const char *text, struct tile_type type); // loop or local variable
+const struct tile_name *tile_index(const char *text, expr extent); // loop variable of index type, known range
+
+// Expressions. Operands must agree in type where the op wants it; NULL flows and marks the kernel failed.
+expr tile_const(struct tile_type type, double value);      // rounded to type; the same in all lanes
+expr tile_const_int(struct tile_type type, int64_t value); // exact, or wrapped
+expr tile_const_bits(struct tile_type type, uint64_t bits);
+expr tile_name_value(const struct tile_name *name, enum tile_op op); // TILE_INDEX, TILE_SYMBOL, ...
+expr tile_unary(enum tile_op op, expr x);
+expr tile_binary(enum tile_op op, expr a, expr b);
+expr tile_ternary(enum tile_op op, expr a, expr b, expr c); // select, fma, rare
+expr tile_cast(struct tile_type type, expr x); // x itself if it has that type
+expr tile_bitcast(struct tile_type type, expr x);
+expr tile_load(const struct tile_buffer *buffer, int indices, const expr *index, expr mask, expr other); // NULL: 0
+
+// Operands as one list, of every op: arg[], then index[]. tile_rebuild makes the same op on other operands in the
+// current kernel: casts keep their type, ops find theirs anew, leaves and buffers stay.
+int  tile_operands(expr e);
+expr tile_operand(expr e, int at);
+expr tile_rebuild(expr old, const expr *operands);
+
+// statement.c: statements are appended to the current block; bodies are built between _open and _close. Lists that
+// a statement points to are copied. begin NULL is 0, step NULL is 1.
+struct tile_stmt *tile_store(const struct tile_buffer *buffer, int indices, const expr *index, expr value, expr mask);
+struct tile_stmt *tile_assign(const struct tile_name *name, expr value);
+struct tile_stmt *tile_append(struct tile_stmt stmt); // any other statement, copied into the arena
+struct tile_stmt *tile_open(struct tile_stmt stmt);   // map, for, if, while, grid: what follows is its body
+struct tile_stmt *tile_open_map(int names, const struct tile_name *const *name, const expr *extent);
+struct tile_stmt *tile_open_for(const struct tile_name *name, expr begin, expr end, expr step, enum tile_loop loop);
+struct tile_stmt *tile_open_if(expr mask);
+void tile_else(void);
+void tile_close(void);
+const char *tile_stmt_name(enum tile_stmt_kind kind); // "store", "map", ...
+// The expressions that a statement itself uses, not its body: index, extent, value, mask, begin, step, then of its
+// regions origin and extent; of an allocation shape and stride. out has room for TILE_STMT_EXPRS.
+enum { TILE_STMT_EXPRS = 8 * TILE_DIMS + 4 };
+int tile_stmt_exprs(const struct tile_stmt *stmt, expr *out);
+struct tile_stmt *tile_take_body(void); // empties the current kernel and gives what was in it: a pass emits it anew
+
+// print.c: the text form. parse.c reads it back; printing what was parsed gives the same text.
+char *tile_print(const struct tile_kernel *kernel);         // caller frees with memory_free
+void  tile_print_expr(struct text *out, expr e);
+struct tile_kernel *tile_parse(const char *text, const char *file); // NULL and an error with line and caret
+
+// verify.c: false and an error that names statement and reason, when a kernel breaks the rules of the IR.
+bool tile_verify(const struct tile_kernel *kernel);
+
+// cost.c: arithmetic operations and bytes of parameters that one run moves, for these values of the symbols. An op is
+// one (a complex one 2, a product 6), indices and comparisons are none; an if counts half of each branch, a while one
+// round. Bytes of a parameter are counted once however often they are touched.
+struct tile_cost { double flops, bytes; };
+struct tile_cost tile_cost(const struct tile_kernel *kernel, const int64_t *symbol_values);
+
+// value.c: numbers as the IR has them. f16, bf16 and f32 are kept as doubles that are exactly theirs.
+union tile_value { double f; int64_t i; uint64_t u; bool b; struct { float re, im; } c; };
+union tile_value tile_value_of(struct tile_type type, uint64_t bits);       // of one lane
+uint64_t         tile_bits_of(struct tile_type type, union tile_value value); // the inverse
+union tile_value tile_convert(struct tile_type to, struct tile_type from, union tile_value value); // as TILE_CAST
+double           tile_round(struct tile_type type, double value);           // to f16, bf16, f32: nearest even
+
+// arithmetic.c: what a base op gives. type is that of the result, from that of the (last) operand. Complex numbers
+// only for select, casts and parts: the rest of their arithmetic is in complex.c.
+union tile_value tile_apply(enum tile_op op, struct tile_type type, struct tile_type from,
+                            const union tile_value *arg);
+
+// evaluate.c: computes expressions on the host, one lane. A tape is one or more expressions in the order in which
+// their nodes are computed, in base ops.
+struct tile_tape *tile_tape(int roots, const expr *root); // NULL and an error; free with tile_tape_free
+void              tile_tape_free(struct tile_tape *tape);
+// leaf(data, e, index) gives the value of a name, or of a load at these indices. out: the value of each root.
+typedef union tile_value tile_leaf(void *data, expr e, const int64_t *index);
+void tile_tape_run(struct tile_tape *tape, tile_leaf *leaf, void *data, union tile_value *out);
+union tile_value tile_evaluate(expr e, const union tile_value *leaf); // leaf values by id of INDEX/SCALAR/LOCAL/LOAD
+
+// interpret.c: runs a kernel on the host, slowly and exactly: the reference for renderers.
+// buffers: one address a parameter, of its value if it is a scalar. A load or store outside its buffer is an error.
+bool tile_interpret(const struct tile_kernel *kernel, void *const *buffers, const int64_t *symbol_values);
+
+// rows.c: the kernels of single elementwise ops, made from the rows' definitions. NULL and an error if the row does
+// not take the dtype. form has a letter per operand: 'v' vector, 's' scalar (one element, read once).
+//     add_f32_vs(a: f32[n], b: f32[1]) -> (y: f32[n])      cast_i8_f32(a: i8[n]) -> (y: f32[n])
+//     where_f32_vvv(a: bool[n], b: f32[n], c: f32[n]) -> (y: f32[n])
+bool tile_row_takes(enum tile_op op, zl_dtype dtype);
+zl_dtype tile_row_gives(enum tile_op op, zl_dtype dtype); // dtype of the output
+bool tile_row_is_base(enum tile_op op, zl_dtype dtype);   // takes it and has no lower form: targets spell it
+struct tile_kernel *tile_row_kernel(enum tile_op op, zl_dtype dtype, const char *form);
+struct tile_kernel *tile_cast_kernel(zl_dtype to, zl_dtype from);
+// reduce_add_f16(x: f16[n]) -> (y: f32[1]): combine is ADD, MUL, MAX, MIN, AND or OR.
+struct tile_kernel *tile_reduce_kernel(enum tile_op combine, zl_dtype dtype);
+zl_dtype tile_reduce_gives(zl_dtype dtype); // the accumulator: float32 for 16-bit floats, else the same
+bool tile_identity(enum tile_op combine, struct tile_type type, uint64_t *bits); // what a reduction starts from
+
+// The row's lower column on these operands: one step, in simpler ops; NULL for base ops. Of f16 and bf16 it is the op
+// on f32, rounded back.
+expr tile_lower(enum tile_op op, expr a, expr b, expr c);
+
+// complex.c: base ops on c64 as ops on their parts, for targets without complex numbers: the same bits as theirs must
+// give. NULL for ops that are none (select works on the parts as it stands).
+expr tile_lower_complex(enum tile_op op, expr a, expr b);
+
+// derived.c: helpers of the lower column that are not transcendental.
+expr lower_sign(expr x);
+expr lower_imag(expr x);
+expr lower_floor_divide(expr a, expr b);
+expr lower_remainder(expr a, expr b);
+expr lower_power(expr a, expr b);
+
+#endif

@@ -1,0 +1,79 @@
+// types.c - the types of expressions and memory, and their names.
+
+#include "tile/tile.h"
+
+#include <string.h>
+
+enum { LANE_COUNTS = 8 }; // 1, 2, 4 .. 128
+
+// One row a dtype: all names that its vectors have, so that a name needs no memory of its own.
+#define NAMES(t) \
+    { t, t "x2", t "x4", t "x8", t "x16", t "x32", t "x64", t "x128" }
+static const struct {
+    struct tile_type type;
+    const char *name[LANE_COUNTS];
+} types[ZL_DTYPE_COUNT] = {
+    [ZL_BOOL] = {{TILE_BOOL, 1, 1}, NAMES("bool")},
+    [ZL_UINT8] = {{TILE_UINT, 8, 1}, NAMES("u8")},
+    [ZL_UINT16] = {{TILE_UINT, 16, 1}, NAMES("u16")},
+    [ZL_UINT32] = {{TILE_UINT, 32, 1}, NAMES("u32")},
+    [ZL_UINT64] = {{TILE_UINT, 64, 1}, NAMES("u64")},
+    [ZL_INT8] = {{TILE_INT, 8, 1}, NAMES("i8")},
+    [ZL_INT16] = {{TILE_INT, 16, 1}, NAMES("i16")},
+    [ZL_INT32] = {{TILE_INT, 32, 1}, NAMES("i32")},
+    [ZL_INT64] = {{TILE_INT, 64, 1}, NAMES("i64")},
+    [ZL_FLOAT16] = {{TILE_FLOAT, 16, 1}, NAMES("f16")},
+    [ZL_BFLOAT16] = {{TILE_BFLOAT, 16, 1}, NAMES("bf16")},
+    [ZL_FLOAT32] = {{TILE_FLOAT, 32, 1}, NAMES("f32")},
+    [ZL_FLOAT64] = {{TILE_FLOAT, 64, 1}, NAMES("f64")},
+    [ZL_COMPLEX64] = {{TILE_COMPLEX, 64, 1}, NAMES("c64")},
+};
+
+struct tile_type tile_type_of(zl_dtype dtype) {
+    return (unsigned)dtype < ZL_DTYPE_COUNT ? types[dtype].type : (struct tile_type){0};
+}
+
+// The dtype of one lane.
+static zl_dtype lane_dtype(struct tile_type type) {
+    for (int i = 0; i < ZL_DTYPE_COUNT; i++)
+        if (types[i].type.kind == type.kind && types[i].type.bits == type.bits)
+            return (zl_dtype)i;
+    return ZL_DTYPE_COUNT;
+}
+
+zl_dtype tile_dtype_of(struct tile_type type) {
+    return type.lanes == 1 ? lane_dtype(type) : ZL_DTYPE_COUNT;
+}
+
+bool tile_type_equal(struct tile_type a, struct tile_type b) {
+    return a.kind == b.kind && a.bits == b.bits && a.lanes == b.lanes;
+}
+
+static int lanes_column(int lanes) {
+    for (int i = 0; i < LANE_COUNTS; i++)
+        if (lanes == 1 << i)
+            return i;
+    return -1;
+}
+
+const char *tile_type_name(struct tile_type type) {
+    zl_dtype dtype = lane_dtype(type);
+    int column = lanes_column(type.lanes);
+    return dtype < ZL_DTYPE_COUNT && column >= 0 ? types[dtype].name[column] : "?";
+}
+
+bool tile_type_find(const char *name, struct tile_type *out) {
+    for (int i = 0; i < ZL_DTYPE_COUNT; i++)
+        for (int column = 0; column < LANE_COUNTS; column++)
+            if (!strcmp(name, types[i].name[column])) {
+                *out = types[i].type;
+                out->lanes = (uint16_t)(1 << column);
+                return true;
+            }
+    return false;
+}
+
+int tile_type_bytes(struct tile_type type) {
+    int bytes = type.bits < 8 ? 1 : type.bits / 8;
+    return bytes * type.lanes;
+}

@@ -1,0 +1,185 @@
+// value.c - numbers as the IR has them: their bits, rounding and conversion.
+
+#include "tile/tile.h"
+
+#include <math.h>
+#include <string.h>
+
+// Bits of floating point numbers ----------------------------------------------------------------------------------
+
+static uint64_t f64_bits(double v) {
+    uint64_t bits;
+    memcpy(&bits, &v, sizeof bits);
+    return bits;
+}
+
+static double f64_of(uint64_t bits) {
+    double v;
+    memcpy(&v, &bits, sizeof v);
+    return v;
+}
+
+static uint32_t f32_bits(float v) {
+    uint32_t bits;
+    memcpy(&bits, &v, sizeof bits);
+    return bits;
+}
+
+static float f32_of(uint32_t bits) {
+    float v;
+    memcpy(&v, &bits, sizeof v);
+    return v;
+}
+
+// NaNs are moved bit by bit: a conversion by the machine would change signalling ones.
+static double widen_nan(uint64_t sign, uint64_t fraction, int fraction_bits) {
+    return f64_of(sign << 63 | (uint64_t)0x7ff << 52 | fraction << (52 - fraction_bits));
+}
+
+static uint64_t narrow_nan(double v, int exponent_bits, int fraction_bits) {
+    uint64_t bits = f64_bits(v), fraction = (bits << 12 >> 12) >> (52 - fraction_bits);
+    uint64_t quiet = (uint64_t)1 << (fraction_bits - 1), exponent = ((uint64_t)1 << exponent_bits) - 1;
+    return (bits >> 63) << (exponent_bits + fraction_bits) | exponent << fraction_bits |
+           (fraction ? fraction : quiet);
+}
+
+static double value_of_f32(uint32_t bits) {
+    bool is_nan = (bits & 0x7fffffff) > 0x7f800000;
+    return is_nan ? widen_nan(bits >> 31, bits & 0x7fffff, 23) : (double)f32_of(bits);
+}
+
+static double value_of_f16(uint32_t bits) {
+    int exponent = bits >> 10 & 31, fraction = bits & 1023;
+    if (exponent == 31)
+        return fraction ? widen_nan(bits >> 15, (uint64_t)fraction, 10) : bits >> 15 ? -INFINITY : INFINITY;
+    double size = exponent ? ldexp(fraction + 1024, exponent - 25) : ldexp(fraction, -24);
+    return bits >> 15 ? -size : size;
+}
+
+static uint32_t bits_of_f32(double v) {
+    return isnan(v) ? (uint32_t)narrow_nan(v, 8, 23) : f32_bits((float)v);
+}
+
+// v is exactly an f16.
+static uint32_t bits_of_f16(double v) {
+    if (isnan(v))
+        return (uint32_t)narrow_nan(v, 5, 10);
+    uint32_t sign = signbit(v) ? 0x8000 : 0;
+    double size = fabs(v);
+    if (isinf(size))
+        return sign | 0x7c00;
+    if (size < 0x1p-14)
+        return sign | (uint32_t)ldexp(size, 24);
+    int exponent;
+    double fraction = frexp(size, &exponent); // in [0.5, 1)
+    return sign | (uint32_t)(exponent + 14) << 10 | ((uint32_t)ldexp(fraction, 11) & 1023);
+}
+
+// Rounding --------------------------------------------------------------------------------------------------------
+
+// To a float with that many bits of precision, smallest normal exponent and largest finite number.
+static double round_to(double v, int precision, int lowest, double largest) {
+    if (v == 0 || !isfinite(v))
+        return v;
+    int exponent;
+    frexp(v, &exponent);
+    int unit = MAX_OF(exponent, lowest) - precision;
+    double rounded = ldexp(rint(ldexp(v, -unit)), unit);
+    return fabs(rounded) > largest ? copysign(INFINITY, v) : rounded;
+}
+
+double tile_round(struct tile_type type, double value) {
+    if (type.bits == 64 || isnan(value))
+        return value;
+    double single = (double)(float)value; // 16-bit floats are rounded from f32 on every target
+    if (type.bits == 32)
+        return single;
+    return type.kind == TILE_BFLOAT ? round_to(single, 8, -125, 0x1.fep127)
+                                    : round_to(single, 11, -13, 65504);
+}
+
+// Values and bits -------------------------------------------------------------------------------------------------
+
+static uint64_t wrap(struct tile_type type, uint64_t u) {
+    int unused = 64 - type.bits;
+    return type.kind == TILE_INT ? (uint64_t)((int64_t)(u << unused) >> unused) : u << unused >> unused;
+}
+
+union tile_value tile_value_of(struct tile_type type, uint64_t bits) {
+    union tile_value v = {.u = 0};
+    if (type.kind == TILE_COMPLEX)
+        v.c.re = f32_of((uint32_t)bits), v.c.im = f32_of((uint32_t)(bits >> 32));
+    else if (type.kind == TILE_BFLOAT)
+        v.f = value_of_f32((uint32_t)bits << 16);
+    else if (type.kind == TILE_FLOAT)
+        v.f = type.bits == 64   ? f64_of(bits)
+              : type.bits == 32 ? value_of_f32((uint32_t)bits)
+                                : value_of_f16((uint32_t)bits);
+    else
+        v.u = type.kind == TILE_BOOL ? bits != 0 : wrap(type, bits);
+    return v;
+}
+
+uint64_t tile_bits_of(struct tile_type type, union tile_value value) {
+    if (type.kind == TILE_COMPLEX)
+        return f32_bits(value.c.re) | (uint64_t)f32_bits(value.c.im) << 32;
+    if (type.kind == TILE_BFLOAT)
+        return bits_of_f32(value.f) >> 16;
+    if (type.kind == TILE_FLOAT)
+        return type.bits == 64   ? f64_bits(value.f)
+               : type.bits == 32 ? bits_of_f32(value.f)
+                                 : bits_of_f16(value.f);
+    if (type.kind == TILE_BOOL)
+        return value.b;
+    int unused = 64 - type.bits;
+    return value.u << unused >> unused;
+}
+
+// Conversion ------------------------------------------------------------------------------------------------------
+
+// Truncates and saturates; NaN gives 0. The bounds are powers of two, so they compare exactly.
+static uint64_t integer_of(struct tile_type type, double f) {
+    bool is_signed = type.kind == TILE_INT;
+    double above = ldexp(1, type.bits - is_signed), lowest = is_signed ? -above : 0;
+    uint64_t largest = UINT64_MAX >> (64 - type.bits + is_signed);
+    if (isnan(f))
+        return 0;
+    if (f >= above)
+        return largest;
+    if (f <= lowest)
+        return is_signed ? ~largest : 0;
+    return is_signed ? (uint64_t)(int64_t)f : (uint64_t)f;
+}
+
+// An integer is rounded once to f32 or f64; to 16 bits from f32.
+static double float_of(struct tile_type to, struct tile_type from, union tile_value v) {
+    bool is_signed = from.kind == TILE_INT;
+    if (to.bits == 64)
+        return is_signed ? (double)v.i : (double)v.u;
+    return tile_round(to, (double)(is_signed ? (float)v.i : (float)v.u));
+}
+
+static union tile_value convert_real(struct tile_type to, struct tile_type from, union tile_value v) {
+    bool from_float = tile_type_is_float(from);
+    if (to.kind == TILE_BOOL)
+        return (union tile_value){.u = from_float ? v.f != 0 : v.u != 0};
+    if (tile_type_is_float(to))
+        return (union tile_value){.f = from_float ? tile_round(to, v.f) : float_of(to, from, v)};
+    return (union tile_value){.u = from_float ? integer_of(to, v.f) : wrap(to, v.u)};
+}
+
+union tile_value tile_convert(struct tile_type to, struct tile_type from, union tile_value value) {
+    static const struct tile_type f32 = {TILE_FLOAT, 32, 1};
+    if (from.kind == TILE_BOOL)
+        value.u = value.b;
+    if (from.kind == TILE_COMPLEX && to.kind == TILE_COMPLEX)
+        return value;
+    if (from.kind == TILE_COMPLEX && to.kind == TILE_BOOL)
+        return (union tile_value){.u = value.c.re != 0 || value.c.im != 0};
+    if (from.kind == TILE_COMPLEX)
+        return convert_real(to, f32, (union tile_value){.f = value.c.re});
+    if (to.kind != TILE_COMPLEX)
+        return convert_real(to, from, value);
+    float re = (float)convert_real(f32, from, value).f;
+    return (union tile_value){.c = {re, 0}};
+}

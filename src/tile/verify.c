@@ -1,0 +1,413 @@
+// verify.c - whether a kernel keeps the rules of the IR: types, scopes, who may be written, structure, tokens.
+//
+// One walk in the order of the statements. What is visible is kept by id, with a trail to undo it at a block's end.
+
+#include "tile/syntax.h"
+
+#include <ctype.h>
+
+struct verifier {
+    const struct tile_kernel *kernel;
+    const struct tile_stmt *at;
+    const struct tile_name **name;     // visible, by id
+    enum tile_op *name_op;             // how a visible name is read: TILE_INDEX, TILE_LOCAL, ...
+    const struct tile_buffer **buffer; // visible, by id
+    bool *token;                       // given, by number
+    int *seen;                         // by id of expression: the statement that was last checked with it
+    int stmts, loops, grids;           // checked so far; enclosing loops that can break; enclosing grids
+    int *trail, trail_len, trail_cap;  // names as id, buffers as ~id
+};
+
+// Errors ----------------------------------------------------------------------------------------------------------
+
+static const char *file_of(const struct tile_kernel *k) {
+    return k->file ? k->file : k->name;
+}
+static struct tile_place place_of(const struct verifier *v) {
+    return v->at ? v->at->place : (struct tile_place){0};
+}
+
+__attribute__((format(printf, 2, 3))) static bool fail(struct verifier *v, const char *format, ...) {
+    struct text text = {0};
+    va_list list;
+    va_start(list, format);
+    text_add_list(&text, format, list);
+    va_end(list);
+    if (!text.failed)
+        tile_error_at(ZL_ERROR_VALUE, file_of(v->kernel), v->kernel->source, place_of(v), "%s: %s",
+                      v->at ? tile_stmt_name(v->at->kind) : "kernel", text.data);
+    text_free(&text);
+    return false;
+}
+
+// Scopes ----------------------------------------------------------------------------------------------------------
+
+static bool remember(struct verifier *v, int entry) {
+    if (!memory_grow(&v->trail, &v->trail_cap, v->trail_len + 1, sizeof *v->trail))
+        return false;
+    v->trail[v->trail_len++] = entry;
+    return true;
+}
+
+static void forget(struct verifier *v, int len) {
+    while (v->trail_len > len) {
+        int entry = v->trail[--v->trail_len];
+        if (entry >= 0)
+            v->name[entry] = NULL;
+        else
+            v->buffer[~entry] = NULL;
+    }
+}
+
+static bool is_identifier(const char *text) {
+    if (!isalpha((unsigned char)*text) && *text != '_')
+        return false;
+    while (isalnum((unsigned char)*text) || *text == '_')
+        text++;
+    return !*text;
+}
+
+static bool declare_name(struct verifier *v, const struct tile_name *name, enum tile_op op) {
+    if (!is_identifier(name->text))
+        return fail(v, "'%s' is no name", name->text);
+    if (name->id < 0 || name->id >= v->kernel->names)
+        return fail(v, "'%s' is of another kernel", name->text);
+    if (v->name[name->id])
+        return fail(v, "'%s' is declared twice", name->text);
+    v->name[name->id] = name;
+    v->name_op[name->id] = op;
+    return remember(v, name->id);
+}
+
+static bool declare_buffer(struct verifier *v, const struct tile_buffer *b) {
+    if (!is_identifier(b->text))
+        return fail(v, "'%s' is no name", b->text);
+    if (b->id < 0 || b->id >= v->kernel->buffers)
+        return fail(v, "'%s' is of another kernel", b->text);
+    if (v->buffer[b->id])
+        return fail(v, "'%s' is allocated twice", b->text);
+    v->buffer[b->id] = b;
+    return remember(v, ~b->id);
+}
+
+static bool is_visible(const struct verifier *v, const struct tile_name *name, enum tile_op op) {
+    return name->id >= 0 && name->id < v->kernel->names && v->name[name->id] == name &&
+           v->name_op[name->id] == op;
+}
+
+static bool check_visible(struct verifier *v, const struct tile_buffer *b) {
+    bool visible = b->id >= 0 && b->id < v->kernel->buffers && v->buffer[b->id] == b;
+    return visible || fail(v, "buffer '%s' is not defined here", b->text);
+}
+
+static bool check_writable(struct verifier *v, const struct tile_buffer *b) {
+    if (!check_visible(v, b))
+        return false;
+    if (b->parameter >= 0 && !b->is_output)
+        return fail(v, "'%s' is an input; only outputs and allocations are written", b->text);
+    return b->memory != TILE_CONSTANT || fail(v, "'%s' is constant", b->text);
+}
+
+// Expressions -----------------------------------------------------------------------------------------------------
+
+static bool check_expr(struct verifier *v, expr e);
+
+static bool check_type(struct verifier *v, expr e, struct tile_type type, const char *what) {
+    return tile_type_equal(e->type, type) ||
+           fail(v, "%s is %s, not %s", what, tile_type_name(e->type), tile_type_name(type));
+}
+
+static bool check_truth(struct verifier *v, expr e, const char *what) {
+    return tile_type_is_bool(e->type) || fail(v, "%s is %s, not bool", what, tile_type_name(e->type));
+}
+
+static bool check_integers(struct verifier *v, const expr *list, int count, const char *what) {
+    for (int i = 0; list && i < count; i++)
+        if (!tile_type_is_integer(list[i]->type))
+            return fail(v, "%s is %s, not an integer", what, tile_type_name(list[i]->type));
+    return true;
+}
+
+static bool check_name(struct verifier *v, expr e) {
+    if (!is_visible(v, e->name, e->op))
+        return fail(v, "%s '%s' is not defined here", tile_op_name(e->op), e->name->text);
+    return check_type(v, e, e->name->type, e->name->text);
+}
+
+static bool check_load(struct verifier *v, expr e) {
+    if (!check_visible(v, e->buffer))
+        return false;
+    if (e->indices != e->buffer->ndim)
+        return fail(v, "'%s' has %d axes and %d indices", e->buffer->text, e->buffer->ndim, e->indices);
+    if (!check_type(v, e, e->buffer->type, "a load") || !check_integers(v, e->index, e->indices, "an index"))
+        return false;
+    return !e->args ||
+           (check_truth(v, e->arg[0], "a mask") && check_type(v, e->arg[1], e->type, "a masked value"));
+}
+
+static bool check_conversion(struct verifier *v, expr e) {
+    bool same_bits = e->op == TILE_CAST || e->type.bits == e->arg[0]->type.bits;
+    return (same_bits && e->type.lanes == e->arg[0]->type.lanes) ||
+           fail(v, "%s of %s to %s", tile_op_name(e->op), tile_type_name(e->arg[0]->type),
+                tile_type_name(e->type));
+}
+
+static bool check_op(struct verifier *v, expr e) {
+    struct tile_type type;
+    bool had_error = zl_error(); // the thread keeps its first: then there is nothing to move
+    if (e->args != tile_op_arity(e->op))
+        return fail(v, "%s has %d operands", tile_op_name(e->op), e->args);
+    if (tile_op_type(e->op, e->arg, &type))
+        return check_type(v, e, type, tile_op_name(e->op));
+    if (!had_error)
+        tile_error_move(ZL_ERROR_VALUE, file_of(v->kernel), v->kernel->source, place_of(v));
+    return false;
+}
+
+static bool check_node(struct verifier *v, expr e) {
+    switch (e->op) {
+    case TILE_CONST: return true;
+    case TILE_INDEX:
+    case TILE_SYMBOL:
+    case TILE_SCALAR:
+    case TILE_LOCAL: return check_name(v, e);
+    case TILE_LOAD: return check_load(v, e);
+    case TILE_CAST:
+    case TILE_BITCAST: return check_conversion(v, e);
+    default: return check_op(v, e);
+    }
+}
+
+static bool check_expr(struct verifier *v, expr e) {
+    if (e->id < 0 || e->id >= v->kernel->ids)
+        return fail(v, "an expression is of another kernel");
+    if (v->seen[e->id] == v->stmts)
+        return true;
+    v->seen[e->id] = v->stmts;
+    for (int i = 0; i < tile_operands(e); i++)
+        if (!check_expr(v, tile_operand(e, i)))
+            return false;
+    return check_node(v, e);
+}
+
+// Statements ------------------------------------------------------------------------------------------------------
+
+static bool check_block(struct verifier *v, const struct tile_stmt *body);
+
+static bool check_store(struct verifier *v, const struct tile_stmt *s) {
+    if (!check_writable(v, s->buffer))
+        return false;
+    if (s->indices != s->buffer->ndim)
+        return fail(v, "'%s' has %d axes and %d indices", s->buffer->text, s->buffer->ndim, s->indices);
+    if (s->kind == TILE_ATOMIC &&
+        (tile_op_arity(s->combine) != 2 || !tile_op_takes(s->combine, s->buffer->type)))
+        return fail(v, "%s does not combine %s", tile_op_name(s->combine), tile_type_name(s->buffer->type));
+    return check_integers(v, s->index, s->indices, "an index") &&
+           check_type(v, s->value, s->buffer->type, "the value") &&
+           (!s->mask || check_truth(v, s->mask, "the mask"));
+}
+
+static bool check_assign(struct verifier *v, const struct tile_stmt *s) {
+    const struct tile_name *name = s->name[0];
+    if (!is_visible(v, name, TILE_LOCAL) && !declare_name(v, name, TILE_LOCAL))
+        return false;
+    return check_type(v, s->value, name->type, "the value");
+}
+
+static bool check_alloc(struct verifier *v, const struct tile_stmt *s) {
+    const struct tile_buffer *b = s->buffer;
+    return declare_buffer(v, b) && check_integers(v, b->shape, b->ndim, "a size") &&
+           check_integers(v, b->stride, b->ndim, "a stride");
+}
+
+static bool check_body(struct verifier *v, const struct tile_stmt *s) {
+    int loops = v->loops, grids = v->grids, trail = v->trail_len;
+    bool is_loop = s->kind == TILE_FOR || s->kind == TILE_WHILE;
+    for (int i = 0; s->kind != TILE_IF && s->kind != TILE_WHILE && i < s->indices; i++)
+        if (!declare_name(v, s->name[i], TILE_INDEX))
+            return false;
+    v->loops = is_loop ? loops + 1 : s->kind == TILE_IF ? loops : 0;
+    v->grids += s->kind == TILE_GRID;
+    bool good = check_block(v, s->body) && check_block(v, s->other);
+    v->loops = loops;
+    v->grids = grids;
+    forget(v, trail);
+    return good;
+}
+
+static bool check_ranges(struct verifier *v, const struct tile_stmt *s) {
+    int most = s->kind == TILE_GRID ? 3 : TILE_DIMS;
+    if (s->indices < 1 || s->indices > most)
+        return fail(v, "it has %d names; 1 to %d are possible", s->indices, most);
+    if (s->kind == TILE_GRID && v->grids)
+        return fail(v, "a grid inside of a grid");
+    for (int i = 0; i < s->indices; i++)
+        if (!check_type(v, s->extent[i], s->name[i]->type, "an extent"))
+            return false;
+    return true;
+}
+
+static bool check_for(struct verifier *v, const struct tile_stmt *s) {
+    struct tile_type type = s->name[0]->type;
+    if (!tile_type_is_integer(type))
+        return fail(v, "'%s' is %s, not an integer", s->name[0]->text, tile_type_name(type));
+    if (s->loop == TILE_PIPELINED && s->stages < 1)
+        return fail(v, "a pipeline needs stages");
+    return check_type(v, s->begin, type, "the begin") && check_type(v, s->extent[0], type, "the end") &&
+           check_type(v, s->step, type, "the step");
+}
+
+static bool check_token(struct verifier *v, const struct tile_stmt *s) {
+    if (!s->is_async && s->kind != TILE_WAIT)
+        return true;
+    if (s->token < 1 || s->token > v->kernel->tokens)
+        return fail(v, "there is no token %d", s->token);
+    if (s->kind == TILE_WAIT)
+        return v->token[s->token] || fail(v, "nothing before it gives token %d", s->token);
+    return v->token[s->token] = true; // again in an unrolled loop, say
+}
+
+// Tile statements -------------------------------------------------------------------------------------------------
+
+static bool is_sized(const struct tile_region *r) {
+    return r->extent || !r->origin;
+}
+
+static bool check_region(struct verifier *v, const struct tile_region *r, bool is_written) {
+    int ndim = r->buffer->ndim;
+    return (is_written ? check_writable(v, r->buffer) : check_visible(v, r->buffer)) &&
+           check_integers(v, r->origin, ndim, "an origin") && check_integers(v, r->extent, ndim, "an extent");
+}
+
+static bool check_sized(struct verifier *v, const struct tile_region *r) {
+    return is_sized(r) || fail(v, "how much of '%s' is not said: write of [...]", r->buffer->text);
+}
+
+static bool check_copy(struct verifier *v, const struct tile_stmt *s) {
+    return check_region(v, &s->region[0], false) && check_region(v, &s->region[1], true) &&
+           (is_sized(&s->region[0]) || check_sized(v, &s->region[1])) && check_token(v, s);
+}
+
+static bool check_fill(struct verifier *v, const struct tile_stmt *s) {
+    const struct tile_region *to = &s->region[1];
+    return check_region(v, to, true) && check_sized(v, to) &&
+           check_type(v, s->value, to->buffer->type, "the value");
+}
+
+static bool check_reduce(struct verifier *v, const struct tile_stmt *s) {
+    const struct tile_region *from = &s->region[0], *to = &s->region[1];
+    uint64_t identity;
+    if (!check_region(v, from, false) || !check_region(v, to, true) || !check_sized(v, from))
+        return false;
+    if (s->axis < 0 || s->axis >= from->buffer->ndim)
+        return fail(v, "'%s' has no axis %d", from->buffer->text, s->axis);
+    if (!tile_identity(s->combine, to->buffer->type, &identity))
+        return fail(v, "%s does not combine %s", tile_op_name(s->combine), tile_type_name(to->buffer->type));
+    int less = from->buffer->ndim - to->buffer->ndim;
+    bool fits = less == 0 || (less == 1 && s->kind == TILE_REDUCE);
+    return fits || fail(v, "'%s' has %d axes and '%s' %d", from->buffer->text, from->buffer->ndim,
+                        to->buffer->text, to->buffer->ndim);
+}
+
+static bool check_gemm(struct verifier *v, const struct tile_stmt *s) {
+    for (int i = 0; i < 3; i++) {
+        if (!check_region(v, &s->region[i], i == 2) || (i < 2 && !check_sized(v, &s->region[i])))
+            return false;
+        if (s->region[i].buffer->ndim < 2)
+            return fail(v, "'%s' is no matrix", s->region[i].buffer->text);
+    }
+    return check_token(v, s);
+}
+
+// ---------------------------------------------------------------------------------------------------------------
+
+static bool check_kind(struct verifier *v, const struct tile_stmt *s) {
+    switch (s->kind) {
+    case TILE_STORE:
+    case TILE_ATOMIC: return check_store(v, s);
+    case TILE_ASSIGN: return check_assign(v, s);
+    case TILE_ALLOC: return check_alloc(v, s);
+    case TILE_MAP:
+    case TILE_GRID: return check_ranges(v, s) && check_body(v, s);
+    case TILE_FOR: return check_for(v, s) && check_body(v, s);
+    case TILE_IF:
+    case TILE_WHILE: return check_truth(v, s->mask, "the condition") && check_body(v, s);
+    case TILE_BREAK: return v->loops || fail(v, "no loop is around it");
+    case TILE_COPY: return check_copy(v, s);
+    case TILE_FILL: return check_fill(v, s);
+    case TILE_REDUCE:
+    case TILE_SCAN: return check_reduce(v, s);
+    case TILE_GEMM: return check_gemm(v, s);
+    case TILE_WAIT: return check_token(v, s);
+    case TILE_ASSERT: return check_truth(v, s->mask, "the condition");
+    default: return true;
+    }
+}
+
+static bool check_stmt(struct verifier *v, const struct tile_stmt *s) {
+    expr list[TILE_STMT_EXPRS];
+    v->at = s;
+    v->stmts++;
+    int count = tile_stmt_exprs(s, list);
+    for (int i = 0; i < count; i++)
+        if (!check_expr(v, list[i]))
+            return false;
+    return check_kind(v, s);
+}
+
+static bool check_block(struct verifier *v, const struct tile_stmt *body) {
+    int trail = v->trail_len;
+    for (const struct tile_stmt *s = body; s; s = s->next)
+        if (!check_stmt(v, s))
+            return false;
+    forget(v, trail);
+    return true;
+}
+
+static bool check_parameters(struct verifier *v) {
+    const struct tile_kernel *k = v->kernel;
+    bool outputs = false;
+    for (int i = 0; i < k->parameters; i++) {
+        const struct tile_parameter *p = &k->parameter[i];
+        if (p->is_scalar ? !declare_name(v, p->scalar, TILE_SCALAR) : !declare_buffer(v, p->buffer))
+            return false;
+        if (outputs && (p->is_scalar || !p->buffer->is_output))
+            return fail(v, "an input comes after an output");
+        outputs = outputs || (!p->is_scalar && p->buffer->is_output);
+        for (int axis = 0; !p->is_scalar && axis < p->buffer->ndim; axis++)
+            if (!check_integers(v, &p->buffer->shape[axis], 1, "a size") ||
+                !check_expr(v, p->buffer->shape[axis]))
+                return false;
+    }
+    return true;
+}
+
+static bool check_kernel(struct verifier *v) {
+    const struct tile_kernel *k = v->kernel;
+    v->stmts = 1;
+    if (!is_identifier(k->name))
+        return fail(v, "'%s' is no name", k->name);
+    if (k->index_bits != 32 && k->index_bits != 64)
+        return fail(v, "indices of %d bits", k->index_bits);
+    for (int i = 0; i < k->symbols; i++)
+        if (!declare_name(v, k->symbol[i], TILE_SYMBOL))
+            return false;
+    return check_parameters(v) && check_block(v, k->body);
+}
+
+bool tile_verify(const struct tile_kernel *kernel) {
+    struct verifier v = {.kernel = kernel};
+    v.name = memory_zero((size_t)(kernel->names + 1) * sizeof *v.name);
+    v.name_op = memory_zero((size_t)(kernel->names + 1) * sizeof *v.name_op);
+    v.buffer = memory_zero((size_t)(kernel->buffers + 1) * sizeof *v.buffer);
+    v.token = memory_zero((size_t)(kernel->tokens + 1) * sizeof *v.token);
+    v.seen = memory_zero((size_t)(kernel->ids + 1) * sizeof *v.seen);
+    bool good = v.name && v.name_op && v.buffer && v.token && v.seen && check_kernel(&v);
+    memory_free(v.name);
+    memory_free(v.name_op);
+    memory_free(v.buffer);
+    memory_free(v.token);
+    memory_free(v.seen);
+    memory_free(v.trail);
+    return good;
+}

@@ -1,0 +1,105 @@
+// test_cpu_matmul.c - matrix products of all sizes, layouts and dtypes, against a loop in double precision.
+
+#include "random_view.h"
+
+#include "graph/graph.h"
+
+static int rounds(int quick, int usual) {
+    return test_quick() ? quick : test_long() ? 10 * usual : usual;
+}
+
+static const zl_dtype dtypes[] = {ZL_FLOAT32, ZL_FLOAT64, ZL_COMPLEX64, ZL_FLOAT16, ZL_BFLOAT16};
+
+// Element of the product at (batch..., i, j), one part of it. Operands are small whole numbers: sums are exact.
+static double expected(const struct view *a, const struct view *b, const int64_t *batch, int batches, int64_t i, int64_t j,
+                       int part) {
+    int64_t at[VIEW_AXES], bt[VIEW_AXES];
+    int ndim = batches + 2;
+    double sum = 0;
+    for (int k = 0; k < batches; k++)
+        at[k] = bt[k] = batch[k];
+    for (int64_t k = 0; k < a->dim[a->ndim - 1]; k++) {
+        at[ndim - 2] = i, at[ndim - 1] = k;
+        bt[ndim - 2] = k, bt[ndim - 1] = j;
+        double ar = view_at(a, ndim, at, 0), br = view_at(b, ndim, bt, 0);
+        if (a->dtype != ZL_COMPLEX64) {
+            sum += ar * br;
+            continue;
+        }
+        double ai = view_at(a, ndim, at, 1), bi = view_at(b, ndim, bt, 1);
+        sum += part ? ar * bi + ai * br : ar * br - ai * bi;
+    }
+    return sum;
+}
+
+static double rounded(double value, zl_dtype dtype) {
+    char room[8];
+    if (dtype != ZL_COMPLEX64) {
+        dtype_convert(room, dtype, &value, ZL_FLOAT64, 1);
+        dtype_convert(&value, ZL_FLOAT64, room, dtype, 1);
+    }
+    return value;
+}
+
+static void multiply_once(int64_t m, int64_t n, int64_t k, zl_dtype dtype, int batches) {
+    int64_t da[VIEW_AXES] = {3, 2}, db[VIEW_AXES] = {3, 2}, at[VIEW_AXES] = {0}, dim[VIEW_AXES], index = 0;
+    da[batches] = m, da[batches + 1] = k;
+    db[batches] = k, db[batches + 1] = n;
+    if (batches && test_between(0, 1))
+        db[0] = 1;
+    struct view a = view_random(dtype, batches + 2, da), b = view_random(dtype, batches + 2, db);
+    zl_array y = zl_matmul(a.array, b.array);
+    REQUIRE(zl_eval(y));
+    for (int i = 0; i < y->ndim; i++)
+        dim[i] = y->dim[i];
+    int wrong = 0;
+    do {
+        for (int part = 0; part < (dtype == ZL_COMPLEX64 ? 2 : 1); part++) {
+            double want = rounded(expected(&a, &b, at, batches, at[batches], at[batches + 1], part), dtype);
+            wrong += dense_at(y, index, part) != want;
+        }
+        index++;
+    } while (next_position(batches + 2, dim, at));
+    if (!CHECK_EQ_INT(wrong, 0))
+        test_note("%s %s strides %s times %s strides %s", zl_dtype_name(dtype), array_text(a.array),
+                  shape_text(a.ndim, a.stride), array_text(b.array), shape_text(b.ndim, b.stride));
+}
+
+TEST(random_products) {
+    static const int64_t sizes[] = {1, 2, 3, 7, 8, 16, 33, 50, 60, 100};
+    for (int round = 0; round < rounds(20, 100); round++)
+        ZL_SCOPE {
+            int64_t s[3];
+            for (int i = 0; i < 3; i++)
+                s[i] = sizes[test_between(0, test_quick() ? 7 : 9)];
+            multiply_once(s[0], s[1], s[2], dtypes[test_between(0, 4)], (int)test_between(0, 2));
+        }
+}
+
+TEST(long_and_thin_products) {
+    static const int64_t sizes[][3] = {{1, 3000, 12}, {3000, 1, 12}, {1, 12, 3000}, {2, 2, 5000}, {1, 1, 10000},
+                                       {700, 3, 1},   {5, 2000, 3},  {1, 5, 2500},  {5, 1, 2500}};
+    for (size_t i = 0; i < COUNT(sizes); i++)
+        for (int k = 0; k < 5; k++)
+            ZL_SCOPE {
+                if (dtypes[k] == ZL_BFLOAT16 && sizes[i][2] > 1000)
+                    continue;
+                multiply_once(sizes[i][0], sizes[i][1], sizes[i][2], dtypes[k], 0);
+            }
+}
+
+TEST(products_of_many_blocks) {
+    if (test_quick())
+        SKIP("not in a quick run");
+    multiply_once(140, 100, 400, ZL_FLOAT32, 0);
+    multiply_once(9, 1600, 20, ZL_FLOAT32, 0);
+    multiply_once(270, 50, 390, ZL_FLOAT64, 0);
+    multiply_once(520, 70, 30, ZL_BFLOAT16, 0);
+}
+
+TEST(products_of_nothing) {
+    zl_array a = zl_zeros(ZL_SHAPE(3, 0), ZL_FLOAT32), b = zl_zeros(ZL_SHAPE(0, 4), ZL_FLOAT32);
+    zl_array y = zl_matmul(a, b);
+    CHECK_EQ_F64(zl_item(zl_sum(zl_abs(y))), 0);
+    CHECK_EQ_INT(zl_size(zl_matmul(zl_zeros(ZL_SHAPE(0, 3), ZL_FLOAT32), zl_zeros(ZL_SHAPE(3, 4), ZL_FLOAT32))), 0);
+}

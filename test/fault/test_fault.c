@@ -1,0 +1,362 @@
+// test_fault.c - the n-th allocation fails, for every n: an error or the right result, nothing lost, nothing broken.
+//
+// A scenario runs with allocation 1, 2, 3, ... failing until it gets past its last one; its plans are forgotten
+// each time, so that making them is part of it. Slabs take their memory in large pieces: only with
+// AddressSanitizer, where every object is allocated alone, does each of them fail.
+
+#include <pthread.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "schedule/schedule.h"
+#include "test.h"
+#include "tile/tile.h"
+
+// Does some work; the sum of what it computed, or false after an error.
+typedef bool scenario(double *out);
+
+static bool sum_of(zl_array x, double *out) {
+    zl_array y = zl_sum(zl_astype(x, ZL_FLOAT64));
+    bool ok = zl_eval(y);
+    *out = ok ? zl_item(y) : 0;
+    return ok;
+}
+
+static zl_array counting(int64_t rows, int64_t columns) {
+    return zl_reshape(zl_arange(0, (double)(rows * columns), 1, ZL_FLOAT32), ZL_SHAPE(rows, columns));
+}
+
+// Walking through all allocations ---------------------------------------------------------------------------------
+
+struct state {
+    size_t live, active;
+};
+
+static struct state state_now(void) {
+    return (struct state){slab_live(), zl_get_active_memory()};
+}
+
+// Runs with allocation `at` failing; returns how many there were.
+static long run_failing(scenario *run, long at, bool *ok, double *value) {
+    zl_clear_error();
+    memory_fail_at(at);
+    ZL_SCOPE *ok = run(value);
+    long made = memory_allocations();
+    memory_fail_at(0);
+    return made;
+}
+
+static bool is_right(const char *name, long at, bool ok, double got, double want) {
+    bool right = ok ? CHECK_EQ_F64(got, want) : CHECK_EQ_INT(zl_error_which(), ZL_ERROR_MEMORY);
+    if (ok)
+        right &= CHECK_STR(zl_error(), NULL);
+    if (!right)
+        test_note("%s, when allocation %ld fails: %s", name, at, zl_error() ? zl_error() : "no error");
+    return right;
+}
+
+static bool is_clean(const char *name, long at, struct state before) {
+    struct state after = state_now();
+    if (CHECK_EQ_INT(after.live, before.live) && CHECK_EQ_INT(after.active, before.active))
+        return true;
+    test_note("%s, when allocation %ld fails", name, at);
+    return false;
+}
+
+// Every allocation of most scenarios; of those with thousands, a sample of the later ones.
+static long next_after(long at) {
+    long all = test_quick() ? 200 : 1000;
+    return at < all ? at + 1 : at + at / 16;
+}
+
+static void fail_each(const char *name, scenario *run) {
+    double want, got;
+    bool ok = false;
+    run_failing(run, 0, &ok, &want);
+    REQUIRE(ok);
+    int wrong = 0;
+    for (long at = 1, made = at; made >= at && wrong < 3; at = next_after(at)) {
+        plan_clear();
+        struct state before = state_now();
+        made = run_failing(run, at, &ok, &got);
+        wrong += !is_right(name, at, ok, got, want) || !is_clean(name, at, before);
+        zl_clear_error();
+    }
+    run_failing(run, 0, &ok, &got);
+    CHECK(ok && got == want);
+}
+
+#define SCENARIO(name)                                \
+    static bool run_##name(double *out);              \
+    TEST(fault_##name) { fail_each(#name, run_##name); } \
+    static bool run_##name(double *out)
+
+// Ops -------------------------------------------------------------------------------------------------------------
+
+SCENARIO(views) {
+    zl_array x = counting(6, 8), back = zl_slice(x, ZL_SHAPE(5, 7), ZL_SHAPE(-9, -9), ZL_SHAPE(-2, -1));
+    zl_array y = zl_add(zl_transpose(back, ZL_ALL), zl_broadcast_to(zl_scalar(2), ZL_SHAPE(8, 3)));
+    return sum_of(zl_multiply(zl_reshape(zl_transpose(y, ZL_ALL), ZL_SHAPE(24)), zl_flatten(back, 0, -1)), out);
+}
+
+SCENARIO(broadcasting) {
+    zl_array column = counting(7, 1), row = counting(1, 9);
+    return sum_of(zl_where(zl_less(column, row), zl_exp(zl_negative(column)), zl_sqrt(row)), out);
+}
+
+SCENARIO(reductions) {
+    zl_array x = counting(5, 6), list[] = {
+        zl_sum_axis(x, 0, false),  zl_mean_axis(x, 0, false), zl_max_axis(x, 0, false),
+        zl_var_axis(x, 0, false, 1), zl_logsumexp_axis(x, 0, false), zl_argmax_axis(x, 0, false),
+        zl_all_axis(x, 0, false),  zl_prod_axis(x, 0, false),
+    };
+    return sum_of(zl_stack(list, COUNT(list), 0), out);
+}
+
+SCENARIO(matmul) {
+    zl_array a = zl_reshape(counting(6, 8), ZL_SHAPE(2, 3, 8)), b = counting(8, 5);
+    zl_array y = zl_addmm(zl_ones(ZL_SHAPE(5), ZL_FLOAT32), a, b, 0.5, 2);
+    return sum_of(zl_matmul(y, zl_transpose(zl_astype(b, ZL_FLOAT64), ZL_ALL)), out);
+}
+
+SCENARIO(joins) {
+    zl_array x = counting(4, 6), part[3];
+    if (!zl_split(x, 3, 1, part))
+        return false;
+    zl_array joined = zl_concatenate((zl_array[]){part[2], zl_astype(part[0], ZL_FLOAT16), part[1]}, 3, 1);
+    zl_array padded = zl_pad(joined, ZL_SHAPE(1, 0), ZL_SHAPE(0, 2), zl_scalar(3));
+    zl_array taken = zl_take(padded, zl_from_i32((int32_t[]){4, 0, -1}, ZL_SHAPE(3)), 0);
+    return sum_of(zl_roll(zl_tile(zl_repeat(taken, 2, 1), ZL_SHAPE(2, 1)), ZL_SHAPE(1, 2), ZL_AXES(0, 1)), out);
+}
+
+SCENARIO(casts) {
+    zl_array x = counting(3, 5);
+    for (int d = 0; d < ZL_DTYPE_COUNT; d++)
+        x = zl_astype(zl_add(zl_astype(x, (zl_dtype)d), zl_scalar_bool(true)), ZL_FLOAT32);
+    return sum_of(x, out);
+}
+
+SCENARIO(two_outputs) {
+    zl_array pair[2], both[2];
+    if (!zl_divmod(counting(3, 4), zl_scalar(3), pair) || !zl_minmax(pair[1], both))
+        return false;
+    return sum_of(zl_add(zl_add(pair[0], pair[1]), zl_subtract(both[1], both[0])), out);
+}
+
+SCENARIO(many_axes) { // more than the room on the stack
+    int64_t dim[40], twos = 0;
+    int axes[40];
+    for (int i = 0; i < 40; i++) {
+        dim[i] = i % 13 == 0 ? twos++, 2 : 1;
+        axes[i] = 39 - i;
+    }
+    zl_array x = zl_reshape(zl_arange(0, (double)(1 << twos), 1, ZL_INT32), (zl_shape){dim, 40});
+    zl_array y = zl_add(zl_transpose(x, (zl_axes){axes, 40}), x);
+    return sum_of(zl_sum_axes(zl_flip(y, ZL_ALL), ZL_AXES(0, 13, -1), true), out);
+}
+
+SCENARIO(large_arrays) { // memory in pages, several threads
+    zl_array x = zl_arange(0, 1 << 20, 1, ZL_FLOAT32);
+    return sum_of(zl_multiply(zl_contiguous(zl_transpose(zl_reshape(x, ZL_SHAPE(1024, 1024)), ZL_ALL)),
+                              zl_reshape(zl_negative(x), ZL_SHAPE(1024, 1024))), out);
+}
+
+SCENARIO(gradient) {
+    zl_array x = counting(4, 3), w = zl_ones(ZL_SHAPE(3, 2), ZL_FLOAT32), b = zl_zeros(ZL_SHAPE(2), ZL_FLOAT32), g[2];
+    zl_array y = zl_tanh(zl_add(zl_matmul(x, w), b)), loss = zl_mean(zl_square(zl_subtract(y, zl_scalar(0.5))));
+    if (!zl_grad(loss, 2, (zl_array[]){w, b}, g))
+        return false;
+    return sum_of(zl_add(g[0], g[1]), out);
+}
+
+SCENARIO(long_chain) { // a plan in two pieces
+    zl_array x = zl_from_f32((float[]){0, 1}, ZL_SHAPE(2));
+    for (int i = 0; i < PLAN_LARGEST + 100; i++)
+        x = zl_add(x, zl_scalar(1));
+    return sum_of(x, out);
+}
+
+// Reading, owning, foreign memory ---------------------------------------------------------------------------------
+
+SCENARIO(printing) {
+    char *text = zl_print(zl_add(counting(3, 4), zl_scalar(0.5)));
+    *out = text ? (double)strlen(text) : 0;
+    zl_free(text);
+    return text != NULL;
+}
+
+SCENARIO(copying_out) {
+    float data[12];
+    zl_array view = zl_transpose(counting(3, 4), ZL_ALL);
+    if (!zl_copy_to(view, data, sizeof data))
+        return false;
+    *out = data[1] + data[11];
+    return true;
+}
+
+SCENARIO(assigning) {
+    zl_array w = zl_retain(zl_zeros(ZL_SHAPE(3), ZL_FLOAT32));
+    bool ok = w != NULL;
+    for (int i = 0; ok && i < 3; i++)
+        ok = zl_assign(&w, zl_add(w, zl_scalar(i)));
+    ok = ok && sum_of(w, out);
+    zl_release(w);
+    return ok;
+}
+
+static void count_release(void *context) {
+    (*(int *)context)++;
+}
+
+SCENARIO(foreign_memory) {
+    static const struct record {
+        float position[3];
+        double mass;
+    } records[2] = {{{1, 2, 3}, 4}, {{5, 6, 7}, 8}};
+    int released = 0;
+    bool ok = false;
+    zl_scope scope = zl_scope_begin();
+    zl_foreign_options options = {.release = count_release, .context = &released};
+    zl_array r = zl_from_records(records, ZL_SHAPE(2), sizeof records[0], &options);
+    zl_array mass = zl_field(r, offsetof(struct record, mass), ZL_FLOAT64, ZL_SCALAR);
+    ok = sum_of(zl_multiply(zl_expand_dims(mass, ZL_AXES(1)), zl_field(r, 0, ZL_FLOAT32, ZL_SHAPE(3))), out);
+    zl_scope_end(scope);
+    CHECK_EQ_INT(released, 1); // also when there was no memory for the array
+    return ok;
+}
+
+// Streams and threads ---------------------------------------------------------------------------------------------
+
+SCENARIO(asynchronous) {
+    zl_array x = counting(30, 40), y = zl_exp(zl_negative(x)), z = zl_sum_axis(y, 0, false);
+    bool ok = zl_async_eval_all(2, (zl_array[]){y, z});
+    ok = ok && sum_of(zl_add(z, zl_max(y)), out);
+    return zl_synchronize() && ok;
+}
+
+SCENARIO(two_streams) {
+    static zl_stream stream[2]; // once: streams live until their thread ends
+    for (int i = 0; i < 2; i++)
+        if (!stream[i] && !(stream[i] = zl_new_stream("cpu")))
+            return false;
+    zl_array x = counting(3, 3);
+    for (int i = 0; i < 6; i++) {
+        zl_scope scope = zl_scope_begin_on(stream[i % 2]);
+        x = zl_scope_leave(scope, zl_add(zl_square(x), zl_scalar(-1)));
+    }
+    bool ok = zl_async_eval(x);
+    ok = ok && sum_of(x, out);
+    return zl_stream_synchronize(stream[0]) && zl_stream_synchronize(stream[1]) && ok;
+}
+
+struct thread_result {
+    bool ok;
+    double value;
+    zl_error_kind kind;
+};
+
+static void *compute_in_thread(void *data) {
+    struct thread_result *r = data;
+    zl_stream mine = zl_new_stream("cpu");
+    if (mine && zl_set_default_stream(mine)) {
+        zl_array x = zl_sqrt(counting(5, 5)), y = zl_sum(x), z = zl_add(x, y);
+        r->ok = zl_async_eval(y) && sum_of(z, &r->value);
+        zl_stream_synchronize(mine);
+    }
+    r->kind = zl_error_which();
+    return NULL;
+}
+
+SCENARIO(stream_of_a_new_thread) {
+    struct thread_result r = {0};
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, compute_in_thread, &r))
+        return false;
+    pthread_join(thread, NULL);
+    if (!r.ok)
+        error_put(r.kind, "of a thread");
+    *out = r.value;
+    return r.ok;
+}
+
+// Kernels ---------------------------------------------------------------------------------------------------------
+
+static const char kernel_text[] = "kernel axpy(a: f32[n], b: f32[n]) -> (y: f32[n]) {\n"
+                                  "  map i in n {\n"
+                                  "    y[i] = exp(a[i])*2 + b[i]\n"
+                                  "  }\n"
+                                  "}\n";
+
+SCENARIO(kernel_text_forms) {
+    struct tile_kernel *kernel = tile_parse(kernel_text, "axpy.tile");
+    char *text = kernel && tile_verify(kernel) ? tile_print(kernel) : NULL;
+    *out = text ? (double)strlen(text) : 0;
+    memory_free(text);
+    tile_free(kernel);
+    return text != NULL;
+}
+
+SCENARIO(kernel_of_a_row) {
+    struct tile_kernel *kernel = tile_row_kernel(TILE_TANH, ZL_FLOAT16, "v");
+    char *text = kernel ? tile_print(kernel) : NULL;
+    *out = text ? (double)strlen(text) : 0;
+    memory_free(text);
+    tile_free(kernel);
+    return text != NULL;
+}
+
+// The first use in a process --------------------------------------------------------------------------------------
+
+enum { CHILD_RIGHT = 3, CHILD_FAILED = 4, CHILD_WRONG = 5 };
+
+static const char child_variable[] = "ZL_TEST_FAULT_AT";
+
+static bool first_use(double *out) {
+    zl_array x = counting(3, 4), y = zl_matmul(x, zl_transpose(x, ZL_ALL));
+    return zl_async_eval(y) && sum_of(zl_exp(zl_negative(y)), out) && zl_synchronize();
+}
+
+// In a process that was started with the variable set: evaluates, with that allocation failing, and ends.
+__attribute__((constructor)) static void run_child(void) {
+    const char *at = getenv(child_variable);
+    bool ok;
+    double value;
+    if (!at)
+        return;
+    long made = run_failing(first_use, atol(at), &ok, &value);
+    if (!ok && zl_error_which() != ZL_ERROR_MEMORY)
+        exit(CHILD_WRONG);
+    zl_clear_error();
+    bool again = false;
+    ZL_SCOPE again = first_use(&value);
+    exit(!again ? CHILD_WRONG : made < atol(at) ? CHILD_RIGHT : CHILD_FAILED);
+}
+
+// The exit status of such a process; -1 if it could not be started, 128 and more if it crashed.
+static int status_of_child(long at) {
+    char variable[64], *environment[64] = {variable}, *arguments[] = {(char *)"test", NULL};
+    extern char **environ;
+    int count = 1, status;
+    pid_t child;
+    for (char **e = environ; *e && count < 63; e++)
+        environment[count++] = *e;
+    snprintf(variable, sizeof variable, "%s=%ld", child_variable, at);
+    if (posix_spawn(&child, "/proc/self/exe", NULL, NULL, arguments, environment) || waitpid(child, &status, 0) != child)
+        return -1;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+TEST(fault_first_use_in_a_process) {
+    int status = CHILD_FAILED;
+    for (long at = 1; status == CHILD_FAILED; at++) {
+        status = status_of_child(at);
+        if (at == 1 && (status == -1 || status == 127))
+            SKIP("this program cannot start itself (in an emulator)");
+        if (!CHECK(status == CHILD_FAILED || status == CHILD_RIGHT))
+            test_note("the process in which allocation %ld fails ends with status %d", at, status);
+        at += test_quick() ? 6 : 0;
+    }
+}

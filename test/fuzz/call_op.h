@@ -1,0 +1,31 @@
+// call_op.h - calls any public op by its described signature, without a list of them.
+
+#ifndef CALL_OP_H
+#define CALL_OP_H
+
+#include "test.h"
+
+// The value of one parameter. Which member is read follows from its type.
+union op_argument {
+    zl_array array;
+    struct {
+        const zl_array *list;
+        int count;
+    } arrays;
+    int number; // of INT, BOOL and DTYPE
+    int64_t wide;
+    double real;
+    zl_shape shape;
+    zl_axes axes;
+    zl_array *output;
+};
+
+typedef void op_function(void);
+
+// The address of a function of this program by its name; NULL if it has none, or the program was stripped.
+op_function *op_address(const char *name);
+
+// Calls the function with op->params arguments. Of a function that returns bool, *result stays NULL.
+bool call_op(const zl_op_info *op, op_function *function, const union op_argument *argument, zl_array *result);
+
+#endif

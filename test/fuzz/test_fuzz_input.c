@@ -1,0 +1,202 @@
+// test_fuzz_input.c - every public op with arguments that may make no sense: an error or a result, never a crash.
+//
+// The ops and what they take come from zl_op(). Sizes that do not fit into memory, axes that are not there, NULL,
+// NaN, dtypes that do not exist: all may come together. Small results are also evaluated.
+
+#include <limits.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "fuzz/call_op.h"
+
+enum {
+    POOL = 24,      // arrays to choose from
+    LIST = 16,      // numbers in a shape or a list of axes
+    OUTPUTS = 4096, // room for the results of one call
+    SMALL = 100000, // elements of what is evaluated
+};
+
+// Values ----------------------------------------------------------------------------------------------------------
+
+static int64_t some_size(void) {
+    static const int64_t odd[] = {0, -1, -2, INT64_MAX, INT64_MIN, 1ll << 31, 1ll << 62, (1ll << 32) + 1, 4096};
+    return test_between(0, 3) ? test_between(0, 6) : odd[test_between(0, COUNT(odd) - 1)];
+}
+
+static int some_axis(void) {
+    static const int odd[] = {INT_MAX, INT_MIN, 100, -100};
+    return test_between(0, 7) ? (int)test_between(-4, 4) : odd[test_between(0, COUNT(odd) - 1)];
+}
+
+// Where it may be the number of results: not more than there is room for.
+static int some_count(void) {
+    return (int)(test_between(0, 4) ? test_between(-1, 3) : test_between(-5, OUTPUTS));
+}
+
+static double some_real(void) {
+    static const double odd[] = {NAN, INFINITY, -INFINITY, 1e300, -1e300, 0.0, -0.0, 5e-324};
+    return test_between(0, 2) ? test_uniform(-10, 10) : odd[test_between(0, COUNT(odd) - 1)];
+}
+
+static zl_dtype some_dtype(void) {
+    return (zl_dtype)(test_between(0, 15) ? test_between(0, ZL_DTYPE_COUNT - 1) : test_between(-1, 99));
+}
+
+struct lists { // what the arguments of one call point to
+    int64_t size[4][LIST];
+    int axis[4][LIST];
+    zl_array array[4][LIST];
+    zl_array output[OUTPUTS];
+    int used;
+};
+
+static zl_shape some_shape(struct lists *l) {
+    int64_t *size = l->size[l->used++ % 4];
+    int ndim = (int)(test_between(0, 9) ? test_between(0, 4) : test_between(-1, LIST));
+    for (int i = 0; i < LIST; i++)
+        size[i] = some_size();
+    return (zl_shape){test_between(0, 30) ? size : NULL, ndim};
+}
+
+static zl_axes some_axes(struct lists *l) {
+    int *axis = l->axis[l->used++ % 4];
+    int count = (int)(test_between(0, 9) ? test_between(0, 4) : test_between(-2, LIST));
+    for (int i = 0; i < LIST; i++)
+        axis[i] = some_axis();
+    return (zl_axes){test_between(0, 30) ? axis : NULL, count};
+}
+
+// Arrays of all ranks, dtypes and layouts; numbers; no elements; too many elements; NULL.
+static zl_array some_array(void) {
+    int64_t dim[10];
+    int rank = (int)(test_between(0, 6) ? test_between(0, 4) : 10);
+    for (int i = 0; i < rank; i++)
+        dim[i] = rank == 10 ? test_between(1, 2) : test_between(test_between(0, 9) == 0 ? 0 : 1, 5);
+    switch (test_between(0, 12)) {
+    case 0: return zl_scalar(some_real());
+    case 1: return zl_scalar_int(some_size());
+    case 2: return zl_scalar_bool(test_between(0, 1));
+    case 3: return zl_broadcast_to(zl_scalar(1), ZL_SHAPE(1 << 20, 1 << 20));
+    default: break;
+    }
+    zl_array x = zl_full((zl_shape){dim, rank}, zl_scalar(some_real()), (zl_dtype)test_between(0, ZL_DTYPE_COUNT - 1));
+    return test_between(0, 2) ? x : test_between(0, 1) ? zl_transpose(x, ZL_ALL) : zl_flip(x, ZL_ALL);
+}
+
+static void fill_pool(zl_array *pool) {
+    pool[0] = NULL;
+    for (int i = 1; i < POOL; i++)
+        if (!CHECK(pool[i] = some_array()))
+            test_note("%s", zl_error());
+}
+
+// Calls -----------------------------------------------------------------------------------------------------------
+
+struct attempt {
+    union op_argument argument[8];
+    struct lists lists;
+    bool has_null;  // an array is NULL: the result is too, and no error need be said
+    int64_t most;   // elements of the largest array
+    bool has_output;
+};
+
+static zl_array choose(struct attempt *a, zl_array *pool) {
+    zl_array x = pool[test_between(test_between(0, 9) ? 1 : 0, POOL - 1)];
+    if (a->has_output && zl_size(x) > SMALL) // it could be split into more pieces than there is room for
+        x = pool[0];
+    a->has_null |= !x;
+    a->most = MAX_OF(a->most, zl_size(x));
+    return x;
+}
+
+static void choose_list(struct attempt *a, zl_array *pool, union op_argument *out) {
+    zl_array *list = a->lists.array[a->lists.used++ % 4];
+    int count = (int)(test_between(0, 9) ? test_between(1, 4) : test_between(-1, LIST));
+    for (int i = 0; i < LIST; i++)
+        list[i] = i < count ? choose(a, pool) : NULL;
+    out->arrays.list = test_between(0, 30) ? list : NULL;
+    out->arrays.count = count;
+}
+
+static void choose_argument(struct attempt *a, zl_array *pool, zl_param_type type, union op_argument *out) {
+    switch (type) {
+    case ZL_PARAM_ARRAY: out->array = choose(a, pool); break;
+    case ZL_PARAM_ARRAYS: choose_list(a, pool, out); break;
+    case ZL_PARAM_INT: out->number = a->has_output ? some_count() : some_axis(); break;
+    case ZL_PARAM_INT64: out->wide = some_size(); break;
+    case ZL_PARAM_DOUBLE: out->real = some_real(); break;
+    case ZL_PARAM_BOOL: out->number = (int)test_between(0, 1); break;
+    case ZL_PARAM_DTYPE: out->number = some_dtype(); break;
+    case ZL_PARAM_SHAPE: out->shape = some_shape(&a->lists); break;
+    case ZL_PARAM_AXES: out->axes = some_axes(&a->lists); break;
+    case ZL_PARAM_OUTPUT: out->output = test_between(0, 30) ? a->lists.output : NULL; break;
+    }
+}
+
+static void choose_arguments(struct attempt *a, zl_array *pool, const zl_op_info *op) {
+    for (int i = 0; i < op->params; i++)
+        a->has_output |= op->param[i].type == ZL_PARAM_OUTPUT;
+    for (int i = 0; i < op->params; i++)
+        choose_argument(a, pool, op->param[i].type, &a->argument[i]);
+}
+
+// What came out is an array like any other: it says what it is, and can be computed if it is small.
+static void use(const struct attempt *a, zl_array y) {
+    CHECK(zl_ndim(y) >= 0 && zl_size(y) >= 0 && (unsigned)zl_dtype_of(y) < ZL_DTYPE_COUNT);
+    if (a->most <= SMALL && zl_size(y) <= SMALL && !zl_eval(y))
+        CHECK(zl_error() != NULL);
+}
+
+static bool try_op(const zl_op_info *op, op_function *function, zl_array *pool) {
+    static struct attempt a; // its room for outputs is large
+    zl_array y;
+    memset(&a, 0, sizeof a);
+    choose_arguments(&a, pool, op);
+    bool ok = call_op(op, function, a.argument, &y);
+    if (!ok && !a.has_null && !CHECK(zl_error() != NULL))
+        test_note("%s failed without a reason", op->name);
+    if (!ok && zl_error() && !CHECK(strstr(zl_error(), "zl_") != NULL))
+        test_note("%s: the error names no function: %s", op->name, zl_error());
+    if (ok && zl_error() && !CHECK(!"no error"))
+        test_note("%s succeeded, but left an error: %s", op->name, zl_error());
+    zl_clear_error();
+    if (ok && y)
+        use(&a, y);
+    for (int i = 0; ok && op->returns_bool && i < OUTPUTS && a.lists.output[i]; i++)
+        use(&a, a.lists.output[i]);
+    zl_clear_error();
+    return ok;
+}
+
+static int try_fifty(const zl_op_info *op, op_function *function) {
+    zl_array pool[POOL];
+    int succeeded = 0;
+    fill_pool(pool);
+    for (int i = 0; i < 50; i++)
+        ZL_SCOPE succeeded += try_op(op, function, pool);
+    return succeeded;
+}
+
+static void fuzz_op(const zl_op_info *op, int rounds) {
+    op_function *function = op_address(op->name);
+    if (!CHECK(function != NULL)) {
+        test_note("%s is described but not there", op->name);
+        return;
+    }
+    int succeeded = 0;
+    for (int i = 0; i < rounds; i += 50)
+        ZL_SCOPE succeeded += try_fifty(op, function);
+    if (rounds >= 1000 && !CHECK(succeeded > 0))
+        test_note("no call of %s was right: the arguments tried are too strange", op->name);
+}
+
+TEST(bad_arguments_give_errors_or_results) {
+    int rounds = test_long() ? 50000 : test_quick() ? 50 : 1000;
+    if (!op_address("zl_add"))
+        SKIP("this program has no symbols");
+    size_t limit = zl_set_memory_limit(zl_get_active_memory() + (256 << 20));
+    for (int i = 0; zl_op(i); i++)
+        fuzz_op(zl_op(i), rounds);
+    zl_set_memory_limit(limit);
+}

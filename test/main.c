@@ -1,0 +1,350 @@
+// main.c - runs the tests: build/test [--quick] [--long] [--seed N] [--list] [-v] [--no-fork] [word...]
+//
+// All tests run in one child process, in the order of their files. When it crashes or hangs, the test that it
+// was in has failed, and a new child goes on with the next. Results are in memory that both processes see.
+
+#include "harness.h"
+
+#include "base/base.h"
+
+#include <errno.h>
+#include <ftw.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum result { NOT_RUN, PASSED, FAILED, SKIPPED };
+
+enum { TESTS_MOST = 20000 };
+
+static struct shared {
+    int current;    // index of the test that is running
+    double started; // when it was
+    bool finished;  // the last test is done
+    enum result result[TESTS_MOST];
+    char folder[TEST_FOLDER_BYTES];
+} * shared;
+
+static struct options {
+    bool list, verbose, no_fork;
+    double timeout;     // seconds that one test may take
+    const char *except; // tests with this word are left out; NULL: none
+    char **words;
+    int word_count;
+} options = {.timeout = 600};
+
+static struct test *registered;
+static struct test *selected[TESTS_MOST];
+static int selected_count;
+
+void test_register(struct test *test) {
+    test->next = registered;
+    registered = test;
+}
+
+// Selection -------------------------------------------------------------------------------------------------
+
+// "unit/graph" of "/somewhere/test/unit/graph.c"
+static void group_of(const struct test *test, char *out, size_t bytes) {
+    const char *start = test->file;
+    for (const char *at = start; (at = strstr(at, "test/")); at++)
+        if (at == test->file || at[-1] == '/')
+            start = at + strlen("test/");
+    snprintf(out, bytes, "%s", start);
+    char *dot = strrchr(out, '.');
+    if (dot)
+        *dot = 0;
+}
+
+static void name_of(const struct test *test, char *out, size_t bytes) {
+    char group[128];
+    group_of(test, group, sizeof group);
+    snprintf(out, bytes, "%s:%s", group, test->name);
+}
+
+static bool is_wanted(const struct test *test) {
+    char name[256];
+    name_of(test, name, sizeof name);
+    if (options.except && strstr(name, options.except))
+        return false;
+    for (int i = 0; i < options.word_count; i++)
+        if (strstr(name, options.words[i]))
+            return true;
+    return options.word_count == 0;
+}
+
+static int by_place(const void *a, const void *b) {
+    const struct test *x = *(struct test *const *)a, *y = *(struct test *const *)b;
+    int file = strcmp(x->file, y->file);
+    return file ? file : x->line - y->line;
+}
+
+static bool select_tests(void) {
+    for (struct test *test = registered; test; test = test->next) {
+        if (!is_wanted(test))
+            continue;
+        if (selected_count == TESTS_MOST) {
+            fprintf(stderr, "test: more than %d tests: raise TESTS_MOST\n", TESTS_MOST);
+            return false;
+        }
+        selected[selected_count++] = test;
+    }
+    qsort(selected, (size_t)selected_count, sizeof *selected, by_place);
+    return true;
+}
+
+// One test --------------------------------------------------------------------------------------------------
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static int remove_entry(const char *path, const struct stat *info, int kind, struct FTW *place) {
+    (void)info, (void)kind, (void)place;
+    return remove(path);
+}
+
+static void remove_folder(void) {
+    if (shared->folder[0])
+        nftw(shared->folder, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+    shared->folder[0] = 0;
+}
+
+// Runs the body in a scope of its own; returns by how many slab objects the process grew.
+static long run_body(const struct test *test) {
+    size_t before = slab_live();
+    atomic_store(&test_state.random, hash_bytes(test_state.name, strlen(test_state.name), test_state.seed));
+    test_state.skipped = false;
+    zl_scope scope = zl_scope_begin();
+    test->run();
+    zl_scope_end(scope);
+    if (zl_error()) {
+        test_check(test->file, test->line, false, "the test left an error behind");
+        test_note("the error: %s", zl_error());
+    }
+    zl_clear_error();
+    remove_folder();
+    return (long)(slab_live() - before);
+}
+
+// Caches may grow once. The second run makes the same calls, so what still grows is a leak.
+static void check_leaks(const struct test *test, long grown) {
+    bool skipped = test_state.skipped;
+    test_state.muted = true;
+    long again = run_body(test);
+    test_state.muted = false;
+    test_state.skipped = skipped;
+    if (grown > 0 && again > 0) {
+        test_check(test->file, test->line, false, "the test leaves objects alive");
+        test_note("%ld slab objects more after the first run, %ld more after the second", grown, again);
+    }
+}
+
+static enum result run_test(const struct test *test) {
+    memset(&test_state.name, 0, sizeof test_state.name);
+    name_of(test, test_state.name, sizeof test_state.name);
+    atomic_store(&test_state.failed, 0);
+    test_state.folder = shared->folder;
+    double start = now();
+    long grown = run_body(test);
+    double seconds = now() - start;
+    if (grown > 0 && !atomic_load(&test_state.failed) && seconds < 5)
+        check_leaks(test, grown);
+    enum result result = atomic_load(&test_state.failed) ? FAILED : test_state.skipped ? SKIPPED : PASSED;
+    if (options.verbose || result == FAILED)
+        printf("%s %s (%.2f s)\n",
+               result == FAILED    ? "FAILED"
+               : result == SKIPPED ? "skipped"
+                                   : "passed",
+               test_state.name, seconds);
+    return result;
+}
+
+// All tests -------------------------------------------------------------------------------------------------
+
+static int count(enum result result, int from, int to) {
+    int total = 0;
+    for (int i = from; i < to; i++)
+        total += shared->result[i] == result;
+    return total;
+}
+
+static void print_sum(int from, int to, int more_failed) {
+    printf("%d passed, %d failed, %d skipped\n", count(PASSED, from, to),
+           count(FAILED, from, to) + more_failed, count(SKIPPED, from, to));
+}
+
+static void run_from(int first) {
+    int group_start = first;
+    double group_started = now();
+    for (int i = first; i < selected_count; i++) {
+        shared->current = i;
+        shared->started = now();
+        shared->result[i] = run_test(selected[i]);
+        bool last = i + 1 == selected_count || strcmp(selected[i]->file, selected[i + 1]->file) != 0;
+        if (last) {
+            char group[128];
+            group_of(selected[i], group, sizeof group);
+            printf("%-28s %6.2f s  ", group, now() - group_started);
+            print_sum(group_start, i + 1, 0);
+            group_start = i + 1;
+            group_started = now();
+        }
+        fflush(stdout);
+    }
+    shared->finished = true;
+}
+
+// Waits for the child; kills it when a test takes too long. Returns its wait status.
+static int wait_for(pid_t child, const sigset_t *child_signal) {
+    for (;;) {
+        int status;
+        pid_t got = waitpid(child, &status, WNOHANG);
+        if (got == child || (got < 0 && errno != EINTR))
+            return status;
+        if (!shared->finished && now() - shared->started > options.timeout) {
+            printf("  no end after %.0f s: killed\n", options.timeout);
+            kill(child, SIGABRT);
+            shared->started = now();
+        }
+        sigtimedwait(child_signal, NULL, &(struct timespec){.tv_sec = 1});
+    }
+}
+
+// Returns the failures that belong to no test: a bad end after the last one, such as leaks that a sanitizer
+// found.
+static int run_in_children(void) {
+    sigset_t child_signal, old;
+    sigemptyset(&child_signal);
+    sigaddset(&child_signal, SIGCHLD);
+    sigprocmask(SIG_BLOCK, &child_signal, &old);
+    for (int first = 0; first < selected_count; first = shared->current + 1) {
+        fflush(stdout);
+        shared->current = first;
+        shared->started = now();
+        pid_t child = fork();
+        if (child < 0) {
+            perror("test: fork");
+            return 1;
+        }
+        if (child == 0) {
+            sigprocmask(SIG_SETMASK, &old, NULL);
+            run_from(first);
+            exit(0);
+        }
+        int status = wait_for(child, &child_signal);
+        char how[64];
+        if (WIFSIGNALED(status))
+            snprintf(how, sizeof how, "%s", strsignal(WTERMSIG(status)));
+        else
+            snprintf(how, sizeof how, "exit status %d", WEXITSTATUS(status));
+        if (shared->finished) {
+            bool clean = WIFEXITED(status) && WEXITSTATUS(status) == 0;
+            if (!clean)
+                printf("FAILED after the last test: %s\n", how);
+            return !clean;
+        }
+        char name[256];
+        name_of(selected[shared->current], name, sizeof name);
+        printf("CRASHED %s: %s (%s:%d)\n", name, how, selected[shared->current]->file,
+               selected[shared->current]->line);
+        shared->result[shared->current] = FAILED;
+        remove_folder();
+    }
+    return 0;
+}
+
+// Command line ----------------------------------------------------------------------------------------------
+
+static const char usage[] = "usage: build/test [option...] [word...]\n"
+                            "Runs the tests whose name, as \"unit/graph:add_broadcasts\", contains one of "
+                            "the words; all without words.\n"
+                            "  --quick      seeded samples instead of whole ranges\n"
+                            "  --long       the largest sizes and all values\n"
+                            "  --seed N     another start for the random numbers (default 1)\n"
+                            "  --except W   leave out the tests whose name contains W\n"
+                            "  --timeout S  seconds that one test may take (default 600)\n"
+                            "  --list       print the names only\n"
+                            "  --no-fork    run in this process, for a debugger\n"
+                            "  -v           print every test and its time\n";
+
+static bool parse(int argc, char **argv) {
+    test_state.seed = 1;
+    options.words = argv; // words are moved to the front, over arguments that were read already
+    for (int i = 1; i < argc; i++) {
+        const char *arg = argv[i];
+        bool has_value = i + 1 < argc;
+        if (!strcmp(arg, "--quick"))
+            test_state.quick = true;
+        else if (!strcmp(arg, "--long"))
+            test_state.is_long = true;
+        else if (!strcmp(arg, "--list"))
+            options.list = true;
+        else if (!strcmp(arg, "--no-fork"))
+            options.no_fork = true;
+        else if (!strcmp(arg, "-v"))
+            options.verbose = true;
+        else if (!strcmp(arg, "--seed") && has_value)
+            test_state.seed = strtoull(argv[++i], NULL, 0);
+        else if (!strcmp(arg, "--except") && has_value)
+            options.except = argv[++i];
+        else if (!strcmp(arg, "--timeout") && has_value)
+            options.timeout = atof(argv[++i]);
+        else if (arg[0] == '-')
+            return false;
+        else
+            options.words[options.word_count++] = argv[i];
+    }
+    return true;
+}
+
+static void list_tests(void) {
+    for (int i = 0; i < selected_count; i++) {
+        char name[256];
+        name_of(selected[i], name, sizeof name);
+        puts(name);
+    }
+}
+
+int main(int argc, char **argv) {
+    if (!parse(argc, argv)) {
+        fputs(usage, stderr);
+        return 2;
+    }
+    if (!select_tests())
+        return 1;
+    if (options.list) {
+        list_tests();
+        return 0;
+    }
+    if (options.word_count && !selected_count) {
+        fprintf(stderr, "test: no test has one of these words in its name\n");
+        return 1;
+    }
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (shared == MAP_FAILED) {
+        perror("test: mmap");
+        return 1;
+    }
+    printf("seed %llu%s\n", (unsigned long long)test_state.seed,
+           test_state.quick     ? ", quick"
+           : test_state.is_long ? ", long"
+                                : "");
+    if (options.no_fork) {
+        run_from(0);
+        print_sum(0, selected_count, 0);
+        return count(FAILED, 0, selected_count) > 0;
+    }
+    int more_failed = run_in_children();
+    print_sum(0, selected_count, more_failed);
+    fflush(stdout);
+    _exit(count(FAILED, 0, selected_count) + more_failed > 0); // the child looked for leaks at its end
+}

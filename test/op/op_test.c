@@ -1,0 +1,223 @@
+// op_test.c - arrays against lists of numbers; derivatives against differences, batches against loops.
+
+#include "op/op_test.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "op/op.h"
+
+enum { MOST = 4096 };
+
+// A ring, so that several lists can be looked at together.
+const double *op_test_values(zl_array x) {
+    static _Thread_local double ring[4][MOST];
+    static _Thread_local char raw[MOST * 8];
+    static _Thread_local int turn;
+    double *out = ring[turn++ % 4];
+    if (!x || x->size > MOST || !zl_copy_to(x, raw, zl_nbytes(x)))
+        return NULL;
+    zl_dtype dtype = zl_dtype_of(x);
+    for (int64_t i = 0; i < x->size; i++) // of a complex number the real part
+        dtype_convert(&out[i], ZL_FLOAT64, raw + (size_t)i * zl_dtype_size(dtype), dtype, 1);
+    return out;
+}
+
+static bool same(double a, double b, double bound) {
+    return a == b || (isnan(a) && isnan(b)) || fabs(a - b) <= bound * fmax(1, fabs(b));
+}
+
+static bool compare(zl_array x, zl_dtype dtype, zl_shape shape, double bound, int count,
+                    const double *expected) {
+    if (!x) {
+        test_note("it is NULL: %s", zl_error() ? zl_error() : "no error");
+        return false;
+    }
+    if (zl_dtype_of(x) != dtype || !shape_equal(x->ndim, x->dim, shape.ndim, shape.dim)) {
+        test_note("it is %s of shape %s, not %s of %s", zl_dtype_name(zl_dtype_of(x)), array_text(x),
+                  zl_dtype_name(dtype), shape_text(shape.ndim, shape.dim));
+        return false;
+    }
+    const double *value = op_test_values(x);
+    if (!value || x->size != count) {
+        test_note("it has %lld elements: %s", (long long)x->size, zl_error() ? zl_error() : "no error");
+        return false;
+    }
+    for (int i = 0; i < count; i++)
+        if (!same(value[i], expected[i], bound)) {
+            test_note("element %d is %.17g, not %.17g", i, value[i], expected[i]);
+            return false;
+        }
+    return true;
+}
+
+bool op_test_array(const char *file, int line, const char *what, zl_array x, zl_dtype dtype, zl_shape shape,
+                   double bound, int count, const double *expected) {
+    return test_check(file, line, compare(x, dtype, shape, bound, count, expected), what);
+}
+
+bool op_test_is_view(zl_array x, zl_array y) {
+    return zl_eval_all(2, (zl_array[]){x, y}) && x->storage == y->storage;
+}
+
+static zl_array from_doubles(const double *data, zl_shape shape, zl_dtype dtype) {
+    return zl_astype(zl_from_f64(data, shape), dtype);
+}
+
+zl_array op_test_range(zl_shape shape, zl_dtype dtype) {
+    static _Thread_local double data[MOST];
+    int64_t size;
+    if (!shape_size(shape.ndim, shape.dim, &size) || size > MOST)
+        return NULL;
+    for (int64_t i = 0; i < size; i++)
+        data[i] = (double)i;
+    zl_array x = from_doubles(data, shape, dtype);
+    return zl_eval(x) ? x : NULL;
+}
+
+zl_array op_test_random(zl_shape shape, zl_dtype dtype, double lo, double hi) {
+    static _Thread_local double data[MOST];
+    int64_t size;
+    if (!shape_size(shape.ndim, shape.dim, &size) || size > MOST)
+        return NULL;
+    for (int64_t i = 0; i < size; i++)
+        data[i] = test_uniform(lo, hi);
+    zl_array x = from_doubles(data, shape, dtype);
+    return zl_eval(x) ? x : NULL;
+}
+
+// Derivatives ----------------------------------------------------------------------------------------------------
+
+static zl_array dot(zl_array a, zl_array b) {
+    return zl_sum(zl_multiply(a, b));
+}
+
+static zl_array zeros_or(zl_array t, zl_array like) {
+    return t ? t : zl_zeros_like(like);
+}
+
+// The tangent of y when that of x is t; NULL: zero. Walks back by recursion: the graphs of tests are small.
+static zl_array tangent_of(zl_array y, zl_array x, zl_array t) {
+    zl_array in[8], out[4] = {0};
+    if (y == x)
+        return t;
+    if (!y->call || y->call->inputs > 8)
+        return NULL;
+    bool any = false;
+    for (int i = 0; i < y->call->inputs; i++)
+        any |= (in[i] = tangent_of(y->call->in[i], x, t)) != NULL;
+    if (!any || !y->call->op->jvp)
+        return NULL;
+    if (!CHECK(y->call->op->jvp(y->call, in, out)))
+        test_note("the tangent of %s: %s", y->call->op->name, zl_error() ? zl_error() : "no error");
+    return out[y->index];
+}
+
+// sum(w * f(x)) with x[at] moved by step.
+static double loss_at(op_test_function *f, const double *data, zl_array x, zl_array w, int64_t at,
+                      double step) {
+    double moved[MOST];
+    memcpy(moved, data, sizeof(double) * (size_t)x->size);
+    moved[at] += step;
+    return zl_item(dot(f(zl_from_f64(moved, zl_shape_of(x))), w));
+}
+
+static void check_gradient(op_test_function *f, zl_array x, zl_array w, const double *gradient) {
+    double data[MOST];
+    memcpy(data, op_test_values(x), sizeof(double) * (size_t)x->size);
+    for (int64_t i = 0; i < x->size; i++) {
+        double step = 1e-5,
+               slope = (loss_at(f, data, x, w, i, step) - loss_at(f, data, x, w, i, -step)) / (2 * step);
+        if (!CHECK(same(gradient[i], slope, 1e-6)))
+            test_note("gradient %lld is %.12g, the slope %.12g", (long long)i, gradient[i], slope);
+    }
+}
+
+static void check_derivatives(op_test_function *f, zl_array x) {
+    zl_array y = f(x), g = NULL;
+    REQUIRE(y);
+    zl_array w = op_test_random(zl_shape_of(y), ZL_FLOAT64, -1, 1),
+             t = op_test_random(zl_shape_of(x), ZL_FLOAT64, -1, 1);
+    if (!CHECK(zl_grad(dot(y, w), 1, &x, &g)))
+        test_note("%s", zl_error());
+    REQUIRE(g);
+    zl_array dy = tangent_of(y, x, t);
+    zl_array forward = dot(zeros_or(dy, y), w), back = dot(g, t);
+    REQUIRE(zl_eval_all(3, (zl_array[]){forward, back, g}));
+    CHECK_NEAR(zl_item(forward), zl_item(back), 1e-9 * (1 + fabs(zl_item(back))));
+    REQUIRE(shape_equal(g->ndim, g->dim, x->ndim, x->dim));
+    double gradient[MOST];
+    memcpy(gradient, op_test_values(g), sizeof(double) * (size_t)g->size);
+    check_gradient(f, x, w, gradient);
+}
+
+// Batching -------------------------------------------------------------------------------------------------------
+
+enum { BATCH = 3 };
+
+struct mapped {
+    zl_array array;
+    int axis; // -1: the same for all of the batch
+};
+
+static struct mapped batch_of(zl_array y, zl_array x, struct mapped many) {
+    zl_array in[8], out[4] = {0};
+    int axis[8], out_axis[4] = {0};
+    if (y == x)
+        return many;
+    if (!y->call || y->call->inputs > 8)
+        return (struct mapped){y, -1};
+    bool any = false;
+    for (int i = 0; i < y->call->inputs; i++) {
+        struct mapped m = batch_of(y->call->in[i], x, many);
+        in[i] = m.array;
+        any |= (axis[i] = m.axis) >= 0;
+        if (!m.array)
+            return (struct mapped){NULL, -1};
+    }
+    if (!any)
+        return (struct mapped){y, -1};
+    if (!CHECK(y->call->op->vmap && y->call->op->vmap(y->call, in, axis, out, out_axis)))
+        test_note("the batch of %s: %s", y->call->op->name, zl_error() ? zl_error() : "no error");
+    return (struct mapped){out[y->index], out_axis[y->index]};
+}
+
+// The array at one place of an axis.
+static zl_array pick(zl_array x, int axis, int at) {
+    return zl_take(x, zl_scalar_int(at), axis);
+}
+
+static void check_batch(op_test_function *f, zl_array x, zl_shape shape, double lo, double hi, int axis) {
+    int64_t dim[16];
+    for (int i = 0; i <= shape.ndim; i++)
+        dim[i] = i == axis ? BATCH : shape.dim[i - (i > axis)];
+    zl_array many = op_test_random((zl_shape){dim, shape.ndim + 1}, ZL_FLOAT64, lo, hi), y = f(x);
+    REQUIRE(many && y);
+    struct mapped batch = batch_of(y, x, (struct mapped){many, axis});
+    REQUIRE(batch.array && zl_eval(batch.array));
+    if (batch.axis >= 0)
+        CHECK_EQ_INT(zl_dim(batch.array, batch.axis), BATCH);
+    for (int i = 0; i < BATCH; i++) {
+        zl_array one = f(zl_contiguous(pick(many, axis, i)));
+        zl_array part = batch.axis < 0 ? batch.array : pick(batch.array, batch.axis, i);
+        REQUIRE(one && part);
+        if (!CHECK(shape_equal(one->ndim, one->dim, part->ndim, part->dim)))
+            test_note("shape %s instead of %s", array_text(part), array_text(one));
+        CHECK_EQ_INT(zl_item_int(zl_allclose(part, one, 1e-12, 1e-12, true)), 1);
+    }
+}
+
+void op_test_batching(op_test_function *f, zl_shape shape, double lo, double hi) {
+    zl_array x = op_test_random(shape, ZL_FLOAT64, lo, hi);
+    REQUIRE(x);
+    check_batch(f, x, shape, lo, hi, 0);
+    check_batch(f, x, shape, lo, hi, shape.ndim);
+}
+
+void op_test_rules(op_test_function *f, zl_shape shape, double lo, double hi) {
+    zl_array x = op_test_random(shape, ZL_FLOAT64, lo, hi);
+    REQUIRE(x);
+    check_derivatives(f, x);
+    op_test_batching(f, shape, lo, hi);
+}

@@ -1,0 +1,47 @@
+// op_test.h - what tests of ops share: whole arrays compared with lists of numbers, and the rules of ops checked
+// against differences and loops.
+
+#ifndef OP_TEST_H
+#define OP_TEST_H
+
+#include "graph/graph.h"
+#include "test.h"
+
+#define NUMBERS(...) (int)(sizeof((const double[]){__VA_ARGS__}) / sizeof(double)), (const double[]){__VA_ARGS__}
+
+// The array has that dtype and shape, and these elements in row-major order; NaN equals NaN.
+#define CHECK_ARRAY(x, dtype, shape, ...) \
+    op_test_array(__FILE__, __LINE__, #x, (x), (dtype), (shape), 0, NUMBERS(__VA_ARGS__))
+// The same up to an absolute or relative bound.
+#define CHECK_ARRAY_NEAR(x, dtype, shape, bound, ...) \
+    op_test_array(__FILE__, __LINE__, #x, (x), (dtype), (shape), (bound), NUMBERS(__VA_ARGS__))
+#define CHECK_EMPTY(x, dtype, shape) op_test_array(__FILE__, __LINE__, #x, (x), (dtype), (shape), 0, 0, NULL)
+// x shares the memory of y once both are there.
+#define CHECK_IS_VIEW(x, y) CHECK(op_test_is_view((x), (y)))
+
+bool op_test_array(const char *file, int line, const char *what, zl_array x, zl_dtype dtype, zl_shape shape,
+                   double bound, int count, const double *expected);
+bool op_test_is_view(zl_array x, zl_array y);
+
+// 0, 1, 2, ... of a shape, and random numbers in [lo, hi).
+zl_array op_test_range(zl_shape shape, zl_dtype dtype);
+zl_array op_test_random(zl_shape shape, zl_dtype dtype, double lo, double hi);
+
+// Every element as a double, row-major: count of them in memory that lives as long as the test's thread; NULL if x is.
+const double *op_test_values(zl_array x);
+
+// A function of one float array, checked as a whole: its gradient against differences, its tangent against its
+// gradient, and its batching rule against a loop. RULES(name, shape, expression of x) makes a test of it.
+typedef zl_array op_test_function(zl_array x);
+void op_test_rules(op_test_function *f, zl_shape shape, double lo, double hi);
+void op_test_batching(op_test_function *f, zl_shape shape, double lo, double hi); // for what has no derivative
+
+#define RULES_IN(id, shape, lo, hi, expression)                \
+    static zl_array rule_##id(zl_array x) { return expression; } \
+    TEST(rules_##id) { op_test_rules(rule_##id, (shape), (lo), (hi)); }
+#define RULES(id, shape, expression) RULES_IN(id, shape, 0.5, 2, expression)
+#define BATCHING(id, shape, expression)                        \
+    static zl_array batch_##id(zl_array x) { return expression; } \
+    TEST(batching_##id) { op_test_batching(batch_##id, (shape), -2, 2); }
+
+#endif

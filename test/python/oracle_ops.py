@@ -1,0 +1,547 @@
+#!/usr/bin/env python3
+"""oracle_ops.py [BUILD] - the ops against MLX from PyPI: values, dtypes, shapes, and what both refuse.
+
+The library is called through its own table of signatures, so that a new elementwise row is compared without a line
+here. Ends with "N passed, N failed, N skipped"; a pass is one call that agrees. Skips when MLX is not installed.
+"""
+
+import ctypes as c
+import itertools
+import math
+import sys
+
+try:
+    import mlx.core as mx
+    import numpy as np
+except ImportError as reason:
+    print(f"skipped: {reason}: pip install 'mlx[cpu]==0.32.*' numpy")
+    print("0 passed, 0 failed, 1 skipped")
+    sys.exit(0)
+
+mx.set_default_device(mx.cpu)
+
+DTYPES = ["bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64", "float16", "bfloat16",
+          "float32", "float64", "complex64"]
+FLOATS = DTYPES[9:13]
+SHAPES = [(), (1,), (5,), (2, 3), (3, 1, 4), (2, 3, 4), (0,), (2, 0, 3)]
+# MLX computes many functions of float64 in float32.
+BOUND = {"float16": 4e-3, "bfloat16": 4e-2, "float32": 2e-5, "float64": 1e-6, "complex64": 2e-5}
+
+
+# The library -----------------------------------------------------------------------------------------------------
+
+class Shape(c.Structure):
+    _fields_ = [("dim", c.POINTER(c.c_int64)), ("ndim", c.c_int)]
+
+
+class Axes(c.Structure):
+    _fields_ = [("axis", c.POINTER(c.c_int)), ("count", c.c_int)]
+
+
+class Param(c.Structure):
+    _fields_ = [("name", c.c_char_p), ("type", c.c_int), ("fallback", c.c_char_p)]
+
+
+class Info(c.Structure):
+    _fields_ = [("name", c.c_char_p), ("family", c.c_char_p), ("doc", c.c_char_p), ("param", Param * 8),
+                ("params", c.c_int), ("returns_bool", c.c_bool)]
+
+
+class Scope(c.Structure):
+    _fields_ = [("height", c.c_int), ("open", c.c_bool), ("stream", c.c_void_p)]
+
+
+ARRAY, ARRAYS, INT, INT64, DOUBLE, BOOL, DTYPE, SHAPE, AXES, OUTPUT = range(10)  # zl_param_type
+C_TYPE = {ARRAY: c.c_void_p, INT: c.c_int, INT64: c.c_int64, DOUBLE: c.c_double, BOOL: c.c_bool, DTYPE: c.c_int,
+          SHAPE: Shape, AXES: Axes, OUTPUT: c.c_void_p}
+
+
+def shape_of(sizes):
+    return Shape((c.c_int64 * len(sizes))(*sizes), len(sizes))
+
+
+def axes_of(axes):
+    if axes is None:
+        return Axes(None, -1)
+    axes = (axes,) if isinstance(axes, int) else axes
+    return Axes((c.c_int * len(axes))(*axes), len(axes))
+
+
+class Refused(Exception):
+    pass
+
+
+class Library:
+    """lib.sum_axis(x, 0, True) calls zl_sum_axis; arrays are handles; outputs=n asks for a list of n results."""
+
+    def __init__(self, path):
+        self.c = c.CDLL(path)
+        for name, result, arguments in [
+            ("zl_from", c.c_void_p, [c.c_void_p, Shape, c.c_int]), ("zl_copy_to", c.c_bool, [c.c_void_p, c.c_void_p, c.c_size_t]),
+            ("zl_error", c.c_char_p, []), ("zl_clear_error", None, []), ("zl_op", c.POINTER(Info), [c.c_int]),
+            ("zl_dtype_of", c.c_int, [c.c_void_p]), ("zl_shape_of", Shape, [c.c_void_p]), ("zl_eval", c.c_bool, [c.c_void_p]),
+            ("zl_eval_all", c.c_bool, [c.c_int, c.c_void_p]), ("zl_scope_begin", Scope, []), ("zl_scope_end", None, [Scope]),
+            ("zl_scalar", c.c_void_p, [c.c_double]), ("zl_scalar_int", c.c_void_p, [c.c_int64]),
+        ]:
+            function = getattr(self.c, name)
+            function.restype, function.argtypes = result, arguments
+        self.info = {}
+        for index in itertools.count():
+            info = self.c.zl_op(index)
+            if not info:
+                break
+            self.info[info.contents.name.decode()[3:]] = info.contents
+        self.functions = {name: self.bind(info) for name, info in self.info.items()}
+
+    def __getattr__(self, name):
+        try:
+            return self.functions[name]
+        except KeyError:
+            raise AttributeError(f"the library has no op zl_{name}") from None
+
+    def bind(self, info):
+        function = getattr(self.c, info.name.decode())
+        types = [info.param[i].type for i in range(info.params)]
+        function.restype = c.c_bool if info.returns_bool else c.c_void_p
+        function.argtypes = [t for kind in types for t in ([c.c_void_p, c.c_int] if kind == ARRAYS else [C_TYPE[kind]])]
+
+        def call(*values, outputs=0):
+            if len(values) + (OUTPUT in types) != len(types):
+                raise TypeError(f"{info.name.decode()} takes {len(types)} arguments")
+            out = (c.c_void_p * max(outputs, 1))()
+            passed, given = [], iter(values)
+            for kind in types:
+                value = out if kind == OUTPUT else next(given)
+                if kind == ARRAYS:
+                    passed += [(c.c_void_p * len(value))(*value), len(value)]
+                elif kind in (SHAPE, AXES, DTYPE):
+                    passed.append({SHAPE: shape_of, AXES: axes_of, DTYPE: DTYPES.index}[kind](value))
+                else:
+                    passed.append(value)
+            result = function(*passed)
+            if not result:
+                raise Refused((self.c.zl_error() or b"no message").decode())
+            return list(out) if info.returns_bool else result
+
+        return call
+
+    def array(self, data, dtype):
+        data = np.array(data, order="C")
+        handle = self.c.zl_from(data.ctypes.data, shape_of(data.shape), DTYPES.index(data.dtype.name))
+        return handle if data.dtype.name == dtype else self.astype(handle, dtype)
+
+    def read(self, handle):
+        dtype = DTYPES[self.c.zl_dtype_of(handle)]
+        shape = self.c.zl_shape_of(handle)
+        shape = tuple(shape.dim[i] for i in range(shape.ndim))
+        plain = self.astype(handle, "float32") if dtype == "bfloat16" else handle
+        data = np.empty(shape, "float32" if dtype == "bfloat16" else dtype)
+        if not self.c.zl_copy_to(plain, data.ctypes.data, data.nbytes):
+            raise Refused(self.c.zl_error().decode())
+        return dtype, data
+
+
+# Comparing -------------------------------------------------------------------------------------------------------
+
+passed = failed = 0
+seen = set()  # ops that were called
+shown = {}    # op: failures printed
+
+
+def mlx_array(data, dtype):
+    return mx.array(data, getattr(mx, "bool_" if dtype == "bool" else dtype))
+
+
+def mlx_read(value):
+    dtype = str(value.dtype).rsplit(".", 1)[-1].rstrip("_")
+    return dtype, np.array(value.astype(mx.float32) if dtype == "bfloat16" else value)
+
+
+def attempt(function):
+    try:
+        result = function()
+        return list(result) if isinstance(result, (list, tuple)) else [result], None
+    except (ValueError, IndexError, RuntimeError, TypeError, OverflowError, Refused) as refusal:
+        return None, str(refusal).split("\n")[0]
+
+
+def difference(ours, theirs, bound):
+    (dtype, mine), (want_dtype, want) = ours, theirs
+    if dtype != want_dtype or mine.shape != want.shape:
+        return f"{dtype}{mine.shape} instead of {want_dtype}{want.shape}"
+    with np.errstate(all="ignore"):
+        wide = "complex128" if dtype == "complex64" else "float64"
+        a, b = (mine, want) if dtype in ("int64", "uint64") else (mine.astype(wide), want.astype(wide))
+        bound = BOUND.get(dtype, 0) if bound is None else bound
+        close = (a == b) | ((a != a) & (b != b)) | (np.abs(a - b) <= bound * np.maximum(1, np.abs(b)))
+    return None if np.all(close) else f"{mine.ravel()[:8]} instead of {want.ravel()[:8]}"
+
+
+def check(what, ours, theirs, bound=None):
+    """Calls both; they must agree, or both refuse."""
+    global passed, failed
+    scope = lib.c.zl_scope_begin()
+    mine, refusal = attempt(ours)
+    want, refused = attempt(theirs)
+    problem = None
+    if mine is None or want is None:
+        if (mine is None) != (want is None):
+            problem = f"refused: {refusal}" if mine is None else f"not refused, but MLX says: {refused}"
+    else:
+        lib.c.zl_eval_all(len(mine), (c.c_void_p * len(mine))(*mine))
+        pairs = [difference(lib.read(a), mlx_read(b), bound) for a, b in zip(mine, want, strict=True)]
+        problem = next((p for p in pairs if p), None)
+    lib.c.zl_scope_end(scope)
+    lib.c.zl_clear_error()
+    passed += problem is None
+    failed += problem is not None
+    if problem:
+        op = what.split()[0]
+        shown[op] = shown.get(op, 0) + 1
+        if shown[op] <= 3:
+            print(f"  {what}: {problem}")
+
+
+class Spy:
+    """The library as cases see it: notes which ops are called."""
+
+    def __getattr__(self, name):
+        seen.add(name)
+        return getattr(lib, name)
+
+
+zl = Spy()
+random = np.random.default_rng(7)
+
+
+def data_of(shape, dtype, low=-4, high=5):
+    """Small numbers, many of them equal, that every dtype holds exactly."""
+    if dtype == "bool" or dtype.startswith("u"):
+        low = max(low, 0)
+    values = random.integers(low, high, shape)
+    if dtype in FLOATS:
+        return np.asarray(values / 4, "float64" if dtype == "float64" else "float32")
+    if dtype == "complex64":
+        return np.asarray(values + 1j * random.integers(low, high, shape), "complex64")
+    return np.asarray(values % 2 == 0 if dtype == "bool" else values, dtype)
+
+
+LAYOUTS = [("", lambda l, x: x, lambda x: x),
+           (".T", lambda l, x: l.transpose(x, None), mx.transpose),
+           ("[::-1]", lambda l, x: l.flip(x, None), lambda x: mx.flip(x) if 0 not in x.shape else x)]
+
+
+def pairs(dtypes=DTYPES, shapes=SHAPES, layouts=LAYOUTS):
+    """Arrays of both libraries over dtypes, shapes and layouts: what, ours(), theirs."""
+    for dtype, shape, (name, mine, want) in itertools.product(dtypes, shapes, layouts):
+        if (len(shape) < 2 and name == ".T") or (name and dtype not in ("uint8", "bfloat16", "float32", "complex64")):
+            continue  # items of 1, 2, 4 and 8 bytes
+        data = data_of(shape, dtype)
+        yield (f"{dtype}{shape}{name}", lambda d=data, t=dtype, m=mine: m(lib, lib.array(d, t)),
+               want(mlx_array(data, dtype)), want(mx.zeros(shape)).ndim)
+
+
+# Cases: elementwise rows, by the table ---------------------------------------------------------------------------
+
+OTHER_NAME = {"rint": "round", "astype": None}
+POSITIVE = {"log", "log2", "log10", "log1p", "sqrt", "rsqrt", "power", "arccosh", "divide", "floor_divide", "remainder",
+            "reciprocal", "left_shift", "right_shift", "arctan2"}
+INSIDE = {"arcsin", "arccos", "arctanh", "erfinv"}  # of -1 to 1
+
+
+def data_for(name, shape, dtype):
+    if name in POSITIVE:
+        return data_of(shape, dtype, 1, 5) if dtype != "bool" else np.ones(shape, bool)
+    if name in INSIDE:
+        return np.asarray(data_of(shape, dtype, -3, 4)) if dtype in FLOATS else data_of(shape, dtype, 0, 1)
+    return data_of(shape, dtype)
+
+
+def elementwise():
+    for name, info in lib.info.items():
+        theirs = getattr(mx, OTHER_NAME.get(name, name) or "", None)
+        if info.family != b"elementwise" or not theirs:
+            continue
+        if info.params == 1:
+            for dtype, shape in itertools.product(DTYPES, [(7,), (2, 3), ()]):
+                d = data_for(name, shape, dtype)
+                if (name, dtype) not in DIFFERENT:
+                    check(f"{name} {dtype}", lambda: getattr(zl, name)(lib.array(d, dtype)), lambda: theirs(mlx_array(d, dtype)))
+        elif info.params == 2:
+            for t, u in itertools.product(DTYPES, DTYPES):
+                d, e = data_for(name, (2, 3), t), data_for(name, (3,), u)
+                if (name, t) not in DIFFERENT and (name, u) not in DIFFERENT and not power_of_bool(name, t, u):
+                    check(f"{name} {t} {u}", lambda: getattr(zl, name)(lib.array(d, t), lib.array(e, u)),
+                          lambda: theirs(mlx_array(d, t), mlx_array(e, u)))
+    for t, u in itertools.product(DTYPES, DTYPES):
+        d = data_of((4,), t) if u[0] != "u" else np.abs(data_of((4,), t, 0, 5).real).astype(data_of((), t).dtype)
+        check(f"astype {t} {u}", lambda: zl.astype(lib.array(d, t), u), lambda: mlx_array(d, t).astype(getattr(mx, u if u != "bool" else "bool_")))
+        check(f"where {t} {u}", lambda: zl.where(lib.array(d, t), lib.array(d, t), lib.array(np.ones(4, "float32"), u)),
+              lambda: mx.where(mlx_array(d, t), mlx_array(d, t), mlx_array(np.ones(4, "float32"), u)))
+
+
+def power_of_bool(name, t, u):
+    return name == "power" and t == u == "bool"
+
+
+# Where we decided otherwise: (op, dtype) that the rows refuse and MLX takes, or the other way round.
+DIFFERENT = {("logaddexp", "complex64"), ("floor_divide", "complex64"), ("rint", "complex64"), ("expm1", "complex64"), ("sigmoid", "complex64"),
+             ("negative", "bool"), ("left_shift", "bool"), ("right_shift", "bool")}
+
+
+# Cases: reductions -----------------------------------------------------------------------------------------------
+
+def some_axes(ndim):
+    yield None
+    yield from range(-ndim, ndim)
+    if ndim > 1:
+        yield (0, ndim - 1)
+    yield ()
+    yield ndim  # there is no such axis
+
+
+def reductions():
+    for what, ours, theirs, ndim in pairs():
+        for name, axes, keep in itertools.product(["sum", "prod", "min", "max", "all", "any", "mean", "count_nonzero"],
+                                                  some_axes(ndim), [False, True]):
+            if name in ("prod", "all") and 0 in theirs.shape and ndim > 1:
+                continue  # MLX gives 0 for the product of nothing over several axes
+            check(f"{name} {what} {axes}", lambda: getattr(zl, name + "_axes")(ours(), axes, keep),
+                  lambda: getattr(mx, name)(theirs, axis=axes, keepdims=keep), bound=0.1 if "bfloat16" in what else None)
+        for name, axis in itertools.product(["sum", "prod", "min", "max", "all", "any", "mean", "count_nonzero"], range(-ndim, ndim)):
+            check(f"{name}_axis {what} {axis}", lambda: getattr(zl, name + "_axis")(ours(), axis, False),
+                  lambda: getattr(mx, name)(theirs, axis=axis), bound=0.1 if "bfloat16" in what else None)
+        for name in ["sum", "prod", "min", "max", "all", "any", "mean", "count_nonzero"]:
+            if name in ("prod", "all") and 0 in theirs.shape and ndim > 1:
+                continue
+            check(f"{name} {what}", lambda: getattr(zl, name)(ours()), lambda: getattr(mx, name)(theirs),
+                  bound=0.1 if "bfloat16" in what else None)
+        if "complex" in what:
+            continue
+        for name, axis, keep in itertools.product(["argmin", "argmax"], range(-ndim, ndim + 1), [False, True]):
+            check(f"{name} {what} {axis}", lambda: getattr(zl, name + "_axis")(ours(), axis, keep),
+                  lambda: getattr(mx, name)(theirs, axis=axis, keepdims=keep))
+        check(f"argmax {what}", lambda: zl.argmax(ours()), lambda: mx.argmax(theirs))
+        check(f"argmin {what}", lambda: zl.argmin(ours()), lambda: mx.argmin(theirs))
+        check(f"minmax {what}", lambda: zl.minmax(ours(), outputs=2), lambda: mx.minmax(theirs))
+        for axis in range(-ndim, ndim):
+            check(f"minmax {what} {axis}", lambda: zl.minmax_axis(ours(), axis, False, outputs=2), lambda: mx.minmax(theirs, axis))
+            check(f"minmax {what} {axis}", lambda: zl.minmax_axes(ours(), axis, True, outputs=2), lambda: mx.minmax(theirs, axis, True))
+
+
+def statistics():
+    for what, ours, theirs, ndim in pairs([t for t in DTYPES if t != "bool"], layouts=LAYOUTS[:2]):
+        loose = 0.2 if "bfloat16" in what else 2e-2 if "float16" in what else None
+        for axes, keep, ddof in itertools.product(some_axes(ndim), [False, True], [0, 1]):
+            if axes == () or (ddof and "(1," in what):
+                continue  # 0 / 0
+            check(f"var {what} {axes} {ddof}", lambda: zl.var_axes(ours(), axes, keep, ddof),
+                  lambda: mx.var(theirs, axis=axes, keepdims=keep, ddof=ddof), bound=loose)
+            check(f"std {what} {axes} {ddof}", lambda: zl.std_axes(ours(), axes, keep, ddof),
+                  lambda: mx.std(theirs, axis=axes, keepdims=keep, ddof=ddof), bound=loose)
+        for axes, keep in itertools.product(some_axes(ndim), [False, True]):
+            check(f"logsumexp {what} {axes}", lambda: zl.logsumexp_axes(ours(), axes, keep),
+                  lambda: mx.logsumexp(theirs, axis=axes, keepdims=keep), bound=loose)
+            # MLX gives integers along other axes than the last, and does not look at the axis of an empty array.
+            if theirs.size and ("float" in what or "complex" in what or axes == -1):
+                check(f"softmax {what} {axes}", lambda: zl.softmax_axes(ours(), axes), lambda: mx.softmax(theirs, axis=axes),
+                      bound=loose)
+        if ndim and "float32" in what:
+            check(f"softmax {what}", lambda: zl.softmax(ours(), -1), lambda: mx.softmax(theirs, axis=-1))
+            for name in ["var", "std"]:
+                check(f"{name} {what}", lambda: getattr(zl, name)(ours(), 0), lambda: getattr(mx, name)(theirs))
+                check(f"{name} {what} -1", lambda: getattr(zl, name + "_axis")(ours(), -1, True, 0),
+                      lambda: getattr(mx, name)(theirs, axis=-1, keepdims=True))
+            check(f"logsumexp {what}", lambda: zl.logsumexp(ours()), lambda: mx.logsumexp(theirs))
+            check(f"logsumexp {what} 0", lambda: zl.logsumexp_axis(ours(), 0, False), lambda: mx.logsumexp(theirs, axis=0))
+
+
+# Cases: views ----------------------------------------------------------------------------------------------------
+
+def views():
+    for what, ours, theirs, ndim in pairs(["uint8", "bfloat16", "complex64"]):
+        for axes in itertools.chain(itertools.permutations(range(ndim)), [None, (0, 0), (0,)]):
+            check(f"transpose {what} {axes}", lambda: zl.transpose(ours(), axes), lambda: mx.transpose(theirs, axes))
+        for a, b in itertools.product(range(-ndim - 1, ndim + 1), repeat=2):
+            check(f"swapaxes {what} {a} {b}", lambda: zl.swapaxes(ours(), a, b), lambda: mx.swapaxes(theirs, a, b))
+            check(f"moveaxis {what} {a} {b}", lambda: zl.moveaxis(ours(), a, b), lambda: mx.moveaxis(theirs, a, b))
+            check(f"flatten {what} {a} {b}", lambda: zl.flatten(ours(), a, b), lambda: mx.flatten(theirs, a, b))
+        for axes in [None, 0, -1, 1, (0, 1), (0, -1), (0, 2), ()]:
+            check(f"squeeze {what} {axes}", lambda: zl.squeeze(ours(), axes), lambda: mx.squeeze(theirs, axes))
+            if axes is not None:
+                check(f"expand {what} {axes}", lambda: zl.expand_dims(ours(), axes), lambda: mx.expand_dims(theirs, axes))
+                if axes != (0, -1) or ndim != 1:  # MLX lets an axis be named twice
+                    check(f"flip {what} {axes}", lambda: zl.flip(ours(), axes), lambda: mx.flip(theirs, axes))
+        for shape in [(-1,), (2, -1), (3, 4), (1, 5, 1), (), (0, 3), (4, 3, 2), (6, 4), (2, 2, 6)]:
+            check(f"reshape {what} {shape}", lambda: zl.reshape(ours(), shape), lambda: mx.reshape(theirs, shape))
+        for shape in [(), (1,), (5,), (4, 5), (2, 3), (2, 2, 3), (3, 4, 4), (0,), (7, 2, 3, 4)]:
+            check(f"broadcast {what} {shape}", lambda: zl.broadcast_to(ours(), shape), lambda: mx.broadcast_to(theirs, shape))
+        for axis, shape in itertools.product(range(-ndim, ndim), [(-1, 1), (1, -1), (2, -1), (3,), (2, 2)]):
+            if 0 not in theirs.shape:
+                check(f"unflatten {what} {axis} {shape}", lambda: zl.unflatten(ours(), axis, shape),
+                      lambda: mx.unflatten(theirs, axis, shape))
+        for name in ["atleast_1d", "atleast_2d", "atleast_3d", "contiguous", "stop_gradient", "matrix_transpose"]:
+            check(f"{name} {what}", lambda: getattr(zl, name)(ours()), lambda: getattr(mx, name)(theirs))
+        check(f"depends {what}", lambda: zl.depends(ours(), [ours()]), lambda: mx.depends(theirs, theirs))
+    for _ in range(300):
+        shape = tuple(random.integers(1, 6, random.integers(1, 4)))
+        d = data_of(shape, "float32")
+        bounds = [[int(v) for v in random.integers(-7, 8, len(shape))] for _ in range(2)]
+        step = [int(v) for v in random.choice([-3, -2, -1, 1, 2, 3], len(shape))]
+        place = tuple(slice(*v) for v in zip(*bounds, step))
+        check(f"slice {shape} {place}", lambda: zl.slice(lib.array(d, "float32"), *bounds, step),
+              lambda: mx.array(d[place].copy()))
+    for t, u, name in itertools.product(DTYPES, DTYPES, LAYOUTS):
+        if "bool" in (t, u) and t != u:
+            continue  # bytes that are no truth values
+        d = data_of((4, 8), t)
+        check(f"view {t} {u}{name[0]}", lambda: zl.view(zl.view(name[1](lib, lib.array(d, t)), u), "uint8" if u != "bool" else u),
+              lambda: mx.view(mx.view(name[2](mlx_array(d, t)), getattr(mx, u.replace("bool", "bool_"))), mx.uint8 if u != "bool" else mx.bool_))
+    d = data_of((3, 4), "float32")
+    for shape, strides, offset in [((2, 2), (1, 1), 3), ((3,), (-2,), 9), ((2, 3, 2), (4, 1, 1), 0), ((), (), 5)]:
+        check(f"as_strided {shape}", lambda: zl.as_strided(zl.transpose(lib.array(d, "float32"), None), shape, strides, offset),
+              lambda: mx.as_strided(mx.transpose(mx.array(d)), shape, strides, offset))
+
+
+# Cases: shapes, creation -----------------------------------------------------------------------------------------
+
+def joining():
+    for t, u, axis in itertools.product(DTYPES, DTYPES, [0, 1, -1, 2]):
+        d, e = data_of((2, 3), t), data_of((2, 3), u)
+        check(f"concatenate {t} {u} {axis}", lambda: zl.concatenate([lib.array(d, t), lib.array(e, u)], axis),
+              lambda: mx.concatenate([mlx_array(d, t), mlx_array(e, u)], axis))
+        check(f"stack {t} {u} {axis}", lambda: zl.stack([lib.array(d, t), lib.array(e, u)], axis),
+              lambda: mx.stack([mlx_array(d, t), mlx_array(e, u)], axis))
+    for what, ours, theirs, ndim in pairs(["uint8", "float32"]):
+        for axis in range(-ndim, ndim + 1):
+            parts = theirs.shape[axis] if -ndim <= axis < ndim and theirs.shape[axis] else 1
+            check(f"split {what} {axis}", lambda: zl.split(ours(), parts, axis, outputs=parts), lambda: mx.split(theirs, parts, axis))
+            check(f"split_at {what} {axis}", lambda: zl.split_at(ours(), (2, 1, -1), axis, outputs=4), lambda: mx.split(theirs, [2, 1, -1], axis))
+            for times in (0, 1, 3):
+                check(f"repeat {what} {axis} {times}", lambda: zl.repeat(ours(), times, axis), lambda: mx.repeat(theirs, times, axis))
+            check(f"roll {what} {axis}", lambda: zl.roll(ours(), (-4,), axis), lambda: mx.roll(theirs, -4, axis))
+        for reps in [(), (2,), (1, 3), (2, 1, 2), (0,), (2, 2, 2, 2)]:
+            check(f"tile {what} {reps}", lambda: zl.tile(ours(), reps), lambda: mx.tile(theirs, reps))
+        check(f"roll {what}", lambda: zl.roll(ours(), (2, 5), None), lambda: mx.roll(theirs, (2, 5)))
+        low, high = list(range(ndim)), list(range(ndim, 0, -1))
+        check(f"pad {what}", lambda: zl.pad(ours(), low, high, lib.c.zl_scalar(1.75)),
+              lambda: mx.pad(theirs, list(zip(low, high)), constant_values=1.75) if ndim else theirs)
+        others = mx.broadcast_arrays(theirs, mx.zeros((1,)))
+        check(f"broadcast_arrays {what}", lambda: zl.broadcast_arrays([ours(), lib.array(np.zeros(1, "float32"), "float32")], outputs=2), lambda: others)
+
+
+def creation():
+    numbers = [d for d in DTYPES if d != "bool"]
+    kind = {d: getattr(mx, d if d != "bool" else "bool_") for d in DTYPES}
+    for dtype, (start, stop, step) in itertools.product(DTYPES, [(0, 5, 1), (1, 9, 3), (0, 1, 0.25), (3, 3, 1), (5, 0, 1), (2, 3, math.inf)]):
+        check(f"arange {start} {stop} {step} {dtype}", lambda: zl.arange(start, stop, step, dtype), lambda: mx.arange(start, stop, step, kind[dtype]))
+    for dtype in numbers[4:8] + FLOATS:
+        check(f"arange down {dtype}", lambda: zl.arange(5, -3, -2, dtype), lambda: mx.arange(5, -3, -2, kind[dtype]))
+    for start, stop, step in [(0, math.inf, 1), (math.nan, 1, 1), (0, 1, 0)]:
+        check(f"arange {start} {stop} {step}", lambda: zl.arange(start, stop, step, "float32"), lambda: mx.arange(start, stop, step))
+    check("arange_int", lambda: zl.arange_int(7, -2, -3, "int64"), lambda: mx.arange(7, -2, -3, mx.int64))
+    for dtype, num, endpoint in itertools.product(FLOATS + ["int32"], [0, 1, 2, 7], [True, False]):
+        check(f"linspace {num} {endpoint} {dtype}", lambda: zl.linspace(-1, 2, num, endpoint, dtype),
+              lambda: mx.linspace(-1, 2, num, endpoint=endpoint, dtype=kind[dtype]))
+    for dtype, shape in itertools.product(DTYPES, SHAPES):
+        check(f"zeros {dtype}{shape}", lambda: zl.zeros(shape, dtype), lambda: mx.zeros(shape, kind[dtype]))
+        check(f"ones {dtype}{shape}", lambda: zl.ones(shape, dtype), lambda: mx.ones(shape, kind[dtype]))
+        check(f"full {dtype}{shape}", lambda: zl.full(shape, lib.c.zl_scalar_int(1), dtype), lambda: mx.full(shape, 1).astype(kind[dtype]))
+        d = data_of(shape, dtype)
+        check(f"zeros_like {dtype}{shape}", lambda: zl.zeros_like(lib.array(d, dtype)), lambda: mx.zeros_like(mlx_array(d, dtype)))
+        check(f"ones_like {dtype}{shape}", lambda: zl.ones_like(lib.array(d, dtype)), lambda: mx.ones_like(mlx_array(d, dtype)))
+        check(f"full_like {dtype}{shape}", lambda: zl.full_like(lib.array(d, dtype), lib.c.zl_scalar_int(1), dtype),
+              lambda: mx.full_like(mlx_array(d, dtype), 1))
+    for n, m, k in itertools.product([0, 1, 3], [0, 2, 4], range(-4, 5)):
+        check(f"eye {n} {m} {k}", lambda: zl.eye(n, m, k, "float32"), lambda: mx.eye(n, m, k))
+        check(f"tri {n} {m} {k}", lambda: zl.tri(n, m, k, "float16"), lambda: mx.tri(n, m, k, mx.float16))
+        d = data_of((2, n, m), "int32")
+        check(f"tril {n} {m} {k}", lambda: zl.tril(lib.array(d, "int32"), k), lambda: mx.tril(mx.array(d), k))
+        check(f"triu {n} {m} {k}", lambda: zl.triu(lib.array(d, "int32"), k), lambda: mx.triu(mx.array(d), k))
+    check("identity", lambda: zl.identity(3, "int8"), lambda: mx.identity(3, mx.int8))
+
+
+# Cases: logic, products, positions ---------------------------------------------------------------------------------
+
+ODD = np.array([0, -1.5, math.nan, math.inf, -math.inf, 2.5], "float32")
+
+
+def logic():
+    kinds = ["bool", "uint8", "int32", "float16", "bfloat16", "float32", "complex64"]
+    for t in kinds:
+        d = ODD if t in FLOATS else ODD.astype("complex64") if t == "complex64" else data_of((6,), t)
+        for name in ["isnan", "isinf", "isfinite", "isposinf", "isneginf", "logical_not", "degrees", "radians", "positive"]:
+            check(f"{name} {t}", lambda: getattr(zl, name)(lib.array(d, t)), lambda: getattr(mx, name)(mlx_array(d, t)))
+        check(f"nan_to_num {t}", lambda: zl.nan_to_num(lib.array(d, t), 3, math.nan, math.nan), lambda: mx.nan_to_num(mlx_array(d, t), 3))
+        for decimals in (0, 1, -1) if t != "complex64" else ():
+            check(f"round {t} {decimals}", lambda: zl.round(lib.array(d, t), decimals), lambda: mx.round(mlx_array(d, t), decimals))
+        for u, name in itertools.product(kinds, ["logical_and", "logical_or", "logical_xor"]):
+            e = data_of((2, 6), u)
+            check(f"{name} {t} {u}", lambda: getattr(zl, name)(lib.array(d, t), lib.array(e, u)),
+                  lambda: getattr(mx, name)(mlx_array(d, t), mlx_array(e, u)))
+        for u in kinds:
+            e = data_of((2, 6), u)
+            check(f"array_equal {t} {u}", lambda: zl.array_equal(lib.array(d, t), lib.array(d, t), True),
+                  lambda: mx.array_equal(mlx_array(d, t), mlx_array(d, t), equal_nan=True))
+            check(f"isclose {t} {u}", lambda: zl.isclose(lib.array(d, t), lib.array(e, u), 1e-5, 1e-8, False),
+                  lambda: mx.isclose(mlx_array(d, t), mlx_array(e, u)))
+            check(f"allclose {t} {u}", lambda: zl.allclose(lib.array(e, u), lib.array(e, u), 1e-5, 1e-8, False),
+                  lambda: mx.allclose(mlx_array(e, u), mlx_array(e, u)))
+            check(f"clip {t} {u}", lambda: zl.clip(lib.array(e, u), lib.c.zl_scalar_int(0), lib.c.zl_scalar_int(1)),
+                  lambda: mx.clip(mlx_array(e, u), 0, 1))
+    for t, u in itertools.product(DTYPES, DTYPES):
+        d, e = data_of((2, 5), t), data_of((5,), u, 1, 4) if u != "bool" else np.ones(5, bool)
+        check(f"divmod {t} {u}", lambda: zl.divmod(lib.array(d, t), lib.array(e, u), outputs=2),
+              lambda: mx.divmod(mlx_array(d, t), mlx_array(e, u)))
+
+
+def products():
+    shapes = [((2, 3), (3, 4)), ((3,), (3,)), ((3,), (3, 2)), ((2, 3), (3,)), ((5, 2, 3), (3, 4)), ((2, 3), (5, 3, 4)),
+              ((5, 1, 2, 3), (4, 3, 2)), ((0, 3), (3, 2)), ((2, 0), (0, 3)), ((2, 3), (2, 3)), ((), (2, 2)), ((2, 2, 3), (3,)),
+              ((5, 2, 2, 3), (4, 3, 7)), ((3,), (5, 3, 2))]
+    for (s, r), t, u in itertools.product(shapes, ["bool", "int32", *FLOATS, "complex64"], ["int8", *FLOATS]):
+        d, e = data_of(s, t), data_of(r, u)
+        check(f"matmul {t}{s} {u}{r}", lambda: zl.matmul(lib.array(d, t), lib.array(e, u)), lambda: mx.matmul(mlx_array(d, t), mlx_array(e, u)))
+    for (s, r), t in itertools.product([((2, 3), (4, 3)), ((3,), (3,)), ((2, 2, 3), (3,)), ((), (3,)), ((2,), (3,))], ["int32", *FLOATS]):
+        d, e = data_of(s, t), data_of(r, t)
+        check(f"inner {t}{s}{r}", lambda: zl.inner(lib.array(d, t), lib.array(e, t)), lambda: mx.inner(mlx_array(d, t), mlx_array(e, t)))
+        check(f"outer {t}{s}{r}", lambda: zl.outer(lib.array(d, t), lib.array(e, t)), lambda: mx.outer(mlx_array(d, t), mlx_array(e, t)))
+    for s, t in itertools.product([(), (4,), (2, 4), (1, 2, 4), (3,)], ["int32", *FLOATS]):
+        d, e, f = data_of(s, t), data_of((2, 3), t), data_of((3, 4), "float32")
+        if s != (1, 2, 4):  # MLX does not let c have more axes than the product
+            check(f"addmm {t}{s}", lambda: zl.addmm(lib.array(d, t), lib.array(e, t), lib.array(f, "float32"), 0.5, 2),
+                  lambda: mx.addmm(mlx_array(d, t), mlx_array(e, t), mx.array(f), 0.5, 2))
+
+
+def positions():
+    for what, ours, theirs, ndim in pairs(["uint8", "bfloat16", "complex64"]):
+        for axis, shape, kind in itertools.product(range(-ndim, ndim + 1), [(), (3,), (2, 2), (0,)], ["int32", "uint8", "int64", "float32", "bool"]):
+            size = theirs.shape[axis] if -ndim <= axis < ndim else 1
+            low = 0 if kind[0] == "u" else -size
+            d = np.asarray(random.integers(low, size, shape) if size else np.zeros(shape), kind)
+            check(f"take {what} {axis} {kind}{shape}", lambda: zl.take(ours(), lib.array(d, kind), axis), lambda: mx.take(theirs, mx.array(d), axis))
+        if theirs.size:
+            check(f"take_flat {what}", lambda: zl.take_flat(ours(), lib.array(np.array([0, -1]), "int64")), lambda: mx.take(theirs, mx.array([0, -1])))
+
+
+def main():
+    global lib
+    build = sys.argv[1] if len(sys.argv) > 1 else "build"
+    try:
+        lib = Library(f"{build}/libzellige.so")
+    except OSError as reason:
+        print(f"skipped: {reason}")
+        print("0 passed, 0 failed, 1 skipped")
+        return 0
+    for family in [elementwise, reductions, statistics, views, joining, creation, logic, products, positions]:
+        before = passed, failed
+        family()
+        print(f"{family.__name__}: {passed - before[0]} passed, {failed - before[1]} failed")
+    unseen = sorted(set(lib.info) - seen)
+    print(f"ops that were not called: {' '.join(unseen) or 'none'}")
+    print(f"{passed} passed, {failed} failed, 0 skipped")
+    return failed > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

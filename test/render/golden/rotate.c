@@ -1,0 +1,66 @@
+void rotate(char *const *p, int64_t n) {
+    enum { BLOCK = 2 * VEC_BYTES / 4 };
+    const char *x0 = p[2];
+    _Alignas(64) char rest0[BLOCK * 8];
+    const char *x1 = p[3];
+    char *y2 = p[0];
+    _Alignas(64) char rest2[BLOCK * 8];
+    char *end2 = y2;
+    char *y3 = p[1];
+    _Alignas(64) char rest3[BLOCK * 4];
+    char *end3 = y3;
+    vec_f32 s7 = vec_one_f32(x1);
+    vec_f32 s8 = vec_one_f32(x1 + 4);
+    int64_t rest = 0;
+    for (;;) {
+        for (; n >= BLOCK; n -= BLOCK) {
+            vec_f32 v0_0 = vec_load_f32(x0);
+            vec_f32 v0_1 = vec_load_f32(x0 + 1 * VEC_BYTES);
+            vec_f32 v0_2 = vec_load_f32(x0 + 2 * VEC_BYTES);
+            vec_f32 v0_3 = vec_load_f32(x0 + 3 * VEC_BYTES);
+            vec_f32 v2_0 = vec_re(v0_0, v0_1);
+            vec_f32 v2_1 = vec_re(v0_2, v0_3);
+            vec_f32 v3_0 = vec_mul_f32(v2_0, v2_0);
+            vec_f32 v3_1 = vec_mul_f32(v2_1, v2_1);
+            vec_f32 v4_0 = vec_im(v0_0, v0_1);
+            vec_f32 v4_1 = vec_im(v0_2, v0_3);
+            vec_f32 v5_0 = vec_mul_f32(v4_0, v4_0);
+            vec_f32 v5_1 = vec_mul_f32(v4_1, v4_1);
+            vec_f32 v6_0 = vec_add_f32(v3_0, v5_0);
+            vec_f32 v6_1 = vec_add_f32(v3_1, v5_1);
+            vec_f32 v9_0 = vec_mul_f32(v2_0, s7);
+            vec_f32 v9_1 = vec_mul_f32(v2_1, s7);
+            vec_f32 v10_0 = vec_mul_f32(v4_0, s8);
+            vec_f32 v10_1 = vec_mul_f32(v4_1, s8);
+            vec_f32 v11_0 = vec_sub_f32(v9_0, v10_0);
+            vec_f32 v11_1 = vec_sub_f32(v9_1, v10_1);
+            vec_f32 v12_0 = vec_mul_f32(v2_0, s8);
+            vec_f32 v12_1 = vec_mul_f32(v2_1, s8);
+            vec_f32 v13_0 = vec_mul_f32(v4_0, s7);
+            vec_f32 v13_1 = vec_mul_f32(v4_1, s7);
+            vec_f32 v14_0 = vec_add_f32(v12_0, v13_0);
+            vec_f32 v14_1 = vec_add_f32(v12_1, v13_1);
+            vec_store_f32(y2 + 0 * VEC_BYTES, vec_pair_low(v11_0, v14_0));
+            vec_store_f32(y2 + 1 * VEC_BYTES, vec_pair_high(v11_0, v14_0));
+            vec_store_f32(y2 + 2 * VEC_BYTES, vec_pair_low(v11_1, v14_1));
+            vec_store_f32(y2 + 3 * VEC_BYTES, vec_pair_high(v11_1, v14_1));
+            vec_store_f32(y3 + 0 * VEC_BYTES, v6_0);
+            vec_store_f32(y3 + 1 * VEC_BYTES, v6_1);
+            x0 += BLOCK * 8;
+            y2 += BLOCK * 8;
+            y3 += BLOCK * 4;
+        }
+        if (n <= 0)
+            break;
+        rest = n;
+        n = BLOCK;
+        vec_rest(rest0, x0, rest * 8, BLOCK * 8);
+        x0 = rest0;
+        end2 = y2;
+        y2 = rest2;
+        end3 = y3;
+        y3 = rest3;
+    }
+    vec_copy(end2, rest2, rest * 8);
+    vec_copy(end3, rest3, rest * 4);
+}

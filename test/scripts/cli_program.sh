@@ -1,0 +1,119 @@
+#!/usr/bin/env bash
+# cli_program.sh BUILD - the `zellige` program: exit codes, JSON, suggestions, colours, completion, man page.
+# shellcheck source=lib.sh
+. "$(dirname "$0")/lib.sh"
+
+zellige=$build/zellige
+version=$(sed -n 's/^#define ZL_VERSION_[A-Z]* *//p' include/zellige.h | paste -sd.)
+is_json() { "$@" | python3 -c 'import json, sys; json.load(sys.stdin)'; }
+json_has() { # PYTHON-CONDITION COMMAND...: on the parsed document d
+    local condition=$1
+    shift
+    { "$@" || true; } | python3 -c "import json, sys; d = json.load(sys.stdin); sys.exit(0 if ($condition) else repr(d))"
+}
+silent() { # COMMAND...: prints nothing at all
+    [ -z "$("$@" 2>&1)" ]
+}
+
+cat >"$tmp/broken.tile" <<'END'
+kernel broken( {
+END
+
+# Exit codes and messages.
+check "version" says "^zellige $version$" "$zellige" version
+check "--version" says "^zellige $version$" "$zellige" --version
+check "version -v shows the headers" says "^headers $version$" "$zellige" version -v
+check "no command is a usage error" exits 2 "$zellige"
+check "unknown command is a usage error" exits 2 "$zellige" frobnicate
+check "unknown command suggests the nearest" says "did you mean 'devices'" "$zellige" devcies
+check "unknown second word suggests" says "did you mean 'kernel show'" "$zellige" kernel shwo
+check "a group alone says what it has" says "needs one of: show" "$zellige" kernel
+check "unknown option suggests" says "did you mean '--json'" "$zellige" devices --jsno
+check "unknown option is a usage error" exits 2 "$zellige" devices --frobnicate
+check "an option without its value" exits 2 "$zellige" kernel show --stage
+check "a flag with a value" exits 2 "$zellige" devices --json=1
+check "one argument too many" exits 2 "$zellige" version 1
+check "usage errors are JSON too" json_has "'no command' in d['error']" "$zellige" frobnicate --json
+check "output that cannot be written fails" exits 1 sh -c "'$zellige' help > /dev/full"
+
+# Help.
+check "help" says "^  devices" "$zellige" help
+check "help of a command" says "^usage: zellige kernel show" "$zellige" help kernel show
+check "--help of a command" says "^usage: zellige kernel show" "$zellige" kernel show --help
+check "help of a group" says "^  kernel show" "$zellige" help kernel
+check "--help of a group" says "^  kernel show" "$zellige" kernel --help
+check "help environment" says "THREADS" "$zellige" help environment
+check "help --json" json_has "any(c['name'] == 'devices' for c in d['commands'])" "$zellige" help --json
+
+# Devices.
+check "devices shows the cpu" says "^cpu +0" "$zellige" devices
+check "devices --json" json_has "any(x['device'] == 'cpu' and x['available'] for x in d)" "$zellige" devices --json
+check "devices says why others are not here" json_has "all(x['available'] or x['reason'] for x in d)" \
+    "$zellige" devices --json
+check "no colours in a pipe" sh -c "! '$zellige' devices | grep -q \$'\\033'"
+if script -qec true /dev/null >/dev/null 2>&1; then
+    check "colours on a terminal" says $'\033' env TERM=xterm NO_COLOR= script -qec "'$zellige' devices" /dev/null
+    check "NO_COLOR on a terminal" sh -c "! TERM=xterm NO_COLOR=1 script -qec \"'$zellige' devices\" /dev/null | grep -q \$'\\033'"
+else
+    skip "colours" "script(1) cannot make a terminal here"
+fi
+
+# Kernels.
+check "kernel show of an op" says "kernel" "$zellige" kernel show --op add --dtype f32
+check "kernel show for C" says "[;{]" "$zellige" kernel show --op add --dtype f32 --target c
+check "kernel show --stage all" says "^// tile" "$zellige" kernel show --op add --stage all
+check "kernel show --stages" says "^tile$" "$zellige" kernel show --stages
+check "kernel show --json" json_has "d[0]['stage'] == 'tile' and d[0]['text']" "$zellige" kernel show --op add --json
+check "kernel show of nothing" exits 2 "$zellige" kernel show
+check "kernel show of no such file" exits 1 "$zellige" kernel show "$tmp/none.tile"
+check "kernel show of a broken file" exits 1 "$zellige" kernel show "$tmp/broken.tile"
+check "a broken file is named with its line" says "broken\.tile:1" "$zellige" kernel show "$tmp/broken.tile"
+check "kernel show of an unknown op" exits 1 "$zellige" kernel show --op frobnicate
+check "kernel show of an unknown stage" exits 1 "$zellige" kernel show --op add --stage frobnicate
+check "failures are JSON too" is_json sh -c "'$zellige' kernel show --op frobnicate --json || true"
+round_trip() { # what it prints, it reads
+    "$zellige" kernel show --op add >"$tmp/add.tile" && "$zellige" kernel show "$tmp/add.tile" >"$tmp/again.tile" &&
+        diff "$tmp/add.tile" "$tmp/again.tile" && "$zellige" kernel show - <"$tmp/add.tile" | diff "$tmp/add.tile" -
+}
+check "what kernel show prints, it reads" round_trip
+
+# Completion: each shell at least parses it, and bash completes.
+completes() { # WANTED WORD...: bash offers this for the words, the last one unfinished
+    local wanted=$1
+    shift
+    bash -c 'eval "$("$0" completion bash)"; COMP_WORDS=(zellige "$@"); COMP_CWORD=$#; _zellige
+             printf "%s\n" "${COMPREPLY[@]}"' "$zellige" "$@" | grep -qxF -- "$wanted"
+}
+check "bash completes a command" completes devices dev
+check "bash completes a second word" completes show kernel sh
+check "bash completes an option" completes --stage kernel show --st
+check "bash completes an option's value" completes f32 kernel show --op add --dtype f3
+check "bash completes an operand" completes fish completion f
+check "completion of an unknown shell" exits 2 "$zellige" completion tcsh
+for shell in zsh fish; do
+    if command -v $shell >/dev/null; then
+        "$zellige" completion $shell >"$tmp/completion.$shell"
+        check "$shell reads its completion" $shell -n "$tmp/completion.$shell"
+    else
+        skip "$shell reads its completion" "$shell is not installed"
+    fi
+done
+
+# The man page names every command and option.
+man_is_complete() {
+    "$zellige" help --json | python3 -c '
+import json, sys
+page = open(sys.argv[1]).read().replace("\\-", "-")
+table = json.load(sys.stdin)
+words = [c["name"] for c in table["commands"]]
+words += ["--" + o["name"] for c in table["commands"] + [table] for o in c["options"]]
+missing = [w for w in words if w not in page]
+sys.exit("not in the man page: " + ", ".join(missing) if missing else 0)' doc/man/zellige.1
+}
+check "the man page names everything" man_is_complete
+if command -v man >/dev/null; then
+    check "man reads the page without a warning" silent sh -c "LC_ALL=C.UTF-8 MANROFFSEQ= man --warnings -E UTF-8 -l -Tutf8 -Z doc/man/zellige.1 2>&1 >/dev/null"
+else
+    skip "man reads the page" "man is not installed"
+fi
+finish

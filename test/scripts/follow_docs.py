@@ -1,0 +1,115 @@
+#!/usr/bin/env python3
+"""follow_docs.py BUILD - does what doc/add-an-op.md and doc/add-a-device.md say, literally, in a copy of the tree.
+
+A block that names a file is put there: ```def src/op/elementwise.def adds its rows to that file, ```c src/... is the
+whole file. Then the copy is built as anyone would, and has to have the op in C, in the documentation, in the tests and
+in every renderer, or the device in the list of devices.
+"""
+
+import json
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+results = {"passed": 0, "failed": 0, "skipped": 0}
+
+
+def report(result, name, why=""):
+    results[result] += 1
+    print(f"{result if result != 'failed' else 'FAILED'} {name}" + (f": {why}" if why else ""))
+
+
+def check(name, holds, why=""):
+    report("passed" if holds else "failed", name, "" if holds else why)
+
+
+def run(folder, *command):
+    done = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return done.returncode == 0, "\n".join(done.stdout.split("\n")[-60:])
+
+
+def file_blocks(page):
+    """[(path, text)] of the blocks that name a file."""
+    found = re.findall(r"^```\w+ (\S+/\S+)\n(.*?)^```", page.read_text(), re.M | re.S)
+    return [(path, text) for path, text in found]
+
+
+def put(tree, path, text):
+    target = tree / path
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if not path.endswith(".def"):
+        target.write_text(text)
+        return
+    old = target.read_text()
+    at = re.search(r"^#undef", old, re.M)
+    at = at.start() if at else len(old)
+    target.write_text(old[:at] + text + old[at:])
+
+
+def copy_and_build(page, folder):
+    """A copy of the tree with the page's blocks in place, built with one instruction-set level; None if that fails."""
+    tree = pathlib.Path(folder) / page.stem
+    ignore = shutil.ignore_patterns("build*", ".git", "__pycache__")
+    shutil.copytree(ROOT, tree, ignore=ignore)
+    for path, text in file_blocks(page):
+        put(tree, path, text)
+    built, text = run(tree, "make", "build", "OPTIONS=-DZL_LEVELS=scalar")
+    check(f"{page.name}: the copy builds", built, text)
+    return tree if built else None
+
+
+def try_op(page, folder):
+    tree = copy_and_build(page, folder)
+    if not tree:
+        return
+    rows = "".join(text for path, text in file_blocks(page) if path.endswith(".def"))
+    changed = {path for path, _ in file_blocks(page)}
+    check("an op is one row in one file", changed == {"src/op/elementwise.def"}, str(changed))
+    for function in re.findall(r"\b(zl_\w+)", rows):
+        op = function[len("zl_"):]
+        header = (tree / "include/zellige_ops.h").read_text()
+        check(f"{function} is in zellige_ops.h", re.search(rf"\b{function}\(", header))
+        pages = "".join(page.read_text() for page in (tree / "doc/api").glob("**/*.md"))
+        check(f"{function} is in doc/api", function in pages)
+        text = run(tree, "build/zellige", "kernel", "show", "--stages")[1]
+        for stage in text.split():
+            shown, text = run(tree, "build/zellige", "kernel", "show", "--op", op, "--stage", stage)
+            check(f"{function} is shown at stage {stage}", shown, text)
+        passed, text = run(tree, "build/test", "--quick", "op/")
+        check("the tests of all ops pass", passed, text)
+        passed, text = run(tree, "tool/check_symbols.sh", "build/libzellige.so")
+        check(f"{function} is exported", passed, text)
+
+
+def try_device(page, folder):
+    tree = copy_and_build(page, folder)
+    if not tree:
+        return
+    lines = [text for path, text in file_blocks(page) if path == "src/device/devices.def"]
+    names = re.findall(r"^DEVICE\((\w+)\)", "".join(lines), re.M)
+    folders = {str(pathlib.Path(path).parent) for path, _ in file_blocks(page) if not path.endswith("devices.def")}
+    check("a device is one line and one folder", len(names) == 1 and folders == {f"src/device/{names[0]}"},
+          f"{names}, {folders}")
+    shown, text = run(tree, "build/zellige", "devices", "--json")
+    check(f"{names[0]} is among the devices", shown and names[0] in [d["device"] for d in json.loads(text)], text)
+    passed, text = run(tree, "build/test", "--quick", "device/")
+    check("the tests of all devices pass", passed, text)
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        for name, attempt in {"add-an-op.md": try_op, "add-a-device.md": try_device}.items():
+            page = ROOT / "doc" / name
+            if not page.exists() or not file_blocks(page):
+                report("skipped", name, "no such page, or no block that names a file")
+                continue
+            attempt(page, folder)
+    print("{passed} passed, {failed} failed, {skipped} skipped".format(**results))
+    return results["failed"] > 0
+
+
+sys.exit(main())

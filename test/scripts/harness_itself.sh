@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# harness_itself.sh BUILD - the test harness reports what it should: failed checks with their values, crashes and
+# hangs with the test's name, skips with their reason, leaks, errors left behind.
+# shellcheck source=lib.sh
+. "$(dirname "$0")/lib.sh"
+
+mkdir -p "$tmp/test/unit"
+cat >"$tmp/test/unit/sample.c" <<'END'
+#include <stdlib.h>
+#include <unistd.h>
+#include "base/base.h"
+#include "test.h"
+TEST(passes) { CHECK(test_between(3, 3) == 3 && test_uniform(0, 1) < 1); }
+TEST(fails) { CHECK_EQ_INT(1 + 1, 3); CHECK_NEAR(1.0, 2.0, 0.5); CHECK_STR("a", "b"); }
+TEST(crashes) { abort(); }
+TEST(skips) { SKIP("for this reason"); }
+TEST(hangs) { sleep(100); }
+TEST(leaks) { slab_alloc(32); }
+TEST(caches) { static void *kept; if (!kept) kept = slab_alloc(32); }
+TEST(leaves_error) { error_set(ZL_ERROR_VALUE, "left over"); }
+TEST(takes_error) { CHECK_ERROR(ZL_ERROR_VALUE, error_set(ZL_ERROR_VALUE, "taken")); CHECK_STR(test_last_error(), "taken"); }
+TEST(other_error) { CHECK_ERROR(ZL_ERROR_SHAPE, error_set(ZL_ERROR_VALUE, "wrong kind")); }
+TEST(folder) { REQUIRE(test_folder()); CHECK(access(test_folder(), W_OK) == 0); }
+TEST(random) { test_note("random %llx", (unsigned long long)test_random()); }
+END
+harness=$tmp/harness
+builds() {
+    cc -std=c11 -D_GNU_SOURCE -g -Iinclude -Isrc -Itest -o "$harness" "$tmp/test/unit/sample.c" test/*.c \
+        "$build/libzellige.a" -lm -lpthread -ldl
+}
+random_of() { "$harness" --seed "$1" random | grep -o 'random [0-9a-f]*'; }
+same_seed_same_numbers() { [ "$(random_of 5)" = "$(random_of 5)" ] && [ "$(random_of 5)" != "$(random_of 6)" ]; }
+
+check "builds" builds
+"$harness" --timeout 1 >"$tmp/out" 2>&1
+check "exit status 1" exits 1 "$harness" fails
+check "exit status 0" exits 0 "$harness" passes skips
+check "unknown option" exits 2 "$harness" --frobnicate
+check "prints the seed" says '^seed 7$' "$harness" --seed 7 passes
+check "a failed check shows values and place" grep -qE 'sample\.c:6: unit/sample:fails: 1 \+ 1 is 2, but 3 is 3' "$tmp/out"
+check "a crash is named" grep -q '^CRASHED unit/sample:crashes: Aborted' "$tmp/out"
+check "a hang is named" grep -q '^CRASHED unit/sample:hangs: Aborted' "$tmp/out"
+check "a skip gives its reason" grep -q 'skipped unit/sample:skips: for this reason' "$tmp/out"
+check "a leak is found" grep -q '^FAILED unit/sample:leaks' "$tmp/out"
+check "a cache is no leak" says '^1 passed' "$harness" caches
+check "an error left behind is found" grep -q 'the error: left over' "$tmp/out"
+check "an error of another kind is found" grep -q 'should fail with error 1, but gave 4: wrong kind' "$tmp/out"
+check "the sum" says '^5 passed, 6 failed, 1 skipped$' tail -n 1 "$tmp/out"
+check "--list" says '^unit/sample:folder$' "$harness" --list
+check "words select" says '^2 passed, 0 failed, 0 skipped$' "$harness" pass takes
+check "--except leaves out" says '^1 passed, 0 failed, 0 skipped$' "$harness" --except pass pass takes
+check "a word that nothing has" exits 1 "$harness" frobnicate
+check "the same seed gives the same numbers" same_seed_same_numbers
+finish

@@ -1,0 +1,101 @@
+#!/usr/bin/env bash
+# install_and_use.sh BUILD - installs into an empty prefix, compiles C and C++ programs against it by pkg-config
+# and by CMake's find_package, moves the prefix, and uninstalls without leaving a file.
+# shellcheck source=lib.sh
+. "$(dirname "$0")/lib.sh"
+
+prefix=$tmp/prefix
+
+cat >"$tmp/use.c" <<'END'
+#include <stdio.h>
+#include <string.h>
+#include <zellige.h>
+int main(void) {
+    zl_array y = zl_add(zl_from_f32((const float[]){1, 2}, ZL_SHAPE(2)), zl_scalar(1));
+    if (!zl_eval(y))
+        printf("%s\n", zl_error());
+    return strcmp(zl_version(), VERSION) != 0 || zl_data_f32(y)[1] != 3;
+}
+END
+sed -e 's/(const float\[\]){1, 2}/data/; s/int main(void) {/&\n    const float data[] = {1, 2};/' \
+    "$tmp/use.c" >"$tmp/use.cpp"
+
+version=$(sed -n 's/^#define ZL_VERSION_[A-Z]* *//p' include/zellige.h | paste -sd.)
+installs() { cmake --install "$build" --prefix "$prefix"; }
+pkg() { PKG_CONFIG_PATH=$prefix/lib/pkgconfig pkg-config "$@"; }
+runs() { LD_LIBRARY_PATH=$prefix/lib "$@"; }
+
+by_pkg_config() { # COMPILER SOURCE
+    # shellcheck disable=SC2046
+    $1 -Wall -Werror -DVERSION="\"$version\"" "$2" -o "$tmp/use" $(pkg --cflags --libs zellige) && runs "$tmp/use"
+}
+
+by_pkg_config_static() {
+    # shellcheck disable=SC2046
+    cc -DVERSION="\"$version\"" "$tmp/use.c" -o "$tmp/use" $(pkg --cflags zellige) "$prefix/lib/libzellige.a" \
+        $(pkg --static --libs zellige | tr ' ' '\n' | grep -v zellige) && "$tmp/use"
+}
+
+by_cmake() { # EXTENSION TARGET
+    rm -rf "$tmp/project" && mkdir "$tmp/project" && cp "$tmp/use.$1" "$tmp/project/" || return
+    cat >"$tmp/project/CMakeLists.txt" <<END
+cmake_minimum_required(VERSION 3.25)
+project(use)
+find_package(zellige ${version%.*} REQUIRED)
+add_executable(use use.$1)
+target_compile_definitions(use PRIVATE VERSION="$version")
+target_link_libraries(use PRIVATE $2)
+END
+    cmake -S "$tmp/project" -B "$tmp/project/build" -DCMAKE_PREFIX_PATH="$prefix" &&
+        cmake --build "$tmp/project/build" && runs "$tmp/project/build/use"
+}
+
+refuses_another_version() {
+    sed -i 's/find_package(zellige [0-9.]*/find_package(zellige 99.0/' "$tmp/project/CMakeLists.txt"
+    ! cmake -S "$tmp/project" -B "$tmp/project/build99" -DCMAKE_PREFIX_PATH="$prefix"
+}
+
+no_file_left() {
+    cmake -DMANIFEST="$build/install_manifest.txt" -P cmake/uninstall.cmake || return
+    local left
+    left=$(find "$prefix" ! -type d -o -name 'zellige*')
+    [ -z "$left" ] || { echo "left: $left"; return 1; }
+}
+
+check "install" installs
+check "soname is of the major version" says "SONAME.*libzellige\.so\.${version%%.*}$" objdump -p "$prefix/lib/libzellige.so"
+check "the installed program runs" says "^zellige $version" "$prefix/bin/zellige" version
+check "man page is installed" test -f "$prefix/share/man/man1/zellige.1"
+if command -v pkg-config >/dev/null; then
+    check "C by pkg-config" by_pkg_config cc "$tmp/use.c"
+    check "C by pkg-config, static library" by_pkg_config_static
+    check "clean C99 and C17 headers" by_pkg_config "cc -std=c17 -pedantic" "$tmp/use.c"
+    if command -v c++ >/dev/null; then
+        check "C++ by pkg-config" by_pkg_config c++ "$tmp/use.cpp"
+    else
+        skip "C++ by pkg-config" "no C++ compiler"
+    fi
+else
+    skip "programs by pkg-config" "pkg-config is not installed"
+fi
+check "C by CMake" by_cmake c zellige::zellige
+check "C by CMake, static library" by_cmake c zellige::zellige_static
+if command -v c++ >/dev/null; then
+    check "C++ by CMake" by_cmake cpp zellige::zellige
+fi
+check "find_package refuses another version" refuses_another_version
+moved=$tmp/moved
+mv "$prefix" "$moved"
+prefix=$moved
+check "a moved prefix still works" by_cmake c zellige::zellige
+check "the moved program runs" says "^zellige $version" "$prefix/bin/zellige" version
+prefix=$tmp/prefix
+mv "$moved" "$prefix"
+check "uninstall leaves nothing" no_file_left
+export DESTDIR=$tmp/stage
+prefix=/usr/local
+check "install with DESTDIR" installs
+check "DESTDIR holds the library" test -e "$DESTDIR/usr/local/lib/libzellige.so"
+prefix=$DESTDIR$prefix
+check "uninstall with DESTDIR leaves nothing" no_file_left
+finish

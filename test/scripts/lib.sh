@@ -1,0 +1,56 @@
+# lib.sh - what the test scripts share. Read by them: . "$(dirname "$0")/lib.sh"
+# shellcheck shell=bash
+#
+# A script is called from anywhere with the build folder as its argument, has an empty folder $tmp, and ends
+# with `finish`, which prints the sum that tool/test.sh reads.
+
+set -uo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+cd "$root" || exit
+# shellcheck disable=SC2034
+build=$(cd "${1:-build}" && pwd) || exit
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+
+passed=0 failed=0 skipped=0
+
+check() { # NAME COMMAND...: passes if the command does; its output is shown if not
+    local name=$1 text
+    shift
+    if text=$("$@" 2>&1); then
+        passed=$((passed + 1))
+        echo "passed $name"
+    else
+        failed=$((failed + 1))
+        echo "FAILED $name: $*"
+        [ -z "$text" ] || printf '%s\n' "$text" | tail -n 40 | sed 's/^/    /'
+    fi
+}
+
+exits() { # CODE COMMAND...: whether the command ends with that code; prints what it said
+    local want=$1 got
+    shift
+    "$@"
+    got=$?
+    [ "$got" = "$want" ] || { echo "exit code $got, not $want: $*"; return 1; }
+}
+
+says() { # PATTERN COMMAND...: whether the command's output, errors included, has the extended pattern
+    local pattern=$1 text
+    shift
+    text=$("$@" 2>&1)
+    grep -qE -- "$pattern" <<<"$text" && return
+    printf 'no "%s" in:\n%s\n' "$pattern" "$text"
+    return 1
+}
+
+skip() { # NAME REASON
+    skipped=$((skipped + 1))
+    echo "skipped $1: $2"
+}
+
+finish() {
+    echo "$passed passed, $failed failed, $skipped skipped"
+    [ "$failed" = 0 ]
+    exit
+}

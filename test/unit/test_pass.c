@@ -1,0 +1,190 @@
+// test_pass.c - passes one by one: what they rewrite, and that no pass changes a bit of what a kernel computes.
+
+#include "test.h"
+
+#include "pass/pass.h"
+#include "render/render.h"
+
+#include <math.h>
+#include <string.h>
+
+// The kernel's text after the passes up to `last`, for a dialect; free with memory_free.
+static char *text_after(const char *source, const char *dialect, const char *last) {
+    struct tile_kernel *kernel = tile_parse(source, "test");
+    char *text = kernel && pass_run(kernel, render_target(dialect), last) ? tile_print(kernel) : NULL;
+    tile_free(kernel);
+    return text;
+}
+
+// map i in n { y[i] = <value> } after all passes up to last: just the value.
+static void check_value(const char *types, const char *value, const char *last, const char *want) {
+    struct text source = {0};
+    text_add(&source, "kernel k(%s) {\n  map i in n {\n    y[i] = %s\n  }\n}\n", types, value);
+    char *text = text_after(source.data, "c", last);
+    const char *start = text ? strstr(text, "y[i] = ") : NULL;
+    if (CHECK(start)) {
+        char got[512] = {0};
+        start += strlen("y[i] = ");
+        memcpy(got, start, MIN_OF(strcspn(start, "\n"), sizeof got - 1));
+        CHECK_STR(got, want);
+    }
+    memory_free(text);
+    text_free(&source);
+}
+
+#define F32 "a: f32[n], b: f32[n]) -> (y: f32[n]"
+#define I32 "a: i32[n], b: i32[n]) -> (y: i32[n]"
+
+TEST(pass_simplify_keeps_signed_zeros) {
+    check_value(F32, "a[i] + 0", "simplify", "a[i] + 0"); // -0 + 0 is 0
+    check_value(F32, "a[i] + -0.0", "simplify", "a[i]");
+    check_value(F32, "a[i] - 0", "simplify", "a[i]");
+    check_value(F32, "a[i] * 1", "simplify", "a[i]");
+    check_value(F32, "a[i] * 0", "simplify", "a[i] * 0"); // NaN, -0
+    check_value(F32, "a[i] / 1", "simplify", "a[i]");
+    check_value(F32, "a[i] - a[i]", "simplify", "a[i] - a[i]");
+    check_value(F32, "--a[i]", "simplify", "a[i]");
+    check_value(F32, "abs(-a[i])", "simplify", "abs(a[i])");
+}
+
+TEST(pass_simplify_folds) {
+    check_value(I32, "a[i] + 0", "simplify", "a[i]");
+    check_value(I32, "a[i] & -1", "simplify", "a[i]");
+    check_value(I32, "a[i] | a[i]", "simplify", "a[i]");
+    check_value(I32, "a[i] ^ 0", "simplify", "a[i]");
+    check_value(I32, "a[i] << 0", "simplify", "a[i]");
+    check_value(I32, "a[i] + (3 << 2) * 2", "simplify", "a[i] + 24");
+    check_value(I32, "where(1 < 2, a[i], b[i])", "simplify", "a[i]");
+    check_value(I32, "where(a[i] < 2, b[i], b[i])", "simplify", "b[i]");
+    check_value(I32, "where(!(a[i] < 2), a[i], b[i])", "simplify", "where(a[i] < 2, b[i], a[i])");
+    check_value(I32, "i32(i64(a[i]))", "simplify", "a[i]");
+    check_value(I32, "i32(i16(a[i]))", "simplify", "i32(i16(a[i]))"); // i16 does not hold an i32
+    check_value(I32, "i32(f64(a[i]))", "simplify", "a[i]");
+}
+
+TEST(pass_lower_until_spelled) {
+    check_value(F32, "square(a[i])", "lower", "a[i] * a[i]");
+    check_value(F32, "reciprocal(a[i])", "lower", "1 / a[i]");
+    check_value(I32, "remainder(a[i], b[i])", "lower",
+                "a[i] - b[i] * where(b[i] == 0, 0, i32(i64(floor(f64(a[i]) / f64(b[i])))))");
+}
+
+TEST(pass_widen_rounds_once) {
+    check_value("a: bf16[n]) -> (y: bf16[n]", "a[i] + a[i]", "widen", "bf16(f32(a[i]) + f32(a[i]))");
+    check_value("a: f16[n]) -> (y: f16[n]", "a[i] + a[i]", "widen", "a[i] + a[i]"); // the target has it
+    check_value("a: f16[n]) -> (y: f16[n]", "square(a[i])", "widen", "a[i] * a[i]");
+    check_value("a: bf16[n]) -> (y: bf16[n]", "-a[i]", "widen", "-a[i]");
+}
+
+TEST(pass_logic_of_bool) {
+    static const char types[] = "a: bool[n], b: bool[n]) -> (y: bool[n]";
+    check_value(types, "a[i] + b[i]", "logic", "a[i] | b[i]");
+    check_value(types, "a[i] * b[i]", "logic", "a[i] & b[i]");
+    check_value(types, "a[i] - b[i]", "logic", "a[i] ^ b[i]");
+    check_value(types, "a[i] < b[i]", "logic", "!a[i] & b[i]");
+    check_value(types, "-a[i]", "logic", "a[i]");
+    check_value(I32, "floor(a[i])", "logic", "a[i]");
+    check_value("a: u8[n]) -> (y: u8[n]", "abs(a[i])", "logic", "a[i]");
+}
+
+TEST(pass_convert_step_by_step) {
+    check_value("a: i8[n]) -> (y: i64[n]", "i64(a[i])", "convert", "i64(i32(i16(a[i])))");
+    check_value("a: i64[n]) -> (y: i8[n]", "i8(a[i])", "convert", "i8(i16(i32(a[i])))");
+    check_value("a: f64[n]) -> (y: bf16[n]", "bf16(a[i])", "convert", "bf16(f32(a[i]))");
+    check_value("a: f32[n]) -> (y: bool[n]", "bool(a[i])", "convert", "a[i] != 0");
+    check_value("a: bool[n]) -> (y: f32[n]", "f32(a[i])", "convert", "where(a[i], 1, 0)");
+}
+
+TEST(pass_vectorise_marks_rows) {
+    static const char rows[] = "kernel k(a: f32[n], s: f32[1]) -> (y: f32[n]) {\n  map i in n { y[i] = a[i] * s[0] }\n}\n";
+    static const char stride[] = "kernel k(a: f32[m]) -> (y: f32[n]) {\n  map i in n { y[i] = a[i * 2] }\n}\n";
+    struct tile_kernel *kernel = tile_parse(rows, "rows");
+    CHECK(kernel && pass_run(kernel, render_target("c"), NULL) && kernel->body->loop == TILE_VECTOR);
+    tile_free(kernel);
+    kernel = tile_parse(stride, "stride");
+    CHECK(kernel && pass_run(kernel, render_target("c"), NULL) && kernel->body->loop != TILE_VECTOR);
+    CHECK_ERROR(ZL_ERROR_COMPILE, render_kernel(kernel, "c"));
+    tile_free(kernel);
+    kernel = tile_parse(rows, "scalar");
+    CHECK(kernel && pass_run(kernel, render_target("c_scalar"), NULL) && kernel->body->loop != TILE_VECTOR);
+    tile_free(kernel);
+}
+
+// A target that spells nothing says what is missing.
+TEST(pass_names_what_is_missing) {
+    static const struct spelling nothing[TILE_OP_COUNT] = {{0}};
+    static const struct target poor = {.name = "poor", .op = nothing};
+    struct tile_kernel *kernel = tile_row_kernel(TILE_ADD, ZL_FLOAT32, "vv");
+    CHECK_ERROR(ZL_ERROR_COMPILE, pass_run(kernel, &poor, NULL));
+    CHECK_HAS(test_last_error(), "poor has no add of f32");
+    tile_free(kernel);
+    CHECK_ERROR(ZL_ERROR_VALUE, render_target("nothing"));
+}
+
+TEST(pass_names) {
+    CHECK_STR(pass_name(0), "complex");
+    CHECK_STR(pass_name(-1), NULL);
+    int count = 0;
+    while (pass_name(count))
+        count++;
+    CHECK_STR(pass_name(count - 1), "vectorise");
+}
+
+// Bits ----------------------------------------------------------------------------------------------------------------
+
+enum { ELEMENTS = 24, ITEM = 8 };
+
+// The kernel's output on the given inputs.
+static bool compute(const struct tile_kernel *kernel, char (*in)[ELEMENTS * ITEM], char *out) {
+    void *buffers[4] = {in[0], in[1], in[2], in[3]};
+    int64_t n = ELEMENTS;
+    memset(out, 0, ELEMENTS * ITEM);
+    buffers[kernel->parameters - 1] = out;
+    return CHECK(tile_interpret(kernel, buffers, &n));
+}
+
+static void fill(char *data, struct tile_type type) {
+    static const double some[] = {0, -0.0, 1, -1.5, 0.1, 300, -300, 1e-42, 1e30, INFINITY, 2.5, 7};
+    static const struct tile_type f64 = {TILE_FLOAT, 64, 1};
+    for (int i = 0; i < ELEMENTS; i++) {
+        double v = some[test_between(0, (int)COUNT(some) - 1)];
+        uint64_t bits = tile_bits_of(type, tile_convert(type, f64, (union tile_value){.f = v}));
+        if (test_between(0, 3) == 0 && !tile_type_is_bool(type) && !tile_type_is_float(type))
+            bits = test_random();
+        memcpy(data + i * tile_type_bytes(type), &bits, (size_t)tile_type_bytes(type));
+    }
+}
+
+// After each pass the kernel computes the same.
+static void check_bits(struct tile_kernel *kernel, const struct target *target) {
+    static char in[4][ELEMENTS * ITEM], want[ELEMENTS * ITEM], got[ELEMENTS * ITEM];
+    for (int i = 0; i < kernel->parameters - 1; i++)
+        fill(in[i], kernel->parameter[i].buffer->type);
+    bool good = compute(kernel, in, want);
+    for (int i = 0; pass_name(i) && good; i++) {
+        good = CHECK(pass_run(kernel, target, pass_name(i))) && compute(kernel, in, got);
+        if (good && !(good = CHECK(!memcmp(want, got, sizeof got))))
+            test_note("%s after %s for %s", kernel->name, pass_name(i), target->name);
+    }
+}
+
+TEST(passes_keep_every_bit) {
+    for (int op = 0; tile_op_is_row((enum tile_op)op); op++)
+        for (int dtype = 0; dtype < ZL_DTYPE_COUNT; dtype++) {
+            static const char *const forms[] = {"", "v", "vv", "vvv"};
+            if (!tile_row_takes((enum tile_op)op, (zl_dtype)dtype) || (test_quick() && test_between(0, 7)))
+                continue;
+            const char *dialect = render_dialect_name((int)test_between(0, 1));
+            struct tile_kernel *kernel = tile_row_kernel((enum tile_op)op, (zl_dtype)dtype, forms[tile_op_arity((enum tile_op)op)]);
+            if (CHECK(kernel))
+                check_bits(kernel, render_target(dialect));
+            tile_free(kernel);
+        }
+    for (int to = 0; to < ZL_DTYPE_COUNT; to++)
+        for (int from = 0; from < ZL_DTYPE_COUNT; from++) {
+            struct tile_kernel *kernel = to != from ? tile_cast_kernel((zl_dtype)to, (zl_dtype)from) : NULL;
+            if (kernel)
+                check_bits(kernel, render_target("c"));
+            tile_free(kernel);
+        }
+}

@@ -1,0 +1,298 @@
+// test_schedule.c - evaluation: order, plans, donation, memory counters, streams, threads, errors that arrays carry.
+
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "schedule/schedule.h"
+#include "test.h"
+
+static zl_array counting(int64_t n) {
+    return zl_arange(0, (double)n, 1, ZL_FLOAT32);
+}
+
+// Walking ---------------------------------------------------------------------------------------------------------
+
+TEST(eval_of_a_chain_of_a_million) {
+    int64_t n = test_quick() ? 50000 : 1000000;
+    zl_array x = zl_from_f32((float[]){0}, ZL_SHAPE(1));
+    for (int64_t i = 0; i < n; i++)
+        x = zl_add(x, zl_scalar(i % 2 ? 1 : 2));
+    CHECK(zl_eval(x));
+    CHECK_EQ_F64(zl_item(x), 1.5 * (double)n);
+}
+
+TEST(eval_computes_shared_nodes_once) {
+    zl_array x = counting(4), shared = zl_exp(x);
+    int64_t before = zl_counter("kernels");
+    zl_array y = zl_add(zl_multiply(shared, shared), shared);
+    CHECK(zl_eval(y));
+    CHECK_EQ_INT(zl_counter("kernels") - before, 4); // arange, exp, multiply, add
+}
+
+TEST(eval_all_takes_several_and_ready_ones) {
+    zl_array x = counting(3), a = zl_negative(x), b = zl_square(x);
+    CHECK(zl_eval_all(3, (zl_array[]){x, a, b}));
+    CHECK(zl_eval_all(3, (zl_array[]){x, a, b}));
+    CHECK_EQ_F64(zl_data_f32(a)[2], -2);
+    CHECK_EQ_F64(zl_data_f32(b)[2], 4);
+    CHECK(zl_eval_all(0, NULL));
+}
+
+// Plans -----------------------------------------------------------------------------------------------------------
+
+static double step(zl_array x, double rate) {
+    double value = 0;
+    ZL_SCOPE value = zl_item(zl_sum(zl_multiply(zl_add(x, x), zl_scalar(rate))));
+    return value;
+}
+
+TEST(plans_are_found_again_for_other_sizes_and_numbers) {
+    step(counting(8), 1);
+    int64_t plans = zl_counter("plans"), hits = zl_counter("plan_hits");
+    for (int n = 2; n < 20; n++) {
+        zl_array x = counting(n);
+        zl_eval(x);
+        step(x, 0.5 * n);
+    }
+    CHECK_EQ_INT(zl_counter("plans") - plans, 2); // that of counting, and that of a step on data that is there
+    CHECK(zl_counter("plan_hits") - hits >= 34);
+}
+
+// Donation and memory ---------------------------------------------------------------------------------------------
+
+TEST(donation_of_intermediates) {
+    ZL_SCOPE {
+        zl_array x = counting(100000);
+        zl_eval(x);
+        size_t before = zl_get_active_memory();
+        zl_reset_peak_memory();
+        int64_t donations = zl_counter("donations");
+        zl_array y = x;
+        for (int i = 0; i < 5; i++)
+            y = zl_reshape(zl_reshape(zl_exp(zl_negative(y)), ZL_SHAPE(100, 1000)), ZL_SHAPE(100000));
+        zl_eval(y);
+        CHECK(zl_counter("donations") > donations || zl_counter("fused") > 0);
+        CHECK(zl_get_peak_memory() <= before + 2 * 425984); // never more than two arrays besides x
+        CHECK_EQ_F64(zl_data_f32(x)[1], 1);                 // x is held by its scope's caller: untouched
+    }
+}
+
+TEST(donation_through_views_leaves_retained_arrays_alone) {
+    zl_array x = zl_retain(zl_add(counting(1000), zl_scalar(0)));
+    zl_array view = zl_slice(x, ZL_SHAPE(0), ZL_SHAPE(1000), ZL_SHAPE(1));
+    zl_array y = zl_negative(view);
+    CHECK(zl_eval(y));
+    CHECK_EQ_F64(zl_data_f32(x)[999], 999);
+    CHECK_EQ_F64(zl_data_f32(y)[999], -999);
+    zl_release(x);
+}
+
+TEST(memory_counters_are_exact) {
+    size_t active = zl_get_active_memory();
+    zl_array x = zl_retain(zl_zeros(ZL_SHAPE(1024, 1024), ZL_FLOAT32));
+    CHECK(zl_eval(x));
+    CHECK_EQ_INT(zl_get_active_memory() - active, 4 << 20);
+    zl_reset_peak_memory();
+    CHECK_EQ_INT(zl_get_peak_memory(), zl_get_active_memory());
+    zl_clear_cache();
+    CHECK_EQ_INT(zl_get_cache_memory(), 0);
+    zl_release(x);
+}
+
+TEST(memory_of_a_released_array_is_cached) {
+    size_t active = zl_get_active_memory();
+    zl_clear_cache();
+    ZL_SCOPE CHECK(zl_eval(zl_zeros(ZL_SHAPE(1 << 20), ZL_UINT8)));
+    CHECK_EQ_INT(zl_get_active_memory(), active);
+    CHECK_EQ_INT(zl_get_cache_memory(), 1 << 20);
+    ZL_SCOPE CHECK(zl_eval(zl_zeros(ZL_SHAPE(1 << 20), ZL_UINT8)));
+    CHECK_EQ_INT(zl_get_cache_memory(), 1 << 20);
+    zl_clear_cache();
+}
+
+TEST(memory_limit_holds) {
+    size_t old = zl_set_memory_limit(zl_get_active_memory() + (1 << 20));
+    zl_array big = zl_zeros(ZL_SHAPE(1 << 22), ZL_UINT8);
+    CHECK_ERROR(ZL_ERROR_MEMORY, zl_eval(big));
+    CHECK_HAS(test_last_error(), "memory limit");
+    CHECK(zl_eval(zl_zeros(ZL_SHAPE(1 << 18), ZL_UINT8)));
+    zl_set_memory_limit(old);
+}
+
+TEST(consumed_intermediates_say_so) {
+    zl_array middle = zl_exp(counting(5)), y = zl_negative(middle);
+    CHECK(zl_eval(y));
+    CHECK_ERROR(ZL_ERROR_STATE, zl_data(middle));
+    CHECK_HAS(test_last_error(), "retain it");
+    CHECK_ERROR(ZL_ERROR_STATE, zl_eval(zl_negative(middle)));
+}
+
+TEST(retained_intermediates_keep_their_data) {
+    zl_array middle = zl_retain(zl_exp(counting(5))), y = zl_negative(middle);
+    CHECK(zl_eval(y));
+    CHECK_NEAR(zl_data_f32(middle)[1], exp(1), 1e-6);
+    zl_release(middle);
+}
+
+TEST(intermediates_that_others_still_need_are_kept) {
+    zl_array middle = zl_exp(counting(5)), y = zl_negative(middle), z = zl_square(middle);
+    CHECK(zl_eval(y));
+    CHECK(zl_eval(z));
+    CHECK_NEAR(zl_data_f32(z)[1], exp(2), 1e-5);
+}
+
+// Asynchronous work and streams -----------------------------------------------------------------------------------
+
+TEST(async_eval_then_read) {
+    zl_array x = counting(100000), y = zl_sum(zl_square(x));
+    CHECK(zl_async_eval(y));
+    zl_array z = zl_add(y, zl_scalar(1));
+    CHECK(zl_item(z) > 0);
+    CHECK(zl_is_available(y));
+    CHECK(zl_synchronize());
+}
+
+TEST(stream_results_flow_between_streams) {
+    zl_stream one = zl_new_stream("cpu"), two = zl_new_stream("cpu");
+    REQUIRE(one && two);
+    zl_array x = counting(1000), y = NULL;
+    for (int i = 0; i < 20; i++) {
+        zl_scope s = zl_scope_begin_on(i % 2 ? one : two);
+        y = zl_scope_leave(s, zl_add(i ? y : x, zl_scalar(1)));
+    }
+    CHECK(zl_async_eval(y));
+    CHECK_EQ_F64(zl_data_f32(y)[0], 20);
+    CHECK(zl_stream_synchronize(one) && zl_stream_synchronize(two));
+}
+
+static void *use_stream(void *data) {
+    bool refused = !zl_set_default_stream(data) && zl_error_which() == ZL_ERROR_STATE;
+    return refused ? data : NULL;
+}
+
+TEST(stream_of_another_thread_is_refused) {
+    pthread_t thread;
+    void *result = NULL;
+    zl_stream mine = zl_new_stream("cpu");
+    pthread_create(&thread, NULL, use_stream, mine);
+    pthread_join(thread, &result);
+    CHECK(result == mine);
+}
+
+struct sharing {
+    zl_array root;
+    double sum;
+};
+
+static void *eval_shared(void *data) {
+    struct sharing *s = data;
+    ZL_SCOPE s->sum = zl_item(zl_sum(zl_add(s->root, zl_scalar(1))));
+    return NULL;
+}
+
+TEST(threads_share_unevaluated_nodes) {
+    for (int round = 0; round < (test_quick() ? 20 : 200); round++) {
+        zl_array root = zl_retain(zl_sqrt(zl_square(counting(5000))));
+        struct sharing s[4];
+        pthread_t thread[4];
+        for (int i = 0; i < 4; i++) {
+            s[i] = (struct sharing){.root = root};
+            pthread_create(&thread[i], NULL, eval_shared, &s[i]);
+        }
+        for (int i = 0; i < 4; i++) {
+            pthread_join(thread[i], NULL);
+            CHECK_EQ_F64(s[i].sum, 12497500 + 5000);
+        }
+        zl_release(root);
+    }
+}
+
+static void *eval_own(void *data) {
+    int id = *(int *)data;
+    for (int i = 0; i < 200; i++)
+        ZL_SCOPE {
+            zl_array x = zl_full(ZL_SHAPE(100 + i), zl_scalar(id), ZL_FLOAT32), y = zl_add(x, x);
+            if (i % 3 == 0)
+                zl_async_eval(y);
+            CHECK_EQ_F64(zl_item(zl_sum(y)), 2.0 * id * (100 + i));
+        }
+    return NULL;
+}
+
+TEST(threads_evaluate_different_graphs) {
+    pthread_t thread[4];
+    int id[4] = {1, 2, 3, 4};
+    for (int i = 0; i < 4; i++)
+        pthread_create(&thread[i], NULL, eval_own, &id[i]);
+    for (int i = 0; i < 4; i++)
+        pthread_join(thread[i], NULL);
+}
+
+// Errors ----------------------------------------------------------------------------------------------------------
+
+TEST(failed_arrays_keep_the_message_and_so_do_those_made_from_them) {
+    size_t old = zl_set_memory_limit(zl_get_active_memory() + 1000);
+    zl_array big = zl_retain(zl_zeros(ZL_SHAPE(1 << 20), ZL_UINT8)), next = zl_negative(zl_astype(big, ZL_INT8));
+    CHECK(zl_async_eval(next));
+    CHECK_ERROR(ZL_ERROR_MEMORY, zl_data(next));
+    zl_set_memory_limit(old);
+    CHECK_ERROR(ZL_ERROR_MEMORY, zl_eval(zl_add(next, next)));
+    CHECK_ERROR(ZL_ERROR_MEMORY, zl_data(big));
+    zl_release(big);
+}
+
+TEST(null_flows) {
+    zl_array bad = zl_reshape(counting(6), ZL_SHAPE(4));
+    CHECK(bad == NULL);
+    CHECK(zl_add(bad, zl_exp(bad)) == NULL);
+    CHECK_ERROR(ZL_ERROR_SHAPE, zl_eval(zl_sum(bad)));
+    CHECK_ERROR(ZL_ERROR_VALUE, zl_eval(NULL));
+    CHECK_ERROR(ZL_ERROR_VALUE, zl_eval_all(2, NULL));
+    CHECK_ERROR(ZL_ERROR_VALUE, zl_synchronize() && zl_stream_synchronize(NULL));
+    CHECK_ERROR(ZL_ERROR_DEVICE, zl_new_stream("abacus"));
+    CHECK_HAS(test_last_error(), "cpu");
+}
+
+TEST(reading_asks_for_the_right_dtype_and_layout) {
+    zl_array x = zl_retain(zl_reshape(counting(6), ZL_SHAPE(2, 3)));
+    CHECK_ERROR(ZL_ERROR_DTYPE, zl_data_i32(x));
+    CHECK_ERROR(ZL_ERROR_STATE, zl_data_f32(zl_transpose(x, ZL_ALL)));
+    CHECK_ERROR(ZL_ERROR_SHAPE, zl_item(x) != 0);
+    float out[6];
+    CHECK_ERROR(ZL_ERROR_VALUE, zl_copy_to(x, out, 5));
+    CHECK(zl_copy_to(zl_transpose(x, ZL_ALL), out, sizeof out));
+    CHECK_EQ_F64(out[1], 3);
+    zl_release(x);
+}
+
+TEST(assign_swaps_what_is_owned) {
+    zl_array w = zl_retain(zl_zeros(ZL_SHAPE(3), ZL_FLOAT32));
+    for (int i = 0; i < 10; i++)
+        ZL_SCOPE CHECK(zl_assign(&w, zl_add(w, zl_scalar(1))));
+    CHECK_EQ_F64(zl_data_f32(w)[2], 10);
+    zl_release(w);
+}
+
+// The null device -------------------------------------------------------------------------------------------------
+
+TEST(null_device_runs_everything_above_the_metal) {
+    zl_stream s = zl_new_stream("null");
+    REQUIRE(s);
+    zl_scope scope = zl_scope_begin_on(s);
+    zl_array y = zl_matmul(zl_zeros(ZL_SHAPE(8, 8), ZL_FLOAT32), zl_ones(ZL_SHAPE(8, 8), ZL_FLOAT32));
+    CHECK(zl_eval(y));
+    CHECK_EQ_INT(zl_dim(y, 0), 8);
+    zl_scope_end(scope);
+}
+
+// Printing --------------------------------------------------------------------------------------------------------
+
+TEST(print_shows_values_and_dtype) {
+    char *text = zl_print(zl_reshape(zl_arange(0, 6, 1, ZL_INT32), ZL_SHAPE(2, 3)));
+    CHECK_STR(text, "array([[0, 1, 2],\n       [3, 4, 5]], dtype=int32)");
+    zl_free(text);
+    text = zl_print(zl_from_f32((float[]){1.5f, INFINITY, -0.25f}, ZL_SHAPE(3)));
+    CHECK_STR(text, "array([1.5, inf, -0.25], dtype=float32)");
+    zl_free(text);
+}

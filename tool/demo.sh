@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# demo.sh BUILD - shows what a build can do: the devices, a small program, how near it comes to the machine's
+# limit.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+build=$1
+bold='' plain=''
+[ ! -t 1 ] || [ "${NO_COLOR:-}" ] || { bold=$'\033[1m' plain=$'\033[0m'; }
+
+show() { # COMMAND...: announced, then run, if it is there
+    [ -x "$1" ] || return 0
+    printf '\n%s$ %s%s\n' "$bold" "$*" "$plain"
+    "$@"
+}
+show "$build/zellige" devices
+show "$build/example/linear_regression"
+show "$build/bench/elementwise" --demo

@@ -1,0 +1,84 @@
+#!/usr/bin/env bash
+# generate.sh BUILD [--check] - builds zellige-gen and writes the generated files that are committed:
+# include/zellige_ops.h and doc/api. They are made beside, and replaced only when they changed. --check changes nothing
+# and fails if something would change, or if git has another text than the generator makes.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+build=$1
+check=${2:-}
+header=include/zellige_ops.h
+new=$(mktemp -d)
+trap 'rm -rf "$new"' EXIT
+
+# The generator is made of the ops, and ops call each other by the header that it writes. After a change of an op the
+# header may be too old to compile them: then its prototypes are taken from the definitions, for this once.
+provisional_header() {
+    local source
+    [ -e "$header" ] || : >"$header"
+    echo "// Provisional, from the definitions in src/op: \`make generate\` writes the real one."
+    echo '#ifdef __cplusplus'
+    echo 'extern "C" {'
+    echo '#endif'
+    for source in src/op/*.c; do
+        ${CC:-cc} -std=c11 -D_GNU_SOURCE -E -P -Iinclude -Isrc "$source" 2>/dev/null || true
+    done | tr '\n' ' ' | grep -oE '\b(zl_array|bool|_Bool) zl_[a-z0-9_]+\([^(){};]*\) *\{' |
+        sed 's/ *{$/;/; s/_Bool/bool/g; s/^/ZL_API /' | sort -u
+    echo '#ifdef __cplusplus'
+    echo '}'
+    echo '#endif'
+}
+
+build_generator() { cmake --build "$build" --parallel "$(nproc)" --target zellige-gen; }
+
+generator=$(sed -n 's/^ZL_GEN:FILEPATH=//p' "$build/CMakeCache.txt")
+if [ -z "$generator" ]; then
+    generator=$build/zellige-gen
+    if [ "$check" ]; then
+        build_generator >/dev/null
+    elif [ ! -e "$header" ] || ! build_generator >"$new/log" 2>&1; then
+        provisional_header >"$new/provisional.h"
+        cp -p "$header" "$new/old.h"
+        cp "$new/provisional.h" "$header"
+        build_generator || { # some other mistake
+            cp -p "$new/old.h" "$header"
+            exit 1
+        }
+    fi
+fi
+
+"$generator" header "$new/zellige_ops.h"
+mkdir -p "$new/api"
+"$generator" docs "$new/api"
+
+# PLACE of every generated file, as it stands below $new and in the tree.
+changed=()
+while read -r made place; do
+    cmp -s "$made" "$place" && continue
+    changed+=("$place")
+    [ "$check" ] || { mkdir -p "$(dirname "$place")" && cp "$made" "$place"; }
+done < <(echo "$new/zellige_ops.h $header"
+         cd "$new/api" && find . -type f | sed "s,^\./\(.*\),$new/api/\1 doc/api/\1,")
+
+# Pages of what is gone.
+if [ -d doc/api ]; then
+    while read -r page; do
+        [ -e "$new/api/$page" ] && continue
+        changed+=("doc/api/$page")
+        [ "$check" ] || rm "doc/api/$page"
+    done < <(cd doc/api && find . -type f | sed 's,^\./,,')
+fi
+
+[ ${#changed[@]} = 0 ] || printf 'generate: %s changed\n' "${changed[@]}"
+[ "$check" ] || exit 0
+[ ${#changed[@]} = 0 ] || exit 1
+
+# What a fresh clone would get. Staged is enough; a tree without git, or files not yet added, cannot be compared.
+if git ls-files --error-unmatch "$header" >/dev/null 2>&1; then
+    left=$(git diff --name-only -- "$header" doc/api; git ls-files --others -- doc/api)
+    if [ "$left" ]; then
+        echo "generate: these generated files differ from what git has; git add them with their source:"
+        printf '%s\n' "$left"
+        exit 1
+    fi
+fi

@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# setup.sh build|test - installs the Debian packages that are missing for it, and says which. Does nothing,
+# without network or root, when all are there. doc/dependencies.md says what each is for.
+set -euo pipefail
+
+what=${1:-build}
+
+has_command() { command -v "$1" >/dev/null; }
+has_library() { PATH=$PATH:/sbin:/usr/sbin ldconfig -p | grep -q "^[[:space:]]*$1 "; }
+has_header() { echo "#include <$1>" | cc -E -x c - >/dev/null 2>&1; }
+has_folder() { [ -d "$1" ]; }
+has_cmake() { # 3.25 or later
+    has_command cmake && printf '3.25\n%s\n' "$(cmake --version | sed -n '1s/[^0-9]*//p')" | sort -CV
+}
+
+# The architecture that this machine is not, which the tests build for and run in an emulator.
+other=x86_64 other_debian=amd64
+[ "$(uname -m)" != x86_64 ] || other=aarch64 other_debian=arm64
+
+# When | package | how to see that it, or something that serves as well, is there.
+packages="
+build | gcc                  | has_command gcc
+build | libc6-dev            | has_header stdio.h
+build | cmake                | has_cmake
+build | ninja-build          | has_command ninja
+build | libopenblas0-pthread | has_library libopenblas.so.0
+test  | g++                  | has_command g++
+test  | clang                | has_command clang
+test  | pkg-config           | has_command pkg-config
+test  | python3              | has_command python3
+test  | libblis4-pthread     | has_library libblis.so.4
+test  | qemu-user            | has_command qemu-$other
+test  | gcc-${other/_/-}-linux-gnu | has_command $other-linux-gnu-gcc
+test  | libc6-dev-$other_debian-cross | has_folder /usr/$other-linux-gnu/include
+"
+
+missing=()
+while IFS='|' read -r when package probe; do
+    when=${when// /} package=${package// /}
+    [ -n "$package" ] || continue
+    [ "$when" = build ] || [ "$what" = test ] || continue
+    eval "$probe" || missing+=("$package")
+done <<<"$packages"
+
+if [ ${#missing[@]} = 0 ]; then
+    echo "setup: everything needed is installed"
+    exit 0
+fi
+
+as_root=()
+if [ "$(id -u)" != 0 ]; then
+    as_root=(sudo)
+    if ! has_command sudo; then
+        echo "setup: missing: ${missing[*]}" >&2
+        echo "setup: run as root, or with sudo installed: apt-get install ${missing[*]}" >&2
+        exit 1
+    fi
+fi
+if ! has_command apt-get; then
+    echo "setup: this is no Debian; install what these packages hold by your system's means: ${missing[*]}" >&2
+    exit 1
+fi
+
+apt() { "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -y "$@"; }
+
+echo "setup: installing ${missing[*]}"
+apt update >/dev/null || echo "setup: apt-get update failed; trying with the package lists that are here" >&2
+if ! apt install --no-install-recommends "${missing[@]}"; then
+    echo "setup: could not install ${missing[*]}" >&2
+    exit 1
+fi

@@ -1,0 +1,110 @@
+#!/usr/bin/env bash
+# test.sh quick|all|long - runs the tests and sums up. Every part ends with a line "N passed, N failed, N
+# skipped"; so does the whole. A part that does not end so has failed.
+#
+#   quick  what is built already, seeded samples, at most 15 seconds
+#   all    gcc and clang builds, a build with ASan and UBSan, one with TSan, one for the other architecture
+#          that runs in an emulator, and test/scripts/ (what CI runs)
+#   long   all, with the largest sizes and a new seed
+set -uo pipefail
+cd "$(dirname "$0")/.." || exit
+
+mode=${1:-all}
+passed=0 failed=0 skipped=0
+failures=()
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+
+part() { # NAME COMMAND...: runs it, adds its last line to the sum
+    local name=$1 start=$SECONDS status line
+    shift
+    printf '\n== %s\n' "$name"
+    "$@" 2>&1 | tee "$log"
+    status=${PIPESTATUS[0]}
+    line=$(grep -E '^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$' "$log" | tail -n 1)
+    local count
+    read -r -a count <<<"${line:-0 passed, 0 failed, 0 skipped}"
+    if [ "$status" != 0 ] && [ "${count[2]}" = 0 ]; then
+        count[2]=1 # it broke without counting that
+    elif [ -z "$line" ]; then
+        count[0]=1
+    fi
+    passed=$((passed + count[0])) failed=$((failed + count[2])) skipped=$((skipped + count[4]))
+    [ "${count[2]}" = 0 ] || failures+=("$name")
+    printf -- '-- %s: %s s\n' "$name" $((SECONDS - start))
+    return "$status"
+}
+
+build() { # FOLDER TARGET OPTION...: configures and builds quietly; the output is shown when it fails
+    local folder=$1 target=$2 text generator=()
+    shift 2
+    command -v ninja >/dev/null && generator=(-G Ninja)
+    if ! text=$(cmake -S . -B "$folder" "${generator[@]}" "$@" 2>&1 &&
+        cmake --build "$folder" --parallel "$(nproc)" --target "$target" 2>&1); then
+        printf '%s\n' "$text" | tail -n 200
+        return 1
+    fi
+}
+
+scripts() {
+    local script
+    for script in test/scripts/*.sh test/scripts/*.py; do
+        [ -x "$script" ] || continue # lib.sh is only read by others
+        part "$script" "$script" build
+    done
+}
+
+# The kernel's widest address randomisation is more than TSan's shadow memory allows for.
+fixed_addresses() { setarch "$(uname -m)" -R true 2>/dev/null && echo setarch "$(uname -m)" -R; }
+
+other_architecture() {
+    local other=x86_64 emulator
+    [ "$(uname -m)" != x86_64 ] || other=aarch64
+    emulator=(env "ZL_CC=$other-linux-gnu-gcc" "qemu-$other" -cpu max -L "/usr/$other-linux-gnu")
+    if ! command -v "$other-linux-gnu-gcc" >/dev/null || ! command -v "qemu-$other" >/dev/null; then
+        skipped=$((skipped + 1))
+        echo "skipped $other: no gcc-${other/_/-}-linux-gnu, or no qemu-user"
+        return
+    fi
+    part "$other: build" build "build-$other" zellige_test "$@" \
+        --toolchain "cmake/toolchain-$other-linux-gnu.cmake" &&
+        part "$other: tests" "${emulator[@]}" "build-$other/test" --quick --except after_fork # which qemu cannot
+}
+
+all() { # TEST-OPTION...
+    local without_aslr with_generator=-DZL_GEN=$PWD/build/zellige-gen
+    read -r -a without_aslr <<<"$(fixed_addresses)"
+    part "gcc: build" make --no-print-directory build && part "gcc: tests" build/test "$@"
+    scripts
+    if command -v clang >/dev/null; then
+        part "clang: build" build build-clang all -DCMAKE_C_COMPILER=clang &&
+            part "clang: tests" build-clang/test "$@"
+    else
+        skipped=$((skipped + 1))
+        echo "skipped the clang build: clang is not installed"
+    fi
+    part "ASan, UBSan: build" build build-asan zellige_test -DZL_SANITIZE=address,undefined "$with_generator" &&
+        part "ASan, UBSan: tests" build-asan/test --quick
+    part "TSan: build" build build-tsan zellige_test -DZL_SANITIZE=thread "$with_generator" &&
+        part "TSan: tests" env TSAN_OPTIONS=halt_on_error=1 "${without_aslr[@]}" \
+            build-tsan/test --quick thread stream eval pool
+    other_architecture "$with_generator"
+}
+
+case $mode in
+quick)
+    part "layers" tool/layers.sh
+    part "tests" build/test --quick
+    ;;
+all) all ;;
+long) all --long --timeout 7200 --seed "$(date +%s)" ;;
+*)
+    echo "usage: tool/test.sh quick|all|long" >&2
+    exit 2
+    ;;
+esac
+
+echo
+[ ${#failures[@]} = 0 ] || printf 'failed: %s\n' "${failures[@]}"
+echo "$passed passed, $failed failed, $skipped skipped"
+[ "$failed" = 0 ]
