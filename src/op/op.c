@@ -67,6 +67,10 @@ int op_axes(const char *function, zl_array x, zl_axes axes, int *out) {
         return x->ndim;
     }
     int count = 0;
+    if (axes.count && !axes.axis) {
+        error_set(ZL_ERROR_AXIS, "%s: %d axes, but no list of them", function, axes.count);
+        return -1;
+    }
     for (int i = 0; i < axes.count; i++) {
         int axis = shape_axis(function, axes.axis[i], x->ndim), at = count;
         if (axis < 0)

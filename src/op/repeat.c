@@ -91,6 +91,8 @@ zl_array zl_roll(zl_array x, zl_shape shift, zl_axes axes) {
                          shift.ndim, axes.count);
     if (axes.count < 0)
         return roll_flat(x, shift);
+    if (axes.count && !axes.axis)
+        return error_set(ZL_ERROR_AXIS, "zl_roll: %d axes, but no list of them", axes.count);
     for (int i = 0; i < axes.count; i++)
         if (shape_axis("zl_roll", axes.axis[i], x->ndim) < 0)
             return NULL;

@@ -147,7 +147,7 @@ static void enqueue_all(struct evaluation *e, int count, const zl_array *arrays)
 static void detach_ready(int count, const zl_array *arrays) {
     for (int i = 0; i < count; i++) {
         zl_array a = arrays[i];
-        if (a->call && !a->call->detached && !array_is(a, ARRAY_TRACER) && array_state(a) == ARRAY_READY)
+        if (array_state(a) == ARRAY_READY && a->call && !a->call->detached && !array_is(a, ARRAY_TRACER))
             graph_detach(a->call);
     }
 }

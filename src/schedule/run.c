@@ -15,10 +15,13 @@ static void let_go(struct call *c) {
         graph_detach(c);
 }
 
+// The state is set last: who sees it may take the call apart.
 void run_fail(struct call *c, struct failure *f) {
+    failure_retain(f); // an input that is let go may be all that holds it
+    let_go(c);
     for (int i = 0; i < c->outputs; i++)
         set_failure(call_output(c, i), f);
-    let_go(c);
+    failure_release(f);
 }
 
 // x's storage became that of the call's first output.
@@ -155,19 +158,18 @@ static void end_inputs(const struct run *r, int index) {
     }
 }
 
+// The states are set last: who sees them may take the call apart.
 static void on_finish(struct binding *b, int index) {
-    struct run *r = (struct run *)b;
     struct call *c = b->call[index];
+    if (array_state(call_first(c)) == ARRAY_FAILED)
+        return; // and its inputs were let go
+    end_inputs((struct run *)b, index);
+    let_go(c);
     for (int i = 0; i < c->outputs; i++) {
         zl_array out = call_output(c, i);
-        enum array_state state = array_state(out);
-        if (state == ARRAY_FAILED)
-            return; // and its inputs were let go
         // Without storage: computed inside a row program, on the way to something else.
         atomic_store_explicit(&out->state, out->storage ? ARRAY_READY : ARRAY_CONSUMED, memory_order_release);
     }
-    end_inputs(r, index);
-    let_go(c);
 }
 
 // Running --------------------------------------------------------------------------------------------------------
