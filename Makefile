@@ -36,7 +36,7 @@ build: generate ## Library, program, tests, benchmarks and examples; installs no
 $(BUILD)/CMakeCache.txt:
 	@cmake -S . -B $(BUILD) $(if $(NINJA),-G Ninja) $(if $(filter-out default,$(origin CC)),-DCMAKE_C_COMPILER=$(CC)) $(OPTIONS)
 
-generate: $(BUILD)/CMakeCache.txt ## Write the generated files that are committed: include/zellige_ops.h and doc/api
+generate: $(BUILD)/CMakeCache.txt ## Write the generated files that are committed: zellige_ops.h, doc/api, doc/environment.md
 	@tool/generate.sh $(BUILD)
 
 check: build ## Layers, exported names, generated files, shell scripts; installs nothing

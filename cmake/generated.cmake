@@ -39,7 +39,9 @@ function(zl_generator out)
     else()
         # Ops gather their signatures in a section, so all objects are linked; what only runs programs, and calls
         # what is not here, is dropped again.
-        add_executable(zellige-gen ${PROJECT_SOURCE_DIR}/tool/gen.c $<TARGET_OBJECTS:zellige_core_objects>)
+        file(GLOB gen_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tool/gen*.c)
+        add_executable(zellige-gen ${gen_sources} $<TARGET_OBJECTS:zellige_core_objects>)
+        target_include_directories(zellige-gen PRIVATE ${PROJECT_SOURCE_DIR})
         target_link_libraries(zellige-gen PRIVATE zellige_flags m Threads::Threads ${CMAKE_DL_LIBS})
         target_link_options(zellige-gen PRIVATE -Wl,--gc-sections)
         set(${out} zellige-gen PARENT_SCOPE)

@@ -8,13 +8,13 @@
 //     zl_free(c);
 //     zl_kernel_release(k);
 //
-// Stages.    A kernel is looked at on its way to a device: "tile" is the kernel as it was written, then comes the name of
-//            each pass ("lower", "simplify", ...), then that of each language ("c", "cuda", ...): zl_kernel_stage.
+// Stages.    A kernel is shown on its way to a device: "tile" is the kernel as it was written; then each pass
+//            has its name ("lower", "simplify", ...), and then each language ("c", "cuda", ...).
 //
-// Ownership. Kernels are yours until zl_kernel_release(), texts until zl_free(). A kernel does not change: it may be
-//            printed from several threads.
+// Ownership. Kernels are yours until zl_kernel_release(), texts until zl_free(). A kernel does not change: it
+//            may be printed from several threads.
 //
-// Errors.    As in zellige.h: NULL, and zl_error() says why; text that does not parse, with the line and a caret.
+// Errors.    As in zellige.h: NULL, and zl_error() says why. Text that does not parse: with line and caret.
 
 #ifndef ZELLIGE_TILE_H
 #define ZELLIGE_TILE_H
@@ -37,8 +37,9 @@ ZL_API char *zl_kernel_print(zl_kernel kernel, const char *stage);
 // Name of the index-th stage, in order; NULL past the last.
 ZL_API const char *zl_kernel_stage(int index);
 
-// The built-in kernel of one op on rows of numbers: op as in zellige_ops.h without zl_ ("add", "exp", "where"), "cast_"
-// and a type that the IR knows ("cast_f32", from dtype), or "reduce_" and an op ("reduce_add").
+// The built-in kernel of one op on rows of numbers: op as in zellige_ops.h without zl_ ("add", "exp",
+// "where"), "cast_" and a type that the IR knows ("cast_f32", from dtype), or "reduce_" and an op
+// ("reduce_add").
 ZL_API char *zl_kernel_of_op(const char *op, zl_dtype dtype, const char *stage);
 
 #ifdef __cplusplus

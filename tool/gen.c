@@ -7,6 +7,7 @@
 
 #include "op/op.h"
 #include "render/render.h"
+#include "tool/gen.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,7 +39,7 @@ static void *need(void *data, const char *what) {
     return data;
 }
 
-// Row kernels -------------------------------------------------------------------------------------------------------
+// Row kernels -----------------------------------------------------------------------------------------------
 
 static struct row *new_row(const char *name, const char *key, char *text, int cost) {
     struct row *row = need(memory_zero(sizeof *row), name);
@@ -62,7 +63,8 @@ static const char *add_row(struct tile_kernel *kernel) {
     char symbol[128];
     need(kernel, "row");
     snprintf(symbol, sizeof symbol, "ROW(%s)", kernel->name);
-    if (!pass_run(kernel, need((void *)render_target("c"), "c"), NULL) || !render_function(&out, kernel, "c", symbol))
+    if (!pass_run(kernel, need((void *)render_target("c"), "c"), NULL) ||
+        !render_function(&out, kernel, "c", symbol))
         fail(kernel->name);
     char *text = need(text_take(&out), kernel->name), *key = without(text, symbol);
     struct row *row = map_get(&rows.by_text, key, strlen(key));
@@ -75,7 +77,8 @@ static const char *add_row(struct tile_kernel *kernel) {
     return row->name;
 }
 
-// Bit k of a form says that operand k is a scalar: all of them but the one that has no vector; of unary ops only 0.
+// Bit k of a form says that operand k is a scalar: all of them but the one that has no vector; of unary ops
+// only 0.
 static bool has_form(int arity, int form) {
     return form < (1 << arity) && form != (1 << arity) - 1;
 }
@@ -119,7 +122,7 @@ static void add_reductions(void) {
         }
 }
 
-// Files -------------------------------------------------------------------------------------------------------------
+// Files -----------------------------------------------------------------------------------------------------
 
 static const char made[] = "// Made by zellige-gen from the definitions of ops: do not edit.\n";
 
@@ -134,19 +137,23 @@ static void write_file(const char *folder, const char *name, struct text *text) 
 static void write_header(const char *folder) {
     struct text out = {0};
     text_add(&out, "%s\n#ifndef ROWS_H\n#define ROWS_H\n\n#include \"zellige.h\"\n\n", made);
-    text_add(&out,
-             "// A row kernel: p holds the outputs, then the inputs; a scalar input points to one element. An output may be\n"
-             "// exactly an input. Of a reduction, p[0] gets one element of the accumulator's type.\n"
-             "typedef void row_fn(char *const *p, int64_t n);\n\n"
-             "enum { ROW_OPS = %d, ROW_FORMS = %d }; // rows of enum tile_op; bit k of a form: operand k is a scalar\n\n"
-             "struct row_table {\n"
-             "    row_fn *op[ROW_OPS][ZL_DTYPE_COUNT][ROW_FORMS]; // by dtype of the operands (of where: the last two)\n"
-             "    row_fn *cast[ZL_DTYPE_COUNT][ZL_DTYPE_COUNT];   // [to][from]\n"
-             "    row_fn *reduce[ROW_OPS][ZL_DTYPE_COUNT];        // by what combines, and dtype of the input\n"
-             "};\n\n"
-             "#define LEVEL(name, ...) extern const struct row_table rows_##name;\n"
-             "#include \"device/cpu/levels.def\"\n\n#endif\n",
-             TILE_CONST, FORMS);
+    text_add(
+        &out,
+        "// A row kernel: p holds the outputs, then the inputs; a scalar input points to one element. An "
+        "output may be\n"
+        "// exactly an input. Of a reduction, p[0] gets one element of the accumulator's type.\n"
+        "typedef void row_fn(char *const *p, int64_t n);\n\n"
+        "enum { ROW_OPS = %d, ROW_FORMS = %d }; // rows of enum tile_op; bit k of a form: operand k is a "
+        "scalar\n\n"
+        "struct row_table {\n"
+        "    row_fn *op[ROW_OPS][ZL_DTYPE_COUNT][ROW_FORMS]; // by dtype of the operands (of where: the last "
+        "two)\n"
+        "    row_fn *cast[ZL_DTYPE_COUNT][ZL_DTYPE_COUNT];   // [to][from]\n"
+        "    row_fn *reduce[ROW_OPS][ZL_DTYPE_COUNT];        // by what combines, and dtype of the input\n"
+        "};\n\n"
+        "#define LEVEL(name, ...) extern const struct row_table rows_##name;\n"
+        "#include \"device/cpu/levels.def\"\n\n#endif\n",
+        TILE_CONST, FORMS);
     write_file(folder, "rows.h", &out);
 }
 
@@ -178,8 +185,8 @@ static void add_table(struct text *out) {
 static bool write_rows(const char *folder) {
     struct text shard[SHARDS] = {{0}};
     for (int i = 0; i < SHARDS; i++)
-        text_add(&shard[i], "%s\n#include \"rows.h\"\n%s\n#define ROW(name) VEC_JOIN(name##_, ZL_LEVEL)\n", made,
-                 render_prelude("c"));
+        text_add(&shard[i], "%s\n#include \"rows.h\"\n%s\n#define ROW(name) VEC_JOIN(name##_, ZL_LEVEL)\n",
+                 made, render_prelude("c"));
     add_ops();
     add_casts();
     add_reductions();
@@ -194,9 +201,10 @@ static bool write_rows(const char *folder) {
     return true;
 }
 
-// The vector layer as text ------------------------------------------------------------------------------------------
+// The vector layer as text ----------------------------------------------------------------------------------
 
-static const char vec_folder[] = "src/device/cpu/"; // from the root of the repository, where the build runs this
+static const char vec_folder[] =
+    "src/device/cpu/"; // from the root of the repository, where the build runs this
 
 static void add_quoted(struct text *out, const char *line, size_t len) {
     text_add(out, "    \"");
@@ -238,7 +246,8 @@ int main(int count, char **arg) {
     static const struct {
         const char *name;
         bool (*make)(const char *path);
-    } modes[] = {{"rows", write_rows}, {"vec", write_vec}, {"header", op_write_header}, {"docs", op_write_docs}};
+    } modes[] = {
+        {"rows", write_rows}, {"vec", write_vec}, {"header", op_write_header}, {"docs", gen_pages}};
     for (size_t i = 0; count == 3 && i < COUNT(modes); i++)
         if (!strcmp(arg[1], modes[i].name)) {
             if (!modes[i].make(arg[2]))

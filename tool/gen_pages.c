@@ -3,7 +3,7 @@
 // A header is read as paragraphs. A paragraph's comment becomes prose and its declarations a block of code, so that the
 // header stays the only place where the contract is written.
 
-#include <ctype.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 

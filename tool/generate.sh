@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # generate.sh BUILD [--check] - builds zellige-gen and writes the generated files that are committed:
-# include/zellige_ops.h and doc/api. They are made beside, and replaced only when they changed. --check changes nothing
-# and fails if something would change, or if git has another text than the generator makes.
+# include/zellige_ops.h, doc/api and doc/environment.md. They are made beside, and replaced only when they changed.
+# --check changes nothing and fails if something would change, or if git has another text than the generator makes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -47,27 +47,24 @@ if [ -z "$generator" ]; then
     fi
 fi
 
-"$generator" header "$new/zellige_ops.h"
-mkdir -p "$new/api"
-"$generator" docs "$new/api"
+mkdir -p "$new/tree/include" "$new/tree/doc/api"
+"$generator" header "$new/tree/$header"
+"$generator" docs "$new/tree/doc"
+mapfile -t made < <(cd "$new/tree" && find . -type f | sed 's,^\./,,' | sort)
 
-# PLACE of every generated file, as it stands below $new and in the tree.
 changed=()
-while read -r made place; do
-    cmp -s "$made" "$place" && continue
-    changed+=("$place")
-    [ "$check" ] || { mkdir -p "$(dirname "$place")" && cp "$made" "$place"; }
-done < <(echo "$new/zellige_ops.h $header"
-         cd "$new/api" && find . -type f | sed "s,^\./\(.*\),$new/api/\1 doc/api/\1,")
+for file in "${made[@]}"; do
+    cmp -s "$new/tree/$file" "$file" && continue
+    changed+=("$file")
+    [ "$check" ] || { mkdir -p "$(dirname "$file")" && cp "$new/tree/$file" "$file"; }
+done
 
 # Pages of what is gone.
-if [ -d doc/api ]; then
-    while read -r page; do
-        [ -e "$new/api/$page" ] && continue
-        changed+=("doc/api/$page")
-        [ "$check" ] || rm "doc/api/$page"
-    done < <(cd doc/api && find . -type f | sed 's,^\./,,')
-fi
+while read -r page; do
+    [ -e "$new/tree/$page" ] && continue
+    changed+=("$page")
+    [ "$check" ] || rm "$page"
+done < <([ ! -d doc/api ] || find doc/api -type f)
 
 [ ${#changed[@]} = 0 ] || printf 'generate: %s changed\n' "${changed[@]}"
 [ "$check" ] || exit 0
@@ -75,7 +72,7 @@ fi
 
 # What a fresh clone would get. Staged is enough; a tree without git, or files not yet added, cannot be compared.
 if git ls-files --error-unmatch "$header" >/dev/null 2>&1; then
-    left=$(git diff --name-only -- "$header" doc/api; git ls-files --others -- doc/api)
+    left=$(git diff --name-only -- "${made[@]}" doc/api; git ls-files --others -- "${made[@]}")
     if [ "$left" ]; then
         echo "generate: these generated files differ from what git has; git add them with their source:"
         printf '%s\n' "$left"

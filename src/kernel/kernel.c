@@ -30,7 +30,7 @@ void zl_kernel_release(zl_kernel kernel) {
     memory_free(kernel);
 }
 
-// Stages ------------------------------------------------------------------------------------------------------------
+// Stages ----------------------------------------------------------------------------------------------------
 
 static const char first_stage[] = "tile";
 
@@ -81,7 +81,7 @@ char *zl_kernel_print(zl_kernel kernel, const char *stage) {
     return text;
 }
 
-// Built-in kernels ----------------------------------------------------------------------------------------------------
+// Built-in kernels ------------------------------------------------------------------------------------------
 
 // What follows the prefix, or NULL.
 static const char *after(const char *text, const char *prefix) {

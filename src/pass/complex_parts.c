@@ -1,13 +1,15 @@
 // complex_parts.c - complex numbers as pairs of floats, for targets that have none.
 //
-// Afterwards a complex value is pair(re, im), or re and im of what lies in memory: only loads, scalars and stored pairs
-// have the complex type.
+// Afterwards a complex value is pair(re, im), or re and im of what lies in memory: only loads, scalars and
+// stored pairs have the complex type.
 
 #include "pass/pass.h"
 
 static const struct tile_type f32 = {TILE_FLOAT, 32, 1};
 
-static bool is_complex(expr e) { return tile_type_is_complex(e->type); }
+static bool is_complex(expr e) {
+    return tile_type_is_complex(e->type);
+}
 
 // A part of a complex node: op is TILE_RE or TILE_IM.
 static expr part(enum tile_op op, expr x) {
@@ -18,7 +20,9 @@ static expr part(enum tile_op op, expr x) {
     return tile_unary(op, x);
 }
 
-static expr pair(expr re, expr im) { return tile_binary(TILE_PAIR, re, im); }
+static expr pair(expr re, expr im) {
+    return tile_binary(TILE_PAIR, re, im);
+}
 
 static expr choose(expr e) {
     expr re = tile_ternary(e->op, e->arg[0], part(TILE_RE, e->arg[1]), part(TILE_RE, e->arg[2]));
@@ -40,22 +44,20 @@ static expr expand(expr e) {
     expr formula = tile_lower(e->op, e->arg[0], e->arg[1], e->arg[2]);
     if (!formula)
         formula = tile_lower_complex(e->op, e->arg[0], e->arg[1]);
-    return formula ? formula : error_set(ZL_ERROR_COMPILE, "pass complex: %s has no form on parts", tile_op_name(e->op));
+    return formula
+               ? formula
+               : error_set(ZL_ERROR_COMPILE, "pass complex: %s has no form on parts", tile_op_name(e->op));
 }
 
 static expr rule(const struct target *target, expr e) {
     (void)target;
     switch (e->op) {
     case TILE_RE:
-    case TILE_IM:
-        return part(e->op, e->arg[0]);
+    case TILE_IM: return part(e->op, e->arg[0]);
     case TILE_SELECT:
-    case TILE_RARE:
-        return is_complex(e) ? choose(e) : e;
-    case TILE_CAST:
-        return is_complex(e) || is_complex(e->arg[0]) ? convert(e) : e;
-    default:
-        return tile_op_is_row(e->op) && is_complex(e->arg[0]) ? expand(e) : e;
+    case TILE_RARE: return is_complex(e) ? choose(e) : e;
+    case TILE_CAST: return is_complex(e) || is_complex(e->arg[0]) ? convert(e) : e;
+    default: return tile_op_is_row(e->op) && is_complex(e->arg[0]) ? expand(e) : e;
     }
 }
 

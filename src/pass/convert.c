@@ -1,7 +1,7 @@
 // convert.c - a conversion that the target has no single word for becomes a chain of those it has.
 //
-// Steps: through f32 for 16-bit floats (as casts are defined), through the next size for integers, through a wider
-// integer and its bounds for floats. Each chain gives the same bits as the one conversion.
+// Steps: through f32 for 16-bit floats (as casts are defined), through the next size for integers, through a
+// wider integer and its bounds for floats. Each chain gives the same bits as the one conversion.
 
 #include "pass/pass.h"
 
@@ -23,6 +23,8 @@ static expr between_integers(struct tile_type to, expr x) {
 
 // x, an integer, held within the bounds of a smaller type.
 static expr bounded(struct tile_type to, expr x) {
+    if (!x)
+        return NULL;
     int64_t high = to.kind == TILE_INT ? ((int64_t)1 << (to.bits - 1)) - 1 : ((int64_t)1 << to.bits) - 1;
     int64_t low = to.kind == TILE_INT ? -high - 1 : 0;
     expr above = tile_binary(TILE_MAX, x, tile_const_int(x->type, low));
@@ -43,7 +45,8 @@ static expr from_integer(struct tile_type to, expr x) {
     struct tile_type from = x->type;
     if (from.bits < 32)
         return tile_cast(to, tile_cast(integer(from.kind, 32), x));
-    return to.bits == 16 ? tile_cast(to, tile_cast(f32, x)) : tile_cast(to, tile_cast(integer(from.kind, 64), x));
+    return to.bits == 16 ? tile_cast(to, tile_cast(f32, x))
+                         : tile_cast(to, tile_cast(integer(from.kind, 64), x));
 }
 
 static expr step(const struct target *target, expr e) {
@@ -72,4 +75,6 @@ static expr rule(const struct target *target, expr e) {
                      tile_type_name(e->arg[0]->type), tile_type_name(e->type));
 }
 
-bool pass_convert(struct tile_kernel *kernel, const struct target *target) { return pass_rewrite(kernel, target, rule); }
+bool pass_convert(struct tile_kernel *kernel, const struct target *target) {
+    return pass_rewrite(kernel, target, rule);
+}

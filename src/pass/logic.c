@@ -4,40 +4,38 @@
 
 #include "pass/pass.h"
 
-static expr not_of(expr a) { return tile_unary(TILE_NOT, a); }
-static expr and_of(expr a, expr b) { return tile_binary(TILE_AND, a, b); }
-static expr or_of(expr a, expr b) { return tile_binary(TILE_OR, a, b); }
-static expr xor_of(expr a, expr b) { return tile_binary(TILE_XOR, a, b); }
+static expr not_of(expr a) {
+    return tile_unary(TILE_NOT, a);
+}
+static expr and_of(expr a, expr b) {
+    return tile_binary(TILE_AND, a, b);
+}
+static expr or_of(expr a, expr b) {
+    return tile_binary(TILE_OR, a, b);
+}
+static expr xor_of(expr a, expr b) {
+    return tile_binary(TILE_XOR, a, b);
+}
 
 static expr on_bool(expr e) {
     expr a = e->arg[0], b = e->arg[1];
     switch (e->op) {
     case TILE_NEG:
-    case TILE_ABS:
-        return a;
+    case TILE_ABS: return a;
     case TILE_ADD:
-    case TILE_MAX:
-        return or_of(a, b);
+    case TILE_MAX: return or_of(a, b);
     case TILE_MUL:
-    case TILE_MIN:
-        return and_of(a, b);
+    case TILE_MIN: return and_of(a, b);
     case TILE_SUB:
-    case TILE_NE:
-        return xor_of(a, b);
-    case TILE_EQ:
-        return not_of(xor_of(a, b));
-    case TILE_LT:
-        return and_of(not_of(a), b);
-    case TILE_LE:
-        return or_of(not_of(a), b);
+    case TILE_NE: return xor_of(a, b);
+    case TILE_EQ: return not_of(xor_of(a, b));
+    case TILE_LT: return and_of(not_of(a), b);
+    case TILE_LE: return or_of(not_of(a), b);
     case TILE_GT:
     case TILE_SHL:
-    case TILE_SHR:
-        return and_of(a, not_of(b));
-    case TILE_GE:
-        return or_of(a, not_of(b));
-    default:
-        return e;
+    case TILE_SHR: return and_of(a, not_of(b));
+    case TILE_GE: return or_of(a, not_of(b));
+    default: return e;
     }
 }
 
@@ -51,15 +49,11 @@ static bool is_nothing(expr e) {
     case TILE_FLOOR:
     case TILE_CEIL:
     case TILE_RINT:
-    case TILE_TRUNC:
-        return !tile_type_is_float(e->type);
+    case TILE_TRUNC: return !tile_type_is_float(e->type);
     case TILE_CONJ:
-    case TILE_REAL_PART:
-        return !tile_type_is_complex(e->arg[0]->type);
-    case TILE_ABS:
-        return e->type.kind == TILE_UINT;
-    default:
-        return false;
+    case TILE_REAL_PART: return !tile_type_is_complex(e->arg[0]->type);
+    case TILE_ABS: return e->type.kind == TILE_UINT;
+    default: return false;
     }
 }
 
@@ -72,4 +66,6 @@ static expr rule(const struct target *target, expr e) {
     return tile_op_is_row(e->op) && tile_type_is_bool(e->arg[0]->type) ? on_bool(e) : e;
 }
 
-bool pass_logic(struct tile_kernel *kernel, const struct target *target) { return pass_rewrite(kernel, target, rule); }
+bool pass_logic(struct tile_kernel *kernel, const struct target *target) {
+    return pass_rewrite(kernel, target, rule);
+}

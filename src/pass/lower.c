@@ -1,11 +1,13 @@
 // lower.c - rows become simpler ones, by their formula, until the target spells what is left.
 //
-// What has no formula stays: ops on truth values are for `logic`; the end of the pipeline names what nobody could help.
+// What has no formula stays: ops on truth values are for `logic`; the end of the pipeline names what nobody
+// could help.
 
 #include "pass/pass.h"
 
-// Integers divide as floats with enough digits: while a < 2^24 (f32) or 2^53 (f64), rounding a / b never reaches a
-// whole number that it does not equal, so its floor is right. The least number by -1 wraps around on the way back.
+// Integers divide as floats with enough digits: while a < 2^24 (f32) or 2^53 (f64), rounding a / b never
+// reaches a whole number that it does not equal, so its floor is right. The least number by -1 wraps around
+// on the way back.
 static expr floor_divide(expr a, expr b) {
     int bits = a->type.bits < 32 ? 32 : 64;
     struct tile_type wide = {TILE_FLOAT, (uint8_t)bits, 1}, whole = {TILE_INT, (uint8_t)bits, 1};
@@ -32,4 +34,6 @@ static expr rule(const struct target *target, expr e) {
     return formula ? formula : e;
 }
 
-bool pass_lower(struct tile_kernel *kernel, const struct target *target) { return pass_rewrite(kernel, target, rule); }
+bool pass_lower(struct tile_kernel *kernel, const struct target *target) {
+    return pass_rewrite(kernel, target, rule);
+}

@@ -1,7 +1,8 @@
 // pass.h - passes: kernel in, kernel out, one file each. pipeline.c is the ordered list.
 //
-// A pass rewrites the kernel in place, for a target: a record of what that target can spell. After the last one every
-// op and cast left in the kernel is spelled by the target. A pass never changes the bits that a kernel computes.
+// A pass rewrites the kernel in place, for a target: a record of what that target can spell. After the last
+// one every op and cast left in the kernel is spelled by the target. A pass never changes the bits that a
+// kernel computes.
 
 #ifndef PASS_H
 #define PASS_H
@@ -21,8 +22,8 @@ enum {
     PASS_COMPLEX = PASS_BIT(ZL_COMPLEX64),
 };
 
-// How an op is written, on the dtypes (of the operands; of a select, the last two) where it can be. In the text %a, %b,
-// %c stand for operands and %t for their type; the renderer's file says what else.
+// How an op is written, on the dtypes (of the operands; of a select, the last two) where it can be. In the
+// text %a, %b, %c stand for operands and %t for their type; the renderer's file says what else.
 struct spelling {
     uint32_t dtypes;
     const char *text;
@@ -42,30 +43,36 @@ bool target_spells(const struct target *target, expr e);
 bool target_spells_op(const struct target *target, enum tile_op op, struct tile_type operand);
 bool target_casts(const struct target *target, struct tile_type to, struct tile_type from);
 
-// pipeline.c -----------------------------------------------------------------------------------------------------
+// pipeline.c ------------------------------------------------------------------------------------------------
 
-// Runs the passes in order, up to the one called `last` (NULL: all). False and an error if one fails. Debug builds
-// verify the kernel after each; ZL_DUMP=<pass> prints it.
+// Runs the passes in order, up to the one called `last` (NULL: all). False and an error if one fails. Debug
+// builds verify the kernel after each; ZL_DUMP=<pass> prints it, ZL_DUMP=tile what it was at first.
 bool pass_run(struct tile_kernel *kernel, const struct target *target, const char *last);
 const char *pass_name(int at); // of the at-th pass; NULL past the last
+
+// Prints text to stderr if ZL_DUMP, a list of names with commas, has this stage, or `all`.
+bool pass_is_dumped(const char *stage);
+void pass_dump(const char *stage, const char *text);
 
 typedef bool pass_function(struct tile_kernel *kernel, const struct target *target);
 pass_function pass_complex, pass_logic, pass_widen, pass_lower, pass_convert, pass_simplify, pass_vectorise;
 
-// rewrite.c ------------------------------------------------------------------------------------------------------
+// rewrite.c -------------------------------------------------------------------------------------------------
 
-// Replaces every expression of the kernel, operands first. rule gets a node whose operands are replaced already and
-// returns what stands for it, or the node itself; what it returns is rewritten again until nothing changes.
+// Replaces every expression of the kernel, operands first. rule gets a node whose operands are replaced
+// already and returns what stands for it, or the node itself; what it returns is rewritten again until
+// nothing changes.
 typedef expr pass_rule(const struct target *target, expr e);
 bool pass_rewrite(struct tile_kernel *kernel, const struct target *target, pass_rule *rule);
 
 // Calls visit for every place of the kernel's statements that holds an expression.
 void pass_each_expr(struct tile_stmt *body, void (*visit)(expr *place, void *data), void *data);
 
-// walk.c ---------------------------------------------------------------------------------------------------------
+// walk.c ----------------------------------------------------------------------------------------------------
 
-// The nodes that the values stored by these statements are made of, each once, operands first (by id); not the indices
-// of loads. The caller frees *nodes with memory_free. How many there are, or -1 when memory is out.
+// The nodes that the values stored by these statements are made of, each once, operands first (by id); not
+// the indices of loads. The caller frees *nodes with memory_free. How many there are, or -1 when memory is
+// out.
 int pass_nodes(const struct tile_kernel *kernel, const struct tile_stmt *body, expr **nodes);
 
 // How an index moves with a loop variable.

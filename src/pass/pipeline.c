@@ -18,24 +18,29 @@ static const struct {
     {"vectorise", pass_vectorise}, // maps over rows as vector loops
 };
 
-const char *pass_name(int at) { return at >= 0 && at < (int)COUNT(pipeline) ? pipeline[at].name : NULL; }
+const char *pass_name(int at) {
+    return at >= 0 && at < (int)COUNT(pipeline) ? pipeline[at].name : NULL;
+}
 
-// Whether ZL_DUMP, a list of names with commas, has this one.
-static bool is_dumped(const char *name) {
+bool pass_is_dumped(const char *stage) {
     const char *list = setting_text(SETTING_DUMP);
-    size_t len = strlen(name);
+    size_t len = strlen(stage);
     for (const char *at = list; at; at = strchr(at, ',')) {
         at += *at == ',';
-        if ((!strncmp(at, name, len) && (!at[len] || at[len] == ',')) || !strcmp(at, "all"))
+        if ((!strncmp(at, stage, len) && (!at[len] || at[len] == ',')) || !strcmp(at, "all"))
             return true;
     }
     return false;
 }
 
-static void dump(const struct tile_kernel *kernel, const char *name) {
-    char *text = is_dumped(name) ? tile_print(kernel) : NULL;
-    if (text)
-        fprintf(stderr, "// after %s\n%s\n", name, text);
+void pass_dump(const char *stage, const char *text) {
+    if (text && pass_is_dumped(stage))
+        fprintf(stderr, "// %s\n%s\n", stage, text);
+}
+
+static void dump(const struct tile_kernel *kernel, const char *stage) {
+    char *text = pass_is_dumped(stage) ? tile_print(kernel) : NULL;
+    pass_dump(stage, text);
     memory_free(text);
 }
 
@@ -70,6 +75,7 @@ static bool is_spelled(const struct tile_kernel *kernel, const struct target *ta
 
 bool pass_run(struct tile_kernel *kernel, const struct target *target, const char *last) {
     bool is_done = true;
+    dump(kernel, "tile");
     for (size_t i = 0; i < COUNT(pipeline); i++) {
         if (!pipeline[i].run(kernel, target) || !is_sound(kernel))
             return false;

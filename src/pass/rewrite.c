@@ -61,7 +61,7 @@ static expr rewrite(struct rewriter *r, expr e) {
     return result;
 }
 
-// Places ----------------------------------------------------------------------------------------------------------
+// Places ----------------------------------------------------------------------------------------------------
 
 static void each_of(expr *list, int count, void (*visit)(expr *place, void *data), void *data) {
     for (int i = 0; list && i < count; i++)

@@ -1,10 +1,15 @@
-// simplify.c - folds what is known. Every rule gives the same bits for every input, signed zeros and NaN among them.
+// simplify.c - folds what is known. Every rule gives the same bits for every input, signed zeros and NaN
+// among them.
 
 #include "pass/pass.h"
 
-static bool is_const(expr e) { return e->op == TILE_CONST; }
+static bool is_const(expr e) {
+    return e->op == TILE_CONST;
+}
 
-static bool is_bits(expr e, uint64_t bits) { return is_const(e) && e->bits == bits; }
+static bool is_bits(expr e, uint64_t bits) {
+    return is_const(e) && e->bits == bits;
+}
 
 static bool is_value(expr e, double value) {
     if (!is_const(e) || tile_type_is_complex(e->type))
@@ -13,12 +18,16 @@ static bool is_value(expr e, double value) {
     return wanted && wanted->bits == e->bits;
 }
 
-static bool is_all_ones(expr e) { return is_bits(e, UINT64_MAX >> (64 - e->type.bits)); }
+static bool is_all_ones(expr e) {
+    return is_bits(e, UINT64_MAX >> (64 - e->type.bits));
+}
 
 // A zero that x + zero leaves alone: of floats -0, of integers 0.
-static bool is_nothing_added(expr e) { return tile_type_is_float(e->type) ? is_value(e, -0.0) : is_bits(e, 0); }
+static bool is_nothing_added(expr e) {
+    return tile_type_is_float(e->type) ? is_value(e, -0.0) : is_bits(e, 0);
+}
 
-// Constants -------------------------------------------------------------------------------------------------------
+// Constants -------------------------------------------------------------------------------------------------
 
 static expr folded(expr e) {
     union tile_value arg[3];
@@ -35,7 +44,7 @@ static expr folded(expr e) {
     return tile_const_bits(e->type, tile_bits_of(e->type, v));
 }
 
-// Rules: what e is, or NULL ---------------------------------------------------------------------------------------
+// Rules: what e is, or NULL ---------------------------------------------------------------------------------
 
 static expr add(expr e) {
     if (is_nothing_added(e->arg[1]))
@@ -43,7 +52,9 @@ static expr add(expr e) {
     return is_nothing_added(e->arg[0]) ? e->arg[1] : NULL;
 }
 
-static expr subtract(expr e) { return is_bits(e->arg[1], 0) ? e->arg[0] : NULL; }
+static expr subtract(expr e) {
+    return is_bits(e->arg[1], 0) ? e->arg[0] : NULL;
+}
 
 static expr multiply(expr e) {
     if (is_value(e->arg[1], 1))
@@ -51,9 +62,13 @@ static expr multiply(expr e) {
     return is_value(e->arg[0], 1) ? e->arg[1] : NULL;
 }
 
-static expr divide(expr e) { return is_value(e->arg[1], 1) ? e->arg[0] : NULL; }
+static expr divide(expr e) {
+    return is_value(e->arg[1], 1) ? e->arg[0] : NULL;
+}
 
-static expr undo(expr e) { return e->arg[0]->op == e->op ? e->arg[0]->arg[0] : NULL; }
+static expr undo(expr e) {
+    return e->arg[0]->op == e->op ? e->arg[0]->arg[0] : NULL;
+}
 
 static expr absolute(expr e) {
     if (e->arg[0]->op == TILE_ABS)
@@ -61,7 +76,9 @@ static expr absolute(expr e) {
     return e->arg[0]->op == TILE_NEG ? tile_unary(TILE_ABS, e->arg[0]->arg[0]) : NULL;
 }
 
-static expr same_twice(expr e) { return e->arg[0] == e->arg[1] ? e->arg[0] : NULL; }
+static expr same_twice(expr e) {
+    return e->arg[0] == e->arg[1] ? e->arg[0] : NULL;
+}
 
 static expr and_bits(expr e) {
     for (int i = 0; i < 2; i++) {
@@ -93,7 +110,9 @@ static expr xor_bits(expr e) {
     return NULL;
 }
 
-static expr shift(expr e) { return is_bits(e->arg[1], 0) ? e->arg[0] : NULL; }
+static expr shift(expr e) {
+    return is_bits(e->arg[1], 0) ? e->arg[0] : NULL;
+}
 
 static expr choose(expr e) {
     expr mask = e->arg[0], a = e->arg[1], b = e->arg[2];
@@ -101,7 +120,8 @@ static expr choose(expr e) {
         return mask->bits ? a : b;
     if (a == b)
         return a;
-    return mask->op == TILE_NOT && e->op == TILE_SELECT ? tile_ternary(TILE_SELECT, mask->arg[0], b, a) : NULL;
+    return mask->op == TILE_NOT && e->op == TILE_SELECT ? tile_ternary(TILE_SELECT, mask->arg[0], b, a)
+                                                        : NULL;
 }
 
 // Whether every value of the type `small` is one of `large`.
@@ -112,19 +132,25 @@ static bool holds(struct tile_type large, struct tile_type small) {
         return large.bits > small.bits;
     if (large.kind == TILE_FLOAT && tile_type_is_float(small))
         return large.bits > small.bits;
-    return large.kind == TILE_FLOAT && large.bits >= 32 && tile_type_is_integer(small) && small.bits * 2 <= large.bits;
+    return large.kind == TILE_FLOAT && large.bits >= 32 && tile_type_is_integer(small) &&
+           small.bits * 2 <= large.bits;
 }
 
 // There and back through a type that holds everything.
 static expr convert(expr e) {
     expr x = e->arg[0];
-    bool is_return = x->op == TILE_CAST && tile_type_equal(x->arg[0]->type, e->type) && holds(x->type, e->type);
+    bool is_return =
+        x->op == TILE_CAST && tile_type_equal(x->arg[0]->type, e->type) && holds(x->type, e->type);
     return is_return ? x->arg[0] : NULL;
 }
 
-static expr reinterpret(expr e) { return e->arg[0]->op == TILE_BITCAST ? tile_bitcast(e->type, e->arg[0]->arg[0]) : NULL; }
+static expr reinterpret(expr e) {
+    return e->arg[0]->op == TILE_BITCAST ? tile_bitcast(e->type, e->arg[0]->arg[0]) : NULL;
+}
 
-static expr part(expr e) { return e->arg[0]->op == TILE_PAIR ? e->arg[0]->arg[e->op == TILE_IM] : NULL; }
+static expr part(expr e) {
+    return e->arg[0]->op == TILE_PAIR ? e->arg[0]->arg[e->op == TILE_IM] : NULL;
+}
 
 static expr pair(expr e) {
     expr re = e->arg[0], im = e->arg[1];
@@ -133,12 +159,13 @@ static expr pair(expr e) {
 }
 
 static expr (*const rules[TILE_OP_COUNT])(expr e) = {
-    [TILE_ADD] = add,         [TILE_SUB] = subtract,   [TILE_MUL] = multiply,      [TILE_DIV] = divide,
-    [TILE_NEG] = undo,        [TILE_NOT] = undo,       [TILE_ABS] = absolute,      [TILE_MAX] = same_twice,
-    [TILE_MIN] = same_twice,  [TILE_AND] = and_bits,   [TILE_OR] = or_bits,        [TILE_XOR] = xor_bits,
-    [TILE_SHL] = shift,       [TILE_SHR] = shift,      [TILE_SELECT] = choose,     [TILE_RARE] = choose,
-    [TILE_CAST] = convert,    [TILE_RE] = part,        [TILE_IM] = part,           [TILE_PAIR] = pair,
-    [TILE_BITCAST] = reinterpret,
+    [TILE_ADD] = add,      [TILE_SUB] = subtract,   [TILE_MUL] = multiply,
+    [TILE_DIV] = divide,   [TILE_NEG] = undo,       [TILE_NOT] = undo,
+    [TILE_ABS] = absolute, [TILE_MAX] = same_twice, [TILE_MIN] = same_twice,
+    [TILE_AND] = and_bits, [TILE_OR] = or_bits,     [TILE_XOR] = xor_bits,
+    [TILE_SHL] = shift,    [TILE_SHR] = shift,      [TILE_SELECT] = choose,
+    [TILE_RARE] = choose,  [TILE_CAST] = convert,   [TILE_RE] = part,
+    [TILE_IM] = part,      [TILE_PAIR] = pair,      [TILE_BITCAST] = reinterpret,
 };
 
 static expr rule(const struct target *target, expr e) {

@@ -1,4 +1,5 @@
-// walk.c - looks at the nodes of a kernel, each once: expressions share operands, so paths are many more than nodes.
+// walk.c - looks at the nodes of a kernel, each once: expressions share operands, so paths are many more than
+// nodes.
 
 #include "pass/pass.h"
 
@@ -42,5 +43,6 @@ enum pass_step pass_step_of(expr index, const struct tile_name *variable) {
     if (index->op != TILE_ADD)
         return PASS_OTHER;
     enum pass_step a = pass_step_of(index->arg[0], variable), b = pass_step_of(index->arg[1], variable);
-    return (a == PASS_UNIT && b == PASS_FIXED) || (a == PASS_FIXED && b == PASS_UNIT) ? PASS_UNIT : PASS_OTHER;
+    return (a == PASS_UNIT && b == PASS_FIXED) || (a == PASS_FIXED && b == PASS_UNIT) ? PASS_UNIT
+                                                                                      : PASS_OTHER;
 }

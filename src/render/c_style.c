@@ -4,7 +4,8 @@
 
 #include <string.h>
 
-static const struct dialect *const dialects[] = {&dialect_c, &dialect_c_scalar, &dialect_cuda, &dialect_opencl};
+static const struct dialect *const dialects[] = {&dialect_c, &dialect_c_scalar, &dialect_cuda,
+                                                 &dialect_opencl};
 
 const char *render_dialect_name(int at) {
     return at >= 0 && at < (int)COUNT(dialects) ? dialects[at]->target.name : NULL;
@@ -17,7 +18,9 @@ static const struct dialect *find(const char *name) {
     return NULL;
 }
 
-bool render_has_dialect(const char *dialect) { return find(dialect) != NULL; }
+bool render_has_dialect(const char *dialect) {
+    return find(dialect) != NULL;
+}
 
 static const struct dialect *require(const char *name) {
     const struct dialect *dialect = find(name);
@@ -46,18 +49,28 @@ static bool render_map(struct style *s, const struct tile_kernel *kernel, const 
     return good;
 }
 
-bool render_function(struct text *out, const struct tile_kernel *kernel, const char *dialect, const char *symbol) {
-    struct style s = {.out = out, .dialect = require(dialect)};
-    if (!s.dialect)
-        return false;
+static bool render(struct style *s, const struct tile_kernel *kernel, const char *symbol) {
     const struct tile_stmt *body = kernel->body;
-    symbol = symbol ? symbol : kernel->name;
-    if (body && !body->next && body->kind == TILE_REDUCE && s.dialect->reduction)
-        return s.dialect->reduction(&s, kernel, symbol);
-    if (body && !body->next && body->kind == TILE_MAP)
-        return render_map(&s, kernel, symbol);
-    return error_false(ZL_ERROR_COMPILE, "render: kernel '%s' is not one map or reduction of rows, which is all that "
-                       "dialect %s has", kernel->name, dialect);
+    bool is_one = body && !body->next;
+    if (is_one && body->kind == TILE_REDUCE && s->dialect->reduction)
+        return s->dialect->reduction(s, kernel, symbol);
+    if (is_one && body->kind == TILE_MAP)
+        return render_map(s, kernel, symbol);
+    return error_false(ZL_ERROR_COMPILE,
+                       "render: kernel '%s' is not one map or reduction of rows, which is all that "
+                       "dialect %s has",
+                       kernel->name, s->dialect->target.name);
+}
+
+bool render_function(struct text *out, const struct tile_kernel *kernel, const char *dialect,
+                     const char *symbol) {
+    struct style s = {.out = out, .dialect = require(dialect)};
+    int start = out->len;
+    if (!s.dialect || !render(&s, kernel, symbol ? symbol : kernel->name))
+        return false;
+    if (!out->failed)
+        pass_dump(dialect, out->data + start);
+    return true;
 }
 
 char *render_kernel(struct tile_kernel *kernel, const char *dialect) {

@@ -1,9 +1,9 @@
-// plan.c - lays a map out: what is the same for all elements goes before the loop, what only a rare node needs goes into
-// a block of its own, and the block size follows from the narrowest element.
+// plan.c - lays a map out: what is the same for all elements goes before the loop, what only a rare node
+// needs goes into a block of its own, and the block size follows from the narrowest element.
 
 #include "render/plan.h"
 
-// Order of statements -----------------------------------------------------------------------------------------------
+// Order of statements ---------------------------------------------------------------------------------------
 
 static bool is_fixed(const struct plan *plan, expr e) {
     if (e->op == TILE_LOAD)
@@ -47,7 +47,7 @@ static void place_nodes(struct plan *plan) {
     }
 }
 
-// Widths ------------------------------------------------------------------------------------------------------------
+// Widths ----------------------------------------------------------------------------------------------------
 
 // A comparison is as wide as what it compares; logic takes the wider of its operands.
 static int mask_bytes(const struct plan *plan, expr e) {
@@ -68,8 +68,8 @@ static void include(struct plan *plan, int bytes, int *widest) {
     *widest = MAX_OF(*widest, bytes);
 }
 
-// Short bodies want several registers of a value in flight, long ones have enough to do (and no registers left); what
-// is rarely needed counts less.
+// Short bodies want several registers of a value in flight, long ones have enough to do (and no registers
+// left); what is rarely needed counts less.
 static void choose_block(struct plan *plan) {
     int widest = 1, common = 0, rare = 0;
     plan->narrow = 8;
@@ -103,7 +103,7 @@ int plan_registers(const struct plan *plan, expr e) {
     return p->is_fixed ? 1 : MAX_OF(1, p->bytes / plan->narrow * plan->unroll);
 }
 
-// Parameters --------------------------------------------------------------------------------------------------------
+// Parameters ------------------------------------------------------------------------------------------------
 
 const struct tile_buffer *plan_buffer(const struct tile_kernel *kernel, int at) {
     return kernel->parameter[at].is_scalar ? NULL : kernel->parameter[at].buffer;
@@ -133,7 +133,7 @@ bool plan_is_row(const struct plan *plan, int at) {
     return buffer->is_output;
 }
 
-// ---------------------------------------------------------------------------------------------------------------
+// -----------------------------------------------------------------------------------------------------------
 
 // Rows alone: one axis, indexed by the loop's variable itself, or one element at 0.
 static bool is_row_access(int indices, const expr *index, const struct tile_name *variable) {
@@ -153,7 +153,8 @@ static bool is_over_rows(const struct plan *plan) {
         good = e->op == TILE_LOAD ? !e->args && is_row_access(e->indices, e->index, map->name[0])
                                   : e->op != TILE_INDEX && e->op != TILE_SYMBOL && e->op != TILE_LOCAL;
     }
-    return good || error_false(ZL_ERROR_COMPILE, "render: kernel '%s' is not one map over rows", plan->kernel->name);
+    return good ||
+           error_false(ZL_ERROR_COMPILE, "render: kernel '%s' is not one map over rows", plan->kernel->name);
 }
 
 bool plan_make(struct plan *plan, const struct tile_kernel *kernel, const struct tile_stmt *map) {

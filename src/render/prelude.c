@@ -1,5 +1,6 @@
-// prelude.c - what stands before functions that compute one element at a time: types by the IR's names, and the ops that
-// these languages have no operator for. The same definitions as the vector layer's, for one lane.
+// prelude.c - what stands before functions that compute one element at a time: types by the IR's names, and
+// the ops that these languages have no operator for. The same definitions as the vector layer's, for one
+// lane.
 
 #include "render/style.h"
 

@@ -1,7 +1,8 @@
 // reduction.c - one row to one element, in `c` and `c_scalar`.
 //
-// What combines is the row kernel of that op, rendered as an inline function of two values. Lane j takes elements
-// j, j + lanes, ...; then lane j takes lane j + lanes / 2, until one is left: the order that the interpreter defines.
+// What combines is the row kernel of that op, rendered as an inline function of two values. Lane j takes
+// elements j, j + lanes, ...; then lane j takes lane j + lanes / 2, until one is left: the order that the
+// interpreter defines.
 
 #include "render/style.h"
 
@@ -28,9 +29,11 @@ struct reduction {
     int element, bytes; // of the input; of a value in a lane
 };
 
-static const char *name_of(zl_dtype dtype) { return tile_type_name(tile_type_of(dtype)); }
+static const char *name_of(zl_dtype dtype) {
+    return tile_type_name(tile_type_of(dtype));
+}
 
-// The combining function --------------------------------------------------------------------------------------------
+// The combining function ------------------------------------------------------------------------------------
 
 // The node that stands for a parameter: a load, or one part of a complex one.
 static expr find(const struct plan *plan, int parameter, enum tile_op part) {
@@ -110,7 +113,7 @@ static uint64_t identity_bits(const struct reduction *r) {
     return bits;
 }
 
-// Registers -----------------------------------------------------------------------------------------------------------
+// Registers -------------------------------------------------------------------------------------------------
 
 static void identity(struct text *out, const struct reduction *r, int part) {
     uint64_t bits = identity_bits(r);
@@ -148,8 +151,10 @@ static void define_complex(struct text *out, const struct reduction *r) {
                   "    a##R.re = vec_select_f32(m##R, b##R.re, a##R.re); \\\n"
                   "    a##R.im = vec_select_f32(m##R, b##R.im, a##R.im);\n");
     text_add(out, "#define FOLD(R, S) a##R = %s_step(a##R.re, a##R.im, a##S.re, a##S.im);\n", r->name);
-    text_add(out, "#define DOWN(BYTES) a0 = %s_step(a0.re, a0.im, (vec_f32)vec_down((vec_u64)a0.re, BYTES), "
-                  "(vec_f32)vec_down((vec_u64)a0.im, BYTES));\n", r->name);
+    text_add(out,
+             "#define DOWN(BYTES) a0 = %s_step(a0.re, a0.im, (vec_f32)vec_down((vec_u64)a0.re, BYTES), "
+             "(vec_f32)vec_down((vec_u64)a0.im, BYTES));\n",
+             r->name);
 }
 
 static void define_real(struct text *out, const struct reduction *r) {
@@ -157,15 +162,17 @@ static void define_real(struct text *out, const struct reduction *r) {
     identity(out, r, 0);
     text_add(out, ";\n#define STEP(R) a##R = %s_step(a##R, ", r->name);
     load(out, r, "x");
-    text_add(out, ");\n#define LAST(R) a##R = vec_select_%s(vec_before_%d(R * VEC_BYTES / %d, n), %s_step(a##R, ",
+    text_add(out,
+             ");\n#define LAST(R) a##R = vec_select_%s(vec_before_%d(R * VEC_BYTES / %d, n), %s_step(a##R, ",
              r->value, 8 * r->bytes, r->bytes, r->name);
     load(out, r, "rest");
     text_add(out, "), a##R);\n#define FOLD(R, S) a##R = %s_step(a##R, a##S);\n", r->name);
-    text_add(out, "#define DOWN(BYTES) a0 = %s_step(a0, (vec_%s)vec_down((vec_u64)a0, BYTES));\n", r->name, r->value);
+    text_add(out, "#define DOWN(BYTES) a0 = %s_step(a0, (vec_%s)vec_down((vec_u64)a0, BYTES));\n", r->name,
+             r->value);
 }
 
-// Whole blocks of lanes, the rest where it lies before n, then the halving. How many registers there are is known to
-// the header's lists alone.
+// Whole blocks of lanes, the rest where it lies before n, then the halving. How many registers there are is
+// known to the header's lists alone.
 static void vector_function(struct style *s, const struct reduction *r) {
     int lanes = r->is_complex ? 64 : 128; // bytes
     style_open(s, "void %s(char *const *p, int64_t n)", r->symbol);
@@ -192,12 +199,13 @@ static void vector_function(struct style *s, const struct reduction *r) {
     text_add(s->out, "#undef START\n#undef STEP\n#undef LAST\n#undef FOLD\n#undef DOWN\n");
 }
 
-// One lane at a time --------------------------------------------------------------------------------------------------
+// One lane at a time ----------------------------------------------------------------------------------------
 
 static void scalar_identity(struct text *out, const struct reduction *r) {
     uint64_t bits = identity_bits(r);
     if (r->is_complex)
-        text_add(out, "(struct c64){zl_f32_from(0x%xu), zl_f32_from(0x%xu)}", (unsigned)bits, (unsigned)(bits >> 32));
+        text_add(out, "(struct c64){zl_f32_from(0x%xu), zl_f32_from(0x%xu)}", (unsigned)bits,
+                 (unsigned)(bits >> 32));
     else if (tile_type_is_float(tile_type_of(r->lane)))
         text_add(out, "zl_%s_from(0x%" PRIx64 "u)", r->value, bits);
     else
@@ -215,7 +223,8 @@ static void scalar_element(struct text *out, const struct reduction *r) {
 
 static void scalar_function(struct style *s, const struct reduction *r) {
     const char *memory = r->is_complex ? "f32" : r->input == ZL_BOOL ? "u8" : name_of(r->input);
-    const char *lane = r->is_complex ? "struct c64" : r->value, *in = r->is_complex ? "lane[j].re, lane[j].im" : "lane[j]";
+    const char *lane = r->is_complex ? "struct c64" : r->value,
+               *in = r->is_complex ? "lane[j].re, lane[j].im" : "lane[j]";
     style_open(s, "void %s(char *const *p, int64_t n)", r->symbol);
     style_line(s, "enum { LANES = %d };", 128 / tile_type_bytes(tile_type_of(r->lane)));
     style_line(s, "const %s *x = (const %s *)p[1];", memory, memory);
@@ -238,14 +247,15 @@ static void scalar_function(struct style *s, const struct reduction *r) {
     style_close(s);
 }
 
-// ---------------------------------------------------------------------------------------------------------------
+// -----------------------------------------------------------------------------------------------------------
 
 static bool describe(struct reduction *r, const struct tile_kernel *kernel, const char *symbol) {
     const struct tile_stmt *stmt = kernel->body;
     const struct tile_buffer *from = stmt->region[0].buffer, *to = stmt->region[1].buffer;
     bool is_row = from->ndim == 1 && stmt->clear && !stmt->region[0].origin && !stmt->region[1].origin;
     if (!is_row)
-        return error_false(ZL_ERROR_COMPILE, "render: the reduction of kernel '%s' is not one of a row", kernel->name);
+        return error_false(ZL_ERROR_COMPILE, "render: the reduction of kernel '%s' is not one of a row",
+                           kernel->name);
     r->symbol = symbol;
     r->name = kernel->name;
     r->input = tile_dtype_of(from->type);

@@ -1,28 +1,32 @@
 // render.h - kernels as text for a compiler.
 //
-// c_style.c writes every language that looks like C; a dialect is its spelling table. `c` is C over the vector layer of
-// device/cpu/vec, `c_scalar` plain C of one element at a time, `cuda` and `opencl` one thread an element.
+// c_style.c writes every language that looks like C; a dialect is its spelling table. `c` is C over the
+// vector layer of device/cpu/vec, `c_scalar` plain C of one element at a time, `cuda` and `opencl` one thread
+// an element.
 //
-// What is rendered: kernels that are one map over rows (any number of inputs and outputs), or one reduction of a row.
-// In C they have one signature, void name(char *const *p, int64_t n): p holds the outputs, then the inputs in order;
-// what is no vector points to one element. An output may be exactly an input.
+// What is rendered: kernels that are one map over rows (any number of inputs and outputs), or one reduction
+// of a row. In C they have one signature, void name(char *const *p, int64_t n): p holds the outputs, then the
+// inputs in order; what is no vector points to one element. An output may be exactly an input.
 
 #ifndef RENDER_H
 #define RENDER_H
 
 #include "pass/pass.h"
 
-// c_style.c ------------------------------------------------------------------------------------------------------
+// c_style.c -------------------------------------------------------------------------------------------------
 
 const char *render_dialect_name(int at); // NULL past the last
 bool render_has_dialect(const char *dialect);
-const struct target *render_target(const char *dialect); // what passes need to know; NULL and an error if there is none
+// What passes need to know; NULL and an error if there is no such dialect.
+const struct target *render_target(const char *dialect);
 
 // What stands once before the functions of a file.
 const char *render_prelude(const char *dialect);
 
-// Appends the function `symbol` (NULL: the kernel's name) for a kernel that all passes were run on; false and an error.
-bool render_function(struct text *out, const struct tile_kernel *kernel, const char *dialect, const char *symbol);
+// Appends the function `symbol` (NULL: the kernel's name) for a kernel that all passes were run on; false and
+// an error.
+bool render_function(struct text *out, const struct tile_kernel *kernel, const char *dialect,
+                     const char *symbol);
 
 // Runs the passes and renders prelude and function. The kernel is changed. Free the text with memory_free.
 char *render_kernel(struct tile_kernel *kernel, const char *dialect);

@@ -1,21 +1,21 @@
-// scalar.c - the dialects that compute one element at a time: `c_scalar`, a loop in plain C; `cuda` and `opencl`, one
-// thread an element.
+// scalar.c - the dialects that compute one element at a time: `c_scalar`, a loop in plain C; `cuda` and
+// `opencl`, one thread an element.
 //
-// Types have the IR's names (f32, u8, ...), which each prelude defines; f16 and bf16 hold bits. Integer arithmetic is
-// done in unsigned types of at least 32 bits, which wrap around.
+// Types have the IR's names (f32, u8, ...), which each prelude defines; f16 and bf16 hold bits. Integer
+// arithmetic is done in unsigned types of at least 32 bits, which wrap around.
 
 #include "render/style.h"
 
 #include <inttypes.h>
 #include <math.h>
 
-// Spellings -------------------------------------------------------------------------------------------------------
+// Spellings -------------------------------------------------------------------------------------------------
 
 #define NUMBERS (PASS_INTEGER | PASS_FLOAT)
 #define HALVES  (PASS_F16 | PASS_BF16)
 
-// Besides the operands and their type: %w the unsigned type to compute in, %u the unsigned type, %n its bits, %k a constant
-// count.
+// Besides the operands and their type: %w the unsigned type to compute in, %u the unsigned type, %n its bits,
+// %k a constant count.
 #define UNSIGNED(op) "(%t)((%w)%a " op " (%w)%b)"
 
 static const struct spelling words[TILE_OP_COUNT] = {
@@ -50,10 +50,14 @@ static const struct spelling words[TILE_OP_COUNT] = {
     [TILE_FMA] = {PASS_FLOAT, "zl_fma_%t(%a, %b, %c)"},
 };
 
-static const char *type_name(expr e) { return tile_type_name(e->type); }
-static bool is_complex(expr e) { return tile_type_is_complex(e->type); }
+static const char *type_name(expr e) {
+    return tile_type_name(e->type);
+}
+static bool is_complex(expr e) {
+    return tile_type_is_complex(e->type);
+}
 
-// Values ------------------------------------------------------------------------------------------------------------
+// Values ----------------------------------------------------------------------------------------------------
 
 static void constant(struct style *s, expr e) {
     union tile_value v = tile_value_of(e->type, e->bits);
@@ -109,7 +113,9 @@ static int parameter_of(const struct style *s, expr e) {
     return -1;
 }
 
-static bool is_plain_bits(struct tile_type type) { return tile_type_is_integer(type) || tile_type_is_half(type); }
+static bool is_plain_bits(struct tile_type type) {
+    return tile_type_is_integer(type) || tile_type_is_half(type);
+}
 
 // Bits of a float are those of the unsigned integer of its size.
 static void reinterpret(struct style *s, expr e) {
@@ -151,7 +157,8 @@ static void value(struct style *s, expr e, int j) {
     bool is_part = e->op == TILE_RE || e->op == TILE_IM;
     if (e->op == TILE_LOAD || e->op == TILE_SCALAR || is_part) {
         expr load = is_part ? e->arg[0] : e;
-        element(s, 'x', parameter_of(s, load), s->plan->of[load->id].is_fixed, is_part ? e->op == TILE_IM : -1);
+        element(s, 'x', parameter_of(s, load), s->plan->of[load->id].is_fixed,
+                is_part ? e->op == TILE_IM : -1);
         text_add(s->out, tile_type_is_bool(e->type) ? " != 0" : "");
     } else if (e->op == TILE_CAST)
         convert(s, e);
@@ -161,16 +168,20 @@ static void value(struct style *s, expr e, int j) {
         style_expand(s, spelling_of(s, e), e, j, more);
 }
 
-static void type(struct style *s, expr e) { text_add(s->out, "%s", type_name(e)); }
+static void type(struct style *s, expr e) {
+    text_add(s->out, "%s", type_name(e));
+}
 
 static bool is_inline(const struct plan *plan, expr e) {
     (void)plan;
     return e->op == TILE_CONST || e->op == TILE_PAIR || is_complex(e);
 }
 
-static void any(struct style *s, expr mask) { operand(s, mask, 0); }
+static void any(struct style *s, expr mask) {
+    operand(s, mask, 0);
+}
 
-// The function --------------------------------------------------------------------------------------------------------
+// The function ----------------------------------------------------------------------------------------------
 
 // The type in memory of a row.
 static const char *memory_name(struct tile_type type) {
@@ -199,7 +210,8 @@ static void body(struct style *s) {
 }
 
 // Parameters in the order of arguments: calls emit(s, place, 'x' or 'y', type in memory, is_output).
-static void each_argument(struct style *s, void (*emit)(struct style *s, int at, int place, const char *type, bool is_output)) {
+static void each_argument(struct style *s, void (*emit)(struct style *s, int at, int place, const char *type,
+                                                        bool is_output)) {
     const struct tile_kernel *kernel = s->plan->kernel;
     for (int place = 0; place < kernel->parameters; place++)
         for (int at = 0; at < kernel->parameters; at++) {
@@ -212,7 +224,8 @@ static void each_argument(struct style *s, void (*emit)(struct style *s, int at,
 
 static void declare(struct style *s, int at, int place, const char *of, bool is_output) {
     const char *constant_row = is_output ? "" : "const ";
-    style_line(s, "%s%s *%c%d = (%s%s *)p[%d];", constant_row, of, is_output ? 'y' : 'x', at, constant_row, of, place);
+    style_line(s, "%s%s *%c%d = (%s%s *)p[%d];", constant_row, of, is_output ? 'y' : 'x', at, constant_row,
+               of, place);
 }
 
 static void map_loop(struct style *s, const char *symbol) {
@@ -227,7 +240,8 @@ static void map_loop(struct style *s, const char *symbol) {
 
 static void argument(struct style *s, int at, int place, const char *of, bool is_output) {
     const char *space = s->dialect == &dialect_opencl ? "__global " : "";
-    text_add(s->out, "%s%s%s%s *%c%d", place ? ", " : "", space, is_output ? "" : "const ", of, is_output ? 'y' : 'x', at);
+    text_add(s->out, "%s%s%s%s *%c%d", place ? ", " : "", space, is_output ? "" : "const ", of,
+             is_output ? 'y' : 'x', at);
 }
 
 static void map_thread(struct style *s, const char *symbol) {
@@ -236,7 +250,8 @@ static void map_thread(struct style *s, const char *symbol) {
     each_argument(s, argument);
     text_add(s->out, ", i64 n) {\n");
     s->indent = 1;
-    style_line(s, "i64 i = %s;", is_cuda ? "(i64)blockIdx.x * blockDim.x + threadIdx.x" : "(i64)get_global_id(0)");
+    style_line(s, "i64 i = %s;",
+               is_cuda ? "(i64)blockIdx.x * blockDim.x + threadIdx.x" : "(i64)get_global_id(0)");
     style_line(s, "if (i >= n)");
     style_line(s, "    return;");
     style_fixed(s);
@@ -244,30 +259,35 @@ static void map_thread(struct style *s, const char *symbol) {
     style_close(s);
 }
 
-// Dialects ----------------------------------------------------------------------------------------------------------
+// Dialects --------------------------------------------------------------------------------------------------
 
 #define WIDE PASS_INTEGER | PASS_FLOAT
 
-#define SCALAR_TARGET(dialect)                                                                                        \
-    {.name = dialect, .op = words,                                                                                    \
-     .cast = {[ZL_UINT8] = PASS_INTEGER,                                                                              \
-              [ZL_UINT16] = PASS_INTEGER,                                                                             \
-              [ZL_UINT32] = WIDE,                                                                                     \
-              [ZL_UINT64] = PASS_INTEGER | PASS_BIT(ZL_FLOAT64),                                                      \
-              [ZL_INT8] = PASS_INTEGER,                                                                               \
-              [ZL_INT16] = PASS_INTEGER,                                                                              \
-              [ZL_INT32] = WIDE,                                                                                      \
-              [ZL_INT64] = PASS_INTEGER | PASS_BIT(ZL_FLOAT64),                                                       \
-              [ZL_FLOAT16] = PASS_BIT(ZL_FLOAT32),                                                                    \
-              [ZL_BFLOAT16] = PASS_BIT(ZL_FLOAT32),                                                                   \
-              [ZL_FLOAT32] = WIDE | HALVES,                                                                           \
-              [ZL_FLOAT64] = WIDE}}
+#define SCALAR_TARGET(dialect)                                 \
+    {                                                          \
+        .name = dialect, .op = words, .cast = {                \
+            [ZL_UINT8] = PASS_INTEGER,                         \
+            [ZL_UINT16] = PASS_INTEGER,                        \
+            [ZL_UINT32] = WIDE,                                \
+            [ZL_UINT64] = PASS_INTEGER | PASS_BIT(ZL_FLOAT64), \
+            [ZL_INT8] = PASS_INTEGER,                          \
+            [ZL_INT16] = PASS_INTEGER,                         \
+            [ZL_INT32] = WIDE,                                 \
+            [ZL_INT64] = PASS_INTEGER | PASS_BIT(ZL_FLOAT64),  \
+            [ZL_FLOAT16] = PASS_BIT(ZL_FLOAT32),               \
+            [ZL_BFLOAT16] = PASS_BIT(ZL_FLOAT32),              \
+            [ZL_FLOAT32] = WIDE | HALVES,                      \
+            [ZL_FLOAT64] = WIDE                                \
+        }                                                      \
+    }
 
 #define SCALAR_DIALECT .type = type, .value = value, .operand = operand, .any = any, .is_inline = is_inline
 
-const struct dialect dialect_c_scalar = {
-    .target = SCALAR_TARGET("c_scalar"), .prelude = prelude_c_scalar, .map = map_loop,
-    .reduction = reduction_scalar, SCALAR_DIALECT};
+const struct dialect dialect_c_scalar = {.target = SCALAR_TARGET("c_scalar"),
+                                         .prelude = prelude_c_scalar,
+                                         .map = map_loop,
+                                         .reduction = reduction_scalar,
+                                         SCALAR_DIALECT};
 const struct dialect dialect_cuda = {
     .target = SCALAR_TARGET("cuda"), .prelude = prelude_cuda, .map = map_thread, SCALAR_DIALECT};
 const struct dialect dialect_opencl = {

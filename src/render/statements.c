@@ -1,11 +1,13 @@
-// statements.c - the statements of a map's body, the same in every dialect: one a register of a node, in order of id,
-// and an if around what is rarely needed.
+// statements.c - the statements of a map's body, the same in every dialect: one a register of a node, in
+// order of id, and an if around what is rarely needed.
 
 #include "render/style.h"
 
 #include <stdarg.h>
 
-static void begin_line(struct style *s) { text_add(s->out, "%*s", 4 * s->indent, ""); }
+static void begin_line(struct style *s) {
+    text_add(s->out, "%*s", 4 * s->indent, "");
+}
 
 void style_line(struct style *s, const char *format, ...) {
     va_list list;
@@ -31,9 +33,12 @@ void style_close(struct style *s) {
     style_line(s, "}");
 }
 
-const struct spelling *style_spelling(const struct style *s, expr e) { return &s->dialect->target.op[e->op]; }
+const struct spelling *style_spelling(const struct style *s, expr e) {
+    return &s->dialect->target.op[e->op];
+}
 
-void style_expand(struct style *s, const char *spelling, expr e, int j, void (*more)(struct style *, char, expr, int)) {
+void style_expand(struct style *s, const char *spelling, expr e, int j,
+                  void (*more)(struct style *, char, expr, int)) {
     for (const char *at = spelling; *at; at++) {
         if (*at != '%') {
             text_bytes(s->out, at, 1);

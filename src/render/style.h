@@ -18,8 +18,8 @@ struct dialect {
     // The whole function of a map; of a reduction of one row (NULL: none).
     void (*map)(struct style *s, const char *symbol);
     bool (*reduction)(struct style *s, const struct tile_kernel *kernel, const char *symbol);
-    // What the statements of a map need: the type of a variable, the j-th register of a value in terms of its operands,
-    // the name of that register, and whether any lane of a mask is true.
+    // What the statements of a map need: the type of a variable, the j-th register of a value in terms of its
+    // operands, the name of that register, and whether any lane of a mask is true.
     void (*type)(struct style *s, expr e);
     void (*value)(struct style *s, expr e, int j);
     void (*operand)(struct style *s, expr e, int j);
@@ -41,8 +41,10 @@ void style_open(struct style *s, const char *format, ...) __attribute__((format(
 void style_close(struct style *s);
 void style_fixed(struct style *s);            // statements of what is the same for all elements
 void style_block(struct style *s, int block); // statements of a block, and of the blocks inside
-// A spelling with its placeholders: %a %b %c operands of register j, %t type of the last operand, others by `more`.
-void style_expand(struct style *s, const char *spelling, expr e, int j, void (*more)(struct style *, char, expr, int));
+// A spelling with its placeholders: %a %b %c operands of register j, %t type of the last operand, others by
+// `more`.
+void style_expand(struct style *s, const char *spelling, expr e, int j,
+                  void (*more)(struct style *, char, expr, int));
 const struct spelling *style_spelling(const struct style *s, expr e);
 
 #endif

@@ -1,8 +1,8 @@
 // vector.c - the dialect `c`: C over the vector layer (device/cpu/vec).
 //
-// A value of the narrowest type takes `unroll` registers, a wider one as many more: v7_0, v7_1, ... So the text does not
-// depend on how large registers are. Truth values are masks as wide as what they were compared from; conversions between
-// widths are written where a mask is used.
+// A value of the narrowest type takes `unroll` registers, a wider one as many more: v7_0, v7_1, ... So the
+// text does not depend on how large registers are. Truth values are masks as wide as what they were compared
+// from; conversions between widths are written where a mask is used.
 
 #include "render/style.h"
 
@@ -10,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-// Spellings -------------------------------------------------------------------------------------------------------
+// Spellings -------------------------------------------------------------------------------------------------
 
 #define NUMBERS (PASS_INTEGER | PASS_FLOAT | PASS_F16)
 #define FLOATS  (PASS_FLOAT | PASS_F16)
@@ -50,11 +50,15 @@ static const struct spelling words[TILE_OP_COUNT] = {
     [TILE_BITCAST] = {0, "(vec_%r)%a"},
 };
 
-static const char *type_name(expr e) { return tile_type_name(e->type); }
+static const char *type_name(expr e) {
+    return tile_type_name(e->type);
+}
 
-static bool is_complex(expr e) { return tile_type_is_complex(e->type); }
+static bool is_complex(expr e) {
+    return tile_type_is_complex(e->type);
+}
 
-// Operands --------------------------------------------------------------------------------------------------------
+// Operands --------------------------------------------------------------------------------------------------
 
 static void constant(struct style *s, expr e) {
     union tile_value v = tile_value_of(e->type, e->bits);
@@ -102,7 +106,7 @@ static void mask(struct style *s, expr e, int bytes, int j) {
     }
 }
 
-// Values ------------------------------------------------------------------------------------------------------------
+// Values ----------------------------------------------------------------------------------------------------
 
 static void more(struct style *s, char what, expr e, int j) {
     if (what == 'm')
@@ -149,7 +153,8 @@ static void part(struct style *s, expr e, int j) {
     if (s->plan->of[x->id].is_fixed)
         text_add(s->out, "vec_one_f32(x%d%s)", x->buffer->parameter, e->op == TILE_IM ? " + 4" : "");
     else
-        text_add(s->out, "%s(v%d_%d, v%d_%d)", e->op == TILE_RE ? "vec_re" : "vec_im", number, 2 * j, number, 2 * j + 1);
+        text_add(s->out, "%s(v%d_%d, v%d_%d)", e->op == TILE_RE ? "vec_re" : "vec_im", number, 2 * j, number,
+                 2 * j + 1);
 }
 
 static void load(struct style *s, expr e, int j) {
@@ -159,14 +164,16 @@ static void load(struct style *s, expr e, int j) {
             at = i;
     bool is_bool = tile_type_is_bool(e->type);
     const char *type = is_bool ? "i8" : is_complex(e) ? "f32" : type_name(e);
-    text_add(s->out, "%svec_%s_%s(x%d", is_bool ? "vec_truth(" : "", s->plan->of[e->id].is_fixed ? "one" : "load", type, at);
+    text_add(s->out, "%svec_%s_%s(x%d", is_bool ? "vec_truth(" : "",
+             s->plan->of[e->id].is_fixed ? "one" : "load", type, at);
     if (j)
         text_add(s->out, " + %d * VEC_BYTES", j);
     text_add(s->out, is_bool ? "))" : ")");
 }
 
 static bool is_constant_shift(expr e) {
-    return (e->op == TILE_SHL || e->op == TILE_SHR) && e->arg[1]->op == TILE_CONST && e->arg[1]->bits < e->type.bits;
+    return (e->op == TILE_SHL || e->op == TILE_SHR) && e->arg[1]->op == TILE_CONST &&
+           e->arg[1]->bits < e->type.bits;
 }
 
 static void value(struct style *s, expr e, int j) {
@@ -208,7 +215,7 @@ static void any(struct style *s, expr e) {
     text_add(s->out, "))");
 }
 
-// Stores --------------------------------------------------------------------------------------------------------------
+// Stores ----------------------------------------------------------------------------------------------------
 
 static void store_complex(struct style *s, int row, expr e, int j) {
     static const char *const half[] = {"low", "high"};
@@ -227,7 +234,8 @@ static void store_complex(struct style *s, int row, expr e, int j) {
 
 static void store_real(struct style *s, int row, expr e, int j) {
     bool is_bool = tile_type_is_bool(e->type);
-    text_add(s->out, "%*svec_store_%s(y%d + %d * VEC_BYTES, ", 4 * s->indent, "", is_bool ? "i8" : type_name(e), row, j);
+    text_add(s->out, "%*svec_store_%s(y%d + %d * VEC_BYTES, ", 4 * s->indent, "",
+             is_bool ? "i8" : type_name(e), row, j);
     if (is_bool)
         mask(s, e, 1, j);
     else
@@ -245,16 +253,19 @@ static void store(struct style *s, const struct tile_stmt *stmt) {
             store_real(s, row, stmt->value, j);
 }
 
-// The function --------------------------------------------------------------------------------------------------------
+// The function ----------------------------------------------------------------------------------------------
 
-static char letter(const struct tile_buffer *buffer) { return buffer && buffer->is_output ? 'y' : 'x'; }
+static char letter(const struct tile_buffer *buffer) {
+    return buffer && buffer->is_output ? 'y' : 'x';
+}
 
 static void declare_rows(struct style *s) {
     const struct tile_kernel *kernel = s->plan->kernel;
     for (int i = 0; i < kernel->parameters; i++) {
         const struct tile_buffer *buffer = plan_buffer(kernel, i);
         bool is_output = buffer && buffer->is_output;
-        style_line(s, "%schar *%c%d = p[%d];", is_output ? "" : "const ", letter(buffer), i, plan_argument(kernel, i));
+        style_line(s, "%schar *%c%d = p[%d];", is_output ? "" : "const ", letter(buffer), i,
+                   plan_argument(kernel, i));
         if (plan_is_row(s->plan, i))
             style_line(s, "_Alignas(64) char rest%d[BLOCK * %d];", i, tile_type_bytes(buffer->type));
         if (is_output)
@@ -262,7 +273,8 @@ static void declare_rows(struct style *s) {
     }
 }
 
-static void for_rows(struct style *s, void (*emit)(struct style *s, int at, char name, int bytes, bool is_output)) {
+static void for_rows(struct style *s,
+                     void (*emit)(struct style *s, int at, char name, int bytes, bool is_output)) {
     const struct tile_kernel *kernel = s->plan->kernel;
     for (int i = 0; i < kernel->parameters; i++)
         if (plan_is_row(s->plan, i)) {
@@ -310,14 +322,18 @@ static void map(struct style *s, const char *symbol) {
     style_line(s, "n = BLOCK;");
     for_rows(s, redirect);
     style_close(s);
+    style_open(s, "if (rest)");
     for_rows(s, finish);
+    style_close(s);
     style_close(s);
 }
 
 #define OF(dtype) PASS_BIT(ZL_##dtype)
 
 const struct dialect dialect_c = {
-    .target = {.name = "c", .op = words, .is_vector = true,
+    .target = {.name = "c",
+               .op = words,
+               .is_vector = true,
                .cast = {[ZL_UINT8] = OF(UINT16),
                         [ZL_INT8] = OF(INT16),
                         [ZL_UINT16] = OF(UINT8) | OF(UINT32),
@@ -328,8 +344,8 @@ const struct dialect dialect_c = {
                         [ZL_INT64] = OF(INT32) | OF(FLOAT64),
                         [ZL_FLOAT16] = OF(FLOAT32),
                         [ZL_BFLOAT16] = OF(FLOAT32),
-                        [ZL_FLOAT32] = OF(INT32) | OF(UINT32) | OF(INT64) | OF(UINT64) | OF(FLOAT16) | OF(BFLOAT16) |
-                                       OF(FLOAT64),
+                        [ZL_FLOAT32] = OF(INT32) | OF(UINT32) | OF(INT64) | OF(UINT64) | OF(FLOAT16) |
+                                       OF(BFLOAT16) | OF(FLOAT64),
                         [ZL_FLOAT64] = OF(FLOAT32) | OF(INT32) | OF(UINT32) | OF(INT64) | OF(UINT64)}},
     .prelude = "#include \"vec/vec.h\"\n",
     .map = map,

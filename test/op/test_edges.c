@@ -221,7 +221,7 @@ static const struct axis_op {
     {"mean", mean_of, mean_column, ROUNDS},
     {"var", var_of, var_column, ROUNDS | ORDERS},
     {"count_nonzero", count_of, count_column, 0},
-    {"logsumexp", logsumexp_of, logsumexp_column, ROUNDS | ORDERS},
+    {"logsumexp", logsumexp_of, logsumexp_column, ROUNDS | ORDERS | NEEDS | NEEDS_ALL},
     {"argmin", argmin_of, argmin_column, NEEDS | NEEDS_ALL | ORDERS},
     {"argmax", argmax_of, argmax_column, NEEDS | NEEDS_ALL | ORDERS},
     {"softmax", zl_softmax, softmax_column, ROUNDS | ORDERS},
@@ -398,6 +398,7 @@ TEST(edges_over_many_axes) {
                                   (enum layout)test_between(0, LAYOUTS - 1));
             int axes[RANKS], count = 0;
             zl_array sum = x, most = x;
+            CHECK(zl_eval(x));
             for (int i = 0; i < RANKS; i++)
                 if (test_between(0, 1)) {
                     axes[count++] = test_between(0, 1) ? i : i - RANKS;

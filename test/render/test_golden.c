@@ -1,7 +1,8 @@
-// test_golden.c - kernels as text in every dialect: as the golden files have it, and such that compilers take it.
+// test_golden.c - kernels as text in every dialect: as the golden files have it, and such that compilers take
+// it.
 //
-// golden/name.tile is the kernel, golden/name.<dialect> what it becomes, without the prelude. What a test gets instead
-// is left in <build>/golden: look at the difference, and copy it if it is meant.
+// golden/name.tile is the kernel, golden/name.<dialect> what it becomes, without the prelude. What a test
+// gets instead is left in <build>/golden: look at the difference, and copy it if it is meant.
 
 #include "trial.h"
 
@@ -98,9 +99,12 @@ TEST(golden_texts_compute_what_they_say) {
 }
 
 // Whether a shell command succeeds. Its output is for whoever looks for the reason.
-static bool succeeds(const char *command) { return system(command) == 0; }
+static bool succeeds(const char *command) {
+    return system(command) == 0;
+}
 
-static void check_compiler(const char *dialect, const char *program, const char *command, const char *ending) {
+static void check_compiler(const char *dialect, const char *program, const char *command,
+                           const char *ending) {
     char path[512], line[1200];
     snprintf(line, sizeof line, "command -v %s >/dev/null 2>&1", program);
     if (!succeeds(line))
@@ -120,14 +124,17 @@ TEST(golden_texts_for_cuda_compile) {
 }
 
 TEST(golden_texts_for_opencl_compile) {
-    check_compiler("opencl", "clang",
-                   "clang -x cl -cl-std=CL2.0 --target=spir64 -fsyntax-only -Wall -Wno-unused -Werror %s 2>/dev/null", "cl");
+    check_compiler(
+        "opencl", "clang",
+        "clang -x cl -cl-std=CL2.0 --target=spir64 -fsyntax-only -Wall -Wno-unused -Werror %s 2>/dev/null",
+        "cl");
 }
 
-// The public side -----------------------------------------------------------------------------------------------------
+// The public side -------------------------------------------------------------------------------------------
 
 TEST(kernel_stages) {
-    static const char source[] = "kernel scale(a: f32[n]) -> (y: f32[n]) {\n  map i in n {\n    y[i] = square(a[i])\n  }\n}\n";
+    static const char source[] =
+        "kernel scale(a: f32[n]) -> (y: f32[n]) {\n  map i in n {\n    y[i] = square(a[i])\n  }\n}\n";
     CHECK_STR(zl_kernel_stage(0), "tile");
     CHECK_STR(zl_kernel_stage(-1), NULL);
     zl_kernel k = zl_kernel_parse(source, NULL);
@@ -150,7 +157,8 @@ TEST(kernel_stages) {
 }
 
 TEST(kernel_errors) {
-    CHECK_ERROR(ZL_ERROR_SYNTAX, zl_kernel_parse("kernel scale(a: f32[n]) -> (y: f32[n]) { y[i] = }", "x.tile"));
+    CHECK_ERROR(ZL_ERROR_SYNTAX,
+                zl_kernel_parse("kernel scale(a: f32[n]) -> (y: f32[n]) { y[i] = }", "x.tile"));
     CHECK_HAS(test_last_error(), "x.tile:1");
     CHECK_ERROR(ZL_ERROR_VALUE, zl_kernel_parse(NULL, NULL));
     CHECK(!zl_kernel_print(NULL, "c"));
@@ -175,6 +183,30 @@ TEST(kernels_of_ops) {
     for (size_t i = 0; i < COUNT(some); i++) {
         char *text = zl_kernel_of_op(some[i].op, some[i].dtype, some[i].stage);
         CHECK_HAS(text, some[i].part);
+        zl_free(text);
+    }
+}
+
+// Whichever allocation fails, the answer is NULL and an error, and nothing is left behind.
+TEST(kernel_survives_lack_of_memory) {
+    static const struct {
+        const char *op, *stage;
+        zl_dtype dtype;
+    } some[] = {{"remainder", "c", ZL_INT8},
+                {"divide", "c_scalar", ZL_COMPLEX64},
+                {"reduce_max", "c", ZL_FLOAT16},
+                {"cast_i8", "c", ZL_FLOAT64}};
+    for (size_t i = 0; i < COUNT(some); i++) {
+        char *text = NULL;
+        for (long at = 1; !text && at < 100000; at++) {
+            memory_fail_at(at);
+            text = zl_kernel_of_op(some[i].op, some[i].dtype, some[i].stage);
+            memory_fail_at(0);
+            if (!CHECK(text || zl_error_which() == ZL_ERROR_MEMORY))
+                break;
+            zl_clear_error();
+        }
+        CHECK(text);
         zl_free(text);
     }
 }

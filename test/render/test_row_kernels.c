@@ -1,5 +1,6 @@
-// test_row_kernels.c - the built-in row kernels of every level of this machine, and the same kernels as plain C, against
-// the interpreter: bit for bit, for rows of all lengths, special numbers, outputs in the place of inputs.
+// test_row_kernels.c - the built-in row kernels of every level of this machine, and the same kernels as plain
+// C, against the interpreter: bit for bit, for rows of all lengths, special numbers, outputs in the place of
+// inputs.
 
 #include "trial.h"
 
@@ -80,23 +81,29 @@ TEST(row_kernels_take_every_length) {
     static const struct {
         enum tile_op op;
         zl_dtype dtype;
-    } some[] = {{TILE_ADD, ZL_FLOAT32}, {TILE_LT, ZL_FLOAT64}, {TILE_EXP, ZL_FLOAT16}, {TILE_MUL, ZL_COMPLEX64}, {TILE_ADD, ZL_INT8}};
+    } some[] = {{TILE_ADD, ZL_FLOAT32},
+                {TILE_LT, ZL_FLOAT64},
+                {TILE_EXP, ZL_FLOAT16},
+                {TILE_MUL, ZL_COMPLEX64},
+                {TILE_ADD, ZL_INT8}};
     for (size_t i = 0; i < COUNT(some); i++) {
         struct trial t;
         const char *form = tile_op_arity(some[i].op) == 1 ? "v" : "vv";
         bool good = trial_open(&t, tile_row_kernel(some[i].op, some[i].dtype, form));
         for (int level = 0; level < levels_here(); level++)
             for (int64_t n = 0; n <= 140 && good; n++)
-                good = CHECK(trial_check(&t, levels[level].rows->op[some[i].op][some[i].dtype][0], n, n % 7 == 0));
+                good = CHECK(
+                    trial_check(&t, levels[level].rows->op[some[i].op][some[i].dtype][0], n, n % 7 == 0));
         trial_close(&t);
     }
 }
 
-// Compiled text -------------------------------------------------------------------------------------------------------
+// Compiled text ---------------------------------------------------------------------------------------------
 
 // The text of a kernel, without the prelude; its name is unique.
 static bool add_function(struct text *out, struct tile_kernel *kernel, const char *dialect) {
-    return CHECK(kernel && pass_run(kernel, render_target(dialect), NULL) && render_function(out, kernel, dialect, NULL));
+    return CHECK(kernel && pass_run(kernel, render_target(dialect), NULL) &&
+                 render_function(out, kernel, dialect, NULL));
 }
 
 static void check_compiled(const char *dialect, const int *list, int count) {

@@ -10,7 +10,7 @@
 
 enum { GUARD = 64, ITEM = 8 };
 
-// Numbers -----------------------------------------------------------------------------------------------------------
+// Numbers ---------------------------------------------------------------------------------------------------
 
 static uint64_t special_integer(void) {
     uint64_t bit = (uint64_t)1 << test_between(0, 63);
@@ -25,11 +25,11 @@ static uint64_t special_integer(void) {
 
 static double special_real(void) {
     static const double list[] = {
-        0,      -0.0,    1,       -1,    0.5,         -0.5,         1.5,        2.5,      -2.5,  3,
-        1e-310, 1e-40,   -1e-40,  6e-8,  2.9e-8,      65504,        65519,      65520,    1e5,   2147483647,
-        0x1p31, -0x1p31, 0x1p32,  127,   128,         -129,         255,        256,      32768, 65536,
-        0x1p63, 0x1p64,  -0x1p63, 1e300, -1e300,      3.3e38,       8388607.5,  0x1p52,   710,   -745,
-        88.7,   -103.9,  11.1,    1e-5,  0.49999997f, INFINITY,     -INFINITY,  NAN,      20,    -0.999,
+        0,      -0.0,    1,       -1,    0.5,         -0.5,     1.5,       2.5,    -2.5,  3,
+        1e-310, 1e-40,   -1e-40,  6e-8,  2.9e-8,      65504,    65519,     65520,  1e5,   2147483647,
+        0x1p31, -0x1p31, 0x1p32,  127,   128,         -129,     255,       256,    32768, 65536,
+        0x1p63, 0x1p64,  -0x1p63, 1e300, -1e300,      3.3e38,   8388607.5, 0x1p52, 710,   -745,
+        88.7,   -103.9,  11.1,    1e-5,  0.49999997f, INFINITY, -INFINITY, NAN,    20,    -0.999,
     };
     switch (test_between(0, 5)) {
     case 0:
@@ -63,14 +63,19 @@ static bool is_same(struct tile_type type, uint64_t a, uint64_t b) {
     static const struct tile_type f32 = {TILE_FLOAT, 32, 1};
     if (tile_type_is_complex(type))
         return is_same(f32, a & UINT32_MAX, b & UINT32_MAX) && is_same(f32, a >> 32, b >> 32);
-    return a == b || (tile_type_is_float(type) && isnan(tile_value_of(type, a).f) && isnan(tile_value_of(type, b).f));
+    return a == b ||
+           (tile_type_is_float(type) && isnan(tile_value_of(type, a).f) && isnan(tile_value_of(type, b).f));
 }
 
-// Trials ------------------------------------------------------------------------------------------------------------
+// Trials ----------------------------------------------------------------------------------------------------
 
-static const struct tile_buffer *buffer_of(const struct trial *t, int at) { return t->kernel->parameter[at].buffer; }
+static const struct tile_buffer *buffer_of(const struct trial *t, int at) {
+    return t->kernel->parameter[at].buffer;
+}
 
-static bool is_row(const struct tile_buffer *buffer) { return buffer->shape[0]->op == TILE_SYMBOL; }
+static bool is_row(const struct tile_buffer *buffer) {
+    return buffer->shape[0]->op == TILE_SYMBOL;
+}
 
 static bool interpret(struct trial *t, int64_t n) {
     void *buffers[TRIAL_PARAMETERS];
@@ -108,7 +113,8 @@ static bool compare(struct trial *t, int at, const char *got, int64_t n, const c
     int bytes = tile_type_bytes(buffer->type);
     int64_t count = is_row(buffer) ? n : 1;
     for (int64_t i = 0; i < count; i++) {
-        uint64_t a = read_bits(got + i * bytes, buffer->type), b = read_bits(t->want[at] + i * bytes, buffer->type);
+        uint64_t a = read_bits(got + i * bytes, buffer->type),
+                 b = read_bits(t->want[at] + i * bytes, buffer->type);
         if (!is_same(buffer->type, a, b)) {
             test_note("%s%s, n = %d, element %d: %llx instead of %llx", t->kernel->name, how, (int)n, (int)i,
                       (unsigned long long)a, (unsigned long long)b);
@@ -156,7 +162,8 @@ static bool check_in_place(struct trial *t, trial_fn *fn, int64_t n) {
     int last = t->kernel->parameters - 1;
     bool good = true;
     for (int i = 0; i < last && good; i++) {
-        bool fits = tile_type_equal(buffer_of(t, i)->type, buffer_of(t, last)->type) && is_row(buffer_of(t, i));
+        bool fits =
+            tile_type_equal(buffer_of(t, i)->type, buffer_of(t, last)->type) && is_row(buffer_of(t, i));
         if (!fits || buffer_of(t, i)->is_output)
             continue;
         char *p[TRIAL_PARAMETERS], saved[TRIAL_MOST * ITEM];
@@ -179,7 +186,7 @@ bool trial_check(struct trial *t, trial_fn *fn, int64_t n, bool in_place) {
     return check_apart(t, fn, n) && (!in_place || !is_map || check_in_place(t, fn, n));
 }
 
-// All kernels by number -----------------------------------------------------------------------------------------------
+// All kernels by number -------------------------------------------------------------------------------------
 
 // What a number stands for. OPS come first, then casts, then reductions.
 struct place {
@@ -191,7 +198,8 @@ enum { OP_PLACES = TILE_CONST * ZL_DTYPE_COUNT * ROW_FORMS, CAST_PLACES = ZL_DTY
 
 static struct place place_of(int at) {
     if (at < OP_PLACES)
-        return (struct place){at / ROW_FORMS / ZL_DTYPE_COUNT, at / ROW_FORMS % ZL_DTYPE_COUNT, at % ROW_FORMS, OPS};
+        return (struct place){at / ROW_FORMS / ZL_DTYPE_COUNT, at / ROW_FORMS % ZL_DTYPE_COUNT,
+                              at % ROW_FORMS, OPS};
     at -= OP_PLACES;
     if (at < CAST_PLACES)
         return (struct place){at / ZL_DTYPE_COUNT, at % ZL_DTYPE_COUNT, 0, CASTS};

@@ -1,4 +1,5 @@
-// trial.h - runs a rendered row kernel and compares it, bit for bit, with what the interpreter makes of its IR.
+// trial.h - runs a rendered row kernel and compares it, bit for bit, with what the interpreter makes of its
+// IR.
 
 #ifndef TRIAL_H
 #define TRIAL_H
@@ -21,8 +22,8 @@ struct trial {
 bool trial_open(struct trial *t, struct tile_kernel *kernel);
 void trial_close(struct trial *t);
 
-// Calls the function on the first n elements; with in_place also on an output that is an input, where types allow.
-// False, with a note on the first difference, unless everything is equal and nothing else was written.
+// Calls the function on the first n elements; with in_place also on an output that is an input, where types
+// allow. False, with a note on the first difference, unless everything is equal and nothing else was written.
 bool trial_check(struct trial *t, trial_fn *fn, int64_t n, bool in_place);
 
 // The row kernels, casts and reductions: all of them, by number; NULL past the last.

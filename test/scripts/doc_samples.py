@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""doc_samples.py BUILD - compiles every ```c block of README.md, CONTRIBUTING.md and doc/*.md.
+"""doc_samples.py BUILD - compiles every ```c block of README.md, CONTRIBUTING.md and doc/*.md (doc/api is made from headers).
 
 A block with `int main` is compiled, linked with the shared library and run; if a block ```output follows it, that is
 what it must print. Any other block is compiled only: as it stands, or as the body of a function. What it needs but
@@ -79,7 +79,7 @@ def compile_fragment(body, context, out):
 
 def main():
     build = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else "build").resolve()
-    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "doc").glob("**/*.md"))]
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "doc").glob("*.md"))]
     passed = failed = 0
     with tempfile.TemporaryDirectory() as folder:
         out = pathlib.Path(folder) / "sample"

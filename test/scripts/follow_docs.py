@@ -53,8 +53,9 @@ def put(tree, path, text):
 def copy_and_build(page, folder):
     """A copy of the tree with the page's blocks in place, built with one instruction-set level; None if that fails."""
     tree = pathlib.Path(folder) / page.stem
-    ignore = shutil.ignore_patterns("build*", ".git", "__pycache__")
-    shutil.copytree(ROOT, tree, ignore=ignore)
+    def is_built(folder, names):
+        return [name for name in names if folder == str(ROOT) and (name.startswith("build") or name == ".git")]
+    shutil.copytree(ROOT, tree, ignore=is_built)
     for path, text in file_blocks(page):
         put(tree, path, text)
     built, text = run(tree, "make", "build", "OPTIONS=-DZL_LEVELS=scalar")

@@ -1,4 +1,5 @@
-// test_pass.c - passes one by one: what they rewrite, and that no pass changes a bit of what a kernel computes.
+// test_pass.c - passes one by one: what they rewrite, and that no pass changes a bit of what a kernel
+// computes.
 
 #include "test.h"
 
@@ -96,8 +97,10 @@ TEST(pass_convert_step_by_step) {
 }
 
 TEST(pass_vectorise_marks_rows) {
-    static const char rows[] = "kernel k(a: f32[n], s: f32[1]) -> (y: f32[n]) {\n  map i in n { y[i] = a[i] * s[0] }\n}\n";
-    static const char stride[] = "kernel k(a: f32[m]) -> (y: f32[n]) {\n  map i in n { y[i] = a[i * 2] }\n}\n";
+    static const char rows[] =
+        "kernel k(a: f32[n], s: f32[1]) -> (y: f32[n]) {\n  map i in n { y[i] = a[i] * s[0] }\n}\n";
+    static const char stride[] =
+        "kernel k(a: f32[m]) -> (y: f32[n]) {\n  map i in n { y[i] = a[i * 2] }\n}\n";
     struct tile_kernel *kernel = tile_parse(rows, "rows");
     CHECK(kernel && pass_run(kernel, render_target("c"), NULL) && kernel->body->loop == TILE_VECTOR);
     tile_free(kernel);
@@ -130,7 +133,7 @@ TEST(pass_names) {
     CHECK_STR(pass_name(count - 1), "vectorise");
 }
 
-// Bits ----------------------------------------------------------------------------------------------------------------
+// Bits ------------------------------------------------------------------------------------------------------
 
 enum { ELEMENTS = 24, ITEM = 8 };
 
@@ -175,7 +178,8 @@ TEST(passes_keep_every_bit) {
             if (!tile_row_takes((enum tile_op)op, (zl_dtype)dtype) || (test_quick() && test_between(0, 7)))
                 continue;
             const char *dialect = render_dialect_name((int)test_between(0, 1));
-            struct tile_kernel *kernel = tile_row_kernel((enum tile_op)op, (zl_dtype)dtype, forms[tile_op_arity((enum tile_op)op)]);
+            struct tile_kernel *kernel =
+                tile_row_kernel((enum tile_op)op, (zl_dtype)dtype, forms[tile_op_arity((enum tile_op)op)]);
             if (CHECK(kernel))
                 check_bits(kernel, render_target(dialect));
             tile_free(kernel);

@@ -95,6 +95,8 @@ static bool has_ended_well(const char *program, int status, bool in_time, const 
         return error_false(ZL_ERROR_COMPILE, "%s took longer than %d s and was stopped", program, LIMIT_MS / 1000);
     if (status == 0)
         return true;
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 127) // how a child tells that the program is not there
+        return cannot_start(program, ENOENT);
     const char *text = output->data ? output->data : "";
     if (WIFSIGNALED(status))
         return error_false(ZL_ERROR_COMPILE, "%s was ended by signal %d:\n%s", program, WTERMSIG(status), text);

@@ -211,6 +211,39 @@ bool cpu_group_steps(struct program *p, const struct segment *s);
 // Runs calls from index on as one row program, and finishes them; how many. 0: the call must run by itself.
 int cpu_run_group(const struct program *p, struct binding *b, int index);
 
+// reduce.c, reduce_rows.c, reduce_columns.c ---------------------------------------------------------------------------
+
+// One reduction, its axes sorted and merged.
+enum { REDUCE_OUT, REDUCE_IN, REDUCE_WIDEST = 8 };
+struct reduction {
+    struct layout kept;    // operands: output, input
+    struct layout reduced; // operand: input
+    row_fn *row;           // elements to one accumulator
+    row_fn *join;          // accumulators to one
+    row_fn *combine;       // accumulators, one by one
+    row_fn *widen;         // elements to accumulators; NULL: they are the same
+    row_fn *narrow;        // and back
+    int64_t item, wide;    // bytes of an element, of an accumulator: REDUCE_WIDEST at most
+    int64_t segments;      // pieces that the reduced elements are cut in
+    char *partial;         // accumulators of the pieces
+    int column;            // by columns: the kept axis that rows of accumulators lie along
+    int64_t columns, fold; // accumulators of such a row; rows that are combined as one
+};
+bool cpu_reduce_by_rows(struct reduction *r); // false and an error
+bool cpu_reduce_by_columns(struct reduction *r);
+
+// First element of a piece, as a position in the reduced space.
+int64_t cpu_reduce_segment(const struct reduction *r, int64_t segment);
+void cpu_reduce_load(const struct reduction *r, char *accumulators, const char *elements, int64_t n);
+void cpu_reduce_store(const struct reduction *r, char *elements, const char *accumulators, int64_t n);
+// The row that reduces elements to one; NULL: there is none.
+row_fn *cpu_reduce_row(enum tile_op op, zl_dtype dtype);
+
+static inline void cpu_call_row(row_fn *row, const void *to, const void *a, const void *b, int64_t n) {
+    char *p[3] = {(char *)(uintptr_t)to, (char *)(uintptr_t)a, (char *)(uintptr_t)b};
+    row(p, n);
+}
+
 // jit.c, compiler.c, disk_cache.c ----------------------------------------------------------------------------------
 
 extern const char cpu_vec_text[]; // the vector layer, for the compiler
@@ -242,9 +275,6 @@ void *cpu_cache_use(const struct cache_entry *entry);
 typedef bool cpu_function(const struct call *c);
 cpu_function cpu_reduce, cpu_argreduce, cpu_matmul, cpu_take, cpu_arange, cpu_arange_int, cpu_concatenate, cpu_pad,
     cpu_divmod;
-
-// The row that reduces elements to one; NULL: there is none.
-row_fn *cpu_reduce_row(enum tile_op op, zl_dtype dtype);
 
 // Address of element 0 of an array that is not an inline scalar.
 static inline char *cpu_data(zl_array a) {

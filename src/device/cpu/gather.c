@@ -65,14 +65,26 @@ INLINE void move_any(size_t item, char *to, struct stride2 ts, const char *from,
 }
 
 INLINE bytes16 repeat(size_t item, const char *value) {
-    longs2 v = {0, 0};
-    memcpy(&v, value, item);
-    uint64_t ones = item == 1 ? UINT64_C(0x0101010101010101) : item == 2 ? UINT64_C(0x0001000100010001)
-                  : item == 4 ? UINT64_C(0x0000000100000001) : 1;
-    uint64_t word = v[0] * ones;
-    return (bytes16)(longs2){word, word};
+    uint8_t byte = (uint8_t)*value;
+    uint16_t half;
+    uint32_t word;
+    uint64_t twice;
+    switch (item) {
+    case 1:
+        return (bytes16){0} + byte;
+    case 2:
+        memcpy(&half, value, 2);
+        return (bytes16)((halves8){0} + half);
+    case 4:
+        memcpy(&word, value, 4);
+        return (bytes16)((words4){0} + word);
+    default:
+        memcpy(&twice, value, 8);
+        return (bytes16)((longs2){0} + twice);
+    }
 }
 
+// The last vector may lie over the one before it.
 INLINE void fill_run(size_t item, char *to, const char *value, int64_t count) {
     const int64_t size = (int64_t)item, lanes = 16 / size;
     int64_t i = 0;
@@ -85,6 +97,38 @@ INLINE void fill_run(size_t item, char *to, const char *value, int64_t count) {
     }
     for (; i < count; i++)
         memcpy(to + i * size, value, item);
+}
+
+// Rows that are a few whole vectors, as many as the compiler knows.
+INLINE void fill_vectors(size_t item, int vectors, char *to, int64_t to_row, const char *from, int64_t from_row,
+                         int64_t rows) {
+    for (int64_t r = 0; r < rows; r++, to += to_row, from += from_row) {
+        bytes16 v = repeat(item, from);
+#pragma GCC unroll 8
+        for (int i = 0; i < vectors; i++)
+            memcpy(to + 16 * i, &v, 16);
+    }
+}
+
+INLINE void fill_rows(size_t item, char *to, int64_t to_row, const char *from, int64_t from_row, int64_t rows,
+                      int64_t cols) {
+    switch (cols * (int64_t)item) {
+    case 16:
+        fill_vectors(item, 1, to, to_row, from, from_row, rows);
+        return;
+    case 32:
+        fill_vectors(item, 2, to, to_row, from, from_row, rows);
+        return;
+    case 64:
+        fill_vectors(item, 4, to, to_row, from, from_row, rows);
+        return;
+    case 128:
+        fill_vectors(item, 8, to, to_row, from, from_row, rows);
+        return;
+    default:
+        for (int64_t r = 0; r < rows; r++)
+            fill_run(item, to + r * to_row, from + r * from_row, cols);
+    }
 }
 
 // Every other element: two vectors in, one out.
@@ -120,8 +164,7 @@ INLINE void move_rows(size_t item, char *to, struct stride2 ts, const char *from
     if (ts.col != (int64_t)item)
         move_any(item, to, ts, from, fs, rows, cols);
     else if (fs.col == 0)
-        for (int64_t r = 0; r < rows; r++)
-            fill_run(item, to + r * ts.row, from + r * fs.row, cols);
+        fill_rows(item, to, ts.row, from, fs.row, rows, cols);
     else if (fs.col == 2 * (int64_t)item)
         for (int64_t r = 0; r < rows; r++)
             pick_even(item, to + r * ts.row, from + r * fs.row, cols);

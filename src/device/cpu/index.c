@@ -2,6 +2,8 @@
 
 #include "device/cpu/cpu.h"
 
+#include <string.h>
+
 enum { TO, FROM };
 
 struct taking {
@@ -10,6 +12,7 @@ struct taking {
     int64_t count;       // of indices
     int64_t dim, step;   // of the axis: elements, bytes
     size_t item;
+    size_t run;          // bytes of a slice that is contiguous; 0: it is not
     struct layout outer; // axes before it; operand: x
     struct layout slice; // axes after it; operands: a slice of the result, one of x
 };
@@ -36,6 +39,25 @@ static void take_slice(const struct taking *t, char *to, const char *from) {
     }
 }
 
+static inline void take_run(char *to, const char *from, size_t bytes) {
+    switch (bytes) { // elements: sizes that are one load and one store
+    case 1:
+        *to = *from;
+        return;
+    case 2:
+        memcpy(to, from, 2);
+        return;
+    case 4:
+        memcpy(to, from, 4);
+        return;
+    case 8:
+        memcpy(to, from, 8);
+        return;
+    default:
+        memcpy(to, from, bytes);
+    }
+}
+
 // Slices [from, to) of the result, counted over the outer axes and the indices.
 static void take_part(const void *context, int64_t from, int64_t to) {
     const struct taking *t = context;
@@ -43,7 +65,11 @@ static void take_part(const void *context, int64_t from, int64_t to) {
     struct walk w;
     cpu_walk_to(&t->outer, &w, from / t->count);
     for (int64_t i = from % t->count; from < to; from++) {
-        take_slice(t, t->out + from * bytes, w.data[0] + position(t->index[i], t->dim) * t->step);
+        const char *slice = w.data[0] + position(t->index[i], t->dim) * t->step;
+        if (LIKELY(t->run))
+            take_run(t->out + from * bytes, slice, t->run);
+        else
+            take_slice(t, t->out + from * bytes, slice);
         if (++i < t->count || from + 1 == to)
             continue;
         i = 0;
@@ -96,6 +122,8 @@ static void split_axes(struct taking *t, zl_array x, int axis, const char *data,
     cpu_layout_add(l, t->out, t->item, after, x->dim + axis + 1, out_stride);
     cpu_layout_add(l, data, t->item, after, x->dim + axis + 1, array_stride(x) + axis + 1);
     cpu_layout_merge(l);
+    bool dense = l->axes == 0 || (l->axes == 1 && l->axis[0].stride[FROM] == (int64_t)t->item);
+    t->run = dense ? (size_t)l->size * t->item : 0;
     for (; l->axes < 2; l->axes++) {
         if (l->axes)
             l->axis[1] = l->axis[0];

@@ -14,7 +14,9 @@ enum {
     RUN_MOST = 65536,    // elements that one call takes: threads share what is longer
     RUN_GRAIN = 4096,    // and are not given less
     BOX_MOST = 2048,     // elements of a box
-    BLOCK_COLS = 256,    // elements of a block along the last axis
+    BLOCK_ROWS = 64,     // elements of a block along the lines of what is transposed: some lines at once
+    BLOCK_COLS = 256,    // and along the last axis
+    BLOCK_ROOM = 73728,  // bytes of a block's tiles: two thirds of them in L2 do no harm
     LINE = 64,           // bytes
 };
 
@@ -93,11 +95,11 @@ static int line_axis(const struct layout *l, int k) {
 
 static bool plan_block(struct layout *l, unsigned vectors, int64_t most) {
     struct layout_axis *inner = &l->axis[l->axes - 1];
-    int row_axis = -1, items = 0, lines = 1;
+    int row_axis = -1, items = 0, tiled = 0;
     for (int k = 0; k < l->operands; k++) {
         if (access_inner(l, k, vectors) == ACCESS_TILE) {
             items += l->item[k];
-            lines = MAX_OF(lines, LINE / l->item[k]);
+            tiled++;
         }
         int axis = inner->dim < 4 ? -1 : line_axis(l, k);
         row_axis = axis >= 0 ? axis : row_axis;
@@ -109,9 +111,9 @@ static bool plan_block(struct layout *l, unsigned vectors, int64_t most) {
     l->loops = l->axes;
     for (int j = 0; j < l->axes - 1; j++)
         l->axis[j].step = 1;
-    int64_t rows = MIN_OF(lines, l->axis[row_axis].dim), room = LAYOUT_ROOM / (rows * items) / 16 * 16;
+    int64_t rows = MIN_OF(BLOCK_ROWS, l->axis[row_axis].dim), cols = (BLOCK_ROOM / rows - tiled * LINE) / items / 16 * 16;
     l->axis[row_axis].step = rows;
-    inner->step = MIN_OF(MIN_OF(room, BLOCK_COLS), inner->dim);
+    inner->step = MIN_OF(MIN_OF(cols, BLOCK_COLS), inner->dim);
     if (most && most < inner->step)
         inner->step = most;
     for (int k = 0; k < l->operands; k++)
@@ -177,16 +179,17 @@ struct tiles {
     char *tile[LAYOUT_OPERANDS];
     const char *from[LAYOUT_OPERANDS]; // what a box was gathered from
     int64_t have[LAYOUT_OPERANDS];     // and how much of it
-    _Alignas(64) char room[LAYOUT_ROOM + LAYOUT_OPERANDS * LINE];
+    _Alignas(64) char room[BLOCK_ROOM + LAYOUT_OPERANDS * LINE];
 };
 
-static void lay_out_tiles(const struct layout *l, struct tiles *t, int64_t elements) {
+// Each of so many rows, a line further apart than they are long.
+static void lay_out_tiles(const struct layout *l, struct tiles *t, int64_t rows, int64_t cols) {
     char *at = t->room;
     for (int k = 0; k < l->operands; k++) {
         t->tile[k] = at;
         t->from[k] = NULL;
         if (l->access[k] == ACCESS_TILE)
-            at += round_up(elements * l->item[k], LINE);
+            at += rows * (round_up(cols * l->item[k], LINE) + LINE);
     }
 }
 
@@ -231,7 +234,7 @@ static void run_boxes(const struct layout *l, struct walk *w, int64_t tiles, con
     int64_t inner = 1;
     for (int j = first + 1; j < l->axes; j++)
         inner *= l->axis[j].dim;
-    lay_out_tiles(l, &t, inner * l->axis[first].step);
+    lay_out_tiles(l, &t, 1, inner * l->axis[first].step);
     for (;;) {
         int64_t count = cpu_walk_extent(l, w, first);
         gather_boxes(l, w, &t, count, p);
@@ -272,13 +275,13 @@ static void run_blocks(const struct layout *l, struct walk *w, int64_t tiles, co
     char *p[LAYOUT_OPERANDS];
     int64_t pitch[LAYOUT_OPERANDS];
     int inner = l->axes - 1;
-    lay_out_tiles(l, &t, l->axis[l->row_axis].step * l->axis[inner].step);
+    lay_out_tiles(l, &t, l->axis[l->row_axis].step, l->axis[inner].step);
     for (;;) {
         int64_t rows = cpu_walk_extent(l, w, l->row_axis), cols = cpu_walk_extent(l, w, inner);
         for (int k = 0; k < l->operands; k++) {
             bool tiled = l->access[k] == ACCESS_TILE;
             p[k] = tiled ? t.tile[k] : w->data[k];
-            pitch[k] = tiled ? cols * l->item[k] : l->axis[l->row_axis].stride[k];
+            pitch[k] = tiled ? round_up(cols * l->item[k], LINE) + LINE : l->axis[l->row_axis].stride[k];
             if (tiled && k >= l->outputs)
                 move_block(l, k, p[k], pitch[k], w->data[k], rows, cols, true);
         }

@@ -56,5 +56,7 @@ void axpy(char *const *p, int64_t n) {
         end3 = y3;
         y3 = rest3;
     }
-    vec_copy(end3, rest3, rest * 4);
+    if (rest) {
+        vec_copy(end3, rest3, rest * 4);
+    }
 }

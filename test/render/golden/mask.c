@@ -106,6 +106,8 @@ void mask(char *const *p, int64_t n) {
         end4 = y4;
         y4 = rest4;
     }
-    vec_copy(end3, rest3, rest * 1);
-    vec_copy(end4, rest4, rest * 8);
+    if (rest) {
+        vec_copy(end3, rest3, rest * 1);
+        vec_copy(end4, rest4, rest * 8);
+    }
 }

@@ -61,6 +61,8 @@ void rotate(char *const *p, int64_t n) {
         end3 = y3;
         y3 = rest3;
     }
-    vec_copy(end2, rest2, rest * 8);
-    vec_copy(end3, rest3, rest * 4);
+    if (rest) {
+        vec_copy(end2, rest2, rest * 8);
+        vec_copy(end3, rest3, rest * 4);
+    }
 }

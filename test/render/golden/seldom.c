@@ -75,5 +75,7 @@ void seldom(char *const *p, int64_t n) {
         end2 = y2;
         y2 = rest2;
     }
-    vec_copy(end2, rest2, rest * 4);
+    if (rest) {
+        vec_copy(end2, rest2, rest * 4);
+    }
 }

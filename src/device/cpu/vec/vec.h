@@ -1,13 +1,14 @@
 // vec.h - the vector layer: what rendered kernels are written in, the same names on every instruction set.
 //
-// A vec_f32 is one register of VEC_BYTES bytes; vec_<op>_<type> works on all lanes. Masks are signed integers of the
-// lanes' width, all ones or all zeros. vec_f16 and vec_bf16 hold bits. Every level gives the same bits: nothing is
-// contracted, reassociated or flushed to zero; only the payload and sign of a NaN may differ.
+// A vec_f32 is one register of VEC_BYTES bytes; vec_<op>_<type> works on all lanes. Masks are signed integers
+// of the lanes' width, all ones or all zeros. vec_f16 and vec_bf16 hold bits. Every level gives the same
+// bits: nothing is contracted, reassociated or flushed to zero; only the payload and sign of a NaN may
+// differ.
 //
 // vec_generic.h does everything with the vector extensions of gcc and clang, vec_<level>.h replaces what its
-// instructions do better, vec_half.h builds the 16-bit floats on top. Instructions that no C expression stands for are
-// written as one-line asm: the compilers' intrinsic headers take 0.13 s (arm_neon.h) to 0.33 s (immintrin.h) to read,
-// which a kernel compiled at run time cannot spend (gcc 12, Neoverse-V1, 2026-11).
+// instructions do better, vec_half.h builds the 16-bit floats on top. Instructions that no C expression
+// stands for are written as one-line asm: the compilers' intrinsic headers take 0.13 s (arm_neon.h) to 0.33 s
+// (immintrin.h) to read, which a kernel compiled at run time cannot spend (gcc 12, Neoverse-V1, 2026-11).
 
 #ifndef VEC_H
 #define VEC_H

@@ -5,17 +5,17 @@
 
 #define X86_V          "v"
 #define X86_ROUND_NAME "vroundp"
-#define X86_UNARY(name, T, instruction)                                     \
-    VEC_FN vec_##T name(vec_##T a) {                                        \
-        vec_##T r;                                                          \
-        __asm__(instruction " %1, %0" : "=x"(r) : "x"(a));                  \
-        return r;                                                           \
+#define X86_UNARY(name, T, instruction)                    \
+    VEC_FN vec_##T name(vec_##T a) {                       \
+        vec_##T r;                                         \
+        __asm__(instruction " %1, %0" : "=x"(r) : "x"(a)); \
+        return r;                                          \
     }
-#define X86_BINARY(name, T, instruction)                                    \
-    VEC_FN vec_##T name(vec_##T a, vec_##T b) {                             \
-        vec_##T r;                                                          \
-        __asm__(instruction " %2, %1, %0" : "=x"(r) : "x"(a), "x"(b));      \
-        return r;                                                           \
+#define X86_BINARY(name, T, instruction)                               \
+    VEC_FN vec_##T name(vec_##T a, vec_##T b) {                        \
+        vec_##T r;                                                     \
+        __asm__(instruction " %2, %1, %0" : "=x"(r) : "x"(a), "x"(b)); \
+        return r;                                                      \
     }
 #include "vec/vec_x86.h"
 
@@ -23,10 +23,10 @@
 #define vec_f64_of_i64 x86_f64_of_i64
 #define vec_f32_of_u32 x86_f32_of_u32
 
-#define AVX2_FMA(T, s)                                                                \
-    VEC_FN vec_##T avx2_fma_##T(vec_##T a, vec_##T b, vec_##T c) {                    \
-        __asm__("vfmadd231p" s " %2, %1, %0" : "+x"(c) : "x"(a), "x"(b));             \
-        return c;                                                                     \
+#define AVX2_FMA(T, s)                                                    \
+    VEC_FN vec_##T avx2_fma_##T(vec_##T a, vec_##T b, vec_##T c) {        \
+        __asm__("vfmadd231p" s " %2, %1, %0" : "+x"(c) : "x"(a), "x"(b)); \
+        return c;                                                         \
     }
 AVX2_FMA(f32, "s")
 AVX2_FMA(f64, "d")

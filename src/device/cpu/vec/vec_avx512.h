@@ -1,22 +1,22 @@
-// vec_avx512.h - x86-64-v4: AVX-512 with BW, DQ and VL. Its conversions of f32 to bf16 are not used: they flush
-// subnormals.
+// vec_avx512.h - x86-64-v4: AVX-512 with BW, DQ and VL. Its conversions of f32 to bf16 are not used: they
+// flush subnormals.
 
 #ifndef VEC_AVX512_H
 #define VEC_AVX512_H
 
 #define X86_V          "v"
 #define X86_ROUND_NAME "vrndscalep"
-#define X86_UNARY(name, T, instruction)                                     \
-    VEC_FN vec_##T name(vec_##T a) {                                        \
-        vec_##T r;                                                          \
-        __asm__(instruction " %1, %0" : "=v"(r) : "v"(a));                  \
-        return r;                                                           \
+#define X86_UNARY(name, T, instruction)                    \
+    VEC_FN vec_##T name(vec_##T a) {                       \
+        vec_##T r;                                         \
+        __asm__(instruction " %1, %0" : "=v"(r) : "v"(a)); \
+        return r;                                          \
     }
-#define X86_BINARY(name, T, instruction)                                    \
-    VEC_FN vec_##T name(vec_##T a, vec_##T b) {                             \
-        vec_##T r;                                                          \
-        __asm__(instruction " %2, %1, %0" : "=v"(r) : "v"(a), "v"(b));      \
-        return r;                                                           \
+#define X86_BINARY(name, T, instruction)                               \
+    VEC_FN vec_##T name(vec_##T a, vec_##T b) {                        \
+        vec_##T r;                                                     \
+        __asm__(instruction " %2, %1, %0" : "=v"(r) : "v"(a), "v"(b)); \
+        return r;                                                      \
     }
 #include "vec/vec_x86.h"
 
@@ -29,10 +29,10 @@ X86_UNARY(x86_abs_i64, i64, "vpabsq")
 #define vec_min_u64 x86_min_u64
 #define vec_abs_i64 x86_abs_i64
 
-#define AVX512_FMA(T, s)                                                              \
-    VEC_FN vec_##T avx512_fma_##T(vec_##T a, vec_##T b, vec_##T c) {                  \
-        __asm__("vfmadd231p" s " %2, %1, %0" : "+v"(c) : "v"(a), "v"(b));             \
-        return c;                                                                     \
+#define AVX512_FMA(T, s)                                                  \
+    VEC_FN vec_##T avx512_fma_##T(vec_##T a, vec_##T b, vec_##T c) {      \
+        __asm__("vfmadd231p" s " %2, %1, %0" : "+v"(c) : "v"(a), "v"(b)); \
+        return c;                                                         \
     }
 AVX512_FMA(f32, "s")
 AVX512_FMA(f64, "d")
@@ -46,11 +46,11 @@ VEC_FN int avx512_any(vec_u64 x) {
 }
 #define vec_any avx512_any
 
-#define AVX512_CONVERT(name, R, T, instruction)                                       \
-    VEC_FN vec_##R name(vec_##T x) {                                                  \
-        vec_##R r;                                                                    \
-        __asm__(instruction " %1, %0" : "=v"(r) : "v"(x));                            \
-        return r;                                                                     \
+#define AVX512_CONVERT(name, R, T, instruction)            \
+    VEC_FN vec_##R name(vec_##T x) {                       \
+        vec_##R r;                                         \
+        __asm__(instruction " %1, %0" : "=v"(r) : "v"(x)); \
+        return r;                                          \
     }
 AVX512_CONVERT(avx512_f64_of_i64, f64, i64, "vcvtqq2pd")
 AVX512_CONVERT(avx512_f64_of_u64, f64, u64, "vcvtuqq2pd")

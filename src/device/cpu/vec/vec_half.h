@@ -1,5 +1,6 @@
-// vec_half.h - 16-bit floats through f32, and what rounds only once on its way through a wider type. Built on the names
-// that the level has chosen; vec_neon_fp16.h and vec_neon_bf16.h replace it where instructions exist.
+// vec_half.h - 16-bit floats through f32, and what rounds only once on its way through a wider type. Built on
+// the names that the level has chosen; vec_neon_fp16.h and vec_neon_bf16.h replace it where instructions
+// exist.
 
 #ifndef VEC_HALF_H
 #define VEC_HALF_H
@@ -15,13 +16,15 @@ VEC_FN vec_u32 vec_round_bf16(vec_f32 x) {
     return (vec_u32)vec_select_u32((vec_i32)(x == x), rounded, bits | 0x400000);
 }
 VEC_FN vec_bf16 vec_bf16_of_f32(vec_f32 a, vec_f32 b) {
-    return (vec_bf16)__builtin_shufflevector((vec_u16)vec_round_bf16(a), (vec_u16)vec_round_bf16(b), VEC_ORDER(ODD, 16));
+    vec_u16 low = (vec_u16)vec_round_bf16(a), high = (vec_u16)vec_round_bf16(b);
+    return (vec_bf16)__builtin_shufflevector(low, high, VEC_ORDER(ODD, 16));
 }
 
 // f16: scaled by a power of two, subnormals come out exactly.
 #ifndef vec_f32_of_f16
 VEC_FN vec_f32 vec_f32_of_f16(vec_f16 x, int part) {
-    vec_u32 bits = vec_u32_of_u16((vec_u16)x, part), sign = (bits & 0x8000) << 16, rest = (bits & 0x7fff) << 13;
+    vec_u32 bits = vec_u32_of_u16((vec_u16)x, part);
+    vec_u32 sign = (bits & 0x8000) << 16, rest = (bits & 0x7fff) << 13;
     vec_u32 large = (vec_u32)(rest >= 0x0f800000) & 0x7f800000, nan = (vec_u32)(rest > 0x0f800000) & 0x400000;
     return (vec_f32)((vec_u32)((vec_f32)rest * 0x1p112f) | large | nan | sign);
 }
@@ -42,9 +45,9 @@ VEC_FN vec_f16 vec_f16_of_f32(vec_f32 a, vec_f32 b) {
 #endif
 
 // Arithmetic of f16: f32 has more than twice its digits, so rounding twice is rounding once.
-#define VEC_HALF_UNARY(op)                                                                                       \
-    VEC_FN vec_f16 vec_##op##_f16(vec_f16 a) {                                                                   \
-        return vec_f16_of_f32(vec_##op##_f32(vec_f32_of_f16(a, 0)), vec_##op##_f32(vec_f32_of_f16(a, 1)));       \
+#define VEC_HALF_UNARY(op)                                                                                 \
+    VEC_FN vec_f16 vec_##op##_f16(vec_f16 a) {                                                             \
+        return vec_f16_of_f32(vec_##op##_f32(vec_f32_of_f16(a, 0)), vec_##op##_f32(vec_f32_of_f16(a, 1))); \
     }
 VEC_HALF_UNARY(sqrt)
 VEC_HALF_UNARY(floor)
@@ -52,10 +55,10 @@ VEC_HALF_UNARY(ceil)
 VEC_HALF_UNARY(rint)
 VEC_HALF_UNARY(trunc)
 
-#define VEC_HALF_BINARY(op)                                                                                      \
-    VEC_FN vec_f16 vec_##op##_f16(vec_f16 a, vec_f16 b) {                                                        \
-        return vec_f16_of_f32(vec_##op##_f32(vec_f32_of_f16(a, 0), vec_f32_of_f16(b, 0)),                        \
-                              vec_##op##_f32(vec_f32_of_f16(a, 1), vec_f32_of_f16(b, 1)));                       \
+#define VEC_HALF_BINARY(op)                                                                \
+    VEC_FN vec_f16 vec_##op##_f16(vec_f16 a, vec_f16 b) {                                  \
+        return vec_f16_of_f32(vec_##op##_f32(vec_f32_of_f16(a, 0), vec_f32_of_f16(b, 0)),  \
+                              vec_##op##_f32(vec_f32_of_f16(a, 1), vec_f32_of_f16(b, 1))); \
     }
 VEC_HALF_BINARY(add)
 VEC_HALF_BINARY(sub)
@@ -64,18 +67,18 @@ VEC_HALF_BINARY(div)
 VEC_HALF_BINARY(max)
 VEC_HALF_BINARY(min)
 
-#define VEC_HALF_COMPARE(op)                                                                                     \
-    VEC_FN vec_i16 vec_##op##_f16(vec_f16 a, vec_f16 b) {                                                        \
-        return vec_i16_of_i32(vec_##op##_f32(vec_f32_of_f16(a, 0), vec_f32_of_f16(b, 0)),                        \
-                              vec_##op##_f32(vec_f32_of_f16(a, 1), vec_f32_of_f16(b, 1)));                       \
+#define VEC_HALF_COMPARE(op)                                                               \
+    VEC_FN vec_i16 vec_##op##_f16(vec_f16 a, vec_f16 b) {                                  \
+        return vec_i16_of_i32(vec_##op##_f32(vec_f32_of_f16(a, 0), vec_f32_of_f16(b, 0)),  \
+                              vec_##op##_f32(vec_f32_of_f16(a, 1), vec_f32_of_f16(b, 1))); \
     }
 VEC_HALF_COMPARE(eq)
 VEC_HALF_COMPARE(ne)
 VEC_HALF_COMPARE(lt)
 VEC_HALF_COMPARE(le)
 
-// 64-bit integers to f32. Bits that f64 could not hold are gathered into the lowest that it can: then the conversion
-// to f64 is exact and only the one to f32 rounds.
+// 64-bit integers to f32. Bits that f64 could not hold are gathered into the lowest that it can: then the
+// conversion to f64 is exact and only the one to f32 rounds.
 VEC_FN vec_u64 vec_gather_low(vec_u64 x, vec_u64 is_large) {
     vec_u64 gathered = (x | ((x & 0x7ff) + 0x7ff)) & ~vec_splat_u64(0x7ff);
     return vec_select_u64((vec_i64)is_large, gathered, x);
@@ -84,8 +87,14 @@ VEC_FN vec_f64 vec_exact_i64(vec_i64 x) {
     vec_u64 upper = ((vec_u64)x + ((uint64_t)1 << 53)) >> 54; // 0 where |x| < 2^53
     return vec_f64_of_i64((vec_i64)vec_gather_low((vec_u64)x, (vec_u64)(upper != 0)));
 }
-VEC_FN vec_f64 vec_exact_u64(vec_u64 x) { return vec_f64_of_u64(vec_gather_low(x, (vec_u64)((x >> 53) != 0))); }
-VEC_FN vec_f32 vec_f32_of_i64(vec_i64 a, vec_i64 b) { return vec_f32_of_f64(vec_exact_i64(a), vec_exact_i64(b)); }
-VEC_FN vec_f32 vec_f32_of_u64(vec_u64 a, vec_u64 b) { return vec_f32_of_f64(vec_exact_u64(a), vec_exact_u64(b)); }
+VEC_FN vec_f64 vec_exact_u64(vec_u64 x) {
+    return vec_f64_of_u64(vec_gather_low(x, (vec_u64)((x >> 53) != 0)));
+}
+VEC_FN vec_f32 vec_f32_of_i64(vec_i64 a, vec_i64 b) {
+    return vec_f32_of_f64(vec_exact_i64(a), vec_exact_i64(b));
+}
+VEC_FN vec_f32 vec_f32_of_u64(vec_u64 a, vec_u64 b) {
+    return vec_f32_of_f64(vec_exact_u64(a), vec_exact_u64(b));
+}
 
 #endif

@@ -4,32 +4,32 @@
 #define VEC_NEON_H
 
 // One instruction on whole registers; `of` is the arrangement of lanes, as in "4s".
-#define NEON_UNARY(name, T, instruction, of)                                              \
-    VEC_FN vec_##T name(vec_##T a) {                                                      \
-        vec_##T r;                                                                        \
-        __asm__(instruction " %0." of ", %1." of : "=w"(r) : "w"(a));                     \
-        return r;                                                                         \
+#define NEON_UNARY(name, T, instruction, of)                          \
+    VEC_FN vec_##T name(vec_##T a) {                                  \
+        vec_##T r;                                                    \
+        __asm__(instruction " %0." of ", %1." of : "=w"(r) : "w"(a)); \
+        return r;                                                     \
     }
-#define NEON_BINARY(name, T, instruction, of)                                             \
-    VEC_FN vec_##T name(vec_##T a, vec_##T b) {                                           \
-        vec_##T r;                                                                        \
-        __asm__(instruction " %0." of ", %1." of ", %2." of : "=w"(r) : "w"(a), "w"(b));  \
-        return r;                                                                         \
+#define NEON_BINARY(name, T, instruction, of)                                            \
+    VEC_FN vec_##T name(vec_##T a, vec_##T b) {                                          \
+        vec_##T r;                                                                       \
+        __asm__(instruction " %0." of ", %1." of ", %2." of : "=w"(r) : "w"(a), "w"(b)); \
+        return r;                                                                        \
     }
 
-// Floats --------------------------------------------------------------------------------------------------------
+// Floats ----------------------------------------------------------------------------------------------------
 
-#define NEON_FLOAT(T, of)                                                                 \
-    NEON_UNARY(neon_sqrt_##T, T, "fsqrt", of)                                             \
-    NEON_UNARY(neon_floor_##T, T, "frintm", of)                                           \
-    NEON_UNARY(neon_ceil_##T, T, "frintp", of)                                            \
-    NEON_UNARY(neon_rint_##T, T, "frintn", of)                                            \
-    NEON_UNARY(neon_trunc_##T, T, "frintz", of)                                           \
-    NEON_BINARY(neon_max_##T, T, "fmax", of)                                              \
-    NEON_BINARY(neon_min_##T, T, "fmin", of)                                              \
-    VEC_FN vec_##T neon_fma_##T(vec_##T a, vec_##T b, vec_##T c) {                        \
-        __asm__("fmla %0." of ", %1." of ", %2." of : "+w"(c) : "w"(a), "w"(b));          \
-        return c;                                                                         \
+#define NEON_FLOAT(T, of)                                                        \
+    NEON_UNARY(neon_sqrt_##T, T, "fsqrt", of)                                    \
+    NEON_UNARY(neon_floor_##T, T, "frintm", of)                                  \
+    NEON_UNARY(neon_ceil_##T, T, "frintp", of)                                   \
+    NEON_UNARY(neon_rint_##T, T, "frintn", of)                                   \
+    NEON_UNARY(neon_trunc_##T, T, "frintz", of)                                  \
+    NEON_BINARY(neon_max_##T, T, "fmax", of)                                     \
+    NEON_BINARY(neon_min_##T, T, "fmin", of)                                     \
+    VEC_FN vec_##T neon_fma_##T(vec_##T a, vec_##T b, vec_##T c) {               \
+        __asm__("fmla %0." of ", %1." of ", %2." of : "+w"(c) : "w"(a), "w"(b)); \
+        return c;                                                                \
     }
 NEON_FLOAT(f32, "4s")
 NEON_FLOAT(f64, "2d")
@@ -50,10 +50,10 @@ NEON_FLOAT(f64, "2d")
 #define vec_fma_f32   neon_fma_f32
 #define vec_fma_f64   neon_fma_f64
 
-// Integers ------------------------------------------------------------------------------------------------------
+// Integers --------------------------------------------------------------------------------------------------
 
-#define NEON_ORDERED(T, sign, of)                                                         \
-    NEON_BINARY(neon_max_##T, T, sign "max", of)                                          \
+#define NEON_ORDERED(T, sign, of)                \
+    NEON_BINARY(neon_max_##T, T, sign "max", of) \
     NEON_BINARY(neon_min_##T, T, sign "min", of)
 NEON_ORDERED(i8, "s", "16b")
 NEON_ORDERED(u8, "u", "16b")
@@ -100,7 +100,7 @@ VEC_FN vec_i64 neon_mul_i64(vec_i64 a, vec_i64 b) { return (vec_i64)neon_mul_u64
 #define vec_mul_u64 neon_mul_u64
 #define vec_mul_i64 neon_mul_i64
 
-// Masks ---------------------------------------------------------------------------------------------------------
+// Masks -----------------------------------------------------------------------------------------------------
 
 VEC_FN int neon_any(vec_u64 x) {
     vec_u32 r;
@@ -109,17 +109,17 @@ VEC_FN int neon_any(vec_u64 x) {
 }
 #define vec_any neon_any
 
-// Widening and narrowing ----------------------------------------------------------------------------------------
+// Widening and narrowing ------------------------------------------------------------------------------------
 
 // part is a constant: only one of the two remains.
-#define NEON_WIDEN(W, N, instruction, to, half, full, immediate)                                               \
-    VEC_FN vec_##W neon_##W##_of_##N(vec_##N x, int part) {                                                    \
-        vec_##W r;                                                                                             \
-        if (part)                                                                                              \
-            __asm__(instruction "2 %0." to ", %1." full immediate : "=w"(r) : "w"(x));                         \
-        else                                                                                                   \
-            __asm__(instruction " %0." to ", %1." half immediate : "=w"(r) : "w"(x));                          \
-        return r;                                                                                              \
+#define NEON_WIDEN(W, N, instruction, to, half, full, immediate)                       \
+    VEC_FN vec_##W neon_##W##_of_##N(vec_##N x, int part) {                            \
+        vec_##W r;                                                                     \
+        if (part)                                                                      \
+            __asm__(instruction "2 %0." to ", %1." full immediate : "=w"(r) : "w"(x)); \
+        else                                                                           \
+            __asm__(instruction " %0." to ", %1." half immediate : "=w"(r) : "w"(x));  \
+        return r;                                                                      \
     }
 NEON_WIDEN(i16, i8, "sshll", "8h", "8b", "16b", ", #0")
 NEON_WIDEN(u16, u8, "ushll", "8h", "8b", "16b", ", #0")
@@ -145,12 +145,12 @@ VEC_FN vec_f64 neon_f64_of_u32(vec_u32 x, int part) { return vec_f64_of_u64(neon
 #define vec_f64_of_i32 neon_f64_of_i32
 #define vec_f64_of_u32 neon_f64_of_u32
 
-#define NEON_NARROW(name, N, W, instruction, half, full, from)                                                 \
-    VEC_FN vec_##N name(vec_##W a, vec_##W b) {                                                                \
-        vec_##N r;                                                                                             \
-        __asm__(instruction " %0." half ", %1." from : "=w"(r) : "w"(a));                                      \
-        __asm__(instruction "2 %0." full ", %1." from : "+w"(r) : "w"(b));                                     \
-        return r;                                                                                              \
+#define NEON_NARROW(name, N, W, instruction, half, full, from)             \
+    VEC_FN vec_##N name(vec_##W a, vec_##W b) {                            \
+        vec_##N r;                                                         \
+        __asm__(instruction " %0." half ", %1." from : "=w"(r) : "w"(a));  \
+        __asm__(instruction "2 %0." full ", %1." from : "+w"(r) : "w"(b)); \
+        return r;                                                          \
     }
 NEON_NARROW(neon_f32_of_f64, f32, f64, "fcvtn", "2s", "4s", "2d")
 NEON_NARROW(neon_f16_of_f32, f16, f32, "fcvtn", "4h", "8h", "4s")
@@ -159,13 +159,13 @@ NEON_NARROW(neon_saturate_u32, u32, u64, "uqxtn", "2s", "4s", "2d")
 #define vec_f32_of_f64     neon_f32_of_f64
 #define vec_f16_of_f32     neon_f16_of_f32
 
-// Float to integer saturates, NaN gives 0 -------------------------------------------------------------------------
+// Float to integer saturates, NaN gives 0 -------------------------------------------------------------------
 
-#define NEON_TO_INT(I, F, instruction, of)                                                \
-    VEC_FN vec_##I neon_##I##_of_##F(vec_##F x) {                                         \
-        vec_##I r;                                                                        \
-        __asm__(instruction " %0." of ", %1." of : "=w"(r) : "w"(x));                     \
-        return r;                                                                         \
+#define NEON_TO_INT(I, F, instruction, of)                            \
+    VEC_FN vec_##I neon_##I##_of_##F(vec_##F x) {                     \
+        vec_##I r;                                                    \
+        __asm__(instruction " %0." of ", %1." of : "=w"(r) : "w"(x)); \
+        return r;                                                     \
     }
 NEON_TO_INT(i32, f32, "fcvtzs", "4s")
 NEON_TO_INT(u32, f32, "fcvtzu", "4s")

@@ -1,5 +1,5 @@
-// vec_neon_bf16.h - f32 to bf16 by instruction (armv8.2-a+bf16): the same bits as rounding by hand, subnormals and NaN
-// among them.
+// vec_neon_bf16.h - f32 to bf16 by instruction (armv8.2-a+bf16): the same bits as rounding by hand,
+// subnormals and NaN among them.
 
 #ifndef VEC_NEON_BF16_H
 #define VEC_NEON_BF16_H

@@ -1,10 +1,12 @@
-// vec_reduce.h - the registers of a reduction. Its lanes are 128 bytes of accumulators (of complex numbers 64 of each
-// part) on every level: so the order of combination, and with it the bits, do not depend on the size of registers.
+// vec_reduce.h - the registers of a reduction. Its lanes are 128 bytes of accumulators (of complex numbers 64
+// of each part) on every level: so the order of combination, and with it the bits, do not depend on the size
+// of registers.
 
 #ifndef VEC_REDUCE_H
 #define VEC_REDUCE_H
 
-// VEC_EACH_n(M): M(r) for every register of n bytes of lanes. VEC_FOLD_n(M): M(r, s) halves them down to register 0.
+// VEC_EACH_n(M): M(r) for every register of n bytes of lanes. VEC_FOLD_n(M): M(r, s) halves them down to
+// register 0.
 #if VEC_BYTES == 16
 #define VEC_EACH_64(M)  M(0) M(1) M(2) M(3)
 #define VEC_FOLD_64(M)  M(0, 2) M(1, 3) M(0, 1)

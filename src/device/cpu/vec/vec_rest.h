@@ -3,8 +3,8 @@
 #ifndef VEC_REST_H
 #define VEC_REST_H
 
-// Copies a few bytes, at most some hundred: a call of memcpy would cost as much as the copy. The empty asm keeps the
-// compiler from making one of the loop.
+// Copies a few bytes, at most some hundred: a call of memcpy would cost as much as the copy. The empty asm
+// keeps the compiler from making one of the loop.
 __attribute__((noinline, unused)) static void vec_copy(char *to, const char *from, int64_t bytes) {
     for (; bytes >= 16; bytes -= 16, to += 16, from += 16) {
         __builtin_memcpy(to, from, 16);
@@ -21,7 +21,8 @@ __attribute__((noinline, unused)) static void vec_copy(char *to, const char *fro
 }
 
 // The same into a block of `room` bytes (a multiple of 16), whose rest is zero.
-__attribute__((noinline, unused)) static void vec_rest(char *to, const char *from, int64_t bytes, int64_t room) {
+__attribute__((noinline, unused)) static void vec_rest(char *to, const char *from, int64_t bytes,
+                                                       int64_t room) {
     for (int64_t at = bytes / 16 * 16; at < room; at += 16) {
         __builtin_memset(to + at, 0, 16);
         __asm__ volatile("" ::: "memory");

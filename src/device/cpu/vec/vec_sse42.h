@@ -5,16 +5,16 @@
 
 #define X86_V          ""
 #define X86_ROUND_NAME "roundp"
-#define X86_UNARY(name, T, instruction)                            \
-    VEC_FN vec_##T name(vec_##T a) {                               \
-        vec_##T r;                                                 \
-        __asm__(instruction " %1, %0" : "=x"(r) : "x"(a));         \
-        return r;                                                  \
+#define X86_UNARY(name, T, instruction)                    \
+    VEC_FN vec_##T name(vec_##T a) {                       \
+        vec_##T r;                                         \
+        __asm__(instruction " %1, %0" : "=x"(r) : "x"(a)); \
+        return r;                                          \
     }
-#define X86_BINARY(name, T, instruction)                           \
-    VEC_FN vec_##T name(vec_##T a, vec_##T b) {                    \
-        __asm__(instruction " %1, %0" : "+x"(a) : "x"(b));         \
-        return a;                                                  \
+#define X86_BINARY(name, T, instruction)                   \
+    VEC_FN vec_##T name(vec_##T a, vec_##T b) {            \
+        __asm__(instruction " %1, %0" : "+x"(a) : "x"(b)); \
+        return a;                                          \
     }
 #include "vec/vec_x86.h"
 

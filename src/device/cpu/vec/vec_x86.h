@@ -1,24 +1,25 @@
-// vec_x86.h - what the levels of x86 share. A level says before it includes this how its instructions are written:
-// X86_V is "" or "v", X86_REG the constraint of a register, and X86_UNARY, X86_BINARY make one instruction a function.
+// vec_x86.h - what the levels of x86 share. A level says before it includes this how its instructions are
+// written: X86_V is "" or "v", X86_REG the constraint of a register, and X86_UNARY, X86_BINARY make one
+// instruction a function.
 
 #ifndef VEC_X86_H
 #define VEC_X86_H
 
-// Floats --------------------------------------------------------------------------------------------------------
+// Floats ----------------------------------------------------------------------------------------------------
 
-// The instruction gives its second operand for two zeros and for NaN: both orders together have the right sign, and all
-// ones are NaN.
-#define X86_FLOAT(T, m, s)                                                                                  \
-    X86_UNARY(x86_sqrt_##T, T, X86_V "sqrtp" s)                                                             \
-    X86_BINARY(x86_maxp_##T, T, X86_V "maxp" s)                                                             \
-    X86_BINARY(x86_minp_##T, T, X86_V "minp" s)                                                             \
-    VEC_FN vec_##T x86_max_##T(vec_##T a, vec_##T b) {                                                      \
-        vec_##m nan = (vec_##m)(a != a) | (vec_##m)(b != b);                                                \
-        return (vec_##T)(((vec_##m)x86_maxp_##T(a, b) & (vec_##m)x86_maxp_##T(b, a)) | nan);                \
-    }                                                                                                       \
-    VEC_FN vec_##T x86_min_##T(vec_##T a, vec_##T b) {                                                      \
-        vec_##m nan = (vec_##m)(a != a) | (vec_##m)(b != b);                                                \
-        return (vec_##T)((vec_##m)x86_minp_##T(a, b) | (vec_##m)x86_minp_##T(b, a) | nan);                  \
+// The instruction gives its second operand for two zeros and for NaN: both orders together have the right
+// sign, and all ones are NaN.
+#define X86_FLOAT(T, m, s)                                                                   \
+    X86_UNARY(x86_sqrt_##T, T, X86_V "sqrtp" s)                                              \
+    X86_BINARY(x86_maxp_##T, T, X86_V "maxp" s)                                              \
+    X86_BINARY(x86_minp_##T, T, X86_V "minp" s)                                              \
+    VEC_FN vec_##T x86_max_##T(vec_##T a, vec_##T b) {                                       \
+        vec_##m nan = (vec_##m)(a != a) | (vec_##m)(b != b);                                 \
+        return (vec_##T)(((vec_##m)x86_maxp_##T(a, b) & (vec_##m)x86_maxp_##T(b, a)) | nan); \
+    }                                                                                        \
+    VEC_FN vec_##T x86_min_##T(vec_##T a, vec_##T b) {                                       \
+        vec_##m nan = (vec_##m)(a != a) | (vec_##m)(b != b);                                 \
+        return (vec_##T)((vec_##m)x86_minp_##T(a, b) | (vec_##m)x86_minp_##T(b, a) | nan);   \
     }
 X86_FLOAT(f32, i32, "s")
 X86_FLOAT(f64, i64, "d")
@@ -29,10 +30,10 @@ X86_FLOAT(f64, i64, "d")
 #define vec_min_f32  x86_min_f32
 #define vec_min_f64  x86_min_f64
 
-#define X86_ROUND(T, s)                                                   \
-    X86_UNARY(x86_rint_##T, T, X86_ROUND_NAME s " $8,")                   \
-    X86_UNARY(x86_floor_##T, T, X86_ROUND_NAME s " $9,")                  \
-    X86_UNARY(x86_ceil_##T, T, X86_ROUND_NAME s " $10,")                  \
+#define X86_ROUND(T, s)                                  \
+    X86_UNARY(x86_rint_##T, T, X86_ROUND_NAME s " $8,")  \
+    X86_UNARY(x86_floor_##T, T, X86_ROUND_NAME s " $9,") \
+    X86_UNARY(x86_ceil_##T, T, X86_ROUND_NAME s " $10,") \
     X86_UNARY(x86_trunc_##T, T, X86_ROUND_NAME s " $11,")
 X86_ROUND(f32, "s")
 X86_ROUND(f64, "d")
@@ -45,10 +46,10 @@ X86_ROUND(f64, "d")
 #define vec_trunc_f32 x86_trunc_f32
 #define vec_trunc_f64 x86_trunc_f64
 
-// Integers ------------------------------------------------------------------------------------------------------
+// Integers --------------------------------------------------------------------------------------------------
 
-#define X86_ORDERED(T, s)                                                 \
-    X86_BINARY(x86_max_##T, T, X86_V "pmax" s)                            \
+#define X86_ORDERED(T, s)                      \
+    X86_BINARY(x86_max_##T, T, X86_V "pmax" s) \
     X86_BINARY(x86_min_##T, T, X86_V "pmin" s)
 X86_ORDERED(i8, "sb")
 X86_ORDERED(u8, "ub")
@@ -76,11 +77,12 @@ X86_UNARY(x86_abs_i32, i32, X86_V "pabsd")
 #define vec_abs_i16 x86_abs_i16
 #define vec_abs_i32 x86_abs_i32
 
-// Integers to floats, below AVX-512 ------------------------------------------------------------------------------
+// Integers to floats, below AVX-512 -------------------------------------------------------------------------
 
 // Each half becomes the low bits of a large float by its exponent alone; the sum of both rounds once.
 VEC_FN vec_f64 x86_f64_of_u64(vec_u64 x) {
-    vec_f64 high = (vec_f64)((x >> 32) | 0x4530000000000000u), low = (vec_f64)((x & 0xffffffff) | 0x4330000000000000u);
+    vec_f64 high = (vec_f64)((x >> 32) | 0x4530000000000000u);
+    vec_f64 low = (vec_f64)((x & 0xffffffff) | 0x4330000000000000u);
     return (high - (0x1p84 + 0x1p52)) + low;
 }
 VEC_FN vec_f64 x86_f64_of_i64(vec_i64 x) {

@@ -1,0 +1,121 @@
+// reduce_rows.c - reductions whose elements lie close together: runs of them become one.
+//
+// Runs are joined as a tree, which keeps sums accurate. Where few elements are kept, what is reduced is cut in segments
+// for threads to share; where the cuts are follows from the shape alone.
+
+#include "device/cpu/cpu.h"
+
+#include <string.h>
+
+enum {
+    RUN_MOST = 4096,   // elements that one row kernel reduces: longer runs lose accuracy
+    TILE = 1024,       // elements gathered at once
+    SLOTS = 64,        // results of runs that wait to be joined
+    BLOCK = 256,       // kept elements whose accumulators are stored together
+    SEGMENT = 65536,   // elements of a piece that threads may share
+    SEGMENTS = 256,    // pieces at most
+};
+
+struct slots {
+    int used;
+    _Alignas(64) char value[SLOTS * REDUCE_WIDEST];
+    _Alignas(64) char tile[TILE * REDUCE_WIDEST];
+};
+
+// Reduces n elements that lie stride bytes apart into the next slot.
+static void reduce_run(const struct reduction *r, struct slots *s, const char *from, int64_t stride, int64_t n) {
+    if (s->used == SLOTS) {
+        char joined[REDUCE_WIDEST];
+        cpu_call_row(r->join, joined, s->value, NULL, SLOTS);
+        memcpy(s->value, joined, (size_t)r->wide);
+        s->used = 1;
+    }
+    if (stride != r->item) {
+        cpu_move((size_t)r->item, s->tile, (struct stride2){0, r->item}, from, (struct stride2){0, stride}, 1, n);
+        from = s->tile;
+    }
+    cpu_call_row(r->row, s->value + s->used++ * r->wide, from, NULL, n);
+}
+
+// Reduces the positions [at, end) of the reduced space, from the kept element at base, into one accumulator.
+static void reduce_range(const struct reduction *r, const char *base, int64_t at, int64_t end, char *result) {
+    const struct layout *l = &r->reduced;
+    const struct layout_axis *inner = &l->axis[l->axes - 1];
+    int64_t stride = inner->stride[0], most = stride == r->item ? RUN_MOST : TILE;
+    if (end - at <= most && l->axes == 1 && stride == r->item) {
+        cpu_call_row(r->row, result, base + at * stride, NULL, end - at);
+        return;
+    }
+    struct slots s;
+    struct walk w;
+    s.used = 0;
+    cpu_walk_to(l, &w, at / inner->dim);
+    for (int64_t i = at % inner->dim; at < end; i = 0) {
+        int64_t run_end = MIN_OF(inner->dim, i + end - at);
+        const char *row = base + (w.data[0] - l->data[0]);
+        at += run_end - i;
+        for (int64_t n; i < run_end; i += n) {
+            n = MIN_OF(most, run_end - i);
+            reduce_run(r, &s, row + i * stride, stride, n);
+        }
+        if (at < end)
+            cpu_walk_next(l, &w);
+    }
+    cpu_call_row(r->join, result, s.value, NULL, s.used);
+}
+
+static void rows_part(const void *context, int64_t from, int64_t to) {
+    const struct reduction *r = context;
+    struct walk w;
+    _Alignas(64) char block[BLOCK * REDUCE_WIDEST];
+    cpu_walk_to(&r->kept, &w, from);
+    char *out = r->kept.data[REDUCE_OUT] + from * r->item;
+    for (int64_t count; from < to; from += count, out += count * r->item) {
+        count = MIN_OF(BLOCK, to - from);
+        for (int64_t i = 0; i < count; i++) {
+            reduce_range(r, w.data[REDUCE_IN], 0, r->reduced.size, block + i * r->wide);
+            if (from + i + 1 < to)
+                cpu_walk_next(&r->kept, &w);
+        }
+        cpu_reduce_store(r, out, block, count);
+    }
+}
+
+// Few kept elements: their segments are shared.
+static void segments_part(const void *context, int64_t from, int64_t to) {
+    const struct reduction *r = context;
+    for (; from < to; from++) {
+        int64_t kept = from / r->segments, segment = from % r->segments;
+        struct walk w;
+        cpu_walk_to(&r->kept, &w, kept);
+        reduce_range(r, w.data[REDUCE_IN], cpu_reduce_segment(r, segment), cpu_reduce_segment(r, segment + 1), r->partial + from * r->wide);
+    }
+}
+
+static void join_segments(const struct reduction *r) {
+    for (int64_t i = 0; i < r->kept.size; i++) {
+        char joined[REDUCE_WIDEST];
+        cpu_call_row(r->join, joined, r->partial + i * r->segments * r->wide, NULL, r->segments);
+        cpu_reduce_store(r, r->kept.data[REDUCE_OUT] + i * r->item, joined, 1);
+    }
+}
+
+bool cpu_reduce_by_rows(struct reduction *r) {
+    int64_t kept = r->kept.size, size = r->reduced.size, grain = CPU_SPLIT / (size * r->item) + 1;
+    r->reduced.loops = r->reduced.axes - 1;
+    r->kept.loops = r->kept.axes;
+    r->segments = kept >= SLOTS ? 1 : MIN_OF(MAX_OF(size / SEGMENT, 1), SEGMENTS);
+    if (r->segments == 1) {
+        cpu_split(kept, grain, rows_part, r);
+        return true;
+    }
+    _Alignas(64) char room[SEGMENTS * REDUCE_WIDEST];
+    r->partial = kept == 1 ? room : memory_alloc((size_t)(kept * r->segments * r->wide));
+    if (!r->partial)
+        return false;
+    cpu_split(kept * r->segments, 1, segments_part, r);
+    join_segments(r);
+    if (kept != 1)
+        memory_free(r->partial);
+    return true;
+}

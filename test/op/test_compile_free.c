@@ -1,0 +1,101 @@
+// test_compile_free.c - eager work never compiles: every op on every dtype finds its kernels built in.
+//
+// Arguments are drawn at random until the op takes them; the ops and what they take come from zl_op().
+
+#include <string.h>
+
+#include "base/base.h"
+#include "fuzz/call_op.h"
+
+enum { TRIES = 400, WANTED = 2, LIST = 3 };
+
+struct arguments {
+    union op_argument value[8];
+    int64_t size[8][LIST];
+    int axis[8][LIST];
+    zl_array array[8][LIST], output[8];
+};
+
+// Some of the shapes fit each other, some are square, some stretch.
+static zl_array some_array(zl_dtype dtype) {
+    static const int64_t dims[][2] = {{4, 4}, {4, 4}, {1, 4}, {4, 1}, {2, 4}};
+    const int64_t *dim = dims[test_between(0, COUNT(dims) - 1)];
+    int rank = (int)test_between(0, 2);
+    return zl_full((zl_shape){dim, rank}, zl_scalar_int(1), dtype);
+}
+
+static void choose(struct arguments *a, int at, zl_param_type type, zl_dtype dtype) {
+    union op_argument *out = &a->value[at];
+    int count = (int)test_between(1, 2);
+    for (int i = 0; i < LIST; i++) {
+        a->size[at][i] = test_between(1, 4);
+        a->axis[at][i] = i;
+        a->array[at][i] = type == ZL_PARAM_ARRAYS ? some_array(dtype) : NULL;
+    }
+    switch (type) {
+    case ZL_PARAM_ARRAY: out->array = some_array(dtype); break;
+    case ZL_PARAM_ARRAYS: out->arrays.list = a->array[at], out->arrays.count = count; break;
+    case ZL_PARAM_INT: out->number = (int)test_between(0, 2); break;
+    case ZL_PARAM_INT64: out->wide = test_between(1, 4); break;
+    case ZL_PARAM_DOUBLE: out->real = (double)test_between(0, 4); break;
+    case ZL_PARAM_BOOL: out->number = (int)test_between(0, 1); break;
+    case ZL_PARAM_DTYPE: out->number = (int)dtype; break;
+    case ZL_PARAM_SHAPE: out->shape = (zl_shape){a->size[at], count}; break;
+    case ZL_PARAM_AXES: out->axes = (zl_axes){a->axis[at], count}; break;
+    case ZL_PARAM_OUTPUT: out->output = a->output; break;
+    }
+}
+
+// Whether the op took what was drawn, and its results were computed.
+static bool try_op(const zl_op_info *op, op_function *function, zl_dtype dtype) {
+    struct arguments a = {{{0}}};
+    zl_array y;
+    for (int i = 0; i < op->params; i++)
+        choose(&a, i, op->param[i].type, dtype);
+    bool ok = call_op(op, function, a.value, &y) && (!y || zl_eval(y));
+    for (int i = 0; ok && i < 8 && a.output[i]; i++)
+        ok = zl_eval(a.output[i]);
+    zl_clear_error();
+    return ok;
+}
+
+static int run_op(const zl_op_info *op, zl_dtype dtype) {
+    op_function *function = op_address(op->name);
+    int done = 0;
+    for (int i = 0; function && i < TRIES && done < WANTED; i++)
+        ZL_SCOPE done += try_op(op, function, dtype);
+    return done;
+}
+
+TEST(eager_ops_compile_nothing) {
+    if (!op_address("zl_add"))
+        SKIP("this program has no symbols");
+    int64_t compiles = zl_counter("compiles"), fallbacks = zl_counter("fallbacks");
+    CHECK(compiles >= 0 && fallbacks >= 0);
+    for (int i = 0; zl_op(i); i++) {
+        int done = 0;
+        for (int d = 0; d < ZL_DTYPE_COUNT; d++)
+            done += run_op(zl_op(i), (zl_dtype)d);
+        if (!CHECK(done > 0))
+            test_note("%s was never called as it should be", zl_op(i)->name);
+    }
+    CHECK_EQ_INT(zl_counter("compiles"), compiles);
+    CHECK_EQ_INT(zl_counter("fallbacks"), fallbacks);
+}
+
+static zl_array mixture(zl_array x, zl_array y) {
+    zl_array z = zl_add(zl_multiply(x, y), zl_scalar(0.5));
+    return zl_sum_axis(zl_where(zl_less(x, z), zl_exp(zl_negative(z)), zl_sqrt(zl_abs(y))), 0, false);
+}
+
+// Fused expressions run at once as row programs; few evaluations do not make them hot.
+TEST(new_expressions_compile_nothing) {
+    int64_t compiles = zl_counter("compiles"), fused = zl_counter("fused");
+    for (int d = ZL_FLOAT16; d <= ZL_FLOAT64; d++)
+        ZL_SCOPE {
+            zl_array x = zl_ones(ZL_SHAPE(300, 60), (zl_dtype)d), y = zl_arange(0, 60, 1, (zl_dtype)d);
+            CHECK(zl_eval(mixture(x, y)));
+        }
+    CHECK_EQ_INT(zl_counter("compiles"), compiles);
+    CHECK(zl_counter("fused") > fused);
+}
