@@ -32,7 +32,7 @@ struct zl_stream_ {
     struct zl_stream_ *next; // of its thread, then among those to be used again
 };
 
-zl_stream stream_default(void);               // of this thread; NULL and an error when its device is not there
+zl_stream stream_standard(void);              // of calls that name none, on this thread; NULL and an error
 bool stream_try_begin(zl_stream s);           // takes an idle stream for the calling thread
 void stream_end(zl_stream s);                 // after a run: gives it back and wakes who waits
 void stream_wait(zl_array a);                 // until a is no longer claimed

@@ -71,17 +71,14 @@ zl_stream zl_new_stream(const char *device) {
     return make(d, 0);
 }
 
-zl_stream stream_default(void) {
-    zl_stream s = recorder.stream;
-    if (s)
-        return s;
+zl_stream stream_standard(void) {
     if (!mine.standard)
         mine.standard = zl_new_stream(NULL);
     return mine.standard;
 }
 
 zl_stream zl_default_stream(void) {
-    return stream_default();
+    return recorder.stream ? recorder.stream : stream_standard();
 }
 
 bool zl_set_default_stream(zl_stream stream) {
@@ -217,6 +214,6 @@ bool zl_stream_synchronize(zl_stream stream) {
 }
 
 bool zl_synchronize(void) {
-    zl_stream s = stream_default();
+    zl_stream s = zl_default_stream();
     return s && zl_stream_synchronize(s);
 }

@@ -151,7 +151,7 @@ static int walk_one(struct tape *t, zl_array a) {
 bool tape_walk(struct tape *tape, int count, const zl_array *arrays) {
     tape->calls = 0;
     tape->waits = false;
-    if (!(tape->standard = stream_default()))
+    if (!(tape->standard = stream_standard()))
         return false;
     if (++epoch == 0)
         epoch = 1;

@@ -301,6 +301,7 @@ SCENARIO(default_stream) {
     bool ok = old && zl_set_default_stream(mine);
     ok = ok && zl_async_eval(y) && sum_of(z, out);
     zl_stream_synchronize(mine);
+    zl_stream_synchronize(old);
     return old && zl_set_default_stream(old) && ok;
 }
 
