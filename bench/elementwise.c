@@ -28,7 +28,8 @@ static struct bench_case *add_case(const char *name, enum bench_limit limit, dou
         fprintf(stderr, "more than %d cases: raise CASES\n", CASES);
         exit(2);
     }
-    cases[case_count] = (struct bench_case){.name = name, .limit = limit, .work = work, .bar = bar, .run = run};
+    cases[case_count] =
+        (struct bench_case){.name = name, .limit = limit, .work = work, .bar = bar, .run = run};
     return &cases[case_count++];
 }
 
@@ -47,7 +48,9 @@ static zl_array kept(zl_array x) {
 // An array of the size that limits are measured with.
 static zl_array big(zl_dtype dtype) {
     int64_t count = (int64_t)(limit_bytes / zl_dtype_size(dtype));
-    return kept(zl_astype(zl_add(zl_remainder(zl_arange_int(0, count, 1, ZL_INT32), zl_scalar_int(100)), zl_scalar_int(1)), dtype));
+    return kept(zl_astype(
+        zl_add(zl_remainder(zl_arange_int(0, count, 1, ZL_INT32), zl_scalar_int(100)), zl_scalar_int(1)),
+        dtype));
 }
 
 static void run_unary(struct bench_case *c) {
@@ -79,7 +82,8 @@ static void run_axis(struct bench_case *c) {
 static void run_chain_of_five(struct bench_case *c) {
     ZL_SCOPE {
         zl_array a = c->in[0], b = c->in[1];
-        need(zl_eval(zl_add(zl_multiply(zl_add(zl_multiply(a, b), a), zl_scalar(0.5)), zl_multiply(b, zl_scalar(1.5)))));
+        need(zl_eval(zl_add(zl_multiply(zl_add(zl_multiply(a, b), a), zl_scalar(0.5)),
+                            zl_multiply(b, zl_scalar(1.5)))));
     }
 }
 
@@ -87,9 +91,12 @@ static void binary_case(const char *name, binary_op *op, zl_array a, zl_array b,
     struct bench_case *c = add_case(name, BENCH_COPY, bytes, bar, run_binary);
     c->operation = (void (*)(void))op;
     c->in[0] = a, c->in[1] = b;
+    c->reads = (double)zl_nbytes(a) + (double)zl_nbytes(b);
+    c->streams = 2;
 }
 
-static void unary_case(const char *name, unary_op *op, zl_array x, enum bench_limit limit, double bytes, double bar) {
+static void unary_case(const char *name, unary_op *op, zl_array x, enum bench_limit limit, double bytes,
+                       double bar) {
     struct bench_case *c = add_case(name, limit, bytes, bar, run_unary);
     c->operation = (void (*)(void))op;
     c->in[0] = x;
@@ -107,6 +114,7 @@ static void cast_case(const char *name, zl_array x, zl_dtype to, double bar) {
     struct bench_case *c = add_case(name, BENCH_COPY, bytes, bar, run_cast);
     c->in[0] = x;
     c->dtype = to;
+    c->reads = (double)zl_nbytes(x);
 }
 
 static zl_array f32, f64, i32, f16, bf16, f32_b, f64_b, i32_b, f16_b, bf16_b;
@@ -114,10 +122,15 @@ static zl_array f32, f64, i32, f16, bf16, f32_b, f64_b, i32_b, f16_b, bf16_b;
 static void add_contiguous(void) {
     double n = (double)limit_bytes;
     // bfloat16 is rounded by instructions on some levels only: 0.3 is what the others reach.
-    static const struct { const char *name; binary_op *op; zl_array *a, *b; double bar; } rows[] = {
+    static const struct {
+        const char *name;
+        binary_op *op;
+        zl_array *a, *b;
+        double bar;
+    } rows[] = {
         {"add f32", zl_add, &f32, &f32_b, 0.9},           {"add f64", zl_add, &f64, &f64_b, 0.9},
         {"add i32", zl_add, &i32, &i32_b, 0.9},           {"add f16", zl_add, &f16, &f16_b, 0.9},
-        {"add bf16", zl_add, &bf16, &bf16_b, 0.3},         {"multiply f32", zl_multiply, &f32, &f32_b, 0.9},
+        {"add bf16", zl_add, &bf16, &bf16_b, 0.3},        {"multiply f32", zl_multiply, &f32, &f32_b, 0.9},
         {"multiply f64", zl_multiply, &f64, &f64_b, 0.9}, {"multiply i32", zl_multiply, &i32, &i32_b, 0.9},
         {"multiply f16", zl_multiply, &f16, &f16_b, 0.9}, {"maximum f32", zl_maximum, &f32, &f32_b, 0.9},
         {"maximum f64", zl_maximum, &f64, &f64_b, 0.9},   {"maximum i32", zl_maximum, &i32, &i32_b, 0.9},
@@ -126,10 +139,12 @@ static void add_contiguous(void) {
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         binary_case(rows[i].name, rows[i].op, *rows[i].a, *rows[i].b, 3 * n, rows[i].bar);
     binary_case("less f32", zl_less, f32, f32_b, 2 * n + n / 4, 0.9);
-    binary_case("less f64", zl_less, f64, f64, 2 * n + n / 8, 0.9);
-    binary_case("add f32 and a number", zl_add, f32, kept(zl_from_f32((float[]){1.5f}, ZL_SCALAR)), 2 * n, 0.9);
+    binary_case("less f64", zl_less, f64, f64_b, 2 * n + n / 8, 0.9);
+    binary_case("add f32 and a number", zl_add, f32, kept(zl_from_f32((float[]){1.5f}, ZL_SCALAR)), 2 * n,
+                0.9);
     struct bench_case *where = add_case("where f32", BENCH_COPY, 3 * n + n / 4, 0.9, run_where);
     where->in[0] = kept(zl_less(f32, zl_scalar(50))), where->in[1] = f32, where->in[2] = f32_b;
+    where->reads = 2 * n + n / 4, where->streams = 2;
     struct bench_case *chain = add_case("chain of five f32", BENCH_COPY, 3 * n, 0, run_chain_of_five);
     chain->in[0] = f32, chain->in[1] = f32_b;
     unary_case("exp f32", zl_exp, f32, BENCH_COPY, 2 * n, 0);
@@ -162,7 +177,10 @@ static void add_reductions(void) {
 
 static void add_layouts(void) {
     double n = (double)limit_bytes;
-    static const struct { const char *row, *column; int64_t inner; } runs[] = {
+    static const struct {
+        const char *row, *column;
+        int64_t inner;
+    } runs[] = {
         {"add a row of 16", "add a column, rows of 16", 16},
         {"add a row of 64", "add a column, rows of 64", 64},
         {"add a row of 1024", "add a column, rows of 1024", 1024},
@@ -171,15 +189,18 @@ static void add_layouts(void) {
         int64_t inner = runs[i].inner;
         zl_array x = kept(zl_reshape(f32, ZL_SHAPE(-1, inner)));
         binary_case(runs[i].row, zl_add, x, kept(zl_arange(0, (double)inner, 1, ZL_FLOAT32)), 2 * n, 0.8);
-        zl_array column = kept(zl_contiguous(zl_slice(x, ZL_SHAPE(0, 0), ZL_SHAPE(zl_dim(x, 0), 1), ZL_SHAPE(1, 1))));
+        zl_array column =
+            kept(zl_contiguous(zl_slice(x, ZL_SHAPE(0, 0), ZL_SHAPE(zl_dim(x, 0), 1), ZL_SHAPE(1, 1))));
         binary_case(runs[i].column, zl_add, x, column, 2 * n + n / (double)inner, inner >= 64 ? 0.8 : 0.5);
     }
-    zl_array square = kept(zl_reshape(f32, ZL_SHAPE(-1, SIDE))), wide = kept(zl_reshape(f32_b, ZL_SHAPE(SIDE, -1)));
+    zl_array square = kept(zl_reshape(f32, ZL_SHAPE(-1, SIDE))),
+             wide = kept(zl_reshape(f32_b, ZL_SHAPE(SIDE, -1)));
     zl_array even = kept(zl_slice(f32, ZL_SHAPE(0), ZL_SHAPE(zl_size(f32)), ZL_SHAPE(2)));
     zl_array half = kept(zl_contiguous(zl_slice(f32_b, ZL_SHAPE(0), ZL_SHAPE(zl_size(even)), ZL_SHAPE(1))));
     binary_case("every other element", zl_add, even, half, 2 * n, 0.5); // whole lines are moved
     binary_case("transposed plus plain", zl_add, kept(zl_matrix_transpose(square)), wide, 3 * n, 0.15);
-    unary_case("copy of a transpose", zl_contiguous, kept(zl_matrix_transpose(square)), BENCH_COPY, 2 * n, 0.35);
+    unary_case("copy of a transpose", zl_contiguous, kept(zl_matrix_transpose(square)), BENCH_COPY, 2 * n,
+               0.35);
 }
 
 // Fields of structs against an array with the same stride: the ratio of the two is what counts.
@@ -209,7 +230,8 @@ static void add_products(void) {
     matmul_case("matmul f32 1024", 1024, 1024, 1024, ZL_FLOAT32, 0.7);
     matmul_case("matmul f64 1024", 1024, 1024, 1024, ZL_FLOAT64, 0.35);
     matmul_case("matmul bf16 1024", 1024, 1024, 1024, ZL_BFLOAT16, 0);
-    struct bench_case *c = add_case("matrix times vector f32", BENCH_READ, (double)limit_bytes, 0.8, run_binary);
+    struct bench_case *c =
+        add_case("matrix times vector f32", BENCH_READ, (double)limit_bytes, 0.8, run_binary);
     c->operation = (void (*)(void))zl_matmul;
     c->in[0] = kept(zl_reshape(f32, ZL_SHAPE(-1, SIDE)));
     c->in[1] = kept(zl_ones(ZL_SHAPE(SIDE, 1), ZL_FLOAT32));
@@ -254,7 +276,8 @@ static void run_is_transposed(struct bench_case *c) {
         sink = zl_is_transposed(c->in[0]);
 }
 
-static void budget_case(const char *name, double ns, double calls, void (*run)(struct bench_case *c), zl_array a, zl_array b) {
+static void budget_case(const char *name, double ns, double calls, void (*run)(struct bench_case *c),
+                        zl_array a, zl_array b) {
     struct bench_case *c = add_case(name, BENCH_BUDGET, calls, 1, run);
     c->budget = ns;
     c->in[0] = a, c->in[1] = b;
@@ -275,8 +298,9 @@ static void add_budgets(void) {
 
 static const char *const libraries[] = {"libblis.so.4", "libopenblas.so.0", "libblas.so.3"};
 
-typedef void sgemm_fn(const char *, const char *, const int *, const int *, const int *, const float *, const float *,
-                      const int *, const float *, const int *, const float *, float *, const int *, size_t, size_t);
+typedef void sgemm_fn(const char *, const char *, const int *, const int *, const int *, const float *,
+                      const float *, const int *, const float *, const int *, const float *, float *,
+                      const int *, size_t, size_t);
 
 // Prints GFLOP/s of 1024 x 1024; what the child does.
 static int measure_blas(const char *name) {
@@ -304,7 +328,8 @@ static int measure_blas(const char *name) {
 
 static double ask_blas(const char *program, const char *name) {
     char command[1024], line[64] = "";
-    snprintf(command, sizeof command, "OPENBLAS_NUM_THREADS=%d BLIS_NUM_THREADS=%d '%s' --blas %s 2>/dev/null", zl_threads(),
+    snprintf(command, sizeof command,
+             "OPENBLAS_NUM_THREADS=%d BLIS_NUM_THREADS=%d '%s' --blas %s 2>/dev/null", zl_threads(),
              zl_threads(), program, name);
     FILE *child = popen(command, "r");
     bool got = child && fgets(line, sizeof line, child);
@@ -340,7 +365,7 @@ static void measure_limits(void) {
 static void run_rounds(int rounds) {
     for (int r = 0; r < rounds; r++) {
         for (int i = 0; i < case_count; i++) {
-            if (i % 8 == 0)
+            if (i % 8 == 0 || case_count < 32)
                 measure_limits();
             bench_run_once(&cases[i]);
         }
@@ -384,18 +409,20 @@ static int check(void) {
 }
 
 static int demo(void) {
-    static const char *const shown[] = {"add f32", "where f32", "sum f32", "chain of five f32", "copy of a transpose",
-                                        "matmul f32 1024", "record and evaluate"};
+    static const char *const shown[] = {
+        "add f32",         "where f32",          "sum f32", "chain of five f32", "copy of a transpose",
+        "matmul f32 1024", "record and evaluate"};
     struct bench_rates r = limit_rates();
-    printf("This machine (%s, %d cores) copies %.0f GB/s and computes %.0f GFLOP/s.\n", bench_model(), zl_threads(),
-           r.rate[BENCH_COPY] * 1e-9, r.rate[BENCH_FMA] * 1e-9);
+    printf("This machine (%s, %d cores) copies %.0f GB/s and computes %.0f GFLOP/s.\n", bench_model(),
+           zl_threads(), r.rate[BENCH_COPY] * 1e-9, r.rate[BENCH_FMA] * 1e-9);
     for (int i = 0; i < case_count; i++)
         for (size_t k = 0; k < sizeof shown / sizeof shown[0]; k++) {
             if (strcmp(cases[i].name, shown[k]) != 0)
                 continue;
             double ratio = bench_ratio(&cases[i], &r), rate = cases[i].work / cases[i].best;
             if (cases[i].limit == BENCH_BUDGET)
-                printf("  %-24s %6.0f ns, of %.0f ns that it may take\n", shown[k], 1e9 / rate, cases[i].budget);
+                printf("  %-24s %6.0f ns, of %.0f ns that it may take\n", shown[k], 1e9 / rate,
+                       cases[i].budget);
             else
                 printf("  %-24s %6.1f %s, %3.0f %% of what the machine can do\n", shown[k], rate * 1e-9,
                        cases[i].limit == BENCH_FMA ? "GFLOP/s" : "GB/s   ", 100 * ratio);

@@ -41,6 +41,19 @@ static void read_part(int part, int parts) {
     sink = s0[0];
 }
 
+// Two streams a core.
+static void read_two_part(int part, int parts) {
+    size_t count = limit_bytes / (size_t)parts / sizeof(float4) / 2;
+    const float4 *a = (const float4 *)(const void *)copy_from + (size_t)part * count * 2, *b = a + count;
+    float4 s0 = {0}, s1 = s0, s2 = s0, s3 = s0, s4 = s0, s5 = s0, s6 = s0, s7 = s0;
+    for (size_t i = 0; i + 4 <= count; i += 4) {
+        s0 += a[i], s1 += a[i + 1], s2 += a[i + 2], s3 += a[i + 3];
+        s4 += b[i], s5 += b[i + 1], s6 += b[i + 2], s7 += b[i + 3];
+    }
+    s0 += s1 + s2 + s3 + s4 + s5 + s6 + s7;
+    sink = s0[0];
+}
+
 enum { FMA_LOOPS = 100000 };
 
 #if defined(__aarch64__)
@@ -81,12 +94,14 @@ static void fma_part(int part, int parts) {
 
 static void run_copy(struct bench_case *c) { c->took = bench_on_all_cores(copy_part); }
 static void run_read(struct bench_case *c) { c->took = bench_on_all_cores(read_part); }
+static void run_read_two(struct bench_case *c) { c->took = bench_on_all_cores(read_two_part); }
 static void run_fma(struct bench_case *c) { c->took = bench_on_all_cores(fma_part); }
 
-enum { LIMITS = 3 };
+enum { LIMITS = 4 };
 static struct bench_case limits[LIMITS] = {
     {.name = "copy", .limit = BENCH_COPY, .run = run_copy},
     {.name = "read", .limit = BENCH_READ, .run = run_read},
+    {.name = "read two", .limit = BENCH_READ_TWO, .run = run_read_two},
     {.name = "fma", .limit = BENCH_FMA, .run = run_fma},
 };
 
@@ -95,8 +110,8 @@ static void start_limits(void) {
     copy_to = map_pages(limit_bytes);
     copy_from = map_pages(limit_bytes);
     limits[0].work = 2.0 * (double)limit_bytes;
-    limits[1].work = (double)limit_bytes;
-    limits[2].work = (double)FMA_LOOPS * FMA_FLOPS * zl_threads();
+    limits[1].work = limits[2].work = (double)limit_bytes;
+    limits[3].work = (double)FMA_LOOPS * FMA_FLOPS * zl_threads();
 }
 
 static struct bench_rates limit_rates(void) {

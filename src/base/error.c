@@ -1,6 +1,7 @@
 // error.c - the first error of each thread.
 //
-// A message that fits lives in the thread's own storage, so that "out of memory" can be said without memory.
+// A short message lives in the thread's own storage, so that "out of memory" can be said without memory. That storage
+// is small: a library that is opened late shares a few hundred bytes of it with all others.
 
 #include "base/base.h"
 
@@ -11,7 +12,7 @@ static _Thread_local struct {
     zl_error_kind kind;
     bool freed_at_exit;
     char *longer; // the message, when text cannot hold it
-    char text[480];
+    char text[112];
 } first;
 
 const char *zl_error(void) {

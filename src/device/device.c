@@ -86,8 +86,12 @@ const struct device *device_find(const char *name, int *units) {
 static bool describe(int index, int unit, zl_device_info *info) {
     const char *reason;
     int units = device_units(index, &reason);
-    *info = (zl_device_info){.device = devices[index]->name, .unit = unit, .model = "", .detail = "",
-                             .available = units > 0, .reason = units ? "" : reason};
+    *info = (zl_device_info){.device = devices[index]->name,
+                             .unit = unit,
+                             .model = "",
+                             .detail = "",
+                             .available = units > 0,
+                             .reason = units ? "" : reason};
     if (units && devices[index]->describe)
         devices[index]->describe(unit, info);
     return true;

@@ -59,11 +59,34 @@ int shape_broadcast(int a_ndim, const int64_t *a, int b_ndim, const int64_t *b, 
     return ndim;
 }
 
+// Texts of the calling thread, on the heap: thread-local memory is scarce in a library that is opened late.
+struct texts {
+    unsigned turn;
+    char text[8][200];
+};
+static _Thread_local struct texts *texts;
+
+static void free_texts(void *data) {
+    (void)data;
+    memory_free(texts);
+    texts = NULL;
+}
+
+static char *next_text(void) {
+    if (!texts) {
+        texts = memory_zero(sizeof *texts);
+        if (texts && !thread_at_exit(free_texts, NULL))
+            free_texts(NULL);
+    }
+    return texts ? texts->text[texts->turn++ % 8] : NULL;
+}
+
 const char *shape_text(int ndim, const int64_t *dim) {
-    static _Thread_local char ring[8][200];
-    static _Thread_local unsigned turn;
-    char *out = ring[turn++ % 8], *end = out + sizeof ring[0];
-    int at = snprintf(out, sizeof ring[0], "(");
+    char *out = next_text();
+    if (!out)
+        return "(...)";
+    char *end = out + sizeof texts->text[0];
+    int at = snprintf(out, sizeof texts->text[0], "(");
     for (int i = 0; i < ndim && out + at < end - 40; i++)
         at += snprintf(out + at, (size_t)(end - out - at), i ? ", %lld" : "%lld", (long long)dim[i]);
     bool cut = out + at >= end - 40;

@@ -2,7 +2,7 @@
 
 #include "op/ops.h"
 
-// What x looks like as items of another size: ratio is how many new items an old one holds, or old ones a new one.
+// Items of another size: ratio is how many of the smaller ones a larger one holds.
 struct recast {
     int64_t ratio;
     bool grows; // an item of the new dtype is larger

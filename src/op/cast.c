@@ -31,7 +31,7 @@ zl_array zl_astype(zl_array x, zl_dtype dtype) {
         return NULL;
     if ((unsigned)dtype >= ZL_DTYPE_COUNT)
         return error_set(ZL_ERROR_DTYPE, "zl_astype: dtype %d: a dtype is 0 to %d", (int)dtype, ZL_DTYPE_COUNT - 1);
-    if (array_is(x, ARRAY_INLINE))
+    if (array_is(x, ARRAY_WEAK)) // a number: the result is one too, without history
         return graph_inline(dtype, scalar_as(x, dtype), 0);
     if (x->dtype == dtype)
         return op_same(x);

@@ -150,7 +150,7 @@ zl_array zl_stack(const zl_array *arrays, int count, int axis) {
 OP_SIGNATURE(zl_stack, "shape", "Arrays of one shape side by side along a new axis of the result.",
              P_ARRAYS(arrays), P_INT(axis, "0"));
 
-// Taking apart -----------------------------------------------------------------------------------------------------
+// Taking apart ----------------------------------------------------------------------------------------------
 
 // count + 1 parts, cut at positions at[]: each from one position to the next.
 static bool cut(zl_array x, int axis, int count, const int64_t *at, zl_array *out) {

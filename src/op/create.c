@@ -4,7 +4,7 @@
 
 #include "op/ops.h"
 
-// full and its kin -------------------------------------------------------------------------------------------------
+// full and its kin ------------------------------------------------------------------------------------------
 
 static zl_array filled(const char *function, zl_shape shape, zl_array value, zl_dtype dtype) {
     if (!value || !op_check_dtype(function, dtype) || !op_check_shape(function, shape))
@@ -54,7 +54,7 @@ zl_array zl_ones_like(zl_array x) {
 }
 OP_SIGNATURE(zl_ones_like, "create", "Ones of the shape and dtype of x.", P_ARRAY(x));
 
-// arange -----------------------------------------------------------------------------------------------------------
+// arange ----------------------------------------------------------------------------------------------------
 
 static bool record_arange(const struct call *c, const zl_array *in, zl_array *out) {
     (void)in;
@@ -188,7 +188,7 @@ OP_SIGNATURE(zl_linspace, "create",
              P_DOUBLE(start, NULL), P_DOUBLE(stop, NULL), P_INT64(num, "50"), P_BOOL(endpoint, "True"),
              P_DTYPE(dtype, "float32"));
 
-// Diagonals and triangles ------------------------------------------------------------------------------------------
+// Diagonals and triangles -----------------------------------------------------------------------------------
 
 // Column numbers less row numbers of an n by m matrix, less k: 0 on the k-th diagonal, negative below it.
 static zl_array diagonals(const char *function, int64_t n, int64_t m, int64_t k) {

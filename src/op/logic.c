@@ -5,7 +5,7 @@
 
 #include "op/ops.h"
 
-// Truth ------------------------------------------------------------------------------------------------------------
+// Truth -----------------------------------------------------------------------------------------------------
 
 zl_array zl_logical_not(zl_array x) {
     return zl_bitwise_invert(zl_astype(x, ZL_BOOL));
@@ -34,7 +34,7 @@ zl_array zl_logical_xor(zl_array a, zl_array b) {
 OP_SIGNATURE(zl_logical_xor, "logic", "Whether exactly one of a and b differs from zero.", P_ARRAY(a),
              P_ARRAY(b));
 
-// Tests of numbers -------------------------------------------------------------------------------------------------
+// Tests of numbers ------------------------------------------------------------------------------------------
 
 static zl_array truth_like(zl_array x, bool value) {
     return zl_full((zl_shape){x->dim, x->ndim}, op_number(ZL_BOOL, value), ZL_BOOL);
@@ -108,7 +108,7 @@ OP_SIGNATURE(zl_nan_to_num, "logic",
              "the largest or the smallest number of the dtype.",
              P_ARRAY(x), P_DOUBLE(nan, "0"), P_DOUBLE(posinf, "nan"), P_DOUBLE(neginf, "nan"));
 
-// Small formulas ---------------------------------------------------------------------------------------------------
+// Small formulas --------------------------------------------------------------------------------------------
 
 zl_array zl_positive(zl_array x) {
     return op_same(x);
@@ -155,7 +155,7 @@ zl_array zl_radians(zl_array x) {
 }
 OP_SIGNATURE(zl_radians, "logic", "An angle of x degrees in radians.", P_ARRAY(x));
 
-// divmod: a call with two outputs -----------------------------------------------------------------------------
+// divmod: a call with two outputs ---------------------------------------------------------------------------
 
 // a and b of one shape and dtype. out[0]: quotient, out[1]: remainder.
 static bool divide(zl_array a, zl_array b, zl_array *out) {

@@ -1,16 +1,17 @@
 // ops.h - the ops that are not elementwise, which devices find by address, and what their files share.
 //
-// Inputs may have any strides; outputs are dense unless the op is a view. Reductions keep their axes with size 1:
-// a squeeze, which costs nothing, follows. Empty results never reach a device, nor do empty inputs of the ops below,
-// except among those of concatenate.
+// Inputs may have any strides; outputs are dense unless the op is a view. Reductions keep their axes with size 1: a
+// squeeze, which costs nothing, follows. A result that is not empty has no empty input, except of concatenate.
 
 #ifndef OPS_H
 #define OPS_H
 
 #include "op/op.h"
 
-// view.c, slice.c, reshape.c: of kind OP_VIEW. What they did is in the sizes, strides and offset of the output.
-extern const struct op op_transpose, op_squeeze, op_expand_dims, op_broadcast_to, op_stop_gradient, op_depends;
+// view.c, stretch.c, slice.c, reshape.c, bitcast.c: of kind OP_VIEW. All that they did is in the sizes, strides, offset
+// and dtype of the output. Only depends has more than one input.
+extern const struct op op_transpose, op_squeeze, op_expand_dims;
+extern const struct op op_broadcast_to, op_stop_gradient, op_depends;
 extern const struct op op_slice, op_as_strided;
 extern const struct op op_reshape, op_flatten, op_unflatten;
 extern const struct op op_bitcast; // the same bytes as another dtype

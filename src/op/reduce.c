@@ -55,7 +55,7 @@ static struct tile_kernel *lower(const struct call *c) {
     return tile_reduce_kernel(c->op->row, (zl_dtype)c->in[0]->dtype);
 }
 
-// Derivatives: weights such that the tangent of the result is sum(weight * tangent of x) ---------------------------
+// Derivatives: weights such that the tangent of the result is sum(weight * tangent of x) --------------------
 
 // Elements that equal the extreme share its derivative.
 static zl_array extreme_weights(const struct call *c) {
@@ -88,7 +88,7 @@ static zl_array shift(zl_array x, int64_t places, bool from_end) {
                   (zl_shape){from_end ? start : none, last + 1}, op_number((zl_dtype)x->dtype, 1));
 }
 
-// Along the last axis, the product of the elements before each (or after it), in a logarithmic number of steps.
+// Along the last axis, the product of the elements before each (or after it), in log2(length) steps.
 static zl_array running_product(zl_array x, bool from_end) {
     int64_t length = x->dim[x->ndim - 1];
     zl_array y = shift(x, 1, from_end);
@@ -140,7 +140,7 @@ static bool jvp(const struct call *c, const zl_array *tangent, zl_array *out) {
     return (out[0] = sum_over_same(c, is_sum ? tangent[0] : zl_multiply(weights(c), tangent[0])));
 }
 
-// Public functions -----------------------------------------------------------------------------------------------
+// Public functions ------------------------------------------------------------------------------------------
 
 static const struct op_field axes_field[] = {{"axes", FIELD_LIST}};
 

@@ -16,7 +16,7 @@ static zl_array view_as(const struct op *op, zl_array x, int args, const int64_t
     return op_view(op, x, args, arg, ndim, dim, stride, x ? x->offset : 0);
 }
 
-// Sizes as given, but the one that is -1, if any, is what is left of size. False and an error if they do not fit.
+// Sizes as given, but one that is -1 is what is left of size. False and an error if they do not fit.
 static bool infer(const char *function, int64_t size, int ndim, const int64_t *given, int64_t *dim) {
     int unknown = -1;
     int64_t known = 1;
@@ -45,7 +45,7 @@ static bool infer(const char *function, int64_t size, int ndim, const int64_t *g
                        shape_text(ndim, given));
 }
 
-// reshape --------------------------------------------------------------------------------------------------------
+// reshape ---------------------------------------------------------------------------------------------------
 
 static zl_array reshape(zl_array x, int ndim, const int64_t *given) {
     OP_ROOM(int64_t, dim, ndim);
@@ -100,7 +100,7 @@ OP_SIGNATURE(
     "The elements of x in row-major order under another shape. One size may be -1: it is what is left.",
     P_ARRAY(x), P_SHAPE(shape));
 
-// flatten --------------------------------------------------------------------------------------------------------
+// flatten ---------------------------------------------------------------------------------------------------
 
 static zl_array flatten(zl_array x, int64_t start, int64_t end) {
     int joined = (int)(end - start), ndim = x->ndim - joined;
@@ -167,7 +167,7 @@ OP_SIGNATURE(zl_flatten, "view",
              "x with the axes from start_axis to end_axis, both included, joined into one.", P_ARRAY(x),
              P_INT(start_axis, "0"), P_INT(end_axis, "-1"));
 
-// unflatten ------------------------------------------------------------------------------------------------------
+// unflatten -------------------------------------------------------------------------------------------------
 
 // arg: axis, then the sizes that it is split into.
 static zl_array unflatten(zl_array x, int args, const int64_t *arg) {
@@ -237,7 +237,7 @@ OP_SIGNATURE(zl_unflatten, "view",
              "x with one axis split into several of the given sizes, one of which may be -1.", P_ARRAY(x),
              P_INT(axis, NULL), P_SHAPE(shape));
 
-// contiguous -----------------------------------------------------------------------------------------------------
+// contiguous ------------------------------------------------------------------------------------------------
 
 zl_array zl_contiguous(zl_array x) {
     if (!x || array_is(x, ARRAY_CONTIGUOUS))

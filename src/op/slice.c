@@ -172,7 +172,7 @@ zl_array zl_flip(zl_array x, zl_axes axes) {
 OP_SIGNATURE(zl_flip, "view", "x with the order of its elements along the given axes reversed.", P_ARRAY(x),
              P_AXES(axes, "None"));
 
-// as_strided -----------------------------------------------------------------------------------------------------
+// as_strided ------------------------------------------------------------------------------------------------
 
 // args: offset, then the sizes, then the strides. x is row-major.
 static zl_array as_strided(zl_array x, int ndim, const int64_t *arg) {

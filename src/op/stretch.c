@@ -1,8 +1,8 @@
-// stretch.c - views that keep the elements in order: broadcasting, and identities that say something of the graph.
+// stretch.c - broadcasting, and views that are x itself but say something of the graph.
 
 #include "op/ops.h"
 
-// broadcast_to ---------------------------------------------------------------------------------------------------
+// broadcast_to ----------------------------------------------------------------------------------------------
 
 // dim: sizes that x fits; new axes come first.
 static zl_array stretch(zl_array x, int ndim, const int64_t *dim) {
@@ -97,7 +97,7 @@ OP_SIGNATURE_BOOL(zl_broadcast_arrays, "view",
                   "The arrays stretched to the shape that all of them fit; count results.", P_ARRAYS(arrays),
                   P_OUTPUT(out));
 
-// stop_gradient, depends -----------------------------------------------------------------------------------------
+// stop_gradient, depends ------------------------------------------------------------------------------------
 
 static zl_array identity(const struct op *op, int inputs, const zl_array *in) {
     zl_array x = in[0];

@@ -10,7 +10,7 @@ static void shift_axes(const struct call *c, int64_t *out) {
         out[i] = call_args(c)[i] + 1;
 }
 
-// transpose ------------------------------------------------------------------------------------------------------
+// transpose -------------------------------------------------------------------------------------------------
 
 // axes: every axis of x once.
 static zl_array transpose(zl_array x, const int64_t *axes) {
@@ -138,7 +138,7 @@ zl_array zl_matrix_transpose(zl_array x) {
 }
 OP_SIGNATURE(zl_matrix_transpose, "view", "x with its last two axes exchanged.", P_ARRAY(x));
 
-// squeeze and expand_dims ----------------------------------------------------------------------------------------
+// squeeze and expand_dims -----------------------------------------------------------------------------------
 
 // axes: sorted axes of x, of size 1.
 static zl_array squeeze(zl_array x, int count, const int64_t *axes) {

@@ -53,7 +53,9 @@ static int64_t draw_strides(struct view *v, int64_t *first) {
         shuffle(v->ndim, order);
     for (int i = v->ndim - 1; i >= 0; i--) {
         int axis = order[i];
-        v->stride[axis] = kind == REPEATED && test_between(0, 1) ? 0 : kind == REVERSED && test_between(0, 1) ? -step : step;
+        v->stride[axis] = kind == REPEATED && test_between(0, 1)   ? 0
+                          : kind == REVERSED && test_between(0, 1) ? -step
+                                                                   : step;
         int64_t span = v->stride[axis] * (v->dim[axis] - 1);
         *(span < 0 ? &before : &after) += span;
         if (v->stride[axis])

@@ -34,7 +34,8 @@ static bool together(void) {
 
 static bool reductions(void) {
     zl_array x = zl_ones(ZL_SHAPE(300, 3, 400), ZL_FLOAT32);
-    zl_array results[4] = {zl_sum(x), zl_sum_axis(x, 0, false), zl_max_axis(x, 2, false), zl_argmax_axis(x, 0, false)};
+    zl_array results[4] = {zl_sum(x), zl_sum_axis(x, 0, false), zl_max_axis(x, 2, false),
+                           zl_argmax_axis(x, 0, false)};
     return zl_eval_all(4, results) && zl_item(results[0]) == 360000;
 }
 
@@ -48,12 +49,21 @@ static bool products(void) {
 static bool indexing(void) {
     zl_array x = zl_reshape(zl_arange_int(0, 600, 1, ZL_INT32), ZL_SHAPE(20, 30));
     zl_array index = zl_arange_int(0, 10, 1, ZL_INT16);
-    zl_array results[3] = {zl_take(zl_matrix_transpose(x), index, 1), zl_concatenate((zl_array[]){x, x}, 2, 1),
+    zl_array results[3] = {zl_take(zl_matrix_transpose(x), index, 1),
+                           zl_concatenate((zl_array[]){x, x}, 2, 1),
                            zl_pad(x, ZL_SHAPE(1, 2), ZL_SHAPE(3, 0), zl_scalar_int(5))};
     return zl_eval_all(3, results);
 }
 
-TEST(calls_that_run_together) { survive(together); }
-TEST(reductions_and_searches) { survive(reductions); }
-TEST(matrix_products) { survive(products); }
-TEST(indexing_and_joining) { survive(indexing); }
+TEST(calls_that_run_together) {
+    survive(together);
+}
+TEST(reductions_and_searches) {
+    survive(reductions);
+}
+TEST(matrix_products) {
+    survive(products);
+}
+TEST(indexing_and_joining) {
+    survive(indexing);
+}

@@ -18,7 +18,9 @@ static void take_once(void) {
     for (int64_t i = 0; i < count; i++)
         index[i] = test_between(-dim[axis], dim[axis] - 1);
     struct view x = view_random((zl_dtype)test_between(0, ZL_COMPLEX64), ndim, dim);
-    zl_array y = zl_take(x.array, zl_astype(zl_from_i64(index, ZL_SHAPE(count)), test_between(0, 1) ? ZL_INT32 : ZL_INT64), axis);
+    zl_array y = zl_take(
+        x.array, zl_astype(zl_from_i64(index, ZL_SHAPE(count)), test_between(0, 1) ? ZL_INT32 : ZL_INT64),
+        axis);
     REQUIRE(zl_eval(y));
     for (int i = 0; i < ndim; i++)
         out[i] = i == axis ? count : dim[i];
@@ -85,7 +87,8 @@ static void pad_once(void) {
         high[i] = test_between(0, 2);
         out[i] = low[i] + dim[i] + high[i];
     }
-    zl_array y = zl_contiguous(zl_pad(x.array, (zl_shape){low, ndim}, (zl_shape){high, ndim}, zl_scalar_int(77)));
+    zl_array y =
+        zl_contiguous(zl_pad(x.array, (zl_shape){low, ndim}, (zl_shape){high, ndim}, zl_scalar_int(77)));
     REQUIRE(zl_eval(y));
     do {
         int64_t from[VIEW_AXES];

@@ -58,7 +58,8 @@ static void *ask(struct made *m, const char *name) {
     char key[65];
     hash_sha256(name, strlen(name), key);
     snprintf(m->text, sizeof m->text, "%s", name);
-    return cpu_cache_use(&(struct cache_entry){.key = key, .file = "thing", .make = make, .use = use, .context = m});
+    return cpu_cache_use(
+        &(struct cache_entry){.key = key, .file = "thing", .make = make, .use = use, .context = m});
 }
 
 static int entries(const char *folder) {
@@ -209,7 +210,8 @@ TEST(text_becomes_a_function) {
         SKIP("no C compiler");
     int64_t compiles = zl_counter("compiles");
     char source[256];
-    snprintf(source, sizeof source, "int triple(int x); int triple(int x) { return 3 * x + (int)sizeof(vec_f32) * 0; } /* %d %p */",
+    snprintf(source, sizeof source,
+             "int triple(int x); int triple(int x) { return 3 * x + (int)sizeof(vec_f32) * 0; } /* %d %p */",
              getpid(), (void *)&compiles);
     int (*triple)(int);
     *(void **)&triple = cpu_jit(source, "triple");

@@ -28,8 +28,13 @@ static bool holds(zl_array y, const struct view *a, const struct view *b, const 
     return true;
 }
 
-static double add(double a, double b) { return a + b; }
-static double first(double a, double b) { (void)b; return a; }
+static double add(double a, double b) {
+    return a + b;
+}
+static double first(double a, double b) {
+    (void)b;
+    return a;
+}
 
 TEST(add_of_random_layouts) {
     for (int round = 0; round < rounds(60, 400); round++) {
@@ -56,7 +61,8 @@ TEST(copies_of_random_layouts) {
             zl_dtype dtype = (zl_dtype)test_between(0, ZL_DTYPE_COUNT - 1);
             struct view a = view_random(dtype, ndim, dim);
             if (!CHECK(holds(zl_contiguous(a.array), &a, &a, dim, ndim, first)))
-                test_note("%s %s, strides %s", zl_dtype_name(dtype), shape_of(a.array), shape_text(ndim, a.stride));
+                test_note("%s %s, strides %s", zl_dtype_name(dtype), shape_of(a.array),
+                          shape_text(ndim, a.stride));
         }
     }
 }
@@ -66,7 +72,8 @@ TEST(casts_of_random_layouts) {
         ZL_SCOPE {
             int64_t dim[VIEW_AXES];
             int ndim = view_shape(10000, dim);
-            zl_dtype from = (zl_dtype)test_between(0, ZL_COMPLEX64 - 1), to = (zl_dtype)test_between(ZL_INT8, ZL_COMPLEX64 - 1);
+            zl_dtype from = (zl_dtype)test_between(0, ZL_COMPLEX64 - 1),
+                     to = (zl_dtype)test_between(ZL_INT8, ZL_COMPLEX64 - 1);
             struct view a = view_random(from, ndim, dim);
             if (!CHECK(holds(zl_contiguous(zl_astype(a.array, to)), &a, &a, dim, ndim, first)))
                 test_note("%s to %s of %s", zl_dtype_name(from), zl_dtype_name(to), shape_of(a.array));
@@ -80,7 +87,8 @@ TEST(where_of_random_layouts) {
             int64_t dim[VIEW_AXES], at[VIEW_AXES] = {0}, i = 0;
             int ndim = view_shape(10000, dim), wrong = 0;
             zl_dtype dtype = (zl_dtype)test_between(0, ZL_COMPLEX64 - 1);
-            struct view c = view_random(ZL_BOOL, ndim, dim), a = view_broadcast(dtype, ndim, dim), b = view_broadcast(dtype, ndim, dim);
+            struct view c = view_random(ZL_BOOL, ndim, dim), a = view_broadcast(dtype, ndim, dim),
+                        b = view_broadcast(dtype, ndim, dim);
             zl_array y = zl_where(c.array, a.array, b.array);
             REQUIRE(zl_eval(y));
             do {
@@ -97,13 +105,13 @@ TEST(large_layouts) {
     static const struct {
         int64_t dim[3], a[3], b[3];
     } cases[] = {
-        {{300, 40, 50}, {2000, 50, 1}, {0, 0, 1}},   // one row for all
-        {{300, 40, 50}, {2000, 50, 1}, {1, 0, 0}},   // one element a plane
+        {{300, 40, 50}, {2000, 50, 1}, {0, 0, 1}}, // one row for all
+        {{300, 40, 50}, {2000, 50, 1}, {1, 0, 0}}, // one element a plane
         {{300, 40, 50}, {50, 15000, 1}, {2000, 50, 1}},
-        {{1, 700, 900}, {0, 1, 700}, {0, 900, 1}},   // transposed
+        {{1, 700, 900}, {0, 1, 700}, {0, 900, 1}}, // transposed
         {{1, 700, 900}, {0, 1, 700}, {0, 1, 700}},
         {{3, 500, 400}, {1, 3, 1500}, {200000, 400, 1}}, // channels last to first
-        {{1, 1, 600000}, {0, 0, 2}, {0, 0, 1}},      // every other element
+        {{1, 1, 600000}, {0, 0, 2}, {0, 0, 1}},          // every other element
         {{1, 1, 600000}, {0, 0, 1}, {0, 0, 0}},
         {{1, 3, 200000}, {0, 200001, 1}, {0, 1, 0}}, // padded rows
     };
@@ -156,7 +164,11 @@ TEST(ranks_beyond_any_table) {
 
 // Fields of an array of structs are views with the struct's stride.
 TEST(fields_of_structs) {
-    struct particle { char kind; double mass; float position[3]; } list[1000];
+    struct particle {
+        char kind;
+        double mass;
+        float position[3];
+    } list[1000];
     for (int i = 0; i < 1000; i++)
         list[i] = (struct particle){(char)i, i, {(float)i, (float)(2 * i), (float)(3 * i)}};
     zl_array records = zl_from_records(list, ZL_SHAPE(1000), sizeof list[0], NULL);
@@ -181,7 +193,8 @@ TEST(threads_change_no_bit) {
         y[0] = zl_sum(x);
         y[1] = zl_sum_axis(m, 0, false);
         y[2] = zl_sum_axis(m, 1, false);
-        y[3] = zl_add(zl_exp(zl_negative(m)), zl_slice(m, ZL_SHAPE(0, 0), ZL_SHAPE(300, 1000), ZL_SHAPE(1, 1)));
+        y[3] =
+            zl_add(zl_exp(zl_negative(m)), zl_slice(m, ZL_SHAPE(0, 0), ZL_SHAPE(300, 1000), ZL_SHAPE(1, 1)));
         for (int i = 0; i < 4; i++)
             REQUIRE(zl_eval(zl_retain(y[i])));
     }

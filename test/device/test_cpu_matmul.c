@@ -11,8 +11,8 @@ static int rounds(int quick, int usual) {
 static const zl_dtype dtypes[] = {ZL_FLOAT32, ZL_FLOAT64, ZL_COMPLEX64, ZL_FLOAT16, ZL_BFLOAT16};
 
 // Element of the product at (batch..., i, j), one part of it. Operands are small whole numbers: sums are exact.
-static double expected(const struct view *a, const struct view *b, const int64_t *batch, int batches, int64_t i, int64_t j,
-                       int part) {
+static double expected(const struct view *a, const struct view *b, const int64_t *batch, int batches,
+                       int64_t i, int64_t j, int part) {
     int64_t at[VIEW_AXES], bt[VIEW_AXES];
     int ndim = batches + 2;
     double sum = 0;
@@ -77,8 +77,9 @@ TEST(random_products) {
 }
 
 TEST(long_and_thin_products) {
-    static const int64_t sizes[][3] = {{1, 3000, 12}, {3000, 1, 12}, {1, 12, 3000}, {2, 2, 5000}, {1, 1, 10000},
-                                       {700, 3, 1},   {5, 2000, 3},  {1, 5, 2500},  {5, 1, 2500}};
+    static const int64_t sizes[][3] = {{1, 3000, 12}, {3000, 1, 12}, {1, 12, 3000},
+                                       {2, 2, 5000},  {1, 1, 10000}, {700, 3, 1},
+                                       {5, 2000, 3},  {1, 5, 2500},  {5, 1, 2500}};
     for (size_t i = 0; i < COUNT(sizes); i++)
         for (int k = 0; k < 5; k++)
             ZL_SCOPE {
@@ -101,5 +102,6 @@ TEST(products_of_nothing) {
     zl_array a = zl_zeros(ZL_SHAPE(3, 0), ZL_FLOAT32), b = zl_zeros(ZL_SHAPE(0, 4), ZL_FLOAT32);
     zl_array y = zl_matmul(a, b);
     CHECK_EQ_F64(zl_item(zl_sum(zl_abs(y))), 0);
-    CHECK_EQ_INT(zl_size(zl_matmul(zl_zeros(ZL_SHAPE(0, 3), ZL_FLOAT32), zl_zeros(ZL_SHAPE(3, 4), ZL_FLOAT32))), 0);
+    CHECK_EQ_INT(
+        zl_size(zl_matmul(zl_zeros(ZL_SHAPE(0, 3), ZL_FLOAT32), zl_zeros(ZL_SHAPE(3, 4), ZL_FLOAT32))), 0);
 }

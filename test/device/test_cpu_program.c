@@ -99,8 +99,10 @@ TEST(mixed_shapes) {
     zl_array a = zl_multiply(zl_add(x, zl_scalar(1)), zl_scalar(2));
     zl_array b = zl_add(zl_reshape(a, ZL_SHAPE(100, 200)), zl_reshape(x, ZL_SHAPE(100, 200)));
     zl_array c = zl_subtract(zl_negative(b), zl_sum_axis(b, 1, true));
-    zl_array d = zl_add(zl_abs(c), zl_broadcast_to(zl_reshape(zl_slice(x, ZL_SHAPE(0), ZL_SHAPE(200), ZL_SHAPE(1)), ZL_SHAPE(1, 200)),
-                                                   ZL_SHAPE(100, 200)));
+    zl_array d = zl_add(
+        zl_abs(c),
+        zl_broadcast_to(zl_reshape(zl_slice(x, ZL_SHAPE(0), ZL_SHAPE(200), ZL_SHAPE(1)), ZL_SHAPE(1, 200)),
+                        ZL_SHAPE(100, 200)));
     const float *y = zl_data_f32(d);
     REQUIRE(y);
     double row = 0;

@@ -16,14 +16,25 @@ struct kind {
     double start;
     double (*join)(double a, double b);
 };
-static double add(double a, double b) { return a + b; }
-static double most(double a, double b) { return fmax(a, b); }
-static double least(double a, double b) { return fmin(a, b); }
-static double both(double a, double b) { return a != 0 && b != 0; }
-static double either(double a, double b) { return a != 0 || b != 0; }
+static double add(double a, double b) {
+    return a + b;
+}
+static double most(double a, double b) {
+    return fmax(a, b);
+}
+static double least(double a, double b) {
+    return fmin(a, b);
+}
+static double both(double a, double b) {
+    return a != 0 && b != 0;
+}
+static double either(double a, double b) {
+    return a != 0 || b != 0;
+}
 static const struct kind kinds[] = {
-    {"sum", zl_sum_axes, 0, add},     {"max", zl_max_axes, -INFINITY, most}, {"min", zl_min_axes, INFINITY, least},
-    {"all", zl_all_axes, 1, both}, {"any", zl_any_axes, 0, either},
+    {"sum", zl_sum_axes, 0, add},          {"max", zl_max_axes, -INFINITY, most},
+    {"min", zl_min_axes, INFINITY, least}, {"all", zl_all_axes, 1, both},
+    {"any", zl_any_axes, 0, either},
 };
 
 // Position in the result of an element at `at`.
@@ -68,8 +79,8 @@ static void reduce_once(void) {
     if (half && kind->join == add)
         return; // rounded: tested below
     if (!CHECK_EQ_INT(wrong_elements(kind, &x, y, reduced), 0))
-        test_note("%s of %s %s strides %s, %d axes from %d", kind->name, zl_dtype_name(dtype), array_text(x.array),
-                  shape_text(ndim, x.stride), count, count ? axes[0] : -1);
+        test_note("%s of %s %s strides %s, %d axes from %d", kind->name, zl_dtype_name(dtype),
+                  array_text(x.array), shape_text(ndim, x.stride), count, count ? axes[0] : -1);
 }
 
 TEST(random_reductions) {
@@ -81,8 +92,9 @@ TEST(random_reductions) {
 
 // Shapes that take every way through the driver, large enough to be split.
 TEST(large_reductions) {
-    static const int64_t shapes[][3] = {{1, 1, 1000003}, {1, 1000, 1000}, {100000, 1, 8}, {50000, 4, 5}, {1, 70001, 7},
-                                        {7, 50000, 3},   {64, 64, 64},    {2, 300000, 1}, {3000, 5, 70}};
+    static const int64_t shapes[][3] = {{1, 1, 1000003}, {1, 1000, 1000}, {100000, 1, 8},
+                                        {50000, 4, 5},   {1, 70001, 7},   {7, 50000, 3},
+                                        {64, 64, 64},    {2, 300000, 1},  {3000, 5, 70}};
     for (size_t k = 0; k < COUNT(shapes); k++)
         for (int mask = 0; mask < 8; mask++) {
             ZL_SCOPE {
@@ -91,8 +103,9 @@ TEST(large_reductions) {
                 for (int i = 0; i < 3; i++)
                     if (mask >> i & 1)
                         axes[count++] = i;
-                zl_array x = zl_reshape(zl_remainder(zl_arange_int(0, d[0] * d[1] * d[2], 1, ZL_INT64), zl_scalar_int(1000)),
-                                        (zl_shape){d, 3});
+                zl_array x = zl_reshape(
+                    zl_remainder(zl_arange_int(0, d[0] * d[1] * d[2], 1, ZL_INT64), zl_scalar_int(1000)),
+                    (zl_shape){d, 3});
                 zl_array y = zl_sum_axes(x, (zl_axes){axes, count}, false);
                 zl_array results[2] = {y, x};
                 REQUIRE(zl_eval_all(2, results));
@@ -158,7 +171,8 @@ static void search_once(void) {
         wrong += (int64_t)dense_at(y, i++, 0) != best;
     } while (next_position(ndim, out, at));
     if (!CHECK_EQ_INT(wrong, 0))
-        test_note("%s %s strides %s axis %d", zl_dtype_name(x.dtype), array_text(x.array), shape_text(ndim, x.stride), axis);
+        test_note("%s %s strides %s axis %d", zl_dtype_name(x.dtype), array_text(x.array),
+                  shape_text(ndim, x.stride), axis);
 }
 
 TEST(random_searches) {
@@ -183,7 +197,30 @@ TEST(nan_comes_first) {
     CHECK_EQ_INT(zl_item_int(zl_argmin(a)), 0);
 }
 
+// Many searches side by side, with NaN in some of them and equal elements in all.
+TEST(searches_down_columns) {
+    enum { ROWS = 333, COLUMNS = 1100 };
+    float *x = memory_alloc(sizeof(float) * ROWS * COLUMNS);
+    REQUIRE(x);
+    for (int i = 0; i < ROWS * COLUMNS; i++)
+        x[i] = (float)test_between(-500, 500);
+    for (int i = 0; i < 100; i++)
+        x[test_between(0, ROWS * COLUMNS - 1)] = NAN;
+    zl_array a = zl_from_f32(x, ZL_SHAPE(ROWS, COLUMNS)), y = zl_argmax_axis(a, 0, false);
+    const uint32_t *found = zl_data(y);
+    for (int j = 0; found && j < COLUMNS; j++) {
+        int best = 0;
+        for (int i = 1; i < ROWS && !isnan(x[best * COLUMNS + j]); i++)
+            if (x[i * COLUMNS + j] > x[best * COLUMNS + j] || isnan(x[i * COLUMNS + j]))
+                best = i;
+        CHECK_EQ_INT(found[j], best);
+    }
+    CHECK(found);
+    memory_free(x);
+}
+
 TEST(long_search) {
-    zl_array x = zl_negative(zl_abs(zl_subtract(zl_arange_int(0, 3000000, 1, ZL_INT32), zl_scalar_int(2222222))));
+    zl_array x =
+        zl_negative(zl_abs(zl_subtract(zl_arange_int(0, 3000000, 1, ZL_INT32), zl_scalar_int(2222222))));
     CHECK_EQ_INT(zl_item_int(zl_argmax(x)), 2222222);
 }

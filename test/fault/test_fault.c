@@ -1,7 +1,8 @@
-// test_fault.c - the n-th allocation fails, for every n: an error or the right result, nothing lost, nothing broken.
+// test_fault.c - the n-th allocation fails, for every n: an error or the right result, nothing lost, nothing
+// broken.
 //
-// A scenario runs with allocation 1, 2, 3, ... failing until it gets past its last one; its plans are forgotten
-// each time, so that making them is part of it. Slabs take their memory in large pieces: only with
+// A scenario runs with allocation 1, 2, 3, ... failing until it gets past its last one; its plans are
+// forgotten each time, so that making them is part of it. Slabs take their memory in large pieces: only with
 // AddressSanitizer, where every object is allocated alone, does each of them fail.
 
 #include <pthread.h>
@@ -29,7 +30,7 @@ static zl_array counting(int64_t rows, int64_t columns) {
     return zl_reshape(zl_arange(0, (double)(rows * columns), 1, ZL_FLOAT32), ZL_SHAPE(rows, columns));
 }
 
-// Walking through all allocations ---------------------------------------------------------------------------------
+// Walking through all allocations ---------------------------------------------------------------------------
 
 struct state {
     size_t live, active;
@@ -53,7 +54,8 @@ struct attempt {
 static void *run_attempt(void *data) {
     struct attempt *a = data;
     memory_fail_at(a->at);
-    ZL_SCOPE a->ok = a->run(&a->value);
+    ZL_SCOPE
+        a->ok = a->run(&a->value);
     a->made = memory_allocations();
     memory_fail_at(0);
     a->kind = zl_error_which();
@@ -109,17 +111,20 @@ static void fail_both_ways(scenario *run) {
     fail_each(run, true);
 }
 
-#define SCENARIO(name)                                   \
-    static bool run_##name(double *out);                 \
-    TEST(fault_##name) { fail_both_ways(run_##name); }   \
+#define SCENARIO(name)                   \
+    static bool run_##name(double *out); \
+    TEST(fault_##name) {                 \
+        fail_both_ways(run_##name);      \
+    }                                    \
     static bool run_##name(double *out)
 
-// Ops -------------------------------------------------------------------------------------------------------------
+// Ops -------------------------------------------------------------------------------------------------------
 
 SCENARIO(views) {
     zl_array x = counting(6, 8), back = zl_slice(x, ZL_SHAPE(5, 7), ZL_SHAPE(-9, -9), ZL_SHAPE(-2, -1));
     zl_array y = zl_add(zl_transpose(back, ZL_ALL), zl_broadcast_to(zl_scalar(2), ZL_SHAPE(8, 3)));
-    return sum_of(zl_multiply(zl_reshape(zl_transpose(y, ZL_ALL), ZL_SHAPE(24)), zl_flatten(back, 0, -1)), out);
+    return sum_of(zl_multiply(zl_reshape(zl_transpose(y, ZL_ALL), ZL_SHAPE(24)), zl_flatten(back, 0, -1)),
+                  out);
 }
 
 SCENARIO(broadcasting) {
@@ -128,11 +133,12 @@ SCENARIO(broadcasting) {
 }
 
 SCENARIO(reductions) {
-    zl_array x = counting(5, 6), list[] = {
-        zl_sum_axis(x, 0, false),  zl_mean_axis(x, 0, false), zl_max_axis(x, 0, false),
-        zl_var_axis(x, 0, false, 1), zl_logsumexp_axis(x, 0, false), zl_argmax_axis(x, 0, false),
-        zl_all_axis(x, 0, false),  zl_prod_axis(x, 0, false),
-    };
+    zl_array x = counting(5, 6),
+             list[] = {
+                 zl_sum_axis(x, 0, false),    zl_mean_axis(x, 0, false),      zl_max_axis(x, 0, false),
+                 zl_var_axis(x, 0, false, 1), zl_logsumexp_axis(x, 0, false), zl_argmax_axis(x, 0, false),
+                 zl_all_axis(x, 0, false),    zl_prod_axis(x, 0, false),
+             };
     return sum_of(zl_stack(list, COUNT(list), 0), out);
 }
 
@@ -149,7 +155,8 @@ SCENARIO(joins) {
     zl_array joined = zl_concatenate((zl_array[]){part[2], zl_astype(part[0], ZL_FLOAT16), part[1]}, 3, 1);
     zl_array padded = zl_pad(joined, ZL_SHAPE(1, 0), ZL_SHAPE(0, 2), zl_scalar(3));
     zl_array taken = zl_take(padded, zl_from_i32((int32_t[]){4, 0, -1}, ZL_SHAPE(3)), 0);
-    return sum_of(zl_roll(zl_tile(zl_repeat(taken, 2, 1), ZL_SHAPE(2, 1)), ZL_SHAPE(1, 2), ZL_AXES(0, 1)), out);
+    return sum_of(zl_roll(zl_tile(zl_repeat(taken, 2, 1), ZL_SHAPE(2, 1)), ZL_SHAPE(1, 2), ZL_AXES(0, 1)),
+                  out);
 }
 
 SCENARIO(casts) {
@@ -181,12 +188,14 @@ SCENARIO(many_axes) { // more than the room on the stack
 SCENARIO(large_arrays) { // memory in pages, several threads
     zl_array x = zl_arange(0, 1 << 20, 1, ZL_FLOAT32);
     return sum_of(zl_multiply(zl_contiguous(zl_transpose(zl_reshape(x, ZL_SHAPE(1024, 1024)), ZL_ALL)),
-                              zl_reshape(zl_negative(x), ZL_SHAPE(1024, 1024))), out);
+                              zl_reshape(zl_negative(x), ZL_SHAPE(1024, 1024))),
+                  out);
 }
 
 SCENARIO(row_programs) { // several results, of which one is retained
     zl_array x = zl_arange(0, 20000, 1, ZL_FLOAT32), y = zl_multiply(zl_sin(x), zl_scalar(2));
-    zl_array kept = zl_retain(zl_add(y, zl_astype(x, ZL_FLOAT64))), z = zl_where(zl_less(y, x), zl_square(kept), y);
+    zl_array kept = zl_retain(zl_add(y, zl_astype(x, ZL_FLOAT64))),
+             z = zl_where(zl_less(y, x), zl_square(kept), y);
     bool ok = sum_of(zl_floor(zl_add(z, kept)), out);
     zl_release(kept);
     return ok;
@@ -198,8 +207,10 @@ SCENARIO(gradient) {
     for (int i = 0; i < lent_before; i++)
         if (!zl_scalar(i))
             return false;
-    zl_array x = counting(4, 3), w = zl_ones(ZL_SHAPE(3, 2), ZL_FLOAT32), b = zl_zeros(ZL_SHAPE(2), ZL_FLOAT32), g[2];
-    zl_array y = zl_tanh(zl_add(zl_matmul(x, w), b)), loss = zl_mean(zl_square(zl_subtract(y, zl_scalar(0.5))));
+    zl_array x = counting(4, 3), w = zl_ones(ZL_SHAPE(3, 2), ZL_FLOAT32),
+             b = zl_zeros(ZL_SHAPE(2), ZL_FLOAT32), g[2];
+    zl_array y = zl_tanh(zl_add(zl_matmul(x, w), b)),
+             loss = zl_mean(zl_square(zl_subtract(y, zl_scalar(0.5))));
     if (!zl_grad(loss, 2, (zl_array[]){w, b}, g))
         return false;
     return sum_of(zl_add(g[0], g[1]), out);
@@ -219,7 +230,7 @@ SCENARIO(long_chain) { // a plan in two pieces
     return sum_of(x, out);
 }
 
-// Reading, owning, foreign memory ---------------------------------------------------------------------------------
+// Reading, owning, foreign memory ---------------------------------------------------------------------------
 
 SCENARIO(printing) {
     char *text = zl_print(zl_add(counting(3, 4), zl_scalar(0.5)));
@@ -268,7 +279,7 @@ SCENARIO(foreign_memory) {
     return ok;
 }
 
-// Streams and threads ---------------------------------------------------------------------------------------------
+// Streams and threads ---------------------------------------------------------------------------------------
 
 SCENARIO(async_eval) {
     zl_array x = counting(30, 40), y = zl_exp(zl_negative(x)), z = zl_sum_axis(y, 0, false);
@@ -295,17 +306,14 @@ SCENARIO(two_streams) {
 SCENARIO(default_stream) {
     static _Thread_local zl_stream mine;
     zl_stream old = zl_default_stream();
-    if (!mine && !(mine = zl_new_stream("cpu")))
+    if (!old || (!mine && !(mine = zl_new_stream("cpu"))) || !zl_set_default_stream(mine))
         return false;
     zl_array x = zl_sqrt(counting(5, 5)), y = zl_sum(x), z = zl_add(x, y);
-    bool ok = old && zl_set_default_stream(mine);
-    ok = ok && zl_async_eval(y) && sum_of(z, out);
-    zl_stream_synchronize(mine);
-    zl_stream_synchronize(old);
-    return old && zl_set_default_stream(old) && ok;
+    bool ok = zl_async_eval(y) && sum_of(z, out);
+    return zl_synchronize() && zl_set_default_stream(old) && zl_synchronize() && ok;
 }
 
-// Kernels ---------------------------------------------------------------------------------------------------------
+// Kernels ---------------------------------------------------------------------------------------------------
 
 static const char kernel_text[] = "kernel axpy(a: f32[n], b: f32[n]) -> (y: f32[n]) {\n"
                                   "  map i in n {\n"
@@ -331,7 +339,7 @@ SCENARIO(kernel_of_a_row) {
     return text != NULL;
 }
 
-// The first use in a process --------------------------------------------------------------------------------------
+// The first use in a process --------------------------------------------------------------------------------
 
 enum { CHILD_RIGHT = 3, CHILD_FAILED = 4, CHILD_WRONG = 5 };
 
@@ -352,8 +360,8 @@ __attribute__((constructor)) static void run_child(void) {
     exit(!right ? CHILD_WRONG : a.made < a.at ? CHILD_RIGHT : CHILD_FAILED);
 }
 
-// The exit status of such a process; -1 if it could not be started, 128 and more if it crashed. Looking for leaks at
-// the end can take a sanitizer seconds: only some do.
+// The exit status of such a process; -1 if it could not be started, 128 and more if it crashed. Looking for
+// leaks at the end can take a sanitizer seconds: only some do.
 static int status_of_child(long at) {
     char variable[64], *environment[64] = {variable}, *arguments[] = {(char *)"test", NULL};
     extern char **environ;
@@ -364,7 +372,8 @@ static int status_of_child(long at) {
     for (char **e = environ; *e && count < 63; e++)
         environment[count++] = *e;
     snprintf(variable, sizeof variable, "%s=%ld", child_variable, at);
-    if (posix_spawn(&child, "/proc/self/exe", NULL, NULL, arguments, environment) || waitpid(child, &status, 0) != child)
+    if (posix_spawn(&child, "/proc/self/exe", NULL, NULL, arguments, environment) ||
+        waitpid(child, &status, 0) != child)
         return -1;
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }

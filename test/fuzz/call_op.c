@@ -1,7 +1,8 @@
 // call_op.c - finds a function in this program's own symbols and calls it as the ABI wants its arguments.
 //
-// Both ABIs that we build for take integers and pointers in one set of registers and doubles in another; a pair of
-// words, such as a zl_shape, takes two registers or none. What finds no register goes to the stack, word by word.
+// Both ABIs that we build for take integers and pointers in one set of registers and doubles in another; a
+// pair of words, such as a zl_shape, takes two registers or none. What finds no register goes to the stack,
+// word by word.
 
 #include "fuzz/call_op.h"
 
@@ -12,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-// Symbols ---------------------------------------------------------------------------------------------------------
+// Symbols ---------------------------------------------------------------------------------------------------
 
 static const Elf64_Ehdr *own_file(void) {
     static const Elf64_Ehdr *file;
@@ -41,7 +42,8 @@ static uintptr_t symbol_value(const char *name) {
         const Elf64_Sym *symbol = (const void *)(base + section[i].sh_offset);
         const char *text = base + section[section[i].sh_link].sh_offset;
         for (size_t k = 0; k < section[i].sh_size / sizeof *symbol; k++)
-            if (ELF64_ST_TYPE(symbol[k].st_info) == STT_FUNC && symbol[k].st_value && !strcmp(text + symbol[k].st_name, name))
+            if (ELF64_ST_TYPE(symbol[k].st_info) == STT_FUNC && symbol[k].st_value &&
+                !strcmp(text + symbol[k].st_name, name))
                 return symbol[k].st_value;
     }
     return 0;
@@ -52,7 +54,7 @@ op_function *op_address(const char *name) {
     return known && wanted ? (op_function *)((uintptr_t)zl_add - known + wanted) : NULL;
 }
 
-// Calls -----------------------------------------------------------------------------------------------------------
+// Calls -----------------------------------------------------------------------------------------------------
 
 #if defined(__x86_64__)
 enum { REGISTERS = 6, LATER_FIT = true }; // a word may take the register that a pair before it could not use
@@ -100,11 +102,13 @@ static void add_argument(struct frame *f, zl_param_type type, const union op_arg
 #define REGISTER_TYPES  uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t
 #define REGISTER_VALUES f->word[0], f->word[1], f->word[2], f->word[3], f->word[4], f->word[5]
 #else
-#define REGISTER_TYPES  uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t
-#define REGISTER_VALUES f->word[0], f->word[1], f->word[2], f->word[3], f->word[4], f->word[5], f->word[6], f->word[7]
+#define REGISTER_TYPES uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t
+#define REGISTER_VALUES \
+    f->word[0], f->word[1], f->word[2], f->word[3], f->word[4], f->word[5], f->word[6], f->word[7]
 #endif
-#define REAL_TYPES   double, double, double, double, double, double, double, double
-#define REAL_VALUES  f->real[0], f->real[1], f->real[2], f->real[3], f->real[4], f->real[5], f->real[6], f->real[7]
+#define REAL_TYPES double, double, double, double, double, double, double, double
+#define REAL_VALUES \
+    f->real[0], f->real[1], f->real[2], f->real[3], f->real[4], f->real[5], f->real[6], f->real[7]
 #define STACK_TYPES  uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t
 #define STACK_VALUES f->stack[0], f->stack[1], f->stack[2], f->stack[3], f->stack[4], f->stack[5]
 
@@ -112,14 +116,16 @@ typedef zl_array array_call(REGISTER_TYPES, REAL_TYPES, STACK_TYPES);
 typedef bool bool_call(REGISTER_TYPES, REAL_TYPES, STACK_TYPES);
 
 __attribute__((no_sanitize("undefined"))) // newer ones compare the types of a call with those of the function
-static bool call(op_function *function, bool returns_bool, const struct frame *f, zl_array *result) {
+static bool
+call(op_function *function, bool returns_bool, const struct frame *f, zl_array *result) {
     if (returns_bool)
         return ((bool_call *)function)(REGISTER_VALUES, REAL_VALUES, STACK_VALUES);
     *result = ((array_call *)function)(REGISTER_VALUES, REAL_VALUES, STACK_VALUES);
     return *result != NULL;
 }
 
-bool call_op(const zl_op_info *op, op_function *function, const union op_argument *argument, zl_array *result) {
+bool call_op(const zl_op_info *op, op_function *function, const union op_argument *argument,
+             zl_array *result) {
     struct frame f = {.words = 0};
     *result = NULL;
     for (int i = 0; i < op->params; i++)

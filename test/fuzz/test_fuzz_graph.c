@@ -1,8 +1,8 @@
 // test_fuzz_graph.c - random small graphs give the same bits however they are evaluated.
 //
-// A graph is a function of its seed: elementwise ops, views, reductions, joins and casts over all dtypes. It is built
-// again for each way: all at once, node by node, asynchronously on two streams, and in a second process without row
-// programs. NaN is NaN, whatever its bits: no compiler keeps them.
+// A graph is a function of its seed: elementwise ops, views, reductions, joins and casts over all dtypes. It
+// is built again for each way: all at once, node by node, asynchronously on two streams, and in a second
+// process without row programs. NaN is NaN, whatever its bits: no compiler keeps them.
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,7 +39,7 @@ static zl_array any_node(struct graph *g) {
     return g->node[between(g, 0, g->nodes - 1)];
 }
 
-// Leaves and elementwise ops --------------------------------------------------------------------------------------
+// Leaves and elementwise ops --------------------------------------------------------------------------------
 
 static zl_array leaf(struct graph *g) {
     static const double odd[] = {0.0, -0.0, 1.0 / 0.0, -1.0 / 0.0, 0.0 / 0.0, 1e30, 0.5, -1e-30};
@@ -49,7 +49,8 @@ static zl_array leaf(struct graph *g) {
         size *= dim[i] = between(g, 1, i == rank - 1 ? g->longest : 4);
     double *data = malloc(sizeof *data * (size_t)size);
     for (int64_t i = 0; i < size; i++)
-        data[i] = between(g, 0, 30) ? (double)between(g, -4000, 4000) / 256 : odd[between(g, 0, COUNT(odd) - 1)];
+        data[i] =
+            between(g, 0, 30) ? (double)between(g, -4000, 4000) / 256 : odd[between(g, 0, COUNT(odd) - 1)];
     zl_array x = zl_from_f64(data, (zl_shape){dim, rank});
     free(data);
     return zl_astype(x, (zl_dtype)between(g, 0, ZL_DTYPE_COUNT - 1));
@@ -71,7 +72,8 @@ static zl_array as_row_wants(const struct row *r, zl_array x) {
     return (r->rule & REAL) && zl_dtype_of(x) == ZL_COMPLEX64 ? zl_real(x) : x;
 }
 
-// An array that can stand beside x: another node if their shapes fit, one element of it, a number, or x itself.
+// An array that can stand beside x: another node if their shapes fit, one element of it, a number, or x
+// itself.
 static zl_array partner(struct graph *g, zl_array x) {
     int64_t dim[2 * RANKS];
     zl_array y = any_node(g);
@@ -101,7 +103,7 @@ static zl_array cast(struct graph *g, zl_array x) {
     return zl_astype(x, (zl_dtype)between(g, 0, ZL_DTYPE_COUNT - 1));
 }
 
-// Views and joins -------------------------------------------------------------------------------------------------
+// Views and joins -------------------------------------------------------------------------------------------
 
 static zl_array slice(struct graph *g, zl_array x) {
     int64_t start[RANKS], stop[RANKS], step[RANKS];
@@ -160,7 +162,8 @@ static zl_array joined(struct graph *g, zl_array x) {
 }
 
 static zl_array taken(struct graph *g, zl_array x) {
-    zl_array at = zl_from_i32((int32_t[]){0, (int32_t)between(g, -2, 2), (int32_t)between(g, 0, 9)}, ZL_SHAPE(3));
+    zl_array at =
+        zl_from_i32((int32_t[]){0, (int32_t)between(g, -2, 2), (int32_t)between(g, 0, 9)}, ZL_SHAPE(3));
     return zl_ndim(x) ? zl_take(x, at, (int)between(g, 0, zl_ndim(x) - 1)) : zl_take_flat(x, at);
 }
 
@@ -170,10 +173,11 @@ static zl_array padded(struct graph *g, zl_array x) {
         low[i] = between(g, 0, 2);
         high[i] = between(g, 0, 1);
     }
-    return zl_pad(x, (zl_shape){low, zl_ndim(x)}, (zl_shape){high, zl_ndim(x)}, zl_scalar_int(between(g, 0, 2)));
+    return zl_pad(x, (zl_shape){low, zl_ndim(x)}, (zl_shape){high, zl_ndim(x)},
+                  zl_scalar_int(between(g, 0, 2)));
 }
 
-// Reductions ------------------------------------------------------------------------------------------------------
+// Reductions ------------------------------------------------------------------------------------------------
 
 static zl_array reduced(struct graph *g, zl_array x) {
     int axis = zl_ndim(x) ? (int)between(g, 0, zl_ndim(x) - 1) : 0;
@@ -194,10 +198,10 @@ static zl_array reduced(struct graph *g, zl_array x) {
     }
 }
 
-// Graphs ----------------------------------------------------------------------------------------------------------
+// Graphs ----------------------------------------------------------------------------------------------------
 
 static zl_array (*const makers[])(struct graph *, zl_array) = {
-    elementwise, elementwise, elementwise, elementwise, elementwise, chosen, cast,   slice,  slice,
+    elementwise, elementwise, elementwise, elementwise, elementwise, chosen, cast,    slice,   slice,
     transposed,  broadcast,   reshaped,    joined,      taken,       padded, reduced, reduced,
 };
 
@@ -211,7 +215,8 @@ static zl_array new_node(struct graph *g) {
     return zl_positive(x);
 }
 
-// Builds the graph and evaluates it on the way as its way says. All nodes are retained: release_nodes ends that.
+// Builds the graph and evaluates it on the way as its way says. All nodes are retained: release_nodes ends
+// that.
 static bool build_graph(struct graph *g, uint64_t seed) {
     g->random = seed;
     g->longest = between(g, 0, 2) ? 6 : 6000; // the large ones run as row programs, on several threads
@@ -276,9 +281,11 @@ static int graphs(void) {
 static bool check_way(enum way way, zl_stream one, zl_stream two, uint64_t seed, const uint64_t *want) {
     uint64_t got[ROOTS] = {0};
     bool ok = false;
-    ZL_SCOPE ok = CHECK(hash_graph(way, one, two, seed, got)) && CHECK(!memcmp(got, want, sizeof got));
+    ZL_SCOPE
+        ok = CHECK(hash_graph(way, one, two, seed, got)) && CHECK(!memcmp(got, want, sizeof got));
     if (!ok)
-        test_note("graph %llu, way %d: %s", (unsigned long long)seed, (int)way, zl_error() ? zl_error() : "other bits");
+        test_note("graph %llu, way %d: %s", (unsigned long long)seed, (int)way,
+                  zl_error() ? zl_error() : "other bits");
     zl_clear_error();
     return ok;
 }
@@ -289,14 +296,15 @@ TEST(graphs_evaluated_in_any_order_give_the_same_bits) {
     int failed = 0;
     for (int i = 0; i < graphs() && failed < 5; i++) {
         uint64_t seed = test_seed() * 1000003 + (uint64_t)i, want[ROOTS] = {0};
-        ZL_SCOPE CHECK(hash_graph(TOGETHER, NULL, NULL, seed, want));
+        ZL_SCOPE
+            CHECK(hash_graph(TOGETHER, NULL, NULL, seed, want));
         failed += !check_way(ONE_BY_ONE, NULL, NULL, seed, want);
         failed += !check_way(ON_TWO_STREAMS, one, two, seed, want);
     }
     CHECK(zl_stream_synchronize(one) && zl_stream_synchronize(two));
 }
 
-// Without row programs --------------------------------------------------------------------------------------------
+// Without row programs --------------------------------------------------------------------------------------
 
 static const char child_variable[] = "ZL_TEST_FUZZ_GRAPH";
 
@@ -309,7 +317,8 @@ __attribute__((constructor)) static void print_hashes(void) {
         return;
     for (int i = 0; i < count; i++) {
         uint64_t hash[ROOTS] = {0};
-        ZL_SCOPE hash_graph(TOGETHER, NULL, NULL, first + (unsigned)i, hash);
+        ZL_SCOPE
+            hash_graph(TOGETHER, NULL, NULL, first + (unsigned)i, hash);
         for (int k = 0; k < ROOTS; k++)
             printf("%016llx\n", (unsigned long long)hash[k]);
     }
@@ -320,8 +329,8 @@ static FILE *start_unfused(uint64_t first, int count) {
     char command[4400], program[4096] = "";
     if (readlink("/proc/self/exe", program, sizeof program - 1) <= 0)
         return NULL;
-    snprintf(command, sizeof command, "ZL_FUSE=0 %s=%llu,%d '%s' 2>&1", child_variable, (unsigned long long)first, count,
-             program);
+    snprintf(command, sizeof command, "ZL_FUSE=0 %s=%llu,%d '%s' 2>&1", child_variable,
+             (unsigned long long)first, count, program);
     fflush(stdout);
     return popen(command, "r");
 }
@@ -347,7 +356,8 @@ TEST(graphs_evaluated_without_row_programs_give_the_same_bits) {
     REQUIRE(unfused);
     for (; compared < count && !ended; compared++) {
         uint64_t want[ROOTS] = {0};
-        ZL_SCOPE CHECK(hash_graph(TOGETHER, NULL, NULL, first + (uint64_t)compared, want));
+        ZL_SCOPE
+            CHECK(hash_graph(TOGETHER, NULL, NULL, first + (uint64_t)compared, want));
         if (!same_as_unfused(unfused, want, &ended) && !ended && !CHECK(!"the same bits"))
             test_note("graph %llu", (unsigned long long)first + (unsigned)compared);
     }

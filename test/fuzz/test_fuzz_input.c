@@ -1,7 +1,8 @@
-// test_fuzz_input.c - every public op with arguments that may make no sense: an error or a result, never a crash.
+// test_fuzz_input.c - every public op with arguments that may make no sense: an error or a result, never a
+// crash.
 //
-// The ops and what they take come from zl_op(). Sizes that do not fit into memory, axes that are not there, NULL,
-// NaN, dtypes that do not exist: all may come together. Small results are also evaluated.
+// The ops and what they take come from zl_op(). Sizes that do not fit into memory, axes that are not there,
+// NULL, NaN, dtypes that do not exist: all may come together. Small results are also evaluated.
 
 #include <limits.h>
 #include <math.h>
@@ -17,10 +18,11 @@ enum {
     SMALL = 100000, // elements of what is evaluated
 };
 
-// Values ----------------------------------------------------------------------------------------------------------
+// Values ----------------------------------------------------------------------------------------------------
 
 static int64_t some_size(void) {
-    static const int64_t odd[] = {0, -1, -2, INT64_MAX, INT64_MIN, 1ll << 31, 1ll << 62, (1ll << 32) + 1, 4096};
+    static const int64_t odd[] = {0,   -1, -2, INT64_MAX, INT64_MIN, 1ll << 31, 1ll << 62, (1ll << 32) + 1,
+                                  4096};
     return test_between(0, 3) ? test_between(0, 6) : odd[test_between(0, COUNT(odd) - 1)];
 }
 
@@ -80,7 +82,8 @@ static zl_array some_array(void) {
     case 3: return zl_broadcast_to(zl_scalar(1), ZL_SHAPE(1 << 20, 1 << 20));
     default: break;
     }
-    zl_array x = zl_full((zl_shape){dim, rank}, zl_scalar(some_real()), (zl_dtype)test_between(0, ZL_DTYPE_COUNT - 1));
+    zl_array x =
+        zl_full((zl_shape){dim, rank}, zl_scalar(some_real()), (zl_dtype)test_between(0, ZL_DTYPE_COUNT - 1));
     return test_between(0, 2) ? x : test_between(0, 1) ? zl_transpose(x, ZL_ALL) : zl_flip(x, ZL_ALL);
 }
 
@@ -91,13 +94,13 @@ static void fill_pool(zl_array *pool) {
             test_note("%s", zl_error());
 }
 
-// Calls -----------------------------------------------------------------------------------------------------------
+// Calls -----------------------------------------------------------------------------------------------------
 
 struct attempt {
     union op_argument argument[8];
     struct lists lists;
-    bool has_null;  // an array is NULL: the result is too, and no error need be said
-    int64_t most;   // elements of the largest array
+    bool has_null; // an array is NULL: the result is too, and no error need be said
+    int64_t most;  // elements of the largest array
     bool has_output;
 };
 
@@ -174,7 +177,8 @@ static int try_fifty(const zl_op_info *op, op_function *function) {
     int succeeded = 0;
     fill_pool(pool);
     for (int i = 0; i < 50; i++)
-        ZL_SCOPE succeeded += try_op(op, function, pool);
+        ZL_SCOPE
+            succeeded += try_op(op, function, pool);
     return succeeded;
 }
 
@@ -186,7 +190,8 @@ static void fuzz_op(const zl_op_info *op, int rounds) {
     }
     int succeeded = 0;
     for (int i = 0; i < rounds; i += 50)
-        ZL_SCOPE succeeded += try_fifty(op, function);
+        ZL_SCOPE
+            succeeded += try_fifty(op, function);
     if (rounds >= 1000 && !CHECK(succeeded > 0))
         test_note("no call of %s was right: the arguments tried are too strange", op->name);
 }

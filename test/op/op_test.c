@@ -87,7 +87,7 @@ zl_array op_test_random(zl_shape shape, zl_dtype dtype, double lo, double hi) {
     return zl_eval(x) ? x : NULL;
 }
 
-// Derivatives ----------------------------------------------------------------------------------------------------
+// Derivatives -----------------------------------------------------------------------------------------------
 
 static zl_array dot(zl_array a, zl_array b) {
     return zl_sum(zl_multiply(a, b));
@@ -152,7 +152,7 @@ static void check_derivatives(op_test_function *f, zl_array x) {
     check_gradient(f, x, w, gradient);
 }
 
-// Batching -------------------------------------------------------------------------------------------------------
+// Batching --------------------------------------------------------------------------------------------------
 
 enum { BATCH = 3 };
 

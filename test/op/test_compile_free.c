@@ -63,7 +63,8 @@ static int run_op(const zl_op_info *op, zl_dtype dtype) {
     op_function *function = op_address(op->name);
     int done = 0;
     for (int i = 0; function && i < TRIES && done < WANTED; i++)
-        ZL_SCOPE done += try_op(op, function, dtype);
+        ZL_SCOPE
+            done += try_op(op, function, dtype);
     return done;
 }
 

@@ -17,15 +17,16 @@ enum {
 };
 
 struct search {
-    struct layout kept; // operands: output, input
+    struct layout kept;     // operands: output, input
     int64_t length, stride; // of the axis: elements, bytes
     int64_t item;
-    row_fn *extreme;     // elements to one, of float32 for half floats
-    row_fn *narrow;      // that back to an element; NULL: it is one
-    row_fn *better;      // two elements to a bool
-    row_fn *equal;       // elements and one element to bools
-    row_fn *differs;     // elements and elements to bools: of one with itself it finds NaN
-    struct found *part;  // one search only: what its parts found
+    row_fn *extreme;    // elements to one, of float32 for half floats
+    row_fn *narrow;     // that back to an element; NULL: it is one
+    row_fn *better;     // two elements to a bool
+    row_fn *equal;      // elements and one element to bools
+    row_fn *differs;    // elements and elements to bools: of one with itself it finds NaN
+    row_fn *join;       // two elements to the better one; NULL: there is none
+    struct found *part; // one search only: what its parts found
     int64_t parts;
 };
 
@@ -77,7 +78,8 @@ static struct found look_along(const struct search *s, const char *base, int64_t
         n = MIN_OF(BLOCK, end - at);
         const char *from = base + at * s->stride;
         if (s->stride != s->item) {
-            cpu_move((size_t)s->item, tile, (struct stride2){0, s->item}, from, (struct stride2){0, s->stride}, 1, n);
+            cpu_move((size_t)s->item, tile, (struct stride2){0, s->item}, from,
+                     (struct stride2){0, s->stride}, 1, n);
             from = tile;
         }
         look(s, from, n, at, &best);
@@ -108,13 +110,14 @@ static void each_part(const void *context, int64_t from, int64_t to) {
 static void shared_part(const void *context, int64_t from, int64_t to) {
     const struct search *s = context;
     for (; from < to; from++)
-        s->part[from] = look_along(s, s->kept.data[IN], s->length * from / s->parts, s->length * (from + 1) / s->parts);
+        s->part[from] =
+            look_along(s, s->kept.data[IN], s->length * from / s->parts, s->length * (from + 1) / s->parts);
 }
 
 static void search_once(struct search *s) {
     struct found part[PARTS], best = {.any = false};
     s->part = part;
-    s->parts = MIN_OF(MAX_OF(s->length * s->item / CPU_SPLIT, 1), PARTS);
+    s->parts = MIN_OF(MAX_OF(s->length * s->item / (CPU_SPLIT / 2), 1), PARTS);
     cpu_split(s->parts, 1, shared_part, s);
     for (int64_t i = 0; i < s->parts; i++)
         if (is_better(s, part[i].value, part[i].is_nan, &best))
@@ -122,11 +125,11 @@ static void search_once(struct search *s) {
     put(s->kept.data[OUT], best.at);
 }
 
-// Kept elements lie closer together than those along the axis: several searches go along side by side, over tiles that
-// are transposed. --------------------------------------------------------------------------------------------------
+// Kept elements lie closer together than those along the axis: several searches go along side by side. ----------------
 
-enum { LANES = 64 };
+enum { LANES = 64, ROWS = 64, WIDE = 1024 };
 
+// Any strides: over tiles that are gathered across the axis.
 static void look_across(const struct search *s, const struct walk *w, int64_t lanes, int64_t lane_stride) {
     struct found best[LANES];
     _Alignas(64) char tile[TILE];
@@ -135,17 +138,63 @@ static void look_across(const struct search *s, const struct walk *w, int64_t la
         best[k].any = best[k].is_nan = false;
     for (int64_t at = 0, n; at < s->length; at += n) {
         n = MIN_OF(MIN_OF(most, BLOCK), s->length - at);
-        const char *from = w->data[IN] + at * s->stride;
-        if (lane_stride == s->item)
-            cpu_transpose((size_t)s->item, tile, n * s->item, from, s->stride, lanes, n);
-        else
-            cpu_move((size_t)s->item, tile, (struct stride2){s->item, n * s->item}, from,
-                     (struct stride2){s->stride, lane_stride}, n, lanes);
+        cpu_move((size_t)s->item, tile, (struct stride2){s->item, n * s->item}, w->data[IN] + at * s->stride,
+                 (struct stride2){s->stride, lane_stride}, n, lanes);
         for (int64_t k = 0; k < lanes; k++)
             look(s, tile + k * n * s->item, n, at, &best[k]);
     }
     for (int64_t k = 0; k < lanes; k++)
         put(w->data[OUT] + k * 4, best[k].at);
+}
+
+// Lanes one behind the other: some rows are joined to one, which tells the lanes that have something better in them.
+struct lanes {
+    struct found best[WIDE];
+    _Alignas(64) char value[WIDE * ITEM_MOST]; // of best
+    _Alignas(64) char joined[WIDE * ITEM_MOST];
+    bool better[WIDE], is_nan[WIDE];
+};
+
+static void look_down(const struct search *s, struct lanes *l, int64_t lane, const char *rows, int64_t n,
+                      int64_t at) {
+    _Alignas(64) char column[ROWS * ITEM_MOST];
+    struct found *best = &l->best[lane];
+    cpu_move((size_t)s->item, column, (struct stride2){0, s->item}, rows + lane * s->item,
+             (struct stride2){0, s->stride}, 1, n);
+    look(s, column, n, at, best);
+    memcpy(l->value + lane * s->item, best->value, (size_t)s->item);
+}
+
+static void look_at_rows(const struct search *s, struct lanes *l, int64_t lanes, const char *rows, int64_t n,
+                         int64_t at) {
+    memcpy(l->joined, rows, (size_t)(lanes * s->item));
+    for (int64_t i = 1; i < n; i++)
+        cpu_call_row(s->join, l->joined, l->joined, rows + i * s->stride, lanes);
+    cpu_call_row(s->better, l->better, l->joined, l->value, lanes);
+    cpu_call_row(s->differs, l->is_nan, l->joined, l->joined, lanes);
+    for (int64_t k = 0; k < lanes; k++)
+        if ((l->better[k] | l->is_nan[k]) && !l->best[k].is_nan)
+            look_down(s, l, k, rows, n, at);
+}
+
+static void look_along_lanes(const struct search *s, const struct walk *w, int64_t lanes) {
+    struct lanes l;
+    int64_t first = MIN_OF(ROWS, s->length);
+    for (int64_t k = 0; k < lanes; k++) {
+        l.best[k].any = l.best[k].is_nan = false;
+        look_down(s, &l, k, w->data[IN], first, 0);
+    }
+    for (int64_t at = first, n; at < s->length; at += n) {
+        n = MIN_OF(ROWS, s->length - at);
+        look_at_rows(s, &l, lanes, w->data[IN] + at * s->stride, n, at);
+    }
+    for (int64_t k = 0; k < lanes; k++)
+        put(w->data[OUT] + k * 4, l.best[k].at);
+}
+
+static bool has_wide_lanes(const struct search *s) {
+    const struct layout_axis *last = &s->kept.axis[s->kept.axes - 1];
+    return s->join && last->stride[IN] == s->item && last->dim >= LANES;
 }
 
 static void across_part(const void *context, int64_t from, int64_t to) {
@@ -154,7 +203,11 @@ static void across_part(const void *context, int64_t from, int64_t to) {
     struct walk w;
     cpu_walk_to(&s->kept, &w, from);
     for (;; cpu_walk_next(&s->kept, &w)) {
-        look_across(s, &w, cpu_walk_extent(&s->kept, &w, last), s->kept.axis[last].stride[IN]);
+        int64_t lanes = cpu_walk_extent(&s->kept, &w, last);
+        if (has_wide_lanes(s))
+            look_along_lanes(s, &w, lanes);
+        else
+            look_across(s, &w, lanes, s->kept.axis[last].stride[IN]);
         if (++from == to)
             return;
     }
@@ -169,9 +222,9 @@ static bool goes_across(const struct search *s) {
 
 static void search_across(struct search *s) {
     struct layout_axis *last = &s->kept.axis[s->kept.axes - 1];
-    last->step = MIN_OF(last->dim, LANES);
+    last->step = MIN_OF(last->dim, has_wide_lanes(s) ? WIDE : LANES);
     int64_t tiles = s->kept.size / last->dim * ((last->dim + last->step - 1) / last->step);
-    cpu_split(tiles, CPU_SPLIT / (last->step * s->length * s->item) + 1, across_part, s);
+    cpu_split(tiles, CPU_SPLIT / 2 / (last->step * s->length * s->item) + 1, across_part, s);
 }
 
 // Setting up -----------------------------------------------------------------------------------------------------
@@ -198,6 +251,7 @@ static bool choose_rows(struct search *s, zl_dtype dtype, bool is_max) {
     s->better = rows->op[is_max ? TILE_GT : TILE_LT][dtype][0];
     s->equal = rows->op[TILE_EQ][dtype][2];
     s->differs = rows->op[TILE_NE][dtype][0];
+    s->join = rows->op[is_max ? TILE_MAX : TILE_MIN][dtype][0];
     return s->extreme && s->better && s->equal && s->differs;
 }
 
@@ -215,6 +269,6 @@ bool cpu_argreduce(const struct call *c) {
     else if (goes_across(&s))
         search_across(&s);
     else
-        cpu_split(s.kept.size, CPU_SPLIT / (s.length * s.item) + 1, each_part, &s);
+        cpu_split(s.kept.size, CPU_SPLIT / 2 / (s.length * s.item) + 1, each_part, &s);
     return true;
 }

@@ -16,19 +16,17 @@ typedef void fortran_gemm(const char *trans_a, const char *trans_b, const int *m
                           const void *beta, void *c, const int *ldc, size_t, size_t);
 
 // What a library offers.
-static struct functions {
-    fortran_gemm *single, *twice, *complex_single;
-} bound;
+static struct functions { fortran_gemm *single, *twice, *complex_single; } bound;
 
 static const char *const candidates[] = {
-    "libblis.so.4",  "libopenblas.so.0", "libflexiblas.so.3", "libnvpl_blas_lp64_gomp.so.0",
-    "libmkl_rt.so.2", "libmkl_rt.so",    "libblas.so.3",
+    "libblis.so.4",   "libopenblas.so.0", "libflexiblas.so.3", "libnvpl_blas_lp64_gomp.so.0",
+    "libmkl_rt.so.2", "libmkl_rt.so",     "libblas.so.3",
 };
 
 // Functions that keep a library to one thread.
 static const char *const set_threads[] = {
-    "openblas_set_num_threads", "bli_thread_set_num_threads", "flexiblas_set_num_threads", "MKL_Set_Num_Threads",
-    "nvpl_blas_set_num_threads",
+    "openblas_set_num_threads", "bli_thread_set_num_threads", "flexiblas_set_num_threads",
+    "MKL_Set_Num_Threads",      "nvpl_blas_set_num_threads",
 };
 
 static char name[256] = "own kernels";
@@ -100,8 +98,18 @@ enum { SIDE = 192, ROUNDS = 3 };
 // best so far is given up.
 static int64_t time_gemm(gemm_fn *gemm, char *room, int64_t to_beat) {
     const int64_t bytes = SIDE * SIDE * 4;
-    struct gemm g = {.m = SIDE, .n = SIDE, .k = SIDE, .a = room, .b = room + bytes, .c = room + 2 * bytes,
-                     .a_row = SIDE, .a_col = 1, .b_row = SIDE, .b_col = 1, .c_row = SIDE, .c_col = 1};
+    struct gemm g = {.m = SIDE,
+                     .n = SIDE,
+                     .k = SIDE,
+                     .a = room,
+                     .b = room + bytes,
+                     .c = room + 2 * bytes,
+                     .a_row = SIDE,
+                     .a_col = 1,
+                     .b_row = SIDE,
+                     .b_col = 1,
+                     .c_row = SIDE,
+                     .c_col = 1};
     int64_t best = INT64_MAX;
     for (int i = 0; i <= ROUNDS; i++) {
         int64_t start = clock_ns();

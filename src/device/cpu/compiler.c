@@ -26,7 +26,8 @@ static bool cut_words(struct command *c) {
     char *rest = NULL;
     if (c->text.failed)
         return false;
-    for (char *word = strtok_r(c->text.data, " ", &rest); word && c->words < WORDS - 8; word = strtok_r(NULL, " ", &rest))
+    for (char *word = strtok_r(c->text.data, " ", &rest); word && c->words < WORDS - 8;
+         word = strtok_r(NULL, " ", &rest))
         c->word[c->words++] = word;
     return c->words > 0 || error_false(ZL_ERROR_COMPILE, "ZL_CC names no compiler");
 }
@@ -85,21 +86,25 @@ static int wait_for(pid_t child) {
 }
 
 static bool cannot_start(const char *program, int reason) {
-    return error_false(ZL_ERROR_COMPILE,
-                       "no C compiler: %s could not be started: %s; install one (on Debian: apt install gcc), or name it "
-                       "in ZL_CC", program, strerror(reason));
+    return error_false(
+        ZL_ERROR_COMPILE,
+        "no C compiler: %s could not be started: %s; install one (on Debian: apt install gcc), or name it "
+        "in ZL_CC",
+        program, strerror(reason));
 }
 
 static bool has_ended_well(const char *program, int status, bool in_time, const struct text *output) {
     if (!in_time)
-        return error_false(ZL_ERROR_COMPILE, "%s took longer than %d s and was stopped", program, LIMIT_MS / 1000);
+        return error_false(ZL_ERROR_COMPILE, "%s took longer than %d s and was stopped", program,
+                           LIMIT_MS / 1000);
     if (status == 0)
         return true;
     if (WIFEXITED(status) && WEXITSTATUS(status) == 127) // how a child tells that the program is not there
         return cannot_start(program, ENOENT);
     const char *text = output->data ? output->data : "";
     if (WIFSIGNALED(status))
-        return error_false(ZL_ERROR_COMPILE, "%s was ended by signal %d:\n%s", program, WTERMSIG(status), text);
+        return error_false(ZL_ERROR_COMPILE, "%s was ended by signal %d:\n%s", program, WTERMSIG(status),
+                           text);
     return error_false(ZL_ERROR_COMPILE, "%s failed with status %d:\n%s", program, WEXITSTATUS(status), text);
 }
 
@@ -125,8 +130,11 @@ static bool run(struct command *c, struct text *output) {
 // Those of the built-in rows (cmake/flags.cmake): the same text gives the same bits. Pages of 4 KiB keep files small.
 void cpu_compiler_flags(struct text *out) {
     const struct cpu_level *level = cpu_level();
-    text_add(out, "-std=c11 -D_GNU_SOURCE -O2 -g0 -w -fPIC -shared -ffp-contract=off -fno-math-errno -fno-trapping-math "
-             "-DZL_LEVEL=%s %s -Wl,-z,max-page-size=4096", level->name, level->flags);
+    text_add(out,
+             "-std=c11 -D_GNU_SOURCE -O2 -g0 -w -fPIC -shared -ffp-contract=off -fno-math-errno "
+             "-fno-trapping-math "
+             "-DZL_LEVEL=%s %s -Wl,-z,max-page-size=4096",
+             level->name, level->flags);
 }
 
 static struct {

@@ -30,7 +30,7 @@ enum {
     LAYOUT_AXES = 60,     // an array has less than 2^60 elements, so no more axes are longer than 1
     LAYOUT_OPERANDS = 16, // outputs first
     LAYOUT_ROOM = 32768,  // bytes of all tiles of a thread: they stay in L1
-    CPU_SPLIT = 65536,    // bytes of traffic below which one thread is quicker than two (Neoverse-V1, 2026-11)
+    CPU_SPLIT = 262144,   // bytes of traffic below which one thread is quicker than two (Neoverse-V1, 2026-11)
 };
 
 struct layout_axis {
@@ -187,6 +187,7 @@ struct step {
     uint8_t item[4];   // bytes of their elements
     uint8_t inputs;
     uint8_t weight;    // cost of an element, in units of moving it
+    uint16_t cost;     // the same in bytes, of all operands
     bool in_place;     // the output may be written where an input was
     bool needed;       // something outside the segment reads the output
     uint16_t group;    // calls from here on that may run as one row program; 0: none

@@ -59,7 +59,8 @@ static bool count_up(zl_array out, struct counting c, zl_dtype from) {
 
 bool cpu_arange_int(const struct call *c) {
     const int64_t *args = call_args(c);
-    return count_up(call_output(c, 0), (struct counting){.is_int = true, .first = args[0], .step = args[2]}, ZL_INT64);
+    return count_up(call_output(c, 0), (struct counting){.is_int = true, .first = args[0], .step = args[2]},
+                    ZL_INT64);
 }
 
 bool cpu_arange(const struct call *c) {

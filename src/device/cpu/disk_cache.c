@@ -27,10 +27,11 @@ static const char sum_file[] = "sum";
 
 // Where entries are; false when there is no such place. The variables are the system's, not settings of ours.
 static bool find_folder(char *out, size_t bytes) {
-    const char *own = setting_text(SETTING_CACHE_DIR), *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    const char *own = setting_text(SETTING_CACHE_DIR), *cache = getenv("XDG_CACHE_HOME"),
+               *home = getenv("HOME");
     int len = *own              ? snprintf(out, bytes, "%s", own)
-            : cache && *cache   ? snprintf(out, bytes, "%s/zellige", cache)
-            : home && *home     ? snprintf(out, bytes, "%s/.cache/zellige", home)
+              : cache && *cache ? snprintf(out, bytes, "%s/zellige", cache)
+              : home && *home   ? snprintf(out, bytes, "%s/.cache/zellige", home)
                                 : -1;
     return len > 0 && (size_t)len < bytes;
 }
@@ -49,7 +50,8 @@ static bool make_folders(char *path) {
 
 static bool is_ours(const char *path) {
     struct stat s;
-    return lstat(path, &s) == 0 && S_ISDIR(s.st_mode) && s.st_uid == geteuid() && !(s.st_mode & (S_IWGRP | S_IWOTH));
+    return lstat(path, &s) == 0 && S_ISDIR(s.st_mode) && s.st_uid == geteuid() &&
+           !(s.st_mode & (S_IWGRP | S_IWOTH));
 }
 
 static int remove_entry(const char *path, const struct stat *info, int kind, struct FTW *place) {
@@ -88,7 +90,9 @@ static bool write_sum(const char *folder, const char *file) {
 static bool is_whole(const char *folder, const char *file) {
     char path[PATH_MAX], sum[SUM_BYTES + 1];
     size_t bytes = 0;
-    char *kept = is_ours(folder) && join_path(path, folder, sum_file) && access(path, R_OK) == 0 ? file_read(path, &bytes) : NULL;
+    char *kept = is_ours(folder) && join_path(path, folder, sum_file) && access(path, R_OK) == 0
+                     ? file_read(path, &bytes)
+                     : NULL;
     bool whole = kept && bytes == SUM_BYTES && sum_of(folder, file, sum) && !memcmp(kept, sum, SUM_BYTES);
     memory_free(kept);
     if (!whole)
@@ -202,7 +206,8 @@ static void *settle(const struct cache_entry *entry, const char *fresh, const ch
 }
 
 // Made in the cache. *usable: the cache can be written at all; else the caller goes elsewhere.
-static void *make_shared(const struct cache_entry *entry, const char *cache, const char *place, bool *usable) {
+static void *make_shared(const struct cache_entry *entry, const char *cache, const char *place,
+                         bool *usable) {
     char fresh[PATH_MAX];
     *usable = new_folder(fresh, cache);
     if (!*usable)
@@ -220,8 +225,10 @@ static void *make_shared(const struct cache_entry *entry, const char *cache, con
 static void warn_once(const char *cache) {
     static atomic_bool warned;
     if (!atomic_exchange(&warned, true))
-        log_line(ZL_LOG_WARN, "the kernel cache %s cannot be written: kernels are compiled again in every process; "
-                 "ZL_CACHE_DIR names another folder", cache);
+        log_line(ZL_LOG_WARN,
+                 "the kernel cache %s cannot be written: kernels are compiled again in every process; "
+                 "ZL_CACHE_DIR names another folder",
+                 cache);
 }
 
 static void *make_alone(const struct cache_entry *entry) {
@@ -232,7 +239,8 @@ static void *make_alone(const struct cache_entry *entry) {
     for (size_t i = 0; !made && i < COUNT(places); i++)
         made = new_folder(folder, places[i]);
     if (!made)
-        return error_set(ZL_ERROR_IO, "no folder to compile in: neither the kernel cache nor TMPDIR can be written");
+        return error_set(ZL_ERROR_IO,
+                         "no folder to compile in: neither the kernel cache nor TMPDIR can be written");
     void *result = fill(entry, folder) ? use_file(entry, folder) : NULL;
     remove_folder(folder);
     return result;

@@ -31,8 +31,7 @@ INLINE void copy_tiny(char *to, const char *from, size_t bytes) {
         memcpy(head, from, 2), memcpy(tail, from + bytes - 2, 2);
         memcpy(to, head, 2), memcpy(to + bytes - 2, tail, 2);
         return;
-    default:
-        *to = *from;
+    default: *to = *from;
     }
 }
 
@@ -45,7 +44,8 @@ INLINE void copy_short(char *to, const char *from, size_t bytes) {
     memcpy(to + bytes - 16, &tail, 16);
 }
 
-static void move_runs(char *to, int64_t to_row, const char *from, int64_t from_row, int64_t rows, size_t bytes) {
+static void move_runs(char *to, int64_t to_row, const char *from, int64_t from_row, int64_t rows,
+                      size_t bytes) {
     if (bytes <= 16)
         for (int64_t r = 0; r < rows; r++)
             copy_tiny(to + r * to_row, from + r * from_row, bytes);
@@ -57,8 +57,8 @@ static void move_runs(char *to, int64_t to_row, const char *from, int64_t from_r
             memcpy(to + r * to_row, from + r * from_row, bytes);
 }
 
-INLINE void move_any(size_t item, char *to, struct stride2 ts, const char *from, struct stride2 fs, int64_t rows,
-                     int64_t cols) {
+INLINE void move_any(size_t item, char *to, struct stride2 ts, const char *from, struct stride2 fs,
+                     int64_t rows, int64_t cols) {
     for (int64_t r = 0; r < rows; r++, to += ts.row, from += fs.row)
         for (int64_t c = 0; c < cols; c++)
             memcpy(to + c * ts.col, from + c * fs.col, item);
@@ -70,17 +70,10 @@ INLINE bytes16 repeat(size_t item, const char *value) {
     uint32_t word;
     uint64_t twice;
     switch (item) {
-    case 1:
-        return (bytes16){0} + byte;
-    case 2:
-        memcpy(&half, value, 2);
-        return (bytes16)((halves8){0} + half);
-    case 4:
-        memcpy(&word, value, 4);
-        return (bytes16)((words4){0} + word);
-    default:
-        memcpy(&twice, value, 8);
-        return (bytes16)((longs2){0} + twice);
+    case 1: return (bytes16){0} + byte;
+    case 2: memcpy(&half, value, 2); return (bytes16)((halves8){0} + half);
+    case 4: memcpy(&word, value, 4); return (bytes16)((words4){0} + word);
+    default: memcpy(&twice, value, 8); return (bytes16)((longs2){0} + twice);
     }
 }
 
@@ -100,8 +93,8 @@ INLINE void fill_run(size_t item, char *to, const char *value, int64_t count) {
 }
 
 // Rows that are a few whole vectors, as many as the compiler knows.
-INLINE void fill_vectors(size_t item, int vectors, char *to, int64_t to_row, const char *from, int64_t from_row,
-                         int64_t rows) {
+INLINE void fill_vectors(size_t item, int vectors, char *to, int64_t to_row, const char *from,
+                         int64_t from_row, int64_t rows) {
     for (int64_t r = 0; r < rows; r++, to += to_row, from += from_row) {
         bytes16 v = repeat(item, from);
 #pragma GCC unroll 8
@@ -113,18 +106,10 @@ INLINE void fill_vectors(size_t item, int vectors, char *to, int64_t to_row, con
 INLINE void fill_rows(size_t item, char *to, int64_t to_row, const char *from, int64_t from_row, int64_t rows,
                       int64_t cols) {
     switch (cols * (int64_t)item) {
-    case 16:
-        fill_vectors(item, 1, to, to_row, from, from_row, rows);
-        return;
-    case 32:
-        fill_vectors(item, 2, to, to_row, from, from_row, rows);
-        return;
-    case 64:
-        fill_vectors(item, 4, to, to_row, from, from_row, rows);
-        return;
-    case 128:
-        fill_vectors(item, 8, to, to_row, from, from_row, rows);
-        return;
+    case 16: fill_vectors(item, 1, to, to_row, from, from_row, rows); return;
+    case 32: fill_vectors(item, 2, to, to_row, from, from_row, rows); return;
+    case 64: fill_vectors(item, 4, to, to_row, from, from_row, rows); return;
+    case 128: fill_vectors(item, 8, to, to_row, from, from_row, rows); return;
     default:
         for (int64_t r = 0; r < rows; r++)
             fill_run(item, to + r * to_row, from + r * from_row, cols);
@@ -134,14 +119,10 @@ INLINE void fill_rows(size_t item, char *to, int64_t to_row, const char *from, i
 // Every other element: two vectors in, one out.
 INLINE bytes16 even(size_t item, bytes16 a, bytes16 b) {
     switch (item) {
-    case 1:
-        return __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
-    case 2:
-        return (bytes16)__builtin_shufflevector((halves8)a, (halves8)b, 0, 2, 4, 6, 8, 10, 12, 14);
-    case 4:
-        return (bytes16)__builtin_shufflevector((words4)a, (words4)b, 0, 2, 4, 6);
-    default:
-        return (bytes16)__builtin_shufflevector((longs2)a, (longs2)b, 0, 2);
+    case 1: return __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+    case 2: return (bytes16)__builtin_shufflevector((halves8)a, (halves8)b, 0, 2, 4, 6, 8, 10, 12, 14);
+    case 4: return (bytes16)__builtin_shufflevector((words4)a, (words4)b, 0, 2, 4, 6);
+    default: return (bytes16)__builtin_shufflevector((longs2)a, (longs2)b, 0, 2);
     }
 }
 
@@ -159,8 +140,8 @@ INLINE void pick_even(size_t item, char *to, const char *from, int64_t cols) {
         memcpy(to + c * (int64_t)item, from + 2 * c * (int64_t)item, item);
 }
 
-INLINE void move_rows(size_t item, char *to, struct stride2 ts, const char *from, struct stride2 fs, int64_t rows,
-                      int64_t cols) {
+INLINE void move_rows(size_t item, char *to, struct stride2 ts, const char *from, struct stride2 fs,
+                      int64_t rows, int64_t cols) {
     if (ts.col != (int64_t)item)
         move_any(item, to, ts, from, fs, rows, cols);
     else if (fs.col == 0)

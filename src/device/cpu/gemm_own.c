@@ -11,8 +11,8 @@ enum {
     KC = 384,
     MC = 128,
     NC = 1536,
-    ROWS_MOST = 8,   // of a micro tile
-    COLS_MOST = 48,  // and its columns
+    ROWS_MOST = 8,  // of a micro tile
+    COLS_MOST = 48, // and its columns
     ITEM_MOST = 8,
 };
 
@@ -133,13 +133,13 @@ static void pack_panel(const struct own *o, char *to, int64_t width, const char 
     } else if (k_stride == item) {
         cpu_transpose(o->item, to, width * item, from, line_stride, k, count);
     } else {
-        cpu_move(o->item, to, (struct stride2){width * item, item}, from, (struct stride2){k_stride, line_stride}, k,
-                 count);
+        cpu_move(o->item, to, (struct stride2){width * item, item}, from,
+                 (struct stride2){k_stride, line_stride}, k, count);
     }
 }
 
-static void pack(const struct own *o, char *to, int64_t width, const char *from, int64_t k_stride, int64_t line_stride,
-                 int64_t k, int64_t count) {
+static void pack(const struct own *o, char *to, int64_t width, const char *from, int64_t k_stride,
+                 int64_t line_stride, int64_t k, int64_t count) {
     for (int64_t i = 0; i < count; i += width)
         pack_panel(o, to + i * k * (int64_t)o->item, width, from + i * line_stride, k_stride, line_stride, k,
                    MIN_OF(width, count - i));
@@ -148,8 +148,8 @@ static void pack(const struct own *o, char *to, int64_t width, const char *from,
 // Multiplying ----------------------------------------------------------------------------------------------------
 
 // A tile at the edge, or of a result that is not contiguous, goes through one of full size.
-static void edge_tile(const struct own *o, int64_t k, const char *a, const char *b, char *c, int64_t rows, int64_t cols,
-                      bool add) {
+static void edge_tile(const struct own *o, int64_t k, const char *a, const char *b, char *c, int64_t rows,
+                      int64_t cols, bool add) {
     _Alignas(64) char tile[ROWS_MOST * COLS_MOST * ITEM_MOST];
     int64_t item = (int64_t)o->item, width = o->micro->cols;
     struct stride2 dense = {width * item, item}, place = {o->g->c_row * item, o->g->c_col * item};
@@ -183,8 +183,8 @@ static void multiply_blocks(const struct own *o) {
     for (int64_t j = 0; j < g->n; j += nc)
         for (int64_t p = 0; p < g->k; p += KC) {
             int64_t n = MIN_OF(nc, g->n - j), k = MIN_OF(KC, g->k - p);
-            pack(o, o->b, o->micro->cols, g->b + (p * g->b_row + j * g->b_col) * from, g->b_row * from, g->b_col * from,
-                 k, n);
+            pack(o, o->b, o->micro->cols, g->b + (p * g->b_row + j * g->b_col) * from, g->b_row * from,
+                 g->b_col * from, k, n);
             for (int64_t i = 0; i < g->m; i += mc) {
                 int64_t m = MIN_OF(mc, g->m - i);
                 pack(o, o->a, o->micro->rows, g->a + (i * g->a_row + p * g->a_col) * from, g->a_col * from,
@@ -202,7 +202,8 @@ static int64_t round_up(int64_t count, int64_t unit) {
 static bool multiply(zl_dtype dtype, const struct gemm *g) {
     bool half = dtype == ZL_FLOAT16 || dtype == ZL_BFLOAT16;
     zl_dtype wide = half ? ZL_FLOAT32 : dtype;
-    struct own o = {.g = g, .micro = micro_for(wide), .item = zl_dtype_size(wide), .from_item = zl_dtype_size(dtype)};
+    struct own o = {
+        .g = g, .micro = micro_for(wide), .item = zl_dtype_size(wide), .from_item = zl_dtype_size(dtype)};
     if (half)
         o.widen = cpu_level()->rows->cast[ZL_FLOAT32][dtype];
     int64_t k = MIN_OF(g->k, KC), m = round_up(MIN_OF(g->m, MC), o.micro->rows);
@@ -240,7 +241,8 @@ static bool multiply_complex(const struct gemm *g) {
         negate_real(g);
     bool done = multiply_parts(g, 1, 1, 0, g->add);
     negate_real(g);
-    return done && multiply_parts(g, 0, 0, 0, true) && multiply_parts(g, 0, 1, 1, g->add) && multiply_parts(g, 1, 0, 1, true);
+    return done && multiply_parts(g, 0, 0, 0, true) && multiply_parts(g, 0, 1, 1, g->add) &&
+           multiply_parts(g, 1, 0, 1, true);
 }
 
 bool cpu_own_gemm(zl_dtype dtype, const struct gemm *g) {

@@ -22,7 +22,8 @@ enum {
 
 bool cpu_is_tiny(zl_dtype dtype, const struct gemm *g) {
     bool small = g->m <= TINY && g->n <= TINY && g->k <= TINY && g->m * g->n * g->k <= TINY;
-    return small && (dtype == ZL_FLOAT32 || dtype == ZL_FLOAT64) && (g->b_col == 1 || g->n == 1) && g->c_col == 1 && !g->add;
+    return small && (dtype == ZL_FLOAT32 || dtype == ZL_FLOAT64) && (g->b_col == 1 || g->n == 1) &&
+           g->c_col == 1 && !g->add;
 }
 
 bool cpu_tiny_gemm(zl_dtype dtype, const struct gemm *g) {
@@ -51,7 +52,8 @@ struct gemv {
 static const char *read_line(const struct gemv *v, const char *from, int64_t stride, int64_t n, char *room) {
     char *narrow = v->widen ? room + n * v->wide : room;
     if (stride != v->item) {
-        cpu_move((size_t)v->item, narrow, (struct stride2){0, v->item}, from, (struct stride2){0, stride}, 1, n);
+        cpu_move((size_t)v->item, narrow, (struct stride2){0, v->item}, from, (struct stride2){0, stride}, 1,
+                 n);
         from = narrow;
     }
     if (!v->widen)
@@ -77,7 +79,8 @@ static void multiply_rows(const struct gemv *v) {
         double sum = 0;
         for (int64_t p = 0, n; p < v->k; p += n) {
             n = MIN_OF(piece, v->k - p);
-            const char *line = read_line(v, v->a + i * v->row + p * v->col, v->col, n, room), *x = v->x + p * v->wide;
+            const char *line = read_line(v, v->a + i * v->row + p * v->col, v->col, n, room),
+                       *x = v->x + p * v->wide;
             if (v->wide == 4)
                 sum += dot_f32((const void *)line, (const void *)x, n);
             else
@@ -88,7 +91,8 @@ static void multiply_rows(const struct gemv *v) {
 }
 
 // Four lines, or the last few: those of half floats are widened first.
-static void add_lines(const struct gemv *v, char *sum, const char *from, int64_t n, const char *x, int lines) {
+static void add_lines(const struct gemv *v, char *sum, const char *from, int64_t n, const char *x,
+                      int lines) {
     _Alignas(64) char room[LINES * PIECE * 4 + PIECE * 2];
     int64_t line = v->col / v->wide;
     if (v->widen) {
@@ -110,7 +114,8 @@ static void multiply_lines(const struct gemv *v) {
         n = MIN_OF(PIECE, v->rows - i);
         memset(sum, 0, (size_t)(n * v->wide));
         for (int64_t p = 0; p < v->k; p += LINES)
-            add_lines(v, sum, v->a + i * v->row + p * v->col, n, v->x + p * v->wide, (int)MIN_OF(LINES, v->k - p));
+            add_lines(v, sum, v->a + i * v->row + p * v->col, n, v->x + p * v->wide,
+                      (int)MIN_OF(LINES, v->k - p));
         cpu_move((size_t)v->wide, v->y + i * v->y_stride, (struct stride2){0, v->y_stride}, sum,
                  (struct stride2){0, v->wide}, 1, n);
     }

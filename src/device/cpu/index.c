@@ -9,8 +9,8 @@ enum { TO, FROM };
 struct taking {
     char *out;
     const int64_t *index;
-    int64_t count;       // of indices
-    int64_t dim, step;   // of the axis: elements, bytes
+    int64_t count;     // of indices
+    int64_t dim, step; // of the axis: elements, bytes
     size_t item;
     size_t run;          // bytes of a slice that is contiguous; 0: it is not
     struct layout outer; // axes before it; operand: x
@@ -32,7 +32,8 @@ static void take_slice(const struct taking *t, char *to, const char *from) {
     int64_t tiles = l->size / (a->dim * b->dim);
     for (;;) {
         cpu_move(t->item, to + (w.data[TO] - l->data[TO]), (struct stride2){a->stride[TO], b->stride[TO]},
-                 from + (w.data[FROM] - l->data[FROM]), (struct stride2){a->stride[FROM], b->stride[FROM]}, a->dim, b->dim);
+                 from + (w.data[FROM] - l->data[FROM]), (struct stride2){a->stride[FROM], b->stride[FROM]},
+                 a->dim, b->dim);
         if (--tiles == 0)
             return;
         cpu_walk_next(l, &w);
@@ -41,20 +42,11 @@ static void take_slice(const struct taking *t, char *to, const char *from) {
 
 static inline void take_run(char *to, const char *from, size_t bytes) {
     switch (bytes) { // elements: sizes that are one load and one store
-    case 1:
-        *to = *from;
-        return;
-    case 2:
-        memcpy(to, from, 2);
-        return;
-    case 4:
-        memcpy(to, from, 4);
-        return;
-    case 8:
-        memcpy(to, from, 8);
-        return;
-    default:
-        memcpy(to, from, bytes);
+    case 1: *to = *from; return;
+    case 2: memcpy(to, from, 2); return;
+    case 4: memcpy(to, from, 4); return;
+    case 8: memcpy(to, from, 8); return;
+    default: memcpy(to, from, bytes);
     }
 }
 
@@ -86,7 +78,8 @@ static void cast_body(const void *context, char *const *p, int64_t n) {
 static const int64_t *read_indices(zl_array indices, union scalar *value, void **room) {
     const char *data = array_data(indices, value);
     *room = NULL;
-    if (indices->dtype == ZL_INT64 && (array_is(indices, ARRAY_CONTIGUOUS) || array_is(indices, ARRAY_INLINE)))
+    if (indices->dtype == ZL_INT64 &&
+        (array_is(indices, ARRAY_CONTIGUOUS) || array_is(indices, ARRAY_INLINE)))
         return (const int64_t *)(const void *)data;
     row_fn *row = cpu_level()->rows->cast[ZL_INT64][indices->dtype];
     if (indices->dtype == ZL_INT64)
@@ -113,7 +106,8 @@ static const int64_t *read_indices(zl_array indices, union scalar *value, void *
 }
 
 // The axes of x before and after the one that is indexed. A slice has two axes at least, if only of size 1.
-static void split_axes(struct taking *t, zl_array x, int axis, const char *data, const int64_t *out_stride, int after) {
+static void split_axes(struct taking *t, zl_array x, int axis, const char *data, const int64_t *out_stride,
+                       int after) {
     cpu_layout_start(&t->outer, axis, x->dim, 0);
     cpu_layout_add(&t->outer, data, t->item, axis, x->dim, array_stride(x));
     t->outer.loops = t->outer.axes;

@@ -29,7 +29,8 @@ static bool make_library(const char *folder, void *context) {
 static void *open_library(const char *path, void *context) {
     (void)context;
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    return library ? library : error_set(ZL_ERROR_COMPILE, "a compiled kernel cannot be loaded: %s", dlerror());
+    return library ? library
+                   : error_set(ZL_ERROR_COMPILE, "a compiled kernel cannot be loaded: %s", dlerror());
 }
 
 static void *find_loaded(const char *key) {
@@ -42,7 +43,8 @@ static void *find_loaded(const char *key) {
 // What another thread has loaded meanwhile is as good.
 static void *keep_loaded(const char *key, void *library) {
     pthread_mutex_lock(&loaded.lock);
-    bool kept = map_get(&loaded.libraries, key, KEY_BYTES) || map_set(&loaded.libraries, key, KEY_BYTES, library);
+    bool kept =
+        map_get(&loaded.libraries, key, KEY_BYTES) || map_set(&loaded.libraries, key, KEY_BYTES, library);
     pthread_mutex_unlock(&loaded.lock);
     return kept ? library : NULL;
 }
@@ -65,8 +67,11 @@ static void *load(const struct text *source) {
     void *library = find_loaded(key);
     if (library)
         return library;
-    library = cpu_cache_use(&(struct cache_entry){.key = key, .file = "kernel.so", .make = make_library,
-                                                  .use = open_library, .context = (void *)(uintptr_t)source});
+    library = cpu_cache_use(&(struct cache_entry){.key = key,
+                                                  .file = "kernel.so",
+                                                  .make = make_library,
+                                                  .use = open_library,
+                                                  .context = (void *)(uintptr_t)source});
     return library ? keep_loaded(key, library) : NULL;
 }
 
@@ -78,5 +83,6 @@ void *cpu_jit(const char *source, const char *symbol) {
     if (!library)
         return NULL;
     void *function = dlsym(library, symbol);
-    return function ? function : error_set(ZL_ERROR_COMPILE, "the compiled kernel has no function %s", symbol);
+    return function ? function
+                    : error_set(ZL_ERROR_COMPILE, "the compiled kernel has no function %s", symbol);
 }

@@ -39,7 +39,8 @@ static void fill_margin(const struct margin *m, int axis, int64_t from, int64_t 
     int64_t at = origin(m, axis) + from * array_stride(m->out)[axis];
     for (int i = 0; i < m->out->ndim; i++)
         m->dim[i] = i < axis ? m->x->dim[i] : i == axis ? to - from : m->out->dim[i];
-    cpu_copy(item, m->out->ndim, m->dim, cpu_data(m->out) + at * (int64_t)item, array_stride(m->out), m->value, m->zero);
+    cpu_copy(item, m->out->ndim, m->dim, cpu_data(m->out) + at * (int64_t)item, array_stride(m->out),
+             m->value, m->zero);
 }
 
 bool cpu_pad(const struct call *c) {

@@ -10,14 +10,14 @@
 #include <stdlib.h>
 
 enum {
-    RUN_LEAST = 128,     // elements from which a run is worth a call of its own
-    RUN_MOST = 65536,    // elements that one call takes: threads share what is longer
-    RUN_GRAIN = 4096,    // and are not given less
-    BOX_MOST = 2048,     // elements of a box
-    BLOCK_ROWS = 64,     // elements of a block along the lines of what is transposed: some lines at once
-    BLOCK_COLS = 256,    // and along the last axis
-    BLOCK_ROOM = 73728,  // bytes of a block's tiles: two thirds of them in L2 do no harm
-    LINE = 64,           // bytes
+    RUN_LEAST = 128,    // elements from which a run is worth a call of its own
+    RUN_MOST = 65536,   // elements that one call takes: threads share what is longer
+    RUN_GRAIN = 4096,   // and are not given less
+    BOX_MOST = 2048,    // elements of a box
+    BLOCK_ROWS = 64,    // elements of a block along the lines of what is transposed: some lines at once
+    BLOCK_COLS = 256,   // and along the last axis
+    BLOCK_ROOM = 73728, // bytes of a block's tiles: two thirds of them in L2 do no harm
+    LINE = 64,          // bytes
 };
 
 // Planning -------------------------------------------------------------------------------------------------------
@@ -111,7 +111,8 @@ static bool plan_block(struct layout *l, unsigned vectors, int64_t most) {
     l->loops = l->axes;
     for (int j = 0; j < l->axes - 1; j++)
         l->axis[j].step = 1;
-    int64_t rows = MIN_OF(BLOCK_ROWS, l->axis[row_axis].dim), cols = (BLOCK_ROOM / rows - tiled * LINE) / items / 16 * 16;
+    int64_t rows = MIN_OF(BLOCK_ROWS, l->axis[row_axis].dim),
+            cols = (BLOCK_ROOM / rows - tiled * LINE) / items / 16 * 16;
     l->axis[row_axis].step = rows;
     inner->step = MIN_OF(MIN_OF(cols, BLOCK_COLS), inner->dim);
     if (most && most < inner->step)
@@ -194,7 +195,8 @@ static void lay_out_tiles(const struct layout *l, struct tiles *t, int64_t rows,
 }
 
 // Between a strided box of operand k and its tile, from axis j on, whose extent is count. Returns the tile's end.
-static char *move_box(const struct layout *l, int k, int j, int64_t count, char *tile, char *data, bool gather) {
+static char *move_box(const struct layout *l, int k, int j, int64_t count, char *tile, char *data,
+                      bool gather) {
     int64_t item = l->item[k], stride = l->axis[j].stride[k];
     if (j < l->axes - 2) {
         for (int64_t i = 0; i < count; i++)
@@ -249,8 +251,8 @@ static void run_boxes(const struct layout *l, struct walk *w, int64_t tiles, con
 }
 
 // Columns go outside: the source is read along its lines.
-static void move_block(const struct layout *l, int k, char *tile, int64_t pitch, char *data, int64_t rows, int64_t cols,
-                       bool gather) {
+static void move_block(const struct layout *l, int k, char *tile, int64_t pitch, char *data, int64_t rows,
+                       int64_t cols, bool gather) {
     struct stride2 dense = {l->item[k], pitch};
     struct stride2 strided = {l->axis[l->axes - 1].stride[k], l->axis[l->row_axis].stride[k]};
     if (!gather)
@@ -261,8 +263,8 @@ static void move_block(const struct layout *l, int k, char *tile, int64_t pitch,
         cpu_move(l->item[k], tile, dense, data, strided, cols, rows);
 }
 
-static void run_block_rows(const struct layout *l, const struct work *work, char **p, const int64_t *pitch, int64_t rows,
-                           int64_t cols) {
+static void run_block_rows(const struct layout *l, const struct work *work, char **p, const int64_t *pitch,
+                           int64_t rows, int64_t cols) {
     for (int64_t r = 0; r < rows; r++) {
         work->body(work->context, p, cols);
         for (int k = 0; k < l->operands; k++)

@@ -48,9 +48,9 @@ enum {
     XCR0_YMM = 0x06,
     XCR0_ZMM = 0xe6,
 };
-#define V4_SECOND (V3_SECOND | bit_AVX512F | bit_AVX512DQ | bit_AVX512CD | bit_AVX512BW | bit_AVX512VL)
-#define LAHF_LM   EXTENDED(bit_LAHF_LM)
-#define LZCNT     EXTENDED(bit_ABM)
+#define V4_SECOND     (V3_SECOND | bit_AVX512F | bit_AVX512DQ | bit_AVX512CD | bit_AVX512BW | bit_AVX512VL)
+#define LAHF_LM       EXTENDED(bit_LAHF_LM)
+#define LZCNT         EXTENDED(bit_ABM)
 
 static const struct need needs[] = {
     {"scalar", 0, 0},
@@ -97,7 +97,8 @@ static bool is_supported(const struct cpu_level *level) {
     struct need have = found();
     for (size_t i = 0; i < COUNT(needs); i++)
         if (!strcmp(needs[i].level, level->name))
-            return (have.first & needs[i].first) == needs[i].first && (have.second & needs[i].second) == needs[i].second;
+            return (have.first & needs[i].first) == needs[i].first &&
+                   (have.second & needs[i].second) == needs[i].second;
     return false;
 }
 

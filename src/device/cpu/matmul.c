@@ -8,10 +8,10 @@
 enum { OUT, A, B };
 
 enum {
-    FLOPS_LEAST = 1 << 19, // that are worth a second thread
+    FLOPS_LEAST = 1 << 21, // that are worth a second thread
     HALF_ROWS = 512,       // of the result of half floats that is computed before it is rounded
     HALF_COLS = 1536,
-    EDGE = 48,             // parts are cut at multiples of it
+    EDGE = 48, // parts are cut at multiples of it
 };
 
 // Scratch --------------------------------------------------------------------------------------------------------
@@ -85,7 +85,8 @@ static bool multiply_half(const struct product *p, const struct gemm *g) {
 }
 
 // The part of a product that begins at a row and a column of the result.
-static struct gemm part_of(const struct product *p, const struct gemm *g, int64_t row, int64_t col, int64_t m, int64_t n) {
+static struct gemm part_of(const struct product *p, const struct gemm *g, int64_t row, int64_t col, int64_t m,
+                           int64_t n) {
     struct gemm part = *g;
     part.m = m;
     part.n = n;
@@ -167,8 +168,15 @@ bool cpu_matmul(const struct call *c) {
     p.dtype = (zl_dtype)out->dtype;
     p.item = (int64_t)array_item(out);
     atomic_init(&p.failed, false);
-    p.whole = (struct gemm){.m = out->dim[row], .n = out->dim[col], .k = a->dim[col], .a_row = as[row], .a_col = as[col],
-                            .b_row = bs[row], .b_col = bs[col], .c_row = cs[row], .c_col = 1};
+    p.whole = (struct gemm){.m = out->dim[row],
+                            .n = out->dim[col],
+                            .k = a->dim[col],
+                            .a_row = as[row],
+                            .a_col = as[col],
+                            .b_row = bs[row],
+                            .b_col = bs[col],
+                            .c_row = cs[row],
+                            .c_col = 1};
     if (p.whole.k == 0) {
         memset(cpu_data(out), 0, (size_t)(out->size * p.item));
         return true;

@@ -39,7 +39,8 @@ bool cpu_divmod(const struct call *c) {
     if (!choose_rows(&rows, dtype, l.scalar >> 2)) {
         cpu_layout_plan(&l, ~0u, 0);
         if (!choose_rows(&rows, dtype, 0))
-            return error_false(ZL_ERROR_DEVICE, "the cpu device has no kernel for divmod of %s", zl_dtype_name(dtype));
+            return error_false(ZL_ERROR_DEVICE, "the cpu device has no kernel for divmod of %s",
+                               zl_dtype_name(dtype));
     }
     cpu_layout_run(&l, 4, run_pair, &rows);
     return true;

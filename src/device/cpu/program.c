@@ -1,6 +1,6 @@
 // program.c - programs of the CPU: one step a call, with everything resolved that the plan's key fixes.
 //
-// Extents, strides and scalars come with each run. Where all operands are contiguous and few, a step is one call of a
+// Extents, strides and scalars come with each run. Where all operands are contiguous and small, a step is one call of a
 // row kernel, found without looking at shapes.
 
 #include "device/cpu/cpu.h"
@@ -8,25 +8,23 @@
 
 #include <string.h>
 
-enum {
-    SMALL = 4096,   // elements up to which a contiguous row is called at once
-    HEAVY = 8,      // weight of rows that compute more than they move
-};
+enum { HEAVY = 8 }; // weight of rows that compute more than they move
 
 // Elementwise ----------------------------------------------------------------------------------------------------
 
 struct operands {
-    char *p[4];            // output, then inputs
-    union scalar room[3];  // values of inline scalars
-    unsigned scalar;       // bit k: input k is one element
-    bool flat;             // all others are contiguous and as long as the output
+    char *p[4];           // output, then inputs
+    union scalar room[3]; // values of inline scalars
+    unsigned scalar;      // bit k: input k is one element
+    bool flat;            // all others are contiguous and as long as the output
 };
 
 static inline char *data_of(zl_array a, size_t item) {
     return (char *)a->storage->data + a->offset * (int64_t)item;
 }
 
-static inline void reach_operands(const struct step *s, const struct call *c, zl_array out, struct operands *o) {
+static inline void reach_operands(const struct step *s, const struct call *c, zl_array out,
+                                  struct operands *o) {
     o->p[0] = data_of(out, s->item[0]);
     o->scalar = 0;
     o->flat = true;
@@ -81,13 +79,13 @@ static bool run_layout(const struct step *s, const struct call *c, zl_array out,
 }
 
 static bool run_row(const struct step *s, const struct call *c) {
-    zl_array out = call_output(c, 0);
+    zl_array out = call_first(c);
     if (UNLIKELY(out->size == 0))
         return true;
     struct operands o;
     reach_operands(s, c, out, &o);
     row_fn *row = form_of(s, o.scalar);
-    if (LIKELY(o.flat && row && out->size <= SMALL)) {
+    if (LIKELY(o.flat && row && out->size * s->cost < CPU_SPLIT)) {
         row(o.p, out->size);
         return true;
     }
@@ -138,8 +136,8 @@ static bool run_other(const struct step *s, const struct call *c) {
 // Building -------------------------------------------------------------------------------------------------------
 
 static const uint8_t weights[] = {
-#define BASE 1
-#define WEIGH(NAME, lower) [TILE_##NAME] = sizeof(#lower) == sizeof("BASE") ? 1 : HEAVY,
+#define BASE                                              1
+#define WEIGH(NAME, lower)                                [TILE_##NAME] = sizeof(#lower) == sizeof("BASE") ? 1 : HEAVY,
 #define UNARY(NAME, fn, doc, rule, tangent, lower, ...)   WEIGH(NAME, lower)
 #define BINARY(NAME, fn, doc, rule, tangent, lower, ...)  WEIGH(NAME, lower)
 #define TERNARY(NAME, fn, doc, rule, tangent, lower, ...) WEIGH(NAME, lower)
@@ -157,31 +155,32 @@ static zl_dtype kernel_dtype(const struct call *c) {
     return out == ZL_BOOL ? dtype_common(c->inputs - first, c->in + first) : out;
 }
 
-static void set_operands(struct step *s, const struct call *c, zl_dtype dtype) {
+static void set_operands(struct step *s, const struct call *c, zl_dtype dtype, int weight) {
     s->inputs = (uint8_t)c->inputs;
     s->dtype[0] = call_output(c, 0)->dtype;
     for (int k = 0; k < c->inputs; k++)
         s->dtype[k + 1] = (uint8_t)(c->inputs == 3 && k == 0 ? ZL_BOOL : dtype);
-    for (int k = 0; k <= c->inputs; k++)
+    for (int k = 0; k <= c->inputs; k++) {
         s->item[k] = (uint8_t)zl_dtype_size((zl_dtype)s->dtype[k]);
+        s->cost = (uint16_t)(s->cost + weight * s->item[k]);
+    }
+    s->weight = (uint8_t)weight;
     s->run = run_row;
     s->in_place = true;
 }
 
 static bool set_elementwise(struct step *s, const struct call *c) {
     zl_dtype dtype = kernel_dtype(c);
-    set_operands(s, c, dtype);
+    set_operands(s, c, dtype, weights[c->op->row]);
     s->forms = cpu_level()->rows->op[c->op->row][dtype];
     s->scalars = 7;
-    s->weight = weights[c->op->row];
     return s->forms[0] != NULL;
 }
 
 static bool set_cast(struct step *s, const struct call *c) {
     zl_dtype to = (zl_dtype)call_output(c, 0)->dtype, from = (zl_dtype)c->in[0]->dtype;
-    set_operands(s, c, from);
+    set_operands(s, c, from, 1);
     s->forms = &cpu_level()->rows->cast[to][from];
-    s->weight = 1;
     return s->forms[0] != NULL;
 }
 
@@ -189,12 +188,9 @@ static bool set_cast(struct step *s, const struct call *c) {
 static bool set_step(struct step *s, const struct call *c) {
     *s = (struct step){.run = NULL};
     switch (c->op->kind) {
-    case OP_VIEW:
-        return true;
-    case OP_ELEMENTWISE:
-        return set_elementwise(s, c);
-    case OP_CAST:
-        return set_cast(s, c);
+    case OP_VIEW: return true;
+    case OP_ELEMENTWISE: return set_elementwise(s, c);
+    case OP_CAST: return set_cast(s, c);
     case OP_COPY:
         s->run = run_copy;
         s->item[0] = (uint8_t)array_item(call_output(c, 0));
@@ -217,8 +213,9 @@ static bool set_steps(struct program *p, const struct segment *s) {
     for (int i = 0; i < s->calls; i++) {
         const struct call *c = s->call[i];
         if (!set_step(&p->step[i], c))
-            return error_false(ZL_ERROR_DEVICE, "the cpu device has no kernel for %s of %s", c->op->name,
-                               zl_dtype_name((zl_dtype)(c->inputs ? c->in[c->inputs - 1] : call_output(c, 0))->dtype));
+            return error_false(
+                ZL_ERROR_DEVICE, "the cpu device has no kernel for %s of %s", c->op->name,
+                zl_dtype_name((zl_dtype)(c->inputs ? c->in[c->inputs - 1] : call_output(c, 0))->dtype));
     }
     return !setting_flag(SETTING_FUSE) || cpu_group_steps(p, s);
 }

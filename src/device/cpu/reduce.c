@@ -126,7 +126,10 @@ static bool choose_rows(struct reduction *r, enum tile_op op, zl_dtype dtype) {
 // What no elements give.
 static bool fill_identity(zl_array out, enum tile_op op) {
     char value[REDUCE_WIDEST];
-    double identity = op == TILE_MUL || op == TILE_AND ? 1 : op == TILE_MAX ? -INFINITY : op == TILE_MIN ? INFINITY : 0;
+    double identity = op == TILE_MUL || op == TILE_AND ? 1
+                      : op == TILE_MAX                 ? -INFINITY
+                      : op == TILE_MIN                 ? INFINITY
+                                                       : 0;
     dtype_convert(value, (zl_dtype)out->dtype, &identity, ZL_FLOAT64, 1);
     cpu_fill(array_item(out), cpu_data(out), value, out->size);
     return true;
@@ -155,7 +158,8 @@ bool cpu_reduce(const struct call *c) {
         return true;
     }
     sort_reduced(&r.reduced);
-    r.kept.data[REDUCE_IN] = r.reduced.data[0]; // the first of what is reduced, also where that goes backwards
+    r.kept.data[REDUCE_IN] =
+        r.reduced.data[0]; // the first of what is reduced, also where that goes backwards
     cpu_layout_merge(&r.kept);
     cpu_layout_merge(&r.reduced);
     return is_by_rows(&r) ? cpu_reduce_by_rows(&r) : cpu_reduce_by_columns(&r);

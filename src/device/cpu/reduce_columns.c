@@ -37,9 +37,11 @@ static void fold_block(const struct reduction *r, struct columns *c, int64_t wid
 }
 
 // One row of elements, the first width of a block's.
-static void add_row(const struct reduction *r, struct columns *c, const char *from, int64_t stride, int64_t width) {
+static void add_row(const struct reduction *r, struct columns *c, const char *from, int64_t stride,
+                    int64_t width) {
     if (stride != r->item) {
-        cpu_move((size_t)r->item, c->tile, (struct stride2){0, r->item}, from, (struct stride2){0, stride}, 1, width);
+        cpu_move((size_t)r->item, c->tile, (struct stride2){0, r->item}, from, (struct stride2){0, stride}, 1,
+                 width);
         from = c->tile;
     }
     if (c->rows++ == 0) {
@@ -54,7 +56,8 @@ static void add_row(const struct reduction *r, struct columns *c, const char *fr
 }
 
 // The last rows, fewer than are combined as one, onto the first of those.
-static void add_rest(const struct reduction *r, struct columns *c, const char *from, int64_t count, int64_t rows) {
+static void add_rest(const struct reduction *r, struct columns *c, const char *from, int64_t count,
+                     int64_t rows) {
     if (c->rows)
         fold_block(r, c, count * r->fold);
     add_row(r, c, from, r->item, count * rows);
@@ -77,8 +80,8 @@ static void add_rows(const struct reduction *r, struct columns *c, const char *f
 }
 
 // Reduces positions [at, end) of the reduced space for count kept elements from base on: the result is in c->sum.
-static void reduce_columns(const struct reduction *r, struct columns *c, const char *base, int64_t count, int64_t at,
-                           int64_t end) {
+static void reduce_columns(const struct reduction *r, struct columns *c, const char *base, int64_t count,
+                           int64_t at, int64_t end) {
     const struct layout *l = &r->reduced;
     int64_t inner = l->axis[l->axes - 1].dim;
     struct walk w;
@@ -101,7 +104,8 @@ static void reduce_columns(const struct reduction *r, struct columns *c, const c
 static void store_columns(const struct reduction *r, struct columns *c, char *out, int64_t count) {
     int64_t stride = r->kept.axis[r->column].stride[REDUCE_OUT];
     cpu_reduce_store(r, c->block, c->sum, count);
-    cpu_move((size_t)r->item, out, (struct stride2){0, stride}, c->block, (struct stride2){0, r->item}, 1, count);
+    cpu_move((size_t)r->item, out, (struct stride2){0, stride}, c->block, (struct stride2){0, r->item}, 1,
+             count);
 }
 
 // Tiles of the kept space, times segments.
@@ -113,7 +117,8 @@ static void columns_part(const void *context, int64_t from, int64_t to) {
         int64_t tile = from / r->segments, segment = from % r->segments;
         cpu_walk_to(&r->kept, &w, tile);
         int64_t count = cpu_walk_extent(&r->kept, &w, r->column);
-        reduce_columns(r, &c, w.data[REDUCE_IN], count, cpu_reduce_segment(r, segment), cpu_reduce_segment(r, segment + 1));
+        reduce_columns(r, &c, w.data[REDUCE_IN], count, cpu_reduce_segment(r, segment),
+                       cpu_reduce_segment(r, segment + 1));
         if (r->partial)
             memcpy(r->partial + from * r->columns * r->wide, c.sum, (size_t)(count * r->wide));
         else
@@ -150,7 +155,8 @@ static int choose_column(const struct layout *kept, int64_t fold) {
 // Rows that are combined as one: those of a short kept axis that lie one behind the other.
 static int64_t choose_fold(const struct reduction *r) {
     const struct layout_axis *kept = &r->kept.axis[r->kept.axes - 1], *reduced = &r->reduced.axis[0];
-    if (r->reduced.axes > 1 || kept->stride[REDUCE_IN] != r->item || reduced->stride[0] != kept->dim * r->item)
+    if (r->reduced.axes > 1 || kept->stride[REDUCE_IN] != r->item ||
+        reduced->stride[0] != kept->dim * r->item)
         return 1;
     return MAX_OF(MIN_OF(FOLD_MOST / kept->dim, reduced->dim / (4 * SEGMENTS)), 1);
 }
@@ -170,7 +176,7 @@ bool cpu_reduce_by_columns(struct reduction *r) {
     r->segments = tiles >= 16 ? 1 : MAX_OF(MIN_OF(MIN_OF(size / SEGMENT, SEGMENTS), most), 1);
     if (r->segments > 1 && !(r->partial = memory_alloc((size_t)(tiles * r->segments * r->columns * r->wide))))
         return false;
-    int64_t grain = CPU_SPLIT * tiles * r->segments / (size * r->item) + 1;
+    int64_t grain = CPU_SPLIT / 2 * tiles * r->segments / (size * r->item) + 1;
     cpu_split(tiles * r->segments, grain, columns_part, r);
     if (r->partial)
         cpu_split(tiles, 1, join_columns, r);

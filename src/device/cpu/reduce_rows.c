@@ -8,12 +8,12 @@
 #include <string.h>
 
 enum {
-    RUN_MOST = 4096,   // elements that one row kernel reduces: longer runs lose accuracy
-    TILE = 1024,       // elements gathered at once
-    SLOTS = 64,        // results of runs that wait to be joined
-    BLOCK = 256,       // kept elements whose accumulators are stored together
-    SEGMENT = 65536,   // elements of a piece that threads may share
-    SEGMENTS = 256,    // pieces at most
+    RUN_MOST = 4096, // elements that one row kernel reduces: longer runs lose accuracy
+    TILE = 1024,     // elements gathered at once
+    SLOTS = 64,      // results of runs that wait to be joined
+    BLOCK = 256,     // kept elements whose accumulators are stored together
+    SEGMENT = 65536, // elements of a piece that threads may share
+    SEGMENTS = 256,  // pieces at most
 };
 
 struct slots {
@@ -23,7 +23,8 @@ struct slots {
 };
 
 // Reduces n elements that lie stride bytes apart into the next slot.
-static void reduce_run(const struct reduction *r, struct slots *s, const char *from, int64_t stride, int64_t n) {
+static void reduce_run(const struct reduction *r, struct slots *s, const char *from, int64_t stride,
+                       int64_t n) {
     if (s->used == SLOTS) {
         char joined[REDUCE_WIDEST];
         cpu_call_row(r->join, joined, s->value, NULL, SLOTS);
@@ -31,7 +32,8 @@ static void reduce_run(const struct reduction *r, struct slots *s, const char *f
         s->used = 1;
     }
     if (stride != r->item) {
-        cpu_move((size_t)r->item, s->tile, (struct stride2){0, r->item}, from, (struct stride2){0, stride}, 1, n);
+        cpu_move((size_t)r->item, s->tile, (struct stride2){0, r->item}, from, (struct stride2){0, stride}, 1,
+                 n);
         from = s->tile;
     }
     cpu_call_row(r->row, s->value + s->used++ * r->wide, from, NULL, n);
@@ -88,7 +90,8 @@ static void segments_part(const void *context, int64_t from, int64_t to) {
         int64_t kept = from / r->segments, segment = from % r->segments;
         struct walk w;
         cpu_walk_to(&r->kept, &w, kept);
-        reduce_range(r, w.data[REDUCE_IN], cpu_reduce_segment(r, segment), cpu_reduce_segment(r, segment + 1), r->partial + from * r->wide);
+        reduce_range(r, w.data[REDUCE_IN], cpu_reduce_segment(r, segment), cpu_reduce_segment(r, segment + 1),
+                     r->partial + from * r->wide);
     }
 }
 
@@ -101,7 +104,7 @@ static void join_segments(const struct reduction *r) {
 }
 
 bool cpu_reduce_by_rows(struct reduction *r) {
-    int64_t kept = r->kept.size, size = r->reduced.size, grain = CPU_SPLIT / (size * r->item) + 1;
+    int64_t kept = r->kept.size, size = r->reduced.size, grain = CPU_SPLIT / 2 / (size * r->item) + 1;
     r->reduced.loops = r->reduced.axes - 1;
     r->kept.loops = r->kept.axes;
     r->segments = kept >= SLOTS ? 1 : MIN_OF(MAX_OF(size / SEGMENT, 1), SEGMENTS);

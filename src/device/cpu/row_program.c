@@ -10,13 +10,13 @@
 #include <string.h>
 
 enum {
-    CALLS = 32,         // of a group
-    LEAST = 8192,       // elements from which it pays
-    TEMPS = 16,         // results at once that nothing but the group reads
-    TEMP_ROOM = 24576,  // bytes of their tiles
-    TILE_LEAST = 128,   // elements
+    CALLS = 32,        // of a group
+    LEAST = 8192,      // elements from which it pays
+    TEMPS = 16,        // results at once that nothing but the group reads
+    TEMP_ROOM = 24576, // bytes of their tiles
+    TILE_LEAST = 128,  // elements
     TILE_MOST = 1024,
-    OPERANDS = 4,       // of a row: output and inputs
+    OPERANDS = 4, // of a row: output and inputs
 };
 
 // Building -------------------------------------------------------------------------------------------------------
@@ -214,7 +214,8 @@ static void bind_operands(struct group *g) {
         struct row *r = &g->row[i - g->begin];
         r->operands = (uint8_t)(s->inputs + 1);
         for (int k = 0; k < s->inputs; k++)
-            r->at[k + 1] = (int8_t)(is_external(g, i, k) ? add_input(g, i, k) : g->row[s->source[k] - g->begin].at[0]);
+            r->at[k + 1] =
+                (int8_t)(is_external(g, i, k) ? add_input(g, i, k) : g->row[s->source[k] - g->begin].at[0]);
     }
 }
 
@@ -241,7 +242,7 @@ static void plan(struct group *g) {
     int bytes = MAX_OF(g->temps * g->temp_item, 1);
     g->tile = MAX_OF(MIN_OF(TEMP_ROOM / bytes, TILE_MOST), TILE_LEAST) / 64 * 64;
     cpu_layout_plan(&g->l, 0, g->tile);
-    for (unsigned vectors = 0, more; (more = choose_forms(g)); ) {
+    for (unsigned vectors = 0, more; (more = choose_forms(g));) {
         vectors |= more;
         cpu_layout_plan(&g->l, vectors, g->tile);
     }

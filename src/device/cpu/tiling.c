@@ -29,7 +29,8 @@ void cpu_layout_add(struct layout *l, const void *data, size_t item, int ndim, c
     }
 }
 
-static bool are_one(const struct layout *l, const struct layout_axis *outer, const struct layout_axis *inner) {
+static bool are_one(const struct layout *l, const struct layout_axis *outer,
+                    const struct layout_axis *inner) {
     for (int k = 0; k < l->operands; k++)
         if (outer->stride[k] != inner->stride[k] * inner->dim)
             return false;

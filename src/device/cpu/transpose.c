@@ -17,14 +17,10 @@ typedef uint64_t longs2 __attribute__((vector_size(16)));
 // First halves of a and b, element by element in turn.
 INLINE bytes16 zip_low(size_t item, bytes16 a, bytes16 b) {
     switch (item) {
-    case 1:
-        return __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
-    case 2:
-        return (bytes16)__builtin_shufflevector((halves8)a, (halves8)b, 0, 8, 1, 9, 2, 10, 3, 11);
-    case 4:
-        return (bytes16)__builtin_shufflevector((words4)a, (words4)b, 0, 4, 1, 5);
-    default:
-        return (bytes16)__builtin_shufflevector((longs2)a, (longs2)b, 0, 2);
+    case 1: return __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+    case 2: return (bytes16)__builtin_shufflevector((halves8)a, (halves8)b, 0, 8, 1, 9, 2, 10, 3, 11);
+    case 4: return (bytes16)__builtin_shufflevector((words4)a, (words4)b, 0, 4, 1, 5);
+    default: return (bytes16)__builtin_shufflevector((longs2)a, (longs2)b, 0, 2);
     }
 }
 
@@ -32,12 +28,9 @@ INLINE bytes16 zip_high(size_t item, bytes16 a, bytes16 b) {
     switch (item) {
     case 1:
         return __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
-    case 2:
-        return (bytes16)__builtin_shufflevector((halves8)a, (halves8)b, 4, 12, 5, 13, 6, 14, 7, 15);
-    case 4:
-        return (bytes16)__builtin_shufflevector((words4)a, (words4)b, 2, 6, 3, 7);
-    default:
-        return (bytes16)__builtin_shufflevector((longs2)a, (longs2)b, 1, 3);
+    case 2: return (bytes16)__builtin_shufflevector((halves8)a, (halves8)b, 4, 12, 5, 13, 6, 14, 7, 15);
+    case 4: return (bytes16)__builtin_shufflevector((words4)a, (words4)b, 2, 6, 3, 7);
+    default: return (bytes16)__builtin_shufflevector((longs2)a, (longs2)b, 1, 3);
     }
 }
 
@@ -88,16 +81,9 @@ INLINE void transpose(size_t item, char *to, int64_t to_row, const char *from, i
 void cpu_transpose(size_t item, char *to, int64_t to_row, const char *from, int64_t from_col, int64_t rows,
                    int64_t cols) {
     switch (item) {
-    case 1:
-        transpose(1, to, to_row, from, from_col, rows, cols);
-        return;
-    case 2:
-        transpose(2, to, to_row, from, from_col, rows, cols);
-        return;
-    case 4:
-        transpose(4, to, to_row, from, from_col, rows, cols);
-        return;
-    default:
-        transpose(8, to, to_row, from, from_col, rows, cols);
+    case 1: transpose(1, to, to_row, from, from_col, rows, cols); return;
+    case 2: transpose(2, to, to_row, from, from_col, rows, cols); return;
+    case 4: transpose(4, to, to_row, from, from_col, rows, cols); return;
+    default: transpose(8, to, to_row, from, from_col, rows, cols);
     }
 }

@@ -1,0 +1,173 @@
+// test_math_complex.c - the mathematics of complex64 against C's complex double functions.
+//
+// Errors are measured against the modulus of the result. The signs of zeros decide on which side of a branch
+// cut a number lies, so zeros of either sign are among the parts. The worst case of each function is printed.
+
+#include <complex.h>
+#include <math.h>
+#include <stdio.h>
+
+#include "base/base.h"
+#include "test.h"
+
+// References that C does not have ---------------------------------------------------------------------------
+
+// x + y * I would lose the sign of a zero.
+static double complex join(double x, double y) {
+    union {
+        double part[2];
+        double complex z;
+    } both = {{x, y}};
+    return both.z;
+}
+
+static double complex square_root_inverse(double complex z) {
+    return 1 / csqrt(z);
+}
+static double complex logistic(double complex z) {
+    return creal(z) > 0 ? 1 / (1 + cexp(-z)) : cexp(z) / (1 + cexp(z));
+}
+static double complex log_2(double complex z) {
+    return clog(z) * M_LOG2E;
+}
+static double complex log_10(double complex z) {
+    return clog(z) * M_LOG10E;
+}
+
+// (e^x - 1) cos y - 2 sin^2(y/2) + i e^x sin y
+static double complex exp_minus_1(double complex z) {
+    double x = creal(z), y = cimag(z), half = sin(y / 2);
+    return join(expm1(x) * cos(y) - 2 * half * half, exp(x) * sin(y));
+}
+
+static double complex log_1_plus(double complex z) {
+    double x = creal(z), y = cimag(z);
+    return join(cabs(z) < 0.5 ? log1p(x * (2 + x) + y * y) / 2 : creal(clog(1 + z)), atan2(y, 1 + x));
+}
+
+static const struct function {
+    const char *name;
+    zl_array (*apply)(zl_array);
+    double complex (*reference)(double complex);
+} functions[] = {
+    {"exp", zl_exp, cexp},
+    {"expm1", zl_expm1, exp_minus_1},
+    {"log", zl_log, clog},
+    {"log2", zl_log2, log_2},
+    {"log10", zl_log10, log_10},
+    {"log1p", zl_log1p, log_1_plus},
+    {"sqrt", zl_sqrt, csqrt},
+    {"rsqrt", zl_rsqrt, square_root_inverse},
+    {"sin", zl_sin, csin},
+    {"cos", zl_cos, ccos},
+    {"tan", zl_tan, ctan},
+    {"sinh", zl_sinh, csinh},
+    {"cosh", zl_cosh, ccosh},
+    {"tanh", zl_tanh, ctanh},
+    {"arcsin", zl_arcsin, casin},
+    {"arccos", zl_arccos, cacos},
+    {"arctan", zl_arctan, catan},
+    {"arcsinh", zl_arcsinh, casinh},
+    {"arccosh", zl_arccosh, cacosh},
+    {"arctanh", zl_arctanh, catanh},
+    {"sigmoid", zl_sigmoid, logistic},
+};
+
+// Samples and errors ----------------------------------------------------------------------------------------
+
+enum { CHUNK = 1 << 14 };
+
+static const double bound = 1e-6;
+
+static float some_part(void) {
+    static const float odd[] = {0.0f, -0.0f, 1.0f, -1.0f, 0.5f, -2.0f, 1e-20f, -1e-10f};
+    if (test_between(0, 7) == 0)
+        return odd[test_between(0, COUNT(odd) - 1)];
+    return (float)ldexp(test_uniform(-1, 1), (int)test_between(-10, 5));
+}
+
+// Relative to the modulus; 0 where the result is too large or too small for float32, or not a number at all.
+static double error_of(float complex got, double complex want) {
+    double size = cabs(want);
+    if (!(size < 1e37 && size > 1e-30))
+        return 0;
+    double error = cabs(got - want) / size;
+    return isnan(error) ? INFINITY : error;
+}
+
+struct worst {
+    double error;
+    float complex a, b;
+};
+
+static void report(const char *name, bool pair, const struct worst *w) {
+    if (CHECK(w->error <= bound) && test_quick())
+        return;
+    char second[80] = "";
+    if (pair)
+        snprintf(second, sizeof second, ", %a%+ai", crealf(w->b), cimagf(w->b));
+    test_note("%s complex64 worst %.2g of its modulus at %a%+ai%s", name, w->error, crealf(w->a),
+              cimagf(w->a), second);
+}
+
+static void fill(float complex *z) {
+    for (int i = 0; i < CHUNK; i++)
+        z[i] = (float complex)join(some_part(), some_part());
+}
+
+static void measure(const struct function *f, const float complex *z, struct worst *w) {
+    const float complex *out = zl_data(f->apply(zl_from_foreign(z, ZL_SHAPE(CHUNK), ZL_COMPLEX64, NULL)));
+    REQUIRE(out);
+    for (int i = 0; i < CHUNK; i++) {
+        double error = error_of(out[i], f->reference(z[i]));
+        if (error > w->error)
+            *w = (struct worst){error, z[i], 0};
+    }
+}
+
+static int chunks(void) {
+    return test_long() ? 600 : test_quick() ? 1 : 12;
+}
+
+TEST(math_of_complex64) {
+    static float complex z[CHUNK];
+    struct worst worst[COUNT(functions)] = {{0}};
+    for (int chunk = 0; chunk < chunks(); chunk++) {
+        fill(z);
+        for (size_t k = 0; k < COUNT(functions); k++)
+            ZL_SCOPE
+                measure(&functions[k], z, &worst[k]);
+    }
+    for (size_t k = 0; k < COUNT(functions); k++)
+        report(functions[k].name, false, &worst[k]);
+}
+
+// The error of a power grows with its exponent times the logarithm of its base: measured against that.
+static double scale_of_power(double complex a, double complex b) {
+    return fmax(1, cabs(b * clog(a)));
+}
+
+static void measure_power(const float complex *a, const float complex *b, struct worst *w) {
+    zl_array x = zl_from_foreign(a, ZL_SHAPE(CHUNK), ZL_COMPLEX64, NULL);
+    const float complex *out = zl_data(zl_power(x, zl_from_foreign(b, ZL_SHAPE(CHUNK), ZL_COMPLEX64, NULL)));
+    REQUIRE(out);
+    for (int i = 0; i < CHUNK; i++) {
+        if (a[i] == 0)
+            continue;
+        double error = error_of(out[i], cpow(a[i], b[i])) / scale_of_power(a[i], b[i]);
+        if (error > w->error)
+            *w = (struct worst){error, a[i], b[i]};
+    }
+}
+
+TEST(math_of_complex64_powers) {
+    static float complex a[CHUNK], b[CHUNK];
+    struct worst worst = {0};
+    for (int chunk = 0; chunk < chunks(); chunk++) {
+        fill(a);
+        fill(b);
+        ZL_SCOPE
+            measure_power(a, b, &worst);
+    }
+    report("power", true, &worst);
+}
