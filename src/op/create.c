@@ -6,8 +6,19 @@
 
 // full and its kin ------------------------------------------------------------------------------------------
 
+static bool check_stretch(const char *function, zl_array value, zl_shape shape) {
+    bool fits = value->ndim <= shape.ndim;
+    for (int i = 1; fits && i <= value->ndim; i++) {
+        int64_t size = value->dim[value->ndim - i];
+        fits = size == 1 || size == shape.dim[shape.ndim - i];
+    }
+    return fits || error_false(ZL_ERROR_SHAPE, "%s: a value of shape %s does not broadcast to %s", function, array_text(value),
+                               shape_text(shape.ndim, shape.dim));
+}
+
 static zl_array filled(const char *function, zl_shape shape, zl_array value, zl_dtype dtype) {
-    if (!value || !op_check_dtype(function, dtype) || !op_check_shape(function, shape))
+    if (!value || !op_check_dtype(function, dtype) || !op_check_shape(function, shape) ||
+        !check_stretch(function, value, shape))
         return NULL;
     zl_array all = zl_broadcast_to(zl_astype(value, dtype), shape);
     return op_dense(&op_copy, 1, &all, 0, NULL, dtype, shape.ndim, shape.dim);
@@ -193,7 +204,7 @@ OP_SIGNATURE(zl_linspace, "create",
 // Column numbers less row numbers of an n by m matrix, less k: 0 on the k-th diagonal, negative below it.
 static zl_array diagonals(const char *function, int64_t n, int64_t m, int64_t k) {
     const int64_t dim[] = {n, m};
-    if (!op_check_shape(function, (zl_shape){dim, 2}))
+    if (!op_check_shape(function, (zl_shape){dim, 2}) || !op_check_size(function, 1, &n) || !op_check_size(function, 1, &m))
         return NULL;
     k = k > m ? m : k < -n ? -n : k; // further out there is nothing
     zl_array rows = zl_arange_int(0, n, 1, ZL_INT64), columns = zl_arange_int(-k, m - k, 1, ZL_INT64);

@@ -127,6 +127,8 @@ OP_SIGNATURE(zl_clip, "logic",
 
 // At 0 decimals the rows do it. Else the number is scaled, in float32 for integers, as MLX does.
 zl_array zl_round(zl_array x, int decimals) {
+    if (x && x->dtype == ZL_COMPLEX64)
+        return error_set(ZL_ERROR_DTYPE, "zl_round: complex64 is not possible; real numbers are");
     if (!x || (decimals == 0 && is_exact(x)))
         return op_same(x);
     if (decimals == 0)

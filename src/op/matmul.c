@@ -144,6 +144,8 @@ OP_SIGNATURE(zl_addmm, "matmul", "beta * c + alpha * matmul(a, b); c broadcasts.
              P_ARRAY(b), P_DOUBLE(alpha, "1.0"), P_DOUBLE(beta, "1.0"));
 
 zl_array zl_outer(zl_array a, zl_array b) {
+    if (!a || !b || !op_check_size("zl_outer", 2, (int64_t[]){a->size, b->size}))
+        return NULL;
     return zl_multiply(zl_expand_dims(zl_flatten(a, 0, -1), ZL_AXES(1)), zl_flatten(b, 0, -1));
 }
 OP_SIGNATURE(zl_outer, "matmul", "The products of every element of a, flattened, with every element of b.",

@@ -49,7 +49,7 @@ zl_array zl_tile(zl_array x, zl_shape reps) {
         if (!check_repeats("zl_tile", x, dim[2 * i], dim[2 * i + 1], &result[i]))
             return NULL;
     }
-    if (!op_check_size("zl_tile", ndim, result))
+    if (!op_check_size("zl_tile", ndim, result) || !op_check_size("zl_tile", 2 * ndim, dim))
         return NULL;
     zl_array all = zl_broadcast_to(zl_reshape(x, (zl_shape){split, 2 * ndim}), (zl_shape){dim, 2 * ndim});
     return zl_reshape(all, (zl_shape){result, ndim});

@@ -20,7 +20,7 @@ static zl_array view_as(const struct op *op, zl_array x, int args, const int64_t
 static bool infer(const char *function, int64_t size, int ndim, const int64_t *given, int64_t *dim) {
     int unknown = -1;
     int64_t known = 1;
-    bool fits = true;
+    bool fits = true, empty = false; // no elements, however large the other sizes are
     for (int i = 0; i < ndim; i++) {
         dim[i] = given[i];
         if (given[i] == -1 && unknown >= 0)
@@ -33,6 +33,11 @@ static bool infer(const char *function, int64_t size, int ndim, const int64_t *g
                                shape_text(ndim, given));
         else
             fits = !__builtin_mul_overflow(known, given[i], &known) && fits;
+        empty |= given[i] == 0;
+    }
+    if (empty) {
+        known = 0;
+        fits = true;
     }
     if (unknown >= 0 && known == 0)
         return error_false(ZL_ERROR_SHAPE, "%s: shape %s: -1 could be any size, as another is 0", function,

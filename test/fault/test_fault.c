@@ -14,7 +14,7 @@
 
 #include "schedule/schedule.h"
 #include "test.h"
-#include "tile/tile.h"
+#include "zellige_tile.h"
 
 // Does some work; the sum of what it computed, or false after an error.
 typedef bool scenario(double *out);
@@ -321,22 +321,28 @@ static const char kernel_text[] = "kernel axpy(a: f32[n], b: f32[n]) -> (y: f32[
                                   "  }\n"
                                   "}\n";
 
-SCENARIO(kernel_text_forms) {
-    struct tile_kernel *kernel = tile_parse(kernel_text, "axpy.tile");
-    char *text = kernel && tile_verify(kernel) ? tile_print(kernel) : NULL;
-    *out = text ? (double)strlen(text) : 0;
-    memory_free(text);
-    tile_free(kernel);
+// Adds the length of a text, and frees it; false if there is none.
+static bool add_length(char *text, double *out) {
+    *out += text ? (double)strlen(text) : 0;
+    zl_free(text);
     return text != NULL;
 }
 
-SCENARIO(kernel_of_a_row) {
-    struct tile_kernel *kernel = tile_row_kernel(TILE_TANH, ZL_FLOAT16, "v");
-    char *text = kernel ? tile_print(kernel) : NULL;
-    *out = text ? (double)strlen(text) : 0;
-    memory_free(text);
-    tile_free(kernel);
-    return text != NULL;
+SCENARIO(kernel_stages) {
+    zl_kernel kernel = zl_kernel_parse(kernel_text, "axpy.tile");
+    bool ok = kernel != NULL;
+    *out = 0;
+    for (int i = 0; ok && zl_kernel_stage(i); i++)
+        ok = add_length(zl_kernel_print(kernel, zl_kernel_stage(i)), out);
+    zl_kernel_release(kernel);
+    return ok;
+}
+
+SCENARIO(kernels_of_ops) {
+    *out = 0;
+    return add_length(zl_kernel_of_op("tanh", ZL_FLOAT16, "c"), out) &&
+           add_length(zl_kernel_of_op("cast_i8", ZL_FLOAT32, "lower"), out) &&
+           add_length(zl_kernel_of_op("reduce_add", ZL_COMPLEX64, "c"), out);
 }
 
 // The first use in a process --------------------------------------------------------------------------------

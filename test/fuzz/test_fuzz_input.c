@@ -151,48 +151,54 @@ static void use(const struct attempt *a, zl_array y) {
         CHECK(zl_error() != NULL);
 }
 
-static bool try_op(const zl_op_info *op, op_function *function, zl_array *pool) {
+// What a call did that it must not; NULL if nothing.
+static const char *misbehaviour(const struct attempt *a, const char *name, bool ok) {
+    const char *error = zl_error();
+    if (ok)
+        return error ? "it succeeded, but left an error" : NULL;
+    if (!error)
+        return a->has_null ? NULL : "it failed without a reason";
+    return strstr(error, name) ? NULL : "the error does not name it";
+}
+
+// Adds to *succeeded or *wrong.
+static void try_op(const zl_op_info *op, op_function *function, zl_array *pool, int *succeeded, int *wrong) {
     static struct attempt a; // its room for outputs is large
     zl_array y;
     memset(&a, 0, sizeof a);
     choose_arguments(&a, pool, op);
     bool ok = call_op(op, function, a.argument, &y);
-    if (!ok && !a.has_null && !CHECK(zl_error() != NULL))
-        test_note("%s failed without a reason", op->name);
-    if (!ok && zl_error() && !CHECK(strstr(zl_error(), op->name) != NULL))
-        test_note("%s: the error does not name it: %s", op->name, zl_error());
-    if (ok && zl_error() && !CHECK(!"no error"))
-        test_note("%s succeeded, but left an error: %s", op->name, zl_error());
+    const char *what = misbehaviour(&a, op->name, ok);
+    if (!CHECK(!what)) {
+        test_note("%s: %s: %s", op->name, what, zl_error() ? zl_error() : "no error");
+        ++*wrong;
+    }
     zl_clear_error();
     if (ok && y)
         use(&a, y);
     for (int i = 0; ok && op->returns_bool && i < OUTPUTS && a.lists.output[i]; i++)
         use(&a, a.lists.output[i]);
     zl_clear_error();
-    return ok;
+    *succeeded += ok;
 }
 
-static int try_fifty(const zl_op_info *op, op_function *function) {
+static void try_fifty(const zl_op_info *op, op_function *function, int *succeeded, int *wrong) {
     zl_array pool[POOL];
-    int succeeded = 0;
     fill_pool(pool);
-    for (int i = 0; i < 50; i++)
+    for (int i = 0; i < 50 && *wrong < 3; i++)
         ZL_SCOPE
-            succeeded += try_op(op, function, pool);
-    return succeeded;
+            try_op(op, function, pool, succeeded, wrong);
 }
 
 static void fuzz_op(const zl_op_info *op, int rounds) {
     op_function *function = op_address(op->name);
-    if (!CHECK(function != NULL)) {
+    int succeeded = 0, wrong = 0;
+    if (!CHECK(function != NULL))
         test_note("%s is described but not there", op->name);
-        return;
-    }
-    int succeeded = 0;
-    for (int i = 0; i < rounds; i += 50)
+    for (int i = 0; function && i < rounds && wrong < 3; i += 50)
         ZL_SCOPE
-            succeeded += try_fifty(op, function);
-    if (rounds >= 1000 && !CHECK(succeeded > 0))
+            try_fifty(op, function, &succeeded, &wrong);
+    if (rounds >= 1000 && !wrong && !CHECK(succeeded > 0))
         test_note("no call of %s was right: the arguments tried are too strange", op->name);
 }
 

@@ -11,11 +11,12 @@
 enum { TO, FROM };
 
 enum {
-    COPY_ROWS = 64,   // elements of a block along the lines of the source
-    COPY_COLS = 256,  // and of the result
+    BLOCK_LINE = 256, // bytes of a block along the lines of the source
+    BLOCK_RUN = 512,  // elements of a block along those of the result
     COPY_RUN = 65536, // bytes that one memcpy takes
     COPY_BOX = 4096,  // elements of a strided piece
     LINE = 64,
+    TILE_BYTES = BLOCK_LINE * (BLOCK_RUN + 2 * LINE), // for the smallest elements, which have the most rows
 };
 
 // Pieces of the last axis ------------------------------------------------------------------------------------------
@@ -44,22 +45,42 @@ static void copy_boxes(const struct layout *l, struct walk *w, int64_t tiles, co
     }
 }
 
-// Rectangles of which the source's lines lie along row_axis. The tile's rows are a line apart from powers of two, which
-// would share their places in the cache.
-static void copy_blocks(const struct layout *l, struct walk *w, int64_t tiles, const void *context) {
-    (void)context;
-    _Alignas(64) char tile[COPY_ROWS * (COPY_COLS * 4 + LINE)];
+// Rectangles of which the source's lines lie along row_axis. Rows of the tile are a line longer than they need to be:
+// powers of two would share their places in the cache. Rows of the result whose lines do not begin with a block are
+// written from the line that begins before it, so that each line is written at once; for that a block takes some columns
+// of the one before it too. Measured (Neoverse-V1, 2026-11): 0.40 of memcpy, 0.32 where lines do not fit; 0.26 without.
+static void copy_block(const struct layout *l, const struct walk *w, char *tile, int64_t before) {
     const struct layout_axis *row = &l->axis[l->row_axis], *col = &l->axis[l->axes - 1];
-    const int64_t item = l->item[TO], pitch = col->step * item + LINE;
+    const int64_t item = l->item[TO], rows = cpu_walk_extent(l, w, l->row_axis), cols = cpu_walk_extent(l, w, l->axes - 1);
+    const int64_t pitch = (col->step + LINE / item) * item + LINE, start = w->at[l->axes - 1] ? before : 0;
+    const bool last = w->at[l->axes - 1] + cols == col->dim;
+    cpu_transpose((size_t)item, tile, pitch, w->data[FROM] - start * col->stride[FROM], col->stride[FROM], rows,
+                  cols + start);
+    for (int64_t r = 0; r < rows; r++) {
+        char *to = w->data[TO] + r * row->stride[TO], *end = to + cols * item;
+        const char *from = tile + r * pitch + start * item;
+        int64_t early = start ? (intptr_t)to & (LINE - 1) : 0, late = before && !last ? (intptr_t)end & (LINE - 1) : 0;
+        memcpy(to - early, from - early, (size_t)(cols * item + early - late));
+    }
+}
+
+static void copy_blocks(const struct layout *l, struct walk *w, int64_t tiles, const void *context) {
+    _Alignas(64) char tile[TILE_BYTES];
+    const int64_t *before = context; // columns
     for (;;) {
-        int64_t rows = cpu_walk_extent(l, w, l->row_axis), cols = cpu_walk_extent(l, w, l->axes - 1);
-        cpu_transpose((size_t)item, tile, pitch, w->data[FROM], col->stride[FROM], rows, cols);
-        for (int64_t r = 0; r < rows; r++)
-            memcpy(w->data[TO] + r * row->stride[TO], tile + r * pitch, (size_t)(cols * item));
+        copy_block(l, w, tile, *before);
         if (--tiles == 0)
             return;
         cpu_walk_next(l, w);
     }
+}
+
+// Lines of the result begin elsewhere than its rows.
+static bool is_out_of_line(const struct layout *l) {
+    intptr_t bits = (intptr_t)l->data[TO];
+    for (int j = 0; j < l->axes - 1; j++)
+        bits |= l->axis[j].stride[TO];
+    return bits & (LINE - 1);
 }
 
 // Choosing ---------------------------------------------------------------------------------------------------------
@@ -94,8 +115,8 @@ static walk_part *choose(struct layout *l) {
     }
     l->row_axis = transposed_axis(l);
     if (l->row_axis >= 0) {
-        l->axis[l->row_axis].step = MIN_OF(l->axis[l->row_axis].dim, COPY_ROWS);
-        inner->step = MIN_OF(inner->dim, item > 4 ? COPY_COLS / 2 : COPY_COLS);
+        l->axis[l->row_axis].step = MIN_OF(l->axis[l->row_axis].dim, BLOCK_LINE / item);
+        inner->step = MIN_OF(inner->dim, BLOCK_RUN);
         return copy_blocks;
     }
     if (l->axes == 1)
@@ -120,5 +141,6 @@ void cpu_copy(size_t item, int ndim, const int64_t *dim, void *to, const int64_t
     if (l.axes == 0)
         add_unit_axis(&l);
     walk_part *part = choose(&l);
-    cpu_walk(&l, 2.0 * (double)l.size * (double)item, part, NULL);
+    int64_t before = is_out_of_line(&l) ? LINE / (int64_t)item : 0;
+    cpu_walk(&l, 2.0 * (double)l.size * (double)item, part, &before);
 }
