@@ -295,7 +295,7 @@ static void take(struct worst *w, double ulp, double a, double b, double got, lo
 
 // Infinities, NaN and signed zeros are exact.
 static bool is_exact(double got, long double want) {
-    return got == (double)want && signbit(got) == signbit(want);
+    return got == (double)want && !signbit(got) == !signbit(want);
 }
 
 static double rounded(const struct format *f, double x) {

@@ -58,13 +58,28 @@ static uint64_t read_bits(const char *at, struct tile_type type) {
     return bits;
 }
 
+static double real_of(struct tile_type type, uint64_t bits) {
+    return tile_type_is_float(type) ? tile_value_of(type, bits).f : 0;
+}
+
 // Equal bits, or both NaN: its sign and payload are the machine's.
-static bool is_same(struct tile_type type, uint64_t a, uint64_t b) {
+static bool is_same_real(struct tile_type type, uint64_t a, uint64_t b) {
+    return a == b || (isnan(real_of(type, a)) && isnan(real_of(type, b)));
+}
+
+// Next to a NaN part a zero may have taken the NaN's sign.
+static bool is_same_complex(uint64_t a, uint64_t b) {
     static const struct tile_type f32 = {TILE_FLOAT, 32, 1};
-    if (tile_type_is_complex(type))
-        return is_same(f32, a & UINT32_MAX, b & UINT32_MAX) && is_same(f32, a >> 32, b >> 32);
-    return a == b ||
-           (tile_type_is_float(type) && isnan(tile_value_of(type, a).f) && isnan(tile_value_of(type, b).f));
+    uint64_t low[] = {a & UINT32_MAX, b & UINT32_MAX}, high[] = {a >> 32, b >> 32};
+    bool same_low = is_same_real(f32, low[0], low[1]), same_high = is_same_real(f32, high[0], high[1]);
+    if (same_low == same_high)
+        return same_low;
+    const uint64_t *kept = same_low ? low : high, *other = same_low ? high : low;
+    return isnan(real_of(f32, kept[0])) && real_of(f32, other[0]) == real_of(f32, other[1]);
+}
+
+static bool is_same(struct tile_type type, uint64_t a, uint64_t b) {
+    return tile_type_is_complex(type) ? is_same_complex(a, b) : is_same_real(type, a, b);
 }
 
 // Trials ----------------------------------------------------------------------------------------------------

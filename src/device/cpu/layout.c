@@ -14,9 +14,9 @@ enum {
     RUN_MOST = 65536,   // elements that one call takes: threads share what is longer
     RUN_GRAIN = 4096,   // and are not given less
     BOX_MOST = 2048,    // elements of a box
-    BLOCK_ROWS = 64,    // elements of a block along the lines of what is transposed: some lines at once
-    BLOCK_COLS = 256,   // and along the last axis
-    BLOCK_ROOM = 73728, // bytes of a block's tiles: two thirds of them in L2 do no harm
+    BLOCK_LINE = 256,    // bytes of a block along the lines of what is transposed
+    BLOCK_COLS = 256,    // elements of a block along the last axis
+    BLOCK_ROOM = 73728,  // bytes of a block's tiles: some of them lie in L2
     LINE = 64,          // bytes
 };
 
@@ -95,10 +95,11 @@ static int line_axis(const struct layout *l, int k) {
 
 static bool plan_block(struct layout *l, unsigned vectors, int64_t most) {
     struct layout_axis *inner = &l->axis[l->axes - 1];
-    int row_axis = -1, items = 0, tiled = 0;
+    int row_axis = -1, items = 0, tiled = 0, least = 8;
     for (int k = 0; k < l->operands; k++) {
         if (access_inner(l, k, vectors) == ACCESS_TILE) {
             items += l->item[k];
+            least = MIN_OF(least, l->item[k]);
             tiled++;
         }
         int axis = inner->dim < 4 ? -1 : line_axis(l, k);
@@ -111,8 +112,8 @@ static bool plan_block(struct layout *l, unsigned vectors, int64_t most) {
     l->loops = l->axes;
     for (int j = 0; j < l->axes - 1; j++)
         l->axis[j].step = 1;
-    int64_t rows = MIN_OF(BLOCK_ROWS, l->axis[row_axis].dim),
-            cols = (BLOCK_ROOM / rows - tiled * LINE) / items / 16 * 16;
+    int64_t rows = MIN_OF(BLOCK_LINE / least, l->axis[row_axis].dim);
+    int64_t cols = (BLOCK_ROOM / rows - 2 * tiled * LINE) / items / 16 * 16;
     l->axis[row_axis].step = rows;
     inner->step = MIN_OF(MIN_OF(cols, BLOCK_COLS), inner->dim);
     if (most && most < inner->step)
