@@ -327,22 +327,22 @@ ZL_API zl_array zl_outer(zl_array a, zl_array b);
 
 // reduce
 
-// Whether all elements of x differ from zero.
+// Whether all elements of x are not zero.
 ZL_API zl_array zl_all(zl_array x);
 
-// Whether all elements of x differ from zero, over the axes, which stay with size 1 if keepdims.
+// Whether all elements of x are not zero, over the axes, which stay with size 1 if keepdims.
 ZL_API zl_array zl_all_axes(zl_array x, zl_axes axes, bool keepdims);
 
-// Whether all elements of x differ from zero, along one axis, which stays with size 1 if keepdims.
+// Whether all elements of x are not zero, along one axis, which stays with size 1 if keepdims.
 ZL_API zl_array zl_all_axis(zl_array x, int axis, bool keepdims);
 
-// Whether any element of x differs from zero.
+// Whether any element of x is not zero.
 ZL_API zl_array zl_any(zl_array x);
 
-// Whether any element of x differs from zero, over the axes, which stay with size 1 if keepdims.
+// Whether any element of x is not zero, over the axes, which stay with size 1 if keepdims.
 ZL_API zl_array zl_any_axes(zl_array x, zl_axes axes, bool keepdims);
 
-// Whether any element of x differs from zero, along one axis, which stays with size 1 if keepdims.
+// Whether any element of x is not zero, along one axis, which stays with size 1 if keepdims.
 ZL_API zl_array zl_any_axis(zl_array x, int axis, bool keepdims);
 
 // The position of the first largest element of x, flattened, as uint32.
@@ -375,13 +375,13 @@ ZL_API zl_array zl_logsumexp_axes(zl_array x, zl_axes axes, bool keepdims);
 // log(sum(exp(x))) along one axis, which stays with size 1 if keepdims.
 ZL_API zl_array zl_logsumexp_axis(zl_array x, int axis, bool keepdims);
 
-// The largest element of x; NaN if there is one.
+// The largest element of x. NaN if there is one.
 ZL_API zl_array zl_max(zl_array x);
 
-// The largest element of x; NaN if there is one, over the axes, which stay with size 1 if keepdims.
+// The largest element of x, over the axes, which stay with size 1 if keepdims. NaN if there is one.
 ZL_API zl_array zl_max_axes(zl_array x, zl_axes axes, bool keepdims);
 
-// The largest element of x; NaN if there is one, along one axis, which stays with size 1 if keepdims.
+// The largest element of x, along one axis, which stays with size 1 if keepdims. NaN if there is one.
 ZL_API zl_array zl_max_axis(zl_array x, int axis, bool keepdims);
 
 // The mean of the elements of x; of integers, as float32.
@@ -393,13 +393,13 @@ ZL_API zl_array zl_mean_axes(zl_array x, zl_axes axes, bool keepdims);
 // The mean of x along one axis, which stays with size 1 if keepdims.
 ZL_API zl_array zl_mean_axis(zl_array x, int axis, bool keepdims);
 
-// The smallest element of x; NaN if there is one.
+// The smallest element of x. NaN if there is one.
 ZL_API zl_array zl_min(zl_array x);
 
-// The smallest element of x; NaN if there is one, over the axes, which stay with size 1 if keepdims.
+// The smallest element of x, over the axes, which stay with size 1 if keepdims. NaN if there is one.
 ZL_API zl_array zl_min_axes(zl_array x, zl_axes axes, bool keepdims);
 
-// The smallest element of x; NaN if there is one, along one axis, which stays with size 1 if keepdims.
+// The smallest element of x, along one axis, which stays with size 1 if keepdims. NaN if there is one.
 ZL_API zl_array zl_min_axis(zl_array x, int axis, bool keepdims);
 
 // The smallest and the largest element of x, in out[0] and out[1].
@@ -414,12 +414,12 @@ ZL_API bool zl_minmax_axis(zl_array x, int axis, bool keepdims, zl_array *out);
 // The product of the elements of x. Integers are multiplied in at least 32 bits.
 ZL_API zl_array zl_prod(zl_array x);
 
-// The product of the elements of x. Integers are multiplied in at least 32 bits, over the axes, which stay
-// with size 1 if keepdims.
+// The product of the elements of x, over the axes, which stay with size 1 if keepdims. Integers are
+// multiplied in at least 32 bits.
 ZL_API zl_array zl_prod_axes(zl_array x, zl_axes axes, bool keepdims);
 
-// The product of the elements of x. Integers are multiplied in at least 32 bits, along one axis, which stays
-// with size 1 if keepdims.
+// The product of the elements of x, along one axis, which stays with size 1 if keepdims. Integers are
+// multiplied in at least 32 bits.
 ZL_API zl_array zl_prod_axis(zl_array x, int axis, bool keepdims);
 
 // exp(x) divided by its sum along one axis, without overflow; of integers, as float32.
@@ -440,12 +440,12 @@ ZL_API zl_array zl_std_axis(zl_array x, int axis, bool keepdims, int ddof);
 // The sum of the elements of x. Integers are summed in at least 32 bits.
 ZL_API zl_array zl_sum(zl_array x);
 
-// The sum of the elements of x. Integers are summed in at least 32 bits, over the axes, which stay with size
-// 1 if keepdims.
+// The sum of the elements of x, over the axes, which stay with size 1 if keepdims. Integers are summed in at
+// least 32 bits.
 ZL_API zl_array zl_sum_axes(zl_array x, zl_axes axes, bool keepdims);
 
-// The sum of the elements of x. Integers are summed in at least 32 bits, along one axis, which stays with
-// size 1 if keepdims.
+// The sum of the elements of x, along one axis, which stays with size 1 if keepdims. Integers are summed in
+// at least 32 bits.
 ZL_API zl_array zl_sum_axis(zl_array x, int axis, bool keepdims);
 
 // The variance of the elements of x: the sum of squares divided by their number less ddof.

@@ -12,8 +12,9 @@ cd "$(dirname "$0")/.." || exit
 mode=${1:-all}
 passed=0 failed=0 skipped=0
 failures=()
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+tmp=$(mktemp -d)
+log=$tmp/log
+trap 'rm -rf "$tmp"' EXIT
 
 part() { # NAME COMMAND...: runs it, adds its last line to the sum
     local name=$1 start=$SECONDS status line
@@ -58,14 +59,15 @@ scripts() {
 fixed_addresses() { setarch "$(uname -m)" -R true 2>/dev/null && echo setarch "$(uname -m)" -R; }
 
 other_architecture() {
-    local other=x86_64 emulator
+    local other=x86_64 emulator compiler
     [ "$(uname -m)" != x86_64 ] || other=aarch64
-    emulator=(env "ZL_CC=$other-linux-gnu-gcc" "qemu-$other" -cpu max -L "/usr/$other-linux-gnu")
-    if ! command -v "$other-linux-gnu-gcc" >/dev/null || ! command -v "qemu-$other" >/dev/null; then
+    emulator=(env "PATH=$tmp/$other:$PATH" "qemu-$other" -cpu max -L "/usr/$other-linux-gnu")
+    if ! compiler=$(command -v "$other-linux-gnu-gcc") || ! command -v "qemu-$other" >/dev/null; then
         skipped=$((skipped + 1))
         echo "skipped $other: no gcc-${other/_/-}-linux-gnu, or no qemu-user"
         return
     fi
+    mkdir -p "$tmp/$other" && ln -s "$compiler" "$tmp/$other/cc" # what the library finds to compile kernels with
     part "$other: build" build "build-$other" zellige_test "$@" \
         --toolchain "cmake/toolchain-$other-linux-gnu.cmake" &&
         part "$other: tests" "${emulator[@]}" "build-$other/test" --quick --except after_fork # which qemu cannot

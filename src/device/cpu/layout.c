@@ -112,8 +112,9 @@ static bool plan_block(struct layout *l, unsigned vectors, int64_t most) {
     l->loops = l->axes;
     for (int j = 0; j < l->axes - 1; j++)
         l->axis[j].step = 1;
-    int64_t rows = MIN_OF(BLOCK_LINE / least, l->axis[row_axis].dim);
-    int64_t cols = (BLOCK_ROOM / rows - 2 * tiled * LINE) / items / 16 * 16;
+    int64_t rows = MIN_OF(BLOCK_LINE / least, l->axis[row_axis].dim), cols;
+    while ((cols = (BLOCK_ROOM / rows - 2 * tiled * LINE) / items / 16 * 16) < 16)
+        rows /= 2; // of many operands
     l->axis[row_axis].step = rows;
     inner->step = MIN_OF(MIN_OF(cols, BLOCK_COLS), inner->dim);
     if (most && most < inner->step)
