@@ -365,7 +365,7 @@ static void measure_limits(void) {
 static void run_rounds(int rounds) {
     for (int r = 0; r < rounds; r++) {
         for (int i = 0; i < case_count; i++) {
-            if (i % 8 == 0 || case_count < 32)
+            if (i % 16 == 0)
                 measure_limits();
             bench_run_once(&cases[i]);
         }

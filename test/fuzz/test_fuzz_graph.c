@@ -1,8 +1,9 @@
 // test_fuzz_graph.c - random small graphs give the same bits however they are evaluated.
 //
 // A graph is a function of its seed: elementwise ops, views, reductions, joins and casts over all dtypes. It
-// is built again for each way: all at once, node by node, asynchronously on two streams, and in a second
-// process without row programs. NaN is NaN, whatever its bits: no compiler keeps them.
+// is built again for each way: all at once, node by node, asynchronously on two streams, and in processes
+// without row programs, with other numbers of threads and with scalar kernels. NaN is NaN, whatever its bits:
+// no compiler keeps them.
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -304,7 +305,7 @@ TEST(graphs_evaluated_in_any_order_give_the_same_bits) {
     CHECK(zl_stream_synchronize(one) && zl_stream_synchronize(two));
 }
 
-// Without row programs --------------------------------------------------------------------------------------
+// Other settings --------------------------------------------------------------------------------------------
 
 static const char child_variable[] = "ZL_TEST_FUZZ_GRAPH";
 
@@ -325,45 +326,56 @@ __attribute__((constructor)) static void print_hashes(void) {
     exit(0);
 }
 
-static FILE *start_unfused(uint64_t first, int count) {
+static FILE *start_with(const char *setting, uint64_t first, int count) {
     char command[4400], program[4096] = "";
     if (readlink("/proc/self/exe", program, sizeof program - 1) <= 0)
         return NULL;
-    snprintf(command, sizeof command, "ZL_FUSE=0 %s=%llu,%d '%s' 2>&1", child_variable,
-             (unsigned long long)first, count, program);
+    snprintf(command, sizeof command, "%s %s=%llu,%d ASAN_OPTIONS=detect_leaks=0 '%s' 2>&1", setting,
+             child_variable, (unsigned long long)first, count, program);
     fflush(stdout);
     return popen(command, "r");
 }
 
 // Whether the next ROOTS lines are these hashes. *ended: there are no lines.
-static bool same_as_unfused(FILE *from, const uint64_t *want, bool *ended) {
+static bool same_as(FILE *other, const uint64_t *want, bool *ended) {
     char line[256];
     bool same = true;
     for (int i = 0; i < ROOTS; i++) {
-        if ((*ended = !fgets(line, sizeof line, from)))
+        if ((*ended = !fgets(line, sizeof line, other)))
             return false;
         same &= strtoull(line, NULL, 16) == want[i];
     }
     return same;
 }
 
-TEST(graphs_evaluated_without_row_programs_give_the_same_bits) {
-    uint64_t first = test_seed() * 2000003;
-    int count = graphs(), compared = 0;
-    bool ended = false;
-    int64_t fused = zl_counter("fused");
-    FILE *unfused = start_unfused(first, count);
-    REQUIRE(unfused);
-    for (; compared < count && !ended; compared++) {
+// How many graphs gave the same bits in a process with that setting; it ends early if that one did.
+static int compare_with(const char *setting, uint64_t first, int count) {
+    FILE *other = start_with(setting, first, count);
+    bool ended = !other;
+    int same = 0;
+    for (int i = 0; i < count && !ended; i++) {
         uint64_t want[ROOTS] = {0};
         ZL_SCOPE
-            CHECK(hash_graph(TOGETHER, NULL, NULL, first + (uint64_t)compared, want));
-        if (!same_as_unfused(unfused, want, &ended) && !ended && !CHECK(!"the same bits"))
-            test_note("graph %llu", (unsigned long long)first + (unsigned)compared);
+            CHECK(hash_graph(TOGETHER, NULL, NULL, first + (uint64_t)i, want));
+        bool is_same = same_as(other, want, &ended);
+        same += is_same;
+        if (!is_same && !ended && !CHECK(!"the same bits"))
+            test_note("graph %llu with %s", (unsigned long long)first + (unsigned)i, setting);
     }
-    pclose(unfused);
-    if (compared == 1 && ended)
-        SKIP("this program cannot start itself (in an emulator)");
-    CHECK(!ended);
-    CHECK(zl_counter("fused") > fused);
+    if (other)
+        pclose(other);
+    return same;
+}
+
+TEST(graphs_evaluated_with_other_settings_give_the_same_bits) {
+    static const char *const settings[] = {"ZL_FUSE=0", "ZL_THREADS=1", "ZL_THREADS=3", "ZL_ISA=scalar"};
+    uint64_t first = test_seed() * 2000003;
+    int64_t fused = zl_counter("fused");
+    for (size_t i = 0; i < COUNT(settings); i++) {
+        int same = compare_with(settings[i], first, graphs());
+        if (i == 0 && same == 0)
+            SKIP("this program cannot start itself (in an emulator)");
+        CHECK_EQ_INT(same, graphs());
+    }
+    CHECK(test_quick() || zl_counter("fused") > fused);
 }

@@ -205,6 +205,11 @@ static void *settle(const struct cache_entry *entry, const char *fresh, const ch
     return result;
 }
 
+// It could not be written, by us or by the compiler.
+static bool is_disk_trouble(void) {
+    return zl_error_which() == ZL_ERROR_IO || (zl_error() && strstr(zl_error(), "No space left"));
+}
+
 // Made in the cache. *usable: the cache can be written at all; else the caller goes elsewhere.
 static void *make_shared(const struct cache_entry *entry, const char *cache, const char *place,
                          bool *usable) {
@@ -213,7 +218,7 @@ static void *make_shared(const struct cache_entry *entry, const char *cache, con
     if (!*usable)
         return NULL;
     if (!fill(entry, fresh)) {
-        *usable = zl_error_which() != ZL_ERROR_IO; // a disk that is full, for one
+        *usable = !is_disk_trouble();
         remove_folder(fresh);
         return NULL;
     }
