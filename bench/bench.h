@@ -221,8 +221,8 @@ static inline double bench_baseline_of(const char *text, const char *name) {
 }
 
 // What a case must reach: its bar if bars count, and nearly the baseline's ratio.
-static inline double bench_least(const struct bench_case *c, const struct bench_options *o, const char *baseline) {
-    double least = o->bars ? c->bar : 0, before = baseline ? bench_baseline_of(baseline, c->name) : 0;
+static inline double bench_least(const struct bench_case *c, bool bars, const char *baseline) {
+    double least = bars ? c->bar : 0, before = baseline ? bench_baseline_of(baseline, c->name) : 0;
     double near = before * (100 - BENCH_TOLERANCE) / 100;
     return near > least ? near : least;
 }

@@ -49,7 +49,7 @@ int cli_fail(const struct invocation *call, const char *format, ...) __attribute
 int cli_usage(const struct invocation *call, const char *format, ...) __attribute__((format(printf, 2, 3)));
 int cli_library_failed(const struct invocation *call); // what zl_error() says
 
-// parse.c ---------------------------------------------------------------------------------------------------
+// arguments.c ---------------------------------------------------------------------------------------------------
 
 extern const struct option cli_global_options[]; // the last has no name
 
@@ -66,7 +66,7 @@ bool cli_is_group(const char *word); // first of two words
 
 int cli_print_help(const struct invocation *call, const char *topic); // topic NULL: the overview
 
-// print.c ---------------------------------------------------------------------------------------------------
+// output.c ---------------------------------------------------------------------------------------------------
 
 // Escape sequences when standard output is a terminal and NO_COLOR is not set, else "".
 const char *cli_bold(void);

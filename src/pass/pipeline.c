@@ -12,7 +12,7 @@ static const struct {
     {"complex", pass_complex},     // complex numbers as pairs of floats
     {"widen", pass_widen},         // 16-bit floats in f32
     {"lower", pass_lower},         // rows as simpler ones
-    {"logic", pass_logic},         // arithmetic of truth values
+    {"truth", pass_truth},         // arithmetic of truth values
     {"convert", pass_convert},     // conversions step by step
     {"simplify", pass_simplify},   // folds what is known
     {"vectorise", pass_vectorise}, // maps over rows as vector loops

@@ -3,7 +3,7 @@
 #ifndef STYLE_H
 #define STYLE_H
 
-#include "render/plan.h"
+#include "render/arrange.h"
 
 struct style {
     struct text *out;

@@ -77,15 +77,15 @@ TEST(pass_widen_rounds_once) {
     check_value("a: bf16[n]) -> (y: bf16[n]", "-a[i]", "widen", "-a[i]");
 }
 
-TEST(pass_logic_of_bool) {
+TEST(pass_truth_of_bool) {
     static const char types[] = "a: bool[n], b: bool[n]) -> (y: bool[n]";
-    check_value(types, "a[i] + b[i]", "logic", "a[i] | b[i]");
-    check_value(types, "a[i] * b[i]", "logic", "a[i] & b[i]");
-    check_value(types, "a[i] - b[i]", "logic", "a[i] ^ b[i]");
-    check_value(types, "a[i] < b[i]", "logic", "!a[i] & b[i]");
-    check_value(types, "-a[i]", "logic", "a[i]");
-    check_value(I32, "floor(a[i])", "logic", "a[i]");
-    check_value("a: u8[n]) -> (y: u8[n]", "abs(a[i])", "logic", "a[i]");
+    check_value(types, "a[i] + b[i]", "truth", "a[i] | b[i]");
+    check_value(types, "a[i] * b[i]", "truth", "a[i] & b[i]");
+    check_value(types, "a[i] - b[i]", "truth", "a[i] ^ b[i]");
+    check_value(types, "a[i] < b[i]", "truth", "!a[i] & b[i]");
+    check_value(types, "-a[i]", "truth", "a[i]");
+    check_value(I32, "floor(a[i])", "truth", "a[i]");
+    check_value("a: u8[n]) -> (y: u8[n]", "abs(a[i])", "truth", "a[i]");
 }
 
 TEST(pass_convert_step_by_step) {

@@ -1,7 +1,7 @@
 // blas.c - the BLAS libraries of the system: opened at run time, the fastest is used.
 //
 // All offer Fortran's names and column-major matrices; a row-major product is that of the transposes in reverse order.
-// A library works on one thread: which parts of a product run side by side is decided in matmul.c.
+// A library works on one thread: which parts of a product run side by side is decided in cpu_matmul.c.
 
 #include "device/cpu/cpu.h"
 

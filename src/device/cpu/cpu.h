@@ -10,7 +10,7 @@
 #include "device/device.h"
 #include "rows.h"
 
-// level.c --------------------------------------------------------------------------------------------------------
+// level.c -----------------------------------------------------------------------------------------------------
 
 // One instruction-set level that this library was built with.
 struct cpu_level {
@@ -20,11 +20,11 @@ struct cpu_level {
 };
 const struct cpu_level *cpu_level(void); // ZL_ISA, else the best that this CPU has; chosen once
 
-// describe.c -----------------------------------------------------------------------------------------------------
+// describe.c --------------------------------------------------------------------------------------------------
 
 bool cpu_describe(int unit, zl_device_info *out);
 
-// tiling.c ---------------------------------------------------------------------------------------------------------
+// tiling.c ----------------------------------------------------------------------------------------------------
 
 enum {
     LAYOUT_AXES = 60,     // an array has less than 2^60 elements, so no more axes are longer than 1
@@ -106,7 +106,7 @@ void cpu_walk(const struct layout *l, double traffic, walk_part *part, const voi
 void cpu_split(int64_t count, int64_t grain, void (*fn)(const void *context, int64_t from, int64_t to),
                const void *context);
 
-// layout.c -------------------------------------------------------------------------------------------------------
+// layout.c ----------------------------------------------------------------------------------------------------
 
 // Decides how tiles are cut and operands reached. vectors: operands that must not be scalars; most: elements that a
 // body takes at once (0: any number).
@@ -116,7 +116,7 @@ void cpu_layout_plan(struct layout *l, unsigned vectors, int64_t most);
 typedef void layout_body(const void *context, char *const *p, int64_t n);
 void cpu_layout_run(const struct layout *l, double weight, layout_body *body, const void *context);
 
-// gather.c, transpose.c ------------------------------------------------------------------------------------------
+// gather.c, transpose.c ---------------------------------------------------------------------------------------
 
 // Copies rows x cols elements of item bytes (1, 2, 4 or 8) between places with strides in bytes.
 struct stride2 { int64_t row, col; };
@@ -128,13 +128,13 @@ void cpu_transpose(size_t item, char *to, int64_t to_row, const char *from, int6
 // Fills count elements with one.
 void cpu_fill(size_t item, char *to, const char *value, int64_t count);
 
-// copy.c ---------------------------------------------------------------------------------------------------------
+// copy.c ------------------------------------------------------------------------------------------------------
 
 // Copies between any two layouts of one shape; strides in elements.
 void cpu_copy(size_t item, int ndim, const int64_t *dim, void *to, const int64_t *to_stride, const void *from,
               const int64_t *from_stride);
 
-// matmul.c, blas.c, gemm_own.c, gemm_small.c -----------------------------------------------------------------------
+// cpu_matmul.c, blas.c, gemm_own.c, gemm_small.c --------------------------------------------------------------
 
 // c (m x n) = a (m x k) times b (k x n), added to what c holds if `add`. Strides are in elements and of any kind. c is
 // float32 where a and b are half floats. Runs on one thread; false and an error when memory is out.
@@ -173,7 +173,7 @@ gemm_fn cpu_tiny_gemm;            // where packing would take longer than multip
 enum { SCRATCH_PACK, SCRATCH_RESULT, SCRATCH_COUNT };
 void *cpu_scratch(int which, size_t bytes);
 
-// program.c ------------------------------------------------------------------------------------------------------
+// program.c ---------------------------------------------------------------------------------------------------
 
 // How a call is run: resolved when the program is built.
 struct step {
@@ -205,14 +205,14 @@ void cpu_drop(struct program *p);
 void cpu_run(int unit, struct program *p, struct binding *b);
 bool cpu_can(int unit, const struct call *c);
 
-// row_program.c --------------------------------------------------------------------------------------------------
+// row_program.c -----------------------------------------------------------------------------------------------
 
 // Finds the calls that can run together and sets their steps' group, source, last and needed. False and an error.
 bool cpu_group_steps(struct program *p, const struct segment *s);
 // Runs calls from index on as one row program, and finishes them; how many. 0: the call must run by itself.
 int cpu_run_group(const struct program *p, struct binding *b, int index);
 
-// reduce.c, reduce_rows.c, reduce_columns.c ---------------------------------------------------------------------------
+// cpu_reduce.c, reduce_rows.c, reduce_columns.c ---------------------------------------------------------------
 
 // One reduction, its axes sorted and merged.
 enum { REDUCE_OUT, REDUCE_IN, REDUCE_WIDEST = 8 };
@@ -245,7 +245,7 @@ static inline void cpu_call_row(row_fn *row, const void *to, const void *a, cons
     row(p, n);
 }
 
-// jit.c, compiler.c, disk_cache.c ----------------------------------------------------------------------------------
+// jit.c, compiler.c, disk_cache.c -----------------------------------------------------------------------------
 
 extern const char cpu_vec_text[]; // the vector layer, for the compiler
 
@@ -270,7 +270,7 @@ struct cache_entry {
 };
 void *cpu_cache_use(const struct cache_entry *entry);
 
-// Ops that are not elementwise -------------------------------------------------------------------------------------
+// Ops that are not elementwise --------------------------------------------------------------------------------
 
 // Each runs one call whose outputs have their memory: false and an error when it cannot.
 typedef bool cpu_function(const struct call *c);

@@ -1,4 +1,4 @@
-// argreduce.c - where the smallest and the largest elements are.
+// cpu_argreduce.c - where the smallest and the largest elements are.
 //
 // A block is reduced to its extreme; only if that is better than what was found before it is looked for in the block.
 // The first of equal elements counts, and the first NaN before all others.

@@ -1,8 +1,8 @@
-// plan.h - how a map is laid out in text: what is computed once, what in which block, in how many registers.
+// arrange.h - how a map is laid out in text: what is computed once, what in which block, in how many registers.
 // Between the files of render/ only.
 
-#ifndef PLAN_H
-#define PLAN_H
+#ifndef ARRANGE_H
+#define ARRANGE_H
 
 #include "render/render.h"
 

@@ -1,4 +1,4 @@
-// print.c - colours for terminals, JSON for programs.
+// output.c - colours for terminals, JSON for programs.
 
 #include "cli.h"
 

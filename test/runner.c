@@ -1,4 +1,4 @@
-// main.c - runs the tests: build/test [--quick] [--long] [--seed N] [--list] [-v] [--no-fork] [word...]
+// runner.c - runs the tests: build/test [--quick] [--long] [--seed N] [--list] [-v] [--no-fork] [word...]
 //
 // All tests run in one child process, in the order of their files. When it crashes or hangs, the test that it
 // was in has failed, and a new child goes on with the next. Results are in memory that both processes see.

@@ -1,4 +1,4 @@
-// parse.c - from the command line to an invocation: command words first, options anywhere after them, the
+// arguments.c - from the command line to an invocation: command words first, options anywhere after them, the
 // nearest known word when one is unknown.
 
 #include "cli.h"

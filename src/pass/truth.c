@@ -1,4 +1,4 @@
-// logic.c - ops on truth values as and, or, xor, not; ops that do nothing to their type as nothing.
+// truth.c - ops on truth values as and, or, xor, not; ops that do nothing to their type as nothing.
 //
 // bool is an integer of one bit, but for addition, which stays at 1.
 
@@ -66,6 +66,6 @@ static expr rule(const struct target *target, expr e) {
     return tile_op_is_row(e->op) && tile_type_is_bool(e->arg[0]->type) ? on_bool(e) : e;
 }
 
-bool pass_logic(struct tile_kernel *kernel, const struct target *target) {
+bool pass_truth(struct tile_kernel *kernel, const struct target *target) {
     return pass_rewrite(kernel, target, rule);
 }

@@ -1,4 +1,4 @@
-// create.c - numbers counted up.
+// cpu_create.c - numbers counted up.
 
 #include "device/cpu/cpu.h"
 

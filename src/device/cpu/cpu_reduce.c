@@ -1,4 +1,4 @@
-// reduce.c - reductions over any axes of any layout.
+// cpu_reduce.c - reductions over any axes of any layout.
 //
 // By rows where the reduced elements lie closer together, by columns where the kept ones do. Half floats are accumulated
 // in float32. The pieces in which work is cut, and so the order of all operations, follow from shapes and strides alone:

@@ -1,4 +1,4 @@
-// kernel.c - `zellige kernel show`: a tile kernel as text, at any stage of its way to a target.
+// kernel_command.c - `zellige kernel show`: a tile kernel as text, at any stage of its way to a target.
 
 #include "cli.h"
 

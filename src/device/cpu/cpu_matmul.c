@@ -1,4 +1,4 @@
-// matmul.c - matrix products: batches and parts of them side by side, each by the best way for its size.
+// cpu_matmul.c - matrix products: batches and parts of them side by side, each by the best way for its size.
 
 #include "device/cpu/cpu.h"
 

@@ -1,4 +1,4 @@
-// version.c - `zellige version`: of the library that is running; with -v also of the headers it was compiled
+// version_command.c - `zellige version`: of the library that is running; with -v also of the headers it was compiled
 // with.
 
 #include "cli.h"

@@ -1,7 +1,7 @@
-// plan.c - lays a map out: what is the same for all elements goes before the loop, what only a rare node
+// arrange.c - lays a map out: what is the same for all elements goes before the loop, what only a rare node
 // needs goes into a block of its own, and the block size follows from the narrowest element.
 
-#include "render/plan.h"
+#include "render/arrange.h"
 
 // Order of statements ---------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-// print.c - arrays as text: array([[1, 2], [3, 4]], dtype=float32), long axes shortened in the middle.
+// show.c - arrays as text: array([[1, 2], [3, 4]], dtype=float32), long axes shortened in the middle.
 
 #include <math.h>
 
