@@ -163,7 +163,7 @@ bool zl_is_transposed(zl_array a) {
         return false;
     const int64_t *stride = array_stride(a);
     int rows = a->ndim - 2, columns = a->ndim - 1;
-    if (stride[rows] != 1 || stride[columns] != a->dim[rows])
+    if (stride[rows] != 1 || stride[columns] != a->dim[rows] || a->size == 0)
         return false;
     int64_t expected = a->dim[rows] * a->dim[columns];
     for (int i = rows - 1; i >= 0; i--) {

@@ -20,21 +20,22 @@ bool shape_size(int ndim, const int64_t *dim, int64_t *size) {
 }
 
 void shape_row_major(int ndim, const int64_t *dim, int64_t *stride) {
-    int64_t step = 1;
+    uint64_t step = 1; // an empty array may have sizes whose product does not fit
     for (int i = ndim - 1; i >= 0; i--) {
-        stride[i] = step;
-        step *= dim[i] ? dim[i] : 1;
+        stride[i] = (int64_t)step;
+        step *= dim[i] ? (uint64_t)dim[i] : 1;
     }
 }
 
 bool shape_is_row_major(int ndim, const int64_t *dim, const int64_t *stride) {
-    int64_t expected = 1;
-    for (int i = ndim - 1; i >= 0; i--) {
+    uint64_t expected = 1;
+    for (int i = 0; i < ndim; i++)
         if (dim[i] == 0)
             return true;
-        if (dim[i] != 1 && stride[i] != expected)
+    for (int i = ndim - 1; i >= 0; i--) {
+        if (dim[i] != 1 && (uint64_t)stride[i] != expected)
             return false;
-        expected *= dim[i];
+        expected *= (uint64_t)dim[i];
     }
     return true;
 }
