@@ -33,6 +33,14 @@ enum {
     CPU_SPLIT = 262144,   // bytes of traffic below which one thread is quicker than two (Neoverse-V1, 2026-11)
 };
 
+// A row reads its pointers two at a time, just after they were written. Written one by one, or across two lines, they
+// come late: by 10 ns (Neoverse-V1, 2026-11). So they pass through registers and are written in pairs.
+static inline void cpu_call_row(row_fn *row, const void *to, const void *a, const void *b, const void *c, int64_t n) {
+    __asm__("" : "+r"(to), "+r"(a), "+r"(b), "+r"(c));
+    _Alignas(32) char *p[4] = {(char *)(uintptr_t)to, (char *)(uintptr_t)a, (char *)(uintptr_t)b, (char *)(uintptr_t)c};
+    row(p, n);
+}
+
 struct layout_axis {
     int64_t dim, step;               // elements, and how many of them a tile takes
     int64_t stride[LAYOUT_OPERANDS]; // bytes
@@ -73,7 +81,7 @@ void cpu_layout_merge(struct layout *l); // adjacent axes that are one in all op
 
 // Where a walk stands: position and address of the tile's first element.
 struct walk {
-    char *data[LAYOUT_OPERANDS];
+    char *data[LAYOUT_OPERANDS]; // four at least, if only NULL
     int64_t next[LAYOUT_OPERANDS]; // bytes to the next tile along the last looped axis
     int64_t at[LAYOUT_AXES];
 };
@@ -112,7 +120,8 @@ void cpu_split(int64_t count, int64_t grain, void (*fn)(const void *context, int
 // body takes at once (0: any number).
 void cpu_layout_plan(struct layout *l, unsigned vectors, int64_t most);
 
-// Computes n elements: p[k] is operand k, contiguous, or one element where bit k of the plan's scalar is set.
+// Computes n elements: p[k] is operand k, contiguous, or one element where bit k of the plan's scalar is set. Four can be
+// read, though they be NULL.
 typedef void layout_body(const void *context, char *const *p, int64_t n);
 void cpu_layout_run(const struct layout *l, double weight, layout_body *body, const void *context);
 
@@ -239,11 +248,6 @@ void cpu_reduce_load(const struct reduction *r, char *accumulators, const char *
 void cpu_reduce_store(const struct reduction *r, char *elements, const char *accumulators, int64_t n);
 // The row that reduces elements to one; NULL: there is none.
 row_fn *cpu_reduce_row(enum tile_op op, zl_dtype dtype);
-
-static inline void cpu_call_row(row_fn *row, const void *to, const void *a, const void *b, int64_t n) {
-    char *p[3] = {(char *)(uintptr_t)to, (char *)(uintptr_t)a, (char *)(uintptr_t)b};
-    row(p, n);
-}
 
 // jit.c, compiler.c, disk_cache.c -----------------------------------------------------------------------------
 

@@ -38,8 +38,7 @@ struct found {
 
 static bool ask(row_fn *row, const char *a, const char *b) {
     bool answer;
-    char *p[3] = {(char *)&answer, (char *)(uintptr_t)a, (char *)(uintptr_t)b};
-    row(p, 1);
+    cpu_call_row(row, &answer, a, b, NULL, 1);
     return answer;
 }
 
@@ -52,17 +51,14 @@ static bool is_better(const struct search *s, const char *value, bool is_nan, co
 // Looks at n elements one behind the other, which start at position at.
 static void look(const struct search *s, const char *from, int64_t n, int64_t at, struct found *best) {
     _Alignas(8) char value[ITEM_MOST], wide[ITEM_MOST];
-    char *p[3] = {s->narrow ? wide : value, (char *)(uintptr_t)from, NULL};
-    s->extreme(p, n);
+    cpu_call_row(s->extreme, s->narrow ? wide : value, from, NULL, NULL, n);
     if (s->narrow)
-        s->narrow((char *[]){value, wide}, 1);
+        cpu_call_row(s->narrow, value, wide, NULL, NULL, 1);
     bool is_nan = ask(s->differs, value, value);
     if (!is_better(s, value, is_nan, best))
         return;
     bool hit[BLOCK];
-    p[0] = (char *)hit;
-    p[2] = is_nan ? p[1] : value;
-    (is_nan ? s->differs : s->equal)(p, n);
+    cpu_call_row(is_nan ? s->differs : s->equal, hit, from, is_nan ? from : value, NULL, n);
     const bool *first = memchr(hit, true, (size_t)n);
     best->any = true;
     best->is_nan = is_nan;
@@ -169,9 +165,9 @@ static void look_at_rows(const struct search *s, struct lanes *l, int64_t lanes,
                          int64_t at) {
     memcpy(l->joined, rows, (size_t)(lanes * s->item));
     for (int64_t i = 1; i < n; i++)
-        cpu_call_row(s->join, l->joined, l->joined, rows + i * s->stride, lanes);
-    cpu_call_row(s->better, l->better, l->joined, l->value, lanes);
-    cpu_call_row(s->differs, l->is_nan, l->joined, l->joined, lanes);
+        cpu_call_row(s->join, l->joined, l->joined, rows + i * s->stride, NULL, lanes);
+    cpu_call_row(s->better, l->better, l->joined, l->value, NULL, lanes);
+    cpu_call_row(s->differs, l->is_nan, l->joined, l->joined, NULL, lanes);
     for (int64_t k = 0; k < lanes; k++)
         if ((l->better[k] | l->is_nan[k]) && !l->best[k].is_nan)
             look_down(s, l, k, rows, n, at);

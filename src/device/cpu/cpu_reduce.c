@@ -19,14 +19,14 @@ int64_t cpu_reduce_segment(const struct reduction *r, int64_t segment) {
 
 void cpu_reduce_load(const struct reduction *r, char *accumulators, const char *elements, int64_t n) {
     if (r->widen)
-        cpu_call_row(r->widen, accumulators, elements, NULL, n);
+        cpu_call_row(r->widen, accumulators, elements, NULL, NULL, n);
     else
         memcpy(accumulators, elements, (size_t)(n * r->item));
 }
 
 void cpu_reduce_store(const struct reduction *r, char *elements, const char *accumulators, int64_t n) {
     if (r->narrow)
-        cpu_call_row(r->narrow, elements, accumulators, NULL, n);
+        cpu_call_row(r->narrow, elements, accumulators, NULL, NULL, n);
     else
         memcpy(elements, accumulators, (size_t)(n * r->item));
 }

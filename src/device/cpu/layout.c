@@ -233,7 +233,7 @@ static void gather_boxes(const struct layout *l, struct walk *w, struct tiles *t
 static void run_boxes(const struct layout *l, struct walk *w, int64_t tiles, const void *context) {
     const struct work *work = context;
     struct tiles t;
-    char *p[LAYOUT_OPERANDS];
+    char *p[LAYOUT_OPERANDS] = {NULL};
     int first = l->loops - 1;
     int64_t inner = 1;
     for (int j = first + 1; j < l->axes; j++)
@@ -276,7 +276,7 @@ static void run_block_rows(const struct layout *l, const struct work *work, char
 
 static void run_blocks(const struct layout *l, struct walk *w, int64_t tiles, const void *context) {
     struct tiles t;
-    char *p[LAYOUT_OPERANDS];
+    char *p[LAYOUT_OPERANDS] = {NULL};
     int64_t pitch[LAYOUT_OPERANDS];
     int inner = l->axes - 1;
     lay_out_tiles(l, &t, l->axis[l->row_axis].step, l->axis[inner].step);

@@ -9,8 +9,8 @@ struct pair {
 // p: both results, then the operands.
 static void run_pair(const void *context, char *const *p, int64_t n) {
     const struct pair *rows = context;
-    rows->first((char *[]){p[0], p[2], p[3]}, n);
-    rows->second((char *[]){p[1], p[2], p[3]}, n);
+    cpu_call_row(rows->first, p[0], p[2], p[3], NULL, n);
+    cpu_call_row(rows->second, p[1], p[2], p[3], NULL, n);
 }
 
 static void add_array(struct layout *l, zl_array a, union scalar *room) {

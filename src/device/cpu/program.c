@@ -52,7 +52,7 @@ static row_fn *form_of(const struct step *s, unsigned scalar) {
 
 static void run_body(const void *context, char *const *p, int64_t n) {
     row_fn *const *row = context;
-    (*row)(p, n);
+    cpu_call_row(*row, p[0], p[1], p[2], p[3], n);
 }
 
 static void lay_out(struct layout *l, const struct step *s, const struct call *c, zl_array out,
@@ -86,7 +86,7 @@ static bool run_row(const struct step *s, const struct call *c) {
     reach_operands(s, c, out, &o);
     row_fn *row = form_of(s, o.scalar);
     if (LIKELY(o.flat && row && out->size * s->cost < CPU_SPLIT)) {
-        row(o.p, out->size);
+        cpu_call_row(row, o.p[0], o.p[1], o.p[2], o.p[3], out->size);
         return true;
     }
     return run_layout(s, c, out, &o);

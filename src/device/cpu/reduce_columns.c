@@ -29,7 +29,7 @@ struct columns {
 
 static void fold_block(const struct reduction *r, struct columns *c, int64_t width) {
     if (c->has_sum)
-        cpu_call_row(r->combine, c->sum, c->sum, c->block, width);
+        cpu_call_row(r->combine, c->sum, c->sum, c->block, NULL, width);
     else
         memcpy(c->sum, c->block, (size_t)(width * r->wide));
     c->has_sum = true;
@@ -52,7 +52,7 @@ static void add_row(const struct reduction *r, struct columns *c, const char *fr
         cpu_reduce_load(r, c->wide, from, width);
         from = c->wide;
     }
-    cpu_call_row(r->combine, c->block, c->block, from, width);
+    cpu_call_row(r->combine, c->block, c->block, from, NULL, width);
 }
 
 // The last rows, fewer than are combined as one, onto the first of those.
@@ -61,7 +61,7 @@ static void add_rest(const struct reduction *r, struct columns *c, const char *f
     if (c->rows)
         fold_block(r, c, count * r->fold);
     add_row(r, c, from, r->item, count * rows);
-    cpu_call_row(r->combine, c->sum, c->sum, c->block, count * rows);
+    cpu_call_row(r->combine, c->sum, c->sum, c->block, NULL, count * rows);
     c->rows = 0;
 }
 
@@ -98,7 +98,7 @@ static void reduce_columns(const struct reduction *r, struct columns *c, const c
     if (c->rows)
         fold_block(r, c, count * r->fold);
     for (int64_t i = 1; i < r->fold; i++)
-        cpu_call_row(r->combine, c->sum, c->sum, c->sum + i * count * r->wide, count);
+        cpu_call_row(r->combine, c->sum, c->sum, c->sum + i * count * r->wide, NULL, count);
 }
 
 static void store_columns(const struct reduction *r, struct columns *c, char *out, int64_t count) {
@@ -136,7 +136,7 @@ static void join_columns(const void *context, int64_t from, int64_t to) {
         const char *partial = r->partial + from * r->segments * r->columns * r->wide;
         memcpy(c.sum, partial, (size_t)(count * r->wide));
         for (int64_t i = 1; i < r->segments; i++)
-            cpu_call_row(r->combine, c.sum, c.sum, partial + i * r->columns * r->wide, count);
+            cpu_call_row(r->combine, c.sum, c.sum, partial + i * r->columns * r->wide, NULL, count);
         store_columns(r, &c, w.data[REDUCE_OUT], count);
     }
 }

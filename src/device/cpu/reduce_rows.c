@@ -27,7 +27,7 @@ static void reduce_run(const struct reduction *r, struct slots *s, const char *f
                        int64_t n) {
     if (s->used == SLOTS) {
         char joined[REDUCE_WIDEST];
-        cpu_call_row(r->join, joined, s->value, NULL, SLOTS);
+        cpu_call_row(r->join, joined, s->value, NULL, NULL, SLOTS);
         memcpy(s->value, joined, (size_t)r->wide);
         s->used = 1;
     }
@@ -36,7 +36,7 @@ static void reduce_run(const struct reduction *r, struct slots *s, const char *f
                  n);
         from = s->tile;
     }
-    cpu_call_row(r->row, s->value + s->used++ * r->wide, from, NULL, n);
+    cpu_call_row(r->row, s->value + s->used++ * r->wide, from, NULL, NULL, n);
 }
 
 // Reduces the positions [at, end) of the reduced space, from the kept element at base, into one accumulator.
@@ -45,7 +45,7 @@ static void reduce_range(const struct reduction *r, const char *base, int64_t at
     const struct layout_axis *inner = &l->axis[l->axes - 1];
     int64_t stride = inner->stride[0], most = stride == r->item ? RUN_MOST : TILE;
     if (end - at <= most && l->axes == 1 && stride == r->item) {
-        cpu_call_row(r->row, result, base + at * stride, NULL, end - at);
+        cpu_call_row(r->row, result, base + at * stride, NULL, NULL, end - at);
         return;
     }
     struct slots s;
@@ -63,7 +63,7 @@ static void reduce_range(const struct reduction *r, const char *base, int64_t at
         if (at < end)
             cpu_walk_next(l, &w);
     }
-    cpu_call_row(r->join, result, s.value, NULL, s.used);
+    cpu_call_row(r->join, result, s.value, NULL, NULL, s.used);
 }
 
 static void rows_part(const void *context, int64_t from, int64_t to) {
@@ -98,7 +98,7 @@ static void segments_part(const void *context, int64_t from, int64_t to) {
 static void join_segments(const struct reduction *r) {
     for (int64_t i = 0; i < r->kept.size; i++) {
         char joined[REDUCE_WIDEST];
-        cpu_call_row(r->join, joined, r->partial + i * r->segments * r->wide, NULL, r->segments);
+        cpu_call_row(r->join, joined, r->partial + i * r->segments * r->wide, NULL, NULL, r->segments);
         cpu_reduce_store(r, r->kept.data[REDUCE_OUT] + i * r->item, joined, 1);
     }
 }

@@ -64,7 +64,6 @@ bool cpu_group_steps(struct program *p, const struct segment *s) {
 struct row {
     row_fn *fn;
     int8_t at[OPERANDS];
-    uint8_t operands;
 };
 
 struct group {
@@ -212,7 +211,7 @@ static void bind_operands(struct group *g) {
     for (int i = g->begin; i < g->end; i++) {
         const struct step *s = &g->p->step[i];
         struct row *r = &g->row[i - g->begin];
-        r->operands = (uint8_t)(s->inputs + 1);
+        r->at[2] = r->at[3] = r->at[0]; // a row does not read what it does not have
         for (int k = 0; k < s->inputs; k++)
             r->at[k + 1] =
                 (int8_t)(is_external(g, i, k) ? add_input(g, i, k) : g->row[s->source[k] - g->begin].at[0]);
@@ -253,13 +252,15 @@ static void plan(struct group *g) {
 static void run_rows(const void *context, char *const *p, int64_t n) {
     const struct group *g = context;
     _Alignas(64) char room[TEMPS * TILE_LEAST * 8 > TEMP_ROOM ? TEMPS * TILE_LEAST * 8 : TEMP_ROOM];
-    int64_t temp_bytes = g->tile * g->temp_item;
+    const char *place[LAYOUT_OPERANDS + TEMPS];
+    for (int k = 0; k < g->l.operands; k++)
+        place[TEMPS + k] = p[k];
+    for (int k = 0; k < g->temps; k++)
+        place[TEMPS - 1 - k] = room + k * g->tile * g->temp_item;
     for (int i = 0; i < g->end - g->begin; i++) {
         const struct row *r = &g->row[i];
-        char *q[OPERANDS];
-        for (int k = 0; k < r->operands; k++)
-            q[k] = r->at[k] >= 0 ? p[r->at[k]] : room + (-1 - r->at[k]) * temp_bytes;
-        r->fn(q, n);
+        const char **at = place + TEMPS;
+        cpu_call_row(r->fn, at[r->at[0]], at[r->at[1]], at[r->at[2]], at[r->at[3]], n);
     }
 }
 

@@ -88,6 +88,8 @@ void cpu_walk_to(const struct layout *l, struct walk *w, int64_t tile) {
         w->data[k] = l->data[k];
         w->next[k] = l->loops ? last->stride[k] * last->step : 0;
     }
+    for (int k = l->operands; k < 4; k++)
+        w->data[k] = NULL;
     for (int j = l->loops - 1; j >= 0; j--) {
         int64_t tiles = tiles_along(&l->axis[j]);
         w->at[j] = 0;
