@@ -70,7 +70,7 @@ void pass_each_expr(struct tile_stmt *body, void (*visit)(expr *place, void *dat
 
 // walk.c ----------------------------------------------------------------------------------------------------
 
-// The nodes that the values stored by these statements are made of, each once, operands first (by id); not
+// The nodes that the values stored by these statements are made of, each once, operands first; not
 // the indices of loads. The caller frees *nodes with memory_free. How many there are, or -1 when memory is
 // out.
 int pass_nodes(const struct tile_kernel *kernel, const struct tile_stmt *body, expr **nodes);

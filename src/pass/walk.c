@@ -3,25 +3,30 @@
 
 #include "pass/pass.h"
 
-static void mark(expr e, expr *seen) {
+// Operands first, from left to right: an order that the formula gives, not the compiler that built it, which may
+// evaluate the arguments of a call in any order.
+static int list_nodes(expr e, bool *seen, expr *nodes, int count) {
     if (seen[e->id])
-        return;
-    seen[e->id] = e;
+        return count;
+    seen[e->id] = true;
     for (int i = 0; i < e->args; i++)
-        mark(e->arg[i], seen);
+        count = list_nodes(e->arg[i], seen, nodes, count);
+    nodes[count] = e;
+    return count + 1;
 }
 
 int pass_nodes(const struct tile_kernel *kernel, const struct tile_stmt *body, expr **nodes) {
+    int count = 0;
+    bool *seen = memory_zero((size_t)(kernel->ids + 1) * sizeof *seen);
     *nodes = memory_zero((size_t)(kernel->ids + 1) * sizeof **nodes);
-    if (!*nodes)
+    if (!seen || !*nodes) {
+        memory_free(seen);
         return -1;
+    }
     for (const struct tile_stmt *s = body; s; s = s->next)
         if (s->value)
-            mark(s->value, *nodes);
-    int count = 0;
-    for (int id = 0; id < kernel->ids; id++)
-        if ((*nodes)[id])
-            (*nodes)[count++] = (*nodes)[id];
+            count = list_nodes(s->value, seen, *nodes, count);
+    memory_free(seen);
     return count;
 }
 

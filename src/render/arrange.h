@@ -18,7 +18,7 @@ struct plan {
     const struct tile_kernel *kernel;
     const struct tile_stmt *map;
     int count;            // of nodes
-    expr *node;           // by id
+    expr *node;           // operands first
     struct node_plan *of; // [id]
     int blocks;
     int *outer; // [block]: the block around it; those further out have smaller numbers
