@@ -37,7 +37,7 @@ struct found {
 };
 
 static bool ask(row_fn *row, const char *a, const char *b) {
-    bool answer;
+    bool answer = false;
     cpu_call_row(row, &answer, a, b, NULL, 1);
     return answer;
 }
