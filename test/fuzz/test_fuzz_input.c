@@ -203,7 +203,7 @@ static void fuzz_op(const zl_op_info *op, int rounds) {
 }
 
 TEST(bad_arguments_give_errors_or_results) {
-    int rounds = test_long() ? 50000 : test_quick() ? 50 : 1000;
+    int rounds = test_long() ? 50000 : test_quick() ? 250 : 1000;
     if (!op_address("zl_add"))
         SKIP("this program has no symbols");
     size_t limit = zl_set_memory_limit(zl_get_active_memory() + (256 << 20));

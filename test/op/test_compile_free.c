@@ -46,8 +46,8 @@ static void choose(struct arguments *a, int at, zl_param_type type, zl_dtype dty
     }
 }
 
-// Whether the op took what was drawn, and its results were computed.
-static bool try_op(const zl_op_info *op, op_function *function, zl_dtype dtype) {
+// Whether the op took what was drawn, and its results were computed. Counts what was refused for its dtype.
+static bool try_op(const zl_op_info *op, op_function *function, zl_dtype dtype, int *refused) {
     struct arguments a = {{{0}}};
     zl_array y;
     for (int i = 0; i < op->params; i++)
@@ -55,16 +55,17 @@ static bool try_op(const zl_op_info *op, op_function *function, zl_dtype dtype) 
     bool ok = call_op(op, function, a.value, &y) && (!y || zl_eval(y));
     for (int i = 0; ok && i < 8 && a.output[i]; i++)
         ok = zl_eval(a.output[i]);
+    *refused += zl_error_which() == ZL_ERROR_DTYPE;
     zl_clear_error();
     return ok;
 }
 
 static int run_op(const zl_op_info *op, zl_dtype dtype) {
     op_function *function = op_address(op->name);
-    int done = 0;
-    for (int i = 0; function && i < TRIES && done < WANTED; i++)
+    int done = 0, refused = 0;
+    for (int i = 0; function && i < TRIES && done < WANTED && refused < 5; i++)
         ZL_SCOPE
-            done += try_op(op, function, dtype);
+            done += try_op(op, function, dtype, &refused);
     return done;
 }
 

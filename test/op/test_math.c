@@ -205,13 +205,12 @@ static double moderate(void) {
     return ldexp(test_uniform(1, 2), (int)test_between(-14, 9));
 }
 
-// A multiple of pi/2, up to two units beside it; small multiples as often as large ones.
+// A multiple of pi/2 or a neighbour of it; small multiples as often as large ones.
 static double near_quarter_turn(const struct format *f) {
-    long double x =
-        (long double)(test_random() >> test_between(24, 62)) * 1.570796326794896619231321691639751442L;
-    double moved = (double)x;
-    return f->dtype == ZL_FLOAT64 ? nextafter(moved, with_random_sign(INFINITY))
-                                  : nextafterf((float)moved, with_random_sign(INFINITY));
+    const long double half_pi = 1.570796326794896619231321691639751442L;
+    double x = (double)((long double)(test_random() >> test_between(24, 62)) * half_pi);
+    double towards = test_between(0, 2) ? with_random_sign(INFINITY) : x;
+    return f->dtype == ZL_FLOAT64 ? nextafter(x, towards) : nextafterf((float)x, (float)towards);
 }
 
 static double near_one(const struct format *f) {

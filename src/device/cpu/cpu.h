@@ -33,12 +33,21 @@ enum {
     CPU_SPLIT = 262144,   // bytes of traffic below which one thread is quicker than two (Neoverse-V1, 2026-11)
 };
 
-// A row reads its pointers two at a time, just after they were written. Written one by one, or across two lines, they
-// come late: by 10 ns (Neoverse-V1, 2026-11). So they pass through registers and are written in pairs.
+// A row reads its pointers in pairs, just after they were written. A pair that was not written at once comes late: by
+// 10 ns and more (Neoverse-V1, 2026-11). So lists of pointers are aligned, and changed as pairs.
+typedef int64_t pointer_pair __attribute__((vector_size(16), may_alias));
+#define POINTERS(name, count) _Alignas(64) char *name[count]
+
 static inline void cpu_call_row(row_fn *row, const void *to, const void *a, const void *b, const void *c, int64_t n) {
-    __asm__("" : "+r"(to), "+r"(a), "+r"(b), "+r"(c));
-    _Alignas(32) char *p[4] = {(char *)(uintptr_t)to, (char *)(uintptr_t)a, (char *)(uintptr_t)b, (char *)(uintptr_t)c};
+    POINTERS(p, 4) = {(char *)(uintptr_t)to, (char *)(uintptr_t)a, (char *)(uintptr_t)b, (char *)(uintptr_t)c};
     row(p, n);
+}
+
+// to[k] += by[k] for count pointers, and one more where that is odd: lists have room for it.
+static inline void cpu_add_pointers(char **to, const int64_t *by, int count) {
+    pointer_pair *pair = (pointer_pair *)(void *)to;
+    for (int k = 0; k < count; k += 2)
+        pair[k / 2] += ((const pointer_pair *)(const void *)by)[k / 2];
 }
 
 struct layout_axis {
@@ -78,11 +87,12 @@ void cpu_layout_start(struct layout *l, int ndim, const int64_t *dim, int output
 void cpu_layout_add(struct layout *l, const void *data, size_t item, int ndim, const int64_t *dim,
                     const int64_t *stride);
 void cpu_layout_merge(struct layout *l); // adjacent axes that are one in all operands
+void cpu_layout_trim(struct layout *l);  // the walk need not go along last axes of which a tile takes all
 
 // Where a walk stands: position and address of the tile's first element.
 struct walk {
-    char *data[LAYOUT_OPERANDS]; // four at least, if only NULL
-    int64_t next[LAYOUT_OPERANDS]; // bytes to the next tile along the last looped axis
+    POINTERS(data, LAYOUT_OPERANDS);             // those that are not used are NULL
+    _Alignas(64) int64_t next[LAYOUT_OPERANDS]; // bytes to the next tile along the last looped axis
     int64_t at[LAYOUT_AXES];
 };
 void cpu_walk_to(const struct layout *l, struct walk *w, int64_t tile);
@@ -95,8 +105,16 @@ static inline void cpu_walk_next(const struct layout *l, struct walk *w) {
         return;
     }
     w->at[last] += l->axis[last].step;
+    cpu_add_pointers(w->data, w->next, l->operands);
+}
+
+// Steps over tiles, all along the last looped axis.
+static inline void cpu_walk_skip(const struct layout *l, struct walk *w, int64_t tiles) {
+    if (tiles == 0)
+        return;
+    w->at[l->loops - 1] += tiles * l->axis[l->loops - 1].step;
     for (int k = 0; k < l->operands; k++)
-        w->data[k] += w->next[k];
+        w->data[k] += w->next[k] * tiles;
 }
 
 // Elements of the tile at w along an axis.

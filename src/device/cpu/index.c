@@ -71,7 +71,7 @@ static void take_part(const void *context, int64_t from, int64_t to) {
 
 static void cast_body(const void *context, char *const *p, int64_t n) {
     row_fn *const *row = context;
-    cpu_call_row(*row, p[0], p[1], NULL, NULL, n);
+    (*row)(p, n);
 }
 
 // The indices as int64, one behind the other; *room is what the caller frees.

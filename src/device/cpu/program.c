@@ -13,7 +13,7 @@ enum { HEAVY = 8 }; // weight of rows that compute more than they move
 // Elementwise ----------------------------------------------------------------------------------------------------
 
 struct operands {
-    char *p[4];           // output, then inputs
+    POINTERS(p, 4);       // output, then inputs
     union scalar room[3]; // values of inline scalars
     unsigned scalar;      // bit k: input k is one element
     bool flat;            // all others are contiguous and as long as the output
@@ -23,27 +23,35 @@ static inline char *data_of(zl_array a, size_t item) {
     return (char *)a->storage->data + a->offset * (int64_t)item;
 }
 
+// One input: its address, and what it is to the flags of o.
+static inline char *reach_input(const struct step *s, const struct call *c, zl_array out, struct operands *o,
+                                int k) {
+    zl_array x = c->in[k];
+    if (array_is(x, ARRAY_INLINE)) {
+        scalar_write(x, (zl_dtype)s->dtype[k + 1], &o->room[k]);
+        o->scalar |= 1u << k;
+        return (char *)&o->room[k];
+    }
+    if (x->size == out->size)
+        o->flat &= array_is(x, ARRAY_CONTIGUOUS);
+    else if (x->size == 1)
+        o->scalar |= 1u << k;
+    else
+        o->flat = false;
+    return data_of(x, s->item[k + 1]);
+}
+
 static inline void reach_operands(const struct step *s, const struct call *c, zl_array out,
                                   struct operands *o) {
-    o->p[0] = data_of(out, s->item[0]);
     o->scalar = 0;
     o->flat = true;
-    for (int k = 0; k < s->inputs; k++) {
-        zl_array x = c->in[k];
-        if (array_is(x, ARRAY_INLINE)) {
-            scalar_write(x, (zl_dtype)s->dtype[k + 1], &o->room[k]);
-            o->p[k + 1] = (char *)&o->room[k];
-            o->scalar |= 1u << k;
-            continue;
-        }
-        o->p[k + 1] = data_of(x, s->item[k + 1]);
-        if (x->size == out->size)
-            o->flat &= array_is(x, ARRAY_CONTIGUOUS);
-        else if (x->size == 1)
-            o->scalar |= 1u << k;
-        else
-            o->flat = false;
-    }
+    char *a = reach_input(s, c, out, o, 0);
+    char *b = s->inputs > 1 ? reach_input(s, c, out, o, 1) : NULL;
+    char *d = s->inputs > 2 ? reach_input(s, c, out, o, 2) : NULL;
+    o->p[0] = data_of(out, s->item[0]);
+    o->p[1] = a;
+    o->p[2] = b;
+    o->p[3] = d;
 }
 
 static row_fn *form_of(const struct step *s, unsigned scalar) {
@@ -52,7 +60,7 @@ static row_fn *form_of(const struct step *s, unsigned scalar) {
 
 static void run_body(const void *context, char *const *p, int64_t n) {
     row_fn *const *row = context;
-    cpu_call_row(*row, p[0], p[1], p[2], p[3], n);
+    (*row)(p, n);
 }
 
 static void lay_out(struct layout *l, const struct step *s, const struct call *c, zl_array out,
@@ -86,7 +94,7 @@ static bool run_row(const struct step *s, const struct call *c) {
     reach_operands(s, c, out, &o);
     row_fn *row = form_of(s, o.scalar);
     if (LIKELY(o.flat && row && out->size * s->cost < CPU_SPLIT)) {
-        cpu_call_row(row, o.p[0], o.p[1], o.p[2], o.p[3], out->size);
+        row(o.p, out->size);
         return true;
     }
     return run_layout(s, c, out, &o);

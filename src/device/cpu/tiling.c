@@ -59,6 +59,11 @@ void cpu_layout_merge(struct layout *l) {
     l->axes = last + 1;
 }
 
+void cpu_layout_trim(struct layout *l) {
+    while (l->loops > 0 && l->axis[l->loops - 1].step >= l->axis[l->loops - 1].dim)
+        l->loops--;
+}
+
 // Walking --------------------------------------------------------------------------------------------------------
 
 static void move_along(const struct layout *l, struct walk *w, int j, int64_t elements) {
@@ -88,8 +93,12 @@ void cpu_walk_to(const struct layout *l, struct walk *w, int64_t tile) {
         w->data[k] = l->data[k];
         w->next[k] = l->loops ? last->stride[k] * last->step : 0;
     }
-    for (int k = l->operands; k < 4; k++)
+    for (int k = l->operands; k < LAYOUT_OPERANDS; k++) {
         w->data[k] = NULL;
+        w->next[k] = 0;
+    }
+    for (int j = l->loops; j < l->axes; j++)
+        w->at[j] = 0;
     for (int j = l->loops - 1; j >= 0; j--) {
         int64_t tiles = tiles_along(&l->axis[j]);
         w->at[j] = 0;
