@@ -1,7 +1,7 @@
 // zellige.h - arrays: lazy, immutable, on any device. The ops themselves are in zellige_ops.h, included below.
 //
 //     ZL_SCOPE {
-//         zl_array y = zl_softmax(zl_add(zl_matmul(x, w), b), -1);
+//         zl_array y = zl_softmax(zl_add(zl_matmul(x, w), b), -1, false);
 //         if (!zl_eval(y))
 //             fprintf(stderr, "%s\n", zl_error());
 //     }
@@ -86,14 +86,16 @@ typedef struct {
 #define ZL_SHAPE(...) zl_shape_list({__VA_ARGS__})
 #define ZL_AXES(...)  zl_axes_list({__VA_ARGS__})
 #define ZL_SCALAR     (zl_shape{nullptr, 0})
+#define ZL_NO_SHAPE   (zl_shape{nullptr, -1})
 #define ZL_ALL        (zl_axes{nullptr, -1})
 #else
 #define ZL_SHAPE(...) \
     ((zl_shape){(const int64_t[]){__VA_ARGS__}, (int)(sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t))})
 #define ZL_AXES(...) \
     ((zl_axes){(const int[]){__VA_ARGS__}, (int)(sizeof((const int[]){__VA_ARGS__}) / sizeof(int))})
-#define ZL_SCALAR ((zl_shape){NULL, 0})
-#define ZL_ALL    ((zl_axes){NULL, -1})
+#define ZL_SCALAR   ((zl_shape){NULL, 0})
+#define ZL_NO_SHAPE ((zl_shape){NULL, -1}) // not given
+#define ZL_ALL      ((zl_axes){NULL, -1})
 #endif
 
 // Errors --------------------------------------------------------------------------------------------------------
@@ -268,13 +270,17 @@ typedef enum {
     ZL_PARAM_DTYPE,
     ZL_PARAM_SHAPE,
     ZL_PARAM_AXES,
-    ZL_PARAM_OUTPUT, // zl_array *, filled
+    ZL_PARAM_OUTPUT,   // zl_array *, filled
+    ZL_PARAM_OPTIONAL, // zl_array; NULL is none, unless an error of this thread is pending: then it is a failure
+    ZL_PARAM_STRING,   // const char *
 } zl_param_type;
 
 typedef struct {
     const char *name;
     zl_param_type type;
-    const char *fallback; // default in languages that have them; NULL: required
+    // Default in languages that have them; NULL: required. "None" is passed as NULL, ZL_NO_SHAPE, ZL_ALL,
+    // ZL_DTYPE_COUNT, NaN, or the smallest int or int64_t: not given.
+    const char *fallback;
 } zl_param;
 
 typedef struct {

@@ -24,20 +24,21 @@ ZL_API zl_array zl_isclose(zl_array a, zl_array b, double rtol, double atol, boo
 // create
 
 // start, start + step, start + 2 * step and so on, as long as they are before stop. Element i is computed
-// from i, so that errors do not add up.
+// from i, so that errors do not add up. float32 if no dtype is given.
 ZL_API zl_array zl_arange(double start, double stop, double step, zl_dtype dtype);
 
-// zl_arange of whole numbers, exact to 64 bits.
+// zl_arange of whole numbers, exact to 64 bits; int32 if no dtype is given.
 ZL_API zl_array zl_arange_int(int64_t start, int64_t stop, int64_t step, zl_dtype dtype);
 
 // An n by m matrix of ones on the k-th diagonal and zeros elsewhere; k > 0 is above the main one.
 ZL_API zl_array zl_eye(int64_t n, int64_t m, int64_t k, zl_dtype dtype);
 
-// An array of that shape filled with value, a number or what broadcasts to it.
-ZL_API zl_array zl_full(zl_shape shape, zl_array value, zl_dtype dtype);
+// An array of that shape filled with vals, a number or what broadcasts to it; of its dtype if none is given.
+ZL_API zl_array zl_full(zl_shape shape, zl_array vals, zl_dtype dtype);
 
-// An array filled with value, of the shape that x and value broadcast to.
-ZL_API zl_array zl_full_like(zl_array x, zl_array value, zl_dtype dtype);
+// An array filled with vals, of the shape that a and vals broadcast to, and of the dtype of a if none is
+// given.
+ZL_API zl_array zl_full_like(zl_array a, zl_array vals, zl_dtype dtype);
 
 // The n by n identity matrix.
 ZL_API zl_array zl_identity(int64_t n, zl_dtype dtype);
@@ -48,10 +49,10 @@ ZL_API zl_array zl_linspace(double start, double stop, int64_t num, bool endpoin
 // An array of ones.
 ZL_API zl_array zl_ones(zl_shape shape, zl_dtype dtype);
 
-// Ones of the shape and dtype of x.
-ZL_API zl_array zl_ones_like(zl_array x);
+// Ones of the shape and dtype of a.
+ZL_API zl_array zl_ones_like(zl_array a);
 
-// An n by m matrix of ones on and below the k-th diagonal and zeros above it.
+// An n by m matrix of ones on and below the k-th diagonal and zeros above it; float32 if no dtype is given.
 ZL_API zl_array zl_tri(int64_t n, int64_t m, int64_t k, zl_dtype dtype);
 
 // x with zeros above the k-th diagonal of its last two axes.
@@ -63,47 +64,47 @@ ZL_API zl_array zl_triu(zl_array x, int64_t k);
 // An array of zeros.
 ZL_API zl_array zl_zeros(zl_shape shape, zl_dtype dtype);
 
-// Zeros of the shape and dtype of x.
-ZL_API zl_array zl_zeros_like(zl_array x);
+// Zeros of the shape and dtype of a.
+ZL_API zl_array zl_zeros_like(zl_array a);
 
 // elementwise
 
-// The absolute value of x; of a complex x its modulus.
-ZL_API zl_array zl_abs(zl_array x);
+// The absolute value of a; of a complex a its modulus.
+ZL_API zl_array zl_abs(zl_array a);
 
 // a + b.
 ZL_API zl_array zl_add(zl_array a, zl_array b);
 
-// The angle in radians whose cosine is x.
-ZL_API zl_array zl_arccos(zl_array x);
+// The angle in radians whose cosine is a.
+ZL_API zl_array zl_arccos(zl_array a);
 
-// The number, not negative, whose hyperbolic cosine is x.
-ZL_API zl_array zl_arccosh(zl_array x);
+// The number, not negative, whose hyperbolic cosine is a.
+ZL_API zl_array zl_arccosh(zl_array a);
 
-// The angle in radians whose sine is x.
-ZL_API zl_array zl_arcsin(zl_array x);
+// The angle in radians whose sine is a.
+ZL_API zl_array zl_arcsin(zl_array a);
 
-// The number whose hyperbolic sine is x.
-ZL_API zl_array zl_arcsinh(zl_array x);
+// The number whose hyperbolic sine is a.
+ZL_API zl_array zl_arcsinh(zl_array a);
 
-// The angle in radians whose tangent is x.
-ZL_API zl_array zl_arctan(zl_array x);
+// The angle in radians whose tangent is a.
+ZL_API zl_array zl_arctan(zl_array a);
 
 // The angle in radians of the point (b, a).
 ZL_API zl_array zl_arctan2(zl_array a, zl_array b);
 
-// The number whose hyperbolic tangent is x.
-ZL_API zl_array zl_arctanh(zl_array x);
+// The number whose hyperbolic tangent is a.
+ZL_API zl_array zl_arctanh(zl_array a);
 
-// x in another dtype. Floats become integers by truncation, out of range saturates and NaN is 0; integers
+// a in another dtype. Floats become integers by truncation, out of range saturates and NaN is 0; integers
 // wrap around; of complex numbers the real part is kept.
-ZL_API zl_array zl_astype(zl_array x, zl_dtype dtype);
+ZL_API zl_array zl_astype(zl_array a, zl_dtype dtype);
 
 // The bits set in a and in b.
 ZL_API zl_array zl_bitwise_and(zl_array a, zl_array b);
 
-// Every bit of x inverted; of bool, not x.
-ZL_API zl_array zl_bitwise_invert(zl_array x);
+// Every bit of a inverted; of bool, not a.
+ZL_API zl_array zl_bitwise_invert(zl_array a);
 
 // The bits set in a or in b.
 ZL_API zl_array zl_bitwise_or(zl_array a, zl_array b);
@@ -111,17 +112,17 @@ ZL_API zl_array zl_bitwise_or(zl_array a, zl_array b);
 // The bits set in one of a and b.
 ZL_API zl_array zl_bitwise_xor(zl_array a, zl_array b);
 
-// The smallest whole number not below x.
-ZL_API zl_array zl_ceil(zl_array x);
+// The smallest whole number not below a.
+ZL_API zl_array zl_ceil(zl_array a);
 
-// The complex conjugate of x; a real x stays as it is.
-ZL_API zl_array zl_conjugate(zl_array x);
+// The complex conjugate of a; a real a stays as it is.
+ZL_API zl_array zl_conjugate(zl_array a);
 
-// The cosine of x in radians.
-ZL_API zl_array zl_cos(zl_array x);
+// The cosine of a in radians.
+ZL_API zl_array zl_cos(zl_array a);
 
-// The hyperbolic cosine of x.
-ZL_API zl_array zl_cosh(zl_array x);
+// The hyperbolic cosine of a.
+ZL_API zl_array zl_cosh(zl_array a);
 
 // a / b as floating point numbers.
 ZL_API zl_array zl_divide(zl_array a, zl_array b);
@@ -129,20 +130,20 @@ ZL_API zl_array zl_divide(zl_array a, zl_array b);
 // Whether a equals b.
 ZL_API zl_array zl_equal(zl_array a, zl_array b);
 
-// The error function of x.
-ZL_API zl_array zl_erf(zl_array x);
+// The error function of a.
+ZL_API zl_array zl_erf(zl_array a);
 
-// The number whose error function is x.
-ZL_API zl_array zl_erfinv(zl_array x);
+// The number whose error function is a.
+ZL_API zl_array zl_erfinv(zl_array a);
 
-// e to the power of x.
-ZL_API zl_array zl_exp(zl_array x);
+// e to the power of a.
+ZL_API zl_array zl_exp(zl_array a);
 
-// exp(x) - 1, accurate near zero.
-ZL_API zl_array zl_expm1(zl_array x);
+// exp(a) - 1, accurate near zero.
+ZL_API zl_array zl_expm1(zl_array a);
 
-// The largest whole number not above x.
-ZL_API zl_array zl_floor(zl_array x);
+// The largest whole number not above a.
+ZL_API zl_array zl_floor(zl_array a);
 
 // The largest whole number not above a / b. An integer divided by zero gives 0.
 ZL_API zl_array zl_floor_divide(zl_array a, zl_array b);
@@ -153,8 +154,8 @@ ZL_API zl_array zl_greater(zl_array a, zl_array b);
 // Whether a is greater than or equal to b.
 ZL_API zl_array zl_greater_equal(zl_array a, zl_array b);
 
-// The imaginary part of x.
-ZL_API zl_array zl_imag(zl_array x);
+// The imaginary part of a.
+ZL_API zl_array zl_imag(zl_array a);
 
 // a shifted left by b bits; 0 once b reaches the width.
 ZL_API zl_array zl_left_shift(zl_array a, zl_array b);
@@ -165,17 +166,17 @@ ZL_API zl_array zl_less(zl_array a, zl_array b);
 // Whether a is less than or equal to b.
 ZL_API zl_array zl_less_equal(zl_array a, zl_array b);
 
-// The natural logarithm of x.
-ZL_API zl_array zl_log(zl_array x);
+// The natural logarithm of a.
+ZL_API zl_array zl_log(zl_array a);
 
-// The logarithm of x to base 10.
-ZL_API zl_array zl_log10(zl_array x);
+// The logarithm of a to base 10.
+ZL_API zl_array zl_log10(zl_array a);
 
-// log(1 + x), accurate near zero.
-ZL_API zl_array zl_log1p(zl_array x);
+// log(1 + a), accurate near zero.
+ZL_API zl_array zl_log1p(zl_array a);
 
-// The logarithm of x to base 2.
-ZL_API zl_array zl_log2(zl_array x);
+// The logarithm of a to base 2.
+ZL_API zl_array zl_log2(zl_array a);
 
 // log(exp(a) + exp(b)) without overflow.
 ZL_API zl_array zl_logaddexp(zl_array a, zl_array b);
@@ -189,8 +190,8 @@ ZL_API zl_array zl_minimum(zl_array a, zl_array b);
 // a * b.
 ZL_API zl_array zl_multiply(zl_array a, zl_array b);
 
-// The negative of x.
-ZL_API zl_array zl_negative(zl_array x);
+// The negative of a.
+ZL_API zl_array zl_negative(zl_array a);
 
 // Whether a differs from b.
 ZL_API zl_array zl_not_equal(zl_array a, zl_array b);
@@ -198,11 +199,11 @@ ZL_API zl_array zl_not_equal(zl_array a, zl_array b);
 // a to the power of b.
 ZL_API zl_array zl_power(zl_array a, zl_array b);
 
-// The real part of x.
-ZL_API zl_array zl_real(zl_array x);
+// The real part of a.
+ZL_API zl_array zl_real(zl_array a);
 
-// One divided by x.
-ZL_API zl_array zl_reciprocal(zl_array x);
+// One divided by a.
+ZL_API zl_array zl_reciprocal(zl_array a);
 
 // a - b * floor_divide(a, b): the remainder with the sign of b.
 ZL_API zl_array zl_remainder(zl_array a, zl_array b);
@@ -210,85 +211,85 @@ ZL_API zl_array zl_remainder(zl_array a, zl_array b);
 // a shifted right by b bits, keeping its sign; b past the width shifts all out.
 ZL_API zl_array zl_right_shift(zl_array a, zl_array b);
 
-// The whole number nearest to x, the even one of two.
-ZL_API zl_array zl_rint(zl_array x);
+// The whole number nearest to a, the even one of two.
+ZL_API zl_array zl_rint(zl_array a);
 
-// One divided by the square root of x.
-ZL_API zl_array zl_rsqrt(zl_array x);
+// One divided by the square root of a.
+ZL_API zl_array zl_rsqrt(zl_array a);
 
-// The logistic function 1 / (1 + exp(-x)).
-ZL_API zl_array zl_sigmoid(zl_array x);
+// The logistic function 1 / (1 + exp(-a)).
+ZL_API zl_array zl_sigmoid(zl_array a);
 
-// -1, 0 or 1 by the sign of x; NaN stays NaN; of a complex x, x / |x|.
-ZL_API zl_array zl_sign(zl_array x);
+// -1, 0 or 1 by the sign of a; NaN stays NaN; of a complex a, a / |a|.
+ZL_API zl_array zl_sign(zl_array a);
 
-// The sine of x in radians.
-ZL_API zl_array zl_sin(zl_array x);
+// The sine of a in radians.
+ZL_API zl_array zl_sin(zl_array a);
 
-// The hyperbolic sine of x.
-ZL_API zl_array zl_sinh(zl_array x);
+// The hyperbolic sine of a.
+ZL_API zl_array zl_sinh(zl_array a);
 
-// The square root of x, correctly rounded.
-ZL_API zl_array zl_sqrt(zl_array x);
+// The square root of a, correctly rounded.
+ZL_API zl_array zl_sqrt(zl_array a);
 
-// x * x.
-ZL_API zl_array zl_square(zl_array x);
+// a * a.
+ZL_API zl_array zl_square(zl_array a);
 
 // a - b.
 ZL_API zl_array zl_subtract(zl_array a, zl_array b);
 
-// The tangent of x in radians.
-ZL_API zl_array zl_tan(zl_array x);
+// The tangent of a in radians.
+ZL_API zl_array zl_tan(zl_array a);
 
-// The hyperbolic tangent of x.
-ZL_API zl_array zl_tanh(zl_array x);
+// The hyperbolic tangent of a.
+ZL_API zl_array zl_tanh(zl_array a);
 
-// x without its fraction.
-ZL_API zl_array zl_trunc(zl_array x);
+// a without its fraction.
+ZL_API zl_array zl_trunc(zl_array a);
 
-// a where the condition is true, b elsewhere.
-ZL_API zl_array zl_where(zl_array condition, zl_array a, zl_array b);
+// x where the condition is true, y elsewhere.
+ZL_API zl_array zl_where(zl_array condition, zl_array x, zl_array y);
 
 // index
 
-// The elements of x at the given positions along an axis, in whose place come the axes of indices. Negative
-// positions count from the end; positions that x does not have are the caller's mistake.
-ZL_API zl_array zl_take(zl_array x, zl_array indices, int axis);
+// The elements of a at the given positions along an axis, in whose place come the axes of indices. Negative
+// positions count from the end; positions that a does not have are the caller's mistake.
+ZL_API zl_array zl_take(zl_array a, zl_array indices, int axis);
 
-// The elements of x, flattened, at the given positions.
-ZL_API zl_array zl_take_flat(zl_array x, zl_array indices);
+// The elements of a, flattened, at the given positions.
+ZL_API zl_array zl_take_flat(zl_array a, zl_array indices);
 
 // logic
 
-// x, but not below a_min nor above a_max. With one bound only it is zl_maximum or zl_minimum.
-ZL_API zl_array zl_clip(zl_array x, zl_array a_min, zl_array a_max);
+// a, but not below a_min nor above a_max. One of the bounds may be NULL: there is none.
+ZL_API zl_array zl_clip(zl_array a, zl_array a_min, zl_array a_max);
 
-// An angle of x radians in degrees.
-ZL_API zl_array zl_degrees(zl_array x);
+// An angle of a radians in degrees.
+ZL_API zl_array zl_degrees(zl_array a);
 
 // floor_divide(a, b) in out[0] and remainder(a, b) in out[1], computed together.
 ZL_API bool zl_divmod(zl_array a, zl_array b, zl_array *out);
 
-// Whether x is neither infinite nor NaN.
-ZL_API zl_array zl_isfinite(zl_array x);
+// Whether a is neither infinite nor NaN.
+ZL_API zl_array zl_isfinite(zl_array a);
 
-// Whether x is infinite; of a complex x, whether a part is.
-ZL_API zl_array zl_isinf(zl_array x);
+// Whether a is infinite; of a complex a, whether a part is.
+ZL_API zl_array zl_isinf(zl_array a);
 
-// Whether x is NaN; of a complex x, whether a part is.
-ZL_API zl_array zl_isnan(zl_array x);
+// Whether a is NaN; of a complex a, whether a part is.
+ZL_API zl_array zl_isnan(zl_array a);
 
-// Whether x is negative infinity.
-ZL_API zl_array zl_isneginf(zl_array x);
+// Whether a is negative infinity.
+ZL_API zl_array zl_isneginf(zl_array a);
 
-// Whether x is positive infinity.
-ZL_API zl_array zl_isposinf(zl_array x);
+// Whether a is positive infinity.
+ZL_API zl_array zl_isposinf(zl_array a);
 
 // Whether neither a nor b is zero.
 ZL_API zl_array zl_logical_and(zl_array a, zl_array b);
 
-// Whether x is zero.
-ZL_API zl_array zl_logical_not(zl_array x);
+// Whether a is zero.
+ZL_API zl_array zl_logical_not(zl_array a);
 
 // Whether a or b differs from zero.
 ZL_API zl_array zl_logical_or(zl_array a, zl_array b);
@@ -296,19 +297,19 @@ ZL_API zl_array zl_logical_or(zl_array a, zl_array b);
 // Whether exactly one of a and b differs from zero.
 ZL_API zl_array zl_logical_xor(zl_array a, zl_array b);
 
-// x with NaN and the infinities replaced by numbers. A posinf or neginf that is NaN stands for the largest or
+// a with NaN and the infinities replaced by numbers. A posinf or neginf that is NaN stands for the largest or
 // the smallest number of the dtype.
-ZL_API zl_array zl_nan_to_num(zl_array x, double nan, double posinf, double neginf);
+ZL_API zl_array zl_nan_to_num(zl_array a, double nan, double posinf, double neginf);
 
-// x itself.
-ZL_API zl_array zl_positive(zl_array x);
+// a itself.
+ZL_API zl_array zl_positive(zl_array a);
 
-// An angle of x degrees in radians.
-ZL_API zl_array zl_radians(zl_array x);
+// An angle of a degrees in radians.
+ZL_API zl_array zl_radians(zl_array a);
 
-// x rounded to a number of decimals, to the even one of two that are as near; negative decimals round to
+// a rounded to a number of decimals, to the even one of two that are as near; negative decimals round to
 // tens, hundreds and so on.
-ZL_API zl_array zl_round(zl_array x, int decimals);
+ZL_API zl_array zl_round(zl_array a, int decimals);
 
 // matmul
 
@@ -327,232 +328,234 @@ ZL_API zl_array zl_outer(zl_array a, zl_array b);
 
 // reduce
 
-// Whether all elements of x are not zero.
-ZL_API zl_array zl_all(zl_array x);
+// Whether all elements of a are not zero.
+ZL_API zl_array zl_all(zl_array a);
 
-// Whether all elements of x are not zero, over the axes, which stay with size 1 if keepdims.
-ZL_API zl_array zl_all_axes(zl_array x, zl_axes axes, bool keepdims);
+// Whether all elements of a are not zero, over the axes, which stay with size 1 if keepdims.
+ZL_API zl_array zl_all_axes(zl_array a, zl_axes axis, bool keepdims);
 
-// Whether all elements of x are not zero, along one axis, which stays with size 1 if keepdims.
-ZL_API zl_array zl_all_axis(zl_array x, int axis, bool keepdims);
+// Whether all elements of a are not zero, along one axis, which stays with size 1 if keepdims.
+ZL_API zl_array zl_all_axis(zl_array a, int axis, bool keepdims);
 
-// Whether any element of x is not zero.
-ZL_API zl_array zl_any(zl_array x);
+// Whether any element of a is not zero.
+ZL_API zl_array zl_any(zl_array a);
 
-// Whether any element of x is not zero, over the axes, which stay with size 1 if keepdims.
-ZL_API zl_array zl_any_axes(zl_array x, zl_axes axes, bool keepdims);
+// Whether any element of a is not zero, over the axes, which stay with size 1 if keepdims.
+ZL_API zl_array zl_any_axes(zl_array a, zl_axes axis, bool keepdims);
 
-// Whether any element of x is not zero, along one axis, which stays with size 1 if keepdims.
-ZL_API zl_array zl_any_axis(zl_array x, int axis, bool keepdims);
+// Whether any element of a is not zero, along one axis, which stays with size 1 if keepdims.
+ZL_API zl_array zl_any_axis(zl_array a, int axis, bool keepdims);
 
-// The position of the first largest element of x, flattened, as uint32.
-ZL_API zl_array zl_argmax(zl_array x);
+// The position of the first largest element of a, flattened, as uint32.
+ZL_API zl_array zl_argmax(zl_array a);
 
 // The positions of the first largest elements along one axis, which stays with size 1 if keepdims.
-ZL_API zl_array zl_argmax_axis(zl_array x, int axis, bool keepdims);
+ZL_API zl_array zl_argmax_axis(zl_array a, int axis, bool keepdims);
 
-// The position of the first smallest element of x, flattened, as uint32.
-ZL_API zl_array zl_argmin(zl_array x);
+// The position of the first smallest element of a, flattened, as uint32.
+ZL_API zl_array zl_argmin(zl_array a);
 
 // The positions of the first smallest elements along one axis, which stays with size 1 if keepdims.
-ZL_API zl_array zl_argmin_axis(zl_array x, int axis, bool keepdims);
+ZL_API zl_array zl_argmin_axis(zl_array a, int axis, bool keepdims);
 
-// How many elements of x differ from zero, as int32.
-ZL_API zl_array zl_count_nonzero(zl_array x);
+// How many elements of a differ from zero, as int32.
+ZL_API zl_array zl_count_nonzero(zl_array a);
 
 // How many elements over the axes differ from zero, as int32.
-ZL_API zl_array zl_count_nonzero_axes(zl_array x, zl_axes axes, bool keepdims);
+ZL_API zl_array zl_count_nonzero_axes(zl_array a, zl_axes axis, bool keepdims);
 
 // How many elements along one axis differ from zero, as int32.
-ZL_API zl_array zl_count_nonzero_axis(zl_array x, int axis, bool keepdims);
+ZL_API zl_array zl_count_nonzero_axis(zl_array a, int axis, bool keepdims);
 
-// log(sum(exp(x))) of all elements, without overflow.
-ZL_API zl_array zl_logsumexp(zl_array x);
+// log(sum(exp(a))) of all elements, without overflow.
+ZL_API zl_array zl_logsumexp(zl_array a);
 
-// log(sum(exp(x))) over the axes, which stay with size 1 if keepdims.
-ZL_API zl_array zl_logsumexp_axes(zl_array x, zl_axes axes, bool keepdims);
+// log(sum(exp(a))) over the axes, which stay with size 1 if keepdims.
+ZL_API zl_array zl_logsumexp_axes(zl_array a, zl_axes axis, bool keepdims);
 
-// log(sum(exp(x))) along one axis, which stays with size 1 if keepdims.
-ZL_API zl_array zl_logsumexp_axis(zl_array x, int axis, bool keepdims);
+// log(sum(exp(a))) along one axis, which stays with size 1 if keepdims.
+ZL_API zl_array zl_logsumexp_axis(zl_array a, int axis, bool keepdims);
 
-// The largest element of x. NaN if there is one.
-ZL_API zl_array zl_max(zl_array x);
+// The largest element of a. NaN if there is one.
+ZL_API zl_array zl_max(zl_array a);
 
-// The largest element of x, over the axes, which stay with size 1 if keepdims. NaN if there is one.
-ZL_API zl_array zl_max_axes(zl_array x, zl_axes axes, bool keepdims);
+// The largest element of a, over the axes, which stay with size 1 if keepdims. NaN if there is one.
+ZL_API zl_array zl_max_axes(zl_array a, zl_axes axis, bool keepdims);
 
-// The largest element of x, along one axis, which stays with size 1 if keepdims. NaN if there is one.
-ZL_API zl_array zl_max_axis(zl_array x, int axis, bool keepdims);
+// The largest element of a, along one axis, which stays with size 1 if keepdims. NaN if there is one.
+ZL_API zl_array zl_max_axis(zl_array a, int axis, bool keepdims);
 
-// The mean of the elements of x; of integers, as float32.
-ZL_API zl_array zl_mean(zl_array x);
+// The mean of the elements of a; of integers, as float32.
+ZL_API zl_array zl_mean(zl_array a);
 
-// The mean of x over the axes, which stay with size 1 if keepdims.
-ZL_API zl_array zl_mean_axes(zl_array x, zl_axes axes, bool keepdims);
+// The mean of a over the axes, which stay with size 1 if keepdims.
+ZL_API zl_array zl_mean_axes(zl_array a, zl_axes axis, bool keepdims);
 
-// The mean of x along one axis, which stays with size 1 if keepdims.
-ZL_API zl_array zl_mean_axis(zl_array x, int axis, bool keepdims);
+// The mean of a along one axis, which stays with size 1 if keepdims.
+ZL_API zl_array zl_mean_axis(zl_array a, int axis, bool keepdims);
 
-// The smallest element of x. NaN if there is one.
-ZL_API zl_array zl_min(zl_array x);
+// The smallest element of a. NaN if there is one.
+ZL_API zl_array zl_min(zl_array a);
 
-// The smallest element of x, over the axes, which stay with size 1 if keepdims. NaN if there is one.
-ZL_API zl_array zl_min_axes(zl_array x, zl_axes axes, bool keepdims);
+// The smallest element of a, over the axes, which stay with size 1 if keepdims. NaN if there is one.
+ZL_API zl_array zl_min_axes(zl_array a, zl_axes axis, bool keepdims);
 
-// The smallest element of x, along one axis, which stays with size 1 if keepdims. NaN if there is one.
-ZL_API zl_array zl_min_axis(zl_array x, int axis, bool keepdims);
+// The smallest element of a, along one axis, which stays with size 1 if keepdims. NaN if there is one.
+ZL_API zl_array zl_min_axis(zl_array a, int axis, bool keepdims);
 
-// The smallest and the largest element of x, in out[0] and out[1].
-ZL_API bool zl_minmax(zl_array x, zl_array *out);
+// The smallest and the largest element of a, in out[0] and out[1].
+ZL_API bool zl_minmax(zl_array a, zl_array *out);
 
-// The smallest and the largest elements of x over the axes.
-ZL_API bool zl_minmax_axes(zl_array x, zl_axes axes, bool keepdims, zl_array *out);
+// The smallest and the largest elements of a over the axes.
+ZL_API bool zl_minmax_axes(zl_array a, zl_axes axis, bool keepdims, zl_array *out);
 
-// The smallest and the largest elements of x along one axis.
-ZL_API bool zl_minmax_axis(zl_array x, int axis, bool keepdims, zl_array *out);
+// The smallest and the largest elements of a along one axis.
+ZL_API bool zl_minmax_axis(zl_array a, int axis, bool keepdims, zl_array *out);
 
-// The product of the elements of x. Integers are multiplied in at least 32 bits.
-ZL_API zl_array zl_prod(zl_array x);
+// The product of the elements of a. Integers are multiplied in at least 32 bits.
+ZL_API zl_array zl_prod(zl_array a);
 
-// The product of the elements of x, over the axes, which stay with size 1 if keepdims. Integers are
+// The product of the elements of a, over the axes, which stay with size 1 if keepdims. Integers are
 // multiplied in at least 32 bits.
-ZL_API zl_array zl_prod_axes(zl_array x, zl_axes axes, bool keepdims);
+ZL_API zl_array zl_prod_axes(zl_array a, zl_axes axis, bool keepdims);
 
-// The product of the elements of x, along one axis, which stays with size 1 if keepdims. Integers are
+// The product of the elements of a, along one axis, which stays with size 1 if keepdims. Integers are
 // multiplied in at least 32 bits.
-ZL_API zl_array zl_prod_axis(zl_array x, int axis, bool keepdims);
+ZL_API zl_array zl_prod_axis(zl_array a, int axis, bool keepdims);
 
-// exp(x) divided by its sum along one axis, without overflow; of integers, as float32.
-ZL_API zl_array zl_softmax(zl_array x, int axis);
+// exp(a) divided by its sum along one axis, without overflow; of integers, as float32. It is always precise:
+// 16-bit floats are summed in float32.
+ZL_API zl_array zl_softmax(zl_array a, int axis, bool precise);
 
-// exp(x) divided by its sum over the axes, without overflow.
-ZL_API zl_array zl_softmax_axes(zl_array x, zl_axes axes);
+// exp(a) divided by its sum over the axes, without overflow. It is always precise: 16-bit floats are summed
+// in float32.
+ZL_API zl_array zl_softmax_axes(zl_array a, zl_axes axis, bool precise);
 
-// The standard deviation of the elements of x: the root of zl_var.
-ZL_API zl_array zl_std(zl_array x, int ddof);
+// The standard deviation of the elements of a: the root of zl_var.
+ZL_API zl_array zl_std(zl_array a, int ddof);
 
-// The standard deviation of x over the axes, which stay with size 1 if keepdims.
-ZL_API zl_array zl_std_axes(zl_array x, zl_axes axes, bool keepdims, int ddof);
+// The standard deviation of a over the axes, which stay with size 1 if keepdims.
+ZL_API zl_array zl_std_axes(zl_array a, zl_axes axis, bool keepdims, int ddof);
 
-// The standard deviation of x along one axis, which stays with size 1 if keepdims.
-ZL_API zl_array zl_std_axis(zl_array x, int axis, bool keepdims, int ddof);
+// The standard deviation of a along one axis, which stays with size 1 if keepdims.
+ZL_API zl_array zl_std_axis(zl_array a, int axis, bool keepdims, int ddof);
 
-// The sum of the elements of x. Integers are summed in at least 32 bits.
-ZL_API zl_array zl_sum(zl_array x);
+// The sum of the elements of a. Integers are summed in at least 32 bits.
+ZL_API zl_array zl_sum(zl_array a);
 
-// The sum of the elements of x, over the axes, which stay with size 1 if keepdims. Integers are summed in at
+// The sum of the elements of a, over the axes, which stay with size 1 if keepdims. Integers are summed in at
 // least 32 bits.
-ZL_API zl_array zl_sum_axes(zl_array x, zl_axes axes, bool keepdims);
+ZL_API zl_array zl_sum_axes(zl_array a, zl_axes axis, bool keepdims);
 
-// The sum of the elements of x, along one axis, which stays with size 1 if keepdims. Integers are summed in
+// The sum of the elements of a, along one axis, which stays with size 1 if keepdims. Integers are summed in
 // at least 32 bits.
-ZL_API zl_array zl_sum_axis(zl_array x, int axis, bool keepdims);
+ZL_API zl_array zl_sum_axis(zl_array a, int axis, bool keepdims);
 
-// The variance of the elements of x: the sum of squares divided by their number less ddof.
-ZL_API zl_array zl_var(zl_array x, int ddof);
+// The variance of the elements of a: the sum of squares divided by their number less ddof.
+ZL_API zl_array zl_var(zl_array a, int ddof);
 
-// The variance of x over the axes, which stay with size 1 if keepdims.
-ZL_API zl_array zl_var_axes(zl_array x, zl_axes axes, bool keepdims, int ddof);
+// The variance of a over the axes, which stay with size 1 if keepdims.
+ZL_API zl_array zl_var_axes(zl_array a, zl_axes axis, bool keepdims, int ddof);
 
-// The variance of x along one axis, which stays with size 1 if keepdims.
-ZL_API zl_array zl_var_axis(zl_array x, int axis, bool keepdims, int ddof);
+// The variance of a along one axis, which stays with size 1 if keepdims.
+ZL_API zl_array zl_var_axis(zl_array a, int axis, bool keepdims, int ddof);
 
 // shape
 
 // The arrays one after the other along an axis, in the dtype that holds them all.
 ZL_API zl_array zl_concatenate(const zl_array *arrays, int count, int axis);
 
-// x with low elements before it and high elements after it along each axis, all equal to value, which takes
-// the dtype of x.
-ZL_API zl_array zl_pad(zl_array x, zl_shape low, zl_shape high, zl_array value);
+// a with low elements before it and high elements after it along each axis, all equal to constant_values,
+// which takes the dtype of a.
+ZL_API zl_array zl_pad(zl_array a, zl_shape low, zl_shape high, zl_array constant_values);
 
-// Every element of x several times in a row along an axis.
-ZL_API zl_array zl_repeat(zl_array x, int64_t repeats, int axis);
+// Every element of array several times in a row along an axis; of array, flattened, if none is given.
+ZL_API zl_array zl_repeat(zl_array array, int64_t repeats, int axis);
 
-// x with its elements moved on by shift places along each of the axes; what leaves at the end comes in at the
-// start. One shift serves all axes. ZL_ALL: along the flattened x, by the sum of the shifts.
-ZL_API zl_array zl_roll(zl_array x, zl_shape shift, zl_axes axes);
+// a with its elements moved on by shift places along each of the axes; what leaves at the end comes in at the
+// start. One shift serves all axes. ZL_ALL: along the flattened a, by the sum of the shifts.
+ZL_API zl_array zl_roll(zl_array a, zl_shape shift, zl_axes axis);
 
-// x cut along an axis into equal sections, as views.
-ZL_API bool zl_split(zl_array x, int sections, int axis, zl_array *out);
+// a cut along an axis into equal sections, as views.
+ZL_API bool zl_split(zl_array a, int indices_or_sections, int axis, zl_array *out);
 
-// x cut along an axis before each of the indices: one part more than there are indices, each a slice from one
+// a cut along an axis before each of the indices: one part more than there are indices, each a slice from one
 // index to the next.
-ZL_API bool zl_split_at(zl_array x, zl_shape indices, int axis, zl_array *out);
+ZL_API bool zl_split_at(zl_array a, zl_shape indices_or_sections, int axis, zl_array *out);
 
 // Arrays of one shape side by side along a new axis of the result.
 ZL_API zl_array zl_stack(const zl_array *arrays, int count, int axis);
 
-// x several times along each axis, as reps says; the shorter of shape and reps gets ones in front.
-ZL_API zl_array zl_tile(zl_array x, zl_shape reps);
+// a several times along each axis, as reps says; the shorter of shape and reps gets ones in front.
+ZL_API zl_array zl_tile(zl_array a, zl_shape reps);
 
 // view
 
-// A view of the elements of x in row-major order: any shape and strides, in elements, from offset on. All
-// that it reaches must be in x.
-ZL_API zl_array zl_as_strided(zl_array x, zl_shape shape, zl_shape strides, int64_t offset);
+// A view of the elements of a in row-major order: any shape and strides, in elements, from offset on. All
+// that it reaches must be in a. Not given, the shape is that of a and the strides are row-major.
+ZL_API zl_array zl_as_strided(zl_array a, zl_shape shape, zl_shape strides, int64_t offset);
 
-// x, or a scalar x with one axis.
-ZL_API zl_array zl_atleast_1d(zl_array x);
+// a, or a scalar a with one axis.
+ZL_API zl_array zl_atleast_1d(zl_array a);
 
-// x, with new first axes if it has less than two.
-ZL_API zl_array zl_atleast_2d(zl_array x);
+// a, with new first axes if it has less than two.
+ZL_API zl_array zl_atleast_2d(zl_array a);
 
-// x, with three axes if it has less: (n,) becomes (1, n, 1), (m, n) (m, n, 1).
-ZL_API zl_array zl_atleast_3d(zl_array x);
+// a, with three axes if it has less: (n,) becomes (1, n, 1), (m, n) (m, n, 1).
+ZL_API zl_array zl_atleast_3d(zl_array a);
 
 // The arrays stretched to the shape that all of them fit; count results.
 ZL_API bool zl_broadcast_arrays(const zl_array *arrays, int count, zl_array *out);
 
-// x with axes of size 1, and new first axes, repeated to the given shape.
-ZL_API zl_array zl_broadcast_to(zl_array x, zl_shape shape);
+// a with axes of size 1, and new first axes, repeated to the given shape.
+ZL_API zl_array zl_broadcast_to(zl_array a, zl_shape shape);
 
-// x itself if its elements lie in row-major order without gaps, else a copy that does.
-ZL_API zl_array zl_contiguous(zl_array x);
+// a itself if its elements lie in row-major order without gaps, else a copy that does.
+ZL_API zl_array zl_contiguous(zl_array a);
 
-// x, which is not evaluated before the dependencies are.
-ZL_API zl_array zl_depends(zl_array x, const zl_array *dependencies, int count);
+// inputs, which is not evaluated before the dependencies are.
+ZL_API zl_array zl_depends(zl_array inputs, const zl_array *dependencies, int count);
 
-// x with new axes of size 1, which are axes of the result.
-ZL_API zl_array zl_expand_dims(zl_array x, zl_axes axes);
+// a with new axes of size 1, which are axes of the result.
+ZL_API zl_array zl_expand_dims(zl_array a, zl_axes axis);
 
-// x with the axes from start_axis to end_axis, both included, joined into one.
-ZL_API zl_array zl_flatten(zl_array x, int start_axis, int end_axis);
+// a with the axes from start_axis to end_axis, both included, joined into one.
+ZL_API zl_array zl_flatten(zl_array a, int start_axis, int end_axis);
 
-// x with the order of its elements along the given axes reversed.
-ZL_API zl_array zl_flip(zl_array x, zl_axes axes);
+// a with the order of its elements along the given axes reversed.
+ZL_API zl_array zl_flip(zl_array a, zl_axes axis);
 
-// x with its last two axes exchanged.
-ZL_API zl_array zl_matrix_transpose(zl_array x);
+// a with its last two axes exchanged.
+ZL_API zl_array zl_matrix_transpose(zl_array a);
 
-// x with one axis moved to another place; the others keep their order.
-ZL_API zl_array zl_moveaxis(zl_array x, int source, int destination);
+// a with one axis moved to another place; the others keep their order.
+ZL_API zl_array zl_moveaxis(zl_array a, int source, int destination);
 
-// The elements of x in row-major order under another shape. One size may be -1: it is what is left.
-ZL_API zl_array zl_reshape(zl_array x, zl_shape shape);
+// The elements of a in row-major order under another shape. One size may be -1: it is what is left.
+ZL_API zl_array zl_reshape(zl_array a, zl_shape shape);
 
-// The elements of x from start to stop, stop not included, step apart along each axis. Numbers mean what they
+// The elements of a from start to stop, stop not included, step apart along each axis. Numbers mean what they
 // do in Python: negative ones count from the end, steps may be negative, and what is out of range is cut off;
 // INT64_MAX and INT64_MIN are past both ends.
-ZL_API zl_array zl_slice(zl_array x, zl_shape start, zl_shape stop, zl_shape step);
+ZL_API zl_array zl_slice(zl_array a, zl_shape start, zl_shape stop, zl_shape step);
 
-// x without the given axes, each of size 1. ZL_ALL: without every axis of size 1.
-ZL_API zl_array zl_squeeze(zl_array x, zl_axes axes);
+// a without the given axes, each of size 1. ZL_ALL: without every axis of size 1.
+ZL_API zl_array zl_squeeze(zl_array a, zl_axes axis);
 
-// x, but a constant to gradients.
-ZL_API zl_array zl_stop_gradient(zl_array x);
+// a, but a constant to gradients.
+ZL_API zl_array zl_stop_gradient(zl_array a);
 
-// x with two of its axes exchanged.
-ZL_API zl_array zl_swapaxes(zl_array x, int axis1, int axis2);
+// a with two of its axes exchanged.
+ZL_API zl_array zl_swapaxes(zl_array a, int axis1, int axis2);
 
-// x with its axes in the given order, each named once. ZL_ALL: in reverse.
-ZL_API zl_array zl_transpose(zl_array x, zl_axes axes);
+// a with its axes in the given order, each named once. ZL_ALL: in reverse.
+ZL_API zl_array zl_transpose(zl_array a, zl_axes axes);
 
-// x with one axis split into several of the given sizes, one of which may be -1.
-ZL_API zl_array zl_unflatten(zl_array x, int axis, zl_shape shape);
+// a with one axis split into several of the given sizes, one of which may be -1.
+ZL_API zl_array zl_unflatten(zl_array a, int axis, zl_shape shape);
 
-// The bytes of x as another dtype. The last axis grows or shrinks where the dtypes differ in size.
-ZL_API zl_array zl_view(zl_array x, zl_dtype dtype);
+// The bytes of a as another dtype. The last axis grows or shrinks where the dtypes differ in size.
+ZL_API zl_array zl_view(zl_array a, zl_dtype dtype);
 
 #ifdef __cplusplus
 }

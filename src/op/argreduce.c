@@ -39,7 +39,7 @@ static zl_array argreduce(const char *function, zl_array x, bool is_max, int axi
     if (at < 0)
         return NULL;
     if (x->size == 0)
-        return error_set(ZL_ERROR_SHAPE, "%s: x of shape %s is empty", function, array_text(x));
+        return error_set(ZL_ERROR_SHAPE, "%s: a of shape %s is empty", function, array_text(x));
     if (x->dim[at] - 1 > UINT32_MAX)
         return error_set(ZL_ERROR_OVERFLOW, "%s: axis %d of shape %s is too long: positions are uint32",
                          function, axis, array_text(x));
@@ -47,30 +47,30 @@ static zl_array argreduce(const char *function, zl_array x, bool is_max, int axi
     return keepdims ? y : zl_squeeze(y, ZL_AXES(at));
 }
 
-zl_array zl_argmin(zl_array x) {
-    return argreduce("zl_argmin", zl_flatten(x, 0, -1), false, 0, false);
+zl_array zl_argmin(zl_array a) {
+    return argreduce("zl_argmin", zl_flatten(a, 0, -1), false, 0, false);
 }
-OP_SIGNATURE(zl_argmin, "reduce", "The position of the first smallest element of x, flattened, as uint32.",
-             P_ARRAY(x));
+OP_SIGNATURE(zl_argmin, "reduce", "The position of the first smallest element of a, flattened, as uint32.",
+             P_ARRAY(a));
 
-zl_array zl_argmin_axis(zl_array x, int axis, bool keepdims) {
-    return argreduce("zl_argmin_axis", x, false, axis, keepdims);
+zl_array zl_argmin_axis(zl_array a, int axis, bool keepdims) {
+    return argreduce("zl_argmin_axis", a, false, axis, keepdims);
 }
 OP_SIGNATURE(
     zl_argmin_axis, "reduce",
     "The positions of the first smallest elements along one axis, which stays with size 1 if keepdims.",
-    P_ARRAY(x), P_INT(axis, NULL), P_BOOL(keepdims, "False"));
+    P_ARRAY(a), P_INT(axis, NULL), P_BOOL(keepdims, "False"));
 
-zl_array zl_argmax(zl_array x) {
-    return argreduce("zl_argmax", zl_flatten(x, 0, -1), true, 0, false);
+zl_array zl_argmax(zl_array a) {
+    return argreduce("zl_argmax", zl_flatten(a, 0, -1), true, 0, false);
 }
-OP_SIGNATURE(zl_argmax, "reduce", "The position of the first largest element of x, flattened, as uint32.",
-             P_ARRAY(x));
+OP_SIGNATURE(zl_argmax, "reduce", "The position of the first largest element of a, flattened, as uint32.",
+             P_ARRAY(a));
 
-zl_array zl_argmax_axis(zl_array x, int axis, bool keepdims) {
-    return argreduce("zl_argmax_axis", x, true, axis, keepdims);
+zl_array zl_argmax_axis(zl_array a, int axis, bool keepdims) {
+    return argreduce("zl_argmax_axis", a, true, axis, keepdims);
 }
 OP_SIGNATURE(
     zl_argmax_axis, "reduce",
     "The positions of the first largest elements along one axis, which stays with size 1 if keepdims.",
-    P_ARRAY(x), P_INT(axis, NULL), P_BOOL(keepdims, "False"));
+    P_ARRAY(a), P_INT(axis, NULL), P_BOOL(keepdims, "False"));

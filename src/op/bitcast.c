@@ -76,23 +76,23 @@ const struct op op_bitcast = {
     .vmap = vmap_bitcast,
 };
 
-zl_array zl_view(zl_array x, zl_dtype dtype) {
-    if (!x || !op_check_dtype("zl_view", dtype))
+zl_array zl_view(zl_array a, zl_dtype dtype) {
+    if (!a || !op_check_dtype("zl_view", dtype))
         return NULL;
-    int64_t from = (int64_t)array_item(x), to = (int64_t)zl_dtype_size(dtype);
-    if (dtype == (zl_dtype)x->dtype)
-        return op_same(x);
-    if (x->ndim == 0 && from != to)
+    int64_t from = (int64_t)array_item(a), to = (int64_t)zl_dtype_size(dtype);
+    if (dtype == (zl_dtype)a->dtype)
+        return op_same(a);
+    if (a->ndim == 0 && from != to)
         return error_set(ZL_ERROR_DTYPE,
                          "zl_view: a scalar of %s as %s: a scalar needs a dtype of the same size",
-                         zl_dtype_name((zl_dtype)x->dtype), zl_dtype_name(dtype));
-    if (to > from && x->dim[x->ndim - 1] % (to / from))
+                         zl_dtype_name((zl_dtype)a->dtype), zl_dtype_name(dtype));
+    if (to > from && a->dim[a->ndim - 1] % (to / from))
         return error_set(
             ZL_ERROR_SHAPE, "zl_view: shape %s of %s as %s: the last size must be a multiple of %lld",
-            array_text(x), zl_dtype_name((zl_dtype)x->dtype), zl_dtype_name(dtype), (long long)(to / from));
-    return bitcast(x, dtype);
+            array_text(a), zl_dtype_name((zl_dtype)a->dtype), zl_dtype_name(dtype), (long long)(to / from));
+    return bitcast(a, dtype);
 }
 OP_SIGNATURE(
     zl_view, "view",
-    "The bytes of x as another dtype. The last axis grows or shrinks where the dtypes differ in size.",
-    P_ARRAY(x), P_DTYPE(dtype, NULL));
+    "The bytes of a as another dtype. The last axis grows or shrinks where the dtypes differ in size.",
+    P_ARRAY(a), P_DTYPE(dtype, NULL));

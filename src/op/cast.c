@@ -23,19 +23,19 @@ const struct op op_cast = {.name = "astype", .kind = OP_CAST, .record = record_c
                            .vmap = op_vmap_elementwise};
 
 OP_SIGNATURE(zl_astype, "elementwise",
-             "x in another dtype. Floats become integers by truncation, out of range saturates and NaN is 0; integers "
+             "a in another dtype. Floats become integers by truncation, out of range saturates and NaN is 0; integers "
              "wrap around; of complex numbers the real part is kept.",
-             P_ARRAY(x), P_DTYPE(dtype, NULL));
-zl_array zl_astype(zl_array x, zl_dtype dtype) {
-    if (!x)
+             P_ARRAY(a), P_DTYPE(dtype, NULL));
+zl_array zl_astype(zl_array a, zl_dtype dtype) {
+    if (!a)
         return NULL;
     if ((unsigned)dtype >= ZL_DTYPE_COUNT)
         return error_set(ZL_ERROR_DTYPE, "zl_astype: dtype %d: a dtype is 0 to %d", (int)dtype, ZL_DTYPE_COUNT - 1);
-    if (array_is(x, ARRAY_WEAK)) // a number: the result is one too, without history
-        return graph_inline(dtype, scalar_as(x, dtype), 0);
-    if (x->dtype == dtype)
-        return op_same(x);
-    return op_dense(&op_cast, 1, &x, 0, NULL, dtype, x->ndim, x->dim);
+    if (array_is(a, ARRAY_WEAK)) // a number: the result is one too, without history
+        return graph_inline(dtype, scalar_as(a, dtype), 0);
+    if (a->dtype == dtype)
+        return op_same(a);
+    return op_dense(&op_cast, 1, &a, 0, NULL, dtype, a->ndim, a->dim);
 }
 
 static bool record_copy(const struct call *call, const zl_array *in, zl_array *out) {

@@ -162,32 +162,34 @@ static bool cut(zl_array x, int axis, int count, const int64_t *at, zl_array *ou
     return all;
 }
 
-bool zl_split_at(zl_array x, zl_shape indices, int axis, zl_array *out) {
-    if (!op_check_list("zl_split_at", indices) || !op_check_out("zl_split_at", indices.ndim + 1, out))
+bool zl_split_at(zl_array a, zl_shape indices_or_sections, int axis, zl_array *out) {
+    if (!op_check_list("zl_split_at", indices_or_sections) ||
+        !op_check_out("zl_split_at", indices_or_sections.ndim + 1, out))
         return false;
-    int at = x ? shape_axis("zl_split_at", axis, x->ndim) : -1;
-    return at >= 0 && cut(x, at, indices.ndim, indices.dim, out);
+    int at = a ? shape_axis("zl_split_at", axis, a->ndim) : -1;
+    return at >= 0 && cut(a, at, indices_or_sections.ndim, indices_or_sections.dim, out);
 }
 OP_SIGNATURE_BOOL(zl_split_at, "shape",
-                  "x cut along an axis before each of the indices: one part more than there are indices, "
+                  "a cut along an axis before each of the indices: one part more than there are indices, "
                   "each a slice from one index to the next.",
-                  P_ARRAY(x), P_SHAPE(indices), P_INT(axis, "0"), P_OUTPUT(out));
+                  P_ARRAY(a), P_SHAPE(indices_or_sections), P_INT(axis, "0"), P_OUTPUT(out));
 
-bool zl_split(zl_array x, int sections, int axis, zl_array *out) {
+bool zl_split(zl_array a, int indices_or_sections, int axis, zl_array *out) {
+    int sections = indices_or_sections;
     if (sections < 1)
         return error_false(ZL_ERROR_VALUE, "zl_split: %d sections: there must be at least one", sections);
     if (!op_check_out("zl_split", sections, out))
         return false;
-    int at = x ? shape_axis("zl_split", axis, x->ndim) : -1;
+    int at = a ? shape_axis("zl_split", axis, a->ndim) : -1;
     if (at < 0)
         return false;
-    if (x->dim[at] % sections)
+    if (a->dim[at] % sections)
         return error_false(ZL_ERROR_SHAPE, "zl_split: axis %d of shape %s has no %d equal sections", axis,
-                           array_text(x), sections);
+                           array_text(a), sections);
     OP_ROOM(int64_t, cuts, sections);
     for (int i = 0; cuts && i < sections; i++)
-        cuts[i] = x->dim[at] / sections * (i + 1);
-    return cuts && cut(x, at, sections - 1, cuts, out);
+        cuts[i] = a->dim[at] / sections * (i + 1);
+    return cuts && cut(a, at, sections - 1, cuts, out);
 }
-OP_SIGNATURE_BOOL(zl_split, "shape", "x cut along an axis into equal sections, as views.", P_ARRAY(x),
-                  P_INT(sections, NULL), P_INT(axis, "0"), P_OUTPUT(out));
+OP_SIGNATURE_BOOL(zl_split, "shape", "a cut along an axis into equal sections, as views.", P_ARRAY(a),
+                  P_INT(indices_or_sections, NULL), P_INT(axis, "0"), P_OUTPUT(out));

@@ -12,8 +12,8 @@ static bool check_stretch(const char *function, zl_array value, zl_shape shape) 
         int64_t size = value->dim[value->ndim - i];
         fits = size == 1 || size == shape.dim[shape.ndim - i];
     }
-    return fits || error_false(ZL_ERROR_SHAPE, "%s: a value of shape %s does not broadcast to %s", function, array_text(value),
-                               shape_text(shape.ndim, shape.dim));
+    return fits || error_false(ZL_ERROR_SHAPE, "%s: a value of shape %s does not broadcast to %s", function,
+                               array_text(value), shape_text(shape.ndim, shape.dim));
 }
 
 static zl_array filled(const char *function, zl_shape shape, zl_array value, zl_dtype dtype) {
@@ -24,12 +24,14 @@ static zl_array filled(const char *function, zl_shape shape, zl_array value, zl_
     return op_dense(&op_copy, 1, &all, 0, NULL, dtype, shape.ndim, shape.dim);
 }
 
-zl_array zl_full(zl_shape shape, zl_array value, zl_dtype dtype) {
-    return filled("zl_full", shape, value, dtype);
+zl_array zl_full(zl_shape shape, zl_array vals, zl_dtype dtype) {
+    return vals ? filled("zl_full", shape, vals, op_dtype_or(dtype, (zl_dtype)vals->dtype)) : NULL;
 }
-OP_SIGNATURE(zl_full, "create",
-             "An array of that shape filled with value, a number or what broadcasts to it.", P_SHAPE(shape),
-             P_ARRAY(value), P_DTYPE(dtype, "None"));
+OP_SIGNATURE(
+    zl_full, "create",
+    "An array of that shape filled with vals, a number or what broadcasts to it; of its dtype if none "
+    "is given.",
+    P_SHAPE(shape), P_ARRAY(vals), P_DTYPE(dtype, "None"));
 
 static zl_array filled_with(const char *function, zl_shape shape, zl_dtype dtype, double value) {
     return op_check_dtype(function, dtype) ? filled(function, shape, op_number(dtype, value), dtype) : NULL;
@@ -45,25 +47,28 @@ zl_array zl_ones(zl_shape shape, zl_dtype dtype) {
 }
 OP_SIGNATURE(zl_ones, "create", "An array of ones.", P_SHAPE(shape), P_DTYPE(dtype, "float32"));
 
-zl_array zl_full_like(zl_array x, zl_array value, zl_dtype dtype) {
+zl_array zl_full_like(zl_array a, zl_array vals, zl_dtype dtype) {
     zl_array pair[2];
-    if (!op_broadcast("zl_full_like", 2, (zl_array[]){x, value}, pair))
+    if (!op_broadcast("zl_full_like", 2, (zl_array[]){a, vals}, pair))
         return NULL;
-    return filled("zl_full_like", (zl_shape){pair[1]->dim, pair[1]->ndim}, value, dtype);
+    return filled("zl_full_like", (zl_shape){pair[1]->dim, pair[1]->ndim}, vals,
+                  op_dtype_or(dtype, (zl_dtype)a->dtype));
 }
-OP_SIGNATURE(zl_full_like, "create",
-             "An array filled with value, of the shape that x and value broadcast to.", P_ARRAY(x),
-             P_ARRAY(value), P_DTYPE(dtype, "None"));
+OP_SIGNATURE(
+    zl_full_like, "create",
+    "An array filled with vals, of the shape that a and vals broadcast to, and of the dtype of a if none "
+    "is given.",
+    P_ARRAY(a), P_ARRAY(vals), P_DTYPE(dtype, "None"));
 
-zl_array zl_zeros_like(zl_array x) {
-    return x ? filled_with("zl_zeros_like", (zl_shape){x->dim, x->ndim}, (zl_dtype)x->dtype, 0) : NULL;
+zl_array zl_zeros_like(zl_array a) {
+    return a ? filled_with("zl_zeros_like", (zl_shape){a->dim, a->ndim}, (zl_dtype)a->dtype, 0) : NULL;
 }
-OP_SIGNATURE(zl_zeros_like, "create", "Zeros of the shape and dtype of x.", P_ARRAY(x));
+OP_SIGNATURE(zl_zeros_like, "create", "Zeros of the shape and dtype of a.", P_ARRAY(a));
 
-zl_array zl_ones_like(zl_array x) {
-    return x ? filled_with("zl_ones_like", (zl_shape){x->dim, x->ndim}, (zl_dtype)x->dtype, 1) : NULL;
+zl_array zl_ones_like(zl_array a) {
+    return a ? filled_with("zl_ones_like", (zl_shape){a->dim, a->ndim}, (zl_dtype)a->dtype, 1) : NULL;
 }
-OP_SIGNATURE(zl_ones_like, "create", "Ones of the shape and dtype of x.", P_ARRAY(x));
+OP_SIGNATURE(zl_ones_like, "create", "Ones of the shape and dtype of a.", P_ARRAY(a));
 
 // arange ----------------------------------------------------------------------------------------------------
 
@@ -114,6 +119,7 @@ static zl_array count_up(int64_t start, int64_t step, int64_t count, zl_dtype dt
 }
 
 zl_array zl_arange_int(int64_t start, int64_t stop, int64_t step, zl_dtype dtype) {
+    dtype = op_dtype_or(dtype, ZL_INT32);
     if (!check_arange("zl_arange_int", dtype))
         return NULL;
     if (step == 0)
@@ -128,8 +134,9 @@ zl_array zl_arange_int(int64_t start, int64_t stop, int64_t step, zl_dtype dtype
     zl_array y = count_up(start, step, (int64_t)count, dtype_is_integer(dtype) ? dtype : ZL_INT64);
     return zl_astype(y, dtype);
 }
-OP_SIGNATURE(zl_arange_int, "create", "zl_arange of whole numbers, exact to 64 bits.", P_INT64(start, NULL),
-             P_INT64(stop, NULL), P_INT64(step, "1"), P_DTYPE(dtype, "int32"));
+OP_SIGNATURE(zl_arange_int, "create",
+             "zl_arange of whole numbers, exact to 64 bits; int32 if no dtype is given.",
+             P_INT64(start, NULL), P_INT64(stop, NULL), P_INT64(step, "1"), P_DTYPE(dtype, "None"));
 
 // Number of elements, or -1 and an error.
 static int64_t arange_count(double start, double stop, double step) {
@@ -157,6 +164,7 @@ static int64_t whole(double value) {
 }
 
 zl_array zl_arange(double start, double stop, double step, zl_dtype dtype) {
+    dtype = op_dtype_or(dtype, ZL_FLOAT32);
     if (!check_arange("zl_arange", dtype))
         return NULL;
     int64_t count = arange_count(start, stop, step);
@@ -173,8 +181,8 @@ zl_array zl_arange(double start, double stop, double step, zl_dtype dtype) {
 }
 OP_SIGNATURE(zl_arange, "create",
              "start, start + step, start + 2 * step and so on, as long as they are before stop. Element i is "
-             "computed from i, so that errors do not add up.",
-             P_DOUBLE(start, "0"), P_DOUBLE(stop, NULL), P_DOUBLE(step, "1"), P_DTYPE(dtype, "float32"));
+             "computed from i, so that errors do not add up. float32 if no dtype is given.",
+             P_DOUBLE(start, "0"), P_DOUBLE(stop, NULL), P_DOUBLE(step, "1"), P_DTYPE(dtype, "None"));
 
 zl_array zl_linspace(double start, double stop, int64_t num, bool endpoint, zl_dtype dtype) {
     if (!op_check_dtype("zl_linspace", dtype))
@@ -204,17 +212,23 @@ OP_SIGNATURE(zl_linspace, "create",
 // Column numbers less row numbers of an n by m matrix, less k: 0 on the k-th diagonal, negative below it.
 static zl_array diagonals(const char *function, int64_t n, int64_t m, int64_t k) {
     const int64_t dim[] = {n, m};
-    if (!op_check_shape(function, (zl_shape){dim, 2}) || !op_check_size(function, 1, &n) || !op_check_size(function, 1, &m))
+    if (!op_check_shape(function, (zl_shape){dim, 2}) || !op_check_size(function, 1, &n) ||
+        !op_check_size(function, 1, &m))
         return NULL;
     k = k > m ? m : k < -n ? -n : k; // further out there is nothing
-    zl_array rows = zl_arange_int(0, n, 1, ZL_INT64), columns = zl_arange_int(-k, m - k, 1, ZL_INT64);
-    return zl_subtract(columns, zl_expand_dims(rows, ZL_AXES(1)));
+    zl_array down = zl_arange_int(0, n, 1, ZL_INT64), across = zl_arange_int(-k, m - k, 1, ZL_INT64);
+    return zl_subtract(across, zl_expand_dims(down, ZL_AXES(1)));
+}
+
+// The m that was not given.
+static int64_t columns(int64_t n, int64_t m) {
+    return m == INT64_MIN ? n : m;
 }
 
 zl_array zl_eye(int64_t n, int64_t m, int64_t k, zl_dtype dtype) {
     if (!op_check_dtype("zl_eye", dtype))
         return NULL;
-    return zl_astype(zl_equal(diagonals("zl_eye", n, m, k), op_number(ZL_INT64, 0)), dtype);
+    return zl_astype(zl_equal(diagonals("zl_eye", n, columns(n, m), k), op_number(ZL_INT64, 0)), dtype);
 }
 OP_SIGNATURE(
     zl_eye, "create",
@@ -234,10 +248,14 @@ static zl_array triangle(const char *function, int64_t n, int64_t m, int64_t k) 
 }
 
 zl_array zl_tri(int64_t n, int64_t m, int64_t k, zl_dtype dtype) {
-    return op_check_dtype("zl_tri", dtype) ? zl_astype(triangle("zl_tri", n, m, k), dtype) : NULL;
+    dtype = op_dtype_or(dtype, ZL_FLOAT32);
+    return op_check_dtype("zl_tri", dtype) ? zl_astype(triangle("zl_tri", n, columns(n, m), k), dtype) : NULL;
 }
-OP_SIGNATURE(zl_tri, "create", "An n by m matrix of ones on and below the k-th diagonal and zeros above it.",
-             P_INT64(n, NULL), P_INT64(m, "None"), P_INT64(k, "0"), P_DTYPE(dtype, "float32"));
+OP_SIGNATURE(
+    zl_tri, "create",
+    "An n by m matrix of ones on and below the k-th diagonal and zeros above it; float32 if no dtype is "
+    "given.",
+    P_INT64(n, NULL), P_INT64(m, "None"), P_INT64(k, "0"), P_DTYPE(dtype, "None"));
 
 // Keeps what lies on the kept side of the k-th diagonal of each matrix.
 static zl_array keep_triangle(const char *function, zl_array x, int64_t k, bool is_lower) {

@@ -3,9 +3,9 @@
 #include "op/ops.h"
 
 // Declared here too, so that a row is all it takes to add an op: the public header is made from what this file says.
-#define UNARY(NAME, fn, ...)   ZL_API zl_array fn(zl_array x);
+#define UNARY(NAME, fn, ...)   ZL_API zl_array fn(zl_array a);
 #define BINARY(NAME, fn, ...)  ZL_API zl_array fn(zl_array a, zl_array b);
-#define TERNARY(NAME, fn, ...) ZL_API zl_array fn(zl_array condition, zl_array a, zl_array b);
+#define TERNARY(NAME, fn, ...) ZL_API zl_array fn(zl_array condition, zl_array x, zl_array y);
 #include "op/elementwise.def"
 
 // Recording ------------------------------------------------------------------------------------------------------
@@ -109,18 +109,18 @@ HOT static zl_array record_row(enum tile_op row, int count, zl_array *in) {
 }
 
 #define UNARY(NAME, fn, ...) \
-    zl_array fn(zl_array x) { return record_row(TILE_##NAME, 1, (zl_array[]){x}); }
+    zl_array fn(zl_array a) { return record_row(TILE_##NAME, 1, (zl_array[]){a}); }
 #define BINARY(NAME, fn, ...) \
     zl_array fn(zl_array a, zl_array b) { return record_row(TILE_##NAME, 2, (zl_array[]){a, b}); }
 #define TERNARY(NAME, fn, ...) \
-    zl_array fn(zl_array condition, zl_array a, zl_array b) { \
-        return record_row(TILE_##NAME, 3, (zl_array[]){condition, a, b}); \
+    zl_array fn(zl_array condition, zl_array x, zl_array y) { \
+        return record_row(TILE_##NAME, 3, (zl_array[]){condition, x, y}); \
     }
 #include "op/elementwise.def"
 
-#define UNARY(NAME, fn, doc, ...)   OP_SIGNATURE(fn, "elementwise", doc, P_ARRAY(x));
+#define UNARY(NAME, fn, doc, ...)   OP_SIGNATURE(fn, "elementwise", doc, P_ARRAY(a));
 #define BINARY(NAME, fn, doc, ...)  OP_SIGNATURE(fn, "elementwise", doc, P_ARRAY(a), P_ARRAY(b));
-#define TERNARY(NAME, fn, doc, ...) OP_SIGNATURE(fn, "elementwise", doc, P_ARRAY(condition), P_ARRAY(a), P_ARRAY(b));
+#define TERNARY(NAME, fn, doc, ...) OP_SIGNATURE(fn, "elementwise", doc, P_ARRAY(condition), P_ARRAY(x), P_ARRAY(y));
 #include "op/elementwise.def"
 
 // Derivatives ----------------------------------------------------------------------------------------------------

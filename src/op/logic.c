@@ -7,10 +7,10 @@
 
 // Truth -----------------------------------------------------------------------------------------------------
 
-zl_array zl_logical_not(zl_array x) {
-    return zl_bitwise_invert(zl_astype(x, ZL_BOOL));
+zl_array zl_logical_not(zl_array a) {
+    return zl_bitwise_invert(zl_astype(a, ZL_BOOL));
 }
-OP_SIGNATURE(zl_logical_not, "logic", "Whether x is zero.", P_ARRAY(x));
+OP_SIGNATURE(zl_logical_not, "logic", "Whether a is zero.", P_ARRAY(a));
 
 zl_array zl_logical_and(zl_array a, zl_array b) {
     if (!op_check_broadcast("zl_logical_and", a, b))
@@ -44,44 +44,44 @@ static bool is_exact(zl_array x) {
     return !dtype_is_inexact((zl_dtype)x->dtype);
 }
 
-zl_array zl_isnan(zl_array x) {
-    if (!x)
+zl_array zl_isnan(zl_array a) {
+    if (!a)
         return NULL;
-    return is_exact(x) ? truth_like(x, false) : zl_not_equal(x, x);
+    return is_exact(a) ? truth_like(a, false) : zl_not_equal(a, a);
 }
-OP_SIGNATURE(zl_isnan, "logic", "Whether x is NaN; of a complex x, whether a part is.", P_ARRAY(x));
+OP_SIGNATURE(zl_isnan, "logic", "Whether a is NaN; of a complex a, whether a part is.", P_ARRAY(a));
 
-zl_array zl_isinf(zl_array x) {
-    if (!x)
+zl_array zl_isinf(zl_array a) {
+    if (!a)
         return NULL;
-    if (x->dtype == ZL_COMPLEX64)
-        return zl_logical_or(zl_isinf(zl_real(x)), zl_isinf(zl_imag(x)));
-    return is_exact(x) ? truth_like(x, false) : zl_equal(zl_abs(x), zl_scalar(INFINITY));
+    if (a->dtype == ZL_COMPLEX64)
+        return zl_logical_or(zl_isinf(zl_real(a)), zl_isinf(zl_imag(a)));
+    return is_exact(a) ? truth_like(a, false) : zl_equal(zl_abs(a), zl_scalar(INFINITY));
 }
-OP_SIGNATURE(zl_isinf, "logic", "Whether x is infinite; of a complex x, whether a part is.", P_ARRAY(x));
+OP_SIGNATURE(zl_isinf, "logic", "Whether a is infinite; of a complex a, whether a part is.", P_ARRAY(a));
 
-zl_array zl_isfinite(zl_array x) {
-    if (!x)
+zl_array zl_isfinite(zl_array a) {
+    if (!a)
         return NULL;
-    if (x->dtype == ZL_COMPLEX64)
-        return zl_logical_and(zl_isfinite(zl_real(x)), zl_isfinite(zl_imag(x)));
-    return is_exact(x) ? truth_like(x, true) : zl_less(zl_abs(x), zl_scalar(INFINITY));
+    if (a->dtype == ZL_COMPLEX64)
+        return zl_logical_and(zl_isfinite(zl_real(a)), zl_isfinite(zl_imag(a)));
+    return is_exact(a) ? truth_like(a, true) : zl_less(zl_abs(a), zl_scalar(INFINITY));
 }
-OP_SIGNATURE(zl_isfinite, "logic", "Whether x is neither infinite nor NaN.", P_ARRAY(x));
+OP_SIGNATURE(zl_isfinite, "logic", "Whether a is neither infinite nor NaN.", P_ARRAY(a));
 
-zl_array zl_isposinf(zl_array x) {
-    if (!x)
+zl_array zl_isposinf(zl_array a) {
+    if (!a)
         return NULL;
-    return is_exact(x) ? truth_like(x, false) : zl_equal(x, zl_scalar(INFINITY));
+    return is_exact(a) ? truth_like(a, false) : zl_equal(a, zl_scalar(INFINITY));
 }
-OP_SIGNATURE(zl_isposinf, "logic", "Whether x is positive infinity.", P_ARRAY(x));
+OP_SIGNATURE(zl_isposinf, "logic", "Whether a is positive infinity.", P_ARRAY(a));
 
-zl_array zl_isneginf(zl_array x) {
-    if (!x)
+zl_array zl_isneginf(zl_array a) {
+    if (!a)
         return NULL;
-    return is_exact(x) ? truth_like(x, false) : zl_equal(x, zl_scalar(-INFINITY));
+    return is_exact(a) ? truth_like(a, false) : zl_equal(a, zl_scalar(-INFINITY));
 }
-OP_SIGNATURE(zl_isneginf, "logic", "Whether x is negative infinity.", P_ARRAY(x));
+OP_SIGNATURE(zl_isneginf, "logic", "Whether a is negative infinity.", P_ARRAY(a));
 
 static double largest(zl_dtype dtype) {
     switch (dtype) {
@@ -92,70 +92,76 @@ static double largest(zl_dtype dtype) {
     }
 }
 
-zl_array zl_nan_to_num(zl_array x, double nan, double posinf, double neginf) {
-    if (!x || is_exact(x))
-        return op_same(x);
-    zl_dtype dtype = (zl_dtype)x->dtype;
+zl_array zl_nan_to_num(zl_array a, double nan, double posinf, double neginf) {
+    if (!a || is_exact(a))
+        return op_same(a);
+    zl_dtype dtype = (zl_dtype)a->dtype;
     if (dtype == ZL_COMPLEX64)
         return error_set(ZL_ERROR_DTYPE, "zl_nan_to_num: complex64 is not possible; real numbers are");
     zl_array high = op_number(dtype, isnan(posinf) ? largest(dtype) : posinf);
     zl_array low = op_number(dtype, isnan(neginf) ? -largest(dtype) : neginf);
-    zl_array y = zl_where(zl_isnan(x), op_number(dtype, nan), x);
-    return zl_where(zl_isneginf(x), low, zl_where(zl_isposinf(x), high, y));
+    zl_array y = zl_where(zl_isnan(a), op_number(dtype, nan), a);
+    return zl_where(zl_isneginf(a), low, zl_where(zl_isposinf(a), high, y));
 }
 OP_SIGNATURE(zl_nan_to_num, "logic",
-             "x with NaN and the infinities replaced by numbers. A posinf or neginf that is NaN stands for "
+             "a with NaN and the infinities replaced by numbers. A posinf or neginf that is NaN stands for "
              "the largest or the smallest number of the dtype.",
-             P_ARRAY(x), P_DOUBLE(nan, "0"), P_DOUBLE(posinf, "nan"), P_DOUBLE(neginf, "nan"));
+             P_ARRAY(a), P_DOUBLE(nan, "0"), P_DOUBLE(posinf, "None"), P_DOUBLE(neginf, "None"));
 
 // Small formulas --------------------------------------------------------------------------------------------
 
-zl_array zl_positive(zl_array x) {
-    return op_same(x);
+zl_array zl_positive(zl_array a) {
+    return op_same(a);
 }
-OP_SIGNATURE(zl_positive, "logic", "x itself.", P_ARRAY(x));
+OP_SIGNATURE(zl_positive, "logic", "a itself.", P_ARRAY(a));
 
-zl_array zl_clip(zl_array x, zl_array a_min, zl_array a_max) {
-    if (!op_check_broadcast("zl_clip", x, a_min) || !op_check_broadcast("zl_clip", x, a_max) ||
-        !op_check_broadcast("zl_clip", a_min, a_max))
+zl_array zl_clip(zl_array a, zl_array a_min, zl_array a_max) {
+    if (!a || !op_check_optional(a_min) || !op_check_optional(a_max))
         return NULL;
-    return zl_minimum(zl_maximum(x, a_min), a_max);
+    if (!a_min && !a_max)
+        return error_set(ZL_ERROR_VALUE, "zl_clip: neither a_min nor a_max is given: one bound is needed");
+    if ((a_min && !op_check_broadcast("zl_clip", a, a_min)) ||
+        (a_max && !op_check_broadcast("zl_clip", a, a_max)) ||
+        (a_min && a_max && !op_check_broadcast("zl_clip", a_min, a_max)))
+        return NULL;
+    zl_array y = a_min ? zl_maximum(a, a_min) : a;
+    return a_max ? zl_minimum(y, a_max) : y;
 }
 OP_SIGNATURE(zl_clip, "logic",
-             "x, but not below a_min nor above a_max. With one bound only it is zl_maximum or zl_minimum.",
-             P_ARRAY(x), P_ARRAY(a_min), P_ARRAY(a_max));
+             "a, but not below a_min nor above a_max. One of the bounds may be NULL: there is none.",
+             P_ARRAY(a), P_OPTIONAL(a_min), P_OPTIONAL(a_max));
 
 // At 0 decimals the rows do it. Else the number is scaled, in float32 for integers, as MLX does.
-zl_array zl_round(zl_array x, int decimals) {
-    if (x && x->dtype == ZL_COMPLEX64)
+zl_array zl_round(zl_array a, int decimals) {
+    if (a && a->dtype == ZL_COMPLEX64)
         return error_set(ZL_ERROR_DTYPE, "zl_round: complex64 is not possible; real numbers are");
-    if (!x || (decimals == 0 && is_exact(x)))
-        return op_same(x);
+    if (!a || (decimals == 0 && is_exact(a)))
+        return op_same(a);
     if (decimals == 0)
-        return zl_rint(x);
-    zl_dtype dtype = (zl_dtype)x->dtype;
+        return zl_rint(a);
+    zl_dtype dtype = (zl_dtype)a->dtype;
     double power = pow(10, decimals);
-    zl_array scaled = zl_multiply(zl_astype(x, op_float_dtype(dtype)), zl_scalar(power));
+    zl_array scaled = zl_multiply(zl_astype(a, op_float_dtype(dtype)), zl_scalar(power));
     return zl_astype(zl_multiply(zl_rint(scaled), zl_scalar(1 / power)), dtype);
 }
 OP_SIGNATURE(zl_round, "logic",
-             "x rounded to a number of decimals, to the even one of two that are as near; negative decimals "
+             "a rounded to a number of decimals, to the even one of two that are as near; negative decimals "
              "round to tens, hundreds and so on.",
-             P_ARRAY(x), P_INT(decimals, "0"));
+             P_ARRAY(a), P_INT(decimals, "0"));
 
 static zl_array scaled_by(zl_array x, double factor) {
     return x ? zl_multiply(zl_astype(x, op_float_dtype((zl_dtype)x->dtype)), zl_scalar(factor)) : NULL;
 }
 
-zl_array zl_degrees(zl_array x) {
-    return scaled_by(x, 180 / M_PI);
+zl_array zl_degrees(zl_array a) {
+    return scaled_by(a, 180 / M_PI);
 }
-OP_SIGNATURE(zl_degrees, "logic", "An angle of x radians in degrees.", P_ARRAY(x));
+OP_SIGNATURE(zl_degrees, "logic", "An angle of a radians in degrees.", P_ARRAY(a));
 
-zl_array zl_radians(zl_array x) {
-    return scaled_by(x, M_PI / 180);
+zl_array zl_radians(zl_array a) {
+    return scaled_by(a, M_PI / 180);
 }
-OP_SIGNATURE(zl_radians, "logic", "An angle of x degrees in radians.", P_ARRAY(x));
+OP_SIGNATURE(zl_radians, "logic", "An angle of a degrees in radians.", P_ARRAY(a));
 
 // divmod: a call with two outputs ---------------------------------------------------------------------------
 

@@ -115,6 +115,8 @@ static inline void op_room_close(struct op_room *room) {
 #define OP_SIGNATURE_BOOL(function, family_, doc_, ...) OP_SIGNATURE_AS(function, family_, doc_, true, __VA_ARGS__)
 
 #define P_ARRAY(n)        {#n, ZL_PARAM_ARRAY, NULL}
+#define P_ARRAY_OR(n, d)  {#n, ZL_PARAM_ARRAY, d}
+#define P_OPTIONAL(n)     {#n, ZL_PARAM_OPTIONAL, "None"}
 #define P_ARRAYS(n)       {#n, ZL_PARAM_ARRAYS, NULL}
 #define P_INT(n, d)       {#n, ZL_PARAM_INT, d}
 #define P_INT64(n, d)     {#n, ZL_PARAM_INT64, d}
@@ -122,7 +124,9 @@ static inline void op_room_close(struct op_room *room) {
 #define P_BOOL(n, d)      {#n, ZL_PARAM_BOOL, d}
 #define P_DTYPE(n, d)     {#n, ZL_PARAM_DTYPE, d}
 #define P_SHAPE(n)        {#n, ZL_PARAM_SHAPE, NULL}
+#define P_SHAPE_OR(n, d)  {#n, ZL_PARAM_SHAPE, d}
 #define P_AXES(n, d)      {#n, ZL_PARAM_AXES, d}
+#define P_STRING(n, d)    {#n, ZL_PARAM_STRING, d}
 #define P_OUTPUT(n)       {#n, ZL_PARAM_OUTPUT, NULL}
 
 // Writes the public header of the ops, and one page of documentation a family.

@@ -53,6 +53,10 @@ bool op_check_broadcast(const char *function, zl_array a, zl_array b) {
                        function, array_text(a), array_text(b));
 }
 
+bool op_check_optional(zl_array x) {
+    return x || zl_error_which() == ZL_ERROR_NONE;
+}
+
 bool op_check_inputs(const char *function, const zl_array *arrays, int count) {
     if (count < 1 || !arrays)
         return error_false(ZL_ERROR_VALUE, "%s: %d arrays: at least one is needed", function,
@@ -65,6 +69,10 @@ bool op_check_inputs(const char *function, const zl_array *arrays, int count) {
 
 zl_dtype op_float_dtype(zl_dtype dtype) {
     return dtype_is_inexact(dtype) ? dtype : ZL_FLOAT32;
+}
+
+zl_dtype op_dtype_or(zl_dtype dtype, zl_dtype other) {
+    return dtype == ZL_DTYPE_COUNT ? other : dtype;
 }
 
 zl_array op_number(zl_dtype dtype, double value) {

@@ -58,9 +58,11 @@ bool op_check_size(const char *function, int ndim, const int64_t *dim); // fits 
 bool op_check_dtype(const char *function, zl_dtype dtype);
 bool op_check_out(const char *function, int count, zl_array *out);      // there; all set to NULL
 bool op_check_broadcast(const char *function, zl_array a, zl_array b); // no error when one of them is NULL
+bool op_check_optional(zl_array x);                                     // given or not, but not a failure
 bool op_check_inputs(const char *function, const zl_array *arrays, int count); // no error when one of them is NULL
 
 zl_dtype op_float_dtype(zl_dtype dtype);             // float32 for integers and bool, else the same
+zl_dtype op_dtype_or(zl_dtype dtype, zl_dtype other); // other where it is not given
 zl_array op_number(zl_dtype dtype, double value);    // a scalar that is not weak; small whole numbers for integers
 zl_array op_zeros_of(zl_array x);                    // of its shape and dtype
 

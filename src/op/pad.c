@@ -100,28 +100,28 @@ static bool check(zl_array x, zl_shape low, zl_shape high, zl_array value) {
     return true;
 }
 
-zl_array zl_pad(zl_array x, zl_shape low, zl_shape high, zl_array value) {
-    if (!x || !value || !check(x, low, high, value))
+zl_array zl_pad(zl_array a, zl_shape low, zl_shape high, zl_array constant_values) {
+    if (!a || !constant_values || !check(a, low, high, constant_values))
         return NULL;
-    OP_ROOM(int64_t, arg, 3 * x->ndim);
+    OP_ROOM(int64_t, arg, 3 * a->ndim);
     if (!arg)
         return NULL;
-    int64_t *dim = arg + 2 * x->ndim, added = 0;
-    for (int i = 0; i < x->ndim; i++) {
+    int64_t *dim = arg + 2 * a->ndim, added = 0;
+    for (int i = 0; i < a->ndim; i++) {
         arg[i] = low.dim[i];
-        arg[x->ndim + i] = high.dim[i];
+        arg[a->ndim + i] = high.dim[i];
         added |= low.dim[i] | high.dim[i];
-        if (__builtin_add_overflow(x->dim[i], low.dim[i], &dim[i]) ||
+        if (__builtin_add_overflow(a->dim[i], low.dim[i], &dim[i]) ||
             __builtin_add_overflow(dim[i], high.dim[i], &dim[i]))
             return error_set(ZL_ERROR_OVERFLOW, "zl_pad: axis %d of shape %s grows past 64 bits", i,
-                             array_text(x));
+                             array_text(a));
     }
-    if (!op_check_size("zl_pad", x->ndim, dim))
+    if (!op_check_size("zl_pad", a->ndim, dim))
         return NULL;
-    value = zl_astype(zl_reshape(value, ZL_SCALAR), (zl_dtype)x->dtype);
-    return added && value ? pad(x, value, arg) : value ? op_same(x) : NULL;
+    zl_array value = zl_astype(zl_reshape(constant_values, ZL_SCALAR), (zl_dtype)a->dtype);
+    return added && value ? pad(a, value, arg) : value ? op_same(a) : NULL;
 }
 OP_SIGNATURE(zl_pad, "shape",
-             "x with low elements before it and high elements after it along each axis, all equal to value, "
-             "which takes the dtype of x.",
-             P_ARRAY(x), P_SHAPE(low), P_SHAPE(high), P_ARRAY(value));
+             "a with low elements before it and high elements after it along each axis, all equal to "
+             "constant_values, which takes the dtype of a.",
+             P_ARRAY(a), P_SHAPE(low), P_SHAPE(high), P_ARRAY_OR(constant_values, "0"));

@@ -203,20 +203,20 @@ zl_array op_reduce_axes(const char *function, enum reduce which, zl_array x, zl_
 }
 
 #define REDUCE(NAME, name, combine, gives, empty, doc, note)                                    \
-    zl_array zl_##name(zl_array x) {                                                            \
-        return op_reduce_axes("zl_" #name, REDUCE_##NAME, x, ZL_ALL, false);                    \
+    zl_array zl_##name(zl_array a) {                                                            \
+        return op_reduce_axes("zl_" #name, REDUCE_##NAME, a, ZL_ALL, false);                    \
     }                                                                                           \
-    OP_SIGNATURE(zl_##name, "reduce", doc "." note, P_ARRAY(x));                                \
-    zl_array zl_##name##_axis(zl_array x, int axis, bool keepdims) {                            \
-        return op_reduce_axes("zl_" #name "_axis", REDUCE_##NAME, x, ZL_AXES(axis), keepdims);  \
+    OP_SIGNATURE(zl_##name, "reduce", doc "." note, P_ARRAY(a));                                \
+    zl_array zl_##name##_axis(zl_array a, int axis, bool keepdims) {                            \
+        return op_reduce_axes("zl_" #name "_axis", REDUCE_##NAME, a, ZL_AXES(axis), keepdims);  \
     }                                                                                           \
     OP_SIGNATURE(zl_##name##_axis, "reduce",                                                    \
-                 doc ", along one axis, which stays with size 1 if keepdims." note, P_ARRAY(x), \
+                 doc ", along one axis, which stays with size 1 if keepdims." note, P_ARRAY(a), \
                  P_INT(axis, NULL), P_BOOL(keepdims, "False"));                                 \
-    zl_array zl_##name##_axes(zl_array x, zl_axes axes, bool keepdims) {                        \
-        return op_reduce_axes("zl_" #name "_axes", REDUCE_##NAME, x, axes, keepdims);           \
+    zl_array zl_##name##_axes(zl_array a, zl_axes axis, bool keepdims) {                        \
+        return op_reduce_axes("zl_" #name "_axes", REDUCE_##NAME, a, axis, keepdims);           \
     }                                                                                           \
     OP_SIGNATURE(zl_##name##_axes, "reduce",                                                    \
-                 doc ", over the axes, which stay with size 1 if keepdims." note, P_ARRAY(x),   \
-                 P_AXES(axes, "None"), P_BOOL(keepdims, "False"));
+                 doc ", over the axes, which stay with size 1 if keepdims." note, P_ARRAY(a),   \
+                 P_AXES(axis, "None"), P_BOOL(keepdims, "False"));
 #include "op/reduce.def"

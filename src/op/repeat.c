@@ -1,5 +1,7 @@
 // repeat.c - arrays made of the same elements several times, or turned round: composed of views and copies.
 
+#include <limits.h>
+
 #include "op/ops.h"
 
 static bool check_repeats(const char *function, zl_array x, int64_t repeats, int64_t size, int64_t *out) {
@@ -12,52 +14,56 @@ static bool check_repeats(const char *function, zl_array x, int64_t repeats, int
     return true;
 }
 
-zl_array zl_repeat(zl_array x, int64_t repeats, int axis) {
-    int at = x ? shape_axis("zl_repeat", axis, x->ndim) : -1;
+zl_array zl_repeat(zl_array array, int64_t repeats, int axis) {
+    if (axis == INT_MIN)
+        return zl_repeat(zl_flatten(array, 0, -1), repeats, 0);
+    int at = array ? shape_axis("zl_repeat", axis, array->ndim) : -1;
     if (at < 0)
         return NULL;
-    OP_ROOM(int64_t, dim, 2 * x->ndim + 1);
+    OP_ROOM(int64_t, dim, 2 * array->ndim + 1);
     if (!dim)
         return NULL;
     int64_t *result =
-        dim + x->ndim + 1; // sizes in the end; dim: with the copies of an element on an axis of their own
-    for (int i = 0; i < x->ndim; i++)
-        dim[i + (i > at)] = result[i] = x->dim[i];
+        dim + array->ndim + 1; // sizes in the end; dim: with the copies of an element on an axis of their own
+    for (int i = 0; i < array->ndim; i++)
+        dim[i + (i > at)] = result[i] = array->dim[i];
     dim[at + 1] = repeats;
-    if (!check_repeats("zl_repeat", x, repeats, x->dim[at], &result[at]) ||
-        !op_check_size("zl_repeat", x->ndim, result))
+    if (!check_repeats("zl_repeat", array, repeats, array->dim[at], &result[at]) ||
+        !op_check_size("zl_repeat", array->ndim, result))
         return NULL;
-    zl_array all = zl_broadcast_to(zl_expand_dims(x, ZL_AXES(at + 1)), (zl_shape){dim, x->ndim + 1});
+    zl_array all = zl_broadcast_to(zl_expand_dims(array, ZL_AXES(at + 1)), (zl_shape){dim, array->ndim + 1});
     return zl_flatten(all, at, at + 1);
 }
-OP_SIGNATURE(zl_repeat, "shape", "Every element of x several times in a row along an axis.", P_ARRAY(x),
-             P_INT64(repeats, NULL), P_INT(axis, NULL));
+OP_SIGNATURE(
+    zl_repeat, "shape",
+    "Every element of array several times in a row along an axis; of array, flattened, if none is given.",
+    P_ARRAY(array), P_INT64(repeats, NULL), P_INT(axis, "None"));
 
-zl_array zl_tile(zl_array x, zl_shape reps) {
-    if (!x || !op_check_list("zl_tile", reps))
+zl_array zl_tile(zl_array a, zl_shape reps) {
+    if (!a || !op_check_list("zl_tile", reps))
         return NULL;
-    int ndim = MAX_OF(x->ndim, reps.ndim);
+    int ndim = MAX_OF(a->ndim, reps.ndim);
     OP_ROOM(int64_t, dim, 5 * ndim); // of every axis a pair: copies and size; 1 and size; then the result
     if (!dim)
         return NULL;
     int64_t *split = dim + 2 * ndim, *result = split + 2 * ndim;
     for (int i = 0; i < ndim; i++) {
-        int at_x = i - (ndim - x->ndim), at_reps = i - (ndim - reps.ndim);
+        int at_x = i - (ndim - a->ndim), at_reps = i - (ndim - reps.ndim);
         dim[2 * i] = at_reps < 0 ? 1 : reps.dim[at_reps];
-        dim[2 * i + 1] = split[2 * i + 1] = at_x < 0 ? 1 : x->dim[at_x];
+        dim[2 * i + 1] = split[2 * i + 1] = at_x < 0 ? 1 : a->dim[at_x];
         split[2 * i] = 1;
-        if (!check_repeats("zl_tile", x, dim[2 * i], dim[2 * i + 1], &result[i]))
+        if (!check_repeats("zl_tile", a, dim[2 * i], dim[2 * i + 1], &result[i]))
             return NULL;
     }
     if (!op_check_size("zl_tile", ndim, result) || !op_check_size("zl_tile", 2 * ndim, dim))
         return NULL;
-    zl_array all = zl_broadcast_to(zl_reshape(x, (zl_shape){split, 2 * ndim}), (zl_shape){dim, 2 * ndim});
+    zl_array all = zl_broadcast_to(zl_reshape(a, (zl_shape){split, 2 * ndim}), (zl_shape){dim, 2 * ndim});
     return zl_reshape(all, (zl_shape){result, ndim});
 }
 OP_SIGNATURE(
     zl_tile, "shape",
-    "x several times along each axis, as reps says; the shorter of shape and reps gets ones in front.",
-    P_ARRAY(x), P_SHAPE(reps));
+    "a several times along each axis, as reps says; the shorter of shape and reps gets ones in front.",
+    P_ARRAY(a), P_SHAPE(reps));
 
 // The last `shift` elements along an axis come first. shift: 0 to size - 1.
 static zl_array turn(zl_array x, int axis, int64_t shift) {
@@ -83,28 +89,28 @@ static zl_array roll_flat(zl_array x, zl_shape shift) {
     return flat ? zl_reshape(turn(flat, 0, total), (zl_shape){x->dim, x->ndim}) : NULL;
 }
 
-zl_array zl_roll(zl_array x, zl_shape shift, zl_axes axes) {
-    if (!x || !op_check_list("zl_roll", shift))
+zl_array zl_roll(zl_array a, zl_shape shift, zl_axes axis) {
+    if (!a || !op_check_list("zl_roll", shift))
         return NULL;
-    if (axes.count >= 0 && shift.ndim != 1 && shift.ndim != axes.count)
+    if (axis.count >= 0 && shift.ndim != 1 && shift.ndim != axis.count)
         return error_set(ZL_ERROR_VALUE, "zl_roll: %d shifts for %d axes: one each, or one for all",
-                         shift.ndim, axes.count);
-    if (axes.count < 0)
-        return roll_flat(x, shift);
-    if (axes.count && !axes.axis)
-        return error_set(ZL_ERROR_AXIS, "zl_roll: %d axes, but no list of them", axes.count);
-    for (int i = 0; i < axes.count; i++)
-        if (shape_axis("zl_roll", axes.axis[i], x->ndim) < 0)
+                         shift.ndim, axis.count);
+    if (axis.count < 0)
+        return roll_flat(a, shift);
+    if (axis.count && !axis.axis)
+        return error_set(ZL_ERROR_AXIS, "zl_roll: %d axes, but no list of them", axis.count);
+    for (int i = 0; i < axis.count; i++)
+        if (shape_axis("zl_roll", axis.axis[i], a->ndim) < 0)
             return NULL;
-    zl_array y = op_same(x);
-    for (int i = 0; y && i < axes.count; i++) {
-        int axis = axes.axis[i] < 0 ? axes.axis[i] + x->ndim : axes.axis[i];
-        y = turn(y, axis, reduce_shift(shift.dim[shift.ndim == 1 ? 0 : i], x->dim[axis]));
+    zl_array y = op_same(a);
+    for (int i = 0; y && i < axis.count; i++) {
+        int at = axis.axis[i] < 0 ? axis.axis[i] + a->ndim : axis.axis[i];
+        y = turn(y, at, reduce_shift(shift.dim[shift.ndim == 1 ? 0 : i], a->dim[at]));
     }
     return y;
 }
 OP_SIGNATURE(
     zl_roll, "shape",
-    "x with its elements moved on by shift places along each of the axes; what leaves at the end comes in at "
-    "the start. One shift serves all axes. ZL_ALL: along the flattened x, by the sum of the shifts.",
-    P_ARRAY(x), P_SHAPE(shift), P_AXES(axes, "None"));
+    "a with its elements moved on by shift places along each of the axes; what leaves at the end comes in at "
+    "the start. One shift serves all axes. ZL_ALL: along the flattened a, by the sum of the shifts.",
+    P_ARRAY(a), P_SHAPE(shift), P_AXES(axis, "None"));

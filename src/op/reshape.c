@@ -97,13 +97,13 @@ const struct op op_reshape = {
     .vmap = vmap_reshape,
 };
 
-zl_array zl_reshape(zl_array x, zl_shape shape) {
-    return x && op_check_list("zl_reshape", shape) ? reshape(x, shape.ndim, shape.dim) : NULL;
+zl_array zl_reshape(zl_array a, zl_shape shape) {
+    return a && op_check_list("zl_reshape", shape) ? reshape(a, shape.ndim, shape.dim) : NULL;
 }
 OP_SIGNATURE(
     zl_reshape, "view",
-    "The elements of x in row-major order under another shape. One size may be -1: it is what is left.",
-    P_ARRAY(x), P_SHAPE(shape));
+    "The elements of a in row-major order under another shape. One size may be -1: it is what is left.",
+    P_ARRAY(a), P_SHAPE(shape));
 
 // flatten ---------------------------------------------------------------------------------------------------
 
@@ -153,23 +153,23 @@ const struct op op_flatten = {
     .vmap = vmap_flatten,
 };
 
-zl_array zl_flatten(zl_array x, int start_axis, int end_axis) {
-    if (!x)
+zl_array zl_flatten(zl_array a, int start_axis, int end_axis) {
+    if (!a)
         return NULL;
-    if (x->ndim == 0)
-        return zl_expand_dims(x, ZL_AXES(0));
-    int64_t start = start_axis < 0 ? (int64_t)start_axis + x->ndim : start_axis;
-    int64_t end = end_axis < 0 ? (int64_t)end_axis + x->ndim : end_axis;
+    if (a->ndim == 0)
+        return zl_expand_dims(a, ZL_AXES(0));
+    int64_t start = start_axis < 0 ? (int64_t)start_axis + a->ndim : start_axis;
+    int64_t end = end_axis < 0 ? (int64_t)end_axis + a->ndim : end_axis;
     start = MAX_OF(start, 0);
-    end = MIN_OF(end, x->ndim - 1);
+    end = MIN_OF(end, a->ndim - 1);
     if (end < start)
         return error_set(ZL_ERROR_AXIS,
                          "zl_flatten: axes %d to %d of shape %s: there are none from the first to the last",
-                         start_axis, end_axis, array_text(x));
-    return start == end ? op_same(x) : flatten(x, start, end);
+                         start_axis, end_axis, array_text(a));
+    return start == end ? op_same(a) : flatten(a, start, end);
 }
 OP_SIGNATURE(zl_flatten, "view",
-             "x with the axes from start_axis to end_axis, both included, joined into one.", P_ARRAY(x),
+             "a with the axes from start_axis to end_axis, both included, joined into one.", P_ARRAY(a),
              P_INT(start_axis, "0"), P_INT(end_axis, "-1"));
 
 // unflatten -------------------------------------------------------------------------------------------------
@@ -222,10 +222,10 @@ const struct op op_unflatten = {
     .vmap = vmap_unflatten,
 };
 
-zl_array zl_unflatten(zl_array x, int axis, zl_shape shape) {
-    if (!x || !op_check_list("zl_unflatten", shape))
+zl_array zl_unflatten(zl_array a, int axis, zl_shape shape) {
+    if (!a || !op_check_list("zl_unflatten", shape))
         return NULL;
-    int at = shape_axis("zl_unflatten", axis, x->ndim);
+    int at = shape_axis("zl_unflatten", axis, a->ndim);
     if (at < 0)
         return NULL;
     if (shape.ndim == 0)
@@ -236,19 +236,19 @@ zl_array zl_unflatten(zl_array x, int axis, zl_shape shape) {
     arg[0] = at;
     for (int i = 0; i < shape.ndim; i++)
         arg[i + 1] = shape.dim[i];
-    return unflatten(x, shape.ndim + 1, arg);
+    return unflatten(a, shape.ndim + 1, arg);
 }
 OP_SIGNATURE(zl_unflatten, "view",
-             "x with one axis split into several of the given sizes, one of which may be -1.", P_ARRAY(x),
+             "a with one axis split into several of the given sizes, one of which may be -1.", P_ARRAY(a),
              P_INT(axis, NULL), P_SHAPE(shape));
 
 // contiguous ------------------------------------------------------------------------------------------------
 
-zl_array zl_contiguous(zl_array x) {
-    if (!x || array_is(x, ARRAY_CONTIGUOUS))
-        return op_same(x);
-    return op_dense(&op_copy, 1, &x, 0, NULL, (zl_dtype)x->dtype, x->ndim, x->dim);
+zl_array zl_contiguous(zl_array a) {
+    if (!a || array_is(a, ARRAY_CONTIGUOUS))
+        return op_same(a);
+    return op_dense(&op_copy, 1, &a, 0, NULL, (zl_dtype)a->dtype, a->ndim, a->dim);
 }
 OP_SIGNATURE(zl_contiguous, "view",
-             "x itself if its elements lie in row-major order without gaps, else a copy that does.",
-             P_ARRAY(x));
+             "a itself if its elements lie in row-major order without gaps, else a copy that does.",
+             P_ARRAY(a));

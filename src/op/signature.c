@@ -34,9 +34,10 @@ static const zl_op_info **sorted(int *count) {
 
 static void add_parameter(struct text *out, const zl_param *p) {
     static const char *const types[] = {
-        [ZL_PARAM_ARRAY] = "zl_array ",   [ZL_PARAM_INT] = "int ",      [ZL_PARAM_INT64] = "int64_t ",
-        [ZL_PARAM_DOUBLE] = "double ",    [ZL_PARAM_BOOL] = "bool ",    [ZL_PARAM_DTYPE] = "zl_dtype ",
-        [ZL_PARAM_SHAPE] = "zl_shape ",   [ZL_PARAM_AXES] = "zl_axes ", [ZL_PARAM_OUTPUT] = "zl_array *",
+        [ZL_PARAM_ARRAY] = "zl_array ",    [ZL_PARAM_INT] = "int ",      [ZL_PARAM_INT64] = "int64_t ",
+        [ZL_PARAM_DOUBLE] = "double ",     [ZL_PARAM_BOOL] = "bool ",    [ZL_PARAM_DTYPE] = "zl_dtype ",
+        [ZL_PARAM_SHAPE] = "zl_shape ",    [ZL_PARAM_AXES] = "zl_axes ", [ZL_PARAM_OUTPUT] = "zl_array *",
+        [ZL_PARAM_OPTIONAL] = "zl_array ", [ZL_PARAM_STRING] = "const char *",
     };
     if (p->type == ZL_PARAM_ARRAYS)
         text_add(out, "const zl_array *%s, int count", p->name);

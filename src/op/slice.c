@@ -126,51 +126,51 @@ const struct op op_slice = {
     .vmap = vmap_slice,
 };
 
-zl_array zl_slice(zl_array x, zl_shape start, zl_shape stop, zl_shape step) {
-    if (!x || !op_check_list("zl_slice", start) || !op_check_list("zl_slice", stop) ||
+zl_array zl_slice(zl_array a, zl_shape start, zl_shape stop, zl_shape step) {
+    if (!a || !op_check_list("zl_slice", start) || !op_check_list("zl_slice", stop) ||
         !op_check_list("zl_slice", step))
         return NULL;
-    if (start.ndim != x->ndim || stop.ndim != x->ndim || step.ndim != x->ndim)
+    if (start.ndim != a->ndim || stop.ndim != a->ndim || step.ndim != a->ndim)
         return error_set(ZL_ERROR_SHAPE,
                          "zl_slice: %d starts, %d stops and %d steps for shape %s: each needs %d", start.ndim,
-                         stop.ndim, step.ndim, array_text(x), x->ndim);
-    OP_ROOM(int64_t, arg, 3 * x->ndim);
+                         stop.ndim, step.ndim, array_text(a), a->ndim);
+    OP_ROOM(int64_t, arg, 3 * a->ndim);
     if (!arg)
         return NULL;
-    for (int i = 0; i < x->ndim; i++) {
+    for (int i = 0; i < a->ndim; i++) {
         if (!step.dim[i])
             return error_set(ZL_ERROR_VALUE, "zl_slice: the step of axis %d is 0", i);
         arg[i] = start.dim[i];
-        arg[x->ndim + i] = stop.dim[i];
-        arg[2 * x->ndim + i] = step.dim[i];
+        arg[a->ndim + i] = stop.dim[i];
+        arg[2 * a->ndim + i] = step.dim[i];
     }
-    return slice(x, arg);
+    return slice(a, arg);
 }
 OP_SIGNATURE(zl_slice, "view",
-             "The elements of x from start to stop, stop not included, step apart along each axis. Numbers "
+             "The elements of a from start to stop, stop not included, step apart along each axis. Numbers "
              "mean what they do in Python: negative ones count from the end, steps may be negative, and what "
              "is out of range is cut off; INT64_MAX and INT64_MIN are past both ends.",
-             P_ARRAY(x), P_SHAPE(start), P_SHAPE(stop), P_SHAPE(step));
+             P_ARRAY(a), P_SHAPE(start), P_SHAPE(stop), P_SHAPE(step));
 
-zl_array zl_flip(zl_array x, zl_axes axes) {
-    if (!x)
+zl_array zl_flip(zl_array a, zl_axes axis) {
+    if (!a)
         return NULL;
-    OP_ROOM(int, axis, x->ndim);
-    OP_ROOM(int64_t, arg, 3 * x->ndim);
-    int count = axis && arg ? op_axes("zl_flip", x, axes, axis) : -1;
+    OP_ROOM(int, each, a->ndim);
+    OP_ROOM(int64_t, arg, 3 * a->ndim);
+    int count = each && arg ? op_axes("zl_flip", a, axis, each) : -1;
     if (count < 0)
         return NULL;
-    for (int i = 0, next = 0; i < x->ndim; i++) {
-        bool turns = next < count && axis[next] == i;
+    for (int i = 0, next = 0; i < a->ndim; i++) {
+        bool turns = next < count && each[next] == i;
         arg[i] = turns ? INT64_MAX : 0;
-        arg[x->ndim + i] = turns ? INT64_MIN : INT64_MAX;
-        arg[2 * x->ndim + i] = turns ? -1 : 1;
+        arg[a->ndim + i] = turns ? INT64_MIN : INT64_MAX;
+        arg[2 * a->ndim + i] = turns ? -1 : 1;
         next += turns;
     }
-    return slice(x, arg);
+    return slice(a, arg);
 }
-OP_SIGNATURE(zl_flip, "view", "x with the order of its elements along the given axes reversed.", P_ARRAY(x),
-             P_AXES(axes, "None"));
+OP_SIGNATURE(zl_flip, "view", "a with the order of its elements along the given axes reversed.", P_ARRAY(a),
+             P_AXES(axis, "None"));
 
 // as_strided ------------------------------------------------------------------------------------------------
 
@@ -228,8 +228,8 @@ static bool reaches_within(int ndim, const int64_t *arg, int64_t size) {
     return low >= 0 && high < size;
 }
 
-zl_array zl_as_strided(zl_array x, zl_shape shape, zl_shape strides, int64_t offset) {
-    if (!x || !op_check_shape("zl_as_strided", shape) || !op_check_list("zl_as_strided", strides))
+static zl_array strided(zl_array a, zl_shape shape, zl_shape strides, int64_t offset) {
+    if (!op_check_shape("zl_as_strided", shape) || !op_check_list("zl_as_strided", strides))
         return NULL;
     if (strides.ndim != shape.ndim)
         return error_set(ZL_ERROR_SHAPE, "zl_as_strided: %d strides for a shape of %d axes", strides.ndim,
@@ -244,15 +244,32 @@ zl_array zl_as_strided(zl_array x, zl_shape shape, zl_shape strides, int64_t off
         arg[1 + i] = shape.dim[i];
         arg[1 + shape.ndim + i] = strides.dim[i];
     }
-    if (size && !reaches_within(shape.ndim, arg, x->size))
+    if (size && !reaches_within(shape.ndim, arg, a->size))
         return error_set(ZL_ERROR_VALUE,
-                         "zl_as_strided: shape %s with strides %s from %lld on leaves the %lld elements of x",
+                         "zl_as_strided: shape %s with strides %s from %lld on leaves the %lld elements of a",
                          shape_text(shape.ndim, shape.dim), shape_text(strides.ndim, strides.dim),
-                         (long long)offset, (long long)x->size);
-    x = zl_contiguous(x);
-    return x ? as_strided(x, shape.ndim, arg) : NULL;
+                         (long long)offset, (long long)a->size);
+    a = zl_contiguous(a);
+    return a ? as_strided(a, shape.ndim, arg) : NULL;
 }
-OP_SIGNATURE(zl_as_strided, "view",
-             "A view of the elements of x in row-major order: any shape and strides, in elements, from "
-             "offset on. All that it reaches must be in x.",
-             P_ARRAY(x), P_SHAPE(shape), P_SHAPE(strides), P_INT64(offset, "0"));
+
+zl_array zl_as_strided(zl_array a, zl_shape shape, zl_shape strides, int64_t offset) {
+    if (!a)
+        return NULL;
+    if (shape.ndim == -1)
+        shape = zl_shape_of(a);
+    OP_ROOM(int64_t, dense, MAX_OF(shape.ndim, 0));
+    if (!dense)
+        return NULL;
+    if (strides.ndim == -1 && op_check_shape("zl_as_strided", shape)) {
+        shape_row_major(shape.ndim, shape.dim, dense);
+        strides = (zl_shape){dense, shape.ndim};
+    }
+    return strided(a, shape, strides, offset);
+}
+OP_SIGNATURE(
+    zl_as_strided, "view",
+    "A view of the elements of a in row-major order: any shape and strides, in elements, from "
+    "offset on. All that it reaches must be in a. Not given, the shape is that of a and the strides are "
+    "row-major.",
+    P_ARRAY(a), P_SHAPE_OR(shape, "None"), P_SHAPE_OR(strides, "None"), P_INT64(offset, "0"));

@@ -24,25 +24,31 @@ static zl_array softmax(const char *function, zl_array x, zl_axes axes) {
     return zl_astype(zl_divide(e, op_reduce_axes(function, REDUCE_SUM, e, axes, true)), result);
 }
 
-zl_array zl_softmax(zl_array x, int axis) {
-    return softmax("zl_softmax", x, ZL_AXES(axis));
+zl_array zl_softmax(zl_array a, int axis, bool precise) {
+    (void)precise;
+    return softmax("zl_softmax", a, ZL_AXES(axis));
 }
-OP_SIGNATURE(zl_softmax, "reduce",
-             "exp(x) divided by its sum along one axis, without overflow; of integers, as float32.",
-             P_ARRAY(x), P_INT(axis, "-1"));
+OP_SIGNATURE(
+    zl_softmax, "reduce",
+    "exp(a) divided by its sum along one axis, without overflow; of integers, as float32. It is always "
+    "precise: 16-bit floats are summed in float32.",
+    P_ARRAY(a), P_INT(axis, "-1"), P_BOOL(precise, "False"));
 
-zl_array zl_softmax_axes(zl_array x, zl_axes axes) {
-    return softmax("zl_softmax_axes", x, axes);
+zl_array zl_softmax_axes(zl_array a, zl_axes axis, bool precise) {
+    (void)precise;
+    return softmax("zl_softmax_axes", a, axis);
 }
-OP_SIGNATURE(zl_softmax_axes, "reduce", "exp(x) divided by its sum over the axes, without overflow.",
-             P_ARRAY(x), P_AXES(axes, "None"));
+OP_SIGNATURE(zl_softmax_axes, "reduce",
+             "exp(a) divided by its sum over the axes, without overflow. It is "
+             "always precise: 16-bit floats are summed in float32.",
+             P_ARRAY(a), P_AXES(axis, "None"), P_BOOL(precise, "False"));
 
 static zl_array logsumexp(const char *function, zl_array x, zl_axes axes, bool keepdims) {
     if (!x)
         return NULL;
     zl_dtype result = op_float_dtype((zl_dtype)x->dtype);
     if (x->size == 0)
-        return error_set(ZL_ERROR_SHAPE, "%s: x of shape %s is empty", function, array_text(x));
+        return error_set(ZL_ERROR_SHAPE, "%s: a of shape %s is empty", function, array_text(x));
     x = zl_astype(x, working_dtype((zl_dtype)x->dtype));
     zl_array top = ceiling(function, x, axes);
     zl_array sum = op_reduce_axes(function, REDUCE_SUM, zl_exp(zl_subtract(x, top)), axes, true);
@@ -51,21 +57,21 @@ static zl_array logsumexp(const char *function, zl_array x, zl_axes axes, bool k
     return keepdims || !y ? y : zl_squeeze(y, axes.count < 0 ? ZL_ALL : axes);
 }
 
-zl_array zl_logsumexp(zl_array x) {
-    return logsumexp("zl_logsumexp", x, ZL_ALL, false);
+zl_array zl_logsumexp(zl_array a) {
+    return logsumexp("zl_logsumexp", a, ZL_ALL, false);
 }
-OP_SIGNATURE(zl_logsumexp, "reduce", "log(sum(exp(x))) of all elements, without overflow.", P_ARRAY(x));
+OP_SIGNATURE(zl_logsumexp, "reduce", "log(sum(exp(a))) of all elements, without overflow.", P_ARRAY(a));
 
-zl_array zl_logsumexp_axis(zl_array x, int axis, bool keepdims) {
-    return logsumexp("zl_logsumexp_axis", x, ZL_AXES(axis), keepdims);
+zl_array zl_logsumexp_axis(zl_array a, int axis, bool keepdims) {
+    return logsumexp("zl_logsumexp_axis", a, ZL_AXES(axis), keepdims);
 }
 OP_SIGNATURE(zl_logsumexp_axis, "reduce",
-             "log(sum(exp(x))) along one axis, which stays with size 1 if keepdims.", P_ARRAY(x),
+             "log(sum(exp(a))) along one axis, which stays with size 1 if keepdims.", P_ARRAY(a),
              P_INT(axis, NULL), P_BOOL(keepdims, "False"));
 
-zl_array zl_logsumexp_axes(zl_array x, zl_axes axes, bool keepdims) {
-    return logsumexp("zl_logsumexp_axes", x, axes, keepdims);
+zl_array zl_logsumexp_axes(zl_array a, zl_axes axis, bool keepdims) {
+    return logsumexp("zl_logsumexp_axes", a, axis, keepdims);
 }
 OP_SIGNATURE(zl_logsumexp_axes, "reduce",
-             "log(sum(exp(x))) over the axes, which stay with size 1 if keepdims.", P_ARRAY(x),
-             P_AXES(axes, "None"), P_BOOL(keepdims, "False"));
+             "log(sum(exp(a))) over the axes, which stay with size 1 if keepdims.", P_ARRAY(a),
+             P_AXES(axis, "None"), P_BOOL(keepdims, "False"));

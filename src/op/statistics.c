@@ -21,22 +21,22 @@ static zl_array mean(const char *function, zl_array x, zl_axes axes, bool keepdi
     return zl_multiply(zl_astype(sum, op_float_dtype((zl_dtype)x->dtype)), zl_scalar(1 / total));
 }
 
-zl_array zl_mean(zl_array x) {
-    return mean("zl_mean", x, ZL_ALL, false);
+zl_array zl_mean(zl_array a) {
+    return mean("zl_mean", a, ZL_ALL, false);
 }
-OP_SIGNATURE(zl_mean, "reduce", "The mean of the elements of x; of integers, as float32.", P_ARRAY(x));
+OP_SIGNATURE(zl_mean, "reduce", "The mean of the elements of a; of integers, as float32.", P_ARRAY(a));
 
-zl_array zl_mean_axis(zl_array x, int axis, bool keepdims) {
-    return mean("zl_mean_axis", x, ZL_AXES(axis), keepdims);
+zl_array zl_mean_axis(zl_array a, int axis, bool keepdims) {
+    return mean("zl_mean_axis", a, ZL_AXES(axis), keepdims);
 }
-OP_SIGNATURE(zl_mean_axis, "reduce", "The mean of x along one axis, which stays with size 1 if keepdims.",
-             P_ARRAY(x), P_INT(axis, NULL), P_BOOL(keepdims, "False"));
+OP_SIGNATURE(zl_mean_axis, "reduce", "The mean of a along one axis, which stays with size 1 if keepdims.",
+             P_ARRAY(a), P_INT(axis, NULL), P_BOOL(keepdims, "False"));
 
-zl_array zl_mean_axes(zl_array x, zl_axes axes, bool keepdims) {
-    return mean("zl_mean_axes", x, axes, keepdims);
+zl_array zl_mean_axes(zl_array a, zl_axes axis, bool keepdims) {
+    return mean("zl_mean_axes", a, axis, keepdims);
 }
-OP_SIGNATURE(zl_mean_axes, "reduce", "The mean of x over the axes, which stay with size 1 if keepdims.",
-             P_ARRAY(x), P_AXES(axes, "None"), P_BOOL(keepdims, "False"));
+OP_SIGNATURE(zl_mean_axes, "reduce", "The mean of a over the axes, which stay with size 1 if keepdims.",
+             P_ARRAY(a), P_AXES(axis, "None"), P_BOOL(keepdims, "False"));
 
 // The squared distance from the mean; of complex numbers, that of their modulus.
 static zl_array squares(zl_array x, zl_array mu) {
@@ -55,65 +55,65 @@ static zl_array variance(const char *function, zl_array x, zl_axes axes, bool ke
     return zl_divide(sum, zl_scalar(MAX_OF(total - ddof, 0)));
 }
 
-zl_array zl_var(zl_array x, int ddof) {
-    return variance("zl_var", x, ZL_ALL, false, ddof);
+zl_array zl_var(zl_array a, int ddof) {
+    return variance("zl_var", a, ZL_ALL, false, ddof);
 }
 OP_SIGNATURE(zl_var, "reduce",
-             "The variance of the elements of x: the sum of squares divided by their number less ddof.",
-             P_ARRAY(x), P_INT(ddof, "0"));
+             "The variance of the elements of a: the sum of squares divided by their number less ddof.",
+             P_ARRAY(a), P_INT(ddof, "0"));
 
-zl_array zl_var_axis(zl_array x, int axis, bool keepdims, int ddof) {
-    return variance("zl_var_axis", x, ZL_AXES(axis), keepdims, ddof);
+zl_array zl_var_axis(zl_array a, int axis, bool keepdims, int ddof) {
+    return variance("zl_var_axis", a, ZL_AXES(axis), keepdims, ddof);
 }
-OP_SIGNATURE(zl_var_axis, "reduce", "The variance of x along one axis, which stays with size 1 if keepdims.",
-             P_ARRAY(x), P_INT(axis, NULL), P_BOOL(keepdims, "False"), P_INT(ddof, "0"));
+OP_SIGNATURE(zl_var_axis, "reduce", "The variance of a along one axis, which stays with size 1 if keepdims.",
+             P_ARRAY(a), P_INT(axis, NULL), P_BOOL(keepdims, "False"), P_INT(ddof, "0"));
 
-zl_array zl_var_axes(zl_array x, zl_axes axes, bool keepdims, int ddof) {
-    return variance("zl_var_axes", x, axes, keepdims, ddof);
+zl_array zl_var_axes(zl_array a, zl_axes axis, bool keepdims, int ddof) {
+    return variance("zl_var_axes", a, axis, keepdims, ddof);
 }
-OP_SIGNATURE(zl_var_axes, "reduce", "The variance of x over the axes, which stay with size 1 if keepdims.",
-             P_ARRAY(x), P_AXES(axes, "None"), P_BOOL(keepdims, "False"), P_INT(ddof, "0"));
+OP_SIGNATURE(zl_var_axes, "reduce", "The variance of a over the axes, which stay with size 1 if keepdims.",
+             P_ARRAY(a), P_AXES(axis, "None"), P_BOOL(keepdims, "False"), P_INT(ddof, "0"));
 
-zl_array zl_std(zl_array x, int ddof) {
-    return zl_sqrt(variance("zl_std", x, ZL_ALL, false, ddof));
+zl_array zl_std(zl_array a, int ddof) {
+    return zl_sqrt(variance("zl_std", a, ZL_ALL, false, ddof));
 }
-OP_SIGNATURE(zl_std, "reduce", "The standard deviation of the elements of x: the root of zl_var.", P_ARRAY(x),
+OP_SIGNATURE(zl_std, "reduce", "The standard deviation of the elements of a: the root of zl_var.", P_ARRAY(a),
              P_INT(ddof, "0"));
 
-zl_array zl_std_axis(zl_array x, int axis, bool keepdims, int ddof) {
-    return zl_sqrt(variance("zl_std_axis", x, ZL_AXES(axis), keepdims, ddof));
+zl_array zl_std_axis(zl_array a, int axis, bool keepdims, int ddof) {
+    return zl_sqrt(variance("zl_std_axis", a, ZL_AXES(axis), keepdims, ddof));
 }
 OP_SIGNATURE(zl_std_axis, "reduce",
-             "The standard deviation of x along one axis, which stays with size 1 if keepdims.", P_ARRAY(x),
+             "The standard deviation of a along one axis, which stays with size 1 if keepdims.", P_ARRAY(a),
              P_INT(axis, NULL), P_BOOL(keepdims, "False"), P_INT(ddof, "0"));
 
-zl_array zl_std_axes(zl_array x, zl_axes axes, bool keepdims, int ddof) {
-    return zl_sqrt(variance("zl_std_axes", x, axes, keepdims, ddof));
+zl_array zl_std_axes(zl_array a, zl_axes axis, bool keepdims, int ddof) {
+    return zl_sqrt(variance("zl_std_axes", a, axis, keepdims, ddof));
 }
 OP_SIGNATURE(zl_std_axes, "reduce",
-             "The standard deviation of x over the axes, which stay with size 1 if keepdims.", P_ARRAY(x),
-             P_AXES(axes, "None"), P_BOOL(keepdims, "False"), P_INT(ddof, "0"));
+             "The standard deviation of a over the axes, which stay with size 1 if keepdims.", P_ARRAY(a),
+             P_AXES(axis, "None"), P_BOOL(keepdims, "False"), P_INT(ddof, "0"));
 
 static zl_array nonzero(zl_array x) {
     return zl_astype(zl_astype(x, ZL_BOOL), ZL_INT32);
 }
 
-zl_array zl_count_nonzero(zl_array x) {
-    return op_reduce_axes("zl_count_nonzero", REDUCE_SUM, nonzero(x), ZL_ALL, false);
+zl_array zl_count_nonzero(zl_array a) {
+    return op_reduce_axes("zl_count_nonzero", REDUCE_SUM, nonzero(a), ZL_ALL, false);
 }
-OP_SIGNATURE(zl_count_nonzero, "reduce", "How many elements of x differ from zero, as int32.", P_ARRAY(x));
+OP_SIGNATURE(zl_count_nonzero, "reduce", "How many elements of a differ from zero, as int32.", P_ARRAY(a));
 
-zl_array zl_count_nonzero_axis(zl_array x, int axis, bool keepdims) {
-    return op_reduce_axes("zl_count_nonzero_axis", REDUCE_SUM, nonzero(x), ZL_AXES(axis), keepdims);
+zl_array zl_count_nonzero_axis(zl_array a, int axis, bool keepdims) {
+    return op_reduce_axes("zl_count_nonzero_axis", REDUCE_SUM, nonzero(a), ZL_AXES(axis), keepdims);
 }
 OP_SIGNATURE(zl_count_nonzero_axis, "reduce", "How many elements along one axis differ from zero, as int32.",
-             P_ARRAY(x), P_INT(axis, NULL), P_BOOL(keepdims, "False"));
+             P_ARRAY(a), P_INT(axis, NULL), P_BOOL(keepdims, "False"));
 
-zl_array zl_count_nonzero_axes(zl_array x, zl_axes axes, bool keepdims) {
-    return op_reduce_axes("zl_count_nonzero_axes", REDUCE_SUM, nonzero(x), axes, keepdims);
+zl_array zl_count_nonzero_axes(zl_array a, zl_axes axis, bool keepdims) {
+    return op_reduce_axes("zl_count_nonzero_axes", REDUCE_SUM, nonzero(a), axis, keepdims);
 }
 OP_SIGNATURE(zl_count_nonzero_axes, "reduce", "How many elements over the axes differ from zero, as int32.",
-             P_ARRAY(x), P_AXES(axes, "None"), P_BOOL(keepdims, "False"));
+             P_ARRAY(a), P_AXES(axis, "None"), P_BOOL(keepdims, "False"));
 
 static bool minmax(const char *function, zl_array x, zl_axes axes, bool keepdims, zl_array *out) {
     if (!op_check_out(function, 2, out))
@@ -123,20 +123,20 @@ static bool minmax(const char *function, zl_array x, zl_axes axes, bool keepdims
     return out[1] != NULL;
 }
 
-bool zl_minmax(zl_array x, zl_array *out) {
-    return minmax("zl_minmax", x, ZL_ALL, false, out);
+bool zl_minmax(zl_array a, zl_array *out) {
+    return minmax("zl_minmax", a, ZL_ALL, false, out);
 }
-OP_SIGNATURE_BOOL(zl_minmax, "reduce", "The smallest and the largest element of x, in out[0] and out[1].",
-                  P_ARRAY(x), P_OUTPUT(out));
+OP_SIGNATURE_BOOL(zl_minmax, "reduce", "The smallest and the largest element of a, in out[0] and out[1].",
+                  P_ARRAY(a), P_OUTPUT(out));
 
-bool zl_minmax_axis(zl_array x, int axis, bool keepdims, zl_array *out) {
-    return minmax("zl_minmax_axis", x, ZL_AXES(axis), keepdims, out);
+bool zl_minmax_axis(zl_array a, int axis, bool keepdims, zl_array *out) {
+    return minmax("zl_minmax_axis", a, ZL_AXES(axis), keepdims, out);
 }
-OP_SIGNATURE_BOOL(zl_minmax_axis, "reduce", "The smallest and the largest elements of x along one axis.",
-                  P_ARRAY(x), P_INT(axis, NULL), P_BOOL(keepdims, "False"), P_OUTPUT(out));
+OP_SIGNATURE_BOOL(zl_minmax_axis, "reduce", "The smallest and the largest elements of a along one axis.",
+                  P_ARRAY(a), P_INT(axis, NULL), P_BOOL(keepdims, "False"), P_OUTPUT(out));
 
-bool zl_minmax_axes(zl_array x, zl_axes axes, bool keepdims, zl_array *out) {
-    return minmax("zl_minmax_axes", x, axes, keepdims, out);
+bool zl_minmax_axes(zl_array a, zl_axes axis, bool keepdims, zl_array *out) {
+    return minmax("zl_minmax_axes", a, axis, keepdims, out);
 }
-OP_SIGNATURE_BOOL(zl_minmax_axes, "reduce", "The smallest and the largest elements of x over the axes.",
-                  P_ARRAY(x), P_AXES(axes, "None"), P_BOOL(keepdims, "False"), P_OUTPUT(out));
+OP_SIGNATURE_BOOL(zl_minmax_axes, "reduce", "The smallest and the largest elements of a over the axes.",
+                  P_ARRAY(a), P_AXES(axis, "None"), P_BOOL(keepdims, "False"), P_OUTPUT(out));

@@ -72,20 +72,20 @@ static bool fits(zl_array x, zl_shape shape) {
     return added >= 0;
 }
 
-zl_array zl_broadcast_to(zl_array x, zl_shape shape) {
-    if (!x || !op_check_shape("zl_broadcast_to", shape))
+zl_array zl_broadcast_to(zl_array a, zl_shape shape) {
+    if (!a || !op_check_shape("zl_broadcast_to", shape))
         return NULL;
-    if (!fits(x, shape))
+    if (!fits(a, shape))
         return error_set(ZL_ERROR_SHAPE,
                          "zl_broadcast_to: shape %s does not stretch to %s: from the last axis on, sizes "
                          "must be equal or 1",
-                         array_text(x), shape_text(shape.ndim, shape.dim));
-    if (shape.ndim == x->ndim && shape_equal(x->ndim, x->dim, shape.ndim, shape.dim))
-        return op_same(x);
-    return stretch(x, shape.ndim, shape.dim);
+                         array_text(a), shape_text(shape.ndim, shape.dim));
+    if (shape.ndim == a->ndim && shape_equal(a->ndim, a->dim, shape.ndim, shape.dim))
+        return op_same(a);
+    return stretch(a, shape.ndim, shape.dim);
 }
 OP_SIGNATURE(zl_broadcast_to, "view",
-             "x with axes of size 1, and new first axes, repeated to the given shape.", P_ARRAY(x),
+             "a with axes of size 1, and new first axes, repeated to the given shape.", P_ARRAY(a),
              P_SHAPE(shape));
 
 bool zl_broadcast_arrays(const zl_array *arrays, int count, zl_array *out) {
@@ -152,23 +152,23 @@ const struct op op_depends = {
     .vmap = op_vmap_same,
 };
 
-zl_array zl_stop_gradient(zl_array x) {
-    if (!x)
+zl_array zl_stop_gradient(zl_array a) {
+    if (!a)
         return NULL;
-    return op_view(&op_stop_gradient, x, 0, NULL, x->ndim, x->dim, array_stride(x), x->offset);
+    return op_view(&op_stop_gradient, a, 0, NULL, a->ndim, a->dim, array_stride(a), a->offset);
 }
-OP_SIGNATURE(zl_stop_gradient, "view", "x, but a constant to gradients.", P_ARRAY(x));
+OP_SIGNATURE(zl_stop_gradient, "view", "a, but a constant to gradients.", P_ARRAY(a));
 
-zl_array zl_depends(zl_array x, const zl_array *dependencies, int count) {
-    if (!x || !op_check_inputs("zl_depends", dependencies, count))
+zl_array zl_depends(zl_array inputs, const zl_array *dependencies, int count) {
+    if (!inputs || !op_check_inputs("zl_depends", dependencies, count))
         return NULL;
     OP_ROOM(zl_array, in, (int64_t)count + 1);
     if (!in)
         return NULL;
-    in[0] = x;
+    in[0] = inputs;
     for (int i = 0; i < count; i++)
         in[i + 1] = dependencies[i];
     return identity(&op_depends, count + 1, in);
 }
-OP_SIGNATURE(zl_depends, "view", "x, which is not evaluated before the dependencies are.", P_ARRAY(x),
-             P_ARRAYS(dependencies));
+OP_SIGNATURE(zl_depends, "view", "inputs, which is not evaluated before the dependencies are.",
+             P_ARRAY(inputs), P_ARRAYS(dependencies));

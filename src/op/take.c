@@ -86,17 +86,17 @@ static zl_array check_and_take(const char *function, zl_array x, zl_array indice
     return take(x, indices, at);
 }
 
-zl_array zl_take(zl_array x, zl_array indices, int axis) {
-    return check_and_take("zl_take", x, indices, axis);
+zl_array zl_take(zl_array a, zl_array indices, int axis) {
+    return check_and_take("zl_take", a, indices, axis);
 }
 OP_SIGNATURE(
     zl_take, "index",
-    "The elements of x at the given positions along an axis, in whose place come the axes of indices. "
-    "Negative positions count from the end; positions that x does not have are the caller's mistake.",
-    P_ARRAY(x), P_ARRAY(indices), P_INT(axis, NULL));
+    "The elements of a at the given positions along an axis, in whose place come the axes of indices. "
+    "Negative positions count from the end; positions that a does not have are the caller's mistake.",
+    P_ARRAY(a), P_ARRAY(indices), P_INT(axis, NULL));
 
-zl_array zl_take_flat(zl_array x, zl_array indices) {
-    return check_and_take("zl_take_flat", zl_flatten(x, 0, -1), indices, 0);
+zl_array zl_take_flat(zl_array a, zl_array indices) {
+    return check_and_take("zl_take_flat", zl_flatten(a, 0, -1), indices, 0);
 }
-OP_SIGNATURE(zl_take_flat, "index", "The elements of x, flattened, at the given positions.", P_ARRAY(x),
+OP_SIGNATURE(zl_take_flat, "index", "The elements of a, flattened, at the given positions.", P_ARRAY(a),
              P_ARRAY(indices));

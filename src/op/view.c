@@ -77,66 +77,66 @@ static bool read_permutation(zl_array x, zl_axes axes, int64_t *out) {
     return true;
 }
 
-zl_array zl_transpose(zl_array x, zl_axes axes) {
-    if (!x)
+zl_array zl_transpose(zl_array a, zl_axes axes) {
+    if (!a)
         return NULL;
-    OP_ROOM(int64_t, order, x->ndim);
+    OP_ROOM(int64_t, order, a->ndim);
     if (!order)
         return NULL;
-    for (int i = 0; i < x->ndim; i++)
-        order[i] = x->ndim - 1 - i;
-    if (axes.count >= 0 && !read_permutation(x, axes, order))
+    for (int i = 0; i < a->ndim; i++)
+        order[i] = a->ndim - 1 - i;
+    if (axes.count >= 0 && !read_permutation(a, axes, order))
         return NULL;
-    return transpose(x, order);
+    return transpose(a, order);
 }
-OP_SIGNATURE(zl_transpose, "view", "x with its axes in the given order, each named once. ZL_ALL: in reverse.",
-             P_ARRAY(x), P_AXES(axes, "None"));
+OP_SIGNATURE(zl_transpose, "view", "a with its axes in the given order, each named once. ZL_ALL: in reverse.",
+             P_ARRAY(a), P_AXES(axes, "None"));
 
-zl_array zl_swapaxes(zl_array x, int axis1, int axis2) {
-    if (!x)
+zl_array zl_swapaxes(zl_array a, int axis1, int axis2) {
+    if (!a)
         return NULL;
-    int first = shape_axis("zl_swapaxes", axis1, x->ndim);
-    int second = first < 0 ? -1 : shape_axis("zl_swapaxes", axis2, x->ndim);
-    OP_ROOM(int64_t, order, x->ndim);
+    int first = shape_axis("zl_swapaxes", axis1, a->ndim);
+    int second = first < 0 ? -1 : shape_axis("zl_swapaxes", axis2, a->ndim);
+    OP_ROOM(int64_t, order, a->ndim);
     if (second < 0 || !order)
         return NULL;
-    for (int i = 0; i < x->ndim; i++)
+    for (int i = 0; i < a->ndim; i++)
         order[i] = i == first ? second : i == second ? first : i;
-    return transpose(x, order);
+    return transpose(a, order);
 }
-OP_SIGNATURE(zl_swapaxes, "view", "x with two of its axes exchanged.", P_ARRAY(x), P_INT(axis1, NULL),
+OP_SIGNATURE(zl_swapaxes, "view", "a with two of its axes exchanged.", P_ARRAY(a), P_INT(axis1, NULL),
              P_INT(axis2, NULL));
 
-zl_array zl_moveaxis(zl_array x, int source, int destination) {
-    if (!x)
+zl_array zl_moveaxis(zl_array a, int source, int destination) {
+    if (!a)
         return NULL;
-    int from = shape_axis("zl_moveaxis", source, x->ndim);
-    int to = from < 0 ? -1 : shape_axis("zl_moveaxis", destination, x->ndim);
-    OP_ROOM(int64_t, order, x->ndim);
+    int from = shape_axis("zl_moveaxis", source, a->ndim);
+    int to = from < 0 ? -1 : shape_axis("zl_moveaxis", destination, a->ndim);
+    OP_ROOM(int64_t, order, a->ndim);
     if (to < 0 || !order)
         return NULL;
     if (from == to)
-        return op_same(x);
+        return op_same(a);
     int next = 0;
-    for (int i = 0; i < x->ndim; i++) {
+    for (int i = 0; i < a->ndim; i++) {
         next += next == from;
         order[i] = i == to ? from : next++;
     }
-    return transpose(x, order);
+    return transpose(a, order);
 }
-OP_SIGNATURE(zl_moveaxis, "view", "x with one axis moved to another place; the others keep their order.",
-             P_ARRAY(x), P_INT(source, NULL), P_INT(destination, NULL));
+OP_SIGNATURE(zl_moveaxis, "view", "a with one axis moved to another place; the others keep their order.",
+             P_ARRAY(a), P_INT(source, NULL), P_INT(destination, NULL));
 
-zl_array zl_matrix_transpose(zl_array x) {
-    if (!x)
+zl_array zl_matrix_transpose(zl_array a) {
+    if (!a)
         return NULL;
-    if (x->ndim < 2)
+    if (a->ndim < 2)
         return error_set(ZL_ERROR_SHAPE,
-                         "zl_matrix_transpose: x of shape %s is no matrix: it needs two axes or more",
-                         array_text(x));
-    return zl_swapaxes(x, -1, -2);
+                         "zl_matrix_transpose: a of shape %s is no matrix: it needs two axes or more",
+                         array_text(a));
+    return zl_swapaxes(a, -1, -2);
 }
-OP_SIGNATURE(zl_matrix_transpose, "view", "x with its last two axes exchanged.", P_ARRAY(x));
+OP_SIGNATURE(zl_matrix_transpose, "view", "a with its last two axes exchanged.", P_ARRAY(a));
 
 // squeeze and expand_dims -----------------------------------------------------------------------------------
 
@@ -240,22 +240,22 @@ static int ones(zl_array x, int count, const int *axis, bool named, int64_t *out
     return kept;
 }
 
-zl_array zl_squeeze(zl_array x, zl_axes axes) {
-    if (!x)
+zl_array zl_squeeze(zl_array a, zl_axes axis) {
+    if (!a)
         return NULL;
-    OP_ROOM(int, axis, x->ndim);
-    OP_ROOM(int64_t, dropped, x->ndim);
-    if (!axis || !dropped)
+    OP_ROOM(int, each, a->ndim);
+    OP_ROOM(int64_t, dropped, a->ndim);
+    if (!each || !dropped)
         return NULL;
-    int count = op_axes("zl_squeeze", x, axes, axis);
-    count = count < 0 ? -1 : ones(x, count, axis, axes.count >= 0, dropped);
+    int count = op_axes("zl_squeeze", a, axis, each);
+    count = count < 0 ? -1 : ones(a, count, each, axis.count >= 0, dropped);
     if (count < 0)
         return NULL;
-    return count ? squeeze(x, count, dropped) : op_same(x);
+    return count ? squeeze(a, count, dropped) : op_same(a);
 }
 OP_SIGNATURE(zl_squeeze, "view",
-             "x without the given axes, each of size 1. ZL_ALL: without every axis of size 1.", P_ARRAY(x),
-             P_AXES(axes, "None"));
+             "a without the given axes, each of size 1. ZL_ALL: without every axis of size 1.", P_ARRAY(a),
+             P_AXES(axis, "None"));
 
 // Axes of the result, sorted into out; false and an error for one that is out of range or given twice.
 static bool read_new_axes(zl_axes axes, int ndim, int64_t *out) {
@@ -276,38 +276,38 @@ static bool read_new_axes(zl_axes axes, int ndim, int64_t *out) {
     return true;
 }
 
-zl_array zl_expand_dims(zl_array x, zl_axes axes) {
-    if (!x)
+zl_array zl_expand_dims(zl_array a, zl_axes axis) {
+    if (!a)
         return NULL;
-    if (axes.count < 0)
-        return error_set(ZL_ERROR_AXIS, "zl_expand_dims: ZL_ALL: name the axes that the result has more");
-    if (axes.count > UINT16_MAX - x->ndim)
-        return error_set(ZL_ERROR_SHAPE, "zl_expand_dims: %d axes more than the %d of x are too many",
-                         axes.count, x->ndim);
-    OP_ROOM(int64_t, added, axes.count);
-    if (!added || !read_new_axes(axes, x->ndim + axes.count, added))
+    if (axis.count < 0)
+        return error_set(ZL_ERROR_AXIS, "zl_expand_dims: ZL_ALL: name the axis that the result has more");
+    if (axis.count > UINT16_MAX - a->ndim)
+        return error_set(ZL_ERROR_SHAPE, "zl_expand_dims: %d axis more than the %d of a are too many",
+                         axis.count, a->ndim);
+    OP_ROOM(int64_t, added, axis.count);
+    if (!added || !read_new_axes(axis, a->ndim + axis.count, added))
         return NULL;
-    return axes.count ? expand_dims(x, axes.count, added) : op_same(x);
+    return axis.count ? expand_dims(a, axis.count, added) : op_same(a);
 }
-OP_SIGNATURE(zl_expand_dims, "view", "x with new axes of size 1, which are axes of the result.", P_ARRAY(x),
-             P_AXES(axes, NULL));
+OP_SIGNATURE(zl_expand_dims, "view", "a with new axes of size 1, which are axes of the result.", P_ARRAY(a),
+             P_AXES(axis, NULL));
 
-zl_array zl_atleast_1d(zl_array x) {
-    return x && x->ndim == 0 ? zl_expand_dims(x, ZL_AXES(0)) : op_same(x);
+zl_array zl_atleast_1d(zl_array a) {
+    return a && a->ndim == 0 ? zl_expand_dims(a, ZL_AXES(0)) : op_same(a);
 }
-OP_SIGNATURE(zl_atleast_1d, "view", "x, or a scalar x with one axis.", P_ARRAY(x));
+OP_SIGNATURE(zl_atleast_1d, "view", "a, or a scalar a with one axis.", P_ARRAY(a));
 
-zl_array zl_atleast_2d(zl_array x) {
-    if (!x || x->ndim >= 2)
-        return op_same(x);
-    return zl_expand_dims(x, x->ndim ? ZL_AXES(0) : ZL_AXES(0, 1));
+zl_array zl_atleast_2d(zl_array a) {
+    if (!a || a->ndim >= 2)
+        return op_same(a);
+    return zl_expand_dims(a, a->ndim ? ZL_AXES(0) : ZL_AXES(0, 1));
 }
-OP_SIGNATURE(zl_atleast_2d, "view", "x, with new first axes if it has less than two.", P_ARRAY(x));
+OP_SIGNATURE(zl_atleast_2d, "view", "a, with new first axes if it has less than two.", P_ARRAY(a));
 
-zl_array zl_atleast_3d(zl_array x) {
-    if (!x || x->ndim >= 3)
-        return op_same(x);
-    return zl_expand_dims(x, x->ndim == 2 ? ZL_AXES(2) : x->ndim ? ZL_AXES(0, 2) : ZL_AXES(0, 1, 2));
+zl_array zl_atleast_3d(zl_array a) {
+    if (!a || a->ndim >= 3)
+        return op_same(a);
+    return zl_expand_dims(a, a->ndim == 2 ? ZL_AXES(2) : a->ndim ? ZL_AXES(0, 2) : ZL_AXES(0, 1, 2));
 }
 OP_SIGNATURE(zl_atleast_3d, "view",
-             "x, with three axes if it has less: (n,) becomes (1, n, 1), (m, n) (m, n, 1).", P_ARRAY(x));
+             "a, with three axes if it has less: (n,) becomes (1, n, 1), (m, n) (m, n, 1).", P_ARRAY(a));

@@ -82,7 +82,9 @@ static void add_words(struct frame *f, int count, uintptr_t first, uintptr_t sec
 
 static void add_argument(struct frame *f, zl_param_type type, const union op_argument *a) {
     switch (type) {
-    case ZL_PARAM_ARRAY: add_words(f, 1, (uintptr_t)a->array, 0); break;
+    case ZL_PARAM_ARRAY:
+    case ZL_PARAM_OPTIONAL: add_words(f, 1, (uintptr_t)a->array, 0); break;
+    case ZL_PARAM_STRING: add_words(f, 1, (uintptr_t)a->string, 0); break;
     case ZL_PARAM_OUTPUT: add_words(f, 1, (uintptr_t)a->output, 0); break;
     case ZL_PARAM_INT64: add_words(f, 1, (uintptr_t)a->wide, 0); break;
     case ZL_PARAM_INT:

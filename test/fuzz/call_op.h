@@ -18,6 +18,7 @@ union op_argument {
     zl_shape shape;
     zl_axes axes;
     zl_array *output;
+    const char *string;
 };
 
 typedef void op_function(void);

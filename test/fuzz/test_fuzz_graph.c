@@ -195,7 +195,7 @@ static zl_array reduced(struct graph *g, zl_array x) {
     case 7: return zl_var_axes(x, axes, keep, 0);
     case 8: return zl_logsumexp_axes(zl_real(x), axes, keep);
     case 9: return zl_ndim(x) ? zl_argmax_axis(zl_real(x), axis, keep) : zl_argmax(zl_real(x));
-    default: return zl_softmax_axes(x, axes);
+    default: return zl_softmax_axes(x, axes, false);
     }
 }
 

@@ -45,6 +45,12 @@ static zl_dtype some_dtype(void) {
     return (zl_dtype)(test_between(0, 15) ? test_between(0, ZL_DTYPE_COUNT - 1) : test_between(-1, 99));
 }
 
+static const char *some_string(void) {
+    static const char *const strings[] = {NULL,    "",       "causal", "ij,jk->ik", "ij",  "i,i",
+                                          "...->", "a...a,", "->",     "i->ii",     "i,j", "...i,i..."};
+    return strings[test_between(0, COUNT(strings) - 1)];
+}
+
 struct lists { // what the arguments of one call point to
     int64_t size[4][LIST];
     int axis[4][LIST];
@@ -89,7 +95,8 @@ static zl_array some_array(void) {
 
 static void fill_pool(zl_array *pool) {
     pool[0] = NULL;
-    for (int i = 1; i < POOL; i++)
+    pool[1] = zl_full(ZL_SHAPE(2), zl_scalar_int(7), ZL_UINT32); // a key of random numbers
+    for (int i = 2; i < POOL; i++)
         if (!CHECK(pool[i] = some_array()))
             test_note("%s", zl_error());
 }
@@ -133,6 +140,8 @@ static void choose_argument(struct attempt *a, zl_array *pool, zl_param_type typ
     case ZL_PARAM_DTYPE: out->number = some_dtype(); break;
     case ZL_PARAM_SHAPE: out->shape = some_shape(&a->lists); break;
     case ZL_PARAM_AXES: out->axes = some_axes(&a->lists); break;
+    case ZL_PARAM_OPTIONAL: out->array = test_between(0, 1) ? NULL : choose(a, pool); break;
+    case ZL_PARAM_STRING: out->string = some_string(); break;
     case ZL_PARAM_OUTPUT: out->output = test_between(0, 30) ? a->lists.output : NULL; break;
     }
 }

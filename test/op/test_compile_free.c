@@ -25,6 +25,7 @@ static zl_array some_array(zl_dtype dtype) {
 }
 
 static void choose(struct arguments *a, int at, zl_param_type type, zl_dtype dtype) {
+    static const char *const strings[] = {"", "ij,ij->i", "ij->ji", "causal"};
     union op_argument *out = &a->value[at];
     int count = (int)test_between(1, 2);
     for (int i = 0; i < LIST; i++) {
@@ -42,6 +43,8 @@ static void choose(struct arguments *a, int at, zl_param_type type, zl_dtype dty
     case ZL_PARAM_DTYPE: out->number = (int)dtype; break;
     case ZL_PARAM_SHAPE: out->shape = (zl_shape){a->size[at], count}; break;
     case ZL_PARAM_AXES: out->axes = (zl_axes){a->axis[at], count}; break;
+    case ZL_PARAM_OPTIONAL: out->array = test_between(0, 3) ? NULL : some_array(dtype); break;
+    case ZL_PARAM_STRING: out->string = strings[test_between(0, COUNT(strings) - 1)]; break;
     case ZL_PARAM_OUTPUT: out->output = a->output; break;
     }
 }

@@ -82,6 +82,8 @@ TEST(diagonals_and_triangles) {
     CHECK_ARRAY(zl_tri(2, 3, -1, ZL_FLOAT32), ZL_FLOAT32, ZL_SHAPE(2, 3), 0, 0, 0, 1, 0, 0);
     CHECK_ARRAY(zl_tri(2, 2, INT64_MIN, ZL_FLOAT32), ZL_FLOAT32, ZL_SHAPE(2, 2), 0, 0, 0, 0);
     CHECK_EMPTY(zl_eye(0, 3, 0, ZL_FLOAT32), ZL_FLOAT32, ZL_SHAPE(0, 3));
+    CHECK_ARRAY(zl_eye(2, INT64_MIN, 0, ZL_INT8), ZL_INT8, ZL_SHAPE(2, 2), 1, 0, 0, 1); // m is not given
+    CHECK_ARRAY(zl_tri(2, INT64_MIN, 0, ZL_DTYPE_COUNT), ZL_FLOAT32, ZL_SHAPE(2, 2), 1, 0, 1, 1);
     zl_array x = op_test_range(ZL_SHAPE(3, 3), ZL_INT32), truth = zl_ones(ZL_SHAPE(2, 2), ZL_BOOL);
     CHECK_ARRAY(zl_tril(x, 0), ZL_INT32, ZL_SHAPE(3, 3), 0, 0, 0, 3, 4, 0, 6, 7, 8);
     CHECK_ARRAY(zl_triu(x, 1), ZL_INT32, ZL_SHAPE(3, 3), 0, 1, 2, 0, 0, 5, 0, 0, 0);
@@ -90,6 +92,15 @@ TEST(diagonals_and_triangles) {
     CHECK_ERROR(ZL_ERROR_SHAPE, zl_eye(-1, 2, 0, ZL_FLOAT32));
     CHECK_ERROR(ZL_ERROR_SHAPE, zl_tril(op_test_range(ZL_SHAPE(3), ZL_INT32), 0));
     CHECK_HAS(test_last_error(), "zl_tril: x of shape (3,) is no matrix");
+}
+
+TEST(dtypes_that_are_not_given) {
+    zl_array x = op_test_range(ZL_SHAPE(2), ZL_INT16);
+    CHECK_ARRAY(zl_arange(0, 2, 1, ZL_DTYPE_COUNT), ZL_FLOAT32, ZL_SHAPE(2), 0, 1);
+    CHECK_ARRAY(zl_arange_int(0, 2, 1, ZL_DTYPE_COUNT), ZL_INT32, ZL_SHAPE(2), 0, 1);
+    CHECK_ARRAY(zl_full(ZL_SHAPE(1, 2), x, ZL_DTYPE_COUNT), ZL_INT16, ZL_SHAPE(1, 2), 0, 1);
+    CHECK_ARRAY(zl_full_like(x, zl_scalar(3), ZL_DTYPE_COUNT), ZL_INT16, ZL_SHAPE(2), 3, 3);
+    CHECK_ERROR(ZL_ERROR_DTYPE, zl_zeros(ZL_SHAPE(2), ZL_DTYPE_COUNT)); // here it must be
 }
 
 RULES(tril, ZL_SHAPE(2, 3, 3), zl_square(zl_tril(x, 0)))

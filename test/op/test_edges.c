@@ -30,7 +30,7 @@ enum { MOST = 512, RANKS = 10, LARGEST = 91125 };
     ROW(LOGSUMEXP, zl_logsumexp_axis(x, axis, true), NEEDS_ALL | ROUNDS | ORDERS) \
     ROW(ARGMIN, zl_argmin_axis(x, axis, true), NEEDS_ALL | ORDERS)                \
     ROW(ARGMAX, zl_argmax_axis(x, axis, true), NEEDS_ALL | ORDERS)                \
-    ROW(SOFTMAX, zl_softmax(x, axis), ROUNDS | ORDERS)                            \
+    ROW(SOFTMAX, zl_softmax(x, axis, false), ROUNDS | ORDERS)                            \
     ROW(FLIP, zl_flip(x, ZL_AXES(axis)), 0)                                       \
     ROW(BACK_BY_TWO, back_by_two(x, axis), 0)                                     \
     ROW(REPEAT, zl_repeat(x, 2, axis), 0)                                         \

@@ -61,7 +61,11 @@ TEST(clip_bounds) {
     CHECK_ARRAY(zl_clip(zl_scalar(1), x, x), ZL_FLOAT32, ZL_SHAPE(5), 0, 1, 2, 3, 4);
     CHECK_ERROR(ZL_ERROR_SHAPE, zl_clip(x, zl_zeros(ZL_SHAPE(2), ZL_INT32), zl_scalar(1)));
     CHECK_HAS(test_last_error(), "zl_clip: ");
-    CHECK(!zl_clip(x, NULL, x) && !zl_clip(x, x, NULL) && !zl_error());
+    CHECK_ARRAY(zl_clip(x, zl_scalar_int(2), NULL), ZL_INT32, ZL_SHAPE(5), 2, 2, 2, 3, 4);
+    CHECK_ARRAY(zl_clip(x, NULL, zl_scalar_int(2)), ZL_INT32, ZL_SHAPE(5), 0, 1, 2, 2, 2);
+    CHECK_ERROR(ZL_ERROR_VALUE, zl_clip(x, NULL, NULL));
+    CHECK_ERROR(ZL_ERROR_AXIS, zl_clip(x, zl_flip(x, ZL_AXES(3)), zl_scalar_int(2))); // a failure, not none
+    CHECK(!zl_clip(NULL, x, x) && !zl_error());
 }
 
 TEST(round_to_decimals) {

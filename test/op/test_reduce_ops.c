@@ -80,7 +80,7 @@ TEST(nothing_reduced) {
     CHECK_ARRAY(zl_any(x), ZL_BOOL, ZL_SCALAR, 0);
     CHECK_ARRAY(zl_mean_axis(x, 1, false), ZL_FLOAT32, ZL_SHAPE(2), NAN, NAN);
     CHECK_EMPTY(zl_max_axis(x, 0, false), ZL_FLOAT32, ZL_SHAPE(0));
-    CHECK_EMPTY(zl_softmax(x, 1), ZL_FLOAT32, ZL_SHAPE(2, 0));
+    CHECK_EMPTY(zl_softmax(x, 1, false), ZL_FLOAT32, ZL_SHAPE(2, 0));
     CHECK_ERROR(ZL_ERROR_SHAPE, zl_max_axis(x, 1, false));
     CHECK_STR(test_last_error(), "zl_max_axis: axis 1 of shape (2, 0) is empty: it has no max");
     CHECK_ERROR(ZL_ERROR_SHAPE, zl_min(x));
@@ -96,13 +96,13 @@ TEST(reductions_refuse_axes) {
     CHECK_ERROR(ZL_ERROR_AXIS, zl_max_axes(x, ZL_AXES(0, -2), false));
     CHECK_ERROR(ZL_ERROR_AXIS, zl_mean_axis(x, -3, false));
     CHECK_HAS(test_last_error(), "zl_mean_axis: ");
-    CHECK_ERROR(ZL_ERROR_AXIS, zl_softmax(x, 2));
+    CHECK_ERROR(ZL_ERROR_AXIS, zl_softmax(x, 2, false));
     CHECK_HAS(test_last_error(), "zl_softmax: ");
     CHECK_ERROR(ZL_ERROR_AXIS, zl_argmax_axis(x, 2, false));
     CHECK_ERROR(ZL_ERROR_AXIS, zl_logsumexp_axis(x, 5, false));
     CHECK(!zl_sum(NULL) && !zl_mean(NULL) && !zl_var(NULL, 0) && !zl_std(NULL, 0) && !zl_argmax(NULL) &&
           !zl_error());
-    CHECK(!zl_softmax(NULL, 0) && !zl_logsumexp(NULL) && !zl_minmax(NULL, (zl_array[2]){0}) && !zl_error());
+    CHECK(!zl_softmax(NULL, 0, false) && !zl_logsumexp(NULL) && !zl_minmax(NULL, (zl_array[2]){0}) && !zl_error());
 }
 
 // Against sums in long double, over layouts that take different ways through a driver.
@@ -151,15 +151,15 @@ TEST(statistics) {
 
 TEST(softmax_and_logsumexp) {
     zl_array x = zl_from_f32((float[]){1000, 1000, -INFINITY, 0}, ZL_SHAPE(2, 2));
-    CHECK_ARRAY_NEAR(zl_softmax(x, -1), ZL_FLOAT32, ZL_SHAPE(2, 2), 1e-6, 0.5, 0.5, 0, 1);
-    CHECK_ARRAY_NEAR(zl_softmax_axes(zl_zeros(ZL_SHAPE(2, 2), ZL_INT32), ZL_ALL), ZL_FLOAT32, ZL_SHAPE(2, 2),
+    CHECK_ARRAY_NEAR(zl_softmax(x, -1, false), ZL_FLOAT32, ZL_SHAPE(2, 2), 1e-6, 0.5, 0.5, 0, 1);
+    CHECK_ARRAY_NEAR(zl_softmax_axes(zl_zeros(ZL_SHAPE(2, 2), ZL_INT32), ZL_ALL, true), ZL_FLOAT32, ZL_SHAPE(2, 2),
                      1e-6, 0.25, 0.25, 0.25, 0.25);
     CHECK_ARRAY_NEAR(zl_logsumexp_axis(x, 1, false), ZL_FLOAT32, ZL_SHAPE(2), 1e-6, 1000 + log(2), 0);
     CHECK_ARRAY(zl_logsumexp(zl_full(ZL_SHAPE(3), zl_scalar(-INFINITY), ZL_FLOAT32)), ZL_FLOAT32, ZL_SCALAR,
                 -INFINITY);
     CHECK_ARRAY_NEAR(zl_logsumexp(RANGE(2)), ZL_FLOAT32, ZL_SCALAR, 1e-6, log(1 + exp(1)));
     CHECK_ARRAY(zl_logsumexp(zl_scalar(3)), ZL_FLOAT32, ZL_SCALAR, 3);
-    CHECK_ARRAY_NEAR(zl_softmax(zl_astype(RANGE(2), ZL_FLOAT16), 0), ZL_FLOAT16, ZL_SHAPE(2), 1e-3, 0.26894,
+    CHECK_ARRAY_NEAR(zl_softmax(zl_astype(RANGE(2), ZL_FLOAT16), 0, true), ZL_FLOAT16, ZL_SHAPE(2), 1e-3, 0.26894,
                      0.73106);
 }
 
@@ -209,7 +209,7 @@ RULES(prod_axes, ZL_SHAPE(2, 2, 3), zl_prod_axes(x, ZL_AXES(0, 2), false))
 RULES(mean, ZL_SHAPE(2, 3), zl_square(zl_mean_axis(x, 1, true)))
 RULES(var, ZL_SHAPE(2, 3), zl_var_axis(x, 1, false, 1))
 RULES(std, ZL_SHAPE(2, 3), zl_std_axis(x, 0, false, 0))
-RULES(softmax, ZL_SHAPE(2, 3), zl_softmax(x, 1))
+RULES(softmax, ZL_SHAPE(2, 3), zl_softmax(x, 1, false))
 RULES(logsumexp, ZL_SHAPE(2, 3), zl_logsumexp_axis(x, 0, false))
 BATCHING(all, ZL_SHAPE(2, 3), zl_astype(zl_all_axis(zl_greater(x, zl_scalar(0)), 1, false), ZL_FLOAT64))
 BATCHING(argmax, ZL_SHAPE(2, 3), zl_astype(zl_argmax_axis(x, 1, true), ZL_FLOAT64))

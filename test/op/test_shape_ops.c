@@ -1,5 +1,7 @@
 // test_shape_ops.c - joining, cutting, padding and repeating.
 
+#include <limits.h>
+
 #include "op/op_test.h"
 
 #define RANGE(...) op_test_range(ZL_SHAPE(__VA_ARGS__), ZL_INT32)
@@ -93,6 +95,7 @@ TEST(repeat_and_tile) {
     zl_array x = RANGE(2, 2);
     CHECK_ARRAY(zl_repeat(x, 2, 0), ZL_INT32, ZL_SHAPE(4, 2), 0, 1, 0, 1, 2, 3, 2, 3);
     CHECK_ARRAY(zl_repeat(x, 2, -1), ZL_INT32, ZL_SHAPE(2, 4), 0, 0, 1, 1, 2, 2, 3, 3);
+    CHECK_ARRAY(zl_repeat(x, 2, INT_MIN), ZL_INT32, ZL_SHAPE(8), 0, 0, 1, 1, 2, 2, 3, 3);
     CHECK_EMPTY(zl_repeat(x, 0, 0), ZL_INT32, ZL_SHAPE(0, 2));
     CHECK_ARRAY(zl_tile(RANGE(2), ZL_SHAPE(2, 2)), ZL_INT32, ZL_SHAPE(2, 4), 0, 1, 0, 1, 0, 1, 0, 1);
     CHECK_ARRAY(zl_tile(x, ZL_SHAPE(2)), ZL_INT32, ZL_SHAPE(2, 4), 0, 1, 0, 1, 2, 3, 2, 3);

@@ -152,6 +152,8 @@ TEST(as_strided_stays_inside) {
                 3);
     CHECK_EMPTY(zl_as_strided(x, ZL_SHAPE(2, 0), ZL_SHAPE(INT64_MAX, 1), INT64_MAX), ZL_INT32,
                 ZL_SHAPE(2, 0));
+    CHECK_ARRAY(zl_as_strided(x, ZL_SHAPE(2, 2), ZL_NO_SHAPE, 1), ZL_INT32, ZL_SHAPE(2, 2), 1, 2, 3, 4);
+    CHECK_ARRAY(zl_as_strided(x, ZL_NO_SHAPE, ZL_SHAPE(0, 1), 0), ZL_INT32, ZL_SHAPE(2, 3), 0, 1, 2, 0, 1, 2);
     CHECK_ERROR(ZL_ERROR_VALUE, zl_as_strided(x, ZL_SHAPE(3), ZL_SHAPE(3), 0));
     CHECK_ERROR(ZL_ERROR_VALUE, zl_as_strided(x, ZL_SHAPE(3), ZL_SHAPE(-1), 1));
     CHECK_ERROR(ZL_ERROR_VALUE, zl_as_strided(x, ZL_SHAPE(3), ZL_SHAPE(INT64_MAX), 1));

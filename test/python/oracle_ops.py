@@ -51,13 +51,19 @@ class Scope(c.Structure):
     _fields_ = [("height", c.c_int), ("open", c.c_bool), ("stream", c.c_void_p)]
 
 
-ARRAY, ARRAYS, INT, INT64, DOUBLE, BOOL, DTYPE, SHAPE, AXES, OUTPUT = range(10)  # zl_param_type
+ARRAY, ARRAYS, INT, INT64, DOUBLE, BOOL, DTYPE, SHAPE, AXES, OUTPUT, OPTIONAL, STRING = range(12)  # zl_param_type
 C_TYPE = {ARRAY: c.c_void_p, INT: c.c_int, INT64: c.c_int64, DOUBLE: c.c_double, BOOL: c.c_bool, DTYPE: c.c_int,
-          SHAPE: Shape, AXES: Axes, OUTPUT: c.c_void_p}
+          SHAPE: Shape, AXES: Axes, OUTPUT: c.c_void_p, OPTIONAL: c.c_void_p, STRING: c.c_char_p}
 
 
 def shape_of(sizes):
+    if sizes is None:
+        return Shape(None, -1)
     return Shape((c.c_int64 * len(sizes))(*sizes), len(sizes))
+
+
+def dtype_of(name):
+    return len(DTYPES) if name is None else DTYPES.index(name)
 
 
 def axes_of(axes):
@@ -115,7 +121,7 @@ class Library:
                 if kind == ARRAYS:
                     passed += [(c.c_void_p * len(value))(*value), len(value)]
                 elif kind in (SHAPE, AXES, DTYPE):
-                    passed.append({SHAPE: shape_of, AXES: axes_of, DTYPE: DTYPES.index}[kind](value))
+                    passed.append({SHAPE: shape_of, AXES: axes_of, DTYPE: dtype_of}[kind](value))
                 else:
                     passed.append(value)
             result = function(*passed)
@@ -346,10 +352,10 @@ def statistics():
                   lambda: mx.logsumexp(theirs, axis=axes, keepdims=keep), bound=loose, values=values)
             # MLX gives integers along other axes than the last, and does not look at the axis of an empty array.
             if theirs.size and ("float" in what or "complex" in what or axes == -1):
-                check(f"softmax {what} {axes}", lambda: zl.softmax_axes(ours(), axes), lambda: mx.softmax(theirs, axis=axes),
+                check(f"softmax {what} {axes}", lambda: zl.softmax_axes(ours(), axes, False), lambda: mx.softmax(theirs, axis=axes),
                       bound=loose, values=values)
         if ndim and "float32" in what:
-            check(f"softmax {what}", lambda: zl.softmax(ours(), -1), lambda: mx.softmax(theirs, axis=-1))
+            check(f"softmax {what}", lambda: zl.softmax(ours(), -1, False), lambda: mx.softmax(theirs, axis=-1))
             for name in ["var", "std"]:
                 check(f"{name} {what}", lambda: getattr(zl, name)(ours(), 0), lambda: getattr(mx, name)(theirs), values=values)
                 check(f"{name} {what} -1", lambda: getattr(zl, name + "_axis")(ours(), -1, True, 0),
