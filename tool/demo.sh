@@ -14,4 +14,4 @@ show() { # COMMAND...: announced, then run, if it is there
 }
 show "$build/zellige" devices
 show "$build/example/linear_regression"
-show "$build/bench/elementwise" --demo
+show "$build/bench/arrays" --demo

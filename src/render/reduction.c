@@ -157,13 +157,24 @@ static void define_complex(struct text *out, const struct reduction *r) {
              r->name);
 }
 
+// Register R takes its elements of a block. Levels may have a sum of two widths in one instruction.
+static void define_step(struct text *out, const struct reduction *r) {
+    if (r->combine == TILE_ADD && r->input == ZL_FLOAT16) {
+        text_add(out, "#define STEP(R) a##R = vec_add_f32_f16(a##R, vec_load_f16(x + R / 2 * VEC_BYTES), R %% 2);\n");
+        return;
+    }
+    text_add(out, "#define STEP(R) a##R = %s_step(a##R, ", r->name);
+    load(out, r, "x");
+    text_add(out, ");\n");
+}
+
 static void define_real(struct text *out, const struct reduction *r) {
     text_add(out, "#define START(R) vec_%s a##R = ", r->value);
     identity(out, r, 0);
-    text_add(out, ";\n#define STEP(R) a##R = %s_step(a##R, ", r->name);
-    load(out, r, "x");
+    text_add(out, ";\n");
+    define_step(out, r);
     text_add(out,
-             ");\n#define LAST(R) a##R = vec_select_%s(vec_before_%d(R * VEC_BYTES / %d, n), %s_step(a##R, ",
+             "#define LAST(R) a##R = vec_select_%s(vec_before_%d(R * VEC_BYTES / %d, n), %s_step(a##R, ",
              r->value, 8 * r->bytes, r->bytes, r->name);
     load(out, r, "rest");
     text_add(out, "), a##R);\n#define FOLD(R, S) a##R = %s_step(a##R, a##S);\n", r->name);

@@ -28,7 +28,7 @@ static const struct need needs[] = {
     {"scalar", 0, 0},
     {"neon", HWCAP_ASIMD, 0},
     {"neon_fp16", FP16_NEEDS, 0},
-    {"neon_bf16", FP16_NEEDS, HWCAP2_BF16 | HWCAP2_I8MM},
+    {"neon_bf16", FP16_NEEDS | HWCAP_ASIMDFHM, HWCAP2_BF16 | HWCAP2_I8MM},
 };
 
 static struct need found(void) {

@@ -4,7 +4,7 @@ VEC_FN vec_f32 total_step(vec_f32 v0_0, vec_f32 v1_0) {
 }
 
 #define START(R) vec_f32 a##R = (vec_f32)vec_splat_u32(0x0u);
-#define STEP(R) a##R = total_step(a##R, vec_f32_of_f16(vec_load_f16(x + R / 2 * VEC_BYTES), R % 2));
+#define STEP(R) a##R = vec_add_f32_f16(a##R, vec_load_f16(x + R / 2 * VEC_BYTES), R % 2);
 #define LAST(R) a##R = vec_select_f32(vec_before_32(R * VEC_BYTES / 4, n), total_step(a##R, vec_f32_of_f16(vec_load_f16(rest + R / 2 * VEC_BYTES), R % 2)), a##R);
 #define FOLD(R, S) a##R = total_step(a##R, a##S);
 #define DOWN(BYTES) a0 = total_step(a0, (vec_f32)vec_down((vec_u64)a0, BYTES));

@@ -29,6 +29,9 @@ VEC_FN vec_f32 vec_f32_of_f16(vec_f16 x, int part) {
     return (vec_f32)((vec_u32)((vec_f32)rest * 0x1p112f) | large | nan | sign);
 }
 #endif
+#ifndef vec_add_f32_f16
+VEC_FN vec_f32 vec_add_f32_f16(vec_f32 a, vec_f16 x, int part) { return vec_add_f32(a, vec_f32_of_f16(x, part)); }
+#endif
 #ifndef vec_f16_of_f32
 VEC_FN vec_u32 vec_round_f16(vec_f32 x) {
     vec_u32 bits = (vec_u32)x & 0x7fffffff, sign = ((vec_u32)x >> 16) & 0x8000;

@@ -1,4 +1,4 @@
-// elementwise.c - how near the CPU device comes to the machine's limits: bandwidth, arithmetic, and the budgets of tiny
+// arrays.c - how near the CPU device comes to the machine's limits: bandwidth, arithmetic, and the budgets of tiny
 // ops. Everything goes through the public API; the limits are plain C, measured in the same rounds.
 
 #include "bench.h"
