@@ -105,7 +105,7 @@ static void start(zl_array a, struct call *call, int index) {
     a->call = call;
     a->index = (uint16_t)index;
     a->storage = NULL;
-    a->spare = 0;
+    atomic_store_explicit(&a->borrows, 0, memory_order_relaxed);
 }
 
 static __attribute__((noinline)) bool check_limits(int inputs, int args, int outputs, const struct array_spec *spec) {
@@ -261,7 +261,7 @@ static zl_array drop_inputs(struct call *c, zl_array list) {
 static void drop_source(zl_array a) {
     switch (atomic_load_explicit(&a->state, memory_order_relaxed)) {
     case ARRAY_READY:
-        if (a->storage)
+        if (a->storage && !atomic_load_explicit(&a->borrows, memory_order_relaxed))
             storage_release(a->storage);
         break;
     case ARRAY_FAILED:
@@ -295,7 +295,16 @@ static void release(zl_array a, unsigned long amount) {
         take_apart(push(NULL, a));
 }
 
+// A view that keeps its data but not its history holds the storage itself.
+static void own_storage(zl_array a) {
+    if (!atomic_load_explicit(&a->borrows, memory_order_relaxed))
+        return;
+    storage_retain(a->storage);
+    atomic_store_explicit(&a->borrows, 0, memory_order_relaxed);
+}
+
 HOT void graph_detach(struct call *c) {
+    own_storage(call_first(c)); // a view is the only output of its call
     take_apart(drop_inputs(c, NULL));
 }
 

@@ -33,7 +33,7 @@ struct zl_array_ {
     uint8_t dtype;      // zl_dtype
     _Atomic uint8_t state;
     uint8_t flags;
-    uint8_t spare;
+    _Atomic uint8_t borrows; // READY: storage is held by the array that this is a view of, until it is let go
     uint16_t ndim;
     uint16_t index;    // which output of call
     struct call *call; // how it is made; NULL: a leaf

@@ -17,11 +17,13 @@ zl_array op_dense(const struct op *op, int inputs, const zl_array *in, int args,
     return op_call(op, inputs, in, args, arg, &(struct array_spec){.dtype = dtype, .ndim = ndim, .dim = dim});
 }
 
-// A view of data that is there is there at once; its history stays until it is evaluated, for gradients.
+// A view of data that is there is there at once; its history stays until it is evaluated, for gradients, and holds the
+// storage as long.
 static void share(zl_array view, zl_array x) {
     if (array_state(x) != ARRAY_READY || array_is(x, ARRAY_INLINE))
         return;
-    view->storage = x->storage ? storage_retain(x->storage) : NULL;
+    view->storage = x->storage;
+    atomic_store_explicit(&view->borrows, x->storage != NULL, memory_order_relaxed);
     atomic_store_explicit(&view->state, ARRAY_READY, memory_order_release);
 }
 

@@ -92,7 +92,8 @@ static bool share_input(zl_array out, zl_array x) {
 
 // x and out have the same elements in the same places, so a kernel may write where it reads.
 static bool can_take(zl_array out, zl_array x) {
-    if (array_is(x, ARRAY_INLINE) || !x->storage || !array_is(x, ARRAY_CONTIGUOUS) || x->size != out->size ||
+    if (array_is(x, ARRAY_INLINE) || !x->storage || atomic_load_explicit(&x->borrows, memory_order_relaxed) ||
+        !array_is(x, ARRAY_CONTIGUOUS) || x->size != out->size ||
         array_item(x) != array_item(out) || x->offset != 0)
         return false;
     size_t bytes = (size_t)out->size * array_item(out);
@@ -143,7 +144,7 @@ static void consume(zl_array a, bool taken) {
     struct storage *s = a->storage;
     a->storage = NULL;
     atomic_store_explicit(&a->state, ARRAY_CONSUMED, memory_order_release);
-    if (s && !taken)
+    if (s && !taken && !atomic_exchange_explicit(&a->borrows, 0, memory_order_relaxed))
         storage_release(s);
 }
 
