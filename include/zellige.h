@@ -210,6 +210,13 @@ ZL_API bool zl_synchronize(void); // waits for this thread's default stream
 // Gradients of loss, a float array of one element, with respect to arrays that it was made from.
 ZL_API bool zl_grad(zl_array loss, int count, const zl_array *wrt, zl_array *grads);
 
+// Random numbers ------------------------------------------------------------------------------------------------
+
+// An op that is given no key takes the next one of this thread's state, which is a key, at first made from the clock.
+ZL_API void     zl_random_seed(int64_t seed);         // makes it that of zl_random_key(seed)
+ZL_API zl_array zl_random_state_get(void);
+ZL_API bool     zl_random_state_set(zl_array key);    // of any array like a key, also one that is not computed yet
+
 // Streams and devices -------------------------------------------------------------------------------------------
 
 ZL_API zl_stream zl_default_stream(void);

@@ -326,6 +326,43 @@ ZL_API zl_array zl_matmul(zl_array a, zl_array b);
 // The products of every element of a, flattened, with every element of b.
 ZL_API zl_array zl_outer(zl_array a, zl_array b);
 
+// random
+
+// Truth values, each true with probability p, which stretches to shape; of the shape of p if none is given.
+ZL_API zl_array zl_random_bernoulli(zl_array p, zl_shape shape, zl_array key);
+
+// Random bits as unsigned integers of width bytes: 1, 2 or 4.
+ZL_API zl_array zl_random_bits(zl_shape shape, int width, zl_array key);
+
+// Positions along the axis of logits, each as likely as the exponential of its logit, as uint32. The other
+// axes stretch to shape, or there is a new last axis of num_samples, or one number for each.
+ZL_API zl_array zl_random_categorical(zl_array logits, int axis, zl_shape shape, int num_samples, zl_array key);
+
+// Numbers of the standard Gumbel distribution.
+ZL_API zl_array zl_random_gumbel(zl_shape shape, zl_dtype dtype, zl_array key);
+
+// The key that a seed stands for: two uint32.
+ZL_API zl_array zl_random_key(int64_t seed);
+
+// Numbers of the Laplace distribution around loc with that scale.
+ZL_API zl_array zl_random_laplace(zl_shape shape, zl_dtype dtype, double loc, double scale, zl_array key);
+
+// Normally distributed numbers with mean loc, 0 if NULL, and standard deviation scale, 1 if NULL.
+ZL_API zl_array zl_random_normal(zl_shape shape, zl_dtype dtype, zl_array loc, zl_array scale, zl_array key);
+
+// Whole numbers from low to high, high not included. low and high stretch to shape.
+ZL_API zl_array zl_random_randint(zl_array low, zl_array high, zl_shape shape, zl_dtype dtype, zl_array key);
+
+// num new keys, the rows of the result, whose numbers have nothing in common.
+ZL_API zl_array zl_random_split(zl_array key, int num);
+
+// Normally distributed numbers of those between lower and upper; of the shape that these broadcast to if none
+// is given.
+ZL_API zl_array zl_random_truncated_normal(zl_array lower, zl_array upper, zl_shape shape, zl_dtype dtype, zl_array key);
+
+// Numbers spread equally over low to high, high not included. low and high stretch to shape.
+ZL_API zl_array zl_random_uniform(zl_array low, zl_array high, zl_shape shape, zl_dtype dtype, zl_array key);
+
 // reduce
 
 // Whether all elements of a are not zero.

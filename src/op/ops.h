@@ -49,6 +49,10 @@ extern const struct op op_matmul;
 // end; what an index out of range gives is left to the device, which must not touch memory that is not x's.
 extern const struct op op_take;
 
+// random.c: input keys (..., 2) of uint32, row-major; args: the shape that each key gives. The output, uint8, uint16 or
+// uint32, has the axes of the keys, then those; its bits are as threefry.h and MLX make them.
+extern const struct op op_random_bits;
+
 // op_help.c ------------------------------------------------------------------------------------------------------
 
 // Whether arguments make sense; else false and an error that begins with function.

@@ -170,6 +170,17 @@ SCENARIO(two_outputs) {
     return sum_of(zl_add(zl_add(pair[0], pair[1]), zl_subtract(both[1], both[0])), out);
 }
 
+SCENARIO(random_numbers) { // from a state of words, then from one that is an array
+    zl_random_seed(8);
+    zl_array x = zl_random_normal(ZL_SHAPE(3, 2), ZL_FLOAT32, zl_scalar(1), NULL, NULL);
+    zl_array lazy = zl_add(zl_random_key(8), zl_zeros(ZL_SHAPE(2), ZL_UINT32));
+    bool ok = zl_random_state_set(lazy);
+    zl_array y = zl_random_categorical(zl_transpose(x, ZL_ALL), 0, ZL_NO_SHAPE, 4, NULL);
+    ok = ok && sum_of(zl_add(zl_sum(x), zl_sum(y)), out);
+    zl_random_seed(8);
+    return ok;
+}
+
 SCENARIO(many_axes) { // more than the room on the stack
     int64_t dim[40], twos = 0;
     int axes[40];

@@ -8,6 +8,8 @@
 
 #include <elf.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <math.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -52,6 +54,24 @@ static uintptr_t symbol_value(const char *name) {
 op_function *op_address(const char *name) {
     uintptr_t known = symbol_value("zl_add"), wanted = symbol_value(name);
     return known && wanted ? (op_function *)((uintptr_t)zl_add - known + wanted) : NULL;
+}
+
+// Arguments -------------------------------------------------------------------------------------------------
+
+bool op_argument_none(const zl_param *param, union op_argument *out) {
+    if (!param->fallback || strcmp(param->fallback, "None"))
+        return false;
+    switch (param->type) {
+    case ZL_PARAM_INT: out->number = INT_MIN; return true;
+    case ZL_PARAM_INT64: out->wide = INT64_MIN; return true;
+    case ZL_PARAM_DOUBLE: out->real = NAN; return true;
+    case ZL_PARAM_DTYPE: out->number = ZL_DTYPE_COUNT; return true;
+    case ZL_PARAM_SHAPE: out->shape = ZL_NO_SHAPE; return true;
+    case ZL_PARAM_AXES: out->axes = ZL_ALL; return true;
+    case ZL_PARAM_OPTIONAL: out->array = NULL; return true;
+    case ZL_PARAM_STRING: out->string = NULL; return true;
+    default: return false;
+    }
 }
 
 // Calls -----------------------------------------------------------------------------------------------------

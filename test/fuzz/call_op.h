@@ -23,6 +23,9 @@ union op_argument {
 
 typedef void op_function(void);
 
+// What stands for "not given" where the default is None: false, and nothing, of another parameter.
+bool op_argument_none(const zl_param *param, union op_argument *out);
+
 // The address of a function of this program by its name; NULL if it has none, or the program was stripped.
 op_function *op_address(const char *name);
 

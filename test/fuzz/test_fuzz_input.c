@@ -129,8 +129,11 @@ static void choose_list(struct attempt *a, zl_array *pool, union op_argument *ou
     out->arrays.count = count;
 }
 
-static void choose_argument(struct attempt *a, zl_array *pool, zl_param_type type, union op_argument *out) {
-    switch (type) {
+static void choose_argument(struct attempt *a, zl_array *pool, const zl_param *param,
+                            union op_argument *out) {
+    if (test_between(0, 1) && op_argument_none(param, out))
+        return;
+    switch (param->type) {
     case ZL_PARAM_ARRAY: out->array = choose(a, pool); break;
     case ZL_PARAM_ARRAYS: choose_list(a, pool, out); break;
     case ZL_PARAM_INT: out->number = a->has_output ? some_count() : some_axis(); break;
@@ -140,7 +143,7 @@ static void choose_argument(struct attempt *a, zl_array *pool, zl_param_type typ
     case ZL_PARAM_DTYPE: out->number = some_dtype(); break;
     case ZL_PARAM_SHAPE: out->shape = some_shape(&a->lists); break;
     case ZL_PARAM_AXES: out->axes = some_axes(&a->lists); break;
-    case ZL_PARAM_OPTIONAL: out->array = test_between(0, 1) ? NULL : choose(a, pool); break;
+    case ZL_PARAM_OPTIONAL: out->array = choose(a, pool); break;
     case ZL_PARAM_STRING: out->string = some_string(); break;
     case ZL_PARAM_OUTPUT: out->output = test_between(0, 30) ? a->lists.output : NULL; break;
     }
@@ -150,7 +153,7 @@ static void choose_arguments(struct attempt *a, zl_array *pool, const zl_op_info
     for (int i = 0; i < op->params; i++)
         a->has_output |= op->param[i].type == ZL_PARAM_OUTPUT;
     for (int i = 0; i < op->params; i++)
-        choose_argument(a, pool, op->param[i].type, &a->argument[i]);
+        choose_argument(a, pool, &op->param[i], &a->argument[i]);
 }
 
 // What came out is an array like any other: it says what it is, and can be computed if it is small.

@@ -24,16 +24,18 @@ static zl_array some_array(zl_dtype dtype) {
     return zl_full((zl_shape){dim, rank}, zl_scalar_int(1), dtype);
 }
 
-static void choose(struct arguments *a, int at, zl_param_type type, zl_dtype dtype) {
+static void choose(struct arguments *a, int at, const zl_param *param, zl_dtype dtype) {
     static const char *const strings[] = {"", "ij,ij->i", "ij->ji", "causal"};
     union op_argument *out = &a->value[at];
     int count = (int)test_between(1, 2);
     for (int i = 0; i < LIST; i++) {
         a->size[at][i] = test_between(1, 4);
         a->axis[at][i] = i;
-        a->array[at][i] = type == ZL_PARAM_ARRAYS ? some_array(dtype) : NULL;
+        a->array[at][i] = param->type == ZL_PARAM_ARRAYS ? some_array(dtype) : NULL;
     }
-    switch (type) {
+    if (test_between(0, 1) && op_argument_none(param, out))
+        return;
+    switch (param->type) {
     case ZL_PARAM_ARRAY: out->array = some_array(dtype); break;
     case ZL_PARAM_ARRAYS: out->arrays.list = a->array[at], out->arrays.count = count; break;
     case ZL_PARAM_INT: out->number = (int)test_between(0, 2); break;
@@ -43,7 +45,7 @@ static void choose(struct arguments *a, int at, zl_param_type type, zl_dtype dty
     case ZL_PARAM_DTYPE: out->number = (int)dtype; break;
     case ZL_PARAM_SHAPE: out->shape = (zl_shape){a->size[at], count}; break;
     case ZL_PARAM_AXES: out->axes = (zl_axes){a->axis[at], count}; break;
-    case ZL_PARAM_OPTIONAL: out->array = test_between(0, 3) ? NULL : some_array(dtype); break;
+    case ZL_PARAM_OPTIONAL: out->array = some_array(dtype); break;
     case ZL_PARAM_STRING: out->string = strings[test_between(0, COUNT(strings) - 1)]; break;
     case ZL_PARAM_OUTPUT: out->output = a->output; break;
     }
@@ -54,7 +56,7 @@ static bool try_op(const zl_op_info *op, op_function *function, zl_dtype dtype, 
     struct arguments a = {{{0}}};
     zl_array y;
     for (int i = 0; i < op->params; i++)
-        choose(&a, i, op->param[i].type, dtype);
+        choose(&a, i, &op->param[i], dtype);
     bool ok = call_op(op, function, a.value, &y) && (!y || zl_eval(y));
     for (int i = 0; ok && i < 8 && a.output[i]; i++)
         ok = zl_eval(a.output[i]);

@@ -87,6 +87,7 @@ class Library:
             ("zl_error", c.c_char_p, []), ("zl_clear_error", None, []), ("zl_op", c.POINTER(Info), [c.c_int]),
             ("zl_dtype_of", c.c_int, [c.c_void_p]), ("zl_shape_of", Shape, [c.c_void_p]), ("zl_eval", c.c_bool, [c.c_void_p]),
             ("zl_eval_all", c.c_bool, [c.c_int, c.c_void_p]), ("zl_scope_begin", Scope, []), ("zl_scope_end", None, [Scope]),
+            ("zl_random_seed", None, [c.c_int64]), ("zl_random_state_get", c.c_void_p, []),
             ("zl_scalar", c.c_void_p, [c.c_double]), ("zl_scalar_int", c.c_void_p, [c.c_int64]),
         ]:
             function = getattr(self.c, name)
@@ -532,6 +533,79 @@ def positions():
             check(f"take_flat {what}", lambda: zl.take_flat(ours(), lib.array(np.array([0, -1]), "int64")), lambda: mx.take(theirs, mx.array([0, -1])))
 
 
+# Cases: random numbers, bit for bit where nothing is rounded by other functions ------------------------------------
+
+NO_INT = -2**31
+LENGTHS = [(), (1,), (2,), (3,), (7,), (16,), (31,), (33,), (64,), (1001,), (3, 5), (2, 3, 4), (0,), (4, 0)]
+
+
+def seeded(seed, function):
+    """The function with both libraries' states at that seed."""
+    mx.random.seed(seed)
+    lib.c.zl_random_seed(seed)
+    return function
+
+
+def random_numbers():
+    r = mx.random
+    halves = ["float16", "bfloat16", "float32"]
+    for seed, shape in itertools.product([0, 1, 7, 2**32 - 1, 2**40 + 3, 2**63 - 1], LENGTHS):
+        ours, theirs = lambda: zl.random_key(seed), r.key(seed)
+        check(f"key {seed}", ours, lambda: theirs)
+        check(f"split {seed} {shape}", lambda: zl.random_split(ours(), len(shape)), lambda: r.split(theirs, len(shape)))
+        check(f"bits {seed} {shape}", lambda: zl.random_bits((*shape, 2), 4, ours()),
+              lambda: r.split(theirs, int(np.prod(shape))).reshape(*shape, 2), 0)
+        for dtype in FLOATS:
+            check(f"uniform {seed} {shape} {dtype}",
+                  lambda: zl.random_uniform(lib.c.zl_scalar(0), lib.c.zl_scalar(1), shape, dtype, ours()),
+                  lambda: r.uniform(0, 1, shape, getattr(mx, dtype), theirs), 0)
+            check(f"uniform from seed {seed} {shape} {dtype}",
+                  seeded(seed, lambda: zl.random_uniform(lib.c.zl_scalar(-3), lib.c.zl_scalar(0.7), shape, dtype, None)),
+                  lambda: r.uniform(-3, 0.7, shape, getattr(mx, dtype)), 0)
+            check(f"normal {seed} {shape} {dtype}", lambda: zl.random_normal(shape, dtype, None, None, ours()),
+                  lambda: r.normal(shape, getattr(mx, dtype), key=theirs), 2e-2 if dtype == "bfloat16" else 2e-3 if dtype == "float16" else 1e-5)
+            check(f"laplace {seed} {shape} {dtype}", lambda: zl.random_laplace(shape, dtype, 1, 2, ours()),
+                  lambda: r.laplace(shape, getattr(mx, dtype), 1, 2, theirs), 4e-2 if dtype == "bfloat16" else 4e-3 if dtype == "float16" else 1e-5)
+        for dtype in halves:
+            check(f"gumbel {seed} {shape} {dtype}", lambda: zl.random_gumbel(shape, dtype, ours()),
+                  lambda: r.gumbel(shape, getattr(mx, dtype), theirs), 0.05 if dtype != "float32" else 1e-5)
+            check(f"truncated_normal {seed} {shape} {dtype}",
+                  lambda: zl.random_truncated_normal(lib.c.zl_scalar(-1), lib.c.zl_scalar(2), shape, dtype, ours()),
+                  lambda: r.truncated_normal(-1, 2, shape, getattr(mx, dtype), theirs), 0.05 if dtype != "float32" else 1e-5)
+        check(f"normal {seed} {shape} complex", lambda: zl.random_normal(shape, "complex64", lib.c.zl_scalar(1), lib.c.zl_scalar(3), ours()),
+              lambda: r.normal(shape, mx.complex64, 1.0, 3.0, theirs), 1e-5)
+        for dtype, (low, high) in itertools.product(DTYPES, [(0, 2), (0, 100), (5, 6), (3, 120)]):
+            check(f"randint {seed} {shape} {dtype} {low} {high}",
+                  lambda: zl.random_randint(lib.c.zl_scalar_int(low), lib.c.zl_scalar_int(high), shape, dtype, ours()),
+                  lambda: r.randint(low, high, shape, getattr(mx, dtype.replace("bool", "bool_")), theirs), 0)
+        check(f"randint wide {seed} {shape}", lambda: zl.random_randint(lib.c.zl_scalar_int(-2**40), lib.c.zl_scalar_int(2**40 + 3), shape, "int64", ours()),
+              lambda: r.randint(-2**40, 2**40 + 3, shape, mx.int64, theirs), 0)
+        check(f"bernoulli {seed} {shape}", lambda: zl.random_bernoulli(lib.c.zl_scalar(0.3), shape, ours()), lambda: r.bernoulli(0.3, shape, theirs))
+        check(f"bernoulli from seed {seed}", seeded(seed, lambda: zl.random_bernoulli(lib.array(np.full(shape, 0.4), "float16"), None, None)),
+              lambda: r.bernoulli(mx.full(shape, 0.4, mx.float16)))
+    lib.c.zl_random_seed(3)
+    mx.random.seed(3)
+    for step in range(5):
+        check(f"state {step}", lambda: lib.c.zl_random_state_get(), lambda: mx.random.state[0])
+        check(f"randint of the state {step}", lambda: zl.random_randint(lib.c.zl_scalar_int(0), lib.c.zl_scalar_int(9), (3,), "uint8", None),
+              lambda: r.randint(0, 9, (3,), mx.uint8))
+    for what, ours, theirs, ndim in pairs(["float32"], [(5,), (2, 3), (3, 1, 4), (1, 6)], LAYOUTS[:2]):
+        for axis, key in itertools.product(range(-ndim, ndim + 1), [1, 2]):
+            rest = [n for i, n in enumerate(theirs.shape) if i != axis % ndim]
+            for shape, samples in [(None, None), (tuple(rest), None), ((7, *rest), None), (None, 4), ((2,), 2), ((9, 9), None)]:
+                check(f"categorical {what} {axis} {shape} {samples}",
+                      lambda: zl.random_categorical(ours(), axis, shape, NO_INT if samples is None else samples, zl.random_key(key)),
+                      lambda: r.categorical(theirs, axis, shape, samples, r.key(key)))
+    low, high = data_of((3, 1), "float32"), data_of((4,), "float32") + 3
+    for shape in [(3, 4), (2, 3, 4), (4,), (3, 1)]:
+        check(f"uniform of arrays {shape}", lambda: zl.random_uniform(lib.array(low, "float32"), lib.array(high, "float32"), shape, None, zl.random_key(2)),
+              lambda: r.uniform(mx.array(low), mx.array(high), shape, key=r.key(2)), 0)
+        check(f"normal of arrays {shape}", lambda: zl.random_normal(shape, None, lib.array(low, "float32"), lib.array(high, "float32"), zl.random_key(2)),
+              lambda: r.normal(shape, loc=mx.array(low), scale=mx.array(high), key=r.key(2)))
+        check(f"truncated_normal of arrays {shape}", lambda: zl.random_truncated_normal(lib.array(low, "float32"), lib.array(high, "float32"), shape, None, zl.random_key(2)),
+              lambda: r.truncated_normal(mx.array(low), mx.array(high), shape, key=r.key(2)))
+
+
 def main():
     global lib
     build = sys.argv[1] if len(sys.argv) > 1 else "build"
@@ -541,7 +615,7 @@ def main():
         print(f"skipped: {reason}")
         print("0 passed, 0 failed, 1 skipped")
         return 0
-    for family in [elementwise, reductions, statistics, views, joining, creation, logic, products, positions]:
+    for family in [elementwise, reductions, statistics, views, joining, creation, logic, products, positions, random_numbers]:
         before = passed, failed
         family()
         print(f"{family.__name__}: {passed - before[0]} passed, {failed - before[1]} failed")

@@ -297,7 +297,7 @@ void *cpu_cache_use(const struct cache_entry *entry);
 // Each runs one call whose outputs have their memory: false and an error when it cannot.
 typedef bool cpu_function(const struct call *c);
 cpu_function cpu_reduce, cpu_argreduce, cpu_matmul, cpu_take, cpu_arange, cpu_arange_int, cpu_concatenate, cpu_pad,
-    cpu_divmod;
+    cpu_divmod, cpu_random_bits;
 
 // Address of element 0 of an array that is not an inline scalar.
 static inline char *cpu_data(zl_array a) {

@@ -126,6 +126,7 @@ static const struct {
     {&op_concatenate, cpu_concatenate},
     {&op_pad, cpu_pad},
     {&op_divmod, cpu_divmod},
+    {&op_random_bits, cpu_random_bits},
 };
 
 static cpu_function *override_of(const struct op *op) {

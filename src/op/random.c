@@ -1,0 +1,521 @@
+// random.c - random numbers: keys, the state of a thread, bits, and distributions composed of bits.
+//
+// All follows from a key. bits is the only op; what is made of its bits by elementwise rows has their derivatives and
+// batching. Formulas and the order of roundings are MLX's, so that a key gives the same numbers.
+
+#include <limits.h>
+#include <math.h>
+#include <string.h>
+
+#include "op/ops.h"
+#include "op/threefry.h"
+
+// Bits ------------------------------------------------------------------------------------------------------
+
+// keys: (..., 2). Every key gives the sizes of dim.
+static zl_array draw(zl_array keys, zl_dtype dtype, int ndim, const int64_t *dim) {
+    int batch = keys->ndim - 1;
+    OP_ROOM(int64_t, all, batch + ndim);
+    if (!all)
+        return NULL;
+    for (int i = 0; i < batch + ndim; i++)
+        all[i] = i < batch ? keys->dim[i] : dim[i - batch];
+    keys = op_check_size("zl_random_bits", batch + ndim, all) ? zl_contiguous(keys) : NULL;
+    return op_dense(&op_random_bits, 1, &keys, ndim, dim, dtype, batch + ndim, all);
+}
+
+static bool record(const struct call *c, const zl_array *in, zl_array *out) {
+    return (out[0] = draw(in[0], (zl_dtype)call_output(c, 0)->dtype, c->args, call_args(c)));
+}
+
+static bool vmap(const struct call *c, const zl_array *in, const int *axis, zl_array *out, int *out_axis) {
+    if (axis[0] < 0)
+        return op_vmap_same(c, in, axis, out, out_axis);
+    zl_array keys = op_batch_first(in[0], axis[0]);
+    out_axis[0] = 0;
+    return keys && record(c, &keys, out);
+}
+
+static const struct op_field fields[] = {{"shape", FIELD_LIST}};
+const struct op op_random_bits = {
+    .name = "random_bits",
+    .kind = OP_OTHER,
+    .fields = 1,
+    .field = fields,
+    .record = record,
+    .vmap = vmap,
+};
+
+// Keys ------------------------------------------------------------------------------------------------------
+
+static zl_array key_of(const uint32_t *word) {
+    return zl_from(word, ZL_SHAPE(2), ZL_UINT32);
+}
+
+static void seed_words(int64_t seed, uint32_t *word) {
+    word[0] = (uint32_t)((uint64_t)seed >> 32);
+    word[1] = (uint32_t)seed;
+}
+
+static bool check_key(const char *function, zl_array key) {
+    if (key->dtype == ZL_UINT32 && key->ndim == 1 && key->dim[0] == 2)
+        return true;
+    return error_false(ZL_ERROR_VALUE,
+                       "%s: a key of shape %s of %s: two uint32 are needed, as zl_random_key gives", function,
+                       array_text(key), zl_dtype_name((zl_dtype)key->dtype));
+}
+
+zl_array zl_random_key(int64_t seed) {
+    uint32_t word[2];
+    seed_words(seed, word);
+    return key_of(word);
+}
+OP_SIGNATURE(zl_random_key, "random", "The key that a seed stands for: two uint32.", P_INT64(seed, NULL));
+
+zl_array zl_random_split(zl_array key, int num) {
+    if (!key || !check_key("zl_random_split", key))
+        return NULL;
+    if (num < 0)
+        return error_set(ZL_ERROR_VALUE, "zl_random_split: %d keys: there cannot be less than 0", num);
+    return draw(key, ZL_UINT32, 2, (int64_t[]){num, 2});
+}
+OP_SIGNATURE(zl_random_split, "random",
+             "num new keys, the rows of the result, whose numbers have nothing in common.", P_ARRAY(key),
+             P_INT(num, "2"));
+
+// State -----------------------------------------------------------------------------------------------------
+
+// Two words, so that drawing without a key records nothing but the op itself; or an array that was not computed yet
+// when it was set, such as one inside a transform.
+static _Thread_local struct {
+    uint32_t word[2];
+    bool seeded, watched;
+    zl_array key; // retained; NULL: word
+} state;
+
+static void set_words(const uint32_t *word) {
+    zl_release(state.key);
+    state.key = NULL;
+    memcpy(state.word, word, sizeof state.word);
+    state.seeded = true;
+}
+
+static void end_thread(void *data) {
+    (void)data;
+    zl_release(state.key);
+    state.key = NULL;
+    state.watched = false;
+}
+
+static bool hold(zl_array key) {
+    if (!state.watched && !(state.watched = thread_at_exit(end_thread, NULL)))
+        return false;
+    zl_retain(key);
+    zl_release(state.key);
+    state.key = key;
+    state.seeded = true;
+    return true;
+}
+
+void zl_random_seed(int64_t seed) {
+    uint32_t word[2];
+    seed_words(seed, word);
+    set_words(word);
+}
+
+zl_array zl_random_state_get(void) {
+    if (!state.seeded)
+        zl_random_seed(clock_ns());
+    return state.key ? op_same(state.key) : key_of(state.word);
+}
+
+bool zl_random_state_set(zl_array key) {
+    if (!key || !check_key("zl_random_state_set", key))
+        return false;
+    if (array_state(key) != ARRAY_READY || array_is(key, ARRAY_TRACER) || !key->storage->data)
+        return hold(key);
+    const uint32_t *data = array_data(key, NULL);
+    set_words((uint32_t[]){data[0], data[array_stride(key)[0]]});
+    return true;
+}
+
+// Splits the state's words: the first two stay, the others are the key to use.
+static zl_array next_of_words(void) {
+    threefry_words x[THREEFRY_VECTORS] = {{0, 1}}, y[THREEFRY_VECTORS] = {{2, 3}};
+    threefry(state.word, x, y);
+    zl_array key = key_of((uint32_t[]){y[0][0], y[0][1]});
+    if (key)
+        set_words((uint32_t[]){x[0][0], x[0][1]});
+    return key;
+}
+
+static zl_array next_of_array(void) {
+    zl_scope s = zl_scope_begin();
+    zl_array pair[2] = {NULL, NULL};
+    bool ok = zl_split(zl_random_split(state.key, 2), 2, 0, pair);
+    zl_array first = ok ? zl_squeeze(pair[0], ZL_AXES(0)) : NULL, second = zl_squeeze(pair[1], ZL_AXES(0));
+    return zl_scope_leave(s, first && second && hold(first) ? second : NULL);
+}
+
+// The key that was given, or the state's next; NULL and an error.
+static zl_array key_or_next(const char *function, zl_array key) {
+    if (key)
+        return check_key(function, key) ? key : NULL;
+    if (!op_check_optional(key))
+        return NULL;
+    if (!state.seeded)
+        zl_random_seed(clock_ns());
+    return state.key ? next_of_array() : next_of_words();
+}
+
+// Bits and uniform ------------------------------------------------------------------------------------------
+
+static zl_array bits(const char *function, zl_shape shape, zl_dtype dtype, zl_array key) {
+    if (!op_check_shape(function, shape))
+        return NULL;
+    key = key_or_next(function, key);
+    return key ? draw(key, dtype, shape.ndim, shape.dim) : NULL;
+}
+
+zl_array zl_random_bits(zl_shape shape, int width, zl_array key) {
+    if (width != 1 && width != 2 && width != 4)
+        return error_set(ZL_ERROR_VALUE, "zl_random_bits: a width of %d bytes: 1, 2 and 4 are possible",
+                         width);
+    return bits("zl_random_bits", shape, width == 4 ? ZL_UINT32 : width == 2 ? ZL_UINT16 : ZL_UINT8, key);
+}
+OP_SIGNATURE(zl_random_bits, "random", "Random bits as unsigned integers of width bytes: 1, 2 or 4.",
+             P_SHAPE(shape), P_INT(width, "4"), P_OPTIONAL(key));
+
+// The sizes of parameters, of which some may be NULL, broadcast together with shape: their rank, in dim. -1 and an
+// error if they do not.
+static int join_shapes(const char *function, int count, const zl_array *given, zl_shape shape, int64_t *dim) {
+    int ndim = shape.ndim;
+    memcpy(dim, shape.dim, sizeof *dim * (size_t)ndim);
+    for (int i = 0; i < count; i++) {
+        int next = given[i] ? shape_broadcast(ndim, dim, given[i]->ndim, given[i]->dim, dim) : ndim;
+        if (next < 0) {
+            error_set(ZL_ERROR_SHAPE, "%s: parameters of shape %s do not stretch to numbers of shape %s",
+                      function, array_text(given[i]), shape_text(shape.ndim, shape.dim));
+            return -1;
+        }
+        ndim = next;
+    }
+    return op_check_size(function, ndim, dim) ? ndim : -1;
+}
+
+static int64_t largest_rank(int count, const zl_array *given, zl_shape shape) {
+    int rank = shape.ndim;
+    for (int i = 0; i < count; i++)
+        rank = MAX_OF(rank, zl_ndim(given[i]));
+    return rank;
+}
+
+// Parameters stretch to shape; else false and an error.
+static bool check_fits(const char *function, int count, const zl_array *given, zl_shape shape) {
+    OP_ROOM(int64_t, dim, largest_rank(count, given, shape));
+    int ndim = dim ? join_shapes(function, count, given, shape, dim) : -1;
+    if (ndim < 0 || shape_equal(ndim, dim, shape.ndim, shape.dim))
+        return ndim >= 0;
+    return error_false(ZL_ERROR_SHAPE, "%s: parameters of shape %s do not stretch to numbers of shape %s",
+                       function, shape_text(ndim, dim), shape_text(shape.ndim, shape.dim));
+}
+
+// The same, but the result may be larger than shape.
+static bool check_joins(const char *function, int count, const zl_array *given, zl_shape shape) {
+    OP_ROOM(int64_t, dim, largest_rank(count, given, shape));
+    return dim && join_shapes(function, count, given, shape, dim) >= 0;
+}
+
+static bool check_float(const char *function, zl_dtype dtype) {
+    return dtype_is_float(dtype) || error_false(ZL_ERROR_DTYPE, "%s: dtype %s is not possible; floats are",
+                                                function, zl_dtype_name(dtype));
+}
+
+// The largest number below 1; 0 for dtypes that have not as many random bits as that takes.
+static double below_one(zl_dtype dtype) {
+    switch (dtype) {
+    case ZL_FLOAT16: return 1 - 0x1p-11;
+    case ZL_BFLOAT16: return 1 - 0x1p-8;
+    case ZL_FLOAT32: return 1 - 0x1p-24;
+    default: return 0;
+    }
+}
+
+// Numbers in [0, 1).
+static zl_array unit(const char *function, zl_shape shape, zl_dtype dtype, zl_array key) {
+    if (below_one(dtype) == 0)
+        return error_set(ZL_ERROR_DTYPE, "%s: dtype %s is not possible; float32, float16 and bfloat16 are",
+                         function, zl_dtype_name(dtype));
+    zl_array x = zl_divide(bits(function, shape, ZL_UINT32, key), op_number(ZL_FLOAT32, UINT32_MAX));
+    return zl_astype(zl_minimum(x, op_number(ZL_FLOAT32, below_one(dtype))), dtype);
+}
+
+static zl_array uniform(const char *function, zl_array low, zl_array high, zl_shape shape, zl_dtype dtype,
+                        zl_array key) {
+    if (!low || !high || !op_check_shape(function, shape) || !op_check_dtype(function, dtype) ||
+        !check_fits(function, 2, (zl_array[]){low, high}, shape))
+        return NULL;
+    low = zl_astype(low, dtype);
+    zl_array range = zl_subtract(zl_astype(high, dtype), low);
+    return zl_add(zl_multiply(range, unit(function, shape, dtype, key)), low);
+}
+
+zl_array zl_random_uniform(zl_array low, zl_array high, zl_shape shape, zl_dtype dtype, zl_array key) {
+    zl_scope s = zl_scope_begin();
+    dtype = op_dtype_or(dtype, ZL_FLOAT32);
+    return zl_scope_leave(s, uniform("zl_random_uniform", low, high, shape, dtype, key));
+}
+OP_SIGNATURE(zl_random_uniform, "random",
+             "Numbers spread equally over low to high, high not included. low and high stretch to shape.",
+             P_ARRAY_OR(low, "0"), P_ARRAY_OR(high, "1"), P_SHAPE_OR(shape, "[]"), P_DTYPE(dtype, "float32"),
+             P_OPTIONAL(key));
+
+// (-1, 1) in float32: what inverse distribution functions take.
+static zl_array symmetric(const char *function, zl_shape shape, zl_array key) {
+    return uniform(function, op_number(ZL_FLOAT32, -(1 - 0x1p-24)), op_number(ZL_FLOAT32, 1), shape,
+                   ZL_FLOAT32, key);
+}
+
+// Distributions ---------------------------------------------------------------------------------------------
+
+static zl_array randint(zl_array low, zl_array high, zl_shape shape, zl_dtype dtype, zl_array key) {
+    const char *function = "zl_random_randint";
+    if (!low || !high || !op_check_dtype(function, dtype))
+        return NULL;
+    if (dtype_is_inexact(dtype))
+        return error_set(ZL_ERROR_DTYPE, "%s: dtype %s is not possible; integers and bool are", function,
+                         zl_dtype_name(dtype));
+    zl_array x = zl_astype(zl_floor(uniform(function, low, high, shape, ZL_FLOAT32, key)), dtype);
+    // float32 may have rounded the bounds outwards
+    zl_dtype own = (zl_dtype)high->dtype;
+    zl_array last = zl_astype(zl_subtract(zl_astype(high, own), op_number(own, 1)), dtype);
+    return zl_maximum(zl_minimum(x, last), zl_astype(low, dtype));
+}
+
+zl_array zl_random_randint(zl_array low, zl_array high, zl_shape shape, zl_dtype dtype, zl_array key) {
+    zl_scope s = zl_scope_begin();
+    return zl_scope_leave(s, randint(low, high, shape, op_dtype_or(dtype, ZL_INT32), key));
+}
+OP_SIGNATURE(zl_random_randint, "random",
+             "Whole numbers from low to high, high not included. low and high stretch to shape.",
+             P_ARRAY(low), P_ARRAY(high), P_SHAPE_OR(shape, "[]"), P_DTYPE(dtype, "int32"), P_OPTIONAL(key));
+
+static zl_array bernoulli(zl_array p, zl_shape shape, zl_array key) {
+    if (!p)
+        return NULL;
+    if (!dtype_is_float((zl_dtype)p->dtype))
+        return error_set(ZL_ERROR_DTYPE, "zl_random_bernoulli: p is %s: a probability is a float",
+                         zl_dtype_name((zl_dtype)p->dtype));
+    if (shape.ndim == -1)
+        shape = zl_shape_of(p);
+    if (!op_check_shape("zl_random_bernoulli", shape) || !check_fits("zl_random_bernoulli", 1, &p, shape))
+        return NULL;
+    // just above every word, so that 1 is always and 0 is never
+    zl_array level = zl_multiply(p, op_number(ZL_FLOAT32, 0x1.000002p32));
+    return zl_less(bits("zl_random_bernoulli", shape, ZL_UINT32, key), level);
+}
+
+zl_array zl_random_bernoulli(zl_array p, zl_shape shape, zl_array key) {
+    zl_scope s = zl_scope_begin();
+    return zl_scope_leave(s, bernoulli(p, shape, key));
+}
+OP_SIGNATURE(zl_random_bernoulli, "random",
+             "Truth values, each true with probability p, which stretches to shape; of the shape of p if "
+             "none is given.",
+             P_ARRAY_OR(p, "0.5"), P_SHAPE_OR(shape, "None"), P_OPTIONAL(key));
+
+// The parts are each normal, of half the variance.
+static zl_array complex_normal(zl_shape shape, zl_array key) {
+    OP_ROOM(int64_t, dim, (int64_t)shape.ndim + 1);
+    if (!dim)
+        return NULL;
+    for (int i = 0; i < shape.ndim; i++)
+        dim[i] = shape.dim[i];
+    dim[shape.ndim] = 2;
+    zl_array parts = zl_erfinv(symmetric("zl_random_normal", (zl_shape){dim, shape.ndim + 1}, key));
+    return zl_squeeze(zl_view(parts, ZL_COMPLEX64), ZL_AXES(-1));
+}
+
+static zl_array normal(zl_shape shape, zl_dtype dtype, zl_array loc, zl_array scale, zl_array key) {
+    if (!op_check_optional(loc) || !op_check_optional(scale) || !op_check_dtype("zl_random_normal", dtype) ||
+        !op_check_shape("zl_random_normal", shape) ||
+        !check_joins("zl_random_normal", 2, (zl_array[]){loc, scale}, shape))
+        return NULL;
+    if (dtype == ZL_COMPLEX64) {
+        zl_array z = complex_normal(shape, key);
+        z = scale ? zl_multiply(scale, z) : z;
+        return loc ? zl_add(loc, z) : z;
+    }
+    if (!check_float("zl_random_normal", dtype))
+        return NULL;
+    zl_array width = op_number(dtype, M_SQRT2);
+    width = scale ? zl_multiply(width, zl_astype(scale, dtype)) : width;
+    zl_array x = zl_multiply(width, zl_astype(zl_erfinv(symmetric("zl_random_normal", shape, key)), dtype));
+    return loc ? zl_add(zl_astype(loc, dtype), x) : x;
+}
+
+zl_array zl_random_normal(zl_shape shape, zl_dtype dtype, zl_array loc, zl_array scale, zl_array key) {
+    zl_scope s = zl_scope_begin();
+    return zl_scope_leave(s, normal(shape, op_dtype_or(dtype, ZL_FLOAT32), loc, scale, key));
+}
+OP_SIGNATURE(
+    zl_random_normal, "random",
+    "Normally distributed numbers with mean loc, 0 if NULL, and standard deviation scale, 1 if NULL.",
+    P_SHAPE_OR(shape, "[]"), P_DTYPE(dtype, "float32"), P_OPTIONAL(loc), P_OPTIONAL(scale), P_OPTIONAL(key));
+
+static zl_array truncated_normal(zl_array lower, zl_array upper, zl_shape shape, zl_dtype dtype,
+                                 zl_array key) {
+    const char *function = "zl_random_truncated_normal";
+    zl_array ends[2];
+    if (!op_check_dtype(function, dtype) || !check_float(function, dtype) ||
+        !op_broadcast(function, 2, (zl_array[]){zl_astype(lower, dtype), zl_astype(upper, dtype)}, ends))
+        return NULL;
+    if (shape.ndim == -1)
+        shape = zl_shape_of(ends[0]);
+    zl_array root = op_number(dtype, M_SQRT2);
+    zl_array x = uniform(function, zl_erf(zl_divide(ends[0], root)), zl_erf(zl_divide(ends[1], root)), shape,
+                         dtype, key);
+    return zl_maximum(zl_minimum(ends[1], zl_multiply(root, zl_erfinv(x))), ends[0]);
+}
+
+zl_array zl_random_truncated_normal(zl_array lower, zl_array upper, zl_shape shape, zl_dtype dtype,
+                                    zl_array key) {
+    zl_scope s = zl_scope_begin();
+    return zl_scope_leave(s, truncated_normal(lower, upper, shape, op_dtype_or(dtype, ZL_FLOAT32), key));
+}
+OP_SIGNATURE(
+    zl_random_truncated_normal, "random",
+    "Normally distributed numbers of those between lower and upper; of the shape that these broadcast to if "
+    "none is given.",
+    P_ARRAY(lower), P_ARRAY(upper), P_SHAPE_OR(shape, "None"), P_DTYPE(dtype, "float32"), P_OPTIONAL(key));
+
+static zl_array gumbel(const char *function, zl_shape shape, zl_dtype dtype, zl_array key) {
+    return zl_negative(zl_log(zl_negative(zl_log(unit(function, shape, dtype, key)))));
+}
+
+zl_array zl_random_gumbel(zl_shape shape, zl_dtype dtype, zl_array key) {
+    zl_scope s = zl_scope_begin();
+    dtype = op_dtype_or(dtype, ZL_FLOAT32);
+    if (!op_check_dtype("zl_random_gumbel", dtype))
+        return zl_scope_leave(s, NULL);
+    return zl_scope_leave(s, gumbel("zl_random_gumbel", shape, dtype, key));
+}
+OP_SIGNATURE(zl_random_gumbel, "random", "Numbers of the standard Gumbel distribution.",
+             P_SHAPE_OR(shape, "[]"), P_DTYPE(dtype, "float32"), P_OPTIONAL(key));
+
+static zl_array laplace(zl_shape shape, zl_dtype dtype, double loc, double scale, zl_array key) {
+    if (!op_check_dtype("zl_random_laplace", dtype) || !check_float("zl_random_laplace", dtype))
+        return NULL;
+    zl_array x = symmetric("zl_random_laplace", shape, key);
+    x = zl_astype(zl_multiply(zl_sign(x), zl_log1p(zl_negative(zl_abs(x)))), dtype);
+    x = scale == 1 ? x : zl_multiply(op_number(dtype, scale), x);
+    return loc == 0 ? x : zl_add(op_number(dtype, loc), x);
+}
+
+zl_array zl_random_laplace(zl_shape shape, zl_dtype dtype, double loc, double scale, zl_array key) {
+    zl_scope s = zl_scope_begin();
+    return zl_scope_leave(s, laplace(shape, op_dtype_or(dtype, ZL_FLOAT32), loc, scale, key));
+}
+OP_SIGNATURE(zl_random_laplace, "random", "Numbers of the Laplace distribution around loc with that scale.",
+             P_SHAPE_OR(shape, "[]"), P_DTYPE(dtype, "float32"), P_DOUBLE(loc, "0.0"), P_DOUBLE(scale, "1.0"),
+             P_OPTIONAL(key));
+
+// Categories ------------------------------------------------------------------------------------------------
+
+// Each category where a Gumbel number more than its logit is the largest. all: the sizes of these sums.
+static zl_array largest(zl_array logits, int axis, zl_shape all, zl_array key) {
+    zl_array noise = gumbel("zl_random_categorical", all, ZL_FLOAT32, key);
+    if (noise && noise->size == 0)
+        return error_set(ZL_ERROR_SHAPE,
+                         "zl_random_categorical: of shape %s, axis %d, there is nothing to choose",
+                         array_text(noise), axis);
+    return zl_argmax_axis(zl_add(noise, logits), axis, false);
+}
+
+// A list moved on by some places, with zeros at its start.
+static zl_array move_on(zl_array x, int64_t places) {
+    if (!x)
+        return NULL;
+    zl_array kept = zl_slice(x, ZL_SHAPE(0), ZL_SHAPE(x->dim[0] - places), ZL_SHAPE(1));
+    return zl_pad(kept, ZL_SHAPE(places), ZL_SHAPE(0), zl_scalar(0));
+}
+
+// Sums of what stands before each element of a list.
+static zl_array sums_before(zl_array x) {
+    zl_array y = move_on(x, 1);
+    for (int64_t places = 1; y && places < x->dim[0]; places *= 2)
+        y = zl_add(y, move_on(y, places));
+    return y;
+}
+
+// One list of logits for all numbers: each falls into a piece of the line that is as long as its category is likely.
+static zl_array pieces(zl_array logits, zl_shape shape, zl_array key) {
+    zl_array x = zl_astype(zl_flatten(logits, 0, -1), zl_result_type((zl_dtype)logits->dtype, ZL_FLOAT32));
+    zl_array top = zl_max(x), likely = zl_exp(zl_subtract(x, top));
+    zl_array equal = x ? zl_astype(zl_equal(x, top), (zl_dtype)x->dtype) : NULL;
+    likely = zl_where(zl_isinf(top), equal, likely); // infinity less infinity is NaN
+    if (!likely)
+        return NULL;
+    zl_array place = zl_multiply(unit("zl_random_categorical", shape, ZL_FLOAT32, key), zl_sum(likely));
+    zl_array before = zl_less_equal(sums_before(likely), zl_expand_dims(place, ZL_AXES(-1)));
+    return zl_astype(zl_subtract(zl_sum_axis(before, -1, false), zl_scalar_int(1)), ZL_UINT32);
+}
+
+// shape: that of the result, to which logits stretch where their axis is left out.
+static zl_array choose(zl_array logits, int axis, zl_shape shape, zl_array key) {
+    const char *function = "zl_random_categorical";
+    int at = axis + shape.ndim - logits->ndim + 1;
+    if (!op_check_shape(function, shape))
+        return NULL;
+    if (shape.ndim < logits->ndim - 1)
+        return error_set(ZL_ERROR_SHAPE, "%s: shape %s has less axes than logits of shape %s leave", function,
+                         shape_text(shape.ndim, shape.dim), array_text(logits));
+    OP_ROOM(int64_t, dim, (int64_t)shape.ndim + 1);
+    if (!dim)
+        return NULL;
+    for (int i = 0; i <= shape.ndim; i++)
+        dim[i] = i == at ? logits->dim[axis] : shape.dim[i - (i > at)];
+    zl_shape all = {dim, shape.ndim + 1};
+    if (!check_fits(function, 1, &logits, all))
+        return NULL;
+    bool one_list = logits->dim[axis] > 0 && logits->size == logits->dim[axis] && shape.ndim > 0;
+    return one_list ? pieces(logits, shape, key) : largest(logits, at, all, key);
+}
+
+static bool check_categorical(zl_array logits, zl_shape shape, int num_samples) {
+    if (shape.ndim != -1 && num_samples != INT_MIN)
+        return error_false(ZL_ERROR_VALUE,
+                           "zl_random_categorical: a shape and %d samples: only one of them can be given",
+                           num_samples);
+    return logits->dtype != ZL_COMPLEX64 ||
+           error_false(ZL_ERROR_DTYPE, "zl_random_categorical: logits of complex64: real numbers are needed");
+}
+
+static zl_array categorical(zl_array logits, int axis, zl_shape shape, int num_samples, zl_array key) {
+    axis = logits ? shape_axis("zl_random_categorical", axis, logits->ndim) : -1;
+    if (axis < 0 || !check_categorical(logits, shape, num_samples))
+        return NULL;
+    bool counted = num_samples != INT_MIN;
+    if (counted && !(logits = zl_expand_dims(logits, ZL_AXES(-1))))
+        return NULL;
+    OP_ROOM(int64_t, dim, logits->ndim);
+    if (!dim)
+        return NULL;
+    for (int i = 0; i < logits->ndim - 1; i++)
+        dim[i] = logits->dim[i + (i >= axis)];
+    zl_shape each = {dim, logits->ndim - 1};
+    if (counted)
+        dim[each.ndim - 1] = num_samples;
+    return choose(logits, axis, shape.ndim == -1 ? each : shape, key);
+}
+
+zl_array zl_random_categorical(zl_array logits, int axis, zl_shape shape, int num_samples, zl_array key) {
+    zl_scope s = zl_scope_begin();
+    return zl_scope_leave(s, categorical(logits, axis, shape, num_samples, key));
+}
+OP_SIGNATURE(zl_random_categorical, "random",
+             "Positions along the axis of logits, each as likely as the exponential of its logit, as uint32. "
+             "The other "
+             "axes stretch to shape, or there is a new last axis of num_samples, or one number for each.",
+             P_ARRAY(logits), P_INT(axis, "-1"), P_SHAPE_OR(shape, "None"), P_INT(num_samples, "None"),
+             P_OPTIONAL(key));
