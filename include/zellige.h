@@ -207,8 +207,63 @@ ZL_API bool zl_async_eval(zl_array a); // returns at once; failures show when th
 ZL_API bool zl_async_eval_all(int count, const zl_array *arrays);
 ZL_API bool zl_synchronize(void); // waits for this thread's default stream
 
-// Gradients of loss, a float array of one element, with respect to arrays that it was made from.
+// Transforms ----------------------------------------------------------------------------------------------------
+
+// Gradients of loss, a float array of one element, with respect to arrays that it was made from: it must not have been
+// evaluated. Those below are for functions, which may evaluate what they like.
 ZL_API bool zl_grad(zl_array loss, int count, const zl_array *wrt, zl_array *grads);
+
+// Results of a function, as many as it gives. They are kept until the list is freed.
+typedef struct zl_outputs_ zl_outputs;
+ZL_API zl_outputs *zl_outputs_new(void);
+ZL_API void        zl_outputs_free(zl_outputs *outputs);
+ZL_API int         zl_outputs_count(const zl_outputs *outputs);
+ZL_API zl_array    zl_outputs_get(const zl_outputs *outputs, int index); // lives as long as the list holds it
+ZL_API bool        zl_give(zl_outputs *out, zl_array a); // adds a result; false if a is NULL
+
+// A function of arrays. It runs on the calling thread, on arrays that stand for the real ones, and gives its results
+// with zl_give(); false: it failed. data is the caller's; what records a function for later (zl_checkpoint, zl_custom)
+// calls retain(data) and then, when nothing needs it any more and from any thread, release(data). Both may be NULL.
+typedef struct {
+    bool (*call)(void *data, int count, const zl_array *in, zl_outputs *out);
+    void *data;
+    void (*retain)(void *data);
+    void (*release)(void *data);
+} zl_fn;
+
+// All transforms may be called inside functions that are being transformed. values takes the results of f and may be
+// NULL; lists must be empty, and are again after an error. What is put into grads is lent, as an op's result is.
+
+// Cotangents of the inputs from those of the results, one for each result that is not a zl_stop_gradient().
+ZL_API bool zl_vjp(zl_fn f, int count, const zl_array *in, int cotangents, const zl_array *cotangent,
+                   zl_outputs *values, zl_array *grads);
+// Tangents of the results from those of the inputs, one each; NULL: zero.
+ZL_API bool zl_jvp(zl_fn f, int count, const zl_array *in, const zl_array *tangent, zl_outputs *values,
+                   zl_outputs *tangents);
+// Gradients of the first result, a scalar, with respect to some of the inputs. Other results are only passed on.
+ZL_API bool zl_value_and_grad(zl_fn f, int count, const zl_array *in, int argnums, const int *argnum,
+                              zl_outputs *values, zl_array *grads);
+// f of each element along an axis of the inputs (-1: the same input for all). The results have that axis where out_axis
+// says, counted from the last if negative; NULL: first. f runs once, and cannot read what it maps over.
+ZL_API bool zl_vmap(zl_fn f, int count, const zl_array *in, const int *in_axis, int results, const int *out_axis,
+                    zl_outputs *out);
+// Results of f. What it computes on the way is not kept for gradients, but computed again.
+ZL_API bool zl_checkpoint(zl_fn f, int count, const zl_array *in, zl_outputs *out);
+
+// A function with rules of its own. A rule that is NULL follows from the function. To derivatives it depends on its
+// inputs only: other arrays that it uses are constants.
+typedef struct {
+    zl_fn f;
+    // Gives a cotangent for each input.
+    bool (*vjp)(void *data, int count, const zl_array *in, int results, const zl_array *result,
+                const zl_array *cotangent, zl_outputs *out);
+    // Gives a tangent for each result. Those of inputs are NULL where they are zero.
+    bool (*jvp)(void *data, int count, const zl_array *in, const zl_array *tangent, zl_outputs *out);
+    // Gives each result for inputs with an extra axis (-1: none), and fills out_axis with where it has that axis.
+    bool (*vmap)(void *data, int count, const zl_array *in, const int *axis, int results, zl_outputs *out,
+                 int *out_axis);
+} zl_custom_fn;
+ZL_API bool zl_custom(const zl_custom_fn *f, int count, const zl_array *in, zl_outputs *out);
 
 // Random numbers ------------------------------------------------------------------------------------------------
 

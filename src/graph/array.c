@@ -105,7 +105,7 @@ static void start(zl_array a, struct call *call, int index) {
     a->call = call;
     a->index = (uint16_t)index;
     a->storage = NULL;
-    atomic_store_explicit(&a->borrows, 0, memory_order_relaxed);
+    a->trace = 0;
 }
 
 static __attribute__((noinline)) bool check_limits(int inputs, int args, int outputs, const struct array_spec *spec) {
@@ -155,8 +155,17 @@ static size_t block_bytes(int inputs, int args) {
     return sizeof(struct call) + 8 * ((size_t)inputs + (size_t)args);
 }
 
-static uint8_t tracer_flag(void) {
-    return recorder.trace_depth ? ARRAY_TRACER : 0;
+// The outermost of the transforms that the inputs depend on: it ends last.
+static __attribute__((noinline)) uint8_t outermost_trace(int inputs, const zl_array *in) {
+    uint8_t trace = 0;
+    for (int i = 0; i < inputs; i++)
+        if (array_is_tracer(in[i]) && (!trace || in[i]->trace < trace))
+            trace = in[i]->trace;
+    return trace;
+}
+
+static uint8_t trace_of(int inputs, const zl_array *in) {
+    return UNLIKELY(recorder.trace_depth) ? outermost_trace(inputs, in) : 0;
 }
 
 static __attribute__((noinline)) zl_array call_many(const struct op *op, int inputs, const zl_array *in, int args, const int64_t *arg, int outputs,
@@ -174,7 +183,7 @@ static __attribute__((noinline)) zl_array call_many(const struct op *op, int inp
             return NULL;
         }
         start(a, c, i);
-        a->flags |= tracer_flag();
+        a->trace = trace_of(inputs, in);
     }
     hold_inputs(c, in);
     return lend_outputs(c);
@@ -196,7 +205,7 @@ HOT zl_array graph_call(const struct op *op, int inputs, const zl_array *in, int
         return NULL;
     }
     start(a, c, 0);
-    a->flags |= tracer_flag();
+    a->trace = trace_of(inputs, in);
     hold_inputs(c, in);
     return graph_lend(a);
 }
@@ -259,9 +268,9 @@ static zl_array drop_inputs(struct call *c, zl_array list) {
 }
 
 static void drop_source(zl_array a) {
-    switch (atomic_load_explicit(&a->state, memory_order_relaxed)) {
+    switch (array_state(a)) {
     case ARRAY_READY:
-        if (a->storage && !atomic_load_explicit(&a->borrows, memory_order_relaxed))
+        if (a->storage && !array_borrows(a))
             storage_release(a->storage);
         break;
     case ARRAY_FAILED:
@@ -297,10 +306,10 @@ static void release(zl_array a, unsigned long amount) {
 
 // A view that keeps its data but not its history holds the storage itself.
 static void own_storage(zl_array a) {
-    if (!atomic_load_explicit(&a->borrows, memory_order_relaxed))
+    if (!array_borrows(a))
         return;
     storage_retain(a->storage);
-    atomic_store_explicit(&a->borrows, 0, memory_order_relaxed);
+    atomic_store_explicit(&a->state, ARRAY_READY, memory_order_release);
 }
 
 HOT void graph_detach(struct call *c) {

@@ -21,19 +21,21 @@ enum array_state {
     ARRAY_CONSUMED, // was computed on the way to something else; nobody had retained it
 };
 
+// A bit beside READY: the storage is held by the array that this is a view of, as long as the call holds that.
+enum { ARRAY_BORROWS = 128 };
+
 enum array_flag {
     ARRAY_WEAK = 1,       // a number without a dtype of its own
-    ARRAY_TRACER = 2,     // made inside a transform: evaluation keeps its history
-    ARRAY_INLINE = 4,     // a scalar whose value is in the node, after the strides
-    ARRAY_CONTIGUOUS = 8, // row-major without gaps
+    ARRAY_INLINE = 2,     // a scalar whose value is in the node, after the strides
+    ARRAY_CONTIGUOUS = 4, // row-major without gaps
 };
 
 struct zl_array_ {
     atomic_ulong count; // references in the low half; those of them that are lends in the high half
     uint8_t dtype;      // zl_dtype
-    _Atomic uint8_t state;
+    _Atomic uint8_t state; // enum array_state, ARRAY_BORROWS
     uint8_t flags;
-    _Atomic uint8_t borrows; // READY: storage is held by the array that this is a view of, until it is let go
+    uint8_t trace; // depth of the outermost transform whose inputs it was made from; 0: of none
     uint16_t ndim;
     uint16_t index;    // which output of call
     struct call *call; // how it is made; NULL: a leaf
@@ -52,7 +54,10 @@ static inline union scalar *array_value(zl_array a) { return (union scalar *)(vo
 static inline size_t array_item(zl_array a) { return zl_dtype_size((zl_dtype)a->dtype); }
 static inline bool array_is(zl_array a, enum array_flag flag) { return a->flags & flag; }
 static inline enum array_state array_state(zl_array a) {
-    return (enum array_state)atomic_load_explicit(&a->state, memory_order_acquire);
+    return (enum array_state)(atomic_load_explicit(&a->state, memory_order_acquire) & ~ARRAY_BORROWS);
+}
+static inline bool array_borrows(zl_array a) {
+    return atomic_load_explicit(&a->state, memory_order_relaxed) & ARRAY_BORROWS;
 }
 
 // The value of an inline scalar: what the program gave, in its widest form.
@@ -67,8 +72,9 @@ struct call {
     const struct op *op;
     zl_stream stream;
     uint32_t epoch;         // of the last walk that met it
-    uint32_t slot : 31;     // its position in that walk
+    uint32_t slot : 30;     // its position in that walk
     uint32_t detached : 1;  // inputs were let go
+    uint32_t kept : 1;      // claimed by an evaluation inside a transform: inputs are not let go
     uint16_t inputs, args, outputs;
     _Atomic uint16_t alive; // outputs that something refers to
     zl_array in[];          // inputs; then int64_t args[], then the outputs
@@ -123,13 +129,19 @@ struct recorder {
     zl_array *lent;   // what its open scopes hold
     int len, cap;
     zl_stream stream; // what ops record; NULL: the default
-    int trace_depth;  // > 0: new arrays are tracers
+    int trace_depth;  // transforms that are running their functions, one inside the other
     bool watched;     // the thread's end will empty lent
 };
 #ifdef __GLIBC__ // little enough for a library that is opened late; saves a call at each use
 __attribute__((tls_model("initial-exec")))
 #endif
 extern _Thread_local struct recorder recorder;
+
+enum { TRACE_DEEPEST = UINT8_MAX };
+// A tracer: made from the inputs of a transform that is still running its function. Evaluation keeps its history.
+static inline bool array_is_tracer(zl_array a) {
+    return a->trace && a->trace <= recorder.trace_depth;
+}
 
 bool graph_grow_lent(void);
 void graph_end_lend(zl_array a);

@@ -23,7 +23,6 @@ static bool vmap(const struct call *c, const zl_array *in, const int *axis, zl_a
     return (out[0] = x ? locate(x, call_args(c)[0], (int)call_args(c)[1] + 1) : NULL);
 }
 
-// Positions have no derivative.
 static const struct op_field fields[] = {{"is_max", FIELD_BOOL}, {"axis", FIELD_INT}};
 const struct op op_argreduce = {
     .name = "argreduce",
@@ -31,6 +30,8 @@ const struct op op_argreduce = {
     .fields = 2,
     .field = fields,
     .record = record,
+    .vjp = op_vjp_zero,
+    .jvp = op_jvp_zero,
     .vmap = vmap,
 };
 

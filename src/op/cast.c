@@ -8,15 +8,12 @@ static bool record_cast(const struct call *call, const zl_array *in, zl_array *o
 }
 
 static zl_array vjp_cast(const struct call *call, int input, const zl_array *cotangent) {
-    zl_dtype dtype = (zl_dtype)call->in[input]->dtype;
-    return cotangent[0] && dtype_is_inexact(dtype) ? zl_astype(cotangent[0], dtype) : NULL;
+    return cotangent[0] ? zl_astype(cotangent[0], (zl_dtype)call->in[input]->dtype) : NULL;
 }
 
 static bool jvp_cast(const struct call *call, const zl_array *tangent, zl_array *out) {
-    zl_dtype dtype = (zl_dtype)call_output(call, 0)->dtype;
-    bool flows = tangent[0] && dtype_is_inexact(dtype);
-    out[0] = flows ? zl_astype(tangent[0], dtype) : NULL;
-    return !flows || out[0];
+    out[0] = tangent[0] ? zl_astype(tangent[0], (zl_dtype)call_output(call, 0)->dtype) : NULL;
+    return !tangent[0] || out[0];
 }
 
 const struct op op_cast = {.name = "astype", .kind = OP_CAST, .record = record_cast, .vjp = vjp_cast, .jvp = jvp_cast,

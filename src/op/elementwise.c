@@ -127,6 +127,8 @@ HOT static zl_array record_row(enum tile_op row, int count, zl_array *in) {
 
 // The notation of the tangent column: here the ops act on arrays.
 #define K(v)                 zl_scalar(v)
+#define I                    zl_scalar_complex(0, 1)
+#define OF_COMPLEX(e)        (x->dtype == ZL_COMPLEX64 ? (e) : NULL)
 #define UNARY(NAME, fn, ...)  static inline zl_array NAME(zl_array x) { return fn(x); }
 #define BINARY(NAME, fn, ...) static inline zl_array NAME(zl_array a, zl_array b) { return fn(a, b); }
 #define TERNARY(NAME, fn, ...) static inline zl_array NAME(zl_array c, zl_array a, zl_array b) { return fn(c, a, b); }
@@ -181,13 +183,22 @@ static zl_array vjp(const struct call *call, int input, const zl_array *cotangen
     return zl_scope_leave(scope, op_unbroadcast(t, x->ndim, x->dim));
 }
 
+// A part y of a complex x is Re(conj(w) x) near x, with a weight w: its VJP is w g, its JVP Re(conj(w) t).
+static zl_array tangent_by(const struct call *call, int input, zl_array t) {
+    enum tile_op row = call->op->row;
+    if (!(rows[row].rule & PART) || t->dtype != ZL_COMPLEX64)
+        return tangents[row](call, input, t);
+    return zl_real(zl_conjugate(tangents[row](call, input, zl_conjugate(t))));
+}
+
 static bool jvp(const struct call *call, const zl_array *tangent, zl_array *out) {
-    out[0] = NULL;
+    zl_array y = call_output(call, 0), sum = NULL;
     for (int i = 0; i < call->inputs; i++) {
-        zl_array t = tangent[i] ? tangents[call->op->row](call, i, tangent[i]) : NULL;
+        zl_array t = tangent[i] ? tangent_by(call, i, tangent[i]) : NULL;
         if (t)
-            out[0] = out[0] ? zl_add(out[0], t) : t;
+            sum = sum ? zl_add(sum, t) : t;
     }
+    out[0] = sum ? zl_broadcast_to(zl_astype(sum, (zl_dtype)y->dtype), (zl_shape){y->dim, y->ndim}) : NULL;
     return zl_error() == NULL;
 }
 

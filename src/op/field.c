@@ -9,8 +9,15 @@ static bool record(const struct call *call, const zl_array *in, zl_array *out) {
     return out[0] != NULL;
 }
 
+static bool vmap(const struct call *call, const zl_array *in, const int *axis, zl_array *out, int *out_axis) {
+    out_axis[0] = axis[0] < 0 ? -1 : 0;
+    return record(call, (zl_array[]){axis[0] < 0 ? in[0] : zl_moveaxis(in[0], axis[0], 0)}, out);
+}
+
+// No derivatives: the input is bytes.
 static const struct op_field fields[] = {{"offset", FIELD_INT}};
-static const struct op op_field_view = {.name = "view_field", .kind = OP_VIEW, .fields = 1, .field = fields, .record = record};
+static const struct op op_field_view = {.name = "view_field", .kind = OP_VIEW, .fields = 1, .field = fields,
+                                        .record = record, .vmap = vmap};
 
 // Sizes and strides of the field: those of the records, then its own, row-major inside a record.
 static bool layout(zl_array x, zl_dtype dtype, zl_shape inner, int64_t *dim, int64_t *stride) {

@@ -23,8 +23,7 @@ static void share(zl_array view, zl_array x) {
     if (array_state(x) != ARRAY_READY || array_is(x, ARRAY_INLINE))
         return;
     view->storage = x->storage;
-    atomic_store_explicit(&view->borrows, x->storage != NULL, memory_order_relaxed);
-    atomic_store_explicit(&view->state, ARRAY_READY, memory_order_release);
+    atomic_store_explicit(&view->state, ARRAY_READY | (x->storage ? ARRAY_BORROWS : 0), memory_order_release);
 }
 
 zl_array op_view_as(const struct op *op, zl_array x, int args, const int64_t *arg, const struct array_spec *spec) {

@@ -15,7 +15,7 @@
 enum op_kind {
     OP_ELEMENTWISE, // row says which
     OP_CAST,        // elementwise, to the output's dtype
-    OP_VIEW,        // shares the storage of its first input: dims, strides and offset are in the output
+    OP_VIEW,        // each output shares the storage of the input at its place: dims, strides, offset are its own
     OP_COPY,        // the same elements, row-major
     OP_REDUCE,      // combine over axes; args: axes
     OP_OTHER,       // the device knows it by its address
@@ -38,6 +38,9 @@ struct op {
     bool (*record)(const struct call *c, const zl_array *in, zl_array *out);
     // Cotangent of one input, from those of the outputs (NULL: zero). NULL: no gradient flows.
     zl_array (*vjp)(const struct call *c, int input, const zl_array *cotangent);
+    // The same for all inputs at once, where they are computed together: those that are not wanted, or to which no
+    // gradient flows, stay NULL. NULL: vjp is asked for each.
+    bool (*vjp_all)(const struct call *c, const bool *wanted, const zl_array *cotangent, zl_array *out);
     // Tangents of the outputs, from those of the inputs (NULL: zero).
     bool (*jvp)(const struct call *c, const zl_array *tangent, zl_array *out);
     // The call on inputs with an extra axis each (-1: none); gives outputs and where their extra axis is.

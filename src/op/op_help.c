@@ -96,6 +96,18 @@ bool op_jvp_linear(const struct call *c, const zl_array *tangent, zl_array *out)
     return !tangent[0] || c->op->record(c, tangent, out);
 }
 
+zl_array op_vjp_zero(const struct call *c, int input, const zl_array *cotangent) {
+    (void)c, (void)input, (void)cotangent;
+    return NULL;
+}
+
+bool op_jvp_zero(const struct call *c, const zl_array *tangent, zl_array *out) {
+    (void)tangent;
+    for (int i = 0; i < c->outputs; i++)
+        out[i] = NULL;
+    return true;
+}
+
 bool op_vmap_same(const struct call *c, const zl_array *in, const int *axis, zl_array *out, int *out_axis) {
     out_axis[0] = axis[0];
     return c->op->record(c, in, out);

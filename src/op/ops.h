@@ -75,6 +75,9 @@ zl_array op_batch_first(zl_array x, int axis);
 
 // Columns of linear ops of one input: the tangent goes the way of the input.
 bool op_jvp_linear(const struct call *c, const zl_array *tangent, zl_array *out);
+// Columns of ops whose results do not change when an input changes a little.
+zl_array op_vjp_zero(const struct call *c, int input, const zl_array *cotangent);
+bool op_jvp_zero(const struct call *c, const zl_array *tangent, zl_array *out);
 // Column of ops of one input that keep every axis where it is.
 bool op_vmap_same(const struct call *c, const zl_array *in, const int *axis, zl_array *out, int *out_axis);
 

@@ -132,7 +132,7 @@ zl_array zl_random_state_get(void) {
 bool zl_random_state_set(zl_array key) {
     if (!key || !check_key("zl_random_state_set", key))
         return false;
-    if (array_state(key) != ARRAY_READY || array_is(key, ARRAY_TRACER) || !key->storage->data)
+    if (array_state(key) != ARRAY_READY || array_is_tracer(key) || !key->storage->data)
         return hold(key);
     const uint32_t *data = array_data(key, NULL);
     set_words((uint32_t[]){data[0], data[array_stride(key)[0]]});

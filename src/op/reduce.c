@@ -152,8 +152,8 @@ const struct op op_reduce[] = {
                        .fields = 1,                         \
                        .field = axes_field,                 \
                        .record = record,                    \
-                       .vjp = gives == TRUTHS ? NULL : vjp, \
-                       .jvp = gives == TRUTHS ? NULL : jvp, \
+                       .vjp = gives == TRUTHS ? op_vjp_zero : vjp, \
+                       .jvp = gives == TRUTHS ? op_jvp_zero : jvp, \
                        .vmap = vmap,                        \
                        .lower = lower},
 #include "op/reduce.def"

@@ -124,23 +124,12 @@ static bool jvp_depends(const struct call *c, const zl_array *tangent, zl_array 
     return true;
 }
 
-static zl_array vjp_stop(const struct call *c, int input, const zl_array *cotangent) {
-    (void)c, (void)input, (void)cotangent;
-    return NULL;
-}
-
-static bool jvp_stop(const struct call *c, const zl_array *tangent, zl_array *out) {
-    (void)c, (void)tangent;
-    out[0] = NULL;
-    return true;
-}
-
 const struct op op_stop_gradient = {
     .name = "stop_gradient",
     .kind = OP_VIEW,
     .record = record_identity,
-    .vjp = vjp_stop,
-    .jvp = jvp_stop,
+    .vjp = op_vjp_zero,
+    .jvp = op_jvp_zero,
     .vmap = op_vmap_same,
 };
 const struct op op_depends = {

@@ -58,6 +58,7 @@ static void claim(struct evaluation *e) {
     for (int i = 0; i < e->tape->calls; i++) {
         struct call *c = e->tape->call[i];
         c->stream = tape_stream(e->tape, i);
+        c->kept = array_is_tracer(call_first(c));
         if (c->stream != e->stream)
             e->stream = NULL;
         for (int k = 0; k < c->outputs; k++)
@@ -147,7 +148,7 @@ static void enqueue_all(struct evaluation *e, int count, const zl_array *arrays)
 static void detach_ready(int count, const zl_array *arrays) {
     for (int i = 0; i < count; i++) {
         zl_array a = arrays[i];
-        if (array_state(a) == ARRAY_READY && a->call && !a->call->detached && !array_is(a, ARRAY_TRACER))
+        if (array_state(a) == ARRAY_READY && a->call && !a->call->detached && !array_is_tracer(a))
             graph_detach(a->call);
     }
 }

@@ -11,7 +11,7 @@ static void set_failure(zl_array a, struct failure *f) {
 }
 
 static void let_go(struct call *c) {
-    if (!array_is(call_output(c, 0), ARRAY_TRACER))
+    if (!c->kept)
         graph_detach(c);
 }
 
@@ -92,7 +92,7 @@ static bool share_input(zl_array out, zl_array x) {
 
 // x and out have the same elements in the same places, so a kernel may write where it reads.
 static bool can_take(zl_array out, zl_array x) {
-    if (array_is(x, ARRAY_INLINE) || !x->storage || atomic_load_explicit(&x->borrows, memory_order_relaxed) ||
+    if (array_is(x, ARRAY_INLINE) || !x->storage || array_borrows(x) ||
         !array_is(x, ARRAY_CONTIGUOUS) || x->size != out->size ||
         array_item(x) != array_item(out) || x->offset != 0)
         return false;
@@ -113,18 +113,20 @@ static bool take_over(struct run *r, int index, zl_array out) {
     return false;
 }
 
-static bool give_storage(struct run *r, int index, bool in_place) {
+static bool give_output(struct run *r, int index, int i, bool in_place) {
     struct call *c = r->binding.call[index];
+    zl_array out = call_output(c, i);
     if (c->op->kind == OP_VIEW)
-        return share_input(call_output(c, 0), c->in[0]);
-    for (int i = 0; i < c->outputs; i++) {
-        zl_array out = call_output(c, i);
-        if (in_place && i == 0 && r->dies[index] && take_over(r, index, out))
-            continue;
-        out->storage = storage_new((size_t)out->size * array_item(out));
-        if (!out->storage)
+        return share_input(out, c->in[i]);
+    if (in_place && i == 0 && r->dies[index] && take_over(r, index, out))
+        return true;
+    return (out->storage = storage_new((size_t)out->size * array_item(out)));
+}
+
+static bool give_storage(struct run *r, int index, bool in_place) {
+    for (int i = 0; i < r->binding.call[index]->outputs; i++)
+        if (!give_output(r, index, i, in_place))
             return false;
-    }
     return true;
 }
 
@@ -141,10 +143,10 @@ static bool on_prepare(struct binding *b, int index, bool in_place) {
 // Finishing ------------------------------------------------------------------------------------------------------
 
 static void consume(zl_array a, bool taken) {
-    struct storage *s = a->storage;
+    struct storage *s = array_borrows(a) ? NULL : a->storage;
     a->storage = NULL;
     atomic_store_explicit(&a->state, ARRAY_CONSUMED, memory_order_release);
-    if (s && !taken && !atomic_exchange_explicit(&a->borrows, 0, memory_order_relaxed))
+    if (s && !taken)
         storage_release(s);
 }
 

@@ -30,7 +30,7 @@ static bool append(struct tape *t, struct call *c) {
             t->last[c->in[i]->call->slot] = (uint32_t)slot;
         }
     c->epoch = epoch;
-    c->slot = (uint32_t)slot & 0x7fffffff;
+    c->slot = (uint32_t)slot & 0x3fffffff;
     t->call[slot] = c;
     t->needed[slot] = 0;
     t->uses[slot] = 0;
@@ -95,10 +95,10 @@ static bool is_needed(const struct tape *t, int slot) {
     uint32_t references = 0;
     zl_array out = call_output(c, 0);
     if (c->outputs == 1)
-        return array_is(out, ARRAY_TRACER) || (uint32_t)array_references(out) > t->uses[slot];
+        return array_is_tracer(out) || (uint32_t)array_references(out) > t->uses[slot];
     for (int i = 0; i < c->outputs; i++) {
         out = call_output(c, i);
-        if (array_is(out, ARRAY_TRACER))
+        if (array_is_tracer(out))
             return true;
         references += (uint32_t)array_references(out);
     }
@@ -112,28 +112,45 @@ static bool dies_here(const struct tape *t, zl_array x, int slot) {
     return (uint32_t)atomic_load_explicit(&x->count, memory_order_acquire) == 1;
 }
 
-static void find_deaths(struct tape *t) {
-    for (int i = 0; i < t->calls; i++)
-        t->needed[i] = t->needed[i] || is_needed(t, i);
+// Inside a transform a call keeps its inputs: derivatives read them.
+static bool keeps_inputs(const struct call *c) {
+    return array_is_tracer(call_first(c));
+}
+
+static void find_needed(struct tape *t) {
     for (int i = 0; i < t->calls; i++) {
         const struct call *c = t->call[i];
-        uint64_t dies = 0;
-        for (int k = 0; k < c->inputs && k < 64; k++) {
-            bool repeated = false; // x + x: only one of them may be taken over
-            for (int j = 0; j < k; j++)
-                repeated |= c->in[j] == c->in[k];
-            if (!repeated && dies_here(t, c->in[k], i))
-                dies |= 1ull << k;
-        }
-        t->dies[i] = dies;
+        t->needed[i] = t->needed[i] || is_needed(t, i);
+        for (int k = 0; keeps_inputs(c) && k < c->inputs; k++)
+            if (on_tape(c->in[k]))
+                t->needed[c->in[k]->call->slot] = 1;
     }
+}
+
+static uint64_t deaths_at(const struct tape *t, int slot) {
+    const struct call *c = t->call[slot];
+    uint64_t dies = 0;
+    for (int k = 0; k < c->inputs && k < 64; k++) {
+        bool repeated = false; // x + x: only one of them may be taken over
+        for (int j = 0; j < k; j++)
+            repeated |= c->in[j] == c->in[k];
+        if (!repeated && dies_here(t, c->in[k], slot))
+            dies |= 1ull << k;
+    }
+    return dies;
+}
+
+static void find_deaths(struct tape *t) {
+    find_needed(t);
+    for (int i = 0; i < t->calls; i++)
+        t->dies[i] = keeps_inputs(t->call[i]) ? 0 : deaths_at(t, i);
 }
 
 // The commonest evaluation: one call on arrays that are there. 1: done, 0: it is not that, -1: memory is out.
 static int walk_one(struct tape *t, zl_array a) {
     struct call *c = a->call;
     uint64_t dies = 0;
-    if (array_state(a) != ARRAY_LAZY || c->outputs != 1 || c->inputs > 2)
+    if (array_state(a) != ARRAY_LAZY || c->outputs != 1 || c->inputs > 2 || keeps_inputs(c))
         return 0;
     for (int i = 0; i < c->inputs; i++) {
         if (array_state(c->in[i]) != ARRAY_READY)

@@ -1,8 +1,97 @@
-// transform.h - graphs to graphs. Each transform's contract is in zellige.h; nothing is shared between them yet.
+// transform.h - graphs to graphs: what the transforms share. The contract of each is in zellige.h.
+//
+// A transform runs a function on tracers, which stand for its inputs, and so records a graph; then it walks that graph:
+// backwards with the vjp of its ops, or forwards with their jvp or vmap. What it gives is again only recorded.
 
 #ifndef TRANSFORM_H
 #define TRANSFORM_H
 
-#include "op/op.h"
+#include "op/ops.h"
+
+// outputs.c ------------------------------------------------------------------------------------------------------
+
+struct zl_outputs_ {
+    zl_array *item; // retained
+    int count, cap;
+    bool failed; // a result was NULL
+};
+
+void outputs_clear(zl_outputs *o);
+// Lends count arrays to the scope outside, ends the scope, and says whether all went well: else they are NULL.
+bool outputs_leave(zl_scope scope, bool ok, int count, zl_array *arrays);
+
+// walk.c ---------------------------------------------------------------------------------------------------------
+
+// What is told apart by address: calls, and arrays that a walk ends at. Zero-initialised tables are empty.
+struct places {
+    const void **key;
+    int *at;
+    int cap, count;
+};
+
+enum walk_kind {
+    WALK_DERIVATIVE, // ends at sources; does not look behind what is a constant to derivatives
+    WALK_HISTORY,    // the same, but goes on behind a source, for others that it was made from
+    WALK_BATCH,      // ends at sources
+};
+
+// The calls between sources and results, inputs first. Every array that is a source or an output of a call has a number.
+struct walk {
+    enum walk_kind kind;
+    struct call **call;
+    int *first; // number of the first output of each call
+    int calls, call_cap, first_cap;
+    bool *depends; // by number: is a source, or was made from one
+    int arrays, array_cap;
+    struct places places; // of calls, in call; of sources, their numbers
+    struct call **stack;
+    int stack_cap;
+};
+
+bool walk_make(struct walk *w, int sources, const zl_array *source, int results, const zl_array *result);
+void walk_free(struct walk *w);
+int  walk_number(const struct walk *w, zl_array x); // -1: it has none
+bool walk_depends(const struct walk *w, zl_array x);
+bool walk_needs(const struct walk *w, const struct call *c); // one of its outputs depends on a source
+// The inputs of c before this one say nothing to such a walk.
+int  walk_from(const struct walk *w, const struct call *c);
+
+// trace.c --------------------------------------------------------------------------------------------------------
+
+// One transform: a scope, and an error that the thread had before, so that rules may ask whether there is one.
+struct trace {
+    const char *function; // whose errors they are
+    zl_scope scope;
+    zl_error_kind kind;
+    char *message;
+};
+
+bool trace_check(const char *function, zl_fn f, int count, const zl_array *in);
+void trace_begin(struct trace *t, const char *function);
+void trace_end(struct trace *t); // the scope has ended
+// What is recorded on a, and a itself, are tracers in the function that trace_run will run.
+void trace_mark(zl_array a);
+// Stand for the inputs: views of them, marked.
+bool trace_inputs(int count, const zl_array *in, zl_array *tracer);
+// Runs the function on tracers. False if it failed; there is an error then.
+bool trace_run(struct trace *t, zl_fn f, int count, const zl_array *tracer, zl_outputs *out);
+
+// backward.c -----------------------------------------------------------------------------------------------------
+
+// Cotangents of the sources (NULL: zero) from those of the results (NULL: zero). Errors name the function.
+bool backward(const char *function, struct walk *w, int results, const zl_array *result, const zl_array *cotangent,
+              int sources, const zl_array *source, zl_array *out);
+
+// vjp.c ----------------------------------------------------------------------------------------------------------
+
+// Gives a cotangent for each input, from one for each result (NULL: zero).
+bool vjp_give(const char *function, zl_fn f, int count, const zl_array *in, int results, const zl_array *cotangent,
+              zl_outputs *out);
+
+// custom.c -------------------------------------------------------------------------------------------------------
+
+// inputs: results of the function, its inputs, then a leaf that holds the rules. Outputs: the results.
+extern const struct op op_custom;
+bool custom_has_vmap(const struct call *c);
 
 #endif

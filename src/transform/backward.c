@@ -1,0 +1,78 @@
+// backward.c - reverse mode: from the cotangents of results back to the arrays that they were made from.
+
+#include "transform/transform.h"
+
+// One walk back: a cotangent by the number of its array.
+struct back {
+    const char *function;
+    const struct walk *w;
+    zl_array *cotangent;
+};
+
+static bool add(const struct back *b, zl_array x, zl_array g) {
+    zl_array *sum = &b->cotangent[walk_number(b->w, x)];
+    *sum = *sum ? zl_add(*sum, g) : g;
+    return *sum;
+}
+
+static bool through_each(const struct back *b, const struct call *c, const bool *wanted, const zl_array *cotangent,
+                         zl_array *out) {
+    for (int i = 0; i < c->inputs; i++) {
+        if (!wanted[i])
+            continue;
+        if (!c->op->vjp)
+            return error_false(ZL_ERROR_VALUE, "%s: %s has no derivative", b->function, c->op->name);
+        out[i] = c->op->vjp(c, i, cotangent);
+        if (!out[i] && zl_error())
+            return false;
+    }
+    return true;
+}
+
+// Cotangents of the inputs, recorded for the stream that the call itself is for.
+static bool through(const struct back *b, const struct call *c, const bool *wanted, const zl_array *cotangent,
+                    zl_array *out) {
+    zl_stream before = recorder.stream;
+    recorder.stream = c->stream;
+    bool ok = c->op->vjp_all ? c->op->vjp_all(c, wanted, cotangent, out) : through_each(b, c, wanted, cotangent, out);
+    for (int i = 0; ok && i < c->inputs; i++)
+        ok = !out[i] || add(b, c->in[i], out[i]);
+    recorder.stream = before;
+    return ok;
+}
+
+static bool pass(const struct back *b, const struct call *c) {
+    OP_ROOM(zl_array, room, c->inputs + c->outputs);
+    OP_ROOM(bool, wanted, c->inputs);
+    if (!room || !wanted)
+        return false;
+    zl_array *cotangent = room + c->inputs;
+    bool any = false;
+    for (int i = 0; i < c->outputs; i++)
+        any |= (cotangent[i] = b->cotangent[walk_number(b->w, call_output(c, i))]) != NULL;
+    for (int i = 0; i < c->inputs; i++) {
+        room[i] = NULL;
+        wanted[i] = i >= walk_from(b->w, c) && walk_depends(b->w, c->in[i]);
+    }
+    return !any || through(b, c, wanted, cotangent, room);
+}
+
+static bool pass_all(const struct back *b, int results, const zl_array *result, const zl_array *cotangent) {
+    for (int i = 0; i < results; i++)
+        if (cotangent[i] && walk_depends(b->w, result[i]) && !add(b, result[i], cotangent[i]))
+            return false;
+    for (int i = b->w->calls - 1; i >= 0; i--)
+        if (b->w->depends[b->w->first[i]] && !pass(b, b->w->call[i]))
+            return false;
+    return true;
+}
+
+bool backward(const char *function, struct walk *w, int results, const zl_array *result, const zl_array *cotangent,
+              int sources, const zl_array *source, zl_array *out) {
+    struct back b = {function, w, memory_zero(sizeof(zl_array) * (size_t)(w->arrays + 1))};
+    bool ok = b.cotangent && pass_all(&b, results, result, cotangent);
+    for (int i = 0; ok && i < sources; i++)
+        out[i] = b.cotangent[walk_number(w, source[i])];
+    memory_free(b.cotangent);
+    return ok;
+}

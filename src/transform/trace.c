@@ -1,0 +1,72 @@
+// trace.c - running a function on tracers, so that what it does is recorded.
+
+#include "transform/transform.h"
+
+bool trace_check(const char *function, zl_fn f, int count, const zl_array *in) {
+    if (!f.call)
+        return error_false(ZL_ERROR_VALUE, "%s: no function to call", function);
+    if (count < 0 || (count && !in))
+        return error_false(ZL_ERROR_VALUE, "%s: %d arrays, but no list of them", function, count);
+    for (int i = 0; i < count; i++)
+        if (!in[i])
+            return zl_error() ? false : error_false(ZL_ERROR_VALUE, "%s: array %d of %d is NULL", function, i, count);
+    return true;
+}
+
+void trace_begin(struct trace *t, const char *function) {
+    *t = (struct trace){.function = function};
+    if (zl_error())
+        t->message = error_take(&t->kind);
+    t->scope = zl_scope_begin();
+}
+
+void trace_end(struct trace *t) {
+    if (t->kind == ZL_ERROR_NONE)
+        return;
+    zl_clear_error();
+    error_put(t->kind, t->message);
+    memory_free(t->message);
+}
+
+void trace_mark(zl_array a) {
+    if (!array_is_tracer(a)) // else a transform around this one keeps its history already, and longer
+        a->trace = (uint8_t)(recorder.trace_depth + 1);
+}
+
+// Tracers that a function kept and hands in again would make a chain that grows with every call.
+static zl_array without_tracer(zl_array x) {
+    bool stale = x->call && x->call->op == &op_depends && x->call->inputs == 1 && !x->call->detached && !array_is_tracer(x);
+    return stale ? x->call->in[0] : x;
+}
+
+bool trace_inputs(int count, const zl_array *in, zl_array *tracer) {
+    for (int i = 0; i < count; i++) {
+        zl_array x = without_tracer(in[i]);
+        tracer[i] = op_view(&op_depends, x, 0, NULL, x->ndim, x->dim, array_stride(x), x->offset);
+        if (!tracer[i])
+            return false;
+        trace_mark(tracer[i]);
+    }
+    return true;
+}
+
+// Depths are of this thread, and the function runs on it: others see what it records as usual arrays.
+static bool run_inside(zl_fn f, int count, const zl_array *tracer, zl_outputs *out) {
+    recorder.trace_depth++;
+    bool ok = f.call(f.data, count, tracer, out);
+    recorder.trace_depth--;
+    return ok;
+}
+
+bool trace_run(struct trace *t, zl_fn f, int count, const zl_array *tracer, zl_outputs *out) {
+    if (recorder.trace_depth >= TRACE_DEEPEST)
+        return error_false(ZL_ERROR_VALUE, "%s: transforms inside each other %d deep are too many", t->function,
+                           recorder.trace_depth);
+    bool ok = run_inside(f, count, tracer, out);
+    if (zl_error())
+        return false;
+    if (!ok || out->failed)
+        return error_false(ZL_ERROR_VALUE, "%s: the function %s", t->function,
+                           ok ? "gave NULL as a result" : "failed without saying why");
+    return true;
+}
