@@ -46,6 +46,11 @@ ZL_API zl_array zl_identity(int64_t n, zl_dtype dtype);
 // num numbers from start to stop, equally far apart; stop itself only if endpoint.
 ZL_API zl_array zl_linspace(double start, double stop, int64_t num, bool endpoint, zl_dtype dtype);
 
+// The coordinates of a grid: one array for each of those given, with an axis for each, along one of which it
+// changes. The first two axes are swapped if indexing is "xy", and not if it is "ij". sparse leaves the other
+// axes with size 1.
+ZL_API bool zl_meshgrid(const zl_array *arrays, int count, bool sparse, const char *indexing, zl_array *out);
+
 // An array of ones.
 ZL_API zl_array zl_ones(zl_shape shape, zl_dtype dtype);
 
@@ -252,9 +257,86 @@ ZL_API zl_array zl_where(zl_array condition, zl_array x, zl_array y);
 
 // index
 
+// Of a matrix its k-th diagonal; of a list the square matrix that has it there and zeros elsewhere. k > 0 is
+// above the main diagonal.
+ZL_API zl_array zl_diag(zl_array a, int k);
+
+// The diagonal of the matrices that two axes of a span, as the last axis of the result. An offset above 0 is
+// a diagonal above the main one.
+ZL_API zl_array zl_diagonal(zl_array a, int offset, int axis1, int axis2);
+
+// The slice of a of the given size along each axis that begins, along the given axes, where start_indices
+// says, and at 0 along the others. Negative starts count from the end; a slice that would leave a is moved
+// back into it.
+ZL_API zl_array zl_dynamic_slice(zl_array a, zl_array start_indices, zl_axes axes, zl_shape slice_size);
+
+// a with update written over a part of it that begins, along the given axes, where start_indices says, and at
+// 0 along the others. Negative starts count from the end; a part that would leave a is moved back into it.
+ZL_API zl_array zl_dynamic_slice_update(zl_array a, zl_array update, zl_array start_indices, zl_axes axes);
+
+// Slices of a, of the given size along each axis, that begin where the indices say: one array of indices for
+// each of the axes, 0 for the other axes. The indices are broadcast against each other; their shape comes
+// first in the result, then that of a slice. Negative indices count from the end; a slice that would leave a
+// is moved back into it.
+ZL_API zl_array zl_gather(zl_array a, const zl_array *indices, int count, zl_axes axes, zl_shape slice_sizes);
+
+// a with the elements at positions along an axis, given for each place of the other axes, replaced by values,
+// which are broadcast to the indices. Negative positions count from the end; those out of range are left out;
+// of two values for one element the later stays.
+ZL_API zl_array zl_put_along_axis(zl_array a, zl_array indices, zl_array values, int axis);
+
+// a with its elements at positions in the flattened array replaced by values; indices has one axis.
+ZL_API zl_array zl_put_along_axis_flat(zl_array a, zl_array indices, zl_array values);
+
+// a with slices replaced by updates, in the dtype of a. The indices, one array for each of the axes, are
+// broadcast against each other; updates has their shape, then that of a slice, with a size for each axis of
+// a. Negative indices count from the end; an update that does not lie in a is left out. Of two updates of one
+// element the later one stays, in row-major order of the indices.
+ZL_API zl_array zl_scatter(zl_array a, const zl_array *indices, int count, zl_array updates, zl_axes axes);
+
+// a with updates added to its slices, one after the other; else as zl_scatter.
+ZL_API zl_array zl_scatter_add(zl_array a, const zl_array *indices, int count, zl_array updates, zl_axes axes);
+
+// a with values added to the elements at positions along an axis, one after the other; else as
+// zl_put_along_axis.
+ZL_API zl_array zl_scatter_add_axis(zl_array a, zl_array indices, zl_array values, int axis);
+
+// a with the larger of its elements and the updates that fall on them; NaN if one is. Else as zl_scatter.
+ZL_API zl_array zl_scatter_max(zl_array a, const zl_array *indices, int count, zl_array updates, zl_axes axes);
+
+// a with the smaller of its elements and the updates that fall on them; NaN if one is. Else as zl_scatter.
+ZL_API zl_array zl_scatter_min(zl_array a, const zl_array *indices, int count, zl_array updates, zl_axes axes);
+
+// a with its slices multiplied by updates, one after the other; else as zl_scatter.
+ZL_API zl_array zl_scatter_prod(zl_array a, const zl_array *indices, int count, zl_array updates, zl_axes axes);
+
+// src with the slice from start to stop, step apart, replaced by update, which is broadcast to it. Numbers
+// mean what they do in zl_slice.
+ZL_API zl_array zl_slice_update(zl_array src, zl_array update, zl_shape start, zl_shape stop, zl_shape step);
+
+// src with update added to a slice; else as zl_slice_update.
+ZL_API zl_array zl_slice_update_add(zl_array src, zl_array update, zl_shape start, zl_shape stop, zl_shape step);
+
+// src with the larger of the elements of a slice and update; NaN if one is. Else as zl_slice_update.
+ZL_API zl_array zl_slice_update_max(zl_array src, zl_array update, zl_shape start, zl_shape stop, zl_shape step);
+
+// src with the smaller of the elements of a slice and update; NaN if one is. Else as zl_slice_update.
+ZL_API zl_array zl_slice_update_min(zl_array src, zl_array update, zl_shape start, zl_shape stop, zl_shape step);
+
+// src with a slice multiplied by update; else as zl_slice_update.
+ZL_API zl_array zl_slice_update_prod(zl_array src, zl_array update, zl_shape start, zl_shape stop, zl_shape step);
+
 // The elements of a at the given positions along an axis, in whose place come the axes of indices. Negative
 // positions count from the end; positions that a does not have are the caller's mistake.
 ZL_API zl_array zl_take(zl_array a, zl_array indices, int axis);
+
+// The elements of a at positions along an axis that are given for each place of the other axes: a and indices
+// are broadcast against each other but along that axis. Negative positions count from the end; of those out
+// of range the nearest is taken.
+ZL_API zl_array zl_take_along_axis(zl_array a, zl_array indices, int axis);
+
+// The elements of a, flattened, at the positions of indices, which has one axis.
+ZL_API zl_array zl_take_along_axis_flat(zl_array a, zl_array indices);
 
 // The elements of a, flattened, at the given positions.
 ZL_API zl_array zl_take_flat(zl_array a, zl_array indices);
@@ -488,6 +570,9 @@ ZL_API zl_array zl_sum_axes(zl_array a, zl_axes axis, bool keepdims);
 // at least 32 bits.
 ZL_API zl_array zl_sum_axis(zl_array a, int axis, bool keepdims);
 
+// The sum of a diagonal of the matrices that two axes of a span, in dtype, by default that of a.
+ZL_API zl_array zl_trace(zl_array a, int offset, int axis1, int axis2, zl_dtype dtype);
+
 // The variance of the elements of a: the sum of squares divided by their number less ddof.
 ZL_API zl_array zl_var(zl_array a, int ddof);
 
@@ -525,6 +610,9 @@ ZL_API zl_array zl_stack(const zl_array *arrays, int count, int axis);
 
 // a several times along each axis, as reps says; the shorter of shape and reps gets ones in front.
 ZL_API zl_array zl_tile(zl_array a, zl_shape reps);
+
+// x taken apart along an axis, which the parts do not have: as many views as it is long.
+ZL_API bool zl_unstack(zl_array x, int axis, zl_array *out);
 
 // view
 

@@ -18,12 +18,12 @@ struct segment {
     const uint8_t *needed; // per call: an output is read after the segment, so it must be stored
 };
 
-// One run of a program. prepare(b, i) gives the outputs of call i their storage (in_place: that of an input that dies
-// here, where it fits); finish(b, i) publishes them and lets inputs go that nothing reads any more.
+// One run of a program. prepare(b, i) gives the outputs of call i their storage (bit k of in_place: that of input k, if
+// it dies here and fits; if not all bits are set, only where no other input is the same); finish(b, i) publishes them and lets inputs go that nothing reads any more.
 struct binding {
     int calls;
     struct call *const *call;
-    bool (*prepare)(struct binding *b, int index, bool in_place);
+    bool (*prepare)(struct binding *b, int index, uint64_t in_place);
     void (*finish)(struct binding *b, int index);
     void (*fail)(struct binding *b, int index); // the thread's error becomes that of the call's outputs
 };

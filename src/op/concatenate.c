@@ -1,5 +1,7 @@
 // concatenate.c - arrays one after the other, stacked, and taken apart again.
 
+#include <limits.h>
+
 #include "op/ops.h"
 
 // The call: arrays of one dtype that differ along axis only.
@@ -58,26 +60,14 @@ static bool jvp(const struct call *c, const zl_array *tangent, zl_array *out) {
     return in && (!any || record(c, in, out));
 }
 
-static zl_array repeat_first(zl_array x, int64_t count) {
-    OP_ROOM(int64_t, dim, x->ndim + 1);
-    if (!dim)
-        return NULL;
-    dim[0] = count;
-    for (int i = 0; i < x->ndim; i++)
-        dim[i + 1] = x->dim[i];
-    return zl_broadcast_to(x, (zl_shape){dim, x->ndim + 1});
-}
-
 static bool vmap(const struct call *c, const zl_array *in, const int *axis, zl_array *out, int *out_axis) {
     OP_ROOM(zl_array, moved, c->inputs);
-    int64_t batch = -1;
-    for (int i = 0; i < c->inputs; i++)
-        batch = axis[i] >= 0 ? in[i]->dim[axis[i]] : batch;
+    int64_t batch = op_batch_size(c->inputs, in, axis);
     out_axis[0] = batch < 0 ? -1 : 0;
     if (batch < 0)
         return record(c, in, out);
     for (int i = 0; moved && i < c->inputs; i++) {
-        moved[i] = axis[i] >= 0 ? op_batch_first(in[i], axis[i]) : repeat_first(in[i], batch);
+        moved[i] = op_batch_repeat(in[i], axis[i], batch);
         if (!moved[i])
             return false;
     }
@@ -173,6 +163,19 @@ OP_SIGNATURE_BOOL(zl_split_at, "shape",
                   "a cut along an axis before each of the indices: one part more than there are indices, "
                   "each a slice from one index to the next.",
                   P_ARRAY(a), P_SHAPE(indices_or_sections), P_INT(axis, "0"), P_OUTPUT(out));
+
+bool zl_unstack(zl_array x, int axis, zl_array *out) {
+    int at = x ? shape_axis("zl_unstack", axis, x->ndim) : -1;
+    if (at < 0 || !op_check_out("zl_unstack", (int)MIN_OF(x->dim[at], INT_MAX), out))
+        return false;
+    for (int64_t i = 0; i < x->dim[at]; i++)
+        if (!(out[i] = zl_squeeze(part(x, at, i, i + 1), ZL_AXES(at))))
+            return false;
+    return true;
+}
+OP_SIGNATURE_BOOL(zl_unstack, "shape",
+                  "x taken apart along an axis, which the parts do not have: as many views as it is long.",
+                  P_ARRAY(x), P_INT(axis, "0"), P_OUTPUT(out));
 
 bool zl_split(zl_array a, int indices_or_sections, int axis, zl_array *out) {
     int sections = indices_or_sections;

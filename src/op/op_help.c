@@ -67,6 +67,49 @@ bool op_check_inputs(const char *function, const zl_array *arrays, int count) {
     return true;
 }
 
+bool op_check_integers(const char *function, zl_array indices) {
+    if (dtype_is_integer((zl_dtype)indices->dtype))
+        return true;
+    return error_false(ZL_ERROR_DTYPE, "%s: indices are %s: integers are needed", function,
+                       zl_dtype_name((zl_dtype)indices->dtype));
+}
+
+bool op_check_broadcast_to(const char *function, zl_array x, int ndim, const int64_t *dim) {
+    bool fits = x->ndim <= ndim;
+    for (int i = 0; fits && i < x->ndim; i++)
+        fits = x->dim[i] == 1 || x->dim[i] == dim[ndim - x->ndim + i];
+    return fits || error_false(ZL_ERROR_SHAPE, "%s: an update of shape %s does not broadcast to shape %s", function,
+                               array_text(x), shape_text(ndim, dim));
+}
+
+bool op_read_axes(const char *function, zl_array a, zl_axes axes, int64_t *out) {
+    if (axes.count > 0 && !axes.axis)
+        return error_false(ZL_ERROR_AXIS, "%s: %d axes, but no list of them", function, axes.count);
+    for (int i = 0; i < axes.count; i++) {
+        int axis = shape_axis(function, axes.axis[i], a->ndim);
+        if (axis < 0)
+            return false;
+        for (int k = 0; k < i; k++)
+            if (out[k] == axis)
+                return error_false(ZL_ERROR_AXIS, "%s: axis %d is given twice", function, axis);
+        out[i] = axis;
+    }
+    return true;
+}
+
+bool op_check_indices(const char *function, zl_array a, const zl_array *indices, int count, zl_axes axes,
+                      zl_array *out, int64_t *out_axes) {
+    if (count < 0 || count != axes.count || (count && (!indices || !axes.axis)))
+        return error_false(ZL_ERROR_VALUE, "%s: %d arrays of indices for %d axes: one for each is needed",
+                           function, indices ? count : 0, axes.axis ? axes.count : 0);
+    if (count && !op_check_inputs(function, indices, count))
+        return false;
+    for (int i = 0; i < count; i++)
+        if (!op_check_integers(function, indices[i]))
+            return false;
+    return op_read_axes(function, a, axes, out_axes) && op_broadcast(function, count, indices, out);
+}
+
 zl_dtype op_float_dtype(zl_dtype dtype) {
     return dtype_is_inexact(dtype) ? dtype : ZL_FLOAT32;
 }
@@ -87,8 +130,35 @@ zl_array op_zeros_of(zl_array x) {
     return zl_zeros((zl_shape){x->dim, x->ndim}, (zl_dtype)x->dtype);
 }
 
+zl_array op_winners(zl_array result, zl_array x, zl_array cotangent) {
+    return cotangent ? zl_where(zl_equal(result, x), cotangent, op_number((zl_dtype)cotangent->dtype, 0)) : NULL;
+}
+
 zl_array op_batch_first(zl_array x, int axis) {
     return zl_moveaxis(x, axis, 0);
+}
+
+zl_array op_batch_any(zl_array x, int axis) {
+    return axis < 0 ? zl_expand_dims(x, ZL_AXES(0)) : op_batch_first(x, axis);
+}
+
+int64_t op_batch_size(int count, const zl_array *in, const int *axis) {
+    for (int i = 0; i < count; i++)
+        if (axis[i] >= 0)
+            return in[i]->dim[axis[i]];
+    return -1;
+}
+
+zl_array op_batch_repeat(zl_array x, int axis, int64_t batch) {
+    if (axis >= 0)
+        return op_batch_first(x, axis);
+    OP_ROOM(int64_t, dim, x->ndim + 1);
+    if (!dim)
+        return NULL;
+    dim[0] = batch;
+    for (int i = 0; i < x->ndim; i++)
+        dim[i + 1] = x->dim[i];
+    return zl_broadcast_to(x, (zl_shape){dim, x->ndim + 1});
 }
 
 bool op_jvp_linear(const struct call *c, const zl_array *tangent, zl_array *out) {

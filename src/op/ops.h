@@ -53,6 +53,40 @@ extern const struct op op_take;
 // uint32, has the axes of the keys, then those; its bits are as threefry.h and MLX make them.
 extern const struct op op_random_bits;
 
+// What an op does with an element and the update that falls on it.
+enum update { UPDATE_SET, UPDATE_ADD, UPDATE_PROD, UPDATE_MAX, UPDATE_MIN };
+
+// gather_slices.c: inputs a and integer indices of one shape; args: how many indices, the axes that they index, then
+// the size of a slice along each axis of a. Slices lie behind each other in the shape of the indices. Negative indices
+// count from the end; a slice that leaves a is moved back until it does not.
+extern const struct op op_gather;
+
+// scatter.c: inputs a, integer indices of one shape, and updates: slices of the rank of a in the shape of the indices;
+// args: enum update, then the axes that are indexed. Updates come one after the other, in row-major order of the
+// indices; those that do not lie in a wholly are left out.
+extern const struct op op_scatter;
+zl_array op_scatter_slices(enum update how, zl_array a, int count, const zl_array *indices, zl_array updates,
+                           const int64_t *axes);
+
+// along_axis.c: inputs a and integer indices that have the same sizes but along axis; args: axis. put_along also has
+// values of the shape of the indices, and enum update, SET or ADD, behind the axis. Out of range as of take, scatter.
+extern const struct op op_take_along, op_put_along;
+
+// update.c: inputs x and an update of the shape of the slice; args: enum update, then start, stop and step of each axis
+// as of slice.
+extern const struct op op_slice_update;
+// Inputs a and as many integer starts as axes; args: how many, the axes, then the size of the slice along each axis. A
+// start is as an index of gather. The update has those sizes: inputs a, update, starts; args: the axes.
+extern const struct op op_dynamic_slice, op_dynamic_slice_update;
+
+// slice.c --------------------------------------------------------------------------------------------------------
+
+// What a slice takes of an axis of so many elements: count of them, from start on, step apart.
+struct slice_run {
+    int64_t start, step, count;
+};
+struct slice_run op_slice_run(int64_t size, int64_t start, int64_t stop, int64_t step);
+
 // op_help.c ------------------------------------------------------------------------------------------------------
 
 // Whether arguments make sense; else false and an error that begins with function.
@@ -64,14 +98,27 @@ bool op_check_out(const char *function, int count, zl_array *out);      // there
 bool op_check_broadcast(const char *function, zl_array a, zl_array b); // no error when one of them is NULL
 bool op_check_optional(zl_array x);                                     // given or not, but not a failure
 bool op_check_inputs(const char *function, const zl_array *arrays, int count); // no error when one of them is NULL
+bool op_check_broadcast_to(const char *function, zl_array x, int ndim, const int64_t *dim);
+bool op_check_integers(const char *function, zl_array indices);
+bool op_read_axes(const char *function, zl_array a, zl_axes axes, int64_t *out); // as they are given, each once
+// Index arrays, and which axis of a each is for: checked, the arrays broadcast against each other and the axes made
+// non-negative. No error when one of the arrays is NULL.
+bool op_check_indices(const char *function, zl_array a, const zl_array *indices, int count, zl_axes axes,
+                      zl_array *out, int64_t *out_axes);
 
 zl_dtype op_float_dtype(zl_dtype dtype);             // float32 for integers and bool, else the same
 zl_dtype op_dtype_or(zl_dtype dtype, zl_dtype other); // other where it is not given
 zl_array op_number(zl_dtype dtype, double value);    // a scalar that is not weak; small whole numbers for integers
 zl_array op_zeros_of(zl_array x);                    // of its shape and dtype
 
-// For vmap: x with its extra axis first.
+// For the vjp of the largest and the smallest of x and others: the cotangent where x is the result, else 0.
+zl_array op_winners(zl_array result, zl_array x, zl_array cotangent);
+
+// For vmap: x with its extra axis first, and the same for one that may have none, which gets one of size 1.
 zl_array op_batch_first(zl_array x, int axis);
+zl_array op_batch_any(zl_array x, int axis);
+int64_t  op_batch_size(int count, const zl_array *in, const int *axis); // -1: none has an extra axis
+zl_array op_batch_repeat(zl_array x, int axis, int64_t batch);          // one that has none is repeated
 
 // Columns of linear ops of one input: the tangent goes the way of the input.
 bool op_jvp_linear(const struct call *c, const zl_array *tangent, zl_array *out);

@@ -2,32 +2,27 @@
 
 #include "op/ops.h"
 
-// What a slice takes of one axis: count elements, from start on, step apart.
-struct run {
-    int64_t start, step, count;
-};
-
 static int64_t clamp(int64_t at, int64_t size, int64_t low, int64_t high) {
     at += at < 0 ? size : 0;
     return at < low ? low : at > high ? high : at;
 }
 
 // As Python does it: negative numbers count from the end, and what is out of range ends at the range.
-static struct run read_run(int64_t size, int64_t start, int64_t stop, int64_t step) {
+struct slice_run op_slice_run(int64_t size, int64_t start, int64_t stop, int64_t step) {
     int64_t low = step < 0 ? -1 : 0, high = step < 0 ? size - 1 : size;
     start = clamp(start, size, low, high);
     stop = clamp(stop, size, low, high);
     uint64_t span = step < 0 ? (uint64_t)(start - stop) : (uint64_t)(stop - start);
     uint64_t stride = step < 0 ? 0 - (uint64_t)step : (uint64_t)step;
     if (step < 0 ? start <= stop : start >= stop)
-        return (struct run){0, 1, 0};
+        return (struct slice_run){0, 1, 0};
     int64_t count = (int64_t)((span - 1) / stride + 1);
-    return (struct run){start, count == 1 ? 1 : step, count};
+    return (struct slice_run){start, count == 1 ? 1 : step, count};
 }
 
 // args: start of each axis, then stop, then step, as they were given.
-static struct run run_of(zl_array x, const int64_t *arg, int axis) {
-    return read_run(x->dim[axis], arg[axis], arg[x->ndim + axis], arg[2 * x->ndim + axis]);
+static struct slice_run run_of(zl_array x, const int64_t *arg, int axis) {
+    return op_slice_run(x->dim[axis], arg[axis], arg[x->ndim + axis], arg[2 * x->ndim + axis]);
 }
 
 static zl_array slice(zl_array x, const int64_t *arg) {
@@ -37,7 +32,7 @@ static zl_array slice(zl_array x, const int64_t *arg) {
     int64_t offset = x->offset;
     bool whole = true;
     for (int i = 0; i < x->ndim; i++) {
-        struct run run = run_of(x, arg, i);
+        struct slice_run run = run_of(x, arg, i);
         dim[i] = run.count;
         dim[x->ndim + i] = run.step * array_stride(x)[i];
         offset += run.start * array_stride(x)[i];
@@ -82,7 +77,7 @@ static zl_array vjp_slice(const struct call *c, int input, const zl_array *cotan
     if (!low)
         return NULL;
     for (int i = 0; g && i < x->ndim; i++) {
-        struct run run = run_of(x, call_args(c), i);
+        struct slice_run run = run_of(x, call_args(c), i);
         int64_t span = run.count ? (run.count - 1) * run.step : 0; // from the first to the last element
         low[i] = run.start + MIN_OF(span, 0);
         low[x->ndim + i] = x->dim[i] - low[i] - (span < 0 ? -span : span) - (run.count ? 1 : 0);
@@ -204,7 +199,23 @@ static bool vmap_as_strided(const struct call *c, const zl_array *in, const int 
     return (out[0] = as_strided(x, ndim + 1, arg));
 }
 
-// No vjp: elements may be seen many times, so it needs a scatter that adds.
+// Elements may be seen many times: what comes back to each is added up, at the positions that the view has.
+static zl_array vjp_as_strided(const struct call *c, int input, const zl_array *cotangent) {
+    zl_array x = c->in[0], counted = zl_arange_int(0, x->size, 1, ZL_INT64);
+    int ndim = c->args / 2;
+    const int64_t *arg = call_args(c);
+    (void)input;
+    if (call_output(c, 0)->size == 0)
+        return op_zeros_of(x);
+    zl_array at = zl_flatten(counted ? as_strided(counted, ndim, arg) : NULL, 0, -1);
+    zl_array g = zl_expand_dims(zl_flatten(cotangent[0], 0, -1), ZL_AXES(1));
+    zl_array zeros = zl_zeros(ZL_SHAPE(x->size), (zl_dtype)x->dtype);
+    if (!at || !g || !zeros)
+        return NULL;
+    return zl_reshape(op_scatter_slices(UPDATE_ADD, zeros, 1, &at, g, &(int64_t){0}),
+                      (zl_shape){x->dim, x->ndim});
+}
+
 static const struct op_field strided_field[] = {{"offset", FIELD_INT}, {"shape_strides", FIELD_LIST}};
 const struct op op_as_strided = {
     .name = "as_strided",
@@ -212,6 +223,7 @@ const struct op op_as_strided = {
     .fields = 2,
     .field = strided_field,
     .record = record_as_strided,
+    .vjp = vjp_as_strided,
     .jvp = op_jvp_linear,
     .vmap = vmap_as_strided,
 };

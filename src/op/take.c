@@ -61,7 +61,18 @@ static bool vmap(const struct call *c, const zl_array *in, const int *axis, zl_a
     return (out[0] = take(x, indices, along + (axis[0] >= 0)));
 }
 
-// No vjp: the transpose of picking is a scatter that adds.
+// The axes of the cotangent that stand for indices come first, for a scatter that adds.
+static zl_array vjp(const struct call *c, int input, const zl_array *cotangent) {
+    zl_array x = c->in[0], indices = c->in[1], g = cotangent[0];
+    const int64_t *axis = call_args(c);
+    (void)input;
+    for (int i = 0; i < indices->ndim; i++)
+        g = zl_moveaxis(g, (int)*axis + i, i);
+    g = zl_expand_dims(g, ZL_AXES((int)*axis + indices->ndim));
+    zl_array zeros = op_zeros_of(x);
+    return g && zeros ? op_scatter_slices(UPDATE_ADD, zeros, 1, &indices, g, axis) : NULL;
+}
+
 static const struct op_field fields[] = {{"axis", FIELD_INT}};
 const struct op op_take = {
     .name = "take",
@@ -69,6 +80,7 @@ const struct op op_take = {
     .fields = 1,
     .field = fields,
     .record = record,
+    .vjp = vjp,
     .jvp = jvp,
     .vmap = vmap,
 };
@@ -77,9 +89,8 @@ static zl_array check_and_take(const char *function, zl_array x, zl_array indice
     int at = x && indices ? shape_axis(function, axis, x->ndim) : -1;
     if (at < 0)
         return NULL;
-    if (!dtype_is_integer((zl_dtype)indices->dtype))
-        return error_set(ZL_ERROR_DTYPE, "%s: indices are %s: integers are needed", function,
-                         zl_dtype_name((zl_dtype)indices->dtype));
+    if (!op_check_integers(function, indices))
+        return NULL;
     if (x->dim[at] == 0 && indices->size > 0)
         return error_set(ZL_ERROR_SHAPE, "%s: nothing can be taken from axis %d of shape %s", function, axis,
                          array_text(x));

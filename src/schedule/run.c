@@ -100,11 +100,18 @@ static bool can_take(zl_array out, zl_array x) {
     return storage_is_unique(x->storage) && x->storage->bytes >= bytes && x->storage->bytes <= bytes + SLACK;
 }
 
-static bool take_over(struct run *r, int index, zl_array out) {
+static bool is_given_twice(const struct call *c, zl_array x) {
+    int times = 0;
+    for (int i = 0; i < c->inputs; i++)
+        times += c->in[i] == x;
+    return times > 1;
+}
+
+static bool take_over(struct run *r, int index, zl_array out, uint64_t in_place) {
     struct call *c = r->binding.call[index];
-    for (uint64_t dies = r->dies[index]; dies; dies &= dies - 1) {
+    for (uint64_t dies = r->dies[index] & in_place; dies; dies &= dies - 1) {
         zl_array x = c->in[__builtin_ctzll(dies)];
-        if (!can_take(out, x))
+        if (!can_take(out, x) || (in_place != UINT64_MAX && is_given_twice(c, x)))
             continue;
         out->storage = x->storage; // x still has it, for the kernel to read, until the call is finished
         counter_add(COUNTER_DONATIONS, 1);
@@ -113,24 +120,24 @@ static bool take_over(struct run *r, int index, zl_array out) {
     return false;
 }
 
-static bool give_output(struct run *r, int index, int i, bool in_place) {
+static bool give_output(struct run *r, int index, int i, uint64_t in_place) {
     struct call *c = r->binding.call[index];
     zl_array out = call_output(c, i);
     if (c->op->kind == OP_VIEW)
         return share_input(out, c->in[i]);
-    if (in_place && i == 0 && r->dies[index] && take_over(r, index, out))
+    if (i == 0 && r->dies[index] & in_place && take_over(r, index, out, in_place))
         return true;
     return (out->storage = storage_new((size_t)out->size * array_item(out)));
 }
 
-static bool give_storage(struct run *r, int index, bool in_place) {
+static bool give_storage(struct run *r, int index, uint64_t in_place) {
     for (int i = 0; i < r->binding.call[index]->outputs; i++)
         if (!give_output(r, index, i, in_place))
             return false;
     return true;
 }
 
-static bool on_prepare(struct binding *b, int index, bool in_place) {
+static bool on_prepare(struct binding *b, int index, uint64_t in_place) {
     struct run *r = (struct run *)b;
     if (!inputs_ready(b, index))
         return false;

@@ -168,6 +168,46 @@ static zl_array taken(struct graph *g, zl_array x) {
     return zl_ndim(x) ? zl_take(x, at, (int)between(g, 0, zl_ndim(x) - 1)) : zl_take_flat(x, at);
 }
 
+// Slices of the first axis put elsewhere, or added; some of them twice.
+static zl_array scattered(struct graph *g, zl_array x) {
+    int64_t dim[RANKS + 1] = {3};
+    int rank = zl_ndim(x);
+    zl_array at =
+        zl_from_i32((int32_t[]){0, (int32_t)between(g, -3, 9), (int32_t)between(g, -1, 2)}, ZL_SHAPE(3));
+    if (rank == 0)
+        return zl_scatter(x, NULL, 0, zl_scalar(2), (zl_axes){NULL, 0});
+    for (int i = 0; i < rank; i++)
+        dim[i + 1] = i ? zl_dim(x, i) : 1;
+    zl_array slices = zl_gather(x, &at, 1, ZL_AXES(0), (zl_shape){dim + 1, rank});
+    zl_array back = zl_flip(at, ZL_ALL);
+    return draw(g) & 1 ? zl_scatter(x, &back, 1, slices, ZL_AXES(0)) : zl_scatter_add(x, &back, 1, slices, ZL_AXES(0));
+}
+
+static zl_array along(struct graph *g, zl_array x) {
+    int rank = zl_ndim(x), axis = rank ? (int)between(g, 0, rank - 1) : 0;
+    if (rank == 0)
+        return zl_take_along_axis_flat(x, zl_from_i32((int32_t[]){0, 5}, ZL_SHAPE(2)));
+    zl_array order = zl_astype(zl_multiply(zl_real(x), zl_scalar(2)), ZL_INT32);
+    switch (between(g, 0, 2)) {
+    case 0: return zl_take_along_axis(x, order, axis);
+    case 1: return zl_put_along_axis(x, order, x, axis);
+    default: return zl_scatter_add_axis(x, order, zl_scalar_int(1), axis);
+    }
+}
+
+static zl_array updated(struct graph *g, zl_array x) {
+    int64_t start[RANKS], stop[RANKS], step[RANKS];
+    int rank = zl_ndim(x);
+    for (int i = 0; i < rank; i++) {
+        start[i] = between(g, 0, 2);
+        stop[i] = INT64_MAX;
+        step[i] = between(g, 1, 2);
+    }
+    zl_shape from = {start, rank}, to = {stop, rank}, by = {step, rank};
+    return draw(g) & 1 ? zl_slice_update(x, zl_scalar_int(3), from, to, by)
+                       : zl_slice_update_max(x, zl_scalar_int(1), from, to, by);
+}
+
 static zl_array padded(struct graph *g, zl_array x) {
     int64_t low[RANKS], high[RANKS];
     for (int i = 0; i < RANKS; i++) {
@@ -203,7 +243,8 @@ static zl_array reduced(struct graph *g, zl_array x) {
 
 static zl_array (*const makers[])(struct graph *, zl_array) = {
     elementwise, elementwise, elementwise, elementwise, elementwise, chosen, cast,    slice,   slice,
-    transposed,  broadcast,   reshaped,    joined,      taken,       padded, reduced, reduced,
+    transposed,  broadcast,   reshaped,    joined,      taken,       padded, reduced, reduced, scattered,
+    along,       updated,
 };
 
 static zl_array new_node(struct graph *g) {

@@ -47,7 +47,7 @@ static zl_dtype some_dtype(void) {
 
 static const char *some_string(void) {
     static const char *const strings[] = {NULL,    "",       "causal", "ij,jk->ik", "ij",  "i,i",
-                                          "...->", "a...a,", "->",     "i->ii",     "i,j", "...i,i..."};
+                                          "xy", "left", "right", "...->", "a...a,", "->",     "i->ii",     "i,j", "...i,i..."};
     return strings[test_between(0, COUNT(strings) - 1)];
 }
 
@@ -65,6 +65,13 @@ static zl_shape some_shape(struct lists *l) {
     for (int i = 0; i < LIST; i++)
         size[i] = some_size();
     return (zl_shape){test_between(0, 30) ? size : NULL, ndim};
+}
+
+static zl_shape ones_like(struct lists *l, zl_array x) {
+    int64_t *size = l->size[l->used++ % 4];
+    for (int i = 0; i < LIST; i++)
+        size[i] = 1;
+    return (zl_shape){size, zl_ndim(x)};
 }
 
 static zl_axes some_axes(struct lists *l) {
@@ -104,6 +111,7 @@ static void fill_pool(zl_array *pool) {
 // Calls -----------------------------------------------------------------------------------------------------
 
 struct attempt {
+    zl_array first; // of a tame call: lists fit its rank, other arrays are it or a number. NULL: it is not
     union op_argument argument[8];
     struct lists lists;
     bool has_null; // an array is NULL: the result is too, and no error need be said
@@ -112,6 +120,8 @@ struct attempt {
 };
 
 static zl_array choose(struct attempt *a, zl_array *pool) {
+    if (a->first)
+        return test_between(0, 1) ? a->first : zl_scalar_int(0);
     zl_array x = pool[test_between(test_between(0, 9) ? 1 : 0, POOL - 1)];
     if (a->has_output && zl_size(x) > SMALL) // it could be split into more pieces than there is room for
         x = pool[0];
@@ -122,12 +132,14 @@ static zl_array choose(struct attempt *a, zl_array *pool) {
 
 static void choose_list(struct attempt *a, zl_array *pool, union op_argument *out) {
     zl_array *list = a->lists.array[a->lists.used++ % 4];
-    int count = (int)(test_between(0, 9) ? test_between(1, 4) : test_between(-1, LIST));
+    int count = a->first ? 1 : (int)(test_between(0, 9) ? test_between(1, 4) : test_between(-1, LIST));
     for (int i = 0; i < LIST; i++)
         list[i] = i < count ? choose(a, pool) : NULL;
     out->arrays.list = test_between(0, 30) ? list : NULL;
     out->arrays.count = count;
 }
+
+static const zl_axes first_axis = {(const int[]){0}, 1};
 
 static void choose_argument(struct attempt *a, zl_array *pool, const zl_param *param,
                             union op_argument *out) {
@@ -141,8 +153,8 @@ static void choose_argument(struct attempt *a, zl_array *pool, const zl_param *p
     case ZL_PARAM_DOUBLE: out->real = some_real(); break;
     case ZL_PARAM_BOOL: out->number = (int)test_between(0, 1); break;
     case ZL_PARAM_DTYPE: out->number = some_dtype(); break;
-    case ZL_PARAM_SHAPE: out->shape = some_shape(&a->lists); break;
-    case ZL_PARAM_AXES: out->axes = some_axes(&a->lists); break;
+    case ZL_PARAM_SHAPE: out->shape = a->first ? ones_like(&a->lists, a->first) : some_shape(&a->lists); break;
+    case ZL_PARAM_AXES: out->axes = a->first ? first_axis : some_axes(&a->lists); break;
     case ZL_PARAM_OPTIONAL: out->array = choose(a, pool); break;
     case ZL_PARAM_STRING: out->string = some_string(); break;
     case ZL_PARAM_OUTPUT: out->output = test_between(0, 30) ? a->lists.output : NULL; break;
@@ -152,6 +164,8 @@ static void choose_argument(struct attempt *a, zl_array *pool, const zl_param *p
 static void choose_arguments(struct attempt *a, zl_array *pool, const zl_op_info *op) {
     for (int i = 0; i < op->params; i++)
         a->has_output |= op->param[i].type == ZL_PARAM_OUTPUT;
+    if (!a->has_output && test_between(0, 3) == 0)
+        a->first = choose(a, pool);
     for (int i = 0; i < op->params; i++)
         choose_argument(a, pool, &op->param[i], &a->argument[i]);
 }

@@ -124,7 +124,7 @@ class Library:
                 elif kind in (SHAPE, AXES, DTYPE):
                     passed.append({SHAPE: shape_of, AXES: axes_of, DTYPE: dtype_of}[kind](value))
                 else:
-                    passed.append(value)
+                    passed.append(value.encode() if kind == STRING else value)
             result = function(*passed)
             if not result:
                 raise Refused((self.c.zl_error() or b"no message").decode())
@@ -605,6 +605,172 @@ def random_numbers():
         check(f"truncated_normal of arrays {shape}", lambda: zl.random_truncated_normal(lib.array(low, "float32"), lib.array(high, "float32"), shape, None, zl.random_key(2)),
               lambda: r.truncated_normal(mx.array(low), mx.array(high), shape, key=r.key(2)))
 
+# Cases: slices by index ------------------------------------------------------------------------------------------
+
+INDEX_DTYPES = ["uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64"]
+UPDATES = {"": "__setitem__", "_add": "add", "_prod": "multiply", "_max": "maximum", "_min": "minimum"}
+
+
+def some_index(shape, size):
+    kind = str(random.choice(INDEX_DTYPES))
+    return np.asarray(random.integers(0 if kind[0] == "u" else -size, size, shape), kind), kind
+
+
+def some_slices():
+    """An array, indices of some of its axes, and where each of their slices lies in it."""
+    shape = tuple(int(n) for n in random.integers(1, 6, random.integers(1, 4)))
+    axes = [int(i) for i in random.permutation(len(shape))[:random.integers(0, len(shape) + 1)]]
+    sizes = [int(random.integers(1, n + 1)) if random.integers(3) == 0 else 1 if i in axes else n for i, n in enumerate(shape)]
+    lead = tuple(int(n) for n in random.integers(1, 5, random.integers(0, 3))) if axes else ()
+    indices = [some_index(tuple(1 if random.integers(4) == 0 else n for n in lead), shape[i] - sizes[i] + 1) for i in axes]
+    indices = [(np.where(d < 0, d.astype("int64") - sizes[i] + 1, d.astype("int64")).astype(k), k) for i, (d, k) in zip(axes, indices)]
+    lead = np.broadcast_shapes(*(d.shape for d, _ in indices)) if indices else ()
+    spread = [np.broadcast_to(d, lead) for d, _ in indices]
+
+    def place(at):
+        start = [0] * len(shape)
+        for i, d in zip(axes, spread):
+            start[i] = int(d[at]) % shape[i]
+        return tuple(slice(b, b + n) for b, n in zip(start, sizes))
+
+    return shape, axes, sizes, indices, lead, place
+
+
+def combine(how, old, new):
+    return {"": lambda: new, "_add": lambda: old + new, "_prod": lambda: old * new, "_max": lambda: np.maximum(old, new),
+            "_min": lambda: np.minimum(old, new)}[how]()
+
+
+def slices():
+    for _ in range(400):
+        shape, axes, sizes, indices, lead, place = some_slices()
+        dtype = str(random.choice(["bool", "uint8", "int16", "int32", "int64", "float32", "float64", "complex64"]))
+        d = data_of(shape, dtype)
+        give = lambda: [lib.array(v, k) for v, k in indices]
+        want = np.empty((*lead, *sizes), d.dtype)
+        for at in np.ndindex(*lead):
+            want[at] = d[place(at)]
+        check(f"gather {shape} {axes} {sizes}", lambda: zl.gather(lib.array(d, dtype), give(), axes, sizes), lambda: mlx_array(want, dtype))
+        updates = data_of((*lead, *sizes), dtype)
+        for how in UPDATES:
+            if dtype in ("complex64", "bool") and how not in ("", "_add"):
+                continue
+            changed = d.copy()
+            for at in np.ndindex(*lead):
+                changed[place(at)] = combine(how, changed[place(at)], updates[at])
+            check(f"scatter{how} {dtype}{shape} {axes} {sizes}",
+                  lambda: getattr(zl, "scatter" + how)(lib.array(d, dtype), give(), lib.array(updates, dtype), axes),
+                  lambda: mlx_array(changed, dtype))
+    for what, ours, theirs, ndim in pairs(["uint8", "float16", "float32"]):  # in MLX's own words
+        if not ndim or not theirs.size:
+            continue
+        i, kind = some_index((4,), theirs.shape[0])
+        i = np.unique(i % theirs.shape[0]).astype("int32")
+        v = data_of((len(i), *theirs.shape[1:]), "float32", 1, 5)
+        for how, word in list(UPDATES.items())[1:]:
+            check(f"scatter{how} {what} at", lambda: getattr(zl, "scatter" + how)(ours(), [lib.array(i, "int32")],
+                  zl.expand_dims(lib.array(v, "float32"), 1), (0,)),
+                  lambda: getattr(theirs.at[mx.array(i)], word)(mx.array(v)))
+
+
+def slice_updates():
+    for _ in range(400):
+        shape = tuple(int(n) for n in random.integers(1, 6, random.integers(1, 4)))
+        dtype = str(random.choice(["uint8", "float16", "bfloat16", "float32", "int64", "complex64"]))
+        bounds = [[int(v) for v in random.integers(-7, 8, len(shape))] for _ in range(2)]
+        step = [int(v) for v in random.choice([-3, -2, -1, 1, 2, 3], len(shape))]
+        place = tuple(slice(*v) for v in zip(*bounds, step))
+        d = data_of(shape, dtype)
+        part = d[place].shape
+        v = data_of(tuple(1 if random.integers(4) == 0 else n for n in part)[random.integers(0, 2):], "float32", 0, 5)
+
+        def updated(how):
+            x = mlx_array(d, dtype)
+            new = mx.array(v).astype(x.dtype)
+            if 0 in part:
+                mx.broadcast_to(new, part)
+                return x
+            if not how:
+                x[place] = new
+                return x
+            old = x[place]
+            word = {"_add": mx.add, "_prod": mx.multiply, "_max": mx.maximum, "_min": mx.minimum}[how]
+            x[place] = word(old, mx.broadcast_to(new, part))
+            return x
+
+        for how in UPDATES:
+            if dtype != "complex64" or how in ("", "_add", "_prod"):
+                check(f"slice_update{how} {dtype}{shape} {place}",
+                      lambda: getattr(zl, "slice_update" + how)(lib.array(d, dtype), lib.array(v, "float32"), *bounds, step),
+                      lambda: updated(how))
+    for what, ours, theirs, ndim in pairs(["uint8", "bfloat16", "float32", "complex64"]):
+        for _ in range(6):
+            axes = [int(i) for i in random.permutation(ndim)[:random.integers(0, ndim + 1)]]
+            size = [int(random.integers(0, n + 1)) for n in theirs.shape]
+            start = np.array([random.integers(0, theirs.shape[i] - size[i] + 1) for i in axes], "int32")
+            if not theirs.size or 0 in size:
+                continue
+            check(f"dynamic_slice {what} {axes} {size}", lambda: zl.dynamic_slice(ours(), lib.array(start, "int32"), axes, size),
+                  lambda: mx.slice(theirs, mx.array(start), axes, size))
+            v = data_of(size, "float32", 0, 5)
+            check(f"dynamic_slice_update {what} {axes} {size}",
+                  lambda: zl.dynamic_slice_update(ours(), lib.array(v, "float32"), lib.array(start, "int32"), axes),
+                  lambda: mx.slice_update(theirs, mx.array(v), mx.array(start), axes))
+
+
+def along():
+    for what, ours, theirs, ndim in pairs():
+        for axis in range(-ndim, ndim + 1):
+            if not theirs.size:
+                continue
+            size = theirs.shape[axis] if axis < ndim else 1
+            shape = tuple(1 if random.integers(5) == 0 else n for n in theirs.shape)
+            many = int(random.integers(1, size + 1))
+            shape = tuple(many if i == axis % max(ndim, 1) else n for i, n in enumerate(shape))
+            i, kind = some_index(shape, size)
+            check(f"take_along_axis {what} {axis} {kind}{shape}", lambda: zl.take_along_axis(ours(), lib.array(i, kind), axis),
+                  lambda: mx.take_along_axis(theirs, mx.array(i), axis))
+            order = np.argsort(random.random(theirs.shape), axis=axis if axis < ndim else None).astype("int32")
+            order = order.take(range(many), axis=axis) if ndim and axis < ndim else order  # no position twice
+            v = data_of(order.shape, "float32", 0, 5)
+            check(f"put_along_axis {what} {axis}", lambda: zl.put_along_axis(ours(), lib.array(order, "int32"), lib.array(v, "float32"), axis),
+                  lambda: mx.put_along_axis(theirs, mx.array(order), mx.array(v), axis))
+            check(f"put_along_axis one {what} {axis}", lambda: zl.put_along_axis(ours(), lib.array(order, "int32"), lib.c.zl_scalar_int(1), axis),
+                  lambda: mx.put_along_axis(theirs, mx.array(order), mx.array(1), axis))
+            zeros = mx.zeros(theirs.shape, theirs.dtype)
+            if "bool" not in what and axis < ndim:
+                check(f"scatter_add_axis {what} {axis}",
+                      lambda: zl.scatter_add_axis(ours(), lib.array(order, "int32"), lib.array(v, "float32"), axis),
+                      lambda: theirs + mx.put_along_axis(zeros, mx.array(order), mx.array(v), axis))
+        if theirs.size:
+            i, kind = some_index((5,), theirs.size)
+            check(f"take_along_axis_flat {what}", lambda: zl.take_along_axis_flat(ours(), lib.array(i, kind)),
+                  lambda: mx.take_along_axis(theirs, mx.array(i), None))
+            i = np.unique(i % theirs.size).astype("int32")
+            v = data_of(i.shape, "float32", 0, 5)
+            check(f"put_along_axis_flat {what}", lambda: zl.put_along_axis_flat(ours(), lib.array(i, "int32"), lib.array(v, "float32")),
+                  lambda: mx.put_along_axis(theirs, mx.array(i), mx.array(v), None))
+
+
+def diagonals():
+    for what, ours, theirs, ndim in pairs(["bool", "uint8", "bfloat16", "float32", "complex64"], SHAPES + [(4, 4), (3, 5, 3)]):
+        for k in range(-4, 5):
+            if theirs.size or ndim > 2:  # MLX refuses or crashes on others
+                check(f"diag {what} {k}", lambda: zl.diag(ours(), k), lambda: mx.diag(theirs, k))
+            for a, b in [(0, 1), (1, 0), (-1, -2), (0, 0), (0, 2), (2, -3)]:
+                if theirs.size:
+                    check(f"diagonal {what} {k} {a} {b}", lambda: zl.diagonal(ours(), k, a, b), lambda: mx.diagonal(theirs, k, a, b))
+                    dtype = what.split("(")[0]
+                    check(f"trace {what} {k} {a} {b}", lambda: zl.trace(ours(), k, a, b, dtype), lambda: mx.trace(theirs, k, a, b))
+        for axis in range(-ndim, ndim + 1):
+            parts = theirs.shape[axis] if -ndim <= axis < ndim else 1
+            if parts:
+                check(f"unstack {what} {axis}", lambda: zl.unstack(ours(), axis, outputs=parts), lambda: mx.unstack(theirs, axis=axis))
+    for n, sparse, indexing in itertools.product([1, 2, 3], [True, False], ["xy", "ij", "yx"]):
+        lists = [data_of((k + 2,), "float32") for k in range(n)]
+        check(f"meshgrid {n} {sparse} {indexing}", lambda: zl.meshgrid([lib.array(v, "float32") for v in lists], sparse, indexing, outputs=n),
+              lambda: mx.meshgrid(*(mx.array(v) for v in lists), sparse=sparse, indexing=indexing))
+
 
 def main():
     global lib
@@ -616,6 +782,9 @@ def main():
         print("0 passed, 0 failed, 1 skipped")
         return 0
     for family in [elementwise, reductions, statistics, views, joining, creation, logic, products, positions, random_numbers]:
+
+    for family in [elementwise, reductions, statistics, views, joining, creation, logic, products, positions, slices, slice_updates, along,
+                   diagonals]:
         before = passed, failed
         family()
         print(f"{family.__name__}: {passed - before[0]} passed, {failed - before[1]} failed")

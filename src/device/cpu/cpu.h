@@ -7,6 +7,8 @@
 #ifndef CPU_H
 #define CPU_H
 
+#include <string.h>
+
 #include "device/device.h"
 #include "rows.h"
 
@@ -161,6 +163,75 @@ void cpu_fill(size_t item, char *to, const char *value, int64_t count);
 void cpu_copy(size_t item, int ndim, const int64_t *dim, void *to, const int64_t *to_stride, const void *from,
               const int64_t *from_stride);
 
+// positions.c -------------------------------------------------------------------------------------------------
+
+// Integers of any dtype and layout, to be read as int64 in row-major order; uint64 that do not fit are INT64_MAX.
+enum { INDICES_BLOCK = 256 };
+struct indices {
+    const char *data;
+    int64_t step; // bytes
+    zl_dtype dtype;
+    void *room; // a copy, where strides make that necessary
+    union scalar value;
+};
+bool cpu_indices_open(struct indices *i, zl_array a); // then close it; false and an error
+void cpu_indices_close(struct indices *i);
+void cpu_indices_read(const char *data, int64_t step, zl_dtype dtype, int64_t n, int64_t *out);
+static inline void cpu_indices_next(const struct indices *i, int64_t from, int64_t n, int64_t *out) {
+    cpu_indices_read(i->data + from * i->step, i->step, i->dtype, n, out);
+}
+
+// Of dim elements, the one that an index means, counted from the end if it is negative; at most last, at least 0.
+static inline int64_t cpu_position(int64_t index, int64_t dim, int64_t last) {
+    int64_t at = index < 0 ? index + dim : index;
+    return at < 0 ? 0 : at > last ? last : at;
+}
+
+// elements.c --------------------------------------------------------------------------------------------------
+
+// The elements at from + offset[i], one behind the other.
+typedef void gather_fn(char *to, const char *from, const int64_t *offset, int64_t n);
+gather_fn *cpu_gather_elements(size_t item);
+// Element i, of those step bytes apart, put at out + offset[i], or combined with what is there; in order. A negative
+// offset leaves it out. update is one of enum update.
+typedef void scatter_fn(char *out, const int64_t *offset, const char *from, int64_t step, int64_t n);
+scatter_fn *cpu_scatter_elements(int update, zl_dtype dtype);
+
+// slice_move.c ------------------------------------------------------------------------------------------------
+
+// Slices of one shape, copied from one place to another or combined with what is there.
+struct slice_move {
+    size_t item;
+    size_t run;           // bytes of a slice that is contiguous on both sides; 0: it is not
+    row_fn *combine;      // NULL: it is copied
+    scatter_fn *elements; // where rows are not contiguous
+    struct layout layout; // two axes at least, if only of size 1; operands: to, from
+};
+// Strides are in elements. update is one of enum update.
+void cpu_slice_plan(struct slice_move *s, zl_dtype dtype, int update, int ndim, const int64_t *dim,
+                    const int64_t *to_stride, const int64_t *from_stride);
+void cpu_slice_strided(const struct slice_move *s, char *to, const char *from);
+row_fn *cpu_update_row(int update, zl_dtype dtype); // what combines two elements; NULL: the second one stays
+
+static inline void cpu_slice_run(char *to, const char *from, size_t bytes) {
+    switch (bytes) { // elements: sizes that are one load and one store
+    case 1: *to = *from; return;
+    case 2: memcpy(to, from, 2); return;
+    case 4: memcpy(to, from, 4); return;
+    case 8: memcpy(to, from, 8); return;
+    default: memcpy(to, from, bytes);
+    }
+}
+
+static inline void cpu_slice_move(const struct slice_move *s, char *to, const char *from) {
+    if (UNLIKELY(!s->run))
+        cpu_slice_strided(s, to, from);
+    else if (s->combine)
+        cpu_call_row(s->combine, to, to, from, NULL, s->layout.size);
+    else
+        cpu_slice_run(to, from, s->run);
+}
+
 // cpu_matmul.c, blas.c, gemm_own.c, gemm_small.c --------------------------------------------------------------
 
 // c (m x n) = a (m x k) times b (k x n), added to what c holds if `add`. Strides are in elements and of any kind. c is
@@ -209,13 +280,13 @@ struct step {
         row_fn *const *forms;                 // elementwise and cast: by operands that are scalars
         bool (*other)(const struct call *c);
     };
+    uint64_t in_place; // bit k: the output may be written where input k was
     uint8_t scalars;   // operands that may be: bit k is input k
     uint8_t dtype[4];  // output, then inputs as the row reads them
     uint8_t item[4];   // bytes of their elements
     uint8_t inputs;
     uint8_t weight;    // cost of an element, in units of moving it
     uint16_t cost;     // the same in bytes, of all operands
-    bool in_place;     // the output may be written where an input was
     bool needed;       // something outside the segment reads the output
     uint16_t group;    // calls from here on that may run as one row program; 0: none
     int32_t source[3]; // steps that make the inputs; -1: another segment
@@ -297,7 +368,19 @@ void *cpu_cache_use(const struct cache_entry *entry);
 // Each runs one call whose outputs have their memory: false and an error when it cannot.
 typedef bool cpu_function(const struct call *c);
 cpu_function cpu_reduce, cpu_argreduce, cpu_matmul, cpu_take, cpu_arange, cpu_arange_int, cpu_concatenate, cpu_pad,
-    cpu_divmod, cpu_random_bits;
+    cpu_divmod, cpu_random_bits, cpu_take_along, cpu_put_along, cpu_gather, cpu_scatter, cpu_slice_update, cpu_dynamic_slice,
+    cpu_dynamic_slice_update;
+
+// The first output of an op that changes a part of its first input: that input's elements are in it.
+static inline char *cpu_copy_input(const struct call *c) {
+    zl_array x = c->in[0], out = call_first(c);
+    union scalar room;
+    const char *from = array_data(x, &room);
+    char *to = (char *)out->storage->data + out->offset * (int64_t)array_item(out);
+    if (to != from) // else it was taken over
+        cpu_copy(array_item(out), out->ndim, out->dim, to, array_stride(out), from, array_stride(x));
+    return to;
+}
 
 // Address of element 0 of an array that is not an inline scalar.
 static inline char *cpu_data(zl_array a) {

@@ -1,152 +1,261 @@
-// index.c - take: slices of an array, chosen by indices along an axis.
+// index.c - take, gather and scatter: slices of an array that indices choose.
 
 #include "device/cpu/cpu.h"
+#include "op/ops.h"
 
-#include <string.h>
-
-enum { TO, FROM };
+// Take ------------------------------------------------------------------------------------------------------------
 
 struct taking {
     char *out;
-    const int64_t *index;
-    int64_t count;     // of indices
-    int64_t dim, step; // of the axis: elements, bytes
-    size_t item;
-    size_t run;          // bytes of a slice that is contiguous; 0: it is not
-    struct layout outer; // axes before it; operand: x
-    struct layout slice; // axes after it; operands: a slice of the result, one of x
+    struct indices indices;
+    int64_t count;           // of indices
+    int64_t dim, step;       // of the axis: elements, bytes
+    int64_t bytes;           // of a slice
+    struct layout outer;     // axes before it; operand: x
+    struct slice_move slice; // axes after it
 };
 
-// Negative indices count from the end. Those out of range take the nearest: no memory but x's is read.
-static int64_t position(int64_t index, int64_t dim) {
-    int64_t at = index < 0 ? index + dim : index;
-    return at < 0 ? 0 : at >= dim ? dim - 1 : at;
-}
-
-// Rectangles of the last two axes of the slice.
-static void take_slice(const struct taking *t, char *to, const char *from) {
-    const struct layout *l = &t->slice;
-    const struct layout_axis *a = &l->axis[l->axes - 2], *b = &l->axis[l->axes - 1];
-    struct walk w;
-    cpu_walk_to(l, &w, 0);
-    int64_t tiles = l->size / (a->dim * b->dim);
-    for (;;) {
-        cpu_move(t->item, to + (w.data[TO] - l->data[TO]), (struct stride2){a->stride[TO], b->stride[TO]},
-                 from + (w.data[FROM] - l->data[FROM]), (struct stride2){a->stride[FROM], b->stride[FROM]},
-                 a->dim, b->dim);
-        if (--tiles == 0)
-            return;
-        cpu_walk_next(l, &w);
-    }
-}
-
-static inline void take_run(char *to, const char *from, size_t bytes) {
-    switch (bytes) { // elements: sizes that are one load and one store
-    case 1: *to = *from; return;
-    case 2: memcpy(to, from, 2); return;
-    case 4: memcpy(to, from, 4); return;
-    case 8: memcpy(to, from, 8); return;
-    default: memcpy(to, from, bytes);
+// Slices [from, to) of one outer position, whose result begins at out. Those out of range take the nearest: no memory
+// but x's is read.
+static void take_row(const struct taking *t, char *out, const char *x, int64_t from, int64_t to) {
+    int64_t at[INDICES_BLOCK];
+    for (int64_t n; from < to; from += n) {
+        n = MIN_OF(to - from, INDICES_BLOCK);
+        cpu_indices_next(&t->indices, from, n, at);
+        for (int64_t i = 0; i < n; i++)
+            cpu_slice_move(&t->slice, out + (from + i) * t->bytes,
+                           x + cpu_position(at[i], t->dim, t->dim - 1) * t->step);
     }
 }
 
 // Slices [from, to) of the result, counted over the outer axes and the indices.
 static void take_part(const void *context, int64_t from, int64_t to) {
     const struct taking *t = context;
-    int64_t bytes = t->slice.size * (int64_t)t->item;
     struct walk w;
     cpu_walk_to(&t->outer, &w, from / t->count);
-    for (int64_t i = from % t->count; from < to; from++) {
-        const char *slice = w.data[0] + position(t->index[i], t->dim) * t->step;
-        if (LIKELY(t->run))
-            take_run(t->out + from * bytes, slice, t->run);
-        else
-            take_slice(t, t->out + from * bytes, slice);
-        if (++i < t->count || from + 1 == to)
-            continue;
-        i = 0;
+    for (;;) {
+        int64_t row = from / t->count * t->count, end = MIN_OF(row + t->count, to);
+        take_row(t, t->out + row * t->bytes, w.data[0], from - row, end - row);
+        if ((from = end) == to)
+            return;
         cpu_walk_next(&t->outer, &w);
     }
 }
 
-static void cast_body(const void *context, char *const *p, int64_t n) {
-    row_fn *const *row = context;
-    (*row)(p, n);
-}
-
-// The indices as int64, one behind the other; *room is what the caller frees.
-static const int64_t *read_indices(zl_array indices, union scalar *value, void **room) {
-    const char *data = array_data(indices, value);
-    *room = NULL;
-    if (indices->dtype == ZL_INT64 &&
-        (array_is(indices, ARRAY_CONTIGUOUS) || array_is(indices, ARRAY_INLINE)))
-        return (const int64_t *)(const void *)data;
-    row_fn *row = cpu_level()->rows->cast[ZL_INT64][indices->dtype];
-    if (indices->dtype == ZL_INT64)
-        row = NULL;
-    if (!(*room = memory_alloc(sizeof(int64_t) * (size_t)indices->size)))
-        return NULL;
-    struct layout l;
-    cpu_layout_start(&l, indices->ndim, indices->dim, 1);
-    OP_ROOM(int64_t, dense, indices->ndim);
-    if (!dense) {
-        memory_free(*room);
-        return NULL;
-    }
-    shape_row_major(indices->ndim, indices->dim, dense);
-    if (!row) {
-        cpu_copy(8, indices->ndim, indices->dim, *room, dense, data, array_stride(indices));
-        return *room;
-    }
-    cpu_layout_add(&l, *room, 8, indices->ndim, indices->dim, dense);
-    cpu_layout_add(&l, data, array_item(indices), indices->ndim, indices->dim, array_stride(indices));
-    cpu_layout_plan(&l, ~0u, 0);
-    cpu_layout_run(&l, 1, cast_body, &row);
-    return *room;
-}
-
-// The axes of x before and after the one that is indexed. A slice has two axes at least, if only of size 1.
-static void split_axes(struct taking *t, zl_array x, int axis, const char *data, const int64_t *out_stride,
-                       int after) {
-    cpu_layout_start(&t->outer, axis, x->dim, 0);
-    cpu_layout_add(&t->outer, data, t->item, axis, x->dim, array_stride(x));
-    t->outer.loops = t->outer.axes;
-    struct layout *l = &t->slice;
-    cpu_layout_start(l, after, x->dim + axis + 1, 1);
-    cpu_layout_add(l, t->out, t->item, after, x->dim + axis + 1, out_stride);
-    cpu_layout_add(l, data, t->item, after, x->dim + axis + 1, array_stride(x) + axis + 1);
+static void plan_outer(struct layout *l, int ndim, const int64_t *dim, const void *data, size_t item,
+                       const int64_t *stride) {
+    cpu_layout_start(l, ndim, dim, 0);
+    cpu_layout_add(l, data, item, ndim, dim, stride);
     cpu_layout_merge(l);
-    bool dense = l->axes == 0 || (l->axes == 1 && l->axis[0].stride[FROM] == (int64_t)t->item);
-    t->run = dense ? (size_t)l->size * t->item : 0;
-    for (; l->axes < 2; l->axes++) {
-        if (l->axes)
-            l->axis[1] = l->axis[0];
-        l->axis[0] = (struct layout_axis){.dim = 1, .stride = {(int64_t)t->item, (int64_t)t->item}};
-    }
-    l->loops = l->axes - 2;
+    l->loops = l->axes;
     for (int j = 0; j < l->axes; j++)
         l->axis[j].step = 1;
-    for (int j = 0; j < t->outer.axes; j++)
-        t->outer.axis[j].step = 1;
 }
 
 bool cpu_take(const struct call *c) {
-    union scalar room, index_room;
-    void *list;
+    union scalar room;
     zl_array x = c->in[0], indices = c->in[1], out = call_output(c, 0);
     int axis = (int)call_args(c)[0], after = x->ndim - axis - 1;
+    int64_t item = (int64_t)array_item(x);
     struct taking t;
-    t.item = array_item(x);
     t.out = cpu_data(out);
     t.count = indices->size;
     t.dim = x->dim[axis];
-    t.step = array_stride(x)[axis] * (int64_t)t.item;
-    t.index = read_indices(indices, &index_room, &list);
-    if (!t.index)
+    t.step = array_stride(x)[axis] * item;
+    cpu_slice_plan(&t.slice, (zl_dtype)x->dtype, UPDATE_SET, after, x->dim + axis + 1,
+                   array_stride(out) + out->ndim - after, array_stride(x) + axis + 1);
+    t.bytes = t.slice.layout.size * item;
+    plan_outer(&t.outer, axis, x->dim, array_data(x, &room), (size_t)item, array_stride(x));
+    bool ok = cpu_indices_open(&t.indices, indices);
+    if (ok)
+        cpu_split(t.outer.size * t.count, CPU_SPLIT / 2 / (t.bytes + 16) + 1, take_part, &t);
+    cpu_indices_close(&t.indices);
+    return ok;
+}
+
+// Places ----------------------------------------------------------------------------------------------------------
+
+// An axis that is indexed.
+struct place {
+    struct indices indices;
+    int64_t dim, last; // elements, and the last position where a slice fits
+    int64_t step;      // bytes
+};
+
+struct places {
+    int count;
+    struct place *place;
+};
+
+static void close_places(struct places *p) {
+    for (int k = 0; k < p->count; k++)
+        cpu_indices_close(&p->place[k].indices);
+    memory_free(p->place);
+}
+
+// size: that of a slice along each axis of x. False and an error; then it is closed.
+static bool open_places(struct places *p, zl_array x, int count, const zl_array *indices, const int64_t *axes,
+                        const int64_t *size) {
+    p->count = 0;
+    if (!(p->place = memory_alloc(sizeof *p->place * (size_t)(count + 1))))
         return false;
-    split_axes(&t, x, axis, array_data(x, &room), array_stride(out) + out->ndim - after, after);
-    int64_t bytes = t.slice.size * (int64_t)t.item;
-    cpu_split(t.outer.size * t.count, CPU_SPLIT / 2 / (bytes + 16) + 1, take_part, &t);
-    memory_free(list);
+    for (; p->count < count; p->count++) {
+        int64_t axis = axes[p->count];
+        struct place *to = &p->place[p->count];
+        to->dim = x->dim[axis];
+        to->last = x->dim[axis] - size[axis];
+        to->step = array_stride(x)[axis] * (int64_t)array_item(x);
+        if (!cpu_indices_open(&to->indices, indices[p->count])) {
+            close_places(p);
+            return false;
+        }
+    }
+    return true;
+}
+
+// Gather ----------------------------------------------------------------------------------------------------------
+
+struct gathering {
+    char *out;
+    const char *data;
+    int64_t bytes; // of a slice
+    struct places places;
+    gather_fn *elements; // slices of one element
+    struct slice_move slice;
+};
+
+static void add_nearest(const struct place *p, int64_t from, int64_t n, int64_t *offset) {
+    int64_t at[INDICES_BLOCK];
+    cpu_indices_next(&p->indices, from, n, at);
+    for (int64_t i = 0; i < n; i++)
+        offset[i] += cpu_position(at[i], p->dim, p->last) * p->step;
+}
+
+static void gather_part(const void *context, int64_t from, int64_t to) {
+    const struct gathering *g = context;
+    for (int64_t n; from < to; from += n) {
+        int64_t offset[INDICES_BLOCK] = {0};
+        n = MIN_OF(to - from, INDICES_BLOCK);
+        for (int k = 0; k < g->places.count; k++)
+            add_nearest(&g->places.place[k], from, n, offset);
+        if (g->slice.layout.size == 1)
+            g->elements(g->out + from * g->bytes, g->data, offset, n);
+        for (int64_t i = 0; g->slice.layout.size > 1 && i < n; i++)
+            cpu_slice_move(&g->slice, g->out + (from + i) * g->bytes, g->data + offset[i]);
+    }
+}
+
+bool cpu_gather(const struct call *c) {
+    union scalar room;
+    zl_array x = c->in[0], out = call_output(c, 0);
+    int count = c->inputs - 1;
+    const int64_t *axes = call_args(c) + 1, *size = axes + count;
+    struct gathering g;
+    if (!open_places(&g.places, x, count, c->in + 1, axes, size))
+        return false;
+    g.elements = cpu_gather_elements(array_item(x));
+    g.out = cpu_data(out);
+    g.data = array_data(x, &room);
+    cpu_slice_plan(&g.slice, (zl_dtype)x->dtype, UPDATE_SET, x->ndim, size,
+                   array_stride(out) + out->ndim - x->ndim, array_stride(x));
+    g.bytes = g.slice.layout.size * (int64_t)array_item(x);
+    cpu_split(out->size / g.slice.layout.size, CPU_SPLIT / 2 / (g.bytes + 16 * count + 16) + 1, gather_part,
+              &g);
+    close_places(&g.places);
+    return true;
+}
+
+// Scatter ---------------------------------------------------------------------------------------------------------
+
+// Updates are applied in order, so that the result does not depend on the threads: each of these has the updates of a
+// range of positions along the first axis that is indexed, and passes over the others.
+struct scattering {
+    char *out;
+    int64_t count; // of updates
+    struct places places;
+    struct layout updates; // operand: the first element of each
+    scatter_fn *elements;  // slices of one element
+    struct slice_move slice;
+};
+
+enum { LEFT_OUT = -1, SPLIT_LEAST = 64 }; // bytes of a slice, from which passing over others' costs little
+
+// Adds to offsets, or leaves updates out that are not at positions [low, high] along this axis.
+static void add_within(const struct place *p, int64_t low, int64_t high, int64_t from, int64_t n,
+                       int64_t *offset) {
+    int64_t index[INDICES_BLOCK];
+    cpu_indices_next(&p->indices, from, n, index);
+    for (int64_t i = 0; i < n; i++) {
+        int64_t at = index[i] < 0 ? index[i] + p->dim : index[i];
+        bool within = at >= low && at <= high && offset[i] != LEFT_OUT;
+        offset[i] = within ? offset[i] + at * p->step : LEFT_OUT;
+    }
+}
+
+static void find_places(const struct places *p, int64_t low, int64_t high, int64_t from, int64_t n,
+                        int64_t *offset) {
+    for (int64_t i = 0; i < n; i++)
+        offset[i] = 0;
+    for (int k = 0; k < p->count; k++)
+        add_within(&p->place[k], k ? 0 : low, k ? p->place[k].last : high, from, n, offset);
+}
+
+// A block of updates, the first of which is at w; more come after it.
+static void apply(const struct scattering *s, struct walk *w, const int64_t *offset, int64_t n, bool more) {
+    const bool is_element = s->slice.layout.size == 1;
+    if (is_element && s->updates.axes <= 1) {
+        s->elements(s->out, offset, w->data[0], w->next[0], n);
+        w->data[0] += n * w->next[0];
+        return;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        if (is_element)
+            s->elements(s->out, offset + i, w->data[0], 0, 1);
+        else if (offset[i] != LEFT_OUT)
+            cpu_slice_move(&s->slice, s->out + offset[i], w->data[0]);
+        if (i + 1 < n || more)
+            cpu_walk_next(&s->updates, w);
+    }
+}
+
+// Updates at positions [low, end) along the first axis.
+static void scatter_part(const void *context, int64_t low, int64_t end) {
+    const struct scattering *s = context;
+    int64_t offset[INDICES_BLOCK];
+    struct walk w;
+    cpu_walk_to(&s->updates, &w, 0);
+    for (int64_t i = 0, n; i < s->count; i += n) {
+        n = MIN_OF(s->count - i, INDICES_BLOCK);
+        find_places(&s->places, low, end - 1, i, n, offset);
+        apply(s, &w, offset, n, i + n < s->count);
+    }
+}
+
+static void run_scatter(const struct scattering *s) {
+    int64_t bytes = s->slice.layout.size * (int64_t)s->slice.item;
+    const struct place *first = s->places.place;
+    bool splits = s->places.count && first->last + 1 == first->dim && bytes >= SPLIT_LEAST &&
+                  bytes * s->count >= CPU_SPLIT;
+    int64_t positions = s->places.count ? first->last + 1 : 1;
+    cpu_split(positions, splits ? positions / pool_threads() + 1 : positions, scatter_part, s);
+}
+
+bool cpu_scatter(const struct call *c) {
+    union scalar room;
+    int count = c->inputs - 2;
+    zl_array out = call_output(c, 0), updates = c->in[count + 1];
+    int lead = updates->ndim - out->ndim;
+    struct scattering s;
+    if (!open_places(&s.places, out, count, c->in + 1, call_args(c) + 1, updates->dim + lead))
+        return false;
+    s.out = cpu_copy_input(c);
+    cpu_slice_plan(&s.slice, (zl_dtype)out->dtype, (int)call_args(c)[0], out->ndim, updates->dim + lead,
+                   array_stride(out), array_stride(updates) + lead);
+    s.count = updates->size / s.slice.layout.size;
+    s.elements = cpu_scatter_elements((int)call_args(c)[0], (zl_dtype)out->dtype);
+    plan_outer(&s.updates, lead, updates->dim, array_data(updates, &room), array_item(updates),
+               array_stride(updates));
+    run_scatter(&s);
+    close_places(&s.places);
     return true;
 }

@@ -117,29 +117,40 @@ static bool run_copy(const struct step *s, const struct call *c) {
 static const struct {
     const struct op *op;
     cpu_function *run;
+    uint64_t in_place;
 } overrides[] = {
-    {&op_argreduce, cpu_argreduce},
-    {&op_matmul, cpu_matmul},
-    {&op_take, cpu_take},
-    {&op_arange, cpu_arange},
-    {&op_arange_int, cpu_arange_int},
-    {&op_concatenate, cpu_concatenate},
-    {&op_pad, cpu_pad},
-    {&op_divmod, cpu_divmod},
-    {&op_random_bits, cpu_random_bits},
+    {&op_argreduce, cpu_argreduce, 0},
+    {&op_matmul, cpu_matmul, 0},
+    {&op_take, cpu_take, 0},
+    {&op_take_along, cpu_take_along, 0},
+    {&op_put_along, cpu_put_along, 1},
+    {&op_gather, cpu_gather, 0},
+    {&op_scatter, cpu_scatter, 1},
+    {&op_slice_update, cpu_slice_update, 1},
+    {&op_dynamic_slice, cpu_dynamic_slice, 0},
+    {&op_dynamic_slice_update, cpu_dynamic_slice_update, 1},
+    {&op_arange, cpu_arange, 0},
+    {&op_arange_int, cpu_arange_int, 0},
+    {&op_concatenate, cpu_concatenate, 0},
+    {&op_pad, cpu_pad, 0},
+    {&op_divmod, cpu_divmod, 0},
+    {&op_random_bits, cpu_random_bits, 0},
 };
-
-static cpu_function *override_of(const struct op *op) {
-    if (op->kind == OP_REDUCE)
-        return cpu_reduce;
-    for (size_t i = 0; i < COUNT(overrides); i++)
-        if (overrides[i].op == op)
-            return overrides[i].run;
-    return NULL;
-}
 
 static bool run_other(const struct step *s, const struct call *c) {
     return call_output(c, 0)->size == 0 || s->other(c);
+}
+
+// False when there is none.
+static bool set_override(struct step *s, const struct op *op) {
+    s->run = run_other;
+    s->other = op->kind == OP_REDUCE ? cpu_reduce : NULL;
+    for (size_t i = 0; i < COUNT(overrides); i++)
+        if (overrides[i].op == op) {
+            s->other = overrides[i].run;
+            s->in_place = overrides[i].in_place;
+        }
+    return s->other != NULL;
 }
 
 // Building -------------------------------------------------------------------------------------------------------
@@ -175,7 +186,7 @@ static void set_operands(struct step *s, const struct call *c, zl_dtype dtype, i
     }
     s->weight = (uint8_t)weight;
     s->run = run_row;
-    s->in_place = true;
+    s->in_place = UINT64_MAX;
 }
 
 static bool set_elementwise(struct step *s, const struct call *c) {
@@ -203,12 +214,9 @@ static bool set_step(struct step *s, const struct call *c) {
     case OP_COPY:
         s->run = run_copy;
         s->item[0] = (uint8_t)array_item(call_output(c, 0));
-        s->in_place = true;
+        s->in_place = UINT64_MAX;
         return true;
-    default:
-        s->run = run_other;
-        s->other = override_of(c->op);
-        return s->other != NULL;
+    default: return set_override(s, c->op);
     }
 }
 

@@ -1,0 +1,166 @@
+// cpu_along.c - take_along_axis and put_along_axis: elements by indices of their own.
+//
+// The shape of the indices is walked row by row. Of the array that is indexed, the axis has no stride: what an index
+// says comes on top.
+
+#include "device/cpu/cpu.h"
+#include "op/ops.h"
+
+enum { INDEX, ARRAY, OTHER }; // operands: other is the result of take, the values of put
+
+struct along {
+    struct layout layout;
+    zl_dtype dtype;    // of indices
+    int64_t dim, step; // of the axis of the array: elements, bytes
+    gather_fn *gather;
+    scatter_fn *scatter;
+    int apart; // an axis of the layout whose places do not meet in the array; -1: none
+};
+
+typedef void along_row(const struct along *a, char *array, char *other, int64_t *index, int64_t n);
+
+static void take_row(const struct along *a, char *array, char *other, int64_t *index, int64_t n) {
+    const struct layout_axis *x = &a->layout.axis[a->layout.axes - 1];
+    for (int64_t i = 0; i < n; i++)
+        index[i] = i * x->stride[ARRAY] + cpu_position(index[i], a->dim, a->dim - 1) * a->step;
+    if (x->stride[OTHER] == a->layout.item[ARRAY] || n == 1)
+        a->gather(other, array, index, n);
+    else
+        for (int64_t i = 0; i < n; i++)
+            a->gather(other + i * x->stride[OTHER], array, index + i, 1);
+}
+
+// Indices out of range are left out.
+static void put_row(const struct along *a, char *array, char *other, int64_t *index, int64_t n) {
+    const struct layout_axis *x = &a->layout.axis[a->layout.axes - 1];
+    for (int64_t i = 0; i < n; i++) {
+        int64_t at = index[i] < 0 ? index[i] + a->dim : index[i];
+        bool within = at >= 0 && at < a->dim;
+        index[i] = within ? i * x->stride[ARRAY] + at * a->step : -1;
+    }
+    a->scatter(array, index, other, x->stride[OTHER], n);
+}
+
+// A row of the layout, block by block.
+static void run_row(const struct along *a, const struct walk *w, along_row *row) {
+    const struct layout_axis *x = &a->layout.axis[a->layout.axes - 1];
+    int64_t index[INDICES_BLOCK];
+    for (int64_t i = 0, n; i < x->dim; i += n) {
+        n = MIN_OF(x->dim - i, INDICES_BLOCK);
+        cpu_indices_read(w->data[INDEX] + i * x->stride[INDEX], x->stride[INDEX], a->dtype, n, index);
+        row(a, w->data[ARRAY] + i * x->stride[ARRAY], w->data[OTHER] + i * x->stride[OTHER], index, n);
+    }
+}
+
+static void add_operand(struct layout *l, zl_array like, zl_array x, const char *data,
+                        const int64_t *stride) {
+    cpu_layout_add(l, data, array_item(x), like->ndim, like->dim, stride);
+}
+
+// stride: room for as many as there are axes.
+static void plan(struct along *a, zl_array array, const char *data, zl_array indices, union scalar *room,
+                 int axis, int64_t *stride) {
+    for (int i = 0; i < array->ndim; i++)
+        stride[i] = i == axis ? 0 : array_stride(array)[i];
+    a->dtype = (zl_dtype)indices->dtype;
+    a->dim = array->dim[axis];
+    a->step = array_stride(array)[axis] * (int64_t)array_item(array);
+    cpu_layout_start(&a->layout, indices->ndim, indices->dim, 0);
+    add_operand(&a->layout, indices, indices, array_data(indices, room), array_stride(indices));
+    add_operand(&a->layout, indices, array, data, stride);
+}
+
+// Rows are the last axis; one element is a row too.
+static void plan_rows(struct layout *l) {
+    if (l->axes == 0)
+        l->axis[l->axes++] = (struct layout_axis){.dim = 1};
+    l->loops = l->axes - 1;
+    for (int j = 0; j < l->axes; j++)
+        l->axis[j].step = 1;
+}
+
+static void take_rows(const struct layout *l, struct walk *w, int64_t tiles, const void *context) {
+    const struct along *a = context;
+    for (;;) {
+        run_row(a, w, take_row);
+        if (--tiles == 0)
+            return;
+        cpu_walk_next(l, w);
+    }
+}
+
+// One long row is cut in pieces, for the threads.
+static void cut_row(struct layout *l) {
+    enum { PIECE = 16384 };
+    int64_t whole = l->axis[0].dim / PIECE;
+    if (l->axes != 1 || l->axis[0].dim % PIECE || whole < 2)
+        return;
+    l->axis[1] = l->axis[0];
+    l->axis[0].dim = whole;
+    l->axis[1].dim = PIECE;
+    for (int k = 0; k < l->operands; k++)
+        l->axis[0].stride[k] *= PIECE;
+    l->axes = 2;
+}
+
+bool cpu_take_along(const struct call *c) {
+    union scalar room[2];
+    zl_array x = c->in[0], out = call_output(c, 0);
+    OP_ROOM(int64_t, stride, x->ndim);
+    struct along a = {.gather = cpu_gather_elements(array_item(x))};
+    if (!stride)
+        return false;
+    plan(&a, x, array_data(x, &room[0]), c->in[1], &room[1], (int)call_args(c)[0], stride);
+    add_operand(&a.layout, out, out, cpu_data(out), array_stride(out));
+    cpu_layout_merge(&a.layout);
+    cut_row(&a.layout);
+    plan_rows(&a.layout);
+    cpu_walk(&a.layout, (double)out->size * (double)(16 + 2 * array_item(x)), take_rows, &a);
+    return true;
+}
+
+// Places [from, to) of the axis that keeps threads apart; what falls on one element comes in order.
+static void put_part(const void *context, int64_t from, int64_t to) {
+    struct along a = *(const struct along *)context;
+    struct layout *l = &a.layout;
+    struct walk w;
+    if (a.apart >= 0) {
+        l->axis[a.apart].dim = to - from;
+        for (int k = 0; k < l->operands; k++)
+            l->data[k] += l->axis[a.apart].stride[k] * from;
+    }
+    int64_t rows = 1;
+    for (int j = 0; j < l->loops; j++)
+        rows *= l->axis[j].dim;
+    cpu_walk_to(l, &w, 0);
+    for (;;) {
+        run_row(&a, &w, put_row);
+        if (--rows == 0)
+            return;
+        cpu_walk_next(l, &w);
+    }
+}
+
+static void run_put(struct along *a) {
+    const struct layout *l = &a->layout;
+    a->apart = -1;
+    for (int j = l->axes - 1; j >= 0; j--)
+        a->apart = l->axis[j].stride[ARRAY] && l->axis[j].dim > 1 ? j : a->apart;
+    int64_t count = a->apart < 0 ? 1 : l->axis[a->apart].dim, bytes = l->size / count * 32 + 1;
+    cpu_split(count, CPU_SPLIT / bytes + 1, put_part, a);
+}
+
+bool cpu_put_along(const struct call *c) {
+    union scalar room[2];
+    zl_array out = call_output(c, 0), values = c->in[2];
+    OP_ROOM(int64_t, stride, out->ndim);
+    if (!stride)
+        return false;
+    struct along a = {.scatter = cpu_scatter_elements((int)call_args(c)[1], (zl_dtype)out->dtype)};
+    plan(&a, out, cpu_copy_input(c), c->in[1], &room[0], (int)call_args(c)[0], stride);
+    add_operand(&a.layout, values, values, array_data(values, &room[1]), array_stride(values));
+    cpu_layout_merge(&a.layout);
+    plan_rows(&a.layout);
+    run_put(&a);
+    return true;
+}
