@@ -4,6 +4,8 @@
 //     zellige-gen vec OUT.c       the vector layer as text, for kernels compiled at run time
 //     zellige-gen header OUT.h    prototypes and documentation of every op
 //     zellige-gen docs OUTDIR     reference pages
+//     zellige-gen bindings OUT.c  ops as Python functions
+//     zellige-gen stubs OUT.pyi   their types
 
 #include "op/op.h"
 #include "render/render.h"
@@ -247,13 +249,15 @@ int main(int count, char **arg) {
         const char *name;
         bool (*make)(const char *path);
     } modes[] = {
-        {"rows", write_rows}, {"vec", write_vec}, {"header", op_write_header}, {"docs", gen_pages}};
+        {"rows", write_rows}, {"vec", write_vec}, {"header", op_write_header}, {"docs", gen_pages},
+        {"bindings", gen_bindings}, {"stubs", gen_stubs}};
     for (size_t i = 0; count == 3 && i < COUNT(modes); i++)
         if (!strcmp(arg[1], modes[i].name)) {
             if (!modes[i].make(arg[2]))
                 fail(arg[2]);
             return 0;
         }
-    fprintf(stderr, "usage: zellige-gen rows OUTDIR | vec OUT.c | header OUT.h | docs OUTDIR\n");
+    fprintf(stderr, "usage: zellige-gen rows OUTDIR | vec OUT.c | header OUT.h | docs OUTDIR | bindings OUT.c | "
+                    "stubs OUT.pyi\n");
     return 2;
 }

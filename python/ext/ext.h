@@ -29,7 +29,7 @@
 typedef bool ext_adder(PyObject *core);
 ext_adder ext_add_errors, ext_add_dtypes, ext_add_devices, ext_add_arrays, ext_add_indexing, ext_add_format,
     ext_add_interchange, ext_add_trees, ext_add_transforms, ext_add_memory, ext_add_constants, ext_add_ops,
-    ext_add_shaped, ext_add_random, ext_add_absent;
+    ext_add_shaped, ext_add_aliases, ext_add_random, ext_add_absent;
 
 // A submodule such as zellige.core.random, made if need be; borrowed.
 PyObject *ext_submodule(PyObject *core, const char *name, const char *doc);
@@ -137,7 +137,7 @@ int ext_tree_arrays(PyObject *tree, PyObject ***cells);
 
 union ext_argument {
     zl_array array;
-    struct { const zl_array *list; int count; } arrays;
+    struct { zl_array *list; int count; } arrays;
     int64_t integer;
     double number;
     bool truth;
@@ -147,17 +147,25 @@ union ext_argument {
     const char *text;
 };
 
+struct ext_param {
+    const char *name;
+    zl_param_type type;
+    bool required;
+    union ext_argument fallback;
+    PyObject *key; // the name, interned at import
+};
+
 // One way to call a Python function: a C op.
 struct ext_variant {
     const char *name; // "zl_sum_axes"
-    const zl_param *param;
+    struct ext_param *param;
     int params;
-    zl_array (*call)(const union ext_argument *a);          // ops with one result
+    zl_array (*call)(const union ext_argument *a);                // ops with one result
     bool (*call_all)(const union ext_argument *a, zl_array *out); // ops with several
     int outputs;
 };
 
-// A Python function. Where it has several variants the first whose parameters take the arguments is called.
+// A Python function. Of several variants the first has all parameters; the others are for calls that leave some out.
 struct ext_function {
     const char *module; // "", "random", "linalg", ...
     const char *name;
@@ -168,12 +176,20 @@ struct ext_function {
 // Calls it as Python does (METH_FASTCALL | METH_KEYWORDS); self, if not NULL, is the first argument.
 PyObject *ext_call(const struct ext_function *f, PyObject *self, PyObject *const *args, Py_ssize_t count,
                    PyObject *names);
-// Reads stream= from keyword arguments and opens a scope for it. False with an exception set.
+// Opens a scope in which ops are recorded for a stream= argument, which may be NULL. False with an exception set.
 bool ext_scope(PyObject *stream, zl_scope *scope);
 
 // Generated from the op tables by zellige-gen: bindings.c.
 extern const struct ext_function ext_functions[];
-extern PyMethodDef ext_op_methods[];      // of modules, in the order of ext_functions
-extern PyMethodDef ext_op_array_methods[]; // the same as methods of arrays: those that MLX has
+extern PyMethodDef ext_op_methods[];       // of modules, in the order of ext_functions
+extern PyMethodDef ext_op_array_methods[]; // the same as methods of arrays
+
+// shaped.c: functions whose Python form is not that of one op ------------------------------------------------------------
+
+extern PyMethodDef ext_shaped_array_methods[];
+
+// random.c -------------------------------------------------------------------------------------------------------
+
+extern PyTypeObject ext_random_state_type; // a sequence of one array: the key of this thread
 
 #endif

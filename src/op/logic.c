@@ -222,4 +222,4 @@ bool zl_divmod(zl_array a, zl_array b, zl_array *out) {
 }
 OP_SIGNATURE_BOOL(zl_divmod, "logic",
                   "floor_divide(a, b) in out[0] and remainder(a, b) in out[1], computed together.",
-                  P_ARRAY(a), P_ARRAY(b), P_OUTPUT(out));
+                  P_ARRAY(a), P_ARRAY(b), P_OUTPUTS(out, "2"));

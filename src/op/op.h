@@ -130,7 +130,8 @@ static inline void op_room_close(struct op_room *room) {
 #define P_SHAPE_OR(n, d)  {#n, ZL_PARAM_SHAPE, d}
 #define P_AXES(n, d)      {#n, ZL_PARAM_AXES, d}
 #define P_STRING(n, d)    {#n, ZL_PARAM_STRING, d}
-#define P_OUTPUT(n)       {#n, ZL_PARAM_OUTPUT, NULL}
+#define P_OUTPUT(n)       {#n, ZL_PARAM_OUTPUT, NULL} // as many as the arguments say
+#define P_OUTPUTS(n, d)   {#n, ZL_PARAM_OUTPUT, d}    // as many as the text d says
 
 // Writes the public header of the ops, and one page of documentation a family.
 bool op_write_header(const char *path);

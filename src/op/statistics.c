@@ -127,16 +127,16 @@ bool zl_minmax(zl_array a, zl_array *out) {
     return minmax("zl_minmax", a, ZL_ALL, false, out);
 }
 OP_SIGNATURE_BOOL(zl_minmax, "reduce", "The smallest and the largest element of a, in out[0] and out[1].",
-                  P_ARRAY(a), P_OUTPUT(out));
+                  P_ARRAY(a), P_OUTPUTS(out, "2"));
 
 bool zl_minmax_axis(zl_array a, int axis, bool keepdims, zl_array *out) {
     return minmax("zl_minmax_axis", a, ZL_AXES(axis), keepdims, out);
 }
 OP_SIGNATURE_BOOL(zl_minmax_axis, "reduce", "The smallest and the largest elements of a along one axis.",
-                  P_ARRAY(a), P_INT(axis, NULL), P_BOOL(keepdims, "False"), P_OUTPUT(out));
+                  P_ARRAY(a), P_INT(axis, NULL), P_BOOL(keepdims, "False"), P_OUTPUTS(out, "2"));
 
 bool zl_minmax_axes(zl_array a, zl_axes axis, bool keepdims, zl_array *out) {
     return minmax("zl_minmax_axes", a, axis, keepdims, out);
 }
 OP_SIGNATURE_BOOL(zl_minmax_axes, "reduce", "The smallest and the largest elements of a over the axes.",
-                  P_ARRAY(a), P_AXES(axis, "None"), P_BOOL(keepdims, "False"), P_OUTPUT(out));
+                  P_ARRAY(a), P_AXES(axis, "None"), P_BOOL(keepdims, "False"), P_OUTPUTS(out, "2"));

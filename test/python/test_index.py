@@ -28,7 +28,8 @@ def ours(key):
     if isinstance(key, tuple):
         return tuple(ours(k) for k in key)
     if isinstance(key, np.ndarray):
-        return mx.array(key.ravel().tolist(), dtype=getattr(mx, key.dtype.name.replace("bool", "bool_"))).reshape(key.shape)
+        dtype = getattr(mx, key.dtype.name.replace("bool", "bool_"))
+        return mx.array(key.ravel().tolist(), dtype=dtype).reshape(key.shape)
     return key
 
 
@@ -391,17 +392,21 @@ class Fuzz(Case):
         return slice(None)
 
     def key(self, r, shape):
-        entries = [self.entry(r, size) for size in shape[: r.randrange(len(shape) + 1)]]
-        if r.random() < 0.3:
-            at = r.randrange(len(entries) + 1)
-            after = [self.entry(r, size) for size in shape[len(shape) - r.randrange(len(shape) - len(entries) + 1) :]]
-            entries = entries[:at] + entries[at:] + [Ellipsis] + after if r.random() < 0.9 else entries[:at] + [Ellipsis] + entries[at:]
+        """Entries for the first axes, and perhaps an ellipsis and entries for the last.
+
+        The ellipsis stands for an axis at least: one that does not separates arrays in NumPy, but not in MLX.
+        """
+        first = r.randrange(len(shape) + 1)
+        entries = [self.entry(r, size) for size in shape[:first]]
+        if first < len(shape) and r.random() < 0.3:
+            last = r.randrange(len(shape) - first)
+            entries += [Ellipsis] + [self.entry(r, size) for size in shape[len(shape) - last :]]
         for _ in range(r.choice([0, 0, 0, 1, 2])):
             entries.insert(r.randrange(len(entries) + 1), None)
         return entries[0] if len(entries) == 1 and r.random() < 0.5 else tuple(entries)
 
     def value(self, r, shape):
-        if r.random() < 0.3:
+        if not shape or r.random() < 0.3:
             return r.randrange(100)
         dim = [1 if r.random() < 0.2 else size for size in shape]
         if dim and r.random() < 0.05:

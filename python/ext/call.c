@@ -1,0 +1,316 @@
+// call.c - ops as Python functions: arguments are read by the tables that zellige-gen makes of the ops' signatures.
+
+#include <limits.h>
+#include <string.h>
+
+#include "ext.h"
+
+enum { PARAMS = 8, SEVERAL = 8 };
+
+// What one argument points to while the op is called.
+struct held {
+    struct ext_list list;
+    int axis[COUNT(((struct ext_list *)0)->room)];
+    void *more; // allocated: axes or arrays that do not fit
+    bool has_list;
+};
+
+struct frame {
+    const struct ext_function *f;
+    PyObject *given[PARAMS]; // by the parameters of the first variant; NULL: left out
+    PyObject *stream;
+    union ext_argument value[PARAMS];
+    struct held held[PARAMS];
+};
+
+// Which object goes where ----------------------------------------------------------------------------------------
+
+static PyObject *stream_key;
+
+static bool wrong_call(const struct ext_function *f, const char *what, PyObject *name) {
+    PyErr_Format(PyExc_TypeError, name ? "%s(): %s '%U'" : "%s(): %s", f->name, what, name);
+    return false;
+}
+
+static int find_param(const struct ext_variant *v, PyObject *key) {
+    for (int i = 0; i < v->params; i++)
+        if (v->param[i].key == key)
+            return i;
+    for (int i = 0; i < v->params; i++)
+        if (PyUnicode_Compare(v->param[i].key, key) == 0)
+            return i;
+    return -1;
+}
+
+static bool place_keyword(struct frame *c, PyObject *key, PyObject *value) {
+    int at = find_param(&c->f->variant[0], key);
+    if (at < 0 && PyUnicode_Compare(key, stream_key) == 0) {
+        c->stream = value;
+        return true;
+    }
+    if (at < 0)
+        return wrong_call(c->f, "there is no argument", key);
+    if (c->given[at])
+        return wrong_call(c->f, "two values for the argument", key);
+    c->given[at] = value;
+    return true;
+}
+
+static bool place(struct frame *c, PyObject *self, PyObject *const *args, Py_ssize_t count, PyObject *names) {
+    const struct ext_variant *v = &c->f->variant[0];
+    int at = 0;
+    c->stream = NULL;
+    for (int i = 0; i < v->params; i++)
+        c->given[i] = NULL;
+    if (self)
+        c->given[at++] = self;
+    if (UNLIKELY(count > v->params - at)) {
+        if (count != v->params - at + 1) // the stream may come last
+            return wrong_call(c->f, "too many arguments", NULL);
+        c->stream = args[--count];
+    }
+    for (Py_ssize_t i = 0; i < count; i++)
+        c->given[at++] = args[i];
+    Py_ssize_t keywords = names ? PyTuple_GET_SIZE(names) : 0;
+    for (Py_ssize_t i = 0; i < keywords; i++)
+        if (!place_keyword(c, PyTuple_GET_ITEM(names, i), args[count + i]))
+            return false;
+    return true;
+}
+
+// Which variant takes them ---------------------------------------------------------------------------------------
+
+static bool is_given(const struct frame *c, int at) {
+    return c->given[at] && c->given[at] != Py_None;
+}
+
+// Everything that it needs is there, and everything that is there it knows.
+static bool fits(const struct frame *c, const struct ext_variant *v) {
+    const struct ext_variant *all = &c->f->variant[0];
+    for (int i = 0; i < v->params; i++) {
+        int at = find_param(all, v->param[i].key);
+        if (at < 0 || (v->param[i].required && !is_given(c, at)))
+            return false;
+    }
+    for (int i = 0; i < all->params; i++) {
+        bool is_default = all->param[i].type == ZL_PARAM_BOOL && c->given[i] == Py_False;
+        if (is_given(c, i) && !is_default && find_param(v, all->param[i].key) < 0)
+            return false;
+    }
+    return true;
+}
+
+static const struct ext_variant *choose(const struct frame *c) {
+    for (int i = 0; i < c->f->variants; i++)
+        if (fits(c, &c->f->variant[i]))
+            return &c->f->variant[i];
+    return &c->f->variant[0]; // which says what is missing
+}
+
+// Objects to arguments -------------------------------------------------------------------------------------------
+
+static bool read_axes(PyObject *o, struct held *held, zl_axes *out) {
+    held->has_list = true;
+    held->list.item = NULL;
+    if (!ext_list_read(o, &held->list))
+        return false;
+    int *axis = held->axis, count = held->list.count;
+    if (count > COUNT(held->axis) && !(axis = held->more = PyMem_Malloc(sizeof(int) * (size_t)count)))
+        return PyErr_NoMemory();
+    for (int i = 0; i < count; i++) {
+        if (held->list.item[i] < INT_MIN || held->list.item[i] > INT_MAX) {
+            PyErr_Format(ext_axis_error, "%lld is not an axis of any array", (long long)held->list.item[i]);
+            return false;
+        }
+        axis[i] = (int)held->list.item[i];
+    }
+    *out = (zl_axes){axis, count};
+    return true;
+}
+
+static bool read_shape(PyObject *o, struct held *held, zl_shape *out) {
+    held->has_list = true;
+    held->list.item = NULL;
+    if (!ext_list_read(o, &held->list))
+        return false;
+    *out = (zl_shape){held->list.item, held->list.count};
+    return true;
+}
+
+static bool read_arrays(PyObject *o, struct held *held, union ext_argument *out) {
+    PyObject *fast = PySequence_Fast(o, "a list or tuple of arrays is needed");
+    if (!fast)
+        return false;
+    Py_ssize_t count = PySequence_Fast_GET_SIZE(fast);
+    zl_array *list = held->more = PyMem_Malloc(sizeof(zl_array) * (size_t)(count + 1));
+    bool ok = list && count <= INT_MAX;
+    for (Py_ssize_t i = 0; ok && i < count; i++)
+        ok = (list[i] = ext_array_of(PySequence_Fast_GET_ITEM(fast, i))) != NULL;
+    Py_DECREF(fast);
+    out->arrays.list = list;
+    out->arrays.count = (int)count;
+    return ok || (list ? false : (PyErr_NoMemory(), false));
+}
+
+static bool read_int(PyObject *o, int64_t *out) {
+    if (!ext_to_int64(o, out))
+        return false;
+    if (*out >= INT_MIN && *out <= INT_MAX)
+        return true;
+    PyErr_Format(PyExc_OverflowError, "%lld does not fit 32 bits", (long long)*out);
+    return false;
+}
+
+static bool read_text(PyObject *o, const char **out) {
+    return (*out = PyUnicode_AsUTF8(o)) != NULL;
+}
+
+static bool read_truth(PyObject *o, bool *out) {
+    int truth = PyObject_IsTrue(o);
+    *out = truth > 0;
+    return truth >= 0;
+}
+
+static bool read_argument(PyObject *o, zl_param_type type, struct held *held, union ext_argument *out) {
+    switch (type) {
+    case ZL_PARAM_ARRAY:
+    case ZL_PARAM_OPTIONAL: return (out->array = ext_array_of(o)) != NULL;
+    case ZL_PARAM_ARRAYS: return read_arrays(o, held, out);
+    case ZL_PARAM_INT: return read_int(o, &out->integer);
+    case ZL_PARAM_INT64: return ext_to_int64(o, &out->integer);
+    case ZL_PARAM_DOUBLE: return ext_to_double(o, &out->number);
+    case ZL_PARAM_BOOL: return read_truth(o, &out->truth);
+    case ZL_PARAM_DTYPE: return ext_dtype_read(o, &out->dtype);
+    case ZL_PARAM_SHAPE: return read_shape(o, held, &out->shape);
+    case ZL_PARAM_AXES: return read_axes(o, held, &out->axes);
+    case ZL_PARAM_STRING: return read_text(o, &out->text);
+    case ZL_PARAM_OUTPUT: break;
+    }
+    return false;
+}
+
+static zl_array number_as_array(double value) {
+    return value == (double)(int64_t)value ? zl_scalar_int((int64_t)value) : zl_scalar(value);
+}
+
+static bool read_all(struct frame *c, const struct ext_variant *v) {
+    for (int i = 0; i < v->params; i++) {
+        const struct ext_param *p = &v->param[i];
+        int at = v == c->f->variant ? i : find_param(&c->f->variant[0], p->key);
+        PyObject *o = c->given[at];
+        c->held[i].has_list = false;
+        c->held[i].more = NULL;
+        if (!o || (o == Py_None && !p->required)) {
+            if (p->required)
+                return wrong_call(c->f, "missing argument", p->key);
+            c->value[i] = p->fallback;
+            if (p->type == ZL_PARAM_ARRAY) // a number, as every other argument may be
+                c->value[i].array = number_as_array(p->fallback.number);
+        } else if (!read_argument(o, p->type, &c->held[i], &c->value[i])) {
+            for (int k = i + 1; k < v->params; k++)
+                c->held[k] = (struct held){.has_list = false};
+            return false;
+        }
+    }
+    return true;
+}
+
+static void let_go(struct frame *c, const struct ext_variant *v) {
+    for (int i = 0; i < v->params; i++) {
+        if (c->held[i].has_list)
+            ext_list_free(&c->held[i].list);
+        if (c->held[i].more)
+            PyMem_Free(c->held[i].more);
+    }
+}
+
+// The call -------------------------------------------------------------------------------------------------------
+
+bool ext_scope(PyObject *stream, zl_scope *scope) {
+    zl_stream s = NULL;
+    if (stream && stream != Py_None && !ext_stream_read(stream, &s))
+        return false;
+    *scope = zl_scope_begin_on(s);
+    return true;
+}
+
+static PyObject *run(const struct ext_variant *v, const union ext_argument *a) {
+    zl_array out[SEVERAL];
+    if (v->call)
+        return ext_wrap(v->call(a));
+    return v->call_all(a, out) ? ext_wrap_all(v->outputs, out, true) : ext_raise();
+}
+
+PyObject *ext_call(const struct ext_function *f, PyObject *self, PyObject *const *args, Py_ssize_t count,
+                   PyObject *names) {
+    struct frame c;
+    zl_scope scope;
+    c.f = f;
+    if (!place(&c, self, args, count, names) || !ext_scope(c.stream, &scope))
+        return NULL;
+    const struct ext_variant *v = f->variants == 1 ? f->variant : choose(&c);
+    PyObject *result = read_all(&c, v) ? run(v, c.value) : NULL;
+    let_go(&c, v);
+    zl_scope_end(scope);
+    return result;
+}
+
+// Adding them to their modules -----------------------------------------------------------------------------------
+
+static bool intern_names(const struct ext_function *f) {
+    for (int v = 0; v < f->variants; v++)
+        for (int i = 0; i < f->variant[v].params; i++) {
+            struct ext_param *p = &f->variant[v].param[i];
+            if (!p->key && !(p->key = PyUnicode_InternFromString(p->name)))
+                return false;
+        }
+    return true;
+}
+
+static bool add_function(PyObject *core, const struct ext_function *f, PyMethodDef *method) {
+    PyObject *module = *f->module ? ext_submodule(core, f->module, NULL) : core;
+    PyObject *name = module ? PyModule_GetNameObject(module) : NULL;
+    bool ok = name && intern_names(f) && ext_add(module, f->name, PyCFunction_NewEx(method, NULL, name));
+    Py_XDECREF(name);
+    return ok;
+}
+
+// Other names of the same functions, as array programs know them.
+static const char *const aliases[][2] = {
+    {"acos", "arccos"},
+    {"acosh", "arccosh"},
+    {"asin", "arcsin"},
+    {"asinh", "arcsinh"},
+    {"atan", "arctan"},
+    {"atan2", "arctan2"},
+    {"atanh", "arctanh"},
+    {"bitwise_left_shift", "left_shift"},
+    {"bitwise_right_shift", "right_shift"},
+    {"concat", "concatenate"},
+    {"conj", "conjugate"},
+    {"cumulative_prod", "cumprod"},
+    {"cumulative_sum", "cumsum"},
+    {"empty", "zeros"},
+    {"empty_like", "zeros_like"},
+    {"permute_dims", "transpose"},
+    {"pow", "power"},
+};
+
+bool ext_add_aliases(PyObject *core) {
+    PyObject *names = PyModule_GetDict(core);
+    for (int i = 0; i < COUNT(aliases); i++) {
+        PyObject *function = PyDict_GetItemString(names, aliases[i][1]);
+        if (function && PyDict_SetItemString(names, aliases[i][0], function))
+            return false;
+    }
+    return true;
+}
+
+bool ext_add_ops(PyObject *core) {
+    if (!stream_key && !(stream_key = PyUnicode_InternFromString("stream")))
+        return false;
+    for (int i = 0; ext_functions[i].name; i++)
+        if (!add_function(core, &ext_functions[i], &ext_op_methods[i]))
+            return false;
+    return true;
+}

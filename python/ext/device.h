@@ -1,0 +1,29 @@
+// device.h - devices as device.c and stream.c share them.
+
+#ifndef DEVICE_H
+#define DEVICE_H
+
+#include "ext.h"
+
+enum device_type { DEVICE_CPU, DEVICE_GPU, DEVICE_TYPES };
+
+struct device {
+    enum device_type type;
+    int unit; // of several of one type
+};
+
+PyObject *device_object(struct device d); // a new Device
+bool device_is(PyObject *o);              // whether it is a Device or a DeviceType
+// A Device or DeviceType; else TypeError, which names the function.
+bool device_read(const char *function, PyObject *o, struct device *out);
+// What the library calls the device, or ValueError if it is not here.
+const char *device_name(const char *function, struct device d);
+
+struct device device_default(void);
+void device_set_default(struct device d); // one that is here
+
+bool stream_add(PyObject *core); // stream.c: streams and what is done with them
+// The default stream of this thread becomes one of the default device.
+bool stream_follow_device(void);
+
+#endif

@@ -1,0 +1,129 @@
+// memory.c - how much memory arrays use, and limits on it.
+
+#include "ext.h"
+
+static PyObject *get_active_memory(PyObject *core, PyObject *unused) {
+    (void)core, (void)unused;
+    return PyLong_FromSize_t(zl_get_active_memory());
+}
+
+static PyObject *get_peak_memory(PyObject *core, PyObject *unused) {
+    (void)core, (void)unused;
+    return PyLong_FromSize_t(zl_get_peak_memory());
+}
+
+static PyObject *get_cache_memory(PyObject *core, PyObject *unused) {
+    (void)core, (void)unused;
+    return PyLong_FromSize_t(zl_get_cache_memory());
+}
+
+// The library tells the limit only when it is set.
+static PyObject *get_memory_limit(PyObject *core, PyObject *unused) {
+    (void)core, (void)unused;
+    size_t limit = zl_set_memory_limit(SIZE_MAX);
+    zl_set_memory_limit(limit);
+    return PyLong_FromSize_t(limit);
+}
+
+static PyObject *reset_peak_memory(PyObject *core, PyObject *unused) {
+    (void)core, (void)unused;
+    zl_reset_peak_memory();
+    Py_RETURN_NONE;
+}
+
+static PyObject *clear_cache(PyObject *core, PyObject *unused) {
+    (void)core, (void)unused;
+    zl_clear_cache();
+    Py_RETURN_NONE;
+}
+
+// The only argument, limit: bytes.
+static bool read_limit(PyObject *args, PyObject *kwargs, size_t *limit) {
+    static char *names[] = {"limit", NULL};
+    PyObject *o;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O", names, &o))
+        return false;
+    PyObject *index = PyNumber_Index(o);
+    *limit = index ? PyLong_AsSize_t(index) : 0;
+    Py_XDECREF(index);
+    if (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_OverflowError))
+        PyErr_Format(PyExc_TypeError, "a limit of %.100R bytes: it is from 0 to %zu", o, (size_t)-1);
+    return !PyErr_Occurred();
+}
+
+// A limit that was in force. The library keeps 0 as 1.
+static PyObject *old_limit(size_t limit) {
+    return PyLong_FromSize_t(limit == 1 ? 0 : limit);
+}
+
+static PyObject *set_memory_limit(PyObject *core, PyObject *args, PyObject *kwargs) {
+    (void)core;
+    size_t limit;
+    return read_limit(args, kwargs, &limit) ? old_limit(zl_set_memory_limit(limit)) : NULL;
+}
+
+static PyObject *set_cache_limit(PyObject *core, PyObject *args, PyObject *kwargs) {
+    (void)core;
+    size_t limit;
+    return read_limit(args, kwargs, &limit) ? old_limit(zl_set_cache_limit(limit)) : NULL;
+}
+
+// No memory is wired: the limit is only remembered.
+static PyObject *set_wired_limit(PyObject *core, PyObject *args, PyObject *kwargs) {
+    (void)core;
+    static size_t wired;
+    size_t limit, old = wired;
+    if (!read_limit(args, kwargs, &limit))
+        return NULL;
+    wired = limit;
+    return PyLong_FromSize_t(old);
+}
+
+// Bytes of the arrays at these cells, each value once.
+static PyObject *sum_sizes(PyObject **cells, int count) {
+    size_t bytes = 0;
+    for (int i = 0; i < count; i++) {
+        zl_array a = ext_value(cells[i]);
+        if (!zl_is_available(a)) {
+            PyErr_SetString(PyExc_ValueError,
+                            "[get_array_buffer_size] Arrays must be evaluated before querying buffer size.");
+            return NULL;
+        }
+        int before = 0;
+        while (before < i && ext_value(cells[before]) != a)
+            before++;
+        bytes += before == i ? zl_nbytes(a) : 0;
+    }
+    return PyLong_FromSize_t(bytes);
+}
+
+static PyObject *get_array_buffer_size(PyObject *core, PyObject *args) {
+    (void)core;
+    PyObject **cells = NULL;
+    zl_scope scope = zl_scope_begin();
+    int count = ext_tree_arrays(args, &cells);
+    PyObject *result = count < 0 ? NULL : sum_sizes(cells, count);
+    zl_scope_end(scope);
+    PyMem_Free(cells);
+    return result;
+}
+
+#define WITH_LIMIT(function) (PyCFunction)(void (*)(void))function, METH_VARARGS | METH_KEYWORDS
+
+static PyMethodDef functions[] = {
+    {"get_active_memory", get_active_memory, METH_NOARGS, "Bytes of array data in use."},
+    {"get_peak_memory", get_peak_memory, METH_NOARGS, "Most bytes in use since reset_peak_memory()."},
+    {"get_cache_memory", get_cache_memory, METH_NOARGS, "Bytes that are kept for reuse."},
+    {"get_memory_limit", get_memory_limit, METH_NOARGS, "Bytes over which allocations fail."},
+    {"reset_peak_memory", reset_peak_memory, METH_NOARGS, "Counts the peak from now on."},
+    {"clear_cache", clear_cache, METH_NOARGS, "Gives memory that is kept for reuse back to the system."},
+    {"set_memory_limit", WITH_LIMIT(set_memory_limit), "Sets the limit in bytes; the old one."},
+    {"set_cache_limit", WITH_LIMIT(set_cache_limit), "Sets how many bytes are kept for reuse; the old limit."},
+    {"set_wired_limit", WITH_LIMIT(set_wired_limit), "Remembers a limit that has no effect here; the old one."},
+    {"get_array_buffer_size", get_array_buffer_size, METH_VARARGS, "Bytes of all arrays in trees, each counted once."},
+    {0},
+};
+
+bool ext_add_memory(PyObject *core) {
+    return !PyModule_AddFunctions(core, functions);
+}

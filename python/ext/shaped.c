@@ -1,0 +1,596 @@
+// shaped.c - functions whose Python form is not that of one op: a variable number of arrays, arguments that are a number
+// or a list, results in a list. Each turns its arguments into calls of ops.
+
+#include <limits.h>
+#include <string.h>
+
+#include "ext.h"
+
+// Reading calls --------------------------------------------------------------------------------------------------
+
+enum { NAMED = 6 };
+
+// A function's arguments: those with names, by position or keyword; what is left of the positional ones; the stream.
+struct call {
+    const char *function;
+    PyObject *named[NAMED]; // NULL: left out
+    PyObject *const *rest;
+    Py_ssize_t rests;
+    PyObject *stream;
+};
+
+static bool find_keyword(struct call *c, const char *const *known, PyObject *key, PyObject *value) {
+    if (PyUnicode_CompareWithASCIIString(key, "stream") == 0) {
+        c->stream = value;
+        return true;
+    }
+    for (int i = 0; known[i]; i++)
+        if (PyUnicode_CompareWithASCIIString(key, known[i]) == 0 && !c->named[i]) {
+            c->named[i] = value;
+            return true;
+        }
+    PyErr_Format(PyExc_TypeError, "%s(): no place for the argument '%U'", c->function, key);
+    return false;
+}
+
+// known: names, NULL at the end. The first `positions` of them may be positional; what comes behind is the rest if
+// has_rest, else a mistake.
+static bool read_call(struct call *c, const char *function, const char *const *known, int positions, bool has_rest,
+                      PyObject *const *args, Py_ssize_t count, PyObject *names) {
+    *c = (struct call){.function = function};
+    int at = 0;
+    for (; at < count && at < positions; at++)
+        c->named[at] = args[at];
+    c->rest = args + at;
+    c->rests = count - at;
+    if (c->rests && !has_rest) {
+        PyErr_Format(PyExc_TypeError, "%s(): %zd arguments, but it takes %d", function, count, positions);
+        return false;
+    }
+    Py_ssize_t keywords = names ? PyTuple_GET_SIZE(names) : 0;
+    for (Py_ssize_t i = 0; i < keywords; i++)
+        if (!find_keyword(c, known, PyTuple_GET_ITEM(names, i), args[count + i]))
+            return false;
+    return true;
+}
+
+static bool need(const struct call *c, int at, const char *name) {
+    if (c->named[at])
+        return true;
+    PyErr_Format(PyExc_TypeError, "%s(): missing argument '%s'", c->function, name);
+    return false;
+}
+
+static bool is_set(PyObject *o) {
+    return o && o != Py_None;
+}
+
+static bool read_int(PyObject *o, int fallback, int *out) {
+    int64_t value = fallback;
+    if (is_set(o) && !ext_to_int64(o, &value))
+        return false;
+    if (value < INT_MIN || value > INT_MAX) {
+        PyErr_Format(PyExc_OverflowError, "%lld does not fit 32 bits", (long long)value);
+        return false;
+    }
+    *out = (int)value;
+    return true;
+}
+
+static bool read_dtype(PyObject *o, zl_dtype fallback, zl_dtype *out) {
+    *out = fallback;
+    return !is_set(o) || ext_dtype_read(o, out);
+}
+
+// A function's work, in a scope for its stream.
+typedef PyObject *work(const struct call *c);
+
+static PyObject *do_work(const struct call *c, work *body) {
+    zl_scope scope;
+    if (!ext_scope(c->stream, &scope))
+        return NULL;
+    PyObject *result = body(c);
+    zl_scope_end(scope);
+    return result;
+}
+
+// Several arrays ---------------------------------------------------------------------------------------------------
+
+// Arrays in a list that the caller frees with PyMem_Free; NULL with an exception.
+static zl_array *arrays_of(PyObject *const *objects, Py_ssize_t count) {
+    zl_array *list = PyMem_Malloc(sizeof(zl_array) * (size_t)(count + 1));
+    if (!list || count > INT_MAX) {
+        PyMem_Free(list);
+        return (void *)PyErr_NoMemory();
+    }
+    for (Py_ssize_t i = 0; i < count; i++)
+        if (!(list[i] = ext_array_of(objects[i]))) {
+            PyMem_Free(list);
+            return NULL;
+        }
+    return list;
+}
+
+// The arguments may be one list of arrays, too.
+static PyObject *fast_rest(const struct call *c) {
+    if (c->rests == 1 && (PyList_Check(c->rest[0]) || PyTuple_Check(c->rest[0])))
+        return PySequence_Fast(c->rest[0], "a list of arrays is needed");
+    PyObject *tuple = PyTuple_New(c->rests);
+    for (Py_ssize_t i = 0; tuple && i < c->rests; i++)
+        PyTuple_SET_ITEM(tuple, i, Py_NewRef(c->rest[i]));
+    return tuple;
+}
+
+// Calls op on the arrays of the rest; it fills as many results.
+typedef bool many_op(const zl_array *in, int count, zl_array *out, const struct call *c);
+
+static PyObject *map_rest(const struct call *c, many_op *op, bool as_tuple) {
+    PyObject *fast = fast_rest(c), *result = NULL;
+    if (!fast)
+        return NULL;
+    Py_ssize_t count = PySequence_Fast_GET_SIZE(fast);
+    zl_array *in = arrays_of(PySequence_Fast_ITEMS(fast), count);
+    zl_array *out = PyMem_Calloc((size_t)count + 1, sizeof *out);
+    if (in && out)
+        result = op(in, (int)count, out, c) ? ext_wrap_all((int)count, out, as_tuple) : ext_raise();
+    PyMem_Free(in);
+    PyMem_Free(out);
+    Py_DECREF(fast);
+    return result;
+}
+
+static bool broadcast_op(const zl_array *in, int count, zl_array *out, const struct call *c) {
+    (void)c;
+    return zl_broadcast_arrays(in, count, out);
+}
+
+static PyObject *broadcast_arrays_work(const struct call *c) {
+    return map_rest(c, broadcast_op, true);
+}
+
+static PyObject *broadcast_arrays(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject *names) {
+    (void)m;
+    struct call c;
+    return read_call(&c, "broadcast_arrays", (const char *const[]){NULL}, 0, true, args, n, names)
+               ? do_work(&c, broadcast_arrays_work)
+               : NULL;
+}
+
+typedef zl_array one_op(zl_array);
+
+static PyObject *at_least(const char *function, one_op *op, PyObject *const *args, Py_ssize_t n, PyObject *names) {
+    struct call c;
+    zl_scope scope;
+    if (!read_call(&c, function, (const char *const[]){NULL}, 0, true, args, n, names) || !ext_scope(c.stream, &scope))
+        return NULL;
+    zl_array *list = arrays_of(c.rest, c.rests);
+    for (Py_ssize_t i = 0; list && i < c.rests; i++)
+        list[i] = op(list[i]);
+    PyObject *result = !list ? NULL : c.rests == 1 ? ext_wrap(list[0]) : ext_wrap_all((int)c.rests, list, false);
+    PyMem_Free(list);
+    zl_scope_end(scope);
+    return result;
+}
+
+static PyObject *atleast_1d(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject *names) {
+    (void)m;
+    return at_least("atleast_1d", zl_atleast_1d, args, n, names);
+}
+
+static PyObject *atleast_2d(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject *names) {
+    (void)m;
+    return at_least("atleast_2d", zl_atleast_2d, args, n, names);
+}
+
+static PyObject *atleast_3d(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject *names) {
+    (void)m;
+    return at_least("atleast_3d", zl_atleast_3d, args, n, names);
+}
+
+// concatenate(arrays, axis=0); axis None: of what is flattened.
+static PyObject *concatenate_work(const struct call *c) {
+    int axis;
+    PyObject *fast = PySequence_Fast(c->named[0], "concatenate(): a list or tuple of arrays is needed");
+    if (!fast)
+        return NULL;
+    int count = (int)PySequence_Fast_GET_SIZE(fast);
+    zl_array *list = arrays_of(PySequence_Fast_ITEMS(fast), count);
+    bool flat = c->named[1] == Py_None;
+    for (int i = 0; list && flat && i < count; i++)
+        list[i] = zl_flatten(list[i], 0, -1);
+    bool ok = list && read_int(c->named[1], 0, &axis);
+    PyObject *result = ok ? ext_wrap(zl_concatenate(list, count, axis)) : NULL;
+    PyMem_Free(list);
+    Py_DECREF(fast);
+    return result;
+}
+
+static PyObject *concatenate(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject *names) {
+    (void)m;
+    struct call c;
+    static const char *const known[] = {"arrays", "axis", NULL};
+    return read_call(&c, "concatenate", known, 2, false, args, n, names) && need(&c, 0, "arrays")
+               ? do_work(&c, concatenate_work)
+               : NULL;
+}
+
+// Cutting ----------------------------------------------------------------------------------------------------------
+
+static PyObject *split_at(zl_array a, PyObject *where, int axis) {
+    struct ext_list list;
+    if (!ext_list_read(where, &list))
+        return NULL;
+    zl_array *out = PyMem_Calloc((size_t)list.count + 1, sizeof *out);
+    PyObject *result = !out ? PyErr_NoMemory()
+                       : zl_split_at(a, (zl_shape){list.item, list.count}, axis, out)
+                           ? ext_wrap_all(list.count + 1, out, false)
+                           : ext_raise();
+    PyMem_Free(out);
+    ext_list_free(&list);
+    return result;
+}
+
+static PyObject *split_evenly(zl_array a, int sections, int axis) {
+    if (sections <= 0) {
+        PyErr_Format(PyExc_ValueError, "split(): %d sections: at least one is needed", sections);
+        return NULL;
+    }
+    zl_array *out = PyMem_Calloc((size_t)sections, sizeof *out);
+    PyObject *result = !out                               ? PyErr_NoMemory()
+                       : zl_split(a, sections, axis, out) ? ext_wrap_all(sections, out, false)
+                                                          : ext_raise();
+    PyMem_Free(out);
+    return result;
+}
+
+static PyObject *split_work(const struct call *c) {
+    zl_array a = ext_array_of(c->named[0]);
+    int axis, sections;
+    if (!a || !read_int(c->named[2], 0, &axis))
+        return NULL;
+    if (!PyIndex_Check(c->named[1]))
+        return split_at(a, c->named[1], axis);
+    return read_int(c->named[1], 0, &sections) ? split_evenly(a, sections, axis) : NULL;
+}
+
+static const char *const split_names[] = {"a", "indices_or_sections", "axis", NULL};
+
+static PyObject *split(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject *names) {
+    (void)m;
+    struct call c;
+    return read_call(&c, "split", split_names, 3, false, args, n, names) && need(&c, 0, "a") &&
+                   need(&c, 1, "indices_or_sections")
+               ? do_work(&c, split_work)
+               : NULL;
+}
+
+static PyObject *split_method(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *names) {
+    struct call c;
+    if (!read_call(&c, "split", split_names + 1, 2, false, args, n, names) || !need(&c, 0, "indices_or_sections"))
+        return NULL;
+    c.named[2] = c.named[1];
+    c.named[1] = c.named[0];
+    c.named[0] = self;
+    return do_work(&c, split_work);
+}
+
+// Ranges -----------------------------------------------------------------------------------------------------------
+
+static bool is_whole(PyObject *o) {
+    return !is_set(o) || PyLong_Check(o) || (PyIndex_Check(o) && !ext_is_array(o));
+}
+
+static PyObject *whole_range(PyObject *start, PyObject *stop, PyObject *step, zl_dtype dtype) {
+    int64_t from = 0, to, by = 1;
+    if ((is_set(start) && !ext_to_int64(start, &from)) || !ext_to_int64(stop, &to) ||
+        (is_set(step) && !ext_to_int64(step, &by)))
+        return NULL;
+    return ext_wrap(zl_arange_int(from, to, by, dtype == ZL_DTYPE_COUNT ? ZL_INT32 : dtype));
+}
+
+static PyObject *real_range(PyObject *start, PyObject *stop, PyObject *step, zl_dtype dtype) {
+    double from = 0, to, by = 1;
+    if ((is_set(start) && !ext_to_double(start, &from)) || !ext_to_double(stop, &to) ||
+        (is_set(step) && !ext_to_double(step, &by)))
+        return NULL;
+    return ext_wrap(zl_arange(from, to, by, dtype == ZL_DTYPE_COUNT ? ZL_FLOAT32 : dtype));
+}
+
+// arange(stop), arange(start, stop), arange(start, stop, step), each with a dtype. Whole numbers make int32.
+static PyObject *arange_work(const struct call *c) {
+    PyObject *start = c->named[0], *stop = c->named[1];
+    zl_dtype dtype;
+    if (!is_set(stop)) {
+        stop = start;
+        start = NULL;
+    }
+    if (!is_set(stop)) {
+        PyErr_SetString(PyExc_TypeError, "arange(): where to stop is missing");
+        return NULL;
+    }
+    if (!read_dtype(c->named[3], ZL_DTYPE_COUNT, &dtype))
+        return NULL;
+    bool whole = is_whole(start) && is_whole(stop) && is_whole(c->named[2]);
+    return (whole ? whole_range : real_range)(start, stop, c->named[2], dtype);
+}
+
+static PyObject *arange(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject *names) {
+    (void)m;
+    struct call c;
+    static const char *const known[] = {"start", "stop", "step", "dtype", NULL};
+    return read_call(&c, "arange", known, 4, false, args, n, names) ? do_work(&c, arange_work) : NULL;
+}
+
+// Padding ----------------------------------------------------------------------------------------------------------
+
+// How much before and after each axis: a number for all, a pair for all, or a pair an axis.
+struct widths {
+    int64_t *low, *high;
+    int ndim;
+};
+
+static bool read_pair(PyObject *o, int64_t *low, int64_t *high) {
+    struct ext_list pair;
+    if (!ext_list_read(o, &pair))
+        return false;
+    bool ok = pair.count == 1 || pair.count == 2;
+    if (ok) {
+        *low = pair.item[0];
+        *high = pair.item[pair.count - 1];
+    } else {
+        PyErr_Format(PyExc_ValueError, "pad(): %d widths for an axis: one or two are needed", pair.count);
+    }
+    ext_list_free(&pair);
+    return ok;
+}
+
+static bool is_pair_list(PyObject *o) {
+    if (!PyList_Check(o) && !PyTuple_Check(o))
+        return false;
+    PyObject *first = PySequence_Size(o) > 0 ? PySequence_GetItem(o, 0) : NULL;
+    bool nested = first && PySequence_Check(first) && !ext_is_array(first);
+    Py_XDECREF(first);
+    return nested;
+}
+
+static bool read_widths(PyObject *o, struct widths *w) {
+    bool nested = is_pair_list(o);
+    if (nested && PySequence_Size(o) != w->ndim && PySequence_Size(o) != 1) {
+        PyErr_Format(PyExc_ValueError, "pad(): %zd pairs of widths for an array with %d axes", PySequence_Size(o), w->ndim);
+        return false;
+    }
+    for (int i = 0; i < w->ndim; i++) {
+        PyObject *one = nested ? PySequence_GetItem(o, PySequence_Size(o) == 1 ? 0 : i) : Py_NewRef(o);
+        bool ok = one && read_pair(one, &w->low[i], &w->high[i]);
+        Py_XDECREF(one);
+        if (!ok)
+            return false;
+    }
+    return true;
+}
+
+enum pad_mode { PAD_CONSTANT, PAD_EDGE, PAD_REFLECT, PAD_SYMMETRIC, PAD_MODES };
+
+static bool read_mode(PyObject *o, enum pad_mode *out) {
+    static const char *const modes[] = {"constant", "edge", "reflect", "symmetric"};
+    *out = PAD_CONSTANT;
+    if (!is_set(o))
+        return true;
+    for (int i = 0; i < PAD_MODES; i++)
+        if (PyUnicode_Check(o) && PyUnicode_CompareWithASCIIString(o, modes[i]) == 0) {
+            *out = (enum pad_mode)i;
+            return true;
+        }
+    PyErr_Format(PyExc_ValueError, "pad(): mode %R: 'constant', 'edge', 'reflect' or 'symmetric' is needed", o);
+    return false;
+}
+
+// Which element of an axis of n stands at position i, counted from its first, which may be before or behind it.
+static int64_t mirrored(int64_t i, int64_t n, enum pad_mode mode) {
+    if (mode == PAD_EDGE)
+        return i < 0 ? 0 : i >= n ? n - 1 : i;
+    int64_t period = mode == PAD_SYMMETRIC ? 2 * n : n > 1 ? 2 * n - 2 : 1;
+    int64_t at = ((i % period) + period) % period;
+    return at < n ? at : mode == PAD_SYMMETRIC ? period - 1 - at : period - at;
+}
+
+static zl_array pad_axis(zl_array a, int axis, int64_t low, int64_t high, enum pad_mode mode) {
+    int64_t n = zl_dim(a, axis), size = n + low + high;
+    if (low < 0 || high < 0 || n == 0 || size > INT_MAX) {
+        PyErr_Format(PyExc_ValueError, "pad(): %lld before and %lld behind an axis of %lld elements", (long long)low,
+                     (long long)high, (long long)n);
+        return NULL;
+    }
+    int32_t *index = PyMem_Malloc(sizeof *index * (size_t)size);
+    if (!index)
+        return (void *)PyErr_NoMemory();
+    for (int64_t i = 0; i < size; i++)
+        index[i] = (int32_t)mirrored(i - low, n, mode);
+    zl_array padded = zl_take(a, zl_from_i32(index, ZL_SHAPE(size)), axis);
+    PyMem_Free(index);
+    return padded ? padded : ext_raise();
+}
+
+static zl_array pad_with(zl_array a, const struct widths *w, enum pad_mode mode, PyObject *value) {
+    if (mode == PAD_CONSTANT) {
+        zl_array filler = is_set(value) ? ext_array_of(value) : zl_scalar_int(0);
+        zl_array padded = filler ? zl_pad(a, (zl_shape){w->low, w->ndim}, (zl_shape){w->high, w->ndim}, filler) : NULL;
+        return padded || PyErr_Occurred() ? padded : ext_raise();
+    }
+    for (int i = 0; a && i < w->ndim; i++)
+        if (w->low[i] || w->high[i])
+            a = pad_axis(a, i, w->low[i], w->high[i], mode);
+    return a;
+}
+
+static PyObject *pad_work(const struct call *c) {
+    enum pad_mode mode;
+    zl_array a = ext_array_of(c->named[0]);
+    if (!a || !read_mode(c->named[2], &mode))
+        return NULL;
+    int ndim = zl_ndim(a);
+    int64_t *room = PyMem_Malloc(sizeof *room * (size_t)(2 * ndim + 1));
+    struct widths w = {room, room + ndim, ndim};
+    zl_array padded = room && read_widths(c->named[1], &w) ? pad_with(a, &w, mode, c->named[3]) : NULL;
+    PyMem_Free(room);
+    return padded ? ext_wrap(padded) : PyErr_Occurred() ? NULL : PyErr_NoMemory();
+}
+
+static PyObject *pad(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject *names) {
+    (void)m;
+    struct call c;
+    static const char *const known[] = {"a", "pad_width", "mode", "constant_values", NULL};
+    return read_call(&c, "pad", known, 4, false, args, n, names) && need(&c, 0, "a") && need(&c, 1, "pad_width")
+               ? do_work(&c, pad_work)
+               : NULL;
+}
+
+// Shapes -----------------------------------------------------------------------------------------------------------
+
+// (2, 3) and 2, 3 are the same to a.reshape and a.transpose.
+static bool read_rest_list(const struct call *c, struct ext_list *list) {
+    if (c->rests == 1)
+        return ext_list_read(c->rest[0], list);
+    PyObject *tuple = PyTuple_New(c->rests);
+    for (Py_ssize_t i = 0; tuple && i < c->rests; i++)
+        PyTuple_SET_ITEM(tuple, i, Py_NewRef(c->rest[i]));
+    bool ok = tuple && ext_list_read(tuple, list);
+    Py_XDECREF(tuple);
+    return ok;
+}
+
+static PyObject *reshape_method(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *names) {
+    struct call c;
+    struct ext_list shape;
+    zl_scope scope;
+    static const char *const known[] = {"shape", NULL};
+    if (!read_call(&c, "reshape", known, 0, true, args, n, names))
+        return NULL;
+    if (c.named[0]) {
+        c.rest = &c.named[0];
+        c.rests = 1;
+    }
+    if (!read_rest_list(&c, &shape))
+        return NULL;
+    PyObject *result = NULL;
+    if (ext_scope(c.stream, &scope)) {
+        result = ext_wrap(zl_reshape(ext_value(self), (zl_shape){shape.item, shape.count}));
+        zl_scope_end(scope);
+    }
+    ext_list_free(&shape);
+    return result;
+}
+
+static PyObject *transpose_by(zl_array a, const struct ext_list *list) {
+    int axis[64];
+    if (list->count > COUNT(axis)) {
+        PyErr_Format(PyExc_ValueError, "transpose(): %d axes for an array with %d", list->count, zl_ndim(a));
+        return NULL;
+    }
+    for (int i = 0; i < list->count; i++) {
+        if (list->item[i] < INT_MIN || list->item[i] > INT_MAX) {
+            PyErr_Format(ext_axis_error, "transpose(): %lld is not an axis", (long long)list->item[i]);
+            return NULL;
+        }
+        axis[i] = (int)list->item[i];
+    }
+    return ext_wrap(zl_transpose(a, (zl_axes){axis, list->count}));
+}
+
+static PyObject *transpose_method(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *names) {
+    struct call c;
+    struct ext_list axes = {.count = -1};
+    zl_scope scope;
+    static const char *const known[] = {"axes", NULL};
+    if (!read_call(&c, "transpose", known, 0, true, args, n, names))
+        return NULL;
+    bool all = c.rests == 0 || (c.rests == 1 && c.rest[0] == Py_None);
+    if ((!all && !read_rest_list(&c, &axes)) || !ext_scope(c.stream, &scope))
+        return NULL;
+    PyObject *result = all ? ext_wrap(zl_transpose(ext_value(self), ZL_ALL)) : transpose_by(ext_value(self), &axes);
+    if (!all)
+        ext_list_free(&axes);
+    zl_scope_end(scope);
+    return result;
+}
+
+// The shape that arrays of these shapes broadcast to.
+static bool broadcast_into(struct ext_list *sum, const struct ext_list *one) {
+    int ndim = sum->count > one->count ? sum->count : one->count;
+    if (ndim > COUNT(sum->room)) {
+        PyErr_Format(PyExc_ValueError, "broadcast_shapes(): %d axes: at most %d are handled", ndim, COUNT(sum->room));
+        return false;
+    }
+    memmove(sum->item + ndim - sum->count, sum->item, sizeof(int64_t) * (size_t)sum->count);
+    for (int i = 0; i < ndim - sum->count; i++)
+        sum->item[i] = 1;
+    sum->count = ndim;
+    for (int i = 0; i < one->count; i++) {
+        int64_t *a = &sum->item[ndim - one->count + i], b = one->item[i];
+        if (*a != b && *a != 1 && b != 1) {
+            PyErr_Format(PyExc_ValueError, "broadcast_shapes(): sizes %lld and %lld differ", (long long)*a, (long long)b);
+            return false;
+        }
+        *a = *a == 1 ? b : *a;
+    }
+    return true;
+}
+
+static PyObject *broadcast_shapes(PyObject *m, PyObject *const *args, Py_ssize_t n) {
+    (void)m;
+    struct ext_list sum = {.count = 0};
+    sum.item = sum.room;
+    if (n == 0) {
+        PyErr_SetString(PyExc_ValueError, "broadcast_shapes(): at least one shape is needed");
+        return NULL;
+    }
+    for (Py_ssize_t i = 0; i < n; i++) {
+        struct ext_list one;
+        if (!ext_list_read(args[i], &one))
+            return NULL;
+        bool ok = broadcast_into(&sum, &one);
+        ext_list_free(&one);
+        if (!ok)
+            return NULL;
+    }
+    return ext_shape_tuple((zl_shape){sum.item, sum.count});
+}
+
+// The tables -------------------------------------------------------------------------------------------------------
+
+#define ROW(name, function, doc) \
+    {name, (PyCFunction)(void (*)(void))function, METH_FASTCALL | METH_KEYWORDS, doc}
+
+static PyMethodDef functions[] = {
+    ROW("arange", arange, "arange(start, stop=None, step=None, dtype=None, *, stream=None)\n--\n\n"
+                          "start, start + step and so on before stop; arange(stop) starts at 0."),
+    ROW("atleast_1d", atleast_1d, "Arrays with at least one axis: one for one, else a list."),
+    ROW("atleast_2d", atleast_2d, "Arrays with at least two axes: one for one, else a list."),
+    ROW("atleast_3d", atleast_3d, "Arrays with at least three axes: one for one, else a list."),
+    ROW("broadcast_arrays", broadcast_arrays, "The arrays as views of one shape."),
+    {"broadcast_shapes", (PyCFunction)(void (*)(void))broadcast_shapes, METH_FASTCALL,
+     "The shape that arrays of these shapes broadcast to."},
+    ROW("concatenate", concatenate, "concatenate(arrays, axis=0, *, stream=None)\n--\n\n"
+                                    "The arrays one behind the other along an axis; flattened if that is None."),
+    ROW("pad", pad, "pad(a, pad_width, mode='constant', constant_values=0, *, stream=None)\n--\n\n"
+                    "a with more elements around it: a constant, the edge, or a mirror image."),
+    ROW("split", split, "split(a, indices_or_sections, axis=0, *, stream=None)\n--\n\n"
+                        "a cut along an axis into equal sections, or at positions: a list of views."),
+    {0},
+};
+
+PyMethodDef ext_shaped_array_methods[] = {
+    ROW("reshape", reshape_method, "The same elements in another shape: a.reshape(2, 3) or a.reshape((2, 3))."),
+    ROW("split", split_method, "Cut along an axis into equal sections, or at positions: a list of views."),
+    ROW("transpose", transpose_method, "The axes in another order, as a view; reversed if none is given."),
+    {0},
+};
+
+bool ext_add_shaped(PyObject *core) {
+    PyObject *name = PyModule_GetNameObject(core);
+    bool ok = name != NULL;
+    for (int i = 0; ok && functions[i].ml_name; i++)
+        ok = ext_add(core, functions[i].ml_name, PyCFunction_NewEx(&functions[i], NULL, name));
+    Py_XDECREF(name);
+    return ok;
+}

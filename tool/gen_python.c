@@ -1,0 +1,351 @@
+// gen_python.c - the Python side of the ops: bindings.c for the extension, and core.pyi for type checkers and editors.
+//
+// A Python function is one or more C ops: zl_take and zl_take_flat are take(a, indices, axis=None). Where an op with
+// several axes exists (zl_sum_axes) it alone is bound: it takes one axis and none as well.
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "op/op.h"
+#include "tool/gen.h"
+
+enum { VARIANTS = 4 };
+
+struct function {
+    char module[16];
+    char name[64];
+    const zl_op_info *variant[VARIANTS]; // most parameters first
+    int variants;
+};
+
+static struct {
+    struct function *item;
+    int count, cap;
+} functions;
+
+// Names ------------------------------------------------------------------------------------------------------------
+
+static const char *const modules[] = {"random", "linalg", "fft", "fast"};
+
+// "zl_random_uniform": module "random", name "uniform"; "zl_sum_axes": name "sum".
+static void split_name(const char *op, struct function *f) {
+    static const char *const suffixes[] = {"_axes", "_axis", "_flat", "_int", "_at"};
+    const char *name = op + strlen("zl_");
+    f->module[0] = 0;
+    for (size_t i = 0; i < COUNT(modules); i++) {
+        size_t n = strlen(modules[i]);
+        if (!strncmp(name, modules[i], n) && name[n] == '_') {
+            snprintf(f->module, sizeof f->module, "%s", modules[i]);
+            name += n + 1;
+        }
+    }
+    int length = snprintf(f->name, sizeof f->name, "%s", name);
+    for (size_t i = 0; i < COUNT(suffixes); i++) {
+        int n = (int)strlen(suffixes[i]);
+        if (length > n && !strcmp(f->name + length - n, suffixes[i])) {
+            f->name[length - n] = 0;
+            return;
+        }
+    }
+}
+
+static bool has_suffix(const char *name, const char *suffix) {
+    size_t n = strlen(name), m = strlen(suffix);
+    return n > m && !strcmp(name + n - m, suffix);
+}
+
+// Python can tell how many results there are.
+static bool is_bindable(const zl_op_info *op) {
+    for (int i = 0; i < op->params; i++)
+        if (op->param[i].type == ZL_PARAM_OUTPUT && !op->param[i].fallback)
+            return false;
+    return op->params > 0 || !op->returns_bool;
+}
+
+static struct function *find_function(const struct function *like) {
+    for (int i = 0; i < functions.count; i++)
+        if (!strcmp(functions.item[i].name, like->name) && !strcmp(functions.item[i].module, like->module))
+            return &functions.item[i];
+    return NULL;
+}
+
+static bool add_variant(struct function *f, const zl_op_info *op) {
+    if (f->variants && has_suffix(f->variant[0]->name, "_axes"))
+        return true;
+    if (has_suffix(op->name, "_axes"))
+        f->variants = 0;
+    if (f->variants == VARIANTS)
+        return error_false(ZL_ERROR_VALUE, "%s: too many variants", f->name);
+    int at = f->variants++;
+    for (; at > 0 && f->variant[at - 1]->params < op->params; at--)
+        f->variant[at] = f->variant[at - 1];
+    f->variant[at] = op;
+    return true;
+}
+
+static bool collect(void) {
+    const zl_op_info *op;
+    for (int i = 0; (op = zl_op(i)); i++) {
+        struct function name = {0};
+        if (!is_bindable(op))
+            continue;
+        split_name(op->name, &name);
+        struct function *f = find_function(&name);
+        if (!f) {
+            if (!memory_grow(&functions.item, &functions.cap, functions.count + 1, sizeof name))
+                return false;
+            f = &functions.item[functions.count++];
+            *f = name;
+        }
+        if (!add_variant(f, op))
+            return false;
+    }
+    return true;
+}
+
+static int by_name(const void *a, const void *b) {
+    const struct function *x = a, *y = b;
+    int order = strcmp(x->module, y->module);
+    return order ? order : strcmp(x->name, y->name);
+}
+
+static int output_count(const zl_op_info *op) {
+    for (int i = 0; i < op->params; i++)
+        if (op->param[i].type == ZL_PARAM_OUTPUT)
+            return atoi(op->param[i].fallback);
+    return 1;
+}
+
+// A function of one array and numbers is a method of arrays too.
+static bool is_method(const struct function *f) {
+    for (int v = 0; v < f->variants; v++) {
+        const zl_op_info *op = f->variant[v];
+        if (f->module[0] || op->params == 0 || op->param[0].type != ZL_PARAM_ARRAY)
+            return false;
+        for (int i = 1; i < op->params; i++)
+            if (op->param[i].type == ZL_PARAM_ARRAY || op->param[i].type == ZL_PARAM_ARRAYS)
+                return false;
+    }
+    return true;
+}
+
+// Bindings -----------------------------------------------------------------------------------------------------------
+
+static void add_c_argument(struct text *out, const zl_param *p, int at) {
+    static const char *const field[] = {
+        [ZL_PARAM_ARRAY] = "array",   [ZL_PARAM_OPTIONAL] = "array", [ZL_PARAM_INT64] = "integer",
+        [ZL_PARAM_DOUBLE] = "number", [ZL_PARAM_BOOL] = "truth",     [ZL_PARAM_DTYPE] = "dtype",
+        [ZL_PARAM_SHAPE] = "shape",   [ZL_PARAM_AXES] = "axes",      [ZL_PARAM_STRING] = "text",
+    };
+    if (p->type == ZL_PARAM_OUTPUT)
+        text_add(out, "out");
+    else if (p->type == ZL_PARAM_ARRAYS)
+        text_add(out, "a[%d].arrays.list, a[%d].arrays.count", at, at);
+    else if (p->type == ZL_PARAM_INT)
+        text_add(out, "(int)a[%d].integer", at);
+    else
+        text_add(out, "a[%d].%s", at, field[p->type]);
+}
+
+static void add_thunk(struct text *out, const zl_op_info *op) {
+    bool several = op->returns_bool;
+    text_add(out, "static %s call_%s(const union ext_argument *a%s) {\n", several ? "bool" : "zl_array", op->name,
+             several ? ", zl_array *out" : "");
+    if (op->params == 0)
+        text_add(out, "    (void)a;\n");
+    text_add(out, "    return %s(", op->name);
+    for (int i = 0; i < op->params; i++) {
+        text_add(out, i ? ", " : "");
+        add_c_argument(out, &op->param[i], i);
+    }
+    text_add(out, ");\n}\n");
+}
+
+// The default as an initialiser of union ext_argument.
+static void add_fallback(struct text *out, const zl_param *p) {
+    const char *value = p->fallback;
+    bool none = !value || !strcmp(value, "None");
+    switch (p->type) {
+    case ZL_PARAM_INT: text_add(out, "{.integer = %s}", none ? "INT_MIN" : value); break;
+    case ZL_PARAM_INT64: text_add(out, "{.integer = %s}", none ? "INT64_MIN" : value); break;
+    case ZL_PARAM_DOUBLE: text_add(out, "{.number = %s}", none ? "NAN" : value); break;
+    case ZL_PARAM_BOOL: text_add(out, "{.truth = %s}", value && !strcmp(value, "True") ? "true" : "false"); break;
+    case ZL_PARAM_DTYPE:
+        text_add(out, "{.dtype = (zl_dtype)%d}", none ? ZL_DTYPE_COUNT : zl_dtype_find(value));
+        break;
+    case ZL_PARAM_SHAPE: text_add(out, "{.shape = {NULL, %d}}", value && !strcmp(value, "()") ? 0 : -1); break;
+    case ZL_PARAM_AXES: text_add(out, "{.axes = {NULL, -1}}"); break;
+    case ZL_PARAM_STRING: text_add(out, "{.text = %s%s%s}", none ? "" : "\"", none ? "NULL" : value, none ? "" : "\""); break;
+    case ZL_PARAM_ARRAY: text_add(out, "{.number = %s}", none ? "0" : value); break;
+    default: text_add(out, "{.array = NULL}");
+    }
+}
+
+static void add_params(struct text *out, const zl_op_info *op) {
+    text_add(out, "static struct ext_param param_%s[] = {\n", op->name);
+    for (int i = 0; i < op->params; i++) {
+        const zl_param *p = &op->param[i];
+        if (p->type == ZL_PARAM_OUTPUT)
+            continue;
+        text_add(out, "    {.name = \"%s\", .type = (zl_param_type)%d, .required = %s, .fallback = ", p->name, p->type,
+                 p->fallback ? "false" : "true");
+        add_fallback(out, p);
+        text_add(out, "},\n");
+    }
+    text_add(out, "    {0},\n};\n");
+}
+
+static int python_params(const zl_op_info *op) {
+    int count = 0;
+    for (int i = 0; i < op->params; i++)
+        count += op->param[i].type != ZL_PARAM_OUTPUT;
+    return count;
+}
+
+static void add_variants(struct text *out, const struct function *f) {
+    for (int v = 0; v < f->variants; v++) {
+        add_thunk(out, f->variant[v]);
+        add_params(out, f->variant[v]);
+    }
+    text_add(out, "static const struct ext_variant variant_%s_%s[] = {\n", f->module, f->name);
+    for (int v = 0; v < f->variants; v++) {
+        const zl_op_info *op = f->variant[v];
+        text_add(out, "    {.name = \"%s\", .param = param_%s, .params = %d, .%s = call_%s, .outputs = %d},\n", op->name,
+                 op->name, python_params(op), op->returns_bool ? "call_all" : "call", op->name, output_count(op));
+    }
+    text_add(out, "};\n");
+}
+
+// A default as Python writes it. The parameters of the longest variant are optional where a shorter one lacks them.
+static const char *python_default(const struct function *f, const zl_param *p) {
+    if (p->fallback)
+        return p->type == ZL_PARAM_SHAPE && !strcmp(p->fallback, "()") ? "()" : p->fallback;
+    for (int v = 1; v < f->variants; v++) {
+        bool found = false;
+        for (int i = 0; i < f->variant[v]->params; i++)
+            found |= !strcmp(f->variant[v]->param[i].name, p->name);
+        if (!found)
+            return "None";
+    }
+    return NULL;
+}
+
+static void add_signature(struct text *out, const struct function *f, bool is_stub) {
+    static const char *const types[] = {
+        [ZL_PARAM_ARRAY] = "ArrayLike",       [ZL_PARAM_OPTIONAL] = "ArrayLike | None",
+        [ZL_PARAM_ARRAYS] = "Sequence[ArrayLike]", [ZL_PARAM_INT] = "int",
+        [ZL_PARAM_INT64] = "int",             [ZL_PARAM_DOUBLE] = "float",
+        [ZL_PARAM_BOOL] = "bool",             [ZL_PARAM_DTYPE] = "Dtype | None",
+        [ZL_PARAM_SHAPE] = "int | Sequence[int]",  [ZL_PARAM_AXES] = "int | Sequence[int] | None",
+        [ZL_PARAM_STRING] = "str",
+    };
+    const zl_op_info *op = f->variant[0];
+    text_add(out, "%s(", f->name);
+    for (int i = 0; i < op->params; i++) {
+        const zl_param *p = &op->param[i];
+        if (p->type == ZL_PARAM_OUTPUT)
+            continue;
+        const char *fallback = python_default(f, p);
+        bool quoted = p->type == ZL_PARAM_STRING && fallback && strcmp(fallback, "None");
+        text_add(out, "%s%s", p->name, is_stub ? ": " : "");
+        if (is_stub)
+            text_add(out, "%s%s", types[p->type], fallback && !strcmp(fallback, "None") && !strstr(types[p->type], "None") ? " | None" : "");
+        if (fallback)
+            text_add(out, "%s%s%s%s", is_stub ? " = " : "=", quoted ? "'" : "", fallback, quoted ? "'" : "");
+        text_add(out, ", ");
+    }
+    text_add(out, is_stub ? "*, stream: StreamOrDevice = None) -> " : "*, stream=None)");
+    if (is_stub)
+        text_add(out, op->returns_bool ? "tuple[array, ...]" : "array");
+}
+
+static void add_quoted(struct text *out, const char *words) {
+    for (; *words; words++)
+        text_add(out, *words == '"' || *words == '\\' ? "\\%c" : "%c", *words);
+}
+
+static void add_function(struct text *out, const struct function *f, int index) {
+    text_add(out,
+             "static PyObject *function_%s_%s(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject *names) {\n"
+             "    (void)m;\n    return ext_call(&ext_functions[%d], NULL, args, n, names);\n}\n",
+             f->module, f->name, index);
+    if (is_method(f))
+        text_add(out,
+                 "static PyObject *method_%s(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *names) {\n"
+                 "    return ext_call(&ext_functions[%d], self, args, n, names);\n}\n",
+                 f->name, index);
+}
+
+static void add_method_row(struct text *out, const struct function *f, bool of_array) {
+    struct text signature = {0};
+    add_signature(&signature, f, false);
+    text_add(out, "    {\"%s\", (PyCFunction)(void (*)(void))%s_%s%s%s, METH_FASTCALL | METH_KEYWORDS,\n     \"", f->name,
+             of_array ? "method" : "function", of_array ? "" : f->module, of_array ? "" : "_", f->name);
+    if (!of_array) {
+        add_quoted(out, signature.data ? signature.data : "");
+        text_add(out, "\\n--\\n\\n");
+    }
+    add_quoted(out, f->variant[0]->doc);
+    text_add(out, "\"},\n");
+    text_free(&signature);
+}
+
+static bool write_bindings(const char *path) {
+    struct text out = {0};
+    text_add(&out, "// bindings.c - ops as Python functions. Made from src/op by zellige-gen.\n\n#include <limits.h>\n#include <math.h>\n\n#include \"ext.h\"\n\n");
+    for (int i = 0; i < functions.count; i++)
+        add_variants(&out, &functions.item[i]);
+    text_add(&out, "const struct ext_function ext_functions[] = {\n");
+    for (int i = 0; i < functions.count; i++) {
+        const struct function *f = &functions.item[i];
+        text_add(&out, "    {\"%s\", \"%s\", variant_%s_%s, %d},\n", f->module, f->name, f->module, f->name, f->variants);
+    }
+    text_add(&out, "    {0},\n};\n");
+    for (int i = 0; i < functions.count; i++)
+        add_function(&out, &functions.item[i], i);
+    text_add(&out, "PyMethodDef ext_op_methods[] = {\n");
+    for (int i = 0; i < functions.count; i++)
+        add_method_row(&out, &functions.item[i], false);
+    text_add(&out, "    {0},\n};\nPyMethodDef ext_op_array_methods[] = {\n");
+    for (int i = 0; i < functions.count; i++)
+        if (is_method(&functions.item[i]))
+            add_method_row(&out, &functions.item[i], true);
+    text_add(&out, "    {0},\n};\n");
+    bool ok = !out.failed && file_write(path, out.data, (size_t)out.len);
+    text_free(&out);
+    return ok;
+}
+
+bool gen_bindings(const char *path) {
+    if (!collect())
+        return false;
+    qsort(functions.item, (size_t)functions.count, sizeof *functions.item, by_name);
+    return write_bindings(path);
+}
+
+// Stubs ----------------------------------------------------------------------------------------------------------------
+
+static void add_stub(struct text *out, const struct function *f, const char *indent, bool of_array) {
+    text_add(out, "%s%sdef ", indent, *indent && !of_array ? "@staticmethod\n    " : "");
+    add_signature(out, f, true);
+    text_add(out, ":\n%s    \"\"\"%s\"\"\"\n", indent, f->variant[0]->doc);
+}
+
+// The ops' part of core.pyi, to be put behind the hand-written part.
+bool gen_stubs(const char *path) {
+    struct text out = {0};
+    if (!collect())
+        return false;
+    qsort(functions.item, (size_t)functions.count, sizeof *functions.item, by_name);
+    for (int i = 0; i < functions.count; i++) {
+        const struct function *f = &functions.item[i];
+        if (f->module[0] && (i == 0 || strcmp(f->module, functions.item[i - 1].module)))
+            text_add(&out, "\nclass %s:\n", f->module);
+        add_stub(&out, f, f->module[0] ? "    " : "", false);
+    }
+    bool ok = !out.failed && file_write(path, out.data, (size_t)out.len);
+    text_free(&out);
+    return ok;
+}
