@@ -183,6 +183,7 @@ static __attribute__((noinline)) zl_array call_many(const struct op *op, int inp
             return NULL;
         }
         start(a, c, i);
+        a->flags |= ARRAY_SIBLING;
         a->trace = trace_of(inputs, in);
     }
     hold_inputs(c, in);
@@ -234,37 +235,12 @@ zl_array graph_inline(zl_dtype dtype, union scalar value, uint8_t flags) {
 
 // Taking apart ---------------------------------------------------------------------------------------------------
 
-// Arrays whose last reference went are linked through their offset, which nobody needs any more: a chain of a
-// million calls is taken apart without recursion.
-static zl_array push(zl_array list, zl_array a) {
-    a->offset = (int64_t)(intptr_t)list;
-    return a;
-}
-
 // Gives amount of references back; true when they were the last. Who holds all there are is alone: nobody can add
-// one meanwhile, so a plain load decides, and the costly subtraction is left out.
+// one meanwhile, so a plain load decides, and the costly subtraction is left out. A sibling may be lent again.
 static bool give_back(zl_array a, unsigned long amount) {
-    if (atomic_load_explicit(&a->count, memory_order_acquire) == amount)
+    if (!array_is(a, ARRAY_SIBLING) && atomic_load_explicit(&a->count, memory_order_acquire) == amount)
         return true;
     return (uint32_t)atomic_fetch_sub_explicit(&a->count, amount, memory_order_acq_rel) == 1;
-}
-
-static zl_array drop(zl_array a, zl_array list) {
-    return give_back(a, 1) ? push(list, a) : list;
-}
-
-// Counts an output out; true when it was the last of its call.
-static bool last_output(struct call *c) {
-    return c->outputs == 1 || atomic_fetch_sub_explicit(&c->alive, 1, memory_order_acq_rel) == 1;
-}
-
-static zl_array drop_inputs(struct call *c, zl_array list) {
-    if (c->detached)
-        return list;
-    c->detached = 1;
-    for (int i = 0; i < c->inputs; i++)
-        list = drop(c->in[i], list);
-    return list;
 }
 
 static void drop_source(zl_array a) {
@@ -281,20 +257,72 @@ static void drop_source(zl_array a) {
     }
 }
 
+// Counts an output out; true when it was the last of its call.
+static bool is_last(zl_array a) {
+    return !array_is(a, ARRAY_SIBLING) || atomic_fetch_sub_explicit(&a->call->alive, 1, memory_order_acq_rel) == 1;
+}
+
+bool array_is_forgotten(zl_array a) {
+    return array_is(a, ARRAY_SIBLING) && atomic_load_explicit(&a->count, memory_order_acquire) == 0;
+}
+
+zl_array graph_lend_sibling(struct call *c, int index) {
+    zl_array a = call_output(c, index);
+    unsigned long count = atomic_load_explicit(&a->count, memory_order_acquire);
+    while (!atomic_compare_exchange_weak(&a->count, &count, count + ONE_LEND + 1)) {
+    }
+    if (count == 0)
+        atomic_fetch_add(&c->alive, 1);
+    return graph_lend(a);
+}
+
+// A sibling lives on. With their history a derivative may still read this output; without it nobody can.
+static void forget(zl_array a) {
+    if (array_state(a) != ARRAY_READY || !a->call->detached)
+        return;
+    drop_source(a);
+    atomic_store_explicit(&a->state, ARRAY_CONSUMED, memory_order_release);
+}
+
+// Arrays whose last reference went are linked through their offset, which nobody needs any more: a chain of a
+// million calls is taken apart without recursion.
+static zl_array push(zl_array list, zl_array a) {
+    if (!is_last(a))
+        return forget(a), list;
+    a->offset = (int64_t)(intptr_t)list;
+    return a;
+}
+
+static zl_array drop(zl_array a, zl_array list) {
+    return give_back(a, 1) ? push(list, a) : list;
+}
+
+static zl_array drop_inputs(struct call *c, zl_array list) {
+    if (c->detached)
+        return list;
+    c->detached = 1;
+    for (int i = 0; i < c->inputs; i++)
+        list = drop(c->in[i], list);
+    return list;
+}
+
+static zl_array free_call(struct call *c, zl_array list) {
+    for (int i = 0; i < c->outputs; i++)
+        drop_source(call_output(c, i));
+    list = drop_inputs(c, list);
+    slab_free(c, call_bytes(c));
+    return list;
+}
+
 static void take_apart(zl_array list) {
     while (list) {
         zl_array a = list;
         list = (zl_array)(intptr_t)a->offset;
-        drop_source(a);
-        struct call *c = a->call;
-        if (!c) {
-            slab_free(a, array_bytes(a->ndim, a->flags));
-        } else if (last_output(c)) {
-            list = drop_inputs(c, list);
-            slab_free(c, call_bytes(c));
+        if (a->call) {
+            list = free_call(a->call, list);
         } else {
-            // A sibling lives on, and an evaluation may still meet this output: it holds nothing any more.
-            atomic_store_explicit(&a->state, ARRAY_CONSUMED, memory_order_release);
+            drop_source(a);
+            slab_free(a, array_bytes(a->ndim, a->flags));
         }
     }
 }

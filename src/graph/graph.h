@@ -28,6 +28,7 @@ enum array_flag {
     ARRAY_WEAK = 1,       // a number without a dtype of its own
     ARRAY_INLINE = 2,     // a scalar whose value is in the node, after the strides
     ARRAY_CONTIGUOUS = 4, // row-major without gaps
+    ARRAY_SIBLING = 8,    // one of several outputs of its call
 };
 
 struct zl_array_ {
@@ -111,6 +112,10 @@ void *graph_refuse_foreign(const zl_foreign_options *options);
 
 // Lets the inputs of an evaluated call go.
 void graph_detach(struct call *c);
+// Lends an output of a call that has several. Nothing may have referred to it for a while: as long as a sibling lives and
+// their history is there, so is it.
+zl_array graph_lend_sibling(struct call *c, int index);
+bool array_is_forgotten(zl_array a); // nothing refers to it; a sibling keeps it
 
 bool   array_is_pending(zl_array a);  // must be evaluated before its data can be read
 int    array_references(zl_array a);  // retains and uses by calls; lends do not count

@@ -7,13 +7,19 @@ static bool record_cast(const struct call *call, const zl_array *in, zl_array *o
     return out[0] != NULL;
 }
 
+// MLX: derivatives pass through casts to and from integers, as if these had fractions. Truth has none.
+static bool is_smooth(const struct call *call) {
+    return call_output(call, 0)->dtype != ZL_BOOL;
+}
+
 static zl_array vjp_cast(const struct call *call, int input, const zl_array *cotangent) {
-    return cotangent[0] ? zl_astype(cotangent[0], (zl_dtype)call->in[input]->dtype) : NULL;
+    return is_smooth(call) ? zl_astype(cotangent[0], (zl_dtype)call->in[input]->dtype) : NULL;
 }
 
 static bool jvp_cast(const struct call *call, const zl_array *tangent, zl_array *out) {
-    out[0] = tangent[0] ? zl_astype(tangent[0], (zl_dtype)call_output(call, 0)->dtype) : NULL;
-    return !tangent[0] || out[0];
+    bool flows = tangent[0] && is_smooth(call);
+    out[0] = flows ? zl_astype(tangent[0], (zl_dtype)call_output(call, 0)->dtype) : NULL;
+    return !flows || out[0];
 }
 
 const struct op op_cast = {.name = "astype", .kind = OP_CAST, .record = record_cast, .vjp = vjp_cast, .jvp = jvp_cast,

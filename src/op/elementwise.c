@@ -163,7 +163,8 @@ static zl_array (*const tangents[])(const struct call *call, int input, zl_array
 #include "op/elementwise.def"
 };
 
-// A holomorphic row has vjp(g) = conj(jvp(conj g)); a real input takes the real part of what comes back.
+// A holomorphic row has vjp(g) = conj(jvp(conj g)); a real input takes the real part of what comes back. Of a row that
+// gives a part of a complex number, the column is the vjp itself.
 static zl_array vjp(const struct call *call, int input, const zl_array *cotangent) {
     zl_array g = cotangent[0];
     if (!g)
@@ -176,7 +177,7 @@ static zl_array vjp(const struct call *call, int input, const zl_array *cotangen
         return NULL;
     }
     zl_array x = call->in[input];
-    if (t->dtype == ZL_COMPLEX64)
+    if (complex_out && t->dtype == ZL_COMPLEX64)
         t = x->dtype == ZL_COMPLEX64 ? zl_conjugate(t) : zl_real(t);
     if (t && !array_is(x, ARRAY_WEAK) && t->dtype != x->dtype)
         t = zl_astype(t, (zl_dtype)x->dtype);

@@ -177,6 +177,10 @@ static void on_finish(struct binding *b, int index) {
     let_go(c);
     for (int i = 0; i < c->outputs; i++) {
         zl_array out = call_output(c, i);
+        if (!c->kept && array_is_forgotten(out)) {
+            consume(out, false);
+            continue;
+        }
         // Without storage: computed inside a row program, on the way to something else.
         atomic_store_explicit(&out->state, out->storage ? ARRAY_READY : ARRAY_CONSUMED, memory_order_release);
     }

@@ -92,8 +92,18 @@ static bool add_numbers(struct walk *w, int count, bool depends) {
     return true;
 }
 
+// Rules read outputs that the function may have dropped: the scope of the transform holds them.
+static bool hold_siblings(struct call *c) {
+    for (int i = 0; c->outputs > 1 && i < c->outputs; i++)
+        if (!graph_lend_sibling(c, i))
+            return false;
+    return true;
+}
+
 static bool append(struct walk *w, struct call *c) {
     bool depends = walk_needs(w, c);
+    if (depends && !hold_siblings(c))
+        return false;
     if (!memory_grow(&w->call, &w->call_cap, w->calls + 1, sizeof *w->call) ||
         !memory_grow(&w->first, &w->first_cap, w->calls + 1, sizeof *w->first) || !put(&w->places, c, w->calls))
         return false;

@@ -1,0 +1,346 @@
+// test_transform_table.c - the rules of every op in the table: tangents against differences, cotangents against tangents,
+// batches against a loop. An op without a rule must be listed here, with the reason.
+
+#include <math.h>
+#include <string.h>
+
+#include "fuzz/call_op.h"
+#include "op/op_test.h"
+
+enum { ARRAYS = 3, OUTPUTS = 8, BATCH = 3, RANK = 3 };
+
+// How to call an op, where the usual does not fit: arrays of shape (2, 3), axis 1, numbers 1, lists as below.
+static const struct special {
+    const char *name;
+    int64_t shape[ARRAYS][RANK + 1]; // sizes, then 0
+    double lo, hi;
+    int64_t number[3];
+    int64_t list[3][RANK];
+    int length[3];
+    bool is_integer;
+} specials[] = {
+    {"zl_arccosh", .lo = 1.2, .hi = 3},
+    {"zl_bitwise_and", .is_integer = true},
+    {"zl_bitwise_invert", .is_integer = true},
+    {"zl_bitwise_or", .is_integer = true},
+    {"zl_bitwise_xor", .is_integer = true},
+    {"zl_left_shift", .is_integer = true},
+    {"zl_right_shift", .is_integer = true},
+    {"zl_matmul", .shape = {{2, 3}, {3, 2}}},
+    {"zl_addmm", .shape = {{2, 2}, {2, 3}, {3, 2}}},
+    {"zl_pad", .shape = {{2, 3}, {1}}, .list = {{1, 0}, {0, 2}}, .length = {2, 2}},
+    {"zl_full", .list = {{2, 3}}, .length = {2}},
+    {"zl_reshape", .list = {{3, 2}}, .length = {2}},
+    {"zl_broadcast_to", .shape = {{2, 1}}, .list = {{3, 2, 4}}, .length = {3}},
+    {"zl_slice", .list = {{1, -1}, {INT64_MAX, INT64_MIN}, {1, -2}}, .length = {2, 2, 2}},
+    {"zl_roll", .list = {{1}}, .length = {1}},
+    {"zl_tile", .list = {{2, 2}}, .length = {2}},
+    {"zl_unflatten", .number = {1}, .list = {{1, 3}}, .length = {2}},
+    {"zl_as_strided", .number = {1}, .list = {{2, 2}, {3, 1}}, .length = {2, 2}},
+    {"zl_split_at", .number = {1}, .list = {{1}}, .length = {1}},
+    {"zl_split", .number = {3, 1}},
+    {"zl_flatten", .shape = {{2, 3, 2}}, .number = {1, 2}},
+    {"zl_moveaxis", .shape = {{2, 3, 2}}, .number = {0, 2}},
+    {"zl_swapaxes", .number = {0, 1}},
+    {"zl_repeat", .number = {2, 1}},
+    {"zl_squeeze", .shape = {{2, 1, 3}}},
+    {"zl_transpose", .shape = {{2}}},
+};
+
+// Ops that lack a derivative, and why.
+static const struct {
+    const char *name, *why;
+    bool may_come; // when what it needs is there
+} underived[] = {
+    {"zl_view", "the bytes of a number as another dtype are no function that has a slope", false},
+    {"zl_as_strided", "elements may be seen many times: it needs a scatter that adds", true},
+    {"zl_take", "the transpose of picking is a scatter that adds", true},
+    {"zl_take_flat", "the transpose of picking is a scatter that adds", true},
+};
+
+// A way to call one op with other arrays.
+struct sample {
+    const zl_op_info *op;
+    op_function *function;
+    struct special how;
+    union op_argument argument[8];
+    int at[ARRAYS]; // parameters that are arrays
+    int count;      // arrays that the function takes
+    bool is_list;   // the last ones of them are one list
+    zl_array list[ARRAYS], out[OUTPUTS];
+    int axis[1];
+};
+
+static void read_special(struct sample *s) {
+    for (size_t i = 0; i < sizeof specials / sizeof specials[0]; i++)
+        if (!strcmp(specials[i].name, s->op->name))
+            s->how = specials[i];
+    if (s->how.lo == 0)
+        s->how.lo = 0.55, s->how.hi = 0.9;
+    for (int i = 0; i < ARRAYS; i++)
+        if (!s->how.shape[i][0])
+            memcpy(s->how.shape[i], (int64_t[RANK + 1]){2, 3}, sizeof s->how.shape[i]);
+}
+
+static int64_t next_number(const struct sample *s, int *used) {
+    int64_t number = *used < 3 && (s->how.number[0] | s->how.number[1]) ? s->how.number[*used] : 1;
+    (*used)++;
+    return number;
+}
+
+static bool prepare(struct sample *s, const zl_op_info *op) {
+    *s = (struct sample){.op = op, .function = op_address(op->name), .axis = {1}};
+    int numbers = 0, lists = 0;
+    read_special(s);
+    for (int i = 0; i < op->params; i++) {
+        union op_argument *a = &s->argument[i];
+        switch (op->param[i].type) {
+        case ZL_PARAM_ARRAY: s->at[s->count++] = i; break;
+        case ZL_PARAM_ARRAYS: s->at[s->count] = i, s->count += 2, s->is_list = true; break;
+        case ZL_PARAM_INT: a->number = (int)next_number(s, &numbers); break;
+        case ZL_PARAM_INT64: a->wide = next_number(s, &numbers); break;
+        case ZL_PARAM_DOUBLE: a->real = 0.5; break;
+        case ZL_PARAM_BOOL: a->number = 0; break;
+        case ZL_PARAM_DTYPE: a->number = strcmp(op->name, "zl_view") ? ZL_FLOAT64 : ZL_INT64; break;
+        case ZL_PARAM_SHAPE: a->shape = (zl_shape){s->how.list[lists], s->how.length[lists]}, lists++; break;
+        case ZL_PARAM_AXES: a->axes = strcmp(op->name, "zl_transpose") ? (zl_axes){s->axis, 1} : ZL_ALL; break;
+        case ZL_PARAM_OUTPUT: a->output = s->out; break;
+        }
+    }
+    return s->function && s->count;
+}
+
+static void put_arrays(struct sample *s, const zl_array *in) {
+    int single = s->is_list ? s->count - 2 : s->count;
+    for (int i = 0; i < single; i++)
+        s->argument[s->at[i]].array = in[i];
+    if (s->is_list) {
+        s->list[0] = in[single];
+        s->list[1] = in[single + 1];
+        s->argument[s->at[single]].arrays.list = s->list;
+        s->argument[s->at[single]].arrays.count = 2;
+    }
+}
+
+static bool call(void *data, int count, const zl_array *in, zl_outputs *out) {
+    struct sample *s = data;
+    zl_array y;
+    (void)count;
+    memset(s->out, 0, sizeof s->out);
+    put_arrays(s, in);
+    if (!call_op(s->op, s->function, s->argument, &y))
+        return false;
+    if (y)
+        return zl_give(out, y);
+    for (int i = 0; i < OUTPUTS && s->out[i]; i++)
+        if (!zl_give(out, s->out[i]))
+            return false;
+    return true;
+}
+
+static zl_fn function_of(struct sample *s) {
+    return (zl_fn){.call = call, .data = s};
+}
+
+// Arrays -----------------------------------------------------------------------------------------------------
+
+static bool is_index(const struct sample *s, int i) {
+    return !s->is_list && !strcmp(s->op->param[s->at[i]].name, "indices");
+}
+
+// One array for each that the function takes; with an extra axis at extra, if that is not negative.
+static zl_array make_array(const struct sample *s, int i, int extra) {
+    int64_t dim[RANK + 1];
+    int rank = 0, given = 0;
+    while (s->how.shape[i][given])
+        given++;
+    for (int k = 0; k < given + (extra >= 0); k++)
+        dim[rank++] = k == extra ? BATCH : s->how.shape[i][k - (extra >= 0 && k > extra)];
+    zl_shape shape = {dim, rank};
+    if (is_index(s, i) || s->how.is_integer)
+        return op_test_random(shape, ZL_INT32, 0, 2);
+    return op_test_random(shape, ZL_FLOAT64, s->how.lo, s->how.hi);
+}
+
+static int rank_of(const struct sample *s, int i) {
+    int rank = 0;
+    while (s->how.shape[i][rank])
+        rank++;
+    return rank;
+}
+
+// The sum of all products, as float64.
+static zl_array dot(int count, const zl_array *a, const zl_array *b) {
+    zl_array sum = zl_scalar(0);
+    for (int i = 0; i < count; i++)
+        sum = zl_add(sum, zl_sum(zl_multiply(zl_astype(a[i], ZL_FLOAT64), zl_astype(b[i], ZL_FLOAT64))));
+    return sum;
+}
+
+static int all_of(const zl_outputs *o, zl_array *out) {
+    int count = zl_outputs_count(o);
+    for (int i = 0; i < count && i < OUTPUTS; i++)
+        out[i] = zl_outputs_get(o, i);
+    return count;
+}
+
+// Derivatives ------------------------------------------------------------------------------------------------
+
+// sum(w * f(x + step * t))
+static double moved(struct sample *s, const zl_array *x, const zl_array *t, double step, const zl_array *w) {
+    zl_array in[ARRAYS], y[OUTPUTS];
+    zl_outputs *out = zl_outputs_new();
+    for (int i = 0; i < s->count; i++)
+        in[i] = t[i] ? zl_add(x[i], zl_multiply(zl_scalar(step), t[i])) : x[i];
+    double value = NAN;
+    if (CHECK(call(s, s->count, in, out)))
+        value = zl_item(dot(all_of(out, y), y, w));
+    zl_outputs_free(out);
+    return value;
+}
+
+struct point {
+    zl_array x[ARRAYS], t[ARRAYS], w[OUTPUTS];
+};
+
+static double tangent_of(struct sample *s, struct point *p) {
+    zl_outputs *values = zl_outputs_new(), *tangents = zl_outputs_new();
+    zl_array y[OUTPUTS], dy[OUTPUTS];
+    double sum = NAN;
+    if (CHECK(zl_jvp(function_of(s), s->count, p->x, p->t, values, tangents))) {
+        int count = all_of(values, y);
+        CHECK_EQ_INT(all_of(tangents, dy), count);
+        for (int i = 0; i < count; i++) {
+            CHECK(shape_equal(y[i]->ndim, y[i]->dim, dy[i]->ndim, dy[i]->dim));
+            CHECK_EQ_INT(y[i]->dtype, dy[i]->dtype);
+            p->w[i] = op_test_random(zl_shape_of(y[i]), ZL_FLOAT64, -1, 1);
+        }
+        sum = zl_item(dot(count, dy, p->w));
+    }
+    zl_outputs_free(values);
+    zl_outputs_free(tangents);
+    return sum;
+}
+
+static double cotangent_of(struct sample *s, struct point *p, int results) {
+    zl_array grads[ARRAYS] = {0}, t[ARRAYS];
+    int wanted = 0;
+    if (!CHECK(zl_vjp(function_of(s), s->count, p->x, results, p->w, NULL, grads)))
+        return NAN;
+    for (int i = 0; i < s->count; i++) {
+        CHECK(shape_equal(p->x[i]->ndim, p->x[i]->dim, grads[i]->ndim, grads[i]->dim));
+        CHECK_EQ_INT(p->x[i]->dtype, grads[i]->dtype);
+        if (p->t[i])
+            t[wanted] = p->t[i], grads[wanted++] = grads[i];
+    }
+    return zl_item(dot(wanted, grads, t));
+}
+
+static int count_results(const struct point *p) {
+    int count = 0;
+    while (count < OUTPUTS && p->w[count])
+        count++;
+    return count;
+}
+
+static void check_derivative(struct sample *s, int only) {
+    struct point p = {0};
+    for (int i = 0; i < s->count; i++) {
+        p.x[i] = make_array(s, i, -1);
+        if (!is_index(s, i) && (only < 0 || only == i))
+            p.t[i] = op_test_random(zl_shape_of(p.x[i]), ZL_FLOAT64, -1, 1);
+    }
+    double forward = tangent_of(s, &p), step = 1e-5;
+    bool constant = !strcmp(s->op->name, "zl_stop_gradient");
+    double back = cotangent_of(s, &p, constant ? 0 : count_results(&p)); // MLX: it takes no cotangent
+    double slope = (moved(s, p.x, p.t, step, p.w) - moved(s, p.x, p.t, -step, p.w)) / (2 * step);
+    bool near = CHECK_NEAR(forward, back, 1e-9 * (1 + fabs(forward)));
+    near &= CHECK_NEAR(forward, constant ? 0 : slope, 1e-6 * (1 + fabs(slope)));
+    if (!near)
+        test_note("%s by argument %d", s->op->name, only);
+}
+
+static bool is_underived(struct sample *s) {
+    for (size_t i = 0; i < sizeof underived / sizeof underived[0]; i++) {
+        if (strcmp(underived[i].name, s->op->name))
+            continue;
+        zl_array x[ARRAYS], grads[ARRAYS], w;
+        for (int k = 0; k < s->count; k++)
+            x[k] = make_array(s, k, -1);
+        zl_outputs *y = zl_outputs_new();
+        w = call(s, s->count, x, y) ? zl_ones_like(zl_outputs_get(y, 0)) : NULL;
+        zl_outputs_free(y);
+        bool derived = zl_vjp(function_of(s), s->count, x, 1, &w, NULL, grads);
+        if (!derived) {
+            CHECK_HAS(zl_error(), "has no derivative");
+            zl_clear_error();
+        }
+        CHECK(!derived || underived[i].may_come);
+        return !derived;
+    }
+    return false;
+}
+
+TEST(every_op_has_derivatives) {
+    for (int i = 0; zl_op(i); i++)
+        ZL_SCOPE {
+            struct sample s;
+            if (!prepare(&s, zl_op(i)) || s.how.is_integer || is_underived(&s))
+                continue;
+            for (int only = -1; only < s.count; only++)
+                if (only < 0 || !is_index(&s, only))
+                    check_derivative(&s, only);
+        }
+}
+
+// Batches ----------------------------------------------------------------------------------------------------
+
+static void check_element(struct sample *s, int at, const zl_array *x, const int *axis, int count, const zl_array *many) {
+    zl_array in[ARRAYS], one[OUTPUTS];
+    zl_outputs *y = zl_outputs_new();
+    for (int i = 0; i < s->count; i++)
+        in[i] = axis[i] < 0 ? x[i] : zl_take(x[i], zl_scalar_int(at), axis[i]);
+    if (CHECK(call(s, s->count, in, y)) && CHECK_EQ_INT(all_of(y, one), count))
+        for (int i = 0; i < count; i++) {
+            zl_array part = zl_take(many[i], zl_scalar_int(at), -1);
+            if (!CHECK(shape_equal(one[i]->ndim, one[i]->dim, part->ndim, part->dim)) ||
+                !CHECK_EQ_INT(zl_item_int(zl_allclose(part, one[i], 1e-12, 1e-12, true)), 1))
+                test_note("%s, element %d of result %d: shape %s, not %s", s->op->name, at, i, array_text(part),
+                          array_text(one[i]));
+        }
+    zl_outputs_free(y);
+}
+
+static void check_batch(struct sample *s, const int *axis) {
+    zl_array x[ARRAYS], many[OUTPUTS];
+    zl_outputs *out = zl_outputs_new();
+    const int last[OUTPUTS] = {-1, -1, -1, -1, -1, -1, -1, -1};
+    for (int i = 0; i < s->count; i++)
+        x[i] = make_array(s, i, axis[i]);
+    int results = !strcmp(s->op->name, "zl_split") ? 3 : s->op->returns_bool ? 2 : 1;
+    if (CHECK(zl_vmap(function_of(s), s->count, x, axis, results, last, out))) {
+        int count = all_of(out, many);
+        for (int i = 0; i < BATCH; i++)
+            check_element(s, i, x, axis, count, many);
+    } else {
+        test_note("%s: %s", s->op->name, zl_error());
+        zl_clear_error();
+    }
+    zl_outputs_free(out);
+}
+
+TEST(every_op_can_be_mapped) {
+    for (int i = 0; zl_op(i); i++)
+        ZL_SCOPE {
+            struct sample s;
+            int axis[ARRAYS] = {0};
+            if (!prepare(&s, zl_op(i)))
+                continue;
+            check_batch(&s, axis);
+            for (int mapped = 0; mapped < s.count; mapped++) {
+                for (int k = 0; k < ARRAYS; k++)
+                    axis[k] = k == mapped ? rank_of(&s, k) : -1;
+                check_batch(&s, axis);
+            }
+        }
+}
