@@ -95,6 +95,7 @@ static bool prepare(struct sample *s, const zl_op_info *op) {
     for (int i = 0; i < op->params; i++) {
         union op_argument *a = &s->argument[i];
         switch (op->param[i].type) {
+        case ZL_PARAM_OPTIONAL:
         case ZL_PARAM_ARRAY: s->at[s->count++] = i; break;
         case ZL_PARAM_ARRAYS: s->at[s->count] = i, s->count += 2, s->is_list = true; break;
         case ZL_PARAM_INT: a->number = (int)next_number(s, &numbers); break;
@@ -105,9 +106,11 @@ static bool prepare(struct sample *s, const zl_op_info *op) {
         case ZL_PARAM_SHAPE: a->shape = (zl_shape){s->how.list[lists], s->how.length[lists]}, lists++; break;
         case ZL_PARAM_AXES: a->axes = strcmp(op->name, "zl_transpose") ? (zl_axes){s->axis, 1} : ZL_ALL; break;
         case ZL_PARAM_OUTPUT: a->output = s->out; break;
+        case ZL_PARAM_STRING: a->string = ""; break;
         }
     }
-    return s->function && s->count;
+    bool repeats = strcmp(op->family, "random"); // the same arrays give the same results
+    return s->function && s->count && repeats;
 }
 
 static void put_arrays(struct sample *s, const zl_array *in) {
