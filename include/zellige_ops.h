@@ -280,6 +280,11 @@ ZL_API zl_array zl_dynamic_slice_update(zl_array a, zl_array update, zl_array st
 // is moved back into it.
 ZL_API zl_array zl_gather(zl_array a, const zl_array *indices, int count, zl_axes axes, zl_shape slice_sizes);
 
+// a with the elements where mask, which has the first sizes of a, is true replaced by those of src, in order:
+// src is a list of them, or one for all, in the dtype of a. If src is too short its last element is used
+// again, and an empty src changes nothing.
+ZL_API zl_array zl_masked_scatter(zl_array a, zl_array mask, zl_array src);
+
 // a with the elements at positions along an axis, given for each place of the other axes, replaced by values,
 // which are broadcast to the indices. Negative positions count from the end; those out of range are left out;
 // of two values for one element the later stays.
@@ -581,6 +586,48 @@ ZL_API zl_array zl_var_axes(zl_array a, zl_axes axis, bool keepdims, int ddof);
 
 // The variance of a along one axis, which stays with size 1 if keepdims.
 ZL_API zl_array zl_var_axis(zl_array a, int axis, bool keepdims, int ddof);
+
+// scan
+
+// The largest of the elements of a so far, NaN after the first NaN, along an axis. Backwards if reverse; each
+// element without itself unless inclusive.
+ZL_API zl_array zl_cummax(zl_array a, int axis, bool reverse, bool inclusive);
+
+// The largest of the elements of a so far, NaN after the first NaN,, flattened. Backwards if reverse; each
+// element without itself unless inclusive.
+ZL_API zl_array zl_cummax_flat(zl_array a, bool reverse, bool inclusive);
+
+// The smallest of the elements of a so far, NaN after the first NaN, along an axis. Backwards if reverse;
+// each element without itself unless inclusive.
+ZL_API zl_array zl_cummin(zl_array a, int axis, bool reverse, bool inclusive);
+
+// The smallest of the elements of a so far, NaN after the first NaN,, flattened. Backwards if reverse; each
+// element without itself unless inclusive.
+ZL_API zl_array zl_cummin_flat(zl_array a, bool reverse, bool inclusive);
+
+// The running product of the elements of a along an axis, in dtype, by default that of a. Backwards if
+// reverse; each element without itself unless inclusive.
+ZL_API zl_array zl_cumprod(zl_array a, int axis, bool reverse, bool inclusive, zl_dtype dtype);
+
+// The running product of the elements of a, flattened, in dtype, by default that of a. Backwards if reverse;
+// each element without itself unless inclusive.
+ZL_API zl_array zl_cumprod_flat(zl_array a, bool reverse, bool inclusive, zl_dtype dtype);
+
+// The running sum of the elements of a along an axis, in dtype, by default that of a. Backwards if reverse;
+// each element without itself unless inclusive.
+ZL_API zl_array zl_cumsum(zl_array a, int axis, bool reverse, bool inclusive, zl_dtype dtype);
+
+// The running sum of the elements of a, flattened, in dtype, by default that of a. Backwards if reverse; each
+// element without itself unless inclusive.
+ZL_API zl_array zl_cumsum_flat(zl_array a, bool reverse, bool inclusive, zl_dtype dtype);
+
+// The logarithm of the running sum of exp(a), without overflow; of integers, as float32, along an axis.
+// Backwards if reverse; each element without itself unless inclusive.
+ZL_API zl_array zl_logcumsumexp(zl_array a, int axis, bool reverse, bool inclusive);
+
+// The logarithm of the running sum of exp(a), without overflow; of integers, as float32,, flattened.
+// Backwards if reverse; each element without itself unless inclusive.
+ZL_API zl_array zl_logcumsumexp_flat(zl_array a, bool reverse, bool inclusive);
 
 // shape
 

@@ -422,6 +422,30 @@ zl_array ext_array_of(PyObject *o) {
     return a;
 }
 
+// A weak whole number that an array of a short integer dtype takes as its own.
+static bool check_fits(int64_t value, zl_dtype dtype) {
+    int bits = 8 * (int)zl_dtype_size(dtype);
+    if (dtype == ZL_BOOL || dtype > ZL_INT64 || bits == 64)
+        return true;
+    bool natural = dtype <= ZL_UINT64;
+    int64_t low = natural ? 0 : -((int64_t)1 << (bits - 1)), high = ((int64_t)1 << (bits - !natural)) - 1;
+    if (value >= low && value <= high)
+        return true;
+    PyErr_Format(PyExc_ValueError, "Converting %lld to %s would result in overflow.", (long long)value, zl_dtype_name(dtype));
+    return false;
+}
+
+zl_array convert_beside(PyObject *o, zl_dtype dtype) {
+    if (PyLong_CheckExact(o)) {
+        int64_t value;
+        return read_int(o, &value) && check_fits(value, dtype) ? checked(zl_scalar_int(value)) : NULL;
+    }
+    if (ext_is_array(o) || is_number(o) || is_list(o) || is_numpy_scalar(o))
+        return ext_array_of(o);
+    zl_array a = convert_memory(o, dtype, CONVERT_COPY);
+    return a || PyErr_Occurred() ? a : ext_array_of(o);
+}
+
 zl_array ext_array_from(PyObject *o, zl_dtype dtype) {
     if (ext_is_array(o)) {
         zl_array a = ext_array_of(o);

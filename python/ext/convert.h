@@ -11,6 +11,10 @@
 // with an exception; an array of no elements gives any address that is not NULL.
 const void *convert_read(zl_array a);
 
+// ext_array_of for what stands beside an array in an op: whole numbers must fit its dtype, NumPy arrays and other memory
+// take it.
+zl_array convert_beside(PyObject *o, zl_dtype dtype);
+
 // Whether an axis may have this size, as MLX sees it: sizes beyond 32 bits raise OverflowError there.
 bool convert_size(int64_t size);
 

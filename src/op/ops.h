@@ -79,6 +79,11 @@ extern const struct op op_slice_update;
 // start is as an index of gather. The update has those sizes: inputs a, update, starts; args: the axes.
 extern const struct op op_dynamic_slice, op_dynamic_slice_update;
 
+// scan.c: args: enum scan, axis, reverse, inclusive. Element i of the result combines those up to i along the axis: from
+// i on if reverse; without i itself unless inclusive, so that the first is what no elements give.
+enum scan { SCAN_SUM, SCAN_PROD, SCAN_MAX, SCAN_MIN, SCAN_LOGADDEXP };
+extern const struct op op_scan;
+
 // slice.c --------------------------------------------------------------------------------------------------------
 
 // What a slice takes of an axis of so many elements: count of them, from start on, step apart.

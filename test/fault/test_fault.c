@@ -167,6 +167,15 @@ SCENARIO(slices) {
     return sum_of(zl_dynamic_slice_update(y, slice, start, ZL_AXES(1)), out);
 }
 
+SCENARIO(scans) {
+    zl_array x = counting(4, 6), y = zl_cumsum(x, 0, false, true, ZL_FLOAT32), g = NULL;
+    y = zl_logcumsumexp(zl_cummax(zl_astype(y, ZL_FLOAT16), 1, true, false), 1, false, true);
+    zl_array mask = zl_greater(x, zl_scalar(9)), z = zl_masked_scatter(x, mask, zl_flatten(x, 0, -1));
+    if (!zl_grad(zl_sum(zl_cumprod(x, 1, false, true, ZL_FLOAT32)), 1, &x, &g))
+        return false;
+    return sum_of(zl_add(zl_add(zl_where(zl_isfinite(y), y, zl_scalar(0)), z), g), out);
+}
+
 SCENARIO(casts) {
     zl_array x = counting(3, 5);
     for (int d = 0; d < ZL_DTYPE_COUNT; d++)

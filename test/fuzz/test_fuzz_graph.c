@@ -208,6 +208,18 @@ static zl_array updated(struct graph *g, zl_array x) {
                        : zl_slice_update_max(x, zl_scalar_int(1), from, to, by);
 }
 
+static zl_array scanned(struct graph *g, zl_array x) {
+    int rank = zl_ndim(x), axis = rank ? (int)between(g, 0, rank - 1) : 0;
+    bool reverse = draw(g) & 1, inclusive = draw(g) & 1;
+    switch (rank ? between(g, 0, 3) : 4) {
+    case 0: return zl_cumsum(x, axis, reverse, inclusive, zl_dtype_of(x));
+    case 1: return zl_cumprod(x, axis, reverse, inclusive, zl_dtype_of(x));
+    case 2: return zl_cummax(x, axis, reverse, inclusive);
+    case 3: return zl_logcumsumexp(zl_real(x), axis, reverse, inclusive);
+    default: return zl_cummin_flat(x, reverse, inclusive);
+    }
+}
+
 static zl_array padded(struct graph *g, zl_array x) {
     int64_t low[RANKS], high[RANKS];
     for (int i = 0; i < RANKS; i++) {
@@ -244,7 +256,7 @@ static zl_array reduced(struct graph *g, zl_array x) {
 static zl_array (*const makers[])(struct graph *, zl_array) = {
     elementwise, elementwise, elementwise, elementwise, elementwise, chosen, cast,    slice,   slice,
     transposed,  broadcast,   reshaped,    joined,      taken,       padded, reduced, reduced, scattered,
-    along,       updated,
+    along,       updated,     scanned,
 };
 
 static zl_array new_node(struct graph *g) {

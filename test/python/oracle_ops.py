@@ -772,6 +772,53 @@ def diagonals():
               lambda: mx.meshgrid(*(mx.array(v) for v in lists), sparse=sparse, indexing=indexing))
 
 
+# Cases: scans ----------------------------------------------------------------------------------------------------
+
+def scans():
+    for what, ours, theirs, ndim in pairs(shapes=SHAPES + [(17, 9), (3, 20, 11)]):
+        dtype = what.split("(")[0]
+        for name, reverse, inclusive in itertools.product(["cumsum", "cumprod", "cummax", "cummin", "logcumsumexp"], [False, True], [True, False]):
+            if name == "logcumsumexp" and dtype not in FLOATS:
+                continue  # of the others, MLX computes logarithms in integers
+            if theirs.size > 30 and (dtype in ("float16", "bfloat16") or name == "cumprod"):
+                continue  # MLX rounds 16-bit floats on the way; products overflow
+            extra = (dtype,) if name in ("cumsum", "cumprod") else ()
+            bound = {"float16": 2e-2, "bfloat16": 1e-1, "float32": 1e-4}.get(dtype)
+            for axis in [*range(-ndim, ndim + 1), None]:
+                if not inclusive and name in ("cummax", "cummin") and dtype in ("bool", "complex64"):
+                    continue
+                if axis is None:
+                    check(f"{name}_flat {what}", lambda: getattr(zl, name + "_flat")(ours(), reverse, inclusive, *extra),
+                          lambda: getattr(mx, name)(theirs, reverse=reverse, inclusive=inclusive), bound=bound)
+                else:
+                    check(f"{name} {what} {axis} {reverse} {inclusive}", lambda: getattr(zl, name)(ours(), axis, reverse, inclusive, *extra),
+                          lambda: getattr(mx, name)(theirs, axis, reverse=reverse, inclusive=inclusive), bound=bound)
+    for t, u in itertools.product(["bool", "uint8", "int32", "float32"], ["bool", "int16", "float16", "float32"]):
+        d = data_of((3, 4), t)
+        kind = getattr(mx, u if u != "bool" else "bool_")
+        for name in ("cumsum", "cumprod"):
+            check(f"{name} {t} {u}", lambda: getattr(zl, name)(lib.array(d, t), 1, False, True, u),
+                  lambda: getattr(mx, name)(mlx_array(d, t), 1, dtype=kind))
+
+
+def masks():
+    for what, ours, theirs, ndim in pairs(["uint8", "bfloat16", "float32", "complex64"]):
+        for rank in range(ndim + 1):
+            mask = np.asarray(random.random(theirs.shape[:rank]) < 0.5)
+            rest = theirs.shape[rank:]
+            for shape in [(), rest, (int(mask.sum()), *rest), tuple(1 for _ in rest), (7, 7, 7, 7)]:
+                v = data_of(shape, "float32", 0, 5)
+                if not theirs.size or 0 in shape:
+                    continue
+
+                def put():
+                    x = mx.array(theirs)
+                    x[mx.array(mask)] = mx.array(v).astype(x.dtype)
+                    return x
+
+                check(f"masked_scatter {what} {mask.shape} {shape}", lambda: zl.masked_scatter(ours(), lib.array(mask, "bool"), lib.array(v, "float32")), put)
+
+
 def main():
     global lib
     build = sys.argv[1] if len(sys.argv) > 1 else "build"
@@ -784,7 +831,7 @@ def main():
     for family in [elementwise, reductions, statistics, views, joining, creation, logic, products, positions, random_numbers]:
 
     for family in [elementwise, reductions, statistics, views, joining, creation, logic, products, positions, slices, slice_updates, along,
-                   diagonals]:
+                   diagonals, scans, masks]:
         before = passed, failed
         family()
         print(f"{family.__name__}: {passed - before[0]} passed, {failed - before[1]} failed")

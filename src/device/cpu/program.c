@@ -103,8 +103,10 @@ static bool run_row(const struct step *s, const struct call *c) {
 static bool run_copy(const struct step *s, const struct call *c) {
     union scalar room;
     zl_array x = c->in[0], out = call_output(c, 0);
+    if (out->size == 0)
+        return true;
     const char *from = array_data(x, &room);
-    char *to = out->size ? data_of(out, s->item[0]) : NULL;
+    char *to = data_of(out, s->item[0]);
     if (to == from)
         return true; // taken over: it was row-major already
     counter_add(COUNTER_COPIES, 1);
@@ -129,6 +131,7 @@ static const struct {
     {&op_slice_update, cpu_slice_update, 1},
     {&op_dynamic_slice, cpu_dynamic_slice, 0},
     {&op_dynamic_slice_update, cpu_dynamic_slice_update, 1},
+    {&op_scan, cpu_scan, 0},
     {&op_arange, cpu_arange, 0},
     {&op_arange_int, cpu_arange_int, 0},
     {&op_concatenate, cpu_concatenate, 0},

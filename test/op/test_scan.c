@@ -1,0 +1,164 @@
+// test_scan.c - running sums and their like, and what goes where a mask is true.
+
+#include "op/op_test.h"
+
+#include <math.h>
+
+#define RANGE(...) op_test_range(ZL_SHAPE(__VA_ARGS__), ZL_INT32)
+#define NUMBERS_OF(...) \
+    zl_from_f32((float[]){__VA_ARGS__}, ZL_SHAPE((int64_t)(sizeof((float[]){__VA_ARGS__}) / sizeof(float))))
+
+TEST(running_sums) {
+    zl_array x = RANGE(2, 3);
+    CHECK_ARRAY(zl_cumsum(x, 1, false, true, ZL_INT32), ZL_INT32, ZL_SHAPE(2, 3), 0, 1, 3, 3, 7, 12);
+    CHECK_ARRAY(zl_cumsum(x, 0, true, true, ZL_INT32), ZL_INT32, ZL_SHAPE(2, 3), 3, 5, 7, 3, 4, 5);
+    CHECK_ARRAY(zl_cumsum(x, -1, false, false, ZL_INT32), ZL_INT32, ZL_SHAPE(2, 3), 0, 0, 1, 0, 3, 7);
+    CHECK_ARRAY(zl_cumsum(x, 1, true, false, ZL_INT32), ZL_INT32, ZL_SHAPE(2, 3), 3, 2, 0, 9, 5, 0);
+    CHECK_ARRAY(zl_cumsum_flat(x, false, true, ZL_INT32), ZL_INT32, ZL_SHAPE(6), 0, 1, 3, 6, 10, 15);
+    CHECK_ARRAY(zl_cumsum(zl_transpose(x, ZL_ALL), 0, false, true, ZL_FLOAT32), ZL_FLOAT32, ZL_SHAPE(3, 2), 0,
+                3, 1, 7, 3, 12);
+    CHECK_ARRAY(zl_cumsum(zl_greater(x, zl_scalar(1)), 1, false, true, ZL_BOOL), ZL_INT32, ZL_SHAPE(2, 3), 0,
+                0, 1, 1, 2, 3);
+    CHECK_ARRAY(zl_cumsum_flat(zl_scalar_int(3), false, true, ZL_INT32), ZL_INT32, ZL_SHAPE(1), 3);
+    CHECK_EMPTY(zl_cumsum(RANGE(2, 0), 1, false, true, ZL_INT32), ZL_INT32, ZL_SHAPE(2, 0));
+    CHECK_ARRAY(zl_cumprod(RANGE(4), 0, true, true, ZL_INT32), ZL_INT32, ZL_SHAPE(4), 0, 6, 6, 3);
+    CHECK_ARRAY(zl_cumprod(RANGE(4), 0, true, false, ZL_INT32), ZL_INT32, ZL_SHAPE(4), 6, 6, 3, 1);
+}
+
+TEST(running_extremes) {
+    zl_array x = NUMBERS_OF(1, 3, 2, NAN, 5);
+    CHECK_ARRAY(zl_cummax(x, 0, false, true), ZL_FLOAT32, ZL_SHAPE(5), 1, 3, 3, NAN, NAN);
+    CHECK_ARRAY(zl_cummin(x, 0, true, true), ZL_FLOAT32, ZL_SHAPE(5), NAN, NAN, NAN, NAN, 5);
+    CHECK_ARRAY(zl_cummax(x, 0, false, false), ZL_FLOAT32, ZL_SHAPE(5), -INFINITY, 1, 3, 3, NAN);
+    CHECK_ARRAY(zl_cummin(RANGE(3), 0, false, false), ZL_INT32, ZL_SHAPE(3), INT32_MAX, 0, 0);
+    CHECK_ARRAY(zl_cummax_flat(zl_flip(RANGE(2, 2), ZL_ALL), true, true), ZL_INT32, ZL_SHAPE(4), 3, 2, 1, 0);
+    CHECK_ARRAY_NEAR(zl_logcumsumexp(NUMBERS_OF(0, 0, 100), 0, false, true), ZL_FLOAT32, ZL_SHAPE(3), 1e-6, 0,
+                     0.69314718, 100);
+    CHECK_ARRAY_NEAR(zl_logcumsumexp_flat(RANGE(2), false, false), ZL_FLOAT32, ZL_SHAPE(2), 1e-6, -INFINITY,
+                     0);
+}
+
+// Lines and rows of all dtypes: 1, 1, 1, ... counts up.
+TEST(scans_of_dtypes) {
+    for (int dtype = ZL_BOOL; dtype < ZL_DTYPE_COUNT; dtype++) {
+        zl_array ones = zl_full(ZL_SHAPE(5, 20), zl_scalar_int(1), (zl_dtype)dtype);
+        zl_dtype sums = dtype == ZL_BOOL ? ZL_INT32 : (zl_dtype)dtype;
+        REQUIRE(zl_eval(ones));
+        for (int axis = 0; axis < 2; axis++) {
+            zl_array y = zl_cumsum(ones, axis, false, false, (zl_dtype)dtype);
+            zl_array line = zl_take(y, zl_scalar_int(3), 1 - axis);
+            CHECK_ARRAY(zl_slice(line, ZL_SHAPE(0), ZL_SHAPE(5), ZL_SHAPE(1)), sums, ZL_SHAPE(5), 0, 1, 2, 3,
+                        4);
+            CHECK_EQ_F64(
+                zl_item(zl_sum(zl_astype(zl_cumprod(ones, axis, true, true, (zl_dtype)dtype), ZL_FLOAT32))),
+                100);
+            CHECK_EQ_F64(zl_item(zl_sum(zl_astype(zl_cummax(ones, axis, true, true), ZL_FLOAT32))), 100);
+            CHECK_EQ_F64(zl_item(zl_sum(zl_astype(zl_cummin(ones, axis, false, true), ZL_FLOAT32))), 100);
+        }
+    }
+}
+
+// Sums of 16-bit floats are kept in float on the way, along lines and rows alike.
+TEST(scans_of_small_floats) {
+    zl_array ones = zl_full(ZL_SHAPE(4000, 16), zl_scalar_int(1), ZL_FLOAT16);
+    REQUIRE(zl_eval(ones));
+    zl_array rows = zl_cumsum(ones, 0, false, true, ZL_FLOAT16);
+    zl_array lines = zl_cumsum(zl_contiguous(zl_transpose(ones, ZL_ALL)), 1, false, true, ZL_FLOAT16);
+    REQUIRE(zl_eval_all(2, (zl_array[]){rows, lines}));
+    CHECK_EQ_INT(zl_item_int(zl_array_equal(rows, zl_transpose(lines, ZL_ALL), false)), 1);
+    CHECK_EQ_F64(zl_item(zl_max(rows)), 4000);
+}
+
+TEST(scans_refuse) {
+    zl_array x = RANGE(2, 2);
+    CHECK_ERROR(ZL_ERROR_AXIS, zl_cumsum(x, 2, false, true, ZL_INT32));
+    CHECK_ERROR(ZL_ERROR_AXIS, zl_cummax(zl_scalar(1), 0, false, true));
+    CHECK_ERROR(ZL_ERROR_DTYPE, zl_cumprod(x, 0, false, true, (zl_dtype)99));
+    CHECK(!zl_cumsum_flat(NULL, false, true, ZL_INT32) && !zl_logcumsumexp(NULL, 0, false, true) &&
+          !zl_error());
+}
+
+// Rules -----------------------------------------------------------------------------------------------------
+
+RULES(cumsum, ZL_SHAPE(2, 4), zl_cumsum(x, 1, false, false, ZL_FLOAT64))
+RULES(cumsum_reverse, ZL_SHAPE(3, 2), zl_cumsum(x, 0, true, true, ZL_FLOAT64))
+RULES(cummax, ZL_SHAPE(5, 2), zl_cummax(x, 0, false, true))
+RULES(cummax_without, ZL_SHAPE(2, 5),
+      zl_slice(zl_cummax(x, 1, true, false), ZL_SHAPE(0, 0), ZL_SHAPE(2, 4), ZL_SHAPE(1, 1)))
+RULES(cummin, ZL_SHAPE(2, 5), zl_cummin(x, 1, true, true))
+BATCHING(cumprod, ZL_SHAPE(2, 5), zl_cumprod(x, 1, true, true, ZL_FLOAT64))
+BATCHING(logcumsumexp, ZL_SHAPE(5, 2), zl_logcumsumexp(x, 0, false, true))
+
+// Gradients of what has no forward derivative, against differences.
+static void check_slopes(op_test_function *f, const double *at, int n) {
+    double moved[8];
+    zl_array x = zl_from_f64(at, ZL_SHAPE(n)), g = NULL;
+    zl_array weights = zl_add(zl_cos(zl_arange(0, n, 1, ZL_FLOAT64)), zl_scalar(0.1));
+    REQUIRE(zl_eval(weights));
+    REQUIRE(zl_grad(zl_sum(zl_multiply(f(x), weights)), 1, &x, &g));
+    const double *gradient = op_test_values(g);
+    for (int i = 0; gradient && i < n; i++) {
+        double loss[2];
+        for (int side = 0; side < 2; side++) {
+            for (int k = 0; k < n; k++)
+                moved[k] = at[k] + (k == i ? (side ? 1e-5 : -1e-5) : 0);
+            loss[side] = zl_item(zl_sum(zl_multiply(f(zl_from_f64(moved, ZL_SHAPE(n))), weights)));
+        }
+        CHECK_NEAR(gradient[i], (loss[1] - loss[0]) / 2e-5, 1e-6);
+    }
+}
+
+static zl_array product(zl_array x) {
+    return zl_cumprod(x, 0, false, true, ZL_FLOAT64);
+}
+static zl_array product_back(zl_array x) {
+    return zl_cumprod(x, 0, true, false, ZL_FLOAT64);
+}
+static zl_array logs(zl_array x) {
+    return zl_logcumsumexp(x, 0, false, true);
+}
+static zl_array logs_back(zl_array x) {
+    zl_array y = zl_logcumsumexp(x, 0, true, false); // the last is minus infinity
+    return zl_slice_update(y, zl_scalar(0), ZL_SHAPE(-1), ZL_SHAPE(99), ZL_SHAPE(1));
+}
+
+TEST(gradients_of_products_and_logs) {
+    check_slopes(product, (double[]){1.5, -2, 0.5, 3}, 4);
+    check_slopes(product, (double[]){1.5, 0, 0.5, 3}, 4);
+    check_slopes(product, (double[]){2, 0, 0.5, 0, 3}, 5);
+    check_slopes(product_back, (double[]){1.5, -2, 0, 3}, 4);
+    check_slopes(logs, (double[]){1.5, -2, 0.5, 3}, 4);
+    check_slopes(logs_back, (double[]){1.5, -2, 0.5, 3}, 4);
+}
+
+// Masks -----------------------------------------------------------------------------------------------------
+
+static zl_array truths(int count, const int32_t *list) {
+    return zl_astype(zl_from_i32(list, ZL_SHAPE(count)), ZL_BOOL);
+}
+
+TEST(masked_scatters) {
+    zl_array x = RANGE(4), mask = truths(4, (int32_t[]){0, 1, 0, 1});
+    REQUIRE(zl_eval(mask));
+    CHECK_ARRAY(zl_masked_scatter(x, mask, NUMBERS_OF(7, 8, 9)), ZL_INT32, ZL_SHAPE(4), 0, 7, 2, 8);
+    CHECK_ARRAY(zl_masked_scatter(x, mask, zl_scalar(5)), ZL_INT32, ZL_SHAPE(4), 0, 5, 2, 5);
+    CHECK_ARRAY(zl_masked_scatter(x, mask, NUMBERS_OF(7)), ZL_INT32, ZL_SHAPE(4), 0, 7, 2, 7);
+    CHECK_ARRAY(zl_masked_scatter(x, mask, zl_zeros(ZL_SHAPE(0), ZL_INT32)), ZL_INT32, ZL_SHAPE(4), 0, 1, 2,
+                3);
+    zl_array rows = RANGE(4, 2);
+    CHECK_ARRAY(zl_masked_scatter(rows, mask, zl_negative(RANGE(2, 2))), ZL_INT32, ZL_SHAPE(4, 2), 0, 1, 0,
+                -1, 4, 5, -2, -3);
+    CHECK_ARRAY(zl_masked_scatter(rows, mask, zl_negative(RANGE(2))), ZL_INT32, ZL_SHAPE(4, 2), 0, 1, 0, -1,
+                4, 5, 0, -1);
+    CHECK_ARRAY(zl_masked_scatter(rows, mask, zl_negative(RANGE(2, 1))), ZL_INT32, ZL_SHAPE(4, 2), 0, 1, 0, 0,
+                4, 5, -1, -1);
+    CHECK_ERROR(ZL_ERROR_DTYPE, zl_masked_scatter(x, x, x));
+    CHECK_ERROR(ZL_ERROR_SHAPE, zl_masked_scatter(RANGE(3), mask, x));
+    CHECK_ERROR(ZL_ERROR_SHAPE, zl_masked_scatter(x, zl_expand_dims(mask, ZL_AXES(1)), x));
+    CHECK_ERROR(ZL_ERROR_SHAPE, zl_masked_scatter(rows, mask, RANGE(2, 3)));
+    CHECK(!zl_masked_scatter(NULL, mask, x) && !zl_masked_scatter(x, mask, NULL) && !zl_error());
+}
+
+RULES(masked_scatter, ZL_SHAPE(4),
+      zl_masked_scatter(zl_exp(x), truths(4, (int32_t[]){1, 0, 0, 1}), zl_multiply(x, zl_scalar(3))))
+BATCHING(masked_scatter_by_x, ZL_SHAPE(4), zl_masked_scatter(x, zl_greater(x, zl_scalar(0)), zl_square(x)))
