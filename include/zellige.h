@@ -272,6 +272,10 @@ ZL_API void     zl_random_seed(int64_t seed);         // makes it that of zl_ran
 ZL_API zl_array zl_random_state_get(void);
 ZL_API bool     zl_random_state_set(zl_array key);    // of any array like a key, also one that is not computed yet
 
+// How zl_einsum would join its operands: a line of steps ("1,2 0,1": positions among those that are left, to which each
+// step appends its result), then lines for people. Free it with zl_free. NULL after an error.
+ZL_API char *zl_einsum_path(const char *subscripts, const zl_array *operands, int count);
+
 // Streams and devices -------------------------------------------------------------------------------------------
 
 ZL_API zl_stream zl_default_stream(void);

@@ -30,6 +30,12 @@ ZL_API zl_array zl_arange(double start, double stop, double step, zl_dtype dtype
 // zl_arange of whole numbers, exact to 64 bits; int32 if no dtype is given.
 ZL_API zl_array zl_arange_int(int64_t start, int64_t stop, int64_t step, zl_dtype dtype);
 
+// The Bartlett window of M numbers: a triangle.
+ZL_API zl_array zl_bartlett(int M);
+
+// The Blackman window of M numbers: three terms of a cosine series.
+ZL_API zl_array zl_blackman(int M);
+
 // An n by m matrix of ones on the k-th diagonal and zeros elsewhere; k > 0 is above the main one.
 ZL_API zl_array zl_eye(int64_t n, int64_t m, int64_t k, zl_dtype dtype);
 
@@ -39,6 +45,12 @@ ZL_API zl_array zl_full(zl_shape shape, zl_array vals, zl_dtype dtype);
 // An array filled with vals, of the shape that a and vals broadcast to, and of the dtype of a if none is
 // given.
 ZL_API zl_array zl_full_like(zl_array a, zl_array vals, zl_dtype dtype);
+
+// The Hamming window of M numbers: a raised cosine on a step.
+ZL_API zl_array zl_hamming(int M);
+
+// The Hanning window of M numbers: a raised cosine.
+ZL_API zl_array zl_hanning(int M);
 
 // The n by n identity matrix.
 ZL_API zl_array zl_identity(int64_t n, zl_dtype dtype);
@@ -403,8 +415,16 @@ ZL_API zl_array zl_round(zl_array a, int decimals);
 // beta * c + alpha * matmul(a, b); c broadcasts.
 ZL_API zl_array zl_addmm(zl_array c, zl_array a, zl_array b, double alpha, double beta);
 
+// The sum of products that subscripts describe: a letter for each axis, operands separated by commas, then
+// '->' and the axes of the result. Letters that the result lacks are summed; '...' stands for all axes that
+// have none. Without '->' the result has the letters that stand once, in order.
+ZL_API zl_array zl_einsum(const char *subscripts, const zl_array *operands, int count);
+
 // The sum of products over the last axes of a and b.
 ZL_API zl_array zl_inner(zl_array a, zl_array b);
+
+// The Kronecker product: b times every element of a, side by side as these are.
+ZL_API zl_array zl_kron(zl_array a, zl_array b);
 
 // The matrix product over the last two axes; the axes before them broadcast. A vector on the left is a row,
 // on the right a column, and the axis it lacks is not in the result. Floating point and complex numbers only.
@@ -412,6 +432,16 @@ ZL_API zl_array zl_matmul(zl_array a, zl_array b);
 
 // The products of every element of a, flattened, with every element of b.
 ZL_API zl_array zl_outer(zl_array a, zl_array b);
+
+// The sum of products over the last axes of a and as many first axes of b.
+ZL_API zl_array zl_tensordot(zl_array a, zl_array b, int axes);
+
+// The sum of products over axes of a and, one for one, of b. The axes that are left are those of a, then
+// those of b.
+ZL_API zl_array zl_tensordot_axes(zl_array a, zl_array b, zl_axes axes_a, zl_axes axes_b);
+
+// The sum of products of a, conjugated, and b along one axis; the others broadcast.
+ZL_API zl_array zl_vecdot(zl_array a, zl_array b, int axis);
 
 // random
 
@@ -633,6 +663,9 @@ ZL_API zl_array zl_logcumsumexp_flat(zl_array a, bool reverse, bool inclusive);
 
 // The arrays one after the other along an axis, in the dtype that holds them all.
 ZL_API zl_array zl_concatenate(const zl_array *arrays, int count, int axis);
+
+// Each element less the one before it along an axis, n times over; of truth values, whether they differ.
+ZL_API zl_array zl_diff(zl_array a, int n, int axis);
 
 // a with low elements before it and high elements after it along each axis, all equal to constant_values,
 // which takes the dtype of a.

@@ -20,10 +20,16 @@ static bool read_bound(PyObject *o, int64_t missing, int64_t *out) {
     *out = missing;
     if (o == Py_None)
         return true;
-    if (is_index(o))
-        return read_int(o, out);
-    PyErr_Format(PyExc_ValueError, "array[key]: slices are made of integers and None, not of %.100s",
-                 Py_TYPE(o)->tp_name);
+    if (!is_index(o)) {
+        PyErr_Format(PyExc_ValueError, "array[key]: slices are made of integers and None, not of %.100s",
+                     Py_TYPE(o)->tp_name);
+        return false;
+    }
+    if (!read_int(o, out))
+        return false;
+    if (LIKELY(*out >= INT32_MIN && *out <= INT32_MAX))
+        return true;
+    PyErr_Format(PyExc_ValueError, "array[key]: a slice with %R: its numbers must fit 32 bits", o);
     return false;
 }
 

@@ -118,8 +118,12 @@ static zl_array matmul(const char *function, zl_array a, zl_array b, zl_dtype dt
     return y && b->ndim == 1 ? zl_squeeze(y, ZL_AXES(-1)) : y;
 }
 
+zl_array op_matmul_as(const char *function, zl_array a, zl_array b) {
+    return a && b ? matmul(function, a, b, dtype_common(2, (zl_array[]){a, b})) : NULL;
+}
+
 zl_array zl_matmul(zl_array a, zl_array b) {
-    return a && b ? matmul("zl_matmul", a, b, dtype_common(2, (zl_array[]){a, b})) : NULL;
+    return op_matmul_as("zl_matmul", a, b);
 }
 OP_SIGNATURE(zl_matmul, "matmul",
              "The matrix product over the last two axes; the axes before them broadcast. A vector on the "

@@ -44,6 +44,8 @@ extern const struct op op_divmod;
 
 // matmul.c: (..., m, k) times (..., k, n) gives (..., m, n): floats or complex of one dtype, the same batch axes.
 extern const struct op op_matmul;
+// The public product, under the name of another function.
+zl_array op_matmul_as(const char *function, zl_array a, zl_array b);
 
 // take.c: inputs x and integer indices; args: axis, which the axes of indices replace. Negative ones count from the
 // end; what an index out of range gives is left to the device, which must not touch memory that is not x's.

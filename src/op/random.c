@@ -190,7 +190,8 @@ OP_SIGNATURE(zl_random_bits, "random", "Random bits as unsigned integers of widt
 // error if they do not.
 static int join_shapes(const char *function, int count, const zl_array *given, zl_shape shape, int64_t *dim) {
     int ndim = shape.ndim;
-    memcpy(dim, shape.dim, sizeof *dim * (size_t)ndim);
+    for (int i = 0; i < ndim; i++)
+        dim[i] = shape.dim[i];
     for (int i = 0; i < count; i++) {
         int next = given[i] ? shape_broadcast(ndim, dim, given[i]->ndim, given[i]->dim, dim) : ndim;
         if (next < 0) {

@@ -190,6 +190,14 @@ SCENARIO(two_outputs) {
     return sum_of(zl_add(zl_add(pair[0], pair[1]), zl_subtract(both[1], both[0])), out);
 }
 
+SCENARIO(einsum) {
+    zl_array a = counting(3, 3), b = counting(3, 4);
+    zl_array y = zl_einsum("ii,ij,kj,k->ij", (zl_array[]){a, b, b, zl_sum_axis(a, 0, false)}, 4);
+    char *path = zl_einsum_path("ij,jk,kl", (zl_array[]){a, a, b}, 3);
+    zl_free(path);
+    return path && sum_of(zl_tensordot(y, zl_kron(b, a), 0), out);
+}
+
 SCENARIO(random_numbers) { // from a state of words, then from one that is an array
     zl_random_seed(8);
     zl_array x = zl_random_normal(ZL_SHAPE(3, 2), ZL_FLOAT32, zl_scalar(1), NULL, NULL);

@@ -87,6 +87,7 @@ class Library:
             ("zl_error", c.c_char_p, []), ("zl_clear_error", None, []), ("zl_op", c.POINTER(Info), [c.c_int]),
             ("zl_dtype_of", c.c_int, [c.c_void_p]), ("zl_shape_of", Shape, [c.c_void_p]), ("zl_eval", c.c_bool, [c.c_void_p]),
             ("zl_eval_all", c.c_bool, [c.c_int, c.c_void_p]), ("zl_scope_begin", Scope, []), ("zl_scope_end", None, [Scope]),
+            ("zl_einsum_path", c.c_char_p, [c.c_char_p, c.c_void_p, c.c_int]),
             ("zl_random_seed", None, [c.c_int64]), ("zl_random_state_get", c.c_void_p, []),
             ("zl_scalar", c.c_void_p, [c.c_double]), ("zl_scalar_int", c.c_void_p, [c.c_int64]),
         ]:
@@ -522,6 +523,76 @@ def products():
                   lambda: mx.addmm(mlx_array(d, t), mlx_array(e, t), mx.array(f), 0.5, 2))
 
 
+EINSUMS = ["ij->ij", "ij->ji", "ij->", "ij", "ji", "ii->i", "ii", "iji->j", "ij,jk->ik", "ij,jk", "ij,ij->", "i,j->ij", "i,i->i", "ijk,ilk->ijl",
+           "ijk,jil->kl", "ij,k->kj", "ij,jk,kl->il", "ij,jk,kl->", "i,j,k->kji", "iij,jkk->ik", "ijk,jl,km->ilm", "ij,kl->",
+           "i,ij,j->", "ij,jk,kl,lm->im", "i,j,k,l->", "ij,ij,jk,lm->im", "ijkl,lm,mk,ji->", "...i->...", "i...->...i", "...ij,...jk->...ik",
+           "...,...", "i...j,j...->i...", "ij->ii", "i+", "...i...", "ij,jk,ik->", "aB,Bc", "i,ij,jk,kl,lm,m->", "ij,kl,mi,jk->lm"]
+
+
+def einsums():
+    size = dict(zip("ijklmaBcn", [2, 3, 4, 5, 2, 3, 4, 2, 3]))
+    for text, t, u, variant in itertools.product(EINSUMS, ["float32", "float16", "complex64"], ["float32", "int32"], range(3)):
+        terms = text.split("->")[0].split(",")
+        data = []
+        if u == "int32" and len(terms) > 3:
+            continue  # MLX does not multiply two matrices of integers
+        for n, term in enumerate(terms):
+            shape = []
+            for letter in term.replace("...", "."):
+                one = variant == 2 and len(set(term)) == len(term) and random.integers(0, 4) == 0
+                shape += [1 if one else size.get(letter, 2)] if letter != "." else [[], [3], [2, 3]][random.integers(0, 3)]
+            kind = t if n == 0 else u if n % 2 else "float32"
+            data.append((data_of(shape, kind), kind))
+        check(f"einsum {text} {t} {u}", lambda: zl.einsum(text.encode(), [lib.array(d, k) for d, k in data]),
+              lambda: mx.einsum(text, *[mlx_array(d, k) for d, k in data]), bound=1e-2 if t == "float16" else None)
+        paths(text, data)
+
+
+def paths(text, data):
+    """The same steps and counts: sizes are too small here for floats to matter."""
+    global passed, failed
+    scope = lib.c.zl_scope_begin()
+    handles = [lib.array(d, k) for d, k in data]
+    ours = lib.c.zl_einsum_path(text.encode(), (c.c_void_p * len(handles))(*handles), len(handles))
+    theirs, _ = attempt(lambda: [mx.einsum_path(text, *[mlx_array(d, k) for d, k in data])])
+    same = (ours is None) == (theirs is None)
+    if ours and theirs:
+        steps, report = ours.decode().split("\n", 1)
+        same = [tuple(int(v) for v in step.split(",")) for step in steps.split()] == theirs[0][0] and report == theirs[0][1]
+    passed += same
+    failed += not same
+    if not same:
+        print(f"  einsum_path {text}: {ours} instead of {theirs}")
+    lib.c.zl_clear_error()
+    lib.c.zl_scope_end(scope)
+
+
+def tensors():
+    for (s, r, axes), t in itertools.product([((2, 3), (3, 4), 1), ((2, 3), (2, 3), 2), ((2,), (3,), 0), ((4, 2, 3), (2, 3, 5), 2), ((2, 3), (2, 3), 1),
+                                              ((2, 3), (3, 2), 3), ((2, 3), (3, 2), -1), ((2, 0), (0, 3), 1)], ["int32", *FLOATS, "complex64"]):
+        d, e = data_of(s, t), data_of(r, "float32")
+        check(f"tensordot {t}{s}{r} {axes}", lambda: zl.tensordot(lib.array(d, t), lib.array(e, "float32"), axes),
+              lambda: mx.tensordot(mlx_array(d, t), mx.array(e), axes))
+    for s, r, axes in [((2, 3, 4), (4, 2), ([0, 2], [1, 0])), ((2, 3, 4), (4, 2), ([-1], [0])), ((2, 3), (3, 2), ([0], [0, 1])), ((2, 3), (3, 2), ([0], [0]))]:
+        d, e = data_of(s, "float32"), data_of(r, "float32")
+        check(f"tensordot_axes {s}{r} {axes}", lambda: zl.tensordot_axes(lib.array(d, "float32"), lib.array(e, "float32"), *axes),
+              lambda: mx.tensordot(mx.array(d), mx.array(e), axes))
+    for s, r, t in itertools.product([(), (2,), (2, 3), (2, 1, 3), (0, 2)], [(), (3,), (2, 3), (2, 2, 3)], ["uint8", "float16", "complex64"]):
+        d, e = data_of(s, t), data_of(r, "float32")
+        check(f"kron {t}{s}{r}", lambda: zl.kron(lib.array(d, t), lib.array(e, "float32")), lambda: mx.kron(mlx_array(d, t), mx.array(e)))
+        for axis in (-1, 0, 1, 2):
+            check(f"vecdot {t}{s}{r} {axis}", lambda: zl.vecdot(lib.array(d, t), lib.array(e, "float32"), axis), lambda: mx.vecdot(mlx_array(d, t), mx.array(e), axis=axis))
+    for name, size in itertools.product(["bartlett", "hanning", "hamming", "blackman"], [-1, 0, 1, 2, 3, 8, 101]):
+        check(f"{name} {size}", lambda: getattr(zl, name)(size), lambda: getattr(mx, name)(size), 1e-6)
+    for what, ours, theirs, ndim in pairs(["bool", "uint8", "int32", "float16", "float32"], [(), (5,), (3, 4), (1, 3)]):
+        for n, axis in itertools.product([-1, 0, 1, 2], range(-ndim, ndim + 1)):
+            if n < theirs.shape[axis] if -ndim <= axis < ndim else True:
+                check(f"diff {what} {n} {axis}", lambda: zl.diff(ours(), n, axis), lambda: mx.diff(theirs, n, axis))
+        for low, high in [(None, 1), (0, None), (None, None)]:
+            bound = [None if v is None else lib.c.zl_scalar_int(v) for v in (low, high)]
+            check(f"clip {what} {low} {high}", lambda: zl.clip(ours(), *bound), lambda: mx.clip(theirs, low, high))
+
+
 def positions():
     for what, ours, theirs, ndim in pairs(["uint8", "bfloat16", "complex64"]):
         for axis, shape, kind in itertools.product(range(-ndim, ndim + 1), [(), (3,), (2, 2), (0,)], ["int32", "uint8", "int64", "float32", "bool"]):
@@ -828,10 +899,8 @@ def main():
         print(f"skipped: {reason}")
         print("0 passed, 0 failed, 1 skipped")
         return 0
-    for family in [elementwise, reductions, statistics, views, joining, creation, logic, products, positions, random_numbers]:
-
-    for family in [elementwise, reductions, statistics, views, joining, creation, logic, products, positions, slices, slice_updates, along,
-                   diagonals, scans, masks]:
+    for family in [elementwise, reductions, statistics, views, joining, creation, logic, products, tensors, einsums, positions,
+                   slices, slice_updates, along, diagonals, scans, masks, random_numbers]:
         before = passed, failed
         family()
         print(f"{family.__name__}: {passed - before[0]} passed, {failed - before[1]} failed")

@@ -175,9 +175,13 @@ class Hostile(Case):
 
     def test_huge(self):
         a, n = both(3, 4)
-        big = sys.maxsize
-        for s in (slice(-big, big), slice(big, -big, -1), slice(None, None, big), slice(None, None, -big), slice(2**100), slice(-(2**100), None)):
+        big = 2**31 - 1
+        for s in (slice(-big, big), slice(big, -big, -1), slice(None, None, big), slice(None, None, -big - 1)):
             self.same(a[s], n[s])
+        for number in (2**31, -(2**31) - 1, 2**32, sys.maxsize, 2**100, -(2**100)):
+            for s in (slice(number), slice(number, None), slice(None, None, number)):
+                with self.assertRaises(ValueError):
+                    a[s]
 
     def test_references(self):
         a, _ = both(3, 4)
