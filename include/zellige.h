@@ -207,6 +207,10 @@ ZL_API bool zl_async_eval(zl_array a); // returns at once; failures show when th
 ZL_API bool zl_async_eval_all(int count, const zl_array *arrays);
 ZL_API bool zl_synchronize(void); // waits for this thread's default stream
 
+// A check that threads call now and then while they evaluate or wait, never in quick succession. When it returns true
+// they give up: what is not computed yet fails with ZL_ERROR_STATE. NULL: none.
+ZL_API void zl_set_interrupt(bool (*check)(void *context), void *context);
+
 // Transforms ----------------------------------------------------------------------------------------------------
 
 // Gradients of loss, a float array of one element, with respect to arrays that it was made from: it must not have been

@@ -503,13 +503,15 @@ ZL_API zl_array zl_any_axis(zl_array a, int axis, bool keepdims);
 // The position of the first largest element of a, flattened, as uint32.
 ZL_API zl_array zl_argmax(zl_array a);
 
-// The positions of the first largest elements along one axis, which stays with size 1 if keepdims.
+// The positions of the first largest elements along one axis, or of all if none is given; axes stay with size
+// 1 if keepdims.
 ZL_API zl_array zl_argmax_axis(zl_array a, int axis, bool keepdims);
 
 // The position of the first smallest element of a, flattened, as uint32.
 ZL_API zl_array zl_argmin(zl_array a);
 
-// The positions of the first smallest elements along one axis, which stays with size 1 if keepdims.
+// The positions of the first smallest elements along one axis, or of all if none is given; axes stay with
+// size 1 if keepdims.
 ZL_API zl_array zl_argmin_axis(zl_array a, int axis, bool keepdims);
 
 // How many elements of a differ from zero, as int32.

@@ -1,5 +1,5 @@
-// absent.c - the submodules of MLX that stand for hardware and for other processes: metal, cuda and distributed. They
-// say that there is neither; a group of processes is this one alone.
+// absent.c - the submodules of MLX that stand for hardware and for other processes: metal, cuda and distributed.
+// They say that there is neither; a group of processes is this one alone.
 
 #include <string.h>
 
@@ -30,7 +30,7 @@ static PyObject *no_info(PyObject *module, PyObject *unused) {
     return PyDict_New();
 }
 
-#define KEYWORDS(function) (PyCFunction)(void (*)(void))function, METH_VARARGS | METH_KEYWORDS
+#define KEYWORDS(function) (PyCFunction)(void (*)(void)) function, METH_VARARGS | METH_KEYWORDS
 static PyMethodDef metal_functions[] = {
     {"is_available", no, METH_NOARGS, PyDoc_STR("False: there is no Metal here.")},
     {"start_capture", KEYWORDS(start_capture), PyDoc_STR("start_capture(path): does nothing without Metal.")},
@@ -45,8 +45,9 @@ static PyMethodDef cuda_functions[] = {
 };
 
 // Old names, from before they moved to mlx.core.
-static const char *const moved[] = {"get_active_memory", "get_peak_memory",  "reset_peak_memory", "get_cache_memory",
-                                    "set_memory_limit",  "set_cache_limit", "set_wired_limit",   "clear_cache"};
+static const char *const moved[] = {"get_active_memory", "get_peak_memory",  "reset_peak_memory",
+                                    "get_cache_memory",  "set_memory_limit", "set_cache_limit",
+                                    "set_wired_limit",   "clear_cache"};
 
 static bool add_moved(PyObject *core, PyObject *metal) {
     for (int i = 0; i < COUNT(moved); i++)
@@ -79,7 +80,8 @@ static PyObject *group_split(PyObject *self, PyObject *args, PyObject *kwargs) {
 static PyMethodDef group_methods[] = {
     {"rank", group_rank, METH_NOARGS, PyDoc_STR("The number of this process in the group.")},
     {"size", group_size, METH_NOARGS, PyDoc_STR("How many processes the group has.")},
-    {"split", KEYWORDS(group_split), PyDoc_STR("split(color, key=-1): the processes of the group with this color.")},
+    {"split", KEYWORDS(group_split),
+     PyDoc_STR("split(color, key=-1): the processes of the group with this color.")},
     {0},
 };
 
@@ -118,12 +120,14 @@ static PyObject *init(PyObject *module, PyObject *args, PyObject *kwargs) {
         return NULL;
     if (!is_backend(backend))
         return PyErr_Format(PyExc_ValueError,
-                            "distributed.init: the backend is any, mpi, ring, nccl or jaccl, not '%.100s'", backend);
-    if (factory != Py_None && strcmp(backend, "jaccl"))
-        return PyErr_Format(PyExc_ValueError, "distributed.init: all_gather_factory is for the backend jaccl, not %s",
+                            "distributed.init: the backend is any, mpi, ring, nccl or jaccl, not '%.100s'",
                             backend);
+    if (factory != Py_None && strcmp(backend, "jaccl"))
+        return PyErr_Format(PyExc_ValueError,
+                            "distributed.init: all_gather_factory is for the backend jaccl, not %s", backend);
     if (strict)
-        return PyErr_Format(PyExc_RuntimeError, "distributed.init: the backend '%s' is not available here", backend);
+        return PyErr_Format(PyExc_RuntimeError, "distributed.init: the backend '%s' is not available here",
+                            backend);
     return (PyObject *)PyObject_New(PyObject, &group_type);
 }
 
@@ -151,10 +155,10 @@ static PyObject *alone(PyObject *args, PyObject *kwargs, const char *form) {
     return result;
 }
 
-#define ALONE(name)                                                              \
+#define ALONE(name)                                                             \
     static PyObject *name(PyObject *module, PyObject *args, PyObject *kwargs) { \
-        (void)module;                                                            \
-        return alone(args, kwargs, "O|$OO:" #name);                              \
+        (void)module;                                                           \
+        return alone(args, kwargs, "O|$OO:" #name);                             \
     }
 ALONE(all_sum)
 ALONE(all_max)
@@ -163,7 +167,8 @@ ALONE(all_gather)
 ALONE(sum_scatter)
 
 static PyObject *nobody(const char *function) {
-    return PyErr_Format(PyExc_ValueError, "distributed.%s: there is no other process in a group of one", function);
+    return PyErr_Format(PyExc_ValueError, "distributed.%s: there is no other process in a group of one",
+                        function);
 }
 
 // send(x, dst) and recv_like(x, src).
@@ -193,7 +198,8 @@ static PyObject *recv(PyObject *module, PyObject *args, PyObject *kwargs) {
     PyObject *shape, *dtype, *group = Py_None, *stream = Py_None;
     int src;
     (void)module;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOi|$OO:recv", names, &shape, &dtype, &src, &group, &stream) ||
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOi|$OO:recv", names, &shape, &dtype, &src, &group,
+                                     &stream) ||
         !check_common("recv", group, stream))
         return NULL;
     return nobody("recv");
@@ -204,15 +210,19 @@ static PyMethodDef distributed_functions[] = {
      PyDoc_STR("is_available(backend='any'): whether processes can be joined.")},
     {"init", KEYWORDS(init),
      PyDoc_STR("init(strict=False, backend='any', *, all_gather_factory=None): the group of all processes.")},
-    {"all_sum", KEYWORDS(all_sum), PyDoc_STR("all_sum(x, *, group=None, stream=None): the sum over all processes.")},
-    {"all_max", KEYWORDS(all_max), PyDoc_STR("all_max(x, *, group=None, stream=None): the largest of all processes.")},
-    {"all_min", KEYWORDS(all_min), PyDoc_STR("all_min(x, *, group=None, stream=None): the smallest of all processes.")},
+    {"all_sum", KEYWORDS(all_sum),
+     PyDoc_STR("all_sum(x, *, group=None, stream=None): the sum over all processes.")},
+    {"all_max", KEYWORDS(all_max),
+     PyDoc_STR("all_max(x, *, group=None, stream=None): the largest of all processes.")},
+    {"all_min", KEYWORDS(all_min),
+     PyDoc_STR("all_min(x, *, group=None, stream=None): the smallest of all processes.")},
     {"all_gather", KEYWORDS(all_gather),
      PyDoc_STR("all_gather(x, *, group=None, stream=None): x of all processes along the first axis.")},
     {"sum_scatter", KEYWORDS(sum_scatter),
      PyDoc_STR("sum_scatter(x, *, group=None, stream=None): this process's part of the sum.")},
     {"send", KEYWORDS(send), PyDoc_STR("send(x, dst, *, group=None, stream=None): sends x to a process.")},
-    {"recv", KEYWORDS(recv), PyDoc_STR("recv(shape, dtype, src, *, group=None, stream=None): an array of a process.")},
+    {"recv", KEYWORDS(recv),
+     PyDoc_STR("recv(shape, dtype, src, *, group=None, stream=None): an array of a process.")},
     {"recv_like", KEYWORDS(recv_like),
      PyDoc_STR("recv_like(x, src, *, group=None, stream=None): an array of a process, with the shape of x.")},
     {0},

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "ext.h"
+#include "convert.h"
 
 // Cells ----------------------------------------------------------------------------------------------------------
 
@@ -156,21 +156,28 @@ static int array_init(PyObject *self, PyObject *args, PyObject *kwargs) {
 
 // Operators ------------------------------------------------------------------------------------------------------
 
-// An operand of an operator; NULL without an exception: it is not ours to handle.
-static zl_array operand(PyObject *o) {
+// What stands beside an array in an operator; NULL with an exception, or without one where it is not ours to handle.
+static zl_array operand(PyObject *o, PyObject *beside) {
     if (LIKELY(ext_is_array(o)))
         return ext_value(o);
-    if (PyList_Check(o) || PyTuple_Check(o) || PyUnicode_Check(o) || o == Py_None)
+    if (PyList_Check(o) || PyTuple_Check(o) || PyUnicode_Check(o) || o == Py_None) {
+        PyErr_Format(PyExc_ValueError, "an array and a %s have no common operation: make an array of it first",
+                     Py_TYPE(o)->tp_name);
         return NULL;
-    return ext_array_of(o);
+    }
+    return convert_beside(o, ext_is_array(beside) ? zl_dtype_of(ext_value(beside)) : ZL_DTYPE_COUNT);
 }
 
-static PyObject *not_ours(void) {
-    if (PyErr_Occurred()) {
-        if (!PyErr_ExceptionMatches(PyExc_TypeError) && !PyErr_ExceptionMatches(PyExc_ValueError))
-            return NULL;
-        PyErr_Clear();
-    }
+// The exception of operand(), or NotImplemented where the other object may know better.
+static PyObject *not_ours(PyObject *left, PyObject *right) {
+    PyObject *other = ext_is_array(left) ? right : left;
+    if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_TypeError) && !PyErr_ExceptionMatches(PyExc_ValueError))
+        return NULL;
+    bool ours = PyList_Check(other) || PyTuple_Check(other) || PyUnicode_Check(other) || PyLong_Check(other) ||
+                other == Py_None;
+    if (ours && PyErr_Occurred())
+        return NULL;
+    PyErr_Clear();
     Py_RETURN_NOTIMPLEMENTED;
 }
 
@@ -186,8 +193,8 @@ static PyObject *apply_unary(unary_op *op, PyObject *self) {
 
 static PyObject *apply_binary(binary_op *op, PyObject *left, PyObject *right) {
     zl_scope scope = zl_scope_begin();
-    zl_array a = operand(left), b = a ? operand(right) : NULL;
-    PyObject *result = a && b ? ext_wrap(op(a, b)) : not_ours();
+    zl_array a = operand(left, right), b = a ? operand(right, left) : NULL;
+    PyObject *result = a && b ? ext_wrap(op(a, b)) : not_ours(left, right);
     zl_scope_end(scope);
     return result;
 }
@@ -195,8 +202,8 @@ static PyObject *apply_binary(binary_op *op, PyObject *left, PyObject *right) {
 // a += b gives the cell another value, so that everybody who holds the cell sees it.
 static PyObject *apply_in_place(binary_op *op, PyObject *self, PyObject *other) {
     zl_scope scope = zl_scope_begin();
-    zl_array b = operand(other);
-    PyObject *result = b ? (ext_assign(self, op(ext_value(self), b)) ? Py_NewRef(self) : NULL) : not_ours();
+    zl_array b = operand(other, self);
+    PyObject *result = !b ? not_ours(self, other) : ext_assign(self, op(ext_value(self), b)) ? Py_NewRef(self) : NULL;
     zl_scope_end(scope);
     return result;
 }
@@ -221,7 +228,6 @@ UNARY(positive, zl_positive)
 BINARY(add, zl_add)
 BINARY(subtract, zl_subtract)
 BINARY(multiply, zl_multiply)
-BINARY(true_divide, zl_divide)
 BINARY(floor_divide, zl_floor_divide)
 BINARY(remainder_of, zl_remainder)
 BINARY(matrix_multiply, zl_matmul)
@@ -230,6 +236,18 @@ BINARY(or_, either)
 BINARY(xor_, zl_bitwise_xor)
 BINARY(left_shift, zl_left_shift)
 BINARY(right_shift, zl_right_shift)
+
+static PyObject *true_divide(PyObject *left, PyObject *right) {
+    return apply_binary(zl_divide, left, right);
+}
+
+static PyObject *in_place_true_divide(PyObject *self, PyObject *other) {
+    if (zl_dtype_of(ext_value(self)) >= ZL_FLOAT16)
+        return apply_in_place(zl_divide, self, other);
+    PyErr_Format(PyExc_ValueError, "/= on an array of %s: its elements cannot hold quotients; use a = a / b, or //=",
+                 zl_dtype_name(zl_dtype_of(ext_value(self))));
+    return NULL;
+}
 
 static PyObject *power(PyObject *left, PyObject *right, PyObject *modulus) {
     if (modulus != Py_None)
@@ -245,8 +263,9 @@ static PyObject *in_place_power(PyObject *self, PyObject *other, PyObject *modul
 
 static PyObject *divide_with_rest(PyObject *left, PyObject *right) {
     zl_scope scope = zl_scope_begin();
-    zl_array a = operand(left), b = a ? operand(right) : NULL, out[2];
-    PyObject *result = !a || !b ? not_ours() : zl_divmod(a, b, out) ? ext_wrap_all(2, out, true) : ext_raise();
+    zl_array a = operand(left, right), b = a ? operand(right, left) : NULL, out[2];
+    PyObject *result = !a || !b                ? not_ours(left, right)
+                       : zl_divmod(a, b, out) ? ext_wrap_all(2, out, true) : ext_raise();
     zl_scope_end(scope);
     return result;
 }
@@ -254,6 +273,9 @@ static PyObject *divide_with_rest(PyObject *left, PyObject *right) {
 static PyObject *compare(PyObject *left, PyObject *right, int how) {
     static binary_op *const ops[] = {[Py_LT] = zl_less,      [Py_LE] = zl_less_equal, [Py_EQ] = zl_equal,
                                      [Py_NE] = zl_not_equal, [Py_GT] = zl_greater,    [Py_GE] = zl_greater_equal};
+    bool plain = PyList_Check(right) || PyTuple_Check(right) || PyUnicode_Check(right) || right == Py_None;
+    if (plain && (how == Py_EQ || how == Py_NE)) // never equal to what cannot be an element
+        return PyBool_FromLong(how == Py_NE);
     return apply_binary(ops[how], left, right);
 }
 
@@ -389,10 +411,21 @@ static Py_ssize_t length(PyObject *self) {
     return -1;
 }
 
+// The names of / in an older Python, which MLX has too.
+static PyObject *divided_by(PyObject *self, PyObject *other) {
+    return true_divide(self, other);
+}
+
+static PyObject *dividing(PyObject *self, PyObject *other) {
+    return true_divide(other, self);
+}
+
 static PyMethodDef small_methods[] = {
     {"item", item, METH_NOARGS, "The number in an array of one element."},
     {"tolist", to_list, METH_NOARGS, "Nested lists of the elements; of a scalar its number."},
     {"__complex__", to_complex, METH_NOARGS, NULL},
+    {"__div__", divided_by, METH_O, NULL},
+    {"__rdiv__", dividing, METH_O, NULL},
     {"__format__", ext_format, METH_O, NULL},
     {0},
 };
@@ -470,17 +503,24 @@ static int count_methods(const PyMethodDef *m) {
     return count;
 }
 
-// One list of methods, of which the first of a name counts.
+static bool is_property(const char *name) {
+    for (int i = 0; properties[i].name; i++)
+        if (!strcmp(properties[i].name, name))
+            return true;
+    return false;
+}
+
+// One list of methods, of which the first of a name counts. Properties come before them.
 static PyMethodDef *gather_methods(void) {
     PyMethodDef *const lists[] = {small_methods, ext_interchange_methods, ext_shaped_array_methods, ext_op_array_methods};
     int total = 0, at = 0;
     for (int i = 0; i < COUNT(lists); i++)
         total += count_methods(lists[i]);
     PyMethodDef *all = PyMem_Calloc((size_t)total + 1, sizeof *all);
-    for (int i = 0; all && i < COUNT(lists); i++) {
-        memcpy(all + at, lists[i], sizeof *all * (size_t)count_methods(lists[i]));
-        at += count_methods(lists[i]);
-    }
+    for (int i = 0; all && i < COUNT(lists); i++)
+        for (const PyMethodDef *m = lists[i]; m->ml_name; m++)
+            if (!is_property(m->ml_name))
+                all[at++] = *m;
     return all ? all : (void *)PyErr_NoMemory();
 }
 

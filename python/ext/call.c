@@ -3,7 +3,7 @@
 #include <limits.h>
 #include <string.h>
 
-#include "ext.h"
+#include "convert.h"
 
 enum { PARAMS = 8, SEVERAL = 8 };
 
@@ -133,6 +133,9 @@ static bool read_shape(PyObject *o, struct held *held, zl_shape *out) {
     held->list.item = NULL;
     if (!ext_list_read(o, &held->list))
         return false;
+    for (int i = 0; i < held->list.count; i++)
+        if (!convert_size(held->list.item[i]))
+            return false;
     *out = (zl_shape){held->list.item, held->list.count};
     return true;
 }
@@ -171,10 +174,20 @@ static bool read_truth(PyObject *o, bool *out) {
     return truth >= 0;
 }
 
-static bool read_argument(PyObject *o, zl_param_type type, struct held *held, union ext_argument *out) {
+// The dtype of the first argument that is an array; ZL_DTYPE_COUNT: none is.
+static zl_dtype dtype_beside(const struct frame *c, const struct ext_variant *v) {
+    for (int i = 0; i < c->f->variant[0].params && v->params > 1; i++)
+        if (c->given[i] && ext_is_array(c->given[i]))
+            return zl_dtype_of(ext_value(c->given[i]));
+    return ZL_DTYPE_COUNT;
+}
+
+static bool read_argument(PyObject *o, zl_param_type type, zl_dtype beside, struct held *held,
+                          union ext_argument *out) {
     switch (type) {
     case ZL_PARAM_ARRAY:
-    case ZL_PARAM_OPTIONAL: return (out->array = ext_array_of(o)) != NULL;
+    case ZL_PARAM_OPTIONAL:
+        return (out->array = LIKELY(ext_is_array(o)) ? ext_value(o) : convert_beside(o, beside)) != NULL;
     case ZL_PARAM_ARRAYS: return read_arrays(o, held, out);
     case ZL_PARAM_INT: return read_int(o, &out->integer);
     case ZL_PARAM_INT64: return ext_to_int64(o, &out->integer);
@@ -195,20 +208,21 @@ static zl_array number_as_array(double value) {
 
 static bool read_all(struct frame *c, const struct ext_variant *v) {
     for (int i = 0; i < v->params; i++) {
+        c->held[i].has_list = false;
+        c->held[i].more = NULL;
+    }
+    zl_dtype beside = dtype_beside(c, v);
+    for (int i = 0; i < v->params; i++) {
         const struct ext_param *p = &v->param[i];
         int at = v == c->f->variant ? i : find_param(&c->f->variant[0], p->key);
         PyObject *o = c->given[at];
-        c->held[i].has_list = false;
-        c->held[i].more = NULL;
         if (!o || (o == Py_None && !p->required)) {
             if (p->required)
                 return wrong_call(c->f, "missing argument", p->key);
             c->value[i] = p->fallback;
             if (p->type == ZL_PARAM_ARRAY) // a number, as every other argument may be
                 c->value[i].array = number_as_array(p->fallback.number);
-        } else if (!read_argument(o, p->type, &c->held[i], &c->value[i])) {
-            for (int k = i + 1; k < v->params; k++)
-                c->held[k] = (struct held){.has_list = false};
+        } else if (!read_argument(o, p->type, beside, &c->held[i], &c->value[i])) {
             return false;
         }
     }

@@ -12,8 +12,9 @@ bool ext_add_constants(PyObject *core) {
         const char *name;
         double value;
     } numbers[] = {
-        {"e", 2.718281828459045235}, {"euler_gamma", 0.577215664901532861}, {"pi", 3.141592653589793238},
-        {"inf", (double)INFINITY},   {"nan", (double)NAN},
+        {"e", 2.718281828459045235},  {"euler_gamma", 0.577215664901532861},
+        {"pi", 3.141592653589793238}, {"inf", (double)INFINITY},
+        {"nan", (double)NAN},
     };
     for (int i = 0; i < COUNT(numbers); i++)
         if (!ext_add(core, numbers[i].name, PyFloat_FromDouble(numbers[i].value)))

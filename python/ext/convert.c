@@ -1,7 +1,7 @@
 // convert.c - Python values to arrays and back: numbers, nested lists of them, sizes and axes.
 //
-// A list is read twice. The survey finds shape and dtype, the filling writes elements into one buffer; it checks lengths
-// and types again, for the list may have changed in between.
+// A list is read twice. The survey finds shape and dtype, the filling writes elements into one buffer; it checks
+// lengths and types again, for the list may have changed in between.
 
 #include "convert.h"
 
@@ -16,7 +16,8 @@ static zl_array invalid_type(PyObject *o) {
 }
 
 static zl_array no_argument(void) {
-    PyErr_SetString(PyExc_TypeError, "array(): incompatible argument None: a number, a list, a tuple, an array or an object "
+    PyErr_SetString(PyExc_TypeError,
+                    "array(): incompatible argument None: a number, a list, a tuple, an array or an object "
                     "with a buffer is needed.");
     return NULL;
 }
@@ -31,7 +32,7 @@ static zl_array checked(zl_array lent) {
     return lent ? lent : ext_raise();
 }
 
-// Numbers ---------------------------------------------------------------------------------------------------------
+// Numbers ---------------------------------------------------------------------------------------------------
 
 // Whether o is a NumPy scalar. NumPy is not imported for this: without it there are none.
 static bool is_numpy_scalar(PyObject *o) {
@@ -84,15 +85,15 @@ static zl_array weak_number(PyObject *o) {
     return checked(zl_scalar_complex(c.real, c.imag));
 }
 
-// Lists: the survey -----------------------------------------------------------------------------------------------
+// Lists: the survey -----------------------------------------------------------------------------------------
 
 enum rank { RANK_BOOL, RANK_INT, RANK_FLOAT, RANK_COMPLEX };
 
 struct survey {
     int64_t dim[CONVERT_AXES];
     int ndim;
-    enum rank rank;  // the highest of all elements
-    bool wide;       // an integer beyond int32
+    enum rank rank; // the highest of all elements
+    bool wide;      // an integer beyond int32
     bool has_arrays;
 };
 
@@ -102,7 +103,8 @@ static bool is_list(PyObject *o) {
 
 static bool add_axis(struct survey *s, int64_t size) {
     if (s->ndim == CONVERT_AXES) {
-        PyErr_Format(PyExc_ValueError, "array(): lists are nested deeper than %d, or contain themselves.", CONVERT_AXES);
+        PyErr_Format(PyExc_ValueError, "array(): lists are nested deeper than %d, or contain themselves.",
+                     CONVERT_AXES);
         return false;
     }
     s->dim[s->ndim++] = size;
@@ -145,8 +147,8 @@ static void survey_int(struct survey *s, PyObject *o) {
 static bool survey_array(struct survey *s, zl_array a, int depth) {
     zl_shape shape = zl_shape_of(a);
     s->has_arrays = true;
-    if (shape.ndim + depth != s->ndim || (shape.ndim && memcmp(shape.dim, s->dim + depth,
-                                                               sizeof(int64_t) * (size_t)shape.ndim)))
+    if (shape.ndim + depth != s->ndim ||
+        (shape.ndim && memcmp(shape.dim, s->dim + depth, sizeof(int64_t) * (size_t)shape.ndim)))
         return invalid_length();
     return true;
 }
@@ -205,7 +207,7 @@ static bool survey_list(struct survey *s, PyObject *list, int depth) {
     return true;
 }
 
-// Lists: the filling ------------------------------------------------------------------------------------------------
+// Lists: the filling ----------------------------------------------------------------------------------------
 
 #define CHUNK 256 // numbers gathered before they are stored
 
@@ -369,7 +371,7 @@ static zl_array array_of_number(PyObject *number, zl_dtype dtype) {
     return fill_array(&s, number, dtype == ZL_DTYPE_COUNT ? own_dtype(&s) : dtype);
 }
 
-// Any object --------------------------------------------------------------------------------------------------------
+// Any object ------------------------------------------------------------------------------------------------
 
 // What o.__mlx_array__() gives, lent; NULL without an exception if there is no such method.
 static zl_array array_of_method(PyObject *o) {
@@ -385,8 +387,8 @@ static zl_array array_of_method(PyObject *o) {
     if (result && ext_is_array(result))
         a = zl_scope_leave(zl_scope_begin(), ext_value(result)); // lent by itself: its cell may go now
     else if (result)
-        PyErr_Format(PyExc_TypeError, "%s.__mlx_array__() returned %s instead of an array.", Py_TYPE(o)->tp_name,
-                     Py_TYPE(result)->tp_name);
+        PyErr_Format(PyExc_TypeError, "%s.__mlx_array__() returned %s instead of an array.",
+                     Py_TYPE(o)->tp_name, Py_TYPE(result)->tp_name);
     Py_XDECREF(result);
     return a;
 }
@@ -403,7 +405,8 @@ static zl_array array_of_object(PyObject *o, zl_dtype dtype) {
 }
 
 static zl_array never_initialized(void) {
-    PyErr_SetString(PyExc_ValueError, "array(): an array that was never initialized: its __init__ was not called.");
+    PyErr_SetString(PyExc_ValueError,
+                    "array(): an array that was never initialized: its __init__ was not called.");
     return NULL;
 }
 
@@ -431,7 +434,8 @@ static bool check_fits(int64_t value, zl_dtype dtype) {
     int64_t low = natural ? 0 : -((int64_t)1 << (bits - 1)), high = ((int64_t)1 << (bits - !natural)) - 1;
     if (value >= low && value <= high)
         return true;
-    PyErr_Format(PyExc_ValueError, "Converting %lld to %s would result in overflow.", (long long)value, zl_dtype_name(dtype));
+    PyErr_Format(PyExc_ValueError, "Converting %lld to %s would result in overflow.", (long long)value,
+                 zl_dtype_name(dtype));
     return false;
 }
 
@@ -458,7 +462,7 @@ zl_array ext_array_from(PyObject *o, zl_dtype dtype) {
     return array_of_object(o, dtype);
 }
 
-// Arrays to Python --------------------------------------------------------------------------------------------------
+// Arrays to Python ------------------------------------------------------------------------------------------
 
 const void *convert_read(zl_array a) {
     if (!ext_eval(1, &a))
@@ -476,11 +480,13 @@ const void *convert_read(zl_array a) {
 
 PyObject *ext_item(zl_array a) {
     if (zl_size(a) != 1) {
-        PyErr_SetString(PyExc_ValueError, "[convert] Only length-1 arrays can be converted to Python scalars.");
+        PyErr_SetString(PyExc_ValueError,
+                        "[convert] Only length-1 arrays can be converted to Python scalars.");
         return NULL;
     }
     zl_scope scope = zl_scope_begin();
-    const void *data = convert_read(zl_retain(a)); // kept: without the GIL its cell may be given another value
+    const void *data =
+        convert_read(zl_retain(a)); // kept: without the GIL its cell may be given another value
     PyObject *result = data ? number_object(data, zl_dtype_of(a)) : NULL;
     zl_release(a);
     zl_scope_end(scope);
@@ -520,7 +526,7 @@ PyObject *ext_to_list(zl_array a) {
     return list;
 }
 
-// Arguments ---------------------------------------------------------------------------------------------------------
+// Arguments -------------------------------------------------------------------------------------------------
 
 bool ext_to_int64(PyObject *o, int64_t *out) {
     PyObject *index = PyNumber_Index(o);
@@ -542,8 +548,10 @@ bool ext_to_double(PyObject *o, double *out) {
 bool convert_size(int64_t size) {
     if (size >= INT32_MIN && size <= INT32_MAX)
         return true;
-    PyErr_Format(PyExc_OverflowError, "Shape dimension %lld is outside the supported range [%d, %d]. MLX currently uses 32-bit "
-                 "integers for shape dimensions.", (long long)size, INT32_MIN, INT32_MAX);
+    PyErr_Format(PyExc_OverflowError,
+                 "Shape dimension %lld is outside the supported range [%d, %d]. MLX currently uses 32-bit "
+                 "integers for shape dimensions.",
+                 (long long)size, INT32_MIN, INT32_MAX);
     return false;
 }
 

@@ -1,5 +1,5 @@
-// device.c - Device and DeviceType, and what there is of them. Every device of the library that computes and is not the
-// CPU is a "gpu" here.
+// device.c - Device and DeviceType, and what there is of them. Every device of the library that computes and is
+// not the CPU is a "gpu" here.
 
 #include <stdatomic.h>
 #include <string.h>
@@ -11,7 +11,7 @@ static const char *const type_name[] = {"cpu", "gpu"};
 static PyObject *type_member[DEVICE_TYPES]; // of the enumeration DeviceType
 
 struct device_cell {
-    PyObject_HEAD
+    PyObject base;
     struct device device;
 };
 
@@ -145,7 +145,8 @@ bool device_is(PyObject *o) {
 bool device_read(const char *function, PyObject *o, struct device *out) {
     if (read_device(o, out))
         return true;
-    PyErr_Format(PyExc_TypeError, "%s: a Device or a DeviceType is needed, not %.100s", function, Py_TYPE(o)->tp_name);
+    PyErr_Format(PyExc_TypeError, "%s: a Device or a DeviceType is needed, not %.100s", function,
+                 Py_TYPE(o)->tp_name);
     return false;
 }
 
@@ -213,16 +214,19 @@ static PyObject *default_device(PyObject *module, PyObject *unused) {
     return device_object(device_default());
 }
 
-static bool read_argument(PyObject *args, PyObject *kwargs, const char *form, char *name, struct device *out) {
+static bool read_argument(PyObject *args, PyObject *kwargs, const char *form, char *name,
+                          struct device *out) {
     char *names[] = {name, NULL};
     PyObject *o;
-    return PyArg_ParseTupleAndKeywords(args, kwargs, form, names, &o) && device_read(strchr(form, ':') + 1, o, out);
+    return PyArg_ParseTupleAndKeywords(args, kwargs, form, names, &o) &&
+           device_read(strchr(form, ':') + 1, o, out);
 }
 
 static PyObject *set_default_device(PyObject *module, PyObject *args, PyObject *kwargs) {
     struct device d, old = device_default();
     (void)module;
-    if (!read_argument(args, kwargs, "O:set_default_device", "device", &d) || !device_name("set_default_device", d))
+    if (!read_argument(args, kwargs, "O:set_default_device", "device", &d) ||
+        !device_name("set_default_device", d))
         return NULL;
     device_set_default(d);
     if (stream_follow_device())
@@ -249,7 +253,8 @@ static PyObject *device_count(PyObject *module, PyObject *args, PyObject *kwargs
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O:device_count", names, &o))
         return NULL;
     if (!read_type(o, &d.type)) {
-        PyErr_Format(PyExc_TypeError, "device_count: a DeviceType is needed, not %.100s", Py_TYPE(o)->tp_name);
+        PyErr_Format(PyExc_TypeError, "device_count: a DeviceType is needed, not %.100s",
+                     Py_TYPE(o)->tp_name);
         return NULL;
     }
     while (find(d, &info))
@@ -261,8 +266,9 @@ static PyObject *describe(const zl_device_info *info) {
     struct utsname system;
     const char *machine = uname(&system) == 0 ? system.machine : "unknown";
     const char *model = info->model && *info->model ? info->model : machine;
-    return Py_BuildValue("{sssssn}", "architecture", type_of(info->device) == DEVICE_CPU ? machine : info->detail,
-                         "device_name", model, "memory_size", (Py_ssize_t)info->memory);
+    return Py_BuildValue("{sssssn}", "architecture",
+                         type_of(info->device) == DEVICE_CPU ? machine : info->detail, "device_name", model,
+                         "memory_size", (Py_ssize_t)info->memory);
 }
 
 // As in MLX, of a device that is not here there is nothing to tell.
@@ -279,9 +285,11 @@ static PyObject *device_info(PyObject *module, PyObject *args, PyObject *kwargs)
     return find(d, &info) ? describe(&info) : PyDict_New();
 }
 
-#define ROW(name, doc) {#name, (PyCFunction)(void (*)(void))name, METH_VARARGS | METH_KEYWORDS, PyDoc_STR(doc)}
+#define ROW(name, doc) \
+    { #name, (PyCFunction)(void (*)(void))name, METH_VARARGS | METH_KEYWORDS, PyDoc_STR(doc) }
 static PyMethodDef functions[] = {
-    {"default_device", default_device, METH_NOARGS, PyDoc_STR("The device that ops run on unless told otherwise.")},
+    {"default_device", default_device, METH_NOARGS,
+     PyDoc_STR("The device that ops run on unless told otherwise.")},
     ROW(set_default_device, "set_default_device(device): ops run there unless told otherwise."),
     ROW(is_available, "is_available(device): whether the device is here."),
     ROW(device_count, "device_count(device_type): how many devices of a type are here."),

@@ -1,6 +1,6 @@
 // dtype.c - Dtype, the categories of dtypes, finfo and iinfo, and the questions about them.
 //
-// There is one Dtype object for each dtype, made with the module; copies and pickles of it are that object again.
+// There is one Dtype object for each dtype, made with the module; copies and pickles of it are that object.
 
 #include "dtype.h"
 
@@ -22,9 +22,9 @@ PyObject *ext_dtype_object(zl_dtype dtype) {
 
 // The numbers that MLX gives its dtypes: hashes are these, and pickles of arrays hold them.
 static const int codes[ZL_DTYPE_COUNT] = {
-    [ZL_BOOL] = 0,   [ZL_UINT8] = 1,  [ZL_UINT16] = 2,   [ZL_UINT32] = 3,   [ZL_UINT64] = 4,    [ZL_INT8] = 5,
-    [ZL_INT16] = 6,  [ZL_INT32] = 7,  [ZL_INT64] = 8,    [ZL_FLOAT16] = 9,  [ZL_FLOAT32] = 10,  [ZL_FLOAT64] = 11,
-    [ZL_BFLOAT16] = 12, [ZL_COMPLEX64] = 13,
+    [ZL_BOOL] = 0,     [ZL_UINT8] = 1,    [ZL_UINT16] = 2,    [ZL_UINT32] = 3,     [ZL_UINT64] = 4,
+    [ZL_INT8] = 5,     [ZL_INT16] = 6,    [ZL_INT32] = 7,     [ZL_INT64] = 8,      [ZL_FLOAT16] = 9,
+    [ZL_FLOAT32] = 10, [ZL_FLOAT64] = 11, [ZL_BFLOAT16] = 12, [ZL_COMPLEX64] = 13,
 };
 
 int dtype_code(zl_dtype dtype) {
@@ -44,7 +44,7 @@ static bool is_dtype(PyObject *o) {
     return Py_TYPE(o) == &ext_dtype_type;
 }
 
-// The type -------------------------------------------------------------------------------------------------------
+// The type --------------------------------------------------------------------------------------------------
 
 static PyObject *dtype_repr(PyObject *self) {
     return PyUnicode_FromFormat("mlx.core.%s", zl_dtype_name(dtype_of(self)));
@@ -95,7 +95,7 @@ PyTypeObject ext_dtype_type = {
     .tp_methods = dtype_methods,
 };
 
-// Reading a dtype argument ---------------------------------------------------------------------------------------
+// Reading a dtype argument ----------------------------------------------------------------------------------
 
 static zl_dtype python_type(PyObject *o) {
     if (o == (PyObject *)&PyBool_Type)
@@ -145,18 +145,32 @@ bool ext_dtype_read(PyObject *o, zl_dtype *out) {
     return *out != ZL_DTYPE_COUNT;
 }
 
-// Categories: a tree. The order is that of MLX's enumeration. -------------------------------------------------------
+// Categories: a tree. The order is that of MLX's enumeration. -----------------------------------------------
 
-enum category { COMPLEXFLOATING, FLOATING, INEXACT, SIGNEDINTEGER, UNSIGNEDINTEGER, INTEGER, NUMBER, GENERIC, CATEGORIES };
+enum category {
+    COMPLEXFLOATING,
+    FLOATING,
+    INEXACT,
+    SIGNEDINTEGER,
+    UNSIGNEDINTEGER,
+    INTEGER,
+    NUMBER,
+    GENERIC,
+    CATEGORIES
+};
 
 static const struct {
     const char *name;
     enum category parent;
 } categories[CATEGORIES] = {
-    [COMPLEXFLOATING] = {"complexfloating", INEXACT}, [FLOATING] = {"floating", INEXACT},
-    [INEXACT] = {"inexact", NUMBER},                  [SIGNEDINTEGER] = {"signedinteger", INTEGER},
-    [UNSIGNEDINTEGER] = {"unsignedinteger", INTEGER}, [INTEGER] = {"integer", NUMBER},
-    [NUMBER] = {"number", GENERIC},                   [GENERIC] = {"generic", GENERIC},
+    [COMPLEXFLOATING] = {"complexfloating", INEXACT},
+    [FLOATING] = {"floating", INEXACT},
+    [INEXACT] = {"inexact", NUMBER},
+    [SIGNEDINTEGER] = {"signedinteger", INTEGER},
+    [UNSIGNEDINTEGER] = {"unsignedinteger", INTEGER},
+    [INTEGER] = {"integer", NUMBER},
+    [NUMBER] = {"number", GENERIC},
+    [GENERIC] = {"generic", GENERIC},
 };
 
 static PyObject *category_type; // the Enum DtypeCategory
@@ -228,7 +242,7 @@ static bool add_categories(PyObject *core) {
     return ext_add(core, "DtypeCategory", Py_NewRef(category_type));
 }
 
-// Questions ------------------------------------------------------------------------------------------------------
+// Questions -------------------------------------------------------------------------------------------------
 
 static PyObject *value_error(const char *message) {
     PyErr_SetString(PyExc_ValueError, message);
@@ -261,8 +275,9 @@ static int is_of_kind(zl_dtype dtype, PyObject *kind) {
     static const struct {
         const char *name;
         enum category category;
-    } kinds[] = {{"signed integer", SIGNEDINTEGER}, {"unsigned integer", UNSIGNEDINTEGER}, {"integral", INTEGER},
-                 {"real floating", FLOATING}, {"complex floating", COMPLEXFLOATING}, {"numeric", NUMBER}};
+    } kinds[] = {
+        {"signed integer", SIGNEDINTEGER}, {"unsigned integer", UNSIGNEDINTEGER}, {"integral", INTEGER},
+        {"real floating", FLOATING},       {"complex floating", COMPLEXFLOATING}, {"numeric", NUMBER}};
     if (is_dtype(kind))
         return dtype == dtype_of(kind);
     if (!PyUnicode_Check(kind)) {
@@ -330,7 +345,7 @@ static PyObject *can_cast(PyObject *core, PyObject *args, PyObject *kwargs) {
     return ok ? PyBool_FromLong(zl_result_type(from, dtype_of(target)) == dtype_of(target)) : NULL;
 }
 
-// finfo and iinfo ------------------------------------------------------------------------------------------------
+// finfo and iinfo -------------------------------------------------------------------------------------------
 
 struct finfo {
     PyObject_HEAD
@@ -397,10 +412,12 @@ static PyObject *iinfo_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 
 static PyObject *finfo_repr(PyObject *self) {
     struct finfo *f = (struct finfo *)self;
-    char *low = PyOS_double_to_string(f->min, 'g', 6, 0, NULL), *high = PyOS_double_to_string(f->max, 'g', 6, 0, NULL);
+    char *low = PyOS_double_to_string(f->min, 'g', 6, 0, NULL),
+         *high = PyOS_double_to_string(f->max, 'g', 6, 0, NULL);
     PyObject *text = NULL;
     if (low && high)
-        text = PyUnicode_FromFormat("finfo(min=%s, max=%s, dtype=%s)", low, high, zl_dtype_name(dtype_of(f->dtype)));
+        text = PyUnicode_FromFormat("finfo(min=%s, max=%s, dtype=%s)", low, high,
+                                    zl_dtype_name(dtype_of(f->dtype)));
     PyMem_Free(low);
     PyMem_Free(high);
     return text;
@@ -408,16 +425,19 @@ static PyObject *finfo_repr(PyObject *self) {
 
 static PyObject *iinfo_repr(PyObject *self) {
     struct iinfo *i = (struct iinfo *)self;
-    return PyUnicode_FromFormat("iinfo(min=%lld, max=%llu, dtype=%s)", i->min, i->max, zl_dtype_name(dtype_of(i->dtype)));
+    return PyUnicode_FromFormat("iinfo(min=%lld, max=%llu, dtype=%s)", i->min, i->max,
+                                zl_dtype_name(dtype_of(i->dtype)));
 }
 
 static PyMemberDef finfo_members[] = {
-    {"dtype", T_OBJECT_EX, offsetof(struct finfo, dtype), READONLY, "The dtype, of a complex one that of its parts."},
+    {"dtype", T_OBJECT_EX, offsetof(struct finfo, dtype), READONLY,
+     "The dtype, of a complex one that of its parts."},
     {"bits", T_INT, offsetof(struct finfo, bits), READONLY, "Bits of an element."},
     {"min", T_DOUBLE, offsetof(struct finfo, min), READONLY, "The lowest number."},
     {"max", T_DOUBLE, offsetof(struct finfo, max), READONLY, "The highest number."},
     {"eps", T_DOUBLE, offsetof(struct finfo, eps), READONLY, "From 1 to the next number above."},
-    {"smallest_normal", T_DOUBLE, offsetof(struct finfo, smallest_normal), READONLY, "The smallest normal number above 0."},
+    {"smallest_normal", T_DOUBLE, offsetof(struct finfo, smallest_normal), READONLY,
+     "The smallest normal number above 0."},
     {0},
 };
 
@@ -450,13 +470,16 @@ static PyTypeObject iinfo_type = {
     .tp_members = iinfo_members,
 };
 
-// The module -----------------------------------------------------------------------------------------------------
+// The module ------------------------------------------------------------------------------------------------
 
 static PyMethodDef functions[] = {
-    {"issubdtype", issubdtype, METH_VARARGS, "Whether the first dtype or category is the second, or under it."},
+    {"issubdtype", issubdtype, METH_VARARGS,
+     "Whether the first dtype or category is the second, or under it."},
     {"isdtype", (PyCFunction)(void (*)(void))isdtype, METH_VARARGS | METH_KEYWORDS,
-     "Whether a dtype is another, or of a kind of the array API such as \"integral\", or any of a tuple of these."},
-    {"result_type", (PyCFunction)(void (*)(void))result_type, METH_FASTCALL, "The dtype of an op on these arrays and dtypes."},
+     "Whether a dtype is another, or of a kind of the array API such as \"integral\", or any of a tuple of "
+     "these."},
+    {"result_type", (PyCFunction)(void (*)(void))result_type, METH_FASTCALL,
+     "The dtype of an op on these arrays and dtypes."},
     {"can_cast", (PyCFunction)(void (*)(void))can_cast, METH_VARARGS | METH_KEYWORDS,
      "Whether an op on an array or dtype and another dtype gives the latter."},
     {0},

@@ -1,5 +1,5 @@
-// foreign.c - arrays from the memory of other libraries: buffers (NumPy, bytes, array.array), DLPack (PyTorch, JAX) and
-// objects with __array__.
+// foreign.c - arrays from the memory of other libraries: buffers (NumPy, bytes, array.array), DLPack (PyTorch, JAX)
+// and objects with __array__.
 //
 // Memory that others may write is copied, for arrays never change. Read-only buffers may be shared: asarray and
 // from_dlpack do so unless they are told to copy.
@@ -21,6 +21,7 @@ struct memory {
     int ndim;
     int64_t dim[CONVERT_AXES];
     int64_t stride[CONVERT_AXES]; // in bytes
+    bool has_strides;             // else it is row-major
     int64_t size;                 // elements
     Py_buffer *buffer;            // if it is one, which may be kept
 };
@@ -36,7 +37,7 @@ static zl_dtype default_dtype(int type) {
     return type == ZL_FLOAT64 ? ZL_FLOAT32 : (zl_dtype)type;
 }
 
-// Layout -----------------------------------------------------------------------------------------------------------
+// Layout ----------------------------------------------------------------------------------------------------
 
 static bool count_elements(struct memory *m) {
     int64_t bytes = (int64_t)number_size(m->type);
@@ -45,8 +46,9 @@ static bool count_elements(struct memory *m) {
         if (!convert_size(m->dim[i]))
             return false;
         else if (m->dim[i] < 0 || __builtin_mul_overflow(m->size, m->dim[i], &m->size) ||
-            __builtin_mul_overflow(bytes, m->dim[i] ? m->dim[i] : 1, &bytes))
-            return value_error("array(): the memory of an argument has a negative size or more bytes than there can be.");
+                 __builtin_mul_overflow(bytes, m->dim[i] ? m->dim[i] : 1, &bytes))
+            return value_error(
+                "array(): the memory of an argument has a negative size or more bytes than there can be.");
     return true;
 }
 
@@ -68,7 +70,8 @@ static bool is_row_major(const struct memory *m) {
 static int64_t find_extent(const struct memory *m) {
     int64_t item = (int64_t)number_size(m->type), extent = 1, span;
     for (int i = 0; i < m->ndim; i++)
-        if (m->stride[i] < 0 || m->stride[i] % item || __builtin_mul_overflow(m->dim[i] - 1, m->stride[i] / item, &span) ||
+        if (m->stride[i] < 0 || m->stride[i] % item ||
+            __builtin_mul_overflow(m->dim[i] - 1, m->stride[i] / item, &span) ||
             __builtin_add_overflow(extent, span, &extent))
             return -1;
     return extent;
@@ -81,8 +84,8 @@ static bool goes_backward(const struct memory *m) {
     return false;
 }
 
-#define COPY_ITEMS(bytes) \
-    for (int64_t i = 0; i < n; i++) \
+#define COPY_ITEMS(bytes)                                \
+    for (int64_t i = 0; i < n; i++)                      \
         memcpy(out + i * (bytes), in + i * step, bytes); \
     break
 
@@ -108,7 +111,7 @@ static char *pack(char *out, const char *in, const struct memory *m, int axis) {
     return out;
 }
 
-// Copying ----------------------------------------------------------------------------------------------------------
+// Copying ---------------------------------------------------------------------------------------------------
 
 static zl_array checked(zl_array lent) {
     return lent ? lent : ext_raise();
@@ -158,9 +161,9 @@ static zl_array copy_memory(const struct memory *m, zl_dtype dtype) {
     return copy_packed(m, dtype);
 }
 
-// Sharing ----------------------------------------------------------------------------------------------------------
+// Sharing ---------------------------------------------------------------------------------------------------
 
-// A buffer that an array uses. Its array may die in a thread without the GIL, and must not wait for it there: whoever
+// A buffer that an array uses. The array may die in a thread without the GIL, and must not wait for it there: whoever
 // holds the GIL may wait for that thread. So it is put on a list, and let go by a thread that holds the GIL.
 struct held {
     struct held *next;
@@ -201,8 +204,9 @@ static bool is_aligned(const struct memory *m) {
 }
 
 static bool can_share(const struct memory *m, zl_dtype dtype, enum convert_copy copy) {
-    return copy != CONVERT_COPY && m->buffer && m->buffer->readonly && m->type == (int)dtype && is_row_major(m) &&
-           is_aligned(m) && m->size > 0 && (copy == CONVERT_NEVER_COPY || m->buffer->len >= WORTH_SHARING);
+    return copy != CONVERT_COPY && m->buffer && m->buffer->readonly && m->type == (int)dtype &&
+           is_row_major(m) && is_aligned(m) && m->size > 0 &&
+           (copy == CONVERT_NEVER_COPY || m->buffer->len >= WORTH_SHARING);
 }
 
 // Takes the buffer over.
@@ -220,17 +224,20 @@ static zl_array import_memory(struct memory *m, zl_dtype wanted, enum convert_co
     zl_dtype dtype = wanted == ZL_DTYPE_COUNT ? default_dtype(m->type) : wanted;
     if (!count_elements(m))
         return NULL;
+    if (!m->has_strides)
+        set_row_major(m);
     if (copy != CONVERT_COPY && goes_backward(m))
         return value_error("Cannot convert DLPack arrays with negative strides to an array: copy it first.");
     if (can_share(m, dtype, copy))
         return share(m, dtype);
     if (copy == CONVERT_NEVER_COPY)
-        return value_error("[convert] Cannot import a CPU array without a copy: only read-only memory of the same dtype, in "
-                           "row-major order, is shared.");
+        return value_error(
+            "[convert] Cannot import a CPU array without a copy: only read-only memory of the same dtype, in "
+            "row-major order, is shared.");
     return copy_memory(m, dtype);
 }
 
-// Buffers ----------------------------------------------------------------------------------------------------------
+// Buffers ---------------------------------------------------------------------------------------------------
 
 static int sized_type(const int by_size[4], Py_ssize_t bytes) {
     for (int i = 0; i < 4; i++)
@@ -269,10 +276,12 @@ static int format_type(const char *format, Py_ssize_t bytes) {
 static bool read_buffer(Py_buffer *view, int type, struct memory *m) {
     m->data = view->buf;
     m->buffer = view;
+    m->has_strides = view->strides;
     m->ndim = view->ndim;
     m->type = type >= 0 ? type : format_type(view->format ? view->format : "B", view->itemsize);
     if (m->type < 0)
-        return PyErr_Format(PyExc_ValueError, "array(): elements of format '%.40s' and %zd bytes are of no dtype.",
+        return PyErr_Format(PyExc_ValueError,
+                            "array(): elements of format '%.40s' and %zd bytes are of no dtype.",
                             view->format, view->itemsize) != NULL;
     if (m->ndim > CONVERT_AXES)
         return PyErr_Format(PyExc_ValueError, "array(): a buffer of %d axes: at most %d are read.", m->ndim,
@@ -281,8 +290,6 @@ static bool read_buffer(Py_buffer *view, int type, struct memory *m) {
         m->dim[i] = view->shape ? view->shape[i] : view->len / view->itemsize;
         m->stride[i] = view->strides ? view->strides[i] : 0;
     }
-    if (!view->strides)
-        set_row_major(m);
     return true;
 }
 
@@ -298,7 +305,8 @@ static zl_array import_view(PyObject *o, int type, zl_dtype dtype, enum convert_
 
 // Whether o is of NumPy's bfloat16, which its buffers cannot express.
 static bool is_bfloat16(PyObject *o) {
-    PyObject *dtype = PyObject_GetAttrString(o, "dtype"), *name = dtype ? PyObject_GetAttrString(dtype, "name") : NULL;
+    PyObject *dtype = PyObject_GetAttrString(o, "dtype"),
+             *name = dtype ? PyObject_GetAttrString(dtype, "name") : NULL;
     bool yes = name && PyUnicode_Check(name) && !PyUnicode_CompareWithASCIIString(name, "bfloat16");
     Py_XDECREF(name);
     Py_XDECREF(dtype);
@@ -318,13 +326,15 @@ static zl_array import_buffer(PyObject *o, zl_dtype dtype, enum convert_copy cop
     if (a)
         return a;
     PyErr_Clear();
-    return is_bfloat16(o) ? import_bfloat16(o, dtype, copy) : import_view(o, -1, dtype, copy); // which fails again
+    return is_bfloat16(o) ? import_bfloat16(o, dtype, copy)
+                          : import_view(o, -1, dtype, copy); // which fails again
 }
 
-// DLPack -----------------------------------------------------------------------------------------------------------
+// DLPack ----------------------------------------------------------------------------------------------------
 
 static int dlpack_type(const struct dlpack_tensor *t) {
-    static const char letters[] = {[DLPACK_INT] = 'q', [DLPACK_UINT] = 'Q', [DLPACK_FLOAT] = 'd', [DLPACK_BOOL] = '?'};
+    static const char letters[] = {
+        [DLPACK_INT] = 'q', [DLPACK_UINT] = 'Q', [DLPACK_FLOAT] = 'd', [DLPACK_BOOL] = '?'};
     int bits = t->dtype.bits, code = t->dtype.code;
     if (t->dtype.lanes != 1 || bits % 8)
         return -1;
@@ -345,10 +355,11 @@ static bool check_device(long device) {
 static bool read_dlpack(const struct dlpack_tensor *t, struct memory *m) {
     m->data = (const char *)t->data + t->byte_offset;
     m->buffer = NULL;
+    m->has_strides = t->strides;
     m->ndim = t->ndim;
     m->type = dlpack_type(t);
     if (m->type < 0)
-        return value_error("[convert] Cannot convert array to mlx: its elements are of no dtype.");
+        return value_error("[convert] Cannot convert a DLPack array: its elements are of no dtype.");
     if (m->ndim < 0 || m->ndim > CONVERT_AXES)
         return value_error("[convert] Cannot convert a DLPack array of more than 64 axes.");
     for (int i = 0; i < m->ndim; i++) {
@@ -356,8 +367,6 @@ static bool read_dlpack(const struct dlpack_tensor *t, struct memory *m) {
         if (t->strides && __builtin_mul_overflow(t->strides[i], (int64_t)number_size(m->type), &m->stride[i]))
             return value_error("[convert] The strides of a DLPack array reach further than memory.");
     }
-    if (!t->strides)
-        set_row_major(m);
     return check_device(t->device.type);
 }
 
@@ -372,7 +381,8 @@ static zl_array import_capsule(PyObject *capsule, zl_dtype dtype, enum convert_c
     struct memory m;
     zl_array a = NULL;
     if (versioned && recent->major != 1)
-        PyErr_Format(PyExc_ValueError, "[convert] A DLPack array of version %u.%u: 1 is read.", recent->major, recent->minor);
+        PyErr_Format(PyExc_ValueError, "[convert] A DLPack array of version %u.%u: 1 is read.", recent->major,
+                     recent->minor);
     else if (read_dlpack(versioned ? &recent->tensor : &old->tensor, &m))
         a = import_memory(&m, dtype, copy);
     if (old && old->deleter)
@@ -413,13 +423,13 @@ static zl_array import_dlpack(PyObject *o, zl_dtype dtype, enum convert_copy cop
     if (capsule && PyCapsule_CheckExact(capsule))
         a = import_capsule(capsule, dtype, copy);
     else if (capsule)
-        PyErr_Format(PyExc_TypeError, "%s.__dlpack__() returned %s instead of a capsule.", Py_TYPE(o)->tp_name,
-                     Py_TYPE(capsule)->tp_name);
+        PyErr_Format(PyExc_TypeError, "%s.__dlpack__() returned %s instead of a capsule.",
+                     Py_TYPE(o)->tp_name, Py_TYPE(capsule)->tp_name);
     Py_XDECREF(capsule);
     return a;
 }
 
-// Any of them ------------------------------------------------------------------------------------------------------
+// Any of them -----------------------------------------------------------------------------------------------
 
 static bool has(PyObject *o, const char *attribute) {
     return !PyType_Check(o) && PyObject_HasAttrString(o, attribute);
@@ -441,8 +451,8 @@ zl_array convert_numpy(PyObject *o, zl_dtype dtype) {
     if (result && PyObject_CheckBuffer(result))
         a = import_buffer(result, dtype, CONVERT_COPY);
     else if (result)
-        PyErr_Format(PyExc_TypeError, "%s.__array__() returned %s instead of a NumPy array.", Py_TYPE(o)->tp_name,
-                     Py_TYPE(result)->tp_name);
+        PyErr_Format(PyExc_TypeError, "%s.__array__() returned %s instead of a NumPy array.",
+                     Py_TYPE(o)->tp_name, Py_TYPE(result)->tp_name);
     Py_XDECREF(result);
     return a;
 }
@@ -455,7 +465,7 @@ zl_array ext_from_dlpack(PyObject *o) {
     return import_dlpack(o, ZL_DTYPE_COUNT, CONVERT_MAY_SHARE);
 }
 
-// Functions of the module ------------------------------------------------------------------------------------------
+// Functions of the module -----------------------------------------------------------------------------------
 
 static bool read_copy(PyObject *o, enum convert_copy *out) {
     int copy = o == Py_None ? 0 : PyObject_IsTrue(o);
@@ -464,7 +474,8 @@ static bool read_copy(PyObject *o, enum convert_copy *out) {
 }
 
 static zl_array as_array(PyObject *o, zl_dtype dtype, enum convert_copy copy) {
-    bool plain = ext_is_array(o) || PyList_Check(o) || PyTuple_Check(o) || PyFloat_Check(o) || PyLong_Check(o);
+    bool plain =
+        ext_is_array(o) || PyList_Check(o) || PyTuple_Check(o) || PyFloat_Check(o) || PyLong_Check(o);
     zl_array a = plain || copy == CONVERT_COPY ? NULL : convert_memory(o, dtype, copy);
     if (a || PyErr_Occurred())
         return a;
@@ -494,8 +505,10 @@ static zl_array from_exporter(PyObject *o, enum convert_copy copy) {
         return ext_array_of(o);
     zl_array a = convert_memory(o, ZL_DTYPE_COUNT, copy);
     if (!a && !PyErr_Occurred())
-        PyErr_Format(PyExc_TypeError, "from_dlpack(): incompatible argument of type %s: an object with __dlpack__ or a "
-                     "buffer is needed", Py_TYPE(o)->tp_name);
+        PyErr_Format(PyExc_TypeError,
+                     "from_dlpack(): incompatible argument of type %s: an object with __dlpack__ or a "
+                     "buffer is needed",
+                     Py_TYPE(o)->tp_name);
     return a;
 }
 
@@ -522,7 +535,8 @@ static PyObject *stop_releasing(PyObject *self, PyObject *unused) {
 
 static PyMethodDef functions[] = {
     {"asarray", (PyCFunction)(void (*)(void))asarray, METH_VARARGS | METH_KEYWORDS,
-     "An array of what array() takes. copy=None shares read-only memory, True copies, False raises where it would copy."},
+     "An array of what array() takes. copy=None shares read-only memory, True copies, False raises where it "
+     "would copy."},
     {"from_dlpack", (PyCFunction)(void (*)(void))from_dlpack, METH_VARARGS | METH_KEYWORDS,
      "An array of an object with __dlpack__ or a buffer. copy as in asarray()."},
     {0},

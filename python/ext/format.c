@@ -16,7 +16,7 @@ enum { EDGE = 3 }; // of more than twice as many along an axis, those at its end
 
 static int precision = -1; // digits after the point; -1: six significant ones
 
-// Text -----------------------------------------------------------------------------------------------------------
+// Text ------------------------------------------------------------------------------------------------------
 
 struct text {
     char *start;
@@ -54,7 +54,8 @@ static void put_float(struct text *t, double value) {
         put(t, signbit(value) ? "-nan" : "nan");
         return;
     }
-    char *digits = PyOS_double_to_string(value, precision < 0 ? 'g' : 'f', precision < 0 ? 6 : precision, 0, NULL);
+    char *digits =
+        PyOS_double_to_string(value, precision < 0 ? 'g' : 'f', precision < 0 ? 6 : precision, 0, NULL);
     t->failed |= !digits;
     if (digits)
         put(t, digits);
@@ -85,7 +86,7 @@ static void put_element(struct text *t, const void *element, zl_dtype dtype) {
     }
 }
 
-// Arrays ---------------------------------------------------------------------------------------------------------
+// Arrays ----------------------------------------------------------------------------------------------------
 
 // The part at data, whose first axis is the depth-th of the array.
 static void put_part(struct text *t, const char *data, zl_shape shape, zl_dtype dtype, int depth) {
@@ -137,7 +138,8 @@ static PyObject *finish(struct text *t) {
 
 PyObject *ext_repr(PyObject *array) {
     zl_scope scope = zl_scope_begin();
-    zl_array a = zl_retain(ext_value(array)); // while it is computed another thread may give the cell another value
+    zl_array a =
+        zl_retain(ext_value(array)); // while it is computed another thread may give the cell another value
     const void *data = convert_read(a);
     PyObject *result = NULL;
     if (data) {
@@ -159,7 +161,8 @@ PyObject *ext_format(PyObject *array, PyObject *spec) {
     if (has_axes && PyUnicode_Check(spec) && PyUnicode_GET_LENGTH(spec) == 0)
         return ext_repr(array);
     if (has_axes)
-        PyErr_SetString(PyExc_TypeError, "unsupported format string passed to array.__format__: only an array without axes "
+        PyErr_SetString(PyExc_TypeError,
+                        "unsupported format string passed to array.__format__: only an array without axes "
                         "takes one");
     else if (number)
         result = PyObject_Format(number, spec);
@@ -167,7 +170,7 @@ PyObject *ext_format(PyObject *array, PyObject *spec) {
     return result;
 }
 
-// Options --------------------------------------------------------------------------------------------------------
+// Options ---------------------------------------------------------------------------------------------------
 
 struct options {
     PyObject_HEAD
@@ -188,7 +191,8 @@ static int options_init(PyObject *self, PyObject *args, PyObject *kwargs) {
 }
 
 static PyMemberDef options_members[] = {
-    {"precision", T_INT, offsetof(struct options, precision), 0, "Digits after the point; -1: six significant digits."},
+    {"precision", T_INT, offsetof(struct options, precision), 0,
+     "Digits after the point; -1: six significant digits."},
     {0},
 };
 

@@ -38,7 +38,8 @@ static bool read_slice(PySliceObject *s, struct entry *e) {
     if (!read_bound(s->step, 1, &e->step))
         return false;
     if (e->step == 0) {
-        PyErr_SetString(PyExc_ValueError, "array[key]: the step of a slice is 0: it must be positive or negative");
+        PyErr_SetString(PyExc_ValueError,
+                        "array[key]: the step of a slice is 0: it must be positive or negative");
         return false;
     }
     bool back = e->step < 0;
@@ -63,10 +64,11 @@ static bool take_array(zl_array a, struct entry *e) {
 }
 
 static bool refuse(PyObject *o) {
-    PyErr_Format(PyExc_ValueError,
-                 "array[key]: cannot index with %.100s: integers, slices, None, ..., arrays of integers and lists of "
-                 "them are keys",
-                 Py_TYPE(o)->tp_name);
+    PyErr_Format(
+        PyExc_ValueError,
+        "array[key]: cannot index with %.100s: integers, slices, None, ..., arrays of integers and lists of "
+        "them are keys",
+        Py_TYPE(o)->tp_name);
     return false;
 }
 
@@ -111,7 +113,8 @@ static bool read_entry(PyObject *o, struct entry *e) {
 }
 
 static bool too_long(Py_ssize_t count) {
-    PyErr_Format(ext_axis_error, "array[key]: a key of %zd entries and axes: %d are the most", count, KEY_MAX);
+    PyErr_Format(ext_axis_error, "array[key]: a key of %zd entries and axes: %d are the most", count,
+                 KEY_MAX);
     return false;
 }
 
@@ -183,7 +186,8 @@ static bool fit_entries(struct key *k, const int64_t *dim) {
             return false;
         if (e->kind == ENTRY_ARRAY)
             e->start = 0, e->stop = INT64_MAX, e->step = 1;
-        if (e->kind == ENTRY_INT || (e->kind == ENTRY_SLICE && (e->start || e->stop < dim[axis] || e->step != 1)))
+        if (e->kind == ENTRY_INT ||
+            (e->kind == ENTRY_SLICE && (e->start || e->stop < dim[axis] || e->step != 1)))
             k->is_whole = false;
         axis += e->kind != ENTRY_NEW;
     }
@@ -196,8 +200,9 @@ bool key_fit(struct key *k, zl_array a) {
         return false;
     }
     if (UNLIKELY(k->kinds & ENTRY_MASK)) {
-        PyErr_SetString(PyExc_ValueError, "array[key]: a boolean mask can only be assigned to, as the whole key: "
-                                          "a[mask] = value; use where() to read");
+        PyErr_SetString(PyExc_ValueError,
+                        "array[key]: a boolean mask can only be assigned to, as the whole key: "
+                        "a[mask] = value; use where() to read");
         return false;
     }
     int named = 0;
@@ -205,7 +210,8 @@ bool key_fit(struct key *k, zl_array a) {
         named += (k->entry[i].kind & ENTRY_AXES) != 0;
     int missing = zl_ndim(a) - named;
     if (UNLIKELY(missing < 0)) {
-        PyErr_Format(ext_axis_error, "array[key]: too many indices: %d for an array with %d axes", named, zl_ndim(a));
+        PyErr_Format(ext_axis_error, "array[key]: too many indices: %d for an array with %d axes", named,
+                     zl_ndim(a));
         return false;
     }
     if (UNLIKELY(k->count + missing > KEY_MAX))

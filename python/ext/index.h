@@ -1,5 +1,6 @@
-// index.h - keys: what stands between brackets, as entries. Read once from Python, then fitted to an array, after which
-// there is an entry for each of its axes, in order, and one for each new axis. Shared by index_get.c and index_set.c.
+// index.h - keys: what stands between brackets, as entries. Read once from Python, then fitted to an array, after
+// which there is an entry for each of its axes, in order, and one for each new axis. Shared by index_get.c and
+// index_set.c.
 
 #ifndef INDEX_H
 #define INDEX_H
@@ -34,8 +35,8 @@ struct key {
     struct entry entry[KEY_MAX];
 };
 
-// Runs Python code: arrays that were borrowed before may be gone. False with an exception set; either way key_free is
-// due.
+// Runs Python code: arrays that were borrowed before may be gone. False with an exception set; either way
+// key_free is due.
 bool key_read(struct key *k, PyObject *o);
 bool key_fit(struct key *k, zl_array a);
 void key_free(struct key *k);
@@ -44,8 +45,8 @@ void key_free(struct key *k);
 int key_axes(const struct key *k, int kinds, int counted, int *axis);
 // The arrays among the entries, borrowed; how many.
 int key_arrays(const struct key *k, zl_array *index);
-// Where the axes of the arrays go in the result, counting entries of some kinds: in place of the integers and arrays if
-// these stand side by side, else first.
+// Where the axes of the arrays go in the result, counting entries of some kinds: in place of the integers and
+// arrays if these stand side by side, else first.
 int key_block(const struct key *k, int counted);
 // Moves a block of axes so that it begins at another axis; the others keep their order.
 zl_array key_move_block(zl_array x, int from, int to, int length);

@@ -1,5 +1,5 @@
-// index_get.c - array[key] and iteration. Integers, slices and None are views; arrays of positions are one take or one
-// gather of that view.
+// index_get.c - array[key] and iteration. Integers, slices and None are views; arrays of positions are one take or
+// one gather of that view.
 
 #include <stdatomic.h>
 
@@ -61,7 +61,7 @@ PyObject *ext_get(PyObject *array, PyObject *key) {
 // Iteration ------------------------------------------------------------------------------------------------------
 
 struct iterator {
-    PyObject_HEAD
+    PyObject base;
     zl_array array; // as it was when the loop began; retained
     _Atomic int64_t next;
 };

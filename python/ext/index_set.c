@@ -1,20 +1,20 @@
-// index_set.c - array[key] = value, and array.at[key].add(value) and its like. Keys of integers, slices and None update
-// a slice. Arrays of positions scatter into the slice that the rest of the key leaves. Masks choose.
+// index_set.c - array[key] = value, and array.at[key].add(value) and its like. Keys of integers, slices and None
+// update a slice. With arrays of positions it is one scatter, for which integers and slices are where a part begins.
+// Masks choose.
 
 #include "index.h"
 
-// Until the library has it.
-zl_array zl_masked_scatter(zl_array a, zl_array mask, zl_array src) __attribute__((weak));
-
 typedef zl_array slice_update_op(zl_array, zl_array, zl_shape, zl_shape, zl_shape);
 typedef zl_array scatter_op(zl_array, const zl_array *, int, zl_array, zl_axes);
+typedef zl_array prepare_op(zl_array value);
+typedef zl_array whole_op(zl_array a, zl_array value);
 
 // A way for values to get into an array.
 struct update {
     slice_update_op *slice;
     scatter_op *scatter;
-    zl_array (*prepare)(zl_array value);          // done to the value before; NULL: nothing
-    zl_array (*whole)(zl_array a, zl_array value); // instead, where the key is ... or None; NULL: nothing special
+    prepare_op *prepare; // done to the value before; NULL: nothing
+    whole_op *whole;     // instead of all this, where the key is ... or None; NULL: nothing special
 };
 
 // Values ---------------------------------------------------------------------------------------------------------
@@ -25,8 +25,9 @@ static bool check_range(PyObject *o, zl_dtype dtype) {
         int64_t low;
         uint64_t high;
     } range[ZL_DTYPE_COUNT] = {
-        [ZL_UINT8] = {0, UINT8_MAX},        [ZL_UINT16] = {0, UINT16_MAX},        [ZL_UINT32] = {0, UINT32_MAX},
-        [ZL_UINT64] = {0, UINT64_MAX},      [ZL_INT8] = {INT8_MIN, INT8_MAX},     [ZL_INT16] = {INT16_MIN, INT16_MAX},
+        [ZL_UINT8] = {0, UINT8_MAX},         [ZL_UINT16] = {0, UINT16_MAX},
+        [ZL_UINT32] = {0, UINT32_MAX},       [ZL_UINT64] = {0, UINT64_MAX},
+        [ZL_INT8] = {INT8_MIN, INT8_MAX},    [ZL_INT16] = {INT16_MIN, INT16_MAX},
         [ZL_INT32] = {INT32_MIN, INT32_MAX}, [ZL_INT64] = {INT64_MIN, INT64_MAX},
     };
     if (!PyLong_CheckExact(o) || !range[dtype].high)
@@ -40,12 +41,19 @@ static bool check_range(PyObject *o, zl_dtype dtype) {
     return fits;
 }
 
+// In the dtype of the array; but a fraction for an array of integers stays one until it has been prepared.
+static zl_array cast(zl_array value, zl_dtype dtype) {
+    bool fraction = value && zl_dtype_of(value) > ZL_INT64 && dtype <= ZL_INT64;
+    return fraction ? value : zl_astype(value, dtype);
+}
+
 // Without first axes of size 1, as long as there are more axes than asked for.
 static zl_array strip(zl_array value, int ndim) {
     int axis[KEY_MAX], count = 0;
     if (!value)
         return NULL;
-    for (int most = zl_ndim(value) - ndim; count < most && count < KEY_MAX && zl_dim(value, count) == 1; count++)
+    for (int most = zl_ndim(value) - ndim; count < most && count < KEY_MAX && zl_dim(value, count) == 1;
+         count++)
         axis[count] = count;
     return count ? zl_squeeze(value, (zl_axes){axis, count}) : value;
 }
@@ -123,28 +131,59 @@ static zl_array fit_updates(const struct key *k, zl_shape part, zl_shape inner, 
     return zl_expand_dims(value, (zl_axes){axis, count});
 }
 
+static bool has_steps(const struct key *k) {
+    for (int i = 0; i < k->count; i++)
+        if (k->entry[i].kind == ENTRY_SLICE && k->entry[i].step != 1)
+            return true;
+    return false;
+}
+
+static zl_array first_of(const struct entry *e, int64_t size) {
+    int64_t start = e->start + (e->start < 0 ? size : 0);
+    return zl_scalar_int(start < 0 ? 0 : start);
+}
+
+// Positions along the axes of a that the key does not take whole: the arrays, and where a part of that shape begins.
+static int list_positions(const struct key *k, zl_array a, zl_shape part, const zl_array *index,
+                          zl_array *out, int *axes) {
+    int count = 0;
+    for (int i = 0, axis = 0; i < k->count; i++) {
+        const struct entry *e = &k->entry[i];
+        if (e->kind == ENTRY_NEW)
+            continue;
+        if (e->kind == ENTRY_ARRAY || part.dim[axis] != zl_dim(a, axis)) {
+            out[count] = e->kind == ENTRY_ARRAY ? *index++ : first_of(e, zl_dim(a, axis));
+            axes[count++] = axis;
+        }
+        axis++;
+    }
+    return count;
+}
+
+// Slices without steps begin at a position, as arrays do. With steps the part is updated, then put back.
 static zl_array scatter(scatter_op *op, const struct key *k, zl_array a, zl_array value) {
-    zl_array given[KEY_MAX], index[KEY_MAX], part = key_slice(k, a);
-    int axis[KEY_MAX], count = key_arrays(k, given);
+    zl_array given[KEY_MAX], index[KEY_MAX], position[KEY_MAX], part = key_slice(k, a);
+    int axes[KEY_MAX], count = key_arrays(k, given);
     if (!part || !zl_broadcast_arrays(given, count, index))
         return NULL;
-    zl_shape inner = zl_shape_of(index[0]);
+    zl_shape shape = zl_shape_of(part), inner = zl_shape_of(index[0]);
     if (inner.ndim > KEY_MAX - k->count) {
         PyErr_Format(ext_axis_error, "array[key]: a result of more than %d axes", KEY_MAX);
         return NULL;
     }
-    value = fit_updates(k, zl_shape_of(part), inner, value);
-    count = key_axes(k, ENTRY_ARRAY, ENTRY_AXES, axis);
-    part = op(part, index, count, value, (zl_axes){axis, count});
-    return k->is_whole ? part : update_slice(zl_slice_update, k, a, part);
+    value = fit_updates(k, shape, inner, value);
+    zl_array target = has_steps(k) ? part : a;
+    count = list_positions(k, target, shape, index, position, axes);
+    target = op(target, position, count, value, (zl_axes){axes, count});
+    return has_steps(k) ? update_slice(zl_slice_update, k, a, target) : target;
 }
 
 // array[key] = value ---------------------------------------------------------------------------------------------
 
 static zl_array apply(const struct update *u, const struct key *k, zl_array a, zl_array value) {
-    value = zl_astype(value, zl_dtype_of(a));
     if (u->prepare)
-        value = u->prepare(value);
+        value = u->prepare(cast(value, zl_dtype_of(a)));
+    value = zl_astype(value, zl_dtype_of(a));
     if (k->kinds & ENTRY_ARRAY)
         return scatter(u->scatter, k, a, value);
     value = fit_value(k, a, value);
@@ -179,7 +218,7 @@ int ext_set(PyObject *array, PyObject *key, PyObject *value) {
 // array.at -------------------------------------------------------------------------------------------------------
 
 struct at {
-    PyObject_HEAD
+    PyObject base;
     zl_array array; // as it was when .at was asked for; retained
     PyObject *key;  // NULL: not given yet
 };
@@ -206,12 +245,13 @@ static PyObject *at_get(PyObject *self, PyObject *key) {
     return Py_NewRef(self);
 }
 
-static zl_array update_at(const struct update *u, zl_array a, struct key *k, PyObject *key, PyObject *object) {
+static zl_array update_at(const struct update *u, zl_array a, struct key *k, PyObject *key,
+                          PyObject *object) {
     zl_array value = ext_array_of(object);
     if (!value || !check_range(object, zl_dtype_of(a)) || !key_fit(k, a))
         return NULL;
     if (u->whole && (key == Py_Ellipsis || key == Py_None))
-        return u->whole(a, stretch(zl_astype(value, zl_dtype_of(a)), zl_shape_of(a)));
+        return u->whole(a, stretch(cast(value, zl_dtype_of(a)), zl_shape_of(a)));
     return apply(u, k, a, value);
 }
 
@@ -249,7 +289,8 @@ AT(divide, zl_slice_update_prod, zl_scatter_prod, zl_reciprocal, zl_divide)
 AT(maximum, zl_slice_update_max, zl_scatter_max, NULL, NULL)
 AT(minimum, zl_slice_update_min, zl_scatter_min, NULL, NULL)
 
-#define ROW(name, doc) {#name, (PyCFunction)(void (*)(void))at_##name, METH_VARARGS | METH_KEYWORDS, PyDoc_STR(doc)}
+#define ROW(name, doc) \
+    { #name, (PyCFunction)(void (*)(void))at_##name, METH_VARARGS | METH_KEYWORDS, PyDoc_STR(doc) }
 static PyMethodDef at_methods[] = {
     ROW(add, "The array with value added at the key; a position that occurs twice is added to twice."),
     ROW(subtract, "The array with value subtracted at the key, once for each time that a position occurs."),

@@ -1,6 +1,6 @@
 // interchange.c - arrays lent to other libraries: the buffer protocol, DLPack, NumPy, pickles and copies.
 //
-// What is lent is an export: it keeps the value that the array had, so that the array may be given another meanwhile.
+// What is lent is an export: it keeps the value that the array had, for the array may be given another meanwhile.
 
 #include "convert.h"
 
@@ -17,8 +17,8 @@ struct export {
     void *data;
     zl_dtype dtype;
     int ndim;
-    int64_t *strides;    // in elements
-    int64_t sizes[];     // ndim sizes, then ndim strides
+    int64_t *strides; // in elements
+    int64_t sizes[];  // ndim sizes, then ndim strides
 };
 
 static_assert(sizeof(Py_ssize_t) == sizeof(int64_t), "sizes of exports are lent as Py_ssize_t");
@@ -68,7 +68,7 @@ static bool export_rows(struct export *e, zl_array a) {
     return true;
 }
 
-// The memory of a view whose axes, put in another order, are row-major. False without an exception if there is no such.
+// The memory of a view whose axes, put in another order, are row-major. False without an exception: it has none.
 static bool export_permuted(struct export *e, zl_array a) {
     const int64_t *stride = zl_strides_of(a).dim;
     int order[CONVERT_AXES];
@@ -88,7 +88,7 @@ static bool export_permuted(struct export *e, zl_array a) {
     return true;
 }
 
-// Elements from the first to the last in memory; -1: some lie before the first, or so far that a copy is too big.
+// Elements from the first to the last in memory; -1: some lie before the first, or too far for a copy.
 static int64_t find_extent(zl_array a) {
     zl_shape shape = zl_shape_of(a), strides = zl_strides_of(a);
     int64_t extent = 1;
@@ -153,13 +153,14 @@ static struct export *export_array(PyObject *array, enum export_layout layout) {
     return e;
 }
 
-// Buffers ----------------------------------------------------------------------------------------------------------
+// Buffers ---------------------------------------------------------------------------------------------------
 
 static char *buffer_format(zl_dtype dtype) {
     static char *const formats[ZL_DTYPE_COUNT] = {
-        [ZL_BOOL] = "?",  [ZL_UINT8] = "B",   [ZL_UINT16] = "H",   [ZL_UINT32] = "I",  [ZL_UINT64] = "Q",
-        [ZL_INT8] = "b",  [ZL_INT16] = "h",   [ZL_INT32] = "i",    [ZL_INT64] = "q",   [ZL_FLOAT16] = "e",
-        [ZL_BFLOAT16] = "bfloat16", [ZL_FLOAT32] = "f", [ZL_FLOAT64] = "d", [ZL_COMPLEX64] = "Zf",
+        [ZL_BOOL] = "?",    [ZL_UINT8] = "B",      [ZL_UINT16] = "H",          [ZL_UINT32] = "I",
+        [ZL_UINT64] = "Q",  [ZL_INT8] = "b",       [ZL_INT16] = "h",           [ZL_INT32] = "i",
+        [ZL_INT64] = "q",   [ZL_FLOAT16] = "e",    [ZL_BFLOAT16] = "bfloat16", [ZL_FLOAT32] = "f",
+        [ZL_FLOAT64] = "d", [ZL_COMPLEX64] = "Zf",
     };
     return formats[dtype];
 }
@@ -194,7 +195,8 @@ static int get_buffer(PyObject *self, Py_buffer *view, int flags) {
     fill_view(view, e, flags);
     if (wants(flags, PyBUF_F_CONTIGUOUS) && !PyBuffer_IsContiguous(view, 'F')) {
         export_free(e);
-        PyErr_SetString(PyExc_BufferError, "the array is not in column-major order, which the buffer should be in");
+        PyErr_SetString(PyExc_BufferError,
+                        "the array is not in column-major order, which the buffer should be in");
         return -1;
     }
     view->obj = Py_NewRef(self);
@@ -219,7 +221,7 @@ static PyObject *to_bytes(PyObject *self, PyObject *unused) {
     return bytes;
 }
 
-// DLPack -----------------------------------------------------------------------------------------------------------
+// DLPack ----------------------------------------------------------------------------------------------------
 
 static void delete_managed(struct dlpack_managed *managed) {
     export_free(managed->context);
@@ -268,15 +270,17 @@ static bool check_device(PyObject *device) {
         return true;
     bool cuda = type == DLPACK_CUDA || type == DLPACK_CUDA_MANAGED;
     PyErr_SetString(PyExc_BufferError, cuda ? "CUDA DLPack export is not supported."
-                    : type == DLPACK_METAL  ? "Metal DLPack export is not available."
-                                            : "Cannot export mlx array to requested DLPack device.");
+                                       : type == DLPACK_METAL
+                                           ? "Metal DLPack export is not available."
+                                           : "Cannot export mlx array to requested DLPack device.");
     return false;
 }
 
 static PyObject *to_dlpack(PyObject *self, PyObject *args, PyObject *kwargs) {
     static char *names[] = {"stream", "max_version", "dl_device", "copy", NULL};
     PyObject *stream, *version, *device = Py_None, *copy = Py_None;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$OOOO:__dlpack__", names, &stream, &version, &device, &copy) ||
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$OOOO:__dlpack__", names, &stream, &version, &device,
+                                     &copy) ||
         !check_device(device))
         return NULL;
     int must_copy = PyObject_IsTrue(copy);
@@ -293,7 +297,7 @@ static PyObject *dlpack_device(PyObject *self, PyObject *unused) {
     return Py_BuildValue("(ii)", DLPACK_CPU, 0);
 }
 
-// NumPy ------------------------------------------------------------------------------------------------------------
+// NumPy -----------------------------------------------------------------------------------------------------
 
 // numpy.asarray(memoryview(array), dtype), which shares memory where the dtype allows.
 static PyObject *numpy_view(PyObject *array, PyObject *dtype) {
@@ -321,8 +325,9 @@ static PyObject *to_numpy(PyObject *self, PyObject *args, PyObject *kwargs) {
     return result;
 }
 
-// Pickles and copies: the state is a NumPy array and the number of the dtype, as MLX has it. ----------------------------
+// Pickles and copies -------------------------------------------------------------------------------------------
 
+// The state is a NumPy array and the number of the dtype, as MLX has it. Those of bfloat16 are there as uint16.
 static PyObject *get_state(PyObject *self, PyObject *unused) {
     (void)unused;
     zl_scope scope = zl_scope_begin();
@@ -339,19 +344,21 @@ static zl_array read_state(PyObject *state) {
     PyObject *elements;
     int code, dtype = 0;
     if (!PyTuple_Check(state) || !PyArg_ParseTuple(state, "Oi", &elements, &code)) {
-        PyErr_SetString(PyExc_ValueError, "Invalid pickle state: expected a NumPy array and the number of a dtype");
+        PyErr_SetString(PyExc_ValueError,
+                        "Invalid pickle state: expected a NumPy array and the number of a dtype");
         return NULL;
     }
     while (dtype < ZL_DTYPE_COUNT && dtype_code((zl_dtype)dtype) != code)
         dtype++;
     if (dtype == ZL_DTYPE_COUNT || !PyObject_CheckBuffer(elements)) {
-        PyErr_Format(PyExc_ValueError, "Invalid pickle state: %s with the number %d of a dtype", Py_TYPE(elements)->tp_name,
-                     code);
+        PyErr_Format(PyExc_ValueError, "Invalid pickle state: %s with the number %d of a dtype",
+                     Py_TYPE(elements)->tp_name, code);
         return NULL;
     }
     if (dtype != ZL_BFLOAT16)
         return convert_memory(elements, (zl_dtype)dtype, CONVERT_COPY);
-    zl_array bits = convert_memory(elements, ZL_UINT16, CONVERT_COPY), a = bits ? zl_view(bits, ZL_BFLOAT16) : NULL;
+    zl_array bits = convert_memory(elements, ZL_UINT16, CONVERT_COPY),
+             a = bits ? zl_view(bits, ZL_BFLOAT16) : NULL;
     return bits && !a ? ext_raise() : a && ext_eval(1, &a) ? a : NULL;
 }
 
@@ -372,7 +379,7 @@ static PyObject *copy(PyObject *self, PyObject *unused) {
     return result;
 }
 
-#define WITH_NAMES(function) (PyCFunction)(void (*)(void))function, METH_VARARGS | METH_KEYWORDS
+#define WITH_NAMES(function) (PyCFunction)(void (*)(void)) function, METH_VARARGS | METH_KEYWORDS
 
 PyMethodDef ext_interchange_methods[] = {
     {"__array__", WITH_NAMES(to_numpy), "A NumPy array of the same elements, shared where possible."},

@@ -7,9 +7,14 @@ static PyObject *get_active_memory(PyObject *core, PyObject *unused) {
     return PyLong_FromSize_t(zl_get_active_memory());
 }
 
+static size_t peak_at_reset =
+    SIZE_MAX; // the library's: what was in use then. For MLX the peak is 0 until more is.
+
 static PyObject *get_peak_memory(PyObject *core, PyObject *unused) {
     (void)core, (void)unused;
-    return PyLong_FromSize_t(zl_get_peak_memory());
+    size_t peak = zl_get_peak_memory();
+    bool untouched = peak == peak_at_reset && zl_get_active_memory() == peak;
+    return PyLong_FromSize_t(untouched ? 0 : peak);
 }
 
 static PyObject *get_cache_memory(PyObject *core, PyObject *unused) {
@@ -28,6 +33,7 @@ static PyObject *get_memory_limit(PyObject *core, PyObject *unused) {
 static PyObject *reset_peak_memory(PyObject *core, PyObject *unused) {
     (void)core, (void)unused;
     zl_reset_peak_memory();
+    peak_at_reset = zl_get_peak_memory();
     Py_RETURN_NONE;
 }
 
@@ -108,7 +114,7 @@ static PyObject *get_array_buffer_size(PyObject *core, PyObject *args) {
     return result;
 }
 
-#define WITH_LIMIT(function) (PyCFunction)(void (*)(void))function, METH_VARARGS | METH_KEYWORDS
+#define WITH_LIMIT(function) (PyCFunction)(void (*)(void)) function, METH_VARARGS | METH_KEYWORDS
 
 static PyMethodDef functions[] = {
     {"get_active_memory", get_active_memory, METH_NOARGS, "Bytes of array data in use."},
@@ -118,9 +124,12 @@ static PyMethodDef functions[] = {
     {"reset_peak_memory", reset_peak_memory, METH_NOARGS, "Counts the peak from now on."},
     {"clear_cache", clear_cache, METH_NOARGS, "Gives memory that is kept for reuse back to the system."},
     {"set_memory_limit", WITH_LIMIT(set_memory_limit), "Sets the limit in bytes; the old one."},
-    {"set_cache_limit", WITH_LIMIT(set_cache_limit), "Sets how many bytes are kept for reuse; the old limit."},
-    {"set_wired_limit", WITH_LIMIT(set_wired_limit), "Remembers a limit that has no effect here; the old one."},
-    {"get_array_buffer_size", get_array_buffer_size, METH_VARARGS, "Bytes of all arrays in trees, each counted once."},
+    {"set_cache_limit", WITH_LIMIT(set_cache_limit),
+     "Sets how many bytes are kept for reuse; the old limit."},
+    {"set_wired_limit", WITH_LIMIT(set_wired_limit),
+     "Remembers a limit that has no effect here; the old one."},
+    {"get_array_buffer_size", get_array_buffer_size, METH_VARARGS,
+     "Bytes of all arrays in trees, each counted once."},
     {0},
 };
 

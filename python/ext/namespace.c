@@ -19,7 +19,8 @@ PyObject *namespace_of(PyObject *array, PyObject *args, PyObject *kwargs) {
 
 static PyObject *capabilities(PyObject *self, PyObject *unused) {
     (void)self, (void)unused;
-    return Py_BuildValue("{sOsOsi}", "boolean indexing", Py_False, "data-dependent shapes", Py_False, "max dimensions", 10);
+    return Py_BuildValue("{sOsOsi}", "boolean indexing", Py_False, "data-dependent shapes", Py_False,
+                         "max dimensions", 10);
 }
 
 static PyObject *default_device(PyObject *self, PyObject *unused) {
@@ -66,7 +67,8 @@ static PyObject *default_dtypes(PyObject *self, PyObject *args, PyObject *kwargs
     (void)self;
     static char *names[] = {"device", NULL};
     PyObject *device = Py_None;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$O:default_dtypes", names, &device) || !check_device(device))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$O:default_dtypes", names, &device) ||
+        !check_device(device))
         return NULL;
     return Py_BuildValue("{sOsOsOsO}", "real floating", ext_dtype_object(ZL_FLOAT32), "complex floating",
                          ext_dtype_object(ZL_COMPLEX64), "integral", ext_dtype_object(ZL_INT32), "indexing",
@@ -86,10 +88,11 @@ static bool add_dtype(PyObject *dict, zl_dtype dtype, PyObject *kind) {
 static PyObject *dtypes(PyObject *self, PyObject *args, PyObject *kwargs) {
     (void)self;
     static char *names[] = {"device", "kind", NULL};
-    static const zl_dtype all[] = {ZL_BOOL,  ZL_INT8,   ZL_INT16,  ZL_INT32,   ZL_INT64,     ZL_UINT8,
+    static const zl_dtype all[] = {ZL_BOOL,   ZL_INT8,   ZL_INT16,  ZL_INT32,   ZL_INT64,     ZL_UINT8,
                                    ZL_UINT16, ZL_UINT32, ZL_UINT64, ZL_FLOAT32, ZL_COMPLEX64, ZL_FLOAT64};
     PyObject *device = Py_None, *kind = Py_None;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$OO:dtypes", names, &device, &kind) || !check_device(device))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$OO:dtypes", names, &device, &kind) ||
+        !check_device(device))
         return NULL;
     PyObject *dict = PyDict_New();
     for (int i = 0; dict && i < COUNT(all); i++)
@@ -104,7 +107,8 @@ static PyMethodDef info_methods[] = {
     {"devices", devices, METH_NOARGS, "All devices."},
     {"default_dtypes", (PyCFunction)(void (*)(void))default_dtypes, METH_VARARGS | METH_KEYWORDS,
      "The dtypes of new arrays by kind."},
-    {"dtypes", (PyCFunction)(void (*)(void))dtypes, METH_VARARGS | METH_KEYWORDS, "The dtypes of the array API by name."},
+    {"dtypes", (PyCFunction)(void (*)(void))dtypes, METH_VARARGS | METH_KEYWORDS,
+     "The dtypes of the array API by name."},
     {0},
 };
 
@@ -123,7 +127,8 @@ static PyObject *namespace_info(PyObject *core, PyObject *unused) {
 }
 
 static PyMethodDef functions[] = {
-    {"__array_namespace_info__", namespace_info, METH_NOARGS, "What the array API can be asked about this module."},
+    {"__array_namespace_info__", namespace_info, METH_NOARGS,
+     "What the array API can be asked about this module."},
     {0},
 };
 

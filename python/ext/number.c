@@ -1,4 +1,4 @@
-// number.c - loads and stores of array elements, float16 and bfloat16 among them, and numbers as Python objects.
+// number.c - loads and stores of array elements, float16 and bfloat16 among them, and elements as Python objects.
 
 #include "number.h"
 
@@ -19,7 +19,7 @@ size_t number_size(int type) {
     return type == NUMBER_COMPLEX128 ? 16 : zl_dtype_size((zl_dtype)type);
 }
 
-// Short floats -----------------------------------------------------------------------------------------------------
+// Short floats ----------------------------------------------------------------------------------------------
 
 static float float_of_bits(uint32_t bits) {
     float f;
@@ -65,20 +65,21 @@ static uint16_t bfloat_of_float(float f) {
     return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
-// Loads and stores ------------------------------------------------------------------------------------------------
+// Loads and stores ------------------------------------------------------------------------------------------
 
-#define LOAD(type, field, value) \
-    for (size_t k = 0; k < n; k++) { \
+#define LOAD(type, field, value)        \
+    for (size_t k = 0; k < n; k++) {    \
         type x = ((const type *)in)[k]; \
-        out[k].field = value; \
-    } \
+        out[k].field = value;           \
+    }                                   \
     break
 
 static void load_complex(union number *out, const void *in, int type, size_t n) {
     bool twice = type == NUMBER_COMPLEX128;
     for (size_t k = 0; k < n; k++)
         for (int part = 0; part < 2; part++)
-            out[k].c[part] = twice ? (float)((const double *)in)[2 * k + part] : ((const float *)in)[2 * k + part];
+            out[k].c[part] =
+                twice ? (float)((const double *)in)[2 * k + part] : ((const float *)in)[2 * k + part];
 }
 
 void number_load(union number *out, const void *in, int type, size_t n) {
@@ -152,11 +153,11 @@ static void store_complex(float *out, const union number *in, enum number_kind k
     }
 }
 
-#define STORE(type, value) \
+#define STORE(type, value)           \
     for (size_t k = 0; k < n; k++) { \
-        double x = from[k]; \
-        ((type *)out)[k] = value; \
-    } \
+        double x = from[k];          \
+        ((type *)out)[k] = value;    \
+    }                                \
     break
 
 static void store_floats(void *out, zl_dtype type, const union number *in, enum number_kind kind, size_t n) {

@@ -24,7 +24,7 @@ size_t number_size(int type); // bytes of one element
 
 // n elements of a type, widened; in is aligned for it.
 void number_load(union number *out, const void *in, int type, size_t n);
-// n numbers of one kind as elements of a dtype: whole numbers wrap, fractions are cut off, complex ones lose theirs.
+// n numbers of one kind as elements of a dtype: whole numbers wrap, what an element cannot hold is cut off.
 void number_store(void *out, zl_dtype type, const union number *in, enum number_kind kind, size_t n);
 // n elements of one type as another; in may lie anywhere.
 void number_convert(void *out, zl_dtype out_type, const void *in, int in_type, size_t n);

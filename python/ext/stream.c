@@ -1,12 +1,12 @@
-// stream.c - Stream, ThreadLocalStream and StreamContext, and the default streams. Streams belong to threads, as in
-// MLX: what a thread has of them is in the dictionary that Python keeps for it, which goes with the thread.
+// stream.c - Stream, ThreadLocalStream and StreamContext, and the default streams. Streams belong to threads, as
+// in MLX: what a thread has of them is in the dictionary that Python keeps for it, which goes with the thread.
 
 #include <stdatomic.h>
 
 #include "device.h"
 
 struct stream {
-    PyObject_HEAD
+    PyObject base;
     struct device device;
     int index;
     int64_t owner;    // number of the thread; 0: any thread, each with its own
@@ -46,7 +46,7 @@ static struct stream *make_own(struct device d, zl_stream stream) {
 
 static const char table_name[] = "zellige.core.streams";
 
-// The streams of this thread by key, borrowed: defaults by device type, and those of streams for any thread by object.
+// The streams of this thread by key, borrowed: defaults by device, and those of streams for any thread by object.
 static PyObject *own_table(void) {
     PyObject *all = PyThreadState_GetDict(); // NULL without an exception if there is no memory for it
     PyObject *table = all ? PyDict_GetItemString(all, table_name) : PyErr_NoMemory();
@@ -80,9 +80,10 @@ static struct stream *default_of(const char *function, struct device d) {
     PyObject *table = name ? own_table() : NULL, *key = table ? device_key(d) : NULL;
     PyObject *known = key ? PyDict_GetItemWithError(table, key) : NULL;
     struct stream *s = (struct stream *)Py_XNewRef(known);
-    if (key && !known && !PyErr_Occurred())
-        s = remember(table, key,
-                     make_own(d, same_device(d, device_default()) ? zl_default_stream() : zl_new_stream(name)));
+    if (key && !known && !PyErr_Occurred()) {
+        bool standard = same_device(d, device_default());
+        s = remember(table, key, make_own(d, standard ? zl_default_stream() : zl_new_stream(name)));
+    }
     Py_XDECREF(key);
     return s;
 }
@@ -107,15 +108,16 @@ static struct stream *resolve(const char *function, PyObject *o) {
         return device_read(function, o, &d) ? default_of(function, d) : NULL;
     if (s->owner == thread_number())
         return (struct stream *)Py_NewRef(o);
-    PyErr_Format(PyExc_RuntimeError, "%s: %R is of another thread, or was cleared: make one here with new_stream",
-                 function, o);
+    PyErr_Format(PyExc_RuntimeError,
+                 "%s: %R is of another thread, or was cleared: make one here with new_stream", function, o);
     return NULL;
 }
 
 static bool check_target(PyObject *o) {
     if (Py_TYPE(o) == &stream_type || Py_TYPE(o) == &local_type || device_is(o))
         return true;
-    PyErr_Format(PyExc_TypeError, "stream: a Stream, ThreadLocalStream, Device or DeviceType is needed, not %.100s",
+    PyErr_Format(PyExc_TypeError,
+                 "stream: a Stream, ThreadLocalStream, Device or DeviceType is needed, not %.100s",
                  Py_TYPE(o)->tp_name);
     return false;
 }
@@ -188,21 +190,32 @@ static PyGetSetDef stream_members[] = {
     {0},
 };
 
-#define STREAM_TYPE(name, doc)                                                                               \
-    {                                                                                                        \
-        PyVarObject_HEAD_INIT(NULL, 0).tp_name = "zellige.core." name, .tp_doc = PyDoc_STR(doc),             \
-        .tp_basicsize = sizeof(struct stream), .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, \
-        .tp_repr = stream_repr, .tp_richcompare = stream_compare, .tp_hash = stream_hash,                    \
-        .tp_getset = stream_members,                                                                         \
-    }
-static PyTypeObject stream_type = STREAM_TYPE("Stream", "Work in order, on one device, of one thread.");
-static PyTypeObject local_type =
-    STREAM_TYPE("ThreadLocalStream", "Stands for a stream of its own on every thread that uses it.");
+static PyTypeObject stream_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "zellige.core.Stream",
+    .tp_doc = PyDoc_STR("Work in order, on one device, of one thread."),
+    .tp_basicsize = sizeof(struct stream),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .tp_repr = stream_repr,
+    .tp_richcompare = stream_compare,
+    .tp_hash = stream_hash,
+    .tp_getset = stream_members,
+};
+
+static PyTypeObject local_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "zellige.core.ThreadLocalStream",
+    .tp_doc = PyDoc_STR("Stands for a stream of its own on every thread that uses it."),
+    .tp_basicsize = sizeof(struct stream),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .tp_repr = stream_repr,
+    .tp_richcompare = stream_compare,
+    .tp_hash = stream_hash,
+    .tp_getset = stream_members,
+};
 
 // Contexts -------------------------------------------------------------------------------------------------------
 
 struct context {
-    PyObject_HEAD
+    PyObject base;
     PyObject *target;     // what was given
     struct stream *saved; // the default before; NULL: not entered
 };
@@ -232,7 +245,8 @@ static bool switch_to(struct stream *s) {
 static PyObject *context_enter(PyObject *self, PyObject *unused) {
     struct context *c = (struct context *)self;
     (void)unused;
-    struct stream *old = default_of("stream", device_default()), *s = old ? resolve("stream", c->target) : NULL;
+    struct stream *old = default_of("stream", device_default());
+    struct stream *s = old ? resolve("stream", c->target) : NULL;
     bool ok = s && switch_to(s);
     if (ok)
         Py_XSETREF(c->saved, (struct stream *)Py_NewRef((PyObject *)old));
@@ -285,7 +299,8 @@ static bool read_argument(PyObject *args, PyObject *kwargs, const char *form, st
 static PyObject *default_stream(PyObject *module, PyObject *args, PyObject *kwargs) {
     struct device d;
     (void)module;
-    return read_argument(args, kwargs, "O:default_stream", &d) ? (PyObject *)default_of("default_stream", d) : NULL;
+    return read_argument(args, kwargs, "O:default_stream", &d) ? (PyObject *)default_of("default_stream", d)
+                                                               : NULL;
 }
 
 static PyObject *set_default_stream(PyObject *module, PyObject *args, PyObject *kwargs) {
@@ -310,7 +325,8 @@ static PyObject *new_stream(PyObject *module, PyObject *args, PyObject *kwargs) 
 static PyObject *new_thread_unsafe_stream(PyObject *module, PyObject *args, PyObject *kwargs) {
     struct device d;
     (void)module;
-    if (!read_argument(args, kwargs, "O:new_thread_unsafe_stream", &d) || !device_name("new_thread_unsafe_stream", d))
+    if (!read_argument(args, kwargs, "O:new_thread_unsafe_stream", &d) ||
+        !device_name("new_thread_unsafe_stream", d))
         return NULL;
     return (PyObject *)make(&stream_type, d, atomic_fetch_add(&streams, 1), NULL);
 }
@@ -353,9 +369,10 @@ static PyObject *stream_context(PyObject *module, PyObject *args, PyObject *kwar
 }
 
 #define ROW(name, function, doc) \
-    {name, (PyCFunction)(void (*)(void))function, METH_VARARGS | METH_KEYWORDS, PyDoc_STR(doc)}
+    { name, (PyCFunction)(void (*)(void))function, METH_VARARGS | METH_KEYWORDS, PyDoc_STR(doc) }
 static PyMethodDef functions[] = {
-    ROW("default_stream", default_stream, "default_stream(device): this thread's default stream of a device."),
+    ROW("default_stream", default_stream,
+        "default_stream(device): this thread's default stream of a device."),
     ROW("set_default_stream", set_default_stream,
         "set_default_stream(stream): it becomes this thread's default for its device."),
     ROW("new_stream", new_stream, "new_stream(device): a new stream, to be used on this thread."),

@@ -1,5 +1,7 @@
 // argreduce.c - where the smallest and the largest elements are.
 
+#include <limits.h>
+
 #include "op/ops.h"
 
 static zl_array locate(zl_array x, bool is_max, int axis) {
@@ -48,6 +50,17 @@ static zl_array argreduce(const char *function, zl_array x, bool is_max, int axi
     return keepdims ? y : zl_squeeze(y, ZL_AXES(at));
 }
 
+// Of all elements where no axis is given; keepdims then leaves every axis, with size 1.
+static zl_array argreduce_any(const char *function, zl_array x, bool is_max, int axis, bool keepdims) {
+    if (axis != INT_MIN || !x)
+        return argreduce(function, x, is_max, axis, keepdims);
+    zl_array y = argreduce(function, zl_flatten(x, 0, -1), is_max, 0, false);
+    OP_ROOM(int64_t, ones, x->ndim);
+    for (int i = 0; ones && i < x->ndim; i++)
+        ones[i] = 1;
+    return !keepdims ? y : ones ? zl_reshape(y, (zl_shape){ones, x->ndim}) : NULL;
+}
+
 zl_array zl_argmin(zl_array a) {
     return argreduce("zl_argmin", zl_flatten(a, 0, -1), false, 0, false);
 }
@@ -55,12 +68,13 @@ OP_SIGNATURE(zl_argmin, "reduce", "The position of the first smallest element of
              P_ARRAY(a));
 
 zl_array zl_argmin_axis(zl_array a, int axis, bool keepdims) {
-    return argreduce("zl_argmin_axis", a, false, axis, keepdims);
+    return argreduce_any("zl_argmin_axis", a, false, axis, keepdims);
 }
 OP_SIGNATURE(
     zl_argmin_axis, "reduce",
-    "The positions of the first smallest elements along one axis, which stays with size 1 if keepdims.",
-    P_ARRAY(a), P_INT(axis, NULL), P_BOOL(keepdims, "False"));
+    "The positions of the first smallest elements along one axis, or of all if none is given; axes stay with size 1 if "
+    "keepdims.",
+    P_ARRAY(a), P_INT(axis, "None"), P_BOOL(keepdims, "False"));
 
 zl_array zl_argmax(zl_array a) {
     return argreduce("zl_argmax", zl_flatten(a, 0, -1), true, 0, false);
@@ -69,9 +83,10 @@ OP_SIGNATURE(zl_argmax, "reduce", "The position of the first largest element of 
              P_ARRAY(a));
 
 zl_array zl_argmax_axis(zl_array a, int axis, bool keepdims) {
-    return argreduce("zl_argmax_axis", a, true, axis, keepdims);
+    return argreduce_any("zl_argmax_axis", a, true, axis, keepdims);
 }
 OP_SIGNATURE(
     zl_argmax_axis, "reduce",
-    "The positions of the first largest elements along one axis, which stays with size 1 if keepdims.",
-    P_ARRAY(a), P_INT(axis, NULL), P_BOOL(keepdims, "False"));
+    "The positions of the first largest elements along one axis, or of all if none is given; axes stay with size 1 if "
+    "keepdims.",
+    P_ARRAY(a), P_INT(axis, "None"), P_BOOL(keepdims, "False"));

@@ -214,7 +214,8 @@ bool eval_arrays(const char *function, int count, const zl_array *arrays, bool w
         return false;
     bool ok = true;
     for (int i = 0; wait && i < count; i++) {
-        stream_wait(arrays[i]);
+        if (!stream_wait(arrays[i]))
+            return false;
         ok &= report(function, arrays[i]);
     }
     return ok;

@@ -141,7 +141,7 @@ static bool on_prepare(struct binding *b, int index, uint64_t in_place) {
     struct run *r = (struct run *)b;
     if (!inputs_ready(b, index))
         return false;
-    if (give_storage(r, index, in_place))
+    if (!interrupt_between_calls(call_first(b->call[index])->size) && give_storage(r, index, in_place))
         return true;
     on_fail(b, index);
     return false;

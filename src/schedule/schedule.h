@@ -35,7 +35,7 @@ struct zl_stream_ {
 zl_stream stream_standard(void);              // of calls that name none, on this thread; NULL and an error
 bool stream_try_begin(zl_stream s);           // takes an idle stream for the calling thread
 void stream_end(zl_stream s);                 // after a run: gives it back and wakes who waits
-void stream_wait(zl_array a);                 // until a is no longer claimed
+bool stream_wait(zl_array a);                 // until a is no longer claimed
 bool stream_enqueue(zl_stream s, struct run *run); // its worker runs and frees it; false and an error
 
 // tape.c ---------------------------------------------------------------------------------------------------------
@@ -107,5 +107,12 @@ void run_fail(struct call *c, struct failure *f); // its outputs failed, for thi
 
 bool eval_arrays(const char *function, int count, const zl_array *arrays, bool wait);
 bool eval_read(const char *function, zl_array a); // evaluates and waits; false and an error when it cannot be read
+
+// interrupt.c ----------------------------------------------------------------------------------------------------
+
+// Whether the program's check says to give up; the error is set then.
+bool interrupt_wanted(void);
+// The same, asked before a call that computes so many elements: most times it does not look.
+bool interrupt_between_calls(int64_t elements);
 
 #endif

@@ -115,18 +115,22 @@ static void tick(zl_stream s) {
     pool_wake(&s->ticks, INT32_MAX);
 }
 
-void stream_wait(zl_array a) {
+// A signal wakes sleepers too: then the program is asked whether to go on.
+bool stream_wait(zl_array a) {
     if (array_state(a) != ARRAY_CLAIMED)
-        return;
+        return true;
     zl_stream s = a->call->stream;
+    bool given_up = false;
     atomic_fetch_add(&s->watchers, 1);
-    while (true) {
+    while (!given_up) {
         unsigned seen = atomic_load(&s->ticks);
         if (array_state(a) != ARRAY_CLAIMED)
             break;
         pool_sleep(&s->ticks, seen);
+        given_up = array_state(a) == ARRAY_CLAIMED && interrupt_wanted();
     }
     atomic_fetch_sub(&s->watchers, 1);
+    return !given_up;
 }
 
 void stream_end(zl_stream s) {

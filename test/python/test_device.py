@@ -73,7 +73,8 @@ class Devices(unittest.TestCase):
         self.assertTrue(mx.is_available(mx.cpu))
         self.assertFalse(mx.is_available(mx.Device(mx.cpu, 1)) or mx.is_available(mx.Device(mx.cpu, -1)))
         self.assertEqual(mx.device_count(mx.cpu), 1)
-        for info in (mx.device_info(), mx.device_info(None), mx.device_info(mx.cpu), mx.device_info(d=mx.Device(mx.cpu))):
+        for arguments in ({}, {"d": None}, {"d": mx.cpu}, {"d": mx.Device(mx.cpu)}):
+            info = mx.device_info(**arguments)
             self.assertTrue(info["device_name"] and info["architecture"] and info["memory_size"] > 0)
         for use in (mx.is_available, mx.device_count, mx.device_info):
             self.assertRaises(TypeError, use, 3)

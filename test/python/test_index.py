@@ -13,6 +13,7 @@ import numpy as np
 
 import zellige.core as mx
 
+s_ = np.s_  # s_[1:, None] is the key of a[1:, None]
 COUNT = 100_000 if os.environ.get("ZL_LONG") == "1" else 2_000
 SEED = int(os.environ.get("ZL_SEED", "1"))
 
@@ -42,12 +43,11 @@ class Case(unittest.TestCase):
 class Reading(Case):
     def test_basic_keys(self):
         keys = [
-            0, -1, 2, slice(None), slice(1, 3), slice(None, None, -1), slice(3, 0, -2), slice(-2, None), slice(5, 2),
-            slice(-100, 100), slice(None, None, 7), None, Ellipsis, (), (0,), (0, 1), (0, 1, 2), (slice(None), 1),
-            (Ellipsis, 1), (1, Ellipsis), (None, 0), (0, None, 1), (None, Ellipsis, None), (slice(0, 2), None, 1),
-            (slice(None), slice(None, None, -1), slice(1, None, 2)), np.int64(1), np.array(1), np.uint8(2),
-            slice(np.int32(1), None),
-        ]
+            s_[0], s_[-1], s_[2], s_[:], s_[1:3], s_[::-1], s_[3:0:-2], s_[-2:], s_[5:2], s_[-100:100], s_[::7],
+            s_[None], s_[...], s_[()], s_[0,], s_[0, 1], s_[0, 1, 2], s_[:, 1], s_[..., 1], s_[1, ...], s_[None, 0],
+            s_[0, None, 1], s_[None, ..., None], s_[0:2, None, 1], s_[:, ::-1, 1::2], np.int64(1), np.array(1),
+            np.uint8(2), s_[np.int32(1) :],
+        ]  # fmt: skip
         a, n = both(4, 3, 5)
         for key in keys:
             self.same(a[key], n[key], repr(key))
@@ -55,11 +55,11 @@ class Reading(Case):
     def test_arrays(self):
         i, j, two = np.array([0, 2]), np.array([1, -1]), np.array([[0], [2]])
         keys = [
-            i, j, two, (i, j), (i, two), (slice(None), i), (Ellipsis, i), (0, i), (i, 0), (i, slice(None), j), (0, slice(None), i),
-            (i, None, j), (None, i), (i, None), (slice(1, 3), i), (i, slice(None, None, -1)), (slice(None), i, j), (i, j, two),
-            (i, slice(1, 2), None, two), (None, slice(None), i, 1, None), (np.array(1), i), np.array(2), (slice(None), np.array(-1)),
-            (slice(2, 2), i), (slice(None), slice(None), two), (None, i, slice(None), None, 1),
-        ]
+            i, j, two, s_[i, j], s_[i, two], s_[:, i], s_[..., i], s_[0, i], s_[i, 0], s_[i, :, j], s_[0, :, i],
+            s_[i, None, j], s_[None, i], s_[i, None], s_[1:3, i], s_[i, ::-1], s_[:, i, j], s_[i, j, two],
+            s_[i, 1:2, None, two], s_[None, :, i, 1, None], s_[np.array(1), i], np.array(2), s_[:, np.array(-1)],
+            s_[2:2, i], s_[:, :, two], s_[None, i, :, None, 1],
+        ]  # fmt: skip
         a, n = both(4, 3, 5)
         for key in keys:
             self.same(a[ours(key)], n[key], repr(key))
@@ -96,11 +96,11 @@ class Reading(Case):
             with self.assertRaises(ValueError):
                 a[key]
         values = [
-            1.0, "x", b"x", {1}, range(2), (0, (1, 2)), (0, 1.5), (Ellipsis, Ellipsis), True, (0, True), np.array([0, 1]),
+            1.0, "x", b"x", {1}, range(2), (0, (1, 2)), (0, 1.5), (..., ...), True, (0, True), np.array([0, 1]),
             (0, np.array([0, 1])), mx.array([True, False, True, True]), [True, False, True, True], mx.array(True),
-            mx.array([0.5]), [0.5], ["x"], slice("a", None), slice(None, None, 0), slice(1.0, None), slice(True, None),
-            (0, mx.array([True, False, True])), object(), (slice(None),) * 65, (None,) * 65,
-        ]
+            mx.array([0.5]), [0.5], ["x"], slice("a", None), s_[::0], s_[1.0:], s_[True:], object(),
+            (0, mx.array([True, False, True])), (slice(None),) * 65, (None,) * 65,
+        ]  # fmt: skip
         for key in values:
             with self.assertRaises(ValueError, msg=repr(key)):
                 a[key]
@@ -192,7 +192,13 @@ class Hostile(Case):
             a[key] = value
             a[i] = 3
             a.at[key].add(value)
-            for use in (lambda: a[9], lambda: a["x"], lambda: a[i, "x"], lambda: a.at[9].add(1), lambda: a.__setitem__(0, i[:1, None, None, None])):
+            for use in (
+                lambda: a[9],
+                lambda: a["x"],
+                lambda: a[i, "x"],
+                lambda: a.at[9].add(1),
+                lambda: a.__setitem__(0, mx.zeros((2, 2))),
+            ):
                 try:
                     use()
                 except (ValueError, TypeError):
@@ -210,10 +216,10 @@ class Assigning(Case):
 
     def test_basic_keys(self):
         keys = [
-            0, -1, slice(None), slice(1, 3), slice(None, None, -1), slice(3, 0, -2), None, Ellipsis, (), (0, 1), (0, 1, 2),
-            (slice(None), 1), (Ellipsis, 1), (None, 0), (0, None, 1), (slice(0, 2), None, 1), (Ellipsis, None), slice(5, 2),
-            (slice(None), slice(None, None, -1), slice(1, None, 2)), (1, slice(None), 2), np.int64(1),
-        ]
+            s_[0], s_[-1], s_[:], s_[1:3], s_[::-1], s_[3:0:-2], s_[None], s_[...], s_[()], s_[0, 1], s_[0, 1, 2],
+            s_[:, 1], s_[..., 1], s_[None, 0], s_[0, None, 1], s_[0:2, None, 1], s_[..., None], s_[5:2],
+            s_[:, ::-1, 1::2], s_[1, :, 2], np.int64(1),
+        ]  # fmt: skip
         for key in keys:
             shape = np.zeros((4, 3, 5))[key].shape
             for value in (7, -1, True, np.arange(1, 1 + int(np.prod(shape)), dtype=np.int32).reshape(shape)):
@@ -225,10 +231,10 @@ class Assigning(Case):
     def test_arrays(self):
         i, j, two = np.array([0, 2]), np.array([1, -1]), np.array([[0], [2]])
         keys = [
-            i, two, (i, j), (i, two), (slice(None), i), (Ellipsis, i), (0, i), (i, 0), (i, slice(None), j), (0, slice(None), i),
-            (i, None, j), (None, i), (slice(1, 3), i), (i, slice(None, None, -1)), (slice(None, None, 2), i, j), (i, j, two),
-            (i, slice(1, 2), None, two), np.array(2), (slice(2, 2), i), (slice(None), slice(None), two), [0, 2], (slice(None), [0, 2]),
-        ]
+            i, two, s_[i, j], s_[i, two], s_[:, i], s_[..., i], s_[0, i], s_[i, 0], s_[i, :, j], s_[0, :, i],
+            s_[i, None, j], s_[None, i], s_[1:3, i], s_[i, ::-1], s_[::2, i, j], s_[i, j, two],
+            s_[i, 1:2, None, two], np.array(2), s_[2:2, i], s_[:, :, two], [0, 2], s_[:, [0, 2]], s_[-2:, 1:9, i],
+        ]  # fmt: skip
         for key in keys:
             shape = np.zeros((4, 3, 5))[key].shape
             self.check((4, 3, 5), key, 7)
@@ -237,6 +243,11 @@ class Assigning(Case):
     def test_casts_to_the_array(self):
         a = mx.array([1, 2, 3])
         a[0] = 1.7
+        for number in (2**31, -(2**31) - 1, 2**64):
+            with self.assertRaises((ValueError, OverflowError)):
+                a[2] = number
+            with self.assertRaises((ValueError, OverflowError)):
+                a.at[2].add(number)
         a[mx.array([1])] = mx.array([9.5])
         self.assertEqual((a.tolist(), a.dtype), ([1, 9, 3], mx.int32))
         b = mx.array([1.0, 2.0], dtype=mx.float16)
@@ -246,7 +257,8 @@ class Assigning(Case):
     def test_masks(self):
         row = np.array([True, False, True, False])
         cases = [(row, 7), (row, np.array([1, 2, 3])), (row, np.arange(6).reshape(2, 3)), (~row & row, 7)]
-        cases += [(np.arange(12).reshape(4, 3) % 3 == 1, np.array([9, 8, 7, 6])), (np.array(True), 5), (np.array(False), 5)]
+        cases += [(np.arange(12).reshape(4, 3) % 3 == 1, np.array([9, 8, 7, 6]))]
+        cases += [(np.array(True), 5), (np.array(False), 5)]
         for mask, value in cases:
             if isinstance(value, np.ndarray):
                 value = value.astype(np.int32)
@@ -260,17 +272,18 @@ class Assigning(Case):
         a[True] = 1
         a[False] = 2
         self.assertEqual(a.tolist(), [[1] * 3] * 4)
-        for mask in (mx.array([True, False]), np.zeros((1, 3), bool), np.zeros((4, 3, 1), bool), (mx.array([True] * 4),), (mx.array([True] * 4), 0)):
+        full = mx.array([True] * 4)
+        for mask in (mx.array([True, False]), np.zeros((1, 3), bool), np.zeros((4, 3, 1), bool), (full,), (full, 0)):
             with self.assertRaises(ValueError):
                 a[mask] = 0
 
     def test_errors(self):
         a, n = both(4, 3)
         values = [
-            (0, mx.array([1, 2])), (0, mx.array([[1, 2, 3], [1, 2, 3]])), (slice(0, 2), mx.zeros((3, 1))), (4, 1), ((0, 3), 1),
-            ((0, 0, 0), 1), ("x", 1), ((0, "x"), 1), (1.5, 1), ((0, True), 1), (np.array([0, 1]), 1), ((Ellipsis, Ellipsis), 1),
-            (slice(None, None, 0), 1), (mx.array([0.5]), 1), (mx.array([0, 1]), mx.zeros((3, 3))), (0, "x"),
-        ]
+            (0, mx.array([1, 2])), (0, mx.array([[1, 2, 3], [1, 2, 3]])), (s_[0:2], mx.zeros((3, 1))), (4, 1),
+            (s_[0, 3], 1), (s_[0, 0, 0], 1), ("x", 1), ((0, "x"), 1), (1.5, 1), ((0, True), 1), (np.array([0, 1]), 1),
+            (s_[..., ...], 1), (s_[::0], 1), (mx.array([0.5]), 1), (mx.array([0, 1]), mx.zeros((3, 3))), (0, "x"),
+        ]  # fmt: skip
         for key, value in values:
             with self.assertRaises(ValueError, msg=repr((key, value))):
                 a[key] = value
@@ -296,16 +309,17 @@ class Assigning(Case):
 
 
 class At(Case):
-    OPS = {"add": np.add, "subtract": np.subtract, "multiply": np.multiply, "maximum": np.maximum, "minimum": np.minimum}
+    OPS = ["add", "subtract", "multiply", "maximum", "minimum"]
 
     def test_against_numpy(self):
         i = np.array([0, 2, 0])
-        keys = [0, slice(1, 3), (slice(None), 1), i, (i, np.array([1, 1, 1])), (slice(None), i), (0, i), (slice(None, None, 2), i), (), Ellipsis, [0, 0]]
-        for name, op in self.OPS.items():
+        one = np.array([1, 1, 1])
+        keys = [0, s_[1:3], s_[:, 1], i, s_[i, one], s_[:, i], s_[0, i], s_[::2, i], s_[1:, i], (), ..., [0, 0]]
+        for name in self.OPS:
             for key in keys:
                 a, n = both(4, 3)
                 m = n.copy()
-                op.at(m, key, 2)
+                getattr(np, name).at(m, key, 2)
                 self.same(getattr(a.at[ours(key)], name)(2), m, (name, key))
                 self.same(a, n)
 
@@ -314,6 +328,9 @@ class At(Case):
         self.assertEqual(a.at[mx.array([0, 0, 1])].divide(2).tolist(), [2.0, 2.0, 2.0])
         self.assertEqual(a.at[1:].divide(mx.array([2.0, 4.0])).tolist(), [8.0, 2.0, 0.5])
         self.assertEqual(a.at[...].divide(2).tolist(), [4.0, 2.0, 1.0])
+        whole = mx.array([6, 3])
+        self.assertEqual(whole.at[0].divide(1.5).tolist(), [0, 3])  # times 1 / 1.5, cut off
+        self.assertEqual(whole.at[...].divide(1.5).tolist(), [4.0, 2.0])
 
     def test_the_object(self):
         a, _ = both(3)
@@ -359,10 +376,11 @@ class Iterating(Case):
 class Gradients(Case):
     def test_through_keys(self):
         a = mx.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
-        for key in (0, (slice(None), 1), (slice(None), slice(None, None, -2)), mx.array([1, 1]), (0, mx.array([2, 2, 0])), (None, 1)):
+        i = np.array([2, 2, 0])
+        for key in (s_[0,], s_[:, 1], s_[:, ::-2], s_[i[2:],], s_[0, i], s_[..., i]):
             want = np.zeros((2, 3))
-            np.add.at(want, tuple(np.array(k.tolist()) if isinstance(k, mx.array) else k for k in (key if isinstance(key, tuple) else (key,)) if k is not None), 1)
-            self.same(mx.grad(lambda x: x[key].sum())(a), want, repr(key))
+            np.add.at(want, key, 1)
+            self.same(mx.grad(lambda x: x[ours(key)].sum())(a), want, repr(key))
 
     def test_through_assignment(self):
         def f(x, v):
@@ -461,7 +479,44 @@ class Fuzz(Case):
                 x[k] = v
                 return x
 
-            self.compare(self.attempt(lambda: assign(a, ours(key), mine)), self.attempt(lambda: assign(n, key, value)), what)
+            got = self.attempt(lambda: assign(a, ours(key), mine))
+            self.compare(got, self.attempt(lambda: assign(n, key, value)), what)
+
+    def junk(self, r):
+        """What has no business in a key, and positions that are not there."""
+        far = [r.randrange(-(2**31), 2**31) for _ in range(r.randrange(4))]
+        return r.choice([
+            None, ..., True, 0, -1, 2**31, -(2**63), 2**200, 1.5, 1j, "0", b"0", (), [], [[]], [1.5], [None], {}, {0},
+            int, len, object(), range(3), s_[: 2**40], s_[::0], slice("a"), s_[-(2**31) : 2**31 - 1 : -1], [far], far,
+            np.zeros((2, 2)), np.array(1), np.int8(1), np.array(["a"]), np.True_, np.zeros(3, bool), memoryview(b"12"),
+            mx.array(far or [0], dtype=mx.int64), mx.array(7, dtype=mx.uint64), mx.array(-9), mx.array([True, False]),
+            mx.array(True), mx.array([]), mx.zeros((0,), dtype=mx.int32), mx.zeros((2, 0, 3), dtype=mx.int8),
+            mx.array([1j]), mx.zeros((1,) * 40, dtype=mx.int32), Exception, float("nan"),
+        ])  # fmt: skip
+
+    def test_junk(self):
+        allowed = (ValueError, IndexError, TypeError, OverflowError, RuntimeError)
+        for seed in range(SEED, SEED + COUNT // 2):
+            r = random.Random(seed)
+            shape = self.shape(r)
+            key = tuple(self.junk(r) for _ in range(r.randrange(5)))
+            key = self.junk(r) if r.random() < 0.3 else key
+            a, _ = both(*shape)
+            odd = [0, 1.5, "x", None, [1], 2**70, np.zeros(2), a]
+            value = r.choice(odd + [mx.array([]), mx.zeros((1,) * 70), mx.zeros((3, 1))])
+
+            def assign():
+                a[key] = value
+                a.tolist()
+
+            uses = [lambda: a[key], lambda: a.at[key].add(value), lambda: a.at[key].divide(value)]
+            for use in [assign] + uses:
+                try:
+                    result = use()
+                    result is None or result.tolist()
+                except allowed:
+                    pass
+            self.assertEqual(tuple(a.shape), shape)
 
 
 if __name__ == "__main__":

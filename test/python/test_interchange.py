@@ -257,7 +257,6 @@ class ToMemory(unittest.TestCase):
         a = zl.arange(100)
         before = np.asarray(a)
         a += 1
-        zl.eval(a)
         gc.collect()
         self.assertEqual((before[5], np.asarray(a)[5]), (5, 6))
 
@@ -346,7 +345,15 @@ class Memory(unittest.TestCase):
         with self.assertRaises(ValueError):
             zl.get_array_buffer_size(a + 1)
 
+    def test_peak(self):
+        a = zl.array(np.zeros(1 << 20, np.float32))
+        zl.reset_peak_memory()
+        self.assertEqual(zl.get_peak_memory(), 0)
+        np.asarray(a + 1)
+        self.assertGreaterEqual(zl.get_peak_memory(), 8 << 20)
+
     def test_limits(self):
+        self.assertEqual((zl.set_cache_limit(zl.set_cache_limit(0)), zl.get_cache_memory()), (0, 0))
         for name in ("set_memory_limit", "set_cache_limit", "set_wired_limit"):
             old = getattr(zl, name)(1 << 40)
             self.assertEqual(getattr(zl, name)(limit=old), 1 << 40)

@@ -1,0 +1,393 @@
+// transform.c - eval, vjp, jvp and depends, and the object that other transforms return.
+
+#include "transform_func.h"
+
+// Results of functions -------------------------------------------------------------------------------------------
+
+bool give_all(const struct tree_arrays *a, zl_outputs *out) {
+    for (int i = 0; i < a->count; i++)
+        if (!zl_give(out, a->value[i]))
+            return false;
+    return true;
+}
+
+PyObject *wrap_outputs(const zl_outputs *outputs) {
+    int count = zl_outputs_count(outputs);
+    PyObject *list = PyList_New(count);
+    for (int i = 0; list && i < count; i++) {
+        PyObject *a = ext_wrap(zl_outputs_get(outputs, i));
+        if (!a)
+            Py_CLEAR(list);
+        else
+            PyList_SET_ITEM(list, i, a);
+    }
+    return list;
+}
+
+const zl_array *outputs_array(const zl_outputs *outputs) {
+    int count = zl_outputs_count(outputs);
+    zl_array *array = PyMem_New(zl_array, count + 1);
+    for (int i = 0; array && i < count; i++)
+        array[i] = zl_outputs_get(outputs, i);
+    if (!array)
+        PyErr_NoMemory();
+    return array;
+}
+
+// Evaluation -----------------------------------------------------------------------------------------------------
+
+static PyObject *evaluate(PyObject *args, bool (*eval)(int, const zl_array *)) {
+    struct tree_arrays a = {0};
+    bool ok = tree_gather(&a, args, false) && (!a.count || eval(a.count, a.value));
+    tree_release(&a);
+    return ok ? Py_NewRef(Py_None) : NULL;
+}
+
+static PyObject *eval(PyObject *m, PyObject *args) {
+    (void)m;
+    return evaluate(args, ext_eval);
+}
+
+static PyObject *async_eval(PyObject *m, PyObject *args) {
+    (void)m;
+    return evaluate(args, ext_async_eval);
+}
+
+// vjp and jvp: functions of arrays, without trees ----------------------------------------------------------------
+
+// An array, or a list or tuple of nothing but arrays.
+static bool gather_flat(struct tree_arrays *a, PyObject *o, const char *what) {
+    bool is_list = PyList_Check(o) || PyTuple_Check(o);
+    for (Py_ssize_t i = 0; is_list && i < PySequence_Fast_GET_SIZE(o); i++)
+        is_list = ext_is_array(PySequence_Fast_GET_ITEM(o, i));
+    if (!is_list && !ext_is_array(o)) {
+        PyErr_Format(PyExc_TypeError, "%s: an array or a list of arrays is needed, not %s", what,
+                     Py_TYPE(o)->tp_name);
+        return false;
+    }
+    return tree_gather(a, o, true);
+}
+
+static bool call_flat(void *data, int count, const zl_array *in, zl_outputs *out) {
+    PyObject *args = ext_wrap_all(count, in, true);
+    PyObject *result = args ? PyObject_CallObject(data, args) : NULL;
+    struct tree_arrays a = {0};
+    bool ok = result && gather_flat(&a, result, "the function's result") && give_all(&a, out);
+    tree_release(&a);
+    Py_XDECREF(args);
+    Py_XDECREF(result);
+    return ok;
+}
+
+// Arguments of vjp and jvp.
+struct flat_call {
+    PyObject *fun, *primals, *others;
+    struct tree_arrays in, by;
+};
+
+static bool read_flat(struct flat_call *c, PyObject *args, PyObject *kwargs, const char *format,
+                      char **names) {
+    *c = (struct flat_call){0};
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, format, names, &c->fun, &c->primals, &c->others))
+        return false;
+    if (!PyCallable_Check(c->fun))
+        return PyErr_Format(PyExc_TypeError, "%s: a function is needed, not %s", names[2],
+                            Py_TYPE(c->fun)->tp_name),
+               false;
+    return gather_flat(&c->in, c->primals, names[1]) && gather_flat(&c->by, c->others, names[2]);
+}
+
+static void free_flat(struct flat_call *c) {
+    tree_release(&c->in);
+    tree_release(&c->by);
+}
+
+static PyObject *pair_of(PyObject *a, PyObject *b) {
+    PyObject *pair = a && b ? PyTuple_Pack(2, a, b) : NULL;
+    Py_XDECREF(a);
+    Py_XDECREF(b);
+    return pair;
+}
+
+static PyObject *run_vjp(struct flat_call *c) {
+    zl_array *grads = PyMem_New(zl_array, c->in.count + 1);
+    zl_outputs *values = zl_outputs_new();
+    PyObject *result = NULL;
+    zl_scope scope = zl_scope_begin();
+    if (!grads || !values)
+        PyErr_NoMemory();
+    else if (zl_vjp((zl_fn){.call = call_flat, .data = c->fun}, c->in.count, c->in.value, c->by.count,
+                    c->by.value, values, grads))
+        result = pair_of(wrap_outputs(values), ext_wrap_all(c->in.count, grads, false));
+    else
+        ext_raise();
+    zl_scope_end(scope);
+    zl_outputs_free(values);
+    PyMem_Free(grads);
+    return result;
+}
+
+static PyObject *vjp(PyObject *m, PyObject *args, PyObject *kwargs) {
+    (void)m;
+    static char *names[] = {"fun", "primals", "cotangents", NULL};
+    struct flat_call c;
+    PyObject *result = read_flat(&c, args, kwargs, "OOO:vjp", names) ? run_vjp(&c) : NULL;
+    free_flat(&c);
+    return result;
+}
+
+static PyObject *run_jvp(struct flat_call *c) {
+    if (c->in.count != c->by.count)
+        return PyErr_Format(PyExc_ValueError,
+                            "[jvp] Number of inputs does not match number of tangents: %d and %d.",
+                            c->in.count, c->by.count);
+    zl_outputs *values = zl_outputs_new(), *tangents = zl_outputs_new();
+    PyObject *result = NULL;
+    zl_scope scope = zl_scope_begin();
+    if (!values || !tangents)
+        PyErr_NoMemory();
+    else if (zl_jvp((zl_fn){.call = call_flat, .data = c->fun}, c->in.count, c->in.value, c->by.value, values,
+                    tangents))
+        result = pair_of(wrap_outputs(values), wrap_outputs(tangents));
+    else
+        ext_raise();
+    zl_scope_end(scope);
+    zl_outputs_free(values);
+    zl_outputs_free(tangents);
+    return result;
+}
+
+static PyObject *jvp(PyObject *m, PyObject *args, PyObject *kwargs) {
+    (void)m;
+    static char *names[] = {"fun", "primals", "tangents", NULL};
+    struct flat_call c;
+    PyObject *result = read_flat(&c, args, kwargs, "OOO:jvp", names) ? run_jvp(&c) : NULL;
+    free_flat(&c);
+    return result;
+}
+
+// depends --------------------------------------------------------------------------------------------------------
+
+static PyObject *depend(const struct tree_arrays *in, const struct tree_arrays *on, bool single) {
+    PyObject *list = PyList_New(in->count);
+    for (int i = 0; list && i < in->count; i++) {
+        zl_scope scope = zl_scope_begin();
+        zl_array x = in->value[i];
+        PyObject *a = ext_wrap(on->count ? zl_depends(x, on->value, on->count) : x);
+        zl_scope_end(scope);
+        if (a)
+            PyList_SET_ITEM(list, i, a);
+        else
+            Py_CLEAR(list);
+    }
+    if (!list || !single)
+        return list;
+    PyObject *one = Py_NewRef(PyList_GET_ITEM(list, 0));
+    Py_DECREF(list);
+    return one;
+}
+
+static PyObject *depends(PyObject *m, PyObject *args, PyObject *kwargs) {
+    (void)m;
+    static char *names[] = {"inputs", "dependencies", NULL};
+    PyObject *inputs, *dependencies, *result = NULL;
+    struct tree_arrays in = {0}, on = {0};
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO:depends", names, &inputs, &dependencies))
+        return NULL;
+    if (gather_flat(&in, inputs, "inputs") && gather_flat(&on, dependencies, "dependencies"))
+        result = depend(&in, &on, ext_is_array(inputs));
+    tree_release(&in);
+    tree_release(&on);
+    return result;
+}
+
+// The object -----------------------------------------------------------------------------------------------------
+
+static PyObject *keywords(PyObject *const *values, PyObject *names) {
+    PyObject *dict = PyDict_New();
+    for (Py_ssize_t i = 0; dict && i < PyTuple_GET_SIZE(names); i++)
+        if (PyDict_SetItem(dict, PyTuple_GET_ITEM(names, i), values[i]))
+            Py_CLEAR(dict);
+    return dict;
+}
+
+static PyObject *call_wrapper(PyObject *self, PyObject *const *args, size_t given, PyObject *names) {
+    struct wrapper *w = (struct wrapper *)self;
+    Py_ssize_t count = PyVectorcall_NARGS(given);
+    PyObject *tuple = PyTuple_New(count), *dict = NULL, *result = NULL;
+    for (Py_ssize_t i = 0; tuple && i < count; i++)
+        PyTuple_SET_ITEM(tuple, i, Py_NewRef(args[i]));
+    bool named = names && PyTuple_GET_SIZE(names);
+    if (tuple && (!named || (dict = keywords(args + count, names))))
+        result = w->call(w, tuple, dict);
+    Py_XDECREF(tuple);
+    Py_XDECREF(dict);
+    return result;
+}
+
+static int traverse_wrapper(PyObject *self, visitproc visit, void *arg) {
+    struct wrapper *w = (struct wrapper *)self;
+    Py_VISIT(w->fun);
+    Py_VISIT(w->first);
+    Py_VISIT(w->second);
+    return 0;
+}
+
+static int clear_wrapper(PyObject *self) {
+    struct wrapper *w = (struct wrapper *)self;
+    Py_CLEAR(w->fun);
+    Py_CLEAR(w->first);
+    Py_CLEAR(w->second);
+    return 0;
+}
+
+static void free_wrapper(PyObject *self) {
+    PyObject_GC_UnTrack(self);
+    if (((struct wrapper *)self)->weak)
+        PyObject_ClearWeakRefs(self);
+    clear_wrapper(self);
+    PyObject_GC_Del(self);
+}
+
+// Names, documentation and all else are those of the function.
+static PyObject *attribute(PyObject *self, PyObject *name) {
+    PyObject *fun = ((struct wrapper *)self)->fun;
+    return fun ? PyObject_GetAttr(fun, name) : PyObject_GenericGetAttr(self, name);
+}
+
+static PyTypeObject wrapper_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "zellige.core._gc_func",
+    .tp_basicsize = sizeof(struct wrapper),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,
+    .tp_vectorcall_offset = offsetof(struct wrapper, vectorcall),
+    .tp_call = PyVectorcall_Call,
+    .tp_getattro = attribute,
+    .tp_traverse = traverse_wrapper,
+    .tp_clear = clear_wrapper,
+    .tp_dealloc = free_wrapper,
+    .tp_weaklistoffset = offsetof(struct wrapper, weak),
+};
+
+PyObject *wrapper_new(const char *tag, PyObject *(*call)(struct wrapper *, PyObject *, PyObject *),
+                      PyObject *fun, PyObject *first, PyObject *second) {
+    if (!PyCallable_Check(fun))
+        return PyErr_Format(PyExc_TypeError, "%s a function is needed, not %s", tag, Py_TYPE(fun)->tp_name);
+    struct wrapper *w = PyObject_GC_New(struct wrapper, &wrapper_type);
+    if (!w)
+        return NULL;
+    w->vectorcall = call_wrapper;
+    w->call = call;
+    w->fun = Py_NewRef(fun);
+    w->first = Py_XNewRef(first);
+    w->second = Py_XNewRef(second);
+    w->tag = tag;
+    w->weak = NULL;
+    PyObject_GC_Track((PyObject *)w);
+    return (PyObject *)w;
+}
+
+// compile --------------------------------------------------------------------------------------------------------
+
+// What a compiled function can be told apart by.
+static bool check_constant(PyObject *leaf, void *context) {
+    (void)context;
+    if (ext_is_array(leaf) || leaf == Py_None || PyUnicode_Check(leaf) || PyLong_Check(leaf) ||
+        PyFloat_Check(leaf))
+        return true;
+    PyErr_Format(PyExc_ValueError,
+                 "[compile] Function arguments must be trees of arrays or constants (floats, ints, strings, "
+                 "or None), but "
+                 "received type %s.",
+                 Py_TYPE(leaf)->tp_name);
+    return false;
+}
+
+static PyObject *call_through(struct wrapper *w, PyObject *args, PyObject *kwargs) {
+    if (!ext_tree_visit(args, check_constant, NULL) ||
+        (kwargs && !ext_tree_visit(kwargs, check_constant, NULL)))
+        return NULL;
+    return PyObject_Call(w->fun, args, kwargs);
+}
+
+// For now its function is called as it is.
+static PyObject *compile(PyObject *m, PyObject *args, PyObject *kwargs) {
+    (void)m;
+    static char *names[] = {"fun", "inputs", "outputs", "shapeless", NULL};
+    PyObject *fun, *inputs = Py_None, *outputs = Py_None;
+    int shapeless = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|OOp:compile", names, &fun, &inputs, &outputs,
+                                     &shapeless))
+        return NULL;
+    return wrapper_new("[compile]", call_through, fun, inputs, outputs);
+}
+
+static PyObject *switch_compile(PyObject *m, PyObject *unused) {
+    (void)m, (void)unused;
+    Py_RETURN_NONE;
+}
+
+// The module -----------------------------------------------------------------------------------------------------
+
+static PyObject *grad(PyObject *m, PyObject *args, PyObject *kwargs) {
+    (void)m;
+    return grad_new("[grad]", args, kwargs);
+}
+
+static PyObject *value_and_grad(PyObject *m, PyObject *args, PyObject *kwargs) {
+    (void)m;
+    return grad_new("[value_and_grad]", args, kwargs);
+}
+
+static PyObject *vmap(PyObject *m, PyObject *args, PyObject *kwargs) {
+    (void)m;
+    return vmap_new(args, kwargs);
+}
+
+static PyObject *checkpoint(PyObject *m, PyObject *args, PyObject *kwargs) {
+    (void)m;
+    static char *names[] = {"fun", NULL};
+    PyObject *fun;
+    return PyArg_ParseTupleAndKeywords(args, kwargs, "O:checkpoint", names, &fun) ? checkpoint_new(fun)
+                                                                                  : NULL;
+}
+
+#define WITH_KEYWORDS(f) (PyCFunction)(void (*)(void))(f), METH_VARARGS | METH_KEYWORDS
+
+static PyMethodDef functions[] = {
+    {"eval", eval, METH_VARARGS,
+     "eval(*args)\n--\n\nEvaluates the arrays of trees; other leaves are passed over."},
+    {"async_eval", async_eval, METH_VARARGS,
+     "async_eval(*args)\n--\n\nStarts to evaluate the arrays of trees."},
+    {"vjp", WITH_KEYWORDS(vjp),
+     "vjp(fun, primals, cotangents)\n--\n\nThe results of fun, and cotangents of its arguments from those of "
+     "its results."},
+    {"jvp", WITH_KEYWORDS(jvp),
+     "jvp(fun, primals, tangents)\n--\n\nThe results of fun, and their tangents from those of its "
+     "arguments."},
+    {"grad", WITH_KEYWORDS(grad),
+     "grad(fun, argnums=None, argnames=[])\n--\n\nA function that gives the gradient of fun, whose result is "
+     "a scalar."},
+    {"value_and_grad", WITH_KEYWORDS(value_and_grad),
+     "value_and_grad(fun, argnums=None, argnames=[])\n--\n\n"
+     "A function that gives the result of fun and the gradient of its first array, a scalar."},
+    {"vmap", WITH_KEYWORDS(vmap),
+     "vmap(fun, in_axes=0, out_axes=0)\n--\n\nA function that applies fun to each element along an axis of "
+     "its arguments."},
+    {"checkpoint", WITH_KEYWORDS(checkpoint),
+     "checkpoint(fun)\n--\n\nA function like fun that is computed again for its gradient instead of kept."},
+    {"compile", WITH_KEYWORDS(compile),
+     "compile(fun, inputs=None, outputs=None, shapeless=False)\n--\n\nA function that gives what fun does."},
+    {"disable_compile", switch_compile, METH_NOARGS,
+     "disable_compile()\n--\n\nCompiled functions are called as they are."},
+    {"enable_compile", switch_compile, METH_NOARGS, "enable_compile()\n--\n\nUndoes disable_compile."},
+    {"depends", WITH_KEYWORDS(depends),
+     "depends(inputs, dependencies)\n--\n\nThe inputs, which are not evaluated before the dependencies are."},
+    {0},
+};
+
+bool ext_add_transforms(PyObject *core) {
+    return PyType_Ready(&wrapper_type) == 0 && PyType_Ready(&custom_function_type) == 0 &&
+           PyModule_AddFunctions(core, functions) == 0 &&
+           ext_add(core, "_gc_func", Py_NewRef((PyObject *)&wrapper_type)) &&
+           ext_add(core, "custom_function", Py_NewRef((PyObject *)&custom_function_type));
+}

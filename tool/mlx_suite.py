@@ -1,0 +1,169 @@
+#!/usr/bin/env python3
+"""mlx_suite.py TESTS BUILD [FILE...] - MLX's own Python tests on zellige.core; writes doc/compatibility.md.
+
+TESTS is the folder python/tests of a copy of MLX's repository, outside ours. The interpreter needs pytest, numpy and
+mlx (mlx.nn and its neighbours come from there); torch and ml_dtypes are used where a test asks for them. One process
+a file; a test that crashes or takes longer than a limit ends its process, is counted, and the rest of the file goes on.
+With file names only those run, and nothing is written.
+"""
+
+import collections
+import datetime
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+
+LIMIT = float(os.environ.get("MLX_TEST_SECONDS", "120"))
+LEFT_OUT = ("mlx_distributed_tests.py", "mpi_test_distributed.py", "nccl_test_distributed.py", "ring_test_distributed.py")
+HERE = pathlib.Path(__file__).resolve()
+
+
+# Inside the process that runs a file: a pytest plugin -----------------------------------------------------------------
+
+class Recorder:
+    """Writes a line before and after each test, and leaves out those that have one already."""
+
+    def __init__(self, path):
+        self.path = path
+        self.done = {event["test"] for event in read_events(path)}
+
+    def write(self, **event):
+        with open(self.path, "a") as file:
+            file.write(json.dumps(event) + "\n")
+
+    def pytest_collection_modifyitems(self, items):
+        items[:] = [item for item in items if item.nodeid.split("::", 1)[1] not in self.done]
+
+    def pytest_runtest_protocol(self, item, nextitem):
+        import faulthandler
+        self.write(test=item.nodeid.split("::", 1)[1], state="started")
+        faulthandler.dump_traceback_later(LIMIT, exit=True)
+
+    def pytest_runtest_logreport(self, report):
+        import faulthandler
+        name = report.nodeid.split("::", 1)[1]
+        if report.failed:
+            reason = str(getattr(report.longrepr, "reprcrash", None) and report.longrepr.reprcrash.message or report.longrepr)
+            self.write(test=name, state="failed", why=reason.strip().split("\n")[0][:160])
+        elif report.skipped and not hasattr(report, "wasxfail"):
+            self.write(test=name, state="skipped", why=str(report.longrepr[2] if isinstance(report.longrepr, tuple) else ""))
+        elif report.when == "teardown":
+            faulthandler.cancel_dump_traceback_later()
+            self.write(test=name, state="passed")
+
+    def pytest_collectreport(self, report):
+        if report.failed:
+            self.write(test="(import)", state="failed", why=str(report.longrepr).strip().split("\n")[-1][:160])
+
+
+def run_inside(file, events):
+    import pytest
+    import zellige.mlx
+    zellige.mlx.install()
+    return pytest.main(["-q", "--tb=short", "-p", "no:cacheprovider", "-W", "ignore", file], plugins=[Recorder(events)])
+
+
+# Outside ----------------------------------------------------------------------------------------------------------------
+
+def read_events(path):
+    if not os.path.exists(path):
+        return []
+    with open(path) as file:
+        return [json.loads(line) for line in file if line.endswith("\n")]
+
+
+RANK = {"started": 0, "passed": 1, "skipped": 2, "failed": 3, "crashed": 4}
+
+
+def states(events):
+    """Of each test the worst that happened to it."""
+    result = {}
+    for event in events:
+        old = result.get(event["test"], ("started", ""))
+        if RANK[event["state"]] >= RANK[old[0]]:
+            result[event["test"]] = (event["state"], event.get("why", ""))
+    return result
+
+
+def run_file(file, build, folder):
+    events = os.path.join(folder, pathlib.Path(file).stem + ".jsonl")
+    env = dict(os.environ, PYTHONPATH=os.path.join(build, "python"), HF_HUB_OFFLINE="1")
+    with open(os.path.join(folder, pathlib.Path(file).stem + ".log"), "a") as log:
+        for _ in range(100):
+            code = subprocess.run([sys.executable, str(HERE), "--inside", file, events], env=env, cwd=folder, stdout=log,
+                                  stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL).returncode
+            ended = [name for name, (state, _) in states(read_events(events)).items() if state == "started"]
+            if not ended:
+                break
+            why = f"signal {signal.Signals(-code).name}" if code < 0 else f"no end after {LIMIT:.0f} s"
+            with open(events, "a") as out:
+                out.writelines(json.dumps({"test": name, "state": "crashed", "why": why}) + "\n" for name in ended)
+    return states(read_events(events))
+
+
+def commit_of(tests):
+    for command in (["git", "-C", tests, "rev-parse", "HEAD"],):
+        got = subprocess.run(command, capture_output=True, text=True)
+        if got.returncode == 0:
+            return got.stdout.strip()
+    return os.environ.get("MLX_COMMIT", "unknown (set MLX_COMMIT)")
+
+
+def reasons(results):
+    """What fails, most frequent first."""
+    count = collections.Counter(why for _, (state, why) in results.items() if state in ("failed", "crashed"))
+    return "; ".join(f"{why.replace('|', '/')} ({n})" for why, n in count.most_common(3))
+
+
+def page(tests, all_results):
+    total = collections.Counter(state for results in all_results.values() for state, _ in results.values())
+    lines = ["# MLX's own tests on zellige.core", "",
+             "Written by `make mlx-suite MLX_TESTS=<python/tests of MLX's repository>`; do not edit.", "",
+             f"- MLX's repository at commit `{commit_of(tests)}`", f"- {datetime.date.today()}",
+             f"- {total['passed']} pass, {total['failed'] + total['crashed']} fail (of them {total['crashed']} end the "
+             f"interpreter), {total['skipped']} are skipped by themselves", "",
+             "Tests of multi-process `distributed` are left out.", "",
+             "| file | pass | fail | skip | why, most frequent first |", "| --- | --- | --- | --- | --- |"]
+    for name, results in sorted(all_results.items()):
+        c = collections.Counter(state for state, _ in results.values())
+        lines.append(f"| {name} | {c['passed']} | {c['failed'] + c['crashed']} | {c['skipped']} | {reasons(results)} |")
+    return "\n".join(lines) + "\n"
+
+
+def main():
+    if len(sys.argv) == 4 and sys.argv[1] == "--inside":
+        return run_inside(*sys.argv[2:])
+    if len(sys.argv) < 3 or not os.path.isdir(sys.argv[1]):
+        print(__doc__, file=sys.stderr)
+        return 2
+    tests, build, chosen = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2]), sys.argv[3:]
+    files = chosen or sorted(name for name in os.listdir(tests) if name.startswith("test_") and name.endswith(".py")
+                             and name not in LEFT_OUT)
+    all_results = {}
+    with tempfile.TemporaryDirectory(prefix="mlx-suite-") as folder:
+        for name in files:
+            all_results[name] = run_file(os.path.join(tests, name), build, folder)
+            c = collections.Counter(state for state, _ in all_results[name].values())
+            print(f"{name:28} {c['passed']:4} passed {c['failed']:4} failed {c['crashed']:3} crashed {c['skipped']:4} skipped",
+                  flush=True)
+            if os.environ.get("MLX_SUITE_VERBOSE"):
+                for test, (state, why) in all_results[name].items():
+                    if state in ("failed", "crashed"):
+                        print(f"    {test}: {why}")
+    if not chosen:
+        out = HERE.parent.parent / "doc" / "compatibility.md"
+        beside = out.with_suffix(".new")
+        beside.write_text(page(tests, all_results))
+        beside.replace(out)
+        print(f"wrote {out.relative_to(HERE.parent.parent)}")
+    total = collections.Counter(state for results in all_results.values() for state, _ in results.values())
+    print(f"{total['passed']} passed, {total['failed'] + total['crashed']} failed, {total['skipped']} skipped")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
