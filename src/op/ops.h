@@ -86,6 +86,13 @@ extern const struct op op_dynamic_slice, op_dynamic_slice_update;
 enum scan { SCAN_SUM, SCAN_PROD, SCAN_MAX, SCAN_MIN, SCAN_LOGADDEXP };
 extern const struct op op_scan;
 
+// sort.c: of row-major inputs, along the last axis: NaN last, equal elements in the order in which they were. Sort of
+// complex numbers is taken by argsort, whose result is uint32.
+extern const struct op op_sort, op_argsort;
+// Inputs a sorted list, not empty, and values of its dtype; args: right. How many elements come before each value: those
+// less than it, and if right those equal to it.
+extern const struct op op_searchsorted;
+
 // slice.c --------------------------------------------------------------------------------------------------------
 
 // What a slice takes of an axis of so many elements: count of them, from start on, step apart.

@@ -176,6 +176,12 @@ SCENARIO(scans) {
     return sum_of(zl_add(zl_add(zl_where(zl_isfinite(y), y, zl_scalar(0)), z), g), out);
 }
 
+SCENARIO(orders) {
+    zl_array x = zl_sin(counting(6, 40)), sorted = zl_sort(x, 0), at = zl_argsort(zl_astype(x, ZL_FLOAT64), 1);
+    zl_array found = zl_searchsorted(zl_sort_flat(x), x, "right"), middle = zl_median_axis(x, 1, true);
+    return sum_of(zl_add(zl_add(zl_multiply(sorted, at), found), zl_add(middle, zl_topk(x, 1, 0))), out);
+}
+
 SCENARIO(casts) {
     zl_array x = counting(3, 5);
     for (int d = 0; d < ZL_DTYPE_COUNT; d++)

@@ -220,6 +220,14 @@ static zl_array scanned(struct graph *g, zl_array x) {
     }
 }
 
+// Positions of equal elements are part of the result.
+static zl_array sorted(struct graph *g, zl_array x) {
+    int rank = zl_ndim(x), axis = rank ? (int)between(g, 0, rank - 1) : 0;
+    if (rank == 0)
+        return zl_argsort_flat(x);
+    return draw(g) & 1 ? zl_sort(x, axis) : zl_argsort(x, axis);
+}
+
 static zl_array padded(struct graph *g, zl_array x) {
     int64_t low[RANKS], high[RANKS];
     for (int i = 0; i < RANKS; i++) {
@@ -256,7 +264,7 @@ static zl_array reduced(struct graph *g, zl_array x) {
 static zl_array (*const makers[])(struct graph *, zl_array) = {
     elementwise, elementwise, elementwise, elementwise, elementwise, chosen, cast,    slice,   slice,
     transposed,  broadcast,   reshaped,    joined,      taken,       padded, reduced, reduced, scattered,
-    along,       updated,     scanned,
+    along,       updated,     scanned,     sorted,
 };
 
 static zl_array new_node(struct graph *g) {

@@ -890,6 +890,47 @@ def masks():
                 check(f"masked_scatter {what} {mask.shape} {shape}", lambda: zl.masked_scatter(ours(), lib.array(mask, "bool"), lib.array(v, "float32")), put)
 
 
+# Cases: order ----------------------------------------------------------------------------------------------------
+
+def orders():
+    shapes = SHAPES + [(100,), (3, 50), (40, 2, 3)]
+    for what, ours, theirs, ndim in pairs([d for d in DTYPES if d != "complex64"], shapes):
+        for axis in [*range(-ndim, ndim + 1), None]:
+            size = (theirs.shape[axis] if -ndim <= axis < ndim else 1) if axis is not None else theirs.size
+            end = "_flat" if axis is None else ""
+            more = () if axis is None else (axis,)
+            for name in ("sort", "argsort"):
+                check(f"{name}{end} {what} {axis}", lambda: getattr(zl, name + end)(ours(), *more), lambda: getattr(mx, name)(theirs, axis))
+            for kth in (0, -1, size // 2, size):
+                # MLX leaves the order of the others open: what both say is compared in order
+                check(f"partition{end} {what} {axis} {kth}", lambda: getattr(zl, "partition" + end)(ours(), kth, *more),
+                      lambda: mx.sort(mx.partition(theirs, kth, axis), axis))
+                k = abs(kth)
+                check(f"topk{end} {what} {axis} {k}",
+                      lambda: getattr(zl, "sort" + end)(getattr(zl, "topk" + end)(ours(), k, *more), *more),
+                      lambda: mx.sort(mx.topk(theirs, k, axis), axis))
+                check(f"argpartition{end} {what} {axis} {kth}", lambda: getattr(zl, "sort" + end)(
+                      getattr(zl, "argpartition" + end)(ours(), kth, *more), *more),
+                      lambda: mx.sort(mx.argpartition(theirs, kth, axis), axis))
+        if "bool" in what:
+            continue
+        check(f"median {what}", lambda: zl.median(ours()), lambda: mx.median(theirs))
+        for axes in [0, -1, (0, 1), (0, -1), (0, 2)]:
+            for keep in (False, True):
+                check(f"median_axes {what} {axes}", lambda: zl.median_axes(ours(), axes, keep), lambda: mx.median(theirs, axis=axes, keepdims=keep))
+        check(f"median_axis {what}", lambda: zl.median_axis(ours(), 0, True), lambda: mx.median(theirs, axis=0, keepdims=True))
+    for dtype in FLOATS:
+        d = np.concatenate([ODD, [-0.0, 0.0, 1, -1, math.nan], random.standard_normal(60)]).astype("float32")
+        for name in ("sort", "argsort"):
+            check(f"{name} odd {dtype}", lambda: getattr(zl, name)(lib.array(d, dtype), 0), lambda: getattr(mx, name)(mlx_array(d, dtype), 0))
+        check(f"median odd {dtype}", lambda: zl.median(lib.array(d, dtype)), lambda: mx.median(mlx_array(d, dtype)))
+    for t, u, side in itertools.product(DTYPES, DTYPES, ["left", "right", "up"]):
+        d, e = np.sort(data_of((7,), t)), data_of((2, 5), u)
+        if "complex64" not in (t, u):
+            check(f"searchsorted {t} {u} {side}", lambda: zl.searchsorted(lib.array(d, t), lib.array(e, u), side),
+                  lambda: mx.searchsorted(mlx_array(d, t), mlx_array(e, u), side))
+
+
 def main():
     global lib
     build = sys.argv[1] if len(sys.argv) > 1 else "build"
@@ -900,7 +941,7 @@ def main():
         print("0 passed, 0 failed, 1 skipped")
         return 0
     for family in [elementwise, reductions, statistics, views, joining, creation, logic, products, tensors, einsums, positions,
-                   slices, slice_updates, along, diagonals, scans, masks, random_numbers]:
+                   slices, slice_updates, along, diagonals, scans, masks, orders, random_numbers]:
         before = passed, failed
         family()
         print(f"{family.__name__}: {passed - before[0]} passed, {failed - before[1]} failed")
