@@ -1,4 +1,5 @@
-// along_axis.c - elements picked and put along one axis, by indices of their own for each place of the other axes.
+// along_axis.c - elements picked and put along one axis, by indices of their own for each place of the other
+// axes.
 
 #include "op/ops.h"
 

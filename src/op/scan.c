@@ -26,7 +26,8 @@ static bool vmap(const struct call *c, const zl_array *in, const int *axis, zl_a
 
 // Derivatives -----------------------------------------------------------------------------------------------
 
-// A scan that does not include its own element is one that does, moved by one. The rules are those of the latter.
+// A scan that does not include its own element is one that does, moved by one. The rules are those of the
+// latter.
 
 static zl_array scan_as(zl_array x, enum scan which, const int64_t *like, bool turned) {
     return x ? scan(x, (int64_t[]){which, like[AXIS], turned ? !like[REVERSE] : like[REVERSE], true}) : NULL;
@@ -52,7 +53,8 @@ static zl_array move_by_one(zl_array x, int axis, bool to_front) {
                   op_number((zl_dtype)x->dtype, 0));
 }
 
-// The position, along the axis, of the element that is the running extreme: of equal ones the last that was met.
+// The position, along the axis, of the element that is the running extreme: of equal ones the last that was
+// met.
 static zl_array owners(const struct call *c, zl_array x, zl_array y) {
     const int64_t *arg = call_args(c);
     int64_t n = x->dim[arg[AXIS]];
@@ -68,8 +70,8 @@ static zl_array vjp_extreme(const struct call *c, zl_array x, zl_array y, zl_arr
     return at ? zl_scatter_add_axis(op_zeros_of(x), at, g, (int)call_args(c)[AXIS]) : NULL;
 }
 
-// Before the first 0 each element has the sum of what follows, divided by itself. The first 0 has what follows it as if
-// it were 1; what comes later has nothing.
+// Before the first 0 each element has the sum of what follows, divided by itself. The first 0 has what
+// follows it as if it were 1; what comes later has nothing.
 static zl_array vjp_prod(const struct call *c, zl_array x, zl_array y, zl_array g) {
     const int64_t *arg = call_args(c);
     zl_array zero = op_number((zl_dtype)x->dtype, 0), one = op_number((zl_dtype)x->dtype, 1);
@@ -83,7 +85,8 @@ static zl_array vjp_prod(const struct call *c, zl_array x, zl_array y, zl_array 
     return zl_where(is_first, first, usual);
 }
 
-// exp(x) times the sum of g / exp(y) over what follows, in logarithms: of the positive and the negative g apart.
+// exp(x) times the sum of g / exp(y) over what follows, in logarithms: of the positive and the negative g
+// apart.
 static zl_array part_of_logs(const struct call *c, zl_array x, zl_array y, zl_array g) {
     zl_array logs = zl_subtract(zl_log(zl_maximum(g, op_number((zl_dtype)g->dtype, 0))), y);
     return zl_exp(zl_add(scan_as(logs, SCAN_LOGADDEXP, call_args(c), true), x));
@@ -227,7 +230,8 @@ static bool check_mask(zl_array a, zl_array mask, zl_array src) {
                                array_text(src), shape_text(rest, a->dim + mask->ndim));
 }
 
-// A list of what goes to the places of the mask, one after the other: each place takes as many as come before it.
+// A list of what goes to the places of the mask, one after the other: each place takes as many as come before
+// it.
 static zl_array spread(zl_array a, zl_array mask, zl_array src) {
     OP_ROOM(int64_t, dim, src->ndim);
     if (!dim)

@@ -1,7 +1,7 @@
 // sort.c - elements in order along an axis, and what is found by their order.
 //
-// NaN comes last, equal elements stay in the order in which they were. The kernels sort the last axis of row-major
-// arrays; other axes are moved there and back.
+// NaN comes last, equal elements stay in the order in which they were. The kernels sort the last axis of
+// row-major arrays; other axes are moved there and back.
 
 #include <math.h>
 #include <string.h>

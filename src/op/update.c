@@ -1,5 +1,5 @@
-// update.c - arrays with a part replaced, or combined with other numbers: slices that are known, and slices whose start
-// is an array.
+// update.c - arrays with a part replaced, or combined with other numbers: slices that are known, and slices
+// whose start is an array.
 
 #include "op/ops.h"
 
@@ -239,8 +239,8 @@ static zl_array starts_of(zl_array starts, int k, int64_t dim, int64_t size) {
     return zl_maximum(zl_minimum(at, zl_scalar_int(dim - size)), op_number(ZL_INT64, 0));
 }
 
-// Indices and axes of slices of the given sizes (of one of the batch); the batch itself is indexed last if it is an
-// axis of a.
+// Indices and axes of slices of the given sizes (of one of the batch); the batch itself is indexed last if it
+// is an axis of a.
 static bool batch_places(zl_array a, zl_array starts, bool is_batch, int count, const int64_t *axes,
                          const int64_t *size, zl_array *index, int *out_axes) {
     for (int k = 0; k < count; k++) {
@@ -374,7 +374,8 @@ OP_SIGNATURE(
     "would leave a is moved back into it.",
     P_ARRAY(a), P_ARRAY(start_indices), P_AXES(axes, NULL), P_SHAPE(slice_size));
 
-// The update as an array of the rank of a: along axes that it does not have it is repeated, unless they have a start.
+// The update as an array of the rank of a: along axes that it does not have it is repeated, unless they have
+// a start.
 static zl_array fit_update(const char *function, zl_array a, zl_array update, zl_axes axes,
                            const int64_t *at) {
     int lead = a->ndim - update->ndim;

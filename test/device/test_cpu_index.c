@@ -1,4 +1,4 @@
-// test_cpu_index.c - take, concatenate, pad and arange over random layouts.
+// test_cpu_index.c - take, gather, scatter, concatenate, pad and arange over random layouts.
 
 #include "random_view.h"
 
@@ -50,6 +50,133 @@ TEST(take_reads_nothing_but_its_array) {
     for (int i = 0; i < 4; i++)
         CHECK(data[i] == 10 || data[i] == 20 || data[i] == 30 || data[i] == 0);
     CHECK_EQ_INT(data[4], 20);
+}
+
+// Two axes, or one, are indexed by columns and rows of random numbers, some of them out of range.
+struct picks {
+    int axis[2], count;
+    int64_t index[2][12], lead[2]; // lead: rows and columns of the indices
+    int64_t size[VIEW_AXES];       // of a slice
+};
+
+static struct picks random_picks(int ndim, const int64_t *dim) {
+    struct picks p = {.axis = {(int)test_between(0, ndim - 1), (int)test_between(0, ndim - 1)},
+                      .lead = {test_between(1, 4), test_between(1, 3)}};
+    p.count = p.axis[0] == p.axis[1] ? 1 : 2;
+    for (int i = 0; i < ndim; i++)
+        p.size[i] = test_between(0, 2) ? dim[i] : test_between(1, dim[i]);
+    for (int k = 0; k < 2; k++) {
+        int64_t n = dim[p.axis[k]];
+        p.size[p.axis[k]] = test_between(0, 2) ? 1 : p.size[p.axis[k]];
+        for (int i = 0; i < 12; i++)
+            p.index[k][i] = test_between(-n - 1, n);
+    }
+    return p;
+}
+
+// The index of place i, counted over rows and columns: the first has rows only if there are two.
+static int64_t pick_at(const struct picks *p, int k, int64_t i) {
+    return p->index[k][p->count == 1 ? i : k == 0 ? i / p->lead[1] : i % p->lead[1]];
+}
+
+static void pick_arrays(const struct picks *p, zl_array *out) {
+    zl_dtype dtype = (zl_dtype)test_between(ZL_INT16, ZL_INT64);
+    zl_shape both = ZL_SHAPE(p->lead[0], p->lead[1]), column = ZL_SHAPE(p->lead[0], 1),
+             row = ZL_SHAPE(1, p->lead[1]);
+    out[0] = zl_astype(zl_from_i64(p->index[0], p->count == 1 ? both : column), dtype);
+    out[1] = zl_astype(zl_from_i64(p->index[1], row), ZL_INT32);
+}
+
+// Where the slice of place i begins in x; false if it leaves it, unless it is moved back.
+static bool slice_start(const struct picks *p, int ndim, const int64_t *dim, int64_t i, bool move,
+                        int64_t *start) {
+    for (int k = 0; k < ndim; k++)
+        start[k] = 0;
+    for (int k = 0; k < p->count; k++) {
+        int64_t n = dim[p->axis[k]], last = n - p->size[p->axis[k]], at = pick_at(p, k, i);
+        at += at < 0 ? n : 0;
+        if (!move && (at < 0 || at > last))
+            return false;
+        start[p->axis[k]] = at < 0 ? 0 : at > last ? last : at;
+    }
+    return true;
+}
+
+static void gather_once(void) {
+    int64_t dim[VIEW_AXES], n = 0;
+    int ndim = view_shape(2000, dim), wrong = 0;
+    if (ndim == 0)
+        return;
+    struct picks p = random_picks(ndim, dim);
+    struct view x = view_random((zl_dtype)test_between(0, ZL_COMPLEX64), ndim, dim);
+    zl_array index[2];
+    pick_arrays(&p, index);
+    zl_array y = zl_gather(x.array, index, p.count, (zl_axes){p.axis, p.count}, (zl_shape){p.size, ndim});
+    REQUIRE(zl_eval(y));
+    for (int64_t i = 0; i < p.lead[0] * p.lead[1]; i++) {
+        int64_t start[VIEW_AXES], from[VIEW_AXES], at[VIEW_AXES] = {0};
+        slice_start(&p, ndim, dim, i, true, start);
+        do {
+            for (int k = 0; k < ndim; k++)
+                from[k] = start[k] + at[k];
+            wrong += dense_at(y, n++, 0) != view_at(&x, ndim, from, 0);
+        } while (next_position(ndim, p.size, at));
+    }
+    if (!CHECK_EQ_INT(wrong, 0))
+        test_note("%s strides %s", array_text(x.array), shape_text(ndim, x.stride));
+}
+
+// One slice of updates, added to or written over what was computed so far.
+static void apply_slice(const struct view *updates, const struct picks *p, int ndim, const int64_t *dim,
+                        int64_t i, bool add, double *want) {
+    int64_t start[VIEW_AXES], at[VIEW_AXES] = {0}, source[VIEW_AXES + 2] = {i / p->lead[1], i % p->lead[1]};
+    if (!slice_start(p, ndim, dim, i, false, start))
+        return;
+    do {
+        int64_t place = 0;
+        for (int k = 0; k < ndim; k++) {
+            place = place * dim[k] + start[k] + at[k];
+            source[k + 2] = at[k];
+        }
+        double value = view_at(updates, ndim + 2, source, 0);
+        want[place] = add ? want[place] + value : value;
+    } while (next_position(ndim, p->size, at));
+}
+
+static void scatter_once(void) {
+    int64_t dim[VIEW_AXES], shape[VIEW_AXES], at[VIEW_AXES] = {0}, n = 0;
+    double want[2000];
+    int ndim = view_shape(2000, dim), wrong = 0;
+    if (ndim == 0 || ndim > VIEW_AXES - 2)
+        return;
+    struct picks p = random_picks(ndim, dim);
+    bool add = test_between(0, 1);
+    for (int i = 0; i < ndim + 2; i++)
+        shape[i] = i < 2 ? p.lead[i] : p.size[i - 2];
+    struct view x = view_random(ZL_FLOAT64, ndim, dim), updates = view_random(ZL_FLOAT64, ndim + 2, shape);
+    zl_array index[2];
+    pick_arrays(&p, index);
+    zl_axes axes = {p.axis, p.count};
+    zl_array y = add ? zl_scatter_add(x.array, index, p.count, updates.array, axes)
+                     : zl_scatter(x.array, index, p.count, updates.array, axes);
+    REQUIRE(zl_eval(y));
+    do
+        want[n++] = view_at(&x, ndim, at, 0);
+    while (next_position(ndim, dim, at));
+    for (int64_t i = 0; i < p.lead[0] * p.lead[1]; i++)
+        apply_slice(&updates, &p, ndim, dim, i, add, want);
+    for (int64_t i = 0; i < n; i++)
+        wrong += dense_at(y, i, 0) != want[i];
+    if (!CHECK_EQ_INT(wrong, 0))
+        test_note("%s axes %d %d", array_text(x.array), p.axis[0], p.axis[1]);
+}
+
+TEST(random_gathers_and_scatters) {
+    for (int round = 0; round < rounds(60, 300); round++)
+        ZL_SCOPE {
+            gather_once();
+            scatter_once();
+        }
 }
 
 static void join_once(void) {

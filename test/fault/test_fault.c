@@ -163,7 +163,8 @@ SCENARIO(slices) {
     y = zl_scatter_add(x, (zl_array[]){at, column}, 2, y, ZL_AXES(0, 1));
     y = zl_put_along_axis(y, zl_reshape(at, ZL_SHAPE(1, 3)), zl_take_along_axis(y, zl_reshape(at, ZL_SHAPE(1, 3)), 1), 1);
     y = zl_slice_update_add(y, zl_scalar(2), ZL_SHAPE(0, 5), ZL_SHAPE(3, -9), ZL_SHAPE(2, -3));
-    zl_array start = zl_take(at, zl_scalar_int(1), 0), slice = zl_dynamic_slice(y, start, ZL_AXES(0), ZL_SHAPE(2, 6));
+    zl_array start = zl_take(at, zl_scalar_int(1), 0);
+    zl_array slice = zl_dynamic_slice(y, start, ZL_AXES(0), ZL_SHAPE(2, 6));
     return sum_of(zl_dynamic_slice_update(y, slice, start, ZL_AXES(1)), out);
 }
 

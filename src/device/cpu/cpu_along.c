@@ -1,7 +1,7 @@
 // cpu_along.c - take_along_axis and put_along_axis: elements by indices of their own.
 //
-// The shape of the indices is walked row by row. Of the array that is indexed, the axis has no stride: what an index
-// says comes on top.
+// The shape of the indices is walked row by row. Of the array that is indexed, the axis has no stride: what
+// an index says comes on top.
 
 #include "device/cpu/cpu.h"
 #include "op/ops.h"

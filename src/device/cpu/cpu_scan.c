@@ -1,8 +1,8 @@
 // cpu_scan.c - running sums and their like along an axis.
 //
-// Where another axis is contiguous, rows of it are combined with the row before by a row kernel. Else each line along the
-// axis is a loop from element to element. Both go element by element in the same order, and give the same bits: 16-bit
-// floats are kept in float on the way, and rounded where they are written.
+// Where another axis is contiguous, rows of it are combined with the row before by a row kernel. Else each
+// line along the axis is a loop from element to element. Both go element by element in the same order, and
+// give the same bits: 16-bit floats are kept in float on the way, and rounded where they are written.
 
 #include "device/cpu/cpu.h"
 #include "device/cpu/element_ops.h"

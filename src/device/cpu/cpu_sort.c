@@ -1,8 +1,8 @@
 // cpu_sort.c - sort, argsort and searchsorted, on keys.
 //
-// A key is an unsigned number in the order of the elements: the bits of a dtype, mapped so that NaN is the largest. Lines
-// are sorted by the digits of their keys, from the last to the first, each pass keeping the order of the one before. For
-// positions an item holds its key and where it was.
+// A key is an unsigned number in the order of the elements: the bits of a dtype, mapped so that NaN is the
+// largest. Lines are sorted by the digits of their keys, from the last to the first, each pass keeping the
+// order of the one before. For positions an item holds its key and where it was.
 
 #include "device/cpu/cpu.h"
 
@@ -110,7 +110,8 @@ struct keyed { // an element of 8 bytes and where it was
     uint64_t position;
 };
 
-// Sorts n items by bytes [first, last) of their keys, with room for as many; the place of the result is either.
+// Sorts n items by bytes [first, last) of their keys, with room for as many; the place of the result is
+// either.
 #define SORT(name, type, KEY)                                                                           \
     static void insert_##name(type *a, int64_t n, int first) {                                          \
         for (int64_t i = 1; i < n; i++) {                                                               \

@@ -1,5 +1,5 @@
-// element_ops.h - operations on two elements by their type, for loops that go from element to element. Integers wrap
-// around, NaN stays NaN; 16-bit floats are computed in float and rounded.
+// element_ops.h - operations on two elements by their type, for loops that go from element to element.
+// Integers wrap around, NaN stays NaN; 16-bit floats are computed in float and rounded.
 
 #ifndef ELEMENT_OPS_H
 #define ELEMENT_OPS_H

@@ -15,8 +15,8 @@ struct taking {
     struct slice_move slice; // axes after it
 };
 
-// Slices [from, to) of one outer position, whose result begins at out. Those out of range take the nearest: no memory
-// but x's is read.
+// Slices [from, to) of one outer position, whose result begins at out. Those out of range take the nearest:
+// no memory but x's is read.
 static void take_row(const struct taking *t, char *out, const char *x, int64_t from, int64_t to) {
     int64_t at[INDICES_BLOCK];
     for (int64_t n; from < to; from += n) {
@@ -167,8 +167,8 @@ bool cpu_gather(const struct call *c) {
 
 // Scatter ---------------------------------------------------------------------------------------------------------
 
-// Updates are applied in order, so that the result does not depend on the threads: each of these has the updates of a
-// range of positions along the first axis that is indexed, and passes over the others.
+// Updates are applied in order, so that the result does not depend on the threads: each of these has the
+// updates of a range of positions along the first axis that is indexed, and passes over the others.
 struct scattering {
     char *out;
     int64_t count; // of updates
