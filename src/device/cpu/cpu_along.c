@@ -107,9 +107,10 @@ bool cpu_take_along(const struct call *c) {
     union scalar room[2];
     zl_array x = c->in[0], out = call_output(c, 0);
     OP_ROOM(int64_t, stride, x->ndim);
-    struct along a = {.gather = cpu_gather_elements(array_item(x))};
+    struct along a;
     if (!stride)
         return false;
+    a.gather = cpu_gather_elements(array_item(x));
     plan(&a, x, array_data(x, &room[0]), c->in[1], &room[1], (int)call_args(c)[0], stride);
     add_operand(&a.layout, out, out, cpu_data(out), array_stride(out));
     cpu_layout_merge(&a.layout);
@@ -156,7 +157,8 @@ bool cpu_put_along(const struct call *c) {
     OP_ROOM(int64_t, stride, out->ndim);
     if (!stride)
         return false;
-    struct along a = {.scatter = cpu_scatter_elements((int)call_args(c)[1], (zl_dtype)out->dtype)};
+    struct along a;
+    a.scatter = cpu_scatter_elements((int)call_args(c)[1], (zl_dtype)out->dtype);
     plan(&a, out, cpu_copy_input(c), c->in[1], &room[0], (int)call_args(c)[0], stride);
     add_operand(&a.layout, values, values, array_data(values, &room[1]), array_stride(values));
     cpu_layout_merge(&a.layout);

@@ -115,7 +115,7 @@ struct scanning {
     int64_t n;            // elements along the axis
     int64_t step[2];      // bytes along it; negative if it goes backwards
     bool inclusive;
-    int64_t item, wide; // bytes of an element, of one that is kept on the way
+    int64_t item;       // bytes of an element
     union scalar start; // what no elements give
     scan_fn *line;
     row_fn *row, *widen, *narrow; // NULL: elements are kept as they are
@@ -234,10 +234,12 @@ bool cpu_scan(const struct call *c) {
     union scalar room;
     zl_array x = c->in[0], out = call_output(c, 0);
     const int64_t *arg = call_args(c);
-    struct scanning s = {.inclusive = arg[3], .item = (int64_t)array_item(x)};
+    struct scanning s;
     OP_ROOM(int64_t, list, 3 * (int64_t)out->ndim);
     if (!list || !choose_rows(&s, (enum scan)arg[0], (zl_dtype)x->dtype))
         return false;
+    s.inclusive = arg[3];
+    s.item = (int64_t)array_item(x);
     s.start = start_of((enum scan)arg[0], (zl_dtype)x->dtype);
     split_axes(&s, out, x, array_data(x, &room), arg, list);
     run_scan(&s);

@@ -167,7 +167,7 @@ SORT(keyed, struct keyed, KEY_OF)
 
 struct sorting {
     const struct order *order;
-    int64_t item; // bytes of an element
+    int64_t item, out_item; // bytes of an element, of a result
     int64_t n, lines;
     const char *from;
     char *to;
@@ -229,10 +229,9 @@ static void argsort_long_line(const struct sorting *s, const char *from, char *t
 
 static void sort_part(const void *context, int64_t from, int64_t to) {
     const struct sorting *s = context;
-    int64_t written = s->line == sort_short_line || s->line == sort_long_line ? s->item : 4;
     for (int64_t part = from; part < to; part++)
         for (int64_t i = s->lines * part / s->parts; i < s->lines * (part + 1) / s->parts; i++)
-            s->line(s, s->from + i * s->n * s->item, s->to + i * s->n * written,
+            s->line(s, s->from + i * s->n * s->item, s->to + i * s->n * s->out_item,
                     s->room + part * s->room_bytes);
 }
 
@@ -241,6 +240,7 @@ static bool run_sort(struct sorting *s, zl_array x, zl_array out, int64_t item) 
     union scalar room;
     s->order = &orders[x->dtype];
     s->item = (int64_t)array_item(x);
+    s->out_item = (int64_t)array_item(out);
     s->n = x->ndim ? x->dim[x->ndim - 1] : 1;
     s->lines = x->size / s->n;
     s->from = array_data(x, &room);

@@ -133,7 +133,7 @@ static const struct {
     {&op_dynamic_slice_update, cpu_dynamic_slice_update, 1},
     {&op_scan, cpu_scan, 0},
     {&op_sort, cpu_sort, 1},
-    {&op_argsort, cpu_argsort, 0},
+    {&op_argsort, cpu_argsort, 1},
     {&op_searchsorted, cpu_searchsorted, 0},
     {&op_arange, cpu_arange, 0},
     {&op_arange_int, cpu_arange_int, 0},
