@@ -267,6 +267,28 @@ ZL_API zl_array zl_trunc(zl_array a);
 // x where the condition is true, y elsewhere.
 ZL_API zl_array zl_where(zl_array condition, zl_array x, zl_array y);
 
+// fast
+
+// x less its mean along the last axis, divided by its standard deviation, with eps added to the variance,
+// times weight and plus bias if there are such.
+ZL_API zl_array zl_fast_layer_norm(zl_array x, zl_array weight, zl_array bias, double eps);
+
+// x divided by the root of the mean of its squares along the last axis, with eps added to the mean, times
+// weight if there is one.
+ZL_API zl_array zl_fast_rms_norm(zl_array x, zl_array weight, double eps);
+
+// a, of shape (B, ..., T, D), with pairs of its first dims features turned by angles that grow with the
+// position along T: rotary positions. Pairs are neighbours if traditional, else one from each half. Positions
+// start at offset, one or a number for each of B, and are multiplied by scale. Either base, or the wave
+// lengths freqs, is given; a base that is not is NaN.
+ZL_API zl_array zl_fast_rope(zl_array a, int dims, bool traditional, double base, double scale, zl_array offset, zl_array freqs);
+
+// softmax(scale * q k^T + mask) v for each head: q is (B, N, T, D), k and v are (B, M, S, D), and N / M heads
+// of q share one of k and v. A mask stretches to (B, N, T, S): of bool, what is not seen is false. mask_mode
+// 'causal' lets a query see the keys up to its own, the last query up to the last key. sinks, one a head, are
+// scores more that only take part in the softmax's sum.
+ZL_API zl_array zl_fast_scaled_dot_product_attention(zl_array q, zl_array k, zl_array v, double scale, zl_array mask, zl_array sinks, const char *mask_mode);
+
 // index
 
 // Of a matrix its k-th diagonal; of a list the square matrix that has it there and zeros elsewhere. k > 0 is

@@ -1,6 +1,5 @@
 // logic.c - truth values, tests of numbers, and small formulas composed of elementwise rows; divmod.
 
-#include <float.h>
 #include <math.h>
 
 #include "op/ops.h"
@@ -83,23 +82,14 @@ zl_array zl_isneginf(zl_array a) {
 }
 OP_SIGNATURE(zl_isneginf, "logic", "Whether a is negative infinity.", P_ARRAY(a));
 
-static double largest(zl_dtype dtype) {
-    switch (dtype) {
-    case ZL_FLOAT16: return 65504;
-    case ZL_BFLOAT16: return 0x1.fep127;
-    case ZL_FLOAT64: return DBL_MAX;
-    default: return FLT_MAX;
-    }
-}
-
 zl_array zl_nan_to_num(zl_array a, double nan, double posinf, double neginf) {
     if (!a || is_exact(a))
         return op_same(a);
     zl_dtype dtype = (zl_dtype)a->dtype;
     if (dtype == ZL_COMPLEX64)
         return error_set(ZL_ERROR_DTYPE, "zl_nan_to_num: complex64 is not possible; real numbers are");
-    zl_array high = op_number(dtype, isnan(posinf) ? largest(dtype) : posinf);
-    zl_array low = op_number(dtype, isnan(neginf) ? -largest(dtype) : neginf);
+    zl_array high = op_number(dtype, isnan(posinf) ? op_largest(dtype) : posinf);
+    zl_array low = op_number(dtype, isnan(neginf) ? -op_largest(dtype) : neginf);
     zl_array y = zl_where(zl_isnan(a), op_number(dtype, nan), a);
     return zl_where(zl_isneginf(a), low, zl_where(zl_isposinf(a), high, y));
 }

@@ -1,5 +1,7 @@
 // op_help.c - checks and rules that the families share.
 
+#include <float.h>
+
 #include "op/ops.h"
 
 bool op_check_size(const char *function, int ndim, const int64_t *dim) {
@@ -116,6 +118,15 @@ zl_dtype op_float_dtype(zl_dtype dtype) {
 
 zl_dtype op_dtype_or(zl_dtype dtype, zl_dtype other) {
     return dtype == ZL_DTYPE_COUNT ? other : dtype;
+}
+
+double op_largest(zl_dtype dtype) {
+    switch (dtype) {
+    case ZL_FLOAT16: return 65504;
+    case ZL_BFLOAT16: return 0x1.fep127;
+    case ZL_FLOAT64: return DBL_MAX;
+    default: return FLT_MAX;
+    }
 }
 
 zl_array op_number(zl_dtype dtype, double value) {

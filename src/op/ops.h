@@ -122,6 +122,7 @@ bool op_check_indices(const char *function, zl_array a, const zl_array *indices,
 
 zl_dtype op_float_dtype(zl_dtype dtype);             // float32 for integers and bool, else the same
 zl_dtype op_dtype_or(zl_dtype dtype, zl_dtype other); // other where it is not given
+double   op_largest(zl_dtype dtype);                 // number of a float dtype
 zl_array op_number(zl_dtype dtype, double value);    // a scalar that is not weak; small whole numbers for integers
 zl_array op_zeros_of(zl_array x);                    // of its shape and dtype
 

@@ -205,6 +205,13 @@ SCENARIO(einsum) {
     return path && sum_of(zl_tensordot(y, zl_kron(b, a), 0), out);
 }
 
+SCENARIO(attention) {
+    zl_array x = zl_fast_layer_norm(counting(4, 12), NULL, NULL, 1e-5);
+    zl_array q = zl_fast_rope(zl_reshape(x, ZL_SHAPE(1, 4, 3, 4)), 2, true, 10, 1, zl_scalar_int(1), NULL);
+    zl_array k = zl_reshape(x, ZL_SHAPE(1, 2, 6, 4)), sinks = zl_ones(ZL_SHAPE(4), ZL_FLOAT32);
+    return sum_of(zl_fast_scaled_dot_product_attention(q, k, k, 0.5, NULL, sinks, "causal"), out);
+}
+
 SCENARIO(random_numbers) { // from a state of words, then from one that is an array
     zl_random_seed(8);
     zl_array x = zl_random_normal(ZL_SHAPE(3, 2), ZL_FLOAT32, zl_scalar(1), NULL, NULL);

@@ -103,7 +103,9 @@ static zl_array some_array(void) {
 static void fill_pool(zl_array *pool) {
     pool[0] = NULL;
     pool[1] = zl_full(ZL_SHAPE(2), zl_scalar_int(7), ZL_UINT32); // a key of random numbers
-    for (int i = 2; i < POOL; i++)
+    pool[2] = zl_ones(ZL_SHAPE(2, 2, 2, 2), ZL_FLOAT32);
+    pool[3] = zl_scalar_int(1);
+    for (int i = 4; i < POOL; i++)
         if (!CHECK(pool[i] = some_array()))
             test_note("%s", zl_error());
 }
@@ -116,13 +118,15 @@ struct attempt {
     struct lists lists;
     bool has_null; // an array is NULL: the result is too, and no error need be said
     int64_t most;  // elements of the largest array
+    bool plain;    // few arrays and small numbers: some of the ops want much that fits together
     bool has_output;
 };
 
 static zl_array choose(struct attempt *a, zl_array *pool) {
     if (a->first)
         return test_between(0, 1) ? a->first : zl_scalar_int(0);
-    zl_array x = pool[test_between(test_between(0, 9) ? 1 : 0, POOL - 1)];
+    zl_array x =
+        a->plain ? pool[test_between(2, 3)] : pool[test_between(test_between(0, 9) ? 1 : 0, POOL - 1)];
     if (a->has_output && zl_size(x) > SMALL) // it could be split into more pieces than there is room for
         x = pool[0];
     a->has_null |= !x;
@@ -148,7 +152,9 @@ static void choose_argument(struct attempt *a, zl_array *pool, const zl_param *p
     switch (param->type) {
     case ZL_PARAM_ARRAY: out->array = choose(a, pool); break;
     case ZL_PARAM_ARRAYS: choose_list(a, pool, out); break;
-    case ZL_PARAM_INT: out->number = a->has_output ? some_count() : some_axis(); break;
+    case ZL_PARAM_INT:
+        out->number = a->plain ? (int)test_between(0, 2) : a->has_output ? some_count() : some_axis();
+        break;
     case ZL_PARAM_INT64: out->wide = some_size(); break;
     case ZL_PARAM_DOUBLE: out->real = some_real(); break;
     case ZL_PARAM_BOOL: out->number = (int)test_between(0, 1); break;
@@ -192,6 +198,7 @@ static void try_op(const zl_op_info *op, op_function *function, zl_array *pool, 
     static struct attempt a; // its room for outputs is large
     zl_array y;
     memset(&a, 0, sizeof a);
+    a.plain = test_between(0, 3) == 0;
     choose_arguments(&a, pool, op);
     bool ok = call_op(op, function, a.argument, &y);
     const char *what = misbehaviour(&a, op->name, ok);

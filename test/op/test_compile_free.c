@@ -14,13 +14,17 @@ struct arguments {
     int64_t size[8][LIST];
     int axis[8][LIST];
     zl_array array[8][LIST], output[8];
+    int rank;
 };
 
-// Some of the shapes fit each other, some are square, some stretch.
-static zl_array some_array(zl_dtype dtype) {
-    static const int64_t dims[][2] = {{4, 4}, {4, 4}, {1, 4}, {4, 1}, {2, 4}};
+// Some of the shapes fit each other, some are square, some stretch. Most are of one rank.
+static zl_array some_array(const struct arguments *a, zl_dtype dtype) {
+    static const int64_t dims[][4] = {{4, 4, 4, 4}, {4, 4, 4, 4}, {4, 4, 4, 4},
+                                      {1, 4, 4, 4}, {4, 1, 4, 4}, {2, 4, 2, 4}};
     const int64_t *dim = dims[test_between(0, COUNT(dims) - 1)];
-    int rank = (int)test_between(0, 2);
+    int rank = test_between(0, 2) ? a->rank : (int)test_between(0, 2);
+    if (test_between(0, 6) == 0)
+        return zl_scalar_int(1);
     return zl_full((zl_shape){dim, rank}, zl_scalar_int(1), dtype);
 }
 
@@ -31,12 +35,12 @@ static void choose(struct arguments *a, int at, const zl_param *param, zl_dtype 
     for (int i = 0; i < LIST; i++) {
         a->size[at][i] = test_between(1, 4);
         a->axis[at][i] = i;
-        a->array[at][i] = param->type == ZL_PARAM_ARRAYS ? some_array(dtype) : NULL;
+        a->array[at][i] = param->type == ZL_PARAM_ARRAYS ? some_array(a, dtype) : NULL;
     }
     if (test_between(0, 1) && op_argument_none(param, out))
         return;
     switch (param->type) {
-    case ZL_PARAM_ARRAY: out->array = some_array(dtype); break;
+    case ZL_PARAM_ARRAY: out->array = some_array(a, dtype); break;
     case ZL_PARAM_ARRAYS: out->arrays.list = a->array[at], out->arrays.count = count; break;
     case ZL_PARAM_INT: out->number = (int)test_between(0, 2); break;
     case ZL_PARAM_INT64: out->wide = test_between(1, 4); break;
@@ -45,7 +49,7 @@ static void choose(struct arguments *a, int at, const zl_param *param, zl_dtype 
     case ZL_PARAM_DTYPE: out->number = (int)dtype; break;
     case ZL_PARAM_SHAPE: out->shape = (zl_shape){a->size[at], count}; break;
     case ZL_PARAM_AXES: out->axes = (zl_axes){a->axis[at], count}; break;
-    case ZL_PARAM_OPTIONAL: out->array = some_array(dtype); break;
+    case ZL_PARAM_OPTIONAL: out->array = some_array(a, dtype); break;
     case ZL_PARAM_STRING: out->string = strings[test_between(0, COUNT(strings) - 1)]; break;
     case ZL_PARAM_OUTPUT: out->output = a->output; break;
     }
@@ -53,7 +57,7 @@ static void choose(struct arguments *a, int at, const zl_param *param, zl_dtype 
 
 // Whether the op took what was drawn, and its results were computed. Counts what was refused for its dtype.
 static bool try_op(const zl_op_info *op, op_function *function, zl_dtype dtype, int *refused) {
-    struct arguments a = {{{0}}};
+    struct arguments a = {.rank = (int)test_between(0, 4)};
     zl_array y;
     for (int i = 0; i < op->params; i++)
         choose(&a, i, &op->param[i], dtype);
@@ -68,7 +72,7 @@ static bool try_op(const zl_op_info *op, op_function *function, zl_dtype dtype, 
 static int run_op(const zl_op_info *op, zl_dtype dtype) {
     op_function *function = op_address(op->name);
     int done = 0, refused = 0;
-    for (int i = 0; function && i < TRIES && done < WANTED && refused < 5; i++)
+    for (int i = 0; function && i < TRIES && done < WANTED && refused < 50; i++)
         ZL_SCOPE
             done += try_op(op, function, dtype, &refused);
     return done;

@@ -604,6 +604,56 @@ def positions():
             check(f"take_flat {what}", lambda: zl.take_flat(ours(), lib.array(np.array([0, -1]), "int64")), lambda: mx.take(theirs, mx.array([0, -1])))
 
 
+# Cases: what mlx.core.fast has -------------------------------------------------------------------------------------
+
+def norms():
+    for s, t, u in itertools.product([(4,), (3, 5), (2, 3, 4), (), (2, 1)], ["int32", *FLOATS, "complex64"], [None, "float16", "float32"]):
+        d = data_of(s, t)
+        w, b = (data_of(s[-1:], u or "float32") for _ in range(2))
+        weight, bias = (lambda: None if u is None else lib.array(w, u)), (lambda: lib.array(b, u or "float32"))
+        theirs = None if u is None else mlx_array(w, u)
+        bound = 2e-2 if t == "float16" else 8e-2 if t == "bfloat16" else None
+        check(f"rms_norm {t}{s} {u}", lambda: zl.fast_rms_norm(lib.array(d, t), weight(), 1e-5), lambda: mx.fast.rms_norm(mlx_array(d, t), theirs, 1e-5), bound)
+        check(f"layer_norm {t}{s} {u}", lambda: zl.fast_layer_norm(lib.array(d, t), weight(), None, 1e-5),
+              lambda: mx.fast.layer_norm(mlx_array(d, t), theirs, None, 1e-5), bound)
+        check(f"layer_norm with bias {t}{s} {u}", lambda: zl.fast_layer_norm(lib.array(d, t), weight(), bias(), 1e-5),
+              lambda: mx.fast.layer_norm(mlx_array(d, t), theirs, mlx_array(b, u or "float32"), 1e-5), bound)
+    d = data_of((2, 4), "float32")
+    check("rms_norm of another size", lambda: zl.fast_rms_norm(lib.array(d, "float32"), lib.array(d[0, :3], "float32"), 1e-5),
+          lambda: mx.fast.rms_norm(mx.array(d), mx.array(d[0, :3]), 1e-5))
+
+
+def ropes():
+    for s, t, traditional, dims, offset, scale, own in itertools.product([(2, 3, 8), (2, 4, 3, 8), (2, 2, 2, 3, 8), (3, 8)], ["int32", *FLOATS], [False, True],
+                                                                         [8, 4, 3, 10], [0, 5, [1, 7]], [1.0, 0.5], [False, True]):
+        d, freqs = data_of(s, t), np.arange(1, dims // 2 + 1, dtype="float32") ** 2
+        at = (lambda: lib.c.zl_scalar_int(offset)) if isinstance(offset, int) else (lambda: lib.array(np.array(offset), "int32"))
+        base = math.nan if own else 100.0
+        check(f"rope {t}{s} {traditional} {dims} {offset} {scale} {own}",
+              lambda: zl.fast_rope(lib.array(d, t), dims, traditional, base, scale, at(), lib.array(freqs, "float32") if own else None),
+              lambda: mx.fast.rope(mlx_array(d, t), dims, traditional=traditional, base=None if own else 100.0, scale=scale,
+                                   offset=offset if isinstance(offset, int) else mx.array(offset), freqs=mx.array(freqs) if own else None),
+              2e-2 if t == "bfloat16" else 4e-3 if t == "float16" else 1e-5)
+
+
+def attention():
+    masks = [None, "causal", "other", ("bool", (5, 6)), ("bool", (2, 1, 5, 6)), ("bool", (4, 5, 1)), ("float32", (5, 6)), ("float16", (4, 5, 6)), ("float32", (3, 6)),
+             ("bool", (1, 2, 4, 5, 6))]
+    for (n, m), t, mask, sinks, swapped in itertools.product([(4, 4), (4, 2), (4, 1), (3, 2)], ["int32", "float16", "float32", "float64"], masks, [False, True], [False, True]):
+        q, k, v = data_of((2, n, 5, 8), t), data_of((2, m, 6, 8), t), data_of((2, m, 6, 3), "float16" if t == "float16" else "float32")
+        values = "float16" if t == "float16" else "float32"
+        kind, shape = mask if isinstance(mask, tuple) else (None, None)
+        array = data_of(shape, kind) if kind else None
+        sink = data_of((n,), values)
+        turn = (lambda x: lib.swapaxes(lib.contiguous(lib.swapaxes(x, 1, 2)), 1, 2)) if swapped else (lambda x: x)
+        check(f"attention {n} {m} {t} {mask} {sinks}",
+              lambda: zl.fast_scaled_dot_product_attention(turn(lib.array(q, t)), lib.array(k, t), turn(lib.array(v, values)), 0.3, lib.array(array, kind) if kind else None,
+                                                           lib.array(sink, values) if sinks else None, mask.encode() if isinstance(mask, str) else None),
+              lambda: mx.fast.scaled_dot_product_attention(mlx_array(q, t), mlx_array(k, t), mlx_array(v, values), scale=0.3,
+                                                           mask=mlx_array(array, kind) if kind else mask, sinks=mlx_array(sink, values) if sinks else None),
+              4e-3 if t == "float16" else 1e-5)
+
+
 # Cases: random numbers, bit for bit where nothing is rounded by other functions ------------------------------------
 
 NO_INT = -2**31
@@ -940,7 +990,8 @@ def main():
         print(f"skipped: {reason}")
         print("0 passed, 0 failed, 1 skipped")
         return 0
-    for family in [elementwise, reductions, statistics, views, joining, creation, logic, products, tensors, einsums, positions,
+    for family in [elementwise, reductions, statistics, views, joining, creation, logic, products, tensors, einsums, norms, ropes, attention,
+                   positions,
                    slices, slice_updates, along, diagonals, scans, masks, orders, random_numbers]:
         before = passed, failed
         family()
