@@ -442,6 +442,10 @@ ZL_API zl_array zl_addmm(zl_array c, zl_array a, zl_array b, double alpha, doubl
 // have none. Without '->' the result has the letters that stand once, in order.
 ZL_API zl_array zl_einsum(const char *subscripts, const zl_array *operands, int count);
 
+// scale times the product of a Hadamard matrix with a along its last axis, whose size is a power of 2, times
+// 1, 12, 20 or 28. If the scale is not given, which is NaN, the product keeps lengths.
+ZL_API zl_array zl_hadamard_transform(zl_array a, double scale);
+
 // The sum of products over the last axes of a and b.
 ZL_API zl_array zl_inner(zl_array a, zl_array b);
 

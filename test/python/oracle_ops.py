@@ -582,6 +582,10 @@ def tensors():
         check(f"kron {t}{s}{r}", lambda: zl.kron(lib.array(d, t), lib.array(e, "float32")), lambda: mx.kron(mlx_array(d, t), mx.array(e)))
         for axis in (-1, 0, 1, 2):
             check(f"vecdot {t}{s}{r} {axis}", lambda: zl.vecdot(lib.array(d, t), lib.array(e, "float32"), axis), lambda: mx.vecdot(mlx_array(d, t), mx.array(e), axis=axis))
+    for n, t, scale in itertools.product([1, 2, 4, 12, 20, 24, 28, 40, 64, 112, 256, 512], ["int32", "float16", "float32", "bfloat16"], [math.nan, 0.5]):
+        d = data_of((3, n), t)
+        check(f"hadamard_transform {n} {t} {scale}", lambda: zl.hadamard_transform(lib.array(d, t), scale),
+              lambda: mx.hadamard_transform(mlx_array(d, t), None if scale != scale else scale), 0.05 if t == "bfloat16" else 5e-3 if t == "float16" else 1e-5)
     for name, size in itertools.product(["bartlett", "hanning", "hamming", "blackman"], [-1, 0, 1, 2, 3, 8, 101]):
         check(f"{name} {size}", lambda: getattr(zl, name)(size), lambda: getattr(mx, name)(size), 1e-6)
     for what, ours, theirs, ndim in pairs(["bool", "uint8", "int32", "float16", "float32"], [(), (5,), (3, 4), (1, 3)]):
