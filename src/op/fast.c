@@ -64,7 +64,7 @@ OP_SIGNATURE(
     zl_fast_rms_norm, "fast",
     "x divided by the root of the mean of its squares along the last axis, with eps added to the mean, times "
     "weight if there is one.",
-    P_ARRAY(x), P_OPTIONAL(weight), P_DOUBLE(eps, NULL));
+    P_ARRAY(x), P_NULLABLE(weight), P_DOUBLE(eps, NULL));
 
 static zl_array layer_norm(zl_array x, zl_array weight, zl_array bias, double eps) {
     const char *function = "zl_fast_layer_norm";
@@ -88,7 +88,7 @@ OP_SIGNATURE(
     zl_fast_layer_norm, "fast",
     "x less its mean along the last axis, divided by its standard deviation, with eps added to the variance, "
     "times weight and plus bias if there are such.",
-    P_ARRAY(x), P_OPTIONAL(weight), P_OPTIONAL(bias), P_DOUBLE(eps, NULL));
+    P_ARRAY(x), P_NULLABLE(weight), P_NULLABLE(bias), P_DOUBLE(eps, NULL));
 
 // Rotary positions ------------------------------------------------------------------------------------------
 

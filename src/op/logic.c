@@ -119,7 +119,7 @@ zl_array zl_clip(zl_array a, zl_array a_min, zl_array a_max) {
 }
 OP_SIGNATURE(zl_clip, "logic",
              "a, but not below a_min nor above a_max. One of the bounds may be NULL: there is none.",
-             P_ARRAY(a), P_OPTIONAL(a_min), P_OPTIONAL(a_max));
+             P_ARRAY(a), P_NULLABLE(a_min), P_NULLABLE(a_max));
 
 // At 0 decimals the rows do it. Else the number is scaled, in float32 for integers, as MLX does.
 zl_array zl_round(zl_array a, int decimals) {

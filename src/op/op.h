@@ -120,6 +120,7 @@ static inline void op_room_close(struct op_room *room) {
 #define P_ARRAY(n)        {#n, ZL_PARAM_ARRAY, NULL}
 #define P_ARRAY_OR(n, d)  {#n, ZL_PARAM_ARRAY, d}
 #define P_OPTIONAL(n)     {#n, ZL_PARAM_OPTIONAL, "None"}
+#define P_NULLABLE(n)     {#n, ZL_PARAM_OPTIONAL, NULL} // must be said, even if it is none
 #define P_ARRAYS(n)       {#n, ZL_PARAM_ARRAYS, NULL}
 #define P_INT(n, d)       {#n, ZL_PARAM_INT, d}
 #define P_INT64(n, d)     {#n, ZL_PARAM_INT64, d}

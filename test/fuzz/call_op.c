@@ -59,7 +59,8 @@ op_function *op_address(const char *name) {
 // Arguments -------------------------------------------------------------------------------------------------
 
 bool op_argument_none(const zl_param *param, union op_argument *out) {
-    if (!param->fallback || strcmp(param->fallback, "None"))
+    bool is_none = param->fallback && !strcmp(param->fallback, "None");
+    if (!is_none && param->type != ZL_PARAM_OPTIONAL)
         return false;
     switch (param->type) {
     case ZL_PARAM_INT: out->number = INT_MIN; return true;
