@@ -118,3 +118,9 @@ TEST(tiny_and_empty) {
     CHECK_EQ_F64(zl_item(zl_sum(zl_zeros(ZL_SHAPE(0), ZL_FLOAT32))), 0);
     CHECK_EQ_F64(zl_item(zl_add(zl_scalar_int(2), zl_scalar(0.5))), 2.5);
 }
+
+// The sizes before the 0 have no product.
+TEST(copies_of_nothing) {
+    zl_array x = zl_full(ZL_SHAPE(INT64_MAX, 240, 0), zl_scalar(1), ZL_FLOAT32);
+    CHECK(zl_eval(x) && zl_size(x) == 0);
+}
