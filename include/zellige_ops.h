@@ -576,6 +576,15 @@ ZL_API zl_array zl_mean_axes(zl_array a, zl_axes axis, bool keepdims);
 // The mean of a along one axis, which stays with size 1 if keepdims.
 ZL_API zl_array zl_mean_axis(zl_array a, int axis, bool keepdims);
 
+// The median of the elements of a; NaN if one is; of integers, as float32.
+ZL_API zl_array zl_median(zl_array a);
+
+// The median of a over the axes, which stay with size 1 if keepdims.
+ZL_API zl_array zl_median_axes(zl_array a, zl_axes axes, bool keepdims);
+
+// The median of a along one axis, which stays with size 1 if keepdims.
+ZL_API zl_array zl_median_axis(zl_array a, int axis, bool keepdims);
+
 // The smallest element of a. NaN if there is one.
 ZL_API zl_array zl_min(zl_array a);
 
@@ -721,6 +730,48 @@ ZL_API zl_array zl_tile(zl_array a, zl_shape reps);
 
 // x taken apart along an axis, which the parts do not have: as many views as it is long.
 ZL_API bool zl_unstack(zl_array x, int axis, zl_array *out);
+
+// sort
+
+// The positions, as uint32, of the elements of a along an axis: those before the kth are not larger than it,
+// those behind it not smaller. They are all in order here.
+ZL_API zl_array zl_argpartition(zl_array a, int kth, int axis);
+
+// The positions, as uint32, of the elements of a, flattened, as zl_argpartition.
+ZL_API zl_array zl_argpartition_flat(zl_array a, int kth);
+
+// The positions, as uint32, that put the elements of a in order along an axis. NaN comes last; equal elements
+// keep their order.
+ZL_API zl_array zl_argsort(zl_array a, int axis);
+
+// The positions, as uint32, that put the elements of a in order, flattened. NaN comes last; equal elements
+// keep their order.
+ZL_API zl_array zl_argsort_flat(zl_array a);
+
+// The elements of a along an axis: those before the kth are not larger than it, those behind it not smaller.
+// They are all in order here.
+ZL_API zl_array zl_partition(zl_array a, int kth, int axis);
+
+// The elements of a, flattened, as zl_partition.
+ZL_API zl_array zl_partition_flat(zl_array a, int kth);
+
+// The positions, as uint32, where values could be put into a sorted sequence so that it stays sorted: before
+// equal elements if side is "left", behind them if it is "right". NaN is larger than all others.
+ZL_API zl_array zl_searchsorted(zl_array sorted_sequence, zl_array values, const char *side);
+
+// The elements of a from the smallest to the largest along an axis. NaN comes last; equal elements keep their
+// order.
+ZL_API zl_array zl_sort(zl_array a, int axis);
+
+// The elements of a from the smallest to the largest, flattened. NaN comes last; equal elements keep their
+// order.
+ZL_API zl_array zl_sort_flat(zl_array a);
+
+// The k largest elements of a along an axis, in no order that can be relied on.
+ZL_API zl_array zl_topk(zl_array a, int k, int axis);
+
+// The k largest elements of a, flattened, in no order that can be relied on.
+ZL_API zl_array zl_topk_flat(zl_array a, int k);
 
 // view
 
