@@ -24,6 +24,12 @@ target_link_libraries(python_core PRIVATE zellige_public_flags zellige_python_fl
 target_compile_options(python_core PRIVATE -fno-semantic-interposition)
 target_link_options(python_core PRIVATE -Wl,--exclude-libs,ALL)
 
+set(stubs ${package}/core.pyi)
+add_custom_command(OUTPUT ${stubs}
+    COMMAND ${generator} stubs ${stubs}
+    DEPENDS ${generator} python/stubs/core.pyi WORKING_DIRECTORY ${PROJECT_SOURCE_DIR}
+    COMMENT "Generating stubs" VERBATIM)
+
 zl_glob(python_files python/zellige/*.py python/zellige/py.typed python/zellige/*/*.py)
 foreach(file ${python_files})
     cmake_path(RELATIVE_PATH file BASE_DIRECTORY ${PROJECT_SOURCE_DIR}/python OUTPUT_VARIABLE name)
@@ -32,4 +38,9 @@ foreach(file ${python_files})
         DEPENDS ${file} VERBATIM)
     list(APPEND python_copies ${PROJECT_BINARY_DIR}/python/${name})
 endforeach()
-add_custom_target(python ALL DEPENDS python_core ${python_copies})
+add_custom_target(python ALL DEPENDS python_core ${stubs} ${python_copies})
+
+# What a wheel has; `make install` leaves Python alone.
+install(TARGETS python_core LIBRARY DESTINATION zellige COMPONENT python EXCLUDE_FROM_ALL)
+install(DIRECTORY ${package}/ DESTINATION zellige COMPONENT python EXCLUDE_FROM_ALL
+        FILES_MATCHING PATTERN "*.py" PATTERN "*.pyi" PATTERN "py.typed")

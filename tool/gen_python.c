@@ -29,26 +29,53 @@ static struct {
 
 static const char *const modules[] = {"random", "linalg", "fft", "fast"};
 
-// "zl_random_uniform": module "random", name "uniform"; "zl_sum_axes": name "sum".
-static void split_name(const char *op, struct function *f) {
+static const zl_op_info *find_op(const char *name, int length) {
+    const zl_op_info *op;
+    for (int i = 0; (op = zl_op(i)); i++)
+        if ((int)strlen(op->name) == length && !strncmp(op->name, name, (size_t)length))
+            return op;
+    return NULL;
+}
+
+// Every parameter of a is one of b.
+static bool is_part(const zl_op_info *a, const zl_op_info *b) {
+    for (int i = 0; i < a->params; i++) {
+        bool found = false;
+        for (int k = 0; k < b->params; k++)
+            found |= !strcmp(a->param[i].name, b->param[k].name);
+        if (!found)
+            return false;
+    }
+    return true;
+}
+
+// The length of the name without what tells a variant from its function: "zl_sum" of "zl_sum_axes".
+static int stem_length(const zl_op_info *op) {
     static const char *const suffixes[] = {"_axes", "_axis", "_flat", "_int", "_at"};
-    const char *name = op + strlen("zl_");
+    int length = (int)strlen(op->name);
+    for (size_t i = 0; i < COUNT(suffixes); i++) {
+        int stem = length - (int)strlen(suffixes[i]);
+        const zl_op_info *base = stem > 0 && !strcmp(op->name + stem, suffixes[i]) ? find_op(op->name, stem) : NULL;
+        if (base && (is_part(base, op) || is_part(op, base)))
+            return stem;
+    }
+    return length;
+}
+
+// "zl_random_uniform": module "random", name "uniform"; "zl_sum_axes": name "sum".
+static void split_name(const zl_op_info *op, struct function *f) {
+    const char *name = op->name + strlen("zl_");
+    int length = stem_length(op) - (int)strlen("zl_");
     f->module[0] = 0;
     for (size_t i = 0; i < COUNT(modules); i++) {
-        size_t n = strlen(modules[i]);
-        if (!strncmp(name, modules[i], n) && name[n] == '_') {
+        int n = (int)strlen(modules[i]);
+        if (!strncmp(name, modules[i], (size_t)n) && name[n] == '_') {
             snprintf(f->module, sizeof f->module, "%s", modules[i]);
             name += n + 1;
+            length -= n + 1;
         }
     }
-    int length = snprintf(f->name, sizeof f->name, "%s", name);
-    for (size_t i = 0; i < COUNT(suffixes); i++) {
-        int n = (int)strlen(suffixes[i]);
-        if (length > n && !strcmp(f->name + length - n, suffixes[i])) {
-            f->name[length - n] = 0;
-            return;
-        }
-    }
+    snprintf(f->name, sizeof f->name, "%.*s", length, name);
 }
 
 static bool has_suffix(const char *name, const char *suffix) {
@@ -91,7 +118,7 @@ static bool collect(void) {
         struct function name = {0};
         if (!is_bindable(op))
             continue;
-        split_name(op->name, &name);
+        split_name(op, &name);
         struct function *f = find_function(&name);
         if (!f) {
             if (!memory_grow(&functions.item, &functions.cap, functions.count + 1, sizeof name))
@@ -327,25 +354,62 @@ bool gen_bindings(const char *path) {
 
 // Stubs ----------------------------------------------------------------------------------------------------------------
 
-static void add_stub(struct text *out, const struct function *f, const char *indent, bool of_array) {
-    text_add(out, "%s%sdef ", indent, *indent && !of_array ? "@staticmethod\n    " : "");
+static void add_stub(struct text *out, const struct function *f, const char *indent) {
+    text_add(out, "%sdef ", indent);
     add_signature(out, f, true);
     text_add(out, ":\n%s    \"\"\"%s\"\"\"\n", indent, f->variant[0]->doc);
 }
 
-// The ops' part of core.pyi, to be put behind the hand-written part.
-bool gen_stubs(const char *path) {
-    struct text out = {0};
-    if (!collect())
-        return false;
-    qsort(functions.item, (size_t)functions.count, sizeof *functions.item, by_name);
+// Of arrays: the first parameter is the array itself.
+static void add_method_stub(struct text *out, const struct function *f) {
+    struct text signature = {0};
+    add_signature(&signature, f, true);
+    const char *open = strchr(signature.data, '('), *rest = strchr(signature.data, ',');
+    text_add(out, "    def %.*sself%s:\n        \"\"\"%s\"\"\"\n", (int)(open + 1 - signature.data), signature.data, rest,
+             f->variant[0]->doc);
+    text_free(&signature);
+}
+
+static void add_method_stubs(struct text *out) {
+    for (int i = 0; i < functions.count; i++)
+        if (is_method(&functions.item[i]))
+            add_method_stub(out, &functions.item[i]);
+}
+
+static void add_function_stubs(struct text *out) {
     for (int i = 0; i < functions.count; i++) {
         const struct function *f = &functions.item[i];
-        if (f->module[0] && (i == 0 || strcmp(f->module, functions.item[i - 1].module)))
-            text_add(&out, "\nclass %s:\n", f->module);
-        add_stub(&out, f, f->module[0] ? "    " : "", false);
+        bool is_first = i == 0 || strcmp(f->module, functions.item[i - 1].module);
+        if (*f->module && is_first)
+            text_add(out, "\nclass %s:\n", f->module);
+        if (*f->module)
+            text_add(out, "    @staticmethod\n");
+        add_stub(out, f, *f->module ? "    " : "");
+    }
+}
+
+// The hand-written part with lines that say where the ops go.
+static const char stub_source[] = "python/stubs/core.pyi";
+
+bool gen_stubs(const char *path) {
+    size_t length;
+    char *source = file_read(stub_source, &length);
+    struct text out = {0};
+    if (!source || !collect())
+        return false;
+    qsort(functions.item, (size_t)functions.count, sizeof *functions.item, by_name);
+    for (char *line = source, *end; *line; line = end) {
+        end = line + strcspn(line, "\n");
+        end += *end != 0;
+        if (!strncmp(line, "    # The ops as methods", 24))
+            add_method_stubs(&out);
+        else if (!strncmp(line, "# The ops as functions", 22))
+            add_function_stubs(&out);
+        else
+            text_bytes(&out, line, (int)(end - line));
     }
     bool ok = !out.failed && file_write(path, out.data, (size_t)out.len);
+    memory_free(source);
     text_free(&out);
     return ok;
 }

@@ -52,6 +52,12 @@ static int class_of(size_t bytes, size_t *capacity) {
     return (log - 9) * 8 + (int)steps;
 }
 
+size_t allocator_capacity(size_t bytes) {
+    size_t capacity;
+    class_of(bytes, &capacity);
+    return capacity;
+}
+
 static void raise_peak(long long now) {
     long long seen = atomic_load_explicit(&peak, memory_order_relaxed);
     while (now > seen && !atomic_compare_exchange_weak_explicit(&peak, &seen, now, memory_order_relaxed,

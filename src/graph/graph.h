@@ -228,6 +228,7 @@ bool storage_is_unique(struct storage *s); // one reference, memory of our own: 
 // allocator.c: host memory for storages. Counts exactly, caches what is freed, holds to limits.
 void *allocator_get(size_t bytes, size_t *capacity); // NULL and an error
 void  allocator_put(void *data, size_t capacity);
+size_t allocator_capacity(size_t bytes); // what a request for so many gets
 bool  allocator_count(int64_t bytes); // memory held in another way, or given back; false when over the limit
 
 // failure.c ------------------------------------------------------------------------------------------------------

@@ -182,7 +182,7 @@ zl_array zl_arange(double start, double stop, double step, zl_dtype dtype) {
 OP_SIGNATURE(zl_arange, "create",
              "start, start + step, start + 2 * step and so on, as long as they are before stop. Element i is "
              "computed from i, so that errors do not add up. float32 if no dtype is given.",
-             P_DOUBLE(start, "0"), P_DOUBLE(stop, NULL), P_DOUBLE(step, "1"), P_DTYPE(dtype, "None"));
+             P_DOUBLE(start, NULL), P_DOUBLE(stop, NULL), P_DOUBLE(step, "1"), P_DTYPE(dtype, "None"));
 
 zl_array zl_linspace(double start, double stop, int64_t num, bool endpoint, zl_dtype dtype) {
     if (!op_check_dtype("zl_linspace", dtype))

@@ -92,12 +92,12 @@ static bool share_input(zl_array out, zl_array x) {
 
 // x and out have the same elements in the same places, so a kernel may write where it reads.
 static bool can_take(zl_array out, zl_array x) {
-    if (array_is(x, ARRAY_INLINE) || !x->storage || array_borrows(x) ||
-        !array_is(x, ARRAY_CONTIGUOUS) || x->size != out->size ||
-        array_item(x) != array_item(out) || x->offset != 0)
+    if (array_is(x, ARRAY_INLINE) || !x->storage || array_borrows(x) || !array_is(x, ARRAY_CONTIGUOUS) ||
+        x->size != out->size || array_item(x) != array_item(out) || x->offset != 0)
         return false;
     size_t bytes = (size_t)out->size * array_item(out);
-    return storage_is_unique(x->storage) && x->storage->bytes >= bytes && x->storage->bytes <= bytes + SLACK;
+    size_t most = MAX_OF(bytes + SLACK, allocator_capacity(bytes));
+    return storage_is_unique(x->storage) && x->storage->bytes >= bytes && x->storage->bytes <= most;
 }
 
 static bool is_given_twice(const struct call *c, zl_array x) {
