@@ -36,7 +36,8 @@ struct op {
     const struct op_field *field;
     // Records the same call on other inputs: batching, compiled and exported functions replay with it.
     bool (*record)(const struct call *c, const zl_array *in, zl_array *out);
-    // Cotangent of one input, from those of the outputs (NULL: zero). NULL: no gradient flows.
+    // Cotangent of one input, from those of the outputs (NULL: zero). NULL: no gradient flows. Of kind OP_OTHER it is not
+    // asked for integer inputs.
     zl_array (*vjp)(const struct call *c, int input, const zl_array *cotangent);
     // The same for all inputs at once, where they are computed together: those that are not wanted, or to which no
     // gradient flows, stay NULL. NULL: vjp is asked for each.

@@ -2,8 +2,6 @@
 
 #include "op/ops.h"
 
-static const char *const names[] = {"zl_cumsum", "zl_cumprod", "zl_cummax", "zl_cummin", "zl_logcumsumexp"};
-
 // arg: enum scan, axis, reverse, inclusive.
 enum { WHICH, AXIS, REVERSE, INCLUSIVE, ARGS };
 
@@ -28,6 +26,9 @@ static bool vmap(const struct call *c, const zl_array *in, const int *axis, zl_a
 
 // A scan that does not include its own element is one that does, moved by one. The rules are those of the
 // latter.
+
+// The cotangent of x, or the tangent of y, from the other's.
+typedef zl_array rule(const struct call *c, zl_array x, zl_array y, zl_array g);
 
 static zl_array scan_as(zl_array x, enum scan which, const int64_t *like, bool turned) {
     return x ? scan(x, (int64_t[]){which, like[AXIS], turned ? !like[REVERSE] : like[REVERSE], true}) : NULL;
@@ -70,14 +71,19 @@ static zl_array vjp_extreme(const struct call *c, zl_array x, zl_array y, zl_arr
     return at ? zl_scatter_add_axis(op_zeros_of(x), at, g, (int)call_args(c)[AXIS]) : NULL;
 }
 
+static zl_array first_zeros(zl_array x, const int64_t *arg) {
+    zl_array is_zero = zl_equal(x, op_number((zl_dtype)x->dtype, 0));
+    zl_array met = scan_as(zl_astype(is_zero, ZL_INT32), SCAN_SUM, arg, false);
+    return zl_logical_and(is_zero, zl_equal(met, op_number(ZL_INT32, 1)));
+}
+
 // Before the first 0 each element has the sum of what follows, divided by itself. The first 0 has what
 // follows it as if it were 1; what comes later has nothing.
 static zl_array vjp_prod(const struct call *c, zl_array x, zl_array y, zl_array g) {
     const int64_t *arg = call_args(c);
     zl_array zero = op_number((zl_dtype)x->dtype, 0), one = op_number((zl_dtype)x->dtype, 1);
     zl_array gone = zl_equal(y, zero);
-    zl_array met = scan_as(zl_astype(zl_equal(x, zero), ZL_INT32), SCAN_SUM, arg, false);
-    zl_array is_first = zl_logical_and(zl_equal(x, zero), zl_equal(met, op_number(ZL_INT32, 1)));
+    zl_array is_first = first_zeros(x, arg);
     zl_array without = scan_as(zl_where(is_first, one, x), SCAN_PROD, arg, false);
     zl_array rest = scan_as(zl_multiply(y, g), SCAN_SUM, arg, true);
     zl_array first = scan_as(zl_multiply(without, g), SCAN_SUM, arg, true);
@@ -97,11 +103,10 @@ static zl_array vjp_logs(const struct call *c, zl_array x, zl_array y, zl_array 
 }
 
 static zl_array vjp(const struct call *c, int input, const zl_array *cotangent) {
-    static zl_array (*const rules[])(const struct call *, zl_array, zl_array,
-                                     zl_array) = {[SCAN_PROD] = vjp_prod,
-                                                  [SCAN_MAX] = vjp_extreme,
-                                                  [SCAN_MIN] = vjp_extreme,
-                                                  [SCAN_LOGADDEXP] = vjp_logs};
+    static rule *const rules[] = {[SCAN_PROD] = vjp_prod,
+                                  [SCAN_MAX] = vjp_extreme,
+                                  [SCAN_MIN] = vjp_extreme,
+                                  [SCAN_LOGADDEXP] = vjp_logs};
     const int64_t *arg = call_args(c);
     zl_array x = c->in[0], y = call_output(c, 0), g = cotangent[0];
     (void)input;
@@ -114,24 +119,51 @@ static zl_array vjp(const struct call *c, int input, const zl_array *cotangent) 
     return y && g ? rules[arg[WHICH]](c, x, y, g) : NULL;
 }
 
-static zl_array jvp_extreme(const struct call *c, zl_array x, zl_array t) {
+static zl_array jvp_extreme(const struct call *c, zl_array x, zl_array y, zl_array t) {
+    zl_array at = owners(c, x, y);
+    return at ? zl_take_along_axis(t, at, (int)call_args(c)[AXIS]) : NULL;
+}
+
+// Before the first 0, the sum of t / x so far, times the product. From there on only the t of that 0 counts.
+static zl_array jvp_prod(const struct call *c, zl_array x, zl_array y, zl_array t) {
     const int64_t *arg = call_args(c);
-    zl_array y = arg[INCLUSIVE] ? call_output(c, 0) : scan_as(x, (enum scan)arg[WHICH], arg, false);
-    zl_array at = y ? owners(c, x, y) : NULL;
-    zl_array dy = at ? zl_take_along_axis(t, at, (int)arg[AXIS]) : NULL;
-    return !dy || arg[INCLUSIVE] ? dy : move_by_one(dy, (int)arg[AXIS], arg[REVERSE]);
+    zl_array zero = op_number((zl_dtype)x->dtype, 0), one = op_number((zl_dtype)x->dtype, 1);
+    zl_array is_first = first_zeros(x, arg);
+    zl_array without = scan_as(zl_where(is_first, one, x), SCAN_PROD, arg, false);
+    zl_array sum = scan_as(zl_divide(t, zl_where(zl_equal(x, zero), one, x)), SCAN_SUM, arg, false);
+    zl_array first = scan_as(zl_where(is_first, t, zero), SCAN_SUM, arg, false);
+    zl_array gone = scan_as(zl_astype(is_first, ZL_INT32), SCAN_SUM, arg, false);
+    return zl_where(gone, zl_multiply(without, first), zl_multiply(y, sum));
+}
+
+// The sum of exp(x) t so far, divided by exp(y), in logarithms: of the positive and the negative t apart.
+static zl_array tangent_of_logs(const struct call *c, zl_array x, zl_array y, zl_array t) {
+    zl_array logs = zl_add(zl_log(zl_maximum(t, op_number((zl_dtype)t->dtype, 0))), x);
+    return zl_exp(zl_subtract(scan_as(logs, SCAN_LOGADDEXP, call_args(c), false), y));
+}
+
+static zl_array jvp_logs(const struct call *c, zl_array x, zl_array y, zl_array t) {
+    return zl_subtract(tangent_of_logs(c, x, y, t), tangent_of_logs(c, x, y, zl_negative(t)));
 }
 
 static bool jvp(const struct call *c, const zl_array *tangent, zl_array *out) {
+    static rule *const rules[] = {[SCAN_PROD] = jvp_prod,
+                                  [SCAN_MAX] = jvp_extreme,
+                                  [SCAN_MIN] = jvp_extreme,
+                                  [SCAN_LOGADDEXP] = jvp_logs};
+    const int64_t *arg = call_args(c);
+    zl_array x = c->in[0], y = call_output(c, 0);
     out[0] = NULL;
     if (!tangent[0])
         return true;
-    switch (call_args(c)[WHICH]) {
-    case SCAN_SUM: return record(c, tangent, out);
-    case SCAN_MAX:
-    case SCAN_MIN: return (out[0] = jvp_extreme(c, c->in[0], tangent[0]));
-    default: return error_false(ZL_ERROR_VALUE, "%s has no forward derivative", names[call_args(c)[WHICH]]);
-    }
+    if (arg[WHICH] == SCAN_SUM)
+        return record(c, tangent, out);
+    if (!arg[INCLUSIVE] && !(y = scan_as(x, (enum scan)arg[WHICH], arg, false)))
+        return false;
+    out[0] = rules[arg[WHICH]](c, x, y, tangent[0]);
+    if (out[0] && !arg[INCLUSIVE])
+        out[0] = move_by_one(out[0], (int)arg[AXIS], arg[REVERSE]);
+    return out[0];
 }
 
 static const struct op_field fields[] = {

@@ -205,12 +205,21 @@ static bool has_null(const char *function, int count, const zl_array *arrays) {
     return false;
 }
 
+// MLX: what a transform records may be evaluated inside it, but not later than that.
+static bool check_tracers(const char *function, int count, const zl_array *arrays) {
+    for (int i = 0; i < count; i++)
+        if (array_is_tracer(arrays[i]))
+            return error_false(ZL_ERROR_VALUE, "%s: array %d depends on the inputs of a transform that is running: use "
+                               "zl_eval there", function, i);
+    return true;
+}
+
 bool eval_arrays(const char *function, int count, const zl_array *arrays, bool wait) {
     if (count < 0 || (count && !arrays))
         return error_false(ZL_ERROR_VALUE, "%s: %d arrays, but no list of them", function, count);
     if (has_null(function, count, arrays))
         return false;
-    if (!start(count, arrays, wait))
+    if ((!wait && !check_tracers(function, count, arrays)) || !start(count, arrays, wait))
         return false;
     bool ok = true;
     for (int i = 0; wait && i < count; i++) {

@@ -41,6 +41,12 @@ static bool through(const struct back *b, const struct call *c, const bool *want
     return ok;
 }
 
+// Integers have gradients where numbers are computed with; elsewhere they are positions, which have none.
+static bool wants(const struct back *b, const struct call *c, int i) {
+    bool counts = c->op->kind != OP_OTHER || dtype_is_inexact((zl_dtype)c->in[i]->dtype);
+    return counts && i >= walk_from(b->w, c) && walk_depends(b->w, c->in[i]);
+}
+
 static bool pass(const struct back *b, const struct call *c) {
     OP_ROOM(zl_array, room, c->inputs + c->outputs);
     OP_ROOM(bool, wanted, c->inputs);
@@ -52,7 +58,7 @@ static bool pass(const struct back *b, const struct call *c) {
         any |= (cotangent[i] = b->cotangent[walk_number(b->w, call_output(c, i))]) != NULL;
     for (int i = 0; i < c->inputs; i++) {
         room[i] = NULL;
-        wanted[i] = i >= walk_from(b->w, c) && walk_depends(b->w, c->in[i]);
+        wanted[i] = wants(b, c, i);
     }
     return !any || through(b, c, wanted, cotangent, room);
 }

@@ -31,6 +31,11 @@ static bool push(const struct walk *w, const struct call *c, zl_array *tangents)
     return true;
 }
 
+// MLX: what a truth value's tangent is used for wants numbers.
+static zl_array zero_tangent(zl_array y) {
+    return zl_zeros((zl_shape){y->dim, y->ndim}, y->dtype == ZL_BOOL ? ZL_FLOAT32 : (zl_dtype)y->dtype);
+}
+
 static bool push_all(const struct walk *w, zl_array *tangents, const zl_outputs *values, zl_outputs *out) {
     for (int i = 0; i < w->calls; i++)
         if (w->depends[w->first[i]] && !push(w, w->call[i], tangents))
@@ -38,7 +43,7 @@ static bool push_all(const struct walk *w, zl_array *tangents, const zl_outputs 
     for (int i = 0; i < values->count; i++) {
         int number = walk_number(w, values->item[i]);
         zl_array t = number < 0 ? NULL : tangents[number];
-        if (!zl_give(out, t ? t : zl_zeros_like(values->item[i])))
+        if (!zl_give(out, t ? t : zero_tangent(values->item[i])))
             return false;
     }
     return true;

@@ -273,6 +273,48 @@ TEST(fault_gradient_of_scopes_of_any_height) {
     lent_before = 0;
 }
 
+// Transforms inside each other: each runs a function that uses the next.
+static bool row_of_matrix(void *data, int count, const zl_array *in, zl_outputs *out) {
+    zl_array pair[2];
+    (void)data;
+    return count == 2 && zl_divmod(zl_exp(in[0]), in[1], pair) && zl_give(out, zl_add(pair[1], zl_sin(in[0])));
+}
+
+static bool rows_of_matrix(void *data, int count, const zl_array *in, zl_outputs *out) {
+    return zl_vmap((zl_fn){.call = row_of_matrix, .data = data}, count, in, (int[]){0, -1}, 1, (int[]){0}, out);
+}
+
+static bool own_cotangents(void *data, int count, const zl_array *in, int results, const zl_array *result,
+                           const zl_array *cotangent, zl_outputs *out) {
+    (void)data, (void)count, (void)results;
+    return zl_give(out, zl_multiply(cotangent[0], result[0])) && zl_give(out, zl_zeros_like(in[1]));
+}
+
+static bool custom_in_checkpoint(void *data, int count, const zl_array *in, zl_outputs *out) {
+    zl_custom_fn f = {.f = {.call = rows_of_matrix, .data = data}, .vjp = own_cotangents};
+    zl_array turned[] = {zl_transpose(in[0], ZL_ALL), in[1]};
+    return turned[0] && zl_custom(&f, count, turned, out);
+}
+
+static bool loss_of_all(void *data, int count, const zl_array *in, zl_outputs *out) {
+    zl_outputs *inner = zl_outputs_new(), *tangents = zl_outputs_new();
+    zl_fn f = {.call = custom_in_checkpoint, .data = data}, g = {.call = row_of_matrix, .data = data};
+    bool ok = inner && tangents && zl_checkpoint(f, count, in, inner) &&
+              zl_jvp(g, count, in, (zl_array[]){in[0], NULL}, NULL, tangents);
+    zl_array a = ok ? zl_outputs_get(inner, 0) : NULL, b = ok ? zl_outputs_get(tangents, 0) : NULL;
+    ok = ok && zl_eval(b) && zl_give(out, zl_add(zl_sum(a), zl_sum(b)));
+    zl_outputs_free(inner);
+    zl_outputs_free(tangents);
+    return ok;
+}
+
+SCENARIO(transforms) {
+    zl_array in[] = {zl_multiply(counting(4, 3), zl_scalar(0.1)), zl_scalar(2)}, g[2];
+    if (!zl_value_and_grad((zl_fn){.call = loss_of_all}, 2, in, 2, (int[]){0, 1}, NULL, g))
+        return false;
+    return sum_of(zl_add(g[0], g[1]), out);
+}
+
 SCENARIO_OF(long_chain, 50) { // a plan in two pieces
     zl_array x = zl_from_f32((float[]){0, 1}, ZL_SHAPE(2));
     for (int i = 0; i < PLAN_LARGEST + 100; i++)

@@ -93,25 +93,18 @@ static zl_array dot(zl_array a, zl_array b) {
     return zl_sum(zl_multiply(a, b));
 }
 
-static zl_array zeros_or(zl_array t, zl_array like) {
-    return t ? t : zl_zeros_like(like);
+// f as a function of arrays.
+static bool call_function(void *data, int count, const zl_array *in, zl_outputs *out) {
+    return count == 1 && zl_give(out, (*(op_test_function **)data)(in[0]));
 }
 
-// The tangent of y when that of x is t; NULL: zero. Walks back by recursion: the graphs of tests are small.
-static zl_array tangent_of(zl_array y, zl_array x, zl_array t) {
-    zl_array in[8], out[4] = {0};
-    if (y == x)
-        return t;
-    if (!y->call || y->call->inputs > 8)
-        return NULL;
-    bool any = false;
-    for (int i = 0; i < y->call->inputs; i++)
-        any |= (in[i] = tangent_of(y->call->in[i], x, t)) != NULL;
-    if (!any || !y->call->op->jvp)
-        return NULL;
-    if (!CHECK(y->call->op->jvp(y->call, in, out)))
-        test_note("the tangent of %s: %s", y->call->op->name, zl_error() ? zl_error() : "no error");
-    return out[y->index];
+// The tangent of f(x) when that of x is t.
+static zl_array tangent_of(op_test_function *f, zl_array x, zl_array t) {
+    zl_outputs *out = zl_outputs_new();
+    bool ok = zl_jvp((zl_fn){.call = call_function, .data = &f}, 1, &x, &t, NULL, out);
+    zl_array dy = ok ? zl_positive(zl_outputs_get(out, 0)) : NULL;
+    zl_outputs_free(out);
+    return dy;
 }
 
 // sum(w * f(x)) with x[at] moved by step.
@@ -142,8 +135,7 @@ static void check_derivatives(op_test_function *f, zl_array x) {
     if (!CHECK(zl_grad(dot(y, w), 1, &x, &g)))
         test_note("%s", zl_error());
     REQUIRE(g);
-    zl_array dy = tangent_of(y, x, t);
-    zl_array forward = dot(zeros_or(dy, y), w), back = dot(g, t);
+    zl_array forward = dot(tangent_of(f, x, t), w), back = dot(g, t);
     REQUIRE(zl_eval_all(3, (zl_array[]){forward, back, g}));
     CHECK_NEAR(zl_item(forward), zl_item(back), 1e-9 * (1 + fabs(zl_item(back))));
     REQUIRE(shape_equal(g->ndim, g->dim, x->ndim, x->dim));
@@ -156,31 +148,13 @@ static void check_derivatives(op_test_function *f, zl_array x) {
 
 enum { BATCH = 3 };
 
-struct mapped {
-    zl_array array;
-    int axis; // -1: the same for all of the batch
-};
-
-static struct mapped batch_of(zl_array y, zl_array x, struct mapped many) {
-    zl_array in[8], out[4] = {0};
-    int axis[8], out_axis[4] = {0};
-    if (y == x)
-        return many;
-    if (!y->call || y->call->inputs > 8)
-        return (struct mapped){y, -1};
-    bool any = false;
-    for (int i = 0; i < y->call->inputs; i++) {
-        struct mapped m = batch_of(y->call->in[i], x, many);
-        in[i] = m.array;
-        any |= (axis[i] = m.axis) >= 0;
-        if (!m.array)
-            return (struct mapped){NULL, -1};
-    }
-    if (!any)
-        return (struct mapped){y, -1};
-    if (!CHECK(y->call->op->vmap && y->call->op->vmap(y->call, in, axis, out, out_axis)))
-        test_note("the batch of %s: %s", y->call->op->name, zl_error() ? zl_error() : "no error");
-    return (struct mapped){out[y->index], out_axis[y->index]};
+// f of each array along an axis; the results are along the first.
+static zl_array batch_of(op_test_function *f, zl_array many, int axis) {
+    zl_outputs *out = zl_outputs_new();
+    bool ok = zl_vmap((zl_fn){.call = call_function, .data = &f}, 1, &many, &axis, 0, NULL, out);
+    zl_array y = ok ? zl_positive(zl_outputs_get(out, 0)) : NULL;
+    zl_outputs_free(out);
+    return y;
 }
 
 // The array at one place of an axis.
@@ -188,19 +162,19 @@ static zl_array pick(zl_array x, int axis, int at) {
     return zl_take(x, zl_scalar_int(at), axis);
 }
 
-static void check_batch(op_test_function *f, zl_array x, zl_shape shape, double lo, double hi, int axis) {
+static void check_batch(op_test_function *f, zl_shape shape, double lo, double hi, int axis) {
     int64_t dim[16];
     for (int i = 0; i <= shape.ndim; i++)
         dim[i] = i == axis ? BATCH : shape.dim[i - (i > axis)];
-    zl_array many = op_test_random((zl_shape){dim, shape.ndim + 1}, ZL_FLOAT64, lo, hi), y = f(x);
-    REQUIRE(many && y);
-    struct mapped batch = batch_of(y, x, (struct mapped){many, axis});
-    REQUIRE(batch.array && zl_eval(batch.array));
-    if (batch.axis >= 0)
-        CHECK_EQ_INT(zl_dim(batch.array, batch.axis), BATCH);
+    zl_array many = op_test_random((zl_shape){dim, shape.ndim + 1}, ZL_FLOAT64, lo, hi), batch;
+    REQUIRE(many);
+    if (!CHECK(batch = batch_of(f, many, axis)))
+        test_note("%s", zl_error());
+    REQUIRE(batch && zl_eval(batch));
+    CHECK_EQ_INT(zl_dim(batch, 0), BATCH);
     for (int i = 0; i < BATCH; i++) {
         zl_array one = f(zl_contiguous(pick(many, axis, i)));
-        zl_array part = batch.axis < 0 ? batch.array : pick(batch.array, batch.axis, i);
+        zl_array part = pick(batch, 0, i);
         REQUIRE(one && part);
         if (!CHECK(shape_equal(one->ndim, one->dim, part->ndim, part->dim)))
             test_note("shape %s instead of %s", array_text(part), array_text(one));
@@ -209,10 +183,8 @@ static void check_batch(op_test_function *f, zl_array x, zl_shape shape, double 
 }
 
 void op_test_batching(op_test_function *f, zl_shape shape, double lo, double hi) {
-    zl_array x = op_test_random(shape, ZL_FLOAT64, lo, hi);
-    REQUIRE(x);
-    check_batch(f, x, shape, lo, hi, 0);
-    check_batch(f, x, shape, lo, hi, shape.ndim);
+    check_batch(f, shape, lo, hi, 0);
+    check_batch(f, shape, lo, hi, shape.ndim);
 }
 
 void op_test_rules(op_test_function *f, zl_shape shape, double lo, double hi) {

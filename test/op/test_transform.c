@@ -238,6 +238,15 @@ TEST(mapped_arrays_cannot_be_read) {
     CHECK_EQ_INT(recorder.trace_depth, 0);
 }
 
+static zl_array evaluated_later(zl_array x) {
+    zl_array y = zl_exp(x);
+    return zl_async_eval(y) ? y : NULL;
+}
+TEST(nothing_is_evaluated_later_inside) {
+    CHECK_ERROR(ZL_ERROR_VALUE, gradient(evaluated_later, NUMBER(1)));
+    CHECK_ERROR(ZL_ERROR_VALUE, mapped(evaluated_later, VECTOR(1, 2), 0));
+}
+
 TEST(history_ends_with_the_transform) {
     zl_array x = zl_ones(ZL_SHAPE(1000), ZL_FLOAT32);
     REQUIRE(zl_eval(x));
@@ -262,6 +271,17 @@ static zl_array largest_at(zl_array x) {
 static zl_array stopped(zl_array x) {
     return zl_sum(zl_multiply(x, zl_stop_gradient(x)));
 }
+static zl_array power_of_nothing(zl_array x) {
+    return zl_power(zl_subtract(x, NUMBER(1)), x);
+}
+static zl_array is_positive(zl_array x) {
+    return zl_greater(x, NUMBER(0));
+}
+TEST(powers_of_zero_and_truth) {
+    CHECK_EQ_F64(zl_item(gradient(power_of_nothing, NUMBER(1))), 1);
+    CHECK_ARRAY(tangent(is_positive, VECTOR(1, -1), VECTOR(1, 1)), ZL_FLOAT32, ZL_SHAPE(2), 0, 0);
+}
+
 TEST(integers_and_constants) {
     zl_array n = zl_from_i32((int32_t[]){1, 2}, ZL_SHAPE(2));
     CHECK_ARRAY(gradient(doubled_sum, n), ZL_INT32, ZL_SHAPE(2), 2, 2);
