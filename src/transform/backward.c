@@ -15,8 +15,8 @@ static bool add(const struct back *b, zl_array x, zl_array g) {
     return *sum;
 }
 
-static bool through_each(const struct back *b, const struct call *c, const bool *wanted, const zl_array *cotangent,
-                         zl_array *out) {
+static bool through_each(const struct back *b, const struct call *c, const bool *wanted,
+                         const zl_array *cotangent, zl_array *out) {
     for (int i = 0; i < c->inputs; i++) {
         if (!wanted[i])
             continue;
@@ -34,7 +34,8 @@ static bool through(const struct back *b, const struct call *c, const bool *want
                     zl_array *out) {
     zl_stream before = recorder.stream;
     recorder.stream = c->stream;
-    bool ok = c->op->vjp_all ? c->op->vjp_all(c, wanted, cotangent, out) : through_each(b, c, wanted, cotangent, out);
+    bool ok = c->op->vjp_all ? c->op->vjp_all(c, wanted, cotangent, out)
+                             : through_each(b, c, wanted, cotangent, out);
     for (int i = 0; ok && i < c->inputs; i++)
         ok = !out[i] || add(b, c->in[i], out[i]);
     recorder.stream = before;
@@ -73,8 +74,8 @@ static bool pass_all(const struct back *b, int results, const zl_array *result, 
     return true;
 }
 
-bool backward(const char *function, struct walk *w, int results, const zl_array *result, const zl_array *cotangent,
-              int sources, const zl_array *source, zl_array *out) {
+bool backward(const char *function, struct walk *w, int results, const zl_array *result,
+              const zl_array *cotangent, int sources, const zl_array *source, zl_array *out) {
     struct back b = {function, w, memory_zero(sizeof(zl_array) * (size_t)(w->arrays + 1))};
     bool ok = b.cotangent && pass_all(&b, results, result, cotangent);
     for (int i = 0; ok && i < sources; i++)

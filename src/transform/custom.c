@@ -32,14 +32,15 @@ static bool check_rule(const char *rule, bool ok, const zl_outputs *out, int exp
     if (!ok || out->failed)
         return error_false(ZL_ERROR_VALUE, "zl_custom: the function's %s failed without saying why", rule);
     return out->count == expected ||
-           error_false(ZL_ERROR_VALUE, "zl_custom: the function's %s gave %d arrays: %d are needed", rule, out->count,
-                       expected);
+           error_false(ZL_ERROR_VALUE, "zl_custom: the function's %s gave %d arrays: %d are needed", rule,
+                       out->count, expected);
 }
 
 // a as the cotangent or tangent of x: an array of its shape and dtype.
 static zl_array fit(const char *rule, zl_array a, zl_array x) {
     if (!shape_equal(a->ndim, a->dim, x->ndim, x->dim))
-        return error_set(ZL_ERROR_SHAPE, "zl_custom: the function's %s gave shape %s for an array of shape %s", rule,
+        return error_set(ZL_ERROR_SHAPE,
+                         "zl_custom: the function's %s gave shape %s for an array of shape %s", rule,
                          array_text(a), array_text(x));
     return zl_astype(a, (zl_dtype)x->dtype);
 }
@@ -92,7 +93,8 @@ static bool vmap(const struct call *c, const zl_array *in, const int *axis, zl_a
     struct parts p = parts_of(c);
     zl_outputs many = {0};
     if (p.rules->vmap) {
-        bool ok = p.rules->vmap(p.rules->f.data, p.count, in + p.results, axis + p.results, p.results, &many, out_axis);
+        bool ok = p.rules->vmap(p.rules->f.data, p.count, in + p.results, axis + p.results, p.results, &many,
+                                out_axis);
         if (!check_rule("vmap", ok, &many, p.results))
             return outputs_clear(&many), false;
     }
@@ -177,12 +179,12 @@ static bool run_function(const char *function, zl_fn f, int count, const zl_arra
     bool ok = f.call(f.data, count, in, out);
     if (zl_error())
         return false;
-    return (ok && !out->failed) ||
-           error_false(ZL_ERROR_VALUE, "%s: the function %s", function,
-                       ok ? "gave NULL as a result" : "failed without saying why");
+    return (ok && !out->failed) || error_false(ZL_ERROR_VALUE, "%s: the function %s", function,
+                                               ok ? "gave NULL as a result" : "failed without saying why");
 }
 
-static bool call_custom(const char *function, const zl_custom_fn *f, int count, const zl_array *in, zl_outputs *out) {
+static bool call_custom(const char *function, const zl_custom_fn *f, int count, const zl_array *in,
+                        zl_outputs *out) {
     if (!trace_check(function, f->f, count, in))
         return false;
     if (!out || out->count)

@@ -64,21 +64,24 @@ static bool push_forward(int count, const zl_array *tracer, const zl_array *tang
     return ok;
 }
 
-static bool run(struct trace *t, zl_fn f, int count, const zl_array *in, const zl_array *tangent, zl_outputs *values,
-                zl_outputs *tangents) {
+static bool run(struct trace *t, zl_fn f, int count, const zl_array *in, const zl_array *tangent,
+                zl_outputs *values, zl_outputs *tangents) {
     OP_ROOM(zl_array, tracer, count);
     return tracer && trace_inputs(count, in, tracer) && trace_run(t, f, count, tracer, values) &&
            push_forward(count, tracer, tangent, values, tangents);
 }
 
-static bool check(int count, const zl_array *in, const zl_array *tangent, zl_outputs *values, zl_outputs *tangents) {
+static bool check(int count, const zl_array *in, const zl_array *tangent, zl_outputs *values,
+                  zl_outputs *tangents) {
     if (!tangents || tangents->count || (values && values->count) || values == tangents)
-        return error_false(ZL_ERROR_VALUE, "zl_jvp: the lists for the results and their tangents must be two empty ones");
+        return error_false(ZL_ERROR_VALUE,
+                           "zl_jvp: the lists for the results and their tangents must be two empty ones");
     if (count && !tangent)
         return error_false(ZL_ERROR_VALUE, "zl_jvp: %d inputs, but no tangents", count);
     for (int i = 0; i < count; i++)
         if (tangent[i] && !shape_equal(in[i]->ndim, in[i]->dim, tangent[i]->ndim, tangent[i]->dim))
-            return error_false(ZL_ERROR_SHAPE, "zl_jvp: input %d has shape %s, but its tangent %s: they must be equal", i,
+            return error_false(ZL_ERROR_SHAPE,
+                               "zl_jvp: input %d has shape %s, but its tangent %s: they must be equal", i,
                                array_text(in[i]), array_text(tangent[i]));
     return true;
 }

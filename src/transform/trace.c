@@ -9,7 +9,8 @@ bool trace_check(const char *function, zl_fn f, int count, const zl_array *in) {
         return error_false(ZL_ERROR_VALUE, "%s: %d arrays, but no list of them", function, count);
     for (int i = 0; i < count; i++)
         if (!in[i])
-            return zl_error() ? false : error_false(ZL_ERROR_VALUE, "%s: array %d of %d is NULL", function, i, count);
+            return zl_error() ? false
+                              : error_false(ZL_ERROR_VALUE, "%s: array %d of %d is NULL", function, i, count);
     return true;
 }
 
@@ -35,7 +36,8 @@ void trace_mark(zl_array a) {
 
 // Tracers that a function kept and hands in again would make a chain that grows with every call.
 static zl_array without_tracer(zl_array x) {
-    bool stale = x->call && x->call->op == &op_depends && x->call->inputs == 1 && !x->call->detached && !array_is_tracer(x);
+    bool stale = x->call && x->call->op == &op_depends && x->call->inputs == 1 && !x->call->detached &&
+                 !array_is_tracer(x);
     return stale ? x->call->in[0] : x;
 }
 
@@ -60,8 +62,8 @@ static bool run_inside(zl_fn f, int count, const zl_array *tracer, zl_outputs *o
 
 bool trace_run(struct trace *t, zl_fn f, int count, const zl_array *tracer, zl_outputs *out) {
     if (recorder.trace_depth >= TRACE_DEEPEST)
-        return error_false(ZL_ERROR_VALUE, "%s: transforms inside each other %d deep are too many", t->function,
-                           recorder.trace_depth);
+        return error_false(ZL_ERROR_VALUE, "%s: transforms inside each other %d deep are too many",
+                           t->function, recorder.trace_depth);
     bool ok = run_inside(f, count, tracer, out);
     if (zl_error())
         return false;

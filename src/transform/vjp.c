@@ -21,22 +21,24 @@ static bool is_constant(zl_array y) {
 static bool check_cotangent(const char *function, int index, zl_array y, zl_array g) {
     if (shape_equal(y->ndim, y->dim, g->ndim, g->dim))
         return true;
-    return error_false(ZL_ERROR_SHAPE, "%s: result %d has shape %s, but its cotangent %s: they must be equal", function,
-                       index, array_text(y), array_text(g));
+    return error_false(ZL_ERROR_SHAPE, "%s: result %d has shape %s, but its cotangent %s: they must be equal",
+                       function, index, array_text(y), array_text(g));
 }
 
 // One cotangent each, in the dtype of the result.
-static bool match_cotangents(const char *function, const struct request *r, const zl_outputs *y, zl_array *out) {
+static bool match_cotangents(const char *function, const struct request *r, const zl_outputs *y,
+                             zl_array *out) {
     int next = 0;
     for (int i = 0; i < y->count; i++) {
         out[i] = NULL;
         if (r->skips && is_constant(y->item[i]))
             continue;
         if (next == r->cotangents)
-            return error_false(ZL_ERROR_VALUE, "%s: %d results, but %d cotangents: each result needs one", function,
-                               y->count, r->cotangents);
+            return error_false(ZL_ERROR_VALUE, "%s: %d results, but %d cotangents: each result needs one",
+                               function, y->count, r->cotangents);
         zl_array g = r->cotangent[next++];
-        if (g && (!check_cotangent(function, i, y->item[i], g) || !(out[i] = zl_astype(g, (zl_dtype)y->item[i]->dtype))))
+        if (g && (!check_cotangent(function, i, y->item[i], g) ||
+                  !(out[i] = zl_astype(g, (zl_dtype)y->item[i]->dtype))))
             return false;
     }
     return true;
@@ -45,18 +47,19 @@ static bool match_cotangents(const char *function, const struct request *r, cons
 // Only the first result is differentiated.
 static bool start_from_loss(const char *function, const zl_outputs *y, zl_array *out) {
     if (y->count == 0)
-        return error_false(ZL_ERROR_VALUE, "%s: the function gave no results: the first must be the loss", function);
+        return error_false(ZL_ERROR_VALUE, "%s: the function gave no results: the first must be the loss",
+                           function);
     for (int i = 1; i < y->count; i++)
         out[i] = NULL;
     zl_array loss = y->item[0];
     if (loss->ndim)
-        return error_false(ZL_ERROR_SHAPE, "%s: the loss has shape %s: the function must give a scalar first", function,
-                           array_text(loss));
+        return error_false(ZL_ERROR_SHAPE, "%s: the loss has shape %s: the function must give a scalar first",
+                           function, array_text(loss));
     return (out[0] = zl_ones_like(loss));
 }
 
-static bool pull_back(const struct request *r, const char *function, const zl_array *tracer, const zl_outputs *y,
-                      zl_array *grads) {
+static bool pull_back(const struct request *r, const char *function, const zl_array *tracer,
+                      const zl_outputs *y, zl_array *grads) {
     OP_ROOM(zl_array, source, r->wanted);
     OP_ROOM(zl_array, cotangent, y->count);
     if (!source || !cotangent)
@@ -64,7 +67,8 @@ static bool pull_back(const struct request *r, const char *function, const zl_ar
     for (int i = 0; i < r->wanted; i++)
         source[i] = tracer[r->at ? r->at[i] : i];
     struct walk w = {.kind = WALK_DERIVATIVE};
-    bool ok = (r->cotangent ? match_cotangents(function, r, y, cotangent) : start_from_loss(function, y, cotangent)) &&
+    bool ok = (r->cotangent ? match_cotangents(function, r, y, cotangent)
+                            : start_from_loss(function, y, cotangent)) &&
               walk_make(&w, r->wanted, source, y->count, y->item) &&
               backward(function, &w, y->count, y->item, cotangent, r->wanted, source, grads);
     for (int i = 0; ok && i < r->wanted; i++)
@@ -106,16 +110,16 @@ static bool reverse(const char *function, const struct request *r, zl_outputs *v
 
 static bool check_empty(const char *function, const zl_outputs *values) {
     return !values || !values->count ||
-           error_false(ZL_ERROR_VALUE, "%s: the list for the results has %d arrays already: it must be empty", function,
-                       values->count);
+           error_false(ZL_ERROR_VALUE, "%s: the list for the results has %d arrays already: it must be empty",
+                       function, values->count);
 }
 
 static bool check_room(const char *function, int count, zl_array *grads) {
     return grads || !count || error_false(ZL_ERROR_VALUE, "%s: no room for %d gradients", function, count);
 }
 
-bool zl_vjp(zl_fn f, int count, const zl_array *primals, int cotangents, const zl_array *cotangent, zl_outputs *values,
-            zl_array *grads) {
+bool zl_vjp(zl_fn f, int count, const zl_array *primals, int cotangents, const zl_array *cotangent,
+            zl_outputs *values, zl_array *grads) {
     static const char function[] = "zl_vjp";
     const zl_array none = NULL;
     if (!trace_check(function, f, count, primals) || !trace_check(function, f, cotangents, cotangent) ||
@@ -125,8 +129,8 @@ bool zl_vjp(zl_fn f, int count, const zl_array *primals, int cotangents, const z
     return reverse(function, &r, values, grads);
 }
 
-bool vjp_give(const char *function, zl_fn f, int count, const zl_array *in, int results, const zl_array *cotangent,
-              zl_outputs *out) {
+bool vjp_give(const char *function, zl_fn f, int count, const zl_array *in, int results,
+              const zl_array *cotangent, zl_outputs *out) {
     OP_ROOM(zl_array, grads, count);
     struct request r = {f, count, in, count, NULL, results, cotangent, false};
     bool ok = grads && reverse(function, &r, NULL, grads);
@@ -137,11 +141,12 @@ bool vjp_give(const char *function, zl_fn f, int count, const zl_array *in, int 
 
 static bool check_argnums(const char *function, int count, int argnums, const int *argnum) {
     if (argnums < 1 || !argnum)
-        return error_false(ZL_ERROR_VALUE, "%s: %d arguments to differentiate by: at least one is needed", function,
-                           argnum ? argnums : 0);
+        return error_false(ZL_ERROR_VALUE, "%s: %d arguments to differentiate by: at least one is needed",
+                           function, argnum ? argnums : 0);
     for (int i = 0; i < argnums; i++) {
         if (argnum[i] < 0 || argnum[i] >= count)
-            return error_false(ZL_ERROR_VALUE, "%s: no argument %d: there are %d", function, argnum[i], count);
+            return error_false(ZL_ERROR_VALUE, "%s: no argument %d: there are %d", function, argnum[i],
+                               count);
         for (int k = 0; k < i; k++)
             if (argnum[k] == argnum[i])
                 return error_false(ZL_ERROR_VALUE, "%s: argument %d is given twice", function, argnum[i]);
@@ -149,8 +154,8 @@ static bool check_argnums(const char *function, int count, int argnums, const in
     return true;
 }
 
-bool zl_value_and_grad(zl_fn f, int count, const zl_array *in, int argnums, const int *argnum, zl_outputs *values,
-                       zl_array *grads) {
+bool zl_value_and_grad(zl_fn f, int count, const zl_array *in, int argnums, const int *argnum,
+                       zl_outputs *values, zl_array *grads) {
     static const char function[] = "zl_value_and_grad";
     if (!trace_check(function, f, count, in) || !check_argnums(function, count, argnums, argnum) ||
         !check_empty(function, values) || !check_room(function, argnums, grads))

@@ -19,18 +19,21 @@ static int64_t batch_size(int count, const zl_array *in, const int *axis) {
         if (axis[i] < 0)
             continue;
         if (axis[i] >= in[i]->ndim) {
-            error_set(ZL_ERROR_AXIS, "zl_vmap: axis %d of input %d: its shape is %s", axis[i], i, array_text(in[i]));
+            error_set(ZL_ERROR_AXIS, "zl_vmap: axis %d of input %d: its shape is %s", axis[i], i,
+                      array_text(in[i]));
             return -1;
         }
         if (size >= 0 && in[i]->dim[axis[i]] != size) {
-            error_set(ZL_ERROR_SHAPE, "zl_vmap: axis %d of input %d has size %lld, but others %lld: they must be equal",
+            error_set(ZL_ERROR_SHAPE,
+                      "zl_vmap: axis %d of input %d has size %lld, but others %lld: they must be equal",
                       axis[i], i, (long long)in[i]->dim[axis[i]], (long long)size);
             return -1;
         }
         size = in[i]->dim[axis[i]];
     }
     if (size < 0)
-        error_set(ZL_ERROR_VALUE, "zl_vmap: none of %d inputs has an axis to map over: at least one must", count);
+        error_set(ZL_ERROR_VALUE, "zl_vmap: none of %d inputs has an axis to map over: at least one must",
+                  count);
     return size;
 }
 
@@ -41,12 +44,14 @@ static zl_array placeholder(zl_array x, int axis) {
         return NULL;
     for (int i = 0; i < x->ndim - 1; i++)
         dim[i] = x->dim[i + (i >= axis)];
-    zl_array a = graph_leaf(&(struct array_spec){.dtype = (zl_dtype)x->dtype, .ndim = x->ndim - 1, .dim = dim}, NULL);
+    zl_array a =
+        graph_leaf(&(struct array_spec){.dtype = (zl_dtype)x->dtype, .ndim = x->ndim - 1, .dim = dim}, NULL);
     if (!a)
         return NULL;
     trace_mark(a);
-    a->failure = failure_new(ZL_ERROR_VALUE, "zl_vmap: an array that is being mapped over has no data: what a function "
-                                             "does with it is recorded once, for all, so it cannot be read");
+    a->failure = failure_new(ZL_ERROR_VALUE,
+                             "zl_vmap: an array that is being mapped over has no data: what a function "
+                             "does with it is recorded once, for all, so it cannot be read");
     atomic_store_explicit(&a->state, ARRAY_FAILED, memory_order_release);
     return a;
 }
@@ -110,8 +115,9 @@ static zl_array place_axis(const struct batch *b, zl_array y, int to) {
 
 static bool check_axis(int index, zl_array y, int to) {
     return (to >= -y->ndim - 1 && to <= y->ndim) ||
-           error_false(ZL_ERROR_AXIS, "zl_vmap: axis %d of result %d, which has %d axes with the one mapped over", to,
-                       index, y->ndim + 1);
+           error_false(ZL_ERROR_AXIS,
+                       "zl_vmap: axis %d of result %d, which has %d axes with the one mapped over", to, index,
+                       y->ndim + 1);
 }
 
 static bool give_results(const struct batch *b, const zl_outputs *one, const int *out_axis, zl_outputs *out) {
@@ -125,8 +131,8 @@ static bool give_results(const struct batch *b, const zl_outputs *one, const int
 
 // All of it ------------------------------------------------------------------------------------------------------
 
-static bool replay(struct batch *b, const zl_outputs *one, int count, const zl_array *single, const zl_array *in,
-                   const int *axis, const int *out_axis, zl_outputs *out) {
+static bool replay(struct batch *b, const zl_outputs *one, int count, const zl_array *single,
+                   const zl_array *in, const int *axis, const int *out_axis, zl_outputs *out) {
     size_t arrays = (size_t)b->w->arrays + 1;
     b->array = memory_zero(sizeof(zl_array) * arrays);
     b->axis = memory_zero(sizeof(int) * arrays);
@@ -142,7 +148,8 @@ static bool replay(struct batch *b, const zl_outputs *one, int count, const zl_a
     return ok;
 }
 
-static bool list_mapped(struct walk *w, int count, const zl_array *single, const int *axis, const zl_outputs *one) {
+static bool list_mapped(struct walk *w, int count, const zl_array *single, const int *axis,
+                        const zl_outputs *one) {
     OP_ROOM(zl_array, source, count);
     int sources = 0;
     for (int i = 0; source && i < count; i++)
@@ -153,7 +160,8 @@ static bool list_mapped(struct walk *w, int count, const zl_array *single, const
 
 static bool check_results(const zl_outputs *one, int results, const int *out_axis) {
     return !out_axis || one->count == results ||
-           error_false(ZL_ERROR_VALUE, "zl_vmap: %d axes for %d results: each needs one", results, one->count);
+           error_false(ZL_ERROR_VALUE, "zl_vmap: %d axes for %d results: each needs one", results,
+                       one->count);
 }
 
 static bool run(struct trace *t, zl_fn f, int count, const zl_array *in, const int *axis, int results,
@@ -176,8 +184,8 @@ bool zl_vmap(zl_fn f, int count, const zl_array *in, const int *in_axis, int res
     if (!trace_check("zl_vmap", f, count, in))
         return false;
     if (!out || out->count || (count && !in_axis))
-        return error_false(ZL_ERROR_VALUE, "zl_vmap: %s", out && !out->count ? "no axes of the inputs"
-                                                                             : "no empty list for the results");
+        return error_false(ZL_ERROR_VALUE, "zl_vmap: %s",
+                           out && !out->count ? "no axes of the inputs" : "no empty list for the results");
     struct trace t;
     trace_begin(&t, "zl_vmap");
     bool ok = run(&t, f, count, in, in_axis, results, out_axis, out);

@@ -105,7 +105,8 @@ static bool append(struct walk *w, struct call *c) {
     if (depends && !hold_siblings(c))
         return false;
     if (!memory_grow(&w->call, &w->call_cap, w->calls + 1, sizeof *w->call) ||
-        !memory_grow(&w->first, &w->first_cap, w->calls + 1, sizeof *w->first) || !put(&w->places, c, w->calls))
+        !memory_grow(&w->first, &w->first_cap, w->calls + 1, sizeof *w->first) ||
+        !put(&w->places, c, w->calls))
         return false;
     w->call[w->calls] = c;
     w->first[w->calls++] = w->arrays;

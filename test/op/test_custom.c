@@ -53,7 +53,8 @@ static zl_fn outer(struct asked *a) {
 
 TEST(own_rules_are_used) {
     struct counted n = {0};
-    struct asked a = {{.f = {sine_times, &n, retain, release}, .vjp = own_vjp, .jvp = own_jvp, .vmap = own_vmap}};
+    struct asked a = {
+        {.f = {sine_times, &n, retain, release}, .vjp = own_vjp, .jvp = own_jvp, .vmap = own_vmap}};
     zl_array in[] = {zl_scalar(1), zl_scalar(2)}, g[2];
     zl_outputs *out = zl_outputs_new();
     ZL_SCOPE {

@@ -7,7 +7,7 @@
 
 // A function of one array as data.
 static bool call_one(void *data, int count, const zl_array *in, zl_outputs *out) {
-    zl_array (*f)(zl_array) = *(zl_array (**)(zl_array))data;
+    zl_array (*f)(zl_array) = *(zl_array(**)(zl_array))data;
     return count == 1 && zl_give(out, f(in[0]));
 }
 
@@ -24,7 +24,8 @@ static zl_array gradient(one_array *f, zl_array x) {
 
 static zl_array mapped(one_array *f, zl_array x, int axis) {
     zl_outputs *out = zl_outputs_new();
-    zl_array y = zl_vmap(function_of(&f), 1, &x, &axis, 0, NULL, out) ? zl_retain(zl_outputs_get(out, 0)) : NULL;
+    zl_array y =
+        zl_vmap(function_of(&f), 1, &x, &axis, 0, NULL, out) ? zl_retain(zl_outputs_get(out, 0)) : NULL;
     zl_outputs_free(out);
     zl_array lent = zl_positive(y);
     zl_release(y);
@@ -38,8 +39,9 @@ static zl_array tangent(one_array *f, zl_array x, zl_array t) {
     return y;
 }
 
-#define NUMBER(x)  zl_scalar(x)
-#define VECTOR(...) zl_from_f32((float[]){__VA_ARGS__}, ZL_SHAPE(sizeof((float[]){__VA_ARGS__}) / sizeof(float)))
+#define NUMBER(x) zl_scalar(x)
+#define VECTOR(...) \
+    zl_from_f32((float[]){__VA_ARGS__}, ZL_SHAPE(sizeof((float[]){__VA_ARGS__}) / sizeof(float)))
 
 // Nesting ----------------------------------------------------------------------------------------------------
 
@@ -73,7 +75,7 @@ TEST(gradients_of_gradients) {
 
 TEST(gradients_and_maps_inside_each_other) {
     zl_array x = VECTOR(1, 2, 3);
-    CHECK_ARRAY(slopes_of_cubes(x), ZL_FLOAT32, ZL_SHAPE(3), 3, 12, 27);      // vmap(grad)
+    CHECK_ARRAY(slopes_of_cubes(x), ZL_FLOAT32, ZL_SHAPE(3), 3, 12, 27);         // vmap(grad)
     CHECK_ARRAY(gradient(sum_of_slopes, x), ZL_FLOAT32, ZL_SHAPE(3), 6, 12, 18); // grad(vmap(grad))
     zl_array m = op_test_range(ZL_SHAPE(2, 3), ZL_FLOAT32);
     CHECK_ARRAY(mapped(slopes_of_cubes, m, 0), ZL_FLOAT32, ZL_SHAPE(2, 3), 0, 3, 12, 27, 48, 75);
@@ -211,7 +213,8 @@ static zl_array evaluated_halfway(zl_array x) {
 TEST(evaluation_inside_keeps_what_derivatives_need) {
     zl_array g = gradient(evaluated_halfway, VECTOR(1, 0));
     CHECK_ARRAY_NEAR(g, ZL_FLOAT32, ZL_SHAPE(2), 1e-5, 12 * exp(3), 3);
-    CHECK_ARRAY_NEAR(gradient(evaluated_halfway, VECTOR(1, 0)), ZL_FLOAT32, ZL_SHAPE(2), 1e-5, 12 * exp(3), 3);
+    CHECK_ARRAY_NEAR(gradient(evaluated_halfway, VECTOR(1, 0)), ZL_FLOAT32, ZL_SHAPE(2), 1e-5, 12 * exp(3),
+                     3);
 }
 
 static zl_array outer_x;
@@ -226,7 +229,8 @@ static zl_array outer_evaluates(zl_array x) {
 }
 TEST(evaluation_inside_two_transforms) {
     double x = 1.3;
-    CHECK_NEAR(zl_item(gradient(outer_evaluates, NUMBER(x))), 6 * x * x * sin(x) + 2 * x * x * x * cos(x), 1e-5);
+    CHECK_NEAR(zl_item(gradient(outer_evaluates, NUMBER(x))), 6 * x * x * sin(x) + 2 * x * x * x * cos(x),
+               1e-5);
 }
 
 static zl_array reads_data(zl_array x) {
@@ -378,7 +382,8 @@ TEST(errors_of_functions) {
     CHECK_ERROR(ZL_ERROR_VALUE, gradient(as_bits, x));
     CHECK_HAS(test_last_error(), "view has no derivative");
     CHECK_ERROR(ZL_ERROR_SHAPE, gradient(itself, x));
-    CHECK_ERROR(ZL_ERROR_VALUE, zl_value_and_grad((zl_fn){.call = gives_nothing}, 1, &x, 1, (int[]){0}, NULL, &g));
+    CHECK_ERROR(ZL_ERROR_VALUE,
+                zl_value_and_grad((zl_fn){.call = gives_nothing}, 1, &x, 1, (int[]){0}, NULL, &g));
     CHECK(!g);
     CHECK_EQ_INT(recorder.trace_depth, 0);
 }

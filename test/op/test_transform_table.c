@@ -68,7 +68,7 @@ struct sample {
     int at[ARRAYS]; // parameters that are arrays
     int count;      // arrays that the function takes
     int results;
-    bool is_list;   // the last ones of them are one list
+    bool is_list; // the last ones of them are one list
     zl_array list[ARRAYS], out[OUTPUTS];
     int axis[1];
 };
@@ -114,7 +114,9 @@ static bool prepare(struct sample *s, const zl_op_info *op) {
         case ZL_PARAM_BOOL: a->number = !strcmp(op->param[i].name, "inclusive"); break;
         case ZL_PARAM_DTYPE: a->number = strcmp(op->name, "zl_view") ? ZL_FLOAT64 : ZL_INT64; break;
         case ZL_PARAM_SHAPE: a->shape = (zl_shape){s->how.list[lists], s->how.length[lists]}, lists++; break;
-        case ZL_PARAM_AXES: a->axes = strcmp(op->name, "zl_transpose") ? (zl_axes){s->axis, 1} : ZL_ALL; break;
+        case ZL_PARAM_AXES:
+            a->axes = strcmp(op->name, "zl_transpose") ? (zl_axes){s->axis, 1} : ZL_ALL;
+            break;
         case ZL_PARAM_OUTPUT: a->output = s->out; break;
         case ZL_PARAM_STRING: a->string = ""; break;
         }
@@ -163,7 +165,8 @@ static bool is_index(const struct sample *s, int i) {
 
 // Different positions along axis 1, the same for all of a batch.
 static zl_array make_indices(zl_shape shape, int extra) {
-    zl_array column = zl_reshape(zl_arange_int(2, -1, -1, ZL_INT32), extra == 2 ? ZL_SHAPE(3, 1) : ZL_SHAPE(3));
+    zl_array column =
+        zl_reshape(zl_arange_int(2, -1, -1, ZL_INT32), extra == 2 ? ZL_SHAPE(3, 1) : ZL_SHAPE(3));
     zl_array x = zl_contiguous(zl_broadcast_to(column, shape));
     return zl_eval(x) ? x : NULL;
 }
@@ -330,7 +333,8 @@ TEST(every_op_has_derivatives) {
 
 // Batches ----------------------------------------------------------------------------------------------------
 
-static void check_element(struct sample *s, int at, const zl_array *x, const int *axis, int count, const zl_array *many) {
+static void check_element(struct sample *s, int at, const zl_array *x, const int *axis, int count,
+                          const zl_array *many) {
     zl_array in[ARRAYS], one[OUTPUTS];
     zl_outputs *y = zl_outputs_new();
     for (int i = 0; i < s->count; i++)
@@ -340,8 +344,8 @@ static void check_element(struct sample *s, int at, const zl_array *x, const int
             zl_array part = zl_take(many[i], zl_scalar_int(at), -1);
             if (!CHECK(shape_equal(one[i]->ndim, one[i]->dim, part->ndim, part->dim)) ||
                 !CHECK_EQ_INT(zl_item_int(zl_allclose(part, one[i], 1e-12, 1e-12, true)), 1))
-                test_note("%s, element %d of result %d: shape %s, not %s", s->op->name, at, i, array_text(part),
-                          array_text(one[i]));
+                test_note("%s, element %d of result %d: shape %s, not %s", s->op->name, at, i,
+                          array_text(part), array_text(one[i]));
         }
     zl_outputs_free(y);
 }
