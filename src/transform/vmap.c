@@ -65,6 +65,19 @@ static bool make_placeholders(int count, const zl_array *in, const int *axis, zl
 
 // Calls ----------------------------------------------------------------------------------------------------------
 
+// The call on these inputs. Where none of them has the axis any more, it is the same call as for one.
+static bool apply(const struct call *c, const zl_array *in, const int *axis, zl_array *out, int *out_axis) {
+    bool any = false;
+    for (int i = 0; i < c->inputs; i++)
+        any |= axis[i] >= 0;
+    for (int i = 0; i < c->outputs; i++)
+        out_axis[i] = -1;
+    if (!any)
+        return c->op->record(c, in, out);
+    return c->op->vmap ? c->op->vmap(c, in, axis, out, out_axis)
+                       : error_false(ZL_ERROR_VALUE, "zl_vmap: %s cannot be mapped", c->op->name);
+}
+
 static bool map_call(const struct batch *b, const struct call *c) {
     OP_ROOM(zl_array, in, c->inputs + c->outputs);
     OP_ROOM(int, axis, c->inputs + c->outputs);
@@ -76,9 +89,7 @@ static bool map_call(const struct batch *b, const struct call *c) {
         in[i] = mapped ? b->array[number] : c->in[i];
         axis[i] = mapped ? b->axis[number] : -1;
     }
-    if (!c->op->vmap)
-        return error_false(ZL_ERROR_VALUE, "zl_vmap: %s cannot be mapped", c->op->name);
-    if (!c->op->vmap(c, in, axis, in + c->inputs, axis + c->inputs))
+    if (!apply(c, in, axis, in + c->inputs, axis + c->inputs))
         return false;
     for (int i = 0; i < c->outputs; i++) {
         int number = walk_number(b->w, call_output(c, i));

@@ -94,6 +94,32 @@ TEST(rules_follow_from_the_function) {
     zl_outputs_free(out);
 }
 
+// A result that is the same for all of a batch, and what is made of it.
+static bool own_vmap_without_axis(void *data, int count, const zl_array *in, const int *axis, int results,
+                                  zl_outputs *out, int *out_axis) {
+    (void)data, (void)count, (void)axis, (void)results;
+    out_axis[0] = -1;
+    return zl_give(out, zl_multiply(in[1], zl_scalar(3)));
+}
+
+static bool twice_custom(void *data, int count, const zl_array *in, zl_outputs *out) {
+    zl_outputs *y = zl_outputs_new();
+    bool ok =
+        call_custom(data, count, in, y) && zl_give(out, zl_add(zl_outputs_get(y, 0), zl_outputs_get(y, 0)));
+    zl_outputs_free(y);
+    return ok;
+}
+
+TEST(a_mapped_result_may_lose_its_axis) {
+    struct counted n = {0};
+    struct asked a = {{.f = {sine_times, &n, retain, release}, .vmap = own_vmap_without_axis}};
+    zl_array in[] = {op_test_range(ZL_SHAPE(3), ZL_FLOAT32), zl_scalar(2)};
+    zl_outputs *out = zl_outputs_new();
+    REQUIRE(zl_vmap((zl_fn){.call = twice_custom, .data = &a}, 2, in, (int[]){0, -1}, 0, NULL, out));
+    CHECK_ARRAY(zl_outputs_get(out, 0), ZL_FLOAT32, ZL_SHAPE(3), 12, 12, 12);
+    zl_outputs_free(out);
+}
+
 static bool wrong_vjp(void *data, int count, const zl_array *in, int results, const zl_array *result,
                       const zl_array *cotangent, zl_outputs *out) {
     (void)data, (void)count, (void)in, (void)results, (void)result;
