@@ -1,7 +1,7 @@
 // test_transform.c - vjp, jvp, vmap and gradients of functions: alone, inside each other, and with wrong arguments.
 
 #include <math.h>
-#include <string.h>
+#include <pthread.h>
 
 #include "op/op_test.h"
 
@@ -345,6 +345,56 @@ TEST(a_hundred_thousand_calls) {
     CHECK_EQ_F64(zl_item(gradient(long_chain, x)), LONG + 1);
     CHECK_EQ_F64(zl_item(tangent(long_chain, x, NUMBER(2))), 2 * (LONG + 1));
     CHECK_ARRAY(mapped(long_chain, VECTOR(1, 2), 0), ZL_FLOAT32, ZL_SHAPE(2), LONG + 1, 2 * (LONG + 1));
+}
+
+// Threads ---------------------------------------------------------------------------------------------------------
+
+enum { ROUNDS = 50, THREADS = 4 };
+
+// Gradients on inputs that all threads share, one of them not computed yet.
+static void *differentiate_shared(void *data) {
+    zl_array *in = data, one = zl_ones(ZL_SHAPE(2), ZL_FLOAT32), g[2];
+    for (int i = 0; i < ROUNDS; i++)
+        ZL_SCOPE {
+            zl_fn f = {.call = rest_only, .data = i % 2 ? &one : NULL};
+            CHECK(zl_vjp(f, 2, in, 1, &one, NULL, g) && zl_eval_all(2, g));
+            CHECK_EQ_F64(zl_item(zl_sum(g[1])), -5);
+        }
+    return NULL;
+}
+
+TEST(threads_share_inputs) {
+    zl_array in[] = {VECTOR(7, 8), zl_add(VECTOR(1, 2), VECTOR(1, 1))};
+    pthread_t thread[THREADS];
+    zl_retain(in[1]); // by everybody: an evaluation would consume it
+    for (int i = 0; i < THREADS; i++)
+        REQUIRE(!pthread_create(&thread[i], NULL, differentiate_shared, in));
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(thread[i], NULL);
+    zl_release(in[1]);
+}
+
+static void *let_go(void *data) {
+    zl_release(data);
+    return NULL;
+}
+
+// One thread drops an output while another evaluates its sibling.
+TEST(siblings_of_several_threads) {
+    for (int i = 0; i < ROUNDS; i++)
+        ZL_SCOPE {
+            zl_array pair[2];
+            pthread_t thread;
+            zl_scope scope = zl_scope_begin();
+            REQUIRE(zl_divmod(VECTOR(7, 8), VECTOR(2, 3), pair));
+            zl_retain(pair[0]);
+            zl_retain(pair[1]);
+            zl_scope_end(scope);
+            REQUIRE(!pthread_create(&thread, NULL, let_go, pair[i % 2]));
+            CHECK(zl_eval(pair[1 - i % 2]));
+            pthread_join(thread, NULL);
+            zl_release(pair[1 - i % 2]);
+        }
 }
 
 // Errors ----------------------------------------------------------------------------------------------------------
