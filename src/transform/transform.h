@@ -35,13 +35,18 @@ enum walk_kind {
     WALK_BATCH,      // ends at sources
 };
 
+enum dependence {
+    DEPENDS = 1,  // is a source, or was made from one
+    POSITION = 2, // was made from integers among the sources, through integers only
+};
+
 // The calls between sources and results, inputs first. Every array that is a source or an output of a call has a number.
 struct walk {
     enum walk_kind kind;
     struct call **call;
     int *first; // number of the first output of each call
     int calls, call_cap, first_cap;
-    bool *depends; // by number: is a source, or was made from one
+    uint8_t *depends; // by number: enum dependence
     int arrays, array_cap;
     struct places places; // of calls, in call; of sources, their numbers
     struct call **stack;
@@ -51,8 +56,8 @@ struct walk {
 bool walk_make(struct walk *w, int sources, const zl_array *source, int results, const zl_array *result);
 void walk_free(struct walk *w);
 int  walk_number(const struct walk *w, zl_array x); // -1: it has none
+int  walk_dependence(const struct walk *w, zl_array x);
 bool walk_depends(const struct walk *w, zl_array x);
-bool walk_needs(const struct walk *w, const struct call *c); // one of its outputs depends on a source
 // The inputs of c before this one say nothing to such a walk.
 int  walk_from(const struct walk *w, const struct call *c);
 
@@ -84,7 +89,7 @@ bool backward(const char *function, struct walk *w, int results, const zl_array 
 
 // vjp.c ----------------------------------------------------------------------------------------------------------
 
-// Gives a cotangent for each input, from one for each result (NULL: zero).
+// Gives a cotangent for each input, from one for each result (NULL: zero). Integers have zeros.
 bool vjp_give(const char *function, zl_fn f, int count, const zl_array *in, int results, const zl_array *cotangent,
               zl_outputs *out);
 

@@ -132,10 +132,15 @@ bool zl_vjp(zl_fn f, int count, const zl_array *primals, int cotangents, const z
 bool vjp_give(const char *function, zl_fn f, int count, const zl_array *in, int results,
               const zl_array *cotangent, zl_outputs *out) {
     OP_ROOM(zl_array, grads, count);
-    struct request r = {f, count, in, count, NULL, results, cotangent, false};
-    bool ok = grads && reverse(function, &r, NULL, grads);
+    OP_ROOM(int, at, count);
+    int wanted = 0, next = 0;
+    for (int i = 0; at && i < count; i++)
+        if (dtype_is_inexact((zl_dtype)in[i]->dtype))
+            at[wanted++] = i;
+    struct request r = {f, count, in, wanted, at, results, cotangent, false};
+    bool ok = grads && at && reverse(function, &r, NULL, grads);
     for (int i = 0; ok && i < count; i++)
-        ok = zl_give(out, grads[i]);
+        ok = zl_give(out, next < wanted && at[next] == i ? grads[next++] : zl_zeros_like(in[i]));
     return ok;
 }
 

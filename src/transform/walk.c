@@ -64,9 +64,13 @@ int walk_number(const struct walk *w, zl_array x) {
     return call < 0 ? -1 : w->first[call] + x->index;
 }
 
-bool walk_depends(const struct walk *w, zl_array x) {
+int walk_dependence(const struct walk *w, zl_array x) {
     int number = walk_number(w, x);
-    return number >= 0 && w->depends[number];
+    return number < 0 ? 0 : w->depends[number];
+}
+
+bool walk_depends(const struct walk *w, zl_array x) {
+    return walk_dependence(w, x) & DEPENDS;
 }
 
 int walk_from(const struct walk *w, const struct call *c) {
@@ -75,20 +79,20 @@ int walk_from(const struct walk *w, const struct call *c) {
     return w->kind != WALK_BATCH && c->op == &op_stop_gradient ? c->inputs : 0;
 }
 
-bool walk_needs(const struct walk *w, const struct call *c) {
+static int dependence_of(const struct walk *w, const struct call *c) {
+    int dependence = 0;
     for (int i = walk_from(w, c); i < c->inputs; i++)
-        if (walk_depends(w, c->in[i]))
-            return true;
-    return false;
+        dependence |= walk_dependence(w, c->in[i]);
+    return dependence;
 }
 
 // Listing ------------------------------------------------------------------------------------------------------------
 
-static bool add_numbers(struct walk *w, int count, bool depends) {
-    if (!memory_grow(&w->depends, &w->array_cap, w->arrays + count, sizeof *w->depends))
+static bool add_number(struct walk *w, zl_array a, int dependence) {
+    if (!memory_grow(&w->depends, &w->array_cap, w->arrays + 1, sizeof *w->depends))
         return false;
-    for (int i = 0; i < count; i++)
-        w->depends[w->arrays++] = depends;
+    int kept = dtype_is_inexact((zl_dtype)a->dtype) ? DEPENDS : DEPENDS | POSITION;
+    w->depends[w->arrays++] = (uint8_t)(dependence & kept);
     return true;
 }
 
@@ -101,8 +105,8 @@ static bool hold_siblings(struct call *c) {
 }
 
 static bool append(struct walk *w, struct call *c) {
-    bool depends = walk_needs(w, c);
-    if (depends && !hold_siblings(c))
+    int dependence = dependence_of(w, c);
+    if (dependence && !hold_siblings(c))
         return false;
     if (!memory_grow(&w->call, &w->call_cap, w->calls + 1, sizeof *w->call) ||
         !memory_grow(&w->first, &w->first_cap, w->calls + 1, sizeof *w->first) ||
@@ -110,7 +114,10 @@ static bool append(struct walk *w, struct call *c) {
         return false;
     w->call[w->calls] = c;
     w->first[w->calls++] = w->arrays;
-    return add_numbers(w, c->outputs, depends);
+    for (int i = 0; i < c->outputs; i++)
+        if (!add_number(w, call_output(c, i), dependence))
+            return false;
+    return true;
 }
 
 static bool push(struct walk *w, int *depth, zl_array x) {
@@ -147,7 +154,7 @@ static bool list(struct walk *w, zl_array result) {
 bool walk_make(struct walk *w, int sources, const zl_array *source, int results, const zl_array *result) {
     for (int i = 0; i < sources; i++)
         if (place_of(&w->places, source[i]) < 0 &&
-            (!put(&w->places, source[i], w->arrays) || !add_numbers(w, 1, true)))
+            (!put(&w->places, source[i], w->arrays) || !add_number(w, source[i], DEPENDS | POSITION)))
             return false;
     for (int i = 0; i < results; i++)
         if (!list(w, result[i]))

@@ -422,6 +422,30 @@ static zl_array itself(zl_array x) {
     return x;
 }
 
+static bool taken(void *data, int count, const zl_array *in, zl_outputs *out) {
+    (void)data;
+    zl_array at = zl_multiply(in[1], zl_scalar_int(1)); // still positions
+    return count == 2 && zl_give(out, zl_sum(zl_take(in[0], at, 0)));
+}
+static bool taken_and_checkpointed(void *data, int count, const zl_array *in, zl_outputs *out) {
+    return zl_checkpoint((zl_fn){.call = taken, .data = data}, count, in, out);
+}
+static zl_array largest(zl_array x) {
+    return zl_take(x, zl_argmax(x), 0);
+}
+
+TEST(positions_have_no_gradient) {
+    zl_array in[] = {VECTOR(1, 2, 3), zl_from_i32((int32_t[]){2, 2}, ZL_SHAPE(2))}, one = NUMBER(1), g[2];
+    zl_fn f = {.call = taken}, again = {.call = taken_and_checkpointed};
+    CHECK_ERROR(ZL_ERROR_VALUE, zl_vjp(f, 2, in, 1, &one, NULL, g));
+    CHECK_HAS(test_last_error(), "stop_gradient");
+    REQUIRE(zl_value_and_grad(f, 2, in, 1, (int[]){0}, NULL, g));
+    CHECK_ARRAY(g[0], ZL_FLOAT32, ZL_SHAPE(3), 0, 0, 2);
+    REQUIRE(zl_value_and_grad(again, 2, in, 1, (int[]){0}, NULL, g));
+    CHECK_ARRAY(g[0], ZL_FLOAT32, ZL_SHAPE(3), 0, 0, 2);
+    CHECK_ARRAY(gradient(largest, in[0]), ZL_FLOAT32, ZL_SHAPE(3), 0, 0, 1);
+}
+
 TEST(errors_of_functions) {
     zl_array x = VECTOR(1, 2), g = NULL;
     one_array *wrong = wrong_shapes;
