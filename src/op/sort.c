@@ -61,6 +61,8 @@ const struct op op_argsort = {
     .name = "argsort",
     .kind = OP_OTHER,
     .record = record_argsort,
+    .vjp = op_vjp_zero,
+    .jvp = op_jvp_zero,
     .vmap = vmap_last,
 };
 
@@ -258,6 +260,8 @@ const struct op op_searchsorted = {
     .fields = 1,
     .field = search_field,
     .record = record_search,
+    .vjp = op_vjp_zero,
+    .jvp = op_jvp_zero,
     .vmap = vmap_search,
 };
 
