@@ -246,7 +246,7 @@ static void add_variants(struct text *out, const struct function *f) {
 }
 
 // A default as Python writes it. The parameters of the longest variant are optional where a shorter one lacks them.
-static const char *python_default(const struct function *f, const zl_param *p) {
+static const char *own_default(const struct function *f, const zl_param *p) {
     if (p->fallback)
         return p->type == ZL_PARAM_SHAPE && !strcmp(p->fallback, "()") ? "()" : p->fallback;
     for (int v = 1; v < f->variants; v++) {
@@ -257,6 +257,15 @@ static const char *python_default(const struct function *f, const zl_param *p) {
             return "None";
     }
     return NULL;
+}
+
+// None before one that must be given: Python has no such signatures.
+static const char *python_default(const struct function *f, const zl_param *p) {
+    const zl_op_info *op = f->variant[0];
+    for (const zl_param *later = p; later < op->param + op->params; later++)
+        if (later->type != ZL_PARAM_OUTPUT && !own_default(f, later))
+            return NULL;
+    return own_default(f, p);
 }
 
 static void add_signature(struct text *out, const struct function *f, bool is_stub) {

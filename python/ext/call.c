@@ -84,12 +84,17 @@ static bool is_given(const struct frame *c, int at) {
     return c->given[at] && c->given[at] != Py_None;
 }
 
+// An axis that is None, or left out and None by default: another variant is for that.
+static bool is_no_axis(const struct frame *c, const struct ext_param *p, int at) {
+    return p->type == ZL_PARAM_INT && !is_given(c, at) && (c->given[at] || p->fallback.integer == INT_MIN);
+}
+
 // Everything that it needs is there, and everything that is there it knows.
 static bool fits(const struct frame *c, const struct ext_variant *v) {
     const struct ext_variant *all = &c->f->variant[0];
     for (int i = 0; i < v->params; i++) {
         int at = find_param(all, v->param[i].key);
-        if (at < 0 || (v->param[i].required && !is_given(c, at)))
+        if (at < 0 || (v->param[i].required && !is_given(c, at)) || is_no_axis(c, &v->param[i], at))
             return false;
     }
     for (int i = 0; i < all->params; i++) {

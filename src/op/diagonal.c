@@ -135,4 +135,4 @@ OP_SIGNATURE_BOOL(
     "The coordinates of a grid: one array for each of those given, with an axis for each, along one of "
     "which it changes. The first two axes are swapped if indexing is \"xy\", and not if it is \"ij\". "
     "sparse leaves the other axes with size 1.",
-    P_ARRAYS(arrays), P_BOOL(sparse, "False"), P_STRING(indexing, "'xy'"), P_OUTPUT(out));
+    P_ARRAYS(arrays), P_BOOL(sparse, "False"), P_STRING(indexing, "xy"), P_OUTPUT(out));

@@ -187,14 +187,16 @@ static zl_array check_and_scan(const char *function, enum scan which, zl_array a
     return at < 0 ? NULL : scan(a, (int64_t[]){which, at, reverse, inclusive});
 }
 
-// Truth values are counted.
-static zl_array sum_dtype(const char *function, zl_array a, zl_dtype dtype) {
-    zl_array x = op_check_dtype(function, dtype) ? zl_astype(a, dtype) : NULL;
-    return dtype == ZL_BOOL ? zl_astype(x, ZL_INT32) : x;
+static zl_array prod_dtype(const char *function, zl_array a, zl_dtype dtype) {
+    if (!a || dtype == ZL_DTYPE_COUNT)
+        return a;
+    return op_check_dtype(function, dtype) ? zl_astype(a, dtype) : NULL;
 }
 
-static zl_array prod_dtype(const char *function, zl_array a, zl_dtype dtype) {
-    return op_check_dtype(function, dtype) ? zl_astype(a, dtype) : NULL;
+// Truth values are counted.
+static zl_array sum_dtype(const char *function, zl_array a, zl_dtype dtype) {
+    zl_array x = prod_dtype(function, a, dtype);
+    return x && x->dtype == ZL_BOOL ? zl_astype(x, ZL_INT32) : x;
 }
 
 #define HOW " Backwards if reverse; each element without itself unless inclusive."

@@ -288,4 +288,4 @@ OP_SIGNATURE(
     "The positions, as uint32, where values could be put into a sorted sequence so that it stays sorted: "
     "before "
     "equal elements if side is \"left\", behind them if it is \"right\". NaN is larger than all others.",
-    P_ARRAY(sorted_sequence), P_ARRAY(values), P_STRING(side, "'left'"));
+    P_ARRAY(sorted_sequence), P_ARRAY(values), P_STRING(side, "left"));
