@@ -48,6 +48,11 @@ bench: build ## Run every benchmark: ratios against this machine's limits
 bench-check: build ## Fail if a ratio fell below bench/baseline.json
 	@tool/bench.sh $(BUILD) --check bench/baseline.json
 
+mlx-suite: build ## MLX's own Python tests from MLX_TESTS, a copy of its python/tests; writes doc/compatibility.md
+	@test -d "$(MLX_TESTS)" || { echo "make mlx-suite MLX_TESTS=<folder python/tests of MLX's repository>"; exit 2; }
+	@python=$$(tool/python.sh $(BUILD) numpy pytest ml_dtypes torch 'mlx[cpu]==0.32.4') && \
+		"$$python" tool/mlx_suite.py "$(MLX_TESTS)" $(BUILD)
+
 install: build ## Install under PREFIX (default /usr/local); DESTDIR for packagers
 	@cmake --install $(BUILD) --prefix $(PREFIX)
 
@@ -60,4 +65,4 @@ format: ## Format the C files with clang-format
 clean: ## Remove everything that was built
 	@rm -rf build build-*
 
-.PHONY: help demo test test-quick test-long build generate check bench bench-check install uninstall format clean
+.PHONY: help demo test test-quick test-long build generate check bench bench-check mlx-suite install uninstall format clean

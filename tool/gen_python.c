@@ -202,7 +202,7 @@ static void add_fallback(struct text *out, const zl_param *p) {
     case ZL_PARAM_DTYPE:
         text_add(out, "{.dtype = (zl_dtype)%d}", none ? ZL_DTYPE_COUNT : zl_dtype_find(value));
         break;
-    case ZL_PARAM_SHAPE: text_add(out, "{.shape = {NULL, %d}}", value && !strcmp(value, "()") ? 0 : -1); break;
+    case ZL_PARAM_SHAPE: text_add(out, "{.shape = {NULL, %d}}", none ? -1 : 0); break;
     case ZL_PARAM_AXES: text_add(out, "{.axes = {NULL, -1}}"); break;
     case ZL_PARAM_STRING: text_add(out, "{.text = %s%s%s}", none ? "" : "\"", none ? "NULL" : value, none ? "" : "\""); break;
     case ZL_PARAM_ARRAY: text_add(out, "{.number = %s}", none ? "0" : value); break;
@@ -248,7 +248,7 @@ static void add_variants(struct text *out, const struct function *f) {
 // A default as Python writes it. The parameters of the longest variant are optional where a shorter one lacks them.
 static const char *own_default(const struct function *f, const zl_param *p) {
     if (p->fallback)
-        return p->type == ZL_PARAM_SHAPE && !strcmp(p->fallback, "()") ? "()" : p->fallback;
+        return p->fallback;
     for (int v = 1; v < f->variants; v++) {
         bool found = false;
         for (int i = 0; i < f->variant[v]->params; i++)

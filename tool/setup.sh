@@ -9,6 +9,10 @@ has_command() { command -v "$1" >/dev/null; }
 has_library() { PATH=$PATH:/sbin:/usr/sbin ldconfig -p | grep -q "^[[:space:]]*$1 "; }
 has_header() { echo "#include <$1>" | cc -E -x c - >/dev/null 2>&1; }
 has_folder() { [ -d "$1" ]; }
+has_python_headers() {
+    has_command python3 && [ -e "$(python3 -c 'import sysconfig; print(sysconfig.get_paths()["include"])')/Python.h" ]
+}
+has_python_venv() { has_command python3 && python3 -c 'import ensurepip, venv' 2>/dev/null; }
 has_cmake() { # 3.25 or later
     has_command cmake && printf '3.25\n%s\n' "$(cmake --version | sed -n '1s/[^0-9]*//p')" | sort -CV
 }
@@ -28,6 +32,8 @@ test  | g++                  | has_command g++
 test  | clang                | has_command clang
 test  | pkg-config           | has_command pkg-config
 test  | python3              | has_command python3
+test  | python3-dev          | has_python_headers
+test  | python3-venv         | has_python_venv
 test  | libblis4-pthread     | has_library libblis.so.4
 test  | qemu-user            | has_command qemu-$other
 test  | gcc-${other/_/-}-linux-gnu | has_command $other-linux-gnu-gcc

@@ -2,6 +2,8 @@
 // from the op tables, and from the files that ext.h names.
 
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "convert.h"
 
@@ -106,6 +108,18 @@ bool ext_assign(PyObject *array, zl_array lent) {
 }
 
 // Evaluation -----------------------------------------------------------------------------------------------------
+
+// Ctrl-C, or what else a signal's handler raises: the library asks while it works without the GIL. Python handles
+// signals in the main thread alone; other threads may be waited for by who holds the GIL.
+static bool was_interrupted(void *context) {
+    (void)context;
+    if (syscall(SYS_gettid) != getpid())
+        return false;
+    PyGILState_STATE state = PyGILState_Ensure();
+    bool raised = PyErr_CheckSignals() != 0;
+    PyGILState_Release(state);
+    return raised;
+}
 
 bool ext_eval(int count, const zl_array *arrays) {
     bool ok;
@@ -527,5 +541,6 @@ static PyMethodDef *gather_methods(void) {
 bool ext_add_arrays(PyObject *core) {
     if (!ext_array_type.tp_methods && !(ext_array_type.tp_methods = gather_methods())) // lives as long as the type
         return false;
+    zl_set_interrupt(was_interrupted, NULL);
     return PyType_Ready(&ext_array_type) == 0 && ext_add(core, "array", Py_NewRef((PyObject *)&ext_array_type));
 }

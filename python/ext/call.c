@@ -181,8 +181,9 @@ static bool read_truth(PyObject *o, bool *out) {
 
 // The dtype of the first argument that is an array; ZL_DTYPE_COUNT: none is.
 static zl_dtype dtype_beside(const struct frame *c, const struct ext_variant *v) {
-    for (int i = 0; i < c->f->variant[0].params && v->params > 1; i++)
-        if (c->given[i] && ext_is_array(c->given[i]))
+    const struct ext_variant *all = &c->f->variant[0];
+    for (int i = 0; i < all->params && v->params > 1; i++)
+        if (all->param[i].type == ZL_PARAM_ARRAY && c->given[i] && ext_is_array(c->given[i]))
             return zl_dtype_of(ext_value(c->given[i]));
     return ZL_DTYPE_COUNT;
 }
@@ -221,8 +222,9 @@ static bool read_all(struct frame *c, const struct ext_variant *v) {
         const struct ext_param *p = &v->param[i];
         int at = v == c->f->variant ? i : find_param(&c->f->variant[0], p->key);
         PyObject *o = c->given[at];
-        if (!o || (o == Py_None && !p->required)) {
-            if (p->required)
+        bool is_none = o == Py_None && (!p->required || p->type == ZL_PARAM_OPTIONAL);
+        if (!o || is_none) {
+            if (!is_none && p->required)
                 return wrong_call(c->f, "missing argument", p->key);
             c->value[i] = p->fallback;
             if (p->type == ZL_PARAM_ARRAY) // a number, as every other argument may be

@@ -125,7 +125,7 @@ class Library:
                 elif kind in (SHAPE, AXES, DTYPE):
                     passed.append({SHAPE: shape_of, AXES: axes_of, DTYPE: dtype_of}[kind](value))
                 else:
-                    passed.append(value.encode() if kind == STRING else value)
+                    passed.append(value.encode() if isinstance(value, str) else value)
             result = function(*passed)
             if not result:
                 raise Refused((self.c.zl_error() or b"no message").decode())
@@ -543,7 +543,7 @@ def einsums():
                 shape += [1 if one else size.get(letter, 2)] if letter != "." else [[], [3], [2, 3]][random.integers(0, 3)]
             kind = t if n == 0 else u if n % 2 else "float32"
             data.append((data_of(shape, kind), kind))
-        check(f"einsum {text} {t} {u}", lambda: zl.einsum(text.encode(), [lib.array(d, k) for d, k in data]),
+        check(f"einsum {text} {t} {u}", lambda: zl.einsum(text, [lib.array(d, k) for d, k in data]),
               lambda: mx.einsum(text, *[mlx_array(d, k) for d, k in data]), bound=1e-2 if t == "float16" else None)
         paths(text, data)
 
@@ -652,7 +652,7 @@ def attention():
         turn = (lambda x: lib.swapaxes(lib.contiguous(lib.swapaxes(x, 1, 2)), 1, 2)) if swapped else (lambda x: x)
         check(f"attention {n} {m} {t} {mask} {sinks}",
               lambda: zl.fast_scaled_dot_product_attention(turn(lib.array(q, t)), lib.array(k, t), turn(lib.array(v, values)), 0.3, lib.array(array, kind) if kind else None,
-                                                           lib.array(sink, values) if sinks else None, mask.encode() if isinstance(mask, str) else None),
+                                                           lib.array(sink, values) if sinks else None, mask if isinstance(mask, str) else None),
               lambda: mx.fast.scaled_dot_product_attention(mlx_array(q, t), mlx_array(k, t), mlx_array(v, values), scale=0.3,
                                                            mask=mlx_array(array, kind) if kind else mask, sinks=mlx_array(sink, values) if sinks else None),
               4e-3 if t == "float16" else 1e-5)

@@ -1,0 +1,197 @@
+"""The module as a whole: what is in it, how it starts, and what long use costs."""
+
+import ast
+import gc
+import inspect
+import os
+import pathlib
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+import time
+import unittest
+import weakref
+
+import zellige.core as mx
+
+PACKAGE = pathlib.Path(mx.__file__).parent
+
+
+def in_process(code, **options):
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, **options)
+
+
+class Names(unittest.TestCase):
+    def test_ops_have_documentation_and_signatures(self):
+        for name in ("add", "sum", "take", "softmax", "where"):
+            function = getattr(mx, name)
+            self.assertGreater(len(function.__doc__), 3)
+            self.assertIn("stream", inspect.signature(function).parameters)
+
+    def test_stubs_parse_and_name_every_op(self):
+        tree = ast.parse((PACKAGE / "core.pyi").read_text())
+        named = {node.name for node in tree.body if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
+        for name in ("array", "add", "cumsum", "sum", "Dtype", "random"):
+            self.assertIn(name, named)
+
+    def test_attributes_can_be_replaced(self):
+        old = mx.add
+        try:
+            mx.add = lambda a, b: "mine"
+            self.assertEqual(mx.add(1, 2), "mine")
+        finally:
+            mx.add = old
+
+    def test_wrong_calls_say_what_is_wrong(self):
+        x = mx.ones((2, 3))
+        for call, word in ((lambda: mx.add(x), "b"), (lambda: mx.add(x, x, x, x), "too many"),
+                           (lambda: mx.sum(x, axs=1), "axs"), (lambda: mx.sum(x, 0, axis=0), "axis")):
+            with self.assertRaisesRegex(TypeError, word):
+                call()
+        with self.assertRaisesRegex(ValueError, r"\(2, 3\)"):
+            mx.add(x, mx.ones((4,)))
+        for kind in (ValueError, IndexError):
+            with self.assertRaises(kind):
+                mx.sum(x, axis=5)
+
+    def test_vendors_say_that_they_are_not_there(self):
+        self.assertFalse(mx.metal.is_available())
+        self.assertFalse(mx.cuda.is_available())
+
+
+class Life(unittest.TestCase):
+    def test_import_is_quick(self):
+        code = "import time; t = time.perf_counter(); import zellige.core; print(time.perf_counter() - t)"
+        best = min(float(in_process(code).stdout) for _ in range(5))
+        self.assertLess(best, 0.05)
+
+    def test_memory_is_flat_over_many_arrays(self):
+        def make(count):
+            for i in range(count):
+                mx.array([1.0, 2.0, 3.0]) + 1
+        make(20000)
+        gc.collect()
+        before, resident = mx.get_active_memory(), resident_bytes()
+        make(1000000 if os.environ.get("ZL_LONG") else 200000)
+        self.assertEqual(mx.get_active_memory(), before)
+        self.assertLess(resident_bytes() - resident, 4 << 20)
+
+    def test_no_references_are_left(self):
+        x = mx.ones((3, 4))
+        uses = [lambda: x + 1, lambda: mx.sum(x, axis=0, keepdims=True), lambda: x[1:, None, 0], lambda: repr(x),
+                lambda: mx.concatenate([x, x], axis=1), lambda: x.tolist(), lambda: mx.split(x, 2, axis=1),
+                lambda: mx.grad(lambda a: (a * a).sum())(x), lambda: mx.eval({"a": [x, x + 1]})]
+        held = [object(), x, None, 0, "stream", "axis"]
+        for use in uses:
+            use()
+        before = [sys.getrefcount(o) for o in held]
+        for _ in range(50):
+            for use in uses:
+                use()
+        after = [sys.getrefcount(o) for o in held]
+        self.assertLess(max(b - a for a, b in zip(before, after)), 10)
+
+    def test_weak_references(self):
+        x = mx.ones((2,))
+        reference = weakref.ref(x)
+        self.assertIs(reference(), x)
+        del x
+        self.assertIsNone(reference())
+
+    def test_pickles(self):
+        x = mx.arange(6).reshape(2, 3)
+        self.assertEqual(pickle.loads(pickle.dumps(x)).tolist(), x.tolist())
+
+    def test_subclasses(self):
+        class Named(mx.array):
+            pass
+        x = Named([1, 2])
+        x.name = "x"
+        self.assertEqual((x + 1).tolist(), [2, 3])
+        del x
+
+    def test_a_killed_interpreter_ends_in_order(self):
+        code = "import zellige.core as mx\nx = mx.ones((1000,)) + 1\nmx.async_eval(x)\nimport sys; sys.exit(3)"
+        self.assertEqual(in_process(code).returncode, 3)
+
+
+def resident_bytes():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+class Threads(unittest.TestCase):
+    def test_different_graphs_in_two_threads(self):
+        results = [None] * 4
+
+        def work(at):
+            x = mx.full((300,), float(at))
+            for _ in range(200):
+                x = x * 1.0 + 0.5
+                if at % 2:
+                    mx.eval(x)
+            results[at] = x.sum().item()
+
+        threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(results, [300 * (i + 100.0) for i in range(4)])
+
+    def test_others_run_while_one_computes(self):
+        a = mx.random.normal((1200, 1200))
+        mx.eval(a)
+        steps, done = [0], threading.Event()
+
+        def count():
+            while not done.is_set():
+                steps[0] += 1
+                time.sleep(0)
+
+        thread = threading.Thread(target=count)
+        thread.start()
+        before = steps[0]
+        for _ in range(3):
+            mx.eval(a @ a)
+        done.set()
+        thread.join()
+        self.assertGreater(steps[0], before)
+
+    def test_a_forked_child_computes(self):
+        code = """
+import os, zellige.core as mx
+x = mx.ones((100000,)) * 2; mx.eval(x)
+child = os.fork()
+if child == 0:
+    y = (x + mx.ones((100000,))).sum(); os._exit(0 if y.item() == 300000 else 1)
+assert os.waitpid(child, 0)[1] == 0
+assert (x + 1).sum().item() == 300000
+"""
+        result = in_process(code)
+        self.assertEqual(result.returncode, 0, result.stderr)
+
+    def test_an_interrupt_ends_an_evaluation(self):
+        code = """
+import os, signal, threading, time, zellige.core as mx
+x = mx.random.normal((700, 700)); mx.eval(x)
+y = x
+for _ in range(4000):
+    y = mx.tanh(y @ x)
+threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+start = time.time()
+try:
+    mx.eval(y)
+except KeyboardInterrupt:
+    assert (mx.ones((3,)) + 1).tolist() == [2, 2, 2]
+    print("interrupted", time.time() - start)
+"""
+        result = in_process(code)
+        self.assertIn("interrupted", result.stdout, result.stderr)
+        self.assertLess(float(result.stdout.split()[1]), 20)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# python_module.sh BUILD - zellige.core: its own tests, the ops against MLX, MLX's layers, and a wheel that pip builds.
+. "$(dirname "$0")/lib.sh"
+
+if ! ls "$build"/python/zellige/core.*.so >/dev/null 2>&1; then
+    echo "skipped: this build has no zellige.core, because no Python with headers was found"
+    skipped=1
+    finish
+fi
+if ! python=$(tool/python.sh "$build" numpy "mlx[cpu]==0.32.4" scikit-build-core 2>"$tmp/why"); then
+    echo "skipped what needs NumPy and MLX: $(tail -n 1 "$tmp/why")"
+    skipped=1
+    finish
+fi
+export PYTHONPATH=$build/python
+
+add() { # COMMAND...: adds the sum that it ends with
+    local line count
+    "$@" | tee "$tmp/log"
+    line=$(grep -E '^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$' "$tmp/log" | tail -n 1)
+    read -r -a count <<<"${line:-0 passed, 1 failed, 0 skipped}"
+    passed=$((passed + count[0])) failed=$((failed + count[2])) skipped=$((skipped + count[4]))
+}
+add "$python" test/python/run.py
+add "$python" test/python/oracle_ops.py "$build"
+
+# A script for MLX runs as it is.
+cat >"$tmp/script.py" <<'PY'
+import mlx.core as mx
+import mlx.nn as nn
+print(mx.__name__, nn.Linear(3, 2)(mx.ones((4, 3))).shape)
+PY
+check "python -m zellige.mlx" says "zellige.core \\(4, 2\\)" "$python" -m zellige.mlx "$tmp/script.py"
+check "zellige.mlx without a script" exits 2 "$python" -m zellige.mlx
+
+# The wheel, with one level to be quick, in an environment of its own.
+unset PYTHONPATH
+wheel() {
+    "$python" -m pip wheel -q --disable-pip-version-check --no-build-isolation --no-deps -w "$tmp/wheel" \
+        -C cmake.define.ZL_LEVELS=scalar -C cmake.define.ZL_GEN="$build/zellige-gen" -C build-dir="$tmp/wheel-build" .
+}
+installed() {
+    "$python" -m venv --system-site-packages "$tmp/venv" && "$tmp/venv/bin/python" -m pip install -q --no-deps "$tmp"/wheel/*.whl &&
+        cd "$tmp" && "$tmp/venv/bin/python" -c "import zellige.core as mx; assert (mx.ones(3) + 1).tolist() == [2, 2, 2]"
+}
+check "pip builds a wheel" wheel
+check "the wheel works where it is installed" installed
+finish
