@@ -48,6 +48,9 @@ bench: build ## Run every benchmark: ratios against this machine's limits
 bench-check: build ## Fail if a ratio fell below bench/baseline.json
 	@tool/bench.sh $(BUILD) --check bench/baseline.json
 
+bench-python: build ## What calls from Python cost, beside MLX and NumPy
+	@python=$$(tool/python.sh $(BUILD) numpy 'mlx[cpu]==0.32.4') && PYTHONPATH=$(BUILD)/python "$$python" bench/python_calls.py --check
+
 mlx-suite: build ## MLX's own Python tests from MLX_TESTS, a copy of its python/tests; writes doc/compatibility.md
 	@test -d "$(MLX_TESTS)" || { echo "make mlx-suite MLX_TESTS=<folder python/tests of MLX's repository>"; exit 2; }
 	@python=$$(tool/python.sh $(BUILD) numpy pytest ml_dtypes torch 'mlx[cpu]==0.32.4') && \
@@ -65,4 +68,4 @@ format: ## Format the C files with clang-format
 clean: ## Remove everything that was built
 	@rm -rf build build-*
 
-.PHONY: help demo test test-quick test-long build generate check bench bench-check mlx-suite install uninstall format clean
+.PHONY: help demo test test-quick test-long build generate check bench bench-check bench-python mlx-suite install uninstall format clean

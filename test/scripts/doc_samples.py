@@ -8,10 +8,11 @@ does not show stands in a comment before it, which readers do not see:
     <!-- context: zl_array x, w, b; -->
 
 A block may include internal headers, then it is compiled as a part of src/. Text that is not C is another kind of
-block: ```sh, ```text, ```def. A block that names a file, as in ```c src/device/echo/echo.c, is that file's text or, for
+block: ```sh, ```text, ```def. A ```python block runs with zellige.core, where the build has it. A block that names a file, as in ```c src/device/echo/echo.c, is that file's text or, for
 a .def, a row of it: follow_docs.py puts it there in a copy of the tree.
 """
 
+import os
 import pathlib
 import re
 import subprocess
@@ -54,16 +55,27 @@ def compile_c(source, out, *more):
     return subprocess.run(["cc", *FLAGS, *inside, str(path), *more], capture_output=True, text=True)
 
 
-def run_program(body, expected, build, out):
-    made = compile_c(body, out, "-o", str(out), f"-L{build}", "-lzellige", "-lm", f"-Wl,-rpath,{build}")
-    if made.returncode:
-        return made.stderr
-    ran = subprocess.run([str(out)], capture_output=True, text=True, timeout=120)
+def judge(ran, expected):
     if ran.returncode:
         return f"exit status {ran.returncode}: {ran.stdout}{ran.stderr}"
     if expected is not None and ran.stdout.strip() != expected.strip():
         return f"it printed\n{ran.stdout}but the page says\n{expected}"
     return None
+
+
+def run_python(body, expected, build):
+    """With the interpreter that the module was built for: tests make an environment of it with NumPy."""
+    own = build / "venv" / "bin" / "python"
+    env = dict(os.environ, PYTHONPATH=str(build / "python"))
+    return judge(subprocess.run([str(own) if own.exists() else "python3", "-c", body], capture_output=True, text=True,
+                                timeout=120, env=env), expected)
+
+
+def run_program(body, expected, build, out):
+    made = compile_c(body, out, "-o", str(out), f"-L{build}", "-lzellige", "-lm", f"-Wl,-rpath,{build}")
+    if made.returncode:
+        return made.stderr
+    return judge(subprocess.run([str(out)], capture_output=True, text=True, timeout=120), expected)
 
 
 def compile_fragment(body, context, out):
@@ -80,24 +92,31 @@ def compile_fragment(body, context, out):
 def main():
     build = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else "build").resolve()
     pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "doc").glob("*.md"))]
-    passed = failed = 0
+    passed = failed = skipped = 0
+    has_python = any((build / "python" / "zellige").glob("core.*.so"))
     with tempfile.TemporaryDirectory() as folder:
         out = pathlib.Path(folder) / "sample"
         for page in (page for page in pages if page.exists()):
             found = list(blocks(page.read_text()))
             for index, (line, kind, body, context) in enumerate(found):
-                if kind != "c":
+                if kind not in ("c", "python"):
                     continue
-                if re.search(r"\bint main\b", body):
-                    after = found[index + 1] if index + 1 < len(found) else None
-                    expected = after[2] if after and after[1] == "output" else None
+                after = found[index + 1] if index + 1 < len(found) else None
+                expected = after[2] if after and after[1] == "output" else None
+                if kind == "python" and not has_python:
+                    print(f"skipped {page.relative_to(ROOT)}:{line}: this build has no zellige.core")
+                    skipped += 1
+                    continue
+                if kind == "python":
+                    wrong = run_python(body, expected, build)
+                elif re.search(r"\bint main\b", body):
                     wrong = run_program(body, expected, build, out)
                 else:
                     wrong = compile_fragment(body, context, out)
                 passed, failed = passed + (not wrong), failed + bool(wrong)
                 if wrong:
                     print(f"FAILED {page.relative_to(ROOT)}:{line}:\n" + re.sub("^", "    ", wrong.strip(), flags=re.M))
-    print(f"{passed} passed, {failed} failed, 0 skipped")
+    print(f"{passed} passed, {failed} failed, {skipped} skipped")
     return failed > 0
 
 
