@@ -24,6 +24,8 @@ struct binding {
     int calls;
     struct call *const *call;
     bool (*prepare)(struct binding *b, int index, uint64_t in_place);
+    // Before it, where calls [begin, index] run as one: the result may lie where an input lay that none reads after them.
+    void (*take)(struct binding *b, int begin, int index);
     void (*finish)(struct binding *b, int index);
     void (*fail)(struct binding *b, int index); // the thread's error becomes that of the call's outputs
 };

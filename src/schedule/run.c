@@ -120,11 +120,33 @@ static bool take_over(struct run *r, int index, zl_array out, uint64_t in_place)
     return false;
 }
 
+// The input keeps its share of the storage until its own call is finished.
+static bool take_dying(struct run *r, int index, zl_array out) {
+    struct call *c = r->binding.call[index];
+    for (uint64_t dies = r->dies[index]; dies; dies &= dies - 1) {
+        zl_array x = c->in[__builtin_ctzll(dies)];
+        if (!can_take(out, x))
+            continue;
+        out->storage = storage_retain(x->storage);
+        counter_add(COUNTER_DONATIONS, 1);
+        return true;
+    }
+    return false;
+}
+
+static void on_take(struct binding *b, int begin, int index) {
+    for (int i = begin; i < index; i++) // of its own call the result takes inputs over when it is prepared
+        if (take_dying((struct run *)b, i, call_first(b->call[index])))
+            return;
+}
+
 static bool give_output(struct run *r, int index, int i, uint64_t in_place) {
     struct call *c = r->binding.call[index];
     zl_array out = call_output(c, i);
     if (c->op->kind == OP_VIEW)
         return share_input(out, c->in[i]);
+    if (out->storage) // taken
+        return true;
     if (i == 0 && r->dies[index] & in_place && take_over(r, index, out, in_place))
         return true;
     return (out->storage = storage_new((size_t)out->size * array_item(out)));
@@ -202,6 +224,7 @@ void run_now(struct run *run) {
     if (run->waits)
         wait_for_inputs(run);
     run->binding.prepare = on_prepare;
+    run->binding.take = on_take;
     run->binding.finish = on_finish;
     run->binding.fail = on_fail;
     const struct plan_segment *s = run->segment;

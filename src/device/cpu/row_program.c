@@ -268,7 +268,10 @@ static void run_rows(const void *context, char *const *p, int64_t n) {
 static int prepare(struct group *g) {
     int end = g->end;
     for (int i = g->begin; i < end; i++) {
-        if (!is_stored(g, i) || g->b->prepare(g->b, i, true))
+        if (!is_stored(g, i))
+            continue;
+        g->b->take(g->b, g->begin, i);
+        if (g->b->prepare(g->b, i, UINT64_MAX))
             continue;
         for (int k = i; k < end; k++) {
             error_set(ZL_ERROR_MEMORY, "out of memory: the results of %d calls did not fit", end - g->begin);
