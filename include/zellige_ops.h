@@ -21,6 +21,52 @@ ZL_API zl_array zl_array_equal(zl_array a, zl_array b, bool equal_nan);
 // NaN if equal_nan.
 ZL_API zl_array zl_isclose(zl_array a, zl_array b, double rtol, double atol, bool equal_nan);
 
+// conv
+
+// The input convolved over one axis, or over all spatial ones if there are more, without turning the kernels
+// around. The input is (N, sizes, C), the weight (O, sizes, C / groups), the result (N, sizes, O): each of
+// `groups` equal parts of the channels has its own kernels.
+ZL_API zl_array zl_conv1d(zl_array input, zl_array weight, int stride, int padding, int dilation, int groups);
+
+// The input convolved over two axes, without turning the kernels around. The input is (N, sizes, C), the
+// weight (O, sizes, C / groups), the result (N, sizes, O): each of `groups` equal parts of the channels has
+// its own kernels. A list of one number is for all axes.
+ZL_API zl_array zl_conv2d(zl_array input, zl_array weight, zl_shape stride, zl_shape padding, zl_shape dilation, int groups);
+
+// The input convolved over three axes, without turning the kernels around. The input is (N, sizes, C), the
+// weight (O, sizes, C / groups), the result (N, sizes, O): each of `groups` equal parts of the channels has
+// its own kernels. A list of one number is for all axes.
+ZL_API zl_array zl_conv3d(zl_array input, zl_array weight, zl_shape stride, zl_shape padding, zl_shape dilation, int groups);
+
+// The input convolved, without turning the kernels around unless flip, over one to three axes. The input is
+// (N, sizes, C), the weight (O, sizes, C / groups), the result (N, sizes, O): each of `groups` equal parts of
+// the channels has its own kernels. The input is dilated, then padded with zeros; padding that is negative
+// takes elements away, and a list of twice as many numbers as there are axes has what comes before, then what
+// comes behind. A list of one number is for all axes.
+ZL_API zl_array zl_conv_general(zl_array input, zl_array weight, zl_shape stride, zl_shape padding, zl_shape kernel_dilation, zl_shape input_dilation, int groups, bool flip);
+
+// The transpose of a convolution over one axis, as layers use it to make arrays longer. The input is (N,
+// sizes, C), the weight (O, sizes, C / groups), the result (N, sizes, O): each of `groups` equal parts of the
+// channels has its own kernels. The result is as long as the input of a convolution with this stride and
+// padding whose result the input is, and output_padding longer.
+ZL_API zl_array zl_conv_transpose1d(zl_array input, zl_array weight, int stride, int padding, int dilation, int output_padding, int groups);
+
+// The transpose of a convolution over two axes, as layers use it to make arrays larger. The input is (N,
+// sizes, C), the weight (O, sizes, C / groups), the result (N, sizes, O): each of `groups` equal parts of the
+// channels has its own kernels. The result is as long as the input of a convolution with this stride and
+// padding whose result the input is, and output_padding longer. A list of one number is for all axes.
+ZL_API zl_array zl_conv_transpose2d(zl_array input, zl_array weight, zl_shape stride, zl_shape padding, zl_shape dilation, zl_shape output_padding, int groups);
+
+// The transpose of a convolution over three axes, as layers use it to make arrays larger. The input is (N,
+// sizes, C), the weight (O, sizes, C / groups), the result (N, sizes, O): each of `groups` equal parts of the
+// channels has its own kernels. The result is as long as the input of a convolution with this stride and
+// padding whose result the input is, and output_padding longer. A list of one number is for all axes.
+ZL_API zl_array zl_conv_transpose3d(zl_array input, zl_array weight, zl_shape stride, zl_shape padding, zl_shape dilation, zl_shape output_padding, int groups);
+
+// The convolution of two lists: "full", everywhere where they meet; "same", as long as the longer one; or
+// "valid", where the shorter one lies within.
+ZL_API zl_array zl_convolve(zl_array a, zl_array v, const char *mode);
+
 // create
 
 // start, start + step, start + 2 * step and so on, as long as they are before stop. Element i is computed

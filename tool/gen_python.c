@@ -190,6 +190,30 @@ static void add_thunk(struct text *out, const zl_op_info *op) {
     text_add(out, ");\n}\n");
 }
 
+// A number, or a list of them in brackets, as an initialiser of a zl_shape or zl_axes: "1", "[-2, -1]", "()". There is
+// no list for NULL and "None".
+static void add_list(struct text *out, const char *field, const char *type, const char *value) {
+    char items[64];
+    int count = 0, length = 0;
+    for (const char *at = value && strcmp(value, "None") ? value : ""; *at && length < (int)sizeof items - 1; at++)
+        if (!strchr("[]()", *at))
+            items[length++] = *at;
+    items[length] = 0;
+    for (const char *at = items; *at; at++)
+        count += *at == ',' || at == items;
+    if (count)
+        text_add(out, "{.%s = {(const %s[]){%s}, %d}}", field, type, items, count);
+    else
+        text_add(out, "{.%s = {NULL, %d}}", field, value && strcmp(value, "None") ? 0 : -1);
+}
+
+// A text between quotes, which it may have already.
+static void add_text(struct text *out, const char *value) {
+    size_t length = strlen(value);
+    bool quoted = length > 1 && value[0] == '\'' && value[length - 1] == '\'';
+    text_add(out, "{.text = \"%.*s\"}", (int)(quoted ? length - 2 : length), value + quoted);
+}
+
 // The default as an initialiser of union ext_argument.
 static void add_fallback(struct text *out, const zl_param *p) {
     const char *value = p->fallback;
@@ -202,9 +226,14 @@ static void add_fallback(struct text *out, const zl_param *p) {
     case ZL_PARAM_DTYPE:
         text_add(out, "{.dtype = (zl_dtype)%d}", none ? ZL_DTYPE_COUNT : zl_dtype_find(value));
         break;
-    case ZL_PARAM_SHAPE: text_add(out, "{.shape = {NULL, %d}}", none ? -1 : 0); break;
-    case ZL_PARAM_AXES: text_add(out, "{.axes = {NULL, -1}}"); break;
-    case ZL_PARAM_STRING: text_add(out, "{.text = %s%s%s}", none ? "" : "\"", none ? "NULL" : value, none ? "" : "\""); break;
+    case ZL_PARAM_SHAPE: add_list(out, "shape", "int64_t", value); break;
+    case ZL_PARAM_AXES: add_list(out, "axes", "int", value); break;
+    case ZL_PARAM_STRING:
+        if (none)
+            text_add(out, "{.text = NULL}");
+        else
+            add_text(out, value);
+        break;
     case ZL_PARAM_ARRAY: text_add(out, "{.number = %s}", none ? "0" : value); break;
     default: text_add(out, "{.array = NULL}");
     }
@@ -284,7 +313,7 @@ static void add_signature(struct text *out, const struct function *f, bool is_st
         if (p->type == ZL_PARAM_OUTPUT)
             continue;
         const char *fallback = python_default(f, p);
-        bool quoted = p->type == ZL_PARAM_STRING && fallback && strcmp(fallback, "None");
+        bool quoted = p->type == ZL_PARAM_STRING && fallback && strcmp(fallback, "None") && *fallback != '\'';
         text_add(out, "%s%s", p->name, is_stub ? ": " : "");
         if (is_stub)
             text_add(out, "%s%s", types[p->type], fallback && !strcmp(fallback, "None") && !strstr(types[p->type], "None") ? " | None" : "");

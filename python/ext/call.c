@@ -227,6 +227,8 @@ static bool read_all(struct frame *c, const struct ext_variant *v) {
             if (!is_none && p->required)
                 return wrong_call(c->f, "missing argument", p->key);
             c->value[i] = p->fallback;
+            if (p->type == ZL_PARAM_AXES && o) // said to be none: all axes, whatever is usual
+                c->value[i].axes = ZL_ALL;
             if (p->type == ZL_PARAM_ARRAY) // a number, as every other argument may be
                 c->value[i].array = number_as_array(p->fallback.number);
         } else if (!read_argument(o, p->type, beside, &c->held[i], &c->value[i])) {

@@ -8,7 +8,7 @@
 
 // Reading calls --------------------------------------------------------------------------------------------------
 
-enum { NAMED = 6 };
+enum { NAMED = 8 };
 
 // A function's arguments: those with names, by position or keyword; what is left of the positional ones; the stream.
 struct call {
@@ -445,6 +445,82 @@ static PyObject *pad(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject 
                : NULL;
 }
 
+// Convolution --------------------------------------------------------------------------------------------------------
+
+enum { STRIDE, LOW, HIGH, KERNEL_DILATION, INPUT_DILATION, CONV_LISTS, CONV_AXES = 3 };
+
+static bool is_two_lists(PyObject *o) {
+    return is_pair_list(o) && PySequence_Size(o) == 2;
+}
+
+// The list of a convolution; of padding that is two lists, the first or the second.
+static bool read_conv_list(const struct call *c, int which, struct ext_list *list) {
+    static const int at[] = {2, 3, 3, 4, 5};
+    PyObject *o = c->named[at[which]];
+    list->item = list->room;
+    list->count = 1;
+    list->room[0] = which != LOW && which != HIGH;
+    if (!is_set(o))
+        return true;
+    if ((which != LOW && which != HIGH) || !is_two_lists(o))
+        return ext_list_read(o, list);
+    PyObject *side = PySequence_GetItem(o, which == HIGH);
+    bool ok = side && ext_list_read(side, list);
+    Py_XDECREF(side);
+    return ok;
+}
+
+// What comes before each axis, then what comes behind; how many numbers. -1 with an exception.
+static int join_padding(const struct ext_list *low, const struct ext_list *high, int axes, int64_t *out) {
+    bool fits = (low->count == 1 || low->count == axes) && (high->count == 1 || high->count == axes);
+    if (!fits || axes < 1 || axes > CONV_AXES) {
+        PyErr_Format(PyExc_ValueError, "conv_general(): %d and %d numbers as padding for %d spatial axes", low->count,
+                     high->count, axes);
+        return -1;
+    }
+    for (int i = 0; i < axes; i++) {
+        out[i] = low->item[low->count == 1 ? 0 : i];
+        out[axes + i] = high->item[high->count == 1 ? 0 : i];
+    }
+    return 2 * axes;
+}
+
+static PyObject *convolve(const struct call *c, const struct ext_list *list) {
+    zl_array x = ext_array_of(c->named[0]), w = x ? ext_array_of(c->named[1]) : NULL;
+    int groups, flip = is_set(c->named[7]) ? PyObject_IsTrue(c->named[7]) : 0;
+    if (!w || flip < 0 || !read_int(c->named[6], 1, &groups))
+        return NULL;
+    int64_t padding[2 * CONV_AXES];
+    int count = join_padding(&list[LOW], &list[HIGH], zl_ndim(x) - 2, padding);
+    if (count < 0)
+        return NULL;
+    return ext_wrap(zl_conv_general(x, w, (zl_shape){list[STRIDE].item, list[STRIDE].count}, (zl_shape){padding, count},
+                                    (zl_shape){list[KERNEL_DILATION].item, list[KERNEL_DILATION].count},
+                                    (zl_shape){list[INPUT_DILATION].item, list[INPUT_DILATION].count}, groups, flip));
+}
+
+static PyObject *conv_general_work(const struct call *c) {
+    struct ext_list list[CONV_LISTS];
+    int there = 0;
+    while (there < CONV_LISTS && read_conv_list(c, there, &list[there]))
+        there++;
+    PyObject *result = there == CONV_LISTS ? convolve(c, list) : NULL;
+    while (there > 0)
+        ext_list_free(&list[--there]);
+    return result;
+}
+
+static PyObject *conv_general(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject *names) {
+    (void)m;
+    struct call c;
+    static const char *const known[] = {"input",          "weight", "stride", "padding", "kernel_dilation",
+                                        "input_dilation", "groups", "flip",   NULL};
+    return read_call(&c, "conv_general", known, 8, false, args, n, names) && need(&c, 0, "input") &&
+                   need(&c, 1, "weight")
+               ? do_work(&c, conv_general_work)
+               : NULL;
+}
+
 // Shapes -----------------------------------------------------------------------------------------------------------
 
 // (2, 3) and 2, 3 are the same to a.reshape and a.transpose.
@@ -572,6 +648,11 @@ static PyMethodDef functions[] = {
      "The shape that arrays of these shapes broadcast to."},
     ROW("concatenate", concatenate, "concatenate(arrays, axis=0, *, stream=None)\n--\n\n"
                                     "The arrays one behind the other along an axis; flattened if that is None."),
+    ROW("conv_general", conv_general,
+        "conv_general(input, weight, stride=1, padding=0, kernel_dilation=1, input_dilation=1, groups=1, flip=False, *, "
+        "stream=None)\n--\n\n"
+        "The input, (N, sizes, C), convolved with the weight, (O, sizes, C / groups), over one to three axes. Padding is "
+        "a number, one an axis, or two lists: what comes before, and what comes behind."),
     ROW("pad", pad, "pad(a, pad_width, mode='constant', constant_values=0, *, stream=None)\n--\n\n"
                     "a with more elements around it: a constant, the edge, or a mirror image."),
     ROW("split", split, "split(a, indices_or_sections, axis=0, *, stream=None)\n--\n\n"

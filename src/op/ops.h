@@ -47,6 +47,22 @@ extern const struct op op_matmul;
 // The public product, under the name of another function.
 zl_array op_matmul_as(const char *function, zl_array a, zl_array b);
 
+// conv.c: inputs (N, sizes, C) and (O, sizes, C / groups) of one float or complex dtype, with one to three spatial axes.
+// Element o of the output along one has those of the input, of which neighbours are input_dilation apart, at o * stride
+// + k * dilation - low for every element k of the kernel, counted from the last one if flip. All else is 0.
+enum { CONV_AXES = 3 };
+struct conv_axis {
+    int64_t stride, low, high, dilation, input_dilation; // low, high: padding, may be negative
+};
+struct conv {
+    int64_t groups;
+    bool flip;
+    int axes;
+    struct conv_axis axis[CONV_AXES];
+};
+extern const struct op op_conv;
+struct conv op_conv_read(const struct call *c);
+
 // take.c: inputs x and integer indices; args: axis, which the axes of indices replace. Negative ones count from the
 // end; what an index out of range gives is left to the device, which must not touch memory that is not x's.
 extern const struct op op_take;

@@ -145,6 +145,13 @@ SCENARIO(matmul) {
     return sum_of(zl_matmul(y, zl_transpose(zl_astype(b, ZL_FLOAT64), ZL_ALL)), out);
 }
 
+SCENARIO(convolutions) {
+    zl_array x = zl_reshape(counting(6, 8), ZL_SHAPE(1, 6, 4, 2)), w = zl_reshape(counting(6, 8), ZL_SHAPE(6, 2, 2, 2)), g;
+    zl_array y = zl_conv2d(zl_swapaxes(x, 1, 2), w, ZL_SHAPE(1), ZL_SHAPE(1), ZL_SHAPE(1), 1);
+    zl_array depth = zl_conv2d(y, zl_reshape(counting(3, 8), ZL_SHAPE(6, 2, 2, 1)), ZL_SHAPE(2), ZL_SHAPE(0), ZL_SHAPE(1), 6);
+    return zl_grad(zl_sum(depth), 1, &x, &g) && sum_of(g, out);
+}
+
 SCENARIO(joins) {
     zl_array x = counting(4, 6), part[3];
     if (!zl_split(x, 3, 1, part))

@@ -47,7 +47,7 @@ static zl_dtype some_dtype(void) {
 
 static const char *some_string(void) {
     static const char *const strings[] = {NULL,    "",       "causal", "ij,jk->ik", "ij",  "i,i",
-                                          "xy", "left", "right", "...->", "a...a,", "->",     "i->ii",     "i,j", "...i,i..."};
+                                          "xy", "left", "right", "same", "ortho", "...->", "a...a,", "->",     "i->ii",     "i,j", "...i,i..."};
     return strings[test_between(0, COUNT(strings) - 1)];
 }
 
@@ -65,13 +65,6 @@ static zl_shape some_shape(struct lists *l) {
     for (int i = 0; i < LIST; i++)
         size[i] = some_size();
     return (zl_shape){test_between(0, 30) ? size : NULL, ndim};
-}
-
-static zl_shape ones_like(struct lists *l, zl_array x) {
-    int64_t *size = l->size[l->used++ % 4];
-    for (int i = 0; i < LIST; i++)
-        size[i] = 1;
-    return (zl_shape){size, zl_ndim(x)};
 }
 
 static zl_axes some_axes(struct lists *l) {
@@ -112,7 +105,25 @@ static void fill_pool(zl_array *pool) {
 
 // Calls -----------------------------------------------------------------------------------------------------
 
+// Ops whose arrays must have so many axes and fit together: some calls have two equal ones, and 1 for every number.
+static const struct {
+    const char *name;
+    int rank;
+} exacting[] = {
+    {"zl_conv1d", 3},           {"zl_conv2d", 4},           {"zl_conv3d", 5},           {"zl_conv_general", 4},
+    {"zl_conv_transpose1d", 3}, {"zl_conv_transpose2d", 4}, {"zl_conv_transpose3d", 5}, {"zl_convolve", 1},
+};
+
+static zl_array fitting_array(const char *op) {
+    static const int64_t twos[] = {2, 2, 2, 2, 2};
+    for (size_t i = 0; i < COUNT(exacting); i++)
+        if (!strcmp(exacting[i].name, op))
+            return zl_ones((zl_shape){twos, exacting[i].rank}, ZL_FLOAT32);
+    return NULL;
+}
+
 struct attempt {
+    bool fits; // first is a fitting_array
     zl_array first; // of a tame call: lists fit its rank, other arrays are it or a number. NULL: it is not
     union op_argument argument[8];
     struct lists lists;
@@ -122,9 +133,16 @@ struct attempt {
     bool has_output;
 };
 
+static zl_shape some_ones(struct attempt *a) {
+    int64_t *size = a->lists.size[a->lists.used++ % 4];
+    for (int i = 0; i < LIST; i++)
+        size[i] = 1;
+    return (zl_shape){size, a->fits ? 1 : zl_ndim(a->first)};
+}
+
 static zl_array choose(struct attempt *a, zl_array *pool) {
     if (a->first)
-        return test_between(0, 1) ? a->first : zl_scalar_int(0);
+        return a->fits || test_between(0, 1) ? a->first : zl_scalar_int(0);
     zl_array x =
         a->plain ? pool[test_between(2, 3)] : pool[test_between(test_between(0, 9) ? 1 : 0, POOL - 1)];
     if (a->has_output && zl_size(x) > SMALL) // it could be split into more pieces than there is room for
@@ -153,13 +171,13 @@ static void choose_argument(struct attempt *a, zl_array *pool, const zl_param *p
     case ZL_PARAM_ARRAY: out->array = choose(a, pool); break;
     case ZL_PARAM_ARRAYS: choose_list(a, pool, out); break;
     case ZL_PARAM_INT:
-        out->number = a->plain ? (int)test_between(0, 2) : a->has_output ? some_count() : some_axis();
+        out->number = a->fits ? 1 : a->plain ? (int)test_between(0, 2) : a->has_output ? some_count() : some_axis();
         break;
     case ZL_PARAM_INT64: out->wide = some_size(); break;
     case ZL_PARAM_DOUBLE: out->real = some_real(); break;
     case ZL_PARAM_BOOL: out->number = (int)test_between(0, 1); break;
     case ZL_PARAM_DTYPE: out->number = some_dtype(); break;
-    case ZL_PARAM_SHAPE: out->shape = a->first ? ones_like(&a->lists, a->first) : some_shape(&a->lists); break;
+    case ZL_PARAM_SHAPE: out->shape = a->first ? some_ones(a) : some_shape(&a->lists); break;
     case ZL_PARAM_AXES: out->axes = a->first ? first_axis : some_axes(&a->lists); break;
     case ZL_PARAM_OPTIONAL: out->array = choose(a, pool); break;
     case ZL_PARAM_STRING: out->string = some_string(); break;
@@ -170,8 +188,12 @@ static void choose_argument(struct attempt *a, zl_array *pool, const zl_param *p
 static void choose_arguments(struct attempt *a, zl_array *pool, const zl_op_info *op) {
     for (int i = 0; i < op->params; i++)
         a->has_output |= op->param[i].type == ZL_PARAM_OUTPUT;
-    if (!a->has_output && test_between(0, 3) == 0)
-        a->first = choose(a, pool);
+    if (!a->has_output && test_between(0, 3) == 0) {
+        a->first = fitting_array(op->name);
+        a->fits = a->first;
+        if (!a->fits)
+            a->first = choose(a, pool);
+    }
     for (int i = 0; i < op->params; i++)
         choose_argument(a, pool, &op->param[i], &a->argument[i]);
 }

@@ -8,7 +8,7 @@
 #include "fuzz/call_op.h"
 #include "op/op_test.h"
 
-enum { ARRAYS = 3, OUTPUTS = 8, BATCH = 3, RANK = 3 };
+enum { ARRAYS = 3, OUTPUTS = 8, BATCH = 3, RANK = 5 };
 
 // How to call an op, where the usual does not fit: arrays of shape (2, 3), axis 1, numbers 1, lists as below.
 static const struct special {
@@ -16,9 +16,10 @@ static const struct special {
     int64_t shape[ARRAYS][RANK + 1]; // sizes, then 0
     double lo, hi;
     int64_t number[3];
-    int64_t list[3][RANK];
-    int length[3];
+    int64_t list[4][RANK];
+    int length[4];
     bool is_integer;
+    const char *text;
 } specials[] = {
     {"zl_arccosh", .lo = 1.2, .hi = 3},
     {"zl_bitwise_and", .is_integer = true},
@@ -46,6 +47,20 @@ static const struct special {
     {"zl_repeat", .number = {2, 1}},
     {"zl_squeeze", .shape = {{2, 1, 3}}},
     {"zl_transpose", .shape = {{2}}},
+    {"zl_conv1d", .shape = {{1, 5, 2}, {3, 2, 2}}},
+    {"zl_conv2d", .shape = {{1, 4, 3, 1}, {2, 2, 2, 1}}, .list = {{1, 2}, {1, 0}, {2, 1}}, .length = {2, 2, 2}},
+    {"zl_conv3d", .shape = {{1, 3, 2, 2, 1}, {2, 2, 2, 1, 1}}, .list = {{1}, {1}, {1}}, .length = {1, 1, 1}},
+    {"zl_conv_general", .shape = {{1, 5, 2}, {3, 2, 2}}, .list = {{2}, {1, 2}, {2}, {3}}, .length = {1, 2, 1, 1}},
+    {"zl_conv_transpose1d", .shape = {{1, 4, 2}, {3, 3, 2}}},
+    {"zl_conv_transpose2d",
+     .shape = {{1, 3, 2, 1}, {2, 2, 2, 1}},
+     .list = {{1, 2}, {1, 0}, {2, 1}, {1, 0}},
+     .length = {2, 2, 2, 2}},
+    {"zl_conv_transpose3d",
+     .shape = {{1, 2, 2, 2, 1}, {1, 2, 2, 1, 1}},
+     .list = {{2}, {0}, {1}, {1}},
+     .length = {1, 1, 1, 1}},
+    {"zl_convolve", .shape = {{5}, {3}}, .text = "same"},
 };
 
 // Ops that lack a derivative, and why.
@@ -114,7 +129,7 @@ static bool prepare(struct sample *s, const zl_op_info *op) {
             a->axes = strcmp(op->name, "zl_transpose") ? (zl_axes){s->axis, 1} : ZL_ALL;
             break;
         case ZL_PARAM_OUTPUT: a->output = s->out; break;
-        case ZL_PARAM_STRING: a->string = ""; break;
+        case ZL_PARAM_STRING: a->string = s->how.text ? s->how.text : ""; break;
         }
     }
     bool repeats = strcmp(op->family, "random"); // the same arrays give the same results

@@ -523,6 +523,45 @@ def products():
                   lambda: mx.addmm(mlx_array(d, t), mlx_array(e, t), mx.array(f), 0.5, 2))
 
 
+def lists(*values):
+    """What MLX takes as numbers or tuples, as lists."""
+    return [list(v) if isinstance(v, tuple) else [v] for v in values]
+
+
+def convolutions():
+    shapes = [((2, 9, 4), (6, 3, 4), 1), ((1, 8, 4), (4, 2, 2), 2), ((2, 7, 6), (6, 3, 1), 6), ((2, 6, 7, 3), (4, 2, 3, 3), 1),
+              ((1, 5, 5, 4), (8, 3, 3, 1), 4), ((1, 4, 5, 4, 2), (3, 2, 3, 2, 2), 1), ((2, 9, 4), (6, 3, 3), 1), ((3, 2), (2, 2), 1),
+              ((0, 9, 4), (6, 3, 4), 1), ((1, 2, 1), (1, 5, 1), 1), ((1, 8, 4), (3, 2, 2), 2)]
+    # MLX has no kernel for float64 with some of them.
+    settings = [(1, 0, 1), (2, 1, 1), (1, 2, 2), (3, 0, 1), (0, 0, 1), (1, 0, 0)]
+    for (s, r, groups), (stride, pad, dilation), t in itertools.product(shapes, settings, ["int32", "float16", "bfloat16", "float32"]):
+        d, e = data_of(s, t), data_of(r, t)
+        n = len(s) - 2
+        numbers = (stride, pad, dilation) if n == 1 else lists(stride, pad, dilation)
+        name = f"conv{n}d" if 1 <= n <= 3 else "conv1d"
+        numbers = (stride, pad, dilation) if n < 1 else numbers
+        arguments = f"{t}{s} {r} {stride} {pad} {dilation} {groups}"
+        if s == (1, 2, 1) and stride != 1:
+            continue  # MLX divides a negative number of places, and takes one for none
+        check(f"{name} {arguments}", lambda: getattr(zl, name)(lib.array(d, t), lib.array(e, t), *numbers, groups),
+              lambda: getattr(mx, name)(mlx_array(d, t), mlx_array(e, t), stride, pad, dilation, groups))
+        name = name.replace("conv", "conv_transpose")
+        more = 1 if n <= 1 else [1]
+        check(f"{name} {arguments}", lambda: getattr(zl, name)(lib.array(d, t), lib.array(e, t), *numbers, more, groups),
+              lambda: getattr(mx, name)(mlx_array(d, t), mlx_array(e, t), stride, pad, dilation, 1, groups))
+    for (s, r, groups), flip, input_dilation in itertools.product(shapes[:6], [False, True], [1, 2, 3]):
+        d, e, n = data_of(s, "float32"), data_of(r, "float32"), len(s) - 2
+        for low, high, stride, dilation in [(0, 1, 1, 1), (3, 2, 2, 1), (-1, 2, 1, 1), (2, 1, 3, 2), (4, -1, 2, 1)]:
+            check(f"conv_general {s} {r} {groups} {flip} {input_dilation} {low} {high} {stride} {dilation}",
+                  lambda: zl.conv_general(lib.array(d, "float32"), lib.array(e, "float32"), [stride], [low] * n + [high] * n, [dilation],
+                                          [input_dilation], groups, flip),
+                  lambda: mx.conv_general(mx.array(d), mx.array(e), stride, ([low] * n, [high] * n), dilation, input_dilation, groups, flip))
+    for n, m, mode, t in itertools.product([1, 5, 8], [1, 2, 3, 6, 0], ["full", "same", "valid", "none"], ["int32", "float16", "bfloat16", "float32"]):
+        d, e = data_of((n,), t), data_of((m,), t)
+        check(f"convolve {t} {n} {m} {mode}", lambda: zl.convolve(lib.array(d, t), lib.array(e, t), mode),
+              lambda: mx.convolve(mlx_array(d, t), mlx_array(e, t), mode))
+
+
 EINSUMS = ["ij->ij", "ij->ji", "ij->", "ij", "ji", "ii->i", "ii", "iji->j", "ij,jk->ik", "ij,jk", "ij,ij->", "i,j->ij", "i,i->i", "ijk,ilk->ijl",
            "ijk,jil->kl", "ij,k->kj", "ij,jk,kl->il", "ij,jk,kl->", "i,j,k->kji", "iij,jkk->ik", "ijk,jl,km->ilm", "ij,kl->",
            "i,ij,j->", "ij,jk,kl,lm->im", "i,j,k,l->", "ij,ij,jk,lm->im", "ijkl,lm,mk,ji->", "...i->...", "i...->...i", "...ij,...jk->...ik",
@@ -994,7 +1033,7 @@ def main():
         print(f"skipped: {reason}")
         print("0 passed, 0 failed, 1 skipped")
         return 0
-    for family in [elementwise, reductions, statistics, views, joining, creation, logic, products, tensors, einsums, norms, ropes, attention,
+    for family in [elementwise, reductions, statistics, views, joining, creation, logic, products, convolutions, tensors, einsums, norms, ropes, attention,
                    positions,
                    slices, slice_updates, along, diagonals, scans, masks, orders, random_numbers]:
         before = passed, failed

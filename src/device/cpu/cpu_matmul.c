@@ -69,41 +69,40 @@ static gemm_fn *choose(zl_dtype dtype, const struct gemm *g) {
 }
 
 // Half floats: a piece of the result in float32, which is then rounded into its place.
-static bool multiply_half(const struct product *p, const struct gemm *g) {
+static bool multiply_half(zl_dtype dtype, const struct gemm *g) {
     struct gemm h = *g;
-    row_fn *narrow = cpu_level()->rows->cast[p->dtype][ZL_FLOAT32];
+    row_fn *narrow = cpu_level()->rows->cast[dtype][ZL_FLOAT32];
     h.c = cpu_scratch(SCRATCH_RESULT, sizeof(float) * (size_t)(g->m * g->n));
     if (!h.c)
         return false;
     h.c_row = g->n;
     h.c_col = 1;
-    if (!choose(p->dtype, &h)(p->dtype, &h))
+    if (!choose(dtype, &h)(dtype, &h))
         return false;
     for (int64_t i = 0; i < g->m; i++)
-        narrow((char *[]){g->c + i * g->c_row * p->item, h.c + i * g->n * 4}, g->n);
+        narrow((char *[]){g->c + i * g->c_row * 2, h.c + i * g->n * 4}, g->n);
     return true;
 }
 
 // The part of a product that begins at a row and a column of the result.
-static struct gemm part_of(const struct product *p, const struct gemm *g, int64_t row, int64_t col, int64_t m,
-                           int64_t n) {
+static struct gemm part_of(int64_t item, const struct gemm *g, int64_t row, int64_t col, int64_t m, int64_t n) {
     struct gemm part = *g;
     part.m = m;
     part.n = n;
-    part.a += row * g->a_row * p->item;
-    part.b += col * g->b_col * p->item;
-    part.c += (row * g->c_row + col) * p->item;
+    part.a += row * g->a_row * item;
+    part.b += col * g->b_col * item;
+    part.c += (row * g->c_row + col) * item;
     return part;
 }
 
-static bool multiply(const struct product *p, const struct gemm *g) {
-    if (!is_half(p->dtype))
-        return choose(p->dtype, g)(p->dtype, g);
+bool cpu_gemm(zl_dtype dtype, const struct gemm *g) {
+    if (!is_half(dtype))
+        return choose(dtype, g)(dtype, g);
     int64_t rows = g->n == 1 ? g->m : HALF_ROWS, cols = g->m == 1 ? g->n : HALF_COLS;
     for (int64_t i = 0; i < g->m; i += rows)
         for (int64_t j = 0; j < g->n; j += cols) {
-            struct gemm piece = part_of(p, g, i, j, MIN_OF(rows, g->m - i), MIN_OF(cols, g->n - j));
-            if (!multiply_half(p, &piece))
+            struct gemm piece = part_of(2, g, i, j, MIN_OF(rows, g->m - i), MIN_OF(cols, g->n - j));
+            if (!multiply_half(dtype, &piece))
                 return false;
         }
     return true;
@@ -120,8 +119,8 @@ static void multiply_range(const void *context, int64_t from, int64_t to) {
         cpu_walk_to(&p->batch, &w, from / parts);
         struct gemm g = p->whole;
         g.c = w.data[OUT], g.a = w.data[A], g.b = w.data[B];
-        g = part_of(p, &g, row, col, MIN_OF(p->rows, g.m - row), MIN_OF(p->cols, g.n - col));
-        if (!multiply(p, &g))
+        g = part_of(p->item, &g, row, col, MIN_OF(p->rows, g.m - row), MIN_OF(p->cols, g.n - col));
+        if (!cpu_gemm(p->dtype, &g))
             atomic_store(&p->failed, true);
     }
 }

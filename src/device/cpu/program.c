@@ -123,6 +123,7 @@ static const struct {
 } overrides[] = {
     {&op_argreduce, cpu_argreduce, 0},
     {&op_matmul, cpu_matmul, 0},
+    {&op_conv, cpu_conv, 0},
     {&op_take, cpu_take, 0},
     {&op_take_along, cpu_take_along, 0},
     {&op_put_along, cpu_put_along, 1},

@@ -1,0 +1,370 @@
+// cpu_conv.c - convolutions: patches of the input, a tile of them at a time, times the kernels as a matrix.
+//
+// Where each channel has a kernel of its own there is no matrix: rows of channels are multiplied and added. Tiles do not
+// depend on the number of threads, and so do not the results.
+
+#include "device/cpu/cpu.h"
+#include "op/ops.h"
+
+enum {
+    TILE_BYTES = 1 << 20, // of patches, which should stay in L2
+    TILE_LEAST = 96,      // rows, so that a product does more than bring its operands into order
+    TILE_MOST = 1024,
+    FEW_TILES = 16, // below which columns are cut too
+    COLS_LEAST = 128,
+    CHANNELS = 512, // that are added up at once
+};
+
+// A convolution over three axes, of which the first may have one element.
+struct convolution {
+    int64_t in[CONV_AXES], kernel[CONV_AXES], out[CONV_AXES]; // sizes
+    struct conv_axis axis[CONV_AXES];
+    bool flip;
+    const char *x, *w;
+    char *y;
+    int64_t batch_step, step[CONV_AXES]; // bytes between elements of x
+    int64_t w_group, w_row, w_col;       // elements between groups, taps and outputs of w
+    zl_dtype dtype;
+    int64_t item;
+    int64_t groups, channels, outputs; // of a group
+    int64_t taps, rows;                // elements of the kernel, and of the output, without channels
+    bool is_product;                   // patches are the rows of x
+    int64_t tile_rows, row_tiles, tile_cols, col_tiles;
+    atomic_bool failed;
+};
+
+// Places -----------------------------------------------------------------------------------------------------------
+
+// Where the kernel's element k lies in x for element o of the output, along an axis; -1: outside, or between elements.
+static inline int64_t place(const struct convolution *v, int i, int64_t o, int64_t k) {
+    const struct conv_axis *a = &v->axis[i];
+    int64_t tap = v->flip ? v->kernel[i] - 1 - k : k, at = o * a->stride + tap * a->dilation - a->low;
+    if (at < 0)
+        return -1;
+    if (a->input_dilation > 1) {
+        if (at % a->input_dilation)
+            return -1;
+        at /= a->input_dilation;
+    }
+    return at < v->in[i] ? at : -1;
+}
+
+// A row of the output: which batch, and where along each axis.
+struct spot {
+    int64_t batch, at[CONV_AXES];
+};
+
+static struct spot spot_of(const struct convolution *v, int64_t row) {
+    struct spot s;
+    for (int i = CONV_AXES - 1; i >= 0; row /= v->out[i], i--)
+        s.at[i] = row % v->out[i];
+    s.batch = row;
+    return s;
+}
+
+static void next_spot(const struct convolution *v, struct spot *s) {
+    for (int i = CONV_AXES - 1; i >= 0; i--) {
+        if (++s->at[i] < v->out[i])
+            return;
+        s->at[i] = 0;
+    }
+    s->batch++;
+}
+
+// Patches ------------------------------------------------------------------------------------------------------------
+
+// The part of a patch along the last axis, where neighbours in the kernel are neighbours in x.
+static void copy_run(const struct convolution *v, char *to, const char *from, int64_t o, int64_t bytes) {
+    const struct conv_axis *a = &v->axis[2];
+    int64_t first = o * a->stride - a->low, count = v->kernel[2];
+    int64_t before = MIN_OF(MAX_OF(-first, 0), count),
+            behind = MIN_OF(MAX_OF(first + count - v->in[2], 0), count);
+    int64_t inside = MAX_OF(count - before - behind, 0);
+    if (inside == 0)
+        before = count;
+    memset(to, 0, (size_t)(before * bytes));
+    if (inside)
+        memcpy(to + before * bytes, from + (first + before) * bytes, (size_t)(inside * bytes));
+    memset(to + (before + inside) * bytes, 0, (size_t)((count - before - inside) * bytes));
+}
+
+static void copy_taps(const struct convolution *v, char *to, const char *from, int64_t o, int64_t bytes) {
+    for (int64_t k = 0; k < v->kernel[2]; k++, to += bytes) {
+        int64_t at = place(v, 2, o, k);
+        if (at < 0)
+            memset(to, 0, (size_t)bytes);
+        else
+            cpu_slice_run(to, from + at * v->step[2], (size_t)bytes);
+    }
+}
+
+static void copy_patch(const struct convolution *v, char *to, const char *from, const struct spot *s) {
+    const struct conv_axis *a = &v->axis[2];
+    int64_t bytes = v->channels * v->item, run = bytes * v->kernel[2];
+    bool is_run = a->dilation == 1 && a->input_dilation == 1 && !v->flip && v->step[2] == bytes;
+    from += s->batch * v->batch_step;
+    for (int64_t i = 0; i < v->kernel[0]; i++)
+        for (int64_t j = 0; j < v->kernel[1]; j++, to += run) {
+            int64_t first = place(v, 0, s->at[0], i), second = place(v, 1, s->at[1], j);
+            if (first < 0 || second < 0)
+                memset(to, 0, (size_t)run);
+            else
+                (is_run ? copy_run : copy_taps)(v, to, from + first * v->step[0] + second * v->step[1],
+                                                s->at[2], bytes);
+        }
+}
+
+// Products -----------------------------------------------------------------------------------------------------------
+
+static bool set_patches(const struct convolution *v, struct gemm *g, int64_t row, int64_t group) {
+    const char *from = v->x + group * v->channels * v->item;
+    g->a_col = 1;
+    if (v->is_product) {
+        g->a_row = v->groups * v->channels;
+        g->a = from + row * g->a_row * v->item;
+        return true;
+    }
+    char *to = cpu_scratch(SCRATCH_PATCHES, (size_t)(g->m * g->k * v->item));
+    struct spot s = spot_of(v, row);
+    g->a_row = g->k;
+    g->a = to;
+    for (int64_t i = 0; to && i < g->m; i++, to += g->k * v->item, next_spot(v, &s))
+        copy_patch(v, to, from, &s);
+    return to != NULL;
+}
+
+static bool multiply_tile(const struct convolution *v, int64_t group, int64_t row, int64_t col) {
+    int64_t width = v->groups * v->outputs;
+    struct gemm g = {.m = MIN_OF(v->tile_rows, v->rows - row),
+                     .n = MIN_OF(v->tile_cols, v->outputs - col),
+                     .k = v->taps * v->channels,
+                     .b = v->w + (group * v->w_group + col * v->w_col) * v->item,
+                     .b_row = v->w_row,
+                     .b_col = v->w_col,
+                     .c = v->y + (row * width + group * v->outputs + col) * v->item,
+                     .c_row = width,
+                     .c_col = 1};
+    return set_patches(v, &g, row, group) && cpu_gemm(v->dtype, &g);
+}
+
+static void multiply_tiles(const void *context, int64_t from, int64_t to) {
+    struct convolution *v = (struct convolution *)(uintptr_t)context;
+    for (; from < to; from++) {
+        int64_t col = from % v->col_tiles, row = from / v->col_tiles % v->row_tiles;
+        int64_t group = from / v->col_tiles / v->row_tiles;
+        if (!multiply_tile(v, group, row * v->tile_rows, col * v->tile_cols))
+            atomic_store(&v->failed, true);
+    }
+}
+
+static void cut(struct convolution *v) {
+    int64_t fit = TILE_BYTES / (v->taps * v->channels * v->item);
+    v->tile_rows = MIN_OF(MIN_OF(MAX_OF(fit, TILE_LEAST), TILE_MOST), v->rows);
+    v->row_tiles = (v->rows + v->tile_rows - 1) / v->tile_rows;
+    v->tile_cols = v->row_tiles * v->groups < FEW_TILES ? MIN_OF(v->outputs, COLS_LEAST) : v->outputs;
+    v->col_tiles = (v->outputs + v->tile_cols - 1) / v->tile_cols;
+}
+
+// A channel each -----------------------------------------------------------------------------------------------------
+
+#define ADD_PRODUCTS(name, type)                                                             \
+    static void add_products_##name(void *to, const void *from, const void *by, int64_t n) { \
+        type *restrict sum = to;                                                             \
+        const type *restrict x = from, *restrict w = by;                                     \
+        for (int64_t i = 0; i < n; i++)                                                      \
+            sum[i] += x[i] * w[i];                                                           \
+    }
+ADD_PRODUCTS(f32, float)
+ADD_PRODUCTS(f64, double)
+
+// Sums of n channels.
+struct sums {
+    char *sum;
+    row_fn *widen;         // NULL: elements are as wide as sums
+    int64_t n, wide, next; // next: bytes from one tap of w to the next
+    bool is_double;
+};
+
+// Adds the products of the taps along the last axis. from: first element of x along it; by: w at the first tap.
+static void add_taps(const struct convolution *v, const struct sums *s, int64_t o, const char *from,
+                     const char *by) {
+    _Alignas(64) char room[CHANNELS * 4];
+    for (int64_t k = 0; k < v->kernel[2]; k++, by += s->next) {
+        int64_t at = place(v, 2, o, k);
+        if (at < 0)
+            continue;
+        const char *x = from + at * v->step[2];
+        if (s->widen) {
+            cpu_call_row(s->widen, room, x, NULL, NULL, s->n);
+            x = room;
+        }
+        (s->is_double ? add_products_f64 : add_products_f32)(s->sum, x, by, s->n);
+    }
+}
+
+// w: (taps, channels), as wide as the sums.
+static void sum_channels(const struct convolution *v, const struct spot *at, int64_t channel,
+                         const struct sums *s) {
+    const char *from = v->x + at->batch * v->batch_step + channel * v->item, *by = v->w + channel * s->wide;
+    memset(s->sum, 0, (size_t)(s->n * s->wide));
+    for (int64_t i = 0; i < v->kernel[0]; i++)
+        for (int64_t j = 0; j < v->kernel[1]; j++, by += v->kernel[2] * s->next) {
+            int64_t first = place(v, 0, at->at[0], i), second = place(v, 1, at->at[1], j);
+            if (first >= 0 && second >= 0)
+                add_taps(v, s, at->at[2], from + first * v->step[0] + second * v->step[1], by);
+        }
+}
+
+static void convolve_channels(const void *context, int64_t row, int64_t to) {
+    const struct convolution *v = context;
+    _Alignas(64) char sum[CHANNELS * 8];
+    bool is_half = v->item < 4;
+    row_fn *narrow = is_half ? cpu_level()->rows->cast[v->dtype][ZL_FLOAT32] : NULL;
+    struct sums s = {.sum = sum, .wide = is_half ? 4 : v->item, .is_double = v->dtype == ZL_FLOAT64};
+    s.widen = is_half ? cpu_level()->rows->cast[ZL_FLOAT32][v->dtype] : NULL;
+    s.next = v->groups * s.wide;
+    struct spot at = spot_of(v, row);
+    for (; row < to; row++, next_spot(v, &at))
+        for (int64_t c = 0; c < v->groups; c += CHANNELS) {
+            char *y = v->y + (row * v->groups + c) * v->item;
+            s.n = MIN_OF(CHANNELS, v->groups - c);
+            sum_channels(v, &at, c, &s);
+            if (narrow)
+                cpu_call_row(narrow, y, sum, NULL, NULL, s.n);
+            else
+                memcpy(y, sum, (size_t)(s.n * v->item));
+        }
+}
+
+// Operands -----------------------------------------------------------------------------------------------------------
+
+static void set_axes(struct convolution *v, const struct call *c) {
+    struct conv how = op_conv_read(c);
+    zl_array x = c->in[0], w = c->in[1], out = call_output(c, 0);
+    int missing = CONV_AXES - how.axes;
+    v->flip = how.flip;
+    v->taps = 1;
+    v->rows = out->dim[0];
+    for (int i = 0; i < CONV_AXES; i++) {
+        int at = i - missing + 1;
+        bool is = i >= missing;
+        v->axis[i] = is ? how.axis[i - missing] : (struct conv_axis){1, 0, 0, 1, 1};
+        v->in[i] = is ? x->dim[at] : 1;
+        v->kernel[i] = is ? w->dim[at] : 1;
+        v->out[i] = is ? out->dim[at] : 1;
+        v->taps *= v->kernel[i];
+        v->rows *= v->out[i];
+    }
+    v->groups = how.groups;
+    v->channels = w->dim[w->ndim - 1];
+    v->outputs = w->dim[0] / how.groups;
+}
+
+// x, as it is if its channels are neighbours, else a copy in *room.
+static bool set_input(struct convolution *v, zl_array x, union scalar *value, void **room) {
+    int64_t dense[CONV_AXES + 2], *stride = array_stride(x);
+    int last = x->ndim - 1;
+    v->x = array_data(x, value);
+    if (stride[last] != 1 && x->dim[last] > 1) {
+        if (!(*room = memory_alloc((size_t)(x->size * v->item))))
+            return false;
+        shape_row_major(x->ndim, x->dim, dense);
+        cpu_copy((size_t)v->item, x->ndim, x->dim, *room, dense, v->x, stride);
+        v->x = *room;
+        stride = dense;
+    }
+    v->batch_step = stride[0] * v->item;
+    for (int i = 0; i < CONV_AXES; i++) {
+        int at = i - (CONV_AXES - (x->ndim - 2)) + 1;
+        v->step[i] = at > 0 ? stride[at] * v->item : 0;
+    }
+    bool same = shape_is_row_major(x->ndim, x->dim, stride) && v->taps == 1;
+    for (int i = 0; i < CONV_AXES; i++) {
+        const struct conv_axis *a = &v->axis[i];
+        same &= a->stride == 1 && a->low == 0 && a->input_dilation == 1 && v->in[i] == v->out[i];
+    }
+    v->is_product = same;
+    return true;
+}
+
+// Copies w with its first axis, of which `inner` elements belong to a group, behind all others.
+static void turn_kernel(const struct convolution *v, zl_array w, const char *from, int64_t inner, char *to) {
+    int64_t dim[CONV_AXES + 2], stride[CONV_AXES + 2];
+    shape_row_major(w->ndim, w->dim, stride);
+    stride[0] = 1;
+    dim[0] = inner;
+    for (int i = 1; i < w->ndim; i++) {
+        dim[i] = w->dim[i];
+        stride[i] *= inner;
+    }
+    for (int64_t done = 0; done < w->dim[0]; done += inner)
+        cpu_copy((size_t)v->item, w->ndim, dim, to + done * v->taps * v->channels * v->item, stride,
+                 from + done * array_stride(w)[0] * v->item, array_stride(w));
+}
+
+// w as (groups, outputs, taps, channels); outputs last where products are so small that they are not packed.
+static bool set_kernel(struct convolution *v, zl_array w, union scalar *value, void **room) {
+    int64_t dense[CONV_AXES + 2], k = v->taps * v->channels;
+    struct gemm g = {.m = v->tile_rows, .n = v->tile_cols, .k = k, .b_col = 1, .c_col = 1};
+    bool turned = v->outputs > 1 && cpu_is_tiny(v->dtype, &g);
+    const char *from = v->w = array_data(w, value);
+    v->w_group = v->outputs * k;
+    v->w_row = turned ? v->outputs : 1;
+    v->w_col = turned ? 1 : k;
+    shape_row_major(w->ndim, w->dim, dense);
+    if (!turned && shape_is_row_major(w->ndim, w->dim, array_stride(w)))
+        return true;
+    if (!(v->w = *room = memory_alloc((size_t)(w->size * v->item))))
+        return false;
+    if (turned)
+        turn_kernel(v, w, from, v->outputs, *room);
+    else
+        cpu_copy((size_t)v->item, w->ndim, w->dim, *room, dense, from, array_stride(w));
+    return true;
+}
+
+// w as (taps, channels), as wide as sums are.
+static bool set_channel_kernels(struct convolution *v, zl_array w, union scalar *value, void **room) {
+    zl_dtype wide = v->dtype == ZL_FLOAT64 ? ZL_FLOAT64 : ZL_FLOAT32;
+    int64_t size = (int64_t)zl_dtype_size(wide);
+    char *to = *room = memory_alloc((size_t)(w->size * (size + v->item)));
+    if (!to)
+        return false;
+    char *narrow = wide == v->dtype ? to : to + w->size * size;
+    turn_kernel(v, w, array_data(w, value), v->groups, narrow);
+    if (narrow != to)
+        cpu_call_row(cpu_level()->rows->cast[wide][v->dtype], to, narrow, NULL, NULL, w->size);
+    v->w = to;
+    return true;
+}
+
+// Running --------------------------------------------------------------------------------------------------------------
+
+static void run(const struct convolution *v, bool by_channel) {
+    double flops = 2.0 * (double)v->rows * (double)v->taps * (double)v->channels * (double)v->outputs *
+                   (double)v->groups;
+    int64_t parts = by_channel ? v->rows : v->groups * v->row_tiles * v->col_tiles;
+    double grain = (double)parts * CPU_SPLIT / (flops + 1);
+    cpu_split(parts, grain < (double)parts ? (int64_t)grain + 1 : parts,
+              by_channel ? convolve_channels : multiply_tiles, v);
+}
+
+bool cpu_conv(const struct call *c) {
+    zl_array x = c->in[0], w = c->in[1], out = call_output(c, 0);
+    struct convolution v = {
+        .dtype = (zl_dtype)out->dtype, .item = (int64_t)array_item(out), .y = cpu_data(out)};
+    union scalar value[2];
+    void *room[2] = {NULL, NULL};
+    atomic_init(&v.failed, false);
+    set_axes(&v, c);
+    cut(&v);
+    bool by_channel = v.channels == 1 && v.outputs == 1 && v.groups > 1 && v.dtype != ZL_COMPLEX64;
+    bool ok = set_input(&v, x, &value[0], &room[0]) &&
+              (by_channel ? set_channel_kernels : set_kernel)(&v, w, &value[1], &room[1]);
+    if (ok)
+        run(&v, by_channel);
+    for (int i = 0; i < 2; i++)
+        if (room[i])
+            memory_free(room[i]);
+    return ok && !atomic_load(&v.failed);
+}

@@ -1,0 +1,291 @@
+// test_conv.c - convolutions against sums that are written out, with every stride, padding, dilation and grouping.
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "op/op_test.h"
+
+enum { AXES = 3, RANK = AXES + 2 };
+
+// A convolution over three axes; fewer are axes of one element.
+struct sample {
+    int64_t batch, channels, outputs, groups; // channels, outputs: of a group
+    int64_t in[AXES], kernel[AXES], stride[AXES], low[AXES], high[AXES], dilation[AXES], input_dilation[AXES];
+    bool flip;
+};
+
+static int64_t span(int64_t size, int64_t dilation) {
+    return (size - 1) * dilation + 1;
+}
+
+static int64_t output_size(const struct sample *s, int i) {
+    return (span(s->in[i], s->input_dilation[i]) + s->low[i] + s->high[i] -
+            span(s->kernel[i], s->dilation[i])) /
+               s->stride[i] +
+           1;
+}
+
+// Element `at` of an axis for a tap; -1: there is none.
+static int64_t place(const struct sample *s, int i, int64_t at, int64_t tap) {
+    int64_t k = s->flip ? s->kernel[i] - 1 - tap : tap;
+    int64_t p = at * s->stride[i] + k * s->dilation[i] - s->low[i];
+    if (p < 0 || p % s->input_dilation[i] || p / s->input_dilation[i] >= s->in[i])
+        return -1;
+    return p / s->input_dilation[i];
+}
+
+static double expected(const struct sample *s, const double *x, const double *w, const int64_t *at) {
+    int64_t group = at[4] / s->outputs;
+    double sum = 0;
+    for (int64_t tap = 0; tap < s->kernel[0] * s->kernel[1] * s->kernel[2]; tap++) {
+        int64_t k[AXES] = {tap / s->kernel[2] / s->kernel[1], tap / s->kernel[2] % s->kernel[1],
+                           tap % s->kernel[2]};
+        int64_t from = at[0];
+        bool inside = true;
+        for (int i = 0; i < AXES; i++) {
+            int64_t p = place(s, i, at[i + 1], k[i]);
+            inside &= p >= 0;
+            from = from * s->in[i] + p;
+        }
+        for (int64_t c = 0; inside && c < s->channels; c++)
+            sum += x[(from * s->groups + group) * s->channels + c] *
+                   w[(at[4] * s->kernel[0] * s->kernel[1] * s->kernel[2] + tap) * s->channels + c];
+    }
+    return sum;
+}
+
+// The same elements in memory of another order.
+static zl_array as_layout(zl_array x, int layout) {
+    if (layout == 1)
+        return zl_transpose(zl_contiguous(zl_transpose(x, ZL_ALL)), ZL_ALL);
+    return layout == 2 ? zl_flip(zl_contiguous(zl_flip(x, ZL_ALL)), ZL_ALL) : x;
+}
+
+// Multiples of 1/8, which are exact in every dtype.
+static zl_array some(zl_shape shape, zl_dtype dtype) {
+    int64_t size;
+    if (!shape_size(shape.ndim, shape.dim, &size))
+        return NULL;
+    zl_array wave =
+        zl_sin(zl_multiply(zl_arange(0, (double)size, 1, ZL_FLOAT64), zl_scalar(test_uniform(1, 2))));
+    zl_array x = zl_divide(zl_rint(zl_multiply(wave, zl_scalar(8))), zl_scalar(8));
+    x = zl_astype(zl_reshape(x, shape), dtype);
+    return CHECK(zl_eval(x)) ? x : NULL;
+}
+
+// All elements as doubles, to be freed.
+static double *values_of(zl_array x) {
+    double *out = malloc(sizeof(double) * (size_t)(x ? x->size : 1));
+    if (!CHECK(out && zl_copy_to(zl_astype(x, ZL_FLOAT64), out, sizeof(double) * (size_t)x->size)))
+        memset(out, 0, sizeof(double));
+    return out;
+}
+
+static zl_array convolve(const struct sample *s, zl_array x, zl_array w, int axes) {
+    int skip = AXES - axes;
+    int64_t padding[2 * AXES];
+    for (int i = 0; i < axes; i++) {
+        padding[i] = s->low[skip + i];
+        padding[axes + i] = s->high[skip + i];
+    }
+    return zl_conv_general(x, w, (zl_shape){s->stride + skip, axes}, (zl_shape){padding, 2 * axes},
+                           (zl_shape){s->dilation + skip, axes}, (zl_shape){s->input_dilation + skip, axes},
+                           (int)s->groups, s->flip);
+}
+
+static int count_wrong(const struct sample *s, zl_array y, const double *xs, const double *ws, double bound) {
+    int64_t out[RANK] = {s->batch, output_size(s, 0), output_size(s, 1), output_size(s, 2),
+                         s->groups * s->outputs};
+    double *ys = values_of(y);
+    int wrong = !CHECK_EQ_INT(y->size, out[0] * out[1] * out[2] * out[3] * out[4]);
+    for (int64_t i = 0; i < y->size && wrong < 3; i++) {
+        int64_t at[RANK], rest = i;
+        for (int k = RANK - 1; k >= 0; rest /= out[k], k--)
+            at[k] = rest % out[k];
+        wrong += !CHECK_NEAR(ys[i], expected(s, xs, ws, at), bound);
+    }
+    free(ys);
+    return wrong;
+}
+
+static void check_values(const struct sample *s, zl_array x, zl_array w, zl_array y, double bound) {
+    double *xs = values_of(x), *ws = values_of(w);
+    if (count_wrong(s, y, xs, ws, bound))
+        test_note("input %s, kernel %s, %d groups, %s", array_text(x), array_text(w), (int)s->groups,
+                  zl_dtype_name((zl_dtype)x->dtype));
+    free(xs);
+    free(ws);
+}
+
+static void check_sample(const struct sample *s, int axes, zl_dtype dtype, int layout) {
+    int64_t x_dim[RANK] = {s->batch}, w_dim[RANK] = {s->outputs * s->groups};
+    for (int i = 0; i < axes; i++) {
+        x_dim[i + 1] = s->in[AXES - axes + i];
+        w_dim[i + 1] = s->kernel[AXES - axes + i];
+    }
+    x_dim[axes + 1] = s->channels * s->groups;
+    w_dim[axes + 1] = s->channels;
+    zl_array x = some((zl_shape){x_dim, axes + 2}, dtype), w = some((zl_shape){w_dim, axes + 2}, dtype);
+    zl_array y = convolve(s, as_layout(x, layout), as_layout(w, layout), axes);
+    double bound = dtype == ZL_FLOAT16 ? 0.02 : dtype == ZL_BFLOAT16 ? 0.15 : 1e-5;
+    if (CHECK(y != NULL))
+        check_values(s, x, w, y, bound * (1 + sqrt((double)(w->size / w->dim[0]))));
+    else
+        test_note("%s", zl_error());
+}
+
+static struct sample some_sample(int axes) {
+    struct sample s = {.batch = test_between(1, 3), .flip = test_between(0, 1)};
+    bool depthwise = test_between(0, 2) == 0;
+    s.groups = depthwise ? test_between(2, 9) : test_between(0, 1) ? 1 : test_between(2, 3);
+    s.channels = depthwise ? 1 : test_between(1, 5);
+    s.outputs = depthwise ? 1 : test_between(1, 6);
+    for (int i = 0; i < AXES; i++) {
+        bool is = i >= AXES - axes;
+        s.kernel[i] = is ? test_between(1, 4) : 1;
+        s.dilation[i] = is ? test_between(1, 3) : 1;
+        s.input_dilation[i] = is && test_between(0, 1) ? test_between(1, 3) : 1;
+        s.stride[i] = is ? test_between(1, 3) : 1;
+        s.low[i] = is ? test_between(0, 4) : 0;
+        s.high[i] = is ? test_between(0, 4) : 0;
+        s.in[i] = is ? test_between(10, 14) : 1;
+    }
+    return s;
+}
+
+TEST(conv_is_a_sum_of_products) {
+    static const zl_dtype dtypes[] = {ZL_FLOAT32, ZL_FLOAT64, ZL_FLOAT16, ZL_BFLOAT16};
+    int rounds = test_quick() ? 40 : 300;
+    for (int i = 0; i < rounds; i++)
+        ZL_SCOPE {
+            int axes = 1 + (i % 8 == 7 ? 2 : i % 2);
+            struct sample s = some_sample(axes);
+            check_sample(&s, axes, dtypes[test_between(0, 3)], (int)test_between(0, 2));
+        }
+}
+
+// Sizes that take several tiles, columns that are cut, rows of channels that take several blocks, plain products.
+TEST(conv_of_large_arrays) {
+    struct sample s = {.batch = 2, .channels = 24, .outputs = 140, .groups = 1};
+    for (int i = 0; i < AXES; i++) {
+        s.in[i] = i ? 22 : 1;
+        s.kernel[i] = i ? 3 : 1;
+        s.stride[i] = s.dilation[i] = s.input_dilation[i] = 1;
+        s.low[i] = s.high[i] = i > 0;
+    }
+    ZL_SCOPE
+        check_sample(&s, 2, ZL_FLOAT32, 0);
+    s.channels = s.outputs = 1;
+    s.groups = 600;
+    ZL_SCOPE
+        check_sample(&s, 2, ZL_FLOAT16, 0);
+    s.groups = 2;
+    s.channels = s.outputs = 9;
+    s.kernel[1] = s.kernel[2] = 1;
+    s.low[1] = s.low[2] = s.high[1] = s.high[2] = 0;
+    ZL_SCOPE
+        check_sample(&s, 2, ZL_FLOAT32, 0);
+}
+
+TEST(conv_of_complex_numbers) {
+    zl_array x = op_test_random(ZL_SHAPE(2, 5, 3), ZL_FLOAT32, -1, 1),
+             w = op_test_random(ZL_SHAPE(2, 2, 3), ZL_FLOAT32, -1, 1);
+    zl_array i = zl_scalar_complex(0, 1), y = zl_conv1d(zl_multiply(x, i), zl_multiply(w, i), 1, 1, 1, 1);
+    CHECK_EQ_INT(zl_dtype_of(y), ZL_COMPLEX64);
+    CHECK_EQ_INT(
+        zl_item_int(zl_allclose(zl_real(y), zl_negative(zl_conv1d(x, w, 1, 1, 1, 1)), 1e-5, 1e-5, false)), 1);
+}
+
+TEST(conv_functions_read_their_numbers) {
+    zl_array x = op_test_range(ZL_SHAPE(1, 4, 4, 1), ZL_FLOAT32),
+             w = zl_ones(ZL_SHAPE(1, 2, 2, 1), ZL_FLOAT32);
+    REQUIRE(zl_eval_all(2, (zl_array[]){x, w}));
+    CHECK_ARRAY(zl_conv2d(x, w, ZL_SHAPE(2), ZL_SHAPE(0), ZL_SHAPE(1), 1), ZL_FLOAT32, ZL_SHAPE(1, 2, 2, 1),
+                10, 18, 42, 50);
+    CHECK_ARRAY(zl_conv2d(x, w, ZL_SHAPE(3, 2), ZL_NO_SHAPE, ZL_SHAPE(1, 2), 1), ZL_FLOAT32,
+                ZL_SHAPE(1, 1, 1, 1), 12);
+    zl_array a = zl_from_f32((float[]){1, 2, 3}, ZL_SHAPE(3)), v = zl_from_f32((float[]){1, 10}, ZL_SHAPE(2));
+    CHECK_ARRAY(zl_convolve(a, v, "full"), ZL_FLOAT32, ZL_SHAPE(4), 1, 12, 23, 30);
+    CHECK_ARRAY(zl_convolve(v, a, "same"), ZL_FLOAT32, ZL_SHAPE(3), 1, 12, 23);
+    CHECK_ARRAY(zl_convolve(a, v, "valid"), ZL_FLOAT32, ZL_SHAPE(2), 12, 23);
+    zl_array line = zl_reshape(a, ZL_SHAPE(1, 3, 1)), two = zl_reshape(v, ZL_SHAPE(1, 2, 1));
+    CHECK_ARRAY(zl_conv_transpose1d(line, two, 2, 0, 1, 0, 1), ZL_FLOAT32, ZL_SHAPE(1, 6, 1), 1, 10, 2, 20, 3,
+                30);
+    CHECK_ARRAY(zl_conv_transpose1d(line, two, 2, 0, 1, 1, 1), ZL_FLOAT32, ZL_SHAPE(1, 7, 1), 1, 10, 2, 20, 3,
+                30, 0);
+    CHECK_ARRAY(zl_conv_general(line, two, ZL_NO_SHAPE, ZL_SHAPE(-1, 1), ZL_NO_SHAPE, ZL_NO_SHAPE, 1, false),
+                ZL_FLOAT32, ZL_SHAPE(1, 2, 1), 32, 3);
+    zl_array cube = zl_ones(ZL_SHAPE(1, 2, 2, 2, 1), ZL_FLOAT32);
+    REQUIRE(zl_eval(cube));
+    CHECK_ARRAY(zl_conv3d(cube, cube, ZL_SHAPE(1), ZL_SHAPE(0), ZL_SHAPE(1), 1), ZL_FLOAT32,
+                ZL_SHAPE(1, 1, 1, 1, 1), 8);
+    CHECK_EQ_INT(zl_size(zl_conv_transpose2d(x, w, ZL_SHAPE(2), ZL_SHAPE(0), ZL_SHAPE(1), ZL_SHAPE(0), 1)),
+                 64);
+    CHECK_EQ_INT(
+        zl_size(zl_conv_transpose3d(cube, cube, ZL_SHAPE(2), ZL_SHAPE(0), ZL_SHAPE(1), ZL_SHAPE(1), 1)), 125);
+}
+
+TEST(conv_of_nothing) {
+    zl_array w = zl_ones(ZL_SHAPE(2, 3, 1), ZL_FLOAT32);
+    REQUIRE(zl_eval(w));
+    CHECK_EMPTY(zl_conv1d(zl_ones(ZL_SHAPE(0, 4, 1), ZL_FLOAT32), w, 1, 0, 1, 1), ZL_FLOAT32,
+                ZL_SHAPE(0, 2, 2));
+    CHECK_ARRAY(zl_conv1d(zl_ones(ZL_SHAPE(1, 0, 1), ZL_FLOAT32), w, 1, 2, 1, 1), ZL_FLOAT32,
+                ZL_SHAPE(1, 2, 2), 0, 0, 0, 0);
+    zl_array none = zl_ones(ZL_SHAPE(1, 3, 0), ZL_FLOAT32);
+    CHECK_ARRAY(zl_conv1d(none, none, 1, 0, 1, 1), ZL_FLOAT32, ZL_SHAPE(1, 1, 1), 0);
+    CHECK_EMPTY(
+        zl_conv1d(zl_ones(ZL_SHAPE(1, 4, 1), ZL_FLOAT32), zl_ones(ZL_SHAPE(0, 3, 1), ZL_FLOAT32), 1, 0, 1, 1),
+        ZL_FLOAT32, ZL_SHAPE(1, 2, 0));
+}
+
+TEST(conv_says_what_does_not_fit) {
+    zl_array x = zl_ones(ZL_SHAPE(1, 4, 2), ZL_FLOAT32), w = zl_ones(ZL_SHAPE(3, 2, 2), ZL_FLOAT32);
+    CHECK_ERROR(ZL_ERROR_SHAPE, zl_conv2d(x, w, ZL_SHAPE(1), ZL_SHAPE(0), ZL_SHAPE(1), 1));
+    CHECK_ERROR(ZL_ERROR_SHAPE, zl_conv1d(x, zl_ones(ZL_SHAPE(3, 2, 1), ZL_FLOAT32), 1, 0, 1, 1));
+    CHECK_ERROR(ZL_ERROR_SHAPE, zl_conv1d(x, zl_ones(ZL_SHAPE(3, 2, 1), ZL_FLOAT32), 1, 0, 1, 2));
+    CHECK_ERROR(ZL_ERROR_SHAPE, zl_conv1d(x, zl_ones(ZL_SHAPE(3, 5, 2), ZL_FLOAT32), 2, 0, 1, 1));
+    CHECK_ERROR(ZL_ERROR_DTYPE, zl_conv1d(zl_astype(x, ZL_INT32), w, 1, 0, 1, 1));
+    CHECK_ERROR(ZL_ERROR_VALUE, zl_conv1d(x, w, 0, 0, 1, 1));
+    CHECK_ERROR(ZL_ERROR_VALUE, zl_conv1d(x, w, 1, 0, 0, 1));
+    CHECK_ERROR(ZL_ERROR_VALUE, zl_conv1d(x, w, 1, 0, 1, 0));
+    CHECK_ERROR(ZL_ERROR_VALUE,
+                zl_conv_general(x, w, ZL_SHAPE(1, 1), ZL_SHAPE(0), ZL_SHAPE(1), ZL_SHAPE(1), 1, false));
+    CHECK_ERROR(ZL_ERROR_VALUE,
+                zl_conv_general(x, w, ZL_SHAPE(1), ZL_SHAPE(0), ZL_SHAPE(1), ZL_SHAPE(0), 1, false));
+    CHECK_ERROR(ZL_ERROR_VALUE,
+                zl_convolve(zl_ones(ZL_SHAPE(3), ZL_FLOAT32), zl_ones(ZL_SHAPE(3), ZL_FLOAT32), "half"));
+    CHECK_ERROR(ZL_ERROR_SHAPE, zl_convolve(x, w, "full"));
+    CHECK_ERROR(ZL_ERROR_SHAPE, zl_conv1d(zl_ones(ZL_SHAPE(3, 2), ZL_FLOAT32),
+                                          zl_ones(ZL_SHAPE(3, 2), ZL_FLOAT32), 1, 0, 1, 1));
+    CHECK(zl_conv1d(NULL, w, 1, 0, 1, 1) == NULL);
+}
+
+// Rules ------------------------------------------------------------------------------------------------------------
+
+static zl_array constant(int64_t count, zl_shape shape) {
+    return zl_reshape(zl_sin(zl_arange(0, (double)count, 1, ZL_FLOAT64)), shape);
+}
+
+RULES(conv_by_input, ZL_SHAPE(2, 7, 4),
+      zl_conv_general(x, constant(36, ZL_SHAPE(6, 3, 2)), ZL_SHAPE(2), ZL_SHAPE(1, 3), ZL_SHAPE(2),
+                      ZL_SHAPE(1), 2, false))
+RULES(conv_by_kernel, ZL_SHAPE(6, 3, 2),
+      zl_conv_general(constant(56, ZL_SHAPE(2, 7, 4)), x, ZL_SHAPE(2), ZL_SHAPE(1, 3), ZL_SHAPE(2),
+                      ZL_SHAPE(1), 2, true))
+RULES(conv_dilated, ZL_SHAPE(1, 4, 5, 2),
+      zl_conv_general(x, constant(36, ZL_SHAPE(3, 3, 2, 2)), ZL_SHAPE(3, 2), ZL_SHAPE(4, 0, 1, 2),
+                      ZL_SHAPE(1, 2), ZL_SHAPE(2, 3), 1, true))
+RULES(conv_dilated_by_kernel, ZL_SHAPE(3, 3, 2, 2),
+      zl_conv_general(constant(40, ZL_SHAPE(1, 4, 5, 2)), x, ZL_SHAPE(3, 2), ZL_SHAPE(4, 0, 1, 2),
+                      ZL_SHAPE(1, 2), ZL_SHAPE(2, 3), 1, false))
+RULES(conv_cropped, ZL_SHAPE(1, 6, 2),
+      zl_conv_general(x, constant(12, ZL_SHAPE(2, 3, 2)), ZL_SHAPE(2), ZL_SHAPE(-1, 4), ZL_SHAPE(1),
+                      ZL_SHAPE(1), 1, false))
+RULES(conv_transposed, ZL_SHAPE(1, 4, 3),
+      zl_conv_transpose1d(x, constant(18, ZL_SHAPE(2, 3, 3)), 2, 1, 1, 1, 1))
+RULES(conv_of_both, ZL_SHAPE(2, 3, 2), zl_conv1d(x, zl_multiply(x, x), 1, 1, 1, 1))
+RULES(conv_of_volumes, ZL_SHAPE(1, 3, 3, 3, 1),
+      zl_conv3d(x, constant(16, ZL_SHAPE(2, 2, 2, 2, 1)), ZL_SHAPE(1), ZL_SHAPE(1), ZL_SHAPE(1), 1))
+RULES(conv_depthwise, ZL_SHAPE(2, 6, 3), zl_conv1d(x, constant(9, ZL_SHAPE(3, 3, 1)), 1, 1, 1, 3))
