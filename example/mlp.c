@@ -58,7 +58,7 @@ int main(void) {
         parameter[2 * i + 1] = zl_retain(zl_zeros(ZL_SHAPE(width[i + 1]), ZL_FLOAT32));
     }
     for (int i = 0; i < PARAMETERS; i++)
-        velocity[i] = zl_retain(zl_zeros_like(parameter[i]));
+        velocity[i] = zl_retain(zl_zeros_like(parameter[i], ZL_DTYPE_COUNT));
 
     for (int step = 0; step <= STEPS && !zl_error(); step++)
         ZL_SCOPE {

@@ -112,8 +112,8 @@ ZL_API bool zl_meshgrid(const zl_array *arrays, int count, bool sparse, const ch
 // An array of ones.
 ZL_API zl_array zl_ones(zl_shape shape, zl_dtype dtype);
 
-// Ones of the shape and dtype of a.
-ZL_API zl_array zl_ones_like(zl_array a);
+// Ones of the shape of a, and of its dtype if none is given.
+ZL_API zl_array zl_ones_like(zl_array a, zl_dtype dtype);
 
 // An n by m matrix of ones on and below the k-th diagonal and zeros above it; float32 if no dtype is given.
 ZL_API zl_array zl_tri(int64_t n, int64_t m, int64_t k, zl_dtype dtype);
@@ -127,8 +127,8 @@ ZL_API zl_array zl_triu(zl_array x, int64_t k);
 // An array of zeros.
 ZL_API zl_array zl_zeros(zl_shape shape, zl_dtype dtype);
 
-// Zeros of the shape and dtype of a.
-ZL_API zl_array zl_zeros_like(zl_array a);
+// Zeros of the shape of a, and of its dtype if none is given.
+ZL_API zl_array zl_zeros_like(zl_array a, zl_dtype dtype);
 
 // elementwise
 
@@ -483,10 +483,20 @@ ZL_API zl_array zl_round(zl_array a, int decimals);
 // beta * c + alpha * matmul(a, b); c broadcasts.
 ZL_API zl_array zl_addmm(zl_array c, zl_array a, zl_array b, double alpha, double beta);
 
+// The matrix product of a and b, of which blocks of block_size x block_size elements, 32 or 64, are left out:
+// of a where mask_lhs is false, of b where mask_rhs is, of the result where mask_out is. A mask of numbers
+// multiplies. A mask that is NULL leaves out nothing.
+ZL_API zl_array zl_block_masked_mm(zl_array a, zl_array b, int block_size, zl_array mask_out, zl_array mask_lhs, zl_array mask_rhs);
+
 // The sum of products that subscripts describe: a letter for each axis, operands separated by commas, then
 // '->' and the axes of the result. Letters that the result lacks are summed; '...' stands for all axes that
 // have none. Without '->' the result has the letters that stand once, in order.
 ZL_API zl_array zl_einsum(const char *subscripts, const zl_array *operands, int count);
+
+// Products of matrices that the indices choose among those of a and of b, counted over all batch axes; the
+// indices broadcast. Without one of them all matrices of a, or b, are taken. sorted_indices says that they
+// are in order.
+ZL_API zl_array zl_gather_mm(zl_array a, zl_array b, zl_array lhs_indices, zl_array rhs_indices, bool sorted_indices);
 
 // scale times the product of a Hadamard matrix with a along its last axis, whose size is a power of 2, times
 // 1, 12, 20 or 28. If the scale is not given, which is NaN, the product keeps lengths.
@@ -502,8 +512,16 @@ ZL_API zl_array zl_kron(zl_array a, zl_array b);
 // on the right a column, and the axis it lacks is not in the result. Floating point and complex numbers only.
 ZL_API zl_array zl_matmul(zl_array a, zl_array b);
 
+// The matrix product of int8 over the last two axes as int32, which wraps around; the axes before them
+// broadcast.
+ZL_API zl_array zl_matmul_int8(zl_array a, zl_array b);
+
 // The products of every element of a, flattened, with every element of b.
 ZL_API zl_array zl_outer(zl_array a, zl_array b);
+
+// For each pair of segments, (..., 2), the product of the columns of a from the first to before the second
+// with those rows of b.
+ZL_API zl_array zl_segmented_mm(zl_array a, zl_array b, zl_array segments);
 
 // The sum of products over the last axes of a and as many first axes of b.
 ZL_API zl_array zl_tensordot(zl_array a, zl_array b, int axes);
@@ -626,7 +644,7 @@ ZL_API zl_array zl_mean_axis(zl_array a, int axis, bool keepdims);
 ZL_API zl_array zl_median(zl_array a);
 
 // The median of a over the axes, which stay with size 1 if keepdims.
-ZL_API zl_array zl_median_axes(zl_array a, zl_axes axes, bool keepdims);
+ZL_API zl_array zl_median_axes(zl_array a, zl_axes axis, bool keepdims);
 
 // The median of a along one axis, which stays with size 1 if keepdims.
 ZL_API zl_array zl_median_axis(zl_array a, int axis, bool keepdims);
@@ -840,8 +858,9 @@ ZL_API bool zl_broadcast_arrays(const zl_array *arrays, int count, zl_array *out
 // a with axes of size 1, and new first axes, repeated to the given shape.
 ZL_API zl_array zl_broadcast_to(zl_array a, zl_shape shape);
 
-// a itself if its elements lie in row-major order without gaps, else a copy that does.
-ZL_API zl_array zl_contiguous(zl_array a);
+// a itself if its elements lie in row-major order without gaps, or in column-major order if allow_col_major;
+// else a copy in row-major order.
+ZL_API zl_array zl_contiguous(zl_array a, bool allow_col_major);
 
 // inputs, which is not evaluated before the dependencies are.
 ZL_API zl_array zl_depends(zl_array inputs, const zl_array *dependencies, int count);

@@ -179,7 +179,7 @@ static bool read_truth(PyObject *o, bool *out) {
     return truth >= 0;
 }
 
-// The dtype of the first argument that is an array; ZL_DTYPE_COUNT: none is.
+// The dtype of the first operand that is an array; ZL_DTYPE_COUNT: none is. What is optional, such as a key, is none.
 static zl_dtype dtype_beside(const struct frame *c, const struct ext_variant *v) {
     const struct ext_variant *all = &c->f->variant[0];
     for (int i = 0; i < all->params && v->params > 1; i++)
@@ -191,8 +191,11 @@ static zl_dtype dtype_beside(const struct frame *c, const struct ext_variant *v)
 static bool read_argument(PyObject *o, zl_param_type type, zl_dtype beside, struct held *held,
                           union ext_argument *out) {
     switch (type) {
-    case ZL_PARAM_ARRAY:
     case ZL_PARAM_OPTIONAL:
+        if (o == Py_None)
+            return !(out->array = NULL);
+        // fallthrough
+    case ZL_PARAM_ARRAY:
         return (out->array = LIKELY(ext_is_array(o)) ? ext_value(o) : convert_beside(o, beside)) != NULL;
     case ZL_PARAM_ARRAYS: return read_arrays(o, held, out);
     case ZL_PARAM_INT: return read_int(o, &out->integer);

@@ -469,7 +469,7 @@ const void *convert_read(zl_array a) {
         return NULL;
     if (zl_size(a) == 0)
         return "";
-    zl_array rows = zl_contiguous(a);
+    zl_array rows = zl_contiguous(a, false);
     if (!rows)
         return ext_raise();
     if (rows != a && !ext_eval(1, &rows))

@@ -105,7 +105,7 @@ static bool give_leaf(PyObject *leaf, void *context) {
     if (!ext_is_array(leaf) && (leaf != Py_None || at >= g->count))
         return true;
     zl_scope scope = zl_scope_begin();
-    bool ok = zl_give(g->out, ext_is_array(leaf) ? ext_value(leaf) : zl_zeros_like(g->like[at]));
+    bool ok = zl_give(g->out, ext_is_array(leaf) ? ext_value(leaf) : zl_zeros_like(g->like[at], ZL_DTYPE_COUNT));
     zl_scope_end(scope);
     return ok;
 }

@@ -4,115 +4,12 @@
 #include <limits.h>
 #include <string.h>
 
-#include "ext.h"
-
-// Reading calls --------------------------------------------------------------------------------------------------
-
-enum { NAMED = 8 };
-
-// A function's arguments: those with names, by position or keyword; what is left of the positional ones; the stream.
-struct call {
-    const char *function;
-    PyObject *named[NAMED]; // NULL: left out
-    PyObject *const *rest;
-    Py_ssize_t rests;
-    PyObject *stream;
-};
-
-static bool find_keyword(struct call *c, const char *const *known, PyObject *key, PyObject *value) {
-    if (PyUnicode_CompareWithASCIIString(key, "stream") == 0) {
-        c->stream = value;
-        return true;
-    }
-    for (int i = 0; known[i]; i++)
-        if (PyUnicode_CompareWithASCIIString(key, known[i]) == 0 && !c->named[i]) {
-            c->named[i] = value;
-            return true;
-        }
-    PyErr_Format(PyExc_TypeError, "%s(): no place for the argument '%U'", c->function, key);
-    return false;
-}
-
-// known: names, NULL at the end. The first `positions` of them may be positional; what comes behind is the rest if
-// has_rest, else a mistake.
-static bool read_call(struct call *c, const char *function, const char *const *known, int positions, bool has_rest,
-                      PyObject *const *args, Py_ssize_t count, PyObject *names) {
-    *c = (struct call){.function = function};
-    int at = 0;
-    for (; at < count && at < positions; at++)
-        c->named[at] = args[at];
-    c->rest = args + at;
-    c->rests = count - at;
-    if (c->rests && !has_rest) {
-        PyErr_Format(PyExc_TypeError, "%s(): %zd arguments, but it takes %d", function, count, positions);
-        return false;
-    }
-    Py_ssize_t keywords = names ? PyTuple_GET_SIZE(names) : 0;
-    for (Py_ssize_t i = 0; i < keywords; i++)
-        if (!find_keyword(c, known, PyTuple_GET_ITEM(names, i), args[count + i]))
-            return false;
-    return true;
-}
-
-static bool need(const struct call *c, int at, const char *name) {
-    if (c->named[at])
-        return true;
-    PyErr_Format(PyExc_TypeError, "%s(): missing argument '%s'", c->function, name);
-    return false;
-}
-
-static bool is_set(PyObject *o) {
-    return o && o != Py_None;
-}
-
-static bool read_int(PyObject *o, int fallback, int *out) {
-    int64_t value = fallback;
-    if (is_set(o) && !ext_to_int64(o, &value))
-        return false;
-    if (value < INT_MIN || value > INT_MAX) {
-        PyErr_Format(PyExc_OverflowError, "%lld does not fit 32 bits", (long long)value);
-        return false;
-    }
-    *out = (int)value;
-    return true;
-}
-
-static bool read_dtype(PyObject *o, zl_dtype fallback, zl_dtype *out) {
-    *out = fallback;
-    return !is_set(o) || ext_dtype_read(o, out);
-}
-
-// A function's work, in a scope for its stream.
-typedef PyObject *work(const struct call *c);
-
-static PyObject *do_work(const struct call *c, work *body) {
-    zl_scope scope;
-    if (!ext_scope(c->stream, &scope))
-        return NULL;
-    PyObject *result = body(c);
-    zl_scope_end(scope);
-    return result;
-}
+#include "shaped.h"
 
 // Several arrays ---------------------------------------------------------------------------------------------------
 
-// Arrays in a list that the caller frees with PyMem_Free; NULL with an exception.
-static zl_array *arrays_of(PyObject *const *objects, Py_ssize_t count) {
-    zl_array *list = PyMem_Malloc(sizeof(zl_array) * (size_t)(count + 1));
-    if (!list || count > INT_MAX) {
-        PyMem_Free(list);
-        return (void *)PyErr_NoMemory();
-    }
-    for (Py_ssize_t i = 0; i < count; i++)
-        if (!(list[i] = ext_array_of(objects[i]))) {
-            PyMem_Free(list);
-            return NULL;
-        }
-    return list;
-}
-
 // The arguments may be one list of arrays, too.
-static PyObject *fast_rest(const struct call *c) {
+static PyObject *fast_rest(const struct shaped_call *c) {
     if (c->rests == 1 && (PyList_Check(c->rest[0]) || PyTuple_Check(c->rest[0])))
         return PySequence_Fast(c->rest[0], "a list of arrays is needed");
     PyObject *tuple = PyTuple_New(c->rests);
@@ -122,14 +19,14 @@ static PyObject *fast_rest(const struct call *c) {
 }
 
 // Calls op on the arrays of the rest; it fills as many results.
-typedef bool many_op(const zl_array *in, int count, zl_array *out, const struct call *c);
+typedef bool many_op(const zl_array *in, int count, zl_array *out, const struct shaped_call *c);
 
-static PyObject *map_rest(const struct call *c, many_op *op, bool as_tuple) {
+static PyObject *map_rest(const struct shaped_call *c, many_op *op, bool as_tuple) {
     PyObject *fast = fast_rest(c), *result = NULL;
     if (!fast)
         return NULL;
     Py_ssize_t count = PySequence_Fast_GET_SIZE(fast);
-    zl_array *in = arrays_of(PySequence_Fast_ITEMS(fast), count);
+    zl_array *in = shaped_arrays(PySequence_Fast_ITEMS(fast), count);
     zl_array *out = PyMem_Calloc((size_t)count + 1, sizeof *out);
     if (in && out)
         result = op(in, (int)count, out, c) ? ext_wrap_all((int)count, out, as_tuple) : ext_raise();
@@ -139,31 +36,31 @@ static PyObject *map_rest(const struct call *c, many_op *op, bool as_tuple) {
     return result;
 }
 
-static bool broadcast_op(const zl_array *in, int count, zl_array *out, const struct call *c) {
+static bool broadcast_op(const zl_array *in, int count, zl_array *out, const struct shaped_call *c) {
     (void)c;
     return zl_broadcast_arrays(in, count, out);
 }
 
-static PyObject *broadcast_arrays_work(const struct call *c) {
+static PyObject *broadcast_arrays_work(const struct shaped_call *c) {
     return map_rest(c, broadcast_op, true);
 }
 
 static PyObject *broadcast_arrays(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject *names) {
     (void)m;
-    struct call c;
-    return read_call(&c, "broadcast_arrays", (const char *const[]){NULL}, 0, true, args, n, names)
-               ? do_work(&c, broadcast_arrays_work)
+    struct shaped_call c;
+    return shaped_read(&c, "broadcast_arrays", (const char *const[]){NULL}, 0, true, args, n, names)
+               ? shaped_run(&c, broadcast_arrays_work)
                : NULL;
 }
 
 typedef zl_array one_op(zl_array);
 
 static PyObject *at_least(const char *function, one_op *op, PyObject *const *args, Py_ssize_t n, PyObject *names) {
-    struct call c;
+    struct shaped_call c;
     zl_scope scope;
-    if (!read_call(&c, function, (const char *const[]){NULL}, 0, true, args, n, names) || !ext_scope(c.stream, &scope))
+    if (!shaped_read(&c, function, (const char *const[]){NULL}, 0, true, args, n, names) || !ext_scope(c.stream, &scope))
         return NULL;
-    zl_array *list = arrays_of(c.rest, c.rests);
+    zl_array *list = shaped_arrays(c.rest, c.rests);
     for (Py_ssize_t i = 0; list && i < c.rests; i++)
         list[i] = op(list[i]);
     PyObject *result = !list ? NULL : c.rests == 1 ? ext_wrap(list[0]) : ext_wrap_all((int)c.rests, list, false);
@@ -187,18 +84,38 @@ static PyObject *atleast_3d(PyObject *m, PyObject *const *args, Py_ssize_t n, Py
     return at_least("atleast_3d", zl_atleast_3d, args, n, names);
 }
 
+// meshgrid(*arrays, sparse=False, indexing='xy')
+static bool meshgrid_op(const zl_array *in, int count, zl_array *out, const struct shaped_call *c) {
+    bool sparse;
+    const char *indexing = shaped_given(c->named[1]) ? PyUnicode_AsUTF8(c->named[1]) : "xy";
+    if (!indexing || !shaped_truth(c->named[0], false, &sparse))
+        return false;
+    return zl_meshgrid(in, count, sparse, indexing, out);
+}
+
+static PyObject *meshgrid_work(const struct shaped_call *c) {
+    return map_rest(c, meshgrid_op, true);
+}
+
+static PyObject *meshgrid(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject *names) {
+    (void)m;
+    struct shaped_call c;
+    static const char *const known[] = {"sparse", "indexing", NULL};
+    return shaped_read(&c, "meshgrid", known, 0, true, args, n, names) ? shaped_run(&c, meshgrid_work) : NULL;
+}
+
 // concatenate(arrays, axis=0); axis None: of what is flattened.
-static PyObject *concatenate_work(const struct call *c) {
+static PyObject *concatenate_work(const struct shaped_call *c) {
     int axis;
     PyObject *fast = PySequence_Fast(c->named[0], "concatenate(): a list or tuple of arrays is needed");
     if (!fast)
         return NULL;
     int count = (int)PySequence_Fast_GET_SIZE(fast);
-    zl_array *list = arrays_of(PySequence_Fast_ITEMS(fast), count);
+    zl_array *list = shaped_arrays(PySequence_Fast_ITEMS(fast), count);
     bool flat = c->named[1] == Py_None;
     for (int i = 0; list && flat && i < count; i++)
         list[i] = zl_flatten(list[i], 0, -1);
-    bool ok = list && read_int(c->named[1], 0, &axis);
+    bool ok = list && shaped_int(c->named[1], 0, &axis);
     PyObject *result = ok ? ext_wrap(zl_concatenate(list, count, axis)) : NULL;
     PyMem_Free(list);
     Py_DECREF(fast);
@@ -207,10 +124,10 @@ static PyObject *concatenate_work(const struct call *c) {
 
 static PyObject *concatenate(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject *names) {
     (void)m;
-    struct call c;
+    struct shaped_call c;
     static const char *const known[] = {"arrays", "axis", NULL};
-    return read_call(&c, "concatenate", known, 2, false, args, n, names) && need(&c, 0, "arrays")
-               ? do_work(&c, concatenate_work)
+    return shaped_read(&c, "concatenate", known, 2, false, args, n, names) && shaped_need(&c, 0, "arrays")
+               ? shaped_run(&c, concatenate_work)
                : NULL;
 }
 
@@ -243,72 +160,158 @@ static PyObject *split_evenly(zl_array a, int sections, int axis) {
     return result;
 }
 
-static PyObject *split_work(const struct call *c) {
+static PyObject *split_work(const struct shaped_call *c) {
     zl_array a = ext_array_of(c->named[0]);
     int axis, sections;
-    if (!a || !read_int(c->named[2], 0, &axis))
+    if (!a || !shaped_int(c->named[2], 0, &axis))
         return NULL;
     if (!PyIndex_Check(c->named[1]))
         return split_at(a, c->named[1], axis);
-    return read_int(c->named[1], 0, &sections) ? split_evenly(a, sections, axis) : NULL;
+    return shaped_int(c->named[1], 0, &sections) ? split_evenly(a, sections, axis) : NULL;
 }
 
 static const char *const split_names[] = {"a", "indices_or_sections", "axis", NULL};
 
 static PyObject *split(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject *names) {
     (void)m;
-    struct call c;
-    return read_call(&c, "split", split_names, 3, false, args, n, names) && need(&c, 0, "a") &&
-                   need(&c, 1, "indices_or_sections")
-               ? do_work(&c, split_work)
+    struct shaped_call c;
+    return shaped_read(&c, "split", split_names, 3, false, args, n, names) && shaped_need(&c, 0, "a") &&
+                   shaped_need(&c, 1, "indices_or_sections")
+               ? shaped_run(&c, split_work)
                : NULL;
 }
 
 static PyObject *split_method(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *names) {
-    struct call c;
-    if (!read_call(&c, "split", split_names + 1, 2, false, args, n, names) || !need(&c, 0, "indices_or_sections"))
+    struct shaped_call c;
+    if (!shaped_read(&c, "split", split_names + 1, 2, false, args, n, names) || !shaped_need(&c, 0, "indices_or_sections"))
         return NULL;
     c.named[2] = c.named[1];
     c.named[1] = c.named[0];
     c.named[0] = self;
-    return do_work(&c, split_work);
+    return shaped_run(&c, split_work);
+}
+
+// unstack(x, *, axis=0): a tuple of as many views as the axis is long.
+static PyObject *unstack_work(const struct shaped_call *c) {
+    zl_array x = ext_array_of(c->named[0]);
+    int axis;
+    if (!x || !shaped_int(c->named[1], 0, &axis))
+        return NULL;
+    int ndim = zl_ndim(x), at = axis < 0 ? axis + ndim : axis;
+    int64_t count = at >= 0 && at < ndim ? zl_dim(x, at) : 0; // an axis that is not there is refused below
+    zl_array *out = PyMem_Calloc((size_t)count + 1, sizeof *out);
+    PyObject *result = !out                       ? PyErr_NoMemory()
+                       : zl_unstack(x, axis, out) ? ext_wrap_all((int)count, out, true)
+                                                  : ext_raise();
+    PyMem_Free(out);
+    return result;
+}
+
+static PyObject *unstack(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject *names) {
+    (void)m;
+    struct shaped_call c;
+    static const char *const known[] = {"x", "axis", NULL};
+    return shaped_read(&c, "unstack", known, 1, false, args, n, names) && shaped_need(&c, 0, "x")
+               ? shaped_run(&c, unstack_work)
+               : NULL;
+}
+
+// slice(a, start_indices, axes, slice_size) and slice_update(a, update, start_indices, axes): where a slice begins is
+// computed. Slices with numbers are written a[...].
+static PyObject *slice_work(const struct shaped_call *c) {
+    struct shaped_axes axes = {NULL, 0};
+    struct ext_list size;
+    zl_array a = ext_array_of(c->named[0]), start = a ? ext_array_from(c->named[1], ZL_DTYPE_COUNT) : NULL;
+    if (!start || !ext_list_read(c->named[3], &size))
+        return NULL;
+    PyObject *result = shaped_axes_read(c->named[2], &axes)
+                           ? ext_wrap(zl_dynamic_slice(a, start, (zl_axes){axes.axis, axes.count},
+                                                       (zl_shape){size.item, size.count}))
+                           : NULL;
+    shaped_axes_free(&axes);
+    ext_list_free(&size);
+    return result;
+}
+
+static PyObject *slice_update_work(const struct shaped_call *c) {
+    struct shaped_axes axes = {NULL, 0};
+    zl_array a = ext_array_of(c->named[0]), update = a ? ext_array_of(c->named[1]) : NULL,
+             start = update ? ext_array_from(c->named[2], ZL_DTYPE_COUNT) : NULL;
+    PyObject *result = start && shaped_axes_read(c->named[3], &axes)
+                           ? ext_wrap(zl_dynamic_slice_update(a, update, start, (zl_axes){axes.axis, axes.count}))
+                           : NULL;
+    shaped_axes_free(&axes);
+    return result;
+}
+
+static PyObject *sliced(const char *function, const char *const *known, shaped_work *body, PyObject *const *args,
+                        Py_ssize_t n, PyObject *names) {
+    struct shaped_call c;
+    if (!shaped_read(&c, function, known, 4, false, args, n, names))
+        return NULL;
+    for (int i = 0; known[i]; i++)
+        if (!shaped_need(&c, i, known[i]))
+            return NULL;
+    return shaped_run(&c, body);
+}
+
+static PyObject *slice(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject *names) {
+    (void)m;
+    static const char *const known[] = {"a", "start_indices", "axes", "slice_size", NULL};
+    return sliced("slice", known, slice_work, args, n, names);
+}
+
+static PyObject *slice_update(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject *names) {
+    (void)m;
+    static const char *const known[] = {"a", "update", "start_indices", "axes", NULL};
+    return sliced("slice_update", known, slice_update_work, args, n, names);
 }
 
 // Ranges -----------------------------------------------------------------------------------------------------------
 
 static bool is_whole(PyObject *o) {
-    return !is_set(o) || PyLong_Check(o) || (PyIndex_Check(o) && !ext_is_array(o));
+    return !shaped_given(o) || PyLong_Check(o) || (PyIndex_Check(o) && !ext_is_array(o));
+}
+
+static bool fits_int32(int64_t value) {
+    return value >= INT32_MIN && value <= INT32_MAX;
 }
 
 static PyObject *whole_range(PyObject *start, PyObject *stop, PyObject *step, zl_dtype dtype) {
     int64_t from = 0, to, by = 1;
-    if ((is_set(start) && !ext_to_int64(start, &from)) || !ext_to_int64(stop, &to) ||
-        (is_set(step) && !ext_to_int64(step, &by)))
+    if ((shaped_given(start) && !ext_to_int64(start, &from)) || !ext_to_int64(stop, &to) ||
+        (shaped_given(step) && !ext_to_int64(step, &by)))
         return NULL;
-    return ext_wrap(zl_arange_int(from, to, by, dtype == ZL_DTYPE_COUNT ? ZL_INT32 : dtype));
+    bool wide = !fits_int32(from) || !fits_int32(by) || !fits_int32(to);
+    if (((double)to - (double)from) / (double)by > INT32_MAX) {
+        PyErr_Format(PyExc_ValueError, "arange(): from %lld to %lld there are more than %d numbers", (long long)from,
+                     (long long)to, INT32_MAX);
+        return NULL;
+    }
+    return ext_wrap(zl_arange_int(from, to, by, dtype != ZL_DTYPE_COUNT ? dtype : wide ? ZL_INT64 : ZL_INT32));
 }
 
 static PyObject *real_range(PyObject *start, PyObject *stop, PyObject *step, zl_dtype dtype) {
     double from = 0, to, by = 1;
-    if ((is_set(start) && !ext_to_double(start, &from)) || !ext_to_double(stop, &to) ||
-        (is_set(step) && !ext_to_double(step, &by)))
+    if ((shaped_given(start) && !ext_to_double(start, &from)) || !ext_to_double(stop, &to) ||
+        (shaped_given(step) && !ext_to_double(step, &by)))
         return NULL;
     return ext_wrap(zl_arange(from, to, by, dtype == ZL_DTYPE_COUNT ? ZL_FLOAT32 : dtype));
 }
 
 // arange(stop), arange(start, stop), arange(start, stop, step), each with a dtype. Whole numbers make int32.
-static PyObject *arange_work(const struct call *c) {
+static PyObject *arange_work(const struct shaped_call *c) {
     PyObject *start = c->named[0], *stop = c->named[1];
     zl_dtype dtype;
-    if (!is_set(stop)) {
+    if (!shaped_given(stop)) {
         stop = start;
         start = NULL;
     }
-    if (!is_set(stop)) {
+    if (!shaped_given(stop)) {
         PyErr_SetString(PyExc_TypeError, "arange(): where to stop is missing");
         return NULL;
     }
-    if (!read_dtype(c->named[3], ZL_DTYPE_COUNT, &dtype))
+    if (!shaped_dtype(c->named[3], ZL_DTYPE_COUNT, &dtype))
         return NULL;
     bool whole = is_whole(start) && is_whole(stop) && is_whole(c->named[2]);
     return (whole ? whole_range : real_range)(start, stop, c->named[2], dtype);
@@ -316,9 +319,15 @@ static PyObject *arange_work(const struct call *c) {
 
 static PyObject *arange(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject *names) {
     (void)m;
-    struct call c;
+    struct shaped_call c;
     static const char *const known[] = {"start", "stop", "step", "dtype", NULL};
-    return read_call(&c, "arange", known, 4, false, args, n, names) ? do_work(&c, arange_work) : NULL;
+    if (!shaped_read(&c, "arange", known, 4, false, args, n, names))
+        return NULL;
+    if (n == 0 && shaped_given(c.named[0]) && !shaped_given(c.named[1])) {
+        PyErr_SetString(PyExc_TypeError, "arange(): where to stop is missing");
+        return NULL;
+    }
+    return shaped_run(&c, arange_work);
 }
 
 // Padding ----------------------------------------------------------------------------------------------------------
@@ -374,7 +383,7 @@ enum pad_mode { PAD_CONSTANT, PAD_EDGE, PAD_REFLECT, PAD_SYMMETRIC, PAD_MODES };
 static bool read_mode(PyObject *o, enum pad_mode *out) {
     static const char *const modes[] = {"constant", "edge", "reflect", "symmetric"};
     *out = PAD_CONSTANT;
-    if (!is_set(o))
+    if (!shaped_given(o))
         return true;
     for (int i = 0; i < PAD_MODES; i++)
         if (PyUnicode_Check(o) && PyUnicode_CompareWithASCIIString(o, modes[i]) == 0) {
@@ -413,7 +422,7 @@ static zl_array pad_axis(zl_array a, int axis, int64_t low, int64_t high, enum p
 
 static zl_array pad_with(zl_array a, const struct widths *w, enum pad_mode mode, PyObject *value) {
     if (mode == PAD_CONSTANT) {
-        zl_array filler = is_set(value) ? ext_array_of(value) : zl_scalar_int(0);
+        zl_array filler = shaped_given(value) ? ext_array_of(value) : zl_scalar_int(0);
         zl_array padded = filler ? zl_pad(a, (zl_shape){w->low, w->ndim}, (zl_shape){w->high, w->ndim}, filler) : NULL;
         return padded || PyErr_Occurred() ? padded : ext_raise();
     }
@@ -423,7 +432,7 @@ static zl_array pad_with(zl_array a, const struct widths *w, enum pad_mode mode,
     return a;
 }
 
-static PyObject *pad_work(const struct call *c) {
+static PyObject *pad_work(const struct shaped_call *c) {
     enum pad_mode mode;
     zl_array a = ext_array_of(c->named[0]);
     if (!a || !read_mode(c->named[2], &mode))
@@ -438,10 +447,10 @@ static PyObject *pad_work(const struct call *c) {
 
 static PyObject *pad(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject *names) {
     (void)m;
-    struct call c;
+    struct shaped_call c;
     static const char *const known[] = {"a", "pad_width", "mode", "constant_values", NULL};
-    return read_call(&c, "pad", known, 4, false, args, n, names) && need(&c, 0, "a") && need(&c, 1, "pad_width")
-               ? do_work(&c, pad_work)
+    return shaped_read(&c, "pad", known, 4, false, args, n, names) && shaped_need(&c, 0, "a") && shaped_need(&c, 1, "pad_width")
+               ? shaped_run(&c, pad_work)
                : NULL;
 }
 
@@ -454,13 +463,13 @@ static bool is_two_lists(PyObject *o) {
 }
 
 // The list of a convolution; of padding that is two lists, the first or the second.
-static bool read_conv_list(const struct call *c, int which, struct ext_list *list) {
+static bool read_conv_list(const struct shaped_call *c, int which, struct ext_list *list) {
     static const int at[] = {2, 3, 3, 4, 5};
     PyObject *o = c->named[at[which]];
     list->item = list->room;
     list->count = 1;
     list->room[0] = which != LOW && which != HIGH;
-    if (!is_set(o))
+    if (!shaped_given(o))
         return true;
     if ((which != LOW && which != HIGH) || !is_two_lists(o))
         return ext_list_read(o, list);
@@ -485,10 +494,10 @@ static int join_padding(const struct ext_list *low, const struct ext_list *high,
     return 2 * axes;
 }
 
-static PyObject *convolve(const struct call *c, const struct ext_list *list) {
+static PyObject *convolve(const struct shaped_call *c, const struct ext_list *list) {
     zl_array x = ext_array_of(c->named[0]), w = x ? ext_array_of(c->named[1]) : NULL;
-    int groups, flip = is_set(c->named[7]) ? PyObject_IsTrue(c->named[7]) : 0;
-    if (!w || flip < 0 || !read_int(c->named[6], 1, &groups))
+    int groups, flip = shaped_given(c->named[7]) ? PyObject_IsTrue(c->named[7]) : 0;
+    if (!w || flip < 0 || !shaped_int(c->named[6], 1, &groups))
         return NULL;
     int64_t padding[2 * CONV_AXES];
     int count = join_padding(&list[LOW], &list[HIGH], zl_ndim(x) - 2, padding);
@@ -499,7 +508,7 @@ static PyObject *convolve(const struct call *c, const struct ext_list *list) {
                                     (zl_shape){list[INPUT_DILATION].item, list[INPUT_DILATION].count}, groups, flip));
 }
 
-static PyObject *conv_general_work(const struct call *c) {
+static PyObject *conv_general_work(const struct shaped_call *c) {
     struct ext_list list[CONV_LISTS];
     int there = 0;
     while (there < CONV_LISTS && read_conv_list(c, there, &list[there]))
@@ -512,19 +521,19 @@ static PyObject *conv_general_work(const struct call *c) {
 
 static PyObject *conv_general(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject *names) {
     (void)m;
-    struct call c;
+    struct shaped_call c;
     static const char *const known[] = {"input",          "weight", "stride", "padding", "kernel_dilation",
                                         "input_dilation", "groups", "flip",   NULL};
-    return read_call(&c, "conv_general", known, 8, false, args, n, names) && need(&c, 0, "input") &&
-                   need(&c, 1, "weight")
-               ? do_work(&c, conv_general_work)
+    return shaped_read(&c, "conv_general", known, 8, false, args, n, names) && shaped_need(&c, 0, "input") &&
+                   shaped_need(&c, 1, "weight")
+               ? shaped_run(&c, conv_general_work)
                : NULL;
 }
 
 // Shapes -----------------------------------------------------------------------------------------------------------
 
 // (2, 3) and 2, 3 are the same to a.reshape and a.transpose.
-static bool read_rest_list(const struct call *c, struct ext_list *list) {
+static bool read_rest_list(const struct shaped_call *c, struct ext_list *list) {
     if (c->rests == 1)
         return ext_list_read(c->rest[0], list);
     PyObject *tuple = PyTuple_New(c->rests);
@@ -536,11 +545,11 @@ static bool read_rest_list(const struct call *c, struct ext_list *list) {
 }
 
 static PyObject *reshape_method(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *names) {
-    struct call c;
+    struct shaped_call c;
     struct ext_list shape;
     zl_scope scope;
     static const char *const known[] = {"shape", NULL};
-    if (!read_call(&c, "reshape", known, 0, true, args, n, names))
+    if (!shaped_read(&c, "reshape", known, 0, true, args, n, names))
         return NULL;
     if (c.named[0]) {
         c.rest = &c.named[0];
@@ -555,6 +564,18 @@ static PyObject *reshape_method(PyObject *self, PyObject *const *args, Py_ssize_
     }
     ext_list_free(&shape);
     return result;
+}
+
+static PyObject *conj_work(const struct shaped_call *c) {
+    return ext_wrap(zl_conjugate(ext_value(c->named[0])));
+}
+
+static PyObject *conj_method(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *names) {
+    struct shaped_call c;
+    if (!shaped_read(&c, "conj", (const char *const[]){NULL}, 0, false, args, n, names))
+        return NULL;
+    c.named[0] = self;
+    return shaped_run(&c, conj_work);
 }
 
 static PyObject *transpose_by(zl_array a, const struct ext_list *list) {
@@ -574,11 +595,11 @@ static PyObject *transpose_by(zl_array a, const struct ext_list *list) {
 }
 
 static PyObject *transpose_method(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *names) {
-    struct call c;
+    struct shaped_call c;
     struct ext_list axes = {.count = -1};
     zl_scope scope;
     static const char *const known[] = {"axes", NULL};
-    if (!read_call(&c, "transpose", known, 0, true, args, n, names))
+    if (!shaped_read(&c, "transpose", known, 0, true, args, n, names))
         return NULL;
     bool all = c.rests == 0 || (c.rests == 1 && c.rest[0] == Py_None);
     if ((!all && !read_rest_list(&c, &axes)) || !ext_scope(c.stream, &scope))
@@ -634,44 +655,46 @@ static PyObject *broadcast_shapes(PyObject *m, PyObject *const *args, Py_ssize_t
 
 // The tables -------------------------------------------------------------------------------------------------------
 
-#define ROW(name, function, doc) \
-    {name, (PyCFunction)(void (*)(void))function, METH_FASTCALL | METH_KEYWORDS, doc}
-
 static PyMethodDef functions[] = {
-    ROW("arange", arange, "arange(start, stop=None, step=None, dtype=None, *, stream=None)\n--\n\n"
+    SHAPED_ROW("arange", arange, "arange(start, stop=None, step=None, dtype=None, *, stream=None)\n--\n\n"
                           "start, start + step and so on before stop; arange(stop) starts at 0."),
-    ROW("atleast_1d", atleast_1d, "Arrays with at least one axis: one for one, else a list."),
-    ROW("atleast_2d", atleast_2d, "Arrays with at least two axes: one for one, else a list."),
-    ROW("atleast_3d", atleast_3d, "Arrays with at least three axes: one for one, else a list."),
-    ROW("broadcast_arrays", broadcast_arrays, "The arrays as views of one shape."),
+    SHAPED_ROW("atleast_1d", atleast_1d, "Arrays with at least one axis: one for one, else a list."),
+    SHAPED_ROW("atleast_2d", atleast_2d, "Arrays with at least two axes: one for one, else a list."),
+    SHAPED_ROW("atleast_3d", atleast_3d, "Arrays with at least three axes: one for one, else a list."),
+    SHAPED_ROW("broadcast_arrays", broadcast_arrays, "The arrays as views of one shape."),
     {"broadcast_shapes", (PyCFunction)(void (*)(void))broadcast_shapes, METH_FASTCALL,
      "The shape that arrays of these shapes broadcast to."},
-    ROW("concatenate", concatenate, "concatenate(arrays, axis=0, *, stream=None)\n--\n\n"
+    SHAPED_ROW("concatenate", concatenate, "concatenate(arrays, axis=0, *, stream=None)\n--\n\n"
                                     "The arrays one behind the other along an axis; flattened if that is None."),
-    ROW("conv_general", conv_general,
+    SHAPED_ROW("conv_general", conv_general,
         "conv_general(input, weight, stride=1, padding=0, kernel_dilation=1, input_dilation=1, groups=1, flip=False, *, "
         "stream=None)\n--\n\n"
         "The input, (N, sizes, C), convolved with the weight, (O, sizes, C / groups), over one to three axes. Padding is "
         "a number, one an axis, or two lists: what comes before, and what comes behind."),
-    ROW("pad", pad, "pad(a, pad_width, mode='constant', constant_values=0, *, stream=None)\n--\n\n"
+    SHAPED_ROW("meshgrid", meshgrid, "meshgrid(*arrays, sparse=False, indexing='xy', stream=None)\n--\n\n"
+                                     "The coordinates of a grid: a tuple of one array for each that is given."),
+    SHAPED_ROW("pad", pad, "pad(a, pad_width, mode='constant', constant_values=0, *, stream=None)\n--\n\n"
                     "a with more elements around it: a constant, the edge, or a mirror image."),
-    ROW("split", split, "split(a, indices_or_sections, axis=0, *, stream=None)\n--\n\n"
+    SHAPED_ROW("split", split, "split(a, indices_or_sections, axis=0, *, stream=None)\n--\n\n"
                         "a cut along an axis into equal sections, or at positions: a list of views."),
+    SHAPED_ROW("slice", slice, "slice(a, start_indices, axes, slice_size, *, stream=None)\n--\n\n"
+                               "The slice of a that begins where start_indices says along the given axes."),
+    SHAPED_ROW("slice_update", slice_update, "slice_update(a, update, start_indices, axes, *, stream=None)\n--\n\n"
+                                             "a with update written over the slice that begins at start_indices."),
+    SHAPED_ROW("unstack", unstack, "unstack(x, *, axis=0, stream=None)\n--\n\n"
+                                   "x taken apart along an axis: a tuple of views without it."),
     {0},
 };
 
 PyMethodDef ext_shaped_array_methods[] = {
-    ROW("reshape", reshape_method, "The same elements in another shape: a.reshape(2, 3) or a.reshape((2, 3))."),
-    ROW("split", split_method, "Cut along an axis into equal sections, or at positions: a list of views."),
-    ROW("transpose", transpose_method, "The axes in another order, as a view; reversed if none is given."),
+    SHAPED_ROW("conj", conj_method, "The complex conjugate."),
+    SHAPED_ROW("reshape", reshape_method, "The same elements in another shape: a.reshape(2, 3) or a.reshape((2, 3))."),
+    SHAPED_ROW("split", split_method, "Cut along an axis into equal sections, or at positions: a list of views."),
+    SHAPED_ROW("transpose", transpose_method, "The axes in another order, as a view; reversed if none is given."),
     {0},
 };
 
 bool ext_add_shaped(PyObject *core) {
-    PyObject *name = PyModule_GetNameObject(core);
-    bool ok = name != NULL;
-    for (int i = 0; ok && functions[i].ml_name; i++)
-        ok = ext_add(core, functions[i].ml_name, PyCFunction_NewEx(&functions[i], NULL, name));
-    Py_XDECREF(name);
-    return ok;
+    PyObject *fast = ext_submodule(core, "fast", "Operations that take several steps at once.");
+    return fast && shaped_add(core, functions) && shaped_add(core, shaped_products) && shaped_add(fast, shaped_fast);
 }

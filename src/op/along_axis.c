@@ -201,6 +201,8 @@ OP_SIGNATURE(zl_put_along_axis, "index",
              P_ARRAY(a), P_ARRAY(indices), P_ARRAY(values), P_INT(axis, NULL));
 
 zl_array zl_put_along_axis_flat(zl_array a, zl_array indices, zl_array values) {
+    if (a && values && indices && indices->size == 0)
+        return op_same(a); // whatever its dtype is
     zl_array y =
         check_and_put("zl_put_along_axis_flat", UPDATE_SET, zl_flatten(a, 0, -1), indices, values, 0);
     return y ? zl_reshape(y, (zl_shape){a->dim, a->ndim}) : NULL;

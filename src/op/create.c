@@ -60,15 +60,23 @@ OP_SIGNATURE(
     "is given.",
     P_ARRAY(a), P_ARRAY(vals), P_DTYPE(dtype, "None"));
 
-zl_array zl_zeros_like(zl_array a) {
-    return a ? filled_with("zl_zeros_like", (zl_shape){a->dim, a->ndim}, (zl_dtype)a->dtype, 0) : NULL;
+static zl_array filled_like(const char *function, zl_array a, zl_dtype dtype, double value) {
+    if (!a)
+        return NULL;
+    return filled_with(function, (zl_shape){a->dim, a->ndim}, op_dtype_or(dtype, (zl_dtype)a->dtype), value);
 }
-OP_SIGNATURE(zl_zeros_like, "create", "Zeros of the shape and dtype of a.", P_ARRAY(a));
 
-zl_array zl_ones_like(zl_array a) {
-    return a ? filled_with("zl_ones_like", (zl_shape){a->dim, a->ndim}, (zl_dtype)a->dtype, 1) : NULL;
+zl_array zl_zeros_like(zl_array a, zl_dtype dtype) {
+    return filled_like("zl_zeros_like", a, dtype, 0);
 }
-OP_SIGNATURE(zl_ones_like, "create", "Ones of the shape and dtype of a.", P_ARRAY(a));
+OP_SIGNATURE(zl_zeros_like, "create", "Zeros of the shape of a, and of its dtype if none is given.", P_ARRAY(a),
+             P_DTYPE(dtype, "None"));
+
+zl_array zl_ones_like(zl_array a, zl_dtype dtype) {
+    return filled_like("zl_ones_like", a, dtype, 1);
+}
+OP_SIGNATURE(zl_ones_like, "create", "Ones of the shape of a, and of its dtype if none is given.", P_ARRAY(a),
+             P_DTYPE(dtype, "None"));
 
 // arange ----------------------------------------------------------------------------------------------------
 

@@ -92,7 +92,7 @@ OP_SIGNATURE(zl_diag, "index",
              P_ARRAY(a), P_INT(k, "0"));
 
 zl_array zl_trace(zl_array a, int offset, int axis1, int axis2, zl_dtype dtype) {
-    if (!op_check_dtype("zl_trace", dtype))
+    if (!a || !op_check_dtype("zl_trace", dtype = op_dtype_or(dtype, (zl_dtype)a->dtype)))
         return NULL;
     zl_array y = zl_astype(diagonal("zl_trace", a, offset, axis1, axis2), dtype);
     return y ? zl_sum_axis(y, -1, false) : NULL;

@@ -92,8 +92,9 @@ static zl_array hadamard(zl_array a, double scale) {
     zl_dtype dtype = dtype_is_float((zl_dtype)a->dtype) ? (zl_dtype)a->dtype : ZL_FLOAT32;
     if (n == 1)
         return scale == 1 ? op_same(a) : zl_multiply(a, op_number(dtype, scale));
-    zl_array y = zl_reshape(transform(zl_astype(a, dtype), order, twos), zl_shape_of(a));
-    return scale == 1 ? y : zl_multiply(y, op_number(dtype, scale));
+    zl_dtype wide = dtype == ZL_FLOAT64 ? dtype : ZL_FLOAT32; // half floats are rounded once
+    zl_array y = zl_reshape(transform(zl_astype(a, wide), order, twos), zl_shape_of(a));
+    return zl_astype(scale == 1 ? y : zl_multiply(y, op_number(wide, scale)), dtype);
 }
 
 zl_array zl_hadamard_transform(zl_array a, double scale) {

@@ -123,10 +123,12 @@ OP_SIGNATURE(zl_clip, "logic",
 
 // At 0 decimals the rows do it. Else the number is scaled, in float32 for integers, as MLX does.
 zl_array zl_round(zl_array a, int decimals) {
-    if (a && a->dtype == ZL_COMPLEX64)
-        return error_set(ZL_ERROR_DTYPE, "zl_round: complex64 is not possible; real numbers are");
     if (!a || (decimals == 0 && is_exact(a)))
         return op_same(a);
+    if (a->dtype == ZL_COMPLEX64) {
+        zl_array parts = zl_view(zl_expand_dims(zl_stop_gradient(a), ZL_AXES(-1)), ZL_FLOAT32);
+        return zl_squeeze(zl_view(zl_round(parts, decimals), ZL_COMPLEX64), ZL_AXES(-1));
+    }
     if (decimals == 0)
         return zl_rint(a);
     zl_dtype dtype = (zl_dtype)a->dtype;

@@ -140,7 +140,7 @@ zl_array zl_addmm(zl_array c, zl_array a, zl_array b, double alpha, double beta)
         return NULL;
     zl_dtype dtype = dtype_common(3, (zl_array[]){c, a, b});
     zl_array product = matmul("zl_addmm", a, b, dtype);
-    if (!op_check_broadcast("zl_addmm", c, product))
+    if (!product || !op_check_broadcast_to("zl_addmm", c, product->ndim, product->dim))
         return NULL;
     return zl_add(scale(beta, zl_astype(c, dtype)), scale(alpha, product));
 }

@@ -63,6 +63,17 @@ struct conv {
 extern const struct op op_conv;
 struct conv op_conv_read(const struct call *c);
 
+// gather_mm.c: matrices a (A, m, k) and b (B, k, n) of one float dtype, and integer indices of one shape, which say which
+// of a and which of b each product is of; the products, (..., m, n), have that shape. Out of range as of take.
+extern const struct op op_gather_mm;
+
+// segmented_mm.c: a (m, k), b (k, n) of one float dtype, and uint32 segments (..., 2): where a product over a part of k
+// begins and ends. What is not in a is left out.
+extern const struct op op_segmented_mm;
+
+// matmul_int8.c: (..., m, k) times (..., k, n) of int8 with the same batch axes gives int32.
+extern const struct op op_matmul_int8;
+
 // take.c: inputs x and integer indices; args: axis, which the axes of indices replace. Negative ones count from the
 // end; what an index out of range gives is left to the device, which must not touch memory that is not x's.
 extern const struct op op_take;

@@ -20,7 +20,7 @@ static zl_array draw(zl_array keys, zl_dtype dtype, int ndim, const int64_t *dim
         return NULL;
     for (int i = 0; i < batch + ndim; i++)
         all[i] = i < batch ? keys->dim[i] : dim[i - batch];
-    keys = op_check_size("zl_random_bits", batch + ndim, all) ? zl_contiguous(keys) : NULL;
+    keys = op_check_size("zl_random_bits", batch + ndim, all) ? zl_contiguous(keys, false) : NULL;
     return op_dense(&op_random_bits, 1, &keys, ndim, dim, dtype, batch + ndim, all);
 }
 

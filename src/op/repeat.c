@@ -81,18 +81,23 @@ static int64_t reduce_shift(int64_t shift, int64_t size) {
     return rest < 0 ? rest + size : rest;
 }
 
-static zl_array roll_flat(zl_array x, zl_shape shift) {
+// All shifts together, modulo size.
+static int64_t total_shift(zl_shape shift, int64_t size) {
     int64_t total = 0;
     for (int i = 0; i < shift.ndim; i++)
-        total = x->size ? (total + reduce_shift(shift.dim[i], x->size)) % x->size : 0;
+        total = size ? (total + reduce_shift(shift.dim[i], size)) % size : 0;
+    return total;
+}
+
+static zl_array roll_flat(zl_array x, zl_shape shift) {
     zl_array flat = zl_flatten(x, 0, -1);
-    return flat ? zl_reshape(turn(flat, 0, total), (zl_shape){x->dim, x->ndim}) : NULL;
+    return flat ? zl_reshape(turn(flat, 0, total_shift(shift, x->size)), (zl_shape){x->dim, x->ndim}) : NULL;
 }
 
 zl_array zl_roll(zl_array a, zl_shape shift, zl_axes axis) {
     if (!a || !op_check_list("zl_roll", shift))
         return NULL;
-    if (axis.count >= 0 && shift.ndim != 1 && shift.ndim != axis.count)
+    if (shift.ndim != 1 && shift.ndim < axis.count)
         return error_set(ZL_ERROR_VALUE, "zl_roll: %d shifts for %d axes: one each, or one for all",
                          shift.ndim, axis.count);
     if (axis.count < 0)
@@ -105,7 +110,8 @@ zl_array zl_roll(zl_array a, zl_shape shift, zl_axes axis) {
     zl_array y = op_same(a);
     for (int i = 0; y && i < axis.count; i++) {
         int at = axis.axis[i] < 0 ? axis.axis[i] + a->ndim : axis.axis[i];
-        y = turn(y, at, reduce_shift(shift.dim[shift.ndim == 1 ? 0 : i], a->dim[at]));
+        zl_shape by = axis.count == 1 ? shift : (zl_shape){shift.dim + (shift.ndim == 1 ? 0 : i), 1};
+        y = turn(y, at, total_shift(by, a->dim[at]));
     }
     return y;
 }

@@ -10,7 +10,7 @@ static zl_array view_as(const struct op *op, zl_array x, int args, const int64_t
         return NULL;
     bool splits = x->size > 0 && shape_view(x->ndim, x->dim, array_stride(x), ndim, dim, stride);
     if (!splits) {
-        x = zl_contiguous(x);
+        x = zl_contiguous(x, false);
         shape_row_major(ndim, dim, stride);
     }
     return op_view(op, x, args, arg, ndim, dim, stride, x ? x->offset : 0);
@@ -244,11 +244,22 @@ OP_SIGNATURE(zl_unflatten, "view",
 
 // contiguous ------------------------------------------------------------------------------------------------
 
-zl_array zl_contiguous(zl_array a) {
-    if (!a || array_is(a, ARRAY_CONTIGUOUS))
+static bool is_column_major(zl_array a) {
+    int64_t expected = 1;
+    for (int i = 0; i < a->ndim; i++) {
+        if (a->dim[i] != 1 && array_stride(a)[i] != expected)
+            return false;
+        expected *= a->dim[i];
+    }
+    return true;
+}
+
+zl_array zl_contiguous(zl_array a, bool allow_col_major) {
+    if (!a || array_is(a, ARRAY_CONTIGUOUS) || (allow_col_major && is_column_major(a)))
         return op_same(a);
     return op_dense(&op_copy, 1, &a, 0, NULL, (zl_dtype)a->dtype, a->ndim, a->dim);
 }
 OP_SIGNATURE(zl_contiguous, "view",
-             "a itself if its elements lie in row-major order without gaps, else a copy that does.",
-             P_ARRAY(a));
+             "a itself if its elements lie in row-major order without gaps, or in column-major order if "
+             "allow_col_major; else a copy in row-major order.",
+             P_ARRAY(a), P_BOOL(allow_col_major, "False"));

@@ -206,7 +206,7 @@ static zl_array sum_dtype(const char *function, zl_array a, zl_dtype dtype) {
                               inclusive);                                                                 \
     }                                                                                                     \
     OP_SIGNATURE(function, "scan", doc " along an axis, in dtype, by default that of a." HOW, P_ARRAY(a), \
-                 P_INT(axis, "None"), P_BOOL(reverse, "False"), P_BOOL(inclusive, "True"),                \
+                 P_INT(axis, NULL), P_BOOL(reverse, "False"), P_BOOL(inclusive, "True"),                  \
                  P_DTYPE(dtype, "None"));                                                                 \
     zl_array function##_flat(zl_array a, bool reverse, bool inclusive, zl_dtype dtype) {                  \
         zl_array x = prepare(#function "_flat", zl_flatten(a, 0, -1), dtype);                             \
@@ -230,7 +230,7 @@ static zl_array as_float(zl_array a) {
     zl_array function(zl_array a, int axis, bool reverse, bool inclusive) {                             \
         return check_and_scan(#function, SCAN_##WHICH_OF, prepare(a), axis, reverse, inclusive);        \
     }                                                                                                   \
-    OP_SIGNATURE(function, "scan", doc " along an axis." HOW, P_ARRAY(a), P_INT(axis, "None"),          \
+    OP_SIGNATURE(function, "scan", doc " along an axis." HOW, P_ARRAY(a), P_INT(axis, NULL),            \
                  P_BOOL(reverse, "False"), P_BOOL(inclusive, "True"));                                  \
     zl_array function##_flat(zl_array a, bool reverse, bool inclusive) {                                \
         zl_array x = prepare(zl_flatten(a, 0, -1));                                                     \

@@ -175,7 +175,7 @@ static zl_array as_strided(zl_array x, int ndim, const int64_t *arg) {
 }
 
 static bool record_as_strided(const struct call *c, const zl_array *in, zl_array *out) {
-    zl_array x = zl_contiguous(in[0]);
+    zl_array x = zl_contiguous(in[0], false);
     return (out[0] = x ? as_strided(x, c->args / 2, call_args(c)) : NULL);
 }
 
@@ -185,7 +185,7 @@ static bool vmap_as_strided(const struct call *c, const zl_array *in, const int 
         return op_vmap_same(c, in, axis, out, out_axis);
     int ndim = c->args / 2;
     OP_ROOM(int64_t, arg, c->args + 2);
-    zl_array x = zl_contiguous(op_batch_first(in[0], axis[0]));
+    zl_array x = zl_contiguous(op_batch_first(in[0], axis[0]), false);
     if (!arg || !x)
         return false;
     arg[0] = call_args(c)[0];
@@ -261,7 +261,7 @@ static zl_array strided(zl_array a, zl_shape shape, zl_shape strides, int64_t of
                          "zl_as_strided: shape %s with strides %s from %lld on leaves the %lld elements of a",
                          shape_text(shape.ndim, shape.dim), shape_text(strides.ndim, strides.dim),
                          (long long)offset, (long long)a->size);
-    a = zl_contiguous(a);
+    a = zl_contiguous(a, false);
     return a ? as_strided(a, shape.ndim, arg) : NULL;
 }
 

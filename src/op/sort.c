@@ -9,12 +9,12 @@
 #include "op/ops.h"
 
 static zl_array sort(zl_array x) {
-    x = zl_contiguous(x);
+    x = zl_contiguous(x, false);
     return x ? op_dense(&op_sort, 1, &x, 0, NULL, (zl_dtype)x->dtype, x->ndim, x->dim) : NULL;
 }
 
 static zl_array argsort(zl_array x) {
-    x = zl_contiguous(x);
+    x = zl_contiguous(x, false);
     return x ? op_dense(&op_argsort, 1, &x, 0, NULL, ZL_UINT32, x->ndim, x->dim) : NULL;
 }
 
@@ -227,11 +227,11 @@ zl_array zl_median_axis(zl_array a, int axis, bool keepdims) {
 OP_SIGNATURE(zl_median_axis, "reduce", "The median of a along one axis, which stays with size 1 if keepdims.",
              P_ARRAY(a), P_INT(axis, NULL), P_BOOL(keepdims, "False"));
 
-zl_array zl_median_axes(zl_array a, zl_axes axes, bool keepdims) {
-    return median("zl_median_axes", a, axes, keepdims);
+zl_array zl_median_axes(zl_array a, zl_axes axis, bool keepdims) {
+    return median("zl_median_axes", a, axis, keepdims);
 }
 OP_SIGNATURE(zl_median_axes, "reduce", "The median of a over the axes, which stay with size 1 if keepdims.",
-             P_ARRAY(a), P_AXES(axes, "None"), P_BOOL(keepdims, "False"));
+             P_ARRAY(a), P_AXES(axis, "None"), P_BOOL(keepdims, "False"));
 
 // searchsorted ----------------------------------------------------------------------------------------------
 

@@ -52,7 +52,7 @@ bool zl_copy_to(zl_array a, void *out, size_t bytes) {
         return error_false(ZL_ERROR_VALUE, "zl_copy_to: %s room of %zu bytes for an array of %zu", out ? "a" : "no", bytes,
                            zl_nbytes(a));
     ZL_SCOPE {
-        const void *data = read_dense("zl_copy_to", a ? zl_contiguous(a) : NULL);
+        const void *data = read_dense("zl_copy_to", a ? zl_contiguous(a, false) : NULL);
         ok = data || (ok && !bytes && !zl_error());
         if (data && bytes)
             memcpy(out, data, bytes);

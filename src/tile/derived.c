@@ -79,11 +79,7 @@ static expr power_of_integers(expr a, expr b) {
     }
     if (!is_signed)
         return result;
-    // A negative exponent leaves a fraction, 0, except of 1 and -1.
-    expr minus_one = constant(a, -1), is_odd = NE(AND(b, one), zero);
-    expr of_one = SELECT(EQ(a, one), one, zero);
-    expr inverse = SELECT(EQ(a, minus_one), SELECT(is_odd, minus_one, one), of_one);
-    return SELECT(LT(b, zero), inverse, result);
+    return SELECT(LT(b, zero), zero, result); // also of 1 and -1, as MLX does
 }
 
 // exp(b log a), and for a = 0: 1 if b = 0, 0 if b has a positive real part.

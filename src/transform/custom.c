@@ -54,7 +54,7 @@ static bool run_vjp(const struct parts *p, const struct call *c, const zl_array 
     zl_array *result = full + p->results;
     for (int i = 0; i < p->results; i++) {
         result[i] = call_output(c, i);
-        if (!(full[i] = cotangent[i] ? cotangent[i] : zl_zeros_like(result[i])))
+        if (!(full[i] = cotangent[i] ? cotangent[i] : zl_zeros_like(result[i], ZL_DTYPE_COUNT)))
             return false;
     }
     bool ok = p->rules->vjp(p->rules->f.data, p->count, p->in, p->results, result, full, out);

@@ -31,11 +31,11 @@ static bool check(zl_array loss, int count, const zl_array *wrt, zl_array *grads
 
 static bool differentiate(zl_array loss, int count, const zl_array *wrt, zl_array *grads) {
     struct walk w = {.kind = WALK_HISTORY};
-    zl_array one = zl_ones_like(loss);
+    zl_array one = zl_ones_like(loss, ZL_DTYPE_COUNT);
     bool ok = one && walk_make(&w, count, wrt, 1, &loss) &&
               backward("zl_grad", &w, 1, &loss, &one, count, wrt, grads);
     for (int i = 0; ok && i < count; i++)
-        ok = grads[i] || (grads[i] = zl_zeros_like(wrt[i]));
+        ok = grads[i] || (grads[i] = zl_zeros_like(wrt[i], ZL_DTYPE_COUNT));
     walk_free(&w);
     return ok;
 }

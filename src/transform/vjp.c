@@ -55,7 +55,7 @@ static bool start_from_loss(const char *function, const zl_outputs *y, zl_array 
     if (loss->ndim)
         return error_false(ZL_ERROR_SHAPE, "%s: the loss has shape %s: the function must give a scalar first",
                            function, array_text(loss));
-    return (out[0] = zl_ones_like(loss));
+    return (out[0] = zl_ones_like(loss, ZL_DTYPE_COUNT));
 }
 
 static bool pull_back(const struct request *r, const char *function, const zl_array *tracer,
@@ -72,7 +72,7 @@ static bool pull_back(const struct request *r, const char *function, const zl_ar
               walk_make(&w, r->wanted, source, y->count, y->item) &&
               backward(function, &w, y->count, y->item, cotangent, r->wanted, source, grads);
     for (int i = 0; ok && i < r->wanted; i++)
-        ok = grads[i] || (grads[i] = zl_zeros_like(source[i]));
+        ok = grads[i] || (grads[i] = zl_zeros_like(source[i], ZL_DTYPE_COUNT));
     walk_free(&w);
     return ok;
 }
@@ -140,7 +140,7 @@ bool vjp_give(const char *function, zl_fn f, int count, const zl_array *in, int 
     struct request r = {f, count, in, wanted, at, results, cotangent, false};
     bool ok = grads && at && reverse(function, &r, NULL, grads);
     for (int i = 0; ok && i < count; i++)
-        ok = zl_give(out, next < wanted && at[next] == i ? grads[next++] : zl_zeros_like(in[i]));
+        ok = zl_give(out, next < wanted && at[next] == i ? grads[next++] : zl_zeros_like(in[i], ZL_DTYPE_COUNT));
     return ok;
 }
 

@@ -215,7 +215,7 @@ static void pad_once(void) {
         out[i] = low[i] + dim[i] + high[i];
     }
     zl_array y =
-        zl_contiguous(zl_pad(x.array, (zl_shape){low, ndim}, (zl_shape){high, ndim}, zl_scalar_int(77)));
+        zl_contiguous(zl_pad(x.array, (zl_shape){low, ndim}, (zl_shape){high, ndim}, zl_scalar_int(77)), false);
     REQUIRE(zl_eval(y));
     do {
         int64_t from[VIEW_AXES];

@@ -60,7 +60,7 @@ TEST(copies_of_random_layouts) {
             int ndim = view_shape(40000, dim);
             zl_dtype dtype = (zl_dtype)test_between(0, ZL_DTYPE_COUNT - 1);
             struct view a = view_random(dtype, ndim, dim);
-            if (!CHECK(holds(zl_contiguous(a.array), &a, &a, dim, ndim, first)))
+            if (!CHECK(holds(zl_contiguous(a.array, false), &a, &a, dim, ndim, first)))
                 test_note("%s %s, strides %s", zl_dtype_name(dtype), shape_of(a.array),
                           shape_text(ndim, a.stride));
         }
@@ -75,7 +75,7 @@ TEST(casts_of_random_layouts) {
             zl_dtype from = (zl_dtype)test_between(0, ZL_COMPLEX64 - 1),
                      to = (zl_dtype)test_between(ZL_INT8, ZL_COMPLEX64 - 1);
             struct view a = view_random(from, ndim, dim);
-            if (!CHECK(holds(zl_contiguous(zl_astype(a.array, to)), &a, &a, dim, ndim, first)))
+            if (!CHECK(holds(zl_contiguous(zl_astype(a.array, to), false), &a, &a, dim, ndim, first)))
                 test_note("%s to %s of %s", zl_dtype_name(from), zl_dtype_name(to), shape_of(a.array));
         }
     }
@@ -126,7 +126,7 @@ TEST(large_layouts) {
             zl_array x = zl_arange_int(0, spans[0], 1, ZL_INT32), y = zl_arange_int(0, spans[1], 1, ZL_INT32);
             zl_array a = zl_as_strided(x, (zl_shape){d, 3}, (zl_shape){s, 3}, 0);
             zl_array b = zl_as_strided(y, (zl_shape){d, 3}, (zl_shape){t, 3}, 0);
-            zl_array results[2] = {zl_add(a, b), zl_contiguous(a)};
+            zl_array results[2] = {zl_add(a, b), zl_contiguous(a, false)};
             REQUIRE(zl_eval_all(2, results));
             const int32_t *sum = zl_data_i32(results[0]), *copy = zl_data_i32(results[1]);
             REQUIRE(sum && copy);

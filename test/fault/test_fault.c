@@ -244,7 +244,7 @@ SCENARIO(many_axes) { // more than the room on the stack
 
 SCENARIO(large_arrays) { // memory in pages, several threads
     zl_array x = zl_arange(0, 1 << 20, 1, ZL_FLOAT32);
-    return sum_of(zl_multiply(zl_contiguous(zl_transpose(zl_reshape(x, ZL_SHAPE(1024, 1024)), ZL_ALL)),
+    return sum_of(zl_multiply(zl_contiguous(zl_transpose(zl_reshape(x, ZL_SHAPE(1024, 1024)), ZL_ALL), false),
                               zl_reshape(zl_negative(x), ZL_SHAPE(1024, 1024))),
                   out);
 }
@@ -294,7 +294,7 @@ static bool rows_of_matrix(void *data, int count, const zl_array *in, zl_outputs
 static bool own_cotangents(void *data, int count, const zl_array *in, int results, const zl_array *result,
                            const zl_array *cotangent, zl_outputs *out) {
     (void)data, (void)count, (void)results;
-    return zl_give(out, zl_multiply(cotangent[0], result[0])) && zl_give(out, zl_zeros_like(in[1]));
+    return zl_give(out, zl_multiply(cotangent[0], result[0])) && zl_give(out, zl_zeros_like(in[1], ZL_DTYPE_COUNT));
 }
 
 static bool custom_in_checkpoint(void *data, int count, const zl_array *in, zl_outputs *out) {

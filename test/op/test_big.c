@@ -118,8 +118,8 @@ TEST(big_slices) {
     zl_array x = big_pattern(ZL_INT8);
     REQUIRE(x);
     int64_t start = (1ll << 31) + 5;
-    zl_array near = zl_contiguous(zl_slice(x, ZL_SHAPE(start), ZL_SHAPE(start + 1000), ZL_SHAPE(1)));
-    zl_array back = zl_contiguous(zl_slice(x, ZL_SHAPE(-1), ZL_SHAPE(0), ZL_SHAPE(-(1ll << 20))));
+    zl_array near = zl_contiguous(zl_slice(x, ZL_SHAPE(start), ZL_SHAPE(start + 1000), ZL_SHAPE(1)), false);
+    zl_array back = zl_contiguous(zl_slice(x, ZL_SHAPE(-1), ZL_SHAPE(0), ZL_SHAPE(-(1ll << 20))), false);
     const int8_t *a = zl_data(near), *b = zl_data(back);
     REQUIRE(a && b);
     for (int64_t i = 0; i < 1000; i++)
@@ -141,7 +141,7 @@ TEST(big_transpose_of_a_thin_matrix) {
     REQUIRE(x);
     int64_t rows = big / 3;
     zl_array thin = zl_reshape(zl_slice(x, ZL_SHAPE(0), ZL_SHAPE(3 * rows), ZL_SHAPE(1)), ZL_SHAPE(rows, 3));
-    zl_array turned = zl_contiguous(zl_transpose(thin, ZL_ALL));
+    zl_array turned = zl_contiguous(zl_transpose(thin, ZL_ALL), false);
     const uint8_t *out = zl_data(turned);
     REQUIRE(out);
     for (int i = 0; i < PROBES; i++) {

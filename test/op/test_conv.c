@@ -58,8 +58,8 @@ static double expected(const struct sample *s, const double *x, const double *w,
 // The same elements in memory of another order.
 static zl_array as_layout(zl_array x, int layout) {
     if (layout == 1)
-        return zl_transpose(zl_contiguous(zl_transpose(x, ZL_ALL)), ZL_ALL);
-    return layout == 2 ? zl_flip(zl_contiguous(zl_flip(x, ZL_ALL)), ZL_ALL) : x;
+        return zl_transpose(zl_contiguous(zl_transpose(x, ZL_ALL), false), ZL_ALL);
+    return layout == 2 ? zl_flip(zl_contiguous(zl_flip(x, ZL_ALL), false), ZL_ALL) : x;
 }
 
 // Multiples of 1/8, which are exact in every dtype.

@@ -13,8 +13,8 @@ TEST(filled_arrays) {
     CHECK_ARRAY(zl_full(ZL_SHAPE(2), zl_scalar(2.7), ZL_INT32), ZL_INT32, ZL_SHAPE(2), 2, 2);
     CHECK_EMPTY(zl_zeros(ZL_SHAPE(0, 3), ZL_FLOAT32), ZL_FLOAT32, ZL_SHAPE(0, 3));
     zl_array x = op_test_range(ZL_SHAPE(2), ZL_UINT8);
-    CHECK_ARRAY(zl_zeros_like(x), ZL_UINT8, ZL_SHAPE(2), 0, 0);
-    CHECK_ARRAY(zl_ones_like(x), ZL_UINT8, ZL_SHAPE(2), 1, 1);
+    CHECK_ARRAY(zl_zeros_like(x, ZL_DTYPE_COUNT), ZL_UINT8, ZL_SHAPE(2), 0, 0);
+    CHECK_ARRAY(zl_ones_like(x, ZL_DTYPE_COUNT), ZL_UINT8, ZL_SHAPE(2), 1, 1);
     CHECK_ARRAY(zl_full_like(x, zl_scalar(1.5), ZL_FLOAT32), ZL_FLOAT32, ZL_SHAPE(2), 1.5, 1.5);
     CHECK(zl_is_contiguous(zl_zeros(ZL_SHAPE(2, 2), ZL_INT8)));
     CHECK_ERROR(ZL_ERROR_SHAPE, zl_zeros(ZL_SHAPE(-1), ZL_FLOAT32));
@@ -23,7 +23,7 @@ TEST(filled_arrays) {
     CHECK_HAS(test_last_error(), "zl_ones: ");
     CHECK_ERROR(ZL_ERROR_DTYPE, zl_zeros(ZL_SHAPE(1), (zl_dtype)99));
     CHECK_ERROR(ZL_ERROR_SHAPE, zl_full(ZL_SHAPE(3), x, ZL_FLOAT32));
-    CHECK(!zl_full(ZL_SHAPE(1), NULL, ZL_FLOAT32) && !zl_zeros_like(NULL) &&
+    CHECK(!zl_full(ZL_SHAPE(1), NULL, ZL_FLOAT32) && !zl_zeros_like(NULL, ZL_DTYPE_COUNT) &&
           !zl_full_like(x, NULL, ZL_INT8) && !zl_error());
 }
 

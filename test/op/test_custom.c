@@ -30,7 +30,7 @@ static bool own_vjp(void *data, int count, const zl_array *in, int results, cons
 }
 static bool own_jvp(void *data, int count, const zl_array *in, const zl_array *tangent, zl_outputs *out) {
     ((struct counted *)data)->rules++;
-    return count == 2 && zl_give(out, tangent[1] ? zl_add(in[0], tangent[1]) : zl_zeros_like(in[0]));
+    return count == 2 && zl_give(out, tangent[1] ? zl_add(in[0], tangent[1]) : zl_zeros_like(in[0], ZL_DTYPE_COUNT));
 }
 static bool own_vmap(void *data, int count, const zl_array *in, const int *axis, int results, zl_outputs *out,
                      int *out_axis) {

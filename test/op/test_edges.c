@@ -184,7 +184,7 @@ static zl_array numbers(zl_shape shape, zl_dtype dtype) {
 // Every other element of an array in which zeros stand between the elements of x.
 static zl_array spread(zl_array x) {
     int64_t start[RANKS + 1] = {0}, stop[RANKS + 1], step[RANKS + 1];
-    zl_array twice = zl_stack((zl_array[]){zl_zeros_like(x), x}, 2, -1);
+    zl_array twice = zl_stack((zl_array[]){zl_zeros_like(x, ZL_DTYPE_COUNT), x}, 2, -1);
     int rank = zl_ndim(twice);
     for (int i = 0; i < rank; i++) {
         stop[i] = zl_dim(twice, i);
@@ -198,9 +198,9 @@ static zl_array spread(zl_array x) {
 // The elements of x, but not row-major in memory.
 static zl_array laid_out(zl_array x, enum layout how) {
     if (how == BACKWARD)
-        return zl_flip(zl_contiguous(zl_flip(x, ZL_ALL)), ZL_ALL);
+        return zl_flip(zl_contiguous(zl_flip(x, ZL_ALL), false), ZL_ALL);
     if (how == TRANSPOSED)
-        return zl_transpose(zl_contiguous(zl_transpose(x, ZL_ALL)), ZL_ALL);
+        return zl_transpose(zl_contiguous(zl_transpose(x, ZL_ALL), false), ZL_ALL);
     return how == SPREAD ? spread(x) : x;
 }
 
@@ -419,7 +419,7 @@ static bool same_results(zl_array a, zl_array b) {
         {zl_less(a, zl_scalar_int(3)), zl_less(b, zl_scalar_int(3))},
         {zl_sum(a), zl_sum(b)},
         {zl_astype(a, ZL_FLOAT32), zl_astype(b, ZL_FLOAT32)},
-        {zl_contiguous(zl_flip(a, ZL_ALL)), zl_contiguous(zl_flip(b, ZL_ALL))},
+        {zl_contiguous(zl_flip(a, ZL_ALL), false), zl_contiguous(zl_flip(b, ZL_ALL), false)},
         {zl_concatenate((zl_array[]){a, a}, 2, 0), zl_concatenate((zl_array[]){b, b}, 2, 0)},
     };
     for (size_t i = 0; i < COUNT(results); i++) {

@@ -207,8 +207,8 @@ TEST(elementwise_output_dtypes) {
 static zl_array strange(zl_array dense, int how) { // the elements of dense, in another layout
     zl_shape shape = zl_shape_of(dense);
     switch (how) {
-    case 1: return zl_transpose(zl_contiguous(zl_transpose(dense, ZL_ALL)), ZL_ALL);
-    case 2: return zl_flip(zl_contiguous(zl_flip(dense, ZL_ALL)), ZL_ALL);
+    case 1: return zl_transpose(zl_contiguous(zl_transpose(dense, ZL_ALL), false), ZL_ALL);
+    case 2: return zl_flip(zl_contiguous(zl_flip(dense, ZL_ALL), false), ZL_ALL);
     case 3: {
         zl_array twice = zl_repeat(dense, 2, shape.ndim - 1);
         int64_t zero[10] = {0}, step[10], stop[10];
@@ -223,12 +223,12 @@ static zl_array strange(zl_array dense, int how) { // the elements of dense, in 
 }
 
 static bool same_bits(zl_array a, zl_array b) {
-    a = zl_contiguous(a), b = zl_contiguous(b);
+    a = zl_contiguous(a, false), b = zl_contiguous(b, false);
     return zl_eval_all(2, (zl_array[]){a, b}) && zl_size(a) == zl_size(b) && !memcmp(zl_data(a), zl_data(b), zl_nbytes(a));
 }
 
 static void compare_layouts(zl_array x, zl_array y) {
-    zl_array want = zl_contiguous(zl_add(zl_multiply(x, y), x)), truth = zl_less(x, y), chosen = zl_where(truth, x, y);
+    zl_array want = zl_contiguous(zl_add(zl_multiply(x, y), x), false), truth = zl_less(x, y), chosen = zl_where(truth, x, y);
     CHECK(zl_eval_all(5, (zl_array[]){x, y, want, truth, chosen}));
     for (int i = 0; i < 4; i++)
         for (int k = 0; k < 4; k++) {
@@ -274,8 +274,8 @@ TEST(elementwise_broadcasts) {
             zl_array a = zl_reshape(zl_arange(0, (double)n, 1, ZL_FLOAT32), (zl_shape){a_dim, rank});
             zl_array b = zl_reshape(zl_arange(0, (double)m, 1, ZL_FLOAT32), (zl_shape){b_dim + skip, rank - skip});
             zl_array y = zl_subtract(a, b);
-            zl_array copy_a = zl_contiguous(zl_broadcast_to(a, zl_shape_of(y)));
-            zl_array copy_b = zl_contiguous(zl_broadcast_to(b, zl_shape_of(y)));
+            zl_array copy_a = zl_contiguous(zl_broadcast_to(a, zl_shape_of(y)), false);
+            zl_array copy_b = zl_contiguous(zl_broadcast_to(b, zl_shape_of(y)), false);
             CHECK(zl_eval_all(3, (zl_array[]){y, copy_a, copy_b}));
             for (int64_t i = 0; i < zl_size(y); i++)
                 if (!CHECK_EQ_F64(zl_data_f32(y)[i], zl_data_f32(copy_a)[i] - zl_data_f32(copy_b)[i]))

@@ -63,7 +63,7 @@ TEST(scans_of_small_floats) {
     zl_array ones = zl_full(ZL_SHAPE(4000, 16), zl_scalar_int(1), ZL_FLOAT16);
     REQUIRE(zl_eval(ones));
     zl_array rows = zl_cumsum(ones, 0, false, true, ZL_FLOAT16);
-    zl_array lines = zl_cumsum(zl_contiguous(zl_transpose(ones, ZL_ALL)), 1, false, true, ZL_FLOAT16);
+    zl_array lines = zl_cumsum(zl_contiguous(zl_transpose(ones, ZL_ALL), false), 1, false, true, ZL_FLOAT16);
     REQUIRE(zl_eval_all(2, (zl_array[]){rows, lines}));
     CHECK_EQ_INT(zl_item_int(zl_array_equal(rows, zl_transpose(lines, ZL_ALL), false)), 1);
     CHECK_EQ_F64(zl_item(zl_max(rows)), 4000);

@@ -117,7 +117,8 @@ TEST(roll_turns) {
     CHECK_ARRAY(zl_roll(x, ZL_SHAPE(INT64_MIN), ZL_AXES(-1)), ZL_INT32, ZL_SHAPE(2, 3), 2, 0, 1, 5, 3, 4);
     CHECK_ARRAY(zl_roll(x, ZL_SHAPE(3), ZL_AXES(1)), ZL_INT32, ZL_SHAPE(2, 3), 0, 1, 2, 3, 4, 5);
     CHECK_EMPTY(zl_roll(RANGE(0), ZL_SHAPE(1), ZL_AXES(0)), ZL_INT32, ZL_SHAPE(0));
-    CHECK_ERROR(ZL_ERROR_VALUE, zl_roll(x, ZL_SHAPE(1, 2), ZL_AXES(0)));
+    CHECK_ARRAY(zl_roll(x, ZL_SHAPE(1, 1, 5), ZL_AXES(1)), ZL_INT32, ZL_SHAPE(2, 3), 2, 0, 1, 5, 3, 4);
+    CHECK_ERROR(ZL_ERROR_VALUE, zl_roll(x, ZL_SHAPE(1, 2), ZL_AXES(0, 1, 0)));
     CHECK_ERROR(ZL_ERROR_VALUE, zl_roll(x, (zl_shape){NULL, -1}, ZL_AXES(0)));
     CHECK_ERROR(ZL_ERROR_AXIS, zl_roll(x, ZL_SHAPE(1), ZL_AXES(2)));
 }

@@ -174,7 +174,7 @@ TEST(large_scatters) {
     zl_array updates = zl_broadcast_to(numbers, ZL_SHAPE(COUNT_OF, 1, WIDE));
     zl_array index = zl_from_i32(at, ZL_SHAPE(COUNT_OF)), zeros = zl_zeros(ZL_SHAPE(ROWS, WIDE), ZL_FLOAT32);
     REQUIRE(zl_eval_all(2, (zl_array[]){zeros, updates}));
-    zl_array y = zl_scatter(zeros, LIST(index), zl_contiguous(updates), ZL_AXES(0));
+    zl_array y = zl_scatter(zeros, LIST(index), zl_contiguous(updates, false), ZL_AXES(0));
     const double *got = op_test_values(zl_max_axis(y, 1, false));
     REQUIRE(got);
     for (int i = 0; i < ROWS; i++)

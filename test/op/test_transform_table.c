@@ -178,7 +178,7 @@ static zl_fn function_of(struct sample *s) {
 static zl_array make_indices(zl_shape shape, int extra) {
     zl_array column =
         zl_reshape(zl_arange_int(2, -1, -1, ZL_INT32), extra == 2 ? ZL_SHAPE(3, 1) : ZL_SHAPE(3));
-    zl_array x = zl_contiguous(zl_broadcast_to(column, shape));
+    zl_array x = zl_contiguous(zl_broadcast_to(column, shape), false);
     return zl_eval(x) ? x : NULL;
 }
 
@@ -304,7 +304,7 @@ static bool is_underived(struct sample *s) {
         for (int k = 0; k < s->count; k++)
             x[k] = make_array(s, k, -1);
         zl_outputs *y = zl_outputs_new();
-        w = call(s, s->count, x, y) ? zl_ones_like(zl_outputs_get(y, 0)) : NULL;
+        w = call(s, s->count, x, y) ? zl_ones_like(zl_outputs_get(y, 0), ZL_DTYPE_COUNT) : NULL;
         zl_outputs_free(y);
         CHECK_ERROR(ZL_ERROR_VALUE, zl_vjp(function_of(s), s->count, x, 1, &w, NULL, grads));
         CHECK_HAS(test_last_error(), "has no derivative");

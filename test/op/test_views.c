@@ -203,10 +203,10 @@ TEST(flatten_and_unflatten) {
 
 TEST(contiguous_copies_only_what_is_not) {
     zl_array x = RANGE(2, 3);
-    CHECK(zl_contiguous(x) == x);
-    CHECK_ARRAY(zl_contiguous(zl_transpose(x, ZL_ALL)), ZL_INT32, ZL_SHAPE(3, 2), 0, 3, 1, 4, 2, 5);
-    CHECK(zl_is_contiguous(zl_contiguous(zl_flip(x, ZL_ALL))));
-    CHECK(!zl_contiguous(NULL) && !zl_error());
+    CHECK(zl_contiguous(x, false) == x);
+    CHECK_ARRAY(zl_contiguous(zl_transpose(x, ZL_ALL), false), ZL_INT32, ZL_SHAPE(3, 2), 0, 3, 1, 4, 2, 5);
+    CHECK(zl_is_contiguous(zl_contiguous(zl_flip(x, ZL_ALL), false)));
+    CHECK(!zl_contiguous(NULL, false) && !zl_error());
 }
 
 TEST(view_reads_bytes_as_another_dtype) {
@@ -264,7 +264,7 @@ RULES(flip, ZL_SHAPE(2, 3), zl_square(zl_flip(x, ZL_AXES(1))))
 RULES(reshape, ZL_SHAPE(2, 3, 2), zl_square(zl_reshape(zl_transpose(x, ZL_ALL), ZL_SHAPE(4, -1))))
 RULES(flatten, ZL_SHAPE(2, 3, 2), zl_square(zl_flatten(x, 1, 2)))
 RULES(unflatten, ZL_SHAPE(2, 6), zl_square(zl_unflatten(x, 1, ZL_SHAPE(3, -1))))
-RULES(contiguous, ZL_SHAPE(2, 3), zl_contiguous(zl_transpose(zl_square(x), ZL_ALL)))
+RULES(contiguous, ZL_SHAPE(2, 3), zl_contiguous(zl_transpose(zl_square(x), ZL_ALL), false))
 RULES(depends, ZL_SHAPE(2, 3), DEPEND(x))
 BATCHING(stop_gradient, ZL_SHAPE(2, 3), zl_stop_gradient(zl_square(x)))
 BATCHING(as_strided, ZL_SHAPE(2, 3), zl_as_strided(x, ZL_SHAPE(3, 3), ZL_SHAPE(1, -1), 2))

@@ -1,0 +1,65 @@
+// shaped_fast.c - functions of zellige.core.fast that are not one op: attention, and kernels of other systems.
+
+#include "shaped.h"
+
+// Attention --------------------------------------------------------------------------------------------------------
+
+enum { Q, K, V, SCALE, MASK, SINKS, FORCE_FUSED };
+
+static bool read_mask(PyObject *o, zl_array *mask, const char **mode) {
+    *mask = NULL;
+    *mode = NULL;
+    if (!shaped_given(o) || !PyUnicode_Check(o))
+        return shaped_array(o, mask);
+    if (PyUnicode_CompareWithASCIIString(o, "causal") == 0) {
+        *mode = "causal";
+        return true;
+    }
+    PyErr_Format(PyExc_ValueError, "scaled_dot_product_attention(): mask %R: 'causal' or an array is needed", o);
+    return false;
+}
+
+static PyObject *attention_work(const struct shaped_call *c) {
+    zl_array q, k, v, mask, sinks;
+    const char *mode;
+    double scale;
+    if (!(q = ext_array_of(c->named[Q])) || !(k = ext_array_of(c->named[K])) || !(v = ext_array_of(c->named[V])) ||
+        !ext_to_double(c->named[SCALE], &scale) || !read_mask(c->named[MASK], &mask, &mode) ||
+        !shaped_array(c->named[SINKS], &sinks))
+        return NULL;
+    return ext_wrap(zl_fast_scaled_dot_product_attention(q, k, v, scale, mask, sinks, mode));
+}
+
+static PyObject *attention(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject *names) {
+    (void)m;
+    struct shaped_call c;
+    static const char *const known[] = {"q", "k", "v", "scale", "mask", "sinks", "force_fused", NULL};
+    if (!shaped_read(&c, "scaled_dot_product_attention", known, 3, false, args, n, names))
+        return NULL;
+    for (int i = Q; i <= SCALE; i++)
+        if (!shaped_need(&c, i, known[i]))
+            return NULL;
+    return shaped_run(&c, attention_work);
+}
+
+// Kernels of other systems -----------------------------------------------------------------------------------------
+
+static PyObject *metal_kernel(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject *names) {
+    (void)m, (void)args, (void)n, (void)names;
+    return PyErr_Format(PyExc_RuntimeError, "fast.metal_kernel: there is no Metal here");
+}
+
+static PyObject *cuda_kernel(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject *names) {
+    (void)m, (void)args, (void)n, (void)names;
+    return PyErr_Format(PyExc_RuntimeError, "fast.cuda_kernel: MLX's CUDA back end is not here");
+}
+
+PyMethodDef shaped_fast[] = {
+    SHAPED_ROW("scaled_dot_product_attention", attention,
+               "scaled_dot_product_attention(q, k, v, *, scale, mask=None, sinks=None, force_fused=False, stream=None)\n"
+               "--\n\nsoftmax(scale * q k^T + mask) v for each head; the mask is an array or 'causal'."),
+    SHAPED_ROW("metal_kernel", metal_kernel, "Kernels in Metal's language: there is no Metal here."),
+    SHAPED_ROW("cuda_kernel", cuda_kernel, "Kernels of MLX's CUDA back end, which is not here."),
+    SHAPED_ROW("precompiled_cuda_kernel", cuda_kernel, "Kernels of MLX's CUDA back end, which is not here."),
+    {0},
+};
