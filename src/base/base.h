@@ -116,6 +116,22 @@ void text_free(struct text *text);
 char *file_read(const char *path, size_t *bytes);
 bool  file_write(const char *path, const void *data, size_t bytes);
 
+// The same piece by piece. Each may fail, with an error that names the path; file_end is called whatever failed, gives
+// the file its name if it is to be kept, and says whether it has it. path lives until then.
+struct file_out {
+    const char *path;
+    struct text beside; // its name until then
+    int file;
+    bool failed;
+};
+bool file_begin(struct file_out *out, const char *path);
+bool file_put(struct file_out *out, const void *data, size_t bytes);
+bool file_end(struct file_out *out, bool keep);
+
+// A file's bytes as memory that is read when it is touched. NULL, without an error, where it cannot be mapped.
+const char *file_map(const char *path, size_t *bytes);
+void file_unmap(const char *data, size_t bytes);
+
 // pool.c ---------------------------------------------------------------------------------------------------------
 
 // Runs fn(data, part) for each part in [0, parts) on the calling thread and the workers, and returns when all are

@@ -1,4 +1,4 @@
-// file.c - whole files: read at once, written so that readers see the old one or the new one.
+// file.c - whole files: read at once or mapped, written so that readers see the old one or the new one.
 
 #include "base/base.h"
 
@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -89,17 +90,55 @@ static int open_beside(const char *path, struct text *name) {
     return -1;
 }
 
-bool file_write(const char *path, const void *data, size_t bytes) {
-    struct text name = {0};
-    int file = open_beside(path, &name);
-    bool done = file >= 0 && write_all(file, data, bytes);
-    if (file >= 0 && close(file) != 0)
-        done = false;
-    done = done && rename(name.data, path) == 0;
-    if (!done && !name.failed)
+bool file_begin(struct file_out *out, const char *path) {
+    *out = (struct file_out){.path = path};
+    out->file = open_beside(path, &out->beside);
+    if (out->file < 0 && !out->beside.failed)
         error_set(ZL_ERROR_IO, "cannot write %s: %m", path);
-    if (!done && file >= 0)
-        unlink(name.data);
-    text_free(&name);
+    return out->file >= 0;
+}
+
+bool file_put(struct file_out *out, const void *data, size_t bytes) {
+    if (out->file < 0 || out->failed)
+        return false;
+    out->failed = !write_all(out->file, data, bytes);
+    return !out->failed || error_false(ZL_ERROR_IO, "cannot write %s: %m", out->path);
+}
+
+bool file_end(struct file_out *out, bool keep) {
+    bool opened = out->file >= 0, wanted = opened && keep && !out->failed;
+    bool done = wanted;
+    if (opened && close(out->file) != 0)
+        done = false;
+    done = done && rename(out->beside.data, out->path) == 0;
+    if (wanted && !done)
+        error_set(ZL_ERROR_IO, "cannot write %s: %m", out->path);
+    if (opened && !done)
+        unlink(out->beside.data);
+    text_free(&out->beside);
+    out->file = -1;
     return done;
+}
+
+bool file_write(const char *path, const void *data, size_t bytes) {
+    struct file_out out;
+    bool ok = file_begin(&out, path) && file_put(&out, data, bytes);
+    return file_end(&out, ok);
+}
+
+// Only what has a size can be mapped.
+const char *file_map(const char *path, size_t *bytes) {
+    struct stat stat;
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0)
+        return NULL;
+    bool sized = fstat(file, &stat) == 0 && S_ISREG(stat.st_mode) && stat.st_size > 0;
+    void *data = sized ? mmap(NULL, (size_t)stat.st_size, PROT_READ, MAP_PRIVATE, file, 0) : MAP_FAILED;
+    *bytes = sized ? (size_t)stat.st_size : 0;
+    close(file);
+    return data == MAP_FAILED ? NULL : data;
+}
+
+void file_unmap(const char *data, size_t bytes) {
+    munmap((void *)(uintptr_t)data, bytes);
 }
