@@ -269,6 +269,53 @@ typedef struct {
 } zl_custom_fn;
 ZL_API bool zl_custom(const zl_custom_fn *f, int count, const zl_array *in, zl_outputs *out);
 
+// Files ---------------------------------------------------------------------------------------------------------
+
+// One array as NumPy's .npy. Paths that lack the format's extension get it when they are written. Files are written beside
+// their place and renamed: what was loaded from the old file stays as it was. Loading is lazy. Big arrays are the file
+// itself, mapped: let nobody cut it short meanwhile. An .npy that ends too early shows when its array is read.
+ZL_API zl_array zl_load(const char *path);
+ZL_API bool     zl_save(const char *path, zl_array a);
+
+// What other files hold: arrays by name and, in safetensors (texts only) and gguf, metadata by name.
+typedef struct zl_file_ zl_file;
+ZL_API zl_file *zl_load_npz(const char *path); // NULL after an error; free it with zl_file_free
+ZL_API zl_file *zl_load_safetensors(const char *path);
+ZL_API zl_file *zl_load_gguf(const char *path); // of tensor x.weight of Q4_0, Q4_1 or Q8_0 also x.scales and x.biases
+ZL_API bool     zl_savez(const char *path, const zl_file *file);
+ZL_API bool     zl_savez_compressed(const char *path, const zl_file *file); // these need zlib
+ZL_API bool     zl_save_safetensors(const char *path, const zl_file *file);
+ZL_API bool     zl_save_gguf(const char *path, const zl_file *file);
+
+// The same from and to memory, which is copied. format: "npy" (one array, whose name is empty), "npz", "npz_compressed"
+// (to write), "safetensors" or "gguf". What zl_save_memory returns is freed with zl_free.
+ZL_API zl_file *zl_load_memory(const char *format, const void *data, size_t bytes);
+ZL_API void    *zl_save_memory(const char *format, const zl_file *file, size_t *bytes);
+
+ZL_API zl_file    *zl_file_new(void);
+ZL_API void        zl_file_free(zl_file *file);
+ZL_API bool        zl_file_add(zl_file *file, const char *name, zl_array a); // keeps a; false if the name is there already
+ZL_API int         zl_file_count(const zl_file *file);
+ZL_API const char *zl_file_name(const zl_file *file, int index);  // NULL past the last
+ZL_API zl_array    zl_file_array(const zl_file *file, int index); // lives as long as the file does
+ZL_API zl_array    zl_file_find(const zl_file *file, const char *name); // the same by name; NULL and an error
+
+typedef struct {
+    const char *data; // a NUL follows
+    size_t bytes;
+} zl_text;
+
+// A value of the metadata: an array of at most one axis, a text, or a list of texts.
+typedef struct {
+    const char *name;
+    zl_array array;      // NULL: it is texts
+    const zl_text *text;
+    int texts;
+    bool is_list;        // also if it is a list of one
+} zl_metadata;
+ZL_API bool zl_file_add_metadata(zl_file *file, const zl_metadata *value);           // copies it, keeps the array
+ZL_API bool zl_file_metadata(const zl_file *file, int index, zl_metadata *value); // false past the last
+
 // Random numbers ------------------------------------------------------------------------------------------------
 
 // An op that is given no key takes the next one of this thread's state, which is a key, at first made from the clock.
@@ -357,7 +404,7 @@ typedef struct {
     const char *name;     // "zl_sum_axes"
     const char *family;   // file or table that defines it: "reduce"
     const char *doc;      // one or more sentences
-    zl_param param[8];
+    zl_param param[12];
     int params;
     bool returns_bool;    // else zl_array
 } zl_op_info;

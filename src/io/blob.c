@@ -1,0 +1,168 @@
+// blob.c - the bytes of a file, mapped or read, and arrays of them.
+
+#include "io/io.h"
+
+#include <string.h>
+
+enum { COPY_MOST = 1 << 20 }; // bytes of arrays that are copied: the mapping of a small file costs more than they do
+
+static struct blob *new_blob(const char *function, const char *label) {
+    struct blob *b = memory_zero(sizeof *b);
+    if (!b)
+        return NULL;
+    atomic_init(&b->refs, 1);
+    b->function = function;
+    if (!(b->label = memory_copy_text(label))) {
+        memory_free(b);
+        return NULL;
+    }
+    return b;
+}
+
+// Fills b; false and an error.
+static bool read_file(struct blob *b, const char *path) {
+    const char *data = file_map(path, &b->bytes);
+    b->mapped = data != NULL;
+    if (!data)
+        data = file_read(path, &b->bytes);
+    b->data = (const unsigned char *)data;
+    return data != NULL;
+}
+
+struct blob *blob_open(const char *function, const char *path) {
+    if (!path)
+        return error_set(ZL_ERROR_VALUE, "%s: the path is NULL", function);
+    struct blob *b = new_blob(function, path);
+    if (!b || read_file(b, path))
+        return b;
+    blob_release(b);
+    return NULL;
+}
+
+struct blob *blob_take(const struct blob *like, char *data, size_t bytes) {
+    struct blob *b = new_blob(like->function, like->label);
+    if (!b) {
+        memory_free(data);
+        return NULL;
+    }
+    b->data = (const unsigned char *)data;
+    b->bytes = bytes;
+    return b;
+}
+
+struct blob *blob_copy(const char *function, const void *data, size_t bytes) {
+    if (!data && bytes)
+        return error_set(ZL_ERROR_VALUE, "%s: %zu bytes at NULL", function, bytes);
+    char *copy = memory_alloc(bytes + 1);
+    if (!copy)
+        return NULL;
+    if (bytes)
+        memcpy(copy, data, bytes);
+    return blob_take(&(struct blob){.function = function, .label = (char[]){"memory"}}, copy, bytes);
+}
+
+struct blob *blob_part(struct blob *whole, size_t offset, size_t bytes) {
+    struct blob *b = new_blob(whole->function, whole->label);
+    if (!b)
+        return NULL;
+    atomic_fetch_add_explicit(&whole->refs, 1, memory_order_relaxed);
+    b->whole = whole;
+    b->data = whole->data + offset;
+    b->bytes = bytes;
+    return b;
+}
+
+void blob_release(struct blob *b) {
+    if (!b || atomic_fetch_sub_explicit(&b->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    if (b->whole)
+        blob_release(b->whole); // once: parts have no parts
+    else if (b->mapped)
+        file_unmap((const char *)b->data, b->bytes);
+    else
+        memory_free((void *)(uintptr_t)b->data);
+    memory_free(b->label);
+    memory_free(b);
+}
+
+void *blob_fail(const struct blob *b, const char *format, ...) {
+    struct text message = {0};
+    va_list list;
+    va_start(list, format);
+    text_add_list(&message, format, list);
+    va_end(list);
+    if (!message.failed)
+        error_set(ZL_ERROR_IO, "%s: %s: %s", b->function, b->label, message.data);
+    text_free(&message);
+    return NULL;
+}
+
+// Arrays -----------------------------------------------------------------------------------------------------------
+
+bool blob_size(const struct blob *b, zl_dtype dtype, zl_shape shape, size_t *bytes) {
+    int64_t size;
+    if (!shape_size(shape.ndim, shape.dim, &size) || size > INT64_MAX / 16)
+        return blob_false(b, "an array of shape %s is too big", shape_text(shape.ndim, shape.dim));
+    *bytes = (size_t)size * zl_dtype_size(dtype);
+    return true;
+}
+
+static void release(void *context) {
+    blob_release(context);
+}
+
+static zl_array share(struct blob *b, size_t offset, zl_dtype dtype, zl_shape shape) {
+    atomic_fetch_add_explicit(&b->refs, 1, memory_order_relaxed);
+    return zl_from_foreign(b->data + offset, shape, dtype,
+                           &(zl_foreign_options){.release = release, .context = b});
+}
+
+static zl_array copy(zl_array x) {
+    return x ? op_dense(&op_copy, 1, &x, 0, NULL, (zl_dtype)x->dtype, x->ndim, x->dim) : NULL;
+}
+
+zl_array blob_array(struct blob *b, size_t offset, zl_dtype dtype, zl_shape shape) {
+    size_t bytes, item = zl_dtype_size(dtype);
+    if (!blob_size(b, dtype, shape, &bytes))
+        return NULL;
+    if (bytes == 0)
+        return zl_zeros(shape, dtype);
+    if (dtype == ZL_BOOL) // bytes may be anything, truth values not
+        return zl_not_equal(blob_array(b, offset, ZL_UINT8, shape), zl_scalar_int(0));
+    if ((uintptr_t)(b->data + offset) % item) {
+        zl_array all = copy(share(b, offset, ZL_UINT8, ZL_SHAPE((int64_t)bytes)));
+        return zl_reshape(zl_view(all, dtype), shape);
+    }
+    zl_array x = share(b, offset, dtype, shape);
+    return bytes <= COPY_MOST ? copy(x) : x;
+}
+
+// Reading ----------------------------------------------------------------------------------------------------------
+
+bool reader_skip(struct reader *r, uint64_t bytes, const unsigned char **start) {
+    size_t left = r->blob->bytes - r->at;
+    if (bytes > left)
+        return blob_false(r->blob, "it ends too early: at byte %zu %llu more are needed, %zu are there", r->at,
+                          (unsigned long long)bytes, left);
+    if (start)
+        *start = r->blob->data + r->at;
+    r->at += (size_t)bytes;
+    return true;
+}
+
+bool reader_number(struct reader *r, int bytes, uint64_t *out) {
+    const unsigned char *p;
+    *out = 0;
+    if (!reader_skip(r, (uint64_t)bytes, &p))
+        return false;
+    for (int i = bytes; i--;)
+        *out = *out << 8 | p[i];
+    return true;
+}
+
+bool reader_u32(struct reader *r, uint32_t *out) {
+    uint64_t value;
+    bool ok = reader_number(r, 4, &value);
+    *out = (uint32_t)value;
+    return ok;
+}

@@ -1,0 +1,148 @@
+// deflate.c - deflated data by zlib, which is opened when it is first needed, and the checksum of zip.
+
+#include "io/io.h"
+
+#include <string.h>
+
+// zlib's stream, as its interface has had it since 1995.
+struct stream {
+    const void *next_in;
+    unsigned avail_in;
+    unsigned long total_in;
+    void *next_out;
+    unsigned avail_out;
+    unsigned long total_out;
+    const char *message;
+    void *state;
+    void *(*alloc)(void *opaque, unsigned items, unsigned size);
+    void (*free)(void *opaque, void *address);
+    void *opaque;
+    int data_type;
+    unsigned long adler, reserved;
+};
+
+enum { OK = 0, STREAM_END = 1, NO_FLUSH = 0, FINISH = 4, DEFAULT_LEVEL = -1, METHOD = 8, RAW = -15, MEMORY = 8 };
+enum { PIECE = 1 << 30 }; // bytes that a stream is given at once
+
+static struct {
+    const char *(*version)(void);
+    int (*inflate_init)(struct stream *s, int window, const char *version, int size);
+    int (*inflate)(struct stream *s, int flush);
+    int (*inflate_end)(struct stream *s);
+    int (*deflate_init)(struct stream *s, int level, int method, int window, int memory, int strategy,
+                        const char *version, int size);
+    int (*deflate)(struct stream *s, int flush);
+    int (*deflate_end)(struct stream *s);
+} zlib;
+
+static bool bind(void) {
+    static const char *const names[] = {"libz.so.1", "libz.so", NULL};
+    const struct library_symbol symbols[] = {
+        {"zlibVersion", (void **)&zlib.version},       {"inflateInit2_", (void **)&zlib.inflate_init},
+        {"inflate", (void **)&zlib.inflate},           {"inflateEnd", (void **)&zlib.inflate_end},
+        {"deflateInit2_", (void **)&zlib.deflate_init}, {"deflate", (void **)&zlib.deflate},
+        {"deflateEnd", (void **)&zlib.deflate_end},
+    };
+    const char *missing;
+    void *library = library_open(names);
+    return library && library_bind(library, symbols, (int)COUNT(symbols), &missing);
+}
+
+static bool open_zlib(const char *function) {
+    static struct lock lock;
+    static int state; // 0: not tried, 1: there, -1: not
+    lock_take(&lock);
+    if (state == 0)
+        state = bind() ? 1 : -1;
+    bool found = state > 0;
+    lock_give(&lock);
+    return found || error_false(ZL_ERROR_LIBRARY, "%s: compressed data needs zlib, and libz.so.1 is not there: install "
+                                "zlib1g", function);
+}
+
+static unsigned give(size_t *left) {
+    unsigned piece = (unsigned)MIN_OF(*left, (size_t)PIECE);
+    *left -= piece;
+    return piece;
+}
+
+// All of the output must be there when the input ends.
+static bool inflate_all(struct stream *s, size_t in_left, size_t out_left) {
+    int state = OK;
+    while (state == OK) {
+        if (s->avail_in == 0)
+            s->avail_in = give(&in_left);
+        if (s->avail_out == 0)
+            s->avail_out = give(&out_left);
+        unsigned in = s->avail_in, out = s->avail_out;
+        state = zlib.inflate(s, NO_FLUSH);
+        if (state == OK && s->avail_in == in && s->avail_out == out)
+            return false;
+    }
+    return state == STREAM_END && s->avail_out == 0 && out_left == 0;
+}
+
+bool deflate_unpack(const struct blob *b, const void *in, size_t in_bytes, void *out, size_t out_bytes) {
+    struct stream s = {.next_in = in, .next_out = out};
+    if (!open_zlib(b->function))
+        return false;
+    if (zlib.inflate_init(&s, RAW, zlib.version(), (int)sizeof s) != OK)
+        return error_false(ZL_ERROR_MEMORY, "%s: zlib could not begin", b->function);
+    bool ok = inflate_all(&s, in_bytes, out_bytes);
+    zlib.inflate_end(&s);
+    return ok || blob_false(b, "its compressed data is damaged, or does not have %zu bytes", out_bytes);
+}
+
+static bool drain(struct stream *s, struct sink *out, int flush) {
+    char room[16384];
+    do {
+        s->next_out = room;
+        s->avail_out = sizeof room;
+        zlib.deflate(s, flush);
+        if (!sink_put(out, room, sizeof room - s->avail_out))
+            return false;
+    } while (s->avail_out == 0);
+    return true;
+}
+
+bool deflate_pack(const char *function, const void *const *part, const size_t *bytes, int parts, char **out,
+                  size_t *out_bytes) {
+    struct stream s = {0};
+    struct sink sink = {.function = function};
+    if (!open_zlib(function))
+        return false;
+    if (zlib.deflate_init(&s, DEFAULT_LEVEL, METHOD, RAW, MEMORY, 0, zlib.version(), (int)sizeof s) != OK)
+        return error_false(ZL_ERROR_MEMORY, "%s: zlib could not begin", function);
+    bool ok = true;
+    for (int i = 0; ok && i < parts; i++) {
+        size_t left = bytes[i];
+        for (s.next_in = part[i]; ok && left;) {
+            s.avail_in = give(&left);
+            ok = drain(&s, &sink, NO_FLUSH);
+        }
+    }
+    ok = ok && drain(&s, &sink, FINISH);
+    zlib.deflate_end(&s);
+    *out = sink.data;
+    *out_bytes = sink.bytes;
+    if (!ok)
+        memory_free(sink.data);
+    return ok;
+}
+
+uint32_t deflate_crc(uint32_t crc, const void *data, size_t bytes) {
+    static uint32_t table[256];
+    static struct lock lock;
+    lock_take(&lock);
+    if (!table[1])
+        for (uint32_t i = 0; i < 256; i++) {
+            table[i] = i;
+            for (int k = 0; k < 8; k++)
+                table[i] = table[i] >> 1 ^ (table[i] & 1 ? 0xedb88320u : 0);
+        }
+    lock_give(&lock);
+    crc = ~crc;
+    for (const unsigned char *p = data; bytes--; p++)
+        crc = crc >> 8 ^ table[(crc ^ *p) & 0xff];
+    return ~crc;
+}

@@ -1,0 +1,138 @@
+// formats.c - the public functions: files of all formats, by name and in memory.
+
+#include "io/io.h"
+
+#include <string.h>
+
+struct format {
+    const char *name, *extension;
+    bool (*load)(struct blob *b, zl_file *out);
+    bool (*save)(struct sink *s, const zl_file *file);
+};
+
+static const struct format npy = {"npy", ".npy", npy_load, npy_save};
+static const struct format npz = {"npz", ".npz", npz_load, npz_save};
+static const struct format npz_compressed = {"npz_compressed", ".npz", npz_load, npz_save_compressed};
+static const struct format safetensors = {"safetensors", ".safetensors", safetensors_load, safetensors_save};
+static const struct format gguf = {"gguf", ".gguf", gguf_load, gguf_save};
+static const struct format *const formats[] = {&npy, &npz, &npz_compressed, &safetensors, &gguf};
+
+static const struct format *find(const char *function, const char *name) {
+    for (size_t i = 0; name && i < COUNT(formats); i++)
+        if (!strcmp(formats[i]->name, name))
+            return formats[i];
+    return error_set(ZL_ERROR_VALUE, "%s: format '%s': npy, npz, npz_compressed, safetensors or gguf is needed", function,
+                     name ? name : "NULL");
+}
+
+// Loading ----------------------------------------------------------------------------------------------------------
+
+// Takes the blob over; NULL and an error.
+static zl_file *load(const struct format *format, struct blob *b) {
+    zl_file *file = b ? zl_file_new() : NULL;
+    bool ok = file != NULL;
+    if (ok)
+        ZL_SCOPE
+            ok = format->load(b, file);
+    blob_release(b);
+    if (ok)
+        return file;
+    zl_file_free(file);
+    return NULL;
+}
+
+zl_file *zl_load_npz(const char *path) {
+    return load(&npz, blob_open("zl_load_npz", path));
+}
+
+zl_file *zl_load_safetensors(const char *path) {
+    return load(&safetensors, blob_open("zl_load_safetensors", path));
+}
+
+zl_file *zl_load_gguf(const char *path) {
+    return load(&gguf, blob_open("zl_load_gguf", path));
+}
+
+zl_file *zl_load_memory(const char *format, const void *data, size_t bytes) {
+    const struct format *known = find("zl_load_memory", format);
+    return known ? load(known, blob_copy("zl_load_memory", data, bytes)) : NULL;
+}
+
+zl_array zl_load(const char *path) {
+    struct blob *b = blob_open("zl_load", path);
+    zl_scope s = zl_scope_begin();
+    zl_array a = zl_scope_leave(s, b ? npy_array(b, true) : NULL);
+    blob_release(b);
+    return a;
+}
+
+// Saving -----------------------------------------------------------------------------------------------------------
+
+static bool write_to(const struct format *format, struct sink *s, const zl_file *file) {
+    bool ok = false;
+    ZL_SCOPE
+        ok = format->save(s, file);
+    return ok;
+}
+
+static bool ends_with(const char *text, const char *end) {
+    size_t bytes = strlen(text), tail = strlen(end);
+    return bytes >= tail && !strcmp(text + bytes - tail, end);
+}
+
+static bool write_file(const struct format *format, const char *function, const char *path, const zl_file *file) {
+    struct text name = {0};
+    struct file_out out;
+    text_add(&name, "%s%s", path, ends_with(path, format->extension) ? "" : format->extension);
+    if (name.failed)
+        return false;
+    struct sink s = {.function = function, .file = &out};
+    bool ok = file_begin(&out, name.data) && write_to(format, &s, file);
+    ok = file_end(&out, ok);
+    text_free(&name);
+    return ok;
+}
+
+static bool save(const struct format *format, const char *function, const char *path, const zl_file *file) {
+    if (!path || !file)
+        return error_false(ZL_ERROR_VALUE, "%s: the %s is NULL", function, path ? "file" : "path");
+    return write_file(format, function, path, file);
+}
+
+bool zl_savez(const char *path, const zl_file *file) {
+    return save(&npz, "zl_savez", path, file);
+}
+
+bool zl_savez_compressed(const char *path, const zl_file *file) {
+    return save(&npz_compressed, "zl_savez_compressed", path, file);
+}
+
+bool zl_save_safetensors(const char *path, const zl_file *file) {
+    return save(&safetensors, "zl_save_safetensors", path, file);
+}
+
+bool zl_save_gguf(const char *path, const zl_file *file) {
+    return save(&gguf, "zl_save_gguf", path, file);
+}
+
+bool zl_save(const char *path, zl_array a) {
+    zl_file *file = a ? zl_file_new() : NULL;
+    bool ok = file && zl_file_add(file, "", a) && save(&npy, "zl_save", path, file);
+    zl_file_free(file);
+    return ok;
+}
+
+void *zl_save_memory(const char *format, const zl_file *file, size_t *bytes) {
+    const struct format *known = find("zl_save_memory", format);
+    if (!known)
+        return NULL;
+    if (!file || !bytes)
+        return error_set(ZL_ERROR_VALUE, "zl_save_memory: the file or the place for the size is NULL");
+    struct sink s = {.function = "zl_save_memory"};
+    if (!write_to(known, &s, file)) {
+        memory_free(s.data);
+        return NULL;
+    }
+    *bytes = s.bytes;
+    return s.data;
+}

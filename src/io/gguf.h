@@ -1,0 +1,33 @@
+// gguf.h - the numbers of the gguf format.
+
+#ifndef GGUF_H
+#define GGUF_H
+
+#include "io/io.h"
+
+enum { GGUF_VERSION = 3, GGUF_ALIGN = 32 };
+
+// Values of the metadata.
+enum gguf_value {
+    GGUF_UINT8, GGUF_INT8, GGUF_UINT16, GGUF_INT16, GGUF_UINT32, GGUF_INT32, GGUF_FLOAT32, GGUF_BOOL, GGUF_STRING,
+    GGUF_ARRAY, GGUF_UINT64, GGUF_INT64, GGUF_FLOAT64,
+    GGUF_VALUES
+};
+
+// Elements of tensors. Those that are blocks become float16, or several arrays.
+enum { GGUF_F32 = 0, GGUF_F16 = 1, GGUF_Q4_0 = 2, GGUF_Q4_1 = 3, GGUF_Q8_0 = 8, GGUF_I8 = 24, GGUF_I16 = 25, GGUF_I32 = 26,
+       GGUF_I64 = 27, GGUF_F64 = 28, GGUF_BF16 = 30 };
+
+// Dtype of a value or of elements, and back; ZL_DTYPE_COUNT, -1: there is none.
+zl_dtype gguf_value_dtype(uint32_t value);
+zl_dtype gguf_tensor_dtype(uint32_t type);
+int gguf_dtype_value(zl_dtype dtype);
+int gguf_dtype_tensor(zl_dtype dtype);
+
+// gguf_blocks.c: elements quantised in blocks of 32, as MLX's affine quantisation has them.
+bool gguf_is_blocks(uint32_t type);
+size_t gguf_block_bytes(uint32_t type);
+// Adds name, and its scales and biases; the bytes are there.
+bool gguf_add_blocks(struct blob *b, zl_file *out, const char *name, uint32_t type, zl_shape shape, size_t offset);
+
+#endif

@@ -1,0 +1,172 @@
+// json_read.c - JSON, read piece by piece where the reader knows what comes.
+
+#include "io/io.h"
+
+#include <string.h>
+
+enum { DEEPEST = 64 };
+
+// The next byte; -1 at the end.
+static int peek(const struct json *j) {
+    return j->in.at < j->end ? j->in.blob->data[j->in.at] : -1;
+}
+
+static void skip_blanks(struct json *j) {
+    for (int c = peek(j); c == ' ' || c == '\n' || c == '\r' || c == '\t'; c = peek(j))
+        j->in.at++;
+}
+
+static bool wrong(const struct json *j, const char *needed) {
+    return blob_false(j->in.blob, "the JSON of its header has no %s at byte %zu", needed, j->in.at);
+}
+
+bool json_is(struct json *j, char c) {
+    skip_blanks(j);
+    if (peek(j) != (unsigned char)c)
+        return false;
+    j->in.at++;
+    return true;
+}
+
+bool json_char(struct json *j, char c) {
+    return json_is(j, c) || wrong(j, (char[]){'\'', c, '\'', 0});
+}
+
+static bool read_hex(struct json *j, unsigned *out) {
+    *out = 0;
+    for (int i = 0; i < 4; i++) {
+        int c = peek(j), digit = c >= '0' && c <= '9' ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10 : -1;
+        if (digit < 0)
+            return wrong(j, "hexadecimal digit");
+        *out = *out << 4 | (unsigned)digit;
+        j->in.at++;
+    }
+    return true;
+}
+
+static void add_utf8(struct text *out, unsigned c) {
+    char s[4];
+    int bytes = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
+    for (int i = bytes - 1; i > 0; i--, c >>= 6)
+        s[i] = (char)(0x80 | (c & 0x3f));
+    s[0] = (char)(bytes == 1 ? c : (0xf00u >> bytes & 0xff) | c);
+    text_bytes(out, s, bytes);
+}
+
+// \u1234, or two of them that make one character.
+static bool read_unicode(struct json *j, struct text *out) {
+    unsigned c, low;
+    if (!read_hex(j, &c))
+        return false;
+    if (c >= 0xd800 && c < 0xdc00) {
+        if (!json_char(j, '\\') || !json_char(j, 'u') || !read_hex(j, &low) || low < 0xdc00 || low > 0xdfff)
+            return wrong(j, "second half of a character");
+        c = 0x10000 + ((c - 0xd800) << 10) + (low - 0xdc00);
+    } else if (c >= 0xdc00 && c < 0xe000) {
+        return wrong(j, "first half of a character");
+    }
+    add_utf8(out, c);
+    return true;
+}
+
+static bool read_escape(struct json *j, struct text *out) {
+    static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
+    int c = peek(j);
+    j->in.at++;
+    if (c == 'u')
+        return read_unicode(j, out);
+    const char *found = c > 0 ? memchr(from, c, sizeof from - 1) : NULL;
+    if (!found)
+        return wrong(j, "known escape");
+    text_bytes(out, to + (found - from), 1);
+    return true;
+}
+
+bool json_text(struct json *j, struct text *out) {
+    out->len = 0;
+    text_bytes(out, "", 0);
+    if (!json_char(j, '"'))
+        return false;
+    for (int c = peek(j); c != '"'; c = peek(j)) {
+        if (c < 0x20)
+            return wrong(j, "end of a text");
+        j->in.at++;
+        if (c != '\\')
+            text_bytes(out, &(char){(char)c}, 1);
+        else if (!read_escape(j, out))
+            return false;
+    }
+    j->in.at++;
+    return !out->failed;
+}
+
+bool json_size(struct json *j, uint64_t *out) {
+    skip_blanks(j);
+    *out = 0;
+    size_t start = j->in.at;
+    for (int c = peek(j); c >= '0' && c <= '9'; c = peek(j)) {
+        if (*out > (INT64_MAX - 9) / 10)
+            return wrong(j, "number that fits 63 bits");
+        *out = *out * 10 + (uint64_t)(c - '0');
+        j->in.at++;
+    }
+    return j->in.at > start || wrong(j, "whole number");
+}
+
+bool json_object(struct json *j, bool (*member)(struct json *, const char *, int, void *), void *context) {
+    struct text name = {0};
+    bool ok = json_char(j, '{'), more = ok && !json_is(j, '}');
+    while (ok && more) {
+        ok = json_text(j, &name) && json_char(j, ':') && member(j, name.data, name.len, context);
+        more = ok && json_is(j, ',');
+        ok = ok && (more || json_char(j, '}'));
+    }
+    text_free(&name);
+    return ok;
+}
+
+static bool skip_member(struct json *j, const char *name, int len, void *context) {
+    (void)name, (void)len, (void)context;
+    return json_skip(j);
+}
+
+static bool skip_list(struct json *j) {
+    if (json_is(j, ']'))
+        return true;
+    do
+        if (!json_skip(j))
+            return false;
+    while (json_is(j, ','));
+    return json_char(j, ']');
+}
+
+// Numbers, true, false and null: what they are does not matter.
+static bool skip_word(struct json *j) {
+    size_t start = j->in.at;
+    for (int c = peek(j); c > 0 && (strchr("+-.", c) || (c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'z')); c = peek(j))
+        j->in.at++;
+    return j->in.at > start || wrong(j, "value");
+}
+
+static bool skip_any(struct json *j) {
+    struct text text = {0};
+    skip_blanks(j);
+    if (peek(j) == '{')
+        return json_object(j, skip_member, NULL);
+    if (json_is(j, '['))
+        return skip_list(j);
+    if (peek(j) != '"')
+        return skip_word(j);
+    bool ok = json_text(j, &text);
+    text_free(&text);
+    return ok;
+}
+
+bool json_skip(struct json *j) {
+    if (j->depth == DEEPEST)
+        return blob_false(j->in.blob, "the JSON of its header is more than %d levels deep", DEEPEST);
+    j->depth++;
+    bool ok = skip_any(j);
+    j->depth--;
+    return ok;
+}

@@ -1,0 +1,272 @@
+// npz.c - NumPy's format of several arrays: npy files in a zip archive, stored or deflated.
+
+#include "io/io.h"
+
+#include <string.h>
+
+enum { STORED = 0, DEFLATED = 8 };
+enum { LOCAL = 0x04034b50, CENTRAL = 0x02014b50, END = 0x06054b50, END_64 = 0x06064b50, LOCATOR_64 = 0x07064b50 };
+enum { LOCAL_BYTES = 30, CENTRAL_BYTES = 46, END_BYTES = 22, LOCATOR_BYTES = 20, END_64_BYTES = 56 };
+enum { VERSION = 45, UTF8 = 0x800, EXTRA_64 = 1, DATE = 0x21 }; // version that has big sizes; 1 January 1980
+#define WIDE UINT32_MAX // a size that stands in the extra field instead
+#define INFLATE_MOST 1040 // bytes that one deflated byte can become, at most
+
+struct member {
+    uint64_t flags, method, crc, packed, bytes, offset, name_bytes;
+    const unsigned char *name;
+};
+
+// Reading ----------------------------------------------------------------------------------------------------------
+
+static uint64_t number_at(const unsigned char *p, int bytes) {
+    uint64_t value = 0;
+    while (bytes--)
+        value = value << 8 | p[bytes];
+    return value;
+}
+
+// The end record: what comes behind it is a comment of 64 KiB at most.
+static bool find_end(const struct blob *b, size_t *at) {
+    size_t least = b->bytes > END_BYTES + 65535 ? b->bytes - END_BYTES - 65535 : 0;
+    for (size_t i = b->bytes < END_BYTES ? 0 : b->bytes - END_BYTES + 1; i-- > least;)
+        if (number_at(b->data + i, 4) == END) {
+            *at = i;
+            return true;
+        }
+    return blob_false(b, "it is no zip archive: it has no end record");
+}
+
+struct directory {
+    uint64_t count, offset;
+};
+
+// Archives that are big have a second end record, which a locator before the first one points to.
+static bool read_big_end(const struct blob *b, size_t end, struct directory *d) {
+    if (end < LOCATOR_BYTES || number_at(b->data + end - LOCATOR_BYTES, 4) != LOCATOR_64)
+        return true;
+    uint64_t at = number_at(b->data + end - LOCATOR_BYTES + 8, 8);
+    if (b->bytes < END_64_BYTES || at > b->bytes - END_64_BYTES || number_at(b->data + at, 4) != END_64)
+        return blob_false(b, "its zip64 end record is not at byte %llu", (unsigned long long)at);
+    d->count = number_at(b->data + at + 32, 8);
+    d->offset = number_at(b->data + at + 48, 8);
+    return true;
+}
+
+// Sizes that did not fit, in the order in which they are wide.
+static void read_extra(struct member *m, const unsigned char *extra, uint64_t bytes) {
+    while (bytes >= 4) {
+        uint64_t id = number_at(extra, 2), size = number_at(extra + 2, 2);
+        if (size > bytes - 4)
+            return;
+        uint64_t *wide[] = {&m->bytes, &m->packed, &m->offset};
+        const unsigned char *p = extra + 4;
+        for (size_t i = 0, left = id == EXTRA_64 ? size : 0; i < COUNT(wide) && left >= 8; i++)
+            if (*wide[i] == WIDE) {
+                *wide[i] = number_at(p, 8);
+                p += 8;
+                left -= 8;
+            }
+        extra += 4 + size;
+        bytes -= 4 + size;
+    }
+}
+
+static bool read_central(struct reader *r, struct member *m) {
+    const unsigned char *p, *extra;
+    if (!reader_skip(r, CENTRAL_BYTES, &p))
+        return false;
+    if (number_at(p, 4) != CENTRAL)
+        return blob_false(r->blob, "it has no entry of its directory at byte %zu", r->at - CENTRAL_BYTES);
+    uint64_t extra_bytes = number_at(p + 30, 2), comment = number_at(p + 32, 2);
+    *m = (struct member){.flags = number_at(p + 8, 2), .method = number_at(p + 10, 2), .crc = number_at(p + 16, 4),
+                         .packed = number_at(p + 20, 4), .bytes = number_at(p + 24, 4),
+                         .name_bytes = number_at(p + 28, 2), .offset = number_at(p + 42, 4)};
+    if (!reader_skip(r, m->name_bytes, &m->name) || !reader_skip(r, extra_bytes, &extra) || !reader_skip(r, comment, NULL))
+        return false;
+    read_extra(m, extra, extra_bytes);
+    return true;
+}
+
+// Where the data of a member begin: behind its local header.
+static bool find_data(struct blob *b, const struct member *m, size_t *at) {
+    struct reader r = {b, 0};
+    const unsigned char *p;
+    if (m->offset > b->bytes)
+        return blob_false(b, "a member at byte %llu of %zu", (unsigned long long)m->offset, b->bytes);
+    r.at = (size_t)m->offset;
+    if (!reader_skip(&r, LOCAL_BYTES, &p))
+        return false;
+    if (number_at(p, 4) != LOCAL)
+        return blob_false(b, "it has no member at byte %llu", (unsigned long long)m->offset);
+    if (!reader_skip(&r, number_at(p + 26, 2) + number_at(p + 28, 2), NULL))
+        return false;
+    *at = r.at;
+    return reader_skip(&r, m->packed, NULL);
+}
+
+static struct blob *inflate_member(struct blob *b, const struct member *m, size_t at) {
+    if (m->bytes / INFLATE_MOST > m->packed)
+        return blob_fail(b, "%llu bytes cannot become %llu", (unsigned long long)m->packed, (unsigned long long)m->bytes);
+    char *data = memory_alloc((size_t)m->bytes + 1);
+    if (data && deflate_unpack(b, b->data + at, (size_t)m->packed, data, (size_t)m->bytes))
+        return blob_take(b, data, (size_t)m->bytes);
+    memory_free(data);
+    return NULL;
+}
+
+static struct blob *open_member(struct blob *b, const struct member *m) {
+    size_t at;
+    if (m->flags & 1)
+        return blob_fail(b, "'%.*s' is encrypted", (int)m->name_bytes, (const char *)m->name);
+    if (m->method != STORED && m->method != DEFLATED)
+        return blob_fail(b, "'%.*s' is compressed by method %d: stored and deflated are known", (int)m->name_bytes,
+                         (const char *)m->name, (int)m->method);
+    if (!find_data(b, m, &at))
+        return NULL;
+    return m->method == STORED ? blob_part(b, at, (size_t)m->packed) : inflate_member(b, m, at);
+}
+
+static bool add_member(struct blob *b, const struct member *m, zl_file *out) {
+    uint64_t bytes = m->name_bytes;
+    if (bytes > 4 && !memcmp(m->name + bytes - 4, ".npy", 4))
+        bytes -= 4;
+    const char *name = file_list_name(out, b, m->name, (size_t)bytes);
+    struct blob *part = name ? open_member(b, m) : NULL;
+    bool ok = part != NULL;
+    if (ok && deflate_crc(0, part->data, part->bytes) != m->crc)
+        ok = blob_false(b, "'%.200s' is damaged: its checksum is another", name);
+    ok = ok && zl_file_add(out, name, npy_array(part, false));
+    blob_release(part);
+    return ok;
+}
+
+bool npz_load(struct blob *b, zl_file *out) {
+    size_t end;
+    if (!find_end(b, &end))
+        return false;
+    struct directory d = {number_at(b->data + end + 10, 2), number_at(b->data + end + 16, 4)};
+    if (!read_big_end(b, end, &d))
+        return false;
+    if (d.offset > b->bytes)
+        return blob_false(b, "its directory is at byte %llu of %zu", (unsigned long long)d.offset, b->bytes);
+    struct reader r = {b, (size_t)d.offset};
+    struct member m;
+    for (uint64_t i = 0; i < d.count; i++)
+        if (!read_central(&r, &m) || !add_member(b, &m, out))
+            return false;
+    return true;
+}
+
+// Writing ----------------------------------------------------------------------------------------------------------
+
+struct entry {
+    uint64_t method, crc, packed, bytes, offset;
+    const char *name; // without .npy
+};
+
+static bool put_all(struct sink *s, int count, const uint64_t (*field)[2]) {
+    for (int i = 0; i < count; i++)
+        if (!sink_number(s, (int)field[i][0], field[i][1]))
+            return false;
+    return true;
+}
+
+static uint64_t narrow(uint64_t size) {
+    return MIN_OF(size, (uint64_t)WIDE);
+}
+
+static bool put_name(struct sink *s, const struct entry *e) {
+    return sink_put(s, e->name, strlen(e->name)) && sink_put(s, ".npy", 4);
+}
+
+static bool put_local(struct sink *s, const struct entry *e) {
+    bool big = e->bytes >= WIDE || e->packed >= WIDE;
+    const uint64_t field[][2] = {{4, LOCAL}, {2, VERSION}, {2, UTF8}, {2, e->method}, {2, 0}, {2, DATE}, {4, e->crc},
+                                 {4, big ? WIDE : e->packed}, {4, big ? WIDE : e->bytes}, {2, strlen(e->name) + 4},
+                                 {2, big ? 20 : 0}};
+    const uint64_t extra[][2] = {{2, EXTRA_64}, {2, 16}, {8, e->bytes}, {8, e->packed}};
+    return put_all(s, COUNT(field), field) && put_name(s, e) && (!big || put_all(s, COUNT(extra), extra));
+}
+
+static bool put_central(struct sink *s, const struct entry *e) {
+    const uint64_t sizes[] = {e->bytes, e->packed, e->offset};
+    uint64_t wide = 0;
+    for (size_t i = 0; i < COUNT(sizes); i++)
+        wide += sizes[i] >= WIDE;
+    const uint64_t field[][2] = {{4, CENTRAL}, {2, VERSION}, {2, VERSION}, {2, UTF8}, {2, e->method}, {2, 0}, {2, DATE},
+                                 {4, e->crc}, {4, narrow(e->packed)}, {4, narrow(e->bytes)}, {2, strlen(e->name) + 4},
+                                 {2, wide ? 4 + 8 * wide : 0}, {2, 0}, {2, 0}, {2, 0}, {4, 0}, {4, narrow(e->offset)}};
+    bool ok = put_all(s, COUNT(field), field) && put_name(s, e);
+    ok = ok && (!wide || (sink_number(s, 2, EXTRA_64) && sink_number(s, 2, 8 * wide)));
+    for (size_t i = 0; ok && i < COUNT(sizes); i++)
+        ok = sizes[i] < WIDE || sink_number(s, 8, sizes[i]);
+    return ok;
+}
+
+static bool put_end(struct sink *s, uint64_t count, uint64_t start) {
+    uint64_t end = s->bytes, bytes = end - start;
+    const uint64_t big[][2] = {{4, END_64}, {8, 44}, {2, VERSION}, {2, VERSION}, {4, 0}, {4, 0}, {8, count}, {8, count},
+                               {8, bytes}, {8, start}, {4, LOCATOR_64}, {4, 0}, {8, end}, {4, 1}};
+    const uint64_t field[][2] = {{4, END}, {2, 0}, {2, 0}, {2, MIN_OF(count, UINT16_MAX)}, {2, MIN_OF(count, UINT16_MAX)},
+                                 {4, narrow(bytes)}, {4, narrow(start)}, {2, 0}};
+    bool is_big = count >= UINT16_MAX || bytes >= WIDE || start >= WIDE;
+    return (!is_big || put_all(s, COUNT(big), big)) && put_all(s, COUNT(field), field);
+}
+
+// The parts of a member's data: the header and the elements, or both deflated.
+static bool put_parts(struct sink *s, struct entry *e, const void *const *part, const size_t *bytes) {
+    e->offset = s->bytes;
+    e->bytes = e->packed = bytes[0] + bytes[1];
+    e->crc = deflate_crc(deflate_crc(0, part[0], bytes[0]), part[1], bytes[1]);
+    if (e->method == STORED)
+        return put_local(s, e) && sink_put(s, part[0], bytes[0]) && sink_put(s, part[1], bytes[1]);
+    char *packed;
+    size_t packed_bytes;
+    if (!deflate_pack(s->function, part, bytes, 2, &packed, &packed_bytes))
+        return false;
+    e->packed = packed_bytes;
+    bool ok = put_local(s, e) && sink_put(s, packed, packed_bytes);
+    memory_free(packed);
+    return ok;
+}
+
+static bool put_member(struct sink *s, struct entry *e, const struct dense *d) {
+    struct text header = {0};
+    if (strlen(e->name) > UINT16_MAX - 4)
+        return error_false(ZL_ERROR_VALUE, "%s: a name of %zu bytes: at most %d are possible", s->function, strlen(e->name),
+                           UINT16_MAX - 4);
+    bool ok = npy_header(&header, d->array) && put_parts(s, e, (const void *[]){header.data, d->data},
+                                                         (size_t[]){(size_t)header.len, d->bytes});
+    text_free(&header);
+    return ok;
+}
+
+static bool put_archive(struct sink *s, const zl_file *file, uint64_t method, const struct dense *list, struct entry *entry) {
+    for (int i = 0; i < file->count; i++) {
+        entry[i] = (struct entry){.method = method, .name = file->name[i]};
+        if (!put_member(s, &entry[i], &list[i]))
+            return false;
+    }
+    uint64_t start = s->bytes;
+    for (int i = 0; i < file->count; i++)
+        if (!put_central(s, &entry[i]))
+            return false;
+    return put_end(s, (uint64_t)file->count, start);
+}
+
+static bool save(struct sink *s, const zl_file *file, uint64_t method) {
+    struct entry *entry = memory_alloc(sizeof *entry * (size_t)(file->count + 1));
+    struct dense *list = entry ? sink_dense_all(file) : NULL;
+    bool ok = list && put_archive(s, file, method, list, entry);
+    memory_free(list);
+    memory_free(entry);
+    return ok;
+}
+
+bool npz_save(struct sink *s, const zl_file *file) {
+    return save(s, file, STORED);
+}
+
+bool npz_save_compressed(struct sink *s, const zl_file *file) {
+    return save(s, file, DEFLATED);
+}
