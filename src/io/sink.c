@@ -41,7 +41,7 @@ bool sink_align(struct sink *s, size_t alignment) {
 }
 
 bool sink_dense(zl_array a, struct dense *out) {
-    out->array = zl_contiguous(a);
+    out->array = zl_contiguous(a, false);
     out->bytes = zl_nbytes(out->array);
     out->data = out->bytes ? zl_data(out->array) : NULL;
     return out->array && (out->data || out->bytes == 0);
@@ -52,7 +52,7 @@ struct dense *sink_dense_all(const zl_file *file) {
     struct dense *list = all ? memory_zero(sizeof *list * (size_t)(file->count + 1)) : NULL;
     bool ok = list != NULL;
     for (int i = 0; ok && i < file->count; i++)
-        ok = (all[i] = zl_contiguous(file->array[i]));
+        ok = (all[i] = zl_contiguous(file->array[i], false));
     ok = ok && zl_eval_all(file->count, all);
     for (int i = 0; ok && i < file->count; i++)
         ok = sink_dense(all[i], &list[i]);

@@ -43,7 +43,7 @@ static void damage(unsigned char *data, size_t *bytes) {
 static void touch(const zl_file *file) {
     for (int i = 0; i < zl_file_count(file); i++)
         ZL_SCOPE
-            zl_eval(zl_contiguous(zl_file_array(file, i)));
+            zl_eval(zl_contiguous(zl_file_array(file, i), false));
 }
 
 static void try_damaged(const char *format, const void *data, size_t bytes, unsigned char *room) {
