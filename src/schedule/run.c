@@ -125,7 +125,7 @@ static bool take_dying(struct run *r, int index, zl_array out) {
     struct call *c = r->binding.call[index];
     for (uint64_t dies = r->dies[index]; dies; dies &= dies - 1) {
         zl_array x = c->in[__builtin_ctzll(dies)];
-        if (!can_take(out, x))
+        if (was_taken(c, x) || !can_take(out, x))
             continue;
         out->storage = storage_retain(x->storage);
         counter_add(COUNTER_DONATIONS, 1);

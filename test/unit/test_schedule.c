@@ -297,3 +297,27 @@ TEST(print_shows_values_and_dtype) {
     CHECK_STR(text, "array([1.5, inf, -0.25], dtype=float32)");
     zl_free(text);
 }
+
+static zl_array owned_counting(int n) { // held by the caller alone
+    zl_array x = NULL;
+    ZL_SCOPE
+        x = zl_retain(zl_add(counting(n), zl_scalar(1)));
+    return zl_eval(x) ? x : NULL;
+}
+
+// Calls that run together: both results are needed, and one input ends in the first.
+TEST(results_of_a_row_program_do_not_share_memory) {
+    zl_array x = owned_counting(10000);
+    ZL_SCOPE {
+        zl_array a = zl_retain(zl_multiply(x, zl_scalar(2)));
+        zl_release(x); // now a alone needs it
+        zl_array b = zl_retain(zl_add(zl_negative(zl_exp(zl_multiply(a, zl_scalar(0)))), a));
+        zl_array both[2] = {a, b};
+        REQUIRE(zl_eval_all(2, both));
+        CHECK_EQ_F64(zl_data_f32(a)[7], 16);
+        CHECK_EQ_F64(zl_data_f32(b)[7], 15);
+        CHECK(zl_data(a) != zl_data(b));
+        zl_release(a);
+        zl_release(b);
+    }
+}
