@@ -43,6 +43,20 @@ installed() {
     "$python" -m venv --system-site-packages "$tmp/venv" && "$tmp/venv/bin/python" -m pip install -q --no-deps "$tmp"/wheel/*.whl &&
         cd "$tmp" && "$tmp/venv/bin/python" -c "import zellige.core as mx; assert (mx.ones(3) + 1).tolist() == [2, 2, 2]"
 }
+# An interpreter without the GIL, where there is one.
+free_threaded() {
+    cmake -S . -B "$tmp/free" -DPython3_EXECUTABLE="$1" -DZL_LEVELS=scalar -DZL_GEN="$build/zellige-gen" -DZL_DEV=OFF >/dev/null &&
+        cmake --build "$tmp/free" --parallel "$(nproc)" --target python >/dev/null &&
+        PYTHONPATH=$tmp/free/python "$1" test/python/run.py test_module.py
+}
+free=$(command -v python3.14t || command -v python3.13t)
+if [ -n "$free" ]; then
+    check "a free-threaded interpreter" free_threaded "$free"
+else
+    echo "skipped the free-threaded interpreter: there is neither python3.14t nor python3.13t"
+    skipped=$((skipped + 1))
+fi
+
 check "pip builds a wheel" wheel
 check "the wheel works where it is installed" installed
 finish
