@@ -335,6 +335,84 @@ ZL_API zl_array zl_fast_rope(zl_array a, int dims, bool traditional, double base
 // scores more that only take part in the softmax's sum.
 ZL_API zl_array zl_fast_scaled_dot_product_attention(zl_array q, zl_array k, zl_array v, double scale, zl_array mask, zl_array sinks, const char *mask_mode);
 
+// fft
+
+// The discrete Fourier transform of a along an axis. n numbers are taken: those that are missing are 0. The
+// norm says which direction is divided by the count of numbers: "backward" or "forward"; "ortho" divides both
+// by its root.
+ZL_API zl_array zl_fft_fft(zl_array a, int n, int axis, const char *norm);
+
+// The discrete Fourier transform of a along axes. s numbers are taken along the axes, each its own: those
+// that are missing are 0. The norm says which direction is divided by the count of numbers: "backward" or
+// "forward"; "ortho" divides both by its root.
+ZL_API zl_array zl_fft_fft2(zl_array a, zl_shape s, zl_axes axes, const char *norm);
+
+// The frequencies of the transform of n samples that are d apart.
+ZL_API zl_array zl_fft_fftfreq(int n, double d);
+
+// The discrete Fourier transform of a along axes. s numbers are taken along the axes, each its own: those
+// that are missing are 0. The norm says which direction is divided by the count of numbers: "backward" or
+// "forward"; "ortho" divides both by its root.
+ZL_API zl_array zl_fft_fftn(zl_array a, zl_shape s, zl_axes axes, const char *norm);
+
+// a rolled along axes so that frequency 0, which is first, is in the middle.
+ZL_API zl_array zl_fft_fftshift(zl_array a, zl_axes axes);
+
+// The inverse discrete Fourier transform of a along an axis. n numbers are taken: those that are missing are
+// 0. The norm says which direction is divided by the count of numbers: "backward" or "forward"; "ortho"
+// divides both by its root.
+ZL_API zl_array zl_fft_ifft(zl_array a, int n, int axis, const char *norm);
+
+// The inverse discrete Fourier transform of a along axes. s numbers are taken along the axes, each its own:
+// those that are missing are 0. The norm says which direction is divided by the count of numbers: "backward"
+// or "forward"; "ortho" divides both by its root.
+ZL_API zl_array zl_fft_ifft2(zl_array a, zl_shape s, zl_axes axes, const char *norm);
+
+// The inverse discrete Fourier transform of a along axes. s numbers are taken along the axes, each its own:
+// those that are missing are 0. The norm says which direction is divided by the count of numbers: "backward"
+// or "forward"; "ortho" divides both by its root.
+ZL_API zl_array zl_fft_ifftn(zl_array a, zl_shape s, zl_axes axes, const char *norm);
+
+// a rolled along axes so that frequency 0, which is in the middle, is first.
+ZL_API zl_array zl_fft_ifftshift(zl_array a, zl_axes axes);
+
+// The real numbers of whose discrete Fourier transform a is the first half and the element in the middle
+// along an axis. n numbers are taken: those that are missing are 0. The norm says which direction is divided
+// by the count of numbers: "backward" or "forward"; "ortho" divides both by its root.
+ZL_API zl_array zl_fft_irfft(zl_array a, int n, int axis, const char *norm);
+
+// The real numbers of whose discrete Fourier transform a is the first half and the element in the middle, of
+// the last axis, along axes. s numbers are taken along the axes, each its own: those that are missing are 0.
+// The norm says which direction is divided by the count of numbers: "backward" or "forward"; "ortho" divides
+// both by its root.
+ZL_API zl_array zl_fft_irfft2(zl_array a, zl_shape s, zl_axes axes, const char *norm);
+
+// The real numbers of whose discrete Fourier transform a is the first half and the element in the middle, of
+// the last axis, along axes. s numbers are taken along the axes, each its own: those that are missing are 0.
+// The norm says which direction is divided by the count of numbers: "backward" or "forward"; "ortho" divides
+// both by its root.
+ZL_API zl_array zl_fft_irfftn(zl_array a, zl_shape s, zl_axes axes, const char *norm);
+
+// The first half, and the element in the middle, of the discrete Fourier transform of real numbers a along an
+// axis. n numbers are taken: those that are missing are 0. The norm says which direction is divided by the
+// count of numbers: "backward" or "forward"; "ortho" divides both by its root.
+ZL_API zl_array zl_fft_rfft(zl_array a, int n, int axis, const char *norm);
+
+// The first half, and the element in the middle, of the discrete Fourier transform of real numbers a, of the
+// last axis, along axes. s numbers are taken along the axes, each its own: those that are missing are 0. The
+// norm says which direction is divided by the count of numbers: "backward" or "forward"; "ortho" divides both
+// by its root.
+ZL_API zl_array zl_fft_rfft2(zl_array a, zl_shape s, zl_axes axes, const char *norm);
+
+// The frequencies of the transform of n real samples that are d apart.
+ZL_API zl_array zl_fft_rfftfreq(int n, double d);
+
+// The first half, and the element in the middle, of the discrete Fourier transform of real numbers a, of the
+// last axis, along axes. s numbers are taken along the axes, each its own: those that are missing are 0. The
+// norm says which direction is divided by the count of numbers: "backward" or "forward"; "ortho" divides both
+// by its root.
+ZL_API zl_array zl_fft_rfftn(zl_array a, zl_shape s, zl_axes axes, const char *norm);
+
 // index
 
 // Of a matrix its k-th diagonal; of a list the square matrix that has it there and zeros elsewhere. k > 0 is

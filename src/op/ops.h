@@ -74,6 +74,12 @@ extern const struct op op_segmented_mm;
 // matmul_int8.c: (..., m, k) times (..., k, n) of int8 with the same batch axes gives int32.
 extern const struct op op_matmul_int8;
 
+// fft.c: args: enum fft, axis, n, then a double that the result is multiplied by. Element k is the sum of those of x, each
+// times exp(-2 pi i j k / n), or exp(2 pi i j k / n) if inverse. Of float32 x, REAL, there are elements 0 to n / 2. To
+// float32, HERMITIAN, x has those of n elements of which number n - j is the conjugate of number j; it is inverse.
+enum fft { FFT_FORWARD, FFT_INVERSE, FFT_REAL, FFT_HERMITIAN };
+extern const struct op op_fft;
+
 // take.c: inputs x and integer indices; args: axis, which the axes of indices replace. Negative ones count from the
 // end; what an index out of range gives is left to the device, which must not touch memory that is not x's.
 extern const struct op op_take;

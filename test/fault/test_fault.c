@@ -152,6 +152,11 @@ SCENARIO(convolutions) {
     return zl_grad(zl_sum(depth), 1, &x, &g) && sum_of(g, out);
 }
 
+SCENARIO(fourier) {
+    zl_array x = counting(6, 14), smooth = zl_fft_rfft(x, 12, -1, NULL), other = zl_fft_fft(x, 11, 0, "ortho");
+    return sum_of(zl_add(zl_sum(zl_abs(other)), zl_sum(zl_fft_irfft(smooth, 13, -1, NULL))), out);
+}
+
 SCENARIO(joins) {
     zl_array x = counting(4, 6), part[3];
     if (!zl_split(x, 3, 1, part))

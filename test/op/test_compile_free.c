@@ -19,8 +19,8 @@ struct arguments {
 
 // Some of the shapes fit each other, some are square, some stretch. Most are of one rank.
 static zl_array some_array(const struct arguments *a, zl_dtype dtype) {
-    static const int64_t dims[][4] = {{4, 4, 4, 4}, {4, 4, 4, 4}, {4, 4, 4, 4},
-                                      {1, 4, 4, 4}, {4, 1, 4, 4}, {2, 4, 2, 4}};
+    static const int64_t dims[][5] = {{4, 4, 4, 4, 4}, {4, 4, 4, 4, 4}, {4, 4, 4, 4, 4},
+                                      {1, 4, 4, 4, 4}, {4, 1, 4, 4, 4}, {2, 4, 2, 4, 4}};
     const int64_t *dim = dims[test_between(0, COUNT(dims) - 1)];
     int rank = test_between(0, 2) ? a->rank : (int)test_between(0, 2);
     if (test_between(0, 6) == 0)
@@ -29,7 +29,7 @@ static zl_array some_array(const struct arguments *a, zl_dtype dtype) {
 }
 
 static void choose(struct arguments *a, int at, const zl_param *param, zl_dtype dtype) {
-    static const char *const strings[] = {"", "ij,ij->i", "ij->ji", "xy", "ij", "left", "right", "causal"};
+    static const char *const strings[] = {"", "ij,ij->i", "ij->ji", "xy", "ij", "left", "right", "causal", "same", "ortho"};
     union op_argument *out = &a->value[at];
     int count = (int)test_between(1, 2);
     for (int i = 0; i < LIST; i++) {
@@ -57,7 +57,7 @@ static void choose(struct arguments *a, int at, const zl_param *param, zl_dtype 
 
 // Whether the op took what was drawn, and its results were computed. Counts what was refused for its dtype.
 static bool try_op(const zl_op_info *op, op_function *function, zl_dtype dtype, int *refused) {
-    struct arguments a = {.rank = (int)test_between(0, 4)};
+    struct arguments a = {.rank = (int)test_between(0, 5)};
     zl_array y;
     for (int i = 0; i < op->params; i++)
         choose(&a, i, &op->param[i], dtype);

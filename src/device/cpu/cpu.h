@@ -269,7 +269,7 @@ gemm_fn cpu_tiny_gemm;            // where packing would take longer than multip
 #endif
 
 // A buffer of this thread, one of a few, that is used again: what it held is lost. NULL and an error.
-enum { SCRATCH_PACK, SCRATCH_RESULT, SCRATCH_PATCHES, SCRATCH_COUNT };
+enum { SCRATCH_PACK, SCRATCH_RESULT, SCRATCH_WORK, SCRATCH_COUNT };
 void *cpu_scratch(int which, size_t bytes);
 
 // program.c ---------------------------------------------------------------------------------------------------
@@ -371,8 +371,7 @@ typedef bool cpu_function(const struct call *c);
 cpu_function cpu_reduce, cpu_argreduce, cpu_matmul, cpu_take, cpu_arange, cpu_arange_int, cpu_concatenate, cpu_pad,
     cpu_divmod, cpu_random_bits, cpu_take_along, cpu_put_along, cpu_gather, cpu_scatter, cpu_slice_update,
     cpu_dynamic_slice, cpu_dynamic_slice_update, cpu_scan, cpu_sort, cpu_argsort, cpu_searchsorted, cpu_conv,
-    cpu_gather_mm,
-    cpu_segmented_mm, cpu_matmul_int8;
+    cpu_gather_mm, cpu_segmented_mm, cpu_matmul_int8, cpu_fft;
 
 // The first output of an op that changes a part of its first input: that input's elements are in it.
 static inline char *cpu_copy_input(const struct call *c) {

@@ -124,7 +124,7 @@ static bool set_patches(const struct convolution *v, struct gemm *g, int64_t row
         g->a = from + row * g->a_row * v->item;
         return true;
     }
-    char *to = cpu_scratch(SCRATCH_PATCHES, (size_t)(g->m * g->k * v->item));
+    char *to = cpu_scratch(SCRATCH_WORK, (size_t)(g->m * g->k * v->item));
     struct spot s = spot_of(v, row);
     g->a_row = g->k;
     g->a = to;
@@ -168,7 +168,8 @@ static void cut(struct convolution *v) {
 // A channel each -----------------------------------------------------------------------------------------------------
 
 #define ADD_PRODUCTS(name, type)                                                             \
-    static void add_products_##name(void *to, const void *from, const void *by, int64_t n) { \
+    GEMM_FUSED static void add_products_##name(void *to, const void *from, const void *by, int64_t n) { \
+        GEMM_CONTRACT                                                                        \
         type *restrict sum = to;                                                             \
         const type *restrict x = from, *restrict w = by;                                     \
         for (int64_t i = 0; i < n; i++)                                                      \

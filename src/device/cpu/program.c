@@ -127,6 +127,7 @@ static const struct {
     {&op_gather_mm, cpu_gather_mm, 0},
     {&op_segmented_mm, cpu_segmented_mm, 0},
     {&op_matmul_int8, cpu_matmul_int8, 0},
+    {&op_fft, cpu_fft, 0},
     {&op_take, cpu_take, 0},
     {&op_take_along, cpu_take_along, 0},
     {&op_put_along, cpu_put_along, 1},

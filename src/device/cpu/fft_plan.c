@@ -1,0 +1,341 @@
+// fft_plan.c - Fourier transforms of one length.
+//
+// Lengths that are products of 2, 3, 4 and 5 take one pass for each factor, from one list into another, so that the
+// result is in order (Stockham). Other lengths are a convolution with a chirp, whose transforms have a length that is
+// such a product (Bluestein). Roots of unity are computed in double and rounded once.
+
+#include <math.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "device/cpu/fft_plan.h"
+
+enum { PASSES = 64 };
+
+struct fft_pass {
+    int radix;
+    int64_t groups;       // of butterflies: each has its own roots
+    const float *twiddle; // radix - 1 complex numbers a group
+};
+
+struct fft_plan {
+    int64_t n;
+    int passes;
+    struct fft_pass pass[PASSES];
+    float *tables;
+    // Of other lengths:
+    struct fft_plan *inner; // NULL: n is a product
+    const float *chirp;     // exp(-pi i j^2 / n): n complex numbers
+    const float *filter;    // transform of its conjugate, on both sides of 0, divided by its length
+};
+
+int64_t cpu_fft_size(const struct fft_plan *plan) {
+    return plan->inner ? plan->inner->n : plan->n;
+}
+
+// Roots of unity ---------------------------------------------------------------------------------------------------
+
+// Any of n roots is a coarse one times a fine one: few sines for many roots.
+struct roots {
+    int64_t n, fine;
+    double *table; // coarse ones, then fine ones
+};
+
+static void write_root(double *to, int64_t j, int64_t n) {
+    double angle = -2 * 3.14159265358979323846 * (double)j / (double)n;
+    to[0] = cos(angle);
+    to[1] = sin(angle);
+}
+
+static bool roots_open(struct roots *r, int64_t n) {
+    r->n = n;
+    for (r->fine = 1; r->fine * r->fine < n;)
+        r->fine *= 2;
+    int64_t coarse = (n + r->fine - 1) / r->fine;
+    r->table = memory_alloc(sizeof(double) * 2 * (size_t)(coarse + r->fine));
+    if (!r->table)
+        return false;
+    for (int64_t i = 0; i < coarse; i++)
+        write_root(r->table + 2 * i, i * r->fine, n);
+    for (int64_t i = 0; i < r->fine; i++)
+        write_root(r->table + 2 * (coarse + i), i, n);
+    return true;
+}
+
+static inline void put_root(const struct roots *r, int64_t j, float *to) {
+    const double *a = r->table + 2 * (j / r->fine);
+    const double *b = r->table + 2 * ((r->n + r->fine - 1) / r->fine + j % r->fine);
+    to[0] = (float)(a[0] * b[0] - a[1] * b[1]);
+    to[1] = (float)(a[0] * b[1] + a[1] * b[0]);
+}
+
+bool cpu_fft_roots(int64_t n, int64_t count, float *out) {
+    struct roots r;
+    if (!roots_open(&r, n))
+        return false;
+    for (int64_t j = 0; j < count; j++)
+        put_root(&r, j, out + 2 * j);
+    memory_free(r.table);
+    return true;
+}
+
+// Passes -----------------------------------------------------------------------------------------------------------
+
+// A pass takes, for each group, elements that are groups * run apart and puts radix of them behind each other: run
+// elements are treated alike.
+#define PASS(name)                                                                       \
+    static void name(const struct fft_pass *pass, int64_t run, const float *restrict re, \
+                     const float *restrict im, float *restrict to_re, float *restrict to_im)
+// Part j of what group p reads, and part k of what it writes.
+#define FROM(list, j) ((list) + (p + (j)*pass->groups) * run)
+#define TO(list, k)   ((list) + (radix * p + (k)) * run)
+// Puts element k, times its root.
+#define PUT(k, x, y)                                                    \
+    do {                                                                \
+        float x_ = (x), y_ = (y), c_ = w[2 * (k)-2], s_ = w[2 * (k)-1]; \
+        TO(to_re, k)[i] = x_ * c_ - y_ * s_;                            \
+        TO(to_im, k)[i] = x_ * s_ + y_ * c_;                            \
+    } while (0)
+
+PASS(pass2) {
+    enum { radix = 2 };
+    for (int64_t p = 0; p < pass->groups; p++) {
+        const float *w = pass->twiddle + 2 * p;
+        for (int64_t i = 0; i < run; i++) {
+            float ar = FROM(re, 0)[i], ai = FROM(im, 0)[i], br = FROM(re, 1)[i], bi = FROM(im, 1)[i];
+            TO(to_re, 0)[i] = ar + br;
+            TO(to_im, 0)[i] = ai + bi;
+            PUT(1, ar - br, ai - bi);
+        }
+    }
+}
+
+PASS(pass3) {
+    enum { radix = 3 };
+    const float sine = 0.866025403784438647f;
+    for (int64_t p = 0; p < pass->groups; p++) {
+        const float *w = pass->twiddle + 4 * p;
+        for (int64_t i = 0; i < run; i++) {
+            float ar = FROM(re, 0)[i], ai = FROM(im, 0)[i];
+            float sr = FROM(re, 1)[i] + FROM(re, 2)[i], si = FROM(im, 1)[i] + FROM(im, 2)[i];
+            float dr = (FROM(re, 1)[i] - FROM(re, 2)[i]) * sine,
+                  di = (FROM(im, 1)[i] - FROM(im, 2)[i]) * sine;
+            float mr = ar - 0.5f * sr, mi = ai - 0.5f * si;
+            TO(to_re, 0)[i] = ar + sr;
+            TO(to_im, 0)[i] = ai + si;
+            PUT(1, mr + di, mi - dr);
+            PUT(2, mr - di, mi + dr);
+        }
+    }
+}
+
+PASS(pass4) {
+    enum { radix = 4 };
+    for (int64_t p = 0; p < pass->groups; p++) {
+        const float *w = pass->twiddle + 6 * p;
+        for (int64_t i = 0; i < run; i++) {
+            float er = FROM(re, 0)[i] + FROM(re, 2)[i], ei = FROM(im, 0)[i] + FROM(im, 2)[i];
+            float fr = FROM(re, 0)[i] - FROM(re, 2)[i], fi = FROM(im, 0)[i] - FROM(im, 2)[i];
+            float gr = FROM(re, 1)[i] + FROM(re, 3)[i], gi = FROM(im, 1)[i] + FROM(im, 3)[i];
+            float hr = FROM(re, 1)[i] - FROM(re, 3)[i], hi = FROM(im, 1)[i] - FROM(im, 3)[i];
+            TO(to_re, 0)[i] = er + gr;
+            TO(to_im, 0)[i] = ei + gi;
+            PUT(1, fr + hi, fi - hr);
+            PUT(2, er - gr, ei - gi);
+            PUT(3, fr - hi, fi + hr);
+        }
+    }
+}
+
+PASS(pass5) {
+    enum { radix = 5 };
+    const float c1 = 0.309016994374947424f, c2 = -0.809016994374947424f, s1 = 0.951056516295153572f,
+                s2 = 0.587785252292473129f;
+    for (int64_t p = 0; p < pass->groups; p++) {
+        const float *w = pass->twiddle + 8 * p;
+        for (int64_t i = 0; i < run; i++) {
+            float ar = FROM(re, 0)[i], ai = FROM(im, 0)[i];
+            float br = FROM(re, 1)[i] + FROM(re, 4)[i], bi = FROM(im, 1)[i] + FROM(im, 4)[i];
+            float cr = FROM(re, 2)[i] + FROM(re, 3)[i], ci = FROM(im, 2)[i] + FROM(im, 3)[i];
+            float dr = FROM(re, 1)[i] - FROM(re, 4)[i], di = FROM(im, 1)[i] - FROM(im, 4)[i];
+            float er = FROM(re, 2)[i] - FROM(re, 3)[i], ei = FROM(im, 2)[i] - FROM(im, 3)[i];
+            float mr = ar + c1 * br + c2 * cr, mi = ai + c1 * bi + c2 * ci;
+            float nr = ar + c2 * br + c1 * cr, ni = ai + c2 * bi + c1 * ci;
+            float ur = s1 * dr + s2 * er, ui = s1 * di + s2 * ei;
+            float vr = s2 * dr - s1 * er, vi = s2 * di - s1 * ei;
+            TO(to_re, 0)[i] = ar + br + cr;
+            TO(to_im, 0)[i] = ai + bi + ci;
+            PUT(1, mr + ui, mi - ur);
+            PUT(2, nr + vi, ni - vr);
+            PUT(3, nr - vi, ni + vr);
+            PUT(4, mr - ui, mi + ur);
+        }
+    }
+}
+
+static void swap_lists(struct fft_lines *l) {
+    float *re = l->re, *im = l->im;
+    l->re = l->spare_re, l->im = l->spare_im;
+    l->spare_re = re, l->spare_im = im;
+}
+
+static void run_passes(const struct fft_plan *plan, struct fft_lines *l) {
+    static void (*const passes[])(const struct fft_pass *, int64_t, const float *restrict,
+                                  const float *restrict, float *restrict,
+                                  float *restrict) = {[2] = pass2, [3] = pass3, [4] = pass4, [5] = pass5};
+    int64_t run = l->lanes;
+    for (int i = 0; i < plan->passes; i++) {
+        const struct fft_pass *pass = &plan->pass[i];
+        passes[pass->radix](pass, run, l->re, l->im, l->spare_re, l->spare_im);
+        swap_lists(l);
+        run *= pass->radix;
+    }
+}
+
+// Chirps -----------------------------------------------------------------------------------------------------------
+
+// Multiplies the lines' elements by numbers, one for each place.
+static void multiply(struct fft_lines *l, const float *by, int64_t count) {
+    for (int64_t j = 0; j < count; j++) {
+        float *re = l->re + j * l->lanes, *im = l->im + j * l->lanes, c = by[2 * j], s = by[2 * j + 1];
+        for (int64_t i = 0; i < l->lanes; i++) {
+            float x = re[i], y = im[i];
+            re[i] = x * c - y * s;
+            im[i] = x * s + y * c;
+        }
+    }
+}
+
+static void run_chirp(const struct fft_plan *plan, struct fft_lines *l) {
+    int64_t all = plan->inner->n * l->lanes, given = plan->n * l->lanes;
+    multiply(l, plan->chirp, plan->n);
+    memset(l->re + given, 0, sizeof(float) * (size_t)(all - given));
+    memset(l->im + given, 0, sizeof(float) * (size_t)(all - given));
+    run_passes(plan->inner, l);
+    multiply(l, plan->filter, plan->inner->n);
+    cpu_fft_run_inverse(plan->inner, l);
+    multiply(l, plan->chirp, plan->n);
+}
+
+void cpu_fft_run(const struct fft_plan *plan, struct fft_lines *lines) {
+    (plan->inner ? run_chirp : run_passes)(plan, lines);
+}
+
+static void swap_parts(struct fft_lines *l) {
+    float *re = l->re, *spare = l->spare_re;
+    l->re = l->im, l->im = re;
+    l->spare_re = l->spare_im, l->spare_im = spare;
+}
+
+// With real and imaginary parts exchanged the transform turns the other way.
+void cpu_fft_run_inverse(const struct fft_plan *plan, struct fft_lines *lines) {
+    swap_parts(lines);
+    cpu_fft_run(plan, lines);
+    swap_parts(lines);
+}
+
+// Plans --------------------------------------------------------------------------------------------------------------
+
+// Splits n into radices; false if it is no product of them.
+static bool factor(struct fft_plan *plan) {
+    static const int radices[] = {5, 3, 4, 2};
+    int64_t rest = plan->n;
+    plan->passes = 0;
+    for (size_t i = 0; i < COUNT(radices); i++)
+        for (; rest % radices[i] == 0; rest /= radices[i])
+            plan->pass[plan->passes++] = (struct fft_pass){.radix = radices[i], .groups = rest / radices[i]};
+    return rest == 1;
+}
+
+static bool make_twiddles(struct fft_plan *plan) {
+    int64_t count = 0;
+    struct roots roots;
+    for (int i = 0; i < plan->passes; i++)
+        count += plan->pass[i].groups * (plan->pass[i].radix - 1);
+    float *to = plan->tables = memory_alloc(sizeof(float) * 2 * (size_t)(count + 1));
+    if (!to || !roots_open(&roots, plan->n))
+        return false;
+    for (int i = 0; i < plan->passes; i++) {
+        struct fft_pass *pass = &plan->pass[i];
+        int64_t apart = plan->n / (pass->groups * pass->radix);
+        pass->twiddle = to;
+        for (int64_t p = 0; p < pass->groups; p++)
+            for (int k = 1; k < pass->radix; k++, to += 2)
+                put_root(&roots, p * k * apart, to);
+    }
+    memory_free(roots.table);
+    return true;
+}
+
+// The least length of at least n that is a power of 2, or 3, 5 or 9 times one.
+static int64_t length_for(int64_t n) {
+    static const int64_t odd[] = {1, 3, 5, 9};
+    int64_t best = INT64_MAX;
+    for (size_t i = 0; i < COUNT(odd); i++) {
+        int64_t length = odd[i];
+        while (length < n)
+            length *= 2;
+        best = MIN_OF(best, length);
+    }
+    return best;
+}
+
+static bool make_chirp(int64_t n, float *to) {
+    struct roots roots;
+    if (!roots_open(&roots, 2 * n))
+        return false;
+    for (int64_t j = 0, square = 0; j < n; square = (square + 2 * j + 1) % (2 * n), j++)
+        put_root(&roots, square, to + 2 * j);
+    memory_free(roots.table);
+    return true;
+}
+
+// The chirp's conjugate lies around 0, which is the first and the last element.
+static bool make_filter(struct fft_plan *plan, const float *chirp, float *to) {
+    int64_t length = plan->inner->n;
+    float *room = memory_alloc(sizeof(float) * 4 * (size_t)length);
+    if (!room)
+        return false;
+    memset(room, 0, sizeof(float) * 4 * (size_t)length);
+    struct fft_lines l = {room, room + length, room + 2 * length, room + 3 * length, 1};
+    for (int64_t j = 0; j < plan->n; j++) {
+        int64_t back = j ? length - j : 0;
+        l.re[j] = l.re[back] = chirp[2 * j] / (float)length;
+        l.im[j] = l.im[back] = -chirp[2 * j + 1] / (float)length;
+    }
+    run_passes(plan->inner, &l);
+    for (int64_t j = 0; j < length; j++) {
+        to[2 * j] = l.re[j];
+        to[2 * j + 1] = l.im[j];
+    }
+    memory_free(room);
+    return true;
+}
+
+static bool make_chirps(struct fft_plan *plan) {
+    if (!(plan->inner = cpu_fft_plan(length_for(2 * plan->n - 1))))
+        return false;
+    float *chirp = plan->tables = memory_alloc(sizeof(float) * 2 * (size_t)(plan->n + plan->inner->n));
+    plan->chirp = chirp;
+    plan->filter = chirp ? chirp + 2 * plan->n : NULL;
+    return chirp && make_chirp(plan->n, chirp) && make_filter(plan, chirp, chirp + 2 * plan->n);
+}
+
+struct fft_plan *cpu_fft_plan(int64_t n) {
+    struct fft_plan *plan = memory_alloc(sizeof *plan);
+    if (!plan)
+        return NULL;
+    *plan = (struct fft_plan){.n = n};
+    if (factor(plan) ? make_twiddles(plan) : make_chirps(plan))
+        return plan;
+    cpu_fft_free(plan);
+    return NULL;
+}
+
+void cpu_fft_free(struct fft_plan *plan) {
+    if (plan->inner)
+        cpu_fft_free(plan->inner);
+    if (plan->tables)
+        memory_free(plan->tables);
+    memory_free(plan);
+}

@@ -1,0 +1,29 @@
+// fft_plan.h - Fourier transforms of one length, of several lines side by side.
+
+#ifndef FFT_PLAN_H
+#define FFT_PLAN_H
+
+#include <stdint.h>
+
+// Lines of complex numbers in two parts: element j of line l is at j * lanes + l. Each list has room for
+// (cpu_fft_size() + 1) * lanes.
+struct fft_lines {
+    float *re, *im;
+    float *spare_re, *spare_im;
+    int64_t lanes;
+};
+
+struct fft_plan; // what depends on the length; never changes once it is made
+struct fft_plan *cpu_fft_plan(int64_t n); // to be freed; NULL and an error
+void cpu_fft_free(struct fft_plan *plan);
+int64_t cpu_fft_size(const struct fft_plan *plan); // elements of a line that it works on: n at least
+
+// Transforms re and im, forward and unscaled. The lists change places: the result is in re and im again.
+void cpu_fft_run(const struct fft_plan *plan, struct fft_lines *lines);
+// The same with exp(2 pi i j k / n).
+void cpu_fft_run_inverse(const struct fft_plan *plan, struct fft_lines *lines);
+
+// exp(-2 pi i j / n) for j < count, real and imaginary part in turn. False and an error.
+bool cpu_fft_roots(int64_t n, int64_t count, float *out);
+
+#endif
