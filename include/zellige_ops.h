@@ -504,6 +504,75 @@ ZL_API zl_array zl_take_along_axis_flat(zl_array a, zl_array indices);
 // The elements of a, flattened, at the given positions.
 ZL_API zl_array zl_take_flat(zl_array a, zl_array indices);
 
+// linalg
+
+// The lower triangular matrix of which a, symmetric and positive definite, is the product with its transpose;
+// the upper one if upper.
+ZL_API zl_array zl_linalg_cholesky(zl_array a, bool upper);
+
+// The inverse of the matrix of which a is the Cholesky factor, the upper one if upper.
+ZL_API zl_array zl_linalg_cholesky_inv(zl_array a, bool upper);
+
+// The cross product of vectors of 3 elements along an axis; of 2, the third is 0. The other axes broadcast.
+ZL_API zl_array zl_linalg_cross(zl_array a, zl_array b, int axis);
+
+// The determinants of the square matrices of a.
+ZL_API zl_array zl_linalg_det(zl_array a);
+
+// The eigenvalues of a in out[0], and in the columns of out[1] vectors of length 1; both complex64.
+ZL_API bool zl_linalg_eig(zl_array a, zl_array *out);
+
+// The eigenvalues of symmetric or Hermitian a from the smallest on in out[0], and in the columns of out[1]
+// vectors of length 1. The lower triangle of a is read if UPLO is 'L', the upper one if 'U'.
+ZL_API bool zl_linalg_eigh(zl_array a, const char *UPLO, zl_array *out);
+
+// The eigenvalues of a, as complex64.
+ZL_API zl_array zl_linalg_eigvals(zl_array a);
+
+// The eigenvalues of symmetric or Hermitian a from the smallest on. The lower triangle of a is read if UPLO
+// is 'L', the upper one if 'U'.
+ZL_API zl_array zl_linalg_eigvalsh(zl_array a, const char *UPLO);
+
+// The inverses of the square matrices of a.
+ZL_API zl_array zl_linalg_inv(zl_array a);
+
+// For each row of a the row of the lower factor that makes it, as uint32, in out[0], the lower factor in
+// out[1] and the upper one in out[2].
+ZL_API bool zl_linalg_lu(zl_array a, zl_array *out);
+
+// Both triangular factors of a in out[0], the ones of the lower one's diagonal left out, and in out[1], as
+// uint32, which row each row was swapped with, one after the other.
+ZL_API bool zl_linalg_lu_factor(zl_array a, zl_array *out);
+
+// A norm of vectors along one axis, or of matrices in two: of order ord, a number such as "1" or "-inf", for
+// matrices also "fro" and "nuc". NULL: the root of the sum of all squares. The axes stay with size 1 if
+// keepdims.
+ZL_API zl_array zl_linalg_norm(zl_array a, const char *ord, zl_axes axis, bool keepdims);
+
+// The Moore-Penrose inverse of the matrices of a.
+ZL_API zl_array zl_linalg_pinv(zl_array a);
+
+// q in out[0], whose columns are orthogonal and of length 1, and upper triangular r in out[1], such that q r
+// = a.
+ZL_API bool zl_linalg_qr(zl_array a, zl_array *out);
+
+// The sign of the determinant of a, 0 if it is 0, in out[0], and the logarithm of its absolute value in
+// out[1].
+ZL_API bool zl_linalg_slogdet(zl_array a, zl_array *out);
+
+// x such that a x = b, for square matrices a and vectors or matrices b.
+ZL_API zl_array zl_linalg_solve(zl_array a, zl_array b);
+
+// x such that a x = b, for lower triangular matrices a, upper ones if upper, and vectors or matrices b.
+ZL_API zl_array zl_linalg_solve_triangular(zl_array a, zl_array b, bool upper);
+
+// Orthogonal u in out[0], singular values from the largest on in out[1], and orthogonal v, transposed, in
+// out[2], of which a is the product; the values alone, in out[0], if not compute_uv.
+ZL_API bool zl_linalg_svd(zl_array a, bool compute_uv, zl_array *out);
+
+// The inverses of the lower triangular matrices of a, of upper ones if upper.
+ZL_API zl_array zl_linalg_tri_inv(zl_array a, bool upper);
+
 // logic
 
 // a, but not below a_min nor above a_max. One of the bounds may be NULL: there is none.
@@ -632,8 +701,18 @@ ZL_API zl_array zl_random_key(int64_t seed);
 // Numbers of the Laplace distribution around loc with that scale.
 ZL_API zl_array zl_random_laplace(zl_shape shape, zl_dtype dtype, double loc, double scale, zl_array key);
 
+// Vectors (..., n) that are normally distributed with a mean, (..., n), and a covariance, (..., n, n); their
+// batch axes stretch to shape. float32 only.
+ZL_API zl_array zl_random_multivariate_normal(zl_array mean, zl_array cov, zl_shape shape, zl_dtype dtype, zl_array key);
+
 // Normally distributed numbers with mean loc, 0 if NULL, and standard deviation scale, 1 if NULL.
 ZL_API zl_array zl_random_normal(zl_shape shape, zl_dtype dtype, zl_array loc, zl_array scale, zl_array key);
+
+// x with what lies along an axis in a random order.
+ZL_API zl_array zl_random_permutation(zl_array x, int axis, zl_array key);
+
+// The numbers from 0 to before x in a random order, as uint32.
+ZL_API zl_array zl_random_permutation_int(int64_t x, zl_array key);
 
 // Whole numbers from low to high, high not included. low and high stretch to shape.
 ZL_API zl_array zl_random_randint(zl_array low, zl_array high, zl_shape shape, zl_dtype dtype, zl_array key);

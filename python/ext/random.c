@@ -3,7 +3,7 @@
 // The library keeps one key a thread. random.state stands for it: a sequence of one array, which compiled functions
 // take for an input and an output.
 
-#include "ext.h"
+#include "shaped.h"
 
 static PyObject *seed(PyObject *m, PyObject *value) {
     (void)m;
@@ -54,6 +54,10 @@ static int set_item(PyObject *self, Py_ssize_t index, PyObject *value) {
     return ok ? 0 : -1;
 }
 
+static PyObject *iterate(PyObject *self) {
+    return PySeqIter_New(self);
+}
+
 static PySequenceMethods sequence = {.sq_length = length, .sq_item = item, .sq_ass_item = set_item};
 
 PyTypeObject ext_random_state_type = {
@@ -62,9 +66,35 @@ PyTypeObject ext_random_state_type = {
     .tp_basicsize = sizeof(PyObject),
     .tp_flags = Py_TPFLAGS_DEFAULT,
     .tp_as_sequence = &sequence,
+    .tp_iter = iterate,
 };
 
+// permutation(x, axis=0, key=None): of the numbers below x, or of what lies along an axis of x.
+static PyObject *permutation_work(const struct shaped_call *c) {
+    zl_array key;
+    int axis;
+    int64_t count;
+    if (!shaped_int(c->named[1], 0, &axis) || !shaped_array(c->named[2], &key))
+        return NULL;
+    if (PyLong_Check(c->named[0]))
+        return ext_to_int64(c->named[0], &count) ? ext_wrap(zl_random_permutation_int(count, key)) : NULL;
+    zl_array x = ext_array_of(c->named[0]);
+    return x ? ext_wrap(zl_random_permutation(x, axis, key)) : NULL;
+}
+
+static PyObject *permutation(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject *names) {
+    (void)m;
+    struct shaped_call c;
+    static const char *const known[] = {"x", "axis", "key", NULL};
+    return shaped_read(&c, "permutation", known, 3, false, args, n, names) && shaped_need(&c, 0, "x")
+               ? shaped_run(&c, permutation_work)
+               : NULL;
+}
+
 static PyMethodDef functions[] = {
+    SHAPED_ROW("permutation", permutation,
+               "permutation(x, axis=0, key=None, *, stream=None)\n--\n\n"
+               "The numbers below x, or what lies along an axis of x, in a random order."),
     {"seed", seed, METH_O, "seed(seed)\n--\n\nMakes the numbers of this thread those of key(seed)."},
     {0},
 };

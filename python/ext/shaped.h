@@ -55,5 +55,6 @@ bool shaped_add(PyObject *module, PyMethodDef *functions);
 
 extern PyMethodDef shaped_products[]; // shaped_products.c
 extern PyMethodDef shaped_fast[];     // shaped_fast.c
+extern PyMethodDef shaped_linalg[];   // shaped_linalg.c
 
 #endif

@@ -126,6 +126,39 @@ extern const struct op op_sort, op_argsort;
 // less than it, and if right those equal to it.
 extern const struct op op_searchsorted;
 
+// Matrices: the last two axes of an input; every one of a batch is taken by itself. Of float32 and float64, those of svd,
+// eigh and eig also complex64. None is empty.
+//
+// cholesky.c: args: upper. inverse.c: args: triangular, upper. Of a triangular matrix the other elements are not read.
+extern const struct op op_cholesky, op_inverse;
+// lu.c: outputs the factors in one matrix, and as uint32 the row that each was swapped with, and for each row of the input
+// the row of the lower factor.
+extern const struct op op_lu;
+extern const struct op op_qr; // qr.c: outputs q (m, k) and r (k, n), k the smaller of m and n
+// svd.c: args: whether vectors are wanted: outputs u (m, m), s (k), v transposed (n, n), else s alone.
+extern const struct op op_svd;
+// eigen.c: eigh, of symmetric or Hermitian matrices; args: upper, whether vectors are wanted; outputs: values, vectors. eig,
+// whose outputs are complex64; args: whether vectors are wanted.
+extern const struct op op_eigh, op_eig;
+
+// linalg.c -------------------------------------------------------------------------------------------------------
+
+// Whether a has at least two axes, equal ones at the end if square, and a dtype that factorisations have.
+bool op_check_matrix(const char *function, zl_array a, bool square, bool may_be_complex);
+// Records a factorisation of a: out[k] is of dtype[k] and has the batch axes of a, then last[k] axes: rows[k] if two,
+// and cols[k].
+struct factor_output {
+    zl_dtype dtype;
+    int last;
+    int64_t rows, cols;
+};
+bool op_factor(const struct op *op, zl_array a, int args, const int64_t *arg, int outputs, const struct factor_output *f,
+               zl_array *out);
+// The column vmap of factorisations.
+bool op_vmap_factor(const struct call *c, const zl_array *in, const int *axis, zl_array *out, int *out_axis);
+// A matrix of that many rows and columns with ones on its diagonal, once for each of the batch axes of a.
+zl_array op_eyes(zl_array a, int64_t rows, int64_t cols, zl_dtype dtype);
+
 // slice.c --------------------------------------------------------------------------------------------------------
 
 // What a slice takes of an axis of so many elements: count of them, from start on, step apart.

@@ -421,6 +421,84 @@ OP_SIGNATURE(zl_random_laplace, "random", "Numbers of the Laplace distribution a
              P_SHAPE_OR(shape, "[]"), P_DTYPE(dtype, "float32"), P_DOUBLE(loc, "0.0"), P_DOUBLE(scale, "1.0"),
              P_OPTIONAL(key));
 
+// Permutations and vectors ----------------------------------------------------------------------------------
+
+zl_array zl_random_permutation_int(int64_t x, zl_array key) {
+    zl_scope s = zl_scope_begin();
+    zl_array order = bits("zl_random_permutation_int", ZL_SHAPE(x), ZL_UINT32, key);
+    return zl_scope_leave(s, order ? zl_argsort(order, -1) : NULL);
+}
+OP_SIGNATURE(zl_random_permutation_int, "random", "The numbers from 0 to before x in a random order, as uint32.",
+             P_INT64(x, NULL), P_OPTIONAL(key));
+
+zl_array zl_random_permutation(zl_array x, int axis, zl_array key) {
+    int at = x ? shape_axis("zl_random_permutation", axis, x->ndim) : -1;
+    if (at < 0)
+        return NULL;
+    zl_scope s = zl_scope_begin();
+    zl_array order = bits("zl_random_permutation", ZL_SHAPE(x->dim[at]), ZL_UINT32, key);
+    return zl_scope_leave(s, order ? zl_take(x, zl_argsort(order, -1), at) : NULL);
+}
+OP_SIGNATURE(zl_random_permutation, "random", "x with what lies along an axis in a random order.", P_ARRAY(x),
+             P_INT(axis, "0"), P_OPTIONAL(key));
+
+static bool check_moments(const char *function, zl_array mean, zl_array cov, zl_dtype dtype) {
+    if (dtype != ZL_FLOAT32)
+        return error_false(ZL_ERROR_DTYPE, "%s: dtype %s is not possible; float32 is", function, zl_dtype_name(dtype));
+    int n = mean->ndim - 1, k = cov->ndim - 1;
+    bool fits = n >= 0 && k >= 1 && cov->dim[k] == cov->dim[k - 1] && mean->dim[n] == cov->dim[k];
+    return fits || error_false(ZL_ERROR_SHAPE,
+                               "%s: a mean of shape %s and a covariance of shape %s: (..., n) and (..., n, n) are needed",
+                               function, array_text(mean), array_text(cov));
+}
+
+// The root of a covariance: u sqrt(s) v, of its singular values.
+static zl_array root_of(zl_array cov) {
+    zl_array part[3];
+    if (!cov || !zl_linalg_svd(cov, true, part))
+        return NULL;
+    return zl_matmul(zl_multiply(part[0], zl_expand_dims(zl_sqrt(part[1]), ZL_AXES(-2))), part[2]);
+}
+
+// The batch axes of both and shape, broadcast, then n: how many, in dim. -1 and an error.
+static int moments_shape(const char *function, zl_array mean, zl_array cov, zl_shape shape, int64_t *dim) {
+    for (int i = 0; i < shape.ndim; i++)
+        dim[i] = shape.dim[i];
+    int ndim = shape_broadcast(shape.ndim, dim, mean->ndim - 1, mean->dim, dim);
+    ndim = ndim < 0 ? -1 : shape_broadcast(ndim, dim, cov->ndim - 2, cov->dim, dim);
+    if (ndim < 0) {
+        error_set(ZL_ERROR_SHAPE, "%s: a mean of shape %s and a covariance of shape %s do not stretch to %s", function,
+                  array_text(mean), array_text(cov), shape_text(shape.ndim, shape.dim));
+        return -1;
+    }
+    dim[ndim] = mean->dim[mean->ndim - 1];
+    return ndim + 1;
+}
+
+static zl_array multivariate_normal(zl_array mean, zl_array cov, zl_shape shape, zl_dtype dtype, zl_array key) {
+    const char *function = "zl_random_multivariate_normal";
+    if (!mean || !cov || !op_check_optional(key) || !op_check_dtype(function, dtype) ||
+        !check_moments(function, mean, cov, dtype) || !op_check_shape(function, shape))
+        return NULL;
+    OP_ROOM(int64_t, dim, (int64_t)MAX_OF(MAX_OF(mean->ndim, cov->ndim), shape.ndim) + 1);
+    int ndim = dim ? moments_shape(function, mean, cov, shape, dim) : -1;
+    if (ndim < 0)
+        return NULL;
+    zl_array x = normal((zl_shape){dim, ndim}, dtype, NULL, NULL, key);
+    zl_array root = x ? root_of(zl_astype(cov, ZL_FLOAT32)) : NULL;
+    x = root ? zl_squeeze(zl_matmul(zl_expand_dims(x, ZL_AXES(-2)), root), ZL_AXES(-2)) : NULL;
+    return x ? zl_add(mean, x) : NULL;
+}
+
+zl_array zl_random_multivariate_normal(zl_array mean, zl_array cov, zl_shape shape, zl_dtype dtype, zl_array key) {
+    zl_scope s = zl_scope_begin();
+    return zl_scope_leave(s, multivariate_normal(mean, cov, shape, op_dtype_or(dtype, ZL_FLOAT32), key));
+}
+OP_SIGNATURE(zl_random_multivariate_normal, "random",
+             "Vectors (..., n) that are normally distributed with a mean, (..., n), and a covariance, (..., n, n); their "
+             "batch axes stretch to shape. float32 only.",
+             P_ARRAY(mean), P_ARRAY(cov), P_SHAPE_OR(shape, "[]"), P_DTYPE(dtype, "float32"), P_OPTIONAL(key));
+
 // Categories ------------------------------------------------------------------------------------------------
 
 // Each category where a Gumbel number more than its logit is the largest. all: the sizes of these sums.

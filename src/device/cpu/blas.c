@@ -69,6 +69,15 @@ static bool multiply(zl_dtype dtype, const struct gemm *g) {
 
 // Choosing -------------------------------------------------------------------------------------------------------
 
+void cpu_blas_on_one_thread(void *library) {
+    for (size_t i = 0; i < COUNT(set_threads); i++) {
+        void (*set)(int);
+        *(void **)&set = dlsym(library, set_threads[i]);
+        if (set)
+            set(1);
+    }
+}
+
 static bool bind(const char *path, struct functions *f) {
     void *library = library_open((const char *const[]){path, NULL});
     const char *missing;
@@ -83,12 +92,7 @@ static bool bind(const char *path, struct functions *f) {
         log_line(ZL_LOG_WARN, "%s is no BLAS: it has no %s", path, missing);
         return false;
     }
-    for (size_t i = 0; i < COUNT(set_threads); i++) {
-        void (*set)(int);
-        *(void **)&set = dlsym(library, set_threads[i]);
-        if (set)
-            set(1);
-    }
+    cpu_blas_on_one_thread(library);
     return true;
 }
 

@@ -253,11 +253,47 @@ struct blas {
 };
 const struct blas *cpu_blas(void); // ZL_BLAS, else the fastest of those found; chosen at the first use
 
+void cpu_blas_on_one_thread(void *library); // what it starts itself; nothing if it has no say in that
+
 gemm_fn cpu_gemm;                 // the best way for that size; c has the dtype of a and b, whatever it is; it adds nothing
 gemm_fn cpu_own_gemm;             // any float or complex dtype
 gemm_fn cpu_gemv;                 // m or n is 1; not complex
 bool cpu_is_tiny(zl_dtype dtype, const struct gemm *g);
 gemm_fn cpu_tiny_gemm;            // where packing would take longer than multiplying: if cpu_is_tiny
+
+// lapack.c, factor.c, cpu_factor.c, cpu_spectrum.c -------------------------------------------------------------
+
+// A function of LAPACK by its Fortran name, such as "sgetrf_"; NULL and ZL_ERROR_LIBRARY.
+void *cpu_lapack(const char *symbol);
+
+// A factorisation: one of LAPACK's functions for each matrix of a batch.
+struct factor {
+    const struct call *c;
+    zl_dtype dtype;
+    int64_t item;
+    int m, n;              // rows and columns
+    struct stride2 stride; // of the input, in bytes
+    struct layout batch;   // operand: the input
+    void *function[2];     // of LAPACK
+    int work[3];           // elements of its work areas
+    size_t room;           // bytes that one matrix needs, of which the first m * n elements are its own
+    // Works on matrix number `at`, which is in room column by column; LAPACK's info.
+    int (*one)(const struct factor *f, int64_t at, char *room);
+    atomic_int info; // of a matrix that failed
+};
+// Sets what the call says, and finds functions by their names without the letter of the dtype: "getrf", or NULL.
+bool cpu_factor_open(struct factor *f, const struct call *c, const char *first, const char *second);
+// Runs f->one for all; 0 or an info.
+bool cpu_factor_run(struct factor *f, int *info);
+// A matrix of that many rows and columns, column by column, into output k of matrix `at`.
+void cpu_factor_store(const struct factor *f, int k, int64_t at, const char *from, int64_t rows, int64_t cols,
+                      int64_t column);
+char *cpu_factor_output(const struct factor *f, int k, int64_t at); // where it lies
+int cpu_factor_work(const struct factor *f, const void *answer);   // a size that LAPACK gave as a number of the dtype
+// Rounds up so that what comes behind it is aligned.
+static inline size_t cpu_factor_aligned(size_t bytes) {
+    return (bytes + 63) / 64 * 64;
+}
 
 // Products may be added by fused operations in a function that starts with both.
 #if defined(__clang__)
@@ -371,7 +407,8 @@ typedef bool cpu_function(const struct call *c);
 cpu_function cpu_reduce, cpu_argreduce, cpu_matmul, cpu_take, cpu_arange, cpu_arange_int, cpu_concatenate, cpu_pad,
     cpu_divmod, cpu_random_bits, cpu_take_along, cpu_put_along, cpu_gather, cpu_scatter, cpu_slice_update,
     cpu_dynamic_slice, cpu_dynamic_slice_update, cpu_scan, cpu_sort, cpu_argsort, cpu_searchsorted, cpu_conv,
-    cpu_gather_mm, cpu_segmented_mm, cpu_matmul_int8, cpu_fft;
+    cpu_gather_mm, cpu_segmented_mm, cpu_matmul_int8, cpu_fft, cpu_cholesky, cpu_inverse, cpu_lu, cpu_qr, cpu_svd, cpu_eigh,
+    cpu_eig;
 
 // The first output of an op that changes a part of its first input: that input's elements are in it.
 static inline char *cpu_copy_input(const struct call *c) {
