@@ -269,6 +269,27 @@ typedef struct {
 } zl_custom_fn;
 ZL_API bool zl_custom(const zl_custom_fn *f, int count, const zl_array *in, zl_outputs *out);
 
+// A function that runs once for each kind of inputs: dtypes and shapes, or if shapeless only ranks. What it did is
+// recorded, without what was superfluous, and later calls do the same with other inputs: nothing else that it does
+// happens again. Arrays that it captures are constants. It cannot evaluate or read what it makes of its inputs. Called
+// inside another transform, it runs as it is. All threads may call it.
+typedef struct zl_compiled_ *zl_compiled;
+ZL_API zl_compiled zl_compile(zl_fn f, bool shapeless); // retains f's data
+ZL_API zl_compiled zl_compiled_retain(zl_compiled c);
+ZL_API void        zl_compiled_release(zl_compiled c);
+// key: bytes that stand for all else that the function depends on; calls with another key are of another kind. Numbers
+// (zl_scalar) are of a kind each.
+ZL_API bool zl_compiled_call(zl_compiled c, const void *key, size_t key_bytes, int count, const zl_array *in,
+                             zl_outputs *out);
+// A number that a function puts on its results: each call that repeats it gives it again; 0 where nothing was recorded.
+ZL_API void    zl_outputs_set_tag(zl_outputs *outputs, int64_t tag);
+ZL_API int64_t zl_outputs_tag(const zl_outputs *outputs);
+
+// What compiled functions do from now on, in all threads; at first what ZL_COMPILE says.
+typedef enum { ZL_COMPILE_DISABLED, ZL_COMPILE_NO_SIMPLIFY, ZL_COMPILE_NO_FUSE, ZL_COMPILE_ENABLED } zl_compile_mode;
+ZL_API bool            zl_set_compile_mode(zl_compile_mode mode);
+ZL_API zl_compile_mode zl_get_compile_mode(void);
+
 // Files ---------------------------------------------------------------------------------------------------------
 
 // One array as NumPy's .npy. Paths that lack the format's extension get it when they are written. Files are written beside

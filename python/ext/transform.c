@@ -214,6 +214,8 @@ static PyObject *keywords(PyObject *const *values, PyObject *names) {
 static PyObject *call_wrapper(PyObject *self, PyObject *const *args, size_t given, PyObject *names) {
     struct wrapper *w = (struct wrapper *)self;
     Py_ssize_t count = PyVectorcall_NARGS(given);
+    if (!w->fun)
+        return PyErr_Format(PyExc_RuntimeError, "%s The function is being destroyed.", w->tag);
     PyObject *tuple = PyTuple_New(count), *dict = NULL, *result = NULL;
     for (Py_ssize_t i = 0; tuple && i < count; i++)
         PyTuple_SET_ITEM(tuple, i, Py_NewRef(args[i]));
@@ -230,6 +232,7 @@ static int traverse_wrapper(PyObject *self, visitproc visit, void *arg) {
     Py_VISIT(w->fun);
     Py_VISIT(w->first);
     Py_VISIT(w->second);
+    Py_VISIT(w->third);
     return 0;
 }
 
@@ -238,6 +241,7 @@ static int clear_wrapper(PyObject *self) {
     Py_CLEAR(w->fun);
     Py_CLEAR(w->first);
     Py_CLEAR(w->second);
+    Py_CLEAR(w->third);
     return 0;
 }
 
@@ -245,6 +249,7 @@ static void free_wrapper(PyObject *self) {
     PyObject_GC_UnTrack(self);
     if (((struct wrapper *)self)->weak)
         PyObject_ClearWeakRefs(self);
+    zl_compiled_release(((struct wrapper *)self)->compiled);
     clear_wrapper(self);
     PyObject_GC_Del(self);
 }
@@ -282,47 +287,29 @@ PyObject *wrapper_new(const char *tag, PyObject *(*call)(struct wrapper *, PyObj
     w->second = Py_XNewRef(second);
     w->tag = tag;
     w->weak = NULL;
+    w->third = NULL;
+    w->tags = 0;
+    w->compiled = NULL;
     PyObject_GC_Track((PyObject *)w);
     return (PyObject *)w;
 }
 
 // compile --------------------------------------------------------------------------------------------------------
 
-// What a compiled function can be told apart by.
-static bool check_constant(PyObject *leaf, void *context) {
-    (void)context;
-    if (ext_is_array(leaf) || leaf == Py_None || PyUnicode_Check(leaf) || PyLong_Check(leaf) ||
-        PyFloat_Check(leaf))
-        return true;
-    PyErr_Format(PyExc_ValueError,
-                 "[compile] Function arguments must be trees of arrays or constants (floats, ints, strings, "
-                 "or None), but "
-                 "received type %s.",
-                 Py_TYPE(leaf)->tp_name);
-    return false;
-}
-
-static PyObject *call_through(struct wrapper *w, PyObject *args, PyObject *kwargs) {
-    if (!ext_tree_visit(args, check_constant, NULL) ||
-        (kwargs && !ext_tree_visit(kwargs, check_constant, NULL)))
-        return NULL;
-    return PyObject_Call(w->fun, args, kwargs);
-}
-
-// For now its function is called as it is.
 static PyObject *compile(PyObject *m, PyObject *args, PyObject *kwargs) {
     (void)m;
-    static char *names[] = {"fun", "inputs", "outputs", "shapeless", NULL};
-    PyObject *fun, *inputs = Py_None, *outputs = Py_None;
-    int shapeless = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|OOp:compile", names, &fun, &inputs, &outputs,
-                                     &shapeless))
-        return NULL;
-    return wrapper_new("[compile]", call_through, fun, inputs, outputs);
+    return compile_new(args, kwargs);
 }
 
-static PyObject *switch_compile(PyObject *m, PyObject *unused) {
+static PyObject *disable_compile(PyObject *m, PyObject *unused) {
     (void)m, (void)unused;
+    zl_set_compile_mode(ZL_COMPILE_DISABLED);
+    Py_RETURN_NONE;
+}
+
+static PyObject *enable_compile(PyObject *m, PyObject *unused) {
+    (void)m, (void)unused;
+    zl_set_compile_mode(ZL_COMPILE_ENABLED);
     Py_RETURN_NONE;
 }
 
@@ -376,10 +363,12 @@ static PyMethodDef functions[] = {
     {"checkpoint", WITH_KEYWORDS(checkpoint),
      "checkpoint(fun)\n--\n\nA function like fun that is computed again for its gradient instead of kept."},
     {"compile", WITH_KEYWORDS(compile),
-     "compile(fun, inputs=None, outputs=None, shapeless=False)\n--\n\nA function that gives what fun does."},
-    {"disable_compile", switch_compile, METH_NOARGS,
+     "compile(fun, inputs=None, outputs=None, shapeless=False)\n--\n\n"
+     "A function that gives what fun does, which runs once for each kind of arguments. inputs and outputs are trees of "
+     "arrays that fun uses and changes."},
+    {"disable_compile", disable_compile, METH_NOARGS,
      "disable_compile()\n--\n\nCompiled functions are called as they are."},
-    {"enable_compile", switch_compile, METH_NOARGS, "enable_compile()\n--\n\nUndoes disable_compile."},
+    {"enable_compile", enable_compile, METH_NOARGS, "enable_compile()\n--\n\nUndoes disable_compile."},
     {"depends", WITH_KEYWORDS(depends),
      "depends(inputs, dependencies)\n--\n\nThe inputs, which are not evaluated before the dependencies are."},
     {0},

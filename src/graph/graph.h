@@ -136,6 +136,7 @@ struct recorder {
     zl_stream stream; // what ops record; NULL: the default
     int trace_depth;  // transforms that are running their functions, one inside the other
     bool watched;     // the thread's end will empty lent
+    bool shapeless;   // what tracers do will be done again with other shapes
 };
 #ifdef __GLIBC__ // little enough for a library that is opened late; saves a call at each use
 __attribute__((tls_model("initial-exec")))

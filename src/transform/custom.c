@@ -175,14 +175,6 @@ static bool record_custom(const zl_custom_fn *f, int count, const zl_array *in, 
     return ok;
 }
 
-static bool run_function(const char *function, zl_fn f, int count, const zl_array *in, zl_outputs *out) {
-    bool ok = f.call(f.data, count, in, out);
-    if (zl_error())
-        return false;
-    return (ok && !out->failed) || error_false(ZL_ERROR_VALUE, "%s: the function %s", function,
-                                               ok ? "gave NULL as a result" : "failed without saying why");
-}
-
 static bool call_custom(const char *function, const zl_custom_fn *f, int count, const zl_array *in,
                         zl_outputs *out) {
     if (!trace_check(function, f->f, count, in))
@@ -192,7 +184,7 @@ static bool call_custom(const char *function, const zl_custom_fn *f, int count, 
     struct trace t;
     trace_begin(&t, function);
     zl_outputs results = {0};
-    bool ok = run_function(function, f->f, count, in, &results) &&
+    bool ok = trace_call(function, f->f, count, in, &results) &&
               (!results.count || record_custom(f, count, in, &results, out));
     zl_scope_end(t.scope);
     outputs_clear(&results);

@@ -42,6 +42,15 @@ zl_array zl_outputs_get(const zl_outputs *outputs, int index) {
     return error_set(ZL_ERROR_VALUE, "zl_outputs_get: no result %d: there are %d", index, count);
 }
 
+void zl_outputs_set_tag(zl_outputs *outputs, int64_t tag) {
+    if (outputs)
+        outputs->tag = tag;
+}
+
+int64_t zl_outputs_tag(const zl_outputs *outputs) {
+    return outputs ? outputs->tag : 0;
+}
+
 bool outputs_leave(zl_scope scope, bool ok, int count, zl_array *arrays) {
     for (int i = 0; ok && i < count; i++)
         graph_lend_again(arrays[i]);

@@ -52,23 +52,31 @@ bool trace_inputs(int count, const zl_array *in, zl_array *tracer) {
     return true;
 }
 
-// Depths are of this thread, and the function runs on it: others see what it records as usual arrays.
-static bool run_inside(zl_fn f, int count, const zl_array *tracer, zl_outputs *out) {
-    recorder.trace_depth++;
-    bool ok = f.call(f.data, count, tracer, out);
-    recorder.trace_depth--;
-    return ok;
+zl_array trace_placeholder(zl_dtype dtype, int ndim, const int64_t *dim, const char *message) {
+    zl_array a = graph_leaf(&(struct array_spec){.dtype = dtype, .ndim = ndim, .dim = dim}, NULL);
+    if (!a)
+        return NULL;
+    trace_mark(a);
+    a->failure = failure_new(ZL_ERROR_VALUE, message);
+    atomic_store_explicit(&a->state, ARRAY_FAILED, memory_order_release);
+    return a;
 }
 
+bool trace_call(const char *function, zl_fn f, int count, const zl_array *in, zl_outputs *out) {
+    bool ok = f.call(f.data, count, in, out);
+    if (zl_error())
+        return false;
+    return (ok && !out->failed) || error_false(ZL_ERROR_VALUE, "%s: the function %s", function,
+                                               ok ? "gave NULL as a result" : "failed without saying why");
+}
+
+// Depths are of this thread, and the function runs on it: others see what it records as usual arrays.
 bool trace_run(struct trace *t, zl_fn f, int count, const zl_array *tracer, zl_outputs *out) {
     if (recorder.trace_depth >= TRACE_DEEPEST)
         return error_false(ZL_ERROR_VALUE, "%s: transforms inside each other %d deep are too many",
                            t->function, recorder.trace_depth);
-    bool ok = run_inside(f, count, tracer, out);
-    if (zl_error())
-        return false;
-    if (!ok || out->failed)
-        return error_false(ZL_ERROR_VALUE, "%s: the function %s", t->function,
-                           ok ? "gave NULL as a result" : "failed without saying why");
-    return true;
+    recorder.trace_depth++;
+    bool ok = trace_call(t->function, f, count, tracer, out);
+    recorder.trace_depth--;
+    return ok;
 }

@@ -14,6 +14,7 @@ struct zl_outputs_ {
     zl_array *item; // retained
     int count, cap;
     bool failed; // a result was NULL
+    int64_t tag; // the function's; 0: none
 };
 
 void outputs_clear(zl_outputs *o);
@@ -33,6 +34,7 @@ enum walk_kind {
     WALK_DERIVATIVE, // ends at sources; does not look behind what is a constant to derivatives
     WALK_HISTORY,    // the same, but goes on behind a source, for others that it was made from
     WALK_BATCH,      // ends at sources
+    WALK_ALL,        // the same, and looks behind everything
 };
 
 enum dependence {
@@ -56,6 +58,7 @@ struct walk {
 bool walk_make(struct walk *w, int sources, const zl_array *source, int results, const zl_array *result);
 void walk_free(struct walk *w);
 int  walk_number(const struct walk *w, zl_array x); // -1: it has none
+int  walk_call(const struct walk *w, zl_array x);   // position of the call that makes it; -1: it is a source or unknown
 int  walk_dependence(const struct walk *w, zl_array x);
 bool walk_depends(const struct walk *w, zl_array x);
 // The inputs of c before this one say nothing to such a walk.
@@ -78,7 +81,11 @@ void trace_end(struct trace *t); // the scope has ended
 void trace_mark(zl_array a);
 // Stand for the inputs: views of them, marked.
 bool trace_inputs(int count, const zl_array *in, zl_array *tracer);
-// Runs the function on tracers. False if it failed; there is an error then.
+// An array without data: of that shape and dtype, marked. Reading what is made of it fails with this message.
+zl_array trace_placeholder(zl_dtype dtype, int ndim, const int64_t *dim, const char *message);
+// Runs the function as it is. False if it failed; there is an error then.
+bool trace_call(const char *function, zl_fn f, int count, const zl_array *in, zl_outputs *out);
+// The same on tracers.
 bool trace_run(struct trace *t, zl_fn f, int count, const zl_array *tracer, zl_outputs *out);
 
 // backward.c -----------------------------------------------------------------------------------------------------
@@ -98,5 +105,22 @@ bool vjp_give(const char *function, zl_fn f, int count, const zl_array *in, int 
 // inputs: results of the function, its inputs, then a leaf that holds the rules. Outputs: the results.
 extern const struct op op_custom;
 bool custom_has_vmap(const struct call *c);
+
+// replay.c -------------------------------------------------------------------------------------------------------
+
+// What a function did with its inputs, to be done again with others: its calls in order, without those that are equal to
+// earlier ones, that nothing needs, or that only pass an array on. What does not depend on the inputs is kept.
+struct replay;
+
+// A function that was run: on tracers, which stood for in, and with these results. simple: as they are, all calls are
+// done again. NULL and an error.
+struct replay *replay_make(const char *function, int count, const zl_array *in, const zl_array *tracer,
+                           const zl_outputs *results, bool simple);
+bool replay_run(const struct replay *r, const zl_array *in, zl_outputs *out);
+struct replay *replay_retain(struct replay *r);
+void replay_release(struct replay *r);
+// Whether it means the same later and here: it uses no array of a transform that is running, nor streams of another
+// thread, and nothing that it keeps failed to be computed.
+bool replay_lasts(const struct replay *r);
 
 #endif

@@ -44,16 +44,9 @@ static zl_array placeholder(zl_array x, int axis) {
         return NULL;
     for (int i = 0; i < x->ndim - 1; i++)
         dim[i] = x->dim[i + (i >= axis)];
-    zl_array a =
-        graph_leaf(&(struct array_spec){.dtype = (zl_dtype)x->dtype, .ndim = x->ndim - 1, .dim = dim}, NULL);
-    if (!a)
-        return NULL;
-    trace_mark(a);
-    a->failure = failure_new(ZL_ERROR_VALUE,
+    return trace_placeholder((zl_dtype)x->dtype, x->ndim - 1, dim,
                              "zl_vmap: an array that is being mapped over has no data: what a function "
                              "does with it is recorded once, for all, so it cannot be read");
-    atomic_store_explicit(&a->state, ARRAY_FAILED, memory_order_release);
-    return a;
 }
 
 static bool make_placeholders(int count, const zl_array *in, const int *axis, zl_array *out) {

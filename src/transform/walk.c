@@ -56,6 +56,10 @@ static bool has_history(zl_array x) {
     return x->call && !x->call->detached;
 }
 
+int walk_call(const struct walk *w, zl_array x) {
+    return has_history(x) && place_of(&w->places, x) < 0 ? place_of(&w->places, x->call) : -1;
+}
+
 int walk_number(const struct walk *w, zl_array x) {
     int number = place_of(&w->places, x);
     if (number >= 0 || !has_history(x))
@@ -74,6 +78,8 @@ bool walk_depends(const struct walk *w, zl_array x) {
 }
 
 int walk_from(const struct walk *w, const struct call *c) {
+    if (w->kind == WALK_ALL)
+        return 0;
     if (c->op == &op_custom)
         return w->kind != WALK_BATCH || custom_has_vmap(c) ? c->outputs : 0;
     return w->kind != WALK_BATCH && c->op == &op_stop_gradient ? c->inputs : 0;

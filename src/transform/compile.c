@@ -1,0 +1,216 @@
+// compile.c - functions that run once for each kind of inputs: what they did is done again for later ones.
+
+#include <string.h>
+
+#include "transform/transform.h"
+
+struct zl_compiled_ {
+    atomic_int refs;
+    zl_fn f;
+    bool shapeless;
+    struct lock lock;   // of replays
+    struct map replays; // by signature; retained
+};
+
+// Modes --------------------------------------------------------------------------------------------------------------
+
+static const char *const mode_names[] = {"disabled", "no_simplify", "no_fuse", "enabled"};
+static atomic_int mode = -1; // -1: as ZL_COMPILE says
+
+static int mode_from_setting(void) {
+    for (int i = 0; i < (int)COUNT(mode_names); i++)
+        if (!strcmp(setting_text(SETTING_COMPILE), mode_names[i]))
+            return i;
+    return ZL_COMPILE_ENABLED;
+}
+
+zl_compile_mode zl_get_compile_mode(void) {
+    int now = atomic_load_explicit(&mode, memory_order_relaxed);
+    if (now < 0)
+        atomic_store_explicit(&mode, now = mode_from_setting(), memory_order_relaxed);
+    return (zl_compile_mode)now;
+}
+
+bool zl_set_compile_mode(zl_compile_mode which) {
+    if ((unsigned)which >= COUNT(mode_names))
+        return error_false(ZL_ERROR_VALUE, "zl_set_compile_mode: mode %d: a mode is 0 to %d", (int)which,
+                           (int)COUNT(mode_names) - 1);
+    atomic_store_explicit(&mode, (int)which, memory_order_relaxed);
+    return true;
+}
+
+// Life ---------------------------------------------------------------------------------------------------------------
+
+zl_compiled zl_compile(zl_fn f, bool shapeless) {
+    if (!f.call)
+        return error_set(ZL_ERROR_VALUE, "zl_compile: no function to call");
+    zl_compiled c = memory_zero(sizeof *c);
+    if (!c)
+        return NULL;
+    atomic_init(&c->refs, 1);
+    c->f = f;
+    c->shapeless = shapeless;
+    if (f.retain)
+        f.retain(f.data);
+    return c;
+}
+
+zl_compiled zl_compiled_retain(zl_compiled c) {
+    if (c)
+        atomic_fetch_add_explicit(&c->refs, 1, memory_order_relaxed);
+    return c;
+}
+
+static void release_replay(const void *key, size_t bytes, void *value, void *data) {
+    (void)key, (void)bytes, (void)data;
+    replay_release(value);
+}
+
+void zl_compiled_release(zl_compiled c) {
+    if (!c || atomic_fetch_sub_explicit(&c->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    map_each(&c->replays, release_replay, NULL);
+    map_free(&c->replays);
+    if (c->f.release)
+        c->f.release(c->f.data);
+    memory_free(c);
+}
+
+// Signatures ---------------------------------------------------------------------------------------------------------
+
+// What tells calls apart: the inputs by dtype and shape, numbers by their value, and the caller's key.
+struct signature {
+    int64_t *word;
+    size_t bytes;
+};
+
+static int64_t words_of(const struct zl_compiled_ *c, int count, const zl_array *in, size_t key_bytes) {
+    int64_t words = 2 + (int64_t)(key_bytes / 8 + 1);
+    for (int i = 0; i < count; i++)
+        words += 2 + (c->shapeless ? 0 : in[i]->ndim);
+    return words;
+}
+
+static void sign(struct signature *s, const struct zl_compiled_ *c, int count, const zl_array *in, const void *key,
+                 size_t key_bytes) {
+    int64_t *word = s->word;
+    *word++ = count;
+    for (int i = 0; i < count; i++) {
+        zl_array x = in[i];
+        bool weak = array_is(x, ARRAY_WEAK);
+        *word++ = x->dtype | weak << 8 | (int64_t)x->ndim << 16;
+        if (weak)
+            *word++ = array_value(x)->i;
+        for (int k = 0; !c->shapeless && k < x->ndim; k++)
+            *word++ = x->dim[k];
+    }
+    if (key_bytes)
+        memcpy(word, key, key_bytes);
+    s->bytes = (size_t)((char *)word - (char *)s->word) + key_bytes;
+}
+
+static struct replay *find(zl_compiled c, const struct signature *s) {
+    lock_take(&c->lock);
+    struct replay *r = map_get(&c->replays, s->word, s->bytes);
+    r = r && replay_lasts(r) ? replay_retain(r) : NULL;
+    lock_give(&c->lock);
+    return r;
+}
+
+// Keeps it for later calls, unless it is not worth it or memory is out; takes the place of one that does not last.
+static bool remember(zl_compiled c, const struct signature *s, struct replay *r) {
+    if (!replay_lasts(r))
+        return false;
+    lock_take(&c->lock);
+    struct replay *old = map_get(&c->replays, s->word, s->bytes);
+    bool ok = map_set(&c->replays, s->word, s->bytes, r);
+    lock_give(&c->lock);
+    if (ok) {
+        replay_retain(r);
+        replay_release(old);
+    }
+    return ok;
+}
+
+// Calling ------------------------------------------------------------------------------------------------------------
+
+static const char no_data[] =
+    "zl_compile: an array of a function that is being compiled has no data: what the function does is recorded "
+    "once, for all calls, so it cannot be evaluated or read";
+
+static bool make_tracers(int count, const zl_array *in, zl_array *tracer) {
+    for (int i = 0; i < count; i++) {
+        zl_array x = in[i];
+        tracer[i] = array_is(x, ARRAY_WEAK) ? x : trace_placeholder((zl_dtype)x->dtype, x->ndim, x->dim, no_data);
+        if (!tracer[i])
+            return false;
+    }
+    return true;
+}
+
+static struct replay *record(struct trace *t, zl_compiled c, int count, const zl_array *in) {
+    zl_outputs results = {0};
+    struct replay *r = NULL;
+    OP_ROOM(zl_array, tracer, count);
+    bool outer = recorder.shapeless;
+    recorder.shapeless = c->shapeless;
+    if (tracer && make_tracers(count, in, tracer) && trace_run(t, c->f, count, tracer, &results))
+        r = replay_make(t->function, count, in, tracer, &results, zl_get_compile_mode() == ZL_COMPILE_NO_SIMPLIFY);
+    recorder.shapeless = outer;
+    outputs_clear(&results);
+    return r;
+}
+
+static bool run(struct trace *t, zl_compiled c, const void *key, size_t key_bytes, int count, const zl_array *in,
+                zl_outputs *out) {
+    OP_ROOM(int64_t, word, words_of(c, count, in, key_bytes));
+    if (!word)
+        return false;
+    struct signature s = {.word = word};
+    sign(&s, c, count, in, key, key_bytes);
+    struct replay *r = find(c, &s);
+    bool found = r;
+    if (!found && !(r = record(t, c, count, in)))
+        return false;
+    bool later = found || remember(c, &s, r);
+    bool ok = !zl_error() && replay_run(r, in, out);
+    if (!later)
+        out->tag = 0;
+    replay_release(r);
+    return ok;
+}
+
+// Inside another transform the function itself is traced.
+static bool is_plain(int count, const zl_array *in) {
+    bool plain = zl_get_compile_mode() == ZL_COMPILE_DISABLED;
+    for (int i = 0; !plain && recorder.trace_depth && i < count; i++)
+        plain = array_is_tracer(in[i]);
+    return plain;
+}
+
+static bool run_plain(zl_compiled c, int count, const zl_array *in, zl_outputs *out) {
+    bool ok = trace_call("zl_compiled_call", c->f, count, in, out);
+    out->tag = 0;
+    return ok;
+}
+
+bool zl_compiled_call(zl_compiled c, const void *key, size_t key_bytes, int count, const zl_array *in,
+                      zl_outputs *out) {
+    static const char function[] = "zl_compiled_call";
+    if (!c)
+        return zl_error() ? false : error_false(ZL_ERROR_VALUE, "%s: no compiled function", function);
+    if (!trace_check(function, c->f, count, in))
+        return false;
+    if (!out || out->count || (key_bytes && !key))
+        return error_false(ZL_ERROR_VALUE, "%s: %s", function,
+                           key_bytes && !key ? "the key is NULL" : "no empty list for the results");
+    struct trace t;
+    trace_begin(&t, function);
+    bool ok = is_plain(count, in) ? run_plain(c, count, in, out)
+                                  : run(&t, c, key, key_bytes, count, in, out);
+    zl_scope_end(t.scope);
+    if (!ok)
+        outputs_clear(out);
+    trace_end(&t);
+    return ok;
+}
