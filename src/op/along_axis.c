@@ -49,7 +49,7 @@ static zl_array take_along(zl_array a, zl_array indices, int64_t axis) {
 }
 
 static bool record_take(const struct call *c, const zl_array *in, zl_array *out) {
-    return (out[0] = take_along(in[0], in[1], call_args(c)[0]));
+    return (out[0] = zl_take_along_axis(in[0], in[1], (int)call_args(c)[0]));
 }
 
 static zl_array vjp_take(const struct call *c, int input, const zl_array *cotangent) {
@@ -121,7 +121,9 @@ static zl_array put_along(zl_array a, zl_array indices, zl_array values, const i
 }
 
 static bool record_put(const struct call *c, const zl_array *in, zl_array *out) {
-    return (out[0] = put_along(in[0], in[1], in[2], call_args(c)));
+    int axis = (int)call_args(c)[0];
+    return (out[0] = call_args(c)[1] == UPDATE_ADD ? zl_scatter_add_axis(in[0], in[1], in[2], axis)
+                                                   : zl_put_along_axis(in[0], in[1], in[2], axis));
 }
 
 static zl_array vjp_put(const struct call *c, int input, const zl_array *cotangent) {

@@ -14,7 +14,10 @@ static zl_array locate(zl_array x, bool is_max, int axis) {
 }
 
 static bool record(const struct call *c, const zl_array *in, zl_array *out) {
-    return (out[0] = locate(in[0], call_args(c)[0], (int)call_args(c)[1]));
+    int axis = (int)call_args(c)[1];
+    if (in[0]->dim[axis] == 0)
+        return error_false(ZL_ERROR_SHAPE, "%s: axis %d of shape %s is empty", c->op->name, axis, array_text(in[0]));
+    return (out[0] = locate(in[0], call_args(c)[0], axis));
 }
 
 static bool vmap(const struct call *c, const zl_array *in, const int *axis, zl_array *out, int *out_axis) {

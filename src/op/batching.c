@@ -1,6 +1,6 @@
 // batching.c - broadcasting, its transpose, and the batching rule of elementwise ops.
 
-#include "op/op.h"
+#include "op/ops.h"
 
 // Axes of x that were stretched from a shape: the leading ones it did not have, and those where it had 1.
 static int stretched(zl_array x, int ndim, const int64_t *dim, int *axes) {
@@ -11,40 +11,28 @@ static int stretched(zl_array x, int ndim, const int64_t *dim, int *axes) {
     return count;
 }
 
-zl_array op_unbroadcast(zl_array x, int ndim, const int64_t *dim) {
-    if (!x || shape_equal(x->ndim, x->dim, ndim, dim))
+zl_array op_unbroadcast(zl_array x, zl_array like) {
+    if (!x || shape_equal(x->ndim, x->dim, like->ndim, like->dim))
         return x;
-    if (x->ndim < ndim) // a number that stands for an array of equal elements
-        return zl_broadcast_to(x, (zl_shape){dim, ndim});
-    int *axes = memory_alloc(sizeof(int) * (size_t)(x->ndim + 1));
-    if (!axes)
-        return NULL;
-    int count = stretched(x, ndim, dim, axes);
-    zl_array sum = zl_sum_axes(x, (zl_axes){axes, count}, true);
-    memory_free(axes);
-    return zl_broadcast_to(zl_reshape(sum, (zl_shape){sum ? sum->dim + (sum->ndim - ndim) : NULL, ndim}),
-                           (zl_shape){dim, ndim});
+    if (x->ndim >= like->ndim) { // else it is a number that stands for an array of equal elements
+        OP_ROOM(int, axes, x->ndim);
+        int lead = x->ndim - like->ndim, count = axes ? stretched(x, like->ndim, like->dim, axes) : -1;
+        x = count < 0 ? NULL : zl_squeeze(zl_sum_axes(x, (zl_axes){axes, count}, true), (zl_axes){axes, lead});
+    }
+    if (!x || shape_equal(x->ndim, x->dim, like->ndim, like->dim))
+        return x;
+    return op_stretch("zl_broadcast_to", 2, (zl_array[]){x, like}, 0);
 }
 
 bool op_broadcast(const char *function, int count, const zl_array *in, zl_array *out) {
-    int rank = 0, ndim = 0;
-    for (int i = 0; i < count; i++) {
-        if (!in[i])
-            return false;
-        rank = MAX_OF(rank, in[i]->ndim);
-    }
-    int64_t *dim = memory_alloc(sizeof(int64_t) * (size_t)(rank + 1));
-    bool ok = dim != NULL;
+    OP_ROOM(zl_array, list, (int64_t)count + 1); // each in turn with all of them
+    for (int i = 0; list && i < count; i++)
+        list[i + 1] = in[i];
+    bool ok = list;
     for (int i = 0; ok && i < count; i++) {
-        int next = shape_broadcast(ndim, dim, in[i]->ndim, in[i]->dim, dim);
-        if (next < 0)
-            ok = error_false(ZL_ERROR_SHAPE, "%s: shapes %s and %s do not broadcast: sizes must be equal or 1", function,
-                             shape_text(ndim, dim), array_text(in[i]));
-        ndim = next;
+        list[0] = in[i];
+        ok = (out[i] = op_stretch(function, count + 1, list, 0));
     }
-    for (int i = 0; ok && i < count; i++)
-        ok = (out[i] = zl_broadcast_to(in[i], (zl_shape){dim, ndim})) != NULL;
-    memory_free(dim);
     return ok;
 }
 

@@ -54,7 +54,7 @@ static zl_array bitcast(zl_array x, zl_dtype dtype) {
 }
 
 static bool record_bitcast(const struct call *c, const zl_array *in, zl_array *out) {
-    return (out[0] = bitcast(in[0], (zl_dtype)call_args(c)[0]));
+    return (out[0] = zl_view(in[0], (zl_dtype)call_args(c)[0]));
 }
 
 static bool vmap_bitcast(const struct call *c, const zl_array *in, const int *axis, zl_array *out,

@@ -22,7 +22,7 @@ static zl_array join(const char *function, int count, const zl_array *in, int ax
 }
 
 static bool record(const struct call *c, const zl_array *in, zl_array *out) {
-    return (out[0] = join("zl_concatenate", c->inputs, in, (int)call_args(c)[0]));
+    return (out[0] = zl_concatenate(in, c->inputs, (int)call_args(c)[0]));
 }
 
 // Elements from start to stop along one axis.

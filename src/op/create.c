@@ -47,12 +47,16 @@ zl_array zl_ones(zl_shape shape, zl_dtype dtype) {
 }
 OP_SIGNATURE(zl_ones, "create", "An array of ones.", P_SHAPE(shape), P_DTYPE(dtype, "float32"));
 
+static zl_array filled_like(const char *function, zl_array a, zl_array value, zl_dtype dtype) {
+    zl_array all = op_stretch(function, 2, (zl_array[]){zl_astype(value, dtype), a}, 0);
+    return all ? op_dense(&op_copy, 1, &all, 0, NULL, dtype, all->ndim, all->dim) : NULL;
+}
+
 zl_array zl_full_like(zl_array a, zl_array vals, zl_dtype dtype) {
-    zl_array pair[2];
-    if (!op_broadcast("zl_full_like", 2, (zl_array[]){a, vals}, pair))
+    if (!a || !vals || !op_check_broadcast("zl_full_like", a, vals))
         return NULL;
-    return filled("zl_full_like", (zl_shape){pair[1]->dim, pair[1]->ndim}, vals,
-                  op_dtype_or(dtype, (zl_dtype)a->dtype));
+    dtype = op_dtype_or(dtype, (zl_dtype)a->dtype);
+    return op_check_dtype("zl_full_like", dtype) ? filled_like("zl_full_like", a, vals, dtype) : NULL;
 }
 OP_SIGNATURE(
     zl_full_like, "create",
@@ -60,20 +64,19 @@ OP_SIGNATURE(
     "is given.",
     P_ARRAY(a), P_ARRAY(vals), P_DTYPE(dtype, "None"));
 
-static zl_array filled_like(const char *function, zl_array a, zl_dtype dtype, double value) {
-    if (!a)
-        return NULL;
-    return filled_with(function, (zl_shape){a->dim, a->ndim}, op_dtype_or(dtype, (zl_dtype)a->dtype), value);
+static zl_array number_like(const char *function, zl_array a, zl_dtype dtype, double value) {
+    dtype = a ? op_dtype_or(dtype, (zl_dtype)a->dtype) : dtype;
+    return a && op_check_dtype(function, dtype) ? filled_like(function, a, op_number(dtype, value), dtype) : NULL;
 }
 
 zl_array zl_zeros_like(zl_array a, zl_dtype dtype) {
-    return filled_like("zl_zeros_like", a, dtype, 0);
+    return number_like("zl_zeros_like", a, dtype, 0);
 }
 OP_SIGNATURE(zl_zeros_like, "create", "Zeros of the shape of a, and of its dtype if none is given.", P_ARRAY(a),
              P_DTYPE(dtype, "None"));
 
 zl_array zl_ones_like(zl_array a, zl_dtype dtype) {
-    return filled_like("zl_ones_like", a, dtype, 1);
+    return number_like("zl_ones_like", a, dtype, 1);
 }
 OP_SIGNATURE(zl_ones_like, "create", "Ones of the shape of a, and of its dtype if none is given.", P_ARRAY(a),
              P_DTYPE(dtype, "None"));

@@ -181,7 +181,7 @@ static zl_array vjp(const struct call *call, int input, const zl_array *cotangen
         t = x->dtype == ZL_COMPLEX64 ? zl_conjugate(t) : zl_real(t);
     if (t && !array_is(x, ARRAY_WEAK) && t->dtype != x->dtype)
         t = zl_astype(t, (zl_dtype)x->dtype);
-    return zl_scope_leave(scope, op_unbroadcast(t, x->ndim, x->dim));
+    return zl_scope_leave(scope, op_unbroadcast(t, x));
 }
 
 // A part y of a complex x is Re(conj(w) x) near x, with a weight w: its VJP is w g, its JVP Re(conj(w) t).
@@ -199,7 +199,8 @@ static bool jvp(const struct call *call, const zl_array *tangent, zl_array *out)
         if (t)
             sum = sum ? zl_add(sum, t) : t;
     }
-    out[0] = sum ? zl_broadcast_to(zl_astype(sum, (zl_dtype)y->dtype), (zl_shape){y->dim, y->ndim}) : NULL;
+    zl_array full[] = {zl_astype(sum, (zl_dtype)y->dtype), y};
+    out[0] = sum ? op_stretch("zl_broadcast_to", 2, full, 0) : NULL;
     return zl_error() == NULL;
 }
 

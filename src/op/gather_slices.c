@@ -20,7 +20,13 @@ static zl_array gather(zl_array a, int count, const zl_array *indices, const int
 }
 
 static bool record(const struct call *c, const zl_array *in, zl_array *out) {
-    return (out[0] = gather(in[0], c->inputs - 1, in + 1, call_args(c)));
+    int count = c->inputs - 1;
+    OP_ROOM(int, axes, count);
+    if (!axes)
+        return false;
+    op_axes_of(count, call_args(c) + 1, axes);
+    return (out[0] = zl_gather(in[0], in + 1, count, (zl_axes){axes, count},
+                               (zl_shape){call_args(c) + 1 + count, in[0]->ndim}));
 }
 
 static zl_array vjp(const struct call *c, int input, const zl_array *cotangent) {

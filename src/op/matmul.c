@@ -76,13 +76,6 @@ static bool read_operands(const char *function, zl_array a, zl_array b, zl_dtype
     return out[0] && out[1];
 }
 
-// Sizes of x with the batch axes of the result in front of its last two.
-static zl_array stretch_batch(zl_array x, int batch, int64_t *dim) {
-    dim[batch] = x->dim[x->ndim - 2];
-    dim[batch + 1] = x->dim[x->ndim - 1];
-    return zl_broadcast_to(x, (zl_shape){dim, batch + 2});
-}
-
 static zl_array multiply_batches(const char *function, zl_array a, zl_array b) {
     OP_ROOM(int64_t, dim, MAX_OF(a->ndim, b->ndim));
     if (!dim)
@@ -91,9 +84,9 @@ static zl_array multiply_batches(const char *function, zl_array a, zl_array b) {
     if (batch < 0)
         return error_set(ZL_ERROR_SHAPE, "%s: the batch axes of %s and %s do not broadcast", function,
                          array_text(a), array_text(b));
-    a = stretch_batch(a, batch, dim);
-    b = a ? stretch_batch(b, batch, dim) : NULL;
-    return b ? multiply(a, b) : NULL;
+    zl_array left = op_stretch(function, 2, (zl_array[]){a, b}, 2);
+    zl_array right = op_stretch(function, 2, (zl_array[]){b, a}, 2);
+    return left && right ? multiply(left, right) : NULL;
 }
 
 // Many matrices times one are the rows of one long matrix times it.
@@ -109,7 +102,7 @@ static zl_array matmul(const char *function, zl_array a, zl_array b, zl_dtype dt
         return NULL;
     if (in[0]->ndim == 2 && in[1]->ndim == 2)
         y = multiply(in[0], in[1]);
-    else if (in[1]->ndim == 2 && in[0]->size)
+    else if (in[1]->ndim == 2 && in[0]->size && !op_follows(in[0]) && !op_follows(in[1]))
         y = multiply_rows(in[0], in[1]);
     else
         y = multiply_batches(function, in[0], in[1]);

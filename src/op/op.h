@@ -70,8 +70,8 @@ extern const struct op op_cast, op_copy;
 int64_t op_double_arg(double value); // FIELD_DOUBLE in its word, and back
 double  op_arg_double(int64_t word);
 
-// Sums x over the axes along which an array of that shape was stretched: the transpose of broadcasting.
-zl_array op_unbroadcast(zl_array x, int ndim, const int64_t *dim);
+// Sums x over the axes along which an array of the shape of like was stretched: the transpose of broadcasting.
+zl_array op_unbroadcast(zl_array x, zl_array like);
 // Broadcasts arrays against each other (views), all to one shape; false and an error that names function.
 bool op_broadcast(const char *function, int count, const zl_array *in, zl_array *out);
 

@@ -84,6 +84,11 @@ bool op_check_broadcast_to(const char *function, zl_array x, int ndim, const int
                                array_text(x), shape_text(ndim, dim));
 }
 
+void op_axes_of(int count, const int64_t *arg, int *out) {
+    for (int i = 0; i < count; i++)
+        out[i] = (int)arg[i];
+}
+
 bool op_read_axes(const char *function, zl_array a, zl_axes axes, int64_t *out) {
     if (axes.count > 0 && !axes.axis)
         return error_false(ZL_ERROR_AXIS, "%s: %d axes, but no list of them", function, axes.count);
@@ -138,7 +143,7 @@ zl_array op_number(zl_dtype dtype, double value) {
 }
 
 zl_array op_zeros_of(zl_array x) {
-    return zl_zeros((zl_shape){x->dim, x->ndim}, (zl_dtype)x->dtype);
+    return zl_zeros_like(x, ZL_DTYPE_COUNT);
 }
 
 zl_array op_winners(zl_array result, zl_array x, zl_array cotangent) {

@@ -159,6 +159,17 @@ bool op_vmap_factor(const struct call *c, const zl_array *in, const int *axis, z
 // A matrix of that many rows and columns with ones on its diagonal, once for each of the batch axes of a.
 zl_array op_eyes(zl_array a, int64_t rows, int64_t cols, zl_dtype dtype);
 
+// follow.c -------------------------------------------------------------------------------------------------------
+
+// Calls of a traced function that will be done again with other shapes; nothing evaluates them.
+extern const struct op op_stretch_with, op_element_count;
+bool op_follows(zl_array x); // the shape of x may be another one next time
+// The first array stretched to the shape that all have together, but for the last axes of each. NULL and an error.
+zl_array op_stretch(const char *function, int count, const zl_array *in, int last);
+// How many elements x has along some axes, less some but not below 0; or one divided by that. A scalar to multiply by,
+// weak unless it follows x: then of that dtype.
+zl_array op_count(zl_array x, zl_dtype dtype, int count, const int *axis, int less, bool inverse);
+
 // slice.c --------------------------------------------------------------------------------------------------------
 
 // What a slice takes of an axis of so many elements: count of them, from start on, step apart.
@@ -180,6 +191,7 @@ bool op_check_optional(zl_array x);                                     // given
 bool op_check_inputs(const char *function, const zl_array *arrays, int count); // no error when one of them is NULL
 bool op_check_broadcast_to(const char *function, zl_array x, int ndim, const int64_t *dim);
 bool op_check_integers(const char *function, zl_array indices);
+void op_axes_of(int count, const int64_t *arg, int *out);                         // arguments of a call as axes
 bool op_read_axes(const char *function, zl_array a, zl_axes axes, int64_t *out); // as they are given, each once
 // Index arrays, and which axis of a each is for: checked, the arrays broadcast against each other and the axes made
 // non-negative. No error when one of the arrays is NULL.

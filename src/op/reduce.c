@@ -127,7 +127,7 @@ static zl_array weights(const struct call *c) {
 static zl_array vjp(const struct call *c, int input, const zl_array *cotangent) {
     (void)input;
     if (c->op == &op_reduce[REDUCE_SUM])
-        return zl_broadcast_to(cotangent[0], (zl_shape){c->in[0]->dim, c->in[0]->ndim});
+        return op_stretch("zl_sum", 2, (zl_array[]){cotangent[0], c->in[0]}, 0);
     zl_array w = weights(c);
     return zl_multiply(cotangent[0], c->in[0]->dtype == ZL_COMPLEX64 ? zl_conjugate(w) : w);
 }

@@ -31,8 +31,17 @@ zl_array op_scatter_slices(enum update how, zl_array a, int count, const zl_arra
     return scatter(a, count, indices, updates, arg);
 }
 
+static zl_array check_and_scatter(enum update how, zl_array a, const zl_array *indices, int count,
+                                  zl_array updates, zl_axes axes);
+
 static bool record(const struct call *c, const zl_array *in, zl_array *out) {
-    return (out[0] = scatter(in[0], c->inputs - 2, in + 1, in[c->inputs - 1], call_args(c)));
+    int count = c->inputs - 2;
+    OP_ROOM(int, axes, count);
+    if (!axes)
+        return false;
+    op_axes_of(count, call_args(c) + 1, axes);
+    return (out[0] = check_and_scatter((enum update)call_args(c)[0], in[0], in + 1, count, in[count + 1],
+                                       (zl_axes){axes, count}));
 }
 
 // Derivatives -----------------------------------------------------------------------------------------------

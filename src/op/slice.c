@@ -38,7 +38,7 @@ static zl_array slice(zl_array x, const int64_t *arg) {
         offset += run.start * array_stride(x)[i];
         whole = whole && run.count == x->dim[i] && run.step > 0;
     }
-    if (whole)
+    if (whole && !op_follows(x))
         return op_same(x);
     return op_view(&op_slice, x, 3 * x->ndim, arg, x->ndim, dim, dim + x->ndim, offset);
 }
@@ -175,8 +175,9 @@ static zl_array as_strided(zl_array x, int ndim, const int64_t *arg) {
 }
 
 static bool record_as_strided(const struct call *c, const zl_array *in, zl_array *out) {
-    zl_array x = zl_contiguous(in[0], false);
-    return (out[0] = x ? as_strided(x, c->args / 2, call_args(c)) : NULL);
+    int ndim = c->args / 2;
+    const int64_t *arg = call_args(c);
+    return (out[0] = zl_as_strided(in[0], (zl_shape){arg + 1, ndim}, (zl_shape){arg + 1 + ndim, ndim}, arg[0]));
 }
 
 static bool vmap_as_strided(const struct call *c, const zl_array *in, const int *axis, zl_array *out,

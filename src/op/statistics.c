@@ -2,23 +2,21 @@
 
 #include "op/ops.h"
 
-// How many elements of x there are along the axes together; -1 and an error for axes that x does not have.
-static double elements(const char *function, zl_array x, zl_axes axes) {
+// How many elements of x there are along the axes together, less some, or one divided by that: a number to go with a sum.
+// NULL and an error for axes that x does not have.
+static zl_array elements(const char *function, zl_array x, zl_axes axes, int less, bool inverse) {
     OP_ROOM(int, axis, x->ndim);
     int count = axis ? op_axes(function, x, axes, axis) : -1;
-    double total = count < 0 ? -1 : 1;
-    for (int i = 0; i < count; i++)
-        total *= (double)x->dim[axis[i]];
-    return total;
+    return count < 0 ? NULL : op_count(x, op_float_dtype((zl_dtype)x->dtype), count, axis, less, inverse);
 }
 
 // Multiplies by 1 / n, as MLX does: of no elements, 0 times infinity is NaN.
 static zl_array mean(const char *function, zl_array x, zl_axes axes, bool keepdims) {
-    double total = x ? elements(function, x, axes) : -1;
-    if (total < 0)
+    zl_array share = x ? elements(function, x, axes, 0, true) : NULL;
+    if (!share)
         return NULL;
     zl_array sum = op_reduce_axes(function, REDUCE_SUM, x, axes, keepdims);
-    return zl_multiply(zl_astype(sum, op_float_dtype((zl_dtype)x->dtype)), zl_scalar(1 / total));
+    return zl_multiply(zl_astype(sum, op_float_dtype((zl_dtype)x->dtype)), share);
 }
 
 zl_array zl_mean(zl_array a) {
@@ -48,11 +46,10 @@ static zl_array variance(const char *function, zl_array x, zl_axes axes, bool ke
     zl_array mu = mean(function, x, axes, true);
     if (!mu)
         return NULL;
-    double total = elements(function, x, axes);
-    zl_array sum = op_reduce_axes(function, REDUCE_SUM, squares(x, mu), axes, keepdims);
-    if (ddof == 0)
-        return zl_multiply(sum, zl_scalar(1 / total));
-    return zl_divide(sum, zl_scalar(MAX_OF(total - ddof, 0)));
+    zl_array part = squares(x, mu);
+    zl_array sum = op_reduce_axes(function, REDUCE_SUM, part, axes, keepdims);
+    zl_array total = part ? elements(function, part, axes, ddof, ddof == 0) : NULL;
+    return ddof == 0 ? zl_multiply(sum, total) : zl_divide(sum, total);
 }
 
 zl_array zl_var(zl_array a, int ddof) {

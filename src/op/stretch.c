@@ -16,12 +16,12 @@ static zl_array stretch(zl_array x, int ndim, const int64_t *dim) {
 }
 
 static bool record_broadcast(const struct call *c, const zl_array *in, zl_array *out) {
-    return (out[0] = stretch(in[0], c->args, call_args(c)));
+    return (out[0] = zl_broadcast_to(in[0], (zl_shape){call_args(c), c->args}));
 }
 
 static zl_array vjp_broadcast(const struct call *c, int input, const zl_array *cotangent) {
     (void)input;
-    return op_unbroadcast(cotangent[0], c->in[0]->ndim, c->in[0]->dim);
+    return op_unbroadcast(cotangent[0], c->in[0]);
 }
 
 // The axes that the result has more than x go between the extra axis and those of x.

@@ -19,7 +19,7 @@ static zl_array take(zl_array x, zl_array indices, int axis) {
 }
 
 static bool record(const struct call *c, const zl_array *in, zl_array *out) {
-    return (out[0] = take(in[0], in[1], (int)call_args(c)[0]));
+    return (out[0] = zl_take(in[0], in[1], (int)call_args(c)[0]));
 }
 
 static bool jvp(const struct call *c, const zl_array *tangent, zl_array *out) {

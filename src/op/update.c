@@ -186,11 +186,21 @@ static zl_array update_at(zl_array a, zl_array update, zl_array start, const int
 }
 
 static bool record_slice(const struct call *c, const zl_array *in, zl_array *out) {
-    return (out[0] = slice_at(in[0], in[1], call_args(c)));
+    int count = (int)call_args(c)[0];
+    OP_ROOM(int, axes, count);
+    if (!axes)
+        return false;
+    op_axes_of(count, call_args(c) + 1, axes);
+    return (out[0] = zl_dynamic_slice(in[0], in[1], (zl_axes){axes, count},
+                                      (zl_shape){call_args(c) + 1 + count, in[0]->ndim}));
 }
 
 static bool record_update_at(const struct call *c, const zl_array *in, zl_array *out) {
-    return (out[0] = update_at(in[0], in[1], in[2], call_args(c)));
+    OP_ROOM(int, axes, c->args);
+    if (!axes)
+        return false;
+    op_axes_of(c->args, call_args(c), axes);
+    return (out[0] = zl_dynamic_slice_update(in[0], in[1], in[2], (zl_axes){axes, c->args}));
 }
 
 static zl_array vjp_slice(const struct call *c, int input, const zl_array *cotangent) {

@@ -172,7 +172,15 @@ static zl_array expand_dims(zl_array x, int count, const int64_t *axes) {
     return op_view(&op_expand_dims, x, count, axes, ndim, dim, dim + ndim, x->offset);
 }
 
+static bool refuse_squeeze(zl_array x, int axis) {
+    return error_false(ZL_ERROR_SHAPE, "zl_squeeze: axis %d of shape %s has size %lld: only size 1 can be dropped",
+                       axis, array_text(x), (long long)x->dim[axis]);
+}
+
 static bool record_squeeze(const struct call *c, const zl_array *in, zl_array *out) {
+    for (int i = 0; i < c->args; i++)
+        if (in[0]->dim[call_args(c)[i]] != 1)
+            return refuse_squeeze(in[0], (int)call_args(c)[i]);
     return (out[0] = squeeze(in[0], c->args, call_args(c)));
 }
 
@@ -231,9 +239,7 @@ static int ones(zl_array x, int count, const int *axis, bool named, int64_t *out
         if (x->dim[axis[i]] == 1) {
             out[kept++] = axis[i];
         } else if (named) {
-            error_set(ZL_ERROR_SHAPE,
-                      "zl_squeeze: axis %d of shape %s has size %lld: only size 1 can be dropped", axis[i],
-                      array_text(x), (long long)x->dim[axis[i]]);
+            refuse_squeeze(x, axis[i]);
             return -1;
         }
     }
