@@ -167,13 +167,21 @@ static void cut(struct convolution *v) {
 
 // A channel each -----------------------------------------------------------------------------------------------------
 
-#define ADD_PRODUCTS(name, type)                                                             \
+typedef float vector_f32 __attribute__((vector_size(16), aligned(4), may_alias));
+typedef double vector_f64 __attribute__((vector_size(16), aligned(8), may_alias));
+
+#define ADD_PRODUCTS(name, type)                                                                        \
     GEMM_FUSED static void add_products_##name(void *to, const void *from, const void *by, int64_t n) { \
-        GEMM_CONTRACT                                                                        \
-        type *restrict sum = to;                                                             \
-        const type *restrict x = from, *restrict w = by;                                     \
-        for (int64_t i = 0; i < n; i++)                                                      \
-            sum[i] += x[i] * w[i];                                                           \
+        GEMM_CONTRACT                                                                                   \
+        enum { WIDTH = sizeof(vector_##name) / sizeof(type) };                                          \
+        type *sum = to;                                                                                 \
+        const type *x = from, *w = by;                                                                  \
+        int64_t i = 0;                                                                                  \
+        for (; i + WIDTH <= n; i += WIDTH)                                                              \
+            *(vector_##name *)(sum + i) +=                                                              \
+                *(const vector_##name *)(x + i) * *(const vector_##name *)(w + i);                      \
+        for (; i < n; i++)                                                                              \
+            sum[i] += x[i] * w[i];                                                                      \
     }
 ADD_PRODUCTS(f32, float)
 ADD_PRODUCTS(f64, double)

@@ -26,36 +26,57 @@ struct transform {
 
 // Lines in memory ------------------------------------------------------------------------------------------------------
 
-// count floats of each line, step bytes apart, side by side.
-static void load(char *const *line, int64_t lanes, int64_t offset, int64_t step, int64_t count, float *to) {
-    for (int64_t l = 0; l < lanes; l++) {
-        const char *from = line[l] + offset;
-        for (int64_t j = 0; j < count; j++)
-            memcpy(&to[j * lanes + l], from + j * step, sizeof(float));
-    }
+static inline void load_pair(const char *from, int64_t apart, float *re, float *im) {
+    memcpy(re, from, sizeof(float));
+    memcpy(im, from + apart, sizeof(float));
 }
 
-static void store(char *const *line, int64_t lanes, int64_t offset, int64_t step, int64_t count,
-                  const float *from, float scale) {
-    for (int64_t l = 0; l < lanes; l++) {
-        char *to = line[l] + offset;
-        for (int64_t j = 0; j < count; j++) {
-            float value = from[j * lanes + l] * scale;
-            memcpy(to + j * step, &value, sizeof value);
-        }
+static inline void store_pair(char *to, int64_t apart, float re, float im) {
+    memcpy(to, &re, sizeof(float));
+    memcpy(to + apart, &im, sizeof(float));
+}
+
+// Whether lines are better read one by one than side by side.
+static bool is_dense(int64_t step) {
+    return step >= -8 && step <= 8;
+}
+
+// count numbers of each line, step bytes apart, side by side: the first of each goes to re, the one `apart` bytes behind
+// it to im.
+static void load_pairs(char *const *line, int64_t lanes, int64_t step, int64_t apart, int64_t count,
+                       float *re, float *im) {
+    if (is_dense(step)) {
+        for (int64_t l = 0; l < lanes; l++)
+            for (int64_t j = 0; j < count; j++)
+                load_pair(line[l] + j * step, apart, &re[j * lanes + l], &im[j * lanes + l]);
+        return;
     }
+    for (int64_t j = 0; j < count; j++)
+        for (int64_t l = 0; l < lanes; l++)
+            load_pair(line[l] + j * step, apart, &re[j * lanes + l], &im[j * lanes + l]);
+}
+
+static void store_pairs(char *const *line, int64_t lanes, int64_t step, int64_t apart, int64_t count,
+                        const float *re, const float *im, float scale) {
+    if (is_dense(step)) {
+        for (int64_t l = 0; l < lanes; l++)
+            for (int64_t j = 0; j < count; j++)
+                store_pair(line[l] + j * step, apart, re[j * lanes + l] * scale, im[j * lanes + l] * scale);
+        return;
+    }
+    for (int64_t j = 0; j < count; j++)
+        for (int64_t l = 0; l < lanes; l++)
+            store_pair(line[l] + j * step, apart, re[j * lanes + l] * scale, im[j * lanes + l] * scale);
 }
 
 static void load_complex(const struct transform *t, char *const *line, int64_t lanes, int64_t count,
                          float *re, float *im) {
-    load(line, lanes, 0, t->step[FROM], count, re);
-    load(line, lanes, sizeof(float), t->step[FROM], count, im);
+    load_pairs(line, lanes, t->step[FROM], sizeof(float), count, re, im);
 }
 
 static void store_complex(const struct transform *t, char *const *line, int64_t lanes, int64_t count,
                           const float *re, const float *im) {
-    store(line, lanes, 0, t->step[TO], count, re, t->scale);
-    store(line, lanes, sizeof(float), t->step[TO], count, im, t->scale);
+    store_pairs(line, lanes, t->step[TO], sizeof(float), count, re, im, t->scale);
 }
 
 // Complex ----------------------------------------------------------------------------------------------------------------
@@ -68,56 +89,21 @@ static void run_complex(const struct transform *t, struct fft_lines *l, char *co
 
 // Real to complex ----------------------------------------------------------------------------------------------------------
 
-// Elements at even places are the real parts of the line that was transformed, those at odd places the imaginary ones:
-// what belongs to each is the even and the odd part of the result.
-static void unpack(const struct transform *t, struct fft_lines *l) {
-    for (int64_t k = 0; k <= t->half; k++) {
-        int64_t at = (k == t->half ? 0 : k) * l->lanes, mirror = (k == 0 ? 0 : t->half - k) * l->lanes;
-        const float *ar = l->re + at, *ai = l->im + at, *br = l->re + mirror, *bi = l->im + mirror;
-        float *re = l->spare_re + k * l->lanes, *im = l->spare_im + k * l->lanes, c = t->roots[2 * k],
-              s = t->roots[2 * k + 1];
-        for (int64_t i = 0; i < l->lanes; i++) {
-            float er = 0.5f * (ar[i] + br[i]), ei = 0.5f * (ai[i] - bi[i]);
-            float qr = 0.5f * (ai[i] + bi[i]), qi = 0.5f * (br[i] - ar[i]);
-            re[i] = er + (qr * c - qi * s);
-            im[i] = ei + (qr * s + qi * c);
-        }
-    }
-}
-
 static void run_real(const struct transform *t, struct fft_lines *l, char *const *to, char *const *from) {
     if (t->packed) {
-        load(from, l->lanes, 0, 2 * t->step[FROM], t->half, l->re);
-        load(from, l->lanes, t->step[FROM], 2 * t->step[FROM], t->half, l->im);
+        load_pairs(from, l->lanes, 2 * t->step[FROM], t->step[FROM], t->half, l->re, l->im);
         cpu_fft_run(t->plan, l);
-        unpack(t, l);
+        cpu_fft_unpack(l, t->half, t->roots);
         store_complex(t, to, l->lanes, t->half + 1, l->spare_re, l->spare_im);
         return;
     }
-    load(from, l->lanes, 0, t->step[FROM], t->n, l->re);
+    load_pairs(from, l->lanes, t->step[FROM], 0, t->n, l->re, l->im);
     memset(l->im, 0, sizeof(float) * (size_t)(t->n * l->lanes));
     cpu_fft_run(t->plan, l);
     store_complex(t, to, l->lanes, t->half + 1, l->re, l->im);
 }
 
 // Complex to real ------------------------------------------------------------------------------------------------------------
-
-// The other way, from the spare lists. The first and the last element are real: what else they have is left out.
-static void pack(const struct transform *t, struct fft_lines *l) {
-    memset(l->spare_im, 0, sizeof(float) * (size_t)l->lanes);
-    memset(l->spare_im + t->half * l->lanes, 0, sizeof(float) * (size_t)l->lanes);
-    for (int64_t k = 0; k < t->half; k++) {
-        int64_t at = k * l->lanes, mirror = (t->half - k) * l->lanes;
-        const float *ar = l->spare_re + at, *ai = l->spare_im + at, *br = l->spare_re + mirror,
-                    *bi = l->spare_im + mirror;
-        float *re = l->re + at, *im = l->im + at, c = t->roots[2 * k], s = -t->roots[2 * k + 1];
-        for (int64_t i = 0; i < l->lanes; i++) {
-            float dr = ar[i] - br[i], di = ai[i] + bi[i];
-            re[i] = ar[i] + br[i] - (dr * s + di * c);
-            im[i] = ai[i] - bi[i] + (dr * c - di * s);
-        }
-    }
-}
 
 // All n elements of a line from the first n / 2 + 1.
 static void mirror(const struct transform *t, struct fft_lines *l) {
@@ -135,16 +121,15 @@ static void run_hermitian(const struct transform *t, struct fft_lines *l, char *
                           char *const *from) {
     if (t->packed) {
         load_complex(t, from, l->lanes, t->half + 1, l->spare_re, l->spare_im);
-        pack(t, l);
+        cpu_fft_pack(l, t->half, t->roots);
         cpu_fft_run_inverse(t->plan, l);
-        store(to, l->lanes, 0, 2 * t->step[TO], t->half, l->re, t->scale);
-        store(to, l->lanes, t->step[TO], 2 * t->step[TO], t->half, l->im, t->scale);
+        store_pairs(to, l->lanes, 2 * t->step[TO], t->step[TO], t->half, l->re, l->im, t->scale);
         return;
     }
     load_complex(t, from, l->lanes, t->half + 1, l->re, l->im);
     mirror(t, l);
     cpu_fft_run_inverse(t->plan, l);
-    store(to, l->lanes, 0, t->step[TO], t->n, l->re, t->scale);
+    store_pairs(to, l->lanes, t->step[TO], 0, t->n, l->re, l->re, t->scale);
 }
 
 // All lines --------------------------------------------------------------------------------------------------------------------

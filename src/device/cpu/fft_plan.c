@@ -81,97 +81,15 @@ bool cpu_fft_roots(int64_t n, int64_t count, float *out) {
 
 // Passes -----------------------------------------------------------------------------------------------------------
 
-// A pass takes, for each group, elements that are groups * run apart and puts radix of them behind each other: run
-// elements are treated alike.
-#define PASS(name)                                                                       \
-    static void name(const struct fft_pass *pass, int64_t run, const float *restrict re, \
-                     const float *restrict im, float *restrict to_re, float *restrict to_im)
-// Part j of what group p reads, and part k of what it writes.
-#define FROM(list, j) ((list) + (p + (j)*pass->groups) * run)
-#define TO(list, k)   ((list) + (radix * p + (k)) * run)
-// Puts element k, times its root.
-#define PUT(k, x, y)                                                    \
-    do {                                                                \
-        float x_ = (x), y_ = (y), c_ = w[2 * (k)-2], s_ = w[2 * (k)-1]; \
-        TO(to_re, k)[i] = x_ * c_ - y_ * s_;                            \
-        TO(to_im, k)[i] = x_ * s_ + y_ * c_;                            \
-    } while (0)
+typedef void pass_fn(const struct fft_pass *pass, int64_t run, const float *restrict re,
+                     const float *restrict im, float *restrict to_re, float *restrict to_im);
 
-PASS(pass2) {
-    enum { radix = 2 };
-    for (int64_t p = 0; p < pass->groups; p++) {
-        const float *w = pass->twiddle + 2 * p;
-        for (int64_t i = 0; i < run; i++) {
-            float ar = FROM(re, 0)[i], ai = FROM(im, 0)[i], br = FROM(re, 1)[i], bi = FROM(im, 1)[i];
-            TO(to_re, 0)[i] = ar + br;
-            TO(to_im, 0)[i] = ai + bi;
-            PUT(1, ar - br, ai - bi);
-        }
-    }
-}
-
-PASS(pass3) {
-    enum { radix = 3 };
-    const float sine = 0.866025403784438647f;
-    for (int64_t p = 0; p < pass->groups; p++) {
-        const float *w = pass->twiddle + 4 * p;
-        for (int64_t i = 0; i < run; i++) {
-            float ar = FROM(re, 0)[i], ai = FROM(im, 0)[i];
-            float sr = FROM(re, 1)[i] + FROM(re, 2)[i], si = FROM(im, 1)[i] + FROM(im, 2)[i];
-            float dr = (FROM(re, 1)[i] - FROM(re, 2)[i]) * sine,
-                  di = (FROM(im, 1)[i] - FROM(im, 2)[i]) * sine;
-            float mr = ar - 0.5f * sr, mi = ai - 0.5f * si;
-            TO(to_re, 0)[i] = ar + sr;
-            TO(to_im, 0)[i] = ai + si;
-            PUT(1, mr + di, mi - dr);
-            PUT(2, mr - di, mi + dr);
-        }
-    }
-}
-
-PASS(pass4) {
-    enum { radix = 4 };
-    for (int64_t p = 0; p < pass->groups; p++) {
-        const float *w = pass->twiddle + 6 * p;
-        for (int64_t i = 0; i < run; i++) {
-            float er = FROM(re, 0)[i] + FROM(re, 2)[i], ei = FROM(im, 0)[i] + FROM(im, 2)[i];
-            float fr = FROM(re, 0)[i] - FROM(re, 2)[i], fi = FROM(im, 0)[i] - FROM(im, 2)[i];
-            float gr = FROM(re, 1)[i] + FROM(re, 3)[i], gi = FROM(im, 1)[i] + FROM(im, 3)[i];
-            float hr = FROM(re, 1)[i] - FROM(re, 3)[i], hi = FROM(im, 1)[i] - FROM(im, 3)[i];
-            TO(to_re, 0)[i] = er + gr;
-            TO(to_im, 0)[i] = ei + gi;
-            PUT(1, fr + hi, fi - hr);
-            PUT(2, er - gr, ei - gi);
-            PUT(3, fr - hi, fi + hr);
-        }
-    }
-}
-
-PASS(pass5) {
-    enum { radix = 5 };
-    const float c1 = 0.309016994374947424f, c2 = -0.809016994374947424f, s1 = 0.951056516295153572f,
-                s2 = 0.587785252292473129f;
-    for (int64_t p = 0; p < pass->groups; p++) {
-        const float *w = pass->twiddle + 8 * p;
-        for (int64_t i = 0; i < run; i++) {
-            float ar = FROM(re, 0)[i], ai = FROM(im, 0)[i];
-            float br = FROM(re, 1)[i] + FROM(re, 4)[i], bi = FROM(im, 1)[i] + FROM(im, 4)[i];
-            float cr = FROM(re, 2)[i] + FROM(re, 3)[i], ci = FROM(im, 2)[i] + FROM(im, 3)[i];
-            float dr = FROM(re, 1)[i] - FROM(re, 4)[i], di = FROM(im, 1)[i] - FROM(im, 4)[i];
-            float er = FROM(re, 2)[i] - FROM(re, 3)[i], ei = FROM(im, 2)[i] - FROM(im, 3)[i];
-            float mr = ar + c1 * br + c2 * cr, mi = ai + c1 * bi + c2 * ci;
-            float nr = ar + c2 * br + c1 * cr, ni = ai + c2 * bi + c1 * ci;
-            float ur = s1 * dr + s2 * er, ui = s1 * di + s2 * ei;
-            float vr = s2 * dr - s1 * er, vi = s2 * di - s1 * ei;
-            TO(to_re, 0)[i] = ar + br + cr;
-            TO(to_im, 0)[i] = ai + bi + ci;
-            PUT(1, mr + ui, mi - ur);
-            PUT(2, nr + vi, ni - vr);
-            PUT(3, nr - vi, ni + vr);
-            PUT(4, mr - ui, mi + ur);
-        }
-    }
-}
+#define NUMBER     float
+#define NAME(name) name##_one
+#include "device/cpu/fft_passes.h"
+#define NUMBER     fft_vector
+#define NAME(name) name##_vector
+#include "device/cpu/fft_passes.h"
 
 static void swap_lists(struct fft_lines *l) {
     float *re = l->re, *im = l->im;
@@ -180,13 +98,13 @@ static void swap_lists(struct fft_lines *l) {
 }
 
 static void run_passes(const struct fft_plan *plan, struct fft_lines *l) {
-    static void (*const passes[])(const struct fft_pass *, int64_t, const float *restrict,
-                                  const float *restrict, float *restrict,
-                                  float *restrict) = {[2] = pass2, [3] = pass3, [4] = pass4, [5] = pass5};
+    static pass_fn *const one[] = {[2] = pass2_one, [3] = pass3_one, [4] = pass4_one, [5] = pass5_one};
+    static pass_fn *const vectors[] = {
+        [2] = pass2_vector, [3] = pass3_vector, [4] = pass4_vector, [5] = pass5_vector};
     int64_t run = l->lanes;
     for (int i = 0; i < plan->passes; i++) {
         const struct fft_pass *pass = &plan->pass[i];
-        passes[pass->radix](pass, run, l->re, l->im, l->spare_re, l->spare_im);
+        (run % FFT_WIDTH ? one : vectors)[pass->radix](pass, run, l->re, l->im, l->spare_re, l->spare_im);
         swap_lists(l);
         run *= pass->radix;
     }
@@ -194,16 +112,8 @@ static void run_passes(const struct fft_plan *plan, struct fft_lines *l) {
 
 // Chirps -----------------------------------------------------------------------------------------------------------
 
-// Multiplies the lines' elements by numbers, one for each place.
 static void multiply(struct fft_lines *l, const float *by, int64_t count) {
-    for (int64_t j = 0; j < count; j++) {
-        float *re = l->re + j * l->lanes, *im = l->im + j * l->lanes, c = by[2 * j], s = by[2 * j + 1];
-        for (int64_t i = 0; i < l->lanes; i++) {
-            float x = re[i], y = im[i];
-            re[i] = x * c - y * s;
-            im[i] = x * s + y * c;
-        }
-    }
+    (l->lanes % FFT_WIDTH ? multiply_one : multiply_vector)(l, by, count);
 }
 
 static void run_chirp(const struct fft_plan *plan, struct fft_lines *l) {
@@ -232,6 +142,19 @@ void cpu_fft_run_inverse(const struct fft_plan *plan, struct fft_lines *lines) {
     swap_parts(lines);
     cpu_fft_run(plan, lines);
     swap_parts(lines);
+}
+
+// Real lines of even length --------------------------------------------------------------------------------------------
+
+void cpu_fft_unpack(struct fft_lines *lines, int64_t half, const float *roots) {
+    (lines->lanes % FFT_WIDTH ? unpack_one : unpack_vector)(lines, half, roots);
+}
+
+// The first and the last element are real: what else they have is left out.
+void cpu_fft_pack(struct fft_lines *lines, int64_t half, const float *roots) {
+    memset(lines->spare_im, 0, sizeof(float) * (size_t)lines->lanes);
+    memset(lines->spare_im + half * lines->lanes, 0, sizeof(float) * (size_t)lines->lanes);
+    (lines->lanes % FFT_WIDTH ? pack_one : pack_vector)(lines, half, roots);
 }
 
 // Plans --------------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 #ifndef FFT_PLAN_H
 #define FFT_PLAN_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 // Lines of complex numbers in two parts: element j of line l is at j * lanes + l. Each list has room for
@@ -13,6 +14,10 @@ struct fft_lines {
     int64_t lanes;
 };
 
+// Neighbours in a list that are computed at once, wherever it begins.
+enum { FFT_WIDTH = 4 };
+typedef float fft_vector __attribute__((vector_size(4 * FFT_WIDTH), aligned(4), may_alias));
+
 struct fft_plan; // what depends on the length; never changes once it is made
 struct fft_plan *cpu_fft_plan(int64_t n); // to be freed; NULL and an error
 void cpu_fft_free(struct fft_plan *plan);
@@ -22,6 +27,12 @@ int64_t cpu_fft_size(const struct fft_plan *plan); // elements of a line that it
 void cpu_fft_run(const struct fft_plan *plan, struct fft_lines *lines);
 // The same with exp(2 pi i j k / n).
 void cpu_fft_run_inverse(const struct fft_plan *plan, struct fft_lines *lines);
+
+// Real lines of 2 * half numbers are transformed as half complex ones: a pair of numbers is one. Elements 0 to half of
+// the real lines, in the spare lists, from the transform of the pairs; and the other way, to be transformed back. roots:
+// half + 1 of the 2 * half roots of unity.
+void cpu_fft_unpack(struct fft_lines *lines, int64_t half, const float *roots);
+void cpu_fft_pack(struct fft_lines *lines, int64_t half, const float *roots);
 
 // exp(-2 pi i j / n) for j < count, real and imaginary part in turn. False and an error.
 bool cpu_fft_roots(int64_t n, int64_t count, float *out);

@@ -1,0 +1,154 @@
+// fft_passes.h - the steps of a Fourier transform, for numbers one by one or vectors of them: NUMBER, and NAME of functions.
+//
+// A pass takes, for each group, elements that are groups * run apart and puts radix of them behind each other: run
+// elements are treated alike. Each has the same operations whichever way it is taken.
+
+#define PASS(name)                                                                                               \
+    static void NAME(name)(const struct fft_pass *pass, int64_t run, const float *restrict re,                   \
+                           const float *restrict im, float *restrict to_re, float *restrict to_im)
+#define LOOP for (int64_t i = 0; i < run; i += (int64_t)(sizeof(NUMBER) / sizeof(float)))
+#define GET(list) (*(const NUMBER *)(const void *)((list) + i))
+#define SET(list) (*(NUMBER *)(void *)((list) + i))
+// Part j of what group p reads, and part k of what it writes.
+#define FROM(list, j) GET((list) + (p + (j) * pass->groups) * run)
+#define TO(list, k)   SET((list) + (radix * p + (k)) * run)
+// Puts element k, times its root.
+#define PUT(k, x, y)                                       \
+    do {                                                   \
+        NUMBER x_ = (x), y_ = (y);                         \
+        float c_ = w[2 * (k) - 2], s_ = w[2 * (k) - 1];    \
+        TO(to_re, k) = x_ * c_ - y_ * s_;                  \
+        TO(to_im, k) = x_ * s_ + y_ * c_;                  \
+    } while (0)
+
+PASS(pass2) {
+    enum { radix = 2 };
+    for (int64_t p = 0; p < pass->groups; p++) {
+        const float *w = pass->twiddle + 2 * p;
+        LOOP {
+            NUMBER ar = FROM(re, 0), ai = FROM(im, 0), br = FROM(re, 1), bi = FROM(im, 1);
+            TO(to_re, 0) = ar + br;
+            TO(to_im, 0) = ai + bi;
+            PUT(1, ar - br, ai - bi);
+        }
+    }
+}
+
+PASS(pass3) {
+    enum { radix = 3 };
+    const float sine = 0.866025403784438647f;
+    for (int64_t p = 0; p < pass->groups; p++) {
+        const float *w = pass->twiddle + 4 * p;
+        LOOP {
+            NUMBER ar = FROM(re, 0), ai = FROM(im, 0);
+            NUMBER sr = FROM(re, 1) + FROM(re, 2), si = FROM(im, 1) + FROM(im, 2);
+            NUMBER dr = (FROM(re, 1) - FROM(re, 2)) * sine,
+                  di = (FROM(im, 1) - FROM(im, 2)) * sine;
+            NUMBER mr = ar - 0.5f * sr, mi = ai - 0.5f * si;
+            TO(to_re, 0) = ar + sr;
+            TO(to_im, 0) = ai + si;
+            PUT(1, mr + di, mi - dr);
+            PUT(2, mr - di, mi + dr);
+        }
+    }
+}
+
+PASS(pass4) {
+    enum { radix = 4 };
+    for (int64_t p = 0; p < pass->groups; p++) {
+        const float *w = pass->twiddle + 6 * p;
+        LOOP {
+            NUMBER er = FROM(re, 0) + FROM(re, 2), ei = FROM(im, 0) + FROM(im, 2);
+            NUMBER fr = FROM(re, 0) - FROM(re, 2), fi = FROM(im, 0) - FROM(im, 2);
+            NUMBER gr = FROM(re, 1) + FROM(re, 3), gi = FROM(im, 1) + FROM(im, 3);
+            NUMBER hr = FROM(re, 1) - FROM(re, 3), hi = FROM(im, 1) - FROM(im, 3);
+            TO(to_re, 0) = er + gr;
+            TO(to_im, 0) = ei + gi;
+            PUT(1, fr + hi, fi - hr);
+            PUT(2, er - gr, ei - gi);
+            PUT(3, fr - hi, fi + hr);
+        }
+    }
+}
+
+PASS(pass5) {
+    enum { radix = 5 };
+    const float c1 = 0.309016994374947424f, c2 = -0.809016994374947424f, s1 = 0.951056516295153572f,
+                s2 = 0.587785252292473129f;
+    for (int64_t p = 0; p < pass->groups; p++) {
+        const float *w = pass->twiddle + 8 * p;
+        LOOP {
+            NUMBER ar = FROM(re, 0), ai = FROM(im, 0);
+            NUMBER br = FROM(re, 1) + FROM(re, 4), bi = FROM(im, 1) + FROM(im, 4);
+            NUMBER cr = FROM(re, 2) + FROM(re, 3), ci = FROM(im, 2) + FROM(im, 3);
+            NUMBER dr = FROM(re, 1) - FROM(re, 4), di = FROM(im, 1) - FROM(im, 4);
+            NUMBER er = FROM(re, 2) - FROM(re, 3), ei = FROM(im, 2) - FROM(im, 3);
+            NUMBER mr = ar + c1 * br + c2 * cr, mi = ai + c1 * bi + c2 * ci;
+            NUMBER nr = ar + c2 * br + c1 * cr, ni = ai + c2 * bi + c1 * ci;
+            NUMBER ur = s1 * dr + s2 * er, ui = s1 * di + s2 * ei;
+            NUMBER vr = s2 * dr - s1 * er, vi = s2 * di - s1 * ei;
+            TO(to_re, 0) = ar + br + cr;
+            TO(to_im, 0) = ai + bi + ci;
+            PUT(1, mr + ui, mi - ur);
+            PUT(2, nr + vi, ni - vr);
+            PUT(3, nr - vi, ni + vr);
+            PUT(4, mr - ui, mi + ur);
+        }
+    }
+}
+
+// Multiplies the lines' elements by numbers, one for each place.
+static void NAME(multiply)(struct fft_lines *l, const float *by, int64_t count) {
+    int64_t run = l->lanes;
+    for (int64_t j = 0; j < count; j++) {
+        float *re = l->re + j * run, *im = l->im + j * run, c = by[2 * j], s = by[2 * j + 1];
+        LOOP {
+            NUMBER x = GET(re), y = GET(im);
+            SET(re) = x * c - y * s;
+            SET(im) = x * s + y * c;
+        }
+    }
+}
+
+// Elements at even places are the real parts of the line that was transformed, those at odd places the imaginary ones:
+// what belongs to each is the even and the odd part of the result.
+static void NAME(unpack)(struct fft_lines *l, int64_t half, const float *roots) {
+    int64_t run = l->lanes;
+    for (int64_t k = 0; k <= half; k++) {
+        int64_t at = (k == half ? 0 : k) * run, mirror = (k == 0 ? 0 : half - k) * run;
+        const float *ar = l->re + at, *ai = l->im + at, *br = l->re + mirror, *bi = l->im + mirror;
+        float *re = l->spare_re + k * run, *im = l->spare_im + k * run, c = roots[2 * k], s = roots[2 * k + 1];
+        LOOP {
+            NUMBER er = 0.5f * (GET(ar) + GET(br)), ei = 0.5f * (GET(ai) - GET(bi));
+            NUMBER qr = 0.5f * (GET(ai) + GET(bi)), qi = 0.5f * (GET(br) - GET(ar));
+            SET(re) = er + (qr * c - qi * s);
+            SET(im) = ei + (qr * s + qi * c);
+        }
+    }
+}
+
+// The other way, from the spare lists.
+static void NAME(pack)(struct fft_lines *l, int64_t half, const float *roots) {
+    int64_t run = l->lanes;
+    for (int64_t k = 0; k < half; k++) {
+        int64_t at = k * run, mirror = (half - k) * run;
+        const float *ar = l->spare_re + at, *ai = l->spare_im + at, *br = l->spare_re + mirror,
+                    *bi = l->spare_im + mirror;
+        float *re = l->re + at, *im = l->im + at, c = roots[2 * k], s = -roots[2 * k + 1];
+        LOOP {
+            NUMBER dr = GET(ar) - GET(br), di = GET(ai) + GET(bi);
+            SET(re) = GET(ar) + GET(br) - (dr * s + di * c);
+            SET(im) = GET(ai) - GET(bi) + (dr * c - di * s);
+        }
+    }
+}
+
+#undef PASS
+#undef LOOP
+#undef GET
+#undef SET
+#undef FROM
+#undef TO
+#undef PUT
+#undef NUMBER
+#undef NAME
