@@ -36,37 +36,36 @@ static inline void store_pair(char *to, int64_t apart, float re, float im) {
     memcpy(to + apart, &im, sizeof(float));
 }
 
-// Whether lines are better read one by one than side by side.
-static bool is_dense(int64_t step) {
-    return step >= -8 && step <= 8;
+// How many numbers of a line are moved before those of the next one: a few, where they are neighbours in memory, so that
+// the lists stay in L1; else one.
+static int64_t block_of(int64_t step) {
+    return step >= -8 && step <= 8 ? 64 : 1;
 }
 
 // count numbers of each line, step bytes apart, side by side: the first of each goes to re, the one `apart` bytes behind
 // it to im.
 static void load_pairs(char *const *line, int64_t lanes, int64_t step, int64_t apart, int64_t count,
                        float *re, float *im) {
-    if (is_dense(step)) {
-        for (int64_t l = 0; l < lanes; l++)
-            for (int64_t j = 0; j < count; j++)
-                load_pair(line[l] + j * step, apart, &re[j * lanes + l], &im[j * lanes + l]);
-        return;
-    }
-    for (int64_t j = 0; j < count; j++)
-        for (int64_t l = 0; l < lanes; l++)
-            load_pair(line[l] + j * step, apart, &re[j * lanes + l], &im[j * lanes + l]);
+    int64_t block = block_of(step);
+    for (int64_t first = 0; first < count; first += block)
+        for (int64_t l = 0; l < lanes; l++) {
+            const char *from = line[l] + first * step;
+            int64_t at = first * lanes + l, end = MIN_OF(first + block, count) * lanes;
+            for (; at < end; at += lanes, from += step)
+                load_pair(from, apart, &re[at], &im[at]);
+        }
 }
 
 static void store_pairs(char *const *line, int64_t lanes, int64_t step, int64_t apart, int64_t count,
                         const float *re, const float *im, float scale) {
-    if (is_dense(step)) {
-        for (int64_t l = 0; l < lanes; l++)
-            for (int64_t j = 0; j < count; j++)
-                store_pair(line[l] + j * step, apart, re[j * lanes + l] * scale, im[j * lanes + l] * scale);
-        return;
-    }
-    for (int64_t j = 0; j < count; j++)
-        for (int64_t l = 0; l < lanes; l++)
-            store_pair(line[l] + j * step, apart, re[j * lanes + l] * scale, im[j * lanes + l] * scale);
+    int64_t block = block_of(step);
+    for (int64_t first = 0; first < count; first += block)
+        for (int64_t l = 0; l < lanes; l++) {
+            char *to = line[l] + first * step;
+            int64_t at = first * lanes + l, end = MIN_OF(first + block, count) * lanes;
+            for (; at < end; at += lanes, to += step)
+                store_pair(to, apart, re[at] * scale, im[at] * scale);
+        }
 }
 
 static void load_complex(const struct transform *t, char *const *line, int64_t lanes, int64_t count,
