@@ -188,6 +188,19 @@ TEST(conv_of_large_arrays) {
         check_sample(&s, 2, ZL_FLOAT32, 0);
 }
 
+TEST(conv_does_not_depend_on_threads) {
+    int before = pool_threads();
+    zl_array x = some(ZL_SHAPE(2, 30, 30, 32), ZL_FLOAT32), w = some(ZL_SHAPE(200, 3, 3, 32), ZL_FLOAT32),
+             y[2];
+    for (int i = 0; i < 2; i++) {
+        CHECK(pool_set_threads(i ? 3 : 1));
+        y[i] = zl_conv2d(x, w, ZL_SHAPE(1), ZL_SHAPE(1), ZL_SHAPE(1), 1);
+        CHECK(zl_eval(y[i]));
+    }
+    CHECK(pool_set_threads(before));
+    CHECK_EQ_INT(zl_item_int(zl_array_equal(y[0], y[1], false)), 1);
+}
+
 TEST(conv_of_complex_numbers) {
     zl_array x = op_test_random(ZL_SHAPE(2, 5, 3), ZL_FLOAT32, -1, 1),
              w = op_test_random(ZL_SHAPE(2, 2, 3), ZL_FLOAT32, -1, 1);

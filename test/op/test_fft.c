@@ -135,6 +135,18 @@ TEST(fft_along_axes) {
     CHECK_EQ_INT(zl_item_int(zl_array_equal(zl_take(all, zl_scalar_int(20), 0), first, false)), 1);
 }
 
+TEST(fft_does_not_depend_on_threads) {
+    int before = pool_threads();
+    zl_array z = noise(50, 1000, true), y[2];
+    for (int i = 0; i < 2; i++) {
+        CHECK(pool_set_threads(i ? 3 : 1));
+        y[i] = zl_fft_fft(z, 1000, -1, "backward");
+        CHECK(zl_eval(y[i]));
+    }
+    CHECK(pool_set_threads(before));
+    CHECK_EQ_INT(zl_item_int(zl_array_equal(y[0], y[1], false)), 1);
+}
+
 TEST(fft_of_several_axes) {
     zl_array z = zl_reshape(noise(6, 20, true), ZL_SHAPE(4, 6, 5)),
              x = zl_reshape(noise(6, 20, false), ZL_SHAPE(4, 6, 5));
