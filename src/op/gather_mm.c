@@ -27,6 +27,10 @@ static bool record(const struct call *c, const zl_array *in, zl_array *out) {
     return (out[0] = gather_mm(in));
 }
 
+static zl_array as_list(zl_array x) {
+    return x->ndim == 2 ? zl_expand_dims(x, ZL_AXES(0)) : zl_flatten(x, 0, -3);
+}
+
 // Rules -----------------------------------------------------------------------------------------------------
 
 // The cotangents of single products, added up for each matrix that took part.
@@ -43,9 +47,7 @@ static zl_array vjp(const struct call *c, int input, const zl_array *cotangent) 
     zl_array a = c->in[0], b = c->in[1], lhs = c->in[2], rhs = c->in[3];
     if (input >= 2)
         return error_set(ZL_ERROR_VALUE, "%s: indices have no gradient: wrap them in zl_stop_gradient", function);
-    zl_array g = zl_flatten(cotangent[0], 0, -3), own = own_positions(lhs);
-    if (lhs->ndim == 0)
-        g = zl_expand_dims(cotangent[0], ZL_AXES(0));
+    zl_array g = as_list(cotangent[0]), own = own_positions(lhs);
     if (!g || !own)
         return NULL;
     zl_array parts = input == 0 ? gather_mm((zl_array[]){g, zl_matrix_transpose(b), own, rhs})
@@ -116,10 +118,6 @@ static zl_array indices_or_all(zl_array indices, zl_array x) {
     if (!shape_size(x->ndim - 2, x->dim, &count))
         return NULL;
     return zl_reshape(zl_arange_int(0, count, 1, ZL_UINT32), (zl_shape){x->dim, x->ndim - 2});
-}
-
-static zl_array as_list(zl_array x) {
-    return x->ndim == 2 ? zl_expand_dims(x, ZL_AXES(0)) : zl_flatten(x, 0, -3);
 }
 
 static zl_array choose_and_multiply(zl_array a, zl_array b, zl_array lhs_indices, zl_array rhs_indices) {

@@ -1,0 +1,368 @@
+// test_linalg.c - factorisations against naive products in long double, norms and determinants against loops; strides,
+// batches, empty matrices, refusals, rules.
+
+#include <math.h>
+
+#include "op/op_test.h"
+
+enum { MOST = 4096 };
+
+// Matrices of a batch, read as long doubles: row-major, imaginary parts apart.
+struct matrices {
+    int64_t count, rows, cols;
+    long double value[MOST];
+};
+
+static bool read(zl_array x, struct matrices *out) {
+    const double *values = op_test_values(x);
+    if (!CHECK(values && zl_size(x) <= MOST))
+        return false;
+    int ndim = zl_ndim(x);
+    out->rows = zl_dim(x, ndim - 2);
+    out->cols = zl_dim(x, ndim - 1);
+    out->count = zl_size(x) ? zl_size(x) / (out->rows * out->cols) : 0;
+    for (int64_t i = 0; i < zl_size(x); i++)
+        out->value[i] = values[i];
+    return true;
+}
+
+static long double product_at(const struct matrices *a, const struct matrices *b, int64_t at, int64_t i, int64_t j) {
+    const long double *x = a->value + at * a->rows * a->cols, *y = b->value + at * b->rows * b->cols;
+    long double sum = 0;
+    for (int64_t k = 0; k < a->cols; k++)
+        sum += x[i * a->cols + k] * y[k * b->cols + j];
+    return sum;
+}
+
+// a times b is y, matrix by matrix.
+static void check_product(zl_array a, zl_array b, zl_array y, double bound) {
+    static struct matrices ma, mb, my;
+    if (!read(a, &ma) || !read(b, &mb) || !read(y, &my) || !CHECK(ma.cols == mb.rows && ma.count == my.count))
+        return;
+    for (int64_t at = 0; at < my.count; at++)
+        for (int64_t i = 0; i < my.rows; i++)
+            for (int64_t j = 0; j < my.cols; j++)
+                CHECK_NEAR((double)product_at(&ma, &mb, at, i, j),
+                           (double)my.value[(at * my.rows + i) * my.cols + j], bound);
+}
+
+static zl_array eye(zl_array like, int64_t n) {
+    return zl_add(zl_zeros(ZL_SHAPE(zl_size(like) / (zl_dim(like, -1) * zl_dim(like, -2)), n, n), ZL_FLOAT64),
+                  zl_eye(n, n, 0, ZL_FLOAT64));
+}
+
+// Computed, so that it can be read several times.
+static zl_array ready(zl_array x) {
+    return x && zl_eval(x) ? x : NULL;
+}
+
+// A batch of matrices that lie column by column, with gaps between them.
+static zl_array strided(int64_t count, int64_t rows, int64_t cols, zl_dtype dtype) {
+    zl_array x = op_test_random(ZL_SHAPE(2 * count, cols, rows), dtype, -1, 1);
+    x = zl_slice(x, ZL_SHAPE(0, 0, 0), ZL_SHAPE(2 * count, cols, rows), ZL_SHAPE(2, 1, 1));
+    return ready(zl_matrix_transpose(x));
+}
+
+// Far from singular.
+static zl_array regular(int64_t n, zl_dtype dtype) {
+    return ready(zl_add(strided(3, n, n, dtype), zl_multiply(zl_eye(n, n, 0, dtype), zl_scalar((double)n))));
+}
+
+static zl_array symmetric(int64_t n, zl_dtype dtype) {
+    zl_array x = regular(n, dtype);
+    return ready(zl_matmul(x, zl_matrix_transpose(x)));
+}
+
+static double bound_of(zl_dtype dtype) {
+    return dtype == ZL_FLOAT64 ? 1e-11 : 3e-4;
+}
+
+static const zl_dtype dtypes[] = {ZL_FLOAT32, ZL_FLOAT64};
+
+#define FOR_SIZES(n, dtype)                                          \
+    for (int d = 0; d < 2; d++)                                      \
+        for (int64_t n = 1, dtype_of = (int64_t)dtypes[d]; n < 8; n += 3) \
+            ZL_SCOPE                                                 \
+                for (zl_dtype dtype = (zl_dtype)dtype_of, *once = &dtype; once; once = NULL)
+
+TEST(inverses) {
+    FOR_SIZES(n, dtype) {
+        zl_array a = regular(n, dtype);
+        check_product(a, zl_linalg_inv(a), eye(a, n), bound_of(dtype));
+        for (int upper = 0; upper < 2; upper++) {
+            zl_array t = upper ? zl_triu(a, 0) : zl_tril(a, 0);
+            check_product(t, zl_linalg_tri_inv(a, upper), eye(a, n), bound_of(dtype));
+        }
+    }
+}
+
+TEST(cholesky_factors) {
+    FOR_SIZES(n, dtype) {
+        zl_array a = symmetric(n, dtype), l = ready(zl_linalg_cholesky(a, false)), u = ready(zl_linalg_cholesky(a, true));
+        check_product(l, zl_matrix_transpose(l), a, bound_of(dtype));
+        check_product(zl_matrix_transpose(u), u, a, bound_of(dtype));
+        CHECK_EQ_INT(zl_item_int(zl_array_equal(l, zl_tril(l, 0), false)), 1);
+        CHECK_EQ_INT(zl_item_int(zl_array_equal(u, zl_triu(u, 0), false)), 1);
+        check_product(a, zl_linalg_cholesky_inv(l, false), eye(a, n), bound_of(dtype));
+        check_product(a, zl_linalg_cholesky_inv(u, true), eye(a, n), bound_of(dtype));
+    }
+}
+
+TEST(qr_factors) {
+    for (int64_t m = 1; m < 7; m += 2)
+        for (int64_t n = 1; n < 7; n += 2) {
+            zl_array a = strided(2, m, n, ZL_FLOAT64), out[2];
+            REQUIRE(zl_linalg_qr(a, out) && zl_eval_all(2, out));
+            check_product(out[0], out[1], a, 1e-12);
+            check_product(zl_matrix_transpose(out[0]), out[0], eye(a, m < n ? m : n), 1e-12);
+            CHECK_EQ_INT(zl_item_int(zl_array_equal(out[1], zl_triu(out[1], 0), false)), 1);
+        }
+}
+
+static zl_array diagonal_of(zl_array s, int64_t m, int64_t n) {
+    zl_array square = zl_multiply(zl_expand_dims(s, ZL_AXES(-1)), zl_eye(zl_dim(s, -1), zl_dim(s, -1), 0, ZL_FLOAT64));
+    int64_t k = zl_dim(s, -1);
+    return zl_pad(square, ZL_SHAPE(0, 0, 0), ZL_SHAPE(0, m - k, n - k), zl_scalar(0));
+}
+
+TEST(singular_values) {
+    for (int64_t m = 1; m < 7; m += 2)
+        for (int64_t n = 1; n < 7; n += 2) {
+            zl_array a = strided(2, m, n, ZL_FLOAT64), out[3], values;
+            REQUIRE(zl_linalg_svd(a, true, out) && zl_linalg_svd(a, false, &values) && zl_eval_all(3, out));
+            check_product(zl_matmul(out[0], diagonal_of(out[1], m, n)), out[2], a, 1e-12);
+            check_product(out[0], zl_matrix_transpose(out[0]), eye(a, m), 1e-12);
+            check_product(out[2], zl_matrix_transpose(out[2]), eye(a, n), 1e-12);
+            CHECK_EQ_INT(zl_item_int(zl_allclose(out[1], values, 1e-12, 1e-12, false)), 1);
+            zl_array p = ready(zl_linalg_pinv(a));
+            check_product(zl_matmul(a, p), a, a, 1e-11);
+            check_product(zl_matmul(p, a), p, p, 1e-11);
+        }
+}
+
+// x as complex numbers with an imaginary part.
+static zl_array complex_of(zl_array x) {
+    return zl_add(zl_astype(x, ZL_COMPLEX64), zl_multiply(zl_astype(zl_square(x), ZL_COMPLEX64), zl_scalar_complex(0, 1)));
+}
+
+static bool close_to(zl_array x, zl_array y) {
+    return zl_item_int(zl_allclose(x, y, 1e-4, 1e-4, false)) == 1;
+}
+
+TEST(complex_matrices) {
+    zl_array a = ready(complex_of(strided(3, 4, 4, ZL_FLOAT32))), out[3];
+    REQUIRE(zl_linalg_svd(a, true, out) && zl_eval_all(3, out));
+    CHECK_EQ_INT(zl_dtype_of(out[1]), ZL_FLOAT32);
+    CHECK(close_to(zl_matmul(zl_multiply(out[0], zl_expand_dims(out[1], ZL_AXES(-2))), out[2]), a));
+    zl_array h = ready(zl_add(a, zl_conjugate(zl_matrix_transpose(a))));
+    REQUIRE(zl_linalg_eigh(h, "L", out) && zl_eval_all(2, out));
+    CHECK(close_to(zl_matmul(h, out[1]), zl_multiply(out[1], zl_expand_dims(out[0], ZL_AXES(-2)))));
+    CHECK(close_to(zl_linalg_eigvalsh(h, "U"), out[0]));
+    REQUIRE(zl_linalg_eig(a, out) && zl_eval_all(2, out));
+    CHECK(close_to(zl_matmul(a, out[1]), zl_multiply(out[1], zl_expand_dims(out[0], ZL_AXES(-2)))));
+}
+
+TEST(eigenvalues_of_symmetric_matrices) {
+    FOR_SIZES(n, dtype) {
+        zl_array a = symmetric(n, dtype), out[2];
+        zl_array lower = zl_tril(a, 0), upper = zl_triu(a, 0);
+        REQUIRE(zl_linalg_eigh(lower, "L", out) && zl_eval_all(2, out));
+        check_product(a, out[1], zl_multiply(out[1], zl_expand_dims(out[0], ZL_AXES(-2))), 10 * bound_of(dtype));
+        check_product(zl_matrix_transpose(out[1]), out[1], eye(a, n), bound_of(dtype));
+        CHECK(close_to(zl_linalg_eigvalsh(upper, "U"), out[0]));
+        CHECK(close_to(zl_sort(out[0], -1), out[0]));
+    }
+}
+
+TEST(eigenvalues_of_other_matrices) {
+    zl_array turn = zl_from_f32((float[]){0, -1, 1, 0}, ZL_SHAPE(2, 2)), out[2];
+    REQUIRE(zl_linalg_eig(turn, out));
+    CHECK(close_to(zl_square(out[0]), zl_from_f32((float[]){-1, -1}, ZL_SHAPE(2))));
+    for (int d = 0; d < 2; d++) {
+        zl_array a = strided(3, 5, 5, dtypes[d]), c = zl_astype(a, ZL_COMPLEX64);
+        REQUIRE(zl_linalg_eig(a, out) && zl_eval_all(2, out));
+        CHECK_EQ_INT(zl_dtype_of(out[0]), ZL_COMPLEX64);
+        CHECK(close_to(zl_matmul(c, out[1]), zl_multiply(out[1], zl_expand_dims(out[0], ZL_AXES(-2)))));
+        CHECK(close_to(zl_linalg_eigvals(a), out[0]));
+    }
+}
+
+TEST(lu_factors) {
+    for (int64_t m = 1; m < 7; m += 2)
+        for (int64_t n = 1; n < 7; n += 2) {
+            zl_array a = strided(2, m, n, ZL_FLOAT64), out[3], pair[2];
+            REQUIRE(zl_linalg_lu(a, out) && zl_linalg_lu_factor(a, pair) && zl_eval_all(3, out) && zl_eval_all(2, pair));
+            zl_array l = zl_take_along_axis(out[1], zl_broadcast_to(zl_expand_dims(out[0], ZL_AXES(-1)),
+                                                                    ZL_SHAPE(2, m, m < n ? m : n)), -2);
+            check_product(l, out[2], a, 1e-12);
+            CHECK_EQ_INT(zl_dtype_of(pair[1]), ZL_UINT32);
+            CHECK_EQ_INT(zl_dim(pair[1], -1), m < n ? m : n);
+            CHECK(close_to(zl_triu(pair[0], 0), zl_pad(out[2], ZL_SHAPE(0, 0, 0), ZL_SHAPE(0, m > n ? m - n : 0, 0),
+                                                       zl_scalar(0))));
+        }
+}
+
+TEST(equations) {
+    FOR_SIZES(n, dtype) {
+        zl_array a = regular(n, dtype), b = op_test_random(ZL_SHAPE(3, n, 2), dtype, -1, 1);
+        zl_array v = op_test_random(ZL_SHAPE(n), dtype, -1, 1), first = ready(zl_take(a, zl_scalar_int(0), 0));
+        check_product(a, zl_linalg_solve(a, b), b, bound_of(dtype));
+        check_product(zl_triu(a, 0), zl_linalg_solve_triangular(a, b, true), b, bound_of(dtype));
+        check_product(zl_tril(a, 0), zl_linalg_solve_triangular(a, b, false), b, bound_of(dtype));
+        CHECK_EQ_INT(zl_ndim(zl_linalg_solve(first, v)), 1);
+        CHECK(close_to(zl_matmul(first, zl_linalg_solve(first, v)), v));
+    }
+}
+
+// By elimination with the largest pivot.
+static long double naive_det(long double *a, int64_t n) {
+    long double det = 1;
+    for (int64_t k = 0; k < n; k++) {
+        int64_t best = k;
+        for (int64_t i = k + 1; i < n; i++)
+            best = fabsl(a[i * n + k]) > fabsl(a[best * n + k]) ? i : best;
+        for (int64_t j = 0; best != k && j < n; j++) {
+            long double x = a[k * n + j];
+            a[k * n + j] = a[best * n + j];
+            a[best * n + j] = x;
+        }
+        det *= best == k ? a[k * n + k] : -a[k * n + k];
+        for (int64_t i = k + 1; i < n; i++)
+            for (int64_t j = n - 1; j >= k; j--)
+                a[i * n + j] -= a[i * n + k] / a[k * n + k] * a[k * n + j];
+    }
+    return det;
+}
+
+TEST(determinants) {
+    static struct matrices m;
+    for (int64_t n = 1; n < 8; n++) {
+        zl_array a = strided(3, n, n, ZL_FLOAT64), det = ready(zl_linalg_det(a)), out[2];
+        REQUIRE(det && read(a, &m) && zl_linalg_slogdet(a, out) && zl_eval_all(2, out));
+        for (int64_t at = 0; at < 3; at++) {
+            double expected = (double)naive_det(m.value + at * n * n, n);
+            double got = zl_item(zl_take(det, zl_scalar_int(at), 0));
+            CHECK_NEAR(got, expected, 1e-12 * (1 + fabs(expected)));
+            CHECK_EQ_F64(zl_item(zl_take(out[0], zl_scalar_int(at), 0)), expected < 0 ? -1 : 1);
+            CHECK_NEAR(zl_item(zl_take(out[1], zl_scalar_int(at), 0)), log(fabs(expected)), 1e-10);
+        }
+    }
+    zl_array zero[2];
+    REQUIRE(zl_linalg_slogdet(zl_ones(ZL_SHAPE(4, 4), ZL_FLOAT32), zero) && zl_eval_all(2, zero));
+    CHECK_EQ_F64(zl_item(zero[0]), 0);
+    CHECK_EQ_F64(zl_item(zero[1]), -INFINITY);
+    CHECK_EQ_F64(zl_item(zl_linalg_det(zl_ones(ZL_SHAPE(5, 5), ZL_FLOAT32))), 0);
+    CHECK_ARRAY(zl_linalg_det(zl_zeros(ZL_SHAPE(2, 0, 0), ZL_FLOAT32)), ZL_FLOAT32, ZL_SHAPE(2), 1, 1);
+    CHECK_ARRAY(zl_linalg_det(op_test_range(ZL_SHAPE(2, 2), ZL_INT32)), ZL_FLOAT32, ZL_SCALAR, -2);
+}
+
+TEST(norms_of_vectors_and_matrices) {
+    zl_array v = zl_from_f32((float[]){3, 0, -4}, ZL_SHAPE(3)), m = zl_from_f32((float[]){1, -2, 3, -4}, ZL_SHAPE(2, 2));
+    CHECK_ARRAY(zl_linalg_norm(v, NULL, ZL_ALL, false), ZL_FLOAT32, ZL_SCALAR, 5);
+    CHECK_ARRAY(zl_linalg_norm(v, "0", ZL_ALL, false), ZL_FLOAT32, ZL_SCALAR, 2);
+    CHECK_ARRAY(zl_linalg_norm(v, "1", ZL_AXES(0), true), ZL_FLOAT32, ZL_SHAPE(1), 7);
+    CHECK_ARRAY(zl_linalg_norm(v, "inf", ZL_ALL, false), ZL_FLOAT32, ZL_SCALAR, 4);
+    CHECK_ARRAY(zl_linalg_norm(v, "-inf", ZL_ALL, false), ZL_FLOAT32, ZL_SCALAR, 0);
+    CHECK_ARRAY_NEAR(zl_linalg_norm(v, "3", ZL_ALL, false), ZL_FLOAT32, ZL_SCALAR, 1e-6, cbrt(91));
+    CHECK_ARRAY(zl_linalg_norm(m, "1", ZL_ALL, false), ZL_FLOAT32, ZL_SCALAR, 6);
+    CHECK_ARRAY(zl_linalg_norm(m, "-1", ZL_AXES(1, 0), false), ZL_FLOAT32, ZL_SCALAR, 3);
+    CHECK_ARRAY(zl_linalg_norm(m, "inf", ZL_ALL, true), ZL_FLOAT32, ZL_SHAPE(1, 1), 7);
+    CHECK_ARRAY_NEAR(zl_linalg_norm(m, "fro", ZL_ALL, false), ZL_FLOAT32, ZL_SCALAR, 1e-6, sqrt(30));
+    CHECK_ARRAY_NEAR(zl_linalg_norm(m, NULL, ZL_AXES(0, 1), true), ZL_FLOAT32, ZL_SHAPE(1, 1), 1e-6, sqrt(30));
+    double large = sqrt(15 + sqrt(221)), small = sqrt(15 - sqrt(221)); // the squares add up to 30, the product is 2
+    CHECK_ARRAY_NEAR(zl_linalg_norm(m, "2", ZL_ALL, false), ZL_FLOAT32, ZL_SCALAR, 1e-6, large);
+    CHECK_ARRAY_NEAR(zl_linalg_norm(m, "-2", ZL_ALL, true), ZL_FLOAT32, ZL_SHAPE(1, 1), 1e-6, small);
+    CHECK_ARRAY_NEAR(zl_linalg_norm(m, "nuc", ZL_ALL, false), ZL_FLOAT32, ZL_SCALAR, 1e-6, large + small);
+    CHECK_ARRAY(zl_linalg_norm(op_test_range(ZL_SHAPE(2, 2), ZL_INT32), "1", ZL_AXES(1), false), ZL_FLOAT32,
+                ZL_SHAPE(2), 1, 5);
+}
+
+TEST(cross_products) {
+    zl_array a = zl_from_f32((float[]){1, 2, 3, 4, 5, 6}, ZL_SHAPE(2, 3)), x = zl_from_f32((float[]){1, 2}, ZL_SHAPE(2));
+    zl_array e = zl_from_f32((float[]){0, 0, 1}, ZL_SHAPE(3));
+    CHECK_ARRAY(zl_linalg_cross(a, e, -1), ZL_FLOAT32, ZL_SHAPE(2, 3), 2, -1, 0, 5, -4, 0);
+    CHECK_ARRAY(zl_linalg_cross(x, e, 0), ZL_FLOAT32, ZL_SHAPE(3), 2, -1, 0);
+    CHECK_ARRAY(zl_linalg_cross(e, x, -1), ZL_FLOAT32, ZL_SHAPE(3), -2, 1, 0);
+    CHECK_ARRAY(zl_linalg_cross(x, zl_negative(x), -1), ZL_FLOAT32, ZL_SHAPE(3), 0, 0, 0);
+    CHECK_ERROR(ZL_ERROR_SHAPE, zl_linalg_cross(e, zl_ones(ZL_SHAPE(4), ZL_FLOAT32), -1));
+    CHECK_ERROR(ZL_ERROR_AXIS, zl_linalg_cross(e, e, 1));
+}
+
+TEST(empty_matrices) {
+    zl_array none = zl_zeros(ZL_SHAPE(0, 3, 3), ZL_FLOAT32), flat = zl_zeros(ZL_SHAPE(2, 0), ZL_FLOAT32), out[3];
+    CHECK_EMPTY(zl_linalg_inv(none), ZL_FLOAT32, ZL_SHAPE(0, 3, 3));
+    CHECK_EMPTY(zl_linalg_cholesky(none, true), ZL_FLOAT32, ZL_SHAPE(0, 3, 3));
+    CHECK_EMPTY(zl_linalg_pinv(flat), ZL_FLOAT32, ZL_SHAPE(0, 2));
+    CHECK_EMPTY(zl_linalg_eigvalsh(none, "L"), ZL_FLOAT32, ZL_SHAPE(0, 3));
+    CHECK_EMPTY(zl_linalg_eigvals(none), ZL_COMPLEX64, ZL_SHAPE(0, 3));
+    REQUIRE(zl_linalg_svd(flat, true, out));
+    CHECK_ARRAY(out[0], ZL_FLOAT32, ZL_SHAPE(2, 2), 1, 0, 0, 1);
+    CHECK_EMPTY(out[1], ZL_FLOAT32, ZL_SHAPE(0));
+    REQUIRE(zl_linalg_qr(flat, out));
+    CHECK_EMPTY(out[1], ZL_FLOAT32, ZL_SHAPE(0, 0));
+    REQUIRE(zl_linalg_lu(none, out));
+    CHECK_EMPTY(out[2], ZL_FLOAT32, ZL_SHAPE(0, 3, 3));
+    CHECK_EMPTY(zl_linalg_solve(none, zl_zeros(ZL_SHAPE(0, 3, 1), ZL_FLOAT32)), ZL_FLOAT32, ZL_SHAPE(0, 3, 1));
+}
+
+TEST(what_is_no_matrix_is_refused) {
+    zl_array v = zl_ones(ZL_SHAPE(3), ZL_FLOAT32), flat = zl_ones(ZL_SHAPE(2, 3), ZL_FLOAT32), out[3];
+    zl_array whole = zl_ones(ZL_SHAPE(2, 2), ZL_INT32), half = zl_ones(ZL_SHAPE(2, 2), ZL_FLOAT16);
+    CHECK_ERROR(ZL_ERROR_SHAPE, zl_linalg_inv(v));
+    CHECK_ERROR(ZL_ERROR_SHAPE, zl_linalg_inv(flat));
+    CHECK_HAS(test_last_error(), "zl_linalg_inv: shape (2, 3): square matrices");
+    CHECK_ERROR(ZL_ERROR_DTYPE, zl_linalg_qr(whole, out));
+    CHECK_ERROR(ZL_ERROR_DTYPE, zl_linalg_svd(half, true, out));
+    CHECK_ERROR(ZL_ERROR_DTYPE, zl_linalg_cholesky(zl_astype(whole, ZL_COMPLEX64), false));
+    CHECK_ERROR(ZL_ERROR_VALUE, zl_linalg_eigvalsh(zl_eye(2, 2, 0, ZL_FLOAT32), "X"));
+    CHECK_ERROR(ZL_ERROR_SHAPE, zl_linalg_solve(zl_eye(2, 2, 0, ZL_FLOAT32), v));
+    CHECK_ERROR(ZL_ERROR_DTYPE, zl_linalg_solve(whole, whole));
+    CHECK_ERROR(ZL_ERROR_VALUE, zl_linalg_norm(v, "fro", ZL_ALL, false));
+    CHECK_ERROR(ZL_ERROR_VALUE, zl_linalg_norm(flat, "3", ZL_ALL, false));
+    CHECK_ERROR(ZL_ERROR_VALUE, zl_linalg_norm(flat, "long", ZL_ALL, false));
+    CHECK_ERROR(ZL_ERROR_VALUE, zl_linalg_norm(zl_ones(ZL_SHAPE(2, 2, 2), ZL_FLOAT32), "2", ZL_ALL, false));
+    CHECK(!zl_linalg_inv(NULL) && !zl_linalg_norm(NULL, NULL, ZL_ALL, false) && !zl_linalg_solve(NULL, v) && !zl_error());
+}
+
+TEST(what_has_no_result_fails_when_it_is_computed) {
+    CHECK_ERROR(ZL_ERROR_VALUE, zl_eval(zl_linalg_inv(zl_ones(ZL_SHAPE(3, 3), ZL_FLOAT32))));
+    CHECK_HAS(test_last_error(), "is singular");
+    CHECK_ERROR(ZL_ERROR_VALUE, zl_eval(zl_linalg_cholesky(zl_negative(zl_eye(3, 3, 0, ZL_FLOAT64)), false)));
+    CHECK_HAS(test_last_error(), "is not positive definite");
+}
+
+// Rules -------------------------------------------------------------------------------------------------------
+
+static zl_array definite(zl_array x) {
+    return zl_add(zl_matmul(x, zl_matrix_transpose(x)), zl_eye(zl_dim(x, -1), zl_dim(x, -1), 0, ZL_FLOAT64));
+}
+
+static zl_array away_from_zero(zl_array x) {
+    return zl_add(x, zl_multiply(zl_scalar(5), zl_eye(zl_dim(x, -1), zl_dim(x, -1), 0, ZL_FLOAT64)));
+}
+
+static zl_array output(bool ok, zl_array *out, int which) {
+    return ok ? out[which] : NULL;
+}
+
+static zl_array room[3];
+
+RULES(inv, ZL_SHAPE(3, 3), zl_linalg_inv(away_from_zero(x)))
+RULES(inv_batch, ZL_SHAPE(2, 2, 2), zl_linalg_inv(away_from_zero(x)))
+RULES(tri_inv, ZL_SHAPE(3, 3), zl_linalg_tri_inv(away_from_zero(x), false))
+RULES(tri_inv_upper, ZL_SHAPE(3, 3), zl_linalg_tri_inv(away_from_zero(x), true))
+RULES(cholesky, ZL_SHAPE(3, 3), zl_linalg_cholesky(definite(x), false))
+RULES(cholesky_upper, ZL_SHAPE(3, 3), zl_linalg_cholesky(definite(x), true))
+RULES(cholesky_inv, ZL_SHAPE(3, 3), zl_linalg_cholesky_inv(away_from_zero(x), false))
+RULES(solve_triangular, ZL_SHAPE(3, 3), zl_linalg_solve_triangular(away_from_zero(x), x, false))
+RULES(det, ZL_SHAPE(3, 3), zl_linalg_det(away_from_zero(x)))
+RULES(norm, ZL_SHAPE(3, 3), zl_linalg_norm(x, "3", ZL_AXES(0), false))
+RULES(cross, ZL_SHAPE(4, 3), zl_linalg_cross(x, zl_flip(zl_square(x), ZL_AXES(1)), -1))
+BATCHING(qr, ZL_SHAPE(3, 2), output(zl_linalg_qr(x, room), room, 1))
+BATCHING(svd, ZL_SHAPE(3, 2), output(zl_linalg_svd(x, true, room), room, 2))
+BATCHING(svd_values, ZL_SHAPE(2, 3), output(zl_linalg_svd(x, false, room), room, 0))
+BATCHING(lu, ZL_SHAPE(3, 3), output(zl_linalg_lu(x, room), room, 1))
+BATCHING(eigh, ZL_SHAPE(3, 3), output(zl_linalg_eigh(x, "L", room), room, 0))
+BATCHING(eig, ZL_SHAPE(3, 3), zl_abs(zl_linalg_eigvals(x)))
+BATCHING(solve, ZL_SHAPE(3, 3), zl_linalg_solve(away_from_zero(x), x))
+BATCHING(slogdet, ZL_SHAPE(4, 4), output(zl_linalg_slogdet(x, room), room, 1))
