@@ -8,7 +8,7 @@ static zl_array factor(zl_array a, bool upper) {
         return op_same(a);
     int64_t n = a->dim[a->ndim - 1];
     struct factor_output f = {(zl_dtype)a->dtype, 2, n, n};
-    return op_factor(&op_cholesky, a, 1, (int64_t[]){upper}, 1, &f, &y) ? y : NULL;
+    return op_factor("zl_linalg_cholesky", &op_cholesky, a, 1, (int64_t[]){upper}, 1, &f, &y) ? y : NULL;
 }
 
 static bool record(const struct call *c, const zl_array *in, zl_array *out) {

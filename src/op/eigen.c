@@ -11,7 +11,7 @@ static bool factor(const struct op *op, zl_array a, zl_dtype values, zl_dtype ve
     const struct factor_output f[] = {{values, 1, 1, n}, {vectors, 2, n, n}};
     bool both = arg[args - 1];
     if (a->size)
-        return op_factor(op, a, args, arg, both ? 2 : 1, f, out);
+        return op_factor("zl_linalg_eig", op, a, args, arg, both ? 2 : 1, f, out);
     out[0] = zl_astype(zl_sum_axis(a, -1, false), values);
     if (both)
         out[1] = zl_astype(a, vectors);

@@ -10,7 +10,7 @@ static zl_array invert(zl_array a, bool triangular, bool upper) {
         return op_same(a);
     int64_t n = a->dim[a->ndim - 1];
     struct factor_output f = {(zl_dtype)a->dtype, 2, n, n};
-    return op_factor(&op_inverse, a, 2, (int64_t[]){triangular, upper}, 1, &f, &y) ? y : NULL;
+    return op_factor("zl_linalg_inv", &op_inverse, a, 2, (int64_t[]){triangular, upper}, 1, &f, &y) ? y : NULL;
 }
 
 static bool record(const struct call *c, const zl_array *in, zl_array *out) {

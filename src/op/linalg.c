@@ -21,15 +21,15 @@ static void fill_spec(zl_array a, const struct factor_output *f, int64_t *dim, s
     *spec = (struct array_spec){.dtype = f->dtype, .ndim = batch + f->last, .dim = dim};
 }
 
-bool op_factor(const struct op *op, zl_array a, int args, const int64_t *arg, int outputs, const struct factor_output *f,
-               zl_array *out) {
+bool op_factor(const char *function, const struct op *op, zl_array a, int args, const int64_t *arg, int outputs,
+               const struct factor_output *f, zl_array *out) {
     struct array_spec spec[3];
     OP_ROOM(int64_t, dim, (int64_t)outputs * a->ndim);
     if (!dim)
         return false;
     for (int i = 0; i < outputs; i++) {
         fill_spec(a, &f[i], dim + i * a->ndim, &spec[i]);
-        if (!op_check_size(op->name, spec[i].ndim, spec[i].dim))
+        if (!op_check_size(function, spec[i].ndim, spec[i].dim))
             return false;
     }
     if (!(out[0] = graph_call(op, 1, &a, args, arg, outputs, spec)))

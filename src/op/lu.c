@@ -11,7 +11,7 @@ static bool factor(zl_array a, zl_array *out) {
     const struct factor_output f[] = {
         {(zl_dtype)a->dtype, 2, m, n}, {ZL_UINT32, 1, 1, MIN_OF(m, n)}, {ZL_UINT32, 1, 1, m}};
     if (a->size)
-        return op_factor(&op_lu, a, 0, NULL, OUTPUTS, f, out);
+        return op_factor("zl_linalg_lu", &op_lu, a, 0, NULL, OUTPUTS, f, out);
     out[FACTORS] = op_same(a);
     out[SWAPS] = zl_squeeze(op_eyes(a, 1, f[SWAPS].cols, ZL_UINT32), ZL_AXES(-2));
     out[ROWS] = zl_add(zl_squeeze(op_eyes(a, m, 1, ZL_UINT32), ZL_AXES(-1)), zl_arange_int(0, m, 1, ZL_UINT32));

@@ -152,8 +152,8 @@ struct factor_output {
     int last;
     int64_t rows, cols;
 };
-bool op_factor(const struct op *op, zl_array a, int args, const int64_t *arg, int outputs, const struct factor_output *f,
-               zl_array *out);
+bool op_factor(const char *function, const struct op *op, zl_array a, int args, const int64_t *arg, int outputs,
+               const struct factor_output *f, zl_array *out);
 // The column vmap of factorisations.
 bool op_vmap_factor(const struct call *c, const zl_array *in, const int *axis, zl_array *out, int *out_axis);
 // A matrix of that many rows and columns with ones on its diagonal, once for each of the batch axes of a.

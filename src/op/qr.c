@@ -11,7 +11,7 @@ static bool factor(zl_array a, zl_array *out) {
         return out[0] && out[1];
     }
     const struct factor_output f[] = {{dtype, 2, m, k}, {dtype, 2, k, n}};
-    return op_factor(&op_qr, a, 0, NULL, 2, f, out);
+    return op_factor("zl_linalg_qr", &op_qr, a, 0, NULL, 2, f, out);
 }
 
 static bool record(const struct call *c, const zl_array *in, zl_array *out) {

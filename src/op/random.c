@@ -423,7 +423,15 @@ OP_SIGNATURE(zl_random_laplace, "random", "Numbers of the Laplace distribution a
 
 // Permutations and vectors ----------------------------------------------------------------------------------
 
+// That many positions can be put in order.
+static bool check_places(const char *function, int64_t count) {
+    return count <= UINT32_MAX || error_false(ZL_ERROR_OVERFLOW, "%s: %lld elements: at most %u can be permuted", function,
+                                              (long long)count, UINT32_MAX);
+}
+
 zl_array zl_random_permutation_int(int64_t x, zl_array key) {
+    if (!check_places("zl_random_permutation_int", x))
+        return NULL;
     zl_scope s = zl_scope_begin();
     zl_array order = bits("zl_random_permutation_int", ZL_SHAPE(x), ZL_UINT32, key);
     return zl_scope_leave(s, order ? zl_argsort(order, -1) : NULL);
@@ -433,7 +441,7 @@ OP_SIGNATURE(zl_random_permutation_int, "random", "The numbers from 0 to before 
 
 zl_array zl_random_permutation(zl_array x, int axis, zl_array key) {
     int at = x ? shape_axis("zl_random_permutation", axis, x->ndim) : -1;
-    if (at < 0)
+    if (at < 0 || !check_places("zl_random_permutation", x->dim[at]))
         return NULL;
     zl_scope s = zl_scope_begin();
     zl_array order = bits("zl_random_permutation", ZL_SHAPE(x->dim[at]), ZL_UINT32, key);
@@ -477,7 +485,7 @@ static int moments_shape(const char *function, zl_array mean, zl_array cov, zl_s
 
 static zl_array multivariate_normal(zl_array mean, zl_array cov, zl_shape shape, zl_dtype dtype, zl_array key) {
     const char *function = "zl_random_multivariate_normal";
-    if (!mean || !cov || !op_check_optional(key) || !op_check_dtype(function, dtype) ||
+    if (!mean || !cov || !op_check_optional(key) || (key && !check_key(function, key)) || !op_check_dtype(function, dtype) ||
         !check_moments(function, mean, cov, dtype) || !op_check_shape(function, shape))
         return NULL;
     OP_ROOM(int64_t, dim, (int64_t)MAX_OF(MAX_OF(mean->ndim, cov->ndim), shape.ndim) + 1);

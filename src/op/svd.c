@@ -22,7 +22,7 @@ static bool factor(zl_array a, bool vectors, zl_array *out) {
         {(zl_dtype)a->dtype, 2, m, m}, {real_of(a), 1, 1, MIN_OF(m, n)}, {(zl_dtype)a->dtype, 2, n, n}};
     if (a->size == 0)
         return of_nothing(a, &f[1], vectors, out);
-    return op_factor(&op_svd, a, 1, (int64_t[]){vectors}, vectors ? 3 : 1, vectors ? f : &f[1], out);
+    return op_factor("zl_linalg_svd", &op_svd, a, 1, (int64_t[]){vectors}, vectors ? 3 : 1, vectors ? f : &f[1], out);
 }
 
 static bool record(const struct call *c, const zl_array *in, zl_array *out) {

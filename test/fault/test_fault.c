@@ -117,6 +117,18 @@ static void fail_both_ways(scenario *run, long all) {
 
 // Ops -------------------------------------------------------------------------------------------------------
 
+SCENARIO(linear_algebra) {
+    zl_array x = zl_add(zl_eye(6, 6, 0, ZL_FLOAT32), zl_divide(counting(6, 6), zl_scalar(100))), part[3];
+    zl_array y = zl_linalg_inv(zl_matmul(x, zl_matrix_transpose(x)));
+    return zl_linalg_svd(y, true, part) && sum_of(zl_linalg_solve(x, zl_abs(part[1])), out);
+}
+
+SCENARIO(chosen_products) {
+    zl_array x = zl_reshape(counting(6, 6), ZL_SHAPE(4, 3, 3)), at = zl_arange_int(0, 4, 1, ZL_INT32);
+    zl_array y = zl_gather_mm(x, x, zl_expand_dims(at, ZL_AXES(1)), at, false);
+    return sum_of(zl_add(y, zl_matmul_int8(zl_astype(x, ZL_INT8), zl_astype(x, ZL_INT8))), out);
+}
+
 SCENARIO(views) {
     zl_array x = counting(6, 8), back = zl_slice(x, ZL_SHAPE(5, 7), ZL_SHAPE(-9, -9), ZL_SHAPE(-2, -1));
     zl_array y = zl_add(zl_transpose(back, ZL_ALL), zl_broadcast_to(zl_scalar(2), ZL_SHAPE(8, 3)));

@@ -46,8 +46,9 @@ static zl_dtype some_dtype(void) {
 }
 
 static const char *some_string(void) {
-    static const char *const strings[] = {NULL,    "",       "causal", "ij,jk->ik", "ij",  "i,i",
-                                          "xy", "left", "right", "same", "ortho", "...->", "a...a,", "->",     "i->ii",     "i,j", "...i,i..."};
+    static const char *const strings[] = {NULL,   "",      "causal", "L",     "2",   "ij,jk->ik", "ij",    "i,i",    "xy",
+                                          "left", "right", "same",   "ortho", "...->", "a...a,",  "->", "i->ii", "i,j",
+                                          "...i,i..."};
     return strings[test_between(0, COUNT(strings) - 1)];
 }
 
@@ -98,7 +99,9 @@ static void fill_pool(zl_array *pool) {
     pool[1] = zl_full(ZL_SHAPE(2), zl_scalar_int(7), ZL_UINT32); // a key of random numbers
     pool[2] = zl_ones(ZL_SHAPE(2, 2, 2, 2), ZL_FLOAT32);
     pool[3] = zl_scalar_int(1);
-    for (int i = 4; i < POOL; i++)
+    pool[4] = zl_ones(ZL_SHAPE(2, 2), ZL_INT8);
+    pool[5] = zl_ones(ZL_SHAPE(2, 2), ZL_FLOAT32);
+    for (int i = 6; i < POOL; i++)
         if (!CHECK(pool[i] = some_array()))
             test_note("%s", zl_error());
 }
@@ -129,7 +132,7 @@ struct attempt {
     struct lists lists;
     bool has_null; // an array is NULL: the result is too, and no error need be said
     int64_t most;  // elements of the largest array
-    bool plain;    // few arrays and small numbers: some of the ops want much that fits together
+    int plain;     // not 0: few arrays, 2 of the pool, and small numbers: some of the ops want much that fits together
     bool has_output;
 };
 
@@ -144,7 +147,7 @@ static zl_array choose(struct attempt *a, zl_array *pool) {
     if (a->first)
         return a->fits || test_between(0, 1) ? a->first : zl_scalar_int(0);
     zl_array x =
-        a->plain ? pool[test_between(2, 3)] : pool[test_between(test_between(0, 9) ? 1 : 0, POOL - 1)];
+        a->plain ? pool[2 * a->plain + test_between(0, 1)] : pool[test_between(test_between(0, 9) ? 1 : 0, POOL - 1)];
     if (a->has_output && zl_size(x) > SMALL) // it could be split into more pieces than there is room for
         x = pool[0];
     a->has_null |= !x;
@@ -220,7 +223,7 @@ static void try_op(const zl_op_info *op, op_function *function, zl_array *pool, 
     static struct attempt a; // its room for outputs is large
     zl_array y;
     memset(&a, 0, sizeof a);
-    a.plain = test_between(0, 3) == 0;
+    a.plain = test_between(0, 3) == 0 ? (int)test_between(1, 2) : 0;
     choose_arguments(&a, pool, op);
     bool ok = call_op(op, function, a.argument, &y);
     const char *what = misbehaviour(&a, op->name, ok);

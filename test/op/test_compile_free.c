@@ -25,6 +25,10 @@ static zl_array some_array(const struct arguments *a, zl_dtype dtype) {
     int rank = test_between(0, 2) ? a->rank : (int)test_between(0, 2);
     if (test_between(0, 6) == 0)
         return zl_scalar_int(1);
+    if (test_between(0, 9) == 0)
+        dtype = ZL_INT32;
+    if (rank == 2 && test_between(0, 1))
+        return zl_eye(4, 4, 0, dtype);
     return zl_full((zl_shape){dim, rank}, zl_scalar_int(1), dtype);
 }
 

@@ -1050,6 +1050,38 @@ def orders():
                   lambda: mx.searchsorted(mlx_array(d, t), mlx_array(e, u), side))
 
 
+def matrices():
+    def square(dtype, *batch):
+        return (random.standard_normal((*batch, 4, 4)) + 4 * np.eye(4)).astype(dtype)
+
+    for dtype, batch in itertools.product(["float32", "float64"], [(), (3,), (2, 3)]):
+        a, b = square(dtype, *batch), random.standard_normal((*batch, 4, 2)).astype(dtype)
+        s = a @ np.swapaxes(a, -1, -2)
+        ours, theirs, o_s, t_s = lib.array(a, dtype), mlx_array(a, dtype), lib.array(s, dtype), mlx_array(s, dtype)
+        o_b, t_b, what = lib.array(b, dtype), mlx_array(b, dtype), f"{dtype} {batch}"
+        la = mx.linalg
+        for name in ("inv", "pinv", "det"):
+            check(f"{name} {what}", lambda: getattr(zl, "linalg_" + name)(ours), lambda: getattr(la, name)(theirs), 1e-3)
+        for upper in (False, True):
+            check(f"tri_inv {what}", lambda: zl.linalg_tri_inv(ours, upper), lambda: la.tri_inv(theirs, upper), 1e-3)
+            check(f"cholesky {what}", lambda: zl.linalg_cholesky(o_s, upper), lambda: la.cholesky(t_s, upper), 1e-3)
+            check(f"cholesky_inv {what}", lambda: zl.linalg_cholesky_inv(ours, upper), lambda: la.cholesky_inv(theirs, upper), 1e-3)
+            check(f"solve_triangular {what}", lambda: zl.linalg_solve_triangular(ours, o_b, upper),
+                  lambda: la.solve_triangular(theirs, t_b, upper=upper), 1e-3)
+        check(f"solve {what}", lambda: zl.linalg_solve(ours, o_b), lambda: la.solve(theirs, t_b), 1e-3)
+        check(f"eigvalsh {what}", lambda: zl.linalg_eigvalsh(o_s, "L"), lambda: la.eigvalsh(t_s), 1e-3)
+        for name, outputs in [("qr", 2), ("lu", 3), ("lu_factor", 2), ("slogdet", 2)]:
+            check(f"{name} {what}", lambda: getattr(zl, "linalg_" + name)(ours, outputs=outputs), lambda: getattr(la, name)(theirs), 1e-3)
+        for order, axis in itertools.product([None, "0", "1", "2", "3", "inf", "-inf", "-1", "-2", "fro", "nuc"], [None, -1, (-2, -1)]):
+            number = order if order in (None, "fro", "nuc") else float(order)
+            for keep in (False, True):
+                check(f"norm {order} {axis} {what}", lambda: zl.linalg_norm(ours, order, axis, keep),
+                      lambda: la.norm(theirs, number, axis, keep), 1e-3)
+        c = random.standard_normal((*batch, 3)).astype(dtype)
+        check(f"cross {what}", lambda: zl.linalg_cross(lib.array(c, dtype), lib.array(c[..., :2], dtype), -1),
+              lambda: la.cross(mlx_array(c, dtype), mlx_array(c[..., :2], dtype)), 1e-4)
+
+
 def main():
     global lib
     build = sys.argv[1] if len(sys.argv) > 1 else "build"
@@ -1061,7 +1093,7 @@ def main():
         return 0
     for family in [elementwise, reductions, statistics, views, joining, creation, logic, products, convolutions, transforms, tensors, einsums, norms, ropes, attention,
                    positions,
-                   slices, slice_updates, along, diagonals, scans, masks, orders, random_numbers]:
+                   slices, slice_updates, along, diagonals, scans, masks, orders, matrices, random_numbers]:
         before = passed, failed
         family()
         print(f"{family.__name__}: {passed - before[0]} passed, {failed - before[1]} failed")

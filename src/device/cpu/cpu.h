@@ -276,6 +276,7 @@ struct factor {
     struct layout batch;   // operand: the input
     void *function[2];     // of LAPACK
     int work[3];           // elements of its work areas
+    bool finite;           // LAPACK takes only finite numbers: it would print, or not end
     size_t room;           // bytes that one matrix needs, of which the first m * n elements are its own
     // Works on matrix number `at`, which is in room column by column; LAPACK's info.
     int (*one)(const struct factor *f, int64_t at, char *room);
@@ -283,7 +284,7 @@ struct factor {
 };
 // Sets what the call says, and finds functions by their names without the letter of the dtype: "getrf", or NULL.
 bool cpu_factor_open(struct factor *f, const struct call *c, const char *first, const char *second);
-// Runs f->one for all; 0 or an info.
+// Runs f->one for all; 0, or the info of one that failed. False and an error for what LAPACK did not see.
 bool cpu_factor_run(struct factor *f, int *info);
 // A matrix of that many rows and columns, column by column, into output k of matrix `at`.
 void cpu_factor_store(const struct factor *f, int k, int64_t at, const char *from, int64_t rows, int64_t cols,

@@ -114,6 +114,7 @@ bool cpu_svd(const struct call *c) {
     gesdd(&f, none, &a, answer, -1);
     f.work[0] = cpu_factor_work(&f, answer);
     f.one = svd_one;
+    f.finite = true;
     f.room += svd_place(&f, NULL, &a);
     return cpu_factor_run(&f, &info) && (!info || failed(&f, info));
 }
@@ -171,6 +172,7 @@ bool cpu_eigh(const struct call *c) {
     f.work[1] = is_complex(&f) ? cpu_factor_work(&f, &real) : 0;
     f.work[2] = MAX_OF(whole, 1);
     f.one = eigh_one;
+    f.finite = true;
     f.room += eigh_place(&f, NULL, &a);
     return cpu_factor_run(&f, &info) && (!info || failed(&f, info));
 }
@@ -257,6 +259,7 @@ bool cpu_eig(const struct call *c) {
     geev(&f, none, &a, answer, -1);
     f.work[0] = cpu_factor_work(&f, answer);
     f.one = eig_one;
+    f.finite = true;
     f.room += eig_place(&f, NULL, &a);
     return cpu_factor_run(&f, &info) && (!info || failed(&f, info));
 }

@@ -3,6 +3,7 @@
 #include "device/cpu/cpu.h"
 
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 
 static void *find(zl_dtype dtype, const char *name) {
@@ -34,16 +35,30 @@ bool cpu_factor_open(struct factor *f, const struct call *c, const char *first, 
     return f->function[0] && (!second || f->function[1]);
 }
 
+enum { NO_MEMORY = INT_MIN, NOT_FINITE = INT_MAX }; // no info of LAPACK
+
+static bool is_finite(const struct factor *f, const char *room) {
+    int64_t count = (int64_t)f->m * f->n * (f->dtype == ZL_COMPLEX64 ? 2 : 1);
+    bool finite = true;
+    if (f->dtype == ZL_FLOAT64)
+        for (int64_t i = 0; i < count; i++)
+            finite &= isfinite(((const double *)(const void *)room)[i]) != 0;
+    else
+        for (int64_t i = 0; i < count; i++)
+            finite &= isfinite(((const float *)(const void *)room)[i]) != 0;
+    return finite;
+}
+
 static void run_range(const void *context, int64_t from, int64_t to) {
     struct factor *f = (struct factor *)(uintptr_t)context;
     char *room = memory_alloc(f->room);
     struct walk w;
     if (!room)
-        atomic_store(&f->info, INT_MIN);
+        atomic_store(&f->info, NO_MEMORY);
     for (; room && from < to; from++) {
         cpu_walk_to(&f->batch, &w, from);
         cpu_move((size_t)f->item, room, (struct stride2){f->item, f->item * f->m}, w.data[0], f->stride, f->m, f->n);
-        int info = f->one(f, from, room);
+        int info = f->finite && !is_finite(f, room) ? NOT_FINITE : f->one(f, from, room);
         if (info)
             atomic_store(&f->info, info);
     }
@@ -56,7 +71,10 @@ bool cpu_factor_run(struct factor *f, int *info) {
     atomic_init(&f->info, 0);
     cpu_split(f->batch.size, (int64_t)(LEAST / flops) + 1, run_range, f);
     *info = atomic_load(&f->info);
-    return *info != INT_MIN || error_false(ZL_ERROR_MEMORY, "%s: no memory for %zu bytes of work", f->c->op->name, f->room);
+    if (*info == NO_MEMORY)
+        return error_false(ZL_ERROR_MEMORY, "%s: no memory for %zu bytes of work", f->c->op->name, f->room);
+    return *info != NOT_FINITE || error_false(ZL_ERROR_VALUE, "%s: a matrix of shape %s has elements that are not finite",
+                                              f->c->op->name, array_text(f->c->in[0]));
 }
 
 char *cpu_factor_output(const struct factor *f, int k, int64_t at) {
