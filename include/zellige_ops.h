@@ -680,6 +680,37 @@ ZL_API zl_array zl_tensordot_axes(zl_array a, zl_array b, zl_axes axes_a, zl_axe
 // The sum of products of a, conjugated, and b along one axis; the others broadcast.
 ZL_API zl_array zl_vecdot(zl_array a, zl_array b, int axis);
 
+// quantized
+
+// The numbers that zl_quantize made w, scales and biases from, nearly: of the dtype of the scales or, where
+// they are bytes, bfloat16, unless dtype says another.
+ZL_API zl_array zl_dequantize(zl_array w, zl_array scales, zl_array biases, int group_size, int bits, const char *mode, zl_array global_scale, zl_dtype dtype);
+
+// The numbers of eight bits (e4m3) that x, uint8, holds.
+ZL_API zl_array zl_from_fp8(zl_array x, zl_dtype dtype);
+
+// Products of matrices of x and of w, scales and biases, as zl_quantized_matmul, that the indices name: each
+// counts the axes before the last two as one. The indices broadcast, and their shape comes first in the
+// result; none are 0, 1, 2 and so on.
+ZL_API zl_array zl_gather_qmm(zl_array x, zl_array w, zl_array scales, zl_array biases, zl_array lhs_indices, zl_array rhs_indices, bool transpose, int group_size, int bits, const char *mode, zl_array global_scale, bool sorted_indices);
+
+// x times the transpose of w, (n, k), where both are quantised first: w may be quantised already, with its
+// scales. In a mode of floating-point codes.
+ZL_API zl_array zl_qqmm(zl_array x, zl_array w, zl_array scales, int group_size, int bits, const char *mode, zl_array global_scale_x, zl_array global_scale_w);
+
+// w in few bits: in groups of group_size (None: 64) along the last axis, bits (None: 4) a number. out[0] are
+// the codes, packed into uint32, out[1] the scales and, in mode affine, out[2] the biases: a number is scale
+// * code + bias. In the modes mxfp4, mxfp8 and nvfp4, which fix groups and bits, the codes are numbers of
+// four or eight bits, the scales bytes, and out[2] is NULL; nvfp4 may have a scale for all.
+ZL_API bool zl_quantize(zl_array w, int group_size, int bits, const char *mode, zl_array global_scale, zl_array *out);
+
+// x times the matrix that w, scales and biases of zl_quantize stand for or, if transpose, times its
+// transpose: of x (..., m, k) and a matrix (n, k) then (..., m, n). The axes before the last two broadcast.
+ZL_API zl_array zl_quantized_matmul(zl_array x, zl_array w, zl_array scales, zl_array biases, bool transpose, int group_size, int bits, const char *mode);
+
+// x as numbers of eight bits (e4m3), rounded to the nearest, in uint8; at most 448 in size.
+ZL_API zl_array zl_to_fp8(zl_array x);
+
 // random
 
 // Truth values, each true with probability p, which stretches to shape; of the shape of p if none is given.

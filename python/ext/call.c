@@ -5,7 +5,7 @@
 
 #include "convert.h"
 
-enum { PARAMS = 8, SEVERAL = 8 };
+enum { PARAMS = 12, SEVERAL = 8 };
 
 // What one argument points to while the op is called.
 struct held {

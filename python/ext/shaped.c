@@ -330,6 +330,28 @@ static PyObject *arange(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObje
     return shaped_run(&c, arange_work);
 }
 
+// Quantising -------------------------------------------------------------------------------------------------------
+
+// Words, scales and, in mode affine, biases.
+static PyObject *quantize_work(const struct shaped_call *c) {
+    int group, bits;
+    zl_array out[3], w = ext_array_of(c->named[0]);
+    zl_array global = w && shaped_given(c->named[4]) ? ext_array_of(c->named[4]) : NULL;
+    const char *mode = !shaped_given(c->named[3]) ? NULL : PyUnicode_AsUTF8(c->named[3]);
+    if (PyErr_Occurred() || !shaped_int(c->named[1], INT_MIN, &group) || !shaped_int(c->named[2], INT_MIN, &bits))
+        return NULL;
+    if (!zl_quantize(w, group, bits, mode, global, out))
+        return ext_raise();
+    return ext_wrap_all(out[2] ? 3 : 2, out, true);
+}
+
+static PyObject *quantize(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject *names) {
+    (void)m;
+    struct shaped_call c;
+    static const char *const known[] = {"w", "group_size", "bits", "mode", "global_scale", NULL};
+    return shaped_read(&c, "quantize", known, 4, false, args, n, names) && shaped_need(&c, 0, "w") ? shaped_run(&c, quantize_work) : NULL;
+}
+
 // Padding ----------------------------------------------------------------------------------------------------------
 
 // How much before and after each axis: a number for all, a pair for all, or a pair an axis.
@@ -675,6 +697,8 @@ static PyMethodDef functions[] = {
                                      "The coordinates of a grid: a tuple of one array for each that is given."),
     SHAPED_ROW("pad", pad, "pad(a, pad_width, mode='constant', constant_values=0, *, stream=None)\n--\n\n"
                     "a with more elements around it: a constant, the edge, or a mirror image."),
+    SHAPED_ROW("quantize", quantize, "quantize(w, group_size=None, bits=None, mode='affine', *, global_scale=None, stream=None)\n--\n\n"
+                              "w in few bits a number: packed words, scales and, in mode affine, biases."),
     SHAPED_ROW("split", split, "split(a, indices_or_sections, axis=0, *, stream=None)\n--\n\n"
                         "a cut along an axis into equal sections, or at positions: a list of views."),
     SHAPED_ROW("slice", slice, "slice(a, start_indices, axes, slice_size, *, stream=None)\n--\n\n"

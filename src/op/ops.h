@@ -170,6 +170,27 @@ zl_array op_stretch(const char *function, int count, const zl_array *in, int las
 // weak unless it follows x: then of that dtype.
 zl_array op_count(zl_array x, zl_dtype dtype, int count, const int *axis, int less, bool inverse);
 
+// quantize.c: args: enum quant_mode, group size, bits. Quantise, in mode affine only, has inputs w, row-major, of float16,
+// bfloat16 or float32, and outputs words, scales and biases. Dequantise has inputs words, scales, then biases if affine,
+// else perhaps a global scale, all row-major; numbers are rounded to the output's dtype after the product and after the sum.
+enum quant_mode { QUANT_AFFINE, QUANT_MXFP4, QUANT_MXFP8, QUANT_NVFP4 };
+struct quantization {
+    enum quant_mode mode;
+    int group, bits;
+};
+extern const struct op op_quantize, op_dequantize;
+// What the arguments say; INT_MIN and NULL are not given. False and an error.
+bool op_read_quantization(const char *function, const char *mode, int group, int bits, struct quantization *q);
+// Whether the parts of a quantised matrix fit each other. biases may be NULL.
+bool op_check_quantized(const char *function, const struct quantization *q, zl_array w, zl_array scales, zl_array biases);
+// Cotangent of scales (input 1) or biases (2) from that of the matrix.
+zl_array op_quant_vjp(zl_array w, zl_array scales, const struct quantization *q, int input, zl_array g);
+
+// quantized_matmul.c: inputs x (m, k), words, scales and, if affine, biases; args: those of quantise, transpose, gathered.
+// If transposed the matrix is (n, k). If gathered all have one axis more, in front, and two lists of indices follow: result
+// i is x[first[i]] times matrix second[i]. All are row-major; x and the result are float32 or float64.
+extern const struct op op_quantized_matmul;
+
 // slice.c --------------------------------------------------------------------------------------------------------
 
 // What a slice takes of an axis of so many elements: count of them, from start on, step apart.

@@ -10,10 +10,10 @@
 enum { TRIES = 400, WANTED = 2, LIST = 3 };
 
 struct arguments {
-    union op_argument value[8];
-    int64_t size[8][LIST];
-    int axis[8][LIST];
-    zl_array array[8][LIST], output[8];
+    union op_argument value[12];
+    int64_t size[12][LIST];
+    int axis[12][LIST];
+    zl_array array[12][LIST], output[8];
     int rank;
 };
 

@@ -87,7 +87,7 @@ struct sample {
     const zl_op_info *op;
     op_function *function;
     struct special how;
-    union op_argument argument[8];
+    union op_argument argument[12];
     int at[ARRAYS]; // parameters that are arrays
     int count;      // arrays that the function takes
     int results;

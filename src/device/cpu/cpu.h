@@ -256,6 +256,7 @@ const struct blas *cpu_blas(void); // ZL_BLAS, else the fastest of those found; 
 void cpu_blas_on_one_thread(void *library); // what it starts itself; nothing if it has no say in that
 
 gemm_fn cpu_gemm;                 // the best way for that size; c has the dtype of a and b, whatever it is; it adds nothing
+gemm_fn *cpu_choose_gemm(zl_dtype dtype, const struct gemm *g); // the best for its size
 gemm_fn cpu_own_gemm;             // any float or complex dtype
 gemm_fn cpu_gemv;                 // m or n is 1; not complex
 bool cpu_is_tiny(zl_dtype dtype, const struct gemm *g);
@@ -306,8 +307,21 @@ static inline size_t cpu_factor_aligned(size_t bytes) {
 #endif
 
 // A buffer of this thread, one of a few, that is used again: what it held is lost. NULL and an error.
-enum { SCRATCH_PACK, SCRATCH_RESULT, SCRATCH_WORK, SCRATCH_COUNT };
+enum { SCRATCH_PACK, SCRATCH_RESULT, SCRATCH_WORK, SCRATCH_WEIGHTS, SCRATCH_COUNT };
 void *cpu_scratch(int which, size_t bytes);
+
+// cpu_quantize.c ----------------------------------------------------------------------------------------------
+
+// How to read quantised numbers: as float64 if wide, else float32.
+struct unpacking {
+    int mode, group, bits; // as of quantize.c
+    zl_dtype dtype;        // of scales and biases, if affine
+    bool wide;
+    float factor;          // of all scales, if not affine
+};
+// Reads groups that lie behind each other.
+void cpu_unpack(const struct unpacking *u, const char *words, const char *scales, const char *biases, int64_t groups,
+                char *out);
 
 // program.c ---------------------------------------------------------------------------------------------------
 
@@ -409,7 +423,7 @@ cpu_function cpu_reduce, cpu_argreduce, cpu_matmul, cpu_take, cpu_arange, cpu_ar
     cpu_divmod, cpu_random_bits, cpu_take_along, cpu_put_along, cpu_gather, cpu_scatter, cpu_slice_update,
     cpu_dynamic_slice, cpu_dynamic_slice_update, cpu_scan, cpu_sort, cpu_argsort, cpu_searchsorted, cpu_conv,
     cpu_gather_mm, cpu_segmented_mm, cpu_matmul_int8, cpu_fft, cpu_cholesky, cpu_inverse, cpu_lu, cpu_qr, cpu_svd, cpu_eigh,
-    cpu_eig;
+    cpu_eig, cpu_quantize, cpu_dequantize, cpu_quantized_matmul;
 
 // The first output of an op that changes a part of its first input: that input's elements are in it.
 static inline char *cpu_copy_input(const struct call *c) {

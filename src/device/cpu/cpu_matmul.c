@@ -60,7 +60,7 @@ static bool is_half(zl_dtype dtype) {
     return dtype == ZL_FLOAT16 || dtype == ZL_BFLOAT16;
 }
 
-static gemm_fn *choose(zl_dtype dtype, const struct gemm *g) {
+gemm_fn *cpu_choose_gemm(zl_dtype dtype, const struct gemm *g) {
     if (cpu_is_tiny(dtype, g))
         return cpu_tiny_gemm;
     if ((g->m == 1 || g->n == 1) && dtype != ZL_COMPLEX64)
@@ -77,7 +77,7 @@ static bool multiply_half(zl_dtype dtype, const struct gemm *g) {
         return false;
     h.c_row = g->n;
     h.c_col = 1;
-    if (!choose(dtype, &h)(dtype, &h))
+    if (!cpu_choose_gemm(dtype, &h)(dtype, &h))
         return false;
     for (int64_t i = 0; i < g->m; i++)
         narrow((char *[]){g->c + i * g->c_row * 2, h.c + i * g->n * 4}, g->n);
@@ -97,7 +97,7 @@ static struct gemm part_of(int64_t item, const struct gemm *g, int64_t row, int6
 
 bool cpu_gemm(zl_dtype dtype, const struct gemm *g) {
     if (!is_half(dtype))
-        return choose(dtype, g)(dtype, g);
+        return cpu_choose_gemm(dtype, g)(dtype, g);
     int64_t rows = g->n == 1 ? g->m : HALF_ROWS, cols = g->m == 1 ? g->n : HALF_COLS;
     for (int64_t i = 0; i < g->m; i += rows)
         for (int64_t j = 0; j < g->n; j += cols) {

@@ -153,6 +153,9 @@ static const struct {
     {&op_pad, cpu_pad, 0},
     {&op_divmod, cpu_divmod, 0},
     {&op_random_bits, cpu_random_bits, 0},
+    {&op_quantize, cpu_quantize, 0},
+    {&op_dequantize, cpu_dequantize, 0},
+    {&op_quantized_matmul, cpu_quantized_matmul, 0},
 };
 
 static bool run_other(const struct step *s, const struct call *c) {

@@ -1,0 +1,243 @@
+// cpu_quantize.c - groups of numbers to a few bits each and back. Codes are read and written sixteen at a time.
+
+#include "device/cpu/cpu.h"
+#include "op/ops.h"
+
+#include <float.h>
+#include <math.h>
+
+enum { UNIT = 16, GROUP_MOST = 128, TRAFFIC = 65536 }; // bytes that are worth another thread
+
+// Numbers ----------------------------------------------------------------------------------------------------------
+
+static const float fp4[16] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6, -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6};
+
+static float fp8_to_float(uint8_t x) {
+    float size = half_to_float((uint16_t)((x & 127) << 7)) * 256;
+    return x & 128 ? -size : size;
+}
+
+// A power of two from its exponent plus 127.
+static float e8m0_to_float(uint8_t x) {
+    uint32_t bits = x ? (uint32_t)x << 23 : 1u << 22;
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static double read_number(const char *p, zl_dtype dtype, int64_t at) {
+    double value;
+    dtype_convert(&value, ZL_FLOAT64, p + at * (int64_t)zl_dtype_size(dtype), dtype, 1);
+    return value;
+}
+
+// Sixteen codes of 2 * bits bytes.
+static void unpack_unit(int bits, const uint8_t *p, uint8_t *out) {
+    switch (bits) {
+    case 8: memcpy(out, p, UNIT); return;
+    case 4:
+        for (int i = 0; i < 8; i++) {
+            out[2 * i] = p[i] & 15;
+            out[2 * i + 1] = p[i] >> 4;
+        }
+        return;
+    case 2:
+        for (int i = 0; i < 4; i++)
+            for (int k = 0; k < 4; k++)
+                out[4 * i + k] = p[i] >> 2 * k & 3;
+        return;
+    default: // eight codes in as many bytes as they have bits
+        for (int half = 0; half < 2; half++) {
+            uint64_t all = 0;
+            memcpy(&all, p + half * bits, (size_t)bits);
+            for (int k = 0; k < 8; k++)
+                out[8 * half + k] = (uint8_t)(all >> bits * k & ((1u << bits) - 1));
+        }
+    }
+}
+
+static void unpack_codes(const struct unpacking *u, const char *words, uint8_t *out) {
+    for (int i = 0; i < u->group; i += UNIT)
+        unpack_unit(u->bits, (const uint8_t *)words + i * u->bits / 8, out + i);
+}
+
+#define AFFINE(name, type)                                                                              \
+    static void name(const uint8_t *code, int group, type scale, type bias, type *restrict out) {      \
+        for (int i = 0; i < group; i += UNIT)                                                           \
+            for (int k = 0; k < UNIT; k++)                                                              \
+                out[i + k] = (type)code[i + k] * scale + bias;                                          \
+    }
+AFFINE(affine_f32, float)
+AFFINE(affine_f64, double)
+
+static void affine_group(const struct unpacking *u, const uint8_t *code, const char *scales, const char *biases, int64_t at,
+                         char *out) {
+    double scale = read_number(scales, u->dtype, at), bias = biases ? read_number(biases, u->dtype, at) : 0;
+    if (u->wide)
+        affine_f64(code, u->group, scale, bias, (double *)(void *)out + at * u->group);
+    else
+        affine_f32(code, u->group, (float)scale, (float)bias, (float *)(void *)out + at * u->group);
+}
+
+static float scale_at(const struct unpacking *u, const char *scales, int64_t at) {
+    uint8_t x = (uint8_t)scales[at];
+    return (u->mode == QUANT_NVFP4 ? fp8_to_float(x) : e8m0_to_float(x)) * u->factor;
+}
+
+static void float_group(const struct unpacking *u, const uint8_t *code, float scale, char *out, int64_t at) {
+    for (int i = 0; i < u->group; i++) {
+        float value = (u->bits == 4 ? fp4[code[i]] : fp8_to_float(code[i])) * scale;
+        if (u->wide)
+            ((double *)(void *)out)[at * u->group + i] = (double)value;
+        else
+            ((float *)(void *)out)[at * u->group + i] = value;
+    }
+}
+
+void cpu_unpack(const struct unpacking *u, const char *words, const char *scales, const char *biases, int64_t groups,
+                char *out) {
+    uint8_t code[GROUP_MOST];
+    for (int64_t g = 0; g < groups; g++) {
+        unpack_codes(u, words + g * u->group * u->bits / 8, code);
+        if (u->mode == QUANT_AFFINE)
+            affine_group(u, code, scales, biases, g, out);
+        else
+            float_group(u, code, scale_at(u, scales, g), out, g);
+    }
+}
+
+// Dequantise -------------------------------------------------------------------------------------------------------
+
+struct unpack_job {
+    struct unpacking u;
+    zl_dtype dtype; // of the result
+    const char *words, *scales, *biases;
+    char *out;
+};
+
+static struct unpacking unpacking_of(const int64_t *arg, zl_dtype scales, zl_dtype out) {
+    return (struct unpacking){.mode = (int)arg[0], .group = (int)arg[1], .bits = (int)arg[2], .dtype = scales,
+                              .wide = out == ZL_FLOAT64, .factor = 1};
+}
+
+// Rounded after the product and after the sum, as ops on half floats would.
+static void unpack_half(const struct unpack_job *j, int64_t at) {
+    const struct unpacking *u = &j->u;
+    uint8_t code[GROUP_MOST];
+    float wide[GROUP_MOST];
+    row_fn *narrow = cpu_level()->rows->cast[j->dtype][ZL_FLOAT32], *widen = cpu_level()->rows->cast[ZL_FLOAT32][j->dtype];
+    char *to = j->out + at * u->group * 2;
+    unpack_codes(u, j->words + at * u->group * u->bits / 8, code);
+    if (u->mode == QUANT_AFFINE) {
+        affine_f32(code, u->group, (float)read_number(j->scales, u->dtype, at), 0, wide);
+        cpu_call_row(narrow, to, wide, NULL, NULL, u->group);
+        cpu_call_row(widen, wide, to, NULL, NULL, u->group);
+        float bias = (float)read_number(j->biases, u->dtype, at);
+        for (int i = 0; i < u->group; i++)
+            wide[i] += bias;
+    } else {
+        float_group(u, code, scale_at(u, j->scales, at), (char *)wide, 0);
+    }
+    cpu_call_row(narrow, to, wide, NULL, NULL, u->group);
+}
+
+static void dequantize_groups(const void *context, int64_t from, int64_t to) {
+    const struct unpack_job *j = context;
+    const struct unpacking *u = &j->u;
+    if (zl_dtype_size(j->dtype) == 2) {
+        for (int64_t g = from; g < to; g++)
+            unpack_half(j, g);
+        return;
+    }
+    int64_t item = u->mode == QUANT_AFFINE ? (int64_t)zl_dtype_size(u->dtype) : 1;
+    cpu_unpack(u, j->words + from * u->group * u->bits / 8, j->scales + from * item, j->biases ? j->biases + from * item : NULL,
+               to - from, j->out + from * u->group * (u->wide ? 8 : 4));
+}
+
+bool cpu_dequantize(const struct call *c) {
+    zl_array out = call_first(c), scales = c->in[1];
+    union scalar room[3];
+    struct unpack_job j = {.u = unpacking_of(call_args(c), (zl_dtype)scales->dtype, (zl_dtype)out->dtype),
+                           .dtype = (zl_dtype)out->dtype,
+                           .words = array_data(c->in[0], &room[0]),
+                           .scales = array_data(scales, &room[1]),
+                           .out = cpu_data(out)};
+    const char *third = c->inputs > 2 ? array_data(c->in[2], &room[2]) : NULL;
+    if (j.u.mode == QUANT_AFFINE)
+        j.biases = third;
+    else if (third)
+        j.u.factor = (float)read_number(third, ZL_FLOAT32, 0) / (448 * 6);
+    cpu_split(scales->size, TRAFFIC / j.u.group, dequantize_groups, &j);
+    return true;
+}
+
+// Quantise ---------------------------------------------------------------------------------------------------------
+
+struct pack_job {
+    int group, bits;
+    zl_dtype dtype;
+    const char *w;
+    char *words, *scales, *biases;
+};
+
+static void find_range(const float *w, int group, float *scale, float *bias, float steps) {
+    float low = INFINITY, high = -INFINITY;
+    for (int i = 0; i < group; i++) {
+        high = high < w[i] ? w[i] : high;
+        low = w[i] < low ? w[i] : low;
+    }
+    bool negative = fabsf(low) > fabsf(high);
+    float step = (high - low) / steps, edge = negative ? low : high;
+    step = step < 1e-7f ? 1e-7f : step;
+    *scale = negative ? step : -step;
+    float code = rintf(edge / *scale);
+    *bias = code != 0 ? edge : 0; // the edge, which is the largest in size, is met exactly
+    *scale = code != 0 ? edge / code : *scale;
+}
+
+static void pack_unit(int bits, const uint8_t *code, uint8_t *out) {
+    for (int half = 0; half < 2; half++) {
+        uint64_t all = 0;
+        for (int k = 0; k < 8; k++)
+            all |= (uint64_t)code[8 * half + k] << bits * k;
+        memcpy(out + half * bits, &all, (size_t)bits);
+    }
+}
+
+static void quantize_group(const struct pack_job *j, const float *w, int64_t at) {
+    float scale, bias, steps = (float)((1 << j->bits) - 1);
+    uint8_t code[GROUP_MOST];
+    find_range(w, j->group, &scale, &bias, steps);
+    for (int i = 0; i < j->group; i++) {
+        float x = rintf((w[i] - bias) / scale);
+        x = x > 0 ? x : 0; // also of NaN
+        code[i] = (uint8_t)(x < steps ? x : steps);
+    }
+    for (int i = 0; i < j->group; i += UNIT)
+        pack_unit(j->bits, code + i, (uint8_t *)j->words + (at * j->group + i) * j->bits / 8);
+    int64_t item = (int64_t)zl_dtype_size(j->dtype);
+    dtype_convert(j->scales + at * item, j->dtype, &scale, ZL_FLOAT32, 1);
+    dtype_convert(j->biases + at * item, j->dtype, &bias, ZL_FLOAT32, 1);
+}
+
+static void quantize_groups(const void *context, int64_t from, int64_t to) {
+    const struct pack_job *j = context;
+    row_fn *widen = j->dtype == ZL_FLOAT32 ? NULL : cpu_level()->rows->cast[ZL_FLOAT32][j->dtype];
+    float wide[GROUP_MOST];
+    for (; from < to; from++) {
+        const char *w = j->w + from * j->group * (int64_t)zl_dtype_size(j->dtype);
+        if (widen)
+            cpu_call_row(widen, wide, w, NULL, NULL, j->group);
+        quantize_group(j, widen ? wide : (const float *)(const void *)w, from);
+    }
+}
+
+bool cpu_quantize(const struct call *c) {
+    const int64_t *arg = call_args(c);
+    zl_array w = c->in[0], scales = call_output(c, 1);
+    union scalar room;
+    struct pack_job j = {.group = (int)arg[1], .bits = (int)arg[2], .dtype = (zl_dtype)w->dtype, .w = array_data(w, &room),
+                         .words = cpu_data(call_first(c)), .scales = cpu_data(scales), .biases = cpu_data(call_output(c, 2))};
+    cpu_split(scales->size, TRAFFIC / j.group, quantize_groups, &j);
+    return true;
+}

@@ -1,0 +1,318 @@
+// quantize.c - matrices in few bits: groups of numbers along the last axis that share a scale.
+//
+// Affine: a number is scale * code + bias. The other modes have codes that are small floating-point numbers (four bits:
+// e2m1; eight: e4m3), a scale in a byte (e8m0: a power of two; nvfp4: e4m3) and no bias. Codes are packed into uint32, the
+// first in the lowest bits; those of 3, 5 and 6 bits go on in the next word.
+
+#include "op/ops.h"
+
+#include <limits.h>
+#include <string.h>
+
+// Modes ------------------------------------------------------------------------------------------------------------
+
+static const struct {
+    const char *name;
+    int group, bits;
+} modes[] = {[QUANT_AFFINE] = {"affine", 64, 4}, [QUANT_MXFP4] = {"mxfp4", 32, 4}, [QUANT_MXFP8] = {"mxfp8", 32, 8},
+             [QUANT_NVFP4] = {"nvfp4", 16, 4}};
+
+static bool check_numbers(const char *function, const struct quantization *q) {
+    if (q->mode != QUANT_AFFINE)
+        return (q->group == modes[q->mode].group && q->bits == modes[q->mode].bits) ||
+               error_false(ZL_ERROR_VALUE, "%s: groups of %d, %d bits: mode %s has groups of %d and %d bits", function,
+                           q->group, q->bits, modes[q->mode].name, modes[q->mode].group, modes[q->mode].bits);
+    if (q->group != 32 && q->group != 64 && q->group != 128)
+        return error_false(ZL_ERROR_VALUE, "%s: groups of %d: 32, 64 or 128 are possible", function, q->group);
+    return (q->bits >= 2 && q->bits <= 8 && q->bits != 7) ||
+           error_false(ZL_ERROR_VALUE, "%s: %d bits: 2, 3, 4, 5, 6 or 8 are possible", function, q->bits);
+}
+
+bool op_read_quantization(const char *function, const char *mode, int group, int bits, struct quantization *q) {
+    for (size_t i = 0; i < COUNT(modes); i++)
+        if (!strcmp(mode ? mode : "affine", modes[i].name)) {
+            *q = (struct quantization){(enum quant_mode)i, group == INT_MIN ? modes[i].group : group,
+                                       bits == INT_MIN ? modes[i].bits : bits};
+            return check_numbers(function, q);
+        }
+    return error_false(ZL_ERROR_VALUE, "%s: mode '%.40s': affine, mxfp4, mxfp8 or nvfp4 is needed", function, mode);
+}
+
+static bool check_global(const char *function, const struct quantization *q, zl_array scale) {
+    if (!op_check_optional(scale))
+        return false;
+    if (scale && (q->mode != QUANT_NVFP4 || scale->size != 1 || scale->dtype != ZL_FLOAT32))
+        return error_false(ZL_ERROR_VALUE, "%s: a global scale of shape %s and %s in mode %s: one float32 number in mode "
+                           "nvfp4 is possible", function, array_text(scale), zl_dtype_name((zl_dtype)scale->dtype),
+                           modes[q->mode].name);
+    return true;
+}
+
+// Quantising -------------------------------------------------------------------------------------------------------
+
+enum { MODE, GROUP, CODE_BITS, ARGS };
+
+// w row-major and affine: float16, bfloat16 or float32.
+static bool quantize(zl_array w, const int64_t *arg, zl_array *out) {
+    OP_ROOM(int64_t, dim, 2 * w->ndim);
+    if (!dim || !(w = zl_contiguous(w)))
+        return false;
+    int64_t *few = dim + w->ndim;
+    for (int i = 0; i < w->ndim; i++)
+        dim[i] = few[i] = w->dim[i];
+    dim[w->ndim - 1] = w->dim[w->ndim - 1] / 32 * arg[CODE_BITS];
+    few[w->ndim - 1] = w->dim[w->ndim - 1] / arg[GROUP];
+    struct array_spec packed = {.dtype = ZL_UINT32, .ndim = w->ndim, .dim = dim};
+    struct array_spec scales = {.dtype = (zl_dtype)w->dtype, .ndim = w->ndim, .dim = few};
+    out[0] = graph_call(&op_quantize, 1, &w, ARGS, arg, 3, (struct array_spec[]){packed, scales, scales});
+    for (int i = 1; i < 3; i++)
+        out[i] = out[0] ? call_output(out[0]->call, i) : NULL;
+    return out[0] != NULL;
+}
+
+static bool record_quantize(const struct call *c, const zl_array *in, zl_array *out) {
+    return quantize(in[0], call_args(c), out);
+}
+
+static bool vmap_quantize(const struct call *c, const zl_array *in, const int *axis, zl_array *out, int *out_axis) {
+    for (int i = 0; i < 3; i++)
+        out_axis[i] = axis[0] < 0 ? -1 : 0;
+    zl_array w = axis[0] < 0 ? in[0] : op_batch_first(in[0], axis[0]);
+    return w && quantize(w, call_args(c), out);
+}
+
+static const struct op_field fields[] = {{"mode", FIELD_INT}, {"group_size", FIELD_INT}, {"bits", FIELD_INT}};
+const struct op op_quantize = {
+    .name = "quantize",
+    .kind = OP_OTHER,
+    .fields = 3,
+    .field = fields,
+    .record = record_quantize,
+    .vmap = vmap_quantize,
+};
+
+static bool quantize_affine(zl_array w, const struct quantization *q, zl_array *out) {
+    zl_dtype dtype = (zl_dtype)w->dtype;
+    w = dtype == ZL_FLOAT64 ? zl_astype(w, ZL_FLOAT32) : w;
+    if (!w || !quantize(w, (int64_t[]){q->mode, q->group, q->bits}, out))
+        return false;
+    return (out[1] = zl_astype(out[1], dtype)) && (out[2] = zl_astype(out[2], dtype));
+}
+
+// The codes of e2m1: how many of the middles between its numbers are smaller than x; a tie goes to the smaller.
+static zl_array fp4_codes(zl_array x) {
+    static const double middles[] = {0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5};
+    zl_array size = zl_abs(x), code = op_number(ZL_UINT32, 0), eight = op_number(ZL_UINT32, 8);
+    for (size_t i = 0; i < COUNT(middles); i++)
+        code = zl_add(code, zl_astype(zl_greater(size, zl_scalar(middles[i])), ZL_UINT32));
+    zl_array negative = zl_less(x, zl_scalar(-middles[0]));
+    return zl_add(code, zl_where(negative, eight, op_number(ZL_UINT32, 0)));
+}
+
+static zl_array pack_fp4(zl_array codes) {
+    zl_array words = zl_reshape(codes, ZL_SHAPE(-1, 8));
+    zl_array shifts = zl_arange_int(0, 32, 4, ZL_UINT32);
+    return zl_sum_axis(zl_left_shift(words, shifts), -1, false);
+}
+
+// A power of two near the scale of each group, as its exponent plus 127; w is divided by it.
+static zl_array scale_by_two(zl_array *w, zl_array scale) {
+    zl_dtype dtype = (zl_dtype)scale->dtype;
+    zl_array zero = op_number(dtype, 0);
+    zl_array exponent = zl_where(zl_equal(scale, zero), zero, zl_round(zl_log2(scale), 0));
+    *w = zl_divide(*w, zl_power(op_number(dtype, 2), exponent));
+    return zl_astype(zl_add(zl_astype(exponent, ZL_INT32), zl_scalar_int(127)), ZL_UINT8);
+}
+
+// The scale as e4m3; with a global scale, of which 448 * 6 is the largest number that can be said.
+static zl_array scale_by_fp8(zl_array *w, zl_array scale, zl_array global) {
+    zl_dtype dtype = (zl_dtype)scale->dtype;
+    zl_array encode = global ? zl_divide(op_number(ZL_FLOAT32, 448 * 6), zl_reshape(global, ZL_SCALAR)) : op_number(ZL_FLOAT32, 1);
+    scale = zl_to_fp8(zl_multiply(scale, encode));
+    *w = zl_multiply(zl_divide(*w, zl_from_fp8(scale, dtype)), encode);
+    return scale;
+}
+
+static zl_array with_last(zl_array x, zl_array like, int64_t last) {
+    OP_ROOM(int64_t, dim, like->ndim);
+    if (!dim)
+        return NULL;
+    for (int i = 0; i < like->ndim; i++)
+        dim[i] = i == like->ndim - 1 ? last : like->dim[i];
+    return zl_reshape(x, (zl_shape){dim, like->ndim});
+}
+
+static bool quantize_floats(zl_array w, const struct quantization *q, zl_array global, zl_array *out) {
+    int64_t last = w->dim[w->ndim - 1];
+    zl_array rows = zl_reshape(w, ZL_SHAPE(w->size / q->group, q->group));
+    zl_array most = zl_max_axis(zl_abs(rows), -1, true);
+    zl_array scale = zl_divide(most, op_number((zl_dtype)w->dtype, q->bits == 4 ? 6 : 448));
+    if (!scale)
+        return false;
+    zl_array byte = q->mode == QUANT_NVFP4 ? scale_by_fp8(&rows, scale, global) : scale_by_two(&rows, scale);
+    zl_array packed = q->bits == 4 ? pack_fp4(fp4_codes(rows)) : zl_view(zl_to_fp8(rows), ZL_UINT32);
+    out[0] = packed ? with_last(packed, w, last * q->bits / 32) : NULL;
+    out[1] = out[0] && byte ? with_last(byte, w, last / q->group) : NULL;
+    return out[1] != NULL;
+}
+
+bool zl_quantize(zl_array w, int group_size, int bits, const char *mode, zl_array global_scale, zl_array *out) {
+    struct quantization q;
+    if (!op_check_out("zl_quantize", 3, out) || !w || !op_read_quantization("zl_quantize", mode, group_size, bits, &q) ||
+        !check_global("zl_quantize", &q, global_scale))
+        return false;
+    if (!dtype_is_float((zl_dtype)w->dtype))
+        return error_false(ZL_ERROR_DTYPE, "zl_quantize: %s: floating point is needed", zl_dtype_name((zl_dtype)w->dtype));
+    if (w->ndim < 2 || w->dim[w->ndim - 1] % q.group)
+        return error_false(ZL_ERROR_SHAPE, "zl_quantize: shape %s: two axes or more are needed, the last a multiple of the "
+                           "group size %d", array_text(w), q.group);
+    if (q.mode == QUANT_AFFINE)
+        return quantize_affine(w, &q, out);
+    if (w->size == 0)
+        return (out[0] = with_last(zl_zeros(ZL_SHAPE(0), ZL_UINT32), w, w->dim[w->ndim - 1] * q.bits / 32)) &&
+               (out[1] = with_last(zl_zeros(ZL_SHAPE(0), ZL_UINT8), w, w->dim[w->ndim - 1] / q.group));
+    return quantize_floats(w, &q, global_scale, out);
+}
+OP_SIGNATURE_BOOL(zl_quantize, "quantized",
+                  "w in few bits: in groups of group_size (None: 64) along the last axis, bits (None: 4) a number. out[0] are "
+                  "the codes, packed into uint32, out[1] the scales and, in mode affine, out[2] the biases: a number is scale "
+                  "* code + bias. In the modes mxfp4, mxfp8 and nvfp4, which fix groups and bits, the codes are numbers of "
+                  "four or eight bits, the scales bytes, and out[2] is NULL; nvfp4 may have a scale for all.",
+                  P_ARRAY(w), P_INT(group_size, "None"), P_INT(bits, "None"), P_STRING(mode, "affine"),
+                  P_OPTIONAL(global_scale), P_OUTPUTS(out, "3"));
+
+// Back -------------------------------------------------------------------------------------------------------------
+
+// Inputs: codes, scales and, if affine, biases, else perhaps a global scale; all row-major.
+static zl_array dequantize(int count, const zl_array *in, const int64_t *arg, zl_dtype dtype) {
+    zl_array dense[3], w = in[0];
+    OP_ROOM(int64_t, dim, w->ndim);
+    if (!dim)
+        return NULL;
+    for (int i = 0; i < count; i++)
+        if (!(dense[i] = zl_contiguous(in[i])))
+            return NULL;
+    for (int i = 0; i < w->ndim; i++)
+        dim[i] = w->dim[i];
+    dim[w->ndim - 1] = in[1]->dim[w->ndim - 1] * arg[GROUP];
+    return op_dense(&op_dequantize, count, dense, ARGS, arg, dtype, w->ndim, dim);
+}
+
+static bool record_dequantize(const struct call *c, const zl_array *in, zl_array *out) {
+    return (out[0] = dequantize(c->inputs, in, call_args(c), (zl_dtype)call_first(c)->dtype));
+}
+
+static zl_array codes_of(zl_array w, zl_array scales, const struct quantization *q) {
+    zl_array in[] = {w, zl_ones_like(scales), op_zeros_of(scales)};
+    return in[1] && in[2] ? dequantize(3, in, (int64_t[]){q->mode, q->group, q->bits}, (zl_dtype)scales->dtype) : NULL;
+}
+
+// Sums over each group of the last axis.
+static zl_array sum_groups(zl_array x, int group) {
+    return x ? zl_sum_axis(zl_unflatten(x, -1, ZL_SHAPE(-1, group)), -1, false) : NULL;
+}
+
+zl_array op_quant_vjp(zl_array w, zl_array scales, const struct quantization *q, int input, zl_array g) {
+    zl_array by = input == 2 || !g ? g : zl_multiply(g, codes_of(w, scales, q));
+    zl_array sum = by && by->size ? sum_groups(by, q->group) : by ? op_zeros_of(scales) : NULL;
+    return zl_astype(sum, (zl_dtype)scales->dtype);
+}
+
+static zl_array vjp_dequantize(const struct call *c, int input, const zl_array *cotangent) {
+    const int64_t *arg = call_args(c);
+    struct quantization q = {(enum quant_mode)arg[MODE], (int)arg[GROUP], (int)arg[CODE_BITS]};
+    if (input == 0 || q.mode != QUANT_AFFINE)
+        return NULL;
+    return op_quant_vjp(c->in[0], c->in[1], &q, input, cotangent[0]);
+}
+
+// It is linear in scales and biases together.
+static bool jvp_dequantize(const struct call *c, const zl_array *tangent, zl_array *out) {
+    out[0] = NULL;
+    if (call_args(c)[MODE] != QUANT_AFFINE || (!tangent[1] && !tangent[2]))
+        return true;
+    zl_array in[3] = {c->in[0]};
+    for (int i = 1; i < 3; i++)
+        if (!(in[i] = tangent[i] ? tangent[i] : op_zeros_of(c->in[i])))
+            return false;
+    return record_dequantize(c, in, out);
+}
+
+static bool vmap_dequantize(const struct call *c, const zl_array *in, const int *axis, zl_array *out, int *out_axis) {
+    int64_t batch = op_batch_size(c->inputs, in, axis);
+    bool global = call_args(c)[MODE] != QUANT_AFFINE && c->inputs == 3;
+    zl_array many[3];
+    if (global && axis[2] >= 0)
+        return error_false(ZL_ERROR_VALUE, "zl_dequantize: the global scale cannot be mapped over");
+    for (int i = 0; i < c->inputs; i++)
+        if (!(many[i] = batch < 0 || (global && i == 2) ? in[i] : op_batch_repeat(in[i], axis[i], batch)))
+            return false;
+    out_axis[0] = batch < 0 ? -1 : 0;
+    return record_dequantize(c, many, out);
+}
+
+const struct op op_dequantize = {
+    .name = "dequantize",
+    .kind = OP_OTHER,
+    .fields = 3,
+    .field = fields,
+    .record = record_dequantize,
+    .vjp = vjp_dequantize,
+    .jvp = jvp_dequantize,
+    .vmap = vmap_dequantize,
+};
+
+// Checks -----------------------------------------------------------------------------------------------------------
+
+static bool check_dtypes(const char *function, const struct quantization *q, zl_array w, zl_array scales, zl_array biases) {
+    bool affine = q->mode == QUANT_AFFINE;
+    if (w->dtype != ZL_UINT32)
+        return error_false(ZL_ERROR_DTYPE, "%s: the quantised matrix is %s: uint32 is needed", function,
+                           zl_dtype_name((zl_dtype)w->dtype));
+    if (affine != (biases != NULL))
+        return error_false(ZL_ERROR_VALUE, "%s: mode %s %s biases", function, modes[q->mode].name, affine ? "needs" : "has no");
+    if (affine ? !dtype_is_float(dtype_common(2, (zl_array[]){scales, biases})) : scales->dtype != ZL_UINT8)
+        return error_false(ZL_ERROR_DTYPE, "%s: the scales are %s: %s needed in mode %s", function,
+                           zl_dtype_name((zl_dtype)scales->dtype), affine ? "floating point is" : "uint8 is",
+                           modes[q->mode].name);
+    return true;
+}
+
+bool op_check_quantized(const char *function, const struct quantization *q, zl_array w, zl_array scales, zl_array biases) {
+    if (!check_dtypes(function, q, w, scales, biases))
+        return false;
+    int n = w->ndim;
+    bool fits = n >= 2 && scales->ndim == n && shape_equal(n - 1, w->dim, n - 1, scales->dim) &&
+                (!biases || shape_equal(n, scales->dim, biases->ndim, biases->dim));
+    fits = fits && w->dim[n - 1] < INT64_MAX / 32 && w->dim[n - 1] * 32 % q->bits == 0 &&
+           scales->dim[n - 1] < INT64_MAX / 128 && w->dim[n - 1] * 32 / q->bits == scales->dim[n - 1] * q->group;
+    return fits || error_false(ZL_ERROR_SHAPE, "%s: words of shape %s, scales of shape %s%s%s: with groups of %d and %d bits "
+                               "these do not fit each other", function, array_text(w), array_text(scales),
+                               biases ? ", biases of shape " : "", biases ? array_text(biases) : "", q->group, q->bits);
+}
+
+zl_array zl_dequantize(zl_array w, zl_array scales, zl_array biases, int group_size, int bits, const char *mode,
+                       zl_array global_scale, zl_dtype dtype) {
+    struct quantization q;
+    if (!w || !scales || !op_check_optional(biases) ||
+        !op_read_quantization("zl_dequantize", mode, group_size, bits, &q) ||
+        !check_global("zl_dequantize", &q, global_scale) || !op_check_quantized("zl_dequantize", &q, w, scales, biases))
+        return NULL;
+    bool affine = q.mode == QUANT_AFFINE;
+    zl_dtype own = affine ? dtype_common(2, (zl_array[]){scales, biases}) : ZL_BFLOAT16;
+    zl_dtype to = op_dtype_or(dtype, own);
+    if (!op_check_dtype("zl_dequantize", to))
+        return NULL;
+    if (!dtype_is_float(to))
+        return error_set(ZL_ERROR_DTYPE, "zl_dequantize: to %s: floating point is needed", zl_dtype_name(to));
+    int64_t arg[] = {q.mode, q.group, q.bits};
+    if (!affine)
+        return dequantize(global_scale ? 3 : 2, (zl_array[]){w, scales, global_scale}, arg, to);
+    zl_array in[] = {w, zl_astype(scales, own), zl_astype(biases, own)};
+    return in[1] && in[2] ? zl_astype(dequantize(3, in, arg, own), to) : NULL;
+}
+OP_SIGNATURE(zl_dequantize, "quantized",
+             "The numbers that zl_quantize made w, scales and biases from, nearly: of the dtype of the scales or, where they "
+             "are bytes, bfloat16, unless dtype says another.",
+             P_ARRAY(w), P_ARRAY(scales), P_OPTIONAL(biases), P_INT(group_size, "None"), P_INT(bits, "None"),
+             P_STRING(mode, "affine"), P_OPTIONAL(global_scale), P_DTYPE(dtype, "None"));
