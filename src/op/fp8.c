@@ -1,4 +1,6 @@
-// fp8.c - numbers of eight bits: four of exponent, three of mantissa, no infinities (e4m3). Held in uint8.
+// fp8.c - numbers of eight bits: four of exponent, three of mantissa, no infinities, NaN where all seven are set (e4m3). Held in uint8.
+
+#include <math.h>
 
 #include "op/ops.h"
 
@@ -11,6 +13,7 @@ static zl_array widen(zl_array x) {
     zl_array low = zl_bitwise_and(zl_astype(x, ZL_UINT16), op_number(ZL_UINT16, 127));
     zl_array half = zl_view(zl_left_shift(low, op_number(ZL_UINT16, 7)), ZL_FLOAT16);
     zl_array size = zl_multiply(zl_astype(half, ZL_FLOAT32), op_number(ZL_FLOAT32, 256));
+    size = zl_where(zl_equal(low, op_number(ZL_UINT16, 127)), op_number(ZL_FLOAT32, NAN), size);
     return zl_where(zl_greater(x, op_number(ZL_UINT8, 127)), zl_negative(size), size);
 }
 
@@ -39,7 +42,7 @@ zl_array zl_to_fp8(zl_array x) {
     zl_array moved = zl_add(zl_view(size, ZL_FLOAT32), zl_view(bits(FP8_DENORMAL), ZL_FLOAT32));
     zl_array small = zl_subtract(zl_view(moved, ZL_UINT32), bits(FP8_DENORMAL));
     zl_array odd = zl_bitwise_and(zl_right_shift(size, bits(20)), bits(1));
-    zl_array big = zl_right_shift(zl_add(zl_add(size, bits((uint32_t)(7 - 127) << 23) ), zl_add(odd, bits(0x7ffff))), bits(20));
+    zl_array big = zl_right_shift(zl_add(zl_add(size, bits((uint32_t)(7 - 127) << 23)), zl_add(odd, bits(0x7ffff))), bits(20));
     zl_array code = zl_where(zl_less(size, bits(FP8_NORMAL)), small, big);
     code = zl_where(zl_greater_equal(size, bits(FP8_MOST)), bits(0x7e), code);
     return zl_astype(zl_bitwise_or(code, zl_right_shift(sign, bits(24))), ZL_UINT8);

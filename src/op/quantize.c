@@ -99,9 +99,11 @@ static bool quantize_affine(zl_array w, const struct quantization *q, zl_array *
     return (out[1] = zl_astype(out[1], dtype)) && (out[2] = zl_astype(out[2], dtype));
 }
 
-// The codes of e2m1: how many of the middles between its numbers are smaller than x; a tie goes to the smaller.
+// The codes of e2m1: how many of the middles between its numbers are smaller than x; a tie goes to the smaller. What was
+// divided by a scale of 0 is 0.
 static zl_array fp4_codes(zl_array x) {
     static const double middles[] = {0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5};
+    x = zl_where(zl_isinf(x), zl_scalar(0), x);
     zl_array size = zl_abs(x), code = op_number(ZL_UINT32, 0), eight = op_number(ZL_UINT32, 8);
     for (size_t i = 0; i < COUNT(middles); i++)
         code = zl_add(code, zl_astype(zl_greater(size, zl_scalar(middles[i])), ZL_UINT32));
@@ -115,11 +117,11 @@ static zl_array pack_fp4(zl_array codes) {
     return zl_sum_axis(zl_left_shift(words, shifts), -1, false);
 }
 
-// A power of two near the scale of each group, as its exponent plus 127; w is divided by it.
+// The power of two at or above the scale of each group, as its exponent plus 127; w is divided by it.
 static zl_array scale_by_two(zl_array *w, zl_array scale) {
     zl_dtype dtype = (zl_dtype)scale->dtype;
     zl_array zero = op_number(dtype, 0);
-    zl_array exponent = zl_where(zl_equal(scale, zero), zero, zl_round(zl_log2(scale), 0));
+    zl_array exponent = zl_where(zl_equal(scale, zero), zero, zl_astype(zl_ceil(zl_log2(zl_astype(scale, ZL_FLOAT32))), dtype));
     *w = zl_divide(*w, zl_power(op_number(dtype, 2), exponent));
     return zl_astype(zl_add(zl_astype(exponent, ZL_INT32), zl_scalar_int(127)), ZL_UINT8);
 }

@@ -75,6 +75,33 @@ bool op_argument_none(const zl_param *param, union op_argument *out) {
     }
 }
 
+static zl_array quantized_array(const zl_op_info *op, const char *name) {
+    bool packs = !strcmp(op->name, "zl_quantize");
+    if (!strcmp(op->name, "zl_from_fp8"))
+        return zl_full(ZL_SHAPE(2, 3), zl_scalar_int(7), ZL_UINT8);
+    if (!strcmp(name, "x") || (packs && !strcmp(name, "w")))
+        return zl_full(ZL_SHAPE(2, 64), zl_scalar(0.5), ZL_FLOAT32);
+    if (!strcmp(name, "w"))
+        return zl_full(ZL_SHAPE(4, 8), zl_scalar_int(0x1234567), ZL_UINT32);
+    bool bytes = !strcmp(op->name, "zl_qqmm");
+    return bytes ? zl_full(ZL_SHAPE(4, 4), zl_scalar_int(56), ZL_UINT8) : zl_full(ZL_SHAPE(4, 1), zl_scalar(0.25), ZL_FLOAT32);
+}
+
+bool op_argument_quantized(const zl_op_info *op, const zl_param *param, union op_argument *out) {
+    if (strcmp(op->family, "quantized") || param->type == ZL_PARAM_OUTPUT)
+        return false;
+    bool is_array = param->type == ZL_PARAM_ARRAY || !strcmp(param->name, "scales") || !strcmp(param->name, "biases");
+    if (is_array)
+        out->array = quantized_array(op, param->name);
+    else if (param->type == ZL_PARAM_BOOL)
+        out->number = 1;
+    else if (param->type == ZL_PARAM_STRING)
+        out->string = NULL;
+    else if (!op_argument_none(param, out))
+        out->number = ZL_FLOAT32;
+    return true;
+}
+
 // Calls -----------------------------------------------------------------------------------------------------
 
 #if defined(__x86_64__)

@@ -197,8 +197,10 @@ static void choose_arguments(struct attempt *a, zl_array *pool, const zl_op_info
         if (!a->fits)
             a->first = choose(a, pool);
     }
+    bool fits = test_between(0, 3) == 0;
     for (int i = 0; i < op->params; i++)
-        choose_argument(a, pool, &op->param[i], &a->argument[i]);
+        if (!fits || !op_argument_quantized(op, &op->param[i], &a->argument[i]))
+            choose_argument(a, pool, &op->param[i], &a->argument[i]);
 }
 
 // What came out is an array like any other: it says what it is, and can be computed if it is small.

@@ -65,7 +65,8 @@ static bool try_op(const zl_op_info *op, op_function *function, zl_dtype dtype, 
     struct arguments a = {.rank = (int)test_between(0, 5)};
     zl_array y;
     for (int i = 0; i < op->params; i++)
-        choose(&a, i, &op->param[i], dtype);
+        if (!op_argument_quantized(op, &op->param[i], &a.value[i]))
+            choose(&a, i, &op->param[i], dtype);
     bool ok = call_op(op, function, a.value, &y) && (!y || zl_eval(y));
     for (int i = 0; ok && i < 8 && a.output[i]; i++)
         ok = zl_eval(a.output[i]);

@@ -132,6 +132,8 @@ static bool is_elsewhere(const zl_op_info *op) {
 static bool prepare(struct sample *s, const zl_op_info *op) {
     *s = (struct sample){.op = op, .function = op_address(op->name), .axis = {1}};
     int numbers = 0, lists = 0;
+    if (!strcmp(op->family, "quantized"))
+        return false; // their arrays must fit each other: test_quantized.c has their rules
     read_special(s);
     for (int i = 0; i < op->params; i++) {
         union op_argument *a = &s->argument[i];

@@ -3,7 +3,6 @@
 #include "device/cpu/cpu.h"
 #include "op/ops.h"
 
-#include <float.h>
 #include <math.h>
 
 enum { UNIT = 16, GROUP_MOST = 128, TRAFFIC = 65536 }; // bytes that are worth another thread
@@ -13,7 +12,7 @@ enum { UNIT = 16, GROUP_MOST = 128, TRAFFIC = 65536 }; // bytes that are worth a
 static const float fp4[16] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6, -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6};
 
 static float fp8_to_float(uint8_t x) {
-    float size = half_to_float((uint16_t)((x & 127) << 7)) * 256;
+    float size = (x & 127) == 127 ? NAN : half_to_float((uint16_t)((x & 127) << 7)) * 256;
     return x & 128 ? -size : size;
 }
 

@@ -1,0 +1,329 @@
+// test_quantized.c - quantised matrices: codes against a naive packing, products against the matrices they stand for,
+// derivatives against differences, and numbers of eight bits against their definition.
+
+#include <limits.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "op/op_test.h"
+
+static const int groups[] = {32, 64, 128}, bit_counts[] = {2, 3, 4, 5, 6, 8};
+static const char *const float_modes[] = {"mxfp4", "mxfp8", "nvfp4"};
+
+struct matrix {
+    zl_array part[3]; // words, scales, biases
+    int group, bits;
+    const char *mode;
+};
+
+static struct matrix quantize(zl_array w, int group, int bits, const char *mode) {
+    struct matrix m = {.group = group, .bits = bits, .mode = mode};
+    if (!CHECK(zl_quantize(w, group, bits, mode, NULL, m.part) && zl_eval_all(m.part[2] ? 3 : 2, m.part)))
+        test_note("%s", zl_error());
+    return m;
+}
+
+// Evaluated, so that it can be used again.
+static zl_array ready(zl_array x) {
+    return zl_eval(x) ? x : NULL;
+}
+
+static zl_array whole(const struct matrix *m, zl_dtype dtype) {
+    return zl_dequantize(m->part[0], m->part[1], m->part[2], m->group, m->bits, m->mode, NULL, dtype);
+}
+
+static zl_array product(zl_array x, const struct matrix *m, bool transpose) {
+    return zl_quantized_matmul(x, m->part[0], m->part[1], m->part[2], transpose, m->group, m->bits, m->mode);
+}
+
+static void check_near(zl_array a, zl_array b, double bound) {
+    if (!CHECK(a && b && zl_eval_all(2, (zl_array[]){a, b})))
+        test_note("%s", zl_error());
+    else if (!CHECK(a && b && zl_ndim(a) == zl_ndim(b) && zl_dtype_of(a) == zl_dtype_of(b)))
+        test_note("%s", zl_error() ? zl_error() : "shapes or dtypes differ");
+    else if (!CHECK(zl_item(zl_allclose(a, b, bound, bound, false)) == 1))
+        test_note("they differ by %g", zl_item(zl_max(zl_abs(zl_subtract(a, b)))));
+}
+
+// Codes ------------------------------------------------------------------------------------------------------------
+
+// Code i of a row of words, bit by bit.
+static unsigned naive_code(const uint32_t *row, int bits, int i) {
+    unsigned code = 0;
+    for (int k = 0, at = i * bits; k < bits; k++, at++)
+        code |= (row[at / 32] >> at % 32 & 1) << k;
+    return code;
+}
+
+static void check_codes(int group, int bits) {
+    zl_array w = op_test_random(ZL_SHAPE(3, 256), ZL_FLOAT32, -2, 3);
+    struct matrix m = quantize(w, group, bits, "affine");
+    zl_array back = ready(whole(&m, ZL_DTYPE_COUNT));
+    const uint32_t *words = zl_data(m.part[0]);
+    const float *scales = zl_data_f32(m.part[1]), *biases = zl_data_f32(m.part[2]), *got = zl_data_f32(back),
+                *x = zl_data_f32(w);
+    REQUIRE(words && scales && biases && got && x);
+    for (int i = 0; i < 3 * 256; i++) {
+        int at = i / group;
+        float value = (float)naive_code(words + i / 256 * 8 * bits, bits, i % 256) * scales[at];
+        CHECK_EQ_F64(got[i], value + biases[at]);
+        CHECK_NEAR(got[i], x[i], fabs(scales[at]) * 1.01);
+    }
+}
+
+TEST(quantized_codes_are_packed_bit_by_bit) {
+    for (size_t g = 0; g < COUNT(groups); g++)
+        for (size_t b = 0; b < COUNT(bit_counts); b++)
+            check_codes(groups[g], bit_counts[b]);
+}
+
+TEST(quantized_zeros_and_strides) {
+    struct matrix m = quantize(zl_zeros(ZL_SHAPE(2, 64), ZL_FLOAT16), 64, 4, "affine");
+    CHECK(zl_item(zl_max(zl_abs(whole(&m, ZL_DTYPE_COUNT)))) == 0);
+    zl_array w = op_test_random(ZL_SHAPE(64, 4), ZL_FLOAT32, -1, 1), t = ready(zl_transpose(w, ZL_ALL));
+    struct matrix a = quantize(t, 32, 4, "affine"), b = quantize(zl_contiguous(t), 32, 4, "affine");
+    for (int i = 0; i < 3; i++)
+        CHECK(zl_item(zl_array_equal(a.part[i], b.part[i], false)) == 1);
+    zl_array words = ready(zl_transpose(zl_contiguous(zl_transpose(a.part[0], ZL_ALL)), ZL_ALL)); // by columns
+    check_near(zl_dequantize(words, a.part[1], a.part[2], 32, 4, "affine", NULL, ZL_DTYPE_COUNT), whole(&a, ZL_DTYPE_COUNT), 0);
+}
+
+TEST(quantized_empty) {
+    for (size_t i = 0; i < COUNT(float_modes); i++) {
+        struct matrix m = quantize(zl_zeros(ZL_SHAPE(0, 64), ZL_FLOAT32), INT_MIN, INT_MIN, float_modes[i]);
+        CHECK_EMPTY(whole(&m, ZL_FLOAT32), ZL_FLOAT32, ZL_SHAPE(0, 64));
+    }
+    struct matrix m = quantize(zl_zeros(ZL_SHAPE(0, 64), ZL_FLOAT32), 64, 4, NULL);
+    CHECK_EMPTY(whole(&m, ZL_DTYPE_COUNT), ZL_FLOAT32, ZL_SHAPE(0, 64));
+    CHECK_EMPTY(product(zl_zeros(ZL_SHAPE(3, 64), ZL_FLOAT32), &m, true), ZL_FLOAT32, ZL_SHAPE(3, 0));
+    m = quantize(zl_ones(ZL_SHAPE(4, 64), ZL_FLOAT32), 64, 4, NULL);
+    CHECK_EMPTY(product(zl_zeros(ZL_SHAPE(0, 64), ZL_FLOAT32), &m, true), ZL_FLOAT32, ZL_SHAPE(0, 4));
+    CHECK_EMPTY(product(zl_zeros(ZL_SHAPE(2, 0, 64), ZL_FLOAT16), &m, true), ZL_FLOAT32, ZL_SHAPE(2, 0, 4));
+}
+
+// Numbers that have codes of their own come back as they were.
+TEST(quantized_floats_that_fit_are_exact) {
+    static const float fp4[] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
+    float data[64];
+    for (int i = 0; i < 64; i++)
+        data[i] = i % 16 == 0 ? 6 : i % 3 ? fp4[i % 8] : -fp4[i % 8];
+    zl_array w = zl_from_f32(data, ZL_SHAPE(2, 32));
+    for (size_t i = 0; i < COUNT(float_modes); i++) {
+        struct matrix m = quantize(w, INT_MIN, INT_MIN, float_modes[i]);
+        check_near(whole(&m, ZL_FLOAT32), w, 0);
+        check_near(whole(&m, ZL_DTYPE_COUNT), zl_astype(w, ZL_BFLOAT16), 0);
+        struct matrix half = quantize(zl_astype(w, ZL_FLOAT16), INT_MIN, INT_MIN, float_modes[i]);
+        CHECK(zl_item(zl_array_equal(m.part[0], half.part[0], false)) == 1);
+    }
+    zl_array part[3], global = ready(zl_astype(zl_scalar(6), ZL_FLOAT32));
+    CHECK(zl_quantize(w, INT_MIN, INT_MIN, "nvfp4", global, part) && !part[2] && zl_eval_all(2, part));
+    check_near(zl_dequantize(part[0], part[1], NULL, INT_MIN, INT_MIN, "nvfp4", global, ZL_FLOAT32), w, 1e-6);
+}
+
+// Eight bits -------------------------------------------------------------------------------------------------------
+
+static double naive_fp8(int code) {
+    int exponent = code >> 3 & 15, mantissa = code & 7;
+    double size = exponent ? ldexp(8 + mantissa, exponent - 10) : ldexp(mantissa, -9);
+    return (code & 127) == 127 ? NAN : code & 128 ? -size : size;
+}
+
+TEST(fp8_every_code) {
+    uint8_t codes[256];
+    for (int i = 0; i < 256; i++)
+        codes[i] = (uint8_t)i;
+    zl_array x = zl_from_foreign(codes, ZL_SHAPE(256), ZL_UINT8, NULL), back = ready(zl_from_fp8(x, ZL_FLOAT32));
+    const float *value = zl_data_f32(back);
+    const uint8_t *again = zl_data(zl_to_fp8(back));
+    REQUIRE(value && again);
+    for (int i = 0; i < 256; i++) {
+        CHECK_EQ_F64(value[i], naive_fp8(i));
+        CHECK_EQ_INT(again[i] & 127, (i & 127) == 127 ? 126 : i & 127);
+    }
+}
+
+TEST(fp8_rounds_to_the_nearest) {
+    for (int i = 0; i < 500; i++) {
+        double x = ldexp(test_uniform(1, 2), (int)test_between(-12, 8)), best = INFINITY;
+        for (int code = 0; code < 127; code++)
+            best = fmin(best, fabs(naive_fp8(code) - fmin(x, 448)));
+        ZL_SCOPE {
+            zl_array y = zl_from_fp8(zl_to_fp8(zl_astype(zl_scalar(x), ZL_FLOAT32)), ZL_FLOAT32);
+            CHECK_NEAR(fabs(zl_item(y) - fmin(x, 448)), best, 1e-6 * x);
+        }
+    }
+}
+
+// Products ---------------------------------------------------------------------------------------------------------
+
+static void check_product(const struct matrix *m, zl_shape shape, bool transpose, zl_dtype dtype, double bound) {
+    zl_array x = op_test_random(shape, dtype, -1, 1), w = whole(m, ZL_FLOAT64);
+    zl_array expected = zl_matmul(zl_astype(x, ZL_FLOAT64), transpose ? zl_matrix_transpose(w) : w);
+    check_near(product(x, m, transpose), zl_astype(expected, dtype), bound);
+}
+
+TEST(quantized_products) {
+    for (size_t g = 0; g < COUNT(groups); g++)
+        for (size_t b = 0; b < COUNT(bit_counts); b++)
+            ZL_SCOPE {
+                struct matrix m = quantize(op_test_random(ZL_SHAPE(7, 128), ZL_FLOAT32, -1, 1), groups[g], bit_counts[b], NULL);
+                check_product(&m, ZL_SHAPE(1, 128), true, ZL_FLOAT32, 1e-4);
+                check_product(&m, ZL_SHAPE(5, 128), true, ZL_FLOAT32, 1e-4);
+                check_product(&m, ZL_SHAPE(128), true, ZL_FLOAT64, 1e-5);
+                check_product(&m, ZL_SHAPE(1, 7), false, ZL_FLOAT32, 1e-4);
+                check_product(&m, ZL_SHAPE(2, 3, 7), false, ZL_FLOAT64, 1e-5);
+            }
+}
+
+TEST(quantized_products_of_floats) {
+    for (size_t i = 0; i < COUNT(float_modes); i++) {
+        struct matrix m = quantize(op_test_random(ZL_SHAPE(6, 64), ZL_FLOAT32, -1, 1), INT_MIN, INT_MIN, float_modes[i]);
+        check_product(&m, ZL_SHAPE(3, 64), true, ZL_FLOAT32, 1e-4);
+        check_product(&m, ZL_SHAPE(3, 64), true, ZL_BFLOAT16, 3e-2);
+        check_product(&m, ZL_SHAPE(2, 6), false, ZL_FLOAT16, 5e-3);
+    }
+}
+
+TEST(quantized_products_of_batches) {
+    struct matrix m = quantize(op_test_random(ZL_SHAPE(3, 4, 32), ZL_FLOAT32, -1, 1), 32, 4, NULL);
+    check_product(&m, ZL_SHAPE(2, 1, 2, 32), true, ZL_FLOAT32, 1e-4);
+    check_product(&m, ZL_SHAPE(3, 2, 4), false, ZL_FLOAT32, 1e-4);
+    zl_array x = ready(zl_transpose(op_test_random(ZL_SHAPE(32, 2), ZL_FLOAT32, -1, 1), ZL_ALL));
+    check_near(product(x, &m, true), zl_matmul(x, zl_matrix_transpose(whole(&m, ZL_FLOAT32))), 1e-4);
+}
+
+static zl_array gather(zl_array x, const struct matrix *m, zl_array left, zl_array right) {
+    return zl_gather_qmm(x, m->part[0], m->part[1], m->part[2], left, right, true, m->group, m->bits, m->mode, NULL, false);
+}
+
+TEST(quantized_products_that_indices_choose) {
+    struct matrix m = quantize(op_test_random(ZL_SHAPE(5, 4, 32), ZL_FLOAT32, -1, 1), 32, 8, NULL);
+    zl_array x = op_test_random(ZL_SHAPE(3, 2, 32), ZL_FLOAT32, -1, 1), w = ready(whole(&m, ZL_FLOAT32));
+    zl_array left = zl_from_i32((int32_t[]){2, 0}, ZL_SHAPE(2, 1)), right = zl_from_i32((int32_t[]){4, 1, 1}, ZL_SHAPE(3));
+    zl_array chosen = zl_matmul(zl_take(x, left, 0), zl_matrix_transpose(zl_take(w, right, 0)));
+    check_near(gather(x, &m, left, right), chosen, 1e-4);
+    check_near(gather(x, &m, NULL, right), zl_matmul(x, zl_matrix_transpose(zl_take(w, right, 0))), 1e-4);
+    zl_array far = zl_from_i32((int32_t[]){INT32_MAX}, ZL_SHAPE(1)); // anything, but nothing that is not there
+    CHECK(zl_eval(gather(x, &m, far, far)));
+}
+
+TEST(qqmm_is_a_product_of_rounded_matrices) {
+    zl_array x = op_test_random(ZL_SHAPE(3, 32), ZL_FLOAT32, -1, 1), w = op_test_random(ZL_SHAPE(4, 32), ZL_FLOAT32, -1, 1);
+    for (size_t i = 0; i < COUNT(float_modes); i++) {
+        struct matrix a = quantize(x, INT_MIN, INT_MIN, float_modes[i]), b = quantize(w, INT_MIN, INT_MIN, float_modes[i]);
+        zl_array expected = ready(zl_matmul(whole(&a, ZL_FLOAT32), zl_matrix_transpose(whole(&b, ZL_FLOAT32))));
+        check_near(zl_qqmm(x, w, NULL, INT_MIN, INT_MIN, float_modes[i], NULL, NULL), expected, 1e-4);
+        check_near(zl_qqmm(x, b.part[0], b.part[1], INT_MIN, INT_MIN, float_modes[i], NULL, NULL), expected, 1e-4);
+    }
+}
+
+// Rules: words and other parts that stay the same for all calls of a test ---------------------------------------------
+
+static struct matrix fixed(zl_shape shape) {
+    struct matrix m = {.group = 32, .bits = 4, .mode = "affine"};
+    zl_array w = zl_reshape(zl_sin(zl_arange(0, (double)(shape.dim[0] * shape.dim[1] * 32), 1, ZL_FLOAT32)), ZL_SHAPE(-1, 32));
+    CHECK(zl_quantize(zl_reshape(w, (zl_shape){(int64_t[]){shape.dim[0], shape.dim[1], 32}, 3}), 32, 4, NULL, NULL, m.part));
+    for (int i = 1; i < 3; i++)
+        m.part[i] = zl_astype(m.part[i], ZL_FLOAT64);
+    CHECK(zl_eval_all(3, m.part));
+    return m;
+}
+
+static struct matrix flat(void) {
+    struct matrix m = fixed(ZL_SHAPE(1, 3));
+    for (int i = 0; i < 3; i++)
+        m.part[i] = zl_squeeze(m.part[i], ZL_AXES(0));
+    return m;
+}
+
+static zl_array by_x(zl_array x, bool transpose) {
+    struct matrix m = flat();
+    return product(x, &m, transpose);
+}
+
+static zl_array by_part(zl_array part, int which, bool transpose) {
+    struct matrix m = flat();
+    m.part[which] = part;
+    zl_array x = zl_reshape(zl_cos(zl_arange(0, transpose ? 64 : 6, 1, ZL_FLOAT64)), ZL_SHAPE(2, -1));
+    return product(x, &m, transpose);
+}
+
+static zl_array numbers(zl_array part, int which) {
+    struct matrix m = flat();
+    m.part[which] = part;
+    return whole(&m, ZL_DTYPE_COUNT);
+}
+
+RULES(quantized_x, ZL_SHAPE(2, 32), by_x(x, true))
+RULES(quantized_x_plain, ZL_SHAPE(2, 3), by_x(x, false))
+RULES(quantized_scales, ZL_SHAPE(3, 1), by_part(x, 1, true))
+RULES(quantized_scales_plain, ZL_SHAPE(3, 1), by_part(x, 1, false))
+RULES(quantized_biases, ZL_SHAPE(3, 1), by_part(x, 2, true))
+RULES(dequantize_scales, ZL_SHAPE(3, 1), numbers(x, 1))
+RULES(dequantize_biases, ZL_SHAPE(3, 1), numbers(x, 2))
+
+static zl_array gather_sum(zl_array x, zl_array scales) {
+    struct matrix m = fixed(ZL_SHAPE(3, 2));
+    if (scales)
+        m.part[1] = scales;
+    zl_array left = zl_from_i32((int32_t[]){1, 0, 1}, ZL_SHAPE(3)), right = zl_from_i32((int32_t[]){2, 0, 0}, ZL_SHAPE(3));
+    return zl_sum(zl_square(gather(x, &m, left, right)));
+}
+
+// Gathered products have no batching rule, so only their derivatives are compared with differences.
+static void check_slope(bool by_scales) {
+    zl_array x = op_test_random(ZL_SHAPE(2, 1, 32), ZL_FLOAT64, -1, 1), s = op_test_random(ZL_SHAPE(3, 2, 1), ZL_FLOAT64, 0.1, 1);
+    zl_array at = by_scales ? s : x, grad, step = zl_multiply(zl_scalar(1e-5), op_test_random(zl_shape_of(at), ZL_FLOAT64, -1, 1));
+    REQUIRE(zl_grad(gather_sum(x, s), 1, &at, &grad) && zl_eval(step));
+    zl_array up = ready(zl_add(at, step)), down = ready(zl_subtract(at, step));
+    CHECK(zl_eval(grad));
+    double slope = zl_item(by_scales ? gather_sum(x, up) : gather_sum(up, s)) -
+                   zl_item(by_scales ? gather_sum(x, down) : gather_sum(down, s));
+    CHECK_NEAR(slope / 2, zl_item(zl_sum(zl_multiply(grad, step))), 1e-7);
+}
+
+TEST(quantized_gather_derivatives) {
+    check_slope(false);
+    check_slope(true);
+}
+
+static bool map_weights(void *data, int count, const zl_array *in, zl_outputs *out) {
+    (void)data, (void)count;
+    struct matrix m = {.part = {in[1], in[2], in[3]}, .group = 32, .bits = 4, .mode = "affine"};
+    return zl_give(out, product(in[0], &m, true));
+}
+
+TEST(quantized_products_mapped_over_weights) {
+    struct matrix m = fixed(ZL_SHAPE(3, 2));
+    zl_array x = op_test_random(ZL_SHAPE(2, 32), ZL_FLOAT64, -1, 1), in[] = {x, m.part[0], m.part[1], m.part[2]};
+    zl_outputs *out = zl_outputs_new();
+    CHECK(zl_vmap((zl_fn){.call = map_weights}, 4, in, (int[]){-1, 0, 0, 0}, 1, NULL, out));
+    check_near(zl_outputs_get(out, 0), zl_matmul(x, zl_matrix_transpose(whole(&m, ZL_FLOAT64))), 1e-10);
+    zl_outputs_free(out);
+}
+
+// What is wrong ----------------------------------------------------------------------------------------------------------
+
+TEST(quantized_mistakes) {
+    zl_array w = zl_ones(ZL_SHAPE(2, 64), ZL_FLOAT32), out[3];
+    struct matrix m = quantize(w, 64, 4, NULL);
+    CHECK_ERROR(ZL_ERROR_VALUE, zl_quantize(w, 16, 4, NULL, NULL, out));
+    CHECK_ERROR(ZL_ERROR_VALUE, zl_quantize(w, 64, 7, NULL, NULL, out));
+    CHECK_ERROR(ZL_ERROR_VALUE, zl_quantize(w, 64, 4, "other", NULL, out));
+    CHECK_ERROR(ZL_ERROR_VALUE, zl_quantize(w, 64, 4, "mxfp4", NULL, out));
+    CHECK_ERROR(ZL_ERROR_VALUE, zl_quantize(w, INT_MIN, INT_MIN, "mxfp4", zl_scalar(1), out));
+    CHECK_ERROR(ZL_ERROR_SHAPE, zl_quantize(zl_ones(ZL_SHAPE(64), ZL_FLOAT32), 64, 4, NULL, NULL, out));
+    CHECK_ERROR(ZL_ERROR_SHAPE, zl_quantize(zl_ones(ZL_SHAPE(2, 65), ZL_FLOAT32), 64, 4, NULL, NULL, out));
+    CHECK_ERROR(ZL_ERROR_DTYPE, zl_quantize(zl_ones(ZL_SHAPE(2, 64), ZL_INT32), 64, 4, NULL, NULL, out));
+    CHECK_ERROR(ZL_ERROR_VALUE, zl_quantize(w, 64, 4, NULL, NULL, NULL));
+    CHECK_ERROR(ZL_ERROR_VALUE, zl_dequantize(m.part[0], m.part[1], NULL, 64, 4, NULL, NULL, ZL_FLOAT32));
+    CHECK_ERROR(ZL_ERROR_SHAPE, zl_dequantize(m.part[0], m.part[1], m.part[2], 32, 4, NULL, NULL, ZL_FLOAT32));
+    CHECK_ERROR(ZL_ERROR_DTYPE, zl_dequantize(w, m.part[1], m.part[2], 64, 4, NULL, NULL, ZL_FLOAT32));
+    CHECK_ERROR(ZL_ERROR_DTYPE, zl_dequantize(m.part[0], m.part[1], m.part[2], 64, 4, NULL, NULL, ZL_INT32));
+    CHECK_ERROR(ZL_ERROR_SHAPE, product(zl_ones(ZL_SHAPE(2, 32), ZL_FLOAT32), &m, true));
+    CHECK_ERROR(ZL_ERROR_DTYPE, product(zl_ones(ZL_SHAPE(2, 64), ZL_COMPLEX64), &m, true));
+    CHECK_ERROR(ZL_ERROR_DTYPE, zl_from_fp8(w, ZL_FLOAT32));
+    CHECK_ERROR(ZL_ERROR_DTYPE, zl_to_fp8(m.part[0]));
+    CHECK(!zl_dequantize(NULL, m.part[1], m.part[2], 64, 4, NULL, NULL, ZL_FLOAT32) && !zl_error());
+}
