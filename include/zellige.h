@@ -286,7 +286,12 @@ ZL_API void    zl_outputs_set_tag(zl_outputs *outputs, int64_t tag);
 ZL_API int64_t zl_outputs_tag(const zl_outputs *outputs);
 
 // What compiled functions do from now on, in all threads; at first what ZL_COMPILE says.
-typedef enum { ZL_COMPILE_DISABLED, ZL_COMPILE_NO_SIMPLIFY, ZL_COMPILE_NO_FUSE, ZL_COMPILE_ENABLED } zl_compile_mode;
+typedef enum {
+    ZL_COMPILE_DISABLED,    // the function is called as it is
+    ZL_COMPILE_NO_SIMPLIFY, // all that it did is done again
+    ZL_COMPILE_NO_FUSE,     // evaluation, of anything, takes op by op
+    ZL_COMPILE_ENABLED,
+} zl_compile_mode;
 ZL_API bool            zl_set_compile_mode(zl_compile_mode mode);
 ZL_API zl_compile_mode zl_get_compile_mode(void);
 

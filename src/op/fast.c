@@ -35,7 +35,7 @@ static zl_array mean_last(const char *function, zl_array x) {
     if (!x)
         return NULL;
     zl_array sum = op_reduce_axes(function, REDUCE_SUM, x, ZL_AXES(-1), true);
-    return zl_divide(sum, op_number((zl_dtype)x->dtype, (double)x->dim[x->ndim - 1]));
+    return zl_divide(sum, op_count(x, (zl_dtype)x->dtype, 1, (int[]){x->ndim - 1}, 0, false));
 }
 
 // x divided by the root of its mean square, as dtype.

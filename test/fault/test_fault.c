@@ -339,6 +339,33 @@ SCENARIO(transforms) {
     return sum_of(zl_add(g[0], g[1]), out);
 }
 
+static bool loss_of_checkpoint(void *data, int count, const zl_array *in, zl_outputs *out) {
+    zl_outputs *inner = zl_outputs_new();
+    bool ok = inner && zl_checkpoint((zl_fn){.call = custom_in_checkpoint, .data = data}, count, in, inner) &&
+              zl_give(out, zl_sum(zl_outputs_get(inner, 0)));
+    zl_outputs_free(inner);
+    return ok;
+}
+
+static bool gradient_of_checkpoint(void *data, int count, const zl_array *in, zl_outputs *out) {
+    zl_array g[2];
+    return zl_value_and_grad((zl_fn){.call = loss_of_checkpoint, .data = data}, count, in, 2, (int[]){0, 1}, NULL, g) &&
+           zl_give(out, zl_add(g[0], g[1]));
+}
+
+SCENARIO(compiled) {
+    zl_compiled c = zl_compile((zl_fn){.call = gradient_of_checkpoint}, false);
+    zl_array in[] = {zl_multiply(counting(4, 3), zl_scalar(0.1)), zl_astype(zl_scalar(2), ZL_FLOAT32)};
+    bool ok = c;
+    for (int i = 0; ok && i < 2; i++) { // recorded, then repeated
+        zl_outputs *y = zl_outputs_new();
+        ok = y && zl_compiled_call(c, "key", 3, 2, in, y) && sum_of(zl_outputs_get(y, 0), out);
+        zl_outputs_free(y);
+    }
+    zl_compiled_release(c);
+    return ok;
+}
+
 SCENARIO_OF(long_chain, 50) { // a plan in two pieces
     zl_array x = zl_from_f32((float[]){0, 1}, ZL_SHAPE(2));
     for (int i = 0; i < PLAN_LARGEST + 100; i++)

@@ -423,3 +423,62 @@ TEST(every_op_can_be_mapped) {
             }
         }
 }
+
+// Compiled ---------------------------------------------------------------------------------------------------
+
+// Whether two arrays have the same bytes, NaN and signs of zeros included.
+static bool is_same(zl_array a, zl_array b) {
+    if (a->dtype != b->dtype || !shape_equal(a->ndim, a->dim, b->ndim, b->dim))
+        return false;
+    a = zl_contiguous(a), b = zl_contiguous(b);
+    return zl_eval_all(2, (zl_array[]){a, b}) && (!a->size || !memcmp(zl_data(a), zl_data(b), zl_nbytes(a)));
+}
+
+// A gradient by all inputs of the sum of all results.
+static bool call_gradient(void *data, int count, const zl_array *in, zl_outputs *out) {
+    struct sample *s = data;
+    zl_outputs *y = zl_outputs_new();
+    zl_array grads[ARRAYS], w[OUTPUTS];
+    bool ok = y && call(s, count, in, y);
+    for (int i = 0; ok && i < s->results; i++)
+        ok = (w[i] = zl_ones_like(zl_outputs_get(y, i)));
+    ok = ok && zl_vjp(function_of(s), count, in, s->results, w, NULL, grads);
+    for (int i = 0; ok && i < count; i++)
+        ok = zl_give(out, grads[i]);
+    zl_outputs_free(y);
+    return ok;
+}
+
+static void check_compiled(struct sample *s, zl_fn f, bool shapeless) {
+    zl_compiled c = zl_compile(f, shapeless);
+    for (int round = 0; round < 2; round++) {
+        zl_array x[ARRAYS];
+        zl_outputs *plain = zl_outputs_new(), *again = zl_outputs_new();
+        for (int i = 0; i < s->count; i++)
+            x[i] = make_array(s, i, -1);
+        if (CHECK(f.call(f.data, s->count, x, plain)) && CHECK(zl_compiled_call(c, NULL, 0, s->count, x, again)) &&
+            CHECK_EQ_INT(zl_outputs_count(again), zl_outputs_count(plain)))
+            for (int i = 0; i < zl_outputs_count(plain); i++)
+                if (!CHECK(is_same(zl_outputs_get(again, i), zl_outputs_get(plain, i))))
+                    test_note("%s, result %d", s->op->name, i);
+        if (zl_error())
+            test_note("%s: %s", s->op->name, zl_error());
+        zl_clear_error();
+        zl_outputs_free(plain);
+        zl_outputs_free(again);
+    }
+    zl_compiled_release(c);
+}
+
+TEST(every_op_can_be_compiled) {
+    for (int i = 0; zl_op(i); i++)
+        ZL_SCOPE {
+            struct sample s;
+            if (!prepare(&s, zl_op(i)) || !can_call(&s))
+                continue;
+            check_compiled(&s, function_of(&s), false);
+            check_compiled(&s, function_of(&s), true);
+            if (!s.how.is_integer && strcmp(s.op->name, "zl_stop_gradient") && !is_underived(&s))
+                check_compiled(&s, (zl_fn){.call = call_gradient, .data = &s}, false);
+        }
+}

@@ -255,7 +255,8 @@ static bool set_steps(struct program *p, const struct segment *s) {
                 ZL_ERROR_DEVICE, "the cpu device has no kernel for %s of %s", c->op->name,
                 zl_dtype_name((zl_dtype)(c->inputs ? c->in[c->inputs - 1] : call_output(c, 0))->dtype));
     }
-    return !setting_flag(SETTING_FUSE) || cpu_group_steps(p, s);
+    bool fuses = setting_flag(SETTING_FUSE) && zl_get_compile_mode() != ZL_COMPILE_NO_FUSE;
+    return !fuses || cpu_group_steps(p, s);
 }
 
 struct program *cpu_build(int unit, const struct segment *s) {

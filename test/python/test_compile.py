@@ -1,0 +1,228 @@
+# test_compile.py - compiled functions of Python: what they are told apart by, captured trees, who keeps what alive.
+
+import gc
+import threading
+import unittest
+import weakref
+from collections import namedtuple
+from functools import partial
+
+import zellige.core as zl
+
+
+def counting(fun, **options):
+    """The compiled function, and a list that grows when it runs."""
+    runs = []
+
+    def body(*args, **kwargs):
+        runs.append(1)
+        return fun(*args, **kwargs)
+
+    return zl.compile(body, **options), runs
+
+
+class Kinds(unittest.TestCase):
+    def test_arguments_that_are_no_arrays(self):
+        f, runs = counting(lambda x, y: x + 1)
+        x = zl.array(1.0)
+        kinds = [1, 2, True, 1.0, -0.0, 0.0, 2**70, "a", "ab", None, (1, 2), [1, 2], (1, (2,)), {"a": 1}, {"b": 1}, (), []]
+        for _ in range(2):
+            for kind in kinds:
+                f(x, kind)
+        self.assertEqual(len(runs), len(kinds))
+
+    def test_trees_and_keywords(self):
+        Pair = namedtuple("Pair", "a b")
+        f, runs = counting(lambda p, *, z: Pair(p.a + z["z"], [p.b, None, "text"]))
+        for i in range(3):
+            y = f(Pair(zl.array(i), zl.array([1.0])), z={"z": zl.array(2)})
+            self.assertIsInstance(y, Pair)
+            self.assertEqual((y.a.item(), y.b[0].tolist(), y.b[1:]), (i + 2, [1], [None, "text"]))
+        self.assertEqual(len(runs), 1)
+
+    def test_what_cannot_be_told_apart(self):
+        f = zl.compile(lambda x, y: x)
+        for bad in (object(), zl.float32, {1, 2}, 1j, b"bytes", zl.random.state):
+            with self.assertRaises(ValueError):
+                f(zl.array(1), bad)
+
+    def test_attributes(self):
+        def named(x):
+            "What it does."
+
+        f = zl.compile(named)
+        self.assertEqual((f.__name__, f.__doc__, f.__wrapped__ if hasattr(f, "__wrapped__") else None),
+                         ("named", "What it does.", None))
+        with self.assertRaises(TypeError):
+            zl.compile(3)
+
+    def test_switched_off(self):
+        f, runs = counting(lambda x: x + 1)
+        try:
+            zl.disable_compile()
+            f(zl.array(1)), f(zl.array(1))
+            self.assertEqual(len(runs), 2)
+        finally:
+            zl.enable_compile()
+        f(zl.array(1)), f(zl.array(1))
+        self.assertEqual(len(runs), 3)
+
+    def test_threads(self):
+        f, runs = counting(lambda x: x * 2)
+        wrong = []
+
+        def work():
+            for i in range(100):
+                if f(zl.array(i)).item() != 2 * i:
+                    wrong.append(i)
+
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        [t.start() for t in threads], [t.join() for t in threads]
+        self.assertEqual(wrong, [])
+        self.assertLessEqual(len(runs), 4)
+
+
+class Captured(unittest.TestCase):
+    def test_state(self):
+        state = {"count": zl.array(0), "list": [zl.array([1.0, 2.0])]}
+
+        @partial(counting, inputs=state, outputs=state)
+        def pair(x):
+            state["count"] += 1
+            state["list"][0] = state["list"][0] * x
+            return state["list"][0].sum()
+
+        step, runs = pair
+        self.assertEqual([step(zl.array(2.0)).item() for _ in range(3)], [6, 12, 24])
+        self.assertEqual((state["count"].item(), state["list"][0].tolist()), (3, [8, 16]))
+        self.assertEqual(len(runs), 1)
+        state["list"][0] = zl.array([1.0, 1.0])
+        self.assertEqual(step(zl.array(3.0)).item(), 6)
+        state["list"].append(zl.array(1))
+        step(zl.array(2.0))
+        self.assertEqual(len(runs), 2)
+
+    def test_inputs_are_put_back(self):
+        x = zl.array(2)
+        state = [x, (x, {"x": x})]
+        self.assertEqual(zl.compile(lambda y: y + state[0] + state[1][1]["x"], inputs=state)(zl.array(1)).item(), 5)
+        self.assertIs(state[0], x)
+
+    def test_failure_leaves_nothing_behind(self):
+        key = zl.random.state[0].tolist()
+        state = {"x": zl.array(2), "s": zl.random.state}
+
+        @partial(zl.compile, inputs=state, outputs=state)
+        def f(fails):
+            state["x"] = state["x"] + 1
+            zl.random.uniform()
+            if fails:
+                raise KeyError("told to")
+            return state["x"]
+
+        for _ in range(2):
+            with self.assertRaises(KeyError):
+                f(True)
+            self.assertEqual(state["x"].item(), 2)
+            self.assertEqual(zl.random.state[0].tolist(), key)
+        self.assertEqual(f(False).item(), 3)
+        self.assertEqual(state["x"].item(), 3)
+        self.assertNotEqual(zl.random.state[0].tolist(), key)
+
+    def test_random_state_is_the_same_as_without(self):
+        draw = lambda: zl.random.normal((3,)) + zl.random.uniform(shape=(3,))
+        compiled = zl.compile(draw, inputs=zl.random.state, outputs=zl.random.state)
+        zl.random.seed(3)
+        plain = [draw().tolist() for _ in range(3)]
+        zl.random.seed(3)
+        self.assertEqual([compiled().tolist() for _ in range(3)], plain)
+
+    def test_evaluation_inside(self):
+        for read in (zl.eval, lambda y: y.item(), lambda y: y.tolist(), bool, float, zl.async_eval):
+            def f(x):
+                y = x + 1
+                read(y)
+                return y
+
+            with self.assertRaises(ValueError):
+                zl.compile(f)(zl.array(1.0))
+
+
+class Nested(unittest.TestCase):
+    def test_transforms(self):
+        x = zl.array([1.0, 2.0, 3.0])
+        f = lambda x: (zl.exp(x) * x).sum()
+        inner = zl.compile(f)
+        want = zl.grad(f)(x).tolist()
+        for g in (zl.grad(inner), zl.compile(zl.grad(f)), zl.compile(zl.grad(inner)), zl.compile(zl.compile(zl.grad(inner)))):
+            for _ in range(2):
+                self.assertEqual(g(x).tolist(), want)
+        rows = zl.array([[1.0, 2.0], [3.0, 4.0]])
+        self.assertEqual(zl.vmap(inner)(rows).tolist(), zl.compile(zl.vmap(f))(rows).tolist())
+
+    def test_custom_function(self):
+        @zl.custom_function
+        def f(x):
+            return x * 2
+
+        @f.vjp
+        def f_vjp(x, cotangent, output):
+            return cotangent * 10
+
+        self.assertEqual(zl.compile(f)(zl.array(3.0)).item(), 6)
+        self.assertEqual(zl.grad(zl.compile(f))(zl.array(3.0)).item(), 10)
+        self.assertEqual(zl.compile(zl.grad(f))(zl.array(3.0)).item(), 10)
+
+    def test_shapeless(self):
+        ops = {
+            "mean": lambda x: zl.mean(x, axis=0), "var": lambda x: zl.var(x, axis=1, ddof=1), "softmax": lambda x: zl.softmax(x, -1),
+            "like": lambda x: zl.zeros_like(x) + zl.full((1,), 2.0), "part": lambda x: x[:1, ::2], "transpose": lambda x: x.T @ x,
+            "layer_norm": lambda x: zl.fast.layer_norm(x, None, None, 1e-5), "flatten": lambda x: x.flatten(),
+            "grad": zl.grad(lambda x: (zl.mean(x, axis=0, keepdims=True) * x).sum()), "concatenate": lambda x: zl.concatenate([x, x]),
+            "sort": lambda x: zl.sort(x, axis=0), "broadcast": lambda x: zl.broadcast_arrays(x, x[:1])[1],
+        }
+        for name, f in ops.items():
+            compiled, runs = counting(f, shapeless=True)
+            for shape in ((2, 3), (5, 4), (3, 1), (1, 6)):
+                x = zl.random.normal(shape)
+                y, want = compiled(x), f(x)
+                self.assertEqual((y.shape, zl.allclose(y, want, 1e-5, 1e-6, equal_nan=True).item()), (want.shape, True), name)
+            self.assertEqual(len(runs), 1, name)
+
+
+class Lives(unittest.TestCase):
+    def test_cycles_are_collected(self):
+        class Owner:
+            pass
+
+        owner = Owner()
+        owner.x = zl.array([1.0])
+        owner.f = zl.compile(lambda y: (y + owner.x, owner))
+        self.assertIs(owner.f(zl.array([2.0]))[1], owner)
+        alive = weakref.ref(owner)
+        del owner
+        gc.collect()
+        self.assertIsNone(alive())
+
+    def test_inputs_are_not_kept(self):
+        f = zl.compile(lambda x: zl.sin(x) + 1)
+        zl.eval(f(zl.zeros((1000,))))
+        gc.collect()
+        before = zl.get_active_memory()
+        for _ in range(3):
+            zl.eval(f(zl.zeros((1000,))))
+        self.assertEqual(zl.get_active_memory(), before)
+
+    def test_captured_arrays_go_with_the_function(self):
+        before = zl.get_active_memory()
+        x = zl.ones((5000,))
+        zl.eval(x)
+        f = zl.compile(lambda y: y + x.sum())
+        f(zl.array(1.0)).item()
+        del f, x
+        gc.collect()
+        self.assertLessEqual(zl.get_active_memory(), before)
+
+
+if __name__ == "__main__":
+    unittest.main()
