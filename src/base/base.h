@@ -115,6 +115,9 @@ void text_free(struct text *text);
 // NULL or false with an error that names the path.
 char *file_read(const char *path, size_t *bytes);
 bool  file_write(const char *path, const void *data, size_t bytes);
+// The same for a file that lies in memory in several parts.
+struct file_part { const void *data; size_t bytes; };
+bool  file_write_parts(const char *path, const struct file_part *part, int count);
 
 // The same piece by piece. Each may fail, with an error that names the path; file_end is called whatever failed, gives
 // the file its name if it is to be kept, and says whether it has it. path lives until then.

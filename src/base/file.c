@@ -120,10 +120,16 @@ bool file_end(struct file_out *out, bool keep) {
     return done;
 }
 
-bool file_write(const char *path, const void *data, size_t bytes) {
+bool file_write_parts(const char *path, const struct file_part *part, int count) {
     struct file_out out;
-    bool ok = file_begin(&out, path) && file_put(&out, data, bytes);
+    bool ok = file_begin(&out, path);
+    for (int i = 0; ok && i < count; i++)
+        ok = file_put(&out, part[i].data, part[i].bytes);
     return file_end(&out, ok);
+}
+
+bool file_write(const char *path, const void *data, size_t bytes) {
+    return file_write_parts(path, &(struct file_part){data, bytes}, 1);
 }
 
 // Only what has a size can be mapped.

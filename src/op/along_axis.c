@@ -72,12 +72,13 @@ static bool vmap_take(const struct call *c, const zl_array *in, const int *axis,
 }
 
 static const struct op_field take_field[] = {{"axis", FIELD_INT}};
-const struct op op_take_along = {
+OP(op_take_along) = {
     .name = "take_along_axis",
     .kind = OP_OTHER,
     .fields = 1,
     .field = take_field,
     .record = record_take,
+    .fits = op_fits_take_along,
     .vjp = vjp_take,
     .jvp = jvp_take,
     .vmap = vmap_take,
@@ -158,12 +159,13 @@ static bool vmap_put(const struct call *c, const zl_array *in, const int *axis, 
 }
 
 static const struct op_field put_field[] = {{"axis", FIELD_INT}, {"how", FIELD_INT}};
-const struct op op_put_along = {
+OP(op_put_along) = {
     .name = "put_along_axis",
     .kind = OP_OTHER,
     .fields = 2,
     .field = put_field,
     .record = record_put,
+    .fits = op_fits_put_along,
     .vjp = vjp_put,
     .jvp = jvp_put,
     .vmap = vmap_put,

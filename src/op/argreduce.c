@@ -29,12 +29,13 @@ static bool vmap(const struct call *c, const zl_array *in, const int *axis, zl_a
 }
 
 static const struct op_field fields[] = {{"is_max", FIELD_BOOL}, {"axis", FIELD_INT}};
-const struct op op_argreduce = {
+OP(op_argreduce) = {
     .name = "argreduce",
     .kind = OP_OTHER,
     .fields = 2,
     .field = fields,
     .record = record,
+    .fits = op_fits_argreduce,
     .vjp = op_vjp_zero,
     .jvp = op_jvp_zero,
     .vmap = vmap,

@@ -67,12 +67,13 @@ static bool vmap_bitcast(const struct call *c, const zl_array *in, const int *ax
 }
 
 static const struct op_field dtype_field[] = {{"dtype", FIELD_DTYPE}};
-const struct op op_bitcast = {
+OP(op_bitcast) = {
     .name = "view",
     .kind = OP_VIEW,
     .fields = 1,
     .field = dtype_field,
     .record = record_bitcast,
+    .fits = op_fits_bitcast,
     .vmap = vmap_bitcast,
 };
 

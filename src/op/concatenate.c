@@ -75,12 +75,13 @@ static bool vmap(const struct call *c, const zl_array *in, const int *axis, zl_a
 }
 
 static const struct op_field axis_field[] = {{"axis", FIELD_INT}};
-const struct op op_concatenate = {
+OP(op_concatenate) = {
     .name = "concatenate",
     .kind = OP_OTHER,
     .fields = 1,
     .field = axis_field,
     .record = record,
+    .fits = op_fits_concatenate,
     .vjp = vjp,
     .jvp = jvp,
     .vmap = vmap,

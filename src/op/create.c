@@ -99,20 +99,22 @@ static bool vmap_arange(const struct call *c, const zl_array *in, const int *axi
 static const struct op_field double_fields[] = {
     {"start", FIELD_DOUBLE}, {"stop", FIELD_DOUBLE}, {"step", FIELD_DOUBLE}};
 static const struct op_field int_fields[] = {{"start", FIELD_INT}, {"stop", FIELD_INT}, {"step", FIELD_INT}};
-const struct op op_arange = {
+OP(op_arange) = {
     .name = "arange",
     .kind = OP_OTHER,
     .fields = 3,
     .field = double_fields,
     .record = record_arange,
+    .fits = op_fits_arange,
     .vmap = vmap_arange,
 };
-const struct op op_arange_int = {
+OP(op_arange_int) = {
     .name = "arange_int",
     .kind = OP_OTHER,
     .fields = 3,
     .field = int_fields,
     .record = record_arange,
+    .fits = op_fits_arange,
     .vmap = vmap_arange,
 };
 

@@ -219,3 +219,4 @@ const struct op op_elementwise[] = {
 #define TERNARY(NAME, fn, ...) ROW(NAME, fn)
 #include "op/elementwise.def"
 };
+OP_LIST(op_elementwise);

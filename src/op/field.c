@@ -1,6 +1,6 @@
 // field.c - arrays of C structs: records of bytes, and their fields as strided views.
 
-#include "op/op.h"
+#include "op/ops.h"
 
 static bool record(const struct call *call, const zl_array *in, zl_array *out) {
     zl_array old = call_output(call, 0);
@@ -16,8 +16,15 @@ static bool vmap(const struct call *call, const zl_array *in, const int *axis, z
 
 // No derivatives: the input is bytes.
 static const struct op_field fields[] = {{"offset", FIELD_INT}};
-static const struct op op_field_view = {.name = "view_field", .kind = OP_VIEW, .fields = 1, .field = fields,
-                                        .record = record, .vmap = vmap};
+OP(op_field_view) = {
+    .name = "view_field",
+    .kind = OP_VIEW,
+    .fields = 1,
+    .field = fields,
+    .record = record,
+    .fits = op_fits_field_view,
+    .vmap = vmap,
+};
 
 // Sizes and strides of the field: those of the records, then its own, row-major inside a record.
 static bool layout(zl_array x, zl_dtype dtype, zl_shape inner, int64_t *dim, int64_t *stride) {

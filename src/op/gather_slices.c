@@ -109,12 +109,13 @@ static bool vmap(const struct call *c, const zl_array *in, const int *axis, zl_a
 }
 
 static const struct op_field fields[] = {{"count", FIELD_INT}, {"axes_sizes", FIELD_LIST}};
-const struct op op_gather = {
+OP(op_gather) = {
     .name = "gather",
     .kind = OP_OTHER,
     .fields = 2,
     .field = fields,
     .record = record,
+    .fits = op_fits_gather,
     .vjp = vjp,
     .jvp = jvp,
     .vmap = vmap,

@@ -194,10 +194,11 @@ static bool vmap(const struct call *c, const zl_array *in, const int *axis, zl_a
     return true;
 }
 
-const struct op op_divmod = {
+OP(op_divmod) = {
     .name = "divmod",
     .kind = OP_OTHER,
     .record = record,
+    .fits = op_fits_divmod,
     .vjp = vjp,
     .jvp = jvp,
     .vmap = vmap,

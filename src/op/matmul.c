@@ -48,10 +48,11 @@ static bool vmap(const struct call *c, const zl_array *in, const int *axis, zl_a
     return (out[0] = zl_matmul(a, b));
 }
 
-const struct op op_matmul = {
+OP(op_matmul) = {
     .name = "matmul",
     .kind = OP_OTHER,
     .record = record,
+    .fits = op_fits_matmul,
     .vjp = vjp,
     .jvp = jvp,
     .vmap = vmap,

@@ -36,6 +36,9 @@ struct op {
     const struct op_field *field;
     // Records the same call on other inputs: batching, compiled and exported functions replay with it.
     bool (*record)(const struct call *c, const zl_array *in, zl_array *out);
+    // Whether record may be given these inputs with the arguments of c, when neither were checked before: they come from
+    // a file, or have other shapes. Says so without an error. NULL: of elementwise ops, casts and copies.
+    bool (*fits)(const struct call *c, const zl_array *in);
     // Cotangent of one input, from those of the outputs (NULL: zero). NULL: no gradient flows. Of kind OP_OTHER it is not
     // asked for integer inputs.
     zl_array (*vjp)(const struct call *c, int input, const zl_array *cotangent);
@@ -49,6 +52,21 @@ struct op {
     // The kernel as tile IR, for devices that have no better way.
     struct tile_kernel *(*lower)(const struct call *c);
 };
+
+// Ops gather themselves in a section of the binary, so that files find them by name. OP(op_take) = {...} defines one;
+// OP_LIST(op_reduce) stands behind a table of several, of which those without a name do not count.
+struct op_entry {
+    const struct op *op;
+    int64_t count;
+};
+#define OP_ENTRY(name, first, count_)                                                                 \
+    static const struct op_entry listed_##name                                                        \
+        __attribute__((used, section("zl_op_entries"), aligned(sizeof(struct op_entry)))) = {first, count_}
+#define OP(name)                 \
+    extern const struct op name; \
+    OP_ENTRY(name, &name, 1);    \
+    const struct op name
+#define OP_LIST(name) OP_ENTRY(name, name, COUNT(name))
 
 // Records a call of op: args are int64_t words as op->field describes. NULL inputs give NULL.
 zl_array op_call(const struct op *op, int inputs, const zl_array *in, int args, const int64_t *arg,
@@ -103,6 +121,17 @@ static inline void op_room_close(struct op_room *room) {
 #define OP_ROOM(type, name, count)                                      \
     __attribute__((cleanup(op_room_close))) struct op_room name##_room; \
     type *name = op_room_open(&name##_room, sizeof(type), (count))
+
+// registry.c -----------------------------------------------------------------------------------------------------
+
+const struct op *op_find(const char *name, size_t bytes); // NULL: there is none
+const struct op *op_at(int index);                        // all of them, in no order; NULL past the last
+
+// fit.c ----------------------------------------------------------------------------------------------------------
+
+// Records the call c on inputs that it was not made for, or one whose arguments nobody has checked: false and an error that
+// names function if they do not fit.
+bool op_replay(const char *function, const struct call *c, const zl_array *in, zl_array *out);
 
 // signature.c ----------------------------------------------------------------------------------------------------
 

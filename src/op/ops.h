@@ -191,6 +191,19 @@ zl_array op_quant_vjp(zl_array w, zl_array scales, const struct quantization *q,
 // i is x[first[i]] times matrix second[i]. All are row-major; x and the result are float32 or float64.
 extern const struct op op_quantized_matmul;
 
+extern const struct op op_field_view; // field.c: a view of what lies at an offset in each record
+
+// fit.c ----------------------------------------------------------------------------------------------------------
+
+// Column fits of the ops, by their names.
+typedef bool op_fit(const struct call *c, const zl_array *in);
+op_fit op_fits_transpose, op_fits_squeeze, op_fits_expand_dims, op_fits_broadcast_to, op_fits_identity, op_fits_slice,
+    op_fits_as_strided, op_fits_reshape, op_fits_flatten, op_fits_unflatten, op_fits_bitcast, op_fits_field_view,
+    op_fits_reduce, op_fits_argreduce, op_fits_arange, op_fits_concatenate, op_fits_pad, op_fits_divmod, op_fits_matmul,
+    op_fits_take, op_fits_random_bits, op_fits_gather, op_fits_scatter, op_fits_take_along, op_fits_put_along,
+    op_fits_slice_update, op_fits_dynamic_slice, op_fits_dynamic_slice_update, op_fits_scan, op_fits_sort,
+    op_fits_searchsorted;
+
 // slice.c --------------------------------------------------------------------------------------------------------
 
 // What a slice takes of an axis of so many elements: count of them, from start on, step apart.

@@ -73,12 +73,13 @@ static bool vmap(const struct call *c, const zl_array *in, const int *axis, zl_a
 }
 
 static const struct op_field fields[] = {{"low_high", FIELD_LIST}};
-const struct op op_pad = {
+OP(op_pad) = {
     .name = "pad",
     .kind = OP_OTHER,
     .fields = 1,
     .field = fields,
     .record = record,
+    .fits = op_fits_pad,
     .vjp = vjp,
     .jvp = jvp,
     .vmap = vmap,

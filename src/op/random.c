@@ -37,12 +37,13 @@ static bool vmap(const struct call *c, const zl_array *in, const int *axis, zl_a
 }
 
 static const struct op_field fields[] = {{"shape", FIELD_LIST}};
-const struct op op_random_bits = {
+OP(op_random_bits) = {
     .name = "random_bits",
     .kind = OP_OTHER,
     .fields = 1,
     .field = fields,
     .record = record,
+    .fits = op_fits_random_bits,
     .vmap = vmap,
 };
 

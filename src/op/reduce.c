@@ -152,12 +152,14 @@ const struct op op_reduce[] = {
                        .fields = 1,                         \
                        .field = axes_field,                 \
                        .record = record,                    \
+                       .fits = op_fits_reduce,              \
                        .vjp = gives == TRUTHS ? op_vjp_zero : vjp, \
                        .jvp = gives == TRUTHS ? op_jvp_zero : jvp, \
                        .vmap = vmap,                        \
                        .lower = lower},
 #include "op/reduce.def"
 };
+OP_LIST(op_reduce);
 
 static zl_dtype wide(zl_dtype dtype) {
     if (dtype_is_inexact(dtype) || zl_dtype_size(dtype) == 8)

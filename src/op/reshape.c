@@ -86,12 +86,13 @@ static bool vmap_reshape(const struct call *c, const zl_array *in, const int *ax
 }
 
 static const struct op_field shape_field[] = {{"shape", FIELD_LIST}};
-const struct op op_reshape = {
+OP(op_reshape) = {
     .name = "reshape",
     .kind = OP_VIEW,
     .fields = 1,
     .field = shape_field,
     .record = record_reshape,
+    .fits = op_fits_reshape,
     .vjp = vjp_reshape,
     .jvp = op_jvp_linear,
     .vmap = vmap_reshape,
@@ -142,12 +143,13 @@ static bool vmap_flatten(const struct call *c, const zl_array *in, const int *ax
 }
 
 static const struct op_field flatten_field[] = {{"start_axis", FIELD_INT}, {"end_axis", FIELD_INT}};
-const struct op op_flatten = {
+OP(op_flatten) = {
     .name = "flatten",
     .kind = OP_VIEW,
     .fields = 2,
     .field = flatten_field,
     .record = record_flatten,
+    .fits = op_fits_flatten,
     .vjp = vjp_flatten,
     .jvp = op_jvp_linear,
     .vmap = vmap_flatten,
@@ -211,12 +213,13 @@ static bool vmap_unflatten(const struct call *c, const zl_array *in, const int *
 }
 
 static const struct op_field unflatten_field[] = {{"axis", FIELD_INT}, {"shape", FIELD_LIST}};
-const struct op op_unflatten = {
+OP(op_unflatten) = {
     .name = "unflatten",
     .kind = OP_VIEW,
     .fields = 2,
     .field = unflatten_field,
     .record = record_unflatten,
+    .fits = op_fits_unflatten,
     .vjp = vjp_unflatten,
     .jvp = op_jvp_linear,
     .vmap = vmap_unflatten,

@@ -168,12 +168,13 @@ static bool jvp(const struct call *c, const zl_array *tangent, zl_array *out) {
 
 static const struct op_field fields[] = {
     {"which", FIELD_INT}, {"axis", FIELD_INT}, {"reverse", FIELD_BOOL}, {"inclusive", FIELD_BOOL}};
-const struct op op_scan = {
+OP(op_scan) = {
     .name = "scan",
     .kind = OP_OTHER,
     .fields = 4,
     .field = fields,
     .record = record,
+    .fits = op_fits_scan,
     .vjp = vjp,
     .jvp = jvp,
     .vmap = vmap,

@@ -125,12 +125,13 @@ static bool vmap(const struct call *c, const zl_array *in, const int *axis, zl_a
 }
 
 static const struct op_field fields[] = {{"how", FIELD_INT}, {"axes", FIELD_LIST}};
-const struct op op_scatter = {
+OP(op_scatter) = {
     .name = "scatter",
     .kind = OP_OTHER,
     .fields = 2,
     .field = fields,
     .record = record,
+    .fits = op_fits_scatter,
     .vjp = vjp,
     .jvp = jvp,
     .vmap = vmap,

@@ -110,12 +110,13 @@ static bool vmap_slice(const struct call *c, const zl_array *in, const int *axis
 }
 
 static const struct op_field slice_field[] = {{"start_stop_step", FIELD_LIST}};
-const struct op op_slice = {
+OP(op_slice) = {
     .name = "slice",
     .kind = OP_VIEW,
     .fields = 1,
     .field = slice_field,
     .record = record_slice,
+    .fits = op_fits_slice,
     .vjp = vjp_slice,
     .jvp = op_jvp_linear,
     .vmap = vmap_slice,
@@ -218,12 +219,13 @@ static zl_array vjp_as_strided(const struct call *c, int input, const zl_array *
 }
 
 static const struct op_field strided_field[] = {{"offset", FIELD_INT}, {"shape_strides", FIELD_LIST}};
-const struct op op_as_strided = {
+OP(op_as_strided) = {
     .name = "as_strided",
     .kind = OP_VIEW,
     .fields = 2,
     .field = strided_field,
     .record = record_as_strided,
+    .fits = op_fits_as_strided,
     .vjp = vjp_as_strided,
     .jvp = op_jvp_linear,
     .vmap = vmap_as_strided,

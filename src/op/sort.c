@@ -48,19 +48,21 @@ static bool vmap_last(const struct call *c, const zl_array *in, const int *axis,
     return x && c->op->record(c, &x, out);
 }
 
-const struct op op_sort = {
+OP(op_sort) = {
     .name = "sort",
     .kind = OP_OTHER,
     .record = record_sort,
+    .fits = op_fits_sort,
     .vjp = vjp_sort,
     .jvp = jvp_sort,
     .vmap = vmap_last,
 };
 
-const struct op op_argsort = {
+OP(op_argsort) = {
     .name = "argsort",
     .kind = OP_OTHER,
     .record = record_argsort,
+    .fits = op_fits_sort,
     .vjp = op_vjp_zero,
     .jvp = op_jvp_zero,
     .vmap = vmap_last,
@@ -254,12 +256,13 @@ static bool vmap_search(const struct call *c, const zl_array *in, const int *axi
 }
 
 static const struct op_field search_field[] = {{"right", FIELD_BOOL}};
-const struct op op_searchsorted = {
+OP(op_searchsorted) = {
     .name = "searchsorted",
     .kind = OP_OTHER,
     .fields = 1,
     .field = search_field,
     .record = record_search,
+    .fits = op_fits_searchsorted,
     .vjp = op_vjp_zero,
     .jvp = op_jvp_zero,
     .vmap = vmap_search,

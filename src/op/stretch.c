@@ -53,12 +53,13 @@ static bool vmap_broadcast(const struct call *c, const zl_array *in, const int *
 }
 
 static const struct op_field shape_field[] = {{"shape", FIELD_LIST}};
-const struct op op_broadcast_to = {
+OP(op_broadcast_to) = {
     .name = "broadcast_to",
     .kind = OP_VIEW,
     .fields = 1,
     .field = shape_field,
     .record = record_broadcast,
+    .fits = op_fits_broadcast_to,
     .vjp = vjp_broadcast,
     .jvp = op_jvp_linear,
     .vmap = vmap_broadcast,
@@ -124,18 +125,20 @@ static bool jvp_depends(const struct call *c, const zl_array *tangent, zl_array 
     return true;
 }
 
-const struct op op_stop_gradient = {
+OP(op_stop_gradient) = {
     .name = "stop_gradient",
     .kind = OP_VIEW,
     .record = record_identity,
+    .fits = op_fits_identity,
     .vjp = op_vjp_zero,
     .jvp = op_jvp_zero,
     .vmap = op_vmap_same,
 };
-const struct op op_depends = {
+OP(op_depends) = {
     .name = "depends",
     .kind = OP_VIEW,
     .record = record_identity,
+    .fits = op_fits_identity,
     .vjp = vjp_depends,
     .jvp = jvp_depends,
     .vmap = op_vmap_same,

@@ -74,12 +74,13 @@ static zl_array vjp(const struct call *c, int input, const zl_array *cotangent) 
 }
 
 static const struct op_field fields[] = {{"axis", FIELD_INT}};
-const struct op op_take = {
+OP(op_take) = {
     .name = "take",
     .kind = OP_OTHER,
     .fields = 1,
     .field = fields,
     .record = record,
+    .fits = op_fits_take,
     .vjp = vjp,
     .jvp = jvp,
     .vmap = vmap,

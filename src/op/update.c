@@ -109,12 +109,13 @@ static bool vmap_update(const struct call *c, const zl_array *in, const int *axi
 }
 
 static const struct op_field update_field[] = {{"how", FIELD_INT}, {"start_stop_step", FIELD_LIST}};
-const struct op op_slice_update = {
+OP(op_slice_update) = {
     .name = "slice_update",
     .kind = OP_OTHER,
     .fields = 2,
     .field = update_field,
     .record = record_update,
+    .fits = op_fits_slice_update,
     .vjp = vjp_update,
     .jvp = jvp_update,
     .vmap = vmap_update,
@@ -328,24 +329,26 @@ static bool vmap_update_at(const struct call *c, const zl_array *in, const int *
 }
 
 static const struct op_field slice_field[] = {{"count", FIELD_INT}, {"axes_sizes", FIELD_LIST}};
-const struct op op_dynamic_slice = {
+OP(op_dynamic_slice) = {
     .name = "dynamic_slice",
     .kind = OP_OTHER,
     .fields = 2,
     .field = slice_field,
     .record = record_slice,
+    .fits = op_fits_dynamic_slice,
     .vjp = vjp_slice,
     .jvp = jvp_slice,
     .vmap = vmap_slice,
 };
 
 static const struct op_field update_at_field[] = {{"axes", FIELD_LIST}};
-const struct op op_dynamic_slice_update = {
+OP(op_dynamic_slice_update) = {
     .name = "dynamic_slice_update",
     .kind = OP_OTHER,
     .fields = 1,
     .field = update_at_field,
     .record = record_update_at,
+    .fits = op_fits_dynamic_slice_update,
     .vjp = vjp_update_at,
     .jvp = jvp_update_at,
     .vmap = vmap_update_at,

@@ -51,12 +51,13 @@ static bool vmap_transpose(const struct call *c, const zl_array *in, const int *
     return (out[0] = transpose(x, axes));
 }
 
-const struct op op_transpose = {
+OP(op_transpose) = {
     .name = "transpose",
     .kind = OP_VIEW,
     .fields = 1,
     .field = axes_field,
     .record = record_transpose,
+    .fits = op_fits_transpose,
     .vjp = vjp_transpose,
     .jvp = op_jvp_linear,
     .vmap = vmap_transpose,
@@ -211,22 +212,24 @@ static bool vmap_axes(const struct call *c, const zl_array *in, const int *axis,
     return (out[0] = c->op == &op_squeeze ? squeeze(x, c->args, axes) : expand_dims(x, c->args, axes));
 }
 
-const struct op op_squeeze = {
+OP(op_squeeze) = {
     .name = "squeeze",
     .kind = OP_VIEW,
     .fields = 1,
     .field = axes_field,
     .record = record_squeeze,
+    .fits = op_fits_squeeze,
     .vjp = vjp_squeeze,
     .jvp = op_jvp_linear,
     .vmap = vmap_axes,
 };
-const struct op op_expand_dims = {
+OP(op_expand_dims) = {
     .name = "expand_dims",
     .kind = OP_VIEW,
     .fields = 1,
     .field = axes_field,
     .record = record_expand_dims,
+    .fits = op_fits_expand_dims,
     .vjp = vjp_expand_dims,
     .jvp = op_jvp_linear,
     .vmap = vmap_axes,
