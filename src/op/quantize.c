@@ -55,7 +55,7 @@ enum { MODE, GROUP, CODE_BITS, ARGS };
 // w row-major and affine: float16, bfloat16 or float32.
 static bool quantize(zl_array w, const int64_t *arg, zl_array *out) {
     OP_ROOM(int64_t, dim, 2 * w->ndim);
-    if (!dim || !(w = zl_contiguous(w)))
+    if (!dim || !(w = zl_contiguous(w, false)))
         return false;
     int64_t *few = dim + w->ndim;
     for (int i = 0; i < w->ndim; i++)
@@ -192,7 +192,7 @@ static zl_array dequantize(int count, const zl_array *in, const int64_t *arg, zl
     if (!dim)
         return NULL;
     for (int i = 0; i < count; i++)
-        if (!(dense[i] = zl_contiguous(in[i])))
+        if (!(dense[i] = zl_contiguous(in[i], false)))
             return NULL;
     for (int i = 0; i < w->ndim; i++)
         dim[i] = w->dim[i];
@@ -205,7 +205,7 @@ static bool record_dequantize(const struct call *c, const zl_array *in, zl_array
 }
 
 static zl_array codes_of(zl_array w, zl_array scales, const struct quantization *q) {
-    zl_array in[] = {w, zl_ones_like(scales), op_zeros_of(scales)};
+    zl_array in[] = {w, zl_ones_like(scales, ZL_DTYPE_COUNT), op_zeros_of(scales)};
     return in[1] && in[2] ? dequantize(3, in, (int64_t[]){q->mode, q->group, q->bits}, (zl_dtype)scales->dtype) : NULL;
 }
 

@@ -41,7 +41,7 @@ static zl_array multiply(const struct product *p) {
     zl_array in[6];
     int count = list_inputs(p, in), ndim = p->x->ndim, gathered = p->first != NULL;
     for (int i = 0; i < count; i++)
-        if (!(in[i] = zl_contiguous(in[i])))
+        if (!(in[i] = zl_contiguous(in[i], false)))
             return NULL;
     int64_t rows = p->w->dim[ndim - 2], columns = p->scales->dim[ndim - 1] * p->q.group;
     int64_t dim[] = {gathered ? p->first->dim[0] : 0, p->x->dim[ndim - 2], p->transpose ? rows : columns};

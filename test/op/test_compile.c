@@ -243,7 +243,7 @@ TEST(compile_refuses) {
 
 static zl_array center(const zl_array *in) {
     zl_array mean = zl_mean_axis(in[0], 1, true), spread = zl_std_axis(in[0], 1, true, 1);
-    return zl_add(zl_divide(zl_subtract(in[0], mean), zl_add(spread, zl_ones_like(spread))), zl_zeros_like(in[0]));
+    return zl_add(zl_divide(zl_subtract(in[0], mean), zl_add(spread, zl_ones_like(spread, ZL_DTYPE_COUNT))), zl_zeros_like(in[0], ZL_DTYPE_COUNT));
 }
 
 static zl_array multiply_sum(const zl_array *in) {

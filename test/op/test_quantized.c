@@ -82,10 +82,10 @@ TEST(quantized_zeros_and_strides) {
     struct matrix m = quantize(zl_zeros(ZL_SHAPE(2, 64), ZL_FLOAT16), 64, 4, "affine");
     CHECK(zl_item(zl_max(zl_abs(whole(&m, ZL_DTYPE_COUNT)))) == 0);
     zl_array w = op_test_random(ZL_SHAPE(64, 4), ZL_FLOAT32, -1, 1), t = ready(zl_transpose(w, ZL_ALL));
-    struct matrix a = quantize(t, 32, 4, "affine"), b = quantize(zl_contiguous(t), 32, 4, "affine");
+    struct matrix a = quantize(t, 32, 4, "affine"), b = quantize(zl_contiguous(t, false), 32, 4, "affine");
     for (int i = 0; i < 3; i++)
         CHECK(zl_item(zl_array_equal(a.part[i], b.part[i], false)) == 1);
-    zl_array words = ready(zl_transpose(zl_contiguous(zl_transpose(a.part[0], ZL_ALL)), ZL_ALL)); // by columns
+    zl_array words = ready(zl_transpose(zl_contiguous(zl_transpose(a.part[0], ZL_ALL), false), ZL_ALL)); // by columns
     check_near(zl_dequantize(words, a.part[1], a.part[2], 32, 4, "affine", NULL, ZL_DTYPE_COUNT), whole(&a, ZL_DTYPE_COUNT), 0);
 }
 
