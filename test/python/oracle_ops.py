@@ -390,7 +390,8 @@ def views():
             if 0 not in theirs.shape:
                 check(f"unflatten {what} {axis} {shape}", lambda: zl.unflatten(ours(), axis, shape),
                       lambda: mx.unflatten(theirs, axis, shape))
-        for name in ["atleast_1d", "atleast_2d", "atleast_3d", "contiguous", "stop_gradient", "matrix_transpose"]:
+        check(f"contiguous {what}", lambda: zl.contiguous(ours(), False), lambda: mx.contiguous(theirs))
+        for name in ["atleast_1d", "atleast_2d", "atleast_3d", "stop_gradient", "matrix_transpose"]:
             check(f"{name} {what}", lambda: getattr(zl, name)(ours()), lambda: getattr(mx, name)(theirs))
         check(f"depends {what}", lambda: zl.depends(ours(), [ours()]), lambda: mx.depends(theirs, theirs))
     for _ in range(300):
@@ -458,8 +459,8 @@ def creation():
         check(f"ones {dtype}{shape}", lambda: zl.ones(shape, dtype), lambda: mx.ones(shape, kind[dtype]))
         check(f"full {dtype}{shape}", lambda: zl.full(shape, lib.c.zl_scalar_int(1), dtype), lambda: mx.full(shape, 1).astype(kind[dtype]))
         d = data_of(shape, dtype)
-        check(f"zeros_like {dtype}{shape}", lambda: zl.zeros_like(lib.array(d, dtype)), lambda: mx.zeros_like(mlx_array(d, dtype)))
-        check(f"ones_like {dtype}{shape}", lambda: zl.ones_like(lib.array(d, dtype)), lambda: mx.ones_like(mlx_array(d, dtype)))
+        check(f"zeros_like {dtype}{shape}", lambda: zl.zeros_like(lib.array(d, dtype), None), lambda: mx.zeros_like(mlx_array(d, dtype)))
+        check(f"ones_like {dtype}{shape}", lambda: zl.ones_like(lib.array(d, dtype), None), lambda: mx.ones_like(mlx_array(d, dtype)))
         check(f"full_like {dtype}{shape}", lambda: zl.full_like(lib.array(d, dtype), lib.c.zl_scalar_int(1), dtype),
               lambda: mx.full_like(mlx_array(d, dtype), 1))
     for n, m, k in itertools.product([0, 1, 3], [0, 2, 4], range(-4, 5)):
@@ -714,7 +715,7 @@ def attention():
         kind, shape = mask if isinstance(mask, tuple) else (None, None)
         array = data_of(shape, kind) if kind else None
         sink = data_of((n,), values)
-        turn = (lambda x: lib.swapaxes(lib.contiguous(lib.swapaxes(x, 1, 2)), 1, 2)) if swapped else (lambda x: x)
+        turn = (lambda x: lib.swapaxes(lib.contiguous(lib.swapaxes(x, 1, 2), False), 1, 2)) if swapped else (lambda x: x)
         check(f"attention {n} {m} {t} {mask} {sinks}",
               lambda: zl.fast_scaled_dot_product_attention(turn(lib.array(q, t)), lib.array(k, t), turn(lib.array(v, values)), 0.3, lib.array(array, kind) if kind else None,
                                                            lib.array(sink, values) if sinks else None, mask if isinstance(mask, str) else None),
