@@ -1,11 +1,11 @@
-// cpu_quantize.c - groups of numbers to a few bits each and back. Codes are read and written sixteen at a time.
+// cpu_quantize.c - groups of numbers to a few bits each and back.
 
 #include "device/cpu/cpu.h"
 #include "op/ops.h"
 
 #include <math.h>
 
-enum { UNIT = 16, GROUP_MOST = 128, TRAFFIC = 65536 }; // bytes that are worth another thread
+enum { GROUP_MOST = 128, TRAFFIC = 65536 }; // bytes that are worth another thread
 
 // Numbers ----------------------------------------------------------------------------------------------------------
 
@@ -24,47 +24,58 @@ static float e8m0_to_float(uint8_t x) {
     return value;
 }
 
-static double read_number(const char *p, zl_dtype dtype, int64_t at) {
+static inline double read_number(const char *p, zl_dtype dtype, int64_t at) {
     double value;
+    if (LIKELY(dtype == ZL_FLOAT32))
+        return (double)((const float *)(const void *)p)[at];
     dtype_convert(&value, ZL_FLOAT64, p + at * (int64_t)zl_dtype_size(dtype), dtype, 1);
     return value;
 }
 
-// Sixteen codes of 2 * bits bytes.
-static void unpack_unit(int bits, const uint8_t *p, uint8_t *out) {
-    switch (bits) {
-    case 8: memcpy(out, p, UNIT); return;
-    case 4:
-        for (int i = 0; i < 8; i++) {
-            out[2 * i] = p[i] & 15;
-            out[2 * i + 1] = p[i] >> 4;
-        }
-        return;
-    case 2:
-        for (int i = 0; i < 4; i++)
-            for (int k = 0; k < 4; k++)
-                out[4 * i + k] = p[i] >> 2 * k & 3;
-        return;
-    default: // eight codes in as many bytes as they have bits
-        for (int half = 0; half < 2; half++) {
-            uint64_t all = 0;
-            memcpy(&all, p + half * bits, (size_t)bits);
-            for (int k = 0; k < 8; k++)
-                out[8 * half + k] = (uint8_t)(all >> bits * k & ((1u << bits) - 1));
-        }
+// Loops that GCC makes vectors of only at -O3.
+#if defined(__clang__)
+#define VECTORS
+#else
+#define VECTORS __attribute__((optimize("O3")))
+#endif
+
+VECTORS static void unpack_4(const uint8_t *restrict p, int count, uint8_t *restrict out) {
+    for (int i = 0; i < count / 2; i++) {
+        out[2 * i] = p[i] & 15;
+        out[2 * i + 1] = p[i] >> 4;
+    }
+}
+
+VECTORS static void unpack_2(const uint8_t *restrict p, int count, uint8_t *restrict out) {
+    for (int i = 0; i < count / 4; i++)
+        for (int k = 0; k < 4; k++)
+            out[4 * i + k] = p[i] >> 2 * k & 3;
+}
+
+// Eight codes in as many bytes as they have bits.
+static void unpack_odd(const uint8_t *p, int bits, int count, uint8_t *out) {
+    for (int i = 0; i < count / 8; i++) {
+        uint64_t all = 0;
+        memcpy(&all, p + i * bits, (size_t)bits);
+        for (int k = 0; k < 8; k++)
+            out[8 * i + k] = (uint8_t)(all >> bits * k & ((1u << bits) - 1));
     }
 }
 
 static void unpack_codes(const struct unpacking *u, const char *words, uint8_t *out) {
-    for (int i = 0; i < u->group; i += UNIT)
-        unpack_unit(u->bits, (const uint8_t *)words + i * u->bits / 8, out + i);
+    const uint8_t *p = (const uint8_t *)words;
+    switch (u->bits) {
+    case 8: memcpy(out, p, (size_t)u->group); return;
+    case 4: unpack_4(p, u->group, out); return;
+    case 2: unpack_2(p, u->group, out); return;
+    default: unpack_odd(p, u->bits, u->group, out);
+    }
 }
 
-#define AFFINE(name, type)                                                                              \
-    static void name(const uint8_t *code, int group, type scale, type bias, type *restrict out) {      \
-        for (int i = 0; i < group; i += UNIT)                                                           \
-            for (int k = 0; k < UNIT; k++)                                                              \
-                out[i + k] = (type)code[i + k] * scale + bias;                                          \
+#define AFFINE(name, type)                                                                                       \
+    VECTORS static void name(const uint8_t *restrict code, int group, type scale, type bias, type *restrict out) { \
+        for (int i = 0; i < group; i++)                                                                           \
+            out[i] = (type)code[i] * scale + bias;                                                                \
     }
 AFFINE(affine_f32, float)
 AFFINE(affine_f64, double)
@@ -194,13 +205,12 @@ static void find_range(const float *w, int group, float *scale, float *bias, flo
     *scale = code != 0 ? edge / code : *scale;
 }
 
-static void pack_unit(int bits, const uint8_t *code, uint8_t *out) {
-    for (int half = 0; half < 2; half++) {
-        uint64_t all = 0;
-        for (int k = 0; k < 8; k++)
-            all |= (uint64_t)code[8 * half + k] << bits * k;
-        memcpy(out + half * bits, &all, (size_t)bits);
-    }
+// Eight codes in as many bytes as they have bits.
+static void pack_eight(int bits, const uint8_t *code, uint8_t *out) {
+    uint64_t all = 0;
+    for (int k = 0; k < 8; k++)
+        all |= (uint64_t)code[k] << bits * k;
+    memcpy(out, &all, (size_t)bits);
 }
 
 static void quantize_group(const struct pack_job *j, const float *w, int64_t at) {
@@ -212,8 +222,8 @@ static void quantize_group(const struct pack_job *j, const float *w, int64_t at)
         x = x > 0 ? x : 0; // also of NaN
         code[i] = (uint8_t)(x < steps ? x : steps);
     }
-    for (int i = 0; i < j->group; i += UNIT)
-        pack_unit(j->bits, code + i, (uint8_t *)j->words + (at * j->group + i) * j->bits / 8);
+    for (int i = 0; i < j->group; i += 8)
+        pack_eight(j->bits, code + i, (uint8_t *)j->words + (at * j->group + i) * j->bits / 8);
     int64_t item = (int64_t)zl_dtype_size(j->dtype);
     dtype_convert(j->scales + at * item, j->dtype, &scale, ZL_FLOAT32, 1);
     dtype_convert(j->biases + at * item, j->dtype, &bias, ZL_FLOAT32, 1);

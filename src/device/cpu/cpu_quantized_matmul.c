@@ -4,7 +4,9 @@
 #include "device/cpu/cpu.h"
 #include "op/ops.h"
 
-enum { PIECE_BYTES = 1 << 18, FLOPS_LEAST = 1 << 18 }; // of unpacked numbers; that are worth another thread
+// Bytes of unpacked numbers: those of one row are read once, from L1, those of many again and again, from L2.
+enum { PIECE_ONE = 1 << 15, PIECE_MANY = 1 << 18 };
+enum { FLOPS_LEAST = 1 << 18 }; // that are worth another thread
 
 struct product {
     struct unpacking u;
@@ -77,7 +79,8 @@ static void cut(struct product *p, int64_t products) {
     int64_t all = p->transpose ? p->rows : p->groups;
     int64_t bytes = p->item * (p->transpose ? p->k : p->rows * p->u.group);
     int64_t wanted = (4 * pool_threads() + products - 1) / products;
-    p->piece = MIN_OF(MAX_OF(PIECE_BYTES / bytes, 1), MAX_OF(all / wanted, 1));
+    int64_t most = MAX_OF((p->m == 1 ? PIECE_ONE : PIECE_MANY) / bytes, 1);
+    p->piece = MIN_OF(most, MAX_OF(all / wanted, 1));
     p->pieces = (all + p->piece - 1) / p->piece;
 }
 
