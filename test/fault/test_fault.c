@@ -138,6 +138,41 @@ SCENARIO(views) {
                   out);
 }
 
+SCENARIO(quantized_products) {
+    zl_array part[3], x = counting(2, 64);
+    if (!zl_quantize(zl_sin(counting(4, 64)), 32, 3, NULL, NULL, part))
+        return false;
+    return sum_of(zl_quantized_matmul(x, part[0], part[1], part[2], true, 32, 3, NULL), out);
+}
+
+// Through memory and back.
+static bool sum_of_file(const char *format, double *out) {
+    zl_file *file = zl_file_new(), *back = NULL;
+    size_t bytes = 0;
+    void *data = NULL;
+    zl_text text = {"text", 4};
+    bool ok = file && zl_file_add(file, "a", counting(3, 4)) && zl_file_add(file, "b", zl_ones(ZL_SHAPE(2), ZL_FLOAT16)) &&
+              zl_file_add_metadata(file, &(zl_metadata){.name = "note", .text = &text, .texts = 1}) &&
+              (data = zl_save_memory(format, file, &bytes)) && (back = zl_load_memory(format, data, bytes));
+    ok = ok && sum_of(zl_add(zl_sum(zl_file_find(back, "a")), zl_sum(zl_file_find(back, "b"))), out);
+    zl_free(data);
+    zl_file_free(back);
+    zl_file_free(file);
+    return ok;
+}
+
+SCENARIO(npz_files) {
+    return sum_of_file("npz", out);
+}
+
+SCENARIO(safetensors_files) {
+    return sum_of_file("safetensors", out);
+}
+
+SCENARIO(gguf_files) {
+    return sum_of_file("gguf", out);
+}
+
 SCENARIO(broadcasting) {
     zl_array column = counting(7, 1), row = counting(1, 9);
     return sum_of(zl_where(zl_less(column, row), zl_exp(zl_negative(column)), zl_sqrt(row)), out);

@@ -43,7 +43,7 @@ class Param(c.Structure):
 
 
 class Info(c.Structure):
-    _fields_ = [("name", c.c_char_p), ("family", c.c_char_p), ("doc", c.c_char_p), ("param", Param * 8),
+    _fields_ = [("name", c.c_char_p), ("family", c.c_char_p), ("doc", c.c_char_p), ("param", Param * 12),
                 ("params", c.c_int), ("returns_bool", c.c_bool)]
 
 
@@ -693,6 +693,37 @@ def norms():
           lambda: mx.fast.rms_norm(mx.array(d), mx.array(d[0, :3]), 1e-5))
 
 
+def quantized():
+    none = -2 ** 31
+    for s, t, group, bits in itertools.product([(4, 128), (2, 3, 256)], ["float16", "bfloat16", "float32", "int32"], [32, 64, 128, 16], [2, 3, 4, 5, 6, 8, 7]):
+        d = data_of(s, t)
+        parts = lambda: zl.quantize(lib.array(d, t), group, bits, "affine", None, outputs=3)
+        theirs = lambda: mx.quantize(mlx_array(d, t), group, bits)
+        check(f"quantize {t}{s} {group} {bits}", parts, theirs)
+        check(f"dequantize {t}{s} {group} {bits}", lambda: zl.dequantize(*parts(), group, bits, "affine", None, t), lambda: mx.dequantize(*theirs(), group, bits))
+        for transpose in (True, False):
+            x = data_of((*s[:-2], 3, s[-1] if transpose else s[-2]), t)
+            check(f"quantized_matmul {t}{s} {group} {bits} {transpose}",
+                  lambda: zl.quantized_matmul(lib.array(x, t), *parts(), transpose, group, bits, "affine"),
+                  lambda: mx.quantized_matmul(mlx_array(x, t), *theirs(), transpose, group, bits), None if t == "float32" else 0.2)
+    for mode, t in itertools.product(["mxfp4", "mxfp8", "nvfp4", "other"], ["float16", "bfloat16", "float32"]):
+        d, x = data_of((4, 64), t), data_of((2, 64), t)
+        parts = lambda: zl.quantize(lib.array(d, t), none, none, mode, None, outputs=3)[:2]
+        check(f"quantize {mode} {t}", parts, lambda: mx.quantize(mlx_array(d, t), mode=mode))
+        check(f"dequantize {mode} {t}", lambda: zl.dequantize(*parts(), None, none, none, mode, None, t),
+              lambda: mx.dequantize(*mx.quantize(mlx_array(d, t), mode=mode), mode=mode, dtype=getattr(mx, t)))
+        check(f"quantized_matmul {mode} {t}", lambda: zl.quantized_matmul(lib.array(x, t), *parts(), None, True, none, none, mode),
+              lambda: mx.quantized_matmul(mlx_array(x, t), *mx.quantize(mlx_array(d, t), mode=mode), mode=mode), None if t == "float32" else 0.2)
+    w, x, left, right = data_of((3, 4, 64), "float32"), data_of((2, 5, 64), "float32"), np.array([[1], [0]]), np.array([2, 0, 0])
+    check("gather_qmm", lambda: zl.gather_qmm(lib.array(x, "float32"), *zl.quantize(lib.array(w, "float32"), 64, 4, "affine", None, outputs=3),
+          lib.array(left, "uint32"), lib.array(right, "uint32"), True, 64, 4, "affine", None, False),
+          lambda: mx.gather_qmm(mx.array(x), *mx.quantize(mx.array(w)), mx.array(left), mx.array(right)))
+    for t in ("float16", "bfloat16", "float32"):  # MLX reads float64 as if it were float32 here
+        d = np.concatenate([random.standard_normal(300) * 10.0 ** random.integers(-5, 4, 300), [0, 448, 465, math.inf]]).astype("float32")
+        check(f"to_fp8 {t}", lambda: zl.to_fp8(lib.array(d, t)), lambda: mx.to_fp8(mlx_array(d, t)))
+        check(f"from_fp8 {t}", lambda: zl.from_fp8(lib.array(np.arange(256), "uint8"), t), lambda: mx.from_fp8(mlx_array(np.arange(256), "uint8"), getattr(mx, t)))
+
+
 def ropes():
     for s, t, traditional, dims, offset, scale, own in itertools.product([(2, 3, 8), (2, 4, 3, 8), (2, 2, 2, 3, 8), (3, 8)], ["int32", *FLOATS], [False, True],
                                                                          [8, 4, 3, 10], [0, 5, [1, 7]], [1.0, 0.5], [False, True]):
@@ -1092,7 +1123,7 @@ def main():
         print(f"skipped: {reason}")
         print("0 passed, 0 failed, 1 skipped")
         return 0
-    for family in [elementwise, reductions, statistics, views, joining, creation, logic, products, convolutions, transforms, tensors, einsums, norms, ropes, attention,
+    for family in [elementwise, reductions, statistics, views, joining, creation, logic, products, convolutions, transforms, tensors, einsums, norms, ropes, attention, quantized,
                    positions,
                    slices, slice_updates, along, diagonals, scans, masks, orders, matrices, random_numbers]:
         before = passed, failed

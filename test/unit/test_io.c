@@ -259,6 +259,27 @@ TEST(io_safetensors_that_are_wrong) {
     CHECK_ERROR(ZL_ERROR_VALUE, zl_load_memory("safetensors", file, 8 + strlen(twice) + 1));
 }
 
+// One block of 32 numbers: a scale of 0.5 and codes 0 to 15, twice.
+TEST(io_gguf_of_blocks) {
+    unsigned char file[256] = "GGUF\3\0\0\0\1", *at = file + 24, *start = file + 64;
+    memcpy(at, "\10\0\0\0\0\0\0\0t.weight\1\0\0\0\40\0\0\0\0\0\0\0\2", 8 + 8 + 4 + 8 + 1);
+    memcpy(start, "\0\70", 2); // float16
+    for (int i = 0; i < 16; i++)
+        start[2 + i] = (unsigned char)(i | i << 4);
+    zl_file *f = zl_load_memory("gguf", file, 64 + 18);
+    zl_array part[] = {zl_file_find(f, "t.weight"), zl_file_find(f, "t.scales"), zl_file_find(f, "t.biases")};
+    for (int i = 0; i < 3; i++)
+        part[i] = zl_expand_dims(part[i], ZL_AXES(0));
+    zl_array x = zl_dequantize(part[0], part[1], part[2], 32, 4, NULL, NULL, ZL_FLOAT32);
+    if (CHECK(zl_eval(x)))
+        for (int i = 0; i < 32; i++)
+            CHECK_EQ_F64(zl_data_f32(x)[i], 0.5 * (i % 16 - 8));
+    zl_file_free(f);
+    CHECK_ERROR(ZL_ERROR_IO, zl_load_memory("gguf", file, 64 + 17));
+    file[24 + 28] = 7; // elements of a kind that is not known
+    CHECK_ERROR(ZL_ERROR_IO, zl_load_memory("gguf", file, 64 + 18));
+}
+
 TEST(io_calls_that_are_wrong) {
     size_t bytes;
     zl_file *file = zl_file_new();
