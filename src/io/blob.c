@@ -4,7 +4,9 @@
 
 #include <string.h>
 
-enum { COPY_MOST = 1 << 20 }; // bytes of arrays that are copied: the mapping of a small file costs more than they do
+enum {
+    COPY_MOST = 1 << 20
+}; // bytes of arrays that are copied: the mapping of a small file costs more than they do
 
 static struct blob *new_blob(const char *function, const char *label) {
     struct blob *b = memory_zero(sizeof *b);
@@ -142,8 +144,8 @@ zl_array blob_array(struct blob *b, size_t offset, zl_dtype dtype, zl_shape shap
 bool reader_skip(struct reader *r, uint64_t bytes, const unsigned char **start) {
     size_t left = r->blob->bytes - r->at;
     if (bytes > left)
-        return blob_false(r->blob, "it ends too early: at byte %zu %llu more are needed, %zu are there", r->at,
-                          (unsigned long long)bytes, left);
+        return blob_false(r->blob, "it ends too early: at byte %zu %llu more are needed, %zu are there",
+                          r->at, (unsigned long long)bytes, left);
     if (start)
         *start = r->blob->data + r->at;
     r->at += (size_t)bytes;

@@ -21,7 +21,16 @@ struct stream {
     unsigned long adler, reserved;
 };
 
-enum { OK = 0, STREAM_END = 1, NO_FLUSH = 0, FINISH = 4, DEFAULT_LEVEL = -1, METHOD = 8, RAW = -15, MEMORY = 8 };
+enum {
+    OK = 0,
+    STREAM_END = 1,
+    NO_FLUSH = 0,
+    FINISH = 4,
+    DEFAULT_LEVEL = -1,
+    METHOD = 8,
+    RAW = -15,
+    MEMORY = 8
+};
 enum { PIECE = 1 << 30 }; // bytes that a stream is given at once
 
 static struct {
@@ -38,9 +47,12 @@ static struct {
 static bool bind(void) {
     static const char *const names[] = {"libz.so.1", "libz.so", NULL};
     const struct library_symbol symbols[] = {
-        {"zlibVersion", (void **)&zlib.version},       {"inflateInit2_", (void **)&zlib.inflate_init},
-        {"inflate", (void **)&zlib.inflate},           {"inflateEnd", (void **)&zlib.inflate_end},
-        {"deflateInit2_", (void **)&zlib.deflate_init}, {"deflate", (void **)&zlib.deflate},
+        {"zlibVersion", (void **)&zlib.version},
+        {"inflateInit2_", (void **)&zlib.inflate_init},
+        {"inflate", (void **)&zlib.inflate},
+        {"inflateEnd", (void **)&zlib.inflate_end},
+        {"deflateInit2_", (void **)&zlib.deflate_init},
+        {"deflate", (void **)&zlib.deflate},
         {"deflateEnd", (void **)&zlib.deflate_end},
     };
     const char *missing;
@@ -56,8 +68,10 @@ static bool open_zlib(const char *function) {
         state = bind() ? 1 : -1;
     bool found = state > 0;
     lock_give(&lock);
-    return found || error_false(ZL_ERROR_LIBRARY, "%s: compressed data needs zlib, and libz.so.1 is not there: install "
-                                "zlib1g", function);
+    return found || error_false(ZL_ERROR_LIBRARY,
+                                "%s: compressed data needs zlib, and libz.so.1 is not there: install "
+                                "zlib1g",
+                                function);
 }
 
 static unsigned give(size_t *left) {

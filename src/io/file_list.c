@@ -47,7 +47,8 @@ static bool check_new(zl_file *file, const char *name) {
 }
 
 bool zl_file_add(zl_file *file, const char *name, zl_array a) {
-    if (!a || !check_new(file, name) || !memory_grow(&file->array, &file->array_cap, file->count + 1, sizeof *file->array) ||
+    if (!a || !check_new(file, name) ||
+        !memory_grow(&file->array, &file->array_cap, file->count + 1, sizeof *file->array) ||
         !memory_grow(&file->name, &file->name_cap, file->count + 1, sizeof *file->name))
         return false;
     const char *kept = keep(file, name, strlen(name));
@@ -85,13 +86,17 @@ zl_array zl_file_find(const zl_file *file, const char *name) {
 
 static bool check_note(const zl_file *file, const zl_metadata *value) {
     if (!file || !value || !value->name || value->texts < 0 || (value->texts && !value->text))
-        return error_false(ZL_ERROR_VALUE, "zl_file_add_metadata: the file, the value, its name or its texts are NULL");
+        return error_false(ZL_ERROR_VALUE,
+                           "zl_file_add_metadata: the file, the value, its name or its texts are NULL");
     if (!value->array && !value->is_list && value->texts != 1)
-        return error_false(ZL_ERROR_VALUE, "zl_file_add_metadata: '%.200s' has %d texts: one, a list of them or an array "
-                           "is needed", value->name, value->texts);
+        return error_false(ZL_ERROR_VALUE,
+                           "zl_file_add_metadata: '%.200s' has %d texts: one, a list of them or an array "
+                           "is needed",
+                           value->name, value->texts);
     for (int i = 0; i < file->notes; i++)
         if (!strcmp(file->note[i].name, value->name))
-            return error_false(ZL_ERROR_VALUE, "zl_file_add_metadata: '%.200s' is there already", value->name);
+            return error_false(ZL_ERROR_VALUE, "zl_file_add_metadata: '%.200s' is there already",
+                               value->name);
     return true;
 }
 
@@ -106,7 +111,8 @@ static const zl_text *keep_texts(zl_file *file, const zl_metadata *value) {
 }
 
 bool zl_file_add_metadata(zl_file *file, const zl_metadata *value) {
-    if (!check_note(file, value) || !memory_grow(&file->note, &file->note_cap, file->notes + 1, sizeof *file->note))
+    if (!check_note(file, value) ||
+        !memory_grow(&file->note, &file->note_cap, file->notes + 1, sizeof *file->note))
         return false;
     zl_metadata note = *value;
     note.texts = value->array ? 0 : value->texts;

@@ -21,7 +21,8 @@ static const struct format *find(const char *function, const char *name) {
     for (size_t i = 0; name && i < COUNT(formats); i++)
         if (!strcmp(formats[i]->name, name))
             return formats[i];
-    return error_set(ZL_ERROR_VALUE, "%s: format '%s': npy, npz, npz_compressed, safetensors or gguf is needed", function,
+    return error_set(ZL_ERROR_VALUE,
+                     "%s: format '%s': npy, npz, npz_compressed, safetensors or gguf is needed", function,
                      name ? name : "NULL");
 }
 
@@ -80,7 +81,8 @@ static bool ends_with(const char *text, const char *end) {
     return bytes >= tail && !strcmp(text + bytes - tail, end);
 }
 
-static bool write_file(const struct format *format, const char *function, const char *path, const zl_file *file) {
+static bool write_file(const struct format *format, const char *function, const char *path,
+                       const zl_file *file) {
     struct text name = {0};
     struct file_out out;
     text_add(&name, "%s%s", path, ends_with(path, format->extension) ? "" : format->extension);

@@ -11,13 +11,16 @@ static const char magic[] = "GGUF";
 // Dtypes -----------------------------------------------------------------------------------------------------------
 
 static const uint8_t value_dtypes[GGUF_VALUES] = {
-    [GGUF_UINT8] = ZL_UINT8,   [GGUF_INT8] = ZL_INT8,       [GGUF_UINT16] = ZL_UINT16, [GGUF_INT16] = ZL_INT16,
-    [GGUF_UINT32] = ZL_UINT32, [GGUF_INT32] = ZL_INT32,     [GGUF_FLOAT32] = ZL_FLOAT32, [GGUF_BOOL] = ZL_BOOL,
-    [GGUF_STRING] = ZL_DTYPE_COUNT, [GGUF_ARRAY] = ZL_DTYPE_COUNT, [GGUF_UINT64] = ZL_UINT64, [GGUF_INT64] = ZL_INT64,
+    [GGUF_UINT8] = ZL_UINT8,       [GGUF_INT8] = ZL_INT8,     [GGUF_UINT16] = ZL_UINT16,
+    [GGUF_INT16] = ZL_INT16,       [GGUF_UINT32] = ZL_UINT32, [GGUF_INT32] = ZL_INT32,
+    [GGUF_FLOAT32] = ZL_FLOAT32,   [GGUF_BOOL] = ZL_BOOL,     [GGUF_STRING] = ZL_DTYPE_COUNT,
+    [GGUF_ARRAY] = ZL_DTYPE_COUNT, [GGUF_UINT64] = ZL_UINT64, [GGUF_INT64] = ZL_INT64,
     [GGUF_FLOAT64] = ZL_FLOAT64,
 };
 
-static const struct { uint8_t type, dtype; } tensor_dtypes[] = {
+static const struct {
+    uint8_t type, dtype;
+} tensor_dtypes[] = {
     {GGUF_F32, ZL_FLOAT32}, {GGUF_F16, ZL_FLOAT16}, {GGUF_I8, ZL_INT8},     {GGUF_I16, ZL_INT16},
     {GGUF_I32, ZL_INT32},   {GGUF_I64, ZL_INT64},   {GGUF_F64, ZL_FLOAT64}, {GGUF_BF16, ZL_BFLOAT16},
 };
@@ -65,25 +68,30 @@ static const char *read_name(struct reader *r, zl_file *out) {
 
 static bool add_strings(struct reader *r, zl_file *out, const char *name, uint64_t count, bool is_list) {
     if (count > (r->blob->bytes - r->at) / 8 || count > INT_MAX)
-        return blob_false(r->blob, "'%.200s' has %llu texts: there is no room for them", name, (unsigned long long)count);
+        return blob_false(r->blob, "'%.200s' has %llu texts: there is no room for them", name,
+                          (unsigned long long)count);
     zl_text *list = memory_alloc(sizeof *list * (size_t)(count + 1));
     bool ok = list != NULL;
     for (uint64_t i = 0; ok && i < count; i++)
         ok = read_string(r, &list[i]);
-    ok = ok && zl_file_add_metadata(out, &(zl_metadata){.name = name, .text = list, .texts = (int)count, .is_list = is_list});
+    ok = ok && zl_file_add_metadata(
+                   out, &(zl_metadata){.name = name, .text = list, .texts = (int)count, .is_list = is_list});
     memory_free(list);
     return ok;
 }
 
 // Numbers that were written as float64 are given as float32, as MLX does. They are copied, for they are few.
-static bool add_numbers(struct reader *r, zl_file *out, const char *name, uint32_t type, uint64_t count, zl_shape shape) {
+static bool add_numbers(struct reader *r, zl_file *out, const char *name, uint32_t type, uint64_t count,
+                        zl_shape shape) {
     zl_dtype dtype = gguf_value_dtype(type);
     if (dtype == ZL_DTYPE_COUNT)
-        return blob_false(r->blob, "'%.200s' is of type %u: numbers, truth values, texts and lists of these are known", name,
-                          type);
+        return blob_false(r->blob,
+                          "'%.200s' is of type %u: numbers, truth values, texts and lists of these are known",
+                          name, type);
     uint64_t item = zl_dtype_size(dtype), at = r->at;
     if (count > SIZE_MAX / 16 || !reader_skip(r, count * item, NULL))
-        return blob_false(r->blob, "'%.200s' has %llu elements, more than are there", name, (unsigned long long)count);
+        return blob_false(r->blob, "'%.200s' has %llu elements, more than are there", name,
+                          (unsigned long long)count);
     zl_array a = blob_array(r->blob, (size_t)at, dtype, shape);
     a = dtype == ZL_FLOAT64 ? zl_astype(a, ZL_FLOAT32) : a;
     return a && zl_eval(a) && zl_file_add_metadata(out, &(zl_metadata){.name = name, .array = a});
@@ -133,13 +141,15 @@ static bool read_tensor(struct reader *r, zl_file *out, struct tensor *t) {
     if (!(t->name = read_name(r, out)) || !reader_u32(r, &t->ndim))
         return false;
     if (t->ndim > MOST_AXES)
-        return blob_false(r->blob, "'%.200s' has %u axes: at most %d are possible", t->name, t->ndim, MOST_AXES);
+        return blob_false(r->blob, "'%.200s' has %u axes: at most %d are possible", t->name, t->ndim,
+                          MOST_AXES);
     for (uint32_t i = t->ndim; i--;) {
         uint64_t size;
         if (!reader_number(r, 8, &size))
             return false;
         if (size > INT64_MAX / 16)
-            return blob_false(r->blob, "'%.200s' has an axis of size %llu", t->name, (unsigned long long)size);
+            return blob_false(r->blob, "'%.200s' has an axis of size %llu", t->name,
+                              (unsigned long long)size);
         t->dim[i] = (int64_t)size;
     }
     return reader_u32(r, &t->type) && reader_number(r, 8, &t->offset);
@@ -149,11 +159,13 @@ static bool tensor_bytes(const struct blob *b, const struct tensor *t, size_t *b
     zl_dtype dtype = gguf_tensor_dtype(t->type);
     bool blocks = gguf_is_blocks(t->type);
     if (dtype == ZL_DTYPE_COUNT && !blocks)
-        return blob_false(b, "'%.200s' has elements of type %u: F32, F16, BF16, F64, I8 to I64, Q4_0, Q4_1 and Q8_0 are known",
-                          t->name, t->type);
+        return blob_false(
+            b,
+            "'%.200s' has elements of type %u: F32, F16, BF16, F64, I8 to I64, Q4_0, Q4_1 and Q8_0 are known",
+            t->name, t->type);
     if (blocks && (t->ndim == 0 || t->dim[t->ndim - 1] % 32))
-        return blob_false(b, "'%.200s' of shape %s is quantised: its last size must be a multiple of 32", t->name,
-                          shape_text((int)t->ndim, t->dim));
+        return blob_false(b, "'%.200s' of shape %s is quantised: its last size must be a multiple of 32",
+                          t->name, shape_text((int)t->ndim, t->dim));
     if (!blob_size(b, blocks ? ZL_UINT8 : dtype, (zl_shape){t->dim, (int)t->ndim}, bytes))
         return false;
     *bytes = blocks ? *bytes / 32 * gguf_block_bytes(t->type) : *bytes;
@@ -166,11 +178,13 @@ static bool add_tensor(struct blob *b, zl_file *out, const struct tensor *t, siz
     if (!tensor_bytes(b, t, &bytes))
         return false;
     if (t->offset > left || bytes > left - t->offset)
-        return blob_false(b, "'%.200s' has %zu bytes at %llu: %zu are there", t->name, bytes, (unsigned long long)t->offset,
-                          left);
+        return blob_false(b, "'%.200s' has %zu bytes at %llu: %zu are there", t->name, bytes,
+                          (unsigned long long)t->offset, left);
     if (gguf_is_blocks(t->type))
         return gguf_add_blocks(b, out, t->name, t->type, shape, start + (size_t)t->offset);
-    return zl_file_add(out, t->name, blob_array(b, bytes ? start + (size_t)t->offset : 0, gguf_tensor_dtype(t->type), shape));
+    return zl_file_add(
+        out, t->name,
+        blob_array(b, bytes ? start + (size_t)t->offset : 0, gguf_tensor_dtype(t->type), shape));
 }
 
 // Where the elements begin is known only behind the list, which is therefore read twice.
@@ -195,8 +209,9 @@ bool gguf_load(struct blob *b, zl_file *out) {
     if (!reader_skip(&r, 4, &start) || !reader_u32(&r, &version))
         return false;
     if (memcmp(start, magic, 4) || version < 2 || version > GGUF_VERSION)
-        return blob_false(b, "it is no gguf file of version 2 or 3: it begins with %02x%02x%02x%02x, version %u", start[0],
-                          start[1], start[2], start[3], version);
+        return blob_false(b,
+                          "it is no gguf file of version 2 or 3: it begins with %02x%02x%02x%02x, version %u",
+                          start[0], start[1], start[2], start[3], version);
     if (!reader_number(&r, 8, &tensors) || !reader_number(&r, 8, &values))
         return false;
     for (uint64_t i = 0; i < values; i++)
@@ -225,9 +240,10 @@ static bool put_numbers(struct sink *s, const zl_metadata *note) {
     struct dense d;
     int type = gguf_dtype_value((zl_dtype)a->dtype);
     if (type < 0 || a->ndim > 1 || a->size == 0)
-        return error_false(ZL_ERROR_VALUE, "%s: metadata '%.200s' is %s of shape %s: numbers or a list of them, of integers, "
-                           "bool, float32 or float64, are possible", s->function, note->name,
-                           zl_dtype_name((zl_dtype)a->dtype), array_text(a));
+        return error_false(ZL_ERROR_VALUE,
+                           "%s: metadata '%.200s' is %s of shape %s: numbers or a list of them, of integers, "
+                           "bool, float32 or float64, are possible",
+                           s->function, note->name, zl_dtype_name((zl_dtype)a->dtype), array_text(a));
     if (!sink_dense(a, &d) || !sink_number(s, 4, a->ndim ? GGUF_ARRAY : (uint64_t)type))
         return false;
     if (a->ndim && (!sink_number(s, 4, (uint64_t)type) || !sink_number(s, 8, (uint64_t)a->size)))
@@ -238,7 +254,8 @@ static bool put_numbers(struct sink *s, const zl_metadata *note) {
 static bool put_metadata(struct sink *s, const zl_file *file) {
     for (int i = 0; i < file->notes; i++) {
         const zl_metadata *note = &file->note[i];
-        if (!put_string(s, note->name, strlen(note->name)) || !(note->array ? put_numbers : put_texts)(s, note))
+        if (!put_string(s, note->name, strlen(note->name)) ||
+            !(note->array ? put_numbers : put_texts)(s, note))
             return false;
     }
     return true;
@@ -247,8 +264,10 @@ static bool put_metadata(struct sink *s, const zl_file *file) {
 static bool put_tensor(struct sink *s, const char *name, zl_array a, uint64_t *offset) {
     int type = gguf_dtype_tensor((zl_dtype)a->dtype);
     if (type < 0)
-        return error_false(ZL_ERROR_DTYPE, "%s: '%.200s' is %s: float16, bfloat16, float32, float64 and signed integers are "
-                           "possible", s->function, name, zl_dtype_name((zl_dtype)a->dtype));
+        return error_false(ZL_ERROR_DTYPE,
+                           "%s: '%.200s' is %s: float16, bfloat16, float32, float64 and signed integers are "
+                           "possible",
+                           s->function, name, zl_dtype_name((zl_dtype)a->dtype));
     bool ok = put_string(s, name, strlen(name)) && sink_number(s, 4, a->ndim);
     for (int i = a->ndim; ok && i--;)
         ok = sink_number(s, 8, (uint64_t)a->dim[i]);
@@ -259,8 +278,9 @@ static bool put_tensor(struct sink *s, const char *name, zl_array a, uint64_t *o
 
 static bool put_head(struct sink *s, const zl_file *file) {
     uint64_t offset = 0;
-    bool ok = sink_put(s, magic, 4) && sink_number(s, 4, GGUF_VERSION) && sink_number(s, 8, (uint64_t)file->count) &&
-              sink_number(s, 8, (uint64_t)file->notes) && put_metadata(s, file);
+    bool ok = sink_put(s, magic, 4) && sink_number(s, 4, GGUF_VERSION) &&
+              sink_number(s, 8, (uint64_t)file->count) && sink_number(s, 8, (uint64_t)file->notes) &&
+              put_metadata(s, file);
     for (int i = 0; ok && i < file->count; i++)
         ok = put_tensor(s, file->name[i], file->array[i], &offset);
     return ok;

@@ -29,7 +29,8 @@ static void unpack_bytes(const unsigned char *from, unsigned char *to) {
         to[j] = from[j] ^ 0x80; // from -128 on becomes from 0 on
 }
 
-static void unpack(uint32_t type, const unsigned char *p, unsigned char *packed, uint16_t *scale, uint16_t *bias) {
+static void unpack(uint32_t type, const unsigned char *p, unsigned char *packed, uint16_t *scale,
+                   uint16_t *bias) {
     *scale = (uint16_t)(p[0] | p[1] << 8);
     if (type == GGUF_Q4_1)
         *bias = (uint16_t)(p[2] | p[3] << 8);
@@ -58,7 +59,8 @@ struct parts {
     uint16_t *scales, *biases;
 };
 
-static bool add_all(zl_file *out, const char *name, const struct parts *p, zl_shape shape, int64_t last, int64_t words) {
+static bool add_all(zl_file *out, const char *name, const struct parts *p, zl_shape shape, int64_t last,
+                    int64_t words) {
     OP_ROOM(int64_t, dim, shape.ndim);
     if (!dim)
         return false;
@@ -69,10 +71,12 @@ static bool add_all(zl_file *out, const char *name, const struct parts *p, zl_sh
     zl_array biases = zl_from(p->biases, (zl_shape){dim, shape.ndim}, ZL_FLOAT16);
     dim[shape.ndim - 1] = last * words;
     zl_array packed = zl_from(p->packed, (zl_shape){dim, shape.ndim}, ZL_UINT32);
-    return zl_file_add(out, name, packed) && add_part(out, name, ".scales", scales) && add_part(out, name, ".biases", biases);
+    return zl_file_add(out, name, packed) && add_part(out, name, ".scales", scales) &&
+           add_part(out, name, ".biases", biases);
 }
 
-bool gguf_add_blocks(struct blob *b, zl_file *out, const char *name, uint32_t type, zl_shape shape, size_t offset) {
+bool gguf_add_blocks(struct blob *b, zl_file *out, const char *name, uint32_t type, zl_shape shape,
+                     size_t offset) {
     size_t bytes, block = gguf_block_bytes(type), packed = type == GGUF_Q8_0 ? 32 : 16;
     if (!blob_size(b, ZL_UINT8, shape, &bytes))
         return false;

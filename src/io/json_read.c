@@ -35,7 +35,9 @@ bool json_char(struct json *j, char c) {
 static bool read_hex(struct json *j, unsigned *out) {
     *out = 0;
     for (int i = 0; i < 4; i++) {
-        int c = peek(j), digit = c >= '0' && c <= '9' ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10 : -1;
+        int c = peek(j), digit = c >= '0' && c <= '9'                 ? c - '0'
+                                 : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10
+                                                                      : -1;
         if (digit < 0)
             return wrong(j, "hexadecimal digit");
         *out = *out << 4 | (unsigned)digit;
@@ -143,7 +145,9 @@ static bool skip_list(struct json *j) {
 // Numbers, true, false and null: what they are does not matter.
 static bool skip_word(struct json *j) {
     size_t start = j->in.at;
-    for (int c = peek(j); c > 0 && (strchr("+-.", c) || (c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'z')); c = peek(j))
+    for (int c = peek(j);
+         c > 0 && (strchr("+-.", c) || (c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'z'));
+         c = peek(j))
         j->in.at++;
     return j->in.at > start || wrong(j, "value");
 }

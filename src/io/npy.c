@@ -10,9 +10,10 @@ enum { MAGIC = 6, ALIGN = 64, MOST_AXES = 64 };
 
 // Dtypes by their two letters of NumPy; bfloat16, which NumPy has not, as MLX writes it.
 static const char *const codes[ZL_DTYPE_COUNT] = {
-    [ZL_BOOL] = "b1",  [ZL_UINT8] = "u1", [ZL_UINT16] = "u2",  [ZL_UINT32] = "u4",   [ZL_UINT64] = "u8",
-    [ZL_INT8] = "i1",  [ZL_INT16] = "i2", [ZL_INT32] = "i4",   [ZL_INT64] = "i8",    [ZL_FLOAT16] = "f2",
-    [ZL_BFLOAT16] = "V2", [ZL_FLOAT32] = "f4", [ZL_FLOAT64] = "f8", [ZL_COMPLEX64] = "c8",
+    [ZL_BOOL] = "b1",    [ZL_UINT8] = "u1",     [ZL_UINT16] = "u2",   [ZL_UINT32] = "u4",
+    [ZL_UINT64] = "u8",  [ZL_INT8] = "i1",      [ZL_INT16] = "i2",    [ZL_INT32] = "i4",
+    [ZL_INT64] = "i8",   [ZL_FLOAT16] = "f2",   [ZL_BFLOAT16] = "V2", [ZL_FLOAT32] = "f4",
+    [ZL_FLOAT64] = "f8", [ZL_COMPLEX64] = "c8",
 };
 
 struct header {
@@ -21,7 +22,7 @@ struct header {
     bool by_column; // Fortran's order
     int ndim;       // -1: not given
     int64_t dim[MOST_AXES];
-    size_t start;   // of the data
+    size_t start; // of the data
 };
 
 // The line, as C text -----------------------------------------------------------------------------------------------
@@ -93,7 +94,8 @@ static bool read_sizes(struct line *l, struct header *h) {
         char *end;
         long long size = strtoll(l->at, &end, 10);
         if (end == l->at || size < 0 || size == INT64_MAX || h->ndim == MOST_AXES)
-            return blob_false(l->blob, "the shape has no size, or more than %d, at '%.20s'", MOST_AXES, l->at);
+            return blob_false(l->blob, "the shape has no size, or more than %d, at '%.20s'", MOST_AXES,
+                              l->at);
         h->dim[h->ndim] = size;
         l->at = *end == 'L' ? end + 1 : end; // as Python 2 wrote them
         if (!take(l, ',')) {
@@ -124,7 +126,8 @@ static bool read_line(const struct blob *b, const char *text, struct header *h) 
     while (!take(&l, '}'))
         if (!read_member(&l, h) || (!take(&l, ',') && *l.at != '}' && !need(&l, '}')))
             return false;
-    return (h->dtype != ZL_DTYPE_COUNT && h->ndim >= 0) || blob_false(b, "the header says no dtype or no shape");
+    return (h->dtype != ZL_DTYPE_COUNT && h->ndim >= 0) ||
+           blob_false(b, "the header says no dtype or no shape");
 }
 
 static bool read_header(struct blob *b, struct header *h) {
@@ -173,8 +176,8 @@ static void reverse(int ndim, int64_t *dim) {
 static zl_array missing(const struct blob *b, const struct header *h, size_t bytes) {
     zl_array a = graph_leaf(&(struct array_spec){.dtype = h->dtype, .ndim = h->ndim, .dim = h->dim}, NULL);
     struct text why = {0};
-    text_add(&why, "%s: %s: it ends too early: %zu bytes of data are needed, %zu are there", b->function, b->label, bytes,
-             b->bytes - h->start);
+    text_add(&why, "%s: %s: it ends too early: %zu bytes of data are needed, %zu are there", b->function,
+             b->label, bytes, b->bytes - h->start);
     if (a && !why.failed) {
         a->failure = failure_new(ZL_ERROR_IO, why.data);
         atomic_store_explicit(&a->state, ARRAY_FAILED, memory_order_release);
@@ -215,7 +218,8 @@ bool npy_load(struct blob *b, zl_file *out) {
 
 bool npy_header(struct text *out, zl_array a) {
     struct text line = {0};
-    text_add(&line, "{'descr': '%c%s', 'fortran_order': False, 'shape': (", array_item(a) > 1 ? '<' : '|', codes[a->dtype]);
+    text_add(&line, "{'descr': '%c%s', 'fortran_order': False, 'shape': (", array_item(a) > 1 ? '<' : '|',
+             codes[a->dtype]);
     for (int i = 0; i < a->ndim; i++)
         text_add(&line, "%s%lld%s", i ? " " : "", (long long)a->dim[i], i + 1 < a->ndim || i == 0 ? "," : "");
     text_add(&line, "), }");
@@ -224,7 +228,8 @@ bool npy_header(struct text *out, zl_array a) {
     unsigned length = (unsigned)(all - before);
     text_bytes(out, magic, MAGIC);
     text_bytes(out, (char[]){is_long ? 2 : 1, 0}, 2);
-    text_bytes(out, (char[]){(char)length, (char)(length >> 8), (char)(length >> 16), (char)(length >> 24)}, is_long ? 4 : 2);
+    text_bytes(out, (char[]){(char)length, (char)(length >> 8), (char)(length >> 16), (char)(length >> 24)},
+               is_long ? 4 : 2);
     text_add(out, "%s%*s\n", line.data ? line.data : "", (int)length - line.len - 1, "");
     bool ok = !line.failed && !out->failed;
     text_free(&line);

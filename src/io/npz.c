@@ -5,11 +5,17 @@
 #include <string.h>
 
 enum { STORED = 0, DEFLATED = 8 };
-enum { LOCAL = 0x04034b50, CENTRAL = 0x02014b50, END = 0x06054b50, END_64 = 0x06064b50, LOCATOR_64 = 0x07064b50 };
+enum {
+    LOCAL = 0x04034b50,
+    CENTRAL = 0x02014b50,
+    END = 0x06054b50,
+    END_64 = 0x06064b50,
+    LOCATOR_64 = 0x07064b50
+};
 enum { LOCAL_BYTES = 30, CENTRAL_BYTES = 46, END_BYTES = 22, LOCATOR_BYTES = 20, END_64_BYTES = 56 };
 enum { VERSION = 45, UTF8 = 0x800, EXTRA_64 = 1, DATE = 0x21 }; // version that has big sizes; 1 January 1980
-#define WIDE UINT32_MAX // a size that stands in the extra field instead
-#define INFLATE_MOST 1040 // bytes that one deflated byte can become, at most
+#define WIDE         UINT32_MAX // a size that stands in the extra field instead
+#define INFLATE_MOST 1040       // bytes that one deflated byte can become, at most
 
 struct member {
     uint64_t flags, method, crc, packed, bytes, offset, name_bytes;
@@ -78,10 +84,15 @@ static bool read_central(struct reader *r, struct member *m) {
     if (number_at(p, 4) != CENTRAL)
         return blob_false(r->blob, "it has no entry of its directory at byte %zu", r->at - CENTRAL_BYTES);
     uint64_t extra_bytes = number_at(p + 30, 2), comment = number_at(p + 32, 2);
-    *m = (struct member){.flags = number_at(p + 8, 2), .method = number_at(p + 10, 2), .crc = number_at(p + 16, 4),
-                         .packed = number_at(p + 20, 4), .bytes = number_at(p + 24, 4),
-                         .name_bytes = number_at(p + 28, 2), .offset = number_at(p + 42, 4)};
-    if (!reader_skip(r, m->name_bytes, &m->name) || !reader_skip(r, extra_bytes, &extra) || !reader_skip(r, comment, NULL))
+    *m = (struct member){.flags = number_at(p + 8, 2),
+                         .method = number_at(p + 10, 2),
+                         .crc = number_at(p + 16, 4),
+                         .packed = number_at(p + 20, 4),
+                         .bytes = number_at(p + 24, 4),
+                         .name_bytes = number_at(p + 28, 2),
+                         .offset = number_at(p + 42, 4)};
+    if (!reader_skip(r, m->name_bytes, &m->name) || !reader_skip(r, extra_bytes, &extra) ||
+        !reader_skip(r, comment, NULL))
         return false;
     read_extra(m, extra, extra_bytes);
     return true;
@@ -106,7 +117,8 @@ static bool find_data(struct blob *b, const struct member *m, size_t *at) {
 
 static struct blob *inflate_member(struct blob *b, const struct member *m, size_t at) {
     if (m->bytes / INFLATE_MOST > m->packed)
-        return blob_fail(b, "%llu bytes cannot become %llu", (unsigned long long)m->packed, (unsigned long long)m->bytes);
+        return blob_fail(b, "%llu bytes cannot become %llu", (unsigned long long)m->packed,
+                         (unsigned long long)m->bytes);
     char *data = memory_alloc((size_t)m->bytes + 1);
     if (data && deflate_unpack(b, b->data + at, (size_t)m->packed, data, (size_t)m->bytes))
         return blob_take(b, data, (size_t)m->bytes);
@@ -119,8 +131,8 @@ static struct blob *open_member(struct blob *b, const struct member *m) {
     if (m->flags & 1)
         return blob_fail(b, "'%.*s' is encrypted", (int)m->name_bytes, (const char *)m->name);
     if (m->method != STORED && m->method != DEFLATED)
-        return blob_fail(b, "'%.*s' is compressed by method %d: stored and deflated are known", (int)m->name_bytes,
-                         (const char *)m->name, (int)m->method);
+        return blob_fail(b, "'%.*s' is compressed by method %d: stored and deflated are known",
+                         (int)m->name_bytes, (const char *)m->name, (int)m->method);
     if (!find_data(b, m, &at))
         return NULL;
     return m->method == STORED ? blob_part(b, at, (size_t)m->packed) : inflate_member(b, m, at);
@@ -181,8 +193,16 @@ static bool put_name(struct sink *s, const struct entry *e) {
 
 static bool put_local(struct sink *s, const struct entry *e) {
     bool big = e->bytes >= WIDE || e->packed >= WIDE;
-    const uint64_t field[][2] = {{4, LOCAL}, {2, VERSION}, {2, UTF8}, {2, e->method}, {2, 0}, {2, DATE}, {4, e->crc},
-                                 {4, big ? WIDE : e->packed}, {4, big ? WIDE : e->bytes}, {2, strlen(e->name) + 4},
+    const uint64_t field[][2] = {{4, LOCAL},
+                                 {2, VERSION},
+                                 {2, UTF8},
+                                 {2, e->method},
+                                 {2, 0},
+                                 {2, DATE},
+                                 {4, e->crc},
+                                 {4, big ? WIDE : e->packed},
+                                 {4, big ? WIDE : e->bytes},
+                                 {2, strlen(e->name) + 4},
                                  {2, big ? 20 : 0}};
     const uint64_t extra[][2] = {{2, EXTRA_64}, {2, 16}, {8, e->bytes}, {8, e->packed}};
     return put_all(s, COUNT(field), field) && put_name(s, e) && (!big || put_all(s, COUNT(extra), extra));
@@ -193,9 +213,23 @@ static bool put_central(struct sink *s, const struct entry *e) {
     uint64_t wide = 0;
     for (size_t i = 0; i < COUNT(sizes); i++)
         wide += sizes[i] >= WIDE;
-    const uint64_t field[][2] = {{4, CENTRAL}, {2, VERSION}, {2, VERSION}, {2, UTF8}, {2, e->method}, {2, 0}, {2, DATE},
-                                 {4, e->crc}, {4, narrow(e->packed)}, {4, narrow(e->bytes)}, {2, strlen(e->name) + 4},
-                                 {2, wide ? 4 + 8 * wide : 0}, {2, 0}, {2, 0}, {2, 0}, {4, 0}, {4, narrow(e->offset)}};
+    const uint64_t field[][2] = {{4, CENTRAL},
+                                 {2, VERSION},
+                                 {2, VERSION},
+                                 {2, UTF8},
+                                 {2, e->method},
+                                 {2, 0},
+                                 {2, DATE},
+                                 {4, e->crc},
+                                 {4, narrow(e->packed)},
+                                 {4, narrow(e->bytes)},
+                                 {2, strlen(e->name) + 4},
+                                 {2, wide ? 4 + 8 * wide : 0},
+                                 {2, 0},
+                                 {2, 0},
+                                 {2, 0},
+                                 {4, 0},
+                                 {4, narrow(e->offset)}};
     bool ok = put_all(s, COUNT(field), field) && put_name(s, e);
     ok = ok && (!wide || (sink_number(s, 2, EXTRA_64) && sink_number(s, 2, 8 * wide)));
     for (size_t i = 0; ok && i < COUNT(sizes); i++)
@@ -205,10 +239,17 @@ static bool put_central(struct sink *s, const struct entry *e) {
 
 static bool put_end(struct sink *s, uint64_t count, uint64_t start) {
     uint64_t end = s->bytes, bytes = end - start;
-    const uint64_t big[][2] = {{4, END_64}, {8, 44}, {2, VERSION}, {2, VERSION}, {4, 0}, {4, 0}, {8, count}, {8, count},
-                               {8, bytes}, {8, start}, {4, LOCATOR_64}, {4, 0}, {8, end}, {4, 1}};
-    const uint64_t field[][2] = {{4, END}, {2, 0}, {2, 0}, {2, MIN_OF(count, UINT16_MAX)}, {2, MIN_OF(count, UINT16_MAX)},
-                                 {4, narrow(bytes)}, {4, narrow(start)}, {2, 0}};
+    const uint64_t big[][2] = {{4, END_64},     {8, 44},    {2, VERSION}, {2, VERSION}, {4, 0},
+                               {4, 0},          {8, count}, {8, count},   {8, bytes},   {8, start},
+                               {4, LOCATOR_64}, {4, 0},     {8, end},     {4, 1}};
+    const uint64_t field[][2] = {{4, END},
+                                 {2, 0},
+                                 {2, 0},
+                                 {2, MIN_OF(count, UINT16_MAX)},
+                                 {2, MIN_OF(count, UINT16_MAX)},
+                                 {4, narrow(bytes)},
+                                 {4, narrow(start)},
+                                 {2, 0}};
     bool is_big = count >= UINT16_MAX || bytes >= WIDE || start >= WIDE;
     return (!is_big || put_all(s, COUNT(big), big)) && put_all(s, COUNT(field), field);
 }
@@ -233,15 +274,16 @@ static bool put_parts(struct sink *s, struct entry *e, const void *const *part, 
 static bool put_member(struct sink *s, struct entry *e, const struct dense *d) {
     struct text header = {0};
     if (strlen(e->name) > UINT16_MAX - 4)
-        return error_false(ZL_ERROR_VALUE, "%s: a name of %zu bytes: at most %d are possible", s->function, strlen(e->name),
-                           UINT16_MAX - 4);
+        return error_false(ZL_ERROR_VALUE, "%s: a name of %zu bytes: at most %d are possible", s->function,
+                           strlen(e->name), UINT16_MAX - 4);
     bool ok = npy_header(&header, d->array) && put_parts(s, e, (const void *[]){header.data, d->data},
                                                          (size_t[]){(size_t)header.len, d->bytes});
     text_free(&header);
     return ok;
 }
 
-static bool put_archive(struct sink *s, const zl_file *file, uint64_t method, const struct dense *list, struct entry *entry) {
+static bool put_archive(struct sink *s, const zl_file *file, uint64_t method, const struct dense *list,
+                        struct entry *entry) {
     for (int i = 0; i < file->count; i++) {
         entry[i] = (struct entry){.method = method, .name = file->name[i]};
         if (!put_member(s, &entry[i], &list[i]))

@@ -7,9 +7,10 @@
 enum { HEADER_MOST = 100000000, MOST_AXES = 64 };
 
 static const char *const names[ZL_DTYPE_COUNT] = {
-    [ZL_BOOL] = "BOOL", [ZL_UINT8] = "U8",  [ZL_UINT16] = "U16",  [ZL_UINT32] = "U32",    [ZL_UINT64] = "U64",
-    [ZL_INT8] = "I8",   [ZL_INT16] = "I16", [ZL_INT32] = "I32",   [ZL_INT64] = "I64",     [ZL_FLOAT16] = "F16",
-    [ZL_BFLOAT16] = "BF16", [ZL_FLOAT32] = "F32", [ZL_FLOAT64] = "F64", [ZL_COMPLEX64] = "C64",
+    [ZL_BOOL] = "BOOL",   [ZL_UINT8] = "U8",      [ZL_UINT16] = "U16",    [ZL_UINT32] = "U32",
+    [ZL_UINT64] = "U64",  [ZL_INT8] = "I8",       [ZL_INT16] = "I16",     [ZL_INT32] = "I32",
+    [ZL_INT64] = "I64",   [ZL_FLOAT16] = "F16",   [ZL_BFLOAT16] = "BF16", [ZL_FLOAT32] = "F32",
+    [ZL_FLOAT64] = "F64", [ZL_COMPLEX64] = "C64",
 };
 
 struct tensor {
@@ -86,15 +87,17 @@ static bool check_place(const struct header *h, const char *name, const struct t
     if (!blob_size(h->blob, t->dtype, (zl_shape){t->dim, t->ndim}, &bytes))
         return false;
     if (t->to < t->from || t->to - t->from != bytes || t->to > left)
-        return blob_false(h->blob, "'%.200s' lies from %llu to %llu: %zu bytes of the %zu that are there are needed", name,
-                          (unsigned long long)t->from, (unsigned long long)t->to, bytes, left);
+        return blob_false(h->blob,
+                          "'%.200s' lies from %llu to %llu: %zu bytes of the %zu that are there are needed",
+                          name, (unsigned long long)t->from, (unsigned long long)t->to, bytes, left);
     return true;
 }
 
 static bool add_tensor(struct json *j, const char *name, const struct header *h) {
     struct tensor t = {.dtype = ZL_DTYPE_COUNT, .ndim = -1};
     return json_object(j, read_property, &t) && check_place(h, name, &t) &&
-           zl_file_add(h->out, name, blob_array(h->blob, h->data + (size_t)t.from, t.dtype, (zl_shape){t.dim, t.ndim}));
+           zl_file_add(h->out, name,
+                       blob_array(h->blob, h->data + (size_t)t.from, t.dtype, (zl_shape){t.dim, t.ndim}));
 }
 
 static bool read_note(struct json *j, const char *name, int len, void *context) {
@@ -126,8 +129,9 @@ bool safetensors_load(struct blob *b, zl_file *out) {
     if (!reader_number(&r, 8, &bytes))
         return false;
     if (bytes == 0 || bytes >= HEADER_MOST || bytes > b->bytes - r.at)
-        return blob_false(b, "a header of %llu bytes: more than 0 and less than 100 million are possible, %zu are there",
-                          (unsigned long long)bytes, b->bytes - r.at);
+        return blob_false(
+            b, "a header of %llu bytes: more than 0 and less than 100 million are possible, %zu are there",
+            (unsigned long long)bytes, b->bytes - r.at);
     struct header h = {b, out, r.at + (size_t)bytes};
     struct json j = {.in = r, .end = h.data};
     return json_object(&j, read_entry, &h);
@@ -140,7 +144,8 @@ static bool add_metadata(const struct sink *s, struct text *json, const zl_file 
     for (int i = 0; i < file->notes; i++) {
         const zl_metadata *note = &file->note[i];
         if (note->array || note->is_list || memchr(note->text->data, 0, note->text->bytes))
-            return error_false(ZL_ERROR_VALUE, "%s: metadata '%.200s': safetensors holds one text without NUL for each name",
+            return error_false(ZL_ERROR_VALUE,
+                               "%s: metadata '%.200s': safetensors holds one text without NUL for each name",
                                s->function, note->name);
         text_add(json, i ? "," : "");
         text_json(json, note->name);

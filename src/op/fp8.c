@@ -35,17 +35,20 @@ zl_array zl_to_fp8(zl_array x) {
     if (!x)
         return NULL;
     if (!dtype_is_float((zl_dtype)x->dtype))
-        return error_set(ZL_ERROR_DTYPE, "zl_to_fp8: %s: floating point is needed", zl_dtype_name((zl_dtype)x->dtype));
+        return error_set(ZL_ERROR_DTYPE, "zl_to_fp8: %s: floating point is needed",
+                         zl_dtype_name((zl_dtype)x->dtype));
     zl_array word = zl_view(zl_astype(x, ZL_FLOAT32), ZL_UINT32);
     zl_array sign = zl_bitwise_and(word, bits(0x80000000u)), size = zl_bitwise_xor(word, sign);
     // Adding a number whose last bit is the smallest that there is rounds to it.
     zl_array moved = zl_add(zl_view(size, ZL_FLOAT32), zl_view(bits(FP8_DENORMAL), ZL_FLOAT32));
     zl_array small = zl_subtract(zl_view(moved, ZL_UINT32), bits(FP8_DENORMAL));
     zl_array odd = zl_bitwise_and(zl_right_shift(size, bits(20)), bits(1));
-    zl_array big = zl_right_shift(zl_add(zl_add(size, bits((uint32_t)(7 - 127) << 23)), zl_add(odd, bits(0x7ffff))), bits(20));
+    zl_array big = zl_right_shift(
+        zl_add(zl_add(size, bits((uint32_t)(7 - 127) << 23)), zl_add(odd, bits(0x7ffff))), bits(20));
     zl_array code = zl_where(zl_less(size, bits(FP8_NORMAL)), small, big);
     code = zl_where(zl_greater_equal(size, bits(FP8_MOST)), bits(0x7e), code);
     return zl_astype(zl_bitwise_or(code, zl_right_shift(sign, bits(24))), ZL_UINT8);
 }
 OP_SIGNATURE(zl_to_fp8, "quantized",
-             "x as numbers of eight bits (e4m3), rounded to the nearest, in uint8; at most 448 in size.", P_ARRAY(x));
+             "x as numbers of eight bits (e4m3), rounded to the nearest, in uint8; at most 448 in size.",
+             P_ARRAY(x));

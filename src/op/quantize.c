@@ -14,36 +14,44 @@
 static const struct {
     const char *name;
     int group, bits;
-} modes[] = {[QUANT_AFFINE] = {"affine", 64, 4}, [QUANT_MXFP4] = {"mxfp4", 32, 4}, [QUANT_MXFP8] = {"mxfp8", 32, 8},
+} modes[] = {[QUANT_AFFINE] = {"affine", 64, 4},
+             [QUANT_MXFP4] = {"mxfp4", 32, 4},
+             [QUANT_MXFP8] = {"mxfp8", 32, 8},
              [QUANT_NVFP4] = {"nvfp4", 16, 4}};
 
 static bool check_numbers(const char *function, const struct quantization *q) {
     if (q->mode != QUANT_AFFINE)
         return (q->group == modes[q->mode].group && q->bits == modes[q->mode].bits) ||
-               error_false(ZL_ERROR_VALUE, "%s: groups of %d, %d bits: mode %s has groups of %d and %d bits", function,
-                           q->group, q->bits, modes[q->mode].name, modes[q->mode].group, modes[q->mode].bits);
+               error_false(ZL_ERROR_VALUE, "%s: groups of %d, %d bits: mode %s has groups of %d and %d bits",
+                           function, q->group, q->bits, modes[q->mode].name, modes[q->mode].group,
+                           modes[q->mode].bits);
     if (q->group != 32 && q->group != 64 && q->group != 128)
-        return error_false(ZL_ERROR_VALUE, "%s: groups of %d: 32, 64 or 128 are possible", function, q->group);
+        return error_false(ZL_ERROR_VALUE, "%s: groups of %d: 32, 64 or 128 are possible", function,
+                           q->group);
     return (q->bits >= 2 && q->bits <= 8 && q->bits != 7) ||
            error_false(ZL_ERROR_VALUE, "%s: %d bits: 2, 3, 4, 5, 6 or 8 are possible", function, q->bits);
 }
 
-bool op_read_quantization(const char *function, const char *mode, int group, int bits, struct quantization *q) {
+bool op_read_quantization(const char *function, const char *mode, int group, int bits,
+                          struct quantization *q) {
     for (size_t i = 0; i < COUNT(modes); i++)
         if (!strcmp(mode ? mode : "affine", modes[i].name)) {
             *q = (struct quantization){(enum quant_mode)i, group == INT_MIN ? modes[i].group : group,
                                        bits == INT_MIN ? modes[i].bits : bits};
             return check_numbers(function, q);
         }
-    return error_false(ZL_ERROR_VALUE, "%s: mode '%.40s': affine, mxfp4, mxfp8 or nvfp4 is needed", function, mode);
+    return error_false(ZL_ERROR_VALUE, "%s: mode '%.40s': affine, mxfp4, mxfp8 or nvfp4 is needed", function,
+                       mode);
 }
 
 static bool check_global(const char *function, const struct quantization *q, zl_array scale) {
     if (!op_check_optional(scale))
         return false;
     if (scale && (q->mode != QUANT_NVFP4 || scale->size != 1 || scale->dtype != ZL_FLOAT32))
-        return error_false(ZL_ERROR_VALUE, "%s: a global scale of shape %s and %s in mode %s: one float32 number in mode "
-                           "nvfp4 is possible", function, array_text(scale), zl_dtype_name((zl_dtype)scale->dtype),
+        return error_false(ZL_ERROR_VALUE,
+                           "%s: a global scale of shape %s and %s in mode %s: one float32 number in mode "
+                           "nvfp4 is possible",
+                           function, array_text(scale), zl_dtype_name((zl_dtype)scale->dtype),
                            modes[q->mode].name);
     return true;
 }
@@ -74,7 +82,8 @@ static bool record_quantize(const struct call *c, const zl_array *in, zl_array *
     return quantize(in[0], call_args(c), out);
 }
 
-static bool vmap_quantize(const struct call *c, const zl_array *in, const int *axis, zl_array *out, int *out_axis) {
+static bool vmap_quantize(const struct call *c, const zl_array *in, const int *axis, zl_array *out,
+                          int *out_axis) {
     for (int i = 0; i < 3; i++)
         out_axis[i] = axis[0] < 0 ? -1 : 0;
     zl_array w = axis[0] < 0 ? in[0] : op_batch_first(in[0], axis[0]);
@@ -121,7 +130,8 @@ static zl_array pack_fp4(zl_array codes) {
 static zl_array scale_by_two(zl_array *w, zl_array scale) {
     zl_dtype dtype = (zl_dtype)scale->dtype;
     zl_array zero = op_number(dtype, 0);
-    zl_array exponent = zl_where(zl_equal(scale, zero), zero, zl_astype(zl_ceil(zl_log2(zl_astype(scale, ZL_FLOAT32))), dtype));
+    zl_array exponent = zl_where(zl_equal(scale, zero), zero,
+                                 zl_astype(zl_ceil(zl_log2(zl_astype(scale, ZL_FLOAT32))), dtype));
     *w = zl_divide(*w, zl_power(op_number(dtype, 2), exponent));
     return zl_astype(zl_add(zl_astype(exponent, ZL_INT32), zl_scalar_int(127)), ZL_UINT8);
 }
@@ -129,7 +139,8 @@ static zl_array scale_by_two(zl_array *w, zl_array scale) {
 // The scale as e4m3; with a global scale, of which 448 * 6 is the largest number that can be said.
 static zl_array scale_by_fp8(zl_array *w, zl_array scale, zl_array global) {
     zl_dtype dtype = (zl_dtype)scale->dtype;
-    zl_array encode = global ? zl_divide(op_number(ZL_FLOAT32, 448 * 6), zl_reshape(global, ZL_SCALAR)) : op_number(ZL_FLOAT32, 1);
+    zl_array encode = global ? zl_divide(op_number(ZL_FLOAT32, 448 * 6), zl_reshape(global, ZL_SCALAR))
+                             : op_number(ZL_FLOAT32, 1);
     scale = zl_to_fp8(zl_multiply(scale, encode));
     *w = zl_multiply(zl_divide(*w, zl_from_fp8(scale, dtype)), encode);
     return scale;
@@ -158,16 +169,21 @@ static bool quantize_floats(zl_array w, const struct quantization *q, zl_array g
     return out[1] != NULL;
 }
 
-bool zl_quantize(zl_array w, int group_size, int bits, const char *mode, zl_array global_scale, zl_array *out) {
+bool zl_quantize(zl_array w, int group_size, int bits, const char *mode, zl_array global_scale,
+                 zl_array *out) {
     struct quantization q;
-    if (!op_check_out("zl_quantize", 3, out) || !w || !op_read_quantization("zl_quantize", mode, group_size, bits, &q) ||
+    if (!op_check_out("zl_quantize", 3, out) || !w ||
+        !op_read_quantization("zl_quantize", mode, group_size, bits, &q) ||
         !check_global("zl_quantize", &q, global_scale))
         return false;
     if (!dtype_is_float((zl_dtype)w->dtype))
-        return error_false(ZL_ERROR_DTYPE, "zl_quantize: %s: floating point is needed", zl_dtype_name((zl_dtype)w->dtype));
+        return error_false(ZL_ERROR_DTYPE, "zl_quantize: %s: floating point is needed",
+                           zl_dtype_name((zl_dtype)w->dtype));
     if (w->ndim < 2 || w->dim[w->ndim - 1] % q.group)
-        return error_false(ZL_ERROR_SHAPE, "zl_quantize: shape %s: two axes or more are needed, the last a multiple of the "
-                           "group size %d", array_text(w), q.group);
+        return error_false(ZL_ERROR_SHAPE,
+                           "zl_quantize: shape %s: two axes or more are needed, the last a multiple of the "
+                           "group size %d",
+                           array_text(w), q.group);
     if (q.mode == QUANT_AFFINE)
         return quantize_affine(w, &q, out);
     if (w->size == 0)
@@ -175,13 +191,16 @@ bool zl_quantize(zl_array w, int group_size, int bits, const char *mode, zl_arra
                (out[1] = with_last(zl_zeros(ZL_SHAPE(0), ZL_UINT8), w, w->dim[w->ndim - 1] / q.group));
     return quantize_floats(w, &q, global_scale, out);
 }
-OP_SIGNATURE_BOOL(zl_quantize, "quantized",
-                  "w in few bits: in groups of group_size (None: 64) along the last axis, bits (None: 4) a number. out[0] are "
-                  "the codes, packed into uint32, out[1] the scales and, in mode affine, out[2] the biases: a number is scale "
-                  "* code + bias. In the modes mxfp4, mxfp8 and nvfp4, which fix groups and bits, the codes are numbers of "
-                  "four or eight bits, the scales bytes, and out[2] is NULL; nvfp4 may have a scale for all.",
-                  P_ARRAY(w), P_INT(group_size, "None"), P_INT(bits, "None"), P_STRING(mode, "affine"),
-                  P_OPTIONAL(global_scale), P_OUTPUTS(out, "3"));
+OP_SIGNATURE_BOOL(
+    zl_quantize, "quantized",
+    "w in few bits: in groups of group_size (None: 64) along the last axis, bits (None: 4) a number. out[0] "
+    "are "
+    "the codes, packed into uint32, out[1] the scales and, in mode affine, out[2] the biases: a number is "
+    "scale "
+    "* code + bias. In the modes mxfp4, mxfp8 and nvfp4, which fix groups and bits, the codes are numbers of "
+    "four or eight bits, the scales bytes, and out[2] is NULL; nvfp4 may have a scale for all.",
+    P_ARRAY(w), P_INT(group_size, "None"), P_INT(bits, "None"), P_STRING(mode, "affine"),
+    P_OPTIONAL(global_scale), P_OUTPUTS(out, "3"));
 
 // Back -------------------------------------------------------------------------------------------------------------
 
@@ -240,7 +259,8 @@ static bool jvp_dequantize(const struct call *c, const zl_array *tangent, zl_arr
     return record_dequantize(c, in, out);
 }
 
-static bool vmap_dequantize(const struct call *c, const zl_array *in, const int *axis, zl_array *out, int *out_axis) {
+static bool vmap_dequantize(const struct call *c, const zl_array *in, const int *axis, zl_array *out,
+                            int *out_axis) {
     int64_t batch = op_batch_size(c->inputs, in, axis);
     bool global = call_args(c)[MODE] != QUANT_AFFINE && c->inputs == 3;
     zl_array many[3];
@@ -266,13 +286,15 @@ const struct op op_dequantize = {
 
 // Checks -----------------------------------------------------------------------------------------------------------
 
-static bool check_dtypes(const char *function, const struct quantization *q, zl_array w, zl_array scales, zl_array biases) {
+static bool check_dtypes(const char *function, const struct quantization *q, zl_array w, zl_array scales,
+                         zl_array biases) {
     bool affine = q->mode == QUANT_AFFINE;
     if (w->dtype != ZL_UINT32)
         return error_false(ZL_ERROR_DTYPE, "%s: the quantised matrix is %s: uint32 is needed", function,
                            zl_dtype_name((zl_dtype)w->dtype));
     if (affine != (biases != NULL))
-        return error_false(ZL_ERROR_VALUE, "%s: mode %s %s biases", function, modes[q->mode].name, affine ? "needs" : "has no");
+        return error_false(ZL_ERROR_VALUE, "%s: mode %s %s biases", function, modes[q->mode].name,
+                           affine ? "needs" : "has no");
     if (affine ? !dtype_is_float(dtype_common(2, (zl_array[]){scales, biases})) : scales->dtype != ZL_UINT8)
         return error_false(ZL_ERROR_DTYPE, "%s: the scales are %s: %s needed in mode %s", function,
                            zl_dtype_name((zl_dtype)scales->dtype), affine ? "floating point is" : "uint8 is",
@@ -280,25 +302,31 @@ static bool check_dtypes(const char *function, const struct quantization *q, zl_
     return true;
 }
 
-bool op_check_quantized(const char *function, const struct quantization *q, zl_array w, zl_array scales, zl_array biases) {
+bool op_check_quantized(const char *function, const struct quantization *q, zl_array w, zl_array scales,
+                        zl_array biases) {
     if (!check_dtypes(function, q, w, scales, biases))
         return false;
     int n = w->ndim;
     bool fits = n >= 2 && scales->ndim == n && shape_equal(n - 1, w->dim, n - 1, scales->dim) &&
                 (!biases || shape_equal(n, scales->dim, biases->ndim, biases->dim));
     fits = fits && w->dim[n - 1] < INT64_MAX / 32 && w->dim[n - 1] * 32 % q->bits == 0 &&
-           scales->dim[n - 1] < INT64_MAX / 128 && w->dim[n - 1] * 32 / q->bits == scales->dim[n - 1] * q->group;
-    return fits || error_false(ZL_ERROR_SHAPE, "%s: words of shape %s, scales of shape %s%s%s: with groups of %d and %d bits "
-                               "these do not fit each other", function, array_text(w), array_text(scales),
-                               biases ? ", biases of shape " : "", biases ? array_text(biases) : "", q->group, q->bits);
+           scales->dim[n - 1] < INT64_MAX / 128 &&
+           w->dim[n - 1] * 32 / q->bits == scales->dim[n - 1] * q->group;
+    return fits ||
+           error_false(ZL_ERROR_SHAPE,
+                       "%s: words of shape %s, scales of shape %s%s%s: with groups of %d and %d bits "
+                       "these do not fit each other",
+                       function, array_text(w), array_text(scales), biases ? ", biases of shape " : "",
+                       biases ? array_text(biases) : "", q->group, q->bits);
 }
 
-zl_array zl_dequantize(zl_array w, zl_array scales, zl_array biases, int group_size, int bits, const char *mode,
-                       zl_array global_scale, zl_dtype dtype) {
+zl_array zl_dequantize(zl_array w, zl_array scales, zl_array biases, int group_size, int bits,
+                       const char *mode, zl_array global_scale, zl_dtype dtype) {
     struct quantization q;
     if (!w || !scales || !op_check_optional(biases) ||
         !op_read_quantization("zl_dequantize", mode, group_size, bits, &q) ||
-        !check_global("zl_dequantize", &q, global_scale) || !op_check_quantized("zl_dequantize", &q, w, scales, biases))
+        !check_global("zl_dequantize", &q, global_scale) ||
+        !op_check_quantized("zl_dequantize", &q, w, scales, biases))
         return NULL;
     bool affine = q.mode == QUANT_AFFINE;
     zl_dtype own = affine ? dtype_common(2, (zl_array[]){scales, biases}) : ZL_BFLOAT16;
@@ -314,7 +342,8 @@ zl_array zl_dequantize(zl_array w, zl_array scales, zl_array biases, int group_s
     return in[1] && in[2] ? zl_astype(dequantize(3, in, arg, own), to) : NULL;
 }
 OP_SIGNATURE(zl_dequantize, "quantized",
-             "The numbers that zl_quantize made w, scales and biases from, nearly: of the dtype of the scales or, where they "
+             "The numbers that zl_quantize made w, scales and biases from, nearly: of the dtype of the "
+             "scales or, where they "
              "are bytes, bfloat16, unless dtype says another.",
              P_ARRAY(w), P_ARRAY(scales), P_OPTIONAL(biases), P_INT(group_size, "None"), P_INT(bits, "None"),
              P_STRING(mode, "affine"), P_OPTIONAL(global_scale), P_DTYPE(dtype, "None"));

@@ -138,14 +138,18 @@ static bool vmap(const struct call *c, const zl_array *in, const int *axis, zl_a
         zl_array y = p.x ? multiply(&p) : NULL;
         return (out[0] = zl_unflatten(y, 0, ZL_SHAPE(x->dim[0], x->dim[1])));
     }
-    zl_array w = zl_dequantize(op_batch_repeat(p.w, axis[W], batch), op_batch_repeat(p.scales, axis[SCALES], batch),
-                               p.biases ? op_batch_repeat(p.biases, axis[BIASES], batch) : NULL, p.q.group, p.q.bits,
-                               mode_names[p.q.mode], NULL, (zl_dtype)p.x->dtype);
+    zl_array w =
+        zl_dequantize(op_batch_repeat(p.w, axis[W], batch), op_batch_repeat(p.scales, axis[SCALES], batch),
+                      p.biases ? op_batch_repeat(p.biases, axis[BIASES], batch) : NULL, p.q.group, p.q.bits,
+                      mode_names[p.q.mode], NULL, (zl_dtype)p.x->dtype);
     return (out[0] = zl_matmul(x, p.transpose ? zl_matrix_transpose(w) : w));
 }
 
-static const struct op_field fields[] = {{"mode", FIELD_INT}, {"group_size", FIELD_INT}, {"bits", FIELD_INT},
-                                         {"transpose", FIELD_BOOL}, {"gathered", FIELD_BOOL}};
+static const struct op_field fields[] = {{"mode", FIELD_INT},
+                                         {"group_size", FIELD_INT},
+                                         {"bits", FIELD_INT},
+                                         {"transpose", FIELD_BOOL},
+                                         {"gathered", FIELD_BOOL}};
 const struct op op_quantized_matmul = {
     .name = "quantized_matmul",
     .kind = OP_OTHER,
@@ -163,8 +167,10 @@ static bool check_sizes(const char *function, const struct product *p) {
     int n = p->w->ndim;
     int64_t columns = p->scales->dim[n - 1] * p->q.group, inner = p->transpose ? columns : p->w->dim[n - 2];
     if (p->x->ndim == 0 || p->x->dim[p->x->ndim - 1] != inner)
-        return error_false(ZL_ERROR_SHAPE, "%s: x of shape %s times a %smatrix of shape (%lld, %lld): its last size must be "
-                           "%lld", function, array_text(p->x), p->transpose ? "transposed " : "",
+        return error_false(ZL_ERROR_SHAPE,
+                           "%s: x of shape %s times a %smatrix of shape (%lld, %lld): its last size must be "
+                           "%lld",
+                           function, array_text(p->x), p->transpose ? "transposed " : "",
                            (long long)p->w->dim[n - 2], (long long)columns, (long long)inner);
     return true;
 }
@@ -196,8 +202,9 @@ static zl_array multiply_rows(struct product p) {
         dim[i] = x->dim[i];
     dim[x->ndim - 1] = p.transpose ? p.w->dim[0] : p.scales->dim[1] * p.q.group;
     if (x->size == 0)
-        return op_check_size("zl_quantized_matmul", x->ndim, dim) ? zl_zeros((zl_shape){dim, x->ndim}, (zl_dtype)x->dtype)
-                                                                  : NULL;
+        return op_check_size("zl_quantized_matmul", x->ndim, dim)
+                   ? zl_zeros((zl_shape){dim, x->ndim}, (zl_dtype)x->dtype)
+                   : NULL;
     return zl_reshape(multiply(&p), (zl_shape){dim, x->ndim});
 }
 
@@ -223,7 +230,8 @@ static zl_array multiply_chosen(struct product p) {
         if (!dim)
             return NULL;
         dim[shape->ndim] = p.x->dim[p.x->ndim - 2];
-        dim[shape->ndim + 1] = p.transpose ? p.w->dim[p.w->ndim - 2] : p.scales->dim[p.w->ndim - 1] * p.q.group;
+        dim[shape->ndim + 1] =
+            p.transpose ? p.w->dim[p.w->ndim - 2] : p.scales->dim[p.w->ndim - 1] * p.q.group;
         return op_check_size("zl_gather_qmm", shape->ndim + 2, dim)
                    ? zl_zeros((zl_shape){dim, shape->ndim + 2}, (zl_dtype)p.x->dtype)
                    : NULL;
@@ -237,15 +245,17 @@ static zl_array multiply_chosen(struct product p) {
     if (!p.x || !p.w || !p.scales || !p.first || !p.second)
         return NULL;
     zl_array y = multiply(&p);
-    return y && shape->ndim ? zl_unflatten(y, 0, (zl_shape){shape->dim, shape->ndim}) : zl_squeeze(y, ZL_AXES(0));
+    return y && shape->ndim ? zl_unflatten(y, 0, (zl_shape){shape->dim, shape->ndim})
+                            : zl_squeeze(y, ZL_AXES(0));
 }
 
 static zl_array multiply_batches(const char *function, struct product p) {
     zl_array pair[2];
     if (p.x->ndim < 2)
-        return error_set(ZL_ERROR_SHAPE, "%s: x of shape %s: two axes are needed for matrices of shape %s", function,
-                         array_text(p.x), array_text(p.w));
-    if (!(pair[0] = number_matrices(p.x)) || !(pair[1] = number_matrices(p.w)) || !op_broadcast(function, 2, pair, pair))
+        return error_set(ZL_ERROR_SHAPE, "%s: x of shape %s: two axes are needed for matrices of shape %s",
+                         function, array_text(p.x), array_text(p.w));
+    if (!(pair[0] = number_matrices(p.x)) || !(pair[1] = number_matrices(p.w)) ||
+        !op_broadcast(function, 2, pair, pair))
         return NULL;
     p.first = pair[0];
     p.second = pair[1];
@@ -259,8 +269,8 @@ static zl_array quantized_matmul(const char *function, struct product p) {
     return zl_astype(p.w->ndim == 2 ? multiply_rows(p) : multiply_batches(function, p), dtype);
 }
 
-zl_array zl_quantized_matmul(zl_array x, zl_array w, zl_array scales, zl_array biases, bool transpose, int group_size,
-                             int bits, const char *mode) {
+zl_array zl_quantized_matmul(zl_array x, zl_array w, zl_array scales, zl_array biases, bool transpose,
+                             int group_size, int bits, const char *mode) {
     struct product p = {.x = x, .w = w, .scales = scales, .biases = biases, .transpose = transpose};
     if (!x || !w || !scales || !op_check_optional(biases) ||
         !op_read_quantization("zl_quantized_matmul", mode, group_size, bits, &p.q))
@@ -268,7 +278,8 @@ zl_array zl_quantized_matmul(zl_array x, zl_array w, zl_array scales, zl_array b
     return quantized_matmul("zl_quantized_matmul", p);
 }
 OP_SIGNATURE(zl_quantized_matmul, "quantized",
-             "x times the matrix that w, scales and biases of zl_quantize stand for or, if transpose, times its transpose: of "
+             "x times the matrix that w, scales and biases of zl_quantize stand for or, if transpose, times "
+             "its transpose: of "
              "x (..., m, k) and a matrix (n, k) then (..., m, n). The axes before the last two broadcast.",
              P_ARRAY(x), P_ARRAY(w), P_ARRAY(scales), P_OPTIONAL(biases), P_BOOL(transpose, "True"),
              P_INT(group_size, "None"), P_INT(bits, "None"), P_STRING(mode, "affine"));
@@ -276,7 +287,8 @@ OP_SIGNATURE(zl_quantized_matmul, "quantized",
 // The indices that are given, or the numbers of all matrices.
 static zl_array indices_or_all(const char *function, zl_array indices, zl_array x) {
     if (x->ndim < 2)
-        return error_set(ZL_ERROR_SHAPE, "%s: an array of shape %s: two axes are needed", function, array_text(x));
+        return error_set(ZL_ERROR_SHAPE, "%s: an array of shape %s: two axes are needed", function,
+                         array_text(x));
     if (!indices)
         return number_matrices(x);
     return op_check_integers(function, indices) ? zl_astype(indices, ZL_UINT32) : NULL;
@@ -294,9 +306,9 @@ static zl_array gather(struct product p, zl_array first, zl_array second) {
     return zl_astype(multiply_chosen(p), dtype);
 }
 
-zl_array zl_gather_qmm(zl_array x, zl_array w, zl_array scales, zl_array biases, zl_array lhs_indices, zl_array rhs_indices,
-                       bool transpose, int group_size, int bits, const char *mode, zl_array global_scale,
-                       bool sorted_indices) {
+zl_array zl_gather_qmm(zl_array x, zl_array w, zl_array scales, zl_array biases, zl_array lhs_indices,
+                       zl_array rhs_indices, bool transpose, int group_size, int bits, const char *mode,
+                       zl_array global_scale, bool sorted_indices) {
     struct product p = {.x = x, .w = w, .scales = scales, .biases = biases, .transpose = transpose};
     (void)sorted_indices; // would allow nothing that is not done anyway
     if (!x || !w || !scales || !op_check_optional(biases) ||
@@ -304,15 +316,19 @@ zl_array zl_gather_qmm(zl_array x, zl_array w, zl_array scales, zl_array biases,
         return NULL;
     if (global_scale)
         return error_set(ZL_ERROR_VALUE, "zl_gather_qmm: a global scale is not possible");
-    return lhs_indices || rhs_indices ? gather(p, lhs_indices, rhs_indices) : quantized_matmul("zl_gather_qmm", p);
+    return lhs_indices || rhs_indices ? gather(p, lhs_indices, rhs_indices)
+                                      : quantized_matmul("zl_gather_qmm", p);
 }
 OP_SIGNATURE(zl_gather_qmm, "quantized",
-             "Products of matrices of x and of w, scales and biases, as zl_quantized_matmul, that the indices name: each counts "
-             "the axes before the last two as one. The indices broadcast, and their shape comes first in the result; none are "
+             "Products of matrices of x and of w, scales and biases, as zl_quantized_matmul, that the "
+             "indices name: each counts "
+             "the axes before the last two as one. The indices broadcast, and their shape comes first in the "
+             "result; none are "
              "0, 1, 2 and so on.",
-             P_ARRAY(x), P_ARRAY(w), P_ARRAY(scales), P_OPTIONAL(biases), P_OPTIONAL(lhs_indices), P_OPTIONAL(rhs_indices),
-             P_BOOL(transpose, "True"), P_INT(group_size, "None"), P_INT(bits, "None"), P_STRING(mode, "affine"),
-             P_OPTIONAL(global_scale), P_BOOL(sorted_indices, "False"));
+             P_ARRAY(x), P_ARRAY(w), P_ARRAY(scales), P_OPTIONAL(biases), P_OPTIONAL(lhs_indices),
+             P_OPTIONAL(rhs_indices), P_BOOL(transpose, "True"), P_INT(group_size, "None"),
+             P_INT(bits, "None"), P_STRING(mode, "affine"), P_OPTIONAL(global_scale),
+             P_BOOL(sorted_indices, "False"));
 
 // Both quantised -------------------------------------------------------------------------------------------------------
 
@@ -328,14 +344,18 @@ static bool check_both(zl_array x, zl_array w, zl_array scales, zl_array global_
     bool packed = w->dtype == ZL_UINT32;
     zl_dtype dtype = (zl_dtype)(packed ? x : w)->dtype;
     if (w->ndim != 2 || x->ndim == 0)
-        return error_false(ZL_ERROR_SHAPE, "zl_qqmm: shapes %s and %s: one axis or more and two are needed", array_text(x),
-                           array_text(w));
-    if (!dtype_is_float((zl_dtype)x->dtype) || x->dtype == ZL_FLOAT64 || !dtype_is_float(dtype) || dtype == ZL_FLOAT64)
-        return error_false(ZL_ERROR_DTYPE, "zl_qqmm: %s times %s: float16, bfloat16 or float32, and of w uint32, are needed",
+        return error_false(ZL_ERROR_SHAPE, "zl_qqmm: shapes %s and %s: one axis or more and two are needed",
+                           array_text(x), array_text(w));
+    if (!dtype_is_float((zl_dtype)x->dtype) || x->dtype == ZL_FLOAT64 || !dtype_is_float(dtype) ||
+        dtype == ZL_FLOAT64)
+        return error_false(ZL_ERROR_DTYPE,
+                           "zl_qqmm: %s times %s: float16, bfloat16 or float32, and of w uint32, are needed",
                            zl_dtype_name((zl_dtype)x->dtype), zl_dtype_name((zl_dtype)w->dtype));
     if (packed != (scales != NULL) || !global_x != !global_w)
-        return error_false(ZL_ERROR_VALUE, "zl_qqmm: scales are needed if w is quantised, and only then; global scales for both "
-                           "or none");
+        return error_false(
+            ZL_ERROR_VALUE,
+            "zl_qqmm: scales are needed if w is quantised, and only then; global scales for both "
+            "or none");
     return true;
 }
 
@@ -343,7 +363,8 @@ zl_array zl_qqmm(zl_array x, zl_array w, zl_array scales, int group_size, int bi
                  zl_array global_scale_x, zl_array global_scale_w) {
     struct quantization q;
     const char *name = mode ? mode : "nvfp4";
-    if (!x || !w || !op_check_optional(scales) || !op_read_quantization("zl_qqmm", name, group_size, bits, &q) ||
+    if (!x || !w || !op_check_optional(scales) ||
+        !op_read_quantization("zl_qqmm", name, group_size, bits, &q) ||
         !check_both(x, w, scales, global_scale_x, global_scale_w))
         return NULL;
     if (q.mode == QUANT_AFFINE)
@@ -353,14 +374,16 @@ zl_array zl_qqmm(zl_array x, zl_array w, zl_array scales, int group_size, int bi
     if (scales && !global_scale_w) {
         y = zl_quantized_matmul(rows, w, scales, NULL, true, q.group, q.bits, name);
     } else {
-        zl_array matrix = scales ? zl_dequantize(w, scales, NULL, q.group, q.bits, name, global_scale_w, (zl_dtype)x->dtype)
-                                 : round_trip(w, name, &q, global_scale_w);
+        zl_array matrix =
+            scales ? zl_dequantize(w, scales, NULL, q.group, q.bits, name, global_scale_w, (zl_dtype)x->dtype)
+                   : round_trip(w, name, &q, global_scale_w);
         y = zl_astype(zl_matmul(rows, zl_matrix_transpose(matrix)), (zl_dtype)x->dtype);
     }
     return x->ndim == 1 ? zl_squeeze(y, ZL_AXES(0)) : y;
 }
 OP_SIGNATURE(zl_qqmm, "quantized",
-             "x times the transpose of w, (n, k), where both are quantised first: w may be quantised already, with its scales. "
+             "x times the transpose of w, (n, k), where both are quantised first: w may be quantised "
+             "already, with its scales. "
              "In a mode of floating-point codes.",
              P_ARRAY(x), P_ARRAY(w), P_OPTIONAL(scales), P_INT(group_size, "None"), P_INT(bits, "None"),
              P_STRING(mode, "nvfp4"), P_OPTIONAL(global_scale_x), P_OPTIONAL(global_scale_w));

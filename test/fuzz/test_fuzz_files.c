@@ -18,8 +18,10 @@ static zl_file *make_file(const char *format) {
     CHECK(zl_file_add_metadata(file, &(zl_metadata){.name = "text", .text = texts, .texts = 1}));
     if (strcmp(format, "gguf"))
         return file;
-    CHECK(zl_file_add_metadata(file, &(zl_metadata){.name = "list", .text = texts, .texts = 2, .is_list = true}));
-    CHECK(zl_file_add_metadata(file, &(zl_metadata){.name = "n", .array = op_test_range(ZL_SHAPE(3), ZL_UINT8)}));
+    CHECK(zl_file_add_metadata(file,
+                               &(zl_metadata){.name = "list", .text = texts, .texts = 2, .is_list = true}));
+    CHECK(zl_file_add_metadata(file,
+                               &(zl_metadata){.name = "n", .array = op_test_range(ZL_SHAPE(3), ZL_UINT8)}));
     return file;
 }
 

@@ -133,7 +133,8 @@ TEST(fp8_every_code) {
     uint8_t codes[256];
     for (int i = 0; i < 256; i++)
         codes[i] = (uint8_t)i;
-    zl_array x = zl_from_foreign(codes, ZL_SHAPE(256), ZL_UINT8, NULL), back = ready(zl_from_fp8(x, ZL_FLOAT32));
+    zl_array x = zl_from_foreign(codes, ZL_SHAPE(256), ZL_UINT8, NULL),
+             back = ready(zl_from_fp8(x, ZL_FLOAT32));
     const float *value = zl_data_f32(back);
     const uint8_t *again = zl_data(zl_to_fp8(back));
     REQUIRE(value && again);
@@ -157,7 +158,8 @@ TEST(fp8_rounds_to_the_nearest) {
 
 // Products ---------------------------------------------------------------------------------------------------------
 
-static void check_product(const struct matrix *m, zl_shape shape, bool transpose, zl_dtype dtype, double bound) {
+static void check_product(const struct matrix *m, zl_shape shape, bool transpose, zl_dtype dtype,
+                          double bound) {
     zl_array x = op_test_random(shape, dtype, -1, 1), w = whole(m, ZL_FLOAT64);
     zl_array expected = zl_matmul(zl_astype(x, ZL_FLOAT64), transpose ? zl_matrix_transpose(w) : w);
     check_near(product(x, m, transpose), zl_astype(expected, dtype), bound);
@@ -167,7 +169,8 @@ TEST(quantized_products) {
     for (size_t g = 0; g < COUNT(groups); g++)
         for (size_t b = 0; b < COUNT(bit_counts); b++)
             ZL_SCOPE {
-                struct matrix m = quantize(op_test_random(ZL_SHAPE(7, 128), ZL_FLOAT32, -1, 1), groups[g], bit_counts[b], NULL);
+                struct matrix m = quantize(op_test_random(ZL_SHAPE(7, 128), ZL_FLOAT32, -1, 1), groups[g],
+                                           bit_counts[b], NULL);
                 check_product(&m, ZL_SHAPE(1, 128), true, ZL_FLOAT32, 1e-4);
                 check_product(&m, ZL_SHAPE(5, 128), true, ZL_FLOAT32, 1e-4);
                 check_product(&m, ZL_SHAPE(128), true, ZL_FLOAT64, 1e-5);
@@ -178,7 +181,8 @@ TEST(quantized_products) {
 
 TEST(quantized_products_of_floats) {
     for (size_t i = 0; i < COUNT(float_modes); i++) {
-        struct matrix m = quantize(op_test_random(ZL_SHAPE(6, 64), ZL_FLOAT32, -1, 1), INT_MIN, INT_MIN, float_modes[i]);
+        struct matrix m =
+            quantize(op_test_random(ZL_SHAPE(6, 64), ZL_FLOAT32, -1, 1), INT_MIN, INT_MIN, float_modes[i]);
         check_product(&m, ZL_SHAPE(3, 64), true, ZL_FLOAT32, 1e-4);
         check_product(&m, ZL_SHAPE(3, 64), true, ZL_BFLOAT16, 3e-2);
         check_product(&m, ZL_SHAPE(2, 6), false, ZL_FLOAT16, 5e-3);
@@ -194,27 +198,34 @@ TEST(quantized_products_of_batches) {
 }
 
 static zl_array gather(zl_array x, const struct matrix *m, zl_array left, zl_array right) {
-    return zl_gather_qmm(x, m->part[0], m->part[1], m->part[2], left, right, true, m->group, m->bits, m->mode, NULL, false);
+    return zl_gather_qmm(x, m->part[0], m->part[1], m->part[2], left, right, true, m->group, m->bits, m->mode,
+                         NULL, false);
 }
 
 TEST(quantized_products_that_indices_choose) {
     struct matrix m = quantize(op_test_random(ZL_SHAPE(5, 4, 32), ZL_FLOAT32, -1, 1), 32, 8, NULL);
     zl_array x = op_test_random(ZL_SHAPE(3, 2, 32), ZL_FLOAT32, -1, 1), w = ready(whole(&m, ZL_FLOAT32));
-    zl_array left = zl_from_i32((int32_t[]){2, 0}, ZL_SHAPE(2, 1)), right = zl_from_i32((int32_t[]){4, 1, 1}, ZL_SHAPE(3));
+    zl_array left = zl_from_i32((int32_t[]){2, 0}, ZL_SHAPE(2, 1)),
+             right = zl_from_i32((int32_t[]){4, 1, 1}, ZL_SHAPE(3));
     zl_array chosen = zl_matmul(zl_take(x, left, 0), zl_matrix_transpose(zl_take(w, right, 0)));
     check_near(gather(x, &m, left, right), chosen, 1e-4);
     check_near(gather(x, &m, NULL, right), zl_matmul(x, zl_matrix_transpose(zl_take(w, right, 0))), 1e-4);
-    zl_array far = zl_from_i32((int32_t[]){INT32_MAX}, ZL_SHAPE(1)); // anything, but nothing that is not there
+    zl_array far =
+        zl_from_i32((int32_t[]){INT32_MAX}, ZL_SHAPE(1)); // anything, but nothing that is not there
     CHECK(zl_eval(gather(x, &m, far, far)));
 }
 
 TEST(qqmm_is_a_product_of_rounded_matrices) {
-    zl_array x = op_test_random(ZL_SHAPE(3, 32), ZL_FLOAT32, -1, 1), w = op_test_random(ZL_SHAPE(4, 32), ZL_FLOAT32, -1, 1);
+    zl_array x = op_test_random(ZL_SHAPE(3, 32), ZL_FLOAT32, -1, 1),
+             w = op_test_random(ZL_SHAPE(4, 32), ZL_FLOAT32, -1, 1);
     for (size_t i = 0; i < COUNT(float_modes); i++) {
-        struct matrix a = quantize(x, INT_MIN, INT_MIN, float_modes[i]), b = quantize(w, INT_MIN, INT_MIN, float_modes[i]);
-        zl_array expected = ready(zl_matmul(whole(&a, ZL_FLOAT32), zl_matrix_transpose(whole(&b, ZL_FLOAT32))));
+        struct matrix a = quantize(x, INT_MIN, INT_MIN, float_modes[i]),
+                      b = quantize(w, INT_MIN, INT_MIN, float_modes[i]);
+        zl_array expected =
+            ready(zl_matmul(whole(&a, ZL_FLOAT32), zl_matrix_transpose(whole(&b, ZL_FLOAT32))));
         check_near(zl_qqmm(x, w, NULL, INT_MIN, INT_MIN, float_modes[i], NULL, NULL), expected, 1e-4);
-        check_near(zl_qqmm(x, b.part[0], b.part[1], INT_MIN, INT_MIN, float_modes[i], NULL, NULL), expected, 1e-4);
+        check_near(zl_qqmm(x, b.part[0], b.part[1], INT_MIN, INT_MIN, float_modes[i], NULL, NULL), expected,
+                   1e-4);
     }
 }
 
@@ -222,8 +233,10 @@ TEST(qqmm_is_a_product_of_rounded_matrices) {
 
 static struct matrix fixed(zl_shape shape) {
     struct matrix m = {.group = 32, .bits = 4, .mode = "affine"};
-    zl_array w = zl_reshape(zl_sin(zl_arange(0, (double)(shape.dim[0] * shape.dim[1] * 32), 1, ZL_FLOAT32)), ZL_SHAPE(-1, 32));
-    CHECK(zl_quantize(zl_reshape(w, (zl_shape){(int64_t[]){shape.dim[0], shape.dim[1], 32}, 3}), 32, 4, NULL, NULL, m.part));
+    zl_array w = zl_reshape(zl_sin(zl_arange(0, (double)(shape.dim[0] * shape.dim[1] * 32), 1, ZL_FLOAT32)),
+                            ZL_SHAPE(-1, 32));
+    CHECK(zl_quantize(zl_reshape(w, (zl_shape){(int64_t[]){shape.dim[0], shape.dim[1], 32}, 3}), 32, 4, NULL,
+                      NULL, m.part));
     for (int i = 1; i < 3; i++)
         m.part[i] = zl_astype(m.part[i], ZL_FLOAT64);
     CHECK(zl_eval_all(3, m.part));
@@ -267,14 +280,17 @@ static zl_array gather_sum(zl_array x, zl_array scales) {
     struct matrix m = fixed(ZL_SHAPE(3, 2));
     if (scales)
         m.part[1] = scales;
-    zl_array left = zl_from_i32((int32_t[]){1, 0, 1}, ZL_SHAPE(3)), right = zl_from_i32((int32_t[]){2, 0, 0}, ZL_SHAPE(3));
+    zl_array left = zl_from_i32((int32_t[]){1, 0, 1}, ZL_SHAPE(3)),
+             right = zl_from_i32((int32_t[]){2, 0, 0}, ZL_SHAPE(3));
     return zl_sum(zl_square(gather(x, &m, left, right)));
 }
 
 // Gathered products have no batching rule, so only their derivatives are compared with differences.
 static void check_slope(bool by_scales) {
-    zl_array x = op_test_random(ZL_SHAPE(2, 1, 32), ZL_FLOAT64, -1, 1), s = op_test_random(ZL_SHAPE(3, 2, 1), ZL_FLOAT64, 0.1, 1);
-    zl_array at = by_scales ? s : x, grad, step = zl_multiply(zl_scalar(1e-5), op_test_random(zl_shape_of(at), ZL_FLOAT64, -1, 1));
+    zl_array x = op_test_random(ZL_SHAPE(2, 1, 32), ZL_FLOAT64, -1, 1),
+             s = op_test_random(ZL_SHAPE(3, 2, 1), ZL_FLOAT64, 0.1, 1);
+    zl_array at = by_scales ? s : x, grad,
+             step = zl_multiply(zl_scalar(1e-5), op_test_random(zl_shape_of(at), ZL_FLOAT64, -1, 1));
     REQUIRE(zl_grad(gather_sum(x, s), 1, &at, &grad) && zl_eval(step));
     zl_array up = ready(zl_add(at, step)), down = ready(zl_subtract(at, step));
     CHECK(zl_eval(grad));
@@ -296,7 +312,8 @@ static bool map_weights(void *data, int count, const zl_array *in, zl_outputs *o
 
 TEST(quantized_products_mapped_over_weights) {
     struct matrix m = fixed(ZL_SHAPE(3, 2));
-    zl_array x = op_test_random(ZL_SHAPE(2, 32), ZL_FLOAT64, -1, 1), in[] = {x, m.part[0], m.part[1], m.part[2]};
+    zl_array x = op_test_random(ZL_SHAPE(2, 32), ZL_FLOAT64, -1, 1),
+             in[] = {x, m.part[0], m.part[1], m.part[2]};
     zl_outputs *out = zl_outputs_new();
     CHECK(zl_vmap((zl_fn){.call = map_weights}, 4, in, (int[]){-1, 0, 0, 0}, 1, NULL, out));
     check_near(zl_outputs_get(out, 0), zl_matmul(x, zl_matrix_transpose(whole(&m, ZL_FLOAT64))), 1e-10);
@@ -318,7 +335,8 @@ TEST(quantized_mistakes) {
     CHECK_ERROR(ZL_ERROR_DTYPE, zl_quantize(zl_ones(ZL_SHAPE(2, 64), ZL_INT32), 64, 4, NULL, NULL, out));
     CHECK_ERROR(ZL_ERROR_VALUE, zl_quantize(w, 64, 4, NULL, NULL, NULL));
     CHECK_ERROR(ZL_ERROR_VALUE, zl_dequantize(m.part[0], m.part[1], NULL, 64, 4, NULL, NULL, ZL_FLOAT32));
-    CHECK_ERROR(ZL_ERROR_SHAPE, zl_dequantize(m.part[0], m.part[1], m.part[2], 32, 4, NULL, NULL, ZL_FLOAT32));
+    CHECK_ERROR(ZL_ERROR_SHAPE,
+                zl_dequantize(m.part[0], m.part[1], m.part[2], 32, 4, NULL, NULL, ZL_FLOAT32));
     CHECK_ERROR(ZL_ERROR_DTYPE, zl_dequantize(w, m.part[1], m.part[2], 64, 4, NULL, NULL, ZL_FLOAT32));
     CHECK_ERROR(ZL_ERROR_DTYPE, zl_dequantize(m.part[0], m.part[1], m.part[2], 64, 4, NULL, NULL, ZL_INT32));
     CHECK_ERROR(ZL_ERROR_SHAPE, product(zl_ones(ZL_SHAPE(2, 32), ZL_FLOAT32), &m, true));

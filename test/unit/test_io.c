@@ -28,8 +28,12 @@ static void check_same(zl_array got, zl_array expected) {
     CHECK(zl_item(zl_array_equal(got, expected, false)) == 1);
 }
 
-static const zl_shape shapes[] = {{NULL, 0}, {(int64_t[]){1}, 1}, {(int64_t[]){0, 3}, 2}, {(int64_t[]){5, 3}, 2},
-                                  {(int64_t[]){2, 1, 4, 3}, 4}, {(int64_t[]){700, 800}, 2}};
+static const zl_shape shapes[] = {{NULL, 0},
+                                  {(int64_t[]){1}, 1},
+                                  {(int64_t[]){0, 3}, 2},
+                                  {(int64_t[]){5, 3}, 2},
+                                  {(int64_t[]){2, 1, 4, 3}, 4},
+                                  {(int64_t[]){700, 800}, 2}};
 
 static bool fits(const char *format, zl_dtype dtype) {
     return strcmp(format, "gguf") || dtype == ZL_FLOAT16 || dtype == ZL_BFLOAT16 || dtype == ZL_FLOAT32 ||
@@ -113,7 +117,8 @@ TEST(io_named_files) {
     zl_file *file = zl_file_new();
     zl_array a = sample(ZL_SHAPE(4, 4), ZL_FLOAT32);
     CHECK(zl_file_add(file, "a", a));
-    CHECK(zl_savez(path_to("x"), file) && zl_save_safetensors(path_to("x"), file) && zl_save_gguf(path_to("x"), file));
+    CHECK(zl_savez(path_to("x"), file) && zl_save_safetensors(path_to("x"), file) &&
+          zl_save_gguf(path_to("x"), file));
     zl_file *npz = zl_load_npz(path_to("x.npz")), *st = zl_load_safetensors(path_to("x.safetensors"));
     zl_file *gguf = zl_load_gguf(path_to("x.gguf"));
     check_same(zl_file_find(npz, "a"), a);
@@ -156,16 +161,20 @@ TEST(io_metadata_of_safetensors) {
 TEST(io_metadata_of_gguf) {
     zl_file *file = zl_file_new();
     const zl_text list[] = {{"one", 3}, {"", 0}, {"t\0o", 3}};
-    CHECK(zl_file_add_metadata(file, &(zl_metadata){.name = "list", .text = list, .texts = 3, .is_list = true}));
-    CHECK(zl_file_add_metadata(file, &(zl_metadata){.name = "n", .array = op_test_range(ZL_SHAPE(3), ZL_UINT16)}));
+    CHECK(zl_file_add_metadata(file,
+                               &(zl_metadata){.name = "list", .text = list, .texts = 3, .is_list = true}));
+    CHECK(zl_file_add_metadata(file,
+                               &(zl_metadata){.name = "n", .array = op_test_range(ZL_SHAPE(3), ZL_UINT16)}));
     CHECK(zl_file_add_metadata(file, &(zl_metadata){.name = "x", .array = zl_scalar(1.5)}));
     add_text(file, "t", "text");
-    CHECK_ERROR(ZL_ERROR_VALUE, zl_file_add_metadata(file, &(zl_metadata){.name = "t", .array = zl_scalar(1.5)}));
+    CHECK_ERROR(ZL_ERROR_VALUE,
+                zl_file_add_metadata(file, &(zl_metadata){.name = "t", .array = zl_scalar(1.5)}));
     zl_file *back = through_memory("gguf", file);
     zl_metadata m[4];
     for (int i = 0; i < 4; i++)
         REQUIRE(back && zl_file_metadata(back, i, &m[i]));
-    CHECK(m[0].is_list && m[0].texts == 3 && m[0].text[2].bytes == 3 && !memcmp(m[0].text[2].data, "t\0o", 3));
+    CHECK(m[0].is_list && m[0].texts == 3 && m[0].text[2].bytes == 3 &&
+          !memcmp(m[0].text[2].data, "t\0o", 3));
     CHECK_ARRAY(m[1].array, ZL_UINT16, ZL_SHAPE(3), 0, 1, 2);
     CHECK_ARRAY(m[2].array, ZL_FLOAT32, ZL_SCALAR, 1.5);
     CHECK_STR(m[3].text->data, "text");
@@ -200,10 +209,18 @@ TEST(io_npy_of_other_orders) {
 
 TEST(io_npy_that_is_wrong) {
     static const char *const bad[] = {
-        "{'descr': '<c16', 'fortran_order': False, 'shape': (1,)}", "{'descr': '<f4', 'shape': (-1,)}", "{'descr': '<f4'",
-        "{'descr': '<f4', 'shape': (1}", "{'descr': '<f4', 'fortran_order': No, 'shape': (1,)}", "{}", "", "{'descr': 4}",
-        "{'descr': '<f4', 'fortran_order': False, 'shape': (1, 2, 3)}", "{'what': '<f4'}",
-        "{'descr': '<f4', 'shape': (99999999999999999999,)}", "{'descr': '<f8', 'shape': (4294967296, 4294967296)}",
+        "{'descr': '<c16', 'fortran_order': False, 'shape': (1,)}",
+        "{'descr': '<f4', 'shape': (-1,)}",
+        "{'descr': '<f4'",
+        "{'descr': '<f4', 'shape': (1}",
+        "{'descr': '<f4', 'fortran_order': No, 'shape': (1,)}",
+        "{}",
+        "",
+        "{'descr': 4}",
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (1, 2, 3)}",
+        "{'what': '<f4'}",
+        "{'descr': '<f4', 'shape': (99999999999999999999,)}",
+        "{'descr': '<f8', 'shape': (4294967296, 4294967296)}",
     };
     for (size_t i = 0; i < COUNT(bad); i++)
         CHECK_ERROR(ZL_ERROR_IO, load_npy(bad[i], "1234", 4));
@@ -233,9 +250,12 @@ static zl_file *load_safetensors(const char *json, const char *data, size_t byte
 }
 
 TEST(io_safetensors_of_others) {
-    zl_file *f = load_safetensors("{ \"\\u00e9\\ud83c\\udf0d\" : {\"dtype\":\"I16\", \"x\": [1, {\"y\": null}], "
-                                  "\"shape\":[2],\"data_offsets\":[1,5]} }", "\7\1\0\2\0", 5);
-    CHECK_ARRAY(zl_file_find(f, "\xc3\xa9\xf0\x9f\x8c\x8d"), ZL_INT16, ZL_SHAPE(2), 1, 2); // it lies at an odd address
+    zl_file *f =
+        load_safetensors("{ \"\\u00e9\\ud83c\\udf0d\" : {\"dtype\":\"I16\", \"x\": [1, {\"y\": null}], "
+                         "\"shape\":[2],\"data_offsets\":[1,5]} }",
+                         "\7\1\0\2\0", 5);
+    CHECK_ARRAY(zl_file_find(f, "\xc3\xa9\xf0\x9f\x8c\x8d"), ZL_INT16, ZL_SHAPE(2), 1,
+                2); // it lies at an odd address
     zl_file_free(f);
 }
 
@@ -248,7 +268,11 @@ TEST(io_safetensors_that_are_wrong) {
         "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0]}}",
         "{\"a\":{\"dtype\":\"F32\",\"shape\":[-1],\"data_offsets\":[0,4]}}",
         "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,0]}}",
-        "[1]", "{\"a\"", "{\"a\":{\"dtype\":\"\\u12\"}}", "{\"a\\u0000b\":1}", "{\"__metadata__\":{\"a\":1}}",
+        "[1]",
+        "{\"a\"",
+        "{\"a\":{\"dtype\":\"\\u12\"}}",
+        "{\"a\\u0000b\":1}",
+        "{\"__metadata__\":{\"a\":1}}",
     };
     for (size_t i = 0; i < COUNT(bad); i++)
         CHECK_ERROR(ZL_ERROR_IO, load_safetensors(bad[i], "1234", 4));

@@ -72,16 +72,17 @@ static void unpack_codes(const struct unpacking *u, const char *words, uint8_t *
     }
 }
 
-#define AFFINE(name, type)                                                                                       \
-    VECTORS static void name(const uint8_t *restrict code, int group, type scale, type bias, type *restrict out) { \
-        for (int i = 0; i < group; i++)                                                                           \
-            out[i] = (type)code[i] * scale + bias;                                                                \
+#define AFFINE(name, type)                                                                   \
+    VECTORS static void name(const uint8_t *restrict code, int group, type scale, type bias, \
+                             type *restrict out) {                                           \
+        for (int i = 0; i < group; i++)                                                      \
+            out[i] = (type)code[i] * scale + bias;                                           \
     }
 AFFINE(affine_f32, float)
 AFFINE(affine_f64, double)
 
-static void affine_group(const struct unpacking *u, const uint8_t *code, const char *scales, const char *biases, int64_t at,
-                         char *out) {
+static void affine_group(const struct unpacking *u, const uint8_t *code, const char *scales,
+                         const char *biases, int64_t at, char *out) {
     double scale = read_number(scales, u->dtype, at), bias = biases ? read_number(biases, u->dtype, at) : 0;
     if (u->wide)
         affine_f64(code, u->group, scale, bias, (double *)(void *)out + at * u->group);
@@ -104,8 +105,8 @@ static void float_group(const struct unpacking *u, const uint8_t *code, float sc
     }
 }
 
-void cpu_unpack(const struct unpacking *u, const char *words, const char *scales, const char *biases, int64_t groups,
-                char *out) {
+void cpu_unpack(const struct unpacking *u, const char *words, const char *scales, const char *biases,
+                int64_t groups, char *out) {
     uint8_t code[GROUP_MOST];
     for (int64_t g = 0; g < groups; g++) {
         unpack_codes(u, words + g * u->group * u->bits / 8, code);
@@ -126,8 +127,12 @@ struct unpack_job {
 };
 
 static struct unpacking unpacking_of(const int64_t *arg, zl_dtype scales, zl_dtype out) {
-    return (struct unpacking){.mode = (int)arg[0], .group = (int)arg[1], .bits = (int)arg[2], .dtype = scales,
-                              .wide = out == ZL_FLOAT64, .factor = 1};
+    return (struct unpacking){.mode = (int)arg[0],
+                              .group = (int)arg[1],
+                              .bits = (int)arg[2],
+                              .dtype = scales,
+                              .wide = out == ZL_FLOAT64,
+                              .factor = 1};
 }
 
 // Rounded after the product and after the sum, as ops on half floats would.
@@ -135,7 +140,8 @@ static void unpack_half(const struct unpack_job *j, int64_t at) {
     const struct unpacking *u = &j->u;
     uint8_t code[GROUP_MOST];
     float wide[GROUP_MOST];
-    row_fn *narrow = cpu_level()->rows->cast[j->dtype][ZL_FLOAT32], *widen = cpu_level()->rows->cast[ZL_FLOAT32][j->dtype];
+    row_fn *narrow = cpu_level()->rows->cast[j->dtype][ZL_FLOAT32],
+           *widen = cpu_level()->rows->cast[ZL_FLOAT32][j->dtype];
     char *to = j->out + at * u->group * 2;
     unpack_codes(u, j->words + at * u->group * u->bits / 8, code);
     if (u->mode == QUANT_AFFINE) {
@@ -160,8 +166,9 @@ static void dequantize_groups(const void *context, int64_t from, int64_t to) {
         return;
     }
     int64_t item = u->mode == QUANT_AFFINE ? (int64_t)zl_dtype_size(u->dtype) : 1;
-    cpu_unpack(u, j->words + from * u->group * u->bits / 8, j->scales + from * item, j->biases ? j->biases + from * item : NULL,
-               to - from, j->out + from * u->group * (u->wide ? 8 : 4));
+    cpu_unpack(u, j->words + from * u->group * u->bits / 8, j->scales + from * item,
+               j->biases ? j->biases + from * item : NULL, to - from,
+               j->out + from * u->group * (u->wide ? 8 : 4));
 }
 
 bool cpu_dequantize(const struct call *c) {
@@ -245,8 +252,13 @@ bool cpu_quantize(const struct call *c) {
     const int64_t *arg = call_args(c);
     zl_array w = c->in[0], scales = call_output(c, 1);
     union scalar room;
-    struct pack_job j = {.group = (int)arg[1], .bits = (int)arg[2], .dtype = (zl_dtype)w->dtype, .w = array_data(w, &room),
-                         .words = cpu_data(call_first(c)), .scales = cpu_data(scales), .biases = cpu_data(call_output(c, 2))};
+    struct pack_job j = {.group = (int)arg[1],
+                         .bits = (int)arg[2],
+                         .dtype = (zl_dtype)w->dtype,
+                         .w = array_data(w, &room),
+                         .words = cpu_data(call_first(c)),
+                         .scales = cpu_data(scales),
+                         .biases = cpu_data(call_output(c, 2))};
     cpu_split(scales->size, TRAFFIC / j.group, quantize_groups, &j);
     return true;
 }

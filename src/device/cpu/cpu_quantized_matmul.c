@@ -12,10 +12,10 @@ struct product {
     struct unpacking u;
     zl_dtype dtype; // of x and the result
     bool transpose;
-    int64_t item;            // bytes of that
+    int64_t item; // bytes of that
     int64_t m, k, n;
-    int64_t rows, groups;    // of the quantised matrix
-    int64_t piece, pieces;   // rows, or groups of columns, that are unpacked at once; how many of these
+    int64_t rows, groups;  // of the quantised matrix
+    int64_t piece, pieces; // rows, or groups of columns, that are unpacked at once; how many of these
     int64_t scale_item;
     const char *x, *words, *scales, *biases;
     char *out;
@@ -24,7 +24,8 @@ struct product {
 };
 
 // The group at a row and a place in it of matrix w, and those behind it.
-static void unpack(const struct product *p, int64_t w, int64_t row, int64_t group, int64_t groups, char *out) {
+static void unpack(const struct product *p, int64_t w, int64_t row, int64_t group, int64_t groups,
+                   char *out) {
     int64_t at = (w * p->rows + row) * p->groups + group;
     cpu_unpack(&p->u, p->words + at * p->u.group * p->u.bits / 8, p->scales + at * p->scale_item,
                p->biases ? p->biases + at * p->scale_item : NULL, groups, out);
@@ -66,8 +67,14 @@ static void multiply_range(const void *context, int64_t from, int64_t to) {
     struct product *p = (struct product *)(uintptr_t)context;
     for (; from < to; from++) {
         int64_t at = from / p->pieces, x = p->first ? p->first[at] : 0, w = p->second ? p->second[at] : 0;
-        struct gemm g = {.m = p->m, .k = p->k, .a = p->x + x * p->m * p->k * p->item, .a_row = p->k, .a_col = 1,
-                         .c = p->out + at * p->m * p->n * p->item, .c_row = p->n, .c_col = 1};
+        struct gemm g = {.m = p->m,
+                         .k = p->k,
+                         .a = p->x + x * p->m * p->k * p->item,
+                         .a_row = p->k,
+                         .a_col = 1,
+                         .c = p->out + at * p->m * p->n * p->item,
+                         .c_row = p->n,
+                         .c_col = 1};
         int64_t piece = from % p->pieces * p->piece;
         if (!(p->transpose ? multiply_rows : multiply_columns)(p, g, w, piece))
             atomic_store(&p->failed, true);
@@ -132,8 +139,12 @@ bool cpu_quantized_matmul(const struct call *c) {
     zl_array x = c->in[0];
     union scalar room[4];
     struct product p = {.dtype = (zl_dtype)x->dtype, .transpose = arg[3], .item = (int64_t)array_item(x)};
-    p.u = (struct unpacking){.mode = (int)arg[0], .group = (int)arg[1], .bits = (int)arg[2],
-                             .dtype = (zl_dtype)c->in[2]->dtype, .wide = p.dtype == ZL_FLOAT64, .factor = 1};
+    p.u = (struct unpacking){.mode = (int)arg[0],
+                             .group = (int)arg[1],
+                             .bits = (int)arg[2],
+                             .dtype = (zl_dtype)c->in[2]->dtype,
+                             .wide = p.dtype == ZL_FLOAT64,
+                             .factor = 1};
     atomic_init(&p.failed, false);
     read_sizes(&p, c);
     read_inputs(&p, c, room);
