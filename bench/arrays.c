@@ -280,6 +280,26 @@ static void run_is_transposed(struct bench_case *c) {
         sink = zl_is_transposed(c->in[0]);
 }
 
+static bool ten_ops(void *data, int count, const zl_array *in, zl_outputs *out) {
+    (void)data, (void)count;
+    zl_array y = in[0];
+    for (int i = 0; i < 5; i++)
+        y = zl_add(zl_multiply(y, zl_scalar(i + 0.5)), in[1]);
+    return zl_give(out, y);
+}
+
+// Evaluation is a budget of its own.
+static void run_compiled(struct bench_case *c) {
+    static zl_compiled ten;
+    if (!ten)
+        ten = zl_compile((zl_fn){.call = ten_ops}, false);
+    for (int i = 0; i < CALLS; i++) {
+        zl_outputs *out = zl_outputs_new();
+        need(zl_compiled_call(ten, NULL, 0, 2, c->in, out));
+        zl_outputs_free(out);
+    }
+}
+
 static void budget_case(const char *name, double ns, double calls, void (*run)(struct bench_case *c),
                         zl_array a, zl_array b) {
     struct bench_case *c = add_case(name, BENCH_BUDGET, calls, 1, run);
@@ -294,6 +314,7 @@ static void add_budgets(void) {
     budget_case("record", 80, CALLS, run_record, a, b);
     budget_case("record and evaluate", 250, CALLS, run_tiny, a, b);
     budget_case("chain of 1000, an op", 150, CHAIN, run_long_chain, a, b);
+    budget_case("call of ten compiled ops", 2000, CALLS, run_compiled, a, b);
     budget_case("zl_is_contiguous", 20, CALLS, run_is_contiguous, matrix, NULL);
     budget_case("zl_is_transposed", 20, CALLS, run_is_transposed, turned, NULL);
 }

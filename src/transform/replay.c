@@ -128,11 +128,15 @@ static bool name_step(struct build *b, const struct call *c, const int *in) {
     return ok;
 }
 
-// A step holds its call, and the inputs of it too: the call lets them go if somebody evaluates it.
-static void hold(struct call *c) {
+// A step holds its call, and the inputs of it too: the call lets them go if somebody evaluates it. Of several outputs
+// the first may be one that nothing refers to.
+static bool hold(struct call *c) {
+    if (c->outputs > 1 && !graph_lend_sibling(c, 0))
+        return false;
     zl_retain(call_first(c));
     for (int i = 0; i < c->inputs; i++)
         zl_retain(c->in[i]);
+    return true;
 }
 
 static void let_go(struct call *c) {
@@ -154,9 +158,8 @@ static bool add_inputs(struct build *b, const struct call *c) {
 
 static int append(struct build *b, struct call *c) {
     struct replay *r = b->r;
-    if (!memory_grow(&r->step, &r->step_cap, r->steps + 1, sizeof *r->step) || !set_known(b, r->slots))
+    if (!memory_grow(&r->step, &r->step_cap, r->steps + 1, sizeof *r->step) || !set_known(b, r->slots) || !hold(c))
         return -1;
-    hold(c);
     r->step[r->steps++] = (struct step){c, c->stream == b->stream, r->ins, r->slots};
     r->thread = c->stream == b->stream ? r->thread : &recorder;
     r->ins += c->inputs;
