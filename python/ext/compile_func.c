@@ -126,13 +126,16 @@ static PyObject *next_value(PyObject *array, void *context) {
     (void)array;
     if (f->next < f->count)
         return ext_wrap(f->value[f->next++]);
-    PyErr_Format(PyExc_ValueError, "[compile] The captured tree has more arrays than the %d that it had when the "
-                 "function was traced.", f->count);
+    PyErr_Format(PyExc_ValueError,
+                 "[compile] The captured tree has more arrays than the %d that it had when the "
+                 "function was traced.",
+                 f->count);
     return NULL;
 }
 
 static bool fill_tree(PyObject *tree, const zl_array *value, int count) {
-    PyObject *same = tree == Py_None ? Py_NewRef(tree) : tree_update(tree, next_value, &(struct fill){value, count, 0});
+    PyObject *same =
+        tree == Py_None ? Py_NewRef(tree) : tree_update(tree, next_value, &(struct fill){value, count, 0});
     Py_XDECREF(same);
     return same;
 }
@@ -195,8 +198,8 @@ static bool give_result(struct compile_call *c, PyObject *result, zl_outputs *ou
     PyObject *structure = tree_structure(result, &a, false);
     if (structure)
         Py_XSETREF(c->structure, Py_BuildValue("(Ni)", structure, a.count));
-    bool ok = structure && c->structure && (c->w->second == Py_None || tree_gather(&a, c->w->second, false)) &&
-              give_all(&a, out);
+    bool ok = structure && c->structure &&
+              (c->w->second == Py_None || tree_gather(&a, c->w->second, false)) && give_all(&a, out);
     tree_release(&a);
     return ok;
 }
@@ -209,7 +212,8 @@ static bool restore_captured(const struct compile_call *c, const zl_array *in, b
         return ok;
     PyErr_Fetch(&type, &value, &traceback);
     bool all = !ok && count_arrays(c->w->first) == count;
-    same = tree_update(c->w->first, earlier, &(struct restore){c->in.cell + c->own, in + c->own, count, 0, all});
+    same =
+        tree_update(c->w->first, earlier, &(struct restore){c->in.cell + c->own, in + c->own, count, 0, all});
     Py_XDECREF(same);
     if (type)
         PyErr_Restore(type, value, traceback);
@@ -259,7 +263,8 @@ static PyObject *run_compiled(struct compile_call *c) {
     PyObject *result = NULL;
     c->outer = current;
     current = c;
-    bool ok = out && zl_compiled_call(c->w->compiled, c->key.data, c->key.bytes, c->in.count, c->in.value, out);
+    bool ok =
+        out && zl_compiled_call(c->w->compiled, c->key.data, c->key.bytes, c->in.count, c->in.value, out);
     current = c->outer;
     if (!out)
         PyErr_NoMemory();
@@ -291,7 +296,8 @@ PyObject *compile_new(PyObject *args, PyObject *kwargs) {
     static char *names[] = {"fun", "inputs", "outputs", "shapeless", NULL};
     PyObject *fun, *inputs = Py_None, *outputs = Py_None;
     int shapeless = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|OOp:compile", names, &fun, &inputs, &outputs, &shapeless))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|OOp:compile", names, &fun, &inputs, &outputs,
+                                     &shapeless))
         return NULL;
     struct wrapper *w = (struct wrapper *)wrapper_new("[compile]", call_compiled, fun, inputs, outputs);
     if (!w)

@@ -73,6 +73,24 @@ static bool jvp_stretch(const struct call *c, const zl_array *tangent, zl_array 
     return in && record_stretch(c, in, out);
 }
 
+// x with its extra axis first, one of size 1 if it has none, and so many axes behind it.
+static zl_array align(zl_array x, int axis, int rank) {
+    x = op_batch_any(x, axis);
+    while (x && x->ndim < rank + 1)
+        x = zl_expand_dims(x, ZL_AXES(1));
+    return x;
+}
+
+static bool vmap_stretch(const struct call *c, const zl_array *in, const int *axis, zl_array *out,
+                         int *out_axis) {
+    OP_ROOM(zl_array, aligned, c->inputs);
+    for (int i = 0; aligned && i < c->inputs; i++)
+        if (!(aligned[i] = align(in[i], axis[i], call_output(c, 0)->ndim)))
+            return false;
+    out_axis[0] = 0;
+    return aligned && record_stretch(c, aligned, out);
+}
+
 static const struct op_field stretch_field[] = {{"last", FIELD_INT}};
 const struct op op_stretch_with = {
     .name = "stretch_with",
@@ -82,6 +100,7 @@ const struct op op_stretch_with = {
     .record = record_stretch,
     .vjp = vjp_stretch,
     .jvp = jvp_stretch,
+    .vmap = vmap_stretch,
 };
 
 // element_count ----------------------------------------------------------------------------------------------------
@@ -96,10 +115,25 @@ static double count_along(zl_array x, int args, const int64_t *arg) {
 }
 
 static bool record_count(const struct call *c, const zl_array *in, zl_array *out) {
-    return (out[0] = op_number((zl_dtype)call_output(c, 0)->dtype, count_along(in[0], c->args, call_args(c))));
+    return (out[0] =
+                op_number((zl_dtype)call_output(c, 0)->dtype, count_along(in[0], c->args, call_args(c))));
 }
 
-static const struct op_field count_field[] = {{"inverse", FIELD_BOOL}, {"less", FIELD_INT}, {"axes", FIELD_LIST}};
+// All of a batch have as many: the result has no extra axis.
+static bool vmap_count(const struct call *c, const zl_array *in, const int *axis, zl_array *out,
+                       int *out_axis) {
+    zl_array x = op_batch_any(in[0], axis[0]);
+    OP_ROOM(int, axes, c->args);
+    for (int i = 2; axes && i < c->args; i++)
+        axes[i - 2] = (int)call_args(c)[i] + 1;
+    out_axis[0] = -1;
+    return x && axes &&
+           (out[0] = op_count(x, (zl_dtype)call_output(c, 0)->dtype, c->args - 2, axes, (int)call_args(c)[1],
+                              call_args(c)[0]));
+}
+
+static const struct op_field count_field[] = {
+    {"inverse", FIELD_BOOL}, {"less", FIELD_INT}, {"axes", FIELD_LIST}};
 const struct op op_element_count = {
     .name = "element_count",
     .kind = OP_OTHER,
@@ -108,6 +142,7 @@ const struct op op_element_count = {
     .record = record_count,
     .vjp = op_vjp_zero,
     .jvp = op_jvp_zero,
+    .vmap = vmap_count,
 };
 
 zl_array op_count(zl_array x, zl_dtype dtype, int count, const int *axis, int less, bool inverse) {

@@ -91,8 +91,8 @@ static int64_t words_of(const struct zl_compiled_ *c, int count, const zl_array 
     return words;
 }
 
-static void sign(struct signature *s, const struct zl_compiled_ *c, int count, const zl_array *in, const void *key,
-                 size_t key_bytes) {
+static void sign(struct signature *s, const struct zl_compiled_ *c, int count, const zl_array *in,
+                 const void *key, size_t key_bytes) {
     int64_t *word = s->word;
     *word++ = count;
     for (int i = 0; i < count; i++) {
@@ -134,14 +134,15 @@ static bool remember(zl_compiled c, const struct signature *s, struct replay *r)
 
 // Calling ------------------------------------------------------------------------------------------------------------
 
-static const char no_data[] =
-    "zl_compile: an array of a function that is being compiled has no data: what the function does is recorded "
-    "once, for all calls, so it cannot be evaluated or read";
+static const char no_data[] = "zl_compile: an array of a function that is being compiled has no data: what "
+                              "the function does is recorded "
+                              "once, for all calls, so it cannot be evaluated or read";
 
 static bool make_tracers(int count, const zl_array *in, zl_array *tracer) {
     for (int i = 0; i < count; i++) {
         zl_array x = in[i];
-        tracer[i] = array_is(x, ARRAY_WEAK) ? x : trace_placeholder((zl_dtype)x->dtype, x->ndim, x->dim, no_data);
+        tracer[i] =
+            array_is(x, ARRAY_WEAK) ? x : trace_placeholder((zl_dtype)x->dtype, x->ndim, x->dim, no_data);
         if (!tracer[i])
             return false;
     }
@@ -155,14 +156,15 @@ static struct replay *record(struct trace *t, zl_compiled c, int count, const zl
     bool outer = recorder.shapeless;
     recorder.shapeless = c->shapeless;
     if (tracer && make_tracers(count, in, tracer) && trace_run(t, c->f, count, tracer, &results))
-        r = replay_make(t->function, count, in, tracer, &results, zl_get_compile_mode() == ZL_COMPILE_NO_SIMPLIFY);
+        r = replay_make(t->function, count, in, tracer, &results,
+                        zl_get_compile_mode() == ZL_COMPILE_NO_SIMPLIFY);
     recorder.shapeless = outer;
     outputs_clear(&results);
     return r;
 }
 
-static bool run(struct trace *t, zl_compiled c, const void *key, size_t key_bytes, int count, const zl_array *in,
-                zl_outputs *out) {
+static bool run(struct trace *t, zl_compiled c, const void *key, size_t key_bytes, int count,
+                const zl_array *in, zl_outputs *out) {
     OP_ROOM(int64_t, word, words_of(c, count, in, key_bytes));
     if (!word)
         return false;
@@ -206,8 +208,7 @@ bool zl_compiled_call(zl_compiled c, const void *key, size_t key_bytes, int coun
                            key_bytes && !key ? "the key is NULL" : "no empty list for the results");
     struct trace t;
     trace_begin(&t, function);
-    bool ok = is_plain(count, in) ? run_plain(c, count, in, out)
-                                  : run(&t, c, key, key_bytes, count, in, out);
+    bool ok = is_plain(count, in) ? run_plain(c, count, in, out) : run(&t, c, key, key_bytes, count, in, out);
     zl_scope_end(t.scope);
     if (!ok)
         outputs_clear(out);

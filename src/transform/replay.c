@@ -158,7 +158,8 @@ static bool add_inputs(struct build *b, const struct call *c) {
 
 static int append(struct build *b, struct call *c) {
     struct replay *r = b->r;
-    if (!memory_grow(&r->step, &r->step_cap, r->steps + 1, sizeof *r->step) || !set_known(b, r->slots) || !hold(c))
+    if (!memory_grow(&r->step, &r->step_cap, r->steps + 1, sizeof *r->step) || !set_known(b, r->slots) ||
+        !hold(c))
         return -1;
     r->step[r->steps++] = (struct step){c, c->stream == b->stream, r->ins, r->slots};
     r->thread = c->stream == b->stream ? r->thread : &recorder;
@@ -200,10 +201,11 @@ static bool is_large(const struct call *c) {
 static bool check_captured(const struct build *b, zl_array x) {
     int number = walk_number(&b->w, x);
     return number < b->first || number >= b->last ||
-           error_false(ZL_ERROR_VALUE,
-                       "%s: the function uses an array of shape %s that it is also given: use the argument, as a "
-                       "captured array is a constant",
-                       b->function, array_text(x));
+           error_false(
+               ZL_ERROR_VALUE,
+               "%s: the function uses an array of shape %s that it is also given: use the argument, as a "
+               "captured array is a constant",
+               b->function, array_text(x));
 }
 
 static bool add_call(struct build *b, int at) {
@@ -231,36 +233,52 @@ static bool add_results(struct build *b, const zl_outputs *results) {
     return true;
 }
 
-// Steps and kept arrays that no result needs: calls that were passed over had more inputs than they gave on.
-static bool drop_dead(struct replay *r) {
-    bool *live = memory_zero((size_t)r->slots + 1);
-    int steps = 0, kept = 0;
-    if (!live)
-        return false;
+static bool is_live(const struct step *s, const bool *live) {
+    return memchr(live + s->out, true, s->call->outputs);
+}
+
+static void find_live(const struct replay *r, bool *live) {
     for (int i = 0; i < r->results; i++)
         live[r->result[i]] = true;
     for (int i = r->steps - 1; i >= 0; i--) {
         const struct step *s = &r->step[i];
-        bool wanted = memchr(live + s->out, 1, s->call->outputs);
-        for (int k = 0; wanted && k < s->call->inputs; k++)
+        for (int k = 0; is_live(s, live) && k < s->call->inputs; k++)
             live[r->in[s->in + k]] = true;
     }
+}
+
+static void drop_steps(struct replay *r, const bool *live) {
+    int count = 0;
     for (int i = 0; i < r->steps; i++) {
         struct step s = r->step[i];
-        if (memchr(live + s.out, 1, s.call->outputs))
-            r->step[steps++] = s;
+        if (is_live(&s, live))
+            r->step[count++] = s;
         else
             let_go(s.call);
     }
+    r->steps = count;
+}
+
+static void drop_kept(struct replay *r, const bool *live) {
+    int count = 0;
     for (int i = 0; i < r->kept_count; i++) {
         struct kept k = r->kept[i];
         if (live[k.slot])
-            r->kept[kept++] = k;
+            r->kept[count++] = k;
         else
             zl_release(k.array);
     }
-    r->steps = steps;
-    r->kept_count = kept;
+    r->kept_count = count;
+}
+
+// Steps and kept arrays that no result needs: calls that were passed over had more inputs than they gave on.
+static bool drop_dead(struct replay *r) {
+    bool *live = memory_zero((size_t)r->slots + 1);
+    if (!live)
+        return false;
+    find_live(r, live);
+    drop_steps(r, live);
+    drop_kept(r, live);
     memory_free(live);
     return true;
 }

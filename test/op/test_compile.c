@@ -259,7 +259,8 @@ TEST(compile_refuses) {
 
 static zl_array center(const zl_array *in) {
     zl_array mean = zl_mean_axis(in[0], 1, true), spread = zl_std_axis(in[0], 1, true, 1);
-    return zl_add(zl_divide(zl_subtract(in[0], mean), zl_add(spread, zl_ones_like(spread, ZL_DTYPE_COUNT))), zl_zeros_like(in[0], ZL_DTYPE_COUNT));
+    return zl_add(zl_divide(zl_subtract(in[0], mean), zl_add(spread, zl_ones_like(spread, ZL_DTYPE_COUNT))),
+                  zl_zeros_like(in[0], ZL_DTYPE_COUNT));
 }
 
 static zl_array multiply_sum(const zl_array *in) {
@@ -364,7 +365,8 @@ TEST(compile_that_captures_a_tracer) {
     ZL_SCOPE
         for (int i = 1; i < 3; i++) {
             zl_array x = zl_multiply(range(3), zl_scalar(i)), grad = NULL;
-            CHECK(zl_value_and_grad((zl_fn){.call = call_capturing, .data = c}, 1, &x, 1, &first, NULL, &grad));
+            CHECK(
+                zl_value_and_grad((zl_fn){.call = call_capturing, .data = c}, 1, &x, 1, &first, NULL, &grad));
             CHECK_EQ_F64(zl_item(zl_sum(grad)), 2 * (6 * i + 3));
             CHECK_EQ_INT(atomic_load(&f.runs), i);
         }
@@ -404,7 +406,8 @@ TEST(compile_with_a_random_state) {
 static void *call_many(void *data) {
     for (int i = 0; i < 200; i++)
         ZL_SCOPE
-            CHECK_EQ_F64(zl_item(zl_sum(call1(data, range(1 + i % 5)))), (1 + i % 5) * (2 + i % 5) + 1 + i % 5);
+            CHECK_EQ_F64(zl_item(zl_sum(call1(data, range(1 + i % 5)))),
+                         (1 + i % 5) * (2 + i % 5) + 1 + i % 5);
     return NULL;
 }
 

@@ -456,7 +456,8 @@ static void check_compiled(struct sample *s, zl_fn f, bool shapeless) {
         zl_outputs *plain = zl_outputs_new(), *again = zl_outputs_new();
         for (int i = 0; i < s->count; i++)
             x[i] = make_array(s, i, -1);
-        if (CHECK(f.call(f.data, s->count, x, plain)) && CHECK(zl_compiled_call(c, NULL, 0, s->count, x, again)) &&
+        if (CHECK(f.call(f.data, s->count, x, plain)) &&
+            CHECK(zl_compiled_call(c, NULL, 0, s->count, x, again)) &&
             CHECK_EQ_INT(zl_outputs_count(again), zl_outputs_count(plain)))
             for (int i = 0; i < zl_outputs_count(plain); i++)
                 if (!CHECK(is_same(zl_outputs_get(again, i), zl_outputs_get(plain, i))))

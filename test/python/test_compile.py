@@ -25,7 +25,8 @@ class Kinds(unittest.TestCase):
     def test_arguments_that_are_no_arrays(self):
         f, runs = counting(lambda x, y: x + 1)
         x = zl.array(1.0)
-        kinds = [1, 2, True, 1.0, -0.0, 0.0, 2**70, "a", "ab", None, (1, 2), [1, 2], (1, (2,)), {"a": 1}, {"b": 1}, (), []]
+        kinds = [1, 2, True, 1.0, -0.0, 0.0, 2**70, "a", "ab", None]
+        kinds += [(1, 2), [1, 2], (1, (2,)), {"a": 1}, {"b": 1}, (), []]
         for _ in range(2):
             for kind in kinds:
                 f(x, kind)
@@ -154,7 +155,8 @@ class Nested(unittest.TestCase):
         f = lambda x: (zl.exp(x) * x).sum()
         inner = zl.compile(f)
         want = zl.grad(f)(x).tolist()
-        for g in (zl.grad(inner), zl.compile(zl.grad(f)), zl.compile(zl.grad(inner)), zl.compile(zl.compile(zl.grad(inner)))):
+        once = zl.compile(zl.grad(inner))
+        for g in (zl.grad(inner), zl.compile(zl.grad(f)), once, zl.compile(once)):
             for _ in range(2):
                 self.assertEqual(g(x).tolist(), want)
         rows = zl.array([[1.0, 2.0], [3.0, 4.0]])
@@ -175,18 +177,27 @@ class Nested(unittest.TestCase):
 
     def test_shapeless(self):
         ops = {
-            "mean": lambda x: zl.mean(x, axis=0), "var": lambda x: zl.var(x, axis=1, ddof=1), "softmax": lambda x: zl.softmax(x, -1),
-            "like": lambda x: zl.zeros_like(x) + zl.full((1,), 2.0), "part": lambda x: x[:1, ::2], "transpose": lambda x: x.T @ x,
-            "layer_norm": lambda x: zl.fast.layer_norm(x, None, None, 1e-5), "flatten": lambda x: x.flatten(),
-            "grad": zl.grad(lambda x: (zl.mean(x, axis=0, keepdims=True) * x).sum()), "concatenate": lambda x: zl.concatenate([x, x]),
-            "sort": lambda x: zl.sort(x, axis=0), "broadcast": lambda x: zl.broadcast_arrays(x, x[:1])[1],
+            "mean": lambda x: zl.mean(x, axis=0),
+            "var": lambda x: zl.var(x, axis=1, ddof=1),
+            "softmax": lambda x: zl.softmax(x, -1),
+            "like": lambda x: zl.zeros_like(x) + zl.full((1,), 2.0),
+            "part": lambda x: x[:1, ::2],
+            "transpose": lambda x: x.T @ x,
+            "layer_norm": lambda x: zl.fast.layer_norm(x, None, None, 1e-5),
+            "flatten": lambda x: x.flatten(),
+            "grad": zl.grad(lambda x: (zl.mean(x, axis=0, keepdims=True) * x).sum()),
+            "concatenate": lambda x: zl.concatenate([x, x]),
+            "vmap": zl.vmap(lambda r: zl.mean(r) + zl.zeros_like(r), in_axes=1, out_axes=1),
+            "sort": lambda x: zl.sort(x, axis=0),
+            "broadcast": lambda x: zl.broadcast_arrays(x, x[:1])[1],
         }
         for name, f in ops.items():
             compiled, runs = counting(f, shapeless=True)
             for shape in ((2, 3), (5, 4), (3, 1), (1, 6)):
                 x = zl.random.normal(shape)
                 y, want = compiled(x), f(x)
-                self.assertEqual((y.shape, zl.allclose(y, want, 1e-5, 1e-6, equal_nan=True).item()), (want.shape, True), name)
+                self.assertEqual(y.shape, want.shape, name)
+                self.assertTrue(zl.allclose(y, want, 1e-5, 1e-6, equal_nan=True).item(), name)
             self.assertEqual(len(runs), 1, name)
 
 
