@@ -247,7 +247,9 @@ TEST(compile_refuses) {
         captured = zl_add(x, zl_scalar(1)); // made of it
         CHECK_ERROR(ZL_ERROR_VALUE, call1(e, x));
         CHECK_ERROR(ZL_ERROR_VALUE, zl_compile((zl_fn){0}, false));
-        CHECK_ERROR(ZL_ERROR_VALUE, zl_compiled_call(c, NULL, 3, 1, &x, zl_outputs_new()));
+        zl_outputs *out = zl_outputs_new();
+        CHECK_ERROR(ZL_ERROR_VALUE, zl_compiled_call(c, NULL, 3, 1, &x, out));
+        zl_outputs_free(out);
         CHECK_ERROR(ZL_ERROR_VALUE, zl_compiled_call(c, NULL, 0, 1, &x, NULL));
     }
     zl_compiled_release(c);
