@@ -295,6 +295,40 @@ typedef enum {
 ZL_API bool            zl_set_compile_mode(zl_compile_mode mode);
 ZL_API zl_compile_mode zl_get_compile_mode(void);
 
+// Functions in files --------------------------------------------------------------------------------------------
+
+// A function that was traced, to be called by other programs: its calls by the names of the ops, and as constants the
+// arrays that it uses besides its inputs. Sizes and numbers that it read while it was traced are part of it. One file
+// may hold several traces; inputs must have the dtypes, names and shapes of one of them, or if shapeless as many axes.
+typedef struct {
+    bool shapeless;
+    const char *metadata; // any text, kept with the function; NULL: none
+} zl_export_options;
+typedef struct zl_exporter_ zl_exporter;
+
+// The last named of count inputs have names, each once. The file is replaced as a whole after each trace: it is always
+// one that can be read. f is called inside zl_exporter_trace() only, and may not read its inputs.
+ZL_API zl_exporter *zl_exporter_new(const char *path, zl_fn f, const zl_export_options *options); // NULL options: none
+ZL_API bool         zl_exporter_trace(zl_exporter *e, int count, const zl_array *in, int named, const char *const *name);
+ZL_API void         zl_exporter_free(zl_exporter *e);
+// One trace, without names.
+ZL_API bool zl_export(const char *path, zl_fn f, int count, const zl_array *in, const zl_export_options *options);
+
+// What is in a file is checked when it is read: one that is damaged, or needs ops that this version does not have, is
+// refused. Calls may come from several threads.
+typedef struct zl_imported_ zl_imported;
+ZL_API zl_imported *zl_import(const char *path);
+ZL_API bool         zl_imported_call(const zl_imported *f, int count, const zl_array *in, int named,
+                                     const char *const *name, zl_outputs *out);
+ZL_API const char  *zl_imported_metadata(const zl_imported *f); // "": none
+ZL_API void         zl_imported_free(zl_imported *f);
+
+// Looking at graphs ---------------------------------------------------------------------------------------------
+
+// The calls that arrays are made from, as far as their history is there, for Graphviz. names, or one of them, may be
+// NULL. Free it with zl_free. NULL after an error.
+ZL_API char *zl_to_dot(int count, const zl_array *arrays, const char *const *names);
+
 // Files ---------------------------------------------------------------------------------------------------------
 
 // One array as NumPy's .npy. Paths that lack the format's extension get it when they are written. Files are written beside

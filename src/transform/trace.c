@@ -5,6 +5,10 @@
 bool trace_check(const char *function, zl_fn f, int count, const zl_array *in) {
     if (!f.call)
         return error_false(ZL_ERROR_VALUE, "%s: no function to call", function);
+    return trace_check_list(function, count, in);
+}
+
+bool trace_check_list(const char *function, int count, const zl_array *in) {
     if (count < 0 || (count && !in))
         return error_false(ZL_ERROR_VALUE, "%s: %d arrays, but no list of them", function, count);
     for (int i = 0; i < count; i++)

@@ -34,7 +34,7 @@ enum walk_kind {
     WALK_DERIVATIVE, // ends at sources; does not look behind what is a constant to derivatives
     WALK_HISTORY,    // the same, but goes on behind a source, for others that it was made from
     WALK_BATCH,      // ends at sources
-    WALK_ALL,        // the same, and looks behind everything
+    WALK_ALL,        // ends at sources, and looks behind all else: also at what functions with rules of their own did
 };
 
 enum dependence {
@@ -75,6 +75,7 @@ struct trace {
 };
 
 bool trace_check(const char *function, zl_fn f, int count, const zl_array *in);
+bool trace_check_list(const char *function, int count, const zl_array *in);
 void trace_begin(struct trace *t, const char *function);
 void trace_end(struct trace *t); // the scope has ended
 // What is recorded on a, and a itself, are tracers in the function that trace_run will run.

@@ -1,0 +1,150 @@
+// test_fuzz_function.c - damaged files of functions: refused with an error, or harmless; never a crash.
+//
+// A file is changed in a few places. As it is, its checksums find that. With checksums that were made anew, as somebody
+// would who means harm, what the reader still takes is called and evaluated.
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "test.h"
+#include "transform/function_file.h"
+
+enum { INPUTS = 3 };
+
+static bool function(void *data, int count, const zl_array *in, zl_outputs *out) {
+    (void)data, (void)count;
+    zl_array x = in[0], at = in[1], w = zl_from_f32((float[]){1, 2, 3, 4, 5, 6}, ZL_SHAPE(2, 3)), pair[2];
+    zl_array list[] = {zl_matmul(x, zl_transpose(w, ZL_ALL)), zl_expand_dims(zl_sum_axis(x, 1, false), ZL_AXES(1))};
+    zl_array order = zl_argsort(x, 1), part = zl_dynamic_slice(x, at, ZL_AXES(0), ZL_SHAPE(2, 3));
+    return zl_give(out, zl_concatenate(list, 2, 1)) && zl_divmod(in[2], zl_scalar_int(3), pair) &&
+           zl_give(out, pair[1]) && zl_give(out, zl_take_along_axis(x, order, 1)) &&
+           zl_give(out, zl_dynamic_slice_update(x, zl_exp(part), at, ZL_AXES(0))) &&
+           zl_give(out, zl_take(zl_pad(x, ZL_SHAPE(1, 0), ZL_SHAPE(0, 2), zl_scalar(1)), in[2], 1)) &&
+           zl_give(out, zl_scatter_add(x, &at, 1, zl_ones(ZL_SHAPE(1, 1, 3), ZL_FLOAT32), ZL_AXES(0))) &&
+           zl_give(out, zl_cumsum(zl_slice(x, ZL_SHAPE(3, 0), ZL_SHAPE(-9, 3), ZL_SHAPE(-2, 1)), 0, true, false,
+                                  ZL_DTYPE_COUNT)) &&
+           zl_give(out, zl_as_strided(zl_reshape(x, ZL_SHAPE(6, 2)), ZL_SHAPE(3, 2), ZL_SHAPE(3, 1), 2)) &&
+           zl_give(out, zl_view(zl_broadcast_to(x, ZL_SHAPE(2, 4, 3)), ZL_INT16)) &&
+           zl_give(out, zl_slice_update(x, zl_scalar(7), ZL_SHAPE(1, 0), ZL_SHAPE(3, 2), ZL_SHAPE(1, 1))) &&
+           zl_give(out, zl_searchsorted(in[2], in[2], "right")) && zl_give(out, zl_argmax_axis(x, 0, false)) &&
+           zl_give(out, zl_random_bits(ZL_SHAPE(2, 2), 4, zl_random_key(1))) &&
+           zl_give(out, zl_unflatten(zl_flatten(x, 0, 1), 0, ZL_SHAPE(3, -1)));
+}
+
+static void make_inputs(zl_array *in) {
+    in[0] = zl_reshape(zl_arange(0, 12, 1, ZL_FLOAT32), ZL_SHAPE(4, 3));
+    in[1] = zl_from_i32((int32_t[]){1}, ZL_SHAPE(1));
+    in[2] = zl_from_i32((int32_t[]){0, 2, 4}, ZL_SHAPE(3));
+}
+
+static char *write_function(char *path, size_t cap, size_t *bytes, bool shapeless) {
+    zl_array in[INPUTS];
+    make_inputs(in);
+    snprintf(path, cap, "%s/f", test_folder());
+    bool ok = zl_export(path, (zl_fn){.call = function}, INPUTS, in, &(zl_export_options){.shapeless = shapeless});
+    return CHECK(ok) ? file_read(path, bytes) : NULL;
+}
+
+// Damage -----------------------------------------------------------------------------------------------------
+
+static uint64_t structure_bytes(const uint8_t *file) {
+    uint64_t bytes = 0;
+    memcpy(&bytes, file + 16, sizeof bytes);
+    return bytes;
+}
+
+static void seal(uint8_t *file, size_t bytes) {
+    char digest[FUNCTION_DIGEST + 1];
+    uint64_t length = structure_bytes(file);
+    if (bytes < FUNCTION_HEADER || length > bytes - FUNCTION_HEADER)
+        return;
+    hash_sha256(file + FUNCTION_HEADER, (size_t)length, digest);
+    memcpy(file + FUNCTION_HEADER - FUNCTION_DIGEST, digest, FUNCTION_DIGEST);
+}
+
+// Small numbers and powers of two find more than any bytes do.
+static uint64_t odd_number(void) {
+    switch (test_between(0, 3)) {
+    case 0: return (uint64_t)test_between(0, 9);
+    case 1: return (uint64_t)1 << test_between(0, 63);
+    case 2: return (uint64_t)-test_between(1, 9);
+    default: return test_random();
+    }
+}
+
+static size_t damage(uint8_t *file, size_t bytes) {
+    for (int64_t i = test_between(1, 3); i > 0; i--) {
+        size_t at = (size_t)test_between(0, (int64_t)bytes - 1), room = bytes - at;
+        uint64_t number = odd_number();
+        size_t width = (size_t)1 << test_between(0, 3);
+        memcpy(file + at, &number, width < room ? width : room);
+    }
+    return test_between(0, 9) ? bytes : (size_t)test_between(0, (int64_t)bytes);
+}
+
+// Trying it --------------------------------------------------------------------------------------------------
+
+static void evaluate(const zl_imported *f, const zl_array *in) {
+    zl_outputs *out = zl_outputs_new();
+    if (zl_imported_call(f, INPUTS, in, 0, NULL, out))
+        for (int i = 0; i < zl_outputs_count(out); i++)
+            if (zl_size(zl_outputs_get(out, i)) < 1 << 16)
+                zl_eval(zl_outputs_get(out, i));
+    zl_outputs_free(out);
+}
+
+// Whether it could be read.
+static bool try_file(const uint8_t *file, size_t bytes, bool is_sealed) {
+    bool read = false;
+    ZL_SCOPE {
+        zl_array in[INPUTS];
+        make_inputs(in);
+        zl_imported *f = function_read("damaged", file, bytes);
+        read = f;
+        CHECK(f || zl_error());
+        zl_clear_error();
+        if (f && is_sealed)
+            evaluate(f, in);
+        zl_imported_free(f);
+        zl_clear_error();
+    }
+    return read;
+}
+
+static void fuzz(bool is_sealed, bool shapeless, int64_t count) {
+    char path[4096];
+    size_t bytes = 0;
+    uint8_t *good = (uint8_t *)write_function(path, sizeof path, &bytes, shapeless);
+    REQUIRE(good);
+    uint8_t *bad = malloc(bytes);
+    REQUIRE(bad);
+    int64_t read = 0;
+    size_t limit = zl_set_memory_limit(1 << 28);
+    for (int64_t i = 0; i < count; i++) {
+        memcpy(bad, good, bytes);
+        size_t left = damage(bad, bytes);
+        if (is_sealed && left >= FUNCTION_HEADER)
+            seal(bad, left);
+        bool same = left == bytes && !memcmp(bad, good, bytes);
+        read += try_file(bad, left, is_sealed) && !same;
+    }
+    zl_set_memory_limit(limit);
+    if (!is_sealed) // what is not covered by a checksum: the header's unused bytes, and those between the parts
+        CHECK(read <= count / 4);
+    free(bad);
+    memory_free(good);
+}
+
+static int64_t tries(void) {
+    return test_long() ? 500000 : test_quick() ? 300 : 5000;
+}
+
+TEST(damaged_functions_are_refused) {
+    fuzz(false, false, tries());
+}
+
+TEST(forged_functions_are_harmless) {
+    fuzz(true, false, tries() / 2);
+    fuzz(true, true, tries() / 2);
+}
