@@ -1,0 +1,435 @@
+// export_func.c - functions in files, and graphs as text: export_function, exporter, import_function, export_to_dot.
+
+#include "transform_func.h"
+
+// Inputs -----------------------------------------------------------------------------------------------------------
+
+// Arrays as MLX takes them here: positional and named ones, or a list and a dict of them. Borrowed from the arguments.
+struct inputs {
+    zl_array *value;
+    const char **name;
+    int count, named;
+};
+
+static bool refuse(const char *tag) {
+    PyErr_Format(PyExc_ValueError,
+                 "%s Inputs are arrays, positional and by keyword, or a tuple and/or a dictionary of arrays.", tag);
+    return false;
+}
+
+static bool is_list(PyObject *o) {
+    return PyList_Check(o) || PyTuple_Check(o);
+}
+
+static bool add_list(struct inputs *in, PyObject *list) {
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(list); i++) {
+        PyObject *item = PySequence_Fast_GET_ITEM(list, i);
+        if (!ext_is_array(item) || !(in->value[in->count++] = ext_value(item)))
+            return false;
+    }
+    return true;
+}
+
+static bool add_dict(struct inputs *in, PyObject *dict) {
+    PyObject *key, *item;
+    for (Py_ssize_t at = 0; dict && PyDict_Next(dict, &at, &key, &item);) {
+        if (!PyUnicode_Check(key) || !ext_is_array(item) || !(in->value[in->count++] = ext_value(item)) ||
+            !(in->name[in->named++] = PyUnicode_AsUTF8(key)))
+            return false;
+    }
+    return true;
+}
+
+// The list and the dict that arguments stand for; both may be NULL.
+static bool sort_out(PyObject *args, PyObject *kwargs, PyObject **list, PyObject **dict) {
+    Py_ssize_t count = PyTuple_GET_SIZE(args);
+    PyObject *first = count ? PyTuple_GET_ITEM(args, 0) : NULL;
+    *list = args;
+    *dict = kwargs;
+    if (!first || ext_is_array(first))
+        return true;
+    if (count > 2 || (kwargs && PyDict_GET_SIZE(kwargs)))
+        return false;
+    *dict = count == 2 ? PyTuple_GET_ITEM(args, 1) : PyDict_Check(first) ? first : NULL;
+    *list = count == 2 || !*dict ? first : NULL;
+    return (!*list || is_list(*list)) && (!*dict || PyDict_Check(*dict));
+}
+
+static bool read_inputs(struct inputs *in, const char *tag, PyObject *args, PyObject *kwargs) {
+    PyObject *list, *dict;
+    *in = (struct inputs){0};
+    if (!sort_out(args, kwargs, &list, &dict))
+        return refuse(tag);
+    Py_ssize_t named = dict ? PyDict_GET_SIZE(dict) : 0, count = list ? PySequence_Fast_GET_SIZE(list) : 0;
+    in->value = PyMem_New(zl_array, (size_t)(count + named + 1));
+    in->name = PyMem_New(const char *, (size_t)(named + 1));
+    if (!in->value || !in->name)
+        return PyErr_NoMemory(), false;
+    return ((!list || add_list(in, list)) && add_dict(in, dict)) || (PyErr_Occurred() ? false : refuse(tag));
+}
+
+static void free_inputs(struct inputs *in) {
+    PyMem_Free(in->value);
+    PyMem_Free((void *)in->name);
+}
+
+// What cannot be read or written raises as in MLX.
+static void *raise_error(void) {
+    if (zl_error_which() == ZL_ERROR_IO && !PyErr_Occurred())
+        PyErr_SetString(PyExc_RuntimeError, zl_error());
+    return ext_raise();
+}
+
+// FunctionExporter ---------------------------------------------------------------------------------------------------
+
+struct function_exporter {
+    PyObject_HEAD
+    PyObject *fun;
+    zl_exporter *exporter;
+    const struct inputs *now; // of the trace that is being made
+    bool closed;
+};
+
+static bool give_results(PyObject *y, zl_outputs *out) {
+    bool fits = ext_is_array(y) || is_list(y);
+    for (Py_ssize_t i = 0; fits && is_list(y) && i < PySequence_Fast_GET_SIZE(y); i++)
+        fits = ext_is_array(PySequence_Fast_GET_ITEM(y, i));
+    if (!fits)
+        return PyErr_SetString(PyExc_ValueError,
+                               "[export_function] Outputs are an array, or a tuple or list of arrays."),
+               false;
+    struct tree_arrays a = {0};
+    bool ok = tree_gather(&a, y, true) && give_all(&a, out);
+    tree_release(&a);
+    return ok;
+}
+
+static PyObject *named_arrays(const struct inputs *now, const zl_array *value) {
+    PyObject *dict = PyDict_New();
+    for (int i = 0; dict && i < now->named; i++) {
+        PyObject *a = ext_wrap(value[i]);
+        if (!a || PyDict_SetItemString(dict, now->name[i], a))
+            Py_CLEAR(dict);
+        Py_XDECREF(a);
+    }
+    return dict;
+}
+
+static bool call_function(void *data, int count, const zl_array *in, zl_outputs *out) {
+    struct function_exporter *e = data;
+    int plain = count - e->now->named;
+    PyObject *args = ext_wrap_all(plain, in, true), *kwargs = args ? named_arrays(e->now, in + plain) : NULL;
+    PyObject *y = kwargs ? PyObject_Call(e->fun, args, kwargs) : NULL;
+    bool ok = y && give_results(y, out);
+    Py_XDECREF(args);
+    Py_XDECREF(kwargs);
+    Py_XDECREF(y);
+    return ok;
+}
+
+static PyObject *trace(PyObject *self, PyObject *args, PyObject *kwargs) {
+    struct function_exporter *e = (struct function_exporter *)self;
+    struct inputs in;
+    if (e->closed)
+        return PyErr_Format(PyExc_RuntimeError, "[export_function] This exporter is closed: nothing can be added.");
+    zl_scope scope = zl_scope_begin();
+    bool ok = read_inputs(&in, "[export_function]", args, kwargs);
+    if (ok) {
+        e->now = &in;
+        ok = zl_exporter_trace(e->exporter, in.count, in.value, in.named, in.name) || raise_error();
+        e->now = NULL;
+    }
+    free_inputs(&in);
+    zl_scope_end(scope);
+    return ok ? Py_NewRef(Py_None) : NULL;
+}
+
+static PyObject *close_exporter(PyObject *self, PyObject *unused) {
+    (void)unused;
+    ((struct function_exporter *)self)->closed = true;
+    Py_RETURN_NONE;
+}
+
+static PyObject *enter(PyObject *self, PyObject *unused) {
+    (void)unused;
+    return Py_NewRef(self);
+}
+
+static PyObject *leave(PyObject *self, PyObject *args) {
+    (void)args;
+    return close_exporter(self, NULL);
+}
+
+static int traverse_exporter(PyObject *self, visitproc visit, void *arg) {
+    Py_VISIT(((struct function_exporter *)self)->fun);
+    return 0;
+}
+
+static int clear_exporter(PyObject *self) {
+    ((struct function_exporter *)self)->closed = true;
+    Py_CLEAR(((struct function_exporter *)self)->fun);
+    return 0;
+}
+
+static void free_exporter(PyObject *self) {
+    PyObject_GC_UnTrack(self);
+    clear_exporter(self);
+    zl_exporter_free(((struct function_exporter *)self)->exporter);
+    PyObject_GC_Del(self);
+}
+
+static PyMethodDef exporter_methods[] = {
+    {"close", close_exporter, METH_NOARGS, PyDoc_STR("close()\n--\n\nEnds the export: no trace can be added.")},
+    {"__enter__", enter, METH_NOARGS, NULL},
+    {"__exit__", leave, METH_VARARGS, NULL},
+    {0},
+};
+
+static PyTypeObject exporter_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "zellige.core.FunctionExporter",
+    .tp_doc = PyDoc_STR("Exports traces of a function to one file; exporter() makes it."),
+    .tp_basicsize = sizeof(struct function_exporter),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .tp_call = trace,
+    .tp_traverse = traverse_exporter,
+    .tp_clear = clear_exporter,
+    .tp_dealloc = free_exporter,
+    .tp_methods = exporter_methods,
+};
+
+static PyObject *new_exporter(const char *path, PyObject *fun, bool shapeless, const char *metadata) {
+    if (!PyCallable_Check(fun))
+        return PyErr_Format(PyExc_TypeError, "[export_function] a function is needed, not %s", Py_TYPE(fun)->tp_name);
+    struct function_exporter *e = PyObject_GC_New(struct function_exporter, &exporter_type);
+    if (!e)
+        return NULL;
+    e->fun = Py_NewRef(fun);
+    e->now = NULL;
+    e->closed = false;
+    e->exporter = zl_exporter_new(path, (zl_fn){.call = call_function, .data = e},
+                                  &(zl_export_options){.shapeless = shapeless, .metadata = metadata});
+    PyObject_GC_Track((PyObject *)e);
+    if (e->exporter)
+        return (PyObject *)e;
+    Py_DECREF(e);
+    return raise_error();
+}
+
+static PyObject *exporter(PyObject *m, PyObject *args, PyObject *kwargs) {
+    (void)m;
+    static char *names[] = {"file", "fun", "shapeless", "metadata", NULL};
+    const char *path, *metadata = NULL;
+    PyObject *fun;
+    int shapeless = 0;
+    return PyArg_ParseTupleAndKeywords(args, kwargs, "sO|$pz:exporter", names, &path, &fun, &shapeless, &metadata)
+               ? new_exporter(path, fun, shapeless, metadata)
+               : NULL;
+}
+
+// export_function ------------------------------------------------------------------------------------------------------
+
+// What is taken out of the keyword arguments; the others are inputs of the function.
+struct export_options {
+    int shapeless;
+    const char *metadata;
+};
+
+static bool take_options(PyObject *kwargs, struct export_options *o) {
+    PyObject *shapeless = PyDict_GetItemString(kwargs, "shapeless");
+    PyObject *metadata = PyDict_GetItemString(kwargs, "metadata");
+    if (metadata && metadata != Py_None && !PyUnicode_Check(metadata))
+        return PyErr_Format(PyExc_TypeError, "export_function(): metadata must be a string, not %s",
+                            Py_TYPE(metadata)->tp_name),
+               false;
+    o->shapeless = shapeless ? PyObject_IsTrue(shapeless) : 0;
+    o->metadata = metadata && metadata != Py_None ? PyUnicode_AsUTF8(metadata) : NULL;
+    return o->shapeless >= 0 && (o->metadata || !metadata || metadata == Py_None) &&
+           (!shapeless || !PyDict_DelItemString(kwargs, "shapeless"));
+}
+
+static PyObject *check_file(PyObject *file, const char *metadata) {
+    if (PyUnicode_Check(file))
+        return file;
+    if (PyCallable_Check(file) && metadata && *metadata)
+        return PyErr_Format(PyExc_ValueError, "[export_function] metadata is kept in files, not given to a callback.");
+    return PyErr_Format(PyCallable_Check(file) ? PyExc_NotImplementedError : PyExc_TypeError,
+                        "[export_function] the name of a file is needed, not %s", Py_TYPE(file)->tp_name);
+}
+
+static PyObject *export_with(PyObject *args, PyObject *kwargs) {
+    struct export_options o;
+    PyObject *file = PyTuple_GET_ITEM(args, 0), *fun = PyTuple_GET_ITEM(args, 1), *y = NULL;
+    if (!take_options(kwargs, &o) || !check_file(file, o.metadata))
+        return NULL;
+    const char *path = PyUnicode_AsUTF8(file);
+    PyObject *e = path ? new_exporter(path, fun, o.shapeless, o.metadata) : NULL;
+    PyObject *rest = e ? PyTuple_GetSlice(args, 2, PyTuple_GET_SIZE(args)) : NULL;
+    if (rest && (!PyDict_GetItemString(kwargs, "metadata") || !PyDict_DelItemString(kwargs, "metadata")))
+        y = trace(e, rest, kwargs);
+    Py_XDECREF(rest);
+    Py_XDECREF(e);
+    return y;
+}
+
+static PyObject *export_function(PyObject *m, PyObject *args, PyObject *kwargs) {
+    (void)m;
+    if (PyTuple_GET_SIZE(args) < 2)
+        return PyErr_Format(PyExc_TypeError, "export_function(): a file and a function are needed first");
+    PyObject *rest = kwargs ? PyDict_Copy(kwargs) : PyDict_New();
+    PyObject *y = rest ? export_with(args, rest) : NULL;
+    Py_XDECREF(rest);
+    return y;
+}
+
+// import_function ------------------------------------------------------------------------------------------------------
+
+struct imported_function {
+    PyObject_HEAD
+    zl_imported *function;
+};
+
+static PyObject *as_tuple(const zl_outputs *out) {
+    PyObject *list = wrap_outputs(out), *tuple = list ? PyList_AsTuple(list) : NULL;
+    Py_XDECREF(list);
+    return tuple;
+}
+
+static PyObject *call_imported(PyObject *self, PyObject *args, PyObject *kwargs) {
+    struct inputs in;
+    PyObject *y = NULL;
+    zl_scope scope = zl_scope_begin();
+    zl_outputs *out = zl_outputs_new();
+    if (!out)
+        PyErr_NoMemory();
+    if (read_inputs(&in, "[import_function::call]", args, kwargs) && out)
+        y = zl_imported_call(((struct imported_function *)self)->function, in.count, in.value, in.named, in.name, out)
+                ? as_tuple(out)
+                : raise_error();
+    free_inputs(&in);
+    zl_outputs_free(out);
+    zl_scope_end(scope);
+    return y;
+}
+
+static void free_imported(PyObject *self) {
+    zl_imported_free(((struct imported_function *)self)->function);
+    PyObject_Free(self);
+}
+
+static PyTypeObject imported_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "zellige.core.ImportedFunction",
+    .tp_doc = PyDoc_STR("A function from a file: arrays to a tuple of arrays; import_function() makes it."),
+    .tp_basicsize = sizeof(struct imported_function),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .tp_call = call_imported,
+    .tp_dealloc = free_imported,
+};
+
+static PyObject *import_function(PyObject *m, PyObject *args, PyObject *kwargs) {
+    (void)m;
+    static char *names[] = {"file", "return_metadata", NULL};
+    const char *path;
+    int with_metadata = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "s|p:import_function", names, &path, &with_metadata))
+        return NULL;
+    struct imported_function *f = PyObject_New(struct imported_function, &imported_type);
+    if (!f)
+        return NULL;
+    f->function = zl_import(path);
+    if (f->function)
+        return with_metadata ? Py_BuildValue("Ns", f, zl_imported_metadata(f->function)) : (PyObject *)f;
+    Py_DECREF(f);
+    return raise_error();
+}
+
+// export_to_dot --------------------------------------------------------------------------------------------------------
+
+static PyObject *write_named(PyObject *path, const char *text) {
+    PyObject *io = PyImport_ImportModule("io"), *file = io ? PyObject_CallMethod(io, "open", "Os", path, "w") : NULL;
+    PyObject *written = file ? PyObject_CallMethod(file, "write", "s", text) : NULL;
+    PyObject *closed = file ? PyObject_CallMethod(file, "close", NULL) : NULL;
+    PyObject *y = written && closed ? Py_NewRef(Py_None) : NULL;
+    Py_XDECREF(io);
+    Py_XDECREF(file);
+    Py_XDECREF(written);
+    Py_XDECREF(closed);
+    return y;
+}
+
+static PyObject *write_text(PyObject *file, const char *text) {
+    if (PyUnicode_Check(file))
+        return write_named(file, text);
+    if (!PyObject_HasAttrString(file, "write"))
+        return PyErr_Format(PyExc_ValueError, "[export_to_dot] a file or the name of one is needed, not %s",
+                            Py_TYPE(file)->tp_name);
+    PyObject *written = PyObject_CallMethod(file, "write", "s", text);
+    Py_XDECREF(written);
+    return written ? Py_NewRef(Py_None) : NULL;
+}
+
+// Names of the arrays, which are positional ones and then those of kwargs.
+static const char **read_names(int count, int positional, PyObject *kwargs) {
+    const char **name = PyMem_New(const char *, (size_t)count + 1);
+    PyObject *key, *value;
+    for (int i = 0; name && i < count; i++)
+        name[i] = NULL;
+    int next = positional;
+    for (Py_ssize_t at = 0; name && kwargs && PyDict_Next(kwargs, &at, &key, &value) && next < count; next++)
+        if (!ext_is_array(value) || !(name[next] = PyUnicode_AsUTF8(key))) {
+            PyErr_Format(PyExc_TypeError, "export_to_dot(): only arrays have names, not %s", Py_TYPE(value)->tp_name);
+            PyMem_Free((void *)name);
+            return NULL;
+        }
+    return name;
+}
+
+static PyObject *to_dot(PyObject *file, const struct tree_arrays *a, int positional, PyObject *kwargs) {
+    const char **name = read_names(a->count, positional, kwargs);
+    char *text = name ? zl_to_dot(a->count, a->value, name) : NULL;
+    PyObject *y = text ? write_text(file, text) : ext_raise();
+    zl_free(text);
+    PyMem_Free((void *)name);
+    return y;
+}
+
+static PyObject *export_to_dot(PyObject *m, PyObject *args, PyObject *kwargs) {
+    (void)m;
+    if (PyTuple_GET_SIZE(args) < 1)
+        return PyErr_Format(PyExc_TypeError, "export_to_dot(): a file is needed first");
+    PyObject *arrays = PyTuple_GetSlice(args, 1, PyTuple_GET_SIZE(args)), *y = NULL;
+    struct tree_arrays a = {0};
+    if (arrays && tree_gather(&a, arrays, false)) {
+        int positional = a.count;
+        PyObject *named = kwargs ? PyDict_Values(kwargs) : NULL;
+        if (!kwargs || (named && tree_gather(&a, named, true)))
+            y = to_dot(PyTuple_GET_ITEM(args, 0), &a, positional, kwargs);
+        Py_XDECREF(named);
+    }
+    Py_XDECREF(arrays);
+    tree_release(&a);
+    return y;
+}
+
+// The module -------------------------------------------------------------------------------------------------------------
+
+#define WITH_KEYWORDS(f) (PyCFunction)(void (*)(void))(f), METH_VARARGS | METH_KEYWORDS
+
+static PyMethodDef functions[] = {
+    {"export_function", WITH_KEYWORDS(export_function),
+     PyDoc_STR("export_function(file, fun, *args, shapeless=False, metadata=None, **kwargs)\n--\n\nWrites a trace of fun "
+               "on arrays like these to a file.")},
+    {"exporter", WITH_KEYWORDS(exporter),
+     PyDoc_STR("exporter(file, fun, *, shapeless=False, metadata=None)\n--\n\nA FunctionExporter, which writes a trace "
+               "of fun to the file each time that it is called.")},
+    {"import_function", WITH_KEYWORDS(import_function),
+     PyDoc_STR("import_function(file, return_metadata=False)\n--\n\nThe function in a file; with its metadata a pair.")},
+    {"export_to_dot", WITH_KEYWORDS(export_to_dot),
+     PyDoc_STR("export_to_dot(file, *args, **kwargs)\n--\n\nWrites the graph that arrays are made from for Graphviz; "
+               "keywords name arrays.")},
+    {0},
+};
+
+bool ext_add_export(PyObject *core) {
+    return PyType_Ready(&imported_type) == 0 && PyModule_AddType(core, &exporter_type) == 0 &&
+           PyModule_AddFunctions(core, functions) == 0;
+}
