@@ -329,6 +329,10 @@ ZL_API void         zl_imported_free(zl_imported *f);
 // NULL. Free it with zl_free. NULL after an error.
 ZL_API char *zl_to_dot(int count, const zl_array *arrays, const char *const *names);
 
+// What zl_eval(a) would do, in words: the kernels that the calls become, where they run, what is fused and why not more,
+// the bytes that each moves and its arithmetic operations. Nothing is evaluated. Free it with zl_free. NULL after an error.
+ZL_API char *zl_explain(zl_array a);
+
 // Files ---------------------------------------------------------------------------------------------------------
 
 // One array as NumPy's .npy. Paths that lack the format's extension get it when they are written. Files are written beside

@@ -38,6 +38,9 @@ struct device {
     bool (*can)(int unit, const struct call *c);    // placement: op, dtypes, rank
     struct program *(*build)(int unit, const struct segment *s); // NULL and an error
     void (*drop)(struct program *p);
+    // Of how many calls, from index on, a program of the segment makes one kernel; *why: what keeps it from more, or NULL.
+    // NULL: of one each.
+    int (*fuses)(int unit, const struct program *p, const struct segment *s, int index, const char **why);
     void (*run)(int unit, struct program *p, struct binding *b); // failures go to binding.fail, call by call
     // Memory of the unit. NULL: the unit reads and writes host memory.
     bool (*copy)(int unit, void *to, const void *from, size_t bytes, bool to_host);

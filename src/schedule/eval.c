@@ -163,6 +163,17 @@ static bool plan_all(struct evaluation *e, int count, const zl_array *arrays) {
     return tape_walk(e->tape, count, arrays) && (e->tape->calls == 0 || find_plans(e));
 }
 
+bool eval_look(zl_array a, void (*look)(const struct tape *tape, int begin, const struct plan *plan, void *data), void *data) {
+    struct evaluation e = {0};
+    lock_take(&planning);
+    bool ok = plan_all(&e, 1, &a);
+    for (int i = 0; ok && i < e.pieces; i++)
+        look(e.tape, i * PLAN_LARGEST, e.plan[i], data);
+    release_plans(&e, 0);
+    lock_give(&planning);
+    return ok;
+}
+
 static bool start(int count, const zl_array *arrays, bool wait) {
     struct evaluation e = {0};
     bool here = false;

@@ -106,6 +106,9 @@ void run_fail(struct call *c, struct failure *f); // its outputs failed, for thi
 // eval.c ---------------------------------------------------------------------------------------------------------
 
 bool eval_arrays(const char *function, int count, const zl_array *arrays, bool wait);
+// Plans an evaluation, shows each piece of it and leaves it at that. look must not evaluate.
+bool eval_look(zl_array a, void (*look)(const struct tape *tape, int begin, const struct plan *plan, void *data),
+               void *data);
 bool eval_read(const char *function, zl_array a); // evaluates and waits; false and an error when it cannot be read
 
 // interrupt.c ----------------------------------------------------------------------------------------------------

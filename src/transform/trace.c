@@ -63,7 +63,7 @@ zl_array trace_placeholder(zl_dtype dtype, int ndim, const int64_t *dim, const c
     trace_mark(a);
     a->failure = failure_new(ZL_ERROR_VALUE, message);
     atomic_store_explicit(&a->state, ARRAY_FAILED, memory_order_release);
-    return a;
+    return a->failure->kind == ZL_ERROR_VALUE ? a : NULL; // else memory was out
 }
 
 bool trace_call(const char *function, zl_fn f, int count, const zl_array *in, zl_outputs *out) {

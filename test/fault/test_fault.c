@@ -117,6 +117,13 @@ static void fail_both_ways(scenario *run, long all) {
     static bool run_##name(double *out)
 #define SCENARIO(name) SCENARIO_OF(name, test_quick() ? 320 : 2000)
 
+// A function of one array, for what keeps functions.
+static bool products(void *data, int count, const zl_array *in, zl_outputs *out) {
+    (void)data, (void)count;
+    zl_array w = zl_ones(ZL_SHAPE(4, 2), ZL_FLOAT32), y = zl_matmul(zl_expand_dims(in[0], ZL_AXES(0)), w);
+    return zl_give(out, zl_add(zl_max_axis(y, 1, true), zl_exp(zl_negative(y)))) && zl_give(out, in[0]);
+}
+
 // Ops -------------------------------------------------------------------------------------------------------
 
 SCENARIO(linear_algebra) {
@@ -204,6 +211,32 @@ SCENARIO(convolutions) {
 SCENARIO(fourier) {
     zl_array x = counting(6, 14), smooth = zl_fft_rfft(x, 12, -1, NULL), other = zl_fft_fft(x, 11, 0, "ortho");
     return sum_of(zl_add(zl_sum(zl_abs(other)), zl_sum(zl_fft_irfft(smooth, 13, -1, NULL))), out);
+}
+
+static bool export_and_call(const char *path, double *out) {
+    zl_array x = counting(3, 4);
+    zl_outputs *y = zl_outputs_new();
+    bool ok = y && zl_export(path, (zl_fn){.call = products}, 1, &x, &(zl_export_options){.shapeless = true});
+    zl_imported *f = ok ? zl_import(path) : NULL;
+    ok = f && zl_imported_call(f, 1, &x, 0, NULL, y) && sum_of(zl_outputs_get(y, 0), out);
+    zl_imported_free(f);
+    zl_outputs_free(y);
+    return ok;
+}
+
+SCENARIO(export) {
+    char path[4096];
+    snprintf(path, sizeof path, "%s/f", test_folder());
+    return export_and_call(path, out);
+}
+
+SCENARIO(explain) {
+    zl_array y = zl_exp(zl_negative(counting(120, 80)));
+    char *words = zl_explain(y), *graph = words ? zl_to_dot(1, &y, NULL) : NULL;
+    bool ok = graph && sum_of(y, out);
+    zl_free(words);
+    zl_free(graph);
+    return ok;
 }
 
 SCENARIO(joins) {

@@ -15,5 +15,6 @@ const struct device device_cpu = {
     .can = cpu_can,
     .build = cpu_build,
     .drop = cpu_drop,
+    .fuses = cpu_fuses,
     .run = cpu_run,
 };

@@ -128,17 +128,23 @@ static void find_end(struct group *g) {
         g->stored[i - g->begin] = is_read_outside(g, i);
 }
 
-// Whether it is worth it, and possible: some result needs no memory, and all inputs are there.
+// Whether it is worth it: some result needs no memory.
 static bool is_useful(const struct group *g) {
     int saved = 0;
-    for (int i = g->begin; i < g->end; i++) {
+    for (int i = g->begin; i < g->end; i++)
         saved += !is_stored(g, i);
+    return g->end - g->begin > 1 && saved > 0;
+}
+
+// Whether it is possible: all inputs are there.
+static bool is_possible(const struct group *g) {
+    for (int i = g->begin; i < g->end; i++) {
         const struct call *c = g->b->call[i];
         for (int k = 0; k < c->inputs; k++)
             if (is_external(g, i, k) && array_state(c->in[k]) != ARRAY_READY)
                 return false;
     }
-    return g->end - g->begin > 1 && saved > 0;
+    return true;
 }
 
 // A temporary that nothing reads any more, for a result that is read until call `until`. A row does not write over its
@@ -305,9 +311,35 @@ int cpu_run_group(const struct program *p, struct binding *b, int index) {
     g.b = b;
     g.begin = index;
     find_end(&g);
-    if (!is_useful(&g) || !place_outputs(&g))
+    if (!is_useful(&g) || !is_possible(&g) || !place_outputs(&g))
         return 0;
     int calls = g.end - g.begin;
     finish(&g, prepare(&g));
     return calls;
+}
+
+// Explaining -----------------------------------------------------------------------------------------------------
+
+static const char *why_it_ends(const struct group *g) {
+    if (g->end == g->p->steps)
+        return NULL;
+    if (g->end == g->begin + g->p->step[g->begin].group)
+        return g->p->step[g->end].group ? "a kernel has 32 calls at most" : "what follows is not elementwise";
+    zl_array a = output(g, g->begin), b = output(g, g->end);
+    return shape_equal(a->ndim, a->dim, b->ndim, b->dim) ? "a kernel has 16 operands at most"
+                                                         : "what follows has another shape";
+}
+
+int cpu_fuses(int unit, const struct program *p, const struct segment *s, int index, const char **why) {
+    (void)unit;
+    struct binding b = {.calls = s->calls, .call = s->call};
+    struct group g = {.p = p, .b = &b, .begin = index};
+    if (!p->step[index].run || p->step[index].group < 2)
+        return *why = NULL, 1;
+    if (output(&g, index)->size < LEAST)
+        return *why = "fewer than 8192 elements: they stay in the cache", 1;
+    find_end(&g);
+    if (!is_useful(&g))
+        return *why = g.end - g.begin > 1 ? "every result is read elsewhere too" : why_it_ends(&g), 1;
+    return *why = why_it_ends(&g), g.end - g.begin;
 }

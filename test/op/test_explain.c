@@ -1,0 +1,63 @@
+// test_explain.c - zl_explain and zl_to_dot: what they say of graphs.
+
+#include <string.h>
+
+#include "op/op_test.h"
+
+static int count_of(const char *text, const char *part) {
+    int count = 0;
+    for (const char *at = text; (at = strstr(at, part)); at += strlen(part))
+        count++;
+    return count;
+}
+
+TEST(explain_says_what_is_fused) {
+    zl_array x = zl_ones(ZL_SHAPE(100, 100), ZL_FLOAT32), y = zl_exp(zl_negative(zl_add(x, zl_scalar(1))));
+    CHECK(zl_eval(x));
+    char *text = zl_explain(zl_sum_axis(zl_transpose(y, ZL_ALL), 0, false));
+    REQUIRE(text);
+    CHECK_HAS(text, "add + negative + exp of float32 (100, 100): reads 40 kB, writes 40 kB, 30 kflop");
+    CHECK_HAS(text, "no more is fused: what follows is not elementwise");
+    CHECK_HAS(text, "transpose is a view");
+    CHECK_HAS(text, "sum of float32 (1, 100): reads 40 kB, writes 400 B, 10 kflop");
+    CHECK_HAS(text, "on cpu 0");
+    zl_free(text);
+}
+
+TEST(explain_says_why_not) {
+    zl_array x = zl_from_f32((float[]){1, 2}, ZL_SHAPE(2)), w = zl_ones(ZL_SHAPE(2, 3), ZL_FLOAT32);
+    CHECK(zl_eval(w));
+    char *text = zl_explain(zl_exp(zl_negative(x))), *product = zl_explain(zl_matmul(x, w)), *there = zl_explain(x);
+    CHECK_HAS(text, "2 calls, 0 views, 2 kernels");
+    CHECK_HAS(text, "not fused: fewer than 8192 elements");
+    CHECK_HAS(product, "matmul of float32 (1, 3): reads 32 B, writes 12 B, 12 flop");
+    CHECK_HAS(there, "nothing to do");
+    zl_free(text), zl_free(product), zl_free(there);
+    CHECK_ERROR(ZL_ERROR_VALUE, zl_explain(NULL));
+}
+
+TEST(explain_evaluates_nothing) {
+    zl_array y = zl_exp(op_test_range(ZL_SHAPE(9), ZL_FLOAT32));
+    char *text = zl_explain(y);
+    CHECK(!zl_is_available(y));
+    CHECK(zl_eval(y));
+    zl_free(text);
+}
+
+TEST(to_dot_draws_graphs) {
+    zl_array a = zl_from_f32((float[]){1, 2}, ZL_SHAPE(2)), pair[2];
+    REQUIRE(zl_divmod(a, zl_from_f32((float[]){3, 3}, ZL_SHAPE(2)), pair));
+    zl_array list[] = {zl_add(pair[0], pair[1]), a};
+    char *text = zl_to_dot(2, list, (const char *const[]){NULL, "the \"a\""});
+    REQUIRE(text);
+    CHECK_EQ_INT(count_of(text, "[label"), 2);
+    CHECK_EQ_INT(count_of(text, "rank=source"), 2);
+    CHECK_EQ_INT(count_of(text, "rank=sink"), 1);
+    CHECK_HAS(text, "\"the \\\"a\\\"\" -> 0");
+    CHECK_HAS(text, "label =\"divmod\"");
+    zl_free(text);
+    text = zl_to_dot(1, &a, NULL);
+    CHECK_STR(text, "digraph {\n{ rank=source; \"A\"; }\n}\n");
+    zl_free(text);
+    CHECK_ERROR(ZL_ERROR_VALUE, zl_to_dot(1, (zl_array[]){NULL}, NULL));
+}
