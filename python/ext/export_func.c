@@ -13,7 +13,8 @@ struct inputs {
 
 static bool refuse(const char *tag) {
     PyErr_Format(PyExc_ValueError,
-                 "%s Inputs are arrays, positional and by keyword, or a tuple and/or a dictionary of arrays.", tag);
+                 "%s Inputs are arrays, positional and by keyword, or a tuple and/or a dictionary of arrays.",
+                 tag);
     return false;
 }
 
@@ -83,8 +84,7 @@ static void *raise_error(void) {
 // FunctionExporter ---------------------------------------------------------------------------------------------------
 
 struct function_exporter {
-    PyObject_HEAD
-    PyObject *fun;
+    PyObject_HEAD PyObject *fun;
     zl_exporter *exporter;
     const struct inputs *now; // of the trace that is being made
     bool closed;
@@ -131,7 +131,8 @@ static PyObject *trace(PyObject *self, PyObject *args, PyObject *kwargs) {
     struct function_exporter *e = (struct function_exporter *)self;
     struct inputs in;
     if (e->closed)
-        return PyErr_Format(PyExc_RuntimeError, "[export_function] This exporter is closed: nothing can be added.");
+        return PyErr_Format(PyExc_RuntimeError,
+                            "[export_function] This exporter is closed: nothing can be added.");
     zl_scope scope = zl_scope_begin();
     bool ok = read_inputs(&in, "[export_function]", args, kwargs);
     if (ok) {
@@ -179,7 +180,8 @@ static void free_exporter(PyObject *self) {
 }
 
 static PyMethodDef exporter_methods[] = {
-    {"close", close_exporter, METH_NOARGS, PyDoc_STR("close()\n--\n\nEnds the export: no trace can be added.")},
+    {"close", close_exporter, METH_NOARGS,
+     PyDoc_STR("close()\n--\n\nEnds the export: no trace can be added.")},
     {"__enter__", enter, METH_NOARGS, NULL},
     {"__exit__", leave, METH_VARARGS, NULL},
     {0},
@@ -199,7 +201,8 @@ static PyTypeObject exporter_type = {
 
 static PyObject *new_exporter(const char *path, PyObject *fun, bool shapeless, const char *metadata) {
     if (!PyCallable_Check(fun))
-        return PyErr_Format(PyExc_TypeError, "[export_function] a function is needed, not %s", Py_TYPE(fun)->tp_name);
+        return PyErr_Format(PyExc_TypeError, "[export_function] a function is needed, not %s",
+                            Py_TYPE(fun)->tp_name);
     struct function_exporter *e = PyObject_GC_New(struct function_exporter, &exporter_type);
     if (!e)
         return NULL;
@@ -221,7 +224,8 @@ static PyObject *exporter(PyObject *m, PyObject *args, PyObject *kwargs) {
     const char *path, *metadata = NULL;
     PyObject *fun;
     int shapeless = 0;
-    return PyArg_ParseTupleAndKeywords(args, kwargs, "sO|$pz:exporter", names, &path, &fun, &shapeless, &metadata)
+    return PyArg_ParseTupleAndKeywords(args, kwargs, "sO|$pz:exporter", names, &path, &fun, &shapeless,
+                                       &metadata)
                ? new_exporter(path, fun, shapeless, metadata)
                : NULL;
 }
@@ -251,7 +255,8 @@ static PyObject *check_file(PyObject *file, const char *metadata) {
     if (PyUnicode_Check(file))
         return file;
     if (PyCallable_Check(file) && metadata && *metadata)
-        return PyErr_Format(PyExc_ValueError, "[export_function] metadata is kept in files, not given to a callback.");
+        return PyErr_Format(PyExc_ValueError,
+                            "[export_function] metadata is kept in files, not given to a callback.");
     return PyErr_Format(PyCallable_Check(file) ? PyExc_NotImplementedError : PyExc_TypeError,
                         "[export_function] the name of a file is needed, not %s", Py_TYPE(file)->tp_name);
 }
@@ -284,8 +289,7 @@ static PyObject *export_function(PyObject *m, PyObject *args, PyObject *kwargs) 
 // import_function ------------------------------------------------------------------------------------------------------
 
 struct imported_function {
-    PyObject_HEAD
-    zl_imported *function;
+    PyObject_HEAD zl_imported *function;
 };
 
 static PyObject *as_tuple(const zl_outputs *out) {
@@ -302,7 +306,8 @@ static PyObject *call_imported(PyObject *self, PyObject *args, PyObject *kwargs)
     if (!out)
         PyErr_NoMemory();
     if (read_inputs(&in, "[import_function::call]", args, kwargs) && out)
-        y = zl_imported_call(((struct imported_function *)self)->function, in.count, in.value, in.named, in.name, out)
+        y = zl_imported_call(((struct imported_function *)self)->function, in.count, in.value, in.named,
+                             in.name, out)
                 ? as_tuple(out)
                 : raise_error();
     free_inputs(&in);
@@ -345,7 +350,8 @@ static PyObject *import_function(PyObject *m, PyObject *args, PyObject *kwargs) 
 // export_to_dot --------------------------------------------------------------------------------------------------------
 
 static PyObject *write_named(PyObject *path, const char *text) {
-    PyObject *io = PyImport_ImportModule("io"), *file = io ? PyObject_CallMethod(io, "open", "Os", path, "w") : NULL;
+    PyObject *io = PyImport_ImportModule("io"),
+             *file = io ? PyObject_CallMethod(io, "open", "Os", path, "w") : NULL;
     PyObject *written = file ? PyObject_CallMethod(file, "write", "s", text) : NULL;
     PyObject *closed = file ? PyObject_CallMethod(file, "close", NULL) : NULL;
     PyObject *y = written && closed ? Py_NewRef(Py_None) : NULL;
@@ -376,7 +382,8 @@ static const char **read_names(int count, int positional, PyObject *kwargs) {
     int next = positional;
     for (Py_ssize_t at = 0; name && kwargs && PyDict_Next(kwargs, &at, &key, &value) && next < count; next++)
         if (!ext_is_array(value) || !(name[next] = PyUnicode_AsUTF8(key))) {
-            PyErr_Format(PyExc_TypeError, "export_to_dot(): only arrays have names, not %s", Py_TYPE(value)->tp_name);
+            PyErr_Format(PyExc_TypeError, "export_to_dot(): only arrays have names, not %s",
+                         Py_TYPE(value)->tp_name);
             PyMem_Free((void *)name);
             return NULL;
         }
@@ -416,15 +423,19 @@ static PyObject *export_to_dot(PyObject *m, PyObject *args, PyObject *kwargs) {
 
 static PyMethodDef functions[] = {
     {"export_function", WITH_KEYWORDS(export_function),
-     PyDoc_STR("export_function(file, fun, *args, shapeless=False, metadata=None, **kwargs)\n--\n\nWrites a trace of fun "
+     PyDoc_STR("export_function(file, fun, *args, shapeless=False, metadata=None, **kwargs)\n--\n\nWrites a "
+               "trace of fun "
                "on arrays like these to a file.")},
     {"exporter", WITH_KEYWORDS(exporter),
-     PyDoc_STR("exporter(file, fun, *, shapeless=False, metadata=None)\n--\n\nA FunctionExporter, which writes a trace "
+     PyDoc_STR("exporter(file, fun, *, shapeless=False, metadata=None)\n--\n\nA FunctionExporter, which "
+               "writes a trace "
                "of fun to the file each time that it is called.")},
     {"import_function", WITH_KEYWORDS(import_function),
-     PyDoc_STR("import_function(file, return_metadata=False)\n--\n\nThe function in a file; with its metadata a pair.")},
+     PyDoc_STR("import_function(file, return_metadata=False)\n--\n\nThe function in a file; with its "
+               "metadata a pair.")},
     {"export_to_dot", WITH_KEYWORDS(export_to_dot),
-     PyDoc_STR("export_to_dot(file, *args, **kwargs)\n--\n\nWrites the graph that arrays are made from for Graphviz; "
+     PyDoc_STR("export_to_dot(file, *args, **kwargs)\n--\n\nWrites the graph that arrays are made from for "
+               "Graphviz; "
                "keywords name arrays.")},
     {0},
 };

@@ -110,9 +110,10 @@ bool op_fits_slice(const struct call *c, const zl_array *in) {
 bool op_fits_as_strided(const struct call *c, const zl_array *in) {
     int ndim = c->args / 2;
     const int64_t *dim = call_args(c) + 1, *stride = dim + ndim;
-    int64_t size, low = call_args(c)[0], high = low, reach;
+    int64_t size, reach;
     if (!has(c, 1, 1 + 2 * ndim) || !shape_size(ndim, dim, &size))
         return false;
+    int64_t low = call_args(c)[0], high = low;
     for (int i = 0; size && i < ndim; i++)
         if (__builtin_mul_overflow(dim[i] - 1, stride[i], &reach) ||
             __builtin_add_overflow(reach < 0 ? low : high, reach, reach < 0 ? &low : &high))
@@ -137,10 +138,9 @@ bool op_fits_unflatten(const struct call *c, const zl_array *in) {
 
 bool op_fits_bitcast(const struct call *c, const zl_array *in) {
     zl_array x = in[0];
-    int64_t dtype = call_args(c)[0], from = (int64_t)array_item(x);
-    if (!has(c, 1, 1) || !is_among(dtype, ZL_DTYPE_COUNT))
+    if (!has(c, 1, 1) || !is_among(call_args(c)[0], ZL_DTYPE_COUNT))
         return false;
-    int64_t to = (int64_t)zl_dtype_size((zl_dtype)dtype);
+    int64_t from = (int64_t)array_item(x), to = (int64_t)zl_dtype_size((zl_dtype)call_args(c)[0]);
     return from == to || (x->ndim && (to < from || x->dim[x->ndim - 1] % (to / from) == 0));
 }
 
@@ -163,8 +163,8 @@ bool op_fits_argreduce(const struct call *c, const zl_array *in) {
 
 bool op_fits_scan(const struct call *c, const zl_array *in) {
     const int64_t *arg = call_args(c);
-    return has(c, 1, 4) && is_among(arg[0], SCAN_LOGADDEXP + 1) && is_axis(in[0], arg[1]) && is_among(arg[2], 2) &&
-           is_among(arg[3], 2);
+    return has(c, 1, 4) && is_among(arg[0], SCAN_LOGADDEXP + 1) && is_axis(in[0], arg[1]) &&
+           is_among(arg[2], 2) && is_among(arg[3], 2);
 }
 
 bool op_fits_sort(const struct call *c, const zl_array *in) {
@@ -190,7 +190,8 @@ bool op_fits_random_bits(const struct call *c, const zl_array *in) {
     int64_t size;
     zl_dtype dtype = (zl_dtype)call_output(c, 0)->dtype;
     return c->inputs == 1 && keys->ndim >= 1 && keys->dim[keys->ndim - 1] == 2 && keys->dtype == ZL_UINT32 &&
-           (dtype == ZL_UINT8 || dtype == ZL_UINT16 || dtype == ZL_UINT32) && shape_size(c->args, call_args(c), &size);
+           (dtype == ZL_UINT8 || dtype == ZL_UINT16 || dtype == ZL_UINT32) &&
+           shape_size(c->args, call_args(c), &size);
 }
 
 bool op_fits_concatenate(const struct call *c, const zl_array *in) {
@@ -269,8 +270,8 @@ bool op_fits_scatter(const struct call *c, const zl_array *in) {
 
 bool op_fits_slice_update(const struct call *c, const zl_array *in) {
     int ndim = in[0]->ndim;
-    return has(c, 2, 1 + 3 * ndim) && is_among(call_args(c)[0], UPDATE_MIN + 1) && in[1]->dtype == in[0]->dtype &&
-           steps_are_there(ndim, call_args(c) + 1 + 2 * ndim);
+    return has(c, 2, 1 + 3 * ndim) && is_among(call_args(c)[0], UPDATE_MIN + 1) &&
+           in[1]->dtype == in[0]->dtype && steps_are_there(ndim, call_args(c) + 1 + 2 * ndim);
 }
 
 static bool are_starts(zl_array start, int64_t count) {
@@ -285,8 +286,8 @@ bool op_fits_dynamic_slice(const struct call *c, const zl_array *in) {
 }
 
 bool op_fits_dynamic_slice_update(const struct call *c, const zl_array *in) {
-    return c->inputs == 3 && are_axes(in[0]->ndim, c->args, call_args(c), false) && are_starts(in[2], c->args) &&
-           are_updates(in[0], in[1], 0, NULL);
+    return c->inputs == 3 && are_axes(in[0]->ndim, c->args, call_args(c), false) &&
+           are_starts(in[2], c->args) && are_updates(in[0], in[1], 0, NULL);
 }
 
 // Replaying ----------------------------------------------------------------------------------------------------------
@@ -296,11 +297,13 @@ static bool fits(const struct call *c, const zl_array *in) {
     case OP_ELEMENTWISE: return has(c, tile_op_arity(c->op->row), 0);
     case OP_CAST:
     case OP_COPY: return has(c, 1, 0);
-    default: return c->op->fits && (c->inputs || c->op == &op_arange || c->op == &op_arange_int) && c->op->fits(c, in);
+    default:
+        return c->op->fits && (c->inputs || c->op == &op_arange || c->op == &op_arange_int) &&
+               c->op->fits(c, in);
     }
 }
 
-// A result with elements has no input without: kernels rely on it. Shapes of outputs have the dtypes that c says.
+// Outputs have the dtypes that c says. A result with elements has no input without: kernels rely on it.
 static bool is_sound(const struct call *c, const zl_array *in, const zl_array *out) {
     for (int i = 0; i < c->outputs; i++) {
         if (out[i]->dtype != call_output(c, i)->dtype)
@@ -316,8 +319,8 @@ static bool refuse(const char *function, const struct call *c, const zl_array *i
     struct text list = {0};
     for (int i = 0; i < c->inputs && i < 8; i++)
         text_add(&list, "%s%s %s", i ? ", " : "", zl_dtype_name((zl_dtype)in[i]->dtype), array_text(in[i]));
-    error_set(ZL_ERROR_VALUE, "%s: %s, with %d arguments, does not fit inputs %s", function, c->op->name, c->args,
-              list.data ? list.data : "()");
+    error_set(ZL_ERROR_VALUE, "%s: %s, with %d arguments, does not fit inputs %s", function, c->op->name,
+              c->args, list.data ? list.data : "()");
     text_free(&list);
     return false;
 }

@@ -67,7 +67,8 @@ static int number_op(struct zl_exporter_ *e, const struct op *op) {
     if (!memory_grow(&e->op, &e->op_cap, e->ops + 1, sizeof *e->op))
         return -1;
     if (op_find(op->name, strlen(op->name)) != op) {
-        error_set(ZL_ERROR_VALUE, "zl_exporter_trace: %s cannot be exported: it cannot be found by its name", op->name);
+        error_set(ZL_ERROR_VALUE, "zl_exporter_trace: %s cannot be exported: it cannot be found by its name",
+                  op->name);
         return -1;
     }
     int number = number_of(e, op, e->ops);
@@ -152,7 +153,9 @@ static const struct call *made_by(zl_array x, const struct op *op) {
 static bool is_product(zl_array y, const zl_array *in) {
     zl_array a = in[0], b = in[1];
     OP_ROOM(int64_t, dim, MAX_OF(a->ndim, b->ndim));
-    int batch = dim && a->ndim >= 2 && b->ndim >= 2 ? shape_broadcast(a->ndim - 2, a->dim, b->ndim - 2, b->dim, dim) : -1;
+    int batch = dim && a->ndim >= 2 && b->ndim >= 2
+                    ? shape_broadcast(a->ndim - 2, a->dim, b->ndim - 2, b->dim, dim)
+                    : -1;
     if (batch < 0)
         return false;
     dim[batch] = a->dim[a->ndim - 2];
@@ -162,7 +165,8 @@ static bool is_product(zl_array y, const zl_array *in) {
 
 // The call that is replayed instead of c, and its inputs. Batches of a matrix product are joined, or stretched, to the
 // sizes that they have when it is recorded: where sizes may change, the product as a whole is recorded again.
-static const struct call *meaning(const struct listing *l, const struct call *c, const zl_array **in, zl_array *pair) {
+static const struct call *meaning(const struct listing *l, const struct call *c, const zl_array **in,
+                                  zl_array *pair) {
     const struct call *product = c->op == &op_unflatten ? made_by(c->in[0], &op_matmul) : c;
     *in = c->in;
     if (!l->e->shapeless || !product || product->op != &op_matmul)
@@ -346,7 +350,8 @@ static bool write_file(const struct zl_exporter_ *e) {
 
 static const char function[] = "zl_exporter_trace";
 
-static bool make_inputs(struct function_inputs *f, int count, const zl_array *in, int named, const char *const *name) {
+static bool make_inputs(struct function_inputs *f, int count, const zl_array *in, int named,
+                        const char *const *name) {
     if (!function_inputs_make(f, count, named))
         return false;
     bool ok = true;
@@ -364,8 +369,8 @@ static bool is_new(const zl_exporter *e, int count, const zl_array *in, int name
     OP_ROOM(int, order, count);
     for (int i = 0; order && i < e->count; i++)
         if (function_inputs_match(&e->inputs[i], e->shapeless, count, in, named, name, order))
-            return error_false(ZL_ERROR_STATE, "%s: there is a trace for inputs like these: each must be another",
-                               function);
+            return error_false(ZL_ERROR_STATE,
+                               "%s: there is a trace for inputs like these: each must be another", function);
     return order;
 }
 

@@ -37,8 +37,8 @@ static int find_name(const char *wanted, int count, const char *const *name) {
     return -1;
 }
 
-bool function_inputs_match(const struct function_inputs *f, bool shapeless, int count, const zl_array *in, int named,
-                           const char *const *name, int *order) {
+bool function_inputs_match(const struct function_inputs *f, bool shapeless, int count, const zl_array *in,
+                           int named, const char *const *name, int *order) {
     int plain = count - named;
     if (f->count != count || f->named != named)
         return false;
@@ -51,7 +51,8 @@ bool function_inputs_match(const struct function_inputs *f, bool shapeless, int 
     return true;
 }
 
-void function_inputs_text(struct text *out, int count, const zl_array *in, int named, const char *const *name) {
+void function_inputs_text(struct text *out, int count, const zl_array *in, int named,
+                          const char *const *name) {
     text_add(out, "(");
     for (int i = 0; i < count; i++) {
         text_add(out, i ? ", " : "");
@@ -64,11 +65,11 @@ void function_inputs_text(struct text *out, int count, const zl_array *in, int n
 
 bool function_check_names(const char *function, int count, int named, const char *const *name) {
     if (named < 0 || named > count || (named && !name))
-        return error_false(ZL_ERROR_VALUE, "%s: %d names for %d inputs: at most one each, and a list of them", function,
-                           named, count);
+        return error_false(ZL_ERROR_VALUE, "%s: %d names for %d inputs: at most one each, and a list of them",
+                           function, named, count);
     for (int i = 0; i < named; i++)
         if (!name[i] || find_name(name[i], i, name) >= 0)
-            return error_false(ZL_ERROR_VALUE, "%s: name %d is %s: each input needs one of its own", function, i,
-                               name[i] ? name[i] : "NULL");
+            return error_false(ZL_ERROR_VALUE, "%s: name %d is %s: each input needs one of its own", function,
+                               i, name[i] ? name[i] : "NULL");
     return true;
 }

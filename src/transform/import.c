@@ -124,7 +124,8 @@ static bool take_kind(struct reader *r, struct array_spec *spec, int64_t **dim) 
 
 static zl_dtype dtype_named(const char *name, int bytes) {
     for (int i = 0; i < ZL_DTYPE_COUNT; i++)
-        if ((int)strlen(zl_dtype_name((zl_dtype)i)) == bytes && !memcmp(zl_dtype_name((zl_dtype)i), name, (size_t)bytes))
+        if ((int)strlen(zl_dtype_name((zl_dtype)i)) == bytes &&
+            !memcmp(zl_dtype_name((zl_dtype)i), name, (size_t)bytes))
             return (zl_dtype)i;
     return ZL_DTYPE_COUNT;
 }
@@ -137,7 +138,8 @@ static bool read_dtypes(struct reader *r) {
         const char *name = take_text(r, &bytes);
         r->dtype[r->dtypes] = r->failed ? ZL_BOOL : dtype_named(name, bytes);
         if (r->dtype[r->dtypes] == ZL_DTYPE_COUNT)
-            return error_set(ZL_ERROR_VALUE, "%s: %s has arrays of dtype %.*s, which this version does not know", function,
+            return error_set(ZL_ERROR_VALUE,
+                             "%s: %s has arrays of dtype %.*s, which this version does not know", function,
                              r->path, bytes, name),
                    !(r->failed = true);
     }
@@ -146,8 +148,8 @@ static bool read_dtypes(struct reader *r) {
 
 static bool unknown(struct reader *r, const char *what, int bytes, const char *name) {
     if (!r->failed)
-        error_set(ZL_ERROR_VALUE, "%s: %s needs the %s %.*s, which this version does not have", function, r->path, what,
-                  MIN_OF(bytes, 64), name);
+        error_set(ZL_ERROR_VALUE, "%s: %s needs the %s %.*s, which this version does not have", function,
+                  r->path, what, MIN_OF(bytes, 64), name);
     r->failed = true;
     return false;
 }
@@ -160,7 +162,8 @@ static bool read_field(struct reader *r, struct file_op *o, int index, int field
     for (int i = 0; !r->failed && i < o->op->fields; i++) {
         const struct op_field *f = &o->op->field[i];
         if ((int)strlen(f->name) == bytes && !memcmp(f->name, name, (size_t)bytes) && (int)f->type == type &&
-            (f->type != FIELD_LIST || (i == o->op->fields - 1 && index == fields - 1)) && o->field[i] == UINT8_MAX) {
+            (f->type != FIELD_LIST || (i == o->op->fields - 1 && index == fields - 1)) &&
+            o->field[i] == UINT8_MAX) {
             o->field[i] = (uint8_t)index;
             return true;
         }
@@ -209,7 +212,8 @@ static zl_array read_data(struct reader *r, const struct array_spec *spec) {
     uint64_t offset = take(r, 8);
     shape_size(spec->ndim, spec->dim, &size);
     size_t bytes = (size_t)size * zl_dtype_size(spec->dtype);
-    if (r->failed || r->end - r->at < FUNCTION_DIGEST || offset > r->data_bytes || bytes > r->data_bytes - offset)
+    if (r->failed || r->end - r->at < FUNCTION_DIGEST || offset > r->data_bytes ||
+        bytes > r->data_bytes - offset)
         return damaged(r, "a constant outside of it"), NULL;
     hash_sha256(r->data + offset, bytes, digest);
     r->at += FUNCTION_DIGEST;
@@ -269,7 +273,8 @@ static zl_array read_placeholder(struct reader *r) {
     int64_t *dim;
     zl_array a = NULL;
     if (take_kind(r, &spec, &dim))
-        a = trace_placeholder(spec.dtype, spec.ndim, dim, "zl_import: an input of a function in a file has no data");
+        a = trace_placeholder(spec.dtype, spec.ndim, dim,
+                              "zl_import: an input of a function in a file has no data");
     memory_free(dim);
     return a;
 }
@@ -291,7 +296,8 @@ static bool read_inputs(struct reader *r, struct function_inputs *f) {
 }
 
 // The arguments, in the order that our op has them. Dtypes have other numbers here.
-static bool order_arguments(struct reader *r, const struct file_op *o, int args, const int64_t *from, int64_t *to) {
+static bool order_arguments(struct reader *r, const struct file_op *o, int args, const int64_t *from,
+                            int64_t *to) {
     int fields = o->op->fields;
     bool has_list = fields && o->op->field[fields - 1].type == FIELD_LIST;
     if (has_list ? args < fields - 1 : args != fields)
@@ -307,8 +313,8 @@ static bool order_arguments(struct reader *r, const struct file_op *o, int args,
 }
 
 // A call without data, of outputs as the file says that they are.
-static zl_array make_template(const struct op *op, int inputs, const zl_array *in, int args, const int64_t *arg,
-                              struct reader *r) {
+static zl_array make_template(const struct op *op, int inputs, const zl_array *in, int args,
+                              const int64_t *arg, struct reader *r) {
     int outputs = take_count(r, 5), made = 0;
     struct array_spec *spec = r->failed || !outputs ? NULL : memory_alloc(sizeof *spec * (size_t)outputs);
     int64_t **dim = spec ? memory_zero(sizeof *dim * (size_t)outputs) : NULL;
@@ -377,8 +383,8 @@ static bool has_shapes(const struct call *c, const zl_array *out) {
     for (int i = 0; i < c->outputs; i++) {
         zl_array y = call_output(c, i);
         if (!shape_equal(y->ndim, y->dim, out[i]->ndim, out[i]->dim))
-            return error_false(ZL_ERROR_VALUE, "%s: %s gives shape %s, where the file says %s", function, c->op->name,
-                               array_text(out[i]), array_text(y));
+            return error_false(ZL_ERROR_VALUE, "%s: %s gives shape %s, where the file says %s", function,
+                               c->op->name, array_text(out[i]), array_text(y));
     }
     return true;
 }
@@ -396,8 +402,8 @@ static bool replay_step(const zl_imported *f, const struct step *s, struct value
 }
 
 // in: by number of the input of the trace, order says which of them.
-static bool replay(const zl_imported *f, const struct traced *t, const zl_array *in, const int *order, bool exact,
-                   zl_outputs *out) {
+static bool replay(const zl_imported *f, const struct traced *t, const zl_array *in, const int *order,
+                   bool exact, zl_outputs *out) {
     struct values v = {.array = memory_alloc(sizeof *v.array * ((size_t)t->arrays + 1))};
     for (; v.array && v.count < t->inputs.count; v.count++)
         v.array[v.count] = in[order ? order[v.count] : v.count];
@@ -414,7 +420,8 @@ static bool replay(const zl_imported *f, const struct traced *t, const zl_array 
 
 static bool read_trace(struct reader *r, const zl_imported *f, struct traced *t) {
     zl_outputs out = {0};
-    bool ok = read_inputs(r, &t->inputs) && read_steps(r, f, t) && replay(f, t, t->inputs.array, NULL, true, &out);
+    bool ok =
+        read_inputs(r, &t->inputs) && read_steps(r, f, t) && replay(f, t, t->inputs.array, NULL, true, &out);
     outputs_clear(&out);
     return ok;
 }
@@ -445,7 +452,8 @@ static bool read_header(struct reader *r, const uint8_t *file, size_t bytes) {
     r->at += 8;
     unsigned version = (unsigned)take(r, 4);
     if (version != FUNCTION_VERSION)
-        return error_false(ZL_ERROR_VALUE, "%s: %s has version %u of the format: this version of the library reads %d",
+        return error_false(ZL_ERROR_VALUE,
+                           "%s: %s has version %u of the format: this version of the library reads %d",
                            function, r->path, version, FUNCTION_VERSION);
     r->at += 4;
     uint64_t length = take(r, 8);
@@ -515,7 +523,8 @@ const char *zl_imported_metadata(const zl_imported *f) {
 
 // Calling ----------------------------------------------------------------------------------------------------------------
 
-static bool no_match(const zl_imported *f, int count, const zl_array *in, int named, const char *const *name) {
+static bool no_match(const zl_imported *f, int count, const zl_array *in, int named,
+                     const char *const *name) {
     struct text list = {0};
     function_inputs_text(&list, count, in, named, name);
     text_add(&list, ": the function takes%s", f->shapeless ? ", of any sizes," : "");
@@ -543,7 +552,8 @@ bool zl_imported_call(const zl_imported *f, int count, const zl_array *in, int n
                       zl_outputs *out) {
     static const char caller[] = "zl_imported_call";
     if (!f || !out || out->count)
-        return error_false(ZL_ERROR_VALUE, "%s: no %s", caller, f ? "empty list for the results" : "function");
+        return error_false(ZL_ERROR_VALUE, "%s: no %s", caller,
+                           f ? "empty list for the results" : "function");
     if (!trace_check_list(caller, count, in) || !function_check_names(caller, count, named, name))
         return false;
     zl_scope scope = zl_scope_begin();

@@ -15,19 +15,21 @@ enum { INPUTS = 3 };
 static bool function(void *data, int count, const zl_array *in, zl_outputs *out) {
     (void)data, (void)count;
     zl_array x = in[0], at = in[1], w = zl_from_f32((float[]){1, 2, 3, 4, 5, 6}, ZL_SHAPE(2, 3)), pair[2];
-    zl_array list[] = {zl_matmul(x, zl_transpose(w, ZL_ALL)), zl_expand_dims(zl_sum_axis(x, 1, false), ZL_AXES(1))};
+    zl_array list[] = {zl_matmul(x, zl_transpose(w, ZL_ALL)),
+                       zl_expand_dims(zl_sum_axis(x, 1, false), ZL_AXES(1))};
     zl_array order = zl_argsort(x, 1), part = zl_dynamic_slice(x, at, ZL_AXES(0), ZL_SHAPE(2, 3));
     return zl_give(out, zl_concatenate(list, 2, 1)) && zl_divmod(in[2], zl_scalar_int(3), pair) &&
            zl_give(out, pair[1]) && zl_give(out, zl_take_along_axis(x, order, 1)) &&
            zl_give(out, zl_dynamic_slice_update(x, zl_exp(part), at, ZL_AXES(0))) &&
            zl_give(out, zl_take(zl_pad(x, ZL_SHAPE(1, 0), ZL_SHAPE(0, 2), zl_scalar(1)), in[2], 1)) &&
            zl_give(out, zl_scatter_add(x, &at, 1, zl_ones(ZL_SHAPE(1, 1, 3), ZL_FLOAT32), ZL_AXES(0))) &&
-           zl_give(out, zl_cumsum(zl_slice(x, ZL_SHAPE(3, 0), ZL_SHAPE(-9, 3), ZL_SHAPE(-2, 1)), 0, true, false,
-                                  ZL_DTYPE_COUNT)) &&
+           zl_give(out, zl_cumsum(zl_slice(x, ZL_SHAPE(3, 0), ZL_SHAPE(-9, 3), ZL_SHAPE(-2, 1)), 0, true,
+                                  false, ZL_DTYPE_COUNT)) &&
            zl_give(out, zl_as_strided(zl_reshape(x, ZL_SHAPE(6, 2)), ZL_SHAPE(3, 2), ZL_SHAPE(3, 1), 2)) &&
            zl_give(out, zl_view(zl_broadcast_to(x, ZL_SHAPE(2, 4, 3)), ZL_INT16)) &&
            zl_give(out, zl_slice_update(x, zl_scalar(7), ZL_SHAPE(1, 0), ZL_SHAPE(3, 2), ZL_SHAPE(1, 1))) &&
-           zl_give(out, zl_searchsorted(in[2], in[2], "right")) && zl_give(out, zl_argmax_axis(x, 0, false)) &&
+           zl_give(out, zl_searchsorted(in[2], in[2], "right")) &&
+           zl_give(out, zl_argmax_axis(x, 0, false)) &&
            zl_give(out, zl_random_bits(ZL_SHAPE(2, 2), 4, zl_random_key(1))) &&
            zl_give(out, zl_unflatten(zl_flatten(x, 0, 1), 0, ZL_SHAPE(3, -1)));
 }
@@ -42,7 +44,8 @@ static char *write_function(char *path, size_t cap, size_t *bytes, bool shapeles
     zl_array in[INPUTS];
     make_inputs(in);
     snprintf(path, cap, "%s/f", test_folder());
-    bool ok = zl_export(path, (zl_fn){.call = function}, INPUTS, in, &(zl_export_options){.shapeless = shapeless});
+    bool ok =
+        zl_export(path, (zl_fn){.call = function}, INPUTS, in, &(zl_export_options){.shapeless = shapeless});
     return CHECK(ok) ? file_read(path, bytes) : NULL;
 }
 

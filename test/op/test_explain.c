@@ -27,7 +27,8 @@ TEST(explain_says_what_is_fused) {
 TEST(explain_says_why_not) {
     zl_array x = zl_from_f32((float[]){1, 2}, ZL_SHAPE(2)), w = zl_ones(ZL_SHAPE(2, 3), ZL_FLOAT32);
     CHECK(zl_eval(w));
-    char *text = zl_explain(zl_exp(zl_negative(x))), *product = zl_explain(zl_matmul(x, w)), *there = zl_explain(x);
+    char *text = zl_explain(zl_exp(zl_negative(x))), *product = zl_explain(zl_matmul(x, w)),
+         *there = zl_explain(x);
     CHECK_HAS(text, "2 calls, 0 views, 2 kernels");
     CHECK_HAS(text, "not fused: fewer than 8192 elements");
     CHECK_HAS(product, "matmul of float32 (1, 3): reads 32 B, writes 12 B, 12 flop");

@@ -1,7 +1,6 @@
 // test_export.c - functions in files: what is written is what is called, and what is damaged is refused.
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "op/op_test.h"
@@ -36,7 +35,8 @@ TEST(every_op_is_found_by_its_name) {
 TEST(every_op_can_be_replayed) {
     const struct op *op;
     for (int i = 0; (op = op_at(i)); i++)
-        if (!CHECK(op->record && (op->fits || op->kind == OP_ELEMENTWISE || op->kind == OP_CAST || op->kind == OP_COPY)))
+        if (!CHECK(op->record &&
+                   (op->fits || op->kind == OP_ELEMENTWISE || op->kind == OP_CAST || op->kind == OP_COPY)))
             test_note("%s", op->name);
 }
 
@@ -70,8 +70,12 @@ static void check_trip(function_of_one *f, zl_array x) {
 }
 
 #define TRIP(id, shape, dtype, expression)                      \
-    static zl_array trip_##id(zl_array x) { return (void)x, expression; } \
-    TEST(export_##id) { check_trip(trip_##id, op_test_range((shape), (dtype))); }
+    static zl_array trip_##id(zl_array x) {                     \
+        return (void)x, expression;                             \
+    }                                                           \
+    TEST(export_##id) {                                         \
+        check_trip(trip_##id, op_test_range((shape), (dtype))); \
+    }
 
 static zl_array divided(zl_array x) {
     zl_array pair[2];
@@ -99,15 +103,21 @@ static zl_array moved(zl_array x) {
     return zl_dynamic_slice_update(x, zl_negative(part), start, ZL_AXES(0));
 }
 
-TRIP(elementwise, ZL_SHAPE(3, 4), ZL_FLOAT32, zl_exp(zl_negative(zl_where(zl_less(x, zl_scalar(4)), x, zl_scalar(2)))))
-TRIP(casts, ZL_SHAPE(5), ZL_INT32, zl_astype(zl_multiply(zl_astype(x, ZL_FLOAT16), zl_scalar(0.5)), ZL_COMPLEX64))
+TRIP(elementwise, ZL_SHAPE(3, 4), ZL_FLOAT32,
+     zl_exp(zl_negative(zl_where(zl_less(x, zl_scalar(4)), x, zl_scalar(2)))))
+TRIP(casts, ZL_SHAPE(5), ZL_INT32,
+     zl_astype(zl_multiply(zl_astype(x, ZL_FLOAT16), zl_scalar(0.5)), ZL_COMPLEX64))
 TRIP(views, ZL_SHAPE(3, 4), ZL_FLOAT32,
-     zl_reshape(zl_transpose(zl_slice(x, ZL_SHAPE(2, 0), ZL_SHAPE(-9, 4), ZL_SHAPE(-1, 2)), ZL_ALL), ZL_SHAPE(3, -1)))
-TRIP(axes, ZL_SHAPE(3, 1, 4), ZL_FLOAT32, zl_expand_dims(zl_squeeze(zl_flatten(x, 1, 2), ZL_ALL), ZL_AXES(0, 2)))
+     zl_reshape(zl_transpose(zl_slice(x, ZL_SHAPE(2, 0), ZL_SHAPE(-9, 4), ZL_SHAPE(-1, 2)), ZL_ALL),
+                ZL_SHAPE(3, -1)))
+TRIP(axes, ZL_SHAPE(3, 1, 4), ZL_FLOAT32,
+     zl_expand_dims(zl_squeeze(zl_flatten(x, 1, 2), ZL_ALL), ZL_AXES(0, 2)))
 TRIP(strides, ZL_SHAPE(3, 4), ZL_FLOAT32, zl_as_strided(x, ZL_SHAPE(3, 2), ZL_SHAPE(3, 1), 2))
 TRIP(bytes, ZL_SHAPE(3, 4), ZL_FLOAT32, zl_view(x, ZL_UINT16))
 TRIP(reductions, ZL_SHAPE(3, 4), ZL_FLOAT32, zl_add(zl_max_axis(x, 0, true), zl_var_axis(x, 1, true, 0)))
-TRIP(products, ZL_SHAPE(2, 3, 4), ZL_FLOAT32, zl_matmul(x, zl_transpose(zl_slice(x, ZL_SHAPE(0, 0, 0), ZL_SHAPE(1, 3, 4), ZL_SHAPE(1, 1, 1)), ZL_AXES(0, 2, 1))))
+TRIP(products, ZL_SHAPE(2, 3, 4), ZL_FLOAT32,
+     zl_matmul(x, zl_transpose(zl_slice(x, ZL_SHAPE(0, 0, 0), ZL_SHAPE(1, 3, 4), ZL_SHAPE(1, 1, 1)),
+                               ZL_AXES(0, 2, 1))))
 TRIP(pairs, ZL_SHAPE(7), ZL_INT32, divided(x))
 TRIP(joins, ZL_SHAPE(3, 4), ZL_FLOAT32, joined(x))
 TRIP(indices, ZL_SHAPE(4, 3), ZL_FLOAT32, picked(x))
@@ -115,7 +125,8 @@ TRIP(along_axis, ZL_SHAPE(4, 3), ZL_FLOAT32, along(x))
 TRIP(dynamic_slices, ZL_SHAPE(4, 4), ZL_FLOAT32, moved(x))
 TRIP(scans, ZL_SHAPE(4, 3), ZL_FLOAT32, zl_cumsum(zl_sort(x, 0), 1, true, false, ZL_DTYPE_COUNT))
 TRIP(padding, ZL_SHAPE(4, 3), ZL_FLOAT32, zl_pad(x, ZL_SHAPE(1, 0), ZL_SHAPE(0, 2), zl_scalar(7)))
-TRIP(random_numbers, ZL_SHAPE(4), ZL_FLOAT32, zl_add(x, zl_random_normal(ZL_SHAPE(4), ZL_FLOAT32, NULL, NULL, zl_random_key(3))))
+TRIP(random_numbers, ZL_SHAPE(4), ZL_FLOAT32,
+     zl_add(x, zl_random_normal(ZL_SHAPE(4), ZL_FLOAT32, NULL, NULL, zl_random_key(3))))
 TRIP(its_input, ZL_SHAPE(4), ZL_FLOAT32, x)
 TRIP(nothing_of_its_input, ZL_SHAPE(4), ZL_FLOAT32, zl_arange(0, 5, 1, ZL_FLOAT32))
 TRIP(stopped_gradients, ZL_SHAPE(4), ZL_FLOAT32, zl_stop_gradient(zl_square(x)))
@@ -129,7 +140,8 @@ static bool difference(void *data, int count, const zl_array *in, zl_outputs *ou
 }
 
 TEST(exporter_keeps_traces_and_names) {
-    zl_exporter *e = zl_exporter_new(path_of("f"), (zl_fn){.call = difference}, &(zl_export_options){.metadata = "m"});
+    zl_exporter *e =
+        zl_exporter_new(path_of("f"), (zl_fn){.call = difference}, &(zl_export_options){.metadata = "m"});
     zl_array a = zl_from_f32((float[]){5, 7}, ZL_SHAPE(2)), b = zl_scalar_int(2), in[] = {a, a};
     const char *names[] = {"x", "y"}, *turned[] = {"y", "x"}, *wrong[] = {"x", "z"};
     CHECK(zl_exporter_trace(e, 1, &b, 0, NULL));
@@ -162,14 +174,15 @@ static bool use_constant(void *data, int count, const zl_array *in, zl_outputs *
 }
 
 TEST(exporter_writes_a_constant_once) {
-    zl_array big = zl_zeros(ZL_SHAPE(64, 512), ZL_FLOAT32), one[] = {zl_scalar(1), zl_scalar(1), zl_scalar(1)};
+    zl_array big = zl_zeros(ZL_SHAPE(64, 512), ZL_FLOAT32),
+             one[] = {zl_scalar(1), zl_scalar(1), zl_scalar(1)};
     CHECK(zl_eval(big));
     zl_exporter *e = zl_exporter_new(path_of("f"), (zl_fn){use_constant, &big, NULL, NULL}, NULL);
     for (int i = 0; i < 4; i++)
         CHECK(zl_exporter_trace(e, i, one, 0, NULL));
     zl_exporter_free(e);
     size_t bytes = 0;
-    free(file_read(path_of("f"), &bytes));
+    memory_free(file_read(path_of("f"), &bytes));
     CHECK(bytes > zl_nbytes(big) && bytes < zl_nbytes(big) + 4096);
 }
 
@@ -190,7 +203,8 @@ TEST(export_refuses_functions_that_read) {
 
 static zl_array shapeless(zl_array x) {
     zl_array w = zl_ones(ZL_SHAPE(4, 2), ZL_FLOAT32), y = zl_matmul(x, w);
-    return zl_add(zl_max_axis(y, 1, true), zl_slice(y, ZL_SHAPE(0, 0, 0), ZL_SHAPE(2, 99, 1), ZL_SHAPE(1, 1, 1)));
+    return zl_add(zl_max_axis(y, 1, true),
+                  zl_slice(y, ZL_SHAPE(0, 0, 0), ZL_SHAPE(2, 99, 1), ZL_SHAPE(1, 1, 1)));
 }
 
 static zl_array follows(zl_array x) {
@@ -198,7 +212,8 @@ static zl_array follows(zl_array x) {
 }
 
 TEST(shapeless_functions_take_other_sizes) {
-    zl_array x = op_test_range(ZL_SHAPE(2, 3, 4), ZL_FLOAT32), y = op_test_range(ZL_SHAPE(2, 7, 4), ZL_FLOAT32),
+    zl_array x = op_test_range(ZL_SHAPE(2, 3, 4), ZL_FLOAT32),
+             y = op_test_range(ZL_SHAPE(2, 7, 4), ZL_FLOAT32),
              z = op_test_range(ZL_SHAPE(5, 3, 4), ZL_FLOAT32);
     REQUIRE(zl_export(path_of("f"), fn_of(shapeless), 1, &x, &(zl_export_options){.shapeless = true}));
     zl_imported *f = zl_import(path_of("f"));
