@@ -76,14 +76,17 @@ static uint64_t odd_number(void) {
     }
 }
 
-static size_t damage(uint8_t *file, size_t bytes) {
-    for (int64_t i = test_between(1, 3); i > 0; i--) {
-        size_t at = (size_t)test_between(0, (int64_t)bytes - 1), room = bytes - at;
+// What is forged is mostly changed in one place of its structure: more is seldom read.
+static size_t damage(uint8_t *file, size_t bytes, bool is_sealed) {
+    int64_t from = is_sealed ? FUNCTION_HEADER : 0;
+    int64_t to = is_sealed ? from + (int64_t)structure_bytes(file) : (int64_t)bytes;
+    for (int64_t i = is_sealed && test_between(0, 3) ? 1 : test_between(1, 3); i > 0; i--) {
+        size_t at = (size_t)test_between(from, to - 1), room = bytes - at;
         uint64_t number = odd_number();
         size_t width = (size_t)1 << test_between(0, 3);
         memcpy(file + at, &number, width < room ? width : room);
     }
-    return test_between(0, 9) ? bytes : (size_t)test_between(0, (int64_t)bytes);
+    return is_sealed || test_between(0, 9) ? bytes : (size_t)test_between(0, (int64_t)bytes);
 }
 
 // Trying it --------------------------------------------------------------------------------------------------
@@ -126,21 +129,22 @@ static void fuzz(bool is_sealed, bool shapeless, int64_t count) {
     size_t limit = zl_set_memory_limit(1 << 28);
     for (int64_t i = 0; i < count; i++) {
         memcpy(bad, good, bytes);
-        size_t left = damage(bad, bytes);
+        size_t left = damage(bad, bytes, is_sealed);
         if (is_sealed && left >= FUNCTION_HEADER)
             seal(bad, left);
         bool same = left == bytes && !memcmp(bad, good, bytes);
         read += try_file(bad, left, is_sealed) && !same;
     }
     zl_set_memory_limit(limit);
-    if (!is_sealed) // what is not covered by a checksum: the header's unused bytes, and those between the parts
-        CHECK(read <= count / 4);
+    // No checksum covers the unused bytes of the header and those between the parts. Of what is forged some must be read.
+    if (!CHECK(is_sealed ? read > 0 : read <= count / 4))
+        test_note("%lld of %lld were read", (long long)read, (long long)count);
     free(bad);
     memory_free(good);
 }
 
 static int64_t tries(void) {
-    return test_long() ? 500000 : test_quick() ? 300 : 5000;
+    return test_long() ? 500000 : test_quick() ? 2000 : 10000;
 }
 
 TEST(damaged_functions_are_refused) {
