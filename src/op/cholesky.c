@@ -49,12 +49,13 @@ static bool jvp(const struct call *c, const zl_array *tangent, zl_array *out) {
 }
 
 static const struct op_field fields[] = {{"upper", FIELD_BOOL}};
-const struct op op_cholesky = {
+OP(op_cholesky) = {
     .name = "cholesky",
     .kind = OP_OTHER,
     .fields = 1,
     .field = fields,
     .record = record,
+    .fits = op_fits_cholesky,
     .vjp = vjp,
     .jvp = jvp,
     .vmap = op_vmap_factor,

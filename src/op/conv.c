@@ -155,12 +155,13 @@ static bool vmap(const struct call *c, const zl_array *in, const int *axis, zl_a
 }
 
 static const struct op_field fields[] = {{"groups", FIELD_INT}, {"flip", FIELD_BOOL}, {"axes", FIELD_LIST}};
-const struct op op_conv = {
+OP(op_conv) = {
     .name = "conv",
     .kind = OP_OTHER,
     .fields = 3,
     .field = fields,
     .record = record,
+    .fits = op_fits_conv,
     .vjp = vjp,
     .jvp = jvp,
     .vmap = vmap,

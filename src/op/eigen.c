@@ -36,20 +36,22 @@ static bool record_eig(const struct call *c, const zl_array *in, zl_array *out) 
 }
 
 static const struct op_field fields[] = {{"upper", FIELD_BOOL}, {"vectors", FIELD_BOOL}};
-const struct op op_eigh = {
+OP(op_eigh) = {
     .name = "eigh",
     .kind = OP_OTHER,
     .fields = 2,
     .field = fields,
     .record = record_eigh,
+    .fits = op_fits_eigh,
     .vmap = op_vmap_factor,
 };
-const struct op op_eig = {
+OP(op_eig) = {
     .name = "eig",
     .kind = OP_OTHER,
     .fields = 1,
     .field = fields + 1,
     .record = record_eig,
+    .fits = op_fits_eig,
     .vmap = op_vmap_factor,
 };
 

@@ -70,12 +70,13 @@ static zl_array vjp(const struct call *c, int input, const zl_array *cotangent) 
 
 static const struct op_field fields[] = {
     {"which", FIELD_INT}, {"axis", FIELD_INT}, {"n", FIELD_INT}, {"scale", FIELD_DOUBLE}};
-const struct op op_fft = {
+OP(op_fft) = {
     .name = "fft",
     .kind = OP_OTHER,
     .fields = 4,
     .field = fields,
     .record = record,
+    .fits = op_fits_fft,
     .vjp = vjp,
     .jvp = op_jvp_linear,
     .vmap = vmap,

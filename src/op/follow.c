@@ -92,12 +92,13 @@ static bool vmap_stretch(const struct call *c, const zl_array *in, const int *ax
 }
 
 static const struct op_field stretch_field[] = {{"last", FIELD_INT}};
-const struct op op_stretch_with = {
+OP(op_stretch_with) = {
     .name = "stretch_with",
     .kind = OP_VIEW,
     .fields = 1,
     .field = stretch_field,
     .record = record_stretch,
+    .fits = op_fits_stretch_with,
     .vjp = vjp_stretch,
     .jvp = jvp_stretch,
     .vmap = vmap_stretch,
@@ -134,12 +135,13 @@ static bool vmap_count(const struct call *c, const zl_array *in, const int *axis
 
 static const struct op_field count_field[] = {
     {"inverse", FIELD_BOOL}, {"less", FIELD_INT}, {"axes", FIELD_LIST}};
-const struct op op_element_count = {
+OP(op_element_count) = {
     .name = "element_count",
     .kind = OP_OTHER,
     .fields = 3,
     .field = count_field,
     .record = record_count,
+    .fits = op_fits_element_count,
     .vjp = op_vjp_zero,
     .jvp = op_jvp_zero,
     .vmap = vmap_count,

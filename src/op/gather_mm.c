@@ -91,10 +91,11 @@ static bool vmap(const struct call *c, const zl_array *in, const int *axis, zl_a
     return record(c, all, out);
 }
 
-const struct op op_gather_mm = {
+OP(op_gather_mm) = {
     .name = "gather_mm",
     .kind = OP_OTHER,
     .record = record,
+    .fits = op_fits_gather_mm,
     .vjp = vjp,
     .jvp = jvp,
     .vmap = vmap,

@@ -38,12 +38,13 @@ static bool jvp(const struct call *c, const zl_array *tangent, zl_array *out) {
 }
 
 static const struct op_field fields[] = {{"triangular", FIELD_BOOL}, {"upper", FIELD_BOOL}};
-const struct op op_inverse = {
+OP(op_inverse) = {
     .name = "inverse",
     .kind = OP_OTHER,
     .fields = 2,
     .field = fields,
     .record = record,
+    .fits = op_fits_inverse,
     .vjp = vjp,
     .jvp = jvp,
     .vmap = op_vmap_factor,

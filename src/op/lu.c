@@ -23,10 +23,11 @@ static bool record(const struct call *c, const zl_array *in, zl_array *out) {
     return factor(in[0], out);
 }
 
-const struct op op_lu = {
+OP(op_lu) = {
     .name = "lu",
     .kind = OP_OTHER,
     .record = record,
+    .fits = op_fits_lu,
     .vmap = op_vmap_factor,
 };
 

@@ -38,10 +38,11 @@ static bool vmap(const struct call *c, const zl_array *in, const int *axis, zl_a
     return a && b && record(c, (zl_array[]){a, b}, out);
 }
 
-const struct op op_matmul_int8 = {
+OP(op_matmul_int8) = {
     .name = "matmul_int8",
     .kind = OP_OTHER,
     .record = record,
+    .fits = op_fits_matmul_int8,
     .vjp = op_vjp_zero,
     .jvp = op_jvp_zero,
     .vmap = vmap,

@@ -202,7 +202,9 @@ op_fit op_fits_transpose, op_fits_squeeze, op_fits_expand_dims, op_fits_broadcas
     op_fits_reduce, op_fits_argreduce, op_fits_arange, op_fits_concatenate, op_fits_pad, op_fits_divmod, op_fits_matmul,
     op_fits_take, op_fits_random_bits, op_fits_gather, op_fits_scatter, op_fits_take_along, op_fits_put_along,
     op_fits_slice_update, op_fits_dynamic_slice, op_fits_dynamic_slice_update, op_fits_scan, op_fits_sort,
-    op_fits_searchsorted;
+    op_fits_searchsorted, op_fits_gather_mm, op_fits_segmented_mm, op_fits_matmul_int8, op_fits_cholesky, op_fits_inverse,
+    op_fits_lu, op_fits_qr, op_fits_svd, op_fits_eigh, op_fits_eig, op_fits_conv, op_fits_fft, op_fits_quantize,
+    op_fits_dequantize, op_fits_quantized_matmul, op_fits_stretch_with, op_fits_element_count;
 
 // slice.c --------------------------------------------------------------------------------------------------------
 

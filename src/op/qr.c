@@ -19,10 +19,11 @@ static bool record(const struct call *c, const zl_array *in, zl_array *out) {
     return factor(in[0], out);
 }
 
-const struct op op_qr = {
+OP(op_qr) = {
     .name = "qr",
     .kind = OP_OTHER,
     .record = record,
+    .fits = op_fits_qr,
     .vmap = op_vmap_factor,
 };
 

@@ -91,12 +91,13 @@ static bool vmap_quantize(const struct call *c, const zl_array *in, const int *a
 }
 
 static const struct op_field fields[] = {{"mode", FIELD_INT}, {"group_size", FIELD_INT}, {"bits", FIELD_INT}};
-const struct op op_quantize = {
+OP(op_quantize) = {
     .name = "quantize",
     .kind = OP_OTHER,
     .fields = 3,
     .field = fields,
     .record = record_quantize,
+    .fits = op_fits_quantize,
     .vmap = vmap_quantize,
 };
 
@@ -273,12 +274,13 @@ static bool vmap_dequantize(const struct call *c, const zl_array *in, const int 
     return record_dequantize(c, many, out);
 }
 
-const struct op op_dequantize = {
+OP(op_dequantize) = {
     .name = "dequantize",
     .kind = OP_OTHER,
     .fields = 3,
     .field = fields,
     .record = record_dequantize,
+    .fits = op_fits_dequantize,
     .vjp = vjp_dequantize,
     .jvp = jvp_dequantize,
     .vmap = vmap_dequantize,

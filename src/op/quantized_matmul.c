@@ -150,12 +150,13 @@ static const struct op_field fields[] = {{"mode", FIELD_INT},
                                          {"bits", FIELD_INT},
                                          {"transpose", FIELD_BOOL},
                                          {"gathered", FIELD_BOOL}};
-const struct op op_quantized_matmul = {
+OP(op_quantized_matmul) = {
     .name = "quantized_matmul",
     .kind = OP_OTHER,
     .fields = 5,
     .field = fields,
     .record = record,
+    .fits = op_fits_quantized_matmul,
     .vjp = vjp,
     .jvp = jvp,
     .vmap = vmap,

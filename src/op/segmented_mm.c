@@ -46,10 +46,11 @@ static bool vmap(const struct call *c, const zl_array *in, const int *axis, zl_a
     return segments && record(c, (zl_array[]){in[0], in[1], segments}, out);
 }
 
-const struct op op_segmented_mm = {
+OP(op_segmented_mm) = {
     .name = "segmented_mm",
     .kind = OP_OTHER,
     .record = record,
+    .fits = op_fits_segmented_mm,
     .vmap = vmap,
 };
 

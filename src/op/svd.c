@@ -30,12 +30,13 @@ static bool record(const struct call *c, const zl_array *in, zl_array *out) {
 }
 
 static const struct op_field fields[] = {{"vectors", FIELD_BOOL}};
-const struct op op_svd = {
+OP(op_svd) = {
     .name = "svd",
     .kind = OP_OTHER,
     .fields = 1,
     .field = fields,
     .record = record,
+    .fits = op_fits_svd,
     .vmap = op_vmap_factor,
 };
 

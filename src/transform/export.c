@@ -79,7 +79,7 @@ static int number_op(struct zl_exporter_ *e, const struct op *op) {
 
 // Evaluates it; the data is that of dense.
 static bool read_constant(struct constant *c, zl_array a) {
-    zl_array dense = array_is(a, ARRAY_INLINE) ? a : zl_contiguous(a);
+    zl_array dense = array_is(a, ARRAY_INLINE) ? a : zl_contiguous(a, false);
     const void *data = dense ? zl_data(dense) : NULL;
     if (!dense || (!data && dense->size))
         return false;
