@@ -135,7 +135,14 @@ zl_array zl_matrix_transpose(zl_array a) {
         return error_set(ZL_ERROR_SHAPE,
                          "zl_matrix_transpose: a of shape %s is no matrix: it needs two axes or more",
                          array_text(a));
-    return zl_swapaxes(a, -1, -2);
+    OP_ROOM(int64_t, order, a->ndim);
+    for (int i = 0; order && i < a->ndim - 2; i++)
+        order[i] = i;
+    if (!order)
+        return NULL;
+    order[a->ndim - 2] = a->ndim - 1;
+    order[a->ndim - 1] = a->ndim - 2;
+    return transpose(a, order);
 }
 OP_SIGNATURE(zl_matrix_transpose, "view", "a with its last two axes exchanged.", P_ARRAY(a));
 
