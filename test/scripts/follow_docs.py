@@ -84,6 +84,13 @@ def try_op(page, folder):
         check("the tests of all ops pass", passed, text)
         passed, text = run(tree, "tool/check_symbols.sh", "build/libzellige.so")
         check(f"{function} is exported", passed, text)
+        stub = tree / "build/python/zellige/core.pyi"
+        if stub.exists():
+            check(f"{op} is in zellige.core, and in its stub", f"def {op}(" in stub.read_text() and run(
+                tree, "env", "PYTHONPATH=build/python", "python3", "-c",
+                f"import zellige.core as mx; assert mx.{op}.__doc__ and mx.{op}(mx.array([1.0])).shape == (1,)")[0])
+        else:
+            report("skipped", op, "this machine has no Python with headers")
 
 
 def try_device(page, folder):
