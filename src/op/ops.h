@@ -183,6 +183,8 @@ extern const struct op op_quantize, op_dequantize;
 bool op_read_quantization(const char *function, const char *mode, int group, int bits, struct quantization *q);
 // Whether the parts of a quantised matrix fit each other. biases may be NULL.
 bool op_check_quantized(const char *function, const struct quantization *q, zl_array w, zl_array scales, zl_array biases);
+// Whether that may be the scale of all scales; NULL: there is none.
+bool op_check_global(const char *function, const struct quantization *q, zl_array scale);
 // Cotangent of scales (input 1) or biases (2) from that of the matrix.
 zl_array op_quant_vjp(zl_array w, zl_array scales, const struct quantization *q, int input, zl_array g);
 

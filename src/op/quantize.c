@@ -44,7 +44,7 @@ bool op_read_quantization(const char *function, const char *mode, int group, int
                        mode);
 }
 
-static bool check_global(const char *function, const struct quantization *q, zl_array scale) {
+bool op_check_global(const char *function, const struct quantization *q, zl_array scale) {
     if (!op_check_optional(scale))
         return false;
     if (scale && (q->mode != QUANT_NVFP4 || scale->size != 1 || scale->dtype != ZL_FLOAT32))
@@ -175,7 +175,7 @@ bool zl_quantize(zl_array w, int group_size, int bits, const char *mode, zl_arra
     struct quantization q;
     if (!op_check_out("zl_quantize", 3, out) || !w ||
         !op_read_quantization("zl_quantize", mode, group_size, bits, &q) ||
-        !check_global("zl_quantize", &q, global_scale))
+        !op_check_global("zl_quantize", &q, global_scale))
         return false;
     if (!dtype_is_float((zl_dtype)w->dtype))
         return error_false(ZL_ERROR_DTYPE, "zl_quantize: %s: floating point is needed",
@@ -327,7 +327,7 @@ zl_array zl_dequantize(zl_array w, zl_array scales, zl_array biases, int group_s
     struct quantization q;
     if (!w || !scales || !op_check_optional(biases) ||
         !op_read_quantization("zl_dequantize", mode, group_size, bits, &q) ||
-        !check_global("zl_dequantize", &q, global_scale) ||
+        !op_check_global("zl_dequantize", &q, global_scale) ||
         !op_check_quantized("zl_dequantize", &q, w, scales, biases))
         return NULL;
     bool affine = q.mode == QUANT_AFFINE;

@@ -360,6 +360,18 @@ static bool check_both(zl_array x, zl_array w, zl_array scales, zl_array global_
     return true;
 }
 
+// Groups along the inner axis, which both have.
+static bool check_inner(const struct quantization *q, zl_array x, zl_array w, zl_array scales) {
+    if (scales && !op_check_quantized("zl_qqmm", q, w, scales, NULL))
+        return false;
+    int64_t inner = scales ? scales->dim[1] * q->group : w->dim[1], size = x->dim[x->ndim - 1];
+    if (size == inner && size % q->group == 0)
+        return true;
+    return error_false(ZL_ERROR_SHAPE,
+                       "zl_qqmm: %lld numbers in a row of x, %lld in one of w: as many, a multiple of %d, are needed",
+                       (long long)size, (long long)inner, q->group);
+}
+
 zl_array zl_qqmm(zl_array x, zl_array w, zl_array scales, int group_size, int bits, const char *mode,
                  zl_array global_scale_x, zl_array global_scale_w) {
     struct quantization q;
@@ -370,6 +382,9 @@ zl_array zl_qqmm(zl_array x, zl_array w, zl_array scales, int group_size, int bi
         return NULL;
     if (q.mode == QUANT_AFFINE)
         return error_set(ZL_ERROR_VALUE, "zl_qqmm: mode affine: mxfp4, mxfp8 or nvfp4 is needed");
+    if (!op_check_global("zl_qqmm", &q, global_scale_x) || !op_check_global("zl_qqmm", &q, global_scale_w) ||
+        !check_inner(&q, x, w, scales))
+        return NULL;
     zl_array rows = x->ndim == 1 ? zl_expand_dims(x, ZL_AXES(0)) : x, y;
     rows = round_trip(rows, name, &q, global_scale_x);
     if (scales && !global_scale_w) {
