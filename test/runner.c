@@ -118,12 +118,28 @@ static void remove_folder(void) {
 }
 
 // Runs the body in a scope of its own; returns by how many slab objects the process grew.
+const char *test_lacks_lapack(void) {
+    static int found = -1;
+    if (found < 0) {
+        zl_scope scope = zl_scope_begin();
+        zl_array y = zl_linalg_inv(zl_eye(1, 1, 0, ZL_FLOAT32));
+        found = y && zl_eval(y);
+        zl_clear_error();
+        zl_scope_end(scope);
+    }
+    return found ? NULL : "there is no LAPACK here: Debian's libopenblas0-pthread or liblapack3 has one";
+}
+
 static long run_body(const struct test *test) {
     size_t before = slab_live();
     atomic_store(&test_state.random, hash_bytes(test_state.name, strlen(test_state.name), test_state.seed));
     test_state.skipped = false;
+    const char *lacks = test->lacks ? test->lacks() : NULL;
     zl_scope scope = zl_scope_begin();
-    test->run();
+    if (lacks)
+        test_skip(lacks);
+    else
+        test->run();
     zl_scope_end(scope);
     if (zl_error()) {
         test_check(test->file, test->line, false, "the test left an error behind");

@@ -25,14 +25,21 @@ struct test {
     const char *file, *name;
     void (*run)(void);
     int line;
+    const char *(*lacks)(void); // why it cannot run here; NULL: it can
     struct test *next;
 };
 void test_register(struct test *test);
 
+// A file whose tests all need something defines this before it includes any header: what says why they cannot run.
+#ifndef TEST_LACKS
+#define TEST_LACKS NULL
+#endif
+const char *test_lacks_lapack(void);
+
 #define TEST(id)                                                                    \
     static void test_body_of_##id(void);                                            \
     __attribute__((constructor)) static void test_register_##id(void) {             \
-        static struct test test = {__FILE__, #id, test_body_of_##id, __LINE__, 0};  \
+        static struct test test = {__FILE__, #id, test_body_of_##id, __LINE__, TEST_LACKS, 0}; \
         test_register(&test);                                                       \
     }                                                                               \
     static void test_body_of_##id(void)

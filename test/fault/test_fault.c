@@ -127,6 +127,8 @@ static bool products(void *data, int count, const zl_array *in, zl_outputs *out)
 // Ops -------------------------------------------------------------------------------------------------------
 
 SCENARIO(linear_algebra) {
+    if (test_lacks_lapack())
+        return sum_of(zl_zeros(ZL_SHAPE(1), ZL_FLOAT32), out); // nothing to try
     zl_array x = zl_add(zl_eye(6, 6, 0, ZL_FLOAT32), zl_divide(counting(6, 6), zl_scalar(100))), part[3];
     zl_array y = zl_linalg_inv(zl_matmul(x, zl_matrix_transpose(x)));
     return zl_linalg_svd(y, true, part) && sum_of(zl_linalg_solve(x, zl_abs(part[1])), out);

@@ -90,6 +90,10 @@ static int run_op(const zl_op_info *op, zl_dtype dtype) {
     return done;
 }
 
+static bool needs_lapack(const zl_op_info *op) {
+    return !strcmp(op->family, "linalg") || !strcmp(op->name, "zl_random_multivariate_normal");
+}
+
 TEST(eager_ops_compile_nothing) {
     if (!op_address("zl_add"))
         SKIP("this program has no symbols");
@@ -99,7 +103,8 @@ TEST(eager_ops_compile_nothing) {
         int done = 0;
         for (int d = 0; d < ZL_DTYPE_COUNT; d++)
             done += run_op(zl_op(i), (zl_dtype)d);
-        if (!CHECK(done > 0))
+        bool possible = !test_lacks_lapack() || !needs_lapack(zl_op(i));
+        if (possible && !CHECK(done > 0))
             test_note("%s was never called as it should be", zl_op(i)->name);
     }
     CHECK_EQ_INT(zl_counter("compiles"), compiles);

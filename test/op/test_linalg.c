@@ -1,6 +1,8 @@
 // test_linalg.c - factorisations against naive products in long double, norms and determinants against loops; strides,
 // batches, empty matrices, refusals, rules.
 
+#define TEST_LACKS test_lacks_lapack
+
 #include <math.h>
 
 #include "op/op_test.h"
