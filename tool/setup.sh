@@ -6,7 +6,7 @@ set -euo pipefail
 what=${1:-build}
 
 has_command() { command -v "$1" >/dev/null; }
-has_library() { PATH=$PATH:/sbin:/usr/sbin ldconfig -p | grep -q "^[[:space:]]*$1 "; }
+has_library() { PATH=$PATH:/sbin:/usr/sbin ldconfig -p | grep "^[[:space:]]*$1 " >/dev/null; }
 has_header() { echo "#include <$1>" | cc -E -x c - >/dev/null 2>&1; }
 has_folder() { [ -d "$1" ]; }
 has_python_headers() {

@@ -111,7 +111,16 @@ static zl_array stand(zl_array x, int count, int axis) {
     return dim ? zl_reshape(x, (zl_shape){dim, count}) : NULL;
 }
 
+static bool check_grid(const zl_array *arrays, int count) {
+    OP_ROOM(int64_t, dim, count);
+    for (int i = 0; dim && i < count; i++)
+        dim[i] = arrays[i]->size;
+    return dim && op_check_size("zl_meshgrid", count, dim);
+}
+
 static bool fill_grid(const zl_array *arrays, int count, bool sparse, bool swap, zl_array *out) {
+    if (!sparse && !check_grid(arrays, count))
+        return false;
     for (int i = 0; i < count; i++)
         if (!(out[i] = stand(arrays[i], count, swap && i < 2 ? 1 - i : i)))
             return false;

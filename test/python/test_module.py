@@ -176,6 +176,7 @@ assert (x + 1).sum().item() == 300000
     def test_an_interrupt_ends_an_evaluation(self):
         code = """
 import os, signal, threading, time, zellige.core as mx
+signal.signal(signal.SIGINT, signal.default_int_handler) # background jobs of a shell inherit that it is ignored
 x = mx.random.normal((700, 700)); mx.eval(x)
 y = x
 for _ in range(4000):

@@ -82,7 +82,7 @@ completes() { # WANTED WORD...: bash offers this for the words, the last one unf
     local wanted=$1
     shift
     bash -c 'eval "$("$0" completion bash)"; COMP_WORDS=(zellige "$@"); COMP_CWORD=$#; _zellige
-             printf "%s\n" "${COMPREPLY[@]}"' "$zellige" "$@" | grep -qxF -- "$wanted"
+             printf "%s\n" "${COMPREPLY[@]}"' "$zellige" "$@" | grep -xF -- "$wanted" >/dev/null # all of it is read: nobody is cut short
 }
 check "bash completes a command" completes devices dev
 check "bash completes a second word" completes show kernel sh
