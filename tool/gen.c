@@ -141,13 +141,16 @@ static void write_header(const char *folder) {
     text_add(&out, "%s\n#ifndef ROWS_H\n#define ROWS_H\n\n#include \"zellige.h\"\n\n", made);
     text_add(
         &out,
-        "// A row kernel: p holds the outputs, then the inputs; a scalar input points to one element. An "
-        "output may be\n"
-        "// exactly an input. Of a reduction, p[0] gets one element of the accumulator's type.\n"
-        "typedef void row_fn(char *const *p, int64_t n);\n\n"
+        "// A row kernel: p holds the outputs, then the inputs; each element of a scalar input serves for "
+        "run "
+        "elements of\n"
+        "// the others. An output may be exactly an input. Of a reduction, p[0] gets one element of the "
+        "accumulator's type.\n"
+        "typedef void row_fn(char *const *p, int64_t n, int64_t run);\n\n"
         "enum { ROW_OPS = %d, ROW_FORMS = %d }; // rows of enum tile_op; bit k of a form: operand k is a "
         "scalar\n\n"
         "struct row_table {\n"
+        "    int vec_bytes; // of a register\n"
         "    row_fn *op[ROW_OPS][ZL_DTYPE_COUNT][ROW_FORMS]; // by dtype of the operands (of where: the last "
         "two)\n"
         "    row_fn *cast[ZL_DTYPE_COUNT][ZL_DTYPE_COUNT];   // [to][from]\n"
@@ -181,7 +184,9 @@ static void add_table(struct text *out) {
     text_add(out, "\n");
     for (int i = 0; i < rows.count; i++)
         text_add(out, "row_fn ROW(%s);\n", rows.row[i]->name);
-    text_add(out, "\nconst struct row_table VEC_JOIN(rows_, ZL_LEVEL) = {\n%s};\n", rows.table.data);
+    text_add(out,
+             "\nconst struct row_table VEC_JOIN(rows_, ZL_LEVEL) = {\n    .vec_bytes = VEC_BYTES,\n%s};\n",
+             rows.table.data);
 }
 
 static bool write_rows(const char *folder) {
@@ -248,16 +253,16 @@ int main(int count, char **arg) {
     static const struct {
         const char *name;
         bool (*make)(const char *path);
-    } modes[] = {
-        {"rows", write_rows}, {"vec", write_vec}, {"header", op_write_header}, {"docs", gen_pages},
-        {"bindings", gen_bindings}, {"stubs", gen_stubs}};
+    } modes[] = {{"rows", write_rows}, {"vec", write_vec},         {"header", op_write_header},
+                 {"docs", gen_pages},  {"bindings", gen_bindings}, {"stubs", gen_stubs}};
     for (size_t i = 0; count == 3 && i < COUNT(modes); i++)
         if (!strcmp(arg[1], modes[i].name)) {
             if (!modes[i].make(arg[2]))
                 fail(arg[2]);
             return 0;
         }
-    fprintf(stderr, "usage: zellige-gen rows OUTDIR | vec OUT.c | header OUT.h | docs OUTDIR | bindings OUT.c | "
-                    "stubs OUT.pyi\n");
+    fprintf(stderr,
+            "usage: zellige-gen rows OUTDIR | vec OUT.c | header OUT.h | docs OUTDIR | bindings OUT.c | "
+            "stubs OUT.pyi\n");
     return 2;
 }

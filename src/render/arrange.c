@@ -123,6 +123,18 @@ int plan_argument(const struct tile_kernel *kernel, int at) {
     return is_output(kernel, at) ? before : outputs + before;
 }
 
+struct tile_type plan_type(const struct tile_kernel *kernel, int at) {
+    const struct tile_buffer *buffer = plan_buffer(kernel, at);
+    return buffer ? buffer->type : kernel->parameter[at].scalar->type;
+}
+
+bool plan_has_scalars(const struct plan *plan) {
+    for (int i = 0; i < plan->kernel->parameters; i++)
+        if (!plan_is_row(plan, i))
+            return true;
+    return false;
+}
+
 bool plan_is_row(const struct plan *plan, int at) {
     const struct tile_buffer *buffer = plan_buffer(plan->kernel, at);
     if (!buffer)

@@ -35,8 +35,10 @@ int plan_registers(const struct plan *plan, expr e); // how many hold e in one t
 // Where parameter `at` of the kernel is among the arguments: outputs come first.
 int plan_argument(const struct tile_kernel *kernel, int at);
 const struct tile_buffer *plan_buffer(const struct tile_kernel *kernel, int at); // NULL: a scalar
+struct tile_type plan_type(const struct tile_kernel *kernel, int at);
 
 // Whether the parameter is a row of the map, not one element for all.
 bool plan_is_row(const struct plan *plan, int at);
+bool plan_has_scalars(const struct plan *plan); // some input is no row
 
 #endif

@@ -160,7 +160,9 @@ static void define_complex(struct text *out, const struct reduction *r) {
 // Register R takes its elements of a block. Levels may have a sum of two widths in one instruction.
 static void define_step(struct text *out, const struct reduction *r) {
     if (r->combine == TILE_ADD && r->input == ZL_FLOAT16) {
-        text_add(out, "#define STEP(R) a##R = vec_add_f32_f16(a##R, vec_load_f16(x + R / 2 * VEC_BYTES), R %% 2);\n");
+        text_add(
+            out,
+            "#define STEP(R) a##R = vec_add_f32_f16(a##R, vec_load_f16(x + R / 2 * VEC_BYTES), R %% 2);\n");
         return;
     }
     text_add(out, "#define STEP(R) a##R = %s_step(a##R, ", r->name);
@@ -173,8 +175,7 @@ static void define_real(struct text *out, const struct reduction *r) {
     identity(out, r, 0);
     text_add(out, ";\n");
     define_step(out, r);
-    text_add(out,
-             "#define LAST(R) a##R = vec_select_%s(vec_before_%d(R * VEC_BYTES / %d, n), %s_step(a##R, ",
+    text_add(out, "#define LAST(R) a##R = vec_select_%s(vec_before_%d(R * VEC_BYTES / %d, n), %s_step(a##R, ",
              r->value, 8 * r->bytes, r->bytes, r->name);
     load(out, r, "rest");
     text_add(out, "), a##R);\n#define FOLD(R, S) a##R = %s_step(a##R, a##S);\n", r->name);
@@ -186,7 +187,8 @@ static void define_real(struct text *out, const struct reduction *r) {
 // known to the header's lists alone.
 static void vector_function(struct style *s, const struct reduction *r) {
     int lanes = r->is_complex ? 64 : 128; // bytes
-    style_open(s, "void %s(char *const *p, int64_t n)", r->symbol);
+    style_open(s, "void %s(char *const *p, int64_t n, int64_t run)", r->symbol);
+    style_line(s, "(void)run;");
     style_line(s, "enum { BLOCK = %d };", lanes / r->bytes);
     style_line(s, "const char *x = p[1];");
     style_line(s, "VEC_EACH_%d(START)", lanes);
@@ -236,7 +238,8 @@ static void scalar_function(struct style *s, const struct reduction *r) {
     const char *memory = r->is_complex ? "f32" : r->input == ZL_BOOL ? "u8" : name_of(r->input);
     const char *lane = r->is_complex ? "struct c64" : r->value,
                *in = r->is_complex ? "lane[j].re, lane[j].im" : "lane[j]";
-    style_open(s, "void %s(char *const *p, int64_t n)", r->symbol);
+    style_open(s, "void %s(char *const *p, int64_t n, int64_t run)", r->symbol);
+    style_line(s, "(void)run;");
     style_line(s, "enum { LANES = %d };", 128 / tile_type_bytes(tile_type_of(r->lane)));
     style_line(s, "const %s *x = (const %s *)p[1];", memory, memory);
     style_line(s, "%s lane[LANES];", lane);

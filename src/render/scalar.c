@@ -216,9 +216,8 @@ static void each_argument(struct style *s, void (*emit)(struct style *s, int at,
     for (int place = 0; place < kernel->parameters; place++)
         for (int at = 0; at < kernel->parameters; at++) {
             const struct tile_buffer *buffer = plan_buffer(kernel, at);
-            struct tile_type of = buffer ? buffer->type : kernel->parameter[at].scalar->type;
             if (plan_argument(kernel, at) == place)
-                emit(s, at, place, memory_name(of), buffer && buffer->is_output);
+                emit(s, at, place, memory_name(plan_type(kernel, at)), buffer && buffer->is_output);
         }
 }
 
@@ -228,13 +227,30 @@ static void declare(struct style *s, int at, int place, const char *of, bool is_
                of, place);
 }
 
+static void step(struct style *s, int at, int place, const char *of, bool is_output) {
+    (void)place, (void)of;
+    if (!is_output && !plan_is_row(s->plan, at))
+        style_line(s, "x%d += %d;", at, plan_type(s->plan->kernel, at).kind == TILE_COMPLEX ? 2 : 1);
+}
+
 static void map_loop(struct style *s, const char *symbol) {
-    style_open(s, "void %s(char *const *p, int64_t n)", symbol);
+    style_open(s, "void %s(char *const *p, int64_t n, int64_t run)", symbol);
     each_argument(s, declare);
+    if (!plan_has_scalars(s->plan))
+        style_line(s, "(void)run;");
+    else
+        style_open(s, "for (int64_t from = 0; from < n; from += run)");
     style_fixed(s);
-    style_open(s, "for (int64_t i = 0; i < n; i++)");
+    if (!plan_has_scalars(s->plan))
+        style_open(s, "for (int64_t i = 0; i < n; i++)");
+    else
+        style_open(s, "for (int64_t i = from; i < n && i < from + run; i++)");
     body(s);
     style_close(s);
+    if (plan_has_scalars(s->plan)) {
+        each_argument(s, step);
+        style_close(s);
+    }
     style_close(s);
 }
 

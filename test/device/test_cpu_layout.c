@@ -142,6 +142,43 @@ TEST(large_layouts) {
     }
 }
 
+// What an op makes of columns that serve for runs, against the same op on the columns written out.
+static bool agrees(zl_array y, zl_array want) {
+    zl_array same = zl_array_equal(y, want, true);
+    return same && zl_item(same) == 1;
+}
+
+static zl_array spread(zl_array column, zl_array like) {
+    return zl_contiguous(zl_broadcast_to(column, zl_shape_of(like)), false);
+}
+
+TEST(columns_serve_for_runs) {
+    static const int64_t runs[] = {8, 16, 24, 64, 128, 200, 1024};
+    for (size_t i = 0; i < COUNT(runs); i++)
+        ZL_SCOPE {
+            int64_t half = 20000 / runs[i], rows = 2 * half;
+            zl_array x =
+                zl_reshape(zl_arange(0, (double)(rows * runs[i]), 1, ZL_FLOAT32), ZL_SHAPE(half, 2, runs[i]));
+            zl_array plain =
+                zl_reshape(zl_arange(1, (double)(rows + 1), 1, ZL_FLOAT32), ZL_SHAPE(half, 2, 1));
+            zl_array full = spread(plain, x),
+                     is_odd = zl_equal(zl_remainder(plain, zl_scalar(2)), zl_scalar(1));
+            if (!CHECK(zl_eval_all(4, (zl_array[]){x, plain, full, is_odd})))
+                break;
+            CHECK(agrees(zl_subtract(x, plain), zl_subtract(x, full)));
+            CHECK(agrees(zl_subtract(plain, x), zl_subtract(full, x)));
+            CHECK(agrees(zl_less(x, plain), zl_less(x, full)));
+            CHECK(agrees(zl_where(is_odd, x, zl_scalar(3)), zl_where(spread(is_odd, x), x, zl_scalar(3))));
+            CHECK(agrees(zl_where(zl_less(x, full), plain, zl_scalar(3)),
+                         zl_where(zl_less(x, full), full, zl_scalar(3))));
+            zl_array pair[2], want[2];
+            CHECK(zl_divmod(x, plain, pair) && zl_divmod(x, full, want));
+            CHECK(agrees(pair[0], want[0]) && agrees(pair[1], want[1]));
+            CHECK(agrees(zl_add(zl_multiply(zl_add(x, plain), zl_scalar(2)), zl_multiply(plain, plain)),
+                         zl_add(zl_multiply(zl_add(x, full), zl_scalar(2)), zl_multiply(full, full))));
+        }
+}
+
 TEST(ranks_beyond_any_table) {
     enum { RANK = 30 };
     int64_t dim[RANK];

@@ -43,6 +43,8 @@ static bool check_lengths(struct trial *t, trial_fn *fn) {
     bool good = trial_check(t, fn, TRIAL_MOST, true) && trial_check(t, fn, 0, false);
     for (int i = 0; i < 8 && good; i++)
         good = trial_check(t, fn, test_between(1, 70), i == 0);
+    for (int i = 0; i < 4 && good && t->kernel->body->kind == TILE_MAP; i++)
+        good = trial_check_runs(t, fn, test_between(1, TRIAL_MOST), i ? test_between(1, 70) : 64);
     return good;
 }
 

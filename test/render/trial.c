@@ -163,7 +163,7 @@ static bool check_apart(struct trial *t, trial_fn *fn, int64_t n) {
         if (buffer_of(t, i)->is_output)
             memset(t->data[i], 0xa5, TRIAL_MOST * ITEM + GUARD);
     arguments(t, p);
-    fn(p, n);
+    fn(p, n, n);
     for (int i = 0; i < t->kernel->parameters && good; i++) {
         const struct tile_buffer *buffer = buffer_of(t, i);
         int64_t written = (is_row(buffer) ? n : 1) * tile_type_bytes(buffer->type);
@@ -185,7 +185,7 @@ static bool check_in_place(struct trial *t, trial_fn *fn, int64_t n) {
         memcpy(saved, t->data[i], sizeof saved);
         arguments(t, p);
         p[0] = t->data[i];
-        fn(p, n);
+        fn(p, n, n);
         good = compare(t, last, t->data[i], n, " in place");
         memcpy(t->data[i], saved, sizeof saved);
     }
@@ -199,6 +199,26 @@ bool trial_check(struct trial *t, trial_fn *fn, int64_t n, bool in_place) {
     if (!is_map && !interpret(t, n))
         return false;
     return check_apart(t, fn, n) && (!in_place || !is_map || check_in_place(t, fn, n));
+}
+
+// Each run by itself is what the interpreter makes of its elements; trial_open computed with the first scalars only.
+bool trial_check_runs(struct trial *t, trial_fn *fn, int64_t n, int64_t run) {
+    int last = t->kernel->parameters - 1;
+    char *p[TRIAL_PARAMETERS], *one[TRIAL_PARAMETERS];
+    arguments(t, p);
+    p[0] = t->want[last];
+    for (int64_t from = 0; from < n; from += run) {
+        arguments(t, one);
+        for (int i = 0, input = 1; i <= last; i++) {
+            int64_t item = tile_type_bytes(buffer_of(t, i)->type);
+            char **at = i == last ? &one[0] : &one[input++];
+            *at += (is_row(buffer_of(t, i)) ? from : from / run) * item;
+        }
+        fn(one, MIN_OF(run, n - from), run);
+    }
+    fn(p, n, run);
+    bool good = compare(t, last, t->data[last], n, " by runs");
+    return interpret(t, TRIAL_MOST) && good;
 }
 
 // All kernels by number -------------------------------------------------------------------------------------

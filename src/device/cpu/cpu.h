@@ -42,7 +42,7 @@ typedef int64_t pointer_pair __attribute__((vector_size(16), may_alias));
 
 static inline void cpu_call_row(row_fn *row, const void *to, const void *a, const void *b, const void *c, int64_t n) {
     POINTERS(p, 4) = {(char *)(uintptr_t)to, (char *)(uintptr_t)a, (char *)(uintptr_t)b, (char *)(uintptr_t)c};
-    row(p, n);
+    row(p, n, n);
 }
 
 // to[k] += by[k] for count pointers, and one more where that is odd: lists have room for it.
@@ -65,7 +65,8 @@ enum layout_mode {
 
 enum layout_access {
     ACCESS_DIRECT, // the rows work where the data is
-    ACCESS_SCALAR, // one element serves the whole run
+    ACCESS_SCALAR, // one element serves for the whole tile
+    ACCESS_RUNS,   // one element serves for a run of it, the next for the next
     ACCESS_TILE,   // gathered into a tile first, or scattered from one after
 };
 
@@ -75,7 +76,9 @@ struct layout {
     int loops;    // the first axes, which the walk goes along by their steps
     int row_axis; // LAYOUT_BLOCK
     enum layout_mode mode;
-    unsigned scalar; // bit k: operand k is ACCESS_SCALAR
+    unsigned scalar; // bit k: operand k is ACCESS_SCALAR or ACCESS_RUNS
+    unsigned runs;   // bit k: operand k is ACCESS_RUNS
+    int64_t run;     // elements that one of theirs serves for
     int64_t size;    // elements
     char *data[LAYOUT_OPERANDS];
     uint8_t item[LAYOUT_OPERANDS]; // bytes of an element

@@ -40,7 +40,7 @@ static void count_part(const void *context, int64_t from, int64_t to) {
         count_tile(c, &t, from, n);
         char *p[2] = {c->out + from * (int64_t)c->item, (char *)&t};
         if (c->cast)
-            c->cast(p, n);
+            c->cast(p, n, n);
         else
             cpu_move(8, p[0], (struct stride2){0, 8}, p[1], (struct stride2){0, 8}, 1, n);
     }

@@ -80,7 +80,7 @@ static bool multiply_half(zl_dtype dtype, const struct gemm *g) {
     if (!cpu_choose_gemm(dtype, &h)(dtype, &h))
         return false;
     for (int64_t i = 0; i < g->m; i++)
-        narrow((char *[]){g->c + i * g->c_row * 2, h.c + i * g->n * 4}, g->n);
+        narrow((char *[]){g->c + i * g->c_row * 2, h.c + i * g->n * 4}, g->n, g->n);
     return true;
 }
 

@@ -127,7 +127,7 @@ static void pack_panel(const struct own *o, char *to, int64_t width, const char 
             n = MIN_OF(ROWS_MOST, count - i);
             cpu_move(o->from_item, narrow, (struct stride2){k * from_item, from_item}, from + i * line_stride,
                      (struct stride2){line_stride, k_stride}, n, k);
-            o->widen((char *[]){wide, narrow}, n * k);
+            o->widen((char *[]){wide, narrow}, n * k, n * k);
             cpu_transpose(o->item, to + i * item, width * item, wide, k * item, k, n);
         }
     } else if (k_stride == item) {

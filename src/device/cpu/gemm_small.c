@@ -58,7 +58,7 @@ static const char *read_line(const struct gemv *v, const char *from, int64_t str
     }
     if (!v->widen)
         return from;
-    v->widen((char *[]){room, (char *)(uintptr_t)from}, n);
+    v->widen((char *[]){room, (char *)(uintptr_t)from}, n, n);
     return room;
 }
 
@@ -97,7 +97,7 @@ static void add_lines(const struct gemv *v, char *sum, const char *from, int64_t
     int64_t line = v->col / v->wide;
     if (v->widen) {
         for (int k = 0; k < lines; k++)
-            v->widen((char *[]){room + k * n * 4, (char *)(uintptr_t)(from + k * v->col)}, n);
+            v->widen((char *[]){room + k * n * 4, (char *)(uintptr_t)(from + k * v->col)}, n, n);
         from = room;
         line = n;
     }

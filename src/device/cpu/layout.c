@@ -2,7 +2,7 @@
 //
 // Three ways. Rows: where every operand is contiguous or constant along the last axis and that is long, kernels work in
 // place. Box: else a tile is some of the last axes, as one run; operands that are not contiguous over it are gathered
-// into L1, those that repeat from tile to tile once. Block: an operand whose lines lie along another axis is transposed
+// into L1, those that repeat from tile to tile once; of a column each element serves for a run. Block: an operand whose lines lie along another axis is transposed
 // in blocks, so that no line is fetched for one element.
 
 #include "device/cpu/cpu.h"
@@ -31,7 +31,8 @@ static bool may_be_scalar(const struct layout *l, int k, unsigned vectors) {
 
 static void set_access(struct layout *l, int k, enum layout_access access) {
     l->access[k] = (uint8_t)access;
-    l->scalar |= (unsigned)(access == ACCESS_SCALAR) << k;
+    l->scalar |= (unsigned)(access == ACCESS_SCALAR || access == ACCESS_RUNS) << k;
+    l->runs |= (unsigned)(access == ACCESS_RUNS) << k;
 }
 
 // How operand k is reached along the last axis alone.
@@ -58,11 +59,39 @@ static int64_t round_up(int64_t count, int64_t unit) {
     return (count + unit - 1) / unit * unit;
 }
 
-// Every operand goes on from row to row, or is the same in all: what a box must gather it gathers once.
-static bool repeats(const struct layout *l) {
+// Kernels take this many elements at once: runs of other lengths would end in rests.
+static bool is_whole(const struct layout *l, int64_t run) {
+    int most = 1, least = 8, bytes = cpu_level()->rows->vec_bytes;
+    for (int k = 0; k < l->operands; k++) {
+        most = MAX_OF(most, l->item[k]);
+        least = MIN_OF(least, l->item[k]);
+    }
+    return run % MAX_OF(bytes / least, 4 * bytes / most) == 0;
+}
+
+// How many elements of the axes from first on, as one run, each element of operand k serves for; 0: it is no column.
+static int64_t column_run(const struct layout *l, int k, int first, unsigned vectors) {
+    int64_t run = 1, expected = l->item[k];
+    int j = l->axes - 1;
+    for (; j >= first && l->axis[j].stride[k] == 0; j--)
+        run *= l->axis[j].dim;
+    if (run == 1 || j < first || !may_be_scalar(l, k, vectors) || !is_whole(l, run))
+        return 0;
+    for (; j >= first; j--) {
+        if (l->axis[j].stride[k] != expected)
+            return 0;
+        expected *= l->axis[j].dim;
+    }
+    return run;
+}
+
+// Every operand goes on from row to row, is the same in all or one element for each: what a box must gather it
+// gathers once.
+static bool repeats(const struct layout *l, unsigned vectors) {
     const struct layout_axis *outer = &l->axis[l->axes - 2], *inner = &l->axis[l->axes - 1];
     for (int k = 0; k < l->operands; k++)
-        if (outer->stride[k] != 0 && outer->stride[k] != inner->stride[k] * inner->dim)
+        if (outer->stride[k] != 0 && outer->stride[k] != inner->stride[k] * inner->dim &&
+            !column_run(l, k, l->axes - 2, vectors))
             return false;
     return true;
 }
@@ -76,7 +105,7 @@ static bool has_long_runs(const struct layout *l, unsigned vectors) {
         if (access == ACCESS_SCALAR)
             least = RUN_SCALAR;
     }
-    if (l->axes > 1 && repeats(l))
+    if (l->axes > 1 && repeats(l, vectors))
         least = RUN_REPEATED;
     return l->axes == 1 || l->axis[l->axes - 1].dim >= least;
 }
@@ -163,8 +192,16 @@ static void plan_box(struct layout *l, unsigned vectors, int64_t most) {
     for (int j = 0; j < first; j++)
         l->axis[j].step = 1;
     int64_t step = l->axis[first].step = MAX_OF(MIN_OF(room / inner, l->axis[first].dim), 1);
-    for (int k = 0; k < l->operands; k++)
-        set_access(l, k, access_box(l, k, first + (step == 1), vectors));
+    first += step == 1;
+    for (int k = 0; k < l->operands; k++) {
+        enum layout_access access = access_box(l, k, first, vectors);
+        int64_t run = access == ACCESS_TILE ? column_run(l, k, first, vectors) : 0;
+        if (run && (l->run == 0 || l->run == run)) {
+            l->run = run;
+            access = ACCESS_RUNS;
+        }
+        set_access(l, k, access);
+    }
 }
 
 // A single element is a run of one, whatever it lies in.
@@ -176,7 +213,8 @@ static void plan_one(struct layout *l) {
 }
 
 void cpu_layout_plan(struct layout *l, unsigned vectors, int64_t most) {
-    l->scalar = 0;
+    l->scalar = l->runs = 0;
+    l->run = 0;
     cpu_layout_merge(l);
     if (l->axes == 0)
         plan_one(l);
@@ -366,6 +404,6 @@ void cpu_layout_run(const struct layout *l, double weight, layout_body *body, co
     struct work work = {body, context};
     int items = 0;
     for (int k = 0; k < l->operands; k++)
-        items += l->access[k] == ACCESS_SCALAR ? 0 : l->item[k];
+        items += l->scalar >> k & 1 ? 0 : l->item[k];
     cpu_walk(l, (double)l->size * items * weight, parts[l->mode], &work);
 }

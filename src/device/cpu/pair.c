@@ -4,13 +4,17 @@
 
 struct pair {
     row_fn *first, *second;
+    int64_t run; // elements that one of a column serves for; 0: there is none
 };
 
 // p: both results, then the operands.
 static void run_pair(const void *context, char *const *p, int64_t n) {
     const struct pair *rows = context;
-    cpu_call_row(rows->first, p[0], p[2], p[3], NULL, n);
-    cpu_call_row(rows->second, p[1], p[2], p[3], NULL, n);
+    int64_t run = rows->run ? rows->run : n;
+    POINTERS(first, 4) = {p[0], p[2], p[3]};
+    POINTERS(second, 4) = {p[1], p[2], p[3]};
+    rows->first(first, n, run);
+    rows->second(second, n, run);
 }
 
 static void add_array(struct layout *l, zl_array a, union scalar *room) {
@@ -42,6 +46,7 @@ bool cpu_divmod(const struct call *c) {
             return error_false(ZL_ERROR_DEVICE, "the cpu device has no kernel for divmod of %s",
                                zl_dtype_name(dtype));
     }
+    rows.run = l.run;
     cpu_layout_run(&l, 4, run_pair, &rows);
     return true;
 }

@@ -58,9 +58,14 @@ static row_fn *form_of(const struct step *s, unsigned scalar) {
     return scalar & ~(unsigned)s->scalars ? NULL : s->forms[scalar];
 }
 
+struct row_call {
+    row_fn *fn;
+    int64_t run; // 0: the whole tile
+};
+
 static void run_body(const void *context, char *const *p, int64_t n) {
-    row_fn *const *row = context;
-    (*row)(p, n);
+    const struct row_call *row = context;
+    row->fn(p, n, row->run ? row->run : n);
 }
 
 static void lay_out(struct layout *l, const struct step *s, const struct call *c, zl_array out,
@@ -77,10 +82,12 @@ static bool run_layout(const struct step *s, const struct call *c, zl_array out,
     struct layout l;
     lay_out(&l, s, c, out, o);
     cpu_layout_plan(&l, 0, 0);
-    row_fn *row = form_of(s, l.scalar >> 1);
-    if (!row) {
+    if (l.runs && l.scalar != l.runs)
+        cpu_layout_plan(&l, l.runs, 0); // a row has scalars of one kind
+    struct row_call row = {form_of(s, l.scalar >> 1), l.run};
+    if (!row.fn) {
         cpu_layout_plan(&l, ~0u, 0);
-        row = s->forms[0];
+        row = (struct row_call){s->forms[0], 0};
     }
     cpu_layout_run(&l, s->weight, run_body, &row);
     return true;
@@ -94,7 +101,7 @@ static bool run_row(const struct step *s, const struct call *c) {
     reach_operands(s, c, out, &o);
     row_fn *row = form_of(s, o.scalar);
     if (LIKELY(o.flat && row && out->size * s->cost < CPU_SPLIT)) {
-        row(o.p, out->size);
+        row(o.p, out->size, out->size);
         return true;
     }
     return run_layout(s, c, out, &o);

@@ -64,6 +64,7 @@ bool cpu_group_steps(struct program *p, const struct segment *s) {
 struct row {
     row_fn *fn;
     int8_t at[OPERANDS];
+    bool has_runs;
 };
 
 struct group {
@@ -230,15 +231,17 @@ static unsigned choose_forms(struct group *g) {
     for (int i = g->begin; i < g->end; i++) {
         const struct step *s = &g->p->step[i];
         struct row *r = &g->row[i - g->begin];
-        unsigned form = 0, operands = 0;
+        unsigned form = 0, operands = 0, runs;
         for (int k = 0; k < s->inputs; k++) {
             int at = r->at[k + 1];
             if (at >= 0 && g->l.scalar >> at & 1)
                 form |= 1u << k, operands |= 1u << at;
         }
-        r->fn = form & ~(unsigned)s->scalars ? NULL : s->forms[form];
+        runs = operands & g->l.runs;
+        r->has_runs = runs;
+        r->fn = form & ~(unsigned)s->scalars || (runs && runs != operands) ? NULL : s->forms[form];
         if (!r->fn)
-            vectors |= operands;
+            vectors |= runs ? runs : operands;
     }
     return vectors;
 }
@@ -266,7 +269,10 @@ static void run_rows(const void *context, char *const *p, int64_t n) {
     for (int i = 0; i < g->end - g->begin; i++) {
         const struct row *r = &g->row[i];
         const char **at = place + TEMPS;
-        cpu_call_row(r->fn, at[r->at[0]], at[r->at[1]], at[r->at[2]], at[r->at[3]], n);
+        POINTERS(row, OPERANDS);
+        for (int k = 0; k < OPERANDS; k++)
+            row[k] = (char *)(uintptr_t)at[r->at[k]];
+        r->fn(row, n, r->has_runs ? g->l.run : n);
     }
 }
 

@@ -1,4 +1,4 @@
-void mask(char *const *p, int64_t n) {
+void mask(char *const *p, int64_t n, int64_t run) {
     enum { BLOCK = 1 * VEC_BYTES / 1 };
     const char *x0 = p[2];
     _Alignas(64) char rest0[BLOCK * 4];
@@ -12,6 +12,7 @@ void mask(char *const *p, int64_t n) {
     char *y4 = p[1];
     _Alignas(64) char rest4[BLOCK * 8];
     char *end4 = y4;
+    (void)run;
     int64_t rest = 0;
     for (;;) {
         for (; n >= BLOCK; n -= BLOCK) {

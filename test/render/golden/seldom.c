@@ -1,4 +1,4 @@
-void seldom(char *const *p, int64_t n) {
+void seldom(char *const *p, int64_t n, int64_t run) {
     enum { BLOCK = 4 * VEC_BYTES / 4 };
     const char *x0 = p[1];
     _Alignas(64) char rest0[BLOCK * 4];
@@ -7,6 +7,7 @@ void seldom(char *const *p, int64_t n) {
     char *y2 = p[0];
     _Alignas(64) char rest2[BLOCK * 4];
     char *end2 = y2;
+    (void)run;
     int64_t rest = 0;
     for (;;) {
         for (; n >= BLOCK; n -= BLOCK) {

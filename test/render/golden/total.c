@@ -8,7 +8,8 @@ VEC_FN vec_f32 total_step(vec_f32 v0_0, vec_f32 v1_0) {
 #define LAST(R) a##R = vec_select_f32(vec_before_32(R * VEC_BYTES / 4, n), total_step(a##R, vec_f32_of_f16(vec_load_f16(rest + R / 2 * VEC_BYTES), R % 2)), a##R);
 #define FOLD(R, S) a##R = total_step(a##R, a##S);
 #define DOWN(BYTES) a0 = total_step(a0, (vec_f32)vec_down((vec_u64)a0, BYTES));
-void total(char *const *p, int64_t n) {
+void total(char *const *p, int64_t n, int64_t run) {
+    (void)run;
     enum { BLOCK = 32 };
     const char *x = p[1];
     VEC_EACH_128(START)
