@@ -126,8 +126,7 @@ ZL_API void          zl_clear_error(void);
 // past the enclosing scope. Every thread has an outermost scope, which ends with the thread.
 typedef struct {
     int height;
-    bool open;
-    bool switched;    // to another stream
+    int open;         // 2: it switched to another stream
     zl_stream stream; // to go back to then
 } zl_scope;
 
@@ -136,7 +135,7 @@ ZL_API zl_scope zl_scope_begin_on(zl_stream stream); // ops in this scope are re
 ZL_API void     zl_scope_end(zl_scope scope);
 ZL_API zl_array zl_scope_leave(zl_scope scope, zl_array result); // ends it, lends result outside
 
-#define ZL_SCOPE for (zl_scope zl_s_ = zl_scope_begin(); zl_s_.open; zl_scope_end(zl_s_), zl_s_.open = false)
+#define ZL_SCOPE for (zl_scope zl_s_ = zl_scope_begin(); zl_s_.open; zl_scope_end(zl_s_), zl_s_.open = 0)
 
 ZL_API zl_array zl_retain(zl_array a);
 ZL_API void     zl_release(zl_array a);

@@ -126,15 +126,16 @@ static struct call *new_call(const struct op *op, int inputs, int args, const in
     *c = (struct call){.op = op, .stream = recorder.stream, .inputs = (uint16_t)inputs, .args = (uint16_t)args,
                        .outputs = (uint16_t)outputs};
     atomic_init(&c->alive, (uint16_t)outputs);
+    int64_t *to = (int64_t *)(void *)(c->in + inputs); // what was just written is not read back
     for (int i = 0; i < args; i++)
-        call_args(c)[i] = arg[i];
+        to[i] = arg[i];
     return c;
 }
 
-static void hold_inputs(struct call *c, const zl_array *in) {
-    for (int i = 0; i < c->inputs; i++) {
+static void hold_inputs(struct call *c, int inputs, const zl_array *in) {
+    for (int i = 0; i < inputs; i++) {
         c->in[i] = in[i];
-        atomic_fetch_add_explicit(&in[i]->count, 1, memory_order_relaxed);
+        array_hold(in[i]);
     }
 }
 
@@ -186,7 +187,7 @@ static __attribute__((noinline)) zl_array call_many(const struct op *op, int inp
         a->flags |= ARRAY_SIBLING;
         a->trace = trace_of(inputs, in);
     }
-    hold_inputs(c, in);
+    hold_inputs(c, inputs, in);
     return lend_outputs(c);
 }
 
@@ -200,14 +201,14 @@ HOT zl_array graph_call(const struct op *op, int inputs, const zl_array *in, int
     struct call *c = new_call(op, inputs, args, arg, 1, bytes);
     if (!c)
         return NULL;
-    zl_array a = call_first(c);
+    zl_array a = (zl_array)(void *)((char *)c + block_bytes(inputs, args));
     if (!fill(a, spec)) {
         slab_free(c, bytes);
         return NULL;
     }
     start(a, c, 0);
     a->trace = trace_of(inputs, in);
-    hold_inputs(c, in);
+    hold_inputs(c, inputs, in);
     return graph_lend(a);
 }
 
@@ -347,7 +348,7 @@ HOT void graph_detach(struct call *c) {
 
 zl_array zl_retain(zl_array a) {
     if (a)
-        atomic_fetch_add_explicit(&a->count, 1, memory_order_relaxed);
+        array_hold(a);
     return a;
 }
 

@@ -149,6 +149,20 @@ static inline bool array_is_tracer(zl_array a) {
     return a->trace && a->trace <= recorder.trace_depth;
 }
 
+// A reference more; what it was before is of no interest. Where the compiler must ask the CPU at run time whether it
+// has atomic additions, it never uses the one that returns nothing and is not waited for: 2 ns of a view's 45
+// (Neoverse-V1, 2026-11).
+static inline void array_hold(zl_array a) {
+#if defined(__aarch64__) && !defined(__ARM_FEATURE_ATOMICS) && !defined(__SANITIZE_THREAD__)
+    extern __attribute__((weak, visibility("hidden"))) bool __aarch64_have_lse_atomics; // the compiler's own
+    if (LIKELY(&__aarch64_have_lse_atomics && __aarch64_have_lse_atomics)) {
+        __asm__(".arch_extension lse\n\tstadd %1, %0" : "+Q"(a->count) : "r"(1ul));
+        return;
+    }
+#endif
+    atomic_fetch_add_explicit(&a->count, 1, memory_order_relaxed);
+}
+
 bool graph_grow_lent(void);
 void graph_end_lend(zl_array a);
 void graph_lend_again(zl_array a); // one lend more, to be given to graph_lend

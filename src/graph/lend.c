@@ -23,13 +23,13 @@ bool graph_grow_lent(void) {
 }
 
 zl_scope zl_scope_begin(void) {
-    return (zl_scope){.height = recorder.len, .open = true};
+    return (zl_scope){.height = recorder.len, .open = 1};
 }
 
 zl_scope zl_scope_begin_on(zl_stream stream) {
     zl_scope scope = zl_scope_begin();
     if (stream) {
-        scope.switched = true;
+        scope.open = 2;
         scope.stream = recorder.stream;
         recorder.stream = stream;
     }
@@ -39,7 +39,7 @@ zl_scope zl_scope_begin_on(zl_stream stream) {
 void zl_scope_end(zl_scope scope) {
     while (recorder.len > scope.height)
         graph_end_lend(recorder.lent[--recorder.len]);
-    if (scope.switched)
+    if (scope.open == 2)
         recorder.stream = scope.stream;
 }
 
