@@ -369,17 +369,31 @@ int cpu_fuses(int unit, const struct program *p, const struct segment *s, int in
 
 // cpu_reduce.c, reduce_rows.c, reduce_columns.c ---------------------------------------------------------------
 
-// One reduction, its axes sorted and merged.
 enum { REDUCE_OUT, REDUCE_IN, REDUCE_WIDEST = 8 };
+
+// The rows that reduce elements of a dtype.
+struct reduce_rows {
+    row_fn *row;        // elements to one accumulator
+    row_fn *join;       // accumulators to one
+    row_fn *combine;    // accumulators, one by one
+    row_fn *widen;      // elements to accumulators; NULL: they are the same
+    row_fn *narrow;     // and back
+    int64_t item, wide; // bytes of an element, of an accumulator: REDUCE_WIDEST at most
+};
+bool cpu_reduce_choose(struct reduce_rows *rows, enum tile_op op, zl_dtype dtype); // false: there are none
+void cpu_reduce_load(const struct reduce_rows *by, char *accumulators, const char *elements, int64_t n);
+void cpu_reduce_store(const struct reduce_rows *by, char *elements, const char *accumulators, int64_t n);
+
+// Lines of so many elements that lie behind each other, with no more between them, are reduced one by one, by
+// cpu_reduce_line, whatever their number.
+enum { REDUCE_LINE_LEAST = 32, REDUCE_LINE_MOST = 65536 };
+void cpu_reduce_line(const struct reduce_rows *by, const char *from, int64_t n, char *accumulator);
+
+// One reduction, its axes sorted and merged.
 struct reduction {
     struct layout kept;    // operands: output, input
     struct layout reduced; // operand: input
-    row_fn *row;           // elements to one accumulator
-    row_fn *join;          // accumulators to one
-    row_fn *combine;       // accumulators, one by one
-    row_fn *widen;         // elements to accumulators; NULL: they are the same
-    row_fn *narrow;        // and back
-    int64_t item, wide;    // bytes of an element, of an accumulator: REDUCE_WIDEST at most
+    struct reduce_rows by;
     int64_t segments;      // pieces that the reduced elements are cut in
     char *partial;         // accumulators of the pieces
     int column;            // by columns: the kept axis that rows of accumulators lie along
@@ -390,8 +404,6 @@ bool cpu_reduce_by_columns(struct reduction *r);
 
 // First element of a piece, as a position in the reduced space.
 int64_t cpu_reduce_segment(const struct reduction *r, int64_t segment);
-void cpu_reduce_load(const struct reduction *r, char *accumulators, const char *elements, int64_t n);
-void cpu_reduce_store(const struct reduction *r, char *elements, const char *accumulators, int64_t n);
 // The row that reduces elements to one; NULL: there is none.
 row_fn *cpu_reduce_row(enum tile_op op, zl_dtype dtype);
 

@@ -10,25 +10,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SHORT_RUN = 32 }; // elements from which a run is worth a call
-
 int64_t cpu_reduce_segment(const struct reduction *r, int64_t segment) {
     int64_t size = r->reduced.size, each = size / r->segments, more = size % r->segments;
     return segment * each + MIN_OF(segment, more);
 }
 
-void cpu_reduce_load(const struct reduction *r, char *accumulators, const char *elements, int64_t n) {
-    if (r->widen)
-        cpu_call_row(r->widen, accumulators, elements, NULL, NULL, n);
+void cpu_reduce_load(const struct reduce_rows *by, char *accumulators, const char *elements, int64_t n) {
+    if (by->widen)
+        cpu_call_row(by->widen, accumulators, elements, NULL, NULL, n);
     else
-        memcpy(accumulators, elements, (size_t)(n * r->item));
+        memcpy(accumulators, elements, (size_t)(n * by->item));
 }
 
-void cpu_reduce_store(const struct reduction *r, char *elements, const char *accumulators, int64_t n) {
-    if (r->narrow)
-        cpu_call_row(r->narrow, elements, accumulators, NULL, NULL, n);
+void cpu_reduce_store(const struct reduce_rows *by, char *elements, const char *accumulators, int64_t n) {
+    if (by->narrow)
+        cpu_call_row(by->narrow, elements, accumulators, NULL, NULL, n);
     else
-        memcpy(elements, accumulators, (size_t)(n * r->item));
+        memcpy(elements, accumulators, (size_t)(n * by->item));
 }
 
 // Setting up -----------------------------------------------------------------------------------------------------
@@ -54,13 +52,13 @@ static void reverse(struct layout *l) {
 static void split_axes(struct reduction *r, const struct call *c, zl_array x) {
     const int64_t *args = call_args(c);
     int at = c->args - 1;
-    int64_t out = r->item;
+    int64_t out = r->by.item;
     for (int i = x->ndim - 1; i >= 0; i--) {
         bool is_reduced = at >= 0 && args[at] == i;
         at -= is_reduced;
         if (x->dim[i] == 1)
             continue;
-        int64_t stride = array_stride(x)[i] * r->item;
+        int64_t stride = array_stride(x)[i] * r->by.item;
         if (is_reduced) {
             add_axis(&r->reduced, x->dim[i], stride, 0);
         } else {
@@ -99,7 +97,8 @@ static bool is_by_rows(const struct reduction *r) {
         return true;
     const struct layout_axis *reduced = &r->reduced.axis[r->reduced.axes - 1];
     int64_t kept = llabs(r->kept.axis[r->kept.axes - 1].stride[REDUCE_IN]);
-    return reduced->dim >= SHORT_RUN && reduced->stride[0] && (kept == 0 || reduced->stride[0] < kept);
+    return reduced->dim >= REDUCE_LINE_LEAST && reduced->stride[0] &&
+           (kept == 0 || reduced->stride[0] < kept);
 }
 
 // Of truth values, the largest is their or, the smallest their and.
@@ -109,18 +108,18 @@ row_fn *cpu_reduce_row(enum tile_op op, zl_dtype dtype) {
     return cpu_level()->rows->reduce[op][dtype];
 }
 
-static bool choose_rows(struct reduction *r, enum tile_op op, zl_dtype dtype) {
-    const struct row_table *rows = cpu_level()->rows;
+bool cpu_reduce_choose(struct reduce_rows *rows, enum tile_op op, zl_dtype dtype) {
+    const struct row_table *table = cpu_level()->rows;
     bool half = dtype == ZL_FLOAT16 || dtype == ZL_BFLOAT16;
     zl_dtype wide = half ? ZL_FLOAT32 : dtype;
-    r->row = cpu_reduce_row(op, dtype);
-    r->join = cpu_reduce_row(op, wide);
-    r->combine = rows->op[op][wide][0];
-    r->widen = half ? rows->cast[wide][dtype] : NULL;
-    r->narrow = half ? rows->cast[dtype][wide] : NULL;
-    r->item = (int64_t)zl_dtype_size(dtype);
-    r->wide = (int64_t)zl_dtype_size(wide);
-    return r->row && r->join && r->combine;
+    rows->row = cpu_reduce_row(op, dtype);
+    rows->join = cpu_reduce_row(op, wide);
+    rows->combine = table->op[op][wide][0];
+    rows->widen = half ? table->cast[wide][dtype] : NULL;
+    rows->narrow = half ? table->cast[dtype][wide] : NULL;
+    rows->item = (int64_t)zl_dtype_size(dtype);
+    rows->wide = (int64_t)zl_dtype_size(wide);
+    return rows->row && rows->join && rows->combine;
 }
 
 // What no elements give.
@@ -141,7 +140,7 @@ bool cpu_reduce(const struct call *c) {
     zl_array x = c->in[0], out = call_output(c, 0);
     if (x->size == 0)
         return fill_identity(out, c->op->row);
-    if (!choose_rows(&r, c->op->row, (zl_dtype)x->dtype))
+    if (!cpu_reduce_choose(&r.by, c->op->row, (zl_dtype)x->dtype))
         return error_false(ZL_ERROR_DEVICE, "the cpu device has no kernel for %s of %s", c->op->name,
                            zl_dtype_name((zl_dtype)x->dtype));
     const char *from = array_data(x, &room);
@@ -154,7 +153,7 @@ bool cpu_reduce(const struct call *c) {
     r.kept.data[REDUCE_OUT] = cpu_data(out);
     r.reduced.data[0] = r.kept.data[REDUCE_IN] = (char *)(uintptr_t)from;
     if (r.reduced.axes == 0) {
-        cpu_copy((size_t)r.item, x->ndim, x->dim, cpu_data(out), array_stride(out), from, array_stride(x));
+        cpu_copy((size_t)r.by.item, x->ndim, x->dim, cpu_data(out), array_stride(out), from, array_stride(x));
         return true;
     }
     sort_reduced(&r.reduced);

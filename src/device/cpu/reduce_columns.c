@@ -29,9 +29,9 @@ struct columns {
 
 static void fold_block(const struct reduction *r, struct columns *c, int64_t width) {
     if (c->has_sum)
-        cpu_call_row(r->combine, c->sum, c->sum, c->block, NULL, width);
+        cpu_call_row(r->by.combine, c->sum, c->sum, c->block, NULL, width);
     else
-        memcpy(c->sum, c->block, (size_t)(width * r->wide));
+        memcpy(c->sum, c->block, (size_t)(width * r->by.wide));
     c->has_sum = true;
     c->rows = 0;
 }
@@ -39,20 +39,20 @@ static void fold_block(const struct reduction *r, struct columns *c, int64_t wid
 // One row of elements, the first width of a block's.
 static void add_row(const struct reduction *r, struct columns *c, const char *from, int64_t stride,
                     int64_t width) {
-    if (stride != r->item) {
-        cpu_move((size_t)r->item, c->tile, (struct stride2){0, r->item}, from, (struct stride2){0, stride}, 1,
-                 width);
+    if (stride != r->by.item) {
+        cpu_move((size_t)r->by.item, c->tile, (struct stride2){0, r->by.item}, from,
+                 (struct stride2){0, stride}, 1, width);
         from = c->tile;
     }
     if (c->rows++ == 0) {
-        cpu_reduce_load(r, c->block, from, width);
+        cpu_reduce_load(&r->by, c->block, from, width);
         return;
     }
-    if (r->widen) {
-        cpu_reduce_load(r, c->wide, from, width);
+    if (r->by.widen) {
+        cpu_reduce_load(&r->by, c->wide, from, width);
         from = c->wide;
     }
-    cpu_call_row(r->combine, c->block, c->block, from, NULL, width);
+    cpu_call_row(r->by.combine, c->block, c->block, from, NULL, width);
 }
 
 // The last rows, fewer than are combined as one, onto the first of those.
@@ -60,8 +60,8 @@ static void add_rest(const struct reduction *r, struct columns *c, const char *f
                      int64_t rows) {
     if (c->rows)
         fold_block(r, c, count * r->fold);
-    add_row(r, c, from, r->item, count * rows);
-    cpu_call_row(r->combine, c->sum, c->sum, c->block, NULL, count * rows);
+    add_row(r, c, from, r->by.item, count * rows);
+    cpu_call_row(r->by.combine, c->sum, c->sum, c->block, NULL, count * rows);
     c->rows = 0;
 }
 
@@ -98,14 +98,14 @@ static void reduce_columns(const struct reduction *r, struct columns *c, const c
     if (c->rows)
         fold_block(r, c, count * r->fold);
     for (int64_t i = 1; i < r->fold; i++)
-        cpu_call_row(r->combine, c->sum, c->sum, c->sum + i * count * r->wide, NULL, count);
+        cpu_call_row(r->by.combine, c->sum, c->sum, c->sum + i * count * r->by.wide, NULL, count);
 }
 
 static void store_columns(const struct reduction *r, struct columns *c, char *out, int64_t count) {
     int64_t stride = r->kept.axis[r->column].stride[REDUCE_OUT];
-    cpu_reduce_store(r, c->block, c->sum, count);
-    cpu_move((size_t)r->item, out, (struct stride2){0, stride}, c->block, (struct stride2){0, r->item}, 1,
-             count);
+    cpu_reduce_store(&r->by, c->block, c->sum, count);
+    cpu_move((size_t)r->by.item, out, (struct stride2){0, stride}, c->block, (struct stride2){0, r->by.item},
+             1, count);
 }
 
 // Tiles of the kept space, times segments.
@@ -120,7 +120,7 @@ static void columns_part(const void *context, int64_t from, int64_t to) {
         reduce_columns(r, &c, w.data[REDUCE_IN], count, cpu_reduce_segment(r, segment),
                        cpu_reduce_segment(r, segment + 1));
         if (r->partial)
-            memcpy(r->partial + from * r->columns * r->wide, c.sum, (size_t)(count * r->wide));
+            memcpy(r->partial + from * r->columns * r->by.wide, c.sum, (size_t)(count * r->by.wide));
         else
             store_columns(r, &c, w.data[REDUCE_OUT], count);
     }
@@ -133,10 +133,10 @@ static void join_columns(const void *context, int64_t from, int64_t to) {
         struct walk w;
         cpu_walk_to(&r->kept, &w, from);
         int64_t count = cpu_walk_extent(&r->kept, &w, r->column);
-        const char *partial = r->partial + from * r->segments * r->columns * r->wide;
-        memcpy(c.sum, partial, (size_t)(count * r->wide));
+        const char *partial = r->partial + from * r->segments * r->columns * r->by.wide;
+        memcpy(c.sum, partial, (size_t)(count * r->by.wide));
         for (int64_t i = 1; i < r->segments; i++)
-            cpu_call_row(r->combine, c.sum, c.sum, partial + i * r->columns * r->wide, NULL, count);
+            cpu_call_row(r->by.combine, c.sum, c.sum, partial + i * r->columns * r->by.wide, NULL, count);
         store_columns(r, &c, w.data[REDUCE_OUT], count);
     }
 }
@@ -155,14 +155,14 @@ static int choose_column(const struct layout *kept, int64_t fold) {
 // Rows that are combined as one: those of a short kept axis that lie one behind the other.
 static int64_t choose_fold(const struct reduction *r) {
     const struct layout_axis *kept = &r->kept.axis[r->kept.axes - 1], *reduced = &r->reduced.axis[0];
-    if (r->reduced.axes > 1 || kept->stride[REDUCE_IN] != r->item ||
-        reduced->stride[0] != kept->dim * r->item)
+    if (r->reduced.axes > 1 || kept->stride[REDUCE_IN] != r->by.item ||
+        reduced->stride[0] != kept->dim * r->by.item)
         return 1;
     return MAX_OF(MIN_OF(FOLD_MOST / kept->dim, reduced->dim / (4 * SEGMENTS)), 1);
 }
 
 bool cpu_reduce_by_columns(struct reduction *r) {
-    r->columns = COLUMN_BYTES / r->wide;
+    r->columns = COLUMN_BYTES / r->by.wide;
     r->fold = choose_fold(r);
     r->column = choose_column(&r->kept, r->fold);
     if (r->column != r->kept.axes - 1)
@@ -174,9 +174,10 @@ bool cpu_reduce_by_columns(struct reduction *r) {
     int64_t tiles = r->kept.size / column->dim * ((column->dim + column->step - 1) / column->step);
     int64_t size = r->kept.size * r->reduced.size, most = r->reduced.size / r->fold;
     r->segments = tiles >= 16 ? 1 : MAX_OF(MIN_OF(MIN_OF(size / SEGMENT, SEGMENTS), most), 1);
-    if (r->segments > 1 && !(r->partial = memory_alloc((size_t)(tiles * r->segments * r->columns * r->wide))))
+    if (r->segments > 1 &&
+        !(r->partial = memory_alloc((size_t)(tiles * r->segments * r->columns * r->by.wide))))
         return false;
-    int64_t grain = CPU_SPLIT / 2 * tiles * r->segments / (size * r->item) + 1;
+    int64_t grain = CPU_SPLIT / 2 * tiles * r->segments / (size * r->by.item) + 1;
     cpu_split(tiles * r->segments, grain, columns_part, r);
     if (r->partial)
         cpu_split(tiles, 1, join_columns, r);

@@ -8,12 +8,12 @@
 #include <string.h>
 
 enum {
-    RUN_MOST = 4096, // elements that one row kernel reduces: longer runs lose accuracy
-    TILE = 1024,     // elements gathered at once
-    SLOTS = 64,      // results of runs that wait to be joined
-    BLOCK = 256,     // kept elements whose accumulators are stored together
-    SEGMENT = 65536, // elements of a piece that threads may share
-    SEGMENTS = 256,  // pieces at most
+    RUN_MOST = 4096,            // elements that one row kernel reduces: longer runs lose accuracy
+    TILE = 1024,                // elements gathered at once
+    SLOTS = 64,                 // results of runs that wait to be joined
+    BLOCK = 256,                // kept elements whose accumulators are stored together
+    SEGMENT = REDUCE_LINE_MOST, // elements of a piece that threads may share
+    SEGMENTS = 256,             // pieces at most
 };
 
 struct slots {
@@ -23,29 +23,41 @@ struct slots {
 };
 
 // Reduces n elements that lie stride bytes apart into the next slot.
-static void reduce_run(const struct reduction *r, struct slots *s, const char *from, int64_t stride,
+static void reduce_run(const struct reduce_rows *by, struct slots *s, const char *from, int64_t stride,
                        int64_t n) {
     if (s->used == SLOTS) {
         char joined[REDUCE_WIDEST];
-        cpu_call_row(r->join, joined, s->value, NULL, NULL, SLOTS);
-        memcpy(s->value, joined, (size_t)r->wide);
+        cpu_call_row(by->join, joined, s->value, NULL, NULL, SLOTS);
+        memcpy(s->value, joined, (size_t)by->wide);
         s->used = 1;
     }
-    if (stride != r->item) {
-        cpu_move((size_t)r->item, s->tile, (struct stride2){0, r->item}, from, (struct stride2){0, stride}, 1,
-                 n);
+    if (stride != by->item) {
+        cpu_move((size_t)by->item, s->tile, (struct stride2){0, by->item}, from, (struct stride2){0, stride},
+                 1, n);
         from = s->tile;
     }
-    cpu_call_row(r->row, s->value + s->used++ * r->wide, from, NULL, NULL, n);
+    cpu_call_row(by->row, s->value + s->used++ * by->wide, from, NULL, NULL, n);
+}
+
+void cpu_reduce_line(const struct reduce_rows *by, const char *from, int64_t n, char *accumulator) {
+    struct slots s;
+    if (n <= RUN_MOST) {
+        cpu_call_row(by->row, accumulator, from, NULL, NULL, n);
+        return;
+    }
+    s.used = 0;
+    for (int64_t i = 0; i < n; i += RUN_MOST)
+        reduce_run(by, &s, from + i * by->item, by->item, MIN_OF(RUN_MOST, n - i));
+    cpu_call_row(by->join, accumulator, s.value, NULL, NULL, s.used);
 }
 
 // Reduces the positions [at, end) of the reduced space, from the kept element at base, into one accumulator.
 static void reduce_range(const struct reduction *r, const char *base, int64_t at, int64_t end, char *result) {
     const struct layout *l = &r->reduced;
     const struct layout_axis *inner = &l->axis[l->axes - 1];
-    int64_t stride = inner->stride[0], most = stride == r->item ? RUN_MOST : TILE;
-    if (end - at <= most && l->axes == 1 && stride == r->item) {
-        cpu_call_row(r->row, result, base + at * stride, NULL, NULL, end - at);
+    int64_t stride = inner->stride[0], most = stride == r->by.item ? RUN_MOST : TILE;
+    if (l->axes == 1 && stride == r->by.item) {
+        cpu_reduce_line(&r->by, base + at * stride, end - at, result);
         return;
     }
     struct slots s;
@@ -58,12 +70,12 @@ static void reduce_range(const struct reduction *r, const char *base, int64_t at
         at += run_end - i;
         for (int64_t n; i < run_end; i += n) {
             n = MIN_OF(most, run_end - i);
-            reduce_run(r, &s, row + i * stride, stride, n);
+            reduce_run(&r->by, &s, row + i * stride, stride, n);
         }
         if (at < end)
             cpu_walk_next(l, &w);
     }
-    cpu_call_row(r->join, result, s.value, NULL, NULL, s.used);
+    cpu_call_row(r->by.join, result, s.value, NULL, NULL, s.used);
 }
 
 static void rows_part(const void *context, int64_t from, int64_t to) {
@@ -71,15 +83,15 @@ static void rows_part(const void *context, int64_t from, int64_t to) {
     struct walk w;
     _Alignas(64) char block[BLOCK * REDUCE_WIDEST];
     cpu_walk_to(&r->kept, &w, from);
-    char *out = r->kept.data[REDUCE_OUT] + from * r->item;
-    for (int64_t count; from < to; from += count, out += count * r->item) {
+    char *out = r->kept.data[REDUCE_OUT] + from * r->by.item;
+    for (int64_t count; from < to; from += count, out += count * r->by.item) {
         count = MIN_OF(BLOCK, to - from);
         for (int64_t i = 0; i < count; i++) {
-            reduce_range(r, w.data[REDUCE_IN], 0, r->reduced.size, block + i * r->wide);
+            reduce_range(r, w.data[REDUCE_IN], 0, r->reduced.size, block + i * r->by.wide);
             if (from + i + 1 < to)
                 cpu_walk_next(&r->kept, &w);
         }
-        cpu_reduce_store(r, out, block, count);
+        cpu_reduce_store(&r->by, out, block, count);
     }
 }
 
@@ -91,20 +103,20 @@ static void segments_part(const void *context, int64_t from, int64_t to) {
         struct walk w;
         cpu_walk_to(&r->kept, &w, kept);
         reduce_range(r, w.data[REDUCE_IN], cpu_reduce_segment(r, segment), cpu_reduce_segment(r, segment + 1),
-                     r->partial + from * r->wide);
+                     r->partial + from * r->by.wide);
     }
 }
 
 static void join_segments(const struct reduction *r) {
     for (int64_t i = 0; i < r->kept.size; i++) {
         char joined[REDUCE_WIDEST];
-        cpu_call_row(r->join, joined, r->partial + i * r->segments * r->wide, NULL, NULL, r->segments);
-        cpu_reduce_store(r, r->kept.data[REDUCE_OUT] + i * r->item, joined, 1);
+        cpu_call_row(r->by.join, joined, r->partial + i * r->segments * r->by.wide, NULL, NULL, r->segments);
+        cpu_reduce_store(&r->by, r->kept.data[REDUCE_OUT] + i * r->by.item, joined, 1);
     }
 }
 
 bool cpu_reduce_by_rows(struct reduction *r) {
-    int64_t kept = r->kept.size, size = r->reduced.size, grain = CPU_SPLIT / 2 / (size * r->item) + 1;
+    int64_t kept = r->kept.size, size = r->reduced.size, grain = CPU_SPLIT / 2 / (size * r->by.item) + 1;
     r->reduced.loops = r->reduced.axes - 1;
     r->kept.loops = r->kept.axes;
     r->segments = kept >= SLOTS ? 1 : MIN_OF(MAX_OF(size / SEGMENT, 1), SEGMENTS);
@@ -113,7 +125,7 @@ bool cpu_reduce_by_rows(struct reduction *r) {
         return true;
     }
     _Alignas(64) char room[SEGMENTS * REDUCE_WIDEST];
-    r->partial = kept == 1 ? room : memory_alloc((size_t)(kept * r->segments * r->wide));
+    r->partial = kept == 1 ? room : memory_alloc((size_t)(kept * r->segments * r->by.wide));
     if (!r->partial)
         return false;
     cpu_split(kept * r->segments, 1, segments_part, r);
