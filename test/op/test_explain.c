@@ -17,11 +17,23 @@ TEST(explain_says_what_is_fused) {
     char *text = zl_explain(zl_sum_axis(zl_transpose(y, ZL_ALL), 0, false));
     REQUIRE(text);
     CHECK_HAS(text, "add + negative + exp of float32 (100, 100): reads 40 kB, writes 40 kB, 30 kflop");
-    CHECK_HAS(text, "no more is fused: what follows is not elementwise");
+    CHECK_HAS(text, "no more is fused: what follows has its elements in another order");
     CHECK_HAS(text, "transpose is a view");
     CHECK_HAS(text, "sum of float32 (1, 100): reads 40 kB, writes 400 B, 10 kflop");
     CHECK_HAS(text, "on cpu 0");
     zl_free(text);
+}
+
+TEST(explain_shows_lines) {
+    zl_array x = zl_ones(ZL_SHAPE(100, 100), ZL_FLOAT32);
+    CHECK(zl_eval(x));
+    char *text = zl_explain(zl_softmax(x, -1, false)), *other = zl_explain(zl_softmax(x, 0, false));
+    REQUIRE(text && other);
+    CHECK_HAS(text, "1 kernels, 80 kB moved");
+    CHECK_HAS(text, "max + stop_gradient + subtract + exp + sum + divide of float32 (100, 100): reads 40 kB, "
+                    "writes 40 kB");
+    CHECK_HAS(other, "what follows reduces other axes");
+    zl_free(text), zl_free(other);
 }
 
 TEST(explain_says_why_not) {

@@ -32,6 +32,8 @@ enum {
     LAYOUT_AXES = 60,     // an array has less than 2^60 elements, so no more axes are longer than 1
     LAYOUT_OPERANDS = 16, // outputs first
     LAYOUT_ROOM = 32768,  // bytes of all tiles of a thread: they stay in L1
+    LAYOUT_GATHERED = 73728, // bytes of tiles of blocks and lines: some of them lie in L2
+    LAYOUT_LINE = 64,     // bytes
     CPU_SPLIT = 262144,   // bytes of traffic below which one thread is quicker than two (Neoverse-V1, 2026-11)
 };
 
@@ -92,6 +94,7 @@ void cpu_layout_start(struct layout *l, int ndim, const int64_t *dim, int output
 void cpu_layout_add(struct layout *l, const void *data, size_t item, int ndim, const int64_t *dim,
                     const int64_t *stride);
 void cpu_layout_merge(struct layout *l); // adjacent axes that are one in all operands
+void cpu_layout_merge_first(struct layout *l, int axes); // the same among the first axes only
 void cpu_layout_trim(struct layout *l);  // the walk need not go along last axes of which a tile takes all
 
 // Where a walk stands: position and address of the tile's first element.
@@ -142,6 +145,10 @@ void cpu_split(int64_t count, int64_t grain, void (*fn)(const void *context, int
 // Decides how tiles are cut and operands reached. vectors: operands that must not be scalars; most: elements that a
 // body takes at once (0: any number).
 void cpu_layout_plan(struct layout *l, unsigned vectors, int64_t most);
+
+// The same for a body that takes whole lines of the last axis, at most so many elements or one line: operands that
+// have one element for a line are ACCESS_RUNS, also outputs. False: tiles of such lines do not fit.
+bool cpu_layout_plan_lines(struct layout *l, int64_t most);
 
 // Computes n elements: p[k] is operand k, contiguous, or one element where bit k of the plan's scalar is set. Four can be
 // read, though they be NULL.
@@ -358,7 +365,7 @@ void cpu_drop(struct program *p);
 void cpu_run(int unit, struct program *p, struct binding *b);
 bool cpu_can(int unit, const struct call *c);
 
-// row_program.c -----------------------------------------------------------------------------------------------
+// row_group.c, row_program.c -----------------------------------------------------------------------------------------------
 
 // Finds the calls that can run together and sets their steps' group, source, last and needed. False and an error.
 bool cpu_group_steps(struct program *p, const struct segment *s);

@@ -19,8 +19,8 @@ enum {
     BOX_MOST = 2048,    // elements of a box
     BLOCK_LINE = 256,   // bytes of a block along the lines of what is transposed
     BLOCK_COLS = 256,   // elements of a block along the last axis
-    BLOCK_ROOM = 73728, // bytes of a block's tiles: some of them lie in L2
-    LINE = 64,          // bytes
+    BLOCK_ROOM = LAYOUT_GATHERED,
+    LINE = LAYOUT_LINE,
 };
 
 // Planning -------------------------------------------------------------------------------------------------------
@@ -220,6 +220,39 @@ void cpu_layout_plan(struct layout *l, unsigned vectors, int64_t most) {
         plan_one(l);
     if (!plan_rows(l, vectors, most) && !plan_block(l, vectors, most))
         plan_box(l, vectors, most);
+}
+
+// Lines ----------------------------------------------------------------------------------------------------------
+
+// How operand k is reached in a tile of some lines, the axis before the last one outermost.
+static enum layout_access access_lines(const struct layout *l, int k, bool single) {
+    const struct layout_axis *inner = &l->axis[l->axes - 1];
+    int64_t outer = l->axes > 1 ? l->axis[l->axes - 2].stride[k] : 0;
+    if (inner->stride[k] == 0 && (single || outer == l->item[k]))
+        return ACCESS_RUNS;
+    if (inner->stride[k] == 0 && outer == 0 && k >= l->outputs)
+        return ACCESS_SCALAR;
+    bool dense = inner->stride[k] == l->item[k] && (single || outer == inner->dim * l->item[k]);
+    return dense ? ACCESS_DIRECT : ACCESS_TILE;
+}
+
+bool cpu_layout_plan_lines(struct layout *l, int64_t most) {
+    cpu_layout_merge_first(l, l->axes - 1);
+    int first = MAX_OF(l->axes - 2, 0);
+    int64_t line = l->axis[l->axes - 1].dim, bytes = 0;
+    int64_t lines = l->axes < 2 ? 1 : MAX_OF(MIN_OF(most / line, l->axis[first].dim), 1);
+    l->mode = LAYOUT_BOX;
+    l->scalar = l->runs = 0;
+    l->run = line;
+    l->loops = first + 1;
+    for (int j = 0; j < first; j++)
+        l->axis[j].step = 1;
+    l->axis[first].step = l->axes < 2 ? line : lines;
+    for (int k = 0; k < l->operands; k++) {
+        set_access(l, k, access_lines(l, k, lines == 1));
+        bytes += l->access[k] == ACCESS_TILE ? lines * line * l->item[k] + LINE : 0;
+    }
+    return bytes <= BLOCK_ROOM;
 }
 
 // Running --------------------------------------------------------------------------------------------------------

@@ -172,7 +172,7 @@ static bool run_other(const struct step *s, const struct call *c) {
 // False when there is none.
 static bool set_override(struct step *s, const struct op *op) {
     s->run = run_other;
-    s->other = op->kind == OP_REDUCE ? cpu_reduce : NULL;
+    s->other = NULL;
     for (size_t i = 0; i < COUNT(overrides); i++)
         if (overrides[i].op == op) {
             s->other = overrides[i].run;
@@ -232,11 +232,20 @@ static bool set_cast(struct step *s, const struct call *c) {
     return s->forms[0] != NULL;
 }
 
+static bool set_reduce(struct step *s, const struct call *c) {
+    set_operands(s, c, (zl_dtype)c->in[0]->dtype, 1);
+    s->run = run_other;
+    s->other = cpu_reduce;
+    s->in_place = 0;
+    return true;
+}
+
 // False when there is no kernel for it.
 static bool set_step(struct step *s, const struct call *c) {
     *s = (struct step){.run = NULL};
     switch (c->op->kind) {
-    case OP_VIEW: return true;
+    case OP_VIEW: s->inputs = (uint8_t)MIN_OF(c->inputs, 3); return true;
+    case OP_REDUCE: return set_reduce(s, c);
     case OP_ELEMENTWISE: return set_elementwise(s, c);
     case OP_CAST: return set_cast(s, c);
     case OP_COPY:

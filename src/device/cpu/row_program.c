@@ -1,165 +1,44 @@
-// row_program.c - runs of elementwise calls as one pass over memory: their row kernels, one after the other, on each
-// tile.
+// row_program.c - runs of calls as one pass over memory: their row kernels, one after the other, on each tile.
 //
-// What only calls of the group read stays in tiles in L1 and never gets memory of its own. The rows are those that the
-// calls would have run by themselves, on the same elements: not a bit differs. Which calls lie next to each other is
-// found when a program is built; how far a group goes, at each run, when sizes are known.
+// What only calls of the group read stays in tiles in the nearest caches and never gets memory of its own. The rows are
+// those that the calls would have run by themselves, on the same elements in the same order: not a bit differs.
 
-#include "device/cpu/cpu.h"
+#include "device/cpu/row_group.h"
 
 #include <string.h>
 
 enum {
-    CALLS = 32,        // of a group
-    LEAST = 8192,      // elements from which it pays
-    TEMPS = 16,        // results at once that nothing but the group reads
-    TEMP_ROOM = 24576, // bytes of their tiles
+    TEMP_ROOM = 24576, // bytes of the tiles of temporaries
     TILE_LEAST = 128,  // elements
     TILE_MOST = 1024,
-    OPERANDS = 4, // of a row: output and inputs
+    LINE_ROOM = 131072, // the same for lines, which cannot be cut
+    LINES_MOST = 64,    // lines at once
 };
-
-// Building -------------------------------------------------------------------------------------------------------
-
-static bool find_sources(struct program *p, const struct segment *s) {
-    struct map calls = {0};
-    bool done = true;
-    for (int i = 0; done && i < s->calls; i++) {
-        const struct call *c = s->call[i];
-        struct step *step = &p->step[i];
-        step->needed = s->needed[i];
-        step->last = -1;
-        for (int k = 0; k < c->inputs; k++) {
-            const struct call *from = c->in[k]->call;
-            uintptr_t at = from ? (uintptr_t)map_get(&calls, &from, sizeof from) : 0;
-            if (at)
-                p->step[at - 1].last = i;
-            if (k < 3)
-                step->source[k] = (int32_t)at - 1;
-        }
-        done = map_set(&calls, &c, sizeof c, (void *)(uintptr_t)(i + 1));
-    }
-    map_free(&calls);
-    return done;
-}
-
-static bool is_row(const struct segment *s, int index) {
-    enum op_kind kind = s->call[index]->op->kind;
-    return kind == OP_ELEMENTWISE || kind == OP_CAST;
-}
-
-bool cpu_group_steps(struct program *p, const struct segment *s) {
-    if (!find_sources(p, s))
-        return false;
-    for (int i = s->calls - 1, count = 0; i >= 0; i--) {
-        count = is_row(s, i) ? MIN_OF(count + 1, CALLS) : 0;
-        p->step[i].group = (uint16_t)count;
-    }
-    return true;
-}
 
 // Binding --------------------------------------------------------------------------------------------------------
 
-// Where a row finds an operand: operand of the layout, or temporary - 1 - at.
-struct row {
-    row_fn *fn;
-    int8_t at[OPERANDS];
-    bool has_runs;
-};
-
-struct group {
-    const struct program *p;
-    struct binding *b;
-    int begin, end;
-    struct layout l;
-    zl_array external[LAYOUT_OPERANDS]; // by operand; NULL: an output
-    union scalar room[LAYOUT_OPERANDS];
-    struct row row[CALLS];
-    bool stored[CALLS]; // the result gets memory
-    int temps;
-    int temp_item; // bytes of their largest element
-    int temp_until[TEMPS];
-    int64_t tile; // elements
-};
-
-// Something reads the result that does not belong to the group.
-static bool is_read_outside(const struct group *g, int index) {
-    const struct step *s = &g->p->step[index];
-    return s->needed || s->last >= g->end;
-}
-
-static bool is_stored(const struct group *g, int index) {
-    return g->stored[index - g->begin];
-}
-
-static zl_array output(const struct group *g, int index) {
-    return call_output(g->b->call[index], 0);
-}
-
-// The input is made outside the group.
-static bool is_external(const struct group *g, int index, int k) {
-    return g->p->step[index].source[k] < g->begin;
-}
-
-// Inputs and outputs with memory that calls [begin, end) have, counting an array twice if two calls read it.
-static int count_operands(const struct group *g) {
-    int count = 0;
-    for (int i = g->begin; i < g->end; i++) {
-        count += is_read_outside(g, i);
-        for (int k = 0; k < g->p->step[i].inputs; k++)
-            count += is_external(g, i, k);
-    }
-    return count;
-}
-
-// As many calls as have results of one shape and operands that fit.
-static void find_end(struct group *g) {
-    zl_array first = output(g, g->begin);
-    int most = g->begin + g->p->step[g->begin].group;
-    g->end = g->begin + 1;
-    while (g->end < most) {
-        zl_array next = output(g, g->end);
-        if (!shape_equal(first->ndim, first->dim, next->ndim, next->dim))
-            break;
-        g->end++;
-    }
-    while (g->end > g->begin + 1 && count_operands(g) > LAYOUT_OPERANDS)
-        g->end--;
-    for (int i = g->begin; i < g->end; i++)
-        g->stored[i - g->begin] = is_read_outside(g, i);
-}
-
-// Whether it is worth it: some result needs no memory.
-static bool is_useful(const struct group *g) {
-    int saved = 0;
-    for (int i = g->begin; i < g->end; i++)
-        saved += !is_stored(g, i);
-    return g->end - g->begin > 1 && saved > 0;
-}
-
-// Whether it is possible: all inputs are there.
+// All inputs are there.
 static bool is_possible(const struct group *g) {
     for (int i = g->begin; i < g->end; i++) {
         const struct call *c = g->b->call[i];
         for (int k = 0; k < c->inputs; k++)
-            if (is_external(g, i, k) && array_state(c->in[k]) != ARRAY_READY)
+            if (group_is_external(g, i, k) && array_state(c->in[k]) != ARRAY_READY)
                 return false;
     }
     return true;
 }
 
-// A temporary that nothing reads any more, for a result that is read until call `until`. A row does not write over its
-// own input: elements may be of other sizes.
-static int take_temp(struct group *g, int index, int until, int item) {
-    int at = 0;
-    while (at < g->temps && g->temp_until[at] >= index)
-        at++;
-    if (at == TEMPS)
-        return -1;
-    g->temps = MAX_OF(g->temps, at + 1);
-    g->temp_until[at] = until;
-    g->temp_item = MAX_OF(g->temp_item, item);
-    return at;
+// Lines, and what must be gathered of them, fit where they go.
+static bool fits(struct group *g) {
+    int64_t gathered = 0;
+    for (int i = g->begin; i < g->end; i++)
+        for (int k = 0; k < g->p->step[i].inputs; k++) {
+            zl_array x = g->b->call[i]->in[k];
+            bool strided = x->size > 1 && array_stride(x)[x->ndim - 1] != 1;
+            gathered +=
+                group_is_external(g, i, k) && strided ? g->line * g->p->step[i].item[k + 1] + LAYOUT_LINE : 0;
+        }
+    return gathered <= LAYOUT_GATHERED && g->line * g->temps * g->temp_item <= LINE_ROOM;
 }
 
 static int find_external(const struct group *g, zl_array x) {
@@ -169,22 +48,12 @@ static int find_external(const struct group *g, zl_array x) {
     return -1;
 }
 
-// Outputs come first among the operands: they are numbered before any input is.
-static bool place_outputs(struct group *g) {
-    int stored = 0;
-    g->temps = g->temp_item = 0;
-    for (int i = g->begin; i < g->end; i++) {
-        const struct step *s = &g->p->step[i];
-        int temp = is_stored(g, i) ? 0 : take_temp(g, i, s->last, s->item[0]);
-        if (temp < 0)
-            return false;
-        g->row[i - g->begin].at[0] = (int8_t)(is_stored(g, i) ? stored++ : -1 - temp);
-    }
-    return true;
+static bool is_operand(struct group *g, int index) {
+    return group_row(g, index)->stored && group_row(g, index)->kind != ROW_VIEW;
 }
 
 static void add_output(struct group *g, int index) {
-    zl_array out = output(g, index);
+    zl_array out = group_output(g, index);
     g->external[g->l.operands] = NULL;
     cpu_layout_add(&g->l, cpu_data(out), g->p->step[index].item[0], out->ndim, out->dim, array_stride(out));
 }
@@ -207,22 +76,49 @@ static int add_input(struct group *g, int index, int k) {
 }
 
 static void bind_operands(struct group *g) {
-    zl_array first = output(g, g->begin);
     int outputs = 0;
     for (int i = g->begin; i < g->end; i++)
-        outputs += is_stored(g, i);
-    cpu_layout_start(&g->l, first->ndim, first->dim, outputs);
+        outputs += is_operand(g, i);
+    cpu_layout_start(&g->l, g->ndim, g->dim, outputs);
     for (int i = g->begin; i < g->end; i++)
-        if (is_stored(g, i))
+        if (is_operand(g, i))
             add_output(g, i);
     for (int i = g->begin; i < g->end; i++) {
         const struct step *s = &g->p->step[i];
-        struct row *r = &g->row[i - g->begin];
+        struct row *r = group_row(g, i);
+        if (r->kind == ROW_VIEW)
+            continue;
         r->at[2] = r->at[3] = r->at[0]; // a row does not read what it does not have
         for (int k = 0; k < s->inputs; k++)
             r->at[k + 1] =
-                (int8_t)(is_external(g, i, k) ? add_input(g, i, k) : g->row[s->source[k] - g->begin].at[0]);
+                (int8_t)(group_is_external(g, i, k) ? add_input(g, i, k) : group_row(g, s->source[k])->at[0]);
     }
+}
+
+// Planning -------------------------------------------------------------------------------------------------------
+
+// Operands of a row: which of them are scalars, and which of those go on from run to run.
+struct scalars {
+    unsigned form;           // by input of the row
+    unsigned operands, runs; // by operand of the layout
+    bool has_runs;
+};
+
+static struct scalars scalars_of(const struct group *g, const struct step *s, const struct row *r) {
+    struct scalars found = {0};
+    for (int k = 0; k < s->inputs; k++) {
+        int at = r->at[k + 1];
+        bool is_line = at < -GROUP_TEMPS, is_scalar = at >= 0 ? g->l.scalar >> at & 1 : is_line;
+        if (r->kind == ROW_LINES)
+            is_scalar = at >= 0 && g->l.access[at] == ACCESS_SCALAR;
+        if (!is_scalar)
+            continue;
+        found.form |= 1u << k;
+        found.operands |= at >= 0 ? 1u << at : 0;
+        found.runs |= at >= 0 ? g->l.runs & 1u << at : 0;
+        found.has_runs |= is_line || (g->l.runs >> at & 1);
+    }
+    return found;
 }
 
 // Operands of rows that have no form for these scalars must become vectors; 0: all have.
@@ -230,23 +126,20 @@ static unsigned choose_forms(struct group *g) {
     unsigned vectors = 0;
     for (int i = g->begin; i < g->end; i++) {
         const struct step *s = &g->p->step[i];
-        struct row *r = &g->row[i - g->begin];
-        unsigned form = 0, operands = 0, runs;
-        for (int k = 0; k < s->inputs; k++) {
-            int at = r->at[k + 1];
-            if (at >= 0 && g->l.scalar >> at & 1)
-                form |= 1u << k, operands |= 1u << at;
-        }
-        runs = operands & g->l.runs;
-        r->has_runs = runs;
-        r->fn = form & ~(unsigned)s->scalars || (runs && runs != operands) ? NULL : s->forms[form];
+        struct row *r = group_row(g, i);
+        if (r->kind == ROW_REDUCE || r->kind == ROW_VIEW)
+            continue;
+        struct scalars scalars = scalars_of(g, s, r);
+        bool mixed = scalars.has_runs && scalars.operands != scalars.runs;
+        r->has_runs = scalars.has_runs;
+        r->fn = scalars.form & ~(unsigned)s->scalars || mixed ? NULL : s->forms[scalars.form];
         if (!r->fn)
-            vectors |= runs ? runs : operands;
+            vectors |= scalars.runs ? scalars.runs : scalars.operands;
     }
     return vectors;
 }
 
-static void plan(struct group *g) {
+static void plan_elements(struct group *g) {
     int bytes = MAX_OF(g->temps * g->temp_item, 1);
     g->tile = MAX_OF(MIN_OF(TEMP_ROOM / bytes, TILE_MOST), TILE_LEAST) / 64 * 64;
     cpu_layout_plan(&g->l, 0, g->tile);
@@ -256,34 +149,80 @@ static void plan(struct group *g) {
     }
 }
 
+// Line by line what is the same for a line is a scalar like any other: every row has a form for that.
+static bool plan_lines(struct group *g) {
+    int bytes = MAX_OF(g->temps * g->temp_item, 1);
+    int64_t most = MIN_OF(MIN_OF(TEMP_ROOM / bytes, 2 * TILE_MOST), LINES_MOST * g->line);
+    bool fits = cpu_layout_plan_lines(&g->l, most);
+    if (!fits || choose_forms(g)) {
+        fits = cpu_layout_plan_lines(&g->l, 1);
+        choose_forms(g);
+    }
+    g->tile = MAX_OF(most, g->line);
+    return fits;
+}
+
 // Running --------------------------------------------------------------------------------------------------------
 
-static void run_rows(const void *context, char *const *p, int64_t n) {
+static void call_row(const struct row *r, const char *const *at, int64_t n, int64_t run) {
+    POINTERS(p, ROW_OPERANDS);
+    for (int k = 0; k < ROW_OPERANDS; k++)
+        p[k] = (char *)(uintptr_t)at[r->at[k]];
+    r->fn(p, n, r->has_runs ? run : n);
+}
+
+static void run_elements(const void *context, char *const *p, int64_t n) {
     const struct group *g = context;
-    _Alignas(64) char room[TEMPS * TILE_LEAST * 8 > TEMP_ROOM ? TEMPS * TILE_LEAST * 8 : TEMP_ROOM];
-    const char *place[LAYOUT_OPERANDS + TEMPS];
+    _Alignas(
+        64) char room[GROUP_TEMPS * TILE_LEAST * 8 > TEMP_ROOM ? GROUP_TEMPS * TILE_LEAST * 8 : TEMP_ROOM];
+    const char *place[LAYOUT_OPERANDS + GROUP_TEMPS], *const *at = place + GROUP_TEMPS;
     for (int k = 0; k < g->l.operands; k++)
-        place[TEMPS + k] = p[k];
+        place[GROUP_TEMPS + k] = p[k];
     for (int k = 0; k < g->temps; k++)
-        place[TEMPS - 1 - k] = room + k * g->tile * g->temp_item;
+        place[GROUP_TEMPS - 1 - k] = room + k * g->tile * g->temp_item;
+    for (int i = 0; i < g->end - g->begin; i++)
+        if (g->row[i].kind == ROW_ELEMENTS)
+            call_row(&g->row[i], at, n, g->l.run);
+}
+
+static void reduce_lines(const struct group *g, const struct row *r, char *to, const char *from,
+                         int64_t lines) {
+    _Alignas(64) char sum[LINES_MOST * REDUCE_WIDEST];
+    for (int64_t i = 0; i < lines; i++)
+        cpu_reduce_line(&r->by, from + i * g->line * r->by.item, g->line, sum + i * r->by.wide);
+    cpu_reduce_store(&r->by, to, sum, lines);
+}
+
+static void run_lines(const void *context, char *const *p, int64_t n) {
+    const struct group *g = context;
+    _Alignas(64) char room[LINE_ROOM], line_room[GROUP_TEMPS][LINES_MOST * 8];
+    const char *place[LAYOUT_OPERANDS + 2 * GROUP_TEMPS], *const *at = place + 2 * GROUP_TEMPS;
+    for (int k = 0; k < g->l.operands; k++)
+        place[2 * GROUP_TEMPS + k] = p[k];
+    for (int k = 0; k < g->temps; k++)
+        place[2 * GROUP_TEMPS - 1 - k] = room + k * g->tile * g->temp_item;
+    for (int k = 0; k < g->line_temps; k++)
+        place[GROUP_TEMPS - 1 - k] = line_room[k];
     for (int i = 0; i < g->end - g->begin; i++) {
         const struct row *r = &g->row[i];
-        const char **at = place + TEMPS;
-        POINTERS(row, OPERANDS);
-        for (int k = 0; k < OPERANDS; k++)
-            row[k] = (char *)(uintptr_t)at[r->at[k]];
-        r->fn(row, n, r->has_runs ? g->l.run : n);
+        if (r->kind == ROW_REDUCE)
+            reduce_lines(g, r, (char *)(uintptr_t)at[r->at[0]], at[r->at[1]], n / g->line);
+        else if (r->kind != ROW_VIEW)
+            call_row(r, at, r->kind == ROW_LINES ? n / g->line : n, g->line);
     }
 }
 
-// Gives stored results their memory. When that is out, what comes from there on fails, and the group ends before.
+// Gives stored results their memory. When that is out, what comes from there on fails, and the group ends before. One
+// element a line never lies where an input lay: other lines may still read that.
 static int prepare(struct group *g) {
     int end = g->end;
     for (int i = g->begin; i < end; i++) {
-        if (!is_stored(g, i))
+        const struct row *r = group_row(g, i);
+        if (!r->stored)
             continue;
-        g->b->take(g->b, g->begin, i);
-        if (g->b->prepare(g->b, i, UINT64_MAX))
+        if (r->kind == ROW_ELEMENTS)
+            g->b->take(g->b, g->begin, i);
+        if (g->b->prepare(g->b, i, r->kind == ROW_ELEMENTS ? UINT64_MAX : 0))
             continue;
         for (int k = i; k < end; k++) {
             error_set(ZL_ERROR_MEMORY, "out of memory: the results of %d calls did not fit", end - g->begin);
@@ -299,25 +238,32 @@ static void finish(struct group *g, int end) {
     if (end > g->begin) {
         g->end = end;
         bind_operands(g);
-        plan(g);
         for (int i = g->begin; i < end; i++)
             weight += g->p->step[i].weight;
-        cpu_layout_run(&g->l, weight / 2 + 1, run_rows, g);
+        if (g->line)
+            plan_lines(g);
+        else
+            plan_elements(g);
+        cpu_layout_run(&g->l, weight / 2 + 1, g->line ? run_lines : run_elements, g);
     }
     for (int i = g->begin; i < end; i++)
         g->b->finish(g->b, i);
     counter_add(COUNTER_FUSED, end - g->begin);
 }
 
+// What a group works on: of a reduction, its input.
+static int64_t size_of(const struct call *c) {
+    return c->op->kind == OP_REDUCE ? c->in[0]->size : call_output(c, 0)->size;
+}
+
 int cpu_run_group(const struct program *p, struct binding *b, int index) {
-    if (LIKELY(call_output(b->call[index], 0)->size < LEAST))
+    if (LIKELY(size_of(b->call[index]) < GROUP_LEAST))
         return 0;
     struct group g;
     g.p = p;
     g.b = b;
     g.begin = index;
-    find_end(&g);
-    if (!is_useful(&g) || !is_possible(&g) || !place_outputs(&g))
+    if (!group_find(&g, NULL) || !is_possible(&g) || (g.line && !fits(&g)))
         return 0;
     int calls = g.end - g.begin;
     finish(&g, prepare(&g));
@@ -326,26 +272,14 @@ int cpu_run_group(const struct program *p, struct binding *b, int index) {
 
 // Explaining -----------------------------------------------------------------------------------------------------
 
-static const char *why_it_ends(const struct group *g) {
-    if (g->end == g->p->steps)
-        return NULL;
-    if (g->end == g->begin + g->p->step[g->begin].group)
-        return g->p->step[g->end].group ? "a kernel has 32 calls at most" : "what follows is not elementwise";
-    zl_array a = output(g, g->begin), b = output(g, g->end);
-    return shape_equal(a->ndim, a->dim, b->ndim, b->dim) ? "a kernel has 16 operands at most"
-                                                         : "what follows has another shape";
-}
-
 int cpu_fuses(int unit, const struct program *p, const struct segment *s, int index, const char **why) {
     (void)unit;
     struct binding b = {.calls = s->calls, .call = s->call};
     struct group g = {.p = p, .b = &b, .begin = index};
+    *why = NULL;
     if (!p->step[index].run || p->step[index].group < 2)
-        return *why = NULL, 1;
-    if (output(&g, index)->size < LEAST)
+        return 1;
+    if (size_of(s->call[index]) < GROUP_LEAST)
         return *why = "fewer than 8192 elements: they stay in the cache", 1;
-    find_end(&g);
-    if (!is_useful(&g))
-        return *why = g.end - g.begin > 1 ? "every result is read elsewhere too" : why_it_ends(&g), 1;
-    return *why = why_it_ends(&g), g.end - g.begin;
+    return group_find(&g, why) ? g.end - g.begin : 1;
 }

@@ -43,11 +43,11 @@ static void copy_axis(const struct layout *l, struct layout_axis *to, const stru
         to->stride[k] = from->stride[k];
 }
 
-void cpu_layout_merge(struct layout *l) {
-    if (l->axes < 2)
+void cpu_layout_merge_first(struct layout *l, int axes) {
+    if (axes < 2)
         return;
     int last = 0;
-    for (int j = 1; j < l->axes; j++) {
+    for (int j = 1; j < axes; j++) {
         int64_t outer = l->axis[last].dim;
         if (are_one(l, &l->axis[last], &l->axis[j])) {
             copy_axis(l, &l->axis[last], &l->axis[j]);
@@ -56,7 +56,13 @@ void cpu_layout_merge(struct layout *l) {
             copy_axis(l, &l->axis[++last], &l->axis[j]);
         }
     }
+    for (int j = axes; j < l->axes; j++)
+        copy_axis(l, &l->axis[++last], &l->axis[j]);
     l->axes = last + 1;
+}
+
+void cpu_layout_merge(struct layout *l) {
+    cpu_layout_merge_first(l, l->axes);
 }
 
 void cpu_layout_trim(struct layout *l) {

@@ -1,0 +1,73 @@
+// row_group.h - calls that run as one pass over memory: what is known of them while they are found, bound and run.
+//
+// The calls of a group compute elements of one shape. Once one of them reduces the last axis, the group works on lines:
+// some calls compute one element for each line, which later ones read again for all its elements.
+
+#ifndef ROW_GROUP_H
+#define ROW_GROUP_H
+
+#include "device/cpu/cpu.h"
+
+enum {
+    GROUP_CALLS = 32,
+    GROUP_LEAST = 8192, // elements from which it pays
+    GROUP_TEMPS = 16,   // results at once that nothing but the group reads; as many again with one element a line
+    ROW_OPERANDS = 4,   // output and inputs
+};
+
+enum row_kind {
+    ROW_ELEMENTS, // elements of the group's shape
+    ROW_LINES,    // one element a line, from such
+    ROW_REDUCE,   // one element a line, from its elements
+    ROW_VIEW,     // another name of what an earlier call computes
+};
+
+struct row {
+    uint8_t kind;
+    bool of_lines; // its result is one element a line
+    bool stored;   // and gets memory
+    bool has_runs; // an operand has one element for a run of the others
+    int until;     // call that reads the result last
+    // Where it finds its operands: operand of the layout, or temporary -1 - at; those of lines are the later ones.
+    int8_t at[ROW_OPERANDS];
+    row_fn *fn;
+    struct reduce_rows by; // ROW_REDUCE
+};
+
+struct group {
+    const struct program *p;
+    struct binding *b;
+    int begin, end;
+    int ndim;
+    const int64_t *dim; // the shape
+    int64_t line;       // elements of a line; 0: the group reduces nothing
+    struct row row[GROUP_CALLS];
+    int temps, line_temps;
+    int temp_item;                       // bytes of the largest element of temps
+    int temp_until[2 * GROUP_TEMPS];
+    struct layout l;
+    zl_array external[LAYOUT_OPERANDS]; // by operand; NULL: an output
+    union scalar room[LAYOUT_OPERANDS];
+    int64_t tile; // elements
+};
+
+static inline struct row *group_row(struct group *g, int index) {
+    return &g->row[index - g->begin];
+}
+
+static inline zl_array group_output(const struct group *g, int index) {
+    return call_output(g->b->call[index], 0);
+}
+
+// The input is made outside the group.
+static inline bool group_is_external(const struct group *g, int index, int k) {
+    return g->p->step[index].source[k] < g->begin;
+}
+
+// row_group.c -------------------------------------------------------------------------------------------------
+
+// Finds the group that begins at a call: its end, kinds of rows, what is stored and where temporaries lie. False: no
+// group is worth it; *why (where it is given) says what ended or prevented it, NULL if nothing.
+bool group_find(struct group *g, const char **why);
+
+#endif
