@@ -123,7 +123,7 @@ static struct call *new_call(const struct op *op, int inputs, int args, const in
     struct call *c = slab_alloc(bytes);
     if (!c)
         return NULL;
-    *c = (struct call){.op = op, .stream = recorder.stream, .inputs = (uint16_t)inputs, .args = (uint16_t)args,
+    *c = (struct call){.op = op, .stream = recorder.stream, .compiled = recorder.compiled, .inputs = (uint16_t)inputs, .args = (uint16_t)args,
                        .outputs = (uint16_t)outputs};
     atomic_init(&c->alive, (uint16_t)outputs);
     int64_t *to = (int64_t *)(void *)(c->in + inputs); // what was just written is not read back

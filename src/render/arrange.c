@@ -128,9 +128,13 @@ struct tile_type plan_type(const struct tile_kernel *kernel, int at) {
     return buffer ? buffer->type : kernel->parameter[at].scalar->type;
 }
 
-bool plan_has_scalars(const struct plan *plan) {
+bool plan_steps(const struct plan *plan, int at) {
+    return plan_buffer(plan->kernel, at) && !plan_is_row(plan, at);
+}
+
+bool plan_has_steps(const struct plan *plan) {
     for (int i = 0; i < plan->kernel->parameters; i++)
-        if (!plan_is_row(plan, i))
+        if (plan_steps(plan, i))
             return true;
     return false;
 }

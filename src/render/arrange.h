@@ -39,6 +39,8 @@ struct tile_type plan_type(const struct tile_kernel *kernel, int at);
 
 // Whether the parameter is a row of the map, not one element for all.
 bool plan_is_row(const struct plan *plan, int at);
-bool plan_has_scalars(const struct plan *plan); // some input is no row
+// Whether it is a buffer of which each element serves for a run; a scalar serves for all.
+bool plan_steps(const struct plan *plan, int at);
+bool plan_has_steps(const struct plan *plan); // some parameter does
 
 #endif

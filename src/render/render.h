@@ -6,8 +6,8 @@
 //
 // What is rendered: kernels that are one map over rows (any number of inputs and outputs), or one reduction
 // of a row. In C they have one signature, void name(char *const *p, int64_t n, int64_t run): p holds the
-// outputs, then the inputs in order; what is no vector points to elements of which each serves for run
-// elements of the vectors (so with run = n to one). An output may be exactly an input.
+// outputs, then the inputs in order; a buffer that is no vector points to elements of which each serves
+// for run elements of the vectors (so with run = n to one), a scalar to one for all. An output may be exactly an input.
 
 #ifndef RENDER_H
 #define RENDER_H

@@ -229,25 +229,25 @@ static void declare(struct style *s, int at, int place, const char *of, bool is_
 
 static void step(struct style *s, int at, int place, const char *of, bool is_output) {
     (void)place, (void)of;
-    if (!is_output && !plan_is_row(s->plan, at))
+    if (!is_output && plan_steps(s->plan, at))
         style_line(s, "x%d += %d;", at, plan_type(s->plan->kernel, at).kind == TILE_COMPLEX ? 2 : 1);
 }
 
 static void map_loop(struct style *s, const char *symbol) {
     style_open(s, "void %s(char *const *p, int64_t n, int64_t run)", symbol);
     each_argument(s, declare);
-    if (!plan_has_scalars(s->plan))
+    if (!plan_has_steps(s->plan))
         style_line(s, "(void)run;");
     else
         style_open(s, "for (int64_t from = 0; from < n; from += run)");
     style_fixed(s);
-    if (!plan_has_scalars(s->plan))
+    if (!plan_has_steps(s->plan))
         style_open(s, "for (int64_t i = 0; i < n; i++)");
     else
         style_open(s, "for (int64_t i = from; i < n && i < from + run; i++)");
     body(s);
     style_close(s);
-    if (plan_has_scalars(s->plan)) {
+    if (plan_has_steps(s->plan)) {
         each_argument(s, step);
         style_close(s);
     }

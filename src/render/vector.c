@@ -268,7 +268,7 @@ static void declare_rows(struct style *s) {
                    plan_argument(kernel, i));
         if (plan_is_row(s->plan, i))
             style_line(s, "_Alignas(64) char rest%d[BLOCK * %d];", i, tile_type_bytes(buffer->type));
-        if (is_output || (plan_is_row(s->plan, i) && plan_has_scalars(s->plan)))
+        if (is_output || (plan_is_row(s->plan, i) && plan_has_steps(s->plan)))
             style_line(s, "%schar *end%d = %c%d;", is_output ? "" : "const ", i, letter(buffer), i);
     }
 }
@@ -289,7 +289,7 @@ static void advance(struct style *s, int at, char name, int bytes, bool is_outpu
 }
 
 static void redirect(struct style *s, int at, char name, int bytes, bool is_output) {
-    if (is_output || plan_has_scalars(s->plan))
+    if (is_output || plan_has_steps(s->plan))
         style_line(s, "end%d = %c%d;", at, name, at);
     if (!is_output)
         style_line(s, "vec_rest(rest%d, %c%d, rest * %d, BLOCK * %d);", at, name, at, bytes, bytes);
@@ -299,7 +299,7 @@ static void redirect(struct style *s, int at, char name, int bytes, bool is_outp
 static void finish(struct style *s, int at, char name, int bytes, bool is_output) {
     if (is_output)
         style_line(s, "vec_copy(end%d, rest%d, rest * %d);", at, at, bytes);
-    if (plan_has_scalars(s->plan))
+    if (plan_has_steps(s->plan))
         style_line(s, "%c%d = end%d + rest * %d;", name, at, at, bytes);
 }
 
@@ -307,17 +307,17 @@ static void finish(struct style *s, int at, char name, int bytes, bool is_output
 static void advance_scalars(struct style *s) {
     const struct tile_kernel *kernel = s->plan->kernel;
     for (int i = 0; i < kernel->parameters; i++)
-        if (!plan_is_row(s->plan, i))
+        if (plan_steps(s->plan, i))
             style_line(s, "x%d += %d;", i, tile_type_bytes(plan_type(kernel, i)));
 }
 
 // Full blocks, then the rest, copied to where a whole block fits, through the same loop.
 static void map(struct style *s, const char *symbol) {
-    bool has_scalars = plan_has_scalars(s->plan);
+    bool has_steps = plan_has_steps(s->plan);
     style_open(s, "void %s(char *const *p, int64_t n, int64_t run)", symbol);
     style_line(s, "enum { BLOCK = %d * VEC_BYTES / %d };", s->plan->unroll, s->plan->narrow);
     declare_rows(s);
-    if (has_scalars) {
+    if (has_steps) {
         style_open(s, "for (int64_t left = n; left > 0; left -= run)");
         style_line(s, "n = left < run ? left : run;");
     } else
@@ -340,7 +340,7 @@ static void map(struct style *s, const char *symbol) {
     style_open(s, "if (rest)");
     for_rows(s, finish);
     style_close(s);
-    if (has_scalars) {
+    if (has_steps) {
         advance_scalars(s);
         style_close(s);
     }

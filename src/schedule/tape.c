@@ -30,7 +30,7 @@ static bool append(struct tape *t, struct call *c) {
             t->last[c->in[i]->call->slot] = (uint32_t)slot;
         }
     c->epoch = epoch;
-    c->slot = (uint32_t)slot & 0x3fffffff;
+    c->slot = (uint32_t)slot & 0x1fffffff;
     t->call[slot] = c;
     t->needed[slot] = 0;
     t->uses[slot] = 0;

@@ -376,7 +376,8 @@ bool replay_lasts(const struct replay *r) {
 
 static bool run_steps(const struct replay *r, zl_array *value, zl_array *in) {
     zl_stream stream = recorder.stream;
-    bool ok = true;
+    bool ok = true, outer = recorder.compiled;
+    recorder.compiled = true;
     for (int i = 0; ok && i < r->steps; i++) {
         const struct step *s = &r->step[i];
         for (int k = 0; k < s->call->inputs; k++)
@@ -385,6 +386,7 @@ static bool run_steps(const struct replay *r, zl_array *value, zl_array *in) {
         ok = s->call->op->record(s->call, in, value + s->out);
     }
     recorder.stream = stream;
+    recorder.compiled = outer;
     return ok;
 }
 

@@ -34,6 +34,16 @@ struct row {
     struct reduce_rows by; // ROW_REDUCE
 };
 
+// Rows of elements without another kind between them, as one compiled kernel.
+enum { STRETCH_OPERANDS = 24 };
+struct stretch {
+    int begin, end; // calls
+    row_fn *fn;
+    bool has_runs;
+    int operands;
+    int8_t at[STRETCH_OPERANDS]; // as struct row's: outputs, then inputs
+};
+
 struct group {
     const struct program *p;
     struct binding *b;
@@ -49,6 +59,8 @@ struct group {
     zl_array external[LAYOUT_OPERANDS]; // by operand; NULL: an output
     union scalar room[LAYOUT_OPERANDS];
     int64_t tile; // elements
+    struct stretch stretch[GROUP_CALLS / 2];
+    int stretches;
 };
 
 static inline struct row *group_row(struct group *g, int index) {
@@ -64,10 +76,24 @@ static inline bool group_is_external(const struct group *g, int index, int k) {
     return g->p->step[index].source[k] < g->begin;
 }
 
+// The row that computes what an input of the group is another name of.
+static inline int group_source(struct group *g, int index, int k) {
+    int source = g->p->step[index].source[k];
+    while (source >= g->begin && group_row(g, source)->kind == ROW_VIEW)
+        source = g->p->step[source].source[0];
+    return source;
+}
+
 // row_group.c -------------------------------------------------------------------------------------------------
 
 // Finds the group that begins at a call: its end, kinds of rows, what is stored and where temporaries lie. False: no
 // group is worth it; *why (where it is given) says what ended or prevented it, NULL if nothing.
 bool group_find(struct group *g, const char **why);
+
+// row_kernel.c ------------------------------------------------------------------------------------------------
+
+// Finds the stretches of a bound and planned group for which there is a compiled kernel, and has those compiled that
+// have run often enough. True: one of them is the whole group.
+bool group_find_kernels(struct group *g);
 
 #endif

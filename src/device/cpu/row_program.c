@@ -139,6 +139,12 @@ static unsigned choose_forms(struct group *g) {
     return vectors;
 }
 
+// A kernel that is the whole group needs no room for temporaries, and takes scalars of all kinds.
+static bool plan_kernel(struct group *g) {
+    cpu_layout_plan(&g->l, 0, 0);
+    return group_find_kernels(g);
+}
+
 static void plan_elements(struct group *g) {
     int bytes = MAX_OF(g->temps * g->temp_item, 1);
     g->tile = MAX_OF(MIN_OF(TEMP_ROOM / bytes, TILE_MOST), TILE_LEAST) / 64 * 64;
@@ -169,6 +175,18 @@ static void call_row(const struct row *r, const char *const *at, int64_t n, int6
     for (int k = 0; k < ROW_OPERANDS; k++)
         p[k] = (char *)(uintptr_t)at[r->at[k]];
     r->fn(p, n, r->has_runs ? run : n);
+}
+
+static void call_stretch(const struct stretch *s, const char *const *at, int64_t n, int64_t run) {
+    POINTERS(p, STRETCH_OPERANDS);
+    for (int k = 0; k < s->operands; k++)
+        p[k] = (char *)(uintptr_t)at[s->at[k]];
+    s->fn(p, n, s->has_runs ? run : n);
+}
+
+static void run_kernel(const void *context, char *const *p, int64_t n) {
+    const struct group *g = context;
+    call_stretch(&g->stretch[0], (const char *const *)p, n, g->l.run);
 }
 
 static void run_elements(const void *context, char *const *p, int64_t n) {
@@ -203,13 +221,30 @@ static void run_lines(const void *context, char *const *p, int64_t n) {
         place[2 * GROUP_TEMPS - 1 - k] = room + k * g->tile * g->temp_item;
     for (int k = 0; k < g->line_temps; k++)
         place[GROUP_TEMPS - 1 - k] = line_room[k];
+    const struct stretch *next = g->stretch, *last = next + g->stretches;
     for (int i = 0; i < g->end - g->begin; i++) {
         const struct row *r = &g->row[i];
-        if (r->kind == ROW_REDUCE)
+        if (next < last && next->begin == g->begin + i) {
+            call_stretch(next, at, n, g->line);
+            i = next++->end - g->begin - 1;
+        } else if (r->kind == ROW_REDUCE)
             reduce_lines(g, r, (char *)(uintptr_t)at[r->at[0]], at[r->at[1]], n / g->line);
         else if (r->kind != ROW_VIEW)
             call_row(r, at, r->kind == ROW_LINES ? n / g->line : n, g->line);
     }
+}
+
+// The body that computes a tile of the planned group.
+static layout_body *plan(struct group *g) {
+    if (g->line) {
+        plan_lines(g);
+        group_find_kernels(g);
+        return run_lines;
+    }
+    if (plan_kernel(g))
+        return run_kernel;
+    plan_elements(g);
+    return run_elements;
 }
 
 // Gives stored results their memory. When that is out, what comes from there on fails, and the group ends before. One
@@ -240,11 +275,9 @@ static void finish(struct group *g, int end) {
         bind_operands(g);
         for (int i = g->begin; i < end; i++)
             weight += g->p->step[i].weight;
-        if (g->line)
-            plan_lines(g);
-        else
-            plan_elements(g);
-        cpu_layout_run(&g->l, weight / 2 + 1, g->line ? run_lines : run_elements, g);
+        cpu_layout_run(&g->l, weight / 2 + 1, plan(g), g);
+        for (int i = 0; i < g->stretches; i++)
+            counter_add(COUNTER_COMPILED, g->stretch[i].end - g->stretch[i].begin);
     }
     for (int i = g->begin; i < end; i++)
         g->b->finish(g->b, i);
