@@ -90,6 +90,12 @@ static expr power_of_complex(expr a, expr b) {
     return SELECT(EQ(b, zero), one, power);
 }
 
+// Squares and cubes are most of what is asked for, and need no logarithm.
+static expr power_of_real(expr a, expr b) {
+    expr two = EQ(b, tile_const(b->type, 2)), three = EQ(b, tile_const(b->type, 3)), square = MUL(a, a);
+    return RARE(NOT(OR(two, three)), math_pow(a, b), SELECT(two, square, MUL(square, a)));
+}
+
 expr lower_power(expr a, expr b) {
     if (!a || !b)
         return NULL;
@@ -97,5 +103,5 @@ expr lower_power(expr a, expr b) {
         return OR(a, NOT(b));
     if (tile_type_is_integer(a->type))
         return power_of_integers(a, b);
-    return tile_is_c64(a) ? power_of_complex(a, b) : math_pow(a, b);
+    return tile_is_c64(a) ? power_of_complex(a, b) : power_of_real(a, b);
 }
