@@ -91,15 +91,26 @@ static zl_array vjp_prod(const struct call *c, zl_array x, zl_array y, zl_array 
     return zl_where(is_first, first, usual);
 }
 
-// exp(x) times the sum of g / exp(y) over what follows, in logarithms: of the positive and the negative g
-// apart.
-static zl_array part_of_logs(const struct call *c, zl_array x, zl_array y, zl_array g) {
-    zl_array logs = zl_subtract(zl_log(zl_maximum(g, op_number((zl_dtype)g->dtype, 0))), y);
+// exp(x) times the sum of g / exp(y) over what follows, in logarithms, from that of g.
+static zl_array part_of_logs(const struct call *c, zl_array x, zl_array y, zl_array log_g) {
+    zl_array logs = zl_subtract(log_g, y);
     return zl_exp(zl_add(scan_as(logs, SCAN_LOGADDEXP, call_args(c), true), x));
 }
 
+// Adds up what a rule gives for g, from its logarithm: of real numbers, the positive and the negative ones apart.
+static zl_array by_logs(rule *part, const struct call *c, zl_array x, zl_array y, zl_array g) {
+    if (g->dtype == ZL_COMPLEX64)
+        return part(c, x, y, zl_log(g));
+    zl_array zero = op_number((zl_dtype)g->dtype, 0);
+    return zl_subtract(part(c, x, y, zl_log(zl_maximum(g, zero))),
+                       part(c, x, y, zl_log(zl_maximum(zl_negative(g), zero))));
+}
+
 static zl_array vjp_logs(const struct call *c, zl_array x, zl_array y, zl_array g) {
-    return zl_subtract(part_of_logs(c, x, y, g), part_of_logs(c, x, y, zl_negative(g)));
+    if (g->dtype != ZL_COMPLEX64)
+        return by_logs(part_of_logs, c, x, y, g);
+    zl_array conjugate = zl_conjugate(g);
+    return conjugate ? zl_conjugate(by_logs(part_of_logs, c, x, y, conjugate)) : NULL;
 }
 
 static zl_array vjp(const struct call *c, int input, const zl_array *cotangent) {
@@ -136,14 +147,14 @@ static zl_array jvp_prod(const struct call *c, zl_array x, zl_array y, zl_array 
     return zl_where(gone, zl_multiply(without, first), zl_multiply(y, sum));
 }
 
-// The sum of exp(x) t so far, divided by exp(y), in logarithms: of the positive and the negative t apart.
-static zl_array tangent_of_logs(const struct call *c, zl_array x, zl_array y, zl_array t) {
-    zl_array logs = zl_add(zl_log(zl_maximum(t, op_number((zl_dtype)t->dtype, 0))), x);
+// The sum of exp(x) t so far, divided by exp(y), in logarithms, from that of t.
+static zl_array tangent_of_logs(const struct call *c, zl_array x, zl_array y, zl_array log_t) {
+    zl_array logs = zl_add(log_t, x);
     return zl_exp(zl_subtract(scan_as(logs, SCAN_LOGADDEXP, call_args(c), false), y));
 }
 
 static zl_array jvp_logs(const struct call *c, zl_array x, zl_array y, zl_array t) {
-    return zl_subtract(tangent_of_logs(c, x, y, t), tangent_of_logs(c, x, y, zl_negative(t)));
+    return by_logs(tangent_of_logs, c, x, y, t);
 }
 
 static bool jvp(const struct call *c, const zl_array *tangent, zl_array *out) {
@@ -280,7 +291,7 @@ static zl_array spread(zl_array a, zl_array mask, zl_array src) {
     if (src->ndim > 1) // each place of the mask is a slice
         at = zl_add(zl_expand_dims(zl_multiply(at, zl_scalar_int(each)), ZL_AXES(1)),
                     zl_arange_int(0, each, 1, wide));
-    return zl_reshape(zl_take(list, at, 0), (zl_shape){a->dim, a->ndim});
+    return zl_reshape(zl_take(list, zl_stop_gradient(at), 0), (zl_shape){a->dim, a->ndim});
 }
 
 zl_array zl_masked_scatter(zl_array a, zl_array mask, zl_array src) {

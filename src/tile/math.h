@@ -9,12 +9,12 @@
 
 // Of every type; of the real types; of c64 alone, as the real ones are ops (abs gives f32).
 #define MATH_UNARY(X) \
-    X(exp) X(expm1) X(log) X(log2) X(log10) X(log1p) X(sin) X(cos) X(tan) X(sinh) X(cosh) X(tanh) \
-    X(asin) X(acos) X(atan) X(asinh) X(acosh) X(atanh) X(sigmoid) X(rsqrt)
-#define MATH_REAL_UNARY(X)    X(exp2) X(erf) X(erfinv)
+    X(exp) X(log) X(log2) X(log10) X(log1p) X(sin) X(cos) X(tan) X(sinh) X(cosh) X(tanh) \
+    X(asin) X(acos) X(atan) X(asinh) X(acosh) X(atanh) X(rsqrt)
+#define MATH_REAL_UNARY(X)    X(exp2) X(expm1) X(sigmoid) X(erf) X(erfinv)
 #define MATH_COMPLEX_UNARY(X) X(sqrt) X(abs) X(sign)
-#define MATH_BINARY(X)        X(pow)
-#define MATH_REAL_BINARY(X)   X(atan2) X(logaddexp)
+#define MATH_BINARY(X)        X(pow) X(logaddexp)
+#define MATH_REAL_BINARY(X)   X(atan2)
 
 #define MATH_DECLARE_UNARY(fn)   expr math_##fn(expr x), math_##fn##_f32(expr x), math_##fn##_f64(expr x);
 #define MATH_DECLARE_BINARY(fn) \
@@ -26,7 +26,7 @@ MATH_REAL_UNARY(MATH_DECLARE_UNARY)
 MATH_COMPLEX_UNARY(MATH_DECLARE_COMPLEX)
 MATH_BINARY(MATH_DECLARE_BINARY)
 MATH_REAL_BINARY(MATH_DECLARE_BINARY)
-expr math_pow_c64(expr a, expr b);
+expr math_pow_c64(expr a, expr b), math_logaddexp_c64(expr a, expr b);
 #undef MATH_DECLARE_UNARY
 #undef MATH_DECLARE_BINARY
 #undef MATH_DECLARE_COMPLEX

@@ -139,14 +139,6 @@ expr math_exp_c64(expr x) {
     return COMPLEX(SELECT(nothing, F32(0), y.re), SELECT(nothing, F32(0), y.im));
 }
 
-// e^a cos b - 1 = (e^a - 1) cos b - 2 sin^2(b/2).
-expr math_expm1_c64(expr x) {
-    struct complex z = parts(x);
-    expr s = math_sin_f32(half(z.im)), e = MUL(math_expm1_f32(z.re), math_cos_f32(z.im));
-    expr im = polar(math_exp_f32(half(z.re)), z.im).im;
-    return COMPLEX(SUB(e, MUL(ADD(s, s), s)), im);
-}
-
 static struct complex sinh_parts(struct complex z) {
     expr c = math_cos_f32(z.im), s = math_sin_f32(z.im);
     return (struct complex){product(math_sinh_f32(z.re), c), product(s, math_cosh_f32(z.re))};
@@ -191,17 +183,6 @@ expr math_tan_c64(expr x) {
     return join(over_i(tanh_parts(times_i(parts(x)))));
 }
 
-// With w = e^-|a| and the half angle b the divisor is (1+w) cos b + i (1-w) sin b: exact near the poles too.
-expr math_sigmoid_c64(expr x) {
-    struct complex z = parts(x);
-    expr a = NEG(ABS(z.re)), w = math_exp_f32(a), b = half(z.im), left = LT(z.re, F32(0));
-    expr c = math_cos_f32(b), s = math_sin_f32(b);
-    expr u = MUL(ADD(F32(1), w), c), v = MUL(NEG(math_expm1_f32(a)), s);
-    expr d = DIV(SELECT(left, w, F32(1)), ADD(MUL(u, u), MUL(v, v))), vs = MUL(v, s);
-    expr re = ADD(MUL(u, c), SELECT(left, NEG(vs), vs)), k = SELECT(left, F32(2), ADD(w, w));
-    return COMPLEX(MUL(re, d), MUL(MUL(MUL(s, c), k), d));
-}
-
 // Logarithms ------------------------------------------------------------------------------------------------
 
 // log|z|; near the unit circle from |z|^2 - 1 = (max-1)(max+1) + min^2. less is |re| - 1: log1p has it exact.
@@ -234,6 +215,19 @@ expr math_log1p_c64(expr x) {
     struct complex z = parts(x), w = plus(z, 1);
     expr less = SELECT(GT(z.re, F32(-1)), z.re, SUB(ABS(w.re), F32(1)));
     return COMPLEX(log_modulus(w, less), math_atan2_f32(w.im, w.re));
+}
+
+// max + log(1 + e^(min - max)), in the order of real parts, then of imaginary ones: as of the real function, but that the
+// difference is rounded. Infinite ends are max itself, without inf - inf.
+expr math_logaddexp_c64(expr a, expr b) {
+    struct complex x = parts(a), y = parts(b);
+    expr later = OR(GT(x.re, y.re), AND(EQ(x.re, y.re), GT(x.im, y.im)));
+    struct complex max = {SELECT(later, x.re, y.re), SELECT(later, x.im, y.im)};
+    struct complex min = {SELECT(later, y.re, x.re), SELECT(later, y.im, x.im)};
+    expr end = AND(OR(EQ(min.re, F32(-infinity)), EQ(max.re, F32(infinity))), LE(min.re, max.re));
+    struct complex more =
+        parts(math_log1p_c64(math_exp_c64(COMPLEX(SUB(min.re, max.re), SUB(min.im, max.im)))));
+    return COMPLEX(SELECT(end, max.re, ADD(max.re, more.re)), SELECT(end, max.im, ADD(max.im, more.im)));
 }
 
 // e^(b log a); a = 0 only has powers with a positive real part, and 1.
@@ -348,6 +342,12 @@ expr math_atan_c64(expr x) {
     expr math_##fn(expr a, expr b) {                                           \
         return tile_is_f64(a) ? math_##fn##_f64(a, b) : math_##fn##_f32(a, b); \
     }
+#define ANY_BINARY(fn)                                                         \
+    expr math_##fn(expr a, expr b) {                                           \
+        if (tile_is_c64(a))                                                    \
+            return math_##fn##_c64(a, b);                                      \
+        return tile_is_f64(a) ? math_##fn##_f64(a, b) : math_##fn##_f32(a, b); \
+    }
 #define ANY_UNARY(fn)                                                    \
     static expr real_##fn(expr x) {                                      \
         return tile_is_f64(x) ? math_##fn##_f64(x) : math_##fn##_f32(x); \
@@ -359,9 +359,4 @@ expr math_atan_c64(expr x) {
 MATH_REAL_UNARY(REAL_UNARY)
 MATH_REAL_BINARY(REAL_BINARY)
 MATH_UNARY(ANY_UNARY)
-
-expr math_pow(expr a, expr b) {
-    if (tile_is_c64(a))
-        return math_pow_c64(a, b);
-    return tile_is_f64(a) ? math_pow_f64(a, b) : math_pow_f32(a, b);
-}
+MATH_BINARY(ANY_BINARY)

@@ -122,6 +122,33 @@ static zl_array logs_back(zl_array x) {
     return zl_slice_update(y, zl_scalar(0), ZL_SHAPE(-1), ZL_SHAPE(99), ZL_SHAPE(1));
 }
 
+static bool complex_logs(void *data, int count, const zl_array *in, zl_outputs *out) {
+    (void)data;
+    return count == 1 && zl_give(out, zl_logcumsumexp(in[0], 0, false, true));
+}
+
+// log(exp(1 + i) + exp(2 - 2i)), and how it changes with each of them.
+TEST(running_logs_of_complex_numbers) {
+    const float numbers[] = {1, 1, 2, -2}, weights[] = {0, 0, 0, 1};
+    zl_array x = zl_from_foreign(numbers, ZL_SHAPE(2), ZL_COMPLEX64, NULL), g, t;
+    zl_array w = zl_from_foreign(weights, ZL_SHAPE(2), ZL_COMPLEX64, NULL),
+             y = zl_logcumsumexp(x, 0, false, true);
+    REQUIRE(zl_eval(y));
+    CHECK_ARRAY_NEAR(zl_real(y), ZL_FLOAT32, ZL_SHAPE(2), 1e-5, 1, 1.5504546);
+    CHECK_ARRAY_NEAR(zl_imag(y), ZL_FLOAT32, ZL_SHAPE(2), 1e-5, 1, -1.9185277);
+    zl_outputs *tangents = zl_outputs_new();
+    zl_fn f = {.call = complex_logs};
+    REQUIRE(zl_vjp(f, 1, &x, 1, &w, NULL, &g) && zl_jvp(f, 1, &x, &w, NULL, tangents));
+    zl_array slope = zl_exp(zl_subtract(x, zl_slice(y, ZL_SHAPE(1), ZL_SHAPE(2), ZL_SHAPE(1))));
+    REQUIRE(zl_eval(slope));
+    t = zl_outputs_get(tangents, 0);
+    CHECK_EQ_INT(zl_item_int(zl_allclose(g, zl_multiply(zl_conjugate(slope), zl_scalar_complex(0, 1)), 1e-4,
+                                         1e-5, false)),
+                 1);
+    CHECK_EQ_INT(zl_item_int(zl_allclose(t, zl_multiply(slope, w), 1e-4, 1e-5, false)), 1);
+    zl_outputs_free(tangents);
+}
+
 TEST(gradients_of_products_and_logs) {
     check_slopes(product, (double[]){1.5, -2, 0.5, 3}, 4);
     check_slopes(product, (double[]){1.5, 0, 0.5, 3}, 4);
