@@ -109,7 +109,7 @@ typedef enum {
     ZL_ERROR_OVERFLOW, // a size does not fit 64 bits
     ZL_ERROR_MEMORY,   // out of memory, or over the limit
     ZL_ERROR_STATE,    // data that was consumed, history that is gone, a stream of another thread
-    ZL_ERROR_DEVICE,   // no such device, or it failed
+    ZL_ERROR_DEVICE,   // no such device, or it failed: also where there is no result, as of a singular matrix
     ZL_ERROR_COMPILE,  // no compiler, or a kernel that does not compile
     ZL_ERROR_LIBRARY,  // a library that is needed is not installed
     ZL_ERROR_IO,       // a file could not be read or written
@@ -202,9 +202,10 @@ ZL_API void           zl_free(void *text);
 
 ZL_API bool zl_eval(zl_array a);
 ZL_API bool zl_eval_all(int count, const zl_array *arrays);
-ZL_API bool zl_async_eval(zl_array a); // returns at once; failures show when the array is read
+ZL_API bool zl_async_eval(zl_array a); // returns at once; failures show when the array is read, or its stream waited for
 ZL_API bool zl_async_eval_all(int count, const zl_array *arrays);
-ZL_API bool zl_synchronize(void); // waits for this thread's default stream
+// Waits for this thread's default stream. False and an error when something failed there that nobody waited for.
+ZL_API bool zl_synchronize(void);
 
 // A check that threads call now and then while they evaluate or wait, never in quick succession. When it returns true
 // they give up: what is not computed yet fails with ZL_ERROR_STATE. NULL: none.
@@ -395,7 +396,7 @@ ZL_API char *zl_einsum_path(const char *subscripts, const zl_array *operands, in
 ZL_API zl_stream zl_default_stream(void);
 ZL_API zl_stream zl_new_stream(const char *device); // lives until its thread ends; NULL after an error
 ZL_API bool      zl_set_default_stream(zl_stream stream);
-ZL_API bool      zl_stream_synchronize(zl_stream stream);
+ZL_API bool      zl_stream_synchronize(zl_stream stream); // as zl_synchronize
 ZL_API bool      zl_use_device(const char *device); // default streams of this thread: "cpu", "null", ...
 
 typedef struct {

@@ -28,6 +28,7 @@ struct evaluation {
     int pieces;
     struct plan **plan;
     zl_stream stream; // of all calls; NULL: there are several
+    bool alone;       // nobody waits for it
 };
 
 static void release_plans(struct evaluation *e, int from) {
@@ -110,6 +111,7 @@ static struct run *copy_run(struct evaluation *e, int piece, int segment, int co
     atomic_fetch_add(&run->plan->refs, 1);
     run->segment = s;
     run->waits = true;
+    run->alone = e->alone;
     run->keep = (zl_array *)(void *)(dies + calls);
     for (run->kept = 0; run->kept < count; run->kept++)
         run->keep[run->kept] = zl_retain(arrays[run->kept]);
@@ -175,7 +177,7 @@ bool eval_look(zl_array a, void (*look)(const struct tape *tape, int begin, cons
 }
 
 static bool start(int count, const zl_array *arrays, bool wait) {
-    struct evaluation e = {0};
+    struct evaluation e = {.alone = !wait};
     bool here = false;
     lock_take(&planning);
     bool ok = plan_all(&e, count, arrays);
@@ -197,6 +199,7 @@ static bool report(const char *function, zl_array a) {
     switch (array_state(a)) {
     case ARRAY_FAILED:
         error_put(a->failure->kind, a->failure->message);
+        stream_told(a);
         return false;
     case ARRAY_CONSUMED:
         return error_false(ZL_ERROR_STATE, "%s: this array of shape %s was consumed by an evaluation: retain it, or pass "

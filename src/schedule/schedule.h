@@ -20,9 +20,10 @@
 struct zl_stream_ {
     const struct device *device;
     int unit;
-    pthread_mutex_t lock; // guards the queue
+    pthread_mutex_t lock; // guards the queue and failure
     pthread_cond_t changed;
     struct run *head, *tail;
+    struct failure *failure; // the first of an evaluation that nobody waited for, until somebody is told
     bool has_worker;
     atomic_int queued;  // runs queued or being run by the worker
     atomic_int running; // 1: some thread is running a program of this stream
@@ -36,6 +37,7 @@ zl_stream stream_standard(void);              // of calls that name none, on thi
 bool stream_try_begin(zl_stream s);           // takes an idle stream for the calling thread
 void stream_end(zl_stream s);                 // after a run: gives it back and wakes who waits
 bool stream_wait(zl_array a);                 // until a is no longer claimed
+void stream_told(zl_array a);                 // somebody knows now why a failed
 bool stream_enqueue(zl_stream s, struct run *run); // its worker runs and frees it; false and an error
 
 // tape.c ---------------------------------------------------------------------------------------------------------
@@ -96,6 +98,7 @@ struct run {
     const struct plan_segment *segment;
     const uint64_t *dies;
     bool waits; // inputs may be under way on other streams
+    bool alone; // nobody waits for it
     int kept;
     zl_array *keep; // roots that a queued run keeps alive
 };

@@ -41,6 +41,12 @@ static void give_back(void *data) {
     recorder.stream = NULL;
 }
 
+static void drop_failure(zl_stream s) {
+    if (s->failure)
+        failure_release(s->failure);
+    s->failure = NULL;
+}
+
 static zl_stream make(const struct device *device, int unit) {
     zl_stream s = take_spare(device, unit);
     if (!s) {
@@ -52,6 +58,7 @@ static zl_stream make(const struct device *device, int unit) {
         s->device = device;
         s->unit = unit;
     }
+    drop_failure(s);
     s->owner = pthread_self();
     s->next = mine.first;
     mine.first = s;
@@ -168,11 +175,31 @@ static struct run *next_run(zl_stream s) {
     return run;
 }
 
+static void keep_failure(zl_stream s, const struct run *run) {
+    pthread_mutex_lock(&s->lock);
+    for (int i = 0; !s->failure && i < run->kept; i++)
+        if (array_state(run->keep[i]) == ARRAY_FAILED)
+            failure_retain(s->failure = run->keep[i]->failure);
+    pthread_mutex_unlock(&s->lock);
+}
+
+void stream_told(zl_array a) {
+    zl_stream s = a->call ? a->call->stream : NULL;
+    if (!s)
+        return;
+    pthread_mutex_lock(&s->lock);
+    if (s->failure == a->failure)
+        drop_failure(s);
+    pthread_mutex_unlock(&s->lock);
+}
+
 static void *work(void *data) {
     zl_stream s = data;
     while (true) {
         struct run *run = next_run(s);
         run_now(run);
+        if (run->alone)
+            keep_failure(s, run);
         run_free(run);
         atomic_fetch_sub(&s->queued, 1);
         stream_end(s);
@@ -213,8 +240,12 @@ bool zl_stream_synchronize(zl_stream stream) {
     pthread_mutex_lock(&stream->lock);
     while (atomic_load(&stream->queued))
         pthread_cond_wait(&stream->changed, &stream->lock);
+    bool ok = !stream->failure;
+    if (!ok)
+        error_put(stream->failure->kind, stream->failure->message);
+    drop_failure(stream);
     pthread_mutex_unlock(&stream->lock);
-    return true;
+    return ok;
 }
 
 bool zl_synchronize(void) {

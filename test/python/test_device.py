@@ -103,6 +103,18 @@ class Streams(unittest.TestCase):
             self.assertRaises(TypeError, lambda: mx.add(a, a, stream=s))
             self.assertRaises(TypeError, mx.synchronize, s)
 
+    def test_synchronize_says_what_failed(self):
+        singular = mx.array([[1.0, 2.0], [2.0, 4.0]])
+        try:
+            mx.eval(mx.linalg.inv(mx.eye(2)))
+        except RuntimeError as lapack:
+            self.skipTest(str(lapack))
+        a = mx.linalg.inv(singular)
+        mx.async_eval(a)
+        self.assertRaisesRegex(RuntimeError, "singular", mx.synchronize)
+        mx.synchronize()
+        self.assertRaisesRegex(RuntimeError, "singular", a.tolist)
+
     def test_default(self):
         old, s = mx.default_stream(mx.cpu), mx.new_stream(mx.cpu)
         mx.set_default_stream(s)

@@ -154,6 +154,19 @@ TEST(async_eval_then_read) {
     CHECK(zl_synchronize());
 }
 
+TEST(synchronize_says_what_failed) {
+    size_t old = zl_set_memory_limit(1 << 16);
+    zl_array big = zl_add(counting(1 << 20), zl_scalar(1)), other = zl_add(counting(1 << 20), zl_scalar(2));
+    CHECK(zl_async_eval(big));
+    CHECK_ERROR(ZL_ERROR_MEMORY, zl_synchronize());
+    CHECK(zl_synchronize()); // once
+    CHECK_ERROR(ZL_ERROR_MEMORY, zl_eval(big));
+    CHECK(zl_async_eval(other));
+    CHECK_ERROR(ZL_ERROR_MEMORY, zl_eval(other));
+    CHECK(zl_synchronize()); // it was said
+    zl_set_memory_limit(old);
+}
+
 TEST(stream_results_flow_between_streams) {
     zl_stream one = zl_new_stream("cpu"), two = zl_new_stream("cpu");
     REQUIRE(one && two);

@@ -31,7 +31,7 @@ static void clear_other_triangle(const struct factor *f, char *a, bool upper) {
 }
 
 static bool failed(const struct factor *f, const char *what, int info) {
-    return error_false(ZL_ERROR_VALUE, "%s: a matrix of shape %s %s (LAPACK says %d)", f->c->op->name,
+    return error_false(ZL_ERROR_DEVICE, "%s: a matrix of shape %s %s (LAPACK says %d)", f->c->op->name,
                        array_text(f->c->in[0]), what, info);
 }
 

@@ -43,7 +43,7 @@ static void *take(char *room, size_t *used, size_t bytes) {
 }
 
 static bool failed(const struct factor *f, int info) {
-    return error_false(ZL_ERROR_VALUE, "%s: the values of a matrix of shape %s were not found (LAPACK says %d)",
+    return error_false(ZL_ERROR_DEVICE, "%s: the values of a matrix of shape %s were not found (LAPACK says %d)",
                        f->c->op->name, array_text(f->c->in[0]), info);
 }
 

@@ -73,7 +73,7 @@ bool cpu_factor_run(struct factor *f, int *info) {
     *info = atomic_load(&f->info);
     if (*info == NO_MEMORY)
         return error_false(ZL_ERROR_MEMORY, "%s: no memory for %zu bytes of work", f->c->op->name, f->room);
-    return *info != NOT_FINITE || error_false(ZL_ERROR_VALUE, "%s: a matrix of shape %s has elements that are not finite",
+    return *info != NOT_FINITE || error_false(ZL_ERROR_DEVICE, "%s: a matrix of shape %s has elements that are not finite",
                                               f->c->op->name, array_text(f->c->in[0]));
 }
 
