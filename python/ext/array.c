@@ -31,9 +31,20 @@ static struct cell *spare[SPARE];
 static int spares;
 #endif
 
+// Sizes that were computed, not given.
+static bool check_sizes(zl_array a) {
+    zl_shape shape = zl_shape_of(a);
+    for (int i = 0; i < shape.ndim; i++)
+        if (!convert_size(shape.dim[i]))
+            return false;
+    return true;
+}
+
 PyObject *ext_wrap(zl_array lent) {
     if (UNLIKELY(!lent))
         return ext_raise();
+    if (UNLIKELY(zl_size(lent) > INT32_MAX) && !check_sizes(lent))
+        return NULL;
 #ifndef Py_GIL_DISABLED
     if (LIKELY(spares > 0)) {
         struct cell *cell = spare[--spares];

@@ -245,6 +245,14 @@ class Arguments(unittest.TestCase):
         with self.assertRaises(OverflowError):
             zl.zeros((2**70,))
 
+    def test_computed_sizes_fit_32_bits(self):
+        big, side = zl.zeros(2**30), zl.zeros(2**16)
+        for size, make in [(3 * 2**30, lambda: zl.concatenate([big] * 3)), (2**31, lambda: zl.repeat(big, 2)),
+                           (2**32, lambda: zl.kron(side, side))]:
+            with self.assertRaisesRegex(OverflowError, str(size)):
+                make()
+        self.assertEqual(zl.broadcast_to(big, (4, 2**30)).shape, (4, 2**30))  # each by itself
+
     def test_index_that_changes_its_list(self):
         sizes = [2, None, 3]
 
