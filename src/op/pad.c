@@ -45,31 +45,24 @@ static bool jvp(const struct call *c, const zl_array *tangent, zl_array *out) {
     return x && value && record(c, (zl_array[]){x, value}, out);
 }
 
-// One value for each of the batch: padded with anything, then chosen by a mask.
-static zl_array pad_each(const struct call *c, zl_array x, zl_array values, const int64_t *arg) {
-    zl_array is_x = zl_full((zl_shape){c->in[0]->dim, c->in[0]->ndim}, op_number(ZL_BOOL, 1), ZL_BOOL);
-    is_x = is_x ? pad(is_x, op_number(ZL_BOOL, 0), call_args(c)) : NULL;
-    zl_array padded = pad(x, op_number((zl_dtype)x->dtype, 0), arg);
-    for (int i = 0; i < c->in[0]->ndim; i++)
-        values = zl_expand_dims(values, ZL_AXES(-1));
-    return zl_where(is_x, padded, values);
-}
-
 static bool vmap(const struct call *c, const zl_array *in, const int *axis, zl_array *out, int *out_axis) {
     int ndim = c->in[0]->ndim;
+    if (axis[1] >= 0) // as MLX
+        return error_false(ZL_ERROR_VALUE,
+                           "zl_pad: a constant value for each of the batch: one for all is needed");
+    if (axis[0] < 0)
+        return op_vmap_same(c, in, axis, out, out_axis);
     OP_ROOM(int64_t, arg, 2 * ndim + 2);
-    out_axis[0] = axis[0] < 0 && axis[1] < 0 ? -1 : 0;
-    if (!arg || out_axis[0] < 0)
-        return arg && record(c, in, out);
-    zl_array x = axis[0] < 0 ? zl_expand_dims(in[0], ZL_AXES(0)) : op_batch_first(in[0], axis[0]);
+    zl_array x = arg ? op_batch_first(in[0], axis[0]) : NULL;
     if (!x)
         return false;
+    out_axis[0] = 0;
     arg[0] = arg[ndim + 1] = 0;
     for (int i = 0; i < ndim; i++) {
         arg[1 + i] = call_args(c)[i];
         arg[ndim + 2 + i] = call_args(c)[ndim + i];
     }
-    return (out[0] = axis[1] < 0 ? pad(x, in[1], arg) : pad_each(c, x, in[1], arg));
+    return (out[0] = pad(x, in[1], arg));
 }
 
 static const struct op_field fields[] = {{"low_high", FIELD_LIST}};

@@ -34,12 +34,16 @@ const double *op_test_values(zl_array x);
 // gradient, and its batching rule against a loop. RULES(name, shape, expression of x) makes a test of it.
 typedef zl_array op_test_function(zl_array x);
 void op_test_rules(op_test_function *f, zl_shape shape, double lo, double hi);
+void op_test_derivatives(op_test_function *f, zl_shape shape, double lo, double hi); // for what cannot be batched
 void op_test_batching(op_test_function *f, zl_shape shape, double lo, double hi); // for what has no derivative
 
 #define RULES_IN(id, shape, lo, hi, expression)                \
     static zl_array rule_##id(zl_array x) { return expression; } \
     TEST(rules_##id) { op_test_rules(rule_##id, (shape), (lo), (hi)); }
 #define RULES(id, shape, expression) RULES_IN(id, shape, 0.5, 2, expression)
+#define DERIVATIVES(id, shape, expression)                        \
+    static zl_array derivative_##id(zl_array x) { return expression; } \
+    TEST(derivatives_##id) { op_test_derivatives(derivative_##id, (shape), 0.5, 2); }
 #define BATCHING(id, shape, expression)                        \
     static zl_array batch_##id(zl_array x) { return expression; } \
     TEST(batching_##id) { op_test_batching(batch_##id, (shape), -2, 2); }

@@ -109,6 +109,23 @@ TEST(repeat_and_tile) {
     CHECK_ERROR(ZL_ERROR_AXIS, zl_repeat(x, 1, 2));
 }
 
+static bool padded_with(void *data, int count, const zl_array *in, zl_outputs *out) {
+    (void)data;
+    return count == 2 && zl_give(out, zl_pad(in[0], ZL_SHAPE(1), ZL_SHAPE(0), in[1]));
+}
+
+TEST(pad_takes_one_value_for_a_batch) {
+    zl_array in[] = {RANGE(2, 2), RANGE(2)};
+    zl_outputs *out = zl_outputs_new();
+    zl_fn f = {.call = padded_with};
+    CHECK_ERROR(ZL_ERROR_VALUE, zl_vmap(f, 2, in, (int[]){0, 0}, 0, NULL, out));
+    CHECK_HAS(test_last_error(), "zl_pad: ");
+    in[1] = zl_scalar_int(7);
+    REQUIRE(zl_vmap(f, 2, in, (int[]){0, -1}, 0, NULL, out));
+    CHECK_ARRAY(zl_outputs_get(out, 0), ZL_INT32, ZL_SHAPE(2, 3), 7, 0, 1, 7, 2, 3);
+    zl_outputs_free(out);
+}
+
 TEST(roll_turns) {
     zl_array x = RANGE(2, 3);
     CHECK_ARRAY(zl_roll(x, ZL_SHAPE(1), ZL_ALL), ZL_INT32, ZL_SHAPE(2, 3), 5, 0, 1, 2, 3, 4);
@@ -134,8 +151,8 @@ RULES(concatenate, ZL_SHAPE(2, 3), zl_square(zl_concatenate(BOTH(x, zl_exp(x), O
 RULES(stack, ZL_SHAPE(2, 3), zl_square(zl_stack(BOTH(x, zl_exp(x)), 1)))
 RULES(split, ZL_SHAPE(2, 4), halves(x))
 RULES(pad, ZL_SHAPE(2, 3), zl_square(zl_pad(x, ZL_SHAPE(1, 0), ZL_SHAPE(2, 1), zl_scalar(3))))
-RULES(pad_value, ZL_SCALAR, zl_square(zl_pad(ONES, ZL_SHAPE(1, 0), ZL_SHAPE(2, 1), x)))
-RULES(pad_both, ZL_SHAPE(2, 2), zl_pad(x, ZL_SHAPE(1, 0), ZL_SHAPE(2, 1), zl_sum(zl_square(x))))
+DERIVATIVES(pad_value, ZL_SCALAR, zl_square(zl_pad(ONES, ZL_SHAPE(1, 0), ZL_SHAPE(2, 1), x)))
+DERIVATIVES(pad_both, ZL_SHAPE(2, 2), zl_pad(x, ZL_SHAPE(1, 0), ZL_SHAPE(2, 1), zl_sum(zl_square(x))))
 RULES(repeat, ZL_SHAPE(2, 3), zl_square(zl_repeat(x, 2, 1)))
 RULES(tile, ZL_SHAPE(2, 3), zl_square(zl_tile(x, ZL_SHAPE(2, 1, 2))))
 RULES(roll, ZL_SHAPE(2, 3), zl_square(zl_roll(x, ZL_SHAPE(1, 2), ZL_AXES(0, 1))))
