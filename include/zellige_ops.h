@@ -581,7 +581,7 @@ ZL_API zl_array zl_clip(zl_array a, zl_array a_min, zl_array a_max);
 // An angle of a radians in degrees.
 ZL_API zl_array zl_degrees(zl_array a);
 
-// floor_divide(a, b) in out[0] and remainder(a, b) in out[1], computed together.
+// floor_divide(a, b) in out[0] and remainder(a, b) in out[1], computed together; constants to gradients.
 ZL_API bool zl_divmod(zl_array a, zl_array b, zl_array *out);
 
 // Whether a is neither infinite nor NaN.

@@ -53,7 +53,8 @@ static bool record_take(const struct call *c, const zl_array *in, zl_array *out)
 }
 
 static zl_array vjp_take(const struct call *c, int input, const zl_array *cotangent) {
-    (void)input;
+    if (input > 0)
+        return op_refuse_positions(c);
     return zl_scatter_add_axis(op_zeros_of(c->in[0]), c->in[1], cotangent[0], (int)call_args(c)[0]);
 }
 
@@ -129,6 +130,8 @@ static bool record_put(const struct call *c, const zl_array *in, zl_array *out) 
 
 static zl_array vjp_put(const struct call *c, int input, const zl_array *cotangent) {
     const int64_t *arg = call_args(c);
+    if (input == 1)
+        return op_refuse_positions(c);
     if (input == 2)
         return take_along(cotangent[0], c->in[1], arg[0]);
     if (arg[1] == UPDATE_ADD)

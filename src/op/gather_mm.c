@@ -46,7 +46,7 @@ static zl_array own_positions(zl_array indices) {
 static zl_array vjp(const struct call *c, int input, const zl_array *cotangent) {
     zl_array a = c->in[0], b = c->in[1], lhs = c->in[2], rhs = c->in[3];
     if (input >= 2)
-        return error_set(ZL_ERROR_VALUE, "%s: indices have no gradient: wrap them in zl_stop_gradient", function);
+        return op_refuse_positions(c);
     zl_array g = as_list(cotangent[0]), own = own_positions(lhs);
     if (!g || !own)
         return NULL;

@@ -138,7 +138,7 @@ static zl_array drop_column(zl_array x, zl_array b) {
 
 // The rows of b in the order in which the factors have them.
 static zl_array reorder(zl_array rows, zl_array b) {
-    zl_array order = zl_expand_dims(zl_argsort(rows, -1), ZL_AXES(-1));
+    zl_array order = zl_stop_gradient(zl_expand_dims(zl_argsort(rows, -1), ZL_AXES(-1)));
     OP_ROOM(int64_t, dim, MAX_OF(zl_ndim(order), b->ndim));
     if (!order || !dim)
         return NULL;

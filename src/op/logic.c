@@ -171,22 +171,6 @@ static bool record(const struct call *c, const zl_array *in, zl_array *out) {
     return op_broadcast("zl_divmod", 2, in, pair) && divide(pair[0], pair[1], out);
 }
 
-// The quotient is constant in pieces; a - q * b remains.
-static zl_array vjp(const struct call *c, int input, const zl_array *cotangent) {
-    if (!cotangent[1])
-        return NULL;
-    return input == 0 ? op_same(cotangent[1]) : zl_negative(zl_multiply(cotangent[1], call_output(c, 0)));
-}
-
-static bool jvp(const struct call *c, const zl_array *tangent, zl_array *out) {
-    zl_array da = tangent[0], qdb = tangent[1] ? zl_multiply(tangent[1], call_output(c, 0)) : NULL;
-    out[0] = NULL;
-    out[1] = da;
-    if (tangent[1])
-        out[1] = da ? zl_subtract(da, qdb) : zl_negative(qdb);
-    return out[1] || (!tangent[0] && !tangent[1]);
-}
-
 static bool vmap(const struct call *c, const zl_array *in, const int *axis, zl_array *out, int *out_axis) {
     if (!op_vmap_elementwise(c, in, axis, out, out_axis))
         return false;
@@ -199,8 +183,8 @@ OP(op_divmod) = {
     .kind = OP_OTHER,
     .record = record,
     .fits = op_fits_divmod,
-    .vjp = vjp,
-    .jvp = jvp,
+    .vjp = op_vjp_zero, // as in MLX, of the remainder too
+    .jvp = op_jvp_zero,
     .vmap = vmap,
 };
 
@@ -213,6 +197,8 @@ bool zl_divmod(zl_array a, zl_array b, zl_array *out) {
     zl_array pair[2] = {zl_astype(a, dtype), zl_astype(b, dtype)};
     return op_broadcast("zl_divmod", 2, pair, pair) && divide(pair[0], pair[1], out);
 }
-OP_SIGNATURE_BOOL(zl_divmod, "logic",
-                  "floor_divide(a, b) in out[0] and remainder(a, b) in out[1], computed together.",
-                  P_ARRAY(a), P_ARRAY(b), P_OUTPUTS(out, "2"));
+OP_SIGNATURE_BOOL(
+    zl_divmod, "logic",
+    "floor_divide(a, b) in out[0] and remainder(a, b) in out[1], computed together; constants to "
+    "gradients.",
+    P_ARRAY(a), P_ARRAY(b), P_OUTPUTS(out, "2"));

@@ -194,6 +194,12 @@ bool op_jvp_zero(const struct call *c, const zl_array *tangent, zl_array *out) {
     return true;
 }
 
+zl_array op_refuse_positions(const struct call *c) {
+    return error_set(ZL_ERROR_VALUE,
+                     "%s: there is no gradient by the positions that it is given: use zl_stop_gradient on them",
+                     c->op->name);
+}
+
 bool op_vmap_same(const struct call *c, const zl_array *in, const int *axis, zl_array *out, int *out_axis) {
     out_axis[0] = axis[0];
     return c->op->record(c, in, out);

@@ -44,6 +44,8 @@ OP(op_random_bits) = {
     .field = fields,
     .record = record,
     .fits = op_fits_random_bits,
+    .vjp = op_vjp_zero,
+    .jvp = op_jvp_zero,
     .vmap = vmap,
 };
 

@@ -28,14 +28,19 @@ static bool record_argsort(const struct call *c, const zl_array *in, zl_array *o
     return (out[0] = argsort(in[0]));
 }
 
+// Constant to derivatives: a little change of x leaves them as they are.
+static zl_array places(zl_array x) {
+    return zl_stop_gradient(argsort(x));
+}
+
 static zl_array vjp_sort(const struct call *c, int input, const zl_array *cotangent) {
     (void)input;
-    return zl_put_along_axis(op_zeros_of(c->in[0]), argsort(c->in[0]), cotangent[0], -1);
+    return zl_put_along_axis(op_zeros_of(c->in[0]), places(c->in[0]), cotangent[0], -1);
 }
 
 static bool jvp_sort(const struct call *c, const zl_array *tangent, zl_array *out) {
     out[0] = NULL;
-    return !tangent[0] || (out[0] = zl_take_along_axis(tangent[0], argsort(c->in[0]), -1));
+    return !tangent[0] || (out[0] = zl_take_along_axis(tangent[0], places(c->in[0]), -1));
 }
 
 // The last axis stays the last.
@@ -72,7 +77,7 @@ OP(op_argsort) = {
 
 // Complex numbers are put in the order of their positions.
 static zl_array sort_last(zl_array x) {
-    return x && x->dtype == ZL_COMPLEX64 ? zl_take_along_axis(x, argsort(x), -1) : x ? sort(x) : NULL;
+    return x && x->dtype == ZL_COMPLEX64 ? zl_take_along_axis(x, places(x), -1) : x ? sort(x) : NULL;
 }
 
 static zl_array argsort_last(zl_array x) {

@@ -65,7 +65,8 @@ static bool vmap(const struct call *c, const zl_array *in, const int *axis, zl_a
 static zl_array vjp(const struct call *c, int input, const zl_array *cotangent) {
     zl_array x = c->in[0], indices = c->in[1], g = cotangent[0];
     const int64_t *axis = call_args(c);
-    (void)input;
+    if (input > 0)
+        return op_refuse_positions(c);
     for (int i = 0; i < indices->ndim; i++)
         g = zl_moveaxis(g, (int)*axis + i, i);
     g = zl_expand_dims(g, ZL_AXES((int)*axis + indices->ndim));

@@ -205,7 +205,8 @@ static bool record_update_at(const struct call *c, const zl_array *in, zl_array 
 }
 
 static zl_array vjp_slice(const struct call *c, int input, const zl_array *cotangent) {
-    (void)input;
+    if (input > 0)
+        return op_refuse_positions(c);
     zl_array zeros = op_zeros_of(c->in[0]);
     return zeros ? update_at(zeros, cotangent[0], c->in[1], call_args(c) + 1) : NULL;
 }
@@ -218,6 +219,8 @@ static bool jvp_slice(const struct call *c, const zl_array *tangent, zl_array *o
 static zl_array vjp_update_at(const struct call *c, int input, const zl_array *cotangent) {
     zl_array g = cotangent[0], update = c->in[1];
     OP_ROOM(int64_t, arg, 1 + c->args + g->ndim);
+    if (input == 2)
+        return op_refuse_positions(c);
     if (!arg)
         return NULL;
     if (input == 0) {

@@ -42,22 +42,6 @@ static bool through(const struct back *b, const struct call *c, const bool *want
     return ok;
 }
 
-// Integers have gradients where numbers are computed with; elsewhere they are positions, which have none: MLX refuses to
-// differentiate by those.
-static bool choose(const struct back *b, const struct call *c, bool *wanted) {
-    for (int i = 0; i < c->inputs; i++) {
-        int dependence = i < walk_from(b->w, c) ? 0 : walk_dependence(b->w, c->in[i]);
-        bool counts = c->op->kind != OP_OTHER || dtype_is_inexact((zl_dtype)c->in[i]->dtype);
-        if (!counts && (dependence & POSITION) && dtype_is_inexact((zl_dtype)call_first(c)->dtype))
-            return error_false(
-                ZL_ERROR_VALUE,
-                "%s: there is no gradient by the positions that %s is given: use zl_stop_gradient on them",
-                b->function, c->op->name);
-        wanted[i] = counts && dependence;
-    }
-    return true;
-}
-
 static bool pass(const struct back *b, const struct call *c) {
     OP_ROOM(zl_array, room, c->inputs + c->outputs);
     OP_ROOM(bool, wanted, c->inputs);
@@ -67,9 +51,11 @@ static bool pass(const struct back *b, const struct call *c) {
     bool any = false;
     for (int i = 0; i < c->outputs; i++)
         any |= (cotangent[i] = b->cotangent[walk_number(b->w, call_output(c, i))]) != NULL;
-    for (int i = 0; i < c->inputs; i++)
+    for (int i = 0; i < c->inputs; i++) {
         room[i] = NULL;
-    return !any || (choose(b, c, wanted) && through(b, c, wanted, cotangent, room));
+        wanted[i] = i >= walk_from(b->w, c) && walk_depends(b->w, c->in[i]);
+    }
+    return !any || through(b, c, wanted, cotangent, room);
 }
 
 static bool pass_all(const struct back *b, int results, const zl_array *result, const zl_array *cotangent) {

@@ -37,18 +37,13 @@ enum walk_kind {
     WALK_ALL,        // ends at sources, and looks behind all else: also at what functions with rules of their own did
 };
 
-enum dependence {
-    DEPENDS = 1,  // is a source, or was made from one
-    POSITION = 2, // was made from integers among the sources, through integers only
-};
-
 // The calls between sources and results, inputs first. Every array that is a source or an output of a call has a number.
 struct walk {
     enum walk_kind kind;
     struct call **call;
     int *first; // number of the first output of each call
     int calls, call_cap, first_cap;
-    uint8_t *depends; // by number: enum dependence
+    bool *depends; // by number: is a source, or was made from one
     int arrays, array_cap;
     struct places places; // of calls, in call; of sources, their numbers
     struct call **stack;
@@ -59,7 +54,6 @@ bool walk_make(struct walk *w, int sources, const zl_array *source, int results,
 void walk_free(struct walk *w);
 int  walk_number(const struct walk *w, zl_array x); // -1: it has none
 int  walk_call(const struct walk *w, zl_array x);   // position of the call that makes it; -1: it is a source or unknown
-int  walk_dependence(const struct walk *w, zl_array x);
 bool walk_depends(const struct walk *w, zl_array x);
 // The inputs of c before this one say nothing to such a walk.
 int  walk_from(const struct walk *w, const struct call *c);

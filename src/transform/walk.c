@@ -68,13 +68,9 @@ int walk_number(const struct walk *w, zl_array x) {
     return call < 0 ? -1 : w->first[call] + x->index;
 }
 
-int walk_dependence(const struct walk *w, zl_array x) {
-    int number = walk_number(w, x);
-    return number < 0 ? 0 : w->depends[number];
-}
-
 bool walk_depends(const struct walk *w, zl_array x) {
-    return walk_dependence(w, x) & DEPENDS;
+    int number = walk_number(w, x);
+    return number >= 0 && w->depends[number];
 }
 
 int walk_from(const struct walk *w, const struct call *c) {
@@ -85,20 +81,19 @@ int walk_from(const struct walk *w, const struct call *c) {
     return w->kind != WALK_BATCH && c->op == &op_stop_gradient ? c->inputs : 0;
 }
 
-static int dependence_of(const struct walk *w, const struct call *c) {
-    int dependence = 0;
-    for (int i = walk_from(w, c); i < c->inputs; i++)
-        dependence |= walk_dependence(w, c->in[i]);
-    return dependence;
+static bool depends_on_any(const struct walk *w, const struct call *c) {
+    bool depends = false;
+    for (int i = walk_from(w, c); !depends && i < c->inputs; i++)
+        depends = walk_depends(w, c->in[i]);
+    return depends;
 }
 
 // Listing ------------------------------------------------------------------------------------------------------------
 
-static bool add_number(struct walk *w, zl_array a, int dependence) {
+static bool add_number(struct walk *w, bool depends) {
     if (!memory_grow(&w->depends, &w->array_cap, w->arrays + 1, sizeof *w->depends))
         return false;
-    int kept = dtype_is_inexact((zl_dtype)a->dtype) ? DEPENDS : DEPENDS | POSITION;
-    w->depends[w->arrays++] = (uint8_t)(dependence & kept);
+    w->depends[w->arrays++] = depends;
     return true;
 }
 
@@ -111,8 +106,8 @@ static bool hold_siblings(struct call *c) {
 }
 
 static bool append(struct walk *w, struct call *c) {
-    int dependence = dependence_of(w, c);
-    if (dependence && !hold_siblings(c))
+    bool depends = depends_on_any(w, c);
+    if (depends && !hold_siblings(c))
         return false;
     if (!memory_grow(&w->call, &w->call_cap, w->calls + 1, sizeof *w->call) ||
         !memory_grow(&w->first, &w->first_cap, w->calls + 1, sizeof *w->first) ||
@@ -121,7 +116,7 @@ static bool append(struct walk *w, struct call *c) {
     w->call[w->calls] = c;
     w->first[w->calls++] = w->arrays;
     for (int i = 0; i < c->outputs; i++)
-        if (!add_number(w, call_output(c, i), dependence))
+        if (!add_number(w, depends))
             return false;
     return true;
 }
@@ -160,7 +155,7 @@ static bool list(struct walk *w, zl_array result) {
 bool walk_make(struct walk *w, int sources, const zl_array *source, int results, const zl_array *result) {
     for (int i = 0; i < sources; i++)
         if (place_of(&w->places, source[i]) < 0 &&
-            (!put(&w->places, source[i], w->arrays) || !add_number(w, source[i], DEPENDS | POSITION)))
+            (!put(&w->places, source[i], w->arrays) || !add_number(w, true)))
             return false;
     for (int i = 0; i < results; i++)
         if (!list(w, result[i]))

@@ -41,6 +41,14 @@ TEST(gathered_products_refuse) {
     CHECK(!zl_gather_mm(NULL, a, at, at, false) && !zl_error());
 }
 
+TEST(gathered_products_have_no_gradient_by_positions) {
+    zl_array a = numbers(ZL_SHAPE(3, 2, 2)), order = numbers(ZL_SHAPE(3)), g;
+    zl_array at = zl_argsort(order, 0), y = zl_sum(zl_gather_mm(a, a, at, at, false));
+    CHECK_ERROR(ZL_ERROR_VALUE, zl_grad(y, 1, &order, &g));
+    CHECK_HAS(test_last_error(), "gather_mm: there is no gradient by the positions");
+    CHECK(zl_grad(y, 1, &a, &g));
+}
+
 TEST(products_of_segments) {
     zl_array a = numbers(ZL_SHAPE(4, 9)), b = zl_transpose(numbers(ZL_SHAPE(5, 9)), ZL_ALL);
     REQUIRE(zl_eval(b));

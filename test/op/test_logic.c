@@ -101,6 +101,26 @@ TEST(divmod_gives_both) {
     CHECK(!zl_divmod(NULL, a, out) && !zl_error());
 }
 
+static bool parts_of(void *data, int count, const zl_array *in, zl_outputs *out) {
+    (void)data;
+    zl_array part[2];
+    return count == 2 && zl_divmod(in[0], in[1], part) && zl_give(out, part[0]) && zl_give(out, part[1]);
+}
+
+TEST(divmod_is_constant_to_gradients) {
+    zl_array in[] = {zl_from_f32((float[]){7, -7}, ZL_SHAPE(2)), zl_from_f32((float[]){3, 3}, ZL_SHAPE(2))},
+             g[2];
+    zl_array ones = zl_ones(ZL_SHAPE(2), ZL_FLOAT32), both[] = {ones, ones};
+    zl_outputs *tangents = zl_outputs_new();
+    REQUIRE(zl_vjp((zl_fn){.call = parts_of}, 2, in, 2, both, NULL, g));
+    REQUIRE(zl_jvp((zl_fn){.call = parts_of}, 2, in, both, NULL, tangents));
+    for (int i = 0; i < 2; i++) {
+        CHECK_ARRAY(g[i], ZL_FLOAT32, ZL_SHAPE(2), 0, 0);
+        CHECK_ARRAY(zl_outputs_get(tangents, i), ZL_FLOAT32, ZL_SHAPE(2), 0, 0);
+    }
+    zl_outputs_free(tangents);
+}
+
 static zl_array both_parts(zl_array x) {
     zl_array out[2];
     zl_array b = zl_full(ZL_SHAPE(3), zl_scalar(0.75), ZL_FLOAT64);
@@ -114,8 +134,8 @@ static zl_array remainder_of(zl_array x) {
     return zl_divmod(zl_square(x), zl_sum_axis(x, 0, false), out) ? out[1] : NULL;
 }
 
-RULES_IN(divmod, ZL_SHAPE(3), 1.1, 1.2, both_parts(x))
-RULES_IN(remainder_of, ZL_SHAPE(2, 3), 4.1, 4.4, remainder_of(x))
+BATCHING(divmod, ZL_SHAPE(3), both_parts(x))
+BATCHING(remainder_of, ZL_SHAPE(2, 3), remainder_of(x))
 RULES(clip, ZL_SHAPE(2, 3), zl_clip(x, zl_scalar(0.7), zl_scalar(1.6)))
 RULES(degrees, ZL_SHAPE(2, 3), zl_degrees(x))
 RULES(nan_to_num, ZL_SHAPE(2, 3), zl_square(zl_nan_to_num(x, 0, 0, 0)))

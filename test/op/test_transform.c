@@ -153,10 +153,35 @@ TEST(many_results) {
     CHECK(zl_item_int(zl_array_equal(g, zl_multiply(NUMBER(2), zl_square(x)), false)));
 }
 
+static bool divide(void *data, int count, const zl_array *in, zl_outputs *out) {
+    zl_array pair[2];
+    (void)data;
+    return count == 2 && zl_divmod(in[0], in[1], pair) && zl_give(out, pair[0]) && zl_give(out, pair[1]);
+}
+
+// By the rest, a - q * b: it reads the other result.
+static bool divide_vjp(void *data, int count, const zl_array *in, int results, const zl_array *result,
+                       const zl_array *cotangent, zl_outputs *out) {
+    (void)data, (void)in;
+    return count == 2 && results == 2 && zl_give(out, cotangent[1]) &&
+           zl_give(out, zl_negative(zl_multiply(cotangent[1], result[0])));
+}
+
+// A call of two results whose derivative needs both.
+static bool divide_pair(zl_array a, zl_array b, zl_array *pair) {
+    zl_custom_fn f = {.f = {.call = divide}, .vjp = divide_vjp};
+    zl_outputs *out = zl_outputs_new();
+    bool ok = zl_custom(&f, 2, (zl_array[]){a, b}, out);
+    for (int i = 0; ok && i < 2; i++)
+        ok = (pair[i] = zl_positive(zl_outputs_get(out, i)));
+    zl_outputs_free(out);
+    return ok;
+}
+
 static bool quotient_and_rest(void *data, int count, const zl_array *in, zl_outputs *out) {
     zl_array pair[2];
     (void)data;
-    return count == 2 && zl_divmod(in[0], in[1], pair) && zl_eval(pair[0]) && zl_give(out, pair[1]);
+    return count == 2 && divide_pair(in[0], in[1], pair) && zl_eval(pair[0]) && zl_give(out, pair[1]);
 }
 
 TEST(one_of_several_outputs_is_evaluated) {
@@ -171,7 +196,7 @@ static bool rest_only(void *data, int count, const zl_array *in, zl_outputs *out
     bool ok = false;
     zl_scope scope = zl_scope_begin();
     zl_array pair[2];
-    if (zl_divmod(in[0], in[1], pair) && (!data || zl_eval(pair[1])))
+    if (divide_pair(in[0], in[1], pair) && (!data || zl_eval(pair[1])))
         ok = zl_give(out, pair[1]);
     zl_scope_end(scope);
     return ok && count == 2;
@@ -433,6 +458,9 @@ static bool taken_and_checkpointed(void *data, int count, const zl_array *in, zl
 static zl_array largest(zl_array x) {
     return zl_take(x, zl_argmax(x), 0);
 }
+static zl_array largest_as_constant(zl_array x) {
+    return zl_take(x, zl_stop_gradient(zl_argmax(x)), 0);
+}
 
 TEST(positions_have_no_gradient) {
     zl_array in[] = {VECTOR(1, 2, 3), zl_from_i32((int32_t[]){2, 2}, ZL_SHAPE(2))}, one = NUMBER(1), g[2];
@@ -443,7 +471,8 @@ TEST(positions_have_no_gradient) {
     CHECK_ARRAY(g[0], ZL_FLOAT32, ZL_SHAPE(3), 0, 0, 2);
     REQUIRE(zl_value_and_grad(again, 2, in, 1, (int[]){0}, NULL, g));
     CHECK_ARRAY(g[0], ZL_FLOAT32, ZL_SHAPE(3), 0, 0, 2);
-    CHECK_ARRAY(gradient(largest, in[0]), ZL_FLOAT32, ZL_SHAPE(3), 0, 0, 1);
+    CHECK_ERROR(ZL_ERROR_VALUE, gradient(largest, in[0]));
+    CHECK_ARRAY(gradient(largest_as_constant, in[0]), ZL_FLOAT32, ZL_SHAPE(3), 0, 0, 1);
 }
 
 TEST(errors_of_functions) {
