@@ -314,6 +314,52 @@ ZL_API void         zl_exporter_free(zl_exporter *e);
 // One trace, without names.
 ZL_API bool zl_export(const char *path, zl_fn f, int count, const zl_array *in, const zl_export_options *options);
 
+// A kernel in a language that no device here runs, such as Metal's: recorded only while a function is exported, for programs
+// that have such a device. text is all that they must know of it. False and an error otherwise.
+typedef struct {
+    const char *language; // "Metal": for the error
+    const char *text;
+    int64_t grid[3], group[3]; // threads, and how many of them work together
+    int outputs;
+    const zl_shape *shape;
+    const zl_dtype *dtype;
+} zl_kernel_source;
+ZL_API bool zl_custom_kernel(const zl_kernel_source *source, int count, const zl_array *in, zl_array *out);
+
+// A function told step by step, as MLX's callbacks are: for who writes another format. Arrays stand for values: they have
+// shapes and dtypes, but only constants have data.
+typedef enum {
+    ZL_ARGUMENT_INT,
+    ZL_ARGUMENT_BOOL,
+    ZL_ARGUMENT_DOUBLE,
+    ZL_ARGUMENT_DTYPE,
+    ZL_ARGUMENT_LIST,
+    ZL_ARGUMENT_SHAPE, // a list of sizes or of positions
+    ZL_ARGUMENT_TEXT,
+} zl_argument_type;
+typedef struct {
+    zl_argument_type type;
+    int64_t integer; // INT, BOOL, DTYPE
+    double number;   // DOUBLE
+    zl_shape list;   // LIST, SHAPE
+    const char *text;
+} zl_argument;
+typedef struct {
+    const char *name; // of MLX's primitive, "Reduce"; of what MLX does not have, of the op
+    int inputs, outputs, arguments;
+    const zl_array *input, *output;
+    const zl_argument *argument; // MLX's, in its order
+} zl_step;
+typedef struct {
+    // First: what the function takes, gives, and uses besides.
+    bool (*begin)(void *data, int inputs, const zl_array *input, int outputs, const zl_array *output, int constants,
+                  const zl_array *constant);
+    bool (*step)(void *data, const zl_step *step); // each, after those that make its inputs
+    void *data;
+} zl_listener;
+// A listener that returns false ends it. What it is given is valid until it returns.
+ZL_API bool zl_export_steps(zl_fn f, int count, const zl_array *in, bool shapeless, const zl_listener *listener);
+
 // What is in a file is checked when it is read: one that is damaged, or needs ops that this version does not have, is
 // refused. Calls may come from several threads.
 typedef struct zl_imported_ zl_imported;

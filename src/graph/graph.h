@@ -74,7 +74,7 @@ struct call {
     zl_stream stream;
     uint32_t epoch;         // of the last walk that met it
     uint32_t slot : 29;     // its position in that walk
-    uint32_t compiled : 1;  // recorded by a compiled function: worth a kernel of its own
+    uint32_t compiled : 1;  // recorded by a compiled function: worth a kernel of its own, shown with its neighbours
     uint32_t detached : 1;  // inputs were let go
     uint32_t kept : 1;      // claimed by an evaluation inside a transform: inputs are not let go
     uint16_t inputs, args, outputs;
@@ -139,6 +139,7 @@ struct recorder {
     bool watched;     // the thread's end will empty lent
     bool compiled;    // a compiled function is being repeated
     bool shapeless;   // what tracers do will be done again with other shapes
+    bool exporting;   // it will be done elsewhere: kernels that no device here has may be recorded
 };
 #ifdef __GLIBC__ // little enough for a library that is opened late; saves a call at each use
 __attribute__((tls_model("initial-exec")))

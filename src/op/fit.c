@@ -171,6 +171,11 @@ bool op_fits_sort(const struct call *c, const zl_array *in) {
     return has(c, 1, 0) && in[0]->ndim >= 1 && (c->op == &op_argsort || in[0]->dtype != ZL_COMPLEX64);
 }
 
+bool op_fits_custom_kernel(const struct call *c, const zl_array *in) {
+    return c->args == 7 && c->inputs > 1 && call_args(c)[0] > 0 && call_args(c)[0] < c->inputs &&
+           in[0]->dtype == ZL_UINT8 && in[0]->ndim == 1;
+}
+
 bool op_fits_searchsorted(const struct call *c, const zl_array *in) {
     return has(c, 2, 1) && is_among(call_args(c)[0], 2) && in[0]->ndim == 1 && in[0]->size > 0 &&
            in[0]->size <= UINT32_MAX && in[0]->dtype == in[1]->dtype;

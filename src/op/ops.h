@@ -193,6 +193,10 @@ zl_array op_quant_vjp(zl_array w, zl_array scales, const struct quantization *q,
 // i is x[first[i]] times matrix second[i]. All are row-major; x and the result are float32 or float64.
 extern const struct op op_quantized_matmul;
 
+// custom_kernel.c: inputs the text of a kernel as bytes, an array like each output, then what it reads; args: how many
+// outputs, then the grid and the group, of three sizes each. No device here has it.
+extern const struct op op_custom_kernel;
+
 extern const struct op op_field_view; // field.c: a view of what lies at an offset in each record
 
 // fit.c ----------------------------------------------------------------------------------------------------------
@@ -206,7 +210,7 @@ op_fit op_fits_transpose, op_fits_squeeze, op_fits_expand_dims, op_fits_broadcas
     op_fits_slice_update, op_fits_dynamic_slice, op_fits_dynamic_slice_update, op_fits_scan, op_fits_sort,
     op_fits_searchsorted, op_fits_gather_mm, op_fits_segmented_mm, op_fits_matmul_int8, op_fits_cholesky, op_fits_inverse,
     op_fits_lu, op_fits_qr, op_fits_svd, op_fits_eigh, op_fits_eig, op_fits_conv, op_fits_fft, op_fits_quantize,
-    op_fits_dequantize, op_fits_quantized_matmul, op_fits_stretch_with, op_fits_element_count;
+    op_fits_dequantize, op_fits_quantized_matmul, op_fits_custom_kernel, op_fits_stretch_with, op_fits_element_count;
 
 // slice.c --------------------------------------------------------------------------------------------------------
 

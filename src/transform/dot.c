@@ -1,4 +1,6 @@
-// dot.c - zl_to_dot: graphs of calls and arrays as Graphviz draws them.
+// dot.c - zl_to_dot: graphs of calls and arrays as Graphviz draws them, under MLX's names.
+//
+// Elementwise calls of a compiled function that only lead to each other are drawn as one, as MLX does: "CompiledMultiplyAdd".
 
 #include "transform/transform.h"
 
@@ -66,16 +68,142 @@ static bool add_source(struct naming *n, zl_array x) {
     return ok;
 }
 
-static bool add_call(struct naming *n, const struct call *c, int index) {
-    for (int i = 0; i < c->inputs; i++)
-        if (!add_source(n, c->in[i]))
-            return false;
-    text_add(n->out, "{ %d [label =\"%s\", shape=rectangle]; }\n", index, c->op->name);
-    for (int i = 0; i < c->inputs; i++) {
-        if (!add_name(n, c->in[i]))
-            return false;
-        text_add(n->out, " -> %d\n", index);
+// Groups -----------------------------------------------------------------------------------------------------------------
+
+// Who reads a call, besides a single group: nobody, several groups, or also what is no part of any.
+enum { NOBODY = -1, SEVERAL = -2, OTHERS = -3 };
+
+// Which calls of a walk are drawn as one, by call. A group goes by the number of its last call.
+struct groups {
+    int *group;        // that the call is part of; SEVERAL: each stretches for itself
+    int *first, *next; // members of the group that ends with the call, inputs first
+    int *shown;        // the last group that a stretched array was shown in
+    bool *read;        // by number of the array: a call reads it
+};
+
+static bool start_groups(struct groups *g, const struct walk *w) {
+    size_t calls = (size_t)w->calls + 1;
+    g->group = memory_alloc(sizeof(int) * 4 * calls);
+    g->read = memory_zero(sizeof(bool) * ((size_t)w->arrays + 1));
+    if (!g->group || !g->read)
+        return false;
+    g->first = g->group + calls;
+    g->next = g->first + calls;
+    g->shown = g->next + calls;
+    for (int i = 0; i < w->calls; i++)
+        g->group[i] = g->first[i] = g->next[i] = g->shown[i] = NOBODY;
+    return true;
+}
+
+static void free_groups(struct groups *g) {
+    memory_free(g->group);
+    memory_free(g->read);
+}
+
+static bool is_small(const struct call *c) {
+    bool small = c->op->kind == OP_ELEMENTWISE || c->op->kind == OP_CAST || c->op == &op_broadcast_to;
+    return small && c->compiled;
+}
+
+static bool is_stretch(const struct call *c) {
+    return c->op == &op_broadcast_to && c->compiled;
+}
+
+static int join_readers(int a, int b) {
+    return a == NOBODY || a == b ? b : a == OTHERS || b == OTHERS ? OTHERS : SEVERAL;
+}
+
+// Notes who reads the inputs of a call: a group, if it is part of one or may begin one.
+static void note_reads(struct groups *g, const struct walk *w, const struct call *c, int reader) {
+    for (int k = 0; k < c->inputs; k++) {
+        int from = walk_call(w, c->in[k]), number = walk_number(w, c->in[k]);
+        if (number >= 0)
+            g->read[number] = true;
+        if (from >= 0)
+            g->group[from] = join_readers(g->group[from], reader);
     }
+}
+
+// Calls are met after all that read them. One that a single group reads is part of it. Stretching costs nothing: what
+// several groups read each of them does for itself.
+static void make_groups(struct groups *g, const struct walk *w, int count, const zl_array *result) {
+    for (int i = 0; i < count; i++)
+        if (walk_call(w, result[i]) >= 0)
+            g->group[walk_call(w, result[i])] = OTHERS;
+    for (int i = w->calls - 1; i >= 0; i--) {
+        const struct call *c = w->call[i];
+        int to = g->group[i];
+        bool joins = to >= 0 && is_small(c) && c->stream == w->call[to]->stream;
+        bool hidden = to == SEVERAL && is_stretch(c), begins = is_small(c) && !is_stretch(c);
+        note_reads(g, w, c, joins ? to : begins ? i : OTHERS);
+        if (hidden)
+            continue;
+        g->group[i] = joins ? to : i;
+        g->next[i] = g->first[g->group[i]];
+        g->first[g->group[i]] = i;
+    }
+}
+
+// The call that a group does for itself: it stretches an input of a member.
+static const struct call *copied(const struct groups *g, const struct walk *w, const struct call *member,
+                                 zl_array x, int group) {
+    int from = walk_call(w, x);
+    bool copies = from >= 0 && g->group[from] != group && is_small(member) && !is_stretch(member);
+    return copies && is_stretch(w->call[from]) ? w->call[from] : NULL;
+}
+
+// Whether x comes into the group from outside.
+static bool is_outside(const struct groups *g, const struct walk *w, zl_array x, int group) {
+    int call = walk_call(w, x);
+    return call < 0 || g->group[call] != group;
+}
+
+// Drawing ----------------------------------------------------------------------------------------------------------------
+
+// Adds the names of what a group copies for a member.
+static bool label_copies(struct groups *g, const struct walk *w, const struct call *member, int group,
+                         struct text *label) {
+    bool any = false;
+    for (int k = 0; k < member->inputs; k++) {
+        const struct call *copy = copied(g, w, member, member->in[k], group);
+        int from = walk_call(w, member->in[k]);
+        if (!copy || g->shown[from] == group)
+            continue;
+        any = true;
+        g->shown[from] = group;
+        primitive_label(copy->op, label);
+    }
+    return any;
+}
+
+static void add_label(struct naming *n, struct groups *g, const struct walk *w, int group) {
+    bool is_one = g->first[group] != group;
+    struct text label = {0};
+    for (int i = g->first[group]; i >= 0; i = g->next[i]) {
+        is_one |= label_copies(g, w, w->call[i], group, &label);
+        primitive_label(w->call[i]->op, &label);
+    }
+    n->out->failed |= label.failed;
+    text_add(n->out, "{ %d [label =\"%s%s\", shape=rectangle]; }\n", group, is_one ? "Compiled" : "",
+             label.data ? label.data : "");
+    text_free(&label);
+}
+
+static bool add_edge(struct naming *n, zl_array x, int group) {
+    if (!add_source(n, x) || !add_name(n, x))
+        return false;
+    text_add(n->out, " -> %d\n", group);
+    return true;
+}
+
+static bool add_edges(struct naming *n, const struct groups *g, const struct walk *w, int group) {
+    for (int i = g->first[group]; i >= 0; i = g->next[i])
+        for (int k = 0; k < w->call[i]->inputs; k++) {
+            zl_array x = w->call[i]->in[k];
+            const struct call *copy = copied(g, w, w->call[i], x, group);
+            if (is_outside(g, w, x, group) && !add_edge(n, copy ? copy->in[0] : x, group))
+                return false;
+        }
     return true;
 }
 
@@ -94,16 +222,18 @@ static bool add_outputs(struct naming *n, const struct call *c, int index, const
 }
 
 static bool add_graph(struct naming *n, const struct walk *w) {
-    bool *read = memory_zero((size_t)w->arrays + 1), ok = read;
+    struct groups g = {0};
+    bool ok = start_groups(&g, w);
+    if (ok)
+        make_groups(&g, w, n->count, n->array);
     for (int i = 0; ok && i < w->calls; i++)
-        for (int k = 0; k < w->call[i]->inputs; k++)
-            if (walk_number(w, w->call[i]->in[k]) >= 0)
-                read[walk_number(w, w->call[i]->in[k])] = true;
-    for (int i = 0; ok && i < w->calls; i++)
-        ok = add_call(n, w->call[i], i) && add_outputs(n, w->call[i], i, read + w->first[i]);
+        if (g.group[i] == i) {
+            add_label(n, &g, w, i);
+            ok = add_edges(n, &g, w, i) && add_outputs(n, w->call[i], i, g.read + w->first[i]);
+        }
     for (int i = 0; ok && i < n->count; i++)
         ok = add_source(n, n->array[i]);
-    memory_free(read);
+    free_groups(&g);
     return ok;
 }
 

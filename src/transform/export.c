@@ -380,8 +380,11 @@ static bool add_trace(zl_exporter *e, struct function_inputs *f) {
     zl_outputs results = {0};
     int before = e->traces.len;
     trace_begin(&t, function);
+    bool outer = recorder.exporting;
+    recorder.exporting = true;
     bool ok = memory_grow(&e->inputs, &e->cap, e->count + 1, sizeof *e->inputs) &&
               trace_run(&t, e->f, f->count, f->array, &results) && put_trace(e, f, &results, &e->traces);
+    recorder.exporting = outer;
     e->count += ok;
     if (ok && !write_file(e)) {
         ok = false;

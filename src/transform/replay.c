@@ -5,37 +5,9 @@
 
 #include <string.h>
 
-#include "transform/transform.h"
+#include "transform/replay.h"
 
 enum { SMALL = 1024 }; // elements of a constant that is kept rather than computed again
-
-struct step {
-    struct call *call;
-    bool inherits; // the stream of the caller; else that of the call
-    int in;        // where the slots of its inputs are
-    int out;       // slot of its first output
-};
-
-struct kept {
-    zl_array array; // retained
-    int slot;
-};
-
-struct replay {
-    atomic_int refs;
-    int inputs, slots, widest; // widest: inputs of a step, at most
-    struct step *step;
-    int steps, step_cap;
-    int *in; // slots of inputs, of all steps
-    int ins, in_cap;
-    struct kept *kept;
-    int kept_count, kept_cap;
-    int *result; // slots
-    int results;
-    int64_t tag;
-    bool foreign;       // it uses arrays of a transform around it
-    const void *thread; // whose streams it names; NULL: it names none
-};
 
 // Building -----------------------------------------------------------------------------------------------------------
 
@@ -377,7 +349,7 @@ bool replay_lasts(const struct replay *r) {
 static bool run_steps(const struct replay *r, zl_array *value, zl_array *in) {
     zl_stream stream = recorder.stream;
     bool ok = true, outer = recorder.compiled;
-    recorder.compiled = true;
+    recorder.compiled = zl_get_compile_mode() == ZL_COMPILE_ENABLED;
     for (int i = 0; ok && i < r->steps; i++) {
         const struct step *s = &r->step[i];
         for (int k = 0; k < s->call->inputs; k++)

@@ -101,6 +101,20 @@ bool vjp_give(const char *function, zl_fn f, int count, const zl_array *in, int 
 extern const struct op op_custom;
 bool custom_has_vmap(const struct call *c);
 
+// primitive.c ----------------------------------------------------------------------------------------------------
+
+// Adds the name under which MLX draws an op.
+void primitive_label(const struct op *op, struct text *out);
+// What a call is to who is told the steps of a function: all but its arrays. It is valid until the room is used again.
+struct primitive_room {
+    struct text name;
+    zl_argument *argument;
+    int64_t *word; // of lists
+    int arguments, words;
+};
+bool primitive_show(const struct call *c, struct primitive_room *room, zl_step *step);
+void primitive_room_free(struct primitive_room *room);
+
 // replay.c -------------------------------------------------------------------------------------------------------
 
 // What a function did with its inputs, to be done again with others: its calls in order, without those that are equal to

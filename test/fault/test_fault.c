@@ -232,6 +232,24 @@ SCENARIO(export) {
     return export_and_call(path, out);
 }
 
+static bool hear_arrays(void *data, int inputs, const zl_array *input, int outputs, const zl_array *output, int constants,
+                        const zl_array *constant) {
+    (void)inputs, (void)input, (void)output, (void)constant;
+    *(double *)data += outputs + constants;
+    return true;
+}
+
+static bool hear_step(void *data, const zl_step *step) {
+    *(double *)data += step->inputs;
+    return true;
+}
+
+SCENARIO(steps) {
+    zl_array x = counting(3, 4);
+    *out = 0;
+    return zl_export_steps((zl_fn){.call = products}, 1, &x, true, &(zl_listener){hear_arrays, hear_step, out});
+}
+
 SCENARIO(explain) {
     zl_array y = zl_exp(zl_negative(counting(120, 80)));
     char *words = zl_explain(y), *graph = words ? zl_to_dot(1, &y, NULL) : NULL;

@@ -57,6 +57,35 @@ TEST(explain_evaluates_nothing) {
     zl_free(text);
 }
 
+// x + y z, and what y, stretched, is summed to.
+static bool stretched_product(void *data, int count, const zl_array *in, zl_outputs *out) {
+    (void)data;
+    zl_array y = zl_broadcast_to(in[1], zl_shape_of(in[2]));
+    return count == 3 && zl_give(out, zl_add(in[0], zl_multiply(y, in[2]))) && zl_give(out, zl_sum(y));
+}
+
+TEST(to_dot_draws_compiled_calls_as_one) {
+    zl_array x = op_test_range(ZL_SHAPE(2, 3), ZL_FLOAT32), y = zl_from_f32((float[]){2}, ZL_SHAPE(1)),
+             in[] = {x, y, x};
+    zl_compiled f = zl_compile((zl_fn){.call = stretched_product}, false);
+    for (int mode = ZL_COMPILE_NO_FUSE; mode <= ZL_COMPILE_ENABLED; mode++) {
+        zl_outputs *out = zl_outputs_new();
+        zl_compile_mode old = zl_get_compile_mode();
+        zl_set_compile_mode((zl_compile_mode)mode);
+        REQUIRE(zl_compiled_call(f, NULL, 0, 3, in, out));
+        zl_array y_all[] = {zl_outputs_get(out, 0), zl_outputs_get(out, 1)};
+        char *text = zl_to_dot(2, y_all, NULL);
+        REQUIRE(text);
+        CHECK_EQ_INT(count_of(text, "CompiledBroadcastMultiplyAdd"), mode == ZL_COMPILE_ENABLED);
+        CHECK_EQ_INT(count_of(text, "\"Broadcast\""), 1); // for the sum
+        CHECK_EQ_INT(count_of(text, "\"Multiply\""), mode == ZL_COMPILE_NO_FUSE);
+        zl_free(text);
+        zl_outputs_free(out);
+        zl_set_compile_mode(old);
+    }
+    zl_compiled_release(f);
+}
+
 TEST(to_dot_draws_graphs) {
     zl_array a = zl_from_f32((float[]){1, 2}, ZL_SHAPE(2)), pair[2];
     REQUIRE(zl_divmod(a, zl_from_f32((float[]){3, 3}, ZL_SHAPE(2)), pair));
@@ -67,7 +96,7 @@ TEST(to_dot_draws_graphs) {
     CHECK_EQ_INT(count_of(text, "rank=source"), 2);
     CHECK_EQ_INT(count_of(text, "rank=sink"), 1);
     CHECK_HAS(text, "\"the \\\"a\\\"\" -> 0");
-    CHECK_HAS(text, "label =\"divmod\"");
+    CHECK_HAS(text, "label =\"DivMod\"");
     zl_free(text);
     text = zl_to_dot(1, &a, NULL);
     CHECK_STR(text, "digraph {\n{ rank=source; \"A\"; }\n}\n");

@@ -479,6 +479,37 @@ static void check_compiled(struct sample *s, zl_fn f, bool shapeless) {
     zl_compiled_release(c);
 }
 
+static bool hear_arrays(void *data, int inputs, const zl_array *input, int outputs, const zl_array *output, int constants,
+                        const zl_array *constant) {
+    (void)data, (void)inputs, (void)input, (void)output, (void)constants, (void)constant;
+    return CHECK(outputs > 0);
+}
+
+// Whatever a list says, it can be read.
+static bool hear_step(void *data, const zl_step *step) {
+    int64_t *sum = data;
+    for (int i = 0; i < step->arguments; i++)
+        for (int k = 0; k < step->argument[i].list.ndim; k++)
+            *sum += step->argument[i].list.dim[k];
+    return CHECK(step->name && step->outputs > 0);
+}
+
+TEST(every_op_can_be_told) {
+    int64_t sum = 0;
+    zl_listener listener = {hear_arrays, hear_step, &sum};
+    for (int i = 0; zl_op(i); i++)
+        ZL_SCOPE {
+            struct sample s;
+            zl_array x[ARRAYS];
+            if (!prepare(&s, zl_op(i)) || !can_call(&s))
+                continue;
+            for (int k = 0; k < s.count; k++)
+                x[k] = make_array(&s, k, -1);
+            if (!CHECK(zl_export_steps(function_of(&s), s.count, x, false, &listener)))
+                test_note("%s: %s", s.op->name, zl_error());
+        }
+}
+
 TEST(every_op_can_be_compiled) {
     for (int i = 0; zl_op(i); i++)
         ZL_SCOPE {

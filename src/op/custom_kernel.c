@@ -1,0 +1,87 @@
+// custom_kernel.c - kernels in a language that no device here runs, recorded by functions that are exported.
+//
+// Inputs: the text of the kernel as bytes, an array like each output (a stretched number: it costs nothing), then what the
+// kernel reads. So a file has all of it in the usual way.
+
+#include <string.h>
+
+#include "op/ops.h"
+
+static const char function[] = "zl_custom_kernel";
+
+// arg: how many outputs, the grid, the group.
+enum { OUTPUTS, GRID, GROUP = GRID + 3, ARGS = GROUP + 3 };
+
+static bool kernel(int inputs, const zl_array *in, const int64_t *arg, zl_array *out) {
+    int outputs = (int)arg[OUTPUTS];
+    struct array_spec *spec = memory_zero(sizeof *spec * (size_t)outputs);
+    for (int i = 0; spec && i < outputs; i++)
+        spec[i] = (struct array_spec){
+            .dtype = (zl_dtype)in[1 + i]->dtype, .ndim = in[1 + i]->ndim, .dim = in[1 + i]->dim};
+    zl_array y = spec ? graph_call(&op_custom_kernel, inputs, in, ARGS, arg, outputs, spec) : NULL;
+    for (int i = 0; y && i < outputs; i++)
+        out[i] = call_output(y->call, i);
+    memory_free(spec);
+    return y;
+}
+
+static bool record(const struct call *c, const zl_array *in, zl_array *out) {
+    return kernel(c->inputs, in, call_args(c), out);
+}
+
+static const struct op_field fields[] = {
+    {"outputs", FIELD_INT}, {"grid_x", FIELD_INT},  {"grid_y", FIELD_INT}, {"grid_z", FIELD_INT},
+    {"group_x", FIELD_INT}, {"group_y", FIELD_INT}, {"group_z", FIELD_INT}};
+OP(op_custom_kernel) = {
+    .name = "custom_kernel",
+    .kind = OP_OTHER,
+    .fields = ARGS,
+    .field = fields,
+    .record = record,
+    .fits = op_fits_custom_kernel,
+};
+
+static bool check(const zl_kernel_source *k, int count, const zl_array *in, zl_array *out) {
+    if (!k || !k->language || !k->text || k->outputs < 1 || !k->shape || !k->dtype || count < 0 ||
+        (count && !in))
+        return error_false(ZL_ERROR_VALUE,
+                           "%s: a language, a text, and the shapes and dtypes of its outputs are needed",
+                           function);
+    if (!op_check_out(function, k->outputs, out))
+        return false;
+    for (int i = 0; i < count; i++)
+        if (!in[i])
+            return false;
+    return recorder.exporting ||
+           error_false(ZL_ERROR_DEVICE,
+                       "%s: No %s back-end: such kernels are recorded only while a function is exported",
+                       function, k->language);
+}
+
+// An array of that shape and dtype, without memory of that size.
+static zl_array like(zl_shape shape, zl_dtype dtype) {
+    bool ok = op_check_dtype(function, dtype) && op_check_shape(function, shape);
+    return ok ? zl_broadcast_to(op_number(dtype, 0), shape) : NULL;
+}
+
+static bool gather_inputs(const zl_kernel_source *k, int count, const zl_array *in, zl_array *all) {
+    if (!(all[0] = zl_from(k->text, ZL_SHAPE((int64_t)strlen(k->text)), ZL_UINT8)))
+        return false;
+    for (int i = 0; i < k->outputs; i++)
+        if (!(all[1 + i] = like(k->shape[i], k->dtype[i])))
+            return false;
+    for (int i = 0; i < count; i++)
+        all[1 + k->outputs + i] = in[i];
+    return true;
+}
+
+bool zl_custom_kernel(const zl_kernel_source *source, int count, const zl_array *in, zl_array *out) {
+    if (!check(source, count, in, out))
+        return false;
+    const int64_t *grid = source->grid, *group = source->group;
+    int64_t inputs = 1 + (int64_t)source->outputs + count;
+    int64_t arg[ARGS] = {source->outputs, grid[0], grid[1], grid[2], group[0], group[1], group[2]};
+    OP_ROOM(zl_array, all, inputs);
+    return all && gather_inputs(source, count, in, all) &&
+           kernel((int)MIN_OF(inputs, INT32_MAX), all, arg, out);
+}

@@ -1,0 +1,36 @@
+// replay.h - what a recorded function is inside: for replay.c, which makes and repeats it, and steps.c, which tells it.
+
+#ifndef REPLAY_H
+#define REPLAY_H
+
+#include "transform/transform.h"
+
+struct step {
+    struct call *call;
+    bool inherits; // the stream of the caller; else that of the call
+    int in;        // where the slots of its inputs are
+    int out;       // slot of its first output
+};
+
+struct kept {
+    zl_array array; // retained
+    int slot;
+};
+
+struct replay {
+    atomic_int refs;
+    int inputs, slots, widest; // widest: inputs of a step, at most
+    struct step *step;
+    int steps, step_cap;
+    int *in; // slots of inputs, of all steps
+    int ins, in_cap;
+    struct kept *kept;
+    int kept_count, kept_cap;
+    int *result; // slots
+    int results;
+    int64_t tag;
+    bool foreign;       // it uses arrays of a transform around it
+    const void *thread; // whose streams it names; NULL: it names none
+};
+
+#endif
