@@ -22,6 +22,8 @@ const char *device_name(const char *function, struct device d);
 struct device device_default(void);
 void device_set_default(struct device d); // one that is here
 
+// Whether a stream= argument asks for the CPU; false also where it is none.
+bool stream_is_cpu(PyObject *o);
 bool stream_add(PyObject *core); // stream.c: streams and what is done with them
 // The default stream of this thread becomes one of the default device.
 bool stream_follow_device(void);

@@ -1,78 +1,6 @@
 // export_func.c - functions in files, and graphs as text: export_function, exporter, import_function, export_to_dot.
 
-#include "transform_func.h"
-
-// Inputs -----------------------------------------------------------------------------------------------------------
-
-// Arrays as MLX takes them here: positional and named ones, or a list and a dict of them. Borrowed from the arguments.
-struct inputs {
-    zl_array *value;
-    const char **name;
-    int count, named;
-};
-
-static bool refuse(const char *tag) {
-    PyErr_Format(PyExc_ValueError,
-                 "%s Inputs are arrays, positional and by keyword, or a tuple and/or a dictionary of arrays.",
-                 tag);
-    return false;
-}
-
-static bool is_list(PyObject *o) {
-    return PyList_Check(o) || PyTuple_Check(o);
-}
-
-static bool add_list(struct inputs *in, PyObject *list) {
-    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(list); i++) {
-        PyObject *item = PySequence_Fast_GET_ITEM(list, i);
-        if (!ext_is_array(item) || !(in->value[in->count++] = ext_value(item)))
-            return false;
-    }
-    return true;
-}
-
-static bool add_dict(struct inputs *in, PyObject *dict) {
-    PyObject *key, *item;
-    for (Py_ssize_t at = 0; dict && PyDict_Next(dict, &at, &key, &item);) {
-        if (!PyUnicode_Check(key) || !ext_is_array(item) || !(in->value[in->count++] = ext_value(item)) ||
-            !(in->name[in->named++] = PyUnicode_AsUTF8(key)))
-            return false;
-    }
-    return true;
-}
-
-// The list and the dict that arguments stand for; both may be NULL.
-static bool sort_out(PyObject *args, PyObject *kwargs, PyObject **list, PyObject **dict) {
-    Py_ssize_t count = PyTuple_GET_SIZE(args);
-    PyObject *first = count ? PyTuple_GET_ITEM(args, 0) : NULL;
-    *list = args;
-    *dict = kwargs;
-    if (!first || ext_is_array(first))
-        return true;
-    if (count > 2 || (kwargs && PyDict_GET_SIZE(kwargs)))
-        return false;
-    *dict = count == 2 ? PyTuple_GET_ITEM(args, 1) : PyDict_Check(first) ? first : NULL;
-    *list = count == 2 || !*dict ? first : NULL;
-    return (!*list || is_list(*list)) && (!*dict || PyDict_Check(*dict));
-}
-
-static bool read_inputs(struct inputs *in, const char *tag, PyObject *args, PyObject *kwargs) {
-    PyObject *list, *dict;
-    *in = (struct inputs){0};
-    if (!sort_out(args, kwargs, &list, &dict))
-        return refuse(tag);
-    Py_ssize_t named = dict ? PyDict_GET_SIZE(dict) : 0, count = list ? PySequence_Fast_GET_SIZE(list) : 0;
-    in->value = PyMem_New(zl_array, (size_t)(count + named + 1));
-    in->name = PyMem_New(const char *, (size_t)(named + 1));
-    if (!in->value || !in->name)
-        return PyErr_NoMemory(), false;
-    return ((!list || add_list(in, list)) && add_dict(in, dict)) || (PyErr_Occurred() ? false : refuse(tag));
-}
-
-static void free_inputs(struct inputs *in) {
-    PyMem_Free(in->value);
-    PyMem_Free((void *)in->name);
-}
+#include "export_func.h"
 
 // What cannot be read or written raises as in MLX.
 static void *raise_error(void) {
@@ -84,63 +12,25 @@ static void *raise_error(void) {
 // FunctionExporter ---------------------------------------------------------------------------------------------------
 
 struct function_exporter {
-    PyObject_HEAD PyObject *fun;
+    PyObject_HEAD struct export_function function; // owns fun
     zl_exporter *exporter;
-    const struct inputs *now; // of the trace that is being made
     bool closed;
 };
 
-static bool give_results(PyObject *y, zl_outputs *out) {
-    bool fits = ext_is_array(y) || is_list(y);
-    for (Py_ssize_t i = 0; fits && is_list(y) && i < PySequence_Fast_GET_SIZE(y); i++)
-        fits = ext_is_array(PySequence_Fast_GET_ITEM(y, i));
-    if (!fits)
-        return PyErr_SetString(PyExc_ValueError,
-                               "[export_function] Outputs are an array, or a tuple or list of arrays."),
-               false;
-    struct tree_arrays a = {0};
-    bool ok = tree_gather(&a, y, true) && give_all(&a, out);
-    tree_release(&a);
-    return ok;
-}
-
-static PyObject *named_arrays(const struct inputs *now, const zl_array *value) {
-    PyObject *dict = PyDict_New();
-    for (int i = 0; dict && i < now->named; i++) {
-        PyObject *a = ext_wrap(value[i]);
-        if (!a || PyDict_SetItemString(dict, now->name[i], a))
-            Py_CLEAR(dict);
-        Py_XDECREF(a);
-    }
-    return dict;
-}
-
-static bool call_function(void *data, int count, const zl_array *in, zl_outputs *out) {
-    struct function_exporter *e = data;
-    int plain = count - e->now->named;
-    PyObject *args = ext_wrap_all(plain, in, true), *kwargs = args ? named_arrays(e->now, in + plain) : NULL;
-    PyObject *y = kwargs ? PyObject_Call(e->fun, args, kwargs) : NULL;
-    bool ok = y && give_results(y, out);
-    Py_XDECREF(args);
-    Py_XDECREF(kwargs);
-    Py_XDECREF(y);
-    return ok;
-}
-
 static PyObject *trace(PyObject *self, PyObject *args, PyObject *kwargs) {
     struct function_exporter *e = (struct function_exporter *)self;
-    struct inputs in;
+    struct export_inputs in;
     if (e->closed)
         return PyErr_Format(PyExc_RuntimeError,
                             "[export_function] This exporter is closed: nothing can be added.");
     zl_scope scope = zl_scope_begin();
-    bool ok = read_inputs(&in, "[export_function]", args, kwargs);
+    bool ok = export_inputs_read(&in, "[export_function]", args, kwargs);
     if (ok) {
-        e->now = &in;
+        e->function.now = &in;
         ok = zl_exporter_trace(e->exporter, in.count, in.value, in.named, in.name) || raise_error();
-        e->now = NULL;
+        e->function.now = NULL;
     }
-    free_inputs(&in);
+    export_inputs_free(&in);
     zl_scope_end(scope);
     return ok ? Py_NewRef(Py_None) : NULL;
 }
@@ -162,13 +52,13 @@ static PyObject *leave(PyObject *self, PyObject *args) {
 }
 
 static int traverse_exporter(PyObject *self, visitproc visit, void *arg) {
-    Py_VISIT(((struct function_exporter *)self)->fun);
+    Py_VISIT(((struct function_exporter *)self)->function.fun);
     return 0;
 }
 
 static int clear_exporter(PyObject *self) {
     ((struct function_exporter *)self)->closed = true;
-    Py_CLEAR(((struct function_exporter *)self)->fun);
+    Py_CLEAR(((struct function_exporter *)self)->function.fun);
     return 0;
 }
 
@@ -206,10 +96,9 @@ static PyObject *new_exporter(const char *path, PyObject *fun, bool shapeless, c
     struct function_exporter *e = PyObject_GC_New(struct function_exporter, &exporter_type);
     if (!e)
         return NULL;
-    e->fun = Py_NewRef(fun);
-    e->now = NULL;
+    e->function = (struct export_function){.fun = Py_NewRef(fun)};
     e->closed = false;
-    e->exporter = zl_exporter_new(path, (zl_fn){.call = call_function, .data = e},
+    e->exporter = zl_exporter_new(path, (zl_fn){.call = export_call, .data = &e->function},
                                   &(zl_export_options){.shapeless = shapeless, .metadata = metadata});
     PyObject_GC_Track((PyObject *)e);
     if (e->exporter)
@@ -251,28 +140,39 @@ static bool take_options(PyObject *kwargs, struct export_options *o) {
            (!shapeless || !PyDict_DelItemString(kwargs, "shapeless"));
 }
 
-static PyObject *check_file(PyObject *file, const char *metadata) {
+static PyObject *export_to_file(PyObject *file, PyObject *fun, const struct export_options *o, PyObject *args,
+                                PyObject *kwargs) {
+    const char *path = PyUnicode_AsUTF8(file);
+    PyObject *e = path ? new_exporter(path, fun, o->shapeless, o->metadata) : NULL;
+    PyObject *y = e ? trace(e, args, kwargs) : NULL;
+    Py_XDECREF(e);
+    return y;
+}
+
+static PyObject *export_to(PyObject *file, PyObject *fun, const struct export_options *o, PyObject *args,
+                           PyObject *kwargs) {
     if (PyUnicode_Check(file))
-        return file;
-    if (PyCallable_Check(file) && metadata && *metadata)
+        return export_to_file(file, fun, o, args, kwargs);
+    if (!PyCallable_Check(file))
+        return PyErr_Format(PyExc_TypeError,
+                            "[export_function] the name of a file or a function is needed, not %s",
+                            Py_TYPE(file)->tp_name);
+    if (o->metadata && *o->metadata)
         return PyErr_Format(PyExc_ValueError,
                             "[export_function] metadata is kept in files, not given to a callback.");
-    return PyErr_Format(PyCallable_Check(file) ? PyExc_NotImplementedError : PyExc_TypeError,
-                        "[export_function] the name of a file is needed, not %s", Py_TYPE(file)->tp_name);
+    return export_to_callback(file, fun, o->shapeless, args, kwargs);
 }
 
 static PyObject *export_with(PyObject *args, PyObject *kwargs) {
     struct export_options o;
-    PyObject *file = PyTuple_GET_ITEM(args, 0), *fun = PyTuple_GET_ITEM(args, 1), *y = NULL;
-    if (!take_options(kwargs, &o) || !check_file(file, o.metadata))
+    if (!take_options(kwargs, &o))
         return NULL;
-    const char *path = PyUnicode_AsUTF8(file);
-    PyObject *e = path ? new_exporter(path, fun, o.shapeless, o.metadata) : NULL;
-    PyObject *rest = e ? PyTuple_GetSlice(args, 2, PyTuple_GET_SIZE(args)) : NULL;
-    if (rest && (!PyDict_GetItemString(kwargs, "metadata") || !PyDict_DelItemString(kwargs, "metadata")))
-        y = trace(e, rest, kwargs);
+    PyObject *metadata = Py_XNewRef(PyDict_GetItemString(kwargs, "metadata")); // o has its text
+    PyObject *rest = PyTuple_GetSlice(args, 2, PyTuple_GET_SIZE(args)), *y = NULL;
+    if (rest && (!metadata || !PyDict_DelItemString(kwargs, "metadata")))
+        y = export_to(PyTuple_GET_ITEM(args, 0), PyTuple_GET_ITEM(args, 1), &o, rest, kwargs);
     Py_XDECREF(rest);
-    Py_XDECREF(e);
+    Py_XDECREF(metadata);
     return y;
 }
 
@@ -299,18 +199,18 @@ static PyObject *as_tuple(const zl_outputs *out) {
 }
 
 static PyObject *call_imported(PyObject *self, PyObject *args, PyObject *kwargs) {
-    struct inputs in;
+    struct export_inputs in;
     PyObject *y = NULL;
     zl_scope scope = zl_scope_begin();
     zl_outputs *out = zl_outputs_new();
     if (!out)
         PyErr_NoMemory();
-    if (read_inputs(&in, "[import_function::call]", args, kwargs) && out)
+    if (export_inputs_read(&in, "[import_function::call]", args, kwargs) && out)
         y = zl_imported_call(((struct imported_function *)self)->function, in.count, in.value, in.named,
                              in.name, out)
                 ? as_tuple(out)
                 : raise_error();
-    free_inputs(&in);
+    export_inputs_free(&in);
     zl_outputs_free(out);
     zl_scope_end(scope);
     return y;
@@ -423,9 +323,11 @@ static PyObject *export_to_dot(PyObject *m, PyObject *args, PyObject *kwargs) {
 
 static PyMethodDef functions[] = {
     {"export_function", WITH_KEYWORDS(export_function),
-     PyDoc_STR("export_function(file, fun, *args, shapeless=False, metadata=None, **kwargs)\n--\n\nWrites a "
-               "trace of fun "
-               "on arrays like these to a file.")},
+     PyDoc_STR("export_function(file_or_callback, fun, *args, shapeless=False, metadata=None, "
+               "**kwargs)\n--\n\nWrites a "
+               "trace of fun on arrays like these to a file; or calls a function with what it takes, gives "
+               "and uses, then "
+               "with each step, as dictionaries.")},
     {"exporter", WITH_KEYWORDS(exporter),
      PyDoc_STR("exporter(file, fun, *, shapeless=False, metadata=None)\n--\n\nA FunctionExporter, which "
                "writes a trace "

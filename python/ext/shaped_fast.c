@@ -1,4 +1,4 @@
-// shaped_fast.c - functions of zellige.core.fast that are not one op: attention, and kernels of other systems.
+// shaped_fast.c - functions of zellige.core.fast that are not one op: attention. metal_kernel.c has the kernels of Metal.
 
 #include "shaped.h"
 
@@ -44,21 +44,19 @@ static PyObject *attention(PyObject *m, PyObject *const *args, Py_ssize_t n, PyO
 
 // Kernels of other systems -----------------------------------------------------------------------------------------
 
-static PyObject *metal_kernel(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject *names) {
-    (void)m, (void)args, (void)n, (void)names;
-    return PyErr_Format(PyExc_RuntimeError, "fast.metal_kernel: there is no Metal here");
-}
-
 static PyObject *cuda_kernel(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject *names) {
     (void)m, (void)args, (void)n, (void)names;
-    return PyErr_Format(PyExc_RuntimeError, "fast.cuda_kernel: MLX's CUDA back end is not here");
+    return PyErr_Format(PyExc_RuntimeError, "[cuda_kernel] No CUDA back-end.");
 }
 
 PyMethodDef shaped_fast[] = {
     SHAPED_ROW("scaled_dot_product_attention", attention,
                "scaled_dot_product_attention(q, k, v, *, scale, mask=None, sinks=None, force_fused=False, stream=None)\n"
                "--\n\nsoftmax(scale * q k^T + mask) v for each head; the mask is an array or 'causal'."),
-    SHAPED_ROW("metal_kernel", metal_kernel, "Kernels in Metal's language: there is no Metal here."),
+    {"metal_kernel", (PyCFunction)(void (*)(void))shaped_metal_kernel, METH_VARARGS | METH_KEYWORDS,
+     "metal_kernel(name, input_names, output_names, source, header='', ensure_row_contiguous=True, atomic_outputs=False, "
+     "compile_options=None)\n--\n\nA kernel in Metal's language. No device here runs it: it can be called in functions "
+     "that are exported."},
     SHAPED_ROW("cuda_kernel", cuda_kernel, "Kernels of MLX's CUDA back end, which is not here."),
     SHAPED_ROW("precompiled_cuda_kernel", cuda_kernel, "Kernels of MLX's CUDA back end, which is not here."),
     {0},

@@ -122,6 +122,13 @@ static bool check_target(PyObject *o) {
     return false;
 }
 
+bool stream_is_cpu(PyObject *o) {
+    struct device d;
+    if (Py_TYPE(o) == &stream_type || Py_TYPE(o) == &local_type)
+        return ((struct stream *)o)->device.type == DEVICE_CPU;
+    return device_is(o) && device_read("stream", o, &d) && d.type == DEVICE_CPU;
+}
+
 bool ext_stream_read(PyObject *o, zl_stream *out) {
     struct device d;
     *out = NULL;

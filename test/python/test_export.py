@@ -75,6 +75,75 @@ class Export(unittest.TestCase):
         self.assertEqual(zl.import_function(self.path)(zl.array(0.0))[0].item(), 1)
 
 
+class Callback(unittest.TestCase):
+    def tell(self, f, *args, **kwargs):
+        told = []
+        zl.export_function(told.append, f, *args, **kwargs)
+        return told
+
+    def test_what_is_told(self):
+        c = zl.array([1.0, 2.0, 3.0])
+        told = self.tell(lambda x, y: ((x - y) * c, zl.sort(x, axis=-1)[:, ::2]), zl.ones((3, 3)), y=zl.array(2.0))
+        self.assertEqual([t["type"] for t in told[:4]], ["inputs", "keyword_inputs", "outputs", "constants"])
+        self.assertEqual(told[0]["inputs"], [("A", (3, 3), zl.float32), ("B", (), zl.float32)])
+        self.assertEqual(told[1]["keywords"], [("y", "B")])
+        self.assertEqual([name for name, _, _ in told[2]["outputs"]], ["C", "D"])
+        self.assertEqual([a.tolist() for _, a in told[3]["constants"]], [[1, 2, 3]])
+        self.assertEqual(told[4], {"type": "primitive", "name": "Subtract", "arguments": [],
+                                   "inputs": [("A", (3, 3), zl.float32), ("B", (), zl.float32)],
+                                   "outputs": [("F", (3, 3), zl.float32)]})
+        self.assertEqual([(t["name"], t["arguments"]) for t in told[-2:]],
+                         [("Sort", [1]), ("Slice", [(0, 0), (3, 3), (1, 2)])])
+        made = {name for t in told[4:] for name, _, _ in t["outputs"]}
+        known = {name for name, _, _ in told[0]["inputs"]} | {name for name, _ in told[3]["constants"]}
+        for t in told[4:]:
+            self.assertTrue({name for name, _, _ in t["inputs"]} <= made | known)
+
+    def test_exceptions(self):
+        with self.assertRaises(ZeroDivisionError):
+            zl.export_function(lambda told: 1 / 0, lambda x: x, zl.array(1.0))
+        with self.assertRaises(ValueError):
+            zl.export_function(print, lambda x: x, zl.array(1.0), metadata="text")
+        with self.assertRaises(TypeError):
+            zl.export_function(3, lambda x: x, zl.array(1.0))
+
+
+class MetalKernel(unittest.TestCase):
+    def setUp(self):
+        self.kernel = zl.fast.metal_kernel("twice", ["a"], ["out"], "out[0] = 2 * a[0];")
+
+    def run_kernel(self, a, **more):
+        how = dict(inputs=[a], grid=(4, 1, 1), threadgroup=(2, 1, 1), output_shapes=[a.shape], output_dtypes=[a.dtype])
+        return self.kernel(**{**how, **more})[0]
+
+    def test_only_while_exporting(self):
+        a = zl.ones((2, 2))
+        with self.assertRaisesRegex(RuntimeError, "No Metal back-end"):
+            self.run_kernel(a)
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "f.zlfn")
+            zl.export_function(path, lambda a: self.run_kernel(a, template=[("T", zl.float16), ("N", 3)]), a)
+            with open(path, "rb") as file:
+                self.assertIn(b'"template": [["T", "mlx.core.float16"], ["N", 3]]', file.read())
+            y, = zl.import_function(path)(a)
+            self.assertEqual(y.shape, (2, 2))
+            self.assertRaises(RuntimeError, zl.eval, y)
+            with self.assertRaisesRegex(ValueError, "Only supports the GPU"):
+                zl.export_function(path, lambda a: self.run_kernel(a, stream=zl.cpu), a)
+
+    def test_mistakes(self):
+        a = zl.ones(3)
+        for error, more in [(ValueError, {"inputs": []}), (ValueError, {"output_shapes": []}), (TypeError, {"grid": (1, 2)}),
+                            (ValueError, {"template": [("T", 1.5)]}), (TypeError, {"output_dtypes": ["text"]})]:
+            self.assertRaises(error, self.run_kernel, a, **more)
+        self.assertRaises(TypeError, self.kernel, inputs=[a])
+        for error, more in [(ValueError, {"output_names": []}), (TypeError, {"input_names": "a"}),
+                            (ValueError, {"compile_options": {"math_mode": "loose"}}), (ValueError, {"compile_options": 3})]:
+            how = dict(name="k", input_names=["a"], output_names=["b"], source="")
+            with self.assertRaises(error):
+                zl.fast.metal_kernel(**{**how, **more})
+
+
 class Dot(unittest.TestCase):
     def test_names_and_files(self):
         x, y = zl.array([1.0]), zl.array([2.0])
