@@ -51,6 +51,9 @@ bench-check: build ## Fail if a ratio fell below bench/baseline.json
 bench-python: build ## What calls from Python cost, beside MLX and NumPy
 	@python=$$(tool/python.sh $(BUILD) numpy 'mlx[cpu]==0.32.4') && PYTHONPATH=$(BUILD)/python "$$python" bench/python_calls.py --check
 
+bench-ops: build ## Every op beside MLX, NumPy and PyTorch, the slowest first: minutes
+	@python=$$(tool/python.sh $(BUILD) numpy torch 'mlx[cpu]==0.32.4') && PYTHONPATH=$(BUILD)/python "$$python" bench/ops.py $(BUILD)
+
 mlx-suite: build ## MLX's own Python tests from MLX_TESTS, a copy of its python/tests; writes doc/compatibility.md
 	@test -d "$(MLX_TESTS)" || { echo "make mlx-suite MLX_TESTS=<folder python/tests of MLX's repository>"; exit 2; }
 	@python=$$(tool/python.sh $(BUILD) numpy pytest ml_dtypes torch 'mlx[cpu]==0.32.4') && \
@@ -68,4 +71,4 @@ format: ## Format the C files with clang-format
 clean: ## Remove everything that was built
 	@rm -rf build build-*
 
-.PHONY: help demo test test-quick test-long build generate check bench bench-check bench-python mlx-suite install uninstall format clean
+.PHONY: help demo test test-quick test-long build generate check bench bench-check bench-python bench-ops mlx-suite install uninstall format clean
