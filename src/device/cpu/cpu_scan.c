@@ -1,144 +1,221 @@
 // cpu_scan.c - running sums and their like along an axis.
 //
-// Where another axis is contiguous, rows of it are combined with the row before by a row kernel. Else each
-// line along the axis is a loop from element to element. Both go element by element in the same order, and
-// give the same bits: 16-bit floats are kept in float on the way, and rounded where they are written.
+// Where another axis is contiguous, rows of it are combined with the row before by a row kernel. Else several
+// lines along the axis are scanned side by side, as chains. A long line is cut in strips, which are chains
+// too: each is scanned from its own first element, then combined with what came before it. So floats are
+// added in an order that depends on the length of the axis and on which is contiguous, not on the threads.
+// 16-bit floats are kept in float on the way, and rounded where they are written.
 
-#include "device/cpu/cpu.h"
-#include "device/cpu/element_ops.h"
-#include "op/ops.h"
+#include "device/cpu/scan.h"
 
 #include <math.h>
 
 enum { TO, FROM };
 
-// Lines -----------------------------------------------------------------------------------------------------------
-
-// n elements, at least one, from bytes and to bytes apart; row combines two.
-typedef void scan_fn(char *to, int64_t to_step, const char *from, int64_t from_step, int64_t n, row_fn *row);
-
-// kept: the type on the way; read and written: an element in that type, and back.
-#define SCAN(name, type, kept, read, written, result)                                                  \
-    static void scan_##name(char *to, int64_t to_step, const char *from, int64_t from_step, int64_t n, \
-                            row_fn *row) {                                                             \
-        (void)row;                                                                                     \
-        type element;                                                                                  \
-        memcpy(&element, from, sizeof element);                                                        \
-        memcpy(to, &element, sizeof element);                                                          \
-        kept a = read(element);                                                                        \
-        for (int64_t i = 1; i < n; i++) {                                                              \
-            memcpy(&element, from + i * from_step, sizeof element);                                    \
-            kept b = read(element);                                                                    \
-            a = (kept)(result);                                                                        \
-            element = written(a);                                                                      \
-            memcpy(to + i * to_step, &element, sizeof element);                                        \
-        }                                                                                              \
-    }
-
-#define SCAN_NUMBERS(name, type, kept, read, written, wide)                 \
-    SCAN(name##_sum, type, kept, read, written, ADD_OF((wide)a, (wide)b))   \
-    SCAN(name##_prod, type, kept, read, written, PROD_OF((wide)a, (wide)b)) \
-    SCAN(name##_max, type, kept, read, written, MAX_WINS(a, b))             \
-    SCAN(name##_min, type, kept, read, written, MIN_WINS(a, b))
-
-SCAN_NUMBERS(u8, uint8_t, uint8_t, , , uint32_t)
-SCAN_NUMBERS(u16, uint16_t, uint16_t, , , uint32_t)
-SCAN_NUMBERS(u32, uint32_t, uint32_t, , , uint32_t)
-SCAN_NUMBERS(u64, uint64_t, uint64_t, , , uint64_t)
-SCAN_NUMBERS(i8, int8_t, int8_t, , , uint32_t)
-SCAN_NUMBERS(i16, int16_t, int16_t, , , uint32_t)
-SCAN_NUMBERS(i32, int32_t, int32_t, , , uint32_t)
-SCAN_NUMBERS(i64, int64_t, int64_t, , , uint64_t)
-SCAN_NUMBERS(f32, float, float, , , float)
-SCAN_NUMBERS(f64, double, double, , , double)
-SCAN_NUMBERS(f16, float16, float, half_to_float, half_from_float, float)
-SCAN_NUMBERS(bf16, bfloat16, float, bfloat_to_float, bfloat_from_float, float)
-SCAN(bool_or, uint8_t, uint8_t, , , OR_OF(a, b))
-SCAN(bool_and, uint8_t, uint8_t, , , AND_OF(a, b))
-SCAN(c64_sum, complex64, complex64, , , complex_add(a, b))
-SCAN(c64_prod, complex64, complex64, , , complex_prod(a, b))
-SCAN(c64_max, complex64, complex64, , , complex_max(a, b))
-SCAN(c64_min, complex64, complex64, , , complex_min(a, b))
-
-// Logarithms of sums, as the row computes them.
-#define SCAN_ROW(name, type, kept, read, written)                                                      \
-    static void scan_##name(char *to, int64_t to_step, const char *from, int64_t from_step, int64_t n, \
-                            row_fn *row) {                                                             \
-        type element;                                                                                  \
-        memcpy(&element, from, sizeof element);                                                        \
-        memcpy(to, &element, sizeof element);                                                          \
-        kept a = read(element), b;                                                                     \
-        for (int64_t i = 1; i < n; i++) {                                                              \
-            memcpy(&element, from + i * from_step, sizeof element);                                    \
-            b = read(element);                                                                         \
-            cpu_call_row(row, &a, &a, &b, NULL, 1);                                                    \
-            element = written(a);                                                                      \
-            memcpy(to + i * to_step, &element, sizeof element);                                        \
-        }                                                                                              \
-    }
-SCAN_ROW(f16_logs, float16, float, half_to_float, half_from_float)
-SCAN_ROW(bf16_logs, bfloat16, float, bfloat_to_float, bfloat_from_float)
-SCAN_ROW(f32_logs, float, float, , )
-SCAN_ROW(f64_logs, double, double, , )
-SCAN_ROW(c64_logs, complex64, complex64, , )
-
-static scan_fn *line_of(enum scan which, zl_dtype dtype) {
-#define ROW(name) \
-    { scan_##name##_sum, scan_##name##_prod, scan_##name##_max, scan_##name##_min, NULL }
-#define FLOAT(name) \
-    { scan_##name##_sum, scan_##name##_prod, scan_##name##_max, scan_##name##_min, scan_##name##_logs }
-    static scan_fn *const lines[ZL_DTYPE_COUNT][SCAN_LOGADDEXP + 1] = {
-        [ZL_BOOL] = {scan_bool_or, scan_bool_and, scan_bool_or, scan_bool_and, NULL},
-        [ZL_UINT8] = ROW(u8),
-        [ZL_UINT16] = ROW(u16),
-        [ZL_UINT32] = ROW(u32),
-        [ZL_UINT64] = ROW(u64),
-        [ZL_INT8] = ROW(i8),
-        [ZL_INT16] = ROW(i16),
-        [ZL_INT32] = ROW(i32),
-        [ZL_INT64] = ROW(i64),
-        [ZL_FLOAT16] = FLOAT(f16),
-        [ZL_BFLOAT16] = FLOAT(bf16),
-        [ZL_FLOAT32] = FLOAT(f32),
-        [ZL_FLOAT64] = FLOAT(f64),
-        [ZL_COMPLEX64] = FLOAT(c64),
-    };
-    return lines[dtype][which];
-}
-
-// Scans -----------------------------------------------------------------------------------------------------------
-
-enum { COLUMNS = 512, COLUMNS_LEAST = 8 }; // elements of a row that are scanned together
+enum {
+    COLUMNS = 512, // elements of a row that are scanned together
+    COLUMNS_LEAST = 8,
+    STRIP = 512, // elements of a line
+    BLOCK = SCAN_CHAINS * STRIP,
+};
 
 struct scanning {
     struct layout others; // the axes that are not scanned; operands: to, from
     int64_t n;            // elements along the axis
     int64_t step[2];      // bytes along it; negative if it goes backwards
     bool inclusive;
-    int64_t item;       // bytes of an element
+    int64_t item, wide; // bytes of an element, and as it is kept
     union scalar start; // what no elements give
-    scan_fn *line;
-    row_fn *row, *widen, *narrow; // NULL: elements are kept as they are
+    scan_chains_fn *chains;
+    row_fn *row, *after;    // combines elements with elements, with one element
+    row_fn *widen, *narrow; // NULL: elements are kept as they are
 };
 
-static void scan_line(const struct scanning *s, char *to, const char *from) {
-    if (s->inclusive) {
-        s->line(to, s->step[TO], from, s->step[FROM], s->n, s->row);
+// Reading and writing ---------------------------------------------------------------------------------------------
+
+// Kept elements: where they are, if that is one behind the other, or brought to room.
+static const char *read_line(const struct scanning *s, const char *from, int64_t n, char *room) {
+    char elements[STRIP * 2];
+    if (s->step[FROM] == s->item && !s->widen)
+        return from;
+    for (int64_t i = 0, part; i < n; i += part) {
+        part = MIN_OF(n - i, STRIP);
+        const char *at = from + i * s->step[FROM];
+        char *to = s->widen ? elements : room + i * s->item;
+        if (s->step[FROM] != s->item || !s->widen)
+            cpu_move((size_t)s->item, to, (struct stride2){0, s->item}, at,
+                     (struct stride2){0, s->step[FROM]}, 1, part);
+        if (s->widen)
+            cpu_call_row(s->widen, room + i * s->wide, s->step[FROM] == s->item ? at : elements, NULL, NULL,
+                         part);
+    }
+    return room;
+}
+
+// Kept elements, at most STRIP, combined with what came before (NULL: nothing did) and written. Uses up `kept`.
+static void write_line(const struct scanning *s, char *to, char *kept, int64_t n, const char *before) {
+    bool direct = s->step[TO] == s->item;
+    char elements[STRIP * 2], *from = kept;
+    if (before) {
+        from = direct && !s->narrow ? to : kept;
+        cpu_call_row(s->after, from, kept, before, NULL, n);
+    }
+    if (s->narrow) {
+        cpu_call_row(s->narrow, direct ? to : elements, from, NULL, NULL, n);
+        from = direct ? to : elements;
+    }
+    if (from != to)
+        cpu_move((size_t)s->item, to, (struct stride2){0, s->step[TO]}, from, (struct stride2){0, s->item}, 1,
+                 n);
+}
+
+// Strips ----------------------------------------------------------------------------------------------------------
+
+static int64_t strips_of(int64_t n) {
+    return (n + STRIP - 1) / STRIP;
+}
+
+// Scans the strips of a block, of n elements in all, each by itself, into kept.
+static void scan_block(const struct scanning *s, const char *from, int64_t n, char *kept) {
+    const char *elements = read_line(s, from, n, kept);
+    int64_t whole = n / STRIP, done = whole * STRIP * s->wide;
+    if (whole)
+        s->chains(&(struct chains){kept, elements, STRIP, STRIP, STRIP, (int)whole}, s->row);
+    if (n % STRIP)
+        s->chains(&(struct chains){kept + done, elements + done, 0, 0, n % STRIP, 1}, s->row);
+}
+
+static const char *last_of(const struct scanning *s, const char *kept, int64_t n) {
+    return kept + (n - 1) * s->wide;
+}
+
+// Elements [at, end) of a line of n; at is a multiple of BLOCK. before: what came before it, if at is not 0; changed.
+static void scan_strips(const struct scanning *s, char *to, const char *from, int64_t at, int64_t end,
+                        union scalar *before) {
+    _Alignas(64) char kept[BLOCK * sizeof(union scalar)];
+    for (int64_t n; at < end; at += n) {
+        n = MIN_OF(end - at, BLOCK);
+        scan_block(s, from + at * s->step[FROM], n, kept);
+        for (int64_t i = 0; i < n; i += STRIP) {
+            int64_t length = MIN_OF(n - i, STRIP);
+            union scalar next;
+            char *strip = kept + i * s->wide;
+            if (at + i)
+                cpu_call_row(s->after, &next, last_of(s, strip, length), before, NULL, 1);
+            else
+                memcpy(&next, last_of(s, strip, length), (size_t)s->wide);
+            write_line(s, to + (at + i) * s->step[TO], strip, length, at + i ? (const char *)before : NULL);
+            *before = next;
+        }
+    }
+}
+
+// One line, on all threads: first what each strip comes to, then what came before each piece of the line.
+struct shared_line {
+    const struct scanning *s;
+    char *to;
+    const char *from;
+    int64_t n, piece;    // elements
+    union scalar *total; // of strips; then, of each piece, what came before it
+};
+
+static void add_up_part(const void *context, int64_t piece, int64_t end) {
+    const struct shared_line *l = context;
+    _Alignas(64) char kept[BLOCK * sizeof(union scalar)];
+    for (int64_t at = piece * l->piece, n; at < end * l->piece; at += n) {
+        n = BLOCK;
+        scan_block(l->s, l->from + at * l->s->step[FROM], n, kept);
+        for (int64_t i = 0; i < n; i += STRIP)
+            memcpy(&l->total[(at + i) / STRIP], last_of(l->s, kept + i * l->s->wide, STRIP),
+                   (size_t)l->s->wide);
+    }
+}
+
+static void scan_piece_part(const void *context, int64_t piece, int64_t end) {
+    const struct shared_line *l = context;
+    union scalar before = l->total[piece];
+    scan_strips(l->s, l->to, l->from, piece * l->piece, MIN_OF(end * l->piece, l->n), &before);
+}
+
+// The last piece is not counted: nothing comes after it.
+static void sum_up_pieces(const struct shared_line *l, int64_t pieces) {
+    int64_t strips = l->piece / STRIP;
+    union scalar before = l->total[0];
+    for (int64_t piece = 1; piece < pieces; piece++) {
+        for (int64_t i = (piece - 1) * strips; i < piece * strips; i++)
+            if (i)
+                cpu_call_row(l->s->after, &before, &l->total[i], &before, NULL, 1);
+        l->total[piece] = before; // strips of that number were added already
+    }
+}
+
+static bool scan_shared_line(const struct scanning *s, char *to, const char *from, int64_t n) {
+    int64_t blocks = (n + BLOCK - 1) / BLOCK, each = blocks / (4 * pool_threads()) + 1;
+    struct shared_line l = {s, to,           from,
+                            n, each * BLOCK, memory_alloc((size_t)strips_of(n) * sizeof(union scalar))};
+    if (!l.total)
+        return false;
+    int64_t pieces = (n + l.piece - 1) / l.piece;
+    if (pieces > 1)
+        cpu_split(pieces - 1, 1, add_up_part, &l);
+    sum_up_pieces(&l, pieces);
+    cpu_split(pieces, 1, scan_piece_part, &l);
+    memory_free(l.total);
+    return true;
+}
+
+// Lines -----------------------------------------------------------------------------------------------------------
+
+// Up to SCAN_CHAINS lines of at most STRIP elements; apart: bytes from one to the next.
+static void scan_short_lines(const struct scanning *s, char *to, const char *from, const int64_t *apart,
+                             int64_t lines, int64_t n) {
+    _Alignas(64) char kept[BLOCK * sizeof(union scalar)];
+    bool direct = s->step[TO] == s->item && s->step[FROM] == s->item && !s->widen &&
+                  apart[TO] % s->item == 0 && apart[FROM] % s->item == 0 && to != from;
+    if (direct) {
+        s->chains(&(struct chains){to, from, apart[TO] / s->item, apart[FROM] / s->item, n, (int)lines},
+                  s->row);
         return;
     }
-    cpu_slice_run(to, (const char *)&s->start, (size_t)s->item);
-    if (s->n > 1)
-        s->line(to + s->step[TO], s->step[TO], from, s->step[FROM], s->n - 1, s->row);
+    for (int64_t k = 0; k < lines; k++) {
+        char *line = kept + k * n * s->wide;
+        const char *elements = read_line(s, from + k * apart[FROM], n, line);
+        if (elements != line)
+            memcpy(line, elements, (size_t)(n * s->wide));
+    }
+    s->chains(&(struct chains){kept, kept, n, n, n, (int)lines}, s->row);
+    for (int64_t k = 0; k < lines; k++)
+        write_line(s, to + k * apart[TO], kept + k * n * s->wide, n, NULL);
+}
+
+static void scan_lines_at(const struct scanning *s, char *to, const char *from, const int64_t *apart,
+                          int64_t lines) {
+    int64_t n = s->n - !s->inclusive;
+    for (int64_t k = 0; !s->inclusive && k < lines; k++)
+        cpu_slice_run(to + k * apart[TO], (const char *)&s->start, (size_t)s->item);
+    if (n == 0)
+        return;
+    to += s->inclusive ? 0 : s->step[TO];
+    if (n <= STRIP) {
+        scan_short_lines(s, to, from, apart, lines, n);
+        return;
+    }
+    for (int64_t k = 0; k < lines; k++)
+        scan_strips(s, to + k * apart[TO], from + k * apart[FROM], 0, n, &(union scalar){.i = 0});
 }
 
 static void scan_lines(const struct layout *l, struct walk *w, int64_t tiles, const void *context) {
+    const struct scanning *s = context;
+    const int64_t *apart = l->axes ? l->axis[l->axes - 1].stride : (int64_t[]){0, 0};
     for (;;) {
-        scan_line(context, w->data[TO], w->data[FROM]);
+        scan_lines_at(s, w->data[TO], w->data[FROM], apart, l->axes ? cpu_walk_extent(l, w, l->axes - 1) : 1);
         if (--tiles == 0)
             return;
         cpu_walk_next(l, w);
     }
 }
+
+// Rows ------------------------------------------------------------------------------------------------------------
 
 // Rows of cols elements, n of them: each is the one before, combined with what is read.
 static void scan_rows_kept(const struct scanning *s, char *to, const char *from, int64_t n, int64_t cols) {
@@ -176,6 +253,8 @@ static void scan_columns(const struct layout *l, struct walk *w, int64_t tiles, 
     }
 }
 
+// Scans -----------------------------------------------------------------------------------------------------------
+
 // What no elements give; of an extreme, the number furthest from it.
 static union scalar start_of(enum scan which, zl_dtype dtype) {
     static const double numbers[] = {0, 1, -INFINITY, INFINITY, -INFINITY};
@@ -189,11 +268,15 @@ static bool choose_rows(struct scanning *s, enum scan which, zl_dtype dtype) {
     static const enum tile_op ops[] = {TILE_ADD, TILE_MUL, TILE_MAX, TILE_MIN, TILE_LOGADDEXP};
     const struct row_table *rows = cpu_level()->rows;
     bool is_half = dtype == ZL_FLOAT16 || dtype == ZL_BFLOAT16;
-    s->line = line_of(which, dtype);
-    s->row = rows->op[ops[which]][is_half ? ZL_FLOAT32 : dtype][0];
+    zl_dtype kept = is_half ? ZL_FLOAT32 : dtype;
+    s->chains = cpu_scan_chains(which, kept);
+    s->row = rows->op[ops[which]][kept][0];
+    s->after = rows->op[ops[which]][kept][2];
+    s->item = (int64_t)zl_dtype_size(dtype);
+    s->wide = (int64_t)zl_dtype_size(kept);
     s->widen = is_half ? rows->cast[ZL_FLOAT32][dtype] : NULL;
     s->narrow = is_half ? rows->cast[dtype][ZL_FLOAT32] : NULL;
-    return (s->line && s->row) ||
+    return (s->chains && s->row && s->after) ||
            error_false(ZL_ERROR_DEVICE, "the cpu device has no kernel for scan of %s", zl_dtype_name(dtype));
 }
 
@@ -219,15 +302,36 @@ static void split_axes(struct scanning *s, zl_array out, zl_array x, const char 
     cpu_layout_merge(&s->others);
 }
 
-static void run_scan(struct scanning *s) {
+// A few long lines are scanned one after the other, each on all threads.
+static bool scan_few_lines(const struct scanning *s) {
+    struct walk w;
+    int64_t n = s->n - !s->inclusive;
+    cpu_walk_to(&s->others, &w, 0);
+    for (int64_t left = s->others.size; left > 0; left--) {
+        if (!s->inclusive)
+            cpu_slice_run(w.data[TO], (const char *)&s->start, (size_t)s->item);
+        if (!scan_shared_line(s, w.data[TO] + (s->inclusive ? 0 : s->step[TO]), w.data[FROM], n))
+            return false;
+        if (left > 1)
+            cpu_walk_next(&s->others, &w);
+    }
+    return true;
+}
+
+static bool run_scan(struct scanning *s) {
     struct layout *l = &s->others;
     const struct layout_axis *inner = l->axes ? &l->axis[l->axes - 1] : NULL;
     bool rows = inner && inner->dim >= COLUMNS_LEAST && inner->stride[TO] == s->item &&
                 inner->stride[FROM] == s->item;
+    bool few = !rows && pool_threads() > 1 && l->size < 2 * pool_threads() && s->n >= 8 * BLOCK;
+    int64_t together = rows ? COLUMNS : few ? 1 : SCAN_CHAINS;
     l->loops = l->axes;
     for (int j = 0; j < l->axes; j++)
-        l->axis[j].step = rows && j == l->axes - 1 ? MIN_OF(l->axis[j].dim, COLUMNS) : 1;
+        l->axis[j].step = j == l->axes - 1 ? MIN_OF(l->axis[j].dim, together) : 1;
+    if (few)
+        return scan_few_lines(s);
     cpu_walk(l, (double)(l->size * s->n * s->item) * 4, rows ? scan_columns : scan_lines, s);
+    return true;
 }
 
 bool cpu_scan(const struct call *c) {
@@ -239,9 +343,7 @@ bool cpu_scan(const struct call *c) {
     if (!list || !choose_rows(&s, (enum scan)arg[0], (zl_dtype)x->dtype))
         return false;
     s.inclusive = arg[3];
-    s.item = (int64_t)array_item(x);
     s.start = start_of((enum scan)arg[0], (zl_dtype)x->dtype);
     split_axes(&s, out, x, array_data(x, &room), arg, list);
-    run_scan(&s);
-    return true;
+    return run_scan(&s);
 }

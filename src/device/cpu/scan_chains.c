@@ -1,0 +1,190 @@
+// scan_chains.c - scans of elements one behind the other, for every dtype but 16-bit floats, which are scanned as float32.
+//
+// A vector is scanned by itself, in steps that double what each lane has seen, then combined with the last lane of the one
+// before. Lanes in front of the first hold the identity.
+
+#include "device/cpu/scan.h"
+
+#include "device/cpu/element_ops.h"
+
+#include <math.h>
+
+#define INLINE static inline __attribute__((always_inline))
+
+// Vectors -----------------------------------------------------------------------------------------------------------
+
+#define VECTOR(type, unsigned_type, signed_type)                        \
+    typedef type vec_##type __attribute__((vector_size(16)));           \
+    typedef unsigned_type bits_##type __attribute__((vector_size(16))); \
+    typedef signed_type mask_##type __attribute__((vector_size(16)));
+VECTOR(uint8_t, uint8_t, int8_t)
+VECTOR(uint16_t, uint16_t, int16_t)
+VECTOR(uint32_t, uint32_t, int32_t)
+VECTOR(uint64_t, uint64_t, int64_t)
+VECTOR(int8_t, uint8_t, int8_t)
+VECTOR(int16_t, uint16_t, int16_t)
+VECTOR(int32_t, uint32_t, int32_t)
+VECTOR(int64_t, uint64_t, int64_t)
+VECTOR(float, uint32_t, int32_t)
+VECTOR(double, uint64_t, int64_t)
+
+// A vector moved up by so many bytes, behind the last of another.
+#define BEHIND(first, v, bytes)                                                                   \
+    __builtin_shufflevector((vec_uint8_t)(first), (vec_uint8_t)(v), 16 - (bytes), 17 - (bytes),   \
+                            18 - (bytes), 19 - (bytes), 20 - (bytes), 21 - (bytes), 22 - (bytes), \
+                            23 - (bytes), 24 - (bytes), 25 - (bytes), 26 - (bytes), 27 - (bytes), \
+                            28 - (bytes), 29 - (bytes), 30 - (bytes), 31 - (bytes))
+
+// The last lane, in all of them.
+INLINE vec_uint8_t last_lane(vec_uint8_t v, size_t item) {
+    switch (item) {
+    case 1:
+        return __builtin_shufflevector(v, v, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15, 15);
+    case 2:
+        return (vec_uint8_t)__builtin_shufflevector((vec_uint16_t)v, (vec_uint16_t)v, 7, 7, 7, 7, 7, 7, 7, 7);
+    case 4: return (vec_uint8_t)__builtin_shufflevector((vec_uint32_t)v, (vec_uint32_t)v, 3, 3, 3, 3);
+    default: return (vec_uint8_t)__builtin_shufflevector((vec_uint64_t)v, (vec_uint64_t)v, 1, 1);
+    }
+}
+
+#define VEC_ADD(type, a, b) ((a) + (b))
+#define VEC_MUL(type, a, b) ((a) * (b))
+#define VEC_OR(type, a, b)  ((a) | (b))
+#define VEC_AND(type, a, b) ((a) & (b))
+#define VEC_PICK(type, mask, a, b) \
+    (vec_##type)(((bits_##type)(b) & (bits_##type)(mask)) | ((bits_##type)(a) & ~(bits_##type)(mask)))
+#define VEC_MAX(type, a, b) VEC_PICK(type, ((a) < (b)) | ((b) != (b)), a, b)
+#define VEC_MIN(type, a, b) VEC_PICK(type, ((b) < (a)) | ((b) != (b)), a, b)
+
+// Whether a vector can change what was kept. Of a long scan for an extreme few do, so it is worth asking.
+#define ALWAYS(type, kept, v)     true
+#define IF_LARGER(type, kept, v)  any_lane((vec_uint64_t) ~((v) <= (kept)))
+#define IF_SMALLER(type, kept, v) any_lane((vec_uint64_t) ~((v) >= (kept)))
+INLINE bool any_lane(vec_uint64_t mask) {
+    return (mask[0] | mask[1]) != 0;
+}
+
+// Chains ------------------------------------------------------------------------------------------------------------
+
+#define DOUBLE(type, bytes, combine) \
+    if (sizeof(type) <= (bytes))     \
+        v = combine(type, (vec_##type)BEHIND(none, v, bytes), v);
+
+// The next vector of chain k.
+#define NEXT(k, name)                              \
+    memcpy(&v[k], from + (k)*from_apart + at, 16); \
+    v[k] = name##_vector(v[k], none, &kept[k]);    \
+    memcpy(to + (k)*to_apart + at, &v[k], 16);
+_Static_assert(SCAN_CHAINS == 4, "all chains are NEXT(0) to NEXT(3)");
+
+// All chains go along at once, or else one after the other; the end of each is less than a vector.
+#define SCAN(name, type, identity, combine, changes)                                                         \
+    INLINE vec_##type name##_vector(vec_##type v, vec_##type none, vec_##type *kept) {                       \
+        if (!changes(type, *kept, v))                                                                        \
+            return *kept;                                                                                    \
+        DOUBLE(type, 1, combine)                                                                             \
+        DOUBLE(type, 2, combine)                                                                             \
+        DOUBLE(type, 4, combine)                                                                             \
+        DOUBLE(type, 8, combine)                                                                             \
+        v = combine(type, *kept, v);                                                                         \
+        *kept = (vec_##type)last_lane((vec_uint8_t)v, sizeof(type));                                         \
+        return v;                                                                                            \
+    }                                                                                                        \
+    static void scan_##name(const struct chains *c, row_fn *row) {                                           \
+        const int64_t item = sizeof(type), from_apart = c->from_apart * item, to_apart = c->to_apart * item; \
+        const int64_t whole = c->n * item / 16 * 16, rest = c->n * item - whole;                             \
+        const vec_##type none = (type)(identity) - (vec_##type){0};                                          \
+        vec_##type v[SCAN_CHAINS], kept[SCAN_CHAINS] = {none, none, none, none};                             \
+        const char *from = c->from;                                                                          \
+        char *to = c->to;                                                                                    \
+        (void)row;                                                                                           \
+        for (int64_t at = 0; c->count == SCAN_CHAINS && at < whole; at += 16) {                              \
+            NEXT(0, name) NEXT(1, name) NEXT(2, name) NEXT(3, name)                                          \
+        }                                                                                                    \
+        for (int k = 0; k < c->count; k++) {                                                                 \
+            vec_##type last = kept[k], end = none;                                                           \
+            for (int64_t at = 0; c->count < SCAN_CHAINS && at < whole; at += 16) {                           \
+                memcpy(&end, from + k * from_apart + at, 16);                                                \
+                end = name##_vector(end, none, &last);                                                       \
+                memcpy(to + k * to_apart + at, &end, 16);                                                    \
+            }                                                                                                \
+            if (rest) {                                                                                      \
+                memcpy(&end, from + k * from_apart + whole, (size_t)rest);                                   \
+                end = name##_vector(end, none, &last);                                                       \
+                memcpy(to + k * to_apart + whole, &end, (size_t)rest);                                       \
+            }                                                                                                \
+        }                                                                                                    \
+    }
+
+#define SCAN_SUMS(name, type, zero)               \
+    SCAN(name##_sum, type, zero, VEC_ADD, ALWAYS) \
+    SCAN(name##_prod, type, 1, VEC_MUL, ALWAYS)
+#define SCAN_EXTREMES(name, type, least, most, if_larger, if_smaller) \
+    SCAN(name##_max, type, least, VEC_MAX, if_larger)                 \
+    SCAN(name##_min, type, most, VEC_MIN, if_smaller)
+
+// Sums wrap around: those of signed numbers are the same bits.
+SCAN_SUMS(u8, uint8_t, 0)
+SCAN_SUMS(u16, uint16_t, 0)
+SCAN_SUMS(u32, uint32_t, 0)
+SCAN_SUMS(u64, uint64_t, 0)
+SCAN_SUMS(f32, float, -0.0f)
+SCAN_SUMS(f64, double, -0.0)
+SCAN_EXTREMES(u8, uint8_t, 0, UINT8_MAX, ALWAYS, ALWAYS)
+SCAN_EXTREMES(u16, uint16_t, 0, UINT16_MAX, ALWAYS, ALWAYS)
+SCAN_EXTREMES(u32, uint32_t, 0, UINT32_MAX, ALWAYS, ALWAYS)
+SCAN_EXTREMES(u64, uint64_t, 0, UINT64_MAX, ALWAYS, ALWAYS)
+SCAN_EXTREMES(i8, int8_t, INT8_MIN, INT8_MAX, ALWAYS, ALWAYS)
+SCAN_EXTREMES(i16, int16_t, INT16_MIN, INT16_MAX, ALWAYS, ALWAYS)
+SCAN_EXTREMES(i32, int32_t, INT32_MIN, INT32_MAX, ALWAYS, ALWAYS)
+SCAN_EXTREMES(i64, int64_t, INT64_MIN, INT64_MAX, ALWAYS, ALWAYS)
+SCAN_EXTREMES(f32, float, -INFINITY, INFINITY, IF_LARGER, IF_SMALLER)
+SCAN_EXTREMES(f64, double, -INFINITY, INFINITY, IF_LARGER, IF_SMALLER)
+SCAN(bool_or, uint8_t, 0, VEC_OR, ALWAYS)
+SCAN(bool_and, uint8_t, 1, VEC_AND, ALWAYS)
+
+// From element to element; step sets kept, with what is next, for all chains.
+#define SCAN_SLOWLY(name, type, step)                                                     \
+    static void scan_##name(const struct chains *c, row_fn *row) {                        \
+        const int64_t item = sizeof(type);                                                \
+        type kept[SCAN_CHAINS], next[SCAN_CHAINS] = {0};                                  \
+        (void)row;                                                                        \
+        for (int64_t i = 0; i < c->n; i++) {                                              \
+            for (int k = 0; k < c->count; k++)                                            \
+                memcpy(&next[k], c->from + (k * c->from_apart + i) * item, sizeof(type)); \
+            if (i)                                                                        \
+                step else memcpy(kept, next, sizeof kept);                                \
+            for (int k = 0; k < c->count; k++)                                            \
+                memcpy(c->to + (k * c->to_apart + i) * item, &kept[k], sizeof(type));     \
+        }                                                                                 \
+    }
+#define SCAN_COMPLEX(name, combine) \
+    SCAN_SLOWLY(name, complex64, for (int k = 0; k < c->count; k++) kept[k] = combine(kept[k], next[k]);)
+#define SCAN_LOGS(name, type) SCAN_SLOWLY(name, type, cpu_call_row(row, kept, kept, next, NULL, c->count);)
+SCAN_COMPLEX(c64_sum, complex_add)
+SCAN_COMPLEX(c64_prod, complex_prod)
+SCAN_COMPLEX(c64_max, complex_max)
+SCAN_COMPLEX(c64_min, complex_min)
+SCAN_LOGS(f32_logs, float)
+SCAN_LOGS(f64_logs, double)
+SCAN_LOGS(c64_logs, complex64)
+
+scan_chains_fn *cpu_scan_chains(enum scan which, zl_dtype dtype) {
+#define ROW(sums, name, logs) \
+    { scan_##sums##_sum, scan_##sums##_prod, scan_##name##_max, scan_##name##_min, logs }
+    static scan_chains_fn *const chains[ZL_DTYPE_COUNT][SCAN_LOGADDEXP + 1] = {
+        [ZL_BOOL] = {scan_bool_or, scan_bool_and, scan_bool_or, scan_bool_and, NULL},
+        [ZL_UINT8] = ROW(u8, u8, NULL),
+        [ZL_UINT16] = ROW(u16, u16, NULL),
+        [ZL_UINT32] = ROW(u32, u32, NULL),
+        [ZL_UINT64] = ROW(u64, u64, NULL),
+        [ZL_INT8] = ROW(u8, i8, NULL),
+        [ZL_INT16] = ROW(u16, i16, NULL),
+        [ZL_INT32] = ROW(u32, i32, NULL),
+        [ZL_INT64] = ROW(u64, i64, NULL),
+        [ZL_FLOAT32] = ROW(f32, f32, scan_f32_logs),
+        [ZL_FLOAT64] = ROW(f64, f64, scan_f64_logs),
+        [ZL_COMPLEX64] = ROW(c64, c64, scan_c64_logs),
+    };
+    return chains[dtype][which];
+}
