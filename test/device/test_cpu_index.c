@@ -214,8 +214,8 @@ static void pad_once(void) {
         high[i] = test_between(0, 2);
         out[i] = low[i] + dim[i] + high[i];
     }
-    zl_array y =
-        zl_contiguous(zl_pad(x.array, (zl_shape){low, ndim}, (zl_shape){high, ndim}, zl_scalar_int(77)), false);
+    zl_array y = zl_contiguous(
+        zl_pad(x.array, (zl_shape){low, ndim}, (zl_shape){high, ndim}, zl_scalar_int(77)), false);
     REQUIRE(zl_eval(y));
     do {
         int64_t from[VIEW_AXES];
@@ -265,4 +265,43 @@ TEST(quotient_and_remainder) {
             } while (next_position(ndim, dim, at));
             CHECK_EQ_INT(wrong, 0);
         }
+}
+
+// Elements by indices one behind the other, of every dtype of indices and every size of elements; some are out of range:
+// read from the nearest, left out when written.
+static void check_indexed(zl_dtype index_dtype, zl_dtype dtype, int axis) {
+    enum { N = 40, LEAST = -3 };
+    bool is_signed = index_dtype >= ZL_INT8;
+    int64_t index[N], taken[N], put[N];
+    for (int64_t i = 0; i < N; i++) {
+        index[i] = test_between(is_signed ? -N + LEAST : 0, N - LEAST);
+        put[i] = i;
+    }
+    for (int64_t i = 0; i < N; i++) {
+        int64_t at = index[i] < 0 ? index[i] + N : index[i];
+        taken[i] = at < 0 ? 0 : at >= N ? N - 1 : at;
+        if (at >= 0 && at < N)
+            put[at] = 50 + i;
+    }
+    zl_shape shape = axis ? ZL_SHAPE(1, N) : ZL_SHAPE(N, 1);
+    zl_array x = zl_astype(zl_reshape(zl_arange_int(0, N, 1, ZL_INT64), shape), dtype);
+    zl_array v = zl_astype(zl_reshape(zl_arange_int(50, 50 + N, 1, ZL_INT64), shape), dtype);
+    zl_array at = zl_astype(zl_from_i64(index, ZL_SHAPE(N)), index_dtype), places = zl_reshape(at, shape);
+    REQUIRE(zl_eval_all(4, (zl_array[]){x, v, at, places}));
+    zl_array got[] = {zl_take(x, at, axis), zl_take_along_axis(x, places, axis),
+                      zl_put_along_axis(x, places, v, axis)};
+    for (int k = 0; k < 3; k++) {
+        zl_array want = zl_astype(zl_reshape(zl_from_i64(k == 2 ? put : taken, ZL_SHAPE(N)), shape), dtype);
+        if (!CHECK_EQ_INT(zl_item_int(zl_array_equal(got[k], want, false)), 1))
+            test_note("%d: %s by %s along %d", k, zl_dtype_name(dtype), zl_dtype_name(index_dtype), axis);
+    }
+}
+
+TEST(elements_by_indices_of_every_dtype) {
+    static const zl_dtype sizes[] = {ZL_UINT8, ZL_BFLOAT16, ZL_FLOAT32, ZL_COMPLEX64};
+    for (int index = ZL_UINT8; index <= ZL_INT64; index++)
+        for (size_t k = 0; k < COUNT(sizes); k++)
+            for (int axis = 0; axis < 2; axis++)
+                ZL_SCOPE
+                    check_indexed((zl_dtype)index, sizes[k], axis);
 }

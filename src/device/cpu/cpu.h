@@ -191,9 +191,13 @@ static inline void cpu_indices_next(const struct indices *i, int64_t from, int64
     cpu_indices_read(i->data + from * i->step, i->step, i->dtype, n, out);
 }
 
-// Of dim elements, the one that an index means, counted from the end if it is negative; at most last, at least 0.
+// Of dim elements, the one that an index means, counted from the end if it is negative.
+static inline int64_t cpu_from_start(int64_t index, int64_t dim) {
+    return index < 0 ? index + dim : index;
+}
+// The same, at most last, at least 0.
 static inline int64_t cpu_position(int64_t index, int64_t dim, int64_t last) {
-    int64_t at = index < 0 ? index + dim : index;
+    int64_t at = cpu_from_start(index, dim);
     return at < 0 ? 0 : at > last ? last : at;
 }
 
@@ -202,6 +206,17 @@ static inline int64_t cpu_position(int64_t index, int64_t dim, int64_t last) {
 // The elements at from + offset[i], one behind the other.
 typedef void gather_fn(char *to, const char *from, const int64_t *offset, int64_t n);
 gather_fn *cpu_gather_elements(size_t item);
+// An axis that indices choose places of: element i is `apart` bytes from the one before, and its index says how far on.
+struct indexed {
+    char *data;
+    int64_t dim, step, apart; // elements; bytes
+};
+// The same for n indices as they are, one behind the other: read to `to`, or put from there. Those out of range take the
+// nearest, or are left out. NULL: there is none for that dtype.
+typedef void take_fn(char *to, const struct indexed *x, const char *indices, int64_t n);
+typedef void put_fn(const char *from, const struct indexed *x, const char *indices, int64_t n);
+take_fn *cpu_take_elements(zl_dtype index, size_t item);
+put_fn *cpu_put_elements(zl_dtype index, size_t item);
 // Element i, of those step bytes apart, put at out + offset[i], or combined with what is there; in order. A negative
 // offset leaves it out. update is one of enum update.
 typedef void scatter_fn(char *out, const int64_t *offset, const char *from, int64_t step, int64_t n);

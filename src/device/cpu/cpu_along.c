@@ -14,6 +14,8 @@ struct along {
     int64_t dim, step; // of the axis of the array: elements, bytes
     gather_fn *gather;
     scatter_fn *scatter;
+    take_fn *take; // of indices as they are; NULL: they must be read first
+    put_fn *put;
     int apart; // an axis of the layout whose places do not meet in the array; -1: none
 };
 
@@ -44,6 +46,14 @@ static void put_row(const struct along *a, char *array, char *other, int64_t *in
 // A row of the layout, block by block.
 static void run_row(const struct along *a, const struct walk *w, along_row *row) {
     const struct layout_axis *x = &a->layout.axis[a->layout.axes - 1];
+    struct indexed axis = {w->data[ARRAY], a->dim, a->step, x->stride[ARRAY]};
+    if (a->take || a->put) {
+        if (a->take)
+            a->take(w->data[OTHER], &axis, w->data[INDEX], x->dim);
+        else
+            a->put(w->data[OTHER], &axis, w->data[INDEX], x->dim);
+        return;
+    }
     int64_t index[INDICES_BLOCK];
     for (int64_t i = 0, n; i < x->dim; i += n) {
         n = MIN_OF(x->dim - i, INDICES_BLOCK);
@@ -77,6 +87,12 @@ static void plan_rows(struct layout *l) {
     l->loops = l->axes - 1;
     for (int j = 0; j < l->axes; j++)
         l->axis[j].step = 1;
+}
+
+// Whether indices and other elements lie one behind the other in a row.
+static bool is_dense(const struct along *a) {
+    const struct layout_axis *x = &a->layout.axis[a->layout.axes - 1];
+    return x->stride[INDEX] == a->layout.item[INDEX] && x->stride[OTHER] == a->layout.item[OTHER];
 }
 
 static void take_rows(const struct layout *l, struct walk *w, int64_t tiles, const void *context) {
@@ -116,6 +132,8 @@ bool cpu_take_along(const struct call *c) {
     cpu_layout_merge(&a.layout);
     cut_row(&a.layout);
     plan_rows(&a.layout);
+    a.take = is_dense(&a) ? cpu_take_elements(a.dtype, array_item(x)) : NULL;
+    a.put = NULL;
     cpu_walk(&a.layout, (double)out->size * (double)(16 + 2 * array_item(x)), take_rows, &a);
     return true;
 }
@@ -163,6 +181,8 @@ bool cpu_put_along(const struct call *c) {
     add_operand(&a.layout, values, values, array_data(values, &room[1]), array_stride(values));
     cpu_layout_merge(&a.layout);
     plan_rows(&a.layout);
+    a.take = NULL;
+    a.put = call_args(c)[1] == UPDATE_SET && is_dense(&a) ? cpu_put_elements(a.dtype, array_item(out)) : NULL;
     run_put(&a);
     return true;
 }

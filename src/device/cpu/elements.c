@@ -14,11 +14,60 @@ GATHER(uint16_t)
 GATHER(uint32_t)
 GATHER(uint64_t)
 
+#define OF_SIZE(name, item)          \
+    ((item) == 1   ? name##_uint8_t  \
+     : (item) == 2 ? name##_uint16_t \
+     : (item) == 4 ? name##_uint32_t \
+                   : name##_uint64_t)
+
 gather_fn *cpu_gather_elements(size_t item) {
-    return item == 1   ? gather_uint8_t
-           : item == 2 ? gather_uint16_t
-           : item == 4 ? gather_uint32_t
-                       : gather_uint64_t;
+    return OF_SIZE(gather, item);
+}
+
+// Indices that lie one behind the other, read and followed in one go.
+#define INDEXED(index, type)                                                                                \
+    static void take_##index##_##type(char *out, const struct indexed *axis, const char *indices,           \
+                                      int64_t n) {                                                          \
+        const struct indexed x = *axis;                                                                     \
+        for (int64_t i = 0; i < n; i++) {                                                                   \
+            index value;                                                                                    \
+            memcpy(&value, indices + i * (int64_t)sizeof value, sizeof value);                              \
+            int64_t at = cpu_position((int64_t)value, x.dim, x.dim - 1);                                    \
+            memcpy(out + i * (int64_t)sizeof(type), x.data + i * x.apart + at * x.step, sizeof(type));      \
+        }                                                                                                   \
+    }                                                                                                       \
+    static void put_##index##_##type(const char *from, const struct indexed *axis, const char *indices,     \
+                                     int64_t n) {                                                           \
+        const struct indexed x = *axis;                                                                     \
+        for (int64_t i = 0; i < n; i++) {                                                                   \
+            index value;                                                                                    \
+            memcpy(&value, indices + i * (int64_t)sizeof value, sizeof value);                              \
+            int64_t at = cpu_from_start((int64_t)value, x.dim);                                             \
+            if (at >= 0 && at < x.dim)                                                                      \
+                memcpy(x.data + i * x.apart + at * x.step, from + i * (int64_t)sizeof(type), sizeof(type)); \
+        }                                                                                                   \
+    }
+#define INDEXED_BY(index)    \
+    INDEXED(index, uint8_t)  \
+    INDEXED(index, uint16_t) \
+    INDEXED(index, uint32_t) \
+    INDEXED(index, uint64_t)
+INDEXED_BY(uint32_t)
+INDEXED_BY(int32_t)
+INDEXED_BY(int64_t)
+
+take_fn *cpu_take_elements(zl_dtype index, size_t item) {
+    return index == ZL_UINT32  ? OF_SIZE(take_uint32_t, item)
+           : index == ZL_INT32 ? OF_SIZE(take_int32_t, item)
+           : index == ZL_INT64 ? OF_SIZE(take_int64_t, item)
+                               : NULL;
+}
+
+put_fn *cpu_put_elements(zl_dtype index, size_t item) {
+    return index == ZL_UINT32  ? OF_SIZE(put_uint32_t, item)
+           : index == ZL_INT32 ? OF_SIZE(put_int32_t, item)
+           : index == ZL_INT64 ? OF_SIZE(put_int64_t, item)
+                               : NULL;
 }
 
 #define SCATTER(name, type, result)                                                              \

@@ -13,18 +13,28 @@ struct taking {
     int64_t bytes;           // of a slice
     struct layout outer;     // axes before it; operand: x
     struct slice_move slice; // axes after it
+    gather_fn *elements;     // slices of one element
+    take_fn *direct;         // the same, of indices as they are; NULL: they must be read first
 };
 
 // Slices [from, to) of one outer position, whose result begins at out. Those out of range take the nearest:
 // no memory but x's is read.
 static void take_row(const struct taking *t, char *out, const char *x, int64_t from, int64_t to) {
     int64_t at[INDICES_BLOCK];
+    if (t->direct) {
+        struct indexed axis = {(char *)(uintptr_t)x, t->dim, t->step, 0};
+        t->direct(out + from * t->bytes, &axis, t->indices.data + from * t->indices.step, to - from);
+        return;
+    }
     for (int64_t n; from < to; from += n) {
         n = MIN_OF(to - from, INDICES_BLOCK);
         cpu_indices_next(&t->indices, from, n, at);
         for (int64_t i = 0; i < n; i++)
-            cpu_slice_move(&t->slice, out + (from + i) * t->bytes,
-                           x + cpu_position(at[i], t->dim, t->dim - 1) * t->step);
+            at[i] = cpu_position(at[i], t->dim, t->dim - 1) * t->step;
+        if (t->slice.layout.size == 1)
+            t->elements(out + from * t->bytes, x, at, n);
+        for (int64_t i = 0; t->slice.layout.size > 1 && i < n; i++)
+            cpu_slice_move(&t->slice, out + (from + i) * t->bytes, x + at[i]);
     }
 }
 
@@ -65,8 +75,11 @@ bool cpu_take(const struct call *c) {
     cpu_slice_plan(&t.slice, (zl_dtype)x->dtype, UPDATE_SET, after, x->dim + axis + 1,
                    array_stride(out) + out->ndim - after, array_stride(x) + axis + 1);
     t.bytes = t.slice.layout.size * item;
+    t.elements = cpu_gather_elements((size_t)item);
     plan_outer(&t.outer, axis, x->dim, array_data(x, &room), (size_t)item, array_stride(x));
     bool ok = cpu_indices_open(&t.indices, indices);
+    bool dense = ok && t.slice.layout.size == 1 && t.indices.step == (int64_t)array_item(indices);
+    t.direct = dense ? cpu_take_elements((zl_dtype)indices->dtype, (size_t)item) : NULL;
     if (ok)
         cpu_split(t.outer.size * t.count, CPU_SPLIT / 2 / (t.bytes + 16) + 1, take_part, &t);
     cpu_indices_close(&t.indices);
