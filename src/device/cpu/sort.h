@@ -1,0 +1,41 @@
+// sort.h - keys, by which elements are sorted, searched and selected.
+//
+// A key is an unsigned number in the order of the elements: the bits of a dtype, mapped so that NaN is the largest. Those of
+// elements of up to 4 bytes are uint32, others uint64.
+
+#ifndef SORT_H
+#define SORT_H
+
+#include "device/cpu/cpu.h"
+
+enum { SORT_BLOCK = 256 }; // keys that are made at once, where they are not all kept
+
+struct sort_order {
+    void (*load)(const char *from, int64_t n, void *key);
+    void (*store)(const void *key, int64_t n, char *to); // NULL: there is no way back
+    uint64_t minus_zero; // its key: that of 0 follows it. 0: the dtype has none
+    bool is_long;        // keys are uint64
+};
+const struct sort_order *cpu_sort_order(zl_dtype dtype);
+// Keys in which equal elements are equal: -0 is 0.
+void cpu_sort_load_equal(const struct sort_order *o, const char *from, int64_t n, void *key);
+
+// sort_digits.c: items are sorted by some of their bits; equal ones stay in order.
+struct sort_keyed { // a key of 8 bytes and where it was
+    uint64_t key, position;
+};
+enum sort_item { SORT_U32, SORT_U64, SORT_KEYED };
+struct sort_job {
+    enum sort_item item;
+    void *a, *room; // the items, and room for as many
+    int64_t n;
+    int first;   // bit of the key, and all above it
+    bool shared; // on all threads
+};
+void *cpu_sort_items(const struct sort_job *job); // where the sorted items are: a or room; NULL and an error
+
+// sort_short.c: SORT_LANES lines of n items each, item i of line k at a[i * SORT_LANES + k]; not SORT_KEYED.
+enum { SORT_LANES = 16, SORT_SHORT = 256 }; // items of a line for which this is quicker
+void cpu_sort_lanes(enum sort_item item, void *a, int64_t n);
+
+#endif
