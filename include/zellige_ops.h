@@ -985,8 +985,8 @@ ZL_API bool zl_unstack(zl_array x, int axis, zl_array *out);
 
 // sort
 
-// The positions, as uint32, of the elements of a along an axis: those before the kth are not larger than it,
-// those behind it not smaller. They are all in order here.
+// The positions, as uint32, of the elements of a along an axis: those less than the kth, those equal to it,
+// then the others, each of these as they were. NaN is the largest.
 ZL_API zl_array zl_argpartition(zl_array a, int kth, int axis);
 
 // The positions, as uint32, of the elements of a, flattened, as zl_argpartition.
@@ -1000,8 +1000,8 @@ ZL_API zl_array zl_argsort(zl_array a, int axis);
 // keep their order.
 ZL_API zl_array zl_argsort_flat(zl_array a);
 
-// The elements of a along an axis: those before the kth are not larger than it, those behind it not smaller.
-// They are all in order here.
+// The elements of a along an axis: those less than the kth, those equal to it, then the others, each of these
+// as they were. NaN is the largest.
 ZL_API zl_array zl_partition(zl_array a, int kth, int axis);
 
 // The elements of a, flattened, as zl_partition.

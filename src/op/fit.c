@@ -176,6 +176,12 @@ bool op_fits_custom_kernel(const struct call *c, const zl_array *in) {
            in[0]->dtype == ZL_UINT8 && in[0]->ndim == 1;
 }
 
+bool op_fits_partition(const struct call *c, const zl_array *in) {
+    struct op_window w;
+    return has(c, 1, 3) && in[0]->ndim >= 1 && (c->op == &op_argpartition || in[0]->dtype != ZL_COMPLEX64) &&
+           op_partition_window(call_args(c), in[0]->dim[in[0]->ndim - 1], &w);
+}
+
 bool op_fits_searchsorted(const struct call *c, const zl_array *in) {
     return has(c, 2, 1) && is_among(call_args(c)[0], 2) && in[0]->ndim == 1 && in[0]->size > 0 &&
            in[0]->size <= UINT32_MAX && in[0]->dtype == in[1]->dtype;

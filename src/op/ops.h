@@ -122,6 +122,18 @@ extern const struct op op_scan;
 // sort.c: of row-major inputs, along the last axis: NaN last, equal elements in the order in which they were. Sort of
 // complex numbers is taken by argsort, whose result is uint32.
 extern const struct op op_sort, op_argsort;
+// What an axis of a becomes, moved to the end and back; arg goes to order. An error in the name of function.
+typedef zl_array op_order_fn(zl_array x, const int64_t *arg);
+zl_array op_order(const char *function, zl_array a, int axis, op_order_fn *order, const int64_t *arg);
+// The column vmap of ops along the last axis.
+bool op_vmap_last(const struct call *c, const zl_array *in, const int *axis, zl_array *out, int *out_axis);
+// partition.c: as sort, but in order are only three groups: those less than the kth element, those equal to it, and others. Args:
+// kth, then which run of that is wanted: first, and count (less than 0: all). They are counted from the end if less than 0.
+extern const struct op op_partition, op_argpartition;
+struct op_window {
+    int64_t kth, first, count;
+};
+bool op_partition_window(const int64_t *arg, int64_t n, struct op_window *w); // of n elements; false: it does not fit
 // Inputs a sorted list, not empty, and values of its dtype; args: right. How many elements come before each value: those
 // less than it, and if right those equal to it.
 extern const struct op op_searchsorted;
@@ -207,7 +219,7 @@ op_fit op_fits_transpose, op_fits_squeeze, op_fits_expand_dims, op_fits_broadcas
     op_fits_as_strided, op_fits_reshape, op_fits_flatten, op_fits_unflatten, op_fits_bitcast, op_fits_field_view,
     op_fits_reduce, op_fits_argreduce, op_fits_arange, op_fits_concatenate, op_fits_pad, op_fits_divmod, op_fits_matmul,
     op_fits_take, op_fits_random_bits, op_fits_gather, op_fits_scatter, op_fits_take_along, op_fits_put_along,
-    op_fits_slice_update, op_fits_dynamic_slice, op_fits_dynamic_slice_update, op_fits_scan, op_fits_sort,
+    op_fits_slice_update, op_fits_dynamic_slice, op_fits_dynamic_slice_update, op_fits_scan, op_fits_sort, op_fits_partition,
     op_fits_searchsorted, op_fits_gather_mm, op_fits_segmented_mm, op_fits_matmul_int8, op_fits_cholesky, op_fits_inverse,
     op_fits_lu, op_fits_qr, op_fits_svd, op_fits_eigh, op_fits_eig, op_fits_conv, op_fits_fft, op_fits_quantize,
     op_fits_dequantize, op_fits_quantized_matmul, op_fits_custom_kernel, op_fits_stretch_with, op_fits_element_count;

@@ -1,4 +1,5 @@
-// test_cpu_sort.c - sorted lines of every dtype and length, on one thread and on several, against the C library's sort.
+// test_cpu_sort.c - lines of every dtype and length, sorted and partitioned on one thread and on several, against the C
+// library's sort.
 
 #include "op/op_test.h"
 
@@ -22,6 +23,15 @@ static int compare(const void *a, const void *b) {
     if (!x_nan && x->value != y->value)
         return x->value < y->value ? -1 : 1;
     return x->position < y->position ? -1 : x->position > y->position;
+}
+
+static int compare_numbers(const void *a, const void *b) {
+    const int64_t *x = a, *y = b;
+    return *x < *y ? -1 : *x > *y;
+}
+
+static bool is_equal(double a, double b) {
+    return a == b || (a != a && b != b);
 }
 
 // Numbers all over the range of a dtype, or a few of them again and again; of floats, some are NaN or -0.
@@ -62,14 +72,85 @@ static void check_lines(zl_dtype dtype, int64_t lines, int64_t n) {
         qsort(expected, (size_t)n, sizeof *expected, compare);
         for (int64_t i = 0; i < n; i++) {
             double got = sorted[line * n + i], want = expected[i].value;
-            wrong += (got != want && (got == got || want == want)) ||
-                     position[line * n + i] != (double)expected[i].position;
+            wrong += !is_equal(got, want) || position[line * n + i] != (double)expected[i].position;
         }
     }
     if (!CHECK_EQ_INT(wrong, 0))
         test_note("%lld lines of %lld %s", (long long)lines, (long long)n, zl_dtype_name(dtype));
     memory_free(value);
     memory_free(expected);
+}
+
+// Positions in the three groups of a partition, from those in order.
+static void group(const struct placed *sorted, int64_t n, int64_t kth, int64_t *position) {
+    int64_t begin = kth, end = kth + 1, ends[3];
+    while (begin > 0 && is_equal(sorted[begin - 1].value, sorted[kth].value))
+        begin--;
+    while (end < n && is_equal(sorted[end].value, sorted[kth].value))
+        end++;
+    ends[0] = begin, ends[1] = end, ends[2] = n;
+    for (int64_t i = 0; i < n; i++)
+        position[i] = sorted[i].position;
+    for (int64_t k = 0, from = 0; k < 3; from = ends[k++])
+        qsort(position + from, (size_t)(ends[k] - from), sizeof *position, compare_numbers);
+}
+
+// One line, with the partition and the largest elements at a random place.
+static void check_partition(zl_dtype dtype, int64_t n) {
+    int64_t kth = test_between(0, 2) ? test_between(0, n - 1) : test_between(0, MIN_OF(n - 1, 9)), wrong = 0;
+    zl_array x = draw(dtype, 1, n), y[] = {zl_partition(x, (int)kth, 1), zl_argpartition(x, (int)kth, 1),
+                                           zl_topk(x, (int)(n - kth), 1)};
+    struct placed *sorted = memory_alloc(sizeof *sorted * (size_t)n);
+    int64_t *position = memory_alloc(sizeof *position * (size_t)n);
+    double *value = memory_alloc(sizeof *value * 4 * (size_t)n);
+    REQUIRE(sorted && position && value && zl_eval(x) && zl_eval_all(3, y));
+    REQUIRE(read(x, value));
+    for (int k = 0; k < 3; k++)
+        REQUIRE(read(y[k], value + (k + 1) * n));
+    for (int64_t i = 0; i < n; i++)
+        sorted[i] = (struct placed){value[i], i};
+    qsort(sorted, (size_t)n, sizeof *sorted, compare);
+    group(sorted, n, kth, position);
+    for (int64_t i = 0; i < n; i++) {
+        double want = value[position[i]];
+        wrong += !is_equal(value[n + i], want) || value[2 * n + i] != (double)position[i];
+        wrong += kth && i >= kth &&
+                 !is_equal(value[3 * n + i - kth], want); // of all of them, topk gives them as they are
+    }
+    if (!CHECK_EQ_INT(wrong, 0))
+        test_note("element %lld of %lld %s", (long long)kth, (long long)n, zl_dtype_name(dtype));
+    memory_free(value);
+    memory_free(position);
+    memory_free(sorted);
+}
+
+TEST(partitions_of_every_length) {
+    static const int64_t sizes[] = {1, 2, 16, 47, 48, 49, 300, 4095, 4096, 20000};
+    int threads = zl_threads();
+    for (int count = 1; count <= 3; count++) {
+        REQUIRE(zl_set_threads(count));
+        for (int dtype = ZL_BOOL; dtype < ZL_COMPLEX64; dtype++)
+            for (size_t i = 0; i < COUNT(sizes); i++)
+                ZL_SCOPE
+                    check_partition((zl_dtype)dtype, sizes[i]);
+    }
+    REQUIRE(zl_set_threads(threads));
+}
+
+// Medians of many lines, which threads share.
+TEST(medians_of_many_lines) {
+    for (int64_t n = 100; n <= 101; n++) {
+        zl_array x = draw(ZL_INT32, 2000, n), sorted = zl_sort(x, 1), y = zl_median_axis(x, 1, true);
+        REQUIRE(zl_eval_all(2, (zl_array[]){sorted, y}));
+        zl_array middle[2];
+        for (int k = 0; k < 2; k++) {
+            int64_t at = (n - 1 + k) / 2;
+            middle[k] = zl_astype(zl_slice(sorted, ZL_SHAPE(0, at), ZL_SHAPE(2000, at + 1), ZL_SHAPE(1, 1)),
+                                  ZL_FLOAT32);
+        }
+        zl_array want = n % 2 ? middle[0] : zl_multiply(zl_add(middle[1], middle[0]), zl_scalar(0.5));
+        CHECK_EQ_INT(zl_item_int(zl_array_equal(y, want, false)), 1);
+    }
 }
 
 static void check_lengths(void) {

@@ -85,8 +85,8 @@ TEST(many_lines_in_order) {
 
 TEST(partitions) {
     zl_array x = NUMBERS_OF(5, 1, 4, 2, 3);
-    CHECK_ARRAY(zl_partition(x, 2, 0), ZL_FLOAT32, ZL_SHAPE(5), 1, 2, 3, 4, 5);
-    CHECK_ARRAY(zl_argpartition_flat(x, -1), ZL_UINT32, ZL_SHAPE(5), 1, 3, 4, 2, 0);
+    CHECK_ARRAY(zl_partition(x, 2, 0), ZL_FLOAT32, ZL_SHAPE(5), 1, 2, 3, 5, 4);
+    CHECK_ARRAY(zl_argpartition_flat(x, -1), ZL_UINT32, ZL_SHAPE(5), 1, 2, 3, 4, 0);
     CHECK_ARRAY(zl_topk(x, 2, -1), ZL_FLOAT32, ZL_SHAPE(2), 4, 5);
     CHECK_ARRAY(zl_topk_flat(x, 5), ZL_FLOAT32, ZL_SHAPE(5), 5, 1, 4, 2, 3);
     CHECK_EMPTY(zl_topk(x, 0, 0), ZL_FLOAT32, ZL_SHAPE(0));
@@ -125,8 +125,10 @@ TEST(searches) {
 
 RULES(sort, ZL_SHAPE(2, 5), zl_sort(x, 1))
 RULES(sort_first, ZL_SHAPE(4, 2), zl_sort(x, 0))
+RULES(partition, ZL_SHAPE(2, 5), zl_partition(x, 2, 1))
 RULES(topk, ZL_SHAPE(2, 5), zl_topk(x, 2, 1))
 RULES(median, ZL_SHAPE(2, 4), zl_median_axis(x, 1, false))
 BATCHING(argsort, ZL_SHAPE(2, 5), zl_astype(zl_argsort(x, 0), ZL_FLOAT64))
+BATCHING(argpartition, ZL_SHAPE(2, 5), zl_astype(zl_argpartition(x, -2, 1), ZL_FLOAT64))
 BATCHING(searchsorted, ZL_SHAPE(2, 3),
          zl_astype(zl_searchsorted(NUMBERS_OF(-1, 0, 1), x, "left"), ZL_FLOAT64))

@@ -153,6 +153,8 @@ static const struct {
     {&op_scan, cpu_scan, 0},
     {&op_sort, cpu_sort, 1},
     {&op_argsort, cpu_argsort, 1},
+    {&op_partition, cpu_partition, 0},
+    {&op_argpartition, cpu_partition, 0},
     {&op_searchsorted, cpu_searchsorted, 0},
     {&op_arange, cpu_arange, 0},
     {&op_arange_int, cpu_arange_int, 0},
