@@ -429,6 +429,20 @@ int64_t cpu_reduce_segment(const struct reduction *r, int64_t segment);
 // The row that reduces elements to one; NULL: there is none.
 row_fn *cpu_reduce_row(enum tile_op op, zl_dtype dtype);
 
+// argreduce_columns.c -----------------------------------------------------------------------------------------
+
+// How the extremes of columns are found.
+typedef void better_fn(const char *row, int64_t n, int64_t at, void *values, void *positions);
+struct column_search {
+    better_fn *better;
+    row_fn *widen; // NULL: elements are compared as they are
+    int64_t item;  // bytes of what is compared
+};
+enum { COLUMNS_MOST = 512 };
+bool cpu_argreduce_columns(zl_dtype dtype, bool is_max, struct column_search *s); // false: not of that dtype
+// The position, as uint32, of the extreme of each of n columns, at most COLUMNS_MOST; rows are stride bytes apart.
+void cpu_argreduce_rows(const struct column_search *s, const char *rows, int64_t stride, int64_t count, int64_t n, char *to);
+
 // jit.c, compiler.c, disk_cache.c -----------------------------------------------------------------------------
 
 extern const char cpu_vec_text[]; // the vector layer, for the compiler

@@ -20,12 +20,13 @@ struct search {
     struct layout kept;     // operands: output, input
     int64_t length, stride; // of the axis: elements, bytes
     int64_t item;
-    row_fn *extreme;    // elements to one, of float32 for half floats
-    row_fn *narrow;     // that back to an element; NULL: it is one
-    row_fn *better;     // two elements to a bool
-    row_fn *equal;      // elements and one element to bools
-    row_fn *differs;    // elements and elements to bools: of one with itself it finds NaN
-    row_fn *join;       // two elements to the better one; NULL: there is none
+    row_fn *extreme; // elements to one, of float32 for half floats
+    row_fn *narrow;  // that back to an element; NULL: it is one
+    row_fn *better;  // two elements to a bool
+    row_fn *equal;   // elements and one element to bools
+    row_fn *differs; // elements and elements to bools: of one with itself it finds NaN
+    struct column_search columns;
+    bool has_columns;
     struct found *part; // one search only: what its parts found
     int64_t parts;
 };
@@ -123,7 +124,7 @@ static void search_once(struct search *s) {
 
 // Kept elements lie closer together than those along the axis: several searches go along side by side. ----------------
 
-enum { LANES = 64, ROWS = 64, WIDE = 1024 };
+enum { LANES = 64, COLUMNS_LEAST = 16 };
 
 // Any strides: over tiles that are gathered across the axis.
 static void look_across(const struct search *s, const struct walk *w, int64_t lanes, int64_t lane_stride) {
@@ -143,54 +144,9 @@ static void look_across(const struct search *s, const struct walk *w, int64_t la
         put(w->data[OUT] + k * 4, best[k].at);
 }
 
-// Lanes one behind the other: some rows are joined to one, which tells the lanes that have something better in them.
-struct lanes {
-    struct found best[WIDE];
-    _Alignas(64) char value[WIDE * ITEM_MOST]; // of best
-    _Alignas(64) char joined[WIDE * ITEM_MOST];
-    bool better[WIDE], is_nan[WIDE];
-};
-
-static void look_down(const struct search *s, struct lanes *l, int64_t lane, const char *rows, int64_t n,
-                      int64_t at) {
-    _Alignas(64) char column[ROWS * ITEM_MOST];
-    struct found *best = &l->best[lane];
-    cpu_move((size_t)s->item, column, (struct stride2){0, s->item}, rows + lane * s->item,
-             (struct stride2){0, s->stride}, 1, n);
-    look(s, column, n, at, best);
-    memcpy(l->value + lane * s->item, best->value, (size_t)s->item);
-}
-
-static void look_at_rows(const struct search *s, struct lanes *l, int64_t lanes, const char *rows, int64_t n,
-                         int64_t at) {
-    memcpy(l->joined, rows, (size_t)(lanes * s->item));
-    for (int64_t i = 1; i < n; i++)
-        cpu_call_row(s->join, l->joined, l->joined, rows + i * s->stride, NULL, lanes);
-    cpu_call_row(s->better, l->better, l->joined, l->value, NULL, lanes);
-    cpu_call_row(s->differs, l->is_nan, l->joined, l->joined, NULL, lanes);
-    for (int64_t k = 0; k < lanes; k++)
-        if ((l->better[k] | l->is_nan[k]) && !l->best[k].is_nan)
-            look_down(s, l, k, rows, n, at);
-}
-
-static void look_along_lanes(const struct search *s, const struct walk *w, int64_t lanes) {
-    struct lanes l;
-    int64_t first = MIN_OF(ROWS, s->length);
-    for (int64_t k = 0; k < lanes; k++) {
-        l.best[k].any = l.best[k].is_nan = false;
-        look_down(s, &l, k, w->data[IN], first, 0);
-    }
-    for (int64_t at = first, n; at < s->length; at += n) {
-        n = MIN_OF(ROWS, s->length - at);
-        look_at_rows(s, &l, lanes, w->data[IN] + at * s->stride, n, at);
-    }
-    for (int64_t k = 0; k < lanes; k++)
-        put(w->data[OUT] + k * 4, l.best[k].at);
-}
-
 static bool has_wide_lanes(const struct search *s) {
     const struct layout_axis *last = &s->kept.axis[s->kept.axes - 1];
-    return s->join && last->stride[IN] == s->item && last->dim >= LANES;
+    return s->has_columns && last->stride[IN] == s->item && last->dim >= COLUMNS_LEAST;
 }
 
 static void across_part(const void *context, int64_t from, int64_t to) {
@@ -201,7 +157,7 @@ static void across_part(const void *context, int64_t from, int64_t to) {
     for (;; cpu_walk_next(&s->kept, &w)) {
         int64_t lanes = cpu_walk_extent(&s->kept, &w, last);
         if (has_wide_lanes(s))
-            look_along_lanes(s, &w, lanes);
+            cpu_argreduce_rows(&s->columns, w.data[IN], s->stride, s->length, lanes, w.data[OUT]);
         else
             look_across(s, &w, lanes, s->kept.axis[last].stride[IN]);
         if (++from == to)
@@ -218,7 +174,7 @@ static bool goes_across(const struct search *s) {
 
 static void search_across(struct search *s) {
     struct layout_axis *last = &s->kept.axis[s->kept.axes - 1];
-    last->step = MIN_OF(last->dim, has_wide_lanes(s) ? WIDE : LANES);
+    last->step = MIN_OF(last->dim, has_wide_lanes(s) ? COLUMNS_MOST : LANES);
     int64_t tiles = s->kept.size / last->dim * ((last->dim + last->step - 1) / last->step);
     cpu_split(tiles, CPU_SPLIT / 2 / (last->step * s->length * s->item) + 1, across_part, s);
 }
@@ -247,7 +203,7 @@ static bool choose_rows(struct search *s, zl_dtype dtype, bool is_max) {
     s->better = rows->op[is_max ? TILE_GT : TILE_LT][dtype][0];
     s->equal = rows->op[TILE_EQ][dtype][2];
     s->differs = rows->op[TILE_NE][dtype][0];
-    s->join = rows->op[is_max ? TILE_MAX : TILE_MIN][dtype][0];
+    s->has_columns = cpu_argreduce_columns(dtype, is_max, &s->columns);
     return s->extreme && s->better && s->equal && s->differs;
 }
 
