@@ -116,6 +116,40 @@ bool op_fits_conv(const struct call *c, const zl_array *in) {
            channels == in[0]->dim[axes + 1];
 }
 
+static bool is_number(zl_dtype dtype) {
+    return dtype == ZL_FLOAT16 || dtype == ZL_BFLOAT16 || dtype == ZL_FLOAT32;
+}
+
+static bool stretches_to(zl_array x, int ndim, const int64_t *dim) {
+    if (x->ndim != ndim)
+        return false;
+    for (int i = 0; i < ndim; i++)
+        if (x->dim[i] != 1 && x->dim[i] != dim[i])
+            return false;
+    return true;
+}
+
+// q, k and v, mask and sinks; for the backward pass also what comes from the forward one.
+bool op_fits_attention(const struct call *c, const zl_array *in) {
+    const int64_t *arg = call_args(c);
+    bool back = c->op == &op_attention_vjp;
+    if (c->args != 4 || !is_truth(arg[1]) || !is_truth(arg[2]) || !is_truth(arg[3]) || (arg[1] && arg[2]) ||
+        c->inputs != 3 + (int)arg[2] + (int)arg[3] + 3 * back || in[0]->ndim != 4 || in[1]->ndim != 4 || in[2]->ndim != 4)
+        return false;
+    struct attention a = op_attention_read(c, in);
+    const int64_t *q = a.q->dim, *k = a.k->dim, *v = a.v->dim, scores[] = {q[0], q[1], q[2], k[2]};
+    const int64_t result[] = {q[0], q[1], q[2], v[3]}, state[] = {q[0], q[1], q[2], 2};
+    bool fits = q[0] == k[0] && k[0] == v[0] && q[3] == k[3] && k[1] == v[1] && k[2] == v[2] && k[1] && q[1] % k[1] == 0 &&
+                a.q->size && a.k->size && a.v->size && is_number((zl_dtype)a.q->dtype) && same_dtype(a.q, a.k) &&
+                same_dtype(a.q, a.v);
+    bool masked = !a.mask || (stretches_to(a.mask, 4, scores) && (a.mask->dtype == ZL_BOOL || same_dtype(a.mask, a.q)));
+    bool drained = !a.sinks || (stretches_to(a.sinks, 2, q) && a.sinks->dim[1] == q[1] && same_dtype(a.sinks, a.q));
+    return fits && masked && drained &&
+           (!back || (shape_equal(4, result, a.y->ndim, a.y->dim) && shape_equal(4, state, a.state->ndim, a.state->dim) &&
+                      shape_equal(4, result, a.g->ndim, a.g->dim) && same_dtype(a.y, a.q) && same_dtype(a.g, a.q) &&
+                      a.state->dtype == ZL_FLOAT32));
+}
+
 bool op_fits_fft(const struct call *c, const zl_array *in) {
     const int64_t *arg = call_args(c);
     if (!has(c, 1, 4) || arg[0] < FFT_FORWARD || arg[0] > FFT_HERMITIAN || arg[1] < 0 || arg[1] >= in[0]->ndim ||
@@ -126,10 +160,6 @@ bool op_fits_fft(const struct call *c, const zl_array *in) {
 }
 
 // Quantised matrices ---------------------------------------------------------------------------------------------------
-
-static bool is_number(zl_dtype dtype) {
-    return dtype == ZL_FLOAT16 || dtype == ZL_BFLOAT16 || dtype == ZL_FLOAT32;
-}
 
 static bool is_affine(const int64_t *arg) {
     bool bits = arg[2] >= 2 && arg[2] <= 8 && arg[2] != 7;

@@ -74,6 +74,29 @@ extern const struct op op_segmented_mm;
 // matmul_int8.c: (..., m, k) times (..., k, n) of int8 with the same batch axes gives int32.
 extern const struct op op_matmul_int8;
 
+// attention.c: inputs q (B, N, T, D), k (B, M, S, D) and v (B, M, S, E) of one float dtype of at most 32 bits; if the
+// arguments say so a mask, bool or of that dtype, that stretches to (B, N, T, S), and sinks (B or 1, N); args: scale,
+// causal, has a mask, has sinks. Outputs (B, N, T, E), and float32 (B, N, T, 2): of each query the largest score, and the
+// sum of exp(score - largest). A score that a mask of bool, or causal, hides is the least float32. The backward pass has
+// inputs more: both outputs, the second row-major, and the cotangent of the first; its outputs are the cotangents of q, k and v and,
+// if there are sinks, float32 (B, N, T): what each query adds to those of the sinks. Nothing is empty.
+extern const struct op op_attention, op_attention_vjp;
+// A call in parts; those that are not there are NULL.
+struct attention {
+    zl_array q, k, v, mask, sinks;
+    zl_array y, state, g; // of the backward pass
+    double scale;
+    bool causal;
+};
+struct attention op_attention_read(const struct call *c, const zl_array *in);
+
+// attention_rules.c: the same composed of other ops, also of float64 and empty arrays; and columns of the two ops.
+zl_array op_attention_composed(const struct attention *a);
+zl_array op_attention_mask_vjp(const struct attention *a);
+bool op_attention_jvp(const struct call *c, const zl_array *tangent, zl_array *out);
+bool op_attention_vjp_vjp(const struct call *c, const bool *wanted, const zl_array *cotangent, zl_array *out);
+bool op_attention_vjp_jvp(const struct call *c, const zl_array *tangent, zl_array *out);
+
 // fft.c: args: enum fft, axis, n, then a double that the result is multiplied by. Element k is the sum of those of x, each
 // times exp(-2 pi i j k / n), or exp(2 pi i j k / n) if inverse. Of float32 x, REAL, there are elements 0 to n / 2. To
 // float32, HERMITIAN, x has those of n elements of which number n - j is the conjugate of number j; it is inverse.
@@ -221,8 +244,9 @@ op_fit op_fits_transpose, op_fits_squeeze, op_fits_expand_dims, op_fits_broadcas
     op_fits_take, op_fits_random_bits, op_fits_gather, op_fits_scatter, op_fits_take_along, op_fits_put_along,
     op_fits_slice_update, op_fits_dynamic_slice, op_fits_dynamic_slice_update, op_fits_scan, op_fits_sort, op_fits_partition,
     op_fits_searchsorted, op_fits_gather_mm, op_fits_segmented_mm, op_fits_matmul_int8, op_fits_cholesky, op_fits_inverse,
-    op_fits_lu, op_fits_qr, op_fits_svd, op_fits_eigh, op_fits_eig, op_fits_conv, op_fits_fft, op_fits_quantize,
-    op_fits_dequantize, op_fits_quantized_matmul, op_fits_custom_kernel, op_fits_stretch_with, op_fits_element_count;
+    op_fits_lu, op_fits_qr, op_fits_svd, op_fits_eigh, op_fits_eig, op_fits_conv, op_fits_attention, op_fits_fft,
+    op_fits_quantize, op_fits_dequantize, op_fits_quantized_matmul, op_fits_custom_kernel, op_fits_stretch_with,
+    op_fits_element_count;
 
 // slice.c --------------------------------------------------------------------------------------------------------
 

@@ -37,16 +37,19 @@ static bool record(const struct call *c, const zl_array *in, zl_array *out) {
     return (out[0] = call_partition(c->op, in[0], call_args(c)));
 }
 
+// Constant to derivatives: a little change of the input leaves them as they are.
+static zl_array places(const struct call *c) {
+    return zl_stop_gradient(call_partition(&op_argpartition, c->in[0], call_args(c)));
+}
+
 static zl_array vjp(const struct call *c, int input, const zl_array *cotangent) {
     (void)input;
-    return zl_put_along_axis(op_zeros_of(c->in[0]), call_partition(&op_argpartition, c->in[0], call_args(c)),
-                             cotangent[0], -1);
+    return zl_put_along_axis(op_zeros_of(c->in[0]), places(c), cotangent[0], -1);
 }
 
 static bool jvp(const struct call *c, const zl_array *tangent, zl_array *out) {
     out[0] = NULL;
-    return !tangent[0] || (out[0] = zl_take_along_axis(
-                               tangent[0], call_partition(&op_argpartition, c->in[0], call_args(c)), -1));
+    return !tangent[0] || (out[0] = zl_take_along_axis(tangent[0], places(c), -1));
 }
 
 static const struct op_field field[] = {{"kth", FIELD_INT}, {"first", FIELD_INT}, {"count", FIELD_INT}};
@@ -82,7 +85,7 @@ static zl_array argpartition_last(zl_array x, const int64_t *arg) {
 
 // Complex numbers are taken by their positions.
 static zl_array partition_last(zl_array x, const int64_t *arg) {
-    return x->dtype == ZL_COMPLEX64 ? zl_take_along_axis(x, argpartition_last(x, arg), -1)
+    return x->dtype == ZL_COMPLEX64 ? zl_take_along_axis(x, zl_stop_gradient(argpartition_last(x, arg)), -1)
                                     : call_partition(&op_partition, x, arg);
 }
 

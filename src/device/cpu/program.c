@@ -134,6 +134,8 @@ static const struct {
     {&op_gather_mm, cpu_gather_mm, 0},
     {&op_segmented_mm, cpu_segmented_mm, 0},
     {&op_matmul_int8, cpu_matmul_int8, 0},
+    {&op_attention, cpu_attention, 0},
+    {&op_attention_vjp, cpu_attention_vjp, 0},
     {&op_fft, cpu_fft, 0},
     {&op_cholesky, cpu_cholesky, 0},
     {&op_inverse, cpu_inverse, 0},

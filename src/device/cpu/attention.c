@@ -1,0 +1,191 @@
+// attention.c - how attention reads its inputs, whatever their layout, and which code it uses.
+
+#include "device/cpu/attention.h"
+
+typedef float quad __attribute__((vector_size(16)));
+typedef quad quad_memory __attribute__((aligned(4), may_alias));
+
+#if defined(__aarch64__)
+#define MICRO_BY_LANE
+#endif
+
+#define CODE(name)  name##_base
+#define CODE_BYTES  16
+#define CODE_TARGET
+#include "device/cpu/attention_micro.h"
+
+#if defined(__x86_64__)
+#define CODE(name)  name##_avx2
+#define CODE_BYTES  32
+#define CODE_TARGET __attribute__((target("avx2,fma")))
+#include "device/cpu/attention_micro.h"
+#endif
+
+const struct attention_code *cpu_attention_code(void) {
+#if defined(__x86_64__)
+    if (!strncmp(cpu_level()->name, "avx", 3))
+        return &code_avx2;
+#endif
+    return &code_base;
+}
+
+// Inputs -------------------------------------------------------------------------------------------------------------
+
+void cpu_attention_input(struct attend *a, struct attention_input *x, zl_array from, int room, int64_t share) {
+    zl_dtype dtype = (zl_dtype)from->dtype;
+    x->data = array_data(from, &a->room[room]);
+    x->item = (int64_t)array_item(from);
+    x->share = share;
+    x->lines = from->dim[2];
+    x->cols = from->dim[3];
+    for (int i = 0; i < 4; i++)
+        x->stride[i] = from->dim[i] == 1 ? 0 : array_stride(from)[i] * x->item;
+    if (x->cols == 1)
+        x->stride[3] = x->item;
+    x->widen = dtype == ZL_FLOAT32 ? NULL : cpu_level()->rows->cast[ZL_FLOAT32][dtype];
+}
+
+// Sinks of every head as float32.
+static bool read_sinks(struct attend *a, zl_array sinks) {
+    union scalar room;
+    zl_dtype dtype = (zl_dtype)sinks->dtype;
+    int64_t item = (int64_t)array_item(sinks), heads = sinks->dim[1];
+    const int64_t *stride = array_stride(sinks);
+    const char *from = array_data(sinks, &room);
+    row_fn *widen = dtype == ZL_FLOAT32 ? NULL : cpu_level()->rows->cast[ZL_FLOAT32][dtype];
+    float *to = a->sinks = memory_alloc(sizeof(float) * (size_t)sinks->size);
+    for (int64_t i = 0; to && i < sinks->size; i++) {
+        const char *at = from + (i / heads * stride[0] + i % heads * stride[1]) * item;
+        if (widen)
+            widen((char *[]){(char *)(to + i), (char *)(uintptr_t)at}, 1);
+        else
+            memcpy(to + i, at, sizeof(float));
+    }
+    a->sink_stride = sinks->dim[0] == 1 ? 0 : heads;
+    return to;
+}
+
+bool cpu_attention_open(struct attend *a, const struct attention *from) {
+    const int64_t *q = from->q->dim, *k = from->k->dim;
+    int64_t share = q[1] / k[1];
+    *a = (struct attend){.code = cpu_attention_code(), .causal = from->causal, .scale = (float)from->scale};
+    a->batch = q[0], a->matrices = k[1], a->rows = share * q[2], a->keys = k[2];
+    a->dim = q[3], a->width = from->v->dim[3];
+    cpu_attention_input(a, &a->q, from->q, 0, share);
+    cpu_attention_input(a, &a->k, from->k, 1, 1);
+    cpu_attention_input(a, &a->v, from->v, 2, 1);
+    if (from->mask) {
+        cpu_attention_input(a, &a->mask, from->mask, 3, share);
+        a->hides = from->mask->dtype == ZL_BOOL;
+        a->mask.lines = q[2]; // whether it is stretched or not
+        a->mask.cols = a->keys;
+        if (from->mask->dim[3] == 1)
+            a->mask.stride[3] = 0;
+    }
+    return !from->sinks || read_sinks(a, from->sinks);
+}
+
+// Rows ---------------------------------------------------------------------------------------------------------------
+
+// Whether rows from `first` on are all as far from each other.
+static bool is_even(const struct attention_input *x, int64_t first, int64_t count) {
+    return first / x->lines == (first + count - 1) / x->lines || x->stride[1] == x->lines * x->stride[2];
+}
+
+// cols elements of one row.
+static void read_row(const struct attention_input *x, const char *row, int64_t cols, float *to) {
+    enum { PIECE = 512 };
+    _Alignas(16) char narrow[PIECE * sizeof(float)];
+    if (x->stride[3] == x->item) {
+        if (x->widen)
+            x->widen((char *[]){(char *)to, (char *)(uintptr_t)row}, cols);
+        else
+            memcpy(to, row, sizeof(float) * (size_t)cols);
+        return;
+    }
+    for (int64_t i = 0, n; i < cols; i += n) {
+        n = MIN_OF(PIECE, cols - i);
+        char *dense = x->widen ? narrow : (char *)(to + i);
+        cpu_move((size_t)x->item, dense, (struct stride2){0, x->item}, row + i * x->stride[3],
+                 (struct stride2){0, x->stride[3]}, 1, n);
+        if (x->widen)
+            x->widen((char *[]){(char *)(to + i), narrow}, n);
+    }
+}
+
+const float *cpu_attention_read(const struct attention_input *x, int64_t b, int64_t m, int64_t first, int64_t count,
+                                float *room, int64_t *row) {
+    const char *from = attention_row(x, b, m, first);
+    bool even = is_even(x, first, count), whole = x->stride[3] == x->item;
+    if (!x->widen && even && whole) {
+        *row = x->stride[2] / x->item;
+        return (const float *)(const void *)from;
+    }
+    *row = x->cols;
+    if (even && whole && x->stride[2] == x->cols * x->item)
+        x->widen((char *[]){(char *)room, (char *)(uintptr_t)from}, count * x->cols);
+    else
+        for (int64_t i = 0; i < count; i++)
+            read_row(x, attention_row(x, b, m, first + i), x->cols, room + i * x->cols);
+    return room;
+}
+
+void cpu_attention_by_columns(const struct attention_input *x, int64_t b, int64_t m, int64_t first, int64_t count,
+                              float *room, float *to) {
+    int64_t row;
+    for (int64_t i = 0; i < count; i += PANEL, to += PANEL * x->cols) {
+        int64_t n = MIN_OF(PANEL, count - i);
+        if (n < PANEL)
+            memset(to, 0, sizeof(float) * PANEL * (size_t)x->cols);
+        const float *from = cpu_attention_read(x, b, m, first + i, n, room, &row);
+        cpu_transpose(sizeof(float), (char *)to, PANEL * sizeof(float), (const char *)from, row * (int64_t)sizeof(float),
+                      x->cols, n);
+    }
+}
+
+void cpu_attention_by_rows(const struct attention_input *x, int64_t b, int64_t m, int64_t first, int64_t count,
+                           float *room, float *to) {
+    int64_t row, whole = x->cols / PANEL * PANEL;
+    const float *from = cpu_attention_read(x, b, m, first, count, room, &row);
+    for (int64_t j = 0; j < whole; j += PANEL)
+        for (int64_t i = 0; i < count; i++, to += PANEL)
+            memcpy(to, from + i * row + j, PANEL * sizeof(float));
+    for (int64_t i = 0; whole < x->cols && i < count; i++, to += PANEL) {
+        memset(to, 0, PANEL * sizeof(float));
+        memcpy(to, from + i * row + whole, sizeof(float) * (size_t)(x->cols - whole));
+    }
+}
+
+// Masks --------------------------------------------------------------------------------------------------------------
+
+static void hide_later(const struct attend *a, int64_t first, int64_t count, int64_t key, int64_t keys, float *scores) {
+    for (int64_t i = 0; i < count; i++)
+        for (int64_t j = MAX_OF(attention_seen(a, first + i) - key, 0); j < keys; j++)
+            scores[j * PANEL + i] = HIDDEN;
+}
+
+void cpu_attention_mask(const struct attend *a, int64_t b, int64_t m, int64_t first, int64_t count, int64_t key,
+                        int64_t keys, float *room, float *scores) {
+    if (a->causal)
+        hide_later(a, first, count, key, keys, scores);
+    if (!a->mask.data)
+        return;
+    float *mask = room + PANEL * keys;
+    if (count < PANEL)
+        memset(room, 0, sizeof(float) * PANEL * (size_t)keys);
+    for (int64_t i = 0; i < count; i++)
+        read_row(&a->mask, attention_row(&a->mask, b, m, first + i) + key * a->mask.stride[3], keys, room + i * keys);
+    cpu_transpose(sizeof(float), (char *)mask, PANEL * sizeof(float), (const char *)room, keys * (int64_t)sizeof(float),
+                  keys, PANEL);
+    (a->hides ? a->code->hide : a->code->add)(scores, mask, PANEL * keys);
+}
+
+void cpu_attention_mask_row(const struct attend *a, int64_t b, int64_t m, int64_t row, int64_t key, int64_t keys,
+                            float *room, float *scores) {
+    for (int64_t j = MAX_OF(attention_seen(a, row) - key, 0); j < keys; j++)
+        scores[j] = HIDDEN;
+    if (!a->mask.data)
+        return;
+    read_row(&a->mask, attention_row(&a->mask, b, m, row) + key * a->mask.stride[3], keys, room);
+    (a->hides ? a->code->hide : a->code->add)(scores, room, keys);
+}

@@ -1,0 +1,230 @@
+// attention_rules.c - attention and its derivatives as formulas of other ops: for float64, tangents, second derivatives, and
+// gradients of masks and sinks. These have a matrix of all scores.
+//
+// Queries that share their keys are rows of one matrix: q is (B, M, R, D), scores are (B, M, R, S). A tangent or cotangent
+// that is NULL is zero. Half floats are computed with as float32.
+
+#include "op/ops.h"
+
+struct rows {
+    const struct attention *a;
+    zl_array q, k, v, g; // g: cotangent of the result, of the backward pass
+    zl_array p;          // the softmax
+    zl_array rest;       // what the sinks have of it, (B, M, R, 1); NULL: there are none
+};
+
+static zl_array wide(zl_array x) {
+    return zl_astype(x, x->dtype == ZL_FLOAT64 ? ZL_FLOAT64 : ZL_FLOAT32);
+}
+
+// (B, N, T, ...) as (B, M, N / M * T, ...), and back.
+static zl_array as_rows(const struct attention *a, zl_array x) {
+    const int64_t *q = a->q->dim, heads = a->k->dim[1];
+    return x ? zl_reshape(wide(x), ZL_SHAPE(q[0], heads, q[1] / heads * q[2], x->dim[3])) : NULL;
+}
+
+static zl_array as_heads(const struct attention *a, zl_array x) {
+    const int64_t *q = a->q->dim;
+    return x ? zl_reshape(x, ZL_SHAPE(q[0], q[1], q[2], x->dim[3])) : NULL;
+}
+
+static zl_array add(zl_array a, zl_array b) {
+    return a && b ? zl_add(a, b) : a ? a : b;
+}
+
+static zl_array subtract(zl_array a, zl_array b) {
+    return add(a, zl_negative(b));
+}
+
+static zl_array times(zl_array a, zl_array b) {
+    return op_matmul_as("zl_fast_scaled_dot_product_attention", a, b);
+}
+
+static zl_array turned(zl_array x) {
+    return zl_matrix_transpose(x);
+}
+
+static zl_array row_sum(zl_array x) {
+    return zl_sum_axis(x, -1, true);
+}
+
+static zl_array scaled(const struct attention *a, zl_array x) {
+    return x ? zl_multiply(x, op_number((zl_dtype)x->dtype, a->scale)) : NULL;
+}
+
+// Query i of the last ones sees the keys up to its own.
+static zl_array causal_mask(int64_t queries, int64_t keys) {
+    zl_array query = zl_arange_int(keys - queries, keys, 1, ZL_INT64),
+             key = zl_arange_int(0, keys, 1, ZL_INT64);
+    return zl_greater_equal(zl_expand_dims(query, ZL_AXES(1)), key);
+}
+
+// Scores, (B, M, R, S), with another number where a mask of bool, or causal, hides them.
+static zl_array hide(const struct attention *a, zl_array x, double hidden) {
+    bool by_mask = a->mask && a->mask->dtype == ZL_BOOL;
+    if (!x || (!by_mask && !a->causal))
+        return x;
+    zl_array seen = by_mask ? a->mask : causal_mask(a->q->dim[2], a->k->dim[2]);
+    return as_rows(a, zl_where(seen, as_heads(a, x), op_number((zl_dtype)x->dtype, hidden)));
+}
+
+// What a mask of numbers adds to scores.
+static zl_array added(const struct attention *a, zl_array scores, zl_array mask) {
+    if (!mask || mask->dtype == ZL_BOOL)
+        return scores;
+    const int64_t dim[] = {a->q->dim[0], a->q->dim[1], a->q->dim[2], a->k->dim[2]};
+    return add(scores, as_rows(a, zl_broadcast_to(mask, (zl_shape){dim, 4})));
+}
+
+// Sinks, (B or 1, N), for every row.
+static zl_array sink_rows(const struct attention *a, zl_array sinks) {
+    const int64_t *q = a->q->dim;
+    zl_array x = zl_expand_dims(sinks, ZL_AXES(2, 3));
+    return x ? as_rows(a, zl_broadcast_to(x, ZL_SHAPE(q[0], q[1], q[2], 1))) : NULL;
+}
+
+static void soften(struct rows *r, zl_array scores) {
+    const struct attention *a = r->a;
+    if (!a->sinks || !scores) {
+        r->p = zl_softmax(scores, -1, true);
+        return;
+    }
+    int64_t keys = scores->dim[3], *dim = scores->dim;
+    zl_array all = zl_concatenate((zl_array[]){sink_rows(a, a->sinks), scores}, 2, -1);
+    all = zl_softmax(all, -1, true);
+    const zl_shape start = ZL_SHAPE(0, 0, 0, 1), step = ZL_SHAPE(1, 1, 1, 1);
+    r->p = zl_slice(all, start, ZL_SHAPE(dim[0], dim[1], dim[2], keys + 1), step);
+    r->rest = zl_slice(all, ZL_SHAPE(0, 0, 0, 0), ZL_SHAPE(dim[0], dim[1], dim[2], 1), step);
+}
+
+// False and an error.
+static bool open_rows(struct rows *r, const struct attention *a) {
+    *r = (struct rows){a, as_rows(a, a->q), wide(a->k), wide(a->v), as_rows(a, a->g)};
+    zl_array scores = times(scaled(a, r->q), turned(r->k));
+    zl_dtype dtype = scores ? (zl_dtype)scores->dtype : ZL_FLOAT32;
+    soften(r, added(a, hide(a, scores, -op_largest(dtype)), a->mask));
+    return r->p;
+}
+
+zl_array op_attention_composed(const struct attention *a) {
+    struct rows r;
+    if (!open_rows(&r, a))
+        return NULL;
+    return zl_astype(as_heads(a, times(r.p, r.v)), (zl_dtype)a->q->dtype);
+}
+
+// Cotangents ---------------------------------------------------------------------------------------------------------
+
+// Of scores, from that of the softmax: and of what it is less, (B, M, R, 1).
+static zl_array through_softmax(const struct rows *r, zl_array g, zl_array *less) {
+    *less = row_sum(zl_multiply(r->p, g));
+    return zl_multiply(r->p, zl_subtract(g, *less));
+}
+
+// Of a mask, from that of the scores.
+static zl_array mask_of(const struct attention *a, zl_array ds) {
+    return zl_astype(op_unbroadcast(as_heads(a, ds), a->mask), (zl_dtype)a->mask->dtype);
+}
+
+// Of sinks, from that of their scores, (B, M, R, 1).
+static zl_array sinks_of(const struct attention *a, zl_array x) {
+    zl_array each = zl_sum_axes(as_heads(a, x), ZL_AXES(2, 3), false);
+    return each ? zl_astype(op_unbroadcast(each, a->sinks), (zl_dtype)a->sinks->dtype) : NULL;
+}
+
+zl_array op_attention_mask_vjp(const struct attention *a) {
+    struct rows r;
+    zl_array less;
+    if (!open_rows(&r, a))
+        return NULL;
+    return mask_of(a, through_softmax(&r, times(r.g, turned(r.v)), &less));
+}
+
+// Puts cotangents of q, k and v, in the dtypes and shapes of those.
+static void put(const struct attention *a, zl_array dq, zl_array dk, zl_array dv, zl_array *out) {
+    zl_dtype dtype = (zl_dtype)a->q->dtype;
+    out[0] = zl_astype(as_heads(a, dq), dtype);
+    out[1] = zl_astype(dk, dtype);
+    out[2] = zl_astype(dv, dtype);
+}
+
+// (B, N, T) as (B, M, R, 1).
+static zl_array as_column(const struct attention *a, zl_array x) {
+    return x ? as_rows(a, zl_expand_dims(x, ZL_AXES(-1))) : NULL;
+}
+
+// Second derivatives: of the sum of the backward pass' results, each times its cotangent. Sinks are a column of scores
+// more, whose weights are `rest` and whose values are 0.
+bool op_attention_vjp_vjp(const struct call *c, const bool *wanted, const zl_array *cotangent, zl_array *out) {
+    struct attention a = op_attention_read(c, c->in);
+    struct rows r;
+    (void)wanted;
+    if (!open_rows(&r, &a))
+        return false;
+    zl_array aq = as_rows(&a, cotangent[0]), ak = cotangent[1] ? wide(cotangent[1]) : NULL,
+             av = cotangent[2] ? wide(cotangent[2]) : NULL;
+    zl_array w_sink = a.sinks ? as_column(&a, cotangent[3]) : NULL;
+    zl_array less, dp = times(r.g, turned(r.v)), ds = hide(&a, through_softmax(&r, dp, &less), 0);
+    zl_array w = hide(&a, scaled(&a, add(times(aq, turned(r.k)), times(r.q, turned(ak)))), 0);
+    zl_array w_less = add(row_sum(zl_multiply(r.p, w)), zl_multiply(r.rest, w_sink));
+    zl_array x = zl_multiply(r.p, subtract(w, w_less)); // cotangent of dp
+    zl_array g_p = subtract(zl_multiply(w, zl_subtract(dp, less)), zl_multiply(w_less, dp));
+    g_p = add(g_p, times(r.g, turned(av)));
+    zl_array g_sink = zl_negative(zl_multiply(w_sink, less));
+    zl_array p_less = add(row_sum(zl_multiply(r.p, g_p)), zl_multiply(r.rest, g_sink));
+    zl_array g_s = zl_multiply(r.p, subtract(g_p, p_less)), shown = hide(&a, g_s, 0);
+    zl_array gq = add(times(shown, r.k), times(ds, ak)), gk = add(times(turned(shown), r.q), times(turned(ds), aq));
+    put(&a, scaled(&a, gq), scaled(&a, gk), times(turned(x), r.g), out);
+    if (a.mask && a.mask->dtype != ZL_BOOL && g_s)
+        out[3] = mask_of(&a, g_s);
+    if (a.sinks && p_less)
+        out[a.mask ? 4 : 3] = sinks_of(&a, zl_multiply(r.rest, subtract(g_sink, p_less)));
+    out[c->inputs - 1] = zl_astype(as_heads(&a, add(times(x, r.v), times(r.p, av))), (zl_dtype)a.g->dtype);
+    return !zl_error();
+}
+
+// Tangents -----------------------------------------------------------------------------------------------------------
+
+// Of the softmax, from those of the inputs; NULL: zero. sink: of the weight of the sinks.
+static zl_array softmax_tangent(const struct rows *r, const struct attention *t, zl_array *sink) {
+    const struct attention *a = r->a;
+    zl_array q = as_rows(a, t->q), k = t->k ? wide(t->k) : NULL, sinks = t->sinks ? sink_rows(a, t->sinks) : NULL;
+    zl_array scores = hide(a, scaled(a, add(times(q, turned(r->k)), times(r->q, turned(k)))), 0);
+    if (t->mask)
+        scores = added(a, scores, t->mask);
+    zl_array less = add(row_sum(zl_multiply(r->p, scores)), zl_multiply(r->rest, sinks));
+    *sink = zl_multiply(r->rest, subtract(sinks, less));
+    return zl_multiply(r->p, subtract(scores, less));
+}
+
+bool op_attention_jvp(const struct call *c, const zl_array *tangent, zl_array *out) {
+    struct attention a = op_attention_read(c, c->in), t = op_attention_read(c, tangent);
+    struct rows r;
+    zl_array sink;
+    if (!open_rows(&r, &a))
+        return false;
+    zl_array y = add(times(softmax_tangent(&r, &t, &sink), r.v), times(r.p, t.v ? wide(t.v) : NULL));
+    out[0] = zl_astype(as_heads(&a, y), (zl_dtype)a.q->dtype);
+    out[1] = NULL; // only the backward pass reads it, whose rules do without
+    return !zl_error();
+}
+
+bool op_attention_vjp_jvp(const struct call *c, const zl_array *tangent, zl_array *out) {
+    struct attention a = op_attention_read(c, c->in), t = op_attention_read(c, tangent);
+    struct rows r;
+    if (!open_rows(&r, &a))
+        return false;
+    zl_array tg = as_rows(&a, t.g), tq = as_rows(&a, t.q), tk = t.k ? wide(t.k) : NULL, tv = t.v ? wide(t.v) : NULL;
+    zl_array less, dp = times(r.g, turned(r.v)), ds = hide(&a, through_softmax(&r, dp, &less), 0);
+    zl_array sink, tp = softmax_tangent(&r, &t, &sink), tdp = add(times(tg, turned(r.v)), times(r.g, turned(tv)));
+    zl_array inner = add(zl_multiply(tp, dp), zl_multiply(r.p, tdp)), tless = row_sum(inner);
+    zl_array tds = add(zl_multiply(tp, zl_subtract(dp, less)), zl_multiply(r.p, subtract(tdp, tless)));
+    tds = hide(&a, tds, 0);
+    zl_array dq = add(times(tds, r.k), times(ds, tk)), dk = add(times(turned(tds), r.q), times(turned(ds), tq));
+    put(&a, scaled(&a, dq), scaled(&a, dk), add(times(turned(tp), r.g), times(turned(r.p), tg)), out);
+    if (a.sinks) {
+        zl_array each = as_heads(&a, zl_negative(add(zl_multiply(sink, less), zl_multiply(r.rest, tless))));
+        out[3] = zl_squeeze(each, ZL_AXES(-1));
+    }
+    return !zl_error();
+}

@@ -1,0 +1,173 @@
+// test_attention.c - the kernels of attention against what is composed of other ops, which float64 is: results, derivatives
+// and batches, of all kinds of masks and of sizes that fill blocks or do not.
+
+#include <math.h>
+
+#include "op/op_test.h"
+
+enum mask { NO_MASK, CAUSAL, BOOLS, NUMBERS, MASKS };
+
+struct attended {
+    int64_t batch, heads, matrices, queries, keys, dim, width;
+    enum mask mask;
+    bool sinks;
+};
+
+enum { INPUTS = 6 }; // q, k, v, mask, sinks, and what results are multiplied by
+
+// The call that a case is, of inputs of which mask and sinks need not take part.
+static zl_array attend(const struct attended *c, const zl_array *in) {
+    zl_array mask = c->mask == BOOLS ? zl_greater(in[3], zl_scalar(-0.3)) : c->mask == NUMBERS ? in[3] : NULL;
+    zl_array y = zl_fast_scaled_dot_product_attention(in[0], in[1], in[2], 0.6, mask, c->sinks ? in[4] : NULL,
+                                                      c->mask == CAUSAL ? "causal" : NULL);
+    return zl_multiply(y, in[5]);
+}
+
+static bool value(void *data, int count, const zl_array *in, zl_outputs *out) {
+    (void)count;
+    return zl_give(out, attend(data, in));
+}
+
+static bool gradient(void *data, int count, const zl_array *in, zl_outputs *out) {
+    zl_array grads[INPUTS], one = zl_ones(zl_shape_of(in[5]), zl_dtype_of(in[5]));
+    bool ok = zl_vjp((zl_fn){.call = value, .data = data}, count, in, 1, &one, NULL, grads);
+    for (int i = 0; ok && i < count; i++)
+        ok = zl_give(out, grads[i]);
+    return ok;
+}
+
+// Tangents, and cotangents, that are not all alike: the inputs themselves, turned around.
+static void turn(int count, const zl_array *in, zl_array *out) {
+    for (int i = 0; i < count; i++)
+        out[i] = zl_sin(zl_add(in[i], zl_scalar(i)));
+}
+
+static bool tangent(void *data, int count, const zl_array *in, zl_outputs *out) {
+    zl_array t[INPUTS];
+    turn(count, in, t);
+    return zl_jvp((zl_fn){.call = value, .data = data}, count, in, t, NULL, out);
+}
+
+static bool gradient_tangent(void *data, int count, const zl_array *in, zl_outputs *out) {
+    zl_array t[INPUTS];
+    turn(count, in, t);
+    return zl_jvp((zl_fn){.call = gradient, .data = data}, count, in, t, NULL, out);
+}
+
+static bool second_gradient(void *data, int count, const zl_array *in, zl_outputs *out) {
+    zl_array t[INPUTS], grads[INPUTS];
+    turn(count, in, t);
+    bool ok = zl_vjp((zl_fn){.call = gradient, .data = data}, count, in, count, t, NULL, grads);
+    for (int i = 0; ok && i < count; i++)
+        ok = zl_give(out, grads[i]);
+    return ok;
+}
+
+// Inputs with one axis more, but for one of them.
+static bool batched(zl_fn f, int results, int count, const zl_array *in, zl_outputs *out) {
+    zl_array many[INPUTS];
+    int axis[INPUTS], out_axis[INPUTS] = {0};
+    for (int i = 0; i < count; i++) {
+        zl_array pair[] = {in[i], zl_cos(in[i]), zl_sin(in[i])};
+        axis[i] = i == 1 ? -1 : 0;
+        many[i] = i == 1 ? in[i] : zl_stack(pair, 3, 0);
+    }
+    return zl_vmap(f, count, many, axis, results, out_axis, out);
+}
+
+static bool value_batched(void *data, int count, const zl_array *in, zl_outputs *out) {
+    return batched((zl_fn){.call = value, .data = data}, 1, count, in, out);
+}
+
+static bool gradient_batched(void *data, int count, const zl_array *in, zl_outputs *out) {
+    return batched((zl_fn){.call = gradient, .data = data}, count, count, in, out);
+}
+
+typedef bool function(void *data, int count, const zl_array *in, zl_outputs *out);
+
+static void compare(function *f, const char *what, const struct attended *c, const zl_array *in, zl_dtype dtype,
+                    double bound) {
+    zl_outputs *exact = zl_outputs_new(), *out = zl_outputs_new();
+    zl_array narrow[INPUTS], wide[INPUTS];
+    for (int i = 0; i < INPUTS; i++) {
+        narrow[i] = zl_astype(in[i], dtype);
+        wide[i] = zl_astype(narrow[i], ZL_FLOAT64);
+    }
+    bool ok = CHECK(f((void *)(uintptr_t)c, INPUTS, wide, exact)) && CHECK(f((void *)(uintptr_t)c, INPUTS, narrow, out));
+    for (int i = 0; ok && i < zl_outputs_count(exact); i++) {
+        zl_array a = zl_astype(zl_outputs_get(out, i), ZL_FLOAT64), b = zl_outputs_get(exact, i);
+        if (!CHECK(zl_eval_all(2, (zl_array[]){a, b})) || !CHECK(zl_item_int(zl_allclose(a, b, bound, bound, true)) == 1))
+            test_note("%s, output %d: by %g of %g", what, i, zl_item(zl_max(zl_abs(zl_subtract(a, b)))),
+                      zl_item(zl_max(zl_abs(b))));
+    }
+    zl_outputs_free(exact);
+    zl_outputs_free(out);
+}
+
+static void check_case(const struct attended *c, bool all) {
+    const zl_array in[INPUTS] = {
+        op_test_random(ZL_SHAPE(c->batch, c->heads, c->queries, c->dim), ZL_FLOAT64, -1, 1),
+        op_test_random(ZL_SHAPE(c->batch, c->matrices, c->keys, c->dim), ZL_FLOAT64, -1, 1),
+        op_test_random(ZL_SHAPE(c->batch, c->matrices, c->keys, c->width), ZL_FLOAT64, -1, 1),
+        op_test_random(ZL_SHAPE(c->heads, 1, c->keys), ZL_FLOAT64, -1, 1),
+        op_test_random(ZL_SHAPE(c->heads), ZL_FLOAT64, -1, 1),
+        op_test_random(ZL_SHAPE(c->batch, c->heads, c->queries, c->width), ZL_FLOAT64, -1, 1),
+    };
+    compare(value, "value", c, in, ZL_FLOAT32, 1e-5);
+    compare(value, "value of float16", c, in, ZL_FLOAT16, 4e-3);
+    compare(value, "value of bfloat16", c, in, ZL_BFLOAT16, 3e-2);
+    compare(gradient, "gradient", c, in, ZL_FLOAT32, 2e-4);
+    if (!all)
+        return;
+    compare(gradient, "gradient of float16", c, in, ZL_FLOAT16, 3e-2);
+    compare(tangent, "tangent", c, in, ZL_FLOAT32, 2e-4);
+    compare(gradient_tangent, "tangent of the gradient", c, in, ZL_FLOAT32, 5e-4);
+    compare(second_gradient, "second gradient", c, in, ZL_FLOAT32, 5e-4);
+    compare(value_batched, "batched", c, in, ZL_FLOAT32, 1e-5);
+    compare(gradient_batched, "batched gradient", c, in, ZL_FLOAT32, 2e-4);
+}
+
+// Batch, heads, matrices, queries, keys, and columns of keys and of values.
+static const struct attended sizes[] = {
+    {1, 2, 2, 1, 1, 1, 1},  {2, 4, 2, 3, 5, 7, 2},   {1, 6, 1, 1, 70, 5, 20},  {1, 1, 1, 1, 130, 12, 30},
+    {1, 4, 2, 9, 66, 3, 5}, {1, 2, 1, 70, 9, 8, 8}, {1, 1, 1, 150, 131, 4, 9}, {2, 2, 1, 20, 20, 16, 4},
+};
+
+TEST(attention_by_blocks) {
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+        for (int mask = NO_MASK; mask < MASKS; mask++)
+            for (int sinks = 0; sinks < 2; sinks++)
+                ZL_SCOPE {
+                    struct attended c = sizes[i];
+                    c.mask = (enum mask)mask;
+                    c.sinks = sinks;
+                    check_case(&c, i == 1 || i == 4 || (i == 7 && !test_quick()));
+                }
+}
+
+// A query that sees nothing has the mean of all values; one whose scores are all minus infinity has no result.
+TEST(attention_that_sees_nothing) {
+    zl_array q = op_test_random(ZL_SHAPE(1, 1, 3, 4), ZL_FLOAT32, -1, 1);
+    zl_array k = op_test_random(ZL_SHAPE(1, 1, 70, 4), ZL_FLOAT32, -1, 1);
+    zl_array v = op_test_random(ZL_SHAPE(1, 1, 70, 4), ZL_FLOAT32, -1, 1);
+    zl_array none = zl_zeros(ZL_SHAPE(3, 70), ZL_BOOL), low = zl_full(ZL_SHAPE(70), zl_scalar(-INFINITY), ZL_FLOAT32);
+    zl_array y = zl_fast_scaled_dot_product_attention(q, k, v, 1, none, NULL, NULL);
+    CHECK(zl_item_int(zl_allclose(y, zl_mean_axis(v, 2, true), 1e-5, 1e-5, false)) == 1);
+    y = zl_fast_scaled_dot_product_attention(q, k, v, 1, low, NULL, NULL);
+    CHECK(zl_item_int(zl_all(zl_isnan(y))) == 1);
+    zl_array half = zl_where(zl_less(zl_arange_int(0, 70, 1, ZL_INT32), zl_scalar_int(65)), zl_scalar(-INFINITY), zl_scalar(0));
+    y = zl_fast_scaled_dot_product_attention(q, k, v, 1, half, NULL, NULL);
+    CHECK(zl_item_int(zl_all(zl_isfinite(y))) == 1);
+}
+
+// Queries, keys and values whose axes lie in another order, or that are stretched, are read where they are.
+TEST(attention_of_views) {
+    zl_array x = op_test_random(ZL_SHAPE(2, 10, 3, 8), ZL_FLOAT32, -1, 1), odd = zl_contiguous(zl_swapaxes(x, 2, 3), false);
+    zl_array q = zl_swapaxes(x, 1, 2), k = zl_swapaxes(zl_swapaxes(odd, 2, 3), 1, 2);
+    zl_array one = zl_slice(q, ZL_SHAPE(0, 0, 0, 0), ZL_SHAPE(2, 3, 1, 8), ZL_SHAPE(1, 1, 1, 1));
+    zl_array v = zl_broadcast_to(one, ZL_SHAPE(2, 3, 10, 8));
+    zl_array same[] = {zl_contiguous(q, false), zl_contiguous(k, false), zl_contiguous(v, false)};
+    zl_array y = zl_fast_scaled_dot_product_attention(q, k, v, 1, NULL, NULL, "causal");
+    zl_array z = zl_fast_scaled_dot_product_attention(same[0], same[1], same[2], 1, NULL, NULL, "causal");
+    CHECK(zl_item_int(zl_array_equal(y, z, false)) == 1);
+}
