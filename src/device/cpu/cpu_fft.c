@@ -26,56 +26,14 @@ struct transform {
 
 // Lines in memory ------------------------------------------------------------------------------------------------------
 
-static inline void load_pair(const char *from, int64_t apart, float *re, float *im) {
-    memcpy(re, from, sizeof(float));
-    memcpy(im, from + apart, sizeof(float));
-}
-
-static inline void store_pair(char *to, int64_t apart, float re, float im) {
-    memcpy(to, &re, sizeof(float));
-    memcpy(to + apart, &im, sizeof(float));
-}
-
-// How many numbers of a line are moved before those of the next one: a few, where they are neighbours in memory, so that
-// the lists stay in L1; else one.
-static int64_t block_of(int64_t step) {
-    return step >= -8 && step <= 8 ? 64 : 1;
-}
-
-// count numbers of each line, step bytes apart, side by side: the first of each goes to re, the one `apart` bytes behind
-// it to im.
-static void load_pairs(char *const *line, int64_t lanes, int64_t step, int64_t apart, int64_t count,
-                       float *re, float *im) {
-    int64_t block = block_of(step);
-    for (int64_t first = 0; first < count; first += block)
-        for (int64_t l = 0; l < lanes; l++) {
-            const char *from = line[l] + first * step;
-            int64_t at = first * lanes + l, end = MIN_OF(first + block, count) * lanes;
-            for (; at < end; at += lanes, from += step)
-                load_pair(from, apart, &re[at], &im[at]);
-        }
-}
-
-static void store_pairs(char *const *line, int64_t lanes, int64_t step, int64_t apart, int64_t count,
-                        const float *re, const float *im, float scale) {
-    int64_t block = block_of(step);
-    for (int64_t first = 0; first < count; first += block)
-        for (int64_t l = 0; l < lanes; l++) {
-            char *to = line[l] + first * step;
-            int64_t at = first * lanes + l, end = MIN_OF(first + block, count) * lanes;
-            for (; at < end; at += lanes, to += step)
-                store_pair(to, apart, re[at] * scale, im[at] * scale);
-        }
-}
-
 static void load_complex(const struct transform *t, char *const *line, int64_t lanes, int64_t count,
                          float *re, float *im) {
-    load_pairs(line, lanes, t->step[FROM], sizeof(float), count, re, im);
+    cpu_fft_load(line, lanes, t->step[FROM], sizeof(float), count, re, im);
 }
 
 static void store_complex(const struct transform *t, char *const *line, int64_t lanes, int64_t count,
                           const float *re, const float *im) {
-    store_pairs(line, lanes, t->step[TO], sizeof(float), count, re, im, t->scale);
+    cpu_fft_store(line, lanes, t->step[TO], sizeof(float), count, re, im, t->scale);
 }
 
 // Complex ----------------------------------------------------------------------------------------------------------------
@@ -90,13 +48,13 @@ static void run_complex(const struct transform *t, struct fft_lines *l, char *co
 
 static void run_real(const struct transform *t, struct fft_lines *l, char *const *to, char *const *from) {
     if (t->packed) {
-        load_pairs(from, l->lanes, 2 * t->step[FROM], t->step[FROM], t->half, l->re, l->im);
+        cpu_fft_load(from, l->lanes, 2 * t->step[FROM], t->step[FROM], t->half, l->re, l->im);
         cpu_fft_run(t->plan, l);
         cpu_fft_unpack(l, t->half, t->roots);
         store_complex(t, to, l->lanes, t->half + 1, l->spare_re, l->spare_im);
         return;
     }
-    load_pairs(from, l->lanes, t->step[FROM], 0, t->n, l->re, l->im);
+    cpu_fft_load(from, l->lanes, t->step[FROM], 0, t->n, l->re, l->im);
     memset(l->im, 0, sizeof(float) * (size_t)(t->n * l->lanes));
     cpu_fft_run(t->plan, l);
     store_complex(t, to, l->lanes, t->half + 1, l->re, l->im);
@@ -122,13 +80,13 @@ static void run_hermitian(const struct transform *t, struct fft_lines *l, char *
         load_complex(t, from, l->lanes, t->half + 1, l->spare_re, l->spare_im);
         cpu_fft_pack(l, t->half, t->roots);
         cpu_fft_run_inverse(t->plan, l);
-        store_pairs(to, l->lanes, 2 * t->step[TO], t->step[TO], t->half, l->re, l->im, t->scale);
+        cpu_fft_store(to, l->lanes, 2 * t->step[TO], t->step[TO], t->half, l->re, l->im, t->scale);
         return;
     }
     load_complex(t, from, l->lanes, t->half + 1, l->re, l->im);
     mirror(t, l);
     cpu_fft_run_inverse(t->plan, l);
-    store_pairs(to, l->lanes, t->step[TO], 0, t->n, l->re, l->re, t->scale);
+    cpu_fft_store(to, l->lanes, t->step[TO], 0, t->n, l->re, l->re, t->scale);
 }
 
 // All lines --------------------------------------------------------------------------------------------------------------------
@@ -168,7 +126,9 @@ static void run_range(const void *context, int64_t group, int64_t end) {
 static void run_lines(struct transform *t) {
     int64_t fit = LINES_BYTES / (16 * t->room), groups;
     double work = (double)t->others.size * (double)t->n * 8 * (log2((double)t->n) + 4);
-    t->lanes = MIN_OF(MIN_OF(MAX_OF(fit, 1), LANES), t->others.size);
+    int64_t each = (t->others.size + pool_threads() - 1) / pool_threads(), wanted = (each + FFT_WIDTH - 1) / FFT_WIDTH;
+    t->lanes = MIN_OF(MIN_OF(MAX_OF(fit / FFT_WIDTH, 1), wanted) * FFT_WIDTH, LANES);
+    t->lanes = MIN_OF(t->lanes, t->others.size);
     groups = (t->others.size + t->lanes - 1) / t->lanes;
     double grain = (double)groups * CPU_SPLIT / (work + 1);
     cpu_split(groups, grain < (double)groups ? (int64_t)grain + 1 : groups, run_range, t);

@@ -18,6 +18,12 @@ struct fft_lines {
 enum { FFT_WIDTH = 4 };
 typedef float fft_vector __attribute__((vector_size(4 * FFT_WIDTH), aligned(4), may_alias));
 
+// fft_move.c: count numbers of each line, step bytes apart, between memory and lists: the first of each is in re, the one
+// `apart` bytes behind it in im. What is stored is multiplied by scale.
+void cpu_fft_load(char *const *line, int64_t lanes, int64_t step, int64_t apart, int64_t count, float *re, float *im);
+void cpu_fft_store(char *const *line, int64_t lanes, int64_t step, int64_t apart, int64_t count, const float *re,
+                   const float *im, float scale);
+
 struct fft_plan; // what depends on the length; never changes once it is made
 struct fft_plan *cpu_fft_plan(int64_t n); // to be freed; NULL and an error
 void cpu_fft_free(struct fft_plan *plan);
