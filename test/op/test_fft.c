@@ -88,8 +88,8 @@ TEST(fft_is_the_sum_that_defines_it) {
 }
 
 TEST(fft_of_long_lines) {
-    static const int64_t many[] = {4096, 5000, 6561, 10007, 1 << 15, 1 << 16};
-    for (size_t i = 0; i < (test_quick() ? 4 : sizeof many / sizeof *many); i++)
+    static const int64_t many[] = {4096, 5000, 6561, 10007, 1 << 15, 1 << 16, 49152};
+    for (size_t i = 0; i < (test_quick() ? 5 : sizeof many / sizeof *many); i++)
         ZL_SCOPE {
             zl_array z = noise(1, many[i], true), x = noise(1, many[i], false);
             check_rows(z, zl_fft_fft(z, (int)many[i], -1, "backward"), 1, many[i], many[i], -1);
@@ -100,6 +100,20 @@ TEST(fft_of_long_lines) {
 static bool are_close(zl_array a, zl_array b, double bound) {
     zl_array d = zl_max(zl_abs(zl_subtract(a, b)));
     return a && b && a->size == b->size && zl_eval(d) && zl_item(d) <= bound;
+}
+
+// Those that are split, and read and written with steps: the same bits as a line without.
+TEST(long_ffts_have_inverses) {
+    zl_array z = noise(3, 1 << 15, true), x = noise(3, 1 << 16, false);
+    zl_array y = zl_fft_fft(z, 1 << 15, -1, NULL), h = zl_fft_rfft(x, 1 << 16, -1, NULL);
+    zl_array w = zl_fft_fft(zl_contiguous(zl_matrix_transpose(z), false), 1 << 15, 0, NULL);
+    zl_array g = zl_fft_rfft(zl_contiguous(zl_matrix_transpose(x), false), 1 << 16, 0, NULL);
+    REQUIRE(zl_eval_all(4, (zl_array[]){y, h, w, g}));
+    CHECK_EQ_INT(zl_item_int(zl_array_equal(y, zl_matrix_transpose(w), false)), 1);
+    CHECK_EQ_INT(zl_item_int(zl_array_equal(h, zl_matrix_transpose(g), false)), 1);
+    CHECK(are_close(zl_fft_ifft(y, 1 << 15, -1, NULL), z, 1e-5));
+    CHECK(are_close(zl_fft_irfft(h, 1 << 16, -1, NULL), x, 1e-5));
+    CHECK(are_close(zl_fft_irfft(g, 1 << 16, 0, NULL), zl_matrix_transpose(x), 1e-5));
 }
 
 TEST(ffts_have_inverses) {

@@ -18,8 +18,7 @@ struct transform {
     int64_t n, half; // half: n / 2
     bool packed;     // real lines of even length
     float scale;
-    struct fft_plan *plan;
-    float *roots;        // packed: exp(-2 pi i k / n) for k to n / 2
+    struct fft_kit *kit;
     int64_t lanes, room; // room: elements of a list for one line
     atomic_bool failed;
 };
@@ -40,7 +39,7 @@ static void store_complex(const struct transform *t, char *const *line, int64_t 
 
 static void run_complex(const struct transform *t, struct fft_lines *l, char *const *to, char *const *from) {
     load_complex(t, from, l->lanes, t->n, l->re, l->im);
-    (t->which == FFT_INVERSE ? cpu_fft_run_inverse : cpu_fft_run)(t->plan, l);
+    (t->which == FFT_INVERSE ? cpu_fft_run_inverse : cpu_fft_run)(t->kit->plan, l);
     store_complex(t, to, l->lanes, t->n, l->re, l->im);
 }
 
@@ -49,14 +48,14 @@ static void run_complex(const struct transform *t, struct fft_lines *l, char *co
 static void run_real(const struct transform *t, struct fft_lines *l, char *const *to, char *const *from) {
     if (t->packed) {
         cpu_fft_load(from, l->lanes, 2 * t->step[FROM], t->step[FROM], t->half, l->re, l->im);
-        cpu_fft_run(t->plan, l);
-        cpu_fft_unpack(l, t->half, t->roots);
+        cpu_fft_run(t->kit->plan, l);
+        cpu_fft_unpack(l, t->half, t->kit->roots);
         store_complex(t, to, l->lanes, t->half + 1, l->spare_re, l->spare_im);
         return;
     }
     cpu_fft_load(from, l->lanes, t->step[FROM], 0, t->n, l->re, l->im);
     memset(l->im, 0, sizeof(float) * (size_t)(t->n * l->lanes));
-    cpu_fft_run(t->plan, l);
+    cpu_fft_run(t->kit->plan, l);
     store_complex(t, to, l->lanes, t->half + 1, l->re, l->im);
 }
 
@@ -78,14 +77,14 @@ static void run_hermitian(const struct transform *t, struct fft_lines *l, char *
                           char *const *from) {
     if (t->packed) {
         load_complex(t, from, l->lanes, t->half + 1, l->spare_re, l->spare_im);
-        cpu_fft_pack(l, t->half, t->roots);
-        cpu_fft_run_inverse(t->plan, l);
+        cpu_fft_pack(l, t->half, t->kit->roots);
+        cpu_fft_run_inverse(t->kit->plan, l);
         cpu_fft_store(to, l->lanes, 2 * t->step[TO], t->step[TO], t->half, l->re, l->im, t->scale);
         return;
     }
     load_complex(t, from, l->lanes, t->half + 1, l->re, l->im);
     mirror(t, l);
-    cpu_fft_run_inverse(t->plan, l);
+    cpu_fft_run_inverse(t->kit->plan, l);
     cpu_fft_store(to, l->lanes, t->step[TO], 0, t->n, l->re, l->re, t->scale);
 }
 
@@ -124,6 +123,7 @@ static void run_range(const void *context, int64_t group, int64_t end) {
 }
 
 static void run_lines(struct transform *t) {
+    t->room = cpu_fft_size(t->kit->plan) + 1;
     int64_t fit = LINES_BYTES / (16 * t->room), groups;
     double work = (double)t->others.size * (double)t->n * 8 * (log2((double)t->n) + 4);
     int64_t each = (t->others.size + pool_threads() - 1) / pool_threads(), wanted = (each + FFT_WIDTH - 1) / FFT_WIDTH;
@@ -134,23 +134,109 @@ static void run_lines(struct transform *t) {
     cpu_split(groups, grain < (double)groups ? (int64_t)grain + 1 : groups, run_range, t);
 }
 
-// Plans ------------------------------------------------------------------------------------------------------------------------
+// Long lines -----------------------------------------------------------------------------------------------------------------
 
-static bool make_plan(struct transform *t) {
-    t->half = t->n / 2;
-    t->packed = (t->which == FFT_REAL || t->which == FFT_HERMITIAN) && t->n % 2 == 0;
-    if (!(t->plan = cpu_fft_plan(t->packed ? t->half : t->n)))
-        return false;
-    t->room = cpu_fft_size(t->plan) + 1;
-    t->roots = t->packed ? memory_alloc(sizeof(float) * 2 * (size_t)(t->half + 1)) : NULL;
-    return !t->packed || (t->roots && cpu_fft_roots(t->n, t->half + 1, t->roots));
+enum { PIECE = 4096, COMPLEX = 2 * sizeof(float) }; // elements of a long line that a thread works on
+
+struct long_line {
+    const struct transform *t;
+    struct fft_line pairs;  // a real line as one of half as many pairs, transformed
+    struct fft_line halves; // its transform, of which there are half + 1
+};
+
+// Elements of a line, and those that mirror them, to the lists of lines that a plan would have; and back.
+static void load_ends(const struct fft_line *line, int64_t from, int64_t count, float *re, float *im) {
+    char *at = line->data + from * line->step;
+    cpu_fft_load(&at, 1, line->step, line->apart, count, re, im);
 }
 
-static void drop_plan(struct transform *t) {
-    if (t->plan)
-        cpu_fft_free(t->plan);
-    if (t->roots)
-        memory_free(t->roots);
+static void store_ends(const struct fft_line *line, int64_t from, int64_t count, const float *re, const float *im,
+                       float scale) {
+    char *at = line->data + from * line->step;
+    cpu_fft_store(&at, 1, line->step, line->apart, count, re, im, scale);
+}
+
+static void unpack_range(const void *context, int64_t from, int64_t to) {
+    const struct long_line *x = context;
+    const struct transform *t = x->t;
+    float list[6][PIECE];
+    for (int64_t n; from < to; from += n) {
+        n = MIN_OF(PIECE, to - from);
+        // Element half is element 0 once more.
+        int64_t whole = from + n > t->half ? n - 1 : n, least = t->half - from - n + 1, more = from == 0;
+        load_ends(&x->pairs, from, whole, list[0], list[1]);
+        load_ends(&x->pairs, least, n - more, list[2], list[3]);
+        if (whole < n)
+            load_ends(&x->pairs, 0, 1, list[0] + whole, list[1] + whole);
+        if (more)
+            load_ends(&x->pairs, 0, 1, list[2] + n - 1, list[3] + n - 1);
+        cpu_fft_unpack_piece(n, t->kit->roots + 2 * from, (const float *[]){list[0], list[1], list[2], list[3]}, list[4],
+                             list[5]);
+        store_ends(&x->halves, from, n, list[4], list[5], t->scale);
+    }
+}
+
+static void pack_range(const void *context, int64_t from, int64_t to) {
+    const struct long_line *x = context;
+    const struct transform *t = x->t;
+    float list[6][PIECE];
+    for (int64_t n; from < to; from += n) {
+        n = MIN_OF(PIECE, to - from);
+        load_ends(&x->halves, from, n, list[0], list[1]);
+        load_ends(&x->halves, t->half - from - n + 1, n, list[2], list[3]);
+        if (from == 0) // the first and the last element are real: what else they have is left out
+            list[1][0] = list[3][n - 1] = 0;
+        cpu_fft_pack_piece(n, t->kit->roots + 2 * from, (const float *[]){list[0], list[1], list[2], list[3]}, list[4],
+                             list[5]);
+        store_ends(&x->pairs, from, n, list[4], list[5], 1);
+    }
+}
+
+static bool run_long_real(const struct transform *t, char *to, char *from) {
+    char *pairs = cpu_scratch(SCRATCH_WEIGHTS, COMPLEX * (size_t)t->half);
+    struct long_line x = {t, {pairs, COMPLEX, sizeof(float)}, {to, t->step[TO], sizeof(float)}};
+    const struct fft_line line = {from, 2 * t->step[FROM], t->step[FROM]};
+    if (!pairs || !cpu_fft_split_run(t->kit->split, &line, &x.pairs, false, 1))
+        return false;
+    cpu_split(t->half + 1, PIECE, unpack_range, &x);
+    return true;
+}
+
+static bool run_long_hermitian(const struct transform *t, char *to, char *from) {
+    char *pairs = cpu_scratch(SCRATCH_WEIGHTS, COMPLEX * (size_t)t->half);
+    struct long_line x = {t, {pairs, COMPLEX, sizeof(float)}, {from, t->step[FROM], sizeof(float)}};
+    const struct fft_line line = {to, 2 * t->step[TO], t->step[TO]};
+    if (!pairs)
+        return false;
+    cpu_split(t->half, PIECE, pack_range, &x);
+    return cpu_fft_split_run(t->kit->split, &x.pairs, &line, true, t->scale);
+}
+
+static bool run_long_line(const struct transform *t, char *to, char *from) {
+    if (t->packed)
+        return (t->which == FFT_REAL ? run_long_real : run_long_hermitian)(t, to, from);
+    const struct fft_line x = {from, t->step[FROM], sizeof(float)}, y = {to, t->step[TO], sizeof(float)};
+    return cpu_fft_split_run(t->kit->split, &x, &y, t->which == FFT_INVERSE, t->scale);
+}
+
+static void run_long_range(const void *context, int64_t at, int64_t end) {
+    struct transform *t = (struct transform *)(uintptr_t)context;
+    struct walk w;
+    cpu_walk_to(&t->others, &w, at);
+    for (; at < end; at++) {
+        if (!run_long_line(t, w.data[TO], w.data[FROM]))
+            atomic_store(&t->failed, true);
+        if (at + 1 < end)
+            cpu_walk_next(&t->others, &w);
+    }
+}
+
+// Threads take lines where there are enough, else parts of one.
+static void run_long_lines(struct transform *t) {
+    if (t->others.size >= pool_threads())
+        cpu_split(t->others.size, 1, run_long_range, t);
+    else
+        run_long_range(t, 0, t->others.size);
 }
 
 // The axes but the one of the lines; dim: room for a number an axis.
@@ -177,11 +263,12 @@ bool cpu_fft(const struct call *c) {
     struct transform t = {.which = (enum fft)arg[0], .n = arg[2], .scale = (float)op_arg_double(arg[3])};
     OP_ROOM(int64_t, dim, out->ndim);
     atomic_init(&t.failed, false);
-    bool ok = dim && make_plan(&t);
-    if (ok) {
-        set_layout(&t, out, x, array_data(x, &room), (int)arg[1], dim);
-        run_lines(&t);
-    }
-    drop_plan(&t);
-    return ok && !atomic_load(&t.failed);
+    t.half = t.n / 2;
+    t.packed = (t.which == FFT_REAL || t.which == FFT_HERMITIAN) && t.n % 2 == 0;
+    if (!dim || !(t.kit = cpu_fft_take(t.n, t.packed)))
+        return false;
+    set_layout(&t, out, x, array_data(x, &room), (int)arg[1], dim);
+    (t.kit->split ? run_long_lines : run_lines)(&t);
+    cpu_fft_give(t.kit);
+    return !atomic_load(&t.failed);
 }

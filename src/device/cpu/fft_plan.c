@@ -157,6 +157,49 @@ void cpu_fft_pack(struct fft_lines *lines, int64_t half, const float *roots) {
     (lines->lanes % FFT_WIDTH ? pack_one : pack_vector)(lines, half, roots);
 }
 
+// A piece of one line: the same for four elements at once, and for those that are left.
+#define LOAD(list)     (*(const fft_vector *)(const void *)(list))
+#define BACKWARDS(x)   __builtin_shufflevector(x, x, 3, 2, 1, 0)
+#define MIRRORED(list) BACKWARDS(LOAD((list) + n - FFT_WIDTH - i))
+
+void cpu_fft_unpack_piece(int64_t n, const float *roots, const float *const *from, float *re, float *im) {
+    const float *ar = from[0], *ai = from[1], *br = from[2], *bi = from[3];
+    int64_t i = 0;
+    for (; i + FFT_WIDTH <= n; i += FFT_WIDTH) {
+        fft_vector w = LOAD(roots + 2 * i), x = LOAD(roots + 2 * i + FFT_WIDTH);
+        fft_vector c = __builtin_shufflevector(w, x, 0, 2, 4, 6), s = __builtin_shufflevector(w, x, 1, 3, 5, 7);
+        fft_vector b = MIRRORED(br), d = MIRRORED(bi);
+        fft_vector er = 0.5f * (LOAD(ar + i) + b), ei = 0.5f * (LOAD(ai + i) - d);
+        fft_vector qr = 0.5f * (LOAD(ai + i) + d), qi = 0.5f * (b - LOAD(ar + i));
+        *(fft_vector *)(void *)(re + i) = er + (qr * c - qi * s);
+        *(fft_vector *)(void *)(im + i) = ei + (qr * s + qi * c);
+    }
+    for (; i < n; i++) {
+        float c = roots[2 * i], s = roots[2 * i + 1], b = br[n - 1 - i], d = bi[n - 1 - i];
+        float er = 0.5f * (ar[i] + b), ei = 0.5f * (ai[i] - d), qr = 0.5f * (ai[i] + d), qi = 0.5f * (b - ar[i]);
+        re[i] = er + (qr * c - qi * s);
+        im[i] = ei + (qr * s + qi * c);
+    }
+}
+
+void cpu_fft_pack_piece(int64_t n, const float *roots, const float *const *from, float *re, float *im) {
+    const float *ar = from[0], *ai = from[1], *br = from[2], *bi = from[3];
+    int64_t i = 0;
+    for (; i + FFT_WIDTH <= n; i += FFT_WIDTH) {
+        fft_vector w = LOAD(roots + 2 * i), x = LOAD(roots + 2 * i + FFT_WIDTH);
+        fft_vector c = __builtin_shufflevector(w, x, 0, 2, 4, 6), s = -__builtin_shufflevector(w, x, 1, 3, 5, 7);
+        fft_vector b = MIRRORED(br), d = MIRRORED(bi), dr = LOAD(ar + i) - b, di = LOAD(ai + i) + d;
+        *(fft_vector *)(void *)(re + i) = LOAD(ar + i) + b - (dr * s + di * c);
+        *(fft_vector *)(void *)(im + i) = LOAD(ai + i) - d + (dr * c - di * s);
+    }
+    for (; i < n; i++) {
+        float c = roots[2 * i], s = -roots[2 * i + 1], b = br[n - 1 - i], d = bi[n - 1 - i];
+        float dr = ar[i] - b, di = ai[i] + d;
+        re[i] = ar[i] + b - (dr * s + di * c);
+        im[i] = ai[i] - d + (dr * c - di * s);
+    }
+}
+
 // Plans --------------------------------------------------------------------------------------------------------------
 
 // Splits n into radices; false if it is no product of them.
@@ -168,6 +211,14 @@ static bool factor(struct fft_plan *plan) {
         for (; rest % radices[i] == 0; rest /= radices[i])
             plan->pass[plan->passes++] = (struct fft_pass){.radix = radices[i], .groups = rest / radices[i]};
     return rest == 1;
+}
+
+bool cpu_fft_is_product(int64_t n) {
+    static const int primes[] = {2, 3, 5};
+    for (size_t i = 0; i < COUNT(primes); i++)
+        while (n % primes[i] == 0)
+            n /= primes[i];
+    return n == 1;
 }
 
 static bool make_twiddles(struct fft_plan *plan) {
