@@ -179,6 +179,23 @@ TEST(quantized_products) {
             }
 }
 
+// Rows that are multiplied as whole numbers: as exact as float32, whatever their size, and with numbers that are not finite.
+TEST(quantized_products_of_single_rows) {
+    for (size_t b = 0; b < COUNT(bit_counts); b++)
+        ZL_SCOPE {
+            struct matrix m = quantize(op_test_random(ZL_SHAPE(11, 320), ZL_FLOAT32, -1, 1), 64, bit_counts[b], NULL);
+            zl_array x = zl_exp(op_test_random(ZL_SHAPE(1, 320), ZL_FLOAT32, -9, 9)), w = whole(&m, ZL_FLOAT64);
+            zl_array exact = zl_matmul(zl_astype(x, ZL_FLOAT64), zl_matrix_transpose(w));
+            zl_array size = zl_matmul(zl_astype(x, ZL_FLOAT64), zl_abs(zl_matrix_transpose(w)));
+            zl_array off = zl_abs(zl_subtract(zl_astype(product(x, &m, true), ZL_FLOAT64), exact));
+            CHECK(zl_item(zl_max(zl_divide(off, size))) < 1e-6);
+            zl_array odd = zl_divide(op_test_random(ZL_SHAPE(1, 320), ZL_FLOAT32, -1, 1), zl_scalar(0));
+            CHECK(zl_item_int(zl_any(zl_isfinite(product(odd, &m, true)))) == 0);
+            zl_array none = product(zl_zeros(ZL_SHAPE(1, 320), ZL_FLOAT32), &m, true);
+            CHECK(zl_item(zl_max(zl_abs(none))) == 0);
+        }
+}
+
 TEST(quantized_products_of_floats) {
     for (size_t i = 0; i < COUNT(float_modes); i++) {
         struct matrix m =

@@ -52,23 +52,34 @@ VECTORS static void unpack_2(const uint8_t *restrict p, int count, uint8_t *rest
             out[4 * i + k] = p[i] >> 2 * k & 3;
 }
 
-// Eight codes in as many bytes as they have bits.
-static void unpack_odd(const uint8_t *p, int bits, int count, uint8_t *out) {
-    for (int i = 0; i < count / 8; i++) {
-        uint64_t all = 0;
-        memcpy(&all, p + i * bits, (size_t)bits);
-        for (int k = 0; k < 8; k++)
-            out[8 * i + k] = (uint8_t)(all >> bits * k & ((1u << bits) - 1));
+// Eight codes in as many bytes as they have bits, twice: halves are moved apart, then halves of these, until each code has
+// a byte.
+typedef uint64_t longs2 __attribute__((vector_size(16)));
+
+static inline __attribute__((always_inline)) void unpack_odd(const uint8_t *p, int bits, int count, uint8_t *out) {
+    const uint64_t half = (1ull << 4 * bits) - 1, pairs = ((1ull << 2 * bits) - 1) * 0x0000000100000001ull;
+    const uint64_t ones = ((1ull << bits) - 1) * 0x0001000100010001ull;
+    for (int i = 0; i < count / 16; i++) {
+        uint64_t first = 0, second = 0;
+        memcpy(&first, p + 2 * i * bits, (size_t)bits);
+        memcpy(&second, p + (2 * i + 1) * bits, (size_t)bits);
+        longs2 all = {first, second};
+        all = (all & half) | all >> 4 * bits << 32;
+        all = (all & pairs) | (all & pairs << 2 * bits) << (16 - 2 * bits);
+        all = (all & ones) | (all & ones << bits) << (8 - bits);
+        memcpy(out + 16 * i, &all, sizeof all);
     }
 }
 
-static void unpack_codes(const struct unpacking *u, const char *words, uint8_t *out) {
+void cpu_unpack_codes(const struct unpacking *u, const char *words, uint8_t *out) {
     const uint8_t *p = (const uint8_t *)words;
     switch (u->bits) {
     case 8: memcpy(out, p, (size_t)u->group); return;
     case 4: unpack_4(p, u->group, out); return;
     case 2: unpack_2(p, u->group, out); return;
-    default: unpack_odd(p, u->bits, u->group, out);
+    case 3: unpack_odd(p, 3, u->group, out); return;
+    case 5: unpack_odd(p, 5, u->group, out); return;
+    default: unpack_odd(p, 6, u->group, out);
     }
 }
 
@@ -95,6 +106,16 @@ static float scale_at(const struct unpacking *u, const char *scales, int64_t at)
     return (u->mode == QUANT_NVFP4 ? fp8_to_float(x) : e8m0_to_float(x)) * u->factor;
 }
 
+void cpu_unpack_scales(const struct unpacking *u, const char *scales, int64_t groups, float *out) {
+    if (u->mode != QUANT_AFFINE)
+        for (int64_t g = 0; g < groups; g++)
+            out[g] = scale_at(u, scales, g);
+    else if (u->dtype == ZL_FLOAT32)
+        memcpy(out, scales, sizeof(float) * (size_t)groups);
+    else
+        cpu_call_row(cpu_level()->rows->cast[ZL_FLOAT32][u->dtype], out, scales, NULL, NULL, groups);
+}
+
 static void float_group(const struct unpacking *u, const uint8_t *code, float scale, char *out, int64_t at) {
     for (int i = 0; i < u->group; i++) {
         float value = (u->bits == 4 ? fp4[code[i]] : fp8_to_float(code[i])) * scale;
@@ -109,7 +130,7 @@ void cpu_unpack(const struct unpacking *u, const char *words, const char *scales
                 int64_t groups, char *out) {
     uint8_t code[GROUP_MOST];
     for (int64_t g = 0; g < groups; g++) {
-        unpack_codes(u, words + g * u->group * u->bits / 8, code);
+        cpu_unpack_codes(u, words + g * u->group * u->bits / 8, code);
         if (u->mode == QUANT_AFFINE)
             affine_group(u, code, scales, biases, g, out);
         else
@@ -143,7 +164,7 @@ static void unpack_half(const struct unpack_job *j, int64_t at) {
     row_fn *narrow = cpu_level()->rows->cast[j->dtype][ZL_FLOAT32],
            *widen = cpu_level()->rows->cast[ZL_FLOAT32][j->dtype];
     char *to = j->out + at * u->group * 2;
-    unpack_codes(u, j->words + at * u->group * u->bits / 8, code);
+    cpu_unpack_codes(u, j->words + at * u->group * u->bits / 8, code);
     if (u->mode == QUANT_AFFINE) {
         affine_f32(code, u->group, (float)read_number(j->scales, u->dtype, at), 0, wide);
         cpu_call_row(narrow, to, wide, NULL, NULL, u->group);

@@ -7,6 +7,7 @@
 // Bytes of unpacked numbers: those of one row are read once, from L1, those of many again and again, from L2.
 enum { PIECE_ONE = 1 << 15, PIECE_MANY = 1 << 18 };
 enum { FLOPS_LEAST = 1 << 18 }; // that are worth another thread
+enum { DOT_ROWS = 6, DOT_PIECE = 16 }; // rows of x for which codes are multiplied as they are, and rows of codes at once
 
 struct product {
     struct unpacking u;
@@ -20,6 +21,7 @@ struct product {
     const char *x, *words, *scales, *biases;
     char *out;
     const int64_t *first, *second; // matrices of each product; NULL: there is one
+    char *ready;                   // rows of x as cpu_dot_prepare makes them; NULL: they are multiplied as numbers
     atomic_bool failed;
 };
 
@@ -63,6 +65,16 @@ static bool multiply_columns(const struct product *p, struct gemm g, int64_t w, 
     return multiply(p, &g);
 }
 
+// The same without unpacking.
+static void dot_rows(const struct product *p, int64_t x, int64_t w, int64_t from, char *out) {
+    int64_t rows = MIN_OF(p->piece, p->rows - from), at = (w * p->rows + from) * p->groups;
+    const char *words = p->words + at * p->u.group * p->u.bits / 8, *scales = p->scales + at * p->scale_item;
+    for (int64_t i = 0; i < p->m; i++)
+        cpu_dot_rows(&p->u, p->ready + (int64_t)cpu_dot_bytes(p->groups) * (x * p->m + i), words, scales,
+                     p->biases ? p->biases + at * p->scale_item : NULL, rows, p->groups,
+                     (float *)(void *)out + i * p->n + from);
+}
+
 static void multiply_range(const void *context, int64_t from, int64_t to) {
     struct product *p = (struct product *)(uintptr_t)context;
     for (; from < to; from++) {
@@ -76,7 +88,9 @@ static void multiply_range(const void *context, int64_t from, int64_t to) {
                          .c_row = p->n,
                          .c_col = 1};
         int64_t piece = from % p->pieces * p->piece;
-        if (!(p->transpose ? multiply_rows : multiply_columns)(p, g, w, piece))
+        if (p->ready)
+            dot_rows(p, x, w, piece, g.c);
+        else if (!(p->transpose ? multiply_rows : multiply_columns)(p, g, w, piece))
             atomic_store(&p->failed, true);
     }
 }
@@ -87,7 +101,7 @@ static void cut(struct product *p, int64_t products) {
     int64_t bytes = p->item * (p->transpose ? p->k : p->rows * p->u.group);
     int64_t wanted = (4 * pool_threads() + products - 1) / products;
     int64_t most = MAX_OF((p->m == 1 ? PIECE_ONE : PIECE_MANY) / bytes, 1);
-    p->piece = MIN_OF(most, MAX_OF(all / wanted, 1));
+    p->piece = MIN_OF(p->ready ? DOT_PIECE : most, MAX_OF(all / wanted, 1));
     p->pieces = (all + p->piece - 1) / p->piece;
 }
 
@@ -97,6 +111,21 @@ static bool multiply_all(struct product *p, int64_t products) {
     int64_t grain = flops < FLOPS_LEAST ? (int64_t)(FLOPS_LEAST / flops) + 1 : 1;
     cpu_split(products * p->pieces, MIN_OF(grain, products * p->pieces), multiply_range, p);
     return !atomic_load(&p->failed);
+}
+
+// Rows of x as whole numbers, to be freed, if that is possible. False and an error.
+static bool make_ready(struct product *p, int64_t matrices) {
+    if (!p->transpose || p->m > DOT_ROWS || p->dtype != ZL_FLOAT32 || !cpu_can_dot(&p->u))
+        return true;
+    int64_t each = (int64_t)cpu_dot_bytes(p->groups), rows = matrices * p->m;
+    if (!(p->ready = memory_alloc((size_t)(each * rows))))
+        return false;
+    for (int64_t i = 0; p->ready && i < rows; i++)
+        if (!cpu_dot_prepare(&p->u, (const float *)(const void *)p->x + i * p->k, p->groups, p->ready + i * each)) {
+            memory_free(p->ready);
+            p->ready = NULL;
+        }
+    return true;
 }
 
 static void read_sizes(struct product *p, const struct call *c) {
@@ -148,13 +177,19 @@ bool cpu_quantized_matmul(const struct call *c) {
     atomic_init(&p.failed, false);
     read_sizes(&p, c);
     read_inputs(&p, c, room);
-    if (!arg[4])
-        return multiply_all(&p, 1);
+    if (!make_ready(&p, arg[4] ? x->dim[0] : 1))
+        return false;
+    if (!arg[4]) {
+        bool ok = multiply_all(&p, 1);
+        memory_free(p.ready);
+        return ok;
+    }
     int64_t *first = read_indices(c->in[c->inputs - 2], x->dim[0]);
     int64_t *second = first ? read_indices(c->in[c->inputs - 1], c->in[1]->dim[0]) : NULL;
     p.first = first, p.second = second;
     bool ok = second && multiply_all(&p, call_first(c)->dim[0]);
     memory_free(first);
     memory_free(second);
+    memory_free(p.ready);
     return ok;
 }
