@@ -104,4 +104,19 @@ void cpu_attention_mask(const struct attend *a, int64_t b, int64_t m, int64_t fi
 void cpu_attention_mask_row(const struct attend *a, int64_t b, int64_t m, int64_t row, int64_t key, int64_t keys,
                             float *room, float *scores);
 
+// attention_bf16.c: the same products where there are instructions for half floats; whether there are for these.
+bool cpu_attention_has_half(zl_dtype dtype);
+size_t cpu_attention_half_bytes(int64_t rows, int64_t cols); // of panels
+// Rows as panels, and as panels of columns. room: for four rows.
+void cpu_attention_half_rows(const struct attention_input *x, int64_t b, int64_t m, int64_t first, int64_t count,
+                             float *room, char *to);
+void cpu_attention_half_values(const struct attention_input *x, int64_t b, int64_t m, int64_t first, int64_t count,
+                               float *room, char *to);
+// Eight scores of each of eight queries; a panel's weights as a panel; eight columns of results, in squares, to which weights
+// times values are added, or which are corrected.
+void cpu_attention_half_scores(int64_t cols, const char *keys, const char *queries, float scale, float *out);
+void cpu_attention_half_weights(const float *weights, int64_t keys, char *to);
+void cpu_attention_half_add(int64_t keys, const char *weights, const char *values, float *squares);
+void cpu_attention_half_correct(float *squares, const float *factor);
+
 #endif

@@ -16,14 +16,16 @@ struct forward {
     int64_t out_item;
     row_fn *narrow; // NULL: the result is float32
     float *state;
+    bool half;             // products are those of attention_bf16.c
     int64_t block, blocks; // rows of one, and how many a matrix has
     atomic_bool failed;
 };
 
 // What one block works with, in the scratch of its thread.
 struct work {
-    float *q, *y;                        // panels of queries, by columns, and of results
+    float *q, *y; // panels of queries, by columns, and of results
     float *keys, *values, *scores, *room;
+    float *weights; // scores as half floats
     float most[ROWS], sum[ROWS];
     int64_t b, m, first, count; // of rows
     int64_t seen;               // keys that any of them sees
@@ -35,17 +37,18 @@ static int64_t largest(int64_t a, int64_t b) {
 
 static bool open_work(const struct forward *f, struct work *w) {
     const struct attend *a = &f->a;
-    int64_t width = attention_panels(a->width), rows = attention_panels(f->block);
-    int64_t room = KEYS * largest(largest(a->dim, width), 2 * PANEL);
-    float *at = cpu_scratch(SCRATCH_WORK, sizeof(float) * (size_t)(rows * (a->dim + width) + KEYS * (a->dim + width) +
-                                                                   KEYS * PANEL + room));
+    int64_t width = attention_panels(a->width), dim = attention_panels(a->dim), rows = attention_panels(f->block);
+    int64_t room = KEYS * largest(largest(dim, width), 2 * PANEL);
+    float *at = cpu_scratch(SCRATCH_WORK, sizeof(float) * (size_t)(rows * (dim + width) + KEYS * (dim + width) +
+                                                                   2 * KEYS * PANEL + room));
     if (!at)
         return false;
-    w->q = at, at += rows * a->dim;
+    w->q = at, at += rows * dim;
     w->y = at, at += rows * width;
-    w->keys = at, at += KEYS * a->dim;
+    w->keys = at, at += KEYS * dim;
     w->values = at, at += KEYS * width;
     w->scores = at, at += KEYS * PANEL;
+    w->weights = at, at += KEYS * PANEL;
     w->room = at;
     return true;
 }
@@ -79,9 +82,31 @@ static void finish(const struct forward *f, struct work *w, int64_t row) {
 
 // Panels -------------------------------------------------------------------------------------------------------------
 
-static void correct(const struct attend *a, float *y, int64_t width, const float *factor) {
-    for (int i = 0; i < PANEL; i++)
-        a->code->scale(y + i * width, width, factor[i]);
+static void score(const struct forward *f, struct work *w, int64_t i, int64_t n) {
+    const struct attend *a = &f->a;
+    for (int64_t j = 0; j < n; j += PANEL)
+        if (f->half)
+            cpu_attention_half_scores(a->dim, (char *)w->keys + cpu_attention_half_bytes(j, a->dim),
+                                      (char *)w->q + cpu_attention_half_bytes(i, a->dim), a->scale, w->scores + j * PANEL);
+        else
+            a->code->multiply(a->dim, w->keys + j * a->dim, w->q + i * a->dim, w->scores + j * PANEL, PANEL, false);
+}
+
+static void correct(const struct forward *f, float *y, int64_t width, const float *factor) {
+    for (int64_t e = 0; f->half && e < width; e += PANEL)
+        cpu_attention_half_correct(y + e * PANEL, factor);
+    for (int i = 0; !f->half && i < PANEL; i++)
+        f->a.code->scale(y + i * width, width, factor[i]);
+}
+
+static void add_values(const struct forward *f, struct work *w, float *y, int64_t width, int64_t n) {
+    if (f->half)
+        cpu_attention_half_weights(w->scores, n, (char *)w->weights);
+    for (int64_t e = 0; e < width; e += PANEL)
+        if (f->half)
+            cpu_attention_half_add(n, (char *)w->weights, (char *)w->values + cpu_attention_half_bytes(e, n), y + e * PANEL);
+        else
+            f->a.code->multiply(n, w->scores, w->values + e * n, y + e, width, true);
 }
 
 // One panel of queries, row i of w on, with n keys.
@@ -92,29 +117,57 @@ static void attend_panel(const struct forward *f, struct work *w, int64_t i, int
     struct attention_span span = attention_span(a, w->first + i, count);
     if (key >= span.most)
         return;
-    for (int64_t j = 0; j < n; j += PANEL)
-        a->code->multiply(a->dim, w->keys + j * a->dim, w->q + i * a->dim, w->scores + j * PANEL, PANEL, false);
+    score(f, w, i, n);
     if (a->mask.data || span.least < key + n)
         cpu_attention_mask(a, w->b, w->m, w->first + i, count, key, n, w->room, w->scores);
     if (a->code->soften(w->scores, n, w->most + i, w->sum + i, factor))
-        correct(a, y, width, factor);
-    for (int64_t e = 0; e < width; e += PANEL)
-        a->code->multiply(n, w->scores, w->values + e * n, y + e, width, true);
+        correct(f, y, width, factor);
+    add_values(f, w, y, width, n);
+}
+
+static void read_queries(const struct forward *f, struct work *w) {
+    const struct attend *a = &f->a;
+    if (f->half) {
+        cpu_attention_half_rows(&a->q, w->b, w->m, w->first, w->count, w->room, (char *)w->q);
+        return;
+    }
+    cpu_attention_by_columns(&a->q, w->b, w->m, w->first, w->count, w->room, w->q);
+    a->code->scale(w->q, attention_panels(w->count) * a->dim, a->scale);
+}
+
+static void read_keys(const struct forward *f, struct work *w, int64_t key, int64_t n) {
+    const struct attend *a = &f->a;
+    if (f->half) {
+        cpu_attention_half_rows(&a->k, w->b, w->m, key, n, w->room, (char *)w->keys);
+        cpu_attention_half_values(&a->v, w->b, w->m, key, n, w->room, (char *)w->values);
+    } else {
+        cpu_attention_by_columns(&a->k, w->b, w->m, key, n, w->room, w->keys);
+        cpu_attention_by_rows(&a->v, w->b, w->m, key, n, w->room, w->values);
+    }
+}
+
+// Squares of two by two as rows.
+static void lay_out(float *y, int64_t width, float *room) {
+    memcpy(room, y, sizeof(float) * (size_t)(PANEL * width));
+    for (int64_t i = 0; i < PANEL; i++)
+        for (int64_t e = 0; e < width; e++) {
+            int64_t square = e / PANEL * PANEL * PANEL + (i / 2 * (PANEL / 2) + e % PANEL / 2) * 4;
+            y[i * width + e] = room[square + i % 2 * 2 + e % 2];
+        }
 }
 
 static void attend_panels(const struct forward *f, struct work *w) {
-    const struct attend *a = &f->a;
-    int64_t width = attention_panels(a->width), rows = attention_panels(w->count);
-    cpu_attention_by_columns(&a->q, w->b, w->m, w->first, w->count, w->room, w->q);
-    a->code->scale(w->q, rows * a->dim, a->scale);
+    int64_t width = attention_panels(f->a.width), rows = attention_panels(w->count);
+    read_queries(f, w);
     memset(w->y, 0, sizeof(float) * (size_t)(rows * width));
     for (int64_t key = 0; key < w->seen; key += KEYS) {
         int64_t n = MIN_OF(KEYS, w->seen - key);
-        cpu_attention_by_columns(&a->k, w->b, w->m, key, n, w->room, w->keys);
-        cpu_attention_by_rows(&a->v, w->b, w->m, key, n, w->room, w->values);
+        read_keys(f, w, key, n);
         for (int64_t i = 0; i < w->count; i += PANEL)
             attend_panel(f, w, i, key, n);
     }
+    for (int64_t i = 0; f->half && i < rows; i += PANEL)
+        lay_out(w->y + i * width, width, w->room);
     finish(f, w, width);
 }
 
@@ -182,6 +235,7 @@ bool cpu_attention(const struct call *c) {
         return false;
     f.state = (float *)(void *)cpu_data(call_output(c, 1));
     f.narrow = out->dtype == ZL_FLOAT32 ? NULL : cpu_level()->rows->cast[out->dtype][ZL_FLOAT32];
+    f.half = cpu_attention_has_half((zl_dtype)out->dtype);
     atomic_init(&f.failed, false);
     cut(&f);
     double flops = 2.0 * (double)MIN_OF(f.block, f.a.rows) * (double)f.a.keys * (double)(f.a.dim + f.a.width);
