@@ -189,8 +189,8 @@ static bool check_mask(zl_array mask, const char *mode, zl_dtype dtype, const in
     bool causal = mode && !strcmp(mode, "causal");
     if ((mode && *mode && strcmp(mode, "array") && !causal) || (causal && mask))
         return error_false(ZL_ERROR_VALUE,
-                           "%s: mask_mode '%s' %s a mask: 'causal' without one is possible, or none", function,
-                           mode, mask ? "with" : "without");
+                           "%s: mask_mode '%s' %s a mask: 'causal' without one is possible, or none",
+                           function, mode, mask ? "with" : "without");
     if (!mask)
         return true;
     int64_t dim[4];
@@ -224,7 +224,8 @@ static bool prepare(struct attention *a, zl_dtype dtype) {
     a->v = zl_astype(a->v, dtype);
     if (!a->q || !a->k || !a->v)
         return false;
-    if (a->mask && !(a->mask = with_four_axes(a->mask->dtype == ZL_BOOL ? a->mask : zl_astype(a->mask, dtype))))
+    if (a->mask &&
+        !(a->mask = with_four_axes(a->mask->dtype == ZL_BOOL ? a->mask : zl_astype(a->mask, dtype))))
         return false;
     return !a->sinks || (a->sinks = zl_expand_dims(zl_astype(a->sinks, dtype), ZL_AXES(0)));
 }
@@ -236,9 +237,11 @@ static zl_array attention(struct attention a, const char *mode) {
     zl_dtype dtype = dtype_common(3, (zl_array[]){a.q, a.k, a.v});
     const int64_t shape[] = {a.q->dim[0], a.q->dim[1], a.q->dim[2], a.k->dim[2]};
     if (!dtype_is_float(dtype))
-        return error_set(ZL_ERROR_DTYPE, "%s: %s is not possible; floats are", function, zl_dtype_name(dtype));
+        return error_set(ZL_ERROR_DTYPE, "%s: %s is not possible; floats are", function,
+                         zl_dtype_name(dtype));
     a.causal = mode && !strcmp(mode, "causal");
-    if (!check_mask(a.mask, mode, dtype, shape) || !check_sinks(a.sinks, dtype, shape[1]) || !prepare(&a, dtype))
+    if (!check_mask(a.mask, mode, dtype, shape) || !check_sinks(a.sinks, dtype, shape[1]) ||
+        !prepare(&a, dtype))
         return NULL;
     zl_array out[2];
     if (dtype == ZL_FLOAT64 || a.q->size == 0 || a.v->size == 0 || a.k->size == 0)

@@ -155,7 +155,8 @@ static zl_array as_column(const struct attention *a, zl_array x) {
 
 // Second derivatives: of the sum of the backward pass' results, each times its cotangent. Sinks are a column of scores
 // more, whose weights are `rest` and whose values are 0.
-bool op_attention_vjp_vjp(const struct call *c, const bool *wanted, const zl_array *cotangent, zl_array *out) {
+bool op_attention_vjp_vjp(const struct call *c, const bool *wanted, const zl_array *cotangent,
+                          zl_array *out) {
     struct attention a = op_attention_read(c, c->in);
     struct rows r;
     (void)wanted;
@@ -173,7 +174,8 @@ bool op_attention_vjp_vjp(const struct call *c, const bool *wanted, const zl_arr
     zl_array g_sink = zl_negative(zl_multiply(w_sink, less));
     zl_array p_less = add(row_sum(zl_multiply(r.p, g_p)), zl_multiply(r.rest, g_sink));
     zl_array g_s = zl_multiply(r.p, subtract(g_p, p_less)), shown = hide(&a, g_s, 0);
-    zl_array gq = add(times(shown, r.k), times(ds, ak)), gk = add(times(turned(shown), r.q), times(turned(ds), aq));
+    zl_array gq = add(times(shown, r.k), times(ds, ak)),
+             gk = add(times(turned(shown), r.q), times(turned(ds), aq));
     put(&a, scaled(&a, gq), scaled(&a, gk), times(turned(x), r.g), out);
     if (a.mask && a.mask->dtype != ZL_BOOL && g_s)
         out[3] = mask_of(&a, g_s);
@@ -188,7 +190,8 @@ bool op_attention_vjp_vjp(const struct call *c, const bool *wanted, const zl_arr
 // Of the softmax, from those of the inputs; NULL: zero. sink: of the weight of the sinks.
 static zl_array softmax_tangent(const struct rows *r, const struct attention *t, zl_array *sink) {
     const struct attention *a = r->a;
-    zl_array q = as_rows(a, t->q), k = t->k ? wide(t->k) : NULL, sinks = t->sinks ? sink_rows(a, t->sinks) : NULL;
+    zl_array q = as_rows(a, t->q), k = t->k ? wide(t->k) : NULL,
+             sinks = t->sinks ? sink_rows(a, t->sinks) : NULL;
     zl_array scores = hide(a, scaled(a, add(times(q, turned(r->k)), times(r->q, turned(k)))), 0);
     if (t->mask)
         scores = added(a, scores, t->mask);
@@ -214,13 +217,16 @@ bool op_attention_vjp_jvp(const struct call *c, const zl_array *tangent, zl_arra
     struct rows r;
     if (!open_rows(&r, &a))
         return false;
-    zl_array tg = as_rows(&a, t.g), tq = as_rows(&a, t.q), tk = t.k ? wide(t.k) : NULL, tv = t.v ? wide(t.v) : NULL;
+    zl_array tg = as_rows(&a, t.g), tq = as_rows(&a, t.q), tk = t.k ? wide(t.k) : NULL,
+             tv = t.v ? wide(t.v) : NULL;
     zl_array less, dp = times(r.g, turned(r.v)), ds = hide(&a, through_softmax(&r, dp, &less), 0);
-    zl_array sink, tp = softmax_tangent(&r, &t, &sink), tdp = add(times(tg, turned(r.v)), times(r.g, turned(tv)));
+    zl_array sink, tp = softmax_tangent(&r, &t, &sink),
+                   tdp = add(times(tg, turned(r.v)), times(r.g, turned(tv)));
     zl_array inner = add(zl_multiply(tp, dp), zl_multiply(r.p, tdp)), tless = row_sum(inner);
     zl_array tds = add(zl_multiply(tp, zl_subtract(dp, less)), zl_multiply(r.p, subtract(tdp, tless)));
     tds = hide(&a, tds, 0);
-    zl_array dq = add(times(tds, r.k), times(ds, tk)), dk = add(times(turned(tds), r.q), times(turned(ds), tq));
+    zl_array dq = add(times(tds, r.k), times(ds, tk)),
+             dk = add(times(turned(tds), r.q), times(turned(ds), tq));
     put(&a, scaled(&a, dq), scaled(&a, dk), add(times(turned(tp), r.g), times(turned(r.p), tg)), out);
     if (a.sinks) {
         zl_array each = as_heads(&a, zl_negative(add(zl_multiply(sink, less), zl_multiply(r.rest, tless))));

@@ -85,18 +85,20 @@ static bool gradient_batched(void *data, int count, const zl_array *in, zl_outpu
 
 typedef bool function(void *data, int count, const zl_array *in, zl_outputs *out);
 
-static void compare(function *f, const char *what, const struct attended *c, const zl_array *in, zl_dtype dtype,
-                    double bound) {
+static void compare(function *f, const char *what, const struct attended *c, const zl_array *in,
+                    zl_dtype dtype, double bound) {
     zl_outputs *exact = zl_outputs_new(), *out = zl_outputs_new();
     zl_array narrow[INPUTS], wide[INPUTS];
     for (int i = 0; i < INPUTS; i++) {
         narrow[i] = zl_astype(in[i], dtype);
         wide[i] = zl_astype(narrow[i], ZL_FLOAT64);
     }
-    bool ok = CHECK(f((void *)(uintptr_t)c, INPUTS, wide, exact)) && CHECK(f((void *)(uintptr_t)c, INPUTS, narrow, out));
+    bool ok = CHECK(f((void *)(uintptr_t)c, INPUTS, wide, exact)) &&
+              CHECK(f((void *)(uintptr_t)c, INPUTS, narrow, out));
     for (int i = 0; ok && i < zl_outputs_count(exact); i++) {
         zl_array a = zl_astype(zl_outputs_get(out, i), ZL_FLOAT64), b = zl_outputs_get(exact, i);
-        if (!CHECK(zl_eval_all(2, (zl_array[]){a, b})) || !CHECK(zl_item_int(zl_allclose(a, b, bound, bound, true)) == 1))
+        if (!CHECK(zl_eval_all(2, (zl_array[]){a, b})) ||
+            !CHECK(zl_item_int(zl_allclose(a, b, bound, bound, true)) == 1))
             test_note("%s, output %d: by %g of %g", what, i, zl_item(zl_max(zl_abs(zl_subtract(a, b)))),
                       zl_item(zl_max(zl_abs(b))));
     }
@@ -129,7 +131,7 @@ static void check_case(const struct attended *c, bool all) {
 
 // Batch, heads, matrices, queries, keys, and columns of keys and of values.
 static const struct attended sizes[] = {
-    {1, 2, 2, 1, 1, 1, 1},  {2, 4, 2, 3, 5, 7, 2},   {1, 6, 1, 1, 70, 5, 20},  {1, 1, 1, 1, 130, 12, 30},
+    {1, 2, 2, 1, 1, 1, 1},  {2, 4, 2, 3, 5, 7, 2},  {1, 6, 1, 1, 70, 5, 20},   {1, 1, 1, 1, 130, 12, 30},
     {1, 4, 2, 9, 66, 3, 5}, {1, 2, 1, 70, 9, 8, 8}, {1, 1, 1, 150, 131, 4, 9}, {2, 2, 1, 20, 20, 16, 4},
 };
 
@@ -150,19 +152,22 @@ TEST(attention_that_sees_nothing) {
     zl_array q = op_test_random(ZL_SHAPE(1, 1, 3, 4), ZL_FLOAT32, -1, 1);
     zl_array k = op_test_random(ZL_SHAPE(1, 1, 70, 4), ZL_FLOAT32, -1, 1);
     zl_array v = op_test_random(ZL_SHAPE(1, 1, 70, 4), ZL_FLOAT32, -1, 1);
-    zl_array none = zl_zeros(ZL_SHAPE(3, 70), ZL_BOOL), low = zl_full(ZL_SHAPE(70), zl_scalar(-INFINITY), ZL_FLOAT32);
+    zl_array none = zl_zeros(ZL_SHAPE(3, 70), ZL_BOOL),
+             low = zl_full(ZL_SHAPE(70), zl_scalar(-INFINITY), ZL_FLOAT32);
     zl_array y = zl_fast_scaled_dot_product_attention(q, k, v, 1, none, NULL, NULL);
     CHECK(zl_item_int(zl_allclose(y, zl_mean_axis(v, 2, true), 1e-5, 1e-5, false)) == 1);
     y = zl_fast_scaled_dot_product_attention(q, k, v, 1, low, NULL, NULL);
     CHECK(zl_item_int(zl_all(zl_isnan(y))) == 1);
-    zl_array half = zl_where(zl_less(zl_arange_int(0, 70, 1, ZL_INT32), zl_scalar_int(65)), zl_scalar(-INFINITY), zl_scalar(0));
+    zl_array half = zl_where(zl_less(zl_arange_int(0, 70, 1, ZL_INT32), zl_scalar_int(65)),
+                             zl_scalar(-INFINITY), zl_scalar(0));
     y = zl_fast_scaled_dot_product_attention(q, k, v, 1, half, NULL, NULL);
     CHECK(zl_item_int(zl_all(zl_isfinite(y))) == 1);
 }
 
 // Queries, keys and values whose axes lie in another order, or that are stretched, are read where they are.
 TEST(attention_of_views) {
-    zl_array x = op_test_random(ZL_SHAPE(2, 10, 3, 8), ZL_FLOAT32, -1, 1), odd = zl_contiguous(zl_swapaxes(x, 2, 3), false);
+    zl_array x = op_test_random(ZL_SHAPE(2, 10, 3, 8), ZL_FLOAT32, -1, 1),
+             odd = zl_contiguous(zl_swapaxes(x, 2, 3), false);
     zl_array q = zl_swapaxes(x, 1, 2), k = zl_swapaxes(zl_swapaxes(odd, 2, 3), 1, 2);
     zl_array one = zl_slice(q, ZL_SHAPE(0, 0, 0, 0), ZL_SHAPE(2, 3, 1, 8), ZL_SHAPE(1, 1, 1, 1));
     zl_array v = zl_broadcast_to(one, ZL_SHAPE(2, 3, 10, 8));

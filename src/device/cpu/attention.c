@@ -9,8 +9,8 @@ typedef quad quad_memory __attribute__((aligned(4), may_alias));
 #define MICRO_BY_LANE
 #endif
 
-#define CODE(name)  name##_base
-#define CODE_BYTES  16
+#define CODE(name) name##_base
+#define CODE_BYTES 16
 #define CODE_TARGET
 #include "device/cpu/attention_micro.h"
 
@@ -31,7 +31,8 @@ const struct attention_code *cpu_attention_code(void) {
 
 // Inputs -------------------------------------------------------------------------------------------------------------
 
-void cpu_attention_input(struct attend *a, struct attention_input *x, zl_array from, int room, int64_t share) {
+void cpu_attention_input(struct attend *a, struct attention_input *x, zl_array from, int room,
+                         int64_t share) {
     zl_dtype dtype = (zl_dtype)from->dtype;
     x->data = array_data(from, &a->room[room]);
     x->item = (int64_t)array_item(from);
@@ -113,8 +114,8 @@ static void read_row(const struct attention_input *x, const char *row, int64_t c
     }
 }
 
-const float *cpu_attention_read(const struct attention_input *x, int64_t b, int64_t m, int64_t first, int64_t count,
-                                float *room, int64_t *row) {
+const float *cpu_attention_read(const struct attention_input *x, int64_t b, int64_t m, int64_t first,
+                                int64_t count, float *room, int64_t *row) {
     const char *from = attention_row(x, b, m, first);
     bool even = is_even(x, first, count), whole = x->stride[3] == x->item;
     if (!x->widen && even && whole) {
@@ -130,21 +131,21 @@ const float *cpu_attention_read(const struct attention_input *x, int64_t b, int6
     return room;
 }
 
-void cpu_attention_by_columns(const struct attention_input *x, int64_t b, int64_t m, int64_t first, int64_t count,
-                              float *room, float *to) {
+void cpu_attention_by_columns(const struct attention_input *x, int64_t b, int64_t m, int64_t first,
+                              int64_t count, float *room, float *to) {
     int64_t row;
     for (int64_t i = 0; i < count; i += PANEL, to += PANEL * x->cols) {
         int64_t n = MIN_OF(PANEL, count - i);
         if (n < PANEL)
             memset(to, 0, sizeof(float) * PANEL * (size_t)x->cols);
         const float *from = cpu_attention_read(x, b, m, first + i, n, room, &row);
-        cpu_transpose(sizeof(float), (char *)to, PANEL * sizeof(float), (const char *)from, row * (int64_t)sizeof(float),
-                      x->cols, n);
+        cpu_transpose(sizeof(float), (char *)to, PANEL * sizeof(float), (const char *)from,
+                      row * (int64_t)sizeof(float), x->cols, n);
     }
 }
 
-void cpu_attention_by_rows(const struct attention_input *x, int64_t b, int64_t m, int64_t first, int64_t count,
-                           float *room, float *to) {
+void cpu_attention_by_rows(const struct attention_input *x, int64_t b, int64_t m, int64_t first,
+                           int64_t count, float *room, float *to) {
     int64_t row, whole = x->cols / PANEL * PANEL;
     const float *from = cpu_attention_read(x, b, m, first, count, room, &row);
     for (int64_t j = 0; j < whole; j += PANEL)
@@ -158,14 +159,15 @@ void cpu_attention_by_rows(const struct attention_input *x, int64_t b, int64_t m
 
 // Masks --------------------------------------------------------------------------------------------------------------
 
-static void hide_later(const struct attend *a, int64_t first, int64_t count, int64_t key, int64_t keys, float *scores) {
+static void hide_later(const struct attend *a, int64_t first, int64_t count, int64_t key, int64_t keys,
+                       float *scores) {
     for (int64_t i = 0; i < count; i++)
         for (int64_t j = MAX_OF(attention_seen(a, first + i) - key, 0); j < keys; j++)
             scores[j * PANEL + i] = HIDDEN;
 }
 
-void cpu_attention_mask(const struct attend *a, int64_t b, int64_t m, int64_t first, int64_t count, int64_t key,
-                        int64_t keys, float *room, float *scores) {
+void cpu_attention_mask(const struct attend *a, int64_t b, int64_t m, int64_t first, int64_t count,
+                        int64_t key, int64_t keys, float *room, float *scores) {
     if (a->causal)
         hide_later(a, first, count, key, keys, scores);
     if (!a->mask.data)
@@ -174,14 +176,15 @@ void cpu_attention_mask(const struct attend *a, int64_t b, int64_t m, int64_t fi
     if (count < PANEL)
         memset(room, 0, sizeof(float) * PANEL * (size_t)keys);
     for (int64_t i = 0; i < count; i++)
-        read_row(&a->mask, attention_row(&a->mask, b, m, first + i) + key * a->mask.stride[3], keys, room + i * keys);
-    cpu_transpose(sizeof(float), (char *)mask, PANEL * sizeof(float), (const char *)room, keys * (int64_t)sizeof(float),
-                  keys, PANEL);
+        read_row(&a->mask, attention_row(&a->mask, b, m, first + i) + key * a->mask.stride[3], keys,
+                 room + i * keys);
+    cpu_transpose(sizeof(float), (char *)mask, PANEL * sizeof(float), (const char *)room,
+                  keys * (int64_t)sizeof(float), keys, PANEL);
     (a->hides ? a->code->hide : a->code->add)(scores, mask, PANEL * keys);
 }
 
-void cpu_attention_mask_row(const struct attend *a, int64_t b, int64_t m, int64_t row, int64_t key, int64_t keys,
-                            float *room, float *scores) {
+void cpu_attention_mask_row(const struct attend *a, int64_t b, int64_t m, int64_t row, int64_t key,
+                            int64_t keys, float *room, float *scores) {
     for (int64_t j = MAX_OF(attention_seen(a, row) - key, 0); j < keys; j++)
         scores[j] = HIDDEN;
     if (!a->mask.data)

@@ -16,12 +16,13 @@ static const char *read_row(const struct attention_input *x, int64_t b, int64_t 
     const char *from = attention_row(x, b, m, row);
     if (x->stride[3] == x->item)
         return from;
-    cpu_move((size_t)x->item, room, (struct stride2){0, x->item}, from, (struct stride2){0, x->stride[3]}, 1, x->cols);
+    cpu_move((size_t)x->item, room, (struct stride2){0, x->item}, from, (struct stride2){0, x->stride[3]}, 1,
+             x->cols);
     return room;
 }
 
-void cpu_attention_half_rows(const struct attention_input *x, int64_t b, int64_t m, int64_t first, int64_t count,
-                             float *room, char *to) {
+void cpu_attention_half_rows(const struct attention_input *x, int64_t b, int64_t m, int64_t first,
+                             int64_t count, float *room, char *to) {
     const int64_t line = PANEL * STEP * 2, part = STEP * 2, whole = x->cols / STEP, rest = x->cols % STEP * 2;
     int64_t panel = line * (whole + (rest > 0));
     if (rest || count % PANEL)
@@ -37,7 +38,7 @@ void cpu_attention_half_rows(const struct attention_input *x, int64_t b, int64_t
 
 #if defined(__aarch64__)
 
-#define WITH_BF16 __attribute__((target("arch=armv8.2-a+bf16")))
+#define WITH_BF16 CPU_WITH("bf16")
 #define INLINE    WITH_BF16 static inline __attribute__((always_inline))
 
 typedef float floats4 __attribute__((vector_size(16)));
@@ -99,7 +100,8 @@ INLINE void add_products(int64_t steps, const char *a, const char *b, floats4 su
     }
 }
 
-WITH_BF16 void cpu_attention_half_scores(int64_t cols, const char *keys, const char *queries, float scale, float *out) {
+WITH_BF16 void cpu_attention_half_scores(int64_t cols, const char *keys, const char *queries, float scale,
+                                         float *out) {
     floats4 sum[PAIRS][PAIRS];
 #pragma GCC unroll 4
     for (int i = 0; i < PAIRS; i++)
@@ -163,8 +165,8 @@ bool cpu_attention_has_half(zl_dtype dtype) {
     return false;
 }
 
-void cpu_attention_half_values(const struct attention_input *x, int64_t b, int64_t m, int64_t first, int64_t count,
-                               float *room, char *to) {
+void cpu_attention_half_values(const struct attention_input *x, int64_t b, int64_t m, int64_t first,
+                               int64_t count, float *room, char *to) {
     (void)x, (void)b, (void)m, (void)first, (void)count, (void)room, (void)to;
 }
 

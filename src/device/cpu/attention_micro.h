@@ -130,7 +130,7 @@ OUTER void CODE(hide)(float *scores, const float *mask, int64_t count) {
     const VECTOR hidden = (VECTOR){0} + HIDDEN;
     int64_t i = 0;
     for (; i + LANES <= count; i += LANES) {
-        WHOLE seen = GIVEN(mask + i) != 0;
+        WHOLE seen = GIVEN(mask + i) != 0.0f;
         AT(scores + i) = (VECTOR)(((WHOLE)GIVEN(scores + i) & seen) | ((WHOLE)hidden & ~seen));
     }
     for (; i < count; i++)

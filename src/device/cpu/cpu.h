@@ -331,6 +331,13 @@ static inline size_t cpu_factor_aligned(size_t bytes) {
 #define GEMM_CONTRACT
 #endif
 
+// A function for CPUs with a feature that not all of aarch64 have, by its name.
+#if defined(__clang__)
+#define CPU_WITH(feature) __attribute__((target(feature)))
+#else
+#define CPU_WITH(feature) __attribute__((target("arch=armv8.2-a+" feature)))
+#endif
+
 // A buffer of this thread, one of a few, that is used again: what it held is lost. NULL and an error.
 enum { SCRATCH_PACK, SCRATCH_RESULT, SCRATCH_WORK, SCRATCH_WEIGHTS, SCRATCH_COUNT };
 void *cpu_scratch(int which, size_t bytes);

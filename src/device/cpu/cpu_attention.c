@@ -4,9 +4,9 @@
 #include "device/cpu/attention.h"
 
 enum {
-    ROWS = 128, // queries of a block
-    KEYS = 64,  // of a block: with their values they stay in L1
-    FEW = 7,    // rows for which keys are read where they are
+    ROWS = 128,            // queries of a block
+    KEYS = 64,             // of a block: with their values they stay in L1
+    FEW = 7,               // rows for which keys are read where they are
     FLOPS_LEAST = 1 << 19, // that are worth another thread
 };
 
@@ -37,10 +37,12 @@ static int64_t largest(int64_t a, int64_t b) {
 
 static bool open_work(const struct forward *f, struct work *w) {
     const struct attend *a = &f->a;
-    int64_t width = attention_panels(a->width), dim = attention_panels(a->dim), rows = attention_panels(f->block);
+    int64_t width = attention_panels(a->width), dim = attention_panels(a->dim),
+            rows = attention_panels(f->block);
     int64_t room = KEYS * largest(largest(dim, width), 2 * PANEL);
-    float *at = cpu_scratch(SCRATCH_WORK, sizeof(float) * (size_t)(rows * (dim + width) + KEYS * (dim + width) +
-                                                                   2 * KEYS * PANEL + room));
+    float *at =
+        cpu_scratch(SCRATCH_WORK, sizeof(float) * (size_t)(rows * (dim + width) + KEYS * (dim + width) +
+                                                           2 * KEYS * PANEL + room));
     if (!at)
         return false;
     w->q = at, at += rows * dim;
@@ -87,9 +89,11 @@ static void score(const struct forward *f, struct work *w, int64_t i, int64_t n)
     for (int64_t j = 0; j < n; j += PANEL)
         if (f->half)
             cpu_attention_half_scores(a->dim, (char *)w->keys + cpu_attention_half_bytes(j, a->dim),
-                                      (char *)w->q + cpu_attention_half_bytes(i, a->dim), a->scale, w->scores + j * PANEL);
+                                      (char *)w->q + cpu_attention_half_bytes(i, a->dim), a->scale,
+                                      w->scores + j * PANEL);
         else
-            a->code->multiply(a->dim, w->keys + j * a->dim, w->q + i * a->dim, w->scores + j * PANEL, PANEL, false);
+            a->code->multiply(a->dim, w->keys + j * a->dim, w->q + i * a->dim, w->scores + j * PANEL, PANEL,
+                              false);
 }
 
 static void correct(const struct forward *f, float *y, int64_t width, const float *factor) {
@@ -104,7 +108,8 @@ static void add_values(const struct forward *f, struct work *w, float *y, int64_
         cpu_attention_half_weights(w->scores, n, (char *)w->weights);
     for (int64_t e = 0; e < width; e += PANEL)
         if (f->half)
-            cpu_attention_half_add(n, (char *)w->weights, (char *)w->values + cpu_attention_half_bytes(e, n), y + e * PANEL);
+            cpu_attention_half_add(n, (char *)w->weights, (char *)w->values + cpu_attention_half_bytes(e, n),
+                                   y + e * PANEL);
         else
             f->a.code->multiply(n, w->scores, w->values + e * n, y + e, width, true);
 }

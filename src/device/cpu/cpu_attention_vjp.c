@@ -39,7 +39,8 @@ static float *take(float **at, int64_t count) {
 
 static bool open_work(const struct backward *f, struct work *w) {
     const struct attend *a = &f->a;
-    int64_t rows = attention_panels(a->rows), dim = attention_panels(a->dim), width = attention_panels(a->width);
+    int64_t rows = attention_panels(a->rows), dim = attention_panels(a->dim),
+            width = attention_panels(a->width);
     int64_t widest = MAX_OF(MAX_OF(dim, width), 2 * PANEL);
     int64_t floats = rows * (dim + 3) + BLOCK * (5 * dim + 4 * width + 4 * BLOCK + widest);
     float *at = cpu_scratch(SCRATCH_WORK, sizeof(float) * (size_t)floats);
@@ -49,7 +50,8 @@ static bool open_work(const struct backward *f, struct work *w) {
     w->dq = take(&at, rows * dim);
     w->most = take(&at, rows), w->inverse = take(&at, rows), w->less = take(&at, rows);
     w->dk = take(&at, BLOCK * dim), w->dv = take(&at, BLOCK * width);
-    w->k_cols = take(&at, BLOCK * dim), w->k_rows = take(&at, BLOCK * dim), w->v_cols = take(&at, BLOCK * width);
+    w->k_cols = take(&at, BLOCK * dim), w->k_rows = take(&at, BLOCK * dim),
+    w->v_cols = take(&at, BLOCK * width);
     w->q_cols = take(&at, BLOCK * dim), w->q_rows = take(&at, BLOCK * dim);
     w->g_cols = take(&at, BLOCK * width), w->g_rows = take(&at, BLOCK * width);
     w->weights = take(&at, BLOCK * BLOCK), w->slopes = take(&at, BLOCK * BLOCK);
@@ -81,17 +83,21 @@ static void start(const struct backward *f, struct work *w) {
 }
 
 // Weights and slopes of a panel of queries, row i of all, by n keys.
-static void weigh_panel(const struct backward *f, struct work *w, int64_t first, int64_t i, int64_t key, int64_t n) {
+static void weigh_panel(const struct backward *f, struct work *w, int64_t first, int64_t i, int64_t key,
+                        int64_t n) {
     const struct attend *a = &f->a;
     int64_t at = i / PANEL * BLOCK * PANEL, whole = attention_panels(n);
     float *weights = w->weights + at, *slopes = w->slopes + at;
     struct attention_span span = attention_span(a, first + i, MIN_OF(PANEL, a->rows - first - i));
     for (int64_t j = 0; j < n; j += PANEL) {
-        a->code->multiply(a->dim, w->k_cols + j * a->dim, w->q_cols + i * a->dim, weights + j * PANEL, PANEL, false);
-        a->code->multiply(a->width, w->v_cols + j * a->width, w->g_cols + i * a->width, slopes + j * PANEL, PANEL, false);
+        a->code->multiply(a->dim, w->k_cols + j * a->dim, w->q_cols + i * a->dim, weights + j * PANEL, PANEL,
+                          false);
+        a->code->multiply(a->width, w->v_cols + j * a->width, w->g_cols + i * a->width, slopes + j * PANEL,
+                          PANEL, false);
     }
     if (a->mask.data || span.least < key + n)
-        cpu_attention_mask(a, w->b, w->m, first + i, MIN_OF(PANEL, a->rows - first - i), key, n, w->room, weights);
+        cpu_attention_mask(a, w->b, w->m, first + i, MIN_OF(PANEL, a->rows - first - i), key, n, w->room,
+                           weights);
     a->code->weigh(weights, slopes, n, w->most + first + i, w->inverse + first + i, w->less + first + i);
     memset(weights + n * PANEL, 0, sizeof(float) * (size_t)((whole - n) * PANEL));
     memset(slopes + n * PANEL, 0, sizeof(float) * (size_t)((whole - n) * PANEL));
@@ -115,7 +121,8 @@ static void add_product(const struct attend *a, float *y, int64_t count, int64_t
 }
 
 // count queries with n keys.
-static void run_block(const struct backward *f, struct work *w, int64_t first, int64_t count, int64_t key, int64_t n) {
+static void run_block(const struct backward *f, struct work *w, int64_t first, int64_t count, int64_t key,
+                      int64_t n) {
     const struct attend *a = &f->a;
     if (key >= attention_span(a, first, count).most)
         return;

@@ -10,8 +10,8 @@
 typedef float quad __attribute__((vector_size(16)));
 typedef quad quad_memory __attribute__((aligned(4), may_alias));
 
-#define FIRSTS(a, b)  __builtin_shufflevector(a, b, 0, 2, 4, 6)
-#define SECONDS(a, b) __builtin_shufflevector(a, b, 1, 3, 5, 7)
+#define FIRSTS(a, b)   __builtin_shufflevector(a, b, 0, 2, 4, 6)
+#define SECONDS(a, b)  __builtin_shufflevector(a, b, 1, 3, 5, 7)
 #define ZIP_LOW(a, b)  __builtin_shufflevector(a, b, 0, 4, 1, 5)
 #define ZIP_HIGH(a, b) __builtin_shufflevector(a, b, 2, 6, 3, 7)
 
@@ -44,7 +44,8 @@ static bool are_neighbours(char *const *line, int64_t lanes) {
 
 // Loading --------------------------------------------------------------------------------------------------------------
 
-static void load_each(const char *from, int64_t step, int64_t apart, int64_t lanes, int64_t count, float *re, float *im) {
+static void load_each(const char *from, int64_t step, int64_t apart, int64_t lanes, int64_t count, float *re,
+                      float *im) {
     for (int64_t j = 0; j < count; j++, from += step) {
         memcpy(&re[j * lanes], from, FLOAT);
         memcpy(&im[j * lanes], from + apart, FLOAT);
@@ -78,7 +79,8 @@ static void load_run(const char *from, int64_t count, float *re, float *im) {
     load_each(from, PAIR, FLOAT, 1, count - j, re + j, im + j);
 }
 
-void cpu_fft_load(char *const *line, int64_t lanes, int64_t step, int64_t apart, int64_t count, float *re, float *im) {
+void cpu_fft_load(char *const *line, int64_t lanes, int64_t step, int64_t apart, int64_t count, float *re,
+                  float *im) {
     bool pairs = step == PAIR && apart == FLOAT;
     int64_t l = 0;
     if (pairs && lanes == 1) {
@@ -95,7 +97,8 @@ void cpu_fft_load(char *const *line, int64_t lanes, int64_t step, int64_t apart,
         for (; j + WIDTH <= count; j += WIDTH)
             load_square(line + l, j, lanes, re + l, im + l);
         for (int k = 0; k < WIDTH; k++)
-            load_each(line[l + k] + j * PAIR, PAIR, FLOAT, lanes, count - j, re + j * lanes + l + k, im + j * lanes + l + k);
+            load_each(line[l + k] + j * PAIR, PAIR, FLOAT, lanes, count - j, re + j * lanes + l + k,
+                      im + j * lanes + l + k);
     }
     for (; l < lanes; l++)
         load_each(line[l], step, apart, lanes, count, re + l, im + l);
@@ -112,7 +115,8 @@ static void store_each(char *to, int64_t step, int64_t apart, int64_t lanes, int
     }
 }
 
-static void store_square(char *const *line, int64_t at, int64_t lanes, const float *re, const float *im, float scale) {
+static void store_square(char *const *line, int64_t at, int64_t lanes, const float *re, const float *im,
+                         float scale) {
     quad x[WIDTH], y[WIDTH];
     for (int k = 0; k < WIDTH; k++) {
         x[k] = load(re + (at + k) * lanes) * scale;
@@ -136,8 +140,8 @@ static void store_run(char *to, int64_t count, const float *re, const float *im,
     store_each(to, PAIR, FLOAT, 1, count - j, re + j, im + j, scale);
 }
 
-void cpu_fft_store(char *const *line, int64_t lanes, int64_t step, int64_t apart, int64_t count, const float *re,
-                   const float *im, float scale) {
+void cpu_fft_store(char *const *line, int64_t lanes, int64_t step, int64_t apart, int64_t count,
+                   const float *re, const float *im, float scale) {
     bool pairs = step == PAIR && apart == FLOAT;
     int64_t l = 0;
     if (pairs && lanes == 1) {

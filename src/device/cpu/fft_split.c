@@ -5,7 +5,11 @@
 #include "device/cpu/cpu.h"
 #include "device/cpu/fft_plan.h"
 
-enum { LANES = 16, COMPLEX = 2 * sizeof(float), WORK_LEAST = 1 << 15 }; // WORK_LEAST: numbers that are worth a thread
+enum {
+    LANES = 16,
+    COMPLEX = 2 * sizeof(float),
+    WORK_LEAST = 1 << 15
+}; // WORK_LEAST: numbers that are worth a thread
 
 // Number k of column j is turned by exp(-2 pi i j k / n): by what the first column of its group is, times what it is more.
 struct fft_split {
@@ -118,8 +122,8 @@ static void run_columns(const void *context, int64_t group, int64_t end) {
         l.lanes = MIN_OF(LANES, s->second - column);
         for (int64_t i = 0; i < l.lanes; i++)
             line[i] = r->from->data + (column + i) * r->from->step;
-        cpu_fft_load(line, l.lanes, s->second * r->from->step, r->from->apart, s->first, r->inverse ? l.im : l.re,
-                     r->inverse ? l.re : l.im);
+        cpu_fft_load(line, l.lanes, s->second * r->from->step, r->from->apart, s->first,
+                     r->inverse ? l.im : l.re, r->inverse ? l.re : l.im);
         cpu_fft_run(s->columns, &l);
         turn(s, group, &l);
         for (int64_t i = 0; i < l.lanes; i++)
@@ -144,13 +148,13 @@ static void run_rows(const void *context, int64_t group, int64_t end) {
         cpu_fft_run(s->rows, &l);
         for (int64_t i = 0; i < l.lanes; i++)
             line[i] = r->to->data + (row + i) * r->to->step;
-        cpu_fft_store(line, l.lanes, s->first * r->to->step, r->to->apart, s->second, r->inverse ? l.im : l.re,
-                      r->inverse ? l.re : l.im, r->scale);
+        cpu_fft_store(line, l.lanes, s->first * r->to->step, r->to->apart, s->second,
+                      r->inverse ? l.im : l.re, r->inverse ? l.re : l.im, r->scale);
     }
 }
 
-bool cpu_fft_split_run(const struct fft_split *s, const struct fft_line *from, const struct fft_line *to, bool inverse,
-                       float scale) {
+bool cpu_fft_split_run(const struct fft_split *s, const struct fft_line *from, const struct fft_line *to,
+                       bool inverse, float scale) {
     struct round r = {s, from, to, inverse, scale, cpu_scratch(SCRATCH_RESULT, COMPLEX * (size_t)s->n)};
     if (!r.between)
         return false;

@@ -72,7 +72,7 @@ bool cpu_dot_prepare(const struct unpacking *u, const float *x, int64_t groups, 
 
 #if defined(__aarch64__)
 
-#define WITH_DOT __attribute__((target("arch=armv8.2-a+dotprod")))
+#define WITH_DOT CPU_WITH("dotprod")
 
 typedef int8_t bytes16 __attribute__((vector_size(16)));
 typedef uint8_t codes16 __attribute__((vector_size(16)));
@@ -106,7 +106,7 @@ INLINE bytes16 read_chunk(enum format format, const uint8_t *group, int c) {
     if (format == BYTES)
         return (bytes16)(*(const codes_memory *)(group + c * CHUNK) ^ 128);
     if (format == UNPACKED)
-        return (bytes16)*(const codes_memory *)(group + c * CHUNK);
+        return (bytes16) * (const codes_memory *)(group + c * CHUNK);
     codes16 pair = *(const codes_memory *)(group + c / 2 * CHUNK), code = c % 2 ? pair >> 4 : pair & 15;
     return format == FP4 ? fp4_of(code) : (bytes16)code;
 }
@@ -119,8 +119,8 @@ struct rows {
 };
 
 // Adds the products of one group with those of four rows.
-INLINE void add_group(enum format format, const struct whole *x, int group, const uint8_t *const *code, ints4 *high,
-                      ints4 *low) {
+INLINE void add_group(enum format format, const struct whole *x, int group, const uint8_t *const *code,
+                      ints4 *high, ints4 *low) {
     ints4 middle[ROWS] = {{0}}, last[ROWS] = {{0}};
 #pragma GCC unroll 4
     for (int i = 0; i < ROWS; i++)
@@ -142,8 +142,8 @@ INLINE void add_group(enum format format, const struct whole *x, int group, cons
         low[i] = (middle[i] << 8) + last[i];
 }
 
-INLINE void multiply_four(enum format format, const struct unpacking *u, const struct whole *x, const struct rows *r,
-                          int64_t groups, floats4 *out) {
+INLINE void multiply_four(enum format format, const struct unpacking *u, const struct whole *x,
+                          const struct rows *r, int64_t groups, floats4 *out) {
     uint8_t room[ROWS][GROUP_MOST];
     floats4 sum[ROWS];
 #pragma GCC unroll 4
@@ -163,7 +163,8 @@ INLINE void multiply_four(enum format format, const struct unpacking *u, const s
         add_group(format, x, r->group, code, high, low);
 #pragma GCC unroll 4
         for (int i = 0; i < ROWS; i++) {
-            floats4 all = __builtin_convertvector(high[i], floats4) * 65536 + __builtin_convertvector(low[i], floats4);
+            floats4 all =
+                __builtin_convertvector(high[i], floats4) * 65536 + __builtin_convertvector(low[i], floats4);
             sum[i] += all * (r->scales[i][g] * x->factor);
         }
     }
@@ -172,8 +173,8 @@ INLINE void multiply_four(enum format format, const struct unpacking *u, const s
         out[i] = sum[i];
 }
 
-WITH_DOT static void multiply_rows(const struct unpacking *u, const struct whole *x, const struct rows *r, int64_t groups,
-                                   floats4 *sum) {
+WITH_DOT static void multiply_rows(const struct unpacking *u, const struct whole *x, const struct rows *r,
+                                   int64_t groups, floats4 *sum) {
     switch (format_of(u)) {
     case NIBBLES: multiply_four(NIBBLES, u, x, r, groups, sum); return;
     case FP4: multiply_four(FP4, u, x, r, groups, sum); return;
@@ -183,8 +184,8 @@ WITH_DOT static void multiply_rows(const struct unpacking *u, const struct whole
 }
 
 // Scales of some groups, and of each the sum of what does not depend on codes. Codes of eight bits are taken as less by 128.
-static float read_scales(const struct unpacking *u, const struct whole *x, const char *scales, const char *biases,
-                         int64_t groups, float *out) {
+static float read_scales(const struct unpacking *u, const struct whole *x, const char *scales,
+                         const char *biases, int64_t groups, float *out) {
     float bias[SCALES_MOST], sum = 0;
     cpu_unpack_scales(u, scales, groups, out);
     if (!biases) {
@@ -201,7 +202,8 @@ static float read_scales(const struct unpacking *u, const struct whole *x, const
 static void dot_four(const struct unpacking *u, const struct whole *x, const char *words, const char *scales,
                      const char *biases, int rows, int64_t groups, float *out) {
     float scale[ROWS][SCALES_MOST];
-    int64_t item = u->mode == QUANT_AFFINE ? (int64_t)zl_dtype_size(u->dtype) : 1, bytes = u->group * u->bits / 8;
+    int64_t item = u->mode == QUANT_AFFINE ? (int64_t)zl_dtype_size(u->dtype) : 1,
+            bytes = u->group * u->bits / 8;
     floats4 sum[ROWS] = {{0}};
     float rest[ROWS] = {0};
     for (int64_t from = 0, n; from < groups; from += n) {
@@ -211,7 +213,8 @@ static void dot_four(const struct unpacking *u, const struct whole *x, const cha
             int64_t at = MIN_OF(i, rows - 1) * groups + from;
             r.words[i] = (const uint8_t *)words + at * bytes;
             r.scales[i] = scale[i];
-            rest[i] += read_scales(u, x + from, scales + at * item, biases ? biases + at * item : NULL, n, scale[i]);
+            rest[i] +=
+                read_scales(u, x + from, scales + at * item, biases ? biases + at * item : NULL, n, scale[i]);
         }
         multiply_rows(u, x + from, &r, n, sum);
     }
@@ -221,7 +224,8 @@ static void dot_four(const struct unpacking *u, const struct whole *x, const cha
 
 void cpu_dot_rows(const struct unpacking *u, const char *prepared, const char *words, const char *scales,
                   const char *biases, int64_t rows, int64_t groups, float *out) {
-    int64_t item = u->mode == QUANT_AFFINE ? (int64_t)zl_dtype_size(u->dtype) : 1, bytes = u->group * u->bits / 8;
+    int64_t item = u->mode == QUANT_AFFINE ? (int64_t)zl_dtype_size(u->dtype) : 1,
+            bytes = u->group * u->bits / 8;
     for (int64_t i = 0; i < rows; i += ROWS) {
         int64_t at = i * groups;
         dot_four(u, (const struct whole *)(const void *)prepared, words + at * bytes, scales + at * item,
