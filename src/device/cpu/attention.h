@@ -31,8 +31,8 @@ struct attention_input {
 struct attention_code {
     // c (8 x 8) = a panel by columns times a stripe by rows, both of k; added to what c holds if `add`.
     void (*multiply)(int64_t k, const void *a, const void *b, void *c, int64_t c_row, bool add);
-    // Scores of a panel to exp(score - most): most grows to the largest, sum by what is added, and both sum and factor say
-    // what was computed before must be multiplied by. Whether factor is not 1.
+    // Scores of a panel to exp(score - most), where most has become the largest so far. What was computed with the one
+    // before must be multiplied by factor: sum is, and what these add is in it. Whether any factor is not 1.
     bool (*soften)(float *scores, int64_t keys, float *most, float *sum, float *factor);
     bool (*soften_row)(float *scores, int64_t keys, float *most, float *sum, float *factor);
     // Scores to weights, exp(score - most) * inverse, and their cotangents to those of the scores.

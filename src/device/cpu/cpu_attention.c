@@ -31,15 +31,11 @@ struct work {
     int64_t seen;               // keys that any of them sees
 };
 
-static int64_t largest(int64_t a, int64_t b) {
-    return MAX_OF(a, b);
-}
-
 static bool open_work(const struct forward *f, struct work *w) {
     const struct attend *a = &f->a;
     int64_t width = attention_panels(a->width), dim = attention_panels(a->dim),
             rows = attention_panels(f->block);
-    int64_t room = KEYS * largest(largest(dim, width), 2 * PANEL);
+    int64_t room = KEYS * MAX_OF(MAX_OF(dim, width), 2 * PANEL);
     float *at =
         cpu_scratch(SCRATCH_WORK, sizeof(float) * (size_t)(rows * (dim + width) + KEYS * (dim + width) +
                                                            2 * KEYS * PANEL + room));
