@@ -393,6 +393,12 @@ ZL_API zl_array zl_fft_irfft2(zl_array a, zl_shape s, zl_axes axes, const char *
 // both by its root.
 ZL_API zl_array zl_fft_irfftn(zl_array a, zl_shape s, zl_axes axes, const char *norm);
 
+// The signals, float32, whose zl_fft_stft with the same arguments is stft_matrix (..., frequencies, frames):
+// frames times the window are added up and divided by the sum of its squares. n_fft is by default an even
+// number that fits. onesided, 1 or not given, says that only frequencies that are not negative are there. The
+// result is cut, or lengthened with 0, to a length if there is one.
+ZL_API zl_array zl_fft_istft(zl_array stft_matrix, int n_fft, int hop_length, int win_length, zl_array window, bool center, const char *norm, int onesided, int length);
+
 // The first half, and the element in the middle, of the discrete Fourier transform of real numbers a along an
 // axis. n numbers are taken: those that are missing are 0. The norm says which direction is divided by the
 // count of numbers: "backward" or "forward"; "ortho" divides both by its root.
@@ -412,6 +418,14 @@ ZL_API zl_array zl_fft_rfftfreq(int n, double d);
 // norm says which direction is divided by the count of numbers: "backward" or "forward"; "ortho" divides both
 // by its root.
 ZL_API zl_array zl_fft_rfftn(zl_array a, zl_shape s, zl_axes axes, const char *norm);
+
+// Fourier transforms, complex64 of shape (..., frequencies, frames), of frames of n_fft elements, hop_length
+// apart (by default a quarter of it), along the last axis of x, times a window: one of at most n_fft numbers,
+// put in the middle; else win_length ones. If center, the middle of the first frame is the first element:
+// what is missing at the ends is mirrored (pad_mode "reflect"), 0 ("constant") or the last element ("edge").
+// norm is as of zl_fft_fft. If onesided, 1, only frequencies that are not negative are given; by default so
+// of real x.
+ZL_API zl_array zl_fft_stft(zl_array x, int n_fft, int hop_length, int win_length, zl_array window, bool center, const char *pad_mode, const char *norm, int onesided);
 
 // index
 

@@ -47,7 +47,7 @@ static zl_dtype some_dtype(void) {
 
 static const char *some_string(void) {
     static const char *const strings[] = {NULL,   "",      "causal", "L",     "2",   "ij,jk->ik", "ij",    "i,i",    "xy",
-                                          "left", "right", "same",   "ortho", "...->", "a...a,",  "->", "i->ii", "i,j",
+                                          "left", "right", "same",   "ortho", "reflect", "...->", "a...a,",  "->", "i->ii", "i,j",
                                           "...i,i..."};
     return strings[test_between(0, COUNT(strings) - 1)];
 }

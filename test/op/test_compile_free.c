@@ -38,7 +38,7 @@ static zl_array some_array(const struct arguments *a, zl_dtype dtype) {
 
 static void choose(struct arguments *a, int at, const zl_param *param, zl_dtype dtype) {
     static const char *const strings[] = {"",     "ij,ij->i", "ij->ji", "xy",   "ij",    "left",
-                                          "right", "causal",   "L",      "fro",  "same", "ortho"};
+                                          "right", "causal",   "L",      "fro",  "same", "ortho", "reflect"};
     union op_argument *out = &a->value[at];
     int count = (int)test_between(1, 2);
     for (int i = 0; i < LIST; i++) {
