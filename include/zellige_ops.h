@@ -315,6 +315,19 @@ ZL_API zl_array zl_where(zl_array condition, zl_array x, zl_array y);
 
 // fast
 
+// log(sum(exp(logits))) along the last axis, less the logit of the class that targets, integers of the shape
+// of the other axes, name: as float32, in which it is summed whatever the logits are; float64 is summed as
+// such. A negative target counts from the last class; one that is not there is the nearest.
+ZL_API zl_array zl_fast_cross_entropy(zl_array logits, zl_array targets);
+
+// The gated delta rule: the state of each of N heads, E rows of D numbers, is multiplied by gamma at every
+// step; then beta * (v - state k) k^T is added, so that it answers k with v, and out[0] at that step is state
+// q. q and k are (B, T, H, D), v is (B, T, N, E), N / H heads share one of q and k; gamma is (B, T, N), or
+// (B, T, N, D) for each column of the state, beta (B, T, N). initial_state, zeros if there is none, is (B, N,
+// E, D); out[1] is the state after the last step. A step whose mask (B, T) is false changes nothing and gives
+// 0. Computed in float32 or float64.
+ZL_API bool zl_fast_gated_delta_update(zl_array q, zl_array k, zl_array v, zl_array gamma, zl_array beta, zl_array initial_state, zl_array mask, zl_array *out);
+
 // x less its mean along the last axis, divided by its standard deviation, with eps added to the variance,
 // times weight and plus bias if there are such.
 ZL_API zl_array zl_fast_layer_norm(zl_array x, zl_array weight, zl_array bias, double eps);

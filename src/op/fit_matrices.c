@@ -159,6 +159,34 @@ bool op_fits_fft(const struct call *c, const zl_array *in) {
     return in[0]->dim[arg[1]] == size && in[0]->dtype == (arg[0] == FFT_REAL ? ZL_FLOAT32 : ZL_COMPLEX64);
 }
 
+// Parts of models -----------------------------------------------------------------------------------------------------
+
+bool op_fits_cross_entropy(const struct call *c, const zl_array *in) {
+    int last = in[0]->ndim - 1;
+    return has(c, 2, 0) && last >= 0 && in[0]->dim[last] > 0 && dtype_is_float((zl_dtype)in[0]->dtype) &&
+           is_integer(in[1]) && shape_equal(last, in[0]->dim, in[1]->ndim, in[1]->dim);
+}
+
+static bool has_shape(zl_array x, int ndim, const int64_t *dim) {
+    return shape_equal(x->ndim, x->dim, ndim, dim);
+}
+
+bool op_fits_gated_delta(const struct call *c, const zl_array *in) {
+    zl_array q = in[0], v = in[2];
+    if (c->args != 0 || c->inputs < 6 || c->inputs > 7 || q->ndim != 4 || v->ndim != 4 ||
+        (q->dtype != ZL_FLOAT32 && q->dtype != ZL_FLOAT64))
+        return false;
+    for (int i = 1; i < 6; i++)
+        if (!same_dtype(in[i], q))
+            return false;
+    int64_t batch = q->dim[0], time = q->dim[1], groups = q->dim[2], keys = q->dim[3], heads = v->dim[2];
+    const int64_t gates[] = {batch, time, heads, keys}, state[] = {batch, heads, v->dim[3], keys};
+    return time > 0 && keys > 0 && groups > 0 && heads % groups == 0 && has_shape(in[1], 4, q->dim) &&
+           v->dim[0] == batch && v->dim[1] == time && (has_shape(in[3], 3, gates) || has_shape(in[3], 4, gates)) &&
+           has_shape(in[4], 3, gates) && has_shape(in[5], 4, state) &&
+           (c->inputs == 6 || (in[6]->dtype == ZL_BOOL && has_shape(in[6], 2, gates)));
+}
+
 // Quantised matrices ---------------------------------------------------------------------------------------------------
 
 static bool is_affine(const int64_t *arg) {

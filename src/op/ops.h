@@ -96,6 +96,14 @@ zl_array op_attention_mask_vjp(const struct attention *a);
 bool op_attention_jvp(const struct call *c, const zl_array *tangent, zl_array *out);
 bool op_attention_vjp_vjp(const struct call *c, const bool *wanted, const zl_array *cotangent, zl_array *out);
 bool op_attention_vjp_jvp(const struct call *c, const zl_array *tangent, zl_array *out);
+// cross_entropy.c: inputs logits, row-major floats, and integer targets of the shape of all axes but the last; outputs of
+// that shape, of float32, or float64 if the logits are: the losses, and log(sum(exp(logits))). Out of range as of take.
+extern const struct op op_cross_entropy;
+
+// gated_delta.c: inputs q and k (B, T, H, D), v (B, T, N, E), gates (B, T, N) or (B, T, N, D), betas (B, T, N), a state
+// (B, N, E, D), all row-major and of one dtype, float32 or float64, and perhaps a mask (B, T) of bool; N is a multiple of
+// H, and T and D are not 0. Outputs (B, T, N, E) and the state after the last step, as composed_steps() defines them.
+extern const struct op op_gated_delta;
 
 // fft.c: args: enum fft, axis, n, then a double that the result is multiplied by. Element k is the sum of those of x, each
 // times exp(-2 pi i j k / n), or exp(2 pi i j k / n) if inverse. Of float32 x, REAL, there are elements 0 to n / 2. To
@@ -244,9 +252,9 @@ op_fit op_fits_transpose, op_fits_squeeze, op_fits_expand_dims, op_fits_broadcas
     op_fits_take, op_fits_random_bits, op_fits_gather, op_fits_scatter, op_fits_take_along, op_fits_put_along,
     op_fits_slice_update, op_fits_dynamic_slice, op_fits_dynamic_slice_update, op_fits_scan, op_fits_sort, op_fits_partition,
     op_fits_searchsorted, op_fits_gather_mm, op_fits_segmented_mm, op_fits_matmul_int8, op_fits_cholesky, op_fits_inverse,
-    op_fits_lu, op_fits_qr, op_fits_svd, op_fits_eigh, op_fits_eig, op_fits_conv, op_fits_attention, op_fits_fft,
-    op_fits_quantize, op_fits_dequantize, op_fits_quantized_matmul, op_fits_custom_kernel, op_fits_stretch_with,
-    op_fits_element_count;
+    op_fits_lu, op_fits_qr, op_fits_svd, op_fits_eigh, op_fits_eig, op_fits_conv, op_fits_cross_entropy,
+    op_fits_gated_delta, op_fits_attention, op_fits_fft, op_fits_quantize, op_fits_dequantize,
+    op_fits_quantized_matmul, op_fits_custom_kernel, op_fits_stretch_with, op_fits_element_count;
 
 // slice.c --------------------------------------------------------------------------------------------------------
 

@@ -87,9 +87,7 @@ static zl_array quantized_array(const zl_op_info *op, const char *name) {
     return bytes ? zl_full(ZL_SHAPE(4, 4), zl_scalar_int(56), ZL_UINT8) : zl_full(ZL_SHAPE(4, 1), zl_scalar(0.25), ZL_FLOAT32);
 }
 
-bool op_argument_quantized(const zl_op_info *op, const zl_param *param, union op_argument *out) {
-    if (strcmp(op->family, "quantized") || param->type == ZL_PARAM_OUTPUT)
-        return false;
+static bool choose_quantized(const zl_op_info *op, const zl_param *param, union op_argument *out) {
     bool is_array = param->type == ZL_PARAM_ARRAY || !strcmp(param->name, "scales") || !strcmp(param->name, "biases");
     if (is_array)
         out->array = quantized_array(op, param->name);
@@ -100,6 +98,36 @@ bool op_argument_quantized(const zl_op_info *op, const zl_param *param, union op
     else if (!op_argument_none(param, out))
         out->number = ZL_FLOAT32;
     return true;
+}
+
+// Arrays of other ops that fit each other: all elements are 0.
+static const struct {
+    const char *op, *param;
+    zl_dtype dtype;
+    int64_t dim[5]; // sizes, then 0
+} fitting[] = {
+    {"zl_fast_gated_delta_update", "q", ZL_FLOAT32, {2, 3, 1, 4}},
+    {"zl_fast_gated_delta_update", "k", ZL_FLOAT32, {2, 3, 1, 4}},
+    {"zl_fast_gated_delta_update", "v", ZL_FLOAT32, {2, 3, 2, 5}},
+    {"zl_fast_gated_delta_update", "gamma", ZL_FLOAT32, {2, 3, 2}},
+    {"zl_fast_gated_delta_update", "beta", ZL_FLOAT32, {2, 3, 2}},
+    {"zl_fast_gated_delta_update", "initial_state", ZL_FLOAT32, {2, 2, 5, 4}},
+    {"zl_fast_gated_delta_update", "mask", ZL_BOOL, {2, 3}},
+};
+
+bool op_argument_fitting(const zl_op_info *op, const zl_param *param, union op_argument *out) {
+    if (!strcmp(op->family, "quantized") && param->type != ZL_PARAM_OUTPUT)
+        return choose_quantized(op, param, out);
+    for (size_t i = 0; i < sizeof fitting / sizeof *fitting; i++) {
+        int ndim = 0;
+        if (strcmp(fitting[i].op, op->name) || strcmp(fitting[i].param, param->name))
+            continue;
+        while (fitting[i].dim[ndim])
+            ndim++;
+        out->array = zl_zeros((zl_shape){fitting[i].dim, ndim}, fitting[i].dtype);
+        return true;
+    }
+    return false;
 }
 
 // Calls -----------------------------------------------------------------------------------------------------

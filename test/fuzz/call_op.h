@@ -23,9 +23,9 @@ union op_argument {
 
 typedef void op_function(void);
 
-// An argument of an op on quantised matrices, whose arrays must fit each other as chance never makes them; false, and
-// nothing, of another op.
-bool op_argument_quantized(const zl_op_info *op, const zl_param *param, union op_argument *out);
+// An argument of an op whose arrays must fit each other as chance never makes them, such as those on quantised matrices;
+// false, and nothing, of another op.
+bool op_argument_fitting(const zl_op_info *op, const zl_param *param, union op_argument *out);
 
 // What stands for "not given" where the default is None: false, and nothing, of another parameter.
 bool op_argument_none(const zl_param *param, union op_argument *out);

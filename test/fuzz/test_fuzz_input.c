@@ -201,7 +201,7 @@ static void choose_arguments(struct attempt *a, zl_array *pool, const zl_op_info
     }
     bool fits = test_between(0, 3) == 0;
     for (int i = 0; i < op->params; i++)
-        if (!fits || !op_argument_quantized(op, &op->param[i], &a->argument[i]))
+        if (!fits || !op_argument_fitting(op, &op->param[i], &a->argument[i]))
             choose_argument(a, pool, &op->param[i], &a->argument[i]);
 }
 

@@ -71,7 +71,7 @@ static bool try_op(const zl_op_info *op, op_function *function, zl_dtype dtype, 
     struct arguments a = {.rank = (int)test_between(0, 5), .plain = test_between(0, 2) == 0};
     zl_array y;
     for (int i = 0; i < op->params; i++)
-        if (!op_argument_quantized(op, &op->param[i], &a.value[i]))
+        if (!op_argument_fitting(op, &op->param[i], &a.value[i]))
             choose(&a, i, &op->param[i], dtype);
     bool ok = call_op(op, function, a.value, &y) && (!y || zl_eval(y));
     for (int i = 0; ok && i < 8 && a.output[i]; i++)

@@ -131,6 +131,8 @@ static const struct {
     {&op_argreduce, cpu_argreduce, 0},
     {&op_matmul, cpu_matmul, 0},
     {&op_conv, cpu_conv, 0},
+    {&op_cross_entropy, cpu_cross_entropy, 0},
+    {&op_gated_delta, cpu_gated_delta, 0},
     {&op_gather_mm, cpu_gather_mm, 0},
     {&op_segmented_mm, cpu_segmented_mm, 0},
     {&op_matmul_int8, cpu_matmul_int8, 0},

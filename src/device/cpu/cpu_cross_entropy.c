@@ -1,0 +1,104 @@
+// cpu_cross_entropy.c - logarithms of sums of exponentials, and losses, in one pass over each line of logits.
+//
+// A tile of the line stays in the cache: its largest element moves the sum so far, if it is larger than all before it.
+
+#include <math.h>
+
+#include "device/cpu/cpu.h"
+#include "op/ops.h"
+
+enum { TILE = 2048, WIDEST = 8 }; // elements, and bytes of one
+
+struct entropy {
+    zl_dtype dtype, wide; // of logits, and of what they are computed in
+    int64_t classes;
+    const char *logits;
+    char *loss, *sum;
+    struct indices targets;
+    row_fn *widen, *top, *subtract, *exponential, *total; // widen is NULL where the dtypes are the same
+};
+
+static double number_at(zl_dtype dtype, const char *from) {
+    double value;
+    dtype_convert(&value, ZL_FLOAT64, from, dtype, 1);
+    return value;
+}
+
+// exp(top) times sum is what the elements so far add up to.
+struct running {
+    double top, sum;
+};
+
+static void add_tile(const struct entropy *e, struct running *r, const char *from, int64_t n) {
+    _Alignas(64) char tile[TILE * WIDEST];
+    char number[WIDEST];
+    if (e->widen) {
+        cpu_call_row(e->widen, tile, from, NULL, NULL, n);
+        from = tile;
+    }
+    cpu_call_row(e->top, number, from, NULL, NULL, n);
+    double top = number_at(e->wide, number);
+    if (!(top <= r->top)) { // NaN too
+        r->sum = r->sum == 0 ? 0 : r->sum * exp(r->top - top);
+        r->top = top;
+    }
+    if (isinf(r->top))
+        return; // nothing so far, or too much
+    dtype_convert(number, e->wide, &r->top, ZL_FLOAT64, 1);
+    cpu_call_row(e->subtract, tile, from, number, NULL, n);
+    cpu_call_row(e->exponential, tile, tile, NULL, NULL, n);
+    cpu_call_row(e->total, number, tile, NULL, NULL, n);
+    r->sum += number_at(e->wide, number);
+}
+
+static double log_of_sum(const struct entropy *e, const char *line) {
+    struct running r = {-INFINITY, 0};
+    int64_t item = (int64_t)zl_dtype_size(e->dtype);
+    for (int64_t at = 0; at < e->classes; at += TILE)
+        add_tile(e, &r, line + at * item, MIN_OF(TILE, e->classes - at));
+    return isinf(r.top) ? r.top : r.top + log(r.sum);
+}
+
+static void lines(const void *context, int64_t from, int64_t to) {
+    const struct entropy *e = context;
+    int64_t item = (int64_t)zl_dtype_size(e->dtype), wide = (int64_t)zl_dtype_size(e->wide);
+    for (; from < to; from++) {
+        const char *line = e->logits + from * e->classes * item;
+        int64_t target;
+        cpu_indices_next(&e->targets, from, 1, &target);
+        double sum = log_of_sum(e, line);
+        double loss =
+            sum - number_at(e->dtype, line + cpu_position(target, e->classes, e->classes - 1) * item);
+        dtype_convert(e->sum + from * wide, e->wide, &sum, ZL_FLOAT64, 1);
+        dtype_convert(e->loss + from * wide, e->wide, &loss, ZL_FLOAT64, 1);
+    }
+}
+
+static bool choose_rows(struct entropy *e) {
+    const struct row_table *rows = cpu_level()->rows;
+    e->widen = e->dtype == e->wide ? NULL : rows->cast[e->wide][e->dtype];
+    e->top = cpu_reduce_row(TILE_MAX, e->wide);
+    e->subtract = rows->op[TILE_SUB][e->wide][2]; // the second operand is one number
+    e->exponential = rows->op[TILE_EXP][e->wide][0];
+    e->total = cpu_reduce_row(TILE_ADD, e->wide);
+    return e->top && e->subtract && e->exponential && e->total && (e->widen || e->dtype == e->wide);
+}
+
+bool cpu_cross_entropy(const struct call *c) {
+    union scalar room;
+    zl_array x = c->in[0], out = call_first(c);
+    struct entropy e = {.dtype = (zl_dtype)x->dtype,
+                        .wide = (zl_dtype)out->dtype,
+                        .classes = x->dim[x->ndim - 1],
+                        .logits = array_data(x, &room),
+                        .loss = cpu_data(out),
+                        .sum = cpu_data(call_output(c, 1))};
+    if (!choose_rows(&e))
+        return error_false(ZL_ERROR_DEVICE, "the cpu device has no kernel for cross_entropy of %s",
+                           zl_dtype_name(e.dtype));
+    bool ok = cpu_indices_open(&e.targets, c->in[1]);
+    if (ok)
+        cpu_split(out->size, CPU_SPLIT / 16 / (e.classes * (int64_t)array_item(x)) + 1, lines, &e);
+    cpu_indices_close(&e.targets);
+    return ok;
+}
