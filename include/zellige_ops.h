@@ -1052,6 +1052,32 @@ ZL_API zl_array zl_topk(zl_array a, int k, int axis);
 // The k largest elements of a, flattened, in no order that can be relied on.
 ZL_API zl_array zl_topk_flat(zl_array a, int k);
 
+// sparse
+
+// The elements of a matrix that are not 0 as a sparse matrix: values in out[0], of each its column in out[1],
+// and where each row begins in out[2], int32 if that is enough. How many they are depends on a: if count is
+// not given, a is evaluated, which cannot be while a function is mapped, compiled or exported. With a count
+// nothing is: the first so many are taken, and zeros that belong to no row follow where there are less.
+ZL_API bool zl_csr_from_dense(zl_array a, int64_t count, zl_array *out);
+
+// The product of a sparse matrix: values, of each its column, in indices, and where each row begins among
+// them, in indptr, which has one element more than rows; entries from its last element on are not used. Where
+// it is computed it is an error if indptr does not begin with 0, or falls, or an index is not a column. b,
+// (columns, n), is dense, and so is the result. 16-bit floats are added in float32.
+ZL_API zl_array zl_csr_matmul(zl_array values, zl_array indices, zl_array indptr, zl_array b);
+
+// The product of a sparse matrix: values, of each its column, in indices, and where each row begins among
+// them, in indptr, which has one element more than rows; entries from its last element on are not used. Where
+// it is computed it is an error if indptr does not begin with 0, or falls, or an index is not a column. x has
+// as many elements as the matrix has columns. 16-bit floats are added in float32.
+ZL_API zl_array zl_csr_matvec(zl_array values, zl_array indices, zl_array indptr, zl_array x);
+
+// The dense matrix of so many columns that is a sparse matrix: values, of each its column, in indices, and
+// where each row begins among them, in indptr, which has one element more than rows; entries from its last
+// element on are not used. Where it is computed it is an error if indptr does not begin with 0, or falls, or
+// an index is not a column. Entries at one place are added.
+ZL_API zl_array zl_csr_to_dense(zl_array values, zl_array indices, zl_array indptr, int64_t columns);
+
 // view
 
 // A view of the elements of a in row-major order: any shape and strides, in elements, from offset on. All

@@ -187,6 +187,34 @@ bool op_fits_gated_delta(const struct call *c, const zl_array *in) {
            (c->inputs == 6 || (in[6]->dtype == ZL_BOOL && has_shape(in[6], 2, gates)));
 }
 
+// Sparse matrices -----------------------------------------------------------------------------------------------------
+
+static bool are_csr(zl_array indices, zl_array pointers) {
+    return indices->ndim == 1 && pointers->ndim == 1 && pointers->dim[0] > 0 && same_dtype(indices, pointers) &&
+           (indices->dtype == ZL_INT32 || indices->dtype == ZL_INT64);
+}
+
+static bool is_dense(zl_array x) {
+    return x->ndim == 2 && (x->dtype == ZL_FLOAT32 || x->dtype == ZL_FLOAT64);
+}
+
+bool op_fits_csr_matmul(const struct call *c, const zl_array *in) {
+    const int64_t *arg = call_args(c);
+    if (!has(c, 4, 2) || !is_truth(arg[0]) || arg[1] < 0 || !are_csr(in[1], in[2]) || !is_dense(in[3]))
+        return false;
+    return in[0]->ndim == 1 && in[0]->dim[0] == in[1]->dim[0] && same_dtype(in[0], in[3]) &&
+           in[3]->dim[0] == (arg[0] ? in[2]->dim[0] - 1 : arg[1]);
+}
+
+bool op_fits_csr_sample(const struct call *c, const zl_array *in) {
+    return has(c, 4, 0) && are_csr(in[0], in[1]) && is_dense(in[2]) && is_dense(in[3]) && same_dtype(in[2], in[3]) &&
+           in[2]->dim[1] == in[3]->dim[1] && in[2]->dim[0] == in[1]->dim[0] - 1;
+}
+
+bool op_fits_csr_rows(const struct call *c, const zl_array *in) {
+    return has(c, 2, 1) && call_args(c)[0] >= 0 && in[0]->size > 0 && are_csr(in[0], in[1]);
+}
+
 // Quantised matrices ---------------------------------------------------------------------------------------------------
 
 static bool is_affine(const int64_t *arg) {

@@ -1,6 +1,7 @@
 // op_help.c - checks and rules that the families share.
 
 #include <float.h>
+#include <stdio.h>
 
 #include "op/ops.h"
 
@@ -144,6 +145,22 @@ zl_array op_number(zl_dtype dtype, double value) {
 
 zl_array op_zeros_of(zl_array x) {
     return zl_zeros_like(x, ZL_DTYPE_COUNT);
+}
+
+bool op_read_number(const char *function, int count, const zl_array *arrays, int64_t *number) {
+    bool is_first = zl_error_which() == ZL_ERROR_NONE;
+    if (zl_eval_all(count, arrays)) {
+        *number = zl_item_int(arrays[count - 1]);
+        return true;
+    }
+    if (is_first) {
+        char why[256];
+        zl_error_kind kind = zl_error_which();
+        snprintf(why, sizeof why, "%s", zl_error());
+        zl_clear_error();
+        error_set(kind, "%s: how much it gives was not said, and depends on values: %s", function, why);
+    }
+    return false;
 }
 
 zl_array op_winners(zl_array result, zl_array x, zl_array cotangent) {

@@ -105,6 +105,17 @@ extern const struct op op_cross_entropy;
 // H, and T and D are not 0. Outputs (B, T, N, E) and the state after the last step, as composed_steps() defines them.
 extern const struct op op_gated_delta;
 
+// csr.c: a sparse matrix is values (entries), of each its column (indices), and where each row begins (indptr, one more
+// than rows), both of int32 or both of int64. Entries from the last pointer on are in no row. The device checks indptr and
+// indices: an error if a pointer is less than the one before it, or an index is not a column. All inputs are row-major.
+//   csr_matmul: values, indices, indptr, dense; args: transposed, columns. The matrix times dense, of float32 or float64.
+//   csr_sample: indices, indptr, left (rows, n), right (columns, n): of each entry left[row] times right[column]; 0 if it
+//   is in no row.
+//   csr_rows: indices, indptr; args: columns. The row of each entry; how many rows there are, if it is in none.
+extern const struct op op_csr_matmul, op_csr_sample, op_csr_rows;
+zl_array op_csr_product(const zl_array *in, bool transposed, int64_t columns);
+zl_array op_csr_entry_rows(const zl_array *in, int64_t columns);
+
 // fft.c: args: enum fft, axis, n, then a double that the result is multiplied by. Element k is the sum of those of x, each
 // times exp(-2 pi i j k / n), or exp(2 pi i j k / n) if inverse. Of float32 x, REAL, there are elements 0 to n / 2. To
 // float32, HERMITIAN, x has those of n elements of which number n - j is the conjugate of number j; it is inverse.
@@ -253,8 +264,9 @@ op_fit op_fits_transpose, op_fits_squeeze, op_fits_expand_dims, op_fits_broadcas
     op_fits_slice_update, op_fits_dynamic_slice, op_fits_dynamic_slice_update, op_fits_scan, op_fits_sort, op_fits_partition,
     op_fits_searchsorted, op_fits_gather_mm, op_fits_segmented_mm, op_fits_matmul_int8, op_fits_cholesky, op_fits_inverse,
     op_fits_lu, op_fits_qr, op_fits_svd, op_fits_eigh, op_fits_eig, op_fits_conv, op_fits_cross_entropy,
-    op_fits_gated_delta, op_fits_attention, op_fits_fft, op_fits_quantize, op_fits_dequantize,
-    op_fits_quantized_matmul, op_fits_custom_kernel, op_fits_stretch_with, op_fits_element_count;
+    op_fits_gated_delta, op_fits_csr_matmul, op_fits_csr_sample, op_fits_csr_rows, op_fits_attention, op_fits_fft,
+    op_fits_quantize, op_fits_dequantize, op_fits_quantized_matmul, op_fits_custom_kernel, op_fits_stretch_with,
+    op_fits_element_count;
 
 // slice.c --------------------------------------------------------------------------------------------------------
 
@@ -289,6 +301,10 @@ zl_dtype op_dtype_or(zl_dtype dtype, zl_dtype other); // other where it is not g
 double   op_largest(zl_dtype dtype);                 // number of a float dtype
 zl_array op_number(zl_dtype dtype, double value);    // a scalar that is not weak; small whole numbers for integers
 zl_array op_zeros_of(zl_array x);                    // of its shape and dtype
+
+// Evaluates arrays, the last of which is a whole number, on which the shape of a result depends: *number. False and an
+// error that names function, also where one is traced whose inputs are not there.
+bool op_read_number(const char *function, int count, const zl_array *arrays, int64_t *number);
 
 // For the vjp of the largest and the smallest of x and others: the cotangent where x is the result, else 0.
 zl_array op_winners(zl_array result, zl_array x, zl_array cotangent);

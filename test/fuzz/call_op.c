@@ -113,6 +113,17 @@ static const struct {
     {"zl_fast_gated_delta_update", "beta", ZL_FLOAT32, {2, 3, 2}},
     {"zl_fast_gated_delta_update", "initial_state", ZL_FLOAT32, {2, 2, 5, 4}},
     {"zl_fast_gated_delta_update", "mask", ZL_BOOL, {2, 3}},
+    {"zl_csr_matvec", "values", ZL_FLOAT32, {4}},
+    {"zl_csr_matvec", "indices", ZL_INT32, {4}},
+    {"zl_csr_matvec", "indptr", ZL_INT32, {3}},
+    {"zl_csr_matvec", "x", ZL_FLOAT32, {5}},
+    {"zl_csr_matmul", "values", ZL_FLOAT32, {4}},
+    {"zl_csr_matmul", "indices", ZL_INT32, {4}},
+    {"zl_csr_matmul", "indptr", ZL_INT32, {3}},
+    {"zl_csr_matmul", "b", ZL_FLOAT32, {5, 2}},
+    {"zl_csr_to_dense", "values", ZL_FLOAT32, {4}},
+    {"zl_csr_to_dense", "indices", ZL_INT32, {4}},
+    {"zl_csr_to_dense", "indptr", ZL_INT32, {3}},
 };
 
 bool op_argument_fitting(const zl_op_info *op, const zl_param *param, union op_argument *out) {

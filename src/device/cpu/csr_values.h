@@ -1,0 +1,177 @@
+// csr_values.h - products of sparse matrices, included once a type of values and of indices: CSR(name) and CSR_TYPE,
+// CSR_I(name), CSR_INDEX and CSR_BITS as of csr_index.h.
+//
+// The order in which a row is added follows from the row alone, not from where threads begin.
+
+// Rows of one entry each, and of two, without a loop for each of them; added as rows_times_vector() does, also to 0.
+static void CSR(rows_of_one)(CSR_TYPE *restrict y, const CSR_TYPE *restrict value, const CSR_INDEX *restrict index,
+                             const CSR_TYPE *restrict x, int64_t rows) {
+#pragma GCC unroll 8
+    for (int64_t i = 0; i < rows; i++)
+        y[i] = 0 + value[i] * x[index[i]];
+}
+
+static void CSR(rows_of_two)(CSR_TYPE *restrict y, const CSR_TYPE *restrict value, const CSR_INDEX *restrict index,
+                             const CSR_TYPE *restrict x, int64_t rows) {
+#pragma GCC unroll 8
+    for (int64_t i = 0; i < rows; i++)
+        y[i] = 0 + value[2 * i] * x[index[2 * i]] + value[2 * i + 1] * x[index[2 * i + 1]];
+}
+
+// The element at an index, or the last where there is none: then *wrong is not 0 any more. Here that costs less than a
+// check beforehand, since the loads are what is waited for.
+static inline CSR_TYPE CSR(pick)(const CSR_TYPE *x, CSR_INDEX index, CSR_BITS last, CSR_BITS *wrong) {
+    CSR_BITS at = (CSR_BITS)index < last ? (CSR_BITS)index : last;
+    *wrong |= at ^ (CSR_BITS)index;
+    return x[at];
+}
+
+// Rows of a length that cannot be foreseen: one loop for all but long ones, since to guess its end wrong costs most.
+static bool CSR(rows_times_vector)(const struct csr *c, const CSR_INDEX *pointer, int64_t rows, CSR_TYPE *y) {
+    const CSR_TYPE *value = c->values, *x = c->dense;
+    const CSR_INDEX *index = c->indices;
+    CSR_BITS last = CSR_I(last_of)(c->columns), wrong = 0;
+    for (int64_t row = 0; row < rows; row++) {
+        CSR_INDEX i = pointer[row], end = pointer[row + 1];
+        CSR_TYPE sum = 0, s1 = 0, s2 = 0, s3 = 0;
+        if (UNLIKELY(end - i >= CSR_LONG)) {
+            for (; i + 4 <= end; i += 4) {
+                sum += value[i] * CSR(pick)(x, index[i], last, &wrong);
+                s1 += value[i + 1] * CSR(pick)(x, index[i + 1], last, &wrong);
+                s2 += value[i + 2] * CSR(pick)(x, index[i + 2], last, &wrong);
+                s3 += value[i + 3] * CSR(pick)(x, index[i + 3], last, &wrong);
+            }
+            sum = (sum + s1) + (s2 + s3);
+        }
+        for (; i < end; i++)
+            sum += value[i] * CSR(pick)(x, index[i], last, &wrong);
+        y[row] = sum;
+    }
+    return !wrong;
+}
+
+// Rows of `each` entries, one or two.
+static bool CSR(equal_rows)(const struct csr *c, int64_t from, int64_t rows, int64_t each, CSR_TYPE *y) {
+    const CSR_TYPE *value = (const CSR_TYPE *)c->values + from;
+    const CSR_INDEX *index = (const CSR_INDEX *)c->indices + from;
+    if (CSR_I(are_outside)(index, rows * each, c->columns))
+        return false;
+    if (each == 1)
+        CSR(rows_of_one)(y, value, index, c->dense, rows);
+    else
+        CSR(rows_of_two)(y, value, index, c->dense, rows);
+    return true;
+}
+
+// Rows [from, to) times a vector.
+static bool CSR(vector_part)(const struct csr *c, int64_t from, int64_t to) {
+    for (int64_t n; from < to; from += n) {
+        n = MIN_OF(to - from, CSR_ROWS);
+        const CSR_INDEX *pointer = (const CSR_INDEX *)c->pointers + from;
+        CSR_TYPE *y = (CSR_TYPE *)c->out + from;
+        int64_t each = CSR_I(entries_of_rows)(pointer, n, c->entries);
+        bool is_short = each == 1 || each == 2;
+        if (each == NOT_ROWS || !(is_short ? CSR(equal_rows)(c, pointer[0], n, each, y)
+                                           : CSR(rows_times_vector)(c, pointer, n, y)))
+            return false;
+    }
+    return true;
+}
+
+typedef CSR_TYPE CSR(lanes) __attribute__((vector_size(16), aligned(sizeof(CSR_TYPE)), may_alias));
+
+// CSR_WIDTH columns of one row, from the first that dense and y point to: their sums stay in registers.
+static void CSR(row_of_many)(const struct csr *c, int64_t from, int64_t to, const CSR_TYPE *dense, CSR_TYPE *y) {
+    enum { VECTORS = CSR_WIDTH * sizeof(CSR_TYPE) / 16 };
+    const CSR_TYPE *value = c->values;
+    const CSR_INDEX *index = c->indices;
+    CSR(lanes) sum[VECTORS];
+#pragma GCC unroll 16
+    for (size_t k = 0; k < VECTORS; k++)
+        sum[k] = (CSR(lanes)){0};
+    for (; from < to; from++) {
+        const CSR(lanes) *line = (const CSR(lanes) *)(const void *)(dense + index[from] * c->width);
+#pragma GCC unroll 16
+        for (size_t k = 0; k < VECTORS; k++)
+            sum[k] += value[from] * line[k];
+    }
+#pragma GCC unroll 16
+    for (size_t k = 0; k < VECTORS; k++)
+        ((CSR(lanes) *)(void *)y)[k] = sum[k];
+}
+
+// The same for fewer columns.
+static void CSR(row_of_few)(const struct csr *c, int64_t from, int64_t to, const CSR_TYPE *dense, CSR_TYPE *y, int64_t width) {
+    const CSR_TYPE *value = c->values;
+    const CSR_INDEX *index = c->indices;
+    CSR_TYPE sum[CSR_WIDTH] = {0};
+    for (; from < to; from++)
+        for (int64_t k = 0; k < width; k++)
+            sum[k] += value[from] * dense[index[from] * c->width + k];
+    memcpy(y, sum, sizeof *y * (size_t)width);
+}
+
+static void CSR(row_times_matrix)(const struct csr *c, int64_t from, int64_t to, CSR_TYPE *y) {
+    const CSR_TYPE *dense = c->dense;
+    int64_t k = 0;
+    for (; k + CSR_WIDTH <= c->width; k += CSR_WIDTH)
+        CSR(row_of_many)(c, from, to, dense + k, y + k);
+    if (k < c->width)
+        CSR(row_of_few)(c, from, to, dense + k, y + k, c->width - k);
+}
+
+// Whether rows [from, to) have pointers and indices that can be used.
+static bool CSR(are_rows)(const struct csr *c, int64_t from, int64_t to) {
+    const CSR_INDEX *pointer = c->pointers, *index = c->indices;
+    return CSR_I(entries_of_rows)(pointer + from, to - from, c->entries) != NOT_ROWS &&
+           !CSR_I(are_outside)(index + pointer[from], pointer[to] - pointer[from], c->columns);
+}
+
+// Rows [from, to) times a matrix.
+static bool CSR(matrix_part)(const struct csr *c, int64_t from, int64_t to) {
+    const CSR_INDEX *pointer = c->pointers;
+    for (int64_t end; from < to; from = end) {
+        end = MIN_OF(to, from + CSR_ROWS);
+        if (!CSR(are_rows)(c, from, end))
+            return false;
+        for (int64_t row = from; row < end; row++)
+            CSR(row_times_matrix)(c, pointer[row], pointer[row + 1], (CSR_TYPE *)c->out + row * c->width);
+    }
+    return true;
+}
+
+static void CSR(sample_row)(const struct csr *c, int64_t row, int64_t from, int64_t to) {
+    const CSR_TYPE *left = (const CSR_TYPE *)c->left + row * c->width;
+    const CSR_INDEX *index = c->indices;
+    CSR_TYPE *out = c->out;
+    for (; from < to; from++) {
+        const CSR_TYPE *right = (const CSR_TYPE *)c->dense + index[from] * c->width;
+        CSR_TYPE sum[4] = {0};
+        int64_t k = 0;
+        for (; k + 4 <= c->width; k += 4)
+            for (int lane = 0; lane < 4; lane++)
+                sum[lane] += left[k + lane] * right[k + lane];
+        for (; k < c->width; k++)
+            sum[0] += left[k] * right[k];
+        out[from] = (sum[0] + sum[1]) + (sum[2] + sum[3]);
+    }
+}
+
+// For each entry of rows [from, to): the line of its row of left times that of its column of dense.
+static bool CSR(sample_part)(const struct csr *c, int64_t from, int64_t to) {
+    const CSR_INDEX *pointer = c->pointers;
+    for (int64_t end; from < to; from = end) {
+        end = MIN_OF(to, from + CSR_ROWS);
+        if (!CSR(are_rows)(c, from, end))
+            return false;
+        for (int64_t row = from; row < end; row++)
+            CSR(sample_row)(c, row, pointer[row], pointer[row + 1]);
+    }
+    return true;
+}
+
+#undef CSR
+#undef CSR_I
+#undef CSR_INDEX
+#undef CSR_BITS
+#undef CSR_TYPE
