@@ -1052,6 +1052,14 @@ ZL_API zl_array zl_topk(zl_array a, int k, int axis);
 // The k largest elements of a, flattened, in no order that can be relied on.
 ZL_API zl_array zl_topk_flat(zl_array a, int k);
 
+// The different elements of a, flattened, from the smallest to the largest, in out[0]; behind it, if they are
+// asked for, as uint32 where in a each was first, and for each element of a which of them it is, and as int32
+// how often each is in a. How many they are depends on a: if size is not given, a is evaluated, which cannot
+// be while a function is mapped, compiled or exported. With a size nothing is: the first so many are taken,
+// and fill_value, by default the smallest, follows where there are less, with a count of 0. Every NaN is
+// another element.
+ZL_API bool zl_unique(zl_array a, int64_t size, bool return_index, bool return_inverse, bool return_counts, zl_array fill_value, zl_array *out);
+
 // sparse
 
 // The elements of a matrix that are not 0 as a sparse matrix: values in out[0], of each its column in out[1],

@@ -677,6 +677,32 @@ static PyObject *broadcast_shapes(PyObject *m, PyObject *const *args, Py_ssize_t
 
 // The tables -------------------------------------------------------------------------------------------------------
 
+// unique(a, size=None, return_index=False, return_inverse=False, return_counts=False, fill_value=None)
+static PyObject *unique_work(const struct shaped_call *c) {
+    zl_array a = ext_array_of(c->named[0]), fill, out[4];
+    int64_t size = INT64_MIN;
+    bool wanted[3];
+    if (!a || (shaped_given(c->named[1]) && !ext_to_int64(c->named[1], &size)) || !shaped_array(c->named[5], &fill))
+        return NULL;
+    for (int i = 0; i < 3; i++)
+        if (!shaped_truth(c->named[2 + i], false, &wanted[i]))
+            return NULL;
+    if (!zl_unique(a, size, wanted[0], wanted[1], wanted[2], fill, out))
+        return ext_raise();
+    int count = 1 + wanted[0] + wanted[1] + wanted[2];
+    return count > 1 ? ext_wrap_all(count, out, true) : ext_wrap(out[0]);
+}
+
+static PyObject *unique(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject *names) {
+    (void)m;
+    struct shaped_call c;
+    static const char *const known[] = {"a",          "size", "return_index", "return_inverse", "return_counts",
+                                        "fill_value", NULL};
+    return shaped_read(&c, "unique", known, 6, false, args, n, names) && shaped_need(&c, 0, "a")
+               ? shaped_run(&c, unique_work)
+               : NULL;
+}
+
 static PyMethodDef functions[] = {
     SHAPED_ROW("arange", arange, "arange(start, stop=None, step=None, dtype=None, *, stream=None)\n--\n\n"
                           "start, start + step and so on before stop; arange(stop) starts at 0."),
@@ -705,6 +731,11 @@ static PyMethodDef functions[] = {
                                "The slice of a that begins where start_indices says along the given axes."),
     SHAPED_ROW("slice_update", slice_update, "slice_update(a, update, start_indices, axes, *, stream=None)\n--\n\n"
                                              "a with update written over the slice that begins at start_indices."),
+    SHAPED_ROW("unique", unique,
+               "unique(a, size=None, return_index=False, return_inverse=False, return_counts=False, fill_value=None, *, "
+               "stream=None)\n--\n\n"
+               "The different elements of a in order; where each was first, which each element of a is, and how often each "
+               "is there, if asked for. Without a size a is evaluated to find how many they are."),
     SHAPED_ROW("unstack", unstack, "unstack(x, *, axis=0, stream=None)\n--\n\n"
                                    "x taken apart along an axis: a tuple of views without it."),
     {0},

@@ -119,7 +119,7 @@ static const struct {
 } elsewhere[] = {
     {"random", "test_random.c"},           {"linalg", "test_linalg.c"},
     {"zl_fast_cross_entropy", "test_cross_entropy.c"}, {"zl_fast_gated_delta_update", "test_gated_delta.c"},
-    {"sparse", "test_sparse.c"},
+    {"sparse", "test_sparse.c"}, {"zl_unique", "test_unique.c"},
     {"zl_fft_stft", "test_stft.c"},        {"zl_fft_istft", "test_stft.c"},
     {"zl_gather_mm", "test_gather_mm.c"},  {"zl_segmented_mm", "test_gather_mm.c"},
     {"zl_matmul_int8", "test_gather_mm.c"}, {"zl_block_masked_mm", "test_gather_mm.c"},

@@ -58,7 +58,7 @@ static bool read_sinks(struct attend *a, zl_array sinks) {
     for (int64_t i = 0; to && i < sinks->size; i++) {
         const char *at = from + (i / heads * stride[0] + i % heads * stride[1]) * item;
         if (widen)
-            widen((char *[]){(char *)(to + i), (char *)(uintptr_t)at}, 1);
+            cpu_call_row(widen, (char *)(to + i), (char *)(uintptr_t)at, NULL, NULL, 1);
         else
             memcpy(to + i, at, sizeof(float));
     }
@@ -99,7 +99,7 @@ static void read_row(const struct attention_input *x, const char *row, int64_t c
     _Alignas(16) char narrow[PIECE * sizeof(float)];
     if (x->stride[3] == x->item) {
         if (x->widen)
-            x->widen((char *[]){(char *)to, (char *)(uintptr_t)row}, cols);
+            cpu_call_row(x->widen, (char *)to, (char *)(uintptr_t)row, NULL, NULL, cols);
         else
             memcpy(to, row, sizeof(float) * (size_t)cols);
         return;
@@ -110,7 +110,7 @@ static void read_row(const struct attention_input *x, const char *row, int64_t c
         cpu_move((size_t)x->item, dense, (struct stride2){0, x->item}, row + i * x->stride[3],
                  (struct stride2){0, x->stride[3]}, 1, n);
         if (x->widen)
-            x->widen((char *[]){(char *)(to + i), narrow}, n);
+            cpu_call_row(x->widen, (char *)(to + i), narrow, NULL, NULL, n);
     }
 }
 
@@ -124,7 +124,7 @@ const float *cpu_attention_read(const struct attention_input *x, int64_t b, int6
     }
     *row = x->cols;
     if (even && whole && x->stride[2] == x->cols * x->item)
-        x->widen((char *[]){(char *)room, (char *)(uintptr_t)from}, count * x->cols);
+        cpu_call_row(x->widen, (char *)room, (char *)(uintptr_t)from, NULL, NULL, count * x->cols);
     else
         for (int64_t i = 0; i < count; i++)
             read_row(x, attention_row(x, b, m, first + i), x->cols, room + i * x->cols);

@@ -70,7 +70,7 @@ static void finish(const struct forward *f, struct work *w, int64_t row) {
         char *to = f->out + at * a->width * f->out_item;
         a->code->scale(y, a->width, 1 / w->sum[i]);
         if (f->narrow)
-            f->narrow((char *[]){to, (char *)y}, a->width);
+            cpu_call_row(f->narrow, to, (char *)y, NULL, NULL, a->width);
         else
             memcpy(to, y, sizeof(float) * (size_t)a->width);
         f->state[2 * at] = w->most[i];

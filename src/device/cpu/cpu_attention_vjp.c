@@ -146,7 +146,7 @@ static void put(const struct backward *f, int which, int64_t row, int64_t count,
         char *to = f->out[which] + (row + i) * cols * f->item;
         f->a.code->scale(from, cols, scale);
         if (f->narrow)
-            f->narrow((char *[]){to, (char *)from}, cols);
+            cpu_call_row(f->narrow, to, (char *)from, NULL, NULL, cols);
         else
             memcpy(to, from, sizeof(float) * (size_t)cols);
     }
