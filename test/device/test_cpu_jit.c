@@ -223,6 +223,49 @@ TEST(text_becomes_a_function) {
     CHECK_HAS(test_last_error(), "quadruple");
 }
 
+static const char child_variable[] = "ZL_TEST_CPU_JIT";
+
+// The number makes it a kernel that nobody has compiled before.
+static int call_kernel(int number) {
+    char source[128];
+    snprintf(source, sizeof source, "int kernel(void); int kernel(void) { return %d; }", number);
+    int (*kernel)(void);
+    *(void **)&kernel = cpu_jit(source, "kernel");
+    return kernel ? kernel() : -1;
+}
+
+// In a process that was started with the variable set: calls the kernel, says how often it compiled, and ends.
+__attribute__((constructor)) static void call_in_child(void) {
+    const char *number = getenv(child_variable);
+    if (!number)
+        return;
+    int result = call_kernel(atoi(number));
+    printf("%d after %lld\n", result, (long long)zl_counter("compiles"));
+    exit(0);
+}
+
+TEST(a_new_process_finds_what_was_compiled) {
+    char program[4096] = "", command[8300], line[64] = "", want[64];
+    int number = getpid();
+    use_folder(test_folder());
+    if (!has_compiler())
+        SKIP("no C compiler");
+    int64_t compiles = zl_counter("compiles");
+    CHECK_EQ_INT(call_kernel(number), number);
+    CHECK_EQ_INT(zl_counter("compiles"), compiles + 1);
+    REQUIRE(readlink("/proc/self/exe", program, sizeof program - 1) > 0);
+    snprintf(command, sizeof command, "%s=%d ASAN_OPTIONS=detect_leaks=0 '%s'", child_variable, number, program);
+    fflush(stdout);
+    FILE *child = popen(command, "r");
+    bool started = child && fgets(line, sizeof line, child);
+    if (child)
+        pclose(child);
+    if (!started)
+        SKIP("this program cannot start itself (in an emulator)");
+    snprintf(want, sizeof want, "%d after 0\n", number);
+    CHECK_STR(line, want);
+}
+
 TEST(errors_of_the_compiler) {
     use_folder(test_folder());
     if (!has_compiler())

@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <pthread.h>
+#include <time.h>
 
 #include "op/op_test.h"
 
@@ -370,6 +371,50 @@ TEST(a_hundred_thousand_calls) {
     CHECK_EQ_F64(zl_item(gradient(long_chain, x)), LONG + 1);
     CHECK_EQ_F64(zl_item(tangent(long_chain, x, NUMBER(2))), 2 * (LONG + 1));
     CHECK_ARRAY(mapped(long_chain, VECTOR(1, 2), 0), ZL_FLOAT32, ZL_SHAPE(2), LONG + 1, 2 * (LONG + 1));
+}
+
+// Each value is read twice: whoever follows every path to it never ends.
+static bool diamonds(void *data, int count, const zl_array *in, zl_outputs *out) {
+    zl_array y = in[0];
+    for (int i = 0; i < *(int *)data / 6 * 2; i++)
+        y = zl_add(y, zl_negative(zl_multiply(y, zl_scalar(i & 1 ? 0.5 : -1))));
+    return count == 1 && zl_give(out, y);
+}
+
+// Seconds of this thread for the gradient of so many calls, evaluated.
+static double time_gradient(int calls) {
+    struct timespec start, end;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &start);
+    ZL_SCOPE {
+        zl_array x = NUMBER(1), g = NULL;
+        zl_fn f = {.call = diamonds, .data = &calls};
+        CHECK(zl_value_and_grad(f, 1, &x, 1, (int[]){0}, NULL, &g));
+        CHECK_EQ_F64(zl_item(g), 1); // twice as much, then half of it
+    }
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &end);
+    return (double)(end.tv_sec - start.tv_sec) + 1e-9 * (double)(end.tv_nsec - start.tv_nsec);
+}
+
+// Ten times as many calls may take forty times as long: caches and other programs, but not the square.
+static void *differentiate_long_graphs(void *data) {
+    double few = INFINITY, many = INFINITY;
+    (void)data;
+    for (int i = 0; i < 4; i++)
+        few = fmin(few, time_gradient(LONG / 10));
+    for (int i = 0; i < 4 && (i == 0 || many > 20 * few); i++)
+        many = fmin(many, time_gradient(LONG));
+    if (!CHECK(many < 40 * few))
+        test_note("%d calls: %g s, %d calls: %g s", LONG / 10, few, LONG, many);
+    return NULL;
+}
+
+TEST(long_graphs_need_linear_time_and_little_stack) {
+    pthread_attr_t attributes;
+    pthread_t thread;
+    REQUIRE(!pthread_attr_init(&attributes) && !pthread_attr_setstacksize(&attributes, 1 << 19));
+    REQUIRE(!pthread_create(&thread, &attributes, differentiate_long_graphs, NULL));
+    pthread_join(thread, NULL);
+    pthread_attr_destroy(&attributes);
 }
 
 // Threads ---------------------------------------------------------------------------------------------------------

@@ -60,6 +60,39 @@ TEST(plans_are_found_again_for_other_sizes_and_numbers) {
     CHECK(zl_counter("plan_hits") - hits >= 34);
 }
 
+// One step of a model that writes text: a new key and value each, then attention to all so far.
+static bool attend(zl_array *keys, zl_array *values) {
+    enum { HEADS = 4, WIDTH = 32 };
+    bool ok = false;
+    ZL_SCOPE {
+        zl_array new = zl_full(ZL_SHAPE(HEADS, 1, WIDTH), zl_scalar(0.5), ZL_FLOAT32);
+        zl_array k = zl_retain(zl_concatenate((zl_array[]){*keys, new}, 2, 1));
+        zl_array v = zl_retain(zl_concatenate((zl_array[]){*values, zl_negative(new)}, 2, 1));
+        zl_array scores = zl_multiply(zl_matmul(new, zl_transpose(k, ZL_AXES(0, 2, 1))), zl_scalar(0.125));
+        zl_array weights = zl_exp(zl_subtract(scores, zl_max_axis(scores, -1, true)));
+        weights = zl_divide(weights, zl_sum_axis(weights, -1, true));
+        zl_array y = zl_tanh(zl_add(zl_matmul(weights, v), zl_mean_axis(zl_multiply(k, v), 1, true)));
+        ok = zl_eval_all(3, (zl_array[]){y, k, v});
+        zl_release(*keys), zl_release(*values);
+        *keys = k, *values = v;
+    }
+    return ok;
+}
+
+// Kernels that appear because a plan runs often are made for all lengths too.
+TEST(plans_are_found_again_for_growing_sequences) {
+    zl_array keys = zl_retain(zl_zeros(ZL_SHAPE(4, 1, 32), ZL_FLOAT32)), values = zl_retain(keys);
+    CHECK(zl_eval(keys));
+    for (int i = 0; i < 3; i++)
+        CHECK(attend(&keys, &values));
+    int64_t plans = zl_counter("plans"), compiles = zl_counter("compiles");
+    for (int i = 0; i < 200; i++) // from 512 elements of keys to 25,984
+        CHECK(attend(&keys, &values));
+    CHECK_EQ_INT(zl_counter("plans"), plans);
+    CHECK(zl_counter("compiles") - compiles <= 8); // kernels of one plan
+    zl_release(keys), zl_release(values);
+}
+
 // Donation and memory ---------------------------------------------------------------------------------------------
 
 TEST(donation_of_intermediates) {
