@@ -54,6 +54,10 @@ bench-python: build ## What calls from Python cost, beside MLX and NumPy
 bench-ops: build ## Every op beside MLX, NumPy and PyTorch, the slowest first: minutes
 	@python=$$(tool/python.sh $(BUILD) numpy torch 'mlx[cpu]==0.32.4') && PYTHONPATH=$(BUILD)/python "$$python" bench/ops.py $(BUILD)
 
+bench-fusion: build ## Fused expressions and a training step, beside PyTorch, JAX and MLX
+	@python=$$(tool/python.sh $(BUILD) numpy torch 'jax[cpu]' 'mlx[cpu]==0.32.4') && \
+		PYTHONPATH=$(BUILD)/python "$$python" bench/fusion.py --check
+
 mlx-suite: build ## MLX's own Python tests from MLX_TESTS, a copy of its python/tests; writes doc/compatibility.md
 	@test -d "$(MLX_TESTS)" || { echo "make mlx-suite MLX_TESTS=<folder python/tests of MLX's repository>"; exit 2; }
 	@python=$$(tool/python.sh $(BUILD) numpy pytest ml_dtypes torch 'mlx[cpu]==0.32.4') && \
@@ -71,4 +75,4 @@ format: ## Format the C files with clang-format
 clean: ## Remove everything that was built
 	@rm -rf build build-*
 
-.PHONY: help demo test test-quick test-long build generate check bench bench-check bench-python bench-ops mlx-suite install uninstall format clean
+.PHONY: help demo test test-quick test-long build generate check bench bench-check bench-python bench-ops bench-fusion mlx-suite install uninstall format clean
