@@ -149,7 +149,7 @@ static bool gather(zl_array a, zl_array is_entry, zl_array pointers, int64_t cou
 static bool from_dense(const char *function, zl_array a, int64_t count, zl_array *out) {
     zl_dtype dtype = a->size > INT32_MAX || count > INT32_MAX ? ZL_INT64 : ZL_INT32;
     bool given = count != INT64_MIN;
-    zl_array is_entry = zl_not_equal(a, zl_zeros(ZL_SCALAR, (zl_dtype)a->dtype));
+    zl_array is_entry = zl_stop_gradient(zl_not_equal(a, zl_zeros(ZL_SCALAR, (zl_dtype)a->dtype)));
     zl_array pointers = count_rows(function, is_entry, dtype), last = zl_take(pointers, zl_scalar_int(-1), 0);
     if (!last || (!given && !op_read_number(function, 4, (zl_array[]){a, is_entry, pointers, last}, &count)))
         return false;

@@ -22,13 +22,14 @@ static zl_array part(zl_array x, int64_t from, int64_t to) {
 // a is not empty.
 static bool find_runs(struct runs *r, zl_array a, bool with_order) {
     r->flat = zl_flatten(a, 0, -1);
-    r->order = with_order ? zl_argsort(r->flat, 0) : NULL;
+    r->order = with_order ? zl_stop_gradient(zl_argsort(r->flat, 0)) : NULL;
     r->sorted = with_order ? zl_take(r->flat, r->order, 0) : zl_sort(r->flat, 0);
     if (!r->sorted)
         return false;
     int64_t n = a->size;
     zl_array differ = zl_not_equal(part(r->sorted, 1, n), part(r->sorted, 0, n - 1));
-    r->first = zl_concatenate((zl_array[]){zl_ones(ZL_SHAPE(1), ZL_BOOL), differ}, 2, 0);
+    // Where runs begin is constant to derivatives.
+    r->first = zl_stop_gradient(zl_concatenate((zl_array[]){zl_ones(ZL_SHAPE(1), ZL_BOOL), differ}, 2, 0));
     zl_array begun = zl_cumsum(zl_astype(r->first, ZL_INT64), 0, false, true, ZL_INT64);
     r->run = zl_subtract(begun, op_number(ZL_INT64, 1));
     r->count = zl_take(begun, zl_scalar_int(-1), 0);

@@ -7,9 +7,9 @@
 #include "device/cpu/row_group.h"
 #include "render/render.h"
 
+#include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -207,6 +207,7 @@ static struct {
     struct map kernels;              // by the words of recipes
     struct row_kernel *first, *last; // to be compiled
     bool working;                    // there is a thread that does it
+    atomic_uint rests;               // how often it found nothing to do; sleepers watch it
 } kept;
 
 static struct row_kernel *take_queued(void) {
@@ -215,7 +216,23 @@ static struct row_kernel *take_queued(void) {
     kept.first = k ? k->next : NULL;
     kept.working = k;
     lock_give(&kept.lock);
+    if (!k) {
+        atomic_fetch_add(&kept.rests, 1);
+        pool_wake(&kept.rests, INT_MAX);
+    }
     return k;
+}
+
+void cpu_kernels_settle(void) {
+    for (;;) {
+        unsigned rests = atomic_load(&kept.rests);
+        lock_take(&kept.lock);
+        bool working = kept.working;
+        lock_give(&kept.lock);
+        if (!working)
+            return;
+        pool_sleep(&kept.rests, rests);
+    }
 }
 
 static void *work(void *data) {
@@ -313,8 +330,8 @@ static int rows_of(struct group *g, int begin, int end) {
 }
 
 static int wanted_runs(const struct group *g) {
-    int runs = atoi(setting_text(SETTING_HOT));
-    return runs > 0 && g->b->call[g->begin]->compiled ? 1 : runs;
+    int64_t runs = setting_number(SETTING_HOT);
+    return runs > 0 && g->b->call[g->begin]->compiled ? 1 : (int)MIN_OF(runs, INT_MAX);
 }
 
 bool group_find_kernels(struct group *g) {

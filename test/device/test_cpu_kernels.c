@@ -1,0 +1,119 @@
+// test_cpu_kernels.c - row programs that become compiled kernels: when, and that not a bit changes.
+
+#include "test.h"
+
+#include "device/cpu/cpu.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { ROWS = 70, COLS = 160 };
+
+static zl_array numbers(zl_shape shape, double from) {
+    int64_t size = 1;
+    for (int i = 0; i < shape.ndim; i++)
+        size *= shape.dim[i];
+    return zl_divide(zl_reshape(zl_arange(from, from + (double)size, 1, ZL_FLOAT32), shape), zl_scalar(977));
+}
+
+// Scalars, a column, a row; several results.
+static zl_array mixed(zl_array x, zl_array column, zl_array row) {
+    zl_array a = zl_tanh(zl_multiply(zl_add(x, column), zl_scalar(0.7)));
+    return zl_subtract(zl_multiply(a, row), zl_exp(zl_negative(zl_maximum(a, zl_scalar(0.1)))));
+}
+
+static zl_array lines(zl_array x, zl_array column, zl_array row) {
+    return zl_softmax(zl_multiply(zl_add(zl_square(x), column), row), -1, false);
+}
+
+static zl_array halves(zl_array x, zl_array column, zl_array row) {
+    zl_array a = zl_multiply(zl_astype(x, ZL_BFLOAT16), zl_astype(row, ZL_BFLOAT16));
+    return zl_astype(zl_where(zl_greater(a, zl_astype(column, ZL_BFLOAT16)), zl_sqrt(zl_abs(a)), a),
+                     ZL_FLOAT32);
+}
+
+typedef zl_array function(zl_array x, zl_array column, zl_array row);
+
+static bool evaluate(function *f, const zl_array *in, float *out) {
+    bool ok = false;
+    ZL_SCOPE {
+        zl_array y = f(in[0], in[1], in[2]);
+        ok = zl_eval(y) && zl_copy_to(y, out, sizeof(float) * ROWS * COLS);
+    }
+    return ok;
+}
+
+static bool no_compiler(void) {
+    bool none = !cpu_compiler_version();
+    zl_clear_error();
+    return none;
+}
+
+static void check_hot(function *f, const zl_array *in) {
+    static float first[ROWS * COLS], now[ROWS * COLS];
+    CHECK(evaluate(f, in, first));
+    for (int i = 0; i < 20; i++)
+        CHECK(evaluate(f, in, now) && !memcmp(first, now, sizeof now));
+    cpu_kernels_settle();
+    int64_t compiled = zl_counter("compiled");
+    CHECK(evaluate(f, in, now));
+    CHECK(zl_counter("compiled") > compiled);
+    CHECK(!memcmp(first, now, sizeof now));
+}
+
+TEST(what_runs_often_is_compiled) {
+    static function *const functions[] = {mixed, lines, halves};
+    if (no_compiler()) {
+        test_skip("there is no C compiler");
+        return;
+    }
+    zl_array in[] = {numbers(ZL_SHAPE(ROWS, COLS), -5000), numbers(ZL_SHAPE(ROWS, 1), 3),
+                     numbers(ZL_SHAPE(COLS), -80)};
+    REQUIRE(zl_eval_all(3, in));
+    for (size_t i = 0; i < COUNT(functions); i++)
+        check_hot(functions[i], in);
+}
+
+TEST(hot_graphs_can_be_switched_off) {
+    zl_array in[] = {numbers(ZL_SHAPE(ROWS, COLS), -5000), numbers(ZL_SHAPE(ROWS, 1), 3),
+                     numbers(ZL_SHAPE(COLS), -80)};
+    static float result[ROWS * COLS];
+    REQUIRE(zl_eval_all(3, in));
+    setenv("ZL_HOT", "0", 1);
+    int64_t compiled = zl_counter("compiled");
+    for (int i = 0; i < 40; i++)
+        CHECK(evaluate(mixed, in, result));
+    cpu_kernels_settle();
+    CHECK(evaluate(mixed, in, result));
+    CHECK_EQ_INT(zl_counter("compiled"), compiled);
+    unsetenv("ZL_HOT");
+}
+
+static bool call_mixed(void *data, int count, const zl_array *in, zl_outputs *out) {
+    (void)data, (void)count;
+    return zl_give(out, mixed(zl_add(in[0], zl_scalar(1)), in[1], in[2]));
+}
+
+// A compiled function says by itself that it will be called again.
+TEST(compiled_functions_get_kernels_at_once) {
+    if (no_compiler()) {
+        test_skip("there is no C compiler");
+        return;
+    }
+    zl_array in[] = {numbers(ZL_SHAPE(ROWS, COLS), -5000), numbers(ZL_SHAPE(ROWS, 1), 3),
+                     numbers(ZL_SHAPE(COLS), -80)};
+    REQUIRE(zl_eval_all(3, in));
+    zl_compiled f = zl_compile((zl_fn){.call = call_mixed}, false);
+    float result[2][8];
+    for (int i = 0; i < 2; i++) {
+        zl_outputs *out = zl_outputs_new();
+        int64_t compiled = zl_counter("compiled");
+        REQUIRE(zl_compiled_call(f, NULL, 0, 3, in, out) && zl_eval(zl_outputs_get(out, 0)));
+        memcpy(result[i], zl_data(zl_outputs_get(out, 0)), sizeof result[i]);
+        CHECK_EQ_INT(zl_counter("compiled") > compiled, i);
+        zl_outputs_free(out);
+        cpu_kernels_settle();
+    }
+    CHECK(!memcmp(result[0], result[1], sizeof result[0]));
+    zl_compiled_release(f);
+}
