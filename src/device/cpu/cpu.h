@@ -148,7 +148,7 @@ void cpu_layout_plan(struct layout *l, unsigned vectors, int64_t most);
 
 // The same for a body that takes whole lines of the last axis, at most so many elements or one line: operands that
 // have one element for a line are ACCESS_RUNS, also outputs. False: tiles of such lines do not fit.
-bool cpu_layout_plan_lines(struct layout *l, int64_t most);
+bool cpu_layout_plan_lines(struct layout *l, unsigned vectors, int64_t most);
 
 // Computes n elements: p[k] is operand k, contiguous, or one element where bit k of the plan's scalar is set. Four can be
 // read, though they be NULL.

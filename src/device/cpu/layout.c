@@ -225,18 +225,19 @@ void cpu_layout_plan(struct layout *l, unsigned vectors, int64_t most) {
 // Lines ----------------------------------------------------------------------------------------------------------
 
 // How operand k is reached in a tile of some lines, the axis before the last one outermost.
-static enum layout_access access_lines(const struct layout *l, int k, bool single) {
+static enum layout_access access_lines(const struct layout *l, int k, unsigned vectors, bool single) {
     const struct layout_axis *inner = &l->axis[l->axes - 1];
     int64_t outer = l->axes > 1 ? l->axis[l->axes - 2].stride[k] : 0;
-    if (inner->stride[k] == 0 && (single || outer == l->item[k]))
+    bool same = inner->stride[k] == 0 && !(vectors >> k & 1);
+    if (same && (single || outer == l->item[k]))
         return ACCESS_RUNS;
-    if (inner->stride[k] == 0 && outer == 0 && k >= l->outputs)
+    if (same && outer == 0 && k >= l->outputs)
         return ACCESS_SCALAR;
     bool dense = inner->stride[k] == l->item[k] && (single || outer == inner->dim * l->item[k]);
     return dense ? ACCESS_DIRECT : ACCESS_TILE;
 }
 
-bool cpu_layout_plan_lines(struct layout *l, int64_t most) {
+bool cpu_layout_plan_lines(struct layout *l, unsigned vectors, int64_t most) {
     cpu_layout_merge_first(l, l->axes - 1);
     int first = MAX_OF(l->axes - 2, 0);
     int64_t line = l->axis[l->axes - 1].dim, bytes = 0;
@@ -249,7 +250,7 @@ bool cpu_layout_plan_lines(struct layout *l, int64_t most) {
         l->axis[j].step = 1;
     l->axis[first].step = l->axes < 2 ? line : lines;
     for (int k = 0; k < l->operands; k++) {
-        set_access(l, k, access_lines(l, k, lines == 1));
+        set_access(l, k, access_lines(l, k, vectors, lines == 1));
         bytes += l->access[k] == ACCESS_TILE ? lines * line * l->item[k] + LINE : 0;
     }
     return bytes <= BLOCK_ROOM;

@@ -155,14 +155,29 @@ static void plan_elements(struct group *g) {
     }
 }
 
-// Line by line what is the same for a line is a scalar like any other: every row has a form for that.
+// Operands with all the elements of a line, though some be the same: those that are views say so by their shape.
+static unsigned wide_operands(const struct group *g) {
+    unsigned found = 0;
+    for (int k = g->l.outputs; k < g->l.operands; k++) {
+        zl_array x = g->external[k];
+        found |= (unsigned)(x->ndim > 0 && x->dim[x->ndim - 1] == g->line) << k;
+    }
+    return found;
+}
+
+// Line by line what is the same for a line is a scalar like any other. Every row has a form for that, if one of its
+// operands is a vector.
 static bool plan_lines(struct group *g) {
     int bytes = MAX_OF(g->temps * g->temp_item, 1);
     int64_t most = MIN_OF(MIN_OF(TEMP_ROOM / bytes, 2 * TILE_MOST), LINES_MOST * g->line);
-    bool fits = cpu_layout_plan_lines(&g->l, most);
+    bool fits = cpu_layout_plan_lines(&g->l, 0, most);
     if (!fits || choose_forms(g)) {
-        fits = cpu_layout_plan_lines(&g->l, 1);
-        choose_forms(g);
+        fits = cpu_layout_plan_lines(&g->l, 0, 1);
+        unsigned vectors = choose_forms(g) & wide_operands(g);
+        if (vectors) {
+            fits = cpu_layout_plan_lines(&g->l, vectors, 1);
+            choose_forms(g);
+        }
     }
     g->tile = MAX_OF(most, g->line);
     return fits;
