@@ -6,6 +6,7 @@
 
 #include "random_graph.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -285,4 +286,49 @@ TEST(fused_graphs_that_run_often_give_the_same_bits) {
         end_trial(&t);
     }
     zl_set_threads(threads);
+}
+
+// Many threads ----------------------------------------------------------------------------------------------------
+
+enum { SHARED = 4, THREADS = 3 };
+
+// Graphs that all threads run, and what they give.
+struct shared {
+    struct trial trial[SHARED];
+    zl_array want[SHARED][RESULTS];
+    int rounds;
+};
+
+static void *run_shared(void *data) {
+    struct shared *s = data;
+    zl_array got[RESULTS];
+    for (int i = 0; i < s->rounds * SHARED; i++) {
+        struct trial *t = &s->trial[i % SHARED];
+        enum way way = i / SHARED % 2 ? COMPILED : TOGETHER;
+        if (!CHECK(compute(t, way, false, got)) || !CHECK(are_same(t, way, got, s->want[i % SHARED], false)))
+            test_note("graph %llu %s", (unsigned long long)t->graph.seed, way_names[way]);
+        release_all(got, RESULTS);
+    }
+    return NULL;
+}
+
+// A kernel may take the place of a row program while others run it.
+TEST(threads_run_the_same_fused_graphs) {
+    static struct shared s;
+    pthread_t thread[THREADS];
+    int started = 0;
+    s = (struct shared){.rounds = test_quick() ? 5 : 50};
+    for (int i = 0; i < SHARED; i++) {
+        CHECK(start_trial(&s.trial[i], test_seed() * 5000011 + (uint64_t)i) &&
+              take_new_data(&s.trial[i], true));
+        CHECK(compute_alone(&s.trial[i], TOGETHER, s.want[i]));
+    }
+    while (started < THREADS && CHECK(pthread_create(&thread[started], NULL, run_shared, &s) == 0))
+        started++;
+    while (started > 0)
+        pthread_join(thread[--started], NULL);
+    for (int i = 0; i < SHARED; i++) {
+        end_trial(&s.trial[i]);
+        release_all(s.want[i], RESULTS);
+    }
 }
