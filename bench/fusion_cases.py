@@ -64,7 +64,7 @@ class Arrays:
             "gelu tanh": lambda x: 0.5 * x * (1 + m.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
             "gelu erf": lambda x: x * (1 + m.erf(x / math.sqrt(2))) / 2,
             "swiglu": lambda x, y: x * m.sigmoid(x) * y,
-            "cross-entropy": lambda x, y: m.logsumexp(x, axis=-1) - m.take_along_axis(x, y[:, None], axis=-1).squeeze(-1),
+            "cross-entropy": lambda x, y: m.logsumexp(x, -1) - m.take_along_axis(x, y[:, None], -1).squeeze(-1),
         }[name]
 
     def case(self, name):
@@ -238,7 +238,7 @@ class Jax:
             "gelu tanh": lambda x: jax.nn.gelu(x, approximate=True),
             "gelu erf": lambda x: jax.nn.gelu(x, approximate=False),
             "swiglu": lambda x, y: jax.nn.silu(x) * y,
-            "cross-entropy": lambda x, y: jax.nn.logsumexp(x, axis=-1) - jnp.take_along_axis(x, y[:, None], axis=-1)[:, 0],
+            "cross-entropy": lambda x, y: jax.nn.logsumexp(x, -1) - jnp.take_along_axis(x, y[:, None], axis=-1)[:, 0],
         }[name]
 
     def case(self, name):
@@ -253,7 +253,8 @@ class Jax:
             count = 2 if function == "swiglu" else 1
             f = self.jax.value_and_grad(lambda *a: self.function(function)(*a).sum(), argnums=tuple(range(count)))
         f = self.jax.jit(f)
-        return lambda: self.jax.block_until_ready(f(*arrays)), lambda out: float(out[0] if which == "backward" else out.sum())
+        value = (lambda out: float(out[0])) if which == "backward" else lambda out: float(out.sum())
+        return lambda: self.jax.block_until_ready(f(*arrays)), value
 
     def adamw(self, arrays):
         def update(p, g, mean, square):
