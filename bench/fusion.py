@@ -43,15 +43,14 @@ def answer(library, state, order):
             calls += 1
         state["run"], state["calls"] = run, max(1, int(0.002 * calls / WARM))
         return {"value": number}
+    clock = time.process_time if order["cpu"] else time.perf_counter
     run, best, end = state["run"], float("inf"), time.perf_counter() + SLICE
-    while True:
-        start = time.perf_counter()
+    while time.perf_counter() < end:
+        start = clock()
         for _ in range(state["calls"]):
             run()
-        now = time.perf_counter()
-        best = min(best, (now - start) / state["calls"])
-        if now > end:
-            return {"seconds": best}
+        best = min(best, (clock() - start) / state["calls"])
+    return {"seconds": best}
 
 
 def serve(library):
@@ -112,10 +111,10 @@ class Case:
             self.values[library.name] = reply["value"]
             self.ready.append(library)
 
-    def round(self):
+    def round(self, cpu):
         for library in self.ready:
             time.sleep(PAUSE)
-            seconds = library.ask(do="time").get("seconds", float("inf"))
+            seconds = library.ask(do="time", cpu=cpu).get("seconds", float("inf"))
             self.best[library.name] = min(self.best.get(library.name, seconds), seconds)
 
     def rival(self):
@@ -147,13 +146,13 @@ def all_cases():
         [Case(name, 1.0, usual) for name in f.names()] + [Case("mlp step", 0.8, usual + ("mlx",))]
 
 
-def measure(case, rounds, libraries):
+def measure(case, rounds, libraries, cpu):
     case.prepare(libraries)
     for _ in range(rounds):
-        case.round()
+        case.round(cpu)
     end = time.monotonic() + MORE
     while rounds == ROUNDS and case.is_low() and time.monotonic() < end:
-        case.round()
+        case.round(cpu)
     for library in case.ready:
         library.ask(do="drop")
 
@@ -176,8 +175,9 @@ def print_row(case):
         print(f"  results differ: {case.values}")
 
 
-def print_end(cases, versions):
-    print("\nbest of rounds in turns, 2 threads each: " + ", ".join(f"{n} {v}" for n, v in versions.items()))
+def print_end(cases, versions, cpu):
+    kind = "processor time, " if cpu else ""
+    print(f"\n{kind}best of rounds in turns, 2 threads each: " + ", ".join(f"{n} {v}" for n, v in versions.items()))
     for reason in sorted({f"without {name}: {why}" for c in cases for name, why in c.missing.items()}):
         print(reason)
 
@@ -204,6 +204,8 @@ def main():
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--markdown", action="store_true", help="the table of doc/transforms.md")
     parser.add_argument("--quick", action="store_true", help="few rounds: no figures to hold on to")
+    parser.add_argument("--cpu", action="store_true", help="time of both processors together, waiting threads included: "
+                        "steadier where other programs run, but no proof of speed")
     parser.add_argument("--check", action="store_true", help="fail when a ratio is below its bar")
     parser.add_argument("--only", default="", metavar="WORD", help="cases whose name contains it")
     parser.add_argument("--serve", help=argparse.SUPPRESS)
@@ -217,7 +219,7 @@ def main():
     if table:
         print_head()
     for case in cases:
-        measure(case, 4 if options.quick else ROUNDS, libraries)
+        measure(case, 4 if options.quick else ROUNDS, libraries, options.cpu)
         if table:
             print_row(case)
     for library in libraries.values():
@@ -227,7 +229,7 @@ def main():
     elif options.markdown:
         print_markdown(cases, versions)
     else:
-        print_end(cases, versions)
+        print_end(cases, versions, options.cpu)
     return options.check and any(c.is_low() for c in cases)
 
 
