@@ -346,23 +346,18 @@ OP_SIGNATURE(zl_conv1d, "conv",
              P_ARRAY(input), P_ARRAY(weight), P_INT(stride, "1"), P_INT(padding, "0"), P_INT(dilation, "1"),
              P_INT(groups, "1"));
 
-zl_array zl_conv2d(zl_array input, zl_array weight, zl_shape stride, zl_shape padding, zl_shape dilation,
-                   int groups) {
-    return plain("zl_conv2d", 2, input, weight, stride, padding, dilation, groups);
-}
-OP_SIGNATURE(zl_conv2d, "conv",
-             "The input convolved over two axes, without turning the kernels around." LAYOUTS LISTS,
-             P_ARRAY(input), P_ARRAY(weight), P_SHAPE_OR(stride, "1"), P_SHAPE_OR(padding, "0"),
-             P_SHAPE_OR(dilation, "1"), P_INT(groups, "1"));
-
-zl_array zl_conv3d(zl_array input, zl_array weight, zl_shape stride, zl_shape padding, zl_shape dilation,
-                   int groups) {
-    return plain("zl_conv3d", 3, input, weight, stride, padding, dilation, groups);
-}
-OP_SIGNATURE(zl_conv3d, "conv",
-             "The input convolved over three axes, without turning the kernels around." LAYOUTS LISTS,
-             P_ARRAY(input), P_ARRAY(weight), P_SHAPE_OR(stride, "1"), P_SHAPE_OR(padding, "0"),
-             P_SHAPE_OR(dilation, "1"), P_INT(groups, "1"));
+#define CONV(function, axes, many)                                                                           \
+    zl_array function(zl_array input, zl_array weight, zl_shape stride, zl_shape padding, zl_shape dilation, \
+                      int groups) {                                                                          \
+        return plain(#function, axes, input, weight, stride, padding, dilation, groups);                     \
+    }                                                                                                        \
+    OP_SIGNATURE(function, "conv",                                                                           \
+                 "The input convolved over " many                                                            \
+                 " axes, without turning the kernels around." LAYOUTS LISTS,                                 \
+                 P_ARRAY(input), P_ARRAY(weight), P_SHAPE_OR(stride, "1"), P_SHAPE_OR(padding, "0"),         \
+                 P_SHAPE_OR(dilation, "1"), P_INT(groups, "1"))
+CONV(zl_conv2d, 2, "two");
+CONV(zl_conv3d, 3, "three");
 
 // Transposed -------------------------------------------------------------------------------------------------------
 
@@ -403,27 +398,19 @@ OP_SIGNATURE(zl_conv_transpose1d, "conv",
              P_ARRAY(input), P_ARRAY(weight), P_INT(stride, "1"), P_INT(padding, "0"), P_INT(dilation, "1"),
              P_INT(output_padding, "0"), P_INT(groups, "1"));
 
-zl_array zl_conv_transpose2d(zl_array input, zl_array weight, zl_shape stride, zl_shape padding,
-                             zl_shape dilation, zl_shape output_padding, int groups) {
-    struct options o = {stride, padding, dilation, ZL_NO_SHAPE, groups, true};
-    return transposed("zl_conv_transpose2d", 2, input, weight, &o, output_padding);
-}
-OP_SIGNATURE(zl_conv_transpose2d, "conv",
-             "The transpose of a convolution over two axes, as layers use it to make arrays "
-             "larger." LAYOUTS TRANSPOSED LISTS,
-             P_ARRAY(input), P_ARRAY(weight), P_SHAPE_OR(stride, "1"), P_SHAPE_OR(padding, "0"),
-             P_SHAPE_OR(dilation, "1"), P_SHAPE_OR(output_padding, "0"), P_INT(groups, "1"));
-
-zl_array zl_conv_transpose3d(zl_array input, zl_array weight, zl_shape stride, zl_shape padding,
-                             zl_shape dilation, zl_shape output_padding, int groups) {
-    struct options o = {stride, padding, dilation, ZL_NO_SHAPE, groups, true};
-    return transposed("zl_conv_transpose3d", 3, input, weight, &o, output_padding);
-}
-OP_SIGNATURE(zl_conv_transpose3d, "conv",
-             "The transpose of a convolution over three axes, as layers use it to make arrays "
-             "larger." LAYOUTS TRANSPOSED LISTS,
-             P_ARRAY(input), P_ARRAY(weight), P_SHAPE_OR(stride, "1"), P_SHAPE_OR(padding, "0"),
-             P_SHAPE_OR(dilation, "1"), P_SHAPE_OR(output_padding, "0"), P_INT(groups, "1"));
+#define CONV_TRANSPOSE(function, axes, many)                                                                 \
+    zl_array function(zl_array input, zl_array weight, zl_shape stride, zl_shape padding, zl_shape dilation, \
+                      zl_shape output_padding, int groups) {                                                 \
+        struct options o = {stride, padding, dilation, ZL_NO_SHAPE, groups, true};                           \
+        return transposed(#function, axes, input, weight, &o, output_padding);                               \
+    }                                                                                                        \
+    OP_SIGNATURE(function, "conv",                                                                           \
+                 "The transpose of a convolution over " many " axes, as layers use it to make arrays "       \
+                 "larger." LAYOUTS TRANSPOSED LISTS,                                                         \
+                 P_ARRAY(input), P_ARRAY(weight), P_SHAPE_OR(stride, "1"), P_SHAPE_OR(padding, "0"),         \
+                 P_SHAPE_OR(dilation, "1"), P_SHAPE_OR(output_padding, "0"), P_INT(groups, "1"))
+CONV_TRANSPOSE(zl_conv_transpose2d, 2, "two");
+CONV_TRANSPOSE(zl_conv_transpose3d, 3, "three");
 
 // Lists of numbers ---------------------------------------------------------------------------------------------------
 

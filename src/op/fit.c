@@ -3,11 +3,7 @@
 // Recording trusts what the public functions have checked, and kernels trust what was recorded. What comes in another
 // way is held against the same contracts here: those of ops.h. Nothing is said but yes or no; op_replay says the error.
 
-#include "op/ops.h"
-
-static bool has(const struct call *c, int inputs, int args) {
-    return c->inputs == inputs && c->args == args;
-}
+#include "op/fit.h"
 
 static bool is_axis(zl_array x, int64_t axis) {
     return axis >= 0 && axis < x->ndim;

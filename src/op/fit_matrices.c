@@ -1,11 +1,7 @@
 // fit_matrices.c - the column fits (fit.c) of products, factorisations, convolutions, Fourier transforms and quantised
 // matrices.
 
-#include "op/ops.h"
-
-static bool has(const struct call *c, int inputs, int args) {
-    return c->inputs == inputs && c->args == args;
-}
+#include "op/fit.h"
 
 static bool is_truth(int64_t arg) {
     return arg == 0 || arg == 1;
