@@ -109,61 +109,61 @@ static PyObject *pair_of(PyObject *a, PyObject *b) {
     return pair;
 }
 
-static PyObject *run_vjp(struct flat_call *c) {
+// Runs the function, fills values, and gives what belongs to them: cotangents or tangents. A new reference.
+typedef PyObject *flat_work(const struct flat_call *c, zl_fn f, zl_outputs *values);
+
+static PyObject *pull_back(const struct flat_call *c, zl_fn f, zl_outputs *values) {
     zl_array *grads = PyMem_New(zl_array, c->in.count + 1);
+    if (!grads)
+        return PyErr_NoMemory();
+    bool ok = zl_vjp(f, c->in.count, c->in.value, c->by.count, c->by.value, values, grads);
+    PyObject *result = ok ? ext_wrap_all(c->in.count, grads, false) : ext_raise();
+    PyMem_Free(grads);
+    return result;
+}
+
+static PyObject *push_forward(const struct flat_call *c, zl_fn f, zl_outputs *values) {
+    if (c->in.count != c->by.count)
+        return PyErr_Format(PyExc_ValueError,
+                            "[jvp] Number of inputs does not match number of tangents: %d and %d.",
+                            c->in.count, c->by.count);
+    zl_outputs *tangents = zl_outputs_new();
+    if (!tangents)
+        return PyErr_NoMemory();
+    bool ok = zl_jvp(f, c->in.count, c->in.value, c->by.value, values, tangents);
+    PyObject *result = ok ? wrap_outputs(tangents) : ext_raise();
+    zl_outputs_free(tangents);
+    return result;
+}
+
+// The values, and what belongs to them.
+static PyObject *run_flat(const struct flat_call *c, flat_work *work) {
     zl_outputs *values = zl_outputs_new();
-    PyObject *result = NULL;
     zl_scope scope = zl_scope_begin();
-    if (!grads || !values)
-        PyErr_NoMemory();
-    else if (zl_vjp((zl_fn){.call = call_flat, .data = c->fun}, c->in.count, c->in.value, c->by.count,
-                    c->by.value, values, grads))
-        result = pair_of(wrap_outputs(values), ext_wrap_all(c->in.count, grads, false));
-    else
-        ext_raise();
+    PyObject *others = values ? work(c, (zl_fn){.call = call_flat, .data = c->fun}, values) : PyErr_NoMemory();
+    PyObject *result = others ? pair_of(wrap_outputs(values), others) : NULL;
     zl_scope_end(scope);
     zl_outputs_free(values);
-    PyMem_Free(grads);
+    return result;
+}
+
+static PyObject *flat(PyObject *args, PyObject *kwargs, const char *format, char **names, flat_work *work) {
+    struct flat_call c;
+    PyObject *result = read_flat(&c, args, kwargs, format, names) ? run_flat(&c, work) : NULL;
+    free_flat(&c);
     return result;
 }
 
 static PyObject *vjp(PyObject *m, PyObject *args, PyObject *kwargs) {
     (void)m;
     static char *names[] = {"fun", "primals", "cotangents", NULL};
-    struct flat_call c;
-    PyObject *result = read_flat(&c, args, kwargs, "OOO:vjp", names) ? run_vjp(&c) : NULL;
-    free_flat(&c);
-    return result;
-}
-
-static PyObject *run_jvp(struct flat_call *c) {
-    if (c->in.count != c->by.count)
-        return PyErr_Format(PyExc_ValueError,
-                            "[jvp] Number of inputs does not match number of tangents: %d and %d.",
-                            c->in.count, c->by.count);
-    zl_outputs *values = zl_outputs_new(), *tangents = zl_outputs_new();
-    PyObject *result = NULL;
-    zl_scope scope = zl_scope_begin();
-    if (!values || !tangents)
-        PyErr_NoMemory();
-    else if (zl_jvp((zl_fn){.call = call_flat, .data = c->fun}, c->in.count, c->in.value, c->by.value, values,
-                    tangents))
-        result = pair_of(wrap_outputs(values), wrap_outputs(tangents));
-    else
-        ext_raise();
-    zl_scope_end(scope);
-    zl_outputs_free(values);
-    zl_outputs_free(tangents);
-    return result;
+    return flat(args, kwargs, "OOO:vjp", names, pull_back);
 }
 
 static PyObject *jvp(PyObject *m, PyObject *args, PyObject *kwargs) {
     (void)m;
     static char *names[] = {"fun", "primals", "tangents", NULL};
-    struct flat_call c;
-    PyObject *result = read_flat(&c, args, kwargs, "OOO:jvp", names) ? run_jvp(&c) : NULL;
-    free_flat(&c);
-    return result;
+    return flat(args, kwargs, "OOO:jvp", names, push_forward);
 }
 
 // depends --------------------------------------------------------------------------------------------------------
