@@ -68,6 +68,11 @@ typedef enum {
 ZL_API const char *zl_dtype_name(zl_dtype dtype);           // "float32"
 ZL_API zl_dtype    zl_dtype_find(const char *name);         // "float32" or "f32"; ZL_DTYPE_COUNT and an error if unknown
 ZL_API size_t      zl_dtype_size(zl_dtype dtype);           // bytes of one element
+// Elements of float16 and bfloat16, for programs that make or read them; rounded to the nearest, of two the even one.
+ZL_API float       zl_float16_to_float(uint16_t bits);
+ZL_API uint16_t    zl_float16_from_float(float x);
+ZL_API float       zl_bfloat16_to_float(uint16_t bits);
+ZL_API uint16_t    zl_bfloat16_from_float(float x);
 ZL_API zl_dtype    zl_result_type(zl_dtype a, zl_dtype b);  // what an op on both gives
 
 // Sizes or element strides of an array, any number of them. Only borrowed: valid as long as what they came from.

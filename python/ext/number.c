@@ -1,4 +1,4 @@
-// number.c - loads and stores of array elements, float16 and bfloat16 among them, and elements as Python objects.
+// number.c - loads and stores of array elements, and elements as Python objects.
 
 #include "number.h"
 
@@ -17,52 +17,6 @@ enum number_kind number_kind(int type) {
 
 size_t number_size(int type) {
     return type == NUMBER_COMPLEX128 ? 16 : zl_dtype_size((zl_dtype)type);
-}
-
-// Short floats ----------------------------------------------------------------------------------------------
-
-static float float_of_bits(uint32_t bits) {
-    float f;
-    memcpy(&f, &bits, sizeof f);
-    return f;
-}
-
-static uint32_t bits_of_float(float f) {
-    uint32_t bits;
-    memcpy(&bits, &f, sizeof bits);
-    return bits;
-}
-
-static float float_of_half(uint16_t h) {
-    uint32_t sign = (uint32_t)(h & 0x8000) << 16, exponent = (h >> 10) & 31, fraction = h & 1023;
-    if (exponent == 0) // subnormal: a whole number of 2^-24
-        return float_of_bits(sign | bits_of_float((float)fraction * 0x1p-24f));
-    if (exponent == 31)
-        return float_of_bits(sign | 0x7f800000 | fraction << 13);
-    return float_of_bits(sign | (exponent + 112) << 23 | fraction << 13);
-}
-
-// The nearest float16, ties to even.
-static uint16_t half_of_float(float f) {
-    uint32_t bits = bits_of_float(f), sign = bits >> 16 & 0x8000, size = bits & 0x7fffffff;
-    if (size > 0x7f800000)
-        return (uint16_t)(sign | 0x7e00);
-    if (size >= 0x47800000) // 65536 and up
-        return (uint16_t)(sign | 0x7c00);
-    if (size < 0x38800000) // subnormal: the sum rounds to a multiple of 2^-24
-        return (uint16_t)(sign | (bits_of_float(float_of_bits(size) + 0.5f) - bits_of_float(0.5f)));
-    return (uint16_t)(sign | ((size - 0x38000000 + 0xfff + (size >> 13 & 1)) >> 13));
-}
-
-static float float_of_bfloat(uint16_t b) {
-    return float_of_bits((uint32_t)b << 16);
-}
-
-static uint16_t bfloat_of_float(float f) {
-    uint32_t bits = bits_of_float(f);
-    if ((bits & 0x7fffffff) > 0x7f800000)
-        return (uint16_t)(bits >> 16 | 0x40);
-    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
 // Loads and stores ------------------------------------------------------------------------------------------
@@ -93,8 +47,8 @@ void number_load(union number *out, const void *in, int type, size_t n) {
     case ZL_INT16: LOAD(int16_t, i, x);
     case ZL_INT32: LOAD(int32_t, i, x);
     case ZL_INT64: LOAD(int64_t, i, x);
-    case ZL_FLOAT16: LOAD(uint16_t, f, float_of_half(x));
-    case ZL_BFLOAT16: LOAD(uint16_t, f, float_of_bfloat(x));
+    case ZL_FLOAT16: LOAD(uint16_t, f, zl_float16_to_float(x));
+    case ZL_BFLOAT16: LOAD(uint16_t, f, zl_bfloat16_to_float(x));
     case ZL_FLOAT32: LOAD(float, f, x);
     case ZL_FLOAT64: LOAD(double, f, x);
     default: load_complex(out, in, type, n);
@@ -164,8 +118,8 @@ static void store_floats(void *out, zl_dtype type, const union number *in, enum 
     double from[CHUNK];
     to_floats(from, in, kind, n);
     switch (type) {
-    case ZL_FLOAT16: STORE(uint16_t, half_of_float((float)x));
-    case ZL_BFLOAT16: STORE(uint16_t, bfloat_of_float((float)x));
+    case ZL_FLOAT16: STORE(uint16_t, zl_float16_from_float((float)x));
+    case ZL_BFLOAT16: STORE(uint16_t, zl_bfloat16_from_float((float)x));
     case ZL_FLOAT32: STORE(float, (float)x);
     default: STORE(double, x);
     }

@@ -202,6 +202,25 @@ const struct setting_row { const char *name, *fallback, *doc; } *setting_rows(in
 // One line to the log callback, or to stderr, when level is within ZL_LOG. Cheap when it is not.
 void log_line(zl_log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+// half.c ---------------------------------------------------------------------------------------------------------
+
+static inline uint32_t bits_of_float(float x) {
+    uint32_t bits;
+    __builtin_memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+static inline float float_of_bits(uint32_t bits) {
+    float x;
+    __builtin_memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+// 16-bit floats, rounded to the nearest, of two the even one. NaN stays NaN.
+float    half_to_float(uint16_t bits);
+uint16_t half_from_float(float x);
+float    bfloat_to_float(uint16_t bits);
+uint16_t bfloat_from_float(float x);
+
 // clock.c --------------------------------------------------------------------------------------------------------
 
 int64_t clock_ns(void); // monotonic

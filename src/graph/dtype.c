@@ -110,50 +110,6 @@ zl_dtype dtype_common(int count, const zl_array *arrays) {
     return weak;
 }
 
-// 16-bit floats --------------------------------------------------------------------------------------------------
-
-static uint32_t float_bits(float x) {
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
-
-static float bits_float(uint32_t bits) {
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
-float half_to_float(uint16_t bits) {
-    uint32_t sign = (uint32_t)(bits & 0x8000) << 16, rest = bits & 0x7fff;
-    if (rest >= 0x7c00)
-        return bits_float(sign | 0x7f800000 | (rest & 0x3ff) << 13 | (rest > 0x7c00 ? 0x400000 : 0));
-    float value = (rest & 0x7c00) ? bits_float((rest << 13) + 0x38000000) : (float)rest * 0x1p-24f;
-    return bits_float(float_bits(value) | sign);
-}
-
-uint16_t half_from_float(float x) {
-    uint32_t bits = float_bits(x), sign = bits >> 16 & 0x8000, rest = bits & 0x7fffffff;
-    if (rest > 0x7f800000)
-        return (uint16_t)(sign | 0x7e00 | (rest >> 13 & 0x3ff));
-    if (rest >= 0x477ff000) // rounds to 65520 or more
-        return (uint16_t)(sign | 0x7c00);
-    if (rest < 0x38800000) // below 2^-14: adding 0.5 shifts the mantissa into place, rounded
-        return (uint16_t)(sign | (float_bits(bits_float(rest) + 0.5f) - 0x3f000000));
-    return (uint16_t)(sign | (rest - 0x38000000 + 0xfff + (rest >> 13 & 1)) >> 13);
-}
-
-float bfloat_to_float(uint16_t bits) {
-    return bits_float((uint32_t)bits << 16);
-}
-
-uint16_t bfloat_from_float(float x) {
-    uint32_t bits = float_bits(x);
-    if ((bits & 0x7fffffff) > 0x7f800000)
-        return (uint16_t)(bits >> 16 | 0x40);
-    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-
 // Single values --------------------------------------------------------------------------------------------------
 
 // A value in the widest form of its kind.
@@ -181,7 +137,7 @@ static struct wide load(const void *from, zl_dtype d) {
         if (d == ZL_FLOAT64)
             memcpy(&w.f, &raw, 8);
         else
-            w.f = d == ZL_FLOAT32    ? bits_float((uint32_t)raw)
+            w.f = d == ZL_FLOAT32    ? float_of_bits((uint32_t)raw)
                   : d == ZL_FLOAT16 ? half_to_float((uint16_t)raw)
                                     : bfloat_to_float((uint16_t)raw);
     }
@@ -237,7 +193,7 @@ static void store(void *to, zl_dtype d, struct wide w) {
         if (d == ZL_FLOAT64)
             memcpy(&raw, &f, 8);
         else
-            raw = d == ZL_FLOAT32 ? float_bits(c[0]) : d == ZL_FLOAT16 ? half_from_float(c[0]) : bfloat_from_float(c[0]);
+            raw = d == ZL_FLOAT32 ? bits_of_float(c[0]) : d == ZL_FLOAT16 ? half_from_float(c[0]) : bfloat_from_float(c[0]);
     }
     memcpy(to, &raw, dtypes[d].size);
 }

@@ -185,10 +185,6 @@ bool dtype_is_float(zl_dtype d);   // f16 bf16 f32 f64
 bool dtype_is_inexact(zl_dtype d); // those and c64
 bool dtype_is_integer(zl_dtype d); // not bool
 bool dtype_is_signed(zl_dtype d);  // integers
-uint16_t half_from_float(float x);
-float    half_to_float(uint16_t bits);
-uint16_t bfloat_from_float(float x);
-float    bfloat_to_float(uint16_t bits);
 // Converts count elements with the library's rules (saturating, NaN to 0), one by one: for scalars and tests.
 void dtype_convert(void *to, zl_dtype to_type, const void *from, zl_dtype from_type, int64_t count);
 

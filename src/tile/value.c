@@ -19,18 +19,6 @@ static double f64_of(uint64_t bits) {
     return v;
 }
 
-static uint32_t f32_bits(float v) {
-    uint32_t bits;
-    memcpy(&bits, &v, sizeof bits);
-    return bits;
-}
-
-static float f32_of(uint32_t bits) {
-    float v;
-    memcpy(&v, &bits, sizeof v);
-    return v;
-}
-
 // NaNs are moved bit by bit: a conversion by the machine would change signalling ones.
 static double widen_nan(uint64_t sign, uint64_t fraction, int fraction_bits) {
     return f64_of(sign << 63 | (uint64_t)0x7ff << 52 | fraction << (52 - fraction_bits));
@@ -45,57 +33,33 @@ static uint64_t narrow_nan(double v, int exponent_bits, int fraction_bits) {
 
 static double value_of_f32(uint32_t bits) {
     bool is_nan = (bits & 0x7fffffff) > 0x7f800000;
-    return is_nan ? widen_nan(bits >> 31, bits & 0x7fffff, 23) : (double)f32_of(bits);
+    return is_nan ? widen_nan(bits >> 31, bits & 0x7fffff, 23) : (double)float_of_bits(bits);
 }
 
 static double value_of_f16(uint32_t bits) {
-    int exponent = bits >> 10 & 31, fraction = bits & 1023;
-    if (exponent == 31)
-        return fraction ? widen_nan(bits >> 15, (uint64_t)fraction, 10) : bits >> 15 ? -INFINITY : INFINITY;
-    double size = exponent ? ldexp(fraction + 1024, exponent - 25) : ldexp(fraction, -24);
-    return bits >> 15 ? -size : size;
+    bool is_nan = (bits & 0x7fff) > 0x7c00;
+    return is_nan ? widen_nan(bits >> 15, bits & 1023, 10) : (double)half_to_float((uint16_t)bits);
 }
 
 static uint32_t bits_of_f32(double v) {
-    return isnan(v) ? (uint32_t)narrow_nan(v, 8, 23) : f32_bits((float)v);
+    return isnan(v) ? (uint32_t)narrow_nan(v, 8, 23) : bits_of_float((float)v);
 }
 
 // v is exactly an f16.
 static uint32_t bits_of_f16(double v) {
-    if (isnan(v))
-        return (uint32_t)narrow_nan(v, 5, 10);
-    uint32_t sign = signbit(v) ? 0x8000 : 0;
-    double size = fabs(v);
-    if (isinf(size))
-        return sign | 0x7c00;
-    if (size < 0x1p-14)
-        return sign | (uint32_t)ldexp(size, 24);
-    int exponent;
-    double fraction = frexp(size, &exponent); // in [0.5, 1)
-    return sign | (uint32_t)(exponent + 14) << 10 | ((uint32_t)ldexp(fraction, 11) & 1023);
+    return isnan(v) ? (uint32_t)narrow_nan(v, 5, 10) : half_from_float((float)v);
 }
 
 // Rounding --------------------------------------------------------------------------------------------------------
 
-// To a float with that many bits of precision, smallest normal exponent and largest finite number.
-static double round_to(double v, int precision, int lowest, double largest) {
-    if (v == 0 || !isfinite(v))
-        return v;
-    int exponent;
-    frexp(v, &exponent);
-    int unit = MAX_OF(exponent, lowest) - precision;
-    double rounded = ldexp(rint(ldexp(v, -unit)), unit);
-    return fabs(rounded) > largest ? copysign(INFINITY, v) : rounded;
-}
-
 double tile_round(struct tile_type type, double value) {
     if (type.bits == 64 || isnan(value))
         return value;
-    double single = (double)(float)value; // 16-bit floats are rounded from f32 on every target
+    float single = (float)value; // 16-bit floats are rounded from f32 on every target
     if (type.bits == 32)
         return single;
-    return type.kind == TILE_BFLOAT ? round_to(single, 8, -125, 0x1.fep127)
-                                    : round_to(single, 11, -13, 65504);
+    return type.kind == TILE_BFLOAT ? bfloat_to_float(bfloat_from_float(single))
+                                    : half_to_float(half_from_float(single));
 }
 
 // Values and bits -------------------------------------------------------------------------------------------------
@@ -108,7 +72,7 @@ static uint64_t wrap(struct tile_type type, uint64_t u) {
 union tile_value tile_value_of(struct tile_type type, uint64_t bits) {
     union tile_value v = {.u = 0};
     if (type.kind == TILE_COMPLEX)
-        v.c.re = f32_of((uint32_t)bits), v.c.im = f32_of((uint32_t)(bits >> 32));
+        v.c.re = float_of_bits((uint32_t)bits), v.c.im = float_of_bits((uint32_t)(bits >> 32));
     else if (type.kind == TILE_BFLOAT)
         v.f = value_of_f32((uint32_t)bits << 16);
     else if (type.kind == TILE_FLOAT)
@@ -122,7 +86,7 @@ union tile_value tile_value_of(struct tile_type type, uint64_t bits) {
 
 uint64_t tile_bits_of(struct tile_type type, union tile_value value) {
     if (type.kind == TILE_COMPLEX)
-        return f32_bits(value.c.re) | (uint64_t)f32_bits(value.c.im) << 32;
+        return bits_of_float(value.c.re) | (uint64_t)bits_of_float(value.c.im) << 32;
     if (type.kind == TILE_BFLOAT)
         return bits_of_f32(value.f) >> 16;
     if (type.kind == TILE_FLOAT)

@@ -105,6 +105,8 @@ TEST(half_conversions_round_to_even) {
         if (y == y)
             CHECK_EQ_INT(bfloat_from_float(y), bits);
     }
+    CHECK_EQ_INT(zl_float16_from_float(zl_float16_to_float(0x3555)), 0x3555);
+    CHECK_EQ_INT(zl_bfloat16_from_float(zl_bfloat16_to_float(0x3eab)), 0x3eab);
     CHECK_EQ_INT(half_from_float(65519.996f), 0x7bff);
     CHECK_EQ_INT(half_from_float(65520.0f), 0x7c00);
     CHECK_EQ_INT(half_from_float(0x1p-25f), 0);
