@@ -39,7 +39,7 @@ $(BUILD)/CMakeCache.txt:
 generate: $(BUILD)/CMakeCache.txt ## Write the generated files that are committed: zellige_ops.h, doc/api, doc/environment.md
 	@tool/generate.sh $(BUILD)
 
-check: build ## Layers, exported names, generated files, shell scripts; installs nothing
+check: build ## Layers, exported names, generated files, names of mlx.core, shell scripts; installs nothing
 	@tool/check.sh $(BUILD)
 
 bench: build ## Run every benchmark: ratios against this machine's limits

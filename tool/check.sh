@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# check.sh BUILD - what can be seen without running tests: layers, exported names, generated files, shell
-# scripts.
+# check.sh BUILD - what can be seen without running tests: layers, exported names, generated files, names of mlx.core,
+# shell scripts.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 
@@ -23,6 +23,12 @@ step() { # NAME COMMAND...
 step "layers" tool/layers.sh
 step "exported names" tool/check_symbols.sh "$build/libzellige.so"
 step "generated files" tool/generate.sh "$build" --check
+python=$(sed -n 's/^_Python3_EXECUTABLE:INTERNAL=//p' "$build/CMakeCache.txt")
+if [ -n "$python" ]; then
+    step "names of mlx.core" "$python" tool/coverage.py "$build"
+else
+    say "names of mlx.core" "skipped: no Python"
+fi
 if command -v shellcheck >/dev/null; then
     step "shell scripts" shellcheck -S warning tool/*.sh test/scripts/*.sh .ci/run
 else

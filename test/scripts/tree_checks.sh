@@ -46,6 +46,11 @@ short_enough() { # a file of more than 1,000 lines is to be split by idea
     [ -z "$long" ] || { echo "$long"; return 1; }
 }
 
+missing_name() { # a name of MLX that is not here
+    printf 'core: add no_such_name\n' >"$tmp/names"
+    says 'no_such_name.*missing' "$python" tool/coverage.py "$build" "$tmp/names"
+}
+
 check "layers" tool/layers.sh
 check "layers finds base using graph" finds src/base/a.c graph/graph.h
 check "layers finds a path that climbs" finds src/base/b.c ../graph/graph.h
@@ -57,6 +62,13 @@ check "layers accepts a folder's own header" accepts cli/f.c cli.h
 check "exported names" tool/check_symbols.sh "$build/libzellige.so"
 check "exported names finds one more" extra_symbol
 check "generated files" tool/generate.sh "$build" --check
+python=$(sed -n 's/^_Python3_EXECUTABLE:INTERNAL=//p' "$build/CMakeCache.txt")
+if [ -n "$python" ]; then
+    check "names of mlx.core" "$python" tool/coverage.py "$build"
+    check "names of mlx.core finds one that is missing" missing_name
+else
+    skip "names of mlx.core" "no Python"
+fi
 check "files open by saying what they are" opens_with_comment
 check "files have at most 1,000 lines" short_enough
 if command -v shellcheck >/dev/null; then
