@@ -18,9 +18,9 @@ struct csr {
 
 enum { NOT_EQUAL = -1, NOT_ROWS = -2 };
 enum {
-    CSR_ROWS = 256,     // rows checked at once
-    CSR_LONG = 16,      // entries from which a row is added in four sums
-    CSR_WIDTH = 32,     // columns added at once
+    CSR_ROWS = 1024, // rows checked at once: what they need stays in the cache
+    CSR_LONG = 16,   // entries from which a row is added in four sums
+    CSR_WIDTH = 32,  // columns added at once
 };
 
 #define CSR_I(name) name##_i32

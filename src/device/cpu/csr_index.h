@@ -39,14 +39,19 @@ static bool CSR_I(are_outside)(const CSR_INDEX *index, int64_t n, int64_t column
 static int64_t CSR_I(entries_of_rows)(const CSR_INDEX *pointer, int64_t rows, int64_t entries) {
     enum { LANES = 16 / sizeof(CSR_INDEX) };
     CSR_BITS first = (CSR_BITS)pointer[1] - (CSR_BITS)pointer[0], rest = 0, other = 0;
-    CSR_I(lanes) wrong = {0}, differ = {0};
+    CSR_I(lanes) wrong = {0}, differ = wrong, also = wrong, as_well = wrong;
     int64_t i = 0;
-    for (; i + LANES <= rows; i += LANES) {
-        CSR_I(lanes) start = *(const CSR_I(lanes) *)(const void *)(pointer + i);
-        CSR_I(lanes) count = *(const CSR_I(lanes) *)(const void *)(pointer + i + 1) - start;
-        wrong |= start | count;
+    for (; i + 2 * LANES <= rows; i += 2 * LANES) {
+        const CSR_I(lanes) *start = (const CSR_I(lanes) *)(const void *)(pointer + i);
+        const CSR_I(lanes) *end = (const CSR_I(lanes) *)(const void *)(pointer + i + 1);
+        CSR_I(lanes) count = end[0] - start[0], next = end[1] - start[1];
+        wrong |= start[0] | count;
+        also |= start[1] | next;
         differ |= count ^ first;
+        as_well |= next ^ first;
     }
+    wrong |= also;
+    differ |= as_well;
     for (; i < rows; i++) {
         CSR_BITS count = (CSR_BITS)pointer[i + 1] - (CSR_BITS)pointer[i];
         rest |= (CSR_BITS)pointer[i] | count;

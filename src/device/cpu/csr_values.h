@@ -3,6 +3,8 @@
 //
 // The order in which a row is added follows from the row alone, not from where threads begin.
 
+typedef CSR_TYPE CSR(lanes) __attribute__((vector_size(16), aligned(sizeof(CSR_TYPE)), may_alias));
+
 // Rows of one entry each, and of two, without a loop for each of them; added as rows_times_vector() does, also to 0.
 static void CSR(rows_of_one)(CSR_TYPE *restrict y, const CSR_TYPE *restrict value, const CSR_INDEX *restrict index,
                              const CSR_TYPE *restrict x, int64_t rows) {
@@ -13,8 +15,21 @@ static void CSR(rows_of_one)(CSR_TYPE *restrict y, const CSR_TYPE *restrict valu
 
 static void CSR(rows_of_two)(CSR_TYPE *restrict y, const CSR_TYPE *restrict value, const CSR_INDEX *restrict index,
                              const CSR_TYPE *restrict x, int64_t rows) {
-#pragma GCC unroll 8
-    for (int64_t i = 0; i < rows; i++)
+    enum { LANES = 16 / sizeof(CSR_TYPE) };
+    int64_t i = 0;
+    for (; i + LANES <= rows; i += LANES) {
+        const CSR(lanes) *pairs = (const CSR(lanes) *)(const void *)(value + 2 * i);
+        CSR(lanes) even = {0}, odd = {0}, left = {0}, right = {0};
+#pragma GCC unroll 4
+        for (int k = 0; k < LANES; k++) {
+            even[k] = pairs[2 * k / LANES][2 * k % LANES];
+            odd[k] = pairs[2 * k / LANES][2 * k % LANES + 1];
+            left[k] = x[index[2 * (i + k)]];
+            right[k] = x[index[2 * (i + k) + 1]];
+        }
+        *(CSR(lanes) *)(void *)(y + i) = 0 + even * left + odd * right;
+    }
+    for (; i < rows; i++)
         y[i] = 0 + value[2 * i] * x[index[2 * i]] + value[2 * i + 1] * x[index[2 * i + 1]];
 }
 
@@ -77,8 +92,6 @@ static bool CSR(vector_part)(const struct csr *c, int64_t from, int64_t to) {
     }
     return true;
 }
-
-typedef CSR_TYPE CSR(lanes) __attribute__((vector_size(16), aligned(sizeof(CSR_TYPE)), may_alias));
 
 // CSR_WIDTH columns of one row, from the first that dense and y point to: their sums stay in registers.
 static void CSR(row_of_many)(const struct csr *c, int64_t from, int64_t to, const CSR_TYPE *dense, CSR_TYPE *y) {
