@@ -33,36 +33,43 @@ static void CSR(rows_of_two)(CSR_TYPE *restrict y, const CSR_TYPE *restrict valu
         y[i] = 0 + value[2 * i] * x[index[2 * i]] + value[2 * i + 1] * x[index[2 * i + 1]];
 }
 
-// The element at an index, or the last where there is none: then *wrong is not 0 any more. Here that costs less than a
-// check beforehand, since the loads are what is waited for.
-static inline CSR_TYPE CSR(pick)(const CSR_TYPE *x, CSR_INDEX index, CSR_BITS last, CSR_BITS *wrong) {
-    CSR_BITS at = (CSR_BITS)index < last ? (CSR_BITS)index : last;
-    *wrong |= at ^ (CSR_BITS)index;
-    return x[at];
+// A row from *at to end, in four sums, as far as that goes; false: an index is larger than last.
+static bool CSR(add_long_row)(const struct csr *c, CSR_INDEX *at, CSR_INDEX end, CSR_BITS last, CSR_TYPE *result) {
+    const CSR_TYPE *value = c->values, *x = c->dense;
+    const CSR_BITS *index = c->indices;
+    CSR_TYPE s0 = 0, s1 = 0, s2 = 0, s3 = 0;
+    CSR_INDEX i = *at;
+    for (; i + 4 <= end; i += 4) {
+        if (UNLIKELY(index[i] > last || index[i + 1] > last || index[i + 2] > last || index[i + 3] > last))
+            return false;
+        s0 += value[i] * x[index[i]];
+        s1 += value[i + 1] * x[index[i + 1]];
+        s2 += value[i + 2] * x[index[i + 2]];
+        s3 += value[i + 3] * x[index[i + 3]];
+    }
+    *at = i;
+    *result = (s0 + s1) + (s2 + s3);
+    return true;
 }
 
-// Rows of a length that cannot be foreseen: one loop for all but long ones, since to guess its end wrong costs most.
+// Rows of a length that cannot be foreseen: one loop for all but long ones, since to guess its end wrong costs most. The
+// check of an index is always guessed right.
 static bool CSR(rows_times_vector)(const struct csr *c, const CSR_INDEX *pointer, int64_t rows, CSR_TYPE *y) {
     const CSR_TYPE *value = c->values, *x = c->dense;
-    const CSR_INDEX *index = c->indices;
-    CSR_BITS last = CSR_I(last_of)(c->columns), wrong = 0;
+    const CSR_BITS *index = c->indices, last = CSR_I(last_of)(c->columns);
     for (int64_t row = 0; row < rows; row++) {
         CSR_INDEX i = pointer[row], end = pointer[row + 1];
-        CSR_TYPE sum = 0, s1 = 0, s2 = 0, s3 = 0;
-        if (UNLIKELY(end - i >= CSR_LONG)) {
-            for (; i + 4 <= end; i += 4) {
-                sum += value[i] * CSR(pick)(x, index[i], last, &wrong);
-                s1 += value[i + 1] * CSR(pick)(x, index[i + 1], last, &wrong);
-                s2 += value[i + 2] * CSR(pick)(x, index[i + 2], last, &wrong);
-                s3 += value[i + 3] * CSR(pick)(x, index[i + 3], last, &wrong);
-            }
-            sum = (sum + s1) + (s2 + s3);
+        CSR_TYPE sum = 0;
+        if (UNLIKELY(end - i >= CSR_LONG) && !CSR(add_long_row)(c, &i, end, last, &sum))
+            return false;
+        for (; i < end; i++) {
+            if (UNLIKELY(index[i] > last))
+                return false;
+            sum += value[i] * x[index[i]];
         }
-        for (; i < end; i++)
-            sum += value[i] * CSR(pick)(x, index[i], last, &wrong);
         y[row] = sum;
     }
-    return !wrong;
+    return true;
 }
 
 // Rows of `each` entries, one or two.
