@@ -108,8 +108,14 @@ HOT static zl_array record_row(enum tile_op row, int count, zl_array *in) {
     return record_broadcast(row, count, in, out);
 }
 
-#define UNARY(NAME, fn, ...) \
-    zl_array fn(zl_array a) { return record_row(TILE_##NAME, 1, (zl_array[]){a}); }
+static bool is_whole(zl_array a) {
+    return a && !dtype_is_inexact((zl_dtype)a->dtype) && !array_is(a, ARRAY_WEAK);
+}
+
+#define UNARY(NAME, fn, doc, rule, ...) \
+    zl_array fn(zl_array a) { \
+        return ((rule) & WHOLE) && is_whole(a) ? op_same(a) : record_row(TILE_##NAME, 1, (zl_array[]){a}); \
+    }
 #define BINARY(NAME, fn, ...) \
     zl_array fn(zl_array a, zl_array b) { return record_row(TILE_##NAME, 2, (zl_array[]){a, b}); }
 #define TERNARY(NAME, fn, ...) \

@@ -10,6 +10,7 @@ enum op_rule {
     BITS = 4,   // takes integers and bool only
     TRUTH = 8,  // gives bool
     PART = 16,  // gives float32 of complex64, else the same dtype
+    WHOLE = 32, // leaves integers and bool as they are
 };
 
 #endif
