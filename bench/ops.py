@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""ops.py BUILD [--json FILE] [--only WORD] [--seconds S] [--check RATIO] - every op of the table beside MLX, NumPy and PyTorch.
+"""ops.py BUILD [--json FILE] [--only WORD...] [--seconds S] [--check RATIO] - every op of the table beside MLX, NumPy and PyTorch.
 
 All libraries compute the same in turns, with two threads each; the best of many rounds counts. Printed is how many times faster
 zellige.core is than MLX and than the best of all, the slowest first. MLX is given OpenBLAS, if the system has it: what MLX brings
@@ -166,21 +166,29 @@ def shapes(result):
     return [tuple(r.shape) for r in results]
 
 
+def dtypes(result):
+    results = result if isinstance(result, (list, tuple)) else [result]
+    return [str(r.dtype).rsplit(".", 1)[-1] for r in results]
+
+
 def prepare(case):
-    """What each library that can computes, by name. A result of another shape is another function."""
+    """What each library that can computes, by name. A result of another shape is another function, and of MLX one of another dtype."""
     _, data, call = case
     values = [d.values() for d in data]
-    ready, wanted = {}, None
+    ready, wanted, dtype = {}, None, None
     for name, library in LIBRARIES.items():
         try:
             arrays = [d.view(library.array(v, d.dtype)) for d, v in zip(data, values)]
             thunk = lambda f=call, l=library, a=arrays: l.run(f(l.module, *a))
-            found = shapes(thunk())
+            result = thunk()
+            found = shapes(result)
         except Exception as reason:
             if name in ("zellige", "mlx"):
                 return None, f"{name}: {type(reason).__name__}: {reason}"
             continue
-        wanted = wanted or found
+        wanted, dtype = wanted or found, dtypes(result) if name == "zellige" else dtype
+        if name == "mlx" and dtypes(result) != dtype:
+            return None, f"MLX gives {dtypes(result)}"
         if found == wanted:
             ready[name] = thunk
     return ready, None
@@ -212,7 +220,7 @@ def table(only):
         found = op_cases.by_rule(name, info) if found is None else found
         if found is None and name not in op_cases.NONE:
             without.append(name)
-        cases += [(name, case) for case in found or [] if only in f"{name} {case[0]}"]
+        cases += [(name, case) for case in found or [] if any(word in f"{name} {case[0]}" for word in only)]
     return cases, without
 
 
@@ -228,7 +236,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("build")
     parser.add_argument("--json")
-    parser.add_argument("--only", default="")
+    parser.add_argument("--only", nargs="*", default=[""], help="cases with one of these words in their name")
     parser.add_argument("--seconds", type=float, default=0.2)
     parser.add_argument("--check", type=float)
     options = parser.parse_args()

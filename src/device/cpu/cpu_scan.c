@@ -27,7 +27,8 @@ struct scanning {
     int64_t item, wide; // bytes of an element, and as it is kept
     union scalar start; // what no elements give
     scan_chains_fn *chains;
-    row_fn *row, *after;    // combines elements with elements, with one element
+    row_fn *const *rows;    // combine elements, by their form
+    row_fn *row, *after;    // elements with elements, with one element
     row_fn *widen, *narrow; // NULL: elements are kept as they are
 };
 
@@ -80,9 +81,9 @@ static void scan_block(const struct scanning *s, const char *from, int64_t n, ch
     const char *elements = read_line(s, from, n, kept);
     int64_t whole = n / STRIP, done = whole * STRIP * s->wide;
     if (whole)
-        s->chains(&(struct chains){kept, elements, STRIP, STRIP, STRIP, (int)whole}, s->row);
+        s->chains(&(struct chains){kept, elements, STRIP, STRIP, STRIP, (int)whole}, s->rows);
     if (n % STRIP)
-        s->chains(&(struct chains){kept + done, elements + done, 0, 0, n % STRIP, 1}, s->row);
+        s->chains(&(struct chains){kept + done, elements + done, 0, 0, n % STRIP, 1}, s->rows);
 }
 
 static const char *last_of(const struct scanning *s, const char *kept, int64_t n) {
@@ -174,7 +175,7 @@ static void scan_short_lines(const struct scanning *s, char *to, const char *fro
                   apart[TO] % s->item == 0 && apart[FROM] % s->item == 0 && to != from;
     if (direct) {
         s->chains(&(struct chains){to, from, apart[TO] / s->item, apart[FROM] / s->item, n, (int)lines},
-                  s->row);
+                  s->rows);
         return;
     }
     for (int64_t k = 0; k < lines; k++) {
@@ -183,7 +184,7 @@ static void scan_short_lines(const struct scanning *s, char *to, const char *fro
         if (elements != line)
             memcpy(line, elements, (size_t)(n * s->wide));
     }
-    s->chains(&(struct chains){kept, kept, n, n, n, (int)lines}, s->row);
+    s->chains(&(struct chains){kept, kept, n, n, n, (int)lines}, s->rows);
     for (int64_t k = 0; k < lines; k++)
         write_line(s, to + k * apart[TO], kept + k * n * s->wide, n, NULL);
 }
@@ -270,8 +271,9 @@ static bool choose_rows(struct scanning *s, enum scan which, zl_dtype dtype) {
     bool is_half = dtype == ZL_FLOAT16 || dtype == ZL_BFLOAT16;
     zl_dtype kept = is_half ? ZL_FLOAT32 : dtype;
     s->chains = cpu_scan_chains(which, kept);
-    s->row = rows->op[ops[which]][kept][0];
-    s->after = rows->op[ops[which]][kept][2];
+    s->rows = rows->op[ops[which]][kept];
+    s->row = s->rows[0];
+    s->after = s->rows[2];
     s->item = (int64_t)zl_dtype_size(dtype);
     s->wide = (int64_t)zl_dtype_size(kept);
     s->widen = is_half ? rows->cast[ZL_FLOAT32][dtype] : NULL;

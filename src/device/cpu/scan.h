@@ -16,8 +16,8 @@ struct chains {
     int64_t n; // at least 1
     int count; // of chains: SCAN_CHAINS are quickest, and the most
 };
-// row combines elements; it is used where no C operator does.
-typedef void scan_chains_fn(const struct chains *c, row_fn *row);
+// rows combine elements, by their form; they are used where no C operator does.
+typedef void scan_chains_fn(const struct chains *c, row_fn *const *rows);
 scan_chains_fn *cpu_scan_chains(enum scan which, zl_dtype dtype); // NULL: there is none
 
 #endif

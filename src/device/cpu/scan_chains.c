@@ -90,14 +90,14 @@ _Static_assert(SCAN_CHAINS == 4, "all chains are NEXT(0) to NEXT(3)");
         *kept = (vec_##type)last_lane((vec_uint8_t)v, sizeof(type));                                         \
         return v;                                                                                            \
     }                                                                                                        \
-    static void scan_##name(const struct chains *c, row_fn *row) {                                           \
+    static void scan_##name(const struct chains *c, row_fn *const *rows) {                                   \
         const int64_t item = sizeof(type), from_apart = c->from_apart * item, to_apart = c->to_apart * item; \
         const int64_t whole = c->n * item / 16 * 16, rest = c->n * item - whole;                             \
         const vec_##type none = (type)(identity) - (vec_##type){0};                                          \
         vec_##type v[SCAN_CHAINS], kept[SCAN_CHAINS] = {none, none, none, none};                             \
         const char *from = c->from;                                                                          \
         char *to = c->to;                                                                                    \
-        (void)row;                                                                                           \
+        (void)rows;                                                                                          \
         for (int64_t at = 0; c->count == SCAN_CHAINS && at < whole; at += 16) {                              \
             NEXT(0, name) NEXT(1, name) NEXT(2, name) NEXT(3, name)                                          \
         }                                                                                                    \
@@ -143,31 +143,63 @@ SCAN_EXTREMES(f64, double, -INFINITY, INFINITY, IF_LARGER, IF_SMALLER)
 SCAN(bool_or, uint8_t, 0, VEC_OR, ALWAYS)
 SCAN(bool_and, uint8_t, 1, VEC_AND, ALWAYS)
 
-// From element to element; step sets kept, with what is next, for all chains.
-#define SCAN_SLOWLY(name, type, step)                                                     \
-    static void scan_##name(const struct chains *c, row_fn *row) {                        \
-        const int64_t item = sizeof(type);                                                \
-        type kept[SCAN_CHAINS], next[SCAN_CHAINS] = {0};                                  \
-        (void)row;                                                                        \
-        for (int64_t i = 0; i < c->n; i++) {                                              \
-            for (int k = 0; k < c->count; k++)                                            \
-                memcpy(&next[k], c->from + (k * c->from_apart + i) * item, sizeof(type)); \
-            if (i)                                                                        \
-                step else memcpy(kept, next, sizeof kept);                                \
-            for (int k = 0; k < c->count; k++)                                            \
-                memcpy(c->to + (k * c->to_apart + i) * item, &kept[k], sizeof(type));     \
-        }                                                                                 \
+// Complex numbers go from element to element.
+#define SCAN_COMPLEX(name, combine)                                                   \
+    static void scan_##name(const struct chains *c, row_fn *const *rows) {            \
+        const int64_t item = sizeof(complex64);                                       \
+        (void)rows;                                                                   \
+        for (int k = 0; k < c->count; k++) {                                          \
+            complex64 kept, next;                                                     \
+            memcpy(&kept, c->from + k * c->from_apart * item, sizeof kept);           \
+            memcpy(c->to + k * c->to_apart * item, &kept, sizeof kept);               \
+            for (int64_t i = 1; i < c->n; i++) {                                      \
+                memcpy(&next, c->from + (k * c->from_apart + i) * item, sizeof next); \
+                kept = combine(kept, next);                                           \
+                memcpy(c->to + (k * c->to_apart + i) * item, &kept, sizeof kept);     \
+            }                                                                         \
+        }                                                                             \
     }
-#define SCAN_COMPLEX(name, combine) \
-    SCAN_SLOWLY(name, complex64, for (int k = 0; k < c->count; k++) kept[k] = combine(kept[k], next[k]);)
-#define SCAN_LOGS(name, type) SCAN_SLOWLY(name, type, cpu_call_row(row, kept, kept, next, NULL, c->count);)
 SCAN_COMPLEX(c64_sum, complex_add)
 SCAN_COMPLEX(c64_prod, complex_prod)
 SCAN_COMPLEX(c64_max, complex_max)
 SCAN_COMPLEX(c64_min, complex_min)
+
+// Logarithms of sums take a row kernel, which is quick with many elements. So a chain is cut in pieces, which are chains
+// themselves; then each is combined with the last element of the one before.
+enum { PIECES = 32, PIECES_LEAST = 64 }; // pieces; elements of a chain that is cut
+
+#define SCAN_LOGS(name, type)                                                                            \
+    static void side_by_side_##name(const struct chains *c, row_fn *row) {                               \
+        const int64_t item = sizeof(type);                                                               \
+        type kept[PIECES], next[PIECES];                                                                 \
+        for (int64_t i = 0; i < c->n; i++) {                                                             \
+            for (int k = 0; k < c->count; k++)                                                           \
+                memcpy(i ? &next[k] : &kept[k], c->from + (k * c->from_apart + i) * item, sizeof(type)); \
+            if (i)                                                                                       \
+                cpu_call_row(row, kept, kept, next, NULL, c->count);                                     \
+            for (int k = 0; k < c->count; k++)                                                           \
+                memcpy(c->to + (k * c->to_apart + i) * item, &kept[k], sizeof(type));                    \
+        }                                                                                                \
+    }                                                                                                    \
+    static void scan_##name(const struct chains *c, row_fn *const *rows) {                               \
+        const int64_t item = sizeof(type), each = c->n / PIECES;                                         \
+        if (c->n < PIECES_LEAST) {                                                                       \
+            side_by_side_##name(c, rows[0]);                                                             \
+            return;                                                                                      \
+        }                                                                                                \
+        for (int k = 0; k < c->count; k++) {                                                             \
+            const char *from = c->from + k * c->from_apart * item;                                       \
+            char *to = c->to + k * c->to_apart * item;                                                   \
+            side_by_side_##name(&(struct chains){to, from, each, each, each, PIECES}, rows[0]);          \
+            int64_t at = each;                                                                           \
+            for (; at < each * PIECES; at += each)                                                       \
+                cpu_call_row(rows[2], to + at * item, to + at * item, to + (at - 1) * item, NULL, each); \
+            for (; at < c->n; at++)                                                                      \
+                cpu_call_row(rows[0], to + at * item, to + (at - 1) * item, from + at * item, NULL, 1);  \
+        }                                                                                                \
+    }
 SCAN_LOGS(f32_logs, float)
 SCAN_LOGS(f64_logs, double)
-SCAN_LOGS(c64_logs, complex64)
 
 scan_chains_fn *cpu_scan_chains(enum scan which, zl_dtype dtype) {
 #define ROW(sums, name, logs) \
@@ -184,7 +216,7 @@ scan_chains_fn *cpu_scan_chains(enum scan which, zl_dtype dtype) {
         [ZL_INT64] = ROW(u64, i64, NULL),
         [ZL_FLOAT32] = ROW(f32, f32, scan_f32_logs),
         [ZL_FLOAT64] = ROW(f64, f64, scan_f64_logs),
-        [ZL_COMPLEX64] = ROW(c64, c64, scan_c64_logs),
+        [ZL_COMPLEX64] = ROW(c64, c64, NULL),
     };
     return chains[dtype][which];
 }
