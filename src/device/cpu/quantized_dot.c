@@ -25,7 +25,7 @@ static enum format format_of(const struct unpacking *u) {
 // For each group: what its whole numbers are multiplied by, the sum of its numbers, and their bytes, highest first.
 struct whole {
     float factor, sum;
-    int8_t part[PARTS][GROUP_MOST];
+    _Alignas(16) int8_t part[PARTS][GROUP_MOST];
 };
 
 size_t cpu_dot_bytes(int64_t groups) {
