@@ -1,16 +1,18 @@
 #!/usr/bin/env python3
-"""attention.py [--check] - attention of zellige.core beside MLX, PyTorch and NumPy: in turns, best of rounds, two threads.
+"""attention.py [--cpu] [--check] - attention of zellige.core beside MLX, PyTorch and NumPy: in turns, best of rounds, two threads.
 
 `PYTHONPATH=build/python python bench/attention.py`. Times are milliseconds; the last column is the best of the others divided by
-zellige's. With --check the exit status says whether zellige is the quickest everywhere.
+zellige's. With --cpu they are CPU time of one thread each, which other programs hardly change. With --check the exit status says
+whether zellige is the quickest everywhere.
 """
 
 import os
+import sys
 
-THREADS = "2"
+CPU = "--cpu" in sys.argv
+THREADS = "1" if CPU else "2"
 os.environ.update(ZL_THREADS=THREADS, OMP_NUM_THREADS=THREADS, OPENBLAS_NUM_THREADS=THREADS)
 
-import sys
 import time
 
 import mlx.core as mlx
@@ -19,7 +21,8 @@ import torch
 import zellige.core as zellige
 
 torch.set_num_threads(int(THREADS))
-ROUNDS, SLOW = 30, 5  # of one that takes ten times as long as the quickest
+clock = time.process_time if CPU else time.perf_counter
+ROUNDS, SLOW = 40, 2  # of one that takes ten times as long as the quickest
 # Batch, heads, heads of keys, queries, keys, size of a head, causal.
 SHAPES = [
     (1, 8, 8, 512, 512, 64, False),
@@ -88,9 +91,9 @@ def measure(calls):
         for name, call in calls.items():
             if i >= SLOW and best[name] > 10 * min(best.values()):
                 continue
-            start = time.perf_counter()
+            start = clock()
             call()
-            took = (time.perf_counter() - start) * 1e3
+            took = (clock() - start) * 1e3
             best[name] = min(best.get(name, took), took)
     return best
 

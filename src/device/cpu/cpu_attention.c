@@ -4,7 +4,7 @@
 #include "device/cpu/attention.h"
 
 enum {
-    ROWS = 128,            // queries of a block
+    ROWS = 256,            // queries of a block
     KEYS = 64,             // of a block: with their values they stay in L1
     FEW = 7,               // rows for which keys are read where they are
     FLOPS_LEAST = 1 << 19, // that are worth another thread
@@ -224,7 +224,7 @@ static void cut(struct forward *f) {
     const struct attend *a = &f->a;
     int64_t matrices = a->batch * a->matrices, wanted = (4 * pool_threads() + matrices - 1) / matrices;
     int64_t each = attention_panels((a->rows + wanted - 1) / wanted);
-    f->block = MIN_OF(ROWS, MAX_OF(each, ROWS / 4));
+    f->block = MIN_OF(ROWS, MAX_OF(each, ROWS / 8));
     f->blocks = (a->rows + f->block - 1) / f->block;
 }
 
