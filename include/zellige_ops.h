@@ -436,8 +436,8 @@ ZL_API zl_array zl_fft_rfftn(zl_array a, zl_shape s, zl_axes axes, const char *n
 // apart (by default a quarter of it), along the last axis of x, times a window: one of at most n_fft numbers,
 // put in the middle; else win_length ones. If center, the middle of the first frame is the first element:
 // what is missing at the ends is mirrored (pad_mode "reflect"), 0 ("constant") or the last element ("edge").
-// norm is as of zl_fft_fft. If onesided, 1, only frequencies that are not negative are given; by default so
-// of real x.
+// norm is as of zl_fft_fft. If onesided, 1, only frequencies that are not negative are given, of complex x
+// those of its real part; by default so of real x.
 ZL_API zl_array zl_fft_stft(zl_array x, int n_fft, int hop_length, int win_length, zl_array window, bool center, const char *pad_mode, const char *norm, int onesided);
 
 // index

@@ -117,24 +117,14 @@ static zl_array cut(struct frames *f, zl_array x) {
                : NULL;
 }
 
-// Elements 0 to n / 2 along the last axis.
-static zl_array half(zl_array x, int64_t n) {
-    return zl_take(x, zl_arange_int(0, n / 2 + 1, 1, ZL_INT64), -1);
-}
-
 static zl_array stft(struct frames *f, zl_array x, bool center, const char *mode, bool onesided) {
-    bool complex = x->dtype == ZL_COMPLEX64;
-    int n = (int)f->n;
+    bool complex = x->dtype == ZL_COMPLEX64 && !onesided;
     x = zl_astype(x, complex ? ZL_COMPLEX64 : ZL_FLOAT32);
     if (center && x)
         x = lengthen(f->function, x, f->n / 2, mode);
-    zl_array frames = x ? cut(f, x) : NULL, y;
-    frames = zl_multiply(frames, f->window);
-    if (!complex && onesided)
-        y = zl_fft_rfft(frames, n, -1, f->norm);
-    else
-        y = zl_fft_fft(frames, n, -1, f->norm);
-    return zl_swapaxes(complex && onesided ? half(y, n) : y, -1, -2);
+    zl_array y = zl_multiply(x ? cut(f, x) : NULL, f->window);
+    y = onesided ? zl_fft_rfft(y, (int)f->n, -1, f->norm) : zl_fft_fft(y, (int)f->n, -1, f->norm);
+    return zl_swapaxes(y, -1, -2);
 }
 
 static zl_array check_and_stft(zl_array x, struct frames *f, bool center, const char *mode, int onesided) {
@@ -160,7 +150,9 @@ OP_SIGNATURE(zl_fft_stft, "fft",
              "what is missing at the "
              "ends is mirrored (pad_mode \"reflect\"), 0 (\"constant\") or the last element (\"edge\"). norm "
              "is as of zl_fft_fft. "
-             "If onesided, 1, only frequencies that are not negative are given; by default so of real x.",
+             "If onesided, 1, only frequencies that are not negative are given, of complex x those of its "
+             "real part; by default so of "
+             "real x.",
              P_ARRAY(x), P_INT(n_fft, "2048"), P_INT(hop_length, "None"), P_INT(win_length, "None"),
              P_OPTIONAL(window), P_BOOL(center, "True"), P_STRING(pad_mode, "'reflect'"),
              P_STRING(norm, "'backward'"), P_INT(onesided, "None"));

@@ -140,6 +140,26 @@ SCENARIO(chosen_products) {
     return sum_of(zl_add(y, zl_matmul_int8(zl_astype(x, ZL_INT8), zl_astype(x, ZL_INT8))), out);
 }
 
+// Products of a sparse matrix and of its transposed one, and an array of a size that is found out.
+SCENARIO(sparse_products) {
+    zl_array part[3], x = zl_subtract(counting(5, 6), zl_scalar(7)), b = counting(6, 2), g, values;
+    if (!zl_csr_from_dense(zl_maximum(x, zl_scalar(0)), INT64_MIN, part))
+        return false;
+    zl_array y = zl_csr_matmul(part[0], part[1], part[2], b);
+    return zl_grad(zl_sum(zl_square(y)), 1, &b, &g) && zl_unique(g, 5, false, false, false, NULL, &values) &&
+           sum_of(zl_add(zl_sum(values), zl_sum(zl_csr_to_dense(part[0], part[1], part[2], 6))), out);
+}
+
+SCENARIO(parts_of_models) {
+    zl_array x = zl_divide(counting(6, 4), zl_scalar(10)), at = zl_from_i32((int32_t[]){3, 1, 0, 2, 1, 1}, ZL_SHAPE(6));
+    zl_array loss = zl_sum(zl_fast_cross_entropy(x, at)), part[2], g[2];
+    zl_array k = zl_reshape(x, ZL_SHAPE(1, 2, 3, 4)), half = zl_full(ZL_SHAPE(1, 2, 3), zl_scalar(0.5), ZL_FLOAT32);
+    if (!zl_grad(loss, 1, &x, g) || !zl_fast_gated_delta_update(k, k, k, half, half, NULL, NULL, part) ||
+        !zl_grad(zl_add(zl_sum(part[0]), zl_sum(part[1])), 1, &x, g + 1))
+        return false;
+    return sum_of(zl_add(zl_square(g[0]), g[1]), out);
+}
+
 SCENARIO(views) {
     zl_array x = counting(6, 8), back = zl_slice(x, ZL_SHAPE(5, 7), ZL_SHAPE(-9, -9), ZL_SHAPE(-2, -1));
     zl_array y = zl_add(zl_transpose(back, ZL_ALL), zl_broadcast_to(zl_scalar(2), ZL_SHAPE(8, 3)));
@@ -213,6 +233,11 @@ SCENARIO(convolutions) {
 SCENARIO(fourier) {
     zl_array x = counting(6, 14), smooth = zl_fft_rfft(x, 12, -1, NULL), other = zl_fft_fft(x, 11, 0, "ortho");
     return sum_of(zl_add(zl_sum(zl_abs(other)), zl_sum(zl_fft_irfft(smooth, 13, -1, NULL))), out);
+}
+
+SCENARIO(fourier_of_frames) {
+    zl_array x = counting(2, 14), y = zl_fft_stft(x, 6, 2, 5, NULL, true, "reflect", "ortho", 1);
+    return sum_of(zl_fft_istft(y, 6, 2, 5, NULL, true, "ortho", 1, 13), out);
 }
 
 static bool export_and_call(const char *path, double *out) {

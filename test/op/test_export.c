@@ -103,6 +103,23 @@ static zl_array moved(zl_array x) {
     return zl_dynamic_slice_update(x, zl_negative(part), start, ZL_AXES(0));
 }
 
+static zl_array sparse(zl_array x) {
+    zl_array at = zl_from_i32((int32_t[]){0, 2, 1}, ZL_SHAPE(3)), rows = zl_from_i32((int32_t[]){0, 1, 1, 3}, ZL_SHAPE(4)), g;
+    zl_array values = zl_ones(ZL_SHAPE(3), ZL_FLOAT32), y = zl_csr_matmul(values, at, rows, x);
+    bool ok = zl_grad(zl_sum(zl_square(y)), 1, &x, &g);
+    return ok ? zl_add(g, zl_csr_to_dense(zl_sum_axis(x, 1, false), at, rows, 3)) : NULL;
+}
+
+static zl_array losses(zl_array x) {
+    zl_array loss = zl_fast_cross_entropy(x, zl_from_i32((int32_t[]){2, 0, 1}, ZL_SHAPE(3))), g;
+    return zl_grad(zl_sum(loss), 1, &x, &g) ? zl_add(g, loss) : NULL;
+}
+
+static zl_array remembered(zl_array x) {
+    zl_array k = zl_reshape(x, ZL_SHAPE(1, 3, 1, 3)), half = zl_full(ZL_SHAPE(1, 3, 1), zl_scalar(0.5), ZL_FLOAT32), out[2];
+    return zl_fast_gated_delta_update(k, k, k, half, half, NULL, NULL, out) ? zl_add(out[0], zl_sum(out[1])) : NULL;
+}
+
 TRIP(elementwise, ZL_SHAPE(3, 4), ZL_FLOAT32,
      zl_exp(zl_negative(zl_where(zl_less(x, zl_scalar(4)), x, zl_scalar(2)))))
 TRIP(casts, ZL_SHAPE(5), ZL_INT32,
@@ -122,6 +139,9 @@ TRIP(pairs, ZL_SHAPE(7), ZL_INT32, divided(x))
 TRIP(joins, ZL_SHAPE(3, 4), ZL_FLOAT32, joined(x))
 TRIP(indices, ZL_SHAPE(4, 3), ZL_FLOAT32, picked(x))
 TRIP(along_axis, ZL_SHAPE(4, 3), ZL_FLOAT32, along(x))
+TRIP(sparse_matrices, ZL_SHAPE(3, 3), ZL_FLOAT32, sparse(x))
+TRIP(cross_entropy, ZL_SHAPE(3, 3), ZL_FLOAT32, losses(x))
+TRIP(gated_delta, ZL_SHAPE(3, 3), ZL_FLOAT32, remembered(x))
 TRIP(dynamic_slices, ZL_SHAPE(4, 4), ZL_FLOAT32, moved(x))
 TRIP(scans, ZL_SHAPE(4, 3), ZL_FLOAT32, zl_cumsum(zl_sort(x, 0), 1, true, false, ZL_DTYPE_COUNT))
 TRIP(padding, ZL_SHAPE(4, 3), ZL_FLOAT32, zl_pad(x, ZL_SHAPE(1, 0), ZL_SHAPE(0, 2), zl_scalar(7)))

@@ -9,6 +9,7 @@ import itertools
 import math
 import sys
 
+import oracle_parts
 from oracle import *  # the whole of it is what cases are written in
 
 # Cases: elementwise rows, by the table ---------------------------------------------------------------------------
@@ -871,7 +872,7 @@ def matrices():
 
 FAMILIES = [elementwise, reductions, statistics, views, joining, creation, logic, products, convolutions, transforms, tensors,
             einsums, norms, ropes, attention, quantized, positions, slices, slice_updates, along, diagonals, scans, masks,
-            orders, matrices, random_numbers]
+            orders, matrices, random_numbers, *oracle_parts.FAMILIES]
 
 
 def main():

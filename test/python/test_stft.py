@@ -1,4 +1,4 @@
-"""fft.stft and fft.istft: against torch and against MLX, each where it is installed."""
+"""fft.stft and fft.istft against torch, where it is installed; oracle_parts.py compares them with MLX."""
 
 import itertools
 import unittest
@@ -11,29 +11,14 @@ try:
     import torch
 except ImportError:
     torch = None
-try:
-    import mlx.core as mlx
-except ImportError:
-    mlx = None
 
 random = np.random.default_rng(3)
 SIGNAL = random.standard_normal((2, 500)).astype("float32")
 WINDOW = (np.hanning(64) + 0.1).astype("float32")
 
 
-def result(f):
-    """What f gives as a NumPy array, or that it was refused."""
-    try:
-        return np.array(f())
-    except (ValueError, IndexError):
-        return None
-
-
 class Frames(unittest.TestCase):
     def check(self, ours, theirs, what, bound=1e-4):
-        if theirs is None or ours is None:
-            self.assertEqual(ours is None, theirs is None, what)
-            return
         self.assertEqual(ours.shape, theirs.shape, what)
         np.testing.assert_allclose(ours, theirs, bound, bound, err_msg=what)
 
@@ -52,20 +37,6 @@ class Frames(unittest.TestCase):
                 back = torch.istft(theirs, 64, hop, length, torch.tensor(window), center, norm, half)
                 again = mx.fft.istft(ours, 64, hop, length, mx.array(window), center, "ortho" if norm else "backward", half)
                 self.check(np.array(again), back.numpy(), what)
-
-    @unittest.skipUnless(mlx, "MLX is not installed")
-    def test_as_mlx(self):
-        ways = [{}, {"n_fft": 64}, {"n_fft": 65, "hop_length": 7}, {"n_fft": 64, "pad_mode": "edge"}, {"n_fft": 64, "norm": "forward"},
-                {"n_fft": 64, "win_length": 30}, {"n_fft": 64, "win_length": 65}, {"n_fft": 64, "hop_length": 0}, {"n_fft": 0},
-                {"n_fft": 64, "norm": "none"}, {"n_fft": 64, "pad_mode": "wrap"}, {"n_fft": 1200}, {"n_fft": 600, "center": False}]
-        for way, dtype in itertools.product(ways, ("float32", "complex64", "int32")):
-            x = (9 * SIGNAL).astype(dtype)
-            self.check(result(lambda: mx.fft.stft(mx.array(x), **way)), result(lambda: mlx.fft.stft(mlx.array(x), **way)), f"{way} {dtype}", 1e-3)
-        y = np.array(mx.fft.stft(mx.array(SIGNAL), 64, window=mx.array(WINDOW)))
-        ways = [{}, {"n_fft": 64}, {"n_fft": 65}, {"length": 500}, {"length": 900}, {"length": 0}, {"norm": "ortho"}, {"center": False},
-                {"hop_length": 5}, {"hop_length": 0}, {"onesided": False}, {"n_fft": 0}, {"win_length": 30}, {"norm": "none"}]
-        for way in ways:
-            self.check(result(lambda: mx.fft.istft(mx.array(y), **way)), result(lambda: mlx.fft.istft(mlx.array(y), **way)), f"{way}")
 
     @unittest.skipUnless(torch, "torch is not installed")
     def test_gradient(self):
