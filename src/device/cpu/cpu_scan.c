@@ -13,10 +13,10 @@
 enum { TO, FROM };
 
 enum {
-    COLUMNS = 512, // elements of a row that are scanned together
+    COLUMNS = 2048, // elements of a row that are scanned together
     COLUMNS_LEAST = 8,
     STRIP = 512, // elements of a line
-    BLOCK = SCAN_CHAINS * STRIP,
+    BLOCK = 4 * STRIP,
 };
 
 struct scanning {
@@ -99,7 +99,7 @@ static void scan_strips(const struct scanning *s, char *to, const char *from, in
         scan_block(s, from + at * s->step[FROM], n, kept);
         for (int64_t i = 0; i < n; i += STRIP) {
             int64_t length = MIN_OF(n - i, STRIP);
-            union scalar next;
+            union scalar next = {.i = 0};
             char *strip = kept + i * s->wide;
             if (at + i)
                 cpu_call_row(s->after, &next, last_of(s, strip, length), before, NULL, 1);
@@ -167,7 +167,7 @@ static bool scan_shared_line(const struct scanning *s, char *to, const char *fro
 
 // Lines -----------------------------------------------------------------------------------------------------------
 
-// Up to SCAN_CHAINS lines of at most STRIP elements; apart: bytes from one to the next.
+// Up to SCAN_CHAINS lines of at most STRIP elements, and BLOCK in all; apart: bytes from one to the next.
 static void scan_short_lines(const struct scanning *s, char *to, const char *from, const int64_t *apart,
                              int64_t lines, int64_t n) {
     _Alignas(64) char kept[BLOCK * sizeof(union scalar)];
@@ -326,7 +326,8 @@ static bool run_scan(struct scanning *s) {
     bool rows = inner && inner->dim >= COLUMNS_LEAST && inner->stride[TO] == s->item &&
                 inner->stride[FROM] == s->item;
     bool few = !rows && pool_threads() > 1 && l->size < 2 * pool_threads() && s->n >= 8 * BLOCK;
-    int64_t together = rows ? COLUMNS : few ? 1 : SCAN_CHAINS;
+    int64_t lines = MIN_OF(MAX_OF(BLOCK / s->n, 1), SCAN_CHAINS); // that a block has room for
+    int64_t together = rows ? COLUMNS : few ? 1 : lines;
     l->loops = l->axes;
     for (int j = 0; j < l->axes; j++)
         l->axis[j].step = j == l->axes - 1 ? MIN_OF(l->axis[j].dim, together) : 1;

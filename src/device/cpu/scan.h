@@ -6,7 +6,7 @@
 #include "device/cpu/cpu.h"
 #include "op/ops.h"
 
-enum { SCAN_CHAINS = 4 };
+enum { SCAN_CHAINS = 32 }; // at most
 
 // Chains that begin `apart` elements from each other, each of n elements one behind the other.
 struct chains {
@@ -14,7 +14,7 @@ struct chains {
     const char *from; // may be `to`
     int64_t to_apart, from_apart;
     int64_t n; // at least 1
-    int count; // of chains: SCAN_CHAINS are quickest, and the most
+    int count; // of chains: multiples of 4 are quickest
 };
 // rows combine elements, by their form; they are used where no C operator does.
 typedef void scan_chains_fn(const struct chains *c, row_fn *const *rows);

@@ -70,50 +70,57 @@ INLINE bool any_lane(vec_uint64_t mask) {
     if (sizeof(type) <= (bytes))     \
         v = combine(type, (vec_##type)BEHIND(none, v, bytes), v);
 
-// The next vector of chain k.
-#define NEXT(k, name)                              \
-    memcpy(&v[k], from + (k)*from_apart + at, 16); \
-    v[k] = name##_vector(v[k], none, &kept[k]);    \
-    memcpy(to + (k)*to_apart + at, &v[k], 16);
-_Static_assert(SCAN_CHAINS == 4, "all chains are NEXT(0) to NEXT(3)");
+// The next vector of chain k; and its end, which is less than one.
+#define NEXT(k, name)                           \
+    memcpy(&v, from + (k)*from_apart + at, 16); \
+    v = name##_vector(v, none, &kept[k]);       \
+    memcpy(to + (k)*to_apart + at, &v, 16);
+#define END(k, name)                                         \
+    v = none;                                                \
+    memcpy(&v, from + (k)*from_apart + whole, (size_t)rest); \
+    v = name##_vector(v, none, &kept[k]);                    \
+    memcpy(to + (k)*to_apart + whole, &v, (size_t)rest);
+#define EACH_OF_1(step, name) step(0, name)
+#define EACH_OF_4(step, name) step(0, name) step(1, name) step(2, name) step(3, name)
 
-// All chains go along at once, or else one after the other; the end of each is less than a vector.
-#define SCAN(name, type, identity, combine, changes)                                                         \
-    INLINE vec_##type name##_vector(vec_##type v, vec_##type none, vec_##type *kept) {                       \
-        if (!changes(type, *kept, v))                                                                        \
-            return *kept;                                                                                    \
-        DOUBLE(type, 1, combine)                                                                             \
-        DOUBLE(type, 2, combine)                                                                             \
-        DOUBLE(type, 4, combine)                                                                             \
-        DOUBLE(type, 8, combine)                                                                             \
-        v = combine(type, *kept, v);                                                                         \
-        *kept = (vec_##type)last_lane((vec_uint8_t)v, sizeof(type));                                         \
-        return v;                                                                                            \
-    }                                                                                                        \
-    static void scan_##name(const struct chains *c, row_fn *const *rows) {                                   \
+// Some chains at once.
+#define SCAN_TOGETHER(name, type, identity, width)                                                           \
+    INLINE void name##_by_##width(const struct chains *c, int first) {                                       \
         const int64_t item = sizeof(type), from_apart = c->from_apart * item, to_apart = c->to_apart * item; \
         const int64_t whole = c->n * item / 16 * 16, rest = c->n * item - whole;                             \
         const vec_##type none = (type)(identity) - (vec_##type){0};                                          \
-        vec_##type v[SCAN_CHAINS], kept[SCAN_CHAINS] = {none, none, none, none};                             \
-        const char *from = c->from;                                                                          \
-        char *to = c->to;                                                                                    \
-        (void)rows;                                                                                          \
-        for (int64_t at = 0; c->count == SCAN_CHAINS && at < whole; at += 16) {                              \
-            NEXT(0, name) NEXT(1, name) NEXT(2, name) NEXT(3, name)                                          \
+        const char *from = c->from + first * from_apart;                                                     \
+        char *to = c->to + first * to_apart;                                                                 \
+        vec_##type v, kept[4] = {none, none, none, none};                                                    \
+        for (int64_t at = 0; at < whole; at += 16) {                                                         \
+            EACH_OF_##width(NEXT, name)                                                                      \
         }                                                                                                    \
-        for (int k = 0; k < c->count; k++) {                                                                 \
-            vec_##type last = kept[k], end = none;                                                           \
-            for (int64_t at = 0; c->count < SCAN_CHAINS && at < whole; at += 16) {                           \
-                memcpy(&end, from + k * from_apart + at, 16);                                                \
-                end = name##_vector(end, none, &last);                                                       \
-                memcpy(to + k * to_apart + at, &end, 16);                                                    \
-            }                                                                                                \
-            if (rest) {                                                                                      \
-                memcpy(&end, from + k * from_apart + whole, (size_t)rest);                                   \
-                end = name##_vector(end, none, &last);                                                       \
-                memcpy(to + k * to_apart + whole, &end, (size_t)rest);                                       \
-            }                                                                                                \
+        if (rest) {                                                                                          \
+            EACH_OF_##width(END, name)                                                                       \
         }                                                                                                    \
+    }
+
+#define SCAN(name, type, identity, combine, changes)                                   \
+    INLINE vec_##type name##_vector(vec_##type v, vec_##type none, vec_##type *kept) { \
+        if (!changes(type, *kept, v))                                                  \
+            return *kept;                                                              \
+        DOUBLE(type, 1, combine)                                                       \
+        DOUBLE(type, 2, combine)                                                       \
+        DOUBLE(type, 4, combine)                                                       \
+        DOUBLE(type, 8, combine)                                                       \
+        v = combine(type, *kept, v);                                                   \
+        *kept = (vec_##type)last_lane((vec_uint8_t)v, sizeof(type));                   \
+        return v;                                                                      \
+    }                                                                                  \
+    SCAN_TOGETHER(name, type, identity, 1)                                             \
+    SCAN_TOGETHER(name, type, identity, 4)                                             \
+    static void scan_##name(const struct chains *c, row_fn *const *rows) {             \
+        int k = 0;                                                                     \
+        (void)rows;                                                                    \
+        for (; k + 4 <= c->count; k += 4)                                              \
+            name##_by_4(c, k);                                                         \
+        for (; k < c->count; k++)                                                      \
+            name##_by_1(c, k);                                                         \
     }
 
 #define SCAN_SUMS(name, type, zero)               \
@@ -166,7 +173,7 @@ SCAN_COMPLEX(c64_min, complex_min)
 
 // Logarithms of sums take a row kernel, which is quick with many elements. So a chain is cut in pieces, which are chains
 // themselves; then each is combined with the last element of the one before.
-enum { PIECES = 32, PIECES_LEAST = 64 }; // pieces; elements of a chain that is cut
+enum { PIECES = SCAN_CHAINS, PIECES_LEAST = 64 }; // pieces; elements of a chain that is cut
 
 #define SCAN_LOGS(name, type)                                                                            \
     static void side_by_side_##name(const struct chains *c, row_fn *row) {                               \
