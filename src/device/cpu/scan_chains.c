@@ -57,6 +57,7 @@ INLINE vec_uint8_t last_lane(vec_uint8_t v, size_t item) {
 #define VEC_MIN(type, a, b) VEC_PICK(type, ((b) < (a)) | ((b) != (b)), a, b)
 
 // Whether a vector can change what was kept. Of a long scan for an extreme few do, so it is worth asking.
+enum { LONG = 128 }; // elements
 #define ALWAYS(type, kept, v)     true
 #define IF_LARGER(type, kept, v)  any_lane((vec_uint64_t) ~((v) <= (kept)))
 #define IF_SMALLER(type, kept, v) any_lane((vec_uint64_t) ~((v) >= (kept)))
@@ -71,14 +72,14 @@ INLINE bool any_lane(vec_uint64_t mask) {
         v = combine(type, (vec_##type)BEHIND(none, v, bytes), v);
 
 // The next vector of chain k; and its end, which is less than one.
-#define NEXT(k, name)                           \
-    memcpy(&v, from + (k)*from_apart + at, 16); \
-    v = name##_vector(v, none, &kept[k]);       \
+#define NEXT(k, name)                              \
+    memcpy(&v, from + (k)*from_apart + at, 16);    \
+    v = name##_vector(v, none, &kept[k], is_long); \
     memcpy(to + (k)*to_apart + at, &v, 16);
 #define END(k, name)                                         \
     v = none;                                                \
     memcpy(&v, from + (k)*from_apart + whole, (size_t)rest); \
-    v = name##_vector(v, none, &kept[k]);                    \
+    v = name##_vector(v, none, &kept[k], is_long);           \
     memcpy(to + (k)*to_apart + whole, &v, (size_t)rest);
 #define EACH_OF_1(step, name) step(0, name)
 #define EACH_OF_4(step, name) step(0, name) step(1, name) step(2, name) step(3, name)
@@ -91,6 +92,7 @@ INLINE bool any_lane(vec_uint64_t mask) {
         const vec_##type none = (type)(identity) - (vec_##type){0};                                          \
         const char *from = c->from + first * from_apart;                                                     \
         char *to = c->to + first * to_apart;                                                                 \
+        const bool is_long = c->n >= LONG;                                                                   \
         vec_##type v, kept[4] = {none, none, none, none};                                                    \
         for (int64_t at = 0; at < whole; at += 16) {                                                         \
             EACH_OF_##width(NEXT, name)                                                                      \
@@ -100,27 +102,27 @@ INLINE bool any_lane(vec_uint64_t mask) {
         }                                                                                                    \
     }
 
-#define SCAN(name, type, identity, combine, changes)                                   \
-    INLINE vec_##type name##_vector(vec_##type v, vec_##type none, vec_##type *kept) { \
-        if (!changes(type, *kept, v))                                                  \
-            return *kept;                                                              \
-        DOUBLE(type, 1, combine)                                                       \
-        DOUBLE(type, 2, combine)                                                       \
-        DOUBLE(type, 4, combine)                                                       \
-        DOUBLE(type, 8, combine)                                                       \
-        v = combine(type, *kept, v);                                                   \
-        *kept = (vec_##type)last_lane((vec_uint8_t)v, sizeof(type));                   \
-        return v;                                                                      \
-    }                                                                                  \
-    SCAN_TOGETHER(name, type, identity, 1)                                             \
-    SCAN_TOGETHER(name, type, identity, 4)                                             \
-    static void scan_##name(const struct chains *c, row_fn *const *rows) {             \
-        int k = 0;                                                                     \
-        (void)rows;                                                                    \
-        for (; k + 4 <= c->count; k += 4)                                              \
-            name##_by_4(c, k);                                                         \
-        for (; k < c->count; k++)                                                      \
-            name##_by_1(c, k);                                                         \
+#define SCAN(name, type, identity, combine, changes)                                                 \
+    INLINE vec_##type name##_vector(vec_##type v, vec_##type none, vec_##type *kept, bool is_long) { \
+        if (is_long && !changes(type, *kept, v))                                                     \
+            return *kept;                                                                            \
+        DOUBLE(type, 1, combine)                                                                     \
+        DOUBLE(type, 2, combine)                                                                     \
+        DOUBLE(type, 4, combine)                                                                     \
+        DOUBLE(type, 8, combine)                                                                     \
+        v = combine(type, *kept, v);                                                                 \
+        *kept = (vec_##type)last_lane((vec_uint8_t)v, sizeof(type));                                 \
+        return v;                                                                                    \
+    }                                                                                                \
+    SCAN_TOGETHER(name, type, identity, 1)                                                           \
+    SCAN_TOGETHER(name, type, identity, 4)                                                           \
+    static void scan_##name(const struct chains *c, row_fn *const *rows) {                           \
+        int k = 0;                                                                                   \
+        (void)rows;                                                                                  \
+        for (; k + 4 <= c->count; k += 4)                                                            \
+            name##_by_4(c, k);                                                                       \
+        for (; k < c->count; k++)                                                                    \
+            name##_by_1(c, k);                                                                       \
     }
 
 #define SCAN_SUMS(name, type, zero)               \
