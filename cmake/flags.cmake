@@ -11,6 +11,10 @@ set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 # A formula is rounded as written: no contraction anywhere. A multiply-add is fma() where its author wants
 # one.
 set(float_options -ffp-contract=off)
+# gcc 13 keeps 64-bit integers in MMX registers, which are those of long double: its numbers are NaN then.
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+    list(APPEND float_options -mno-mmx)
+endif()
 
 set(warning_options -Wall -Wextra -Wshadow -Wstrict-prototypes -Wold-style-definition -Wmissing-prototypes -Wvla
     -Wundef -Wpointer-arith -Wwrite-strings -Wformat-security -Wno-missing-field-initializers)

@@ -133,6 +133,9 @@ void cpu_compiler_flags(struct text *out) {
     text_add(out,
              "-std=c11 -D_GNU_SOURCE -O2 -g0 -w -fPIC -shared -ffp-contract=off -fno-math-errno "
              "-fno-trapping-math "
+#ifdef __x86_64__
+             "-mno-mmx "
+#endif
              "-DZL_LEVEL=%s %s -Wl,-z,max-page-size=4096",
              level->name, level->flags);
 }

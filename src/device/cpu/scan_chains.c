@@ -209,6 +209,7 @@ enum { PIECES = SCAN_CHAINS, PIECES_LEAST = 64 }; // pieces; elements of a chain
     }
 SCAN_LOGS(f32_logs, float)
 SCAN_LOGS(f64_logs, double)
+SCAN_LOGS(c64_logs, complex64)
 
 scan_chains_fn *cpu_scan_chains(enum scan which, zl_dtype dtype) {
 #define ROW(sums, name, logs) \
@@ -225,7 +226,7 @@ scan_chains_fn *cpu_scan_chains(enum scan which, zl_dtype dtype) {
         [ZL_INT64] = ROW(u64, i64, NULL),
         [ZL_FLOAT32] = ROW(f32, f32, scan_f32_logs),
         [ZL_FLOAT64] = ROW(f64, f64, scan_f64_logs),
-        [ZL_COMPLEX64] = ROW(c64, c64, NULL),
+        [ZL_COMPLEX64] = ROW(c64, c64, scan_c64_logs),
     };
     return chains[dtype][which];
 }
