@@ -82,7 +82,7 @@ static void choose_block(struct plan *plan) {
     }
     for (const struct tile_stmt *s = plan->map->body; s; s = s->next)
         include(plan, tile_type_bytes(s->buffer->type), &widest);
-    int work = common + rare / 4, wanted = work <= 36 ? 4 : work <= 150 ? 2 : 1;
+    int work = common + rare / 16, wanted = work <= 60 ? 4 : work <= 150 ? 2 : 1;
     plan->unroll = MAX_OF(1, wanted * plan->narrow / widest);
 }
 

@@ -27,6 +27,10 @@ MATH_COMPLEX_UNARY(MATH_DECLARE_COMPLEX)
 MATH_BINARY(MATH_DECLARE_BINARY)
 MATH_REAL_BINARY(MATH_DECLARE_BINARY)
 expr math_pow_c64(expr a, expr b), math_logaddexp_c64(expr a, expr b);
+
+// c[0] + c[1] x + ... of n terms, with constants of the type of x.
+expr math_polynomial(expr x, const double *c, int n);
+expr math_polynomial_by_steps(expr x, const double *c, int n); // slower, rounded less
 #undef MATH_DECLARE_UNARY
 #undef MATH_DECLARE_BINARY
 #undef MATH_DECLARE_COMPLEX

@@ -1,13 +1,13 @@
 // math_f32.c - the transcendental functions of f32, each written once as an expression.
 //
-// Only f32, i32, u32 and bool, no fma, no table: one formula for every device. Polynomials are minimax fits
-// (Remez, relative error, coefficients rounded one by one and the rest refitted); the figure beside each is
+// Only f32, i32, u32 and bool, no table, and fma in polynomials only, where bounds hold without it too: one formula for
+// every device. Polynomials are minimax fits (Remez, relative error, coefficients rounded one by one and the rest refitted); the figure beside each is
 // the error of the fit. Sums are ordered so that the large exact term comes last: no function errs by 3 ulp.
 
 #include "tile/math.h"
 #include "tile/notation.h"
 
-#define POLY(x, c) poly(x, c, (int)(sizeof(c) / sizeof *(c)))
+#define POLY(x, c) math_polynomial(x, c, (int)(sizeof(c) / sizeof *(c)))
 
 static const double infinity = 1.0 / 0.0;
 static const double round_bias = 0x1.8p23; // adding it rounds to an integer, found in the low bits
@@ -18,13 +18,6 @@ static const double pi_hi = 3.14159274, pi_lo = -8.74227766e-08;
 struct pair {
     expr hi, lo;
 };
-
-static expr poly(expr x, const double *c, int n) {
-    expr p = F32(c[n - 1]);
-    for (int i = n - 2; i >= 0; i--)
-        p = ADD(MUL(p, x), F32(c[i]));
-    return p;
-}
 
 static expr nan_f32(void) {
     return AS_F32(U32(0x7fc00000));
@@ -147,12 +140,23 @@ expr math_expm1_f32(expr x) {
     return with_sign(expm1_clamped(MIN(MAX(x, F32(-30)), F32(89))), x);
 }
 
-// |t/(t + 2)| with t = e^(+-2|x|) - 1: the lower sign where |x| is small makes the divisor's error smaller.
-// 1 from |x| = 9.02 on.
+static const double tanh_c[] = {
+    // (tanh(x)/x - 1)/x^2 in x^2, |x| <= 0.625: 2^-27.8 of tanh(x)/x
+    -0.333332819, 0.133314422, -0.0537397133, 0.020639081, -0.00570497965,
+};
+static const double tanh_exp2_c[] = {
+    // 2^f, |f| <= 0.5: 2^-23.4
+    1, 0.693146978, 0.240222421, 0.0555073374, 0.00967151265, 0.00132647271,
+};
+
+// Far from 0 it is 1 - 2/(e^2|x| + 1): what is subtracted is small, so that the power need not be exact. 1 from |x| = 9.02 on.
 expr math_tanh_f32(expr x) {
-    expr a = ABS(x), twice = MUL(a, SELECT(LT(a, F32(0.17)), F32(-2), F32(2)));
-    expr t = expm1_clamped(MIN(twice, F32(20)));
-    return with_sign(ABS(DIV(t, ADD(t, F32(2)))), x);
+    expr a = ABS(x), s = MUL(a, a), near = tile_ternary(TILE_FMA, MUL(POLY(s, tanh_c), s), a, a);
+    expr t = MUL(MIN(a, F32(9.02)), F32(2 * log2_e)), magic = F32(round_bias + 127), n = ADD(t, magic);
+    expr f = SUB(t, SUB(n, magic)), power = AS_F32(SHL(AS_I32(n), I32(23)));
+    expr e = MUL(POLY(f, tanh_exp2_c), power);
+    expr far = SUB(F32(1), DIV(F32(2), ADD(e, F32(1))));
+    return with_sign(SELECT(LT(a, F32(0.625)), near, far), x);
 }
 
 // From e^-|x|, which never overflows, so that the far left keeps its subnormals.

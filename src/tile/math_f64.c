@@ -7,7 +7,9 @@
 #include "tile/math.h"
 #include "tile/notation.h"
 
-#define POLY(x, c) poly(x, c, (int)(sizeof(c) / sizeof *(c)))
+#define POLY(x, c) math_polynomial(x, c, (int)(sizeof(c) / sizeof *(c)))
+#define STEPS(x, c) \
+    math_polynomial_by_steps(x, c, (int)(sizeof(c) / sizeof *(c))) // where rounding must be least
 
 static const double infinity = 1.0 / 0.0;
 static const double round_bias = 0x1.8p52; // adding it rounds to an integer, found in the low bits
@@ -19,13 +21,6 @@ static const double pi_hi = 3.1415926535897931, pi_lo = 1.2246467991473532e-16;
 struct pair {
     expr hi, lo;
 };
-
-static expr poly(expr x, const double *c, int n) {
-    expr p = F64(c[n - 1]);
-    for (int i = n - 2; i >= 0; i--)
-        p = ADD(MUL(p, x), F64(c[i]));
-    return p;
-}
 
 static expr nan_f64(void) {
     return AS_F64(U64(0x7ff8000000000000));
@@ -656,7 +651,8 @@ static const double erfinv_end_c[] = {
 
 // The tail corrects the root by its remainder, as s >= 4 may be twice as coarse as the result.
 static expr erfinv_tail(expr w) {
-    expr s = SQRT(w), near = POLY(SUB(s, F64(3.25)), erfinv_tail_c), far = POLY(SUB(s, F64(5)), erfinv_end_c);
+    expr s = SQRT(w), near = STEPS(SUB(s, F64(3.25)), erfinv_tail_c),
+         far = STEPS(SUB(s, F64(5)), erfinv_end_c);
     struct pair square = product(s, s);
     expr rest = MUL(SUB(SUB(w, square.hi), square.lo), DIV(F64(0.5), s));
     return ADD(SUB(s, F64(1)), ADD(SELECT(GT(w, F64(16)), far, near), rest));
@@ -664,7 +660,7 @@ static expr erfinv_tail(expr w) {
 
 expr math_erfinv_f64(expr x) {
     expr w = NEG(log_sum(split_normal(MUL(SUB(F64(1), x), ADD(F64(1), x)))));
-    expr p = RARE(GT(w, F64(6.25)), erfinv_tail(w), POLY(SUB(w, F64(3.125)), erfinv_c));
+    expr p = RARE(GT(w, F64(6.25)), erfinv_tail(w), STEPS(SUB(w, F64(3.125)), erfinv_c));
     expr a = ABS(x), y = ADD(MUL(p, a), a);
     y = SELECT(LT(a, F64(1)), y, SELECT(EQ(a, F64(1)), F64(infinity), nan_f64()));
     return with_sign(y, x);
