@@ -222,19 +222,21 @@ static void find_end(struct group *g, const char **why) {
 
 // Temporaries ----------------------------------------------------------------------------------------------------
 
-// A temporary that nothing reads any more, for the result of a call. A row does not write over its own input: elements
-// may be of other sizes.
+// A temporary that nothing reads any more, for the result of a call. One is only used again for elements of the same
+// size: a kernel of several rows may write some of them before it has read all.
 static int take_temp(struct group *g, int index) {
     const struct row *r = group_row(g, index);
     int *used = r->of_lines ? &g->line_temps : &g->temps, first = r->of_lines ? GROUP_TEMPS : 0, at = 0;
-    while (at < *used && g->temp_until[first + at] >= index)
+    uint8_t item = g->p->step[index].item[0];
+    while (at < *used && (g->temp[first + at].until >= index || g->temp[first + at].item != item))
         at++;
     if (at == GROUP_TEMPS)
         return -1;
     *used = MAX_OF(*used, at + 1);
-    g->temp_until[first + at] = r->until;
+    g->temp[first + at].until = r->until;
+    g->temp[first + at].item = item;
     if (!r->of_lines)
-        g->temp_item = MAX_OF(g->temp_item, g->p->step[index].item[0]);
+        g->temp_item = MAX_OF(g->temp_item, item);
     return first + at;
 }
 

@@ -53,8 +53,11 @@ struct group {
     int64_t line;       // elements of a line; 0: the group reduces nothing
     struct row row[GROUP_CALLS];
     int temps, line_temps;
-    int temp_item;                       // bytes of the largest element of temps
-    int temp_until[2 * GROUP_TEMPS];
+    struct {
+        int until; // call that reads it last
+        uint8_t item;
+    } temp[2 * GROUP_TEMPS];
+    int temp_item; // bytes of the largest element of temps
     struct layout l;
     zl_array external[LAYOUT_OPERANDS]; // by operand; NULL: an output
     union scalar room[LAYOUT_OPERANDS];
