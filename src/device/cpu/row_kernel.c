@@ -10,6 +10,7 @@
 #include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -262,15 +263,24 @@ static void in_child(void) {
     lock_give(&kept.lock);
 }
 
-static void watch_forks(void) {
+// What waits to be compiled is let go; what is being compiled comes to its end, for the next process to find.
+static void at_exit(void) {
+    lock_take(&kept.lock);
+    kept.first = NULL;
+    lock_give(&kept.lock);
+    cpu_kernels_settle();
+}
+
+static void watch_process(void) {
     pthread_atfork(before_fork, after_fork, in_child);
+    atexit(at_exit);
 }
 
 // Under the lock. Without a thread for it nothing is compiled.
 static void queue(struct row_kernel *k) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_t thread;
-    pthread_once(&once, watch_forks);
+    pthread_once(&once, watch_process);
     k->queued = true;
     k->next = NULL;
     if (kept.first)
@@ -297,10 +307,11 @@ static struct row_kernel *new_kernel(const struct recipe *r) {
 
 // The kernel of a recipe that runs once more; NULL: there is none, or not yet.
 static row_fn *use(const struct recipe *r, int hot) {
+    bool had_error = zl_error();
     lock_take(&kept.lock);
     struct row_kernel *k = map_get(&kept.kernels, r->word, sizeof r->word[0] * (size_t)r->words);
-    if (!k && !(k = new_kernel(r)))
-        zl_clear_error();
+    if (!k && !(k = new_kernel(r)) && !had_error)
+        zl_clear_error(); // the rows will do
     if (k && ++k->runs >= hot && !k->queued)
         queue(k);
     lock_give(&kept.lock);
