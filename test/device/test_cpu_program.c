@@ -78,7 +78,7 @@ static void compare_once(void) {
 
 TEST(together_as_alone) {
     setenv("ZL_HOT", "0", 1);
-    cpu_kernels_settle();
+    cpu_kernels_stop();
     int64_t fused = zl_counter("fused"), compiles = zl_counter("compiles");
     for (int round = 0; round < rounds(10, 80); round++)
         ZL_SCOPE {

@@ -98,7 +98,7 @@ static bool needs_lapack(const zl_op_info *op) {
 TEST(eager_ops_compile_nothing) {
     if (!op_address("zl_add"))
         SKIP("this program has no symbols");
-    cpu_kernels_settle(); // of other tests
+    cpu_kernels_stop(); // of other tests
     int64_t compiles = zl_counter("compiles"), fallbacks = zl_counter("fallbacks");
     CHECK(compiles >= 0 && fallbacks >= 0);
     for (int i = 0; zl_op(i); i++) {

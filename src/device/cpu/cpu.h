@@ -406,8 +406,9 @@ bool cpu_can(int unit, const struct call *c);
 bool cpu_group_steps(struct program *p, const struct segment *s);
 // Runs calls from index on as one row program, and finishes them; how many. 0: the call must run by itself.
 int cpu_run_group(const struct program *p, struct binding *b, int index);
-// Waits until the kernels are compiled that are to be.
+// Waits until the kernels are compiled that are to be; or only the one that is under way, the others are let go.
 void cpu_kernels_settle(void);
+void cpu_kernels_stop(void);
 // How many that would be, and why not more: NULL if there is no reason. See struct device.
 int cpu_fuses(int unit, const struct program *p, const struct segment *s, int index, const char **why);
 

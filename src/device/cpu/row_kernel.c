@@ -236,6 +236,13 @@ void cpu_kernels_settle(void) {
     }
 }
 
+void cpu_kernels_stop(void) {
+    lock_take(&kept.lock);
+    kept.first = NULL;
+    lock_give(&kept.lock);
+    cpu_kernels_settle();
+}
+
 static void *work(void *data) {
     (void)data;
     for (struct row_kernel *k; (k = take_queued());) {
@@ -263,17 +270,9 @@ static void in_child(void) {
     lock_give(&kept.lock);
 }
 
-// What waits to be compiled is let go; what is being compiled comes to its end, for the next process to find.
-static void at_exit(void) {
-    lock_take(&kept.lock);
-    kept.first = NULL;
-    lock_give(&kept.lock);
-    cpu_kernels_settle();
-}
-
 static void watch_process(void) {
     pthread_atfork(before_fork, after_fork, in_child);
-    atexit(at_exit);
+    atexit(cpu_kernels_stop); // what is being compiled comes to its end, for the next process to find
 }
 
 // Under the lock. Without a thread for it nothing is compiled.
