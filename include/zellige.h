@@ -1,4 +1,5 @@
-// zellige.h - arrays: lazy, immutable, on any device. The ops themselves are in zellige_ops.h, included below.
+// zellige.h - arrays: lazy, immutable, on any device. The ops themselves are in zellige_ops.h and
+// zellige_matrix_ops.h, included below.
 //
 //     ZL_SCOPE {
 //         zl_array y = zl_softmax(zl_add(zl_matmul(x, w), b), -1, false);
@@ -537,5 +538,6 @@ static inline zl_axes zl_axes_list(std::initializer_list<int> list) {
 #endif
 
 #include "zellige_ops.h"
+#include "zellige_matrix_ops.h"
 
 #endif

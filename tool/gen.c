@@ -2,7 +2,7 @@
 //
 //     zellige-gen rows OUTDIR     row kernels in C: rows_0.c ... rows_7.c, and rows.h
 //     zellige-gen vec OUT.c       the vector layer as text, for kernels compiled at run time
-//     zellige-gen header OUT.h    prototypes and documentation of every op
+//     zellige-gen headers OUTDIR  prototypes and documentation of every op
 //     zellige-gen docs OUTDIR     reference pages
 //     zellige-gen bindings OUT.c  ops as Python functions
 //     zellige-gen stubs OUT.pyi   their types
@@ -253,7 +253,7 @@ int main(int count, char **arg) {
     static const struct {
         const char *name;
         bool (*make)(const char *path);
-    } modes[] = {{"rows", write_rows}, {"vec", write_vec},         {"header", op_write_header},
+    } modes[] = {{"rows", write_rows}, {"vec", write_vec},         {"headers", op_write_headers},
                  {"docs", gen_pages},  {"bindings", gen_bindings}, {"stubs", gen_stubs}};
     for (size_t i = 0; count == 3 && i < COUNT(modes); i++)
         if (!strcmp(arg[1], modes[i].name)) {
@@ -262,7 +262,7 @@ int main(int count, char **arg) {
             return 0;
         }
     fprintf(stderr,
-            "usage: zellige-gen rows OUTDIR | vec OUT.c | header OUT.h | docs OUTDIR | bindings OUT.c | "
+            "usage: zellige-gen rows OUTDIR | vec OUT.c | headers OUTDIR | docs OUTDIR | bindings OUT.c | "
             "stubs OUT.pyi\n");
     return 2;
 }

@@ -164,8 +164,8 @@ bool op_replay(const char *function, const struct call *c, const zl_array *in, z
 #define P_OUTPUT(n)       {#n, ZL_PARAM_OUTPUT, NULL} // as many as the arguments say
 #define P_OUTPUTS(n, d)   {#n, ZL_PARAM_OUTPUT, d}    // as many as the text d says
 
-// Writes the public header of the ops, and one page of documentation a family.
-bool op_write_header(const char *path);
+// Writes the public headers of the ops into a folder, and one page of documentation a family.
+bool op_write_headers(const char *folder);
 bool op_write_docs(const char *folder);
 
 #endif

@@ -1,5 +1,7 @@
-// signature.c - the described signatures of all ops, and what is written from them: the public header and the pages.
+// signature.c - the described signatures of all ops, and what is written from them: the public headers and the pages.
 
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -78,18 +80,38 @@ static bool write_text(const char *path, struct text *out) {
     return ok;
 }
 
-bool op_write_header(const char *path) {
-    int count;
-    const zl_op_info **list = sorted(&count);
+// The headers, and what is said of them. Families without one of their own are in the first.
+static const struct {
+    const char *name, *guard, *what;
+} headers[] = {
+    {"zellige_ops.h", "ZELLIGE_OPS_H", "ops on arrays of any shape"},
+    {"zellige_matrix_ops.h", "ZELLIGE_MATRIX_OPS_H", "ops on matrices, signals and layers of models"},
+};
+
+static int header_of(const char *family) {
+    static const char *const matrix[] = {"conv", "fast", "fft", "linalg", "matmul", "quantized", "sparse"};
+    for (size_t i = 0; i < COUNT(matrix); i++)
+        if (!strcmp(family, matrix[i]))
+            return 1;
+    return 0;
+}
+
+static bool write_header(const char *folder, int header, int count, const zl_op_info *const *list) {
+    char path[PATH_MAX];
+    const char *family = "";
     struct text out = {0};
-    if (!list)
-        return false;
-    text_add(&out, "// zellige_ops.h - every op: prototypes and documentation. Made from src/op by `make generate`; do not edit.\n"
-                   "\n#ifndef ZELLIGE_OPS_H\n#define ZELLIGE_OPS_H\n\n#include \"zellige.h\"\n\n"
-                   "#ifdef __cplusplus\nextern \"C\" {\n#endif\n");
+    snprintf(path, sizeof path, "%.4000s/%s", folder, headers[header].name);
+    text_add(&out,
+             "// %s - %s: prototypes and documentation. Made from src/op by `make generate`; do not edit.\n"
+             "\n#ifndef %s\n#define %s\n\n#include \"zellige.h\"\n\n"
+             "#ifdef __cplusplus\nextern \"C\" {\n#endif\n",
+             headers[header].name, headers[header].what, headers[header].guard, headers[header].guard);
     for (int i = 0; i < count; i++) {
-        if (i == 0 || strcmp(list[i]->family, list[i - 1]->family))
+        if (header_of(list[i]->family) != header)
+            continue;
+        if (strcmp(list[i]->family, family))
             text_add(&out, "\n// %s\n", list[i]->family);
+        family = list[i]->family;
         text_add(&out, "\n");
         add_comment(&out, list[i]->doc);
         text_add(&out, "ZL_API ");
@@ -97,8 +119,17 @@ bool op_write_header(const char *path) {
         text_add(&out, ";\n");
     }
     text_add(&out, "\n#ifdef __cplusplus\n}\n#endif\n\n#endif\n");
-    memory_free(list);
     return write_text(path, &out);
+}
+
+bool op_write_headers(const char *folder) {
+    int count;
+    const zl_op_info **list = sorted(&count);
+    bool ok = list;
+    for (size_t i = 0; ok && i < COUNT(headers); i++)
+        ok = write_header(folder, (int)i, count, list);
+    memory_free(list);
+    return ok;
 }
 
 static void add_page_entry(struct text *out, const zl_op_info *op) {
