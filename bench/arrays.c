@@ -33,18 +33,6 @@ static struct bench_case *add_case(const char *name, enum bench_limit limit, dou
     return &cases[case_count++];
 }
 
-static void need(bool done) {
-    if (done)
-        return;
-    fprintf(stderr, "benchmark failed: %s\n", zl_error() ? zl_error() : "");
-    exit(2);
-}
-
-static zl_array kept(zl_array x) {
-    need(x && zl_eval(zl_retain(x)));
-    return x;
-}
-
 // An array of the size that limits are measured with.
 static zl_array big(zl_dtype dtype) {
     int64_t count = (int64_t)(limit_bytes / zl_dtype_size(dtype));

@@ -227,4 +227,18 @@ static inline double bench_least(const struct bench_case *c, bool bars, const ch
     return near > least ? near : least;
 }
 
+// What a benchmark cannot go on without.
+static inline void need(bool done) {
+    if (done)
+        return;
+    fprintf(stderr, "benchmark failed: %s\n", zl_error() ? zl_error() : "");
+    exit(2);
+}
+
+// Evaluated, and held for ever.
+static inline zl_array kept(zl_array x) {
+    need(x && zl_eval(zl_retain(x)));
+    return x;
+}
+
 #endif

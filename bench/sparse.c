@@ -10,18 +10,6 @@ static struct bench_options options;
 static struct bench_case cases[CASES];
 static int case_count;
 
-static void need(bool done) {
-    if (done)
-        return;
-    fprintf(stderr, "benchmark failed: %s\n", zl_error() ? zl_error() : "");
-    exit(2);
-}
-
-static zl_array kept(zl_array x) {
-    need(x && zl_eval(zl_retain(x)));
-    return x;
-}
-
 // A matrix of ROWS columns.
 struct matrix {
     zl_array values, indices, pointers;
