@@ -47,11 +47,11 @@ build() { # FOLDER TARGET OPTION...: configures and builds quietly; the output i
     fi
 }
 
-scripts() {
+scripts() { # SECONDS that each may take
     local script
     for script in test/scripts/*.sh test/scripts/*.py; do
         [ -x "$script" ] || continue # lib.sh is only read by others
-        part "$script" "$script" build
+        part "$script" timeout -k 10 "$1" "$script" build # one that hangs is named, and the rest still runs
     done
 }
 
@@ -73,11 +73,13 @@ other_architecture() {
         part "$other: tests" "${emulator[@]}" "build-$other/test" --quick --except after_fork # which qemu cannot
 }
 
-all() { # TEST-OPTION...
+all() { # SECONDS that a script may take, TEST-OPTION...
+    local limit=$1
+    shift
     local without_aslr with_generator=-DZL_GEN=$PWD/build/zellige-gen
     read -r -a without_aslr <<<"$(fixed_addresses)"
     part "gcc: build" make --no-print-directory build && part "gcc: tests" build/test "$@"
-    scripts
+    scripts "$limit"
     if command -v clang >/dev/null; then
         part "clang: build" build build-clang all -DCMAKE_C_COMPILER=clang &&
             part "clang: tests" build-clang/test "$@"
@@ -98,8 +100,8 @@ quick)
     part "layers" tool/layers.sh
     part "tests" build/test --quick
     ;;
-all) all ;;
-long) all --long --timeout 7200 --seed "$(date +%s)" ;;
+all) all 1500 ;;
+long) ZL_LONG=1 all 14400 --long --timeout 7200 --seed "$(date +%s)" ;;
 *)
     echo "usage: tool/test.sh quick|all|long" >&2
     exit 2

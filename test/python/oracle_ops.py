@@ -5,6 +5,7 @@ A new elementwise row is compared without a line here: oracle.py reads the table
 N skipped"; a pass is one call that agrees. Skips when MLX is not installed.
 """
 
+import faulthandler
 import itertools
 import math
 import sys
@@ -730,6 +731,13 @@ def along():
                   lambda: mx.put_along_axis(theirs, mx.array(i), mx.array(v), None))
 
 
+def mlx_trace(x, k, a, b):
+    diagonal = mx.diagonal(x, k, a, b)
+    if not diagonal.size:  # MLX sums what lies behind it, at times for hours
+        return mx.zeros(diagonal.shape[:-1], mx.trace(x, k, a, b).dtype)
+    return mx.trace(x, k, a, b)
+
+
 def diagonals():
     for what, ours, theirs, ndim in pairs(["bool", "uint8", "bfloat16", "float32", "complex64"], SHAPES + [(4, 4), (3, 5, 3)]):
         for k in range(-4, 5):
@@ -739,7 +747,7 @@ def diagonals():
                 if theirs.size:
                     check(f"diagonal {what} {k} {a} {b}", lambda: zl.diagonal(ours(), k, a, b), lambda: mx.diagonal(theirs, k, a, b))
                     dtype = what.split("(")[0]
-                    check(f"trace {what} {k} {a} {b}", lambda: zl.trace(ours(), k, a, b, dtype), lambda: mx.trace(theirs, k, a, b))
+                    check(f"trace {what} {k} {a} {b}", lambda: zl.trace(ours(), k, a, b, dtype), lambda: mlx_trace(theirs, k, a, b))
         for axis in range(-ndim, ndim + 1):
             parts = theirs.shape[axis] if -ndim <= axis < ndim else 1
             if parts:
@@ -878,7 +886,9 @@ FAMILIES = [elementwise, reductions, statistics, views, joining, creation, logic
 def main():
     for family in FAMILIES:
         before = dict(score)
+        faulthandler.dump_traceback_later(600, exit=True)  # one that hangs is named
         family()
+        faulthandler.cancel_dump_traceback_later()
         print(f"{family.__name__}: {score[True] - before[True]} passed, {score[False] - before[False]} failed")
     print(f"ops that were not called: {' '.join(sorted(set(lib.info) - seen)) or 'none'}")
     print(f"{score[True]} passed, {score[False]} failed, 0 skipped")

@@ -4,17 +4,28 @@
 Ends with "N passed, N failed, N skipped", as every test program here does.
 """
 
+import faulthandler
+import os
 import pathlib
 import sys
 import unittest
 
 here = pathlib.Path(__file__).parent
+LIMIT = 7200 if os.environ.get("ZL_LONG") else 600  # seconds, after which a test that hangs shows where
 sys.path.insert(0, str(here))
 
 
 class Result(unittest.TextTestResult):
     def startTestRun(self):
         self.passed = 0
+
+    def startTest(self, test):
+        super().startTest(test)
+        faulthandler.dump_traceback_later(LIMIT, exit=True)
+
+    def stopTest(self, test):
+        faulthandler.cancel_dump_traceback_later()
+        super().stopTest(test)
 
     def addSuccess(self, test):
         super().addSuccess(test)
