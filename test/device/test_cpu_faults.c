@@ -46,6 +46,14 @@ static bool products(void) {
     return zl_eval_all(3, results);
 }
 
+// What follows a product runs on its parts, for which there is no room now and then.
+static bool epilogues(void) {
+    zl_array x = zl_ones(ZL_SHAPE(200, 100), ZL_FLOAT32), h = zl_astype(x, ZL_BFLOAT16);
+    zl_array y = zl_exp(zl_add(zl_matmul(x, zl_matrix_transpose(x)), zl_scalar(-100)));
+    zl_array z = zl_softmax(zl_negative(zl_matmul(h, zl_matrix_transpose(h))), -1, false);
+    return zl_eval_all(2, (zl_array[]){y, z}) && zl_data_f32(y);
+}
+
 static bool indexing(void) {
     zl_array x = zl_reshape(zl_arange_int(0, 600, 1, ZL_INT32), ZL_SHAPE(20, 30));
     zl_array index = zl_arange_int(0, 10, 1, ZL_INT16);
@@ -63,6 +71,9 @@ TEST(reductions_and_searches) {
 }
 TEST(matrix_products) {
     survive(products);
+}
+TEST(products_and_what_follows) {
+    survive(epilogues);
 }
 TEST(indexing_and_joining) {
     survive(indexing);

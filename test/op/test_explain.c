@@ -36,6 +36,16 @@ TEST(explain_shows_lines) {
     zl_free(text), zl_free(other);
 }
 
+TEST(explain_shows_epilogues) {
+    zl_array x = zl_ones(ZL_SHAPE(100, 100), ZL_FLOAT32), bias = zl_ones(ZL_SHAPE(100), ZL_FLOAT32);
+    CHECK(zl_eval(x) && zl_eval(bias));
+    char *text = zl_explain(zl_maximum(zl_add(zl_matmul(x, x), bias), zl_scalar(0)));
+    REQUIRE(text);
+    CHECK_HAS(text, "1 kernels, 80.4 kB moved");
+    CHECK_HAS(text, "matmul + add + maximum of float32 (100, 100)");
+    zl_free(text);
+}
+
 TEST(explain_says_why_not) {
     zl_array x = zl_from_f32((float[]){1, 2}, ZL_SHAPE(2)), w = zl_ones(ZL_SHAPE(2, 3), ZL_FLOAT32);
     CHECK(zl_eval(w));

@@ -95,6 +95,8 @@ void cpu_layout_add(struct layout *l, const void *data, size_t item, int ndim, c
                     const int64_t *stride);
 void cpu_layout_merge(struct layout *l); // adjacent axes that are one in all operands
 void cpu_layout_merge_first(struct layout *l, int axes); // the same among the first axes only
+// Leaves a rectangle of the last two axes, which are longer than 1, at one position of those before them.
+void cpu_layout_crop(struct layout *l, int64_t before, const int64_t from[2], const int64_t size[2]);
 void cpu_layout_trim(struct layout *l);  // the walk need not go along last axes of which a tile takes all
 
 // Where a walk stands: position and address of the tile's first element.
@@ -287,6 +289,23 @@ gemm_fn cpu_gemv;                 // m or n is 1; not complex
 bool cpu_is_tiny(zl_dtype dtype, const struct gemm *g);
 gemm_fn cpu_tiny_gemm;            // where packing would take longer than multiplying: if cpu_is_tiny
 
+// How a call of matmul is cut over threads: each matrix of the result in parts.
+struct product_parts {
+    int64_t part_rows, part_cols; // how many
+    int64_t rows, cols;           // and their sizes
+};
+struct product_parts cpu_matmul_parts(const struct call *c);
+
+// A part that was computed.
+struct product_part {
+    int64_t batch, row, col; // where it is
+    int64_t rows, cols;
+    char *data; // rows of cols elements, until the function returns that it was given to; NULL: it is in the output
+};
+// Computes a call of matmul and calls a function on each part, several at once. stored: the output has memory. False: memory is out.
+bool cpu_matmul_then(const struct call *c, bool stored, void (*then)(void *context, const struct product_part *part),
+                     void *context);
+
 // lapack.c, factor.c, cpu_factor.c, cpu_spectrum.c -------------------------------------------------------------
 
 // A function of LAPACK by its Fortran name, such as "sgetrf_"; NULL and ZL_ERROR_LIBRARY.
@@ -339,7 +358,7 @@ static inline size_t cpu_factor_aligned(size_t bytes) {
 #endif
 
 // A buffer of this thread, one of a few, that is used again: what it held is lost. NULL and an error.
-enum { SCRATCH_PACK, SCRATCH_RESULT, SCRATCH_WORK, SCRATCH_WEIGHTS, SCRATCH_COUNT };
+enum { SCRATCH_PACK, SCRATCH_RESULT, SCRATCH_PART, SCRATCH_WORK, SCRATCH_WEIGHTS, SCRATCH_COUNT };
 void *cpu_scratch(int which, size_t bytes);
 
 // cpu_quantize.c ----------------------------------------------------------------------------------------------

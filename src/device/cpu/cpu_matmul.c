@@ -51,8 +51,10 @@ struct product {
     struct gemm whole;   // of one batch
     zl_dtype dtype;
     int64_t item;
-    int64_t part_rows, part_cols; // parts that each product is cut in
-    int64_t rows, cols;           // and their sizes
+    struct product_parts parts;
+    bool stored;
+    void (*then)(void *context, const struct product_part *part); // NULL: nothing
+    void *context;
     atomic_bool failed;
 };
 
@@ -85,7 +87,8 @@ static bool multiply_half(zl_dtype dtype, const struct gemm *g) {
 }
 
 // The part of a product that begins at a row and a column of the result.
-static struct gemm part_of(int64_t item, const struct gemm *g, int64_t row, int64_t col, int64_t m, int64_t n) {
+static struct gemm part_of(int64_t item, const struct gemm *g, int64_t row, int64_t col, int64_t m,
+                           int64_t n) {
     struct gemm part = *g;
     part.m = m;
     part.n = n;
@@ -110,17 +113,37 @@ bool cpu_gemm(zl_dtype dtype, const struct gemm *g) {
 
 // All of them ------------------------------------------------------------------------------------------------------
 
+// Computes a part, and goes on with it.
+static bool multiply_part(const struct product *p, struct gemm *g, struct product_part *part) {
+    *g = part_of(p->item, g, part->row, part->col, part->rows, part->cols);
+    if (!p->stored) {
+        g->c = part->data = cpu_scratch(SCRATCH_PART, (size_t)(part->rows * part->cols * p->item));
+        g->c_row = part->cols;
+        if (!g->c)
+            return false;
+    }
+    if (!cpu_gemm(p->dtype, g))
+        return false;
+    if (p->then)
+        p->then(p->context, part);
+    return true;
+}
+
 static void multiply_range(const void *context, int64_t from, int64_t to) {
     struct product *p = (struct product *)(uintptr_t)context;
-    int64_t parts = p->part_rows * p->part_cols;
+    const struct product_parts *cut = &p->parts;
+    int64_t parts = cut->part_rows * cut->part_cols;
     struct walk w;
     for (; from < to; from++) {
-        int64_t row = from % parts / p->part_cols * p->rows, col = from % parts % p->part_cols * p->cols;
-        cpu_walk_to(&p->batch, &w, from / parts);
+        struct product_part part = {.batch = from / parts,
+                                    .row = from % parts / cut->part_cols * cut->rows,
+                                    .col = from % parts % cut->part_cols * cut->cols};
         struct gemm g = p->whole;
+        part.rows = MIN_OF(cut->rows, g.m - part.row);
+        part.cols = MIN_OF(cut->cols, g.n - part.col);
+        cpu_walk_to(&p->batch, &w, part.batch);
         g.c = w.data[OUT], g.a = w.data[A], g.b = w.data[B];
-        g = part_of(p->item, &g, row, col, MIN_OF(p->rows, g.m - row), MIN_OF(p->cols, g.n - col));
-        if (!cpu_gemm(p->dtype, &g))
+        if (!multiply_part(p, &g, &part))
             atomic_store(&p->failed, true);
     }
 }
@@ -129,27 +152,34 @@ static int64_t round_up(int64_t count, int64_t unit) {
     return (count + unit - 1) / unit * unit;
 }
 
-// Enough parts for all threads, as square as the result allows.
-static void cut(struct product *p, double flops) {
-    struct gemm *g = &p->whole;
-    int64_t batches = p->batch.size, threads = flops * (double)batches < FLOPS_LEAST ? 1 : pool_threads();
+static double flops_of(const struct gemm *g) {
+    return 2.0 * (double)g->m * (double)g->n * (double)g->k;
+}
+
+// Enough parts for all threads, as square as the result allows, rather wide than high: rows are whole if they can be.
+static struct product_parts cut(const struct gemm *g, int64_t batches) {
+    double flops = flops_of(g), most = flops / FLOPS_LEAST * 2;
+    int64_t threads = flops * (double)batches < FLOPS_LEAST ? 1 : pool_threads();
     int64_t parts = batches >= 4 * threads ? 1 : (threads + batches - 1) / batches;
-    double most = flops / FLOPS_LEAST * 2;
     if ((double)parts > most)
         parts = MAX_OF((int64_t)most, 1);
-    int64_t rows = (int64_t)lrint(sqrt((double)parts * (double)g->m / (double)g->n));
-    rows = MIN_OF(MAX_OF(rows, 1), parts);
-    p->rows = MIN_OF(round_up((g->m + rows - 1) / rows, EDGE), g->m);
-    p->part_rows = (g->m + p->rows - 1) / p->rows;
+    double square = sqrt((double)parts * (double)g->m / (double)g->n);
+    int64_t rows = 1;
+    while (rows < parts && ((double)rows < square - 0.25 || parts % rows))
+        rows++;
     int64_t cols = parts / rows;
-    p->cols = MIN_OF(round_up((g->n + cols - 1) / cols, EDGE), g->n);
-    p->part_cols = (g->n + p->cols - 1) / p->cols;
+    struct product_parts p = {.rows = MIN_OF(round_up((g->m + rows - 1) / rows, EDGE), g->m),
+                              .cols = MIN_OF(round_up((g->n + cols - 1) / cols, EDGE), g->n)};
+    p.part_rows = (g->m + p.rows - 1) / p.rows;
+    p.part_cols = (g->n + p.cols - 1) / p.cols;
+    return p;
 }
 
 static void set_batch(struct product *p, zl_array out, zl_array a, zl_array b, union scalar *room) {
     int ndim = out->ndim - 2;
     cpu_layout_start(&p->batch, ndim, out->dim, 1);
-    cpu_layout_add(&p->batch, cpu_data(out), (size_t)p->item, ndim, out->dim, array_stride(out));
+    cpu_layout_add(&p->batch, p->stored ? cpu_data(out) : (void *)room, (size_t)p->item, p->stored ? ndim : 0,
+                   out->dim, array_stride(out));
     cpu_layout_add(&p->batch, array_data(a, &room[0]), (size_t)p->item, ndim, a->dim, array_stride(a));
     cpu_layout_add(&p->batch, array_data(b, &room[1]), (size_t)p->item, ndim, b->dim, array_stride(b));
     cpu_layout_merge(&p->batch);
@@ -158,33 +188,52 @@ static void set_batch(struct product *p, zl_array out, zl_array a, zl_array b, u
         p->batch.axis[j].step = 1;
 }
 
-bool cpu_matmul(const struct call *c) {
-    struct product p;
-    union scalar room[2];
+// Sizes and strides.
+static struct gemm gemm_of(const struct call *c) {
     zl_array a = c->in[0], b = c->in[1], out = call_output(c, 0);
     int row = out->ndim - 2, col = out->ndim - 1;
-    const int64_t *as = array_stride(a), *bs = array_stride(b), *cs = array_stride(out);
-    p.dtype = (zl_dtype)out->dtype;
-    p.item = (int64_t)array_item(out);
+    const int64_t *as = array_stride(a), *bs = array_stride(b);
+    return (struct gemm){.m = out->dim[row],
+                         .n = out->dim[col],
+                         .k = a->dim[col],
+                         .a_row = as[row],
+                         .a_col = as[col],
+                         .b_row = bs[row],
+                         .b_col = bs[col],
+                         .c_row = array_stride(out)[row],
+                         .c_col = 1};
+}
+
+struct product_parts cpu_matmul_parts(const struct call *c) {
+    zl_array out = call_output(c, 0);
+    struct gemm g = gemm_of(c);
+    return cut(&g, MAX_OF(out->size / MAX_OF(g.m * g.n, 1), 1));
+}
+
+bool cpu_matmul_then(const struct call *c, bool stored,
+                     void (*then)(void *context, const struct product_part *part), void *context) {
+    union scalar room[2];
+    zl_array out = call_output(c, 0);
+    struct product p = {.whole = gemm_of(c),
+                        .dtype = (zl_dtype)out->dtype,
+                        .item = (int64_t)array_item(out),
+                        .stored = stored,
+                        .then = then,
+                        .context = context};
     atomic_init(&p.failed, false);
-    p.whole = (struct gemm){.m = out->dim[row],
-                            .n = out->dim[col],
-                            .k = a->dim[col],
-                            .a_row = as[row],
-                            .a_col = as[col],
-                            .b_row = bs[row],
-                            .b_col = bs[col],
-                            .c_row = cs[row],
-                            .c_col = 1};
-    if (p.whole.k == 0) {
-        memset(cpu_data(out), 0, (size_t)(out->size * p.item));
-        return true;
-    }
-    set_batch(&p, out, a, b, room);
-    double flops = 2.0 * (double)p.whole.m * (double)p.whole.n * (double)p.whole.k;
-    cut(&p, flops);
-    int64_t parts = p.batch.size * p.part_rows * p.part_cols;
-    double grain = FLOPS_LEAST / 2 * (double)(p.part_rows * p.part_cols) / flops;
+    set_batch(&p, out, c->in[0], c->in[1], room);
+    p.parts = cut(&p.whole, p.batch.size);
+    int64_t parts = p.parts.part_rows * p.parts.part_cols;
+    double grain = FLOPS_LEAST / 2 * (double)parts / flops_of(&p.whole);
+    parts *= p.batch.size;
     cpu_split(parts, grain < (double)parts ? (int64_t)grain + 1 : parts, multiply_range, &p);
     return !atomic_load(&p.failed);
+}
+
+bool cpu_matmul(const struct call *c) {
+    zl_array out = call_output(c, 0);
+    if (c->in[0]->dim[c->in[0]->ndim - 1] > 0)
+        return cpu_matmul_then(c, true, NULL, NULL);
+    memset(cpu_data(out), 0, (size_t)out->size * array_item(out));
+    return true;
 }

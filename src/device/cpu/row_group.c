@@ -4,6 +4,13 @@
 // known.
 
 #include "device/cpu/row_group.h"
+#include "op/ops.h"
+
+enum {
+    PART_LEAST = 8192,   // elements of a part of a product with which it pays to go on at once
+    PART_MOST = 8 << 20, // bytes of one that is kept nowhere else
+    PRODUCT_INNER = 16,  // sums of fewer products: the rest is the longer work, and is split by itself
+};
 
 // Building -------------------------------------------------------------------------------------------------------
 
@@ -42,9 +49,11 @@ static bool may_join(const struct call *c) {
 bool cpu_group_steps(struct program *p, const struct segment *s) {
     if (!find_sources(p, s))
         return false;
-    for (int i = s->calls - 1, count = 0; i >= 0; i--) {
-        count = may_join(s->call[i]) ? MIN_OF(count + 1, GROUP_CALLS) : 0;
-        p->step[i].group = (uint16_t)(s->call[i]->op->kind == OP_VIEW ? 0 : count);
+    for (int i = s->calls - 1, after = 0; i >= 0; i--) {
+        const struct op *op = s->call[i]->op;
+        int count = MIN_OF(after + 1, GROUP_CALLS);
+        after = may_join(s->call[i]) ? count : 0;
+        p->step[i].group = (uint16_t)(op == &op_matmul ? count : op->kind == OP_VIEW ? 0 : after);
     }
     return true;
 }
@@ -106,6 +115,8 @@ static bool is_reduction(struct group *g, int index, struct row *r) {
     if (group_is_external(g, index, 0) ? array_is(x, ARRAY_INLINE) || !array_is(x, ARRAY_CONTIGUOUS)
                                        : group_row(g, g->p->step[index].source[0])->of_lines)
         return false;
+    if (group_has_product(g) && g->parts.part_cols > 1)
+        return false;
     g->line = line;
     return cpu_reduce_choose(&r->by, c->op->row, (zl_dtype)x->dtype);
 }
@@ -129,6 +140,16 @@ static bool is_alias(struct group *g, int index, struct row *r) {
         expected *= out->dim[i];
     }
     return true;
+}
+
+// A product of matrices whose parts are worth going on with.
+static bool is_product(struct group *g, int index, struct row *r) {
+    const struct call *c = g->b->call[index];
+    r->kind = ROW_PRODUCT;
+    r->of_lines = false;
+    g->parts = cpu_matmul_parts(c);
+    return g->ndim >= 2 && g->dim[g->ndim - 1] > 1 && g->dim[g->ndim - 2] > 1 &&
+           c->in[0]->dim[c->in[0]->ndim - 1] >= PRODUCT_INNER && g->parts.rows * g->parts.cols >= PART_LEAST;
 }
 
 // Whether a call can be the next of the group; what its row is then.
@@ -183,7 +204,7 @@ static int count_operands(struct group *g) {
     find_uses(g);
     for (int i = g->begin; i < g->end; i++) {
         const struct row *r = group_row(g, i);
-        count += r->stored && r->kind != ROW_VIEW;
+        count += group_is_output(g, i) || r->kind == ROW_PRODUCT;
         for (int k = 0; k < g->p->step[i].inputs; k++)
             count += group_is_external(g, i, k);
     }
@@ -240,14 +261,18 @@ static int take_temp(struct group *g, int index) {
     return first + at;
 }
 
-// Outputs come first among the operands: they are numbered before any input is.
+// Outputs come first among the operands: they are numbered before any input is. A product that is not stored is the first
+// of those.
 static bool place_outputs(struct group *g) {
-    int stored = 0;
+    int stored = 0, outputs = 0;
     g->temps = g->line_temps = g->temp_item = 0;
+    for (int i = g->begin; i < g->end; i++)
+        outputs += group_is_output(g, i);
     for (int i = g->begin; i < g->end; i++) {
         struct row *r = group_row(g, i);
-        if (r->kind == ROW_VIEW) {
-            r->at[0] = group_row(g, g->p->step[i].source[0])->at[0];
+        if (r->kind == ROW_VIEW || (r->kind == ROW_PRODUCT && !r->stored)) {
+            bool is_view = r->kind == ROW_VIEW;
+            r->at[0] = is_view ? group_row(g, g->p->step[i].source[0])->at[0] : (int8_t)outputs;
             continue;
         }
         int temp = r->stored ? 0 : take_temp(g, i);
@@ -265,21 +290,32 @@ static bool is_useful(struct group *g) {
     int saved = 0;
     for (int i = g->begin; i < g->end; i++)
         saved += !group_row(g, i)->stored && group_row(g, i)->kind != ROW_VIEW;
-    return g->end - g->begin > 1 && saved > 0;
+    return g->end - g->begin > 1 && (saved > 0 || group_has_product(g));
+}
+
+// A product that is kept nowhere has room for its parts.
+static bool has_room(const struct group *g) {
+    size_t bytes = (size_t)(g->parts.rows * g->parts.cols) * array_item(group_output(g, g->begin));
+    return !group_has_product(g) || g->row[0].stored || bytes <= PART_MOST;
 }
 
 bool group_find(struct group *g, const char **why) {
     const char *ended;
-    bool reduces = g->b->call[g->begin]->op->kind == OP_REDUCE;
+    const struct op *op = g->b->call[g->begin]->op;
+    bool reduces = op->kind == OP_REDUCE;
     zl_array shape = reduces ? g->b->call[g->begin]->in[0] : group_output(g, g->begin);
     *(why ? why : &ended) = NULL;
     g->ndim = shape->ndim;
     g->dim = shape->dim;
     g->line = 0;
-    if (!join(g, g->begin))
+    if (op == &op_matmul ? !is_product(g, g->begin, g->row) : !join(g, g->begin))
         return false;
     find_end(g, &ended);
+    if (g->end - g->begin > 1 && !is_useful(g))
+        ended = "every result is read elsewhere too";
+    if (g->end - g->begin > 1 && !has_room(g))
+        ended = "parts of the product have more than 8 MiB: they would not stay in the cache";
     if (why)
-        *why = g->end - g->begin > 1 && !is_useful(g) ? "every result is read elsewhere too" : ended;
-    return is_useful(g) && place_outputs(g);
+        *why = ended;
+    return is_useful(g) && has_room(g) && place_outputs(g);
 }

@@ -1,7 +1,8 @@
 // row_group.h - calls that run as one pass over memory: what is known of them while they are found, bound and run.
 //
 // The calls of a group compute elements of one shape. Once one of them reduces the last axis, the group works on lines:
-// some calls compute one element for each line, which later ones read again for all its elements.
+// some calls compute one element for each line, which later ones read again for all its elements. A matrix product may come
+// first: the others then run on each part of it, on the thread that made it.
 
 #ifndef ROW_GROUP_H
 #define ROW_GROUP_H
@@ -20,6 +21,7 @@ enum row_kind {
     ROW_LINES,    // one element a line, from such
     ROW_REDUCE,   // one element a line, from its elements
     ROW_VIEW,     // another name of what an earlier call computes
+    ROW_PRODUCT,  // the matrix product that the group begins with
 };
 
 struct row {
@@ -58,6 +60,7 @@ struct group {
         uint8_t item;
     } temp[2 * GROUP_TEMPS];
     int temp_item; // bytes of the largest element of temps
+    struct product_parts parts; // of the product
     struct layout l;
     zl_array external[LAYOUT_OPERANDS]; // by operand; NULL: an output
     union scalar room[LAYOUT_OPERANDS];
@@ -74,6 +77,15 @@ static inline zl_array group_output(const struct group *g, int index) {
     return call_output(g->b->call[index], 0);
 }
 
+static inline bool group_has_product(const struct group *g) {
+    return g->row[0].kind == ROW_PRODUCT;
+}
+
+// The call's result gets memory.
+static inline bool group_is_output(struct group *g, int index) {
+    return group_row(g, index)->stored && group_row(g, index)->kind != ROW_VIEW;
+}
+
 // The input is made outside the group.
 static inline bool group_is_external(const struct group *g, int index, int k) {
     return g->p->step[index].source[k] < g->begin;
@@ -87,11 +99,29 @@ static inline int group_source(struct group *g, int index, int k) {
     return source;
 }
 
+// Calls that run in compiled kernels.
+static inline int group_compiled(const struct group *g) {
+    int calls = 0;
+    for (int i = 0; i < g->stretches; i++)
+        calls += g->stretch[i].end - g->stretch[i].begin;
+    return calls;
+}
+
 // row_group.c -------------------------------------------------------------------------------------------------
 
 // Finds the group that begins at a call: its end, kinds of rows, what is stored and where temporaries lie. False: no
 // group is worth it; *why (where it is given) says what ended or prevented it, NULL if nothing.
 bool group_find(struct group *g, const char **why);
+
+// row_program.c -----------------------------------------------------------------------------------------------
+
+// How a bound group runs, and what computes a tile of it.
+layout_body *group_plan(struct group *g);
+
+// row_product.c -----------------------------------------------------------------------------------------------
+
+// Runs a bound group that has a product. False: memory is out.
+bool group_run_product(struct group *g, double weight);
 
 // row_kernel.c ------------------------------------------------------------------------------------------------
 

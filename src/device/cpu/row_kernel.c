@@ -357,5 +357,6 @@ bool group_find_kernels(struct group *g) {
         if (write_recipe(&w) && (s->fn = use(&w.r, hot)))
             g->stretches++;
     }
-    return g->stretches == 1 && g->stretch[0].begin == g->begin && g->stretch[0].end == g->end;
+    int first = g->begin + group_has_product(g);
+    return g->stretches == 1 && g->stretch[0].begin == first && g->stretch[0].end == g->end;
 }

@@ -48,14 +48,18 @@ static int find_external(const struct group *g, zl_array x) {
     return -1;
 }
 
-static bool is_operand(struct group *g, int index) {
-    return group_row(g, index)->stored && group_row(g, index)->kind != ROW_VIEW;
-}
-
 static void add_output(struct group *g, int index) {
     zl_array out = group_output(g, index);
     g->external[g->l.operands] = NULL;
-    cpu_layout_add(&g->l, cpu_data(out), g->p->step[index].item[0], out->ndim, out->dim, array_stride(out));
+    cpu_layout_add(&g->l, cpu_data(out), array_item(out), out->ndim, out->dim, array_stride(out));
+}
+
+// Where its parts are is known when they are there.
+static void add_product(struct group *g) {
+    zl_array product = group_output(g, g->begin);
+    int at = g->l.operands;
+    g->external[at] = product;
+    cpu_layout_add(&g->l, &g->room[at], array_item(product), 0, NULL, NULL);
 }
 
 // A weak scalar takes the dtype of the row that reads it, so it is an operand for each.
@@ -78,15 +82,17 @@ static int add_input(struct group *g, int index, int k) {
 static void bind_operands(struct group *g) {
     int outputs = 0;
     for (int i = g->begin; i < g->end; i++)
-        outputs += is_operand(g, i);
+        outputs += group_is_output(g, i);
     cpu_layout_start(&g->l, g->ndim, g->dim, outputs);
     for (int i = g->begin; i < g->end; i++)
-        if (is_operand(g, i))
+        if (group_is_output(g, i))
             add_output(g, i);
+    if (group_has_product(g) && !g->row[0].stored)
+        add_product(g);
     for (int i = g->begin; i < g->end; i++) {
         const struct step *s = &g->p->step[i];
         struct row *r = group_row(g, i);
-        if (r->kind == ROW_VIEW)
+        if (r->kind == ROW_VIEW || r->kind == ROW_PRODUCT)
             continue;
         r->at[2] = r->at[3] = r->at[0]; // a row does not read what it does not have
         for (int k = 0; k < s->inputs; k++)
@@ -127,7 +133,7 @@ static unsigned choose_forms(struct group *g) {
     for (int i = g->begin; i < g->end; i++) {
         const struct step *s = &g->p->step[i];
         struct row *r = group_row(g, i);
-        if (r->kind == ROW_REDUCE || r->kind == ROW_VIEW)
+        if (r->kind != ROW_ELEMENTS && r->kind != ROW_LINES)
             continue;
         struct scalars scalars = scalars_of(g, s, r);
         bool mixed = scalars.has_runs && scalars.operands != scalars.runs;
@@ -244,13 +250,12 @@ static void run_lines(const void *context, char *const *p, int64_t n) {
             i = next++->end - g->begin - 1;
         } else if (r->kind == ROW_REDUCE)
             reduce_lines(g, r, (char *)(uintptr_t)at[r->at[0]], at[r->at[1]], n / g->line);
-        else if (r->kind != ROW_VIEW)
+        else if (r->kind == ROW_ELEMENTS || r->kind == ROW_LINES)
             call_row(r, at, r->kind == ROW_LINES ? n / g->line : n, g->line);
     }
 }
 
-// The body that computes a tile of the planned group.
-static layout_body *plan(struct group *g) {
+layout_body *group_plan(struct group *g) {
     if (g->line) {
         plan_lines(g);
         group_find_kernels(g);
@@ -262,37 +267,50 @@ static layout_body *plan(struct group *g) {
     return run_elements;
 }
 
+static void fail_from(struct group *g, int index) {
+    for (int i = index; i < g->end; i++) {
+        error_set(ZL_ERROR_MEMORY, "out of memory: the results of %d calls did not fit", g->end - g->begin);
+        g->b->fail(g->b, i);
+    }
+}
+
 // Gives stored results their memory. When that is out, what comes from there on fails, and the group ends before. One
-// element a line never lies where an input lay: other lines may still read that.
+// element a line never lies where an input lay: other lines may still read that, or other parts of a product.
 static int prepare(struct group *g) {
-    int end = g->end;
-    for (int i = g->begin; i < end; i++) {
+    for (int i = g->begin; i < g->end; i++) {
         const struct row *r = group_row(g, i);
         if (!r->stored)
             continue;
-        if (r->kind == ROW_ELEMENTS)
+        bool in_place = r->kind == ROW_ELEMENTS && !group_has_product(g);
+        if (in_place)
             g->b->take(g->b, g->begin, i);
-        if (g->b->prepare(g->b, i, r->kind == ROW_ELEMENTS ? UINT64_MAX : 0))
+        if (g->b->prepare(g->b, i, in_place ? UINT64_MAX : 0))
             continue;
-        for (int k = i; k < end; k++) {
-            error_set(ZL_ERROR_MEMORY, "out of memory: the results of %d calls did not fit", end - g->begin);
-            g->b->fail(g->b, k);
-        }
+        fail_from(g, i);
         return i;
     }
-    return end;
+    return g->end;
+}
+
+static bool run(struct group *g) {
+    double weight = 0;
+    bind_operands(g);
+    for (int i = g->begin; i < g->end; i++)
+        weight += g->p->step[i].weight;
+    weight = weight / 2 + 1;
+    if (group_has_product(g))
+        return group_run_product(g, weight);
+    cpu_layout_run(&g->l, weight, group_plan(g), g);
+    counter_add(COUNTER_COMPILED, group_compiled(g));
+    return true;
 }
 
 static void finish(struct group *g, int end) {
-    double weight = 0;
-    if (end > g->begin) {
-        g->end = end;
-        bind_operands(g);
-        for (int i = g->begin; i < end; i++)
-            weight += g->p->step[i].weight;
-        cpu_layout_run(&g->l, weight / 2 + 1, plan(g), g);
-        for (int i = 0; i < g->stretches; i++)
-            counter_add(COUNTER_COMPILED, g->stretch[i].end - g->stretch[i].begin);
+    g->end = end;
+    g->stretches = 0;
+    if (end > g->begin && !run(g)) {
+        fail_from(g, g->begin);
+        return;
     }
     for (int i = g->begin; i < end; i++)
         g->b->finish(g->b, i);

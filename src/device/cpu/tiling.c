@@ -65,6 +65,22 @@ void cpu_layout_merge(struct layout *l) {
     cpu_layout_merge_first(l, l->axes);
 }
 
+void cpu_layout_crop(struct layout *l, int64_t before, const int64_t from[2], const int64_t size[2]) {
+    int first = l->axes - 2;
+    for (int j = l->axes - 1; j >= 0; j--) {
+        int64_t at = j < first ? before % l->axis[j].dim : from[j - first];
+        before /= j < first ? l->axis[j].dim : 1;
+        for (int k = 0; k < l->operands; k++)
+            l->data[k] += l->axis[j].stride[k] * at;
+    }
+    for (int j = 0; j < 2; j++) {
+        l->axis[j] = l->axis[first + j];
+        l->axis[j].dim = size[j];
+    }
+    l->axes = 2;
+    l->size = size[0] * size[1];
+}
+
 void cpu_layout_trim(struct layout *l) {
     while (l->loops > 0 && l->axis[l->loops - 1].step >= l->axis[l->loops - 1].dim)
         l->loops--;
