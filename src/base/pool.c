@@ -183,11 +183,14 @@ static void watch_forks(void) {
     pthread_atfork(NULL, NULL, forget_workers);
 }
 
-// Signals are left to the program's own threads.
+// Signals are left to the program's own threads, but for those that a thread gets for what it does itself.
 static bool start_worker(pthread_t *thread) {
-    sigset_t all, old;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
+    static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT};
+    sigset_t others, old;
+    sigfillset(&others);
+    for (size_t i = 0; i < COUNT(own); i++)
+        sigdelset(&others, own[i]);
+    pthread_sigmask(SIG_SETMASK, &others, &old);
     bool running = pthread_create(thread, NULL, work, NULL) == 0;
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     return running;

@@ -117,7 +117,7 @@ bool cpu_gemm(zl_dtype dtype, const struct gemm *g) {
 static bool multiply_part(const struct product *p, struct gemm *g, struct product_part *part) {
     *g = part_of(p->item, g, part->row, part->col, part->rows, part->cols);
     if (!p->stored) {
-        g->c = part->data = cpu_scratch(SCRATCH_PART, (size_t)(part->rows * part->cols * p->item));
+        g->c = part->data = cpu_scratch(SCRATCH_PART, (size_t)(p->parts.rows * p->parts.cols * p->item));
         g->c_row = part->cols;
         if (!g->c)
             return false;
