@@ -1,236 +1,51 @@
 #!/usr/bin/env python3
 """fusion.py [OPTION...] - fused expressions and a training step beside PyTorch, JAX and MLX, on two threads each.
 
-Each library runs in a process of its own; rounds go through all of them, and the best time of each counts. What is not
-installed, or cannot compile here, is named and left out. `make bench-fusion` makes an environment for it; with --check
+How they are timed is in peers.py, what is timed in fusion_cases.py. `make bench-fusion` makes an environment for it; with --check
 the exit status says whether the bars hold.
 """
 
-import argparse
-import ctypes.util
-import gc
-import json
-import os
-import subprocess
 import sys
-import time
 
-ROUNDS, SLICE, WARM = 30, 0.03, 0.4  # a round gives each library so many seconds; before, it may warm up
-PAUSE = 0.004                        # threads of the one before fall asleep
-MORE = 30                            # seconds that a case below its bar may take again
+import peers
+
 COMPARED = ("zellige", "torch", "torch.compile", "jax", "mlx")
 
 
-# A library's own process ------------------------------------------------------------------------------------------
+class Update(peers.Case):
+    """ratio is what was reached of the limit: copying the same bytes."""
 
+    limit = "copy"
 
-def answer(library, state, order):
-    from fusion_cases import LIBRARIES
-    if order["do"] == "open":
-        state["library"] = LIBRARIES[library]()
-        return {"version": state["library"].version}
-    if order["do"] == "drop":
-        state.pop("run", None)
-        gc.collect()
-        return {}
-    if order["do"] == "prepare":
-        run, value = state["library"].case(order["case"])
-        result = run()
-        number = value(result) if value else None
-        calls, end = 0, time.perf_counter() + WARM
-        while time.perf_counter() < end or calls < 3:
-            run()
-            calls += 1
-        state["run"], state["calls"] = run, max(1, int(0.002 * calls / WARM))
-        return {"value": number}
-    clock = time.process_time if order["cpu"] else time.perf_counter
-    run, best, end = state["run"], float("inf"), time.perf_counter() + SLICE
-    while time.perf_counter() < end:
-        start = clock()
-        for _ in range(state["calls"]):
-            run()
-        best = min(best, (clock() - start) / state["calls"])
-    return {"seconds": best}
-
-
-def serve(library):
-    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])
-    out, state = os.fdopen(os.dup(1), "w"), {}
-    os.dup2(2, 1)  # libraries print what they like
-    for line in sys.stdin:
-        try:
-            reply = answer(library, state, json.loads(line))
-        except Exception as error:  # of any library: it is left out, and said why
-            reply = {"error": " ".join(f"{type(error).__name__}: {error}".split())[:200]}
-        print(json.dumps(reply), file=out, flush=True)
-
-
-class Library:
-    def __init__(self, name):
-        environment = {**os.environ, "OMP_NUM_THREADS": "2", "OPENBLAS_NUM_THREADS": "2", "ZL_THREADS": "2"}
-        blas = ctypes.util.find_library("openblas")
-        if name == "mlx" and blas:  # its wheel comes with a slower one
-            environment["LD_PRELOAD"] = blas
-        self.process = subprocess.Popen([sys.executable, __file__, "--serve", name], text=True, env=environment,
-                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-        self.name, self.opened = name, self.ask(do="open")
-
-    def ask(self, **order):
-        try:
-            print(json.dumps(order), file=self.process.stdin, flush=True)
-            reply = self.process.stdout.readline()
-        except BrokenPipeError:
-            reply = ""
-        return json.loads(reply) if reply else {"error": f"ended with status {self.process.wait()}"}
-
-    def close(self):
-        try:
-            self.process.stdin.close()
-        except BrokenPipeError:
-            pass
-        self.process.wait()
-
-
-# Cases ------------------------------------------------------------------------------------------------------------
-
-
-class Case:
-    """ratio is what was reached of the limit: copying the same bytes, or the best of the others."""
-
-    def __init__(self, name, bar, libraries, bytes_moved=0):
-        self.name, self.bar, self.wanted, self.bytes = name, bar, libraries, bytes_moved
-        self.best, self.missing, self.values = {}, {}, {}
-
-    def prepare(self, libraries):
-        self.ready = []
-        for library in (libraries[name] for name in self.wanted):
-            reply = library.opened if "error" in library.opened else library.ask(do="prepare", case=self.name)
-            if "error" in reply:
-                self.missing[library.name] = reply["error"]
-                continue
-            self.values[library.name] = reply["value"]
-            self.ready.append(library)
-
-    def round(self, cpu):
-        for library in self.ready:
-            time.sleep(PAUSE)
-            seconds = library.ask(do="time", cpu=cpu).get("seconds", float("inf"))
-            self.best[library.name] = min(self.best.get(library.name, seconds), seconds)
-
-    def rival(self):
-        return min((n for n in self.best if n not in ("zellige", "copy")), key=self.best.get, default=None)
+    def __init__(self, name, bar, libraries, bytes_moved):
+        super().__init__(name, bar, libraries)
+        self.bytes = bytes_moved
 
     def ratio(self):
-        if "zellige" not in self.best:
-            return 0
-        if self.bytes:
-            return self.bytes / self.best["zellige"] / self.copy_rate() if "copy" in self.best else 0
-        return self.best[self.rival()] / self.best["zellige"] if self.rival() else 0
+        return self.bytes / self.best["zellige"] / self.copy_rate() if {"zellige", "copy"} <= set(self.best) else 0
 
     def is_low(self):
-        return bool("copy" in self.best if self.bytes else self.rival()) and self.ratio() < self.bar
+        return "copy" in self.best and self.ratio() < self.bar
 
     def copy_rate(self):
         from fusion_cases import ADAMW_SIZE, Copy
         return Copy.TIMES * 2 * 4 * ADAMW_SIZE / self.best["copy"]
 
-    def disagree(self):
-        numbers = [v for v in self.values.values() if v is not None]
-        return bool(numbers) and max(numbers) - min(numbers) > 1e-3 * max(1, max(map(abs, numbers)))
+    def note(self):
+        if self.ratio():
+            return f"{self.bytes / self.best['zellige'] * 1e-9:.1f} GB/s of {self.copy_rate() * 1e-9:.1f} GB/s that a copy moves"
 
 
-def all_cases():
-    import fusion_cases as f
+def all_cases(f):
     usual = ("zellige", "torch", "torch.compile", "jax")
-    return [Case("adamw", 0.8, ("copy",) + usual, 7 * 4 * f.ADAMW_SIZE)] + \
-        [Case(name, 1.0, usual) for name in f.names()] + [Case("mlp step", 0.8, usual + ("mlx",))]
-
-
-def measure(case, rounds, libraries, cpu):
-    case.prepare(libraries)
-    for _ in range(rounds):
-        case.round(cpu)
-    end = time.monotonic() + MORE
-    while rounds == ROUNDS and case.is_low() and time.monotonic() < end:
-        case.round(cpu)
-    for library in case.ready:
-        library.ask(do="drop")
-
-
-# Reports ----------------------------------------------------------------------------------------------------------
-
-
-def print_head():
-    print(f"{'microseconds':34}" + "".join(f"{name:>14}" for name in COMPARED) + "   ratio  bar")
-
-
-def print_row(case):
-    times = "".join(f"{case.best[name] * 1e6:14.1f}" if name in case.best else f"{'-':>14}" for name in COMPARED)
-    verdict = "LOW" if case.is_low() else "ok " if case.ratio() else "?  "  # nothing to compare it with
-    print(f"{case.name:34}{times}  {case.ratio():6.2f}  {verdict} {case.bar}", flush=True)
-    if case.bytes and case.ratio():
-        reached = case.bytes / case.best["zellige"]
-        print(f"  {reached * 1e-9:.1f} GB/s of {case.copy_rate() * 1e-9:.1f} GB/s that a copy moves")
-    if case.disagree():
-        print(f"  results differ: {case.values}")
-
-
-def print_end(cases, versions, cpu):
-    kind = "processor time, " if cpu else ""
-    print(f"\n{kind}best of rounds in turns, 2 threads each: " + ", ".join(f"{n} {v}" for n, v in versions.items()))
-    for reason in sorted({f"without {name}: {why}" for c in cases for name, why in c.missing.items()}):
-        print(reason)
-
-
-def print_markdown(cases, versions):
-    """The table of doc/transforms.md."""
-    shown = [name for name in COMPARED if name in versions]
-    print("| microseconds | " + " | ".join(f"{name} {versions[name]}" for name in shown) + " | ratio |")
-    print("| --- |" + " ---: |" * (len(shown) + 1))
-    for c in cases:
-        times = (c.best[name] * 1e6 if name in c.best else None for name in shown)
-        cells = ("" if t is None else f"{t:.1f}" if t < 100 else f"{t:,.0f}" for t in times)
-        print(f"| {c.name} | {' | '.join(cells)} | {c.ratio():.2f} |")
-
-
-def report_json(cases, versions):
-    rows = [{"name": c.name, "ratio": round(c.ratio(), 4), "bar": c.bar, "missing": c.missing,
-             "us": {name: round(seconds * 1e6, 2) for name, seconds in c.best.items()}} for c in cases]
-    print(json.dumps({"threads": 2, "versions": versions, "results": rows}, indent=2))
+    return [Update("adamw", 0.8, ("copy",) + usual, 7 * 4 * f.ADAMW_SIZE)] + \
+        [peers.Case(name, 1.0, usual) for name in f.names()] + [peers.Case("mlp step", 0.8, usual + ("mlx",))]
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--markdown", action="store_true", help="the table of doc/transforms.md")
-    parser.add_argument("--quick", action="store_true", help="few rounds: no figures to hold on to")
-    parser.add_argument("--cpu", action="store_true", help="time of both processors together, waiting threads included: "
-                        "steadier where other programs run, but no proof of speed")
-    parser.add_argument("--check", action="store_true", help="fail when a ratio is below its bar")
-    parser.add_argument("--only", default="", metavar="WORD", help="cases whose name contains it")
-    parser.add_argument("--serve", help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.serve:
-        return serve(options.serve)
-    cases = [c for c in all_cases() if options.only in c.name]
-    libraries = {name: Library(name) for name in sorted({name for case in cases for name in case.wanted})}
-    versions = {name: l.opened["version"] for name, l in libraries.items() if "version" in l.opened}
-    table = not (options.json or options.markdown)
-    if table:
-        print_head()
-    for case in cases:
-        measure(case, 4 if options.quick else ROUNDS, libraries, options.cpu)
-        if table:
-            print_row(case)
-    for library in libraries.values():
-        library.close()
-    if options.json:
-        report_json(cases, versions)
-    elif options.markdown:
-        print_markdown(cases, versions)
-    else:
-        print_end(cases, versions, options.cpu)
-    return options.check and any(c.is_low() for c in cases)
+    options = peers.parser_of(__doc__).parse_args()
+    import fusion_cases as f
+    return peers.main(options, all_cases(f), f.LIBRARIES, COMPARED)
 
 
 if __name__ == "__main__":
