@@ -58,6 +58,11 @@ bench-fusion: build ## Fused expressions and a training step, beside PyTorch, JA
 	@python=$$(tool/python.sh $(BUILD) numpy torch 'jax[cpu]' 'mlx[cpu]==0.32.4') && \
 		PYTHONPATH=$(BUILD)/python "$$python" bench/fusion.py --check
 
+bench-cpu: build ## Products of matrices, attention, convolutions, rows and epochs beside PyTorch, JAX, NumPy, BLIS and MLX
+	@$(BUILD)/bench/threads
+	@python=$$(tool/python.sh $(BUILD) numpy torch 'jax[cpu]' 'mlx[cpu]==0.32.4') && \
+		PYTHONPATH=$(BUILD)/python "$$python" bench/cpu.py --check
+
 mlx-suite: build ## MLX's own Python tests from MLX_TESTS, a copy of its python/tests; writes doc/compatibility.md
 	@test -d "$(MLX_TESTS)" || { echo "make mlx-suite MLX_TESTS=<folder python/tests of MLX's repository>"; exit 2; }
 	@python=$$(tool/python.sh $(BUILD) numpy pytest ml_dtypes torch 'mlx[cpu]==0.32.4') && \
@@ -75,4 +80,4 @@ format: ## Format the C files with clang-format
 clean: ## Remove everything that was built
 	@rm -rf build build-*
 
-.PHONY: help demo test test-quick test-long build generate check bench bench-check bench-python bench-ops bench-fusion mlx-suite install uninstall format clean
+.PHONY: help demo test test-quick test-long build generate check bench bench-check bench-python bench-ops bench-fusion bench-cpu mlx-suite install uninstall format clean
