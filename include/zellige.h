@@ -332,6 +332,35 @@ typedef struct {
 } zl_kernel_source;
 ZL_API bool zl_custom_kernel(const zl_kernel_source *source, int count, const zl_array *in, zl_array *out);
 
+// A kernel in C, for the CPU: the body of a function that is called once for each position of a grid, on all threads and in
+// no order. It is compiled when it is first evaluated, and kept on disk. doc/custom-kernels.md says what a body may use.
+typedef struct {
+    const char *name;
+    bool is_dtype;
+    int64_t value; // of an integer constant, or a zl_dtype
+} zl_kernel_argument;
+
+typedef struct {
+    const char *name;   // as C spells names: errors say it
+    const char *source; // statements
+    const char *header; // functions and types that stand before it; NULL: none
+    int inputs, outputs;
+    const char *const *input, *const *output; // their names
+    const zl_shape *shape;                    // of the outputs
+    const zl_dtype *dtype;
+    int64_t grid[3], group[3]; // positions, of which a group is only a way to count: 0 is 1
+    int arguments;             // types and constants that stand before the header
+    const zl_kernel_argument *argument;
+    const double *init; // what the outputs are filled with before it runs; NULL: nothing
+    bool strided;       // it reads inputs as they lie; else they are made row-major
+} zl_cpu_kernel_source;
+
+// Has no derivative: zl_custom() gives it one. vmap runs it once for each element. Functions with it can be compiled, but
+// neither shapeless nor exported.
+ZL_API bool zl_cpu_kernel(const zl_cpu_kernel_source *k, int count, const zl_array *in, zl_array *out);
+// All of the text that the compiler gets for inputs of such dtypes. Free it with zl_free. NULL after an error.
+ZL_API char *zl_cpu_kernel_text(const zl_cpu_kernel_source *k, int count, const zl_array *in);
+
 // A function told step by step, as MLX's callbacks are: for who writes another format. Arrays stand for values: they have
 // shapes and dtypes, but only constants have data.
 typedef enum {

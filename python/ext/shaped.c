@@ -752,7 +752,8 @@ PyMethodDef ext_shaped_array_methods[] = {
 bool ext_add_shaped(PyObject *core) {
     PyObject *fast = ext_submodule(core, "fast", "Operations that take several steps at once.");
     PyObject *linalg = ext_submodule(core, "linalg", "Factors, inverses and norms of matrices.");
-    return fast && linalg && !PyType_Ready(&metal_kernel_type) && shaped_add(core, functions) && shaped_add(core, shaped_products) &&
+    return fast && linalg && !PyType_Ready(&metal_kernel_type) &&
+           !PyType_Ready(&cpu_kernel_type) && shaped_add(core, functions) && shaped_add(core, shaped_products) &&
            shaped_add(fast, shaped_fast) && shaped_add(linalg, shaped_linalg) &&
            ext_add(core, "matrix_norm", PyObject_GetAttrString(linalg, "norm"));
 }

@@ -53,9 +53,10 @@ bool shaped_add(PyObject *module, PyMethodDef *functions);
 #define SHAPED_ROW(name, function, doc) \
     {name, (PyCFunction)(void (*)(void))function, METH_FASTCALL | METH_KEYWORDS, doc}
 
-// metal_kernel.c
+// metal_kernel.c, cpu_kernel.c
 PyObject *shaped_metal_kernel(PyObject *module, PyObject *args, PyObject *kwargs);
-extern PyTypeObject metal_kernel_type;
+PyObject *shaped_cpu_kernel(PyObject *module, PyObject *args, PyObject *kwargs);
+extern PyTypeObject metal_kernel_type, cpu_kernel_type;
 
 extern PyMethodDef shaped_products[]; // shaped_products.c
 extern PyMethodDef shaped_fast[];     // shaped_fast.c

@@ -53,6 +53,10 @@ PyMethodDef shaped_fast[] = {
     SHAPED_ROW("scaled_dot_product_attention", attention,
                "scaled_dot_product_attention(q, k, v, *, scale, mask=None, sinks=None, force_fused=False, stream=None)\n"
                "--\n\nsoftmax(scale * q k^T + mask) v for each head; the mask is an array or 'causal'."),
+    {"cpu_kernel", (PyCFunction)(void (*)(void))shaped_cpu_kernel, METH_VARARGS | METH_KEYWORDS,
+     "cpu_kernel(name, input_names, output_names, source, header='', ensure_row_contiguous=True)\n--\n\n"
+     "A kernel in C, compiled when it is first evaluated: source is the body of a function that runs for each position "
+     "of a grid. Called like MLX's metal_kernel(...)."},
     {"metal_kernel", (PyCFunction)(void (*)(void))shaped_metal_kernel, METH_VARARGS | METH_KEYWORDS,
      "metal_kernel(name, input_names, output_names, source, header='', ensure_row_contiguous=True, atomic_outputs=False, "
      "compile_options=None)\n--\n\nA kernel in Metal's language. No device here runs it: it can be called in functions "

@@ -12,13 +12,14 @@ static const char function[] = "zl_custom_kernel";
 // arg: how many outputs, the grid, the group.
 enum { OUTPUTS, GRID, GROUP = GRID + 3, ARGS = GROUP + 3 };
 
-static bool kernel(int inputs, const zl_array *in, const int64_t *arg, zl_array *out) {
-    int outputs = (int)arg[OUTPUTS];
+bool op_record_kernel(const struct op *op, int inputs, const zl_array *in, int args, const int64_t *arg,
+                      zl_array *out) {
+    int outputs = (int)arg[0];
     struct array_spec *spec = memory_zero(sizeof *spec * (size_t)outputs);
     for (int i = 0; spec && i < outputs; i++)
         spec[i] = (struct array_spec){
             .dtype = (zl_dtype)in[1 + i]->dtype, .ndim = in[1 + i]->ndim, .dim = in[1 + i]->dim};
-    zl_array y = spec ? graph_call(&op_custom_kernel, inputs, in, ARGS, arg, outputs, spec) : NULL;
+    zl_array y = spec ? graph_call(op, inputs, in, args, arg, outputs, spec) : NULL;
     for (int i = 0; y && i < outputs; i++)
         out[i] = call_output(y->call, i);
     memory_free(spec);
@@ -26,7 +27,7 @@ static bool kernel(int inputs, const zl_array *in, const int64_t *arg, zl_array 
 }
 
 static bool record(const struct call *c, const zl_array *in, zl_array *out) {
-    return kernel(c->inputs, in, call_args(c), out);
+    return op_record_kernel(&op_custom_kernel, c->inputs, in, ARGS, call_args(c), out);
 }
 
 static const struct op_field fields[] = {
@@ -59,19 +60,20 @@ static bool check(const zl_kernel_source *k, int count, const zl_array *in, zl_a
 }
 
 // An array of that shape and dtype, without memory of that size.
-static zl_array like(zl_shape shape, zl_dtype dtype) {
-    bool ok = op_check_dtype(function, dtype) && op_check_shape(function, shape);
-    return ok ? zl_broadcast_to(op_number(dtype, 0), shape) : NULL;
+static zl_array like(const char *name, zl_shape shape, zl_dtype dtype, double value) {
+    bool ok = op_check_dtype(name, dtype) && op_check_shape(name, shape);
+    return ok ? zl_broadcast_to(zl_astype(zl_scalar(value), dtype), shape) : NULL;
 }
 
-static bool gather_inputs(const zl_kernel_source *k, int count, const zl_array *in, zl_array *all) {
-    if (!(all[0] = zl_from(k->text, ZL_SHAPE((int64_t)strlen(k->text)), ZL_UINT8)))
+bool op_kernel_inputs(const char *name, const char *text, double value, int outputs, const zl_shape *shape,
+                      const zl_dtype *dtype, int count, const zl_array *in, zl_array *all) {
+    if (!(all[0] = zl_from(text, ZL_SHAPE((int64_t)strlen(text)), ZL_UINT8)))
         return false;
-    for (int i = 0; i < k->outputs; i++)
-        if (!(all[1 + i] = like(k->shape[i], k->dtype[i])))
+    for (int i = 0; i < outputs; i++)
+        if (!(all[1 + i] = like(name, shape[i], dtype[i], value)))
             return false;
     for (int i = 0; i < count; i++)
-        all[1 + k->outputs + i] = in[i];
+        all[1 + outputs + i] = in[i];
     return true;
 }
 
@@ -82,6 +84,8 @@ bool zl_custom_kernel(const zl_kernel_source *source, int count, const zl_array 
     int64_t inputs = 1 + (int64_t)source->outputs + count;
     int64_t arg[ARGS] = {source->outputs, grid[0], grid[1], grid[2], group[0], group[1], group[2]};
     OP_ROOM(zl_array, all, inputs);
-    return all && gather_inputs(source, count, in, all) &&
-           kernel((int)MIN_OF(inputs, INT32_MAX), all, arg, out);
+    return all &&
+           op_kernel_inputs(function, source->text, 0, source->outputs, source->shape, source->dtype, count,
+                            in, all) &&
+           op_record_kernel(&op_custom_kernel, (int)MIN_OF(inputs, INT32_MAX), all, ARGS, arg, out);
 }

@@ -250,6 +250,30 @@ extern const struct op op_quantized_matmul;
 // custom_kernel.c: inputs the text of a kernel as bytes, an array like each output, then what it reads; args: how many
 // outputs, then the grid and the group, of three sizes each. No device here has it.
 extern const struct op op_custom_kernel;
+// Such a call. arg[0]: how many outputs.
+bool op_record_kernel(const struct op *op, int inputs, const zl_array *in, int args, const int64_t *arg, zl_array *out);
+// All of its inputs: the text, arrays like each output that hold a value, then what it reads.
+bool op_kernel_inputs(const char *function, const char *text, double value, int outputs, const zl_shape *shape,
+                      const zl_dtype *dtype, int count, const zl_array *in, zl_array *all);
+
+// source_kernel.c: inputs as those of op_custom_kernel, of which the text is C, begins with a comment that names the kernel,
+// and has void zellige_kernel(const struct op_kernel_call *, from, to), which does those positions of the grid; args: as
+// well, then whether the outputs are filled with what is like them, and whether inputs have any strides.
+extern const struct op op_cpu_kernel;
+enum { KERNEL_OUTPUTS, KERNEL_GRID, KERNEL_GROUP = 4, KERNEL_FILLS = 7, KERNEL_STRIDED, KERNEL_ARGS };
+struct op_kernel_operand { // kernel_prelude.c says the same to kernels
+    void *data;
+    const int64_t *shape, *strides;
+    int ndim;
+};
+struct op_kernel_call {
+    const struct op_kernel_operand *operand; // inputs, then outputs
+    int64_t grid[3], group[3];
+};
+extern const char op_kernel_prelude[]; // kernel_prelude.c
+// kernel_text.c
+bool op_kernel_names(const char *name); // it is a name in C
+void op_kernel_text(struct text *out, const zl_cpu_kernel_source *k, const zl_array *in);
 
 extern const struct op op_field_view; // field.c: a view of what lies at an offset in each record
 
@@ -265,8 +289,8 @@ op_fit op_fits_transpose, op_fits_squeeze, op_fits_expand_dims, op_fits_broadcas
     op_fits_searchsorted, op_fits_gather_mm, op_fits_segmented_mm, op_fits_matmul_int8, op_fits_cholesky, op_fits_inverse,
     op_fits_lu, op_fits_qr, op_fits_svd, op_fits_eigh, op_fits_eig, op_fits_conv, op_fits_cross_entropy,
     op_fits_gated_delta, op_fits_csr_matmul, op_fits_csr_sample, op_fits_csr_rows, op_fits_attention, op_fits_fft,
-    op_fits_quantize, op_fits_dequantize, op_fits_quantized_matmul, op_fits_custom_kernel, op_fits_stretch_with,
-    op_fits_element_count;
+    op_fits_quantize, op_fits_dequantize, op_fits_quantized_matmul, op_fits_custom_kernel, op_fits_cpu_kernel,
+    op_fits_stretch_with, op_fits_element_count;
 
 // slice.c --------------------------------------------------------------------------------------------------------
 

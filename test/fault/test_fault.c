@@ -164,6 +164,35 @@ SCENARIO(parts_of_models) {
     return sum_of(zl_add(zl_square(g[0]), g[1]), out);
 }
 
+static bool doubled(void *data, int count, const zl_array *in, zl_outputs *out) {
+    (void)data;
+    zl_shape shape = zl_shape_of(in[0]);
+    zl_cpu_kernel_source k = {.name = "doubled",
+                              .source =
+                                  "int64_t i = thread_position_in_grid.x; y[i] = 2 * x[i] + x_shape[0];",
+                              .inputs = 1,
+                              .outputs = 1,
+                              .input = (const char *const[]){"x"},
+                              .output = (const char *const[]){"y"},
+                              .shape = &shape,
+                              .dtype = &(zl_dtype){ZL_FLOAT32},
+                              .grid = {zl_size(in[0]), 1, 1}};
+    zl_array y;
+    return zl_cpu_kernel(&k, count, in, &y) && zl_give(out, y);
+}
+
+SCENARIO(source_kernels) {
+    zl_array x = counting(3, 4);
+    zl_outputs *each = zl_outputs_new();
+    bool ok = each && zl_vmap((zl_fn){.call = doubled}, 1, &x, (int[]){0}, 1, NULL, each) &&
+              sum_of(zl_outputs_get(each, 0), out);
+    zl_outputs_free(each);
+    if (zl_error_which() != ZL_ERROR_COMPILE)
+        return ok;
+    zl_clear_error(); // no compiler: nothing to try
+    return sum_of(x, out);
+}
+
 SCENARIO(views) {
     zl_array x = counting(6, 8), back = zl_slice(x, ZL_SHAPE(5, 7), ZL_SHAPE(-9, -9), ZL_SHAPE(-2, -1));
     zl_array y = zl_add(zl_transpose(back, ZL_ALL), zl_broadcast_to(zl_scalar(2), ZL_SHAPE(8, 3)));

@@ -131,7 +131,7 @@ static bool run(struct command *c, struct text *output) {
 void cpu_compiler_flags(struct text *out) {
     const struct cpu_level *level = cpu_level();
     text_add(out,
-             "-std=c11 -D_GNU_SOURCE -O2 -g0 -w -fPIC -shared -ffp-contract=off -fno-math-errno "
+             "-std=c11 -D_GNU_SOURCE -O2 -g0 -fPIC -shared -ffp-contract=off -fno-math-errno "
              "-fno-trapping-math -fno-schedule-insns " // which would have too many values wait in registers
 #ifdef __x86_64__
              "-mno-mmx "
@@ -175,11 +175,12 @@ const char *cpu_compiler_version(void) {
     return version;
 }
 
-bool cpu_compile(const char *source_path, const char *library_path) {
+bool cpu_compile(const char *source_path, const char *library_path, const char *flags) {
     struct command c = {0};
     struct text output = {0};
     text_add(&c.text, "%s ", setting_text(SETTING_CC));
     cpu_compiler_flags(&c.text);
+    text_add(&c.text, " %s", flags);
     bool done = cut_words(&c);
     if (done) {
         const char *const last[] = {"-o", library_path, source_path, "-lm"};

@@ -492,12 +492,14 @@ extern const char cpu_vec_text[]; // the vector layer, for the compiler
 // Compiles C text, behind the vector layer, and gives the address of one of its functions; it stays for ever. What was
 // compiled before, also by another process, is loaded. NULL and ZL_ERROR_COMPILE.
 void *cpu_jit(const char *source, const char *symbol);
+// The same without the vector layer, and with flags of its own behind those of all.
+void *cpu_jit_alone(const char *source, const char *flags, const char *symbol);
 
 // The compiler of ZL_CC. Version as it tells it; NULL and an error that says what to install.
 const char *cpu_compiler_version(void);
-// Text of all flags, which keys hold.
+// Text of the flags that all have, which keys hold.
 void cpu_compiler_flags(struct text *out);
-bool cpu_compile(const char *source_path, const char *library_path);
+bool cpu_compile(const char *source_path, const char *library_path, const char *flags);
 
 // A file that is made once: `make` writes into an empty folder what entry `key` (hexadecimal digits) is to hold, of
 // which `file` is checked when it is found again. Calls use(path of file, context), again if it failed with what was
@@ -519,7 +521,7 @@ cpu_function cpu_reduce, cpu_argreduce, cpu_matmul, cpu_take, cpu_arange, cpu_ar
     cpu_dynamic_slice, cpu_dynamic_slice_update, cpu_scan, cpu_sort, cpu_argsort, cpu_partition, cpu_searchsorted,
     cpu_conv, cpu_cross_entropy, cpu_gated_delta, cpu_csr_matmul, cpu_csr_sample, cpu_csr_rows, cpu_gather_mm,
     cpu_segmented_mm, cpu_matmul_int8, cpu_attention, cpu_attention_vjp, cpu_fft, cpu_cholesky, cpu_inverse, cpu_lu,
-    cpu_qr, cpu_svd, cpu_eigh, cpu_eig, cpu_quantize, cpu_dequantize, cpu_quantized_matmul;
+    cpu_qr, cpu_svd, cpu_eigh, cpu_eig, cpu_quantize, cpu_dequantize, cpu_quantized_matmul, cpu_source_kernel;
 
 // The first output of an op that changes a part of its first input: that input's elements are in it.
 static inline char *cpu_copy_input(const struct call *c) {

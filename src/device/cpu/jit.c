@@ -18,12 +18,18 @@ static struct {
     struct map libraries; // by key
 } loaded = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
+struct source {
+    struct text text;
+    const char *flags;
+};
+
 static bool make_library(const char *folder, void *context) {
-    const struct text *source = context;
+    const struct source *source = context;
     char c_path[PATH_MAX], library[PATH_MAX];
     snprintf(c_path, sizeof c_path, "%.4000s/kernel.c", folder);
     snprintf(library, sizeof library, "%.4000s/kernel.so", folder);
-    return file_write(c_path, source->data, (size_t)source->len) && cpu_compile(c_path, library);
+    return file_write(c_path, source->text.data, (size_t)source->text.len) &&
+           cpu_compile(c_path, library, source->flags);
 }
 
 static void *open_library(const char *path, void *context) {
@@ -49,7 +55,7 @@ static void *keep_loaded(const char *key, void *library) {
     return kept ? library : NULL;
 }
 
-static void *load(const struct text *source) {
+static void *load(const struct source *source) {
     char key[KEY_BYTES + 1];
     struct text all = {0};
     const char *version = cpu_compiler_version();
@@ -57,7 +63,8 @@ static void *load(const struct text *source) {
         return NULL;
     text_add(&all, "abi %d\n%s\n%s\n", JIT_ABI, setting_text(SETTING_CC), version);
     cpu_compiler_flags(&all);
-    text_bytes(&all, source->data, source->len);
+    text_add(&all, " %s\n", source->flags);
+    text_bytes(&all, source->text.data, source->text.len);
     if (all.failed) {
         text_free(&all);
         return NULL;
@@ -75,14 +82,24 @@ static void *load(const struct text *source) {
     return library ? keep_loaded(key, library) : NULL;
 }
 
-void *cpu_jit(const char *source, const char *symbol) {
-    struct text all = {0};
-    text_add(&all, "%s\n%s\n", cpu_vec_text, source);
-    void *library = all.failed ? NULL : load(&all);
-    text_free(&all);
+static void *find_function(struct source *source, const char *symbol) {
+    void *library = source->text.failed ? NULL : load(source);
+    text_free(&source->text);
     if (!library)
         return NULL;
     void *function = dlsym(library, symbol);
     return function ? function
                     : error_set(ZL_ERROR_COMPILE, "the compiled kernel has no function %s", symbol);
+}
+
+void *cpu_jit(const char *text, const char *symbol) {
+    struct source source = {.flags = "-w"};
+    text_add(&source.text, "%s\n%s\n", cpu_vec_text, text);
+    return find_function(&source, symbol);
+}
+
+void *cpu_jit_alone(const char *text, const char *flags, const char *symbol) {
+    struct source source = {.flags = flags};
+    text_add(&source.text, "%s\n", text);
+    return find_function(&source, symbol);
 }

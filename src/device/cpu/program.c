@@ -172,10 +172,12 @@ static const struct {
     {&op_quantize, cpu_quantize, 0},
     {&op_dequantize, cpu_dequantize, 0},
     {&op_quantized_matmul, cpu_quantized_matmul, 0},
+    {&op_cpu_kernel, cpu_source_kernel, 0},
 };
 
+// A kernel from source may have other outputs than its first.
 static bool run_other(const struct step *s, const struct call *c) {
-    return call_output(c, 0)->size == 0 || s->other(c);
+    return (call_output(c, 0)->size == 0 && c->op != &op_cpu_kernel) || s->other(c);
 }
 
 // False when there is none.

@@ -1,0 +1,174 @@
+// cpu_kernel.c - zellige.core.fast.cpu_kernel: kernels in C, compiled and run here.
+
+#include "kernel_launch.h"
+#include "shaped.h"
+
+struct cpu_kernel {
+    PyObject_HEAD PyObject *name, *source, *header; // texts
+    PyObject *inputs, *outputs;                     // lists of names
+    int contiguous;
+};
+
+PyObject *shaped_cpu_kernel(PyObject *module, PyObject *args, PyObject *kwargs) {
+    static char *names[] = {
+        "name", "input_names", "output_names", "source", "header", "ensure_row_contiguous", NULL};
+    PyObject *name, *inputs, *outputs, *source, *header = NULL;
+    int contiguous = 1;
+    (void)module;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "UOOU|Up:cpu_kernel", names, &name, &inputs, &outputs,
+                                     &source, &header, &contiguous))
+        return NULL;
+    PyObject *in = kernel_names("cpu_kernel", "input_names", inputs);
+    PyObject *out = in ? kernel_names("cpu_kernel", "output_names", outputs) : NULL;
+    struct cpu_kernel *k = NULL;
+    if (out && PyList_GET_SIZE(out) == 0)
+        PyErr_SetString(PyExc_ValueError, "[cpu_kernel] Must specify at least one output.");
+    else if (out)
+        k = PyObject_New(struct cpu_kernel, &cpu_kernel_type);
+    if (!k) {
+        Py_XDECREF(in);
+        Py_XDECREF(out);
+        return NULL;
+    }
+    k->name = Py_NewRef(name);
+    k->source = Py_NewRef(source);
+    k->header = Py_XNewRef(header);
+    k->inputs = in;
+    k->outputs = out;
+    k->contiguous = contiguous;
+    return (PyObject *)k;
+}
+
+// Calling ----------------------------------------------------------------------------------------------------------
+
+// Names in a list that the caller frees with PyMem_Free.
+static const char **texts_of(PyObject *list) {
+    Py_ssize_t count = PyList_GET_SIZE(list);
+    const char **text = PyMem_New(const char *, (size_t)count + 1);
+    if (!text)
+        PyErr_NoMemory();
+    for (Py_ssize_t i = 0; text && i < count; i++)
+        if (!(text[i] = PyUnicode_AsUTF8(PyList_GET_ITEM(list, i)))) {
+            PyMem_Free(text);
+            return NULL;
+        }
+    return text;
+}
+
+static bool read_argument(PyObject *pair, zl_kernel_argument *out) {
+    PyObject *value = PyTuple_GET_ITEM(pair, 1);
+    zl_dtype dtype;
+    out->name = PyUnicode_AsUTF8(PyTuple_GET_ITEM(pair, 0));
+    out->is_dtype = Py_TYPE(value) == &ext_dtype_type;
+    if (!out->is_dtype)
+        return out->name && ext_to_int64(value, &out->value);
+    bool ok = out->name && ext_dtype_read(value, &dtype);
+    out->value = ok ? dtype : 0;
+    return ok;
+}
+
+// Free it with PyMem_Free. They hold texts of the pairs.
+static zl_kernel_argument *read_arguments(PyObject *pairs) {
+    Py_ssize_t count = PyList_GET_SIZE(pairs);
+    zl_kernel_argument *list = PyMem_New(zl_kernel_argument, (size_t)count + 1);
+    if (!list)
+        PyErr_NoMemory();
+    for (Py_ssize_t i = 0; list && i < count; i++)
+        if (!read_argument(PyList_GET_ITEM(pairs, i), &list[i])) {
+            PyMem_Free(list);
+            return NULL;
+        }
+    return list;
+}
+
+static bool show(const zl_cpu_kernel_source *source, const struct kernel_launch *l) {
+    char *text = zl_cpu_kernel_text(source, l->inputs, l->in);
+    if (!text)
+        return ext_raise(), false;
+    PySys_FormatStdout("Generated source code for `%s`:\n%s\n", source->name, text);
+    zl_free(text);
+    return true;
+}
+
+static PyObject *run(const struct cpu_kernel *k, const struct kernel_launch *l,
+                     zl_cpu_kernel_source *source) {
+    double init = l->init == Py_None ? 0 : PyFloat_AsDouble(l->init);
+    if (init == -1 && PyErr_Occurred())
+        return NULL;
+    source->name = PyUnicode_AsUTF8(k->name);
+    source->source = PyUnicode_AsUTF8(k->source);
+    source->header = k->header ? PyUnicode_AsUTF8(k->header) : "";
+    if (!source->name || !source->source || !source->header)
+        return NULL;
+    source->inputs = l->inputs;
+    source->outputs = l->outputs;
+    source->shape = l->shape;
+    source->dtype = l->dtype;
+    memcpy(source->grid, l->grid, sizeof l->grid);
+    memcpy(source->group, l->group, sizeof l->group);
+    source->init = l->init == Py_None ? NULL : &init;
+    source->strided = !k->contiguous;
+    if (l->verbose && !show(source, l))
+        return NULL;
+    return zl_cpu_kernel(source, l->inputs, l->in, l->out) ? ext_wrap_all(l->outputs, l->out, false)
+                                                           : ext_raise();
+}
+
+static PyObject *call_with(const struct cpu_kernel *k, const struct kernel_launch *l) {
+    PyObject *pairs = kernel_templates("cpu_kernel", l->arguments), *y = NULL;
+    zl_cpu_kernel_source source = {.arguments = pairs ? (int)PyList_GET_SIZE(pairs) : 0};
+    const char **in = pairs ? texts_of(k->inputs) : NULL, **out = in ? texts_of(k->outputs) : NULL;
+    zl_kernel_argument *list = out ? read_arguments(pairs) : NULL;
+    source.input = in;
+    source.output = out;
+    source.argument = list;
+    if (list)
+        y = run(k, l, &source);
+    PyMem_Free(in);
+    PyMem_Free(out);
+    PyMem_Free(list);
+    Py_XDECREF(pairs);
+    return y;
+}
+
+// The stream of a call, which its arguments say.
+static PyObject *stream_of(PyObject *kwargs) {
+    PyObject *stream = kwargs ? PyDict_GetItemString(kwargs, "stream") : NULL;
+    return stream ? stream : Py_None;
+}
+
+static PyObject *call(PyObject *self, PyObject *args, PyObject *kwargs) {
+    const struct cpu_kernel *k = (struct cpu_kernel *)self;
+    struct kernel_launch l = {.function = "cpu_kernel",
+                              .inputs = (int)PyList_GET_SIZE(k->inputs),
+                              .outputs = (int)PyList_GET_SIZE(k->outputs)};
+    zl_scope scope;
+    if (!ext_scope(stream_of(kwargs), &scope))
+        return NULL;
+    PyObject *y = kernel_launch_read(&l, args, kwargs, false) ? call_with(k, &l) : NULL;
+    kernel_launch_close(&l);
+    zl_scope_end(scope);
+    return y;
+}
+
+static void dealloc(PyObject *self) {
+    struct cpu_kernel *k = (struct cpu_kernel *)self;
+    Py_DECREF(k->name);
+    Py_DECREF(k->source);
+    Py_XDECREF(k->header);
+    Py_DECREF(k->inputs);
+    Py_DECREF(k->outputs);
+    PyObject_Free(self);
+}
+
+PyTypeObject cpu_kernel_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "zellige.core.fast.CpuKernel",
+    .tp_doc = PyDoc_STR(
+        "A kernel in C; fast.cpu_kernel() makes it. Called with the keywords inputs, output_shapes, "
+        "output_dtypes and grid, and threadgroup, template, init_value, verbose and stream if wanted, it "
+        "gives a list of arrays."),
+    .tp_basicsize = sizeof(struct cpu_kernel),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .tp_call = call,
+    .tp_dealloc = dealloc,
+};

@@ -1,0 +1,245 @@
+// source_kernel.c - zl_cpu_kernel: kernels in C, given as source.
+//
+// What is recorded is the whole text, made for the dtypes of the inputs: a device compiles it when it meets it.
+
+#include <string.h>
+
+#include "op/ops.h"
+
+static const char function[] = "zl_cpu_kernel";
+
+// The op -----------------------------------------------------------------------------------------------------------
+
+static bool record(const struct call *c, const zl_array *in, zl_array *out) {
+    return op_record_kernel(&op_cpu_kernel, c->inputs, in, c->args, call_args(c), out);
+}
+
+static void refuse_derivative(void) {
+    error_set(ZL_ERROR_VALUE,
+              "%s: a kernel from source has no derivative of its own: give it one with zl_custom (in Python "
+              "custom_function)",
+              function);
+}
+
+static zl_array vjp(const struct call *c, int input, const zl_array *cotangent) {
+    (void)c, (void)input, (void)cotangent;
+    refuse_derivative();
+    return NULL;
+}
+
+static bool jvp(const struct call *c, const zl_array *tangent, zl_array *out) {
+    (void)c, (void)tangent, (void)out;
+    refuse_derivative();
+    return false;
+}
+
+// Element i along the first axis.
+static zl_array element(zl_array x, int64_t i) {
+    OP_ROOM(int64_t, dim, 3 * (int64_t)x->ndim);
+    for (int k = 0; dim && k < x->ndim; k++) {
+        dim[k] = k ? 0 : i;
+        dim[x->ndim + k] = k ? x->dim[k] : i + 1;
+        dim[2 * x->ndim + k] = 1;
+    }
+    return dim ? zl_squeeze(zl_slice(x, (zl_shape){dim, x->ndim}, (zl_shape){dim + x->ndim, x->ndim},
+                                     (zl_shape){dim + 2 * x->ndim, x->ndim}),
+                            ZL_AXES(0))
+               : NULL;
+}
+
+// Inputs with their extra axis first, row-major where the kernel relies on it.
+static bool align(const struct call *c, const zl_array *in, const int *axis, zl_array *out) {
+    for (int k = 0; k < c->inputs; k++) {
+        zl_array x = axis[k] < 0 ? in[k] : op_batch_first(in[k], axis[k]);
+        out[k] = axis[k] < 0 || call_args(c)[KERNEL_STRIDED] ? x : zl_contiguous(x, false);
+        if (!out[k])
+            return false;
+    }
+    return true;
+}
+
+// The call for each element: output k of element i at each[k * batch + i].
+static bool record_each(const struct call *c, const zl_array *aligned, const int *axis, int64_t batch,
+                        zl_array *each) {
+    OP_ROOM(zl_array, one, c->inputs + c->outputs);
+    for (int64_t i = 0; one && i < batch; i++) {
+        for (int k = 0; k < c->inputs; k++)
+            if (!(one[k] = axis[k] < 0 ? aligned[k] : element(aligned[k], i)))
+                return false;
+        if (!record(c, one, one + c->inputs))
+            return false;
+        for (int k = 0; k < c->outputs; k++)
+            each[k * batch + i] = one[c->inputs + k];
+    }
+    return one;
+}
+
+static zl_array none_of(zl_array y) {
+    OP_ROOM(int64_t, dim, (int64_t)y->ndim + 1);
+    if (!dim)
+        return NULL;
+    dim[0] = 0;
+    memcpy(dim + 1, y->dim, sizeof *dim * (size_t)y->ndim);
+    return zl_zeros((zl_shape){dim, y->ndim + 1}, (zl_dtype)y->dtype);
+}
+
+// Nobody but its author knows what an extra axis would mean to a kernel: it runs once for each element.
+static bool vmap(const struct call *c, const zl_array *in, const int *axis, zl_array *out, int *out_axis) {
+    int64_t batch = op_batch_size(c->inputs, in, axis);
+    OP_ROOM(zl_array, aligned, c->inputs);
+    OP_ROOM(zl_array, each, batch * c->outputs);
+    bool ok = aligned && each && align(c, in, axis, aligned) && record_each(c, aligned, axis, batch, each);
+    for (int k = 0; ok && k < c->outputs; k++) {
+        out_axis[k] = 0;
+        ok = (out[k] = batch ? zl_stack(each + k * batch, (int)batch, 0) : none_of(call_output(c, k)));
+    }
+    return ok;
+}
+
+static const struct op_field fields[] = {
+    {"outputs", FIELD_INT}, {"grid_x", FIELD_INT},  {"grid_y", FIELD_INT},
+    {"grid_z", FIELD_INT},  {"group_x", FIELD_INT}, {"group_y", FIELD_INT},
+    {"group_z", FIELD_INT}, {"fills", FIELD_BOOL},  {"strided", FIELD_BOOL}};
+OP(op_cpu_kernel) = {
+    .name = "cpu_kernel",
+    .kind = OP_OTHER,
+    .fields = KERNEL_ARGS,
+    .field = fields,
+    .record = record,
+    .fits = op_fits_cpu_kernel,
+    .vjp = vjp,
+    .jvp = jvp,
+    .vmap = vmap,
+};
+
+// Checks -----------------------------------------------------------------------------------------------------------
+
+// The name at a place among all of them; the kernel's own is the last.
+static const char *name_at(const zl_cpu_kernel_source *k, int at) {
+    if (at < k->inputs)
+        return k->input[at];
+    at -= k->inputs;
+    if (at < k->outputs)
+        return k->output[at];
+    at -= k->outputs;
+    return at < k->arguments ? k->argument[at].name : k->name;
+}
+
+static bool check_names(const zl_cpu_kernel_source *k) {
+    int count = k->inputs + k->outputs + k->arguments + 1;
+    for (int i = 0; i < count; i++) {
+        const char *name = name_at(k, i);
+        if (!op_kernel_names(name))
+            return error_false(ZL_ERROR_VALUE, "%s: '%s' is not a name: letters, digits and _ make one",
+                               function, name ? name : "");
+        for (int j = 0; j < i; j++)
+            if (!strcmp(name, name_at(k, j)))
+                return error_false(ZL_ERROR_VALUE, "%s: the name %s is given twice", function, name);
+    }
+    return true;
+}
+
+static bool check_arguments(const zl_cpu_kernel_source *k) {
+    for (int i = 0; i < k->arguments; i++)
+        if (k->argument[i].is_dtype && !op_check_dtype(function, (zl_dtype)k->argument[i].value))
+            return false;
+    for (int i = 0; i < k->outputs; i++)
+        if (!op_check_dtype(function, k->dtype[i]))
+            return false;
+    return true;
+}
+
+static bool check(const zl_cpu_kernel_source *k, int count, const zl_array *in) {
+    bool whole = k && k->name && k->source && k->inputs >= 0 && k->outputs > 0 && k->arguments >= 0 &&
+                 k->shape && k->dtype && k->output && (!k->inputs || k->input) &&
+                 (!k->arguments || k->argument);
+    if (!whole)
+        return error_false(ZL_ERROR_VALUE,
+                           "%s: a name, a source, and names, shapes and dtypes of its outputs are needed",
+                           function);
+    if (count != k->inputs)
+        return error_false(ZL_ERROR_VALUE, "%s: %s has %d inputs, but is given %d", function, k->name,
+                           k->inputs, count);
+    if (count && !in)
+        return error_false(ZL_ERROR_VALUE, "%s: %d inputs, but no list of them", function, count);
+    for (int i = 0; i < count; i++)
+        if (!in[i])
+            return false;
+    return check_names(k) && check_arguments(k);
+}
+
+// Sizes of the grid are numbers, as are those of the outputs: they cannot follow those of other inputs.
+static bool check_traced(const zl_cpu_kernel_source *k, int count, const zl_array *in) {
+    for (int i = 0; i < count; i++)
+        if (op_follows(in[i]))
+            return error_false(
+                ZL_ERROR_VALUE,
+                "%s: %s has outputs and a grid of fixed sizes: a function that is compiled shapeless "
+                "cannot use it",
+                function, k->name);
+    return !recorder.exporting ||
+           error_false(ZL_ERROR_VALUE,
+                       "%s: %s is code, which files of functions do not hold: it cannot be exported",
+                       function, k->name);
+}
+
+static bool read_grid(const zl_cpu_kernel_source *k, int64_t *arg) {
+    int64_t positions = 1;
+    for (int i = 0; i < 3; i++) {
+        if (k->grid[i] < 0 || k->group[i] < 0 || __builtin_mul_overflow(positions, k->grid[i], &positions))
+            return error_false(
+                ZL_ERROR_VALUE,
+                "%s: a grid of (%lld, %lld, %lld) in groups of (%lld, %lld, %lld): sizes must not be "
+                "negative, and fit 64 bits together",
+                function, (long long)k->grid[0], (long long)k->grid[1], (long long)k->grid[2],
+                (long long)k->group[0], (long long)k->group[1], (long long)k->group[2]);
+        arg[KERNEL_GRID + i] = k->grid[i];
+        arg[KERNEL_GROUP + i] = MAX_OF(1, MIN_OF(k->group[i], k->grid[i]));
+    }
+    return true;
+}
+
+// Public -----------------------------------------------------------------------------------------------------------
+
+// As the kernel reads them: of a dtype of their own.
+static bool read_inputs(const zl_cpu_kernel_source *k, const zl_array *in, zl_array *out) {
+    for (int i = 0; i < k->inputs; i++) {
+        out[i] = array_is(in[i], ARRAY_WEAK) ? zl_astype(in[i], (zl_dtype)in[i]->dtype) : in[i];
+        if (!k->strided)
+            out[i] = zl_contiguous(out[i], false);
+        if (!out[i])
+            return false;
+    }
+    return true;
+}
+
+char *zl_cpu_kernel_text(const zl_cpu_kernel_source *k, int count, const zl_array *in) {
+    if (!check(k, count, in))
+        return NULL;
+    struct text text = {0};
+    op_kernel_text(&text, k, in);
+    return text_take(&text);
+}
+
+static bool call(const zl_cpu_kernel_source *k, const char *text, const zl_array *in, zl_array *out) {
+    int64_t inputs = 1 + (int64_t)k->outputs + k->inputs;
+    int64_t arg[KERNEL_ARGS] = {k->outputs};
+    arg[KERNEL_FILLS] = k->init != NULL;
+    arg[KERNEL_STRIDED] = k->strided;
+    OP_ROOM(zl_array, all, inputs);
+    return all && read_grid(k, arg) &&
+           op_kernel_inputs(function, text, k->init ? *k->init : 0, k->outputs, k->shape, k->dtype, k->inputs,
+                            in, all) &&
+           op_record_kernel(&op_cpu_kernel, (int)inputs, all, KERNEL_ARGS, arg, out);
+}
+
+bool zl_cpu_kernel(const zl_cpu_kernel_source *k, int count, const zl_array *in, zl_array *out) {
+    char *text = zl_cpu_kernel_text(k, count, in);
+    if (!text)
+        return false;
+    OP_ROOM(zl_array, read, count);
+    bool ok = op_check_out(function, k->outputs, out) && check_traced(k, count, in) && read &&
+              read_inputs(k, in, read) && call(k, text, read, out);
+    memory_free(text);
+    return ok;
+}
