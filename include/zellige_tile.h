@@ -37,6 +37,41 @@ ZL_API char *zl_kernel_print(zl_kernel kernel, const char *stage);
 // Name of the index-th stage, in order; NULL past the last.
 ZL_API const char *zl_kernel_stage(int index);
 
+// Compiling and running. ----------------------------------------------------------------------------------------------
+
+// Reads a kernel and compiles it for a target: "c" is the CPU. What was compiled before, also by another process, is loaded
+// from disk. May be run by several threads at once.
+ZL_API zl_kernel zl_kernel_compile(const char *text, const char *name, const char *target);
+ZL_API const char *zl_kernel_target(int index); // names of the targets, in order; NULL past the last
+// The text that the target's compiler got; the kernel owns it. NULL and an error: it was not compiled.
+ZL_API const char *zl_kernel_source_text(zl_kernel kernel);
+
+// Parameters in the order of arguments: inputs, then outputs.
+typedef struct {
+    const char *name;
+    zl_dtype dtype;
+    int ndim; // 0 of a scalar too
+    bool is_scalar, is_output;
+} zl_kernel_parameter;
+ZL_API int  zl_kernel_parameters(zl_kernel kernel);
+ZL_API bool zl_kernel_parameter_at(zl_kernel kernel, int index, zl_kernel_parameter *out);
+
+// Memory that a kernel works on; of a scalar its value, with ndim 0.
+typedef struct {
+    void *data;
+    zl_dtype dtype;
+    int ndim;
+    const int64_t *dim;
+    const int64_t *stride; // in elements; NULL: row-major
+} zl_kernel_buffer;
+
+// Runs a compiled kernel on memory, one buffer for each parameter, and waits for it. Sizes that the kernel names are found in
+// the shapes. Shapes, dtypes and strides that do not fit are refused before it starts, with the parameter's name.
+ZL_API bool zl_kernel_run(zl_kernel kernel, int count, const zl_kernel_buffer *buffer);
+
+// The same on arrays: inputs are evaluated and made row-major, outputs are new arrays that are yours (zl_release).
+ZL_API bool zl_kernel_call(zl_kernel kernel, int inputs, const zl_array *in, int outputs, zl_array *out);
+
 // The built-in kernel of one op on rows of numbers: op as in zellige_ops.h without zl_ ("add", "exp",
 // "where"), "cast_" and a type that the IR knows ("cast_f32", from dtype), or "reduce_" and an op
 // ("reduce_add").

@@ -1,14 +1,10 @@
 // kernel.c - the public side of tile kernels: read them, and show them at every stage.
 
-#include "zellige_tile.h"
+#include "kernel/kernel.h"
 
 #include "render/render.h"
 
 #include <string.h>
-
-struct zl_kernel_ {
-    struct tile_kernel *kernel;
-};
 
 zl_kernel zl_kernel_parse(const char *text, const char *name) {
     if (!text)
@@ -26,6 +22,9 @@ zl_kernel zl_kernel_parse(const char *text, const char *name) {
 void zl_kernel_release(zl_kernel kernel) {
     if (!kernel)
         return;
+    if (kernel->compiled)
+        kernel->driver->free(kernel->compiled);
+    memory_free(kernel->source);
     tile_free(kernel->kernel);
     memory_free(kernel);
 }
@@ -67,7 +66,7 @@ static char *show(struct tile_kernel *kernel, const char *stage) {
 }
 
 // Passes work in place, so they get a kernel of their own: what was printed reads back as the same kernel.
-static struct tile_kernel *copy(const struct tile_kernel *kernel) {
+struct tile_kernel *kernel_copy(const struct tile_kernel *kernel) {
     char *text = tile_print(kernel);
     struct tile_kernel *result = text ? tile_parse(text, kernel->name) : NULL;
     memory_free(text);
@@ -75,7 +74,7 @@ static struct tile_kernel *copy(const struct tile_kernel *kernel) {
 }
 
 char *zl_kernel_print(zl_kernel kernel, const char *stage) {
-    struct tile_kernel *own = kernel ? copy(kernel->kernel) : NULL;
+    struct tile_kernel *own = kernel ? kernel_copy(kernel->kernel) : NULL;
     char *text = own ? show(own, stage) : NULL;
     tile_free(own);
     return text;

@@ -36,6 +36,9 @@ struct target {
     const struct spelling *op;     // by enum tile_op
     uint32_t cast[ZL_DTYPE_COUNT]; // [to]: dtypes from which one conversion leads there
     bool is_vector;                // maps over unit-stride data become vector loops
+    bool is_program;               // kernels of any statements: tile statements become loops
+    // Whether it has a unit that multiplies tiles of such types (of a, b and the result); NULL: it has none.
+    bool (*multiplies)(zl_dtype a, zl_dtype b, zl_dtype c);
 };
 
 // Whether the target spells this node as it stands. Leaves, loads and bit casts always are.
@@ -55,7 +58,7 @@ bool pass_is_dumped(const char *stage);
 void pass_dump(const char *stage, const char *text);
 
 typedef bool pass_function(struct tile_kernel *kernel, const struct target *target);
-pass_function pass_complex, pass_truth, pass_widen, pass_lower, pass_convert, pass_simplify, pass_vectorise;
+pass_function pass_tiles, pass_complex, pass_truth, pass_widen, pass_lower, pass_convert, pass_simplify, pass_vectorise;
 
 // rewrite.c -------------------------------------------------------------------------------------------------
 
@@ -78,5 +81,11 @@ int pass_nodes(const struct tile_kernel *kernel, const struct tile_stmt *body, e
 // How an index moves with a loop variable.
 enum pass_step { PASS_FIXED, PASS_UNIT, PASS_OTHER };
 enum pass_step pass_step_of(expr index, const struct tile_name *variable);
+
+// bounds.c --------------------------------------------------------------------------------------------------
+
+// What an integer can be, both included; INT64_MIN and INT64_MAX where nothing is known.
+struct pass_range { int64_t low, high; };
+struct pass_range pass_range(expr e);
 
 #endif

@@ -9,6 +9,7 @@ static const struct {
     const char *name;
     pass_function *run;
 } pipeline[] = {
+    {"tiles", pass_tiles},         // copies, reductions and the like as loops
     {"complex", pass_complex},     // complex numbers as pairs of floats
     {"widen", pass_widen},         // 16-bit floats in f32
     {"lower", pass_lower},         // rows as simpler ones

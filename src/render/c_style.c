@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-static const struct dialect *const dialects[] = {&dialect_c, &dialect_c_scalar, &dialect_cuda,
-                                                 &dialect_opencl};
+static const struct dialect *const dialects[] = {&dialect_c, &dialect_c_scalar, &dialect_c_tiles,
+                                                 &dialect_cuda, &dialect_opencl};
 
 const char *render_dialect_name(int at) {
     return at >= 0 && at < (int)COUNT(dialects) ? dialects[at]->target.name : NULL;
@@ -52,6 +52,8 @@ static bool render_map(struct style *s, const struct tile_kernel *kernel, const 
 static bool render(struct style *s, const struct tile_kernel *kernel, const char *symbol) {
     const struct tile_stmt *body = kernel->body;
     bool is_one = body && !body->next;
+    if (s->dialect->program)
+        return s->dialect->program(s, kernel, symbol);
     if (is_one && body->kind == TILE_REDUCE && s->dialect->reduction)
         return s->dialect->reduction(s, kernel, symbol);
     if (is_one && body->kind == TILE_MAP)

@@ -75,12 +75,55 @@
     "FN f64 zl_sqrt_f64(f64 x) { return " sqrt "(x); }\n" \
     "FN f64 zl_fma_f64(f64 a, f64 b, f64 c) { return fma(a, b, c); }\n"
 
-const char prelude_c_scalar[] =
-    "#include <math.h>\n#include <stdbool.h>\n#include <stdint.h>\n\n"
-    "#define FN static inline __attribute__((unused))\n"
-    "typedef int8_t i8;\ntypedef int16_t i16;\ntypedef int32_t i32;\ntypedef int64_t i64;\n"
-    "typedef uint8_t u8;\ntypedef uint16_t u16;\ntypedef uint32_t u32;\ntypedef uint64_t u64;\n" FLOATS DOUBLE
-    "struct c64 {\n    f32 re, im;\n};\n" HELPERS_32("sqrtf", "f") HELPERS_64("sqrt");
+#define C_SCALAR \
+    "#include <math.h>\n#include <stdbool.h>\n#include <stdint.h>\n\n" \
+    "#define FN static inline __attribute__((unused))\n" \
+    "typedef int8_t i8;\ntypedef int16_t i16;\ntypedef int32_t i32;\ntypedef int64_t i64;\n" \
+    "typedef uint8_t u8;\ntypedef uint16_t u16;\ntypedef uint32_t u32;\ntypedef uint64_t u64;\n" FLOATS DOUBLE \
+    "struct c64 {\n    f32 re, im;\n};\n" HELPERS_32("sqrtf", "f") HELPERS_64("sqrt")
+
+const char prelude_c_scalar[] = C_SCALAR;
+
+// Atomics repeat until nobody else was quicker. struct zl_run is struct tile_run of device/cpu/cpu.h.
+#define ATOMIC_NUMBERS(T, one, more) \
+    "FN " T " zl_add_" T "(" T " a, " T " b) { return (" T ")((" one ")a + (" one ")b); }\n" more
+#define ATOMIC_INTEGERS(T, U) \
+    ATOMIC_NUMBERS(T, U, \
+    "FN " T " zl_max_" T "(" T " a, " T " b) { return a > b ? a : b; }\n" \
+    "FN " T " zl_min_" T "(" T " a, " T " b) { return a < b ? a : b; }\n" \
+    "FN " T " zl_and_" T "(" T " a, " T " b) { return (" T ")(a & b); }\n" \
+    "FN " T " zl_or_" T "(" T " a, " T " b) { return (" T ")(a | b); }\n" \
+    "FN " T " zl_xor_" T "(" T " a, " T " b) { return (" T ")(a ^ b); }\n")
+#define ATOMIC_HALF(T, op, how) \
+    "FN " T " zl_" op "_" T "(" T " a, " T " b) { f32 x = zl_f32_of_" T "(a), y = zl_f32_of_" T "(b); return zl_" T "_of_f32(" how "); }\n"
+#define ATOMIC_HALVES(T) \
+    ATOMIC_HALF(T, "add", "x + y") ATOMIC_HALF(T, "max", "zl_max_f32(x, y)") ATOMIC_HALF(T, "min", "zl_min_f32(x, y)")
+
+const char prelude_c_tiles[] = C_SCALAR
+    ATOMIC_INTEGERS("i8", "u32") ATOMIC_INTEGERS("i16", "u32") ATOMIC_INTEGERS("i32", "u32") ATOMIC_INTEGERS("i64", "u64")
+    ATOMIC_INTEGERS("u8", "u32") ATOMIC_INTEGERS("u16", "u32") ATOMIC_INTEGERS("u32", "u32") ATOMIC_INTEGERS("u64", "u64")
+    ATOMIC_NUMBERS("f32", "f32", "") ATOMIC_NUMBERS("f64", "f64", "") ATOMIC_HALVES("f16") ATOMIC_HALVES("bf16")
+    "#define ZL_ATOMIC(T, U, at, fn, value) \\\n"
+    "    do { \\\n"
+    "        U *zl_at = (U *)(at); \\\n"
+    "        U zl_old = __atomic_load_n(zl_at, __ATOMIC_RELAXED), zl_new; \\\n"
+    "        T zl_a, zl_b; \\\n"
+    "        do { \\\n"
+    "            __builtin_memcpy(&zl_a, &zl_old, sizeof zl_a); \\\n"
+    "            zl_b = fn(zl_a, value); \\\n"
+    "            __builtin_memcpy(&zl_new, &zl_b, sizeof zl_new); \\\n"
+    "        } while (!__atomic_compare_exchange_n(zl_at, &zl_old, zl_new, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)); \\\n"
+    "    } while (0)\n\n"
+    "struct zl_tile {\n    void *data;\n    i64 row;\n    int dtype, transposed;\n};\n"
+    "struct zl_tile_gemm {\n    i64 m, n, k;\n    struct zl_tile a, b, c;\n    int clear;\n};\n"
+    "struct zl_run {\n"
+    "    char *const *p;\n"
+    "    const i64 *symbol;\n"
+    "    char *const *room;\n"
+    "    void (*gemm)(const struct zl_tile_gemm *g);\n"
+    "    void (*fail)(const struct zl_run *run, int line, const char *message);\n"
+    "    void (*print)(const struct zl_run *run, const char *message, int has_value, f64 value);\n"
+    "};\n";
 
 // Compiled with --fmad=false.
 const char prelude_cuda[] =

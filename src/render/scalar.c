@@ -279,9 +279,9 @@ static void map_thread(struct style *s, const char *symbol) {
 
 #define WIDE PASS_INTEGER | PASS_FLOAT
 
-#define SCALAR_TARGET(dialect)                                 \
+#define SCALAR_TARGET(dialect, ...)                            \
     {                                                          \
-        .name = dialect, .op = words, .cast = {                \
+        __VA_ARGS__.name = dialect, .op = words, .cast = {     \
             [ZL_UINT8] = PASS_INTEGER,                         \
             [ZL_UINT16] = PASS_INTEGER,                        \
             [ZL_UINT32] = WIDE,                                \
@@ -304,6 +304,19 @@ const struct dialect dialect_c_scalar = {.target = SCALAR_TARGET("c_scalar"),
                                          .map = map_loop,
                                          .reduction = reduction_scalar,
                                          SCALAR_DIALECT};
+// Products of tiles that the CPU device multiplies: sums are as wide as they are exact enough.
+static bool multiplies(zl_dtype a, zl_dtype b, zl_dtype c) {
+    bool is_half = a == ZL_FLOAT16 || a == ZL_BFLOAT16;
+    bool is_float = a == ZL_FLOAT32 || a == ZL_FLOAT64;
+    return a == b && ((is_half && (c == ZL_FLOAT32 || c == a)) || (is_float && c == a) ||
+                      (a == ZL_INT8 && c == ZL_INT32));
+}
+
+const struct dialect dialect_c_tiles = {
+    .target = SCALAR_TARGET("c_tiles", .is_program = true, .multiplies = multiplies, ),
+    .prelude = prelude_c_tiles,
+    .program = program_render,
+    SCALAR_DIALECT};
 const struct dialect dialect_cuda = {
     .target = SCALAR_TARGET("cuda"), .prelude = prelude_cuda, .map = map_thread, SCALAR_DIALECT};
 const struct dialect dialect_opencl = {

@@ -18,6 +18,8 @@ struct dialect {
     // The whole function of a map; of a reduction of one row (NULL: none).
     void (*map)(struct style *s, const char *symbol);
     bool (*reduction)(struct style *s, const struct tile_kernel *kernel, const char *symbol);
+    // The functions of a kernel of any statements (NULL: it has none).
+    bool (*program)(struct style *s, const struct tile_kernel *kernel, const char *symbol);
     // What the statements of a map need: the type of a variable, the j-th register of a value in terms of its
     // operands, the name of that register, and whether any lane of a mask is true.
     void (*type)(struct style *s, expr e);
@@ -28,12 +30,15 @@ struct dialect {
     bool (*is_inline)(const struct plan *plan, expr e);
 };
 
-extern const struct dialect dialect_c, dialect_c_scalar, dialect_cuda, dialect_opencl;
-extern const char prelude_c_scalar[], prelude_cuda[], prelude_opencl[]; // prelude.c
+extern const struct dialect dialect_c, dialect_c_scalar, dialect_c_tiles, dialect_cuda, dialect_opencl;
+extern const char prelude_c_scalar[], prelude_c_tiles[], prelude_cuda[], prelude_opencl[]; // prelude.c
 
 // reduction.c
 bool reduction_vector(struct style *s, const struct tile_kernel *kernel, const char *symbol);
 bool reduction_scalar(struct style *s, const struct tile_kernel *kernel, const char *symbol);
+
+// program.c
+bool program_render(struct style *s, const struct tile_kernel *kernel, const char *symbol);
 
 // statements.c
 void style_line(struct style *s, const char *format, ...) __attribute__((format(printf, 2, 3)));

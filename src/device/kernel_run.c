@@ -1,0 +1,323 @@
+// kernel_run.c - the public side of running tile kernels: finds sizes in the shapes of arguments, checks them, and gives the
+// kernel to its target.
+
+#include "kernel/kernel.h"
+
+#include "device/device.h"
+#include "device/cpu/tile_kernel.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static const struct kernel_driver *const drivers[] = {&cpu_kernel_driver};
+
+const char *zl_kernel_target(int index) {
+    return index >= 0 && index < (int)COUNT(drivers) ? drivers[index]->name : NULL;
+}
+
+static const struct kernel_driver *find_driver(const char *target) {
+    struct text names = {0};
+    for (size_t i = 0; i < COUNT(drivers); i++) {
+        if (target && !strcmp(drivers[i]->name, target))
+            return drivers[i];
+        text_add(&names, "%s%s", i ? ", " : "", drivers[i]->name);
+    }
+    error_set(ZL_ERROR_VALUE, "zl_kernel_compile: there is no target '%s'; there are: %s",
+              target ? target : "(null)", names.data ? names.data : "");
+    text_free(&names);
+    return NULL;
+}
+
+static bool compile(zl_kernel k, const struct kernel_driver *driver) {
+    struct tile_kernel *own = kernel_copy(k->kernel);
+    k->driver = driver;
+    k->compiled = own ? driver->compile(own, &k->source) : NULL;
+    tile_free(own);
+    return k->compiled;
+}
+
+zl_kernel zl_kernel_compile(const char *text, const char *name, const char *target) {
+    const struct kernel_driver *driver = find_driver(target);
+    zl_kernel k = driver ? zl_kernel_parse(text, name) : NULL;
+    if (!k || compile(k, driver))
+        return k;
+    zl_kernel_release(k);
+    return NULL;
+}
+
+static bool is_compiled(zl_kernel k, const char *function) {
+    return (k && k->compiled) ||
+           error_false(ZL_ERROR_VALUE, "%s: the kernel was not compiled: zl_kernel_compile does that",
+                       function);
+}
+
+const char *zl_kernel_source_text(zl_kernel k) {
+    return is_compiled(k, "zl_kernel_source_text") ? k->source : NULL;
+}
+
+int zl_kernel_parameters(zl_kernel k) {
+    return k ? k->kernel->parameters : 0;
+}
+
+bool zl_kernel_parameter_at(zl_kernel k, int index, zl_kernel_parameter *out) {
+    if (!k || index < 0 || index >= k->kernel->parameters)
+        return error_false(ZL_ERROR_VALUE, "zl_kernel_parameter_at: there is no parameter %d", index);
+    const struct tile_parameter *p = &k->kernel->parameter[index];
+    struct tile_type type = p->is_scalar ? p->scalar->type : p->buffer->type;
+    *out = (zl_kernel_parameter){.name = p->is_scalar ? p->scalar->text : p->buffer->text,
+                                 .dtype = tile_dtype_of(type),
+                                 .ndim = p->is_scalar ? 0 : p->buffer->ndim,
+                                 .is_scalar = p->is_scalar,
+                                 .is_output = !p->is_scalar && p->buffer->is_output};
+    return true;
+}
+
+// Sizes -------------------------------------------------------------------------------------------------------------
+
+// A call while its arguments are looked at.
+struct sizes {
+    const struct tile_kernel *kernel;
+    int64_t *value; // by symbol
+    bool *bound;
+};
+
+static int symbol_of(const struct tile_kernel *k, const struct tile_name *name) {
+    int at = 0;
+    while (at < k->symbols && k->symbol[at] != name)
+        at++;
+    return at;
+}
+
+static union tile_value symbol_value(void *data, expr e, const int64_t *index) {
+    const struct sizes *b = data;
+    (void)index;
+    int at = e->op == TILE_SYMBOL ? symbol_of(b->kernel, e->name) : b->kernel->symbols;
+    return (union tile_value){.i = at < b->kernel->symbols ? b->value[at] : 0};
+}
+
+static bool evaluate(struct sizes *b, expr e, int64_t *out) {
+    struct tile_tape *tape = tile_tape(1, &e);
+    union tile_value value;
+    if (!tape)
+        return false;
+    tile_tape_run(tape, symbol_value, b, &value);
+    tile_tape_free(tape);
+    *out = value.i;
+    return true;
+}
+
+static bool is_in_range(const struct tile_name *s, int64_t value) {
+    if (value < s->low || value > s->high)
+        return error_false(ZL_ERROR_SHAPE,
+                           "zl_kernel_run: %s is %" PRId64 ", which is not within %" PRId64 " to %" PRId64,
+                           s->text, value, s->low == INT64_MIN ? 0 : s->low, s->high);
+    return s->divisor <= 1 || value % s->divisor == 0 ||
+           error_false(ZL_ERROR_SHAPE, "zl_kernel_run: %s is %" PRId64 ", which is no multiple of %" PRId64,
+                       s->text, value, s->divisor);
+}
+
+static bool bind_axis(struct sizes *b, const struct tile_buffer *buffer, int axis, int64_t size) {
+    expr e = buffer->shape[axis];
+    if (e->op != TILE_SYMBOL)
+        return true; // checked when all are known
+    int at = symbol_of(b->kernel, e->name);
+    if (b->bound[at])
+        return true;
+    b->bound[at] = true;
+    b->value[at] = size;
+    return is_in_range(e->name, size);
+}
+
+static bool bind_sizes(struct sizes *b, const zl_kernel_buffer *buffer) {
+    for (int i = 0; i < b->kernel->parameters; i++) {
+        const struct tile_parameter *p = &b->kernel->parameter[i];
+        for (int axis = 0; !p->is_scalar && axis < p->buffer->ndim; axis++)
+            if (!bind_axis(b, p->buffer, axis, buffer[i].dim[axis]))
+                return false;
+    }
+    for (int i = 0; i < b->kernel->symbols; i++)
+        if (!b->bound[i])
+            return error_false(ZL_ERROR_SHAPE, "zl_kernel_run: no argument has the size '%s'",
+                               b->kernel->symbol[i]->text);
+    return true;
+}
+
+// Arguments ---------------------------------------------------------------------------------------------------------
+
+static bool check_kind(const struct tile_parameter *p, const zl_kernel_buffer *a) {
+    const char *name = p->is_scalar ? p->scalar->text : p->buffer->text;
+    struct tile_type type = p->is_scalar ? p->scalar->type : p->buffer->type;
+    int ndim = p->is_scalar ? 0 : p->buffer->ndim;
+    if (!a->data && !(ndim > 0 && a->dim && a->dim[0] == 0))
+        return error_false(ZL_ERROR_VALUE, "zl_kernel_run: argument '%s' is NULL", name);
+    if (a->dtype != tile_dtype_of(type))
+        return error_false(ZL_ERROR_DTYPE, "zl_kernel_run: argument '%s' is %s, not %s", name,
+                           zl_dtype_name(a->dtype), zl_dtype_name(tile_dtype_of(type)));
+    return a->ndim == ndim || error_false(ZL_ERROR_SHAPE, "zl_kernel_run: argument '%s' has %d axes, not %d",
+                                          name, a->ndim, ndim);
+}
+
+static bool check_size(struct sizes *b, const struct tile_buffer *buffer, const zl_kernel_buffer *a,
+                       int axis) {
+    int64_t wanted;
+    if (!evaluate(b, buffer->shape[axis], &wanted))
+        return false;
+    return a->dim[axis] == wanted ||
+           error_false(ZL_ERROR_SHAPE,
+                       "zl_kernel_run: argument '%s' has %" PRId64 " along axis %d, not %" PRId64,
+                       buffer->text, a->dim[axis], axis, wanted);
+}
+
+static bool check_stride(struct sizes *b, const struct tile_buffer *buffer, const zl_kernel_buffer *a,
+                         int axis, int64_t dense) {
+    int64_t wanted = dense, stride = a->stride ? a->stride[axis] : dense;
+    if (buffer->stride && !evaluate(b, buffer->stride[axis], &wanted))
+        return false;
+    return a->dim[axis] <= 1 || stride == wanted ||
+           error_false(ZL_ERROR_SHAPE,
+                       "zl_kernel_run: argument '%s' has the stride %" PRId64 " along axis %d, not %" PRId64,
+                       buffer->text, stride, axis, wanted);
+}
+
+static bool check_layout(struct sizes *b, const struct tile_buffer *buffer, const zl_kernel_buffer *a) {
+    int64_t dense = 1;
+    for (int axis = buffer->ndim - 1; axis >= 0; axis--) {
+        if (!check_size(b, buffer, a, axis) || !check_stride(b, buffer, a, axis, dense))
+            return false;
+        dense *= MAX_OF(a->dim[axis], 1);
+    }
+    return true;
+}
+
+static bool check_arguments(struct sizes *b, int count, const zl_kernel_buffer *buffer) {
+    if (count != b->kernel->parameters)
+        return error_false(ZL_ERROR_VALUE, "zl_kernel_run: kernel %s has %d parameters and got %d arguments",
+                           b->kernel->name, b->kernel->parameters, count);
+    for (int i = 0; i < count; i++)
+        if (!check_kind(&b->kernel->parameter[i], &buffer[i]))
+            return false;
+    if (!bind_sizes(b, buffer))
+        return false;
+    for (int i = 0; i < count; i++)
+        if (!b->kernel->parameter[i].is_scalar &&
+            !check_layout(b, b->kernel->parameter[i].buffer, &buffer[i]))
+            return false;
+    return true;
+}
+
+static bool run_checked(zl_kernel k, int count, const zl_kernel_buffer *buffer, struct sizes *b) {
+    void **address = memory_zero(sizeof *address * (size_t)(count + 1));
+    for (int i = 0; address && i < count; i++)
+        address[i] = buffer[i].data;
+    bool done = address && k->driver->run(k->compiled, address, b->value);
+    memory_free(address);
+    return done;
+}
+
+static bool sizes_open(struct sizes *b, const struct tile_kernel *kernel) {
+    *b = (struct sizes){.kernel = kernel};
+    b->value = memory_zero(sizeof *b->value * (size_t)(kernel->symbols + 1));
+    b->bound = memory_zero(sizeof *b->bound * (size_t)(kernel->symbols + 1));
+    return b->value && b->bound;
+}
+
+static void sizes_close(struct sizes *b) {
+    memory_free(b->value);
+    memory_free(b->bound);
+}
+
+bool zl_kernel_run(zl_kernel k, int count, const zl_kernel_buffer *buffer) {
+    struct sizes b;
+    if (!is_compiled(k, "zl_kernel_run"))
+        return false;
+    bool done =
+        sizes_open(&b, k->kernel) && check_arguments(&b, count, buffer) && run_checked(k, count, buffer, &b);
+    sizes_close(&b);
+    return done;
+}
+
+// Arrays ------------------------------------------------------------------------------------------------------------
+
+static zl_kernel_buffer buffer_of(zl_array a) {
+    zl_shape shape = zl_shape_of(a);
+    return (zl_kernel_buffer){(void *)(uintptr_t)zl_data(a), zl_dtype_of(a), shape.ndim, shape.dim, NULL};
+}
+
+// An output of the size that the inputs give it.
+static zl_array new_output(struct sizes *b, const struct tile_buffer *buffer) {
+    int64_t dim[TILE_DIMS];
+    for (int i = 0; i < buffer->ndim; i++)
+        if (!evaluate(b, buffer->shape[i], &dim[i]))
+            return NULL;
+    zl_array a = zl_zeros((zl_shape){dim, buffer->ndim}, tile_dtype_of(buffer->type));
+    return a && zl_eval(zl_retain(a)) ? a : NULL;
+}
+
+static bool bind_inputs(struct sizes *b, int inputs, const zl_kernel_buffer *buffer) {
+    for (int i = 0; i < inputs; i++) {
+        const struct tile_parameter *p = &b->kernel->parameter[i];
+        if (!check_kind(p, &buffer[i]))
+            return false;
+        for (int axis = 0; !p->is_scalar && axis < p->buffer->ndim; axis++)
+            if (!bind_axis(b, p->buffer, axis, buffer[i].dim[axis]))
+                return false;
+    }
+    return true;
+}
+
+static int count_inputs(const struct tile_kernel *k) {
+    int count = 0;
+    while (count < k->parameters && (k->parameter[count].is_scalar || !k->parameter[count].buffer->is_output))
+        count++;
+    return count;
+}
+
+static bool make_outputs(struct sizes *b, int inputs, int outputs, zl_array *out, zl_kernel_buffer *buffer) {
+    for (int i = 0; i < outputs; i++) {
+        if (!(out[i] = new_output(b, b->kernel->parameter[inputs + i].buffer)))
+            return false;
+        buffer[inputs + i] = buffer_of(out[i]);
+    }
+    return true;
+}
+
+// What failed is released again.
+static bool call(zl_kernel k, int inputs, const zl_array *in, int outputs, zl_array *out,
+                 zl_kernel_buffer *buffer) {
+    struct sizes b;
+    bool ready = sizes_open(&b, k->kernel);
+    ZL_SCOPE {
+        zl_array whole;
+        for (int i = 0; ready && i < inputs; i++) {
+            ready = (whole = zl_contiguous(in[i], false)) && zl_eval(whole);
+            if (ready)
+                buffer[i] = buffer_of(whole);
+        }
+        bool done = ready && bind_inputs(&b, inputs, buffer) &&
+                    make_outputs(&b, inputs, outputs, out, buffer) &&
+                    zl_kernel_run(k, inputs + outputs, buffer);
+        for (int i = 0; !done && i < outputs; i++) {
+            zl_release(out[i]);
+            out[i] = NULL;
+        }
+        ready = done;
+    }
+    sizes_close(&b);
+    return ready;
+}
+
+bool zl_kernel_call(zl_kernel k, int inputs, const zl_array *in, int outputs, zl_array *out) {
+    if (!is_compiled(k, "zl_kernel_call"))
+        return false;
+    int wanted = count_inputs(k->kernel), given = k->kernel->parameters - wanted;
+    if (inputs != wanted || outputs != given)
+        return error_false(ZL_ERROR_VALUE,
+                           "zl_kernel_call: kernel %s has %d inputs and %d outputs, not %d and %d",
+                           k->kernel->name, wanted, given, inputs, outputs);
+    zl_kernel_buffer *buffer = memory_zero(sizeof *buffer * (size_t)(inputs + outputs + 1));
+    for (int i = 0; i < outputs; i++)
+        out[i] = NULL;
+    bool done = buffer && call(k, inputs, in, outputs, out, buffer);
+    memory_free(buffer);
+    return done;
+}

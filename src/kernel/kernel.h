@@ -1,0 +1,30 @@
+// kernel.h - a tile kernel of the public API, and what a target offers to run it.
+
+#ifndef KERNEL_H
+#define KERNEL_H
+
+#include "zellige_tile.h"
+
+#include "tile/tile.h"
+
+// A target that kernels are compiled for.
+struct kernel_driver {
+    const char *name;
+    // Compiles a kernel, which it changes. *source: the text that it became, to be freed. NULL and an error.
+    void *(*compile)(struct tile_kernel *kernel, char **source);
+    // address: one for each parameter, of its value if it is a scalar. False and an error.
+    bool (*run)(void *compiled, void *const *address, const int64_t *symbol);
+    void (*free)(void *compiled);
+};
+
+struct zl_kernel_ {
+    struct tile_kernel *kernel;
+    const struct kernel_driver *driver; // NULL: it was only read
+    void *compiled;
+    char *source; // what the target's compiler got
+};
+
+// A kernel of its own for passes, which work in place.
+struct tile_kernel *kernel_copy(const struct tile_kernel *kernel);
+
+#endif

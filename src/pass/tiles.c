@@ -1,0 +1,459 @@
+// tiles.c - tile statements as loops over elements: copy, fill, reduce, scan, and gemm where the target has no unit for it.
+//
+// Edges: where a rectangle may leave its buffer, one test before the loop decides between a loop without tests and one
+// that masks every element. Asynchronous statements run at once; their waits go.
+
+#include "pass/pass.h"
+
+#include <stdio.h>
+
+enum { LANE_BYTES = 128 }; // of a reduction: see doc/tile.md
+
+static expr number(int64_t value) {
+    return tile_const_int(tile_index_type(), value);
+}
+
+static expr as_index(expr e) {
+    return e ? tile_cast(tile_index_type(), e) : NULL;
+}
+
+static expr both(expr a, expr b) {
+    return !a ? b : !b ? a : tile_binary(TILE_AND, a, b);
+}
+
+static const struct tile_name *variable(expr extent) {
+    char text[24];
+    snprintf(text, sizeof text, "t%d", tile_current() ? tile_current()->names : 0);
+    return tile_index(text, extent);
+}
+
+static expr value_of(const struct tile_name *name) {
+    return name ? tile_name_value(name, TILE_INDEX) : NULL;
+}
+
+// Regions ---------------------------------------------------------------------------------------------------------
+
+// A rectangle that a statement works on, with one variable an axis.
+struct box {
+    int axes;
+    expr size[TILE_DIMS];
+    const struct tile_name *name[TILE_DIMS];
+    expr point[TILE_DIMS];
+};
+
+static expr region_size(const struct tile_region *r, int axis) {
+    return as_index(r->extent ? r->extent[axis] : r->buffer->shape[axis]);
+}
+
+static bool is_sized(const struct tile_region *r) {
+    return r->extent || !r->origin;
+}
+
+static void name_points(struct box *b) {
+    for (int i = 0; i < b->axes; i++) {
+        b->name[i] = variable(b->size[i]);
+        b->point[i] = value_of(b->name[i]);
+    }
+}
+
+// The axes of a region, paired from the last with those of the other.
+static struct box box_of(const struct tile_region *r, const struct tile_region *other) {
+    const struct tile_region *sized = is_sized(r) || !other ? r : other;
+    struct box b = {.axes = MAX_OF(r->buffer->ndim, other ? other->buffer->ndim : 0)};
+    for (int i = 0; i < b.axes; i++) {
+        int axis = i - b.axes + sized->buffer->ndim;
+        b.size[i] = axis < 0 ? number(1) : region_size(sized, axis);
+    }
+    name_points(&b);
+    return b;
+}
+
+static expr origin_of(const struct tile_region *r, int axis) {
+    return r->origin ? as_index(r->origin[axis]) : number(0);
+}
+
+// Where a point of a box is in a region's buffer.
+static void place(const struct tile_region *r, const struct box *b, const expr *point, expr *index) {
+    for (int i = 0; i < r->buffer->ndim; i++) {
+        int axis = b->axes - r->buffer->ndim + i;
+        expr origin = origin_of(r, i);
+        index[i] = axis < 0 || !point[axis] ? origin
+                   : !r->origin             ? point[axis]
+                                            : tile_binary(TILE_ADD, origin, point[axis]);
+    }
+}
+
+static bool is_below(expr e, expr limit, int64_t more) {
+    struct pass_range a = pass_range(e), b = pass_range(limit);
+    return a.high != INT64_MAX && b.low != INT64_MIN && a.high + more <= b.low;
+}
+
+// Whether all of a box is in the buffer: NULL if that is known, else the test. size: elements along the axes.
+static expr all_inside(const struct tile_region *r, const struct box *b) {
+    expr test = NULL;
+    for (int i = 0; r->origin && i < r->buffer->ndim; i++) {
+        int axis = b->axes - r->buffer->ndim + i;
+        expr origin = origin_of(r, i), size = axis < 0 ? number(1) : b->size[axis],
+             limit = as_index(r->buffer->shape[i]);
+        expr end = tile_binary(TILE_ADD, origin, size);
+        if (!origin || !end || !limit)
+            return NULL;
+        if (pass_range(origin).low < 0)
+            test = both(test, tile_binary(TILE_GE, origin, number(0)));
+        if (!is_below(end, limit, 0))
+            test = both(test, tile_binary(TILE_LE, end, limit));
+    }
+    if (!r->origin && r->extent) // of the beginning
+        for (int i = 0; i < r->buffer->ndim; i++) {
+            expr size = as_index(r->extent[i]), limit = as_index(r->buffer->shape[i]);
+            if (size && limit && size != limit && !is_below(size, limit, 0))
+                test = both(test, tile_binary(TILE_LE, size, limit));
+        }
+    return test;
+}
+
+// Whether one element is.
+static expr is_inside(const struct tile_region *r, const expr *index) {
+    expr test = NULL;
+    for (int i = 0; i < r->buffer->ndim; i++) {
+        expr limit = as_index(r->buffer->shape[i]);
+        if (!index[i] || !limit)
+            return NULL;
+        if (pass_range(index[i]).low < 0)
+            test = both(test, tile_binary(TILE_GE, index[i], number(0)));
+        if (!is_below(index[i], limit, 1))
+            test = both(test, tile_binary(TILE_LT, index[i], limit));
+    }
+    return test;
+}
+
+// The element at a point; 0 outside of the buffer, where `masked`.
+static expr read(const struct tile_region *r, const struct box *b, const expr *point, bool masked) {
+    expr index[TILE_DIMS];
+    place(r, b, point, index);
+    expr mask = masked ? is_inside(r, index) : NULL;
+    return tile_load(r->buffer, r->buffer->ndim, index, mask, NULL);
+}
+
+static void write(const struct tile_region *r, const struct box *b, const expr *point, expr value,
+                  bool masked) {
+    expr index[TILE_DIMS];
+    place(r, b, point, index);
+    tile_store(r->buffer, r->buffer->ndim, index, value, masked ? is_inside(r, index) : NULL);
+}
+
+// Emits a body once if nothing can leave a buffer; else twice, under the test that says so.
+static void with_edges(expr test, void (*emit)(const struct tile_stmt *s, bool masked),
+                       const struct tile_stmt *s) {
+    if (!test) {
+        emit(s, false);
+        return;
+    }
+    tile_open_if(test);
+    emit(s, false);
+    tile_else();
+    emit(s, true);
+    tile_close();
+}
+
+// Copy and fill -----------------------------------------------------------------------------------------------------
+
+static void open_box(const struct box *b) {
+    tile_open_map(b->axes, b->name, b->size);
+}
+
+static void emit_copy(const struct tile_stmt *s, bool masked) {
+    const struct tile_region *from = &s->region[0], *to = &s->region[1];
+    struct box b = box_of(from, to);
+    open_box(&b);
+    expr value = read(from, &b, b.point, masked);
+    write(to, &b, b.point, value ? tile_cast(to->buffer->type, value) : NULL, masked);
+    tile_close();
+}
+
+static void copy(const struct tile_stmt *s) {
+    struct box b = box_of(&s->region[0], &s->region[1]);
+    with_edges(both(all_inside(&s->region[0], &b), all_inside(&s->region[1], &b)), emit_copy, s);
+}
+
+static void emit_fill(const struct tile_stmt *s, bool masked) {
+    struct box b = box_of(&s->region[1], NULL);
+    open_box(&b);
+    write(&s->region[1], &b, b.point, s->value, masked);
+    tile_close();
+}
+
+static void fill(const struct tile_stmt *s) {
+    struct box b = box_of(&s->region[1], NULL);
+    with_edges(all_inside(&s->region[1], &b), emit_fill, s);
+}
+
+// Reduce and scan ---------------------------------------------------------------------------------------------------
+
+// The box without one axis, whose variable then is a loop of its own.
+static struct box lines_of(const struct box *b, int axis) {
+    struct box lines = {0};
+    for (int i = 0; i < b->axes; i++)
+        if (i != axis) {
+            lines.size[lines.axes] = b->size[i];
+            lines.name[lines.axes] = b->name[i];
+            lines.point[lines.axes++] = b->point[i];
+        }
+    return lines;
+}
+
+static expr identity_of(const struct tile_stmt *s, struct tile_type type) {
+    uint64_t bits;
+    return tile_identity(s->combine, type, &bits) ? tile_const_bits(type, bits) : NULL;
+}
+
+static void open_lines(const struct box *lines) {
+    if (lines->axes)
+        tile_open_map(lines->axes, lines->name, lines->size);
+    else
+        tile_open_if(tile_const_int((struct tile_type){TILE_BOOL, 1, 1}, 1));
+}
+
+static void for_lanes(int count, void (*emit)(const struct tile_buffer *lane, expr j, const void *data),
+                      const struct tile_buffer *lane, const void *data) {
+    const struct tile_name *j = variable(number(count));
+    expr end = number(count);
+    tile_open_map(1, &j, &end);
+    emit(lane, value_of(j), data);
+    tile_close();
+}
+
+static void start_lane(const struct tile_buffer *lane, expr j, const void *data) {
+    tile_store(lane, 1, &j, *(const expr *)data, NULL);
+}
+
+struct halving {
+    enum tile_op combine;
+    int half;
+};
+
+static void halve_lane(const struct tile_buffer *lane, expr j, const void *data) {
+    const struct halving *h = data;
+    expr other = j ? tile_binary(TILE_ADD, j, number(h->half)) : NULL;
+    if (other)
+        tile_store(lane, 1, &j,
+                   tile_binary(h->combine, tile_load(lane, 1, &j, NULL, NULL),
+                               tile_load(lane, 1, &other, NULL, NULL)),
+                   NULL);
+}
+
+// What a line is reduced by.
+struct line {
+    const struct tile_stmt *s;
+    const struct box *b;
+    const struct tile_buffer *lane;
+    int lanes;
+    bool masked;
+};
+
+// lane[j] takes the element number i of the line.
+static void take(const struct line *l, expr i, expr j) {
+    expr point[TILE_DIMS];
+    for (int k = 0; k < l->b->axes; k++)
+        point[k] = k == l->s->axis ? i : l->b->point[k];
+    expr x = read(&l->s->region[0], l->b, point, l->masked);
+    expr old = j ? tile_load(l->lane, 1, &j, NULL, NULL) : NULL;
+    if (x && old)
+        tile_store(l->lane, 1, &j, tile_binary(l->s->combine, old, tile_cast(l->lane->type, x)), NULL);
+}
+
+// All lanes take their next elements, as long as there are enough for all; then some take one more.
+static void take_line(const struct line *l, expr size) {
+    struct pass_range known = pass_range(size);
+    bool even = known.low == known.high && known.low % l->lanes == 0;
+    expr lanes = number(l->lanes),
+         whole = tile_binary(TILE_MUL, tile_binary(TILE_FLOORDIV, size, lanes), lanes);
+    const struct tile_name *from = variable(size), *j = variable(lanes);
+    tile_open_for(from, number(0), whole, lanes, TILE_SERIAL);
+    tile_open_map(1, &j, &lanes);
+    take(l, tile_binary(TILE_ADD, value_of(from), value_of(j)), value_of(j));
+    tile_close();
+    tile_close();
+    if (even)
+        return;
+    const struct tile_name *k = variable(lanes);
+    tile_open_for(k, number(0), tile_binary(TILE_SUB, size, whole), NULL, TILE_SERIAL);
+    take(l, tile_binary(TILE_ADD, whole, value_of(k)), value_of(k));
+    tile_close();
+}
+
+static void put_result(const struct line *l) {
+    const struct tile_region *from = &l->s->region[0], *to = &l->s->region[1];
+    expr zero = number(0), point[TILE_DIMS], value = tile_load(l->lane, 1, &zero, NULL, NULL);
+    struct box place_in = {0};
+    for (int i = 0; i < l->b->axes; i++)
+        if (i != l->s->axis || to->buffer->ndim >= from->buffer->ndim)
+            point[place_in.axes++] = i == l->s->axis ? NULL : l->b->point[i];
+    if (!l->s->clear)
+        value = tile_binary(l->s->combine, read(to, &place_in, point, true), value);
+    write(to, &place_in, point, value, true);
+}
+
+static void emit_reduce(const struct tile_stmt *s, bool masked) {
+    struct tile_type type = s->region[1].buffer->type;
+    struct box b = box_of(&s->region[0], NULL), lines = lines_of(&b, s->axis);
+    struct line l = {.s = s, .b = &b, .lanes = LANE_BYTES / tile_type_bytes(type), .masked = masked};
+    expr lanes = number(l.lanes), identity = identity_of(s, type);
+    char text[24];
+    open_lines(&lines);
+    snprintf(text, sizeof text, "lane%d", tile_current() ? tile_current()->buffers : 0);
+    l.lane = tile_alloc(text, type, TILE_REGISTER, 1, &lanes);
+    if (l.lane) {
+        for_lanes(l.lanes, start_lane, l.lane, &identity);
+        take_line(&l, b.size[s->axis]);
+        for (int half = l.lanes / 2; half; half /= 2)
+            for_lanes(half, halve_lane, l.lane, &(struct halving){s->combine, half});
+        put_result(&l);
+    }
+    tile_close();
+}
+
+static void reduce(const struct tile_stmt *s) {
+    struct box b = box_of(&s->region[0], NULL);
+    with_edges(all_inside(&s->region[0], &b), emit_reduce, s);
+}
+
+static const struct tile_name *local(const char *prefix, struct tile_type type) {
+    char text[24];
+    snprintf(text, sizeof text, "%s%d", prefix, tile_current() ? tile_current()->names : 0);
+    return tile_name(text, type);
+}
+
+static expr value_of_local(const struct tile_name *name) {
+    return name ? tile_name_value(name, TILE_LOCAL) : NULL;
+}
+
+static void emit_scan(const struct tile_stmt *s, bool masked) {
+    struct tile_type type = s->region[1].buffer->type;
+    struct box b = box_of(&s->region[0], NULL), lines = lines_of(&b, s->axis);
+    const struct tile_name *sum = local("sum", type), *next = local("next", type),
+                           *i = variable(b.size[s->axis]);
+    expr last = tile_binary(TILE_SUB, b.size[s->axis], number(1));
+    open_lines(&lines);
+    tile_assign(sum, identity_of(s, type));
+    tile_open_for(i, number(0), b.size[s->axis], NULL, TILE_SERIAL);
+    b.point[s->axis] = s->reverse ? tile_binary(TILE_SUB, last, value_of(i)) : value_of(i);
+    expr x = read(&s->region[0], &b, b.point, masked);
+    tile_assign(next, x ? tile_binary(s->combine, value_of_local(sum), tile_cast(type, x)) : NULL);
+    write(&s->region[1], &b, b.point, value_of_local(s->exclusive ? sum : next), true);
+    tile_assign(sum, value_of_local(next));
+    tile_close();
+    tile_close();
+}
+
+static void scan(const struct tile_stmt *s) {
+    struct box b = box_of(&s->region[0], NULL);
+    with_edges(all_inside(&s->region[0], &b), emit_scan, s);
+}
+
+// Gemm --------------------------------------------------------------------------------------------------------------
+
+// The last two axes; those before are at their origin.
+static struct box matrix_box(const struct tile_region *r) {
+    struct box b = {.axes = 2};
+    for (int i = 0; i < 2; i++)
+        b.size[i] = region_size(r, r->buffer->ndim - 2 + i);
+    return b;
+}
+
+static struct tile_type sum_type(struct tile_type type) {
+    return tile_type_is_half(type) ? (struct tile_type){TILE_FLOAT, 32, 1} : type;
+}
+
+static void gemm(const struct tile_stmt *s) {
+    const struct tile_region *a = &s->region[0], *b = &s->region[1], *c = &s->region[2];
+    struct tile_type type = sum_type(c->buffer->type);
+    struct box of_a = matrix_box(a), of_b = matrix_box(b), of_c = {.axes = 2};
+    of_c.size[0] = of_a.size[s->transpose[0]];
+    of_c.size[1] = of_b.size[!s->transpose[1]];
+    name_points(&of_c);
+    const struct tile_name *sum = local("sum", type), *k = variable(of_a.size[!s->transpose[0]]);
+    expr row = of_c.point[0], col = of_c.point[1], inner = value_of(k);
+    expr at_a[2] = {s->transpose[0] ? inner : row, s->transpose[0] ? row : inner};
+    expr at_b[2] = {s->transpose[1] ? col : inner, s->transpose[1] ? inner : col};
+    open_box(&of_c);
+    expr before = s->clear ? tile_const(type, 0) : read(c, &of_c, of_c.point, true);
+    tile_assign(sum, before ? tile_cast(type, before) : NULL);
+    tile_open_for(k, number(0), of_a.size[!s->transpose[0]], NULL, TILE_SERIAL);
+    expr x = read(a, &of_a, at_a, true), y = read(b, &of_b, at_b, true);
+    if (x && y)
+        tile_assign(sum, tile_binary(TILE_ADD, value_of_local(sum),
+                                     tile_binary(TILE_MUL, tile_cast(type, x), tile_cast(type, y))));
+    tile_close();
+    write(c, &of_c, of_c.point, tile_cast(c->buffer->type, value_of_local(sum)), true);
+    tile_close();
+}
+
+// Memory of a block, all of whose elements are there.
+static bool is_block(const struct tile_region *r) {
+    struct box b = matrix_box(r);
+    bool inside = !all_inside(r, &b);
+    for (int i = 0; i < r->buffer->ndim - 2; i++)
+        inside &= !r->origin || pass_range(r->origin[i]).low >= 0;
+    return inside && !r->buffer->stride && r->buffer->memory != TILE_GLOBAL &&
+           r->buffer->memory != TILE_CONSTANT;
+}
+
+// The target multiplies such tiles by itself.
+static bool has_unit(const struct target *target, const struct tile_stmt *s) {
+    for (int i = 0; i < 3; i++)
+        if (!is_block(&s->region[i]))
+            return false;
+    zl_dtype a = tile_dtype_of(s->region[0].buffer->type), b = tile_dtype_of(s->region[1].buffer->type);
+    return target->multiplies && target->multiplies(a, b, tile_dtype_of(s->region[2].buffer->type));
+}
+
+// -----------------------------------------------------------------------------------------------------------------
+
+static void emit_block(const struct target *target, const struct tile_stmt *body);
+
+static void emit_nested(const struct target *target, const struct tile_stmt *s) {
+    tile_open(*s);
+    emit_block(target, s->body);
+    if (s->other) {
+        tile_else();
+        emit_block(target, s->other);
+    }
+    tile_close();
+}
+
+static void emit(const struct target *target, const struct tile_stmt *s) {
+    switch (s->kind) {
+    case TILE_COPY: copy(s); return;
+    case TILE_FILL: fill(s); return;
+    case TILE_REDUCE: reduce(s); return;
+    case TILE_SCAN: scan(s); return;
+    case TILE_GEMM:
+        if (has_unit(target, s))
+            tile_append(*s);
+        else
+            gemm(s);
+        return;
+    case TILE_MAP:
+    case TILE_FOR:
+    case TILE_IF:
+    case TILE_WHILE:
+    case TILE_GRID: emit_nested(target, s); return;
+    case TILE_WAIT: return;
+    default: tile_append(*s); return;
+    }
+}
+
+static void emit_block(const struct target *target, const struct tile_stmt *body) {
+    for (const struct tile_stmt *s = body; s; s = s->next)
+        emit(target, s);
+}
+
+bool pass_tiles(struct tile_kernel *kernel, const struct target *target) {
+    if (!target->is_program)
+        return true;
+    tile_resume(kernel);
+    emit_block(target, tile_take_body());
+    tile_suspend();
+    return !kernel->failed;
+}

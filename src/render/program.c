@@ -1,0 +1,375 @@
+// program.c - kernels of any statements in plain C, one block of the grid at a time: the dialect `c_tiles`.
+//
+// The text has three functions. NAME_blocks(run, phase) says how many blocks a phase has, -1 after the last; NAME(run,
+// phase, block) computes one; NAME_room(run, at) is the size of a buffer outside of all blocks, -1 after the last. Phases
+// come one after the other, the blocks of one in any order. Loops are plain: the compiler's vectoriser does the rest, to
+// which maps say that their iterations do not depend on each other.
+
+#include "render/program.h"
+
+#include <inttypes.h>
+
+enum { CHUNK = 4096 }; // elements of a block where a map of one axis is the whole phase
+
+// Bodies ------------------------------------------------------------------------------------------------------------
+
+static void emit_block(struct program *p, const struct tile_stmt *body);
+
+static void open_scope(struct program *p) {
+    style_line(&p->style, "{");
+    p->style.indent++;
+}
+
+static void open_loop(struct program *p, const struct tile_name *name) {
+    style_open(&p->style, "for (%s j%d = 0; j%d < e%d; j%d++)", tile_type_name(name->type), name->id,
+               name->id, name->id, name->id);
+}
+
+static void extents(struct program *p, const struct tile_stmt *s) {
+    program_nodes(p, s->indices, s->extent);
+    for (int i = 0; i < s->indices; i++) {
+        text_add(p->style.out, "%*sconst %s e%d = ", 4 * p->style.indent, "",
+                 tile_type_name(s->name[i]->type), s->name[i]->id);
+        program_operand(p, s->extent[i]);
+        text_add(p->style.out, ";\n");
+    }
+}
+
+static void map(struct program *p, const struct tile_stmt *s) {
+    open_scope(p);
+    extents(p, s);
+    for (int i = 0; i < s->indices; i++) {
+        if (i + 1 == s->indices)
+            style_line(&p->style, "#pragma GCC ivdep");
+        open_loop(p, s->name[i]);
+    }
+    emit_block(p, s->body);
+    for (int i = 0; i <= s->indices; i++)
+        style_close(&p->style);
+}
+
+static void emit_for(struct program *p, const struct tile_stmt *s) {
+    int id = s->name[0]->id;
+    const char *type = tile_type_name(s->name[0]->type);
+    expr roots[] = {s->begin, s->extent[0], s->step};
+    static const char *const letter[] = {"from", "e", "by"};
+    open_scope(p);
+    program_nodes(p, 3, roots);
+    for (int i = 0; i < 3; i++) {
+        text_add(p->style.out, "%*sconst %s %s%d = ", 4 * p->style.indent, "", type, letter[i], id);
+        program_operand(p, roots[i]);
+        text_add(p->style.out, ";\n");
+    }
+    int64_t trips = program_number(s->extent[0]);
+    if (s->loop == TILE_UNROLLED && trips > 0)
+        style_line(&p->style, "#pragma GCC unroll %" PRId64, MIN_OF(trips, 64));
+    if (pass_range(s->step).low > 0)
+        style_open(&p->style, "for (%s j%d = from%d; j%d < e%d; j%d += by%d)", type, id, id, id, id, id, id);
+    else
+        style_open(&p->style, "for (%s j%d = from%d; by%d > 0 ? j%d < e%d : by%d < 0 && j%d > e%d; j%d += by%d)",
+                   type, id, id, id, id, id, id, id, id, id, id);
+    emit_block(p, s->body);
+    style_close(&p->style);
+    style_close(&p->style);
+}
+
+static void emit_while(struct program *p, const struct tile_stmt *s) {
+    style_open(&p->style, "for (;;)");
+    program_nodes(p, 1, &s->mask);
+    text_add(p->style.out, "%*sif (!", 4 * p->style.indent, "");
+    program_operand(p, s->mask);
+    text_add(p->style.out, ")\n%*sbreak;\n", 4 * p->style.indent + 4, "");
+    emit_block(p, s->body);
+    style_close(&p->style);
+}
+
+static void emit_if(struct program *p, const struct tile_stmt *s) {
+    open_scope(p);
+    program_nodes(p, 1, &s->mask);
+    text_add(p->style.out, "%*sif (", 4 * p->style.indent, "");
+    program_operand(p, s->mask);
+    text_add(p->style.out, ") {\n");
+    p->style.indent++;
+    emit_block(p, s->body);
+    style_close(&p->style);
+    if (s->other) {
+        style_open(&p->style, "else");
+        emit_block(p, s->other);
+        style_close(&p->style);
+    }
+    style_close(&p->style);
+}
+
+// A statement and what it computes with.
+static void emit_simple(struct program *p, const struct tile_stmt *s) {
+    expr root[TILE_STMT_EXPRS];
+    open_scope(p);
+    program_nodes(p, tile_stmt_exprs(s, root), root);
+    switch (s->kind) {
+    case TILE_STORE: program_store(p, s); break;
+    case TILE_ATOMIC: program_atomic(p, s); break;
+    case TILE_GEMM: program_gemm(p, s); break;
+    case TILE_ASSIGN:
+        text_add(p->style.out, "%*sx%d = ", 4 * p->style.indent, "", s->name[0]->id);
+        program_operand(p, s->value);
+        text_add(p->style.out, ";\n");
+        break;
+    default: program_message(p, s); break;
+    }
+    style_close(&p->style);
+}
+
+static void emit_stmt(struct program *p, const struct tile_stmt *s) {
+    p->at = s;
+    switch (s->kind) {
+    case TILE_ALLOC: program_alloc(p, s); return;
+    case TILE_MAP: map(p, s); return;
+    case TILE_FOR: emit_for(p, s); return;
+    case TILE_WHILE: emit_while(p, s); return;
+    case TILE_IF: emit_if(p, s); return;
+    case TILE_BREAK: style_line(&p->style, "break;"); return;
+    case TILE_WAIT:
+    case TILE_BARRIER: return; // a block is one thread
+    case TILE_GRID: program_fail(p, s, "a grid is inside of another statement", ""); return;
+    default: emit_simple(p, s); return;
+    }
+}
+
+static void emit_block(struct program *p, const struct tile_stmt *body) {
+    for (const struct tile_stmt *s = body; s && !p->failed; s = s->next)
+        emit_stmt(p, s);
+}
+
+// Phases ------------------------------------------------------------------------------------------------------------
+
+// Blocks of a grid, the first name fastest.
+static void grid_phase(struct program *p, const struct tile_stmt *s) {
+    extents(p, s);
+    for (int i = 0; i < s->indices; i++) {
+        int id = s->name[i]->id;
+        style_line(&p->style, "const %s j%d = (%s)(block %% e%d);", tile_type_name(s->name[i]->type), id,
+                   tile_type_name(s->name[i]->type), id);
+        if (i + 1 < s->indices)
+            style_line(&p->style, "block /= e%d;", id);
+    }
+    emit_block(p, s->body);
+}
+
+// A map alone: a block is one position of its first axis, or some elements of the only one.
+static void map_phase(struct program *p, const struct tile_stmt *s) {
+    int id = s->name[0]->id;
+    const char *type = tile_type_name(s->name[0]->type);
+    extents(p, s);
+    if (s->indices > 1) {
+        style_line(&p->style, "const %s j%d = (%s)block;", type, id, type);
+        for (int i = 1; i < s->indices; i++) {
+            if (i + 1 == s->indices)
+                style_line(&p->style, "#pragma GCC ivdep");
+            open_loop(p, s->name[i]);
+        }
+    } else {
+        style_line(&p->style, "const i64 end = (block + 1) * %d < e%d ? (block + 1) * %d : e%d;", CHUNK, id,
+                   CHUNK, id);
+        style_line(&p->style, "#pragma GCC ivdep");
+        style_open(&p->style, "for (%s j%d = (%s)(block * %d); j%d < end; j%d++)", type, id, type, CHUNK, id,
+                   id);
+    }
+    emit_block(p, s->body);
+    for (int i = 0; i < MAX_OF(s->indices - 1, 1); i++)
+        style_close(&p->style);
+}
+
+static void count_blocks(struct program *p, const struct tile_stmt *s) {
+    if (s->kind != TILE_GRID && s->kind != TILE_MAP) {
+        style_line(&p->style, "return 1;");
+        return;
+    }
+    extents(p, s);
+    text_add(p->style.out, "%*sreturn ", 4 * p->style.indent, "");
+    int id = s->name[0]->id, names = s->kind == TILE_GRID ? s->indices : 1;
+    if (s->kind == TILE_MAP && s->indices == 1)
+        text_add(p->style.out, "((i64)e%d + %d) / %d", id, CHUNK - 1, CHUNK);
+    for (int i = 0; (s->kind == TILE_GRID || s->indices > 1) && i < names; i++)
+        text_add(p->style.out, "%s(e%d > 0 ? (i64)e%d : 0)", i ? " * " : "", s->name[i]->id, s->name[i]->id);
+    text_add(p->style.out, ";\n");
+}
+
+// Where a phase ends that begins at s: a grid is one; so is a map alone; else all up to the next grid.
+static const struct tile_stmt *phase_end(const struct tile_stmt *s) {
+    if (s->kind == TILE_GRID)
+        return s->next;
+    while (s && s->kind != TILE_GRID)
+        s = s->next;
+    return s;
+}
+
+static bool is_parallel(const struct tile_stmt *s, const struct tile_stmt *end) {
+    return s->kind == TILE_GRID || (s->kind == TILE_MAP && s->next == end);
+}
+
+static void run_phase(struct program *p, const struct tile_stmt *s, const struct tile_stmt *end) {
+    if (s->kind == TILE_GRID)
+        grid_phase(p, s);
+    else if (is_parallel(s, end))
+        map_phase(p, s);
+    else
+        for (; s != end && !p->failed; s = s->next)
+            if (s->kind != TILE_ALLOC) // outside of all blocks: it has room of its own
+                emit_stmt(p, s);
+}
+
+static const struct tile_stmt *skip_allocs(const struct tile_stmt *s) {
+    while (s && s->kind == TILE_ALLOC)
+        s = s->next;
+    return s;
+}
+
+static void each_phase(struct program *p, bool counts) {
+    int phase = 0;
+    style_open(&p->style, "switch (phase)");
+    for (const struct tile_stmt *s = skip_allocs(p->kernel->body), *end; s && !p->failed;
+         s = skip_allocs(end)) {
+        end = phase_end(s);
+        style_open(&p->style, "case %d:", phase++);
+        if (!counts)
+            run_phase(p, s, end);
+        else if (is_parallel(s, end))
+            count_blocks(p, s);
+        else
+            style_line(&p->style, "return 1;");
+        style_line(&p->style, "break;");
+        style_close(&p->style);
+    }
+    style_close(&p->style);
+}
+
+// Functions ---------------------------------------------------------------------------------------------------------
+
+static void declare_strides(struct program *p, const struct tile_buffer *b) {
+    for (int i = 0; i < b->ndim; i++) {
+        if (program_stride(b, i) >= 0)
+            continue;
+        open_scope(p);
+        expr *from = b->stride ? &b->stride[i] : &b->shape[i + 1];
+        program_nodes(p, b->stride ? 1 : b->ndim - 1 - i, from);
+        text_add(p->style.out, "%*ss%d_%d = ", 4 * p->style.indent, "", b->id, i);
+        for (int k = 0; k < (b->stride ? 1 : b->ndim - 1 - i); k++) {
+            text_add(p->style.out, k ? " * " : "");
+            program_operand(p, from[k]);
+        }
+        text_add(p->style.out, ";\n");
+        style_close(&p->style);
+    }
+}
+
+static void name_strides(struct program *p, const struct tile_buffer *b) {
+    for (int i = 0; i < b->ndim; i++)
+        if (program_stride(b, i) < 0)
+            style_line(&p->style, "i64 s%d_%d;", b->id, i);
+    declare_strides(p, b);
+}
+
+static void declare_symbols(struct program *p) {
+    for (int i = 0; i < p->kernel->symbols; i++) {
+        const char *type = tile_type_name(p->kernel->symbol[i]->type);
+        style_line(&p->style, "const %s n%d = (%s)run->symbol[%d];", type, p->kernel->symbol[i]->id, type, i);
+    }
+}
+
+static void declare_parameters(struct program *p) {
+    for (int i = 0; i < p->kernel->parameters; i++) {
+        const struct tile_parameter *q = &p->kernel->parameter[i];
+        if (q->is_scalar) {
+            const char *type = program_memory(q->scalar->type);
+            style_line(&p->style, "const %s a%d = *(const %s *)run->p[%d];", type, q->scalar->id, type, i);
+            continue;
+        }
+        const char *type = program_memory(q->buffer->type), *constant = q->buffer->is_output ? "" : "const ";
+        style_line(&p->style, "%s%s *b%d = (%s%s *)run->p[%d];", constant, type, q->buffer->id, constant,
+                   type, i);
+        name_strides(p, q->buffer);
+    }
+}
+
+static void declare_rooms(struct program *p) {
+    int at = 0;
+    for (const struct tile_stmt *s = p->kernel->body; s; s = s->next)
+        if (s->kind == TILE_ALLOC) {
+            const char *type = program_memory(s->buffer->type);
+            style_line(&p->style, "%s *b%d = (%s *)run->room[%d];", type, s->buffer->id, type, at++);
+            name_strides(p, s->buffer);
+        }
+}
+
+// Local variables: of the whole function, though they are visible in their blocks only.
+static void declare_locals(struct program *p, const struct tile_stmt *body, bool *declared) {
+    for (const struct tile_stmt *s = body; s; s = s->next) {
+        if (s->kind == TILE_ASSIGN && !declared[s->name[0]->id]) {
+            declared[s->name[0]->id] = true;
+            if (tile_type_is_complex(s->name[0]->type))
+                program_fail(p, s, "the target c has no complex variables: ", s->name[0]->text);
+            style_line(&p->style, "%s x%d = 0;", tile_type_name(s->name[0]->type), s->name[0]->id);
+        }
+        declare_locals(p, s->body, declared);
+        declare_locals(p, s->other, declared);
+    }
+}
+
+static void room_function(struct program *p, const char *symbol) {
+    int at = 0;
+    style_open(&p->style, "i64 %s_room(const struct zl_run *run, i64 at)", symbol);
+    declare_symbols(p);
+    style_open(&p->style, "switch (at)");
+    for (const struct tile_stmt *s = p->kernel->body; s; s = s->next) {
+        if (s->kind != TILE_ALLOC)
+            continue;
+        style_open(&p->style, "case %d:", at++);
+        program_nodes(p, s->buffer->ndim, s->buffer->shape);
+        text_add(p->style.out, "%*sreturn (i64)%d", 4 * p->style.indent, "",
+                 tile_type_bytes(s->buffer->type));
+        for (int i = 0; i < s->buffer->ndim; i++) {
+            text_add(p->style.out, " * ");
+            program_operand(p, s->buffer->shape[i]);
+        }
+        text_add(p->style.out, ";\n");
+        style_close(&p->style);
+    }
+    style_close(&p->style);
+    style_line(&p->style, "return -1;");
+    style_close(&p->style);
+}
+
+static void functions(struct program *p, const char *symbol, bool *declared) {
+    room_function(p, symbol);
+    style_open(&p->style, "i64 %s_blocks(const struct zl_run *run, i64 phase)", symbol);
+    declare_symbols(p);
+    declare_parameters(p);
+    each_phase(p, true);
+    style_line(&p->style, "return -1;");
+    style_close(&p->style);
+    style_open(&p->style, "void %s(const struct zl_run *run, i64 phase, i64 block)", symbol);
+    declare_symbols(p);
+    declare_parameters(p);
+    declare_rooms(p);
+    declare_locals(p, p->kernel->body, declared);
+    each_phase(p, false);
+    style_close(&p->style);
+}
+
+bool program_render(struct style *style, const struct tile_kernel *kernel, const char *symbol) {
+    struct plan plan = {.kernel = kernel};
+    struct program p = {.style = *style, .kernel = kernel};
+    p.seen = memory_zero(sizeof *p.seen * (size_t)(kernel->ids + 1));
+    plan.of = memory_zero(sizeof *plan.of * (size_t)(kernel->ids + 1));
+    bool *declared = memory_zero(sizeof *declared * (size_t)(kernel->names + 1));
+    bool good = p.seen && plan.of && declared;
+    for (int i = 0; good && i < kernel->ids; i++)
+        plan.of[i].number = i;
+    p.style.plan = &plan;
+    if (good)
+        functions(&p, symbol, declared);
+    memory_free(p.seen);
+    memory_free(plan.of);
+    memory_free(declared);
+    return good && !p.failed;
+}

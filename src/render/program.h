@@ -1,0 +1,36 @@
+// program.h - kernels of any statements while they are rendered. Between the files of render/ only.
+
+#ifndef PROGRAM_H
+#define PROGRAM_H
+
+#include "render/style.h"
+#include "tile/syntax.h"
+
+enum { PROGRAM_STACK = 4 << 20 }; // bytes of a block's memory at most
+
+struct program {
+    struct style style;
+    const struct tile_kernel *kernel;
+    const struct tile_stmt *at; // for messages
+    int *seen;                  // by id of expression: the statement that it was computed for
+    int stamp;
+    int64_t stack; // bytes of memory of blocks so far
+    bool failed;
+};
+
+// program_values.c ------------------------------------------------------------------------------------------
+
+bool program_fail(struct program *p, const struct tile_stmt *s, const char *why, const char *what); // false
+int64_t program_number(expr e);                              // a number that is known; -1: none
+int64_t program_stride(const struct tile_buffer *b, int axis); // in elements; -1: not known before a call
+const char *program_memory(struct tile_type type);           // the type in memory
+
+// Emits values, operands first, each once; then program_operand names them.
+void program_nodes(struct program *p, int count, const expr *root);
+void program_operand(struct program *p, expr e);
+
+// Statements whose values were emitted.
+typedef void program_statement(struct program *p, const struct tile_stmt *s);
+program_statement program_store, program_atomic, program_message, program_alloc, program_gemm;
+
+#endif

@@ -1,0 +1,296 @@
+// program_values.c - expressions and simple statements of kernels in plain C: each node of an expression is a constant of
+// its own, in the block of the statement that uses it.
+
+#include "render/program.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+const char *program_memory(struct tile_type type) {
+    return tile_type_is_bool(type) ? "u8" : tile_type_is_complex(type) ? "f32" : tile_type_name(type);
+}
+
+// Expressions -----------------------------------------------------------------------------------------------------
+
+bool program_fail(struct program *p, const struct tile_stmt *s, const char *why, const char *what) {
+    if (!p->failed)
+        tile_error_at(ZL_ERROR_COMPILE, p->kernel->file ? p->kernel->file : p->kernel->name,
+                      p->kernel->source, s ? s->place : (struct tile_place){0}, "%s: %s%s",
+                      s ? tile_stmt_name(s->kind) : "kernel", why, what);
+    return !(p->failed = true);
+}
+
+// A number of elements, or -1.
+int64_t program_number(expr e) {
+    struct pass_range r = pass_range(e);
+    return r.low == r.high && r.low != INT64_MIN ? r.low : -1;
+}
+
+int64_t program_stride(const struct tile_buffer *b, int axis) {
+    if (b->stride)
+        return program_number(b->stride[axis]);
+    int64_t stride = 1;
+    for (int i = axis + 1; i < b->ndim; i++) {
+        int64_t size = program_number(b->shape[i]);
+        if (size < 0 || __builtin_mul_overflow(stride, size, &stride))
+            return -1;
+    }
+    return stride;
+}
+
+static void emit_node(struct program *p, expr e);
+
+static void emit_operands(struct program *p, expr e) {
+    for (int i = 0; i < tile_operands(e); i++)
+        emit_node(p, tile_operand(e, i));
+}
+
+// Elements from the first of a buffer.
+static void offset(struct program *p, const struct tile_buffer *b, const expr *index) {
+    struct text *out = p->style.out;
+    text_add(out, b->ndim ? "" : "0");
+    for (int i = 0; i < b->ndim; i++) {
+        text_add(out, i ? " + " : "");
+        p->style.dialect->operand(&p->style, index[i], 0);
+        int64_t stride = program_stride(b, i);
+        if (stride < 0)
+            text_add(out, " * s%d_%d", b->id, i);
+        else if (stride != 1)
+            text_add(out, " * %" PRId64, stride);
+    }
+}
+
+static void element(struct program *p, const struct tile_buffer *b, const expr *index, int part) {
+    text_add(p->style.out, part < 0 ? "b%d[" : "b%d[2 * (", b->id);
+    offset(p, b, index);
+    if (part < 0)
+        text_add(p->style.out, "]");
+    else
+        text_add(p->style.out, ") + %d]", part);
+}
+
+static void load(struct program *p, expr e, int part) {
+    struct style *s = &p->style;
+    if (e->args) {
+        s->dialect->operand(s, e->arg[0], 0);
+        text_add(s->out, " ? ");
+    }
+    element(p, e->buffer, e->index, part);
+    if (tile_type_is_bool(e->type))
+        text_add(s->out, " != 0");
+    if (e->args) {
+        text_add(s->out, " : ");
+        s->dialect->operand(s, e->arg[1], 0);
+    }
+}
+
+static void leaf(struct program *p, expr e) {
+    static const char letter[] = {[TILE_INDEX - TILE_INDEX] = 'j',
+                                  [TILE_SYMBOL - TILE_INDEX] = 'n',
+                                  [TILE_SCALAR - TILE_INDEX] = 'a',
+                                  [TILE_LOCAL - TILE_INDEX] = 'x'};
+    text_add(p->style.out, "%c%d", letter[e->op - TILE_INDEX], e->name->id);
+}
+
+static bool is_inline(expr e) {
+    return e->op == TILE_CONST || e->op == TILE_PAIR || tile_type_is_complex(e->type);
+}
+
+static void emit_value(struct program *p, expr e) {
+    bool is_part = e->op == TILE_RE || e->op == TILE_IM;
+    if (e->op >= TILE_INDEX && e->op <= TILE_LOCAL)
+        leaf(p, e);
+    else if (e->op == TILE_LOAD)
+        load(p, e, -1);
+    else if (is_part && e->arg[0]->op == TILE_LOAD)
+        load(p, e->arg[0], e->op == TILE_IM);
+    else if (is_part || (tile_op_is_row(e->op) && !target_spells(&p->style.dialect->target, e)))
+        program_fail(p, p->at, "the target c has no form of ", tile_op_name(e->op));
+    else
+        p->style.dialect->value(&p->style, e, 0);
+}
+
+// Each node once a statement.
+static void emit_node(struct program *p, expr e) {
+    if (p->seen[e->id] == p->stamp)
+        return;
+    p->seen[e->id] = p->stamp;
+    emit_operands(p, e);
+    if (is_inline(e))
+        return;
+    text_add(p->style.out, "%*sconst %s v%d = ", 4 * p->style.indent, "", tile_type_name(e->type), e->id);
+    emit_value(p, e);
+    text_add(p->style.out, ";\n");
+}
+
+void program_nodes(struct program *p, int count, const expr *root) {
+    p->stamp++;
+    for (int i = 0; i < count; i++)
+        if (root[i])
+            emit_node(p, root[i]);
+}
+
+void program_operand(struct program *p, expr e) {
+    p->style.dialect->operand(&p->style, e, 0);
+}
+
+// Simple statements -------------------------------------------------------------------------------------------------
+
+static void open_masked(struct program *p, expr mask) {
+    if (!mask)
+        return;
+    text_add(p->style.out, "%*sif (", 4 * p->style.indent, "");
+    program_operand(p, mask);
+    text_add(p->style.out, ")\n    ");
+}
+
+static void store_part(struct program *p, const struct tile_stmt *s, int part) {
+    expr value = s->value;
+    open_masked(p, s->mask);
+    text_add(p->style.out, "%*s", 4 * p->style.indent, "");
+    element(p, s->buffer, s->index, part);
+    text_add(p->style.out, " = ");
+    if (part >= 0 && value->op == TILE_PAIR)
+        program_operand(p, value->arg[part]);
+    else if (part >= 0 && value->op == TILE_LOAD)
+        load(p, value, part);
+    else if (part >= 0)
+        program_fail(p, s, "the target c stores complex numbers as pairs", "");
+    else
+        program_operand(p, value);
+    text_add(p->style.out, ";\n");
+}
+
+void program_store(struct program *p, const struct tile_stmt *s) {
+    bool is_complex = tile_type_is_complex(s->value->type);
+    for (int part = is_complex ? 0 : -1; part < (is_complex ? 2 : 0); part++)
+        store_part(p, s, part);
+}
+
+static const char *atomic_word(enum tile_op op) {
+    switch (op) {
+    case TILE_ADD: return "add";
+    case TILE_MAX: return "max";
+    case TILE_MIN: return "min";
+    case TILE_AND: return "and";
+    case TILE_OR: return "or";
+    case TILE_XOR: return "xor";
+    default: return NULL;
+    }
+}
+
+void program_atomic(struct program *p, const struct tile_stmt *s) {
+    struct tile_type type = s->buffer->type;
+    const char *word = atomic_word(s->combine);
+    bool is_bits = s->combine == TILE_AND || s->combine == TILE_OR || s->combine == TILE_XOR;
+    if (!word || tile_type_is_bool(type) || tile_type_is_complex(type) ||
+        (is_bits && !tile_type_is_integer(type))) {
+        program_fail(p, s, "the target c has no atomic ", tile_op_name(s->combine));
+        return;
+    }
+    open_masked(p, s->mask);
+    text_add(p->style.out, "%*sZL_ATOMIC(%s, u%d, &", 4 * p->style.indent, "", tile_type_name(type),
+             type.bits);
+    element(p, s->buffer, s->index, -1);
+    text_add(p->style.out, ", zl_%s_%s, ", word, tile_type_name(type));
+    program_operand(p, s->value);
+    text_add(p->style.out, ");\n");
+}
+
+static void text_in_quotes(struct text *out, const char *text) {
+    text_add(out, "\"");
+    for (const char *at = text ? text : ""; *at; at++) {
+        bool is_plain = *at >= ' ' && *at < 127 && *at != '"' && *at != '\\';
+        text_add(out, is_plain ? "%c" : "\\%03o", (unsigned char)*at);
+    }
+    text_add(out, "\"");
+}
+
+void program_message(struct program *p, const struct tile_stmt *s) {
+    struct text *out = p->style.out;
+    text_add(out, "%*s", 4 * p->style.indent, "");
+    if (s->kind == TILE_ASSERT) {
+        text_add(out, "if (!");
+        program_operand(p, s->mask);
+        text_add(out, ") {\n%*srun->fail(run, %d, ", 4 * p->style.indent + 4, "", s->place.line);
+        text_in_quotes(out, s->message);
+        text_add(out, ");\n%*sreturn;\n%*s}\n", 4 * p->style.indent + 4, "", 4 * p->style.indent, "");
+        return;
+    }
+    text_add(out, "run->print(run, ");
+    text_in_quotes(out, s->message);
+    bool is_half = s->value && tile_type_is_half(s->value->type);
+    text_add(out, ", %d, ", s->value != NULL);
+    if (is_half)
+        text_add(out, "zl_f32_of_%s(", tile_type_name(s->value->type));
+    else
+        text_add(out, "(f64)(");
+    if (s->value)
+        program_operand(p, s->value);
+    else
+        text_add(out, "0");
+    text_add(out, "));\n");
+}
+
+static int64_t elements_of(const struct tile_buffer *b) {
+    int64_t count = 1;
+    for (int i = 0; i < b->ndim; i++) {
+        int64_t size = program_number(b->shape[i]);
+        if (size < 0 || __builtin_mul_overflow(count, size, &count))
+            return -1;
+    }
+    return count;
+}
+
+// Memory of a block is on the stack of its thread.
+void program_alloc(struct program *p, const struct tile_stmt *s) {
+    const struct tile_buffer *b = s->buffer;
+    int64_t count = elements_of(b), bytes = count * tile_type_bytes(b->type);
+    if (b->stride)
+        program_fail(p, s, "memory of a block has no strides in the target c: ", b->text);
+    else if (count < 0)
+        program_fail(p, s, "the size of memory of a block must be a number: ", b->text);
+    else if ((p->stack += bytes) > PROGRAM_STACK)
+        program_fail(p, s, "the memory of a block is more than 4 MiB with ", b->text);
+    else
+        style_line(&p->style, "_Alignas(64) %s b%d[%" PRId64 "];", program_memory(b->type), b->id,
+                   MAX_OF(count * (tile_type_is_complex(b->type) ? 2 : 1), 1));
+}
+
+// The unit for products of tiles ------------------------------------------------------------------------------------
+
+static void tile_address(struct program *p, const struct tile_region *r) {
+    struct text *out = p->style.out;
+    text_add(out, "b%d", r->buffer->id);
+    for (int i = 0; r->origin && i < r->buffer->ndim; i++) {
+        text_add(out, " + ");
+        program_operand(p, r->origin[i]);
+        text_add(out, " * %" PRId64, program_stride(r->buffer, i));
+    }
+}
+
+static int64_t region_size(const struct tile_region *r, int axis) {
+    int at = r->buffer->ndim - 2 + axis;
+    return program_number(r->extent ? r->extent[at] : r->buffer->shape[at]);
+}
+
+void program_gemm(struct program *p, const struct tile_stmt *s) {
+    const struct tile_region *a = &s->region[0], *b = &s->region[1];
+    int64_t m = region_size(a, s->transpose[0]), k = region_size(a, !s->transpose[0]),
+            n = region_size(b, !s->transpose[1]);
+    if (m < 0 || n < 0 || k < 0 || k != region_size(b, s->transpose[1])) {
+        program_fail(p, s, "inner sizes differ, or are no numbers: ", b->buffer->text);
+        return;
+    }
+    struct text *out = p->style.out;
+    text_add(out, "%*srun->gemm(&(struct zl_tile_gemm){%" PRId64 ", %" PRId64 ", %" PRId64,
+             4 * p->style.indent, "", m, n, k);
+    for (int i = 0; i < 3; i++) {
+        text_add(out, ", {");
+        tile_address(p, &s->region[i]);
+        text_add(out, ", %" PRId64 ", %d, %d}",
+                 program_stride(s->region[i].buffer, s->region[i].buffer->ndim - 2),
+                 (int)tile_dtype_of(s->region[i].buffer->type), i < 2 && s->transpose[i]);
+    }
+    text_add(out, ", %d});\n", s->clear);
+}

@@ -1,0 +1,269 @@
+// test_cpu_tile.c - tile kernels compiled for the CPU against the interpreter: every statement, edges, atomics, phases,
+// arguments that do not fit.
+
+#include "test.h"
+
+#include "device/cpu/cpu.h"
+#include "tile/tile.h"
+#include "zellige_tile.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PARAMETERS = 6, DIMS = 3 };
+
+struct argument {
+    zl_dtype dtype;
+    int ndim;
+    int64_t dim[DIMS];
+};
+
+// A kernel, its arguments and the sizes in the order of its symbols.
+struct sample {
+    const char *text;
+    int count;
+    struct argument argument[PARAMETERS];
+    int64_t symbol[4];
+    double near; // how far results may be from the interpreter's, relative; 0: the same bits
+};
+
+#define F32 ZL_FLOAT32
+#define I32 ZL_INT32
+
+static const struct sample samples[] = {
+    {"kernel scale(a: f32[n], s: f32) -> (y: f32[n]) { map i in n { y[i] = exp(a[i]) * s } }",
+     3,
+     {{F32, 1, {10000}}, {F32, 0, {0}}, {F32, 1, {10000}}},
+     {10000}},
+    {"kernel edges(a: f32[n, m]) -> (y: f16[n, m]) {\n"
+     "  grid b in ceildiv(n, 16), c in ceildiv(m, 32) {\n"
+     "    shared t: f32[16, 32]\n"
+     "    copy a[b * 16, c * 32] -> t\n"
+     "    map i in 16, j in 32 { t[i, j] = t[i, j] * 2.0 + f32(j) }\n"
+     "    copy t -> y[b * 16, c * 32]\n"
+     "  }\n"
+     "}",
+     2,
+     {{F32, 2, {37, 71}}, {ZL_FLOAT16, 2, {37, 71}}},
+     {37, 71}},
+    {"kernel softmax(x: f32[n, m]) -> (y: f32[n, m]) where m <= 1024 {\n"
+     "  grid b in n {\n"
+     "    fragment row: f32[1, 1024]\n"
+     "    fragment most: f32[1]\n"
+     "    fragment sum: f32[1]\n"
+     "    copy x[b, 0] -> row\n"
+     "    map j in 1024 { row[0, j] = where(j < m, row[0, j], -inf) }\n"
+     "    reduce maximum row -> most axis 1\n"
+     "    map j in 1024 { row[0, j] = exp(row[0, j] - most[0]) }\n"
+     "    reduce add row -> sum axis 1\n"
+     "    map j in m { y[b, j] = row[0, j] / sum[0] }\n"
+     "  }\n"
+     "}",
+     2,
+     {{F32, 2, {5, 333}}, {F32, 2, {5, 333}}},
+     {5, 333}},
+    {"kernel gemm_relu(A: f32[M, K], B: f32[N, K]) -> (C: f32[M, N]) {\n"
+     "  grid bx in ceildiv(N, 32), by in ceildiv(M, 16) {\n"
+     "    shared a: f32[16, 8]\n"
+     "    shared b: f32[32, 8]\n"
+     "    fragment acc: f32[16, 32] = 0\n"
+     "    pipeline k in ceildiv(K, 8) stages 2 {\n"
+     "      copy A[by * 16, k * 8] -> a\n"
+     "      copy B[bx * 32, k * 8] -> b\n"
+     "      gemm a, transpose b -> acc\n"
+     "    }\n"
+     "    map i in 16, j in 32 { acc[i, j] = max(acc[i, j], 0) }\n"
+     "    copy acc -> C[by * 16, bx * 32]\n"
+     "  }\n"
+     "}",
+     3,
+     {{F32, 2, {50, 29}}, {F32, 2, {70, 29}}, {F32, 2, {50, 70}}},
+     {50, 29, 70},
+     1e-5},
+    {"kernel half_gemm(A: bf16[64, 32], B: bf16[32, 48]) -> (C: bf16[64, 48]) {\n"
+     "  shared a: bf16[64, 32]\n"
+     "  shared b: bf16[32, 48]\n"
+     "  fragment acc: bf16[64, 48] = 1\n"
+     "  copy A -> a\n"
+     "  copy B -> b\n"
+     "  gemm a, b -> acc\n"
+     "  copy acc -> C\n"
+     "}",
+     3,
+     {{ZL_BFLOAT16, 2, {64, 32}}, {ZL_BFLOAT16, 2, {32, 48}}, {ZL_BFLOAT16, 2, {64, 48}}},
+     {0},
+     2e-2},
+    {"kernel sums(a: i32[n, 8]) -> (y: i32[n, 8], total: i32[n], column: i32[8]) {\n"
+     "  scan add a -> y axis 1 reverse exclusive\n"
+     "  fill total = 1\n"
+     "  reduce multiply a -> total axis 1 accumulate\n"
+     "  reduce maximum a -> column axis 0\n"
+     "}",
+     4,
+     {{I32, 2, {21, 8}}, {I32, 2, {21, 8}}, {I32, 1, {21}}, {I32, 1, {8}}},
+     {21}},
+    {"kernel control(a: i32[n]) -> (y: i32[n], longest: i32[1]) {\n"
+     "  longest[0] = 0\n"
+     "  for i in n {\n"
+     "    steps = 0i32\n"
+     "    x = a[i]\n"
+     "    while x > 1 {\n"
+     "      if x % 2 == 0 { x = x // 2 } else { x = x * 3 + 1 }\n"
+     "      steps = steps + 1\n"
+     "      if steps > 50 { break }\n"
+     "    }\n"
+     "    y[i] = steps\n"
+     "    atomic maximum longest[0], steps where steps <= 50\n"
+     "    assert steps >= 0, \"a count is not negative\"\n"
+     "  }\n"
+     "}",
+     3,
+     {{I32, 1, {60}}, {I32, 1, {60}}, {I32, 1, {1}}},
+     {60}},
+    {"kernel histogram(a: i32[n]) -> (y: i32[16], h: f16[16]) {\n"
+     "  fill y = 0\n"
+     "  fill h = 0\n"
+     "  grid b in n {\n"
+     "    atomic add y[i64(a[b] % 16)], 1i32\n"
+     "    atomic add h[i64(a[b] % 16)], 1f16\n"
+     "  }\n"
+     "}",
+     3,
+     {{I32, 1, {3000}}, {I32, 1, {16}}, {ZL_FLOAT16, 1, {16}}},
+     {3000}},
+    {"kernel waves(z: c64[n]) -> (y: c64[n]) { map i in n { y[i] = z[i] * c64(0, 1) + exp(z[i]) } }",
+     2,
+     {{ZL_COMPLEX64, 1, {100}}, {ZL_COMPLEX64, 1, {100}}},
+     {100}},
+    {"kernel room(a: f32[n]) -> (y: f32[n]) {\n"
+     "  global twice: f32[n]\n"
+     "  map i in n { twice[i] = a[i] * 2.0 }\n"
+     "  grid b in ceildiv(n, 64) {\n"
+     "    for j in b * 64 .. min(n, b * 64 + 64) step 2 { y[j] = twice[n - 1 - j] ; if j + 1 < n { y[j + 1] "
+     "= 0 } }\n"
+     "  }\n"
+     "}",
+     2,
+     {{F32, 1, {201}}, {F32, 1, {201}}},
+     {201}},
+};
+
+static int64_t bytes_of(const struct argument *a) {
+    int64_t count = 1;
+    for (int i = 0; i < a->ndim; i++)
+        count *= a->dim[i];
+    return count * (int64_t)zl_dtype_size(a->dtype);
+}
+
+static void fill_random(const struct argument *a, char *data) {
+    int64_t count = bytes_of(a) / (int64_t)zl_dtype_size(a->dtype);
+    ZL_SCOPE {
+        double *values = malloc(sizeof *values * (size_t)(2 * count));
+        for (int64_t i = 0; i < 2 * count; i++)
+            values[i] =
+                (double)test_between(-400, 400) / (a->dtype == I32 ? 1 : 128) + (a->dtype == I32 ? 400 : 0);
+        zl_array x = zl_astype(zl_from_f64(values, ZL_SHAPE(a->dtype == ZL_COMPLEX64 ? 2 * count : count)),
+                               a->dtype == ZL_COMPLEX64 ? F32 : a->dtype);
+        REQUIRE(zl_copy_to(x, data, (size_t)bytes_of(a)));
+        free(values);
+    }
+}
+
+static double value_at(const struct argument *a, const char *data, int64_t i) {
+    struct tile_type type = tile_type_of(a->dtype);
+    uint64_t bits = 0;
+    memcpy(&bits, data + i * tile_type_bytes(type), (size_t)tile_type_bytes(type));
+    return tile_value_of(type, bits).f;
+}
+
+static bool is_same(const struct sample *s, const struct argument *a, const char *got, const char *want) {
+    if (s->near == 0)
+        return !memcmp(got, want, (size_t)bytes_of(a));
+    for (int64_t i = 0; i < bytes_of(a) / (int64_t)zl_dtype_size(a->dtype); i++)
+        if (fabs(value_at(a, got, i) - value_at(a, want, i)) > s->near * fmax(1, fabs(value_at(a, want, i))))
+            return false;
+    return true;
+}
+
+static void check_sample(const struct sample *s) {
+    char *data[PARAMETERS] = {NULL}, *wanted[PARAMETERS] = {NULL};
+    zl_kernel_buffer buffer[PARAMETERS];
+    struct tile_kernel *tile = tile_parse(s->text, "sample");
+    zl_kernel k = zl_kernel_compile(s->text, "sample", "c");
+    REQUIRE(tile && k);
+    for (int i = 0; i < s->count; i++) {
+        const struct argument *a = &s->argument[i];
+        size_t bytes = (size_t)bytes_of(a);
+        data[i] = calloc(1, bytes), wanted[i] = malloc(bytes);
+        fill_random(a, data[i]);
+        memcpy(wanted[i], data[i], bytes);
+        buffer[i] = (zl_kernel_buffer){data[i], a->dtype, a->ndim, a->dim, NULL};
+    }
+    CHECK(tile_interpret(tile, (void *const *)wanted, s->symbol));
+    CHECK(zl_kernel_run(k, s->count, buffer));
+    for (int i = 0; i < s->count; i++)
+        if (!CHECK(is_same(s, &s->argument[i], data[i], wanted[i])))
+            test_note("argument %d of:\n%s", i, s->text);
+    for (int i = 0; i < s->count; i++)
+        free(data[i]), free(wanted[i]);
+    zl_kernel_release(k);
+    tile_free(tile);
+}
+
+TEST(compiled_as_interpreted) {
+    for (size_t i = 0; i < COUNT(samples); i++)
+        check_sample(&samples[i]);
+}
+
+TEST(kernels_on_arrays) {
+    static const char text[] =
+        "kernel twice(a: f32[n, m]) -> (y: f32[m, n]) { map i in n, j in m { y[j, i] = a[i, j] * 2.0 } }";
+    zl_kernel k = zl_kernel_compile(text, "twice.tile", "c");
+    REQUIRE(k);
+    zl_array a = zl_reshape(zl_arange(0, 12, 1, F32), ZL_SHAPE(3, 4)), out = NULL;
+    REQUIRE(zl_kernel_call(k, 1, &a, 1, &out));
+    CHECK_EQ_INT(zl_dim(out, 0), 4);
+    CHECK_EQ_F64(zl_data_f32(out)[1], 8);
+    zl_release(out);
+    CHECK_ERROR(ZL_ERROR_VALUE, zl_kernel_call(k, 1, &a, 2, (zl_array[2]){NULL}));
+    zl_array flat = zl_arange(0, 12, 1, F32), whole = zl_astype(a, I32);
+    CHECK_ERROR(ZL_ERROR_SHAPE, zl_kernel_call(k, 1, &flat, 1, &out));
+    CHECK_ERROR(ZL_ERROR_DTYPE, zl_kernel_call(k, 1, &whole, 1, &out));
+    zl_kernel_release(k);
+}
+
+TEST(kernel_arguments_are_checked) {
+    static const char text[] = "kernel f(a: f32[n, 4], b: f32[n]) -> (y: f32[n]) where n % 2 == 0 { map i in "
+                               "n { y[i] = a[i, 0] + b[i] } }";
+    zl_kernel k = zl_kernel_compile(text, "f.tile", "c"), read = zl_kernel_parse(text, "f.tile");
+    float data[64] = {0};
+    int64_t four[2] = {4, 4}, eight[2] = {8, 4}, three[2] = {3, 4}, wide[2] = {4, 5}, steps[2] = {8, 1};
+    zl_kernel_buffer a = {data, F32, 2, four, NULL}, b = {data, F32, 1, four, NULL}, y = b,
+                     other = {data, F32, 1, eight, NULL}, odd = {data, F32, 2, three, NULL},
+                     five = {data, F32, 2, wide, NULL}, strided = {data, F32, 2, four, steps},
+                     none = {NULL, F32, 2, four, NULL};
+    REQUIRE(k && read);
+    CHECK(zl_kernel_run(k, 3, (zl_kernel_buffer[]){a, b, y}));
+    CHECK_ERROR(ZL_ERROR_VALUE, zl_kernel_run(k, 2, (zl_kernel_buffer[]){a, b}));
+    CHECK_ERROR(ZL_ERROR_SHAPE, zl_kernel_run(k, 3, (zl_kernel_buffer[]){a, other, y}));
+    CHECK_ERROR(ZL_ERROR_SHAPE, zl_kernel_run(k, 3, (zl_kernel_buffer[]){odd, b, y}));
+    CHECK_ERROR(ZL_ERROR_SHAPE, zl_kernel_run(k, 3, (zl_kernel_buffer[]){five, b, y}));
+    CHECK_ERROR(ZL_ERROR_SHAPE, zl_kernel_run(k, 3, (zl_kernel_buffer[]){strided, b, y}));
+    CHECK_ERROR(ZL_ERROR_VALUE, zl_kernel_run(k, 3, (zl_kernel_buffer[]){none, b, y}));
+    CHECK_ERROR(ZL_ERROR_VALUE, zl_kernel_run(read, 3, (zl_kernel_buffer[]){a, b, y}));
+    CHECK_ERROR(ZL_ERROR_VALUE, zl_kernel_compile(text, "f.tile", "abacus"));
+    zl_kernel_release(k), zl_kernel_release(read);
+}
+
+TEST(kernel_assertions_fail) {
+    static const char text[] = "kernel f(a: f32[n]) -> (y: f32[n]) {\n  grid b in n {\n    assert a[b] >= 0, "
+                               "\"negative\"\n    y[b] = sqrt(a[b])\n  }\n}";
+    zl_kernel k = zl_kernel_compile(text, "f.tile", "c");
+    zl_array a = zl_arange(-3, 3, 1, F32), out = NULL;
+    REQUIRE(k);
+    CHECK(!zl_kernel_call(k, 1, &a, 1, &out));
+    CHECK_HAS(zl_error(), "line 3: negative");
+    zl_clear_error();
+    zl_kernel_release(k);
+}
