@@ -1,0 +1,222 @@
+// tile_kernel.c - zellige.core._tile: tile kernels as the front end in zellige.tile uses them. It gives text and addresses;
+// which objects have those is its affair.
+
+#include "ext.h"
+
+#include "zellige_tile.h"
+
+#include <string.h>
+
+struct kernel {
+    PyObject_HEAD zl_kernel value;
+};
+
+static PyTypeObject kernel_type;
+
+static void free_kernel(PyObject *self) {
+    zl_kernel_release(((struct kernel *)self)->value);
+    Py_TYPE(self)->tp_free(self);
+}
+
+// Parameters ---------------------------------------------------------------------------------------------------------
+
+static PyObject *parameters(PyObject *self, void *unused) {
+    (void)unused;
+    zl_kernel k = ((struct kernel *)self)->value;
+    PyObject *list = PyList_New(zl_kernel_parameters(k));
+    for (int i = 0; list && i < zl_kernel_parameters(k); i++) {
+        zl_kernel_parameter p;
+        PyObject *one =
+            !zl_kernel_parameter_at(k, i, &p)
+                ? ext_raise()
+                : Py_BuildValue("(ssiOO)", p.name, zl_dtype_name(p.dtype), p.ndim,
+                                p.is_scalar ? Py_True : Py_False, p.is_output ? Py_True : Py_False);
+        if (!one) {
+            Py_CLEAR(list);
+            break;
+        }
+        PyList_SET_ITEM(list, i, one);
+    }
+    return list;
+}
+
+static PyObject *source(PyObject *self, void *unused) {
+    (void)unused;
+    const char *text = zl_kernel_source_text(((struct kernel *)self)->value);
+    return text ? PyUnicode_FromString(text) : ext_raise();
+}
+
+static PyObject *show(PyObject *self, PyObject *stage) {
+    const char *name = PyUnicode_AsUTF8(stage);
+    char *text = name ? zl_kernel_print(((struct kernel *)self)->value, name) : NULL;
+    PyObject *result = text ? PyUnicode_FromString(text) : name ? ext_raise() : NULL;
+    zl_free(text);
+    return result;
+}
+
+// Running ------------------------------------------------------------------------------------------------------------
+
+enum { DIMS = 8 };
+
+struct argument {
+    int64_t dim[DIMS], stride[DIMS];
+    union {
+        char bytes[16];
+        double align;
+    } value; // of a scalar
+};
+
+static bool read_sizes(PyObject *o, int64_t *out, int *count, const char *what) {
+    PyObject *list = PySequence_Fast(o, "shape and strides are sequences");
+    *count = list ? (int)PySequence_Fast_GET_SIZE(list) : 0;
+    if (list && *count > DIMS) {
+        PyErr_Format(PyExc_ValueError, "kernel.run: %s has %d numbers, and at most %d are possible", what,
+                     *count, DIMS);
+        Py_CLEAR(list);
+    }
+    for (int i = 0; list && i < *count; i++) {
+        out[i] = PyLong_AsLongLong(PySequence_Fast_GET_ITEM(list, i));
+        if (PyErr_Occurred())
+            Py_CLEAR(list);
+    }
+    Py_XDECREF(list);
+    return list;
+}
+
+// (address, dtype, shape, strides in elements or None)
+static bool read_memory(PyObject *o, struct argument *a, zl_kernel_buffer *out) {
+    PyObject *address, *shape, *strides;
+    const char *dtype;
+    int steps;
+    if (!PyTuple_Check(o)) {
+        PyErr_Format(PyExc_TypeError,
+                     "kernel.run takes (address, dtype, shape, strides) and numbers, not %.100R", o);
+        return false;
+    }
+    if (!PyArg_ParseTuple(o, "OsOO;kernel.run takes (address, dtype, shape, strides) and numbers", &address,
+                          &dtype, &shape, &strides))
+        return false;
+    out->data = PyLong_AsVoidPtr(address);
+    out->dtype = zl_dtype_find(dtype);
+    out->dim = a->dim;
+    out->stride = strides == Py_None ? NULL : a->stride;
+    if (out->dtype == ZL_DTYPE_COUNT)
+        return ext_raise() != NULL;
+    return !PyErr_Occurred() && read_sizes(shape, a->dim, &out->ndim, "a shape") &&
+           (strides == Py_None || read_sizes(strides, a->stride, &steps, "strides"));
+}
+
+// A number becomes a scalar of the parameter's dtype.
+static bool read_number(PyObject *o, zl_dtype dtype, struct argument *a, zl_kernel_buffer *out) {
+    zl_scope scope = zl_scope_begin();
+    zl_array x = ext_array_of(o), typed = x ? zl_astype(x, dtype) : NULL;
+    bool done = typed && zl_copy_to(typed, a->value.bytes, zl_dtype_size(dtype));
+    if (x && !done)
+        ext_raise();
+    zl_scope_end(scope);
+    *out = (zl_kernel_buffer){.data = a->value.bytes, .dtype = dtype};
+    return done;
+}
+
+static bool read_all(zl_kernel k, PyObject *list, int count, struct argument *a, zl_kernel_buffer *out) {
+    for (int i = 0; i < count; i++) {
+        zl_kernel_parameter p = {.dtype = ZL_FLOAT32};
+        PyObject *o = PySequence_Fast_GET_ITEM(list, i);
+        bool known = i < zl_kernel_parameters(k) && zl_kernel_parameter_at(k, i, &p);
+        if (known && p.is_scalar && !PyTuple_Check(o) ? !read_number(o, p.dtype, &a[i], &out[i])
+                                                      : !read_memory(o, &a[i], &out[i]))
+            return false;
+    }
+    return true;
+}
+
+static PyObject *run(PyObject *self, PyObject *arguments) {
+    zl_kernel k = ((struct kernel *)self)->value;
+    PyObject *list = PySequence_Fast(arguments, "kernel.run takes a sequence of arguments"), *result = NULL;
+    if (!list)
+        return NULL;
+    int count = (int)PySequence_Fast_GET_SIZE(list);
+    struct argument *a = PyMem_Calloc((size_t)count + 1, sizeof *a);
+    zl_kernel_buffer *buffer = PyMem_Calloc((size_t)count + 1, sizeof *buffer);
+    if (!a || !buffer)
+        PyErr_NoMemory();
+    else if (read_all(k, list, count, a, buffer)) {
+        bool done;
+        Py_BEGIN_ALLOW_THREADS;
+        done = zl_kernel_run(k, count, buffer);
+        Py_END_ALLOW_THREADS;
+        result = done ? Py_NewRef(Py_None) : ext_raise();
+    }
+    PyMem_Free(a);
+    PyMem_Free(buffer);
+    Py_DECREF(list);
+    return result;
+}
+
+// Making -------------------------------------------------------------------------------------------------------------
+
+static PyObject *compile(PyObject *module, PyObject *args, PyObject *kwargs) {
+    static char *names[] = {"text", "name", "target", NULL};
+    const char *text, *name = NULL, *target = "c";
+    (void)module;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "s|zs", names, &text, &name, &target))
+        return NULL;
+    struct kernel *k = (struct kernel *)kernel_type.tp_alloc(&kernel_type, 0);
+    if (!k)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS;
+    k->value = zl_kernel_compile(text, name, target);
+    Py_END_ALLOW_THREADS;
+    if (k->value)
+        return (PyObject *)k;
+    ext_raise();
+    Py_DECREF(k);
+    return NULL;
+}
+
+static PyObject *targets(PyObject *module, PyObject *unused) {
+    (void)module, (void)unused;
+    PyObject *list = PyList_New(0);
+    for (int i = 0; list && zl_kernel_target(i); i++) {
+        PyObject *name = PyUnicode_FromString(zl_kernel_target(i));
+        if (!name || PyList_Append(list, name))
+            Py_CLEAR(list);
+        Py_XDECREF(name);
+    }
+    return list;
+}
+
+static PyMethodDef methods[] = {
+    {"run", run, METH_O,
+     "run(arguments): (address, dtype, shape, strides) for each parameter, or a number for a scalar."},
+    {"show", show, METH_O, "show(stage): the kernel as it is after a stage, \"tile\" being the first."},
+    {0},
+};
+
+static PyGetSetDef members[] = {
+    {"parameters", parameters, NULL, "(name, dtype, axes, is_scalar, is_output) of each, in order.", NULL},
+    {"source", source, NULL, "The text that the target's compiler got.", NULL},
+    {0},
+};
+
+static PyTypeObject kernel_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "zellige.core._tile.Kernel",
+    .tp_doc = "A compiled tile kernel.",
+    .tp_basicsize = sizeof(struct kernel),
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+    .tp_dealloc = free_kernel,
+    .tp_methods = methods,
+    .tp_getset = members,
+};
+
+static PyMethodDef functions[] = {
+    {"compile", (PyCFunction)(void (*)(void))compile, METH_VARARGS | METH_KEYWORDS,
+     "compile(text, name=None, target=\"c\"): a kernel in the tile language, compiled."},
+    {"targets", targets, METH_NOARGS, "Names of the targets that compile() has."},
+    {0},
+};
+
+bool ext_add_tile(PyObject *core) {
+    PyObject *module = ext_submodule(core, "_tile", "Tile kernels, for zellige.tile.");
+    return module && PyType_Ready(&kernel_type) == 0 && PyModule_AddFunctions(module, functions) == 0;
+}
