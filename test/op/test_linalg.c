@@ -98,6 +98,70 @@ TEST(inverses) {
     }
 }
 
+// Sizes at which matrices are cut in halves, and beside them.
+static const int64_t cut_sizes[] = {33, 48, 49, 97, 145, 200, 301};
+
+static void check_close(zl_array x, zl_array y, double bound) {
+    CHECK(zl_item(zl_max(zl_abs(zl_subtract(x, y)))) < bound);
+}
+
+static zl_array random_matrix(int64_t m, int64_t n, zl_dtype dtype) {
+    zl_array key = zl_random_key((int64_t)(test_seed() % 1000) + 1000 * m + n);
+    zl_array x = zl_random_uniform(zl_scalar(-1), zl_scalar(1), ZL_SHAPE(m, n), ZL_FLOAT32, key);
+    return ready(zl_astype(x, dtype));
+}
+
+static zl_array near_identity(int64_t n, zl_dtype dtype) {
+    zl_array x = random_matrix(n, n, dtype);
+    return ready(zl_add(zl_divide(x, zl_sqrt(zl_scalar((double)n))), zl_multiply(zl_scalar(2), zl_eye(n, n, 0, dtype))));
+}
+
+TEST(large_matrices_are_factored_by_halves) {
+    for (size_t i = 0; i < COUNT(cut_sizes); i++)
+        for (int d = 0; d < 2; d++)
+            ZL_SCOPE {
+                int64_t n = cut_sizes[i];
+                double bound = dtypes[d] == ZL_FLOAT64 ? 1e-11 : 2e-4;
+                zl_array a = near_identity(n, dtypes[d]), one = ready(zl_eye(n, n, 0, dtypes[d]));
+                zl_array turned = ready(zl_matrix_transpose(a));
+                check_close(zl_matmul(a, zl_linalg_inv(a)), one, bound);
+                check_close(zl_matmul(zl_linalg_inv(turned), turned), one, bound);
+                check_close(zl_matmul(zl_tril(a, 0), zl_linalg_tri_inv(a, false)), one, bound);
+                check_close(zl_matmul(zl_triu(a, 0), zl_linalg_tri_inv(a, true)), one, bound);
+                zl_array s = ready(zl_matmul(a, turned));
+                zl_array l = ready(zl_linalg_cholesky(s, false)), u = ready(zl_linalg_cholesky(s, true));
+                check_close(zl_matmul(l, zl_matrix_transpose(l)), s, bound * 10);
+                check_close(zl_matmul(zl_matrix_transpose(u), u), s, bound * 10);
+                CHECK_EQ_INT(zl_item_int(zl_array_equal(l, zl_tril(l, 0), false)), 1);
+                zl_array again = zl_linalg_cholesky(zl_add(s, zl_scalar(0)), false);
+                CHECK_EQ_INT(zl_item_int(zl_array_equal(l, again, false)), 1); // to the bit
+            }
+}
+
+TEST(large_matrices_of_any_form_have_lu_factors) {
+    for (size_t i = 0; i < COUNT(cut_sizes); i++)
+        for (int64_t m = cut_sizes[i] - 30; m <= cut_sizes[i] + 30; m += 30)
+            ZL_SCOPE {
+                int64_t n = cut_sizes[i];
+                zl_array a = random_matrix(m, n, ZL_FLOAT64), out[3];
+                REQUIRE(zl_linalg_lu(a, out) && zl_eval_all(3, out));
+                check_close(zl_matmul(zl_take(out[1], out[0], 0), out[2]), a, 1e-12);
+                CHECK(zl_item(zl_max(zl_abs(out[1]))) <= 1);
+            }
+}
+
+// The place of the first zero is that of the whole matrix.
+TEST(large_matrices_that_fail_say_where) {
+    zl_array zero = zl_where(zl_equal(zl_arange_int(0, 200, 1, ZL_INT32), zl_scalar_int(170)), zl_scalar(0), zl_scalar(1));
+    zl_array a = ready(zl_diag(zl_astype(zero, ZL_FLOAT32), 0));
+    CHECK_ERROR(ZL_ERROR_DEVICE, zl_eval(zl_linalg_inv(a)));
+    CHECK_HAS(test_last_error(), "LAPACK says 171");
+    CHECK_ERROR(ZL_ERROR_DEVICE, zl_eval(zl_linalg_tri_inv(a, false)));
+    CHECK_HAS(test_last_error(), "LAPACK says 171");
+    CHECK_ERROR(ZL_ERROR_DEVICE, zl_eval(zl_linalg_cholesky(a, true)));
+    CHECK_HAS(test_last_error(), "LAPACK says 171");
+}
+
 TEST(cholesky_factors) {
     FOR_SIZES(n, dtype) {
         zl_array a = symmetric(n, dtype), l = ready(zl_linalg_cholesky(a, false)), u = ready(zl_linalg_cholesky(a, true));

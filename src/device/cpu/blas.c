@@ -1,7 +1,7 @@
 // blas.c - the BLAS libraries of the system: opened at run time, the fastest is used.
 //
 // All offer Fortran's names and column-major matrices; a row-major product is that of the transposes in reverse order.
-// A library works on one thread: which parts of a product run side by side is decided in cpu_matmul.c.
+// A product works on one thread: which parts of one run side by side is decided in cpu_matmul.c.
 
 #include "device/cpu/cpu.h"
 
@@ -23,13 +23,42 @@ static const char *const candidates[] = {
     "libmkl_rt.so.2", "libmkl_rt.so",     "libblas.so.3",
 };
 
-// Functions that keep a library to one thread.
+// Functions that say how many threads a library may use.
 static const char *const set_threads[] = {
     "openblas_set_num_threads", "bli_thread_set_num_threads", "flexiblas_set_num_threads",
     "MKL_Set_Num_Threads",      "nvpl_blas_set_num_threads",
 };
 
 static char name[256] = "own kernels";
+
+// Threads --------------------------------------------------------------------------------------------------------
+
+void cpu_blas_set_threads(void *library, int threads) {
+    for (size_t i = 0; i < COUNT(set_threads); i++) {
+        void (*set)(int);
+        *(void **)&set = dlsym(library, set_threads[i]);
+        if (set)
+            set(threads);
+    }
+}
+
+// A library that is used on one thread, by some, and on all by whoever is alone: its number of threads is for all.
+static pthread_rwlock_t use = PTHREAD_RWLOCK_INITIALIZER;
+
+void cpu_blas_begin(void *library, bool alone) {
+    if (!alone) {
+        pthread_rwlock_rdlock(&use);
+        return;
+    }
+    pthread_rwlock_wrlock(&use);
+    cpu_blas_set_threads(library, pool_threads());
+}
+
+void cpu_blas_end(void *library, bool alone) {
+    if (alone)
+        cpu_blas_set_threads(library, 1);
+    pthread_rwlock_unlock(&use);
+}
 
 // Multiplying ----------------------------------------------------------------------------------------------------
 
@@ -63,20 +92,13 @@ static bool multiply(zl_dtype dtype, const struct gemm *g) {
     fortran_gemm *gemm = wide ? bound.twice : dtype == ZL_FLOAT32 ? bound.single : bound.complex_single;
     const void *alpha = wide ? (const void *)&one_twice : one;
     const void *beta = g->add ? alpha : wide ? (const void *)&zero_twice : zero;
+    cpu_blas_begin(NULL, false);
     gemm(trans_b, trans_a, &n, &m, &k, alpha, g->b, &ldb, g->a, &lda, beta, g->c, &ldc, 1, 1);
+    cpu_blas_end(NULL, false);
     return true;
 }
 
 // Choosing -------------------------------------------------------------------------------------------------------
-
-void cpu_blas_on_one_thread(void *library) {
-    for (size_t i = 0; i < COUNT(set_threads); i++) {
-        void (*set)(int);
-        *(void **)&set = dlsym(library, set_threads[i]);
-        if (set)
-            set(1);
-    }
-}
 
 static bool bind(const char *path, struct functions *f) {
     void *library = library_open((const char *const[]){path, NULL});
@@ -92,7 +114,7 @@ static bool bind(const char *path, struct functions *f) {
         log_line(ZL_LOG_WARN, "%s is no BLAS: it has no %s", path, missing);
         return false;
     }
-    cpu_blas_on_one_thread(library);
+    cpu_blas_set_threads(library, 1);
     return true;
 }
 

@@ -7,6 +7,7 @@
 #ifndef CPU_H
 #define CPU_H
 
+#include <limits.h>
 #include <string.h>
 
 #include "device/device.h"
@@ -280,7 +281,10 @@ struct blas {
 };
 const struct blas *cpu_blas(void); // ZL_BLAS, else the fastest of those found; chosen at the first use
 
-void cpu_blas_on_one_thread(void *library); // what it starts itself; nothing if it has no say in that
+void cpu_blas_set_threads(void *library, int threads); // what it starts itself; nothing if it has no say in that
+// Around each use of a library of BLAS or LAPACK: on one thread beside others, or alone on all threads.
+void cpu_blas_begin(void *library, bool alone);
+void cpu_blas_end(void *library, bool alone);
 
 gemm_fn cpu_gemm;                 // the best way for that size; c has the dtype of a and b, whatever it is; it adds nothing
 gemm_fn *cpu_choose_gemm(zl_dtype dtype, const struct gemm *g); // the best for its size
@@ -310,6 +314,8 @@ bool cpu_matmul_then(const struct call *c, bool stored, void (*then)(void *conte
 
 // A function of LAPACK by its Fortran name, such as "sgetrf_"; NULL and ZL_ERROR_LIBRARY.
 void *cpu_lapack(const char *symbol);
+void  cpu_lapack_begin(bool alone); // cpu_blas_begin for it
+void  cpu_lapack_end(bool alone);
 
 // A factorisation: one of LAPACK's functions for each matrix of a batch.
 struct factor {
@@ -317,24 +323,37 @@ struct factor {
     zl_dtype dtype;
     int64_t item;
     int m, n;              // rows and columns
-    struct stride2 stride; // of the input, in bytes
+    int64_t row, col;      // strides of the input, in elements
     struct layout batch;   // operand: the input
-    void *function[2];     // of LAPACK
+    bool turned;           // the matrix that is worked on is that of the input turned: it lies row by row
+    void *function[5];     // of LAPACK
     int work[3];           // elements of its work areas
+    bool threaded;         // LAPACK may use threads of its own
     bool finite;           // LAPACK takes only finite numbers: it would print, or not end
     size_t room;           // bytes that one matrix needs, of which the first m * n elements are its own
     // Works on matrix number `at`, which is in room column by column; LAPACK's info.
     int (*one)(const struct factor *f, int64_t at, char *room);
     atomic_int info; // of a matrix that failed
 };
-// Sets what the call says, and finds functions by their names without the letter of the dtype: "getrf", or NULL.
-bool cpu_factor_open(struct factor *f, const struct call *c, const char *first, const char *second);
+enum { CPU_FACTOR_NO_MEMORY = INT_MIN, CPU_FACTOR_NOT_FINITE = INT_MAX }; // no info of LAPACK
+// Sets what the call says, and finds functions by their names without the letter of the dtype, as in "getrf trsm".
+bool cpu_factor_open(struct factor *f, const struct call *c, const char *functions);
 // Runs f->one for all; 0, or the info of one that failed. False and an error for what LAPACK did not see.
 bool cpu_factor_run(struct factor *f, int *info);
 // A matrix of that many rows and columns, column by column, into output k of matrix `at`.
 void cpu_factor_store(const struct factor *f, int k, int64_t at, const char *from, int64_t rows, int64_t cols,
                       int64_t column);
 char *cpu_factor_output(const struct factor *f, int k, int64_t at); // where it lies
+
+// blocked.c: for matrices of n columns whose functions are those of FACTOR_BLOCKED; LAPACK's info.
+#define FACTOR_BLOCKED "trtri getrf trsm laswp potrf"
+enum { FACTOR_TRTRI, FACTOR_GETRF, FACTOR_TRSM, FACTOR_LASWP, FACTOR_POTRF };
+int cpu_blocked_cholesky(const struct factor *f, int n, char *a, int lead); // in the lower triangle
+// Inverts what is on one side of the diagonal; zeros are on the other. room: of n * n / 4 + n elements.
+int cpu_invert_triangle(const struct factor *f, bool upper, int n, char *a, int lead, char *room);
+int cpu_blocked_lu(const struct factor *f, int m, int n, char *a, int lead, int *pivot);
+// x is the inverse of a, which is lost.
+int cpu_blocked_inverse(const struct factor *f, char *a, char *x, char *room, int *pivot);
 int cpu_factor_work(const struct factor *f, const void *answer);   // a size that LAPACK gave as a number of the dtype
 // Rounds up so that what comes behind it is aligned.
 static inline size_t cpu_factor_aligned(size_t bytes) {

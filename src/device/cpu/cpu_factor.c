@@ -3,14 +3,10 @@
 #include "device/cpu/cpu.h"
 
 // LAPACK in the Fortran convention: everything by address, lengths of texts behind.
-typedef void potrf_fn(const char *uplo, const int *n, void *a, const int *lda, int *info, size_t);
-typedef void trtri_fn(const char *uplo, const char *diag, const int *n, void *a, const int *lda, int *info, size_t, size_t);
-typedef void getrf_fn(const int *m, const int *n, void *a, const int *lda, int *pivot, int *info);
-typedef void getri_fn(const int *n, void *a, const int *lda, const int *pivot, void *work, const int *lwork, int *info);
-typedef void geqrf_fn(const int *m, const int *n, void *a, const int *lda, void *tau, void *work, const int *lwork,
-                      int *info);
-typedef void orgqr_fn(const int *m, const int *n, const int *k, void *a, const int *lda, const void *tau, void *work,
+typedef void geqrf_fn(const int *m, const int *n, void *a, const int *lda, void *tau, void *work,
                       const int *lwork, int *info);
+typedef void orgqr_fn(const int *m, const int *n, const int *k, void *a, const int *lda, const void *tau,
+                      void *work, const int *lwork, int *info);
 
 static const int ask = -1; // a work area of this size asks how large it should be
 
@@ -19,15 +15,12 @@ static const int ask = -1; // a work area of this size asks how large it should 
     type *name;                        \
     *(void **)&name = (f)->function[which]
 
-static void put_zero(const struct factor *f, char *a, int64_t row, int64_t col) {
-    memset(a + (col * f->m + row) * f->item, 0, (size_t)f->item);
-}
-
-// Nothing above the diagonal, or below it if upper.
+// Of a row-major n x n matrix: nothing above the diagonal, or below it if upper.
 static void clear_other_triangle(const struct factor *f, char *a, bool upper) {
-    for (int64_t col = 0; col < f->n; col++)
-        for (int64_t row = upper ? col + 1 : 0; row < (upper ? f->m : MIN_OF(col, f->m)); row++)
-            put_zero(f, a, row, col);
+    for (int64_t i = 0; i < f->n; i++) {
+        int64_t from = upper ? 0 : i + 1, count = upper ? i : f->n - i - 1;
+        memset(a + (i * f->n + from) * f->item, 0, (size_t)(count * f->item));
+    }
 }
 
 static bool failed(const struct factor *f, const char *what, int info) {
@@ -37,76 +30,69 @@ static bool failed(const struct factor *f, const char *what, int info) {
 
 // Cholesky -----------------------------------------------------------------------------------------------------
 
+// The upper factor is that of the matrix turned.
 static int cholesky_one(const struct factor *f, int64_t at, char *room) {
-    bool upper = call_args(f->c)[0];
-    int info = 0;
-    FUNCTION(potrf_fn, potrf, f, 0);
-    potrf(upper ? "U" : "L", &f->n, room, &f->n, &info, 1);
-    clear_other_triangle(f, room, upper);
+    int info = cpu_blocked_cholesky(f, f->n, room, f->n);
     cpu_factor_store(f, 0, at, room, f->n, f->n, f->n);
+    clear_other_triangle(f, cpu_factor_output(f, 0, at), f->turned);
     return info;
 }
 
 bool cpu_cholesky(const struct call *c) {
     struct factor f;
     int info;
-    if (!cpu_factor_open(&f, c, "potrf", NULL))
+    if (!cpu_factor_open(&f, c, FACTOR_BLOCKED))
         return false;
+    f.turned = call_args(c)[0];
     f.one = cholesky_one;
     return cpu_factor_run(&f, &info) && (!info || failed(&f, "is not positive definite", info));
 }
 
 // Inverses -----------------------------------------------------------------------------------------------------
 
+// Bytes of a matrix, and of what is beside it while triangles are inverted.
+static size_t matrix_bytes(const struct factor *f) {
+    return cpu_factor_aligned((size_t)f->n * (size_t)f->n * (size_t)f->item);
+}
+
+static size_t beside_bytes(const struct factor *f) {
+    return cpu_factor_aligned(((size_t)f->n * (size_t)f->n / 4 + (size_t)f->n) * (size_t)f->item);
+}
+
+// Inverses of turned matrices are turned: nothing is moved but to copy it.
 static int invert_triangle(const struct factor *f, int64_t at, char *room) {
     bool upper = call_args(f->c)[1];
-    int info = 0;
-    FUNCTION(trtri_fn, trtri, f, 0);
-    trtri(upper ? "U" : "L", "N", &f->n, room, &f->n, &info, 1, 1);
     clear_other_triangle(f, room, upper);
+    int info = cpu_invert_triangle(f, !upper, f->n, room, f->n, room + matrix_bytes(f));
     cpu_factor_store(f, 0, at, room, f->n, f->n, f->n);
     return info;
 }
 
-// Behind the matrix: the work area, then the pivots.
+// Behind the matrix: its inverse, the work area, then the pivots.
 static int invert_square(const struct factor *f, int64_t at, char *room) {
-    char *work = room + cpu_factor_aligned((size_t)f->n * (size_t)f->n * (size_t)f->item);
-    int *pivot = (int *)(void *)(work + cpu_factor_aligned((size_t)f->work[0] * (size_t)f->item));
-    int info = 0;
-    FUNCTION(getrf_fn, getrf, f, 0);
-    FUNCTION(getri_fn, getri, f, 1);
-    getrf(&f->n, &f->n, room, &f->n, pivot, &info);
-    if (info == 0)
-        getri(&f->n, room, &f->n, pivot, work, &f->work[0], &info);
-    cpu_factor_store(f, 0, at, room, f->n, f->n, f->n);
+    char *inverse = room + matrix_bytes(f), *beside = inverse + matrix_bytes(f);
+    int info = cpu_blocked_inverse(f, room, inverse, beside, (int *)(void *)(beside + beside_bytes(f)));
+    cpu_factor_store(f, 0, at, inverse, f->n, f->n, f->n);
     return info;
-}
-
-static void ask_getri(struct factor *f) {
-    double answer[2] = {0}, a = 0;
-    int pivot = 1, info = 0;
-    FUNCTION(getri_fn, getri, f, 1);
-    getri(&f->n, &a, &f->n, &pivot, answer, &ask, &info);
-    f->work[0] = MAX_OF(cpu_factor_work(f, answer), f->n);
-    f->room += cpu_factor_aligned((size_t)f->work[0] * (size_t)f->item) + (size_t)f->n * sizeof(int);
 }
 
 bool cpu_inverse(const struct call *c) {
     struct factor f;
     bool triangular = call_args(c)[0];
     int info;
-    if (!cpu_factor_open(&f, c, triangular ? "trtri" : "getrf", triangular ? NULL : "getri"))
+    if (!cpu_factor_open(&f, c, FACTOR_BLOCKED))
         return false;
+    f.turned = true;
     f.one = triangular ? invert_triangle : invert_square;
-    if (!triangular)
-        ask_getri(&f);
+    f.room += beside_bytes(&f) + (triangular ? 0 : matrix_bytes(&f) + (size_t)f.n * sizeof(int));
     return cpu_factor_run(&f, &info) && (!info || failed(&f, "is singular", info));
 }
 
 // LU -----------------------------------------------------------------------------------------------------------
 
 // Pivots as LAPACK counts them, from 1, to swaps, and for each row where it went.
-static void note_rows(const struct factor *f, const int *pivot, uint32_t *swaps, uint32_t *rows, uint32_t *order) {
+static void note_rows(const struct factor *f, const int *pivot, uint32_t *swaps, uint32_t *rows,
+                      uint32_t *order) {
     for (int i = 0; i < f->m; i++)
         order[i] = (uint32_t)i;
     for (int i = 0; i < MIN_OF(f->m, f->n); i++) {
@@ -120,19 +106,17 @@ static void note_rows(const struct factor *f, const int *pivot, uint32_t *swaps,
 
 static int lu_one(const struct factor *f, int64_t at, char *room) {
     int *pivot = (int *)(void *)(room + cpu_factor_aligned((size_t)f->m * (size_t)f->n * (size_t)f->item));
-    int info = 0;
-    FUNCTION(getrf_fn, getrf, f, 0);
-    getrf(&f->m, &f->n, room, &f->m, pivot, &info);
+    int info = cpu_blocked_lu(f, f->m, f->n, room, f->m, pivot);
     cpu_factor_store(f, 0, at, room, f->m, f->n, f->m);
-    note_rows(f, pivot, (uint32_t *)(void *)cpu_factor_output(f, 1, at), (uint32_t *)(void *)cpu_factor_output(f, 2, at),
-              (uint32_t *)(void *)(pivot + f->m));
+    note_rows(f, pivot, (uint32_t *)(void *)cpu_factor_output(f, 1, at),
+              (uint32_t *)(void *)cpu_factor_output(f, 2, at), (uint32_t *)(void *)(pivot + f->m));
     return info < 0 ? info : 0; // a zero on the diagonal is a result like any other
 }
 
 bool cpu_lu(const struct call *c) {
     struct factor f;
     int info;
-    if (!cpu_factor_open(&f, c, "getrf", NULL))
+    if (!cpu_factor_open(&f, c, FACTOR_BLOCKED))
         return false;
     f.one = lu_one;
     f.room += 2 * (size_t)f.m * sizeof(int);
@@ -173,9 +157,10 @@ static void ask_qr(struct factor *f) {
 bool cpu_qr(const struct call *c) {
     struct factor f;
     int info;
-    if (!cpu_factor_open(&f, c, "geqrf", "orgqr"))
+    if (!cpu_factor_open(&f, c, "geqrf orgqr"))
         return false;
     f.one = qr_one;
+    f.threaded = true;
     ask_qr(&f);
     return cpu_factor_run(&f, &info) && (!info || failed(&f, "could not be factored", info));
 }

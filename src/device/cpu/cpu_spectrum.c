@@ -108,13 +108,13 @@ bool cpu_svd(const struct call *c) {
     struct svd_areas a;
     double answer[2] = {0}, none[2] = {0};
     int info, iwork = 0;
-    if (!cpu_factor_open(&f, c, "gesdd", NULL))
+    if (!cpu_factor_open(&f, c, "gesdd"))
         return false;
     a = (struct svd_areas){(char *)none, (char *)none, (char *)none, NULL, (char *)none, &iwork};
     gesdd(&f, none, &a, answer, -1);
     f.work[0] = cpu_factor_work(&f, answer);
     f.one = svd_one;
-    f.finite = true;
+    f.finite = f.threaded = true;
     f.room += svd_place(&f, NULL, &a);
     return cpu_factor_run(&f, &info) && (!info || failed(&f, info));
 }
@@ -164,7 +164,7 @@ bool cpu_eigh(const struct call *c) {
     struct factor f;
     double answer[2] = {0}, real = 0, none[2] = {0};
     int info, whole = 0;
-    if (!cpu_factor_open(&f, c, c->in[0]->dtype == ZL_COMPLEX64 ? "heevd" : "syevd", NULL))
+    if (!cpu_factor_open(&f, c, c->in[0]->dtype == ZL_COMPLEX64 ? "heevd" : "syevd"))
         return false;
     struct eigh_areas a = {(char *)none, (char *)answer, (char *)&real, &whole};
     eigh(&f, none, &a, (const int[]){-1, -1, -1});
@@ -172,7 +172,7 @@ bool cpu_eigh(const struct call *c) {
     f.work[1] = is_complex(&f) ? cpu_factor_work(&f, &real) : 0;
     f.work[2] = MAX_OF(whole, 1);
     f.one = eigh_one;
-    f.finite = true;
+    f.finite = f.threaded = true;
     f.room += eigh_place(&f, NULL, &a);
     return cpu_factor_run(&f, &info) && (!info || failed(&f, info));
 }
@@ -253,13 +253,13 @@ bool cpu_eig(const struct call *c) {
     struct factor f;
     double answer[2] = {0}, none[2] = {0};
     int info;
-    if (!cpu_factor_open(&f, c, "geev", NULL))
+    if (!cpu_factor_open(&f, c, "geev"))
         return false;
     struct eig_areas a = {(char *)none, (char *)none, (char *)none, NULL, (char *)none};
     geev(&f, none, &a, answer, -1);
     f.work[0] = cpu_factor_work(&f, answer);
     f.one = eig_one;
-    f.finite = true;
+    f.finite = f.threaded = true;
     f.room += eig_place(&f, NULL, &a);
     return cpu_factor_run(&f, &info) && (!info || failed(&f, info));
 }

@@ -2,27 +2,32 @@
 
 #include "device/cpu/cpu.h"
 
-#include <limits.h>
-#include <math.h>
 #include <stdio.h>
 
-static void *find(zl_dtype dtype, const char *name) {
-    char symbol[16];
-    char letter = dtype == ZL_FLOAT64 ? 'd' : dtype == ZL_COMPLEX64 ? 'c' : 's';
-    snprintf(symbol, sizeof symbol, "%c%s_", letter, name);
-    return cpu_lapack(symbol);
+// The functions of a list of names.
+static bool find(struct factor *f, const char *names) {
+    char letter = f->dtype == ZL_FLOAT64 ? 'd' : f->dtype == ZL_COMPLEX64 ? 'c' : 's', symbol[16];
+    for (size_t i = 0; *names; i++) {
+        int bytes = (int)strcspn(names, " ");
+        snprintf(symbol, sizeof symbol, "%c%.*s_", letter, bytes, names);
+        if (!(f->function[i] = cpu_lapack(symbol)))
+            return false;
+        names += bytes + (names[bytes] == ' ');
+    }
+    return true;
 }
 
-bool cpu_factor_open(struct factor *f, const struct call *c, const char *first, const char *second) {
+bool cpu_factor_open(struct factor *f, const struct call *c, const char *functions) {
     zl_array a = c->in[0];
     int ndim = a->ndim - 2;
     *f = (struct factor){.c = c, .dtype = (zl_dtype)a->dtype, .item = (int64_t)array_item(a)};
     if (a->dim[ndim] > INT_MAX / 64 || a->dim[ndim + 1] > INT_MAX / 64)
-        return error_false(ZL_ERROR_OVERFLOW, "%s of shape %s: LAPACK takes no matrices that large", c->op->name,
-                           array_text(a));
+        return error_false(ZL_ERROR_OVERFLOW, "%s of shape %s: LAPACK takes no matrices that large",
+                           c->op->name, array_text(a));
     f->m = (int)a->dim[ndim];
     f->n = (int)a->dim[ndim + 1];
-    f->stride = (struct stride2){array_stride(a)[ndim] * f->item, array_stride(a)[ndim + 1] * f->item};
+    f->row = array_stride(a)[ndim];
+    f->col = array_stride(a)[ndim + 1];
     cpu_layout_start(&f->batch, ndim, a->dim, 0);
     cpu_layout_add(&f->batch, cpu_data(a), (size_t)f->item, ndim, a->dim, array_stride(a));
     cpu_layout_merge(&f->batch);
@@ -30,51 +35,86 @@ bool cpu_factor_open(struct factor *f, const struct call *c, const char *first, 
     for (int i = 0; i < f->batch.axes; i++)
         f->batch.axis[i].step = 1;
     f->room = cpu_factor_aligned((size_t)f->m * (size_t)f->n * (size_t)f->item);
-    f->function[0] = find(f->dtype, first);
-    f->function[1] = f->function[0] && second ? find(f->dtype, second) : NULL;
-    return f->function[0] && (!second || f->function[1]);
+    return find(f, functions);
 }
 
-enum { NO_MEMORY = INT_MIN, NOT_FINITE = INT_MAX }; // no info of LAPACK
+// A number times zero is zero unless it is not finite; vectors of them are added up side by side.
+#define ALL_FINITE(name, type)                                          \
+    static bool name(const char *data, int64_t count) {                 \
+        typedef type lanes __attribute__((vector_size(64)));            \
+        const int64_t step = sizeof(lanes) / sizeof(type);              \
+        lanes sum = {0}, some;                                          \
+        type rest = 0, one;                                             \
+        int64_t i = 0;                                                  \
+        for (; i + step <= count; i += step) {                          \
+            memcpy(&some, data + i * (int64_t)sizeof one, sizeof some); \
+            sum += some * 0;                                            \
+        }                                                               \
+        for (; i < count; i++) {                                        \
+            memcpy(&one, data + i * (int64_t)sizeof one, sizeof one);   \
+            rest += one * 0;                                            \
+        }                                                               \
+        for (i = 0; i < step; i++)                                      \
+            rest += sum[i];                                             \
+        return rest == 0;                                               \
+    }
+ALL_FINITE(all_finite_f32, float)
+ALL_FINITE(all_finite_f64, double)
 
 static bool is_finite(const struct factor *f, const char *room) {
-    int64_t count = (int64_t)f->m * f->n * (f->dtype == ZL_COMPLEX64 ? 2 : 1);
-    bool finite = true;
+    int64_t count = (int64_t)f->m * f->n;
     if (f->dtype == ZL_FLOAT64)
-        for (int64_t i = 0; i < count; i++)
-            finite &= isfinite(((const double *)(const void *)room)[i]) != 0;
-    else
-        for (int64_t i = 0; i < count; i++)
-            finite &= isfinite(((const float *)(const void *)room)[i]) != 0;
-    return finite;
+        return all_finite_f64(room, count);
+    return all_finite_f32(room, f->dtype == ZL_COMPLEX64 ? 2 * count : count);
 }
+
+// A matrix to where its columns, or if turned its rows, lie one behind the other. The last axis of a copy is the dense one.
+static void copy_in(const struct factor *f, char *room, const char *from) {
+    int64_t dim[] = {f->m, f->n}, stride[] = {f->row, f->col}, turned_dim[] = {f->n, f->m};
+    int64_t turned_stride[] = {f->col, f->row};
+    if (f->turned)
+        cpu_copy((size_t)f->item, 2, dim, room, (int64_t[]){f->n, 1}, from, stride);
+    else
+        cpu_copy((size_t)f->item, 2, turned_dim, room, (int64_t[]){f->m, 1}, from, turned_stride);
+}
+
+enum { KEPT = 1 << 23 }; // bytes of work areas that a thread keeps
 
 static void run_range(const void *context, int64_t from, int64_t to) {
     struct factor *f = (struct factor *)(uintptr_t)context;
-    char *room = memory_alloc(f->room);
+    bool kept = f->room <= KEPT; // fresh pages would cost more than many a factor
+    char *room = kept ? cpu_scratch(SCRATCH_RESULT, f->room) : memory_alloc(f->room);
     struct walk w;
     if (!room)
-        atomic_store(&f->info, NO_MEMORY);
+        atomic_store(&f->info, CPU_FACTOR_NO_MEMORY);
     for (; room && from < to; from++) {
         cpu_walk_to(&f->batch, &w, from);
-        cpu_move((size_t)f->item, room, (struct stride2){f->item, f->item * f->m}, w.data[0], f->stride, f->m, f->n);
-        int info = f->finite && !is_finite(f, room) ? NOT_FINITE : f->one(f, from, room);
+        copy_in(f, room, w.data[0]);
+        int info = f->finite && !is_finite(f, room) ? CPU_FACTOR_NOT_FINITE : f->one(f, from, room);
         if (info)
             atomic_store(&f->info, info);
     }
-    memory_free(room);
+    if (!kept)
+        memory_free(room);
 }
 
 bool cpu_factor_run(struct factor *f, int *info) {
-    enum { LEAST = 65536 }; // operations that are worth a second thread
+    enum {
+        LEAST = 65536,
+        LEAST_INSIDE = 1 << 24
+    }; // operations that are worth a second thread, for a matrix and inside it
     double flops = (double)f->m * f->n * (f->m < f->n ? f->m : f->n);
+    bool alone = f->threaded && f->batch.size == 1 && flops >= LEAST_INSIDE && pool_threads() > 1;
     atomic_init(&f->info, 0);
+    cpu_lapack_begin(alone);
     cpu_split(f->batch.size, (int64_t)(LEAST / flops) + 1, run_range, f);
+    cpu_lapack_end(alone);
     *info = atomic_load(&f->info);
-    if (*info == NO_MEMORY)
+    if (*info == CPU_FACTOR_NO_MEMORY)
         return error_false(ZL_ERROR_MEMORY, "%s: no memory for %zu bytes of work", f->c->op->name, f->room);
-    return *info != NOT_FINITE || error_false(ZL_ERROR_DEVICE, "%s: a matrix of shape %s has elements that are not finite",
-                                              f->c->op->name, array_text(f->c->in[0]));
+    return *info != CPU_FACTOR_NOT_FINITE ||
+           error_false(ZL_ERROR_DEVICE, "%s: a matrix of shape %s has elements that are not finite",
+                       f->c->op->name, array_text(f->c->in[0]));
 }
 
 char *cpu_factor_output(const struct factor *f, int k, int64_t at) {
@@ -84,8 +124,8 @@ char *cpu_factor_output(const struct factor *f, int k, int64_t at) {
 
 void cpu_factor_store(const struct factor *f, int k, int64_t at, const char *from, int64_t rows, int64_t cols,
                       int64_t column) {
-    cpu_move((size_t)f->item, cpu_factor_output(f, k, at), (struct stride2){cols * f->item, f->item}, from,
-             (struct stride2){f->item, column * f->item}, rows, cols);
+    cpu_copy((size_t)f->item, 2, (int64_t[]){rows, cols}, cpu_factor_output(f, k, at), (int64_t[]){cols, 1},
+             from, f->turned ? (int64_t[]){column, 1} : (int64_t[]){1, column});
 }
 
 int cpu_factor_work(const struct factor *f, const void *answer) {

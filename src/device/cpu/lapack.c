@@ -13,7 +13,15 @@ static void open_library(void) {
                                         "libmkl_rt.so.2", "libmkl_rt.so",   NULL};
     library = library_open(*asked ? (const char *const[]){asked, NULL} : usual);
     if (library)
-        cpu_blas_on_one_thread(library);
+        cpu_blas_set_threads(library, 1);
+}
+
+void cpu_lapack_begin(bool alone) {
+    cpu_blas_begin(library, alone);
+}
+
+void cpu_lapack_end(bool alone) {
+    cpu_blas_end(library, alone);
 }
 
 void *cpu_lapack(const char *symbol) {
