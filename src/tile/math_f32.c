@@ -7,7 +7,8 @@
 #include "tile/math.h"
 #include "tile/notation.h"
 
-#define POLY(x, c) math_polynomial(x, c, (int)(sizeof(c) / sizeof *(c)))
+#define POLY(x, c)  math_polynomial(x, c, (int)(sizeof(c) / sizeof *(c)))
+#define STEPS(x, c) math_polynomial_by_steps(x, c, (int)(sizeof(c) / sizeof *(c)))
 
 static const double infinity = 1.0 / 0.0;
 static const double round_bias = 0x1.8p23; // adding it rounds to an integer, found in the low bits
@@ -573,22 +574,17 @@ expr math_rsqrt_f32(expr x) {
 
 // Error function --------------------------------------------------------------------------------------------
 
-static const double erf_c[] = {
-    // erf(x)/x - 1 in x^2, |x| <= 1: 2^-29.4
-    0.128379166, -0.37612626, 0.112835787, -0.0268533472, 0.0051871622, -0.00079978531, 7.80690389e-05,
+static const double erfc_root_c[] = {
+    // 4 (1 - erfc(x)^(1/4))/x - 1, x <= 4.05: 2^-25.8 of erf
+    0.128379151, 0.477466196, -0.0618658438, -0.0744308457, 0.0047364994,
+    0.00793005805, -0.000913601194, -0.000511553779, 0.000142787467, -1.09298408e-05,
 };
 
-static const double erfc_c[] = {
-    // erfc(2.5 + u), 1 <= 2.5 + u <= 3.95: 2^-30.7 absolute
-    0.000406952284, -0.00217827945,  0.00544569269,   -0.00835019723, 0.00862257276,   -0.00611665612,
-    0.00279764691,  -0.000544387032, -0.000258857996, 0.00025326031,  -8.10098572e-05, -7.65760797e-06,
-    1.56875685e-05, -3.49318248e-06, -8.85797931e-07, 3.55084779e-07,
-};
-
+// 1 - (1 - d/4)^4, where 1 - d/4 is the fourth root of erfc: one formula for small and large x. 1 from |x| = 4.01 on.
 expr math_erf_f32(expr x) {
-    expr a = ABS(x), near = ADD(MUL(POLY(MUL(x, x), erf_c), a), a);
-    expr far = SUB(F32(1), POLY(SUB(MIN(a, F32(3.95)), F32(2.5)), erfc_c));
-    return with_sign(SELECT(LT(a, F32(1)), near, far), x);
+    expr a = MIN(ABS(x), F32(4.05)), d = tile_ternary(TILE_FMA, STEPS(a, erfc_root_c), a, a);
+    d = tile_ternary(TILE_FMA, MUL(d, F32(-0.125)), d, d); // 2 - 2 (1 - d/4)^2
+    return with_sign(tile_ternary(TILE_FMA, MUL(d, F32(-0.25)), d, d), x);
 }
 
 // erfinv(x)/x - 1 as a function of w = -log(1 - x^2); in the tail less sqrt(w) - 1, which it nearly is.
