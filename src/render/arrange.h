@@ -11,6 +11,7 @@ struct node_plan {
     int block;     // where its statements stand: 0 is the loop's body, else a block for what is rarely needed
     int inner;     // of a rare node: the block of its rarely needed operand
     bool is_fixed; // the same for all elements: computed before the loop
+    bool is_alive; // met while values are counted that are needed at once
     uint8_t bytes; // of one lane: of its type, of a truth value the width of its mask (0: any)
 };
 

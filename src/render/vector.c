@@ -16,7 +16,8 @@
 #define FLOATS  (PASS_FLOAT | PASS_F16)
 #define HALVES  (PASS_F16 | PASS_BF16)
 
-// %m is the mask in front, as wide as the value; %n a shift's constant count.
+// %m is the mask in front, as wide as the value; %n a shift's constant count; %d the third operand, which the instruction may
+// overwrite.
 static const struct spelling words[TILE_OP_COUNT] = {
     [TILE_NEG] = {NUMBERS | HALVES, "vec_neg_%t(%a)"},
     [TILE_ABS] = {PASS_SIGNED | FLOATS | HALVES, "vec_abs_%t(%a)"},
@@ -46,7 +47,7 @@ static const struct spelling words[TILE_OP_COUNT] = {
     [TILE_SHR] = {PASS_INTEGER, "vec_shr_%t(%a, %b)"},
     [TILE_SELECT] = {NUMBERS | HALVES, "vec_select_%t(%m, %b, %c)"},
     [TILE_RARE] = {NUMBERS | HALVES, "vec_select_%t(%m, %b, %c)"},
-    [TILE_FMA] = {PASS_FLOAT, "vec_fma_%t(%a, %b, %c)"},
+    [TILE_FMA] = {PASS_FLOAT, "vec_fma_%t(%a, %b, %d)"},
     [TILE_BITCAST] = {0, "(vec_%r)%a"},
 };
 
@@ -60,13 +61,22 @@ static bool is_complex(expr e) {
 
 // Operands --------------------------------------------------------------------------------------------------
 
+static void number(struct style *s, const char *function, expr e) {
+    text_add(s->out, "vec_%s_%s(%a%s)", function, type_name(e), tile_value_of(e->type, e->bits).f, e->type.bits == 32 ? "f" : "");
+}
+
+static bool is_number(expr e) {
+    return e->op == TILE_CONST && tile_type_is_float(e->type) && !tile_type_is_half(e->type) &&
+           isfinite(tile_value_of(e->type, e->bits).f);
+}
+
 static void constant(struct style *s, expr e) {
     union tile_value v = tile_value_of(e->type, e->bits);
     const char *type = type_name(e);
     if (tile_type_is_half(e->type))
         text_add(s->out, "vec_splat_%s(0x%04x)", type, (unsigned)e->bits);
-    else if (tile_type_is_float(e->type) && isfinite(v.f))
-        text_add(s->out, "vec_splat_%s(%a%s)", type, v.f, e->type.bits == 32 ? "f" : "");
+    else if (is_number(e))
+        number(s, "splat", e);
     else if (e->type.kind == TILE_INT && v.i > INT64_MIN)
         text_add(s->out, "vec_splat_%s(%" PRId64 ")", type, v.i);
     else if (e->type.kind == TILE_UINT)
@@ -113,6 +123,10 @@ static void more(struct style *s, char what, expr e, int j) {
         mask(s, e->arg[0], s->plan->of[e->id].bytes, j);
     else if (what == 'r')
         text_add(s->out, "%s", type_name(e));
+    else if (what == 'd' && is_number(e->arg[2]))
+        number(s, "addend", e->arg[2]);
+    else if (what == 'd')
+        operand(s, e->arg[2], j);
 }
 
 // Logic of truth values: operands as wide as the result.

@@ -205,6 +205,7 @@ struct tile_kernel {
     struct tile_stmt *body;
     struct tile_launch launch;
     int index_bits; // 32 or 64 (at first): of loop variables and symbols
+    int registers;  // for vectors, of the machine that it is made for; 0: of several machines
     int ids, names, buffers, tokens; // how many expressions, names, buffers there are; the last token
     // Builder state:
     struct arena arena;

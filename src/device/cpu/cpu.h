@@ -22,6 +22,7 @@ struct cpu_level {
     const struct row_table *rows;
 };
 const struct cpu_level *cpu_level(void); // ZL_ISA, else the best that this CPU has; chosen once
+int cpu_level_registers(void);           // for vectors
 
 // describe.c --------------------------------------------------------------------------------------------------
 

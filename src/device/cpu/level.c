@@ -141,3 +141,11 @@ const struct cpu_level *cpu_level(void) {
     pthread_once(&once, choose);
     return chosen;
 }
+
+int cpu_level_registers(void) {
+    static const char *const many[] = {"neon", "neon_fp16", "neon_bf16", "avx512"};
+    for (size_t i = 0; i < COUNT(many); i++)
+        if (!strcmp(cpu_level()->name, many[i]))
+            return 32;
+    return 16;
+}

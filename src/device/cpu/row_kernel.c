@@ -185,6 +185,8 @@ static row_fn *compile(const struct recipe *r) {
     struct text source = {0};
     struct tile_kernel *kernel = build(r);
     row_fn *fn = NULL;
+    if (kernel)
+        kernel->registers = cpu_level_registers();
     if (kernel && pass_run(kernel, render_target(dialect), NULL) &&
         render_function(&source, kernel, dialect, NULL))
         fn = (row_fn *)cpu_jit(source.data, kernel->name);

@@ -177,6 +177,10 @@ VEC_EACH_HALF(VEC_SIGN)
 VEC_SQRT(f32, __builtin_sqrtf, __builtin_fmaf)
 VEC_SQRT(f64, __builtin_sqrt, __builtin_fma)
 
+// A constant that vec_fma adds to.
+#define VEC_ADDEND(T, c, bits, m, u) VEC_FN vec_##T vec_addend_##T(c x) { return vec_splat_##T(x); }
+VEC_EACH_FLOAT(VEC_ADDEND)
+
 // Adding and subtracting 2^(mantissa bits) rounds what is smaller than it; the rest is whole already.
 #define VEC_ROUND(T, m, big)                                                         \
     VEC_FN vec_##T vec_rint_##T(vec_##T x) {                                         \

@@ -21,6 +21,7 @@
 
 #define NEON_FLOAT(T, of)                                                        \
     NEON_UNARY(neon_sqrt_##T, T, "fsqrt", of)                                    \
+    NEON_UNARY(neon_abs_##T, T, "fabs", of)                                      \
     NEON_UNARY(neon_floor_##T, T, "frintm", of)                                  \
     NEON_UNARY(neon_ceil_##T, T, "frintp", of)                                   \
     NEON_UNARY(neon_rint_##T, T, "frintn", of)                                   \
@@ -35,6 +36,8 @@ NEON_FLOAT(f32, "4s")
 NEON_FLOAT(f64, "2d")
 #define vec_sqrt_f32  neon_sqrt_f32
 #define vec_sqrt_f64  neon_sqrt_f64
+#define vec_abs_f32   neon_abs_f32
+#define vec_abs_f64   neon_abs_f64
 #define vec_floor_f32 neon_floor_f32
 #define vec_floor_f64 neon_floor_f64
 #define vec_ceil_f32  neon_ceil_f32
@@ -49,6 +52,18 @@ NEON_FLOAT(f64, "2d")
 #define vec_min_f64   neon_min_f64
 #define vec_fma_f32   neon_fma_f32
 #define vec_fma_f64   neon_fma_f64
+
+// fmla overwrites what it adds to. A constant there is read from memory each time: a copy between registers would take part of
+// what computes.
+#define NEON_ADDEND(T, ...)                                                     \
+    (__extension__({                                                            \
+        static const vec_##T neon_constant = {__VA_ARGS__};                     \
+        vec_##T neon_copy;                                                      \
+        __asm__ volatile("ldr %q0, %1" : "=w"(neon_copy) : "m"(neon_constant)); \
+        neon_copy;                                                              \
+    }))
+#define vec_addend_f32(x) NEON_ADDEND(f32, x, x, x, x)
+#define vec_addend_f64(x) NEON_ADDEND(f64, x, x)
 
 // Integers --------------------------------------------------------------------------------------------------
 
