@@ -2,6 +2,9 @@
 
 #include "op/ops.h"
 
+#include <math.h>
+#include <stdlib.h>
+
 // Declared here too, so that a row is all it takes to add an op: the public header is made from what this file says.
 #define UNARY(NAME, fn, ...)   ZL_API zl_array fn(zl_array a);
 #define BINARY(NAME, fn, ...)  ZL_API zl_array fn(zl_array a, zl_array b);
@@ -226,3 +229,16 @@ const struct op op_elementwise[] = {
 #include "op/elementwise.def"
 };
 OP_LIST(op_elementwise);
+
+// float16 has both the number and its reciprocal, as every other dtype.
+static bool is_power_of_two(double value) {
+    int exponent;
+    return fabs(frexp(value, &exponent)) == 0.5 && abs(exponent - 1) <= 14;
+}
+
+bool op_scales(const struct call *c) {
+    if (LIKELY(c->op != &op_elementwise[TILE_DIV]) || !array_is(c->in[1], ARRAY_INLINE))
+        return false;
+    zl_dtype dtype = (zl_dtype)call_output(c, 0)->dtype;
+    return dtype_is_inexact(dtype) && dtype != ZL_COMPLEX64 && is_power_of_two(scalar_as(c->in[1], dtype).f);
+}

@@ -85,6 +85,9 @@ zl_array op_same(zl_array x);
 extern const struct op op_elementwise[]; // by enum tile_op
 extern const struct op op_cast, op_copy;
 
+// Whether a call divides floats by a constant power of two: multiplying by its reciprocal gives the same numbers, sooner.
+bool op_scales(const struct call *c);
+
 int64_t op_double_arg(double value); // FIELD_DOUBLE in its word, and back
 double  op_arg_double(int64_t word);
 

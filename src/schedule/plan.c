@@ -1,7 +1,7 @@
 // plan.c - plans: which segments a list of calls is cut into and the programs they became, found by structure.
 //
 // The key is exact: ops, dtypes, ranks, links, what is needed and what dies; no sizes and no numbers, unless a device
-// asks for them. Equal keys are compared byte by byte, so no collision can run a wrong plan.
+// asks for them or division can become multiplication. Equal keys are compared byte by byte, so no collision can run a wrong plan.
 
 #include <string.h>
 
@@ -53,7 +53,8 @@ static bool add_call(const struct tape *t, int slot, int begin, zl_stream *strea
     if (!reserve(4 + c->outputs + c->inputs))
         return false;
     add((int64_t)(intptr_t)c->op);
-    add((int64_t)c->inputs | (int64_t)c->outputs << 16 | (int64_t)t->needed[slot] << 32 | (int64_t)(s != *stream) << 33);
+    add((int64_t)c->inputs | (int64_t)c->outputs << 16 | (int64_t)t->needed[slot] << 32 | (int64_t)(s != *stream) << 33 |
+        (int64_t)op_scales(c) << 34);
     add((int64_t)t->dies[slot]);
     if (s != *stream) // the stream itself: which calls share one decides how they are cut
         add((int64_t)(intptr_t)(*stream = s));

@@ -362,6 +362,25 @@ TEST(complex_arithmetic) {
     }
 }
 
+// Those of powers of two are done as products; a plan that divides by one must not serve for other numbers.
+TEST(division_by_a_number_is_division_by_an_array_of_it) {
+    const double divisors[] = {2, 3, -0.25, 0x1p14, 0x1p15, 0x1p-14, 0.1, 1, 0};
+    const zl_dtype dtypes[] = {ZL_FLOAT16, ZL_BFLOAT16, ZL_FLOAT32, ZL_FLOAT64};
+    double value[64] = {0, -0.0, INFINITY, -INFINITY, NAN, 0x1p-126, 0x1p-149, 0x1.8p-14, 65504, 0x1.fffffep127};
+    for (int i = 10; i < 64; i++)
+        value[i] = ldexp(test_uniform(-1, 1), test_between(-150, 120));
+    for (size_t d = 0; d < COUNT(dtypes); d++)
+        for (size_t i = 0; i < COUNT(divisors); i++)
+            ZL_SCOPE {
+                zl_array x = zl_astype(zl_from_f64(value, ZL_SHAPE(64)), dtypes[d]);
+                zl_array want = zl_divide(x, zl_full(ZL_SHAPE(64), zl_scalar(divisors[i]), dtypes[d]));
+                zl_array alone = zl_divide(x, zl_scalar(divisors[i]));
+                zl_array fused = zl_negative(zl_divide(zl_negative(x), zl_scalar(divisors[i])));
+                if (!CHECK(zl_item_int(zl_logical_and(zl_array_equal(alone, want, true), zl_array_equal(fused, want, true)))))
+                    test_note("%s divided by %g", zl_dtype_name(dtypes[d]), divisors[i]);
+            }
+}
+
 // Gradients -------------------------------------------------------------------------------------------------------
 
 static zl_array weighted(const struct row *r, zl_array a, zl_array b) {

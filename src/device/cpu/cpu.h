@@ -423,6 +423,7 @@ struct step {
     uint8_t inputs;
     uint8_t weight;    // cost of an element, in units of moving it
     uint16_t cost;     // the same in bytes, of all operands
+    bool inverts;      // a division that is done as a product with the reciprocal
     bool needed;       // something outside the segment reads the output
     uint16_t group;    // calls from here on that may run as one row program; 0: none
     int32_t source[3]; // steps that make the inputs; -1: another segment
@@ -433,6 +434,11 @@ struct program {
     int steps;
     struct step step[];
 };
+
+// The value of an inline scalar as the row of the step reads it.
+void cpu_write_scalar(const struct step *s, zl_array x, int input, void *room);
+// The row that computes an elementwise call.
+enum tile_op cpu_row_of(const struct call *c);
 
 struct program *cpu_build(int unit, const struct segment *s);
 void cpu_drop(struct program *p);

@@ -23,12 +23,26 @@ static inline char *data_of(zl_array a, size_t item) {
     return (char *)a->storage->data + a->offset * (int64_t)item;
 }
 
+void cpu_write_scalar(const struct step *s, zl_array x, int input, void *room) {
+    zl_dtype dtype = (zl_dtype)s->dtype[input + 1];
+    if (LIKELY(!s->inverts || input != 1)) {
+        scalar_write(x, dtype, room);
+        return;
+    }
+    double reciprocal = 1 / scalar_as(x, dtype).f;
+    dtype_convert(room, dtype, &reciprocal, ZL_FLOAT64, 1);
+}
+
+enum tile_op cpu_row_of(const struct call *c) {
+    return op_scales(c) ? TILE_MUL : c->op->row;
+}
+
 // One input: its address, and what it is to the flags of o.
 static inline char *reach_input(const struct step *s, const struct call *c, zl_array out, struct operands *o,
                                 int k) {
     zl_array x = c->in[k];
     if (array_is(x, ARRAY_INLINE)) {
-        scalar_write(x, (zl_dtype)s->dtype[k + 1], &o->room[k]);
+        cpu_write_scalar(s, x, k, &o->room[k]);
         o->scalar |= 1u << k;
         return (char *)&o->room[k];
     }
@@ -230,8 +244,10 @@ static void set_operands(struct step *s, const struct call *c, zl_dtype dtype, i
 
 static bool set_elementwise(struct step *s, const struct call *c) {
     zl_dtype dtype = kernel_dtype(c);
-    set_operands(s, c, dtype, weights[c->op->row]);
-    s->forms = cpu_level()->rows->op[c->op->row][dtype];
+    enum tile_op row = cpu_row_of(c);
+    set_operands(s, c, dtype, weights[row]);
+    s->forms = cpu_level()->rows->op[row][dtype];
+    s->inverts = row != c->op->row;
     s->scalars = 7;
     return s->forms[0] != NULL;
 }

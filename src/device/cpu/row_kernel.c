@@ -71,7 +71,7 @@ static void add_row(struct writer *w, int index, const int *number) {
     const struct step *s = &w->g->p->step[index];
     const struct call *c = w->g->b->call[index];
     bool is_cast = c->op->kind == OP_CAST;
-    add(w, is_cast ? TILE_CAST : (int)c->op->row);
+    add(w, is_cast ? TILE_CAST : (int)cpu_row_of(c));
     add(w, s->dtype[0]);
     add(w, s->inputs);
     for (int k = 0; k < s->inputs; k++) {

@@ -73,7 +73,7 @@ static int add_input(struct group *g, int index, int k) {
     at = g->l.operands;
     g->external[at] = x;
     if (is_inline)
-        scalar_write(x, (zl_dtype)s->dtype[k + 1], &g->room[at]);
+        cpu_write_scalar(s, x, k, &g->room[at]);
     const void *data = is_inline ? (const void *)&g->room[at] : cpu_data(x);
     cpu_layout_add(&g->l, data, s->item[k + 1], x->ndim, x->dim, array_stride(x));
     return at;
