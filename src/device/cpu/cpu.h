@@ -23,10 +23,16 @@ struct cpu_level {
 };
 const struct cpu_level *cpu_level(void); // ZL_ISA, else the best that this CPU has; chosen once
 int cpu_level_registers(void);           // for vectors
+// Whether the CPU has what a level or a feature needs, by its name in level.c; ZL_ISA hides what its level does not need.
+bool cpu_has(const char *name);
 
 // describe.c --------------------------------------------------------------------------------------------------
 
 bool cpu_describe(int unit, zl_device_info *out);
+
+// caches.c ----------------------------------------------------------------------------------------------------
+
+int64_t cpu_cache_bytes(int level); // of data, 1..3: as the system tells, else what is usual
 
 // tiling.c ----------------------------------------------------------------------------------------------------
 
@@ -378,7 +384,7 @@ static inline size_t cpu_factor_aligned(size_t bytes) {
 #endif
 
 // A buffer of this thread, one of a few, that is used again: what it held is lost. NULL and an error.
-enum { SCRATCH_PACK, SCRATCH_RESULT, SCRATCH_PART, SCRATCH_WORK, SCRATCH_WEIGHTS, SCRATCH_COUNT };
+enum { SCRATCH_PACK, SCRATCH_SHARED, SCRATCH_RESULT, SCRATCH_PART, SCRATCH_WORK, SCRATCH_WEIGHTS, SCRATCH_COUNT };
 void *cpu_scratch(int which, size_t bytes);
 
 // cpu_quantize.c ----------------------------------------------------------------------------------------------

@@ -1,11 +1,11 @@
 // cpu_gather_mm.c - products of chosen matrices, over parts of the inner axis, and of int8.
 
-#include "device/cpu/cpu.h"
+#include "device/cpu/gemm.h"
 
 struct products {
     struct gemm whole; // strides and sizes of one product; data of the first of a and of b
     zl_dtype dtype;
-    int64_t item, each;    // bytes of an element; elements of a product
+    int64_t item, each;     // bytes of an element; elements of a product
     int64_t a_step, b_step; // from one matrix to the next
     int64_t a_count, b_count;
     struct indices first, second; // which of a and of b, or where the part begins and ends
@@ -104,25 +104,14 @@ bool cpu_segmented_mm(const struct call *c) {
 
 // int8 ---------------------------------------------------------------------------------------------------------
 
-static void multiply_int8(const struct gemm *g) {
-    const int8_t *a = (const int8_t *)g->a, *b = (const int8_t *)g->b;
-    int32_t *c = (int32_t *)(void *)g->c;
-    for (int64_t i = 0; i < g->m; i++)
-        for (int64_t j = 0; j < g->n; j++) {
-            uint32_t sum = 0; // wraps around
-            for (int64_t k = 0; k < g->k; k++)
-                sum += (uint32_t)(a[i * g->a_row + k * g->a_col] * b[k * g->b_row + j * g->b_col]);
-            c[i * g->c_row + j] = (int32_t)sum;
-        }
-}
-
 struct int8_products {
     struct gemm whole;
     struct layout batch; // operands: output, a, b
+    atomic_bool failed;
 };
 
 static void int8_range(const void *context, int64_t from, int64_t to) {
-    const struct int8_products *p = context;
+    struct int8_products *p = (struct int8_products *)(uintptr_t)context;
     struct walk w;
     for (; from < to; from++) {
         struct gemm g = p->whole;
@@ -130,7 +119,9 @@ static void int8_range(const void *context, int64_t from, int64_t to) {
         g.c = w.data[0];
         g.a = w.data[1];
         g.b = w.data[2];
-        multiply_int8(&g);
+        if (!gemm_multiply(&(struct gemm_work){
+                .g = &g, .dtype = ZL_INT8, .out = ZL_INT32, .kernel = gemm_kernel_for(ZL_INT8)}))
+            atomic_store(&p->failed, true);
     }
 }
 
@@ -141,11 +132,18 @@ bool cpu_matmul_int8(const struct call *c) {
     const void *data[] = {cpu_data(out), p.whole.a, p.whole.b};
     cpu_layout_start(&p.batch, out->ndim - 2, out->dim, 1);
     for (int i = 0; i < 3; i++)
-        cpu_layout_add(&p.batch, data[i], array_item(list[i]), out->ndim - 2, list[i]->dim, array_stride(list[i]));
+        cpu_layout_add(&p.batch, data[i], array_item(list[i]), out->ndim - 2, list[i]->dim,
+                       array_stride(list[i]));
     cpu_layout_merge(&p.batch);
     p.batch.loops = p.batch.axes;
     for (int i = 0; i < p.batch.axes; i++)
         p.batch.axis[i].step = 1;
-    cpu_split(p.batch.size, 1, int8_range, &p);
-    return true;
+    atomic_init(&p.failed, false);
+    if (p.whole.k == 0)
+        memset(cpu_data(out), 0, (size_t)out->size * array_item(out));
+    else if (p.batch.size < pool_threads()) // each by all threads
+        int8_range(&p, 0, p.batch.size);
+    else
+        cpu_split(p.batch.size, 1, int8_range, &p);
+    return !atomic_load(&p.failed);
 }

@@ -1,6 +1,6 @@
 // cpu_matmul.c - matrix products: batches and parts of them side by side, each by the best way for its size.
 
-#include "device/cpu/cpu.h"
+#include "device/cpu/gemm.h"
 
 #include <math.h>
 #include <string.h>
@@ -99,8 +99,12 @@ static struct gemm part_of(int64_t item, const struct gemm *g, int64_t row, int6
 }
 
 bool cpu_gemm(zl_dtype dtype, const struct gemm *g) {
+    gemm_fn *best = cpu_choose_gemm(dtype, g);
     if (!is_half(dtype))
-        return cpu_choose_gemm(dtype, g)(dtype, g);
+        return best(dtype, g);
+    if (best == cpu_own_gemm)
+        return gemm_multiply(
+            &(struct gemm_work){.g = g, .dtype = dtype, .out = dtype, .kernel = gemm_kernel_for(dtype)});
     int64_t rows = g->n == 1 ? g->m : HALF_ROWS, cols = g->m == 1 ? g->n : HALF_COLS;
     for (int64_t i = 0; i < g->m; i += rows)
         for (int64_t j = 0; j < g->n; j += cols) {
@@ -146,6 +150,19 @@ static void multiply_range(const void *context, int64_t from, int64_t to) {
         if (!multiply_part(p, &g, &part))
             atomic_store(&p->failed, true);
     }
+}
+
+// One after the other, each by all threads.
+static bool multiply_whole(struct product *p) {
+    struct walk w;
+    bool ok = true;
+    for (int64_t i = 0; ok && i < p->batch.size; i++) {
+        struct gemm g = p->whole;
+        cpu_walk_to(&p->batch, &w, i);
+        g.c = w.data[OUT], g.a = w.data[A], g.b = w.data[B];
+        ok = cpu_gemm(p->dtype, &g);
+    }
+    return ok;
 }
 
 static int64_t round_up(int64_t count, int64_t unit) {
@@ -222,6 +239,8 @@ bool cpu_matmul_then(const struct call *c, bool stored,
                         .context = context};
     atomic_init(&p.failed, false);
     set_batch(&p, out, c->in[0], c->in[1], room);
+    if (!then && p.batch.size < pool_threads() && cpu_choose_gemm(p.dtype, &p.whole) == cpu_own_gemm)
+        return multiply_whole(&p);
     p.parts = cut(&p.whole, p.batch.size);
     int64_t parts = p.parts.part_rows * p.parts.part_cols;
     double grain = FLOPS_LEAST / 2 * (double)parts / flops_of(&p.whole);

@@ -1,230 +1,246 @@
-// gemm_own.c - our own matrix product: what is used where there is no BLAS that beats it, and for half floats.
+// gemm_own.c - our own matrix product: the driver around the micro-kernels.
 //
-// Blocks of a and b are packed so that the innermost part reads both in order: KC x MC of a for L2, KC x NC of b for
-// L3, panels of them for L1. Packing takes any strides, and converts half floats to float32.
+// Columns of b are packed once, for all threads. Then parts of the result, blocks of rows, are taken by whoever is free:
+// a block of a is packed for L2, a panel of it at a time is in L1 beside one of b. Along k there are blocks too, so that
+// panels fit; sums of a narrower result are kept in float32 meanwhile, and rounded once.
 
-#include "device/cpu/cpu.h"
-
-#include <string.h>
+#include "device/cpu/gemm.h"
 
 enum {
-    KC = 384,
-    MC = 128,
-    NC = 1536,
-    ROWS_MOST = 8,  // of a micro tile
-    COLS_MOST = 48, // and its columns
-    ITEM_MOST = 8,
+    FLOPS_LEAST = 1 << 21, // that are worth a second thread
+    STRIP = 240,           // columns after which a block of the result is done, still in L2
+    ROWS_LEAST = 96,       // of a part, unless the result has less
+    COLUMNS_LEAST = 384,   // of b that are packed at once, however long they are
+    PACK_LEAST = 1 << 16,  // bytes of packing that are worth a second thread
 };
-
-typedef void micro_fn(int64_t k, const void *a, const void *b, void *c, int64_t c_row, bool add);
-
-// Registers of every CPU of the architecture. -----------------------------------------------------------------------
-
-#if defined(__aarch64__)
-#define MICRO_BY_LANE
-#define BASE_ROWS 8
-#define BASE_VECS 3
-#else
-#define BASE_ROWS 4
-#define BASE_VECS 2
-#endif
-
-#define MICRO_NAME(part) part##_f32
-#define MICRO_TYPE       float
-#define MICRO_BYTES      16
-#define MICRO_ROWS       BASE_ROWS
-#define MICRO_VECS       BASE_VECS
-#define MICRO_TARGET
-#include "device/cpu/gemm_micro.h"
-
-#define MICRO_NAME(part) part##_f64
-#define MICRO_TYPE       double
-#define MICRO_BYTES      16
-#define MICRO_ROWS       BASE_ROWS
-#define MICRO_VECS       BASE_VECS
-#define MICRO_TARGET
-#include "device/cpu/gemm_micro.h"
-
-#if defined(__x86_64__)
-
-#define MICRO_NAME(part) part##_f32_avx2
-#define MICRO_TYPE       float
-#define MICRO_BYTES      32
-#define MICRO_ROWS       6
-#define MICRO_VECS       2
-#define MICRO_TARGET     __attribute__((target("avx2,fma")))
-#include "device/cpu/gemm_micro.h"
-
-#define MICRO_NAME(part) part##_f64_avx2
-#define MICRO_TYPE       double
-#define MICRO_BYTES      32
-#define MICRO_ROWS       6
-#define MICRO_VECS       2
-#define MICRO_TARGET     __attribute__((target("avx2,fma")))
-#include "device/cpu/gemm_micro.h"
-
-#define MICRO_NAME(part) part##_f32_avx512
-#define MICRO_TYPE       float
-#define MICRO_BYTES      64
-#define MICRO_ROWS       8
-#define MICRO_VECS       3
-#define MICRO_TARGET     __attribute__((target("avx512f")))
-#include "device/cpu/gemm_micro.h"
-
-#define MICRO_NAME(part) part##_f64_avx512
-#define MICRO_TYPE       double
-#define MICRO_BYTES      64
-#define MICRO_ROWS       8
-#define MICRO_VECS       3
-#define MICRO_TARGET     __attribute__((target("avx512f")))
-#include "device/cpu/gemm_micro.h"
-
-#endif
-
-static const struct micro {
-    const char *level; // of the row kernels with which it is used; NULL: any
-    zl_dtype dtype;
-    int rows, cols;
-    micro_fn *run;
-} micros[] = {
-#if defined(__x86_64__)
-    {"avx2", ZL_FLOAT32, 6, 16, micro_f32_avx2},
-    {"avx2", ZL_FLOAT64, 6, 8, micro_f64_avx2},
-    {"avx512", ZL_FLOAT32, 8, 48, micro_f32_avx512},
-    {"avx512", ZL_FLOAT64, 8, 24, micro_f64_avx512},
-#endif
-    {NULL, ZL_FLOAT32, BASE_ROWS, 4 * BASE_VECS, micro_f32},
-    {NULL, ZL_FLOAT64, BASE_ROWS, 2 * BASE_VECS, micro_f64},
-};
-
-static const struct micro *micro_for(zl_dtype dtype) {
-    const struct micro *m = micros;
-    while (m->dtype != dtype || (m->level && strcmp(m->level, cpu_level()->name) != 0))
-        m++;
-    return m;
-}
-
-// Packing --------------------------------------------------------------------------------------------------------
 
 struct own {
+    struct gemm_work w;
     const struct gemm *g;
-    const struct micro *micro;
-    size_t item;      // of what is multiplied: float32 or float64
-    size_t from_item; // of the matrices
-    row_fn *widen;    // NULL: the matrices hold it
-    char *a, *b;      // packed blocks
+    const struct gemm_kernel *u;
+    struct gemm_packing packing;
+    row_fn *narrow;            // sums to elements of c; NULL: they are the same
+    int64_t item, sum_item;    // bytes of what is packed, and of a sum
+    int64_t k_block, k_padded; // along k: of a block; all of them, in whole steps
+    int64_t rows, cols;        // of a part
+    int64_t row_parts, col_parts;
+    int64_t first, columns; // of b that are packed
+    int threads;
+    char *b;
+    atomic_bool failed;
 };
-
-// count lines, at most width, of k elements each, as k rows of width: the rest is zero. Strides in bytes.
-static void pack_panel(const struct own *o, char *to, int64_t width, const char *from, int64_t k_stride,
-                       int64_t line_stride, int64_t k, int64_t count) {
-    _Alignas(64) char narrow[KC * ROWS_MOST * 2], wide[KC * ROWS_MOST * 4];
-    int64_t item = (int64_t)o->item, from_item = (int64_t)o->from_item;
-    if (count < width)
-        memset(to, 0, (size_t)(k * width * item));
-    if (o->widen) { // some lines at a time, each of them contiguous
-        for (int64_t i = 0, n; i < count; i += n) {
-            n = MIN_OF(ROWS_MOST, count - i);
-            cpu_move(o->from_item, narrow, (struct stride2){k * from_item, from_item}, from + i * line_stride,
-                     (struct stride2){line_stride, k_stride}, n, k);
-            o->widen((char *[]){wide, narrow}, n * k, n * k);
-            cpu_transpose(o->item, to + i * item, width * item, wide, k * item, k, n);
-        }
-    } else if (k_stride == item) {
-        cpu_transpose(o->item, to, width * item, from, line_stride, k, count);
-    } else {
-        cpu_move(o->item, to, (struct stride2){width * item, item}, from,
-                 (struct stride2){k_stride, line_stride}, k, count);
-    }
-}
-
-static void pack(const struct own *o, char *to, int64_t width, const char *from, int64_t k_stride,
-                 int64_t line_stride, int64_t k, int64_t count) {
-    for (int64_t i = 0; i < count; i += width)
-        pack_panel(o, to + i * k * (int64_t)o->item, width, from + i * line_stride, k_stride, line_stride, k,
-                   MIN_OF(width, count - i));
-}
-
-// Multiplying ----------------------------------------------------------------------------------------------------
-
-// A tile at the edge, or of a result that is not contiguous, goes through one of full size.
-static void edge_tile(const struct own *o, int64_t k, const char *a, const char *b, char *c, int64_t rows,
-                      int64_t cols, bool add) {
-    _Alignas(64) char tile[ROWS_MOST * COLS_MOST * ITEM_MOST];
-    int64_t item = (int64_t)o->item, width = o->micro->cols;
-    struct stride2 dense = {width * item, item}, place = {o->g->c_row * item, o->g->c_col * item};
-    if (add) {
-        memset(tile, 0, (size_t)(o->micro->rows * width * item));
-        cpu_move(o->item, tile, dense, c, place, rows, cols);
-    }
-    o->micro->run(k, a, b, tile, width, add);
-    cpu_move(o->item, c, place, tile, dense, rows, cols);
-}
-
-static void multiply_block(const struct own *o, int64_t k, int64_t m, int64_t n, char *c, bool add) {
-    const struct micro *u = o->micro;
-    int64_t item = (int64_t)o->item;
-    bool dense = o->g->c_col == 1;
-    for (int64_t j = 0; j < n; j += u->cols)
-        for (int64_t i = 0; i < m; i += u->rows) {
-            const char *a = o->a + i * k * item, *b = o->b + j * k * item;
-            char *tile = c + (i * o->g->c_row + j * o->g->c_col) * item;
-            if (dense && i + u->rows <= m && j + u->cols <= n)
-                u->run(k, a, b, tile, o->g->c_row, add);
-            else
-                edge_tile(o, k, a, b, tile, MIN_OF(u->rows, m - i), MIN_OF(u->cols, n - j), add);
-        }
-}
-
-static void multiply_blocks(const struct own *o) {
-    const struct gemm *g = o->g;
-    const int64_t from = (int64_t)o->from_item, item = (int64_t)o->item;
-    const int64_t mc = MC / o->micro->rows * o->micro->rows, nc = NC / o->micro->cols * o->micro->cols;
-    for (int64_t j = 0; j < g->n; j += nc)
-        for (int64_t p = 0; p < g->k; p += KC) {
-            int64_t n = MIN_OF(nc, g->n - j), k = MIN_OF(KC, g->k - p);
-            pack(o, o->b, o->micro->cols, g->b + (p * g->b_row + j * g->b_col) * from, g->b_row * from,
-                 g->b_col * from, k, n);
-            for (int64_t i = 0; i < g->m; i += mc) {
-                int64_t m = MIN_OF(mc, g->m - i);
-                pack(o, o->a, o->micro->rows, g->a + (i * g->a_row + p * g->a_col) * from, g->a_col * from,
-                     g->a_row * from, k, m);
-                multiply_block(o, k, m, n, g->c + (i * g->c_row + j * g->c_col) * item, g->add || p > 0);
-            }
-        }
-}
 
 static int64_t round_up(int64_t count, int64_t unit) {
     return (count + unit - 1) / unit * unit;
 }
 
-// dtype is that of the matrices; the result is float32 for half floats.
-static bool multiply(zl_dtype dtype, const struct gemm *g) {
-    bool half = dtype == ZL_FLOAT16 || dtype == ZL_BFLOAT16;
-    zl_dtype wide = half ? ZL_FLOAT32 : dtype;
-    struct own o = {
-        .g = g, .micro = micro_for(wide), .item = zl_dtype_size(wide), .from_item = zl_dtype_size(dtype)};
-    if (half)
-        o.widen = cpu_level()->rows->cast[ZL_FLOAT32][dtype];
-    int64_t k = MIN_OF(g->k, KC), m = round_up(MIN_OF(g->m, MC), o.micro->rows);
-    int64_t n = round_up(MIN_OF(g->n, NC), o.micro->cols);
-    int64_t a_bytes = round_up(k * m * (int64_t)o.item, 64);
-    o.a = cpu_scratch(SCRATCH_PACK, (size_t)(a_bytes + k * n * (int64_t)o.item));
-    if (!o.a)
-        return false;
-    o.b = o.a + a_bytes;
-    multiply_blocks(&o);
-    return true;
+static int64_t divide_up(int64_t count, int64_t by) {
+    return (count + by - 1) / by;
+}
+
+// Packing --------------------------------------------------------------------------------------------------------
+
+// Panels of b lie behind each other, those of a block of k before those of the next.
+static char *packed_b(const struct own *o, int64_t p, int64_t col) {
+    int64_t length = round_up(MIN_OF(o->k_block, o->g->k - p), o->u->step);
+    return o->b + (p * round_up(o->columns, o->u->cols) + col * length) * o->item;
+}
+
+static void pack_b_range(const void *context, int64_t from, int64_t to) {
+    const struct own *o = context;
+    const struct gemm *g = o->g;
+    const int64_t item = o->packing.from_item, panels = divide_up(o->columns, o->u->cols);
+    for (; from < to; from++) {
+        int64_t p = from / panels * o->k_block, col = from % panels * o->u->cols, at = o->first + col;
+        gemm_pack_panel(&o->packing, packed_b(o, p, col), o->u->cols,
+                        g->b + (p * g->b_row + at * g->b_col) * item, g->b_row * item, g->b_col * item,
+                        MIN_OF(o->k_block, g->k - p), MIN_OF(o->u->cols, o->columns - col),
+                        MAX_OF(0, g->n - at - o->u->cols));
+    }
+}
+
+static void pack_a(const struct own *o, char *to, int64_t row, int64_t rows, int64_t p, int64_t k) {
+    const struct gemm *g = o->g;
+    const int64_t item = o->packing.from_item, panel = round_up(k, o->u->step) * o->u->rows * o->item;
+    for (int64_t i = 0; i < rows; i += o->u->rows, to += panel)
+        gemm_pack_panel(&o->packing, to, o->u->rows, g->a + ((row + i) * g->a_row + p * g->a_col) * item,
+                        g->a_col * item, g->a_row * item, k, MIN_OF(o->u->rows, rows - i),
+                        MAX_OF(0, g->m - row - i - o->u->rows));
+}
+
+// Multiplying ----------------------------------------------------------------------------------------------------
+
+// A part of the result on its way through k.
+struct part {
+    int64_t row, col, rows, cols; // where it is; col is counted from the first that is packed
+    char *a;                      // packed
+    char *sum;                    // where sums are kept: c, or a buffer
+    int64_t sum_row, sum_col;     // bytes
+    int64_t sum_width;            // columns that the buffer holds
+};
+
+// A tile at the edge, or of a result that is not contiguous, goes through one of full size.
+static void edge_tile(const struct own *o, int64_t k, const char *a, const char *b, char *c,
+                      struct stride2 place, int64_t rows, int64_t cols, bool add) {
+    _Alignas(64) char tile[GEMM_ROWS_MOST * GEMM_COLS_MOST * 8];
+    int64_t item = o->sum_item, width = o->u->cols;
+    struct stride2 dense = {width * item, item};
+    if (add) {
+        memset(tile, 0, (size_t)(o->u->rows * width * item));
+        cpu_move((size_t)item, tile, dense, c, place, rows, cols);
+    }
+    o->u->run(k, a, b, tile, width, add);
+    cpu_move((size_t)item, c, place, tile, dense, rows, cols);
+}
+
+// Columns [from, to) of a part for one block of k.
+static void multiply_strip(const struct own *o, const struct part *t, int64_t p, int64_t from, int64_t to) {
+    const struct gemm_kernel *u = o->u;
+    int64_t k = round_up(MIN_OF(o->k_block, o->g->k - p), u->step);
+    struct stride2 place = {t->sum_row, t->sum_col};
+    bool dense = t->sum_col == o->sum_item, add = p > 0 || o->g->add;
+    for (int64_t j = from; j < to; j += u->cols) {
+        const char *b = packed_b(o, p, t->col + j);
+        char *column = t->sum + j % t->sum_width * t->sum_col;
+        for (int64_t i = 0; i < t->rows; i += u->rows) {
+            const char *a = t->a + i * k * o->item;
+            char *c = column + i * t->sum_row;
+            bool whole = o->narrow || (i + u->rows <= t->rows && j + u->cols <= t->cols);
+            if (whole && dense)
+                u->run(k, a, b, c, t->sum_row / o->sum_item, add);
+            else
+                edge_tile(o, k, a, b, c, place, MIN_OF(u->rows, t->rows - i), MIN_OF(u->cols, t->cols - j),
+                          add);
+        }
+    }
+}
+
+static void finish_strip(const struct own *o, const struct part *t, int64_t from, int64_t to) {
+    const struct gemm *g = o->g;
+    const int64_t item = (int64_t)zl_dtype_size(o->w.out), col = o->first + t->col + from;
+    for (int64_t i = 0; o->narrow && i < t->rows; i++)
+        cpu_call_row(o->narrow, g->c + ((t->row + i) * g->c_row + col) * item,
+                     t->sum + i * t->sum_row + from % t->sum_width * t->sum_col, NULL, NULL, to - from);
+    if (o->w.done)
+        o->w.done(o->w.data, t->row, col, t->rows, to - from);
+}
+
+static bool open_part(const struct own *o, struct part *t) {
+    const struct gemm *g = o->g;
+    int64_t height = round_up(t->rows, o->u->rows);
+    t->a =
+        cpu_scratch(SCRATCH_PACK, (size_t)(height * round_up(o->k_block, o->u->step) * o->item + GEMM_SLACK));
+    if (!o->narrow) {
+        t->sum = g->c + (t->row * g->c_row + (o->first + t->col) * g->c_col) * o->sum_item;
+        t->sum_row = g->c_row * o->sum_item;
+        t->sum_col = g->c_col * o->sum_item;
+        t->sum_width = o->columns + o->u->cols;
+        return t->a;
+    }
+    bool at_once = o->k_block >= g->k;
+    t->sum_width = round_up(at_once ? STRIP : t->cols, o->u->cols);
+    t->sum_row = t->sum_width * o->sum_item;
+    t->sum_col = o->sum_item;
+    t->sum = cpu_scratch(SCRATCH_RESULT, (size_t)(height * t->sum_row));
+    return t->a && t->sum;
+}
+
+static void multiply_part(void *data, int at) {
+    struct own *o = data;
+    struct part t = {.row = at % o->row_parts * o->rows, .col = at / o->row_parts * o->cols};
+    t.rows = MIN_OF(o->rows, o->g->m - t.row);
+    t.cols = MIN_OF(o->cols, o->columns - t.col);
+    if (!open_part(o, &t)) {
+        atomic_store(&o->failed, true);
+        return;
+    }
+    int64_t strip = round_up(STRIP, o->u->cols);
+    for (int64_t p = 0; p < o->g->k; p += o->k_block) {
+        pack_a(o, t.a, t.row, t.rows, p, MIN_OF(o->k_block, o->g->k - p));
+        for (int64_t j = 0; j < t.cols; j += strip) {
+            multiply_strip(o, &t, p, j, MIN_OF(j + strip, t.cols));
+            if (p + o->k_block >= o->g->k)
+                finish_strip(o, &t, j, MIN_OF(j + strip, t.cols));
+        }
+    }
+}
+
+// Blocks ---------------------------------------------------------------------------------------------------------
+
+// Panels of a and b take five eighths of L1. Blocks of k are of equal length.
+static void cut_k(struct own *o) {
+    int64_t most = cpu_cache_bytes(1) * 5 / 8 / ((o->u->rows + o->u->cols) * o->item);
+    int64_t blocks = divide_up(o->g->k, MAX_OF(most, o->u->step));
+    o->k_block = round_up(divide_up(o->g->k, blocks), o->u->step);
+    o->k_padded = (blocks - 1) * o->k_block + round_up(o->g->k - (blocks - 1) * o->k_block, o->u->step);
+}
+
+// Columns of b that are packed at once: half of the last cache.
+static int64_t columns_at_once(const struct own *o) {
+    int64_t fit = cpu_cache_bytes(3) / 2 / (o->k_padded * o->item);
+    int64_t blocks = divide_up(o->g->n, MAX_OF(fit, COLUMNS_LEAST));
+    return round_up(divide_up(o->g->n, blocks), o->u->cols);
+}
+
+// Parts of rows that fit three eighths of L2, the same number for every thread; fewer rows are cut into columns instead.
+static void cut_result(struct own *o) {
+    int64_t m = o->g->m, fit = MAX_OF(cpu_cache_bytes(2) * 3 / 8 / (o->k_block * o->item), o->u->rows);
+    int64_t each = divide_up(m, fit * o->threads), most = MAX_OF(m / ROWS_LEAST, 1);
+    o->row_parts = MIN_OF(each * o->threads, MAX_OF(most, divide_up(m, fit)));
+    o->rows = round_up(divide_up(m, o->row_parts), o->u->rows);
+    o->row_parts = divide_up(m, o->rows);
+    o->col_parts = o->row_parts >= o->threads ? 1 : divide_up(o->threads, o->row_parts);
+    o->cols = round_up(divide_up(o->columns, o->col_parts), o->u->cols);
+    o->col_parts = divide_up(o->columns, o->cols);
+}
+
+static bool multiply_columns(struct own *o) {
+    int64_t panels = divide_up(o->columns, o->u->cols) * divide_up(o->g->k, o->k_block);
+    int64_t grain = o->threads == 1 ? panels : PACK_LEAST / (o->k_block * o->u->cols * o->item) + 1;
+    cut_result(o);
+    cpu_split(panels, grain, pack_b_range, o);
+    pool_run((int)(o->row_parts * o->col_parts), multiply_part, o);
+    return !atomic_load(&o->failed);
+}
+
+bool gemm_multiply(const struct gemm_work *w) {
+    const struct gemm *g = w->g;
+    struct own o = {.w = *w, .g = g, .u = w->kernel};
+    double flops = 2.0 * (double)g->m * (double)g->n * (double)g->k;
+    atomic_init(&o.failed, false);
+    o.item = (int64_t)zl_dtype_size(o.u->dtype);
+    o.sum_item = (int64_t)zl_dtype_size(o.u->sum);
+    o.packing = (struct gemm_packing){
+        .item = o.item, .from_item = (int64_t)zl_dtype_size(w->dtype), .unit = o.u->unit, .step = o.u->step};
+    if (w->dtype != o.u->dtype)
+        o.packing.widen = cpu_level()->rows->cast[o.u->dtype][w->dtype];
+    if (w->out != o.u->sum)
+        o.narrow = cpu_level()->rows->cast[w->out][o.u->sum];
+    o.threads = flops < FLOPS_LEAST ? 1 : pool_threads();
+    cut_k(&o);
+    int64_t columns = columns_at_once(&o);
+    o.b = cpu_scratch(SCRATCH_SHARED, (size_t)(o.k_padded * columns * o.item + GEMM_SLACK));
+    bool ok = o.b;
+    for (; ok && o.first < g->n; o.first += columns) {
+        o.columns = MIN_OF(columns, g->n - o.first);
+        ok = multiply_columns(&o);
+    }
+    return ok;
 }
 
 // Complex numbers: four products of their parts, which are matrices of floats two apart. ------------------------------
+
+static bool multiply_real(zl_dtype dtype, const struct gemm *g) {
+    const struct gemm_kernel *u = gemm_kernel_for(dtype);
+    return gemm_multiply(&(struct gemm_work){.g = g, .dtype = dtype, .out = u->sum, .kernel = u});
+}
 
 static bool multiply_parts(const struct gemm *g, int a_part, int b_part, int c_part, bool add) {
     struct gemm h = *g;
     h.a += 4 * a_part, h.b += 4 * b_part, h.c += 4 * c_part;
     h.a_row *= 2, h.a_col *= 2, h.b_row *= 2, h.b_col *= 2, h.c_row *= 2, h.c_col *= 2;
     h.add = add;
-    return multiply(ZL_FLOAT32, &h);
+    return multiply_real(ZL_FLOAT32, &h);
 }
 
 static void negate_real(const struct gemm *g) {
@@ -246,5 +262,5 @@ static bool multiply_complex(const struct gemm *g) {
 }
 
 bool cpu_own_gemm(zl_dtype dtype, const struct gemm *g) {
-    return dtype == ZL_COMPLEX64 ? multiply_complex(g) : multiply(dtype, g);
+    return dtype == ZL_COMPLEX64 ? multiply_complex(g) : multiply_real(dtype, g);
 }

@@ -11,9 +11,10 @@ static const struct cpu_level levels[] = {
 #include "levels_built.def"
 };
 
-// What each level needs, by its name. A level without a row here is never chosen by itself.
+// What levels, and features that single kernels use, need, by name. A level without a row here is never chosen by
+// itself.
 struct need {
-    const char *level;
+    const char *name;
     unsigned long first, second;
 };
 
@@ -29,6 +30,10 @@ static const struct need needs[] = {
     {"neon", HWCAP_ASIMD, 0},
     {"neon_fp16", FP16_NEEDS, 0},
     {"neon_bf16", FP16_NEEDS | HWCAP_ASIMDFHM, HWCAP2_BF16 | HWCAP2_I8MM},
+    {"dotprod", HWCAP_ASIMDDP, 0},
+    {"fhm", HWCAP_ASIMDFHM, 0},
+    {"bf16", 0, HWCAP2_BF16},
+    {"i8mm", 0, HWCAP2_I8MM},
 };
 
 static struct need found(void) {
@@ -93,13 +98,21 @@ static struct need found(void) {
 
 #endif
 
+static const struct need *need_of(const char *name) {
+    for (size_t i = 0; i < COUNT(needs); i++)
+        if (!strcmp(needs[i].name, name))
+            return &needs[i];
+    return NULL;
+}
+
+static bool covers(const struct need *have, const struct need *need) {
+    return (have->first & need->first) == need->first && (have->second & need->second) == need->second;
+}
+
 static bool is_supported(const struct cpu_level *level) {
     struct need have = found();
-    for (size_t i = 0; i < COUNT(needs); i++)
-        if (!strcmp(needs[i].level, level->name))
-            return (have.first & needs[i].first) == needs[i].first &&
-                   (have.second & needs[i].second) == needs[i].second;
-    return false;
+    const struct need *need = need_of(level->name);
+    return need && covers(&have, need);
 }
 
 static const struct cpu_level *best_level(void) {
@@ -148,4 +161,10 @@ int cpu_level_registers(void) {
         if (!strcmp(cpu_level()->name, many[i]))
             return 32;
     return 16;
+}
+
+bool cpu_has(const char *name) {
+    struct need have = found();
+    const struct need *need = need_of(name), *asked = need_of(cpu_level()->name);
+    return need && covers(&have, need) && (!*setting_text(SETTING_ISA) || covers(asked, need));
 }

@@ -1,0 +1,57 @@
+// gemm.h - the inside of our own matrix product: micro-kernels, how matrices are packed for them, the driver.
+
+#ifndef GEMM_H
+#define GEMM_H
+
+#include "device/cpu/cpu.h"
+
+// c, a tile of the sums' dtype whose rows are c_row elements apart, is a panel of a times a panel of b, added to what c
+// holds if `add`. k is a multiple of the kernel's step. Reads up to GEMM_SLACK bytes behind both panels.
+typedef void gemm_micro_fn(int64_t k, const void *a, const void *b, void *c, int64_t c_row, bool add);
+enum { GEMM_SLACK = 256 };
+
+// A panel of a has `rows` lines along k, one of b has `cols`. They lie `unit` elements of each line after another, padded
+// with zeros to whole panels and whole steps.
+struct gemm_kernel {
+    const char *name;
+    const char *needs; // as of cpu_has; NULL: every CPU of the architecture has it
+    zl_dtype dtype;    // of a and b
+    zl_dtype sum;      // of c
+    int rows, cols;
+    int unit, step;    // elements along k: of one line side by side; done at once
+    gemm_micro_fn *run;
+};
+enum { GEMM_ROWS_MOST = 16, GEMM_COLS_MOST = 64 };
+
+// The best first. Kernels of a file end with one without a name.
+extern const struct gemm_kernel gemm_kernels_neon[], gemm_kernels_x86[], gemm_kernels_any[];
+
+// The i-th of all kernels in the library; NULL behind the last.
+const struct gemm_kernel *gemm_kernel_at(int i);
+bool gemm_can_run(const struct gemm_kernel *k);
+// The best that this CPU runs, for matrices of a dtype or of the wider one that they are packed as.
+const struct gemm_kernel *gemm_kernel_for(zl_dtype dtype);
+
+// gemm_pack.c: count lines, at most width, of k elements each, as one panel. Strides are in bytes. So many elements
+// behind those of the last line, along the lines' own direction, may be read too: `spare`.
+struct gemm_packing {
+    int64_t item;      // bytes of a packed element
+    int64_t from_item; // and of the matrix's
+    row_fn *widen;     // NULL: they are the same
+    int unit, step;
+};
+void gemm_pack_panel(const struct gemm_packing *p, char *to, int64_t width, const char *from, int64_t k_stride,
+                     int64_t line_stride, int64_t k, int64_t count, int64_t spare);
+
+// gemm_own.c: one product, by all threads that this one may use. The result does not depend on their number.
+struct gemm_work {
+    const struct gemm *g;
+    zl_dtype dtype, out; // of a and b; of c: the sums' dtype, or a narrower one if nothing is added to it
+    const struct gemm_kernel *kernel;
+    // Called when a block of c is done, by the thread that made it, while it is in the cache; may be NULL.
+    void (*done)(void *data, int64_t row, int64_t col, int64_t rows, int64_t cols);
+    void *data;
+};
+bool gemm_multiply(const struct gemm_work *w); // false and an error when memory is out
+
+#endif

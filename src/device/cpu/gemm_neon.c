@@ -1,0 +1,166 @@
+// gemm_neon.c - micro-kernels of aarch64, as machine code: a compiler puts the loads of a step side by side, and then
+// multiplications wait for their turn to be read. Here they alternate, as they can start four and eight a cycle.
+//
+// All have 8 x 12 sums in v8..v31. v0..v3 hold a, v4..v7 hold b, in turns: three vectors are read ahead.
+
+#include "device/cpu/gemm.h"
+
+#if defined(__aarch64__)
+
+#define CLOBBERED                                                                                         \
+    "v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7", "v8", "v9", "v10", "v11", "v12", "v13", "v14", "v15", \
+        "v16", "v17", "v18", "v19", "v20", "v21", "v22", "v23", "v24", "v25", "v26", "v27", "v28", "v29", \
+        "v30", "v31", "memory", "cc"
+
+#define LOAD_A(reg, at) "ldr q" #reg ", [%[a], #" #at "]\n"
+#define LOAD_B(reg, at) "ldr q" #reg ", [%[b], #" #at "]\n"
+#define ZERO(a, b, c)       \
+    "movi v" #a ".4s, #0\n" \
+    "movi v" #b ".4s, #0\n" \
+    "movi v" #c ".4s, #0\n"
+#define EACH_ROW(DO) \
+    DO(8, 9, 10)     \
+    DO(11, 12, 13) DO(14, 15, 16) DO(17, 18, 19) DO(20, 21, 22) DO(23, 24, 25) DO(26, 27, 28) DO(29, 30, 31)
+#define STORE_ROW(a, b, c)           \
+    "stp q" #a ", q" #b ", [%[c]]\n" \
+    "str q" #c ", [%[c], #32]\n"     \
+    "add %[c], %[c], %[row]\n"
+#define ADD_ROW(ADD, a, b, c)                                                              \
+    "ldp q0, q1, [%[c]]\n"                                                                 \
+    "ldr q2, [%[c], #32]\n" ADD " v" #a ".4s, v" #a ".4s, v0.4s\n" ADD " v" #b ".4s, v" #b \
+    ".4s, v1.4s\n" ADD " v" #c ".4s, v" #c ".4s, v2.4s\n" STORE_ROW(a, b, c)
+#define FADD_ROW(a, b, c) ADD_ROW("fadd", a, b, c)
+#define IADD_ROW(a, b, c) ADD_ROW("add", a, b, c)
+
+// Sums by lanes: a line of a is one lane, and each vector of b meets all eight.
+#define FIRST_COLUMN(DO, b, lo, hi, x, y)                                                    \
+    DO(8, b, lo, 0)                                                                          \
+    x DO(11, b, lo, 1) DO(14, b, lo, 2) DO(17, b, lo, 3) y DO(20, b, hi, 4) DO(23, b, hi, 5) \
+        DO(26, b, hi, 6) DO(29, b, hi, 7)
+#define SECOND_COLUMN(DO, b, lo, hi, x, y)                                                   \
+    DO(9, b, lo, 0)                                                                          \
+    x DO(12, b, lo, 1) DO(15, b, lo, 2) DO(18, b, lo, 3) y DO(21, b, hi, 4) DO(24, b, hi, 5) \
+        DO(27, b, hi, 6) DO(30, b, hi, 7)
+#define THIRD_COLUMN(DO, b, lo, hi, x, y)                                                    \
+    DO(10, b, lo, 0)                                                                         \
+    x DO(13, b, lo, 1) DO(16, b, lo, 2) DO(19, b, lo, 3) y DO(22, b, hi, 4) DO(25, b, hi, 5) \
+        DO(28, b, hi, 6) DO(31, b, hi, 7)
+
+// Four steps of 8 and 12 words.
+#define WORD_STEPS(DO)                                                  \
+    FIRST_COLUMN(DO, 4, 0, 1, LOAD_B(7, 48), LOAD_A(2, 32))             \
+    SECOND_COLUMN(DO, 5, 0, 1, LOAD_B(4, 64), LOAD_A(3, 48))            \
+    THIRD_COLUMN(DO, 6, 0, 1, LOAD_B(5, 80), "")                        \
+    FIRST_COLUMN(DO, 7, 2, 3, LOAD_B(6, 96), LOAD_A(0, 64))             \
+    SECOND_COLUMN(DO, 4, 2, 3, LOAD_B(7, 112), LOAD_A(1, 80))           \
+    THIRD_COLUMN(DO, 5, 2, 3, LOAD_B(4, 128), "")                       \
+    FIRST_COLUMN(DO, 6, 0, 1, LOAD_B(5, 144), LOAD_A(2, 96))            \
+    SECOND_COLUMN(DO, 7, 0, 1, LOAD_B(6, 160), LOAD_A(3, 112))          \
+    THIRD_COLUMN(DO, 4, 0, 1, LOAD_B(7, 176), "add %[a], %[a], #128\n") \
+    FIRST_COLUMN(DO, 5, 2, 3, LOAD_B(4, 192), LOAD_A(0, 0))             \
+    SECOND_COLUMN(DO, 6, 2, 3, LOAD_B(5, 208), LOAD_A(1, 16))           \
+    THIRD_COLUMN(DO, 7, 2, 3, LOAD_B(6, 224), "add %[b], %[b], #192\n")
+#define WORD_START LOAD_A(0, 0) LOAD_A(1, 16) LOAD_B(4, 0) LOAD_B(5, 16) LOAD_B(6, 32)
+
+#define WORD_0              "0"
+#define WORD_1              "1"
+#define WORD_2              "2"
+#define WORD_3              "3"
+#define WORD_4              "0"
+#define WORD_5              "1"
+#define WORD_6              "2"
+#define WORD_7              "3"
+#define FMLA(c, b, a, lane) "fmla v" #c ".4s, v" #b ".4s, v" #a ".s[" WORD_##lane "]\n"
+#define SDOT(c, b, a, lane) "sdot v" #c ".4s, v" #b ".16b, v" #a ".4b[" WORD_##lane "]\n"
+
+// Four steps of 8 and 12 half floats: a vector of b is one and a half columns of sums, then the other half.
+#define LOW(c, b, a, lane)  "fmlal v" #c ".4s, v" #b ".4h, v" #a ".h[" #lane "]\n"
+#define HIGH(c, b, a, lane) "fmlal2 v" #c ".4s, v" #b ".4h, v" #a ".h[" #lane "]\n"
+#define HALF_STEPS                                                      \
+    FIRST_COLUMN(LOW, 2, 0, 0, "", "")                                  \
+    SECOND_COLUMN(HIGH, 2, 0, 0, "", "")                                \
+    THIRD_COLUMN(LOW, 3, 0, 0, LOAD_B(2, 96), "")                       \
+    FIRST_COLUMN(HIGH, 3, 1, 1, LOAD_A(0, 32), "")                      \
+    SECOND_COLUMN(LOW, 4, 1, 1, LOAD_B(3, 112), "")                     \
+    THIRD_COLUMN(HIGH, 4, 1, 1, "", "")                                 \
+    FIRST_COLUMN(LOW, 5, 0, 0, LOAD_B(4, 128), LOAD_A(1, 48))           \
+    SECOND_COLUMN(HIGH, 5, 0, 0, "", "")                                \
+    THIRD_COLUMN(LOW, 6, 0, 0, LOAD_B(5, 144), "add %[a], %[a], #64\n") \
+    FIRST_COLUMN(HIGH, 6, 1, 1, LOAD_A(0, 0), "add %[b], %[b], #96\n")  \
+    SECOND_COLUMN(LOW, 7, 1, 1, LOAD_B(6, 64), "")                      \
+    THIRD_COLUMN(HIGH, 7, 1, 1, "", "")                                 \
+    LOAD_B(7, 80) LOAD_A(1, 16)
+#define HALF_START \
+    LOAD_A(0, 0)   \
+    LOAD_A(1, 16) LOAD_B(2, 0) LOAD_B(3, 16) LOAD_B(4, 32) LOAD_B(5, 48) LOAD_B(6, 64) LOAD_B(7, 80)
+
+// Sums by squares: a vector is two lines of a or b, and two of them make a square of two by two sums. v0 and v1 hold a,
+// v2..v7 hold b. Two steps of four and six vectors.
+#define PAIR(DO, a, c0, c1, c2, c3, c4, c5) \
+    DO(c0, a, 2) DO(c1, a, 3) DO(c2, a, 4) DO(c3, a, 5) DO(c4, a, 6) DO(c5, a, 7)
+#define LAST_PAIR(DO, at, at1, at2, at3, at4, at5)                                                    \
+    DO(26, 1, 2)                                                                                      \
+    LOAD_B(2, at) DO(27, 1, 3) LOAD_B(3, at1) DO(28, 1, 4) LOAD_B(4, at2) DO(29, 1, 5) LOAD_B(5, at3) \
+        DO(30, 1, 6) LOAD_B(6, at4) DO(31, 1, 7) LOAD_B(7, at5)
+#define SQUARE_STEPS(DO)                                                                                \
+    PAIR(DO, 0, 8, 9, 10, 11, 12, 13)                                                                   \
+    LOAD_A(0, 32) PAIR(DO, 1, 14, 15, 16, 17, 18, 19) LOAD_A(1, 48) PAIR(DO, 0, 20, 21, 22, 23, 24, 25) \
+        LOAD_A(0, 64) LAST_PAIR(DO, 96, 112, 128, 144, 160, 176) LOAD_A(1, 80)                          \
+            PAIR(DO, 0, 8, 9, 10, 11, 12, 13) LOAD_A(0, 96) PAIR(DO, 1, 14, 15, 16, 17, 18, 19)         \
+                LOAD_A(1, 112) PAIR(DO, 0, 20, 21, 22, 23, 24, 25) LOAD_A(0, 128)                       \
+                    LAST_PAIR(DO, 192, 208, 224, 240, 256, 272)                                         \
+                        LOAD_A(1, 144) "add %[a], %[a], #128\nadd %[b], %[b], #192\n"
+#define SQUARE_START    HALF_START
+#define BFMMLA(c, a, b) "bfmmla v" #c ".4s, v" #a ".8h, v" #b ".8h\n"
+#define SMMLA(c, a, b)  "smmla v" #c ".4s, v" #a ".16b, v" #b ".16b\n"
+
+// Six squares as two rows.
+#define ZIP(which, to, a, b) "zip" #which " v" #to ".2d, v" #a ".2d, v" #b ".2d\n"
+#define MOVE(to, from)       "mov v" #to ".16b, v" #from ".16b\n"
+#define TURN(c0, c1, c2, c3, c4, c5)                                                                       \
+    ZIP(1, 0, c0, c1)                                                                                      \
+    ZIP(2, 1, c0, c1) ZIP(1, 2, c2, c3) ZIP(2, 3, c2, c3) ZIP(1, 4, c4, c5) ZIP(2, c5, c4, c5) MOVE(c0, 0) \
+        MOVE(c1, 2) MOVE(c2, 4) MOVE(c3, 1) MOVE(c4, 3)
+#define TURN_ALL               \
+    TURN(8, 9, 10, 11, 12, 13) \
+    TURN(14, 15, 16, 17, 18, 19) TURN(20, 21, 22, 23, 24, 25) TURN(26, 27, 28, 29, 30, 31)
+
+// STEPS are for `step` elements along k. Most run several times before the loop turns, which costs a cycle.
+#define KERNEL(name, TARGET, step, START, STEPS, TURNED, ADD)                                              \
+    TARGET static void name(int64_t k, const void *a, const void *b, void *c, int64_t c_row, bool add) {   \
+        int64_t row = c_row * 4;                                                                           \
+        __asm__ volatile(EACH_ROW(ZERO) START                                                              \
+                         "subs %[k], %[k], #4 * " #step "\n"                                               \
+                         "b.lt 2f\n"                                                                       \
+                         ".p2align 6\n"                                                                    \
+                         "1:\n"                                                                            \
+                         ".rept 4\n" STEPS ".endr\n"                                                       \
+                         "subs %[k], %[k], #4 * " #step "\n"                                               \
+                         "b.ge 1b\n"                                                                       \
+                         "2: adds %[k], %[k], #4 * " #step "\n"                                            \
+                         "b.eq 4f\n"                                                                       \
+                         "3:\n" STEPS "subs %[k], %[k], #" #step "\n"                                      \
+                         "b.gt 3b\n"                                                                       \
+                         "4:\n" TURNED "cbz %w[add], 5f\n" EACH_ROW(ADD) "b 6f\n"                          \
+                                                                         "5:\n" EACH_ROW(STORE_ROW) "6:\n" \
+                         : [k] "+r"(k), [a] "+r"(a), [b] "+r"(b), [c] "+r"(c)                              \
+                         : [row] "r"(row), [add] "r"(add)                                                  \
+                         : CLOBBERED);                                                                     \
+    }
+
+KERNEL(fmla_f32, , 4, WORD_START, WORD_STEPS(FMLA), "", FADD_ROW)
+KERNEL(fmlal_f16, CPU_WITH("fp16fml"), 4, HALF_START, HALF_STEPS, "", FADD_ROW)
+KERNEL(bfmmla_bf16, CPU_WITH("bf16"), 8, SQUARE_START, SQUARE_STEPS(BFMMLA), TURN_ALL, FADD_ROW)
+KERNEL(smmla_i8, CPU_WITH("i8mm"), 16, SQUARE_START, SQUARE_STEPS(SMMLA), TURN_ALL, IADD_ROW)
+KERNEL(sdot_i8, CPU_WITH("dotprod"), 16, WORD_START, WORD_STEPS(SDOT), "", IADD_ROW)
+
+const struct gemm_kernel gemm_kernels_neon[] = {
+    {"f32 fmla", NULL, ZL_FLOAT32, ZL_FLOAT32, 8, 12, 1, 4, fmla_f32},
+    {"f16 fmlal", "fhm", ZL_FLOAT16, ZL_FLOAT32, 8, 12, 1, 4, fmlal_f16},
+    {"bf16 bfmmla", "bf16", ZL_BFLOAT16, ZL_FLOAT32, 8, 12, 4, 8, bfmmla_bf16},
+    {"i8 smmla", "i8mm", ZL_INT8, ZL_INT32, 8, 12, 8, 16, smmla_i8},
+    {"i8 sdot", "dotprod", ZL_INT8, ZL_INT32, 8, 12, 4, 16, sdot_i8},
+    {NULL},
+};
+
+#endif
