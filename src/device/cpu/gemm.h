@@ -32,16 +32,16 @@ bool gemm_can_run(const struct gemm_kernel *k);
 // The best that this CPU runs, for matrices of a dtype or of the wider one that they are packed as.
 const struct gemm_kernel *gemm_kernel_for(zl_dtype dtype);
 
-// gemm_pack.c: count lines, at most width, of k elements each, as one panel. Strides are in bytes. So many elements
-// behind those of the last line, along the lines' own direction, may be read too: `spare`.
+// gemm_pack.c: count lines of k elements each, as panels of width lines behind each other. Strides are in bytes. Lines
+// behind the last are there, `spare` of them: they may be read too.
 struct gemm_packing {
     int64_t item;      // bytes of a packed element
     int64_t from_item; // and of the matrix's
     row_fn *widen;     // NULL: they are the same
     int unit, step;
 };
-void gemm_pack_panel(const struct gemm_packing *p, char *to, int64_t width, const char *from, int64_t k_stride,
-                     int64_t line_stride, int64_t k, int64_t count, int64_t spare);
+void gemm_pack(const struct gemm_packing *p, char *to, int64_t width, const char *from, int64_t k_stride,
+               int64_t line_stride, int64_t k, int64_t count, int64_t spare);
 
 // gemm_own.c: one product, by all threads that this one may use. The result does not depend on their number.
 struct gemm_work {

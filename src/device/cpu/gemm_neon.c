@@ -25,12 +25,12 @@
     "stp q" #a ", q" #b ", [%[c]]\n" \
     "str q" #c ", [%[c], #32]\n"     \
     "add %[c], %[c], %[row]\n"
-#define ADD_ROW(ADD, a, b, c)                                                              \
-    "ldp q0, q1, [%[c]]\n"                                                                 \
-    "ldr q2, [%[c], #32]\n" ADD " v" #a ".4s, v" #a ".4s, v0.4s\n" ADD " v" #b ".4s, v" #b \
-    ".4s, v1.4s\n" ADD " v" #c ".4s, v" #c ".4s, v2.4s\n" STORE_ROW(a, b, c)
-#define FADD_ROW(a, b, c) ADD_ROW("fadd", a, b, c)
-#define IADD_ROW(a, b, c) ADD_ROW("add", a, b, c)
+#define ADD_ROW(ADD, a, b, c, x, y, z)                                                               \
+    "ldp q" #x ", q" #y ", [%[c]]\n"                                                                 \
+    "ldr q" #z ", [%[c], #32]\n" ADD " v" #a ".4s, v" #a ".4s, v" #x ".4s\n" ADD " v" #b ".4s, v" #b \
+    ".4s, v" #y ".4s\n" ADD " v" #c ".4s, v" #c ".4s, v" #z ".4s\n" STORE_ROW(a, b, c)
+#define FADD_ROW(a, b, c) ADD_ROW("fadd", a, b, c, 0, 1, 2)
+#define IADD_ROW(a, b, c) ADD_ROW("add", a, b, c, 0, 1, 2)
 
 // Sums by lanes: a line of a is one lane, and each vector of b meets all eight.
 #define FIRST_COLUMN(DO, b, lo, hi, x, y)                                                    \
@@ -94,65 +94,73 @@
     LOAD_A(0, 0)   \
     LOAD_A(1, 16) LOAD_B(2, 0) LOAD_B(3, 16) LOAD_B(4, 32) LOAD_B(5, 48) LOAD_B(6, 64) LOAD_B(7, 80)
 
-// Sums by squares: a vector is two lines of a or b, and two of them make a square of two by two sums. v0 and v1 hold a,
-// v2..v7 hold b. Two steps of four and six vectors.
-#define PAIR(DO, a, c0, c1, c2, c3, c4, c5) \
-    DO(c0, a, 2) DO(c1, a, 3) DO(c2, a, 4) DO(c3, a, 5) DO(c4, a, 6) DO(c5, a, 7)
-#define LAST_PAIR(DO, at, at1, at2, at3, at4, at5)                                                    \
-    DO(26, 1, 2)                                                                                      \
-    LOAD_B(2, at) DO(27, 1, 3) LOAD_B(3, at1) DO(28, 1, 4) LOAD_B(4, at2) DO(29, 1, 5) LOAD_B(5, at3) \
-        DO(30, 1, 6) LOAD_B(6, at4) DO(31, 1, 7) LOAD_B(7, at5)
-#define SQUARE_STEPS(DO)                                                                                \
-    PAIR(DO, 0, 8, 9, 10, 11, 12, 13)                                                                   \
-    LOAD_A(0, 32) PAIR(DO, 1, 14, 15, 16, 17, 18, 19) LOAD_A(1, 48) PAIR(DO, 0, 20, 21, 22, 23, 24, 25) \
-        LOAD_A(0, 64) LAST_PAIR(DO, 96, 112, 128, 144, 160, 176) LOAD_A(1, 80)                          \
-            PAIR(DO, 0, 8, 9, 10, 11, 12, 13) LOAD_A(0, 96) PAIR(DO, 1, 14, 15, 16, 17, 18, 19)         \
-                LOAD_A(1, 112) PAIR(DO, 0, 20, 21, 22, 23, 24, 25) LOAD_A(0, 128)                       \
-                    LAST_PAIR(DO, 192, 208, 224, 240, 256, 272)                                         \
-                        LOAD_A(1, 144) "add %[a], %[a], #128\nadd %[b], %[b], #192\n"
-#define SQUARE_START    HALF_START
+// Sums by squares: a vector is two lines of a or b, and two of them make a square of two by two sums. Two steps of four and
+// six vectors, in the order that ran best of some hundreds.
+#define SQUARE_STEPS(DO)                                                                                     \
+    DO(8, 0, 4)                                                                                              \
+    LOAD_B(7, 48)                                                                                            \
+    DO(14, 1, 4) DO(20, 2, 4) DO(26, 3, 4) LOAD_B(4, 64) DO(27, 3, 5) DO(21, 2, 5) DO(15, 1, 5) DO(9, 0, 5)  \
+        DO(10, 0, 6) DO(16, 1, 6) DO(22, 2, 6) LOAD_B(5, 80) DO(28, 3, 6) DO(29, 3, 7) DO(23, 2, 7)          \
+            DO(17, 1, 7) DO(11, 0, 7) DO(12, 0, 4) LOAD_B(6, 96) DO(18, 1, 4) DO(24, 2, 4) DO(30, 3, 4)      \
+                DO(31, 3, 5) DO(25, 2, 5) LOAD_A(2, 96) LOAD_B(7, 112) DO(19, 1, 5) DO(13, 0, 5)             \
+                    LOAD_A(0, 64) LOAD_A(1, 80) LOAD_A(3, 112) DO(8, 0, 6) DO(14, 1, 6)                      \
+                        DO(20, 2, 6) "add %[a], %[a], #128\n" DO(26, 3, 6) LOAD_B(6, 160) DO(27, 3, 7)       \
+                            DO(21, 2, 7) LOAD_B(5, 144) DO(15, 1, 7) DO(9, 0, 7) LOAD_B(4, 128) DO(10, 0, 4) \
+                                DO(16, 1, 4) DO(22, 2, 4) DO(28, 3, 4) LOAD_B(4, 192) LOAD_B(7, 176)         \
+                                    DO(29, 3, 5) DO(23, 2, 5)                                                \
+                                        DO(17, 1, 5) "add %[b], %[b], #192\n" DO(11, 0, 5) LOAD_B(5, 16)     \
+                                            DO(12, 0, 6) DO(18, 1, 6) DO(24, 2, 6) DO(30, 3, 6) DO(31, 3, 7) \
+                                                LOAD_A(3, 48) LOAD_B(6, 32) DO(25, 2, 7) DO(19, 1, 7)        \
+                                                    LOAD_A(2, 32) DO(13, 0, 7) LOAD_A(0, 0) LOAD_A(1, 16)
+#define SQUARE_START \
+    LOAD_A(0, 0) LOAD_A(1, 16) LOAD_A(2, 32) LOAD_A(3, 48) LOAD_B(4, 0) LOAD_B(5, 16) LOAD_B(6, 32)
 #define BFMMLA(c, a, b) "bfmmla v" #c ".4s, v" #a ".8h, v" #b ".8h\n"
 #define SMMLA(c, a, b)  "smmla v" #c ".4s, v" #a ".16b, v" #b ".16b\n"
 
-// Six squares as two rows.
+// Six squares as two rows, in v0..v5; then the squares' registers are free.
 #define ZIP(which, to, a, b) "zip" #which " v" #to ".2d, v" #a ".2d, v" #b ".2d\n"
-#define MOVE(to, from)       "mov v" #to ".16b, v" #from ".16b\n"
-#define TURN(c0, c1, c2, c3, c4, c5)                                                                       \
-    ZIP(1, 0, c0, c1)                                                                                      \
-    ZIP(2, 1, c0, c1) ZIP(1, 2, c2, c3) ZIP(2, 3, c2, c3) ZIP(1, 4, c4, c5) ZIP(2, c5, c4, c5) MOVE(c0, 0) \
-        MOVE(c1, 2) MOVE(c2, 4) MOVE(c3, 1) MOVE(c4, 3)
-#define TURN_ALL               \
-    TURN(8, 9, 10, 11, 12, 13) \
-    TURN(14, 15, 16, 17, 18, 19) TURN(20, 21, 22, 23, 24, 25) TURN(26, 27, 28, 29, 30, 31)
+#define TURN(c0, c1, c2, c3, c4, c5) \
+    ZIP(1, 0, c0, c1)                \
+    ZIP(1, 1, c2, c3) ZIP(1, 2, c4, c5) ZIP(2, 3, c0, c1) ZIP(2, 4, c2, c3) ZIP(2, 5, c4, c5)
+#define STORE_SQUARES(c0, c1, c2, c3, c4, c5) \
+    TURN(c0, c1, c2, c3, c4, c5) STORE_ROW(0, 1, 2) STORE_ROW(3, 4, 5)
+#define ADD_SQUARES(ADD, c0, c1, c2, c3, c4, c5) \
+    TURN(c0, c1, c2, c3, c4, c5) ADD_ROW(ADD, 0, 1, 2, c0, c1, c2) ADD_ROW(ADD, 3, 4, 5, c3, c4, c5)
+#define FADD_SQUARES(c0, c1, c2, c3, c4, c5) ADD_SQUARES("fadd", c0, c1, c2, c3, c4, c5)
+#define IADD_SQUARES(c0, c1, c2, c3, c4, c5) ADD_SQUARES("add", c0, c1, c2, c3, c4, c5)
+#define EACH_PAIR(DO) \
+    DO(8, 9, 10, 11, 12, 13) DO(14, 15, 16, 17, 18, 19) DO(20, 21, 22, 23, 24, 25) DO(26, 27, 28, 29, 30, 31)
 
 // STEPS are for `step` elements along k. Most run several times before the loop turns, which costs a cycle.
-#define KERNEL(name, TARGET, step, START, STEPS, TURNED, ADD)                                              \
-    TARGET static void name(int64_t k, const void *a, const void *b, void *c, int64_t c_row, bool add) {   \
-        int64_t row = c_row * 4;                                                                           \
-        __asm__ volatile(EACH_ROW(ZERO) START                                                              \
-                         "subs %[k], %[k], #4 * " #step "\n"                                               \
-                         "b.lt 2f\n"                                                                       \
-                         ".p2align 6\n"                                                                    \
-                         "1:\n"                                                                            \
-                         ".rept 4\n" STEPS ".endr\n"                                                       \
-                         "subs %[k], %[k], #4 * " #step "\n"                                               \
-                         "b.ge 1b\n"                                                                       \
-                         "2: adds %[k], %[k], #4 * " #step "\n"                                            \
-                         "b.eq 4f\n"                                                                       \
-                         "3:\n" STEPS "subs %[k], %[k], #" #step "\n"                                      \
-                         "b.gt 3b\n"                                                                       \
-                         "4:\n" TURNED "cbz %w[add], 5f\n" EACH_ROW(ADD) "b 6f\n"                          \
-                                                                         "5:\n" EACH_ROW(STORE_ROW) "6:\n" \
-                         : [k] "+r"(k), [a] "+r"(a), [b] "+r"(b), [c] "+r"(c)                              \
-                         : [row] "r"(row), [add] "r"(add)                                                  \
-                         : CLOBBERED);                                                                     \
+#define KERNEL(name, TARGET, step, START, STEPS, STORE, ADD)                                             \
+    TARGET static void name(int64_t k, const void *a, const void *b, void *c, int64_t c_row, bool add) { \
+        int64_t row = c_row * 4;                                                                         \
+        __asm__ volatile(EACH_ROW(ZERO) START "subs %[k], %[k], #4 * " #step "\n"                        \
+                                              "b.lt 2f\n"                                                \
+                                              ".p2align 6\n"                                             \
+                                              "1:\n"                                                     \
+                                              ".rept 4\n" STEPS ".endr\n"                                \
+                                              "subs %[k], %[k], #4 * " #step "\n"                        \
+                                              "b.ge 1b\n"                                                \
+                                              "2: adds %[k], %[k], #4 * " #step "\n"                     \
+                                              "b.eq 4f\n"                                                \
+                                              "3:\n" STEPS "subs %[k], %[k], #" #step "\n"               \
+                                              "b.gt 3b\n"                                                \
+                                              "4: cbz %w[add], 5f\n" ADD "b 6f\n"                        \
+                                              "5:\n" STORE "6:\n"                                        \
+                         : [k] "+r"(k), [a] "+r"(a), [b] "+r"(b), [c] "+r"(c)                            \
+                         : [row] "r"(row), [add] "r"(add)                                                \
+                         : CLOBBERED);                                                                   \
     }
 
-KERNEL(fmla_f32, , 4, WORD_START, WORD_STEPS(FMLA), "", FADD_ROW)
-KERNEL(fmlal_f16, CPU_WITH("fp16fml"), 4, HALF_START, HALF_STEPS, "", FADD_ROW)
-KERNEL(bfmmla_bf16, CPU_WITH("bf16"), 8, SQUARE_START, SQUARE_STEPS(BFMMLA), TURN_ALL, FADD_ROW)
-KERNEL(smmla_i8, CPU_WITH("i8mm"), 16, SQUARE_START, SQUARE_STEPS(SMMLA), TURN_ALL, IADD_ROW)
-KERNEL(sdot_i8, CPU_WITH("dotprod"), 16, WORD_START, WORD_STEPS(SDOT), "", IADD_ROW)
+KERNEL(fmla_f32, , 4, WORD_START, WORD_STEPS(FMLA), EACH_ROW(STORE_ROW), EACH_ROW(FADD_ROW))
+KERNEL(fmlal_f16, CPU_WITH("fp16fml"), 4, HALF_START, HALF_STEPS, EACH_ROW(STORE_ROW), EACH_ROW(FADD_ROW))
+KERNEL(bfmmla_bf16, CPU_WITH("bf16"), 8, SQUARE_START, SQUARE_STEPS(BFMMLA), EACH_PAIR(STORE_SQUARES),
+       EACH_PAIR(FADD_SQUARES))
+KERNEL(smmla_i8, CPU_WITH("i8mm"), 16, SQUARE_START, SQUARE_STEPS(SMMLA), EACH_PAIR(STORE_SQUARES),
+       EACH_PAIR(IADD_SQUARES))
+KERNEL(sdot_i8, CPU_WITH("dotprod"), 16, WORD_START, WORD_STEPS(SDOT), EACH_ROW(STORE_ROW),
+       EACH_ROW(IADD_ROW))
 
 const struct gemm_kernel gemm_kernels_neon[] = {
     {"f32 fmla", NULL, ZL_FLOAT32, ZL_FLOAT32, 8, 12, 1, 4, fmla_f32},

@@ -11,7 +11,7 @@ enum {
     STRIP = 240,           // columns after which a block of the result is done, still in L2
     ROWS_LEAST = 96,       // of a part, unless the result has less
     COLUMNS_LEAST = 384,   // of b that are packed at once, however long they are
-    PACK_LEAST = 1 << 16,  // bytes of packing that are worth a second thread
+    PANELS = 8,            // of b that are packed side by side
 };
 
 struct own {
@@ -19,12 +19,11 @@ struct own {
     const struct gemm *g;
     const struct gemm_kernel *u;
     struct gemm_packing packing;
-    row_fn *narrow;            // sums to elements of c; NULL: they are the same
-    int64_t item, sum_item;    // bytes of what is packed, and of a sum
-    int64_t k_block, k_padded; // along k: of a block; all of them, in whole steps
-    int64_t rows, cols;        // of a part
-    int64_t row_parts, col_parts;
-    int64_t first, columns; // of b that are packed
+    row_fn *narrow;               // sums to elements of c; NULL: they are the same
+    int64_t item, sum_item;       // bytes of what is packed, and of a sum
+    int64_t k_block, k_padded;    // along k: of a block; all of them, in whole steps
+    int64_t row_parts, col_parts; // that the result is cut in
+    int64_t first, columns;       // of b that are packed
     int threads;
     char *b;
     atomic_bool failed;
@@ -46,26 +45,25 @@ static char *packed_b(const struct own *o, int64_t p, int64_t col) {
     return o->b + (p * round_up(o->columns, o->u->cols) + col * length) * o->item;
 }
 
+// Groups of panels of a block of k.
 static void pack_b_range(const void *context, int64_t from, int64_t to) {
     const struct own *o = context;
     const struct gemm *g = o->g;
-    const int64_t item = o->packing.from_item, panels = divide_up(o->columns, o->u->cols);
+    const int64_t item = o->packing.from_item, width = PANELS * o->u->cols,
+                  groups = divide_up(o->columns, width);
     for (; from < to; from++) {
-        int64_t p = from / panels * o->k_block, col = from % panels * o->u->cols, at = o->first + col;
-        gemm_pack_panel(&o->packing, packed_b(o, p, col), o->u->cols,
-                        g->b + (p * g->b_row + at * g->b_col) * item, g->b_row * item, g->b_col * item,
-                        MIN_OF(o->k_block, g->k - p), MIN_OF(o->u->cols, o->columns - col),
-                        MAX_OF(0, g->n - at - o->u->cols));
+        int64_t p = from / groups * o->k_block, col = from % groups * width, at = o->first + col;
+        int64_t cols = MIN_OF(width, o->columns - col);
+        gemm_pack(&o->packing, packed_b(o, p, col), o->u->cols, g->b + (p * g->b_row + at * g->b_col) * item,
+                  g->b_row * item, g->b_col * item, MIN_OF(o->k_block, g->k - p), cols, g->n - at - cols);
     }
 }
 
 static void pack_a(const struct own *o, char *to, int64_t row, int64_t rows, int64_t p, int64_t k) {
     const struct gemm *g = o->g;
-    const int64_t item = o->packing.from_item, panel = round_up(k, o->u->step) * o->u->rows * o->item;
-    for (int64_t i = 0; i < rows; i += o->u->rows, to += panel)
-        gemm_pack_panel(&o->packing, to, o->u->rows, g->a + ((row + i) * g->a_row + p * g->a_col) * item,
-                        g->a_col * item, g->a_row * item, k, MIN_OF(o->u->rows, rows - i),
-                        MAX_OF(0, g->m - row - i - o->u->rows));
+    const int64_t item = o->packing.from_item;
+    gemm_pack(&o->packing, to, o->u->rows, g->a + (row * g->a_row + p * g->a_col) * item, g->a_col * item,
+              g->a_row * item, k, rows, g->m - row - rows);
 }
 
 // Multiplying ----------------------------------------------------------------------------------------------------
@@ -93,11 +91,22 @@ static void edge_tile(const struct own *o, int64_t k, const char *a, const char 
     cpu_move((size_t)item, c, place, tile, dense, rows, cols);
 }
 
+// What comes next is fetched while a tile is computed: its place in the result, and a slice of the next panel of b.
+static void fetch(const struct own *o, const struct part *t, const char *c, const char *b, int64_t bytes) {
+    for (int64_t i = 0; i < o->u->rows; i++, c += t->sum_row) {
+        __builtin_prefetch(c, 1);
+        __builtin_prefetch(c + o->u->cols * o->sum_item - 1, 1);
+    }
+    for (int64_t at = 0; at < bytes; at += 64)
+        __builtin_prefetch(b + at, 0, 2);
+}
+
 // Columns [from, to) of a part for one block of k.
 static void multiply_strip(const struct own *o, const struct part *t, int64_t p, int64_t from, int64_t to) {
     const struct gemm_kernel *u = o->u;
     int64_t k = round_up(MIN_OF(o->k_block, o->g->k - p), u->step);
     struct stride2 place = {t->sum_row, t->sum_col};
+    int64_t panel = k * u->cols * o->item, slice = panel / t->rows;
     bool dense = t->sum_col == o->sum_item, add = p > 0 || o->g->add;
     for (int64_t j = from; j < to; j += u->cols) {
         const char *b = packed_b(o, p, t->col + j);
@@ -105,6 +114,7 @@ static void multiply_strip(const struct own *o, const struct part *t, int64_t p,
         for (int64_t i = 0; i < t->rows; i += u->rows) {
             const char *a = t->a + i * k * o->item;
             char *c = column + i * t->sum_row;
+            fetch(o, t, c, b + panel + i * slice, u->rows * slice);
             bool whole = o->narrow || (i + u->rows <= t->rows && j + u->cols <= t->cols);
             if (whole && dense)
                 u->run(k, a, b, c, t->sum_row / o->sum_item, add);
@@ -145,11 +155,19 @@ static bool open_part(const struct own *o, struct part *t) {
     return t->a && t->sum;
 }
 
+// Piece `at` of `pieces`, all about as long and cut at multiples of `unit`.
+static void set_range(int64_t at, int64_t pieces, int64_t length, int64_t unit, int64_t *from,
+                      int64_t *count) {
+    int64_t units = divide_up(length, unit);
+    *from = units * at / pieces * unit;
+    *count = MIN_OF(units * (at + 1) / pieces * unit, length) - *from;
+}
+
 static void multiply_part(void *data, int at) {
     struct own *o = data;
-    struct part t = {.row = at % o->row_parts * o->rows, .col = at / o->row_parts * o->cols};
-    t.rows = MIN_OF(o->rows, o->g->m - t.row);
-    t.cols = MIN_OF(o->cols, o->columns - t.col);
+    struct part t;
+    set_range(at % o->row_parts, o->row_parts, o->g->m, o->u->rows, &t.row, &t.rows);
+    set_range(at / o->row_parts, o->col_parts, o->columns, o->u->cols, &t.col, &t.cols);
     if (!open_part(o, &t)) {
         atomic_store(&o->failed, true);
         return;
@@ -184,28 +202,43 @@ static int64_t columns_at_once(const struct own *o) {
 
 // Parts of rows that fit three eighths of L2, the same number for every thread; fewer rows are cut into columns instead.
 static void cut_result(struct own *o) {
-    int64_t m = o->g->m, fit = MAX_OF(cpu_cache_bytes(2) * 3 / 8 / (o->k_block * o->item), o->u->rows);
-    int64_t each = divide_up(m, fit * o->threads), most = MAX_OF(m / ROWS_LEAST, 1);
-    o->row_parts = MIN_OF(each * o->threads, MAX_OF(most, divide_up(m, fit)));
-    o->rows = round_up(divide_up(m, o->row_parts), o->u->rows);
-    o->row_parts = divide_up(m, o->rows);
-    o->col_parts = o->row_parts >= o->threads ? 1 : divide_up(o->threads, o->row_parts);
-    o->cols = round_up(divide_up(o->columns, o->col_parts), o->u->cols);
-    o->col_parts = divide_up(o->columns, o->cols);
+    int64_t m = o->g->m, fit = cpu_cache_bytes(2) * 3 / 8 / (o->k_block * o->item);
+    int64_t least = divide_up(m, MAX_OF(fit, o->u->rows)), most = MAX_OF(m / ROWS_LEAST, least);
+    o->row_parts = MIN_OF(round_up(least, o->threads), most);
+    o->col_parts = MIN_OF(divide_up(o->threads, o->row_parts), divide_up(o->columns, o->u->cols));
 }
 
 static bool multiply_columns(struct own *o) {
-    int64_t panels = divide_up(o->columns, o->u->cols) * divide_up(o->g->k, o->k_block);
-    int64_t grain = o->threads == 1 ? panels : PACK_LEAST / (o->k_block * o->u->cols * o->item) + 1;
+    int64_t groups = divide_up(o->columns, PANELS * o->u->cols) * divide_up(o->g->k, o->k_block);
     cut_result(o);
-    cpu_split(panels, grain, pack_b_range, o);
-    pool_run((int)(o->row_parts * o->col_parts), multiply_part, o);
+    int parts = (int)(o->row_parts * o->col_parts);
+    if (o->threads > 1) {
+        cpu_split(groups, 1, pack_b_range, o);
+        pool_run(parts, multiply_part, o);
+    } else {
+        pack_b_range(o, 0, groups);
+        for (int i = 0; i < parts; i++)
+            multiply_part(o, i);
+    }
     return !atomic_load(&o->failed);
+}
+
+// Nothing to sum.
+static bool clear(const struct gemm_work *w) {
+    const struct gemm *g = w->g;
+    size_t item = zl_dtype_size(w->out);
+    const char zero[8] = {0};
+    for (int64_t i = 0; !g->add && i < g->m; i++)
+        cpu_move(item, g->c + i * g->c_row * (int64_t)item, (struct stride2){0, g->c_col * (int64_t)item},
+                 zero, (struct stride2){0, 0}, 1, g->n);
+    return true;
 }
 
 bool gemm_multiply(const struct gemm_work *w) {
     const struct gemm *g = w->g;
     struct own o = {.w = *w, .g = g, .u = w->kernel};
+    if (g->m == 0 || g->n == 0 || g->k == 0)
+        return clear(w);
     double flops = 2.0 * (double)g->m * (double)g->n * (double)g->k;
     atomic_init(&o.failed, false);
     o.item = (int64_t)zl_dtype_size(o.u->dtype);

@@ -61,72 +61,74 @@ INLINE void interleave_rows(int item, int unit, bytes16 *row) {
     }
 }
 
-// Units of `unit` rows, of which `width` elements are taken; as many bytes are read of each row as fill vectors.
-INLINE void units_of_rows(int item, int unit, int width, char *to, const char *from, int64_t row,
-                          int64_t units) {
+// Rows of lines that are neighbours, as panels of so many bytes each. A row is read along all panels before the next:
+// rows are often so far apart that few of them fit the cache side by side.
+struct rows {
+    const char *from;
+    int64_t row; // bytes from one to the next
+    char *to;
+    int64_t panel; // bytes
+    int64_t panels;
+};
+
+// Units of `unit` rows, of which a panel takes `width` elements; as many bytes are read of each row as fill vectors.
+INLINE void pack_units(int item, int unit, int width, const struct rows *r, int64_t units) {
     const int lanes = VECTOR / item, each = unit * item;
-    for (int64_t g = 0; g < units; g++, from += unit * row, to += width * each)
+    for (int64_t g = 0; g < units; g++)
+        for (int64_t j = 0; j < r->panels; j++) {
+            const char *from = r->from + g * unit * r->row + j * width * item;
+            char *to = r->to + j * r->panel + g * width * each;
 #pragma GCC unroll 4
-        for (int c = 0; c < width; c += lanes) {
-            bytes16 lines[8];
+            for (int c = 0; c < width; c += lanes) {
+                bytes16 lines[8];
 #pragma GCC unroll 8
-            for (int i = 0; i < unit; i++)
-                lines[i] = load(from + i * row + c * item);
-            interleave_rows(item, unit, lines);
+                for (int i = 0; i < unit; i++)
+                    lines[i] = load(from + i * r->row + c * item);
+                interleave_rows(item, unit, lines);
 #pragma GCC unroll 8
-            for (int i = 0; i < unit; i++)
-                if (c * each + i * VECTOR < width * each)
-                    store(to + c * each + i * VECTOR, lines[i]);
+                for (int i = 0; i < unit; i++)
+                    if (c * each + i * VECTOR < width * each)
+                        store(to + c * each + i * VECTOR, lines[i]);
+            }
         }
 }
 
-typedef void units_fn(char *to, const char *from, int64_t row, int64_t units);
-
-#define UNITS(name, item, unit, width)                                         \
-    static void name(char *to, const char *from, int64_t row, int64_t units) { \
-        units_of_rows(item, unit, width, to, from, row, units);                \
+INLINE void copy_units(int64_t bytes, const struct rows *r, int64_t units) {
+    for (int64_t g = 0, n; g < units; g += n) {
+        n = MIN_OF(4, units - g);
+        for (int64_t j = 0; j < r->panels; j++)
+            for (int64_t i = g; i < g + n; i++)
+                memcpy(r->to + j * r->panel + i * bytes, r->from + i * r->row + j * bytes, (size_t)bytes);
     }
-UNITS(halves_4x8, 2, 4, 8)
-UNITS(halves_4x12, 2, 4, 12)
-UNITS(bytes_8x8, 1, 8, 8)
-UNITS(bytes_8x12, 1, 8, 12)
-UNITS(bytes_4x8, 1, 4, 8)
-UNITS(bytes_4x12, 1, 4, 12)
+}
 
+typedef void units_fn(const struct rows *r, int64_t units);
+
+#define UNITS(item, unit, width)                                                       \
+    static void units_##item##_##unit##_##width(const struct rows *r, int64_t units) { \
+        if (unit > 1)                                                                  \
+            pack_units(item, unit, width, r, units);                                   \
+        else                                                                           \
+            copy_units((item) * (width), r, units);                                    \
+    }
+#define ALL_UNITS(DO)                                                                                  \
+    DO(4, 1, 8)                                                                                        \
+    DO(4, 1, 12)                                                                                       \
+    DO(2, 1, 8) DO(2, 1, 12) DO(8, 1, 8) DO(8, 1, 6) DO(2, 4, 8) DO(2, 4, 12) DO(1, 8, 8) DO(1, 8, 12) \
+        DO(1, 4, 8) DO(1, 4, 12) DO(4, 1, 6) DO(4, 1, 16) DO(4, 1, 48) DO(8, 1, 24)
+ALL_UNITS(UNITS)
+
+#define UNITS_ROW(item, unit, width) {item, unit, width, units_##item##_##unit##_##width},
 static const struct {
     int item, unit, width;
     units_fn *run;
-} unit_rows[] = {
-    {2, 4, 8, halves_4x8},  {2, 4, 12, halves_4x12}, {1, 8, 8, bytes_8x8},
-    {1, 8, 12, bytes_8x12}, {1, 4, 8, bytes_4x8},    {1, 4, 12, bytes_4x12},
-};
+} unit_rows[] = {ALL_UNITS(UNITS_ROW)};
 
 static units_fn *units_for(const struct gemm_packing *p, int64_t width) {
     for (size_t i = 0; i < COUNT(unit_rows); i++)
         if (unit_rows[i].item == p->item && unit_rows[i].unit == p->unit && unit_rows[i].width == width)
             return unit_rows[i].run;
     return NULL;
-}
-
-// Rows of so many bytes, one behind the other.
-#define COPY_ROWS(bytes)                                     \
-    case bytes:                                              \
-        for (int64_t p = 0; p < k; p++)                      \
-            memcpy(to + p * (bytes), from + p * row, bytes); \
-        return;
-
-static void copy_rows(int64_t width, char *to, const char *from, int64_t row, int64_t k) {
-    switch (width) {
-        COPY_ROWS(16)
-        COPY_ROWS(24)
-        COPY_ROWS(32)
-        COPY_ROWS(48)
-        COPY_ROWS(64)
-        COPY_ROWS(192)
-    default:
-        for (int64_t p = 0; p < k; p++)
-            memcpy(to + p * width, from + p * row, (size_t)width);
-    }
 }
 
 // Elements one by one: what no other way can.
@@ -143,44 +145,27 @@ static void pack_elements(const struct gemm_packing *p, char *to, int64_t width,
 static void pack_edge(const struct gemm_packing *p, units_fn *units, char *to, int64_t width,
                       const char *from, int64_t row, int64_t k, int64_t count) {
     _Alignas(VECTOR) char room[8 * ROW_BYTES] = {0};
-    for (int64_t at = 0; at < k; at += p->unit, to += width * p->unit * p->item) {
+    struct rows r = {room, ROW_BYTES, to, 0, 1};
+    for (int64_t at = 0; at < k; at += p->unit, r.to += width * p->unit * p->item) {
         if (k - at < p->unit)
             memset(room, 0, sizeof room);
         for (int64_t i = 0; i < MIN_OF(p->unit, k - at); i++)
             memcpy(room + i * ROW_BYTES, from + (at + i) * row, (size_t)(count * p->item));
-        units(to, room, ROW_BYTES, 1);
+        units(&r, 1);
     }
 }
 
-// Lines that are neighbours, with so many more behind them.
-static void pack_rows(const struct gemm_packing *p, char *to, int64_t width, const char *from, int64_t row,
-                      int64_t k, int64_t count, int64_t spare) {
-    const int64_t item = p->item, unit = p->unit, lanes = VECTOR / item;
-    units_fn *units = unit > 1 ? units_for(p, width) : NULL;
-    int64_t whole = count == width && spare >= (lanes - width % lanes) % lanes ? k / unit : 0;
-    if (units) {
-        units(to, from, row, whole);
-        pack_edge(p, units, to + whole * width * unit * item, width, from + whole * unit * row, row,
-                  k - whole * unit, count);
-    } else if (unit > 1) {
-        pack_elements(p, to, width, from, row, item, k, count);
-    } else if (count == width) {
-        copy_rows(width * item, to, from, row, k);
-    } else {
-        cpu_move((size_t)item, to, (struct stride2){width * item, item}, from, (struct stride2){row, item}, k,
-                 count);
-    }
-}
-
+// One panel of elements as they are.
 static void pack_same(const struct gemm_packing *p, char *to, int64_t width, const char *from,
-                      int64_t k_stride, int64_t line_stride, int64_t k, int64_t count, int64_t spare) {
+                      int64_t k_stride, int64_t line_stride, int64_t k, int64_t count) {
     const int64_t item = p->item, unit = p->unit, whole = k / unit * unit;
+    units_fn *units = unit > 1 && line_stride == item ? units_for(p, width) : NULL;
     if (k_stride == item) {
         cpu_transpose((size_t)(item * unit), to, width * unit * item, from, line_stride, k / unit, count);
         pack_elements(p, to + whole * width * item, width, from + whole * item, item, line_stride, k - whole,
                       count);
-    } else if (line_stride == item) {
-        pack_rows(p, to, width, from, k_stride, k, count, spare);
+    } else if (units) {
+        pack_edge(p, units, to, width, from, k_stride, k, count);
     } else if (unit == 1) {
         cpu_move((size_t)item, to, (struct stride2){width * item, item}, from,
                  (struct stride2){k_stride, line_stride}, k, count);
@@ -205,20 +190,44 @@ static void pack_wider(const struct gemm_packing *p, char *to, int64_t width, co
                  from + at * k_stride, stride, lines, length);
         p->widen((char *[]){wide, narrow}, n * count, n * count);
         pack_same(&same, to + at * width * p->item, width, wide, rows ? length * p->item : p->item,
-                  rows ? p->item : length * p->item, n, count, 0);
+                  rows ? p->item : length * p->item, n, count);
     }
 }
 
-void gemm_pack_panel(const struct gemm_packing *p, char *to, int64_t width, const char *from,
-                     int64_t k_stride, int64_t line_stride, int64_t k, int64_t count, int64_t spare) {
-    int64_t padded = (k + p->step - 1) / p->step * p->step;
+static void pack_panel(const struct gemm_packing *p, char *to, int64_t width, const char *from,
+                       int64_t k_stride, int64_t line_stride, int64_t k, int64_t count) {
+    int64_t padded = (k + p->step - 1) / p->step * p->step, whole = k / p->unit * p->unit;
     if (count < width)
         memset(to, 0, (size_t)(padded * width * p->item));
-    else if (padded > k) // the last unit, of which some may be filled below, and those behind it
-        memset(to + k / p->unit * p->unit * width * p->item, 0,
-               (size_t)((padded - k / p->unit * p->unit) * width * p->item));
-    if (p->widen)
-        pack_wider(p, to, width, from, k_stride, line_stride, k, count);
-    else
-        pack_same(p, to, width, from, k_stride, line_stride, k, count, spare);
+    else // the last unit, of which some is filled below, and those behind it
+        memset(to + whole * width * p->item, 0, (size_t)((padded - whole) * width * p->item));
+    (p->widen ? pack_wider : pack_same)(p, to, width, from, k_stride, line_stride, k, count);
+}
+
+// As many whole panels as can be read by rows.
+static int64_t pack_rows(const struct gemm_packing *p, char *to, int64_t width, const char *from, int64_t row,
+                         int64_t k, int64_t count, int64_t spare) {
+    const int64_t lanes = VECTOR / p->item, more = p->unit > 1 ? (lanes - width % lanes) % lanes : 0;
+    const int64_t padded = (k + p->step - 1) / p->step * p->step, whole = k / p->unit * p->unit;
+    units_fn *units = units_for(p, width);
+    struct rows r = {from, row, to, padded * width * p->item, (count + spare - more) / width};
+    r.panels = units ? MIN_OF(r.panels, count / width) : 0;
+    if (r.panels > 0)
+        units(&r, k / p->unit);
+    for (int64_t j = 0; padded > whole && j < r.panels; j++) {
+        char *rest = to + j * r.panel + whole * width * p->item;
+        memset(rest, 0, (size_t)((padded - whole) * width * p->item));
+        pack_same(p, rest, width, from + whole * row + j * width * p->item, row, p->item, k - whole, width);
+    }
+    return r.panels;
+}
+
+void gemm_pack(const struct gemm_packing *p, char *to, int64_t width, const char *from, int64_t k_stride,
+               int64_t line_stride, int64_t k, int64_t count, int64_t spare) {
+    const int64_t padded = (k + p->step - 1) / p->step * p->step;
+    bool rows = !p->widen && line_stride == p->item && k_stride != p->item;
+    int64_t done = rows ? width * pack_rows(p, to, width, from, k_stride, k, count, spare) : 0;
+    for (; done < count; done += width)
+        pack_panel(p, to + done * padded * p->item, width, from + done * line_stride, k_stride, line_stride,
+                   k, MIN_OF(width, count - done));
 }
