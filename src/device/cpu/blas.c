@@ -1,4 +1,4 @@
-// blas.c - the BLAS libraries of the system: opened at run time, the fastest is used.
+// blas.c - the BLAS libraries of the system: opened at run time where they may be faster than our own kernels.
 //
 // All offer Fortran's names and column-major matrices; a row-major product is that of the transposes in reverse order.
 // A product works on one thread: which parts of one run side by side is decided in cpu_matmul.c.
@@ -187,9 +187,23 @@ static gemm_fn *choose_by_time(void) {
 
 static struct blas blas = {name, cpu_own_gemm};
 
+// Where libraries were measured and lost, they are not even opened: that takes longer than a small program. One thread of
+// a Neoverse-V1, GFLOP/s of ours, BLIS 0.9, OpenBLAS 0.3.21, 2026-11:
+//
+//              32            64            128           256           512           2048 x 16 x 2048
+//  float32     44 13 44      54 32 55      65 49 57      72 60 60      76 68 60      37 32 37
+//  float64     20  9  8      26 20 17      29 27 23      32 31 30      33 34 31      22 24 28
+//
+// On x86_64 they were not: there the fastest is found by trying.
+#if defined(__aarch64__)
+enum { LIBRARIES_MAY_WIN = false };
+#else
+enum { LIBRARIES_MAY_WIN = true };
+#endif
+
 static void choose(void) {
     const char *asked = setting_text(SETTING_BLAS);
-    if (!strcmp(asked, "none"))
+    if (!strcmp(asked, "none") || (!*asked && !LIBRARIES_MAY_WIN))
         return;
     if (!*asked)
         blas.multiply = choose_by_time();

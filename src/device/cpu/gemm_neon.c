@@ -99,11 +99,12 @@
 #define SQUARE_STEPS(DO)                                                                                     \
     DO(8, 0, 4)                                                                                              \
     LOAD_B(7, 48)                                                                                            \
-    DO(14, 1, 4) DO(20, 2, 4) DO(26, 3, 4) LOAD_B(4, 64) DO(27, 3, 5) DO(21, 2, 5) DO(15, 1, 5) DO(9, 0, 5)  \
-        DO(10, 0, 6) DO(16, 1, 6) DO(22, 2, 6) LOAD_B(5, 80) DO(28, 3, 6) DO(29, 3, 7) DO(23, 2, 7)          \
-            DO(17, 1, 7) DO(11, 0, 7) DO(12, 0, 4) LOAD_B(6, 96) DO(18, 1, 4) DO(24, 2, 4) DO(30, 3, 4)      \
-                DO(31, 3, 5) DO(25, 2, 5) LOAD_A(2, 96) LOAD_B(7, 112) DO(19, 1, 5) DO(13, 0, 5)             \
-                    LOAD_A(0, 64) LOAD_A(1, 80) LOAD_A(3, 112) DO(8, 0, 6) DO(14, 1, 6)                      \
+    DO(14, 1, 4)                                                                                             \
+    DO(20, 2, 4) DO(26, 3, 4) LOAD_B(4, 64) DO(27, 3, 5) DO(21, 2, 5) DO(15, 1, 5) DO(9, 0, 5) DO(10, 0, 6)  \
+        DO(16, 1, 6) DO(22, 2, 6) LOAD_B(5, 80) DO(28, 3, 6) DO(29, 3, 7) DO(23, 2, 7) DO(17, 1, 7)          \
+            DO(11, 0, 7) DO(12, 0, 4) LOAD_B(6, 96) DO(18, 1, 4) DO(24, 2, 4) DO(30, 3, 4) DO(31, 3, 5)      \
+                DO(25, 2, 5) LOAD_A(2, 96) LOAD_B(7, 112) DO(19, 1, 5) DO(13, 0, 5) LOAD_A(0, 64)            \
+                    LOAD_A(1, 80) LOAD_A(3, 112) DO(8, 0, 6) DO(14, 1, 6)                                    \
                         DO(20, 2, 6) "add %[a], %[a], #128\n" DO(26, 3, 6) LOAD_B(6, 160) DO(27, 3, 7)       \
                             DO(21, 2, 7) LOAD_B(5, 144) DO(15, 1, 7) DO(9, 0, 7) LOAD_B(4, 128) DO(10, 0, 4) \
                                 DO(16, 1, 4) DO(22, 2, 4) DO(28, 3, 4) LOAD_B(4, 192) LOAD_B(7, 176)         \
@@ -131,23 +132,31 @@
 #define EACH_PAIR(DO) \
     DO(8, 9, 10, 11, 12, 13) DO(14, 15, 16, 17, 18, 19) DO(20, 21, 22, 23, 24, 25) DO(26, 27, 28, 29, 30, 31)
 
-// STEPS are for `step` elements along k. Most run several times before the loop turns, which costs a cycle.
+// What is added to is fetched some steps before it is needed: earlier, and it would be gone again.
+#define FETCH_ROW(a, b, c)          \
+    "prfm pstl1keep, [%[c]]\n"      \
+    "prfm pstl1keep, [%[c], #40]\n" \
+    "add %[c], %[c], %[row]\n"
+
+// STEPS are for `step` elements along k. All but the last few run four times before the loop turns, which costs a cycle.
 #define KERNEL(name, TARGET, step, START, STEPS, STORE, ADD)                                             \
     TARGET static void name(int64_t k, const void *a, const void *b, void *c, int64_t c_row, bool add) { \
         int64_t row = c_row * 4;                                                                         \
-        __asm__ volatile(EACH_ROW(ZERO) START "subs %[k], %[k], #4 * " #step "\n"                        \
-                                              "b.lt 2f\n"                                                \
-                                              ".p2align 6\n"                                             \
-                                              "1:\n"                                                     \
-                                              ".rept 4\n" STEPS ".endr\n"                                \
-                                              "subs %[k], %[k], #4 * " #step "\n"                        \
-                                              "b.ge 1b\n"                                                \
-                                              "2: adds %[k], %[k], #4 * " #step "\n"                     \
-                                              "b.eq 4f\n"                                                \
-                                              "3:\n" STEPS "subs %[k], %[k], #" #step "\n"               \
-                                              "b.gt 3b\n"                                                \
-                                              "4: cbz %w[add], 5f\n" ADD "b 6f\n"                        \
-                                              "5:\n" STORE "6:\n"                                        \
+        __asm__ volatile(EACH_ROW(ZERO) START                                                            \
+                         "subs %[k], %[k], #4 * " #step "\n"                                             \
+                         "b.le 2f\n"                                                                     \
+                         ".p2align 6\n"                                                                  \
+                         "1:\n"                                                                          \
+                         ".rept 4\n" STEPS ".endr\n"                                                     \
+                         "subs %[k], %[k], #4 * " #step "\n"                                             \
+                         "b.gt 1b\n"                                                                     \
+                         "2: add %[k], %[k], #4 * " #step "\n"                                           \
+                         "cbz %w[add], 3f\n" EACH_ROW(FETCH_ROW) "sub %[c], %[c], %[row], lsl #3\n"      \
+                                                                 "3:\n" STEPS "subs %[k], %[k], #" #step \
+                                                                 "\n"                                    \
+                                                                 "b.gt 3b\n"                             \
+                                                                 "cbz %w[add], 4f\n" ADD "b 5f\n"        \
+                                                                 "4:\n" STORE "5:\n"                     \
                          : [k] "+r"(k), [a] "+r"(a), [b] "+r"(b), [c] "+r"(c)                            \
                          : [row] "r"(row), [add] "r"(add)                                                \
                          : CLOBBERED);                                                                   \

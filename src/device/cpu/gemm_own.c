@@ -91,11 +91,11 @@ static void edge_tile(const struct own *o, int64_t k, const char *a, const char 
     cpu_move((size_t)item, c, place, tile, dense, rows, cols);
 }
 
-// What comes next is fetched while a tile is computed: its place in the result, and a slice of the next panel of b.
+// Fetched while a tile is computed: what it is added to, and a slice of the next panel of b.
 static void fetch(const struct own *o, const struct part *t, const char *c, const char *b, int64_t bytes) {
-    for (int64_t i = 0; i < o->u->rows; i++, c += t->sum_row) {
-        __builtin_prefetch(c, 1);
-        __builtin_prefetch(c + o->u->cols * o->sum_item - 1, 1);
+    for (int64_t i = 0; c && i < o->u->rows; i++, c += t->sum_row) {
+        __builtin_prefetch(c, 1, 2);
+        __builtin_prefetch(c + o->u->cols * o->sum_item - 1, 1, 2);
     }
     for (int64_t at = 0; at < bytes; at += 64)
         __builtin_prefetch(b + at, 0, 2);
@@ -114,7 +114,7 @@ static void multiply_strip(const struct own *o, const struct part *t, int64_t p,
         for (int64_t i = 0; i < t->rows; i += u->rows) {
             const char *a = t->a + i * k * o->item;
             char *c = column + i * t->sum_row;
-            fetch(o, t, c, b + panel + i * slice, u->rows * slice);
+            fetch(o, t, add ? c : NULL, b + panel + i * slice, u->rows * slice);
             bool whole = o->narrow || (i + u->rows <= t->rows && j + u->cols <= t->cols);
             if (whole && dense)
                 u->run(k, a, b, c, t->sum_row / o->sum_item, add);
@@ -185,9 +185,9 @@ static void multiply_part(void *data, int at) {
 
 // Blocks ---------------------------------------------------------------------------------------------------------
 
-// Panels of a and b take five eighths of L1. Blocks of k are of equal length.
+// Panels of a and b take three quarters of L1. Blocks of k are of equal length.
 static void cut_k(struct own *o) {
-    int64_t most = cpu_cache_bytes(1) * 5 / 8 / ((o->u->rows + o->u->cols) * o->item);
+    int64_t most = cpu_cache_bytes(1) * 3 / 4 / ((o->u->rows + o->u->cols) * o->item);
     int64_t blocks = divide_up(o->g->k, MAX_OF(most, o->u->step));
     o->k_block = round_up(divide_up(o->g->k, blocks), o->u->step);
     o->k_padded = (blocks - 1) * o->k_block + round_up(o->g->k - (blocks - 1) * o->k_block, o->u->step);
@@ -200,9 +200,9 @@ static int64_t columns_at_once(const struct own *o) {
     return round_up(divide_up(o->g->n, blocks), o->u->cols);
 }
 
-// Parts of rows that fit three eighths of L2, the same number for every thread; fewer rows are cut into columns instead.
+// Parts of rows that fit half of L2, the same number for every thread; fewer rows are cut into columns instead.
 static void cut_result(struct own *o) {
-    int64_t m = o->g->m, fit = cpu_cache_bytes(2) * 3 / 8 / (o->k_block * o->item);
+    int64_t m = o->g->m, fit = cpu_cache_bytes(2) / 2 / (o->k_block * o->item);
     int64_t least = divide_up(m, MAX_OF(fit, o->u->rows)), most = MAX_OF(m / ROWS_LEAST, least);
     o->row_parts = MIN_OF(round_up(least, o->threads), most);
     o->col_parts = MIN_OF(divide_up(o->threads, o->row_parts), divide_up(o->columns, o->u->cols));

@@ -1,0 +1,240 @@
+// test_cpu_gemm.c - the matrix engine: every micro-kernel that this CPU runs, against sums in double precision.
+//
+// Bounds: sums of k products in float32 or float64 are within k + 8 roundings of the sum of their absolute values (four
+// times that for bfmmla, which rounds its own way), a narrower result within one rounding more. Whole numbers are exact.
+
+#include "test.h"
+
+#include <float.h>
+#include <math.h>
+
+#include "device/cpu/gemm.h"
+
+// A matrix of random numbers whose lines lie along either axis, maybe with gaps.
+struct matrix {
+    char *data;
+    double *value; // row by row
+    int64_t row, col;
+};
+
+static void free_matrix(struct matrix *x) {
+    memory_free(x->data);
+    memory_free(x->value);
+}
+
+static struct matrix random_matrix(zl_dtype dtype, int64_t rows, int64_t cols) {
+    int64_t gap = test_between(1, 3) / 3 + 1; // one in three has gaps
+    bool turned = test_between(0, 1);
+    struct matrix x = {.row = turned ? gap : cols * gap, .col = turned ? rows * gap : gap};
+    size_t item = zl_dtype_size(dtype), count = (size_t)(rows * cols);
+    x.data = memory_zero(count * (size_t)gap * item + 1);
+    x.value = memory_zero((count + 1) * sizeof(double));
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t j = 0; j < cols; j++) {
+            char *at = x.data + (i * x.row + j * x.col) * (int64_t)item;
+            double v = dtype == ZL_INT8 ? (double)test_between(-128, 127) : test_uniform(-1, 1);
+            dtype_convert(at, dtype, &v, ZL_FLOAT64, 1);
+            dtype_convert(&x.value[i * cols + j], ZL_FLOAT64, at, dtype, 1);
+        }
+    return x;
+}
+
+// Roundings that a result of that dtype may be off by, as a share of the sum of absolute values.
+static double share_of(const struct gemm_kernel *u, int64_t k) {
+    double unit = u->sum == ZL_FLOAT64 ? DBL_EPSILON / 2 : FLT_EPSILON / 2.0;
+    return u->sum == ZL_INT32 ? 0 : (double)(k + 8) * unit * (u->dtype == ZL_BFLOAT16 ? 4 : 1);
+}
+
+static double rounding_of(zl_dtype dtype) {
+    return dtype == ZL_FLOAT16 ? 0x1p-11 : dtype == ZL_BFLOAT16 ? 0x1p-8 : 0;
+}
+
+struct product {
+    const struct gemm_kernel *kernel;
+    zl_dtype dtype, out;
+    struct matrix a, b;
+    struct gemm g;
+    int64_t item; // of c
+    int64_t finished;
+};
+
+static struct product make_product(const struct gemm_kernel *u, zl_dtype dtype, zl_dtype out, int64_t m,
+                                   int64_t n, int64_t k) {
+    struct product p = {.kernel = u, .dtype = dtype, .out = out};
+    p.a = random_matrix(dtype, m, k);
+    p.b = random_matrix(dtype, k, n);
+    p.item = (int64_t)zl_dtype_size(out);
+    p.g = (struct gemm){.m = m,
+                        .n = n,
+                        .k = k,
+                        .a = p.a.data,
+                        .b = p.b.data,
+                        .a_row = p.a.row,
+                        .a_col = p.a.col,
+                        .b_row = p.b.row,
+                        .b_col = p.b.col,
+                        .c_row = n + 3,
+                        .c_col = 1};
+    p.g.c = memory_alloc((size_t)(m * (n + 3) * p.item + 1));
+    memset(p.g.c, 0x3c, (size_t)(m * (n + 3) * p.item)); // finite numbers
+    return p;
+}
+
+static void free_product(struct product *p) {
+    free_matrix(&p->a);
+    free_matrix(&p->b);
+    memory_free(p->g.c);
+}
+
+static bool run(struct product *p) {
+    return gemm_multiply(
+        &(struct gemm_work){.g = &p->g, .dtype = p->dtype, .out = p->out, .kernel = p->kernel});
+}
+
+static double element(const struct product *p, int64_t i, int64_t j) {
+    double value;
+    dtype_convert(&value, ZL_FLOAT64, p->g.c + (i * p->g.c_row + j) * p->item, p->out, 1);
+    return value;
+}
+
+// Elements out of bounds.
+static int64_t count_wrong(const struct product *p) {
+    int64_t wrong = 0, k = p->g.k;
+    for (int64_t i = 0; i < p->g.m; i++)
+        for (int64_t j = 0; j < p->g.n; j++) {
+            double sum = 0, size = 0;
+            for (int64_t at = 0; at < k; at++) {
+                double term = p->a.value[i * k + at] * p->b.value[at * p->g.n + j];
+                sum += term;
+                size += fabs(term);
+            }
+            double bound = share_of(p->kernel, k) * size + rounding_of(p->out) * (fabs(sum) + size * 1e-3);
+            wrong += !(fabs(element(p, i, j) - sum) <= bound);
+        }
+    return wrong;
+}
+
+static const int64_t shapes[][3] = {
+    {1, 1, 1},     {5, 7, 1},      {7, 11, 5},    {8, 12, 16},    {9, 13, 17},  {3, 100, 40},
+    {100, 3, 40},  {64, 64, 64},   {17, 300, 33}, {5, 7, 0},      {0, 4, 3},    {4, 0, 3},
+    {130, 70, 90}, {40, 30, 1500}, {25, 50, 700}, {11, 14, 5000}, {3, 5, 1023}, {2, 3, 100000},
+};
+
+// Dtypes that a kernel may be given: its own, and those that are packed as it.
+static bool takes(const struct gemm_kernel *u, zl_dtype dtype) {
+    bool half = dtype == ZL_FLOAT16 || dtype == ZL_BFLOAT16;
+    return u->dtype == dtype || (u->dtype == ZL_FLOAT32 && half) ||
+           (u->dtype == ZL_INT32 && dtype == ZL_INT8);
+}
+
+static void check_kernel(const struct gemm_kernel *u, zl_dtype dtype, zl_dtype out) {
+    for (size_t i = test_quick() ? (size_t)test_between(0, 3) : 0; i < COUNT(shapes);
+         i += test_quick() ? 4 : 1) {
+        struct product p = make_product(u, dtype, out, shapes[i][0], shapes[i][1], shapes[i][2]);
+        CHECK(run(&p));
+        if (!CHECK_EQ_INT(count_wrong(&p), 0))
+            test_note("%s, %s to %s, %lld x %lld x %lld", u->name, zl_dtype_name(dtype), zl_dtype_name(out),
+                      (long long)p.g.m, (long long)p.g.n, (long long)p.g.k);
+        free_product(&p);
+    }
+}
+
+static const zl_dtype dtypes[] = {ZL_FLOAT32, ZL_FLOAT64, ZL_FLOAT16, ZL_BFLOAT16, ZL_INT8};
+
+TEST(every_kernel_within_bounds) {
+    const struct gemm_kernel *u;
+    for (int i = 0; (u = gemm_kernel_at(i)); i++)
+        for (size_t d = 0; gemm_can_run(u) && d < COUNT(dtypes); d++)
+            if (takes(u, dtypes[d])) {
+                check_kernel(u, dtypes[d], u->sum);
+                if (u->sum == ZL_FLOAT32)
+                    check_kernel(u, dtypes[d], dtypes[d]);
+            }
+}
+
+TEST(every_dtype_has_a_kernel) {
+    for (size_t d = 0; d < COUNT(dtypes); d++)
+        if (CHECK(gemm_kernel_for(dtypes[d])))
+            CHECK(gemm_can_run(gemm_kernel_for(dtypes[d])) && takes(gemm_kernel_for(dtypes[d]), dtypes[d]));
+}
+
+// Bit by bit, from run to run and whatever the number of threads.
+TEST(products_are_the_same_on_any_threads) {
+    int before = zl_threads();
+    for (size_t d = 0; d < COUNT(dtypes); d++) {
+        zl_dtype dtype = dtypes[d], out = dtype == ZL_INT8 ? ZL_INT32 : dtype;
+        struct product p =
+            make_product(gemm_kernel_for(dtype), dtype, out, 210, 170, test_quick() ? 300 : 1300);
+        size_t bytes = (size_t)(p.g.m * p.g.c_row * p.item);
+        CHECK(run(&p));
+        char *first = memory_alloc(bytes);
+        memcpy(first, p.g.c, bytes);
+        for (int threads = 1; threads <= 4; threads++) {
+            CHECK(pool_set_threads(threads) && run(&p));
+            CHECK(!memcmp(first, p.g.c, bytes));
+        }
+        memory_free(first);
+        free_product(&p);
+    }
+    CHECK(pool_set_threads(before));
+}
+
+TEST(products_are_added) {
+    for (int d = 0; d < 2; d++) {
+        struct product p = make_product(gemm_kernel_for(dtypes[d]), dtypes[d], dtypes[d], 21, 33, 600);
+        CHECK(run(&p));
+        double before[2] = {element(&p, 0, 0), element(&p, 20, 32)};
+        p.g.add = true;
+        CHECK(run(&p));
+        CHECK_NEAR(element(&p, 0, 0), 2 * before[0], 1e-3);
+        CHECK_NEAR(element(&p, 20, 32), 2 * before[1], 1e-3);
+        free_product(&p);
+    }
+}
+
+struct blocks {
+    struct product *p;
+    atomic_int times[300 * 500]; // that each element was said to be done
+    atomic_int early;            // elements that did not hold their value then
+    double *expected;
+};
+
+static void note_block(void *data, int64_t row, int64_t col, int64_t rows, int64_t cols) {
+    struct blocks *b = data;
+    for (int64_t i = row; i < row + rows; i++)
+        for (int64_t j = col; j < col + cols; j++) {
+            int64_t at = i * b->p->g.n + j;
+            atomic_fetch_add(&b->times[at], 1);
+            if (element(b->p, i, j) != b->expected[at])
+                atomic_fetch_add(&b->early, 1);
+        }
+}
+
+TEST(blocks_are_done_once_and_complete) {
+    static struct blocks b;
+    for (size_t d = 0; d < COUNT(dtypes); d += 3) { // as wide as its sums, and narrower
+        memset(&b, 0, sizeof b);
+        struct product p = make_product(gemm_kernel_for(dtypes[d]), dtypes[d], dtypes[d], 300, 500, 1100);
+        int64_t size = p.g.m * p.g.n, wrong = 0;
+        CHECK(run(&p));
+        b.p = &p;
+        b.expected = memory_alloc((size_t)size * sizeof(double));
+        for (int64_t i = 0; i < size; i++)
+            b.expected[i] = element(&p, i / p.g.n, i % p.g.n);
+        memset(p.g.c, 0, (size_t)(p.g.m * p.g.c_row * p.item));
+        CHECK(gemm_multiply(&(struct gemm_work){
+            .g = &p.g, .dtype = p.dtype, .out = p.out, .kernel = p.kernel, .done = note_block, .data = &b}));
+        for (int64_t i = 0; i < size; i++)
+            wrong += atomic_load(&b.times[i]) != 1;
+        CHECK_EQ_INT(wrong, 0);
+        CHECK_EQ_INT(atomic_load(&b.early), 0);
+        memory_free(b.expected);
+        free_product(&p);
+    }
+}
+
+TEST(caches_have_sizes) {
+    for (int level = 1; level <= 3; level++)
+        CHECK(cpu_cache_bytes(level) >= 4096 &&
+              (level == 1 || cpu_cache_bytes(level) >= cpu_cache_bytes(level - 1)));
+}
