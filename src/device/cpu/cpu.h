@@ -300,10 +300,10 @@ gemm_fn cpu_gemv;                 // m or n is 1; not complex
 bool cpu_is_tiny(zl_dtype dtype, const struct gemm *g);
 gemm_fn cpu_tiny_gemm;            // where packing would take longer than multiplying: if cpu_is_tiny
 
-// How a call of matmul is cut over threads: each matrix of the result in parts.
+// In which parts a product of a call of matmul is computed.
 struct product_parts {
-    int64_t part_rows, part_cols; // how many
-    int64_t rows, cols;           // and their sizes
+    int64_t rows, cols; // of one; of products that all threads share, the whole
+    bool whole_rows;    // no row of the result is in two parts
 };
 struct product_parts cpu_matmul_parts(const struct call *c);
 
@@ -311,11 +311,17 @@ struct product_parts cpu_matmul_parts(const struct call *c);
 struct product_part {
     int64_t batch, row, col; // where it is
     int64_t rows, cols;
-    char *data; // rows of cols elements, until the function returns that it was given to; NULL: it is in the output
+    char *data; // where it is until the function returns that it was given to; NULL: in the output
+    int64_t data_row; // elements between its rows
 };
-// Computes a call of matmul and calls a function on each part, several at once. stored: the output has memory. False: memory is out.
-bool cpu_matmul_then(const struct call *c, bool stored, void (*then)(void *context, const struct product_part *part),
-                     void *context);
+// Computes a call of matmul and calls a function on each part, several at once. stored: the output has memory; lines: parts are to
+// be whole rows, which they can be. False: memory is out.
+struct product_then {
+    void (*run)(void *context, const struct product_part *part);
+    void *context;
+    bool stored, lines;
+};
+bool cpu_matmul_then(const struct call *c, const struct product_then *then);
 
 // lapack.c, factor.c, cpu_factor.c, cpu_spectrum.c -------------------------------------------------------------
 

@@ -51,10 +51,11 @@ struct product {
     struct gemm whole;   // of one batch
     zl_dtype dtype;
     int64_t item;
-    struct product_parts parts;
-    bool stored;
-    void (*then)(void *context, const struct product_part *part); // NULL: nothing
-    void *context;
+    struct cut {
+        int64_t part_rows, part_cols; // parts that each product is cut in
+        int64_t rows, cols;           // and their sizes
+    } cut;
+    struct product_then then;
     atomic_bool failed;
 };
 
@@ -98,13 +99,21 @@ static struct gemm part_of(int64_t item, const struct gemm *g, int64_t row, int6
     return part;
 }
 
+// By our own kernels, into elements as those of a and b are.
+static struct gemm_work own_work(zl_dtype dtype, const struct gemm *g) {
+    const struct gemm_kernel *kernel = gemm_kernel_for(dtype);
+    return (struct gemm_work){
+        .g = g, .dtype = dtype, .out = is_half(dtype) ? dtype : kernel->sum, .kernel = kernel};
+}
+
 bool cpu_gemm(zl_dtype dtype, const struct gemm *g) {
     gemm_fn *best = cpu_choose_gemm(dtype, g);
     if (!is_half(dtype))
         return best(dtype, g);
-    if (best == cpu_own_gemm)
-        return gemm_multiply(
-            &(struct gemm_work){.g = g, .dtype = dtype, .out = dtype, .kernel = gemm_kernel_for(dtype)});
+    if (best == cpu_own_gemm) {
+        struct gemm_work work = own_work(dtype, g);
+        return gemm_multiply(&work);
+    }
     int64_t rows = g->n == 1 ? g->m : HALF_ROWS, cols = g->m == 1 ? g->n : HALF_COLS;
     for (int64_t i = 0; i < g->m; i += rows)
         for (int64_t j = 0; j < g->n; j += cols) {
@@ -120,22 +129,22 @@ bool cpu_gemm(zl_dtype dtype, const struct gemm *g) {
 // Computes a part, and goes on with it.
 static bool multiply_part(const struct product *p, struct gemm *g, struct product_part *part) {
     *g = part_of(p->item, g, part->row, part->col, part->rows, part->cols);
-    if (!p->stored) {
-        g->c = part->data = cpu_scratch(SCRATCH_PART, (size_t)(p->parts.rows * p->parts.cols * p->item));
-        g->c_row = part->cols;
+    if (!p->then.stored) {
+        g->c = part->data = cpu_scratch(SCRATCH_PART, (size_t)(p->cut.rows * p->cut.cols * p->item));
+        g->c_row = part->data_row = part->cols;
         if (!g->c)
             return false;
     }
     if (!cpu_gemm(p->dtype, g))
         return false;
-    if (p->then)
-        p->then(p->context, part);
+    if (p->then.run)
+        p->then.run(p->then.context, part);
     return true;
 }
 
 static void multiply_range(const void *context, int64_t from, int64_t to) {
     struct product *p = (struct product *)(uintptr_t)context;
-    const struct product_parts *cut = &p->parts;
+    const struct cut *cut = &p->cut;
     int64_t parts = cut->part_rows * cut->part_cols;
     struct walk w;
     for (; from < to; from++) {
@@ -152,6 +161,43 @@ static void multiply_range(const void *context, int64_t from, int64_t to) {
     }
 }
 
+// A product that all threads share.
+struct shared {
+    const struct product *p;
+    const struct gemm *g;
+    int64_t batch;
+};
+
+// A block of it is done. Lines wait for their last columns.
+static void go_on(void *data, int64_t row, int64_t col, int64_t rows, int64_t cols) {
+    const struct shared *s = data;
+    const struct product *p = s->p;
+    if (p->then.lines && col + cols < s->g->n)
+        return;
+    struct product_part part = {.batch = s->batch, .row = row, .col = col, .rows = rows, .cols = cols};
+    if (p->then.lines)
+        part.col = 0, part.cols = s->g->n;
+    if (!p->then.stored) {
+        part.data = s->g->c + (row * s->g->c_row + part.col) * p->item;
+        part.data_row = s->g->c_row;
+    }
+    p->then.run(p->then.context, &part);
+}
+
+static bool multiply_shared(const struct product *p, struct gemm *g, int64_t batch) {
+    struct shared s = {p, g, batch};
+    if (p->dtype == ZL_COMPLEX64)
+        return cpu_own_gemm(p->dtype, g);
+    if (!p->then.stored) {
+        g->c = cpu_scratch(SCRATCH_PART, (size_t)(g->m * g->n * p->item));
+        g->c_row = g->n;
+    }
+    struct gemm_work work = own_work(p->dtype, g);
+    work.done = p->then.run ? go_on : NULL;
+    work.data = &s;
+    return g->c && gemm_multiply(&work);
+}
+
 // One after the other, each by all threads.
 static bool multiply_whole(struct product *p) {
     struct walk w;
@@ -160,9 +206,13 @@ static bool multiply_whole(struct product *p) {
         struct gemm g = p->whole;
         cpu_walk_to(&p->batch, &w, i);
         g.c = w.data[OUT], g.a = w.data[A], g.b = w.data[B];
-        ok = cpu_gemm(p->dtype, &g);
+        ok = multiply_shared(p, &g, i);
     }
     return ok;
+}
+
+static bool is_shared(zl_dtype dtype, const struct gemm *g, int64_t batches) {
+    return batches < pool_threads() && cpu_choose_gemm(dtype, g) == cpu_own_gemm;
 }
 
 static int64_t round_up(int64_t count, int64_t unit) {
@@ -174,7 +224,7 @@ static double flops_of(const struct gemm *g) {
 }
 
 // Enough parts for all threads, as square as the result allows, rather wide than high: rows are whole if they can be.
-static struct product_parts cut(const struct gemm *g, int64_t batches) {
+static struct cut cut(const struct gemm *g, int64_t batches) {
     double flops = flops_of(g), most = flops / FLOPS_LEAST * 2;
     int64_t threads = flops * (double)batches < FLOPS_LEAST ? 1 : pool_threads();
     int64_t parts = batches >= 4 * threads ? 1 : (threads + batches - 1) / batches;
@@ -185,8 +235,8 @@ static struct product_parts cut(const struct gemm *g, int64_t batches) {
     while (rows < parts && ((double)rows < square - 0.25 || parts % rows))
         rows++;
     int64_t cols = parts / rows;
-    struct product_parts p = {.rows = MIN_OF(round_up((g->m + rows - 1) / rows, EDGE), g->m),
-                              .cols = MIN_OF(round_up((g->n + cols - 1) / cols, EDGE), g->n)};
+    struct cut p = {.rows = MIN_OF(round_up((g->m + rows - 1) / rows, EDGE), g->m),
+                    .cols = MIN_OF(round_up((g->n + cols - 1) / cols, EDGE), g->n)};
     p.part_rows = (g->m + p.rows - 1) / p.rows;
     p.part_cols = (g->n + p.cols - 1) / p.cols;
     return p;
@@ -195,8 +245,8 @@ static struct product_parts cut(const struct gemm *g, int64_t batches) {
 static void set_batch(struct product *p, zl_array out, zl_array a, zl_array b, union scalar *room) {
     int ndim = out->ndim - 2;
     cpu_layout_start(&p->batch, ndim, out->dim, 1);
-    cpu_layout_add(&p->batch, p->stored ? cpu_data(out) : (void *)room, (size_t)p->item, p->stored ? ndim : 0,
-                   out->dim, array_stride(out));
+    cpu_layout_add(&p->batch, p->then.stored ? cpu_data(out) : (void *)room, (size_t)p->item,
+                   p->then.stored ? ndim : 0, out->dim, array_stride(out));
     cpu_layout_add(&p->batch, array_data(a, &room[0]), (size_t)p->item, ndim, a->dim, array_stride(a));
     cpu_layout_add(&p->batch, array_data(b, &room[1]), (size_t)p->item, ndim, b->dim, array_stride(b));
     cpu_layout_merge(&p->batch);
@@ -224,25 +274,27 @@ static struct gemm gemm_of(const struct call *c) {
 struct product_parts cpu_matmul_parts(const struct call *c) {
     zl_array out = call_output(c, 0);
     struct gemm g = gemm_of(c);
-    return cut(&g, MAX_OF(out->size / MAX_OF(g.m * g.n, 1), 1));
+    zl_dtype dtype = (zl_dtype)out->dtype;
+    int64_t batches = out->size / MAX_OF(g.m * g.n, 1);
+    if (is_shared(dtype, &g, batches) && dtype != ZL_COMPLEX64) {
+        struct gemm_work work = own_work(dtype, &g);
+        return (struct product_parts){g.m, g.n, gemm_has_whole_rows(&work)};
+    }
+    struct cut parts = cut(&g, MAX_OF(batches, 1));
+    return (struct product_parts){parts.rows, parts.cols, parts.part_cols == 1};
 }
 
-bool cpu_matmul_then(const struct call *c, bool stored,
-                     void (*then)(void *context, const struct product_part *part), void *context) {
+bool cpu_matmul_then(const struct call *c, const struct product_then *then) {
     union scalar room[2];
     zl_array out = call_output(c, 0);
-    struct product p = {.whole = gemm_of(c),
-                        .dtype = (zl_dtype)out->dtype,
-                        .item = (int64_t)array_item(out),
-                        .stored = stored,
-                        .then = then,
-                        .context = context};
+    struct product p = {
+        .whole = gemm_of(c), .dtype = (zl_dtype)out->dtype, .item = (int64_t)array_item(out), .then = *then};
     atomic_init(&p.failed, false);
     set_batch(&p, out, c->in[0], c->in[1], room);
-    if (!then && p.batch.size < pool_threads() && cpu_choose_gemm(p.dtype, &p.whole) == cpu_own_gemm)
+    if (is_shared(p.dtype, &p.whole, p.batch.size))
         return multiply_whole(&p);
-    p.parts = cut(&p.whole, p.batch.size);
-    int64_t parts = p.parts.part_rows * p.parts.part_cols;
+    p.cut = cut(&p.whole, p.batch.size);
+    int64_t parts = p.cut.part_rows * p.cut.part_cols;
     double grain = FLOPS_LEAST / 2 * (double)parts / flops_of(&p.whole);
     parts *= p.batch.size;
     cpu_split(parts, grain < (double)parts ? (int64_t)grain + 1 : parts, multiply_range, &p);
@@ -252,7 +304,7 @@ bool cpu_matmul_then(const struct call *c, bool stored,
 bool cpu_matmul(const struct call *c) {
     zl_array out = call_output(c, 0);
     if (c->in[0]->dim[c->in[0]->ndim - 1] > 0)
-        return cpu_matmul_then(c, true, NULL, NULL);
+        return cpu_matmul_then(c, &(struct product_then){.stored = true});
     memset(cpu_data(out), 0, (size_t)out->size * array_item(out));
     return true;
 }

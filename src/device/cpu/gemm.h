@@ -53,5 +53,7 @@ struct gemm_work {
     void *data;
 };
 bool gemm_multiply(const struct gemm_work *w); // false and an error when memory is out
+// Whether `done` is called for all columns of some rows, in order and by one thread, before others of these rows follow.
+bool gemm_has_whole_rows(const struct gemm_work *w);
 
 #endif

@@ -234,24 +234,41 @@ static bool clear(const struct gemm_work *w) {
     return true;
 }
 
+// All but memory; how many columns of b are packed at once.
+static int64_t open_product(struct own *o, const struct gemm_work *w) {
+    const struct gemm *g = w->g;
+    *o = (struct own){.w = *w, .g = g, .u = w->kernel};
+    double flops = 2.0 * (double)g->m * (double)g->n * (double)g->k;
+    atomic_init(&o->failed, false);
+    o->item = (int64_t)zl_dtype_size(o->u->dtype);
+    o->sum_item = (int64_t)zl_dtype_size(o->u->sum);
+    o->packing = (struct gemm_packing){.item = o->item,
+                                       .from_item = (int64_t)zl_dtype_size(w->dtype),
+                                       .unit = o->u->unit,
+                                       .step = o->u->step};
+    if (w->dtype != o->u->dtype)
+        o->packing.widen = cpu_level()->rows->cast[o->u->dtype][w->dtype];
+    if (w->out != o->u->sum)
+        o->narrow = cpu_level()->rows->cast[w->out][o->u->sum];
+    o->threads = flops < FLOPS_LEAST ? 1 : pool_threads();
+    cut_k(o);
+    return columns_at_once(o);
+}
+
+bool gemm_has_whole_rows(const struct gemm_work *w) {
+    struct own o;
+    int64_t columns = open_product(&o, w);
+    o.columns = MIN_OF(columns, w->g->n);
+    cut_result(&o);
+    return columns >= w->g->n && o.col_parts == 1;
+}
+
 bool gemm_multiply(const struct gemm_work *w) {
     const struct gemm *g = w->g;
-    struct own o = {.w = *w, .g = g, .u = w->kernel};
+    struct own o;
     if (g->m == 0 || g->n == 0 || g->k == 0)
         return clear(w);
-    double flops = 2.0 * (double)g->m * (double)g->n * (double)g->k;
-    atomic_init(&o.failed, false);
-    o.item = (int64_t)zl_dtype_size(o.u->dtype);
-    o.sum_item = (int64_t)zl_dtype_size(o.u->sum);
-    o.packing = (struct gemm_packing){
-        .item = o.item, .from_item = (int64_t)zl_dtype_size(w->dtype), .unit = o.u->unit, .step = o.u->step};
-    if (w->dtype != o.u->dtype)
-        o.packing.widen = cpu_level()->rows->cast[o.u->dtype][w->dtype];
-    if (w->out != o.u->sum)
-        o.narrow = cpu_level()->rows->cast[w->out][o.u->sum];
-    o.threads = flops < FLOPS_LEAST ? 1 : pool_threads();
-    cut_k(&o);
-    int64_t columns = columns_at_once(&o);
+    int64_t columns = open_product(&o, w);
     o.b = cpu_scratch(SCRATCH_SHARED, (size_t)(o.k_padded * columns * o.item + GEMM_SLACK));
     bool ok = o.b;
     for (; ok && o.first < g->n; o.first += columns) {

@@ -115,7 +115,7 @@ static bool is_reduction(struct group *g, int index, struct row *r) {
     if (group_is_external(g, index, 0) ? array_is(x, ARRAY_INLINE) || !array_is(x, ARRAY_CONTIGUOUS)
                                        : group_row(g, g->p->step[index].source[0])->of_lines)
         return false;
-    if (group_has_product(g) && g->parts.part_cols > 1)
+    if (group_has_product(g) && !g->parts.whole_rows)
         return false;
     g->line = line;
     return cpu_reduce_choose(&r->by, c->op->row, (zl_dtype)x->dtype);
@@ -148,8 +148,9 @@ static bool is_product(struct group *g, int index, struct row *r) {
     r->kind = ROW_PRODUCT;
     r->of_lines = false;
     g->parts = cpu_matmul_parts(c);
-    return g->ndim >= 2 && g->dim[g->ndim - 1] > 1 && g->dim[g->ndim - 2] > 1 &&
-           c->in[0]->dim[c->in[0]->ndim - 1] >= PRODUCT_INNER && g->parts.rows * g->parts.cols >= PART_LEAST;
+    return c->in[0]->dtype != ZL_COMPLEX64 && g->ndim >= 2 && g->dim[g->ndim - 1] > 1 &&
+           g->dim[g->ndim - 2] > 1 && c->in[0]->dim[c->in[0]->ndim - 1] >= PRODUCT_INNER &&
+           g->parts.rows * g->parts.cols >= PART_LEAST;
 }
 
 // Whether a call can be the next of the group; what its row is then.

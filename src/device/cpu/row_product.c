@@ -18,7 +18,7 @@ static void run_part(void *context, const struct product_part *part) {
                     (int64_t[]){part->rows, part->cols});
     if (e->product >= 0) {
         g.l.data[e->product] = part->data;
-        g.l.axis[0].stride[e->product] = part->cols * g.l.item[e->product];
+        g.l.axis[0].stride[e->product] = part->data_row * g.l.item[e->product];
         g.l.axis[1].stride[e->product] = g.l.item[e->product];
     }
     g.stretches = 0;
@@ -30,7 +30,8 @@ bool group_run_product(struct group *g, double weight) {
     const struct row *product = &g->row[0];
     struct epilogue e = {.g = g, .weight = weight, .product = product->stored ? -1 : product->at[0]};
     atomic_init(&e.compiled, 0);
-    bool done = cpu_matmul_then(g->b->call[g->begin], product->stored, run_part, &e);
+    bool done = cpu_matmul_then(g->b->call[g->begin],
+                                &(struct product_then){run_part, &e, product->stored, g->line > 0});
     counter_add(COUNTER_COMPILED, atomic_load(&e.compiled));
     return done;
 }
