@@ -277,7 +277,7 @@ HAND = {
     "arange_int": creation(lambda m: m.arange(LONG)), "ones": creation(lambda m: m.ones((SIDE, SIDE))), "zeros": creation(lambda m: m.zeros((SIDE, SIDE))),
     "full": creation(lambda m: m.full((SIDE, SIDE), 2.0)),
     "ones_like": one([big()], function("ones_like")), "zeros_like": one([big()], function("zeros_like")), "full_like": one([big()], lambda m, x: m.full_like(x, 3.0)),
-    "meshgrid": one([floats(SIDE), floats(SIDE)], lambda m, x, y: [g + 0 for g in m.meshgrid(x, y)]),
+    "meshgrid": one([floats(SIDE), floats(SIDE)], lambda m, x, y: m.concatenate(m.meshgrid(x, y))),
     **{name: one([], lambda m, n=name: getattr(m, n)(LONG)) for name in ("blackman", "hamming", "hanning", "bartlett")},
     # reduce
     "trace": one([big()], function("trace")), "softmax": list(over_axes("softmax", "axis")),

@@ -146,11 +146,25 @@ static int line_axis(const struct layout *l, int k) {
     return found;
 }
 
+// An input before input k that lies in the same places, as in isnan(x) = (x != x): what is gathered for it serves both. Else k.
+static int first_like(const struct layout *l, int k) {
+    for (int i = l->outputs; i < k; i++) {
+        bool same = l->data[i] == l->data[k] && l->item[i] == l->item[k];
+        for (int j = 0; same && j < l->axes; j++)
+            same = l->axis[j].stride[i] == l->axis[j].stride[k];
+        if (same)
+            return i;
+    }
+    return k;
+}
+
 static bool plan_block(struct layout *l, unsigned vectors, int64_t most) {
     struct layout_axis *inner = &l->axis[l->axes - 1];
     int row_axis = -1, items = 0, tiled = 0, least = 8;
     for (int k = 0; k < l->operands; k++) {
-        if (access_inner(l, k, vectors) == ACCESS_TILE) {
+        int first = first_like(l, k);
+        bool shared = first < k && access_inner(l, first, vectors) == ACCESS_TILE;
+        if (access_inner(l, k, vectors) == ACCESS_TILE && !shared) {
             items += l->item[k];
             least = MIN_OF(least, l->item[k]);
             tiled++;
@@ -296,6 +310,7 @@ struct tiles {
     _Alignas(64) int64_t direct[LAYOUT_OPERANDS]; // all ones: it has none
     const char *from[LAYOUT_OPERANDS];            // what a box was gathered from
     int64_t have[LAYOUT_OPERANDS];                // and how much of it
+    bool shared[LAYOUT_OPERANDS];                 // the tile is that of an operand before
     _Alignas(64) char room[BLOCK_ROOM + LAYOUT_OPERANDS * LINE];
 };
 
@@ -304,10 +319,12 @@ static void lay_out_tiles(const struct layout *l, struct tiles *t, int64_t rows,
     char *at = t->room;
     for (int k = 0; k < LAYOUT_OPERANDS; k++) {
         bool tiled = k < l->operands && l->access[k] == ACCESS_TILE;
-        t->tile[k] = tiled ? at : NULL;
+        int first = tiled && k >= l->outputs ? first_like(l, k) : k;
+        t->shared[k] = first < k && l->access[first] == ACCESS_TILE;
+        t->tile[k] = t->shared[k] ? t->tile[first] : tiled ? at : NULL;
         t->direct[k] = tiled ? 0 : -1;
         t->from[k] = NULL;
-        if (tiled)
+        if (tiled && !t->shared[k])
             at += rows * (round_up(cols * l->item[k], LINE) + LINE);
     }
 }
@@ -345,7 +362,7 @@ static char *move_box(const struct layout *l, int k, int j, int64_t count, char 
 static void gather_boxes(const struct layout *l, struct walk *w, struct tiles *t, int64_t count) {
     int first = l->loops - 1;
     for (int k = l->outputs; k < l->operands; k++) {
-        if (l->access[k] != ACCESS_TILE)
+        if (l->access[k] != ACCESS_TILE || t->shared[k])
             continue;
         if (t->from[k] == w->data[k] && t->have[k] >= count)
             continue;
@@ -420,7 +437,7 @@ static void run_blocks(const struct layout *l, struct walk *w, int64_t tiles, co
         for (int k = 0; k < l->operands; k++) {
             bool tiled = l->access[k] == ACCESS_TILE;
             pitch[k] = tiled ? round_up(cols * l->item[k], LINE) + LINE : l->axis[l->row_axis].stride[k];
-            if (tiled && k >= l->outputs)
+            if (tiled && k >= l->outputs && !t.shared[k])
                 move_block(l, k, p[k], pitch[k], w->data[k], rows, cols, true);
         }
         run_block_rows(l, context, p, pitch, rows, cols);
