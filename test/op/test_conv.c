@@ -165,6 +165,24 @@ TEST(conv_is_a_sum_of_products) {
         }
 }
 
+// Of one channel into one: lines that take several pieces, are shorter than the padding, or than the kernel.
+TEST(conv_of_lines) {
+    static const zl_dtype dtypes[] = {ZL_FLOAT32, ZL_FLOAT64, ZL_FLOAT16, ZL_BFLOAT16};
+    static const int64_t sizes[][4] = {{2500, 64, 63, 63}, {1030, 3, 1, 1}, {40, 1, 0, 0}, {5, 9, 20, 3}, {70, 30, 0, 9}};
+    for (size_t i = 0; i < 2 * COUNT(sizes); i++)
+        ZL_SCOPE {
+            const int64_t *size = sizes[i / 2];
+            struct sample s = some_sample(2);
+            s.batch = s.channels = s.outputs = s.groups = s.stride[2] = s.input_dilation[2] = 1;
+            s.dilation[2] = i % 2 ? 2 : 1;
+            s.in[2] = size[0] + (i % 2 ? size[1] : 0);
+            s.kernel[2] = size[1];
+            s.low[2] = size[2];
+            s.high[2] = size[3];
+            check_sample(&s, 2, dtypes[i % 4], (int)(i % 3));
+        }
+}
+
 // Sizes that take several tiles, columns that are cut, rows of channels that take several blocks, plain products.
 TEST(conv_of_large_arrays) {
     struct sample s = {.batch = 2, .channels = 24, .outputs = 140, .groups = 1};

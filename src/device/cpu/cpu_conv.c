@@ -1,10 +1,9 @@
 // cpu_conv.c - convolutions: patches of the input, a tile of them at a time, times the kernels as a matrix.
 //
-// Where each channel has a kernel of its own there is no matrix: rows of channels are multiplied and added. Tiles do not
-// depend on the number of threads, and so do not the results.
+// Where each channel has a kernel of its own there is no matrix: rows of channels are multiplied and added, or lines if there
+// is one channel (conv_lines.c). Tiles do not depend on the number of threads, and so do not the results.
 
-#include "device/cpu/cpu.h"
-#include "op/ops.h"
+#include "device/cpu/conv.h"
 
 enum {
     TILE_BYTES = 1 << 20, // of patches, which should stay in L2
@@ -14,53 +13,6 @@ enum {
     COLS_LEAST = 128,
     CHANNELS = 512, // that are added up at once
 };
-
-// A convolution over three axes, of which the first may have one element.
-struct convolution {
-    int64_t in[CONV_AXES], kernel[CONV_AXES], out[CONV_AXES]; // sizes
-    struct conv_axis axis[CONV_AXES];
-    bool flip;
-    const char *x, *w;
-    char *y;
-    int64_t batch_step, step[CONV_AXES]; // bytes between elements of x
-    int64_t w_group, w_row, w_col;       // elements between groups, taps and outputs of w
-    zl_dtype dtype;
-    int64_t item;
-    int64_t groups, channels, outputs; // of a group
-    int64_t taps, rows;                // elements of the kernel, and of the output, without channels
-    bool is_product;                   // patches are the rows of x
-    int64_t tile_rows, row_tiles, tile_cols, col_tiles;
-    atomic_bool failed;
-};
-
-// Places -----------------------------------------------------------------------------------------------------------
-
-// Where the kernel's element k lies in x for element o of the output, along an axis; -1: outside, or between elements.
-static inline int64_t place(const struct convolution *v, int i, int64_t o, int64_t k) {
-    const struct conv_axis *a = &v->axis[i];
-    int64_t tap = v->flip ? v->kernel[i] - 1 - k : k, at = o * a->stride + tap * a->dilation - a->low;
-    if (at < 0)
-        return -1;
-    if (a->input_dilation > 1) {
-        if (at % a->input_dilation)
-            return -1;
-        at /= a->input_dilation;
-    }
-    return at < v->in[i] ? at : -1;
-}
-
-// A row of the output: which batch, and where along each axis.
-struct spot {
-    int64_t batch, at[CONV_AXES];
-};
-
-static struct spot spot_of(const struct convolution *v, int64_t row) {
-    struct spot s;
-    for (int i = CONV_AXES - 1; i >= 0; row /= v->out[i], i--)
-        s.at[i] = row % v->out[i];
-    s.batch = row;
-    return s;
-}
 
 static void next_spot(const struct convolution *v, struct spot *s) {
     for (int i = CONV_AXES - 1; i >= 0; i--) {
@@ -349,13 +301,13 @@ static bool set_channel_kernels(struct convolution *v, zl_array w, union scalar 
 
 // Running --------------------------------------------------------------------------------------------------------------
 
-static void run(const struct convolution *v, bool by_channel) {
+static void run(const struct convolution *v, bool by_channel, bool by_line) {
     double flops = 2.0 * (double)v->rows * (double)v->taps * (double)v->channels * (double)v->outputs *
                    (double)v->groups;
-    int64_t parts = by_channel ? v->rows : v->groups * v->row_tiles * v->col_tiles;
+    int64_t parts = by_line ? conv_line_parts(v) : by_channel ? v->rows : v->groups * v->row_tiles * v->col_tiles;
     double grain = (double)parts * CPU_SPLIT / (flops + 1);
     cpu_split(parts, grain < (double)parts ? (int64_t)grain + 1 : parts,
-              by_channel ? convolve_channels : multiply_tiles, v);
+              by_line ? conv_lines : by_channel ? convolve_channels : multiply_tiles, v);
 }
 
 bool cpu_conv(const struct call *c) {
@@ -368,10 +320,12 @@ bool cpu_conv(const struct call *c) {
     set_axes(&v, c);
     cut(&v);
     bool by_channel = v.channels == 1 && v.outputs == 1 && v.groups > 1 && v.dtype != ZL_COMPLEX64;
-    bool ok = set_input(&v, x, &value[0], &room[0]) &&
-              (by_channel ? set_channel_kernels : set_kernel)(&v, w, &value[1], &room[1]);
+    bool ok = set_input(&v, x, &value[0], &room[0]), by_line = ok && conv_has_lines(&v);
+    ok = ok && (by_channel || by_line ? set_channel_kernels : set_kernel)(&v, w, &value[1], &room[1]);
+    if (ok && by_line)
+        conv_turn_lines(&v, room[1]);
     if (ok)
-        run(&v, by_channel);
+        run(&v, by_channel, by_line);
     for (int i = 0; i < 2; i++)
         if (room[i])
             memory_free(room[i]);

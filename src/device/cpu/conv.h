@@ -1,0 +1,60 @@
+// conv.h - a convolution as the files of the CPU that compute one see it.
+
+#ifndef CONV_H
+#define CONV_H
+
+#include "device/cpu/cpu.h"
+#include "op/ops.h"
+
+// A convolution over three axes, of which the first may have one element.
+struct convolution {
+    int64_t in[CONV_AXES], kernel[CONV_AXES], out[CONV_AXES]; // sizes
+    struct conv_axis axis[CONV_AXES];
+    bool flip;
+    const char *x, *w;
+    char *y;
+    int64_t batch_step, step[CONV_AXES]; // bytes between elements of x
+    int64_t w_group, w_row, w_col;       // elements between groups, taps and outputs of w
+    zl_dtype dtype;
+    int64_t item;
+    int64_t groups, channels, outputs; // of a group
+    int64_t taps, rows;                // elements of the kernel, and of the output, without channels
+    bool is_product;                   // patches are the rows of x
+    int64_t tile_rows, row_tiles, tile_cols, col_tiles;
+    atomic_bool failed;
+};
+
+// Where the kernel's element k lies in x for element o of the output, along an axis; -1: outside, or between elements.
+static inline int64_t place(const struct convolution *v, int i, int64_t o, int64_t k) {
+    const struct conv_axis *a = &v->axis[i];
+    int64_t tap = v->flip ? v->kernel[i] - 1 - k : k, at = o * a->stride + tap * a->dilation - a->low;
+    if (at < 0)
+        return -1;
+    if (a->input_dilation > 1) {
+        if (at % a->input_dilation)
+            return -1;
+        at /= a->input_dilation;
+    }
+    return at < v->in[i] ? at : -1;
+}
+
+// A row of the output: which batch, and where along each axis.
+struct spot {
+    int64_t batch, at[CONV_AXES];
+};
+
+static inline struct spot spot_of(const struct convolution *v, int64_t row) {
+    struct spot s;
+    for (int i = CONV_AXES - 1; i >= 0; row /= v->out[i], i--)
+        s.at[i] = row % v->out[i];
+    s.batch = row;
+    return s;
+}
+
+// conv_lines.c: one channel into one. w has been copied, as wide as sums are.
+bool    conv_has_lines(const struct convolution *v);
+void    conv_turn_lines(const struct convolution *v, void *w); // puts w in the order of x
+int64_t conv_line_parts(const struct convolution *v);
+void    conv_lines(const void *convolution, int64_t from, int64_t to); // parts
+
+#endif
