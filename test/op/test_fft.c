@@ -74,7 +74,7 @@ static void check_rows(zl_array x, zl_array y, int64_t rows, int64_t n, int64_t 
 static const int64_t lengths[] = {1,   2,   3,   4,   5,   6,    7,    8,    9,   10,  11,  12,
                                   13,  15,  16,  17,  20,  25,   27,   30,   31,  32,  36,  45,
                                   47,  60,  64,  81,  97,  100,  101,  125,  128, 210, 240, 243,
-                                  289, 343, 360, 512, 625, 1000, 1009, 1024, 2310};
+                                  289, 343, 360, 512, 625, 1000, 1009, 1024, 2310, 61, 67, 122, 1023};
 
 TEST(fft_is_the_sum_that_defines_it) {
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)

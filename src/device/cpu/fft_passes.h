@@ -97,6 +97,43 @@ PASS(pass5) {
     }
 }
 
+// Any odd radix: elements j and radix - j are taken together, as their sum and difference.
+PASS(pass_prime) {
+    const int radix = pass->radix, half = radix / 2;
+    for (int64_t p = 0; p < pass->groups; p++) {
+        const float *w = pass->twiddle + 2 * (radix - 1) * p;
+        LOOP {
+            NUMBER sr[FFT_PRIME / 2], si[FFT_PRIME / 2], dr[FFT_PRIME / 2], di[FFT_PRIME / 2];
+            NUMBER ar = FROM(re, 0), ai = FROM(im, 0), all_r = ar, all_i = ai;
+            for (int j = 1; j <= half; j++) {
+                NUMBER br = FROM(re, j), bi = FROM(im, j), cr = FROM(re, radix - j), ci = FROM(im, radix - j);
+                sr[j - 1] = br + cr, si[j - 1] = bi + ci;
+                dr[j - 1] = br - cr, di[j - 1] = bi - ci;
+                all_r += sr[j - 1], all_i += si[j - 1];
+            }
+            TO(to_re, 0) = all_r;
+            TO(to_im, 0) = all_i;
+            const fft_vector *root = (const fft_vector *)(const void *)pass->root;
+            for (int k = 1; k <= half; k += 2) { // two results at once: each part is read once for both
+                NUMBER mr = ar, mi = ai, ur = {0}, ui = {0}, nr = ar, ni = ai, vr = {0}, vi = {0};
+                for (int j = 0; j < half; j++, root++) {
+                    fft_vector r = *root;
+                    mr += r[0] * sr[j], mi += r[0] * si[j];
+                    ur += r[1] * dr[j], ui += r[1] * di[j];
+                    nr += r[2] * sr[j], ni += r[2] * si[j];
+                    vr += r[3] * dr[j], vi += r[3] * di[j];
+                }
+                PUT(k, mr - ui, mi + ur);
+                PUT(radix - k, mr + ui, mi - ur);
+                if (k < half) {
+                    PUT(k + 1, nr - vi, ni + vr);
+                    PUT(radix - k - 1, nr + vi, ni - vr);
+                }
+            }
+        }
+    }
+}
+
 // Multiplies the lines' elements by numbers, one for each place.
 static void NAME(multiply)(struct fft_lines *l, const float *by, int64_t count) {
     int64_t run = l->lanes;

@@ -1,6 +1,6 @@
 // fft_plan.c - Fourier transforms of one length.
 //
-// Lengths that are products of 2, 3, 4 and 5 take one pass for each factor, from one list into another, so that the
+// Lengths that are products of small primes take one pass for each factor, from one list into another, so that the
 // result is in order (Stockham). Other lengths are a convolution with a chirp, whose transforms have a length that is
 // such a product (Bluestein). Roots of unity are computed in double and rounded once.
 
@@ -10,12 +10,13 @@
 #include "base/base.h"
 #include "device/cpu/fft_plan.h"
 
-enum { PASSES = 64 };
+enum { PASSES = 64, FFT_PRIME = 61 }; // the largest prime that has a pass: beyond, a chirp is as fast
 
 struct fft_pass {
     int radix;
     int64_t groups;       // of butterflies: each has its own roots
     const float *twiddle; // radix - 1 complex numbers a group
+    const float *root;    // of pass_prime: exp(-2 pi i j k / radix) for two k, for all j, and so on
 };
 
 struct fft_plan {
@@ -98,13 +99,12 @@ static void swap_lists(struct fft_lines *l) {
 }
 
 static void run_passes(const struct fft_plan *plan, struct fft_lines *l) {
-    static pass_fn *const one[] = {[2] = pass2_one, [3] = pass3_one, [4] = pass4_one, [5] = pass5_one};
-    static pass_fn *const vectors[] = {
-        [2] = pass2_vector, [3] = pass3_vector, [4] = pass4_vector, [5] = pass5_vector};
+    static pass_fn *const one[] = {pass_prime_one, [2] = pass2_one, pass3_one, pass4_one, pass5_one};
+    static pass_fn *const vectors[] = {pass_prime_vector, [2] = pass2_vector, pass3_vector, pass4_vector, pass5_vector};
     int64_t run = l->lanes;
     for (int i = 0; i < plan->passes; i++) {
         const struct fft_pass *pass = &plan->pass[i];
-        (run % FFT_WIDTH ? one : vectors)[pass->radix](pass, run, l->re, l->im, l->spare_re, l->spare_im);
+        (run % FFT_WIDTH ? one : vectors)[pass->radix > 5 ? 0 : pass->radix](pass, run, l->re, l->im, l->spare_re, l->spare_im);
         swap_lists(l);
         run *= pass->radix;
     }
@@ -204,7 +204,7 @@ void cpu_fft_pack_piece(int64_t n, const float *roots, const float *const *from,
 
 // Splits n into radices; false if it is no product of them.
 static bool factor(struct fft_plan *plan) {
-    static const int radices[] = {5, 3, 4, 2};
+    static const int radices[] = {61, 59, 53, 47, 43, 41, 37, 31, 29, 23, 19, 17, 13, 11, 7, 5, 3, 4, 2};
     int64_t rest = plan->n;
     plan->passes = 0;
     for (size_t i = 0; i < COUNT(radices); i++)
@@ -214,18 +214,22 @@ static bool factor(struct fft_plan *plan) {
 }
 
 bool cpu_fft_is_product(int64_t n) {
-    static const int primes[] = {2, 3, 5};
-    for (size_t i = 0; i < COUNT(primes); i++)
-        while (n % primes[i] == 0)
-            n /= primes[i];
+    for (int prime = 2; prime <= FFT_PRIME; prime++)
+        while (n % prime == 0)
+            n /= prime;
     return n == 1;
+}
+
+static int64_t count_roots(const struct fft_pass *pass) {
+    int64_t half = pass->radix / 2;
+    return pass->radix > 5 ? (half + 1) / 2 * 2 * half : 0;
 }
 
 static bool make_twiddles(struct fft_plan *plan) {
     int64_t count = 0;
     struct roots roots;
     for (int i = 0; i < plan->passes; i++)
-        count += plan->pass[i].groups * (plan->pass[i].radix - 1);
+        count += plan->pass[i].groups * (plan->pass[i].radix - 1) + count_roots(&plan->pass[i]);
     float *to = plan->tables = memory_alloc(sizeof(float) * 2 * (size_t)(count + 1));
     if (!to || !roots_open(&roots, plan->n))
         return false;
@@ -236,6 +240,11 @@ static bool make_twiddles(struct fft_plan *plan) {
         for (int64_t p = 0; p < pass->groups; p++)
             for (int k = 1; k < pass->radix; k++, to += 2)
                 put_root(&roots, p * k * apart, to);
+        pass->root = to;
+        for (int64_t at = 0; at < count_roots(pass); at++, to += 2) {
+            int64_t half = pass->radix / 2, j = at / 2 % half + 1, k = at / 2 / half * 2 + at % 2 + 1;
+            put_root(&roots, plan->n / pass->radix * (j * k % pass->radix), to);
+        }
     }
     memory_free(roots.table);
     return true;

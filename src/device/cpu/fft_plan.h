@@ -27,7 +27,7 @@ void cpu_fft_store(char *const *line, int64_t lanes, int64_t step, int64_t apart
 struct fft_plan; // what depends on the length; never changes once it is made
 struct fft_plan *cpu_fft_plan(int64_t n); // to be freed; NULL and an error
 void cpu_fft_free(struct fft_plan *plan);
-bool cpu_fft_is_product(int64_t n); // of 2, 3 and 5: such lengths need no other
+bool cpu_fft_is_product(int64_t n); // of small primes: such lengths need no other
 int64_t cpu_fft_size(const struct fft_plan *plan); // elements of a line that it works on: n at least
 
 // Transforms re and im, forward and unscaled. The lists change places: the result is in re and im again.
