@@ -15,8 +15,9 @@ enum { TO, FROM };
 enum {
     COLUMNS = 2048, // elements of a row that are scanned together
     COLUMNS_LEAST = 8,
-    STRIP = 512, // elements of a line
+    STRIP = SCAN_STRIP,
     BLOCK = 4 * STRIP,
+    LOGS_LEAST = 64, // elements of a line from which logarithms of sums do not go as chains
 };
 
 struct scanning {
@@ -30,6 +31,7 @@ struct scanning {
     row_fn *const *rows;    // combine elements, by their form
     row_fn *row, *after;    // elements with elements, with one element
     row_fn *widen, *narrow; // NULL: elements are kept as they are
+    zl_dtype logs;          // in which logarithms of sums are scanned strip by strip; ZL_BOOL: they are not
 };
 
 // Reading and writing ---------------------------------------------------------------------------------------------
@@ -189,6 +191,16 @@ static void scan_short_lines(const struct scanning *s, char *to, const char *fro
         write_line(s, to + k * apart[TO], kept + k * n * s->wide, n, NULL);
 }
 
+static void scan_logs(const struct scanning *s, char *to, const char *from, int64_t n) {
+    _Alignas(64) char kept[STRIP * sizeof(double)];
+    struct scan_logs state = cpu_scan_logs_start();
+    for (int64_t at = 0, part; at < n; at += part) {
+        part = MIN_OF(n - at, STRIP);
+        cpu_scan_logs(&state, s->logs, read_line(s, from + at * s->step[FROM], part, kept), kept, part);
+        write_line(s, to + at * s->step[TO], kept, part, NULL);
+    }
+}
+
 static void scan_lines_at(const struct scanning *s, char *to, const char *from, const int64_t *apart,
                           int64_t lines) {
     int64_t n = s->n - !s->inclusive;
@@ -197,6 +209,11 @@ static void scan_lines_at(const struct scanning *s, char *to, const char *from, 
     if (n == 0)
         return;
     to += s->inclusive ? 0 : s->step[TO];
+    if (s->logs != ZL_BOOL && n >= LOGS_LEAST) {
+        for (int64_t k = 0; k < lines; k++)
+            scan_logs(s, to + k * apart[TO], from + k * apart[FROM], n);
+        return;
+    }
     if (n <= STRIP) {
         scan_short_lines(s, to, from, apart, lines, n);
         return;
@@ -274,6 +291,7 @@ static bool choose_rows(struct scanning *s, enum scan which, zl_dtype dtype) {
     s->rows = rows->op[ops[which]][kept];
     s->row = s->rows[0];
     s->after = s->rows[2];
+    s->logs = which == SCAN_LOGADDEXP && kept != ZL_COMPLEX64 ? kept : ZL_BOOL;
     s->item = (int64_t)zl_dtype_size(dtype);
     s->wide = (int64_t)zl_dtype_size(kept);
     s->widen = is_half ? rows->cast[ZL_FLOAT32][dtype] : NULL;
@@ -325,7 +343,7 @@ static bool run_scan(struct scanning *s) {
     const struct layout_axis *inner = l->axes ? &l->axis[l->axes - 1] : NULL;
     bool rows = inner && inner->dim >= COLUMNS_LEAST && inner->stride[TO] == s->item &&
                 inner->stride[FROM] == s->item;
-    bool few = !rows && pool_threads() > 1 && l->size < 2 * pool_threads() && s->n >= 8 * BLOCK;
+    bool few = !rows && s->logs == ZL_BOOL && pool_threads() > 1 && l->size < 2 * pool_threads() && s->n >= 8 * BLOCK;
     int64_t lines = MIN_OF(MAX_OF(BLOCK / s->n, 1), SCAN_CHAINS); // that a block has room for
     int64_t together = rows ? COLUMNS : few ? 1 : lines;
     l->loops = l->axes;

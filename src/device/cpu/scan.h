@@ -6,7 +6,10 @@
 #include "device/cpu/cpu.h"
 #include "op/ops.h"
 
-enum { SCAN_CHAINS = 32 }; // at most
+enum {
+    SCAN_CHAINS = 32, // at most
+    SCAN_STRIP = 512, // elements of a long line that are scanned at once
+};
 
 // Chains that begin `apart` elements from each other, each of n elements one behind the other.
 struct chains {
@@ -19,5 +22,12 @@ struct chains {
 // rows combine elements, by their form; they are used where no C operator does.
 typedef void scan_chains_fn(const struct chains *c, row_fn *const *rows);
 scan_chains_fn *cpu_scan_chains(enum scan which, zl_dtype dtype); // NULL: there is none
+
+// scan_logs.c: at most SCAN_STRIP elements of a line of float32 or float64 after those that were seen; to may be x.
+struct scan_logs {
+    double max, sum; // of what was seen; sum: of exp(x - max)
+};
+struct scan_logs cpu_scan_logs_start(void);
+void cpu_scan_logs(struct scan_logs *s, zl_dtype dtype, const void *x, void *to, int64_t n);
 
 #endif
