@@ -172,8 +172,8 @@ static bool fit_int(struct entry *e, int axis, int64_t size) {
                      (long long)e->start, axis, (long long)size);
         return false;
     }
-    e->start += e->start < 0 ? size : 0;
-    e->stop = e->start + 1;
+    e->stop =
+        e->start == -1 ? INT64_MAX : e->start + 1; // counted from the end, it is right for other sizes too
     e->step = 1;
     return true;
 }

@@ -21,7 +21,7 @@ enum entry_kind {
 
 struct entry {
     enum entry_kind kind;
-    int64_t start, stop, step; // as zl_slice takes them; of an integer, start is the position
+    int64_t start, stop, step; // as zl_slice takes them; of an integer, start is the position, negative from the end
     zl_array array;            // of ENTRY_ARRAY and ENTRY_MASK: retained
 };
 

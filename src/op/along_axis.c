@@ -207,7 +207,14 @@ OP_SIGNATURE(zl_put_along_axis, "index",
              "those out of range are left out; of two values for one element the later stays.",
              P_ARRAY(a), P_ARRAY(indices), P_ARRAY(values), P_INT(axis, NULL));
 
+static bool again_put_along_axis_flat(const union op_value *v, zl_array *out) {
+    return (out[0] = zl_put_along_axis_flat(v[0].array, v[1].array, v[2].array));
+}
+
 zl_array zl_put_along_axis_flat(zl_array a, zl_array indices, zl_array values) {
+    zl_array again;
+    if (op_again(&again, "zl_put_along_axis_flat", again_put_along_axis_flat, a, indices, values))
+        return again;
     if (a && values && indices && indices->size == 0)
         return op_same(a); // whatever its dtype is
     zl_array y =

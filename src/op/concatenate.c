@@ -153,10 +153,18 @@ static bool cut(zl_array x, int axis, int count, const int64_t *at, zl_array *ou
     return all;
 }
 
+static bool again_split_at(const union op_value *v, zl_array *out) {
+    return zl_split_at(v[0].array, v[1].shape, v[2].number, out);
+}
+
 bool zl_split_at(zl_array a, zl_shape indices_or_sections, int axis, zl_array *out) {
+    bool ok;
     if (!op_check_list("zl_split_at", indices_or_sections) ||
         !op_check_out("zl_split_at", indices_or_sections.ndim + 1, out))
         return false;
+    if (op_again_all(&ok, indices_or_sections.ndim + 1, out, "zl_split_at", again_split_at, a,
+                     indices_or_sections, axis))
+        return ok;
     int at = a ? shape_axis("zl_split_at", axis, a->ndim) : -1;
     return at >= 0 && cut(a, at, indices_or_sections.ndim, indices_or_sections.dim, out);
 }
@@ -165,10 +173,24 @@ OP_SIGNATURE_BOOL(zl_split_at, "shape",
                   "each a slice from one index to the next.",
                   P_ARRAY(a), P_SHAPE(indices_or_sections), P_INT(axis, "0"), P_OUTPUT(out));
 
+static bool again_unstack(const union op_value *v, zl_array *out) {
+    int at = shape_axis("zl_unstack", v[1].number, v[0].array->ndim);
+    if (at >= 0 && v[0].array->dim[at] != v[2].number)
+        return error_false(ZL_ERROR_SHAPE,
+                           "zl_unstack: axis %d of shape %s in a function that was compiled shapeless: it "
+                           "gave %d parts, and "
+                           "cannot give others",
+                           v[1].number, array_text(v[0].array), v[2].number);
+    return zl_unstack(v[0].array, v[1].number, out);
+}
+
 bool zl_unstack(zl_array x, int axis, zl_array *out) {
+    bool ok;
     int at = x ? shape_axis("zl_unstack", axis, x->ndim) : -1;
     if (at < 0 || !op_check_out("zl_unstack", (int)MIN_OF(x->dim[at], INT_MAX), out))
         return false;
+    if (op_again_all(&ok, (int)x->dim[at], out, "zl_unstack", again_unstack, x, axis))
+        return ok;
     for (int64_t i = 0; i < x->dim[at]; i++)
         if (!(out[i] = zl_squeeze(part(x, at, i, i + 1), ZL_AXES(at))))
             return false;
@@ -178,12 +200,19 @@ OP_SIGNATURE_BOOL(zl_unstack, "shape",
                   "x taken apart along an axis, which the parts do not have: as many views as it is long.",
                   P_ARRAY(x), P_INT(axis, "0"), P_OUTPUT(out));
 
+static bool again_split(const union op_value *v, zl_array *out) {
+    return zl_split(v[0].array, v[1].number, v[2].number, out);
+}
+
 bool zl_split(zl_array a, int indices_or_sections, int axis, zl_array *out) {
+    bool ok;
     int sections = indices_or_sections;
     if (sections < 1)
         return error_false(ZL_ERROR_VALUE, "zl_split: %d sections: there must be at least one", sections);
     if (!op_check_out("zl_split", sections, out))
         return false;
+    if (op_again_all(&ok, sections, out, "zl_split", again_split, a, sections, axis))
+        return ok;
     int at = a ? shape_axis("zl_split", axis, a->ndim) : -1;
     if (at < 0)
         return false;

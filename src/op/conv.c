@@ -387,8 +387,17 @@ static zl_array transposed(const char *function, int axes, zl_array x, zl_array 
     "input "                                                                                              \
     "is, and output_padding longer."
 
+static bool again_transpose1d(const union op_value *v, zl_array *out) {
+    return (out[0] = zl_conv_transpose1d(v[0].array, v[1].array, v[2].number, v[3].number, v[4].number,
+                                         v[5].number, v[6].number));
+}
+
 zl_array zl_conv_transpose1d(zl_array input, zl_array weight, int stride, int padding, int dilation,
                              int output_padding, int groups) {
+    zl_array y;
+    if (op_again(&y, "zl_conv_transpose1d", again_transpose1d, input, weight, stride, padding, dilation,
+                 output_padding, groups))
+        return y;
     struct options o = {ZL_SHAPE(stride), ZL_SHAPE(padding), ZL_SHAPE(dilation), ZL_NO_SHAPE, groups, true};
     return transposed("zl_conv_transpose1d", 1, input, weight, &o, ZL_SHAPE(output_padding));
 }
@@ -399,8 +408,16 @@ OP_SIGNATURE(zl_conv_transpose1d, "conv",
              P_INT(output_padding, "0"), P_INT(groups, "1"));
 
 #define CONV_TRANSPOSE(function, axes, many)                                                                 \
+    static bool again_##function(const union op_value *v, zl_array *out) {                                   \
+        return (out[0] = function(v[0].array, v[1].array, v[2].shape, v[3].shape, v[4].shape, v[5].shape,    \
+                                  v[6].number));                                                             \
+    }                                                                                                        \
     zl_array function(zl_array input, zl_array weight, zl_shape stride, zl_shape padding, zl_shape dilation, \
                       zl_shape output_padding, int groups) {                                                 \
+        zl_array y;                                                                                          \
+        if (op_again(&y, #function, again_##function, input, weight, stride, padding, dilation,              \
+                     output_padding, groups))                                                                \
+            return y;                                                                                        \
         struct options o = {stride, padding, dilation, ZL_NO_SHAPE, groups, true};                           \
         return transposed(#function, axes, input, weight, &o, output_padding);                               \
     }                                                                                                        \
@@ -425,7 +442,14 @@ static int64_t padding_of(const char *mode, int64_t count, int64_t *high) {
     return low;
 }
 
+static bool again_convolve(const union op_value *v, zl_array *out) {
+    return (out[0] = zl_convolve(v[0].array, v[1].array, v[2].string));
+}
+
 zl_array zl_convolve(zl_array a, zl_array v, const char *mode) {
+    zl_array y;
+    if (op_again(&y, "zl_convolve", again_convolve, a, v, mode))
+        return y;
     const char *function = "zl_convolve";
     if (!a || !v)
         return NULL;
@@ -439,8 +463,8 @@ zl_array zl_convolve(zl_array a, zl_array v, const char *mode) {
         return error_set(ZL_ERROR_VALUE, "%s: mode \"%s\": \"full\", \"same\" or \"valid\" is needed",
                          function, mode);
     struct options o = {ZL_NO_SHAPE, ZL_SHAPE(low, high), ZL_NO_SHAPE, ZL_NO_SHAPE, 1, true};
-    zl_array y = check_and_convolve(function, zl_expand_dims(x, ZL_AXES(0, 2)),
-                                    zl_expand_dims(w, ZL_AXES(0, 2)), 1, &o);
+    y = check_and_convolve(function, zl_expand_dims(x, ZL_AXES(0, 2)), zl_expand_dims(w, ZL_AXES(0, 2)), 1,
+                           &o);
     return zl_flatten(y, 0, -1);
 }
 OP_SIGNATURE(zl_convolve, "conv",

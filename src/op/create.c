@@ -282,13 +282,27 @@ static zl_array keep_triangle(const char *function, zl_array x, int64_t k, bool 
     return is_lower ? zl_where(below, x, zero) : zl_where(below, zero, x);
 }
 
+static bool again_tril(const union op_value *v, zl_array *out) {
+    return (out[0] = zl_tril(v[0].array, v[1].wide));
+}
+
 zl_array zl_tril(zl_array x, int64_t k) {
+    zl_array y;
+    if (op_again(&y, "zl_tril", again_tril, x, k))
+        return y;
     return keep_triangle("zl_tril", x, k, true);
 }
 OP_SIGNATURE(zl_tril, "create", "x with zeros above the k-th diagonal of its last two axes.", P_ARRAY(x),
              P_INT64(k, "0"));
 
+static bool again_triu(const union op_value *v, zl_array *out) {
+    return (out[0] = zl_triu(v[0].array, v[1].wide));
+}
+
 zl_array zl_triu(zl_array x, int64_t k) {
+    zl_array y;
+    if (op_again(&y, "zl_triu", again_triu, x, k))
+        return y;
     return keep_triangle("zl_triu", x, k == INT64_MIN ? k : k - 1, false);
 }
 OP_SIGNATURE(zl_triu, "create", "x with zeros below the k-th diagonal of its last two axes.", P_ARRAY(x),

@@ -34,9 +34,16 @@ static zl_array along(zl_array a, const int *axis, int64_t first, int64_t second
     return zl_moveaxis(y, 0, -1);
 }
 
+static bool again_diagonal(const union op_value *v, zl_array *out) {
+    return (out[0] = zl_diagonal(v[0].array, v[1].number, v[2].number, v[3].number));
+}
+
 // As long as the sizes of both axes, less where it begins.
 static zl_array diagonal(const char *function, zl_array a, int64_t offset, int axis1, int axis2) {
     int axis[2];
+    zl_array y;
+    if (op_again(&y, "zl_diagonal", again_diagonal, a, (int)offset, axis1, axis2))
+        return y;
     if (!check_axes(function, a, axis1, axis2, axis))
         return NULL;
     int64_t first = MAX_OF(-offset, 0), second = MAX_OF(offset, 0);
@@ -73,7 +80,14 @@ static zl_array matrix_of(zl_array a, int64_t k) {
                       ZL_AXES(0, 1));
 }
 
+static bool again_diag(const union op_value *v, zl_array *out) {
+    return (out[0] = zl_diag(v[0].array, v[1].number));
+}
+
 zl_array zl_diag(zl_array a, int k) {
+    zl_array y;
+    if (op_again(&y, "zl_diag", again_diag, a, k))
+        return y;
     if (!a)
         return NULL;
     if (a->ndim == 1 &&
@@ -127,14 +141,21 @@ static bool fill_grid(const zl_array *arrays, int count, bool sparse, bool swap,
     return sparse || op_broadcast("zl_meshgrid", count, out, out);
 }
 
+static bool again_meshgrid(const union op_value *v, zl_array *out) {
+    return zl_meshgrid(v[0].arrays.list, v[0].arrays.count, v[1].number, v[2].string, out);
+}
+
 bool zl_meshgrid(const zl_array *arrays, int count, bool sparse, const char *indexing, zl_array *out) {
+    bool ok;
     if (!op_check_inputs("zl_meshgrid", arrays, count) || !op_check_out("zl_meshgrid", count, out))
         return false;
+    if (op_again_all(&ok, count, out, "zl_meshgrid", again_meshgrid, arrays, count, sparse, indexing))
+        return ok;
     bool swap = indexing && !strcmp(indexing, "xy");
     if (!swap && (!indexing || strcmp(indexing, "ij")))
         return error_false(ZL_ERROR_VALUE, "zl_meshgrid: indexing is \"%s\": \"xy\" or \"ij\" is needed",
                            indexing ? indexing : "NULL");
-    bool ok = fill_grid(arrays, count, sparse, swap && count > 1, out);
+    ok = fill_grid(arrays, count, sparse, swap && count > 1, out);
     for (int i = 0; !ok && i < count; i++)
         out[i] = NULL;
     return ok;

@@ -495,7 +495,14 @@ static void close_sum(struct sum *s) {
     memory_free(s->list);
 }
 
+static bool again_einsum(const union op_value *v, zl_array *out) {
+    return (out[0] = zl_einsum(v[0].string, v[1].arrays.list, v[1].arrays.count));
+}
+
 zl_array zl_einsum(const char *subscripts, const zl_array *operands, int count) {
+    zl_array again;
+    if (op_again(&again, "zl_einsum", again_einsum, subscripts, operands, count))
+        return again;
     struct sum s = {.function = "zl_einsum", .subscripts = subscripts};
     zl_scope scope = zl_scope_begin();
     bool ok = open_sum(&s, operands, count) && contract(&s);

@@ -167,8 +167,16 @@ static zl_array rope(zl_array a, int dims, bool traditional, double base, double
     return angle ? zl_reshape(rotate(x, dims, traditional, angle), zl_shape_of(a)) : NULL;
 }
 
+static bool again_fast_rope(const union op_value *v, zl_array *out) {
+    return (out[0] = zl_fast_rope(v[0].array, v[1].number, v[2].number, v[3].real, v[4].real, v[5].array,
+                                  v[6].array));
+}
+
 zl_array zl_fast_rope(zl_array a, int dims, bool traditional, double base, double scale, zl_array offset,
                       zl_array freqs) {
+    zl_array again;
+    if (op_again(&again, "zl_fast_rope", again_fast_rope, a, dims, traditional, base, scale, offset, freqs))
+        return again;
     zl_scope s = zl_scope_begin();
     return zl_scope_leave(s, rope(a, dims, traditional, base, scale, offset, freqs));
 }

@@ -224,13 +224,25 @@ static zl_array transform_one(const char *function, zl_array a, int n, int axis,
 #define SIZES    " s numbers are taken along the axes, each its own: those that are missing are 0."
 
 #define ONE_AXIS(function, real, inverse, doc)                                                       \
+    static bool again_##function(const union op_value *v, zl_array *out) {                           \
+        return (out[0] = function(v[0].array, v[1].number, v[2].number, v[3].string));               \
+    }                                                                                                \
     zl_array function(zl_array a, int n, int axis, const char *norm) {                               \
+        zl_array y;                                                                                  \
+        if (op_again(&y, #function, again_##function, a, n, axis, norm))                             \
+            return y;                                                                                \
         return transform_one(#function, a, n, axis, norm, real, inverse);                            \
     }                                                                                                \
     OP_SIGNATURE(function, "fft", doc " along an axis." ONE_SIZE NORM, P_ARRAY(a), P_INT(n, "None"), \
                  P_INT(axis, "-1"), P_STRING(norm, "'backward'"))
 #define AXES(function, usual, real, inverse, doc)                                                   \
+    static bool again_##function(const union op_value *v, zl_array *out) {                          \
+        return (out[0] = function(v[0].array, v[1].shape, v[2].axes, v[3].string));                 \
+    }                                                                                               \
     zl_array function(zl_array a, zl_shape s, zl_axes axes, const char *norm) {                     \
+        zl_array y;                                                                                 \
+        if (op_again(&y, #function, again_##function, a, s, axes, norm))                            \
+            return y;                                                                               \
         return transform(#function, a, s, axes, norm, real, inverse);                               \
     }                                                                                               \
     OP_SIGNATURE(function, "fft", doc " along axes." SIZES NORM, P_ARRAY(a), P_SHAPE_OR(s, "None"), \
@@ -271,14 +283,28 @@ static zl_array shift(const char *function, zl_array a, zl_axes axes, bool back)
     return y;
 }
 
+static bool again_fftshift(const union op_value *v, zl_array *out) {
+    return (out[0] = zl_fft_fftshift(v[0].array, v[1].axes));
+}
+
 zl_array zl_fft_fftshift(zl_array a, zl_axes axes) {
+    zl_array y;
+    if (op_again(&y, "zl_fft_fftshift", again_fftshift, a, axes))
+        return y;
     return shift("zl_fft_fftshift", a, axes, false);
 }
 OP_SIGNATURE(zl_fft_fftshift, "fft",
              "a rolled along axes so that frequency 0, which is first, is in the middle.", P_ARRAY(a),
              P_AXES(axes, "None"));
 
+static bool again_ifftshift(const union op_value *v, zl_array *out) {
+    return (out[0] = zl_fft_ifftshift(v[0].array, v[1].axes));
+}
+
 zl_array zl_fft_ifftshift(zl_array a, zl_axes axes) {
+    zl_array y;
+    if (op_again(&y, "zl_fft_ifftshift", again_ifftshift, a, axes))
+        return y;
     return shift("zl_fft_ifftshift", a, axes, true);
 }
 OP_SIGNATURE(zl_fft_ifftshift, "fft",

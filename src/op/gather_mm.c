@@ -136,7 +136,14 @@ static zl_array choose_and_multiply(zl_array a, zl_array b, zl_array lhs_indices
     return out && b->ndim == 1 ? zl_squeeze(out, ZL_AXES(-1)) : out;
 }
 
+static bool again_gather_mm(const union op_value *v, zl_array *out) {
+    return (out[0] = zl_gather_mm(v[0].array, v[1].array, v[2].array, v[3].array, v[4].number));
+}
+
 zl_array zl_gather_mm(zl_array a, zl_array b, zl_array lhs_indices, zl_array rhs_indices, bool sorted_indices) {
+    zl_array again;
+    if (op_again(&again, "zl_gather_mm", again_gather_mm, a, b, lhs_indices, rhs_indices, sorted_indices))
+        return again;
     (void)sorted_indices; // no way to run it is better for it here
     if (!a || !b || !op_check_optional(lhs_indices) || !op_check_optional(rhs_indices))
         return NULL;

@@ -97,7 +97,14 @@ static zl_array hadamard(zl_array a, double scale) {
     return zl_astype(scale == 1 ? y : zl_multiply(y, op_number(wide, scale)), dtype);
 }
 
+static bool again_hadamard_transform(const union op_value *v, zl_array *out) {
+    return (out[0] = zl_hadamard_transform(v[0].array, v[1].real));
+}
+
 zl_array zl_hadamard_transform(zl_array a, double scale) {
+    zl_array again;
+    if (op_again(&again, "zl_hadamard_transform", again_hadamard_transform, a, scale))
+        return again;
     zl_scope s = zl_scope_begin();
     return zl_scope_leave(s, a ? hadamard(a, scale) : NULL);
 }

@@ -105,7 +105,14 @@ static zl_array pinv(zl_array a) {
     return zl_matmul(zl_multiply(v, inverse), u);
 }
 
+static bool again_linalg_pinv(const union op_value *v, zl_array *out) {
+    return (out[0] = zl_linalg_pinv(v[0].array));
+}
+
 zl_array zl_linalg_pinv(zl_array a) {
+    zl_array again;
+    if (op_again(&again, "zl_linalg_pinv", again_linalg_pinv, a))
+        return again;
     if (!a || !op_check_matrix("zl_linalg_pinv", a, false, false))
         return NULL;
     zl_scope s = zl_scope_begin();
@@ -159,7 +166,14 @@ static zl_array solve(zl_array a, zl_array b) {
     return x ? drop_column(zl_linalg_solve_triangular(part[2], x, true), b) : NULL;
 }
 
+static bool again_linalg_solve(const union op_value *v, zl_array *out) {
+    return (out[0] = zl_linalg_solve(v[0].array, v[1].array));
+}
+
 zl_array zl_linalg_solve(zl_array a, zl_array b) {
+    zl_array again;
+    if (op_again(&again, "zl_linalg_solve", again_linalg_solve, a, b))
+        return again;
     if (!a || !b)
         return NULL;
     zl_scope s = zl_scope_begin();

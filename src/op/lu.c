@@ -53,10 +53,18 @@ static zl_array first_of(zl_array x, int axis, int64_t count) {
     return zl_split_at(x, ZL_SHAPE(count), axis, part) ? part[0] : NULL;
 }
 
+static bool again_linalg_lu(const union op_value *v, zl_array *out) {
+    return zl_linalg_lu(v[0].array, out);
+}
+
 bool zl_linalg_lu(zl_array a, zl_array *out) {
+    bool ok;
     zl_array part[OUTPUTS];
-    if (!op_check_out("zl_linalg_lu", 3, out) || !a || !op_check_matrix("zl_linalg_lu", a, false, false) ||
-        !factor(a, part))
+    if (!op_check_out("zl_linalg_lu", 3, out))
+        return false;
+    if (op_again_all(&ok, 3, out, "zl_linalg_lu", again_linalg_lu, a))
+        return ok;
+    if (!a || !op_check_matrix("zl_linalg_lu", a, false, false) || !factor(a, part))
         return false;
     int64_t m = a->dim[a->ndim - 2], k = MIN_OF(m, a->dim[a->ndim - 1]);
     out[0] = part[ROWS];
@@ -134,9 +142,16 @@ static zl_array read_square(const char *function, zl_array a) {
     return x && op_check_matrix(function, x, true, false) ? x : NULL;
 }
 
+static bool again_linalg_slogdet(const union op_value *v, zl_array *out) {
+    return zl_linalg_slogdet(v[0].array, out);
+}
+
 bool zl_linalg_slogdet(zl_array a, zl_array *out) {
+    bool ok;
     if (!op_check_out("zl_linalg_slogdet", 2, out))
         return false;
+    if (op_again_all(&ok, 2, out, "zl_linalg_slogdet", again_linalg_slogdet, a))
+        return ok;
     zl_array x = read_square("zl_linalg_slogdet", a);
     return x && slogdet(x, out);
 }
@@ -152,7 +167,14 @@ static zl_array det(zl_array a) {
     return slogdet(a, part) ? zl_multiply(part[0], zl_exp(part[1])) : NULL;
 }
 
+static bool again_linalg_det(const union op_value *v, zl_array *out) {
+    return (out[0] = zl_linalg_det(v[0].array));
+}
+
 zl_array zl_linalg_det(zl_array a) {
+    zl_array again;
+    if (op_again(&again, "zl_linalg_det", again_linalg_det, a))
+        return again;
     zl_scope s = zl_scope_begin();
     zl_array x = read_square("zl_linalg_det", a);
     return zl_scope_leave(s, x ? det(x) : NULL);

@@ -224,6 +224,44 @@ zl_array op_stretch(const char *function, int count, const zl_array *in, int las
 // weak unless it follows x: then of that dtype.
 zl_array op_count(zl_array x, zl_dtype dtype, int count, const int *axis, int less, bool inverse);
 
+// defer.c --------------------------------------------------------------------------------------------------------
+
+// A call that holds a function, as its last input, and stands for what that gives: done again, it gives the graph of it.
+extern const struct op op_deferred;
+bool op_defers(int count, const zl_array *in); // some of them may have other shapes next time
+// What f, which is retained, gives for these: deferred if its inputs say so, else at once. It gives so many results.
+bool op_defer(zl_fn f, int count, const zl_array *in, int results, zl_array *out);
+// The same of its cotangents (of inputs that are not wanted NULL), tangents and batches; what they are given may be NULL.
+bool op_defer_vjp(zl_fn f, int count, const zl_array *in, int results, const bool *wanted, const zl_array *cotangent,
+                  zl_array *out);
+bool op_defer_jvp(zl_fn f, int count, const zl_array *in, int results, const zl_array *tangent, zl_array *out);
+bool op_defer_vmap(zl_fn f, int count, const zl_array *in, int results, const int *axis, zl_array *out, int *out_axis);
+bool op_give_all(int count, const zl_array *list, zl_outputs *out);
+
+// again.c --------------------------------------------------------------------------------------------------------
+
+// The value of a parameter; which member it is follows from its type. number: of INT, BOOL and DTYPE; of OUTPUT, how many
+// there is room for.
+union op_value {
+    zl_array array;
+    struct {
+        const zl_array *list;
+        int count;
+    } arrays;
+    int number;
+    int64_t wide;
+    double real;
+    zl_shape shape;
+    zl_axes axes;
+    const char *string;
+};
+// Calls an op with its arguments in order.
+typedef bool op_again_fn(const union op_value *v, zl_array *out);
+// At the start of an op that reads sizes: whether it is deferred, with its own arguments in order. *out: its result.
+bool op_again(zl_array *out, const char *function, op_again_fn *run, ...);
+// The same of an op that gives a list and says whether all is well.
+bool op_again_all(bool *ok, int results, zl_array *out, const char *function, op_again_fn *run, ...);
+
 // quantize.c: args: enum quant_mode, group size, bits. Quantise, in mode affine only, has inputs w, row-major, of float16,
 // bfloat16 or float32, and outputs words, scales and biases. Dequantise has inputs words, scales, then biases if affine,
 // else perhaps a global scale, all row-major; numbers are rounded to the output's dtype after the product and after the sum.

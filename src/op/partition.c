@@ -185,14 +185,23 @@ static zl_array middle(const char *function, zl_array x) {
     return zl_where(zl_isnan(zl_max_axis(x, last, true)), op_number(dtype, NAN), y);
 }
 
+static op_again_fn again_median;
+
 static zl_array median(const char *function, zl_array a, zl_axes axes, bool keepdims) {
+    zl_array y;
+    if (op_again(&y, "zl_median_axes", again_median, a, axes, keepdims))
+        return y;
     if (!a)
         return NULL;
     OP_ROOM(int, axis, a->ndim);
     int kept, count = axis ? op_axes(function, a, axes, axis) : -1;
     zl_array x = count < 0 ? NULL : flatten_last(a, count, axis, &kept);
-    zl_array y = x ? zl_squeeze(middle(function, x), ZL_AXES(-1)) : NULL;
+    y = x ? zl_squeeze(middle(function, x), ZL_AXES(-1)) : NULL;
     return y && keepdims && count ? zl_expand_dims(y, (zl_axes){axis, count}) : y;
+}
+
+static bool again_median(const union op_value *v, zl_array *out) {
+    return (out[0] = zl_median_axes(v[0].array, v[1].axes, v[2].number));
 }
 
 zl_array zl_median(zl_array a) {

@@ -273,8 +273,17 @@ static zl_array quantized_matmul(const char *function, struct product p) {
     return zl_astype(p.w->ndim == 2 ? multiply_rows(p) : multiply_batches(function, p), dtype);
 }
 
+static bool again_quantized_matmul(const union op_value *v, zl_array *out) {
+    return (out[0] = zl_quantized_matmul(v[0].array, v[1].array, v[2].array, v[3].array, v[4].number,
+                                         v[5].number, v[6].number, v[7].string));
+}
+
 zl_array zl_quantized_matmul(zl_array x, zl_array w, zl_array scales, zl_array biases, bool transpose,
                              int group_size, int bits, const char *mode) {
+    zl_array again;
+    if (op_again(&again, "zl_quantized_matmul", again_quantized_matmul, x, w, scales, biases, transpose,
+                 group_size, bits, mode))
+        return again;
     struct product p = {.x = x, .w = w, .scales = scales, .biases = biases, .transpose = transpose};
     if (!x || !w || !scales || !op_check_optional(biases) ||
         !op_read_quantization("zl_quantized_matmul", mode, group_size, bits, &p.q))
@@ -310,9 +319,19 @@ static zl_array gather(struct product p, zl_array first, zl_array second) {
     return zl_astype(multiply_chosen(p), dtype);
 }
 
+static bool again_gather_qmm(const union op_value *v, zl_array *out) {
+    return (out[0] =
+                zl_gather_qmm(v[0].array, v[1].array, v[2].array, v[3].array, v[4].array, v[5].array,
+                              v[6].number, v[7].number, v[8].number, v[9].string, v[10].array, v[11].number));
+}
+
 zl_array zl_gather_qmm(zl_array x, zl_array w, zl_array scales, zl_array biases, zl_array lhs_indices,
                        zl_array rhs_indices, bool transpose, int group_size, int bits, const char *mode,
                        zl_array global_scale, bool sorted_indices) {
+    zl_array again;
+    if (op_again(&again, "zl_gather_qmm", again_gather_qmm, x, w, scales, biases, lhs_indices, rhs_indices,
+                 transpose, group_size, bits, mode, global_scale, sorted_indices))
+        return again;
     struct product p = {.x = x, .w = w, .scales = scales, .biases = biases, .transpose = transpose};
     (void)sorted_indices; // would allow nothing that is not done anyway
     if (!x || !w || !scales || !op_check_optional(biases) ||
@@ -375,8 +394,17 @@ static bool check_inner(const struct quantization *q, zl_array x, zl_array w, zl
                        (long long)size, (long long)inner, q->group);
 }
 
+static bool again_qqmm(const union op_value *v, zl_array *out) {
+    return (out[0] = zl_qqmm(v[0].array, v[1].array, v[2].array, v[3].number, v[4].number, v[5].string,
+                             v[6].array, v[7].array));
+}
+
 zl_array zl_qqmm(zl_array x, zl_array w, zl_array scales, int group_size, int bits, const char *mode,
                  zl_array global_scale_x, zl_array global_scale_w) {
+    zl_array again;
+    if (op_again(&again, "zl_qqmm", again_qqmm, x, w, scales, group_size, bits, mode, global_scale_x,
+                 global_scale_w))
+        return again;
     struct quantization q;
     const char *name = mode ? mode : "nvfp4";
     if (!x || !w || !op_check_optional(scales) ||

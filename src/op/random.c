@@ -442,7 +442,16 @@ zl_array zl_random_permutation_int(int64_t x, zl_array key) {
 OP_SIGNATURE(zl_random_permutation_int, "random", "The numbers from 0 to before x in a random order, as uint32.",
              P_INT64(x, NULL), P_OPTIONAL(key));
 
+static bool again_random_permutation(const union op_value *v, zl_array *out) {
+    return (out[0] = zl_random_permutation(v[0].array, v[1].number, v[2].array));
+}
+
 zl_array zl_random_permutation(zl_array x, int axis, zl_array key) {
+    if (recorder.shapeless && !(key = key_or_next("zl_random_permutation", key)))
+        return NULL;
+    zl_array again;
+    if (op_again(&again, "zl_random_permutation", again_random_permutation, x, axis, key))
+        return again;
     int at = x ? shape_axis("zl_random_permutation", axis, x->ndim) : -1;
     if (at < 0 || !check_places("zl_random_permutation", x->dim[at]))
         return NULL;
@@ -599,7 +608,17 @@ static zl_array categorical(zl_array logits, int axis, zl_shape shape, int num_s
     return choose(logits, axis, shape.ndim == -1 ? each : shape, key);
 }
 
+static bool again_random_categorical(const union op_value *v, zl_array *out) {
+    return (out[0] = zl_random_categorical(v[0].array, v[1].number, v[2].shape, v[3].number, v[4].array));
+}
+
 zl_array zl_random_categorical(zl_array logits, int axis, zl_shape shape, int num_samples, zl_array key) {
+    if (recorder.shapeless && !(key = key_or_next("zl_random_categorical", key)))
+        return NULL;
+    zl_array again;
+    if (op_again(&again, "zl_random_categorical", again_random_categorical, logits, axis, shape, num_samples,
+                 key))
+        return again;
     zl_scope s = zl_scope_begin();
     return zl_scope_leave(s, categorical(logits, axis, shape, num_samples, key));
 }

@@ -14,7 +14,14 @@ static bool check_repeats(const char *function, zl_array x, int64_t repeats, int
     return true;
 }
 
+static bool again_repeat(const union op_value *v, zl_array *out) {
+    return (out[0] = zl_repeat(v[0].array, v[1].wide, v[2].number));
+}
+
 zl_array zl_repeat(zl_array array, int64_t repeats, int axis) {
+    zl_array y;
+    if (op_again(&y, "zl_repeat", again_repeat, array, repeats, axis))
+        return y;
     if (axis == INT_MIN)
         return zl_repeat(zl_flatten(array, 0, -1), repeats, 0);
     int at = array ? shape_axis("zl_repeat", axis, array->ndim) : -1;
@@ -39,7 +46,14 @@ OP_SIGNATURE(
     "Every element of array several times in a row along an axis; of array, flattened, if none is given.",
     P_ARRAY(array), P_INT64(repeats, NULL), P_INT(axis, "None"));
 
+static bool again_tile(const union op_value *v, zl_array *out) {
+    return (out[0] = zl_tile(v[0].array, v[1].shape));
+}
+
 zl_array zl_tile(zl_array a, zl_shape reps) {
+    zl_array y;
+    if (op_again(&y, "zl_tile", again_tile, a, reps))
+        return y;
     if (!a || !op_check_list("zl_tile", reps))
         return NULL;
     int ndim = MAX_OF(a->ndim, reps.ndim);
@@ -94,7 +108,14 @@ static zl_array roll_flat(zl_array x, zl_shape shift) {
     return flat ? zl_reshape(turn(flat, 0, total_shift(shift, x->size)), (zl_shape){x->dim, x->ndim}) : NULL;
 }
 
+static bool again_roll(const union op_value *v, zl_array *out) {
+    return (out[0] = zl_roll(v[0].array, v[1].shape, v[2].axes));
+}
+
 zl_array zl_roll(zl_array a, zl_shape shift, zl_axes axis) {
+    zl_array y;
+    if (op_again(&y, "zl_roll", again_roll, a, shift, axis))
+        return y;
     if (!a || !op_check_list("zl_roll", shift))
         return NULL;
     if (shift.ndim != 1 && shift.ndim < axis.count)
@@ -107,7 +128,7 @@ zl_array zl_roll(zl_array a, zl_shape shift, zl_axes axis) {
     for (int i = 0; i < axis.count; i++)
         if (shape_axis("zl_roll", axis.axis[i], a->ndim) < 0)
             return NULL;
-    zl_array y = op_same(a);
+    y = op_same(a);
     for (int i = 0; y && i < axis.count; i++) {
         int at = axis.axis[i] < 0 ? axis.axis[i] + a->ndim : axis.axis[i];
         zl_shape by = axis.count == 1 ? shift : (zl_shape){shift.dim + (shift.ndim == 1 ? 0 : i), 1};

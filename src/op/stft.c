@@ -134,8 +134,17 @@ static zl_array check_and_stft(zl_array x, struct frames *f, bool center, const 
     return stft(f, x, center, mode ? mode : "reflect", is_half);
 }
 
+static bool again_fft_stft(const union op_value *v, zl_array *out) {
+    return (out[0] = zl_fft_stft(v[0].array, v[1].number, v[2].number, v[3].number, v[4].array, v[5].number,
+                                 v[6].string, v[7].string, v[8].number));
+}
+
 zl_array zl_fft_stft(zl_array x, int n_fft, int hop_length, int win_length, zl_array window, bool center,
                      const char *pad_mode, const char *norm, int onesided) {
+    zl_array again;
+    if (op_again(&again, "zl_fft_stft", again_fft_stft, x, n_fft, hop_length, win_length, window, center,
+                 pad_mode, norm, onesided))
+        return again;
     struct frames f = {.function = "zl_fft_stft"};
     zl_scope s = zl_scope_begin();
     bool ok = x && op_check_optional(window) && read_frames(&f, n_fft, hop_length, win_length, window, norm);
@@ -216,8 +225,17 @@ static bool check_spectrum(zl_array x) {
                        array_text(x));
 }
 
+static bool again_fft_istft(const union op_value *v, zl_array *out) {
+    return (out[0] = zl_fft_istft(v[0].array, v[1].number, v[2].number, v[3].number, v[4].array, v[5].number,
+                                  v[6].string, v[7].number, v[8].number));
+}
+
 zl_array zl_fft_istft(zl_array stft_matrix, int n_fft, int hop_length, int win_length, zl_array window,
                       bool center, const char *norm, int onesided, int length) {
+    zl_array again;
+    if (op_again(&again, "zl_fft_istft", again_fft_istft, stft_matrix, n_fft, hop_length, win_length, window,
+                 center, norm, onesided, length))
+        return again;
     zl_array x = stft_matrix;
     struct frames f = {.function = "zl_fft_istft"};
     if (!x || !op_check_optional(window) || !check_spectrum(x))

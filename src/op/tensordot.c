@@ -75,7 +75,14 @@ static zl_array tensordot(const char *function, zl_array a, zl_array b, zl_axes 
     return zl_reshape(op_matmul_as(function, left, right), (zl_shape){dim, ndim});
 }
 
+static bool again_tensordot_axes(const union op_value *v, zl_array *out) {
+    return (out[0] = zl_tensordot_axes(v[0].array, v[1].array, v[2].axes, v[3].axes));
+}
+
 zl_array zl_tensordot_axes(zl_array a, zl_array b, zl_axes axes_a, zl_axes axes_b) {
+    zl_array again;
+    if (op_again(&again, "zl_tensordot_axes", again_tensordot_axes, a, b, axes_a, axes_b))
+        return again;
     if (!a || !b)
         return NULL;
     if (axes_a.count != axes_b.count || axes_a.count < 0 || (axes_a.count && (!axes_a.axis || !axes_b.axis)))
@@ -162,7 +169,14 @@ static zl_array kron(zl_array a, zl_array b) {
     return zl_reshape(zl_multiply(left, right), (zl_shape){result, ndim});
 }
 
+static bool again_kron(const union op_value *v, zl_array *out) {
+    return (out[0] = zl_kron(v[0].array, v[1].array));
+}
+
 zl_array zl_kron(zl_array a, zl_array b) {
+    zl_array y;
+    if (op_again(&y, "zl_kron", again_kron, a, b))
+        return y;
     if (!a || !b)
         return NULL;
     if (a->size == 0 || b->size == 0)

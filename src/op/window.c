@@ -63,7 +63,14 @@ static zl_array cut(zl_array x, int axis, int64_t skip, int64_t drop) {
     return zl_slice(x, (zl_shape){start, x->ndim}, (zl_shape){stop, x->ndim}, (zl_shape){step, x->ndim});
 }
 
+static bool again_diff(const union op_value *v, zl_array *out) {
+    return (out[0] = zl_diff(v[0].array, v[1].number, v[2].number));
+}
+
 zl_array zl_diff(zl_array a, int n, int axis) {
+    zl_array y;
+    if (op_again(&y, "zl_diff", again_diff, a, n, axis))
+        return y;
     int at = a ? shape_axis("zl_diff", axis, a->ndim) : -1;
     if (at < 0)
         return NULL;

@@ -101,6 +101,14 @@ bool vjp_give(const char *function, zl_fn f, int count, const zl_array *in, int 
 extern const struct op op_custom;
 bool custom_has_vmap(const struct call *c);
 
+// sized.c --------------------------------------------------------------------------------------------------------
+
+// Whether rules of c, on these inputs, would record sizes that may be others next time; and the rules that do not.
+bool sized_is(const struct call *c, const zl_array *in);
+bool sized_vjp(const struct call *c, const bool *wanted, const zl_array *cotangent, zl_array *out);
+bool sized_jvp(const struct call *c, const zl_array *tangent, zl_array *out);
+bool sized_vmap(const struct call *c, const zl_array *in, const int *axis, zl_array *out, int *out_axis);
+
 // primitive.c ----------------------------------------------------------------------------------------------------
 
 // Adds the name under which MLX draws an op.

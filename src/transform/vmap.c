@@ -67,6 +67,8 @@ static bool apply(const struct call *c, const zl_array *in, const int *axis, zl_
         out_axis[i] = -1;
     if (!any)
         return c->op->record(c, in, out);
+    if (sized_is(c, in))
+        return sized_vmap(c, in, axis, out, out_axis);
     return c->op->vmap ? c->op->vmap(c, in, axis, out, out_axis)
                        : error_false(ZL_ERROR_VALUE, "zl_vmap: %s cannot be mapped", c->op->name);
 }

@@ -525,6 +525,31 @@ SCENARIO(compiled) {
     return ok;
 }
 
+static bool triangle_slope(void *data, int count, const zl_array *in, zl_outputs *out) {
+    (void)data, (void)count;
+    zl_array y = zl_tile(zl_tril(in[0], 0), ZL_SHAPE(2, 1));
+    return zl_give(out, zl_sum(zl_multiply(y, y)));
+}
+
+static bool slope_again(void *data, int count, const zl_array *in, zl_outputs *out) {
+    zl_array g;
+    return zl_value_and_grad((zl_fn){.call = triangle_slope, .data = data}, count, in, 1, (int[]){0}, NULL, &g) &&
+           zl_give(out, g);
+}
+
+SCENARIO(shapeless) {
+    zl_compiled c = zl_compile((zl_fn){.call = slope_again}, true);
+    bool ok = c;
+    for (int i = 0; ok && i < 2; i++) {
+        zl_array x = counting(2 + i, 3 + i);
+        zl_outputs *y = zl_outputs_new();
+        ok = y && x && zl_compiled_call(c, NULL, 0, 1, &x, y) && sum_of(zl_outputs_get(y, 0), out);
+        zl_outputs_free(y);
+    }
+    zl_compiled_release(c);
+    return ok;
+}
+
 SCENARIO_OF(long_chain, 50) { // a plan in two pieces
     zl_array x = zl_from_f32((float[]){0, 1}, ZL_SHAPE(2));
     for (int i = 0; i < PLAN_LARGEST + 100; i++)

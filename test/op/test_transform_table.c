@@ -208,8 +208,9 @@ static zl_fn function_of(struct sample *s) {
 
 // Different positions along axis 1, the same for all of a batch.
 static zl_array make_indices(zl_shape shape, int extra) {
+    int64_t n = shape.dim[extra == 2 ? shape.ndim - 2 : shape.ndim - 1];
     zl_array column =
-        zl_reshape(zl_arange_int(2, -1, -1, ZL_INT32), extra == 2 ? ZL_SHAPE(3, 1) : ZL_SHAPE(3));
+        zl_reshape(zl_arange_int(n - 1, -1, -1, ZL_INT32), extra == 2 ? ZL_SHAPE(n, 1) : ZL_SHAPE(n));
     zl_array x = zl_contiguous(zl_broadcast_to(column, shape), false);
     return zl_eval(x) ? x : NULL;
 }
@@ -523,5 +524,67 @@ TEST(every_op_can_be_compiled) {
             check_compiled(&s, function_of(&s), true);
             if (!s.how.is_integer && strcmp(s.op->name, "zl_stop_gradient") && !is_underived(&s))
                 check_compiled(&s, (zl_fn){.call = call_gradient, .data = &s}, false);
+        }
+}
+
+// Other sizes ------------------------------------------------------------------------------------------------
+
+// Every size but 1 is another one; those that were equal still are.
+static void grow(struct sample *s) {
+    for (int i = 0; i < ARRAYS; i++)
+        for (int k = 0; k < RANK && s->how.shape[i][k]; k++)
+            s->how.shape[i][k] += s->how.shape[i][k] > 1 ? 2 : 0;
+}
+
+static bool is_like(const zl_outputs *a, const zl_outputs *b) {
+    bool same = zl_outputs_count(a) == zl_outputs_count(b);
+    for (int i = 0; same && i < zl_outputs_count(a); i++)
+        same = is_same(zl_outputs_get(a, i), zl_outputs_get(b, i));
+    return same;
+}
+
+// Ops whose results cannot follow other sizes, and say so.
+static const char *const fixed[] = {"zl_unstack"};
+
+static bool is_fixed(const zl_op_info *op) {
+    for (size_t i = 0; i < COUNT(fixed); i++)
+        if (!strcmp(fixed[i], op->name))
+            return true;
+    return false;
+}
+
+// Traced with some sizes and called with others, it gives what the function gives for those.
+static void check_sizes(struct sample *s, zl_fn f, const char *what) {
+    zl_compiled c = zl_compile(f, true);
+    zl_outputs *first = zl_outputs_new(), *plain = zl_outputs_new(), *again = zl_outputs_new();
+    zl_array x[ARRAYS];
+    for (int i = 0; i < s->count; i++)
+        x[i] = make_array(s, i, -1);
+    bool ok = zl_compiled_call(c, NULL, 0, s->count, x, first);
+    grow(s);
+    for (int i = 0; ok && i < s->count; i++)
+        x[i] = make_array(s, i, -1);
+    if (ok && f.call(f.data, s->count, x, plain)) { // else numbers that it is given do not fit
+        ok = zl_compiled_call(c, NULL, 0, s->count, x, again);
+        if (is_fixed(s->op) ? !CHECK(!ok) : !CHECK(ok && is_like(plain, again)))
+            test_note("%s of %s: %s", what, s->op->name,
+                      zl_error() ? zl_error() : "not what it gives as it is");
+    }
+    zl_clear_error();
+    zl_outputs_free(first);
+    zl_outputs_free(plain);
+    zl_outputs_free(again);
+    zl_compiled_release(c);
+}
+
+TEST(every_op_compiled_shapeless_follows_sizes) {
+    for (int i = 0; zl_op(i); i++)
+        ZL_SCOPE {
+            struct sample s, t;
+            if (!prepare(&s, zl_op(i)) || !can_call(&s) || !prepare(&t, zl_op(i)) || !can_call(&t))
+                continue;
+            check_sizes(&s, function_of(&s), "the result");
+            if (!t.how.is_integer && strcmp(t.op->name, "zl_stop_gradient") && !is_underived(&t))
+                check_sizes(&t, (zl_fn){.call = call_gradient, .data = &t}, "the gradient");
         }
 }

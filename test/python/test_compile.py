@@ -200,6 +200,61 @@ class Nested(unittest.TestCase):
                 self.assertTrue(zl.allclose(y, want, 1e-5, 1e-6, equal_nan=True).item(), name)
             self.assertEqual(len(runs), 1, name)
 
+    def test_shapeless_of_ops_that_read_sizes(self):
+        def square(n):
+            return zl.random.normal((n, n), key=zl.random.key(n)) + 4 * zl.eye(n)
+
+        def one(n):
+            return [zl.random.normal((n, n + 1), key=zl.random.key(n))]
+
+        def heads(n):
+            return [zl.random.normal((2, 2, n, 8), key=zl.random.key(i)) for i in range(3)]
+
+        key = zl.random.key(3)
+        cases = {
+            "tril": (lambda x: zl.tril(x, -1) + zl.triu(x, 1), one), "tile": (lambda x: zl.tile(x, (2, 3)), one),
+            "repeat": (lambda x: zl.repeat(x, 3, axis=1), one), "roll": (lambda x: zl.roll(x, 2, axis=0), one),
+            "diagonal": (lambda x: zl.diagonal(x) + zl.trace(x), one), "last": (lambda x: x[-1] + x[-2], one),
+            "median": (lambda x: zl.median(x, axis=1), one), "split": (lambda x: zl.split(x, [1], axis=1)[1], one),
+            "meshgrid": (lambda x, y: zl.meshgrid(x, y)[0], lambda n: [zl.arange(n) * 1.0, zl.arange(n + 1) * 1.0]),
+            "rope": (lambda q, k, v: zl.fast.rope(q, 8, traditional=False, base=1e4, scale=1.0, offset=2), heads),
+            "attention": (lambda q, k, v: zl.fast.scaled_dot_product_attention(q, k, v, scale=0.3, mask="causal"), heads),
+            "einsum": (lambda x: zl.einsum("ij,kj,kl->il", x, x, x), one),
+            "tensordot": (lambda x: zl.tensordot(x, x, [[0, 1], [0, 1]]), one),
+            "fft": (lambda x: zl.fft.irfft(zl.fft.rfft(x, n=8)), one), "shift": (zl.fft.fftshift, one),
+            "hadamard": (zl.hadamard_transform, lambda n: [zl.random.normal((2, 4 * n), key=key)]),
+            "solve": (lambda a: zl.linalg.solve(a, a[:, :2], stream=zl.cpu), lambda n: [square(n)]),
+            "pinv": (lambda x: zl.linalg.pinv(x, stream=zl.cpu), one),
+            "categorical": (lambda x: zl.random.categorical(x, key=key), one),
+            "permutation": (lambda x: zl.random.permutation(x, key=key), one),
+            "quantized": (lambda x, w: zl.quantized_matmul(x, *zl.quantize(w)),
+                          lambda n: [zl.random.normal((2, n, 64 * n), key=key), zl.random.normal((32, 64 * n), key=key)]),
+            "convolutions": (lambda x, w: zl.conv_transpose1d(x, w, stride=2),
+                             lambda n: [zl.random.normal((1, n, 2), key=key), zl.random.normal((3, n, 2), key=key)]),
+        }
+        for name, (f, make) in cases.items():
+            for kind in ("plain", "grad", "grad of grad", "vmap"):
+                total = lambda *a, f=f: (f(*a).astype(zl.float32) ** 2).sum()  # noqa: E731
+                g = {"plain": f, "grad": zl.grad(total), "grad of grad": zl.grad(lambda *a, t=total: (zl.grad(t)(*a) ** 2).sum()),
+                     "vmap": lambda *a, f=f: zl.vmap(f)(*[zl.stack([x, x]) for x in a])}[kind]
+                with self.subTest(f"{kind} of {name}"):
+                    try:
+                        want = g(*make(5))
+                    except ValueError: # it has no derivative, or none of that
+                        continue
+                    compiled, runs = counting(g, shapeless=True)
+                    compiled(*make(4))
+                    got = compiled(*make(5))
+                    self.assertEqual(got.shape, want.shape)
+                    self.assertTrue(zl.allclose(got, want, 1e-3, 1e-3, equal_nan=True).item())
+                    self.assertEqual(len(runs), 1)
+
+    def test_shapeless_says_what_cannot_follow(self):
+        compiled = zl.compile(lambda x: zl.unstack(x)[0], shapeless=True)
+        compiled(zl.ones((3, 2)))
+        with self.assertRaisesRegex(ValueError, "gave 3 parts"):
+            compiled(zl.ones((4, 2)))
+
 
 class Lives(unittest.TestCase):
     def test_cycles_are_collected(self):
