@@ -266,7 +266,7 @@ bool op_fits_quantized_matmul(const struct call *c, const zl_array *in) {
         return false;
     int parts = arg[0] == QUANT_AFFINE ? 4 : 3, ndim = arg[4] ? 3 : 2;
     if (c->inputs != parts + 2 * (int)arg[4] || in[0]->ndim != ndim || in[1]->ndim != ndim || !are_parts(arg, in + 1) ||
-        (in[0]->dtype != ZL_FLOAT32 && in[0]->dtype != ZL_FLOAT64))
+        !dtype_is_float((zl_dtype)in[0]->dtype))
         return false;
     int64_t rows = in[1]->dim[ndim - 2], cols = in[2]->dim[ndim - 1] * arg[1];
     bool chosen = !arg[4] || (are_lists(in[parts], in[parts + 1]) && in[0]->dim[0] > 0 && in[1]->dim[0] > 0);

@@ -282,7 +282,7 @@ zl_array op_quant_vjp(zl_array w, zl_array scales, const struct quantization *q,
 
 // quantized_matmul.c: inputs x (m, k), words, scales and, if affine, biases; args: those of quantise, transpose, gathered.
 // If transposed the matrix is (n, k). If gathered all have one axis more, in front, and two lists of indices follow: result
-// i is x[first[i]] times matrix second[i]. All are row-major; x and the result are float32 or float64.
+// i is x[first[i]] times matrix second[i]. All are row-major; x and the result are of one float dtype.
 extern const struct op op_quantized_matmul;
 
 // custom_kernel.c: inputs the text of a kernel as bytes, an array like each output, then what it reads; args: how many

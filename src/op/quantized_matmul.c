@@ -36,7 +36,7 @@ static struct product parts_of(const struct call *c, const zl_array *in) {
                             .transpose = arg[TRANSPOSE]};
 }
 
-// Records the call; x is float32 or float64.
+// Records the call; x is of floats.
 static zl_array multiply(const struct product *p) {
     zl_array in[6];
     int count = list_inputs(p, in), ndim = p->x->ndim, gathered = p->first != NULL;
@@ -80,7 +80,9 @@ static zl_array vjp_x(struct product p, zl_array g) {
 
 // The cotangent of the matrix, were it not quantised.
 static zl_array vjp_matrix(const struct product *p, zl_array g) {
-    zl_array x = p->first ? zl_take(p->x, p->first, 0) : p->x;
+    zl_dtype wide = p->x->dtype == ZL_FLOAT64 ? ZL_FLOAT64 : ZL_FLOAT32;
+    zl_array x = zl_astype(p->first ? zl_take(p->x, p->first, 0) : p->x, wide);
+    g = zl_astype(g, wide);
     zl_array dw = p->transpose ? zl_matmul(zl_matrix_transpose(g), x) : zl_matmul(zl_matrix_transpose(x), g);
     if (!p->second || !dw)
         return dw;
@@ -179,18 +181,19 @@ static bool check_sizes(const char *function, const struct product *p) {
     return true;
 }
 
-// Checks, and brings x, scales and biases to one dtype; x to that in which is computed. False and an error.
-static bool prepare(const char *function, struct product *p, zl_dtype *dtype) {
+// Checks, and brings x to the dtype that all have together, and scales and biases to theirs. False and an error.
+static bool prepare(const char *function, struct product *p) {
     if (!op_check_quantized(function, &p->q, p->w, p->scales, p->biases) || !check_sizes(function, p))
         return false;
-    *dtype = dtype_common(p->biases ? 3 : 1, (zl_array[]){p->x, p->scales, p->biases});
-    if (!dtype_is_float(*dtype))
+    zl_dtype dtype = dtype_common(p->biases ? 3 : 1, (zl_array[]){p->x, p->scales, p->biases});
+    if (!dtype_is_float(dtype))
         return error_false(ZL_ERROR_DTYPE, "%s: x is %s: floating point is needed", function,
                            zl_dtype_name((zl_dtype)p->x->dtype));
-    p->x = zl_astype(zl_astype(p->x, *dtype), *dtype == ZL_FLOAT64 ? ZL_FLOAT64 : ZL_FLOAT32);
+    p->x = zl_astype(p->x, dtype);
     if (p->biases) {
-        p->scales = zl_astype(p->scales, *dtype);
-        p->biases = zl_astype(p->biases, *dtype);
+        zl_dtype own = dtype_common(2, (zl_array[]){p->scales, p->biases});
+        p->scales = zl_astype(p->scales, own);
+        p->biases = zl_astype(p->biases, own);
     }
     return p->x && p->scales && (!p->biases == (p->q.mode != QUANT_AFFINE));
 }
@@ -267,10 +270,9 @@ static zl_array multiply_batches(const char *function, struct product p) {
 }
 
 static zl_array quantized_matmul(const char *function, struct product p) {
-    zl_dtype dtype;
-    if (!prepare(function, &p, &dtype))
+    if (!prepare(function, &p))
         return NULL;
-    return zl_astype(p.w->ndim == 2 ? multiply_rows(p) : multiply_batches(function, p), dtype);
+    return p.w->ndim == 2 ? multiply_rows(p) : multiply_batches(function, p);
 }
 
 static bool again_quantized_matmul(const union op_value *v, zl_array *out) {
@@ -309,14 +311,13 @@ static zl_array indices_or_all(const char *function, zl_array indices, zl_array 
 
 static zl_array gather(struct product p, zl_array first, zl_array second) {
     const char *function = "zl_gather_qmm";
-    zl_dtype dtype;
     zl_array pair[2];
-    if (!prepare(function, &p, &dtype) || !(pair[0] = indices_or_all(function, first, p.x)) ||
+    if (!prepare(function, &p) || !(pair[0] = indices_or_all(function, first, p.x)) ||
         !(pair[1] = indices_or_all(function, second, p.w)) || !op_broadcast(function, 2, pair, pair))
         return NULL;
     p.first = pair[0];
     p.second = pair[1];
-    return zl_astype(multiply_chosen(p), dtype);
+    return multiply_chosen(p);
 }
 
 static bool again_gather_qmm(const union op_value *v, zl_array *out) {

@@ -196,6 +196,53 @@ TEST(quantized_products_of_single_rows) {
         }
 }
 
+// Errors of products, as doc/performance.md states them: of the norm of the row of x times that of the row of the matrix, and
+// of the result.
+static const struct {
+    zl_dtype dtype;
+    double by_norms, by_result;
+} bounds[] = {{ZL_FLOAT32, 1e-6, 0}, {ZL_FLOAT16, 1e-4, 0x1p-11}, {ZL_BFLOAT16, 0x1p-9, 0x1p-8}};
+
+static zl_array uniform(zl_shape shape, zl_dtype dtype, double low, double high) {
+    zl_array key = zl_random_key(test_between(0, 1 << 30)); // more numbers than op_test_random has
+    return ready(zl_random_uniform(zl_scalar(low), zl_scalar(high), shape, dtype, key));
+}
+
+static zl_array norms(zl_array x) {
+    return zl_sqrt(zl_sum_axis(zl_square(x), -1, true));
+}
+
+static void check_bound(const struct matrix *m, int64_t rows, size_t kind) {
+    int64_t k = zl_dim(m->part[1], -1) * m->group;
+    zl_array x = uniform(ZL_SHAPE(rows, k), bounds[kind].dtype, -1, 1), wide = zl_astype(x, ZL_FLOAT64);
+    zl_array w = zl_dequantize(m->part[0], zl_astype(m->part[1], ZL_FLOAT64), zl_astype(m->part[2], ZL_FLOAT64), m->group,
+                               m->bits, NULL, NULL, ZL_FLOAT64);
+    zl_array exact = zl_matmul(wide, zl_matrix_transpose(w)), got = product(x, m, true);
+    zl_array size = zl_multiply(norms(wide), zl_matrix_transpose(norms(w)));
+    zl_array bound = zl_add(zl_multiply(zl_scalar(bounds[kind].by_norms), size),
+                            zl_multiply(zl_scalar(bounds[kind].by_result), zl_abs(exact)));
+    zl_array off = zl_abs(zl_subtract(zl_astype(got, ZL_FLOAT64), exact));
+    CHECK(zl_eval_all(2, (zl_array[]){off, bound}) && zl_dtype_of(got) == bounds[kind].dtype);
+    if (!CHECK(zl_item(zl_all(zl_less_equal(off, bound))) == 1))
+        test_note("%lld rows, groups of %d, %d bits, %s: %g of the bound", (long long)rows, m->group, m->bits,
+                  zl_dtype_name(bounds[kind].dtype), zl_item(zl_max(zl_divide(off, bound))));
+}
+
+TEST(quantized_products_keep_their_bounds) {
+    static const int64_t rows[] = {1, 2, 3, 4, 5, 8, 9, 10, 13, 40}, columns[] = {3, 4, 37, 66}, widths[] = {128, 384, 1152};
+    for (size_t kind = 0; kind < COUNT(bounds); kind++)
+        for (size_t g = 0; g < COUNT(groups); g++)
+            for (size_t b = 0; b < COUNT(bit_counts); b++)
+                ZL_SCOPE {
+                    int64_t n = columns[test_between(0, COUNT(columns) - 1)], k = widths[test_between(0, COUNT(widths) - 1)];
+                    zl_dtype own = kind ? bounds[kind].dtype : bounds[test_between(0, 2)].dtype; // of the scales
+                    zl_array w = uniform(ZL_SHAPE(n, k), own, -1, 2);
+                    struct matrix m = quantize(w, groups[g], bit_counts[b], NULL);
+                    for (size_t r = 0; r < COUNT(rows); r++)
+                        check_bound(&m, rows[r], kind);
+                }
+}
+
 TEST(quantized_products_of_floats) {
     for (size_t i = 0; i < COUNT(float_modes); i++) {
         struct matrix m =

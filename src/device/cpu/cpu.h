@@ -410,15 +410,6 @@ void cpu_unpack(const struct unpacking *u, const char *words, const char *scales
 void cpu_unpack_codes(const struct unpacking *u, const char *words, uint8_t *out);
 void cpu_unpack_scales(const struct unpacking *u, const char *scales, int64_t groups, float *out);
 
-// quantized_dot.c: whether it can read these, on this CPU.
-bool cpu_can_dot(const struct unpacking *u);
-// A row of so many groups, made ready in so many bytes; false, without an error: it has numbers that are not finite.
-size_t cpu_dot_bytes(int64_t groups);
-bool cpu_dot_prepare(const struct unpacking *u, const float *x, int64_t groups, char *out);
-// Its products with rows of a quantised matrix.
-void cpu_dot_rows(const struct unpacking *u, const char *prepared, const char *words, const char *scales,
-                  const char *biases, int64_t rows, int64_t groups, float *out);
-
 // program.c ---------------------------------------------------------------------------------------------------
 
 // How a call is run: resolved when the program is built.

@@ -1,0 +1,88 @@
+// quantized.h - products with quantised matrices: what the ways to multiply have in common.
+
+#ifndef CPU_QUANTIZED_H
+#define CPU_QUANTIZED_H
+
+#include "device/cpu/cpu.h"
+#include "op/ops.h"
+
+// A call. Indices name the matrices of each product; NULL: there is one product.
+struct quantized {
+    struct unpacking u;
+    zl_dtype dtype; // of x and the result
+    bool transpose;
+    int64_t item; // bytes of that
+    int64_t m, k, n;
+    int64_t rows, groups; // of a quantised matrix
+    int64_t scale_item;
+    int64_t matrices, products; // of x; of the result
+    const char *x, *words, *scales, *biases;
+    char *out;
+    const int64_t *first, *second;
+};
+
+// Ways to multiply; false and an error. Pieces are of float32 or float64. The others leave *done as it is where they cannot.
+bool cpu_multiply_pieces(const struct quantized *q);
+bool cpu_multiply_ints(const struct quantized *q, bool *done);
+bool cpu_multiply_halves(const struct quantized *q, bool *done);
+
+// Groups before a place of a row of matrix w.
+static inline int64_t quantized_at(const struct quantized *q, int64_t w, int64_t row, int64_t group) {
+    return (w * q->rows + row) * q->groups + group;
+}
+static inline const uint8_t *quantized_words(const struct quantized *q, int64_t at) {
+    return (const uint8_t *)q->words + at * q->u.group * q->u.bits / 8;
+}
+
+// Whole numbers --------------------------------------------------------------------------------------------------------
+//
+// A row of x becomes lines of bytes: two of half floats, three of float32, the highest first. Together they are whole
+// numbers of 16 or 24 bits times a factor; codes are bytes anyway. A few rows, which are multiplied at once, are a set: it
+// lies slice by slice, some bytes of each line, then the next of each. So do a few columns (rows of the matrix), where they
+// are used more than once.
+
+enum { INT_COLUMNS_MOST = 8, INT_ROWS_MOST = 4 };
+
+struct int_set {
+    const int8_t *code;
+    const float *factor; // of each row
+    const float *sum;    // of each row those of its groups
+    int parts, rows;     // lines of a row
+    int64_t groups;
+};
+
+struct int_columns {
+    const uint8_t *row[INT_COLUMNS_MOST]; // codes of 4 or 8 bits as they are
+    const int8_t *zipped;                 // or slice by slice; NULL: not
+    const float *scale;                   // of each group those of all columns
+    const char *bias[INT_COLUMNS_MOST];   // of each column; NULL: there are none, and codes are signed
+    zl_dtype dtype;                       // of those: float32 or half of it
+    int bits, group;
+};
+
+// Products of one instruction set.
+struct int_kind {
+    const char *level;  // of the row kernels with which it is used
+    int slice, columns; // bytes of a slice; columns at once
+    bool even;          // lines of a set are a multiple of two
+    bool apart;         // of 16 codes of four bits those at even places come first
+    // k codes of each column, in the form that they have or one a byte, slice by slice.
+    void (*zip)(const struct unpacking *u, const uint8_t *const *row, int bits, int64_t k, int8_t *out);
+    // Scales of all columns as float32, group by group.
+    void (*turn)(zl_dtype dtype, const char *const *column, int64_t groups, float *out);
+    // The set times the columns: out[row][column].
+    void (*run)(const struct int_set *x, const struct int_columns *w, float *out, int64_t out_row);
+};
+
+// The best of this CPU; NULL: there is none.
+const struct int_kind *cpu_int_kind(void);
+
+// Lines of a set and, of them, that of a part of a row.
+static inline int int_set_lines(const struct int_kind *kind, int parts, int rows) {
+    return kind->even ? (parts * rows + 1) / 2 * 2 : parts * rows;
+}
+static inline int int_line(int rows, int row, int part) {
+    return part < 2 ? 2 * row + part : 2 * rows + row;
+}
+
+#endif

@@ -1,0 +1,297 @@
+// quantized_ints.c - rows of x as whole numbers, times a few columns of a quantised matrix at a time.
+
+#include "device/cpu/quantized.h"
+
+#include <float.h>
+#include <math.h>
+
+enum { BLOCK = 32 };           // columns that a thread takes at once
+enum { WORK_LEAST = 1 << 18 }; // products that are worth another thread
+
+struct ints {
+    const struct quantized *q;
+    const struct int_kind *kind;
+    int parts, set;          // lines of a row; rows of a set
+    int64_t sets;            // of a matrix of x
+    bool zips;               // codes are brought into slices once for all sets
+    int64_t code_set;        // bytes of a set
+    int8_t *code;            // of all sets
+    float *factor, *sum;
+    atomic_bool failed, odd; // out of memory; some number is not finite
+};
+
+static int rows_of(const struct ints *j, int64_t set) {
+    return (int)MIN_OF(j->set, j->q->m - set % j->sets * j->set);
+}
+
+// Rows -----------------------------------------------------------------------------------------------------------------
+
+// Loops that GCC makes vectors of only at -O3.
+#if defined(__clang__)
+#define VECTORS
+#else
+#define VECTORS __attribute__((optimize("O3", "no-trapping-math")))
+#endif
+
+// The largest size, as bits: those of floats that are not negative are in order.
+VECTORS static float largest_of(const float *x, int64_t count) {
+    uint32_t most = 0;
+    for (int64_t i = 0; i < count; i++) {
+        uint32_t bits;
+        memcpy(&bits, x + i, sizeof bits);
+        bits &= 0x7fffffff;
+        most = bits > most ? bits : most;
+    }
+    float largest;
+    memcpy(&largest, &most, sizeof largest);
+    return largest;
+}
+
+// Whole numbers as bytes, the highest first, each part in a row of its own.
+#define SPLIT(parts)                                                                                                       \
+    VECTORS static void split_##parts(const float *restrict x, int64_t count, float times, int8_t *restrict first,        \
+                                      int8_t *restrict second, int8_t *restrict third) {                                  \
+        for (int64_t i = 0; i < count; i++) {                                                                              \
+            float value = x[i] * times;                                                                                    \
+            int32_t whole = (int32_t)(value + (value < 0 ? -0.5f : 0.5f)), low = ((whole + 128) & 255) - 128;              \
+            if (parts == 3) {                                                                                              \
+                third[i] = (int8_t)low;                                                                                    \
+                whole = (whole - low) >> 8;                                                                                \
+                low = ((whole + 128) & 255) - 128;                                                                         \
+            }                                                                                                              \
+            second[i] = (int8_t)low;                                                                                       \
+            first[i] = (int8_t)((whole - low) >> 8);                                                                       \
+        }                                                                                                                  \
+    }
+SPLIT(2)
+SPLIT(3)
+
+VECTORS static float sum_of(const float *x, int count) {
+    float sum[4] = {0};
+    for (int i = 0; i < count; i += 4)
+        for (int k = 0; k < 4; k++)
+            sum[k] += x[i + k];
+    return (sum[0] + sum[1]) + (sum[2] + sum[3]);
+}
+
+// One line of a set, slice by slice; if apart, those at even places of 16 first.
+static void put_line(const int8_t *from, int64_t k, int slice, int64_t step, bool apart, int8_t *to) {
+    int8_t moved[16];
+    for (int64_t i = 0; i < k; i += 16, from += 16) {
+        const int8_t *at = from;
+        if (apart) {
+            for (int n = 0; n < 8; n++)
+                moved[n] = from[2 * n], moved[n + 8] = from[2 * n + 1];
+            at = moved;
+        }
+        for (int n = 0; n < 16; n += slice, to += step)
+            memcpy(to, at + n, (size_t)slice);
+    }
+}
+
+static bool fill_row(const struct ints *j, int64_t set, int row, const float *x, int8_t *room) {
+    const struct quantized *q = j->q;
+    const float most = j->parts == 2 ? 127 * 256 : 127 * 65536, largest = largest_of(x, q->k);
+    if (!isfinite(largest))
+        return false;
+    bool tiny = largest < FLT_MIN * most, apart = j->kind->apart && q->u.bits == 4;
+    int rows = rows_of(j, set);
+    int8_t *part[3] = {room, room + q->k, room + 2 * q->k};
+    (j->parts == 2 ? split_2 : split_3)(x, q->k, tiny ? 0 : most / largest, part[0], part[1], part[2]);
+    j->factor[set * j->set + row] = tiny ? 0 : largest / most;
+    for (int p = 0; p < j->parts; p++)
+        put_line(part[p], q->k, j->kind->slice, (int64_t)int_set_lines(j->kind, j->parts, rows) * j->kind->slice, apart,
+                 j->code + set * j->code_set + int_line(rows, row, p) * j->kind->slice);
+    float *sums = j->sum + (set * j->set + row) * q->groups;
+    for (int64_t g = 0; g < q->groups; g++)
+        sums[g] = sum_of(x + g * q->u.group, q->u.group);
+    return true;
+}
+
+static void fill_sets(const void *context, int64_t from, int64_t to) {
+    struct ints *j = (struct ints *)(uintptr_t)context;
+    const struct quantized *q = j->q;
+    float *wide = cpu_scratch(SCRATCH_WORK, (size_t)(q->k * ((int64_t)sizeof(float) + 3)));
+    if (!wide) {
+        atomic_store(&j->failed, true);
+        return;
+    }
+    for (; from < to; from++) {
+        int rows = rows_of(j, from), lines = int_set_lines(j->kind, j->parts, rows);
+        if (lines > j->parts * rows)
+            memset(j->code + from * j->code_set, 0, (size_t)j->code_set);
+        for (int r = 0; r < rows; r++) {
+            const char *x = q->x + (from / j->sets * q->m + from % j->sets * j->set + r) * q->k * q->item;
+            if (q->item == 2)
+                cpu_call_row(cpu_level()->rows->cast[ZL_FLOAT32][q->dtype], wide, x, NULL, NULL, q->k);
+            if (!fill_row(j, from, r, q->item == 2 ? wide : (const float *)(const void *)x, (int8_t *)(wide + q->k)))
+                atomic_store(&j->odd, true);
+        }
+    }
+}
+
+// The sets of all rows of x, to be freed. False and an error.
+static bool make_sets(struct ints *j) {
+    const struct quantized *q = j->q;
+    j->parts = q->dtype == ZL_FLOAT32 ? 3 : 2;
+    j->set = q->dtype == ZL_FLOAT32 ? 2 : 4;
+    j->sets = (q->m + j->set - 1) / j->set;
+    j->zips = j->sets > 2 || q->u.group < 32 || q->u.mode != QUANT_AFFINE;
+    j->code_set = int_set_lines(j->kind, j->parts, j->set) * q->k;
+    int64_t sets = j->sets * q->matrices, numbers = sets * j->set * (1 + q->groups);
+    if (!(j->factor = memory_alloc((size_t)(sets * j->code_set + numbers * (int64_t)sizeof(float)))))
+        return false;
+    j->sum = j->factor + sets * j->set;
+    j->code = (int8_t *)(j->factor + numbers);
+    cpu_split(sets, WORK_LEAST / 8 / (q->k * j->set) + 1, fill_sets, j);
+    return !atomic_load(&j->failed);
+}
+
+// Columns --------------------------------------------------------------------------------------------------------------
+
+struct column_room {
+    float *scale, *bias;
+    float *result;  // of BLOCK columns, row by row
+    uint8_t *codes; // one a byte
+    int8_t *zipped;
+};
+
+// Where the parts of the room are; bytes of all of it.
+static size_t place_room(const struct ints *j, char *room, struct column_room *r) {
+    const struct quantized *q = j->q;
+    int64_t columns = j->kind->columns, numbers = 2 * q->groups * columns + q->m * BLOCK;
+    numbers = (numbers + 15) / 16 * 16 * (int64_t)sizeof(float);
+    *r = (struct column_room){.scale = (float *)(void *)room,
+                              .bias = (float *)(void *)room + q->groups * columns,
+                              .result = (float *)(void *)room + 2 * q->groups * columns,
+                              .zipped = (int8_t *)room + numbers,
+                              .codes = (uint8_t *)room + numbers + q->k * columns};
+    return (size_t)(numbers + 2 * q->k * columns);
+}
+
+// Scales that are bytes: those of numbers of four bits, which are taken twice.
+static void turn_bytes(const struct ints *j, const char *const *column, float *room, float *out) {
+    int64_t groups = j->q->groups, columns = j->kind->columns;
+    for (int64_t i = 0; i < columns; i++) {
+        cpu_unpack_scales(&j->q->u, column[i], groups, room);
+        for (int64_t g = 0; g < groups; g++)
+            out[g * columns + i] = 0.5f * room[g];
+    }
+}
+
+// As float32, for many rows.
+static void widen_biases(const struct ints *j, struct int_columns *c, struct column_room *r) {
+    for (int i = 0; i < j->kind->columns; i++) {
+        float *room = r->bias + i * j->q->groups;
+        cpu_unpack_scales(&j->q->u, c->bias[i], j->q->groups, room);
+        c->bias[i] = (const char *)room;
+    }
+    c->dtype = ZL_FLOAT32;
+}
+
+static void read_numbers(const struct ints *j, const int64_t *at, struct int_columns *c, struct column_room *r) {
+    const struct quantized *q = j->q;
+    const char *scale[INT_COLUMNS_MOST];
+    for (int i = 0; i < j->kind->columns; i++) {
+        scale[i] = q->scales + at[i] * q->scale_item;
+        c->bias[i] = q->biases ? q->biases + at[i] * q->scale_item : NULL;
+    }
+    if (j->zips && q->biases)
+        widen_biases(j, c, r);
+    if (q->u.mode == QUANT_AFFINE)
+        j->kind->turn(q->u.dtype, scale, q->groups, r->scale);
+    else
+        turn_bytes(j, scale, r->bias, r->scale);
+}
+
+// Columns from a row of matrix w on. Those behind the last are that one.
+static void read_columns(const struct ints *j, int64_t w, int64_t row, struct column_room *r, struct int_columns *c) {
+    const struct quantized *q = j->q;
+    int64_t at[INT_COLUMNS_MOST];
+    c->scale = r->scale, c->dtype = q->u.dtype, c->group = q->u.group;
+    c->bits = q->u.bits == 4 ? 4 : 8;
+    for (int i = 0; i < j->kind->columns; i++) {
+        at[i] = quantized_at(q, w, MIN_OF(row + i, q->rows - 1), 0);
+        c->row[i] = quantized_words(q, at[i]);
+        if (q->u.bits == c->bits)
+            continue;
+        uint8_t *room = r->codes + i * q->k;
+        for (int64_t g = 0; g < q->groups; g++)
+            cpu_unpack_codes(&q->u, (const char *)c->row[i] + g * q->u.group * q->u.bits / 8, room + g * q->u.group);
+        c->row[i] = room;
+    }
+    read_numbers(j, at, c, r);
+    c->zipped = NULL;
+    if (j->zips) {
+        j->kind->zip(&q->u, c->row, c->bits, q->k, r->zipped);
+        c->zipped = r->zipped;
+    }
+}
+
+// Products -------------------------------------------------------------------------------------------------------------
+
+static void multiply_columns(const struct ints *j, int64_t matrix, const struct int_columns *c, float *out) {
+    for (int64_t s = 0; s < j->sets; s++) {
+        int64_t set = matrix * j->sets + s;
+        struct int_set x = {.code = j->code + set * j->code_set,
+                            .factor = j->factor + set * j->set,
+                            .sum = j->sum + set * j->set * j->q->groups,
+                            .parts = j->parts,
+                            .rows = rows_of(j, set),
+                            .groups = j->q->groups};
+        j->kind->run(&x, c, out + s * j->set * BLOCK, BLOCK);
+    }
+}
+
+static void multiply_block(struct ints *j, int64_t product, int64_t from) {
+    const struct quantized *q = j->q;
+    struct column_room r;
+    char *room = cpu_scratch(SCRATCH_WEIGHTS, place_room(j, NULL, &r));
+    if (!room) {
+        atomic_store(&j->failed, true);
+        return;
+    }
+    place_room(j, room, &r);
+    int64_t columns = MIN_OF(BLOCK, q->n - from), each = j->kind->columns;
+    for (int64_t c = 0; c < columns; c += each) {
+        struct int_columns w;
+        read_columns(j, q->second ? q->second[product] : 0, from + c, &r, &w);
+        multiply_columns(j, q->first ? q->first[product] : 0, &w, r.result + c);
+    }
+    char *out = q->out + (product * q->m * q->n + from) * q->item;
+    for (int64_t i = 0; i < q->m; i++, out += q->n * q->item)
+        if (q->item == 2)
+            cpu_call_row(cpu_level()->rows->cast[q->dtype][ZL_FLOAT32], out, r.result + i * BLOCK, NULL, NULL, columns);
+        else
+            memcpy(out, r.result + i * BLOCK, sizeof(float) * (size_t)columns);
+}
+
+static int64_t blocks_of(const struct quantized *q) {
+    return (q->n + BLOCK - 1) / BLOCK;
+}
+
+static void multiply_range(const void *context, int64_t from, int64_t to) {
+    struct ints *j = (struct ints *)(uintptr_t)context;
+    for (int64_t blocks = blocks_of(j->q); from < to; from++)
+        multiply_block(j, from / blocks, from % blocks * BLOCK);
+}
+
+static bool can(const struct quantized *q, const struct int_kind *kind) {
+    return kind && q->transpose && q->dtype != ZL_FLOAT64 &&
+           (q->u.mode == QUANT_AFFINE ? q->u.dtype != ZL_FLOAT64 : q->u.bits == 4);
+}
+
+bool cpu_multiply_ints(const struct quantized *q, bool *done) {
+    struct ints j = {.q = q, .kind = cpu_int_kind()};
+    atomic_init(&j.failed, false);
+    atomic_init(&j.odd, false);
+    if (!can(q, j.kind))
+        return true;
+    bool ok = make_sets(&j);
+    if (ok && !atomic_load(&j.odd)) {
+        cpu_split(q->products * blocks_of(q), WORK_LEAST / (BLOCK * q->m * q->k) + 1, multiply_range, &j);
+        ok = *done = !atomic_load(&j.failed);
+    }
+    memory_free(j.factor);
+    return ok;
+}
