@@ -66,6 +66,11 @@ bool cli_is_group(const char *word); // first of two words
 
 int cli_print_help(const struct invocation *call, const char *topic); // topic NULL: the overview
 
+// kernel_command.c --------------------------------------------------------------------------------------------
+
+// The whole file, or standard input for "-", NUL-terminated; to be freed. NULL when it cannot be read.
+char *cli_read_all(const char *path);
+
 // output.c ---------------------------------------------------------------------------------------------------
 
 // Escape sequences when standard output is a terminal and NO_COLOR is not set, else "".
@@ -79,6 +84,7 @@ void cli_json_open(const char *key, char bracket); // '{' or '['
 void cli_json_close(void);
 void cli_json_text(const char *key, const char *value); // NULL gives null
 void cli_json_int(const char *key, int64_t value);
+void cli_json_number(const char *key, double value); // null if it is infinite or NaN
 void cli_json_bool(const char *key, bool value);
 
 #endif

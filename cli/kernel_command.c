@@ -25,8 +25,7 @@ static const struct option show_options[] = {
     {0},
 };
 
-// The whole file, or standard input for "-", NUL-terminated. NULL when it cannot be read.
-static char *read_all(const char *path) {
+char *cli_read_all(const char *path) {
     FILE *file = strcmp(path, "-") ? fopen(path, "rb") : stdin;
     if (!file)
         return NULL;
@@ -55,7 +54,7 @@ static char *read_all(const char *path) {
 }
 
 static bool open_file(const char *path, struct source *source, const struct invocation *call) {
-    char *text = read_all(path);
+    char *text = cli_read_all(path);
     if (!text) {
         cli_fail(call, "cannot read %s", path);
         return false;

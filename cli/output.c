@@ -3,6 +3,7 @@
 #include "cli.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -94,6 +95,14 @@ void cli_json_text(const char *key, const char *value) {
 void cli_json_int(const char *key, int64_t value) {
     start_item(key);
     printf("%" PRId64, value);
+}
+
+void cli_json_number(const char *key, double value) {
+    start_item(key);
+    if (isfinite(value))
+        printf("%.17g", value);
+    else
+        printf("null");
 }
 
 void cli_json_bool(const char *key, bool value) {

@@ -56,6 +56,15 @@ typedef struct {
 ZL_API int  zl_kernel_parameters(zl_kernel kernel);
 ZL_API bool zl_kernel_parameter_at(zl_kernel kernel, int index, zl_kernel_parameter *out);
 
+// Sizes that the kernel names, in order; NULL past the last. With a value for each: the shape of a parameter (dim has room for
+// its axes), and what one run costs.
+ZL_API const char *zl_kernel_size_name(zl_kernel kernel, int index);
+ZL_API bool zl_kernel_shape(zl_kernel kernel, int parameter, const int64_t *sizes, int64_t *dim);
+typedef struct {
+    double flops, bytes; // of parameters, each byte once
+} zl_kernel_cost;
+ZL_API bool zl_kernel_cost_of(zl_kernel kernel, const int64_t *sizes, zl_kernel_cost *out);
+
 // Memory that a kernel works on; of a scalar its value, with ndim 0.
 typedef struct {
     void *data;

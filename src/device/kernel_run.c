@@ -142,6 +142,38 @@ static bool bind_sizes(struct sizes *b, const zl_kernel_buffer *buffer) {
     return true;
 }
 
+const char *zl_kernel_size_name(zl_kernel k, int index) {
+    return k && index >= 0 && index < k->kernel->symbols ? k->kernel->symbol[index]->text : NULL;
+}
+
+static bool are_in_range(const struct tile_kernel *k, const int64_t *sizes) {
+    for (int i = 0; i < k->symbols; i++)
+        if (!is_in_range(k->symbol[i], sizes[i]))
+            return false;
+    return true;
+}
+
+bool zl_kernel_shape(zl_kernel k, int parameter, const int64_t *sizes, int64_t *dim) {
+    zl_kernel_parameter p;
+    if (!zl_kernel_parameter_at(k, parameter, &p) || !are_in_range(k->kernel, sizes))
+        return false;
+    struct sizes b = {.kernel = k->kernel, .value = (int64_t *)(uintptr_t)sizes};
+    for (int i = 0; i < p.ndim; i++)
+        if (!evaluate(&b, k->kernel->parameter[parameter].buffer->shape[i], &dim[i]))
+            return false;
+    return true;
+}
+
+bool zl_kernel_cost_of(zl_kernel k, const int64_t *sizes, zl_kernel_cost *out) {
+    if (!k || !sizes || !out)
+        return error_false(ZL_ERROR_VALUE, "zl_kernel_cost_of: an argument is NULL");
+    if (!are_in_range(k->kernel, sizes))
+        return false;
+    struct tile_cost cost = tile_cost(k->kernel, sizes);
+    *out = (zl_kernel_cost){cost.flops, cost.bytes};
+    return true;
+}
+
 // Arguments ---------------------------------------------------------------------------------------------------------
 
 static bool check_kind(const struct tile_parameter *p, const zl_kernel_buffer *a) {

@@ -18,6 +18,9 @@ silent() { # COMMAND...: prints nothing at all
 cat >"$tmp/broken.tile" <<'END'
 kernel broken( {
 END
+cat >"$tmp/twice.tile" <<'END'
+kernel twice(a: f32[n]) -> (y: f32[n]) { map i in n { y[i] = a[i] * 2.0 } }
+END
 
 # Exit codes and messages.
 check "version" says "^zellige $version$" "$zellige" version
@@ -70,6 +73,17 @@ check "kernel show of a broken file" exits 1 "$zellige" kernel show "$tmp/broken
 check "a broken file is named with its line" says "broken\.tile:1" "$zellige" kernel show "$tmp/broken.tile"
 check "kernel show of an unknown op" exits 1 "$zellige" kernel show --op frobnicate
 check "kernel show of an unknown stage" exits 1 "$zellige" kernel show --op add --stage frobnicate
+check "kernel build" says "compiled in" "$zellige" kernel build "$tmp/twice.tile"
+check "kernel build -v" says "twice_blocks" "$zellige" kernel build -v "$tmp/twice.tile"
+check "kernel build --json" json_has "d['milliseconds'] > 0 and d['source']" "$zellige" kernel build --json "$tmp/twice.tile"
+check "kernel build of a broken file" exits 1 "$zellige" kernel build "$tmp/broken.tile"
+check "kernel build for no target" says "no target 'abacus'; there are: c" "$zellige" kernel build --target abacus "$tmp/twice.tile"
+check "kernel run" says "^y, sum " "$zellige" kernel run "$tmp/twice.tile" --size n=5
+check "kernel run --json" json_has "d[0]['name'] == 'y'" "$zellige" kernel run "$tmp/twice.tile" --size n=5 --json
+check "kernel run without a size" says "needs --size with a number for n" "$zellige" kernel run "$tmp/twice.tile"
+check "kernel run with a size that is no number" exits 1 "$zellige" kernel run "$tmp/twice.tile" --size n=many
+check "kernel bench" says "GFLOP/s" "$zellige" kernel bench "$tmp/twice.tile" --size n=1000
+check "kernel bench of nothing" exits 2 "$zellige" kernel bench
 check "failures are JSON too" is_json sh -c "'$zellige' kernel show --op frobnicate --json || true"
 round_trip() { # what it prints, it reads
     "$zellige" kernel show --op add >"$tmp/add.tile" && "$zellige" kernel show "$tmp/add.tile" >"$tmp/again.tile" &&

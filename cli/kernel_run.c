@@ -1,0 +1,275 @@
+// kernel_run.c - `zellige kernel build`, `run` and `bench`: compiles a tile kernel, runs it on files or random numbers, times it.
+
+#include "cli.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "zellige.h"
+#include "zellige_tile.h"
+
+enum { DIMS = 8, PARAMETERS = 64, SIZES = 64 };
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+// Compiling ---------------------------------------------------------------------------------------------------------
+
+static zl_kernel compile(const struct invocation *call, double *seconds) {
+    const char *target = cli_option(call, "target");
+    char *text = cli_read_all(call->operands[0]);
+    if (!text) {
+        cli_fail(call, "cannot read %s", call->operands[0]);
+        return NULL;
+    }
+    double start = now();
+    zl_kernel k = zl_kernel_compile(text, call->operands[0], target ? target : zl_kernel_target(0));
+    *seconds = now() - start;
+    free(text);
+    if (!k)
+        cli_library_failed(call);
+    return k;
+}
+
+static int run_build(const struct invocation *call) {
+    double seconds;
+    if (!call->operand_count)
+        return cli_usage(call, "needs a .tile file");
+    zl_kernel k = compile(call, &seconds);
+    if (!k)
+        return CLI_FAILED;
+    const char *source = zl_kernel_source_text(k);
+    if (call->json) {
+        cli_json_open(NULL, '{');
+        cli_json_text("file", call->operands[0]);
+        cli_json_number("milliseconds", seconds * 1e3);
+        cli_json_text("source", source);
+        cli_json_close();
+    } else {
+        printf("%s: compiled in %.1f ms\n", call->operands[0], seconds * 1e3);
+        if (call->verbosity > 0)
+            fputs(source, stdout);
+    }
+    zl_kernel_release(k);
+    return CLI_OK;
+}
+
+// Sizes -------------------------------------------------------------------------------------------------------------
+
+// The value of NAME in "NAME=7,OTHER=8"; -1: it is not there, or no number.
+static int64_t size_in(const char *list, const char *name) {
+    size_t len = strlen(name);
+    for (const char *at = list; at && *at; at = strchr(at, ','), at += at != NULL) {
+        char *end;
+        if (strncmp(at, name, len) != 0 || at[len] != '=')
+            continue;
+        long long value = strtoll(at + len + 1, &end, 10);
+        return end > at + len + 1 && (!*end || *end == ',') && value >= 0 ? value : -1;
+    }
+    return -1;
+}
+
+static bool read_sizes(const struct invocation *call, zl_kernel k, int64_t *size) {
+    const char *list = cli_option(call, "size"), *name;
+    for (int i = 0; i < SIZES && (name = zl_kernel_size_name(k, i)); i++)
+        if ((size[i] = size_in(list, name)) < 0) {
+            cli_usage(call, "needs --size with a number for %s, such as --size %s=1024", name, name);
+            return false;
+        }
+    return true;
+}
+
+// Arguments ---------------------------------------------------------------------------------------------------------
+
+struct run {
+    zl_kernel kernel;
+    int64_t size[SIZES];
+    int count;
+    zl_kernel_parameter parameter[PARAMETERS];
+    zl_array array[PARAMETERS];
+    int64_t dim[PARAMETERS][DIMS];
+    zl_kernel_buffer buffer[PARAMETERS];
+};
+
+static bool is_float(zl_dtype dtype) {
+    return dtype == ZL_FLOAT32 || dtype == ZL_FLOAT64 || dtype == ZL_FLOAT16 || dtype == ZL_BFLOAT16;
+}
+
+// Numbers of a normal distribution, or small integers; the same at each run.
+static zl_array random_input(const zl_kernel_parameter *p, zl_shape shape, int at) {
+    zl_array key = zl_random_key(at + 1);
+    if (is_float(p->dtype))
+        return zl_astype(zl_random_normal(shape, ZL_FLOAT32, NULL, NULL, key), p->dtype);
+    return zl_astype(zl_random_randint(zl_scalar_int(0), zl_scalar_int(8), shape, ZL_INT32, key), p->dtype);
+}
+
+static bool make_argument(struct run *r, int i) {
+    zl_kernel_parameter *p = &r->parameter[i];
+    if (!zl_kernel_parameter_at(r->kernel, i, p) ||
+        (!p->is_scalar && !zl_kernel_shape(r->kernel, i, r->size, r->dim[i])))
+        return false;
+    zl_shape shape = {r->dim[i], p->ndim};
+    zl_array a = p->is_output ? zl_zeros(shape, p->dtype) : random_input(p, shape, i);
+    if (!a || !zl_eval(zl_retain(a)))
+        return false;
+    r->array[i] = a;
+    r->buffer[i] = (zl_kernel_buffer){(void *)(uintptr_t)zl_data(a), p->dtype, p->ndim, r->dim[i], NULL};
+    return r->buffer[i].data != NULL;
+}
+
+static bool make_arguments(struct run *r) {
+    bool made = false;
+    ZL_SCOPE {
+        made = true;
+        for (r->count = 0; made && r->count < zl_kernel_parameters(r->kernel) && r->count < PARAMETERS;
+             r->count++)
+            made = make_argument(r, r->count);
+    }
+    return made;
+}
+
+static void end_run(struct run *r) {
+    for (int i = 0; i < PARAMETERS; i++)
+        zl_release(r->array[i]);
+    zl_kernel_release(r->kernel);
+}
+
+static bool begin_run(const struct invocation *call, struct run *r) {
+    double seconds;
+    r->kernel = compile(call, &seconds);
+    if (!r->kernel || !read_sizes(call, r->kernel, r->size))
+        return false;
+    if (make_arguments(r))
+        return true;
+    cli_library_failed(call);
+    return false;
+}
+
+// -----------------------------------------------------------------------------------------------------------------
+
+// What an output holds, in one line.
+static void print_output(const struct run *r, int i, bool json) {
+    char *text = NULL;
+    double sum = 0;
+    ZL_SCOPE {
+        zl_array wide = zl_astype(r->array[i], ZL_FLOAT64);
+        sum = zl_item(zl_sum(wide));
+        text = zl_print(r->array[i]);
+    }
+    if (json) {
+        cli_json_open(NULL, '{');
+        cli_json_text("name", r->parameter[i].name);
+        cli_json_number("sum", sum);
+        cli_json_close();
+    } else {
+        printf("%s, sum %g:\n%s\n", r->parameter[i].name, sum, text ? text : "");
+    }
+    zl_free(text);
+}
+
+static int run_run(const struct invocation *call) {
+    struct run r = {0};
+    if (!call->operand_count)
+        return cli_usage(call, "needs a .tile file");
+    int code = begin_run(call, &r) ? CLI_OK : CLI_FAILED;
+    if (code == CLI_OK && !zl_kernel_run(r.kernel, r.count, r.buffer))
+        code = cli_library_failed(call);
+    if (code == CLI_OK && call->json)
+        cli_json_open(NULL, '[');
+    for (int i = 0; code == CLI_OK && i < r.count; i++)
+        if (r.parameter[i].is_output)
+            print_output(&r, i, call->json);
+    if (code == CLI_OK && call->json)
+        cli_json_close();
+    end_run(&r);
+    return code;
+}
+
+// Seconds of the best run within about a second, 3 at least.
+static double best_of(struct run *r, int *runs) {
+    double best = 1e30, end = now() + 1;
+    for (*runs = 0; *runs < 3 || now() < end; ++*runs) {
+        double start = now();
+        if (!zl_kernel_run(r->kernel, r->count, r->buffer))
+            return -1;
+        double took = now() - start;
+        best = took < best ? took : best;
+    }
+    return best;
+}
+
+static int run_bench(const struct invocation *call) {
+    struct run r = {0};
+    zl_kernel_cost cost;
+    int runs = 0;
+    if (!call->operand_count)
+        return cli_usage(call, "needs a .tile file");
+    int code = begin_run(call, &r) ? CLI_OK : CLI_FAILED;
+    double best = code == CLI_OK ? best_of(&r, &runs) : 0;
+    if (code == CLI_OK && (best < 0 || !zl_kernel_cost_of(r.kernel, r.size, &cost)))
+        code = cli_library_failed(call);
+    if (code == CLI_OK && call->json) {
+        cli_json_open(NULL, '{');
+        cli_json_number("milliseconds", best * 1e3);
+        cli_json_number("gflop_s", cost.flops / best * 1e-9);
+        cli_json_number("gb_s", cost.bytes / best * 1e-9);
+        cli_json_close();
+    } else if (code == CLI_OK) {
+        printf("%.3f ms, %.1f GFLOP/s, %.1f GB/s (best of %d runs)\n", best * 1e3, cost.flops / best * 1e-9,
+               cost.bytes / best * 1e-9, runs);
+    }
+    end_run(&r);
+    return code;
+}
+
+static const struct option build_options[] = {
+    {"target", 0, "NAME", "c", "what it is compiled for (default c)"},
+    {0},
+};
+
+static const struct option run_options[] = {
+    {"target", 0, "NAME", "c", "what it is compiled for (default c)"},
+    {"size", 0, "NAME=N,...", NULL, "the sizes that the kernel names"},
+    {0},
+};
+
+const struct command cli_kernel_build = {
+    .name = "kernel build",
+    .operands = "FILE.tile",
+    .words = "*.tile",
+    .summary = "Compile a tile kernel, and say how long it took",
+    .details =
+        "With -v the text is printed that the target's compiler got. What was compiled is kept on disk.",
+    .operands_most = 1,
+    .options = build_options,
+    .run = run_build,
+};
+
+const struct command cli_kernel_run = {
+    .name = "kernel run",
+    .operands = "FILE.tile",
+    .words = "*.tile",
+    .summary = "Run a tile kernel on random numbers, and print what it computed",
+    .details = "Inputs are the same at each run.\n"
+               "  zellige kernel run softmax.tile --size n=4,m=100",
+    .operands_most = 1,
+    .options = run_options,
+    .run = run_run,
+};
+
+const struct command cli_kernel_bench = {
+    .name = "kernel bench",
+    .operands = "FILE.tile",
+    .words = "*.tile",
+    .summary = "Time a tile kernel: the best run, operations and bytes a second",
+    .details = "Operations and bytes are counted in the kernel.\n"
+               "  zellige kernel bench gemm.tile --size M=1024,N=1024,K=1024",
+    .operands_most = 1,
+    .options = run_options,
+    .run = run_bench,
+};
