@@ -67,16 +67,20 @@ expr lower_remainder(expr a, expr b) {
 
 // Powers ----------------------------------------------------------------------------------------------------------
 
-// By squaring, over all bits of the exponent: wrap-around makes even the last square count.
+// By squaring, over all bits of the exponent: wrap-around makes even the last square count. Few exponents need more than
+// the first.
 static expr power_of_integers(expr a, expr b) {
-    expr zero = constant(a, 0), one = constant(a, 1), result = one, square = a;
+    enum { COMMON = 4 };
+    expr zero = constant(a, 0), one = constant(a, 1), result = one, square = a, common = NULL;
     bool is_signed = a->type.kind == TILE_INT;
     int bits = a->type.bits - is_signed;
     for (int i = 0; i < bits; i++) {
         expr bit = AND(SHR(b, tile_const_int(a->type, i)), one);
+        common = i == COMMON ? result : common;
         result = SELECT(NE(bit, zero), MUL(result, square), result);
         square = MUL(square, square);
     }
+    result = RARE(LT(constant(a, (1 << COMMON) - 1), b), result, common);
     if (!is_signed)
         return result;
     return SELECT(LT(b, zero), zero, result); // also of 1 and -1, as MLX does
