@@ -53,8 +53,7 @@ static bool record_take(const struct call *c, const zl_array *in, zl_array *out)
 }
 
 static zl_array vjp_take(const struct call *c, int input, const zl_array *cotangent) {
-    if (input > 0)
-        return op_refuse_positions(c);
+    (void)input;
     return zl_scatter_add_axis(op_zeros_of(c->in[0]), c->in[1], cotangent[0], (int)call_args(c)[0]);
 }
 
@@ -80,6 +79,7 @@ OP(op_take_along) = {
     .field = take_field,
     .record = record_take,
     .fits = op_fits_take_along,
+    .positions = {1, 1},
     .vjp = vjp_take,
     .jvp = jvp_take,
     .vmap = vmap_take,
@@ -130,8 +130,6 @@ static bool record_put(const struct call *c, const zl_array *in, zl_array *out) 
 
 static zl_array vjp_put(const struct call *c, int input, const zl_array *cotangent) {
     const int64_t *arg = call_args(c);
-    if (input == 1)
-        return op_refuse_positions(c);
     if (input == 2)
         return take_along(cotangent[0], c->in[1], arg[0]);
     if (arg[1] == UPDATE_ADD)
@@ -169,6 +167,7 @@ OP(op_put_along) = {
     .field = put_field,
     .record = record_put,
     .fits = op_fits_put_along,
+    .positions = {1, 1},
     .vjp = vjp_put,
     .jvp = jvp_put,
     .vmap = vmap_put,

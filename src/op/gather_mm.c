@@ -45,8 +45,6 @@ static zl_array own_positions(zl_array indices) {
 
 static zl_array vjp(const struct call *c, int input, const zl_array *cotangent) {
     zl_array a = c->in[0], b = c->in[1], lhs = c->in[2], rhs = c->in[3];
-    if (input >= 2)
-        return op_refuse_positions(c);
     zl_array g = as_list(cotangent[0]), own = own_positions(lhs);
     if (!g || !own)
         return NULL;
@@ -96,6 +94,7 @@ OP(op_gather_mm) = {
     .kind = OP_OTHER,
     .record = record,
     .fits = op_fits_gather_mm,
+    .positions = {2, 3},
     .vjp = vjp,
     .jvp = jvp,
     .vmap = vmap,

@@ -30,8 +30,7 @@ static bool record(const struct call *c, const zl_array *in, zl_array *out) {
 }
 
 static zl_array vjp(const struct call *c, int input, const zl_array *cotangent) {
-    if (input > 0)
-        return op_refuse_positions(c);
+    (void)input;
     zl_array zeros = op_zeros_of(c->in[0]);
     return zeros ? op_scatter_slices(UPDATE_ADD, zeros, c->inputs - 1, c->in + 1, cotangent[0],
                                      call_args(c) + 1)
@@ -117,6 +116,7 @@ OP(op_gather) = {
     .field = fields,
     .record = record,
     .fits = op_fits_gather,
+    .positions = {1, -1},
     .vjp = vjp,
     .jvp = jvp,
     .vmap = vmap,

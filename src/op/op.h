@@ -39,8 +39,13 @@ struct op {
     // Whether record may be given these inputs with the arguments of c, when neither were checked before: they come from
     // a file, or have other shapes. Says so without an error. NULL: of elementwise ops, casts and copies.
     bool (*fits)(const struct call *c, const zl_array *in);
+    // Inputs from first to last that hold positions, counted from the end if negative; first 0: none. Where they are made from
+    // what is differentiated by, derivatives are refused, as by MLX.
+    struct op_positions {
+        int8_t first, last;
+    } positions;
     // Cotangent of one input, from those of the outputs (NULL: zero). NULL: no gradient flows. Integers have one too where
-    // numbers are computed with; as positions they are refused (op_refuse_positions).
+    // numbers are computed with.
     zl_array (*vjp)(const struct call *c, int input, const zl_array *cotangent);
     // The same for all inputs at once, where they are computed together: those that are not wanted, or to which no
     // gradient flows, stay NULL. NULL: vjp is asked for each.

@@ -211,6 +211,12 @@ bool op_jvp_zero(const struct call *c, const zl_array *tangent, zl_array *out) {
     return true;
 }
 
+bool op_is_position(const struct call *c, int input) {
+    struct op_positions p = c->op->positions;
+    int last = p.last < 0 ? p.last + c->inputs : p.last;
+    return p.first && input >= p.first && input <= last;
+}
+
 zl_array op_refuse_positions(const struct call *c) {
     return error_set(ZL_ERROR_VALUE,
                      "%s: there is no gradient by the positions that it is given: use zl_stop_gradient on them",

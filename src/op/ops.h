@@ -382,8 +382,9 @@ bool op_jvp_linear(const struct call *c, const zl_array *tangent, zl_array *out)
 // Columns of ops whose results do not change when an input changes a little.
 zl_array op_vjp_zero(const struct call *c, int input, const zl_array *cotangent);
 bool op_jvp_zero(const struct call *c, const zl_array *tangent, zl_array *out);
-// For vjp: an input that holds positions, and was made from what is differentiated by, as MLX refuses it. NULL.
+// An input that holds positions, and was made from what is differentiated by, as MLX refuses it. NULL.
 zl_array op_refuse_positions(const struct call *c);
+bool op_is_position(const struct call *c, int input); // as the column positions says
 // Column of ops of one input that keep every axis where it is.
 bool op_vmap_same(const struct call *c, const zl_array *in, const int *axis, zl_array *out, int *out_axis);
 

@@ -107,6 +107,9 @@ static zl_array vjp(const struct call *c, int input, const zl_array *cotangent) 
 // It is linear in x, and in scales and biases together.
 static bool jvp(const struct call *c, const zl_array *tangent, zl_array *out) {
     struct product by_x = parts_of(c, c->in), by_w = by_x;
+    for (int i = by_x.biases ? BIASES + 1 : BIASES; by_x.second && i < c->inputs; i++)
+        if (tangent[i])
+            return op_refuse_positions(c);
     bool weights = by_x.biases && (tangent[SCALES] || tangent[BIASES]);
     zl_array sum = NULL, other = NULL;
     by_x.x = tangent[X];

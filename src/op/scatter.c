@@ -72,8 +72,6 @@ static zl_array vjp_a(const struct call *c, enum update how, zl_array g) {
 
 static zl_array vjp(const struct call *c, int input, const zl_array *cotangent) {
     enum update how = (enum update)call_args(c)[0];
-    if (input > 0 && input < c->inputs - 1)
-        return op_refuse_positions(c);
     if (how == UPDATE_PROD)
         return error_set(ZL_ERROR_VALUE, "zl_grad: zl_scatter_prod has no derivative");
     if (input == 0)
@@ -134,6 +132,7 @@ OP(op_scatter) = {
     .field = fields,
     .record = record,
     .fits = op_fits_scatter,
+    .positions = {1, -2},
     .vjp = vjp,
     .jvp = jvp,
     .vmap = vmap,

@@ -65,8 +65,7 @@ static bool vmap(const struct call *c, const zl_array *in, const int *axis, zl_a
 static zl_array vjp(const struct call *c, int input, const zl_array *cotangent) {
     zl_array x = c->in[0], indices = c->in[1], g = cotangent[0];
     const int64_t *axis = call_args(c);
-    if (input > 0)
-        return op_refuse_positions(c);
+    (void)input;
     for (int i = 0; i < indices->ndim; i++)
         g = zl_moveaxis(g, (int)*axis + i, i);
     g = zl_expand_dims(g, ZL_AXES((int)*axis + indices->ndim));
@@ -82,6 +81,7 @@ OP(op_take) = {
     .field = fields,
     .record = record,
     .fits = op_fits_take,
+    .positions = {1, 1},
     .vjp = vjp,
     .jvp = jvp,
     .vmap = vmap,

@@ -211,16 +211,17 @@ static zl_array vjp_slice(const struct call *c, int input, const zl_array *cotan
     return zeros ? update_at(zeros, cotangent[0], c->in[1], call_args(c) + 1) : NULL;
 }
 
+// MLX: where it starts may move along with what it is taken from, but not alone.
 static bool jvp_slice(const struct call *c, const zl_array *tangent, zl_array *out) {
     out[0] = NULL;
-    return !tangent[0] || (out[0] = slice_at(tangent[0], c->in[1], call_args(c)));
+    if (!tangent[0])
+        return !tangent[1] || op_refuse_positions(c);
+    return (out[0] = slice_at(tangent[0], c->in[1], call_args(c)));
 }
 
 static zl_array vjp_update_at(const struct call *c, int input, const zl_array *cotangent) {
     zl_array g = cotangent[0], update = c->in[1];
     OP_ROOM(int64_t, arg, 1 + c->args + g->ndim);
-    if (input == 2)
-        return op_refuse_positions(c);
     if (!arg)
         return NULL;
     if (input == 0) {
@@ -352,6 +353,7 @@ OP(op_dynamic_slice_update) = {
     .field = update_at_field,
     .record = record_update_at,
     .fits = op_fits_dynamic_slice_update,
+    .positions = {2, 2},
     .vjp = vjp_update_at,
     .jvp = jvp_update_at,
     .vmap = vmap_update_at,

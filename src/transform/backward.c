@@ -29,6 +29,13 @@ static bool through_each(const struct back *b, const struct call *c, const bool 
     return true;
 }
 
+static bool check_positions(const struct call *c, const bool *wanted) {
+    for (int i = 0; c->op->positions.first && i < c->inputs; i++)
+        if (wanted[i] && op_is_position(c, i))
+            return op_refuse_positions(c);
+    return true;
+}
+
 // Cotangents of the inputs, recorded for the stream that the call itself is for.
 static bool through(const struct back *b, const struct call *c, const bool *wanted, const zl_array *cotangent,
                     zl_array *out) {
@@ -56,7 +63,7 @@ static bool pass(const struct back *b, const struct call *c) {
         room[i] = NULL;
         wanted[i] = i >= walk_from(b->w, c) && walk_depends(b->w, c->in[i]);
     }
-    return !any || through(b, c, wanted, cotangent, room);
+    return !any || (check_positions(c, wanted) && through(b, c, wanted, cotangent, room));
 }
 
 static bool pass_all(const struct back *b, int results, const zl_array *result, const zl_array *cotangent) {

@@ -13,6 +13,13 @@ static bool through(const struct call *c, const zl_array *tangent, zl_array *out
     return ok;
 }
 
+static bool check_positions(const struct walk *w, const struct call *c) {
+    for (int i = 0; c->op->positions.first && i < c->inputs; i++)
+        if (op_is_position(c, i) && walk_depends(w, c->in[i]))
+            return op_refuse_positions(c);
+    return true;
+}
+
 static bool push(const struct walk *w, const struct call *c, zl_array *tangents) {
     OP_ROOM(zl_array, in, c->inputs + c->outputs);
     if (!in)
@@ -25,7 +32,7 @@ static bool push(const struct walk *w, const struct call *c, zl_array *tangents)
     }
     for (int i = 0; i < c->outputs; i++)
         out[i] = NULL;
-    if (any && !through(c, in, out))
+    if (!check_positions(w, c) || (any && !through(c, in, out)))
         return false;
     for (int i = 0; i < c->outputs; i++)
         tangents[walk_number(w, call_output(c, i))] = out[i];

@@ -363,6 +363,31 @@ static void check_slope(bool by_scales) {
     CHECK_NEAR(slope / 2, zl_item(zl_sum(zl_multiply(grad, step))), 1e-7);
 }
 
+// 30 times the sum of scales, and that of biases.
+static bool scales_and_biases(void *data, int count, const zl_array *in, zl_outputs *out) {
+    zl_array part[3];
+    (void)data, (void)count;
+    return zl_quantize(in[0], 32, 4, "affine", NULL, part) &&
+           zl_give(out, zl_add(zl_multiply(zl_sum(part[1]), zl_scalar(30)), zl_sum(part[2])));
+}
+
+// The first group is 0 to 7.75, whose largest is code -15 times the scale; the other -1 to -8.75, whose smallest is -17 times
+// it.
+TEST(quantized_scales_have_derivatives) {
+    zl_array up = zl_multiply(zl_arange(0, 32, 1, ZL_FLOAT32), zl_scalar(0.25)),
+             down = zl_subtract(zl_scalar(-1), up), g;
+    zl_array w = ready(zl_stack((zl_array[]){up, down}, 2, 0));
+    REQUIRE(zl_value_and_grad((zl_fn){.call = scales_and_biases}, 1, &w, 1, (int[]){0}, NULL, &g));
+    const double *slope = op_test_values(g);
+    for (int i = 0; slope && i < 64; i++)
+        CHECK_NEAR(slope[i], i == 31 ? 1 - 30.0 / 15 : i == 63 ? 1 - 30.0 / 17 : 0, 1e-5);
+    zl_outputs *tangents = zl_outputs_new();
+    REQUIRE(zl_jvp((zl_fn){.call = scales_and_biases}, 1, &w, (zl_array[]){zl_ones_like(w, ZL_DTYPE_COUNT)},
+                   NULL, tangents));
+    CHECK_NEAR(zl_item(zl_outputs_get(tangents, 0)), 2 - 30.0 / 15 - 30.0 / 17, 1e-5);
+    zl_outputs_free(tangents);
+}
+
 TEST(quantized_gather_derivatives) {
     check_slope(false);
     check_slope(true);

@@ -520,6 +520,18 @@ TEST(positions_have_no_gradient) {
     CHECK_ARRAY(gradient(largest_as_constant, in[0]), ZL_FLOAT32, ZL_SHAPE(3), 0, 0, 1);
 }
 
+TEST(positions_have_no_tangent) {
+    zl_array in[] = {VECTOR(1, 2, 3), zl_from_i32((int32_t[]){2, 2}, ZL_SHAPE(2))};
+    one_array *found = largest, *constant = largest_as_constant;
+    zl_outputs *tangents = zl_outputs_new();
+    CHECK_ERROR(ZL_ERROR_VALUE, zl_jvp((zl_fn){.call = taken}, 2, in, in, NULL, tangents));
+    CHECK_HAS(test_last_error(), "stop_gradient");
+    CHECK_ERROR(ZL_ERROR_VALUE, zl_jvp(function_of(&found), 1, in, in, NULL, tangents));
+    REQUIRE(zl_jvp(function_of(&constant), 1, in, in, NULL, tangents));
+    CHECK_ARRAY(zl_outputs_get(tangents, 0), ZL_FLOAT32, ZL_SCALAR, 3);
+    zl_outputs_free(tangents);
+}
+
 TEST(errors_of_functions) {
     zl_array x = VECTOR(1, 2), g = NULL;
     one_array *wrong = wrong_shapes;
