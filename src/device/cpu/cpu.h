@@ -267,7 +267,7 @@ static inline void cpu_slice_move(const struct slice_move *s, char *to, const ch
         cpu_slice_run(to, from, s->run);
 }
 
-// cpu_matmul.c, blas.c, gemm_own.c, gemm_small.c --------------------------------------------------------------
+// cpu_matmul.c, blas.c, gemm_own.c, gemm_small.c, gemm_vector.c --------------------------------------------------------------
 
 // c (m x n) = a (m x k) times b (k x n), added to what c holds if `add`. Strides are in elements and of any kind. c is
 // float32 where a and b are half floats. Runs on one thread; false and an error when memory is out.
@@ -390,7 +390,17 @@ static inline size_t cpu_factor_aligned(size_t bytes) {
 #endif
 
 // A buffer of this thread, one of a few, that is used again: what it held is lost. NULL and an error.
-enum { SCRATCH_PACK, SCRATCH_SHARED, SCRATCH_RESULT, SCRATCH_PART, SCRATCH_WORK, SCRATCH_WEIGHTS, SCRATCH_COUNT };
+enum {
+    SCRATCH_PACK,
+    SCRATCH_SHARED,
+    SCRATCH_DOUBLED,
+    SCRATCH_LINES,
+    SCRATCH_RESULT,
+    SCRATCH_PART,
+    SCRATCH_WORK,
+    SCRATCH_WEIGHTS,
+    SCRATCH_COUNT
+};
 void *cpu_scratch(int which, size_t bytes);
 
 // cpu_quantize.c ----------------------------------------------------------------------------------------------

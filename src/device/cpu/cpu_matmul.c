@@ -8,8 +8,9 @@
 enum { OUT, A, B };
 
 enum {
-    FLOPS_LEAST = 1 << 21, // that are worth a second thread
-    HALF_ROWS = 512,       // of the result of half floats that is computed before it is rounded
+    FLOPS_LEAST = 1 << 21,     // that are worth a second thread
+    FLOPS_OF_VECTOR = 1 << 17, // the same where each element is read from memory for two of them
+    HALF_ROWS = 512,           // of the result of half floats that is computed before it is rounded
     HALF_COLS = 1536,
     EDGE = 48, // parts are cut at multiples of it
 };
@@ -223,10 +224,15 @@ static double flops_of(const struct gemm *g) {
     return 2.0 * (double)g->m * (double)g->n * (double)g->k;
 }
 
+// Work that is worth a second thread.
+static double least_of(const struct gemm *g) {
+    return g->m == 1 || g->n == 1 ? FLOPS_OF_VECTOR : FLOPS_LEAST;
+}
+
 // Enough parts for all threads, as square as the result allows, rather wide than high: rows are whole if they can be.
 static struct cut cut(const struct gemm *g, int64_t batches) {
-    double flops = flops_of(g), most = flops / FLOPS_LEAST * 2;
-    int64_t threads = flops * (double)batches < FLOPS_LEAST ? 1 : pool_threads();
+    double flops = flops_of(g), most = flops / least_of(g) * 2;
+    int64_t threads = flops * (double)batches < least_of(g) ? 1 : pool_threads();
     int64_t parts = batches >= 4 * threads ? 1 : (threads + batches - 1) / batches;
     if ((double)parts > most)
         parts = MAX_OF((int64_t)most, 1);
@@ -295,7 +301,7 @@ bool cpu_matmul_then(const struct call *c, const struct product_then *then) {
         return multiply_whole(&p);
     p.cut = cut(&p.whole, p.batch.size);
     int64_t parts = p.cut.part_rows * p.cut.part_cols;
-    double grain = FLOPS_LEAST / 2 * (double)parts / flops_of(&p.whole);
+    double grain = least_of(&p.whole) / 2 * (double)parts / flops_of(&p.whole);
     parts *= p.batch.size;
     cpu_split(parts, grain < (double)parts ? (int64_t)grain + 1 : parts, multiply_range, &p);
     return !atomic_load(&p.failed);

@@ -56,4 +56,6 @@ bool gemm_multiply(const struct gemm_work *w); // false and an error when memory
 // Whether `done` is called for all columns of some rows, in order and by one thread, before others of these rows follow.
 bool gemm_has_whole_rows(const struct gemm_work *w);
 
+bool gemm_complex(const struct gemm *g); // gemm_complex.c: the same for complex64
+
 #endif

@@ -1,7 +1,7 @@
 // gemm_neon.c - micro-kernels of aarch64, as machine code: a compiler puts the loads of a step side by side, and then
 // multiplications wait for their turn to be read. Here they alternate, as they can start four and eight a cycle.
 //
-// All have 8 x 12 sums in v8..v31. v0..v3 hold a, v4..v7 hold b, in turns: three vectors are read ahead.
+// All have 24 vectors of sums in v8..v31, of 8 x 12 or 8 x 6. v0..v3 hold a, v4..v7 hold b, in turns: three vectors are read ahead.
 
 #include "device/cpu/gemm.h"
 
@@ -25,12 +25,13 @@
     "stp q" #a ", q" #b ", [%[c]]\n" \
     "str q" #c ", [%[c], #32]\n"     \
     "add %[c], %[c], %[row]\n"
-#define ADD_ROW(ADD, a, b, c, x, y, z)                                                               \
-    "ldp q" #x ", q" #y ", [%[c]]\n"                                                                 \
-    "ldr q" #z ", [%[c], #32]\n" ADD " v" #a ".4s, v" #a ".4s, v" #x ".4s\n" ADD " v" #b ".4s, v" #b \
-    ".4s, v" #y ".4s\n" ADD " v" #c ".4s, v" #c ".4s, v" #z ".4s\n" STORE_ROW(a, b, c)
-#define FADD_ROW(a, b, c) ADD_ROW("fadd", a, b, c, 0, 1, 2)
-#define IADD_ROW(a, b, c) ADD_ROW("add", a, b, c, 0, 1, 2)
+#define ADD_ROW(ADD, of, a, b, c, x, y, z)                                                              \
+    "ldp q" #x ", q" #y ", [%[c]]\n"                                                                    \
+    "ldr q" #z ", [%[c], #32]\n" ADD " v" #a of ", v" #a of ", v" #x of "\n" ADD " v" #b of ", v" #b of \
+    ", v" #y of "\n" ADD " v" #c of ", v" #c of ", v" #z of "\n" STORE_ROW(a, b, c)
+#define FADD_ROW(a, b, c) ADD_ROW("fadd", ".4s", a, b, c, 0, 1, 2)
+#define DADD_ROW(a, b, c) ADD_ROW("fadd", ".2d", a, b, c, 0, 1, 2)
+#define IADD_ROW(a, b, c) ADD_ROW("add", ".4s", a, b, c, 0, 1, 2)
 
 // Sums by lanes: a line of a is one lane, and each vector of b meets all eight.
 #define FIRST_COLUMN(DO, b, lo, hi, x, y)                                                    \
@@ -73,6 +74,27 @@
 #define FMLA(c, b, a, lane) "fmla v" #c ".4s, v" #b ".4s, v" #a ".s[" WORD_##lane "]\n"
 #define SDOT(c, b, a, lane) "sdot v" #c ".4s, v" #b ".16b, v" #a ".4b[" WORD_##lane "]\n"
 
+// Four steps of 8 and 6 doubles. A vector of a is two lines: it is read anew in the last column.
+#define FMLA_DOUBLE(c, b, a, lane) "fmla v" #c ".2d, v" #b ".2d, v" #a ".d[" #lane "]\n"
+#define DOUBLE_COLUMN(b, load, c0, c1, c2, c3, c4, c5, c6, c7)                                               \
+    FMLA_DOUBLE(c0, b, 0, 0)                                                                                 \
+    load FMLA_DOUBLE(c1, b, 0, 1) FMLA_DOUBLE(c2, b, 1, 0) FMLA_DOUBLE(c3, b, 1, 1) FMLA_DOUBLE(c4, b, 2, 0) \
+        FMLA_DOUBLE(c5, b, 2, 1) FMLA_DOUBLE(c6, b, 3, 0) FMLA_DOUBLE(c7, b, 3, 1)
+#define DOUBLE_STEP(b0, at0, b1, at1, b2, at2, b3, a0, a1, a2, a3)                                  \
+    DOUBLE_COLUMN(b0, LOAD_B(b3, at0), 8, 11, 14, 17, 20, 23, 26, 29)                               \
+    DOUBLE_COLUMN(b1, LOAD_B(b0, at1), 9, 12, 15, 18, 21, 24, 27, 30)                               \
+    FMLA_DOUBLE(10, b2, 0, 0)                                                                       \
+    LOAD_B(b1, at2)                                                                                 \
+    FMLA_DOUBLE(13, b2, 0, 1) FMLA_DOUBLE(16, b2, 1, 0) LOAD_A(0, a0) FMLA_DOUBLE(19, b2, 1, 1)     \
+        FMLA_DOUBLE(22, b2, 2, 0) LOAD_A(1, a1) FMLA_DOUBLE(25, b2, 2, 1) FMLA_DOUBLE(28, b2, 3, 0) \
+            LOAD_A(2, a2) FMLA_DOUBLE(31, b2, 3, 1) LOAD_A(3, a3)
+#define DOUBLE_STEPS                                           \
+    DOUBLE_STEP(4, 48, 5, 64, 6, 80, 7, 64, 80, 96, 112)       \
+    DOUBLE_STEP(7, 96, 4, 112, 5, 128, 6, 128, 144, 160, 176)  \
+    DOUBLE_STEP(6, 144, 7, 160, 4, 176, 5, 192, 208, 224, 240) \
+    DOUBLE_STEP(5, 192, 6, 208, 7, 224, 4, 256, 272, 288, 304) \
+    "add %[a], %[a], #256\nadd %[b], %[b], #192\n"
+
 // Four steps of 8 and 12 half floats: a vector of b is one and a half columns of sums, then the other half.
 #define LOW(c, b, a, lane)  "fmlal v" #c ".4s, v" #b ".4h, v" #a ".h[" #lane "]\n"
 #define HIGH(c, b, a, lane) "fmlal2 v" #c ".4s, v" #b ".4h, v" #a ".h[" #lane "]\n"
@@ -100,11 +122,12 @@
     DO(8, 0, 4)                                                                                              \
     LOAD_B(7, 48)                                                                                            \
     DO(14, 1, 4)                                                                                             \
-    DO(20, 2, 4) DO(26, 3, 4) LOAD_B(4, 64) DO(27, 3, 5) DO(21, 2, 5) DO(15, 1, 5) DO(9, 0, 5) DO(10, 0, 6)  \
-        DO(16, 1, 6) DO(22, 2, 6) LOAD_B(5, 80) DO(28, 3, 6) DO(29, 3, 7) DO(23, 2, 7) DO(17, 1, 7)          \
-            DO(11, 0, 7) DO(12, 0, 4) LOAD_B(6, 96) DO(18, 1, 4) DO(24, 2, 4) DO(30, 3, 4) DO(31, 3, 5)      \
-                DO(25, 2, 5) LOAD_A(2, 96) LOAD_B(7, 112) DO(19, 1, 5) DO(13, 0, 5) LOAD_A(0, 64)            \
-                    LOAD_A(1, 80) LOAD_A(3, 112) DO(8, 0, 6) DO(14, 1, 6)                                    \
+    DO(20, 2, 4)                                                                                             \
+    DO(26, 3, 4) LOAD_B(4, 64) DO(27, 3, 5) DO(21, 2, 5) DO(15, 1, 5) DO(9, 0, 5) DO(10, 0, 6) DO(16, 1, 6)  \
+        DO(22, 2, 6) LOAD_B(5, 80) DO(28, 3, 6) DO(29, 3, 7) DO(23, 2, 7) DO(17, 1, 7) DO(11, 0, 7)          \
+            DO(12, 0, 4) LOAD_B(6, 96) DO(18, 1, 4) DO(24, 2, 4) DO(30, 3, 4) DO(31, 3, 5) DO(25, 2, 5)      \
+                LOAD_A(2, 96) LOAD_B(7, 112) DO(19, 1, 5) DO(13, 0, 5) LOAD_A(0, 64) LOAD_A(1, 80)           \
+                    LOAD_A(3, 112) DO(8, 0, 6) DO(14, 1, 6)                                                  \
                         DO(20, 2, 6) "add %[a], %[a], #128\n" DO(26, 3, 6) LOAD_B(6, 160) DO(27, 3, 7)       \
                             DO(21, 2, 7) LOAD_B(5, 144) DO(15, 1, 7) DO(9, 0, 7) LOAD_B(4, 128) DO(10, 0, 4) \
                                 DO(16, 1, 4) DO(22, 2, 4) DO(28, 3, 4) LOAD_B(4, 192) LOAD_B(7, 176)         \
@@ -126,7 +149,8 @@
 #define STORE_SQUARES(c0, c1, c2, c3, c4, c5) \
     TURN(c0, c1, c2, c3, c4, c5) STORE_ROW(0, 1, 2) STORE_ROW(3, 4, 5)
 #define ADD_SQUARES(ADD, c0, c1, c2, c3, c4, c5) \
-    TURN(c0, c1, c2, c3, c4, c5) ADD_ROW(ADD, 0, 1, 2, c0, c1, c2) ADD_ROW(ADD, 3, 4, 5, c3, c4, c5)
+    TURN(c0, c1, c2, c3, c4, c5)                 \
+    ADD_ROW(ADD, ".4s", 0, 1, 2, c0, c1, c2) ADD_ROW(ADD, ".4s", 3, 4, 5, c3, c4, c5)
 #define FADD_SQUARES(c0, c1, c2, c3, c4, c5) ADD_SQUARES("fadd", c0, c1, c2, c3, c4, c5)
 #define IADD_SQUARES(c0, c1, c2, c3, c4, c5) ADD_SQUARES("add", c0, c1, c2, c3, c4, c5)
 #define EACH_PAIR(DO) \
@@ -139,9 +163,9 @@
     "add %[c], %[c], %[row]\n"
 
 // STEPS are for `step` elements along k. All but the last few run four times before the loop turns, which costs a cycle.
-#define KERNEL(name, TARGET, step, START, STEPS, STORE, ADD)                                             \
+#define KERNEL(name, TARGET, item, step, START, STEPS, STORE, ADD)                                       \
     TARGET static void name(int64_t k, const void *a, const void *b, void *c, int64_t c_row, bool add) { \
-        int64_t row = c_row * 4;                                                                         \
+        int64_t row = c_row * (item);                                                                    \
         __asm__ volatile(EACH_ROW(ZERO) START                                                            \
                          "subs %[k], %[k], #4 * " #step "\n"                                             \
                          "b.le 2f\n"                                                                     \
@@ -162,17 +186,19 @@
                          : CLOBBERED);                                                                   \
     }
 
-KERNEL(fmla_f32, , 4, WORD_START, WORD_STEPS(FMLA), EACH_ROW(STORE_ROW), EACH_ROW(FADD_ROW))
-KERNEL(fmlal_f16, CPU_WITH("fp16fml"), 4, HALF_START, HALF_STEPS, EACH_ROW(STORE_ROW), EACH_ROW(FADD_ROW))
-KERNEL(bfmmla_bf16, CPU_WITH("bf16"), 8, SQUARE_START, SQUARE_STEPS(BFMMLA), EACH_PAIR(STORE_SQUARES),
+KERNEL(fmla_f32, , 4, 4, WORD_START, WORD_STEPS(FMLA), EACH_ROW(STORE_ROW), EACH_ROW(FADD_ROW))
+KERNEL(fmla_f64, , 8, 4, SQUARE_START, DOUBLE_STEPS, EACH_ROW(STORE_ROW), EACH_ROW(DADD_ROW))
+KERNEL(fmlal_f16, CPU_WITH("fp16fml"), 4, 4, HALF_START, HALF_STEPS, EACH_ROW(STORE_ROW), EACH_ROW(FADD_ROW))
+KERNEL(bfmmla_bf16, CPU_WITH("bf16"), 4, 8, SQUARE_START, SQUARE_STEPS(BFMMLA), EACH_PAIR(STORE_SQUARES),
        EACH_PAIR(FADD_SQUARES))
-KERNEL(smmla_i8, CPU_WITH("i8mm"), 16, SQUARE_START, SQUARE_STEPS(SMMLA), EACH_PAIR(STORE_SQUARES),
+KERNEL(smmla_i8, CPU_WITH("i8mm"), 4, 16, SQUARE_START, SQUARE_STEPS(SMMLA), EACH_PAIR(STORE_SQUARES),
        EACH_PAIR(IADD_SQUARES))
-KERNEL(sdot_i8, CPU_WITH("dotprod"), 16, WORD_START, WORD_STEPS(SDOT), EACH_ROW(STORE_ROW),
+KERNEL(sdot_i8, CPU_WITH("dotprod"), 4, 16, WORD_START, WORD_STEPS(SDOT), EACH_ROW(STORE_ROW),
        EACH_ROW(IADD_ROW))
 
 const struct gemm_kernel gemm_kernels_neon[] = {
     {"f32 fmla", NULL, ZL_FLOAT32, ZL_FLOAT32, 8, 12, 1, 4, fmla_f32},
+    {"f64 fmla", NULL, ZL_FLOAT64, ZL_FLOAT64, 8, 6, 1, 4, fmla_f64},
     {"f16 fmlal", "fhm", ZL_FLOAT16, ZL_FLOAT32, 8, 12, 1, 4, fmlal_f16},
     {"bf16 bfmmla", "bf16", ZL_BFLOAT16, ZL_FLOAT32, 8, 12, 4, 8, bfmmla_bf16},
     {"i8 smmla", "i8mm", ZL_INT8, ZL_INT32, 8, 12, 8, 16, smmla_i8},

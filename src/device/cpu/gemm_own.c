@@ -7,7 +7,7 @@
 #include "device/cpu/gemm.h"
 
 enum {
-    FLOPS_LEAST = 1 << 21, // that are worth a second thread
+    FLOPS_LEAST = 1 << 20, // that are worth a second thread, where a unit is one element
     STRIP = 240,           // columns after which a block of the result is done, still in L2
     ROWS_LEAST = 96,       // of a part, unless the result has less
     COLUMNS_LEAST = 384,   // of b that are packed at once, however long they are
@@ -250,7 +250,7 @@ static int64_t open_product(struct own *o, const struct gemm_work *w) {
         o->packing.widen = cpu_level()->rows->cast[o->u->dtype][w->dtype];
     if (w->out != o->u->sum)
         o->narrow = cpu_level()->rows->cast[w->out][o->u->sum];
-    o->threads = flops < FLOPS_LEAST ? 1 : pool_threads();
+    o->threads = flops / o->u->unit < FLOPS_LEAST ? 1 : pool_threads();
     cut_k(o);
     return columns_at_once(o);
 }
@@ -278,39 +278,9 @@ bool gemm_multiply(const struct gemm_work *w) {
     return ok;
 }
 
-// Complex numbers: four products of their parts, which are matrices of floats two apart. ------------------------------
-
-static bool multiply_real(zl_dtype dtype, const struct gemm *g) {
+bool cpu_own_gemm(zl_dtype dtype, const struct gemm *g) {
+    if (dtype == ZL_COMPLEX64)
+        return gemm_complex(g);
     const struct gemm_kernel *u = gemm_kernel_for(dtype);
     return gemm_multiply(&(struct gemm_work){.g = g, .dtype = dtype, .out = u->sum, .kernel = u});
-}
-
-static bool multiply_parts(const struct gemm *g, int a_part, int b_part, int c_part, bool add) {
-    struct gemm h = *g;
-    h.a += 4 * a_part, h.b += 4 * b_part, h.c += 4 * c_part;
-    h.a_row *= 2, h.a_col *= 2, h.b_row *= 2, h.b_col *= 2, h.c_row *= 2, h.c_col *= 2;
-    h.add = add;
-    return multiply_real(ZL_FLOAT32, &h);
-}
-
-static void negate_real(const struct gemm *g) {
-    for (int64_t i = 0; i < g->m; i++)
-        for (int64_t j = 0; j < g->n; j++) {
-            float *c = (float *)(void *)(g->c + (i * g->c_row + j * g->c_col) * 8);
-            *c = -*c;
-        }
-}
-
-// The real part is -(im im - re re): its sign is turned before and after, so that everything is an addition.
-static bool multiply_complex(const struct gemm *g) {
-    if (g->add)
-        negate_real(g);
-    bool done = multiply_parts(g, 1, 1, 0, g->add);
-    negate_real(g);
-    return done && multiply_parts(g, 0, 0, 0, true) && multiply_parts(g, 0, 1, 1, g->add) &&
-           multiply_parts(g, 1, 0, 1, true);
-}
-
-bool cpu_own_gemm(zl_dtype dtype, const struct gemm *g) {
-    return dtype == ZL_COMPLEX64 ? multiply_complex(g) : multiply_real(dtype, g);
 }

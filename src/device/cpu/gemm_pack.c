@@ -115,8 +115,9 @@ typedef void units_fn(const struct rows *r, int64_t units);
     DO(4, 1, 8)                                                                                        \
     DO(4, 1, 12)                                                                                       \
     DO(2, 1, 8)                                                                                        \
-    DO(2, 1, 12) DO(8, 1, 8) DO(8, 1, 6) DO(2, 4, 8) DO(2, 4, 12) DO(1, 8, 8) DO(1, 8, 12) DO(1, 4, 8) \
-        DO(1, 4, 12) DO(4, 1, 6) DO(4, 1, 16) DO(4, 1, 48) DO(8, 1, 24)
+    DO(2, 1, 12)                                                                                       \
+    DO(8, 1, 8) DO(8, 1, 6) DO(2, 4, 8) DO(2, 4, 12) DO(1, 8, 8) DO(1, 8, 12) DO(1, 4, 8) DO(1, 4, 12) \
+        DO(4, 1, 6) DO(4, 1, 16) DO(4, 1, 48) DO(8, 1, 24)
 ALL_UNITS(UNITS)
 
 #define UNITS_ROW(item, unit, width) {item, unit, width, units_##item##_##unit##_##width},
