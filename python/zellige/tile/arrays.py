@@ -1,0 +1,129 @@
+"""Arrays of other libraries as memory: where their elements are, their shape and strides, and new ones like them.
+
+torch, NumPy, zellige, and everything else that speaks DLPack; nothing is copied on the CPU, and no library is imported
+that the caller has not imported.
+"""
+
+import ctypes
+import sys
+
+from .dtypes import dtype, name_of
+
+
+class Memory:
+    """An array's memory. strides are in elements, None for row-major. owner keeps it alive."""
+
+    __slots__ = ("pointer", "shape", "strides", "dtype", "device", "owner", "is_readonly")
+
+    def __init__(self, pointer, shape, strides, type_, device, owner, is_readonly=False):
+        self.pointer, self.shape, self.strides, self.dtype = pointer, shape, strides, type_
+        self.device, self.owner, self.is_readonly = device, owner, is_readonly
+
+
+def memory_of(array):
+    """The memory of an array; None for what is no array."""
+    module = type(array).__module__.partition(".")[0]
+    if module == "torch" or hasattr(array, "data_ptr"):
+        return torch_memory(array)
+    if module == "numpy" and hasattr(array, "__array_interface__"):
+        return numpy_memory(array)
+    if hasattr(array, "__dlpack__"):
+        return dlpack_memory(array)
+    return None
+
+
+torch_names = {}
+
+
+def torch_memory(tensor):
+    type_ = torch_names.get(tensor.dtype)
+    if type_ is None:
+        type_ = torch_names[tensor.dtype] = str.__str__(name_of(tensor.dtype))
+    tensor = tensor.detach() if tensor.requires_grad else tensor
+    strides = None if tensor.is_contiguous() else tensor.stride()
+    return Memory(tensor.data_ptr(), tuple(tensor.shape), strides, type_, tensor.device.type, tensor)
+
+
+def numpy_memory(array):
+    found = array.__array_interface__
+    pointer, is_readonly = found["data"]
+    strides = found["strides"] and tuple(s // array.itemsize for s in found["strides"])
+    return Memory(pointer, array.shape, strides, name_of(array.dtype), "cpu", array, is_readonly)
+
+
+# DLPack: the structure behind a capsule ---------------------------------------------------------------------------------
+
+
+class DLTensor(ctypes.Structure):
+    _fields_ = [("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32),
+                ("ndim", ctypes.c_int32), ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16),
+                ("shape", ctypes.POINTER(ctypes.c_int64)), ("strides", ctypes.POINTER(ctypes.c_int64)),
+                ("byte_offset", ctypes.c_uint64)]
+
+
+KINDS = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 5: "complex", 6: "bool"}
+
+
+def dlpack_memory(array):
+    capsule = array.__dlpack__()
+    get = ctypes.pythonapi.PyCapsule_GetPointer
+    get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    t = DLTensor.from_address(get(capsule, b"dltensor"))
+    shape = tuple(t.shape[i] for i in range(t.ndim))
+    strides = tuple(t.strides[i] for i in range(t.ndim)) if t.strides else None
+    type_ = "bool" if t.code == 6 else f"{KINDS[t.code]}{t.bits}"
+    is_value = type(array).__module__.partition(".")[0] in ("zellige", "mlx", "jax", "jaxlib")
+    return Memory((t.data or 0) + t.byte_offset, shape, strides, type_, "cpu" if t.device_type in (1, 3) else "gpu",
+                  (array, capsule), is_value)
+
+
+# New arrays -----------------------------------------------------------------------------------------------------------
+
+
+def library_of(arrays):
+    """The library that results are made in: that of the first array, else torch if it is there, else NumPy."""
+    for array in arrays:
+        module = type(array).__module__.partition(".")[0]
+        if module in ("torch", "numpy", "zellige"):
+            return module
+        if hasattr(array, "data_ptr"):
+            return "torch"
+    return "torch" if "torch" in sys.modules else "numpy"
+
+
+def new_array(library, shape, type_, like=None):
+    """An array to be written, without values."""
+    if library == "torch":
+        import torch
+        device = next((a.device for a in like or () if hasattr(a, "data_ptr")), None)
+        return torch.empty(shape, dtype=getattr(torch, type_), device=device)
+    import numpy
+    if type_ == "bfloat16" or type_.startswith("float8"):
+        import ml_dtypes
+        return numpy.empty(shape, getattr(ml_dtypes, type_))
+    return numpy.empty(shape, str.__str__(dtype(type_)))
+
+
+def finished(library, array):
+    """A result as the library of its inputs has it."""
+    if library != "zellige":
+        return array
+    import zellige.core
+    return zellige.core.array(array)
+
+
+SCALARS = {"bool": ctypes.c_bool, "int8": ctypes.c_int8, "int16": ctypes.c_int16, "int32": ctypes.c_int32, "int64": ctypes.c_int64,
+           "uint8": ctypes.c_uint8, "uint16": ctypes.c_uint16, "uint32": ctypes.c_uint32, "uint64": ctypes.c_uint64,
+           "float32": ctypes.c_float, "float64": ctypes.c_double}
+
+
+def scalar_memory(value, type_):
+    """The bytes of a number."""
+    import struct
+    value = value.item() if hasattr(value, "item") else value
+    if type_ == "float16":
+        return ctypes.create_string_buffer(struct.pack("e", value), 2)
+    if type_ == "bfloat16":
+        bits = struct.unpack("I", struct.pack("f", value))[0]
+        return ctypes.c_uint16((bits + 0x7fff + (bits >> 16 & 1)) >> 16)
+    return SCALARS[type_](value)

@@ -1,0 +1,152 @@
+"""autotune: the fastest of many configurations of a jit function."""
+
+import functools
+import inspect
+import time
+
+from .errors import TileError
+from .profiler import TensorSupplyType, do_bench, listed
+
+captured = []  # inputs that set_autotune_inputs gives, innermost last
+
+
+class set_autotune_inputs:
+    """with set_autotune_inputs(a, b): kernels are timed on these arrays."""
+
+    def __init__(self, *arrays):
+        self.arrays = list(arrays[0]) if len(arrays) == 1 and isinstance(arrays[0], (list, tuple)) else list(arrays)
+
+    def __enter__(self):
+        captured.append(self.arrays)
+
+    def __exit__(self, *error):
+        captured.pop()
+
+
+def get_autotune_inputs():
+    return captured[-1] if captured else None
+
+
+class Result:
+    """What tuning found."""
+
+    def __init__(self, kernel, latency, config, ref_latency):
+        self.kernel, self.latency, self.config, self.ref_latency = kernel, latency, config, ref_latency
+        self.libcode = kernel.get_kernel_source
+
+
+class AutoTuner:
+    def __init__(self, function, configs):
+        self.function, self.configs = function, configs
+        self.profile, self.compile_options = {}, {}
+
+    @classmethod
+    def from_kernel(cls, kernel, configs):
+        return cls(kernel, configs)
+
+    def set_compile_args(self, out_idx=None, target="auto", **options):
+        self.compile_options = {"out_idx": out_idx, "target": target}
+        return self
+
+    def set_profile_args(self, warmup=25, rep=100, supply_type=TensorSupplyType.Auto, ref_prog=None, supply_prog=None,
+                         rtol=1e-2, atol=1e-2, max_mismatched_ratio=0.01, skip_check=False, **options):
+        self.profile = {"warmup": warmup, "rep": rep, "supply_type": supply_type, "ref_prog": ref_prog,
+                        "supply_prog": supply_prog, "skip_check": skip_check, "rtol": rtol, "atol": atol,
+                        "max_mismatched_ratio": max_mismatched_ratio}
+        return self
+
+    def make(self, config):
+        from .jit import JITFunction, compile
+        made = self.function.compile(**config) if isinstance(self.function, JITFunction) else self.function(**config)
+        return made if hasattr(made, "get_profiler") else compile(made, **self.compile_options)
+
+    def run(self, warmup=25, rep=100, timeout=30):
+        """Times every configuration; those that do not compile or take too long are left out."""
+        best, failures = None, []
+        for config in self.configs:
+            try:
+                start = time.monotonic()
+                kernel = self.make(config)
+                latency = self.time(kernel, warmup, rep)
+                if time.monotonic() - start > timeout:
+                    raise TimeoutError(f"it took more than {timeout} s")
+            except Exception as error:
+                failures.append(f"{config}: {error}")
+                continue
+            if best is None or latency < best.latency:
+                best = Result(kernel, latency, config, None)
+        if best is None:
+            raise TileError("autotune: no configuration runs\n" + "\n".join(failures))
+        reference = self.profile.get("ref_prog")
+        if reference:
+            best.ref_latency = do_bench(lambda: reference(*self.inputs(best.kernel)), warmup, rep)
+        return best
+
+    def inputs(self, kernel):
+        given = get_autotune_inputs()
+        if given is not None:
+            return given
+        profiler = kernel.get_profiler(self.profile.get("supply_type"))
+        supply = self.profile.get("supply_prog")
+        return listed(supply(profiler._get_params())) if supply else profiler._get_inputs()
+
+    def time(self, kernel, warmup, rep):
+        inputs = self.inputs(kernel)
+        reference = self.profile.get("ref_prog")
+        if reference and not self.profile.get("skip_check"):
+            kernel.get_profiler().assert_allclose(reference, inputs, self.profile["atol"], self.profile["rtol"], self.profile["max_mismatched_ratio"])
+        return do_bench(lambda: kernel(*inputs), self.profile.get("warmup", warmup), self.profile.get("rep", rep))
+
+
+class AutoTuned:
+    """A jit function that picks its own configuration where the call does not say it."""
+
+    def __init__(self, function, configs, options):
+        self.function, self.configs, self.options = function, configs, options
+        self.found = {}
+        functools.update_wrapper(self, getattr(function, "function", function))
+
+    def tuned(self, args, kwargs):
+        from .jit import key_of
+        configs = self.configs(*args, **kwargs) if callable(self.configs) else self.configs
+        names = set(configs[0]) if configs else set()
+        bound = inspect.signature(self.function.function).bind_partial(*args, **kwargs)
+        if names & set(bound.arguments):
+            return {}
+        key = key_of(tuple(a for a in args if not hasattr(a, "shape")), kwargs)
+        if key is None or key not in self.found:
+            tuner = AutoTuner(lambda **config: self.function.compile(*args, **kwargs, **config), configs)
+            tuner.set_profile_args(**self.options)
+            arrays = [a for a in args if hasattr(a, "shape")]
+            with set_autotune_inputs(*arrays) if arrays and get_autotune_inputs() is None else nothing():
+                self.found[key] = tuner.run(self.options.get("warmup", 25), self.options.get("rep", 100), self.options.get("timeout", 30))
+        return self.found[key]
+
+    def __call__(self, *args, **kwargs):
+        best = self.tuned(args, kwargs)
+        made = self.function(*args, **kwargs, **(best.config if best else {}))
+        if best and hasattr(made, "update_tuner_result"):
+            made.update_tuner_result(best.latency, best.config, best.ref_latency)
+        return made
+
+    def compile(self, *args, **kwargs):
+        best = self.tuned(args, kwargs)
+        return self.function.compile(*args, **kwargs, **(best.config if best else {}))
+
+    def __getattr__(self, name):
+        return getattr(self.function, name)
+
+
+class nothing:
+    def __enter__(self):
+        return None
+
+    def __exit__(self, *error):
+        return False
+
+
+def autotune(function=None, *, configs=None, **options):
+    """Over a jit function: calls that leave its tunable parameters out get the fastest of configs."""
+    if function is None:
+        return lambda f: autotune(f, configs=configs, **options)
+    return AutoTuned(function, configs, options)

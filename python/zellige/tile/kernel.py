@@ -1,0 +1,231 @@
+"""Compiled kernels: called with arrays, checked before they run."""
+
+import ctypes
+
+from . import engine
+from .arrays import finished, library_of, memory_of, new_array, scalar_memory
+from .errors import TileError
+from .expr import Expr, Name
+
+
+class Kernel:
+    """A program for one target. Parameters that out_idx names are made by the call and returned."""
+
+    def __init__(self, program, out_idx=None, target="auto"):
+        self.program, self.target = program, target
+        self.prim_func = program
+        self.params = program.params
+        self.out_idx = results_of(program, out_idx)
+        self.inputs = [i for i in range(len(self.params)) if i not in self.out_idx]
+        self.code = engine.compile_text(program, target)
+        self.latency = self.config = self.ref_latency = self.libcode = None
+        self.checks = [Check(program.name, p) for p in self.params]
+
+    def __call__(self, *args, **kwargs):
+        args = self.arranged(args, kwargs)
+        library = library_of(args)
+        symbols, memories = {}, [None] * len(self.params)
+        for index, value in zip(self.inputs, args):
+            memories[index] = self.checks[index].memory(value, symbols)
+        results = {}
+        for index in self.out_idx:
+            shape = self.checks[index].sizes(symbols)
+            results[index] = new_array(library, shape, self.params[index].dtype, args)
+            memories[index] = self.checks[index].memory(results[index], symbols)
+        for index in self.inputs:
+            self.checks[index].finish(memories[index], symbols)
+        self.run(memories, symbols)
+        given = tuple(finished(library, results[i]) for i in self.out_idx)
+        return None if not given else given[0] if len(given) == 1 else given
+
+    def run(self, memories, symbols):
+        pointers = [memories[i].pointer for i in self.program.order]
+        engine.run(self.code, pointers, [symbols[name] for name in self.program.symbols])
+
+    def arranged(self, args, kwargs):
+        if kwargs:
+            names = [self.params[i].name for i in self.inputs]
+            unknown = [name for name in kwargs if name not in names]
+            if unknown:
+                raise TileError(f"{self.program.name}: there is no argument '{unknown[0]}'; there are {', '.join(names)}")
+            rest = iter(args)
+            args = [kwargs[name] if name in kwargs else next(rest, None) for name in names]
+        if len(args) == len(self.params) != len(self.inputs):
+            raise TileError(f"{self.program.name} makes {self.names(self.out_idx)} itself: pass {self.names(self.inputs)}")
+        if len(args) != len(self.inputs):
+            raise TileError(f"{self.program.name} takes {len(self.inputs)} arguments ({self.names(self.inputs)}), not {len(args)}")
+        return args
+
+    def names(self, indices):
+        return ", ".join(self.params[i].name for i in indices) or "nothing"
+
+    def __getitem__(self, grid):
+        """kernel[grid](args): the grid must be the one that the program says."""
+        grid = tuple(grid) if isinstance(grid, (tuple, list)) else (grid,)
+
+        def launch(*args, **kwargs):
+            symbols = {}
+            for index, value in zip(self.inputs, self.arranged(args, kwargs)):
+                self.checks[index].memory(value, symbols)
+            for extents in self.program.launches:
+                wanted = tuple(evaluate(e, symbols) for e in extents)
+                if wanted != grid:
+                    raise TileError(f"{self.program.name} is launched over {wanted} blocks, not {grid}")
+            return self(*args, **kwargs)
+        return launch
+
+    # What it is made of
+
+    @property
+    def kernel_source(self):
+        return self.get_kernel_source()
+
+    def get_kernel_source(self, kernel_only=True):
+        return engine.source(self.code, self.program)
+
+    def get_host_source(self):
+        return self.program.text
+
+    def show_source(self, which="kernel"):
+        print(self.get_host_source() if which == "host" else self.get_kernel_source())
+
+    print_source_code = show_source
+
+    def export_sources(self, kernel_path=None, host_path=None):
+        for path, text in ((kernel_path, self.get_kernel_source), (host_path, self.get_host_source)):
+            if path:
+                with open(path, "w") as file:
+                    file.write(text())
+
+    def get_profiler(self, tensor_supply_type=None):
+        from .profiler import Profiler, TensorSupplyType
+        return Profiler(self, tensor_supply_type or TensorSupplyType.Auto)
+
+    def run_once(self, func=None):
+        return self.get_profiler().run_once(func)
+
+    def update_tuner_result(self, latency, config, ref_latency=None):
+        self.latency, self.config, self.ref_latency = latency, config, ref_latency
+        return self
+
+    def __repr__(self):
+        return f"kernel {self.program.name}({', '.join(map(repr, self.params))})"
+
+
+def results_of(program, out_idx):
+    if program.results:
+        return list(program.results)
+    found = [] if out_idx is None else [out_idx] if isinstance(out_idx, int) else list(out_idx)
+    count = len(program.params)
+    for index in found:
+        if not -count <= index < count:
+            raise TileError(f"out_idx {index}: {program.name} has {count} parameters")
+    return [index % count for index in found]
+
+
+def evaluate(size, symbols):
+    """A size once the symbols are known."""
+    if not isinstance(size, Expr):
+        return size
+    if isinstance(size, Name):
+        return symbols[size.name]
+    return eval(size.text(), {"maximum": max, "minimum": min}, symbols)
+
+
+class Check:
+    """What one argument must be."""
+
+    def __init__(self, kernel, param):
+        self.kernel, self.param, self.name = kernel, param, param.name
+        self.later = not param.is_scalar and any(isinstance(s, Expr) and not isinstance(s, Name) for s in param.shape)
+
+    def fail(self, message):
+        raise TileError(f"{self.kernel}: argument '{self.name}' {message}")
+
+    def wanted(self):
+        return f"a {self.param.dtype} array of shape ({', '.join(map(str, self.param.shape))})"
+
+    def memory(self, value, symbols):
+        if self.param.is_scalar:
+            return self.scalar(value)
+        if value is None:
+            self.fail(f"is None; {self.wanted()} is needed")
+        found = memory_of(value)
+        if found is None:
+            self.fail(f"is {value!r} ({type(value).__name__}); {self.wanted()} is needed")
+        if found.dtype != self.param.dtype and not self.same_bits(found.dtype):
+            self.fail(f"is {found.dtype}; {self.param.dtype} is needed")
+        if found.device != "cpu":
+            self.fail(f"is on the device '{found.device}'; this kernel runs on the CPU")
+        self.check_shape(found, symbols)
+        if found.strides is not None:
+            self.check_strides(found, symbols)
+        if found.is_readonly and self.param.is_written:
+            self.fail("is written by the kernel and may only be read; let the kernel make it, by out_idx")
+        return found
+
+    def same_bits(self, type_):
+        return {str.__str__(self.param.dtype), type_} in ({"bool", "uint8"}, {"bool", "int8"})
+
+    def scalar(self, value):
+        if not isinstance(value, (int, float)) and not hasattr(value, "item"):
+            self.fail(f"is {value!r}; a number is needed ({self.param.dtype})")
+        box = scalar_memory(value, self.param.dtype)
+        return Box(ctypes.addressof(box), box)
+
+    def check_shape(self, found, symbols):
+        if len(found.shape) != len(self.param.shape):
+            self.fail(f"has {len(found.shape)} axes, shape {tuple(found.shape)}; {self.wanted()} is needed")
+        for axis, (size, actual) in enumerate(zip(self.param.shape, found.shape)):
+            if isinstance(size, Expr):
+                if isinstance(size, Name) and symbols.setdefault(size.name, actual) != actual:
+                    self.fail(f"has size {actual} along axis {axis}, but {size.name} is {symbols[size.name]} by another argument")
+            elif size != actual:
+                self.fail(f"has shape {tuple(found.shape)}, {actual} along axis {axis}; {self.wanted()} is needed")
+
+    def check_strides(self, found, symbols):
+        wanted = [evaluate_or_none(s, symbols) for s in self.param.stride] if self.param.stride else row_major(found.shape)
+        for symbol, actual in zip(self.param.stride or (), found.strides):
+            if isinstance(symbol, Name):
+                symbols.setdefault(symbol.name, actual)
+        for size, stride, actual in zip(found.shape, wanted, found.strides):
+            if size > 1 and stride is not None and stride != actual:
+                self.fail(f"has strides {tuple(found.strides)}; {tuple(wanted)} are needed: make it contiguous")
+
+    def finish(self, found, symbols):
+        """Checks sizes that are computed from symbols, once all of those are known."""
+        if not self.later or found is None:
+            return
+        for axis, (size, actual) in enumerate(zip(self.param.shape, found.shape)):
+            if isinstance(size, Expr) and evaluate(size, symbols) != actual:
+                self.fail(f"has size {actual} along axis {axis}; {size} = {evaluate(size, symbols)} is needed")
+
+    def sizes(self, symbols):
+        try:
+            return tuple(evaluate(s, symbols) for s in self.param.shape)
+        except (KeyError, NameError) as missing:
+            self.fail(f"is made by the kernel, but its size {missing} is not that of any argument")
+
+
+class Box:
+    """A number in memory."""
+
+    shape, strides = (), None
+
+    def __init__(self, pointer, owner):
+        self.pointer, self.owner = pointer, owner
+
+
+def row_major(shape):
+    strides, total = [], 1
+    for size in reversed(shape):
+        strides.insert(0, total)
+        total *= size
+    return strides
+
+
+def evaluate_or_none(size, symbols):
+    try:
+        return evaluate(size, symbols)
+    except (KeyError, NameError):
+        return None

@@ -1,0 +1,237 @@
+"""Loops and launches: T.Parallel, T.Pipelined, T.serial, T.unroll, T.vectorized, T.grid, T.Persistent, and T.Kernel."""
+
+from .bounds import bounds, known, simplified
+from .builder import current
+from .dtypes import INDEX
+from .errors import fail
+from .expr import cast, wrap
+
+
+def size(value):
+    return simplified(cast(value, INDEX))
+
+
+def shown(value):
+    return wrap(value).text(INDEX)
+
+
+class Loop:
+    """Something that `for` runs over in a kernel; run(names) yields the loop variables once, inside of its block."""
+
+    def run(self, names):
+        raise NotImplementedError
+
+    def __iter__(self):
+        yield from self.run(None)
+
+
+def listed(names, count):
+    if isinstance(names, str):
+        return [names] if count == 1 else [f"{names}_{i}" for i in range(count)]
+    if isinstance(names, tuple) and len(names) == count:
+        return [n if isinstance(n, str) else None for n in names]
+    return [None] * count
+
+
+class Counted(Loop):
+    """begin .. end step, in order: for, unroll, vector or pipeline."""
+
+    def __init__(self, word, begin, end, step=1, stages=0):
+        self.word, self.begin, self.end, self.step = word, size(begin), size(end), size(step)
+        self.stages = stages
+
+    def header(self, name):
+        span = shown(self.end) if known(self.begin) == 0 else f"{shown(self.begin)} .. {shown(self.end)}"
+        step = "" if known(self.step) == 1 else f" step {shown(self.step)}"
+        return f"{self.word} {name} in {span}{step}" + (f" stages {self.stages}" if self.stages else "")
+
+    def run(self, names):
+        builder = current("a loop")
+        body = []
+        builder.loops.append("ir")
+        with builder.inside(body):
+            name = builder.index(listed(names, 1)[0], self.end, self.begin)
+            if known(self.begin) != 0:
+                name.extent = None if known(self.step) != 1 else self.end
+            if known(self.step) is not None and known(self.step) < 0:
+                name.extent, name.bounds = None, (plus_one(bounds(self.end)[0]), bounds(self.begin)[1])
+            header = self.header(name.name)
+            yield name
+        builder.loops.pop()
+        builder.emit(header, body)
+
+
+def plus_one(value):
+    return None if value is None else value + 1
+
+
+class Points(Loop):
+    """All points of a rectangle, in any order."""
+
+    def __init__(self, extents):
+        self.extents = [size(e) for e in extents]
+
+    def run(self, names):
+        builder = current("T.Parallel")
+        body = []
+        builder.loops.append("map")
+        with builder.inside(body):
+            found = [builder.index(n or "ijkl"[i % 4], e) for i, (n, e) in enumerate(zip(listed(names, len(self.extents)), self.extents))]
+            header = "map " + ", ".join(f"{n.name} in {shown(e)}" for n, e in zip(found, self.extents))
+            yield found[0] if len(found) == 1 else tuple(found)
+        builder.loops.pop()
+        builder.emit(header, body)
+
+
+class Nest(Loop):
+    """T.grid: serial loops in each other."""
+
+    def __init__(self, extents):
+        self.extents = extents
+
+    def run(self, names):
+        names = listed(names, len(self.extents))
+        open_loops = [Counted("for", 0, e).run(n) for n, e in zip(names, self.extents)]
+        found = tuple(next(loop) for loop in open_loops)
+        yield found[0] if len(found) == 1 else found
+        for loop in reversed(open_loops):
+            next(loop, None)
+
+
+def counted(word, start, stop, step, stages=0):
+    return Counted(word, 0, start, step or 1, stages) if stop is None else Counted(word, start, stop, step or 1, stages)
+
+
+def serial(start, stop=None, step=None, **hints):
+    return counted("for", start, stop, step)
+
+
+def unroll(start, stop=None, step=None, **hints):
+    return counted("unroll", start, stop, step)
+
+
+def vectorized(start, stop=None, **hints):
+    return counted("for", start, stop, 1)
+
+
+def Pipelined(start, stop=None, num_stages=0, order=None, stage=None, sync=None, group=None, **hints):
+    return counted("pipeline" if num_stages else "for", start, stop, 1, num_stages)
+
+
+def Parallel(*extents, **hints):
+    return Points(extents)
+
+
+def grid(*extents):
+    return Nest(extents)
+
+
+class Waves(Loop):
+    """T.Persistent: every block takes each wave-th tile; one loop over the tiles of this block."""
+
+    def __init__(self, domain, wave_size, index):
+        self.domain, self.wave, self.index = [size(d) for d in domain], size(wave_size), index
+
+    def run(self, names):
+        total = 1
+        for extent in self.domain:
+            total = total * extent
+        loop = Counted("for", self.index, total, self.wave)
+        for tile in loop.run("tile"):
+            builder = current("T.Persistent")
+            found = []
+            for extent in reversed(self.domain):
+                found.insert(0, tile % extent)
+                tile = tile // extent
+            made = tuple(builder.named(n or "t", f) for n, f in zip(listed(names, len(found)), found))
+            yield made[0] if len(made) == 1 else made
+
+
+def Persistent(domain, wave_size, index, group_size=8):
+    return Waves(domain, wave_size, index)
+
+
+# Launches -------------------------------------------------------------------------------------------------------------
+
+
+class Kernel:
+    """with T.Kernel(blocks along x, y, z, threads=128) as (bx, by, bz): the body runs once for every block."""
+
+    active = []
+
+    def __init__(self, *blocks, threads=None, prelude=None, **hints):
+        self.blocks = [size(b) for b in blocks] or [1]
+        if len(self.blocks) > 3:
+            fail(f"T.Kernel has at most 3 axes of blocks, not {len(self.blocks)}")
+        threads = threads if isinstance(threads, (list, tuple)) else [threads or 128]
+        self.threads = [known(t) or 1 for t in threads]
+        self.names = None
+
+    def name_blocks(self, names):
+        self.names = names
+
+    def __enter__(self):
+        builder = current("T.Kernel")
+        if builder.resolving is not None:
+            raise ConstantsFound
+        if builder.in_grid:
+            fail("T.Kernel inside of T.Kernel")
+        self.builder, self.body = builder, []
+        self.inner = builder.inside(self.body)
+        self.inner.__enter__()
+        builder.in_grid = True
+        names = listed(self.names, len(self.blocks))
+        self.found = [builder.index(n or f"b{'xyz'[i]}", e) for i, (n, e) in enumerate(zip(names, self.blocks))]
+        count = 1
+        for t in self.threads:
+            count *= t
+        axes = ", ".join(f"{n.name} in {shown(e)}" for n, e in zip(self.found, self.blocks))
+        self.header = f"grid {axes}, threads {count}"
+        builder.launches.append(self.blocks)
+        Kernel.active.append(self)
+        return self.found[0] if len(self.found) == 1 else tuple(self.found)
+
+    def __exit__(self, kind, error, trace):
+        if kind is ConstantsFound:
+            return False
+        Kernel.active.pop()
+        self.inner.__exit__(None, None, None)
+        self.builder.in_grid = False
+        if kind is None:
+            self.builder.emit(self.header, self.body)
+        return False
+
+    @property
+    def num_threads(self):
+        count = 1
+        for t in self.threads:
+            count *= t
+        return count
+
+
+class ConstantsFound(Exception):
+    """The launch of an eager function is reached: its constants are known if its arguments tell them."""
+
+
+def launch():
+    if not Kernel.active:
+        fail("this belongs inside of a T.Kernel")
+    return Kernel.active[-1]
+
+
+def get_block_binding(dim=0):
+    return launch().found[dim]
+
+
+def get_block_bindings():
+    return list(launch().found)
+
+
+def get_block_extent(dim=0):
+    return launch().blocks[dim]
+
+
+def get_thread_extent(dim=0):
+    return launch().threads[dim]
+
+

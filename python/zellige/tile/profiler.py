@@ -1,0 +1,161 @@
+"""Timing and checking of kernels: do_bench, and profilers that make the inputs of a kernel themselves."""
+
+import enum
+import sys
+import time
+
+from .arrays import new_array
+from .errors import TileError
+from .expr import Expr
+from .kernel import evaluate
+
+
+class TensorSupplyType(enum.Enum):
+    Integer, Uniform, Normal, Randn, Zero, One, Auto = range(1, 8)
+
+
+def quantile(times, q):
+    at = q * (len(times) - 1)
+    low = int(at)
+    high = min(low + 1, len(times) - 1)
+    return times[low] + (times[high] - times[low]) * (at - low)
+
+
+def do_bench(fn, warmup=25, rep=100, _n_warmup=0, _n_repeat=0, quantiles=None, return_mode="mean", **hints):
+    """Milliseconds of a call: the mean of calls that together take about rep milliseconds, or quantiles of them."""
+    start = time.perf_counter()
+    fn()
+    estimate = max((time.perf_counter() - start) * 1e3, 1e-3)
+    for _ in range(_n_warmup or min(int(warmup / estimate), 1000)):
+        fn()
+    times = []
+    for _ in range(_n_repeat or max(1, min(int(rep / estimate), 10000))):
+        start = time.perf_counter()
+        fn()
+        times.append((time.perf_counter() - start) * 1e3)
+    times.sort()
+    if quantiles:
+        found = [quantile(times, q) for q in quantiles]
+        return found[0] if len(found) == 1 else found
+    return {"mean": sum(times) / len(times), "min": times[0], "max": times[-1], "median": quantile(times, 0.5)}[return_mode]
+
+
+def supply(param, shape, kind):
+    """An input for a parameter, in torch if that is there."""
+    try:
+        import torch
+    except ImportError:
+        return numpy_supply(param, shape, kind)
+    wanted = getattr(torch, param.dtype)
+    if kind == TensorSupplyType.Zero:
+        return torch.zeros(shape, dtype=wanted)
+    if kind == TensorSupplyType.One:
+        return torch.ones(shape, dtype=wanted)
+    if param.dtype == "bool":
+        return torch.randint(0, 2, shape, dtype=wanted)
+    if param.dtype.startswith("float8"):
+        return torch.randint(-128, 128, shape, dtype=torch.int8).to(wanted)
+    if not param.dtype.is_float or kind == TensorSupplyType.Integer:
+        low, high = (0, 3) if param.dtype.is_unsigned else (-2, 3)
+        return torch.randint(low, high, shape, dtype=torch.int64 if param.dtype.is_unsigned else wanted).to(wanted)
+    if kind in (TensorSupplyType.Normal, TensorSupplyType.Randn):
+        return torch.randn(shape).to(wanted)
+    return torch.empty(shape).uniform_(-1.0, 1.0).to(wanted)
+
+
+def numpy_supply(param, shape, kind):
+    import numpy
+    random = numpy.random.default_rng()
+    made = new_array("numpy", shape, param.dtype)
+    if kind in (TensorSupplyType.Zero, TensorSupplyType.One):
+        made[...] = kind == TensorSupplyType.One
+    elif not param.dtype.is_float or kind == TensorSupplyType.Integer:
+        low, high = (0, 2) if param.dtype == "bool" else (0, 3) if param.dtype.is_unsigned else (-2, 3)
+        made[...] = random.integers(low, high, shape)
+    elif kind in (TensorSupplyType.Normal, TensorSupplyType.Randn):
+        made[...] = random.standard_normal(shape)
+    else:
+        made[...] = random.uniform(-1, 1, shape)
+    return made
+
+
+class Profiler:
+    """Runs a kernel on inputs of its own."""
+
+    def __init__(self, kernel, kind):
+        self.kernel, self.kind = kernel, kind
+        self.params, self.result_idx = kernel.params, kernel.out_idx
+        self.adapter = self.func = kernel
+
+    def _get_params(self, with_output=False):
+        return [p for i, p in enumerate(self.params) if with_output or i not in self.result_idx]
+
+    def _get_inputs(self, with_output=False, dynamic_symbolic_constraints=None):
+        symbols = dynamic_symbolic_constraints or {}
+        return [self.supply(p, symbols) for p in self._get_params(with_output)]
+
+    def supply(self, param, symbols):
+        if param.is_scalar:
+            return 1
+        for size in param.shape:
+            if isinstance(size, Expr) and not symbols:
+                raise TileError(f"'{param.name}' has the size {size}, which is known only at a call: give it by dynamic_symbolic_constraints")
+        return supply(param, tuple(evaluate(s, symbols) for s in param.shape), self.kind)
+
+    def __call__(self, *args, **kwargs):
+        return self.kernel(*args, **kwargs)
+
+    def run_once(self, func=None):
+        return (func or self.kernel)(*self._get_inputs())
+
+    def do_bench(self, func=None, warmup=25, rep=100, n_warmup=0, n_repeat=0, input_tensors=None, quantiles=None,
+                 return_mode="mean", dynamic_symbolic_constraints=None, **hints):
+        inputs = input_tensors if input_tensors is not None else self._get_inputs(False, dynamic_symbolic_constraints)
+        target = func or self.kernel
+        return do_bench(lambda: target(*inputs), warmup, rep, n_warmup, n_repeat, quantiles, return_mode)
+
+    def results(self, reference_program, input_tensors):
+        inputs = self._get_inputs() if input_tensors is None else input_tensors
+        return listed(self.kernel(*inputs)), listed(reference_program(*inputs))
+
+    def assert_allclose(self, reference_program, input_tensors=None, atol=1e-2, rtol=1e-2, max_mismatched_ratio=0.01):
+        ours, theirs = self.results(reference_program, input_tensors)
+        if len(ours) != len(theirs):
+            raise AssertionError(f"the kernel gives {len(ours)} arrays and the reference {len(theirs)}")
+        for a, b in zip(ours, theirs):
+            if a is not None and b is not None:
+                assert_close(a, b, rtol, atol, max_mismatched_ratio)
+
+    def manual_assert_close(self, reference_program, input_tensors=None, manual_check_prog=None):
+        manual_check_prog(*self.results(reference_program, input_tensors))
+
+    def assert_consistent(self, repeat=10):
+        inputs = self._get_inputs()
+        first = listed(self.kernel(*inputs))
+        for _ in range(repeat):
+            for a, b in zip(first, listed(self.kernel(*inputs))):
+                assert_close(a, b, 0, 0, 0)
+
+
+def listed(value):
+    return [] if value is None else list(value) if isinstance(value, (tuple, list)) else [value]
+
+
+def as_doubles(array):
+    import numpy
+    if "torch" in sys.modules and hasattr(array, "data_ptr"):
+        return array.detach().double().numpy()
+    return numpy.asarray(array).astype("float64")
+
+
+def assert_close(actual, expected, rtol=1e-2, atol=1e-3, max_mismatched_ratio=0.0, **hints):
+    """All but a share of the elements agree."""
+    import numpy
+    a, b = as_doubles(actual), as_doubles(expected)
+    if a.shape != b.shape:
+        raise AssertionError(f"shapes differ: {a.shape} and {b.shape}")
+    wrong = ~numpy.isclose(a, b, rtol, atol, equal_nan=True)
+    count = int(wrong.sum())
+    if count > max_mismatched_ratio * a.size:
+        at = tuple(int(i) for i in numpy.argwhere(wrong)[0])
+        raise AssertionError(f"{count} of {a.size} elements differ by more than {atol} + {rtol} * |expected|; the first at {at}: {a[at]} and {b[at]}")

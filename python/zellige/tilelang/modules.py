@@ -1,0 +1,141 @@
+"""The modules that `import tilelang` and its like find: zellige.tile under other names, and what programs expect around it."""
+
+import importlib.abc
+import importlib.machinery
+import sys
+import types
+
+import zellige.tile as tile
+from zellige.tile import language, mathematics, profiler
+from zellige.tile.dtypes import dtype
+from zellige.tile.hints import GemmWarpPolicy, Layout
+
+from . import testing
+
+
+class Anything:
+    """An option or object that matters to another compiler: all its attributes are names, all its calls give itself."""
+
+    def __init__(self, name=""):
+        self._name = name
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return Anything(name)
+
+    def __call__(self, *args, **kwargs):
+        return self
+
+    def __repr__(self):
+        return self._name
+
+    def __hash__(self):
+        return hash(self._name)
+
+    def __eq__(self, other):
+        return isinstance(other, Anything) and other._name == self._name
+
+
+def next_power_of_2(x):
+    return 1 << max(int(x) - 1, 0).bit_length()
+
+
+def cdiv(a, b):
+    return mathematics.ceildiv(a, b)
+
+
+def determine_fp8_type(kind="e4m3"):
+    return f"float8_{kind}" + ("fn" if kind == "e4m3" else "")
+
+
+def determine_torch_fp8_type(kind="e4m3"):
+    import torch
+    return getattr(torch, determine_fp8_type(kind))
+
+
+def ignore(*args, **kwargs):
+    return None
+
+
+def layout_of(*args, **kwargs):
+    return Layout()
+
+
+def get_tensor_supply(kind=tile.TensorSupplyType.Auto):
+    return lambda param: profiler.supply(param, tuple(param.shape), kind)
+
+
+def contents():
+    """{module: {name: value}} of everything that is there."""
+    policy = {"GemmWarpPolicy": GemmWarpPolicy}
+    numbers = {"next_power_of_2": next_power_of_2, "cdiv": cdiv}
+    jit = {"jit": tile.jit, "lazy_jit": tile.jit, "compile": tile.compile, "par_compile": tile.par_compile,
+           "JITKernel": tile.Kernel, "JITImpl": tile.JITFunction}
+    tuning = {"autotune": tile.autotune, "AutoTuner": tile.AutoTuner, "set_autotune_inputs": tile.set_autotune_inputs}
+    supply = {"TensorSupplyType": tile.TensorSupplyType, "torch_assert_close": profiler.assert_close,
+              "get_tensor_supply": get_tensor_supply}
+    options = {"PassConfigKey": Anything("PassConfigKey")}
+    bench = {"do_bench": tile.do_bench, "Profiler": tile.Profiler}
+    layouts = {"Layout": Layout, "Fragment": Layout, "make_swizzled_layout": layout_of}
+    switches = {"disable_cache": ignore, "enable_cache": ignore, "set_log_level": ignore, "env": Anything("env"),
+                "__version__": "0.1.15", "DataType": dtype}
+    return {
+        "tilelang": {**jit, **tuning, **supply, **options, **numbers, **layouts, **switches, **bench},
+        "tilelang.jit": jit, "tilelang.autotuner": tuning, "tilelang.profiler": bench, "tilelang.profiler.bench": bench,
+        "tilelang.utils": supply, "tilelang.utils.tensor": supply, "tilelang.math": numbers, "tilelang.layout": layouts,
+        "tilelang.tileop": policy, "tilelang.tileop.base": policy, "tilelang.testing": vars(testing),
+        "tilelang.transform": {**options, "simplify_prim_func": lambda f: f},
+        "tilelang.language.fp8": {"determine_fp8_type": determine_fp8_type, "determine_torch_fp8_type": determine_torch_fp8_type},
+        "tilelang.language.dtypes": {"dtype": dtype, **{k: v for k, v in vars(language).items() if isinstance(v, dtype)}},
+        "tvm": {"DataType": dtype}, "tilelang.tvm": {"DataType": dtype},
+    }
+
+
+LOOSE = ("tilelang.carver", "tilelang.tools", "tilelang.engine", "tilelang.contrib", "tilelang.cuda", "tilelang.rocm",
+         "tilelang.backend", "tilelang.env", "tilelang.intrinsics", "tvm", "tilelang.tvm")
+
+
+class LooseModule(types.ModuleType):
+    """A module of which programs only hand things on."""
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return Anything(name)
+
+
+class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Finds modules that only other compilers have, and refuses other modules of tilelang by name."""
+
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] not in ("tilelang", "tvm"):
+            return None
+        if any(name == loose or name.startswith(loose + ".") for loose in LOOSE):
+            return importlib.machinery.ModuleSpec(name, self, is_package=True)
+        return None
+
+    def create_module(self, spec):
+        made = LooseModule(spec.name)
+        made.__path__ = []
+        return made
+
+    def exec_module(self, module):
+        pass
+
+
+def install():
+    """Makes `import tilelang` find zellige.tile, and CUDA tensors live on the CPU where there is no CUDA."""
+    from .torch_device import install as install_devices
+    for name, values in contents().items():
+        module = LooseModule(name) if name in LOOSE else types.ModuleType(name)
+        module.__path__ = []
+        module.__dict__.update({k: v for k, v in values.items() if not k.startswith("__") or k == "__version__"})
+        sys.modules[name] = module
+    sys.modules["tilelang.language"] = language
+    for name in [*contents(), "tilelang.language"]:
+        parent, _, child = name.rpartition(".")
+        if parent and parent != "tilelang.language" and not isinstance(vars(sys.modules[parent]).get(child), types.FunctionType):
+            setattr(sys.modules[parent], child, sys.modules[name])
+    sys.meta_path.insert(0, Finder())
+    install_devices()

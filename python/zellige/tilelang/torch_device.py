@@ -1,0 +1,124 @@
+"""A CUDA device for torch where there is none: everything that is put on it stays on the CPU.
+
+A torch function mode sees every call of torch's API and replaces devices named cuda; torch.cuda's functions that ask about
+the device or wait for it get plain answers.
+"""
+
+import importlib.abc
+import importlib.util
+import sys
+import time
+import types
+
+
+def install():
+    """At once if torch is imported, else when it is."""
+    if "torch" in sys.modules:
+        replace(sys.modules["torch"])
+    else:
+        sys.meta_path.insert(0, Waiting())
+
+
+class Waiting(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name != "torch":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec("torch")
+        if spec is None:
+            return None
+        run = spec.loader.exec_module
+
+        def exec_module(module):
+            run(module)
+            replace(module)
+        spec.loader.exec_module = exec_module
+        return spec
+
+
+def is_cuda(value, torch):
+    if isinstance(value, str):
+        return value.split(":")[0] == "cuda"
+    return isinstance(value, torch.device) and value.type == "cuda"
+
+
+def replace(torch):
+    if torch.cuda.is_available():
+        return
+    from torch.overrides import TorchFunctionMode
+
+    class OnCPU(TorchFunctionMode):
+        def __torch_function__(self, function, kinds, args=(), kwargs=None):
+            kwargs = kwargs or {}
+            if function is torch.Tensor.cuda:
+                return args[0]
+            args = tuple("cpu" if is_cuda(a, torch) else a for a in args)
+            if is_cuda(kwargs.get("device"), torch) or isinstance(kwargs.get("device"), int):
+                kwargs = {**kwargs, "device": "cpu"}
+            return function(*args, **kwargs)
+
+    OnCPU().__enter__()
+    torch.set_default_device = ignore_cuda(torch.set_default_device, torch)
+    generator = torch.Generator
+    torch.Generator = lambda device="cpu": generator("cpu" if is_cuda(device, torch) else device)
+    module = torch.nn.Module
+    module.cuda = lambda self, device=None: self
+    for name, value in answers(torch).items():
+        setattr(torch.cuda, name, value)
+
+
+def ignore_cuda(function, torch):
+    return lambda device: None if is_cuda(device, torch) else function(device)
+
+
+class Event:
+    """torch.cuda.Event by the clock of the host."""
+
+    def __init__(self, *args, **kwargs):
+        self.at = None
+
+    def record(self, stream=None):
+        self.at = time.perf_counter()
+
+    def synchronize(self):
+        pass
+
+    wait = query = synchronize
+
+    def elapsed_time(self, end):
+        return (end.at - self.at) * 1e3
+
+
+class Stream:
+    cuda_stream = 0
+
+    def __init__(self, *args, **kwargs):
+        pass
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        return False
+
+    def synchronize(self):
+        pass
+
+    wait_stream = wait_event = record_event = lambda self, *args: None
+
+
+class device(Stream):
+    pass
+
+
+def answers(torch):
+    nothing = lambda *args, **kwargs: None  # noqa: E731
+    properties = types.SimpleNamespace(name="CPU", multi_processor_count=torch.get_num_threads(), major=9, minor=0,
+                                       total_memory=1 << 34, shared_memory_per_block=1 << 17, warp_size=32, L2_cache_size=1 << 25,
+                                       shared_memory_per_multiprocessor=1 << 17, max_threads_per_multi_processor=2048)
+    return {"is_available": lambda: True, "synchronize": nothing, "empty_cache": nothing, "current_device": lambda: 0,
+            "device_count": lambda: 1, "get_device_name": lambda *a: "CPU", "get_device_capability": lambda *a: (9, 0),
+            "get_device_properties": lambda *a: properties, "manual_seed": torch.manual_seed, "manual_seed_all": torch.manual_seed,
+            "set_device": nothing, "Event": Event, "Stream": Stream, "stream": lambda s: Stream(), "current_stream": lambda *a: Stream(),
+            "device": device, "is_initialized": lambda: True, "init": nothing, "reset_peak_memory_stats": nothing,
+            "memory_allocated": lambda *a: 0, "max_memory_allocated": lambda *a: 0}
