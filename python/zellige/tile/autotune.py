@@ -60,7 +60,7 @@ class AutoTuner:
         made = self.function.compile(**config) if isinstance(self.function, JITFunction) else self.function(**config)
         return made if hasattr(made, "get_profiler") else compile(made, **self.compile_options)
 
-    def run(self, warmup=25, rep=100, timeout=30):
+    def run(self, warmup=25, rep=100, timeout=30, **options):
         """Times every configuration; those that do not compile or take too long are left out."""
         best, failures = None, []
         for config in self.configs:
@@ -110,7 +110,8 @@ class AutoTuned:
         from .jit import key_of
         configs = self.configs(*args, **kwargs) if callable(self.configs) else self.configs
         names = set(configs[0]) if configs else set()
-        bound = inspect.signature(self.function.function).bind_partial(*args, **kwargs)
+        signature = inspect.signature(self.function.function)
+        bound = signature.bind_partial(*args, **{k: v for k, v in kwargs.items() if k in signature.parameters})
         if names & set(bound.arguments):
             return {}
         key = key_of(tuple(a for a in args if not hasattr(a, "shape")), kwargs)

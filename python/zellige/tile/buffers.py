@@ -48,6 +48,10 @@ class Buffer:
             strides.insert(0, strides[0] * size)
         return strides
 
+    @property
+    def data(self):
+        return self
+
     def scope(self):
         return {"fragment": "local.fragment", "shared": "shared.dyn"}.get(self.memory, self.memory)
 
@@ -140,8 +144,7 @@ class Load(Expr):
         mask = self.mask()
         if not mask:
             return self.place()
-        other = self.buffer.safe_value
-        return f"load({self.place()}, {mask}, {wrap(other, self.dtype).text(self.dtype)})"
+        return f"load({self.place()}, {mask}, {cast(self.buffer.safe_value, self.buffer.dtype).text(self.buffer.dtype)})"
 
 
 def outside_of(index, size, buffer):
@@ -221,9 +224,25 @@ class Pointer:
         self.dtype = dtype(type_)
 
 
+class PointerMaker:
+    def __call__(self, type_="float32", *hints):
+        return Pointer(type_)
+
+    def __or__(self, other):
+        return self
+
+    __ror__ = __or__
+
+
 class SpecMaker:
-    def __call__(self, shape, dtype="float32", *args, strides=None, **options):
+    def __call__(self, shape, dtype="float32", data=None, strides=None, **options):
+        if isinstance(data, Buffer):
+            from .views import view
+            return view(data, shape, dtype)
         return Spec(shape, dtype, strides)
+
+    def __or__(self, other):
+        return self
 
     def __getitem__(self, key):
         if isinstance(key, tuple) and len(key) == 2 and is_type(key[1]):

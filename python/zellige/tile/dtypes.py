@@ -81,7 +81,7 @@ def name_of(spelling):
     """The TileLang name of a dtype in any spelling: ours, a string, torch's, NumPy's, zellige's, a Python type."""
     if isinstance(spelling, dtype):
         return str.__str__(spelling)
-    if spelling in (int, float, bool):
+    if isinstance(spelling, type) and spelling in (int, float, bool):
         return {int: "int32", float: "float32", bool: "bool"}[spelling]
     text = spelling if isinstance(spelling, str) else getattr(spelling, "name", None) or getattr(spelling, "__name__", None) or str(spelling)
     text = text.rsplit(".", 1)[-1]

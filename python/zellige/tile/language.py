@@ -3,12 +3,13 @@
 from . import hints as _hints
 from . import statements as _statements
 from .buffers import Buffer as _Buffer
-from .buffers import Pointer as _Pointer
+from .buffers import PointerMaker as _PointerMaker
 from .buffers import SpecMaker as _SpecMaker
 from .buffers import StridedMaker as _StridedMaker
 from .builder import current as _current
 from .dtypes import INDEX as _INDEX
 from .dtypes import dtype
+from .dtypes import dtype as _dtype
 from .dtypes import named as _named
 from .errors import UnknownName as _UnknownName
 from .errors import fail as _fail
@@ -37,8 +38,7 @@ GemmWarpPolicy = _hints.GemmWarpPolicy
 Layout, Fragment = _hints.Layout, _hints.Layout
 
 
-def ptr(type_="float32", *hints):
-    return _Pointer(type_)
+ptr = _PointerMaker()
 
 
 def make_tensor(pointer, shape, dtype="float32", strides=None):
@@ -96,10 +96,10 @@ def alloc_buffer(shape, dtype="float32", scope="local", **hints):
     return _statements.allocate(kind, shape, dtype)
 
 
-def alloc_var(dtype_, *args, scope="local.var", init=None):
+def alloc_var(dtype, *args, scope="local.var", init=None):
     for value in args:
         init = value if not isinstance(value, str) else init
-    return _current("T.alloc_var").variable(None, 0 if init is None else init, dtype(dtype_))
+    return _current("T.alloc_var").variable(None, 0 if init is None else init, _dtype(dtype))
 
 
 def alloc_reducer(shape, dtype="float32", op="sum", replication=None):

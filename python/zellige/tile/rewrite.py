@@ -88,11 +88,12 @@ def names_of(target):
 
 
 def at(node, made):
-    """made, with the place of node wherever it has none."""
+    """made, with the place where node begins wherever it has none: CPython takes the line of a method call from its end."""
     for part in made if isinstance(made, list) else [made]:
         for inner in ast.walk(part):
             if not hasattr(inner, "lineno") and "lineno" in inner._attributes:
-                ast.copy_location(inner, node)
+                inner.lineno = inner.end_lineno = node.lineno
+                inner.col_offset = inner.end_col_offset = node.col_offset
     return made
 
 

@@ -7,10 +7,12 @@ import types
 
 import zellige.tile as tile
 from zellige.tile import language, mathematics, profiler
+from zellige.tile.buffers import Buffer
 from zellige.tile.dtypes import dtype
+from zellige.tile.expr import Const, Expr, wrap
 from zellige.tile.hints import GemmWarpPolicy, Layout
 
-from . import testing
+from . import driver, testing
 
 
 class Anything:
@@ -25,6 +27,15 @@ class Anything:
         return Anything(name)
 
     def __call__(self, *args, **kwargs):
+        return self
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        return False
+
+    def __getitem__(self, key):
         return self
 
     def __repr__(self):
@@ -54,6 +65,10 @@ def determine_torch_fp8_type(kind="e4m3"):
     return getattr(torch, determine_fp8_type(kind))
 
 
+def typed_number(value, dtype_=None):
+    return wrap(value) if dtype_ is None else Const(value, dtype(dtype_))
+
+
 def ignore(*args, **kwargs):
     return None
 
@@ -78,8 +93,10 @@ def contents():
     options = {"PassConfigKey": Anything("PassConfigKey")}
     bench = {"do_bench": tile.do_bench, "Profiler": tile.Profiler}
     layouts = {"Layout": Layout, "Fragment": Layout, "make_swizzled_layout": layout_of}
+    machine = {"driver": driver, "get_num_sms": driver.get_num_sms}
     switches = {"disable_cache": ignore, "enable_cache": ignore, "set_log_level": ignore, "env": Anything("env"),
-                "__version__": "0.1.15", "DataType": dtype}
+                "__version__": "0.1.15", "__file__": __file__, "DataType": dtype}
+    expressions = {**{k: getattr(language, k) for k in language.__all__}, "const": typed_number, "PrimExpr": Expr, "Buffer": Buffer, "Var": Expr}
     return {
         "tilelang": {**jit, **tuning, **supply, **options, **numbers, **layouts, **switches, **bench},
         "tilelang.jit": jit, "tilelang.autotuner": tuning, "tilelang.profiler": bench, "tilelang.profiler.bench": bench,
@@ -88,12 +105,18 @@ def contents():
         "tilelang.transform": {**options, "simplify_prim_func": lambda f: f},
         "tilelang.language.fp8": {"determine_fp8_type": determine_fp8_type, "determine_torch_fp8_type": determine_torch_fp8_type},
         "tilelang.language.dtypes": {"dtype": dtype, **{k: v for k, v in vars(language).items() if isinstance(v, dtype)}},
-        "tvm": {"DataType": dtype}, "tilelang.tvm": {"DataType": dtype},
+        "tilelang.carver.arch": machine, "tilelang.carver": {}, "tilelang.carver.arch.driver": vars(driver),
+        **{f"{tvm}{name}": values for tvm in ("tvm", "tilelang.tvm") for name, values in
+           {"": {"DataType": dtype}, ".tirx": expressions, ".tir": expressions}.items()},
     }
 
 
 LOOSE = ("tilelang.carver", "tilelang.tools", "tilelang.engine", "tilelang.contrib", "tilelang.cuda", "tilelang.rocm",
          "tilelang.backend", "tilelang.env", "tilelang.intrinsics", "tvm", "tilelang.tvm")
+
+
+def is_loose(name):
+    return any(name == loose or name.startswith(loose + ".") for loose in LOOSE)
 
 
 class LooseModule(types.ModuleType):
@@ -111,7 +134,7 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def find_spec(self, name, path=None, target=None):
         if name.split(".")[0] not in ("tilelang", "tvm"):
             return None
-        if any(name == loose or name.startswith(loose + ".") for loose in LOOSE):
+        if is_loose(name):
             return importlib.machinery.ModuleSpec(name, self, is_package=True)
         return None
 
@@ -128,9 +151,9 @@ def install():
     """Makes `import tilelang` find zellige.tile, and CUDA tensors live on the CPU where there is no CUDA."""
     from .torch_device import install as install_devices
     for name, values in contents().items():
-        module = LooseModule(name) if name in LOOSE else types.ModuleType(name)
+        module = LooseModule(name) if is_loose(name) else types.ModuleType(name)
         module.__path__ = []
-        module.__dict__.update({k: v for k, v in values.items() if not k.startswith("__") or k == "__version__"})
+        module.__dict__.update({k: v for k, v in values.items() if not k.startswith("__") or k in ("__version__", "__file__")})
         sys.modules[name] = module
     sys.modules["tilelang.language"] = language
     for name in [*contents(), "tilelang.language"]:

@@ -59,10 +59,13 @@ def replace(torch):
 
     OnCPU().__enter__()
     torch.set_default_device = ignore_cuda(torch.set_default_device, torch)
-    generator = torch.Generator
-    torch.Generator = lambda device="cpu": generator("cpu" if is_cuda(device, torch) else device)
-    module = torch.nn.Module
-    module.cuda = lambda self, device=None: self
+    torch.nn.Module.cuda = lambda self, device=None: self
+
+    class Generator(torch.Generator):
+        def __new__(cls, device="cpu"):
+            return super().__new__(cls, "cpu" if is_cuda(device, torch) else device)
+
+    torch.Generator = Generator
     for name, value in answers(torch).items():
         setattr(torch.cuda, name, value)
 
@@ -118,7 +121,7 @@ def answers(torch):
                                        shared_memory_per_multiprocessor=1 << 17, max_threads_per_multi_processor=2048)
     return {"is_available": lambda: True, "synchronize": nothing, "empty_cache": nothing, "current_device": lambda: 0,
             "device_count": lambda: 1, "get_device_name": lambda *a: "CPU", "get_device_capability": lambda *a: (9, 0),
-            "get_device_properties": lambda *a: properties, "manual_seed": torch.manual_seed, "manual_seed_all": torch.manual_seed,
+            "get_device_properties": lambda *a: properties, "manual_seed": nothing, "manual_seed_all": nothing,
             "set_device": nothing, "Event": Event, "Stream": Stream, "stream": lambda s: Stream(), "current_stream": lambda *a: Stream(),
             "device": device, "is_initialized": lambda: True, "init": nothing, "reset_peak_memory_stats": nothing,
             "memory_allocated": lambda *a: 0, "max_memory_allocated": lambda *a: 0}
