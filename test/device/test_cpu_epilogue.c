@@ -54,8 +54,8 @@ static bool same_bits(zl_array a, zl_array b) {
     return x && y && zl_nbytes(a) == zl_nbytes(b) && !memcmp(x, y, zl_nbytes(a));
 }
 
-static void compare_once(zl_dtype dtype, int64_t batch, int64_t m, int64_t n, int64_t k, int pick) {
-    bool keeps = test_between(0, 3) == 0;
+static void compare_once(zl_dtype dtype, int64_t batch, int64_t m, int64_t n, int64_t k, int pick,
+                         bool keeps) {
     int64_t a[3] = {batch, m, k}, b[3] = {test_between(0, 1) ? batch : 1, k, n}, c[3] = {batch, m, n};
     struct view x = view_random(dtype, 3, a), w = view_random(dtype, 3, b), y = view_random(dtype, 3, c);
     struct view row = view_random(dtype, 1, &n), column = view_random(dtype, 3, (int64_t[]){1, m, 1});
@@ -73,6 +73,17 @@ static void compare_once(zl_dtype dtype, int64_t batch, int64_t m, int64_t n, in
     zl_release(alone);
 }
 
+// Parts of some rows and few columns, whose last are in boxes.
+TEST(epilogues_of_narrow_parts) {
+    int64_t fused = zl_counter("fused");
+    for (int i = 0; i < 8; i++)
+        ZL_SCOPE {
+            static const int64_t cols[] = {504, 512, 252, 1012};
+            compare_once(ZL_FLOAT32, 1, 100, cols[i / 2 % 4], 2048, i % (int)COUNT(ends), i & 1);
+        }
+    CHECK(zl_counter("fused") > fused + 8);
+}
+
 TEST(epilogues_as_alone) {
     static const zl_dtype dtypes[] = {ZL_FLOAT32, ZL_FLOAT64, ZL_FLOAT16, ZL_BFLOAT16};
     int rounds = test_quick() ? 16 : test_long() ? 2000 : 100, threads = zl_threads();
@@ -82,7 +93,8 @@ TEST(epilogues_as_alone) {
             int64_t batch = test_between(0, 2) ? 1 : test_between(2, 3), n = test_between(2, 200);
             int64_t m = 8192 / n + test_between(2, 300), k = test_between(16, 200);
             zl_set_threads(1 + (int)test_between(0, 2));
-            compare_once(dtypes[i % COUNT(dtypes)], batch, m, n, k, i / 4 % (int)COUNT(ends));
+            compare_once(dtypes[i % COUNT(dtypes)], batch, m, n, k, i / 4 % (int)COUNT(ends),
+                         test_between(0, 3) == 0);
         }
     zl_set_threads(threads);
     CHECK(zl_counter("fused") > fused + rounds);

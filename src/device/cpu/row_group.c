@@ -262,8 +262,8 @@ static int take_temp(struct group *g, int index) {
     return first + at;
 }
 
-// Outputs come first among the operands: they are numbered before any input is. A product that is not stored is the first
-// of those.
+// Outputs come first among the operands: they are numbered before any input is. The product is the first of those: rows only
+// read it.
 static bool place_outputs(struct group *g) {
     int stored = 0, outputs = 0;
     g->temps = g->line_temps = g->temp_item = 0;
@@ -271,7 +271,7 @@ static bool place_outputs(struct group *g) {
         outputs += group_is_output(g, i);
     for (int i = g->begin; i < g->end; i++) {
         struct row *r = group_row(g, i);
-        if (r->kind == ROW_VIEW || (r->kind == ROW_PRODUCT && !r->stored)) {
+        if (r->kind == ROW_VIEW || r->kind == ROW_PRODUCT) {
             bool is_view = r->kind == ROW_VIEW;
             r->at[0] = is_view ? group_row(g, g->p->step[i].source[0])->at[0] : (int8_t)outputs;
             continue;

@@ -81,9 +81,10 @@ static inline bool group_has_product(const struct group *g) {
     return g->row[0].kind == ROW_PRODUCT;
 }
 
-// The call's result gets memory.
+// The call's result gets memory, which its row writes.
 static inline bool group_is_output(struct group *g, int index) {
-    return group_row(g, index)->stored && group_row(g, index)->kind != ROW_VIEW;
+    const struct row *r = group_row(g, index);
+    return r->stored && r->kind != ROW_VIEW && r->kind != ROW_PRODUCT;
 }
 
 // The input is made outside the group.

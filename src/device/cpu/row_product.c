@@ -6,7 +6,7 @@
 struct epilogue {
     const struct group *g;
     double weight;
-    int product;         // its operand; -1: it is stored, and one of the outputs
+    int product;         // its operand; -1: it is stored, and lies still
     atomic_int compiled; // calls of a part that ran in compiled kernels
 };
 

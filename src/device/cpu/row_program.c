@@ -54,12 +54,16 @@ static void add_output(struct group *g, int index) {
     cpu_layout_add(&g->l, cpu_data(out), array_item(out), out->ndim, out->dim, array_stride(out));
 }
 
-// Where its parts are is known when they are there.
+// Where parts of one that is not stored are is known when they are there.
 static void add_product(struct group *g) {
     zl_array product = group_output(g, g->begin);
     int at = g->l.operands;
     g->external[at] = product;
-    cpu_layout_add(&g->l, &g->room[at], array_item(product), 0, NULL, NULL);
+    if (g->row[0].stored)
+        cpu_layout_add(&g->l, cpu_data(product), array_item(product), product->ndim, product->dim,
+                       array_stride(product));
+    else
+        cpu_layout_add(&g->l, &g->room[at], array_item(product), 0, NULL, NULL);
 }
 
 // A weak scalar takes the dtype of the row that reads it, so it is an operand for each.
@@ -87,7 +91,7 @@ static void bind_operands(struct group *g) {
     for (int i = g->begin; i < g->end; i++)
         if (group_is_output(g, i))
             add_output(g, i);
-    if (group_has_product(g) && !g->row[0].stored)
+    if (group_has_product(g))
         add_product(g);
     for (int i = g->begin; i < g->end; i++) {
         const struct step *s = &g->p->step[i];
