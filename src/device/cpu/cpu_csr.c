@@ -18,7 +18,7 @@ struct csr {
 
 enum { NOT_EQUAL = -1, NOT_ROWS = -2 };
 enum {
-    CSR_ROWS = 1024, // rows checked at once: what they need stays in the cache
+    CSR_ROWS = 512, // rows checked at once: what they need stays in the cache
     CSR_LONG = 16,   // entries from which a row is added in four sums
     CSR_WIDTH = 32,  // columns added at once
 };

@@ -8,8 +8,17 @@ typedef CSR_TYPE CSR(lanes) __attribute__((vector_size(16), aligned(sizeof(CSR_T
 // Rows of one entry each, and of two, without a loop for each of them; added as rows_times_vector() does, also to 0.
 static void CSR(rows_of_one)(CSR_TYPE *restrict y, const CSR_TYPE *restrict value, const CSR_INDEX *restrict index,
                              const CSR_TYPE *restrict x, int64_t rows) {
-#pragma GCC unroll 8
-    for (int64_t i = 0; i < rows; i++)
+    enum { LANES = 16 / sizeof(CSR_TYPE) };
+    int64_t i = 0;
+#pragma GCC unroll 4
+    for (; i + LANES <= rows; i += LANES) {
+        CSR(lanes) found = {0};
+#pragma GCC unroll 4
+        for (int k = 0; k < LANES; k++)
+            found[k] = x[index[i + k]];
+        *(CSR(lanes) *)(void *)(y + i) = 0 + *(const CSR(lanes) *)(const void *)(value + i) * found;
+    }
+    for (; i < rows; i++)
         y[i] = 0 + value[i] * x[index[i]];
 }
 
