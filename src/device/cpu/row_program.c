@@ -5,6 +5,7 @@
 
 #include "device/cpu/row_group.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -28,12 +29,23 @@ static bool is_possible(const struct group *g) {
     return true;
 }
 
+// Whether lines of x jump from one line of the cache to the next, while another axis goes along them: single steps
+// transpose such an array in blocks, which is faster than to gather it line by line.
+static bool lies_across(zl_array x, int64_t item) {
+    bool along = false;
+    for (int i = 0; i + 1 < x->ndim; i++)
+        along |= x->dim[i] >= 4 && array_stride(x)[i] > 0 && array_stride(x)[i] * item < LAYOUT_LINE;
+    return along && x->dim[x->ndim - 1] >= 4 && llabs(array_stride(x)[x->ndim - 1]) * item >= LAYOUT_LINE;
+}
+
 // Lines, and what must be gathered of them, fit where they go.
 static bool fits(struct group *g) {
     int64_t gathered = 0;
     for (int i = g->begin; i < g->end; i++)
         for (int k = 0; k < g->p->step[i].inputs; k++) {
             zl_array x = g->b->call[i]->in[k];
+            if (group_is_external(g, i, k) && lies_across(x, g->p->step[i].item[k + 1]))
+                return false;
             bool strided = x->size > 1 && array_stride(x)[x->ndim - 1] != 1;
             gathered +=
                 group_is_external(g, i, k) && strided ? g->line * g->p->step[i].item[k + 1] + LAYOUT_LINE : 0;
