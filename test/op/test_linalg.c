@@ -4,6 +4,7 @@
 #define TEST_LACKS test_lacks_lapack
 
 #include <math.h>
+#include <pthread.h>
 
 #include "op/op_test.h"
 
@@ -148,6 +149,41 @@ TEST(large_matrices_of_any_form_have_lu_factors) {
                 check_close(zl_matmul(zl_take(out[1], out[0], 0), out[2]), a, 1e-12);
                 CHECK(zl_item(zl_max(zl_abs(out[1]))) <= 1);
             }
+}
+
+// A matrix that is large enough for LAPACK to use all threads, and what other threads do beside it.
+struct beside {
+    zl_array a, values, inverse; // retained
+    bool same;
+};
+
+static zl_array values_of(zl_array a) {
+    return zl_linalg_eigvalsh(zl_add(a, zl_matrix_transpose(a)), "L");
+}
+
+static void *factor_beside(void *data) {
+    struct beside *b = data;
+    b->same = true;
+    for (int i = 0; i < 3; i++)
+        ZL_SCOPE
+            b->same &= zl_item_int(zl_array_equal(values_of(b->a), b->values, false)) == 1 &&
+                       zl_item_int(zl_array_equal(zl_linalg_inv(b->a), b->inverse, false)) == 1;
+    return NULL;
+}
+
+TEST(factors_beside_each_other_are_the_same) {
+    struct beside b[3];
+    pthread_t thread[3];
+    zl_array a = near_identity(256, ZL_FLOAT32), values = ready(values_of(a)), inverse = ready(zl_linalg_inv(a));
+    REQUIRE(a && values && inverse);
+    for (int i = 0; i < 3; i++) {
+        b[i] = (struct beside){a, values, inverse, false};
+        REQUIRE(!pthread_create(&thread[i], NULL, factor_beside, &b[i]));
+    }
+    for (int i = 0; i < 3; i++) {
+        pthread_join(thread[i], NULL);
+        CHECK(b[i].same);
+    }
 }
 
 // The place of the first zero is that of the whole matrix.

@@ -33,30 +33,28 @@ static char name[256] = "own kernels";
 
 // Threads --------------------------------------------------------------------------------------------------------
 
-void cpu_blas_set_threads(void *library, int threads) {
-    for (size_t i = 0; i < COUNT(set_threads); i++) {
-        void (*set)(int);
+blas_threads *cpu_blas_threads(void *library) {
+    blas_threads *set = NULL;
+    for (size_t i = 0; !set && i < COUNT(set_threads); i++)
         *(void **)&set = dlsym(library, set_threads[i]);
-        if (set)
-            set(threads);
-    }
+    return set;
 }
 
 // A library that is used on one thread, by some, and on all by whoever is alone: its number of threads is for all.
 static pthread_rwlock_t use = PTHREAD_RWLOCK_INITIALIZER;
 
-void cpu_blas_begin(void *library, bool alone) {
+void cpu_blas_begin(blas_threads *alone) {
     if (!alone) {
         pthread_rwlock_rdlock(&use);
         return;
     }
     pthread_rwlock_wrlock(&use);
-    cpu_blas_set_threads(library, pool_threads());
+    alone(pool_threads());
 }
 
-void cpu_blas_end(void *library, bool alone) {
+void cpu_blas_end(blas_threads *alone) {
     if (alone)
-        cpu_blas_set_threads(library, 1);
+        alone(1);
     pthread_rwlock_unlock(&use);
 }
 
@@ -92,9 +90,9 @@ static bool multiply(zl_dtype dtype, const struct gemm *g) {
     fortran_gemm *gemm = wide ? bound.twice : dtype == ZL_FLOAT32 ? bound.single : bound.complex_single;
     const void *alpha = wide ? (const void *)&one_twice : one;
     const void *beta = g->add ? alpha : wide ? (const void *)&zero_twice : zero;
-    cpu_blas_begin(NULL, false);
+    cpu_blas_begin(NULL);
     gemm(trans_b, trans_a, &n, &m, &k, alpha, g->b, &ldb, g->a, &lda, beta, g->c, &ldc, 1, 1);
-    cpu_blas_end(NULL, false);
+    cpu_blas_end(NULL);
     return true;
 }
 
@@ -114,7 +112,9 @@ static bool bind(const char *path, struct functions *f) {
         log_line(ZL_LOG_WARN, "%s is no BLAS: it has no %s", path, missing);
         return false;
     }
-    cpu_blas_set_threads(library, 1);
+    blas_threads *set = cpu_blas_threads(library);
+    if (set)
+        set(1);
     return true;
 }
 

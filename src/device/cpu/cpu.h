@@ -288,10 +288,12 @@ struct blas {
 };
 const struct blas *cpu_blas(void); // ZL_BLAS, else the fastest of those found; chosen at the first use
 
-void cpu_blas_set_threads(void *library, int threads); // what it starts itself; nothing if it has no say in that
-// Around each use of a library of BLAS or LAPACK: on one thread beside others, or alone on all threads.
-void cpu_blas_begin(void *library, bool alone);
-void cpu_blas_end(void *library, bool alone);
+// Says how many threads a library may start itself. NULL: it has no say in that.
+typedef void blas_threads(int count);
+blas_threads *cpu_blas_threads(void *library);
+// Around each use of a library of BLAS or LAPACK: on one thread beside others (NULL), or alone on all threads.
+void cpu_blas_begin(blas_threads *alone);
+void cpu_blas_end(blas_threads *alone);
 
 gemm_fn cpu_gemm;                 // the best way for that size; c has the dtype of a and b, whatever it is; it adds nothing
 gemm_fn *cpu_choose_gemm(zl_dtype dtype, const struct gemm *g); // the best for its size
@@ -327,8 +329,7 @@ bool cpu_matmul_then(const struct call *c, const struct product_then *then);
 
 // A function of LAPACK by its Fortran name, such as "sgetrf_"; NULL and ZL_ERROR_LIBRARY.
 void *cpu_lapack(const char *symbol);
-void  cpu_lapack_begin(bool alone); // cpu_blas_begin for it
-void  cpu_lapack_end(bool alone);
+blas_threads *cpu_lapack_threads(void); // after a function was found
 
 // A factorisation: one of LAPACK's functions for each matrix of a batch.
 struct factor {

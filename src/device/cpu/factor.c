@@ -105,10 +105,11 @@ bool cpu_factor_run(struct factor *f, int *info) {
     }; // operations that are worth a second thread, for a matrix and inside it
     double flops = (double)f->m * f->n * (f->m < f->n ? f->m : f->n);
     bool alone = f->threaded && f->batch.size == 1 && flops >= LEAST_INSIDE && pool_threads() > 1;
+    blas_threads *threads = alone ? cpu_lapack_threads() : NULL;
     atomic_init(&f->info, 0);
-    cpu_lapack_begin(alone);
+    cpu_blas_begin(threads);
     cpu_split(f->batch.size, (int64_t)(LEAST / flops) + 1, run_range, f);
-    cpu_lapack_end(alone);
+    cpu_blas_end(threads);
     *info = atomic_load(&f->info);
     if (*info == CPU_FACTOR_NO_MEMORY)
         return error_false(ZL_ERROR_MEMORY, "%s: no memory for %zu bytes of work", f->c->op->name, f->room);

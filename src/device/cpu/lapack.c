@@ -6,6 +6,7 @@
 #include <pthread.h>
 
 static void *library;
+static blas_threads *threads;
 
 static void open_library(void) {
     const char *asked = setting_text(SETTING_LAPACK);
@@ -13,15 +14,13 @@ static void open_library(void) {
                                         "libmkl_rt.so.2", "libmkl_rt.so",   NULL};
     library = library_open(*asked ? (const char *const[]){asked, NULL} : usual);
     if (library)
-        cpu_blas_set_threads(library, 1);
+        threads = cpu_blas_threads(library);
+    if (threads)
+        threads(1);
 }
 
-void cpu_lapack_begin(bool alone) {
-    cpu_blas_begin(library, alone);
-}
-
-void cpu_lapack_end(bool alone) {
-    cpu_blas_end(library, alone);
+blas_threads *cpu_lapack_threads(void) {
+    return threads;
 }
 
 void *cpu_lapack(const char *symbol) {
