@@ -342,7 +342,7 @@ struct factor {
     bool turned;           // the matrix that is worked on is that of the input turned: it lies row by row
     void *function[5];     // of LAPACK
     int work[3];           // elements of its work areas
-    bool threaded;         // LAPACK may use threads of its own
+    int64_t threaded;      // operations from which on LAPACK may use threads of its own; 0: never
     bool finite;           // LAPACK takes only finite numbers: it would print, or not end
     size_t room;           // bytes that one matrix needs, of which the first m * n elements are its own
     // Works on matrix number `at`, which is in room column by column; LAPACK's info.

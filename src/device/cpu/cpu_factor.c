@@ -160,7 +160,7 @@ bool cpu_qr(const struct call *c) {
     if (!cpu_factor_open(&f, c, "geqrf orgqr"))
         return false;
     f.one = qr_one;
-    f.threaded = true;
+    f.threaded = 1 << 27;
     ask_qr(&f);
     return cpu_factor_run(&f, &info) && (!info || failed(&f, "could not be factored", info));
 }

@@ -99,12 +99,9 @@ static void run_range(const void *context, int64_t from, int64_t to) {
 }
 
 bool cpu_factor_run(struct factor *f, int *info) {
-    enum {
-        LEAST = 65536,
-        LEAST_INSIDE = 1 << 24
-    }; // operations that are worth a second thread, for a matrix and inside it
+    enum { LEAST = 65536 }; // operations that are worth a second thread
     double flops = (double)f->m * f->n * (f->m < f->n ? f->m : f->n);
-    bool alone = f->threaded && f->batch.size == 1 && flops >= LEAST_INSIDE && pool_threads() > 1;
+    bool alone = f->threaded && f->batch.size == 1 && flops >= (double)f->threaded && pool_threads() > 1;
     blas_threads *threads = alone ? cpu_lapack_threads() : NULL;
     atomic_init(&f->info, 0);
     cpu_blas_begin(threads);
