@@ -91,8 +91,10 @@ static void edge_tile(const struct own *o, int64_t k, const char *a, const char 
     cpu_move((size_t)item, c, place, tile, dense, rows, cols);
 }
 
-// Fetched while a tile is computed: what it is added to, and a slice of the next panel of b.
-static void fetch(const struct own *o, const struct part *t, const char *c, const char *b, int64_t bytes) {
+// Fetched while a tile is computed: what it is added to, and a slice of the next panel of b. Inlined by force: gcc leaves
+// out calls of a function that does nothing but fetch.
+static inline __attribute__((always_inline)) void fetch(const struct own *o, const struct part *t,
+                                                        const char *c, const char *b, int64_t bytes) {
     for (int64_t i = 0; c && i < o->u->rows; i++, c += t->sum_row) {
         __builtin_prefetch(c, 1, 2);
         __builtin_prefetch(c + o->u->cols * o->sum_item - 1, 1, 2);
