@@ -59,10 +59,10 @@ static int serve(const char *name) {
     for (size_t i = 0; i < 3 * each; i++)
         room[i] = 0.5f;
     while (scanf("%d %d %d", &s.m, &s.n, &s.k) == 3) {
-        double start = bench_now();
+        double start = now();
         sgemm("N", "N", &s.n, &s.m, &s.k, &one, room, &s.n, room + each, &s.k, &zero, room + 2 * each, &s.n,
               1, 1);
-        printf("%.9f\n", bench_now() - start);
+        printf("%.9f\n", now() - start);
         fflush(stdout);
     }
     free(room);

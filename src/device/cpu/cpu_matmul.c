@@ -8,11 +8,10 @@
 enum { OUT, A, B };
 
 enum {
+    FLOPS_LARGE = 1 << 25,     // of a product that all threads share, if there are few
     FLOPS_LEAST = 1 << 21,     // that are worth a second thread
     FLOPS_OF_VECTOR = 1 << 17, // the same where each element is read from memory for two of them
-    HALF_ROWS = 512,           // of the result of half floats that is computed before it is rounded
-    HALF_COLS = 1536,
-    EDGE = 48, // parts are cut at multiples of it
+    EDGE = 48,                 // parts are cut at multiples of it
 };
 
 // Scratch --------------------------------------------------------------------------------------------------------
@@ -72,7 +71,7 @@ gemm_fn *cpu_choose_gemm(zl_dtype dtype, const struct gemm *g) {
     return is_half(dtype) ? cpu_own_gemm : cpu_blas()->multiply;
 }
 
-// Half floats: a piece of the result in float32, which is then rounded into its place.
+// A vector of half floats: in float32, then rounded into its place.
 static bool multiply_half(zl_dtype dtype, const struct gemm *g) {
     struct gemm h = *g;
     row_fn *narrow = cpu_level()->rows->cast[dtype][ZL_FLOAT32];
@@ -83,8 +82,10 @@ static bool multiply_half(zl_dtype dtype, const struct gemm *g) {
     h.c_col = 1;
     if (!cpu_choose_gemm(dtype, &h)(dtype, &h))
         return false;
-    for (int64_t i = 0; i < g->m; i++)
-        narrow((char *[]){g->c + i * g->c_row * 2, h.c + i * g->n * 4}, g->n, g->n);
+    bool dense = g->c_row == g->n || g->m == 1;
+    int64_t rows = dense ? 1 : g->m, cols = dense ? g->m * g->n : g->n;
+    for (int64_t i = 0; i < rows; i++)
+        cpu_call_row(narrow, g->c + i * g->c_row * 2, h.c + i * g->n * 4, NULL, NULL, cols);
     return true;
 }
 
@@ -115,14 +116,7 @@ bool cpu_gemm(zl_dtype dtype, const struct gemm *g) {
         struct gemm_work work = own_work(dtype, g);
         return gemm_multiply(&work);
     }
-    int64_t rows = g->n == 1 ? g->m : HALF_ROWS, cols = g->m == 1 ? g->n : HALF_COLS;
-    for (int64_t i = 0; i < g->m; i += rows)
-        for (int64_t j = 0; j < g->n; j += cols) {
-            struct gemm piece = part_of(2, g, i, j, MIN_OF(rows, g->m - i), MIN_OF(cols, g->n - j));
-            if (!multiply_half(dtype, &piece))
-                return false;
-        }
-    return true;
+    return multiply_half(dtype, g);
 }
 
 // All of them ------------------------------------------------------------------------------------------------------
@@ -212,16 +206,18 @@ static bool multiply_whole(struct product *p) {
     return ok;
 }
 
-static bool is_shared(zl_dtype dtype, const struct gemm *g, int64_t batches) {
-    return batches < pool_threads() && cpu_choose_gemm(dtype, g) == cpu_own_gemm;
-}
-
 static int64_t round_up(int64_t count, int64_t unit) {
     return (count + unit - 1) / unit * unit;
 }
 
 static double flops_of(const struct gemm *g) {
     return 2.0 * (double)g->m * (double)g->n * (double)g->k;
+}
+
+// All threads share a product, one after the other, where there are few.
+static bool is_shared(zl_dtype dtype, const struct gemm *g, int64_t batches) {
+    int64_t few = flops_of(g) < FLOPS_LARGE ? pool_threads() : 4 * pool_threads();
+    return batches < few && cpu_choose_gemm(dtype, g) == cpu_own_gemm;
 }
 
 // Work that is worth a second thread.

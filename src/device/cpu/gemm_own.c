@@ -187,9 +187,9 @@ static void multiply_part(void *data, int at) {
 
 // Blocks ---------------------------------------------------------------------------------------------------------
 
-// Panels of a and b take three quarters of L1. Blocks of k are of equal length.
+// Panels of a and b take half of L1. Blocks of k are of equal length.
 static void cut_k(struct own *o) {
-    int64_t most = cpu_cache_bytes(1) * 3 / 4 / ((o->u->rows + o->u->cols) * o->item);
+    int64_t most = cpu_cache_bytes(1) / 2 / ((o->u->rows + o->u->cols) * o->item);
     int64_t blocks = divide_up(o->g->k, MAX_OF(most, o->u->step));
     o->k_block = round_up(divide_up(o->g->k, blocks), o->u->step);
     o->k_padded = (blocks - 1) * o->k_block + round_up(o->g->k - (blocks - 1) * o->k_block, o->u->step);
@@ -202,9 +202,9 @@ static int64_t columns_at_once(const struct own *o) {
     return round_up(divide_up(o->g->n, blocks), o->u->cols);
 }
 
-// Parts of rows that fit half of L2, the same number for every thread; fewer rows are cut into columns instead.
+// Parts of rows that fit three eighths of L2, the same number for every thread; fewer rows are cut into columns instead.
 static void cut_result(struct own *o) {
-    int64_t m = o->g->m, fit = cpu_cache_bytes(2) / 2 / (o->k_block * o->item);
+    int64_t m = o->g->m, fit = cpu_cache_bytes(2) * 3 / 8 / (o->k_block * o->item);
     int64_t least = divide_up(m, MAX_OF(fit, o->u->rows)), most = MAX_OF(m / ROWS_LEAST, least);
     o->row_parts = MIN_OF(round_up(least, o->threads), most);
     o->col_parts = MIN_OF(divide_up(o->threads, o->row_parts), divide_up(o->columns, o->u->cols));
