@@ -10,7 +10,7 @@ enum {
     FLOPS_LEAST = 1 << 20, // that are worth a second thread, where a unit is one element
     STRIP = 240,           // columns after which a block of the result is done, still in L2
     ROWS_LEAST = 96,       // of a part, unless the result has less
-    COLUMNS_LEAST = 384,   // of b that are packed at once, however long they are
+    COLUMNS_LEAST = 192,   // of b that are packed at once, however long they are
     PANELS = 8,            // of b that are packed side by side
 };
 
@@ -233,6 +233,8 @@ static bool clear(const struct gemm_work *w) {
     for (int64_t i = 0; !g->add && i < g->m; i++)
         cpu_move(item, g->c + i * g->c_row * (int64_t)item, (struct stride2){0, g->c_col * (int64_t)item},
                  zero, (struct stride2){0, 0}, 1, g->n);
+    if (w->done && g->m > 0 && g->n > 0)
+        w->done(w->data, 0, 0, g->m, g->n);
     return true;
 }
 
