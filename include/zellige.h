@@ -426,7 +426,8 @@ ZL_API bool     zl_save(const char *path, zl_array a);
 typedef struct zl_file_ zl_file;
 ZL_API zl_file *zl_load_npz(const char *path); // NULL after an error; free it with zl_file_free
 ZL_API zl_file *zl_load_safetensors(const char *path);
-ZL_API zl_file *zl_load_gguf(const char *path); // of tensor x.weight of Q4_0, Q4_1 or Q8_0 also x.scales and x.biases
+ZL_API zl_file *zl_load_gguf(const char *path); // a quantised x.weight also has x.scales and x.biases, for zl_dequantize:
+// Q4_0, Q4_1 and Q4_K in groups of 32 and 4 bits, Q8_0 of 32 and 8, Q6_K of 16 and 6.
 ZL_API bool     zl_savez(const char *path, const zl_file *file);
 ZL_API bool     zl_savez_compressed(const char *path, const zl_file *file); // these need zlib
 ZL_API bool     zl_save_safetensors(const char *path, const zl_file *file);

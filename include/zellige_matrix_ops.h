@@ -324,10 +324,11 @@ ZL_API zl_array zl_gather_qmm(zl_array x, zl_array w, zl_array scales, zl_array 
 // scales. In a mode of floating-point codes.
 ZL_API zl_array zl_qqmm(zl_array x, zl_array w, zl_array scales, int group_size, int bits, const char *mode, zl_array global_scale_x, zl_array global_scale_w);
 
-// w in few bits: in groups of group_size (None: 64) along the last axis, bits (None: 4) a number. out[0] are
-// the codes, packed into uint32, out[1] the scales and, in mode affine, out[2] the biases: a number is scale
-// * code + bias. In the modes mxfp4, mxfp8 and nvfp4, which fix groups and bits, the codes are numbers of
-// four or eight bits, the scales bytes, and out[2] is NULL; nvfp4 may have a scale for all.
+// w in few bits: in groups of group_size (16, 32, 64 or 128; None: 64) along the last axis, bits (2 to 6 or
+// 8; None: 4) a number. out[0] are the codes, packed into uint32, out[1] the scales and, in mode affine,
+// out[2] the biases: a number is scale * code + bias. In the modes mxfp4, mxfp8 and nvfp4, which fix groups
+// and bits, the codes are numbers of four or eight bits, the scales bytes, and out[2] is NULL; nvfp4 may have
+// a scale for all.
 ZL_API bool zl_quantize(zl_array w, int group_size, int bits, const char *mode, zl_array global_scale, zl_array *out);
 
 // x times the matrix that w, scales and biases of zl_quantize stand for or, if transpose, times its

@@ -157,18 +157,18 @@ static bool read_tensor(struct reader *r, zl_file *out, struct tensor *t) {
 
 static bool tensor_bytes(const struct blob *b, const struct tensor *t, size_t *bytes) {
     zl_dtype dtype = gguf_tensor_dtype(t->type);
-    bool blocks = gguf_is_blocks(t->type);
+    const struct gguf_blocks *blocks = gguf_blocks(t->type);
     if (dtype == ZL_DTYPE_COUNT && !blocks)
         return blob_false(
             b,
-            "'%.200s' has elements of type %u: F32, F16, BF16, F64, I8 to I64, Q4_0, Q4_1 and Q8_0 are known",
+            "'%.200s' has elements of type %u: F32, F16, BF16, F64, I8 to I64, Q4_0, Q4_1, Q8_0, Q4_K and Q6_K are known",
             t->name, t->type);
-    if (blocks && (t->ndim == 0 || t->dim[t->ndim - 1] % 32))
-        return blob_false(b, "'%.200s' of shape %s is quantised: its last size must be a multiple of 32",
-                          t->name, shape_text((int)t->ndim, t->dim));
+    if (blocks && (t->ndim == 0 || t->dim[t->ndim - 1] % blocks->numbers))
+        return blob_false(b, "'%.200s' of shape %s is quantised: its last size must be a multiple of %d", t->name,
+                          shape_text((int)t->ndim, t->dim), blocks->numbers);
     if (!blob_size(b, blocks ? ZL_UINT8 : dtype, (zl_shape){t->dim, (int)t->ndim}, bytes))
         return false;
-    *bytes = blocks ? *bytes / 32 * gguf_block_bytes(t->type) : *bytes;
+    *bytes = blocks ? *bytes / (size_t)blocks->numbers * (size_t)blocks->bytes : *bytes;
     return true;
 }
 
@@ -180,8 +180,9 @@ static bool add_tensor(struct blob *b, zl_file *out, const struct tensor *t, siz
     if (t->offset > left || bytes > left - t->offset)
         return blob_false(b, "'%.200s' has %zu bytes at %llu: %zu are there", t->name, bytes,
                           (unsigned long long)t->offset, left);
-    if (gguf_is_blocks(t->type))
-        return gguf_add_blocks(b, out, t->name, t->type, shape, start + (size_t)t->offset);
+    const struct gguf_blocks *blocks = gguf_blocks(t->type);
+    if (blocks)
+        return gguf_add_blocks(b, out, t->name, blocks, shape, start + (size_t)t->offset);
     return zl_file_add(
         out, t->name,
         blob_array(b, bytes ? start + (size_t)t->offset : 0, gguf_tensor_dtype(t->type), shape));

@@ -15,7 +15,7 @@ enum gguf_value {
 };
 
 // Elements of tensors. Those that are blocks become float16, or several arrays.
-enum { GGUF_F32 = 0, GGUF_F16 = 1, GGUF_Q4_0 = 2, GGUF_Q4_1 = 3, GGUF_Q8_0 = 8, GGUF_I8 = 24, GGUF_I16 = 25, GGUF_I32 = 26,
+enum { GGUF_F32 = 0, GGUF_F16 = 1, GGUF_Q4_0 = 2, GGUF_Q4_1 = 3, GGUF_Q8_0 = 8, GGUF_Q4_K = 12, GGUF_Q6_K = 14, GGUF_I8 = 24, GGUF_I16 = 25, GGUF_I32 = 26,
        GGUF_I64 = 27, GGUF_F64 = 28, GGUF_BF16 = 30 };
 
 // Dtype of a value or of elements, and back; ZL_DTYPE_COUNT, -1: there is none.
@@ -24,10 +24,20 @@ zl_dtype gguf_tensor_dtype(uint32_t type);
 int gguf_dtype_value(zl_dtype dtype);
 int gguf_dtype_tensor(zl_dtype dtype);
 
-// gguf_blocks.c: elements quantised in blocks of 32, as MLX's affine quantisation has them.
-bool gguf_is_blocks(uint32_t type);
-size_t gguf_block_bytes(uint32_t type);
+// gguf_blocks.c: elements quantised in blocks, as MLX's affine quantisation has them.
+struct gguf_blocks {
+    uint32_t type;
+    int numbers, bytes; // of a block
+    int bits, group;    // of what it becomes
+    zl_dtype dtype;     // of its scales and biases
+    void (*unpack)(const unsigned char *block, unsigned char *packed, void *scales, void *biases);
+};
+const struct gguf_blocks *gguf_blocks(uint32_t type); // NULL: these are no blocks
 // Adds name, and its scales and biases; the bytes are there.
-bool gguf_add_blocks(struct blob *b, zl_file *out, const char *name, uint32_t type, zl_shape shape, size_t offset);
+bool gguf_add_blocks(struct blob *b, zl_file *out, const char *name, const struct gguf_blocks *t, zl_shape shape, size_t offset);
+
+// gguf_k.c
+void gguf_unpack_q4_k(const unsigned char *block, unsigned char *packed, void *scales, void *biases);
+void gguf_unpack_q6_k(const unsigned char *block, unsigned char *packed, void *scales, void *biases);
 
 #endif

@@ -1,4 +1,4 @@
-// gguf_blocks.c - tensors of gguf that are quantised in blocks of 32, as packed words, scales and biases.
+// gguf_blocks.c - tensors of gguf that are quantised in blocks, as packed words, scales and biases.
 //
 // Q4_0: a float16 scale, 16 bytes of two numbers each; Q4_1: a scale and a bias before them; Q8_0: a scale, 32 signed
 // bytes. Byte j of four-bit blocks holds numbers j and j + 16; MLX wants neighbours in a byte.
@@ -7,16 +7,11 @@
 
 #include <string.h>
 
-enum { BLOCK = 32 };
-
-bool gguf_is_blocks(uint32_t type) {
-    return type == GGUF_Q4_0 || type == GGUF_Q4_1 || type == GGUF_Q8_0;
+static uint16_t half_at(const unsigned char *p) {
+    return (uint16_t)(p[0] | p[1] << 8);
 }
 
-size_t gguf_block_bytes(uint32_t type) {
-    return type == GGUF_Q4_0 ? 18 : type == GGUF_Q4_1 ? 20 : 34;
-}
-
+// Numbers j and j + 16 of a byte become neighbours.
 static void unpack_nibbles(const unsigned char *from, unsigned char *to) {
     for (int j = 0; j < 8; j++) {
         to[j] = (unsigned char)((from[2 * j] & 15) | from[2 * j + 1] << 4);
@@ -24,22 +19,43 @@ static void unpack_nibbles(const unsigned char *from, unsigned char *to) {
     }
 }
 
-static void unpack_bytes(const unsigned char *from, unsigned char *to) {
-    for (int j = 0; j < BLOCK; j++)
-        to[j] = from[j] ^ 0x80; // from -128 on becomes from 0 on
+static void put_half(const unsigned char *scale, int offset, void *scales, void *biases) {
+    uint16_t value = half_at(scale), bias = half_from_float((float)offset * half_to_float(value));
+    memcpy(scales, &value, sizeof value);
+    memcpy(biases, &bias, sizeof bias);
 }
 
-static void unpack(uint32_t type, const unsigned char *p, unsigned char *packed, uint16_t *scale,
-                   uint16_t *bias) {
-    *scale = (uint16_t)(p[0] | p[1] << 8);
-    if (type == GGUF_Q4_1)
-        *bias = (uint16_t)(p[2] | p[3] << 8);
-    else
-        *bias = half_from_float((type == GGUF_Q4_0 ? -8 : -128) * half_to_float(*scale));
-    if (type == GGUF_Q8_0)
-        unpack_bytes(p + 2, packed);
-    else
-        unpack_nibbles(p + (type == GGUF_Q4_1 ? 4 : 2), packed);
+static void unpack_q4_0(const unsigned char *block, unsigned char *packed, void *scales, void *biases) {
+    put_half(block, -8, scales, biases);
+    unpack_nibbles(block + 2, packed);
+}
+
+static void unpack_q4_1(const unsigned char *block, unsigned char *packed, void *scales, void *biases) {
+    uint16_t bias = half_at(block + 2);
+    put_half(block, 0, scales, biases);
+    memcpy(biases, &bias, sizeof bias);
+    unpack_nibbles(block + 4, packed);
+}
+
+static void unpack_q8_0(const unsigned char *block, unsigned char *packed, void *scales, void *biases) {
+    put_half(block, -128, scales, biases);
+    for (int j = 0; j < 32; j++)
+        packed[j] = block[2 + j] ^ 0x80; // from -128 on becomes from 0 on
+}
+
+static const struct gguf_blocks all[] = {
+    {GGUF_Q4_0, 32, 18, 4, 32, ZL_FLOAT16, unpack_q4_0},
+    {GGUF_Q4_1, 32, 20, 4, 32, ZL_FLOAT16, unpack_q4_1},
+    {GGUF_Q8_0, 32, 34, 8, 32, ZL_FLOAT16, unpack_q8_0},
+    {GGUF_Q4_K, 256, 144, 4, 32, ZL_FLOAT32, gguf_unpack_q4_k},
+    {GGUF_Q6_K, 256, 210, 6, 16, ZL_FLOAT32, gguf_unpack_q6_k},
+};
+
+const struct gguf_blocks *gguf_blocks(uint32_t type) {
+    for (size_t i = 0; i < COUNT(all); i++)
+        if (all[i].type == type)
+            return &all[i];
+    return NULL;
 }
 
 // name.weight becomes name.end.
@@ -56,38 +72,55 @@ static bool add_part(zl_file *out, const char *name, const char *end, zl_array a
 
 struct parts {
     unsigned char *packed;
-    uint16_t *scales, *biases;
+    char *scales, *biases;
 };
 
-static bool add_all(zl_file *out, const char *name, const struct parts *p, zl_shape shape, int64_t last,
-                    int64_t words) {
+static bool add_all(zl_file *out, const char *name, const struct gguf_blocks *t, const struct parts *p,
+                    zl_shape shape) {
     OP_ROOM(int64_t, dim, shape.ndim);
     if (!dim)
         return false;
     for (int i = 0; i < shape.ndim; i++)
         dim[i] = shape.dim[i];
-    dim[shape.ndim - 1] = last;
-    zl_array scales = zl_from(p->scales, (zl_shape){dim, shape.ndim}, ZL_FLOAT16);
-    zl_array biases = zl_from(p->biases, (zl_shape){dim, shape.ndim}, ZL_FLOAT16);
-    dim[shape.ndim - 1] = last * words;
+    int64_t *last = &dim[shape.ndim - 1], count = *last;
+    *last = count / t->group;
+    zl_array scales = zl_from(p->scales, (zl_shape){dim, shape.ndim}, t->dtype);
+    zl_array biases = zl_from(p->biases, (zl_shape){dim, shape.ndim}, t->dtype);
+    *last = count / 32 * t->bits;
     zl_array packed = zl_from(p->packed, (zl_shape){dim, shape.ndim}, ZL_UINT32);
     return zl_file_add(out, name, packed) && add_part(out, name, ".scales", scales) &&
            add_part(out, name, ".biases", biases);
 }
 
-bool gguf_add_blocks(struct blob *b, zl_file *out, const char *name, uint32_t type, zl_shape shape,
-                     size_t offset) {
-    size_t bytes, block = gguf_block_bytes(type), packed = type == GGUF_Q8_0 ? 32 : 16;
-    if (!blob_size(b, ZL_UINT8, shape, &bytes))
+// float16 holds the biases that follow from scales unless these are near its end.
+static bool check_biases(const struct blob *b, const char *name, const struct gguf_blocks *t,
+                         const struct parts *p, size_t groups) {
+    for (size_t i = 0; t->dtype == ZL_FLOAT16 && i < groups; i++) {
+        uint16_t scale, bias;
+        memcpy(&scale, p->scales + 2 * i, sizeof scale);
+        memcpy(&bias, p->biases + 2 * i, sizeof bias);
+        if ((scale & 0x7c00) != 0x7c00 && (bias & 0x7fff) == 0x7c00)
+            return blob_false(b, "'%.200s' has a group of scale %g, whose numbers are no float16", name,
+                              (double)half_to_float(scale));
+    }
+    return true;
+}
+
+bool gguf_add_blocks(struct blob *b, zl_file *out, const char *name, const struct gguf_blocks *t,
+                     zl_shape shape, size_t offset) {
+    size_t count, numbers = (size_t)t->numbers, packed = numbers * (size_t)t->bits / 8;
+    size_t scales = numbers / (size_t)t->group * zl_dtype_size(t->dtype);
+    if (!blob_size(b, ZL_UINT8, shape, &count))
         return false;
-    size_t blocks = bytes / BLOCK;
+    size_t blocks = count / numbers;
     struct parts p = {.packed = memory_alloc(blocks * packed + 1)};
-    p.scales = memory_alloc(blocks * 2 + 1);
-    p.biases = memory_alloc(blocks * 2 + 1);
+    p.scales = memory_alloc(blocks * scales + 1);
+    p.biases = memory_alloc(blocks * scales + 1);
     bool ok = p.packed && p.scales && p.biases;
     for (size_t i = 0; ok && i < blocks; i++)
-        unpack(type, b->data + offset + i * block, p.packed + i * packed, &p.scales[i], &p.biases[i]);
-    ok = ok && add_all(out, name, &p, shape, shape.dim[shape.ndim - 1] / BLOCK, (int64_t)packed / 4);
+        t->unpack(b->data + offset + i * (size_t)t->bytes, p.packed + i * packed, p.scales + i * scales,
+                  p.biases + i * scales);
+    ok = ok && check_biases(b, name, t, &p, count / (size_t)t->group) && add_all(out, name, t, &p, shape);
     memory_free(p.packed);
     memory_free(p.scales);
     memory_free(p.biases);

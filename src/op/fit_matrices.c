@@ -215,7 +215,7 @@ bool op_fits_csr_rows(const struct call *c, const zl_array *in) {
 
 static bool is_affine(const int64_t *arg) {
     bool bits = arg[2] >= 2 && arg[2] <= 8 && arg[2] != 7;
-    return arg[0] == QUANT_AFFINE && bits && (arg[1] == 32 || arg[1] == 64 || arg[1] == 128);
+    return arg[0] == QUANT_AFFINE && bits && (arg[1] == 16 || arg[1] == 32 || arg[1] == 64 || arg[1] == 128);
 }
 
 static bool is_mode(const int64_t *arg) {
@@ -230,7 +230,7 @@ static bool is_mode(const int64_t *arg) {
 bool op_fits_quantize(const struct call *c, const zl_array *in) {
     const int64_t *arg = call_args(c);
     return has(c, 1, 3) && is_affine(arg) && is_number((zl_dtype)in[0]->dtype) && in[0]->ndim >= 2 &&
-           in[0]->dim[in[0]->ndim - 1] % arg[1] == 0;
+           in[0]->dim[in[0]->ndim - 1] % MAX_OF(arg[1], 32) == 0;
 }
 
 // Words, scales and, if affine, biases of one matrix or several.

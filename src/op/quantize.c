@@ -25,8 +25,8 @@ static bool check_numbers(const char *function, const struct quantization *q) {
                error_false(ZL_ERROR_VALUE, "%s: groups of %d, %d bits: mode %s has groups of %d and %d bits",
                            function, q->group, q->bits, modes[q->mode].name, modes[q->mode].group,
                            modes[q->mode].bits);
-    if (q->group != 32 && q->group != 64 && q->group != 128)
-        return error_false(ZL_ERROR_VALUE, "%s: groups of %d: 32, 64 or 128 are possible", function,
+    if (q->group != 16 && q->group != 32 && q->group != 64 && q->group != 128)
+        return error_false(ZL_ERROR_VALUE, "%s: groups of %d: 16, 32, 64 or 128 are possible", function,
                            q->group);
     return (q->bits >= 2 && q->bits <= 8 && q->bits != 7) ||
            error_false(ZL_ERROR_VALUE, "%s: %d bits: 2, 3, 4, 5, 6 or 8 are possible", function, q->bits);
@@ -224,11 +224,12 @@ bool zl_quantize(zl_array w, int group_size, int bits, const char *mode, zl_arra
     if (!dtype_is_float((zl_dtype)w->dtype))
         return error_false(ZL_ERROR_DTYPE, "zl_quantize: %s: floating point is needed",
                            zl_dtype_name((zl_dtype)w->dtype));
-    if (w->ndim < 2 || w->dim[w->ndim - 1] % q.group)
+    int unit = q.mode == QUANT_AFFINE ? MAX_OF(q.group, 32) : q.group; // affine codes fill words
+    if (w->ndim < 2 || w->dim[w->ndim - 1] % unit)
         return error_false(ZL_ERROR_SHAPE,
-                           "zl_quantize: shape %s: two axes or more are needed, the last a multiple of the "
-                           "group size %d",
-                           array_text(w), q.group);
+                           "zl_quantize: shape %s, groups of %d: two axes or more are needed, the last a "
+                           "multiple of %d",
+                           array_text(w), q.group, unit);
     if (q.mode == QUANT_AFFINE)
         return quantize_affine(w, &q, out);
     if (w->size == 0)
@@ -238,7 +239,8 @@ bool zl_quantize(zl_array w, int group_size, int bits, const char *mode, zl_arra
 }
 OP_SIGNATURE_BOOL(
     zl_quantize, "quantized",
-    "w in few bits: in groups of group_size (None: 64) along the last axis, bits (None: 4) a number. out[0] "
+    "w in few bits: in groups of group_size (16, 32, 64 or 128; None: 64) along the last axis, bits (2 to 6 or 8; "
+    "None: 4) a number. out[0] "
     "are "
     "the codes, packed into uint32, out[1] the scales and, in mode affine, out[2] the biases: a number is "
     "scale "

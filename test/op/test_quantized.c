@@ -8,7 +8,7 @@
 #include "base/base.h"
 #include "op/op_test.h"
 
-static const int groups[] = {32, 64, 128}, bit_counts[] = {2, 3, 4, 5, 6, 8};
+static const int groups[] = {16, 32, 64, 128}, bit_counts[] = {2, 3, 4, 5, 6, 8};
 static const char *const float_modes[] = {"mxfp4", "mxfp8", "nvfp4"};
 
 struct matrix {
@@ -414,7 +414,7 @@ TEST(quantized_products_mapped_over_weights) {
 TEST(quantized_mistakes) {
     zl_array w = zl_ones(ZL_SHAPE(2, 64), ZL_FLOAT32), out[3];
     struct matrix m = quantize(w, 64, 4, NULL);
-    CHECK_ERROR(ZL_ERROR_VALUE, zl_quantize(w, 16, 4, NULL, NULL, out));
+    CHECK_ERROR(ZL_ERROR_VALUE, zl_quantize(w, 8, 4, NULL, NULL, out));
     CHECK_ERROR(ZL_ERROR_VALUE, zl_quantize(w, 64, 7, NULL, NULL, out));
     CHECK_ERROR(ZL_ERROR_VALUE, zl_quantize(w, 64, 4, "other", NULL, out));
     CHECK_ERROR(ZL_ERROR_VALUE, zl_quantize(w, 64, 4, "mxfp4", NULL, out));

@@ -56,7 +56,8 @@ VECTORS static void unpack_2(const uint8_t *restrict p, int count, uint8_t *rest
 // a byte.
 typedef uint64_t longs2 __attribute__((vector_size(16)));
 
-static inline __attribute__((always_inline)) void unpack_odd(const uint8_t *p, int bits, int count, uint8_t *out) {
+static inline __attribute__((always_inline)) void unpack_odd(const uint8_t *p, int bits, int count,
+                                                             uint8_t *out) {
     const uint64_t half = (1ull << 4 * bits) - 1, pairs = ((1ull << 2 * bits) - 1) * 0x0000000100000001ull;
     const uint64_t ones = ((1ull << bits) - 1) * 0x0001000100010001ull;
     for (int i = 0; i < count / 16; i++) {
@@ -71,6 +72,21 @@ static inline __attribute__((always_inline)) void unpack_odd(const uint8_t *p, i
     }
 }
 
+// Four codes in three bytes, four times: each three get a word, and in it each code a byte.
+typedef uint8_t bytes16 __attribute__((vector_size(16)));
+typedef uint32_t words4 __attribute__((vector_size(16)));
+
+static void unpack_6(const uint8_t *p, int count, uint8_t *out) {
+    for (int i = 0; i < count; i += 16, p += 12) {
+        bytes16 from = {0};
+        memcpy(&from, p, 12);
+        words4 x =
+            (words4)__builtin_shufflevector(from, from, 0, 1, 2, 15, 3, 4, 5, 15, 6, 7, 8, 15, 9, 10, 11, 15);
+        x = (x & 0x3f) | (x << 2 & 0x3f00) | (x << 4 & 0x3f0000) | (x << 6 & 0x3f000000);
+        memcpy(out + i, &x, sizeof x);
+    }
+}
+
 void cpu_unpack_codes(const struct unpacking *u, const char *words, uint8_t *out) {
     const uint8_t *p = (const uint8_t *)words;
     switch (u->bits) {
@@ -79,7 +95,7 @@ void cpu_unpack_codes(const struct unpacking *u, const char *words, uint8_t *out
     case 2: unpack_2(p, u->group, out); return;
     case 3: unpack_odd(p, 3, u->group, out); return;
     case 5: unpack_odd(p, 5, u->group, out); return;
-    default: unpack_odd(p, 6, u->group, out);
+    default: unpack_6(p, u->group, out);
     }
 }
 

@@ -58,7 +58,8 @@ static bool multiply_wide(const struct quantized *q) {
 
 static bool multiply(const struct quantized *q) {
     bool done = false;
-    return cpu_multiply_halves(q, &done) && (done || cpu_multiply_ints(q, &done)) && (done || multiply_wide(q));
+    return cpu_multiply_halves(q, &done) && (done || cpu_multiply_ints(q, &done)) &&
+           (done || multiply_wide(q));
 }
 
 bool cpu_quantized_matmul(const struct call *c) {

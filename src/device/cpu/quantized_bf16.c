@@ -10,8 +10,8 @@
 
 enum { PANEL = 8, PAIRS = PANEL / 2, SLICE = 4 };
 enum { BLOCK = 32, DEPTH = 512 }; // columns, and numbers of each, that are unpacked at once
-enum { ROWS_LEAST = 10 };          // below that unpacking would take longer than multiplying
-enum { WORK_LEAST = 1 << 18 };     // products that are worth another thread
+enum { ROWS_LEAST = 10 };         // below that unpacking would take longer than multiplying
+enum { WORK_LEAST = 1 << 18 };    // products that are worth another thread
 
 #define WITH_BF16 CPU_WITH("bf16")
 #define INLINE    WITH_BF16 static inline __attribute__((always_inline))
@@ -54,7 +54,8 @@ static void pack_panels(const void *context, int64_t from, int64_t to) {
         if (rows < PANEL)
             memset(panel, 0, (size_t)(PANEL * q->k) * sizeof *panel);
         for (int64_t i = 0; i < rows; i++)
-            pack_row((const uint16_t *)(const void *)q->x + (matrix * q->m + row + i) * q->k, q->k, h->apart, panel + i * SLICE);
+            pack_row((const uint16_t *)(const void *)q->x + (matrix * q->m + row + i) * q->k, q->k, h->apart,
+                     panel + i * SLICE);
     }
 }
 
@@ -85,20 +86,24 @@ struct table {
 
 INLINE struct table table_of(float scale, float bias) {
     const floats4 first = {0, 1, 2, 3}, s = (floats4){0} + scale, b = (floats4){0} + bias;
-    halves8 x = narrow(fused(first, s, b), fused(first + 4, s, b)), y = narrow(fused(first + 8, s, b), fused(first + 12, s, b));
-    return (struct table){
-        __builtin_shufflevector((codes16)x, (codes16)y, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30),
-        __builtin_shufflevector((codes16)x, (codes16)y, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31)};
+    halves8 x = narrow(fused(first, s, b), fused(first + 4, s, b)),
+            y = narrow(fused(first + 8, s, b), fused(first + 12, s, b));
+    return (struct table){__builtin_shufflevector((codes16)x, (codes16)y, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18,
+                                                  20, 22, 24, 26, 28, 30),
+                          __builtin_shufflevector((codes16)x, (codes16)y, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19,
+                                                  21, 23, 25, 27, 29, 31)};
 }
 
 INLINE void unpack_nibbles(const uint8_t *from, const struct table *t, halves8 *out) {
     codes16 pair = *(const codes_memory *)from;
 #pragma GCC unroll 2
     for (int odd = 0; odd < 2; odd++) {
-        codes16 code = odd ? pair >> 4 : pair & 15, low = look_up(t->low, code), high = look_up(t->high, code);
-        out[2 * odd] = (halves8)__builtin_shufflevector(low, high, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
-        out[2 * odd + 1] =
-            (halves8)__builtin_shufflevector(low, high, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+        codes16 code = odd ? pair >> 4 : pair & 15, low = look_up(t->low, code),
+                high = look_up(t->high, code);
+        out[2 * odd] = (halves8)__builtin_shufflevector(low, high, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21,
+                                                        6, 22, 7, 23);
+        out[2 * odd + 1] = (halves8)__builtin_shufflevector(low, high, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28,
+                                                            13, 29, 14, 30, 15, 31);
     }
 }
 
@@ -115,8 +120,10 @@ INLINE void unpack_bytes(const uint8_t *from, float scale, float bias, halves8 *
     const codes16 zero = {0};
     floats4 s = (floats4){0} + scale, b = (floats4){0} + bias;
     codes16 code = *(const codes_memory *)from;
-    halves8 low = (halves8)__builtin_shufflevector(code, zero, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
-    halves8 high = (halves8)__builtin_shufflevector(code, zero, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+    halves8 low =
+        (halves8)__builtin_shufflevector(code, zero, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+    halves8 high = (halves8)__builtin_shufflevector(code, zero, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29,
+                                                    14, 30, 15, 31);
     out[0] = narrow(number_of(low, false, s, b), number_of(low, true, s, b));
     out[1] = narrow(number_of(high, false, s, b), number_of(high, true, s, b));
 }
@@ -135,7 +142,8 @@ struct pair {
 
 WITH_BF16 static void unpack_pair_4(const struct pair *p, int group, int64_t groups, uint16_t *to) {
     for (int64_t g = 0; g < groups; g++) {
-        struct table t[2] = {table_of(p->scale[0][g], p->bias[0][g]), table_of(p->scale[1][g], p->bias[1][g])};
+        struct table t[2] = {table_of(p->scale[0][g], p->bias[0][g]),
+                             table_of(p->scale[1][g], p->bias[1][g])};
         for (int i = 0; i < group; i += 32, to += 32 * PANEL) {
             halves8 a[4], b[4];
             unpack_nibbles(p->code[0] + (g * group + i) / 2, &t[0], a);
@@ -166,7 +174,8 @@ struct room {
 };
 
 static size_t place_room(const struct halves *h, char *room, struct room *r) {
-    int64_t columns = (int64_t)BLOCK * DEPTH * 2, result = h->panels * PANEL * BLOCK * 4, numbers = DEPTH / 16 * 4 * 4;
+    int64_t columns = (int64_t)BLOCK * DEPTH * 2, result = h->panels * PANEL * BLOCK * 4,
+            numbers = DEPTH / 16 * 4 * 4;
     *r = (struct room){.column = (uint16_t *)(void *)room,
                        .result = (float *)(void *)(room + columns),
                        .number = (float *)(void *)(room + columns + result),
@@ -175,8 +184,8 @@ static size_t place_room(const struct halves *h, char *room, struct room *r) {
 }
 
 // Columns `row` and the next, from a group on. Behind the last is that one again.
-static void unpack_pair(const struct halves *h, int64_t w, int64_t row, int64_t group, int64_t groups, struct room *r,
-                        uint16_t *to) {
+static void unpack_pair(const struct halves *h, int64_t w, int64_t row, int64_t group, int64_t groups,
+                        struct room *r, uint16_t *to) {
     const struct quantized *q = h->q;
     struct pair p;
     for (int i = 0; i < 2; i++) {
@@ -190,7 +199,8 @@ static void unpack_pair(const struct halves *h, int64_t w, int64_t row, int64_t 
             continue;
         uint8_t *code = r->code + i * DEPTH;
         for (int64_t g = 0; g < groups; g++)
-            cpu_unpack_codes(&q->u, (const char *)p.code[i] + g * q->u.group * q->u.bits / 8, code + g * q->u.group);
+            cpu_unpack_codes(&q->u, (const char *)p.code[i] + g * q->u.group * q->u.bits / 8,
+                             code + g * q->u.group);
         p.code[i] = code;
     }
     (h->apart ? unpack_pair_4 : unpack_pair_8)(&p, q->u.group, groups, to);
@@ -236,7 +246,8 @@ WITH_BF16 static void multiply_tile(const uint16_t *x, const uint16_t *w, int64_
 }
 
 // Some numbers of each of BLOCK columns, from a group on.
-static void multiply_part(const struct halves *h, int64_t product, int64_t from, int64_t group, int64_t groups, struct room *r) {
+static void multiply_part(const struct halves *h, int64_t product, int64_t from, int64_t group,
+                          int64_t groups, struct room *r) {
     const struct quantized *q = h->q;
     int64_t columns = MIN_OF(BLOCK, q->n - from), depth = groups * q->u.group, k = group * q->u.group;
     for (int64_t c = 0; c < columns; c += 2)
@@ -262,8 +273,8 @@ static void multiply_block(struct halves *h, int64_t product, int64_t from) {
         multiply_part(h, product, from, g, MIN_OF(most, q->groups - g), &r);
     char *out = q->out + (product * q->m * q->n + from) * q->item;
     for (int64_t i = 0; i < q->m; i++)
-        cpu_call_row(cpu_level()->rows->cast[q->dtype][ZL_FLOAT32], out + i * q->n * q->item, r.result + i * BLOCK, NULL, NULL,
-                     columns);
+        cpu_call_row(cpu_level()->rows->cast[q->dtype][ZL_FLOAT32], out + i * q->n * q->item,
+                     r.result + i * BLOCK, NULL, NULL, columns);
 }
 
 static int64_t blocks_of(const struct quantized *q) {
@@ -277,8 +288,9 @@ static void multiply_range(const void *context, int64_t from, int64_t to) {
 }
 
 static bool can(const struct quantized *q) {
-    return !strcmp(cpu_level()->name, "neon_bf16") && q->dtype == ZL_BFLOAT16 && q->transpose && q->m >= ROWS_LEAST &&
-           q->u.mode == QUANT_AFFINE && q->u.dtype != ZL_FLOAT64 && q->k % 32 == 0 && q->u.group >= 32;
+    return !strcmp(cpu_level()->name, "neon_bf16") && q->dtype == ZL_BFLOAT16 && q->transpose &&
+           q->m >= ROWS_LEAST && q->u.mode == QUANT_AFFINE && q->u.dtype != ZL_FLOAT64 && q->k % 32 == 0 &&
+           (q->u.bits != 4 || q->u.group >= 32);
 }
 
 bool cpu_multiply_halves(const struct quantized *q, bool *done) {

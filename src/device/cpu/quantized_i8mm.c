@@ -88,7 +88,8 @@ INLINE void zip_all(int bits, bool fp4, const uint8_t *const *row, int64_t k, in
         zip_chunk(bits, fp4, row, at * bits / 8, 2, out + at * COLUMNS);
 }
 
-WITH_I8MM static void zip(const struct unpacking *u, const uint8_t *const *row, int bits, int64_t k, int8_t *out) {
+WITH_I8MM static void zip(const struct unpacking *u, const uint8_t *const *row, int bits, int64_t k,
+                          int8_t *out) {
     if (u->mode != QUANT_AFFINE)
         zip_all(4, true, row, k, out);
     else if (bits == 4)
@@ -123,7 +124,8 @@ INLINE void turn_halves(zl_dtype dtype, const char *const *column, int64_t at, f
                                  : __builtin_shufflevector(row[0], row[1], 0, 8, 1, 9, 2, 10, 3, 11));
         words4 b = (words4)(part ? __builtin_shufflevector(row[2], row[3], 4, 12, 5, 13, 6, 14, 7, 15)
                                  : __builtin_shufflevector(row[2], row[3], 0, 8, 1, 9, 2, 10, 3, 11));
-        halves8 c = (halves8)__builtin_shufflevector(a, b, 0, 4, 1, 5), d = (halves8)__builtin_shufflevector(a, b, 2, 6, 3, 7);
+        halves8 c = (halves8)__builtin_shufflevector(a, b, 0, 4, 1, 5),
+                d = (halves8)__builtin_shufflevector(a, b, 2, 6, 3, 7);
         to[4 * part] = widen(dtype, c, false), to[4 * part + 1] = widen(dtype, c, true);
         to[4 * part + 2] = widen(dtype, d, false), to[4 * part + 3] = widen(dtype, d, true);
     }
@@ -238,8 +240,10 @@ INLINE floats4 add_biases(zl_dtype dtype, const struct int_columns *w, const flo
 #pragma GCC unroll 4
         for (int i = 0; i < COLUMNS; i++)
             all[i] = add(all[i], biases_at(dtype, w->bias[i], g), floats_at(sum + g));
-    floats4 a = __builtin_shufflevector(all[0], all[1], 0, 2, 4, 6) + __builtin_shufflevector(all[0], all[1], 1, 3, 5, 7);
-    floats4 b = __builtin_shufflevector(all[2], all[3], 0, 2, 4, 6) + __builtin_shufflevector(all[2], all[3], 1, 3, 5, 7);
+    floats4 a = __builtin_shufflevector(all[0], all[1], 0, 2, 4, 6) +
+                __builtin_shufflevector(all[0], all[1], 1, 3, 5, 7);
+    floats4 b = __builtin_shufflevector(all[2], all[3], 0, 2, 4, 6) +
+                __builtin_shufflevector(all[2], all[3], 1, 3, 5, 7);
     floats4 r = __builtin_shufflevector(a, b, 0, 2, 4, 6) + __builtin_shufflevector(a, b, 1, 3, 5, 7);
     for (; g < groups; g++)
         for (int i = 0; i < COLUMNS; i++) {
@@ -258,10 +262,11 @@ WITH_I8MM static floats4 biases_of(const struct int_columns *w, const float *sum
     }
 }
 
-INLINE void run_set(enum form form, int parts, int rows, const struct int_set *x, const struct int_columns *w, float *out,
-                    int64_t out_row) {
+INLINE void run_set(enum form form, int parts, int rows, const struct int_set *x, const struct int_columns *w,
+                    float *out, int64_t out_row) {
     const int pairs = (parts * rows + 1) / 2;
-    struct codes c = {.zipped = (const codes16 *)(const void *)w->zipped, .x = (const bytes16 *)(const void *)x->code};
+    struct codes c = {.zipped = (const codes16 *)(const void *)w->zipped,
+                      .x = (const bytes16 *)(const void *)x->code};
     floats4 sum[INT_ROWS_MOST], high[INT_ROWS_MOST];
     for (int i = 0; i < COLUMNS; i++)
         c.row[i] = w->row[i];
@@ -283,23 +288,31 @@ INLINE void run_set(enum form form, int parts, int rows, const struct int_set *x
     }
 }
 
-#define RUN(name, form, parts, rows)                                                                              \
-    WITH_I8MM static void name(const struct int_set *x, const struct int_columns *w, float *out, int64_t out_row) { \
-        run_set(form, parts, rows, x, w, out, out_row);                                                           \
+#define RUN(name, form, parts, rows)                                                             \
+    WITH_I8MM static void name(const struct int_set *x, const struct int_columns *w, float *out, \
+                               int64_t out_row) {                                                \
+        run_set(form, parts, rows, x, w, out, out_row);                                          \
     }
-#define RUNS(name, form)                                                                                          \
-    RUN(name##_2_1, form, 2, 1) RUN(name##_2_2, form, 2, 2) RUN(name##_2_3, form, 2, 3) RUN(name##_2_4, form, 2, 4) \
-    RUN(name##_3_1, form, 3, 1) RUN(name##_3_2, form, 3, 2)
+#define RUNS(name, form)                                                                \
+    RUN(name##_2_1, form, 2, 1)                                                         \
+    RUN(name##_2_2, form, 2, 2) RUN(name##_2_3, form, 2, 3) RUN(name##_2_4, form, 2, 4) \
+        RUN(name##_3_1, form, 3, 1) RUN(name##_3_2, form, 3, 2)
 RUNS(run_nibbles, NIBBLES)
 RUNS(run_bytes, BYTES)
 RUNS(run_zipped, ZIPPED)
 RUNS(run_signed, SIGNED)
 
 typedef void run_fn(const struct int_set *x, const struct int_columns *w, float *out, int64_t out_row);
-#define ROW(name) {{name##_2_1, name##_2_2, name##_2_3, name##_2_4}, {name##_3_1, name##_3_2}}
+#define ROW(name)                                           \
+    {                                                       \
+        {name##_2_1, name##_2_2, name##_2_3, name##_2_4}, { \
+            name##_3_1, name##_3_2                          \
+        }                                                   \
+    }
 
 static void run(const struct int_set *x, const struct int_columns *w, float *out, int64_t out_row) {
-    static run_fn *const runs[4][2][INT_ROWS_MOST] = {ROW(run_nibbles), ROW(run_bytes), ROW(run_zipped), ROW(run_signed)};
+    static run_fn *const runs[4][2][INT_ROWS_MOST] = {ROW(run_nibbles), ROW(run_bytes), ROW(run_zipped),
+                                                      ROW(run_signed)};
     enum form form = w->zipped ? (w->bias[0] ? ZIPPED : SIGNED) : w->bits == 4 ? NIBBLES : BYTES;
     runs[form][x->parts - 2][x->rows - 1](x, w, out, out_row);
 }

@@ -11,11 +11,11 @@ enum { WORK_LEAST = 1 << 18 }; // products that are worth another thread
 struct ints {
     const struct quantized *q;
     const struct int_kind *kind;
-    int parts, set;          // lines of a row; rows of a set
-    int64_t sets;            // of a matrix of x
-    bool zips;               // codes are brought into slices once for all sets
-    int64_t code_set;        // bytes of a set
-    int8_t *code;            // of all sets
+    int parts, set;   // lines of a row; rows of a set
+    int64_t sets;     // of a matrix of x
+    bool zips;        // codes are brought into slices once for all sets
+    int64_t code_set; // bytes of a set
+    int8_t *code;     // of all sets
     float *factor, *sum;
     atomic_bool failed, odd; // out of memory; some number is not finite
 };
@@ -48,20 +48,22 @@ VECTORS static float largest_of(const float *x, int64_t count) {
 }
 
 // Whole numbers as bytes, the highest first, each part in a row of its own.
-#define SPLIT(parts)                                                                                                       \
-    VECTORS static void split_##parts(const float *restrict x, int64_t count, float times, int8_t *restrict first,        \
-                                      int8_t *restrict second, int8_t *restrict third) {                                  \
-        for (int64_t i = 0; i < count; i++) {                                                                              \
-            float value = x[i] * times;                                                                                    \
-            int32_t whole = (int32_t)(value + (value < 0 ? -0.5f : 0.5f)), low = ((whole + 128) & 255) - 128;              \
-            if (parts == 3) {                                                                                              \
-                third[i] = (int8_t)low;                                                                                    \
-                whole = (whole - low) >> 8;                                                                                \
-                low = ((whole + 128) & 255) - 128;                                                                         \
-            }                                                                                                              \
-            second[i] = (int8_t)low;                                                                                       \
-            first[i] = (int8_t)((whole - low) >> 8);                                                                       \
-        }                                                                                                                  \
+#define SPLIT(parts)                                                                       \
+    VECTORS static void split_##parts(const float *restrict x, int64_t count, float times, \
+                                      int8_t *restrict first, int8_t *restrict second,     \
+                                      int8_t *restrict third) {                            \
+        for (int64_t i = 0; i < count; i++) {                                              \
+            float value = x[i] * times;                                                    \
+            int32_t whole = (int32_t)(value + (value < 0 ? -0.5f : 0.5f)),                 \
+                    low = ((whole + 128) & 255) - 128;                                     \
+            if (parts == 3) {                                                              \
+                third[i] = (int8_t)low;                                                    \
+                whole = (whole - low) >> 8;                                                \
+                low = ((whole + 128) & 255) - 128;                                         \
+            }                                                                              \
+            second[i] = (int8_t)low;                                                       \
+            first[i] = (int8_t)((whole - low) >> 8);                                       \
+        }                                                                                  \
     }
 SPLIT(2)
 SPLIT(3)
@@ -100,7 +102,8 @@ static bool fill_row(const struct ints *j, int64_t set, int row, const float *x,
     (j->parts == 2 ? split_2 : split_3)(x, q->k, tiny ? 0 : most / largest, part[0], part[1], part[2]);
     j->factor[set * j->set + row] = tiny ? 0 : largest / most;
     for (int p = 0; p < j->parts; p++)
-        put_line(part[p], q->k, j->kind->slice, (int64_t)int_set_lines(j->kind, j->parts, rows) * j->kind->slice, apart,
+        put_line(part[p], q->k, j->kind->slice,
+                 (int64_t)int_set_lines(j->kind, j->parts, rows) * j->kind->slice, apart,
                  j->code + set * j->code_set + int_line(rows, row, p) * j->kind->slice);
     float *sums = j->sum + (set * j->set + row) * q->groups;
     for (int64_t g = 0; g < q->groups; g++)
@@ -124,7 +127,8 @@ static void fill_sets(const void *context, int64_t from, int64_t to) {
             const char *x = q->x + (from / j->sets * q->m + from % j->sets * j->set + r) * q->k * q->item;
             if (q->item == 2)
                 cpu_call_row(cpu_level()->rows->cast[ZL_FLOAT32][q->dtype], wide, x, NULL, NULL, q->k);
-            if (!fill_row(j, from, r, q->item == 2 ? wide : (const float *)(const void *)x, (int8_t *)(wide + q->k)))
+            if (!fill_row(j, from, r, q->item == 2 ? wide : (const float *)(const void *)x,
+                          (int8_t *)(wide + q->k)))
                 atomic_store(&j->odd, true);
         }
     }
@@ -189,7 +193,8 @@ static void widen_biases(const struct ints *j, struct int_columns *c, struct col
     c->dtype = ZL_FLOAT32;
 }
 
-static void read_numbers(const struct ints *j, const int64_t *at, struct int_columns *c, struct column_room *r) {
+static void read_numbers(const struct ints *j, const int64_t *at, struct int_columns *c,
+                         struct column_room *r) {
     const struct quantized *q = j->q;
     const char *scale[INT_COLUMNS_MOST];
     for (int i = 0; i < j->kind->columns; i++) {
@@ -205,7 +210,8 @@ static void read_numbers(const struct ints *j, const int64_t *at, struct int_col
 }
 
 // Columns from a row of matrix w on. Those behind the last are that one.
-static void read_columns(const struct ints *j, int64_t w, int64_t row, struct column_room *r, struct int_columns *c) {
+static void read_columns(const struct ints *j, int64_t w, int64_t row, struct column_room *r,
+                         struct int_columns *c) {
     const struct quantized *q = j->q;
     int64_t at[INT_COLUMNS_MOST];
     c->scale = r->scale, c->dtype = q->u.dtype, c->group = q->u.group;
@@ -217,7 +223,8 @@ static void read_columns(const struct ints *j, int64_t w, int64_t row, struct co
             continue;
         uint8_t *room = r->codes + i * q->k;
         for (int64_t g = 0; g < q->groups; g++)
-            cpu_unpack_codes(&q->u, (const char *)c->row[i] + g * q->u.group * q->u.bits / 8, room + g * q->u.group);
+            cpu_unpack_codes(&q->u, (const char *)c->row[i] + g * q->u.group * q->u.bits / 8,
+                             room + g * q->u.group);
         c->row[i] = room;
     }
     read_numbers(j, at, c, r);
@@ -261,7 +268,8 @@ static void multiply_block(struct ints *j, int64_t product, int64_t from) {
     char *out = q->out + (product * q->m * q->n + from) * q->item;
     for (int64_t i = 0; i < q->m; i++, out += q->n * q->item)
         if (q->item == 2)
-            cpu_call_row(cpu_level()->rows->cast[q->dtype][ZL_FLOAT32], out, r.result + i * BLOCK, NULL, NULL, columns);
+            cpu_call_row(cpu_level()->rows->cast[q->dtype][ZL_FLOAT32], out, r.result + i * BLOCK, NULL, NULL,
+                         columns);
         else
             memcpy(out, r.result + i * BLOCK, sizeof(float) * (size_t)columns);
 }

@@ -14,7 +14,8 @@ struct pieces {
 };
 
 // The group at a row and a place in it of matrix w, and those behind it.
-static void unpack(const struct quantized *q, int64_t w, int64_t row, int64_t group, int64_t groups, char *out) {
+static void unpack(const struct quantized *q, int64_t w, int64_t row, int64_t group, int64_t groups,
+                   char *out) {
     int64_t at = quantized_at(q, w, row, group);
     cpu_unpack(&q->u, q->words + at * q->u.group * q->u.bits / 8, q->scales + at * q->scale_item,
                q->biases ? q->biases + at * q->scale_item : NULL, groups, out);
