@@ -417,8 +417,8 @@ struct unpacking {
 void cpu_unpack(const struct unpacking *u, const char *words, const char *scales, const char *biases, int64_t groups,
                 char *out);
 
-// Codes of one group as bytes, and scales or biases as float32.
-void cpu_unpack_codes(const struct unpacking *u, const char *words, uint8_t *out);
+// Codes as bytes, a multiple of 16 of them, and scales or biases as float32.
+void cpu_unpack_codes(int bits, const char *words, int64_t count, uint8_t *out);
 void cpu_unpack_scales(const struct unpacking *u, const char *scales, int64_t groups, float *out);
 
 // program.c ---------------------------------------------------------------------------------------------------

@@ -39,32 +39,36 @@ static inline double read_number(const char *p, zl_dtype dtype, int64_t at) {
 #define VECTORS __attribute__((optimize("O3")))
 #endif
 
-VECTORS static void unpack_4(const uint8_t *restrict p, int count, uint8_t *restrict out) {
-    for (int i = 0; i < count / 2; i++) {
+VECTORS static void unpack_4(const uint8_t *restrict p, int64_t count, uint8_t *restrict out) {
+    for (int64_t i = 0; i < count / 2; i++) {
         out[2 * i] = p[i] & 15;
         out[2 * i + 1] = p[i] >> 4;
     }
 }
 
-VECTORS static void unpack_2(const uint8_t *restrict p, int count, uint8_t *restrict out) {
-    for (int i = 0; i < count / 4; i++)
+VECTORS static void unpack_2(const uint8_t *restrict p, int64_t count, uint8_t *restrict out) {
+    for (int64_t i = 0; i < count / 4; i++)
         for (int k = 0; k < 4; k++)
             out[4 * i + k] = p[i] >> 2 * k & 3;
 }
 
-// Eight codes in as many bytes as they have bits, twice: halves are moved apart, then halves of these, until each code has
+// Eight codes in as many bytes as they have bits, 3 or 5, twice: halves are moved apart, then halves of these, until each code has
 // a byte.
 typedef uint64_t longs2 __attribute__((vector_size(16)));
 
-static inline __attribute__((always_inline)) void unpack_odd(const uint8_t *p, int bits, int count,
+// Not copied to memory first: reading what was just written in parts would wait for it.
+static inline __attribute__((always_inline)) uint64_t eight_codes(const uint8_t *p, int bits) {
+    return bits == 3 ? p[0] | (uint64_t)p[1] << 8 | (uint64_t)p[2] << 16
+                     : p[0] | (uint64_t)p[1] << 8 | (uint64_t)p[2] << 16 | (uint64_t)p[3] << 24 |
+                           (uint64_t)p[4] << 32;
+}
+
+static inline __attribute__((always_inline)) void unpack_odd(const uint8_t *p, int bits, int64_t count,
                                                              uint8_t *out) {
     const uint64_t half = (1ull << 4 * bits) - 1, pairs = ((1ull << 2 * bits) - 1) * 0x0000000100000001ull;
     const uint64_t ones = ((1ull << bits) - 1) * 0x0001000100010001ull;
-    for (int i = 0; i < count / 16; i++) {
-        uint64_t first = 0, second = 0;
-        memcpy(&first, p + 2 * i * bits, (size_t)bits);
-        memcpy(&second, p + (2 * i + 1) * bits, (size_t)bits);
-        longs2 all = {first, second};
+    for (int64_t i = 0; i < count / 16; i++) {
+        longs2 all = {eight_codes(p + 2 * i * bits, bits), eight_codes(p + (2 * i + 1) * bits, bits)};
         all = (all & half) | all >> 4 * bits << 32;
         all = (all & pairs) | (all & pairs << 2 * bits) << (16 - 2 * bits);
         all = (all & ones) | (all & ones << bits) << (8 - bits);
@@ -72,30 +76,45 @@ static inline __attribute__((always_inline)) void unpack_odd(const uint8_t *p, i
     }
 }
 
-// Four codes in three bytes, four times: each three get a word, and in it each code a byte.
+// Sixteen codes in twelve bytes: each goes to two bytes that hold it, is moved down in them, and keeps one.
 typedef uint8_t bytes16 __attribute__((vector_size(16)));
-typedef uint32_t words4 __attribute__((vector_size(16)));
+typedef uint16_t halves8 __attribute__((vector_size(16)));
 
-static void unpack_6(const uint8_t *p, int count, uint8_t *out) {
-    for (int i = 0; i < count; i += 16, p += 12) {
-        bytes16 from = {0};
+static inline __attribute__((always_inline)) void unpack_sixteen(bytes16 from, uint8_t *out) {
+    const halves8 down = {0, 6, 4, 2, 0, 6, 4, 2};
+    halves8 low =
+        (halves8)__builtin_shufflevector(from, from, 0, 1, 0, 1, 1, 2, 2, 3, 3, 4, 3, 4, 4, 5, 5, 6) >> down;
+    halves8 high =
+        (halves8)__builtin_shufflevector(from, from, 6, 7, 6, 7, 7, 8, 8, 9, 9, 10, 9, 10, 10, 11, 11, 11) >>
+        down;
+    bytes16 all = __builtin_shufflevector((bytes16)low, (bytes16)high, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20,
+                                          22, 24, 26, 28, 30) &
+                  63;
+    memcpy(out, &all, sizeof all);
+}
+
+static void unpack_6(const uint8_t *p, int64_t count, uint8_t *out) {
+    bytes16 from = {0};
+    int64_t i = 0;
+    for (; i + 32 <= count; i += 16, p += 12) { // the last four bytes belong to the next sixteen
+        memcpy(&from, p, sizeof from);
+        unpack_sixteen(from, out + i);
+    }
+    for (; i < count; i += 16, p += 12) {
         memcpy(&from, p, 12);
-        words4 x =
-            (words4)__builtin_shufflevector(from, from, 0, 1, 2, 15, 3, 4, 5, 15, 6, 7, 8, 15, 9, 10, 11, 15);
-        x = (x & 0x3f) | (x << 2 & 0x3f00) | (x << 4 & 0x3f0000) | (x << 6 & 0x3f000000);
-        memcpy(out + i, &x, sizeof x);
+        unpack_sixteen(from, out + i);
     }
 }
 
-void cpu_unpack_codes(const struct unpacking *u, const char *words, uint8_t *out) {
+void cpu_unpack_codes(int bits, const char *words, int64_t count, uint8_t *out) {
     const uint8_t *p = (const uint8_t *)words;
-    switch (u->bits) {
-    case 8: memcpy(out, p, (size_t)u->group); return;
-    case 4: unpack_4(p, u->group, out); return;
-    case 2: unpack_2(p, u->group, out); return;
-    case 3: unpack_odd(p, 3, u->group, out); return;
-    case 5: unpack_odd(p, 5, u->group, out); return;
-    default: unpack_6(p, u->group, out);
+    switch (bits) {
+    case 8: memcpy(out, p, (size_t)count); return;
+    case 4: unpack_4(p, count, out); return;
+    case 2: unpack_2(p, count, out); return;
+    case 3: unpack_odd(p, 3, count, out); return;
+    case 5: unpack_odd(p, 5, count, out); return;
+    default: unpack_6(p, count, out);
     }
 }
 
@@ -146,7 +165,7 @@ void cpu_unpack(const struct unpacking *u, const char *words, const char *scales
                 int64_t groups, char *out) {
     uint8_t code[GROUP_MOST];
     for (int64_t g = 0; g < groups; g++) {
-        cpu_unpack_codes(u, words + g * u->group * u->bits / 8, code);
+        cpu_unpack_codes(u->bits, words + g * u->group * u->bits / 8, u->group, code);
         if (u->mode == QUANT_AFFINE)
             affine_group(u, code, scales, biases, g, out);
         else
@@ -180,7 +199,7 @@ static void unpack_half(const struct unpack_job *j, int64_t at) {
     row_fn *narrow = cpu_level()->rows->cast[j->dtype][ZL_FLOAT32],
            *widen = cpu_level()->rows->cast[ZL_FLOAT32][j->dtype];
     char *to = j->out + at * u->group * 2;
-    cpu_unpack_codes(u, j->words + at * u->group * u->bits / 8, code);
+    cpu_unpack_codes(u->bits, j->words + at * u->group * u->bits / 8, u->group, code);
     if (u->mode == QUANT_AFFINE) {
         affine_f32(code, u->group, (float)read_number(j->scales, u->dtype, at), 0, wide);
         cpu_call_row(narrow, to, wide, NULL, NULL, u->group);

@@ -198,9 +198,7 @@ static void unpack_pair(const struct halves *h, int64_t w, int64_t row, int64_t 
         if (q->u.bits == 4 || q->u.bits == 8)
             continue;
         uint8_t *code = r->code + i * DEPTH;
-        for (int64_t g = 0; g < groups; g++)
-            cpu_unpack_codes(&q->u, (const char *)p.code[i] + g * q->u.group * q->u.bits / 8,
-                             code + g * q->u.group);
+        cpu_unpack_codes(q->u.bits, (const char *)p.code[i], groups * q->u.group, code);
         p.code[i] = code;
     }
     (h->apart ? unpack_pair_4 : unpack_pair_8)(&p, q->u.group, groups, to);

@@ -222,9 +222,7 @@ static void read_columns(const struct ints *j, int64_t w, int64_t row, struct co
         if (q->u.bits == c->bits)
             continue;
         uint8_t *room = r->codes + i * q->k;
-        for (int64_t g = 0; g < q->groups; g++)
-            cpu_unpack_codes(&q->u, (const char *)c->row[i] + g * q->u.group * q->u.bits / 8,
-                             room + g * q->u.group);
+        cpu_unpack_codes(q->u.bits, (const char *)c->row[i], q->k, room);
         c->row[i] = room;
     }
     read_numbers(j, at, c, r);
