@@ -66,6 +66,8 @@ struct int_kind {
     int slice, columns; // bytes of a slice; columns at once
     bool even;          // lines of a set are a multiple of two
     bool apart;         // of 16 codes of four bits those at even places come first
+    int64_t rows_most;  // with more, floats are faster
+    bool direct;        // it reads columns also as they are; else they are always zipped, and biases float32
     // k codes of each column, in the form that they have or one a byte, slice by slice.
     void (*zip)(const struct unpacking *u, const uint8_t *const *row, int bits, int64_t k, int8_t *out);
     // Scales of all columns as float32, group by group.
@@ -74,6 +76,7 @@ struct int_kind {
     void (*run)(const struct int_set *x, const struct int_columns *w, float *out, int64_t out_row);
 };
 
+extern const struct int_kind cpu_int_i8mm; // of aarch64
 // The best of this CPU; NULL: there is none.
 const struct int_kind *cpu_int_kind(void);
 

@@ -173,14 +173,16 @@ struct room {
     uint8_t *code;    // their codes, one a byte
 };
 
-static size_t place_room(const struct halves *h, char *room, struct room *r) {
+static bool get_room(const struct halves *h, struct room *r) {
     int64_t columns = (int64_t)BLOCK * DEPTH * 2, result = h->panels * PANEL * BLOCK * 4,
             numbers = DEPTH / 16 * 4 * 4;
-    *r = (struct room){.column = (uint16_t *)(void *)room,
-                       .result = (float *)(void *)(room + columns),
-                       .number = (float *)(void *)(room + columns + result),
-                       .code = (uint8_t *)room + columns + result + numbers};
-    return (size_t)(columns + result + numbers + 2 * DEPTH);
+    char *room = cpu_scratch(SCRATCH_WEIGHTS, (size_t)(columns + result + numbers + 2 * DEPTH));
+    if (room)
+        *r = (struct room){.column = (uint16_t *)(void *)room,
+                           .result = (float *)(void *)(room + columns),
+                           .number = (float *)(void *)(room + columns + result),
+                           .code = (uint8_t *)room + columns + result + numbers};
+    return room != NULL;
 }
 
 // Columns `row` and the next, from a group on. Behind the last is that one again.
@@ -260,12 +262,10 @@ static void multiply_part(const struct halves *h, int64_t product, int64_t from,
 static void multiply_block(struct halves *h, int64_t product, int64_t from) {
     const struct quantized *q = h->q;
     struct room r;
-    char *room = cpu_scratch(SCRATCH_WEIGHTS, place_room(h, NULL, &r));
-    if (!room) {
+    if (!get_room(h, &r)) {
         atomic_store(&h->failed, true);
         return;
     }
-    place_room(h, room, &r);
     int64_t most = DEPTH / q->u.group, columns = MIN_OF(BLOCK, q->n - from);
     for (int64_t g = 0; g < q->groups; g += most)
         multiply_part(h, product, from, g, MIN_OF(most, q->groups - g), &r);

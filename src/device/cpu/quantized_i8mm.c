@@ -295,8 +295,9 @@ INLINE void run_set(enum form form, int parts, int rows, const struct int_set *x
     }
 #define RUNS(name, form)                                                                \
     RUN(name##_2_1, form, 2, 1)                                                         \
-    RUN(name##_2_2, form, 2, 2) RUN(name##_2_3, form, 2, 3) RUN(name##_2_4, form, 2, 4) \
-        RUN(name##_3_1, form, 3, 1) RUN(name##_3_2, form, 3, 2)
+    RUN(name##_2_2, form, 2, 2)                                                         \
+    RUN(name##_2_3, form, 2, 3) RUN(name##_2_4, form, 2, 4) RUN(name##_3_1, form, 3, 1) \
+        RUN(name##_3_2, form, 3, 2)
 RUNS(run_nibbles, NIBBLES)
 RUNS(run_bytes, BYTES)
 RUNS(run_zipped, ZIPPED)
@@ -317,16 +318,15 @@ static void run(const struct int_set *x, const struct int_columns *w, float *out
     runs[form][x->parts - 2][x->rows - 1](x, w, out, out_row);
 }
 
-static const struct int_kind i8mm = {"neon_bf16", SLICE, COLUMNS, true, true, zip, turn, run};
-
-const struct int_kind *cpu_int_kind(void) {
-    return strcmp(cpu_level()->name, i8mm.level) == 0 ? &i8mm : NULL;
-}
-
-#else
-
-const struct int_kind *cpu_int_kind(void) {
-    return NULL;
-}
+const struct int_kind cpu_int_i8mm = {.level = "neon_bf16",
+                                      .slice = SLICE,
+                                      .columns = COLUMNS,
+                                      .even = true,
+                                      .apart = true,
+                                      .direct = true,
+                                      .rows_most = INT64_MAX,
+                                      .zip = zip,
+                                      .turn = turn,
+                                      .run = run};
 
 #endif

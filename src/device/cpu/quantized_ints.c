@@ -140,7 +140,7 @@ static bool make_sets(struct ints *j) {
     j->parts = q->dtype == ZL_FLOAT32 ? 3 : 2;
     j->set = q->dtype == ZL_FLOAT32 ? 2 : 4;
     j->sets = (q->m + j->set - 1) / j->set;
-    j->zips = j->sets > 2 || q->u.group < 32 || q->u.mode != QUANT_AFFINE;
+    j->zips = !j->kind->direct || j->sets > 2 || q->u.group < 32 || q->u.mode != QUANT_AFFINE;
     j->code_set = int_set_lines(j->kind, j->parts, j->set) * q->k;
     int64_t sets = j->sets * q->matrices, numbers = sets * j->set * (1 + q->groups);
     if (!(j->factor = memory_alloc((size_t)(sets * j->code_set + numbers * (int64_t)sizeof(float)))))
@@ -160,17 +160,23 @@ struct column_room {
     int8_t *zipped;
 };
 
-// Where the parts of the room are; bytes of all of it.
-static size_t place_room(const struct ints *j, char *room, struct column_room *r) {
+// Bytes of scales, biases and results.
+static int64_t room_numbers(const struct ints *j) {
+    int64_t numbers = 2 * j->q->groups * j->kind->columns + j->q->m * BLOCK;
+    return (numbers + 15) / 16 * 16 * (int64_t)sizeof(float);
+}
+
+static bool get_room(const struct ints *j, struct column_room *r) {
     const struct quantized *q = j->q;
-    int64_t columns = j->kind->columns, numbers = 2 * q->groups * columns + q->m * BLOCK;
-    numbers = (numbers + 15) / 16 * 16 * (int64_t)sizeof(float);
-    *r = (struct column_room){.scale = (float *)(void *)room,
-                              .bias = (float *)(void *)room + q->groups * columns,
-                              .result = (float *)(void *)room + 2 * q->groups * columns,
-                              .zipped = (int8_t *)room + numbers,
-                              .codes = (uint8_t *)room + numbers + q->k * columns};
-    return (size_t)(numbers + 2 * q->k * columns);
+    int64_t columns = j->kind->columns, numbers = room_numbers(j);
+    char *room = cpu_scratch(SCRATCH_WEIGHTS, (size_t)(numbers + 2 * q->k * columns));
+    if (room)
+        *r = (struct column_room){.scale = (float *)(void *)room,
+                                  .bias = (float *)(void *)room + q->groups * columns,
+                                  .result = (float *)(void *)room + 2 * q->groups * columns,
+                                  .zipped = (int8_t *)room + numbers,
+                                  .codes = (uint8_t *)room + numbers + q->k * columns};
+    return room != NULL;
 }
 
 // Scales that are bytes: those of numbers of four bits, which are taken twice.
@@ -215,11 +221,11 @@ static void read_columns(const struct ints *j, int64_t w, int64_t row, struct co
     const struct quantized *q = j->q;
     int64_t at[INT_COLUMNS_MOST];
     c->scale = r->scale, c->dtype = q->u.dtype, c->group = q->u.group;
-    c->bits = q->u.bits == 4 ? 4 : 8;
+    c->bits = q->u.bits;
     for (int i = 0; i < j->kind->columns; i++) {
         at[i] = quantized_at(q, w, MIN_OF(row + i, q->rows - 1), 0);
         c->row[i] = quantized_words(q, at[i]);
-        if (q->u.bits == c->bits)
+        if (q->u.bits == 4 || q->u.bits == 8)
             continue;
         uint8_t *room = r->codes + i * q->k;
         cpu_unpack_codes(q->u.bits, (const char *)c->row[i], q->k, room);
@@ -228,7 +234,7 @@ static void read_columns(const struct ints *j, int64_t w, int64_t row, struct co
     read_numbers(j, at, c, r);
     c->zipped = NULL;
     if (j->zips) {
-        j->kind->zip(&q->u, c->row, c->bits, q->k, r->zipped);
+        j->kind->zip(&q->u, c->row, q->u.bits == 4 ? 4 : 8, q->k, r->zipped);
         c->zipped = r->zipped;
     }
 }
@@ -251,12 +257,10 @@ static void multiply_columns(const struct ints *j, int64_t matrix, const struct 
 static void multiply_block(struct ints *j, int64_t product, int64_t from) {
     const struct quantized *q = j->q;
     struct column_room r;
-    char *room = cpu_scratch(SCRATCH_WEIGHTS, place_room(j, NULL, &r));
-    if (!room) {
+    if (!get_room(j, &r)) {
         atomic_store(&j->failed, true);
         return;
     }
-    place_room(j, room, &r);
     int64_t columns = MIN_OF(BLOCK, q->n - from), each = j->kind->columns;
     for (int64_t c = 0; c < columns; c += each) {
         struct int_columns w;
@@ -283,7 +287,7 @@ static void multiply_range(const void *context, int64_t from, int64_t to) {
 }
 
 static bool can(const struct quantized *q, const struct int_kind *kind) {
-    return kind && q->transpose && q->dtype != ZL_FLOAT64 &&
+    return kind && q->m <= kind->rows_most && q->transpose && q->dtype != ZL_FLOAT64 &&
            (q->u.mode == QUANT_AFFINE ? q->u.dtype != ZL_FLOAT64 : q->u.bits == 4);
 }
 
