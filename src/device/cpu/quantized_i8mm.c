@@ -101,10 +101,11 @@ WITH_I8MM static void zip(const struct unpacking *u, const uint8_t *const *row, 
 // Four numbers of half the size as float32.
 INLINE floats4 widen(zl_dtype dtype, halves8 x, bool high) {
     floats4 r;
-    if (dtype == ZL_BFLOAT16)
-        return (floats4)(high ? __builtin_shufflevector((halves8){0}, x, 0, 12, 0, 13, 0, 14, 0, 15)
-                              : __builtin_shufflevector((halves8){0}, x, 0, 8, 0, 9, 0, 10, 0, 11));
-    if (high)
+    if (dtype == ZL_BFLOAT16 && high)
+        __asm__("shll2 %0.4s, %1.8h, #16" : "=w"(r) : "w"(x));
+    else if (dtype == ZL_BFLOAT16)
+        __asm__("shll %0.4s, %1.4h, #16" : "=w"(r) : "w"(x));
+    else if (high)
         __asm__("fcvtl2 %0.4s, %1.8h" : "=w"(r) : "w"(x));
     else
         __asm__("fcvtl %0.4s, %1.4h" : "=w"(r) : "w"(x));
@@ -225,10 +226,11 @@ INLINE void add_group(int parts, int rows, ints4 (*all)[2], floats4 scale, float
 
 // Four groups of biases, widened.
 INLINE floats4 biases_at(zl_dtype dtype, const char *column, int64_t g) {
-    halves8 half = {0};
+    uint64_t four;
     if (dtype == ZL_FLOAT32)
         return floats_at(column + 4 * g);
-    memcpy(&half, column + 2 * g, 8);
+    memcpy(&four, column + 2 * g, sizeof four);
+    halves8 half = (halves8)(longs2){four};
     return widen(dtype, half, false);
 }
 
@@ -293,11 +295,11 @@ INLINE void run_set(enum form form, int parts, int rows, const struct int_set *x
                                int64_t out_row) {                                                \
         run_set(form, parts, rows, x, w, out, out_row);                                          \
     }
-#define RUNS(name, form)                                                                \
-    RUN(name##_2_1, form, 2, 1)                                                         \
-    RUN(name##_2_2, form, 2, 2)                                                         \
-    RUN(name##_2_3, form, 2, 3) RUN(name##_2_4, form, 2, 4) RUN(name##_3_1, form, 3, 1) \
-        RUN(name##_3_2, form, 3, 2)
+#define RUNS(name, form)        \
+    RUN(name##_2_1, form, 2, 1) \
+    RUN(name##_2_2, form, 2, 2) \
+    RUN(name##_2_3, form, 2, 3) \
+    RUN(name##_2_4, form, 2, 4) RUN(name##_3_1, form, 3, 1) RUN(name##_3_2, form, 3, 2)
 RUNS(run_nibbles, NIBBLES)
 RUNS(run_bytes, BYTES)
 RUNS(run_zipped, ZIPPED)
