@@ -166,41 +166,57 @@ struct codes {
     const uint8_t *row[COLUMNS];
     const codes16 *zipped;
     const bytes16 *x;
+    int64_t ahead; // bytes to the next four columns
 };
 
 // Slices of two columns.
-INLINE void read_slices(enum form form, const struct codes *c, int p, codes16 *out) {
-    switch (form) {
-    case NIBBLES: nibbles_of(codes_at(c->row[2 * p]), codes_at(c->row[2 * p + 1]), out); return;
-    case BYTES: bytes_of(codes_at(c->row[2 * p]), codes_at(c->row[2 * p + 1]), out); return;
-    default: out[0] = c->zipped[p], out[1] = c->zipped[p + 2];
+INLINE void read_slices(enum form form, int slices, const struct codes *c, int p, codes16 *out) {
+    const uint8_t *a = c->row[2 * p], *b = c->row[2 * p + 1];
+    if (form == NIBBLES) {
+        nibbles_of(codes_at(a), codes_at(b), out);
+    } else if (form == BYTES) {
+        bytes_of(codes_at(a), codes_at(b), out);
+        bytes_of(codes_at(a + 16), codes_at(b + 16), out + 2);
+    } else {
+#pragma GCC unroll 4
+        for (int s = 0; s < slices; s++)
+            out[s] = c->zipped[2 * s + p];
     }
 }
 
-// Sums of products of a group: of each pair of lines those of two columns, twice.
+// Adds products of some slices: of each pair of lines those of two columns, twice.
+INLINE void multiply_slices(enum form form, int slices, int pairs, struct codes *c, ints4 (*all)[2]) {
+    codes16 w[2][4];
+    read_slices(form, slices, c, 0, w[0]);
+    read_slices(form, slices, c, 1, w[1]);
+#pragma GCC unroll 4
+    for (int s = 0; s < slices; s++)
+#pragma GCC unroll 4
+        for (int i = 0; i < pairs; i++) {
+            bytes16 x = c->x[s * pairs + i];
+            all[i][0] = multiply(form, all[i][0], w[0][s], x);
+            all[i][1] = multiply(form, all[i][1], w[1][s], x);
+        }
+    c->x += slices * pairs;
+    c->zipped += slices * 2;
+    if (form == NIBBLES || form == BYTES)
+#pragma GCC unroll 4
+        for (int i = 0; i < COLUMNS; i++)
+            __builtin_prefetch(c->row[i] + c->ahead);
+#pragma GCC unroll 4
+    for (int i = 0; i < COLUMNS; i++)
+        c->row[i] += form == NIBBLES ? 16 : 32;
+}
+
 INLINE void multiply_group(enum form form, int pairs, struct codes *c, int group, ints4 (*all)[2]) {
-    const int slices = form == NIBBLES ? 4 : 2;
 #pragma GCC unroll 4
     for (int i = 0; i < pairs; i++)
         all[i][0] = all[i][1] = (ints4){0};
-    for (int at = 0; at < group; at += slices * SLICE) {
-        codes16 w[2][4];
-        read_slices(form, c, 0, w[0]);
-        read_slices(form, c, 1, w[1]);
-#pragma GCC unroll 4
-        for (int s = 0; s < slices; s++)
-#pragma GCC unroll 4
-            for (int i = 0; i < pairs; i++) {
-                bytes16 x = c->x[s * pairs + i];
-                all[i][0] = multiply(form, all[i][0], w[0][s], x);
-                all[i][1] = multiply(form, all[i][1], w[1][s], x);
-            }
-        c->x += slices * pairs;
-        c->zipped += slices * 2;
-#pragma GCC unroll 4
-        for (int i = 0; i < COLUMNS; i++)
-            c->row[i] += 16;
-    }
+    if (group == 16) // zipped, then
+        multiply_slices(form, 2, pairs, c, all);
+    else
+        for (int at = 0; at < group; at += 4 * SLICE)
+            multiply_slices(form, 4, pairs, c, all);
 }
 
 // Of a pair of lines the first or the second, of four columns.
@@ -272,6 +288,7 @@ INLINE void run_set(enum form form, int parts, int rows, const struct int_set *x
     floats4 sum[INT_ROWS_MOST], high[INT_ROWS_MOST];
     for (int i = 0; i < COLUMNS; i++)
         c.row[i] = w->row[i];
+    c.ahead = x->groups * w->group * (form == NIBBLES ? COLUMNS / 2 : COLUMNS);
 #pragma GCC unroll 4
     for (int r = 0; r < rows; r++)
         sum[r] = high[r] = (floats4){0};
