@@ -19,9 +19,15 @@ class Memory:
         self.pointer, self.shape, self.strides, self.dtype = pointer, shape, strides, type_
         self.device, self.owner, self.is_readonly = device, owner, is_readonly
 
+    def told(self, type_):
+        """As the engine wants it; bytes may be told as truths."""
+        return self.pointer, str.__str__(type_), self.shape, self.strides
+
 
 def memory_of(array):
     """The memory of an array; None for what is no array."""
+    if isinstance(array, Fresh):
+        return array.memory()
     module = type(array).__module__.partition(".")[0]
     if module == "torch" or hasattr(array, "data_ptr"):
         return torch_memory(array)
@@ -97,6 +103,8 @@ def new_array(library, shape, type_, like=None):
         import torch
         device = next((a.device for a in like or () if hasattr(a, "data_ptr")), None)
         return torch.empty(shape, dtype=getattr(torch, type_), device=device)
+    if library == "zellige":
+        return Fresh(shape, type_)
     import numpy
     if type_ == "bfloat16" or type_.startswith("float8"):
         import ml_dtypes
@@ -104,26 +112,26 @@ def new_array(library, shape, type_, like=None):
     return numpy.empty(shape, str.__str__(dtype(type_)))
 
 
-def finished(library, array):
+class Fresh:
+    """Memory for a result, from which a zellige array is made: those have no memory that others may write."""
+
+    def __init__(self, shape, type_):
+        self.shape, self.dtype = shape, type_
+        count = 1
+        for size in shape:
+            count *= size
+        self.bytes = (ctypes.c_uint8 * (count * type_.itemsize))()
+
+    def memory(self):
+        return Memory(ctypes.addressof(self.bytes), self.shape, None, str.__str__(self.dtype), "cpu", self.bytes)
+
+    def array(self):
+        import zellige.core as mx
+        size = {1: "B", 2: "H", 4: "I", 8: "Q"}[self.dtype.itemsize]
+        found = mx.array(memoryview(self.bytes).cast("B").cast(size))
+        return mx.reshape(mx.view(found, getattr(mx, self.dtype if self.dtype != "bool" else "bool_")), self.shape)
+
+
+def finished(array):
     """A result as the library of its inputs has it."""
-    if library != "zellige":
-        return array
-    import zellige.core
-    return zellige.core.array(array)
-
-
-SCALARS = {"bool": ctypes.c_bool, "int8": ctypes.c_int8, "int16": ctypes.c_int16, "int32": ctypes.c_int32, "int64": ctypes.c_int64,
-           "uint8": ctypes.c_uint8, "uint16": ctypes.c_uint16, "uint32": ctypes.c_uint32, "uint64": ctypes.c_uint64,
-           "float32": ctypes.c_float, "float64": ctypes.c_double}
-
-
-def scalar_memory(value, type_):
-    """The bytes of a number."""
-    import struct
-    value = value.item() if hasattr(value, "item") else value
-    if type_ == "float16":
-        return ctypes.create_string_buffer(struct.pack("e", value), 2)
-    if type_ == "bfloat16":
-        bits = struct.unpack("I", struct.pack("f", value))[0]
-        return ctypes.c_uint16((bits + 0x7fff + (bits >> 16 & 1)) >> 16)
-    return SCALARS[type_](value)
+    return array.array() if isinstance(array, Fresh) else array

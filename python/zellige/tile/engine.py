@@ -6,7 +6,7 @@ import re
 
 from .errors import TileError, describe
 
-compiler = None  # set by tests that bring their own: compile(text, name, target), run(code, pointers, symbols), source(code)
+compiler = None  # native, or what a test brings: compile(text, name, target), run(code, arguments), source(code)
 
 
 def library():
@@ -31,8 +31,9 @@ def compile_text(program, target):
         raise TileError(explained(str(error), program)) from None
 
 
-def run(code, pointers, symbols):
-    library().run(code, pointers, symbols)
+def run(code, arguments):
+    """arguments: (address, dtype, shape, strides) of each parameter of the text, or a number."""
+    library().run(code, arguments)
 
 
 def source(code, program):

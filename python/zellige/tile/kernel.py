@@ -1,9 +1,7 @@
 """Compiled kernels: called with arrays, checked before they run."""
 
-import ctypes
-
 from . import engine
-from .arrays import finished, library_of, memory_of, new_array, scalar_memory
+from .arrays import finished, library_of, memory_of, new_array
 from .errors import TileError
 from .expr import Expr, Name
 
@@ -34,13 +32,12 @@ class Kernel:
             memories[index] = self.checks[index].memory(results[index], symbols)
         for index in self.inputs:
             self.checks[index].finish(memories[index], symbols)
-        self.run(memories, symbols)
-        given = tuple(finished(library, results[i]) for i in self.out_idx)
+        self.run(memories)
+        given = tuple(finished(results[i]) for i in self.out_idx)
         return None if not given else given[0] if len(given) == 1 else given
 
-    def run(self, memories, symbols):
-        pointers = [memories[i].pointer for i in self.program.order]
-        engine.run(self.code, pointers, [symbols[name] for name in self.program.symbols])
+    def run(self, memories):
+        engine.run(self.code, [memories[i] if self.params[i].is_scalar else memories[i].told(self.params[i].dtype) for i in self.program.order])
 
     def arranged(self, args, kwargs):
         if kwargs:
@@ -170,8 +167,7 @@ class Check:
     def scalar(self, value):
         if not isinstance(value, (int, float)) and not hasattr(value, "item"):
             self.fail(f"is {value!r}; a number is needed ({self.param.dtype})")
-        box = scalar_memory(value, self.param.dtype)
-        return Box(ctypes.addressof(box), box)
+        return value.item() if hasattr(value, "item") else value
 
     def check_shape(self, found, symbols):
         if len(found.shape) != len(self.param.shape):
@@ -205,15 +201,6 @@ class Check:
             return tuple(evaluate(s, symbols) for s in self.param.shape)
         except (KeyError, NameError) as missing:
             self.fail(f"is made by the kernel, but its size {missing} is not that of any argument")
-
-
-class Box:
-    """A number in memory."""
-
-    shape, strides = (), None
-
-    def __init__(self, pointer, owner):
-        self.pointer, self.owner = pointer, owner
 
 
 def row_major(shape):

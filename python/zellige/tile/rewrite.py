@@ -7,6 +7,8 @@ globals, closure and line numbers. Values that Python knows behave as ever; valu
 import ast
 import copy
 import inspect
+import linecache
+import sys
 import textwrap
 import types
 
@@ -32,6 +34,7 @@ def traced(function, hooks):
 
 
 def parse(function):
+    remember_command()
     try:
         lines, first = inspect.getsourcelines(function)
     except (OSError, TypeError) as error:
@@ -42,6 +45,14 @@ def parse(function):
     tree = ast.parse(flat).body[0]
     ast.increment_lineno(tree, first - 1)
     return tree, max(shift, 0)
+
+
+def remember_command():
+    """Lets the source of `python -c "..."` be found."""
+    words = sys.orig_argv
+    if "-c" in words[:-1] and "<string>" not in linecache.cache:
+        text = words[words.index("-c") + 1]
+        linecache.cache["<string>"] = (len(text), None, [line + "\n" for line in text.split("\n")], "<string>")
 
 
 def wrapped(function, free):

@@ -150,9 +150,11 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 def install():
     """Makes `import tilelang` find zellige.tile, and CUDA tensors live on the CPU where there is no CUDA."""
     from .torch_device import install as install_devices
+    finder = Finder()
     for name, values in contents().items():
         module = LooseModule(name) if is_loose(name) else types.ModuleType(name)
         module.__path__ = []
+        module.__spec__ = importlib.machinery.ModuleSpec(name, finder, is_package=True)
         module.__dict__.update({k: v for k, v in values.items() if not k.startswith("__") or k in ("__version__", "__file__")})
         sys.modules[name] = module
     sys.modules["tilelang.language"] = language
@@ -160,5 +162,5 @@ def install():
         parent, _, child = name.rpartition(".")
         if parent and parent != "tilelang.language" and not isinstance(vars(sys.modules[parent]).get(child), types.FunctionType):
             setattr(sys.modules[parent], child, sys.modules[name])
-    sys.meta_path.insert(0, Finder())
+    sys.meta_path.insert(0, finder)
     install_devices()
