@@ -188,6 +188,34 @@ def shuffled(n, m):
     return main
 
 
+@tile.jit(out_idx=[1, 2])
+def quantised(n, dtype):
+    @T.prim_func
+    def main(A: T.Tensor((n, n), T.float32), B: T.Tensor((n, n), dtype), C: T.Tensor((n, n), T.float32)):
+        with T.Kernel(1, threads=32) as _:
+            small = T.alloc_shared((n, n), dtype)
+            acc = T.alloc_fragment((n, n), T.float32)
+            T.copy(A, small)
+            T.copy(small, B)
+            T.gemm(small, small, acc, transpose_B=True, clear_accum=True)
+            T.copy(acc, C)
+    return main
+
+
+@tile.jit(out_idx=[-1])
+def dot(n):
+    @T.prim_func
+    def main(A: T.Tensor((n,), T.float32), B: T.Tensor((n,), T.float32), C: T.Tensor((1,), T.float32)):
+        with T.Kernel(1, threads=32) as _:
+            total = T.alloc_reducer((1,), T.float32, op="sum")
+            T.clear(total)
+            for i in T.Parallel(n):
+                total[0] += A[i] * B[i]
+            T.finalize_reducer(total)
+            C[0] = total[0]
+    return main
+
+
 def expected_attention(q, k, v, causal):
     scores = np.einsum("bqhd,bkhd->bhqk", q, k) / np.sqrt(q.shape[-1])
     if causal:
@@ -259,6 +287,24 @@ class Programs(unittest.TestCase):
     def test_views_scans_scalars(self):
         a = normal(3, 4)
         close(shuffled(3, 4)(a, 2.5), np.cumsum(a[:, ::-1], 1)[:, ::-1].T * 2.5)
+
+    def test_reducer(self):
+        a, b = normal(50), normal(50)
+        close(dot(50)(a, b)[0], a @ b, 1e-4)
+        self.assertIn("atomic add total[0]", dot(50).get_host_source())
+
+    def test_floats_of_8_bits(self):
+        if torch is None:
+            self.skipTest("torch is not installed, which has the same casts")
+        a = torch.randn(64, 64) * 2.0 ** torch.randint(-14, 8, (64, 64))
+        a[0, :4] = torch.tensor([0.0, -0.0, 2.0 ** -9, float("nan")])
+        a = a.clamp(-448, 448)
+        for dtype in (torch.float8_e4m3fn, torch.float8_e5m2):
+            small, product = quantised(64, dtype)(a)
+            expected = a.to(dtype)
+            self.assertTrue(torch.equal(small.view(torch.uint8), expected.view(torch.uint8)))
+            rows = expected.float()[1:]
+            torch.testing.assert_close(product[1:, 1:], rows @ rows.T, rtol=1e-4, atol=1e-3)
 
     def test_profiler(self):
         kernel = row_reduce(8, 16, "sum")

@@ -21,7 +21,7 @@ class Memory:
 
     def told(self, type_):
         """As the engine wants it; bytes may be told as truths."""
-        return self.pointer, str.__str__(type_), self.shape, self.strides
+        return self.pointer, "uint8" if type_.is_small else str.__str__(type_), self.shape, self.strides
 
 
 def memory_of(array):

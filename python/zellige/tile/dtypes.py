@@ -43,7 +43,12 @@ class dtype(str):
     @property
     def word(self):
         """The type in our tile language, None where it has none."""
-        return WORDS.get(self)
+        return "u8" if self.is_small else WORDS.get(self)
+
+    @property
+    def is_small(self):
+        """Whether it is a float of 8 bits, kept as a byte."""
+        return self.startswith("float8")
 
     @property
     def is_float(self):

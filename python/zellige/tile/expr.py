@@ -69,9 +69,9 @@ class Expr:
     def __ge__(self, other): return binary(">=", self, other)
     def __eq__(self, other): return other is not None and binary("==", self, other)
     def __ne__(self, other): return other is None or binary("!=", self, other)
-    def __neg__(self): return Op("-", [self], self.dtype)
+    def __neg__(self): return call("-", self)
     def __pos__(self): return self
-    def __abs__(self): return Op("abs", [self], self.dtype)
+    def __abs__(self): return call("abs", self)
     def __invert__(self): return Op("!", [self], self.dtype)
 
     def astype(self, type_):
@@ -88,6 +88,9 @@ class Const(Expr):
         self.value = value
 
     def text(self, expected=None):
+        if self.dtype.is_small:
+            from .small import encoded_number
+            return f"{encoded_number(self.value, self.dtype)}u8"
         bare = number(self.value, self.dtype)
         default = INDEX if self.dtype.is_integer else dtype("float32")
         if self.dtype == (expected or default) or self.dtype == BOOL:
@@ -195,6 +198,8 @@ def wrap(value, like=None):
 
 def promote(a, b):
     """The type that both become, as TVM decides it; an index is no wider than what it meets."""
+    if a.is_small or b.is_small:
+        return dtype("float32") if a.is_small == b.is_small or not (a.is_float and b.is_float) else b if a.is_small else a
     if a == b:
         return a
     for one, other in ((a, b), (b, a)):
@@ -219,6 +224,7 @@ def agree(*values):
     wrapped = [wrap(v, like) for v in values]
     for v in wrapped:
         like = v.dtype if like is None else promote(like, v.dtype)
+    like = dtype("float32") if like.is_small else like
     return [cast(v, like) for v in wrapped]
 
 
@@ -227,6 +233,9 @@ def cast(value, type_):
     e = wrap(value, type_)
     if e.dtype == type_:
         return e
+    if e.dtype.is_small or type_.is_small:
+        from .small import cast_small
+        return Const(e.value, type_) if isinstance(e, Const) else cast_small(e, type_)
     if isinstance(e, Const):
         if type_ == BOOL:
             return Const(bool(e.value), type_)
@@ -272,7 +281,8 @@ def call(op, *values):
 
 
 def select(condition, a, b):
-    a, b = agree(a, b)
+    kept = isinstance(a, Expr) and isinstance(b, Expr) and a.dtype == b.dtype
+    a, b = (a, b) if kept else agree(a, b)
     return Op("where", [truth(condition), a, b], a.dtype)
 
 

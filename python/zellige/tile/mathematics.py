@@ -16,7 +16,8 @@ def is_python(*values):
 
 def of_float(op, x):
     e = wrap(x, dtype("float32"))
-    return Op(op, [e if e.dtype.is_float else cast(e, "float32")], e.dtype if e.dtype.is_float else dtype("float32"))
+    e = e if e.dtype.is_float and not e.dtype.is_small else cast(e, "float32")
+    return Op(op, [e], e.dtype)
 
 
 def elementary(op, python=None):

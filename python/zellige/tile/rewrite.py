@@ -6,7 +6,6 @@ globals, closure and line numbers. Values that Python knows behave as ever; valu
 
 import ast
 import copy
-import inspect
 import linecache
 import sys
 import textwrap
@@ -17,15 +16,15 @@ from . import errors
 HOOKS = "__zellige_tile__"
 
 
+rewritten = {}  # code object of a function: the code that replaces it
+
+
 def traced(function, hooks):
     """function with its control flow turned into calls of hooks."""
-    tree, shift = parse(function)
-    body = Rewriter(tree).run()
-    free = function.__code__.co_freevars
-    module = wrapped(body, [HOOKS, *free])
-    code = find_code(compile(module, function.__code__.co_filename, "exec"), function.__name__)
-    note_shift(code, shift)
-    cells = dict(zip(free, function.__closure__ or ()))
+    code = rewritten.get(function.__code__)
+    if code is None:
+        code = rewritten[function.__code__] = rewrite(function)
+    cells = dict(zip(function.__code__.co_freevars, function.__closure__ or ()))
     cells[HOOKS] = types.CellType(hooks)
     closure = tuple(cells[name] for name in code.co_freevars)
     made = types.FunctionType(code, function.__globals__, function.__name__, function.__defaults__, closure)
@@ -33,18 +32,47 @@ def traced(function, hooks):
     return made
 
 
+def rewrite(function):
+    tree, shift = parse(function)
+    body = Rewriter(tree).run()
+    module = placed(wrapped(body, [HOOKS, *function.__code__.co_freevars]))
+    code = find_code(compile(module, function.__code__.co_filename, "exec"), function.__name__)
+    note_shift(code, shift)
+    return code
+
+
+# Source ---------------------------------------------------------------------------------------------------------------
+
+
 def parse(function):
+    """(syntax of a function with the line numbers of its file, columns that it was moved to the left)"""
     remember_command()
-    try:
-        lines, first = inspect.getsourcelines(function)
-    except (OSError, TypeError) as error:
-        raise errors.TileError(f"the source of {function.__name__} is needed to read it as a tile program: {error}") from None
-    source = "".join(lines)
-    flat = textwrap.dedent(source)
-    shift = len(lines[0]) - len(flat.split("\n", 1)[0]) - 1
-    tree = ast.parse(flat).body[0]
-    ast.increment_lineno(tree, first - 1)
-    return tree, max(shift, 0)
+    first = function.__code__.co_firstlineno
+    lines = linecache.getlines(function.__code__.co_filename)[first - 1:]
+    if not lines:
+        raise errors.TileError(f"the source of {function.__name__} is needed to read it as a tile program; "
+                               f"{function.__code__.co_filename} cannot be read")
+    indent = len(lines[0]) - len(lines[0].lstrip())
+    for end in ends(lines, indent):
+        try:
+            tree = ast.parse(textwrap.dedent("".join(lines[:end]))).body[0]
+        except (SyntaxError, IndexError):
+            continue  # that line was inside of brackets or a text
+        if isinstance(tree, ast.FunctionDef):
+            ast.increment_lineno(tree, first - 1)
+            return tree, indent
+    raise errors.TileError(f"the source of {function.__name__} is not found at line {first} of {function.__code__.co_filename}")
+
+
+def ends(lines, indent):
+    """Where a block that begins with the first line may end: before lines that are not further in."""
+    seen_def = False
+    for at, line in enumerate(lines):
+        text = line.lstrip()
+        if seen_def and text and text[0] not in "#)]}" and len(line) - len(text) <= indent:
+            yield at
+        seen_def = seen_def or text.startswith(("def ", "async def "))
+    yield len(lines)
 
 
 def remember_command():
@@ -58,7 +86,7 @@ def remember_command():
 def wrapped(function, free):
     outer = ast.parse(f"def outer({', '.join(free)}):\n pass\n").body[0]
     outer.body = [function]
-    return ast.fix_missing_locations(ast.Module([outer], []))
+    return ast.Module([outer], [])
 
 
 def find_code(code, name):
@@ -99,13 +127,24 @@ def names_of(target):
 
 
 def at(node, made):
-    """made, with the place where node begins wherever it has none: CPython takes the line of a method call from its end."""
+    """made, or the parts of that list, with the place where node begins if it has none."""
     for part in made if isinstance(made, list) else [made]:
-        for inner in ast.walk(part):
-            if not hasattr(inner, "lineno") and "lineno" in inner._attributes:
-                inner.lineno = inner.end_lineno = node.lineno
-                inner.col_offset = inner.end_col_offset = node.col_offset
+        if not hasattr(part, "lineno"):
+            part.lineno = part.end_lineno = node.lineno
+            part.col_offset = part.end_col_offset = node.col_offset
     return made
+
+
+def placed(tree, line=1, column=0):
+    """Gives what has no place that where its parent begins: CPython takes the line of a method call from its end."""
+    if "lineno" in tree._attributes:
+        if not hasattr(tree, "lineno"):
+            tree.lineno = tree.end_lineno = line
+            tree.col_offset = tree.end_col_offset = column
+        line, column = tree.lineno, tree.col_offset
+    for child in ast.iter_child_nodes(tree):
+        placed(child, line, column)
+    return tree
 
 
 class Stores(ast.NodeVisitor):

@@ -19,8 +19,20 @@ def written(buffer):
 def store(element, value):
     written(element.buffer)
     value = cast(value, element.dtype)
+    if getattr(element.buffer, "reducer", None) and reduces(element, value):
+        return atomic(COMBINE[element.buffer.reducer], element, next(c for c in value.children if not is_same(c, element)))
     mask = element.mask()
     current("a store").emit(f"{element.place()} = {value.text(element.dtype)}" + (f" where {mask}" if mask else ""))
+
+
+def is_same(e, element):
+    return isinstance(e, Load) and e.buffer is element.buffer and e.place() == element.place()
+
+
+def reduces(element, value):
+    """Whether value combines a reducer's element with something: points of a loop may do that at once."""
+    op = STEP.get(element.buffer.reducer, COMBINE[element.buffer.reducer])
+    return getattr(value, "op", None) == op and sum(is_same(c, element) for c in value.children) == 1
 
 
 def over(region, body):
@@ -131,7 +143,8 @@ def copy(src, dst, **hints):
         fail(f"T.copy: '{src.name}' {list(src.shape)} and '{dst.name}' {list(dst.shape)} differ in shape")
     paired(a, b, "T.copy")
     written(b.buffer)
-    if not aligned(a, b) or not plain(a) or not plain(b) or a.buffer.safe_value:
+    converts = a.dtype != b.dtype and (a.dtype.is_small or b.dtype.is_small)
+    if converts or not aligned(a, b) or not plain(a) or not plain(b) or a.buffer.safe_value:
         return over(b, lambda point: store(b.at(point), a.at(point)))
     sized = not a.whole() and not b.whole()
     current("T.copy").emit(f"copy {a.text(sized)} -> {b.text(sized)}")
@@ -185,6 +198,8 @@ def matrix(value, what):
     region = side(value, f"T.gemm: {what}")
     if not is_sized(region):
         fail(f"T.gemm: how much of '{region.buffer.name}' is not said")
+    if region.dtype.is_small:
+        region = widened(region)
     leading = region.extent[:-2]
     if region.buffer.ndim < 2:
         fail(f"T.gemm: '{region.buffer.name}' has {region.buffer.ndim} axes and is no matrix")
@@ -196,6 +211,13 @@ def matrix(value, what):
     packed = allocate("fragment", sizes, region.dtype, f"{region.buffer.name}_packed")
     copy(region, packed)
     return whole(packed)
+
+
+def widened(region):
+    """A copy of floats of 8 bits as float16, which holds them exactly."""
+    wide = whole(allocate("fragment", region.extent, "float16", f"{region.buffer.name}_wide"))
+    copy(region, wide.buffer)
+    return wide
 
 
 def gemm(A, B, C, transpose_A=False, transpose_B=False, policy=None, clear_accum=False, **hints):
