@@ -187,14 +187,18 @@ static gemm_fn *choose_by_time(void) {
 
 static struct blas blas = {name, cpu_own_gemm};
 
-// Where libraries were measured and lost, they are not even opened: that takes longer than a small program. One thread of
-// a Neoverse-V1, GFLOP/s of ours, BLIS 0.9, OpenBLAS 0.3.21, 2026-11:
+// On aarch64 libraries are opened only if asked for: they lose where both sides of the result are long, and opening one
+// takes longer than a small program. One thread of a Neoverse-V1, 2026-11, GFLOP/s (complex64: 2 m n k a second) of ours,
+// BLIS 0.9, OpenBLAS 0.3.21:
 //
-//              32            64            128           256           512           2048 x 16 x 2048
-//  float32     44 13 44      54 32 55      65 49 57      72 60 60      76 68 60      37 32 37
-//  float64     20  9  8      26 20 17      29 27 23      32 31 30      33 34 31      22 24 28
+//                64          256         512         16 x 2048 x 2048   4 x 4096 x 512   2048 x 16 x 2048
+//  float32       53 34 55    72 60 59    75 68 60    38 27 51           18 13 43         36 30 37
+//  float32, b^T  54 35 51    72 61 56    75 68 58    35 26 28           12  7  9         36 31 37
+//  float64       28 20 17    37 31 31    36 33 31    21 25 29            8  9 23         23 24 28
+//  complex64     14 11  9    18 17 12    18 17 12     8 10 11            2  3 10         15 13 12
 //
-// On x86_64 they were not: there the fastest is found by trying.
+// Thin results with plain b are where OpenBLAS wins: it does not pack b. On x86_64 nothing was measured: there the fastest
+// is found by trying.
 #if defined(__aarch64__)
 enum { LIBRARIES_MAY_WIN = false };
 #else
