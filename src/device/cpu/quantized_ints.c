@@ -5,6 +5,7 @@
 #include <float.h>
 #include <math.h>
 
+enum { LINE = 64 };            // bytes of the cache: no vector of codes lies in two
 enum { BLOCK = 32 };           // columns that a thread takes at once
 enum { WORK_LEAST = 1 << 18 }; // products that are worth another thread
 
@@ -15,6 +16,7 @@ struct ints {
     int64_t sets;     // of a matrix of x
     bool zips;        // codes are brought into slices once for all sets
     int64_t code_set; // bytes of a set
+    char *room;       // of what follows
     int8_t *code;     // of all sets
     float *factor, *sum;
     atomic_bool failed, odd; // out of memory; some number is not finite
@@ -142,11 +144,13 @@ static bool make_sets(struct ints *j) {
     j->sets = (q->m + j->set - 1) / j->set;
     j->zips = !j->kind->direct || j->sets > 2 || q->u.group < 32 || q->u.mode != QUANT_AFFINE;
     j->code_set = int_set_lines(j->kind, j->parts, j->set) * q->k;
-    int64_t sets = j->sets * q->matrices, numbers = sets * j->set * (1 + q->groups);
-    if (!(j->factor = memory_alloc((size_t)(sets * j->code_set + numbers * (int64_t)sizeof(float)))))
+    int64_t sets = j->sets * q->matrices, codes = sets * j->code_set,
+            numbers = sets * j->set * (1 + q->groups);
+    if (!(j->room = memory_alloc((size_t)(LINE + codes + numbers * (int64_t)sizeof(float)))))
         return false;
+    j->code = (int8_t *)j->room + (LINE - (uintptr_t)j->room % LINE);
+    j->factor = (float *)(void *)(j->code + codes);
     j->sum = j->factor + sets * j->set;
-    j->code = (int8_t *)(j->factor + numbers);
     cpu_split(sets, WORK_LEAST / 8 / (q->k * j->set) + 1, fill_sets, j);
     return !atomic_load(&j->failed);
 }
@@ -302,6 +306,6 @@ bool cpu_multiply_ints(const struct quantized *q, bool *done) {
         cpu_split(q->products * blocks_of(q), WORK_LEAST / (BLOCK * q->m * q->k) + 1, multiply_range, &j);
         ok = *done = !atomic_load(&j.failed);
     }
-    memory_free(j.factor);
+    memory_free(j.room);
     return ok;
 }
