@@ -1,5 +1,6 @@
 """autotune: the fastest of many configurations of a jit function."""
 
+import contextlib
 import functools
 import inspect
 import time
@@ -57,6 +58,7 @@ class AutoTuner:
 
     def make(self, config):
         from .jit import JITFunction, compile
+        config = {k: v for k, v in config.items() if k not in ("pass_configs", "compile_flags")}  # of other compilers
         made = self.function.compile(**config) if isinstance(self.function, JITFunction) else self.function(**config)
         return made if hasattr(made, "get_profiler") else compile(made, **self.compile_options)
 
@@ -94,7 +96,8 @@ class AutoTuner:
         inputs = self.inputs(kernel)
         reference = self.profile.get("ref_prog")
         if reference and not self.profile.get("skip_check"):
-            kernel.get_profiler().assert_allclose(reference, inputs, self.profile["atol"], self.profile["rtol"], self.profile["max_mismatched_ratio"])
+            limits = {k: self.profile[k] for k in ("atol", "rtol", "max_mismatched_ratio")}
+            kernel.get_profiler().assert_allclose(reference, inputs, **limits)
         return do_bench(lambda: kernel(*inputs), self.profile.get("warmup", warmup), self.profile.get("rep", rep))
 
 
@@ -119,31 +122,27 @@ class AutoTuned:
             tuner = AutoTuner(lambda **config: self.function.compile(*args, **kwargs, **config), configs)
             tuner.set_profile_args(**self.options)
             arrays = [a for a in args if hasattr(a, "shape")]
-            with set_autotune_inputs(*arrays) if arrays and get_autotune_inputs() is None else nothing():
-                self.found[key] = tuner.run(self.options.get("warmup", 25), self.options.get("rep", 100), self.options.get("timeout", 30))
+            with set_autotune_inputs(*arrays) if arrays and not captured else contextlib.nullcontext():
+                self.found[key] = tuner.run(**{k: v for k, v in self.options.items() if k in ("warmup", "rep", "timeout")})
         return self.found[key]
 
     def __call__(self, *args, **kwargs):
         best = self.tuned(args, kwargs)
-        made = self.function(*args, **kwargs, **(best.config if best else {}))
+        made = self.function(*args, **kwargs, **chosen(best))
         if best and hasattr(made, "update_tuner_result"):
             made.update_tuner_result(best.latency, best.config, best.ref_latency)
         return made
 
     def compile(self, *args, **kwargs):
         best = self.tuned(args, kwargs)
-        return self.function.compile(*args, **kwargs, **(best.config if best else {}))
+        return self.function.compile(*args, **kwargs, **chosen(best))
 
     def __getattr__(self, name):
         return getattr(self.function, name)
 
 
-class nothing:
-    def __enter__(self):
-        return None
-
-    def __exit__(self, *error):
-        return False
+def chosen(best):
+    return {k: v for k, v in best.config.items() if k not in ("pass_configs", "compile_flags")} if best else {}
 
 
 def autotune(function=None, *, configs=None, **options):

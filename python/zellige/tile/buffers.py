@@ -211,6 +211,8 @@ class Spec:
     """What a parameter is: T.Tensor((M, K), T.float16), also T.Tensor[[M, K], T.float16]."""
 
     def __init__(self, shape, type_="float32", stride=None, **_):
+        if isinstance(type_, PointerMaker):
+            fail("arrays of addresses are not possible here")
         self.shape, self.dtype, self.stride = tuple(shape_of(shape)), dtype(type_), stride
 
     def __repr__(self):

@@ -88,8 +88,8 @@ def name_of(spelling):
         return str.__str__(spelling)
     if isinstance(spelling, type) and spelling in (int, float, bool):
         return {int: "int32", float: "float32", bool: "bool"}[spelling]
-    text = spelling if isinstance(spelling, str) else getattr(spelling, "name", None) or getattr(spelling, "__name__", None) or str(spelling)
-    text = text.rsplit(".", 1)[-1]
+    named_so = getattr(spelling, "name", None) or getattr(spelling, "__name__", None) or str(spelling)
+    text = (spelling if isinstance(spelling, str) else named_so).rsplit(".", 1)[-1]
     text = ALIASES.get(text.rstrip("_"), text)
     text = text[:-1] if text.endswith("_") else text
     if text in WORDS or text in BITS or re.fullmatch(r"u?int[1-4]", text):

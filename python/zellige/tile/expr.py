@@ -133,9 +133,9 @@ class Op(Expr):
             return self.op + inside(self.children[0], PREFIX, expected or self.dtype)
         if self.level < PREFIX:
             return f" {self.op} ".join(self.operand(at) for at in (0, 1))
-        typed = [c for c in self.children if not isinstance(c, Const)]
-        wanted = expected if not typed and self.dtype == expected else self.dtype
-        return f"{self.op}({', '.join(c.text(BOOL if c.dtype == BOOL else wanted if c.dtype == wanted else None) for c in self.children)})"
+        typed = any(not isinstance(c, Const) and c.dtype == self.dtype for c in self.children)
+        known = self.dtype if typed or self.dtype == expected else None
+        return f"{self.op}({', '.join(c.text(known if c.dtype == known else None) for c in self.children)})"
 
     def operand(self, at):
         here, other = self.children[at], self.children[1 - at]
@@ -237,10 +237,16 @@ def cast(value, type_):
         from .small import cast_small
         return Const(e.value, type_) if isinstance(e, Const) else cast_small(e, type_)
     if isinstance(e, Const):
-        if type_ == BOOL:
-            return Const(bool(e.value), type_)
-        return Const(e.value if type_.is_float else math.trunc(e.value), type_) if math.isfinite(e.value) or type_.is_float else Cast(e, type_)
+        return cast_number(e, type_)
     return Cast(e, type_)
+
+
+def cast_number(e, type_):
+    if type_ == BOOL:
+        return Const(bool(e.value), type_)
+    if type_.is_float:
+        return Const(e.value, type_)
+    return Const(math.trunc(e.value), type_) if math.isfinite(e.value) else Cast(e, type_)
 
 
 def binary(op, a, b):

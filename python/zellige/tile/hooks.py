@@ -168,7 +168,8 @@ def unpack(value):
     parts = list(value)
     if builder is None or len(builder.blocks) == 1 or not any(isinstance(p, Variable) for p in parts):
         return parts
-    return [builder.named("t", p) if isinstance(p, Expr) and not (isinstance(p, Variable) and p.wanted is None) else p for p in parts]
+    is_new = lambda p: isinstance(p, Variable) and p.wanted is None  # noqa: E731
+    return [builder.named("t", p) if isinstance(p, Expr) and not is_new(p) else p for p in parts]
 
 
 def annotate(name, annotation, value):

@@ -102,20 +102,25 @@ def key_of(args, kwargs):
     try:
         hash(key)
     except TypeError:
-        return repr(key) if all(isinstance(v, (list, tuple, dict, str, int, float, type(None))) for v in (*args, *kwargs.values())) else None
+        plain = (list, tuple, dict, str, int, float, type(None))
+        return repr(key) if all(isinstance(v, plain) for v in (*args, *kwargs.values())) else None
     return tuple(map(type, args)), key
 
 
 def returns_program(function, args, kwargs):
     tree, _ = parse(function)
     for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef) and node is not tree:
-            if any(getattr(d.func if isinstance(d, ast.Call) else d, "attr", getattr(d, "id", "")) == "prim_func" for d in node.decorator_list):
-                return True
+        if isinstance(node, ast.FunctionDef) and node is not tree and "prim_func" in map(decorator_name, node.decorator_list):
+            return True
     try:
         return isinstance(function(*args, **kwargs), PrimFunc)
     except (NoKernel, TypeError):
         return False
+
+
+def decorator_name(node):
+    node = node.func if isinstance(node, ast.Call) else node
+    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
 
 
 class Eager:
@@ -131,13 +136,14 @@ class Eager:
         self.has_constants = "const" in function.__code__.co_names
 
     def array_names(self):
-        names = set(self.signature.parameters)
-        tree, _ = parse(self.function)
-        found = {s.target.id for s in ast.walk(tree) if isinstance(s, ast.AnnAssign) and s.value is None and isinstance(s.target, ast.Name)}
-        told = {n for n, a in self.annotations.items() if isinstance(a, (Spec, Pointer, dtype))}
-        shaped = {n.args[0].id for n in ast.walk(tree) if isinstance(n, ast.Call) and getattr(n.func, "attr", "") in ("match_buffer", "make_tensor")
-                  and n.args and isinstance(n.args[0], ast.Name)}
-        return [n for n in self.signature.parameters if n in (found | told | shaped) & names]
+        """Parameters that an annotation, here or in the body, or T.make_tensor gives a shape."""
+        found = {n for n, a in self.annotations.items() if isinstance(a, (Spec, Pointer, dtype))}
+        for node in ast.walk(parse(self.function)[0]):
+            if isinstance(node, ast.AnnAssign) and node.value is None:
+                found.add(getattr(node.target, "id", None))
+            elif isinstance(node, ast.Call) and node.args and getattr(node.func, "attr", "") in ("match_buffer", "make_tensor"):
+                found.add(getattr(node.args[0], "id", None))
+        return [n for n in self.signature.parameters if n in found]
 
     def bind(self, args, kwargs, partial=False):
         """(compile-time values, arrays, constants given by name)"""
@@ -193,10 +199,11 @@ class Eager:
         for name, axis, ndim, constant in sources:
             shape = arrays[name].shape
             if len(shape) != ndim:
-                raise TileError(f"{self.name}: argument '{name}' has {len(shape)} axes, shape {tuple(shape)}; {ndim} axes are needed")
+                raise TileError(f"{self.name}: argument '{name}' has {len(shape)} axes, shape {tuple(shape)}; {ndim} are needed")
             size = int(shape[axis])
             if found.setdefault(constant, size) != size:
-                raise TileError(f"{self.name}: argument '{name}' has size {size} along axis {axis}, but {constant} is {found[constant]} by another argument")
+                raise TileError(f"{self.name}: argument '{name}' has size {size} along axis {axis}, "
+                                f"but {constant} is {found[constant]} by another argument")
         return found
 
     def find_sources(self, values, arrays):

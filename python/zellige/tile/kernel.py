@@ -37,7 +37,8 @@ class Kernel:
         return None if not given else given[0] if len(given) == 1 else given
 
     def run(self, memories):
-        engine.run(self.code, [memories[i] if self.params[i].is_scalar else memories[i].told(self.params[i].dtype) for i in self.program.order])
+        told = lambda m, param: m if param.is_scalar else m.told(param.dtype)  # noqa: E731
+        engine.run(self.code, [told(memories[i], self.params[i]) for i in self.program.order])
 
     def arranged(self, args, kwargs):
         if kwargs:

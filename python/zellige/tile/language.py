@@ -18,10 +18,12 @@ from .expr import cast, truth as _truth, wrap as _wrap
 from .loops import (Kernel, Parallel, Persistent, Pipelined, get_block_binding, get_block_bindings, get_block_extent,
                     get_thread_extent, grid, serial, unroll, vectorized)
 from .mathematics import *  # noqa: F403
-from .mathematics import both as all_conditions, either as any_condition
 from .programs import Macro, Ref, empty, macro, prim_func
-from .statements import atomic as _atomic
-from .statements import clear, copy, cummax, cumsum, fill, gemm, reduce
+from .combine import COMBINE as _COMBINE
+from .combine import IDENTITY as _IDENTITY
+from .combine import atomic as _atomic
+from .combine import cummax, cumsum, gemm, reduce
+from .statements import clear, copy, fill
 from .tiles import PersistentTileScheduler, all_of, any_of, dp4a, im2col, rng_init, rng_rand, transpose
 from .views import reshape, view
 
@@ -29,7 +31,6 @@ globals().update(_named())
 Tensor = SharedBuffer = FragmentBuffer = LocalBuffer = Buffer = _SpecMaker()
 StridedTensor = _StridedMaker()
 Serial, Unroll, Vectorized, parallel = serial, unroll, vectorized, Parallel
-And, Or = all_conditions, any_condition
 Var = Ref
 inline = macro
 c2d_im2col = im2col
@@ -92,8 +93,8 @@ def alloc_global(shape, dtype="float32", scope="global"):
 
 
 def alloc_buffer(shape, dtype="float32", scope="local", **hints):
-    kind = "shared" if scope.startswith("shared") else "fragment" if "fragment" in scope else "local" if scope.startswith("local") else "global"
-    return _statements.allocate(kind, shape, dtype)
+    kinds = ("shared", "fragment", "local", "global")
+    return _statements.allocate(next(k for k in kinds if k in scope), shape, dtype)
 
 
 def alloc_var(dtype, *args, scope="local.var", init=None):
@@ -110,12 +111,12 @@ def alloc_reducer(shape, dtype="float32", op="sum", replication=None):
 
 def reducer_init(reducer, init=None):
     kind = getattr(reducer, "reducer", "sum")
-    fill(reducer, _statements.IDENTITY[kind](reducer.dtype) if init is None else init)
+    fill(reducer, _IDENTITY[kind](reducer.dtype) if init is None else init)
 
 
 def reducer_update(target, value):
     kind = getattr(target.buffer, "reducer", "sum")
-    _atomic(_statements.COMBINE[kind], target, value)
+    _atomic(_COMBINE[kind], target, value)
 
 
 def finalize_reducer(reducer, **hints):
@@ -206,10 +207,10 @@ def __getattr__(name):
     if found is not None:
         return found
     import difflib
-    near = difflib.get_close_matches(name, globals(), 3)
     reason = _hints.missing(name)
-    _fail(f"T.{name} is not known here" + (f": {reason}" if reason else "") + (f"; did you mean {' or '.join('T.' + n for n in near)}?" if near else ""),
-          _UnknownName)
+    near = [] if reason else difflib.get_close_matches(name, globals(), 3)
+    hint = f"; did you mean {' or '.join('T.' + n for n in near)}?" if near else ""
+    _fail(f"T.{name} is not known here" + (f": {reason}" if reason else "") + hint, _UnknownName)
 
 
 __all__ = [n for n in globals() if not n.startswith("_")]

@@ -76,7 +76,8 @@ class Points(Loop):
         body = []
         builder.loops.append("map")
         with builder.inside(body):
-            found = [builder.index(n or "ijkl"[i % 4], e) for i, (n, e) in enumerate(zip(listed(names, len(self.extents)), self.extents))]
+            names = [n or "ijkl"[i % 4] for i, n in enumerate(listed(names, len(self.extents)))]
+            found = [builder.index(n, e) for n, e in zip(names, self.extents)]
             header = "map " + ", ".join(f"{n.name} in {shown(e)}" for n, e in zip(found, self.extents))
             yield found[0] if len(found) == 1 else tuple(found)
         builder.loops.pop()

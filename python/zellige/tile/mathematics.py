@@ -3,70 +3,70 @@
 import builtins
 import math
 
-from .bounds import difference, known
-from .dtypes import BOOL, INDEX, dtype
+from .bounds import known
+from .dtypes import BOOL, dtype
 from .errors import fail
-from .expr import Const, Expr, Op, agree, binary, call, cast, is_number, promote, select, truth, wrap
-from .statements import bit_cast
+from .expr import Cast as _Cast
+from .expr import Const, Op, agree, binary, call, cast, is_number, select, truth, wrap
 
 
-def is_python(*values):
+def _is_python(*values):
     return all(is_number(v) for v in values)
 
 
-def of_float(op, x):
+def _of_float(op, x):
     e = wrap(x, dtype("float32"))
     e = e if e.dtype.is_float and not e.dtype.is_small else cast(e, "float32")
     return Op(op, [e], e.dtype)
 
 
-def elementary(op, python=None):
+def _elementary(op, python=None):
     def function(x, *hints, **named_hints):
-        return python(x) if python and is_python(x) else of_float(op, x)
+        return python(x) if python and _is_python(x) else _of_float(op, x)
     function.__name__ = op
     return function
 
 
-exp = elementary("exp", math.exp)
-log, log1p = elementary("log"), elementary("log1p")
-log2, log10 = elementary("log2"), elementary("log10")
-sin, cos, tan = elementary("sin"), elementary("cos"), elementary("tan")
-asin, acos, atan = elementary("arcsin"), elementary("arccos"), elementary("arctan")
-sinh, cosh, tanh = elementary("sinh"), elementary("cosh"), elementary("tanh")
-asinh, acosh, atanh = elementary("arcsinh"), elementary("arccosh"), elementary("arctanh")
-sqrt, rsqrt, sigmoid, erf = elementary("sqrt", math.sqrt), elementary("rsqrt"), elementary("sigmoid"), elementary("erf")
-floor, ceil, trunc = elementary("floor", math.floor), elementary("ceil", math.ceil), elementary("trunc", math.trunc)
-nearbyint = elementary("rint")
+exp = _elementary("exp", math.exp)
+log, log1p = _elementary("log"), _elementary("log1p")
+log2, log10 = _elementary("log2"), _elementary("log10")
+sin, cos, tan = _elementary("sin"), _elementary("cos"), _elementary("tan")
+asin, acos, atan = _elementary("arcsin"), _elementary("arccos"), _elementary("arctan")
+sinh, cosh, tanh = _elementary("sinh"), _elementary("cosh"), _elementary("tanh")
+asinh, acosh, atanh = _elementary("arcsinh"), _elementary("arccosh"), _elementary("arctanh")
+sqrt, rsqrt, sigmoid, erf = _elementary("sqrt", math.sqrt), _elementary("rsqrt"), _elementary("sigmoid"), _elementary("erf")
+floor, ceil, trunc = _elementary("floor", math.floor), _elementary("ceil", math.ceil), _elementary("trunc", math.trunc)
+nearbyint = _elementary("rint")
 
 
 def round(x, *hints):
     """To the nearest whole number, halves away from zero."""
-    e = of_float("trunc", x).children[0]
+    e = _of_float("trunc", x).children[0]
     return Op("trunc", [e + select(e < 0, -0.5, 0.5)], e.dtype)
 
 
 def exp2(x, *hints):
-    return 2.0 ** x if is_python(x) else of_float("exp", wrap(x, dtype("float32")) * math.log(2))
+    return 2.0 ** x if _is_python(x) else _of_float("exp", wrap(x, dtype("float32")) * math.log(2))
 
 
 def exp10(x, *hints):
-    return of_float("exp", wrap(x, dtype("float32")) * math.log(10))
+    return _of_float("exp", wrap(x, dtype("float32")) * math.log(10))
 
 
 def pow(x, y):
-    return x ** y if is_python(x, y) else call("power", x, y)
+    return x ** y if _is_python(x, y) else call("power", x, y)
 
 
 def abs(x):
-    return builtins.abs(x) if is_python(x) else call("abs", x)
+    return builtins.abs(x) if _is_python(x) else call("abs", x)
 
 
 def max(a, b):
-    return builtins.max(a, b) if is_python(a, b) else call("maximum", a, b)
+    return builtins.max(a, b) if _is_python(a, b) else call("maximum", a, b)
 
 
 def min(a, b):
-    return builtins.min(a, b) if is_python(a, b) else call("minimum", a, b)
+    return builtins.min(a, b) if _is_python(a, b) else call("minimum", a, b)
 
 
 def clamp(x, least, most):
@@ -87,7 +87,7 @@ def fma(a, b, c):
 
 
 def ceildiv(a, b):
-    if is_python(a, b):
+    if _is_python(a, b):
         return -(-a // b)
     a, b = agree(a, b)
     if known(b) is not None:
@@ -96,15 +96,15 @@ def ceildiv(a, b):
 
 
 def floordiv(a, b):
-    return a // b if is_python(a, b) else binary("//", a, b)
+    return a // b if _is_python(a, b) else binary("//", a, b)
 
 
 def floormod(a, b):
-    return a % b if is_python(a, b) else binary("%", a, b)
+    return a % b if _is_python(a, b) else binary("%", a, b)
 
 
 def truncdiv(a, b):
-    if is_python(a, b):
+    if _is_python(a, b):
         return int(a / b)
     a, b = agree(a, b)
     return select((a < 0) == (b < 0), call("abs", a) // call("abs", b), -(call("abs", a) // call("abs", b)))
@@ -147,14 +147,14 @@ def popcount(x):
     return total
 
 
-def both(*conditions):
+def And(*conditions):
     total = truth(conditions[0])
     for c in conditions[1:]:
         total = Op("&", [total, truth(c)], BOOL)
     return total
 
 
-def either(*conditions):
+def Or(*conditions):
     total = truth(conditions[0])
     for c in conditions[1:]:
         total = Op("|", [total, truth(c)], BOOL)
@@ -175,12 +175,6 @@ def Select(condition, a, b):
     return if_then_else(condition, a, b)
 
 
-def cast_to(value, type_):
-    if isinstance(value, (str, dtype)) and not isinstance(type_, str):  # T.Cast(dtype, value)
-        value, type_ = type_, value
-    return cast(value, type_)
-
-
 def Cast(type_, value):
     return cast(value, type_)
 
@@ -189,7 +183,15 @@ def reinterpret(a, b=None, **hints):
     """Either order: reinterpret(value, dtype), reinterpret(dtype, value)."""
     if isinstance(a, str):
         a, b = b, a
-    return bit_cast(b, a)
+    return _bit_cast(b, a)
+
+
+def _bit_cast(type_, value):
+    e = wrap(value)
+    type_ = dtype(type_)
+    if e.dtype.bits != type_.bits:
+        fail(f"T.reinterpret: {e.dtype!r} has {e.dtype.bits} bits and {type_!r} {type_.bits}")
+    return e if e.dtype == type_ else _Cast(e, type_, bits=True)
 
 
 def infinity(type_="float32"):
@@ -221,10 +223,6 @@ def isfinite(x):
     return Op("<", [call("abs", e), Const(float("inf"), e.dtype)], BOOL)
 
 
-def const_of(value, type_):
-    return Const(value, dtype(type_))
-
-
 def fast_rcp(x):
     return wrap(1.0, wrap(x).dtype) / x
 
@@ -245,7 +243,4 @@ def linear_index(*args):
     return total
 
 
-__all__ = [name for name in globals() if not name.startswith("_") and name not in
-           {"builtins", "math", "difference", "known", "BOOL", "INDEX", "dtype", "fail", "Const", "Expr", "Op", "agree", "binary",
-            "call", "cast", "is_number", "promote", "select", "truth", "wrap", "bit_cast", "is_python", "of_float", "elementary",
-            "const_of", "cast_to", "both", "either"}]
+__all__ = [name for name, value in globals().items() if getattr(value, "__module__", "") == __name__ and name[0] != "_"]

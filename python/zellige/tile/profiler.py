@@ -99,7 +99,8 @@ class Profiler:
             return 1
         for size in param.shape:
             if isinstance(size, Expr) and not symbols:
-                raise TileError(f"'{param.name}' has the size {size}, which is known only at a call: give it by dynamic_symbolic_constraints")
+                raise TileError(f"'{param.name}' has the size {size}, which is known only at a call: "
+                                "give it by dynamic_symbolic_constraints")
         return supply(param, tuple(evaluate(s, symbols) for s in param.shape), self.kind)
 
     def __call__(self, *args, **kwargs):
@@ -148,7 +149,7 @@ def as_doubles(array):
     return numpy.asarray(array).astype("float64")
 
 
-def assert_close(actual, expected, rtol=1e-2, atol=1e-3, max_mismatched_ratio=0.0, **hints):
+def assert_close(actual, expected, rtol=1e-2, atol=1e-3, max_mismatched_ratio=0.001, **hints):
     """All but a share of the elements agree."""
     import numpy
     a, b = as_doubles(actual), as_doubles(expected)
@@ -158,4 +159,5 @@ def assert_close(actual, expected, rtol=1e-2, atol=1e-3, max_mismatched_ratio=0.
     count = int(wrong.sum())
     if count > max_mismatched_ratio * a.size:
         at = tuple(int(i) for i in numpy.argwhere(wrong)[0])
-        raise AssertionError(f"{count} of {a.size} elements differ by more than {atol} + {rtol} * |expected|; the first at {at}: {a[at]} and {b[at]}")
+        raise AssertionError(f"{count} of {a.size} elements differ by more than {atol} + {rtol} * |expected|; "
+                             f"the first at {at}: {a[at]} and {b[at]}")

@@ -235,7 +235,8 @@ def prim_func(function=None, **options):
             elif spec is None:
                 arguments[name] = PointerArgument(name, Pointer())
             else:
-                raise TileError(f"{function.__name__}: parameter '{name}' needs an annotation such as T.Tensor((M, N), T.float16), not {spec!r}")
+                raise TileError(f"{function.__name__}: parameter '{name}' needs an annotation such as "
+                                f"T.Tensor((M, N), T.float16), not {spec!r}")
         run(**arguments)
     return PrimFunc(function, builder)
 

@@ -2,7 +2,7 @@
 
 from .bounds import known
 from .buffers import Buffer, Load, shape_of
-from .dtypes import INDEX, dtype
+from .dtypes import INDEX
 from .errors import fail
 from .expr import Const, cast
 
@@ -62,8 +62,8 @@ class RecastLoad(Load):
         return f"bits<{self.dtype.word}>({super().text()})"
 
 
-def view(src, shape=None, dtype_=None, dtype=None):
-    type_ = globals()["dtype"](dtype_ or dtype or src.dtype)
+def view(src, shape=None, dtype=None):
+    type_ = src.dtype if dtype is None else type(src.dtype)(dtype)
     shape = src.shape if shape is None else shape
     if type_ == src.dtype:
         return reshape(src, shape)

@@ -96,7 +96,8 @@ def contents():
     machine = {"driver": driver, "get_num_sms": driver.get_num_sms}
     switches = {"disable_cache": ignore, "enable_cache": ignore, "set_log_level": ignore, "env": Anything("env"),
                 "__version__": "0.1.15", "__file__": __file__, "DataType": dtype}
-    expressions = {**{k: getattr(language, k) for k in language.__all__}, "const": typed_number, "PrimExpr": Expr, "Buffer": Buffer, "Var": Expr}
+    expressions = {**{k: getattr(language, k) for k in language.__all__}, "const": typed_number, "PrimExpr": Expr,
+                   "Buffer": Buffer, "Var": Expr}
     return {
         "tilelang": {**jit, **tuning, **supply, **options, **numbers, **layouts, **switches, **bench},
         "tilelang.jit": jit, "tilelang.autotuner": tuning, "tilelang.profiler": bench, "tilelang.profiler.bench": bench,
