@@ -54,6 +54,19 @@ static bool epilogues(void) {
     return zl_eval_all(2, (zl_array[]){y, z}) && zl_data_f32(y);
 }
 
+// Nothing but the calls that read them holds what is computed on the way: it must not go before its time.
+static bool unheld(void) {
+    zl_array y = NULL;
+    ZL_SCOPE {
+        zl_array x = zl_ones(ZL_SHAPE(100, 100), ZL_FLOAT32);
+        zl_array rows = zl_exp(zl_negative(zl_add(zl_matmul(x, x), zl_scalar(1))));
+        y = zl_retain(zl_tanh(zl_matmul(zl_sqrt(zl_abs(zl_sin(rows))), rows)));
+    }
+    bool done = y && zl_eval(y);
+    zl_release(y);
+    return done;
+}
+
 static bool indexing(void) {
     zl_array x = zl_reshape(zl_arange_int(0, 600, 1, ZL_INT32), ZL_SHAPE(20, 30));
     zl_array index = zl_arange_int(0, 10, 1, ZL_INT16);
@@ -74,6 +87,9 @@ TEST(matrix_products) {
 }
 TEST(products_and_what_follows) {
     survive(epilogues);
+}
+TEST(results_that_nothing_else_holds) {
+    survive(unheld);
 }
 TEST(indexing_and_joining) {
     survive(indexing);

@@ -333,6 +333,12 @@ static void finish(struct group *g, int end) {
     counter_add(COUNTER_FUSED, end - g->begin);
 }
 
+// A call that fails lets its inputs go: those that the group computes are held until all of it is finished.
+static void hold(struct group *g) {
+    for (int i = g->begin; i < g->end; i++)
+        zl_retain(group_output(g, i));
+}
+
 // What a group works on: of a reduction, its input.
 static int64_t size_of(const struct call *c) {
     return c->op->kind == OP_REDUCE ? c->in[0]->size : call_output(c, 0)->size;
@@ -347,9 +353,12 @@ int cpu_run_group(const struct program *p, struct binding *b, int index) {
     g.begin = index;
     if (!group_find(&g, NULL) || !is_possible(&g) || (g.line && !fits(&g)))
         return 0;
-    int calls = g.end - g.begin;
+    int end = g.end;
+    hold(&g);
     finish(&g, prepare(&g));
-    return calls;
+    for (int i = index; i < end; i++)
+        zl_release(group_output(&g, i));
+    return end - index;
 }
 
 // Explaining -----------------------------------------------------------------------------------------------------
