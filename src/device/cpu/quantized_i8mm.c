@@ -176,7 +176,8 @@ INLINE void read_slices(enum form form, int slices, const struct codes *c, int p
         nibbles_of(codes_at(a), codes_at(b), out);
     } else if (form == BYTES) {
         bytes_of(codes_at(a), codes_at(b), out);
-        bytes_of(codes_at(a + 16), codes_at(b + 16), out + 2);
+        if (slices == 4)
+            bytes_of(codes_at(a + 16), codes_at(b + 16), out + 2);
     } else {
 #pragma GCC unroll 4
         for (int s = 0; s < slices; s++)
@@ -205,14 +206,14 @@ INLINE void multiply_slices(enum form form, int slices, int pairs, struct codes 
             __builtin_prefetch(c->row[i] + c->ahead);
 #pragma GCC unroll 4
     for (int i = 0; i < COLUMNS; i++)
-        c->row[i] += form == NIBBLES ? 16 : 32;
+        c->row[i] += form == NIBBLES ? 16 : slices * SLICE;
 }
 
 INLINE void multiply_group(enum form form, int pairs, struct codes *c, int group, ints4 (*all)[2]) {
 #pragma GCC unroll 4
     for (int i = 0; i < pairs; i++)
         all[i][0] = all[i][1] = (ints4){0};
-    if (group == 16) // zipped, then
+    if (group == 16) // not of nibbles as they are
         multiply_slices(form, 2, pairs, c, all);
     else
         for (int at = 0; at < group; at += 4 * SLICE)
@@ -288,7 +289,8 @@ INLINE void run_set(enum form form, int parts, int rows, const struct int_set *x
     floats4 sum[INT_ROWS_MOST], high[INT_ROWS_MOST];
     for (int i = 0; i < COLUMNS; i++)
         c.row[i] = w->row[i];
-    c.ahead = x->groups * w->group * (form == NIBBLES ? COLUMNS / 2 : COLUMNS);
+    if (w->bits == 4 || w->bits == 8) // else they were unpacked, and nothing is behind them
+        c.ahead = x->groups * w->group * w->bits / 8 * COLUMNS;
 #pragma GCC unroll 4
     for (int r = 0; r < rows; r++)
         sum[r] = high[r] = (floats4){0};

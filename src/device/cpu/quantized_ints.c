@@ -142,7 +142,8 @@ static bool make_sets(struct ints *j) {
     j->parts = q->dtype == ZL_FLOAT32 ? 3 : 2;
     j->set = q->dtype == ZL_FLOAT32 ? 2 : 4;
     j->sets = (q->m + j->set - 1) / j->set;
-    j->zips = !j->kind->direct || j->sets > 2 || q->u.group < 32 || q->u.mode != QUANT_AFFINE;
+    bool half = q->u.bits == 4 && q->u.group == 16; // of the codes that are unpacked at once
+    j->zips = !j->kind->direct || j->sets > 2 || half || q->u.mode != QUANT_AFFINE;
     j->code_set = int_set_lines(j->kind, j->parts, j->set) * q->k;
     int64_t sets = j->sets * q->matrices, codes = sets * j->code_set,
             numbers = sets * j->set * (1 + q->groups);
