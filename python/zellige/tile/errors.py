@@ -5,7 +5,7 @@ import linecache
 import os
 import sys
 
-HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+HERE = tuple(os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), name, "") for name in ("tile", "tilelang"))
 shifts = {}  # code object: columns by which its source was moved to the left when it was parsed
 
 

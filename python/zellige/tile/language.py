@@ -146,7 +146,22 @@ def _atomic_op(op):
 
 
 atomic_add, atomic_max, atomic_min, atomic_or = map(_atomic_op, ("add", "maximum", "minimum", "bitwise_or"))
-atomic_addx2 = atomic_addx4 = atomic_add
+
+
+def _atomic_run(count):
+    """An atomic add of neighbours along the last axis."""
+    def function(dst, value, return_prev=False):
+        for i in range(count):
+            _atomic("add", _neighbour(dst, i), _neighbour(value, i))
+    return function
+
+
+def _neighbour(element, step):
+    *leading, last = element.indices
+    return element.buffer.element([*leading, last + step])
+
+
+atomic_addx2, atomic_addx4 = _atomic_run(2), _atomic_run(4)
 
 
 def atomic_load(src, memory_order="seq_cst"):

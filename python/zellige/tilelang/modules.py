@@ -2,13 +2,16 @@
 
 import importlib.abc
 import importlib.machinery
+import os
 import sys
 import types
 
 import zellige.tile as tile
 from zellige.tile import language, mathematics, profiler
 from zellige.tile.buffers import Buffer
+from zellige.tile.builder import peek
 from zellige.tile.dtypes import dtype
+from zellige.tile.errors import fail
 from zellige.tile.expr import Const, Expr, wrap
 from zellige.tile.hints import GemmWarpPolicy, Layout
 
@@ -18,15 +21,17 @@ from . import driver, testing
 class Anything:
     """An option or object that matters to another compiler: all its attributes are names, all its calls give itself."""
 
-    def __init__(self, name=""):
-        self._name = name
+    def __init__(self, name="", is_code=False):
+        self._name, self._is_code = name, is_code
 
     def __getattr__(self, name):
         if name.startswith("__"):
             raise AttributeError(name)
-        return Anything(name)
+        return Anything(name, self._is_code)
 
     def __call__(self, *args, **kwargs):
+        if self._is_code and peek() and "layout" not in self._name:
+            fail(f"{self._name} writes instructions of one GPU, which tile programs have not")
         return self
 
     def __enter__(self):
@@ -46,6 +51,12 @@ class Anything:
 
     def __eq__(self, other):
         return isinstance(other, Anything) and other._name == self._name
+
+
+class Environment(Anything):
+    """tilelang.env: variables of the environment by name."""
+
+    TILELANG_CACHE_DIR = os.environ.get("TILELANG_CACHE_DIR") or os.path.expanduser("~/.cache/zellige/tilelang")
 
 
 def next_power_of_2(x):
@@ -94,7 +105,7 @@ def contents():
     bench = {"do_bench": tile.do_bench, "Profiler": tile.Profiler}
     layouts = {"Layout": Layout, "Fragment": Layout, "make_swizzled_layout": layout_of}
     machine = {"driver": driver, "get_num_sms": driver.get_num_sms}
-    switches = {"disable_cache": ignore, "enable_cache": ignore, "set_log_level": ignore, "env": Anything("env"),
+    switches = {"disable_cache": ignore, "enable_cache": ignore, "set_log_level": ignore, "env": Environment("env"),
                 "__version__": "0.1.15", "__file__": __file__, "DataType": dtype}
     expressions = {**{k: getattr(language, k) for k in language.__all__}, "const": typed_number, "PrimExpr": Expr,
                    "Buffer": Buffer, "Var": Expr}
@@ -116,6 +127,9 @@ LOOSE = ("tilelang.carver", "tilelang.tools", "tilelang.engine", "tilelang.contr
          "tilelang.backend", "tilelang.env", "tilelang.intrinsics", "tvm", "tilelang.tvm")
 
 
+CODE = ("tilelang.cuda", "tilelang.rocm", "tilelang.intrinsics")  # what these do inside of a kernel cannot be left out
+
+
 def is_loose(name):
     return any(name == loose or name.startswith(loose + ".") for loose in LOOSE)
 
@@ -126,7 +140,7 @@ class LooseModule(types.ModuleType):
     def __getattr__(self, name):
         if name.startswith("__"):
             raise AttributeError(name)
-        return Anything(name)
+        return Anything(name, self.__name__.startswith(CODE))
 
 
 class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):

@@ -66,6 +66,8 @@ def replace(torch):
             return super().__new__(cls, "cpu" if is_cuda(device, torch) else device)
 
     torch.Generator = Generator
+    torch.cpu.get_rng_state = lambda device=None: torch.get_rng_state()
+    torch.cpu.set_rng_state = lambda state, device=None: torch.set_rng_state(state)
     for name, value in answers(torch).items():
         setattr(torch.cuda, name, value)
 
@@ -128,4 +130,6 @@ def answers(torch):
             "is_available": always(True), "is_initialized": always(True), "current_device": always(0), "device_count": always(1),
             "get_device_name": always("CPU"), "get_device_capability": always((9, 0)), "get_device_properties": always(properties),
             "memory_allocated": always(0), "max_memory_allocated": always(0), "Event": Event, "Stream": Stream, "device": device,
-            "stream": lambda stream: Stream(), "current_stream": lambda device=None: Stream()}
+            "stream": lambda stream: Stream(), "current_stream": lambda device=None: Stream(),
+            "default_stream": lambda device=None: Stream(), "get_rng_state": lambda device=None: torch.get_rng_state(),
+            "set_rng_state": lambda state, device=None: torch.set_rng_state(state)}

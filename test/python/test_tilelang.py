@@ -1,0 +1,85 @@
+"""python -m zellige.tilelang: programs for TileLang and torch run unchanged, on the CPU where there is no CUDA."""
+
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+try:
+    import torch
+except ImportError:
+    raise unittest.SkipTest("torch is not installed") from None
+
+PROGRAM = '''
+import sys
+import torch
+import tilelang
+import tilelang.language as T
+from tilelang.autotuner import autotune
+from tilelang.profiler import do_bench
+
+
+@autotune(configs=[dict(block=16), dict(block=32)], warmup=1, rep=1)
+@tilelang.jit(out_idx=[-1], pass_configs={tilelang.PassConfigKey.TL_ENABLE_FAST_MATH: True})
+def add(M, N, block=16):
+    @T.prim_func
+    def main(A: T.Tensor((M, N), T.float32), B: T.Tensor((M, N), "float32"), C: T.Tensor((M, N), torch.float32)):
+        with T.Kernel(T.ceildiv(N, block), T.ceildiv(M, block), threads=128) as (bx, by):
+            part = T.alloc_shared((block, block), "float32")
+            T.use_swizzle(panel_size=10)
+            T.annotate_layout({part: tilelang.layout.make_swizzled_layout(part)})
+            T.copy(A[by * block, bx * block], part)
+            for i, j in T.Parallel(block, block):
+                part[i, j] += B[by * block + i, bx * block + j]
+            T.copy(part, C[by * block, bx * block])
+    return main
+
+
+a = torch.randn(40, 50, device="cuda")
+b = torch.randn(40, 50).cuda()
+c = add(40, 50)(a, b.to("cuda:0"))
+torch.cuda.synchronize()
+torch.testing.assert_close(c, a + b)
+assert do_bench(lambda: add(40, 50, block=16)(a, b), warmup=1, rep=1) > 0
+print("argument", sys.argv[1])
+'''
+
+EMITTER = '''
+import tilelang
+import tilelang.language as T
+from tilelang.cuda.intrinsics import TensorCoreIntrinEmitter
+
+emitter = TensorCoreIntrinEmitter()
+
+
+@T.prim_func
+def main(A: T.Tensor((8,), "float32")):
+    with T.Kernel(1) as _:
+        emitter.ldmatrix(A)
+'''
+
+
+def run(source, *arguments):
+    with tempfile.TemporaryDirectory() as folder:
+        script = pathlib.Path(folder, "program.py")
+        script.write_text(source)
+        return subprocess.run([sys.executable, "-m", "zellige.tilelang", str(script), *arguments], capture_output=True, text=True)
+
+
+class Programs(unittest.TestCase):
+    def test_unchanged(self):
+        done = run(PROGRAM, "7")
+        self.assertEqual(done.stdout, "argument 7\n", done.stderr)
+
+    def test_code_of_one_gpu(self):
+        done = run(EMITTER)
+        self.assertRegex(done.stderr, r"program.py:12:9: ldmatrix writes instructions of one GPU")
+
+    def test_no_file(self):
+        done = subprocess.run([sys.executable, "-m", "zellige.tilelang", "no such file"], capture_output=True, text=True)
+        self.assertEqual((done.returncode, done.stderr), (1, "zellige.tilelang: there is no file no such file\n"))
+
+
+if __name__ == "__main__":
+    unittest.main()
