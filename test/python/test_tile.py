@@ -1,8 +1,11 @@
 """zellige.tile: TileLang programs of both styles, run on arrays of NumPy, torch and zellige; what mistakes in them say."""
 
+import os
 import subprocess
 import sys
+import tempfile
 import unittest
+import unittest.mock
 
 import numpy as np
 
@@ -319,11 +322,16 @@ class Programs(unittest.TestCase):
         self.assertTrue(0 < low <= high)
 
     def test_autotune(self):
-        tuned = tile.autotune(configs=[{"block": 2}, {"block": 4}], warmup=1, rep=1)(row_reduce)
-        kernel = tuned(8, 16, "max")
-        self.assertIn(kernel.config["block"], (2, 4))
-        x = normal(8, 16)
-        close(kernel(x), x.max(1))
+        configs = [{"block": 2}, {"block": 4}, {"block": "no number"}]
+        with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.dict(os.environ, ZL_CACHE_DIR=folder):
+            kernel = tile.autotune(configs=configs, warmup=1, rep=1)(row_reduce)(8, 16, "max")
+            self.assertIn(kernel.config["block"], (2, 4))
+            x = normal(8, 16)
+            close(kernel(x), x.max(1))
+            again = tile.autotune(configs=lambda *sizes: configs, warmup=1, rep=1)(row_reduce)(8, 16, "max")
+            self.assertEqual((again.latency, again.config), (kernel.latency, kernel.config))  # from the disk
+        with self.assertRaisesRegex(tile.TileError, "(?s)no configuration runs.*no number"):
+            tile.autotune(configs=configs[2:])(row_reduce)(8, 16, "max")
 
     def test_sources(self):
         kernel = row_reduce(8, 16, "sum")

@@ -3,8 +3,10 @@
 import contextlib
 import functools
 import inspect
-import time
+import os
+import threading
 
+from . import tuned
 from .errors import TileError
 from .profiler import TensorSupplyType, do_bench, listed
 
@@ -33,10 +35,36 @@ class Result:
 
     def __init__(self, kernel, latency, config, ref_latency):
         self.kernel, self.latency, self.config, self.ref_latency = kernel, latency, config, ref_latency
-        self.libcode = kernel.get_kernel_source
+
+    @property
+    def libcode(self):
+        return self.kernel.get_kernel_source()
+
+
+def within(seconds, function):
+    """What function gives, if it does so in time; else it is left to itself."""
+    given = []
+
+    def run(inputs):
+        with set_autotune_inputs(*inputs) if inputs is not None else contextlib.nullcontext():
+            try:
+                given.append((function(), None))
+            except Exception as error:
+                given.append((None, error))
+    thread = threading.Thread(target=run, args=(get_autotune_inputs(),), daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if not given:
+        raise TimeoutError(f"it took more than {seconds} s")
+    value, error = given[0]
+    if error:
+        raise error
+    return value
 
 
 class AutoTuner:
+    """Tries configurations of a function that gives kernels or programs."""
+
     def __init__(self, function, configs):
         self.function, self.configs = function, configs
         self.profile, self.compile_options = {}, {}
@@ -63,15 +91,33 @@ class AutoTuner:
         return made if hasattr(made, "get_profiler") else compile(made, **self.compile_options)
 
     def run(self, warmup=25, rep=100, timeout=30, **options):
-        """Times every configuration; those that do not compile or take too long are left out."""
-        best, failures = None, []
-        for config in self.configs:
+        """The fastest configuration; those that do not compile or take more than timeout seconds are left out."""
+        failures = []
+        made = self.compile_all(timeout, failures)
+        best = tuned.load(made)
+        if best is None:
+            best = self.fastest(made, warmup, rep, timeout, failures)
+            tuned.save(made, best)
+        return best
+
+    def compile_all(self, timeout, failures):
+        """[(configuration, kernel)], compiled side by side."""
+        from concurrent.futures import ThreadPoolExecutor
+        made = []
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            running = [(config, pool.submit(self.make, config)) for config in self.configs]
+            for config, future in running:
+                try:
+                    made.append((config, future.result(timeout)))
+                except Exception as error:
+                    failures.append(f"{config}: {error or type(error).__name__}")
+        return made
+
+    def fastest(self, made, warmup, rep, timeout, failures):
+        best = None
+        for config, kernel in made:
             try:
-                start = time.monotonic()
-                kernel = self.make(config)
-                latency = self.time(kernel, warmup, rep)
-                if time.monotonic() - start > timeout:
-                    raise TimeoutError(f"it took more than {timeout} s")
+                latency = within(timeout, lambda: self.time(kernel, warmup, rep))
             except Exception as error:
                 failures.append(f"{config}: {error}")
                 continue
@@ -109,7 +155,7 @@ class AutoTuned:
         self.found = {}
         functools.update_wrapper(self, getattr(function, "function", function))
 
-    def tuned(self, args, kwargs):
+    def best(self, args, kwargs):
         from .jit import key_of
         configs = self.configs(*args, **kwargs) if callable(self.configs) else self.configs
         names = set(configs[0]) if configs else set()
@@ -127,14 +173,14 @@ class AutoTuned:
         return self.found[key]
 
     def __call__(self, *args, **kwargs):
-        best = self.tuned(args, kwargs)
+        best = self.best(args, kwargs)
         made = self.function(*args, **kwargs, **chosen(best))
         if best and hasattr(made, "update_tuner_result"):
             made.update_tuner_result(best.latency, best.config, best.ref_latency)
         return made
 
     def compile(self, *args, **kwargs):
-        best = self.tuned(args, kwargs)
+        best = self.best(args, kwargs)
         return self.function.compile(*args, **kwargs, **chosen(best))
 
     def __getattr__(self, name):

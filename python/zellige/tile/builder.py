@@ -36,6 +36,7 @@ class Builder:
         self.loops = []        # "ir" or "python", innermost last
         self.launches = []     # grid extents of each T.Kernel
         self.in_grid = False
+        self.launch = None     # the T.Kernel around
         self.params = []       # Param, in the user's order
         self.outputs = []      # names of what T.empty made, in order of return
         self.constants = None  # values of T.const, while an eager function is traced

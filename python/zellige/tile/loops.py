@@ -158,8 +158,6 @@ def Persistent(domain, wave_size, index, group_size=8):
 class Kernel:
     """with T.Kernel(blocks along x, y, z, threads=128) as (bx, by, bz): the body runs once for every block."""
 
-    active = []
-
     def __init__(self, *blocks, threads=None, prelude=None, **hints):
         self.blocks = [size(b) for b in blocks] or [1]
         if len(self.blocks) > 3:
@@ -189,13 +187,13 @@ class Kernel:
         axes = ", ".join(f"{n.name} in {shown(e)}" for n, e in zip(self.found, self.blocks))
         self.header = f"grid {axes}, threads {count}"
         builder.launches.append(self.blocks)
-        Kernel.active.append(self)
+        builder.launch = self
         return self.found[0] if len(self.found) == 1 else tuple(self.found)
 
     def __exit__(self, kind, error, trace):
         if kind is ConstantsFound:
             return False
-        Kernel.active.pop()
+        self.builder.launch = None
         self.inner.__exit__(None, None, None)
         self.builder.in_grid = False
         if kind is None:
@@ -215,9 +213,7 @@ class ConstantsFound(Exception):
 
 
 def launch():
-    if not Kernel.active:
-        fail("this belongs inside of a T.Kernel")
-    return Kernel.active[-1]
+    return current("this").launch or fail("this belongs inside of a T.Kernel")
 
 
 def get_block_binding(dim=0):

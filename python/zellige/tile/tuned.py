@@ -1,0 +1,44 @@
+"""Results of autotune on disk: which of a set of kernels was the fastest, by the kernels' texts."""
+
+import hashlib
+import json
+import os
+
+
+def folder():
+    base = os.environ.get("ZL_CACHE_DIR")
+    if not base:
+        base = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "zellige")
+    return os.path.join(base, "tuned")
+
+
+def path_of(made):
+    """One file for each set of programs on so many threads."""
+    texts = [kernel.program.text for _, kernel in made] + [str(os.cpu_count()), os.environ.get("ZL_THREADS", "")]
+    return os.path.join(folder(), hashlib.sha256("\0".join(texts).encode()).hexdigest() + ".json")
+
+
+def load(made):
+    """The result that was found before for these kernels, None if there is none."""
+    from .autotune import Result
+    try:
+        with open(path_of(made)) as file:
+            found = json.load(file)
+        config, kernel = made[found["at"]]
+        return Result(kernel, found["latency"], config, found["ref_latency"])
+    except (OSError, ValueError, KeyError, IndexError, TypeError):
+        return None
+
+
+def save(made, best):
+    """Written beside and renamed, so that other processes see all of it or nothing; a folder that cannot be written is no error."""
+    at = next(i for i, (_, kernel) in enumerate(made) if kernel is best.kernel)
+    path = path_of(made)
+    part = f"{path}.{os.getpid()}"
+    try:
+        os.makedirs(folder(), exist_ok=True)
+        with open(part, "w") as file:
+            json.dump({"at": at, "latency": best.latency, "ref_latency": best.ref_latency}, file)
+        os.replace(part, path)
+    except OSError:
+        pass
