@@ -3,6 +3,7 @@
 #include "base/base.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -121,20 +122,28 @@ int pool_this_cpu(void) {
 #endif
 }
 
+#ifdef __linux__
+static cpu_set_t allowed; // of the process, before a worker left one
+
+static void find_allowed(void) {
+    if (sched_getaffinity(getpid(), sizeof allowed, &allowed) != 0)
+        CPU_ZERO(&allowed);
+}
+#endif
+
 // On some virtual machines the kernel wakes a worker on the CPU of the busy thread that woke it, with others
 // idle, and the worker starts when that thread is done: 97 % of jobs after 3 ms of rest (Linux 6.18, 2 cores
 // of a Graviton 3, 2026-11). Once in 10 ms is enough: callers on two CPUs shall not send it to and fro.
 void pool_avoid_cpu(int cpu) {
 #ifdef __linux__
-    static _Thread_local cpu_set_t allowed;
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
     static _Thread_local int64_t again;
     if (cpu < 0 || cpu >= CPU_SETSIZE || cpu != sched_getcpu())
         return;
     int64_t now = clock_ns();
     if (now < again)
         return;
-    if (again == 0 && sched_getaffinity(0, sizeof allowed, &allowed) != 0)
-        CPU_ZERO(&allowed);
+    pthread_once(&once, find_allowed);
     again = now + 10000000;
     cpu_set_t others = allowed;
     CPU_CLR(cpu, &others);

@@ -45,6 +45,7 @@ static bool watch_calls(void) {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
         PASS(SYS_futex),
         PASS(SYS_sched_setaffinity), // a worker leaves the caller's CPU: base/cpus.c
+        PASS(SYS_sched_getaffinity), // the first time
         PASS(SYS_rt_sigreturn),
         PASS(SYS_exit_group),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRAP),

@@ -16,32 +16,39 @@ enum {
 
 // Scratch --------------------------------------------------------------------------------------------------------
 
-static _Thread_local struct {
+// A pointer: what threads have of their own is scarce where many libraries are loaded.
+static _Thread_local struct scratch {
     void *data[SCRATCH_COUNT];
     size_t bytes[SCRATCH_COUNT];
-    bool has_exit;
-} scratch;
+} *scratch;
 
 static void free_scratch(void *data) {
     (void)data;
-    for (int i = 0; i < SCRATCH_COUNT; i++) {
-        memory_free_pages(scratch.data[i], scratch.bytes[i]);
-        scratch.data[i] = NULL;
-        scratch.bytes[i] = 0;
-    }
-    scratch.has_exit = false;
+    for (int i = 0; i < SCRATCH_COUNT; i++)
+        memory_free_pages(scratch->data[i], scratch->bytes[i]);
+    memory_free(scratch);
+    scratch = NULL;
+}
+
+static bool open_scratch(void) {
+    scratch = memory_zero(sizeof *scratch);
+    if (scratch && thread_at_exit(free_scratch, NULL))
+        return true;
+    memory_free(scratch);
+    scratch = NULL;
+    return false;
 }
 
 void *cpu_scratch(int which, size_t bytes) {
-    if (scratch.bytes[which] >= bytes)
-        return scratch.data[which];
-    if (!scratch.has_exit && !(scratch.has_exit = thread_at_exit(free_scratch, NULL)))
+    if (!scratch && !open_scratch())
         return NULL;
-    if (scratch.data[which])
-        memory_free_pages(scratch.data[which], scratch.bytes[which]);
-    scratch.data[which] = memory_alloc_pages(bytes);
-    scratch.bytes[which] = scratch.data[which] ? bytes : 0;
-    return scratch.data[which];
+    if (scratch->bytes[which] >= bytes)
+        return scratch->data[which];
+    if (scratch->data[which])
+        memory_free_pages(scratch->data[which], scratch->bytes[which]);
+    scratch->data[which] = memory_alloc_pages(bytes);
+    scratch->bytes[which] = scratch->data[which] ? bytes : 0;
+    return scratch->data[which];
 }
 
 // One product ----------------------------------------------------------------------------------------------------
