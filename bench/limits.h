@@ -109,7 +109,7 @@ static struct bench_case limits[LIMITS] = {
 };
 
 // Call once, before the first round.
-static void start_limits(void) {
+static inline void start_limits(void) {
     copy_to = map_pages(limit_bytes);
     copy_from = map_pages(limit_bytes);
     limits[0].work = 2.0 * (double)limit_bytes;
@@ -117,7 +117,7 @@ static void start_limits(void) {
     limits[3].work = (double)FMA_LOOPS * FMA_FLOPS * zl_threads();
 }
 
-static struct bench_rates limit_rates(void) {
+static inline struct bench_rates limit_rates(void) {
     struct bench_rates r = {{0}};
     for (int i = 0; i < LIMITS; i++)
         r.rate[limits[i].limit] = limits[i].best > 0 ? limits[i].work / limits[i].best : 1;
