@@ -363,9 +363,8 @@ bool program_render(struct style *style, const struct tile_kernel *kernel, const
     plan.of = memory_zero(sizeof *plan.of * (size_t)(kernel->ids + 1));
     bool *declared = memory_zero(sizeof *declared * (size_t)(kernel->names + 1));
     bool good = p.seen && plan.of && declared;
-    for (int i = 0; good && i < kernel->ids; i++)
-        plan.of[i].number = i;
     p.style.plan = &plan;
+    p.of = plan.of;
     if (good)
         functions(&p, symbol, declared);
     memory_free(p.seen);

@@ -14,6 +14,8 @@ struct program {
     const struct tile_stmt *at; // for messages
     int *seen;                  // by id of expression: the statement that it was computed for
     int stamp;
+    struct node_plan *of; // by id: the numbers that values have in the text
+    int numbers;
     int64_t stack; // bytes of memory of blocks so far
     bool failed;
 };

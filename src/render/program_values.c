@@ -110,7 +110,8 @@ static void emit_value(struct program *p, expr e) {
         p->style.dialect->value(&p->style, e, 0);
 }
 
-// Each node once a statement.
+// Each node once a statement. Its number is that of its first place in the text: ids are in the order in which the compiler
+// that built this had operands made.
 static void emit_node(struct program *p, expr e) {
     if (p->seen[e->id] == p->stamp)
         return;
@@ -118,7 +119,9 @@ static void emit_node(struct program *p, expr e) {
     emit_operands(p, e);
     if (is_inline(e))
         return;
-    text_add(p->style.out, "%*sconst %s v%d = ", 4 * p->style.indent, "", tile_type_name(e->type), e->id);
+    int *number = &p->of[e->id].number;
+    *number = *number ? *number : ++p->numbers;
+    text_add(p->style.out, "%*sconst %s v%d = ", 4 * p->style.indent, "", tile_type_name(e->type), *number);
     emit_value(p, e);
     text_add(p->style.out, ";\n");
 }
