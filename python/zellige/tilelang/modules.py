@@ -117,6 +117,7 @@ def contents():
         "tilelang.transform": {**options, "simplify_prim_func": lambda f: f},
         "tilelang.language.fp8": {"determine_fp8_type": determine_fp8_type, "determine_torch_fp8_type": determine_torch_fp8_type},
         "tilelang.language.dtypes": {"dtype": dtype, **{k: v for k, v in vars(language).items() if isinstance(v, dtype)}},
+        "tilelang.contrib": {}, "tilelang.contrib.nvcc": {"get_target_compute_version": lambda target=None: "9.0"},
         "tilelang.carver.arch": machine, "tilelang.carver": {}, "tilelang.carver.arch.driver": vars(driver),
         **{f"{tvm}{name}": values for tvm in ("tvm", "tilelang.tvm") for name, values in
            {"": {"DataType": dtype}, ".tirx": expressions, ".tir": expressions}.items()},
