@@ -1,7 +1,6 @@
 """The C library behind kernels: text in, something that runs out. What it says about the text is told in terms of the
 user's Python."""
 
-import os
 import re
 
 from .errors import TileError, describe
@@ -19,10 +18,6 @@ def library():
 
 def compile_text(program, target):
     name = f"{program.name}.tile"
-    dump = os.environ.get("ZL_TILE_DUMP")
-    if dump:
-        with open(os.path.join(dump, name), "w") as file:
-            file.write(program.text)
     try:
         return library().compile(program.text, name, target)
     except TileError:
