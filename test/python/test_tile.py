@@ -191,10 +191,10 @@ def shuffled(n, m):
     return main
 
 
-@tile.jit(out_idx=[1, 2])
+@tile.jit(out_idx=[1, 2, 3])
 def quantised(n, dtype):
     @T.prim_func
-    def main(A: T.Tensor((n, n), T.float32), B: T.Tensor((n, n), dtype), C: T.Tensor((n, n), T.float32)):
+    def main(A: T.Tensor((n, n), T.float32), B: T.Tensor((n, n), dtype), C: T.Tensor((n, n), T.float32), Most: T.Tensor((n,), T.float32)):
         with T.Kernel(1, threads=32) as _:
             small = T.alloc_shared((n, n), dtype)
             acc = T.alloc_fragment((n, n), T.float32)
@@ -202,6 +202,9 @@ def quantised(n, dtype):
             T.copy(small, B)
             T.gemm(small, small, acc, transpose_B=True, clear_accum=True)
             T.copy(acc, C)
+            total = T.alloc_fragment((n,), T.float32)
+            T.reduce_absmax(small, total, dim=1)
+            T.copy(total, Most)
     return main
 
 
@@ -303,10 +306,11 @@ class Programs(unittest.TestCase):
         a[0, :4] = torch.tensor([0.0, -0.0, 2.0 ** -9, float("nan")])
         a = a.clamp(-448, 448)
         for dtype in (torch.float8_e4m3fn, torch.float8_e5m2):
-            small, product = quantised(64, dtype)(a)
+            small, product, most = quantised(64, dtype)(a)
             expected = a.to(dtype)
             self.assertTrue(torch.equal(small.view(torch.uint8), expected.view(torch.uint8)))
             rows = expected.float()[1:]
+            self.assertTrue(torch.equal(most[1:], rows.abs().amax(1)))
             torch.testing.assert_close(product[1:, 1:], rows @ rows.T, rtol=1e-4, atol=1e-3)
 
     def test_profiler(self):

@@ -76,6 +76,8 @@ def reduce(buffer, out, reduce_type, dim=-1, clear=True, **hints):
     what = f"T.reduce_{reduce_type}"
     src = side(buffer, f"{what}: a source")
     axis = axis_of(dim, src.buffer.ndim, what)
+    if src.dtype.is_small:
+        src = widened(src)
     if reduce_type.startswith("abs"):
         made = allocate("fragment", src.extent, src.dtype, f"{src.buffer.name}_abs")
         over(whole(made), lambda point: store(whole(made).at(point), call("abs", src.at(point))))
@@ -137,6 +139,8 @@ def reduce_by_loop(src, dst, reduce_type, axis, clear):
 def scan(op, src, dst=None, dim=0, reverse=False, **hints):
     dst = src if dst is None else dst
     a, b = side(src), side(dst)
+    if a.dtype.is_small or b.dtype.is_small:
+        fail("scans of floats of 8 bits are not possible: copy them to float32")
     axis = axis_of(dim, a.buffer.ndim, f"a scan by {op}")
     written(b.buffer)
     target = b
