@@ -21,7 +21,7 @@ from tilelang.profiler import do_bench
 
 
 @autotune(configs=[dict(block=16), dict(block=32)], warmup=1, rep=1)
-@tilelang.jit(out_idx=[-1], pass_configs={tilelang.PassConfigKey.TL_ENABLE_FAST_MATH: True})
+@tilelang.jit(out_idx=[-1], target="cuda", pass_configs={tilelang.PassConfigKey.TL_ENABLE_FAST_MATH: True})
 def add(M, N, block=16):
     @T.prim_func
     def main(A: T.Tensor((M, N), T.float32), B: T.Tensor((M, N), "float32"), C: T.Tensor((M, N), torch.float32)):

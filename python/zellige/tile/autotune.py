@@ -45,13 +45,12 @@ def within(seconds, function):
     """What function gives, if it does so in time; else it is left to itself."""
     given = []
 
-    def run(inputs):
-        with set_autotune_inputs(*inputs) if inputs is not None else contextlib.nullcontext():
-            try:
-                given.append((function(), None))
-            except Exception as error:
-                given.append((None, error))
-    thread = threading.Thread(target=run, args=(get_autotune_inputs(),), daemon=True)
+    def run():
+        try:
+            given.append((function(), None))
+        except Exception as error:
+            given.append((None, error))
+    thread = threading.Thread(target=run, daemon=True)
     thread.start()
     thread.join(seconds)
     if not given:
@@ -117,7 +116,7 @@ class AutoTuner:
         best = None
         for config, kernel in made:
             try:
-                latency = within(timeout, lambda: self.time(kernel, warmup, rep))
+                latency = self.time(kernel, warmup, rep, timeout)
             except Exception as error:
                 failures.append(f"{config}: {error}")
                 continue
@@ -138,13 +137,14 @@ class AutoTuner:
         supply = self.profile.get("supply_prog")
         return listed(supply(profiler._get_params())) if supply else profiler._get_inputs()
 
-    def time(self, kernel, warmup, rep):
+    def time(self, kernel, warmup, rep, timeout):
         inputs = self.inputs(kernel)
         reference = self.profile.get("ref_prog")
         if reference and not self.profile.get("skip_check"):
             limits = {k: self.profile[k] for k in ("atol", "rtol", "max_mismatched_ratio")}
             kernel.get_profiler().assert_allclose(reference, inputs, **limits)
-        return do_bench(lambda: kernel(*inputs), self.profile.get("warmup", warmup), self.profile.get("rep", rep))
+        warmup, rep = self.profile.get("warmup", warmup), self.profile.get("rep", rep)
+        return within(timeout, lambda: do_bench(lambda: kernel(*inputs), warmup, rep))
 
 
 class AutoTuned:

@@ -1,17 +1,12 @@
 """Kernels by the C library, through the extension module."""
 
-TARGETS = {"auto": "c", "cpu": "c", "c": "c", "llvm": "c"}
+TARGETS = {"auto": "c", "cpu": "c", "llvm": "c"}  # TileLang's names, as ours; a target that is not here is an error of the library
 
 
 def compile(text, name, target):
     from zellige.core import _tile
-    return _tile.compile(text, name, chosen(target, _tile.targets()))
-
-
-def chosen(target, targets):
-    """The target that is meant: TileLang's names for the CPU are ours, one that is not here is an error of the library."""
-    name = str(target or "auto").split()[0].partition(" ")[0]
-    return TARGETS.get(name, name) if name not in targets else name
+    wanted = str(target or "auto").split()[0]  # options may follow, as in "cuda -arch=sm_90"
+    return _tile.compile(text, name, TARGETS.get(wanted, wanted))
 
 
 def run(code, arguments):

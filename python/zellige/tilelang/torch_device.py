@@ -10,6 +10,8 @@ import sys
 import time
 import types
 
+from zellige.tile import native
+
 
 def install():
     """At once if torch is imported, else when it is."""
@@ -58,6 +60,7 @@ def replace(torch):
             return function(*args, **kwargs)
 
     OnCPU().__enter__()
+    native.TARGETS.update(cuda="c", hip="c")  # kernels follow their arrays
     torch.set_default_device = ignore_cuda(torch.set_default_device, torch)
     torch.nn.Module.cuda = lambda self, device=None: self
 
