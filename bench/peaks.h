@@ -26,21 +26,26 @@ struct peak {
 #define PEAK_BFMMLA(r) "bfmmla v" #r ".4s, v30.8h, v31.8h\n"
 #define PEAK_SMMLA(r)  "smmla v" #r ".4s, v30.16b, v31.16b\n"
 #define PEAK_ZERO(r)   "movi v" #r ".4s, #0\n"
-#define PEAK(name, arch, DO)                                                                                       \
-    static void name(int part, int parts) {                                                                        \
+#if defined(__clang__)
+#define PEAK_WITH(feature) __attribute__((target(feature)))
+#else
+#define PEAK_WITH(feature) __attribute__((target("arch=armv8.2-a+" feature)))
+#endif
+#define PEAK(name, feature, DO)                                                                                    \
+    PEAK_WITH(feature) static void name(int part, int parts) {                                                                        \
         (void)part, (void)parts;                                                                                   \
         int64_t left = PEAK_LOOPS;                                                                                 \
-        __asm__ volatile(".arch armv8.2-a" arch "\nmovi v30.4s, #0\nmovi v31.4s, #0\n" PEAK_LIST(PEAK_ZERO)        \
+        __asm__ volatile("movi v30.4s, #0\nmovi v31.4s, #0\n" PEAK_LIST(PEAK_ZERO)                                 \
                          "1:\n.rept 16\n" PEAK_LIST(DO) ".endr\nsubs %0, %0, #1\nb.ne 1b\n"                        \
                          : "+r"(left)::"v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7", "v8", "v9", "v10", "v11",   \
                            "v12", "v13", "v14", "v15", "v16", "v17", "v18", "v19", "v20", "v21", "v22", "v23",     \
                            "v30", "v31", "cc");                                                                    \
     }
-PEAK(peak_f32, "", PEAK_FMLA)
-PEAK(peak_f64, "", PEAK_FMLA2)
-PEAK(peak_f16, "+fp16fml", PEAK_FMLAL)
-PEAK(peak_bf16, "+bf16", PEAK_BFMMLA)
-PEAK(peak_i8, "+i8mm", PEAK_SMMLA)
+PEAK(peak_f32, "crc", PEAK_FMLA) // which every CPU has
+PEAK(peak_f64, "crc", PEAK_FMLA2)
+PEAK(peak_f16, "fp16fml", PEAK_FMLAL)
+PEAK(peak_bf16, "bf16", PEAK_BFMMLA)
+PEAK(peak_i8, "i8mm", PEAK_SMMLA)
 
 static struct peak peaks[] = {
     {ZL_FLOAT32, "fmla", 8, peak_f32, 0},       {ZL_BFLOAT16, "bfmmla", 32, peak_bf16, 0},
