@@ -61,6 +61,10 @@ def epoch_data(layers):
     return weights + biases, x, random.integers(0, layers[-1], ROWS).astype(np.int32)
 
 
+class Lacking(Exception):
+    """The library has nothing for the case, or nothing fast."""
+
+
 class Library:
     """case(name) is a method for its first word, which gets the others."""
 
@@ -165,7 +169,7 @@ class Torch(Library):
     def matmul(self, dtype, shape):
         m, n, k = sizes_of(shape)
         if dtype == "int8":
-            raise NotImplementedError("torch has no product of int8 on the CPU")
+            raise Lacking("torch has no product of int8 on the CPU")
         a, b = self.tensors(dtype, noise(m, k), noise(k, n))
         return self.timed(lambda: a @ b)
 
@@ -282,7 +286,7 @@ class NumPy(Library):
 
     def matmul(self, dtype, shape):
         if dtype != "float32":
-            raise NotImplementedError(f"NumPy has no fast product of {dtype}")
+            raise Lacking(f"NumPy has no fast product of {dtype}")
         m, n, k = sizes_of(shape)
         a, b, out = noise(m, k), noise(k, n), np.empty((m, n), np.float32)
         return (lambda: np.matmul(a, b, out=out)), lambda out: float(out.sum()) if out.size < 1 << 20 else None
@@ -292,7 +296,7 @@ class NumPy(Library):
         out = np.empty_like(x)
         f = {"exp": lambda: np.exp(x, out=out), "argmax": lambda: x.argmax(-1), "cumsum": lambda: np.cumsum(x, -1, out=out)}
         if function not in f:
-            raise NotImplementedError(f"NumPy has no {function}")
+            raise Lacking(f"NumPy has no {function}")
         return f[function], None
 
 
@@ -308,7 +312,7 @@ class Blis(Library):
 
     def matmul(self, dtype, shape):
         if dtype != "float32":
-            raise NotImplementedError(f"BLIS has no product of {dtype}")
+            raise Lacking(f"BLIS has no product of {dtype}")
         m, n, k = sizes_of(shape)
         a, b, out = noise(m, k), noise(k, n), np.empty((m, n), np.float32)
         one, zero = ctypes.c_float(1), ctypes.c_float(0)

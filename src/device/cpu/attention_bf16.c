@@ -4,6 +4,7 @@
 // place of columns. Results of a panel lie in squares of two by two, as the instruction leaves them, until they are done.
 
 #include "device/cpu/attention.h"
+#include "device/cpu/lanes.h"
 
 enum { STEP = 4, PAIRS = PANEL / 2 };
 
@@ -40,13 +41,6 @@ void cpu_attention_half_rows(const struct attention_input *x, int64_t b, int64_t
 
 #define WITH_BF16 CPU_WITH("bf16")
 #define INLINE    WITH_BF16 static inline __attribute__((always_inline))
-
-typedef float floats4 __attribute__((vector_size(16)));
-typedef double longs2 __attribute__((vector_size(16)));
-typedef uint16_t halves8 __attribute__((vector_size(16)));
-typedef uint32_t words4 __attribute__((vector_size(16)));
-typedef halves8 halves_memory __attribute__((aligned(2), may_alias));
-typedef floats4 floats_memory __attribute__((aligned(4), may_alias));
 
 bool cpu_attention_has_half(zl_dtype dtype) {
     return dtype == ZL_BFLOAT16 && !strcmp(cpu_level()->name, "neon_bf16");
@@ -113,7 +107,7 @@ WITH_BF16 void cpu_attention_half_scores(int64_t cols, const char *keys, const c
     for (int i = 0; i < PAIRS; i++, out += 2 * PANEL)
 #pragma GCC unroll 2
         for (int j = 0; j < PAIRS; j += 2) {
-            longs2 a = (longs2)(sum[i][j] * scale), b = (longs2)(sum[i][j + 1] * scale);
+            doubles2 a = (doubles2)(sum[i][j] * scale), b = (doubles2)(sum[i][j + 1] * scale);
             *(floats_memory *)(out + 2 * j) = (floats4)__builtin_shufflevector(a, b, 0, 2);
             *(floats_memory *)(out + PANEL + 2 * j) = (floats4)__builtin_shufflevector(a, b, 1, 3);
         }

@@ -1,6 +1,7 @@
 // cpu_quantize.c - groups of numbers to a few bits each and back.
 
 #include "device/cpu/cpu.h"
+#include "device/cpu/lanes.h"
 #include "op/ops.h"
 
 #include <math.h>
@@ -54,7 +55,6 @@ VECTORS static void unpack_2(const uint8_t *restrict p, int64_t count, uint8_t *
 
 // Eight codes in as many bytes as they have bits, 3 or 5, twice: halves are moved apart, then halves of these, until each code has
 // a byte.
-typedef uint64_t longs2 __attribute__((vector_size(16)));
 
 // Not copied to memory first: reading what was just written in parts would wait for it.
 static inline __attribute__((always_inline)) uint64_t eight_codes(const uint8_t *p, int bits) {
@@ -77,8 +77,6 @@ static inline __attribute__((always_inline)) void unpack_odd(const uint8_t *p, i
 }
 
 // Sixteen codes in twelve bytes: each goes to two bytes that hold it, is moved down in them, and keeps one.
-typedef uint8_t bytes16 __attribute__((vector_size(16)));
-typedef uint16_t halves8 __attribute__((vector_size(16)));
 
 static inline __attribute__((always_inline)) void unpack_sixteen(bytes16 from, uint8_t *out) {
     const halves8 down = {0, 6, 4, 2, 0, 6, 4, 2};

@@ -4,15 +4,11 @@
 // and one store, also where the address is not aligned.
 
 #include "device/cpu/cpu.h"
+#include "device/cpu/lanes.h"
 
 #include <string.h>
 
 #define INLINE static inline __attribute__((always_inline))
-
-typedef uint8_t bytes16 __attribute__((vector_size(16)));
-typedef uint16_t halves8 __attribute__((vector_size(16)));
-typedef uint32_t words4 __attribute__((vector_size(16)));
-typedef uint64_t longs2 __attribute__((vector_size(16)));
 
 // A run of 1 to 16 bytes as two copies that overlap.
 INLINE void copy_tiny(char *to, const char *from, size_t bytes) {

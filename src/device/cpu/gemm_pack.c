@@ -4,6 +4,7 @@
 // the lines are neighbours instead, rows of them are copied, or interleaved if a unit has several elements.
 
 #include "device/cpu/gemm.h"
+#include "device/cpu/lanes.h"
 
 #define INLINE static inline __attribute__((always_inline))
 
@@ -12,11 +13,6 @@ enum {
     VECTOR = 16,
     ROW_BYTES = 32, // at least as many as a row of units reads
 };
-
-typedef uint8_t bytes16 __attribute__((vector_size(16)));
-typedef uint16_t halves8 __attribute__((vector_size(16)));
-typedef uint32_t words4 __attribute__((vector_size(16)));
-typedef uint64_t longs2 __attribute__((vector_size(16)));
 
 INLINE bytes16 load(const char *from) {
     bytes16 x;

@@ -3,6 +3,7 @@
 // Half floats are widened as they are read. Lines whose elements are not neighbours are gathered first.
 
 #include "device/cpu/cpu.h"
+#include "device/cpu/lanes.h"
 
 #include <string.h>
 
@@ -29,7 +30,6 @@ enum {
 #define GEMV_ONE   *
 #include "device/cpu/gemm_vector.h"
 
-typedef uint16_t halves8 __attribute__((vector_size(16)));
 typedef halves8 halves8_memory __attribute__((aligned(2), may_alias));
 
 // The upper half of a float.

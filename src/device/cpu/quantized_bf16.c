@@ -5,6 +5,7 @@
 // much of them as the second-level cache holds, and used for all rows.
 
 #include "device/cpu/quantized.h"
+#include "device/cpu/lanes.h"
 
 #if defined(__aarch64__)
 
@@ -15,15 +16,6 @@ enum { WORK_LEAST = 1 << 18 };    // products that are worth another thread
 
 #define WITH_BF16 CPU_WITH("bf16")
 #define INLINE    WITH_BF16 static inline __attribute__((always_inline))
-
-typedef uint8_t codes16 __attribute__((vector_size(16)));
-typedef uint16_t halves8 __attribute__((vector_size(16)));
-typedef uint32_t words4 __attribute__((vector_size(16)));
-typedef uint64_t longs2 __attribute__((vector_size(16)));
-typedef float floats4 __attribute__((vector_size(16)));
-typedef codes16 codes_memory __attribute__((aligned(1), may_alias));
-typedef halves8 halves_memory __attribute__((aligned(2), may_alias));
-typedef floats4 floats_memory __attribute__((aligned(4), may_alias));
 
 struct halves {
     const struct quantized *q;
@@ -73,32 +65,32 @@ INLINE halves8 narrow(floats4 a, floats4 b) {
     return r;
 }
 
-INLINE codes16 look_up(codes16 table, codes16 at) {
-    codes16 r;
+INLINE bytes16 look_up(bytes16 table, bytes16 at) {
+    bytes16 r;
     __asm__("tbl %0.16b, {%1.16b}, %2.16b" : "=w"(r) : "w"(table), "w"(at));
     return r;
 }
 
 // 32 numbers of four bits: those at even places, then the others.
 struct table {
-    codes16 low, high; // bytes of what each code stands for
+    bytes16 low, high; // bytes of what each code stands for
 };
 
 INLINE struct table table_of(float scale, float bias) {
     const floats4 first = {0, 1, 2, 3}, s = (floats4){0} + scale, b = (floats4){0} + bias;
     halves8 x = narrow(fused(first, s, b), fused(first + 4, s, b)),
             y = narrow(fused(first + 8, s, b), fused(first + 12, s, b));
-    return (struct table){__builtin_shufflevector((codes16)x, (codes16)y, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18,
+    return (struct table){__builtin_shufflevector((bytes16)x, (bytes16)y, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18,
                                                   20, 22, 24, 26, 28, 30),
-                          __builtin_shufflevector((codes16)x, (codes16)y, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19,
+                          __builtin_shufflevector((bytes16)x, (bytes16)y, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19,
                                                   21, 23, 25, 27, 29, 31)};
 }
 
 INLINE void unpack_nibbles(const uint8_t *from, const struct table *t, halves8 *out) {
-    codes16 pair = *(const codes_memory *)from;
+    bytes16 pair = *(const bytes_memory *)from;
 #pragma GCC unroll 2
     for (int odd = 0; odd < 2; odd++) {
-        codes16 code = odd ? pair >> 4 : pair & 15, low = look_up(t->low, code),
+        bytes16 code = odd ? pair >> 4 : pair & 15, low = look_up(t->low, code),
                 high = look_up(t->high, code);
         out[2 * odd] = (halves8)__builtin_shufflevector(low, high, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21,
                                                         6, 22, 7, 23);
@@ -117,9 +109,9 @@ INLINE floats4 number_of(halves8 code, bool high, floats4 scale, floats4 bias) {
 
 // 16 numbers of a byte each.
 INLINE void unpack_bytes(const uint8_t *from, float scale, float bias, halves8 *out) {
-    const codes16 zero = {0};
+    const bytes16 zero = {0};
     floats4 s = (floats4){0} + scale, b = (floats4){0} + bias;
-    codes16 code = *(const codes_memory *)from;
+    bytes16 code = *(const bytes_memory *)from;
     halves8 low =
         (halves8)__builtin_shufflevector(code, zero, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
     halves8 high = (halves8)__builtin_shufflevector(code, zero, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29,

@@ -1,6 +1,7 @@
 // quantized_i8mm.c - rows of whole numbers times four columns of codes, by instructions that multiply 2 x 8 bytes with 8 x 2.
 
 #include "device/cpu/quantized.h"
+#include "device/cpu/lanes.h"
 
 #if defined(__aarch64__)
 
@@ -9,19 +10,8 @@ enum { SLICE = 8, COLUMNS = 4, LINES_MOST = 8 };
 #define WITH_I8MM CPU_WITH("i8mm")
 #define INLINE    WITH_I8MM static inline __attribute__((always_inline))
 
-typedef int8_t bytes16 __attribute__((vector_size(16)));
-typedef uint8_t codes16 __attribute__((vector_size(16)));
-typedef uint16_t halves8 __attribute__((vector_size(16)));
-typedef uint32_t words4 __attribute__((vector_size(16)));
-typedef uint64_t longs2 __attribute__((vector_size(16)));
-typedef int32_t ints4 __attribute__((vector_size(16)));
-typedef float floats4 __attribute__((vector_size(16)));
-typedef codes16 codes_memory __attribute__((aligned(1), may_alias));
-typedef halves8 halves_memory __attribute__((aligned(1), may_alias));
-typedef floats4 floats_memory __attribute__((aligned(1), may_alias));
-
-INLINE codes16 codes_at(const void *from) {
-    return *(const codes_memory *)from;
+INLINE bytes16 codes_at(const void *from) {
+    return *(const bytes_memory *)from;
 }
 
 INLINE floats4 floats_at(const void *from) {
@@ -33,32 +23,32 @@ INLINE floats4 add(floats4 sum, floats4 a, floats4 b) {
     return sum;
 }
 
-INLINE codes16 zip_low(codes16 a, codes16 b) {
-    return (codes16)__builtin_shufflevector((longs2)a, (longs2)b, 0, 2);
+INLINE bytes16 zip_low(bytes16 a, bytes16 b) {
+    return (bytes16)__builtin_shufflevector((longs2)a, (longs2)b, 0, 2);
 }
 
-INLINE codes16 zip_high(codes16 a, codes16 b) {
-    return (codes16)__builtin_shufflevector((longs2)a, (longs2)b, 1, 3);
+INLINE bytes16 zip_high(bytes16 a, bytes16 b) {
+    return (bytes16)__builtin_shufflevector((longs2)a, (longs2)b, 1, 3);
 }
 
 // Columns --------------------------------------------------------------------------------------------------------------
 
 // Twice the numbers of four bits.
-INLINE codes16 fp4_of(codes16 code) {
-    const bytes16 table = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
-    codes16 r;
+INLINE bytes16 fp4_of(bytes16 code) {
+    const chars16 table = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+    bytes16 r;
     __asm__("tbl %0.16b, {%1.16b}, %2.16b" : "=w"(r) : "w"(table), "w"(code));
     return r;
 }
 
 // Of two columns 32 codes of four bits, or 16 of eight, as two or four slices.
-INLINE void nibbles_of(codes16 a, codes16 b, codes16 *out) {
-    codes16 low = zip_low(a, b), high = zip_high(a, b);
+INLINE void nibbles_of(bytes16 a, bytes16 b, bytes16 *out) {
+    bytes16 low = zip_low(a, b), high = zip_high(a, b);
     out[0] = low & 15, out[1] = low >> 4;
     out[2] = high & 15, out[3] = high >> 4;
 }
 
-INLINE void bytes_of(codes16 a, codes16 b, codes16 *out) {
+INLINE void bytes_of(bytes16 a, bytes16 b, bytes16 *out) {
     out[0] = zip_low(a, b), out[1] = zip_high(a, b);
 }
 
@@ -66,7 +56,7 @@ INLINE void bytes_of(codes16 a, codes16 b, codes16 *out) {
 INLINE void zip_chunk(int bits, bool fp4, const uint8_t *const *row, int64_t at, int slices, int8_t *out) {
 #pragma GCC unroll 2
     for (int p = 0; p < 2; p++) {
-        codes16 slice[4], a = {0}, b = {0}, *to = (codes16 *)(void *)out + p;
+        bytes16 slice[4], a = {0}, b = {0}, *to = (bytes16 *)(void *)out + p;
         memcpy(&a, row[2 * p] + at, (size_t)(bits == 4 ? 4 * slices : 16));
         memcpy(&b, row[2 * p + 1] + at, (size_t)(bits == 4 ? 4 * slices : 16));
         if (bits == 4)
@@ -153,7 +143,7 @@ WITH_I8MM static void turn(zl_dtype dtype, const char *const *column, int64_t gr
 
 enum form { NIBBLES, BYTES, ZIPPED, SIGNED }; // of columns; the last two are zipped
 
-INLINE ints4 multiply(enum form form, ints4 sum, codes16 w, bytes16 x) {
+INLINE ints4 multiply(enum form form, ints4 sum, bytes16 w, chars16 x) {
     if (form == SIGNED)
         __asm__("smmla %0.4s, %1.16b, %2.16b" : "+w"(sum) : "w"(w), "w"(x));
     else
@@ -164,13 +154,13 @@ INLINE ints4 multiply(enum form form, ints4 sum, codes16 w, bytes16 x) {
 // Where the codes of the next group are.
 struct codes {
     const uint8_t *row[COLUMNS];
-    const codes16 *zipped;
-    const bytes16 *x;
+    const bytes16 *zipped;
+    const chars16 *x;
     int64_t ahead; // bytes to the next four columns
 };
 
 // Slices of two columns.
-INLINE void read_slices(enum form form, int slices, const struct codes *c, int p, codes16 *out) {
+INLINE void read_slices(enum form form, int slices, const struct codes *c, int p, bytes16 *out) {
     const uint8_t *a = c->row[2 * p], *b = c->row[2 * p + 1];
     if (form == NIBBLES) {
         nibbles_of(codes_at(a), codes_at(b), out);
@@ -187,14 +177,14 @@ INLINE void read_slices(enum form form, int slices, const struct codes *c, int p
 
 // Adds products of some slices: of each pair of lines those of two columns, twice.
 INLINE void multiply_slices(enum form form, int slices, int pairs, struct codes *c, ints4 (*all)[2]) {
-    codes16 w[2][4];
+    bytes16 w[2][4];
     read_slices(form, slices, c, 0, w[0]);
     read_slices(form, slices, c, 1, w[1]);
 #pragma GCC unroll 4
     for (int s = 0; s < slices; s++)
 #pragma GCC unroll 4
         for (int i = 0; i < pairs; i++) {
-            bytes16 x = c->x[s * pairs + i];
+            chars16 x = c->x[s * pairs + i];
             all[i][0] = multiply(form, all[i][0], w[0][s], x);
             all[i][1] = multiply(form, all[i][1], w[1][s], x);
         }
@@ -284,8 +274,8 @@ WITH_I8MM static floats4 biases_of(const struct int_columns *w, const float *sum
 INLINE void run_set(enum form form, int parts, int rows, const struct int_set *x, const struct int_columns *w,
                     float *out, int64_t out_row) {
     const int pairs = (parts * rows + 1) / 2;
-    struct codes c = {.zipped = (const codes16 *)(const void *)w->zipped,
-                      .x = (const bytes16 *)(const void *)x->code};
+    struct codes c = {.zipped = (const bytes16 *)(const void *)w->zipped,
+                      .x = (const chars16 *)(const void *)x->code};
     floats4 sum[INT_ROWS_MOST], high[INT_ROWS_MOST];
     for (int i = 0; i < COLUMNS; i++)
         c.row[i] = w->row[i];
