@@ -13,6 +13,7 @@ has_python_headers() {
     has_command python3 && [ -e "$(python3 -c 'import sysconfig; print(sysconfig.get_paths()["include"])')/Python.h" ]
 }
 has_python_venv() { has_command python3 && python3 -c 'import ensurepip, venv' 2>/dev/null; }
+has_opencl_device() { ls /etc/OpenCL/vendors/*.icd >/dev/null 2>&1; }
 has_cmake() { # 3.25 or later
     has_command cmake && printf '3.25\n%s\n' "$(cmake --version | sed -n '1s/[^0-9]*//p')" | sort -CV
 }
@@ -36,6 +37,8 @@ test  | python3              | has_command python3
 test  | python3-dev          | has_python_headers
 test  | python3-venv         | has_python_venv
 test  | libblis4-pthread     | has_library libblis.so.4
+test  | ocl-icd-libopencl1   | has_library libOpenCL.so.1
+test  | pocl-opencl-icd      | has_opencl_device
 test  | qemu-user            | has_command qemu-$other
 test  | gcc-${other/_/-}-linux-gnu | has_command $other-linux-gnu-gcc
 test  | libc6-dev-$other_debian-cross | has_folder /usr/$other-linux-gnu/include

@@ -1,0 +1,106 @@
+// opencl.h - OpenCL as we use it: what we need of its API, opened at run time, and one queue a device.
+//
+// Nothing of a vendor is needed to build or to start. Handles are OpenCL's own; a call that fails records an error that names
+// the function and OpenCL's code.
+
+#ifndef OPENCL_H
+#define OPENCL_H
+
+#include "base/base.h"
+
+// The API -----------------------------------------------------------------------------------------------------------
+
+typedef struct cl_platform_ *cl_platform;
+typedef struct cl_device_ *cl_device;
+typedef struct cl_context_ *cl_context;
+typedef struct cl_queue_ *cl_queue;
+typedef struct cl_memory_ *cl_memory;
+typedef struct cl_program_ *cl_program;
+typedef struct cl_function_ *cl_function; // a kernel
+typedef struct cl_event_ *cl_event;
+
+enum { CL_DONE = 0, CL_NOT_FOUND = -1, CL_OUT_OF_MEMORY = -4 };
+
+// type, name, parameters
+#define OPENCL_FUNCTIONS(F)                                                                                            \
+    F(int32_t, clGetPlatformIDs, (uint32_t room, cl_platform *out, uint32_t *count))                                   \
+    F(int32_t, clGetPlatformInfo, (cl_platform p, uint32_t what, size_t room, void *out, size_t *size))                \
+    F(int32_t, clGetDeviceIDs, (cl_platform p, uint64_t kind, uint32_t room, cl_device *out, uint32_t *count))         \
+    F(int32_t, clGetDeviceInfo, (cl_device d, uint32_t what, size_t room, void *out, size_t *size))                    \
+    F(cl_context, clCreateContext, (const intptr_t *properties, uint32_t count, const cl_device *d,                    \
+                                    void (*notify)(const char *, const void *, size_t, void *), void *data,            \
+                                    int32_t *code))                                                                    \
+    F(cl_queue, clCreateCommandQueue, (cl_context c, cl_device d, uint64_t properties, int32_t *code))                 \
+    F(cl_memory, clCreateBuffer, (cl_context c, uint64_t flags, size_t bytes, void *host, int32_t *code))              \
+    F(int32_t, clReleaseMemObject, (cl_memory m))                                                                      \
+    F(int32_t, clEnqueueReadBuffer, (cl_queue q, cl_memory m, uint32_t wait, size_t offset, size_t bytes, void *to,    \
+                                     uint32_t events, const cl_event *after, cl_event *event))                         \
+    F(int32_t, clEnqueueWriteBuffer, (cl_queue q, cl_memory m, uint32_t wait, size_t offset, size_t bytes,             \
+                                      const void *from, uint32_t events, const cl_event *after, cl_event *event))      \
+    F(int32_t, clEnqueueCopyBuffer, (cl_queue q, cl_memory from, cl_memory to, size_t at, size_t to_at, size_t bytes,  \
+                                     uint32_t events, const cl_event *after, cl_event *event))                         \
+    F(cl_program, clCreateProgramWithSource, (cl_context c, uint32_t count, const char **text, const size_t *len,      \
+                                              int32_t *code))                                                          \
+    F(int32_t, clBuildProgram, (cl_program p, uint32_t count, const cl_device *d, const char *options,                 \
+                                void (*notify)(cl_program, void *), void *data))                                       \
+    F(int32_t, clGetProgramBuildInfo, (cl_program p, cl_device d, uint32_t what, size_t room, void *out,               \
+                                       size_t *size))                                                                  \
+    F(int32_t, clReleaseProgram, (cl_program p))                                                                       \
+    F(cl_function, clCreateKernel, (cl_program p, const char *name, int32_t *code))                                    \
+    F(int32_t, clReleaseKernel, (cl_function f))                                                                       \
+    F(int32_t, clSetKernelArg, (cl_function f, uint32_t at, size_t bytes, const void *value))                          \
+    F(int32_t, clEnqueueNDRangeKernel, (cl_queue q, cl_function f, uint32_t axes, const size_t *offset,                \
+                                        const size_t *items, const size_t *group, uint32_t events,                     \
+                                        const cl_event *after, cl_event *event))                                       \
+    F(int32_t, clFlush, (cl_queue q))                                                                                  \
+    F(int32_t, clFinish, (cl_queue q))                                                                                 \
+    F(int32_t, clWaitForEvents, (uint32_t count, const cl_event *event))                                               \
+    F(int32_t, clGetEventInfo, (cl_event e, uint32_t what, size_t room, void *out, size_t *size))                      \
+    F(int32_t, clGetEventProfilingInfo, (cl_event e, uint32_t what, size_t room, void *out, size_t *size))             \
+    F(int32_t, clReleaseEvent, (cl_event e))
+
+struct opencl_api {
+#define MEMBER(type, name, parameters) type(*name) parameters;
+    OPENCL_FUNCTIONS(MEMBER)
+#undef MEMBER
+};
+
+// opencl_driver.c ---------------------------------------------------------------------------------------------------
+
+enum { OPENCL_DEVICES = 16 };
+
+// A device of any platform, with a context and a queue, in order and with times, of its own.
+struct opencl_device {
+    cl_device device;
+    cl_context context;
+    cl_queue queue;
+    char name[128], platform[128], version[128];
+    uint64_t memory, largest, shared; // bytes: of the device, of one buffer, of a group
+    uint32_t units, clock;            // compute units; MHz
+    size_t threads;                   // of a group, at most
+    uint64_t kind;                    // bit 1 CPU, 2 GPU, 3 accelerator
+    bool has_double;
+};
+
+// Opens the library and its devices, once. How many there are; 0 with the reason.
+int opencl_open(const char **reason);
+const struct opencl_api *opencl_api(void); // after opencl_open gave more than 0
+struct opencl_device *opencl_device(int unit); // NULL and an error: there is none, or it gives no queue
+
+bool opencl_check(int32_t code, const char *function); // code is CL_DONE; else false and an error
+
+// Memory of a device; a size of 0 is 1. NULL and an error. Copies wait; the second copies to the host.
+cl_memory opencl_alloc(struct opencl_device *d, size_t bytes);
+void opencl_free(cl_memory memory);
+bool opencl_write(struct opencl_device *d, cl_memory to, const void *from, size_t bytes);
+bool opencl_read(struct opencl_device *d, void *to, cl_memory from, size_t bytes);
+
+// Compiles a text; NULL and an error that has the compiler's log. Options may be NULL.
+cl_program opencl_build(struct opencl_device *d, const char *source, const char *options);
+void opencl_drop(cl_program program);
+cl_function opencl_function(cl_program program, const char *name); // NULL and an error
+
+// Nanoseconds that a finished command took; -1: not known. Lets the event go.
+int64_t opencl_time(cl_event event);
+
+#endif

@@ -1,0 +1,213 @@
+// opencl_driver.c - opens the OpenCL loader, finds the devices of all platforms, and wraps the calls that can fail.
+
+#include "device/opencl/opencl.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { // of OpenCL's header
+    PLATFORM_NAME = 0x0902,
+    DEVICE_TYPE = 0x1000,
+    DEVICE_UNITS = 0x1002,
+    DEVICE_THREADS = 0x1004,
+    DEVICE_CLOCK = 0x100C,
+    DEVICE_LARGEST = 0x1010,
+    DEVICE_MEMORY = 0x101F,
+    DEVICE_SHARED = 0x1023,
+    DEVICE_NAME = 0x102B,
+    DEVICE_VERSION = 0x102F,
+    DEVICE_EXTENSIONS = 0x1030,
+    BUILD_LOG = 0x1183,
+    EVENT_BEGIN = 0x1282,
+    EVENT_END = 0x1283,
+    QUEUE_WITH_TIMES = 1 << 1,
+    READ_AND_WRITE = 1 << 0,
+};
+static const uint64_t every_kind = 0xFFFFFFFF;
+
+static struct opencl_api api;
+static struct opencl_device devices[OPENCL_DEVICES];
+static int device_count;
+static const char *why_none;
+static struct lock queue_lock;
+
+// Opening -----------------------------------------------------------------------------------------------------------
+
+static bool bind(const char **reason) {
+    static const char *const names[] = {"libOpenCL.so.1", "libOpenCL.so", NULL};
+#define SYMBOL(type, name, parameters) {#name, (void **)(void *)&api.name},
+    static const struct library_symbol symbols[] = {OPENCL_FUNCTIONS(SYMBOL)};
+#undef SYMBOL
+    static char message[128];
+    const char *missing = NULL;
+    void *library = library_open(names);
+    if (!library) {
+        *reason = "libOpenCL.so.1, the OpenCL loader, is not installed";
+        return false;
+    }
+    if (library_bind(library, symbols, COUNT(symbols), &missing))
+        return true;
+    snprintf(message, sizeof message, "libOpenCL.so.1 has no %s", missing);
+    *reason = message;
+    return false;
+}
+
+static void text_info(cl_device d, uint32_t what, char *out, size_t room) {
+    if (api.clGetDeviceInfo(d, what, room - 1, out, NULL) != CL_DONE)
+        snprintf(out, room, "?");
+}
+
+static bool has_extension(cl_device d, const char *name) {
+    char list[8192] = "";
+    return api.clGetDeviceInfo(d, DEVICE_EXTENSIONS, sizeof list - 1, list, NULL) == CL_DONE &&
+           strstr(list, name);
+}
+
+static void describe(struct opencl_device *d, cl_platform platform, cl_device device) {
+    d->device = device;
+    if (api.clGetPlatformInfo(platform, PLATFORM_NAME, sizeof d->platform - 1, d->platform, NULL) != CL_DONE)
+        d->platform[0] = 0;
+    text_info(device, DEVICE_NAME, d->name, sizeof d->name);
+    text_info(device, DEVICE_VERSION, d->version, sizeof d->version);
+    api.clGetDeviceInfo(device, DEVICE_TYPE, sizeof d->kind, &d->kind, NULL);
+    api.clGetDeviceInfo(device, DEVICE_MEMORY, sizeof d->memory, &d->memory, NULL);
+    api.clGetDeviceInfo(device, DEVICE_LARGEST, sizeof d->largest, &d->largest, NULL);
+    api.clGetDeviceInfo(device, DEVICE_SHARED, sizeof d->shared, &d->shared, NULL);
+    api.clGetDeviceInfo(device, DEVICE_UNITS, sizeof d->units, &d->units, NULL);
+    api.clGetDeviceInfo(device, DEVICE_CLOCK, sizeof d->clock, &d->clock, NULL);
+    api.clGetDeviceInfo(device, DEVICE_THREADS, sizeof d->threads, &d->threads, NULL);
+    d->has_double = has_extension(device, "cl_khr_fp64");
+}
+
+static void find_devices(void) {
+    cl_platform platform[OPENCL_DEVICES];
+    uint32_t platforms = 0;
+    if (!bind(&why_none))
+        return;
+    why_none = "the OpenCL loader finds no device";
+    if (api.clGetPlatformIDs(OPENCL_DEVICES, platform, &platforms) != CL_DONE)
+        return;
+    for (uint32_t i = 0; i < MIN_OF(platforms, (uint32_t)OPENCL_DEVICES); i++) {
+        cl_device device[OPENCL_DEVICES];
+        uint32_t room = (uint32_t)(OPENCL_DEVICES - device_count), count = 0;
+        if (!room || api.clGetDeviceIDs(platform[i], every_kind, room, device, &count) != CL_DONE)
+            continue;
+        for (uint32_t k = 0; k < MIN_OF(count, room); k++)
+            describe(&devices[device_count++], platform[i], device[k]);
+    }
+}
+
+int opencl_open(const char **reason) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, find_devices);
+    if (!device_count && reason)
+        *reason = why_none;
+    return device_count;
+}
+
+const struct opencl_api *opencl_api(void) {
+    return &api;
+}
+
+static bool make_queue(struct opencl_device *d) {
+    int32_t code;
+    d->context = api.clCreateContext(NULL, 1, &d->device, NULL, NULL, &code);
+    if (!d->context)
+        return opencl_check(code, "clCreateContext");
+    d->queue = api.clCreateCommandQueue(d->context, d->device, QUEUE_WITH_TIMES, &code);
+    return d->queue || opencl_check(code, "clCreateCommandQueue");
+}
+
+struct opencl_device *opencl_device(int unit) {
+    const char *reason = NULL;
+    int count = opencl_open(&reason);
+    if (unit < 0 || unit >= count)
+        return error_set(ZL_ERROR_DEVICE, "opencl: there is no device %d: %s", unit,
+                         count ? "fewer were found" : reason);
+    lock_take(&queue_lock);
+    bool ready = devices[unit].queue || make_queue(&devices[unit]);
+    lock_give(&queue_lock);
+    return ready ? &devices[unit] : NULL;
+}
+
+// Calls -------------------------------------------------------------------------------------------------------------
+
+bool opencl_check(int32_t code, const char *function) {
+    if (code == CL_DONE)
+        return true;
+    return error_false(code == CL_OUT_OF_MEMORY ? ZL_ERROR_MEMORY : ZL_ERROR_DEVICE,
+                       "opencl: %s failed with code %d", function, (int)code);
+}
+
+cl_memory opencl_alloc(struct opencl_device *d, size_t bytes) {
+    int32_t code;
+    if (bytes > d->largest)
+        return error_set(ZL_ERROR_MEMORY, "opencl: %zu bytes are more than a buffer of %s can have, %llu", bytes,
+                         d->name, (unsigned long long)d->largest);
+    cl_memory m = api.clCreateBuffer(d->context, READ_AND_WRITE, MAX_OF(bytes, (size_t)1), NULL, &code);
+    if (!m)
+        opencl_check(code, "clCreateBuffer");
+    return m;
+}
+
+void opencl_free(cl_memory memory) {
+    if (memory)
+        api.clReleaseMemObject(memory);
+}
+
+bool opencl_write(struct opencl_device *d, cl_memory to, const void *from, size_t bytes) {
+    return !bytes || opencl_check(api.clEnqueueWriteBuffer(d->queue, to, true, 0, bytes, from, 0, NULL, NULL),
+                                  "clEnqueueWriteBuffer");
+}
+
+bool opencl_read(struct opencl_device *d, void *to, cl_memory from, size_t bytes) {
+    return !bytes || opencl_check(api.clEnqueueReadBuffer(d->queue, from, true, 0, bytes, to, 0, NULL, NULL),
+                                  "clEnqueueReadBuffer");
+}
+
+static void report_log(struct opencl_device *d, cl_program program, int32_t code) {
+    size_t bytes = 0;
+    api.clGetProgramBuildInfo(program, d->device, BUILD_LOG, 0, NULL, &bytes);
+    char *log = memory_zero(bytes + 1);
+    if (log)
+        api.clGetProgramBuildInfo(program, d->device, BUILD_LOG, bytes, log, NULL);
+    error_set(ZL_ERROR_COMPILE, "opencl: clBuildProgram failed with code %d: %s", (int)code, log ? log : "");
+    memory_free(log);
+}
+
+cl_program opencl_build(struct opencl_device *d, const char *source, const char *options) {
+    int32_t code;
+    cl_program program = api.clCreateProgramWithSource(d->context, 1, &source, NULL, &code);
+    if (!program) {
+        opencl_check(code, "clCreateProgramWithSource");
+        return NULL;
+    }
+    code = api.clBuildProgram(program, 1, &d->device, options ? options : "", NULL, NULL);
+    if (code == CL_DONE)
+        return program;
+    report_log(d, program, code);
+    api.clReleaseProgram(program);
+    return NULL;
+}
+
+void opencl_drop(cl_program program) {
+    if (program)
+        api.clReleaseProgram(program);
+}
+
+cl_function opencl_function(cl_program program, const char *name) {
+    int32_t code;
+    cl_function function = api.clCreateKernel(program, name, &code);
+    if (!function)
+        error_set(ZL_ERROR_COMPILE, "opencl: clCreateKernel failed for '%s' with code %d", name, (int)code);
+    return function;
+}
+
+int64_t opencl_time(cl_event event) {
+    uint64_t begin = 0, end = 0;
+    bool known = api.clGetEventProfilingInfo(event, EVENT_BEGIN, sizeof begin, &begin, NULL) == CL_DONE &&
+                 api.clGetEventProfilingInfo(event, EVENT_END, sizeof end, &end, NULL) == CL_DONE;
+    api.clReleaseEvent(event);
+    return known && end >= begin ? (int64_t)(end - begin) : -1;
+}
