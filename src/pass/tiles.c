@@ -3,144 +3,11 @@
 // Edges: where a rectangle may leave its buffer, one test before the loop decides between a loop without tests and one
 // that masks every element. Asynchronous statements run at once; their waits go.
 
-#include "pass/pass.h"
+#include "pass/boxes.h"
 
 #include <stdio.h>
 
 enum { LANE_BYTES = 128 }; // of a reduction: see doc/tile.md
-
-static expr number(int64_t value) {
-    return tile_const_int(tile_index_type(), value);
-}
-
-static expr as_index(expr e) {
-    return e ? tile_cast(tile_index_type(), e) : NULL;
-}
-
-static expr both(expr a, expr b) {
-    return !a ? b : !b ? a : tile_binary(TILE_AND, a, b);
-}
-
-static const struct tile_name *variable(expr extent) {
-    char text[24];
-    snprintf(text, sizeof text, "t%d", tile_current() ? tile_current()->names : 0);
-    return tile_index(text, extent);
-}
-
-static expr value_of(const struct tile_name *name) {
-    return name ? tile_name_value(name, TILE_INDEX) : NULL;
-}
-
-// Regions ---------------------------------------------------------------------------------------------------------
-
-// A rectangle that a statement works on, with one variable an axis.
-struct box {
-    int axes;
-    expr size[TILE_DIMS];
-    const struct tile_name *name[TILE_DIMS];
-    expr point[TILE_DIMS];
-};
-
-static expr region_size(const struct tile_region *r, int axis) {
-    return as_index(r->extent ? r->extent[axis] : r->buffer->shape[axis]);
-}
-
-static bool is_sized(const struct tile_region *r) {
-    return r->extent || !r->origin;
-}
-
-static void name_points(struct box *b) {
-    for (int i = 0; i < b->axes; i++) {
-        b->name[i] = variable(b->size[i]);
-        b->point[i] = value_of(b->name[i]);
-    }
-}
-
-// The axes of a region, paired from the last with those of the other.
-static struct box box_of(const struct tile_region *r, const struct tile_region *other) {
-    const struct tile_region *sized = is_sized(r) || !other ? r : other;
-    struct box b = {.axes = MAX_OF(r->buffer->ndim, other ? other->buffer->ndim : 0)};
-    for (int i = 0; i < b.axes; i++) {
-        int axis = i - b.axes + sized->buffer->ndim;
-        b.size[i] = axis < 0 ? number(1) : region_size(sized, axis);
-    }
-    name_points(&b);
-    return b;
-}
-
-static expr origin_of(const struct tile_region *r, int axis) {
-    return r->origin ? as_index(r->origin[axis]) : number(0);
-}
-
-// Where a point of a box is in a region's buffer.
-static void place(const struct tile_region *r, const struct box *b, const expr *point, expr *index) {
-    for (int i = 0; i < r->buffer->ndim; i++) {
-        int axis = b->axes - r->buffer->ndim + i;
-        expr origin = origin_of(r, i);
-        index[i] = axis < 0 || !point[axis] ? origin
-                   : !r->origin             ? point[axis]
-                                            : tile_binary(TILE_ADD, origin, point[axis]);
-    }
-}
-
-static bool is_below(expr e, expr limit, int64_t more) {
-    struct pass_range a = pass_range(e), b = pass_range(limit);
-    return a.high != INT64_MAX && b.low != INT64_MIN && a.high + more <= b.low;
-}
-
-// Whether all of a box is in the buffer: NULL if that is known, else the test. size: elements along the axes.
-static expr all_inside(const struct tile_region *r, const struct box *b) {
-    expr test = NULL;
-    for (int i = 0; r->origin && i < r->buffer->ndim; i++) {
-        int axis = b->axes - r->buffer->ndim + i;
-        expr origin = origin_of(r, i), size = axis < 0 ? number(1) : b->size[axis],
-             limit = as_index(r->buffer->shape[i]);
-        expr end = tile_binary(TILE_ADD, origin, size);
-        if (!origin || !end || !limit)
-            return NULL;
-        if (pass_range(origin).low < 0)
-            test = both(test, tile_binary(TILE_GE, origin, number(0)));
-        if (!is_below(end, limit, 0))
-            test = both(test, tile_binary(TILE_LE, end, limit));
-    }
-    if (!r->origin && r->extent) // of the beginning
-        for (int i = 0; i < r->buffer->ndim; i++) {
-            expr size = as_index(r->extent[i]), limit = as_index(r->buffer->shape[i]);
-            if (size && limit && size != limit && !is_below(size, limit, 0))
-                test = both(test, tile_binary(TILE_LE, size, limit));
-        }
-    return test;
-}
-
-// Whether one element is.
-static expr is_inside(const struct tile_region *r, const expr *index) {
-    expr test = NULL;
-    for (int i = 0; i < r->buffer->ndim; i++) {
-        expr limit = as_index(r->buffer->shape[i]);
-        if (!index[i] || !limit)
-            return NULL;
-        if (pass_range(index[i]).low < 0)
-            test = both(test, tile_binary(TILE_GE, index[i], number(0)));
-        if (!is_below(index[i], limit, 1))
-            test = both(test, tile_binary(TILE_LT, index[i], limit));
-    }
-    return test;
-}
-
-// The element at a point; 0 outside of the buffer, where `masked`.
-static expr read(const struct tile_region *r, const struct box *b, const expr *point, bool masked) {
-    expr index[TILE_DIMS];
-    place(r, b, point, index);
-    expr mask = masked ? is_inside(r, index) : NULL;
-    return tile_load(r->buffer, r->buffer->ndim, index, mask, NULL);
-}
-
-static void write(const struct tile_region *r, const struct box *b, const expr *point, expr value,
-                  bool masked) {
-    expr index[TILE_DIMS];
-    place(r, b, point, index);
-    tile_store(r->buffer, r->buffer->ndim, index, value, masked ? is_inside(r, index) : NULL);
-}
 
 // Emits a body once if nothing can leave a buffer; else twice, under the test that says so.
 static void with_edges(expr test, void (*emit)(const struct tile_stmt *s, bool masked),
@@ -166,26 +33,26 @@ static void emit_copy(const struct tile_stmt *s, bool masked) {
     const struct tile_region *from = &s->region[0], *to = &s->region[1];
     struct box b = box_of(from, to);
     open_box(&b);
-    expr value = read(from, &b, b.point, masked);
-    write(to, &b, b.point, value ? tile_cast(to->buffer->type, value) : NULL, masked);
+    expr value = box_read(from, &b, b.point, masked);
+    box_write(to, &b, b.point, value ? tile_cast(to->buffer->type, value) : NULL, masked);
     tile_close();
 }
 
 static void copy(const struct tile_stmt *s) {
     struct box b = box_of(&s->region[0], &s->region[1]);
-    with_edges(both(all_inside(&s->region[0], &b), all_inside(&s->region[1], &b)), emit_copy, s);
+    with_edges(box_both(box_inside(&s->region[0], &b), box_inside(&s->region[1], &b)), emit_copy, s);
 }
 
 static void emit_fill(const struct tile_stmt *s, bool masked) {
     struct box b = box_of(&s->region[1], NULL);
     open_box(&b);
-    write(&s->region[1], &b, b.point, s->value, masked);
+    box_write(&s->region[1], &b, b.point, s->value, masked);
     tile_close();
 }
 
 static void fill(const struct tile_stmt *s) {
     struct box b = box_of(&s->region[1], NULL);
-    with_edges(all_inside(&s->region[1], &b), emit_fill, s);
+    with_edges(box_inside(&s->region[1], &b), emit_fill, s);
 }
 
 // Reduce and scan ---------------------------------------------------------------------------------------------------
@@ -216,10 +83,10 @@ static void open_lines(const struct box *lines) {
 
 static void for_lanes(int count, void (*emit)(const struct tile_buffer *lane, expr j, const void *data),
                       const struct tile_buffer *lane, const void *data) {
-    const struct tile_name *j = variable(number(count));
-    expr end = number(count);
+    const struct tile_name *j = box_variable(box_number(count));
+    expr end = box_number(count);
     tile_open_map(1, &j, &end);
-    emit(lane, value_of(j), data);
+    emit(lane, box_point(j), data);
     tile_close();
 }
 
@@ -234,7 +101,7 @@ struct halving {
 
 static void halve_lane(const struct tile_buffer *lane, expr j, const void *data) {
     const struct halving *h = data;
-    expr other = j ? tile_binary(TILE_ADD, j, number(h->half)) : NULL;
+    expr other = j ? tile_binary(TILE_ADD, j, box_number(h->half)) : NULL;
     if (other)
         tile_store(lane, 1, &j,
                    tile_binary(h->combine, tile_load(lane, 1, &j, NULL, NULL),
@@ -256,7 +123,7 @@ static void take(const struct line *l, expr i, expr j) {
     expr point[TILE_DIMS];
     for (int k = 0; k < l->b->axes; k++)
         point[k] = k == l->s->axis ? i : l->b->point[k];
-    expr x = read(&l->s->region[0], l->b, point, l->masked);
+    expr x = box_read(&l->s->region[0], l->b, point, l->masked);
     expr old = j ? tile_load(l->lane, 1, &j, NULL, NULL) : NULL;
     if (x && old)
         tile_store(l->lane, 1, &j, tile_binary(l->s->combine, old, tile_cast(l->lane->type, x)), NULL);
@@ -266,39 +133,39 @@ static void take(const struct line *l, expr i, expr j) {
 static void take_line(const struct line *l, expr size) {
     struct pass_range known = pass_range(size);
     bool even = known.low == known.high && known.low % l->lanes == 0;
-    expr lanes = number(l->lanes),
+    expr lanes = box_number(l->lanes),
          whole = tile_binary(TILE_MUL, tile_binary(TILE_FLOORDIV, size, lanes), lanes);
-    const struct tile_name *from = variable(size), *j = variable(lanes);
-    tile_open_for(from, number(0), whole, lanes, TILE_SERIAL);
+    const struct tile_name *from = box_variable(size), *j = box_variable(lanes);
+    tile_open_for(from, box_number(0), whole, lanes, TILE_SERIAL);
     tile_open_map(1, &j, &lanes);
-    take(l, tile_binary(TILE_ADD, value_of(from), value_of(j)), value_of(j));
+    take(l, tile_binary(TILE_ADD, box_point(from), box_point(j)), box_point(j));
     tile_close();
     tile_close();
     if (even)
         return;
-    const struct tile_name *k = variable(lanes);
-    tile_open_for(k, number(0), tile_binary(TILE_SUB, size, whole), NULL, TILE_SERIAL);
-    take(l, tile_binary(TILE_ADD, whole, value_of(k)), value_of(k));
+    const struct tile_name *k = box_variable(lanes);
+    tile_open_for(k, box_number(0), tile_binary(TILE_SUB, size, whole), NULL, TILE_SERIAL);
+    take(l, tile_binary(TILE_ADD, whole, box_point(k)), box_point(k));
     tile_close();
 }
 
 static void put_result(const struct line *l) {
     const struct tile_region *from = &l->s->region[0], *to = &l->s->region[1];
-    expr zero = number(0), point[TILE_DIMS], value = tile_load(l->lane, 1, &zero, NULL, NULL);
+    expr zero = box_number(0), point[TILE_DIMS], value = tile_load(l->lane, 1, &zero, NULL, NULL);
     struct box place_in = {0};
     for (int i = 0; i < l->b->axes; i++)
         if (i != l->s->axis || to->buffer->ndim >= from->buffer->ndim)
             point[place_in.axes++] = i == l->s->axis ? NULL : l->b->point[i];
     if (!l->s->clear)
-        value = tile_binary(l->s->combine, read(to, &place_in, point, true), value);
-    write(to, &place_in, point, value, true);
+        value = tile_binary(l->s->combine, box_read(to, &place_in, point, true), value);
+    box_write(to, &place_in, point, value, true);
 }
 
 static void emit_reduce(const struct tile_stmt *s, bool masked) {
     struct tile_type type = s->region[1].buffer->type;
     struct box b = box_of(&s->region[0], NULL), lines = lines_of(&b, s->axis);
     struct line l = {.s = s, .b = &b, .lanes = LANE_BYTES / tile_type_bytes(type), .masked = masked};
-    expr lanes = number(l.lanes), identity = identity_of(s, type);
+    expr lanes = box_number(l.lanes), identity = identity_of(s, type);
     char text[24];
     open_lines(&lines);
     snprintf(text, sizeof text, "lane%d", tile_current() ? tile_current()->buffers : 0);
@@ -315,7 +182,7 @@ static void emit_reduce(const struct tile_stmt *s, bool masked) {
 
 static void reduce(const struct tile_stmt *s) {
     struct box b = box_of(&s->region[0], NULL);
-    with_edges(all_inside(&s->region[0], &b), emit_reduce, s);
+    with_edges(box_inside(&s->region[0], &b), emit_reduce, s);
 }
 
 static const struct tile_name *local(const char *prefix, struct tile_type type) {
@@ -332,15 +199,15 @@ static void emit_scan(const struct tile_stmt *s, bool masked) {
     struct tile_type type = s->region[1].buffer->type;
     struct box b = box_of(&s->region[0], NULL), lines = lines_of(&b, s->axis);
     const struct tile_name *sum = local("sum", type), *next = local("next", type),
-                           *i = variable(b.size[s->axis]);
-    expr last = tile_binary(TILE_SUB, b.size[s->axis], number(1));
+                           *i = box_variable(b.size[s->axis]);
+    expr last = tile_binary(TILE_SUB, b.size[s->axis], box_number(1));
     open_lines(&lines);
     tile_assign(sum, identity_of(s, type));
-    tile_open_for(i, number(0), b.size[s->axis], NULL, TILE_SERIAL);
-    b.point[s->axis] = s->reverse ? tile_binary(TILE_SUB, last, value_of(i)) : value_of(i);
-    expr x = read(&s->region[0], &b, b.point, masked);
+    tile_open_for(i, box_number(0), b.size[s->axis], NULL, TILE_SERIAL);
+    b.point[s->axis] = s->reverse ? tile_binary(TILE_SUB, last, box_point(i)) : box_point(i);
+    expr x = box_read(&s->region[0], &b, b.point, masked);
     tile_assign(next, x ? tile_binary(s->combine, value_of_local(sum), tile_cast(type, x)) : NULL);
-    write(&s->region[1], &b, b.point, value_of_local(s->exclusive ? sum : next), true);
+    box_write(&s->region[1], &b, b.point, value_of_local(s->exclusive ? sum : next), true);
     tile_assign(sum, value_of_local(next));
     tile_close();
     tile_close();
@@ -348,7 +215,7 @@ static void emit_scan(const struct tile_stmt *s, bool masked) {
 
 static void scan(const struct tile_stmt *s) {
     struct box b = box_of(&s->region[0], NULL);
-    with_edges(all_inside(&s->region[0], &b), emit_scan, s);
+    with_edges(box_inside(&s->region[0], &b), emit_scan, s);
 }
 
 // Gemm --------------------------------------------------------------------------------------------------------------
@@ -357,7 +224,7 @@ static void scan(const struct tile_stmt *s) {
 static struct box matrix_box(const struct tile_region *r) {
     struct box b = {.axes = 2};
     for (int i = 0; i < 2; i++)
-        b.size[i] = region_size(r, r->buffer->ndim - 2 + i);
+        b.size[i] = box_region_size(r, r->buffer->ndim - 2 + i);
     return b;
 }
 
@@ -371,28 +238,28 @@ static void gemm(const struct tile_stmt *s) {
     struct box of_a = matrix_box(a), of_b = matrix_box(b), of_c = {.axes = 2};
     of_c.size[0] = of_a.size[s->transpose[0]];
     of_c.size[1] = of_b.size[!s->transpose[1]];
-    name_points(&of_c);
-    const struct tile_name *sum = local("sum", type), *k = variable(of_a.size[!s->transpose[0]]);
-    expr row = of_c.point[0], col = of_c.point[1], inner = value_of(k);
+    box_name(&of_c);
+    const struct tile_name *sum = local("sum", type), *k = box_variable(of_a.size[!s->transpose[0]]);
+    expr row = of_c.point[0], col = of_c.point[1], inner = box_point(k);
     expr at_a[2] = {s->transpose[0] ? inner : row, s->transpose[0] ? row : inner};
     expr at_b[2] = {s->transpose[1] ? col : inner, s->transpose[1] ? inner : col};
     open_box(&of_c);
-    expr before = s->clear ? tile_const(type, 0) : read(c, &of_c, of_c.point, true);
+    expr before = s->clear ? tile_const(type, 0) : box_read(c, &of_c, of_c.point, true);
     tile_assign(sum, before ? tile_cast(type, before) : NULL);
-    tile_open_for(k, number(0), of_a.size[!s->transpose[0]], NULL, TILE_SERIAL);
-    expr x = read(a, &of_a, at_a, true), y = read(b, &of_b, at_b, true);
+    tile_open_for(k, box_number(0), of_a.size[!s->transpose[0]], NULL, TILE_SERIAL);
+    expr x = box_read(a, &of_a, at_a, true), y = box_read(b, &of_b, at_b, true);
     if (x && y)
         tile_assign(sum, tile_binary(TILE_ADD, value_of_local(sum),
                                      tile_binary(TILE_MUL, tile_cast(type, x), tile_cast(type, y))));
     tile_close();
-    write(c, &of_c, of_c.point, tile_cast(c->buffer->type, value_of_local(sum)), true);
+    box_write(c, &of_c, of_c.point, tile_cast(c->buffer->type, value_of_local(sum)), true);
     tile_close();
 }
 
 // Memory of a block, all of whose elements are there.
 static bool is_block(const struct tile_region *r) {
     struct box b = matrix_box(r);
-    bool inside = !all_inside(r, &b);
+    bool inside = !box_inside(r, &b);
     for (int i = 0; i < r->buffer->ndim - 2; i++)
         inside &= !r->origin || pass_range(r->origin[i]).low >= 0;
     return inside && !r->buffer->stride && r->buffer->memory != TILE_GLOBAL &&

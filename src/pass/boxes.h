@@ -1,0 +1,38 @@
+// boxes.h - rectangles that tile statements work on. Between the files of pass/ only.
+
+#ifndef BOXES_H
+#define BOXES_H
+
+#include "pass/pass.h"
+
+// A rectangle with one variable an axis.
+struct box {
+    int axes;
+    expr size[TILE_DIMS];
+    const struct tile_name *name[TILE_DIMS];
+    expr point[TILE_DIMS];
+};
+
+expr box_number(int64_t value); // of index type
+expr box_index(expr e);         // as index type; NULL flows
+expr box_both(expr a, expr b);  // a and b, each of which may be NULL: nothing asked
+const struct tile_name *box_variable(expr extent); // a new loop variable
+expr box_point(const struct tile_name *name);
+
+expr box_region_size(const struct tile_region *r, int axis);
+expr box_origin(const struct tile_region *r, int axis);
+void box_name(struct box *b); // a variable for each axis
+// The axes of a region, paired from the last with those of the other, which may be NULL; named.
+struct box box_of(const struct tile_region *r, const struct tile_region *other);
+
+// Where a point of a box is in a region's buffer.
+void box_place(const struct tile_region *r, const struct box *b, const expr *point, expr *index);
+// Whether all of a box is in the buffer, and whether one element is: NULL if that is known, else the test.
+expr box_inside(const struct tile_region *r, const struct box *b);
+expr box_holds(const struct tile_region *r, const expr *index);
+
+// The element at a point: where `masked`, 0 outside of the buffer, and nothing is written there.
+expr box_read(const struct tile_region *r, const struct box *b, const expr *point, bool masked);
+void box_write(const struct tile_region *r, const struct box *b, const expr *point, expr value, bool masked);
+
+#endif
