@@ -42,10 +42,15 @@ struct device {
     // NULL: of one each.
     int (*fuses)(int unit, const struct program *p, const struct segment *s, int index, const char **why);
     void (*run)(int unit, struct program *p, struct binding *b); // failures go to binding.fail, call by call
-    // Memory of the unit. NULL: the unit reads and writes host memory.
+    // Memory of the unit, if it has its own; all NULL: it reads and writes that of the host. A unit does what it is asked
+    // for in order. copy returns when the host's side may be used again. alloc gives NULL, with or without an error.
     bool (*copy)(int unit, void *to, const void *from, size_t bytes, bool to_host);
     void *(*alloc)(int unit, size_t bytes);
     void (*free)(int unit, void *memory);
+    // Marks all that the unit was asked for so far in one of 64 places, and blocks until what is marked there is done;
+    // false and an error also when something of it failed. NULL: run returns when all is done.
+    bool (*record)(int unit, int place);
+    bool (*wait)(int unit, int place);
 };
 
 // device.c -------------------------------------------------------------------------------------------------------
@@ -55,6 +60,28 @@ const struct device *device_find(const char *name, int *units);
 int device_count(void);
 const struct device *device_at(int index);
 int device_units(int index, const char **reason); // opens it
+
+// unit_memory.c --------------------------------------------------------------------------------------------------
+
+// Memory of a unit, used again when it was freed. NULL and an error.
+void *device_alloc(const struct device *d, int unit, size_t bytes, size_t *capacity);
+void device_free(const struct device *d, int unit, void *memory, size_t capacity);
+bool device_has_memory(void); // some unit with memory of its own was used
+
+// Storages on units. A new one that only the unit holds; NULL and an error.
+struct storage *device_storage(const struct device *d, int unit, size_t bytes);
+// The unit's copy of s, made if there is none; NULL and an error.
+void *device_reach(const struct device *d, int unit, struct storage *s);
+bool device_fetch(struct storage *s); // makes the host's copy; false and an error
+// s, which nothing else refers to, will be written on the unit: its other copies go. False: it has none there, nor can have.
+bool device_claim(const struct device *d, int unit, struct storage *s);
+void device_publish(const struct device *d, int unit, struct storage *s); // what writes s has been asked for
+bool device_settle(struct storage *s); // waits until s holds its values; false and an error
+
+// Points in the order of a unit's work.
+uint64_t device_point(const struct device *d, int unit); // after all that was asked for so far
+bool device_mark(const struct device *d, int unit);      // so that the next point is another one
+bool device_wait(const struct device *d, int unit, uint64_t point);
 
 // counter.c ------------------------------------------------------------------------------------------------------
 

@@ -120,6 +120,19 @@ void allocator_put(void *data, size_t capacity) {
         memory_free_pages(data, capacity);
 }
 
+bool allocator_keep(int64_t bytes) {
+    if (atomic_fetch_add_explicit(&cached, bytes, memory_order_relaxed) + bytes <= most_cached() || bytes < 0)
+        return true;
+    atomic_fetch_sub_explicit(&cached, bytes, memory_order_relaxed);
+    return false;
+}
+
+static void (*_Atomic clear_more)(void); // what others keep
+
+void allocator_on_clear(void (*clear)(void)) {
+    atomic_store(&clear_more, clear);
+}
+
 // The public counters and limits ----------------------------------------------------------------------------------
 
 size_t zl_get_active_memory(void) {
@@ -162,6 +175,9 @@ static size_t capacity_of_class(int class) {
 }
 
 void zl_clear_cache(void) {
+    void (*more)(void) = atomic_load(&clear_more);
+    if (more)
+        more();
     for (int class = 0; class < CLASSES; class++) {
         size_t capacity = capacity_of_class(class);
         lock_take(&lock);

@@ -209,25 +209,29 @@ bool shape_view(int ndim, const int64_t *dim, const int64_t *stride, int new_ndi
 
 // storage.c ------------------------------------------------------------------------------------------------------
 
-// Bytes that hold elements: on the host, with copies on devices as the schedule makes them. Values never change, so
-// any copy serves.
+// Bytes that hold elements: on the host, on devices, or both, as the schedule copies them. Values never change, so any
+// copy serves. The list of replicas only grows, until the storage is written again or goes.
 struct storage {
     atomic_int refs;
-    uint8_t owned;     // storage_free gives data back to the allocator; else release(context) does
+    uint8_t owned;     // storage_release gives data back to the allocator; else release(context) does
     uint8_t is_inline; // data follows the struct
     uint16_t spare;
     size_t bytes; // capacity of data
     void *data;   // host replica; NULL: none yet
     void (*release)(void *context);
     void *context;
-    struct replica *replica; // on other devices
+    struct replica *_Atomic replica; // on other devices
 };
 
+// Who makes one fills it in; release frees its memory and itself.
 struct replica {
     struct replica *next;
     const struct device *device;
     int unit;
     void *memory;
+    size_t bytes;          // capacity of memory
+    atomic_ullong ready;   // point of the unit's work at which it holds the values
+    void (*release)(struct replica *r);
 };
 
 struct storage *storage_new(size_t bytes); // NULL and an error when over the limit or out of memory
@@ -238,12 +242,21 @@ static inline struct storage *storage_retain(struct storage *s) {
 }
 void storage_release(struct storage *s);
 bool storage_is_unique(struct storage *s); // one reference, memory of our own: may be written again
+// One that only a device holds, in replica, which it takes over. NULL and an error; the replica is gone then.
+struct storage *storage_elsewhere(size_t bytes, struct replica *replica);
+void *storage_host_room(struct storage *s);  // memory for a host replica, not its data yet; NULL and an error
+void storage_drop_host(struct storage *s);   // of a unique one
+void storage_drop_replicas(struct storage *s, const struct replica *but); // of a unique one; but: stays
 
 // allocator.c: host memory for storages. Counts exactly, caches what is freed, holds to limits.
 void *allocator_get(size_t bytes, size_t *capacity); // NULL and an error
 void  allocator_put(void *data, size_t capacity);
 size_t allocator_capacity(size_t bytes); // what a request for so many gets
 bool  allocator_count(int64_t bytes); // memory held in another way, or given back; false when over the limit
+
+// Freed memory that somebody else keeps, or gives back: false when over the limit. clear is called by zl_clear_cache.
+bool  allocator_keep(int64_t bytes);
+void  allocator_on_clear(void (*clear)(void));
 
 // failure.c ------------------------------------------------------------------------------------------------------
 

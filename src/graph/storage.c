@@ -41,11 +41,52 @@ struct storage *storage_foreign(const void *data, size_t bytes, void (*release)(
     return s;
 }
 
+struct storage *storage_elsewhere(size_t bytes, struct replica *replica) {
+    struct storage *s = slab_alloc(sizeof *s);
+    if (!s)
+        return replica->release(replica), NULL;
+    *s = (struct storage){.bytes = allocator_capacity(bytes)};
+    atomic_store_explicit(&s->refs, 1, memory_order_relaxed);
+    atomic_store_explicit(&s->replica, replica, memory_order_relaxed);
+    return s;
+}
+
+void *storage_host_room(struct storage *s) {
+    if (s->is_inline)
+        return s + 1;
+    void *data = allocator_get(s->bytes, &s->bytes);
+    s->owned = data != NULL;
+    return data;
+}
+
+void storage_drop_host(struct storage *s) {
+    if (s->owned)
+        allocator_put(s->data, s->bytes);
+    s->owned = 0;
+    s->data = NULL;
+}
+
+void storage_drop_replicas(struct storage *s, const struct replica *but) {
+    struct replica *next, *kept = NULL;
+    for (struct replica *r = atomic_load_explicit(&s->replica, memory_order_acquire); r; r = next) {
+        next = r->next;
+        if (r == but) {
+            r->next = NULL;
+            kept = r;
+        } else {
+            r->release(r);
+        }
+    }
+    atomic_store_explicit(&s->replica, kept, memory_order_release);
+}
+
 void storage_release(struct storage *s) {
     if (atomic_load_explicit(&s->refs, memory_order_acquire) != 1 &&
         atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1)
         return;
     size_t extra = 0;
+    if (UNLIKELY(atomic_load_explicit(&s->replica, memory_order_relaxed) != NULL))
+        storage_drop_replicas(s, NULL);
     if (s->is_inline) {
         extra = s->bytes;
         allocator_count(-(int64_t)extra);
@@ -58,5 +99,6 @@ void storage_release(struct storage *s) {
 }
 
 bool storage_is_unique(struct storage *s) {
-    return (s->owned || s->is_inline) && atomic_load_explicit(&s->refs, memory_order_acquire) == 1;
+    bool ours = s->owned || s->is_inline || (!s->data && atomic_load_explicit(&s->replica, memory_order_relaxed));
+    return ours && atomic_load_explicit(&s->refs, memory_order_acquire) == 1;
 }

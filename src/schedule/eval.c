@@ -228,6 +228,19 @@ static bool check_tracers(const char *function, int count, const zl_array *array
     return true;
 }
 
+static bool has_storage(zl_array a) {
+    return array_state(a) == ARRAY_READY && !array_is(a, ARRAY_INLINE) && a->storage;
+}
+
+// A device publishes an array when its computation is under way.
+static bool settle(zl_array a) {
+    return LIKELY(!device_has_memory()) || !has_storage(a) || device_settle(a->storage);
+}
+
+static bool fetch(zl_array a) {
+    return LIKELY(!device_has_memory()) || !has_storage(a) || device_fetch(a->storage);
+}
+
 bool eval_arrays(const char *function, int count, const zl_array *arrays, bool wait) {
     if (count < 0 || (count && !arrays))
         return error_false(ZL_ERROR_VALUE, "%s: %d arrays, but no list of them", function, count);
@@ -239,7 +252,7 @@ bool eval_arrays(const char *function, int count, const zl_array *arrays, bool w
     for (int i = 0; wait && i < count; i++) {
         if (!stream_wait(arrays[i]))
             return false;
-        ok &= report(function, arrays[i]);
+        ok &= report(function, arrays[i]) && settle(arrays[i]);
     }
     return ok;
 }
@@ -247,9 +260,7 @@ bool eval_arrays(const char *function, int count, const zl_array *arrays, bool w
 bool eval_read(const char *function, zl_array a) {
     if (!a)
         return has_null(function, 1, &a), false;
-    if (LIKELY(array_state(a) == ARRAY_READY))
-        return true;
-    return eval_arrays(function, 1, &a, true);
+    return (LIKELY(array_state(a) == ARRAY_READY) || eval_arrays(function, 1, &a, true)) && fetch(a);
 }
 
 bool zl_eval(zl_array a) {

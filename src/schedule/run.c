@@ -107,11 +107,16 @@ static bool is_given_twice(const struct call *c, zl_array x) {
     return times > 1;
 }
 
+// Its memory is written anew where the run is: what lies elsewhere would be old.
+static bool claim(const struct run *r, struct storage *s) {
+    return LIKELY(!device_has_memory()) || device_claim(r->segment->device, r->segment->unit, s);
+}
+
 static bool take_over(struct run *r, int index, zl_array out, uint64_t in_place) {
     struct call *c = r->binding.call[index];
     for (uint64_t dies = r->dies[index] & in_place; dies; dies &= dies - 1) {
         zl_array x = c->in[__builtin_ctzll(dies)];
-        if (!can_take(out, x) || (in_place != UINT64_MAX && is_given_twice(c, x)))
+        if (!can_take(out, x) || (in_place != UINT64_MAX && is_given_twice(c, x)) || !claim(r, x->storage))
             continue;
         out->storage = x->storage; // x still has it, for the kernel to read, until the call is finished
         counter_add(COUNTER_DONATIONS, 1);
@@ -125,7 +130,7 @@ static bool take_dying(struct run *r, int index, zl_array out) {
     struct call *c = r->binding.call[index];
     for (uint64_t dies = r->dies[index]; dies; dies &= dies - 1) {
         zl_array x = c->in[__builtin_ctzll(dies)];
-        if (was_taken(c, x) || !can_take(out, x))
+        if (was_taken(c, x) || !can_take(out, x) || !claim(r, x->storage))
             continue;
         out->storage = storage_retain(x->storage);
         counter_add(COUNTER_DONATIONS, 1);
@@ -140,6 +145,12 @@ static void on_take(struct binding *b, int begin, int index) {
             return;
 }
 
+// Nothing is computed of empty arrays: they never reach a device.
+static struct storage *new_storage(const struct run *r, size_t bytes) {
+    const struct plan_segment *s = r->segment;
+    return LIKELY(!s->device->alloc) || !bytes ? storage_new(bytes) : device_storage(s->device, s->unit, bytes);
+}
+
 static bool give_output(struct run *r, int index, int i, uint64_t in_place) {
     struct call *c = r->binding.call[index];
     zl_array out = call_output(c, i);
@@ -149,7 +160,7 @@ static bool give_output(struct run *r, int index, int i, uint64_t in_place) {
         return true;
     if (i == 0 && r->dies[index] & in_place && take_over(r, index, out, in_place))
         return true;
-    return (out->storage = storage_new((size_t)out->size * array_item(out)));
+    return (out->storage = new_storage(r, (size_t)out->size * array_item(out)));
 }
 
 static bool give_storage(struct run *r, int index, uint64_t in_place) {
@@ -190,6 +201,12 @@ static void end_inputs(const struct run *r, int index) {
     }
 }
 
+static void publish(const struct run *r, struct storage *s) {
+    const struct plan_segment *segment = r->segment;
+    if (UNLIKELY(segment->device->record != NULL) && s)
+        device_publish(segment->device, segment->unit, s);
+}
+
 // The states are set last: who sees them may take the call apart.
 static void on_finish(struct binding *b, int index) {
     struct call *c = b->call[index];
@@ -203,6 +220,7 @@ static void on_finish(struct binding *b, int index) {
             consume(out, false);
             continue;
         }
+        publish((struct run *)b, out->storage);
         // Without storage: computed inside a row program, on the way to something else.
         atomic_store_explicit(&out->state, out->storage ? ARRAY_READY : ARRAY_CONSUMED, memory_order_release);
     }
@@ -220,15 +238,46 @@ static void wait_for_inputs(const struct run *run) {
     }
 }
 
+static bool is_elsewhere(zl_array x) {
+    return array_state(x) == ARRAY_READY && !array_is(x, ARRAY_INLINE) && x->storage && !x->storage->data;
+}
+
+// What a program on the host reads, and only devices hold.
+static bool fetch_inputs(const struct run *run) {
+    for (int i = 0; i < run->binding.calls; i++) {
+        const struct call *c = run->binding.call[i];
+        for (int k = 0; k < c->inputs; k++)
+            if (is_elsewhere(c->in[k]) && !device_fetch(c->in[k]->storage))
+                return false;
+    }
+    return true;
+}
+
+static void fail_all(struct run *run) {
+    zl_error_kind kind = ZL_ERROR_DEVICE;
+    char *message = error_take(&kind);
+    struct failure *f = failure_new(kind, message ? message : "evaluation failed");
+    memory_free(message);
+    for (int i = 0; i < run->binding.calls; i++)
+        run_fail(run->binding.call[i], f);
+    failure_release(f);
+}
+
 void run_now(struct run *run) {
     if (run->waits)
         wait_for_inputs(run);
+    if (UNLIKELY(device_has_memory()) && !run->segment->device->alloc && !fetch_inputs(run)) {
+        fail_all(run);
+        return;
+    }
     run->binding.prepare = on_prepare;
     run->binding.take = on_take;
     run->binding.finish = on_finish;
     run->binding.fail = on_fail;
     const struct plan_segment *s = run->segment;
     s->device->run(s->unit, s->program, &run->binding);
+    if (UNLIKELY(s->device->record != NULL) && !device_mark(s->device, s->unit))
+        zl_clear_error(); // who waits for it tries again, and is told
 }
 
 void run_free(struct run *run) {

@@ -245,7 +245,7 @@ bool zl_stream_synchronize(zl_stream stream) {
         error_put(stream->failure->kind, stream->failure->message);
     drop_failure(stream);
     pthread_mutex_unlock(&stream->lock);
-    return ok;
+    return ok && device_wait(stream->device, stream->unit, device_point(stream->device, stream->unit));
 }
 
 bool zl_synchronize(void) {
