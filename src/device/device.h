@@ -83,6 +83,19 @@ uint64_t device_point(const struct device *d, int unit); // after all that was a
 bool device_mark(const struct device *d, int unit);      // so that the next point is another one
 bool device_wait(const struct device *d, int unit, uint64_t point);
 
+// disk_cache.c ---------------------------------------------------------------------------------------------------
+
+// A file that is made once: `make` writes into an empty folder what entry `key` (hexadecimal digits) is to hold, of
+// which `file` is checked when it is found again. Calls use(path of file, context), again if it failed with what was
+// found; its result, or NULL and an error.
+struct cache_entry {
+    const char *key, *file;
+    bool (*make)(const char *folder, void *context);
+    void *(*use)(const char *path, void *context);
+    void *context;
+};
+void *device_cache_use(const struct cache_entry *entry);
+
 // counter.c ------------------------------------------------------------------------------------------------------
 
 // What happened, for tests and zl_counter().

@@ -58,7 +58,7 @@ static void *ask(struct made *m, const char *name) {
     char key[65];
     hash_sha256(name, strlen(name), key);
     snprintf(m->text, sizeof m->text, "%s", name);
-    return cpu_cache_use(
+    return device_cache_use(
         &(struct cache_entry){.key = key, .file = "thing", .make = make, .use = use, .context = m});
 }
 

@@ -525,7 +525,7 @@ bool cpu_argreduce_columns(zl_dtype dtype, bool is_max, struct column_search *s)
 // The position, as uint32, of the extreme of each of n columns, at most COLUMNS_MOST; rows are stride bytes apart.
 void cpu_argreduce_rows(const struct column_search *s, const char *rows, int64_t stride, int64_t count, int64_t n, char *to);
 
-// jit.c, compiler.c, disk_cache.c -----------------------------------------------------------------------------
+// jit.c, compiler.c -----------------------------------------------------------------------------------------
 
 extern const char cpu_vec_text[]; // the vector layer, for the compiler
 
@@ -540,17 +540,6 @@ const char *cpu_compiler_version(void);
 // Text of the flags that all have, which keys hold.
 void cpu_compiler_flags(struct text *out);
 bool cpu_compile(const char *source_path, const char *library_path, const char *flags);
-
-// A file that is made once: `make` writes into an empty folder what entry `key` (hexadecimal digits) is to hold, of
-// which `file` is checked when it is found again. Calls use(path of file, context), again if it failed with what was
-// found; its result, or NULL and an error.
-struct cache_entry {
-    const char *key, *file;
-    bool (*make)(const char *folder, void *context);
-    void *(*use)(const char *path, void *context);
-    void *context;
-};
-void *cpu_cache_use(const struct cache_entry *entry);
 
 // Ops that are not elementwise --------------------------------------------------------------------------------
 

@@ -74,11 +74,11 @@ static void *load(const struct source *source) {
     void *library = find_loaded(key);
     if (library)
         return library;
-    library = cpu_cache_use(&(struct cache_entry){.key = key,
-                                                  .file = "kernel.so",
-                                                  .make = make_library,
-                                                  .use = open_library,
-                                                  .context = (void *)(uintptr_t)source});
+    library = device_cache_use(&(struct cache_entry){.key = key,
+                                                     .file = "kernel.so",
+                                                     .make = make_library,
+                                                     .use = open_library,
+                                                     .context = (void *)(uintptr_t)source});
     return library ? keep_loaded(key, library) : NULL;
 }
 

@@ -5,7 +5,7 @@
 // is made anew. Only our own folders, which nobody else may write, are read. When the folder cannot be written, things
 // are made in a temporary one for this process alone.
 
-#include "device/cpu/cpu.h"
+#include "device/device.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -272,7 +272,7 @@ static void *find_or_make(const struct cache_entry *entry) {
 }
 
 // An error that the thread had before stays its first; what goes wrong in here must be told from it.
-void *cpu_cache_use(const struct cache_entry *entry) {
+void *device_cache_use(const struct cache_entry *entry) {
     zl_error_kind kind;
     char *before = error_take(&kind);
     void *result = find_or_make(entry);
