@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 enum { CLI_OK, CLI_FAILED, CLI_USAGE }; // exit codes: done, could not be done, was not asked rightly
 
@@ -39,7 +40,7 @@ struct command {
     int (*run)(const struct invocation *call);
 };
 
-// main.c ----------------------------------------------------------------------------------------------------
+// report.c --------------------------------------------------------------------------------------------------
 
 const struct command *cli_command(int index); // NULL past the last
 const char *cli_option(const struct invocation *call, const char *name);
@@ -79,7 +80,8 @@ const char *cli_green(void);
 const char *cli_dim(void);
 const char *cli_plain(void);
 
-// JSON on standard output, two spaces a level. key is NULL inside arrays and at the top.
+// JSON, two spaces a level. key is NULL inside arrays and at the top.
+void cli_json_to(FILE *out, bool one_line); // where it goes from now on; NULL: standard output, as at first
 void cli_json_open(const char *key, char bracket); // '{' or '['
 void cli_json_close(void);
 void cli_json_text(const char *key, const char *value); // NULL gives null

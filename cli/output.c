@@ -4,6 +4,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,37 +39,65 @@ static struct {
     char closing[DEPTH_MOST];
     bool has_items[DEPTH_MOST];
     int depth;
+    FILE *file; // NULL: standard output
+    bool one_line;
 } json;
 
+void cli_json_to(FILE *out, bool one_line) {
+    json.file = out;
+    json.one_line = one_line;
+}
+
+static FILE *json_file(void) {
+    return json.file ? json.file : stdout;
+}
+
+__attribute__((format(printf, 1, 2))) static void print(const char *format, ...) {
+    va_list list;
+    va_start(list, format);
+    vfprintf(json_file(), format, list);
+    va_end(list);
+}
+
+static void put(int letter) {
+    putc(letter, json_file());
+}
+
 static void write_string(const char *value) {
-    putchar('"');
+    put('"');
     for (const unsigned char *at = (const unsigned char *)value; *at; at++) {
         if (*at == '"' || *at == '\\')
-            printf("\\%c", *at);
+            print("\\%c", *at);
         else if (*at == '\n')
-            printf("\\n");
+            print("\\n");
         else if (*at < ' ' || *at == 127)
-            printf("\\u%04x", *at);
+            print("\\u%04x", *at);
         else
-            putchar(*at);
+            put(*at);
     }
-    putchar('"');
+    put('"');
+}
+
+static void new_line(void) {
+    if (!json.one_line)
+        print("\n%*s", 2 * json.depth, "");
 }
 
 static void start_item(const char *key) {
     if (json.depth > 0) {
-        printf("%s\n%*s", json.has_items[json.depth - 1] ? "," : "", 2 * json.depth, "");
+        print("%s", json.has_items[json.depth - 1] ? "," : "");
+        new_line();
         json.has_items[json.depth - 1] = true;
     }
     if (key) {
         write_string(key);
-        printf(": ");
+        print(": ");
     }
 }
 
 void cli_json_open(const char *key, char bracket) {
     start_item(key);
-    putchar(bracket);
+    put(bracket);
     if (json.depth == DEPTH_MOST)
         abort(); // our own documents are a few levels deep
     json.closing[json.depth] = bracket == '{' ? '}' : ']';
@@ -78,10 +107,10 @@ void cli_json_open(const char *key, char bracket) {
 void cli_json_close(void) {
     json.depth--;
     if (json.has_items[json.depth])
-        printf("\n%*s", 2 * json.depth, "");
-    putchar(json.closing[json.depth]);
+        new_line();
+    put(json.closing[json.depth]);
     if (json.depth == 0)
-        putchar('\n');
+        put('\n');
 }
 
 void cli_json_text(const char *key, const char *value) {
@@ -89,23 +118,23 @@ void cli_json_text(const char *key, const char *value) {
     if (value)
         write_string(value);
     else
-        printf("null");
+        print("null");
 }
 
 void cli_json_int(const char *key, int64_t value) {
     start_item(key);
-    printf("%" PRId64, value);
+    print("%" PRId64, value);
 }
 
 void cli_json_number(const char *key, double value) {
     start_item(key);
     if (isfinite(value))
-        printf("%.17g", value);
+        print("%.17g", value);
     else
-        printf("null");
+        print("null");
 }
 
 void cli_json_bool(const char *key, bool value) {
     start_item(key);
-    printf(value ? "true" : "false");
+    print("%s", value ? "true" : "false");
 }

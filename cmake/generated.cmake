@@ -83,6 +83,17 @@ function(zl_generated out generator)
     set(${out} ${gen}/vec_text.c PARENT_SCOPE)
 endfunction()
 
+# A C file with the texts of the files that match; struct bench_file says how they are found. out: that file.
+function(zl_embed out source)
+    zl_glob(files ${ARGN})
+    string(REPLACE ";" "|" joined "${files}")
+    set(script ${PROJECT_SOURCE_DIR}/cmake/embed.cmake)
+    add_custom_command(OUTPUT ${source}
+        COMMAND ${CMAKE_COMMAND} -DOUT=${source} "-DFILES=${joined}" -P ${script}
+        DEPENDS ${script} ${files} COMMENT "Embedding files" VERBATIM)
+    set(${out} ${source} PARENT_SCOPE)
+endfunction()
+
 # Several targets compile the same generated files: they are made before any of them starts.
 function(zl_generated_first)
     if(TARGET zellige_generated)

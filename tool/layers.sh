@@ -36,7 +36,8 @@ includes | awk -F: -v rules="$rules" '
         if (part[1] != "src") {
             own = $1
             sub(/[^\/]*$/, path, own) # a header beside it
-            if (steps > 1 || (path !~ /^zellige[a-z_]*\.h$/ && system("test -e \"" own "\"") != 0))
+            top = part[1] "/" path # or of its outermost folder
+            if (steps > 1 || (path !~ /^zellige[a-z_]*\.h$/ && system("test -e \"" own "\" || test -e \"" top "\"") != 0))
                 bad(part[1] "/ may include public headers only, not \"" path "\"")
             next
         }

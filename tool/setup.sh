@@ -30,6 +30,7 @@ build | cmake                | has_cmake
 build | ninja-build          | has_command ninja
 build | libopenblas0-pthread | has_library libopenblas.so.0
 build | zlib1g               | has_library libz.so.1
+build | libjansson4          | has_library libjansson.so.4
 test  | g++                  | has_command g++
 test  | clang                | has_command clang
 test  | pkg-config           | has_command pkg-config

@@ -1,0 +1,129 @@
+// detect.c - which chips this machine has, with the evidence. What is read lies below a sysroot, which for tests is a
+// folder; a chip that the table of specs does not know stays unknown.
+
+#include "bench.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+// Reading ---------------------------------------------------------------------------------------------------
+
+static size_t read_below(const struct bench_machine *machine, char *out, size_t bytes, const char *format,
+                         va_list list) {
+    char name[512], path[800];
+    vsnprintf(name, sizeof name, format, list);
+    snprintf(path, sizeof path, "%s%s", machine->sysroot, name);
+    FILE *file = fopen(path, "rb");
+    size_t len = file ? fread(out, 1, bytes - 1, file) : 0;
+    out[len] = 0;
+    if (file)
+        fclose(file);
+    return len;
+}
+
+bool bench_read_text(const struct bench_machine *machine, char *out, size_t bytes, const char *format, ...) {
+    va_list list;
+    va_start(list, format);
+    size_t len = read_below(machine, out, bytes, format, list);
+    va_end(list);
+    return len > 0;
+}
+
+bool bench_read_line(const struct bench_machine *machine, char *out, size_t bytes, const char *format, ...) {
+    va_list list;
+    va_start(list, format);
+    size_t len = read_below(machine, out, bytes, format, list);
+    va_end(list);
+    out[strcspn(out, "\n")] = 0;
+    return len > 0;
+}
+
+const char *bench_environment(const struct bench_machine *machine, const char *name) {
+    static char value[256]; // read before it is asked for the next
+    char text[4096], *rest = text, *line;
+    size_t len = strlen(name);
+    if (!machine->sysroot[0])
+        return getenv(name);
+    bench_read_text(machine, text, sizeof text, "/etc/environment");
+    while ((line = strsep(&rest, "\n")))
+        if (!strncmp(line, name, len) && line[len] == '=') {
+            snprintf(value, sizeof value, "%s", line + len + 1);
+            return value;
+        }
+    return NULL;
+}
+
+// Chips -----------------------------------------------------------------------------------------------------
+
+void bench_add_evidence(char evidence[BENCH_EVIDENCE], const char *format, ...) {
+    size_t used = strlen(evidence);
+    va_list list;
+    va_start(list, format);
+    if (used)
+        used += (size_t)snprintf(evidence + used, BENCH_EVIDENCE - used, "; ");
+    if (used < BENCH_EVIDENCE)
+        vsnprintf(evidence + used, BENCH_EVIDENCE - used, format, list);
+    va_end(list);
+}
+
+struct bench_chip *bench_machine_chip(struct bench_machine *machine, const char *id) {
+    for (int i = 0; i < machine->count; i++)
+        if (!strcmp(machine->chip[i].id, id))
+            return &machine->chip[i];
+    return NULL;
+}
+
+// Devices of Zellige that run on a vendor's chips, the best first.
+static const struct {
+    const char *vendor, *devices;
+} runs_on[] = {{"nvidia", "cuda vulkan"}, {"amd", "hip vulkan"},       {"google", "tpu pjrt"},
+               {"intel", "gaudi pjrt"},   {"sophgo", "sophgo bm1690"}, {"aws", "neuron pjrt"},
+               {"apple", "metal vulkan"}};
+
+static void choose_device(struct bench_chip *chip, const char *vendor) {
+    zl_device_info info;
+    for (size_t i = 0; i < sizeof runs_on / sizeof *runs_on; i++) {
+        char words[64], *rest = words, *word;
+        snprintf(words, sizeof words, "%s", strcmp(runs_on[i].vendor, vendor) ? "" : runs_on[i].devices);
+        while ((word = strsep(&rest, " ")))
+            for (int d = 0; zl_device(d, &info) && !chip->device[0]; d++)
+                if (!strcmp(info.device, word) && info.available)
+                    snprintf(chip->device, sizeof chip->device, "%s", word);
+    }
+}
+
+struct bench_chip *bench_add_chip(struct bench_machine *machine, bench_json spec, const char *name,
+                                  const char *kind) {
+    static struct bench_chip nowhere;
+    if (machine->count == BENCH_CHIPS_MOST)
+        return &nowhere;
+    struct bench_chip *chip = &machine->chip[machine->count++];
+    *chip = (struct bench_chip){0};
+    snprintf(chip->id, sizeof chip->id, "%s", bench_json_text_of(spec, "id"));
+    snprintf(chip->name, sizeof chip->name, "%s", spec ? bench_json_text_of(spec, "name") : name);
+    snprintf(chip->kind, sizeof chip->kind, "%s", spec ? bench_json_text_of(spec, "kind") : kind);
+    if (!machine->sysroot[0])
+        choose_device(chip, bench_json_text_of(spec, "vendor"));
+    return chip;
+}
+
+static void add_cpu(struct bench_machine *machine) {
+    struct bench_chip *chip = bench_add_chip(machine, NULL, machine->cpu.model, "cpu");
+    snprintf(chip->id, sizeof chip->id, "%s", machine->cpu.id);
+    snprintf(chip->device, sizeof chip->device, "cpu");
+    snprintf(chip->evidence, sizeof chip->evidence, "%s", machine->cpu.evidence);
+    chip->chips = chip->devices = 1;
+}
+
+void bench_detect(struct bench_machine *machine, const struct bench_specs *specs, const char *sysroot) {
+    *machine = (struct bench_machine){0};
+    snprintf(machine->sysroot, sizeof machine->sysroot, "%s", sysroot ? sysroot : "");
+    bench_detect_pci(machine, specs);
+    bench_detect_nvidia(machine, specs);
+    bench_detect_amd(machine, specs);
+    bench_detect_tpu(machine, specs);
+    bench_detect_apple(machine, specs);
+    bench_detect_cpu(machine, specs);
+    add_cpu(machine);
+}

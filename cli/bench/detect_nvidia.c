@@ -1,0 +1,92 @@
+// detect_nvidia.c - NVIDIA's GPUs by their exact names, as the driver's files in /proc or NVML have them; a part of a
+// GPU (MIG) is not the chip of that name.
+
+#include "bench.h"
+
+#include <dirent.h>
+#include <string.h>
+
+// "Model: \t\t NVIDIA H200" of a file of the driver.
+static bool read_model(const struct bench_machine *machine, const char *address, char *model, size_t bytes) {
+    char text[2048];
+    bench_read_text(machine, text, sizeof text, "/proc/driver/nvidia/gpus/%s/information", address);
+    const char *at = strstr(text, "Model:");
+    if (!at)
+        return false;
+    at += strlen("Model:");
+    at += strspn(at, " \t");
+    snprintf(model, bytes, "%.*s", (int)strcspn(at, "\n"), at);
+    return true;
+}
+
+// Instances that a GPU is split into have folders of capabilities: gpu0/mig/gi1.
+static bool is_split(const struct bench_machine *machine) {
+    char path[512];
+    bool found = false;
+    snprintf(path, sizeof path, "%s/proc/driver/nvidia/capabilities/gpu0/mig", machine->sysroot);
+    DIR *folder = opendir(path);
+    for (struct dirent *entry; folder && (entry = readdir(folder));)
+        found = found || !strncmp(entry->d_name, "gi", 2);
+    if (folder)
+        closedir(folder);
+    return found;
+}
+
+// A name is worth more than a PCI id: boards of one id are sold under several. The PCI row becomes the named one.
+static void rename_chip(struct bench_machine *machine, const struct bench_specs *specs, const char *model) {
+    bench_json spec = bench_chip_by_name(specs, "nvml_names", model);
+    struct bench_chip *chip = spec ? bench_machine_chip(machine, bench_json_text_of(spec, "id")) : NULL;
+    if (chip) {
+        bench_add_evidence(chip->evidence, "the driver calls it %s", model);
+        return;
+    }
+    for (int i = 0; i < machine->count; i++) { // the first GPU that PCI found and no name has confirmed
+        chip = &machine->chip[i];
+        if (strcmp(chip->kind, "gpu") || !strstr(chip->evidence, "10de:") || strstr(chip->evidence, "driver"))
+            continue;
+        snprintf(chip->id, sizeof chip->id, "%s", bench_json_text_of(spec, "id"));
+        snprintf(chip->name, sizeof chip->name, "%s", model);
+        bench_add_evidence(chip->evidence, "the driver calls it %s%s", model,
+                           spec ? "" : ", which no chip of the table is");
+        return;
+    }
+    chip = bench_add_chip(machine, spec, model, "gpu");
+    chip->chips = chip->devices = 1;
+    bench_add_evidence(chip->evidence, "the driver calls it %s", model);
+}
+
+static bool rename_by_files(struct bench_machine *machine, const struct bench_specs *specs) {
+    char path[512], model[96], seen[96] = "";
+    snprintf(path, sizeof path, "%s/proc/driver/nvidia/gpus", machine->sysroot);
+    DIR *folder = opendir(path);
+    for (struct dirent *entry; folder && (entry = readdir(folder));)
+        if (entry->d_name[0] != '.' && read_model(machine, entry->d_name, model, sizeof model) &&
+            strcmp(model, seen)) {
+            rename_chip(machine, specs, model);
+            snprintf(seen, sizeof seen, "%s", model);
+        }
+    if (folder)
+        closedir(folder);
+    return seen[0];
+}
+
+static void rename_by_library(struct bench_machine *machine, const struct bench_specs *specs) {
+    char model[96], seen[96] = "";
+    for (int i = 0; i < bench_nvml_count(); i++)
+        if (bench_nvml_name(i, model, sizeof model) && strcmp(model, seen)) {
+            rename_chip(machine, specs, model);
+            snprintf(seen, sizeof seen, "%s", model);
+        }
+}
+
+void bench_detect_nvidia(struct bench_machine *machine, const struct bench_specs *specs) {
+    bool here = !machine->sysroot[0];
+    if (!rename_by_files(machine, specs) && here)
+        rename_by_library(machine, specs);
+    bool split = is_split(machine) || (here && bench_nvml_is_split(0));
+    for (int i = 0; i < machine->count && split; i++)
+        if (strstr(machine->chip[i].evidence, "10de:") || strstr(machine->chip[i].evidence, "driver")) {
+            machine->chip[i].shared = true;
+            bench_add_evidence(machine->chip[i].evidence, "split by MIG: peak n/a");
+        }
+}
