@@ -29,11 +29,14 @@ expr box_point(const struct tile_name *name) {
 // Regions ---------------------------------------------------------------------------------------------------------
 
 expr box_region_size(const struct tile_region *r, int axis) {
-    return box_index(r->extent ? r->extent[axis] : r->buffer->shape[axis]);
+    return box_index(tile_region_size(r, axis));
 }
 
-static bool is_sized(const struct tile_region *r) {
-    return r->extent || !r->origin;
+static int axis_in(const struct box *b, const struct tile_region *r, int axis) {
+    for (int side = 0; side < 2; side++)
+        if (b->paired[side] == r)
+            return b->pair[side][axis];
+    return b->axes - r->buffer->ndim + axis;
 }
 
 void box_name(struct box *b) {
@@ -43,14 +46,26 @@ void box_name(struct box *b) {
     }
 }
 
-// The axes of a region, paired from the last with those of the other.
+static void pair_with(struct box *b, const struct tile_region *r, const struct tile_region *other) {
+    int sized = tile_region_is_sized(r) ? 0 : 1;
+    const struct tile_region *from = sized ? other : r;
+    b->paired[0] = r;
+    b->paired[1] = other;
+    b->axes = tile_pair(r, other, b->pair[0], b->pair[1]);
+    for (int i = 0; i < b->axes; i++)
+        b->size[i] = box_number(1);
+    for (int i = 0; i < from->buffer->ndim; i++)
+        if (b->pair[sized][i] >= 0)
+            b->size[b->pair[sized][i]] = box_region_size(from, i);
+}
+
 struct box box_of(const struct tile_region *r, const struct tile_region *other) {
-    const struct tile_region *sized = is_sized(r) || !other ? r : other;
-    struct box b = {.axes = MAX_OF(r->buffer->ndim, other ? other->buffer->ndim : 0)};
-    for (int i = 0; i < b.axes; i++) {
-        int axis = i - b.axes + sized->buffer->ndim;
-        b.size[i] = axis < 0 ? box_number(1) : box_region_size(sized, axis);
-    }
+    struct box b = {.axes = r->buffer->ndim};
+    if (other)
+        pair_with(&b, r, other);
+    else
+        for (int i = 0; i < b.axes; i++)
+            b.size[i] = box_region_size(r, i);
     box_name(&b);
     return b;
 }
@@ -62,7 +77,7 @@ expr box_origin(const struct tile_region *r, int axis) {
 // Where a point of a box is in a region's buffer.
 void box_place(const struct tile_region *r, const struct box *b, const expr *point, expr *index) {
     for (int i = 0; i < r->buffer->ndim; i++) {
-        int axis = b->axes - r->buffer->ndim + i;
+        int axis = axis_in(b, r, i);
         expr origin = box_origin(r, i);
         index[i] = axis < 0 || !point[axis] ? origin
                    : !r->origin             ? point[axis]
@@ -79,7 +94,7 @@ static bool is_below(expr e, expr limit, int64_t more) {
 expr box_inside(const struct tile_region *r, const struct box *b) {
     expr test = NULL;
     for (int i = 0; r->origin && i < r->buffer->ndim; i++) {
-        int axis = b->axes - r->buffer->ndim + i;
+        int axis = axis_in(b, r, i);
         expr origin = box_origin(r, i), size = axis < 0 ? box_number(1) : b->size[axis],
              limit = box_index(r->buffer->shape[i]);
         expr end = tile_binary(TILE_ADD, origin, size);
@@ -114,16 +129,18 @@ expr box_holds(const struct tile_region *r, const expr *index) {
     return test;
 }
 
-// The element at a point; 0 outside of the buffer, where `masked`.
-expr box_read(const struct tile_region *r, const struct box *b, const expr *point, bool masked) {
+expr box_read_or(const struct tile_region *r, const struct box *b, const expr *point, bool masked, expr other) {
     expr index[TILE_DIMS];
     box_place(r, b, point, index);
     expr mask = masked ? box_holds(r, index) : NULL;
-    return tile_load(r->buffer, r->buffer->ndim, index, mask, NULL);
+    return tile_load(r->buffer, r->buffer->ndim, index, mask, mask ? other : NULL);
 }
 
-void box_write(const struct tile_region *r, const struct box *b, const expr *point, expr value,
-                  bool masked) {
+expr box_read(const struct tile_region *r, const struct box *b, const expr *point, bool masked) {
+    return box_read_or(r, b, point, masked, NULL);
+}
+
+void box_write(const struct tile_region *r, const struct box *b, const expr *point, expr value, bool masked) {
     expr index[TILE_DIMS];
     box_place(r, b, point, index);
     tile_store(r->buffer, r->buffer->ndim, index, value, masked ? box_holds(r, index) : NULL);

@@ -5,12 +5,15 @@
 
 #include "pass/pass.h"
 
-// A rectangle with one variable an axis.
+// A rectangle with one variable an axis. The axes of a region are its last, but for the two that `pair` says: which of
+// them each axis is, or -1.
 struct box {
     int axes;
     expr size[TILE_DIMS];
     const struct tile_name *name[TILE_DIMS];
     expr point[TILE_DIMS];
+    const struct tile_region *paired[2];
+    int pair[2][TILE_DIMS];
 };
 
 expr box_number(int64_t value); // of index type
@@ -22,7 +25,7 @@ expr box_point(const struct tile_name *name);
 expr box_region_size(const struct tile_region *r, int axis);
 expr box_origin(const struct tile_region *r, int axis);
 void box_name(struct box *b); // a variable for each axis
-// The axes of a region, paired from the last with those of the other, which may be NULL; named.
+// The axes of a region or, where other is not NULL, of the two together as tile_pair says; named.
 struct box box_of(const struct tile_region *r, const struct tile_region *other);
 
 // Where a point of a box is in a region's buffer.
@@ -31,7 +34,8 @@ void box_place(const struct tile_region *r, const struct box *b, const expr *poi
 expr box_inside(const struct tile_region *r, const struct box *b);
 expr box_holds(const struct tile_region *r, const expr *index);
 
-// The element at a point: where `masked`, 0 outside of the buffer, and nothing is written there.
+// The element at a point: where `masked`, the other value (NULL: 0) outside of the buffer, and nothing is written there.
+expr box_read_or(const struct tile_region *r, const struct box *b, const expr *point, bool masked, expr other);
 expr box_read(const struct tile_region *r, const struct box *b, const expr *point, bool masked);
 void box_write(const struct tile_region *r, const struct box *b, const expr *point, expr value, bool masked);
 

@@ -33,7 +33,7 @@ static void emit_copy(const struct tile_stmt *s, bool masked) {
     const struct tile_region *from = &s->region[0], *to = &s->region[1];
     struct box b = box_of(from, to);
     open_box(&b);
-    expr value = box_read(from, &b, b.point, masked);
+    expr value = box_read_or(from, &b, b.point, masked, s->value);
     box_write(to, &b, b.point, value ? tile_cast(to->buffer->type, value) : NULL, masked);
     tile_close();
 }

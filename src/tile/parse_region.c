@@ -54,8 +54,11 @@ static bool parse_region(struct parser *p, struct tile_region *region) {
 }
 
 bool parse_copy(struct parser *p, struct tile_stmt stmt) {
-    return parse_region(p, &stmt.region[0]) && parse_expect(p, "->") && parse_region(p, &stmt.region[1]) &&
-           parse_append(p, stmt);
+    if (!parse_region(p, &stmt.region[0]) || !parse_expect(p, "->") || !parse_region(p, &stmt.region[1]))
+        return false;
+    if (parse_accept(p, "else"))
+        stmt.value = parse_expr(p, &stmt.region[0].buffer->type);
+    return !p->failed && parse_append(p, stmt);
 }
 
 bool parse_gemm(struct parser *p, struct tile_stmt stmt) {

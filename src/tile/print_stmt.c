@@ -159,6 +159,10 @@ static void print_copy(struct tile_printer *p, const struct tile_stmt *s) {
     print_region(p, &s->region[0]);
     text_add(&p->out, " -> ");
     print_region(p, &s->region[1]);
+    if (s->value) {
+        text_add(&p->out, " else ");
+        tile_print_operand(p, s->value, &s->region[0].buffer->type);
+    }
 }
 
 static void print_gemm(struct tile_printer *p, const struct tile_stmt *s) {

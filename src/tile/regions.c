@@ -5,19 +5,20 @@
 #include <inttypes.h>
 #include <string.h>
 
-// A region while it runs. Its axes are the last ndim of the rectangle that a statement works on.
+// A region while it runs. Its axes are the last ndim of the rectangle that a statement works on, or those that `pair` says.
 struct view {
     const struct tile_buffer *buffer;
     const int64_t *origin;
     int64_t size[TILE_DIMS];
     bool is_sized;
+    const int *pair;
 };
 
 static struct view view_of(const struct machine *m, const struct tile_stmt *s, const struct operands *o,
                            int which) {
     const struct tile_region *region = &s->region[which];
     struct view v = {.buffer = region->buffer, .origin = o->origin[which]};
-    v.is_sized = region->extent || !region->origin;
+    v.is_sized = tile_region_is_sized(region);
     const int64_t *size = region->extent ? o->size[which] : m->cells[region->buffer->id].shape;
     memcpy(v.size, size, sizeof v.size);
     return v;
@@ -28,17 +29,21 @@ static bool element(const struct machine *m, const struct view *v, const int64_t
                     char **at) {
     int64_t index[TILE_DIMS];
     for (int i = 0; i < v->buffer->ndim; i++) {
-        int axis = axes - v->buffer->ndim + i;
+        int axis = v->pair ? v->pair[i] : axes - v->buffer->ndim + i;
         index[i] = v->origin[i] + (axis < 0 ? 0 : point[axis]);
     }
     return machine_find(m, v->buffer, index, at);
 }
 
+static union tile_value read_or(const struct machine *m, const struct view *v, const int64_t *point, int axes,
+                                union tile_value other) {
+    char *at;
+    return element(m, v, point, axes, &at) ? machine_read(v->buffer->type, at) : other;
+}
+
 static union tile_value read_or_zero(const struct machine *m, const struct view *v, const int64_t *point,
                                      int axes) {
-    char *at;
-    union tile_value zero = {.u = 0};
-    return element(m, v, point, axes, &at) ? machine_read(v->buffer->type, at) : zero;
+    return read_or(m, v, point, axes, (union tile_value){.u = 0});
 }
 
 static void write_if_inside(const struct machine *m, const struct view *v, const int64_t *point, int axes,
@@ -66,17 +71,26 @@ static bool is_empty(const int64_t *size, int axes) {
 
 // Copy and fill ---------------------------------------------------------------------------------------------------
 
-// The rectangle that both views cover, paired from the last axis.
-static bool pair_views(struct machine *m, const struct view *a, const struct view *b, int64_t *size,
-                       int *axes) {
-    *axes = MAX_OF(a->buffer->ndim, b->buffer->ndim);
-    for (int i = 0; i < *axes; i++) {
-        int in_a = i - *axes + a->buffer->ndim, in_b = i - *axes + b->buffer->ndim;
-        int64_t size_a = in_a < 0 ? 1 : a->size[in_a], size_b = in_b < 0 ? 1 : b->size[in_b];
-        size[i] = a->is_sized ? size_a : size_b;
-        if (a->is_sized && b->is_sized && size_a != size_b)
+// The sizes of a view along the axes of a rectangle; 1 where it has none.
+static void spread(const struct view *v, int axes, int64_t *size) {
+    for (int i = 0; i < axes; i++)
+        size[i] = 1;
+    for (int i = 0; i < v->buffer->ndim; i++)
+        if (v->pair[i] >= 0)
+            size[v->pair[i]] = v->size[i];
+}
+
+// The rectangle that both views cover.
+static bool pair_views(struct machine *m, const struct view *a, const struct view *b, int axes,
+                       int64_t *size) {
+    int64_t size_a[TILE_DIMS], size_b[TILE_DIMS];
+    spread(a, axes, size_a);
+    spread(b, axes, size_b);
+    for (int i = 0; i < axes; i++) {
+        size[i] = a->is_sized ? size_a[i] : size_b[i];
+        if (a->is_sized && b->is_sized && size_a[i] != size_b[i])
             return machine_fail(m, "%s has %" PRId64 " and %s %" PRId64 " along an axis", a->buffer->text,
-                                size_a, b->buffer->text, size_b);
+                                size_a[i], b->buffer->text, size_b[i]);
     }
     return true;
 }
@@ -84,13 +98,17 @@ static bool pair_views(struct machine *m, const struct view *a, const struct vie
 bool machine_copy(struct machine *m, const struct tile_stmt *s, const struct operands *o) {
     struct view from = view_of(m, s, o, 0), to = view_of(m, s, o, 1);
     int64_t size[TILE_DIMS], point[TILE_DIMS] = {0};
-    int axes;
-    if (!pair_views(m, &from, &to, size, &axes))
+    int pair_from[TILE_DIMS], pair_to[TILE_DIMS];
+    int axes = tile_pair(&s->region[0], &s->region[1], pair_from, pair_to);
+    union tile_value outside = s->value ? o->value : (union tile_value){.u = 0};
+    from.pair = pair_from;
+    to.pair = pair_to;
+    if (!pair_views(m, &from, &to, axes, size))
         return false;
     if (is_empty(size, axes))
         return true;
     do {
-        union tile_value value = read_or_zero(m, &from, point, axes);
+        union tile_value value = read_or(m, &from, point, axes, outside);
         write_if_inside(m, &to, point, axes, tile_convert(to.buffer->type, from.buffer->type, value));
     } while (next_point(point, size, axes));
     return true;

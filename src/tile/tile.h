@@ -136,7 +136,7 @@ enum tile_stmt_kind {
     TILE_WHILE,   // while mask: body
     TILE_BREAK,
     TILE_GRID,    // body for every block of the launch; name[], extent[], threads
-    TILE_COPY,    // region[0] -> region[1], converting; may be asynchronous and give token
+    TILE_COPY,    // region[0] -> region[1], converting, value outside; may be asynchronous and give token
     TILE_FILL,    // region[1] = value
     TILE_REDUCE,  // region[0] -> region[1] along axis by op combine; clear or accumulate
     TILE_SCAN,    // the same, running; reverse, exclusive
@@ -148,8 +148,8 @@ enum tile_stmt_kind {
     TILE_PRINT,   // message, value
 };
 
-// A rectangle of a buffer. Axes of two regions are paired from the last; what is missing has extent 1. Where a copy
-// leaves its source it reads 0, where it leaves its destination it writes nothing: so are the edges of tiles made.
+// A rectangle of a buffer; tile_pair says how the axes of two belong together. Where a copy leaves its source it reads 0
+// or its value, where it leaves its destination it writes nothing: so are the edges of tiles made.
 struct tile_region {
     const struct tile_buffer *buffer;
     expr *origin;  // buffer->ndim of them; NULL: all of it
@@ -270,6 +270,12 @@ const char *tile_stmt_name(enum tile_stmt_kind kind); // "store", "map", ...
 // regions origin and extent; of an allocation shape and stride. out has room for TILE_STMT_EXPRS.
 enum { TILE_STMT_EXPRS = 8 * TILE_DIMS + 4 };
 int tile_stmt_exprs(const struct tile_stmt *stmt, expr *out);
+// The axes of the rectangle that two regions are: which of them each axis of a and of b is, -1 for one at its origin.
+// Regions that both say how large they are, and have as many axes whose size is not the number 1, pair those in order;
+// others pair their axes from the last, and what is missing has size 1.
+int  tile_pair(const struct tile_region *a, const struct tile_region *b, int *of_a, int *of_b);
+bool tile_region_is_sized(const struct tile_region *r); // it says how large it is, or is a whole buffer
+expr tile_region_size(const struct tile_region *r, int axis); // its extent or that of the buffer
 struct tile_stmt *tile_take_body(void); // empties the current kernel and gives what was in it: a pass emits it anew
 
 // print.c: the text form. parse.c reads it back; printing what was parsed gives the same text.

@@ -269,10 +269,6 @@ static bool check_token(struct verifier *v, const struct tile_stmt *s) {
 
 // Tile statements -------------------------------------------------------------------------------------------------
 
-static bool is_sized(const struct tile_region *r) {
-    return r->extent || !r->origin;
-}
-
 static bool check_region(struct verifier *v, const struct tile_region *r, bool is_written) {
     int ndim = r->buffer->ndim;
     return (is_written ? check_writable(v, r->buffer) : check_visible(v, r->buffer)) &&
@@ -280,12 +276,15 @@ static bool check_region(struct verifier *v, const struct tile_region *r, bool i
 }
 
 static bool check_sized(struct verifier *v, const struct tile_region *r) {
-    return is_sized(r) || fail(v, "how much of '%s' is not said: write of [...]", r->buffer->text);
+    return tile_region_is_sized(r) ||
+           fail(v, "how much of '%s' is not said: write of [...]", r->buffer->text);
 }
 
 static bool check_copy(struct verifier *v, const struct tile_stmt *s) {
     return check_region(v, &s->region[0], false) && check_region(v, &s->region[1], true) &&
-           (is_sized(&s->region[0]) || check_sized(v, &s->region[1])) && check_token(v, s);
+           (tile_region_is_sized(&s->region[0]) || check_sized(v, &s->region[1])) &&
+           (!s->value || check_type(v, s->value, s->region[0].buffer->type, "the value outside")) &&
+           check_token(v, s);
 }
 
 static bool check_fill(struct verifier *v, const struct tile_stmt *s) {

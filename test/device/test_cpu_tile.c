@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PARAMETERS = 6, DIMS = 3 };
+enum { PARAMETERS = 6, DIMS = 4 };
 
 struct argument {
     zl_dtype dtype;
@@ -47,6 +47,16 @@ static const struct sample samples[] = {
      2,
      {{F32, 2, {37, 71}}, {ZL_FLOAT16, 2, {37, 71}}},
      {37, 71}},
+    {"kernel heads(a: f32[2, n, 3, m]) -> (y: f32[n, 3, m]) {\n"
+     "  grid b in ceildiv(n, 16), h in 3 {\n"
+     "    shared t: f32[16, 32]\n"
+     "    copy a[1, b * 16 - 3, h, 0] of [1, 16, 1, 32] -> t else f32(h) - 2.5\n"
+     "    copy t -> y[b * 16, h, 0] of [16, 1, 32]\n"
+     "  }\n"
+     "}",
+     2,
+     {{F32, 4, {2, 37, 3, 29}}, {F32, 3, {37, 3, 29}}},
+     {37, 29}},
     {"kernel softmax(x: f32[n, m]) -> (y: f32[n, m]) where m <= 1024 {\n"
      "  grid b in n {\n"
      "    fragment row: f32[1, 1024]\n"

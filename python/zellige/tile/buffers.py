@@ -40,6 +40,10 @@ class Buffer:
         return len(self.shape)
 
     @property
+    def has_safe_value(self):
+        return isinstance(self.safe_value, Expr) or self.safe_value != 0
+
+    @property
     def strides(self):
         if self.stride is not None:
             return list(self.stride)

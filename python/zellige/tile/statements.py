@@ -117,7 +117,7 @@ def extents(region):
 
 
 def aligned(src, dst):
-    """Whether pairing from the last axis, as our copy statement does, pairs the right axes."""
+    """Whether pairing from the last axis, as our copy statement does where one side only has an origin, pairs the right axes."""
     a, b = list(reversed(src.extent)), list(reversed(dst.extent))
     for i in range(max(len(a), len(b))):
         if not same(a[i] if i < len(a) else 1, b[i] if i < len(b) else 1):
@@ -138,10 +138,11 @@ def copy(src, dst, **hints):
     paired(a, b, "T.copy")
     written(b.buffer)
     converts = a.dtype != b.dtype and (a.dtype.is_small or b.dtype.is_small)
-    if converts or not aligned(a, b) or not plain(a) or not plain(b) or a.buffer.safe_value:
+    if converts or not plain(a) or not plain(b) or not all(same(x, y) for x, y in zip(long_axes(a), long_axes(b))):
         return over(b, lambda point: store(b.at(point), a.at(point)))
-    sized = not a.whole() and not b.whole()
-    current("T.copy").emit(f"copy {a.text(sized)} -> {b.text(sized)}")
+    sized = not aligned(a, b) or not a.whole() and not b.whole()
+    outside = cast(a.buffer.safe_value, a.dtype).text(a.dtype) if a.buffer.has_safe_value else None
+    current("T.copy").emit(f"copy {a.text(sized)} -> {b.text(sized)}" + (f" else {outside}" if outside else ""))
 
 
 def copy_variable(src, dst):
