@@ -39,6 +39,8 @@ struct target {
     bool is_program;               // kernels of any statements: tile statements become loops
     // Whether it has a unit that multiplies tiles of such types (of a, b and the result); NULL: it has none.
     bool (*multiplies)(zl_dtype a, zl_dtype b, zl_dtype c);
+    // Whether it has a function that reduces elements that lie behind each other; NULL: it has none.
+    bool (*reduces)(enum tile_op combine, zl_dtype from, zl_dtype to);
 };
 
 // Whether the target spells this node as it stands. Leaves, loads and bit casts always are.

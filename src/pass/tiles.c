@@ -151,7 +151,10 @@ static void take_line(const struct line *l, expr size) {
 
 static void put_result(const struct line *l) {
     const struct tile_region *from = &l->s->region[0], *to = &l->s->region[1];
-    expr zero = box_number(0), point[TILE_DIMS], value = tile_load(l->lane, 1, &zero, NULL, NULL);
+    expr zero[TILE_DIMS], point[TILE_DIMS];
+    for (int i = 0; i < l->lane->ndim; i++)
+        zero[i] = box_number(0);
+    expr value = tile_load(l->lane, l->lane->ndim, zero, NULL, NULL);
     struct box place_in = {0};
     for (int i = 0; i < l->b->axes; i++)
         if (i != l->s->axis || to->buffer->ndim >= from->buffer->ndim)
@@ -161,15 +164,52 @@ static void put_result(const struct line *l) {
     box_write(to, &place_in, point, value, true);
 }
 
+static const struct tile_buffer *new_lanes(struct tile_type type, int ndim, const expr *shape) {
+    char text[24];
+    snprintf(text, sizeof text, "lane%d", tile_current() ? tile_current()->buffers : 0);
+    return tile_alloc(text, type, TILE_REGISTER, ndim, shape);
+}
+
+// A line that the target reduces by itself: its elements lie behind each other, all of them in the buffer.
+static bool has_line_unit(const struct target *target, const struct tile_stmt *s) {
+    const struct tile_buffer *from = s->region[0].buffer, *to = s->region[1].buffer;
+    bool dense = !from->stride || pass_range(from->stride[from->ndim - 1]).high == 1;
+    return dense && s->axis == from->ndim - 1 && target->reduces &&
+           target->reduces(s->combine, tile_dtype_of(from->type), tile_dtype_of(to->type));
+}
+
+static void reduce_by_unit(const struct tile_stmt *s) {
+    const struct tile_region *from = &s->region[0];
+    struct box b = box_of(from, NULL), lines = lines_of(&b, s->axis);
+    expr one[TILE_DIMS], origin[TILE_DIMS], extent[TILE_DIMS];
+    for (int i = 0; i < b.axes; i++)
+        one[i] = extent[i] = box_number(1);
+    open_lines(&lines);
+    struct line l = {.s = s, .b = &b, .lane = new_lanes(s->region[1].buffer->type, b.axes, one)};
+    b.point[s->axis] = NULL;
+    box_place(from, &b, b.point, origin);
+    if (!from->origin)
+        origin[s->axis] = box_number(0);
+    extent[s->axis] = b.size[s->axis];
+    if (l.lane) {
+        tile_append((struct tile_stmt){.kind = TILE_REDUCE,
+                                       .place = s->place,
+                                       .region = {{from->buffer, origin, extent}, {.buffer = l.lane}},
+                                       .combine = s->combine,
+                                       .axis = s->axis,
+                                       .clear = true});
+        put_result(&l);
+    }
+    tile_close();
+}
+
 static void emit_reduce(const struct tile_stmt *s, bool masked) {
     struct tile_type type = s->region[1].buffer->type;
     struct box b = box_of(&s->region[0], NULL), lines = lines_of(&b, s->axis);
     struct line l = {.s = s, .b = &b, .lanes = LANE_BYTES / tile_type_bytes(type), .masked = masked};
     expr lanes = box_number(l.lanes), identity = identity_of(s, type);
-    char text[24];
     open_lines(&lines);
-    snprintf(text, sizeof text, "lane%d", tile_current() ? tile_current()->buffers : 0);
-    l.lane = tile_alloc(text, type, TILE_REGISTER, 1, &lanes);
+    l.lane = new_lanes(type, 1, &lanes);
     if (l.lane) {
         for_lanes(l.lanes, start_lane, l.lane, &identity);
         take_line(&l, b.size[s->axis]);
@@ -180,9 +220,13 @@ static void emit_reduce(const struct tile_stmt *s, bool masked) {
     tile_close();
 }
 
-static void reduce(const struct tile_stmt *s) {
+static void reduce(const struct target *target, const struct tile_stmt *s) {
     struct box b = box_of(&s->region[0], NULL);
-    with_edges(box_inside(&s->region[0], &b), emit_reduce, s);
+    expr test = box_inside(&s->region[0], &b);
+    if (!test && has_line_unit(target, s))
+        reduce_by_unit(s);
+    else
+        with_edges(test, emit_reduce, s);
 }
 
 static const struct tile_name *local(const char *prefix, struct tile_type type) {
@@ -293,7 +337,7 @@ static void emit(const struct target *target, const struct tile_stmt *s) {
     switch (s->kind) {
     case TILE_COPY: copy(s); return;
     case TILE_FILL: fill(s); return;
-    case TILE_REDUCE: reduce(s); return;
+    case TILE_REDUCE: reduce(target, s); return;
     case TILE_SCAN: scan(s); return;
     case TILE_GEMM:
         if (has_unit(target, s))

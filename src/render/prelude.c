@@ -121,6 +121,7 @@ const char prelude_c_tiles[] = C_SCALAR
     "    const i64 *symbol;\n"
     "    char *const *room;\n"
     "    void (*gemm)(const struct zl_tile_gemm *g);\n"
+    "    void (*reduce)(int op, int dtype, void *to, const void *from, i64 n);\n"
     "    void (*fail)(const struct zl_run *run, int line, const char *message);\n"
     "    void (*print)(const struct zl_run *run, const char *message, int has_value, f64 value);\n"
     "};\n";

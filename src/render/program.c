@@ -109,6 +109,7 @@ static void emit_simple(struct program *p, const struct tile_stmt *s) {
     case TILE_STORE: program_store(p, s); break;
     case TILE_ATOMIC: program_atomic(p, s); break;
     case TILE_GEMM: program_gemm(p, s); break;
+    case TILE_REDUCE: program_reduce(p, s); break;
     case TILE_ASSIGN:
         text_add(p->style.out, "%*sx%d = ", 4 * p->style.indent, "", s->name[0]->id);
         program_operand(p, s->value);

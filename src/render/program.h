@@ -33,6 +33,7 @@ void program_operand(struct program *p, expr e);
 
 // Statements whose values were emitted.
 typedef void program_statement(struct program *p, const struct tile_stmt *s);
-program_statement program_store, program_atomic, program_message, program_alloc, program_gemm;
+program_statement program_store, program_atomic, program_message, program_alloc, program_gemm,
+    program_reduce;
 
 #endif

@@ -45,6 +45,15 @@ static void emit_operands(struct program *p, expr e) {
         emit_node(p, tile_operand(e, i));
 }
 
+// Times what an index counts in elements.
+static void text_stride(struct program *p, const struct tile_buffer *b, int axis) {
+    int64_t stride = program_stride(b, axis);
+    if (stride < 0)
+        text_add(p->style.out, " * s%d_%d", b->id, axis);
+    else if (stride != 1)
+        text_add(p->style.out, " * %" PRId64, stride);
+}
+
 // Elements from the first of a buffer.
 static void offset(struct program *p, const struct tile_buffer *b, const expr *index) {
     struct text *out = p->style.out;
@@ -52,11 +61,7 @@ static void offset(struct program *p, const struct tile_buffer *b, const expr *i
     for (int i = 0; i < b->ndim; i++) {
         text_add(out, i ? " + " : "");
         p->style.dialect->operand(&p->style, index[i], 0);
-        int64_t stride = program_stride(b, i);
-        if (stride < 0)
-            text_add(out, " * s%d_%d", b->id, i);
-        else if (stride != 1)
-            text_add(out, " * %" PRId64, stride);
+        text_stride(p, b, i);
     }
 }
 
@@ -268,8 +273,19 @@ static void tile_address(struct program *p, const struct tile_region *r) {
     for (int i = 0; r->origin && i < r->buffer->ndim; i++) {
         text_add(out, " + ");
         program_operand(p, r->origin[i]);
-        text_add(out, " * %" PRId64, program_stride(r->buffer, i));
+        text_stride(p, r->buffer, i);
     }
+}
+
+// One line to one element.
+void program_reduce(struct program *p, const struct tile_stmt *s) {
+    struct text *out = p->style.out;
+    text_add(out, "%*srun->reduce(%d, %d, b%d, ", 4 * p->style.indent, "", (int)s->combine,
+             (int)tile_dtype_of(s->region[0].buffer->type), s->region[1].buffer->id);
+    tile_address(p, &s->region[0]);
+    text_add(out, ", ");
+    program_operand(p, s->region[0].extent[s->axis]);
+    text_add(out, ");\n");
 }
 
 static int64_t region_size(const struct tile_region *r, int axis) {

@@ -312,8 +312,14 @@ static bool multiplies(zl_dtype a, zl_dtype b, zl_dtype c) {
                       (a == ZL_INT8 && c == ZL_INT32));
 }
 
+// Lines that the CPU device has a row for.
+static bool reduces(enum tile_op combine, zl_dtype from, zl_dtype to) {
+    bool is_logic = combine == TILE_AND || combine == TILE_OR || combine == TILE_XOR;
+    return !is_logic && from != ZL_BOOL && from != ZL_COMPLEX64 && to == tile_reduce_gives(from);
+}
+
 const struct dialect dialect_c_tiles = {
-    .target = SCALAR_TARGET("c_tiles", .is_program = true, .multiplies = multiplies, ),
+    .target = SCALAR_TARGET("c_tiles", .is_program = true, .multiplies = multiplies, .reduces = reduces, ),
     .prelude = prelude_c_tiles,
     .program = program_render,
     SCALAR_DIALECT};

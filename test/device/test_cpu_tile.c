@@ -113,6 +113,21 @@ static const struct sample samples[] = {
      4,
      {{I32, 2, {21, 8}}, {I32, 2, {21, 8}}, {I32, 1, {21}}, {I32, 1, {8}}},
      {21}},
+    {"kernel lines(a: f16[n, 3, m], b: f32[n]) -> (y: f32[n, 3], most: f16[n, 3, 1], all: f32[1]) where m <= 128 {\n"
+     "  shared t: f16[3, 128]\n"
+     "  grid i in n {\n"
+     "    fragment part: f32[3] = 1.5\n"
+     "    shared rows: f16[3, 100]\n"
+     "    copy a[i, 0, 0] of [1, 3, 100] -> rows\n"
+     "    reduce add rows -> part axis 1 accumulate\n"
+     "    copy part -> y[i, 0]\n"
+     "  }\n"
+     "  reduce minimum a -> most axis 2\n"
+     "  reduce multiply b -> all axis 0\n"
+     "}",
+     5,
+     {{ZL_FLOAT16, 3, {7, 3, 90}}, {F32, 1, {7}}, {F32, 2, {7, 3}}, {ZL_FLOAT16, 3, {7, 3, 1}}, {F32, 1, {1}}},
+     {7, 90}},
     {"kernel control(a: i32[n]) -> (y: i32[n], longest: i32[1]) {\n"
      "  longest[0] = 0\n"
      "  for i in n {\n"

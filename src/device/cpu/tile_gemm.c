@@ -1,4 +1,4 @@
-// tile_gemm.c - products of tiles, as compiled tile kernels ask for them.
+// tile_gemm.c - products of tiles and reductions of lines, as compiled tile kernels ask for them.
 
 #include "device/cpu/tile_kernel.h"
 
@@ -59,4 +59,8 @@ void cpu_tile_gemm(const struct tile_gemm *t) {
         multiply_narrow(t, &g);
     else
         cpu_own_gemm((zl_dtype)t->a.dtype, &g);
+}
+
+void cpu_tile_reduce(int op, int dtype, void *to, const void *from, int64_t n) {
+    cpu_call_row(cpu_reduce_row((enum tile_op)op, (zl_dtype)dtype), to, from, NULL, NULL, n);
 }

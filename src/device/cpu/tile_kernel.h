@@ -24,6 +24,7 @@ struct tile_run {
     const int64_t *symbol;
     char *const *room; // memory outside of all blocks
     void (*gemm)(const struct tile_gemm *g);
+    void (*reduce)(int op, int dtype, void *to, const void *from, int64_t n); // a line, as enum tile_op
     void (*fail)(const struct tile_run *run, int line, const char *message);
     void (*print)(const struct tile_run *run, const char *message, int has_value, double value);
 };
@@ -31,6 +32,7 @@ struct tile_run {
 extern const struct kernel_driver cpu_kernel_driver;
 
 // tile_gemm.c
+void cpu_tile_reduce(int op, int dtype, void *to, const void *from, int64_t n);
 void cpu_tile_gemm(const struct tile_gemm *g);
 
 #endif
