@@ -54,6 +54,13 @@ static bool is_stage(const char *stage) {
     return error_false(ZL_ERROR_VALUE, "zl_kernel_print: there is no stage '%s'", stage ? stage : "(null)");
 }
 
+// Whose passes are shown: of rows those for vectors, else those for programs.
+static const char *dialect_of(const struct tile_kernel *kernel) {
+    const struct tile_stmt *s = kernel->body;
+    bool is_row = s && !s->next && (s->kind == TILE_MAP || s->kind == TILE_REDUCE);
+    return is_row ? "c" : "c_tiles";
+}
+
 // Changes the kernel.
 static char *show(struct tile_kernel *kernel, const char *stage) {
     if (!is_stage(stage))
@@ -62,7 +69,7 @@ static char *show(struct tile_kernel *kernel, const char *stage) {
         return tile_print(kernel);
     if (render_has_dialect(stage))
         return render_kernel(kernel, stage);
-    return pass_run(kernel, render_target("c"), stage) ? tile_print(kernel) : NULL;
+    return pass_run(kernel, render_target(dialect_of(kernel)), stage) ? tile_print(kernel) : NULL;
 }
 
 // Passes work in place, so they get a kernel of their own: what was printed reads back as the same kernel.

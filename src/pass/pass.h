@@ -39,6 +39,7 @@ struct target {
     bool is_program;               // kernels of any statements: tile statements become loops
     // Whether it has a unit that multiplies tiles of such types (of a, b and the result); NULL: it has none.
     bool (*multiplies)(zl_dtype a, zl_dtype b, zl_dtype c);
+    bool packs; // that unit reads parameters where they lie, rectangles of any length
     // Whether it has a function that reduces elements that lie behind each other; NULL: it has none.
     bool (*reduces)(enum tile_op combine, zl_dtype from, zl_dtype to);
 };
@@ -60,7 +61,8 @@ bool pass_is_dumped(const char *stage);
 void pass_dump(const char *stage, const char *text);
 
 typedef bool pass_function(struct tile_kernel *kernel, const struct target *target);
-pass_function pass_tiles, pass_complex, pass_truth, pass_widen, pass_lower, pass_convert, pass_simplify, pass_vectorise;
+pass_function pass_forward, pass_merge, pass_tiles, pass_complex, pass_truth, pass_widen, pass_lower, pass_convert,
+    pass_simplify, pass_vectorise;
 
 // rewrite.c -------------------------------------------------------------------------------------------------
 

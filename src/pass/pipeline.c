@@ -9,6 +9,8 @@ static const struct {
     const char *name;
     pass_function *run;
 } pipeline[] = {
+    {"forward", pass_forward},     // products read parameters where they lie
+    {"merge", pass_merge},         // loops of products as one
     {"tiles", pass_tiles},         // copies, reductions and the like as loops
     {"complex", pass_complex},     // complex numbers as pairs of floats
     {"widen", pass_widen},         // 16-bit floats in f32

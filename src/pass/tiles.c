@@ -312,9 +312,11 @@ static bool is_block(const struct tile_region *r) {
 
 // The target multiplies such tiles by itself.
 static bool has_unit(const struct target *target, const struct tile_stmt *s) {
-    for (int i = 0; i < 3; i++)
-        if (!is_block(&s->region[i]))
+    for (int i = 0; i < 3; i++) {
+        bool is_read = i < 2 && target->packs && s->region[i].buffer->memory == TILE_GLOBAL;
+        if (!is_read && !is_block(&s->region[i]))
             return false;
+    }
     zl_dtype a = tile_dtype_of(s->region[0].buffer->type), b = tile_dtype_of(s->region[1].buffer->type);
     return target->multiplies && target->multiplies(a, b, tile_dtype_of(s->region[2].buffer->type));
 }

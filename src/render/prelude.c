@@ -114,7 +114,7 @@ const char prelude_c_tiles[] = C_SCALAR
     "            __builtin_memcpy(&zl_new, &zl_b, sizeof zl_new); \\\n"
     "        } while (!__atomic_compare_exchange_n(zl_at, &zl_old, zl_new, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)); \\\n"
     "    } while (0)\n\n"
-    "struct zl_tile {\n    void *data;\n    i64 row;\n    int dtype, transposed;\n};\n"
+    "struct zl_tile {\n    void *data;\n    i64 stride[2], first[2], size[2];\n    int dtype, transposed;\n};\n"
     "struct zl_tile_gemm {\n    i64 m, n, k;\n    struct zl_tile a, b, c;\n    int clear;\n};\n"
     "struct zl_run {\n"
     "    char *const *p;\n"

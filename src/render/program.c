@@ -66,8 +66,9 @@ static void emit_for(struct program *p, const struct tile_stmt *s) {
     if (pass_range(s->step).low > 0)
         style_open(&p->style, "for (%s j%d = from%d; j%d < e%d; j%d += by%d)", type, id, id, id, id, id, id);
     else
-        style_open(&p->style, "for (%s j%d = from%d; by%d > 0 ? j%d < e%d : by%d < 0 && j%d > e%d; j%d += by%d)",
-                   type, id, id, id, id, id, id, id, id, id, id);
+        style_open(&p->style,
+                   "for (%s j%d = from%d; by%d > 0 ? j%d < e%d : by%d < 0 && j%d > e%d; j%d += by%d)", type,
+                   id, id, id, id, id, id, id, id, id, id);
     emit_block(p, s->body);
     style_close(&p->style);
     style_close(&p->style);
@@ -102,9 +103,12 @@ static void emit_if(struct program *p, const struct tile_stmt *s) {
 
 // A statement and what it computes with.
 static void emit_simple(struct program *p, const struct tile_stmt *s) {
-    expr root[TILE_STMT_EXPRS];
+    expr root[2 * TILE_STMT_EXPRS];
+    int roots = tile_stmt_exprs(s, root);
+    if (s->kind == TILE_GEMM)
+        roots += program_gemm_sizes(s, root + roots);
     open_scope(p);
-    program_nodes(p, tile_stmt_exprs(s, root), root);
+    program_nodes(p, roots, root);
     switch (s->kind) {
     case TILE_STORE: program_store(p, s); break;
     case TILE_ATOMIC: program_atomic(p, s); break;

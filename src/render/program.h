@@ -36,4 +36,7 @@ typedef void program_statement(struct program *p, const struct tile_stmt *s);
 program_statement program_store, program_atomic, program_message, program_alloc, program_gemm,
     program_reduce;
 
+// Expressions of a product's text that its statement does not have: sizes of buffers. How many.
+int program_gemm_sizes(const struct tile_stmt *s, expr *out);
+
 #endif

@@ -288,28 +288,92 @@ void program_reduce(struct program *p, const struct tile_stmt *s) {
     text_add(out, ");\n");
 }
 
-static int64_t region_size(const struct tile_region *r, int axis) {
+static expr region_size(const struct tile_region *r, int axis) {
     int at = r->buffer->ndim - 2 + axis;
-    return program_number(r->extent ? r->extent[at] : r->buffer->shape[at]);
+    return r->extent ? r->extent[at] : r->buffer->shape[at];
+}
+
+static bool is_read_in_place(const struct tile_region *r) {
+    return r->buffer->memory == TILE_GLOBAL;
+}
+
+int program_gemm_sizes(const struct tile_stmt *s, expr *out) {
+    int count = 0;
+    for (int i = 0; i < 3; i++) {
+        const struct tile_region *r = &s->region[i];
+        for (int axis = 0; axis < r->buffer->ndim; axis++)
+            if (is_read_in_place(r) || (!r->extent && axis >= r->buffer->ndim - 2))
+                out[count++] = r->buffer->shape[axis];
+    }
+    return count;
+}
+
+static void operand_or(struct program *p, const expr *list, int at) {
+    if (list)
+        program_operand(p, list[at]);
+    else
+        text_add(p->style.out, "0");
+}
+
+// Rows of a parameter; none where an index before them is outside.
+static void rows_inside(struct program *p, const struct tile_region *r) {
+    struct text *out = p->style.out;
+    int ndim = r->buffer->ndim;
+    for (int i = 0; r->origin && i < ndim - 2; i++) {
+        text_add(out, "(u64)");
+        program_operand(p, r->origin[i]);
+        text_add(out, " >= (u64)");
+        program_operand(p, r->buffer->shape[i]);
+        text_add(out, " ? 0 : ");
+    }
+    program_operand(p, r->buffer->shape[ndim - 2]);
+}
+
+// {first element, strides, where the rectangle begins, rows and columns that there are, dtype, transposed}
+static void matrix(struct program *p, const struct tile_region *r, bool transposed) {
+    struct text *out = p->style.out;
+    int ndim = r->buffer->ndim;
+    bool in_place = is_read_in_place(r);
+    text_add(out, ", {(void *)(b%d", r->buffer->id);
+    for (int i = 0; r->origin && i < ndim - (in_place ? 2 : 0); i++) {
+        text_add(out, " + ");
+        program_operand(p, r->origin[i]);
+        text_stride(p, r->buffer, i);
+    }
+    text_add(out, "), {1");
+    text_stride(p, r->buffer, ndim - 2);
+    text_add(out, ", 1");
+    text_stride(p, r->buffer, ndim - 1);
+    text_add(out, "}, {");
+    operand_or(p, in_place ? r->origin : NULL, ndim - 2);
+    text_add(out, ", ");
+    operand_or(p, in_place ? r->origin : NULL, ndim - 1);
+    text_add(out, "}, {");
+    if (in_place)
+        rows_inside(p, r);
+    else
+        program_operand(p, region_size(r, 0));
+    text_add(out, ", ");
+    program_operand(p, in_place ? r->buffer->shape[ndim - 1] : region_size(r, 1));
+    text_add(out, "}, %d, %d}", (int)tile_dtype_of(r->buffer->type), transposed);
 }
 
 void program_gemm(struct program *p, const struct tile_stmt *s) {
     const struct tile_region *a = &s->region[0], *b = &s->region[1];
-    int64_t m = region_size(a, s->transpose[0]), k = region_size(a, !s->transpose[0]),
-            n = region_size(b, !s->transpose[1]);
-    if (m < 0 || n < 0 || k < 0 || k != region_size(b, s->transpose[1])) {
+    expr m = region_size(a, s->transpose[0]), k = region_size(a, !s->transpose[0]),
+         n = region_size(b, !s->transpose[1]), also_k = region_size(b, s->transpose[1]);
+    if (k != also_k && (program_number(k) < 0 || program_number(k) != program_number(also_k))) {
         program_fail(p, s, "inner sizes differ, or are no numbers: ", b->buffer->text);
         return;
     }
     struct text *out = p->style.out;
-    text_add(out, "%*srun->gemm(&(struct zl_tile_gemm){%" PRId64 ", %" PRId64 ", %" PRId64,
-             4 * p->style.indent, "", m, n, k);
-    for (int i = 0; i < 3; i++) {
-        text_add(out, ", {");
-        tile_address(p, &s->region[i]);
-        text_add(out, ", %" PRId64 ", %d, %d}",
-                 program_stride(s->region[i].buffer, s->region[i].buffer->ndim - 2),
-                 (int)tile_dtype_of(s->region[i].buffer->type), i < 2 && s->transpose[i]);
-    }
+    text_add(out, "%*srun->gemm(&(struct zl_tile_gemm){", 4 * p->style.indent, "");
+    program_operand(p, m);
+    text_add(out, ", ");
+    program_operand(p, n);
+    text_add(out, ", ");
+    program_operand(p, k);
+    for (int i = 0; i < 3; i++)
+        matrix(p, &s->region[i], i < 2 && s->transpose[i]);
     text_add(out, ", %d});\n", s->clear);
 }

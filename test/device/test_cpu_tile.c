@@ -91,6 +91,70 @@ static const struct sample samples[] = {
      {{F32, 2, {50, 29}}, {F32, 2, {70, 29}}, {F32, 2, {50, 70}}},
      {50, 29, 70},
      1e-5},
+    {"kernel edges_of_products(A: f32[b, M, K], B: f32[N, K]) -> (C: f32[M, N], D: f32[M, N]) {\n"
+     "  grid bx in ceildiv(N, 16), by in ceildiv(M, 16) {\n"
+     "    shared a: f32[16, 8]\n"
+     "    shared t: f32[8, 16]\n"
+     "    shared v: f32[16, 8]\n"
+     "    fragment acc: f32[16, 16] = 1\n"
+     "    fragment other: f32[16, 16] = 2\n"
+     "    for k in ceildiv(K, 8) + 1 {\n"
+     "      copy A[1, by * 16 - 3, k * 8 - 5] -> a\n"
+     "      copy B[bx * 16 + 2, k * 8 - 5] -> v\n"
+     "      copy A[by + 1, bx, k * 8 - 2] of [1, 16, 8] -> a\n"
+     "      gemm a, transpose v -> acc\n"
+     "    }\n"
+     "    for k in 2 {\n"
+     "      copy A[2 * k, k * 8, by] of [1, 8, 16] -> t\n"
+     "      copy B[bx * 16 + 2, k * 8 - 5] -> v\n"
+     "      gemm transpose t, transpose v -> other clear\n"
+     "    }\n"
+     "    copy acc -> C[by * 16, bx * 16]\n"
+     "    copy other -> D[by * 16, bx * 16]\n"
+     "  }\n"
+     "}",
+     4,
+     {{F32, 3, {2, 37, 29}}, {F32, 2, {40, 29}}, {F32, 2, {37, 40}}, {F32, 2, {37, 40}}},
+     {2, 37, 29, 40},
+     1e-5},
+    {"kernel two_sums(A: f32[b, M, K], B: f32[K, N], E: f32[K, N]) -> (C: f32[M, N]) {\n"
+     "  grid bx in ceildiv(N, 16), by in ceildiv(M, 16) {\n"
+     "    shared a: f32[16, 8]\n"
+     "    shared v: f32[8, 16]\n"
+     "    shared w: f32[8, 16]\n"
+     "    fragment acc: f32[16, 16] = 0\n"
+     "    fragment gate: f32[16, 16] = 0\n"
+     "    for k in ceildiv(K, 8) {\n"
+     "      copy A[1, by * 16, k * 8 - 3] -> a\n"
+     "      copy B[k * 8, bx * 16] -> v\n"
+     "      copy E[k * 8 + 1, bx * 16 - 1] -> w\n"
+     "      gemm a, v -> acc\n"
+     "      gemm a, w -> gate\n"
+     "    }\n"
+     "    map i in 16, j in 16 { acc[i, j] = acc[i, j] * gate[i, j] }\n"
+     "    copy acc -> C[by * 16, bx * 16]\n"
+     "  }\n"
+     "}",
+     4,
+     {{F32, 3, {2, 37, 29}}, {F32, 2, {29, 21}}, {F32, 2, {29, 21}}, {F32, 2, {37, 21}}},
+     {2, 37, 29, 21},
+     1e-4},
+    {"kernel small_integers(A: i8[M, K], B: i8[K, N]) -> (C: i32[M, N]) {\n"
+     "  grid bx in ceildiv(N, 16), by in ceildiv(M, 16) {\n"
+     "    shared a: i8[16, 32]\n"
+     "    shared v: i8[32, 16]\n"
+     "    fragment acc: i32[16, 16] = 7\n"
+     "    for k in ceildiv(K, 32) {\n"
+     "      copy A[by * 16, k * 32] -> a\n"
+     "      copy B[k * 32, bx * 16] -> v\n"
+     "      gemm a, v -> acc\n"
+     "    }\n"
+     "    copy acc -> C[by * 16, bx * 16]\n"
+     "  }\n"
+     "}",
+     3,
+     {{ZL_INT8, 2, {37, 77}}, {ZL_INT8, 2, {77, 21}}, {I32, 2, {37, 21}}},
+     {37, 77, 21}},
     {"kernel half_gemm(A: bf16[64, 32], B: bf16[32, 48]) -> (C: bf16[64, 48]) {\n"
      "  shared a: bf16[64, 32]\n"
      "  shared b: bf16[32, 48]\n"
@@ -113,7 +177,8 @@ static const struct sample samples[] = {
      4,
      {{I32, 2, {21, 8}}, {I32, 2, {21, 8}}, {I32, 1, {21}}, {I32, 1, {8}}},
      {21}},
-    {"kernel lines(a: f16[n, 3, m], b: f32[n]) -> (y: f32[n, 3], most: f16[n, 3, 1], all: f32[1]) where m <= 128 {\n"
+    {"kernel lines(a: f16[n, 3, m], b: f32[n]) -> (y: f32[n, 3], most: f16[n, 3, 1], all: f32[1]) where m <= "
+     "128 {\n"
      "  shared t: f16[3, 128]\n"
      "  grid i in n {\n"
      "    fragment part: f32[3] = 1.5\n"
@@ -126,7 +191,11 @@ static const struct sample samples[] = {
      "  reduce multiply b -> all axis 0\n"
      "}",
      5,
-     {{ZL_FLOAT16, 3, {7, 3, 90}}, {F32, 1, {7}}, {F32, 2, {7, 3}}, {ZL_FLOAT16, 3, {7, 3, 1}}, {F32, 1, {1}}},
+     {{ZL_FLOAT16, 3, {7, 3, 90}},
+      {F32, 1, {7}},
+      {F32, 2, {7, 3}},
+      {ZL_FLOAT16, 3, {7, 3, 1}},
+      {F32, 1, {1}}},
      {7, 90}},
     {"kernel control(a: i32[n]) -> (y: i32[n], longest: i32[1]) {\n"
      "  longest[0] = 0\n"

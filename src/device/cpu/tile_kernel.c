@@ -107,8 +107,9 @@ static bool make_rooms(const struct compiled *c, const struct tile_run *run, cha
 
 static bool run(void *compiled, void *const *address, const int64_t *symbol) {
     const struct compiled *c = compiled;
-    struct launch l = {.run = {(char *const *)address, symbol, NULL, cpu_tile_gemm, cpu_tile_reduce, on_fail, on_print},
-                       .compiled = c};
+    struct launch l = {
+        .run = {(char *const *)address, symbol, NULL, cpu_tile_gemm, cpu_tile_reduce, on_fail, on_print},
+        .compiled = c};
     atomic_init(&l.failed_line, 0);
     atomic_init(&l.failed, NULL);
     int rooms = count_rooms(c, &l.run);

@@ -5,10 +5,12 @@
 
 #include "kernel/kernel.h"
 
-// A matrix of a block: rows are `row` elements apart.
+// A rectangle of a matrix. What lies outside of the matrix is 0.
 struct tile_matrix {
-    void *data;
-    int64_t row;
+    void *data;        // the matrix: of rows, columns
+    int64_t stride[2]; // in elements
+    int64_t first[2];  // where the rectangle begins
+    int64_t size[2];   // of the matrix
     int dtype, transposed;
 };
 

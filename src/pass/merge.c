@@ -1,0 +1,135 @@
+// merge.c - a loop of products along k, each added to the same tile, is one product along all of it: sums of products have
+// no order. For targets whose unit takes any length.
+
+#include "pass/pass.h"
+
+static bool is_made_of(expr e, const struct tile_name *name) {
+    if (e->op == TILE_INDEX)
+        return e->name == name;
+    for (int i = 0; i < tile_operands(e); i++)
+        if (is_made_of(tile_operand(e, i), name))
+            return true;
+    return false;
+}
+
+static int64_t number_of(expr e) {
+    return e->op == TILE_CONST ? tile_value_of(e->type, e->bits).i : 0;
+}
+
+// e = name * factor + rest. The rest is an expression of the current kernel; false: it is nothing of the kind.
+static bool split(expr e, const struct tile_name *name, int64_t *factor, expr *rest) {
+    expr a = e->args ? e->arg[0] : NULL, b = e->args > 1 ? e->arg[1] : NULL,
+         zero = tile_const_int(e->type, 0);
+    *factor = 0;
+    *rest = zero;
+    if (!is_made_of(e, name)) {
+        *rest = e;
+        return true;
+    }
+    if (e->op == TILE_INDEX) {
+        *factor = 1;
+        return true;
+    }
+    if (e->op == TILE_MUL && (a->op == TILE_CONST || b->op == TILE_CONST)) {
+        expr other = a->op == TILE_CONST ? b : a;
+        *factor = number_of(a->op == TILE_CONST ? a : b);
+        return other->op == TILE_INDEX && other->name == name;
+    }
+    if (e->op != TILE_ADD)
+        return false;
+    bool in_a = is_made_of(a, name), in_b = is_made_of(b, name);
+    if ((in_a && in_b) || !split(in_a ? a : b, name, factor, rest))
+        return false;
+    *rest = tile_binary(TILE_ADD, *rest, in_a ? b : a);
+    return true;
+}
+
+// The axis of a factor that is summed.
+static int sum_axis(const struct tile_stmt *s, int at) {
+    bool is_last = at == 0 ? !s->transpose[0] : s->transpose[1];
+    return s->region[at].buffer->ndim - 1 - !is_last;
+}
+
+// Rounds of the loop are neighbours along k: origin moves by the extent.
+static bool is_along(const struct tile_stmt *s, int at, const struct tile_name *k, expr *rest) {
+    const struct tile_region *r = &s->region[at];
+    int64_t factor;
+    if (!r->origin || !r->extent)
+        return false;
+    for (int i = 0; i < r->buffer->ndim; i++)
+        if (i != sum_axis(s, at) && (is_made_of(r->origin[i], k) || is_made_of(r->extent[i], k)))
+            return false;
+    expr size = r->extent[sum_axis(s, at)];
+    return split(r->origin[sum_axis(s, at)], k, &factor, rest) && factor > 0 && size->op == TILE_CONST &&
+           number_of(size) == factor;
+}
+
+static bool is_fixed(const struct tile_region *r, const struct tile_name *k) {
+    for (int i = 0; i < r->buffer->ndim; i++)
+        if ((r->origin && is_made_of(r->origin[i], k)) || (r->extent && is_made_of(r->extent[i], k)))
+            return false;
+    return true;
+}
+
+static bool is_sum(const struct tile_stmt *s, const struct tile_name *k) {
+    expr rest;
+    return s->kind == TILE_GEMM && !s->clear && !s->token && is_along(s, 0, k, &rest) &&
+           is_along(s, 1, k, &rest) && is_fixed(&s->region[2], k) &&
+           s->region[0].buffer != s->region[2].buffer && s->region[1].buffer != s->region[2].buffer;
+}
+
+// Whether one of the statements before s, in the same body, sums into the same tile.
+static bool is_repeated(const struct tile_stmt *body, const struct tile_stmt *s) {
+    for (const struct tile_stmt *other = body; other != s; other = other->next)
+        if (other->region[2].buffer == s->region[2].buffer)
+            return true;
+    return false;
+}
+
+static bool can_merge(const struct tile_stmt *loop) {
+    if (loop->kind != TILE_FOR || number_of(loop->step) != 1 || loop->begin->op != TILE_CONST ||
+        number_of(loop->begin) != 0 || !loop->body)
+        return false;
+    for (const struct tile_stmt *s = loop->body; s; s = s->next)
+        if (s->kind != TILE_BARRIER && (!is_sum(s, loop->name[0]) || is_repeated(loop->body, s)))
+            return false;
+    return true;
+}
+
+// All rounds as one: from where the first begins, so many times as long.
+static void lengthen(const struct tile_stmt *loop, struct tile_stmt *s) {
+    for (int i = 0; i < 2; i++) {
+        int axis = sum_axis(s, i);
+        expr rest, rounds = tile_cast(tile_index_type(), loop->extent[0]);
+        if (!is_along(s, i, loop->name[0], &rest) || !rounds)
+            return;
+        rounds = tile_binary(TILE_MAX, rounds, tile_const_int(rounds->type, 0));
+        s->region[i].origin[axis] = rest;
+        s->region[i].extent[axis] = tile_binary(TILE_MUL, rounds, s->region[i].extent[axis]);
+    }
+}
+
+static void merge_block(struct tile_stmt **at) {
+    for (; *at; at = &(*at)->next) {
+        struct tile_stmt *s = *at;
+        merge_block(&s->body);
+        merge_block(&s->other);
+        if (!can_merge(s))
+            continue;
+        struct tile_stmt *last = s->body;
+        for (struct tile_stmt *one = s->body; one; last = one, one = one->next)
+            if (one->kind == TILE_GEMM)
+                lengthen(s, one);
+        last->next = s->next;
+        *at = s->body;
+    }
+}
+
+bool pass_merge(struct tile_kernel *kernel, const struct target *target) {
+    if (!target->packs)
+        return true;
+    tile_resume(kernel);
+    merge_block(&kernel->body);
+    tile_suspend();
+    return !kernel->failed;
+}

@@ -1,0 +1,96 @@
+// test_pass_tiles.c - passes over tile statements: which products read parameters where they lie, which loops become one.
+
+#include "test.h"
+
+#include "pass/pass.h"
+#include "render/render.h"
+
+#include <string.h>
+
+// The body of kernel k(A, B: f32[M, K], [K, N]; D: f32[n, M, K]) after a pass for the CPU's programs has or lacks a text.
+static void check_body(const char *body, const char *last, const char *has, const char *lacks) {
+    struct text source = {0};
+    text_add(&source, "kernel k(A: f32[M, K], B: f32[K, N], D: f32[n, M, K]) -> (C: f32[M, N]) {\n%s\n}\n",
+             body);
+    struct tile_kernel *kernel = tile_parse(source.data, "test");
+    REQUIRE(kernel);
+    REQUIRE(pass_run(kernel, render_target("c_tiles"), last));
+    CHECK(tile_verify(kernel));
+    char *text = tile_print(kernel);
+    bool good = CHECK(!has || strstr(text, has)) && CHECK(!lacks || !strstr(text, lacks));
+    if (!good)
+        test_note("%s", text);
+    memory_free(text);
+    tile_free(kernel);
+    text_free(&source);
+}
+
+#define TILES                                                                                               \
+    "grid x in ceildiv(N, 8), y in ceildiv(M, 8) {\n shared a: f32[8, 4]\n shared b: f32[4, 8]\n fragment " \
+    "c: f32[8, 8] = 0\n"
+#define END "\n copy c -> C[y * 8, x * 8]\n}"
+
+TEST(forward_leaves_tiles_out) {
+    check_body(TILES "for k in ceildiv(K, 4) {\n copy A[y * 8, k * 4] -> a\n copy B[k * 4, x * 8] -> b\n "
+                     "gemm a, b -> c }" END,
+               "forward", "gemm A[y * 8, k * 4] of [8, 4], B[k * 4, x * 8] of [4, 8] -> c", "copy A");
+    check_body(TILES
+               "copy D[2, y * 8, 0] -> a\n for k in 3 {\n copy B[k * 4, x * 8] -> b\n gemm a, b -> c }" END,
+               "forward", "gemm D[2, y * 8, 0] of [1, 8, 4], B", "shared a");
+}
+
+TEST(forward_keeps_what_is_needed) {
+    // The tile is changed, or read by something else.
+    check_body(TILES "copy A[y * 8, 0] -> a\n copy B[0, x * 8] -> b\n map i in 8, j in 4 { a[i, j] = a[i, j] "
+                     "* 2.0 }\n gemm a, b -> c" END,
+               "forward", "gemm a, B", NULL);
+    // Written twice.
+    check_body(TILES
+               "copy A[y * 8, 0] -> a\n copy A[y * 8, 4] -> a\n copy B[0, x * 8] -> b\n gemm a, b -> c" END,
+               "forward", "gemm a, B", NULL);
+    // The product comes first: it reads what the round before copied.
+    check_body(TILES
+               "copy B[0, x * 8] -> b\n for k in 4 {\n gemm a, b -> c\n copy A[y * 8, k * 4] -> a }" END,
+               "forward", "gemm a, B", NULL);
+    // The origin is a variable that changes between them.
+    check_body(TILES "copy B[0, x * 8] -> b\n o = y\n copy A[o, 0] -> a\n o = o + 1\n gemm a, b -> c" END,
+               "forward", "gemm a, B", NULL);
+    // An output may change.
+    check_body(TILES "copy C[y * 8, 0] of [8, 4] -> a\n copy B[0, x * 8] -> b\n gemm a, b -> c" END,
+               "forward", "gemm a, B", NULL);
+}
+
+TEST(merge_makes_one_product) {
+    check_body(TILES "for k in ceildiv(K, 4) {\n copy A[y * 8, k * 4] -> a\n copy B[k * 4, x * 8] -> b\n "
+                     "gemm a, b -> c }" END,
+               "merge", "gemm A[y * 8, 0] of [8, t0], B[0, x * 8] of [t0, 8] -> c", "for k");
+    check_body(TILES "for k in 6 {\n copy A[y * 8, 8 + k * 4] -> a\n copy B[k * 4 + 16, x * 8] -> b\n gemm "
+                     "a, b -> c }" END,
+               "merge", "gemm A[y * 8, 0 + 8]", "for k");
+}
+
+TEST(merge_keeps_other_loops) {
+    // Steps that are no neighbours, a tile that is cleared, something between.
+    check_body(TILES
+               "for k in 6 {\n copy A[y * 8, k * 5] -> a\n copy B[k * 4, x * 8] -> b\n gemm a, b -> c }" END,
+               "merge", "for k", NULL);
+    check_body(
+        TILES
+        "for k in 6 {\n copy A[y * 8, k * 4] -> a\n copy B[k * 4, x * 8] -> b\n gemm a, b -> c clear }" END,
+        "merge", "for k", NULL);
+    check_body(TILES "for k in 6 {\n copy A[y * 8, k * 4] -> a\n copy B[k * 4, x * 8] -> b\n gemm a, b -> "
+                     "c\n c[0, 0] = c[0, 0] * 2.0 }" END,
+               "merge", "for k", NULL);
+    check_body(TILES
+               "for k in 6 {\n copy A[k * 8, k * 4] -> a\n copy B[k * 4, x * 8] -> b\n gemm a, b -> c }" END,
+               "merge", "for k", NULL);
+}
+
+TEST(lines_go_to_rows) {
+    check_body("grid y in M {\n fragment s: f32[1]\n fragment t: f32[1, 40]\n copy A[y, 0] -> t\n reduce add "
+               "t -> s axis 1\n C[y, 0] = s[0]\n}",
+               "tiles", "reduce add t[t", NULL);
+    check_body("grid y in M {\n fragment s: f32[40]\n fragment t: f32[3, 40]\n copy A[y, 0] -> t\n reduce "
+               "add t -> s axis 0\n C[y, 0] = s[0]\n}",
+               "tiles", NULL, "reduce");
+}
