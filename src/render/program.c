@@ -8,6 +8,7 @@
 #include "render/program.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 
 enum { CHUNK = 4096 }; // elements of a block where a map of one axis is the whole phase
 
@@ -35,17 +36,39 @@ static void extents(struct program *p, const struct tile_stmt *s) {
     }
 }
 
-static void map(struct program *p, const struct tile_stmt *s) {
+// The last axis of a map as rows, from `first` on.
+static void rows(struct program *p, const struct tile_stmt *s, const char *first, const char *count) {
+    const struct tile_name *name = s->name[s->indices - 1];
     open_scope(p);
-    extents(p, s);
-    for (int i = 0; i < s->indices; i++) {
+    style_line(&p->style, "const %s j%d = %s;", tile_type_name(name->type), name->id, first);
+    program_rows(p, s, count);
+    style_close(&p->style);
+}
+
+// Loops over the axes of a map from the given one on.
+static void inner_loops(struct program *p, const struct tile_stmt *s, int from) {
+    bool as_rows = program_has_rows(p, s);
+    int loops = s->indices - as_rows;
+    char count[24];
+    snprintf(count, sizeof count, "e%d", s->name[s->indices - 1]->id);
+    for (int i = from; i < loops; i++) {
         if (i + 1 == s->indices)
             style_line(&p->style, "#pragma GCC ivdep");
         open_loop(p, s->name[i]);
     }
-    emit_block(p, s->body);
-    for (int i = 0; i <= s->indices; i++)
+    if (as_rows)
+        rows(p, s, "0", count);
+    else
+        emit_block(p, s->body);
+    for (int i = from; i < loops; i++)
         style_close(&p->style);
+}
+
+static void map(struct program *p, const struct tile_stmt *s) {
+    open_scope(p);
+    extents(p, s);
+    inner_loops(p, s, 0);
+    style_close(&p->style);
 }
 
 static void emit_for(struct program *p, const struct tile_stmt *s) {
@@ -167,21 +190,19 @@ static void map_phase(struct program *p, const struct tile_stmt *s) {
     extents(p, s);
     if (s->indices > 1) {
         style_line(&p->style, "const %s j%d = (%s)block;", type, id, type);
-        for (int i = 1; i < s->indices; i++) {
-            if (i + 1 == s->indices)
-                style_line(&p->style, "#pragma GCC ivdep");
-            open_loop(p, s->name[i]);
-        }
-    } else {
-        style_line(&p->style, "const i64 end = (block + 1) * %d < e%d ? (block + 1) * %d : e%d;", CHUNK, id,
-                   CHUNK, id);
-        style_line(&p->style, "#pragma GCC ivdep");
-        style_open(&p->style, "for (%s j%d = (%s)(block * %d); j%d < end; j%d++)", type, id, type, CHUNK, id,
-                   id);
+        inner_loops(p, s, 1);
+        return;
     }
+    style_line(&p->style, "const i64 first = block * %d, end = first + %d < e%d ? first + %d : e%d;", CHUNK,
+               CHUNK, id, CHUNK, id);
+    if (program_has_rows(p, s)) {
+        rows(p, s, "first", "(end - first)");
+        return;
+    }
+    style_line(&p->style, "#pragma GCC ivdep");
+    style_open(&p->style, "for (%s j%d = first; j%d < end; j%d++)", type, id, id, id);
     emit_block(p, s->body);
-    for (int i = 0; i < MAX_OF(s->indices - 1, 1); i++)
-        style_close(&p->style);
+    style_close(&p->style);
 }
 
 static void count_blocks(struct program *p, const struct tile_stmt *s) {
@@ -361,19 +382,35 @@ static void functions(struct program *p, const char *symbol, bool *declared) {
     style_close(&p->style);
 }
 
+// Functions of rows stand before those that call them.
+static bool put_together(struct text *out, struct program *p, const struct text *text) {
+    if (p->rows && !p->row_text.failed)
+        text_add(out, "#include \"vec/vec.h\"\n\n%s", p->row_text.data);
+    if (!text->failed && text->data)
+        text_bytes(out, text->data, text->len);
+    return !p->row_text.failed && !text->failed;
+}
+
 bool program_render(struct style *style, const struct tile_kernel *kernel, const char *symbol) {
     struct plan plan = {.kernel = kernel};
-    struct program p = {.style = *style, .kernel = kernel};
+    struct program p = {.style = *style, .kernel = kernel, .symbol = symbol};
+    struct text text = {0};
     p.seen = memory_zero(sizeof *p.seen * (size_t)(kernel->ids + 1));
+    p.moving = memory_zero(sizeof *p.moving * (size_t)(kernel->ids + 1));
     plan.of = memory_zero(sizeof *plan.of * (size_t)(kernel->ids + 1));
     bool *declared = memory_zero(sizeof *declared * (size_t)(kernel->names + 1));
-    bool good = p.seen && plan.of && declared;
+    bool good = p.seen && p.moving && plan.of && declared;
     p.style.plan = &plan;
+    p.style.out = &text;
     p.of = plan.of;
     if (good)
         functions(&p, symbol, declared);
+    good = good && !p.failed && put_together(style->out, &p, &text);
     memory_free(p.seen);
+    memory_free(p.moving);
     memory_free(plan.of);
     memory_free(declared);
-    return good && !p.failed;
+    text_free(&p.row_text);
+    text_free(&text);
+    return good;
 }

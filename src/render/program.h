@@ -13,10 +13,14 @@ struct program {
     const struct tile_kernel *kernel;
     const struct tile_stmt *at; // for messages
     int *seen;                  // by id of expression: the statement that it was computed for
+    int *moving; // by id: of a row, whether it depends on the axis
     int stamp;
     struct node_plan *of; // by id: the numbers that values have in the text
     int numbers;
     int64_t stack; // bytes of memory of blocks so far
+    const char *symbol;   // of the function
+    struct text row_text; // functions of rows, before it
+    int rows;
     bool failed;
 };
 
@@ -30,11 +34,19 @@ const char *program_memory(struct tile_type type);           // the type in memo
 // Emits values, operands first, each once; then program_operand names them.
 void program_nodes(struct program *p, int count, const expr *root);
 void program_operand(struct program *p, expr e);
+void program_element(struct program *p, const struct tile_buffer *b, const expr *index); // b[offset]
 
 // Statements whose values were emitted.
 typedef void program_statement(struct program *p, const struct tile_stmt *s);
 program_statement program_store, program_atomic, program_message, program_alloc, program_gemm,
     program_reduce;
+
+// program_rows.c ----------------------------------------------------------------------------------------------
+
+// Whether all statements of a map are rows along its last axis; and calls of their functions, of which the first element is
+// where that axis' variable is, for so many elements (a name of the text).
+bool program_has_rows(struct program *p, const struct tile_stmt *map);
+void program_rows(struct program *p, const struct tile_stmt *map, const char *count);
 
 // Expressions of a product's text that its statement does not have: sizes of buffers. How many.
 int program_gemm_sizes(const struct tile_stmt *s, expr *out);

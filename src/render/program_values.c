@@ -74,6 +74,10 @@ static void element(struct program *p, const struct tile_buffer *b, const expr *
         text_add(p->style.out, ") + %d]", part);
 }
 
+void program_element(struct program *p, const struct tile_buffer *b, const expr *index) {
+    element(p, b, index, -1);
+}
+
 static void load(struct program *p, expr e, int part) {
     struct style *s = &p->style;
     if (e->args) {

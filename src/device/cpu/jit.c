@@ -98,8 +98,17 @@ void *cpu_jit(const char *text, const char *symbol) {
     return find_function(&source, symbol);
 }
 
+// Where a text includes the vector layer, it comes with it: no folder of headers is needed.
+static const char vec_line[] = "#include \"vec/vec.h\"\n";
+
 void *cpu_jit_alone(const char *text, const char *flags, const char *symbol) {
     struct source source = {.flags = flags};
-    text_add(&source.text, "%s\n", text);
+    const char *layer = strstr(text, vec_line);
+    if (layer) {
+        text_bytes(&source.text, text, (int)(layer - text));
+        text_add(&source.text, "%s\n%s\n", cpu_vec_text, layer + strlen(vec_line));
+    } else {
+        text_add(&source.text, "%s\n", text);
+    }
     return find_function(&source, symbol);
 }

@@ -38,6 +38,7 @@ static bool find_functions(struct compiled *c, const char *source) {
 static void *compile(struct tile_kernel *kernel, char **source) {
     size_t bytes = strlen(kernel->name) + 1;
     struct compiled *c = memory_zero(sizeof *c + bytes);
+    kernel->registers = cpu_level_registers();
     *source = c ? render_kernel(kernel, dialect) : NULL;
     if (*source) {
         memcpy(c->name, kernel->name, bytes);
