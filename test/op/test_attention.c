@@ -131,8 +131,9 @@ static void check_case(const struct attended *c, bool all) {
 
 // Batch, heads, matrices, queries, keys, and columns of keys and of values.
 static const struct attended sizes[] = {
-    {1, 2, 2, 1, 1, 1, 1},  {2, 4, 2, 3, 5, 7, 2},  {1, 6, 1, 1, 70, 5, 20},   {1, 1, 1, 1, 130, 12, 30},
-    {1, 4, 2, 9, 66, 3, 5}, {1, 2, 1, 70, 9, 8, 8}, {1, 1, 1, 150, 131, 4, 9}, {2, 2, 1, 20, 20, 16, 4},
+    {1, 2, 2, 1, 1, 1, 1},     {2, 4, 2, 3, 5, 7, 2},    {1, 6, 1, 1, 70, 5, 20},
+    {1, 1, 1, 1, 130, 12, 30}, {1, 4, 2, 9, 66, 3, 5},   {1, 2, 1, 70, 9, 8, 8},
+    {1, 1, 1, 150, 131, 4, 9}, {2, 2, 1, 20, 20, 16, 4}, {1, 2, 1, 37, 270, 10, 13},
 };
 
 TEST(attention_by_blocks) {
@@ -148,20 +149,52 @@ TEST(attention_by_blocks) {
 }
 
 // A query that sees nothing has the mean of all values; one whose scores are all minus infinity has no result.
-TEST(attention_that_sees_nothing) {
-    zl_array q = op_test_random(ZL_SHAPE(1, 1, 3, 4), ZL_FLOAT32, -1, 1);
-    zl_array k = op_test_random(ZL_SHAPE(1, 1, 70, 4), ZL_FLOAT32, -1, 1);
-    zl_array v = op_test_random(ZL_SHAPE(1, 1, 70, 4), ZL_FLOAT32, -1, 1);
-    zl_array none = zl_zeros(ZL_SHAPE(3, 70), ZL_BOOL),
-             low = zl_full(ZL_SHAPE(70), zl_scalar(-INFINITY), ZL_FLOAT32);
+static void check_nothing_seen(int64_t queries, zl_dtype dtype, double bound) {
+    zl_array q = op_test_random(ZL_SHAPE(1, 1, queries, 4), dtype, -1, 1);
+    zl_array k = op_test_random(ZL_SHAPE(1, 1, 70, 4), dtype, -1, 1);
+    zl_array v = op_test_random(ZL_SHAPE(1, 1, 70, 4), dtype, -1, 1);
+    zl_array none = zl_zeros(ZL_SHAPE(queries, 70), ZL_BOOL),
+             low = zl_full(ZL_SHAPE(70), zl_scalar(-INFINITY), dtype);
     zl_array y = zl_fast_scaled_dot_product_attention(q, k, v, 1, none, NULL, NULL);
-    CHECK(zl_item_int(zl_allclose(y, zl_mean_axis(v, 2, true), 1e-5, 1e-5, false)) == 1);
+    CHECK(zl_item_int(zl_allclose(y, zl_mean_axis(v, 2, true), bound, bound, false)) == 1);
     y = zl_fast_scaled_dot_product_attention(q, k, v, 1, low, NULL, NULL);
     CHECK(zl_item_int(zl_all(zl_isnan(y))) == 1);
     zl_array half = zl_where(zl_less(zl_arange_int(0, 70, 1, ZL_INT32), zl_scalar_int(65)),
                              zl_scalar(-INFINITY), zl_scalar(0));
-    y = zl_fast_scaled_dot_product_attention(q, k, v, 1, half, NULL, NULL);
+    y = zl_fast_scaled_dot_product_attention(q, k, v, 1, zl_astype(half, dtype), NULL, NULL);
     CHECK(zl_item_int(zl_all(zl_isfinite(y))) == 1);
+}
+
+TEST(attention_that_sees_nothing) {
+    for (int64_t queries = 3; queries < 30; queries += 20) {
+        check_nothing_seen(queries, ZL_FLOAT32, 1e-5);
+        check_nothing_seen(queries, ZL_BFLOAT16, 2e-2);
+    }
+}
+
+// A key that is no number spoils every query that sees it, and no other.
+TEST(attention_of_nan) {
+    for (int i = 0; i < 2; i++) {
+        zl_dtype dtype = i ? ZL_BFLOAT16 : ZL_FLOAT32;
+        zl_array at = zl_reshape(zl_arange_int(0, 30, 1, ZL_INT32), ZL_SHAPE(1, 1, 30, 1));
+        zl_array x = op_test_random(ZL_SHAPE(1, 1, 30, 8), dtype, -1, 1);
+        zl_array k = zl_astype(zl_where(zl_equal(at, zl_scalar_int(17)), zl_scalar(NAN), x), dtype);
+        zl_array y = zl_fast_scaled_dot_product_attention(x, k, x, 1, NULL, NULL, "causal");
+        zl_array spoilt = zl_broadcast_to(zl_greater_equal(at, zl_scalar_int(17)), ZL_SHAPE(1, 1, 30, 8));
+        CHECK(zl_item_int(zl_array_equal(zl_isnan(y), spoilt, false)) == 1);
+    }
+}
+
+// Scores so far apart that all weight is on one key, and scales that turn their order or make all alike.
+TEST(attention_of_extreme_scales) {
+    static const double scales[] = {-1, 0, 1e4, -1e4};
+    zl_array x = op_test_random(ZL_SHAPE(1, 2, 30, 8), ZL_FLOAT32, -1, 1);
+    for (size_t i = 0; i < sizeof scales / sizeof scales[0]; i++) {
+        zl_array wide = zl_astype(x, ZL_FLOAT64);
+        zl_array y = zl_fast_scaled_dot_product_attention(x, x, x, scales[i], NULL, NULL, NULL);
+        zl_array z = zl_fast_scaled_dot_product_attention(wide, wide, wide, scales[i], NULL, NULL, NULL);
+        CHECK(zl_item_int(zl_allclose(zl_astype(y, ZL_FLOAT64), z, 2e-3, 2e-3, false)) == 1);
+    }
 }
 
 // Queries, keys and values whose axes lie in another order, or that are stretched, are read where they are.

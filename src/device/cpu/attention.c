@@ -5,10 +5,6 @@
 typedef float quad __attribute__((vector_size(16)));
 typedef quad quad_memory __attribute__((aligned(4), may_alias));
 
-#if defined(__aarch64__)
-#define MICRO_BY_LANE
-#endif
-
 #define CODE(name) name##_base
 #define CODE_BYTES 16
 #define CODE_TARGET
@@ -27,6 +23,17 @@ const struct attention_code *cpu_attention_code(void) {
         return &code_avx2;
 #endif
     return &code_base;
+}
+
+// A panel that its queries do not fill takes as long as a full one.
+const struct gemm_kernel *cpu_attention_kernel(zl_dtype dtype, int64_t rows) {
+    const struct gemm_kernel *best = gemm_kernel_for(dtype), *k;
+    if (best->sum != ZL_FLOAT32 || best->dtype == ZL_FLOAT16)
+        best = gemm_kernel_for(ZL_FLOAT32);
+    for (int i = 0; best->cols > rows && (k = gemm_kernel_at(i)); i++)
+        if (k->dtype == best->dtype && k->cols < best->cols && gemm_can_run(k))
+            best = k;
+    return best;
 }
 
 // Inputs -------------------------------------------------------------------------------------------------------------
@@ -131,56 +138,85 @@ const float *cpu_attention_read(const struct attention_input *x, int64_t b, int6
     return room;
 }
 
-void cpu_attention_by_columns(const struct attention_input *x, int64_t b, int64_t m, int64_t first,
-                              int64_t count, float *room, float *to) {
-    int64_t row;
-    for (int64_t i = 0; i < count; i += PANEL, to += PANEL * x->cols) {
-        int64_t n = MIN_OF(PANEL, count - i);
-        if (n < PANEL)
-            memset(to, 0, sizeof(float) * PANEL * (size_t)x->cols);
-        const float *from = cpu_attention_read(x, b, m, first + i, n, room, &row);
-        cpu_transpose(sizeof(float), (char *)to, PANEL * sizeof(float), (const char *)from,
-                      row * (int64_t)sizeof(float), x->cols, n);
+// Panels -------------------------------------------------------------------------------------------------------------
+
+static struct gemm_packing packing_of(const struct attend *a, const struct attention_input *x) {
+    const struct gemm_kernel *u = a->kernel;
+    int64_t item = (int64_t)zl_dtype_size(u->dtype);
+    return (struct gemm_packing){item, x->item, item == x->item ? NULL : x->widen, u->unit, u->step};
+}
+
+// Rows one behind the other.
+static void gather_rows(const struct attention_input *x, int64_t b, int64_t m, int64_t first, int64_t count,
+                        char *to) {
+    const int64_t row = x->cols * x->item;
+    for (int64_t i = 0; i < count; i++, to += row)
+        cpu_move((size_t)x->item, to, (struct stride2){row, x->item}, attention_row(x, b, m, first + i),
+                 (struct stride2){0, x->stride[3]}, 1, x->cols);
+}
+
+void cpu_attention_pack_rows(const struct attend *a, const struct attention_input *x, int64_t width,
+                             int64_t b, int64_t m, int64_t first, int64_t count, char *room, char *to) {
+    struct gemm_packing p = packing_of(a, x);
+    if (is_even(x, first, count)) {
+        gemm_pack(&p, to, width, attention_row(x, b, m, first), x->stride[3], x->stride[2], x->cols, count,
+                  0);
+        return;
+    }
+    for (int64_t i = 0, n; i < count; i += n, to += attention_packed(a, width, width, x->cols)) {
+        n = MIN_OF(width, count - i);
+        gather_rows(x, b, m, first + i, n, room);
+        gemm_pack(&p, to, width, room, x->item, x->cols * x->item, x->cols, n, 0);
     }
 }
 
-void cpu_attention_by_rows(const struct attention_input *x, int64_t b, int64_t m, int64_t first,
-                           int64_t count, float *room, float *to) {
-    int64_t row, whole = x->cols / PANEL * PANEL;
-    const float *from = cpu_attention_read(x, b, m, first, count, room, &row);
-    for (int64_t j = 0; j < whole; j += PANEL)
-        for (int64_t i = 0; i < count; i++, to += PANEL)
-            memcpy(to, from + i * row + j, PANEL * sizeof(float));
-    for (int64_t i = 0; whole < x->cols && i < count; i++, to += PANEL) {
-        memset(to, 0, PANEL * sizeof(float));
-        memcpy(to, from + i * row + whole, sizeof(float) * (size_t)(x->cols - whole));
+void cpu_attention_pack_cols(const struct attend *a, const struct attention_input *x, int64_t b, int64_t m,
+                             int64_t first, int64_t count, char *room, char *to) {
+    struct gemm_packing p = packing_of(a, x);
+    const char *from = attention_row(x, b, m, first);
+    int64_t row = x->stride[2], col = x->stride[3];
+    if (!is_even(x, first, count)) {
+        gather_rows(x, b, m, first, count, room);
+        from = room, row = x->cols * x->item, col = x->item;
     }
+    gemm_pack(&p, to, a->kernel->rows, from, row, col, count, x->cols, 0);
+}
+
+void cpu_attention_multiply(const struct attend *a, int64_t lines, int64_t k, int64_t length,
+                            const char *panels, const char *panel, float *c, bool add) {
+    const struct gemm_kernel *u = a->kernel;
+    const int64_t next = attention_packed(a, u->rows, u->rows, length);
+    for (int64_t i = 0; i < lines; i += u->rows, panels += next)
+        u->run(attention_round(k, u->step), panels, panel, c + i * u->cols, u->cols, add);
 }
 
 // Masks --------------------------------------------------------------------------------------------------------------
 
 static void hide_later(const struct attend *a, int64_t first, int64_t count, int64_t key, int64_t keys,
                        float *scores) {
+    const int cols = a->kernel->cols;
     for (int64_t i = 0; i < count; i++)
         for (int64_t j = MAX_OF(attention_seen(a, first + i) - key, 0); j < keys; j++)
-            scores[j * PANEL + i] = HIDDEN;
+            scores[j * cols + i] = HIDDEN;
 }
 
 void cpu_attention_mask(const struct attend *a, int64_t b, int64_t m, int64_t first, int64_t count,
                         int64_t key, int64_t keys, float *room, float *scores) {
+    const int cols = a->kernel->cols;
+    a->code->scale(scores, keys * cols, a->scale);
     if (a->causal)
         hide_later(a, first, count, key, keys, scores);
     if (!a->mask.data)
         return;
-    float *mask = room + PANEL * keys;
-    if (count < PANEL)
-        memset(room, 0, sizeof(float) * PANEL * (size_t)keys);
+    float *mask = room + cols * keys;
+    if (count < cols)
+        memset(room, 0, sizeof(float) * (size_t)(cols * keys));
     for (int64_t i = 0; i < count; i++)
         read_row(&a->mask, attention_row(&a->mask, b, m, first + i) + key * a->mask.stride[3], keys,
                  room + i * keys);
-    cpu_transpose(sizeof(float), (char *)mask, PANEL * sizeof(float), (const char *)room,
-                  keys * (int64_t)sizeof(float), keys, PANEL);
-    (a->hides ? a->code->hide : a->code->add)(scores, mask, PANEL * keys);
+    cpu_transpose(sizeof(float), (char *)mask, cols * (int64_t)sizeof(float), (const char *)room,
+                  keys * (int64_t)sizeof(float), keys, cols);
+    (a->hides ? a->code->hide : a->code->add)(scores, mask, cols * keys);
 }
 
 void cpu_attention_mask_row(const struct attend *a, int64_t b, int64_t m, int64_t row, int64_t key,

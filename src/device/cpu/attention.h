@@ -1,22 +1,21 @@
 // attention.h - what the forward and the backward pass of attention share: their inputs, and the code that computes.
 //
-// Rows (queries, keys) come in panels of eight. A panel by columns has, for each column, those of its eight rows side by
-// side; a block by rows is cut into stripes of eight columns, each of which has its rows one behind the other. Scores of a
-// panel of queries lie by keys, eight queries side by side: the order in which the next product reads them.
+// Products are those of the micro-kernels of gemm.h. Rows of a (keys, or columns of values) come in panels of `rows`, those
+// of b (queries) in panels of `cols`. Scores of a panel of queries lie by keys, the queries of the panel side by side: so the
+// product of values and weights reads them as they are. Its results have a line for each column of the values.
 
 #ifndef ATTENTION_H
 #define ATTENTION_H
 
 #include <float.h>
 
-#include "device/cpu/cpu.h"
+#include "device/cpu/gemm.h"
 #include "op/ops.h"
 
-enum { PANEL = 8 };
 #define HIDDEN (-FLT_MAX) // the score of a key that is not seen
 
-static inline int64_t attention_panels(int64_t count) {
-    return (count + PANEL - 1) / PANEL * PANEL;
+static inline int64_t attention_round(int64_t count, int64_t unit) {
+    return (count + unit - 1) / unit * unit;
 }
 
 // An input (B, heads, lines, columns). Row r of matrix m is line r % lines of head m * share + r / lines.
@@ -27,20 +26,23 @@ struct attention_input {
     row_fn *widen; // to float32; NULL: it is
 };
 
-// Code for one size of vectors. All is float32.
+// Code for one size of vectors. All is float32. Scores are (keys x cols), of which cols is a multiple of a vector.
 struct attention_code {
-    // c (8 x 8) = a panel by columns times a stripe by rows, both of k; added to what c holds if `add`.
-    void (*multiply)(int64_t k, const void *a, const void *b, void *c, int64_t c_row, bool add);
-    // Scores of a panel to exp(score - most), where most has become the largest so far. What was computed with the one
-    // before must be multiplied by factor: sum is, and what these add is in it. Whether any factor is not 1.
-    bool (*soften)(float *scores, int64_t keys, float *most, float *sum, float *factor);
+    // Makes most the largest of what it was and scale * score, a number a column. What was computed with the one before must
+    // be multiplied by factor: sum is. Whether any factor is not 1.
+    bool (*rise)(const float *scores, int64_t keys, int64_t cols, float scale, float *most, float *sum, float *factor);
+    // Scores to exp(scale * score - most), which are added to sum.
+    void (*soften)(float *scores, int64_t keys, int64_t cols, float scale, const float *most, float *sum);
+    // Both for one row, whose scores are scaled.
     bool (*soften_row)(float *scores, int64_t keys, float *most, float *sum, float *factor);
-    // Scores to weights, exp(score - most) * inverse, and their cotangents to those of the scores.
-    void (*weigh)(float *scores, float *slopes, int64_t keys, const float *most, const float *inverse, const float *less);
+    // Scores to weights, exp(scale * score - most) * inverse, and their cotangents to those of the scores.
+    void (*weigh)(float *scores, float *slopes, int64_t keys, int64_t cols, float scale, const float *most, const float *inverse,
+                  const float *less);
     // Scores by a mask, number by number: added, or hidden where it is 0.
     void (*add)(float *scores, const float *mask, int64_t count);
     void (*hide)(float *scores, const float *mask, int64_t count);
     void (*scale)(float *x, int64_t count, float factor);
+    void (*scale_cols)(float *x, int64_t rows, int64_t cols, const float *factor); // each by its own
     // Products of one row with each of count others, which are `row` apart; and their sum, each times its weight.
     void (*dots)(const float *rows, int64_t row, int64_t count, const float *x, int64_t cols, float *out);
     void (*add_rows)(const float *rows, int64_t row, int64_t count, const float *weights, int64_t cols, float *y);
@@ -50,6 +52,7 @@ const struct attention_code *cpu_attention_code(void);
 // A problem, as both passes see it.
 struct attend {
     const struct attention_code *code;
+    const struct gemm_kernel *kernel;     // of all products
     struct attention_input q, k, v, mask; // mask.data is NULL: there is none
     bool hides;                           // the mask is of bool
     bool causal;
@@ -61,7 +64,9 @@ struct attend {
     int64_t dim, width;      // columns of q and k, and of v
     union scalar room[8];
 };
-bool cpu_attention_open(struct attend *a, const struct attention *from); // false and an error
+bool cpu_attention_open(struct attend *a, const struct attention *from); // all but the kernel; false and an error
+// The best kernel for panels of so many queries, of this dtype or of float32.
+const struct gemm_kernel *cpu_attention_kernel(zl_dtype dtype, int64_t rows);
 void cpu_attention_input(struct attend *a, struct attention_input *x, zl_array from, int room, int64_t share);
 
 static inline const char *attention_row(const struct attention_input *x, int64_t b, int64_t m, int64_t row) {
@@ -92,31 +97,29 @@ static inline struct attention_span attention_span(const struct attend *a, int64
 // Rows as float32, columns one behind the other: where they are, or in room for count rows; *row: floats between them.
 const float *cpu_attention_read(const struct attention_input *x, int64_t b, int64_t m, int64_t first, int64_t count,
                                 float *room, int64_t *row);
-// Rows as panels by columns, and as a block by rows. room as above; what is missing of a panel is 0.
-void cpu_attention_by_columns(const struct attention_input *x, int64_t b, int64_t m, int64_t first, int64_t count,
-                              float *room, float *to);
-void cpu_attention_by_rows(const struct attention_input *x, int64_t b, int64_t m, int64_t first, int64_t count,
-                           float *room, float *to);
-// Hides or changes scores of a panel of queries, `first` on, with keys from `key` on. room: for 16 rows of scores.
+// Bytes of count lines of k elements, as panels of `width` lines.
+static inline int64_t attention_packed(const struct attend *a, int64_t width, int64_t count, int64_t k) {
+    return attention_round(count, width) * attention_round(k, a->kernel->step) * (int64_t)zl_dtype_size(a->kernel->dtype);
+}
+// Rows as panels of `width` of them; and columns as lines along the rows. room: for width rows, or count.
+void cpu_attention_pack_rows(const struct attend *a, const struct attention_input *x, int64_t width, int64_t b, int64_t m,
+                             int64_t first, int64_t count, char *room, char *to);
+void cpu_attention_pack_cols(const struct attend *a, const struct attention_input *x, int64_t b, int64_t m, int64_t first,
+                             int64_t count, char *room, char *to);
+// c (lines x cols of the kernel) = panels of lines times one panel of columns, along k; added to what c holds if `add`.
+// `length` is what k was when the lines were packed.
+void cpu_attention_multiply(const struct attend *a, int64_t lines, int64_t k, int64_t length, const char *panels,
+                            const char *panel, float *c, bool add);
+
+// Scales scores of a panel of queries, `first` on, with keys from `key` on, and hides or changes them. room: for 2 * cols
+// rows of scores.
 void cpu_attention_mask(const struct attend *a, int64_t b, int64_t m, int64_t first, int64_t count, int64_t key,
                         int64_t keys, float *room, float *scores);
-// The same for one query, whose scores lie one behind the other. room: for one row.
+// The same for one query, whose scores lie one behind the other and are scaled. room: for one row.
 void cpu_attention_mask_row(const struct attend *a, int64_t b, int64_t m, int64_t row, int64_t key, int64_t keys,
                             float *room, float *scores);
 
-// attention_bf16.c: the same products where there are instructions for half floats; whether there are for these.
-bool cpu_attention_has_half(zl_dtype dtype);
-size_t cpu_attention_half_bytes(int64_t rows, int64_t cols); // of panels
-// Rows as panels, and as panels of columns. room: for four rows.
-void cpu_attention_half_rows(const struct attention_input *x, int64_t b, int64_t m, int64_t first, int64_t count,
-                             float *room, char *to);
-void cpu_attention_half_values(const struct attention_input *x, int64_t b, int64_t m, int64_t first, int64_t count,
-                               float *room, char *to);
-// Eight scores of each of eight queries; a panel's weights as a panel; eight columns of results, in squares, to which weights
-// times values are added, or which are corrected.
-void cpu_attention_half_scores(int64_t cols, const char *keys, const char *queries, float scale, float *out);
-void cpu_attention_half_weights(const float *weights, int64_t keys, char *to);
-void cpu_attention_half_add(int64_t keys, const char *weights, const char *values, float *squares);
-void cpu_attention_half_correct(float *squares, const float *factor);
+// attention_bf16.c: as soften, where the kernel multiplies bfloat16: the weights, to as many digits, are a panel.
+void cpu_attention_soften_half(const float *scores, int64_t keys, float scale, const float *most, float *sum, char *to);
 
 #endif

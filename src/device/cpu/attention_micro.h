@@ -1,75 +1,108 @@
 // attention_micro.h - the inner loops of attention, included once a vector size: CODE(name), CODE_BYTES, CODE_TARGET.
 
-#define MICRO_NAME(part) CODE(part)
-#define MICRO_TYPE       float
-#define MICRO_BYTES      CODE_BYTES
-#define MICRO_ROWS       PANEL
-#define MICRO_VECS       (PANEL * 4 / CODE_BYTES)
-#define MICRO_TARGET     CODE_TARGET
-#include "device/cpu/gemm_micro.h"
-
+typedef float CODE(vector) __attribute__((vector_size(CODE_BYTES)));
+typedef CODE(vector) CODE(memory) __attribute__((aligned(4), may_alias));
 typedef int32_t CODE(whole) __attribute__((vector_size(CODE_BYTES)));
 #define VECTOR   CODE(vector)
 #define WHOLE    CODE(whole)
 #define AT(p)    (*(CODE(memory) *)(p))
 #define GIVEN(p) (*(const CODE(memory) *)(p))
 #define LANES    ((int)(CODE_BYTES / 4))
-#define VECS     (PANEL / LANES)
-#define EACH     _Pragma("GCC unroll 8") for (int v = 0; v < VECS; v++)
 #define INNER    GEMM_FUSED CODE_TARGET static inline __attribute__((always_inline))
 #define OUTER    GEMM_FUSED CODE_TARGET static
 
+// The larger; NaN if b is.
 INNER VECTOR CODE(larger)(VECTOR a, VECTOR b) {
+#if defined(__aarch64__)
+    __asm__("fmax %0.4s, %0.4s, %1.4s" : "+w"(a) : "w"(b));
+    return a;
+#else
     WHOLE more = a > b;
     return (VECTOR)(((WHOLE)a & more) | ((WHOLE)b & ~more));
+#endif
 }
 
-// exp(x) of x that are not positive, 0 from -87 on: 2^n times a polynomial of what is left, within 2 units in the last place.
+// exp(x) of x that are hardly positive, 0 below -88: 2^n times a polynomial of what is left, within 2 units in the last place.
 INNER VECTOR CODE(exp)(VECTOR x) {
     GEMM_CONTRACT
     const float shift = 12582912 + 127; // the last bits of what is added to it are a whole number, then an exponent
+    x = CODE(larger)((VECTOR){0} - 88.03f, x);
     VECTOR n = x * 1.44269504f + shift;
     VECTOR power = (VECTOR)((WHOLE)n << 23);
-    n -= shift;
-    VECTOR r = x - n * 0.693359375f + n * 2.12194440e-4f;
-    VECTOR p = r * 0.00831252523f + 0.0418901145f;
-    p = p * r + 0.166671142f;
-    p = p * r + 0.499992311f;
-    p = p * r + 1.0f;
-    p = p * r + 1.0f;
-    return (VECTOR)((WHOLE)(p * power) & ~(x < -87.0f));
+    VECTOR r = x * 1.44269504f + (shift - n);
+    VECTOR low = r * 0.693146967f + 1.0f, middle = r * 0.0555071327f + 0.240221197f,
+           high = r * 0.0013276472f + 0.00967554133f, square = r * r;
+    return ((high * square + middle) * square + low) * power;
 }
 
-OUTER bool CODE(soften)(float *scores, int64_t keys, float *most, float *sum, float *factor) {
-    GEMM_CONTRACT
-    VECTOR top[VECS], total[VECS], by[VECS];
-    WHOLE changed = {0};
-    EACH total[v] = (VECTOR){0}, top[v] = GIVEN(most + v * LANES);
-    int64_t j = 0;
+// Some vectors of columns at a time, which are all read before the next row.
+#define EACH(vectors) _Pragma("GCC unroll 4") for (int v = 0; v < (vectors); v++)
+#define STRIPS(c, cols, DO)                     \
+    for (int64_t c = 0, rest; c < cols;) {      \
+        rest = (cols - c) / LANES;              \
+        if (rest % 3 == 0) {                    \
+            DO(3);                              \
+            c += 3 * LANES;                     \
+        } else if (rest % 2 == 0) {             \
+            DO(2);                              \
+            c += 2 * LANES;                     \
+        } else {                                \
+            DO(1);                              \
+            c += LANES;                         \
+        }                                       \
+    }
+
+INNER void CODE(rise_strip)(int vectors, const float *scores, int64_t keys, int64_t cols, VECTOR *top) {
+    VECTOR other[3];
+    int64_t j = 1;
+    EACH(vectors) other[v] = top[v] = GIVEN(scores + v * LANES);
     for (; j + 2 <= keys; j += 2)
-        EACH {
-            const float *at = scores + j * PANEL + v * LANES;
-            top[v] = CODE(larger)(CODE(larger)(GIVEN(at), GIVEN(at + PANEL)), top[v]);
+        EACH(vectors) {
+            const float *at = scores + j * cols + v * LANES;
+            top[v] = CODE(larger)(GIVEN(at), top[v]);
+            other[v] = CODE(larger)(GIVEN(at + cols), other[v]);
         }
     if (j < keys)
-        EACH top[v] = CODE(larger)(GIVEN(scores + j * PANEL + v * LANES), top[v]);
-    for (j = 0; j < keys; j++)
-        EACH {
-            VECTOR e = CODE(exp)(GIVEN(scores + j * PANEL + v * LANES) - top[v]);
-            AT(scores + j * PANEL + v * LANES) = e;
-            total[v] += e;
-        }
-    EACH {
-        by[v] = CODE(exp)(GIVEN(most + v * LANES) - top[v]);
-        changed |= top[v] != GIVEN(most + v * LANES);
-        AT(sum + v * LANES) = GIVEN(sum + v * LANES) * by[v] + total[v];
-        AT(most + v * LANES) = top[v];
-        AT(factor + v * LANES) = by[v];
+        EACH(vectors) top[v] = CODE(larger)(GIVEN(scores + j * cols + v * LANES), top[v]);
+    EACH(vectors) top[v] = CODE(larger)(other[v], top[v]);
+}
+
+OUTER bool CODE(rise)(const float *scores, int64_t keys, int64_t cols, float scale, float *most, float *sum, float *factor) {
+    GEMM_CONTRACT
+    VECTOR top[GEMM_COLS_MOST / LANES];
+    WHOLE changed = {0};
+#define RISE(vectors) CODE(rise_strip)(vectors, scores + c, keys, cols, top + c / LANES)
+    STRIPS(c, cols, RISE)
+    for (int64_t c = 0; c < cols; c += LANES) {
+        VECTOR before = GIVEN(most + c), after = CODE(larger)(top[c / LANES] * scale, before);
+        VECTOR by = CODE(exp)(before - after);
+        changed |= after != before;
+        AT(most + c) = after;
+        AT(sum + c) *= by;
+        AT(factor + c) = by;
     }
     int any = 0;
     for (int i = 0; i < LANES; i++)
         any |= changed[i];
     return any;
+}
+
+INNER void CODE(soften_strip)(int vectors, float *scores, int64_t keys, int64_t cols, float scale, const float *most, float *sum) {
+    GEMM_CONTRACT
+    VECTOR less[3], total[3];
+    EACH(vectors) less[v] = -GIVEN(most + v * LANES), total[v] = GIVEN(sum + v * LANES);
+    for (int64_t j = 0; j < keys; j++, scores += cols)
+        EACH(vectors) {
+            VECTOR e = CODE(exp)(GIVEN(scores + v * LANES) * scale + less[v]);
+            AT(scores + v * LANES) = e;
+            total[v] += e;
+        }
+    EACH(vectors) AT(sum + v * LANES) = total[v];
+}
+
+OUTER void CODE(soften)(float *scores, int64_t keys, int64_t cols, float scale, const float *most, float *sum) {
+#define SOFTEN(vectors) CODE(soften_strip)(vectors, scores + c, keys, cols, scale, most + c, sum + c)
+    STRIPS(c, cols, SOFTEN)
 }
 
 // Numbers that do not fill a vector are taken as one with others that do not count.
@@ -104,18 +137,25 @@ OUTER bool CODE(soften_row)(float *scores, int64_t keys, float *most, float *sum
     return after != before;
 }
 
-OUTER void CODE(weigh)(float *scores, float *slopes, int64_t keys, const float *most, const float *inverse,
-                       const float *less) {
+INNER void CODE(weigh_strip)(int vectors, float *scores, float *slopes, int64_t keys, int64_t cols, float scale,
+                             const float *most, const float *inverse, const float *less) {
     GEMM_CONTRACT
-    for (int64_t j = 0; j < keys; j++)
-        EACH {
-            int at = v * LANES;
-            VECTOR s = GIVEN(scores + j * PANEL + at);
-            VECTOR p = CODE(exp)(s - GIVEN(most + at)) * GIVEN(inverse + at);
-            VECTOR slope = p * (GIVEN(slopes + j * PANEL + at) - GIVEN(less + at));
-            AT(scores + j * PANEL + at) = p;
-            AT(slopes + j * PANEL + at) = (VECTOR)((WHOLE)slope & (s != HIDDEN));
+    VECTOR top[3], by[3], minus[3];
+    EACH(vectors) top[v] = -GIVEN(most + v * LANES), by[v] = GIVEN(inverse + v * LANES), minus[v] = GIVEN(less + v * LANES);
+    for (int64_t j = 0; j < keys; j++, scores += cols, slopes += cols)
+        EACH(vectors) {
+            VECTOR s = GIVEN(scores + v * LANES), p = CODE(exp)(s * scale + top[v]) * by[v];
+            AT(scores + v * LANES) = p;
+            AT(slopes + v * LANES) =
+                (VECTOR)((WHOLE)(p * (GIVEN(slopes + v * LANES) - minus[v])) & (s != HIDDEN));
         }
+}
+
+OUTER void CODE(weigh)(float *scores, float *slopes, int64_t keys, int64_t cols, float scale, const float *most,
+                       const float *inverse, const float *less) {
+#define WEIGH(vectors) \
+    CODE(weigh_strip)(vectors, scores + c, slopes + c, keys, cols, scale, most + c, inverse + c, less + c)
+    STRIPS(c, cols, WEIGH)
 }
 
 OUTER void CODE(add)(float *scores, const float *mask, int64_t count) {
@@ -143,6 +183,14 @@ OUTER void CODE(scale)(float *x, int64_t count, float factor) {
         AT(x + i) *= factor;
     for (; i < count; i++)
         x[i] *= factor;
+}
+
+OUTER void CODE(scale_cols)(float *x, int64_t rows, int64_t cols, const float *factor) {
+    for (int64_t c = 0; c < cols; c += LANES) {
+        VECTOR by = GIVEN(factor + c);
+        for (int64_t i = 0; i < rows; i++)
+            AT(x + i * cols + c) *= by;
+    }
 }
 
 // One row ------------------------------------------------------------------------------------------------------------
@@ -173,8 +221,15 @@ OUTER void CODE(dots)(const float *rows, int64_t row, int64_t count, const float
                 out[j + k] += x[i] * rows[k * row + i];
     }
     for (; j < count; j++, rows += row) {
-        float sum = 0;
-        for (int64_t i = 0; i < cols; i++)
+        quad s[2] = {{0}};
+        int64_t i = 0;
+        for (; i + 8 <= cols; i += 8) {
+            s[0] += *(const quad_memory *)(x + i) * *(const quad_memory *)(rows + i);
+            s[1] += *(const quad_memory *)(x + i + 4) * *(const quad_memory *)(rows + i + 4);
+        }
+        s[0] += s[1];
+        float sum = (s[0][0] + s[0][2]) + (s[0][1] + s[0][3]);
+        for (; i < cols; i++)
             sum += x[i] * rows[i];
         out[j] = sum;
     }
@@ -203,16 +258,20 @@ OUTER void CODE(add_rows)(const float *rows, int64_t row, int64_t count, const f
             y[i] += weights[j] * rows[j * row + i];
 }
 
-static const struct attention_code CODE(code) = {CODE(micro), CODE(soften), CODE(soften_row), CODE(weigh), CODE(add),
-                                                 CODE(hide), CODE(scale), CODE(dots), CODE(add_rows)};
+static const struct attention_code CODE(code) = {
+    CODE(rise), CODE(soften), CODE(soften_row), CODE(weigh), CODE(add),
+    CODE(hide), CODE(scale), CODE(scale_cols), CODE(dots), CODE(add_rows)};
 
 #undef VECTOR
 #undef WHOLE
 #undef AT
 #undef GIVEN
 #undef LANES
-#undef VECS
 #undef EACH
+#undef STRIPS
+#undef RISE
+#undef SOFTEN
+#undef WEIGH
 #undef INNER
 #undef OUTER
 #undef ADD_STRIPE

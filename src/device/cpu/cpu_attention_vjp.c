@@ -1,11 +1,18 @@
 // cpu_attention_vjp.c - cotangents of q, k and v: scores are computed again, block by block, from the largest and the sum
 // that the forward pass has kept. A thread takes all of one matrix of keys, so that nothing is added up by two.
+//
+// All results lie as attention.h says of those of the forward pass: a line for each column, panel by panel.
 
 #include "device/cpu/attention.h"
 
 #include <math.h>
 
-enum { BLOCK = 64 }; // queries and keys of a block
+// Multiples of the columns of all kernels.
+enum {
+    ROWS = 480,   // queries whose panels are packed at once
+    QUERIES = 96, // of a block, along which cotangents of keys and values are added up
+    KEYS = 240,
+};
 
 struct backward {
     struct attend a;
@@ -18,157 +25,201 @@ struct backward {
     atomic_bool failed;
 };
 
-// In the scratch of a thread. Sizes of rows are whole panels.
+// In the scratch of a thread.
 struct work {
-    int64_t b, m, dim, width;
-    float *dq;                                // all rows
-    float *dk, *dv;                           // a block of keys
-    float *most, *inverse, *less;             // of all rows
-    float *k_cols, *k_rows, *v_cols;          // a block of keys, twice, and of values
-    float *q_cols, *q_rows, *g_cols, *g_rows; // a block of queries and of the cotangents of their results
-    float *weights, *slopes;                  // panels of queries
-    float *weights_turned, *slopes_turned;    // panels of keys
+    int64_t b, m, first, count;            // of rows
+    char *q, *g;                           // panels of queries, and of the cotangents of their results
+    char *q_cols, *g_cols;                 // their columns, block by block
+    char *k, *k_cols, *v;                  // a block of keys and values
+    float *most, *inverse, *less;          // of the rows
+    float *weights, *slopes;               // of a panel of queries
+    float *weights_turned, *slopes_turned; // panels of keys by a block of queries
+    float *dq, *dk, *dv;                   // of the rows; of all keys
     float *room;
 };
 
-static float *take(float **at, int64_t count) {
-    float *here = *at;
-    *at += count;
-    return here;
+static void *take(char *at, size_t *used, int64_t count) {
+    size_t before = *used;
+    *used += sizeof(float) * (size_t)attention_round(count, 16);
+    return at ? at + before : NULL;
+}
+
+// Lays it out from `at` on, unless that is NULL; the bytes that it takes.
+static size_t lay_out(const struct backward *f, struct work *w, char *at) {
+    const struct attend *a = &f->a;
+    const int64_t rows = a->kernel->rows, cols = a->kernel->cols, step = a->kernel->step;
+    const int64_t dim = attention_round(a->dim, MAX_OF(rows, step)),
+                  width = attention_round(a->width, MAX_OF(rows, step));
+    const int64_t queries = attention_round(MIN_OF(ROWS, a->rows), QUERIES),
+                  keys = attention_round(a->keys, cols);
+    size_t used = 0;
+    w->q = take(at, &used, queries * dim), w->g = take(at, &used, queries * width);
+    w->q_cols = take(at, &used, queries * dim), w->g_cols = take(at, &used, queries * width);
+    w->k = take(at, &used, KEYS * dim), w->k_cols = take(at, &used, KEYS * dim),
+    w->v = take(at, &used, KEYS * width);
+    w->most = take(at, &used, queries), w->inverse = take(at, &used, queries),
+    w->less = take(at, &used, queries);
+    w->weights = take(at, &used, (KEYS + rows) * cols), w->slopes = take(at, &used, (KEYS + rows) * cols);
+    w->weights_turned = take(at, &used, KEYS * QUERIES), w->slopes_turned = take(at, &used, KEYS * QUERIES);
+    w->dq = take(at, &used, queries * dim), w->dk = take(at, &used, keys * dim),
+    w->dv = take(at, &used, keys * width);
+    w->room = take(at, &used, MAX_OF(2 * cols * KEYS, QUERIES * MAX_OF(dim, width)));
+    return used + GEMM_SLACK;
 }
 
 static bool open_work(const struct backward *f, struct work *w) {
-    const struct attend *a = &f->a;
-    int64_t rows = attention_panels(a->rows), dim = attention_panels(a->dim),
-            width = attention_panels(a->width);
-    int64_t widest = MAX_OF(MAX_OF(dim, width), 2 * PANEL);
-    int64_t floats = rows * (dim + 3) + BLOCK * (5 * dim + 4 * width + 4 * BLOCK + widest);
-    float *at = cpu_scratch(SCRATCH_WORK, sizeof(float) * (size_t)floats);
-    if (!at)
-        return false;
-    w->dim = dim, w->width = width;
-    w->dq = take(&at, rows * dim);
-    w->most = take(&at, rows), w->inverse = take(&at, rows), w->less = take(&at, rows);
-    w->dk = take(&at, BLOCK * dim), w->dv = take(&at, BLOCK * width);
-    w->k_cols = take(&at, BLOCK * dim), w->k_rows = take(&at, BLOCK * dim),
-    w->v_cols = take(&at, BLOCK * width);
-    w->q_cols = take(&at, BLOCK * dim), w->q_rows = take(&at, BLOCK * dim);
-    w->g_cols = take(&at, BLOCK * width), w->g_rows = take(&at, BLOCK * width);
-    w->weights = take(&at, BLOCK * BLOCK), w->slopes = take(&at, BLOCK * BLOCK);
-    w->weights_turned = take(&at, BLOCK * BLOCK), w->slopes_turned = take(&at, BLOCK * BLOCK);
-    w->room = at;
-    return true;
+    char *at = cpu_scratch(SCRATCH_WORK, lay_out(f, w, NULL));
+    if (at)
+        lay_out(f, w, at);
+    return at;
 }
 
 // What is known of each row. Rows that fill up a panel have no weight.
-static void start(const struct backward *f, struct work *w) {
+static void start_rows(const struct backward *f, struct work *w) {
     const struct attend *a = &f->a;
-    const float *state = f->state + 2 * (w->b * a->matrices + w->m) * a->rows;
-    int64_t unused, count = attention_panels(a->rows);
-    float *room = w->g_rows;
-    memset(w->dq, 0, sizeof(float) * (size_t)(count * w->dim));
-    for (int64_t i = 0; i < count; i++) {
-        w->most[i] = i < a->rows ? state[2 * i] : 0;
-        w->inverse[i] = i < a->rows ? 1 / state[2 * i + 1] : 0;
+    const int64_t first = (w->b * a->matrices + w->m) * a->rows + w->first;
+    float *room = w->room + attention_round(a->width, 16);
+    int64_t unused;
+    for (int64_t i = 0; i < attention_round(w->count, a->kernel->cols); i++) {
+        bool is = i < w->count;
+        w->most[i] = is ? f->state[2 * (first + i)] : 0;
+        w->inverse[i] = is ? 1 / f->state[2 * (first + i) + 1] : 0;
         w->less[i] = 0;
-        if (i >= a->rows)
+        if (!is)
             continue;
-        const float *y = cpu_attention_read(&f->y, w->b, w->m, i, 1, w->room, &unused);
-        const float *g = cpu_attention_read(&f->g, w->b, w->m, i, 1, room, &unused);
+        const float *y = cpu_attention_read(&f->y, w->b, w->m, w->first + i, 1, w->room, &unused);
+        const float *g = cpu_attention_read(&f->g, w->b, w->m, w->first + i, 1, room, &unused);
         a->code->dots(y, 0, 1, g, a->width, &w->less[i]);
         if (f->drain)
-            f->drain[(w->b * a->matrices + w->m) * a->rows + i] =
-                -expf(attention_sink(a, w->b, w->m, i) - w->most[i]) * w->inverse[i] * w->less[i];
+            f->drain[first + i] =
+                -expf(attention_sink(a, w->b, w->m, w->first + i) - w->most[i]) * w->inverse[i] * w->less[i];
     }
 }
 
-// Weights and slopes of a panel of queries, row i of all, by n keys.
-static void weigh_panel(const struct backward *f, struct work *w, int64_t first, int64_t i, int64_t key,
-                        int64_t n) {
+// Where a panel of c, of so many columns, begins that holds row or key i.
+static float *panel_of(const struct attend *a, float *c, int64_t i, int64_t columns) {
+    return c + i * attention_round(columns, a->kernel->rows);
+}
+
+static void pack_queries(const struct backward *f, struct work *w) {
     const struct attend *a = &f->a;
-    int64_t at = i / PANEL * BLOCK * PANEL, whole = attention_panels(n);
-    float *weights = w->weights + at, *slopes = w->slopes + at;
-    struct attention_span span = attention_span(a, first + i, MIN_OF(PANEL, a->rows - first - i));
-    for (int64_t j = 0; j < n; j += PANEL) {
-        a->code->multiply(a->dim, w->k_cols + j * a->dim, w->q_cols + i * a->dim, weights + j * PANEL, PANEL,
-                          false);
-        a->code->multiply(a->width, w->v_cols + j * a->width, w->g_cols + i * a->width, slopes + j * PANEL,
-                          PANEL, false);
+    const int64_t rows = a->kernel->rows, cols = a->kernel->cols;
+    char *room = (char *)w->room;
+    cpu_attention_pack_rows(a, &a->q, cols, w->b, w->m, w->first, w->count, room, w->q);
+    cpu_attention_pack_rows(a, &f->g, cols, w->b, w->m, w->first, w->count, room, w->g);
+    for (int64_t i = 0; i < w->count; i += QUERIES) {
+        int64_t n = MIN_OF(QUERIES, w->count - i), first = w->first + i;
+        cpu_attention_pack_cols(a, &a->q, w->b, w->m, first, n, room,
+                                w->q_cols + attention_packed(a, rows, a->dim, i));
+        cpu_attention_pack_cols(a, &f->g, w->b, w->m, first, n, room,
+                                w->g_cols + attention_packed(a, rows, a->width, i));
     }
-    if (a->mask.data || span.least < key + n)
-        cpu_attention_mask(a, w->b, w->m, first + i, MIN_OF(PANEL, a->rows - first - i), key, n, w->room,
-                           weights);
-    a->code->weigh(weights, slopes, n, w->most + first + i, w->inverse + first + i, w->less + first + i);
-    memset(weights + n * PANEL, 0, sizeof(float) * (size_t)((whole - n) * PANEL));
-    memset(slopes + n * PANEL, 0, sizeof(float) * (size_t)((whole - n) * PANEL));
 }
 
-// Panels of queries as panels of keys.
-static void turn(const float *from, float *to, int64_t count, int64_t n) {
-    const int64_t row = PANEL * sizeof(float);
-    for (int64_t i = 0; i < count; i += PANEL)
-        for (int64_t j = 0; j < n; j += PANEL)
-            cpu_transpose(sizeof(float), (char *)(to + j * BLOCK + i * PANEL), row,
-                          (const char *)(from + i * BLOCK + j * PANEL), row, PANEL, PANEL);
-}
-
-// y (count x cols) += panels times stripes of n rows.
-static void add_product(const struct attend *a, float *y, int64_t count, int64_t cols, const float *panels,
-                        const float *stripes, int64_t n) {
-    for (int64_t i = 0; i < count; i += PANEL)
-        for (int64_t e = 0; e < cols; e += PANEL)
-            a->code->multiply(n, panels + i * BLOCK, stripes + e * n, y + i * cols + e, cols, true);
-}
-
-// count queries with n keys.
-static void run_block(const struct backward *f, struct work *w, int64_t first, int64_t count, int64_t key,
-                      int64_t n) {
+static void pack_keys(const struct backward *f, struct work *w, int64_t key, int64_t n) {
     const struct attend *a = &f->a;
-    if (key >= attention_span(a, first, count).most)
+    char *room = (char *)w->room;
+    cpu_attention_pack_rows(a, &a->k, a->kernel->rows, w->b, w->m, key, n, room, w->k);
+    cpu_attention_pack_rows(a, &a->v, a->kernel->rows, w->b, w->m, key, n, room, w->v);
+    cpu_attention_pack_cols(a, &a->k, w->b, w->m, key, n, room, w->k_cols);
+}
+
+// Weights and slopes of a panel of queries, row i of w on, by n keys; zeros behind them fill a panel of keys.
+static void weigh_panel(const struct backward *f, struct work *w, int64_t i, int64_t key, int64_t n) {
+    const struct attend *a = &f->a;
+    const int64_t cols = a->kernel->cols, count = MIN_OF(cols, w->count - i);
+    struct attention_span span = attention_span(a, w->first + i, count);
+    float scale = a->scale;
+    cpu_attention_multiply(a, n, a->dim, a->dim, w->k, w->q + attention_packed(a, cols, i, a->dim),
+                           w->weights, false);
+    cpu_attention_multiply(a, n, a->width, a->width, w->v, w->g + attention_packed(a, cols, i, a->width),
+                           w->slopes, false);
+    if (a->mask.data || span.least < key + n) {
+        cpu_attention_mask(a, w->b, w->m, w->first + i, count, key, n, w->room, w->weights);
+        scale = 1;
+    }
+    a->code->weigh(w->weights, w->slopes, n, cols, scale, w->most + i, w->inverse + i, w->less + i);
+    size_t rest = sizeof(float) * (size_t)((attention_round(n, cols) - n) * cols);
+    memset(w->weights + n * cols, 0, rest);
+    memset(w->slopes + n * cols, 0, rest);
+}
+
+// A panel of queries by n keys as panels of keys: row i of each is the first of the queries.
+static void turn(const struct attend *a, const float *from, int64_t n, int64_t i, float *to) {
+    const int64_t cols = a->kernel->cols, row = cols * (int64_t)sizeof(float);
+    for (int64_t j = 0; j < n; j += cols)
+        cpu_transpose(sizeof(float), (char *)(to + j * QUERIES + i * cols), row,
+                      (const char *)(from + j * cols), row, cols, cols);
+}
+
+// Queries i on, a block of them, with n keys.
+static void run_block(const struct backward *f, struct work *w, int64_t i, int64_t key, int64_t n) {
+    const struct attend *a = &f->a;
+    const int64_t cols = a->kernel->cols, rows = a->kernel->rows, count = MIN_OF(QUERIES, w->count - i);
+    if (key >= attention_span(a, w->first + i, count).most)
         return;
-    cpu_attention_by_columns(&a->q, w->b, w->m, first, count, w->room, w->q_cols);
-    cpu_attention_by_columns(&f->g, w->b, w->m, first, count, w->room, w->g_cols);
-    cpu_attention_by_rows(&a->q, w->b, w->m, first, count, w->room, w->q_rows);
-    cpu_attention_by_rows(&f->g, w->b, w->m, first, count, w->room, w->g_rows);
-    a->code->scale(w->q_cols, attention_panels(count) * a->dim, a->scale);
-    for (int64_t i = 0; i < count; i += PANEL)
-        weigh_panel(f, w, first, i, key, n);
-    turn(w->weights, w->weights_turned, count, n);
-    turn(w->slopes, w->slopes_turned, count, n);
-    add_product(a, w->dq + first * w->dim, count, w->dim, w->slopes, w->k_rows, n);
-    add_product(a, w->dk, n, w->dim, w->slopes_turned, w->q_rows, count);
-    add_product(a, w->dv, n, w->width, w->weights_turned, w->g_rows, count);
+    for (int64_t at = 0; at < count; at += cols) {
+        weigh_panel(f, w, i + at, key, n);
+        turn(a, w->weights, n, at, w->weights_turned);
+        turn(a, w->slopes, n, at, w->slopes_turned);
+        cpu_attention_multiply(a, a->dim, n, n, w->k_cols, (char *)w->slopes,
+                               panel_of(a, w->dq, i + at, a->dim), true);
+    }
+    const char *q = w->q_cols + attention_packed(a, rows, a->dim, i),
+               *g = w->g_cols + attention_packed(a, rows, a->width, i);
+    for (int64_t j = 0; j < n; j += cols) {
+        const char *slopes = (char *)(w->slopes_turned + j * QUERIES),
+                   *weights = (char *)(w->weights_turned + j * QUERIES);
+        cpu_attention_multiply(a, a->dim, count, count, q, slopes, panel_of(a, w->dk, key + j, a->dim), true);
+        cpu_attention_multiply(a, a->width, count, count, g, weights, panel_of(a, w->dv, key + j, a->width),
+                               true);
+    }
 }
 
-static void put(const struct backward *f, int which, int64_t row, int64_t count, float *from, int64_t stride,
-                int64_t cols, float scale) {
-    for (int64_t i = 0; i < count; i++, from += stride) {
-        char *to = f->out[which] + (row + i) * cols * f->item;
-        f->a.code->scale(from, cols, scale);
+// Panels of lines as rows of the result, `row` on.
+static void put(const struct backward *f, struct work *w, int which, int64_t row, int64_t count, float *from,
+                int64_t columns, float scale) {
+    const struct attend *a = &f->a;
+    const int64_t cols = a->kernel->cols, word = sizeof(float);
+    for (int64_t i = 0, n; i < count; i += n) {
+        n = MIN_OF(cols, count - i);
+        float *panel = panel_of(a, from, i, columns);
+        char *to = f->out[which] + (row + i) * columns * f->item, *rows = f->narrow ? (char *)w->room : to;
+        a->code->scale(panel, columns * cols, scale);
+        cpu_transpose(sizeof(float), rows, columns * word, (const char *)panel, cols * word, n, columns);
         if (f->narrow)
-            cpu_call_row(f->narrow, to, (char *)from, NULL, NULL, cols);
-        else
-            memcpy(to, from, sizeof(float) * (size_t)cols);
+            cpu_call_row(f->narrow, to, rows, NULL, NULL, n * columns);
     }
+}
+
+static void run_rows(const struct backward *f, struct work *w) {
+    const struct attend *a = &f->a;
+    const int64_t rows = attention_round(w->count, a->kernel->cols);
+    start_rows(f, w);
+    pack_queries(f, w);
+    memset(w->dq, 0, sizeof(float) * (size_t)(rows * attention_round(a->dim, a->kernel->rows)));
+    int64_t seen = attention_span(a, w->first, w->count).most;
+    for (int64_t key = 0, n; key < seen; key += n) {
+        n = MIN_OF(KEYS, a->keys - key);
+        pack_keys(f, w, key, n);
+        for (int64_t i = 0; i < w->count; i += QUERIES)
+            run_block(f, w, i, key, n);
+    }
+    put(f, w, 0, (w->b * a->matrices + w->m) * a->rows + w->first, w->count, w->dq, a->dim, a->scale);
 }
 
 static void run_matrix(const struct backward *f, struct work *w) {
     const struct attend *a = &f->a;
-    int64_t matrix = w->b * a->matrices + w->m;
-    start(f, w);
-    for (int64_t key = 0; key < a->keys; key += BLOCK) {
-        int64_t n = MIN_OF(BLOCK, a->keys - key);
-        cpu_attention_by_columns(&a->k, w->b, w->m, key, n, w->room, w->k_cols);
-        cpu_attention_by_rows(&a->k, w->b, w->m, key, n, w->room, w->k_rows);
-        cpu_attention_by_columns(&a->v, w->b, w->m, key, n, w->room, w->v_cols);
-        memset(w->dk, 0, sizeof(float) * (size_t)(BLOCK * w->dim));
-        memset(w->dv, 0, sizeof(float) * (size_t)(BLOCK * w->width));
-        for (int64_t first = 0; first < a->rows; first += BLOCK)
-            run_block(f, w, first, MIN_OF(BLOCK, a->rows - first), key, n);
-        put(f, 1, matrix * a->keys + key, n, w->dk, w->dim, a->dim, a->scale);
-        put(f, 2, matrix * a->keys + key, n, w->dv, w->width, a->width, 1);
+    const int64_t keys = attention_round(a->keys, a->kernel->cols),
+                  at = (w->b * a->matrices + w->m) * a->keys;
+    memset(w->dk, 0, sizeof(float) * (size_t)(keys * attention_round(a->dim, a->kernel->rows)));
+    memset(w->dv, 0, sizeof(float) * (size_t)(keys * attention_round(a->width, a->kernel->rows)));
+    for (w->first = 0; w->first < a->rows; w->first += ROWS) {
+        w->count = MIN_OF(ROWS, a->rows - w->first);
+        run_rows(f, w);
     }
-    put(f, 0, matrix * a->rows, a->rows, w->dq, w->dim, a->dim, a->scale);
+    put(f, w, 1, at, a->keys, w->dk, a->dim, a->scale);
+    put(f, w, 2, at, a->keys, w->dv, a->width, 1);
 }
 
 static void run_range(const void *context, int64_t at, int64_t end) {
@@ -193,6 +244,7 @@ bool cpu_attention_vjp(const struct call *c) {
     zl_array state = from.state;
     if (!cpu_attention_open(&f.a, &from))
         return false;
+    f.a.kernel = cpu_attention_kernel(ZL_FLOAT32, f.a.rows);
     cpu_attention_input(&f.a, &f.y, from.y, 4, f.a.q.share);
     cpu_attention_input(&f.a, &f.g, from.g, 5, f.a.q.share);
     f.state = array_data(state, &room);
