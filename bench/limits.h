@@ -73,8 +73,8 @@ static void fma_block(void) {
 }
 #elif defined(__x86_64__)
 enum { FMA_FLOPS = FMA_BLOCKS * 12 * 16 };
-__attribute__((target("avx2,fma"))) static void fma_block(void) {
-    __asm__ volatile("vxorps %%ymm14, %%ymm14, %%ymm14\n vxorps %%ymm15, %%ymm15, %%ymm15\n .rept 16\n"
+__attribute__((target("avx2,fma"))) static void fma_block(void) { // sums of zeros: others may be slow
+    __asm__ volatile(".irp r, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 14, 15\n vxorps %%ymm\\r, %%ymm\\r, %%ymm\\r\n .endr\n .rept 16\n"
                      "vfmadd231ps %%ymm14, %%ymm15, %%ymm0\n vfmadd231ps %%ymm14, %%ymm15, %%ymm1\n"
                      "vfmadd231ps %%ymm14, %%ymm15, %%ymm2\n vfmadd231ps %%ymm14, %%ymm15, %%ymm3\n"
                      "vfmadd231ps %%ymm14, %%ymm15, %%ymm4\n vfmadd231ps %%ymm14, %%ymm15, %%ymm5\n"

@@ -12,10 +12,14 @@ struct peak {
     const char *instruction;
     double work;                  // operations of one instruction
     void (*part)(int part, int parts);
+    bool (*here)(void);           // whether the CPU has it
     double best;                  // seconds
 };
 
 #if defined(__aarch64__)
+
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
 
 #define PEAK_LIST(DO)                                                                                              \
     DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7) DO(8) DO(9) DO(10) DO(11) DO(12) DO(13) DO(14) DO(15) DO(16) DO(17) \
@@ -47,21 +51,31 @@ PEAK(peak_f16, "fp16fml", PEAK_FMLAL)
 PEAK(peak_bf16, "bf16", PEAK_BFMMLA)
 PEAK(peak_i8, "i8mm", PEAK_SMMLA)
 
-static struct peak peaks[] = {
-    {ZL_FLOAT32, "fmla", 8, peak_f32, 0},       {ZL_BFLOAT16, "bfmmla", 32, peak_bf16, 0},
-    {ZL_INT8, "smmla", 64, peak_i8, 0},         {ZL_FLOAT16, "fmlal", 8, peak_f16, 0},
-    {ZL_FLOAT64, "fmla of f64", 4, peak_f64, 0},
-};
-
-#else // multiply-adds of AVX2 stand for all
-
-#include "limits.h"
+static bool has(int word, unsigned long bit) { return getauxval((unsigned long)word) & bit; }
+static bool has_neon(void) { return true; }
+static bool has_fmlal(void) { return has(AT_HWCAP, HWCAP_ASIMDFHM); }
+static bool has_bfmmla(void) { return has(AT_HWCAP2, HWCAP2_BF16); }
+static bool has_smmla(void) { return has(AT_HWCAP2, HWCAP2_I8MM); }
 
 static struct peak peaks[] = {
-    {ZL_FLOAT32, "fma", FMA_FLOPS * (double)FMA_LOOPS / PEAK_LOOPS / PEAK_REPEATS / PEAK_SUMS, fma_part, 0},
+    {ZL_FLOAT32, "fmla", 8, peak_f32, has_neon, 0},        {ZL_BFLOAT16, "bfmmla", 32, peak_bf16, has_bfmmla, 0},
+    {ZL_INT8, "smmla", 64, peak_i8, has_smmla, 0},         {ZL_FLOAT16, "fmlal", 8, peak_f16, has_fmlal, 0},
+    {ZL_FLOAT64, "fmla of f64", 4, peak_f64, has_neon, 0},
 };
+
+#else
+
+#include "peaks_x86.h"
 
 #endif
+
+// The best instruction for a dtype that the CPU has; NULL: none.
+static struct peak *find_peak(zl_dtype dtype) {
+    for (size_t i = 0; i < sizeof peaks / sizeof peaks[0]; i++)
+        if (peaks[i].dtype == dtype && peaks[i].here())
+            return &peaks[i];
+    return NULL;
+}
 
 static void measure_peak(struct peak *p) {
     double took = bench_on_all_cores(p->part);

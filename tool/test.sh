@@ -70,7 +70,8 @@ other_architecture() {
     mkdir -p "$tmp/$other" && ln -s "$compiler" "$tmp/$other/cc" # what the library finds to compile kernels with
     part "$other: build" build "build-$other" zellige_test "$@" \
         --toolchain "cmake/toolchain-$other-linux-gnu.cmake" &&
-        part "$other: tests" "${emulator[@]}" "build-$other/test" --quick --except after_fork # which qemu cannot
+        part "$other: tests" "${emulator[@]}" "build-$other/test" --quick --except after_fork && # which qemu cannot
+        part "$other: CPU models" test/scripts/cpu_models.sh "build-$other"
 }
 
 all() { # SECONDS that a script may take, TEST-OPTION...

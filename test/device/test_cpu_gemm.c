@@ -7,6 +7,8 @@
 
 #include <float.h>
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 #include "device/cpu/gemm.h"
 
@@ -124,7 +126,7 @@ static const int64_t shapes[][3] = {
 static bool takes(const struct gemm_kernel *u, zl_dtype dtype) {
     bool half = dtype == ZL_FLOAT16 || dtype == ZL_BFLOAT16;
     return u->dtype == dtype || (u->dtype == ZL_FLOAT32 && half) ||
-           (u->dtype == ZL_INT32 && dtype == ZL_INT8);
+           ((u->dtype == ZL_INT16 || u->dtype == ZL_INT32) && dtype == ZL_INT8);
 }
 
 static void check_kernel(const struct gemm_kernel *u, zl_dtype dtype, zl_dtype out) {
@@ -141,21 +143,81 @@ static void check_kernel(const struct gemm_kernel *u, zl_dtype dtype, zl_dtype o
 
 static const zl_dtype dtypes[] = {ZL_FLOAT32, ZL_FLOAT64, ZL_FLOAT16, ZL_BFLOAT16, ZL_INT8};
 
-TEST(every_kernel_within_bounds) {
+static void check_dtypes(const struct gemm_kernel *u) {
+    for (size_t d = 0; d < COUNT(dtypes); d++)
+        if (takes(u, dtypes[d])) {
+            check_kernel(u, dtypes[d], u->sum);
+            if (u->sum == ZL_FLOAT32)
+                check_kernel(u, dtypes[d], dtypes[d]);
+        }
+}
+
+// All kernels whose needs are in a list of names with spaces around them; "" are those without.
+static void check_kernels(const char *needs) {
     const struct gemm_kernel *u;
-    for (int i = 0; (u = gemm_kernel_at(i)); i++)
-        for (size_t d = 0; gemm_can_run(u) && d < COUNT(dtypes); d++)
-            if (takes(u, dtypes[d])) {
-                check_kernel(u, dtypes[d], u->sum);
-                if (u->sum == ZL_FLOAT32)
-                    check_kernel(u, dtypes[d], dtypes[d]);
-            }
+    int known = 0, ran = 0;
+    for (int i = 0; (u = gemm_kernel_at(i)); i++) {
+        char name[64];
+        snprintf(name, sizeof name, " %s ", u->needs ? u->needs : "");
+        if (!strstr(needs, name))
+            continue;
+        known++;
+        if (gemm_can_run(u))
+            ran++, check_dtypes(u);
+    }
+    if (!known)
+        SKIP("the library for this architecture has no such kernels");
+    if (!ran)
+        SKIP("this CPU, or the system, does not have the instructions");
+}
+
+TEST(kernels_of_every_cpu_within_bounds) {
+    check_kernels("  ");
+}
+
+TEST(kernels_of_neon_within_bounds) {
+    check_kernels(" dotprod fhm bf16 i8mm ");
+}
+
+TEST(kernels_of_sve_within_bounds) {
+    check_kernels(" sve_256 sve_256_bf16 sve_256_i8mm sve_512 sve_512_bf16 sve_512_i8mm ");
+}
+
+TEST(kernels_of_avx2_within_bounds) {
+    check_kernels(" avx2 ");
+}
+
+TEST(kernels_of_avx512_within_bounds) {
+    check_kernels(" avx512 ");
+}
+
+TEST(kernels_of_vnni_within_bounds) {
+    check_kernels(" avx_vnni avx512_vnni ");
+}
+
+TEST(kernels_of_avx512_bf16_within_bounds) {
+    check_kernels(" avx512_bf16 ");
+}
+
+TEST(kernels_of_amx_within_bounds) {
+    check_kernels(" amx_int8 amx_bf16 ");
 }
 
 TEST(every_dtype_has_a_kernel) {
     for (size_t d = 0; d < COUNT(dtypes); d++)
         if (CHECK(gemm_kernel_for(dtypes[d])))
             CHECK(gemm_can_run(gemm_kernel_for(dtypes[d])) && takes(gemm_kernel_for(dtypes[d]), dtypes[d]));
+}
+
+// ZL_TEST_KERNELS names those that are to be chosen on the CPU that an emulator stands for: test/scripts/cpu_models.sh
+TEST(chosen_kernels_are_those_of_the_cpu) {
+    const char *expected = getenv("ZL_TEST_KERNELS");
+    struct text chosen = {0};
+    for (size_t d = 0; d < COUNT(dtypes); d++)
+        text_add(&chosen, "%s%s", d ? ", " : "", gemm_kernel_for(dtypes[d])->name);
+    if (expected)
+        CHECK_STR(chosen.data, expected);
+    text_free(&chosen);
 }
 
 // Bit by bit, from run to run and whatever the number of threads.

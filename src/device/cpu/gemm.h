@@ -20,11 +20,19 @@ struct gemm_kernel {
     int rows, cols;
     int unit, step;    // elements along k: of one line side by side; done at once
     gemm_micro_fn *run;
+    int a_unit;             // the unit of a, where it is not that of b; else 0
+    uint8_t flip;           // bits of every byte of b that are turned over when it is packed
+    int l1_eighths;         // of L1 that two panels may take; 0: half of it
+    void (*open)(void);     // what a thread does before it runs the kernel, some times in a row;
+    void (*close)(void);    // and afterwards. NULL: nothing
 };
-enum { GEMM_ROWS_MOST = 16, GEMM_COLS_MOST = 64 };
+enum { GEMM_ROWS_MOST = 32, GEMM_COLS_MOST = 64 };
 
 // The best first. Kernels of a file end with one without a name.
-extern const struct gemm_kernel gemm_kernels_neon[], gemm_kernels_x86[], gemm_kernels_any[];
+extern const struct gemm_kernel gemm_kernels_sve[], gemm_kernels_neon[];
+extern const struct gemm_kernel gemm_kernels_amx[], gemm_kernels_vnni[], gemm_kernels_avx512_bf16[],
+    gemm_kernels_avx512[], gemm_kernels_avx2[];
+extern const struct gemm_kernel gemm_kernels_any[];
 
 // The i-th of all kernels in the library; NULL behind the last.
 const struct gemm_kernel *gemm_kernel_at(int i);

@@ -48,9 +48,14 @@ const struct gemm_kernel gemm_kernels_any[] = {
 const struct gemm_kernel *gemm_kernel_at(int i) {
     static const struct gemm_kernel *const tables[] = {
 #if defined(__aarch64__)
+        gemm_kernels_sve,
         gemm_kernels_neon,
 #elif defined(__x86_64__)
-        gemm_kernels_x86,
+        gemm_kernels_amx,
+        gemm_kernels_vnni,
+        gemm_kernels_avx512_bf16,
+        gemm_kernels_avx512,
+        gemm_kernels_avx2,
 #endif
         gemm_kernels_any,
     };
@@ -79,7 +84,7 @@ static void choose_all(void) {
     for (int d = 0; d < ZL_DTYPE_COUNT; d++)
         best[d] = best_for((zl_dtype)d);
     if (!best[ZL_INT8])
-        best[ZL_INT8] = best[ZL_INT32];
+        best[ZL_INT8] = best[ZL_INT16] ? best[ZL_INT16] : best[ZL_INT32];
     if (!best[ZL_FLOAT16])
         best[ZL_FLOAT16] = best[ZL_FLOAT32];
     if (!best[ZL_BFLOAT16])

@@ -18,7 +18,7 @@ struct own {
     struct gemm_work w;
     const struct gemm *g;
     const struct gemm_kernel *u;
-    struct gemm_packing packing;
+    struct gemm_packing packing, packing_a;
     row_fn *narrow;               // sums to elements of c; NULL: they are the same
     int64_t item, sum_item;       // bytes of what is packed, and of a sum
     int64_t k_block, k_padded;    // along k: of a block; all of them, in whole steps
@@ -45,6 +45,11 @@ static char *packed_b(const struct own *o, int64_t p, int64_t col) {
     return o->b + (p * round_up(o->columns, o->u->cols) + col * length) * o->item;
 }
 
+static void flip_bytes(char *bytes, int64_t count, uint8_t bits) {
+    for (int64_t i = 0; i < count; i++)
+        bytes[i] = (char)(bytes[i] ^ bits);
+}
+
 // Groups of panels of a block of k.
 static void pack_b_range(const void *context, int64_t from, int64_t to) {
     const struct own *o = context;
@@ -54,15 +59,19 @@ static void pack_b_range(const void *context, int64_t from, int64_t to) {
     for (; from < to; from++) {
         int64_t p = from / groups * o->k_block, col = from % groups * width, at = o->first + col;
         int64_t cols = MIN_OF(width, o->columns - col);
-        gemm_pack(&o->packing, packed_b(o, p, col), o->u->cols, g->b + (p * g->b_row + at * g->b_col) * item,
-                  g->b_row * item, g->b_col * item, MIN_OF(o->k_block, g->k - p), cols, g->n - at - cols);
+        int64_t k = MIN_OF(o->k_block, g->k - p);
+        char *panels = packed_b(o, p, col);
+        gemm_pack(&o->packing, panels, o->u->cols, g->b + (p * g->b_row + at * g->b_col) * item,
+                  g->b_row * item, g->b_col * item, k, cols, g->n - at - cols);
+        if (o->u->flip)
+            flip_bytes(panels, round_up(cols, o->u->cols) * round_up(k, o->u->step) * o->item, o->u->flip);
     }
 }
 
 static void pack_a(const struct own *o, char *to, int64_t row, int64_t rows, int64_t p, int64_t k) {
     const struct gemm *g = o->g;
     const int64_t item = o->packing.from_item;
-    gemm_pack(&o->packing, to, o->u->rows, g->a + (row * g->a_row + p * g->a_col) * item, g->a_col * item,
+    gemm_pack(&o->packing_a, to, o->u->rows, g->a + (row * g->a_row + p * g->a_col) * item, g->a_col * item,
               g->a_row * item, k, rows, g->m - row - rows);
 }
 
@@ -103,6 +112,11 @@ static inline __attribute__((always_inline)) void fetch(const struct own *o, con
         __builtin_prefetch(b + at, 0, 2);
 }
 
+static void call(void (*function)(void)) {
+    if (function)
+        function();
+}
+
 // Columns [from, to) of a part for one block of k.
 static void multiply_strip(const struct own *o, const struct part *t, int64_t p, int64_t from, int64_t to) {
     const struct gemm_kernel *u = o->u;
@@ -110,6 +124,7 @@ static void multiply_strip(const struct own *o, const struct part *t, int64_t p,
     struct stride2 place = {t->sum_row, t->sum_col};
     int64_t panel = k * u->cols * o->item, slice = panel / t->rows;
     bool dense = t->sum_col == o->sum_item, add = p > 0 || o->g->add;
+    call(u->open);
     for (int64_t j = from; j < to; j += u->cols) {
         const char *b = packed_b(o, p, t->col + j);
         char *column = t->sum + j % t->sum_width * t->sum_col;
@@ -125,6 +140,7 @@ static void multiply_strip(const struct own *o, const struct part *t, int64_t p,
                           add);
         }
     }
+    call(u->close);
 }
 
 static void finish_strip(const struct own *o, const struct part *t, int64_t from, int64_t to) {
@@ -187,12 +203,14 @@ static void multiply_part(void *data, int at) {
 
 // Blocks ---------------------------------------------------------------------------------------------------------
 
-// Panels of a and b take half of L1. Blocks of k are of equal length.
+// Panels of a and b take half of L1, or what the kernel says. Blocks of k are of equal length.
 static void cut_k(struct own *o) {
-    int64_t most = cpu_cache_bytes(1) / 2 / ((o->u->rows + o->u->cols) * o->item);
-    int64_t blocks = divide_up(o->g->k, MAX_OF(most, o->u->step));
-    o->k_block = round_up(divide_up(o->g->k, blocks), o->u->step);
-    o->k_padded = (blocks - 1) * o->k_block + round_up(o->g->k - (blocks - 1) * o->k_block, o->u->step);
+    int64_t eighths = o->u->l1_eighths ? o->u->l1_eighths : 4;
+    int64_t most = cpu_cache_bytes(1) * eighths / 8 / ((o->u->rows + o->u->cols) * o->item);
+    int64_t k = MAX_OF(o->g->k, 1), blocks = divide_up(k, MAX_OF(most, o->u->step));
+    o->k_block = round_up(divide_up(k, blocks), o->u->step);
+    int64_t before_last = (k - 1) / o->k_block * o->k_block;
+    o->k_padded = before_last + round_up(k - before_last, o->u->step);
 }
 
 // Columns of b that are packed at once: half of the last cache.
@@ -207,6 +225,8 @@ static void cut_result(struct own *o) {
     int64_t m = o->g->m, fit = cpu_cache_bytes(2) * 3 / 8 / (o->k_block * o->item);
     int64_t least = divide_up(m, MAX_OF(fit, o->u->rows)), most = MAX_OF(m / ROWS_LEAST, least);
     o->row_parts = MIN_OF(round_up(least, o->threads), most);
+    while (o->row_parts > least && o->row_parts < o->threads && o->threads % o->row_parts)
+        o->row_parts--; // else some threads would have a part more than others
     o->col_parts = MIN_OF(divide_up(o->threads, o->row_parts), divide_up(o->columns, o->u->cols));
 }
 
@@ -252,6 +272,9 @@ static int64_t open_product(struct own *o, const struct gemm_work *w) {
                                        .step = o->u->step};
     if (w->dtype != o->u->dtype)
         o->packing.widen = cpu_level()->rows->cast[o->u->dtype][w->dtype];
+    o->packing_a = o->packing;
+    if (o->u->a_unit)
+        o->packing_a.unit = o->u->a_unit;
     if (w->out != o->u->sum)
         o->narrow = cpu_level()->rows->cast[w->out][o->u->sum];
     o->threads = flops / o->u->unit < FLOPS_LEAST ? 1 : pool_threads();

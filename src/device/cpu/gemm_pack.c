@@ -11,7 +11,8 @@
 enum {
     WIDEN_BYTES = 16384, // of elements that are widened at once
     VECTOR = 16,
-    ROW_BYTES = 32, // at least as many as a row of units reads
+    LONGEST = 8,     // bytes of a unit that cpu_transpose takes
+    ROW_BYTES = 128, // at least as many as a row of units reads
 };
 
 INLINE bytes16 load(const char *from) {
@@ -48,13 +49,14 @@ INLINE void interleave(int item, int count, bytes16 *to, const bytes16 *from) {
 INLINE void interleave_rows(int item, int unit, bytes16 *row) {
     bytes16 other[8];
     interleave(item, unit, other, row);
-    interleave(item, unit, row, other);
-    if (unit == 8) {
+    if (unit > 2)
+        interleave(item, unit, row, other);
+    if (unit == 8)
         interleave(item, unit, other, row);
+    if (unit != 4)
 #pragma GCC unroll 8
-        for (int i = 0; i < 8; i++)
+        for (int i = 0; i < unit; i++)
             row[i] = other[i];
-    }
 }
 
 // Rows of lines that are neighbours, as panels of so many bytes each. A row is read along all panels before the next:
@@ -107,13 +109,16 @@ typedef void units_fn(const struct rows *r, int64_t units);
         else                                                                           \
             copy_units((item) * (width), r, units);                                    \
     }
-#define ALL_UNITS(DO)                                                                                  \
-    DO(4, 1, 8)                                                                                        \
-    DO(4, 1, 12)                                                                                       \
-    DO(2, 1, 8)                                                                                        \
-    DO(2, 1, 12)                                                                                       \
-    DO(8, 1, 8) DO(8, 1, 6) DO(2, 4, 8) DO(2, 4, 12) DO(1, 8, 8) DO(1, 8, 12) DO(1, 4, 8) DO(1, 4, 12) \
-        DO(4, 1, 6) DO(4, 1, 16) DO(4, 1, 48) DO(8, 1, 24)
+// clang-format off
+#define ALL_UNITS(DO)                                                           \
+    DO(4, 1, 6) DO(4, 1, 8) DO(4, 1, 12) DO(4, 1, 16) DO(4, 1, 24) DO(4, 1, 48) \
+    DO(8, 1, 6) DO(8, 1, 8) DO(8, 1, 12) DO(8, 1, 24)                           \
+    DO(2, 1, 8) DO(2, 1, 12)                                                    \
+    DO(2, 2, 4) DO(2, 2, 8) DO(2, 2, 16) DO(2, 2, 32) DO(2, 2, 48)              \
+    DO(2, 4, 8) DO(2, 4, 12) DO(2, 4, 24) DO(2, 4, 48)                          \
+    DO(1, 4, 4) DO(1, 4, 8) DO(1, 4, 12) DO(1, 4, 24) DO(1, 4, 32) DO(1, 4, 48) \
+    DO(1, 8, 8) DO(1, 8, 12) DO(1, 8, 24) DO(1, 8, 48)
+// clang-format on
 ALL_UNITS(UNITS)
 
 #define UNITS_ROW(item, unit, width) {item, unit, width, units_##item##_##unit##_##width},
@@ -153,12 +158,23 @@ static void pack_edge(const struct gemm_packing *p, units_fn *units, char *to, i
     }
 }
 
+// Units that are longer than what is transposed at once.
+static void pack_long(const struct gemm_packing *p, char *to, int64_t width, const char *from,
+                      int64_t k_stride, int64_t line_stride, int64_t k, int64_t count) {
+    const int64_t item = p->item, unit = p->unit;
+    for (int64_t at = 0; at < k; at += unit)
+        cpu_move((size_t)item, to + at * width * item, (struct stride2){unit * item, item},
+                 from + at * k_stride, (struct stride2){line_stride, k_stride}, count, MIN_OF(unit, k - at));
+}
+
 // One panel of elements as they are.
 static void pack_same(const struct gemm_packing *p, char *to, int64_t width, const char *from,
                       int64_t k_stride, int64_t line_stride, int64_t k, int64_t count) {
     const int64_t item = p->item, unit = p->unit, whole = k / unit * unit;
     units_fn *units = unit > 1 && line_stride == item ? units_for(p, width) : NULL;
-    if (k_stride == item) {
+    if (unit * item > LONGEST) {
+        pack_long(p, to, width, from, k_stride, line_stride, k, count);
+    } else if (k_stride == item) {
         cpu_transpose((size_t)(item * unit), to, width * unit * item, from, line_stride, k / unit, count);
         pack_elements(p, to + whole * width * item, width, from + whole * item, item, line_stride, k - whole,
                       count);
@@ -209,7 +225,7 @@ static int64_t pack_rows(const struct gemm_packing *p, char *to, int64_t width, 
     const int64_t padded = (k + p->step - 1) / p->step * p->step, whole = k / p->unit * p->unit;
     units_fn *units = units_for(p, width);
     struct rows r = {from, row, to, padded * width * p->item, (count + spare - more) / width};
-    r.panels = units ? MIN_OF(r.panels, count / width) : 0;
+    r.panels = units ? MAX_OF(MIN_OF(r.panels, count / width), 0) : 0;
     if (r.panels > 0)
         units(&r, k / p->unit);
     for (int64_t j = 0; padded > whole && j < r.panels; j++) {

@@ -15,36 +15,56 @@ static const struct cpu_level levels[] = {
 // itself.
 struct need {
     const char *name;
-    unsigned long first, second;
+    unsigned long first, second, third;
 };
 
 #if defined(__aarch64__)
 
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
+#include <sys/prctl.h>
 
+// third: how long vectors of SVE are, one bit for each length.
 enum { FP16_NEEDS = HWCAP_FPHP | HWCAP_ASIMDHP | HWCAP_ASIMDDP };
+#define SVE_BYTES(bytes) (1ul << (bytes) / 16)
 
 static const struct need needs[] = {
-    {"scalar", 0, 0},
-    {"neon", HWCAP_ASIMD, 0},
-    {"neon_fp16", FP16_NEEDS, 0},
-    {"neon_bf16", FP16_NEEDS | HWCAP_ASIMDFHM, HWCAP2_BF16 | HWCAP2_I8MM},
-    {"dotprod", HWCAP_ASIMDDP, 0},
-    {"fhm", HWCAP_ASIMDFHM, 0},
-    {"bf16", 0, HWCAP2_BF16},
-    {"i8mm", 0, HWCAP2_I8MM},
+    {"scalar", 0, 0, 0},
+    {"neon", HWCAP_ASIMD, 0, 0},
+    {"neon_fp16", FP16_NEEDS, 0, 0},
+    {"neon_bf16", FP16_NEEDS | HWCAP_ASIMDFHM, HWCAP2_BF16 | HWCAP2_I8MM, 0},
+    {"dotprod", HWCAP_ASIMDDP, 0, 0},
+    {"fhm", HWCAP_ASIMDFHM, 0, 0},
+    {"bf16", 0, HWCAP2_BF16, 0},
+    {"i8mm", 0, HWCAP2_I8MM, 0},
+    {"sve_256", HWCAP_SVE, 0, SVE_BYTES(32)},
+    {"sve_512", HWCAP_SVE, 0, SVE_BYTES(64)},
+    {"sve_256_bf16", HWCAP_SVE, HWCAP2_SVEBF16, SVE_BYTES(32)},
+    {"sve_512_bf16", HWCAP_SVE, HWCAP2_SVEBF16, SVE_BYTES(64)},
+    {"sve_256_i8mm", HWCAP_SVE, HWCAP2_SVEI8MM, SVE_BYTES(32)},
+    {"sve_512_i8mm", HWCAP_SVE, HWCAP2_SVEI8MM, SVE_BYTES(64)},
 };
 
 static struct need found(void) {
-    return (struct need){NULL, getauxval(AT_HWCAP), getauxval(AT_HWCAP2)};
+    struct need have = {NULL, getauxval(AT_HWCAP), getauxval(AT_HWCAP2), 0};
+    int length = have.first & HWCAP_SVE ? prctl(PR_SVE_GET_VL) : 0;
+    if (length > 0)
+        have.third = SVE_BYTES(length & PR_SVE_VL_LEN_MASK);
+    return have;
+}
+
+static bool is_granted(const struct need *need) {
+    return need;
 }
 
 #elif defined(__x86_64__)
 
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
-// first: CPUID leaf 1 ECX, with leaf 0x80000001 ECX in the high half. second: leaf 7 EBX.
+// first: CPUID leaf 1 ECX, with leaf 0x80000001 ECX in the high half. second: leaf 7 EBX, with ECX. third: leaf 7 EDX,
+// with EAX of its second part.
 #define EXTENDED(bit) ((unsigned long)(bit) << 32)
 enum {
     V2_NEEDS = bit_SSE3 | bit_SSSE3 | bit_SSE4_1 | bit_SSE4_2 | bit_POPCNT | bit_CMPXCHG16B,
@@ -52,16 +72,29 @@ enum {
     V3_SECOND = bit_BMI | bit_AVX2 | bit_BMI2,
     XCR0_YMM = 0x06,
     XCR0_ZMM = 0xe6,
+    XCR0_TILES = 0x60000,
 };
 #define V4_SECOND     (V3_SECOND | bit_AVX512F | bit_AVX512DQ | bit_AVX512CD | bit_AVX512BW | bit_AVX512VL)
 #define LAHF_LM       EXTENDED(bit_LAHF_LM)
 #define LZCNT         EXTENDED(bit_ABM)
+#define V3_FIRST      (V3_NEEDS | LAHF_LM | LZCNT)
+#define AVX512_VNNI   EXTENDED(1u << 11)
+#define AVX_VNNI      EXTENDED(1u << 4)
+#define AVX512_BF16   EXTENDED(1u << 5)
+#define AMX_BF16      (1ul << 22)
+#define AMX_TILE      (1ul << 24)
+#define AMX_INT8      (1ul << 25)
 
 static const struct need needs[] = {
-    {"scalar", 0, 0},
-    {"sse42", V2_NEEDS | LAHF_LM, 0},
-    {"avx2", V3_NEEDS | LAHF_LM | LZCNT, V3_SECOND},
-    {"avx512", V3_NEEDS | LAHF_LM | LZCNT, V4_SECOND},
+    {"scalar", 0, 0, 0},
+    {"sse42", V2_NEEDS | LAHF_LM, 0, 0},
+    {"avx2", V3_FIRST, V3_SECOND, 0},
+    {"avx512", V3_FIRST, V4_SECOND, 0},
+    {"avx_vnni", V3_FIRST, V3_SECOND, AVX_VNNI},
+    {"avx512_vnni", V3_FIRST, V4_SECOND | AVX512_VNNI, 0},
+    {"avx512_bf16", V3_FIRST, V4_SECOND, AVX512_BF16},
+    {"amx_int8", V3_FIRST, V4_SECOND, AMX_TILE | AMX_INT8},
+    {"amx_bf16", V3_FIRST, V4_SECOND, AMX_TILE | AMX_BF16},
 };
 
 // Registers that the operating system keeps for us.
@@ -73,11 +106,13 @@ static unsigned enabled_state(void) {
 
 static struct need found(void) {
     unsigned a, b, c, d;
-    struct need have = {NULL, 0, 0};
+    struct need have = {NULL, 0, 0, 0};
     if (__get_cpuid(1, &a, &b, &c, &d))
         have.first = c;
     if (__get_cpuid_count(7, 0, &a, &b, &c, &d))
-        have.second = b;
+        have.second = b | EXTENDED(c), have.third = d;
+    if (have.third && a > 0 && __get_cpuid_count(7, 1, &a, &b, &c, &d))
+        have.third |= EXTENDED(a);
     if (__get_cpuid(0x80000001, &a, &b, &c, &d))
         have.first |= EXTENDED(c);
     unsigned state = have.first & bit_OSXSAVE ? enabled_state() : 0;
@@ -85,15 +120,27 @@ static struct need found(void) {
         have.first &= ~(unsigned long)bit_AVX;
     if ((state & XCR0_ZMM) != XCR0_ZMM)
         have.second &= ~(unsigned long)bit_AVX512F;
+    if ((state & XCR0_TILES) != XCR0_TILES)
+        have.third &= ~AMX_TILE;
     return have;
+}
+
+// The system keeps tiles only for processes that asked for it, since they make what it saves of a thread much larger.
+static bool is_granted(const struct need *need) {
+    enum { ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18 };
+    return !(need->third & AMX_TILE) || syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0;
 }
 
 #else
 
-static const struct need needs[] = {{"scalar", 0, 0}};
+static const struct need needs[] = {{"scalar", 0, 0, 0}};
 
 static struct need found(void) {
-    return (struct need){NULL, 0, 0};
+    return (struct need){NULL, 0, 0, 0};
+}
+
+static bool is_granted(const struct need *need) {
+    return need;
 }
 
 #endif
@@ -106,7 +153,8 @@ static const struct need *need_of(const char *name) {
 }
 
 static bool covers(const struct need *have, const struct need *need) {
-    return (have->first & need->first) == need->first && (have->second & need->second) == need->second;
+    return (have->first & need->first) == need->first && (have->second & need->second) == need->second &&
+           (have->third & need->third) == need->third;
 }
 
 static bool is_supported(const struct cpu_level *level) {
@@ -166,5 +214,6 @@ int cpu_level_registers(void) {
 bool cpu_has(const char *name) {
     struct need have = found();
     const struct need *need = need_of(name), *asked = need_of(cpu_level()->name);
-    return need && covers(&have, need) && (!*setting_text(SETTING_ISA) || covers(asked, need));
+    return need && covers(&have, need) && (!*setting_text(SETTING_ISA) || covers(asked, need)) &&
+           is_granted(need);
 }

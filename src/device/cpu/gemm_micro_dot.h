@@ -1,0 +1,84 @@
+// gemm_micro_dot.h - the innermost part of a product whose instruction sums products of neighbours along k, included once
+// an instruction.
+//
+// As gemm_micro.h, but a unit of a line has four bytes, which MICRO_DOT(sum, b, a) multiplies lane by lane: b is a vector
+// of units, a is one unit in all lanes. Sums are vectors of MICRO_SUM, all are MICRO_VECTOR for MICRO_DOT.
+//
+// If MICRO_UNSIGNED, b is of unsigned bytes that are 128 too large (struct gemm_kernel's flip), so what 128 times the
+// units of a sum up to is taken away again. A step of a is MICRO_STEP units, whole vectors.
+
+typedef MICRO_SUM MICRO_NAME(sums) __attribute__((vector_size(MICRO_BYTES)));
+typedef MICRO_NAME(sums) MICRO_NAME(memory) __attribute__((aligned(sizeof(MICRO_SUM)), may_alias));
+typedef int MICRO_NAME(unit) __attribute__((aligned(1), may_alias));
+
+// 128 times the sum of each line of a.
+#if MICRO_UNSIGNED
+MICRO_TARGET static void MICRO_NAME(add_lines)(int64_t units, const char *a, int32_t *of) {
+    enum { VECTORS = MICRO_STEP * MICRO_ROWS * 4 / MICRO_BYTES, LANES = MICRO_BYTES / 4 };
+    MICRO_NAME(sums) sum[VECTORS], half = (MICRO_NAME(sums)){0} + (int)0x80808080;
+    for (int v = 0; v < VECTORS; v++)
+        sum[v] = (MICRO_NAME(sums)){0};
+    for (int64_t p = 0; p < units; p += MICRO_STEP, a += VECTORS * MICRO_BYTES)
+#pragma GCC unroll 16
+        for (int v = 0; v < VECTORS; v++)
+            sum[v] = (MICRO_NAME(sums))MICRO_DOT(
+                (MICRO_VECTOR)sum[v], (MICRO_VECTOR)half,
+                (MICRO_VECTOR)(*(const MICRO_NAME(memory) *)(const void *)(a + v * MICRO_BYTES)));
+    for (int i = 0; i < MICRO_ROWS; i++)
+        of[i] = 0;
+    for (int i = 0; i < VECTORS * LANES; i++)
+        of[i % MICRO_ROWS] += sum[i / LANES][i % LANES];
+}
+#endif
+
+MICRO_TARGET static void MICRO_NAME(micro)(int64_t k, const void *a_panel, const void *b_panel, void *c_tile, int64_t c_row,
+                                           bool add) {
+    enum { LANES = MICRO_BYTES / 4 };
+    const int64_t units = k / MICRO_UNIT;
+    const MICRO_NAME(unit) *a = a_panel;
+    const MICRO_NAME(memory) *b = b_panel;
+    MICRO_SUM *c = c_tile;
+    MICRO_NAME(sums) sum[MICRO_ROWS][MICRO_VECS];
+#pragma GCC unroll 16
+    for (int i = 0; i < MICRO_ROWS; i++)
+#pragma GCC unroll 16
+        for (int j = 0; j < MICRO_VECS; j++)
+            sum[i][j] = (MICRO_NAME(sums)){0};
+    for (int64_t p = 0; p < units; p++, a += MICRO_ROWS, b += MICRO_VECS)
+#pragma GCC unroll 16
+        for (int i = 0; i < MICRO_ROWS; i++) {
+            MICRO_VECTOR one = MICRO_ALL(a[i]);
+#pragma GCC unroll 16
+            for (int j = 0; j < MICRO_VECS; j++)
+                sum[i][j] = (MICRO_NAME(sums))MICRO_DOT((MICRO_VECTOR)sum[i][j], (MICRO_VECTOR)b[j], one);
+        }
+#if MICRO_UNSIGNED
+    int32_t more[MICRO_ROWS];
+    MICRO_NAME(add_lines)(units, a_panel, more);
+#endif
+#pragma GCC unroll 16
+    for (int i = 0; i < MICRO_ROWS; i++, c += c_row)
+#pragma GCC unroll 16
+        for (int j = 0; j < MICRO_VECS; j++) {
+            MICRO_NAME(memory) *to = (MICRO_NAME(memory) *)(void *)(c + j * LANES);
+#if MICRO_UNSIGNED
+            sum[i][j] -= more[i];
+#endif
+            if (add)
+                sum[i][j] += *to;
+            *to = sum[i][j];
+        }
+}
+
+#undef MICRO_NAME
+#undef MICRO_SUM
+#undef MICRO_VECTOR
+#undef MICRO_BYTES
+#undef MICRO_ROWS
+#undef MICRO_VECS
+#undef MICRO_UNIT
+#undef MICRO_STEP
+#undef MICRO_ALL
+#undef MICRO_DOT
+#undef MICRO_UNSIGNED
+#undef MICRO_TARGET
