@@ -288,7 +288,7 @@ static void declare_strides(struct program *p, const struct tile_buffer *b) {
     }
 }
 
-static void name_strides(struct program *p, const struct tile_buffer *b) {
+void program_strides(struct program *p, const struct tile_buffer *b) {
     for (int i = 0; i < b->ndim; i++)
         if (program_stride(b, i) < 0)
             style_line(&p->style, "i64 s%d_%d;", b->id, i);
@@ -313,18 +313,22 @@ static void declare_parameters(struct program *p) {
         const char *type = program_memory(q->buffer->type), *constant = q->buffer->is_output ? "" : "const ";
         style_line(&p->style, "%s%s *b%d = (%s%s *)run->p[%d];", constant, type, q->buffer->id, constant,
                    type, i);
-        name_strides(p, q->buffer);
+        program_strides(p, q->buffer);
     }
 }
 
 static void declare_rooms(struct program *p) {
     int at = 0;
-    for (const struct tile_stmt *s = p->kernel->body; s; s = s->next)
-        if (s->kind == TILE_ALLOC) {
-            const char *type = program_memory(s->buffer->type);
+    for (const struct tile_stmt *s = p->kernel->body; s; s = s->next) {
+        if (s->kind != TILE_ALLOC)
+            continue;
+        const char *type = program_memory(s->buffer->type);
+        if (s->buffer->base)
+            program_view(p, s->buffer);
+        else
             style_line(&p->style, "%s *b%d = (%s *)run->room[%d];", type, s->buffer->id, type, at++);
-            name_strides(p, s->buffer);
-        }
+        program_strides(p, s->buffer);
+    }
 }
 
 // Local variables: of the whole function, though they are visible in their blocks only.
@@ -347,7 +351,7 @@ static void room_function(struct program *p, const char *symbol) {
     declare_symbols(p);
     style_open(&p->style, "switch (at)");
     for (const struct tile_stmt *s = p->kernel->body; s; s = s->next) {
-        if (s->kind != TILE_ALLOC)
+        if (s->kind != TILE_ALLOC || s->buffer->base)
             continue;
         style_open(&p->style, "case %d:", at++);
         program_nodes(p, s->buffer->ndim, s->buffer->shape);

@@ -31,6 +31,8 @@ int64_t program_number(expr e);                              // a number that is
 int64_t program_stride(const struct tile_buffer *b, int axis); // in elements; -1: not known before a call
 const char *program_memory(struct tile_type type);           // the type in memory
 
+void program_view(struct program *p, const struct tile_buffer *b); // a pointer into the memory of another buffer
+
 // Emits values, operands first, each once; then program_operand names them.
 void program_nodes(struct program *p, int count, const expr *root);
 void program_operand(struct program *p, expr e);
@@ -50,5 +52,9 @@ void program_rows(struct program *p, const struct tile_stmt *map, const char *co
 
 // Expressions of a product's text that its statement does not have: sizes of buffers. How many.
 int program_gemm_sizes(const struct tile_stmt *s, expr *out);
+
+// program.c -------------------------------------------------------------------------------------------------
+
+void program_strides(struct program *p, const struct tile_buffer *b); // variables for those that are no numbers
 
 #endif

@@ -254,9 +254,21 @@ static int64_t elements_of(const struct tile_buffer *b) {
     return count;
 }
 
+void program_view(struct program *p, const struct tile_buffer *b) {
+    const struct tile_buffer *memory = tile_memory_of(b);
+    const char *type = program_memory(b->type),
+               *constant = memory->parameter >= 0 && !memory->is_output ? "const " : "";
+    style_line(&p->style, "%s%s *b%d = (%s%s *)b%d;", constant, type, b->id, constant, type, b->base->id);
+}
+
 // Memory of a block is on the stack of its thread.
 void program_alloc(struct program *p, const struct tile_stmt *s) {
     const struct tile_buffer *b = s->buffer;
+    if (b->base) {
+        program_view(p, b);
+        program_strides(p, b);
+        return;
+    }
     int64_t count = elements_of(b), bytes = count * tile_type_bytes(b->type);
     if (b->stride)
         program_fail(p, s, "memory of a block has no strides in the target c: ", b->text);

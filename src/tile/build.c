@@ -213,6 +213,22 @@ struct tile_buffer *tile_alloc(const char *text, struct tile_type type, enum til
     return tile_append((struct tile_stmt){.kind = TILE_ALLOC, .buffer = buffer}) ? buffer : NULL;
 }
 
+struct tile_buffer *tile_view(const char *text, struct tile_type type, const struct tile_buffer *base,
+                              int ndim, const expr *shape) {
+    struct tile_buffer *buffer = base ? new_buffer(text, type, ndim, shape) : give_up();
+    if (!buffer)
+        return NULL;
+    buffer->memory = base->memory;
+    buffer->base = base;
+    return tile_append((struct tile_stmt){.kind = TILE_ALLOC, .buffer = buffer}) ? buffer : NULL;
+}
+
+const struct tile_buffer *tile_memory_of(const struct tile_buffer *buffer) {
+    while (buffer->base)
+        buffer = buffer->base;
+    return buffer;
+}
+
 // Expressions -----------------------------------------------------------------------------------------------------
 
 // What makes two expressions equal. Compared as bytes: always zeroed first.

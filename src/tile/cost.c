@@ -50,7 +50,7 @@ static double elements(struct cost *c, const struct tile_region *r, const struct
 }
 
 static void touch(double *bytes, const struct tile_buffer *b, double count) {
-    bytes[b->id] += count * tile_type_bytes(b->type);
+    bytes[tile_memory_of(b)->id] += count * tile_type_bytes(b->type);
 }
 
 // Expressions -----------------------------------------------------------------------------------------------------

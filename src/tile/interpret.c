@@ -154,12 +154,29 @@ static bool measure(struct machine *m, const struct tile_buffer *b, int64_t *ele
     return !b->stride || evaluate_list(m, b->ndim, b->stride, cells->stride);
 }
 
+static int64_t count_elements(const struct cells *cells, int ndim) {
+    int64_t count = 1;
+    for (int i = 0; i < ndim; i++)
+        count *= cells->shape[i];
+    return count;
+}
+
+static bool run_view(struct machine *m, const struct tile_buffer *b, int64_t elements) {
+    const struct cells *base = &m->cells[b->base->id];
+    int64_t room = count_elements(base, b->base->ndim) * tile_type_bytes(b->base->type);
+    m->cells[b->id].data = base->data;
+    return elements * tile_type_bytes(b->type) <= room ||
+           machine_fail(m, "%s has more bytes than %s, whose memory it is", b->text, b->base->text);
+}
+
 static bool run_alloc(struct machine *m, const struct tile_stmt *s) {
     const struct tile_buffer *b = s->buffer;
     struct cells *cells = &m->cells[b->id];
     int64_t elements, last = 1;
     if (!measure(m, b, &elements))
         return false;
+    if (b->base)
+        return run_view(m, b, elements);
     for (int i = 0; i < b->ndim; i++)
         last += (cells->shape[i] - 1) * cells->stride[i];
     size_t bytes = (size_t)MAX_OF(MAX_OF(last, elements), 1) * (size_t)tile_type_bytes(b->type);

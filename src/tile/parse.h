@@ -82,6 +82,7 @@ bool parse_append(struct parser *p, struct tile_stmt stmt);
 
 // parse_region.c: each after its first word
 bool parse_alloc(struct parser *p, struct tile_stmt stmt, enum tile_memory memory);
+bool parse_view(struct parser *p, struct tile_stmt stmt);
 bool parse_copy(struct parser *p, struct tile_stmt stmt);
 bool parse_gemm(struct parser *p, struct tile_stmt stmt);
 bool parse_fill(struct parser *p, struct tile_stmt stmt);

@@ -28,6 +28,35 @@ bool parse_alloc(struct parser *p, struct tile_stmt stmt, enum tile_memory memor
     return parse_append(p, stmt);
 }
 
+static const struct tile_buffer *parse_buffer(struct parser *p) {
+    struct tile_token token = p->token;
+    struct binding *b = token.kind == TOKEN_NAME ? parse_find(p, token.text) : NULL;
+    if (!b || b->kind != BOUND_BUFFER) {
+        parse_unknown(p, token, BOUND_BUFFER, "buffer");
+        return NULL;
+    }
+    const struct tile_buffer *buffer = b->buffer;
+    parse_next(p);
+    return p->failed ? NULL : buffer;
+}
+
+// view v: u8[64, 4] of a
+bool parse_view(struct parser *p, struct tile_stmt stmt) {
+    struct tile_type type;
+    expr shape[TILE_DIMS];
+    const char *text = parse_name(p, "a view");
+    int ndim = text && parse_expect(p, ":") && parse_type(p, &type) ? parse_list(p, shape) : -1;
+    const struct tile_buffer *base = ndim >= 0 && parse_expect(p, "of") ? parse_buffer(p) : NULL;
+    if (!base)
+        return false;
+    struct tile_stmt **at = tile_current()->tail;
+    struct tile_buffer *b = tile_view(text, type, base, ndim, shape);
+    if (!b)
+        return parse_fail_moved(p, stmt.place);
+    (*at)->place = stmt.place;
+    return parse_bind(p, (struct binding){.text = text, .kind = BOUND_BUFFER, .buffer = b});
+}
+
 // Regions ---------------------------------------------------------------------------------------------------------
 
 static bool parse_region_list(struct parser *p, const struct tile_buffer *b, expr **out) {
@@ -42,13 +71,10 @@ static bool parse_region_list(struct parser *p, const struct tile_buffer *b, exp
 
 // a, a[i, j], a[i, j] of [4, 4]
 static bool parse_region(struct parser *p, struct tile_region *region) {
-    struct tile_token token = p->token;
-    struct binding *b = token.kind == TOKEN_NAME ? parse_find(p, token.text) : NULL;
-    if (!b || b->kind != BOUND_BUFFER)
-        return parse_unknown(p, token, BOUND_BUFFER, "buffer");
-    region->buffer = b->buffer;
-    parse_next(p);
-    if (!p->failed && parse_is(p, "[") && !parse_region_list(p, region->buffer, &region->origin))
+    region->buffer = parse_buffer(p);
+    if (!region->buffer)
+        return false;
+    if (parse_is(p, "[") && !parse_region_list(p, region->buffer, &region->origin))
         return false;
     return !parse_accept(p, "of") || parse_region_list(p, region->buffer, &region->extent);
 }

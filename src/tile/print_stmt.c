@@ -228,16 +228,20 @@ static void print_store(struct tile_printer *p, const struct tile_stmt *s) {
     print_mask(p, s->mask);
 }
 
+static void print_alloc(struct tile_printer *p, const struct tile_buffer *b) {
+    text_add(&p->out, "%s ", b->base ? "view" : tile_memory_word[b->memory]);
+    tile_bind(p, b, 0, b->text);
+    tile_print_buffer(p, b, "");
+    if (b->base)
+        text_add(&p->out, " of %s", tile_name_text(p, b->base, b->base->text));
+}
+
 static void print_stmt(struct tile_printer *p, const struct tile_stmt *s) {
     switch (s->kind) {
     case TILE_STORE:
     case TILE_ATOMIC: print_store(p, s); break;
     case TILE_ASSIGN: print_assign(p, s); break;
-    case TILE_ALLOC:
-        text_add(&p->out, "%s ", tile_memory_word[s->buffer->memory]);
-        tile_bind(p, s->buffer, 0, s->buffer->text);
-        tile_print_buffer(p, s->buffer, "");
-        break;
+    case TILE_ALLOC: print_alloc(p, s->buffer); break;
     case TILE_MAP:
         text_add(&p->out, "map");
         print_ranges(p, s);

@@ -53,12 +53,12 @@ bool tile_op_gives_same(enum tile_op op) {
 }
 
 static const char *const words[] = {
-    "kernel",  "param",      "where",     "index",     "launch", "grid",       "threads", "map",
-    "in",      "step",       "stages",    "if",        "else",   "while",      "break",   "let",
-    "copy",    "copy_async", "gemm",      "fill",      "load",   "gemm_async", "store",   "reduce",
-    "scan",    "accumulate", "clear",     "axis",      "atomic", "wait",       "keep",    "barrier",
-    "assert",  "print",      "transpose", "reverse",   "of",     "bits",       "align",   "exclusive",
-    "swizzle", "layout",     "stride",    "workspace", "inf",    "nan",        "true",    "false",
+    "kernel",  "param",  "where", "index",      "launch",    "grid",    "threads", "map",        "in",
+    "step",    "stages", "if",    "else",       "while",     "break",   "let",     "copy",       "copy_async",
+    "gemm",    "fill",   "load",  "gemm_async", "store",     "reduce",  "scan",    "accumulate", "clear",
+    "axis",    "atomic", "wait",  "keep",       "barrier",   "assert",  "print",   "view",       "transpose",
+    "reverse", "of",     "bits",  "align",      "exclusive", "swizzle", "layout",  "stride",     "workspace",
+    "inf",     "nan",    "true",  "false",
 };
 
 const char *const tile_memory_word[] = {"global", "constant", "shared", "fragment", "local", "extra"};

@@ -120,6 +120,7 @@ struct tile_buffer {
     int swizzle;   // bits; 0 is none
     bool is_output;
     int parameter; // position among the kernel's parameters; -1: allocated inside
+    const struct tile_buffer *base; // of a view: whose memory it is, of at least as many bytes; else NULL
     int id;        // among the kernel's buffers
 };
 
@@ -129,7 +130,7 @@ enum tile_scope { TILE_SUBGROUP, TILE_GROUP, TILE_CLUSTER };
 enum tile_stmt_kind {
     TILE_STORE,   // buffer[index] = value, where mask
     TILE_ASSIGN,  // name = value (declares it at first)
-    TILE_ALLOC,   // buffer
+    TILE_ALLOC,   // buffer, or a view of one
     TILE_MAP,     // body for all name[] in extent[], in any order
     TILE_FOR,     // body for name[0] in [begin, extent[0]) by step
     TILE_IF,      // mask ? body : other
@@ -233,6 +234,10 @@ struct tile_buffer *tile_parameter_buffer(const char *text, struct tile_type typ
 const struct tile_name *tile_parameter_scalar(const char *text, struct tile_type type);
 struct tile_buffer *tile_alloc(const char *text, struct tile_type type, enum tile_memory memory, int ndim,
                                const expr *shape);
+// The elements of a buffer without strides, in their order, under another shape or as another type.
+struct tile_buffer *tile_view(const char *text, struct tile_type type, const struct tile_buffer *base, int ndim,
+                              const expr *shape);
+const struct tile_buffer *tile_memory_of(const struct tile_buffer *buffer); // itself, or what it is a view of
 const struct tile_name *tile_name(const char *text, struct tile_type type); // loop or local variable
 const struct tile_name *tile_index(const char *text, expr extent); // loop variable of index type, known range
 

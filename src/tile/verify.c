@@ -5,6 +5,7 @@
 #include "tile/syntax.h"
 
 #include <ctype.h>
+#include <inttypes.h>
 
 struct verifier {
     const struct tile_kernel *kernel;
@@ -101,10 +102,11 @@ static bool check_visible(struct verifier *v, const struct tile_buffer *b) {
 }
 
 static bool check_writable(struct verifier *v, const struct tile_buffer *b) {
+    const struct tile_buffer *memory = tile_memory_of(b);
     if (!check_visible(v, b))
         return false;
-    if (b->parameter >= 0 && !b->is_output)
-        return fail(v, "'%s' is an input; only outputs and allocations are written", b->text);
+    if (memory->parameter >= 0 && !memory->is_output)
+        return fail(v, "'%s' is an input; only outputs and allocations are written", memory->text);
     return b->memory != TILE_CONSTANT || fail(v, "'%s' is constant", b->text);
 }
 
@@ -214,9 +216,32 @@ static bool check_assign(struct verifier *v, const struct tile_stmt *s) {
     return check_type(v, s->value, name->type, "the value");
 }
 
+// The bytes of a buffer where all sizes are numbers, else -1.
+static int64_t bytes_of(const struct tile_buffer *b) {
+    int64_t bytes = tile_type_bytes(b->type);
+    for (int i = 0; i < b->ndim; i++)
+        if (b->shape[i]->op != TILE_CONST ||
+            __builtin_mul_overflow(bytes, tile_value_of(b->shape[i]->type, b->shape[i]->bits).i, &bytes))
+            return -1;
+    return bytes;
+}
+
+static bool check_view(struct verifier *v, const struct tile_buffer *b) {
+    if (!check_visible(v, b->base))
+        return false;
+    if (b->stride || b->base->stride)
+        return fail(v, "'%s' has strides: views are of elements in their order",
+                    b->stride ? b->text : b->base->text);
+    int64_t bytes = bytes_of(b), room = bytes_of(b->base);
+    return bytes < 0 || room < 0 || bytes <= room ||
+           fail(v, "'%s' has %" PRId64 " bytes and '%s', whose memory it is, %" PRId64, b->text, bytes,
+                b->base->text, room);
+}
+
 static bool check_alloc(struct verifier *v, const struct tile_stmt *s) {
     const struct tile_buffer *b = s->buffer;
-    return declare_buffer(v, b) && check_integers(v, b->shape, b->ndim, "a size") &&
+    return (!b->base || check_view(v, b)) && declare_buffer(v, b) &&
+           check_integers(v, b->shape, b->ndim, "a size") &&
            check_integers(v, b->stride, b->ndim, "a stride");
 }
 

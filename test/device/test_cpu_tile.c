@@ -57,6 +57,22 @@ static const struct sample samples[] = {
      2,
      {{F32, 4, {2, 37, 3, 29}}, {F32, 3, {37, 3, 29}}},
      {37, 29}},
+    {"kernel views(a: i32[n, 4], w: u8[64]) -> (y: i32[n, 8], z: i32[4, n]) {\n"
+     "  view flat: i32[n * 4] of a\n"
+     "  view halves: u16[n * 4, 2] of a\n"
+     "  view words: u32[16] of w\n"
+     "  grid b in n {\n"
+     "    shared t: i32[2, 8]\n"
+     "    view line: i32[16] of t\n"
+     "    map i in 16 { line[i] = i32(i) }\n"
+     "    map j in 8 { y[b, j] = i32(halves[b * 4 + j // 2, j % 2]) + i32(words[j]) % 16 + t[1, j] }\n"
+     "  }\n"
+     "  view turned: i32[n, 4] of z\n"
+     "  map i in n, j in 4 { turned[i, j] = flat[i * 4 + j] }\n"
+     "}",
+     4,
+     {{I32, 2, {9, 4}}, {ZL_UINT8, 1, {64}}, {I32, 2, {9, 8}}, {I32, 2, {4, 9}}},
+     {9}},
     {"kernel softmax(x: f32[n, m]) -> (y: f32[n, m]) where m <= 1024 {\n"
      "  grid b in n {\n"
      "    fragment row: f32[1, 1024]\n"

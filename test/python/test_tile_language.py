@@ -155,6 +155,22 @@ class Memory(unittest.TestCase):
         np.testing.assert_array_equal(y, x.view("int32").reshape(2, 12))
         np.testing.assert_array_equal(z, x.reshape(8, 3))
 
+    def test_views_of_other_sizes_and_edges(self):
+        @T.prim_func
+        def main(X: T.Tensor((5, 3, 6), T.float32), Y: T.Tensor((5, 3, 6), T.float32), Z: T.Tensor((15, 12), T.uint16)):
+            with T.Kernel(2, 2) as (bx, by):
+                rows = T.Tensor((15, 6), T.float32, X.data)
+                out = T.Tensor((15, 6), T.float32, Y.data)
+                part = T.alloc_shared((8, 4), T.float32)
+                T.copy(rows[by * 8, bx * 4], part)
+                T.copy(part, out[by * 8, bx * 4])
+                T.copy(T.view(part, dtype=T.uint16), Z[by * 8, bx * 8])
+
+        x = normal(5, 3, 6)
+        y, z = run(main, x, out_idx=[1, 2])
+        np.testing.assert_array_equal(y, x)
+        np.testing.assert_array_equal(z, x.reshape(15, 6).view("uint16"))
+
     def test_atomics(self):
         @T.prim_func
         def main(X: T.Tensor((8, 4), T.float32), Sum: T.Tensor((4,), T.float32), Most: T.Tensor((1,), T.float32)):

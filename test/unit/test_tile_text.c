@@ -199,6 +199,11 @@ TEST(tile_errors_say_what_is_wrong) {
     check_message(IN("for i in n { map j in n { break } }"), "break: no loop is around it");
     check_message(IN("wait t"), "'t' is not the token of an asynchronous statement");
     check_message(IN("copy a[0] -> y[1]"), "how much of 'y' is not said");
+    check_message(IN("view v: f32[4] of zz"), "unknown buffer 'zz'; known: a, c, y");
+    check_message(IN("view v: f32[n] of a\nv[0] = 1"),
+                  "'a' is an input; only outputs and allocations are written");
+    check_message(IN("shared t: f32[4]\nview v: u16[9] of t"),
+                  "'v' has 18 bytes and 't', whose memory it is, 16");
     check_message(IN("copy a -> y else 1i32"), "k.tile:2:18: this is i32 and must be f32");
     check_message(IN("reduce add a -> y axis 1"), "'a' has no axis 1");
     check_message(IN("reduce subtract a -> y axis 0"), "subtract does not combine f32");

@@ -12,7 +12,10 @@ from .expr import Const, Expr, binary, cast, is_number, same, wrap
 
 
 def written(buffer):
-    buffer.is_written = True
+    shared = buffer
+    while shared is not None:
+        shared.is_written = True
+        shared = getattr(shared, "shares", None)
     return buffer
 
 
