@@ -5,11 +5,12 @@
 
 #include "device/device.h"
 #include "device/cpu/tile_kernel.h"
+#include "device/opencl/opencl_kernel.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-static const struct kernel_driver *const drivers[] = {&cpu_kernel_driver};
+static const struct kernel_driver *const drivers[] = {&cpu_kernel_driver, &opencl_kernel_driver};
 
 const char *zl_kernel_target(int index) {
     return index >= 0 && index < (int)COUNT(drivers) ? drivers[index]->name : NULL;
@@ -29,10 +30,9 @@ static const struct kernel_driver *find_driver(const char *target) {
 }
 
 static bool compile(zl_kernel k, const struct kernel_driver *driver) {
-    struct tile_kernel *own = kernel_copy(k->kernel);
     k->driver = driver;
-    k->compiled = own ? driver->compile(own, &k->source) : NULL;
-    tile_free(own);
+    k->lowered = kernel_copy(k->kernel);
+    k->compiled = k->lowered ? driver->compile(k->lowered, &k->source) : NULL;
     return k->compiled;
 }
 

@@ -10,7 +10,7 @@
 // A target that kernels are compiled for.
 struct kernel_driver {
     const char *name;
-    // Compiles a kernel, which it changes. *source: the text that it became, to be freed. NULL and an error.
+    // Compiles a kernel, which it changes and which lives as long as what it gives. *source: the text that it became, to be freed. NULL and an error.
     void *(*compile)(struct tile_kernel *kernel, char **source);
     // address: one for each parameter, of its value if it is a scalar. False and an error.
     bool (*run)(void *compiled, void *const *address, const int64_t *symbol);
@@ -21,6 +21,7 @@ struct zl_kernel_ {
     struct tile_kernel *kernel;
     const struct kernel_driver *driver; // NULL: it was only read
     void *compiled;
+    struct tile_kernel *lowered; // what the driver has changed
     char *source; // what the target's compiler got
 };
 

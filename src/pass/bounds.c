@@ -65,6 +65,11 @@ static struct pass_range range_of_op(expr e) {
     case TILE_MAX: return (struct pass_range){MAX_OF(a.low, b.low), MAX_OF(a.high, b.high)};
     case TILE_MIN: return (struct pass_range){MIN_OF(a.low, b.low), MIN_OF(a.high, b.high)};
     case TILE_CAST: return a;
+    case TILE_AND: return b.low >= 0 && b.low == b.high ? (struct pass_range){0, b.high} : all;
+    case TILE_SHR:
+        return a.low >= 0 && b.low == b.high && b.low >= 0 && b.low < 63
+                   ? (struct pass_range){is_number(a.low) ? a.low >> b.low : 0, is_number(a.high) ? a.high >> b.low : a.high}
+                   : all;
     default: return all;
     }
 }

@@ -30,6 +30,14 @@ struct spelling {
     const char *integer; // for integers, where it differs
 };
 
+// Of a target whose blocks are groups of threads.
+struct target_group {
+    int threads, flat_threads; // of a group where a kernel does not say; of one that has a piece of a long map
+    int subgroup;              // threads that exchange values by shuffles; 0: none
+    int vector_bytes;          // of one access
+    bool has_async;            // copies to shared memory that run on, and are waited for
+};
+
 // What a target can say in its language, and how its loops run.
 struct target {
     const char *name;
@@ -37,6 +45,7 @@ struct target {
     uint32_t cast[ZL_DTYPE_COUNT]; // [to]: dtypes from which one conversion leads there
     bool is_vector;                // maps over unit-stride data become vector loops
     bool is_program;               // kernels of any statements: tile statements become loops
+    const struct target_group *group; // NULL: a block is one thread
     // Whether it has a unit that multiplies tiles of such types (of a, b and the result); NULL: it has none.
     bool (*multiplies)(zl_dtype a, zl_dtype b, zl_dtype c);
     bool packs; // that unit reads parameters where they lie, rectangles of any length
@@ -61,8 +70,8 @@ bool pass_is_dumped(const char *stage);
 void pass_dump(const char *stage, const char *text);
 
 typedef bool pass_function(struct tile_kernel *kernel, const struct target *target);
-pass_function pass_forward, pass_merge, pass_tiles, pass_complex, pass_truth, pass_widen, pass_lower, pass_convert,
-    pass_simplify, pass_vectorise;
+pass_function pass_forward, pass_merge, pass_threads, pass_tiles, pass_complex, pass_truth, pass_widen, pass_lower,
+    pass_convert, pass_simplify, pass_vectorise;
 
 // rewrite.c -------------------------------------------------------------------------------------------------
 

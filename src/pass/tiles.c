@@ -337,12 +337,19 @@ static void emit_nested(const struct target *target, const struct tile_stmt *s) 
 
 static void emit(const struct target *target, const struct tile_stmt *s) {
     switch (s->kind) {
-    case TILE_COPY: copy(s); return;
-    case TILE_FILL: fill(s); return;
+    case TILE_COPY:
+    case TILE_FILL:
+        if (s->loop == TILE_VECTOR) // one access
+            tile_append(*s);
+        else if (s->kind == TILE_COPY)
+            copy(s);
+        else
+            fill(s);
+        return;
     case TILE_REDUCE: reduce(target, s); return;
     case TILE_SCAN: scan(s); return;
     case TILE_GEMM:
-        if (has_unit(target, s))
+        if (target->group ? s->threads : has_unit(target, s))
             tile_append(*s);
         else
             gemm(s);
@@ -352,7 +359,10 @@ static void emit(const struct target *target, const struct tile_stmt *s) {
     case TILE_IF:
     case TILE_WHILE:
     case TILE_GRID: emit_nested(target, s); return;
-    case TILE_WAIT: return;
+    case TILE_WAIT:
+        if (target->group)
+            tile_append(*s);
+        return;
     default: tile_append(*s); return;
     }
 }

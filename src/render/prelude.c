@@ -8,26 +8,7 @@
 #define FLOATS "typedef float f32;\ntypedef u16 f16;\ntypedef u16 bf16;\n\n"
 #define DOUBLE "typedef double f64;\n"
 
-// FN is how a function begins; sqrt and s are names and endings of the language's own functions.
-#define HELPERS_32(sqrt, s) \
-    "FN u32 zl_f32_bits(f32 x) { union { f32 f; u32 u; } v; v.f = x; return v.u; }\n" \
-    "FN f32 zl_f32_from(u32 x) { union { f32 f; u32 u; } v; v.u = x; return v.f; }\n" \
-    "FN f32 zl_neg_f32(f32 x) { return -x; }\n" \
-    "FN f16 zl_neg_f16(f16 x) { return (f16)(x ^ 0x8000); }\n" \
-    "FN bf16 zl_neg_bf16(bf16 x) { return (bf16)(x ^ 0x8000); }\n" \
-    "FN f32 zl_abs_f32(f32 x) { return zl_f32_from(zl_f32_bits(x) & 0x7fffffffu); }\n" \
-    "FN f16 zl_abs_f16(f16 x) { return (f16)(x & 0x7fff); }\n" \
-    "FN bf16 zl_abs_bf16(bf16 x) { return (bf16)(x & 0x7fff); }\n" \
-    "FN f32 zl_max_f32(f32 a, f32 b) { return a != a || a > b || (a == b && zl_f32_bits(b) >> 31) ? a : b; }\n" \
-    "FN f32 zl_min_f32(f32 a, f32 b) { return a != a || a < b || (a == b && zl_f32_bits(a) >> 31) ? a : b; }\n" \
-    "FN i32 zl_i32_of_f32(f32 x) { return x >= 0x1p31f ? 0x7fffffff : x > -0x1p31f ? (i32)x : x == x ? -0x7fffffff - 1 : 0; }\n" \
-    "FN u32 zl_u32_of_f32(f32 x) { return x >= 0x1p32f ? 0xffffffffu : x > 0 ? (u32)x : 0; }\n" \
-    "FN u64 zl_floordiv_u64(u64 a, u64 b) { return b ? a / b : 0; }\n" \
-    "FN i64 zl_floordiv_i64(i64 a, i64 b) {\n" \
-    "    if (b == 0 || b == -1)\n" \
-    "        return b ? (i64)(0 - (u64)a) : 0;\n" \
-    "    return a / b - (a % b != 0 && (a < 0) != (b < 0));\n" \
-    "}\n" \
+#define HALVES \
     "FN f32 zl_f32_of_bf16(bf16 x) { return zl_f32_from((u32)x << 16); }\n" \
     "FN bf16 zl_bf16_of_f32(f32 x) {\n" \
     "    u32 bits = zl_f32_bits(x);\n" \
@@ -47,6 +28,27 @@
     "    if (bits < 0x38800000)\n" \
     "        return (f16)(sign | (zl_f32_bits(zl_f32_from(bits) + 0.5f) - 0x3f000000));\n" \
     "    return (f16)(sign | (bits + 0xfff + (bits >> 13 & 1) - 0x38000000) >> 13);\n" \
+    "}\n"
+
+// FN is how a function begins; sqrt and s are names and endings of the language's own functions.
+#define HELPERS_32(sqrt, s) \
+    "FN u32 zl_f32_bits(f32 x) { union { f32 f; u32 u; } v; v.f = x; return v.u; }\n" \
+    "FN f32 zl_f32_from(u32 x) { union { f32 f; u32 u; } v; v.u = x; return v.f; }\n" \
+    "FN f32 zl_neg_f32(f32 x) { return -x; }\n" \
+    "FN f16 zl_neg_f16(f16 x) { return (f16)(x ^ 0x8000); }\n" \
+    "FN bf16 zl_neg_bf16(bf16 x) { return (bf16)(x ^ 0x8000); }\n" \
+    "FN f32 zl_abs_f32(f32 x) { return zl_f32_from(zl_f32_bits(x) & 0x7fffffffu); }\n" \
+    "FN f16 zl_abs_f16(f16 x) { return (f16)(x & 0x7fff); }\n" \
+    "FN bf16 zl_abs_bf16(bf16 x) { return (bf16)(x & 0x7fff); }\n" \
+    "FN f32 zl_max_f32(f32 a, f32 b) { return a != a || a > b || (a == b && zl_f32_bits(b) >> 31) ? a : b; }\n" \
+    "FN f32 zl_min_f32(f32 a, f32 b) { return a != a || a < b || (a == b && zl_f32_bits(a) >> 31) ? a : b; }\n" \
+    "FN i32 zl_i32_of_f32(f32 x) { return x >= 0x1p31f ? 0x7fffffff : x > -0x1p31f ? (i32)x : x == x ? -0x7fffffff - 1 : 0; }\n" \
+    "FN u32 zl_u32_of_f32(f32 x) { return x >= 0x1p32f ? 0xffffffffu : x > 0 ? (u32)x : 0; }\n" \
+    "FN u64 zl_floordiv_u64(u64 a, u64 b) { return b ? a / b : 0; }\n" \
+    "FN i64 zl_floordiv_i64(i64 a, i64 b) {\n" \
+    "    if (b == 0 || b == -1)\n" \
+    "        return b ? (i64)(0 - (u64)a) : 0;\n" \
+    "    return a / b - (a % b != 0 && (a < 0) != (b < 0));\n" \
     "}\n" \
     "FN f32 zl_floor_f32(f32 x) { return floor" s "(x); }\n" \
     "FN f32 zl_ceil_f32(f32 x) { return ceil" s "(x); }\n" \
@@ -80,7 +82,7 @@
     "#define FN static inline __attribute__((unused))\n" \
     "typedef int8_t i8;\ntypedef int16_t i16;\ntypedef int32_t i32;\ntypedef int64_t i64;\n" \
     "typedef uint8_t u8;\ntypedef uint16_t u16;\ntypedef uint32_t u32;\ntypedef uint64_t u64;\n" FLOATS DOUBLE \
-    "struct c64 {\n    f32 re, im;\n};\n" HELPERS_32("sqrtf", "f") HELPERS_64("sqrt")
+    "struct c64 {\n    f32 re, im;\n};\n" HELPERS_32("sqrtf", "f") HALVES HELPERS_64("sqrt")
 
 const char prelude_c_scalar[] = C_SCALAR;
 
@@ -99,10 +101,13 @@ const char prelude_c_scalar[] = C_SCALAR;
 #define ATOMIC_HALVES(T) \
     ATOMIC_HALF(T, "add", "x + y") ATOMIC_HALF(T, "max", "zl_max_f32(x, y)") ATOMIC_HALF(T, "min", "zl_min_f32(x, y)")
 
-const char prelude_c_tiles[] = C_SCALAR
-    ATOMIC_INTEGERS("i8", "u32") ATOMIC_INTEGERS("i16", "u32") ATOMIC_INTEGERS("i32", "u32") ATOMIC_INTEGERS("i64", "u64")
-    ATOMIC_INTEGERS("u8", "u32") ATOMIC_INTEGERS("u16", "u32") ATOMIC_INTEGERS("u32", "u32") ATOMIC_INTEGERS("u64", "u64")
-    ATOMIC_NUMBERS("f32", "f32", "") ATOMIC_NUMBERS("f64", "f64", "") ATOMIC_HALVES("f16") ATOMIC_HALVES("bf16")
+#define COMBINERS \
+    ATOMIC_INTEGERS("i8", "u32") ATOMIC_INTEGERS("i16", "u32") ATOMIC_INTEGERS("i32", "u32") ATOMIC_INTEGERS("i64", "u64") \
+    ATOMIC_INTEGERS("u8", "u32") ATOMIC_INTEGERS("u16", "u32") ATOMIC_INTEGERS("u32", "u32") ATOMIC_INTEGERS("u64", "u64") \
+    ATOMIC_NUMBERS("f32", "f32", "") ATOMIC_HALVES("f16") ATOMIC_HALVES("bf16")
+#define COMBINERS_64 ATOMIC_NUMBERS("f64", "f64", "")
+
+const char prelude_c_tiles[] = C_SCALAR COMBINERS COMBINERS_64
     "#define ZL_ATOMIC(T, U, at, fn, value) \\\n"
     "    do { \\\n"
     "        U *zl_at = (U *)(at); \\\n"
@@ -131,7 +136,7 @@ const char prelude_cuda[] =
     "#define FN static __device__ __forceinline__\n"
     "typedef signed char i8;\ntypedef short i16;\ntypedef int i32;\ntypedef long long i64;\n"
     "typedef unsigned char u8;\ntypedef unsigned short u16;\ntypedef unsigned u32;\ntypedef unsigned long long u64;\n"
-    FLOATS DOUBLE HELPERS_32("__fsqrt_rn", "f") HELPERS_64("__dsqrt_rn");
+    FLOATS DOUBLE HELPERS_32("__fsqrt_rn", "f") HALVES HELPERS_64("__dsqrt_rn");
 
 // Compiled with -cl-fp32-correctly-rounded-divide-sqrt. Not every device has double.
 const char prelude_opencl[] =
@@ -139,6 +144,163 @@ const char prelude_opencl[] =
     "#define FN static inline\n"
     "typedef char i8;\ntypedef short i16;\ntypedef int i32;\ntypedef long i64;\n"
     "typedef uchar u8;\ntypedef ushort u16;\ntypedef uint u32;\ntypedef ulong u64;\n" FLOATS
-    HELPERS_32("sqrt", "")
+    HELPERS_32("sqrt", "") HALVES
     "#if defined(cl_khr_fp64) || defined(__opencl_c_fp64)\n" DOUBLE HELPERS_64("sqrt") "#endif\n";
+// Groups of threads ----------------------------------------------------------------------------------------------
+
+// 32 bits of division; places of vectors in swizzled rows (see program_values.c).
+#define GROUP_HELPERS \
+    "FN u32 zl_floordiv_u32(u32 a, u32 b) { return b ? a / b : 0; }\n" \
+    "FN i32 zl_floordiv_i32(i32 a, i32 b) {\n" \
+    "    if (b == 0 || b == -1)\n" \
+    "        return b ? (i32)(0 - (u32)a) : 0;\n" \
+    "    return a / b - (a % b != 0 && (a < 0) != (b < 0));\n" \
+    "}\n" \
+    "FN u32 zl_swizzle(u32 at, int row, int vector) { return at ^ ((at >> row & 7) << vector); }\n"
+
+// An atomic repeats until nobody else was quicker. Elements of 8 and 16 bits are part of a word. SPACE is where the element is.
+#define ATOMIC_WORDS \
+    "#define ZL_ATOMIC_32(SPACE, T, at, fn, value) \\\n" \
+    "    do { \\\n" \
+    "        volatile SPACE u32 *zl_at = (volatile SPACE u32 *)(at); \\\n" \
+    "        union { u32 u; T t; } zl_old, zl_new; \\\n" \
+    "        u32 zl_seen = *zl_at; \\\n" \
+    "        do { \\\n" \
+    "            zl_old.u = zl_seen; \\\n" \
+    "            zl_new.t = fn(zl_old.t, value); \\\n" \
+    "            zl_seen = ZL_SWAP_32(zl_at, zl_old.u, zl_new.u); \\\n" \
+    "        } while (zl_seen != zl_old.u); \\\n" \
+    "    } while (0)\n" \
+    "#define ZL_ATOMIC_64(SPACE, T, at, fn, value) \\\n" \
+    "    do { \\\n" \
+    "        volatile SPACE u64 *zl_at = (volatile SPACE u64 *)(at); \\\n" \
+    "        union { u64 u; T t; } zl_old, zl_new; \\\n" \
+    "        u64 zl_seen = *zl_at; \\\n" \
+    "        do { \\\n" \
+    "            zl_old.u = zl_seen; \\\n" \
+    "            zl_new.t = fn(zl_old.t, value); \\\n" \
+    "            zl_seen = ZL_SWAP_64(zl_at, zl_old.u, zl_new.u); \\\n" \
+    "        } while (zl_seen != zl_old.u); \\\n" \
+    "    } while (0)\n" \
+    "#define ZL_ATOMIC_PART(SPACE, T, at, fn, value) \\\n" \
+    "    do { \\\n" \
+    "        SPACE char *zl_byte = (SPACE char *)(at); \\\n" \
+    "        volatile SPACE u32 *zl_at = (volatile SPACE u32 *)(zl_byte - ((ZL_ADDRESS)zl_byte & 3)); \\\n" \
+    "        u32 zl_shift = (u32)((ZL_ADDRESS)zl_byte & 3) * 8, zl_mask = (sizeof(T) == 1 ? 0xffu : 0xffffu) << zl_shift; \\\n" \
+    "        u32 zl_seen = *zl_at, zl_old, zl_new; \\\n" \
+    "        do { \\\n" \
+    "            zl_old = zl_seen; \\\n" \
+    "            T zl_part = fn((T)(zl_old >> zl_shift), value); \\\n" \
+    "            zl_new = (zl_old & ~zl_mask) | ((u32)zl_part << zl_shift & zl_mask); \\\n" \
+    "            zl_seen = ZL_SWAP_32(zl_at, zl_old, zl_new); \\\n" \
+    "        } while (zl_seen != zl_old); \\\n" \
+    "    } while (0)\n" \
+    "#define ZL_ATOMIC_8 ZL_ATOMIC_PART\n#define ZL_ATOMIC_16 ZL_ATOMIC_PART\n"
+
+#define VECTOR_ZEROS "#define ZL_ZERO_4 (zl_4)(0)\n#define ZL_ZERO_8 (zl_8)(0)\n#define ZL_ZERO_16 (zl_16)(0)\n"
+
+// Compiled with -cl-fp32-correctly-rounded-divide-sqrt.
+const char prelude_opencl_tiles[] =
+    "#pragma OPENCL FP_CONTRACT OFF\n"
+    "#ifdef cl_khr_int64_base_atomics\n#pragma OPENCL EXTENSION cl_khr_int64_base_atomics : enable\n#endif\n\n"
+    "#define FN static inline\n"
+    "typedef char i8;\ntypedef short i16;\ntypedef int i32;\ntypedef long i64;\n"
+    "typedef uchar u8;\ntypedef ushort u16;\ntypedef uint u32;\ntypedef ulong u64;\n" FLOATS
+    HELPERS_32("sqrt", "") HALVES COMBINERS GROUP_HELPERS
+    "#if defined(cl_khr_fp64) || defined(__opencl_c_fp64)\n" DOUBLE HELPERS_64("sqrt") COMBINERS_64
+    "#define ZL_WIDE f64\n#else\n#define ZL_WIDE f32\n#endif\n"
+    "#define ZL_ADDRESS ulong\n"
+    "#define ZL_SWAP_32(at, old, next) atomic_cmpxchg(at, old, next)\n"
+    "#define ZL_SWAP_64(at, old, next) atom_cmpxchg(at, old, next)\n" ATOMIC_WORDS
+    "typedef uint zl_4;\ntypedef uint2 zl_8;\ntypedef uint4 zl_16;\n" VECTOR_ZEROS
+    "#define ZL_BARRIER barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)\n"
+    "#define ZL_FAIL(line) atomic_cmpxchg(zl_status, 0, line)\n";
+
+// What CUDA and HIP say in the same way.
+#define CUDA_TYPES \
+    "#define FN static __device__ __forceinline__\n" \
+    "typedef signed char i8;\ntypedef short i16;\ntypedef int i32;\ntypedef long long i64;\n" \
+    "typedef unsigned char u8;\ntypedef unsigned short u16;\ntypedef unsigned u32;\ntypedef unsigned long long u64;\n"
+#define SHUFFLE(T, word) "FN " T " zl_shuffle_" T "(" T " x, u32 by) { return (" T ")ZL_SHUFFLE((" word ")x, by); }\n"
+#define SHUFFLES \
+    SHUFFLE("i8", "i32") SHUFFLE("u8", "u32") SHUFFLE("i16", "i32") SHUFFLE("u16", "u32") SHUFFLE("i32", "i32") \
+    SHUFFLE("u32", "u32") SHUFFLE("i64", "i64") SHUFFLE("u64", "u64") SHUFFLE("f32", "f32") SHUFFLE("f64", "f64") \
+    "#define zl_shuffle_f16 zl_shuffle_u16\n#define zl_shuffle_bf16 zl_shuffle_u16\n" \
+    "#define zl_shuffle_bool(x, by) (zl_shuffle_u32(x, by) != 0)\n"
+#define CUDA_GROUP \
+    "#define ZL_WIDE f64\n" \
+    "#define ZL_ADDRESS size_t\n" \
+    "#define ZL_SWAP_32(at, old, next) atomicCAS((u32 *)(at), old, next)\n" \
+    "#define ZL_SWAP_64(at, old, next) atomicCAS((u64 *)(at), old, next)\n" ATOMIC_WORDS \
+    "#define ZL_BARRIER __syncthreads()\n" \
+    "#define ZL_FAIL(line) atomicCAS((int *)zl_status, 0, line)\n" SHUFFLES
+
+// Copies that run on, matrix instructions: of sm_80 and later. Compiled with --fmad=false.
+const char prelude_cuda_tiles[] = CUDA_TYPES FLOATS DOUBLE HELPERS_32("__fsqrt_rn", "f")
+    "FN f32 zl_f32_of_bf16(bf16 x) { return zl_f32_from((u32)x << 16); }\n"
+    "FN bf16 zl_bf16_of_f32(f32 x) { bf16 y; asm(\"cvt.rn.bf16.f32 %0, %1;\" : \"=h\"(y) : \"f\"(x)); return y; }\n"
+    "FN f32 zl_f32_of_f16(f16 x) { f32 y; asm(\"cvt.f32.f16 %0, %1;\" : \"=f\"(y) : \"h\"(x)); return y; }\n"
+    "FN f16 zl_f16_of_f32(f32 x) { f16 y; asm(\"cvt.rn.f16.f32 %0, %1;\" : \"=h\"(y) : \"f\"(x)); return y; }\n"
+    HELPERS_64("__dsqrt_rn") COMBINERS COMBINERS_64 GROUP_HELPERS
+    "#define ZL_SHUFFLE(x, by) __shfl_xor_sync(0xffffffffu, x, by)\n" CUDA_GROUP
+    "typedef u32 zl_4;\ntypedef uint2 zl_8;\ntypedef uint4 zl_16;\n"
+    "#define ZL_ZERO_4 0u\n#define ZL_ZERO_8 make_uint2(0, 0)\n#define ZL_ZERO_16 make_uint4(0, 0, 0, 0)\n"
+    "FN u32 zl_shared(const void *at) { return (u32)__cvta_generic_to_shared(at); }\n"
+    "FN void zl_async_4(void *to, const void *from) {\n"
+    "    asm volatile(\"cp.async.ca.shared.global [%0], [%1], 4;\" ::\"r\"(zl_shared(to)), \"l\"(from));\n"
+    "}\n"
+    "FN void zl_async_8(void *to, const void *from) {\n"
+    "    asm volatile(\"cp.async.ca.shared.global [%0], [%1], 8;\" ::\"r\"(zl_shared(to)), \"l\"(from));\n"
+    "}\n"
+    "FN void zl_async_16(void *to, const void *from) {\n"
+    "    asm volatile(\"cp.async.cg.shared.global [%0], [%1], 16;\" ::\"r\"(zl_shared(to)), \"l\"(from));\n"
+    "}\n"
+    "#define ZL_COMMIT asm volatile(\"cp.async.commit_group;\" ::: \"memory\")\n"
+    "#define ZL_WAIT(keep) asm volatile(\"cp.async.wait_group %0;\" ::\"n\"(keep) : \"memory\")\n"
+    "FN void zl_load_matrices(u32 *x, const void *at) {\n"
+    "    asm volatile(\"ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];\"\n"
+    "                 : \"=r\"(x[0]), \"=r\"(x[1]), \"=r\"(x[2]), \"=r\"(x[3]) : \"r\"(zl_shared(at)) : \"memory\");\n"
+    "}\n"
+    "FN void zl_load_transposed(u32 *x, const void *at) {\n"
+    "    asm volatile(\"ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];\"\n"
+    "                 : \"=r\"(x[0]), \"=r\"(x[1]), \"=r\"(x[2]), \"=r\"(x[3]) : \"r\"(zl_shared(at)) : \"memory\");\n"
+    "}\n"
+    "#define ZL_MULTIPLY(NAME, TYPE) \\\n"
+    "    FN void NAME(f32 *c, const u32 *a, const u32 *b) { \\\n"
+    "        asm volatile(\"mma.sync.aligned.m16n8k16.row.col.f32.\" TYPE \".\" TYPE \".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};\" \\\n"
+    "                     : \"+f\"(c[0]), \"+f\"(c[1]), \"+f\"(c[2]), \"+f\"(c[3]) \\\n"
+    "                     : \"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), \"r\"(a[3]), \"r\"(b[0]), \"r\"(b[1])); \\\n"
+    "    }\n"
+    "ZL_MULTIPLY(zl_multiply_f16, \"f16\")\n"
+    "ZL_MULTIPLY(zl_multiply_bf16, \"bf16\")\n";
+
+// Without the vendor's headers: clang's own words. Compiled with -ffp-contract=off.
+const char prelude_hip_tiles[] =
+    "#define __global__ __attribute__((global))\n#define __device__ __attribute__((device))\n"
+    "#define __shared__ __attribute__((shared))\n#define __forceinline__ inline __attribute__((always_inline))\n"
+    "#define __launch_bounds__(n) __attribute__((amdgpu_flat_work_group_size(1, n)))\n"
+    "#define __align__(n) __attribute__((aligned(n)))\n"
+    "typedef __SIZE_TYPE__ size_t;\n" CUDA_TYPES FLOATS DOUBLE
+    "#define floorf __builtin_floorf\n#define ceilf __builtin_ceilf\n#define rintf __builtin_rintf\n"
+    "#define truncf __builtin_truncf\n#define fmaf __builtin_fmaf\n#define floor __builtin_floor\n#define ceil __builtin_ceil\n"
+    "#define rint __builtin_rint\n#define trunc __builtin_trunc\n#define fma __builtin_fma\n"
+    HELPERS_32("__builtin_sqrtf", "f") HALVES HELPERS_64("__builtin_sqrt") COMBINERS COMBINERS_64 GROUP_HELPERS
+    "struct zl_axes {\n    u32 x;\n};\n"
+    "FN struct zl_axes zl_thread() { struct zl_axes a = {__builtin_amdgcn_workitem_id_x()}; return a; }\n"
+    "FN struct zl_axes zl_block() { struct zl_axes a = {__builtin_amdgcn_workgroup_id_x()}; return a; }\n"
+    "#define threadIdx zl_thread()\n#define blockIdx zl_block()\n"
+    "FN void __syncthreads() {\n"
+    "    __builtin_amdgcn_fence(__ATOMIC_SEQ_CST, \"workgroup\");\n    __builtin_amdgcn_s_barrier();\n"
+    "    __builtin_amdgcn_fence(__ATOMIC_SEQ_CST, \"workgroup\");\n}\n"
+    "template <typename T> FN T atomicCAS(T *at, T old, T next) {\n"
+    "    __atomic_compare_exchange_n(at, &old, next, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);\n    return old;\n}\n"
+    "FN u32 zl_shuffle_word(u32 x, u32 by) {\n"
+    "    u32 lane = __builtin_amdgcn_mbcnt_hi(~0u, __builtin_amdgcn_mbcnt_lo(~0u, 0));\n"
+    "    return (u32)__builtin_amdgcn_ds_bpermute((int)((lane ^ by) * 4), (int)x);\n}\n"
+    "template <typename T> FN T zl_shuffle_any(T x, u32 by) {\n"
+    "    union { T t; u32 u[sizeof(T) / 4]; } v;\n    v.t = x;\n"
+    "    for (u32 i = 0; i < sizeof(T) / 4; i++)\n        v.u[i] = zl_shuffle_word(v.u[i], by);\n    return v.t;\n}\n"
+    "#define ZL_SHUFFLE(x, by) zl_shuffle_any(x, by)\n"
+    "extern \"C\" __device__ int printf(const char *, ...);\n" CUDA_GROUP
+    "typedef u32 zl_4;\ntypedef u32 zl_8 __attribute__((ext_vector_type(2)));\ntypedef u32 zl_16 __attribute__((ext_vector_type(4)));\n" VECTOR_ZEROS;
 // clang-format on

@@ -14,8 +14,6 @@ enum { CHUNK = 4096 }; // elements of a block where a map of one axis is the who
 
 // Bodies ------------------------------------------------------------------------------------------------------------
 
-static void emit_block(struct program *p, const struct tile_stmt *body);
-
 static void open_scope(struct program *p) {
     style_line(&p->style, "{");
     p->style.indent++;
@@ -26,7 +24,7 @@ static void open_loop(struct program *p, const struct tile_name *name) {
                name->id, name->id, name->id);
 }
 
-static void extents(struct program *p, const struct tile_stmt *s) {
+void program_extents(struct program *p, const struct tile_stmt *s) {
     program_nodes(p, s->indices, s->extent);
     for (int i = 0; i < s->indices; i++) {
         text_add(p->style.out, "%*sconst %s e%d = ", 4 * p->style.indent, "",
@@ -59,14 +57,14 @@ static void inner_loops(struct program *p, const struct tile_stmt *s, int from) 
     if (as_rows)
         rows(p, s, "0", count);
     else
-        emit_block(p, s->body);
+        program_block(p, s->body);
     for (int i = from; i < loops; i++)
         style_close(&p->style);
 }
 
 static void map(struct program *p, const struct tile_stmt *s) {
     open_scope(p);
-    extents(p, s);
+    program_extents(p, s);
     inner_loops(p, s, 0);
     style_close(&p->style);
 }
@@ -85,14 +83,14 @@ static void emit_for(struct program *p, const struct tile_stmt *s) {
     }
     int64_t trips = program_number(s->extent[0]);
     if (s->loop == TILE_UNROLLED && trips > 0)
-        style_line(&p->style, "#pragma GCC unroll %" PRId64, MIN_OF(trips, 64));
+        style_line(&p->style, p->own ? "#pragma unroll" : "#pragma GCC unroll %" PRId64, MIN_OF(trips, 64));
     if (pass_range(s->step).low > 0)
         style_open(&p->style, "for (%s j%d = from%d; j%d < e%d; j%d += by%d)", type, id, id, id, id, id, id);
     else
         style_open(&p->style,
                    "for (%s j%d = from%d; by%d > 0 ? j%d < e%d : by%d < 0 && j%d > e%d; j%d += by%d)", type,
                    id, id, id, id, id, id, id, id, id, id);
-    emit_block(p, s->body);
+    program_block(p, s->body);
     style_close(&p->style);
     style_close(&p->style);
 }
@@ -103,7 +101,7 @@ static void emit_while(struct program *p, const struct tile_stmt *s) {
     text_add(p->style.out, "%*sif (!", 4 * p->style.indent, "");
     program_operand(p, s->mask);
     text_add(p->style.out, ")\n%*sbreak;\n", 4 * p->style.indent + 4, "");
-    emit_block(p, s->body);
+    program_block(p, s->body);
     style_close(&p->style);
 }
 
@@ -114,11 +112,11 @@ static void emit_if(struct program *p, const struct tile_stmt *s) {
     program_operand(p, s->mask);
     text_add(p->style.out, ") {\n");
     p->style.indent++;
-    emit_block(p, s->body);
+    program_block(p, s->body);
     style_close(&p->style);
     if (s->other) {
         style_open(&p->style, "else");
-        emit_block(p, s->other);
+        program_block(p, s->other);
         style_close(&p->style);
     }
     style_close(&p->style);
@@ -149,6 +147,8 @@ static void emit_simple(struct program *p, const struct tile_stmt *s) {
 
 static void emit_stmt(struct program *p, const struct tile_stmt *s) {
     p->at = s;
+    if (p->own && p->own(p, s))
+        return;
     switch (s->kind) {
     case TILE_ALLOC: program_alloc(p, s); return;
     case TILE_MAP: map(p, s); return;
@@ -163,7 +163,7 @@ static void emit_stmt(struct program *p, const struct tile_stmt *s) {
     }
 }
 
-static void emit_block(struct program *p, const struct tile_stmt *body) {
+void program_block(struct program *p, const struct tile_stmt *body) {
     for (const struct tile_stmt *s = body; s && !p->failed; s = s->next)
         emit_stmt(p, s);
 }
@@ -172,7 +172,7 @@ static void emit_block(struct program *p, const struct tile_stmt *body) {
 
 // Blocks of a grid, the first name fastest.
 static void grid_phase(struct program *p, const struct tile_stmt *s) {
-    extents(p, s);
+    program_extents(p, s);
     for (int i = 0; i < s->indices; i++) {
         int id = s->name[i]->id;
         style_line(&p->style, "const %s j%d = (%s)(block %% e%d);", tile_type_name(s->name[i]->type), id,
@@ -180,14 +180,14 @@ static void grid_phase(struct program *p, const struct tile_stmt *s) {
         if (i + 1 < s->indices)
             style_line(&p->style, "block /= e%d;", id);
     }
-    emit_block(p, s->body);
+    program_block(p, s->body);
 }
 
 // A map alone: a block is one position of its first axis, or some elements of the only one.
 static void map_phase(struct program *p, const struct tile_stmt *s) {
     int id = s->name[0]->id;
     const char *type = tile_type_name(s->name[0]->type);
-    extents(p, s);
+    program_extents(p, s);
     if (s->indices > 1) {
         style_line(&p->style, "const %s j%d = (%s)block;", type, id, type);
         inner_loops(p, s, 1);
@@ -201,7 +201,7 @@ static void map_phase(struct program *p, const struct tile_stmt *s) {
     }
     style_line(&p->style, "#pragma GCC ivdep");
     style_open(&p->style, "for (%s j%d = first; j%d < end; j%d++)", type, id, id, id);
-    emit_block(p, s->body);
+    program_block(p, s->body);
     style_close(&p->style);
 }
 
@@ -210,7 +210,7 @@ static void count_blocks(struct program *p, const struct tile_stmt *s) {
         style_line(&p->style, "return 1;");
         return;
     }
-    extents(p, s);
+    program_extents(p, s);
     text_add(p->style.out, "%*sreturn ", 4 * p->style.indent, "");
     int id = s->name[0]->id, names = s->kind == TILE_GRID ? s->indices : 1;
     if (s->kind == TILE_MAP && s->indices == 1)
@@ -332,7 +332,7 @@ static void declare_rooms(struct program *p) {
 }
 
 // Local variables: of the whole function, though they are visible in their blocks only.
-static void declare_locals(struct program *p, const struct tile_stmt *body, bool *declared) {
+void program_locals(struct program *p, const struct tile_stmt *body, bool *declared) {
     for (const struct tile_stmt *s = body; s; s = s->next) {
         if (s->kind == TILE_ASSIGN && !declared[s->name[0]->id]) {
             declared[s->name[0]->id] = true;
@@ -340,8 +340,8 @@ static void declare_locals(struct program *p, const struct tile_stmt *body, bool
                 program_fail(p, s, "the target c has no complex variables: ", s->name[0]->text);
             style_line(&p->style, "%s x%d = 0;", tile_type_name(s->name[0]->type), s->name[0]->id);
         }
-        declare_locals(p, s->body, declared);
-        declare_locals(p, s->other, declared);
+        program_locals(p, s->body, declared);
+        program_locals(p, s->other, declared);
     }
 }
 
@@ -381,7 +381,7 @@ static void functions(struct program *p, const char *symbol, bool *declared) {
     declare_symbols(p);
     declare_parameters(p);
     declare_rooms(p);
-    declare_locals(p, p->kernel->body, declared);
+    program_locals(p, p->kernel->body, declared);
     each_phase(p, false);
     style_close(&p->style);
 }

@@ -22,7 +22,16 @@ struct program {
     struct text row_text; // functions of rows, before it
     int rows;
     bool failed;
+    // Statements that the target writes in its own way; NULL, or false: as plain C does.
+    bool (*own)(struct program *p, const struct tile_stmt *s);
 };
+
+// program.c -------------------------------------------------------------------------------------------------
+
+void program_block(struct program *p, const struct tile_stmt *body);
+void program_extents(struct program *p, const struct tile_stmt *s); // e<id> of each name
+void program_strides(struct program *p, const struct tile_buffer *b); // s<id>_<axis> where they are not known
+void program_locals(struct program *p, const struct tile_stmt *body, bool *declared);
 
 // program_values.c ------------------------------------------------------------------------------------------
 
@@ -36,7 +45,10 @@ void program_view(struct program *p, const struct tile_buffer *b); // a pointer 
 // Emits values, operands first, each once; then program_operand names them.
 void program_nodes(struct program *p, int count, const expr *root);
 void program_operand(struct program *p, expr e);
-void program_element(struct program *p, const struct tile_buffer *b, const expr *index); // b[offset]
+void program_element(struct program *p, const struct tile_buffer *b, const expr *index); // b[...]
+void program_quoted(struct text *out, const char *text);
+const char *program_atomic_word(struct program *p, const struct tile_stmt *s); // NULL and a failure: there is none
+int64_t program_elements(const struct tile_buffer *b); // -1: not known
 
 // Statements whose values were emitted.
 typedef void program_statement(struct program *p, const struct tile_stmt *s);

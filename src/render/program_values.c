@@ -65,9 +65,25 @@ static void offset(struct program *p, const struct tile_buffer *b, const expr *i
     }
 }
 
+static int log_of(int64_t n) {
+    return 63 - __builtin_clzll((uint64_t)n);
+}
+
+// Vectors of 16 bytes in rows of a power of two: their places within 128 bytes depend on the row.
+static void swizzled(struct program *p, const struct tile_buffer *b, const expr *index) {
+    int64_t row = program_number(b->shape[b->ndim - 1]) * tile_type_bytes(b->type);
+    int bytes = tile_type_bytes(b->type);
+    text_add(p->style.out, "zl_swizzle((u32)(");
+    offset(p, b, index);
+    text_add(p->style.out, "), %d, %d)", log_of(MAX_OF(row, 128) / bytes), log_of(16 / bytes));
+}
+
 static void element(struct program *p, const struct tile_buffer *b, const expr *index, int part) {
     text_add(p->style.out, part < 0 ? "b%d[" : "b%d[2 * (", b->id);
-    offset(p, b, index);
+    if (b->swizzle && p->own)
+        swizzled(p, b, index);
+    else
+        offset(p, b, index);
     if (part < 0)
         text_add(p->style.out, "]");
     else
@@ -113,7 +129,7 @@ static void emit_value(struct program *p, expr e) {
         load(p, e, -1);
     else if (is_part && e->arg[0]->op == TILE_LOAD)
         load(p, e->arg[0], e->op == TILE_IM);
-    else if (is_part || (tile_op_is_row(e->op) && !target_spells(&p->style.dialect->target, e)))
+    else if (is_part || (!tile_op_is_leaf(e->op) && e->op != TILE_BITCAST && !target_spells(&p->style.dialect->target, e)))
         program_fail(p, p->at, "the target c has no form of ", tile_op_name(e->op));
     else
         p->style.dialect->value(&p->style, e, 0);
@@ -191,15 +207,21 @@ static const char *atomic_word(enum tile_op op) {
     }
 }
 
-void program_atomic(struct program *p, const struct tile_stmt *s) {
+const char *program_atomic_word(struct program *p, const struct tile_stmt *s) {
     struct tile_type type = s->buffer->type;
     const char *word = atomic_word(s->combine);
     bool is_bits = s->combine == TILE_AND || s->combine == TILE_OR || s->combine == TILE_XOR;
-    if (!word || tile_type_is_bool(type) || tile_type_is_complex(type) ||
-        (is_bits && !tile_type_is_integer(type))) {
-        program_fail(p, s, "the target c has no atomic ", tile_op_name(s->combine));
+    if (word && !tile_type_is_bool(type) && !tile_type_is_complex(type) && (!is_bits || tile_type_is_integer(type)))
+        return word;
+    program_fail(p, s, "the target has no atomic ", tile_op_name(s->combine));
+    return NULL;
+}
+
+void program_atomic(struct program *p, const struct tile_stmt *s) {
+    struct tile_type type = s->buffer->type;
+    const char *word = program_atomic_word(p, s);
+    if (!word)
         return;
-    }
     open_masked(p, s->mask);
     text_add(p->style.out, "%*sZL_ATOMIC(%s, u%d, &", 4 * p->style.indent, "", tile_type_name(type),
              type.bits);
@@ -209,7 +231,7 @@ void program_atomic(struct program *p, const struct tile_stmt *s) {
     text_add(p->style.out, ");\n");
 }
 
-static void text_in_quotes(struct text *out, const char *text) {
+void program_quoted(struct text *out, const char *text) {
     text_add(out, "\"");
     for (const char *at = text ? text : ""; *at; at++) {
         bool is_plain = *at >= ' ' && *at < 127 && *at != '"' && *at != '\\';
@@ -225,12 +247,12 @@ void program_message(struct program *p, const struct tile_stmt *s) {
         text_add(out, "if (!");
         program_operand(p, s->mask);
         text_add(out, ") {\n%*srun->fail(run, %d, ", 4 * p->style.indent + 4, "", s->place.line);
-        text_in_quotes(out, s->message);
+        program_quoted(out, s->message);
         text_add(out, ");\n%*sreturn;\n%*s}\n", 4 * p->style.indent + 4, "", 4 * p->style.indent, "");
         return;
     }
     text_add(out, "run->print(run, ");
-    text_in_quotes(out, s->message);
+    program_quoted(out, s->message);
     bool is_half = s->value && tile_type_is_half(s->value->type);
     text_add(out, ", %d, ", s->value != NULL);
     if (is_half)
@@ -244,7 +266,7 @@ void program_message(struct program *p, const struct tile_stmt *s) {
     text_add(out, "));\n");
 }
 
-static int64_t elements_of(const struct tile_buffer *b) {
+int64_t program_elements(const struct tile_buffer *b) {
     int64_t count = 1;
     for (int i = 0; i < b->ndim; i++) {
         int64_t size = program_number(b->shape[i]);
@@ -269,7 +291,7 @@ void program_alloc(struct program *p, const struct tile_stmt *s) {
         program_strides(p, b);
         return;
     }
-    int64_t count = elements_of(b), bytes = count * tile_type_bytes(b->type);
+    int64_t count = program_elements(b), bytes = count * tile_type_bytes(b->type);
     if (b->stride)
         program_fail(p, s, "memory of a block has no strides in the target c: ", b->text);
     else if (count < 0)

@@ -32,6 +32,15 @@ bool render_function(struct text *out, const struct tile_kernel *kernel, const c
 // Runs the passes and renders prelude and function. The kernel is changed. Free the text with memory_free.
 char *render_kernel(struct tile_kernel *kernel, const char *dialect);
 
+// A kernel of groups of threads, after render_kernel: how its functions NAME_0, NAME_1, ... are launched, one after the other.
+struct render_launch {
+    int axes;
+    const expr *blocks; // along each axis: the launch has their product
+    int threads;
+    int64_t shared; // bytes of a group; -1: not known
+};
+int render_launches(const struct tile_kernel *kernel, struct render_launch *out, int room); // how many there are
+
 // Statements that the function of this kernel is made of: what it costs to compile.
 int render_cost(const struct tile_kernel *kernel);
 

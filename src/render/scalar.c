@@ -18,37 +18,47 @@
 // %k a constant count.
 #define UNSIGNED(op) "(%t)((%w)%a " op " (%w)%b)"
 
+#define WORDS \
+    [TILE_NEG] = {NUMBERS | HALVES, "zl_neg_%t(%a)", "(%t)(0 - (%w)%a)"}, \
+    [TILE_ABS] = {PASS_SIGNED | PASS_FLOAT | HALVES, "zl_abs_%t(%a)", "%a < 0 ? (%t)(0 - (%w)%a) : %a"}, \
+    [TILE_SQRT] = {PASS_FLOAT, "zl_sqrt_%t(%a)"}, \
+    [TILE_FLOOR] = {PASS_FLOAT, "zl_floor_%t(%a)"}, \
+    [TILE_CEIL] = {PASS_FLOAT, "zl_ceil_%t(%a)"}, \
+    [TILE_RINT] = {PASS_FLOAT, "zl_rint_%t(%a)"}, \
+    [TILE_TRUNC] = {PASS_FLOAT, "zl_trunc_%t(%a)"}, \
+    [TILE_ADD] = {NUMBERS, "%a + %b", UNSIGNED("+")}, \
+    [TILE_SUB] = {NUMBERS, "%a - %b", UNSIGNED("-")}, \
+    [TILE_MUL] = {NUMBERS, "%a * %b", UNSIGNED("*")}, \
+    [TILE_DIV] = {PASS_FLOAT, "%a / %b"}, \
+    [TILE_MAX] = {NUMBERS, "zl_max_%t(%a, %b)", "%a > %b ? %a : %b"}, \
+    [TILE_MIN] = {NUMBERS, "zl_min_%t(%a, %b)", "%a < %b ? %a : %b"}, \
+    [TILE_EQ] = {NUMBERS, "%a == %b"}, \
+    [TILE_NE] = {NUMBERS, "%a != %b"}, \
+    [TILE_LT] = {NUMBERS, "%a < %b"}, \
+    [TILE_LE] = {NUMBERS, "%a <= %b"}, \
+    [TILE_GT] = {NUMBERS, "%a > %b"}, \
+    [TILE_GE] = {NUMBERS, "%a >= %b"}, \
+    [TILE_AND] = {PASS_INTEGER | PASS_BOOL, "%a & %b", "(%t)(%a & %b)"}, \
+    [TILE_OR] = {PASS_INTEGER | PASS_BOOL, "%a | %b", "(%t)(%a | %b)"}, \
+    [TILE_XOR] = {PASS_INTEGER | PASS_BOOL, "%a ^ %b", "(%t)(%a ^ %b)"}, \
+    [TILE_NOT] = {PASS_INTEGER | PASS_BOOL, "!%a", "(%t)~%a"}, \
+    [TILE_SHL] = {PASS_INTEGER, NULL, "(%u)%b < %n ? (%t)((%w)%a << (%u)%b) : 0"}, \
+    [TILE_SHR] = {PASS_INTEGER, NULL, "(%u)%b < %n ? (%t)(%a >> (%u)%b) : 0"}, \
+    [TILE_SELECT] = {NUMBERS | HALVES, "%a ? %b : %c"}, \
+    [TILE_RARE] = {NUMBERS | HALVES, "%a ? %b : %c"}, \
+    [TILE_FMA] = {PASS_FLOAT, "zl_fma_%t(%a, %b, %c)"}
+
+// Signed SHR: see spelling_of.
 static const struct spelling words[TILE_OP_COUNT] = {
-    [TILE_NEG] = {NUMBERS | HALVES, "zl_neg_%t(%a)", "(%t)(0 - (%w)%a)"},
-    [TILE_ABS] = {PASS_SIGNED | PASS_FLOAT | HALVES, "zl_abs_%t(%a)", "%a < 0 ? (%t)(0 - (%w)%a) : %a"},
-    [TILE_SQRT] = {PASS_FLOAT, "zl_sqrt_%t(%a)"},
-    [TILE_FLOOR] = {PASS_FLOAT, "zl_floor_%t(%a)"},
-    [TILE_CEIL] = {PASS_FLOAT, "zl_ceil_%t(%a)"},
-    [TILE_RINT] = {PASS_FLOAT, "zl_rint_%t(%a)"},
-    [TILE_TRUNC] = {PASS_FLOAT, "zl_trunc_%t(%a)"},
-    [TILE_ADD] = {NUMBERS, "%a + %b", UNSIGNED("+")},
-    [TILE_SUB] = {NUMBERS, "%a - %b", UNSIGNED("-")},
-    [TILE_MUL] = {NUMBERS, "%a * %b", UNSIGNED("*")},
-    [TILE_DIV] = {PASS_FLOAT, "%a / %b"},
-    [TILE_FLOORDIV] = {PASS_BIT(ZL_INT64) | PASS_BIT(ZL_UINT64), NULL, "zl_floordiv_%t(%a, %b)"},
-    [TILE_MAX] = {NUMBERS, "zl_max_%t(%a, %b)", "%a > %b ? %a : %b"},
-    [TILE_MIN] = {NUMBERS, "zl_min_%t(%a, %b)", "%a < %b ? %a : %b"},
-    [TILE_EQ] = {NUMBERS, "%a == %b"},
-    [TILE_NE] = {NUMBERS, "%a != %b"},
-    [TILE_LT] = {NUMBERS, "%a < %b"},
-    [TILE_LE] = {NUMBERS, "%a <= %b"},
-    [TILE_GT] = {NUMBERS, "%a > %b"},
-    [TILE_GE] = {NUMBERS, "%a >= %b"},
-    [TILE_AND] = {PASS_INTEGER | PASS_BOOL, "%a & %b", "(%t)(%a & %b)"},
-    [TILE_OR] = {PASS_INTEGER | PASS_BOOL, "%a | %b", "(%t)(%a | %b)"},
-    [TILE_XOR] = {PASS_INTEGER | PASS_BOOL, "%a ^ %b", "(%t)(%a ^ %b)"},
-    [TILE_NOT] = {PASS_INTEGER | PASS_BOOL, "!%a", "(%t)~%a"},
-    [TILE_SHL] = {PASS_INTEGER, NULL, "(%u)%b < %n ? (%t)((%w)%a << (%u)%b) : 0"},
-    [TILE_SHR] = {PASS_INTEGER, NULL, "(%u)%b < %n ? (%t)(%a >> (%u)%b) : 0"}, // signed: see below
-    [TILE_SELECT] = {NUMBERS | HALVES, "%a ? %b : %c"},
-    [TILE_RARE] = {NUMBERS | HALVES, "%a ? %b : %c"},
-    [TILE_FMA] = {PASS_FLOAT, "zl_fma_%t(%a, %b, %c)"},
-};
+    WORDS, [TILE_FLOORDIV] = {PASS_BIT(ZL_INT64) | PASS_BIT(ZL_UINT64), NULL, "zl_floordiv_%t(%a, %b)"}};
+
+// Groups of threads divide their numbers: 32 bits too.
+#define DIVISIBLE (PASS_BIT(ZL_INT64) | PASS_BIT(ZL_UINT64) | PASS_BIT(ZL_INT32) | PASS_BIT(ZL_UINT32))
+static const struct spelling group_words[TILE_OP_COUNT] = {
+    WORDS, [TILE_FLOORDIV] = {DIVISIBLE, NULL, "zl_floordiv_%t(%a, %b)"}};
+static const struct spelling shuffle_words[TILE_OP_COUNT] = {
+    WORDS, [TILE_FLOORDIV] = {DIVISIBLE, NULL, "zl_floordiv_%t(%a, %b)"},
+    [TILE_SHUFFLE] = {PASS_INTEGER, NULL, "zl_shuffle_%e(%a, %b)"}};
 
 static const char *type_name(expr e) {
     return tile_type_name(e->type);
@@ -91,6 +101,8 @@ static void more(struct style *s, char what, expr e, int j) {
         text_add(s->out, "u%d", bits);
     else if (what == 'n')
         text_add(s->out, "%d", bits);
+    else if (what == 'e')
+        text_add(s->out, "%s", tile_type_name(e->arg[0]->type));
     else if (what == 'k')
         text_add(s->out, "%d", (int)e->arg[1]->bits);
 }
@@ -279,9 +291,10 @@ static void map_thread(struct style *s, const char *symbol) {
 
 #define WIDE PASS_INTEGER | PASS_FLOAT
 
-#define SCALAR_TARGET(dialect, ...)                            \
+#define SCALAR_TARGET(dialect, ...) WORDED_TARGET(dialect, words, __VA_ARGS__)
+#define WORDED_TARGET(dialect, spelled, ...)                   \
     {                                                          \
-        __VA_ARGS__.name = dialect, .op = words, .cast = {     \
+        __VA_ARGS__.name = dialect, .op = spelled, .cast = {   \
             [ZL_UINT8] = PASS_INTEGER,                         \
             [ZL_UINT16] = PASS_INTEGER,                        \
             [ZL_UINT32] = WIDE,                                \
@@ -328,3 +341,29 @@ const struct dialect dialect_cuda = {
     .target = SCALAR_TARGET("cuda"), .prelude = prelude_cuda, .map = map_thread, SCALAR_DIALECT};
 const struct dialect dialect_opencl = {
     .target = SCALAR_TARGET("opencl"), .prelude = prelude_opencl, .map = map_thread, SCALAR_DIALECT};
+
+// Groups of threads -----------------------------------------------------------------------------------------
+
+static const struct target_group opencl_group = {.threads = 128, .flat_threads = 128, .vector_bytes = 16},
+                                 cuda_group = {.threads = 128, .flat_threads = 256, .subgroup = 32, .vector_bytes = 16, .has_async = true},
+                                 hip_group = {.threads = 256, .flat_threads = 256, .subgroup = 32, .vector_bytes = 16};
+
+// m16n8k16 with sums of f32.
+static bool has_mma(zl_dtype a, zl_dtype b, zl_dtype c) {
+    return a == b && (a == ZL_FLOAT16 || a == ZL_BFLOAT16) && c == ZL_FLOAT32;
+}
+
+#define GROUP_DIALECT .program = group_render, SCALAR_DIALECT
+
+const struct dialect dialect_opencl_tiles = {
+    .target = WORDED_TARGET("opencl_tiles", group_words, .is_program = true, .group = &opencl_group, ),
+    .prelude = prelude_opencl_tiles,
+    GROUP_DIALECT};
+const struct dialect dialect_cuda_tiles = {
+    .target = WORDED_TARGET("cuda_tiles", shuffle_words, .is_program = true, .group = &cuda_group, .multiplies = has_mma, ),
+    .prelude = prelude_cuda_tiles,
+    GROUP_DIALECT};
+const struct dialect dialect_hip_tiles = {
+    .target = WORDED_TARGET("hip_tiles", shuffle_words, .is_program = true, .group = &hip_group, ),
+    .prelude = prelude_hip_tiles,
+    GROUP_DIALECT};

@@ -31,7 +31,9 @@ struct dialect {
 };
 
 extern const struct dialect dialect_c, dialect_c_scalar, dialect_c_tiles, dialect_cuda, dialect_opencl;
+extern const struct dialect dialect_opencl_tiles, dialect_cuda_tiles, dialect_hip_tiles;
 extern const char prelude_c_scalar[], prelude_c_tiles[], prelude_cuda[], prelude_opencl[]; // prelude.c
+extern const char prelude_opencl_tiles[], prelude_cuda_tiles[], prelude_hip_tiles[];
 
 // reduction.c
 bool reduction_vector(struct style *s, const struct tile_kernel *kernel, const char *symbol);
@@ -39,6 +41,9 @@ bool reduction_scalar(struct style *s, const struct tile_kernel *kernel, const c
 
 // program.c
 bool program_render(struct style *s, const struct tile_kernel *kernel, const char *symbol);
+
+// group.c
+bool group_render(struct style *s, const struct tile_kernel *kernel, const char *symbol);
 
 // statements.c
 void style_line(struct style *s, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -60,6 +60,7 @@ enum tile_op {
     TILE_CAST,    // value conversion, saturating from float to integer (NaN gives 0), wrapping between integers
     TILE_BITCAST, // same bits, other type of the same size
     TILE_FMA,     // a * b + c rounded once
+    TILE_SHUFFLE, // x in the thread of the subgroup whose number differs in the bits of d; a block of one thread: x
     TILE_RARE,    // select(c, a, b) whose a is worth computing only where some lane needs it
     TILE_RE,      // real part of a complex
     TILE_IM,      // imaginary part
@@ -143,11 +144,13 @@ enum tile_stmt_kind {
     TILE_SCAN,    // the same, running; reverse, exclusive
     TILE_GEMM,    // region[0] x region[1] -> region[2]; clear or accumulate; may be asynchronous
     TILE_ATOMIC,  // buffer[index] combine= value, where mask
-    TILE_WAIT,    // for token, all but keep newer ones
+    TILE_WAIT,    // for token, all but keep newer ones; TILE_COMMIT: none, but copies begun so far are one group
     TILE_BARRIER, // scope
     TILE_ASSERT,  // mask, with message
     TILE_PRINT,   // message, value
 };
+
+enum { TILE_COMMIT = -1 };
 
 // A rectangle of a buffer; tile_pair says how the axes of two belong together. Where a copy leaves its source it reads 0
 // or its value, where it leaves its destination it writes nothing: so are the edges of tiles made.
@@ -176,7 +179,8 @@ struct tile_stmt {
     enum tile_op combine;
     enum tile_loop loop;
     enum tile_scope scope;
-    int axis, stages, threads, keep, token; // token 0: synchronous
+    // token 0: synchronous; of a gemm by matrix instructions: threads, keep are subgroups down and across, extent its sizes.
+    int axis, stages, threads, keep, token;
     bool clear, transpose[2], is_async, reverse, exclusive;
     const char *message;
 };

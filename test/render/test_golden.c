@@ -32,7 +32,7 @@ static struct tile_kernel *read_kernel(const char *name) {
 static char *render(const char *name, const char *dialect) {
     struct text out = {0};
     struct tile_kernel *kernel = read_kernel(name);
-    bool reduces = !strncmp(dialect, "c", 1) && strcmp(dialect, "cuda") != 0;
+    bool reduces = strcmp(dialect, "cuda") != 0 && strcmp(dialect, "opencl") != 0;
     bool good = kernel && (reduces || kernel->body->kind == TILE_MAP) &&
                 CHECK(pass_run(kernel, render_target(dialect), NULL)) &&
                 CHECK(render_function(&out, kernel, dialect, NULL));

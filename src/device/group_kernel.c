@@ -1,0 +1,134 @@
+// group_kernel.c - sizes of a call of a kernel that runs as groups of threads.
+
+#include "device/group_kernel.h"
+
+// Expressions -----------------------------------------------------------------------------------------------------------
+
+static expr number(int64_t value) {
+    return tile_const_int(tile_index_type(), value);
+}
+
+static expr as_index(expr e) {
+    return tile_cast(tile_index_type(), e);
+}
+
+// From the first element to the last, with strides of their own.
+static expr bytes_of(const struct tile_buffer *b) {
+    expr count = number(b->stride ? 1 : 0);
+    if (!b->stride)
+        count = number(1);
+    for (int i = 0; i < b->ndim; i++) {
+        expr size = as_index(b->shape[i]);
+        if (b->stride)
+            count = tile_binary(TILE_ADD, count,
+                                tile_binary(TILE_MUL, tile_binary(TILE_SUB, size, number(1)), as_index(b->stride[i])));
+        else
+            count = tile_binary(TILE_MUL, count, size);
+    }
+    return tile_binary(TILE_MUL, count, number(tile_type_bytes(b->type)));
+}
+
+static expr groups_of(const struct render_launch *l) {
+    expr count = number(1);
+    for (int i = 0; i < l->axes; i++)
+        count = tile_binary(TILE_MUL, count, tile_binary(TILE_MAX, as_index(l->blocks[i]), number(0)));
+    return count;
+}
+
+static bool is_room(const struct tile_stmt *s) {
+    return s->kind == TILE_ALLOC;
+}
+
+static void list_sizes(struct group_kernel *g, expr *root) {
+    for (int i = 0; i < g->parameters; i++) {
+        const struct tile_parameter *p = &g->kernel->parameter[i];
+        *root++ = p->is_scalar ? number(tile_type_bytes(p->scalar->type)) : bytes_of(p->buffer);
+    }
+    for (const struct tile_stmt *s = g->kernel->body; s; s = s->next)
+        if (is_room(s))
+            *root++ = bytes_of(s->buffer);
+    for (int i = 0; i < g->launches; i++)
+        *root++ = groups_of(&g->launch[i]);
+}
+
+static bool make_tape(struct group_kernel *g) {
+    int count = g->parameters + g->rooms + g->launches;
+    expr *root = memory_zero(sizeof *root * (size_t)(count + 1));
+    if (!root)
+        return false;
+    tile_resume((struct tile_kernel *)g->kernel);
+    list_sizes(g, root);
+    tile_suspend();
+    g->tape = g->kernel->failed ? NULL : tile_tape(count, root);
+    memory_free(root);
+    return g->tape;
+}
+
+bool group_kernel_open(struct group_kernel *g, const struct tile_kernel *kernel) {
+    *g = (struct group_kernel){.kernel = kernel, .parameters = kernel->parameters};
+    for (const struct tile_stmt *s = kernel->body; s; s = s->next)
+        g->rooms += is_room(s);
+    g->launches = render_launches(kernel, NULL, 0);
+    g->launch = memory_zero(sizeof *g->launch * (size_t)(g->launches + 1));
+    if (!g->launch)
+        return false;
+    render_launches(kernel, g->launch, g->launches);
+    return make_tape(g);
+}
+
+void group_kernel_close(struct group_kernel *g) {
+    tile_tape_free(g->tape);
+    memory_free(g->launch);
+    *g = (struct group_kernel){0};
+}
+
+// Calls -----------------------------------------------------------------------------------------------------------------
+
+struct symbols {
+    const struct tile_kernel *kernel;
+    const int64_t *value;
+};
+
+static union tile_value symbol_value(void *data, expr e, const int64_t *index) {
+    const struct symbols *s = data;
+    (void)index;
+    for (int i = 0; i < s->kernel->symbols; i++)
+        if (s->kernel->symbol[i] == e->name)
+            return (union tile_value){.i = s->value[i]};
+    return (union tile_value){.i = 0};
+}
+
+bool group_sizes_open(struct group_sizes *s, struct group_kernel *g, const int64_t *symbol) {
+    int count = g->parameters + g->rooms + g->launches;
+    s->value = memory_zero(sizeof *s->value * (size_t)(count + 1));
+    if (!s->value)
+        return false;
+    lock_take(&g->lock);
+    tile_tape_run(g->tape, symbol_value, &(struct symbols){g->kernel, symbol}, s->value);
+    lock_give(&g->lock);
+    s->bytes = &s->value[0].i;
+    s->room = s->bytes + g->parameters;
+    s->groups = s->room + g->rooms;
+    return true;
+}
+
+void group_sizes_close(struct group_sizes *s) {
+    memory_free(s->value);
+}
+
+static const char *find_message(const struct tile_stmt *s, int line) {
+    for (; s; s = s->next) {
+        const char *found = s->kind == TILE_ASSERT && MAX_OF(s->place.line, 1) == line ? s->message : NULL;
+        found = found ? found : find_message(s->body, line);
+        found = found ? found : find_message(s->other, line);
+        if (found)
+            return found;
+    }
+    return NULL;
+}
+
+bool group_kernel_fail(const struct group_kernel *g, int line) {
+    const char *message = find_message(g->kernel->body, line);
+    return error_false(ZL_ERROR_VALUE, "kernel %s, line %d: %s", g->kernel->name, line,
+                       message ? message : "an assertion does not hold");
+}

@@ -1,0 +1,31 @@
+// group_kernel.h - what drivers of groups of threads share: sizes of a call, computed from the kernel that was rendered.
+
+#ifndef GROUP_KERNEL_H
+#define GROUP_KERNEL_H
+
+#include "kernel/kernel.h"
+#include "render/render.h"
+
+struct group_kernel {
+    const struct tile_kernel *kernel; // as render_kernel left it; lives longer than this
+    int parameters, rooms, launches;
+    struct render_launch *launch;
+    struct tile_tape *tape; // of the sizes, in the order of struct group_sizes
+    struct lock lock;       // the tape holds values while it runs
+};
+
+// Sizes of one call: bytes of buffers (of a scalar, of its value), bytes of memory outside of all groups, groups of each launch.
+struct group_sizes {
+    int64_t *bytes, *room, *groups;
+    union tile_value *value;
+};
+
+bool group_kernel_open(struct group_kernel *g, const struct tile_kernel *kernel); // false and an error; close it anyway
+void group_kernel_close(struct group_kernel *g);
+bool group_sizes_open(struct group_sizes *s, struct group_kernel *g, const int64_t *symbol); // the same
+void group_sizes_close(struct group_sizes *s);
+
+// What an assertion of that line says, as an error. False.
+bool group_kernel_fail(const struct group_kernel *g, int line);
+
+#endif

@@ -1,0 +1,163 @@
+// opencl_kernel.c - tile kernels on OpenCL's first device: rendered as OpenCL C, compiled by its driver, one launch a grid.
+
+#include "device/opencl/opencl_kernel.h"
+
+#include "device/group_kernel.h"
+#include "device/opencl/opencl.h"
+
+#include <string.h>
+
+struct compiled {
+    struct group_kernel group;
+    struct opencl_device *device;
+    cl_program program;
+    cl_function *function; // one a launch
+    struct lock lock;      // arguments belong to a function
+};
+
+static const char options[] = "-cl-std=CL1.2 -w";
+
+// Compiling -------------------------------------------------------------------------------------------------------------
+
+static void release(void *compiled) {
+    struct compiled *c = compiled;
+    for (int i = 0; c->function && i < c->group.launches; i++)
+        if (c->function[i])
+            opencl_api()->clReleaseKernel(c->function[i]);
+    opencl_drop(c->program);
+    memory_free(c->function);
+    group_kernel_close(&c->group);
+    memory_free(c);
+}
+
+static bool check_launch(const struct compiled *c, const struct render_launch *l) {
+    if ((size_t)l->threads > c->device->threads)
+        return error_false(ZL_ERROR_COMPILE, "opencl: kernel %s has groups of %d threads; %s has %zu at most",
+                           c->group.kernel->name, l->threads, c->device->name, c->device->threads);
+    return (uint64_t)l->shared <= c->device->shared ||
+           error_false(ZL_ERROR_COMPILE, "opencl: kernel %s has %lld bytes of shared memory; %s has %llu",
+                       c->group.kernel->name, (long long)l->shared, c->device->name,
+                       (unsigned long long)c->device->shared);
+}
+
+static bool find_functions(struct compiled *c) {
+    c->function = memory_zero(sizeof *c->function * (size_t)(c->group.launches + 1));
+    for (int i = 0; c->function && i < c->group.launches; i++) {
+        struct text name = {0};
+        text_add(&name, "%s_%d", c->group.kernel->name, i);
+        bool good = !name.failed && check_launch(c, &c->group.launch[i]) &&
+                    (c->function[i] = opencl_function(c->program, name.data));
+        text_free(&name);
+        if (!good)
+            return false;
+    }
+    return c->function;
+}
+
+static void *compile(struct tile_kernel *kernel, char **source) {
+    struct compiled *c = memory_zero(sizeof *c);
+    if (!c)
+        return NULL;
+    bool good = (c->device = opencl_device(0)) && (*source = render_kernel(kernel, "opencl_tiles")) &&
+                group_kernel_open(&c->group, kernel) && (c->program = opencl_build(c->device, *source, options)) &&
+                find_functions(c);
+    if (good)
+        return c;
+    release(c);
+    return NULL;
+}
+
+// Running ---------------------------------------------------------------------------------------------------------------
+
+struct call {
+    struct compiled *c;
+    struct group_sizes sizes;
+    void *const *address;
+    const int64_t *symbol;
+    cl_memory *memory; // of parameters that are buffers, of rooms, of the status
+};
+
+static bool is_scalar(const struct compiled *c, int i) {
+    return c->group.kernel->parameter[i].is_scalar;
+}
+
+static bool make_memory(struct call *k) {
+    const struct group_kernel *g = &k->c->group;
+    int32_t status = 0;
+    for (int i = 0; i < g->parameters; i++)
+        if (!is_scalar(k->c, i) && (!(k->memory[i] = opencl_alloc(k->c->device, (size_t)k->sizes.bytes[i])) ||
+                                    !opencl_write(k->c->device, k->memory[i], k->address[i], (size_t)k->sizes.bytes[i])))
+            return false;
+    for (int i = 0; i < g->rooms; i++)
+        if (!(k->memory[g->parameters + i] = opencl_alloc(k->c->device, (size_t)k->sizes.room[i])))
+            return false;
+    cl_memory *last = &k->memory[g->parameters + g->rooms];
+    return (*last = opencl_alloc(k->c->device, sizeof status)) &&
+           opencl_write(k->c->device, *last, &status, sizeof status);
+}
+
+static bool set(cl_function f, uint32_t *at, size_t bytes, const void *value) {
+    return opencl_check(opencl_api()->clSetKernelArg(f, (*at)++, bytes, value), "clSetKernelArg");
+}
+
+static bool set_arguments(struct call *k, cl_function f) {
+    const struct group_kernel *g = &k->c->group;
+    uint32_t at = 0;
+    bool good = true;
+    for (int i = 0; i < g->parameters && good; i++)
+        good = is_scalar(k->c, i) ? set(f, &at, (size_t)k->sizes.bytes[i], k->address[i])
+                                  : set(f, &at, sizeof k->memory[i], &k->memory[i]);
+    for (int i = 0; i < g->rooms && good; i++)
+        good = set(f, &at, sizeof *k->memory, &k->memory[g->parameters + i]);
+    for (int i = 0; i < g->kernel->symbols && good; i++) {
+        int32_t narrow = (int32_t)k->symbol[i];
+        good = g->kernel->index_bits == 32 ? set(f, &at, sizeof narrow, &narrow) : set(f, &at, 8, &k->symbol[i]);
+    }
+    return good && set(f, &at, sizeof *k->memory, &k->memory[g->parameters + g->rooms]);
+}
+
+static bool launch_all(struct call *k) {
+    struct compiled *c = k->c;
+    for (int i = 0; i < c->group.launches; i++) {
+        size_t group = (size_t)c->group.launch[i].threads, items = (size_t)k->sizes.groups[i] * group;
+        if (items && (!set_arguments(k, c->function[i]) ||
+                      !opencl_check(opencl_api()->clEnqueueNDRangeKernel(c->device->queue, c->function[i], 1, NULL,
+                                                                         &items, &group, 0, NULL, NULL),
+                                    "clEnqueueNDRangeKernel")))
+            return false;
+    }
+    return true;
+}
+
+static bool read_results(struct call *k) {
+    const struct group_kernel *g = &k->c->group;
+    int32_t status = 0;
+    for (int i = 0; i < g->parameters; i++)
+        if (!is_scalar(k->c, i) && g->kernel->parameter[i].buffer->is_output &&
+            !opencl_read(k->c->device, k->address[i], k->memory[i], (size_t)k->sizes.bytes[i]))
+            return false;
+    if (!opencl_read(k->c->device, &status, k->memory[g->parameters + g->rooms], sizeof status))
+        return false;
+    return !status || group_kernel_fail(g, status);
+}
+
+static bool run(void *compiled, void *const *address, const int64_t *symbol) {
+    struct call k = {.c = compiled, .address = address, .symbol = symbol};
+    int count = k.c->group.parameters + k.c->group.rooms + 1;
+    k.memory = memory_zero(sizeof *k.memory * (size_t)count);
+    bool good = k.memory && group_sizes_open(&k.sizes, &k.c->group, symbol) && make_memory(&k);
+    if (good) {
+        lock_take(&k.c->lock);
+        good = launch_all(&k);
+        lock_give(&k.c->lock);
+    }
+    good = good && read_results(&k);
+    for (int i = 0; k.memory && i < count; i++)
+        opencl_free(k.memory[i]);
+    memory_free(k.memory);
+    group_sizes_close(&k.sizes);
+    return good;
+}
+
+const struct kernel_driver opencl_kernel_driver = {
+    .name = "opencl", .compile = compile, .run = run, .free = release};

@@ -1,0 +1,227 @@
+// barriers.c - a barrier stands before a statement that reads what other threads may have written since the last one, or writes
+// what they may have read or written. Two statements that divide their points in the same way and touch only the element of
+// their own point need none.
+
+#include "pass/threads.h"
+
+#include <string.h>
+
+// Who touched a buffer; else a way to divide points. Atomics do not disturb each other.
+enum { NOBODY = 0, EVERYBODY = 1, FIRST_THREAD = 2, ATOMICALLY = 3 };
+
+struct touched {
+    uint32_t read, write, flying; // flying: written by copies that nobody has waited for
+};
+
+struct placing {
+    struct group *g;
+    struct touched *of; // by id of buffer
+    const struct tile_stmt *at;
+    uint32_t way; // in which its points are divided
+    bool conflict, records;
+};
+
+// Ways ------------------------------------------------------------------------------------------------------------------
+
+static uint32_t mix(uint32_t hash, const void *data, size_t bytes) {
+    const unsigned char *at = data;
+    while (bytes--)
+        hash = (hash ^ *at++) * 16777619u;
+    return hash;
+}
+
+static uint32_t way_of(struct group *g, const struct tile_stmt *s) {
+    if (s->kind == TILE_STORE || s->kind == TILE_ATOMIC || s->kind == TILE_ASSERT || s->kind == TILE_PRINT)
+        return FIRST_THREAD;
+    if (!thread_is_spread(s) && s->kind != TILE_COPY && s->kind != TILE_FILL)
+        return EVERYBODY;
+    struct sweep w = fragments_sweep(g, s);
+    uint32_t hash = 2166136261u;
+    for (int i = 0; i < w.vars; i++) {
+        int64_t extent = fragments_number(w.extent[i]);
+        hash = mix(hash, &extent, sizeof extent);
+        if (extent < 0)
+            return EVERYBODY;
+    }
+    if (w.has_layout) {
+        hash = mix(hash, w.layout.thread, sizeof *w.layout.thread * (size_t)w.layout.threads);
+        hash = mix(hash, w.layout.slot, sizeof *w.layout.slot * (size_t)w.layout.slots);
+    } else if (s->kind == TILE_COPY) // by vectors, perhaps
+        return EVERYBODY;
+    return hash | 4;
+}
+
+// Whether a statement touches the element of its own point alone.
+static bool is_own(const struct tile_stmt *s, const struct access *a) {
+    if (a->region)
+        return (s->kind == TILE_COPY || s->kind == TILE_FILL) && fragments_is_whole(a->region, NULL);
+    if (!a->index || !thread_is_spread(s) || a->buffer->ndim != s->indices)
+        return false;
+    for (int i = 0; i < s->indices; i++) {
+        expr e = a->index[i];
+        while (e->op == TILE_CAST)
+            e = e->arg[0];
+        if (e->op != TILE_INDEX || e->name != s->name[i])
+            return false;
+    }
+    return true;
+}
+
+// Conflicts -------------------------------------------------------------------------------------------------------------
+
+static bool clashes(uint32_t before, uint32_t now) {
+    return before != NOBODY && (before != now || now == EVERYBODY);
+}
+
+static void note(uint32_t *who, uint32_t way) {
+    *who = *who == NOBODY || *who == way ? way : EVERYBODY;
+}
+
+// Memory that threads have in common: of the group, and what the kernel writes.
+static bool is_common(const struct group *g, const struct tile_buffer *b) {
+    if (b->parameter >= 0)
+        return b->is_output;
+    return b->id < g->buffers && (g->of[b->id].how == HELD_SHARED || g->of[b->id].how == HELD_AS_IS);
+}
+
+static void look(struct group *g, const struct access *a, void *data) {
+    struct placing *p = data;
+    if (!is_common(g, a->buffer))
+        return;
+    struct touched *t = &p->of[a->buffer->id];
+    uint32_t way = a->is_atomic                                    ? ATOMICALLY
+                   : p->way <= FIRST_THREAD || is_own(p->at, a) ? p->way
+                                                                 : EVERYBODY;
+    if (!p->records)
+        p->conflict = p->conflict || clashes(t->write, way) || (a->is_write && clashes(t->read, way));
+    else if (a->is_write)
+        note(p->at->is_async ? &t->flying : &t->write, way);
+    else
+        note(&t->read, way);
+}
+
+static void visit(struct placing *p, const struct tile_stmt *s, bool records) {
+    expr root[TILE_STMT_EXPRS];
+    p->records = records;
+    p->at = s;
+    bool is_control = !thread_is_spread(s) && (s->body || s->kind == TILE_IF || s->kind == TILE_WHILE || s->kind == TILE_FOR);
+    if (is_control) {
+        p->way = EVERYBODY;
+        thread_expr_accesses(p->g, tile_stmt_exprs(s, root), root, look, p);
+    } else {
+        p->way = way_of(p->g, s);
+        thread_accesses(p->g, s, look, p);
+    }
+}
+
+static void forget(struct placing *p) {
+    for (int i = 0; i < p->g->buffers; i++)
+        p->of[i].read = p->of[i].write = NOBODY;
+}
+
+// What flew is written now.
+static void land(struct placing *p) {
+    for (int i = 0; i < p->g->buffers; i++)
+        if (p->of[i].flying) {
+            note(&p->of[i].write, p->of[i].flying);
+            p->of[i].flying = NOBODY;
+        }
+}
+
+static void unite(struct placing *p, const struct touched *other) {
+    for (int i = 0; i < p->g->buffers; i++) {
+        if (other[i].read)
+            note(&p->of[i].read, other[i].read);
+        if (other[i].write)
+            note(&p->of[i].write, other[i].write);
+        if (other[i].flying)
+            note(&p->of[i].flying, other[i].flying);
+    }
+}
+
+// Placing ---------------------------------------------------------------------------------------------------------------
+
+static void place(struct placing *p, struct tile_stmt **body, bool is_trial);
+
+static struct touched *copy_state(struct placing *p) {
+    struct touched *copy = memory_zero(sizeof *copy * (size_t)(p->g->buffers + 1));
+    if (copy)
+        memcpy(copy, p->of, sizeof *copy * (size_t)p->g->buffers);
+    else
+        p->g->failed = true;
+    return copy;
+}
+
+// What one turn leaves is there at the next.
+static void place_loop(struct placing *p, struct tile_stmt *s, bool is_trial) {
+    struct touched *before = copy_state(p);
+    if (!before)
+        return;
+    place(p, &s->body, true);
+    visit(p, s, true); // a condition that is asked again
+    unite(p, before);
+    place(p, &s->body, is_trial);
+    unite(p, before);
+    memory_free(before);
+}
+
+static void place_branches(struct placing *p, struct tile_stmt *s, bool is_trial) {
+    struct touched *before = copy_state(p), *first = NULL;
+    if (!before)
+        return;
+    place(p, &s->body, is_trial);
+    first = copy_state(p);
+    memcpy(p->of, before, sizeof *before * (size_t)p->g->buffers);
+    place(p, &s->other, is_trial);
+    if (first)
+        unite(p, first);
+    memory_free(first);
+    memory_free(before);
+}
+
+static void insert(struct group *g, struct tile_stmt **link) {
+    struct tile_kernel *kernel = tile_current();
+    struct tile_stmt *barrier = kernel ? arena_alloc(&kernel->arena, sizeof *barrier) : NULL;
+    if (!barrier) {
+        g->failed = true;
+        return;
+    }
+    *barrier = (struct tile_stmt){.kind = TILE_BARRIER, .scope = TILE_GROUP, .next = *link};
+    *link = barrier;
+}
+
+// The wait of a pipeline ends the flight of what was copied before.
+static void place(struct placing *p, struct tile_stmt **body, bool is_trial) {
+    for (struct tile_stmt **link = body; *link && !p->g->failed; link = &(*link)->next) {
+        struct tile_stmt *s = *link;
+        if (s->kind == TILE_BARRIER)
+            forget(p);
+        if (s->kind == TILE_WAIT)
+            land(p);
+        p->conflict = false;
+        visit(p, s, false);
+        if (p->conflict) {
+            forget(p);
+            if (!is_trial) {
+                insert(p->g, link);
+                link = &(*link)->next;
+            }
+        }
+        visit(p, s, true);
+        if (thread_is_spread(s))
+            continue;
+        if (s->kind == TILE_FOR || s->kind == TILE_WHILE)
+            place_loop(p, s, is_trial);
+        else if (s->kind == TILE_IF)
+            place_branches(p, s, is_trial);
+    }
+}
+
+void barriers_place(struct group *g, struct tile_stmt **body) {
+    struct placing p = {.g = g, .of = memory_zero(sizeof *p.of * (size_t)(g->buffers + 1))};
+    if (p.of)
+        place(&p, body, false);
+    else
+        g->failed = true;
+    memory_free(p.of);
+}

@@ -1,0 +1,184 @@
+// thread_gemm.c - products of tiles: by matrix instructions where the target has them, else each thread has some rows times some
+// columns of the result in registers, else each element by itself.
+
+#include "pass/threads.h"
+
+#include <stdio.h>
+
+static struct tile_buffer *registers(const char *prefix, struct tile_type type, int64_t count) {
+    char text[24];
+    expr shape[2] = {box_number(1), box_number(count)};
+    snprintf(text, sizeof text, "%s%d", prefix, tile_current() ? tile_current()->buffers : 0);
+    return tile_alloc(text, type, TILE_REGISTER, 2, shape);
+}
+
+static expr load(const struct tile_buffer *b, expr at) {
+    expr index[2] = {box_number(0), box_index(at)};
+    return tile_load(b, 2, index, NULL, NULL);
+}
+
+static void store(const struct tile_buffer *b, expr at, expr value) {
+    expr index[2] = {box_number(0), box_index(at)};
+    tile_store(b, 2, index, value, NULL);
+}
+
+static expr open_unrolled(int64_t count) {
+    const struct tile_name *r = box_variable(box_number(count));
+    tile_open_for(r, NULL, box_number(count), NULL, TILE_UNROLLED);
+    return box_point(r);
+}
+
+// Matrix instructions ---------------------------------------------------------------------------------------------------
+
+static struct tile_region operand(struct group *g, const struct tile_region *r, expr *origin) {
+    bool is_held = r->buffer->id < g->buffers && g->of[r->buffer->id].how == HELD_IN_REGISTERS;
+    if (is_held)
+        return (struct tile_region){.buffer = g->of[r->buffer->id].now};
+    return thread_region(g, r, origin);
+}
+
+static void by_unit(struct group *g, const struct tile_stmt *s, const struct product *p) {
+    expr origin[3][TILE_DIMS], extent[3] = {box_number(p->rows), box_number(p->columns), box_number(p->depth)};
+    struct tile_stmt gemm = *s;
+    for (int i = 0; i < 3; i++)
+        gemm.region[i] = operand(g, &s->region[i], origin[i]);
+    gemm.extent = extent;
+    gemm.indices = 3;
+    gemm.threads = p->down;
+    gemm.keep = p->across;
+    gemm.is_async = false;
+    tile_append(gemm);
+}
+
+// Registers -------------------------------------------------------------------------------------------------------------
+
+struct outer {
+    struct group *g;
+    const struct tile_stmt *stmt;
+    struct layout layout;
+    struct tile_region from[2];
+    expr origin[2][TILE_DIMS];
+    struct tile_type type;
+    int64_t size[2]; // columns, rows of a thread: layout axes 1, 0
+    const struct tile_buffer *line[2], *sum;
+};
+
+static int64_t along(const struct layout *l, int axis) {
+    int64_t size = 1;
+    for (int i = 0; i < l->slots; i++)
+        size *= l->slot[i].axis == axis ? l->slot[i].size : 1;
+    return size;
+}
+
+// Element number `at` of the thread along an axis of the result.
+static expr where(const struct outer *o, int axis, expr at) {
+    expr digit[LAYOUT_DIGITS];
+    for (int i = 0; i < o->layout.slots; i++)
+        digit[i] = tile_cast(o->g->thread->type, at);
+    return box_index(layout_index(&o->layout, axis, o->g->thread, digit));
+}
+
+// The factors of one step of the depth: of a its rows, of b its columns.
+static void read_line(const struct outer *o, int which, expr k) {
+    const struct tile_region *r = &o->from[which];
+    expr at = open_unrolled(o->size[which]), index[TILE_DIMS], mine = where(o, which, at);
+    bool depth_first = o->stmt->transpose[which] != (which == 1);
+    for (int i = 0; i < r->buffer->ndim; i++) {
+        int axis = i - r->buffer->ndim + 2;
+        expr point = axis < 0 ? box_number(0) : (axis == 0) == depth_first ? k : mine;
+        index[i] = r->origin ? tile_binary(TILE_ADD, r->origin[i], point) : point;
+    }
+    expr x = tile_load(r->buffer, r->buffer->ndim, index, box_holds(r, index), NULL);
+    store(o->line[which], at, x ? tile_cast(o->type, x) : NULL);
+    tile_close();
+}
+
+static void multiply_lines(const struct outer *o) {
+    expr row = open_unrolled(o->size[0]), column = open_unrolled(o->size[1]);
+    expr at = tile_binary(TILE_ADD, tile_binary(TILE_MUL, row, box_number(o->size[1])), column);
+    expr a = load(o->line[0], row), b = load(o->line[1], column), sum = load(o->sum, at);
+    store(o->sum, at, tile_type_is_float(o->type) ? tile_ternary(TILE_FMA, a, b, sum)
+                                                  : tile_binary(TILE_ADD, sum, tile_binary(TILE_MUL, a, b)));
+    tile_close();
+    tile_close();
+}
+
+static void convert_sums(const struct tile_buffer *from, const struct tile_buffer *to, int64_t count) {
+    expr at = open_unrolled(count);
+    store(to, at, from ? tile_cast(to->type, load(from, at)) : tile_const(to->type, 0));
+    tile_close();
+}
+
+static void by_registers(struct group *g, const struct tile_stmt *s, const struct product *p) {
+    const struct tile_buffer *result = g->of[s->region[2].buffer->id].now;
+    struct tile_type type = result->type;
+    if (tile_type_is_half(type))
+        type = (struct tile_type){TILE_FLOAT, 32, 1};
+    struct outer o = {.g = g, .stmt = s, .layout = g->of[s->region[2].buffer->id].layout, .type = type};
+    for (int i = 0; i < 2; i++) {
+        o.from[i] = thread_region(g, &s->region[i], o.origin[i]);
+        o.size[i] = along(&o.layout, i);
+        o.line[i] = registers("line", type, o.size[i]);
+    }
+    int64_t count = o.size[0] * o.size[1];
+    bool is_other = !tile_type_equal(type, result->type);
+    o.sum = is_other ? registers("sum", type, count) : result;
+    if (!o.sum || !o.line[0] || !o.line[1])
+        return;
+    if (s->clear || is_other)
+        convert_sums(s->clear ? NULL : result, o.sum, count);
+    const struct tile_name *k = box_variable(box_number(p->depth));
+    tile_open_for(k, NULL, box_number(p->depth), NULL, TILE_SERIAL);
+    read_line(&o, 0, box_point(k));
+    read_line(&o, 1, box_point(k));
+    multiply_lines(&o);
+    tile_close();
+    if (is_other)
+        convert_sums(o.sum, result, count);
+}
+
+// Elements --------------------------------------------------------------------------------------------------------------
+
+// The product of a row and a column, which becomes a loop.
+static void one_element(struct group *g, const struct tile_stmt *s, const struct points *p) {
+    expr origin[3][TILE_DIMS], at[3][TILE_DIMS], extent[3][TILE_DIMS];
+    struct tile_stmt gemm = *s;
+    expr row = p->point[0], column = p->point[1], point[3][2] = {{row, NULL}, {NULL, column}, {row, column}};
+    for (int i = 0; i < 3; i++) {
+        struct tile_region r = thread_region(g, &s->region[i], origin[i]);
+        bool swaps = i < 2 && s->transpose[i];
+        for (int axis = 0; axis < r.buffer->ndim; axis++) {
+            int k = axis - r.buffer->ndim + 2;
+            expr step = k < 0 ? NULL : point[i][swaps ? !k : k];
+            at[i][axis] = r.origin ? r.origin[axis] : box_number(0);
+            extent[i][axis] = k < 0 || step ? box_number(1) : box_region_size(&r, axis);
+            at[i][axis] = step ? tile_binary(TILE_ADD, at[i][axis], step) : at[i][axis];
+        }
+        gemm.region[i] = (struct tile_region){r.buffer, at[i], extent[i]};
+    }
+    gemm.is_async = false;
+    tile_append(gemm);
+}
+
+static void by_elements(struct group *g, const struct tile_stmt *s) {
+    const struct tile_region *a = &s->region[0], *b = &s->region[1];
+    struct sweep w = {.vars = 2};
+    struct points p;
+    w.extent[0] = box_region_size(a, a->buffer->ndim - 2 + s->transpose[0]);
+    w.extent[1] = box_region_size(b, b->buffer->ndim - 2 + !s->transpose[1]);
+    if (thread_open_points(g, &p, &w))
+        one_element(g, s, &p);
+    thread_close_points(&p);
+}
+
+void thread_gemm(struct group *g, const struct tile_stmt *s) {
+    struct product p = fragments_product(g, s);
+    const struct tile_buffer *c = s->region[2].buffer;
+    bool is_held = c->id < g->buffers && g->of[c->id].how == HELD_IN_REGISTERS;
+    if (is_held && p.is_matrix)
+        by_unit(g, s, &p);
+    else if (is_held)
+        by_registers(g, s, &p);
+    else
+        by_elements(g, s);
+}

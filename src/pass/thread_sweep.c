@@ -1,0 +1,373 @@
+// thread_sweep.c - the points of maps, copies and fills divided among the threads of a group.
+//
+// Where tiles are in registers their layout says which points are a thread's: loops over its registers, unrolled. Else points are
+// counted, and a thread takes every threads-th.
+
+#include "pass/threads.h"
+
+#include <stdio.h>
+
+enum { UNROLLED_TURNS = 8 };
+
+static const struct tile_type u32 = {TILE_UINT, 32, 1};
+
+static const struct tile_name *counter(struct tile_type type, int64_t size) {
+    char text[24];
+    snprintf(text, sizeof text, "s%d", tile_current() ? tile_current()->names : 0);
+    struct tile_name *name = (struct tile_name *)tile_name(text, type);
+    if (name) {
+        name->low = 0;
+        name->high = size > 0 ? size - 1 : INT64_MAX;
+    }
+    return name;
+}
+
+static expr open_turns(struct points *p, int64_t count) {
+    if (count == 1)
+        return thread_number(0);
+    const struct tile_name *s = counter(u32, count);
+    tile_open_for(s, NULL, thread_number(count), NULL, TILE_UNROLLED);
+    p->opened++;
+    return box_point(s);
+}
+
+static void open_guard(struct points *p, expr mask) {
+    if (!mask)
+        return;
+    tile_open_if(mask);
+    p->opened++;
+}
+
+// Points ----------------------------------------------------------------------------------------------------------------
+
+static void open_layout(struct points *p) {
+    const struct layout *l = &p->sweep.layout;
+    for (int i = l->slots - 1; i >= 0; i--)
+        p->digit[i] = open_turns(p, l->slot[i].size);
+    expr guard = NULL;
+    for (int i = 0; i < p->sweep.vars; i++) {
+        p->point[i] = box_index(layout_index(l, i, p->g->thread, p->digit));
+        if (fragments_number(p->sweep.extent[i]) != p->sweep.covered[i])
+            guard = box_both(guard, tile_binary(TILE_LT, p->point[i], box_index(p->sweep.extent[i])));
+    }
+    open_guard(p, guard);
+    p->first = layout_first(l, p->g->thread);
+}
+
+// The digits of a number in the radix of the extents.
+static void split(struct points *p, expr number, const expr *extent) {
+    for (int i = p->sweep.vars - 1; i >= 0; i--) {
+        bool is_last = i == 0;
+        expr digit = is_last ? number : tile_binary(TILE_REM, number, extent[i]);
+        p->point[i] = box_index(digit);
+        if (!is_last)
+            number = tile_binary(TILE_FLOORDIV, number, extent[i]);
+    }
+}
+
+static void open_counted(struct points *p, int64_t count) {
+    int64_t turns = (count + p->g->threads - 1) / p->g->threads;
+    expr turn = thread_number(0), extent[TILE_DIMS];
+    if (turns > 1) {
+        const struct tile_name *s = counter(u32, turns);
+        tile_open_for(s, NULL, thread_number(turns), NULL, turns <= UNROLLED_TURNS ? TILE_UNROLLED : TILE_SERIAL);
+        p->opened++;
+        turn = box_point(s);
+    }
+    expr number = p->g->thread;
+    if (turns > 1)
+        number = tile_binary(TILE_ADD, number, tile_binary(TILE_MUL, turn, thread_number(p->g->threads)));
+    if (count % p->g->threads)
+        open_guard(p, tile_binary(TILE_LT, number, thread_number(count)));
+    for (int i = 0; i < p->sweep.vars; i++)
+        extent[i] = thread_number(fragments_number(p->sweep.extent[i]));
+    split(p, number, extent);
+}
+
+static void open_any(struct points *p) {
+    expr extent[TILE_DIMS], count = NULL;
+    for (int i = 0; i < p->sweep.vars; i++) {
+        extent[i] = box_index(p->sweep.extent[i]);
+        count = count ? tile_binary(TILE_MUL, count, extent[i]) : extent[i];
+    }
+    const struct tile_name *s = counter(tile_index_type(), 0);
+    tile_open_for(s, box_index(p->g->thread), count, box_number(p->g->threads), TILE_SERIAL);
+    p->opened++;
+    split(p, box_point(s), extent);
+}
+
+// Each point is that of one thread of the whole grid.
+static void open_flat(struct points *p) {
+    expr extent[TILE_DIMS], count = NULL;
+    for (int i = 0; i < p->sweep.vars; i++) {
+        extent[i] = box_index(p->sweep.extent[i]);
+        count = count ? tile_binary(TILE_MUL, count, extent[i]) : extent[i];
+    }
+    expr number = tile_binary(TILE_ADD, tile_binary(TILE_MUL, p->g->flat, box_number(p->g->threads)), box_index(p->g->thread));
+    open_guard(p, tile_binary(TILE_LT, number, count));
+    split(p, number, extent);
+}
+
+bool thread_open_points(struct group *g, struct points *p, const struct sweep *sweep) {
+    *p = (struct points){.g = g, .sweep = *sweep};
+    int64_t count = 1;
+    for (int i = 0; i < sweep->vars; i++) {
+        int64_t size = fragments_number(sweep->extent[i]);
+        count = size < 0 || count < 0 || count * size > INT32_MAX / 2 ? -1 : count * size;
+    }
+    if (g->flat)
+        open_flat(p);
+    else if (sweep->has_layout)
+        open_layout(p);
+    else if (count > 0)
+        open_counted(p, count);
+    else if (count < 0)
+        open_any(p);
+    return count != 0;
+}
+
+void thread_close_points(struct points *p) {
+    while (p->opened-- > 0)
+        tile_close();
+}
+
+// Expressions -----------------------------------------------------------------------------------------------------------
+
+expr thread_slot(struct points *p, const struct tile_buffer *b, const int *to) {
+    const struct holding *h = &p->g->of[b->id];
+    return h->how == HELD_IN_REGISTERS ? layout_register(&h->layout, &p->sweep.layout, to, p->digit) : NULL;
+}
+
+// Which variable each axis of a tile is indexed by, as fragments.c found it to be.
+static void axes_of(const struct points *p, const struct tile_buffer *b, const expr *index, int *to) {
+    for (int var = 0; var < TILE_DIMS; var++)
+        to[var] = LAYOUT_COPIES;
+    for (int axis = 0; axis < b->ndim; axis++) {
+        expr e = index[axis];
+        while (e->op == TILE_CAST)
+            e = e->arg[0];
+        for (int var = 0; e->op == TILE_INDEX && fragments_number(b->shape[axis]) > 1 && var < p->sweep.vars; var++)
+            if (p->sweep.name[var] == e->name)
+                to[var] = axis;
+    }
+}
+
+static const struct holding *holding_of(const struct group *g, const struct tile_buffer *b) {
+    return b->id < g->buffers && g->of[b->id].now ? &g->of[b->id] : NULL;
+}
+
+// Where an element of a buffer is now: index has room for TILE_DIMS.
+static const struct tile_buffer *element(struct points *p, const struct tile_buffer *b, const expr *index, expr *at,
+                                         int *indices) {
+    const struct holding *h = holding_of(p->g, b);
+    *indices = b->ndim;
+    if (h && h->how == HELD_IN_REGISTERS) {
+        int to[TILE_DIMS];
+        axes_of(p, b, index, to);
+        at[0] = box_number(0);
+        at[1] = box_index(thread_slot(p, b, to));
+        *indices = 2;
+        return h->now;
+    }
+    for (int i = 0; i < b->ndim; i++)
+        at[i] = thread_rewrite(p, index[i]);
+    return h ? h->now : b;
+}
+
+static expr rewrite_load(struct points *p, expr e) {
+    expr at[TILE_DIMS], mask = e->args ? thread_rewrite(p, e->arg[0]) : NULL;
+    int indices;
+    const struct tile_buffer *b = element(p, e->buffer, e->index, at, &indices);
+    return tile_load(b, indices, at, mask, e->args ? thread_rewrite(p, e->arg[1]) : NULL);
+}
+
+expr thread_rewrite(struct points *p, expr e) {
+    if (!e || e->op == TILE_CONST)
+        return e;
+    for (int i = 0; e->op == TILE_INDEX && i < p->sweep.vars; i++)
+        if (p->sweep.name[i] == e->name)
+            return p->point[i];
+    expr known = map_get(&p->g->rewritten, &e, sizeof e);
+    if (known)
+        return known;
+    expr operand[3 + TILE_DIMS], result = e;
+    if (e->op == TILE_LOAD)
+        result = rewrite_load(p, e);
+    else if (!tile_op_is_leaf(e->op)) {
+        for (int i = 0; i < tile_operands(e); i++)
+            operand[i] = thread_rewrite(p, tile_operand(e, i));
+        result = tile_rebuild(e, operand);
+    }
+    if (!result || !map_set(&p->g->rewritten, &e, sizeof e, (void *)result))
+        p->g->failed = true;
+    return result;
+}
+
+// Maps ------------------------------------------------------------------------------------------------------------------
+
+static void emit_body(struct points *p, const struct tile_stmt *body);
+
+static void rewrite_list(struct points *p, const expr *list, int count, expr *out) {
+    for (int i = 0; list && i < count; i++)
+        out[i] = thread_rewrite(p, list[i]);
+}
+
+static void emit_element(struct points *p, const struct tile_stmt *s) {
+    expr at[TILE_DIMS];
+    struct tile_stmt next = *s;
+    next.buffer = element(p, s->buffer, s->index, at, &next.indices);
+    next.index = at;
+    next.value = thread_rewrite(p, s->value);
+    next.mask = thread_rewrite(p, s->mask);
+    bool is_own = next.buffer->memory == TILE_REGISTER;
+    if (!is_own && p->first)
+        next.mask = box_both(p->first, next.mask);
+    tile_append(next);
+}
+
+static void emit_other(struct points *p, const struct tile_stmt *s, bool opens) {
+    expr extent[TILE_DIMS], origin[3][TILE_DIMS], size[3][TILE_DIMS];
+    struct tile_stmt next = *s;
+    next.value = thread_rewrite(p, s->value);
+    next.mask = thread_rewrite(p, s->mask);
+    next.begin = thread_rewrite(p, s->begin);
+    next.step = thread_rewrite(p, s->step);
+    rewrite_list(p, s->extent, s->indices, extent);
+    next.extent = s->extent ? extent : NULL;
+    for (int i = 0; i < 3; i++) {
+        struct tile_region *r = &next.region[i];
+        if (!r->buffer)
+            continue;
+        const struct holding *h = holding_of(p->g, r->buffer);
+        rewrite_list(p, r->origin, r->buffer->ndim, origin[i]);
+        rewrite_list(p, r->extent, r->buffer->ndim, size[i]);
+        *r = (struct tile_region){h ? h->now : r->buffer, r->origin ? origin[i] : NULL, r->extent ? size[i] : NULL};
+    }
+    if (opens)
+        tile_open(next);
+    else
+        tile_append(next);
+}
+
+static void emit_inner(struct points *p, const struct tile_stmt *s) {
+    switch (s->kind) {
+    case TILE_STORE:
+    case TILE_ATOMIC: emit_element(p, s); return;
+    case TILE_MAP:
+    case TILE_FOR:
+    case TILE_IF:
+    case TILE_WHILE:
+        emit_other(p, s, true);
+        emit_body(p, s->body);
+        if (s->other) {
+            tile_else();
+            emit_body(p, s->other);
+        }
+        tile_close();
+        return;
+    case TILE_WAIT:
+    case TILE_BARRIER: return; // of one thread alone
+    default: emit_other(p, s, false); return;
+    }
+}
+
+static void emit_body(struct points *p, const struct tile_stmt *body) {
+    for (; body; body = body->next)
+        emit_inner(p, body);
+}
+
+void thread_map(struct group *g, const struct tile_stmt *s) {
+    struct points p;
+    struct sweep w = fragments_sweep(g, s);
+    map_free(&g->rewritten);
+    if (thread_open_points(g, &p, &w))
+        emit_body(&p, s->body);
+    thread_close_points(&p);
+    map_free(&g->rewritten);
+}
+
+void thread_alone(struct group *g, const struct tile_stmt *s) {
+    struct points p = {.g = g};
+    map_free(&g->rewritten);
+    if (s->kind == TILE_STORE || s->kind == TILE_ATOMIC)
+        emit_element(&p, s);
+    else
+        emit_other(&p, s, s->kind == TILE_FOR || s->kind == TILE_IF || s->kind == TILE_WHILE);
+    map_free(&g->rewritten);
+}
+
+// Copies and fills ------------------------------------------------------------------------------------------------------
+
+struct tile_region thread_region(struct group *g, const struct tile_region *r, expr *origin) {
+    const struct holding *h = holding_of(g, r->buffer);
+    struct points none = {.g = g};
+    for (int i = 0; r->origin && i < r->buffer->ndim; i++)
+        origin[i] = box_index(thread_rewrite(&none, r->origin[i]));
+    return (struct tile_region){h ? h->now : r->buffer, r->origin ? origin : NULL, r->extent};
+}
+
+// The element of a region at the points; its test where it may be outside of the buffer.
+static const struct tile_buffer *region_element(struct points *p, const struct tile_region *r, expr *at, int *indices,
+                                                expr *inside) {
+    const struct holding *h = holding_of(p->g, r->buffer);
+    *inside = NULL;
+    if (h && h->how == HELD_IN_REGISTERS) {
+        int to[TILE_DIMS], vars = p->sweep.vars;
+        for (int var = 0; var < TILE_DIMS; var++) {
+            int axis = var - vars + r->buffer->ndim;
+            to[var] = var < vars && axis >= 0 && fragments_number(r->buffer->shape[axis]) > 1 ? axis : LAYOUT_COPIES;
+        }
+        at[0] = box_number(0);
+        at[1] = box_index(thread_slot(p, r->buffer, to));
+        *indices = 2;
+        return h->now;
+    }
+    expr origin[TILE_DIMS];
+    struct tile_region here = thread_region(p->g, r, origin);
+    struct box b = {.axes = p->sweep.vars};
+    box_place(&here, &b, p->point, at);
+    *indices = r->buffer->ndim;
+    *inside = box_holds(&here, at);
+    return here.buffer;
+}
+
+static void store_at(struct points *p, const struct tile_region *to, expr value) {
+    expr at[TILE_DIMS], inside;
+    int indices;
+    const struct tile_buffer *b = region_element(p, to, at, &indices, &inside);
+    if (b->memory != TILE_REGISTER && p->first)
+        inside = box_both(p->first, inside);
+    tile_store(b, indices, at, value, inside);
+}
+
+static void copy_elements(struct group *g, const struct tile_stmt *s) {
+    struct points p;
+    struct sweep w = fragments_sweep(g, s);
+    if (thread_open_points(g, &p, &w)) {
+        expr at[TILE_DIMS], inside;
+        int indices;
+        const struct tile_buffer *b = region_element(&p, &s->region[0], at, &indices, &inside);
+        expr value = tile_load(b, indices, at, inside, NULL);
+        store_at(&p, &s->region[1], value ? tile_cast(s->region[1].buffer->type, value) : NULL);
+    }
+    thread_close_points(&p);
+}
+
+void thread_copy(struct group *g, const struct tile_stmt *s) {
+    map_free(&g->rewritten);
+    if (!thread_vector_copy(g, s, copy_elements))
+        copy_elements(g, s);
+    map_free(&g->rewritten);
+}
+
+void thread_fill(struct group *g, const struct tile_stmt *s) {
+    struct points p;
+    struct sweep w = fragments_sweep(g, s);
+    map_free(&g->rewritten);
+    if (thread_open_points(g, &p, &w)) {
+        struct points none = {.g = g};
+        store_at(&p, &s->region[1], thread_rewrite(&none, s->value));
+    }
+    thread_close_points(&p);
+    map_free(&g->rewritten);
+}

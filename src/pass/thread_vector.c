@@ -1,0 +1,241 @@
+// thread_vector.c - copies by as many bytes as one access has: between memory and memory, and between memory and the registers
+// that hold neighbours. What is not known before a call (whether rows are of whole vectors) is tested by the group once.
+
+#include "pass/threads.h"
+
+#include <stdio.h>
+
+enum { ALIGNED = 1 << 20 }; // divides 0
+
+// The largest number that is known to divide e.
+static int64_t divisor(expr e) {
+    int64_t known = fragments_number(e), a, b;
+    if (known >= 0)
+        return known ? known : ALIGNED;
+    switch (e->op) {
+    case TILE_SYMBOL: return e->name->divisor;
+    case TILE_CAST: return tile_type_is_integer(e->arg[0]->type) ? divisor(e->arg[0]) : 1;
+    case TILE_MUL: return MIN_OF(divisor(e->arg[0]), ALIGNED) * MIN_OF(divisor(e->arg[1]), ALIGNED);
+    case TILE_ADD:
+    case TILE_SUB:
+        for (a = divisor(e->arg[0]), b = divisor(e->arg[1]); b;) {
+            int64_t rest = a % b;
+            a = b;
+            b = rest;
+        }
+        return a;
+    default: return 1;
+    }
+}
+
+// One side of a copy.
+struct side {
+    struct tile_region region; // as the thread has it
+    expr origin[TILE_DIMS];
+};
+
+struct vectors {
+    struct group *g;
+    const struct tile_stmt *stmt;
+    struct side side[2];
+    int64_t run; // elements of one access
+    expr test;   // NULL: nothing is left to ask
+};
+
+static void ask(struct vectors *v, expr e) {
+    if (divisor(e) % v->run)
+        v->test = box_both(v->test, tile_binary(TILE_EQ, tile_binary(TILE_REM, box_index(e), box_number(v->run)), box_number(0)));
+}
+
+// Vectors of the last axis begin at multiples of their size, and are in the buffer or not as a whole.
+static bool fits(struct vectors *v, int which) {
+    const struct tile_region *r = &v->side[which].region;
+    int last = r->buffer->ndim - 1;
+    if (last < 0 || tile_type_is_complex(r->buffer->type) || tile_type_is_bool(r->buffer->type))
+        return false;
+    for (int i = 0; r->buffer->stride && i <= last; i++) {
+        int64_t stride = fragments_number(r->buffer->stride[i]);
+        if (i == last ? stride != 1 : stride < 0)
+            return false;
+        if (i < last && stride % v->run)
+            return false;
+    }
+    ask(v, r->buffer->shape[last]);
+    if (r->origin)
+        ask(v, r->origin[last]);
+    return true;
+}
+
+static bool is_in_registers(const struct vectors *v, int which) {
+    const struct tile_buffer *b = v->stmt->region[which].buffer;
+    return b->id < v->g->buffers && v->g->of[b->id].how >= HELD_IN_REGISTERS;
+}
+
+// Code ------------------------------------------------------------------------------------------------------------------
+
+static void one_access(struct vectors *v, const struct tile_region *from, const struct tile_region *to, bool is_async) {
+    tile_append((struct tile_stmt){.kind = TILE_COPY,
+                                   .loop = TILE_VECTOR,
+                                   .region = {*from, *to},
+                                   .is_async = is_async,
+                                   .token = is_async ? v->stmt->token : 0,
+                                   .place = v->stmt->place});
+}
+
+static struct tile_region run_at(const struct tile_buffer *b, expr *index, expr *extent, int64_t run) {
+    for (int i = 0; i < b->ndim; i++)
+        extent[i] = box_number(i == b->ndim - 1 ? run : 1);
+    return (struct tile_region){b, index, extent};
+}
+
+// Outside of the source there are zeros.
+static void copy_run(struct vectors *v, struct points *p) {
+    struct tile_region run[2];
+    struct box b = {.axes = p->sweep.vars};
+    expr at[2][TILE_DIMS], extent[2][TILE_DIMS], inside[2];
+    for (int i = 0; i < 2; i++) {
+        const struct tile_region *r = &v->side[i].region;
+        box_place(r, &b, p->point, at[i]);
+        inside[i] = box_holds(r, at[i]);
+        run[i] = run_at(r->buffer, at[i], extent[i], v->run);
+    }
+    enum tile_memory from = run[0].buffer->memory;
+    bool is_async = v->stmt->is_async && v->g->target->group->has_async && run[1].buffer->memory == TILE_SHARED &&
+                    (from == TILE_GLOBAL || from == TILE_CONSTANT);
+    if (inside[1])
+        tile_open_if(inside[1]);
+    if (inside[0])
+        tile_open_if(inside[0]);
+    one_access(v, &run[0], &run[1], is_async);
+    if (inside[0]) {
+        tile_else();
+        tile_append((struct tile_stmt){.kind = TILE_FILL,
+                                       .loop = TILE_VECTOR,
+                                       .region = {[1] = run[1]},
+                                       .value = tile_const_int(run[1].buffer->type, 0)});
+        tile_close();
+    }
+    if (inside[1])
+        tile_close();
+}
+
+static void copy_runs(struct vectors *v) {
+    struct sweep w = fragments_sweep(v->g, v->stmt);
+    struct points p;
+    int last = w.vars - 1;
+    w.extent[last] = box_number(fragments_number(w.extent[last]) / v->run);
+    if (thread_open_points(v->g, &p, &w)) {
+        p.point[last] = tile_binary(TILE_MUL, p.point[last], box_number(v->run));
+        copy_run(v, &p);
+    }
+    thread_close_points(&p);
+}
+
+// The neighbours that a thread holds go through a small buffer of its own.
+static void copy_registers(struct vectors *v, int held) {
+    struct sweep w = fragments_sweep(v->g, v->stmt);
+    const struct tile_region *memory = &v->side[!held].region;
+    struct tile_type type = memory->buffer->type, own = v->stmt->region[held].buffer->type;
+    struct points p;
+    struct layout whole = w.layout;
+    w.layout.slot[0].size = 1;
+    if (!thread_open_points(v->g, &p, &w))
+        return;
+    char text[24];
+    snprintf(text, sizeof text, "run%d", tile_current() ? tile_current()->buffers : 0);
+    expr size = box_number(v->run), zero = box_number(0), at[TILE_DIMS], extent[TILE_DIMS], run_extent[1];
+    struct tile_buffer *run = tile_alloc(text, type, TILE_REGISTER, 1, &size);
+    struct box b = {.axes = w.vars};
+    box_place(memory, &b, p.point, at);
+    expr inside = box_holds(memory, at);
+    struct tile_region there = run_at(memory->buffer, at, extent, v->run);
+    if (!run)
+        return;
+    run->align = (int)v->run * tile_type_bytes(type);
+    struct tile_region here = run_at(run, &zero, run_extent, v->run);
+    int to[TILE_DIMS];
+    for (int var = 0; var < TILE_DIMS; var++) {
+        const struct tile_buffer *tile = v->stmt->region[held].buffer;
+        int axis = var - w.vars + tile->ndim;
+        to[var] = var < w.vars && axis >= 0 && fragments_number(tile->shape[axis]) > 1 ? axis : LAYOUT_COPIES;
+    }
+    if (held == 1 && inside) { // reads zeros outside
+        tile_append((struct tile_stmt){
+            .kind = TILE_FILL, .loop = TILE_VECTOR, .region = {[1] = here}, .value = tile_const_int(type, 0)});
+        tile_open_if(inside);
+        one_access(v, &there, &here, false);
+        tile_close();
+    } else if (held == 1)
+        one_access(v, &there, &here, false);
+    const struct tile_buffer *tile = v->g->of[v->stmt->region[held].buffer->id].now;
+    p.sweep.layout = whole;
+    for (int k = 0; k < v->run; k++) {
+        p.digit[0] = thread_number(k);
+        expr in_run = box_number(k), in_tile[2] = {zero, box_index(thread_slot(&p, v->stmt->region[held].buffer, to))};
+        if (held == 0)
+            tile_store(run, 1, &in_run, tile_cast(type, tile_load(tile, 2, in_tile, NULL, NULL)), NULL);
+        else
+            tile_store(tile, 2, in_tile, tile_cast(own, tile_load(run, 1, &in_run, NULL, NULL)), NULL);
+    }
+    if (held == 0) {
+        inside = box_both(p.first, inside);
+        if (inside)
+            tile_open_if(inside);
+        one_access(v, &here, &there, false);
+        if (inside)
+            tile_close();
+    }
+    thread_close_points(&p);
+}
+
+// Deciding --------------------------------------------------------------------------------------------------------------
+
+static bool plan_memory(struct vectors *v) {
+    const struct tile_region *from = &v->stmt->region[0], *to = &v->stmt->region[1];
+    struct box b = box_of(from, to);
+    int bytes = tile_type_bytes(from->buffer->type);
+    if (!b.axes || !tile_type_equal(from->buffer->type, to->buffer->type))
+        return false;
+    for (int i = 0; i < b.axes; i++)
+        if (fragments_number(b.size[i]) <= 0)
+            return false;
+    for (v->run = v->g->target->group->vector_bytes / bytes; v->run > 1; v->run /= 2)
+        if (fragments_number(b.size[b.axes - 1]) % v->run == 0)
+            break;
+    return v->run > 1 && v->run * bytes >= 4 && fits(v, 0) && fits(v, 1);
+}
+
+static bool plan_registers(struct vectors *v, int held) {
+    struct sweep w = fragments_sweep(v->g, v->stmt);
+    const struct layout_digit *d = &w.layout.slot[0];
+    if (!w.has_layout || !w.layout.slots || d->axis != w.vars - 1 || d->step != 1 || w.vars != v->side[!held].region.buffer->ndim)
+        return false;
+    for (int i = 0; i < w.vars; i++) // whole tiles alone: no guards
+        if (fragments_number(w.extent[i]) != w.covered[i])
+            return false;
+    v->run = d->size;
+    int bytes = tile_type_bytes(v->side[!held].region.buffer->type) * (int)v->run;
+    return (bytes == 4 || bytes == 8 || bytes == 16) && bytes <= v->g->target->group->vector_bytes && fits(v, !held);
+}
+
+bool thread_vector_copy(struct group *g, const struct tile_stmt *s, void (*otherwise)(struct group *g, const struct tile_stmt *s)) {
+    struct vectors v = {.g = g, .stmt = s};
+    for (int i = 0; i < 2; i++)
+        v.side[i].region = thread_region(g, &s->region[i], v.side[i].origin);
+    bool held[2] = {is_in_registers(&v, 0), is_in_registers(&v, 1)};
+    bool good = held[0] != held[1] ? plan_registers(&v, held[1]) : !held[0] && plan_memory(&v);
+    if (!good || g->flat || !tile_current() || tile_current()->failed)
+        return false;
+    if (v.test)
+        tile_open_if(v.test);
+    if (held[0] || held[1])
+        copy_registers(&v, held[1]);
+    else
+        copy_runs(&v);
+    if (v.test) {
+        tile_else();
+        otherwise(g, s);
+        tile_close();
+    }
+    return true;
+}

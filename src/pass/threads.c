@@ -1,0 +1,308 @@
+// threads.c - kernels as code of one thread, for targets that run groups of threads.
+//
+// Afterwards the kernel is a list of grids, launched one after the other. The body of each is one map, `thread`: what a thread of
+// the group does, with barriers where threads wait for each other. Statements outside of all grids become grids of their own: over
+// their elements or lines where they are one map, copy, fill, reduction, scan or product; else of one group.
+
+#include "pass/threads.h"
+
+#include <string.h>
+
+static const struct tile_type u32 = {TILE_UINT, 32, 1};
+
+expr thread_number(int64_t value) {
+    return tile_const_int(u32, value);
+}
+
+void thread_barrier(void) {
+    tile_append((struct tile_stmt){.kind = TILE_BARRIER, .scope = TILE_GROUP});
+}
+
+// Statements of a block -------------------------------------------------------------------------------------------------
+
+static bool is_power(int64_t n) {
+    return n > 0 && (n & (n - 1)) == 0;
+}
+
+// Rows that matrix instructions read lie such that eight of them meet in no bank.
+static void alloc_shared(struct group *g, const struct tile_buffer *b) {
+    struct holding *h = &g->of[b->id];
+    struct tile_buffer *now = tile_alloc(b->text, b->type, TILE_SHARED, b->ndim, b->shape);
+    if (!now)
+        return;
+    now->stride = b->stride;
+    now->align = MAX_OF(b->align, 16);
+    int64_t row = b->ndim ? fragments_number(b->shape[b->ndim - 1]) * tile_type_bytes(b->type) : 0;
+    if (h->is_operand && is_power(row) && row >= 32) {
+        now->swizzle = 3;
+        now->align = 1024;
+    }
+    h->now = now;
+}
+
+static void alloc(struct group *g, const struct tile_stmt *s) {
+    struct holding *h = &g->of[s->buffer->id];
+    if (h->how == HELD_SHARED) {
+        alloc_shared(g, s->buffer);
+    } else if (h->how == HELD_IN_REGISTERS) {
+        expr shape[2] = {box_number(1), box_number(h->is_known ? layout_registers(&h->layout) : 1)};
+        h->now = tile_alloc(s->buffer->text, s->buffer->type, TILE_REGISTER, 2, shape);
+    } else
+        h->now = tile_append(*s) ? s->buffer : NULL;
+}
+
+// By one thread, unless each has its own.
+static void by_first(struct group *g, const struct tile_stmt *s) {
+    bool is_own = (s->kind == TILE_STORE || s->kind == TILE_ATOMIC) && thread_is_private(g, s->buffer);
+    if (!is_own)
+        tile_open_if(tile_binary(TILE_EQ, g->thread, thread_number(0)));
+    thread_alone(g, s);
+    if (!is_own)
+        tile_close();
+}
+
+static void with_body(struct group *g, const struct tile_stmt *s) {
+    thread_alone(g, s);
+    thread_block(g, s->body);
+    if (s->other) {
+        tile_else();
+        thread_block(g, s->other);
+    }
+    tile_close();
+}
+
+static void wait(struct group *g, const struct tile_stmt *s, int keep) {
+    if (g->target->group->has_async)
+        tile_append((struct tile_stmt){.kind = TILE_WAIT, .token = s->token, .keep = keep});
+}
+
+static void one(struct group *g, const struct tile_stmt *s) {
+    if (thread_is_spread(s)) {
+        thread_map(g, s);
+        return;
+    }
+    switch (s->kind) {
+    case TILE_ALLOC: alloc(g, s); return;
+    case TILE_COPY:
+        thread_copy(g, s);
+        if (s->is_async)
+            wait(g, s, TILE_COMMIT);
+        return;
+    case TILE_FILL: thread_fill(g, s); return;
+    case TILE_REDUCE: thread_reduce(g, s); return;
+    case TILE_SCAN: thread_scan(g, s); return;
+    case TILE_GEMM: thread_gemm(g, s); return;
+    case TILE_STORE:
+    case TILE_ATOMIC:
+    case TILE_ASSERT:
+    case TILE_PRINT: by_first(g, s); return;
+    case TILE_FOR:
+    case TILE_IF:
+    case TILE_WHILE: with_body(g, s); return;
+    case TILE_WAIT: wait(g, s, s->keep); return;
+    case TILE_BARRIER: thread_barrier(); return;
+    default: thread_alone(g, s); return;
+    }
+}
+
+void thread_block(struct group *g, const struct tile_stmt *body) {
+    for (; body && !g->failed; body = body->next)
+        one(g, body);
+}
+
+// Grids -----------------------------------------------------------------------------------------------------------------
+
+static bool group_open(struct group *g, const struct tile_stmt *body) {
+    struct tile_kernel *kernel = tile_current();
+    if (!kernel)
+        return false;
+    g->body = body;
+    g->buffers = kernel->buffers;
+    g->ids = kernel->ids;
+    g->of = memory_zero(sizeof *g->of * (size_t)(g->buffers + 1));
+    g->seen = memory_zero(sizeof *g->seen * (size_t)(g->ids + 1));
+    return g->of && g->seen && fragments_place(g);
+}
+
+static void group_close(struct group *g) {
+    map_free(&g->rewritten);
+    memory_free(g->of);
+    memory_free(g->seen);
+}
+
+static void open_threads(struct group *g) {
+    expr count = box_number(g->threads);
+    const struct tile_name *thread = tile_index("thread", count);
+    tile_open_map(1, &thread, &count);
+    g->thread = thread ? tile_cast(u32, box_point(thread)) : NULL;
+}
+
+static bool emit_grid(const struct target *target, const struct tile_stmt *grid, struct tile_stmt *body, bool is_flat) {
+    struct group g = {.target = target, .threads = grid->threads ? grid->threads : target->group->threads};
+    struct tile_stmt next = *grid;
+    next.threads = g.threads;
+    bool good = group_open(&g, body);
+    if (good) {
+        barriers_place(&g, &body);
+        tile_open(next);
+        if (is_flat)
+            g.flat = box_point(grid->name[0]);
+        open_threads(&g);
+        thread_block(&g, body);
+        tile_close();
+        tile_close();
+    }
+    group_close(&g);
+    return good && !g.failed;
+}
+
+static bool one_group(const struct target *target, struct tile_stmt *body) {
+    expr one = box_number(1);
+    const struct tile_name *name = tile_index("group", one);
+    struct tile_stmt grid = {.kind = TILE_GRID, .indices = 1, .name = &name, .extent = &one, .place = body->place};
+    return name && emit_grid(target, &grid, body, false);
+}
+
+// Statements outside of grids -------------------------------------------------------------------------------------------
+
+// What a thread of a flat grid has one of: elements, or lines; of a reduction it is the whole group that has a line.
+static expr flat_count(const struct tile_stmt *s) {
+    struct box b = {0};
+    int without = s->kind == TILE_REDUCE || s->kind == TILE_SCAN ? s->axis : -1;
+    if (thread_is_spread(s)) {
+        b.axes = s->indices;
+        memcpy(b.size, s->extent, sizeof *b.size * (size_t)s->indices);
+    } else if (s->kind == TILE_GEMM) {
+        const struct tile_region *a = &s->region[0], *c = &s->region[1];
+        b.axes = 2;
+        b.size[0] = box_region_size(a, a->buffer->ndim - 2 + s->transpose[0]);
+        b.size[1] = box_region_size(c, c->buffer->ndim - 2 + !s->transpose[1]);
+    } else
+        b = s->kind == TILE_FILL ? box_of(&s->region[1], NULL)
+            : without >= 0       ? box_of(&s->region[0], NULL)
+                                 : box_of(&s->region[0], &s->region[1]);
+    expr count = box_number(1);
+    for (int i = 0; i < b.axes; i++)
+        if (i != without)
+            count = tile_binary(TILE_MUL, count, box_index(b.size[i]));
+    return count;
+}
+
+static bool is_flat(const struct tile_stmt *s) {
+    return thread_is_spread(s) || (s->kind >= TILE_COPY && s->kind <= TILE_GEMM);
+}
+
+static bool flat_grid(const struct target *target, struct tile_stmt *s) {
+    int threads = target->group->flat_threads;
+    expr count = flat_count(s), blocks = count;
+    if (s->kind != TILE_REDUCE)
+        blocks = tile_binary(TILE_FLOORDIV, tile_binary(TILE_ADD, count, box_number(threads - 1)), box_number(threads));
+    const struct tile_name *name = tile_index("group", blocks);
+    struct tile_stmt grid = {
+        .kind = TILE_GRID, .indices = 1, .name = &name, .extent = &blocks, .threads = threads, .place = s->place};
+    return name && emit_grid(target, &grid, s, true);
+}
+
+// Statements that need each other's variables or memory stay together.
+static bool is_together(const struct tile_stmt *s) {
+    for (; s; s = s->next)
+        if (s->kind == TILE_ASSIGN || s->kind == TILE_WAIT || s->kind == TILE_BARRIER || s->is_async || s->kind == TILE_ALLOC)
+            return true;
+    return false;
+}
+
+static bool emit_run(const struct target *target, struct tile_stmt *run) {
+    bool good = true;
+    if (is_together(run))
+        return one_group(target, run);
+    for (struct tile_stmt *s = run, *next; s && good; s = next) {
+        next = s->next;
+        s->next = NULL;
+        good = is_flat(s) ? flat_grid(target, s) : one_group(target, s);
+    }
+    return good;
+}
+
+// Memory that is declared outside of grids and that a grid, or what stands after one, uses is the kernel's; the rest is that of
+// the group of its statements.
+struct outside {
+    int *where; // by id of buffer: the run where it is declared, from 1 on; -1: the kernel's
+    int run, buffers;
+};
+
+static void note_access(struct group *g, const struct access *a, void *data) {
+    struct outside *o = data;
+    (void)g;
+    if (a->buffer->id < o->buffers && o->where[a->buffer->id] > 0 && o->where[a->buffer->id] != o->run)
+        o->where[a->buffer->id] = -1;
+}
+
+static void note_all(struct group *g, const struct tile_stmt *body, struct outside *o) {
+    for (; body; body = body->next) {
+        thread_accesses(g, body, note_access, o);
+        if (thread_is_spread(body))
+            continue;
+        note_all(g, body->body, o);
+        note_all(g, body->other, o);
+    }
+}
+
+static void find_outside(struct group *g, const struct tile_stmt *body, struct outside *o) {
+    for (const struct tile_stmt *s = body; s; s = s->next) {
+        o->run += s->kind == TILE_GRID;
+        if (s->kind == TILE_ALLOC)
+            o->where[s->buffer->id] = s->buffer->memory == TILE_GLOBAL ? -1 : o->run;
+        struct tile_stmt alone = *s;
+        alone.next = NULL;
+        note_all(g, &alone, o);
+        o->run += s->kind == TILE_GRID;
+    }
+}
+
+static bool emit_kernel(const struct target *target, struct tile_stmt *body, const struct outside *o) {
+    bool good = true;
+    struct tile_stmt *run = NULL, **tail = &run;
+    for (struct tile_stmt *s = body, *next; s; s = next) {
+        next = s->next;
+        s->next = NULL;
+        if (s->kind == TILE_ALLOC && o->where[s->buffer->id] < 0) {
+            ((struct tile_buffer *)s->buffer)->memory = TILE_GLOBAL;
+            tile_append(*s);
+            continue;
+        }
+        if (s->kind != TILE_GRID) {
+            *tail = s;
+            tail = &s->next;
+        }
+        if (run && (s->kind == TILE_GRID || !next)) {
+            good = good && emit_run(target, run);
+            run = NULL;
+            tail = &run;
+        }
+        if (s->kind == TILE_GRID)
+            good = good && emit_grid(target, s, s->body, false);
+    }
+    if (run)
+        good = good && emit_run(target, run);
+    return good;
+}
+
+bool pass_threads(struct tile_kernel *kernel, const struct target *target) {
+    if (!target->group)
+        return true;
+    struct group g = {.target = target, .ids = kernel->ids};
+    struct outside o = {.run = 1, .buffers = kernel->buffers};
+    o.where = memory_zero(sizeof *o.where * (size_t)(o.buffers + 1));
+    g.seen = memory_zero(sizeof *g.seen * (size_t)(g.ids + 1));
+    tile_resume(kernel);
+    struct tile_stmt *body = tile_take_body();
+    bool good = o.where && g.seen;
+    if (good) {
+        find_outside(&g, body, &o);
+        good = emit_kernel(target, body, &o);
+    }
+    tile_suspend();
+    memory_free(o.where);
+    memory_free(g.seen);
+    return good && !kernel->failed;
+}

@@ -1,0 +1,121 @@
+// threads.h - blocks of a grid as groups of threads, while they are made. Between the files of pass/ only.
+
+#ifndef THREADS_H
+#define THREADS_H
+
+#include "pass/boxes.h"
+#include "pass/layout.h"
+
+enum { SUBGROUP = 32, USES = 32 };
+
+// What becomes of a buffer.
+struct holding {
+    enum { HELD_AS_IS, HELD_SHARED, HELD_IN_REGISTERS, HELD_BY_ALL } how; // by all: each thread has the whole of it
+    bool is_sum, is_operand;                                              // of a product
+    bool is_known;                                                        // the layout is
+    struct layout layout;
+    const struct tile_buffer *now; // what stands for it
+};
+
+struct group {
+    const struct target *target;
+    const struct tile_stmt *body; // of the block
+    int threads;
+    bool by_rows; // products: subgroups share no rows, so that rows are reduced inside of one
+    struct holding *of; // by id of buffer, of those that the kernel had
+    int buffers;
+    int *seen, stamp; // by id of expression
+    int ids;
+    bool failed;
+    expr flat;            // the group's number, where the points of one statement are divided among all groups; else NULL
+    expr thread;          // its number, u32; while code is made
+    struct map rewritten; // expressions of the statement that code is made for
+};
+
+// An access to a buffer by a statement: index NULL is all of it, or a rectangle.
+struct access {
+    const struct tile_buffer *buffer;
+    const expr *index;
+    const struct tile_region *region;
+    bool is_write, is_atomic;
+};
+typedef void access_visit(struct group *g, const struct access *a, void *data);
+
+// thread_accesses.c: visits what a statement touches, with its body if it is a map; else the statement alone.
+void thread_accesses(struct group *g, const struct tile_stmt *s, access_visit *visit, void *data);
+void thread_expr_accesses(struct group *g, int count, const expr *root, access_visit *visit, void *data);
+bool thread_is_spread(const struct tile_stmt *s); // a loop whose points are divided among threads
+bool thread_is_private(const struct group *g, const struct tile_buffer *b); // each thread has its own
+
+// The points that a statement is done for, and which thread does which.
+struct sweep {
+    int vars;
+    const struct tile_name *name[TILE_DIMS];
+    expr extent[TILE_DIMS];
+    bool has_layout;
+    struct layout layout;         // axes are the vars
+    int64_t covered[TILE_DIMS];   // of a layout: points along each
+};
+
+// How a tile in registers is used by a sweep: its axis for each var.
+struct use {
+    const struct tile_buffer *buffer;
+    int to[TILE_DIMS];
+    int64_t size[TILE_DIMS]; // of the var, as the buffer has it; 0: it has not
+    bool is_good;
+};
+
+struct product { // a gemm
+    bool is_matrix;
+    int64_t rows, columns, depth;
+    int down, across; // subgroups
+};
+
+// fragments.c: decides what is held where. False and an error when memory is out.
+bool fragments_place(struct group *g);
+struct sweep fragments_sweep(struct group *g, const struct tile_stmt *s); // of a map, copy, fill or reduce
+int fragments_uses(struct group *g, const struct tile_stmt *s, struct use *use);
+struct product fragments_product(const struct group *g, const struct tile_stmt *s);
+bool fragments_is_whole(const struct tile_region *r, const struct tile_region *other);
+int64_t fragments_number(expr e); // -1: not known
+
+// barriers.c: puts barriers between the statements of a block, where one reads what other threads wrote.
+void barriers_place(struct group *g, struct tile_stmt **body);
+
+// threads.c: what the files that make code share.
+void thread_block(struct group *g, const struct tile_stmt *body);
+expr thread_number(int64_t value); // u32
+// A region as the thread has it: what stands for its buffer now; origin has room for TILE_DIMS.
+struct tile_region thread_region(struct group *g, const struct tile_region *r, expr *origin);
+void thread_barrier(void);
+
+// thread_sweep.c: loops over a sweep, and the code of one of its points.
+struct points {
+    struct group *g;
+    struct sweep sweep;
+    expr digit[LAYOUT_DIGITS]; // slot digits of the layout
+    expr point[TILE_DIMS];     // of index type
+    int opened;                // statements to close
+    expr first;                // of copies; NULL: there are none
+};
+bool thread_open_points(struct group *g, struct points *p, const struct sweep *s); // opens loops and guards
+void thread_close_points(struct points *p);
+expr thread_rewrite(struct points *p, expr e); // names and tiles as this thread has them
+void thread_map(struct group *g, const struct tile_stmt *s);
+void thread_alone(struct group *g, const struct tile_stmt *s); // a statement of all threads; opens it if it has a body
+void thread_copy(struct group *g, const struct tile_stmt *s);
+void thread_fill(struct group *g, const struct tile_stmt *s);
+// The register of a tile at these points; NULL: it is not in registers.
+expr thread_slot(struct points *p, const struct tile_buffer *b, const int *to);
+
+// thread_vector.c: a copy by as many bytes as one access has, and `otherwise` where a test says that it cannot be; false: it
+// never can, and nothing was made.
+bool thread_vector_copy(struct group *g, const struct tile_stmt *s,
+                        void (*otherwise)(struct group *g, const struct tile_stmt *s));
+
+// thread_reduce.c, thread_gemm.c
+void thread_reduce(struct group *g, const struct tile_stmt *s);
+void thread_scan(struct group *g, const struct tile_stmt *s);
+void thread_gemm(struct group *g, const struct tile_stmt *s);
+
+#endif

@@ -1,0 +1,356 @@
+// group.c - kernels as code of one thread: the dialects `opencl_tiles`, `cuda_tiles`, `hip_tiles`.
+//
+// The text has a function for each grid of the kernel, NAME_0, NAME_1, ..., launched in that order with the same arguments:
+// parameters (buffers as addresses, scalars as values), memory outside of all groups, sizes, and zl_status, where the line of an
+// assertion that does not hold is left. A launch is one row of groups: render_launches says how many of how many threads.
+
+#include "render/group.h"
+
+#include <inttypes.h>
+
+static bool is_opencl(const struct program *p) {
+    return p->style.dialect == &dialect_opencl_tiles;
+}
+
+const char *group_space(const struct program *p, const struct tile_buffer *b) {
+    if (!is_opencl(p) || b->memory == TILE_REGISTER)
+        return "";
+    return b->memory == TILE_SHARED ? "__local " : "__global ";
+}
+
+// Simple statements -----------------------------------------------------------------------------------------------------
+
+static void open_masked(struct program *p, expr mask) {
+    style_line(&p->style, "{");
+    p->style.indent++;
+    if (!mask)
+        return;
+    text_add(p->style.out, "%*sif (", 4 * p->style.indent, "");
+    program_operand(p, mask);
+    text_add(p->style.out, ")\n    ");
+}
+
+static void atomic(struct program *p, const struct tile_stmt *s) {
+    struct tile_type type = s->buffer->type;
+    const char *word = program_atomic_word(p, s);
+    expr root[TILE_STMT_EXPRS];
+    if (!word)
+        return;
+    style_line(&p->style, "{");
+    p->style.indent++;
+    program_nodes(p, tile_stmt_exprs(s, root), root);
+    open_masked(p, s->mask);
+    text_add(p->style.out, "%*sZL_ATOMIC_%d(%s, %s, &", 4 * p->style.indent, "", type.bits, group_space(p, s->buffer),
+             tile_type_name(type));
+    program_element(p, s->buffer, s->index);
+    text_add(p->style.out, ", zl_%s_%s, ", word, tile_type_name(type));
+    program_operand(p, s->value);
+    text_add(p->style.out, ");\n");
+    style_close(&p->style);
+    style_close(&p->style);
+}
+
+static void print(struct program *p, const struct tile_stmt *s) {
+    struct text *out = p->style.out;
+    struct text format = {0};
+    text_add(&format, "%s: ", p->kernel->name);
+    for (const char *at = s->message ? s->message : ""; *at; at++)
+        text_add(&format, *at == '%' ? "%%%%" : "%c", *at);
+    text_add(&format, s->value ? " %%g\n" : "\n");
+    text_add(out, "%*sprintf(", 4 * p->style.indent, "");
+    program_quoted(out, format.data);
+    text_free(&format);
+    if (s->value) {
+        bool is_half = tile_type_is_half(s->value->type);
+        text_add(out, is_half ? ", (ZL_WIDE)zl_f32_of_%s(" : ", (ZL_WIDE)(", tile_type_name(s->value->type));
+        program_operand(p, s->value);
+        text_add(out, ")");
+    }
+    text_add(out, ");\n");
+}
+
+// Threads of a group go on: others wait for them at barriers.
+static void message(struct program *p, const struct tile_stmt *s) {
+    expr root[TILE_STMT_EXPRS];
+    style_line(&p->style, "{");
+    p->style.indent++;
+    program_nodes(p, tile_stmt_exprs(s, root), root);
+    if (s->kind == TILE_PRINT)
+        print(p, s);
+    else {
+        text_add(p->style.out, "%*sif (!", 4 * p->style.indent, "");
+        program_operand(p, s->mask);
+        text_add(p->style.out, ")\n%*sZL_FAIL(%d);\n", 4 * p->style.indent + 4, "", MAX_OF(s->place.line, 1));
+    }
+    style_close(&p->style);
+}
+
+// One access ------------------------------------------------------------------------------------------------------------
+
+static void vector_place(struct program *p, const struct tile_region *r, int bytes, bool is_read) {
+    text_add(p->style.out, "(%s%szl_%d *)&", is_read ? "const " : "", group_space(p, r->buffer), bytes);
+    program_element(p, r->buffer, r->origin);
+}
+
+static int run_bytes(const struct tile_region *r) {
+    return (int)program_number(r->extent[r->buffer->ndim - 1]) * tile_type_bytes(r->buffer->type);
+}
+
+static void vector_copy(struct program *p, const struct tile_stmt *s) {
+    expr root[TILE_STMT_EXPRS];
+    struct text *out = p->style.out;
+    int bytes = run_bytes(&s->region[1]);
+    style_line(&p->style, "{");
+    p->style.indent++;
+    program_nodes(p, tile_stmt_exprs(s, root), root);
+    text_add(out, "%*s", 4 * p->style.indent, "");
+    if (s->is_async) {
+        text_add(out, "zl_async_%d(", bytes);
+        vector_place(p, &s->region[1], bytes, false);
+        text_add(out, ", ");
+        vector_place(p, &s->region[0], bytes, true);
+        text_add(out, ");\n");
+    } else {
+        text_add(out, "*");
+        vector_place(p, &s->region[1], bytes, false);
+        text_add(out, " = *");
+        vector_place(p, &s->region[0], bytes, true);
+        text_add(out, ";\n");
+    }
+    style_close(&p->style);
+}
+
+static void vector_zero(struct program *p, const struct tile_stmt *s) {
+    expr root[TILE_STMT_EXPRS];
+    int bytes = run_bytes(&s->region[1]);
+    style_line(&p->style, "{");
+    p->style.indent++;
+    program_nodes(p, tile_stmt_exprs(s, root), root);
+    text_add(p->style.out, "%*s*", 4 * p->style.indent, "");
+    vector_place(p, &s->region[1], bytes, false);
+    text_add(p->style.out, " = ZL_ZERO_%d;\n", bytes);
+    style_close(&p->style);
+}
+
+// Memory and order ------------------------------------------------------------------------------------------------------
+
+static void alloc(struct program *p, const struct tile_stmt *s) {
+    const struct tile_buffer *b = s->buffer;
+    int64_t count = program_elements(b);
+    if (b->memory == TILE_SHARED)
+        return; // declared where the function begins
+    if (count < 0 || b->stride)
+        program_fail(p, s, "the size of memory of a thread must be a number, without strides: ", b->text);
+    else {
+        text_add(p->style.out, "%*s%s b%d[%" PRId64 "]", 4 * p->style.indent, "", program_memory(b->type), b->id,
+                 MAX_OF(count * (tile_type_is_complex(b->type) ? 2 : 1), 1));
+        text_add(p->style.out, b->align > 1 ? " __attribute__((aligned(%d)));\n" : ";\n", b->align);
+    }
+}
+
+static void wait(struct program *p, const struct tile_stmt *s) {
+    if (s->keep == TILE_COMMIT)
+        style_line(&p->style, "ZL_COMMIT;");
+    else
+        style_line(&p->style, "ZL_WAIT(%d);", s->keep);
+}
+
+static void map(struct program *p, const struct tile_stmt *s) {
+    style_line(&p->style, "{");
+    p->style.indent++;
+    program_extents(p, s);
+    for (int i = 0; i < s->indices; i++) {
+        int id = s->name[i]->id;
+        style_open(&p->style, "for (%s j%d = 0; j%d < e%d; j%d++)", tile_type_name(s->name[i]->type), id, id, id, id);
+    }
+    program_block(p, s->body);
+    for (int i = 0; i <= s->indices; i++)
+        style_close(&p->style);
+}
+
+static bool own(struct program *p, const struct tile_stmt *s) {
+    switch (s->kind) {
+    case TILE_ALLOC: alloc(p, s); return true;
+    case TILE_ATOMIC: atomic(p, s); return true;
+    case TILE_ASSERT:
+    case TILE_PRINT: message(p, s); return true;
+    case TILE_COPY: vector_copy(p, s); return true;
+    case TILE_FILL: vector_zero(p, s); return true;
+    case TILE_BARRIER: style_line(&p->style, "ZL_BARRIER;"); return true;
+    case TILE_WAIT: wait(p, s); return true;
+    case TILE_MAP: map(p, s); return true;
+    case TILE_GEMM: group_gemm(p, s); return true;
+    default: return false;
+    }
+}
+
+// Functions -------------------------------------------------------------------------------------------------------------
+
+static void argument(struct program *p, bool *is_first, const char *format, ...) {
+    va_list list;
+    va_start(list, format);
+    text_add(p->style.out, *is_first ? "" : ", ");
+    text_add_list(p->style.out, format, list);
+    va_end(list);
+    *is_first = false;
+}
+
+static void arguments(struct program *p) {
+    const struct tile_kernel *k = p->kernel;
+    const char *space = is_opencl(p) ? "__global " : "";
+    bool is_first = true;
+    for (int i = 0; i < k->parameters; i++) {
+        const struct tile_parameter *q = &k->parameter[i];
+        if (q->is_scalar && tile_type_is_complex(q->scalar->type))
+            program_fail(p, NULL, "the target has no complex scalars: ", q->scalar->text);
+        else if (q->is_scalar)
+            argument(p, &is_first, "%s a%d", program_memory(q->scalar->type), q->scalar->id);
+        else
+            argument(p, &is_first, "%s%s%s *b%d", space, q->buffer->is_output ? "" : "const ",
+                     program_memory(q->buffer->type), q->buffer->id);
+    }
+    for (const struct tile_stmt *s = k->body; s; s = s->next)
+        if (s->kind == TILE_ALLOC)
+            argument(p, &is_first, "%s%s *b%d", space, program_memory(s->buffer->type), s->buffer->id);
+    for (int i = 0; i < k->symbols; i++)
+        argument(p, &is_first, "%s n%d", tile_type_name(k->symbol[i]->type), k->symbol[i]->id);
+    argument(p, &is_first, "%si32 *zl_status", space);
+}
+
+static int64_t shared_bytes_of(const struct tile_buffer *b) {
+    int64_t count = program_elements(b);
+    return count < 0 ? -1 : MAX_OF(count, 1) * tile_type_bytes(b->type);
+}
+
+// Calls visit for the buffers of a group, with their place in its memory; how much there is of it, or -1.
+static int64_t each_shared(struct program *p, const struct tile_stmt *body, int64_t at,
+                           void (*visit)(struct program *, const struct tile_buffer *, int64_t)) {
+    for (; body && at >= 0; body = body->next) {
+        if (body->kind == TILE_ALLOC && body->buffer->memory == TILE_SHARED) {
+            int64_t bytes = shared_bytes_of(body->buffer), align = MAX_OF(body->buffer->align, 16);
+            at = (at + align - 1) / align * align;
+            if (visit && bytes >= 0)
+                visit(p, body->buffer, at);
+            if (bytes < 0 && p)
+                program_fail(p, body, "the size of memory of a group must be a number: ", body->buffer->text);
+            at = bytes < 0 ? -1 : at + bytes;
+        }
+        at = at < 0 ? at : each_shared(p, body->body, at, visit);
+        at = at < 0 ? at : each_shared(p, body->other, at, visit);
+    }
+    return at;
+}
+
+static void declare_shared(struct program *p, const struct tile_buffer *b, int64_t at) {
+    const char *type = program_memory(b->type);
+    if (is_opencl(p))
+        style_line(&p->style, "__local %s b%d[%" PRId64 "] __attribute__((aligned(%d)));", type, b->id,
+                   MAX_OF(program_elements(b), 1) * (tile_type_is_complex(b->type) ? 2 : 1), MAX_OF(b->align, 16));
+    else
+        style_line(&p->style, "%s *const b%d = (%s *)(zl_memory + %" PRId64 ");", type, b->id, type, at);
+    program_strides(p, b);
+}
+
+static bool has_gemm(const struct tile_stmt *s) {
+    for (; s; s = s->next)
+        if (s->kind == TILE_GEMM || has_gemm(s->body) || has_gemm(s->other))
+            return true;
+    return false;
+}
+
+static void name_block(struct program *p, const struct tile_name *name, const char *value) {
+    style_line(&p->style, "const %s j%d = (%s)(%s);", tile_type_name(name->type), name->id, tile_type_name(name->type), value);
+}
+
+// The first name is the fastest. Products go in panels of eight rows of blocks, which share their operands in cache.
+static void name_blocks(struct program *p, const struct tile_stmt *s) {
+    int rest = 0;
+    style_line(&p->style, "u32 zl_block = %s;", is_opencl(p) ? "(u32)get_group_id(0)" : "blockIdx.x");
+    program_extents(p, s);
+    if (s->indices > 1 && has_gemm(s->body)) {
+        int x = s->name[0]->id, y = s->name[1]->id;
+        style_line(&p->style, "const u32 zl_across = (u32)e%d, zl_down = (u32)e%d;", x, y);
+        style_line(&p->style, "const u32 zl_plane = zl_block %% (zl_across * zl_down), zl_first = zl_plane / (8 * zl_across) * 8;");
+        style_line(&p->style, "const u32 zl_rows = zl_down - zl_first < 8 ? zl_down - zl_first : 8;");
+        name_block(p, s->name[0], "zl_plane % (8 * zl_across) / zl_rows");
+        name_block(p, s->name[1], "zl_first + zl_plane % (8 * zl_across) % zl_rows");
+        style_line(&p->style, "zl_block /= zl_across * zl_down;");
+        rest = 2;
+    }
+    for (int i = rest; i < s->indices; i++) {
+        struct text value = {0};
+        bool is_last = i + 1 == s->indices;
+        text_add(&value, is_last ? "zl_block" : "zl_block %% (u32)e%d", s->name[i]->id);
+        name_block(p, s->name[i], value.data ? value.data : "");
+        text_free(&value);
+        if (!is_last)
+            style_line(&p->style, "zl_block /= (u32)e%d;", s->name[i]->id);
+    }
+}
+
+static void function(struct program *p, const struct tile_stmt *grid, const char *symbol, int at, bool *declared) {
+    const struct tile_stmt *threads = grid->body;
+    struct text *out = p->style.out;
+    if (is_opencl(p))
+        text_add(out, "__kernel __attribute__((reqd_work_group_size(%d, 1, 1))) void %s_%d(", grid->threads, symbol, at);
+    else
+        text_add(out, "extern \"C\" __global__ void __launch_bounds__(%d) %s_%d(", grid->threads, symbol, at);
+    arguments(p);
+    text_add(out, ") {\n");
+    p->style.indent = 1;
+    if (!is_opencl(p) && each_shared(p, threads, 0, NULL) > 0)
+        style_line(&p->style, "extern __shared__ __align__(1024) unsigned char zl_memory[];");
+    for (int i = 0; i < p->kernel->parameters; i++)
+        if (!p->kernel->parameter[i].is_scalar)
+            program_strides(p, p->kernel->parameter[i].buffer);
+    for (const struct tile_stmt *s = p->kernel->body; s; s = s->next)
+        if (s->kind == TILE_ALLOC)
+            program_strides(p, s->buffer);
+    each_shared(p, threads, 0, declare_shared);
+    name_blocks(p, grid);
+    name_block(p, threads->name[0], is_opencl(p) ? "get_local_id(0)" : "threadIdx.x");
+    program_locals(p, threads->body, declared);
+    program_block(p, threads->body);
+    style_close(&p->style);
+    text_add(out, "\n");
+}
+
+static void functions(struct program *p, const char *symbol) {
+    int at = 0;
+    for (const struct tile_stmt *s = p->kernel->body; s && !p->failed; s = s->next) {
+        if (s->kind != TILE_GRID)
+            continue;
+        bool *declared = memory_zero(sizeof *declared * (size_t)(p->kernel->names + 1));
+        p->failed = !declared;
+        if (declared)
+            function(p, s, symbol, at++, declared);
+        memory_free(declared);
+    }
+}
+
+bool group_render(struct style *style, const struct tile_kernel *kernel, const char *symbol) {
+    struct plan plan = {.kernel = kernel};
+    struct program p = {.style = *style, .kernel = kernel, .own = own};
+    p.seen = memory_zero(sizeof *p.seen * (size_t)(kernel->ids + 1));
+    plan.of = memory_zero(sizeof *plan.of * (size_t)(kernel->ids + 1));
+    bool good = p.seen && plan.of;
+    p.style.plan = &plan;
+    p.of = plan.of;
+    if (good)
+        functions(&p, symbol);
+    memory_free(p.seen);
+    memory_free(plan.of);
+    return good && !p.failed;
+}
+
+int render_launches(const struct tile_kernel *kernel, struct render_launch *out, int room) {
+    int count = 0;
+    for (const struct tile_stmt *s = kernel->body; s; s = s->next) {
+        if (s->kind != TILE_GRID)
+            continue;
+        if (count < room)
+            out[count] = (struct render_launch){s->indices, s->extent, s->threads, each_shared(NULL, s->body, 0, NULL)};
+        count++;
+    }
+    return count;
+}

@@ -1,0 +1,158 @@
+// test_opencl_tile.c - tile kernels on OpenCL against the interpreter: every statement, layouts of fragments, edges, barriers.
+
+static const char *lacks_opencl(void);
+#define TEST_LACKS lacks_opencl
+
+#include "test.h"
+#include "tile_trial.h"
+
+#include "base/base.h"
+#include "device/opencl/opencl.h"
+
+#include <string.h>
+
+static const char *lacks_opencl(void) {
+    const char *reason = NULL;
+    return opencl_open(&reason) ? NULL : reason;
+}
+
+static const struct sample {
+    const char *text;
+    int64_t sizes[4];
+    double near;
+} samples[] = {
+    {"kernel scale(a: f32[n], s: f32) -> (y: f32[n]) { map i in n { y[i] = exp(a[i]) * s } }", {10000}, 0},
+    {"kernel edges(a: f32[n, m]) -> (y: f16[n, m]) {\n"
+     "  grid b in ceildiv(n, 16), c in ceildiv(m, 32) {\n"
+     "    shared t: f32[16, 32]\n"
+     "    copy a[b * 16, c * 32] -> t\n"
+     "    map i in 16, j in 32 { t[i, j] = t[i, j] * 2.0 + f32(j) }\n"
+     "    copy t -> y[b * 16, c * 32]\n"
+     "  }\n"
+     "}",
+     {37, 71},
+     0},
+    {"kernel gemm_relu(A: f32[M, K], B: f32[N, K]) -> (C: f32[M, N]) {\n"
+     "  grid bx in ceildiv(N, 32), by in ceildiv(M, 16) {\n"
+     "    shared a: f32[16, 8]\n"
+     "    shared b: f32[32, 8]\n"
+     "    fragment acc: f32[16, 32] = 0\n"
+     "    pipeline k in ceildiv(K, 8) stages 2 {\n"
+     "      copy A[by * 16, k * 8] -> a\n"
+     "      copy B[bx * 32, k * 8] -> b\n"
+     "      gemm a, transpose b -> acc\n"
+     "    }\n"
+     "    map i in 16, j in 32 { acc[i, j] = max(acc[i, j], 0) }\n"
+     "    copy acc -> C[by * 16, bx * 32]\n"
+     "  }\n"
+     "}",
+     {50, 29, 70},
+     1e-5},
+    {"kernel half_gemm(A: bf16[64, 32], B: bf16[32, 48]) -> (C: bf16[64, 48]) {\n"
+     "  shared a: bf16[64, 32]\n"
+     "  shared b: bf16[32, 48]\n"
+     "  fragment acc: bf16[64, 48] = 1\n"
+     "  copy A -> a\n"
+     "  copy B -> b\n"
+     "  gemm a, b -> acc\n"
+     "  copy acc -> C\n"
+     "}",
+     {0},
+     2e-2},
+    {"kernel waves(z: c64[n]) -> (y: c64[n]) { map i in n { y[i] = z[i] * c64(0, 1) + exp(z[i]) } }", {100}, 0},
+    {"kernel histogram(a: i32[n]) -> (y: i32[16], h: f16[16], w: i64[1]) {\n"
+     "  fill y = 0\n"
+     "  fill h = 0\n"
+     "  fill w = 0\n"
+     "  grid b in n {\n"
+     "    atomic add y[i64(a[b] % 16)], 1i32\n"
+     "    atomic add h[i64(a[b] % 16)], 1f16\n"
+     "    atomic maximum w[0], i64(a[b])\n"
+     "  }\n"
+     "}",
+     {1000},
+     0},
+    {"kernel room(a: f32[n]) -> (y: f32[n]) {\n"
+     "  global twice: f32[n]\n"
+     "  map i in n { twice[i] = a[i] * 2.0 }\n"
+     "  grid b in ceildiv(n, 64) {\n"
+     "    for j in b * 64 .. min(n, b * 64 + 64) step 2 { y[j] = twice[n - 1 - j] ; if j + 1 < n { y[j + 1] = 0 } }\n"
+     "  }\n"
+     "}",
+     {201},
+     0},
+    // Rows of a fragment, reduced and used again; transposed through shared memory; a neighbour's element.
+    {"kernel rows(x: f32[n, 64]) -> (y: f32[n, 64], t: f32[64, n], s: f32[n]) where n % 32 == 0 {\n"
+     "  grid b in n // 32, threads 64 {\n"
+     "    fragment tile: f32[32, 64]\n"
+     "    fragment most: f32[32]\n"
+     "    fragment sum: f32[32]\n"
+     "    shared turned: f32[64, 32]\n"
+     "    copy x[b * 32, 0] -> tile\n"
+     "    reduce maximum tile -> most axis 1\n"
+     "    map i in 32, j in 64 { tile[i, j] = exp(tile[i, j] - most[i]) }\n"
+     "    reduce add tile -> sum axis 1\n"
+     "    map i in 32, j in 64 { tile[i, j] = tile[i, j] / sum[i] }\n"
+     "    map i in 32 { sum[i] = sum[i] + most[i] }\n"
+     "    copy tile -> y[b * 32, 0]\n"
+     "    map i in 32, j in 64 { turned[j, i] = tile[i, j] }\n"
+     "    map i in 64, j in 32 { t[i, b * 32 + j] = turned[i, 31 - j] + turned[63 - i, j] }\n"
+     "    copy sum -> s[b * 32]\n"
+     "  }\n"
+     "}",
+     {96},
+     1e-5},
+    // Reductions along the other axis, accumulated, into memory; of lines in shared and global memory.
+    {"kernel columns(x: i32[n, 40]) -> (y: i32[40], z: i32[n], w: i32[40, 1]) {\n"
+     "  fill y = 7\n"
+     "  grid b in 1 {\n"
+     "    fragment f: i32[16, 40]\n"
+     "    shared s: i32[16, 40]\n"
+     "    copy x of [16, 40] -> f\n"
+     "    copy x of [16, 40] -> s\n"
+     "    reduce add f -> y axis 0 accumulate\n"
+     "    map i in 16, j in 40 { s[i, j] = s[i, j] + f[i, j] }\n"
+     "    reduce minimum x -> z axis 1\n"
+     "    map j in 40 { w[j, 0] = 0 }\n"
+     "    for r in 3 { map j in 40 { w[j, 0] = w[j, 0] + s[r, j] } }\n"
+     "  }\n"
+     "}",
+     {16},
+     0},
+    // Uniform code: variables from shared memory, loops with data in their bounds, single elements stored by one thread.
+    {"kernel uniform(a: i32[n]) -> (y: i32[n], c: i32[4]) where n <= 64 {\n"
+     "  grid b in 1, threads 32 {\n"
+     "    shared s: i32[64]\n"
+     "    local mine: i32[2]\n"
+     "    mine[0] = 5\n"
+     "    mine[1] = mine[0] + 1\n"
+     "    copy a -> s[0] of [n]\n"
+     "    total = 0i32\n"
+     "    for i in n { total = total + s[i] }\n"
+     "    while total > 100 { s[0] = total ; total = total - s[0] // 2 - 1 }\n"
+     "    if total > 10 { map i in n { y[i] = s[i] + total } } else { map i in n { y[i] = mine[1] } }\n"
+     "    c[0] = total\n"
+     "    c[1] = c[0] + y[n - 1]\n"
+     "    c[2] = c[1] * 2\n"
+     "    c[3] = s[0]\n"
+     "  }\n"
+     "}",
+     {50},
+     0},
+    {"kernel scans(a: i32[n, 8]) -> (y: i32[n, 8], z: i32[n, 8]) {\n"
+     "  scan add a -> y axis 0\n"
+     "  grid b in 1 {\n"
+     "    shared s: i32[16, 8]\n"
+     "    copy a[0, 0] -> s\n"
+     "    scan maximum s -> s axis 1\n"
+     "    copy s[0, 0] of [n, 8] -> z\n"
+     "  }\n"
+     "}",
+     {13},
+     0},
+};
+
+TEST(opencl_as_interpreted) {
+    for (size_t i = 0; i < COUNT(samples); i++)
+        tile_trial(samples[i].text, "opencl", samples[i].sizes, samples[i].near);
+}

@@ -1,0 +1,108 @@
+// tile_trial.c - random arguments, the interpreter and a target.
+
+#include "tile_trial.h"
+
+#include "test.h"
+#include "tile/tile.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PARAMETERS = 8 };
+
+struct argument {
+    zl_kernel_parameter parameter;
+    int64_t dim[TILE_DIMS], count;
+    size_t bytes;
+    char *data, *wanted;
+};
+
+static bool is_whole(zl_dtype dtype) {
+    return tile_type_is_integer(tile_type_of(dtype));
+}
+
+// Whole numbers from 0 on for integers, which may be indices; floats on both sides of 0.
+static void fill_random(struct argument *a) {
+    bool is_complex = a->parameter.dtype == ZL_COMPLEX64;
+    int64_t count = a->count * (is_complex ? 2 : 1);
+    double *values = malloc(sizeof *values * (size_t)count);
+    ZL_SCOPE {
+        for (int64_t i = 0; i < count; i++)
+            values[i] = is_whole(a->parameter.dtype) ? (double)test_between(0, 100) : (double)test_between(-256, 256) / 128;
+        zl_array x = zl_astype(zl_from_f64(values, ZL_SHAPE(count)), is_complex ? ZL_FLOAT32 : a->parameter.dtype);
+        CHECK(zl_copy_to(x, a->data, a->bytes));
+    }
+    free(values);
+}
+
+static bool make_argument(zl_kernel k, int at, const int64_t *sizes, struct argument *a) {
+    if (!zl_kernel_parameter_at(k, at, &a->parameter) || !zl_kernel_shape(k, at, sizes, a->dim))
+        return false;
+    a->count = 1;
+    for (int i = 0; i < a->parameter.ndim; i++)
+        a->count *= a->dim[i];
+    a->bytes = (size_t)a->count * zl_dtype_size(a->parameter.dtype);
+    a->data = calloc(1, a->bytes + 1);
+    a->wanted = malloc(a->bytes + 1);
+    fill_random(a);
+    memcpy(a->wanted, a->data, a->bytes);
+    return true;
+}
+
+static double value_at(const struct argument *a, const char *data, int64_t i) {
+    struct tile_type type = tile_type_of(a->parameter.dtype);
+    uint64_t bits = 0;
+    memcpy(&bits, data + i * tile_type_bytes(type), (size_t)tile_type_bytes(type));
+    union tile_value v = tile_value_of(type, bits);
+    return tile_type_is_complex(type) ? v.c.re : tile_type_is_float(type) ? v.f : (double)v.i;
+}
+
+static bool is_near(double got, double want, double near) {
+    if (isnan(want) || isinf(want))
+        return isnan(want) ? isnan(got) : got == want;
+    return fabs(got - want) <= near * fmax(1, fabs(want));
+}
+
+static void compare(const struct argument *a, const char *text, const char *target, double near) {
+    for (int64_t i = 0; i < a->count; i++) {
+        size_t size = zl_dtype_size(a->parameter.dtype);
+        bool same = !memcmp(a->data + (size_t)i * size, a->wanted + (size_t)i * size, size);
+        double got = value_at(a, a->data, i), want = value_at(a, a->wanted, i);
+        if (!CHECK(same || (isnan(got) && isnan(want)) || (near > 0 && is_near(got, want, near)))) {
+            test_note("%s: %s[%lld] is %g, not %g, in:\n%s", target, a->parameter.name, (long long)i, got, want, text);
+            return;
+        }
+    }
+}
+
+void tile_trial(const char *text, const char *target, const int64_t *sizes, double near) {
+    struct argument argument[PARAMETERS] = {0};
+    zl_kernel_buffer buffer[PARAMETERS];
+    void *wanted[PARAMETERS];
+    struct tile_kernel *tile = tile_parse(text, "sample");
+    zl_kernel k = zl_kernel_compile(text, "sample", target);
+    if (!CHECK(tile && k))
+        test_note("%s: %s\n%s", target, zl_error() ? zl_error() : "?", text);
+    int count = k ? zl_kernel_parameters(k) : 0;
+    bool good = k && count <= PARAMETERS;
+    for (int i = 0; good && i < count; i++) {
+        struct argument *a = &argument[i];
+        good = CHECK(make_argument(k, i, sizes, a));
+        buffer[i] = (zl_kernel_buffer){a->data, a->parameter.dtype, a->parameter.ndim, a->dim, NULL};
+        wanted[i] = a->wanted;
+    }
+    good = good && CHECK(tile_interpret(tile, wanted, sizes)) && CHECK(zl_kernel_run(k, count, buffer));
+    if (!good && zl_error())
+        test_note("%s: %s\n%s", target, zl_error(), text);
+    for (int i = 0; i < count && i < PARAMETERS; i++) {
+        if (good)
+            compare(&argument[i], text, target, near);
+        free(argument[i].data);
+        free(argument[i].wanted);
+    }
+    if (!good)
+        zl_clear_error();
+    zl_kernel_release(k);
+    tile_free(tile);
+}

@@ -1,0 +1,12 @@
+// tile_trial.h - a tile kernel on a target against the interpreter, on random arguments.
+
+#ifndef TILE_TRIAL_H
+#define TILE_TRIAL_H
+
+#include "zellige_tile.h"
+
+// Compiles the text for the target, runs it with these sizes, in the order of its symbols, and compares what it wrote: the same
+// bits, or within `near` relative to values of at least 1.
+void tile_trial(const char *text, const char *target, const int64_t *sizes, double near);
+
+#endif
