@@ -35,6 +35,7 @@ struct target_group {
     int threads, flat_threads; // of a group where a kernel does not say; of one that has a piece of a long map
     int subgroup;              // threads that exchange values by shuffles; 0: none
     int vector_bytes;          // of one access
+    int shared_bytes;          // of a group, that pipelines may fill
     bool has_async;            // copies to shared memory that run on, and are waited for
 };
 
@@ -70,8 +71,8 @@ bool pass_is_dumped(const char *stage);
 void pass_dump(const char *stage, const char *text);
 
 typedef bool pass_function(struct tile_kernel *kernel, const struct target *target);
-pass_function pass_forward, pass_merge, pass_threads, pass_tiles, pass_complex, pass_truth, pass_widen, pass_lower,
-    pass_convert, pass_simplify, pass_vectorise;
+pass_function pass_forward, pass_merge, pass_stages, pass_threads, pass_tiles, pass_complex, pass_truth, pass_widen,
+    pass_lower, pass_convert, pass_simplify, pass_vectorise;
 
 // rewrite.c -------------------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ static const struct {
 } pipeline[] = {
     {"forward", pass_forward},     // products read parameters where they lie
     {"merge", pass_merge},         // loops of products as one
+    {"stages", pass_stages},       // copies that run ahead in pipelined loops
     {"threads", pass_threads},     // blocks as groups of threads
     {"tiles", pass_tiles},         // copies, reductions and the like as loops
     {"complex", pass_complex},     // complex numbers as pairs of floats

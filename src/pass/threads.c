@@ -33,7 +33,9 @@ static void alloc_shared(struct group *g, const struct tile_buffer *b) {
     now->stride = b->stride;
     now->align = MAX_OF(b->align, 16);
     int64_t row = b->ndim ? fragments_number(b->shape[b->ndim - 1]) * tile_type_bytes(b->type) : 0;
-    if (h->is_operand && is_power(row) && row >= 32) {
+    int64_t rows = b->ndim > 1 ? fragments_number(b->shape[b->ndim - 2]) : 0;
+    bool is_even = is_power(row) && row >= 32 && rows * row % (8 * MAX_OF(row, 128)) == 0; // so are all matrices of a stack
+    if (h->is_operand && is_even) {
         now->swizzle = 3;
         now->align = 1024;
     }

@@ -345,7 +345,12 @@ const struct dialect dialect_opencl = {
 // Groups of threads -----------------------------------------------------------------------------------------
 
 static const struct target_group opencl_group = {.threads = 128, .flat_threads = 128, .vector_bytes = 16},
-                                 cuda_group = {.threads = 128, .flat_threads = 256, .subgroup = 32, .vector_bytes = 16, .has_async = true},
+                                 cuda_group = {.threads = 128,
+                                               .flat_threads = 256,
+                                               .subgroup = 32,
+                                               .vector_bytes = 16,
+                                               .shared_bytes = 160 << 10,
+                                               .has_async = true},
                                  hip_group = {.threads = 256, .flat_threads = 256, .subgroup = 32, .vector_bytes = 16};
 
 // m16n8k16 with sums of f32.

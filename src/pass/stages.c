@@ -1,0 +1,361 @@
+// stages.c - pipelined loops: copies from global to shared memory run ahead of the turn that needs them.
+//
+//     pipeline k in n stages 3 { copy A[k] -> a ; gemm a, b -> c }
+//
+// becomes, with room for three of a,
+//
+//     t = copy_async A[0] -> a[0] ; t = copy_async A[1] -> a[1]
+//     for k in n {
+//       wait t keep 1 ; barrier group
+//       if k + 2 < n { t = copy_async A[k + 2] -> a[(k + 2) % 3] }
+//       gemm a[k % 3], b -> c
+//     }
+
+#include "pass/threads.h"
+
+enum { COPIES = 8 };
+static const struct tile_type u32 = {TILE_UINT, 32, 1};
+
+struct stages {
+    const struct target *target;
+    const struct tile_stmt *block;             // the grid's body
+    const struct tile_stmt *loop;              // being made
+    int copies;                                // that run ahead
+    const struct tile_stmt *copy[COPIES];
+    const struct tile_buffer *now[COPIES];     // what stands for their destinations
+    expr turn;                                 // of the loop; NULL: outside of it
+    int count;                                 // stages
+    struct group g;                            // for rewriting
+};
+
+// Which copies can run ahead ------------------------------------------------------------------------------------------
+
+struct usage {
+    const struct tile_buffer *buffer;
+    int uses, writes;
+};
+
+static void count_use(struct group *g, const struct access *a, void *data) {
+    struct usage *u = data;
+    (void)g;
+    u->uses += a->buffer == u->buffer;
+    u->writes += a->buffer == u->buffer && a->is_write;
+}
+
+static void count_uses(struct group *g, const struct tile_stmt *body, struct usage *u) {
+    for (; body; body = body->next) {
+        thread_accesses(g, body, count_use, u);
+        if (thread_is_spread(body))
+            continue;
+        count_uses(g, body->body, u);
+        count_uses(g, body->other, u);
+    }
+}
+
+// Where a source is depends on the turn alone: nothing that the loop computes.
+static bool is_known_ahead(expr e) {
+    if (e->op == TILE_LOCAL || (e->op == TILE_LOAD && (e->buffer->parameter < 0 || e->buffer->is_output)))
+        return false;
+    for (int i = 0; i < tile_operands(e); i++)
+        if (!is_known_ahead(tile_operand(e, i)))
+            return false;
+    return true;
+}
+
+static bool runs_ahead(struct stages *t, const struct tile_stmt *s) {
+    const struct tile_region *from = &s->region[0], *to = &s->region[1];
+    if (s->kind != TILE_COPY || s->is_async || from->buffer->parameter < 0 || from->buffer->is_output ||
+        to->buffer->memory != TILE_SHARED || to->buffer->ndim >= TILE_DIMS || to->buffer->stride ||
+        !tile_type_equal(from->buffer->type, to->buffer->type) || !fragments_is_whole(to, from))
+        return false;
+    for (int i = 0; from->origin && i < from->buffer->ndim; i++)
+        if (!is_known_ahead(from->origin[i]))
+            return false;
+    struct usage all = {to->buffer, 0, 0}, here = all;
+    count_uses(&t->g, t->block, &all);
+    count_uses(&t->g, t->loop->body, &here);
+    return all.uses == here.uses && here.writes == 1;
+}
+
+static int64_t bytes_of(const struct tile_buffer *b) {
+    int64_t count = tile_type_bytes(b->type);
+    for (int i = 0; i < b->ndim; i++)
+        count *= MAX_OF(fragments_number(b->shape[i]), 0);
+    return count;
+}
+
+static int64_t block_bytes(const struct tile_stmt *body) {
+    int64_t bytes = 0;
+    for (; body; body = body->next) {
+        if (body->kind == TILE_ALLOC && body->buffer->memory == TILE_SHARED)
+            bytes += bytes_of(body->buffer);
+        bytes += block_bytes(body->body) + block_bytes(body->other);
+    }
+    return bytes;
+}
+
+// As many stages as there is room for.
+static bool plan(struct stages *t, const struct tile_stmt *loop) {
+    int64_t copied = 0;
+    t->loop = loop;
+    t->copies = 0;
+    if (loop->stages < 2 || fragments_number(loop->begin) != 0 || fragments_number(loop->step) != 1)
+        return false;
+    for (const struct tile_stmt *s = loop->body; s && t->copies < COPIES; s = s->next)
+        if (runs_ahead(t, s)) {
+            copied += bytes_of(s->region[1].buffer);
+            t->copy[t->copies++] = s;
+        }
+    int64_t rest = block_bytes(t->block) - copied;
+    for (t->count = loop->stages; t->count > 2 && rest + copied * t->count > t->target->group->shared_bytes;)
+        t->count--;
+    return t->copies && rest + copied * t->count <= t->target->group->shared_bytes;
+}
+
+// Making --------------------------------------------------------------------------------------------------------------
+
+static int copied_at(const struct stages *t, const struct tile_buffer *b) {
+    int at = 0;
+    while (at < t->copies && t->copy[at]->region[1].buffer != b)
+        at++;
+    return at;
+}
+
+static expr stage_of(const struct stages *t, expr turn) {
+    return box_index(tile_binary(TILE_REM, tile_cast(u32, turn), tile_const_int(u32, t->count)));
+}
+
+// The buffer's element or rectangle of the turn's stage.
+static void at_stage(const struct stages *t, expr turn, const struct tile_buffer *b, const expr *index, expr *out) {
+    out[0] = stage_of(t, turn);
+    for (int i = 0; i < b->ndim; i++)
+        out[i + 1] = index ? box_index(index[i]) : box_number(0);
+}
+
+static struct tile_region region_at(const struct stages *t, expr turn, int which, const struct tile_region *r, expr *origin,
+                                    expr *extent) {
+    at_stage(t, turn, r->buffer, r->origin, origin);
+    extent[0] = box_number(1);
+    for (int i = 0; i < r->buffer->ndim; i++)
+        extent[i + 1] = box_region_size(r, i);
+    bool as_other = r->origin && !r->extent;
+    return (struct tile_region){t->now[which], origin, as_other ? NULL : extent};
+}
+
+static expr rewrite(struct stages *t, expr e);
+
+static expr rewrite_load(struct stages *t, expr e) {
+    int which = copied_at(t, e->buffer);
+    expr index[TILE_DIMS], at[TILE_DIMS + 1];
+    for (int i = 0; i < e->indices; i++)
+        index[i] = rewrite(t, e->index[i]);
+    expr mask = e->args ? rewrite(t, e->arg[0]) : NULL, other = e->args ? rewrite(t, e->arg[1]) : NULL;
+    if (which == t->copies)
+        return tile_load(e->buffer, e->indices, index, mask, other);
+    at_stage(t, t->turn, e->buffer, index, at);
+    return tile_load(t->now[which], e->indices + 1, at, mask, other);
+}
+
+static expr rewrite(struct stages *t, expr e) {
+    expr operand[3 + TILE_DIMS], known = e ? map_get(&t->g.rewritten, &e, sizeof e) : NULL, result = e;
+    if (!e || known || tile_op_is_leaf(e->op))
+        return known ? known : e;
+    if (e->op == TILE_LOAD)
+        result = rewrite_load(t, e);
+    else {
+        for (int i = 0; i < tile_operands(e); i++)
+            operand[i] = rewrite(t, tile_operand(e, i));
+        result = tile_rebuild(e, operand);
+    }
+    if (result)
+        map_set(&t->g.rewritten, &e, sizeof e, (void *)result);
+    return result;
+}
+
+static void block(struct stages *t, const struct tile_stmt *body);
+
+static void rewrite_list(struct stages *t, const expr *list, int count, expr *out) {
+    for (int i = 0; list && i < count; i++)
+        out[i] = rewrite(t, list[i]);
+}
+
+// A statement of the loop's body, with what it uses of stages.
+static void in_loop(struct stages *t, const struct tile_stmt *s) {
+    expr index[TILE_DIMS], extent[TILE_DIMS], origin[3][TILE_DIMS + 1], size[3][TILE_DIMS + 1];
+    struct tile_stmt next = *s;
+    map_free(&t->g.rewritten);
+    rewrite_list(t, s->index, s->indices, index);
+    rewrite_list(t, s->extent, s->indices, extent);
+    next.index = s->index ? index : NULL;
+    next.extent = s->extent ? extent : NULL;
+    next.value = rewrite(t, s->value);
+    next.mask = rewrite(t, s->mask);
+    next.begin = rewrite(t, s->begin);
+    next.step = rewrite(t, s->step);
+    for (int i = 0; i < 3; i++) {
+        struct tile_region *r = &next.region[i];
+        int which = r->buffer ? copied_at(t, r->buffer) : t->copies;
+        if (!r->buffer)
+            continue;
+        rewrite_list(t, r->origin, r->buffer->ndim, origin[i]);
+        if (which < t->copies) {
+            *r = region_at(t, t->turn, which, r, origin[i], size[i]);
+            continue;
+        }
+        rewrite_list(t, r->extent, r->buffer->ndim, size[i]);
+        *r = (struct tile_region){r->buffer, r->origin ? origin[i] : NULL, r->extent ? size[i] : NULL};
+    }
+    map_free(&t->g.rewritten);
+    if (!s->body && s->kind != TILE_IF && s->kind != TILE_FOR && s->kind != TILE_WHILE && s->kind != TILE_MAP) {
+        tile_append(next);
+        return;
+    }
+    tile_open(next);
+    block(t, s->body);
+    if (s->other) {
+        tile_else();
+        block(t, s->other);
+    }
+    tile_close();
+}
+
+// The copies of a turn, which has not come yet.
+static void begin_copies(struct stages *t, expr turn, int token) {
+    for (int i = 0; i < t->copies; i++) {
+        const struct tile_stmt *s = t->copy[i];
+        struct points p = {.g = &t->g, .sweep = {.vars = 1, .name = {t->loop->name[0]}}, .point = {turn}};
+        expr from[TILE_DIMS], size[TILE_DIMS], origin[TILE_DIMS + 1], extent[TILE_DIMS + 1];
+        struct tile_stmt next = *s;
+        map_free(&t->g.rewritten);
+        for (int k = 0; k < s->region[0].buffer->ndim; k++) {
+            from[k] = s->region[0].origin ? thread_rewrite(&p, s->region[0].origin[k]) : NULL;
+            size[k] = s->region[0].extent ? thread_rewrite(&p, s->region[0].extent[k]) : NULL;
+        }
+        next.region[0] = (struct tile_region){s->region[0].buffer, s->region[0].origin ? from : NULL,
+                                              s->region[0].extent ? size : NULL};
+        next.region[1] = region_at(t, turn, i, &s->region[1], origin, extent);
+        next.region[1].extent = extent;
+        next.is_async = true;
+        next.token = token;
+        tile_append(next);
+    }
+    map_free(&t->g.rewritten);
+}
+
+static void wait_for(const struct stages *t, int token, int turns) {
+    tile_append((struct tile_stmt){.kind = TILE_WAIT, .token = token, .keep = turns * t->copies});
+}
+
+static void open_if_before_end(struct stages *t, expr turn) {
+    tile_open_if(tile_binary(TILE_LT, turn, box_index(t->loop->extent[0])));
+}
+
+static void make_loop(struct stages *t) {
+    const struct tile_stmt *loop = t->loop;
+    struct tile_kernel *kernel = tile_current();
+    int token = kernel ? ++kernel->tokens : 0, ahead = t->count - 1;
+    for (int k = 0; k < ahead; k++) {
+        expr turn = box_number(k);
+        open_if_before_end(t, turn);
+        begin_copies(t, turn, token);
+        tile_close();
+    }
+    tile_open_for(loop->name[0], loop->begin, loop->extent[0], loop->step, TILE_SERIAL);
+    t->turn = box_point(loop->name[0]);
+    expr later = tile_binary(TILE_ADD, box_index(t->turn), box_number(ahead));
+    if (ahead > 1) {
+        open_if_before_end(t, tile_binary(TILE_ADD, box_index(t->turn), box_number(ahead - 1)));
+        wait_for(t, token, ahead - 1);
+        tile_else();
+    }
+    wait_for(t, token, 0);
+    if (ahead > 1)
+        tile_close();
+    thread_barrier();
+    open_if_before_end(t, later);
+    begin_copies(t, later, token);
+    tile_close();
+    block(t, loop->body);
+    tile_close();
+    t->turn = NULL;
+}
+
+static bool is_made_ahead(const struct stages *t, const struct tile_stmt *s) {
+    for (int i = 0; t->turn && i < t->copies; i++)
+        if (t->copy[i] == s)
+            return true;
+    return false;
+}
+
+// Destinations get room for all stages where they are declared.
+static bool declare(struct stages *t, const struct tile_stmt *s) {
+    int which = s->kind == TILE_ALLOC ? copied_at(t, s->buffer) : t->copies;
+    if (which == t->copies)
+        return false;
+    expr shape[TILE_DIMS + 1] = {box_number(t->count)};
+    for (int i = 0; i < s->buffer->ndim; i++)
+        shape[i + 1] = s->buffer->shape[i];
+    struct tile_buffer *now = tile_alloc(s->buffer->text, s->buffer->type, TILE_SHARED, s->buffer->ndim + 1, shape);
+    if (now)
+        now->align = s->buffer->align;
+    t->now[which] = now;
+    return true;
+}
+
+static void block(struct stages *t, const struct tile_stmt *body) {
+    for (; body; body = body->next) {
+        if (is_made_ahead(t, body) || declare(t, body))
+            continue;
+        if (body == t->loop)
+            make_loop(t);
+        else
+            in_loop(t, body);
+    }
+}
+
+static const struct tile_stmt *find_loop(const struct tile_stmt *body) {
+    for (; body; body = body->next) {
+        if (body->kind == TILE_FOR && body->loop == TILE_PIPELINED && body->stages > 1)
+            return body;
+        const struct tile_stmt *inner = find_loop(body->body);
+        inner = inner ? inner : find_loop(body->other);
+        if (inner)
+            return inner;
+    }
+    return NULL;
+}
+
+// One loop at a time, until none is left that can run ahead.
+static void make_block(struct stages *t, const struct tile_stmt *grid) {
+    const struct tile_stmt *loop = find_loop(grid->body);
+    bool works = loop && plan(t, loop);
+    if (!works)
+        t->copies = 0, t->loop = NULL;
+    tile_open(*grid);
+    block(t, grid->body);
+    tile_close();
+}
+
+bool pass_stages(struct tile_kernel *kernel, const struct target *target) {
+    if (!target->group || !target->group->has_async)
+        return true;
+    struct stages t = {.target = target, .g = {.target = target, .ids = kernel->ids}};
+    t.g.seen = memory_zero(sizeof *t.g.seen * (size_t)(kernel->ids + 1));
+    if (!t.g.seen)
+        return false;
+    tile_resume(kernel);
+    for (const struct tile_stmt *s = tile_take_body(); s; s = s->next) {
+        t.block = s->body;
+        if (s->kind == TILE_GRID)
+            make_block(&t, s);
+        else {
+            t.copies = 0;
+            t.loop = NULL;
+            in_loop(&t, s);
+        }
+    }
+    tile_suspend();
+    map_free(&t.g.rewritten);
+    memory_free(t.g.seen);
+    return !kernel->failed;
+}
