@@ -1,5 +1,5 @@
 // merge.c - a loop of products along k, each added to the same tile, is one product along all of it: sums of products have
-// no order. For targets whose unit takes any length.
+// no order. And one that is added to zeros replaces them. For targets whose unit takes any length.
 
 #include "pass/pass.h"
 
@@ -125,11 +125,67 @@ static void merge_block(struct tile_stmt **at) {
     }
 }
 
+// Clearing ----------------------------------------------------------------------------------------------------------
+
+static bool is_all(const struct tile_region *r) {
+    return !r->origin && !r->extent;
+}
+
+static bool is_cleared(const struct tile_stmt *s) {
+    return s->kind == TILE_FILL && is_all(&s->region[1]) && s->value->op == TILE_CONST && s->value->bits == 0;
+}
+
+// The product that what a fill has written is added to next; NULL: something else may see it before.
+static struct tile_stmt *product_after(const struct tile_stmt *fill) {
+    const struct tile_buffer *b = fill->region[1].buffer;
+    for (struct tile_stmt *s = fill->next; s; s = s->next) {
+        bool is_simple =
+            s->kind == TILE_ALLOC || s->kind == TILE_FILL || s->kind == TILE_COPY || s->kind == TILE_GEMM;
+        bool is_result = s->kind == TILE_GEMM && s->region[2].buffer == b && is_all(&s->region[2]);
+        if (is_result && s->region[0].buffer != b && s->region[1].buffer != b)
+            return s->clear || s->token ? NULL : s;
+        for (int i = 0; i < 3; i++)
+            is_simple &= s->region[i].buffer != b;
+        if (!is_simple)
+            return NULL;
+    }
+    return NULL;
+}
+
+// Whether a product gives all of its tile: else the rest would not be cleared.
+static bool is_filled_by(const struct tile_stmt *s) {
+    const struct tile_region *a = &s->region[0], *b = &s->region[1];
+    const struct tile_buffer *c = s->region[2].buffer;
+    int row = a->buffer->ndim - 2 + s->transpose[0], col = b->buffer->ndim - 1 - s->transpose[1];
+    expr rows = a->extent ? a->extent[row] : a->buffer->shape[row],
+         cols = b->extent ? b->extent[col] : b->buffer->shape[col];
+    struct pass_range m = pass_range(rows), n = pass_range(cols), height = pass_range(c->shape[0]),
+                      width = pass_range(c->shape[1]);
+    return c->ndim == 2 && m.low == m.high && n.low == n.high && height.low == m.low && width.low == n.low &&
+           height.high == m.low && width.high == n.low;
+}
+
+// A product that is added to zeros replaces what was there.
+static void clear_block(struct tile_stmt **at) {
+    while (*at) {
+        struct tile_stmt *s = *at, *product = is_cleared(s) ? product_after(s) : NULL;
+        clear_block(&s->body);
+        clear_block(&s->other);
+        if (product && is_filled_by(product)) {
+            product->clear = true;
+            *at = s->next;
+        } else {
+            at = &s->next;
+        }
+    }
+}
+
 bool pass_merge(struct tile_kernel *kernel, const struct target *target) {
     if (!target->packs)
         return true;
     tile_resume(kernel);
     merge_block(&kernel->body);
+    clear_block(&kernel->body);
     tile_suspend();
     return !kernel->failed;
 }

@@ -119,16 +119,17 @@ const char prelude_c_tiles[] = C_SCALAR COMBINERS COMBINERS_64
     "            __builtin_memcpy(&zl_new, &zl_b, sizeof zl_new); \\\n"
     "        } while (!__atomic_compare_exchange_n(zl_at, &zl_old, zl_new, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)); \\\n"
     "    } while (0)\n\n"
-    "struct zl_tile {\n    void *data;\n    i64 stride[2], first[2], size[2];\n    int dtype, transposed;\n};\n"
+    "struct zl_tile {\n    void *data;\n    i64 stride[2], first[2], size[2];\n    int dtype, transposed, is_input;\n};\n"
     "struct zl_tile_gemm {\n    i64 m, n, k;\n    struct zl_tile a, b, c;\n    int clear;\n};\n"
     "struct zl_run {\n"
     "    char *const *p;\n"
     "    const i64 *symbol;\n"
     "    char *const *room;\n"
-    "    void (*gemm)(const struct zl_tile_gemm *g);\n"
+    "    void (*gemm)(const struct zl_run *run, const struct zl_tile_gemm *g);\n"
     "    void (*reduce)(int op, int dtype, void *to, const void *from, i64 n);\n"
     "    void (*fail)(const struct zl_run *run, int line, const char *message);\n"
     "    void (*print)(const struct zl_run *run, const char *message, int has_value, f64 value);\n"
+    "    u64 id;\n"
     "};\n";
 
 // Compiled with --fmad=false.

@@ -367,7 +367,7 @@ static void rows_inside(struct program *p, const struct tile_region *r) {
     program_operand(p, r->buffer->shape[ndim - 2]);
 }
 
-// {first element, strides, where the rectangle begins, rows and columns that there are, dtype, transposed}
+// struct zl_tile of the prelude.
 static void matrix(struct program *p, const struct tile_region *r, bool transposed) {
     struct text *out = p->style.out;
     int ndim = r->buffer->ndim;
@@ -393,7 +393,8 @@ static void matrix(struct program *p, const struct tile_region *r, bool transpos
         program_operand(p, region_size(r, 0));
     text_add(out, ", ");
     program_operand(p, in_place ? r->buffer->shape[ndim - 1] : region_size(r, 1));
-    text_add(out, "}, %d, %d}", (int)tile_dtype_of(r->buffer->type), transposed);
+    text_add(out, "}, %d, %d, %d}", (int)tile_dtype_of(r->buffer->type), transposed,
+             in_place && !r->buffer->is_output);
 }
 
 void program_gemm(struct program *p, const struct tile_stmt *s) {
@@ -405,7 +406,7 @@ void program_gemm(struct program *p, const struct tile_stmt *s) {
         return;
     }
     struct text *out = p->style.out;
-    text_add(out, "%*srun->gemm(&(struct zl_tile_gemm){", 4 * p->style.indent, "");
+    text_add(out, "%*srun->gemm(run, &(struct zl_tile_gemm){", 4 * p->style.indent, "");
     program_operand(p, m);
     text_add(out, ", ");
     program_operand(p, n);

@@ -63,7 +63,7 @@ TEST(forward_keeps_what_is_needed) {
 TEST(merge_makes_one_product) {
     check_body(TILES "for k in ceildiv(K, 4) {\n copy A[y * 8, k * 4] -> a\n copy B[k * 4, x * 8] -> b\n "
                      "gemm a, b -> c }" END,
-               "merge", "gemm A[y * 8, 0] of [8, t0], B[0, x * 8] of [t0, 8] -> c", "for k");
+               "merge", "gemm A[y * 8, 0] of [8, t0], B[0, x * 8] of [t0, 8] -> c clear", "for k");
     check_body(TILES "for k in 6 {\n copy A[y * 8, 8 + k * 4] -> a\n copy B[k * 4 + 16, x * 8] -> b\n gemm "
                      "a, b -> c }" END,
                "merge", "gemm A[y * 8, 0 + 8]", "for k");
@@ -84,6 +84,19 @@ TEST(merge_keeps_other_loops) {
     check_body(TILES
                "for k in 6 {\n copy A[k * 8, k * 4] -> a\n copy B[k * 4, x * 8] -> b\n gemm a, b -> c }" END,
                "merge", "for k", NULL);
+}
+
+TEST(merge_clears) {
+    check_body(TILES "copy A[y * 8, 0] -> a\n copy B[0, x * 8] -> b\n gemm a, b -> c" END, "merge",
+               "-> c clear", "fill");
+    // Something else reads the zeros first; a part of them stays; they are no zeros.
+    check_body(TILES "copy A[y * 8, 0] -> a\n copy B[0, x * 8] -> b\n C[0, 0] = c[1, 1]\n gemm a, b -> c" END,
+               "merge", "fill", "clear");
+    check_body(TILES
+               "shared d: f32[7, 4]\n copy A[y * 8, 0] -> d\n copy B[0, x * 8] -> b\n gemm d, b -> c" END,
+               "merge", "fill", "clear");
+    check_body(TILES "fill c = 1\n copy A[y * 8, 0] -> a\n copy B[0, x * 8] -> b\n gemm a, b -> c" END,
+               "merge", "fill c = 1", "clear");
 }
 
 TEST(lines_go_to_rows) {

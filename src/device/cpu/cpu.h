@@ -400,6 +400,7 @@ enum {
     SCRATCH_PART,
     SCRATCH_WORK,
     SCRATCH_WEIGHTS,
+    SCRATCH_TILES,
     SCRATCH_COUNT
 };
 void *cpu_scratch(int which, size_t bytes);

@@ -64,6 +64,12 @@ bool gemm_multiply(const struct gemm_work *w); // false and an error when memory
 // Whether `done` is called for all columns of some rows, in order and by one thread, before others of these rows follow.
 bool gemm_has_whole_rows(const struct gemm_work *w);
 
+// The same by this thread alone, of factors (0: a, 1: b) that were packed for a product of the same sizes and dtype: for those
+// that are factors of several products.
+size_t gemm_packed_bytes(const struct gemm_work *w, int factor);
+void gemm_pack_factor(const struct gemm_work *w, int factor, char *to);
+bool gemm_multiply_packed(const struct gemm_work *w, const char *a, const char *b);
+
 bool gemm_complex(const struct gemm *g); // gemm_complex.c: the same for complex64
 
 #endif

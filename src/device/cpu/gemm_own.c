@@ -26,6 +26,7 @@ struct own {
     int64_t first, columns;       // of b that are packed
     int threads;
     char *b;
+    char *a; // all of it, packed; NULL: parts pack theirs
     atomic_bool failed;
 };
 
@@ -156,8 +157,8 @@ static void finish_strip(const struct own *o, const struct part *t, int64_t from
 static bool open_part(const struct own *o, struct part *t) {
     const struct gemm *g = o->g;
     int64_t height = round_up(t->rows, o->u->rows);
-    t->a =
-        cpu_scratch(SCRATCH_PACK, (size_t)(height * round_up(o->k_block, o->u->step) * o->item + GEMM_SLACK));
+    size_t bytes = (size_t)(height * round_up(o->k_block, o->u->step) * o->item + GEMM_SLACK);
+    t->a = o->a ? o->a : cpu_scratch(SCRATCH_PACK, bytes);
     if (!o->narrow) {
         t->sum = g->c + (t->row * g->c_row + (o->first + t->col) * g->c_col) * o->sum_item;
         t->sum_row = g->c_row * o->sum_item;
@@ -181,6 +182,12 @@ static void set_range(int64_t at, int64_t pieces, int64_t length, int64_t unit, 
     *count = MIN_OF(units * (at + 1) / pieces * unit, length) - *from;
 }
 
+// Blocks of a that lie behind each other, packed before.
+static char *packed_a(const struct own *o, int64_t p, int64_t row) {
+    int64_t length = round_up(MIN_OF(o->k_block, o->g->k - p), o->u->step);
+    return o->a + (p * round_up(o->g->m, o->u->rows) + row * length) * o->item;
+}
+
 static void multiply_part(void *data, int at) {
     struct own *o = data;
     struct part t;
@@ -192,7 +199,10 @@ static void multiply_part(void *data, int at) {
     }
     int64_t strip = round_up(STRIP, o->u->cols);
     for (int64_t p = 0; p < o->g->k; p += o->k_block) {
-        pack_a(o, t.a, t.row, t.rows, p, MIN_OF(o->k_block, o->g->k - p));
+        if (o->a)
+            t.a = packed_a(o, p, t.row);
+        else
+            pack_a(o, t.a, t.row, t.rows, p, MIN_OF(o->k_block, o->g->k - p));
         for (int64_t j = 0; j < t.cols; j += strip) {
             multiply_strip(o, &t, p, j, MIN_OF(j + strip, t.cols));
             if (p + o->k_block >= o->g->k)
@@ -303,6 +313,48 @@ bool gemm_multiply(const struct gemm_work *w) {
         ok = multiply_columns(&o);
     }
     return ok;
+}
+
+// Factors that are packed before ---------------------------------------------------------------------------------
+
+// On this thread, in one piece.
+static void open_packed(struct own *o, const struct gemm_work *w) {
+    open_product(o, w);
+    o->threads = 1;
+    o->columns = w->g->n;
+}
+
+size_t gemm_packed_bytes(const struct gemm_work *w, int factor) {
+    struct own o;
+    open_packed(&o, w);
+    int64_t lines = factor ? round_up(w->g->n, o.u->cols) : round_up(w->g->m, o.u->rows);
+    return (size_t)(lines * o.k_padded * o.item + GEMM_SLACK);
+}
+
+void gemm_pack_factor(const struct gemm_work *w, int factor, char *to) {
+    struct own o;
+    open_packed(&o, w);
+    if (factor) {
+        o.b = to;
+        pack_b_range(&o, 0, divide_up(o.columns, PANELS * o.u->cols) * divide_up(w->g->k, o.k_block));
+        return;
+    }
+    o.a = to;
+    for (int64_t p = 0; p < w->g->k; p += o.k_block)
+        pack_a(&o, packed_a(&o, p, 0), 0, w->g->m, p, MIN_OF(o.k_block, w->g->k - p));
+}
+
+bool gemm_multiply_packed(const struct gemm_work *w, const char *a, const char *b) {
+    struct own o;
+    if (w->g->m == 0 || w->g->n == 0 || w->g->k == 0)
+        return clear(w);
+    open_packed(&o, w);
+    o.a = (char *)(uintptr_t)a;
+    o.b = (char *)(uintptr_t)b;
+    cut_result(&o);
+    for (int i = 0; i < o.row_parts * o.col_parts; i++)
+        multiply_part(&o, i);
+    return !atomic_load(&o.failed);
 }
 
 bool cpu_own_gemm(zl_dtype dtype, const struct gemm *g) {

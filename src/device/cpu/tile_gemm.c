@@ -2,7 +2,7 @@
 
 #include "device/cpu/tile_kernel.h"
 
-#include "device/cpu/cpu.h"
+#include "device/cpu/gemm.h"
 
 // The part of a rectangle that is in its matrix, rows and columns as the product has them.
 struct part {
@@ -57,31 +57,42 @@ static struct gemm gemm_of(const struct tile_gemm *t) {
                          .add = !t->clear || !whole};
 }
 
+static bool multiply(const struct tile_run *run, const struct tile_gemm *t, const struct gemm *g) {
+    zl_dtype dtype = (zl_dtype)t->a.dtype;
+    const struct gemm_kernel *u = gemm_kernel_for(dtype);
+    struct gemm_work w = {.g = g, .dtype = dtype, .out = u->sum, .kernel = u};
+    const char *a, *b;
+    if (cpu_tile_panels(run, t, &w, &a, &b))
+        return gemm_multiply_packed(&w, a, b);
+    return gemm_multiply(&w);
+}
+
 // Sums of 16-bit floats are float32; where the result is not, it goes through one that is.
-static void multiply_narrow(zl_dtype dtype, const struct gemm *g) {
+static bool multiply_narrow(const struct tile_run *run, const struct tile_gemm *t, const struct gemm *g) {
+    zl_dtype dtype = (zl_dtype)t->c.dtype;
     row_fn *widen = cpu_level()->rows->cast[ZL_FLOAT32][dtype],
            *narrow = cpu_level()->rows->cast[dtype][ZL_FLOAT32];
     struct gemm wide = *g;
     char *room = cpu_scratch(SCRATCH_RESULT, sizeof(float) * (size_t)(g->m * g->n)), *c = g->c;
     if (!room)
-        return;
+        return false;
     for (int64_t i = 0; g->add && i < g->m; i++)
         cpu_call_row(widen, room + i * g->n * 4, c + i * g->c_row * 2, NULL, NULL, g->n);
     wide.c = room;
     wide.c_row = g->n;
-    cpu_own_gemm(dtype, &wide);
+    bool done = multiply(run, t, &wide);
     for (int64_t i = 0; i < g->m; i++)
         cpu_call_row(narrow, c + i * g->c_row * 2, room + i * g->n * 4, NULL, NULL, g->n);
+    return done;
 }
 
-void cpu_tile_gemm(const struct tile_gemm *t) {
+void cpu_tile_gemm(const struct tile_run *run, const struct tile_gemm *t) {
     struct gemm g = gemm_of(t);
     if (g.m == 0 || g.n == 0 || g.k == 0)
         return;
-    if (t->c.dtype == ZL_FLOAT16 || t->c.dtype == ZL_BFLOAT16)
-        multiply_narrow((zl_dtype)t->c.dtype, &g);
-    else
-        cpu_own_gemm((zl_dtype)t->a.dtype, &g);
+    bool is_narrow = t->c.dtype == ZL_FLOAT16 || t->c.dtype == ZL_BFLOAT16;
+    if (!(is_narrow ? multiply_narrow : multiply)(run, t, &g))
+        run->fail(run, 0, "there is no memory for a product");
 }
 
 void cpu_tile_reduce(int op, int dtype, void *to, const void *from, int64_t n) {

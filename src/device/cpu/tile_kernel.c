@@ -106,11 +106,16 @@ static bool make_rooms(const struct compiled *c, const struct tile_run *run, cha
     return true;
 }
 
+static uint64_t next_id(void) {
+    static atomic_uint_fast64_t last;
+    return atomic_fetch_add(&last, 1) + 1;
+}
+
 static bool run(void *compiled, void *const *address, const int64_t *symbol) {
     const struct compiled *c = compiled;
-    struct launch l = {
-        .run = {(char *const *)address, symbol, NULL, cpu_tile_gemm, cpu_tile_reduce, on_fail, on_print},
-        .compiled = c};
+    struct launch l = {.run = {(char *const *)address, symbol, NULL, cpu_tile_gemm, cpu_tile_reduce, on_fail,
+                               on_print, next_id()},
+                       .compiled = c};
     atomic_init(&l.failed_line, 0);
     atomic_init(&l.failed, NULL);
     int rooms = count_rooms(c, &l.run);
