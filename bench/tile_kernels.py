@@ -22,7 +22,7 @@ def gemm(M, N, K, dtype, sums="float32", block_M=128, block_N=128, block_K=32):
 
 
 @tile.jit
-def attention(batch, heads, length, dim, dtype, is_causal, block_M=128, block_N=128):
+def attention(batch, heads, length, dim, dtype, is_causal, block_M=128, block_N=256):
     scale = dim**-0.5 * 1.44269504  # exp(x) is exp2(x * log2(e))
     shape, sums = (batch, heads, length, dim), "float32"
 

@@ -108,6 +108,8 @@ def key_of(args, kwargs):
 
 
 def returns_program(function, args, kwargs):
+    if "prim_func" in function.__code__.co_names:
+        return True  # without reading its source: that takes a millisecond
     tree, _ = parse(function)
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef) and node is not tree and "prim_func" in map(decorator_name, node.decorator_list):

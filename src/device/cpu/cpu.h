@@ -538,6 +538,8 @@ void *cpu_jit_alone(const char *source, const char *flags, const char *symbol);
 
 // The compiler of ZL_CC. Version as it tells it; NULL and an error that says what to install.
 const char *cpu_compiler_version(void);
+// Appends what tells it from others, for keys. False and an error: it is not there.
+bool cpu_compiler_name(struct text *out);
 // Text of the flags that all have, which keys hold.
 void cpu_compiler_flags(struct text *out);
 bool cpu_compile(const char *source_path, const char *library_path, const char *flags);

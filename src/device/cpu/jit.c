@@ -58,10 +58,11 @@ static void *keep_loaded(const char *key, void *library) {
 static void *load(const struct source *source) {
     char key[KEY_BYTES + 1];
     struct text all = {0};
-    const char *version = cpu_compiler_version();
-    if (!version)
+    text_add(&all, "abi %d\n", JIT_ABI);
+    if (!cpu_compiler_name(&all)) {
+        text_free(&all);
         return NULL;
-    text_add(&all, "abi %d\n%s\n%s\n", JIT_ABI, setting_text(SETTING_CC), version);
+    }
     cpu_compiler_flags(&all);
     text_add(&all, " %s\n", source->flags);
     text_bytes(&all, source->text.data, source->text.len);
