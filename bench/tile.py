@@ -180,15 +180,15 @@ def cases():
 
 # From source to a kernel that runs ------------------------------------------------------------------------------------------
 
-IMPORT = "import time; t = time.perf_counter(); import zellige.tile, zellige.tile.language; print(time.perf_counter() - t)"
+IMPORT = "import time; t = time.perf_counter(); import zellige.core, zellige.tile, zellige.tile.language; print(time.perf_counter() - t)"
 COMPILE = """
 import time, sys
 sys.path.insert(0, {folder!r})
-import numpy, tile_kernels
-a = numpy.ones((256, 256), "float32")
+import numpy, tile_kernels, zellige.core
+a = numpy.ones((128, 128), "float32")
 c = numpy.zeros_like(a)
 start = time.perf_counter()
-kernel = tile_kernels.gemm(256, 256, 256, "float32")
+kernel = tile_kernels.gemm(128, 128, 128, "float32")
 kernel(a, a, c)
 print(time.perf_counter() - start)
 """

@@ -55,11 +55,10 @@ def parse(function):
     indent = len(lines[0]) - len(lines[0].lstrip())
     for end in ends(lines, indent):
         try:
-            tree = ast.parse(textwrap.dedent("".join(lines[:end]))).body[0]
+            tree = ast.parse("\n" * (first - 1) + textwrap.dedent("".join(lines[:end]))).body[0]
         except (SyntaxError, IndexError):
             continue  # that line was inside of brackets or a text
         if isinstance(tree, ast.FunctionDef):
-            ast.increment_lineno(tree, first - 1)
             return tree, indent
     raise errors.TileError(f"the source of {function.__name__} is not found at line {first} of {function.__code__.co_filename}")
 
