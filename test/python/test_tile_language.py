@@ -5,6 +5,7 @@ import unittest
 import numpy as np
 
 import zellige.tile as tile
+import zellige.tile.errors
 import zellige.tile.language as T
 
 random = np.random.default_rng(3)
@@ -170,6 +171,61 @@ class Memory(unittest.TestCase):
         y, z = run(main, x, out_idx=[1, 2])
         np.testing.assert_array_equal(y, x)
         np.testing.assert_array_equal(z, x.reshape(15, 6).view("uint16"))
+
+    def test_threads_on_their_own(self):
+        @T.prim_func
+        def main(X: T.Tensor((5, 100), T.float32), Y: T.Tensor((5, 100), T.float32)):
+            with T.Kernel(5, threads=32) as bx:
+                tx = T.get_thread_binding()
+                total = T.alloc_local((1,), T.float32)
+                total[0] = 0
+                for i in T.serial(T.ceildiv(100, 32)):
+                    at = i * 32 + tx
+                    total[0] += X[bx, at]
+                    Y[bx, at] = total[0]
+
+        x = normal(5, 100)
+        lanes = np.pad(x, ((0, 0), (0, 28))).reshape(5, 4, 32)
+        close(run(main, x, out_idx=[1]), lanes.cumsum(1).reshape(5, 128)[:, :100])
+
+    def test_threads_that_work_together_are_refused(self):
+        def main(X: T.Tensor((32,), T.float32)):
+            with T.Kernel(1, threads=32) as _:
+                tx = T.get_thread_binding()
+                X[tx] = 1.0
+                T.sync_threads()
+        with self.assertRaisesRegex(tile.errors.TileError, "T.sync_threads after the number of a thread was asked for"):
+            T.prim_func(main)
+
+    def test_blocks_wait_for_each_other(self):
+        @T.prim_func
+        def main(X: T.Tensor((8, 16), T.float32), Sums: T.Tensor((8,), T.float32), Y: T.Tensor((8,), T.float32)):
+            with T.Kernel(8, threads=32) as bx:
+                row = T.alloc_fragment((1, 16), T.float32)
+                part = T.alloc_fragment((1,), T.float32)
+                left = T.alloc_var(T.float32)
+                other = 7 - bx
+                T.copy(X[other, 0], row)
+                T.reduce_sum(row, part, dim=1)
+                Sums[other] = part[0]
+                T.sync_grid()
+                left = Sums[other] - Sums[bx]
+                Y[bx] = left
+
+        x = normal(8, 16)
+        sums, y = run(main, x, out_idx=[1, 2])
+        close(sums, x.sum(1))
+        close(y, x.sum(1)[::-1] - x.sum(1))
+
+    def test_memory_of_a_block_ends_where_blocks_wait(self):
+        def main(X: T.Tensor((8,), T.float32)):
+            with T.Kernel(8, threads=32) as bx:
+                part = T.alloc_fragment((1,), T.float32)
+                part[0] = X[bx]
+                T.sync_grid()
+                X[bx] = part[0]
+        with self.assertRaisesRegex(tile.errors.TileError, "'part' is used before and after T.sync_grid"):
+            T.prim_func(main)
 
     def test_atomics(self):
         @T.prim_func

@@ -20,10 +20,11 @@ state = threading.local()
 
 
 class Statement:
-    __slots__ = ("text", "place", "body")
+    __slots__ = ("text", "place", "body", "declares", "is_repeated")
 
-    def __init__(self, text, place_, body=None):
+    def __init__(self, text, place_, body=None, declares=None, is_repeated=False):
         self.text, self.place, self.body = text, place_, body
+        self.declares, self.is_repeated = declares, is_repeated  # a function that gives the name; it may stand twice
 
 
 class Builder:
@@ -61,8 +62,8 @@ class Builder:
 
     # Statements
 
-    def emit(self, text, body=None):
-        self.blocks[-1].append(Statement(text, place(), body))
+    def emit(self, text, body=None, declares=None, is_repeated=False):
+        self.blocks[-1].append(Statement(text, place(), body, declares, is_repeated))
 
     @contextmanager
     def block(self, header, facts=()):
@@ -105,7 +106,8 @@ class Builder:
         v = Variable(self, e.dtype, wanted)
         if wanted is not None:
             v.given = self.unique(wanted)
-        self.emit(lambda: f"{v.name}: {e.dtype.word} = {text}")
+        is_fixed = isinstance(e, Const)
+        self.emit(lambda: f"{v.name}: {e.dtype.word} = {text}", declares=(lambda: v.name) if is_fixed else None)
         return v
 
     def named(self, wanted, e):
@@ -115,7 +117,7 @@ class Builder:
         if may_change(e):
             return Frozen(self.variable(wanted, e))
         name = Name(self.unique(wanted), e.dtype, "let", bounds=bounds_of(e))
-        self.emit(f"let {name.name} = {e.text()}")
+        self.emit(f"let {name.name} = {e.text()}", declares=lambda: name.name, is_repeated=True)
         return name
 
 

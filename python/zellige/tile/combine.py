@@ -6,6 +6,7 @@ from .builder import Variable, current
 from .dtypes import INDEX
 from .errors import fail
 from .expr import Const, Expr, binary, call, cast, is_number, truth
+from .loops import together
 from .statements import (allocate, clear as cleared, copy, element_of, extents, fill, is_sized, long_axes, over, paired, plain, side,
                          store, whole, written)
 
@@ -40,6 +41,7 @@ def widened(region):
 
 
 def gemm(A, B, C, transpose_A=False, transpose_B=False, policy=None, clear_accum=False, **hints):
+    together("T.gemm")
     a, b, c = matrix(A, "A"), matrix(B, "B"), matrix(C, "C")
     m, k = a.extent[-2:][::-1] if transpose_A else a.extent[-2:]
     k_b, n = b.extent[-2:][::-1] if transpose_B else b.extent[-2:]
@@ -74,6 +76,7 @@ def axis_of(dim, ndim, what):
 
 def reduce(buffer, out, reduce_type, dim=-1, clear=True, **hints):
     what = f"T.reduce_{reduce_type}"
+    together(what)
     src = side(buffer, f"{what}: a source")
     axis = axis_of(dim, src.buffer.ndim, what)
     if src.dtype.is_small:
@@ -137,6 +140,7 @@ def reduce_by_loop(src, dst, reduce_type, axis, clear):
 
 
 def scan(op, src, dst=None, dim=0, reverse=False, **hints):
+    together("a scan")
     dst = src if dst is None else dst
     a, b = side(src), side(dst)
     if a.dtype.is_small or b.dtype.is_small:

@@ -3,11 +3,11 @@
 IGNORED = set("""annotate_layout annotate_l2_hit_ratio annotate_min_blocks_per_sm annotate_restrict_buffers annotate_ws_schedule
 annotate_compile_flags annotate_pass_configs annotate_producer_reg_dealloc annotate_consumer_reg_alloc set_max_nreg no_set_max_nreg
 inc_max_nreg dec_max_nreg disable_warp_group_reg_alloc wait_wgmma fence_proxy_async warpgroup_arrive warpgroup_wait
-warpgroup_commit_batch sync_threads sync_warp sync_grid reads writes pdl_trigger pdl_sync block_attr func_attr import_source
+warpgroup_commit_batch reads writes pdl_trigger pdl_sync block_attr func_attr import_source
 warpgroup_fence_operand""".split())
 
 GPU_ONLY = {
-    "thread level code": """get_thread_binding get_thread_bindings thread_binding tvm_thread_allreduce tvm_warp_shuffle shfl_sync
+    "thread level code": """tvm_thread_allreduce tvm_warp_shuffle shfl_sync
         shfl_xor shfl_down shfl_up warp_reduce_sum warp_reduce_max warp_reduce_min comm_reducer any_sync all_sync launch_thread
         get_lane_idx get_warp_idx ptx_cp_async ptx_commit_group ptx_wait_group""",
     "barriers and copies of one GPU generation": """alloc_barrier alloc_cluster_barrier mbarrier_wait_parity mbarrier_arrive

@@ -16,7 +16,7 @@ from .errors import fail as _fail
 from .expr import Name as _Name
 from .expr import cast, truth as _truth, wrap as _wrap
 from .loops import (Kernel, Parallel, Persistent, Pipelined, get_block_binding, get_block_bindings, get_block_extent,
-                    get_thread_extent, grid, serial, unroll, vectorized)
+                    get_thread_binding, get_thread_bindings, get_thread_extent, grid, serial, thread_binding, unroll, vectorized)
 from .mathematics import *  # noqa: F403
 from .programs import Macro, Ref, empty, macro, prim_func
 from .combine import COMBINE as _COMBINE
@@ -209,6 +209,24 @@ address_of = region = access_ptr
 
 def meta_class(cls):
     return cls
+
+
+def sync_threads(*args, **hints):
+    """All threads of a block wait for each other: they are one here."""
+    launch = _current("T.sync_threads").launch
+    if launch is not None and launch.bound:
+        _fail("T.sync_threads after the number of a thread was asked for: threads that hand values to each other are not possible here")
+
+
+sync_warp = sync_threads
+
+
+def sync_grid(*args, **hints):
+    """All blocks wait for each other: the launch ends, and another begins."""
+    launch = _current("T.sync_grid").launch
+    if launch is None:
+        _fail("T.sync_grid belongs inside of a T.Kernel")
+    launch.cut()
 
 
 def use_swizzle(*args, **hints):

@@ -1,10 +1,11 @@
-"""Loops and launches: T.Parallel, T.Pipelined, T.serial, T.unroll, T.vectorized, T.grid, T.Persistent, and T.Kernel."""
+"""Loops, launches and their threads: T.Parallel, T.Pipelined, T.serial, T.unroll, T.vectorized, T.grid, T.Persistent, and T.Kernel."""
 
 from .bounds import bounds, known, simplified
 from .builder import current
 from .dtypes import INDEX
 from .errors import fail
 from .expr import cast, wrap
+from .phases import split
 
 
 def size(value):
@@ -72,6 +73,7 @@ class Points(Loop):
         self.extents = [size(e) for e in extents]
 
     def run(self, names):
+        together("a loop over all points")
         builder = current("T.Parallel")
         body = []
         builder.loops.append("map")
@@ -165,6 +167,9 @@ class Kernel:
         threads = threads if isinstance(threads, (list, tuple)) else [threads or 128]
         self.threads = [known(t) or 1 for t in threads]
         self.names = None
+        self.bound = {}    # dim: the thread's number, once it was asked for
+        self.by_threads = []
+        self.cuts = []     # where in the body all blocks wait for each other
 
     def name_blocks(self, names):
         self.names = names
@@ -193,12 +198,41 @@ class Kernel:
     def __exit__(self, kind, error, trace):
         if kind is ConstantsFound:
             return False
+        self.close_threads(kind is None)
         self.builder.launch = None
         self.inner.__exit__(None, None, None)
         self.builder.in_grid = False
         if kind is None:
-            self.builder.emit(self.header, self.body)
+            for part in split(self.body, self.cuts):
+                self.builder.emit(self.header, part)
         return False
+
+    def cut(self):
+        if self.builder.blocks[-1] is not self.body:
+            fail("T.sync_grid inside of a loop or branch: all blocks must come to it once")
+        self.cuts.append(len(self.body))
+
+    def bind_threads(self, dim):
+        """The number of a thread: what follows in the launch is done by each thread on its own, in any order."""
+        if dim in self.bound:
+            return self.bound[dim]
+        builder = self.builder
+        if builder.blocks[-1] is not (self.by_threads[-1][1] if self.by_threads else self.body):
+            fail("the number of a thread is asked for inside of a loop or branch: ask for it at the beginning of the launch")
+        body = []
+        scope = builder.inside(body)
+        scope.__enter__()
+        name = builder.index(f"t{'xyz'[dim]}", self.threads[dim] if dim < len(self.threads) else 1)
+        self.by_threads.append((f"map {name.name} in {shown(name.extent)}", body, scope))
+        self.bound[dim] = name
+        return name
+
+    def close_threads(self, is_good):
+        while self.by_threads:
+            header, body, scope = self.by_threads.pop()
+            scope.__exit__(None, None, None)
+            if is_good:
+                self.builder.emit(header, body)
 
     @property
     def num_threads(self):
@@ -222,6 +256,28 @@ def get_block_binding(dim=0):
 
 def get_block_bindings():
     return list(launch().found)
+
+
+def get_thread_binding(dim=0):
+    return launch().bind_threads(dim)
+
+
+def get_thread_bindings():
+    return [get_thread_binding(dim) for dim in range(len(launch().threads))]
+
+
+def thread_binding(begin, end=None, thread="threadIdx.x", **hints):
+    name = str(thread)
+    if not name.startswith("threadIdx."):
+        fail(f"T.thread_binding is of threadIdx.x, y or z here, not of {name}; blocks are named by T.Kernel")
+    return get_thread_binding("xyz".index(name[-1]))
+
+
+def together(what):
+    """Refuses what all threads of a block do together where each goes its own way."""
+    found = current(what).launch
+    if found is not None and found.bound:
+        fail(f"{what} is of all threads together, after the number of a thread was asked for: tile programs are of one kind")
 
 
 def get_block_extent(dim=0):

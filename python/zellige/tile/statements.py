@@ -26,8 +26,16 @@ def store(element, value):
         from .combine import reduced
         if reduced(element, value):
             return
+    mine(element.buffer)
     mask = element.mask()
     current("a store").emit(f"{element.place()} = {value.text(element.dtype)}" + (f" where {mask}" if mask else ""))
+
+
+def mine(buffer):
+    """Refuses memory of the block where each thread goes its own way: it would be the same for all."""
+    launch = current("a store").launch
+    if launch is not None and launch.bound and buffer.memory != "global" and buffer.threads == 0:
+        fail(f"'{buffer.name}' is written by single threads and was allocated before the number of a thread was asked for")
 
 
 def over(region, body):
@@ -197,9 +205,10 @@ def allocate(memory, shape, type_, name=None):
     builder = current(f"T.alloc_{memory}")
     buffer = Buffer(shape, type_, memory)
     buffer.builder = builder
+    buffer.threads = len(builder.launch.bound) if builder.launch else 0
     if name:
         buffer.given_name = builder.unique(name)
-    builder.emit(lambda: f"{memory} {declaration(buffer)}")
+    builder.emit(lambda: f"{memory} {declaration(buffer)}", declares=lambda: buffer.name)
     return buffer
 
 

@@ -84,7 +84,7 @@ def view(src, shape=None, dtype=None):
     if src.stride or getattr(src, "base", None):
         return View(src, shape) if type_ == src.dtype else fail(f"T.view: '{src.name}' has strides and stays {src.dtype!r}")
     made = Alias(src, shape, type_)
-    current("T.view").emit(made.declare)
+    current("T.view").emit(made.declare, declares=lambda: made.name, is_repeated=True)
     return made
 
 
