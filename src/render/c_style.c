@@ -38,14 +38,15 @@ const char *render_prelude(const char *dialect) {
     return d ? d->prelude : NULL;
 }
 
-static bool render_map(struct style *s, const struct tile_kernel *kernel, const char *symbol) {
+static bool render_map(struct style *s, const struct tile_kernel *kernel, const char *symbol,
+                       void (*map)(struct style *s, const char *symbol)) {
     struct plan plan;
     bool good = plan_make(&plan, kernel, kernel->body);
     s->plan = &plan;
     if (!s->dialect->target.is_vector)
         plan.unroll = 0;
     if (good)
-        s->dialect->map(s, symbol);
+        map(s, symbol);
     plan_free(&plan);
     return good;
 }
@@ -58,7 +59,7 @@ static bool render(struct style *s, const struct tile_kernel *kernel, const char
     if (is_one && body->kind == TILE_REDUCE && s->dialect->reduction)
         return s->dialect->reduction(s, kernel, symbol);
     if (is_one && body->kind == TILE_MAP)
-        return render_map(s, kernel, symbol);
+        return render_map(s, kernel, symbol, s->dialect->map);
     return error_false(ZL_ERROR_COMPILE,
                        "render: kernel '%s' is not one map or reduction of rows, which is all that "
                        "dialect %s has",
@@ -74,6 +75,15 @@ bool render_function(struct text *out, const struct tile_kernel *kernel, const c
     if (!out->failed)
         pass_dump(dialect, out->data + start);
     return true;
+}
+
+bool render_element(struct text *out, const struct tile_kernel *kernel, const char *dialect, const char *symbol) {
+    struct style s = {.out = out, .dialect = require(dialect)};
+    if (!s.dialect)
+        return false;
+    if (!s.dialect->element)
+        return error_false(ZL_ERROR_COMPILE, "render: dialect %s has no functions of one element", dialect);
+    return render_map(&s, kernel, symbol, s.dialect->element);
 }
 
 char *render_kernel(struct tile_kernel *kernel, const char *dialect) {

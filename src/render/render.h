@@ -29,6 +29,10 @@ const char *render_prelude(const char *dialect);
 bool render_function(struct text *out, const struct tile_kernel *kernel, const char *dialect,
                      const char *symbol);
 
+// The same of a map over rows, for one element: FN void symbol(outputs, then inputs), each the address of an element in the
+// thread's own memory, of a complex number of its parts. In the dialects of one thread an element.
+bool render_element(struct text *out, const struct tile_kernel *kernel, const char *dialect, const char *symbol);
+
 // Runs the passes and renders prelude and function. The kernel is changed. Free the text with memory_free.
 char *render_kernel(struct tile_kernel *kernel, const char *dialect);
 

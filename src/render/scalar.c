@@ -109,7 +109,7 @@ static void more(struct style *s, char what, expr e, int j) {
 
 // Where an element is: part is 0 or 1 for the parts of complex numbers, else -1.
 static void element(struct style *s, char row, int at, bool is_fixed, int part) {
-    const char *index = is_fixed ? "0" : "i";
+    const char *index = is_fixed || s->is_element ? "0" : "i";
     if (part < 0)
         text_add(s->out, "%c%d[%s]", row, at, index);
     else
@@ -287,6 +287,22 @@ static void map_thread(struct style *s, const char *symbol) {
     style_close(s);
 }
 
+static void element_argument(struct style *s, int at, int place, const char *of, bool is_output) {
+    text_add(s->out, "%s%s%s *%c%d", place ? ", " : "", is_output ? "" : "const ", of, is_output ? 'y' : 'x', at);
+}
+
+// One element, in the memory of the thread.
+static void map_element(struct style *s, const char *symbol) {
+    s->is_element = true;
+    text_add(s->out, "FN void %s(", symbol);
+    each_argument(s, element_argument);
+    text_add(s->out, ") {\n");
+    s->indent = 1;
+    style_fixed(s);
+    body(s);
+    style_close(s);
+}
+
 // Dialects --------------------------------------------------------------------------------------------------
 
 #define WIDE PASS_INTEGER | PASS_FLOAT
@@ -338,9 +354,9 @@ const struct dialect dialect_c_tiles = {.target =
                                         .program = program_render,
                                         SCALAR_DIALECT};
 const struct dialect dialect_cuda = {
-    .target = SCALAR_TARGET("cuda"), .prelude = prelude_cuda, .map = map_thread, SCALAR_DIALECT};
+    .target = SCALAR_TARGET("cuda"), .prelude = prelude_cuda, .map = map_thread, .element = map_element, SCALAR_DIALECT};
 const struct dialect dialect_opencl = {
-    .target = SCALAR_TARGET("opencl"), .prelude = prelude_opencl, .map = map_thread, SCALAR_DIALECT};
+    .target = SCALAR_TARGET("opencl"), .prelude = prelude_opencl, .map = map_thread, .element = map_element, SCALAR_DIALECT};
 
 // Groups of threads -----------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ struct style {
     const struct plan *plan;
     const struct dialect *dialect;
     int indent;
+    bool is_element; // rows are one element, at 0
 };
 
 struct dialect {
@@ -17,6 +18,7 @@ struct dialect {
     const char *prelude;
     // The whole function of a map; of a reduction of one row (NULL: none).
     void (*map)(struct style *s, const char *symbol);
+    void (*element)(struct style *s, const char *symbol); // one element of it (NULL: none)
     bool (*reduction)(struct style *s, const struct tile_kernel *kernel, const char *symbol);
     // The functions of a kernel of any statements (NULL: it has none).
     bool (*program)(struct style *s, const struct tile_kernel *kernel, const char *symbol);
