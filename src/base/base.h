@@ -184,6 +184,13 @@ void *library_open(const char *const *names);
 struct library_symbol { const char *name; void **address; };
 bool library_bind(void *library, const struct library_symbol *symbols, int count, const char **missing);
 
+// process.c ------------------------------------------------------------------------------------------------------
+
+// Runs a program found by its name, with the words of a NULL-terminated list, and adds what it says to output. One that
+// takes more than 60 s is ended. FAILED has an error with its message; NOT_STARTED has none, but the reason, an errno.
+enum process_end { PROCESS_DONE, PROCESS_FAILED, PROCESS_NOT_STARTED };
+enum process_end process_run(char *const *word, struct text *output, int *reason);
+
 // setting.c ------------------------------------------------------------------------------------------------------
 
 // Every environment variable the library reads is a row of settings.def; nothing else calls getenv.

@@ -1,22 +1,16 @@
-// compiler.c - runs the C compiler of the system: no shell, a time limit, its messages kept for ours.
+// compiler.c - runs the C compiler of the system.
 
 #include "device/cpu/cpu.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
-#include <poll.h>
 #include <pthread.h>
-#include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-enum { WORDS = 64, LIMIT_MS = 60000, MESSAGE_MOST = 4000 };
+enum { WORDS = 64 };
 
 // A command line: ZL_CC and flags are cut at their spaces, paths are words of their own.
 struct command {
@@ -37,57 +31,6 @@ static bool cut_words(struct command *c) {
 
 // Running --------------------------------------------------------------------------------------------------------
 
-// In a process group of its own, so that all that it starts can be stopped. Its output goes to the pipe.
-static int start(char *const *word, int output, pid_t *child) {
-    posix_spawn_file_actions_t files;
-    posix_spawnattr_t how;
-    int failed = posix_spawn_file_actions_init(&files);
-    if (failed)
-        return failed;
-    failed = posix_spawnattr_init(&how);
-    if (!failed) {
-        posix_spawnattr_setflags(&how, POSIX_SPAWN_SETPGROUP);
-        posix_spawnattr_setpgroup(&how, 0);
-        posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-        posix_spawn_file_actions_adddup2(&files, output, STDOUT_FILENO);
-        posix_spawn_file_actions_adddup2(&files, output, STDERR_FILENO);
-        failed = posix_spawnp(child, word[0], &files, &how, word, environ);
-        posix_spawnattr_destroy(&how);
-    }
-    posix_spawn_file_actions_destroy(&files);
-    return failed;
-}
-
-// Reads all that comes until the pipe closes; false when time is up.
-static bool read_output(int from, struct text *out) {
-    int64_t end = clock_ns() + LIMIT_MS * INT64_C(1000000);
-    struct pollfd wait = {.fd = from, .events = POLLIN};
-    for (;;) {
-        int64_t left = (end - clock_ns()) / 1000000;
-        int ready = left > 0 ? poll(&wait, 1, (int)left) : 0;
-        if (ready < 0 && errno == EINTR)
-            continue;
-        if (ready <= 0)
-            return false;
-        char data[1024];
-        ssize_t got = read(from, data, sizeof data);
-        if (got == 0)
-            return true;
-        if (got < 0 && errno != EINTR)
-            return true;
-        if (got > 0 && out->len < MESSAGE_MOST)
-            text_bytes(out, data, (int)got);
-    }
-}
-
-static int wait_for(pid_t child) {
-    int status = 0;
-    while (waitpid(child, &status, 0) < 0)
-        if (errno != EINTR)
-            return 0; // somebody else reaped it: its files will tell
-    return status;
-}
-
 static bool cannot_start(const char *program, int reason) {
     return error_false(
         ZL_ERROR_COMPILE,
@@ -96,36 +39,10 @@ static bool cannot_start(const char *program, int reason) {
         program, strerror(reason));
 }
 
-static bool has_ended_well(const char *program, int status, bool in_time, const struct text *output) {
-    if (!in_time)
-        return error_false(ZL_ERROR_COMPILE, "%s took longer than %d s and was stopped", program,
-                           LIMIT_MS / 1000);
-    if (status == 0)
-        return true;
-    if (WIFEXITED(status) && WEXITSTATUS(status) == 127) // how a child tells that the program is not there
-        return cannot_start(program, ENOENT);
-    const char *text = output->data ? output->data : "";
-    if (WIFSIGNALED(status))
-        return error_false(ZL_ERROR_COMPILE, "%s was ended by signal %d:\n%s", program, WTERMSIG(status),
-                           text);
-    return error_false(ZL_ERROR_COMPILE, "%s failed with status %d:\n%s", program, WEXITSTATUS(status), text);
-}
-
 static bool run(struct command *c, struct text *output) {
-    int ends[2];
-    pid_t child;
-    if (pipe2(ends, O_CLOEXEC))
-        return error_false(ZL_ERROR_COMPILE, "%s: no pipe: %m", c->word[0]);
-    int failed = start(c->word, ends[1], &child);
-    close(ends[1]);
-    bool in_time = failed || read_output(ends[0], output);
-    close(ends[0]);
-    if (failed)
-        return cannot_start(c->word[0], failed);
-    if (!in_time)
-        kill(-child, SIGKILL);
-    int status = wait_for(child);
-    return has_ended_well(c->word[0], status, in_time, output);
+    int reason = 0;
+    enum process_end end = process_run(c->word, output, &reason);
+    return end == PROCESS_NOT_STARTED ? cannot_start(c->word[0], reason) : end == PROCESS_DONE;
 }
 
 // What we ask of it ------------------------------------------------------------------------------------------------
