@@ -88,3 +88,12 @@ int op_axes(const char *function, zl_array x, zl_axes axes, int *out) {
     }
     return count;
 }
+
+zl_dtype op_computes_in(const struct call *c) {
+    int first = c->inputs == 3; // the condition of a select does not count
+    for (int k = first; k < c->inputs; k++)
+        if (!array_is(c->in[k], ARRAY_WEAK))
+            return (zl_dtype)c->in[k]->dtype;
+    zl_dtype out = (zl_dtype)call_output(c, 0)->dtype;
+    return out == ZL_BOOL ? dtype_common(c->inputs - first, c->in + first) : out;
+}

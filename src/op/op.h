@@ -90,6 +90,9 @@ zl_array op_same(zl_array x);
 extern const struct op op_elementwise[]; // by enum tile_op
 extern const struct op op_cast, op_copy;
 
+// Dtype in which an elementwise call computes: that of its first input with one of its own.
+zl_dtype op_computes_in(const struct call *c);
+
 // Whether a call divides floats by a constant power of two: multiplying by its reciprocal gives the same numbers, sooner.
 bool op_scales(const struct call *c);
 

@@ -218,16 +218,6 @@ static const uint8_t weights[] = {
 #undef BASE
 };
 
-// Dtype in which an elementwise call computes: that of its first input with one of its own.
-static zl_dtype kernel_dtype(const struct call *c) {
-    int first = c->inputs == 3; // the condition of a select does not count
-    for (int k = first; k < c->inputs; k++)
-        if (!array_is(c->in[k], ARRAY_WEAK))
-            return (zl_dtype)c->in[k]->dtype;
-    zl_dtype out = (zl_dtype)call_output(c, 0)->dtype;
-    return out == ZL_BOOL ? dtype_common(c->inputs - first, c->in + first) : out;
-}
-
 static void set_operands(struct step *s, const struct call *c, zl_dtype dtype, int weight) {
     s->inputs = (uint8_t)c->inputs;
     s->dtype[0] = call_output(c, 0)->dtype;
@@ -243,7 +233,7 @@ static void set_operands(struct step *s, const struct call *c, zl_dtype dtype, i
 }
 
 static bool set_elementwise(struct step *s, const struct call *c) {
-    zl_dtype dtype = kernel_dtype(c);
+    zl_dtype dtype = op_computes_in(c);
     enum tile_op row = cpu_row_of(c);
     set_operands(s, c, dtype, weights[row]);
     s->forms = cpu_level()->rows->op[row][dtype];

@@ -45,6 +45,9 @@ enum { CL_DONE = 0, CL_NOT_FOUND = -1, CL_OUT_OF_MEMORY = -4 };
                                 void (*notify)(cl_program, void *), void *data))                                       \
     F(int32_t, clGetProgramBuildInfo, (cl_program p, cl_device d, uint32_t what, size_t room, void *out,               \
                                        size_t *size))                                                                  \
+    F(int32_t, clGetProgramInfo, (cl_program p, uint32_t what, size_t room, void *out, size_t *size))                  \
+    F(cl_program, clCreateProgramWithBinary, (cl_context c, uint32_t count, const cl_device *d, const size_t *bytes,   \
+                                              const unsigned char **binary, int32_t *status, int32_t *code))           \
     F(int32_t, clReleaseProgram, (cl_program p))                                                                       \
     F(cl_function, clCreateKernel, (cl_program p, const char *name, int32_t *code))                                    \
     F(int32_t, clReleaseKernel, (cl_function f))                                                                       \
@@ -57,6 +60,8 @@ enum { CL_DONE = 0, CL_NOT_FOUND = -1, CL_OUT_OF_MEMORY = -4 };
     F(int32_t, clWaitForEvents, (uint32_t count, const cl_event *event))                                               \
     F(int32_t, clGetEventInfo, (cl_event e, uint32_t what, size_t room, void *out, size_t *size))                      \
     F(int32_t, clGetEventProfilingInfo, (cl_event e, uint32_t what, size_t room, void *out, size_t *size))             \
+    F(int32_t, clEnqueueMarkerWithWaitList, (cl_queue q, uint32_t events, const cl_event *after, cl_event *event))     \
+    F(int32_t, clRetainEvent, (cl_event e))                                                                            \
     F(int32_t, clReleaseEvent, (cl_event e))
 
 struct opencl_api {

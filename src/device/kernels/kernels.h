@@ -1,0 +1,123 @@
+// kernels.h - the build that all devices share which run kernels: from the calls of a segment to launches.
+//
+// A device of this kind is a target: a dialect of the renderer, limits, and four functions. Kernels are known by what they
+// compute, of which dtypes, and how their operands lie (behind each other, with strides, one for all, a number); never by
+// sizes, strides or rank. What an op computes comes from its row; what is around it, loops over axes and sums, is
+// written here once, in words that every dialect defines (kernels_source.c).
+
+#ifndef KERNELS_H
+#define KERNELS_H
+
+#include "device/device.h"
+
+struct kernel_limits {
+    int threads;     // of a group, at least 64
+    bool has_double; // else what computes in f64 runs on the CPU
+};
+
+// One argument of a launch: so many bytes of a value; of memory, the handle that the device gave.
+struct kernel_argument {
+    size_t bytes;
+    const void *value;
+};
+
+struct kernel_target {
+    const struct device *device;
+    const char *dialect;
+    // What a compiled kernel depends on besides its text: model, driver, options. Part of its name on disk.
+    const char *(*identity)(int unit);
+    bool (*limits)(int unit, struct kernel_limits *out);
+    // The text as the device's code, in a form that a file can hold. False and an error.
+    bool (*compile)(int unit, const char *source, struct text *code);
+    // Its kernel `symbol`, to be launched; never let go. NULL and an error.
+    void *(*load)(int unit, const char *code, size_t bytes, const char *symbol);
+    bool (*launch)(int unit, void *kernel, int64_t groups, int threads, int arguments,
+                   const struct kernel_argument *argument);
+};
+
+// What a device of this kind has in its table.
+bool kernels_can(const struct kernel_target *target, int unit, const struct call *c);
+struct program *kernels_build(const struct kernel_target *target, int unit, const struct segment *s);
+void kernels_drop(struct program *p);
+void kernels_run(int unit, struct program *p, struct binding *b);
+int kernels_fuses(int unit, const struct program *p, const struct segment *s, int index, const char **why);
+
+// Between the files of this folder ------------------------------------------------------------------------------------
+
+enum { KERNEL_THREADS = 256, KERNEL_AXES = 8, KERNEL_OPERANDS = 12, KERNEL_CALLS = 32 };
+
+// Where something runs.
+struct kernel_place {
+    const struct kernel_target *target;
+    int unit;
+    struct kernel_limits limits;
+};
+
+enum step_kind { STEP_VIEW, STEP_MAP, STEP_OTHER };
+
+struct kernel_step {
+    uint8_t kind, inputs;
+    uint8_t dtype[4];  // of the output and the inputs of a map, as it reads them
+    bool needed;       // the result is read after the segment
+    int32_t source[3]; // call of the segment that an input of a map, or a view, is made by; -1: of none
+    int32_t last;      // call that reads the result last
+    bool (*run)(const struct kernel_place *p, const struct call *c); // STEP_OTHER
+};
+
+struct program {
+    const struct kernel_target *target;
+    int steps;
+    struct kernel_step step[];
+};
+
+// kernels_source.c: texts.
+void kernel_begin(struct text *out, const char *dialect, bool wide); // prelude, words, the type of indices
+// The element function of a kernel, which is freed. False and an error.
+bool kernel_element(struct text *out, struct tile_kernel *kernel, const char *dialect, const char *symbol);
+const char *kernel_memory_type(zl_dtype dtype); // as elements lie in memory
+void kernel_constant(struct text *out, zl_dtype dtype, uint64_t bits);
+
+// kernels_cache.c: the kernel of a key; made by write(out, data) and compiled if it is not known yet. NULL and an error.
+typedef bool kernel_writer(struct text *out, const void *data);
+void *kernel_find(const struct kernel_place *p, const void *key, size_t bytes, kernel_writer *write, const void *data);
+
+// kernels_launch.c: a list of arguments, and axes as kernels get them.
+struct kernel_call {
+    int arguments;
+    size_t used;
+    struct kernel_argument argument[48];
+    _Alignas(8) char room[2048];
+};
+void kernel_add(struct kernel_call *k, const void *value, size_t bytes); // copied
+void kernel_add_int(struct kernel_call *k, int64_t value, bool wide);    // as wide as indices are
+void kernel_add_memory(struct kernel_call *k, void *memory);
+bool kernel_launch(const struct kernel_place *p, void *kernel, int64_t groups, const struct kernel_call *k);
+
+// Axes of several operands, without those of one element, and with neighbours joined that are one for all operands.
+struct kernel_layout {
+    int operands, axes;
+    int64_t size; // product of dims
+    int64_t dim[64];
+    int64_t stride[KERNEL_OPERANDS][64];
+};
+void layout_begin(struct kernel_layout *l, int operands);
+// An axis behind those there are, with the operands' strides.
+void layout_push(struct kernel_layout *l, int64_t dim, const int64_t *stride);
+// All axes of a shape, on which each operand lies with its own shape, stretched.
+void layout_of(struct kernel_layout *l, int ndim, const int64_t *dim, int operands, const zl_array *operand);
+bool layout_is_wide(const struct kernel_layout *l); // positions need more than 31 bits
+// The struct zl_axes of a kernel: dims, then strides of these operands (bits).
+void kernel_add_axes(struct kernel_call *k, const struct kernel_layout *l, unsigned operands, bool wide);
+
+// Memory of an array on the place, and of a number in room; NULL and an error.
+void *kernel_reach(const struct kernel_place *p, zl_array x);
+
+// kernels_map.c: runs the elementwise calls from index on as one kernel; how many they were.
+int kernel_run_maps(const struct kernel_place *p, const struct program *program, struct binding *b, int index);
+int kernel_count_maps(const struct program *program, struct call *const *call, int calls, int index, const char **why);
+
+// kernels_reduce.c, kernels_matmul.c
+bool kernel_can_reduce(const struct call *c);
+bool kernel_reduce(const struct kernel_place *p, const struct call *c);
+
+#endif

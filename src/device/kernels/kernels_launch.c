@@ -1,0 +1,102 @@
+// kernels_launch.c - arguments of a launch, and the axes that operands are walked along.
+
+#include "device/kernels/kernels.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+// Arguments --------------------------------------------------------------------------------------------------------
+
+void kernel_add(struct kernel_call *k, const void *value, size_t bytes) {
+    char *to = k->room + k->used;
+    assert(k->used + bytes <= sizeof k->room && k->arguments < (int)COUNT(k->argument));
+    memcpy(to, value, bytes);
+    k->used += (bytes + 7) & ~(size_t)7;
+    k->argument[k->arguments++] = (struct kernel_argument){bytes, to};
+}
+
+void kernel_add_int(struct kernel_call *k, int64_t value, bool wide) {
+    int32_t narrow = (int32_t)value;
+    kernel_add(k, wide ? (void *)&value : (void *)&narrow, wide ? 8 : 4);
+}
+
+void kernel_add_memory(struct kernel_call *k, void *memory) {
+    kernel_add(k, &memory, sizeof memory);
+}
+
+bool kernel_launch(const struct kernel_place *p, void *kernel, int64_t groups, const struct kernel_call *k) {
+    counter_add(COUNTER_LAUNCHES, 1);
+    return p->target->launch(p->unit, kernel, groups, KERNEL_THREADS, k->arguments, k->argument);
+}
+
+void *kernel_reach(const struct kernel_place *p, zl_array x) {
+    return device_reach(p->target->device, p->unit, x->storage);
+}
+
+// Axes -------------------------------------------------------------------------------------------------------------
+
+void layout_begin(struct kernel_layout *l, int operands) {
+    l->operands = operands;
+    l->axes = 0;
+    l->size = 1;
+}
+
+// The axis goes on where the one before it steps: for all operands they are one.
+static bool joins(const struct kernel_layout *l, int64_t dim, const int64_t *stride) {
+    for (int k = 0; l->axes && k < l->operands; k++)
+        if (l->stride[k][l->axes - 1] != stride[k] * dim)
+            return false;
+    return l->axes > 0;
+}
+
+void layout_push(struct kernel_layout *l, int64_t dim, const int64_t *stride) {
+    l->size *= dim;
+    if (dim == 1)
+        return;
+    bool joined = joins(l, dim, stride);
+    int at = joined ? l->axes - 1 : l->axes++;
+    l->dim[at] = joined ? l->dim[at] * dim : dim;
+    for (int k = 0; k < l->operands; k++)
+        l->stride[k][at] = stride[k];
+}
+
+void layout_of(struct kernel_layout *l, int ndim, const int64_t *dim, int operands, const zl_array *operand) {
+    layout_begin(l, operands);
+    for (int i = 0; i < ndim; i++) {
+        int64_t stride[KERNEL_OPERANDS];
+        for (int k = 0; k < operands; k++) {
+            zl_array x = operand[k];
+            int at = i - (ndim - x->ndim);
+            stride[k] = at < 0 || x->dim[at] == 1 ? 0 : array_stride(x)[at];
+        }
+        layout_push(l, dim[i], stride);
+    }
+}
+
+bool layout_is_wide(const struct kernel_layout *l) {
+    int64_t most = l->size;
+    for (int k = 0; k < l->operands; k++) {
+        int64_t reach = 0;
+        for (int i = 0; i < l->axes; i++)
+            reach += (l->dim[i] - 1) * llabs(l->stride[k][i]);
+        most = MAX_OF(most, reach);
+    }
+    return most > INT32_MAX - (1 << 20); // threads past the end count on
+}
+
+static void put(char **to, int64_t value, bool wide) {
+    int32_t narrow = (int32_t)value;
+    memcpy(*to, wide ? (void *)&value : (void *)&narrow, wide ? 8 : 4);
+    *to += wide ? 8 : 4;
+}
+
+void kernel_add_axes(struct kernel_call *k, const struct kernel_layout *l, unsigned operands, bool wide) {
+    char room[(KERNEL_OPERANDS + 1) * KERNEL_AXES * 8], *to = room;
+    for (int i = 0; i < KERNEL_AXES; i++)
+        put(&to, i < l->axes ? l->dim[i] : 1, wide);
+    for (int operand = 0; operand < l->operands; operand++)
+        for (int i = 0; operands >> operand & 1 && i < KERNEL_AXES; i++)
+            put(&to, i < l->axes ? l->stride[operand][i] : 0, wide);
+    kernel_add(k, room, (size_t)(to - room));
+}

@@ -1,0 +1,151 @@
+// kernels_program.c - programs of devices that run kernels: one step a call, with what the plan's key fixes.
+
+#include "device/kernels/kernels.h"
+#include "op/ops.h"
+#include "render/render.h"
+
+#include <string.h>
+
+// Ops that are not elementwise -------------------------------------------------------------------------------------
+
+static const struct {
+    const struct op *op;
+    bool (*can)(const struct call *c);
+    bool (*run)(const struct kernel_place *p, const struct call *c);
+} others[] = {
+    {&op_reduce[REDUCE_SUM], kernel_can_reduce, kernel_reduce},
+    {&op_reduce[REDUCE_PROD], kernel_can_reduce, kernel_reduce},
+    {&op_reduce[REDUCE_MIN], kernel_can_reduce, kernel_reduce},
+    {&op_reduce[REDUCE_MAX], kernel_can_reduce, kernel_reduce},
+    {&op_reduce[REDUCE_ALL], kernel_can_reduce, kernel_reduce},
+    {&op_reduce[REDUCE_ANY], kernel_can_reduce, kernel_reduce},
+};
+
+// Building ---------------------------------------------------------------------------------------------------------
+
+static void set_map(struct kernel_step *s, const struct call *c) {
+    bool is_row = c->op->kind == OP_ELEMENTWISE;
+    zl_dtype dtype = is_row ? op_computes_in(c) : (zl_dtype)c->in[0]->dtype;
+    s->kind = STEP_MAP;
+    s->dtype[0] = call_first(c)->dtype;
+    for (int k = 0; k < c->inputs; k++)
+        s->dtype[k + 1] = (uint8_t)(c->inputs == 3 && k == 0 ? ZL_BOOL : dtype);
+}
+
+static bool set_other(struct kernel_step *s, const struct call *c) {
+    s->kind = STEP_OTHER;
+    for (size_t i = 0; i < COUNT(others); i++)
+        if (others[i].op == c->op && (!others[i].can || others[i].can(c)))
+            s->run = others[i].run;
+    return s->run;
+}
+
+static bool set_step(struct kernel_step *s, const struct call *c) {
+    *s = (struct kernel_step){.inputs = (uint8_t)MIN_OF(c->inputs, 3), .last = -1};
+    switch (c->op->kind) {
+    case OP_VIEW: s->kind = STEP_VIEW; return true;
+    case OP_CAST:
+    case OP_COPY: set_map(s, c); return true;
+    case OP_ELEMENTWISE: set_map(s, c); return tile_row_takes(c->op->row, (zl_dtype)s->dtype[c->inputs]);
+    default: return set_other(s, c);
+    }
+}
+
+// Whether the text of what a call computes has doubles, which then the device has to have.
+static bool needs_double(const char *dialect, const struct kernel_step *s, const struct call *c) {
+    static const char *const forms[] = {"", "v", "vv", "vvv"};
+    zl_dtype dtype = (zl_dtype)s->dtype[c->inputs];
+    struct text out = {0};
+    bool is_row = c->op->kind == OP_ELEMENTWISE;
+    if (s->kind != STEP_MAP) {
+        for (int k = 0; k < c->inputs; k++)
+            if (c->in[k]->dtype == ZL_FLOAT64)
+                return true;
+        return call_first(c)->dtype == ZL_FLOAT64;
+    }
+    bool rendered = kernel_element(&out, is_row ? tile_row_kernel(c->op->row, dtype, forms[c->inputs])
+                                                : tile_cast_kernel((zl_dtype)s->dtype[0], dtype),
+                                   dialect, "element");
+    bool found = !rendered || out.failed || strstr(out.data, "f64");
+    text_free(&out);
+    return found;
+}
+
+bool kernels_can(const struct kernel_target *target, int unit, const struct call *c) {
+    struct kernel_step s;
+    struct kernel_limits limits;
+    return set_step(&s, c) && target->limits(unit, &limits) &&
+           (s.kind == STEP_VIEW || limits.has_double || !needs_double(target->dialect, &s, c));
+}
+
+// Which call makes what another reads, and which reads it last.
+static bool find_sources(struct program *p, const struct segment *s) {
+    struct map calls = {0};
+    bool done = true;
+    for (int i = 0; done && i < s->calls; i++) {
+        const struct call *c = s->call[i];
+        for (int k = 0; k < c->inputs; k++) {
+            const struct call *from = c->in[k]->call;
+            uintptr_t at = from ? (uintptr_t)map_get(&calls, &from, sizeof from) : 0;
+            if (at)
+                p->step[at - 1].last = i;
+            if (k < 3)
+                p->step[i].source[k] = (int32_t)at - 1;
+        }
+        done = map_set(&calls, &c, sizeof c, (void *)(uintptr_t)(i + 1));
+    }
+    map_free(&calls);
+    return done;
+}
+
+struct program *kernels_build(const struct kernel_target *target, int unit, const struct segment *s) {
+    (void)unit;
+    struct program *p = memory_zero(sizeof *p + sizeof p->step[0] * (size_t)s->calls);
+    if (!p)
+        return NULL;
+    p->target = target;
+    p->steps = s->calls;
+    for (int i = 0; i < s->calls; i++) {
+        set_step(&p->step[i], s->call[i]);
+        p->step[i].needed = s->needed[i];
+    }
+    if (find_sources(p, s))
+        return p;
+    memory_free(p);
+    return NULL;
+}
+
+void kernels_drop(struct program *p) {
+    memory_free(p);
+}
+
+// Running ----------------------------------------------------------------------------------------------------------
+
+static void run_one(const struct kernel_place *p, const struct kernel_step *s, struct binding *b, int index) {
+    const struct call *c = b->call[index];
+    bool empty = call_first(c)->size == 0;
+    if (b->prepare(b, index, 0) && (s->kind == STEP_VIEW || empty || s->run(p, c)))
+        b->finish(b, index);
+    else
+        b->fail(b, index);
+}
+
+void kernels_run(int unit, struct program *p, struct binding *b) {
+    struct kernel_place place = {.target = p->target, .unit = unit};
+    p->target->limits(unit, &place.limits);
+    for (int i = 0; i < b->calls;) {
+        const struct kernel_step *s = &p->step[i];
+        if (s->kind == STEP_MAP) {
+            i += kernel_run_maps(&place, p, b, i);
+        } else {
+            run_one(&place, s, b, i);
+            i++;
+        }
+    }
+}
+
+int kernels_fuses(int unit, const struct program *p, const struct segment *s, int index, const char **why) {
+    (void)unit;
+    *why = NULL;
+    return p->step[index].kind == STEP_MAP ? kernel_count_maps(p, s->call, s->calls, index, why) : 1;
+}

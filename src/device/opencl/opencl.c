@@ -1,0 +1,176 @@
+// opencl.c - OpenCL devices as devices for arrays: the shared build of kernels over opencl_driver.c.
+
+#include "device/kernels/kernels.h"
+#include "device/opencl/opencl.h"
+
+#include <stdio.h>
+
+extern const struct device device_opencl;
+
+enum { PROGRAM_BINARY_SIZES = 0x1165, PROGRAM_BINARIES = 0x1166, MARKS = 64 };
+
+static const char options[] = "-cl-std=CL1.2 -cl-fp32-correctly-rounded-divide-sqrt";
+
+static struct unit {
+    struct lock lock; // arguments belong to a kernel until it is enqueued
+    cl_event mark[MARKS];
+    char identity[512];
+} units[OPENCL_DEVICES];
+
+// Finding ----------------------------------------------------------------------------------------------------------
+
+static int open_opencl(const char **reason) {
+    return opencl_open(reason);
+}
+
+static bool describe(int unit, zl_device_info *out) {
+    static char detail[OPENCL_DEVICES][320];
+    struct opencl_device *d = opencl_device(unit);
+    if (!d)
+        return false;
+    snprintf(detail[unit], sizeof detail[unit], "%s, %s%s", d->platform, d->version, d->has_double ? "" : ", no float64");
+    out->model = d->name;
+    out->detail = detail[unit];
+    out->cores = (int)d->units;
+    out->memory = d->memory;
+    return true;
+}
+
+// The target -------------------------------------------------------------------------------------------------------
+
+static const char *identity(int unit) {
+    struct opencl_device *d = opencl_device(unit);
+    struct unit *u = &units[unit];
+    if (d && !u->identity[0])
+        snprintf(u->identity, sizeof u->identity, "opencl %s %s %s %s", d->platform, d->name, d->version, options);
+    return u->identity;
+}
+
+static bool limits(int unit, struct kernel_limits *out) {
+    struct opencl_device *d = opencl_device(unit);
+    if (d)
+        *out = (struct kernel_limits){.threads = (int)d->threads, .has_double = d->has_double};
+    return d;
+}
+
+static bool read_code(cl_program program, struct text *code) {
+    const struct opencl_api *api = opencl_api();
+    size_t bytes = 0;
+    if (!opencl_check(api->clGetProgramInfo(program, PROGRAM_BINARY_SIZES, sizeof bytes, &bytes, NULL), "clGetProgramInfo"))
+        return false;
+    char *data = memory_alloc(bytes + 1);
+    bool done = data && opencl_check(api->clGetProgramInfo(program, PROGRAM_BINARIES, sizeof data, &data, NULL),
+                                     "clGetProgramInfo");
+    if (done)
+        text_bytes(code, data, (int)bytes);
+    memory_free(data);
+    return done;
+}
+
+static bool compile(int unit, const char *source, struct text *code) {
+    struct opencl_device *d = opencl_device(unit);
+    cl_program program = d ? opencl_build(d, source, options) : NULL;
+    bool done = program && read_code(program, code);
+    opencl_drop(program);
+    return done;
+}
+
+static void *load(int unit, const char *code, size_t bytes, const char *symbol) {
+    const struct opencl_api *api = opencl_api();
+    struct opencl_device *d = opencl_device(unit);
+    int32_t status = 0, failed = 0;
+    const unsigned char *binary = (const unsigned char *)code;
+    if (!d)
+        return NULL;
+    cl_program program = api->clCreateProgramWithBinary(d->context, 1, &d->device, &bytes, &binary, &status, &failed);
+    if (!program)
+        return opencl_check(failed, "clCreateProgramWithBinary"), NULL;
+    failed = api->clBuildProgram(program, 1, &d->device, options, NULL, NULL);
+    void *kernel = opencl_check(failed, "clBuildProgram") ? opencl_function(program, symbol) : NULL;
+    opencl_drop(program); // the kernel holds it
+    return kernel;
+}
+
+static bool launch(int unit, void *kernel, int64_t groups, int threads, int arguments,
+                   const struct kernel_argument *argument) {
+    const struct opencl_api *api = opencl_api();
+    struct opencl_device *d = opencl_device(unit);
+    size_t items = (size_t)groups * (size_t)threads, group = (size_t)threads;
+    if (!d)
+        return false;
+    lock_take(&units[unit].lock);
+    bool ok = true;
+    for (int i = 0; ok && i < arguments; i++)
+        ok = opencl_check(api->clSetKernelArg(kernel, (uint32_t)i, argument[i].bytes, argument[i].value), "clSetKernelArg");
+    ok = ok && opencl_check(api->clEnqueueNDRangeKernel(d->queue, kernel, 1, NULL, &items, &group, 0, NULL, NULL),
+                            "clEnqueueNDRangeKernel");
+    lock_give(&units[unit].lock);
+    return ok;
+}
+
+static const struct kernel_target target = {
+    .device = &device_opencl, .dialect = "opencl", .identity = identity, .limits = limits,
+    .compile = compile, .load = load, .launch = launch,
+};
+
+// The table --------------------------------------------------------------------------------------------------------
+
+static bool can(int unit, const struct call *c) {
+    return kernels_can(&target, unit, c);
+}
+
+static struct program *build(int unit, const struct segment *s) {
+    return kernels_build(&target, unit, s);
+}
+
+static bool copy(int unit, void *to, const void *from, size_t bytes, bool to_host) {
+    struct opencl_device *d = opencl_device(unit);
+    if (!d)
+        return false;
+    return to_host ? opencl_read(d, to, (cl_memory)(uintptr_t)from, bytes) : opencl_write(d, to, from, bytes);
+}
+
+static void *alloc(int unit, size_t bytes) {
+    struct opencl_device *d = opencl_device(unit);
+    return d ? opencl_alloc(d, bytes) : NULL;
+}
+
+static void free_memory(int unit, void *memory) {
+    (void)unit;
+    opencl_free(memory);
+}
+
+static bool record(int unit, int place) {
+    struct opencl_device *d = opencl_device(unit);
+    cl_event event = NULL;
+    if (!d || !opencl_check(opencl_api()->clEnqueueMarkerWithWaitList(d->queue, 0, NULL, &event), "clEnqueueMarkerWithWaitList"))
+        return false;
+    opencl_api()->clFlush(d->queue);
+    lock_take(&units[unit].lock);
+    cl_event old = units[unit].mark[place];
+    units[unit].mark[place] = event;
+    lock_give(&units[unit].lock);
+    if (old)
+        opencl_api()->clReleaseEvent(old);
+    return true;
+}
+
+static bool wait(int unit, int place) {
+    const struct opencl_api *api = opencl_api();
+    lock_take(&units[unit].lock);
+    cl_event event = units[unit].mark[place];
+    if (event)
+        api->clRetainEvent(event);
+    lock_give(&units[unit].lock);
+    if (!event)
+        return true;
+    bool ok = opencl_check(api->clWaitForEvents(1, &event), "clWaitForEvents");
+    api->clReleaseEvent(event);
+    return ok;
+}
+
+const struct device device_opencl = {
+    .name = "opencl", .open = open_opencl, .describe = describe, .can = can, .build = build, .drop = kernels_drop,
+    .fuses = kernels_fuses, .run = kernels_run, .copy = copy, .alloc = alloc, .free = free_memory, .record = record,
+    .wait = wait,
+};

@@ -1,0 +1,317 @@
+// test_kernels.c - every device that runs kernels, against the CPU: the same calls on the same arrays, bit for bit where
+// nothing is summed.
+
+#include "test.h"
+
+#include "op/ops.h"
+#include "schedule/schedule.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// Runs check for each such device; a test is skipped with the reason where there is none.
+static void on_devices(void (*check)(void)) {
+    static char reasons[512];
+    int found = 0;
+    reasons[0] = 0;
+    for (int i = 0; i < device_count(); i++) {
+        const char *reason = NULL;
+        if (!device_at(i)->alloc)
+            continue;
+        if (!device_units(i, &reason)) {
+            snprintf(reasons + strlen(reasons), sizeof reasons - strlen(reasons), "%s%s: %s", *reasons ? "; " : "",
+                     device_at(i)->name, reason);
+            continue;
+        }
+        found++;
+        zl_stream stream = zl_new_stream(device_at(i)->name);
+        zl_scope scope = zl_scope_begin_on(stream);
+        check();
+        zl_scope_end(scope);
+    }
+    if (!found)
+        SKIP(reasons);
+}
+
+static zl_array on_cpu(zl_array (*f)(void *data), void *data) {
+    zl_scope scope = zl_scope_begin_on(zl_new_stream("cpu"));
+    zl_array y = zl_retain(f(data));
+    CHECK(zl_eval(y));
+    zl_scope_end(scope);
+    return y;
+}
+
+static bool same_number(const void *a, const void *b, zl_dtype dtype, double bound) {
+    double x, y;
+    if (!memcmp(a, b, zl_dtype_size(dtype)))
+        return true;
+    if (dtype == ZL_COMPLEX64)
+        return same_number(a, b, ZL_FLOAT32, bound) && same_number((const char *)a + 4, (const char *)b + 4, ZL_FLOAT32, bound);
+    if (!dtype_is_float(dtype))
+        return false;
+    dtype_convert(&x, ZL_FLOAT64, a, dtype, 1);
+    dtype_convert(&y, ZL_FLOAT64, b, dtype, 1);
+    return (isnan(x) && isnan(y)) || fabs(x - y) <= bound * fmax(1, fabs(y));
+}
+
+// f on the device and on the CPU. Bound 0: the same bits, but one NaN is as good as another.
+static bool agree(const char *what, zl_array (*f)(void *data), void *data, double bound) {
+    zl_array want = on_cpu(f, data), got = zl_retain(f(data));
+    bool ok = CHECK(want && got && zl_eval(got) && zl_dtype_of(got) == zl_dtype_of(want) && got->size == want->size);
+    zl_array a = ok ? zl_retain(zl_contiguous(got, false)) : NULL, b = ok ? zl_retain(zl_contiguous(want, false)) : NULL;
+    const char *p = zl_data(a), *q = zl_data(b);
+    size_t item = ok ? array_item(got) : 0;
+    for (int64_t i = 0; ok && p && q && i < got->size; i++)
+        if (!same_number(p + (size_t)i * item, q + (size_t)i * item, zl_dtype_of(got), bound)) {
+            double x, y;
+            dtype_convert(&x, ZL_FLOAT64, p + (size_t)i * item, zl_dtype_of(got), 1);
+            dtype_convert(&y, ZL_FLOAT64, q + (size_t)i * item, zl_dtype_of(got), 1);
+            ok = CHECK(!"the device and the CPU agree");
+            test_note("element %lld is %.9g, not %.9g", (long long)i, x, y);
+        }
+    if (!ok)
+        test_note("%s of %s on %s: %s", what, want ? zl_dtype_name(zl_dtype_of(want)) : "?",
+                  zl_default_stream()->device->name, zl_error() ? zl_error() : "no error");
+    zl_release(a);
+    zl_release(b);
+    zl_release(want);
+    zl_release(got);
+    return ok;
+}
+
+// Rows -------------------------------------------------------------------------------------------------------------
+
+static zl_array values(zl_shape shape, zl_dtype dtype, uint64_t seed) {
+    static float data[1 << 14];
+    int64_t size;
+    shape_size(shape.ndim, shape.dim, &size);
+    for (int64_t i = 0; i < size && i < (int64_t)COUNT(data); i++) {
+        seed = seed * 6364136223846793005u + 1442695040888963407u;
+        data[i] = (float)((double)(seed >> 40) / (1 << 24) * 6 - 2);
+    }
+    return zl_astype(zl_from_f32(data, shape), dtype);
+}
+
+struct row {
+    enum tile_op op;
+    zl_dtype dtype;
+    int64_t n;
+};
+
+static zl_array call_row(void *data) {
+    const struct row *r = data;
+    int arity = tile_op_arity(r->op);
+    zl_array in[3];
+    for (int k = 0; k < arity; k++)
+        in[k] = values(ZL_SHAPE(r->n), r->op == TILE_SELECT && k == 0 ? ZL_BOOL : r->dtype, (uint64_t)k + 1);
+    return op_dense(&op_elementwise[r->op], arity, in, 0, NULL, tile_row_gives(r->op, r->dtype), 1, &r->n);
+}
+
+static void check_rows(void) {
+    int64_t fallbacks = zl_counter("fallbacks");
+    int every = test_quick() ? 397 : test_long() ? 1 : 10, at = (int)(test_random() % (unsigned)every);
+    for (int op = 0; op < TILE_CONST; op++)
+        for (int d = 0; d < ZL_DTYPE_COUNT; d++)
+            if (tile_row_takes((enum tile_op)op, (zl_dtype)d) && at++ % every == 0)
+                ZL_SCOPE {
+                    struct row r = {(enum tile_op)op, (zl_dtype)d, at % 2 ? 4100 : 300};
+                    agree(tile_op_name(r.op), call_row, &r, 0);
+                }
+    zl_device_info info;
+    bool all = true;
+    for (int i = 0; zl_device(i, &info); i++)
+        all &= !strstr(info.detail, "no float64");
+    if (all)
+        CHECK_EQ_INT(zl_counter("fallbacks"), fallbacks);
+}
+
+TEST(rows_on_devices) {
+    on_devices(check_rows);
+}
+
+struct cast {
+    zl_dtype from, to;
+};
+
+static zl_array call_cast(void *data) {
+    const struct cast *c = data;
+    return zl_astype(values(ZL_SHAPE(500), c->from, 7), c->to);
+}
+
+static void check_casts(void) {
+    int every = test_quick() ? 97 : test_long() ? 1 : 10, at = (int)(test_random() % (unsigned)every);
+    for (int from = 0; from < ZL_DTYPE_COUNT; from++)
+        for (int to = 0; to < ZL_DTYPE_COUNT; to++)
+            if (from != to && at++ % every == 0)
+                ZL_SCOPE {
+                    struct cast c = {(zl_dtype)from, (zl_dtype)to};
+                    agree("cast", call_cast, &c, 0);
+                }
+}
+
+TEST(casts_on_devices) {
+    on_devices(check_casts);
+}
+
+// Layouts ----------------------------------------------------------------------------------------------------------
+
+static zl_array transposed(void *data) {
+    (void)data;
+    zl_array x = values(ZL_SHAPE(30, 41), ZL_FLOAT32, 1), y = values(ZL_SHAPE(41, 30), ZL_FLOAT32, 2);
+    return zl_add(zl_multiply(zl_matrix_transpose(x), y), zl_scalar(3));
+}
+
+static zl_array stretched(void *data) {
+    (void)data;
+    zl_array x = values(ZL_SHAPE(7, 1, 33), ZL_FLOAT32, 1), y = values(ZL_SHAPE(5, 1), ZL_FLOAT32, 2);
+    return zl_subtract(zl_maximum(x, y), values(ZL_SHAPE(1), ZL_FLOAT32, 3));
+}
+
+static zl_array backwards(void *data) {
+    (void)data;
+    zl_array x = values(ZL_SHAPE(100, 21), ZL_INT32, 1);
+    zl_array part = zl_slice(x, ZL_SHAPE(90, 20), ZL_SHAPE(3, 0), ZL_SHAPE(-4, -2));
+    return zl_add(part, zl_slice(x, ZL_SHAPE(1, 1), ZL_SHAPE(23, 11), ZL_SHAPE(1, 1)));
+}
+
+static zl_array many_axes(void *data) {
+    (void)data;
+    zl_array x = values(ZL_SHAPE(2, 2, 2, 2, 2, 2, 2, 2, 2, 2), ZL_FLOAT32, 1);
+    return zl_add(zl_transpose(x, ZL_ALL), x);
+}
+
+static zl_array copied(void *data) {
+    (void)data;
+    return zl_contiguous(zl_matrix_transpose(values(ZL_SHAPE(37, 50), ZL_COMPLEX64, 4)), false);
+}
+
+static void check_layouts(void) {
+    agree("transposed", transposed, NULL, 0);
+    agree("stretched", stretched, NULL, 0);
+    agree("backwards", backwards, NULL, 0);
+    agree("many axes", many_axes, NULL, 0);
+    agree("copied", copied, NULL, 0);
+}
+
+TEST(layouts_on_devices) {
+    on_devices(check_layouts);
+}
+
+// Fusion -----------------------------------------------------------------------------------------------------------
+
+static zl_array chain(void *data) {
+    zl_array x = values(ZL_SHAPE(64, 100), ZL_FLOAT32, 1), b = values(ZL_SHAPE(100), ZL_FLOAT32, 2);
+    zl_array y = zl_add(zl_multiply(x, zl_scalar(2)), b);
+    zl_array half = zl_astype(zl_tanh(y), *(zl_dtype *)data);
+    return zl_where(zl_greater(half, zl_scalar(0)), half, zl_negative(half));
+}
+
+static void check_fusion(void) {
+    agree("a chain", chain, &(zl_dtype){ZL_FLOAT32}, 0);
+    agree("a chain", chain, &(zl_dtype){ZL_BFLOAT16}, 0);
+    int64_t launches = zl_counter("launches"), compiles = zl_counter("compiles");
+    zl_array y = zl_retain(chain(&(zl_dtype){ZL_FLOAT32}));
+    CHECK(zl_eval(y));
+    CHECK_EQ_INT(zl_counter("launches") - launches, 1);
+    CHECK_EQ_INT(zl_counter("compiles"), compiles); // of other numbers, but the same kernel
+    zl_release(y);
+}
+
+TEST(chains_are_one_kernel_on_devices) {
+    on_devices(check_fusion);
+}
+
+// Reductions -------------------------------------------------------------------------------------------------------
+
+struct reduced {
+    enum reduce which;
+    zl_dtype dtype;
+    int rows, columns, axis; // axis 2: all
+    bool transposed;
+};
+
+static zl_array call_reduce(void *data) {
+    const struct reduced *r = data;
+    zl_array x = values(ZL_SHAPE(r->rows, r->columns), r->dtype, 5);
+    if (r->which == REDUCE_PROD)
+        x = zl_astype(zl_add(zl_multiply(x, zl_scalar(0.0001)), zl_scalar(1)), r->dtype);
+    if (r->transposed)
+        x = zl_matrix_transpose(x);
+    zl_axes axes = r->axis == 2 ? ZL_ALL : (zl_axes){(const int[]){r->axis}, 1};
+    return op_reduce_axes("test", r->which, x, axes, false);
+}
+
+static void check_reductions(void) {
+    static const zl_dtype dtypes[] = {ZL_FLOAT32, ZL_FLOAT16, ZL_BFLOAT16, ZL_INT32, ZL_INT64, ZL_UINT8, ZL_BOOL,
+                                      ZL_FLOAT64, ZL_COMPLEX64};
+    static const int shapes[][2] = {{1, 1}, {3, 5000}, {5000, 3}, {130, 90}, {1, 16000}, {40, 1}};
+    int every = test_quick() ? 601 : test_long() ? 1 : 31, at = (int)(test_random() % (unsigned)every);
+    for (int which = 0; which < REDUCE_COUNT; which++)
+        for (size_t d = 0; d < COUNT(dtypes); d++)
+            for (size_t s = 0; s < COUNT(shapes); s++)
+                for (int axis = 0; axis < 6; axis++)
+                    if (at++ % every == 0)
+                        ZL_SCOPE {
+                            struct reduced r = {(enum reduce)which, dtypes[d], shapes[s][0], shapes[s][1], axis % 3, axis / 3};
+                            bool half = dtypes[d] == ZL_FLOAT16 || dtypes[d] == ZL_BFLOAT16;
+                            bool exact = which > REDUCE_PROD || !dtype_is_inexact(dtypes[d]);
+                            agree("a reduction", call_reduce, &r, exact ? 0 : half ? 2e-2 : 1e-4);
+                        }
+}
+
+TEST(reductions_on_devices) {
+    on_devices(check_reductions);
+}
+
+// What goes wrong --------------------------------------------------------------------------------------------------
+
+static void check_errors(void) {
+    zl_array x = values(ZL_SHAPE(100), ZL_FLOAT32, 1);
+    zl_array failed = zl_retain(zl_linalg_inv(zl_zeros(ZL_SHAPE(3, 3), ZL_FLOAT32)));
+    zl_array after = zl_retain(zl_add(failed, zl_sum(x)));
+    bool inverse = zl_eval(after); // no LAPACK, or a matrix without an inverse
+    if (!inverse) {
+        zl_clear_error();
+        CHECK(!zl_eval(after));
+        zl_clear_error();
+    }
+    setenv("ZL_NO_FALLBACK", "1", 1);
+    CHECK_ERROR(ZL_ERROR_DEVICE, zl_eval(zl_linalg_inv(zl_eye(3, 3, 0, ZL_FLOAT32))));
+    CHECK_HAS(test_last_error(), zl_default_stream()->device->name);
+    unsetenv("ZL_NO_FALLBACK");
+    CHECK(zl_eval(zl_exp(x)));
+    zl_release(failed);
+    zl_release(after);
+}
+
+TEST(errors_on_devices) {
+    on_devices(check_errors);
+}
+
+static void check_faults(void) {
+    zl_array x = zl_retain(values(ZL_SHAPE(50), ZL_FLOAT32, 1));
+    REQUIRE(zl_eval(x));
+    ZL_SCOPE
+        CHECK(zl_eval(zl_exp(zl_add(x, x)))); // the kernel is there
+    for (long at = 1; at < 200; at++) {
+        zl_scope scope = zl_scope_begin();
+        memory_fail_at(at);
+        zl_array y = zl_exp(zl_add(x, x));
+        bool ok = y && zl_eval(y);
+        long made = memory_allocations();
+        memory_fail_at(0);
+        CHECK(ok || zl_error());
+        zl_clear_error();
+        zl_scope_end(scope);
+        if (made < at)
+            break;
+    }
+    CHECK(zl_eval(zl_add(x, x)));
+    zl_release(x);
+}
+
+TEST(memory_runs_out_on_devices) {
+    on_devices(check_faults);
+}
