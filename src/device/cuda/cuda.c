@@ -1,0 +1,130 @@
+// cuda.c - NVIDIA GPUs as devices for arrays: the shared build of kernels over cuda_driver.c.
+
+#include "device/cuda/cuda.h"
+#include "device/kernels/kernels.h"
+
+#include <stdio.h>
+
+extern const struct device device_cuda;
+
+enum { MARKS = 64, WITHOUT_TIMES = 2 };
+
+static struct unit {
+    struct lock lock; // guards what is made at first use
+    cuda_event mark[MARKS];
+    char identity[512];
+} units[CUDA_DEVICES];
+
+// Finding ----------------------------------------------------------------------------------------------------------
+
+// A device without a compiler has no kernels: that is a reason, which a user can act on.
+static int open_cuda(const char **reason) {
+    static char none[256];
+    int count = cuda_open(reason);
+    if (count && !cuda_compiler()) {
+        snprintf(none, sizeof none, "%s", zl_error());
+        zl_clear_error();
+        *reason = none;
+        return 0;
+    }
+    return count;
+}
+
+static bool describe(int unit, zl_device_info *out) {
+    static char detail[CUDA_DEVICES][320];
+    struct cuda_device *d = cuda_device(unit);
+    if (!d)
+        return false;
+    snprintf(detail[unit], sizeof detail[unit], "compute capability %d.%d, driver for CUDA %d.%d, %s", d->major, d->minor,
+             d->driver / 1000, d->driver % 1000 / 10, cuda_compiler());
+    out->model = d->name;
+    out->detail = detail[unit];
+    out->cores = d->units;
+    out->memory = d->memory;
+    return true;
+}
+
+// The target -------------------------------------------------------------------------------------------------------
+
+static const char *identity(int unit) {
+    struct cuda_device *d = cuda_device(unit);
+    struct unit *u = &units[unit];
+    lock_take(&u->lock);
+    if (d && !u->identity[0])
+        snprintf(u->identity, sizeof u->identity, "cuda %s %d.%d driver %d %s", d->name, d->major, d->minor, d->driver,
+                 cuda_compiler());
+    lock_give(&u->lock);
+    return u->identity;
+}
+
+static bool limits(int unit, struct kernel_limits *out) {
+    struct cuda_device *d = cuda_device(unit);
+    if (d)
+        *out = (struct kernel_limits){.threads = d->threads, .has_double = true};
+    return d;
+}
+
+static bool compile(int unit, const char *source, struct text *code) {
+    char architecture[16];
+    cuda_architecture(unit, architecture, sizeof architecture);
+    return *architecture && cuda_compile(source, architecture, NULL, code);
+}
+
+static void *load(int unit, const char *code, size_t bytes, const char *symbol) {
+    (void)bytes;
+    return cuda_load(unit, code, symbol);
+}
+
+static bool launch(int unit, void *kernel, int64_t groups, int threads, int arguments,
+                   const struct kernel_argument *argument) {
+    void *value[64];
+    for (int i = 0; i < arguments; i++)
+        value[i] = (void *)(uintptr_t)argument[i].value;
+    struct cuda_launch l = {.grid = {(unsigned)groups, 1, 1}, .block = {(unsigned)threads, 1, 1}};
+    return cuda_launch(unit, kernel, &l, value);
+}
+
+static const struct kernel_target target = {
+    .device = &device_cuda, .dialect = "cuda", .identity = identity, .limits = limits,
+    .compile = compile, .load = load, .launch = launch,
+};
+
+// The table --------------------------------------------------------------------------------------------------------
+
+static bool can(int unit, const struct call *c) {
+    return kernels_can(&target, unit, c);
+}
+
+static struct program *build(int unit, const struct segment *s) {
+    return kernels_build(&target, unit, s);
+}
+
+static bool copy(int unit, void *to, const void *from, size_t bytes, bool to_host) {
+    return to_host ? cuda_read(unit, to, from, bytes) : cuda_write(unit, to, from, bytes);
+}
+
+static cuda_event mark_at(int unit, int place) {
+    struct unit *u = &units[unit];
+    lock_take(&u->lock);
+    if (!u->mark[place])
+        cuda_check(cuda_api()->cuEventCreate(&u->mark[place], WITHOUT_TIMES), "cuEventCreate");
+    lock_give(&u->lock);
+    return u->mark[place];
+}
+
+static bool record(int unit, int place) {
+    struct cuda_device *d = cuda_device(unit);
+    cuda_event mark = d ? mark_at(unit, place) : NULL;
+    return mark && cuda_check(cuda_api()->cuEventRecord(mark, d->stream), "cuEventRecord");
+}
+
+static bool wait(int unit, int place) {
+    cuda_event mark = cuda_device(unit) ? mark_at(unit, place) : NULL;
+    return mark && cuda_check(cuda_api()->cuEventSynchronize(mark), "cuEventSynchronize");
+}
+
+const struct device device_cuda = {
+    .name = "cuda", .open = open_cuda, .describe = describe, .can = can, .build = build, .drop = kernels_drop,
+    .fuses = kernels_fuses, .run = kernels_run, .copy = copy, .alloc = cuda_alloc, .free = cuda_free,
+    .record = record, .wait = wait,
+};

@@ -1,0 +1,106 @@
+// cuda.h - CUDA as we use it: what we need of the driver and of NVRTC, opened at run time, and one stream a device.
+//
+// Nothing of NVIDIA is needed to build or to start. Handles are CUDA's own; a call that fails records an error that names
+// the function and CUDA's own words.
+
+#ifndef CUDA_H
+#define CUDA_H
+
+#include "base/base.h"
+
+// The driver --------------------------------------------------------------------------------------------------------
+
+typedef int cuda_result; // 0: success
+typedef int cuda_ordinal;
+typedef unsigned long long cuda_address;
+typedef struct cuda_context_ *cuda_context;
+typedef struct cuda_stream_ *cuda_stream;
+typedef struct cuda_module_ *cuda_module;
+typedef struct cuda_function_ *cuda_function;
+typedef struct cuda_event_ *cuda_event;
+
+enum { CUDA_OUT_OF_MEMORY = 2 };
+
+// name in the library, parameters; all give a cuda_result
+#define CUDA_FUNCTIONS(F)                                                                                              \
+    F(cuInit, (unsigned flags))                                                                                        \
+    F(cuDriverGetVersion, (int *version))                                                                              \
+    F(cuGetErrorName, (cuda_result code, const char **text))                                                           \
+    F(cuGetErrorString, (cuda_result code, const char **text))                                                         \
+    F(cuDeviceGetCount, (int *count))                                                                                  \
+    F(cuDeviceGet, (cuda_ordinal *out, int at))                                                                        \
+    F(cuDeviceGetName, (char *out, int room, cuda_ordinal d))                                                          \
+    F(cuDeviceGetAttribute, (int *out, int what, cuda_ordinal d))                                                      \
+    F(cuDeviceTotalMem_v2, (size_t *bytes, cuda_ordinal d))                                                            \
+    F(cuDevicePrimaryCtxRetain, (cuda_context *out, cuda_ordinal d))                                                   \
+    F(cuCtxSetCurrent, (cuda_context c))                                                                               \
+    F(cuStreamCreate, (cuda_stream *out, unsigned flags))                                                              \
+    F(cuStreamSynchronize, (cuda_stream s))                                                                            \
+    F(cuMemAlloc_v2, (cuda_address *out, size_t bytes))                                                                \
+    F(cuMemFree_v2, (cuda_address memory))                                                                             \
+    F(cuMemcpyHtoDAsync_v2, (cuda_address to, const void *from, size_t bytes, cuda_stream s))                          \
+    F(cuMemcpyDtoHAsync_v2, (void *to, cuda_address from, size_t bytes, cuda_stream s))                                \
+    F(cuModuleLoadData, (cuda_module * out, const void *code))                                                         \
+    F(cuModuleUnload, (cuda_module m))                                                                                 \
+    F(cuModuleGetFunction, (cuda_function * out, cuda_module m, const char *name))                                     \
+    F(cuFuncSetAttribute, (cuda_function f, int what, int value))                                                      \
+    F(cuLaunchKernel, (cuda_function f, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,           \
+                       unsigned block_y, unsigned block_z, unsigned shared, cuda_stream s, void **argument,            \
+                       void **extra))                                                                                  \
+    F(cuEventCreate, (cuda_event * out, unsigned flags))                                                               \
+    F(cuEventRecord, (cuda_event e, cuda_stream s))                                                                    \
+    F(cuEventSynchronize, (cuda_event e))                                                                              \
+    F(cuEventElapsedTime, (float *ms, cuda_event begin, cuda_event end))                                               \
+    F(cuEventDestroy_v2, (cuda_event e))
+
+struct cuda_api {
+#define MEMBER(name, parameters) cuda_result(*name) parameters;
+    CUDA_FUNCTIONS(MEMBER)
+#undef MEMBER
+};
+
+// cuda_driver.c -----------------------------------------------------------------------------------------------------
+
+enum { CUDA_DEVICES = 16 };
+
+struct cuda_device {
+    cuda_ordinal ordinal;
+    cuda_context context;
+    cuda_stream stream;
+    char name[128];
+    int major, minor;      // compute capability
+    int driver;            // 13000: of CUDA 13.0
+    int units, threads;    // multiprocessors; threads of a block, at most
+    size_t memory, shared; // bytes: of the device, of a block at most
+};
+
+// Opens the driver and finds its devices, once. How many there are; 0 with the reason.
+int cuda_open(const char **reason);
+const struct cuda_api *cuda_api(void); // after cuda_open gave more than 0
+// The device, made current on this thread; NULL and an error.
+struct cuda_device *cuda_device(int unit);
+bool cuda_check(cuda_result code, const char *function); // code is 0; else false and an error
+
+// Memory of a device. NULL and an error. A copy returns when the host's side may be used again.
+void *cuda_alloc(int unit, size_t bytes);
+void cuda_free(int unit, void *memory);
+bool cuda_write(int unit, void *to, const void *from, size_t bytes);
+bool cuda_read(int unit, void *to, const void *from, size_t bytes);
+
+// A kernel of compiled code; never let go. NULL and an error.
+cuda_function cuda_load(int unit, const char *code, const char *symbol);
+struct cuda_launch {
+    unsigned grid[3], block[3];
+    unsigned shared; // bytes beyond what the kernel declares
+};
+bool cuda_launch(int unit, cuda_function f, const struct cuda_launch *l, void **argument);
+
+// cuda_compiler.c ---------------------------------------------------------------------------------------------------
+
+// CUDA C as code of an architecture ("sm_90a"), by NVRTC, else by nvcc. Options, which may be NULL, are behind those that all
+// texts have: no contraction. False and an error: that of the compiler, or what to install.
+bool cuda_compile(const char *source, const char *architecture, const char *options, struct text *code);
+const char *cuda_compiler(void); // name and version; NULL and an error: there is none
+void cuda_architecture(int unit, char *out, size_t room); // "" and an error
+
+#endif

@@ -1,0 +1,174 @@
+// cuda_driver.c - opens the CUDA driver, finds its devices, and wraps the calls that can fail.
+
+#include "device/cuda/cuda.h"
+
+#include <pthread.h>
+#include <stdio.h>
+
+enum { // of CUDA's header
+    MOST_THREADS = 1,
+    PROCESSORS = 16,
+    MAJOR = 75,
+    MINOR = 76,
+    SHARED_BY_CHOICE = 97,
+    DYNAMIC_SHARED = 8, // attribute of a function
+    STREAM_ALONE = 1,   // does not wait for the stream that others share
+    SHARED_COMMON = 48 << 10,
+};
+
+static struct cuda_api api;
+static struct cuda_device devices[CUDA_DEVICES];
+static int device_count;
+static char why_none[256] = "the CUDA driver finds no device";
+static struct lock context_lock;
+
+// Opening -----------------------------------------------------------------------------------------------------------
+
+static bool bind(void) {
+    static const char *const names[] = {"libcuda.so.1", "libcuda.so", NULL};
+#define SYMBOL(name, parameters) {#name, (void **)(void *)&api.name},
+    static const struct library_symbol symbols[] = {CUDA_FUNCTIONS(SYMBOL)};
+#undef SYMBOL
+    const char *missing = NULL;
+    void *library = library_open(names);
+    if (library && library_bind(library, symbols, COUNT(symbols), &missing))
+        return true;
+    if (library)
+        snprintf(why_none, sizeof why_none, "libcuda.so.1 has no %s: the driver is too old", missing);
+    else
+        snprintf(why_none, sizeof why_none, "libcuda.so.1, the NVIDIA driver, is not installed");
+    return false;
+}
+
+static int attribute(cuda_ordinal d, int what) {
+    int value = 0;
+    api.cuDeviceGetAttribute(&value, what, d);
+    return value;
+}
+
+static void describe(struct cuda_device *d) {
+    if (api.cuDeviceGetName(d->name, sizeof d->name, d->ordinal))
+        snprintf(d->name, sizeof d->name, "?");
+    api.cuDeviceTotalMem_v2(&d->memory, d->ordinal);
+    api.cuDriverGetVersion(&d->driver);
+    d->major = attribute(d->ordinal, MAJOR);
+    d->minor = attribute(d->ordinal, MINOR);
+    d->units = attribute(d->ordinal, PROCESSORS);
+    d->threads = attribute(d->ordinal, MOST_THREADS);
+    d->shared = (size_t)attribute(d->ordinal, SHARED_BY_CHOICE);
+}
+
+static void find_devices(void) {
+    int count = 0;
+    if (!bind())
+        return;
+    cuda_result failed = api.cuInit(0);
+    if (!failed)
+        failed = api.cuDeviceGetCount(&count);
+    if (failed) {
+        const char *text = NULL;
+        api.cuGetErrorString(failed, &text);
+        snprintf(why_none, sizeof why_none, "the CUDA driver does not start: %s", text ? text : "no reason");
+        return;
+    }
+    for (int i = 0; i < count && device_count < CUDA_DEVICES; i++)
+        if (!api.cuDeviceGet(&devices[device_count].ordinal, i))
+            describe(&devices[device_count++]);
+}
+
+int cuda_open(const char **reason) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, find_devices);
+    if (!device_count && reason)
+        *reason = why_none;
+    return device_count;
+}
+
+const struct cuda_api *cuda_api(void) {
+    return &api;
+}
+
+bool cuda_check(cuda_result code, const char *function) {
+    const char *name = NULL, *text = NULL;
+    if (LIKELY(code == 0))
+        return true;
+    api.cuGetErrorName(code, &name);
+    api.cuGetErrorString(code, &text);
+    return error_false(code == CUDA_OUT_OF_MEMORY ? ZL_ERROR_MEMORY : ZL_ERROR_DEVICE, "cuda: %s: %s (%s)", function,
+                       text ? text : "failed", name ? name : "?");
+}
+
+static bool start(struct cuda_device *d) {
+    if (d->stream)
+        return true;
+    if (!d->context && !cuda_check(api.cuDevicePrimaryCtxRetain(&d->context, d->ordinal), "cuDevicePrimaryCtxRetain"))
+        return false;
+    return cuda_check(api.cuCtxSetCurrent(d->context), "cuCtxSetCurrent") &&
+           cuda_check(api.cuStreamCreate(&d->stream, STREAM_ALONE), "cuStreamCreate");
+}
+
+// A context is current on a thread until somebody sets another: we look at each call.
+struct cuda_device *cuda_device(int unit) {
+    static _Thread_local int current = -1;
+    const char *reason = "fewer were found";
+    int count = cuda_open(&reason);
+    if (unit < 0 || unit >= count)
+        return error_set(ZL_ERROR_DEVICE, "cuda: there is no device %d: %s", unit, reason);
+    struct cuda_device *d = &devices[unit];
+    if (LIKELY(current == unit))
+        return d;
+    lock_take(&context_lock);
+    bool ready = start(d);
+    lock_give(&context_lock);
+    if (!ready || !cuda_check(api.cuCtxSetCurrent(d->context), "cuCtxSetCurrent"))
+        return NULL;
+    current = unit;
+    return d;
+}
+
+// Memory ------------------------------------------------------------------------------------------------------------
+
+void *cuda_alloc(int unit, size_t bytes) {
+    cuda_address memory = 0;
+    bool done = cuda_device(unit) && cuda_check(api.cuMemAlloc_v2(&memory, MAX_OF(bytes, (size_t)1)), "cuMemAlloc");
+    return done ? (void *)(uintptr_t)memory : NULL;
+}
+
+void cuda_free(int unit, void *memory) {
+    if (memory && cuda_device(unit))
+        api.cuMemFree_v2((uintptr_t)memory); // waits for what uses it
+}
+
+bool cuda_write(int unit, void *to, const void *from, size_t bytes) {
+    struct cuda_device *d = cuda_device(unit);
+    return d && cuda_check(api.cuMemcpyHtoDAsync_v2((uintptr_t)to, from, bytes, d->stream), "cuMemcpyHtoD");
+}
+
+bool cuda_read(int unit, void *to, const void *from, size_t bytes) {
+    struct cuda_device *d = cuda_device(unit);
+    return d && cuda_check(api.cuMemcpyDtoHAsync_v2(to, (uintptr_t)from, bytes, d->stream), "cuMemcpyDtoH") &&
+           cuda_check(api.cuStreamSynchronize(d->stream), "cuStreamSynchronize");
+}
+
+// Kernels -----------------------------------------------------------------------------------------------------------
+
+cuda_function cuda_load(int unit, const char *code, const char *symbol) {
+    cuda_module module = NULL;
+    cuda_function function = NULL;
+    if (!cuda_device(unit) || !cuda_check(api.cuModuleLoadData(&module, code), "cuModuleLoadData"))
+        return NULL;
+    if (cuda_check(api.cuModuleGetFunction(&function, module, symbol), "cuModuleGetFunction"))
+        return function;
+    api.cuModuleUnload(module);
+    return NULL;
+}
+
+bool cuda_launch(int unit, cuda_function f, const struct cuda_launch *l, void **argument) {
+    struct cuda_device *d = cuda_device(unit);
+    if (!d || (l->shared > SHARED_COMMON &&
+               !cuda_check(api.cuFuncSetAttribute(f, DYNAMIC_SHARED, (int)l->shared), "cuFuncSetAttribute")))
+        return false;
+    return cuda_check(api.cuLaunchKernel(f, l->grid[0], l->grid[1], l->grid[2], l->block[0], l->block[1], l->block[2],
+                                         l->shared, d->stream, argument, NULL),
+                      "cuLaunchKernel");
+}

@@ -1,0 +1,213 @@
+// test_cuda.c - the CUDA driver where there is one, and the texts for it, which are compiled without: by NVRTC or nvcc.
+//
+// A device of paper has the dialect and the compiler of CUDA, and neither memory of its own nor a way to launch: whatever it is
+// given to run is compiled for several architectures.
+
+#include "test.h"
+
+#include "device/cuda/cuda.h"
+#include "device/kernels/kernels.h"
+#include "op/ops.h"
+#include "schedule/schedule.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// Paper ------------------------------------------------------------------------------------------------------------
+
+static const char *const architectures[] = {"sm_80", "sm_90a", "sm_100"};
+static int compiled, turn;
+
+static const char *paper_identity(int unit) {
+    (void)unit;
+    return "paper";
+}
+
+static bool paper_limits(int unit, struct kernel_limits *out) {
+    (void)unit;
+    *out = (struct kernel_limits){.threads = 1024, .has_double = true};
+    return true;
+}
+
+// One architecture after the other in turn; all of them in the long run.
+static bool paper_compile(int unit, const char *source, struct text *code) {
+    (void)unit;
+    for (size_t i = 0; i < COUNT(architectures); i++) {
+        if (!test_long() && (turn + (int)i) % (int)COUNT(architectures))
+            continue;
+        if (!cuda_compile(source, architectures[i], NULL, code))
+            return false;
+        compiled++;
+    }
+    turn++;
+    return true;
+}
+
+static void *paper_load(int unit, const char *code, size_t bytes, const char *symbol) {
+    (void)unit, (void)symbol;
+    return bytes > 100 ? (void *)(uintptr_t)code : error_set(ZL_ERROR_COMPILE, "no code");
+}
+
+static bool paper_launch(int unit, void *kernel, int64_t groups, int threads, int arguments,
+                         const struct kernel_argument *argument) {
+    (void)unit, (void)kernel, (void)argument;
+    return groups > 0 && threads > 0 && arguments > 0;
+}
+
+static int paper_open(const char **reason) {
+    (void)reason;
+    return 1;
+}
+
+static bool paper_copy(int unit, void *to, const void *from, size_t bytes, bool to_host) {
+    (void)unit, (void)to_host;
+    return memcpy(to, from, bytes);
+}
+
+static void *paper_alloc(int unit, size_t bytes) {
+    (void)unit;
+    return calloc(1, bytes);
+}
+
+static void paper_free(int unit, void *memory) {
+    (void)unit;
+    free(memory);
+}
+
+extern const struct device paper;
+static const struct kernel_target target = {
+    .device = &paper, .dialect = "cuda", .identity = paper_identity, .limits = paper_limits,
+    .compile = paper_compile, .load = paper_load, .launch = paper_launch,
+};
+
+static bool paper_can(int unit, const struct call *c) {
+    return kernels_can(&target, unit, c);
+}
+
+static struct program *paper_build(int unit, const struct segment *s) {
+    return kernels_build(&target, unit, s);
+}
+
+const struct device paper = {
+    .name = "paper", .open = paper_open, .can = paper_can, .build = paper_build, .drop = kernels_drop,
+    .run = kernels_run, .copy = paper_copy, .alloc = paper_alloc, .free = paper_free,
+};
+
+static zl_stream on_paper(void) {
+    static struct zl_stream_ stream;
+    if (!stream.device) {
+        stream.device = &paper;
+        pthread_mutex_init(&stream.lock, NULL);
+        pthread_cond_init(&stream.changed, NULL);
+    }
+    stream.owner = pthread_self();
+    setenv("ZL_CACHE_DIR", test_folder(), 1);
+    compiled = 0;
+    turn = (int)(test_random() % COUNT(architectures));
+    return &stream;
+}
+
+static bool has_compiler(void) {
+    if (cuda_compiler())
+        return true;
+    test_skip(zl_error());
+    zl_clear_error();
+    return false;
+}
+
+static void end_paper(zl_scope scope) {
+    zl_scope_end(scope);
+    unsetenv("ZL_CACHE_DIR");
+    zl_clear_cache();
+}
+
+// Texts ------------------------------------------------------------------------------------------------------------
+
+static void compile_row(enum tile_op op, zl_dtype dtype, int64_t n) {
+    int arity = tile_op_arity(op);
+    zl_array in[3];
+    for (int k = 0; k < arity; k++)
+        in[k] = zl_zeros(ZL_SHAPE(n), op == TILE_SELECT && k == 0 ? ZL_BOOL : dtype);
+    zl_array y = op_dense(&op_elementwise[op], arity, in, 0, NULL, tile_row_gives(op, dtype), 1, &n);
+    if (!CHECK(zl_eval(y)))
+        test_note("%s of %s", tile_op_name(op), zl_dtype_name(dtype));
+}
+
+TEST(rows_compile_for_cuda) {
+    if (!has_compiler())
+        return;
+    zl_scope scope = zl_scope_begin_on(on_paper());
+    int every = test_quick() ? 301 : test_long() ? 1 : 10, at = (int)(test_random() % (unsigned)every);
+    for (int op = 0; op < TILE_CONST; op++)
+        for (int d = 0; d < ZL_DTYPE_COUNT; d++)
+            if (tile_row_takes((enum tile_op)op, (zl_dtype)d) && at++ % every == 0)
+                ZL_SCOPE
+                    compile_row((enum tile_op)op, (zl_dtype)d, at % 2 ? 5000 : 50);
+    CHECK(compiled > 0);
+    end_paper(scope);
+}
+
+TEST(layouts_and_reductions_compile_for_cuda) {
+    if (!has_compiler())
+        return;
+    zl_scope scope = zl_scope_begin_on(on_paper());
+    static const zl_dtype dtypes[] = {ZL_FLOAT32, ZL_BFLOAT16, ZL_COMPLEX64, ZL_BOOL, ZL_INT64};
+    for (size_t d = 0; d < (test_quick() ? 1 : COUNT(dtypes)); d++) {
+        zl_array x = zl_retain(zl_zeros(ZL_SHAPE(40, 300), dtypes[d])), y = zl_zeros(ZL_SHAPE(300, 40), dtypes[d]);
+        CHECK(zl_eval(zl_equal(zl_matrix_transpose(x), y)));
+        CHECK(zl_eval(op_reduce_axes("test", REDUCE_MAX, x, ZL_ALL, false)));
+        CHECK(zl_eval(op_reduce_axes("test", REDUCE_SUM, x, (zl_axes){(const int[]){0}, 1}, false)));
+        CHECK(zl_eval(op_reduce_axes("test", REDUCE_SUM, x, (zl_axes){(const int[]){1}, 1}, false)));
+        zl_release(x);
+    }
+    CHECK(compiled > 0);
+    end_paper(scope);
+}
+
+TEST(a_text_that_is_wrong_is_an_error) {
+    if (!has_compiler())
+        return;
+    struct text code = {0};
+    CHECK_ERROR(ZL_ERROR_COMPILE, cuda_compile("extern \"C\" __global__ void f() { nothing; }", "sm_90a", NULL, &code));
+    CHECK_HAS(test_last_error(), "nothing");
+    text_free(&code);
+}
+
+// A device ---------------------------------------------------------------------------------------------------------
+
+TEST(cuda_devices) {
+    const char *reason = NULL;
+    int count = cuda_open(&reason);
+    if (!count)
+        SKIP(reason);
+    for (int i = 0; i < count; i++) {
+        struct cuda_device *d = cuda_device(i);
+        REQUIRE(d);
+        CHECK(d->major > 0 && d->units > 0 && d->memory > 0 && d->threads >= 256);
+    }
+    CHECK_ERROR(ZL_ERROR_DEVICE, cuda_device(count));
+    CHECK_ERROR(ZL_ERROR_MEMORY, cuda_alloc(0, (size_t)1 << 50));
+}
+
+TEST(a_cuda_kernel_runs) {
+    static const char source[] = "extern \"C\" __global__ void twice(int *x) { x[threadIdx.x] *= 2; }";
+    const char *reason = NULL;
+    char architecture[16];
+    if (!cuda_open(&reason))
+        SKIP(reason);
+    if (!has_compiler())
+        return;
+    int data[] = {1, 2, 3, 4};
+    struct text code = {0};
+    cuda_architecture(0, architecture, sizeof architecture);
+    REQUIRE(cuda_compile(source, architecture, NULL, &code));
+    cuda_function f = cuda_load(0, code.data, "twice");
+    void *memory = cuda_alloc(0, sizeof data);
+    REQUIRE(f && memory && cuda_write(0, memory, data, sizeof data));
+    CHECK(cuda_launch(0, f, &(struct cuda_launch){.grid = {1, 1, 1}, .block = {4, 1, 1}}, (void *[]){&memory}));
+    CHECK(cuda_read(0, data, memory, sizeof data) && data[0] == 2 && data[3] == 8);
+    CHECK_ERROR(ZL_ERROR_DEVICE, cuda_load(0, code.data, "thrice"));
+    cuda_free(0, memory);
+    text_free(&code);
+}
