@@ -66,6 +66,7 @@ struct kernel_step {
 
 struct program {
     const struct kernel_target *target;
+    bool fuses;
     int steps;
     struct kernel_step step[];
 };

@@ -147,7 +147,7 @@ static bool write_rows(struct group *g) {
 
 static const char *find(struct group *g, int calls) {
     zl_array out = output_of(g, g->begin);
-    int most = MIN_OF(calls, g->begin + KERNEL_CALLS);
+    int most = MIN_OF(calls, g->begin + (g->program->fuses ? KERNEL_CALLS : 1));
     g->ndim = out->ndim;
     g->dim = out->dim;
     g->end = g->begin + 1;

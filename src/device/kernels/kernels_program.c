@@ -104,6 +104,7 @@ struct program *kernels_build(const struct kernel_target *target, int unit, cons
     if (!p)
         return NULL;
     p->target = target;
+    p->fuses = setting_flag(SETTING_FUSE) && zl_get_compile_mode() != ZL_COMPILE_NO_FUSE;
     p->steps = s->calls;
     for (int i = 0; i < s->calls; i++) {
         set_step(&p->step[i], s->call[i]);
