@@ -73,11 +73,25 @@ static char *show(struct tile_kernel *kernel, const char *stage) {
     return pass_run(kernel, render_target(dialect_of(kernel)), stage) ? tile_print(kernel) : NULL;
 }
 
+// Messages are about the text that was read, not about how it is printed.
+static void keep_places(struct tile_stmt *to, const struct tile_stmt *from) {
+    for (; to && from && to->kind == from->kind; to = to->next, from = from->next) {
+        to->place = from->place;
+        keep_places(to->body, from->body);
+        keep_places(to->other, from->other);
+    }
+}
+
 // Passes work in place, so they get a kernel of their own: what was printed reads back as the same kernel.
 struct tile_kernel *kernel_copy(const struct tile_kernel *kernel) {
     char *text = tile_print(kernel);
     struct tile_kernel *result = text ? tile_parse(text, kernel->name) : NULL;
     memory_free(text);
+    if (result) {
+        result->file = kernel->file;
+        result->source = kernel->source;
+        keep_places(result->body, kernel->body);
+    }
     return result;
 }
 

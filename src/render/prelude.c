@@ -130,7 +130,13 @@ const char prelude_c_tiles[] = C_SCALAR COMBINERS COMBINERS_64
     "    void (*fail)(const struct zl_run *run, int line, const char *message);\n"
     "    void (*print)(const struct zl_run *run, const char *message, int has_value, f64 value);\n"
     "    u64 id;\n"
-    "};\n";
+    "    void (*outside)(const struct zl_run *run, int line, const char *buffer, int axis, i64 index, i64 size);\n"
+    "};\n"
+    "FN int zl_inside(const struct zl_run *run, int line, const char *buffer, int axis, i64 index, i64 size) {\n"
+    "    if (index < 0 || index >= size)\n"
+    "        run->outside(run, line, buffer, axis, index, size);\n"
+    "    return index >= 0 && index < size;\n"
+    "}\n";
 
 // Compiled with --fmad=false.
 const char prelude_cuda[] =

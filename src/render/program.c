@@ -128,6 +128,8 @@ static void emit_simple(struct program *p, const struct tile_stmt *s) {
     int roots = tile_stmt_exprs(s, root);
     if (s->kind == TILE_GEMM)
         roots += program_gemm_sizes(s, root + roots);
+    for (int i = 0; p->checks && s->buffer && i < s->buffer->ndim; i++)
+        root[roots++] = s->buffer->shape[i];
     open_scope(p);
     program_nodes(p, roots, root);
     switch (s->kind) {
@@ -397,7 +399,8 @@ static bool put_together(struct text *out, struct program *p, const struct text 
 
 bool program_render(struct style *style, const struct tile_kernel *kernel, const char *symbol) {
     struct plan plan = {.kernel = kernel};
-    struct program p = {.style = *style, .kernel = kernel, .symbol = symbol};
+    struct program p = {
+        .style = *style, .kernel = kernel, .symbol = symbol, .checks = setting_flag(SETTING_CHECK)};
     struct text text = {0};
     p.seen = memory_zero(sizeof *p.seen * (size_t)(kernel->ids + 1));
     p.moving = memory_zero(sizeof *p.moving * (size_t)(kernel->ids + 1));

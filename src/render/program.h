@@ -21,6 +21,7 @@ struct program {
     const char *symbol;   // of the function
     struct text row_text; // functions of rows, before it
     int rows;
+    bool checks; // every index is tested: ZL_CHECK
     bool failed;
     // Statements that the target writes in its own way; NULL, or false: as plain C does.
     bool (*own)(struct program *p, const struct tile_stmt *s);

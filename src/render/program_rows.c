@@ -93,7 +93,7 @@ static bool is_row(struct row *r) {
 }
 
 bool program_has_rows(struct program *p, const struct tile_stmt *map) {
-    bool has = map->body;
+    bool has = map->body && !p->checks;
     for (const struct tile_stmt *s = map->body; has && s; s = s->next)
         has = is_row(&(struct row){.p = p, .s = s, .along = map->name[map->indices - 1]});
     return has;

@@ -43,6 +43,8 @@ static void emit_node(struct program *p, expr e);
 static void emit_operands(struct program *p, expr e) {
     for (int i = 0; i < tile_operands(e); i++)
         emit_node(p, tile_operand(e, i));
+    for (int i = 0; p->checks && e->op == TILE_LOAD && i < e->indices; i++)
+        emit_node(p, e->buffer->shape[i]);
 }
 
 // Times what an index counts in elements.
@@ -94,15 +96,40 @@ void program_element(struct program *p, const struct tile_buffer *b, const expr 
     element(p, b, index, -1);
 }
 
+static bool is_known_inside(const struct tile_buffer *b, const expr *index, int axis) {
+    struct pass_range at = pass_range(index[axis]), size = pass_range(b->shape[axis]);
+    return at.low >= 0 && at.high < size.low;
+}
+
+// Tests of what is not known of an index, each behind `and`; how many.
+static int tests(struct program *p, const struct tile_buffer *b, const expr *index, const char *and) {
+    int count = 0;
+    for (int i = 0; p->checks && i < b->ndim; i++) {
+        if (is_known_inside(b, index, i))
+            continue;
+        text_add(p->style.out, "%szl_inside(run, %d, \"%s\", %d, (i64)", count ? " && " : and,
+                 p->at ? p->at->place.line : 0, b->text, i);
+        program_operand(p, index[i]);
+        text_add(p->style.out, ", (i64)");
+        program_operand(p, b->shape[i]);
+        text_add(p->style.out, ")");
+        count++;
+    }
+    return count;
+}
+
 static void load(struct program *p, expr e, int part) {
     struct style *s = &p->style;
     if (e->args) {
         s->dialect->operand(s, e->arg[0], 0);
         text_add(s->out, " ? ");
     }
+    int tested = tests(p, e->buffer, e->index, "(");
+    text_add(s->out, tested ? " ? " : "");
     element(p, e->buffer, e->index, part);
     if (tile_type_is_bool(e->type))
         text_add(s->out, " != 0");
+    text_add(s->out, tested ? " : 0)" : "");
     if (e->args) {
         text_add(s->out, " : ");
         s->dialect->operand(s, e->arg[1], 0);
@@ -164,17 +191,23 @@ void program_operand(struct program *p, expr e) {
 
 // Simple statements -------------------------------------------------------------------------------------------------
 
-static void open_masked(struct program *p, expr mask) {
-    if (!mask)
+// What a store or an atomic depends on.
+static void open_masked(struct program *p, const struct tile_stmt *s) {
+    bool is_tested = false;
+    for (int i = 0; p->checks && i < s->indices; i++)
+        is_tested |= !is_known_inside(s->buffer, s->index, i);
+    if (!s->mask && !is_tested)
         return;
     text_add(p->style.out, "%*sif (", 4 * p->style.indent, "");
-    program_operand(p, mask);
+    if (s->mask)
+        program_operand(p, s->mask);
+    tests(p, s->buffer, s->index, s->mask ? " && " : "");
     text_add(p->style.out, ")\n    ");
 }
 
 static void store_part(struct program *p, const struct tile_stmt *s, int part) {
     expr value = s->value;
-    open_masked(p, s->mask);
+    open_masked(p, s);
     text_add(p->style.out, "%*s", 4 * p->style.indent, "");
     element(p, s->buffer, s->index, part);
     text_add(p->style.out, " = ");
@@ -222,7 +255,7 @@ void program_atomic(struct program *p, const struct tile_stmt *s) {
     const char *word = program_atomic_word(p, s);
     if (!word)
         return;
-    open_masked(p, s->mask);
+    open_masked(p, s);
     text_add(p->style.out, "%*sZL_ATOMIC(%s, u%d, &", 4 * p->style.indent, "", tile_type_name(type),
              type.bits);
     element(p, s->buffer, s->index, -1);

@@ -377,3 +377,39 @@ TEST(kernel_assertions_fail) {
     zl_clear_error();
     zl_kernel_release(k);
 }
+
+// With ZL_CHECK=1 an index outside of its buffer is told, and nothing is touched there.
+static void check_outside(const char *text, const char *told) {
+    float a[8] = {1, 2, 3, 4, 5, 6, 7, 8}, y[8] = {0};
+    int64_t four = 4;
+    zl_kernel k = zl_kernel_compile(text, "f.tile", "c");
+    REQUIRE(k);
+    zl_kernel_buffer buffer[] = {{a, F32, 1, &four, NULL}, {y, F32, 1, &four, NULL}};
+    CHECK(!zl_kernel_run(k, 2, buffer));
+    CHECK_HAS(zl_error(), told);
+    zl_clear_error();
+    for (int i = 4; i < 8; i++)
+        CHECK_EQ_F64(y[i], 0);
+    zl_kernel_release(k);
+}
+
+TEST(kernels_are_checked) {
+    setenv("ZL_CHECK", "1", 1);
+    check_outside("kernel f(a: f32[n]) -> (y: f32[n]) {\n  map i in n {\n    y[i + 1] = exp(a[i])\n  }\n}",
+                  "kernel f, line 3: y has 4 elements along axis 0, and its index there is 4");
+    check_outside("kernel f(a: f32[n]) -> (y: f32[n]) {\n  for i in n { y[i] = a[i - 1] }\n}",
+                  "kernel f, line 2: a has 4 elements along axis 0, and its index there is -1");
+    check_outside("kernel f(a: f32[n]) -> (y: f32[n]) {\n  grid b in n {\n    local t: f32[2]\n    t[b] = "
+                  "a[b]\n    y[b] = t[b % 2]\n  }\n}",
+                  "kernel f, line 4: t has 2 elements along axis 0, and its index there is ");
+    check_outside("kernel f(a: f32[n]) -> (y: f32[n]) {\n  map i in n { atomic add y[i * 2], a[i] }\n}",
+                  "line 2: y has 4");
+    // Masks say that it is meant.
+    zl_kernel k = zl_kernel_compile("kernel f(a: f32[n]) -> (y: f32[n]) {\n  map i in n { y[i + 1] = "
+                                    "load(a[i - 1], i > 0, 0) where i + 1 < n }\n}",
+                                    "f.tile", "c");
+    zl_array a = zl_arange(0, 4, 1, F32), out = NULL;
+    CHECK(zl_kernel_call(k, 1, &a, 1, &out));
+    zl_release(out), zl_kernel_release(k);
+    unsetenv("ZL_CHECK");
+}

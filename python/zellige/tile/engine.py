@@ -26,24 +26,36 @@ def compile_text(program, target):
         raise TileError(explained(str(error), program)) from None
 
 
-def run(code, arguments):
+def run(code, arguments, program):
     """arguments: (address, dtype, shape, strides) of each parameter of the text, or a number."""
-    library().run(code, arguments)
+    try:
+        library().run(code, arguments)
+    except ValueError as error:
+        raise TileError(located(str(error), program)) from None
 
 
 def source(code, program):
     return library().source(code)
 
 
+def place_in_python(program, line):
+    """(file, line) of the Python that made a line of the text, or None."""
+    lines = program.text.split("\n")
+    comment = next((c for c in (re.search(r"# (?:(.*):)?(\d+)$", line) for line in lines[line - 1::-1]) if c), None)
+    return comment and (comment.group(1) or program.file, int(comment.group(2)))
+
+
 def explained(message, program):
     """A message about line 5 of the text, as one about the line of Python that made it."""
     found = re.search(r"\.tile:(\d+):(\d+): ", message)
-    if not found:
+    place = found and place_in_python(program, int(found.group(1)))
+    if not place:
         return message
-    lines = program.text.split("\n")
-    at = int(found.group(1)) - 1
-    comment = next((c for c in (re.search(r"# (?:(.*):)?(\d+)$", line) for line in lines[at::-1]) if c), None)
-    if not comment:
-        return message
-    file, line = comment.group(1) or program.file, int(comment.group(2))
-    return describe(file, line, None, message[found.end():].split("\n")[0]) + f"\nwhich became, in {message}"
+    return describe(*place, None, message[found.end():].split("\n")[0]) + f"\nwhich became, in {message}"
+
+
+def located(message, program):
+    """What a run says about line 5 of the text: an assertion, an index outside of its buffer."""
+    found = re.match(r"kernel \w+, line (\d+): ", message)
+    place = found and place_in_python(program, int(found.group(1)))
+    return describe(*place, None, message[found.end():]) if place else message

@@ -38,7 +38,7 @@ class Kernel:
 
     def run(self, memories):
         told = lambda m, param: m if param.is_scalar else m.told(param.dtype)  # noqa: E731
-        engine.run(self.code, [told(memories[i], self.params[i]) for i in self.program.order])
+        engine.run(self.code, [told(memories[i], self.params[i]) for i in self.program.order], self.program)
 
     def arranged(self, args, kwargs):
         if kwargs:

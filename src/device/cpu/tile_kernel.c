@@ -5,6 +5,7 @@
 #include "device/cpu/cpu.h"
 #include "render/render.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 
 typedef void block_fn(const struct tile_run *run, int64_t phase, int64_t block);
@@ -57,6 +58,8 @@ struct launch {
     int64_t phase;
     atomic_int failed_line; // of an assertion; 0: none
     _Atomic(const char *) failed;
+    atomic_bool is_outside; // an index, which is then told here
+    struct text outside;
 };
 
 static void on_fail(const struct tile_run *run, int line, const char *message) {
@@ -64,6 +67,17 @@ static void on_fail(const struct tile_run *run, int line, const char *message) {
     int none = 0;
     if (atomic_compare_exchange_strong(&l->failed_line, &none, MAX_OF(line, 1)))
         atomic_store(&l->failed, message);
+}
+
+// The first is told.
+static void on_outside(const struct tile_run *run, int line, const char *buffer, int axis, int64_t index,
+                       int64_t size) {
+    struct launch *l = (struct launch *)(uintptr_t)run;
+    if (atomic_exchange(&l->is_outside, true))
+        return;
+    text_add(&l->outside,
+             "kernel %s, line %d: %s has %" PRId64 " elements along axis %d, and its index there is %" PRId64,
+             l->compiled->name, line, buffer, size, axis, index);
 }
 
 static void on_print(const struct tile_run *run, const char *message, int has_value, double value) {
@@ -80,14 +94,22 @@ static void run_blocks(const void *context, int64_t from, int64_t to) {
         l->compiled->block(&l->run, l->phase, from);
 }
 
+static bool has_failed(struct launch *l) {
+    if (atomic_load(&l->is_outside))
+        error_set(ZL_ERROR_VALUE, "%s",
+                  l->outside.data ? l->outside.data : "an index is outside of its buffer");
+    else if (atomic_load(&l->failed_line))
+        error_set(ZL_ERROR_VALUE, "kernel %s, line %d: %s", l->compiled->name, atomic_load(&l->failed_line),
+                  atomic_load(&l->failed) ? atomic_load(&l->failed) : "an assertion does not hold");
+    return atomic_load(&l->is_outside) || atomic_load(&l->failed_line);
+}
+
 static bool run_phases(struct launch *l) {
     for (int64_t blocks; (blocks = l->compiled->blocks(&l->run, l->phase)) >= 0; l->phase++) {
         if (blocks > 0)
             cpu_split(blocks, 1, run_blocks, l);
-        if (atomic_load(&l->failed_line))
-            return error_false(
-                ZL_ERROR_VALUE, "kernel %s, line %d: %s", l->compiled->name, atomic_load(&l->failed_line),
-                atomic_load(&l->failed) ? atomic_load(&l->failed) : "an assertion does not hold");
+        if (has_failed(l))
+            return false;
     }
     return true;
 }
@@ -114,10 +136,11 @@ static uint64_t next_id(void) {
 static bool run(void *compiled, void *const *address, const int64_t *symbol) {
     const struct compiled *c = compiled;
     struct launch l = {.run = {(char *const *)address, symbol, NULL, cpu_tile_gemm, cpu_tile_reduce, on_fail,
-                               on_print, next_id()},
+                               on_print, next_id(), on_outside},
                        .compiled = c};
     atomic_init(&l.failed_line, 0);
     atomic_init(&l.failed, NULL);
+    atomic_init(&l.is_outside, false);
     int rooms = count_rooms(c, &l.run);
     char **room = memory_zero(sizeof *room * (size_t)(rooms + 1));
     l.run.room = room;
@@ -125,6 +148,7 @@ static bool run(void *compiled, void *const *address, const int64_t *symbol) {
     for (int i = 0; room && i < rooms; i++)
         memory_free(room[i]);
     memory_free(room);
+    text_free(&l.outside);
     return done;
 }
 
