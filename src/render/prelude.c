@@ -109,7 +109,7 @@ const char prelude_c_scalar[] = C_SCALAR;
 
 const char prelude_c_tiles[] = C_SCALAR COMBINERS COMBINERS_64
     "#define ZL_ATOMIC(T, U, at, fn, value) \\\n"
-    "    do { \\\n"
+    "    ({ \\\n"
     "        U *zl_at = (U *)(at); \\\n"
     "        U zl_old = __atomic_load_n(zl_at, __ATOMIC_RELAXED), zl_new; \\\n"
     "        T zl_a, zl_b; \\\n"
@@ -118,7 +118,8 @@ const char prelude_c_tiles[] = C_SCALAR COMBINERS COMBINERS_64
     "            zl_b = fn(zl_a, value); \\\n"
     "            __builtin_memcpy(&zl_new, &zl_b, sizeof zl_new); \\\n"
     "        } while (!__atomic_compare_exchange_n(zl_at, &zl_old, zl_new, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)); \\\n"
-    "    } while (0)\n\n"
+    "        zl_a; \\\n"
+    "    })\n\n"
     "struct zl_tile {\n    void *data;\n    i64 stride[2], first[2], size[2];\n    int dtype, transposed, is_input;\n};\n"
     "struct zl_tile_gemm {\n    i64 m, n, k;\n    struct zl_tile a, b, c;\n    int clear;\n};\n"
     "struct zl_run {\n"

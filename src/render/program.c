@@ -336,11 +336,12 @@ static void declare_rooms(struct program *p) {
 // Local variables: of the whole function, though they are visible in their blocks only.
 void program_locals(struct program *p, const struct tile_stmt *body, bool *declared) {
     for (const struct tile_stmt *s = body; s; s = s->next) {
-        if (s->kind == TILE_ASSIGN && !declared[s->name[0]->id]) {
-            declared[s->name[0]->id] = true;
-            if (tile_type_is_complex(s->name[0]->type))
-                program_fail(p, s, "the target c has no complex variables: ", s->name[0]->text);
-            style_line(&p->style, "%s x%d = 0;", tile_type_name(s->name[0]->type), s->name[0]->id);
+        const struct tile_name *name = s->kind == TILE_ASSIGN ? s->name[0] : s->old;
+        if (name && !declared[name->id]) {
+            declared[name->id] = true;
+            if (tile_type_is_complex(name->type))
+                program_fail(p, s, "the target c has no complex variables: ", name->text);
+            style_line(&p->style, "%s x%d = 0;", tile_type_name(name->type), name->id);
         }
         program_locals(p, s->body, declared);
         program_locals(p, s->other, declared);

@@ -255,9 +255,13 @@ void program_atomic(struct program *p, const struct tile_stmt *s) {
     const char *word = program_atomic_word(p, s);
     if (!word)
         return;
+    if (s->old && s->mask)
+        style_line(&p->style, "x%d = 0;", s->old->id);
     open_masked(p, s);
-    text_add(p->style.out, "%*sZL_ATOMIC(%s, u%d, &", 4 * p->style.indent, "", tile_type_name(type),
-             type.bits);
+    text_add(p->style.out, "%*s", 4 * p->style.indent, "");
+    if (s->old)
+        text_add(p->style.out, "x%d = ", s->old->id);
+    text_add(p->style.out, "ZL_ATOMIC(%s, u%d, &", tile_type_name(type), type.bits);
     element(p, s->buffer, s->index, -1);
     text_add(p->style.out, ", zl_%s_%s, ", word, tile_type_name(type));
     program_operand(p, s->value);

@@ -238,6 +238,8 @@ void combiner_close(struct combiner *c) {
 static bool run_store(struct machine *m, const struct tile_stmt *s, const struct operands *o) {
     char *at;
     struct combiner combine;
+    if (s->old)
+        m->name[s->old->id] = tile_value_of(s->old->type, 0);
     if (s->mask && !o->mask.b)
         return true;
     if (!machine_find(m, s->buffer, o->index, &at))
@@ -245,8 +247,11 @@ static bool run_store(struct machine *m, const struct tile_stmt *s, const struct
     union tile_value value = o->value;
     if (s->kind == TILE_ATOMIC) {
         bool good = combiner_open(&combine, s->combine, s->buffer->type);
+        union tile_value old = machine_read(s->buffer->type, at);
         if (good)
-            value = combiner_run(&combine, machine_read(s->buffer->type, at), value);
+            value = combiner_run(&combine, old, value);
+        if (s->old)
+            m->name[s->old->id] = old;
         combiner_close(&combine);
         if (!good)
             return false;

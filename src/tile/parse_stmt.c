@@ -133,6 +133,20 @@ static bool parse_atomic(struct parser *p, struct tile_stmt stmt) {
            parse_stored(p, &stmt);
 }
 
+// x = atomic add y[i], v: x is declared if there is none
+static bool parse_atomic_old(struct parser *p, struct tile_stmt stmt, const char *text) {
+    expr index[TILE_DIMS];
+    struct tile_place place = stmt.place;
+    stmt.kind = TILE_ATOMIC;
+    if (!parse_combine(p, &stmt.combine) || !parse_element(p, &stmt, index) || !parse_expect(p, ","))
+        return false;
+    struct binding *b = parse_find(p, text);
+    if (b && (b->kind != BOUND_LOCAL || !tile_type_equal(b->name->type, stmt.buffer->type)))
+        return parse_fail(p, place, "'%s' is no variable of %s", text, tile_type_name(stmt.buffer->type));
+    stmt.old = b ? b->name : tile_name(text, stmt.buffer->type);
+    return stmt.old && parse_stored(p, &stmt) && (b || parse_bind_name(p, BOUND_LOCAL, text, stmt.old));
+}
+
 // store(y[i], value, mask)
 static bool parse_store_call(struct parser *p, struct tile_stmt stmt) {
     expr index[TILE_DIMS];
@@ -183,6 +197,8 @@ static bool parse_assignment(struct parser *p, struct tile_stmt stmt) {
         return false;
     if (parse_is(p, "copy_async") || parse_is(p, "gemm_async"))
         return parse_async(p, stmt, text);
+    if (parse_accept(p, "atomic"))
+        return parse_atomic_old(p, stmt, text);
     struct binding *b = parse_find(p, text);
     if (!b)
         return parse_declaration(p, stmt, text, NULL);

@@ -220,6 +220,9 @@ static void print_wait(struct tile_printer *p, const struct tile_stmt *s) {
 }
 
 static void print_store(struct tile_printer *p, const struct tile_stmt *s) {
+    const char *old = s->old ? tile_bound_text(p, s->old, 0) : NULL;
+    if (s->old)
+        text_add(&p->out, "%s = ", old ? old : tile_bind(p, s->old, 0, s->old->text));
     if (s->kind == TILE_ATOMIC)
         text_add(&p->out, "atomic %s ", tile_op_name(s->combine));
     print_element(p, s);

@@ -143,7 +143,7 @@ enum tile_stmt_kind {
     TILE_REDUCE,  // region[0] -> region[1] along axis by op combine; clear or accumulate
     TILE_SCAN,    // the same, running; reverse, exclusive
     TILE_GEMM,    // region[0] x region[1] -> region[2]; clear or accumulate; may be asynchronous
-    TILE_ATOMIC,  // buffer[index] combine= value, where mask
+    TILE_ATOMIC,  // buffer[index] combine= value, where mask; old takes what was there
     TILE_WAIT,    // for token, all but keep newer ones; TILE_COMMIT: none, but copies begun so far are one group
     TILE_BARRIER, // scope
     TILE_ASSERT,  // mask, with message
@@ -173,6 +173,7 @@ struct tile_stmt {
     int indices; // of a store or atomic; of a map, for or grid: number of names
     expr *index;
     const struct tile_name **name;
+    const struct tile_name *old; // of an atomic: a variable for what was there before, 0 where the mask is false; or NULL
     expr *extent;
     expr value, mask, begin, step;
     struct tile_region region[3];

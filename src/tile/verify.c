@@ -196,6 +196,15 @@ static bool check_expr(struct verifier *v, expr e) {
 
 static bool check_block(struct verifier *v, const struct tile_stmt *body);
 
+static bool check_old(struct verifier *v, const struct tile_stmt *s) {
+    if (s->kind != TILE_ATOMIC)
+        return fail(v, "only atomics give what was there before");
+    if (!tile_type_equal(s->old->type, s->buffer->type))
+        return fail(v, "'%s' is %s, not %s", s->old->text, tile_type_name(s->old->type),
+                    tile_type_name(s->buffer->type));
+    return is_visible(v, s->old, TILE_LOCAL) || declare_name(v, s->old, TILE_LOCAL);
+}
+
 static bool check_store(struct verifier *v, const struct tile_stmt *s) {
     if (!check_writable(v, s->buffer))
         return false;
@@ -206,7 +215,7 @@ static bool check_store(struct verifier *v, const struct tile_stmt *s) {
         return fail(v, "%s does not combine %s", tile_op_name(s->combine), tile_type_name(s->buffer->type));
     return check_integers(v, s->index, s->indices, "an index") &&
            check_type(v, s->value, s->buffer->type, "the value") &&
-           (!s->mask || check_truth(v, s->mask, "the mask"));
+           (!s->mask || check_truth(v, s->mask, "the mask")) && (!s->old || check_old(v, s));
 }
 
 static bool check_assign(struct verifier *v, const struct tile_stmt *s) {

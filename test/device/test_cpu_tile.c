@@ -242,6 +242,21 @@ static const struct sample samples[] = {
      3,
      {{I32, 1, {3000}}, {I32, 1, {16}}, {ZL_FLOAT16, 1, {16}}},
      {3000}},
+    {"kernel places(a: i32[n]) -> (count: i32[4], y: i32[n], half: f16[1]) {\n"
+     "  fill count = 0\n"
+     "  fill half = 0\n"
+     "  for i in n {\n"
+     "    at = atomic add count[i64(a[i] % 4)], 1i32 where a[i] % 8 != 7\n"
+     "    y[i] = at\n"
+     "    at = atomic maximum count[3], at\n"
+     "    y[i] = y[i] + at * 100\n"
+     "    was = atomic add half[0], 0.5f16\n"
+     "    y[i] = y[i] + i32(was) * 10000\n"
+     "  }\n"
+     "}",
+     4,
+     {{I32, 1, {60}}, {I32, 1, {4}}, {I32, 1, {60}}, {ZL_FLOAT16, 1, {1}}},
+     {60}},
     {"kernel waves(z: c64[n]) -> (y: c64[n]) { map i in n { y[i] = z[i] * c64(0, 1) + exp(z[i]) } }",
      2,
      {{ZL_COMPLEX64, 1, {100}}, {ZL_COMPLEX64, 1, {100}}},

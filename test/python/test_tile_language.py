@@ -172,6 +172,20 @@ class Memory(unittest.TestCase):
         np.testing.assert_array_equal(y, x)
         np.testing.assert_array_equal(z, x.reshape(15, 6).view("uint16"))
 
+    def test_atomics_give_what_was_there(self):
+        @T.prim_func
+        def main(X: T.Tensor((500,), T.int32), Count: T.Tensor((1,), T.int32), Y: T.Tensor((500,), T.int32)):
+            with T.Kernel(500) as bx:
+                if X[bx] > 0:
+                    at = T.atomic_add(Count[0], 1, return_prev=True)
+                    Y[at] = X[bx]
+
+        x = np.random.default_rng(0).integers(-5, 6, 500).astype("int32")
+        count, y = np.zeros(1, "int32"), np.zeros(500, "int32")
+        run(main, x, count, y)
+        np.testing.assert_array_equal(np.sort(y[:count[0]]), np.sort(x[x > 0]))
+        self.assertFalse(y[count[0]:].any())
+
     def test_threads_on_their_own(self):
         @T.prim_func
         def main(X: T.Tensor((5, 100), T.float32), Y: T.Tensor((5, 100), T.float32)):

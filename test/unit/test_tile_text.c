@@ -199,6 +199,7 @@ TEST(tile_errors_say_what_is_wrong) {
     check_message(IN("for i in n { map j in n { break } }"), "break: no loop is around it");
     check_message(IN("wait t"), "'t' is not the token of an asynchronous statement");
     check_message(IN("copy a[0] -> y[1]"), "how much of 'y' is not said");
+    check_message(IN("x: i32 = 1\nx = atomic add y[0], 1"), "'x' is no variable of f32");
     check_message(IN("view v: f32[4] of zz"), "unknown buffer 'zz'; known: a, c, y");
     check_message(IN("view v: f32[n] of a\nv[0] = 1"),
                   "'a' is an input; only outputs and allocations are written");

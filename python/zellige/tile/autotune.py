@@ -113,8 +113,12 @@ class AutoTuner:
         return made
 
     def fastest(self, made, warmup, rep, timeout, failures):
-        best = None
+        best, seen = None, set()
         for config, kernel in made:
+            source = kernel.get_kernel_source()
+            if source in seen:  # they differ by hints that this target does not use
+                continue
+            seen.add(source)
             try:
                 latency = self.time(kernel, warmup, rep, timeout)
             except Exception as error:

@@ -2,7 +2,7 @@
 
 from .bounds import difference, known
 from .buffers import Buffer, Load, Region
-from .builder import Variable, current
+from .builder import Frozen, Variable, current
 from .dtypes import INDEX
 from .errors import fail
 from .expr import Const, Expr, binary, call, cast, is_number, truth
@@ -172,12 +172,15 @@ def atomic(op, dst, value, return_prev=False):
         return atomic_region(op, dst, value)
     element = element_of(dst)
     written(element.buffer)
-    before = builder.named("before", element) if return_prev else None
     value = element_of(value) if isinstance(value, (Buffer, Region)) else value
     mask = element.mask()
-    text = f"atomic {op} {element.place()}, {cast(value, element.dtype).text(element.dtype)}"
-    builder.emit(text + (f" where {mask}" if mask else ""))
-    return before
+    text = f"atomic {op} {element.place()}, {cast(value, element.dtype).text(element.dtype)}" + (f" where {mask}" if mask else "")
+    if not return_prev:
+        return builder.emit(text)
+    before = Variable(builder, element.dtype, None)
+    before.given = builder.unique("before")
+    builder.emit(f"{before.given} = {text}")
+    return Frozen(before)
 
 
 def atomic_region(op, dst, value):

@@ -74,10 +74,20 @@ def replace(torch):
     for name, value in answers(torch).items():
         setattr(torch.cuda, name, value)
     torch.cuda.profiler.start = torch.cuda.profiler.stop = always(None)
+    torch.profiler.profile = on_cpu(torch.profiler.profile, torch.profiler.ProfilerActivity)
 
 
 def ignore_cuda(function, torch):
     return lambda device: None if is_cuda(device, torch) else function(device)
+
+
+def on_cpu(profile, activity):
+    """torch.profiler.profile of the host where a program asks for the device."""
+    class OnCPU(profile):
+        def __init__(self, *args, activities=None, **kwargs):
+            kinds = None if activities is None else [activity.CPU if a == activity.CUDA else a for a in activities]
+            super().__init__(*args, activities=kinds, **kwargs)
+    return OnCPU
 
 
 class Event:
