@@ -68,6 +68,13 @@ mlx-suite: build ## MLX's own Python tests from MLX_TESTS, a copy of its python/
 	@python=$$(tool/python.sh $(BUILD) numpy pytest ml_dtypes torch 'mlx[cpu]==0.32.4') && \
 		"$$python" tool/mlx_suite.py "$(MLX_TESTS)" $(BUILD)
 
+tilelang-suite: build ## TileLang's own examples from TILELANG_EXAMPLES, a copy of its examples; writes doc/tilelang-compatibility.md
+	@test -d "$(TILELANG_EXAMPLES)" || { echo "make tilelang-suite TILELANG_EXAMPLES=<folder examples of TileLang's repository>"; exit 2; }
+	@python=$$(tool/python.sh $(BUILD) numpy torch packaging einops tqdm) && \
+		{ test -d $(BUILD)/references || "$$python" -m pip install -q --disable-pip-version-check --no-deps \
+		--target $(BUILD)/references triton==3.8.0 flash-linear-attention==0.2.2; } && \
+		PYTHONPATH=$(BUILD)/references "$$python" tool/tilelang_suite.py "$(TILELANG_EXAMPLES)" $(BUILD)
+
 install: build ## Install under PREFIX (default /usr/local); DESTDIR for packagers
 	@cmake --install $(BUILD) --prefix $(PREFIX)
 
@@ -80,4 +87,4 @@ format: ## Format the C files with clang-format
 clean: ## Remove everything that was built
 	@rm -rf build build-*
 
-.PHONY: help demo test test-quick test-long build generate check bench bench-check bench-python bench-ops bench-fusion bench-cpu mlx-suite install uninstall format clean
+.PHONY: help demo test test-quick test-long build generate check bench bench-check bench-python bench-ops bench-fusion bench-cpu mlx-suite tilelang-suite install uninstall format clean

@@ -1,0 +1,285 @@
+#!/usr/bin/env python3
+"""tilelang_suite.py EXAMPLES BUILD [FILE...] - TileLang's own examples on zellige.tile; writes doc/tilelang-compatibility.md.
+
+EXAMPLES is the folder examples/ of a copy of TileLang's repository, outside ours. The interpreter needs torch, and what
+programs import besides (einops, tqdm, flash-linear-attention). Each tile-level program runs as it is, in a process of its
+own, with limits of time and memory; sizes are small where the program takes them: by its flags, or by arguments of its
+functions (tilelang_cases.py). A program passes when it ends well and a comparison of its own was made; where it makes none,
+the case has one with PyTorch. With file names only those run, and the page is not written; --page writes it from what was run.
+"""
+
+import ast
+import collections
+import concurrent.futures
+import datetime
+import importlib.util
+import inspect
+import json
+import os
+import pathlib
+import re
+import resource
+import runpy
+import signal
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import tilelang_cases  # noqa: E402
+import tilelang_references  # noqa: E402
+from tilelang_cases import CALLS, FLAGS, SIZES  # noqa: E402
+
+LIMIT = float(os.environ.get("TILELANG_TEST_SECONDS", "300"))
+MEMORY = int(os.environ.get("TILELANG_TEST_BYTES", str(14 << 30)))
+JOBS = int(os.environ.get("TILELANG_TEST_JOBS", "2"))
+HERE = pathlib.Path(__file__).resolve()
+
+# What a file has that is not of the tile level: code of threads, or of one GPU.
+THREADS = {"get_thread_binding", "sync_threads", "tvm_thread_allreduce", "shfl_xor", "shfl_down", "warp_reduce_sum"}
+GPU = {"alloc_barrier", "mbarrier_wait_parity", "mbarrier_arrive", "mbarrier_expect_tx", "tma_copy", "alloc_tmem", "tcgen05_gemm",
+       "wgmma_gemm", "ClusterKernel", "ws", "call_extern", "import_source", "gemm_sp", "barrier_arrive", "barrier_wait",
+       "ptx_ldmatrix"}
+GPU_MODULES = ("intrinsics", "mma_macro_generator", "iket", "bitblas")
+
+
+# Inside of the process that runs a program ------------------------------------------------------------------------------
+
+
+class Watch:
+    """Counts comparisons of numbers, and those that fail: calls of functions that compare, and asserts about differences."""
+
+    WORDS = re.compile(r"close|diff|err|sim\b|simil|equal|torch\.|mismatch|max\(|norm|ratio", re.I)
+    NAMES = re.compile(r"assert_.*(simil|close|equal|correct)")
+
+    def __init__(self, folder):
+        self.folder, self.made, self.failed, self.asserts = folder, collections.Counter(), [], {}
+
+    def count(self, owner, name):
+        function = getattr(owner, name)
+
+        def counted(*args, **kwargs):
+            try:
+                result = function(*args, **kwargs)
+            except AssertionError as error:
+                self.failed.append(f"{name}: {error}")
+                raise
+            if result is False and name == "allclose":
+                self.failed.append("allclose is False")
+            self.made[name] += result is not False
+            return result
+        setattr(owner, name, counted)
+
+    def watch_profiler(self):
+        from zellige.tile import profiler
+        self.count(profiler.Profiler, "assert_allclose")
+        self.count(profiler, "assert_close")
+
+    def watch_torch(self):
+        import torch
+        self.count(torch.testing, "assert_close")
+        for name in ("allclose", "equal"):
+            self.count(torch, name)
+        sys.settrace(self.enter)
+
+    def enter(self, frame, event, argument):
+        path = frame.f_code.co_filename
+        if not path.startswith(self.folder):
+            return None
+        lines = self.lines(path)
+        watched = self.NAMES.match(frame.f_code.co_name) or any(line in lines for _, _, line in frame.f_code.co_lines())
+        return self.step if watched else None
+
+    def step(self, frame, event, argument):
+        if event == "exception" and issubclass(argument[0], AssertionError):
+            self.failed.append(f"line {frame.f_lineno} of {os.path.basename(frame.f_code.co_filename)}: {argument[1]}")
+        elif event == "line" and frame.f_lineno in self.lines(frame.f_code.co_filename):
+            self.made[f"assert at line {frame.f_lineno}"] += 1
+        elif event == "return" and self.NAMES.match(frame.f_code.co_name):
+            self.made[frame.f_code.co_name] += 1
+        return self.step
+
+    def lines(self, path):
+        """Lines of a file with asserts about differences."""
+        if path not in self.asserts:
+            with open(path) as file:
+                found = [n for n in ast.walk(ast.parse(file.read())) if isinstance(n, ast.Assert)]
+            texts = {n.lineno: ast.unparse(n.test) for n in found}
+            self.asserts[path] = {line for line, text in texts.items() if self.WORDS.search(text) and ".shape" not in text}
+        return self.asserts[path]
+
+
+def run_inside(examples, name, report):
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    path = os.path.join(examples, name)
+    sys.path[0] = os.path.dirname(path)
+    os.chdir(os.path.dirname(report))
+    sys.argv = [path, *arguments_of(examples, name)]
+    watch = Watch(examples)
+    watch.watch_profiler()
+    from zellige import tilelang
+    tilelang.install()
+    tilelang_references.prepare()
+    watch.watch_torch()
+    try:
+        if name in CALLS:
+            run_call(path, name)
+        else:
+            runpy.run_path(path, run_name="__main__")
+    except SystemExit as leave:
+        if leave.code:
+            raise
+    watch.made["comparison in tool/tilelang_cases.py"] = tilelang_cases.similar.calls
+    with open(report, "w") as file:
+        json.dump({"made": +watch.made, "failed": watch.failed}, file)
+
+
+def run_call(path, name):
+    spec = importlib.util.spec_from_file_location(pathlib.Path(path).stem, path)
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    helpers = {k: v for owner in (tilelang_cases, tilelang_references) for k, v in vars(owner).items() if inspect.isfunction(v)}
+    for key, value in helpers.items():
+        module.__dict__.setdefault(key, value)
+    exec(compile(CALLS[name], f"<{name}>", "exec"), module.__dict__)
+
+
+# What runs, and with which arguments ------------------------------------------------------------------------------------
+
+
+def level_of(path):
+    """tile, thread or gpu: the level of what a file launches; None if it launches nothing."""
+    with open(path) as file:
+        text = file.read()
+    tree = ast.parse(text)
+    used = {n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name) and n.value.id == "T"}
+    if not used & {"Kernel", "ClusterKernel"}:
+        return None
+    imports = [ast.unparse(n) for n in ast.walk(tree) if isinstance(n, (ast.Import, ast.ImportFrom))]
+    if used & GPU or any(m in i for m in GPU_MODULES for i in imports) or any(f".{m}" in text for m in ("iket",)):
+        return "gpu"
+    return "thread" if used & THREADS else "tile"
+
+
+def programs(examples):
+    """Paths of the tile-level programs, from EXAMPLES."""
+    found = []
+    for folder, folders, files in os.walk(examples):
+        folders.sort()
+        names = [os.path.relpath(os.path.join(folder, f), examples) for f in sorted(files) if f.endswith(".py")]
+        found += [n for n in names if level_of(os.path.join(examples, n)) == "tile"]
+    return found
+
+
+def arguments_of(examples, name):
+    """Small sizes for the flags that a program has."""
+    if name in FLAGS:
+        return FLAGS[name].split()
+    if name in CALLS:
+        return []
+    with open(os.path.join(examples, name)) as file:
+        tree = ast.parse(file.read())
+    flags = [n.args[0].value for n in ast.walk(tree) if isinstance(n, ast.Call) and getattr(n.func, "attr", "") == "add_argument"
+             and n.args and isinstance(n.args[0], ast.Constant)]
+    return [word for flag in dict.fromkeys(flags) if flag in SIZES for word in (flag, str(SIZES[flag]))]
+
+
+def run_program(examples, build, name):
+    """{state, why, checks, seconds} of a program."""
+    packages = [os.path.join(build, "python"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    env = dict(os.environ, PYTHONPATH=os.pathsep.join(packages), PYTHONDONTWRITEBYTECODE="1")
+    with tempfile.TemporaryDirectory(prefix="tilelang-suite-") as folder:
+        report, log = os.path.join(folder, "report.json"), os.path.join(folder, "log")
+        with open(log, "w") as out:
+            process = subprocess.Popen([sys.executable, str(HERE), "--inside", examples, name, report], env=env, stdout=out,
+                                       stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True)
+            started = datetime.datetime.now()
+            try:
+                code = process.wait(LIMIT)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+                code = None
+        text = pathlib.Path(log).read_text(errors="replace")
+        if os.environ.get("TILELANG_SUITE_LOGS"):
+            pathlib.Path(os.environ["TILELANG_SUITE_LOGS"], name.replace("/", "+") + ".log").write_text(text)
+        told = json.loads(pathlib.Path(report).read_text()) if os.path.exists(report) else {"made": {}, "failed": []}
+    checks = told["made"]
+    row = {"checks": checks, "seconds": round((datetime.datetime.now() - started).total_seconds(), 1)}
+    if code is None:
+        return {**row, "state": "fails", "why": f"no end after {LIMIT:.0f} s"}
+    if code:
+        return {**row, "state": "fails", "why": reason(text, code)}
+    if told["failed"]:
+        return {**row, "state": "fails", "why": "a comparison fails: " + re.sub(r"\s+", " ", told["failed"][0])[:160]}
+    return {**row, "state": "passes" if checks else "no check", "why": "" if checks else "it ends well, but compares nothing"}
+
+
+def reason(text, code):
+    if code < 0:
+        return f"signal {signal.Signals(-code).name}"
+    lines = [line for line in text.strip().split("\n") if line.strip()]
+    errors = [line for line in lines if re.match(r"[\w.]*(Error|Exception|Exit|Interrupt)\b|[\w.]+:\d+:", line.strip())]
+    first = (errors or lines or ["no output"])[-1].strip()
+    return re.sub(r"\S*/(examples|site-packages)/", "", re.sub(r"\s+", " ", first))[:200]
+
+
+# The page ---------------------------------------------------------------------------------------------------------------
+
+
+def commit_of(examples):
+    got = subprocess.run(["git", "-C", examples, "rev-parse", "HEAD"], capture_output=True, text=True)
+    return got.stdout.strip() if got.returncode == 0 else os.environ.get("TILELANG_COMMIT", "unknown (set TILELANG_COMMIT)")
+
+
+def how_called(examples, name):
+    words = " ".join(arguments_of(examples, name))
+    if name in CALLS:
+        return "a call in `tool/tilelang_cases.py`"
+    return f"`{words}`" if words else "as it is"
+
+
+def page(examples, names, results):
+    count = collections.Counter(results[n]["state"] for n in names if n in results)
+    lines = ["# TileLang's own examples on zellige.tile", "",
+             "Written by `make tilelang-suite TILELANG_EXAMPLES=<examples of TileLang's repository>`; do not edit.", "",
+             f"- TileLang's repository at commit `{commit_of(examples)}`", f"- {datetime.date.today()}, on the CPU",
+             f"- {len(names)} programs of the tile level: {count['passes']} pass their checks, {count['no check']} end well but "
+             f"compare nothing, {count['fails']} fail", "",
+             "Programs are not changed; sizes are made small by their flags, or by the arguments of their functions. What counts as a",
+             "check: a comparison with a reference that the program makes itself, or, where it has none, one in the case.", "",
+             "| program | result | sizes | checks, or why not | s |", "| --- | --- | --- | --- | --- |"]
+    for name in names:
+        row = results.get(name, {"state": "not run", "why": "", "checks": {}, "seconds": 0})
+        what = ", ".join(f"{k} ({n})" if n > 1 else k for k, n in row["checks"].items()) if row["state"] == "passes" else row["why"]
+        lines.append(f"| {name} | {row['state']} | {how_called(examples, name)} | {what.replace('|', '/')} | {row['seconds']} |")
+    return "\n".join(lines) + "\n"
+
+
+def main():
+    if len(sys.argv) == 5 and sys.argv[1] == "--inside":
+        return run_inside(*sys.argv[2:])
+    if len(sys.argv) < 3 or not os.path.isdir(sys.argv[1]):
+        print(__doc__, file=sys.stderr)
+        return 2
+    examples, build, chosen = os.path.realpath(sys.argv[1]), os.path.abspath(sys.argv[2]), sys.argv[3:]
+    store = pathlib.Path(build, "tilelang-suite.json")
+    results = json.loads(store.read_text()) if store.exists() else {}
+    names = programs(examples)
+    todo = [] if chosen == ["--page"] else [n for n in names if any(c in n for c in chosen)] if chosen else names
+    with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
+        started = {pool.submit(run_program, examples, build, n): n for n in todo}
+        for done in concurrent.futures.as_completed(started):
+            name, row = started[done], done.result()
+            results[name] = row
+            print(f"{name}: {row['state']}, {row['seconds']} s {row['why'] or ', '.join(row['checks'])}", flush=True)
+            store.write_text(json.dumps(results, indent=1))
+    count = collections.Counter(results[n]["state"] for n in names if n in results)
+    print(f"{len(names)} programs: {dict(count)}")
+    if not chosen or chosen == ["--page"]:
+        HERE.parent.parent.joinpath("doc", "tilelang-compatibility.md").write_text(page(examples, names, results))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
