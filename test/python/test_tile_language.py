@@ -186,6 +186,41 @@ class Memory(unittest.TestCase):
         np.testing.assert_array_equal(np.sort(y[:count[0]]), np.sort(x[x > 0]))
         self.assertFalse(y[count[0]:].any())
 
+    def test_results_of_atomics_start_as_zero(self):
+        @T.prim_func
+        def main(X: T.Tensor((64, 8), T.float32), Sum: T.Tensor((8,), T.float32)):
+            with T.Kernel(64) as bx:
+                for i in T.Parallel(8):
+                    T.atomic_add(Sum[i], X[bx, i])
+
+        x = normal(64, 8)
+        for _ in range(3):
+            close(run(main, x, out_idx=[1]), x.sum(0))
+
+    def test_elements_of_4_bits(self):
+        @T.prim_func
+        def main(A: T.Tensor((16, 32), T.int4), F: T.Tensor((16, 32), T.float4_e2m1fn), Y: T.Tensor((16, 32), T.int32),
+                 Z: T.Tensor((16, 32), T.float32), B: T.Tensor((16, 32), T.uint4), G: T.Tensor((16, 32), T.float4_e2m1fn)):
+            with T.Kernel(2) as bx:
+                part = T.alloc_shared((8, 32), T.int4)
+                wide = T.alloc_shared((8, 32), T.float32)
+                T.copy(A[bx * 8, 0], part)
+                T.copy(F[bx * 8, 0], wide)
+                for i, j in T.Parallel(8, 32):
+                    Y[bx * 8 + i, j] = T.cast(part[i, j], T.int32) * 3
+                    Z[bx * 8 + i, j] = wide[i, j]
+                T.copy(part, B[bx * 8, 0])
+                T.copy(wide, G[bx * 8, 0])
+
+        codes = np.random.default_rng(0).integers(0, 16, (16, 32))
+        data = (codes[:, ::2] | codes[:, 1::2] << 4).astype("uint8")
+        values = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6])
+        y, z, b, g = run(main, data, data.view("int8"), out_idx=[2, 3, 4, 5])
+        np.testing.assert_array_equal(y, ((codes + 8) % 16 - 8) * 3)
+        np.testing.assert_array_equal(z, values[codes & 7] * np.where(codes > 7, -1, 1))
+        np.testing.assert_array_equal(b, data)
+        np.testing.assert_array_equal(g.view("uint8"), data)
+
     def test_threads_on_their_own(self):
         @T.prim_func
         def main(X: T.Tensor((5, 100), T.float32), Y: T.Tensor((5, 100), T.float32)):

@@ -97,19 +97,20 @@ def library_of(arrays):
     return "torch" if "torch" in sys.modules else "numpy"
 
 
-def new_array(library, shape, type_, like=None):
-    """An array to be written, without values."""
+def new_array(library, shape, type_, like=None, is_zero=False):
+    """An array to be written, without values or of zeros."""
     if library == "torch":
         import torch
         device = next((a.device for a in like or () if hasattr(a, "data_ptr")), None)
-        return torch.empty(shape, dtype=getattr(torch, type_), device=device)
+        return (torch.zeros if is_zero else torch.empty)(shape, dtype=getattr(torch, type_), device=device)
     if library == "zellige":
         return Fresh(shape, type_)
     import numpy
+    make = numpy.zeros if is_zero else numpy.empty
     if type_ == "bfloat16" or type_.startswith("float8"):
         import ml_dtypes
-        return numpy.empty(shape, getattr(ml_dtypes, type_))
-    return numpy.empty(shape, str.__str__(dtype(type_)))
+        return make(shape, getattr(ml_dtypes, type_))
+    return make(shape, str.__str__(dtype(type_)))
 
 
 class Fresh:

@@ -27,6 +27,7 @@ class Buffer:
         self.given_name = name
         self.builder = None
         self.is_written = False
+        self.is_combined = False  # atomics add to what it holds
         self.threads = 0     # how many numbers of threads were asked for before it was made
         self.safe_value = 0  # what reads outside of it give
 

@@ -28,13 +28,13 @@ def matrix(value, what):
     sizes = long_axes(region)
     if len(sizes) != 2 or what == "C":
         fail(f"T.gemm: '{region.buffer.name}' {extents(region)} is no matrix")
-    packed = allocate("fragment", sizes, region.dtype, f"{region.buffer.name}_packed")
-    copy(region, packed)
-    return whole(packed)
+    matrix_of = allocate("fragment", sizes, region.dtype, f"{region.buffer.name}_matrix")
+    copy(region, matrix_of)
+    return whole(matrix_of)
 
 
 def widened(region):
-    """A copy of floats of 8 bits as float16, which holds them exactly."""
+    """A copy of floats of 8 or 4 bits as float16, which holds them exactly."""
     wide = whole(allocate("fragment", region.extent, "float16", f"{region.buffer.name}_wide"))
     copy(region, wide.buffer)
     return wide
@@ -171,7 +171,7 @@ def atomic(op, dst, value, return_prev=False):
     if any(isinstance(x, (Buffer, Region)) and long_axes(side(x)) for x in (dst, value)):
         return atomic_region(op, dst, value)
     element = element_of(dst)
-    written(element.buffer)
+    written(element.buffer).is_combined = True
     value = element_of(value) if isinstance(value, (Buffer, Region)) else value
     mask = element.mask()
     text = f"atomic {op} {element.place()}, {cast(value, element.dtype).text(element.dtype)}" + (f" where {mask}" if mask else "")

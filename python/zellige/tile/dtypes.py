@@ -14,7 +14,8 @@ ALIASES = {"float": "float32", "half": "float16", "double": "float64", "int": "i
 BITS = {"bool": 8, "bfloat16": 16, "complex64": 64, "float4_e2m1fn": 4, "handle": 64,
         "float8_e4m3fn": 8, "float8_e5m2": 8, "float8_e4m3fnuz": 8, "float8_e5m2fnuz": 8, "float8_e8m0fnu": 8}
 INFINITY = {"float16": 65504.0, "bfloat16": 3.3895313892515355e38, "float32": 3.4028234663852886e38,
-            "float64": 1.7976931348623157e308, "float8_e4m3fn": 448.0, "float8_e5m2": 57344.0}
+            "float64": 1.7976931348623157e308, "float8_e4m3fn": 448.0, "float8_e5m2": 57344.0,
+            "float4_e2m1fn": 6.0}
 
 
 class dtype(str):
@@ -43,12 +44,17 @@ class dtype(str):
     @property
     def word(self):
         """The type in our tile language, None where it has none."""
-        return "u8" if self.is_small else WORDS.get(self)
+        return "u8" if self.is_small else {"int4": "i8", "uint4": "u8"}.get(self) or WORDS.get(self)
 
     @property
     def is_small(self):
-        """Whether it is a float of 8 bits, kept as a byte."""
-        return self.startswith("float8")
+        """Whether it is a float of 8 or 4 bits, kept as a byte."""
+        return self.startswith(("float8", "float4"))
+
+    @property
+    def is_packed(self):
+        """Whether two elements of a parameter share a byte."""
+        return self in ("int4", "uint4", "float4_e2m1fn")
 
     @property
     def is_float(self):

@@ -155,6 +155,19 @@ class Cast(Expr):
         return f"{name}({self.children[0].text()})"
 
 
+class Renamed(Expr):
+    """A value whose type has the same word: 4 bits in a byte."""
+
+    __slots__ = ("children",)
+
+    def __init__(self, value, type_):
+        super().__init__(type_, value.level)
+        self.children = [value]
+
+    def text(self, expected=None):
+        return self.children[0].text()
+
+
 def inside(e, level, expected=None):
     text = e.text(expected)
     return f"({text})" if e.level < level else text
@@ -238,6 +251,10 @@ def cast(value, type_):
         return Const(e.value, type_) if isinstance(e, Const) else cast_small(e, type_)
     if isinstance(e, Const):
         return cast_number(e, type_)
+    if type_ == "int4":
+        return Renamed((cast(e, "int8") << 4) >> 4, type_)
+    if type_ == "uint4":
+        return Renamed(cast(e, "uint8") & 15, type_)
     return Cast(e, type_)
 
 

@@ -2,6 +2,7 @@
 
 from . import engine
 from .arrays import finished, library_of, memory_of, new_array
+from .dtypes import dtype
 from .errors import TileError
 from .expr import Expr, Name
 
@@ -28,7 +29,8 @@ class Kernel:
         results = {}
         for index in self.out_idx:
             shape = self.checks[index].sizes(symbols)
-            results[index] = new_array(library, shape, self.params[index].dtype, args)
+            param = self.params[index]
+            results[index] = new_array(library, shape, packed_type(param, library), args, param.buffer.is_combined)
             memories[index] = self.checks[index].memory(results[index], symbols)
         for index in self.inputs:
             self.checks[index].finish(memories[index], symbols)
@@ -121,6 +123,13 @@ def results_of(program, out_idx):
     return [index % count for index in found]
 
 
+def packed_type(param, library):
+    """The dtype of a new array for a parameter; two elements in a byte have one of their own in torch."""
+    if param.packed is None:
+        return param.dtype
+    return f"{param.packed}_x2" if library == "torch" and param.packed.is_float else dtype("uint8" if param.packed == "uint4" else "int8")
+
+
 def evaluate(size, symbols):
     """A size once the symbols are known."""
     if not isinstance(size, Expr):
@@ -163,6 +172,8 @@ class Check:
         return found
 
     def same_bits(self, type_):
+        if self.param.packed:
+            return type_ in ("int8", "uint8", f"{self.param.packed}_x2")
         return {str.__str__(self.param.dtype), type_} in ({"bool", "uint8"}, {"bool", "int8"})
 
     def scalar(self, value):

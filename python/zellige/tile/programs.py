@@ -9,6 +9,7 @@ from .builder import Builder, current, tracing
 from .dtypes import INDEX, dtype
 from .errors import TileError, fail
 from .expr import Expr, Name
+from .packed import Packed
 from .rewrite import traced
 from .statements import declaration
 
@@ -16,9 +17,9 @@ from .statements import declaration
 class Param:
     """A parameter of the kernel, in the order of the user's function. shape: sizes, None for a scalar."""
 
-    def __init__(self, name, type_, shape=None, stride=None, buffer=None, is_result=False):
+    def __init__(self, name, type_, shape=None, stride=None, buffer=None, is_result=False, packed=None):
         self.name, self.dtype, self.shape, self.stride = name, type_, shape, stride
-        self.buffer, self.is_result = buffer, is_result
+        self.buffer, self.is_result, self.packed = buffer, is_result, packed  # packed: the type of two elements in a byte
 
     @property
     def is_scalar(self):
@@ -70,10 +71,17 @@ class Tracer(Builder):
             self.reserve(symbol)
         if self.resolving is not None and name in self.arguments:
             self.resolve(name, spec)
+        if spec.dtype.is_packed:
+            return self.packed(name, Packed(spec.shape, spec.dtype, self.unique(name), self))
         stride = spec.stride or self.strides_of(name, spec)
         buffer = Buffer(spec.shape, checked(spec.dtype, name), "global", stride, self.unique(name))
         buffer.builder = self
         self.params.append(Param(name, buffer.dtype, buffer.shape, stride, buffer))
+        return buffer
+
+    def packed(self, name, buffer, is_result=False):
+        bytes_ = buffer.bytes
+        self.params.append(Param(name, bytes_.dtype, bytes_.shape, None, bytes_, is_result, packed=buffer.dtype))
         return buffer
 
     def strides_of(self, name, spec):
@@ -103,7 +111,8 @@ class Tracer(Builder):
         return self.declare(pointer.name, Spec(shape, type_, strides))
 
     def result(self, shape, type_):
-        buffer = Buffer(shape, checked(dtype(type_), "T.empty"), "global")
+        type_ = checked(dtype(type_), "T.empty")
+        buffer = Packed(shape, type_, self.unique("result"), self) if type_.is_packed else Buffer(shape, type_, "global")
         buffer.builder = self
         self.results.append(buffer)
         return buffer
@@ -121,6 +130,9 @@ class Tracer(Builder):
     def finish(self):
         for buffer in self.results:
             buffer.is_written = True
+            if isinstance(buffer, Packed):
+                self.packed(buffer.name, buffer, is_result=True)
+                continue
             self.params.append(Param(buffer.name, buffer.dtype, buffer.shape, None, buffer, is_result=True))
 
 
@@ -175,7 +187,7 @@ class PrimFunc:
         builder.finish()
         self.params = builder.params
         self.launches = builder.launches
-        self.results = [next(i for i, p in enumerate(self.params) if p.buffer is b) for b in builder.outputs]
+        self.results = [next(i for i, p in enumerate(self.params) if p.buffer in (b, getattr(b, "bytes", b))) for b in builder.outputs]
         self.text, self.symbols, ordered = text_of(builder, self.file)
         self.order = [self.params.index(p) for p in ordered]  # parameter of the text: parameter of the user
         self.attrs = {}

@@ -1,4 +1,4 @@
-"""Floats of 8 bits: kept as bytes, computed with as float32. Loads and stores move the bytes; a cast is a formula on them.
+"""Floats of 8 and 4 bits: kept as bytes, computed with as float32. Loads and stores move the bytes; a cast is a formula on them.
 
 A format is its exponent and mantissa bits, its bias, and the largest finite value, at which casts saturate.
 """
@@ -13,15 +13,17 @@ U32, F32 = dtype("uint32"), dtype("float32")
 
 
 class Format:
-    def __init__(self, mantissa, bias, largest, nan):
-        self.mantissa, self.bias, self.largest, self.nan = mantissa, bias, largest, nan
+    def __init__(self, mantissa, bias, largest, nan, bits=8):
+        self.mantissa, self.bias, self.largest, self.nan, self.bits = mantissa, bias, largest, nan, bits
+        self.sign = 1 << (bits - 1)
         self.shift = 23 - mantissa
         self.normal = 2.0 ** (1 - bias)             # the smallest normal number
         self.step = 2.0 ** (bias - 1 + mantissa)    # 1 / the smallest number
 
 
 FORMATS = {"float8_e4m3fn": Format(3, 7, 448.0, 0x7f), "float8_e5m2": Format(2, 15, 57344.0, 0x7f),
-           "float8_e4m3fnuz": Format(3, 8, 240.0, 0x80), "float8_e5m2fnuz": Format(2, 16, 57344.0, 0x80)}
+           "float8_e4m3fnuz": Format(3, 8, 240.0, 0x80), "float8_e5m2fnuz": Format(2, 16, 57344.0, 0x80),
+           "float4_e2m1fn": Format(1, 1, 6.0, 0x7, bits=4)}  # it has no NaN: that becomes the largest
 
 
 class Bytes(Expr):
@@ -59,8 +61,10 @@ def decoded(e):
         return Cast(cast(Byte(e), U32) << 23, F32, bits=True)
     form = FORMATS[e.dtype]
     byte = kept("byte", cast(Byte(e), U32))
-    bits = ((byte & 0x80) << 24) | ((byte & 0x7f) << form.shift)
+    bits = ((byte & form.sign) << (32 - form.bits)) | ((byte & (form.sign - 1)) << form.shift)
     value = Cast(bits, F32, bits=True) * Const(2.0 ** (127 - form.bias), F32)
+    if form.bits == 4:
+        return value
     if form.nan == 0x80:
         return select(byte == 0x80, math.nan, value)
     if form.mantissa == 2:  # infinities: the exponent of all ones is theirs and that of NaN
@@ -80,7 +84,7 @@ def encoded(e, type_):
     rounded = (bits + ((1 << (form.shift - 1)) - 1) + ((bits >> form.shift) & 1)) >> form.shift
     normal = rounded - ((127 - form.bias) << form.mantissa)
     small = cast(Op("rint", [size * form.step], F32), U32)
-    sign = (Cast(x, U32, bits=True) >> 24) & 0x80
+    sign = (Cast(x, U32, bits=True) >> (32 - form.bits)) & form.sign
     byte = select(size < form.normal, small, normal)
     if form.nan == 0x80:
         sign = select(byte == 0, 0, sign)
@@ -95,7 +99,7 @@ def encoded_number(value, type_):
     form = FORMATS[type_]
     if math.isnan(value):
         return form.nan
-    size, sign = min(abs(value), form.largest), 0x80 if math.copysign(1, value) < 0 else 0
+    size, sign = min(abs(value), form.largest), form.sign if math.copysign(1, value) < 0 else 0
     if size < form.normal:
         return sign | round(size * form.step)
     exponent = math.floor(math.log2(size))

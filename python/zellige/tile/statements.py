@@ -6,6 +6,7 @@ from .builder import Variable, current
 from .dtypes import INDEX, dtype
 from .errors import fail
 from .expr import Const, Expr, binary, cast, is_number, same, wrap
+from .packed import Half, Packed, pack
 
 
 # Elements -------------------------------------------------------------------------------------------------------------
@@ -21,6 +22,8 @@ def written(buffer):
 
 def store(element, value):
     written(element.buffer)
+    if isinstance(element, Half):
+        fail(f"'{element.buffer.name}' has two elements in a byte, which are written together: T.copy does")
     value = cast(value, element.dtype)
     if getattr(element.buffer, "reducer", None):
         from .combine import reduced
@@ -148,6 +151,8 @@ def copy(src, dst, **hints):
         fail(f"T.copy: '{src.name}' {list(src.shape)} and '{dst.name}' {list(dst.shape)} differ in shape")
     paired(a, b, "T.copy")
     written(b.buffer)
+    if isinstance(b.buffer, Packed):
+        return pack(a, b)
     converts = a.dtype != b.dtype and (a.dtype.is_small or b.dtype.is_small)
     if converts or not plain(a) or not plain(b) or not all(same(x, y) for x, y in zip(long_axes(a), long_axes(b))):
         return over(b, lambda point: store(b.at(point), a.at(point)))
