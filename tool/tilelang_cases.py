@@ -41,10 +41,14 @@ FLAGS = {
 # The references of gdn/ and kda/ are Triton programs, whose interpreter has no arithmetic of bfloat16.
 GDN = ("do_bench = lambda *args, **kwargs: 0.0\n"
        "run_test = smaller(run_test, S=128, H=2, input_dtype='float32', output_dtype='float32', do_dtype='float32')\nmain()")
-KDA = "compare_tensors = similar_named\n" + GDN
+KDA = "torch.empty, torch.empty_like = torch.zeros, torch.zeros_like\ncompare_tensors = similar_named\n" + GDN
 
 # What runs in place of a program's __main__: calls of its functions with small sizes, and a comparison where it makes none.
 CALLS = {
+    **{f"linear_attention/example_linear_attn_{way}.py":
+       "l2norm_fwd = lambda x: (torch.nn.functional.normalize(x.detach(), dim=-1), None)\n"
+       "fused_chunk_linear_attn = lambda q, k, v, **options: ref_program(q, k, v)\nmain(B=1, S=256, H=2, D=64)"
+       for way in ("fwd", "bwd")},
     "blocksparse_attention/example_tilelang_sparse_gqa_decode_paged.py":
         "SparseFlashAttn.forward = keeping(SparseFlashAttn.forward)\nref_program_torch_paged = keeping(ref_program_torch_paged)\n"
         "for ratio in (0.0, 0.5):\n"
@@ -145,7 +149,7 @@ CALLS = {
         "gap = torch.arange(256)[:, None] - torch.arange(256)\n"
         "weights = torch.where(gap >= 0, torch.exp2(gap * decay[:, None, None]), 0)\n"
         "scores = torch.einsum('bqhd,bkhd->bhqk', q.float(), k.float()) * 64 ** -0.5 * weights\n"
-        "similar(got, torch.einsum('bhqk,bkhd->bqhd', scores, v.float()))",
+        "similar(got.view_as(v), torch.einsum('bhqk,bkhd->bqhd', scores, v.float()))",
     "norm/rms_norm.py": "test_rms_norm(M=256, N=512)",
 }
 
