@@ -203,7 +203,6 @@ static void hide_later(const struct attend *a, int64_t first, int64_t count, int
 void cpu_attention_mask(const struct attend *a, int64_t b, int64_t m, int64_t first, int64_t count,
                         int64_t key, int64_t keys, float *room, float *scores) {
     const int cols = a->kernel->cols;
-    a->code->scale(scores, keys * cols, a->scale);
     if (a->causal)
         hide_later(a, first, count, key, keys, scores);
     if (!a->mask.data)

@@ -28,11 +28,13 @@ struct attention_input {
 
 // Code for one size of vectors. All is float32. Scores are (keys x cols), of which cols is a multiple of a vector.
 struct attention_code {
-    // Makes most the largest of what it was and scale * score, a number a column. What was computed with the one before must
-    // be multiplied by factor: sum is. Whether any factor is not 1.
+    // Makes most the largest of what it was and the scores, a number a column. What was computed with the one before must be
+    // multiplied by factor: sum is. Whether any factor is not 1.
     bool (*rise)(const float *scores, int64_t keys, int64_t cols, float scale, float *most, float *sum, float *factor);
-    // Scores to exp(scale * score - most), which are added to sum.
-    void (*soften)(float *scores, int64_t keys, int64_t cols, float scale, const float *most, float *sum);
+    // Scores to exp(scale * (score - most)), which are added to sum. room: for as many numbers.
+    void (*soften)(float *scores, int64_t keys, int64_t cols, float scale, const float *most, float *sum, float *room);
+    // The same as a panel of bfloat16; scores are lost. NULL: no kernel multiplies such.
+    void (*soften_half)(float *scores, int64_t keys, float scale, const float *most, float *sum, float *room, char *to);
     // Both for one row, whose scores are scaled.
     bool (*soften_row)(float *scores, int64_t keys, float *most, float *sum, float *factor);
     // Scores to weights, exp(scale * score - most) * inverse, and their cotangents to those of the scores.
@@ -111,15 +113,16 @@ void cpu_attention_pack_cols(const struct attend *a, const struct attention_inpu
 void cpu_attention_multiply(const struct attend *a, int64_t lines, int64_t k, int64_t length, const char *panels,
                             const char *panel, float *c, bool add);
 
-// Scales scores of a panel of queries, `first` on, with keys from `key` on, and hides or changes them. room: for 2 * cols
-// rows of scores.
+// Hides or changes scores of a panel of queries, `first` on, with keys from `key` on. room: for 2 * cols rows of scores.
 void cpu_attention_mask(const struct attend *a, int64_t b, int64_t m, int64_t first, int64_t count, int64_t key,
                         int64_t keys, float *room, float *scores);
-// The same for one query, whose scores lie one behind the other and are scaled. room: for one row.
+// The same for one query, whose scores lie one behind the other. room: for one row.
 void cpu_attention_mask_row(const struct attend *a, int64_t b, int64_t m, int64_t row, int64_t key, int64_t keys,
                             float *room, float *scores);
 
-// attention_bf16.c: as soften, where the kernel multiplies bfloat16: the weights, to as many digits, are a panel.
-void cpu_attention_soften_half(const float *scores, int64_t keys, float scale, const float *most, float *sum, char *to);
+// attention_neon.c: for twelve columns, and keys that are a multiple of four.
+void cpu_attention_soften_neon(float *scores, int64_t keys, int64_t cols, float scale, const float *most, float *sum,
+                               float *room);
+void cpu_attention_soften_half(float *scores, int64_t keys, float scale, const float *most, float *sum, float *room, char *to);
 
 #endif

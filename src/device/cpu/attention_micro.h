@@ -53,18 +53,16 @@ INNER VECTOR CODE(exp)(VECTOR x) {
     }
 
 INNER void CODE(rise_strip)(int vectors, const float *scores, int64_t keys, int64_t cols, VECTOR *top) {
-    VECTOR other[3];
-    int64_t j = 1;
-    EACH(vectors) other[v] = top[v] = GIVEN(scores + v * LANES);
-    for (; j + 2 <= keys; j += 2)
-        EACH(vectors) {
-            const float *at = scores + j * cols + v * LANES;
-            top[v] = CODE(larger)(GIVEN(at), top[v]);
-            other[v] = CODE(larger)(GIVEN(at + cols), other[v]);
-        }
-    if (j < keys)
-        EACH(vectors) top[v] = CODE(larger)(GIVEN(scores + j * cols + v * LANES), top[v]);
-    EACH(vectors) top[v] = CODE(larger)(other[v], top[v]);
+    VECTOR most[3][4];
+    int64_t j = 0;
+    EACH(vectors) most[v][0] = most[v][1] = most[v][2] = most[v][3] = GIVEN(scores + v * LANES);
+    for (; j + 4 <= keys; j += 4)
+#pragma GCC unroll 4
+        for (int i = 0; i < 4; i++)
+            EACH(vectors) most[v][i] = CODE(larger)(GIVEN(scores + (j + i) * cols + v * LANES), most[v][i]);
+    for (; j < keys; j++)
+        EACH(vectors) most[v][0] = CODE(larger)(GIVEN(scores + j * cols + v * LANES), most[v][0]);
+    EACH(vectors) top[v] = CODE(larger)(CODE(larger)(most[v][0], most[v][1]), CODE(larger)(most[v][2], most[v][3]));
 }
 
 OUTER bool CODE(rise)(const float *scores, int64_t keys, int64_t cols, float scale, float *most, float *sum, float *factor) {
@@ -74,8 +72,8 @@ OUTER bool CODE(rise)(const float *scores, int64_t keys, int64_t cols, float sca
 #define RISE(vectors) CODE(rise_strip)(vectors, scores + c, keys, cols, top + c / LANES)
     STRIPS(c, cols, RISE)
     for (int64_t c = 0; c < cols; c += LANES) {
-        VECTOR before = GIVEN(most + c), after = CODE(larger)(top[c / LANES] * scale, before);
-        VECTOR by = CODE(exp)(before - after);
+        VECTOR before = GIVEN(most + c), after = CODE(larger)(top[c / LANES], before);
+        VECTOR by = CODE(exp)((before - after) * scale);
         changed |= after != before;
         AT(most + c) = after;
         AT(sum + c) *= by;
@@ -87,23 +85,31 @@ OUTER bool CODE(rise)(const float *scores, int64_t keys, int64_t cols, float sca
     return any;
 }
 
+#if !defined(__aarch64__)
 INNER void CODE(soften_strip)(int vectors, float *scores, int64_t keys, int64_t cols, float scale, const float *most, float *sum) {
     GEMM_CONTRACT
-    VECTOR less[3], total[3];
-    EACH(vectors) less[v] = -GIVEN(most + v * LANES), total[v] = GIVEN(sum + v * LANES);
+    VECTOR top[3], total[3];
+    EACH(vectors) top[v] = GIVEN(most + v * LANES), total[v] = GIVEN(sum + v * LANES);
     for (int64_t j = 0; j < keys; j++, scores += cols)
         EACH(vectors) {
-            VECTOR e = CODE(exp)(GIVEN(scores + v * LANES) * scale + less[v]);
+            VECTOR e = CODE(exp)((GIVEN(scores + v * LANES) - top[v]) * scale);
             AT(scores + v * LANES) = e;
             total[v] += e;
         }
     EACH(vectors) AT(sum + v * LANES) = total[v];
 }
 
-OUTER void CODE(soften)(float *scores, int64_t keys, int64_t cols, float scale, const float *most, float *sum) {
+OUTER void CODE(soften)(float *scores, int64_t keys, int64_t cols, float scale, const float *most, float *sum, float *room) {
+    (void)room;
 #define SOFTEN(vectors) CODE(soften_strip)(vectors, scores + c, keys, cols, scale, most + c, sum + c)
     STRIPS(c, cols, SOFTEN)
 }
+#define SOFTEN_ALL  CODE(soften)
+#define SOFTEN_HALF NULL
+#else
+#define SOFTEN_ALL  cpu_attention_soften_neon
+#define SOFTEN_HALF cpu_attention_soften_half
+#endif
 
 // Numbers that do not fill a vector are taken as one with others that do not count.
 OUTER bool CODE(soften_row)(float *scores, int64_t keys, float *most, float *sum, float *factor) {
@@ -141,10 +147,10 @@ INNER void CODE(weigh_strip)(int vectors, float *scores, float *slopes, int64_t 
                              const float *most, const float *inverse, const float *less) {
     GEMM_CONTRACT
     VECTOR top[3], by[3], minus[3];
-    EACH(vectors) top[v] = -GIVEN(most + v * LANES), by[v] = GIVEN(inverse + v * LANES), minus[v] = GIVEN(less + v * LANES);
+    EACH(vectors) top[v] = GIVEN(most + v * LANES), by[v] = GIVEN(inverse + v * LANES), minus[v] = GIVEN(less + v * LANES);
     for (int64_t j = 0; j < keys; j++, scores += cols, slopes += cols)
         EACH(vectors) {
-            VECTOR s = GIVEN(scores + v * LANES), p = CODE(exp)(s * scale + top[v]) * by[v];
+            VECTOR s = GIVEN(scores + v * LANES), p = CODE(exp)((s - top[v]) * scale) * by[v];
             AT(scores + v * LANES) = p;
             AT(slopes + v * LANES) =
                 (VECTOR)((WHOLE)(p * (GIVEN(slopes + v * LANES) - minus[v])) & (s != HIDDEN));
@@ -259,7 +265,7 @@ OUTER void CODE(add_rows)(const float *rows, int64_t row, int64_t count, const f
 }
 
 static const struct attention_code CODE(code) = {
-    CODE(rise), CODE(soften), CODE(soften_row), CODE(weigh), CODE(add),
+    CODE(rise), SOFTEN_ALL, SOFTEN_HALF, CODE(soften_row), CODE(weigh), CODE(add),
     CODE(hide), CODE(scale), CODE(scale_cols), CODE(dots), CODE(add_rows)};
 
 #undef VECTOR
@@ -271,6 +277,8 @@ static const struct attention_code CODE(code) = {
 #undef STRIPS
 #undef RISE
 #undef SOFTEN
+#undef SOFTEN_ALL
+#undef SOFTEN_HALF
 #undef WEIGH
 #undef INNER
 #undef OUTER

@@ -3,9 +3,11 @@
 
 #include "device/cpu/attention.h"
 
+#include <math.h>
+
 enum {
     ROWS = 1024,   // queries of a block, for which keys are packed once
-    KEYS = 256,    // of a block: with their values they stay in L2, scores of a panel of queries in L1
+    KEYS = 512,    // of a block: with their values they stay in L2, scores of a panel of queries in L1
     FEW = 7,       // rows for which keys are read where they are
     FEW_KEYS = 64, // of a block then
     FLOPS_LEAST = 1 << 19, // that are worth another thread
@@ -17,6 +19,7 @@ struct forward {
     int64_t out_item;
     row_fn *narrow; // NULL: the result is float32
     float *state;
+    float scale;           // 1: scores are scaled before all else, else they are as weights are made of them
     int64_t block, blocks; // rows of one, and how many a matrix has
     atomic_bool failed;
 };
@@ -79,26 +82,28 @@ static int64_t place_of(const struct forward *f, const struct work *w, int64_t i
     return (w->b * f->a.matrices + w->m) * f->a.rows + w->first + i;
 }
 
-static void keep_state(const struct forward *f, const struct work *w) {
+static void keep_state(const struct forward *f, const struct work *w, float scale) {
     float *to = f->state + 2 * place_of(f, w, 0);
     for (int64_t i = 0; i < w->count; i++) {
-        to[2 * i] = w->most[i];
+        to[2 * i] = w->most[i] == HIDDEN ? HIDDEN : w->most[i] * scale;
         to[2 * i + 1] = w->sum[i];
     }
 }
 
 // Panels -------------------------------------------------------------------------------------------------------------
 
-// Scores of n keys to weights, packed: where these are.
-static const char *soften(const struct forward *f, struct work *w, int64_t i, int64_t n, float scale) {
-    const struct gemm_kernel *u = f->a.kernel;
-    if (u->dtype == ZL_BFLOAT16) {
-        cpu_attention_soften_half(w->scores, n, scale, w->most + i, w->sum + i, w->weights);
-        return w->weights;
-    }
-    f->a.code->soften(w->scores, n, u->cols, scale, w->most + i, w->sum + i);
-    memset(w->scores + n * u->cols, 0, sizeof(float) * (size_t)((attention_round(n, u->step) - n) * u->cols));
-    return (const char *)w->scores;
+// Scores of n keys to weights, packed: where these are. Keys that fill up a step have no weight.
+static const char *soften(const struct forward *f, struct work *w, int64_t i, int64_t n) {
+    const struct attention_code *code = f->a.code;
+    const int64_t cols = f->a.kernel->cols, keys = attention_round(n, f->a.kernel->step);
+    const bool half = f->a.kernel->dtype == ZL_BFLOAT16;
+    for (int64_t j = n * cols; j < keys * cols; j++)
+        w->scores[j] = -INFINITY;
+    if (half)
+        code->soften_half(w->scores, keys, f->scale, w->most + i, w->sum + i, w->room, w->weights);
+    else
+        code->soften(w->scores, keys, cols, f->scale, w->most + i, w->sum + i, w->room);
+    return half ? w->weights : (const char *)w->scores;
 }
 
 // One panel of queries, row i of w on, with keys of which so many are packed.
@@ -106,20 +111,20 @@ static void attend_panel(const struct forward *f, struct work *w, int64_t i, int
     const struct attend *a = &f->a;
     const struct gemm_kernel *u = a->kernel;
     const int64_t width = attention_round(a->width, u->rows), count = MIN_OF(u->cols, w->count - i);
-    float *y = w->y + i * width, factor[GEMM_COLS_MOST], scale = a->scale;
+    float *y = w->y + i * width, factor[GEMM_COLS_MOST];
     struct attention_span span = attention_span(a, w->first + i, count);
     int64_t n = MIN_OF(packed, span.most - key);
     if (n <= 0)
         return;
     cpu_attention_multiply(a, n, a->dim, a->dim, w->keys, w->q + attention_packed(a, u->cols, i, a->dim),
                            w->scores, false);
-    if (a->mask.data || span.least < key + n || !(scale > 0)) {
+    if (f->scale != a->scale)
+        a->code->scale(w->scores, n * u->cols, a->scale);
+    if (a->mask.data || span.least < key + n)
         cpu_attention_mask(a, w->b, w->m, w->first + i, count, key, n, w->room, w->scores);
-        scale = 1;
-    }
-    if (a->code->rise(w->scores, n, u->cols, scale, w->most + i, w->sum + i, factor))
+    if (a->code->rise(w->scores, n, u->cols, f->scale, w->most + i, w->sum + i, factor))
         a->code->scale_cols(y, width, u->cols, factor);
-    cpu_attention_multiply(a, a->width, n, packed, w->values, soften(f, w, i, n, scale), y, true);
+    cpu_attention_multiply(a, a->width, n, packed, w->values, soften(f, w, i, n), y, true);
 }
 
 // Lines of columns to rows of the result.
@@ -212,7 +217,7 @@ static void run_range(const void *context, int64_t at, int64_t end) {
         w.count = MIN_OF(f->block, f->a.rows - w.first);
         start(f, &w);
         (w.count <= FEW ? attend_few : attend_panels)(f, &w);
-        keep_state(f, &w);
+        keep_state(f, &w, w.count <= FEW ? 1 : f->scale);
     }
 }
 
@@ -234,6 +239,7 @@ bool cpu_attention(const struct call *c) {
     f.state = (float *)(void *)cpu_data(call_output(c, 1));
     f.narrow = out->dtype == ZL_FLOAT32 ? NULL : cpu_level()->rows->cast[out->dtype][ZL_FLOAT32];
     f.a.kernel = cpu_attention_kernel((zl_dtype)out->dtype, f.a.rows);
+    f.scale = f.a.mask.data || f.a.sinks || !(f.a.scale > 0) ? 1 : f.a.scale;
     atomic_init(&f.failed, false);
     cut(&f);
     double flops = 2.0 * (double)MIN_OF(f.block, f.a.rows) * (double)f.a.keys * (double)(f.a.dim + f.a.width);

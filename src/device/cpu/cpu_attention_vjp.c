@@ -129,16 +129,14 @@ static void weigh_panel(const struct backward *f, struct work *w, int64_t i, int
     const struct attend *a = &f->a;
     const int64_t cols = a->kernel->cols, count = MIN_OF(cols, w->count - i);
     struct attention_span span = attention_span(a, w->first + i, count);
-    float scale = a->scale;
     cpu_attention_multiply(a, n, a->dim, a->dim, w->k, w->q + attention_packed(a, cols, i, a->dim),
                            w->weights, false);
     cpu_attention_multiply(a, n, a->width, a->width, w->v, w->g + attention_packed(a, cols, i, a->width),
                            w->slopes, false);
-    if (a->mask.data || span.least < key + n) {
+    a->code->scale(w->weights, n * cols, a->scale);
+    if (a->mask.data || span.least < key + n)
         cpu_attention_mask(a, w->b, w->m, w->first + i, count, key, n, w->room, w->weights);
-        scale = 1;
-    }
-    a->code->weigh(w->weights, w->slopes, n, cols, scale, w->most + i, w->inverse + i, w->less + i);
+    a->code->weigh(w->weights, w->slopes, n, cols, 1, w->most + i, w->inverse + i, w->less + i);
     size_t rest = sizeof(float) * (size_t)((attention_round(n, cols) - n) * cols);
     memset(w->weights + n * cols, 0, rest);
     memset(w->slopes + n * cols, 0, rest);
