@@ -37,9 +37,10 @@ struct attention_code {
     void (*soften_half)(float *scores, int64_t keys, float scale, const float *most, float *sum, float *room, char *to);
     // Both for one row, whose scores are scaled.
     bool (*soften_row)(float *scores, int64_t keys, float *most, float *sum, float *factor);
-    // Scores to weights, exp(scale * score - most) * inverse, and their cotangents to those of the scores.
-    void (*weigh)(float *scores, float *slopes, int64_t keys, int64_t cols, float scale, const float *most, const float *inverse,
+    // Scores to weights, exp(score - most) * inverse, and their cotangents to those of the scores; these alone.
+    void (*weigh)(float *scores, float *slopes, int64_t keys, int64_t cols, const float *most, const float *inverse,
                   const float *less);
+    void (*slope)(const float *weights, float *slopes, int64_t keys, int64_t cols, const float *less);
     // Scores by a mask, number by number: added, or hidden where it is 0.
     void (*add)(float *scores, const float *mask, int64_t count);
     void (*hide)(float *scores, const float *mask, int64_t count);

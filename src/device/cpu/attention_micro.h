@@ -143,25 +143,37 @@ OUTER bool CODE(soften_row)(float *scores, int64_t keys, float *most, float *sum
     return after != before;
 }
 
-INNER void CODE(weigh_strip)(int vectors, float *scores, float *slopes, int64_t keys, int64_t cols, float scale,
+INNER void CODE(weigh_strip)(int vectors, float *scores, float *slopes, int64_t keys, int64_t cols,
                              const float *most, const float *inverse, const float *less) {
     GEMM_CONTRACT
     VECTOR top[3], by[3], minus[3];
     EACH(vectors) top[v] = GIVEN(most + v * LANES), by[v] = GIVEN(inverse + v * LANES), minus[v] = GIVEN(less + v * LANES);
     for (int64_t j = 0; j < keys; j++, scores += cols, slopes += cols)
         EACH(vectors) {
-            VECTOR s = GIVEN(scores + v * LANES), p = CODE(exp)((s - top[v]) * scale) * by[v];
+            VECTOR s = GIVEN(scores + v * LANES), p = CODE(exp)(s - top[v]) * by[v];
             AT(scores + v * LANES) = p;
             AT(slopes + v * LANES) =
                 (VECTOR)((WHOLE)(p * (GIVEN(slopes + v * LANES) - minus[v])) & (s != HIDDEN));
         }
 }
 
-OUTER void CODE(weigh)(float *scores, float *slopes, int64_t keys, int64_t cols, float scale, const float *most,
-                       const float *inverse, const float *less) {
+OUTER void CODE(weigh)(float *scores, float *slopes, int64_t keys, int64_t cols, const float *most, const float *inverse,
+                       const float *less) {
 #define WEIGH(vectors) \
-    CODE(weigh_strip)(vectors, scores + c, slopes + c, keys, cols, scale, most + c, inverse + c, less + c)
+    CODE(weigh_strip)(vectors, scores + c, slopes + c, keys, cols, most + c, inverse + c, less + c)
     STRIPS(c, cols, WEIGH)
+}
+
+INNER void CODE(slope_strip)(int vectors, const float *weights, float *slopes, int64_t keys, int64_t cols, const float *less) {
+    VECTOR minus[3];
+    EACH(vectors) minus[v] = GIVEN(less + v * LANES);
+    for (int64_t j = 0; j < keys; j++, weights += cols, slopes += cols)
+        EACH(vectors) AT(slopes + v * LANES) = GIVEN(weights + v * LANES) * (GIVEN(slopes + v * LANES) - minus[v]);
+}
+
+OUTER void CODE(slope)(const float *weights, float *slopes, int64_t keys, int64_t cols, const float *less) {
+#define SLOPE(vectors) CODE(slope_strip)(vectors, weights + c, slopes + c, keys, cols, less + c)
+    STRIPS(c, cols, SLOPE)
 }
 
 OUTER void CODE(add)(float *scores, const float *mask, int64_t count) {
@@ -265,7 +277,7 @@ OUTER void CODE(add_rows)(const float *rows, int64_t row, int64_t count, const f
 }
 
 static const struct attention_code CODE(code) = {
-    CODE(rise), SOFTEN_ALL, SOFTEN_HALF, CODE(soften_row), CODE(weigh), CODE(add),
+    CODE(rise), SOFTEN_ALL, SOFTEN_HALF, CODE(soften_row), CODE(weigh), CODE(slope), CODE(add),
     CODE(hide), CODE(scale), CODE(scale_cols), CODE(dots), CODE(add_rows)};
 
 #undef VECTOR
@@ -280,6 +292,7 @@ static const struct attention_code CODE(code) = {
 #undef SOFTEN_ALL
 #undef SOFTEN_HALF
 #undef WEIGH
+#undef SLOPE
 #undef INNER
 #undef OUTER
 #undef ADD_STRIPE

@@ -6,7 +6,7 @@
 #include <math.h>
 
 enum {
-    ROWS = 1024,   // queries of a block, for which keys are packed once
+    ROWS = 512,    // queries of a block, for which keys are packed once
     KEYS = 512,    // of a block: with their values they stay in L2, scores of a panel of queries in L1
     FEW = 7,       // rows for which keys are read where they are
     FEW_KEYS = 64, // of a block then

@@ -32,6 +32,7 @@ struct work {
     char *q_cols, *g_cols;                 // their columns, block by block
     char *k, *k_cols, *v;                  // a block of keys and values
     float *most, *inverse, *less;          // of the rows
+    float *top;                            // what is to be subtracted from scores, before they are scaled
     float *weights, *slopes;               // of a panel of queries
     float *weights_turned, *slopes_turned; // panels of keys by a block of queries
     float *dq, *dk, *dv;                   // of the rows; of all keys
@@ -59,6 +60,7 @@ static size_t lay_out(const struct backward *f, struct work *w, char *at) {
     w->v = take(at, &used, KEYS * width);
     w->most = take(at, &used, queries), w->inverse = take(at, &used, queries),
     w->less = take(at, &used, queries);
+    w->top = take(at, &used, queries);
     w->weights = take(at, &used, (KEYS + rows) * cols), w->slopes = take(at, &used, (KEYS + rows) * cols);
     w->weights_turned = take(at, &used, KEYS * QUERIES), w->slopes_turned = take(at, &used, KEYS * QUERIES);
     w->dq = take(at, &used, queries * dim), w->dk = take(at, &used, keys * dim),
@@ -84,6 +86,7 @@ static void start_rows(const struct backward *f, struct work *w) {
         bool is = i < w->count;
         w->most[i] = is ? f->state[2 * (first + i)] : 0;
         w->inverse[i] = is ? 1 / f->state[2 * (first + i) + 1] : 0;
+        w->top[i] = is ? (w->most[i] + logf(f->state[2 * (first + i) + 1])) / a->scale : FLT_MAX;
         w->less[i] = 0;
         if (!is)
             continue;
@@ -133,10 +136,16 @@ static void weigh_panel(const struct backward *f, struct work *w, int64_t i, int
                            w->weights, false);
     cpu_attention_multiply(a, n, a->width, a->width, w->v, w->g + attention_packed(a, cols, i, a->width),
                            w->slopes, false);
-    a->code->scale(w->weights, n * cols, a->scale);
-    if (a->mask.data || span.least < key + n)
+    if (a->mask.data || span.least < key + n || !(a->scale > 0)) {
+        a->code->scale(w->weights, n * cols, a->scale);
         cpu_attention_mask(a, w->b, w->m, w->first + i, count, key, n, w->room, w->weights);
-    a->code->weigh(w->weights, w->slopes, n, cols, 1, w->most + i, w->inverse + i, w->less + i);
+        a->code->weigh(w->weights, w->slopes, n, cols, w->most + i, w->inverse + i, w->less + i);
+    } else {
+        float unused[GEMM_COLS_MOST] = {0};
+        int64_t keys = attention_round(n, a->kernel->step);
+        a->code->soften(w->weights, keys, cols, a->scale, w->top + i, unused, w->room);
+        a->code->slope(w->weights, w->slopes, n, cols, w->less + i);
+    }
     size_t rest = sizeof(float) * (size_t)((attention_round(n, cols) - n) * cols);
     memset(w->weights + n * cols, 0, rest);
     memset(w->slopes + n * cols, 0, rest);
@@ -150,17 +159,17 @@ static void turn(const struct attend *a, const float *from, int64_t n, int64_t i
                       (const char *)(from + j * cols), row, cols, cols);
 }
 
-// Queries i on, a block of them, with n keys.
+// Queries i on, a block of them, with n keys, or those that they see.
 static void run_block(const struct backward *f, struct work *w, int64_t i, int64_t key, int64_t n) {
     const struct attend *a = &f->a;
     const int64_t cols = a->kernel->cols, rows = a->kernel->rows, count = MIN_OF(QUERIES, w->count - i);
-    if (key >= attention_span(a, w->first + i, count).most)
-        return;
-    for (int64_t at = 0; at < count; at += cols) {
+    const int64_t packed = n;
+    n = MIN_OF(n, attention_span(a, w->first + i, count).most - key);
+    for (int64_t at = 0; n > 0 && at < count; at += cols) {
         weigh_panel(f, w, i + at, key, n);
         turn(a, w->weights, n, at, w->weights_turned);
         turn(a, w->slopes, n, at, w->slopes_turned);
-        cpu_attention_multiply(a, a->dim, n, n, w->k_cols, (char *)w->slopes,
+        cpu_attention_multiply(a, a->dim, n, packed, w->k_cols, (char *)w->slopes,
                                panel_of(a, w->dq, i + at, a->dim), true);
     }
     const char *q = w->q_cols + attention_packed(a, rows, a->dim, i),
