@@ -185,14 +185,16 @@ ZL_API int64_t  zl_dim(zl_array a, int axis); // negative axes count from the la
 ZL_API int64_t  zl_size(zl_array a);
 ZL_API size_t   zl_nbytes(zl_array a);
 ZL_API zl_shape zl_shape_of(zl_array a);   // lives as long as a
-ZL_API zl_shape zl_strides_of(zl_array a); // in elements; lives as long as a
+// In elements; lives as long as a. Results are row-major, but elementwise ones lie as their inputs do if those lie alike,
+// without gaps.
+ZL_API zl_shape zl_strides_of(zl_array a);
 ZL_API bool     zl_is_contiguous(zl_array a); // row-major without gaps
 ZL_API bool     zl_is_transposed(zl_array a); // the last two axes swapped of a row-major matrix
 ZL_API bool     zl_is_available(zl_array a);  // computed, or failed: reading it does not wait
 
 // Reading: evaluates and waits for that array only. NULL, 0 or false after an error ------------------------------
 
-ZL_API const void    *zl_data(zl_array a); // row-major; a view that is not says so: use zl_contiguous or zl_copy_to
+ZL_API const void    *zl_data(zl_array a); // row-major; an array that is not says so: use zl_contiguous or zl_copy_to
 ZL_API const float   *zl_data_f32(zl_array a);
 ZL_API const double  *zl_data_f64(zl_array a);
 ZL_API const int32_t *zl_data_i32(zl_array a);

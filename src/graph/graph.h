@@ -193,6 +193,8 @@ void dtype_convert(void *to, zl_dtype to_type, const void *from, zl_dtype from_t
 bool shape_size(int ndim, const int64_t *dim, int64_t *size); // false on overflow or a negative size
 void shape_row_major(int ndim, const int64_t *dim, int64_t *stride);
 bool shape_is_row_major(int ndim, const int64_t *dim, const int64_t *stride);
+bool shape_is_dense(int ndim, const int64_t *dim, const int64_t *stride); // without gaps, axes in any order
+bool shape_lies_alike(int ndim, const int64_t *dim, const int64_t *stride, const int64_t *other); // the same places
 bool shape_equal(int ndim, const int64_t *a, int ndim_b, const int64_t *b);
 // Shape that both broadcast to, in out (room for the larger rank); its rank, or -1 if they do not fit.
 int  shape_broadcast(int a_ndim, const int64_t *a, int b_ndim, const int64_t *b, int64_t *out);

@@ -40,6 +40,28 @@ bool shape_is_row_major(int ndim, const int64_t *dim, const int64_t *stride) {
     return true;
 }
 
+// From the innermost axis on: the next one begins where the elements so far end.
+bool shape_is_dense(int ndim, const int64_t *dim, const int64_t *stride) {
+    int64_t size, covered = 1;
+    bool found = shape_size(ndim, dim, &size);
+    while (found && covered < size) {
+        found = false;
+        for (int i = 0; i < ndim; i++)
+            if (dim[i] != 1 && stride[i] == covered) {
+                covered *= dim[i];
+                found = true;
+            }
+    }
+    return found;
+}
+
+bool shape_lies_alike(int ndim, const int64_t *dim, const int64_t *stride, const int64_t *other) {
+    for (int i = 0; i < ndim; i++)
+        if (dim[i] != 1 && stride[i] != other[i])
+            return false;
+    return true;
+}
+
 bool shape_equal(int ndim, const int64_t *a, int ndim_b, const int64_t *b) {
     if (ndim != ndim_b)
         return false;

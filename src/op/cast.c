@@ -38,7 +38,9 @@ zl_array zl_astype(zl_array a, zl_dtype dtype) {
         return graph_inline(dtype, scalar_as(a, dtype), 0);
     if (a->dtype == dtype)
         return op_same(a);
-    return op_dense(&op_cast, 1, &a, 0, NULL, dtype, a->ndim, a->dim);
+    return op_call(&op_cast, 1, &a, 0, NULL,
+                   &(struct array_spec){.dtype = dtype, .ndim = a->ndim, .dim = a->dim,
+                                        .stride = op_common_stride(1, &a, a->ndim, a->dim)});
 }
 
 static bool record_copy(const struct call *call, const zl_array *in, zl_array *out) {

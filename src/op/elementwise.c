@@ -61,7 +61,8 @@ static __attribute__((noinline)) bool convert(int count, zl_array *in, zl_dtype 
 
 static zl_array dense(enum tile_op row, int count, const zl_array *in, zl_dtype dtype, int ndim, const int64_t *dim) {
     return graph_call(&op_elementwise[row], count, in, 0, NULL, 1,
-                      &(struct array_spec){.dtype = dtype, .ndim = ndim, .dim = dim});
+                      &(struct array_spec){.dtype = dtype, .ndim = ndim, .dim = dim,
+                                           .stride = op_common_stride(count, in, ndim, dim)});
 }
 
 static __attribute__((noinline)) zl_array broadcast_all(enum tile_op row, int count, const zl_array *in, zl_dtype dtype, int64_t *dim) {

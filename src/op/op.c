@@ -17,6 +17,26 @@ zl_array op_dense(const struct op *op, int inputs, const zl_array *in, int args,
     return op_call(op, inputs, in, args, arg, &(struct array_spec){.dtype = dtype, .ndim = ndim, .dim = dim});
 }
 
+// Arrays of one element lie as any other; the rest must have the result's shape.
+const int64_t *op_common_stride(int count, const zl_array *in, int ndim, const int64_t *dim) {
+    const int64_t *common = NULL;
+    bool plain = true;
+    for (int i = 0; i < count; i++)
+        plain &= array_is(in[i], ARRAY_CONTIGUOUS);
+    if (LIKELY(plain))
+        return NULL;
+    for (int i = 0; i < count; i++) {
+        if (in[i]->size == 1)
+            continue;
+        const int64_t *stride = array_stride(in[i]);
+        if (!shape_equal(in[i]->ndim, in[i]->dim, ndim, dim) ||
+            !(common ? shape_lies_alike(ndim, dim, stride, common) : shape_is_dense(ndim, dim, stride)))
+            return NULL;
+        common = stride;
+    }
+    return common;
+}
+
 // A view of data that is there is there at once; its history stays until it is evaluated, for gradients, and holds the
 // storage as long.
 static void share(zl_array view, zl_array x) {

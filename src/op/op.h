@@ -79,6 +79,9 @@ zl_array op_call(const struct op *op, int inputs, const zl_array *in, int args, 
 // The same for dense outputs of one dtype and shape.
 zl_array op_dense(const struct op *op, int inputs, const zl_array *in, int args, const int64_t *arg, zl_dtype dtype,
                   int ndim, const int64_t *dim);
+// Strides for a result that is computed element by element: those of its inputs, if all of them lie alike and without gaps,
+// so that nothing is transposed; NULL: row-major.
+const int64_t *op_common_stride(int count, const zl_array *in, int ndim, const int64_t *dim);
 // A view of x: other sizes, strides and offset over the same storage.
 zl_array op_view(const struct op *op, zl_array x, int args, const int64_t *arg, int ndim, const int64_t *dim,
                  const int64_t *stride, int64_t offset);

@@ -10,7 +10,7 @@ static const void *read_dense(const char *function, zl_array a) {
     if (!eval_read(function, a))
         return NULL;
     if (!array_is(a, ARRAY_CONTIGUOUS))
-        return error_set(ZL_ERROR_STATE, "%s: this view of shape %s has strides %s and is not row-major: use "
+        return error_set(ZL_ERROR_STATE, "%s: this array of shape %s has strides %s and is not row-major: use "
                          "zl_contiguous or zl_copy_to", function, array_text(a), shape_text(a->ndim, array_stride(a)));
     return array_data(a, &room[turn++ % 8]);
 }

@@ -90,10 +90,18 @@ static bool share_input(zl_array out, zl_array x) {
     return (out->storage = s) != NULL;
 }
 
-// x and out have the same elements in the same places, so a kernel may write where it reads.
+// The elements of x and out, in the order of either, are in the same places.
+static bool lie_alike(zl_array out, zl_array x) {
+    if (array_is(x, ARRAY_CONTIGUOUS))
+        return array_is(out, ARRAY_CONTIGUOUS) && x->size == out->size;
+    return shape_equal(x->ndim, x->dim, out->ndim, out->dim) &&
+           shape_lies_alike(x->ndim, x->dim, array_stride(x), array_stride(out));
+}
+
+// A kernel may write where it reads.
 static bool can_take(zl_array out, zl_array x) {
-    if (array_is(x, ARRAY_INLINE) || !x->storage || array_borrows(x) || !array_is(x, ARRAY_CONTIGUOUS) ||
-        x->size != out->size || array_item(x) != array_item(out) || x->offset != 0)
+    if (array_is(x, ARRAY_INLINE) || !x->storage || array_borrows(x) || array_item(x) != array_item(out) ||
+        x->offset != 0 || !lie_alike(out, x))
         return false;
     size_t bytes = (size_t)out->size * array_item(out);
     size_t most = MAX_OF(bytes + SLACK, allocator_capacity(bytes));

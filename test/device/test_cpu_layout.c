@@ -43,7 +43,7 @@ TEST(add_of_random_layouts) {
             int ndim = view_shape(20000, dim);
             zl_dtype dtype = (zl_dtype)test_between(ZL_UINT8, ZL_DTYPE_COUNT - 1);
             struct view a = view_broadcast(dtype, ndim, dim), b = view_broadcast(dtype, ndim, dim);
-            zl_array y = zl_add(a.array, b.array);
+            zl_array y = zl_contiguous(zl_add(a.array, b.array), false);
             REQUIRE(y);
             for (int i = 0; i < y->ndim; i++)
                 out[i] = y->dim[i];
@@ -89,7 +89,7 @@ TEST(where_of_random_layouts) {
             zl_dtype dtype = (zl_dtype)test_between(0, ZL_COMPLEX64 - 1);
             struct view c = view_random(ZL_BOOL, ndim, dim), a = view_broadcast(dtype, ndim, dim),
                         b = view_broadcast(dtype, ndim, dim);
-            zl_array y = zl_where(c.array, a.array, b.array);
+            zl_array y = zl_contiguous(zl_where(c.array, a.array, b.array), false);
             REQUIRE(zl_eval(y));
             do {
                 const struct view *from = view_at(&c, ndim, at, 0) != 0 ? &a : &b;
@@ -98,6 +98,39 @@ TEST(where_of_random_layouts) {
             CHECK_EQ_INT(wrong, 0);
         }
     }
+}
+
+static bool lies_as(zl_array y, zl_array x) {
+    return shape_lies_alike(x->ndim, x->dim, array_stride(x), array_stride(y));
+}
+
+TEST(results_lie_as_their_inputs) {
+    zl_array plain = zl_reshape(zl_arange(0, 60, 1, ZL_FLOAT32), ZL_SHAPE(3, 4, 5));
+    zl_array x = zl_transpose(plain, ZL_AXES(2, 0, 1)), rows = zl_contiguous(x, false);
+    zl_array like[] = {zl_negative(x),      zl_add(x, zl_scalar(1)), zl_multiply(zl_ones(ZL_SHAPE(1), ZL_FLOAT32), x),
+                       zl_subtract(x, x),   zl_astype(x, ZL_INT32),  zl_where(zl_less(x, zl_scalar(9)), x, zl_exp(x))};
+    for (size_t i = 0; i < COUNT(like); i++)
+        CHECK(lies_as(like[i], x));
+    zl_array gaps = zl_slice(x, ZL_SHAPE(0, 0, 0), ZL_SHAPE(5, 3, 4), ZL_SHAPE(1, 2, 1));
+    zl_array stretched = zl_broadcast_to(zl_ones(ZL_SHAPE(3, 1), ZL_FLOAT32), ZL_SHAPE(3, 4));
+    zl_array row_major[] = {zl_add(x, rows), zl_negative(gaps), zl_add(x, zl_ones(ZL_SHAPE(4), ZL_FLOAT32)),
+                            zl_negative(stretched)};
+    for (size_t i = 0; i < COUNT(row_major); i++)
+        CHECK(zl_is_contiguous(row_major[i]));
+    CHECK_EQ_INT(zl_item_int(zl_all(zl_equal(zl_negative(x), zl_negative(rows)))), 1);
+}
+
+// Memory of what lies alike is taken over, and of nothing else.
+TEST(turned_results_take_over_what_lies_alike) {
+    enum { SIDE = 40 };
+    zl_array x = zl_reshape(zl_arange_int(0, SIDE * SIDE, 1, ZL_INT32), ZL_SHAPE(SIDE, SIDE));
+    zl_array dense = zl_add(x, zl_scalar_int(1)), turned = zl_negative(zl_transpose(dense, ZL_ALL));
+    int64_t donations = zl_counter("donations");
+    const int32_t *y = zl_data_i32(zl_transpose(zl_add(turned, zl_scalar_int(1)), ZL_ALL)); // -x
+    REQUIRE(y);
+    CHECK(zl_counter("donations") > donations);
+    for (int i = 0; i < SIDE * SIDE; i++)
+        CHECK_EQ_INT(y[i], -i);
 }
 
 // More than one thread, and every way to lay out a tile, on sizes that are split.
@@ -126,7 +159,7 @@ TEST(large_layouts) {
             zl_array x = zl_arange_int(0, spans[0], 1, ZL_INT32), y = zl_arange_int(0, spans[1], 1, ZL_INT32);
             zl_array a = zl_as_strided(x, (zl_shape){d, 3}, (zl_shape){s, 3}, 0);
             zl_array b = zl_as_strided(y, (zl_shape){d, 3}, (zl_shape){t, 3}, 0);
-            zl_array results[2] = {zl_add(a, b), zl_contiguous(a, false)};
+            zl_array results[2] = {zl_contiguous(zl_add(a, b), false), zl_contiguous(a, false)};
             REQUIRE(zl_eval_all(2, results));
             const int32_t *sum = zl_data_i32(results[0]), *copy = zl_data_i32(results[1]);
             REQUIRE(sum && copy);

@@ -101,6 +101,7 @@ void cpu_layout_start(struct layout *l, int ndim, const int64_t *dim, int output
 // strides are in elements; axes that are missing or of size 1 are stretched.
 void cpu_layout_add(struct layout *l, const void *data, size_t item, int ndim, const int64_t *dim,
                     const int64_t *stride);
+void cpu_layout_order(struct layout *l); // axes as the first operand lies, the innermost last
 void cpu_layout_merge(struct layout *l); // adjacent axes that are one in all operands
 void cpu_layout_merge_first(struct layout *l, int axes); // the same among the first axes only
 // Leaves a rectangle of the last two axes, which are longer than 1, at one position of those before them.

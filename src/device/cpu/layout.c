@@ -229,6 +229,7 @@ static void plan_one(struct layout *l) {
 void cpu_layout_plan(struct layout *l, unsigned vectors, int64_t most) {
     l->scalar = l->runs = 0;
     l->run = 0;
+    cpu_layout_order(l);
     cpu_layout_merge(l);
     if (l->axes == 0)
         plan_one(l);

@@ -123,12 +123,12 @@ static bool is_reduction(struct group *g, int index, struct row *r) {
 
 // A view of a result with the same elements in the same order, or of one element a line for all its elements.
 static bool is_alias(struct group *g, int index, struct row *r) {
-    zl_array out = group_output(g, index);
+    zl_array out = group_output(g, index), x = g->b->call[index]->in[0];
     if (group_is_external(g, index, 0) || out->offset != 0)
         return false;
     r->of_lines = group_row(g, g->p->step[index].source[0])->of_lines;
     if (!r->of_lines)
-        return has_shape(g, out) && array_is(out, ARRAY_CONTIGUOUS);
+        return has_shape(g, out) && shape_lies_alike(g->ndim, g->dim, array_stride(out), array_stride(x));
     if (has_line_shape(g, out))
         return array_is(out, ARRAY_CONTIGUOUS);
     if (!has_shape(g, out) || array_stride(out)[g->ndim - 1] != 0)

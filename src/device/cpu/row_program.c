@@ -41,7 +41,9 @@ static bool lies_across(zl_array x, int64_t item) {
 // Lines, and what must be gathered of them, fit where they go.
 static bool fits(struct group *g) {
     int64_t gathered = 0;
-    for (int i = g->begin; i < g->end; i++)
+    for (int i = g->begin; i < g->end; i++) {
+        if (group_is_output(g, i) && !array_is(group_output(g, i), ARRAY_CONTIGUOUS))
+            return false;
         for (int k = 0; k < g->p->step[i].inputs; k++) {
             zl_array x = g->b->call[i]->in[k];
             if (group_is_external(g, i, k) && lies_across(x, g->p->step[i].item[k + 1]))
@@ -50,6 +52,7 @@ static bool fits(struct group *g) {
             gathered +=
                 group_is_external(g, i, k) && strided ? g->line * g->p->step[i].item[k + 1] + LAYOUT_LINE : 0;
         }
+    }
     return gathered <= LAYOUT_GATHERED && g->line * g->temps * g->temp_item <= LINE_ROOM;
 }
 

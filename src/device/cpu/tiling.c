@@ -2,6 +2,8 @@
 
 #include "device/cpu/cpu.h"
 
+#include <stdlib.h>
+
 // Collecting -----------------------------------------------------------------------------------------------------
 
 void cpu_layout_start(struct layout *l, int ndim, const int64_t *dim, int outputs) {
@@ -59,6 +61,16 @@ void cpu_layout_merge_first(struct layout *l, int axes) {
     for (int j = axes; j < l->axes; j++)
         copy_axis(l, &l->axis[++last], &l->axis[j]);
     l->axes = last + 1;
+}
+
+void cpu_layout_order(struct layout *l) {
+    for (int j = 1; j < l->axes; j++)
+        for (int i = j; i > 0 && llabs(l->axis[i - 1].stride[0]) < llabs(l->axis[i].stride[0]); i--) {
+            struct layout_axis axis;
+            copy_axis(l, &axis, &l->axis[i]);
+            copy_axis(l, &l->axis[i], &l->axis[i - 1]);
+            copy_axis(l, &l->axis[i - 1], &axis);
+        }
 }
 
 void cpu_layout_merge(struct layout *l) {
