@@ -25,15 +25,23 @@ const struct attention_code *cpu_attention_code(void) {
     return &code_base;
 }
 
-// A panel that its queries do not fill takes as long as a full one.
-const struct gemm_kernel *cpu_attention_kernel(zl_dtype dtype, int64_t rows) {
-    const struct gemm_kernel *best = gemm_kernel_for(dtype), *k;
-    if (best->sum != ZL_FLOAT32 || best->dtype == ZL_FLOAT16)
-        best = gemm_kernel_for(ZL_FLOAT32);
-    for (int i = 0; best->cols > rows && (k = gemm_kernel_at(i)); i++)
-        if (k->dtype == best->dtype && k->cols < best->cols && gemm_can_run(k))
+// Both factors are packed alike, and by threads that do nothing else for the kernel.
+static bool is_plain(const struct gemm_kernel *k) {
+    return !k->a_unit && !k->flip && !k->open && gemm_can_run(k);
+}
+
+static const struct gemm_kernel *plain_kernel(zl_dtype dtype, int64_t cols) {
+    const struct gemm_kernel *k, *best = NULL;
+    for (int i = 0; (k = gemm_kernel_at(i)); i++)
+        if (k->dtype == dtype && is_plain(k) && (!best || (best->cols > cols && k->cols < best->cols)))
             best = k;
     return best;
+}
+
+// A panel that its queries do not fill takes as long as a full one.
+const struct gemm_kernel *cpu_attention_kernel(zl_dtype dtype, int64_t rows) {
+    const struct gemm_kernel *k = dtype == ZL_BFLOAT16 ? plain_kernel(dtype, rows) : NULL;
+    return k ? k : plain_kernel(ZL_FLOAT32, rows);
 }
 
 // Inputs -------------------------------------------------------------------------------------------------------------
