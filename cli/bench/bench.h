@@ -144,4 +144,225 @@ bool bench_nvml_name(int index, char *out, size_t bytes);
 bool bench_nvml_is_split(int index); // by MIG
 bool bench_nvml_read(int index, struct bench_reading *reading);
 
+// stats.c -------------------------------------------------------------------------------------------------------
+
+struct bench_stats {
+    int count, outliers; // by modified z-scores
+    double median, low, high; // and the interval that holds it with 95 %
+    double mad, p5, p95, best;
+    bool bimodal;
+};
+void bench_statistics(const double *sample, int count, struct bench_stats *out);
+double bench_quantile(const double *sorted, int count, double q);
+void bench_median_interval(const double *sample, int count, double *low, double *high);
+// Of the median after, divided by that before.
+void bench_ratio_interval(const double *before, int before_count, const double *after, int after_count, double *low,
+                          double *high);
+
+// cpu_peaks.c ---------------------------------------------------------------------------------------------------
+
+enum { BENCH_INSTRUCTIONS_MOST = 16 };
+
+struct bench_cpu_peaks {
+    double clock_hz;
+    struct {
+        const char *name;
+        zl_dtype dtype;
+        double rate; // operations a second of one core
+    } instruction[BENCH_INSTRUCTIONS_MOST];
+    int count, threads;
+    double copy, read; // bytes a second of all threads: read and written, read
+};
+void bench_measure_cpu_peaks(struct bench_cpu_peaks *peaks, double seconds);
+// The fastest instruction of a dtype, on all threads; NaN: none. name: which; may be NULL.
+double bench_cpu_peak(const struct bench_cpu_peaks *peaks, enum bench_dtype dtype, const char **name);
+
+// environment.c -------------------------------------------------------------------------------------------------
+
+double bench_now(void); // seconds
+// Part of the time since the last call that other machines took of ours, 0 to 1; NaN: the system does not tell.
+double bench_steal(void);
+double bench_load(void); // processes that want to run, over the last minute
+struct bench_reading bench_read_device(const char *device);
+
+// work.c: what can be measured ----------------------------------------------------------------------------------
+
+// One thing to measure: "gemm.nt/bf16/1024x1024x1024".
+struct bench_config {
+    char work[16], op[24];
+    enum bench_dtype dtype;
+    int64_t dim[4];
+    int dims;
+    char id[96]; // results of equal ids are compared
+};
+
+struct bench_work {
+    const struct bench_work_kind *kind;
+    const struct bench_config *config;
+    bool zeros;          // data without entropy: chips are faster on it
+    bool is_async;       // the device runs behind our back: evaluations are queued, then waited for
+    zl_array in[8];      // owned
+    int inputs;
+    void *data;          // owned, by malloc
+    double flops, bytes; // of one run
+    double items;        // calls, rows or images of one run; 0: not what is counted
+    char why[256];       // it failed, where zl_error() has nothing to say
+};
+
+// One way to work, a line of works.def. record gives a result that is not evaluated yet; where that is not what is
+// measured, run does it so many times and waits.
+struct bench_work_kind {
+    const char *name;
+    const char *unit;    // of its rate: "FLOP", "B", "calls", "images"
+    const char *summary;
+    bool (*prepare)(struct bench_work *w);
+    zl_array (*record)(struct bench_work *w);
+    bool (*run)(struct bench_work *w, int count);
+    bool (*verify)(struct bench_work *w); // the result is right, by a reference on samples; false: w->why
+};
+
+const struct bench_work_kind *bench_work_kind(int index); // NULL past the last
+const struct bench_work_kind *bench_work_find(const char *name);
+bool bench_work_prepare(struct bench_work *w, const struct bench_config *config); // false: w->why or zl_error()
+bool bench_work_run(struct bench_work *w, int count);
+void bench_work_finish(struct bench_work *w);
+
+// For kinds: arrays that the work owns. dtype as the config has it.
+zl_array bench_hold(struct bench_work *w, zl_array a);       // evaluates and keeps; NULL: failed
+zl_array bench_random(struct bench_work *w, zl_shape shape); // held
+bool bench_fail(struct bench_work *w, const char *format, ...) __attribute__((format(printf, 2, 3))); // false
+// All elements as double, to be freed; NULL: failed.
+double *bench_elements(zl_array a);
+double bench_dtype_epsilon(enum bench_dtype dtype);
+
+// measure.c -----------------------------------------------------------------------------------------------------
+
+struct bench_timing {
+    double seconds, warm_seconds; // at most
+    int least, most;              // samples
+    bool wipe;                    // caches before each sample
+    bool zeros;
+};
+struct bench_samples {
+    double *second; // of one run each, in the order they were taken; to be freed
+    int count;
+    int inner;      // runs in a sample
+    int warm;       // runs before the first
+    bool stable;    // the last of them agreed
+    bool slope;     // differences of two lengths: what starting costs is not in it
+};
+bool bench_measure(struct bench_work *w, const struct bench_timing *timing, struct bench_samples *out);
+
+// suite.c -------------------------------------------------------------------------------------------------------
+
+struct bench_suite {
+    char name[64];
+    struct bench_config *config; // owned
+    int count;
+    struct bench_timing timing;
+};
+// name: of one that is built in, or a file.
+bool bench_suite_open(struct bench_suite *suite, const char *name, char *error, size_t error_bytes);
+void bench_suite_close(struct bench_suite *suite);
+bool bench_suite_add(struct bench_suite *suite, const struct bench_config *config); // false: out of memory
+void bench_config_name(struct bench_config *config); // sets id
+
+// result.c and guard.c ------------------------------------------------------------------------------------------
+
+enum bench_status {
+    BENCH_OK,
+    BENCH_SUSPECT, // faster than its peak: the note says what may be behind it
+    BENCH_FAILED,  // a wrong result, or an error
+    BENCH_ABSENT,  // the device cannot do it (yet)
+    BENCH_STATUSES
+};
+const char *bench_status_name(enum bench_status status);
+enum bench_status bench_status_find(const char *name);
+
+struct bench_row {
+    struct bench_config config;
+    enum bench_status status;
+    char note[256];
+    char unit[8]; // of its rate: "FLOP", "B", "calls", "images"
+    double flops, bytes, items; // of one run
+    double *second;             // samples, owned
+    struct bench_stats stats;   // of them
+    int inner, warm;
+    bool stable, slope;
+    double rate;                // units a second, of the median
+    double peak, utilisation;   // NaN: not known
+    char path[32];              // as struct bench_peak has it
+    double limit;               // the roofline at its intensity, in units a second; NaN: not known
+    bool memory_bound;
+    double steal, load;
+    struct bench_reading before, after;
+};
+
+// What rows are judged by: the chip, and what it can do at most.
+struct bench_subject {
+    char chip[32], name[96], device[16];
+    struct bench_peak peak[BENCH_DTYPES];
+    double bandwidth;        // bytes a second
+    double clock_hz;         // measured; NaN: not
+    double devices_per_chip;
+    int threads;
+    bool is_measured;        // peaks are this machine's own
+};
+void bench_subject_of_cpu(struct bench_subject *s, const struct bench_machine *machine, const struct bench_specs *specs,
+                          const struct bench_cpu_peaks *peaks);
+void bench_subject_of_chip(struct bench_subject *s, const struct bench_chip *chip, const struct bench_specs *specs);
+
+// Fills rate, peak, utilisation and limit from the statistics, and marks what cannot be.
+void bench_judge(struct bench_row *row, const struct bench_subject *subject);
+void bench_guard(struct bench_row *row, const struct bench_subject *subject);
+
+struct bench_run {
+    char folder[256], suite[64], status[16]; // "running", "complete", "interrupted"
+    char started[32], version[16], commit[48], branch[64], command[256], host[64], notes[256];
+    int dirty; // files that differ from the commit
+    char baseline[256]; // that it was compared with; "": none
+    struct bench_subject subject;
+    char evidence[BENCH_EVIDENCE];
+    struct bench_timing timing;
+    struct bench_row *row; // owned
+    int rows;
+};
+struct bench_row *bench_run_add(struct bench_run *run); // NULL: out of memory
+const struct bench_row *bench_run_find(const struct bench_run *run, const char *id);
+bool bench_run_has(const struct bench_run *run, enum bench_status status);
+void bench_run_free(struct bench_run *run);
+
+// Measures one configuration; row->status says how it went.
+void bench_measure_row(struct bench_row *row, const struct bench_config *config, const struct bench_subject *subject,
+                       const struct bench_timing *timing);
+
+// run_json.c ----------------------------------------------------------------------------------------------------
+
+void bench_write_run(FILE *out, const struct bench_run *run);  // metrics.json
+void bench_write_row(FILE *out, const struct bench_row *row);  // a line of the journal
+bool bench_read_run(struct bench_run *run, const char *path, char *error, size_t error_bytes); // a folder or a file
+bool bench_read_row(struct bench_row *row, bench_json object);
+
+// Output: table.c, csv.c, markdown.c ----------------------------------------------------------------------------
+
+const char *bench_format_rate(double rate, const char *unit, char out[32]);  // "83.1 GFLOP/s"
+const char *bench_format_seconds(double seconds, char out[32]);              // "1.25 ms"
+const char *bench_format_percent(double part, char out[16]);                 // "63.5 %"; "n/a"
+
+void bench_table_head(const struct bench_run *run);
+void bench_table_row(const struct bench_row *row);
+void bench_progress(int done, int all, double started, const char *what); // on a terminal only; all 0: takes it away
+void bench_write_csv(FILE *out, const struct bench_run *run);
+void bench_write_markdown(FILE *out, const struct bench_run *run);
+
+// run_folder.c --------------------------------------------------------------------------------------------------
+
+// A new folder below `root`, by the time; run->folder and run->started are set.
+bool bench_folder_new(struct bench_run *run, const char *root, char *error, size_t error_bytes);
+bool bench_folder_write(const struct bench_run *run, const char *name, void (*write)(FILE *out, const struct bench_run *run));
+void bench_describe_source(struct bench_run *run); // commit, branch, dirty files of the folder that we are in
+// Journal: every row as soon as it is there.
+bool bench_journal_add(const struct bench_run *run, const struct bench_row *row);
+int bench_journal_read(struct bench_run *run); // rows that an interrupted run has; -1: no journal
+
 #endif

@@ -1,0 +1,194 @@
+// cpu_peaks.c - what the CPU can do at most, measured: the clock, each multiply-add instruction, memory. Slices of a
+// tenth of a millisecond go round all of them and the best of each counts, so that others who use the machine between
+// slices do not show.
+
+#include "bench.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "instructions.h"
+
+enum { ROUNDS_LEAST = 50, COPY_BYTES = 32 << 20, THREADS_MOST = 512 };
+static const double slice_seconds = 1e-4;
+
+// After a while of the same untimed: units that were asleep are awake then.
+static double time_loops(void (*repeat)(int64_t loops), int64_t loops) {
+    repeat(loops / 4 + 1);
+    double start = bench_now();
+    repeat(loops);
+    return bench_now() - start;
+}
+
+// Loops that fill a slice.
+static int64_t loops_of_slice(void (*repeat)(int64_t loops)) {
+    double best = 1;
+    for (int i = 0; i < 5; i++)
+        best = fmin(best, time_loops(repeat, 64));
+    double loops = 64 * slice_seconds / best;
+    return loops > 1 ? (int64_t)loops : 1;
+}
+
+static double better_rate(double best, double work, double seconds) {
+    double rate = work / seconds;
+    return rate > best ? rate : best;
+}
+
+static void measure_instructions(struct bench_cpu_peaks *peaks, double seconds) {
+    const struct bench_instruction *here[BENCH_INSTRUCTIONS_MOST];
+    int64_t loops[BENCH_INSTRUCTIONS_MOST], chain = loops_of_slice(bench_chain);
+    for (const struct bench_instruction *i = bench_instructions;
+         i->name && peaks->count < BENCH_INSTRUCTIONS_MOST; i++)
+        if (i->is_here()) {
+            peaks->instruction[peaks->count].name = i->name;
+            peaks->instruction[peaks->count].dtype = i->dtype;
+            loops[peaks->count] = loops_of_slice(i->repeat);
+            here[peaks->count++] = i;
+        }
+    double end = bench_now() + seconds;
+    for (int round = 0; round < ROUNDS_LEAST || bench_now() < end; round++) {
+        peaks->clock_hz =
+            better_rate(peaks->clock_hz, (double)chain * BENCH_CHAIN_CYCLES, time_loops(bench_chain, chain));
+        for (int i = 0; i < peaks->count; i++)
+            peaks->instruction[i].rate =
+                better_rate(peaks->instruction[i].rate, (double)loops[i] * here[i]->operations,
+                            time_loops(here[i]->repeat, loops[i]));
+    }
+}
+
+// Memory ----------------------------------------------------------------------------------------------------
+
+// Where threads sleep until all are there.
+struct gate {
+    pthread_mutex_t mutex;
+    pthread_cond_t changes;
+    bool open;
+    int waiting;
+};
+
+static void wait_at(struct gate *gate) {
+    pthread_mutex_lock(&gate->mutex);
+    gate->waiting++;
+    pthread_cond_broadcast(&gate->changes);
+    while (!gate->open)
+        pthread_cond_wait(&gate->changes, &gate->mutex);
+    pthread_mutex_unlock(&gate->mutex);
+}
+
+static void open_for(struct gate *gate, int threads) {
+    pthread_mutex_lock(&gate->mutex);
+    while (gate->waiting < threads)
+        pthread_cond_wait(&gate->changes, &gate->mutex);
+    gate->open = true;
+    pthread_cond_broadcast(&gate->changes);
+    pthread_mutex_unlock(&gate->mutex);
+}
+
+struct mover {
+    pthread_t thread;
+    struct gate *gate;
+    int index;
+    char *from, *to; // to NULL: only reads
+    uint64_t sum;
+    double start, end;
+};
+
+static uint64_t read_all(const char *from) {
+    const uint64_t *at = (const uint64_t *)(const void *)from;
+    uint64_t a = 0, b = 0, c = 0, d = 0;
+    size_t half = COPY_BYTES / sizeof *at / 2;
+    for (size_t i = 0; i < half; i += 2) // two streams: machines may read faster so
+        a ^= at[i], b ^= at[i + 1], c ^= at[half + i], d ^= at[half + i + 1];
+    return a ^ b ^ c ^ d;
+}
+
+// To the index-th core that is ours: two threads on one core would measure half.
+static void stay_on_core(int index) {
+    cpu_set_t ours, one;
+    CPU_ZERO(&one);
+    if (sched_getaffinity(0, sizeof ours, &ours))
+        return;
+    for (int core = 0; core < CPU_SETSIZE; core++)
+        if (CPU_ISSET(core, &ours) && index-- == 0)
+            CPU_SET(core, &one);
+    if (CPU_COUNT(&one))
+        sched_setaffinity(0, sizeof one, &one);
+}
+
+static void *move(void *data) {
+    struct mover *m = data;
+    stay_on_core(m->index);
+    wait_at(m->gate);
+    m->start = bench_now();
+    if (m->to)
+        memcpy(m->to, m->from, COPY_BYTES);
+    else
+        m->sum = read_all(m->from);
+    m->end = bench_now();
+    return NULL;
+}
+
+// Seconds from the first thread's start to the last one's end.
+static double move_all(struct mover *mover, int threads, struct gate *gate) {
+    double start = INFINITY, end = 0;
+    int started = 0;
+    while (started < threads && !pthread_create(&mover[started].thread, NULL, move, &mover[started]))
+        started++;
+    open_for(gate, started);
+    for (int i = 0; i < started; i++) {
+        pthread_join(mover[i].thread, NULL);
+        start = fmin(start, mover[i].start);
+        end = fmax(end, mover[i].end);
+    }
+    return started == threads ? end - start : INFINITY;
+}
+
+static void measure_memory(struct bench_cpu_peaks *peaks) {
+    static struct mover mover[THREADS_MOST];
+    struct gate gate = {.mutex = PTHREAD_MUTEX_INITIALIZER, .changes = PTHREAD_COND_INITIALIZER};
+    int threads = peaks->threads < THREADS_MOST ? peaks->threads : THREADS_MOST;
+    size_t bytes = 2 * (size_t)COPY_BYTES * (size_t)threads;
+    char *room = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (room == MAP_FAILED)
+        return;
+    madvise(room, bytes, MADV_HUGEPAGE);
+    memset(room, 1, bytes);
+    for (int round = 0; round < 16; round++) {
+        bool copies = round % 2;
+        gate.open = false;
+        gate.waiting = 0;
+        for (int i = 0; i < threads; i++) {
+            char *own = room + 2 * (size_t)COPY_BYTES * (size_t)i;
+            mover[i] = (struct mover){
+                .gate = &gate, .index = i, .from = own, .to = copies ? own + COPY_BYTES : NULL};
+        }
+        double took = move_all(mover, threads, &gate), each = (double)COPY_BYTES * threads;
+        if (copies)
+            peaks->copy = better_rate(peaks->copy, 2 * each, took);
+        else
+            peaks->read = better_rate(peaks->read, each, took);
+    }
+    munmap(room, bytes);
+}
+
+void bench_measure_cpu_peaks(struct bench_cpu_peaks *peaks, double seconds) {
+    *peaks = (struct bench_cpu_peaks){.threads = zl_threads()};
+    measure_instructions(peaks, seconds);
+    measure_memory(peaks);
+}
+
+double bench_cpu_peak(const struct bench_cpu_peaks *peaks, enum bench_dtype dtype, const char **name) {
+    double best = NAN;
+    for (int i = 0; i < peaks->count; i++) {
+        double rate = peaks->instruction[i].rate * peaks->threads;
+        if (peaks->instruction[i].dtype != bench_dtype_of_arrays(dtype) || !(isnan(best) || rate > best))
+            continue;
+        best = rate;
+        if (name)
+            *name = peaks->instruction[i].name;
+    }
+    return best;
+}

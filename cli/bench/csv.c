@@ -1,0 +1,49 @@
+// csv.c - a run as comma-separated values (RFC 4180): a line a row, with all statistics.
+
+#include "bench.h"
+
+#include <string.h>
+
+static void write_text(FILE *out, const char *text) {
+    if (!strpbrk(text, ",\"\r\n")) {
+        fputs(text, out);
+        return;
+    }
+    putc('"', out);
+    for (; *text; text++)
+        fprintf(out, *text == '"' ? "\"\"" : "%c", *text);
+    putc('"', out);
+}
+
+static void write_number(FILE *out, double value) {
+    if (isfinite(value))
+        fprintf(out, ",%.17g", value);
+    else
+        putc(',', out);
+}
+
+static void write_row(FILE *out, const struct bench_run *run, const struct bench_row *row) {
+    const struct bench_stats *s = &row->stats;
+    const double numbers[] = {s->median,  s->low,     s->high,    s->mad,    s->p5,
+                              s->p95,     s->best,    row->rate,  row->peak, row->utilisation,
+                              row->limit, row->flops, row->bytes, row->steal};
+    write_text(out, row->config.id);
+    fprintf(out, ",%s,%s,%s,%s,%s,", row->config.work, row->config.op, bench_dtype_name(row->config.dtype),
+            run->subject.device, run->subject.chip);
+    fprintf(out, "%s,%d,%d,%s", bench_status_name(row->status), s->count, s->outliers,
+            s->bimodal ? "yes" : "no");
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        write_number(out, numbers[i]);
+    fprintf(out, ",%s,", row->unit);
+    write_text(out, row->note);
+    fputs("\r\n", out);
+}
+
+void bench_write_csv(FILE *out, const struct bench_run *run) {
+    fputs("id,work,op,dtype,device,chip,status,samples,outliers,bimodal,median_s,low_s,high_s,mad_s,p5_s,p95_"
+          "s,best_s,rate,"
+          "peak,utilisation,limit,flops,bytes,steal,unit,note\r\n",
+          out);
+    for (int i = 0; i < run->rows; i++)
+        write_row(out, run, &run->row[i]);
+}

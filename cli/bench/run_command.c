@@ -1,0 +1,57 @@
+// run_command.c - `zellige bench run SUITE`: measures a suite, shows rows as they come, leaves a run folder.
+
+#include "bench.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+#include "session.h"
+
+static const struct option options[] = {
+    BENCH_SESSION_OPTIONS,
+    {"resume", 0, "FOLDER", NULL,
+     "go on with an interrupted run: what its journal has is not measured again"},
+    {"only", 0, "WORD", NULL, "configurations whose name contains it"},
+    {0},
+};
+
+// The operand, the suite of the run that is resumed, or the smallest.
+static const char *choose_suite(const struct invocation *call, struct bench_run *before) {
+    char error[256];
+    const char *resume = cli_option(call, "resume");
+    if (call->operand_count)
+        return call->operands[0];
+    return resume && bench_read_run(before, resume, error, sizeof error) ? before->suite : "simple";
+}
+
+static int run(const struct invocation *call) {
+    struct bench_session session;
+    struct bench_run before = {0};
+    int code = bench_session_open(&session, call, choose_suite(call, &before));
+    bench_run_free(&before);
+    if (code != CLI_OK)
+        return code;
+    code = bench_session_start(&session, cli_option(call, "resume"));
+    if (code == CLI_OK) {
+        bench_session_measure(&session, cli_option(call, "only"));
+        code = bench_session_finish(&session);
+    }
+    bench_session_close(&session);
+    return code;
+}
+
+const struct command cli_bench_run = {
+    .name = "bench run",
+    .operands = "[SUITE]",
+    .words = "simple gemm full tpu_simple tpu_gemm tpu_full",
+    .summary = "Measure a suite: a table, and a run folder with all samples and reports",
+    .details = "SUITE is simple (the default), gemm, full, tpu_simple, tpu_gemm, tpu_full, or a file.\n"
+               "Exit codes: 0 done, 1 something failed, 2 not asked rightly, 4 a result is suspect.\n"
+               "  zellige bench run gemm --only bf16\n"
+               "  zellige bench run --resume runs/20261115-190000",
+    .operands_most = 1,
+    .options = options,
+    .run = run,
+};

@@ -1,0 +1,120 @@
+// run_folder.c - runs/YYYYmmdd-HHMMSS/: metrics.json, the journal, reports. A file is written beside its place and renamed;
+// a line of the journal is on the disk before the next configuration starts.
+
+#include "bench.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli.h"
+
+// A folder and those above it.
+static bool make_folders(const char *path) {
+    char part[512];
+    snprintf(part, sizeof part, "%s", path);
+    for (char *at = part + 1; *at; at++)
+        if (*at == '/') {
+            *at = 0;
+            if (mkdir(part, 0777) && errno != EEXIST)
+                return false;
+            *at = '/';
+        }
+    return !mkdir(part, 0777) || errno == EEXIST;
+}
+
+// Two runs in one second: the second one gets a letter.
+bool bench_folder_new(struct bench_run *run, const char *root, char *error, size_t error_bytes) {
+    time_t now = time(NULL);
+    struct tm utc;
+    char name[32];
+    gmtime_r(&now, &utc);
+    strftime(name, sizeof name, "%Y%m%d-%H%M%S", &utc);
+    strftime(run->started, sizeof run->started, "%Y-%m-%dT%H:%M:%SZ", &utc);
+    bool done = make_folders(root);
+    for (char letter = 'a' - 1; done && letter <= 'z'; letter++) {
+        snprintf(run->folder, sizeof run->folder, "%.200s/%s%.*s", root, name, letter >= 'a', &letter);
+        if (!mkdir(run->folder, 0777))
+            return true;
+        done = errno == EEXIST;
+    }
+    snprintf(error, error_bytes, "cannot make a folder in %s: %s", root, strerror(errno));
+    return false;
+}
+
+bool bench_folder_write(const struct bench_run *run, const char *name,
+                        void (*write)(FILE *out, const struct bench_run *run)) {
+    char path[512], beside[520];
+    snprintf(path, sizeof path, "%s/%s", run->folder, name);
+    snprintf(beside, sizeof beside, "%s.new", path);
+    FILE *out = fopen(beside, "w");
+    if (!out)
+        return false;
+    write(out, run);
+    bool done = !ferror(out);
+    done = !fclose(out) && done;
+    return done && !rename(beside, path);
+}
+
+// Source ----------------------------------------------------------------------------------------------------
+
+// First line that a command prints, and how many lines there are.
+static int first_line(const char *command, char *out, size_t bytes) {
+    char line[512];
+    int lines = 0;
+    FILE *pipe = popen(command, "r");
+    out[0] = 0;
+    while (pipe && fgets(line, sizeof line, pipe))
+        if (lines++ == 0)
+            snprintf(out, bytes, "%.*s", (int)strcspn(line, "\n"), line);
+    if (pipe)
+        pclose(pipe);
+    return lines;
+}
+
+void bench_describe_source(struct bench_run *run) {
+    char ignored[64];
+    first_line("git rev-parse HEAD 2>/dev/null", run->commit, sizeof run->commit);
+    first_line("git rev-parse --abbrev-ref HEAD 2>/dev/null", run->branch, sizeof run->branch);
+    run->dirty =
+        first_line("git status --porcelain --untracked-files=no 2>/dev/null", ignored, sizeof ignored);
+    gethostname(run->host, sizeof run->host - 1);
+    snprintf(run->version, sizeof run->version, "%s", zl_version());
+}
+
+// Journal ---------------------------------------------------------------------------------------------------
+
+bool bench_journal_add(const struct bench_run *run, const struct bench_row *row) {
+    char path[512];
+    snprintf(path, sizeof path, "%s/journal.jsonl", run->folder);
+    FILE *out = fopen(path, "a");
+    if (!out)
+        return false;
+    bench_write_row(out, row);
+    bool done = !fflush(out) && !fsync(fileno(out));
+    return !fclose(out) && done;
+}
+
+// A last line that was cut short is as if it were not there.
+int bench_journal_read(struct bench_run *run) {
+    char path[512], error[256], *rest, *line;
+    snprintf(path, sizeof path, "%s/journal.jsonl", run->folder);
+    char *text = rest = access(path, R_OK) ? NULL : cli_read_all(path);
+    if (!text)
+        return -1;
+    while ((line = strsep(&rest, "\n"))) {
+        bench_json object = line[0] ? bench_json_parse(line, path, error, sizeof error) : NULL;
+        struct bench_row row;
+        if (object && bench_read_row(&row, object)) {
+            struct bench_row *kept = bench_run_add(run);
+            if (kept)
+                *kept = row;
+        }
+        bench_json_free(object);
+    }
+    free(text);
+    return run->rows;
+}

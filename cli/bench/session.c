@@ -1,0 +1,187 @@
+// session.c - one run from its options to its folder. Ctrl-C ends it after the configuration that is running; what was
+// measured is kept.
+
+#include "session.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+static volatile sig_atomic_t interrupted;
+
+static void interrupt(int signal_number) {
+    (void)signal_number;
+    interrupted = 1;
+}
+
+bool bench_session_interrupted(void) {
+    return interrupted;
+}
+
+// Opening ---------------------------------------------------------------------------------------------------
+
+static int read_timing(struct bench_session *s) {
+    struct bench_timing *t = &s->suite.timing;
+    const char *seconds = cli_option(s->call, "seconds"), *samples = cli_option(s->call, "samples");
+    const char *threads = cli_option(s->call, "threads");
+    t->wipe = cli_option(s->call, "wipe-cache");
+    t->zeros = cli_option(s->call, "zeros");
+    if (seconds)
+        t->seconds = t->warm_seconds = atof(seconds);
+    if (samples)
+        t->most = atoi(samples);
+    if (t->most < t->least)
+        t->least = t->most;
+    if (t->most < 1 || t->seconds < 0)
+        return cli_usage(s->call, "--samples must be 1 or more, --seconds 0 or more");
+    if (threads && !zl_set_threads(atoi(threads)))
+        return cli_usage(s->call, "--threads %s: %s", threads, zl_error());
+    return CLI_OK;
+}
+
+// The chip that a device name means; NULL after a message.
+static const struct bench_chip *choose_chip(struct bench_session *s) {
+    const char *wanted = cli_option(s->call, "device");
+    for (int i = 0; i < s->machine.count; i++) {
+        const struct bench_chip *chip = &s->machine.chip[i];
+        if (wanted ? !strcmp(chip->device, wanted) : chip->device[0] != 0)
+            return chip;
+    }
+    cli_fail(s->call, "no chip here runs as device '%s'; see zellige bench devices", wanted ? wanted : "cpu");
+    return NULL;
+}
+
+static void remember_command(struct bench_session *s, const char *suite) {
+    struct bench_run *run = &s->run;
+    size_t used =
+        (size_t)snprintf(run->command, sizeof run->command, "zellige %s %s", s->call->command->name, suite);
+    const struct option *options = s->call->command->options;
+    for (int i = 0; options[i].name && used < sizeof run->command; i++)
+        if (s->call->values[i])
+            used += (size_t)snprintf(run->command + used, sizeof run->command - used, " --%s%s%s",
+                                     options[i].name, options[i].value ? " " : "", s->call->values[i]);
+}
+
+int bench_session_open(struct bench_session *s, const struct invocation *call, const char *suite) {
+    char error[512];
+    const char *peaks = cli_option(call, "peak"), *notes = cli_option(call, "notes");
+    *s = (struct bench_session){.call = call};
+    if (!bench_specs_open(&s->specs, cli_option(call, "specs"), error, sizeof error))
+        return cli_fail(call, "%s", error);
+    int code = CLI_OK;
+    if (peaks && !bench_specs_override(&s->specs, peaks, error, sizeof error))
+        code = cli_usage(call, "%s", error);
+    else if (suite && !bench_suite_open(&s->suite, suite, error, sizeof error))
+        code = cli_usage(call, "%s", error);
+    else
+        code = read_timing(s);
+    snprintf(s->run.suite, sizeof s->run.suite, "%s", s->suite.name);
+    snprintf(s->run.notes, sizeof s->run.notes, "%s", notes ? notes : "");
+    remember_command(s, s->suite.name);
+    if (code != CLI_OK)
+        bench_session_close(s);
+    return code;
+}
+
+void bench_session_close(struct bench_session *s) {
+    bench_run_free(&s->run);
+    bench_suite_close(&s->suite);
+    bench_specs_close(&s->specs);
+}
+
+// Running ---------------------------------------------------------------------------------------------------
+
+static int find_subject(struct bench_session *s) {
+    bench_detect(&s->machine, &s->specs, NULL);
+    const struct bench_chip *chip = choose_chip(s);
+    if (!chip)
+        return CLI_FAILED;
+    if (!zl_use_device(chip->device))
+        return cli_library_failed(s->call);
+    snprintf(s->run.evidence, sizeof s->run.evidence, "%s", chip->evidence);
+    if (!strcmp(chip->device, "cpu")) {
+        struct bench_cpu_peaks peaks;
+        bench_measure_cpu_peaks(&peaks, 0.5);
+        bench_subject_of_cpu(&s->run.subject, &s->machine, &s->specs, &peaks);
+    } else {
+        bench_subject_of_chip(&s->run.subject, chip, &s->specs);
+    }
+    return CLI_OK;
+}
+
+// The folder of the run that is resumed, and what its journal has.
+static int resume_folder(struct bench_session *s, const char *folder) {
+    snprintf(s->run.folder, sizeof s->run.folder, "%s", folder);
+    if (bench_journal_read(&s->run) < 0)
+        return cli_fail(s->call, "%s has no journal to resume", folder);
+    struct bench_run before;
+    char error[256];
+    if (bench_read_run(&before, folder, error, sizeof error)) {
+        snprintf(s->run.started, sizeof s->run.started, "%s", before.started);
+        snprintf(s->run.suite, sizeof s->run.suite, "%s", before.suite);
+        bench_run_free(&before);
+    }
+    return CLI_OK;
+}
+
+int bench_session_start(struct bench_session *s, const char *resume) {
+    char error[512];
+    const char *out = cli_option(s->call, "out");
+    int code = find_subject(s);
+    if (code != CLI_OK)
+        return code;
+    bench_describe_source(&s->run);
+    s->run.timing = s->suite.timing;
+    snprintf(s->run.status, sizeof s->run.status, "running");
+    if (resume)
+        code = resume_folder(s, resume);
+    else if (!bench_folder_new(&s->run, out ? out : "runs", error, sizeof error))
+        code = cli_fail(s->call, "%s", error);
+    if (code == CLI_OK && !bench_folder_write(&s->run, "metrics.json", bench_write_run))
+        code = cli_fail(s->call, "cannot write into %s", s->run.folder);
+    if (code == CLI_OK && !s->call->json)
+        bench_table_head(&s->run);
+    signal(SIGINT, interrupt);
+    signal(SIGTERM, interrupt);
+    return code;
+}
+
+struct bench_row *bench_session_one(struct bench_session *s, const struct bench_config *config) {
+    struct bench_row *row = bench_run_add(&s->run);
+    if (!row)
+        return NULL;
+    bench_measure_row(row, config, &s->run.subject, &s->suite.timing);
+    bench_journal_add(&s->run, row);
+    bench_progress(0, 0, 0, NULL);
+    if (!s->call->json)
+        bench_table_row(row);
+    return row;
+}
+
+void bench_session_measure(struct bench_session *s, const char *only) {
+    double started = bench_now();
+    for (int i = 0; i < s->suite.count && !interrupted; i++) {
+        const struct bench_config *config = &s->suite.config[i];
+        if ((only && !strstr(config->id, only)) || bench_run_find(&s->run, config->id))
+            continue;
+        if (!s->call->json)
+            bench_progress(i, s->suite.count, started, config->id);
+        if (!bench_session_one(s, config))
+            break;
+    }
+}
+
+int bench_session_finish(struct bench_session *s) {
+    struct bench_run *run = &s->run;
+    snprintf(run->status, sizeof run->status, "%s", interrupted ? "interrupted" : "complete");
+    bool written = bench_folder_write(run, "metrics.json", bench_write_run) &&
+                   bench_folder_write(run, "results.csv", bench_write_csv) &&
+                   bench_folder_write(run, "results.md", bench_write_markdown);
+    if (!written)
+        return cli_fail(s->call, "cannot write into %s", run->folder);
+    if (s->call->json)
+        bench_write_run(stdout, run);
+    return bench_run_has(run, BENCH_FAILED) || interrupted ? CLI_FAILED
+           : bench_run_has(run, BENCH_SUSPECT)             ? BENCH_SUSPECT_CODE
+                                                           : CLI_OK;
+}

@@ -1,0 +1,169 @@
+// suite.c - suites: JSON that lists works with dtypes, ops and sizes, which become one configuration for each
+// combination.
+//
+//     {"name": "simple", "seconds": 0.3, "items": [
+//       {"work": "gemm", "dtypes": ["f32", "bf16"], "sizes": [512, [4096, 512, 512], {"from": 1024, "to": 8192, "times": 2}]},
+//       {"work": "elementwise", "ops": ["add", "exp"], "dtypes": ["f32"], "sizes": ["16M"]}]}
+
+#include "bench.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+void bench_config_name(struct bench_config *c) {
+    size_t used = (size_t)snprintf(c->id, sizeof c->id, "%s%s%s/%s", c->work, c->op[0] ? "." : "", c->op,
+                                   bench_dtype_name(c->dtype));
+    for (int i = 0; i < c->dims && used < sizeof c->id; i++)
+        used += (size_t)snprintf(c->id + used, sizeof c->id - used, "%c%lld", i ? 'x' : '/',
+                                 (long long)c->dim[i]);
+}
+
+bool bench_suite_add(struct bench_suite *suite, const struct bench_config *config) {
+    struct bench_config *more = realloc(suite->config, (size_t)(suite->count + 1) * sizeof *more);
+    if (!more)
+        return false;
+    suite->config = more;
+    suite->config[suite->count] = *config;
+    bench_config_name(&suite->config[suite->count++]);
+    return true;
+}
+
+// Sizes -----------------------------------------------------------------------------------------------------
+
+// 16384, "16K", "64M"; 0: none of these.
+static int64_t size_of(bench_json value) {
+    const char *text = bench_json_text(value);
+    char *end = NULL;
+    if (!text)
+        return bench_json_number(value) >= 1 ? (int64_t)bench_json_number(value) : 0;
+    int64_t size = strtoll(text, &end, 10);
+    const char *units = "KMG", *unit = *end ? strchr(units, *end) : NULL;
+    return !*end ? size : unit && !end[1] ? size << 10 * (unit - units + 1) : 0;
+}
+
+static bool add_size(struct bench_suite *suite, struct bench_config config, bench_json size) {
+    config.dims = bench_json_is_list(size) ? bench_json_count(size) : 1;
+    if (config.dims < 1 || config.dims > 4)
+        return false;
+    for (int i = 0; i < config.dims; i++) {
+        config.dim[i] = size_of(bench_json_is_list(size) ? bench_json_at(size, i) : size);
+        if (config.dim[i] < 1)
+            return false;
+    }
+    return bench_suite_add(suite, &config);
+}
+
+// A number, a list of them, or {"from": 1024, "to": 8192, "times": 2}.
+static bool add_sizes(struct bench_suite *suite, struct bench_config config, bench_json size) {
+    double from = bench_json_number_of(size, "from"), to = bench_json_number_of(size, "to");
+    double times = bench_json_number_of(size, "times");
+    if (bench_json_is_list(size) || isnan(from))
+        return add_size(suite, config, size);
+    config.dims = 1;
+    for (; from <= to && times > 1; from *= times) {
+        config.dim[0] = (int64_t)from;
+        if (!bench_suite_add(suite, &config))
+            return false;
+    }
+    return times > 1;
+}
+
+// Items -----------------------------------------------------------------------------------------------------
+
+static bool wrong(char *error, size_t bytes, const struct bench_suite *suite, const char *what,
+                  const char *value) {
+    snprintf(error, bytes, "suite %s: %s '%s'", suite->name, what, value ? value : "");
+    return false;
+}
+
+static bool add_dtype(struct bench_suite *suite, bench_json item, struct bench_config config, char *error,
+                      size_t bytes) {
+    bench_json sizes = bench_json_get(item, "sizes");
+    if (bench_json_count(sizes) == 0)
+        return bench_suite_add(suite, &config);
+    for (int i = 0; i < bench_json_count(sizes); i++)
+        if (!add_sizes(suite, config, bench_json_at(sizes, i)))
+            return wrong(error, bytes, suite,
+                         "a size is not a number, a list of at most four, or a range, in", config.work);
+    return true;
+}
+
+static bool add_op(struct bench_suite *suite, bench_json item, struct bench_config config, char *error,
+                   size_t bytes) {
+    bench_json list = bench_json_get(item, "dtypes");
+    for (int i = 0; i < bench_json_count(list) || (i == 0 && !list); i++) {
+        const char *name = list ? bench_json_text(bench_json_at(list, i)) : "f32";
+        config.dtype = bench_dtype_find(name ? name : "");
+        if (config.dtype == BENCH_DTYPES)
+            return wrong(error, bytes, suite, "no dtype", name);
+        if (!add_dtype(suite, item, config, error, bytes))
+            return false;
+    }
+    return true;
+}
+
+static bool add_item(struct bench_suite *suite, bench_json item, char *error, size_t bytes) {
+    struct bench_config config = {0};
+    const char *work = bench_json_text_of(item, "work");
+    bench_json ops = bench_json_get(item, "ops");
+    if (!bench_work_find(work))
+        return wrong(error, bytes, suite, "no work", work);
+    snprintf(config.work, sizeof config.work, "%s", work);
+    for (int i = 0; i < bench_json_count(ops) || (i == 0 && !ops); i++) {
+        const char *op = bench_json_text(bench_json_at(ops, i));
+        snprintf(config.op, sizeof config.op, "%s", op ? op : "");
+        if (!add_op(suite, item, config, error, bytes))
+            return false;
+    }
+    return true;
+}
+
+static double number_or(bench_json root, const char *key, double fallback) {
+    double value = bench_json_number_of(root, key);
+    return isnan(value) ? fallback : value;
+}
+
+static bool read_suite(struct bench_suite *suite, bench_json root, char *error, size_t bytes) {
+    bench_json items = bench_json_get(root, "items");
+    suite->timing = (struct bench_timing){
+        .seconds = number_or(root, "seconds", 0.5),
+        .warm_seconds = number_or(root, "warm_seconds", 0.3),
+        .least = (int)number_or(root, "samples_least", 5),
+        .most = (int)number_or(root, "samples_most", 200),
+    };
+    if (bench_json_count(items) == 0)
+        return wrong(error, bytes, suite, "has no list", "items");
+    for (int i = 0; i < bench_json_count(items); i++)
+        if (!add_item(suite, bench_json_at(items, i), error, bytes))
+            return false;
+    return true;
+}
+
+bool bench_suite_open(struct bench_suite *suite, const char *name, char *error, size_t error_bytes) {
+    char file[96];
+    *suite = (struct bench_suite){0};
+    snprintf(suite->name, sizeof suite->name, "%.63s", name);
+    snprintf(file, sizeof file, "%.60s.json", name);
+    const char *built_in = bench_file_find(file);
+    bench_json root = built_in ? bench_json_parse(built_in, file, error, error_bytes)
+                               : bench_json_load(name, error, error_bytes);
+    if (!root && !built_in && access(name, R_OK))
+        snprintf(error, error_bytes,
+                 "no suite '%s': there are simple, gemm, full, tpu_simple, tpu_gemm and tpu_full, "
+                 "or give a file",
+                 name);
+    if (root && bench_json_text_of(root, "name")[0])
+        snprintf(suite->name, sizeof suite->name, "%.63s", bench_json_text_of(root, "name"));
+    bool done = root && read_suite(suite, root, error, error_bytes);
+    bench_json_free(root);
+    if (!done)
+        bench_suite_close(suite);
+    return done;
+}
+
+void bench_suite_close(struct bench_suite *suite) {
+    free(suite->config);
+    suite->config = NULL;
+    suite->count = 0;
+}

@@ -1,0 +1,112 @@
+// work.c - the kinds of work, and what they share: data that is random unless asked otherwise, arrays that are held until
+// the work is finished, elements as double for who verifies.
+
+#include "bench.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define WORK(name) extern const struct bench_work_kind bench_work_##name;
+#include "works.def"
+
+static const struct bench_work_kind *const kinds[] = {
+#define WORK(name) &bench_work_##name,
+#include "works.def"
+};
+
+const struct bench_work_kind *bench_work_kind(int index) {
+    return index < (int)(sizeof kinds / sizeof *kinds) ? kinds[index] : NULL;
+}
+
+const struct bench_work_kind *bench_work_find(const char *name) {
+    for (int i = 0; bench_work_kind(i); i++)
+        if (!strcmp(bench_work_kind(i)->name, name))
+            return bench_work_kind(i);
+    return NULL;
+}
+
+bool bench_fail(struct bench_work *w, const char *format, ...) {
+    va_list list;
+    va_start(list, format);
+    vsnprintf(w->why, sizeof w->why, format, list);
+    va_end(list);
+    return false;
+}
+
+bool bench_work_prepare(struct bench_work *w, const struct bench_config *config) {
+    w->kind = bench_work_find(config->work);
+    w->config = config;
+    if (!w->kind)
+        return bench_fail(w, "no work '%s'", config->work);
+    if (bench_dtype_of_arrays(config->dtype) == ZL_DTYPE_COUNT)
+        return bench_fail(w, "there are no arrays of %s yet", bench_dtype_name(config->dtype));
+    zl_random_seed(7);
+    bool done = false;
+    ZL_SCOPE {
+        done = w->kind->prepare(w);
+    }
+    return done;
+}
+
+static bool evaluate(struct bench_work *w, zl_array result) {
+    return w->is_async ? zl_async_eval(result) : zl_eval(result);
+}
+
+bool bench_work_run(struct bench_work *w, int count) {
+    if (w->kind->run)
+        return w->kind->run(w, count);
+    bool done = true;
+    for (int i = 0; i < count && done; i++)
+        ZL_SCOPE {
+            done = evaluate(w, w->kind->record(w));
+        }
+    return (!w->is_async || zl_synchronize()) && done;
+}
+
+void bench_work_finish(struct bench_work *w) {
+    for (int i = 0; i < w->inputs; i++)
+        zl_release(w->in[i]);
+    free(w->data);
+    w->inputs = 0;
+    w->data = NULL;
+}
+
+// Data ------------------------------------------------------------------------------------------------------
+
+zl_array bench_hold(struct bench_work *w, zl_array a) {
+    if (!a || w->inputs == (int)(sizeof w->in / sizeof *w->in) || !zl_eval(zl_retain(a)))
+        return NULL;
+    return w->in[w->inputs++] = a;
+}
+
+zl_array bench_random(struct bench_work *w, zl_shape shape) {
+    zl_dtype dtype = bench_dtype_of_arrays(w->config->dtype);
+    if (w->zeros)
+        return bench_hold(w, zl_zeros(shape, dtype));
+    if (dtype == ZL_INT8)
+        return bench_hold(w, zl_random_randint(zl_scalar(-127), zl_scalar(127), shape, dtype, NULL));
+    return bench_hold(w, zl_astype(zl_random_normal(shape, ZL_FLOAT32, NULL, NULL, NULL), dtype));
+}
+
+double *bench_elements(zl_array a) {
+    double *out = NULL;
+    ZL_SCOPE {
+        zl_array wide = zl_contiguous(zl_astype(a, ZL_FLOAT64), false);
+        size_t bytes = wide ? zl_nbytes(wide) : 0;
+        out = wide ? malloc(bytes ? bytes : 1) : NULL;
+        if (out && !zl_copy_to(wide, out, bytes)) {
+            free(out);
+            out = NULL;
+        }
+    }
+    return out;
+}
+
+double bench_dtype_epsilon(enum bench_dtype dtype) {
+    static const double epsilon[BENCH_DTYPES] = {
+        [BENCH_F64] = 0x1p-52, [BENCH_F32] = 0x1p-23, [BENCH_TF32] = 0x1p-10, [BENCH_BF16] = 0x1p-7,
+        [BENCH_F16] = 0x1p-10, [BENCH_FP8] = 0x1p-3,  [BENCH_INT8] = 0,
+    };
+    return epsilon[dtype];
+}
