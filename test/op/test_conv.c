@@ -183,6 +183,24 @@ TEST(conv_of_lines) {
         }
 }
 
+// As many channels as are packed tap by tap, with all strides and dilations; taps that take several chunks.
+TEST(conv_of_panels) {
+    static const zl_dtype dtypes[] = {ZL_FLOAT32, ZL_FLOAT64, ZL_FLOAT16, ZL_BFLOAT16};
+    for (int i = 0; i < (test_quick() ? 8 : 60); i++)
+        ZL_SCOPE {
+            int axes = 1 + i % 2;
+            struct sample s = some_sample(axes);
+            s.groups = 1 + i % 3 / 2;
+            s.channels = test_between(4, 9) * 4 + (i % 5 == 0);
+            s.outputs = test_between(4, 30);
+            check_sample(&s, axes, dtypes[i % 4], (int)test_between(0, 2));
+        }
+    struct sample s = some_sample(1);
+    s.groups = 1, s.channels = 700, s.outputs = 10, s.kernel[2] = 3;
+    ZL_SCOPE
+        check_sample(&s, 1, ZL_FLOAT32, 0);
+}
+
 // Sizes that take several tiles, columns that are cut, rows of channels that take several blocks, plain products.
 TEST(conv_of_large_arrays) {
     struct sample s = {.batch = 2, .channels = 24, .outputs = 140, .groups = 1};

@@ -3,7 +3,7 @@
 #ifndef CONV_H
 #define CONV_H
 
-#include "device/cpu/cpu.h"
+#include "device/cpu/gemm.h"
 #include "op/ops.h"
 
 // A convolution over three axes, of which the first may have one element.
@@ -21,6 +21,10 @@ struct convolution {
     int64_t taps, rows;                // elements of the kernel, and of the output, without channels
     bool is_product;                   // patches are the rows of x
     int64_t tile_rows, row_tiles, tile_cols, col_tiles;
+    // Of conv_panels.c.
+    const struct gemm_kernel *kernels;
+    char *packed;  // w
+    int64_t chunk; // elements of taps and channels
     atomic_bool failed;
 };
 
@@ -50,6 +54,21 @@ static inline struct spot spot_of(const struct convolution *v, int64_t row) {
     s.batch = row;
     return s;
 }
+
+static inline void conv_next_spot(const struct convolution *v, struct spot *s) {
+    for (int i = CONV_AXES - 1; i >= 0; i--) {
+        if (++s->at[i] < v->out[i])
+            return;
+        s->at[i] = 0;
+    }
+    s->batch++;
+}
+
+// conv_panels.c: where channels fill the units of a micro-kernel. w is packed into *room.
+bool    conv_has_panels(struct convolution *v);
+bool    conv_pack_kernels(struct convolution *v, void **room); // false and an error
+int64_t conv_panel_parts(struct convolution *v);
+void    conv_panels(const void *convolution, int64_t from, int64_t to); // parts
 
 // conv_lines.c: one channel into one. w has been copied, as wide as sums are.
 bool    conv_has_lines(const struct convolution *v);

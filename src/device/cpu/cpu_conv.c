@@ -1,4 +1,5 @@
-// cpu_conv.c - convolutions: patches of the input, a tile of them at a time, times the kernels as a matrix.
+// cpu_conv.c - convolutions: patches of the input, a tile of them at a time, times the kernels as a matrix, or as conv_panels.c
+// does it.
 //
 // Where each channel has a kernel of its own there is no matrix: rows of channels are multiplied and added, or lines if there
 // is one channel (conv_lines.c). Tiles do not depend on the number of threads, and so do not the results.
@@ -13,15 +14,6 @@ enum {
     COLS_LEAST = 128,
     CHANNELS = 512, // that are added up at once
 };
-
-static void next_spot(const struct convolution *v, struct spot *s) {
-    for (int i = CONV_AXES - 1; i >= 0; i--) {
-        if (++s->at[i] < v->out[i])
-            return;
-        s->at[i] = 0;
-    }
-    s->batch++;
-}
 
 // Patches ------------------------------------------------------------------------------------------------------------
 
@@ -80,7 +72,7 @@ static bool set_patches(const struct convolution *v, struct gemm *g, int64_t row
     struct spot s = spot_of(v, row);
     g->a_row = g->k;
     g->a = to;
-    for (int64_t i = 0; to && i < g->m; i++, to += g->k * v->item, next_spot(v, &s))
+    for (int64_t i = 0; to && i < g->m; i++, to += g->k * v->item, conv_next_spot(v, &s))
         copy_patch(v, to, from, &s);
     return to != NULL;
 }
@@ -185,7 +177,7 @@ static void convolve_channels(const void *context, int64_t row, int64_t to) {
     s.widen = is_half ? cpu_level()->rows->cast[ZL_FLOAT32][v->dtype] : NULL;
     s.next = v->groups * s.wide;
     struct spot at = spot_of(v, row);
-    for (; row < to; row++, next_spot(v, &at))
+    for (; row < to; row++, conv_next_spot(v, &at))
         for (int64_t c = 0; c < v->groups; c += CHANNELS) {
             char *y = v->y + (row * v->groups + c) * v->item;
             s.n = MIN_OF(CHANNELS, v->groups - c);
@@ -301,13 +293,37 @@ static bool set_channel_kernels(struct convolution *v, zl_array w, union scalar 
 
 // Running --------------------------------------------------------------------------------------------------------------
 
-static void run(const struct convolution *v, bool by_channel, bool by_line) {
+typedef void parts_fn(const void *convolution, int64_t from, int64_t to);
+
+static void run(const struct convolution *v, parts_fn *f, int64_t parts) {
     double flops = 2.0 * (double)v->rows * (double)v->taps * (double)v->channels * (double)v->outputs *
                    (double)v->groups;
-    int64_t parts = by_line ? conv_line_parts(v) : by_channel ? v->rows : v->groups * v->row_tiles * v->col_tiles;
     double grain = (double)parts * CPU_SPLIT / (flops + 1);
-    cpu_split(parts, grain < (double)parts ? (int64_t)grain + 1 : parts,
-              by_line ? conv_lines : by_channel ? convolve_channels : multiply_tiles, v);
+    cpu_split(parts, grain < (double)parts ? (int64_t)grain + 1 : parts, f, v);
+}
+
+// Sets up w for the way that suits, and goes it.
+static bool convolve(struct convolution *v, zl_array w, union scalar *value, void **room) {
+    bool by_channel = v->channels == 1 && v->outputs == 1 && v->groups > 1 && v->dtype != ZL_COMPLEX64;
+    bool by_line = conv_has_lines(v);
+    if (by_channel || by_line) {
+        if (!set_channel_kernels(v, w, value, &room[0]))
+            return false;
+        if (by_line)
+            conv_turn_lines(v, room[0]);
+        run(v, by_line ? conv_lines : convolve_channels, by_line ? conv_line_parts(v) : v->rows);
+        return true;
+    }
+    if (!set_kernel(v, w, value, &room[0]))
+        return false;
+    if (!conv_has_panels(v)) {
+        run(v, multiply_tiles, v->groups * v->row_tiles * v->col_tiles);
+        return true;
+    }
+    if (!conv_pack_kernels(v, &room[1]))
+        return false;
+    run(v, conv_panels, conv_panel_parts(v));
+    return true;
 }
 
 bool cpu_conv(const struct call *c) {
@@ -315,18 +331,12 @@ bool cpu_conv(const struct call *c) {
     struct convolution v = {
         .dtype = (zl_dtype)out->dtype, .item = (int64_t)array_item(out), .y = cpu_data(out)};
     union scalar value[2];
-    void *room[2] = {NULL, NULL};
+    void *room[3] = {NULL, NULL, NULL};
     atomic_init(&v.failed, false);
     set_axes(&v, c);
     cut(&v);
-    bool by_channel = v.channels == 1 && v.outputs == 1 && v.groups > 1 && v.dtype != ZL_COMPLEX64;
-    bool ok = set_input(&v, x, &value[0], &room[0]), by_line = ok && conv_has_lines(&v);
-    ok = ok && (by_channel || by_line ? set_channel_kernels : set_kernel)(&v, w, &value[1], &room[1]);
-    if (ok && by_line)
-        conv_turn_lines(&v, room[1]);
-    if (ok)
-        run(&v, by_channel, by_line);
-    for (int i = 0; i < 2; i++)
+    bool ok = set_input(&v, x, &value[0], &room[0]) && convolve(&v, w, &value[1], &room[1]);
+    for (size_t i = 0; i < COUNT(room); i++)
         if (room[i])
             memory_free(room[i]);
     return ok && !atomic_load(&v.failed);
