@@ -301,6 +301,8 @@ gemm_fn *cpu_choose_gemm(zl_dtype dtype, const struct gemm *g); // the best for 
 gemm_fn cpu_own_gemm;             // any float or complex dtype
 gemm_fn cpu_gemv;                 // m or n is 1; not complex
 bool cpu_is_tiny(zl_dtype dtype, const struct gemm *g);
+bool cpu_is_thin(zl_dtype dtype, const struct gemm *g);
+gemm_fn cpu_thin_gemm;            // of a few rows or columns: if cpu_is_thin
 gemm_fn cpu_tiny_gemm;            // where packing would take longer than multiplying: if cpu_is_tiny
 
 // In which parts a product of a call of matmul is computed.
