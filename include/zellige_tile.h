@@ -78,6 +78,9 @@ typedef struct {
 // the shapes. Shapes, dtypes and strides that do not fit are refused before it starts, with the parameter's name.
 ZL_API bool zl_kernel_run(zl_kernel kernel, int count, const zl_kernel_buffer *buffer);
 
+// The same that many times in a row; *seconds: of one of them, without copies of arguments, by the device's clock if it has one.
+ZL_API bool zl_kernel_time(zl_kernel kernel, int count, const zl_kernel_buffer *buffer, int repeats, double *seconds);
+
 // The same on arrays: inputs are evaluated and made row-major, outputs are new arrays that are yours (zl_release).
 ZL_API bool zl_kernel_call(zl_kernel kernel, int inputs, const zl_array *in, int outputs, zl_array *out);
 

@@ -5,12 +5,13 @@
 
 #include "device/device.h"
 #include "device/cpu/tile_kernel.h"
+#include "device/cuda/cuda_kernel.h"
 #include "device/opencl/opencl_kernel.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-static const struct kernel_driver *const drivers[] = {&cpu_kernel_driver, &opencl_kernel_driver};
+static const struct kernel_driver *const drivers[] = {&cpu_kernel_driver, &opencl_kernel_driver, &cuda_kernel_driver};
 
 const char *zl_kernel_target(int index) {
     return index >= 0 && index < (int)COUNT(drivers) ? drivers[index]->name : NULL;
@@ -237,11 +238,26 @@ static bool check_arguments(struct sizes *b, int count, const zl_kernel_buffer *
     return true;
 }
 
-static bool run_checked(zl_kernel k, int count, const zl_kernel_buffer *buffer, struct sizes *b) {
+// By the clock of the host where the device has none.
+static bool time_run(zl_kernel k, void *const *address, const int64_t *symbol, int repeats, double *seconds) {
+    if (k->driver->time)
+        return k->driver->time(k->compiled, address, symbol, repeats, seconds);
+    int64_t begin = clock_ns();
+    for (int i = 0; i < repeats; i++)
+        if (!k->driver->run(k->compiled, address, symbol))
+            return false;
+    *seconds = (double)(clock_ns() - begin) / 1e9 / repeats;
+    return true;
+}
+
+// repeats 0: once, and no time is asked for.
+static bool run_checked(zl_kernel k, int count, const zl_kernel_buffer *buffer, struct sizes *b, int repeats,
+                        double *seconds) {
     void **address = memory_zero(sizeof *address * (size_t)(count + 1));
     for (int i = 0; address && i < count; i++)
         address[i] = buffer[i].data;
-    bool done = address && k->driver->run(k->compiled, address, b->value);
+    bool done = address && (repeats ? time_run(k, address, b->value, repeats, seconds)
+                                    : k->driver->run(k->compiled, address, b->value));
     memory_free(address);
     return done;
 }
@@ -258,14 +274,23 @@ static void sizes_close(struct sizes *b) {
     memory_free(b->bound);
 }
 
-bool zl_kernel_run(zl_kernel k, int count, const zl_kernel_buffer *buffer) {
+static bool check_and_run(zl_kernel k, int count, const zl_kernel_buffer *buffer, int repeats, double *seconds) {
     struct sizes b;
-    if (!is_compiled(k, "zl_kernel_run"))
-        return false;
-    bool done =
-        sizes_open(&b, k->kernel) && check_arguments(&b, count, buffer) && run_checked(k, count, buffer, &b);
+    bool done = sizes_open(&b, k->kernel) && check_arguments(&b, count, buffer) &&
+                run_checked(k, count, buffer, &b, repeats, seconds);
     sizes_close(&b);
     return done;
+}
+
+bool zl_kernel_run(zl_kernel k, int count, const zl_kernel_buffer *buffer) {
+    return is_compiled(k, "zl_kernel_run") && check_and_run(k, count, buffer, 0, NULL);
+}
+
+bool zl_kernel_time(zl_kernel k, int count, const zl_kernel_buffer *buffer, int repeats, double *seconds) {
+    if (repeats < 1 || !seconds)
+        return error_false(ZL_ERROR_VALUE, "zl_kernel_time: %d repeats; at least one, and a place for the seconds",
+                           repeats);
+    return is_compiled(k, "zl_kernel_time") && check_and_run(k, count, buffer, repeats, seconds);
 }
 
 // Arrays ------------------------------------------------------------------------------------------------------------

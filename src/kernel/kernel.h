@@ -14,6 +14,8 @@ struct kernel_driver {
     void *(*compile)(struct tile_kernel *kernel, char **source);
     // address: one for each parameter, of its value if it is a scalar. False and an error.
     bool (*run)(void *compiled, void *const *address, const int64_t *symbol);
+    // Seconds of one of that many runs in a row, by the device's own clock. NULL: it has none.
+    bool (*time)(void *compiled, void *const *address, const int64_t *symbol, int repeats, double *seconds);
     void (*free)(void *compiled);
 };
 

@@ -85,3 +85,23 @@ struct pass_range pass_range(expr e) {
         return (struct pass_range){e->name->low, e->name->high};
     return e->args && e->op != TILE_LOAD ? range_of_op(e) : all;
 }
+
+// A name that counts from something to less than its extent.
+static void learn(const struct tile_stmt *s, int at) {
+    struct tile_name *name = (struct tile_name *)s->name[at];
+    struct pass_range end = pass_range(s->extent[at]), begin = s->begin ? pass_range(s->begin) : (struct pass_range){0, 0};
+    bool is_up = !s->step || pass_range(s->step).low > 0;
+    if (is_up && is_number(end.high) && name->high > end.high - 1)
+        name->high = end.high - 1;
+    if (is_up && is_number(begin.low) && name->low < begin.low)
+        name->low = begin.low;
+}
+
+void pass_learn(const struct tile_stmt *body) {
+    for (const struct tile_stmt *s = body; s; s = s->next) {
+        for (int i = 0; (s->kind == TILE_MAP || s->kind == TILE_FOR || s->kind == TILE_GRID) && i < s->indices; i++)
+            learn(s, i);
+        pass_learn(s->body);
+        pass_learn(s->other);
+    }
+}

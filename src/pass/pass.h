@@ -101,5 +101,7 @@ enum pass_step pass_step_of(expr index, const struct tile_name *variable);
 // What an integer can be, both included; INT64_MIN and INT64_MAX where nothing is known.
 struct pass_range { int64_t low, high; };
 struct pass_range pass_range(expr e);
+// Names of loops learn their ranges from the bounds.
+void pass_learn(const struct tile_stmt *body);
 
 #endif

@@ -256,9 +256,12 @@ static void make_loop(struct stages *t) {
     int token = kernel ? ++kernel->tokens : 0, ahead = t->count - 1;
     for (int k = 0; k < ahead; k++) {
         expr turn = box_number(k);
-        open_if_before_end(t, turn);
+        bool is_there = pass_range(loop->extent[0]).low > k;
+        if (!is_there)
+            open_if_before_end(t, turn);
         begin_copies(t, turn, token);
-        tile_close();
+        if (!is_there)
+            tile_close();
     }
     tile_open_for(loop->name[0], loop->begin, loop->extent[0], loop->step, TILE_SERIAL);
     t->turn = box_point(loop->name[0]);
@@ -273,7 +276,8 @@ static void make_loop(struct stages *t) {
         tile_close();
     thread_barrier();
     open_if_before_end(t, later);
-    begin_copies(t, later, token);
+    expr last = tile_binary(TILE_SUB, box_index(loop->extent[0]), box_number(1));
+    begin_copies(t, tile_binary(TILE_MIN, later, last), token); // of which the bounds are known
     tile_close();
     block(t, loop->body);
     tile_close();
@@ -337,7 +341,10 @@ static void make_block(struct stages *t, const struct tile_stmt *grid) {
 }
 
 bool pass_stages(struct tile_kernel *kernel, const struct target *target) {
-    if (!target->group || !target->group->has_async)
+    if (!target->group)
+        return true;
+    pass_learn(kernel->body);
+    if (!target->group->has_async)
         return true;
     struct stages t = {.target = target, .g = {.target = target, .ids = kernel->ids}};
     t.g.seen = memory_zero(sizeof *t.g.seen * (size_t)(kernel->ids + 1));

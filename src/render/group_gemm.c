@@ -50,7 +50,7 @@ static void load_a(struct program *p, const struct operand *o) {
     const char *row = o->is_transposed ? "zl_k * 16 + zl_lane / 16 * 8 + zl_lane % 8" : "zl_row + zl_i * 16 + zl_lane % 16";
     const char *column = o->is_transposed ? "zl_row + zl_i * 16 + zl_lane / 8 % 2 * 8" : "zl_k * 16 + zl_lane / 16 * 8";
     style_line(&p->style, "u32 zl_a[%" PRId64 "][4];", o->steps);
-    style_line(&p->style, "#pragma unroll");
+    style_line(&p->style, "ZL_UNROLL");
     style_line(&p->style, "for (u32 zl_i = 0; zl_i < %" PRId64 "; zl_i++)", o->steps);
     text_add(p->style.out, "%*szl_load_%s(zl_a[zl_i], ", 4 * p->style.indent + 4, "", o->is_transposed ? "transposed" : "matrices");
     lane_address(p, o, row, column);
@@ -62,7 +62,7 @@ static void load_b(struct program *p, const struct operand *o) {
                                        : "zl_column + zl_i * 16 + zl_lane / 16 * 8 + zl_lane % 8";
     const char *column = o->is_transposed ? "zl_column + zl_i * 16 + zl_lane / 16 * 8" : "zl_k * 16 + zl_lane / 8 % 2 * 8";
     style_line(&p->style, "u32 zl_b[%" PRId64 "][4];", o->steps);
-    style_line(&p->style, "#pragma unroll");
+    style_line(&p->style, "ZL_UNROLL");
     style_line(&p->style, "for (u32 zl_i = 0; zl_i < %" PRId64 "; zl_i++)", o->steps);
     text_add(p->style.out, "%*szl_load_%s(zl_b[zl_i], ", 4 * p->style.indent + 4, "", o->is_transposed ? "transposed" : "matrices");
     lane_address(p, o, row, column);
@@ -73,9 +73,9 @@ static void load_b(struct program *p, const struct operand *o) {
 static void pack_a(struct program *p, const struct operand *o, int64_t depth) {
     int id = o->region->buffer->id;
     style_line(&p->style, "u32 zl_a[%" PRId64 "][4];", o->steps);
-    style_line(&p->style, "#pragma unroll");
+    style_line(&p->style, "ZL_UNROLL");
     style_open(&p->style, "for (u32 zl_i = 0; zl_i < %" PRId64 "; zl_i++)", o->steps);
-    style_line(&p->style, "#pragma unroll");
+    style_line(&p->style, "ZL_UNROLL");
     style_open(&p->style, "for (u32 zl_j = 0; zl_j < 4; zl_j++)");
     style_line(&p->style, "const u32 zl_at = zl_i * %" PRId64 "u + zl_k * 8 + zl_j * 2;", depth / 2);
     style_line(&p->style, "zl_a[zl_i][zl_j] = (u32)b%d[zl_at] | (u32)b%d[zl_at + 1] << 16;", id, id);
@@ -84,9 +84,9 @@ static void pack_a(struct program *p, const struct operand *o, int64_t depth) {
 }
 
 static void multiply(struct program *p, const char *type, int sum, int64_t rows, int64_t pairs) {
-    style_line(&p->style, "#pragma unroll");
+    style_line(&p->style, "ZL_UNROLL");
     style_open(&p->style, "for (u32 zl_i = 0; zl_i < %" PRId64 "; zl_i++)", rows);
-    style_line(&p->style, "#pragma unroll");
+    style_line(&p->style, "ZL_UNROLL");
     style_open(&p->style, "for (u32 zl_j = 0; zl_j < %" PRId64 "; zl_j++)", 2 * pairs);
     style_line(&p->style, "zl_multiply_%s(b%d + (zl_i * %" PRId64 " + zl_j) * 4, zl_a[zl_i], zl_b[zl_j / 2] + zl_j %% 2 * 2);",
                type, sum, 2 * pairs);
@@ -108,11 +108,11 @@ void group_gemm(struct program *p, const struct tile_stmt *s) {
                           "zl_column = threadIdx.x / %d * %" PRId64 "u;",
                s->threads, rows, 32 * s->threads, columns);
     if (s->clear) {
-        style_line(&p->style, "#pragma unroll");
+        style_line(&p->style, "ZL_UNROLL");
         style_line(&p->style, "for (u32 zl_i = 0; zl_i < %" PRId64 "; zl_i++)", rows * columns / 32);
         style_line(&p->style, "    b%d[zl_i] = 0;", sum);
     }
-    style_line(&p->style, "#pragma unroll");
+    style_line(&p->style, "ZL_UNROLL");
     style_open(&p->style, "for (u32 zl_k = 0; zl_k < %" PRId64 "; zl_k++)", k / 16);
     if (s->region[0].buffer->memory == TILE_REGISTER)
         pack_a(p, &a, k);

@@ -83,7 +83,7 @@ static void emit_for(struct program *p, const struct tile_stmt *s) {
     }
     int64_t trips = program_number(s->extent[0]);
     if (s->loop == TILE_UNROLLED && trips > 0)
-        style_line(&p->style, p->own ? "#pragma unroll" : "#pragma GCC unroll %" PRId64, MIN_OF(trips, 64));
+        style_line(&p->style, p->own ? "ZL_UNROLL" : "#pragma GCC unroll %" PRId64, MIN_OF(trips, 64));
     if (pass_range(s->step).low > 0)
         style_open(&p->style, "for (%s j%d = from%d; j%d < e%d; j%d += by%d)", type, id, id, id, id, id, id);
     else

@@ -8,6 +8,7 @@ static const char *lacks_opencl(void);
 
 #include "base/base.h"
 #include "device/opencl/opencl.h"
+#include "tile/tile.h"
 
 #include <string.h>
 
@@ -155,4 +156,77 @@ static const struct sample {
 TEST(opencl_as_interpreted) {
     for (size_t i = 0; i < COUNT(samples); i++)
         tile_trial(samples[i].text, "opencl", samples[i].sizes, samples[i].near);
+}
+
+// Sizes that the kernel takes: about forty, multiples where it wants them.
+static void choose_sizes(const struct tile_kernel *k, int64_t *sizes) {
+    for (int i = 0; i < k->symbols; i++) {
+        const struct tile_name *s = k->symbol[i];
+        int64_t step = MAX_OF(s->divisor, 1), size = (40 + 3 * i + step - 1) / step * step;
+        sizes[i] = MAX_OF(MIN_OF(size, s->high), MAX_OF(s->low, 0));
+    }
+}
+
+// Every example of doc/tile.md.
+TEST(opencl_runs_the_manual) {
+    char *text = file_read(ZL_TEST_DIR "/../doc/tile.md", NULL);
+    REQUIRE(text);
+    int count = 0;
+    for (char *at = strstr(text, "```tile\n"), *end; at && (end = strstr(at + 8, "```")); at = strstr(end + 3, "```tile\n")) {
+        int64_t sizes[8] = {0};
+        *end = 0;
+        struct tile_kernel *k = tile_parse(at + 8, "tile.md");
+        if (CHECK(k) && k->symbols <= 8) {
+            choose_sizes(k, sizes);
+            tile_trial(at + 8, "opencl", sizes, 2e-3);
+            count++;
+        }
+        tile_free(k);
+    }
+    CHECK(count >= 9);
+    memory_free(text);
+}
+
+TEST(opencl_assertions_fail) {
+    static const char text[] = "kernel f(a: f32[n]) -> (y: f32[n]) {\n  grid b in n {\n    assert a[b] >= 0, "
+                               "\"negative\"\n    y[b] = sqrt(a[b])\n  }\n}";
+    zl_kernel k = zl_kernel_compile(text, "f.tile", "opencl");
+    zl_array a = zl_arange(-3, 3, 1, ZL_FLOAT32), out = NULL;
+    REQUIRE(k);
+    CHECK(!zl_kernel_call(k, 1, &a, 1, &out));
+    CHECK_HAS(zl_error(), "line 3: negative");
+    zl_clear_error();
+    zl_kernel_release(k);
+}
+
+// What a group cannot have is said before it runs.
+TEST(opencl_limits_are_errors) {
+    CHECK_ERROR(ZL_ERROR_COMPILE,
+                zl_kernel_compile("kernel f(a: f32[n]) -> (y: f32[n]) { grid b in 1, threads 65536 { y[0] = a[0] } }",
+                                  "f.tile", "opencl"));
+    CHECK_HAS(test_last_error(), "65536 threads");
+    CHECK_ERROR(ZL_ERROR_COMPILE,
+                zl_kernel_compile("kernel f(a: f32[n]) -> (y: f32[n]) { grid b in 1 { shared s: f32[1000000000]\n s[0] = a[0] "
+                                  "\n y[0] = s[0] } }",
+                                  "f.tile", "opencl"));
+    CHECK_HAS(test_last_error(), "4000000000 bytes of shared memory");
+    CHECK_ERROR(ZL_ERROR_COMPILE,
+                zl_kernel_compile("kernel f(a: f32[n]) -> (y: f32[n]) { grid b in 1 { shared s: f32[n]\n s[0] = a[0] "
+                                  "\n y[0] = s[0] } }",
+                                  "f.tile", "opencl"));
+    CHECK_HAS(test_last_error(), "must be a number");
+}
+
+TEST(opencl_kernels_are_timed) {
+    static const char text[] = "kernel twice(a: f32[n]) -> (y: f32[n]) { map i in n { y[i] = a[i] * 2.0 } }";
+    zl_kernel k = zl_kernel_compile(text, "twice.tile", "opencl");
+    float a[64] = {1}, y[64] = {0};
+    int64_t n = 64;
+    zl_kernel_buffer buffer[] = {{a, ZL_FLOAT32, 1, &n, NULL}, {y, ZL_FLOAT32, 1, &n, NULL}};
+    double seconds = 0;
+    REQUIRE(k);
+    CHECK(zl_kernel_time(k, 2, buffer, 3, &seconds));
+    CHECK(seconds > 0 && y[0] == 2);
+    CHECK_ERROR(ZL_ERROR_VALUE, zl_kernel_time(k, 2, buffer, 0, &seconds));
+    zl_kernel_release(k);
 }

@@ -13,7 +13,7 @@ enum { PARAMETERS = 8 };
 
 struct argument {
     zl_kernel_parameter parameter;
-    int64_t dim[TILE_DIMS], count;
+    int64_t dim[TILE_DIMS], stride[TILE_DIMS], count;
     size_t bytes;
     char *data, *wanted;
 };
@@ -36,12 +36,22 @@ static void fill_random(struct argument *a) {
     free(values);
 }
 
-static bool make_argument(zl_kernel k, int at, const int64_t *sizes, struct argument *a) {
+// Elements of a buffer from its first to its last; its strides are numbers.
+static int64_t elements(const struct tile_parameter *p, struct argument *a) {
+    int64_t count = 1, far = 1;
+    for (int i = a->parameter.ndim - 1; i >= 0; i--) {
+        expr own = p->buffer->stride ? p->buffer->stride[i] : NULL;
+        a->stride[i] = own ? tile_value_of(own->type, own->bits).i : count;
+        count *= a->dim[i];
+        far += (a->dim[i] - 1) * a->stride[i];
+    }
+    return count ? far : 0;
+}
+
+static bool make_argument(zl_kernel k, const struct tile_kernel *tile, int at, const int64_t *sizes, struct argument *a) {
     if (!zl_kernel_parameter_at(k, at, &a->parameter) || !zl_kernel_shape(k, at, sizes, a->dim))
         return false;
-    a->count = 1;
-    for (int i = 0; i < a->parameter.ndim; i++)
-        a->count *= a->dim[i];
+    a->count = elements(&tile->parameter[at], a);
     a->bytes = (size_t)a->count * zl_dtype_size(a->parameter.dtype);
     a->data = calloc(1, a->bytes + 1);
     a->wanted = malloc(a->bytes + 1);
@@ -88,8 +98,8 @@ void tile_trial(const char *text, const char *target, const int64_t *sizes, doub
     bool good = k && count <= PARAMETERS;
     for (int i = 0; good && i < count; i++) {
         struct argument *a = &argument[i];
-        good = CHECK(make_argument(k, i, sizes, a));
-        buffer[i] = (zl_kernel_buffer){a->data, a->parameter.dtype, a->parameter.ndim, a->dim, NULL};
+        good = CHECK(make_argument(k, tile, i, sizes, a));
+        buffer[i] = (zl_kernel_buffer){a->data, a->parameter.dtype, a->parameter.ndim, a->dim, a->stride};
         wanted[i] = a->wanted;
     }
     good = good && CHECK(tile_interpret(tile, wanted, sizes)) && CHECK(zl_kernel_run(k, count, buffer));

@@ -40,6 +40,7 @@ enum { CUDA_OUT_OF_MEMORY = 2 };
     F(cuMemFree_v2, (cuda_address memory))                                                                             \
     F(cuMemcpyHtoDAsync_v2, (cuda_address to, const void *from, size_t bytes, cuda_stream s))                          \
     F(cuMemcpyDtoHAsync_v2, (void *to, cuda_address from, size_t bytes, cuda_stream s))                                \
+    F(cuPointerGetAttribute, (void *out, int what, cuda_address memory))                                               \
     F(cuModuleLoadData, (cuda_module * out, const void *code))                                                         \
     F(cuModuleUnload, (cuda_module m))                                                                                 \
     F(cuModuleGetFunction, (cuda_function * out, cuda_module m, const char *name))                                     \

@@ -15,7 +15,8 @@ struct compiled {
     struct lock lock;      // arguments belong to a function
 };
 
-static const char options[] = "-cl-std=CL1.2 -w";
+static const char options[] = "-cl-std=CL1.2 -w", options_of_cpu[] = "-cl-std=CL1.2 -w -DZL_CPU";
+enum { KIND_CPU = 1 << 1 };
 
 // Compiling -------------------------------------------------------------------------------------------------------------
 
@@ -59,7 +60,7 @@ static void *compile(struct tile_kernel *kernel, char **source) {
     if (!c)
         return NULL;
     bool good = (c->device = opencl_device(0)) && (*source = render_kernel(kernel, "opencl_tiles")) &&
-                group_kernel_open(&c->group, kernel) && (c->program = opencl_build(c->device, *source, options)) &&
+                group_kernel_open(&c->group, kernel) && (c->program = opencl_build(c->device, *source, c->device->kind & KIND_CPU ? options_of_cpu : options)) &&
                 find_functions(c);
     if (good)
         return c;
