@@ -36,7 +36,7 @@ static expr groups_of(const struct render_launch *l) {
 }
 
 static bool is_room(const struct tile_stmt *s) {
-    return s->kind == TILE_ALLOC;
+    return s->kind == TILE_ALLOC && !s->buffer->base;
 }
 
 static void list_sizes(struct group_kernel *g, expr *root) {

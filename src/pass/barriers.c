@@ -54,8 +54,8 @@ static uint32_t way_of(struct group *g, const struct tile_stmt *s) {
 // Whether a statement touches the element of its own point alone.
 static bool is_own(const struct tile_stmt *s, const struct access *a) {
     if (a->region)
-        return (s->kind == TILE_COPY || s->kind == TILE_FILL) && fragments_is_whole(a->region, NULL);
-    if (!a->index || !thread_is_spread(s) || a->buffer->ndim != s->indices)
+        return (s->kind == TILE_COPY || s->kind == TILE_FILL) && !a->buffer->base && fragments_is_whole(a->region, NULL);
+    if (!a->index || a->buffer->base || !thread_is_spread(s) || a->buffer->ndim != s->indices)
         return false;
     for (int i = 0; i < s->indices; i++) {
         expr e = a->index[i];
@@ -86,9 +86,10 @@ static bool is_common(const struct group *g, const struct tile_buffer *b) {
 
 static void look(struct group *g, const struct access *a, void *data) {
     struct placing *p = data;
-    if (!is_common(g, a->buffer))
+    const struct tile_buffer *memory = tile_memory_of(a->buffer);
+    if (!is_common(g, memory))
         return;
-    struct touched *t = &p->of[a->buffer->id];
+    struct touched *t = &p->of[memory->id];
     uint32_t way = a->is_atomic                                    ? ATOMICALLY
                    : p->way <= FIRST_THREAD || is_own(p->at, a) ? p->way
                                                                  : EVERYBODY;

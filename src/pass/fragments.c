@@ -6,6 +6,8 @@
 
 #include "pass/threads.h"
 
+#include <string.h>
+
 enum { REGISTER_BYTES = 1024 }; // of one tile in one thread, at most
 
 int64_t fragments_number(expr e) {
@@ -40,14 +42,15 @@ static expr without_casts(expr e) {
 }
 
 bool fragments_is_whole(const struct tile_region *r, const struct tile_region *other) {
+    int mine[TILE_DIMS], theirs[TILE_DIMS], axes = other ? tile_pair(r, other, mine, theirs) : 0;
     for (int i = 0; i < r->buffer->ndim; i++) {
-        int64_t size = fragments_number(r->buffer->shape[i]);
-        if (r->origin && fragments_number(r->origin[i]) != 0)
-            return false;
-        if (r->extent && fragments_number(r->extent[i]) != size)
-            return false;
-        int axis = other ? i - r->buffer->ndim + other->buffer->ndim : 0;
-        if (!r->extent && r->origin && (!other || fragments_number(axis < 0 ? NULL : box_region_size(other, axis)) != size))
+        int64_t size = fragments_number(r->buffer->shape[i]), taken = r->extent ? fragments_number(r->extent[i]) : size;
+        if (r->origin && !r->extent) // as the other has it
+            taken = other && mine[i] < axes ? 1 : -1;
+        for (int k = 0; r->origin && !r->extent && other && k < other->buffer->ndim; k++)
+            if (mine[i] >= 0 && theirs[k] == mine[i])
+                taken = fragments_number(tile_region_size(other, k));
+        if (taken != size || (r->origin && fragments_number(r->origin[i]) != 0))
             return false;
     }
     return true;
@@ -119,27 +122,31 @@ static void gather_index(struct group *g, const struct access *a, void *data) {
         u->is_good = u->is_good && same_use(u, &this);
 }
 
-static void gather_region(struct group *g, struct gather *t, int which, int other, int without) {
-    const struct tile_region *r = &t->stmt->region[which], *o = other < 0 ? NULL : &t->stmt->region[other];
+// of: the variable of each axis, -1 of one that stays at its origin.
+static void gather_region(struct group *g, struct gather *t, int which, const struct tile_region *other, const int *of) {
+    const struct tile_region *r = &t->stmt->region[which];
     bool is_new;
     struct use *u = is_fragment(g, r->buffer) ? find_use(t, r->buffer, &is_new) : NULL;
     if (!u)
         return;
-    int axes = MAX_OF(r->buffer->ndim, o ? o->buffer->ndim : 0);
-    u->is_good = is_new && fragments_is_whole(r, without < 0 ? o : NULL);
+    u->is_good = is_new && fragments_is_whole(r, other);
     for (int axis = 0; axis < r->buffer->ndim; axis++) {
-        int var = axes - r->buffer->ndim + axis;
-        if (without >= 0 && r->buffer->ndim < axes)
-            var = axis + (axis >= without);
-        else if (var == without)
-            continue;
         int64_t size = fragments_number(r->buffer->shape[axis]);
-        if (size > 1) {
-            u->to[var] = axis;
-            u->size[var] = size;
+        if (size > 1 && of[axis] >= 0) {
+            u->to[of[axis]] = axis;
+            u->size[of[axis]] = size;
         }
-        u->is_good = u->is_good && size > 0;
+        u->is_good = u->is_good && (size == 1 || (size > 1 && of[axis] >= 0));
     }
+}
+
+static const int in_order[TILE_DIMS] = {0, 1, 2, 3, 4, 5, 6, 7};
+
+// The axes of a result: those of the source without the one that is reduced, which may be there with size 1.
+static void result_axes(const struct tile_stmt *s, int *of) {
+    bool has_it = s->region[1].buffer->ndim == s->region[0].buffer->ndim;
+    for (int axis = 0; axis < TILE_DIMS; axis++)
+        of[axis] = has_it ? (axis == s->axis ? -1 : axis) : axis + (axis >= s->axis);
 }
 
 int fragments_uses(struct group *g, const struct tile_stmt *s, struct use *use) {
@@ -147,14 +154,18 @@ int fragments_uses(struct group *g, const struct tile_stmt *s, struct use *use) 
     if (thread_is_spread(s))
         thread_accesses(g, s, gather_index, &t);
     else if (s->kind == TILE_COPY) {
-        gather_region(g, &t, 0, 1, -1);
-        gather_region(g, &t, 1, 0, -1);
+        int of[2][TILE_DIMS];
+        tile_pair(&s->region[0], &s->region[1], of[0], of[1]);
+        gather_region(g, &t, 0, &s->region[1], of[0]);
+        gather_region(g, &t, 1, &s->region[0], of[1]);
     } else if (s->kind == TILE_FILL)
-        gather_region(g, &t, 1, -1, -1);
+        gather_region(g, &t, 1, NULL, in_order);
     else if (s->kind == TILE_REDUCE) {
-        gather_region(g, &t, 0, -1, -1);
+        int of[TILE_DIMS];
+        result_axes(s, of);
+        gather_region(g, &t, 0, NULL, in_order);
         if (is_fragment(g, s->region[0].buffer))
-            gather_region(g, &t, 1, 0, s->axis);
+            gather_region(g, &t, 1, NULL, of);
     }
     return t.count;
 }
@@ -179,6 +190,8 @@ static struct sweep extents_of(const struct tile_stmt *s) {
         w.name[i] = b.name[i];
         w.extent[i] = b.size[i];
     }
+    for (int i = 0; i < 2; i++)
+        memcpy(w.pair[i], s->kind == TILE_COPY ? b.pair[i] : in_order, sizeof w.pair[i]);
     return w;
 }
 
@@ -466,8 +479,21 @@ static void hold_inner(struct group *g, const struct tile_stmt *body) {
     }
 }
 
+// A view is of memory that threads have in common, or of the kernel's.
+static void hold_view(struct group *g, const struct tile_buffer *b) {
+    const struct tile_buffer *memory = tile_memory_of(b);
+    bool is_here = memory->id < g->buffers && memory->parameter < 0 && g->of[memory->id].how != HELD_AS_IS;
+    g->of[b->id].how = is_here ? HELD_SHARED : HELD_AS_IS;
+    if (is_here) {
+        g->of[memory->id].how = HELD_SHARED;
+        g->of[memory->id].has_view = true;
+    }
+}
+
 static void hold(struct group *g, const struct tile_stmt *s) {
-    if (s->kind == TILE_ALLOC)
+    if (s->kind == TILE_ALLOC && s->buffer->base)
+        hold_view(g, s->buffer);
+    else if (s->kind == TILE_ALLOC)
         g->of[s->buffer->id].how = s->buffer->memory == TILE_FRAGMENT   ? HELD_IN_REGISTERS
                                    : s->buffer->memory == TILE_REGISTER ? HELD_BY_ALL
                                                                         : HELD_SHARED;

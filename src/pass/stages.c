@@ -38,8 +38,9 @@ struct usage {
 static void count_use(struct group *g, const struct access *a, void *data) {
     struct usage *u = data;
     (void)g;
-    u->uses += a->buffer == u->buffer;
-    u->writes += a->buffer == u->buffer && a->is_write;
+    bool is_it = tile_memory_of(a->buffer) == u->buffer;
+    u->uses += is_it;
+    u->writes += is_it && (a->is_write || a->buffer != u->buffer); // a view stays where it is
 }
 
 static void count_uses(struct group *g, const struct tile_stmt *body, struct usage *u) {
@@ -65,7 +66,7 @@ static bool is_known_ahead(expr e) {
 static bool runs_ahead(struct stages *t, const struct tile_stmt *s) {
     const struct tile_region *from = &s->region[0], *to = &s->region[1];
     if (s->kind != TILE_COPY || s->is_async || from->buffer->parameter < 0 || from->buffer->is_output ||
-        to->buffer->memory != TILE_SHARED || to->buffer->ndim >= TILE_DIMS || to->buffer->stride ||
+        to->buffer->memory != TILE_SHARED || to->buffer->ndim >= TILE_DIMS || to->buffer->stride || to->buffer->base || s->value ||
         !tile_type_equal(from->buffer->type, to->buffer->type) || !fragments_is_whole(to, from))
         return false;
     for (int i = 0; from->origin && i < from->buffer->ndim; i++)

@@ -306,17 +306,31 @@ struct tile_region thread_region(struct group *g, const struct tile_region *r, e
     return (struct tile_region){h ? h->now : r->buffer, r->origin ? origin : NULL, r->extent};
 }
 
+void thread_place(const struct sweep *w, int which, const struct tile_region *r, const expr *point, expr *index) {
+    for (int i = 0; i < r->buffer->ndim; i++) {
+        int var = w->pair[which][i];
+        expr origin = box_origin(r, i);
+        index[i] = var < 0 ? origin : r->origin ? tile_binary(TILE_ADD, origin, point[var]) : point[var];
+    }
+}
+
+void thread_axes(const struct sweep *w, int which, const struct tile_buffer *b, int *to) {
+    for (int var = 0; var < TILE_DIMS; var++)
+        to[var] = LAYOUT_COPIES;
+    for (int axis = 0; axis < b->ndim; axis++)
+        if (w->pair[which][axis] >= 0 && fragments_number(b->shape[axis]) > 1)
+            to[w->pair[which][axis]] = axis;
+}
+
 // The element of a region at the points; its test where it may be outside of the buffer.
-static const struct tile_buffer *region_element(struct points *p, const struct tile_region *r, expr *at, int *indices,
-                                                expr *inside) {
+static const struct tile_buffer *region_element(struct points *p, const struct tile_stmt *s, int which, expr *at,
+                                                int *indices, expr *inside) {
+    const struct tile_region *r = &s->region[which];
     const struct holding *h = holding_of(p->g, r->buffer);
     *inside = NULL;
     if (h && h->how == HELD_IN_REGISTERS) {
-        int to[TILE_DIMS], vars = p->sweep.vars;
-        for (int var = 0; var < TILE_DIMS; var++) {
-            int axis = var - vars + r->buffer->ndim;
-            to[var] = var < vars && axis >= 0 && fragments_number(r->buffer->shape[axis]) > 1 ? axis : LAYOUT_COPIES;
-        }
+        int to[TILE_DIMS];
+        thread_axes(&p->sweep, which, r->buffer, to);
         at[0] = box_number(0);
         at[1] = box_index(thread_slot(p, r->buffer, to));
         *indices = 2;
@@ -324,17 +338,16 @@ static const struct tile_buffer *region_element(struct points *p, const struct t
     }
     expr origin[TILE_DIMS];
     struct tile_region here = thread_region(p->g, r, origin);
-    struct box b = {.axes = p->sweep.vars};
-    box_place(&here, &b, p->point, at);
+    thread_place(&p->sweep, which, &here, p->point, at);
     *indices = r->buffer->ndim;
     *inside = box_holds(&here, at);
     return here.buffer;
 }
 
-static void store_at(struct points *p, const struct tile_region *to, expr value) {
+static void store_at(struct points *p, const struct tile_stmt *s, expr value) {
     expr at[TILE_DIMS], inside;
     int indices;
-    const struct tile_buffer *b = region_element(p, to, at, &indices, &inside);
+    const struct tile_buffer *b = region_element(p, s, 1, at, &indices, &inside);
     if (b->memory != TILE_REGISTER && p->first)
         inside = box_both(p->first, inside);
     tile_store(b, indices, at, value, inside);
@@ -346,9 +359,10 @@ static void copy_elements(struct group *g, const struct tile_stmt *s) {
     if (thread_open_points(g, &p, &w)) {
         expr at[TILE_DIMS], inside;
         int indices;
-        const struct tile_buffer *b = region_element(&p, &s->region[0], at, &indices, &inside);
-        expr value = tile_load(b, indices, at, inside, NULL);
-        store_at(&p, &s->region[1], value ? tile_cast(s->region[1].buffer->type, value) : NULL);
+        const struct tile_buffer *b = region_element(&p, s, 0, at, &indices, &inside);
+        struct points none = {.g = g};
+        expr value = tile_load(b, indices, at, inside, inside ? thread_rewrite(&none, s->value) : NULL);
+        store_at(&p, s, value ? tile_cast(s->region[1].buffer->type, value) : NULL);
     }
     thread_close_points(&p);
 }
@@ -366,7 +380,7 @@ void thread_fill(struct group *g, const struct tile_stmt *s) {
     map_free(&g->rewritten);
     if (thread_open_points(g, &p, &w)) {
         struct points none = {.g = g};
-        store_at(&p, &s->region[1], thread_rewrite(&none, s->value));
+        store_at(&p, s, thread_rewrite(&none, s->value));
     }
     thread_close_points(&p);
     map_free(&g->rewritten);

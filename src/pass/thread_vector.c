@@ -91,11 +91,10 @@ static struct tile_region run_at(const struct tile_buffer *b, expr *index, expr 
 // Outside of the source there are zeros.
 static void copy_run(struct vectors *v, struct points *p) {
     struct tile_region run[2];
-    struct box b = {.axes = p->sweep.vars};
     expr at[2][TILE_DIMS], extent[2][TILE_DIMS], inside[2];
     for (int i = 0; i < 2; i++) {
         const struct tile_region *r = &v->side[i].region;
-        box_place(r, &b, p->point, at[i]);
+        thread_place(&p->sweep, i, r, p->point, at[i]);
         inside[i] = box_holds(r, at[i]);
         run[i] = run_at(r->buffer, at[i], extent[i], v->run);
     }
@@ -145,8 +144,7 @@ static void copy_registers(struct vectors *v, int held) {
     snprintf(text, sizeof text, "run%d", tile_current() ? tile_current()->buffers : 0);
     expr size = box_number(v->run), zero = box_number(0), at[TILE_DIMS], extent[TILE_DIMS], run_extent[1];
     struct tile_buffer *run = tile_alloc(text, type, TILE_REGISTER, 1, &size);
-    struct box b = {.axes = w.vars};
-    box_place(memory, &b, p.point, at);
+    thread_place(&w, !held, memory, p.point, at);
     expr inside = box_holds(memory, at);
     struct tile_region there = run_at(memory->buffer, at, extent, v->run);
     if (!run)
@@ -154,11 +152,7 @@ static void copy_registers(struct vectors *v, int held) {
     run->align = (int)v->run * tile_type_bytes(type);
     struct tile_region here = run_at(run, &zero, run_extent, v->run);
     int to[TILE_DIMS];
-    for (int var = 0; var < TILE_DIMS; var++) {
-        const struct tile_buffer *tile = v->stmt->region[held].buffer;
-        int axis = var - w.vars + tile->ndim;
-        to[var] = var < w.vars && axis >= 0 && fragments_number(tile->shape[axis]) > 1 ? axis : LAYOUT_COPIES;
-    }
+    thread_axes(&w, held, v->stmt->region[held].buffer, to);
     if (held == 1 && inside) { // reads zeros outside
         tile_append((struct tile_stmt){
             .kind = TILE_FILL, .loop = TILE_VECTOR, .region = {[1] = here}, .value = tile_const_int(type, 0)});
@@ -190,11 +184,17 @@ static void copy_registers(struct vectors *v, int held) {
 
 // Deciding --------------------------------------------------------------------------------------------------------------
 
+// The last axis of the rectangle is that of the buffer.
+static bool is_last_pair(const struct vectors *v, const struct box *b, int which) {
+    int last = v->stmt->region[which].buffer->ndim - 1;
+    return last >= 0 && b->pair[which][last] == b->axes - 1;
+}
+
 static bool plan_memory(struct vectors *v) {
     const struct tile_region *from = &v->stmt->region[0], *to = &v->stmt->region[1];
     struct box b = box_of(from, to);
     int bytes = tile_type_bytes(from->buffer->type);
-    if (!b.axes || !tile_type_equal(from->buffer->type, to->buffer->type))
+    if (!b.axes || !is_last_pair(v, &b, 0) || !is_last_pair(v, &b, 1) || !tile_type_equal(from->buffer->type, to->buffer->type))
         return false;
     for (int i = 0; i < b.axes; i++)
         if (fragments_number(b.size[i]) <= 0)
@@ -208,7 +208,8 @@ static bool plan_memory(struct vectors *v) {
 static bool plan_registers(struct vectors *v, int held) {
     struct sweep w = fragments_sweep(v->g, v->stmt);
     const struct layout_digit *d = &w.layout.slot[0];
-    if (!w.has_layout || !w.layout.slots || d->axis != w.vars - 1 || d->step != 1 || w.vars != v->side[!held].region.buffer->ndim)
+    if (!w.has_layout || !w.layout.slots || d->axis != w.vars - 1 || d->step != 1 ||
+        w.pair[!held][v->side[!held].region.buffer->ndim - 1] != w.vars - 1)
         return false;
     for (int i = 0; i < w.vars; i++) // whole tiles alone: no guards
         if (fragments_number(w.extent[i]) != w.covered[i])
@@ -223,7 +224,8 @@ bool thread_vector_copy(struct group *g, const struct tile_stmt *s, void (*other
     for (int i = 0; i < 2; i++)
         v.side[i].region = thread_region(g, &s->region[i], v.side[i].origin);
     bool held[2] = {is_in_registers(&v, 0), is_in_registers(&v, 1)};
-    bool good = held[0] != held[1] ? plan_registers(&v, held[1]) : !held[0] && plan_memory(&v);
+    bool is_zero = !s->value || (s->value->op == TILE_CONST && !s->value->bits); // outside
+    bool good = !is_zero ? false : held[0] != held[1] ? plan_registers(&v, held[1]) : !held[0] && plan_memory(&v);
     if (!good || g->flat || !tile_current() || tile_current()->failed)
         return false;
     if (v.test)

@@ -25,6 +25,10 @@ static bool is_power(int64_t n) {
 }
 
 // Rows that matrix instructions read lie such that eight of them meet in no bank.
+static const struct tile_buffer *now_of(const struct group *g, const struct tile_buffer *b) {
+    return b->id < g->buffers && g->of[b->id].now ? g->of[b->id].now : b;
+}
+
 static void alloc_shared(struct group *g, const struct tile_buffer *b) {
     struct holding *h = &g->of[b->id];
     struct tile_buffer *now = tile_alloc(b->text, b->type, TILE_SHARED, b->ndim, b->shape);
@@ -35,7 +39,7 @@ static void alloc_shared(struct group *g, const struct tile_buffer *b) {
     int64_t row = b->ndim ? fragments_number(b->shape[b->ndim - 1]) * tile_type_bytes(b->type) : 0;
     int64_t rows = b->ndim > 1 ? fragments_number(b->shape[b->ndim - 2]) : 0;
     bool is_even = is_power(row) && row >= 32 && rows * row % (8 * MAX_OF(row, 128)) == 0; // so are all matrices of a stack
-    if (h->is_operand && is_even) {
+    if (h->is_operand && is_even && !h->has_view) {
         now->swizzle = 3;
         now->align = 1024;
     }
@@ -44,7 +48,9 @@ static void alloc_shared(struct group *g, const struct tile_buffer *b) {
 
 static void alloc(struct group *g, const struct tile_stmt *s) {
     struct holding *h = &g->of[s->buffer->id];
-    if (h->how == HELD_SHARED) {
+    if (s->buffer->base) {
+        h->now = tile_view(s->buffer->text, s->buffer->type, now_of(g, s->buffer->base), s->buffer->ndim, s->buffer->shape);
+    } else if (h->how == HELD_SHARED) {
         alloc_shared(g, s->buffer);
     } else if (h->how == HELD_IN_REGISTERS) {
         expr shape[2] = {box_number(1), box_number(h->is_known ? layout_registers(&h->layout) : 1)};
@@ -61,6 +67,20 @@ static void by_first(struct group *g, const struct tile_stmt *s) {
     thread_alone(g, s);
     if (!is_own)
         tile_close();
+}
+
+// What was there is for all threads to know.
+static void atomic_by_first(struct group *g, const struct tile_stmt *s) {
+    expr one[2] = {box_number(1), box_number(1)}, zero[2] = {box_number(0), box_number(0)};
+    struct tile_buffer *told = tile_alloc("told", s->old->type, TILE_SHARED, 2, one);
+    thread_barrier();
+    tile_open_if(tile_binary(TILE_EQ, g->thread, thread_number(0)));
+    thread_alone(g, s);
+    if (told)
+        tile_store(told, 2, zero, tile_name_value(s->old, TILE_LOCAL), NULL);
+    tile_close();
+    thread_barrier();
+    tile_assign(s->old, told ? tile_load(told, 2, zero, NULL, NULL) : NULL);
 }
 
 static void with_body(struct group *g, const struct tile_stmt *s) {
@@ -94,8 +114,13 @@ static void one(struct group *g, const struct tile_stmt *s) {
     case TILE_REDUCE: thread_reduce(g, s); return;
     case TILE_SCAN: thread_scan(g, s); return;
     case TILE_GEMM: thread_gemm(g, s); return;
-    case TILE_STORE:
     case TILE_ATOMIC:
+        if (s->old && !thread_is_private(g, s->buffer))
+            atomic_by_first(g, s);
+        else
+            by_first(g, s);
+        return;
+    case TILE_STORE:
     case TILE_ASSERT:
     case TILE_PRINT: by_first(g, s); return;
     case TILE_FOR:
@@ -235,8 +260,9 @@ struct outside {
 static void note_access(struct group *g, const struct access *a, void *data) {
     struct outside *o = data;
     (void)g;
-    if (a->buffer->id < o->buffers && o->where[a->buffer->id] > 0 && o->where[a->buffer->id] != o->run)
-        o->where[a->buffer->id] = -1;
+    int id = tile_memory_of(a->buffer)->id;
+    if (id < o->buffers && o->where[id] > 0 && o->where[id] != o->run)
+        o->where[id] = -1;
 }
 
 static void note_all(struct group *g, const struct tile_stmt *body, struct outside *o) {
@@ -252,7 +278,7 @@ static void note_all(struct group *g, const struct tile_stmt *body, struct outsi
 static void find_outside(struct group *g, const struct tile_stmt *body, struct outside *o) {
     for (const struct tile_stmt *s = body; s; s = s->next) {
         o->run += s->kind == TILE_GRID;
-        if (s->kind == TILE_ALLOC)
+        if (s->kind == TILE_ALLOC && !s->buffer->base)
             o->where[s->buffer->id] = s->buffer->memory == TILE_GLOBAL ? -1 : o->run;
         struct tile_stmt alone = *s;
         alone.next = NULL;
@@ -267,7 +293,8 @@ static bool emit_kernel(const struct target *target, struct tile_stmt *body, con
     for (struct tile_stmt *s = body, *next; s; s = next) {
         next = s->next;
         s->next = NULL;
-        if (s->kind == TILE_ALLOC && o->where[s->buffer->id] < 0) {
+        const struct tile_buffer *memory = s->kind == TILE_ALLOC ? tile_memory_of(s->buffer) : NULL;
+        if (memory && (memory->parameter >= 0 || o->where[memory->id] < 0)) {
             ((struct tile_buffer *)s->buffer)->memory = TILE_GLOBAL;
             tile_append(*s);
             continue;

@@ -12,6 +12,7 @@ enum { SUBGROUP = 32, USES = 32 };
 struct holding {
     enum { HELD_AS_IS, HELD_SHARED, HELD_IN_REGISTERS, HELD_BY_ALL } how; // by all: each thread has the whole of it
     bool is_sum, is_operand;                                              // of a product
+    bool has_view;
     bool is_known;                                                        // the layout is
     struct layout layout;
     const struct tile_buffer *now; // what stands for it
@@ -55,6 +56,7 @@ struct sweep {
     bool has_layout;
     struct layout layout;         // axes are the vars
     int64_t covered[TILE_DIMS];   // of a layout: points along each
+    int pair[2][TILE_DIMS];       // of a copy: the var of each axis of its regions, -1 of one that stays at its origin
 };
 
 // How a tile in registers is used by a sweep: its axis for each var.
@@ -88,6 +90,11 @@ expr thread_number(int64_t value); // u32
 // A region as the thread has it: what stands for its buffer now; origin has room for TILE_DIMS.
 struct tile_region thread_region(struct group *g, const struct tile_region *r, expr *origin);
 void thread_barrier(void);
+
+// The element of a region of a copy (or of a fill, which is the second) at a point.
+void thread_place(const struct sweep *w, int which, const struct tile_region *r, const expr *point, expr *index);
+// Which axis of the region's tile each var is; LAYOUT_COPIES: none, or one of size 1.
+void thread_axes(const struct sweep *w, int which, const struct tile_buffer *b, int *to);
 
 // thread_sweep.c: loops over a sweep, and the code of one of its points.
 struct points {

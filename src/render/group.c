@@ -39,9 +39,12 @@ static void atomic(struct program *p, const struct tile_stmt *s) {
     style_line(&p->style, "{");
     p->style.indent++;
     program_nodes(p, tile_stmt_exprs(s, root), root);
+    if (s->old && s->mask)
+        style_line(&p->style, "x%d = 0;", s->old->id);
     open_masked(p, s->mask);
-    text_add(p->style.out, "%*sZL_ATOMIC_%d(%s, %s, &", 4 * p->style.indent, "", type.bits, group_space(p, s->buffer),
-             tile_type_name(type));
+    text_add(p->style.out, "%*sZL_ATOMIC_%d(", 4 * p->style.indent, "", type.bits);
+    text_add(p->style.out, s->old ? "x%d =, " : "(void), ", s->old ? s->old->id : 0);
+    text_add(p->style.out, "%s, %s, &", group_space(p, s->buffer), tile_type_name(type));
     program_element(p, s->buffer, s->index);
     text_add(p->style.out, ", zl_%s_%s, ", word, tile_type_name(type));
     program_operand(p, s->value);
@@ -137,7 +140,7 @@ static void vector_zero(struct program *p, const struct tile_stmt *s) {
 static void alloc(struct program *p, const struct tile_stmt *s) {
     const struct tile_buffer *b = s->buffer;
     int64_t count = program_elements(b);
-    if (b->memory == TILE_SHARED)
+    if (b->memory == TILE_SHARED || b->base)
         return; // declared where the function begins
     if (count < 0 || b->stride)
         program_fail(p, s, "the size of memory of a thread must be a number, without strides: ", b->text);
@@ -210,7 +213,7 @@ static void arguments(struct program *p) {
                      program_memory(q->buffer->type), q->buffer->id);
     }
     for (const struct tile_stmt *s = k->body; s; s = s->next)
-        if (s->kind == TILE_ALLOC)
+        if (s->kind == TILE_ALLOC && !s->buffer->base)
             argument(p, &is_first, "%s%s *b%d", space, program_memory(s->buffer->type), s->buffer->id);
     for (int i = 0; i < k->symbols; i++)
         argument(p, &is_first, "%s n%d", tile_type_name(k->symbol[i]->type), k->symbol[i]->id);
@@ -227,7 +230,7 @@ static int64_t each_shared(struct program *p, const struct tile_stmt *body, int6
                            void (*visit)(struct program *, const struct tile_buffer *, int64_t)) {
     for (; body && at >= 0; body = body->next) {
         if (body->kind == TILE_ALLOC && body->buffer->memory == TILE_SHARED) {
-            int64_t bytes = shared_bytes_of(body->buffer), align = MAX_OF(body->buffer->align, 16);
+            int64_t bytes = body->buffer->base ? 0 : shared_bytes_of(body->buffer), align = MAX_OF(body->buffer->align, 16);
             at = (at + align - 1) / align * align;
             if (visit && bytes >= 0)
                 visit(p, body->buffer, at);
@@ -241,14 +244,37 @@ static int64_t each_shared(struct program *p, const struct tile_stmt *body, int6
     return at;
 }
 
+// The same memory under another name.
+static void declare_view(struct program *p, const struct tile_buffer *b) {
+    const struct tile_buffer *memory = tile_memory_of(b);
+    const char *constant = memory->parameter >= 0 && !memory->is_output ? "const " : "";
+    style_line(&p->style, "%s%s%s *const b%d = (%s%s%s *)b%d;", group_space(p, memory), constant, program_memory(b->type),
+               b->id, group_space(p, memory), constant, program_memory(b->type), memory->id);
+    program_strides(p, b);
+}
+
 static void declare_shared(struct program *p, const struct tile_buffer *b, int64_t at) {
     const char *type = program_memory(b->type);
+    if (b->base) {
+        declare_view(p, b);
+        return;
+    }
     if (is_opencl(p))
         style_line(&p->style, "__local %s b%d[%" PRId64 "] __attribute__((aligned(%d)));", type, b->id,
                    MAX_OF(program_elements(b), 1) * (tile_type_is_complex(b->type) ? 2 : 1), MAX_OF(b->align, 16));
     else
         style_line(&p->style, "%s *const b%d = (%s *)(zl_memory + %" PRId64 ");", type, b->id, type, at);
     program_strides(p, b);
+}
+
+// Views of the kernel's memory that are declared inside.
+static void each_views(struct program *p, const struct tile_stmt *body) {
+    for (; body; body = body->next) {
+        if (body->kind == TILE_ALLOC && body->buffer->base && body->buffer->memory != TILE_SHARED)
+            declare_view(p, body->buffer);
+        each_views(p, body->body);
+        each_views(p, body->other);
+    }
 }
 
 static bool has_gemm(const struct tile_stmt *s) {
@@ -304,8 +330,11 @@ static void function(struct program *p, const struct tile_stmt *grid, const char
         if (!p->kernel->parameter[i].is_scalar)
             program_strides(p, p->kernel->parameter[i].buffer);
     for (const struct tile_stmt *s = p->kernel->body; s; s = s->next)
-        if (s->kind == TILE_ALLOC)
+        if (s->kind == TILE_ALLOC && s->buffer->base)
+            declare_view(p, s->buffer);
+        else if (s->kind == TILE_ALLOC)
             program_strides(p, s->buffer);
+    each_views(p, threads->body);
     each_shared(p, threads, 0, declare_shared);
     name_blocks(p, grid);
     name_block(p, threads->name[0], is_opencl(p) ? "get_local_id(0)" : "threadIdx.x");

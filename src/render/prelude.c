@@ -166,9 +166,10 @@ const char prelude_opencl[] =
     "}\n" \
     "FN u32 zl_swizzle(u32 at, int row, int vector) { return at ^ ((at >> row & 7) << vector); }\n"
 
-// An atomic repeats until nobody else was quicker. Elements of 8 and 16 bits are part of a word. SPACE is where the element is.
+// An atomic repeats until nobody else was quicker. Elements of 8 and 16 bits are part of a word. OLD is what is done with what was
+// there, SPACE where the element is.
 #define ATOMIC_WORDS \
-    "#define ZL_ATOMIC_32(SPACE, T, at, fn, value) \\\n" \
+    "#define ZL_ATOMIC_32(OLD, SPACE, T, at, fn, value) \\\n" \
     "    do { \\\n" \
     "        volatile SPACE u32 *zl_at = (volatile SPACE u32 *)(at); \\\n" \
     "        union { u32 u; T t; } zl_old, zl_new; \\\n" \
@@ -178,8 +179,9 @@ const char prelude_opencl[] =
     "            zl_new.t = fn(zl_old.t, value); \\\n" \
     "            zl_seen = ZL_SWAP_32(zl_at, zl_old.u, zl_new.u); \\\n" \
     "        } while (zl_seen != zl_old.u); \\\n" \
+    "        OLD zl_old.t; \\\n" \
     "    } while (0)\n" \
-    "#define ZL_ATOMIC_64(SPACE, T, at, fn, value) \\\n" \
+    "#define ZL_ATOMIC_64(OLD, SPACE, T, at, fn, value) \\\n" \
     "    do { \\\n" \
     "        volatile SPACE u64 *zl_at = (volatile SPACE u64 *)(at); \\\n" \
     "        union { u64 u; T t; } zl_old, zl_new; \\\n" \
@@ -189,8 +191,9 @@ const char prelude_opencl[] =
     "            zl_new.t = fn(zl_old.t, value); \\\n" \
     "            zl_seen = ZL_SWAP_64(zl_at, zl_old.u, zl_new.u); \\\n" \
     "        } while (zl_seen != zl_old.u); \\\n" \
+    "        OLD zl_old.t; \\\n" \
     "    } while (0)\n" \
-    "#define ZL_ATOMIC_PART(SPACE, T, at, fn, value) \\\n" \
+    "#define ZL_ATOMIC_PART(OLD, SPACE, T, at, fn, value) \\\n" \
     "    do { \\\n" \
     "        SPACE char *zl_byte = (SPACE char *)(at); \\\n" \
     "        volatile SPACE u32 *zl_at = (volatile SPACE u32 *)(zl_byte - ((ZL_ADDRESS)zl_byte & 3)); \\\n" \
@@ -202,6 +205,7 @@ const char prelude_opencl[] =
     "            zl_new = (zl_old & ~zl_mask) | ((u32)zl_part << zl_shift & zl_mask); \\\n" \
     "            zl_seen = ZL_SWAP_32(zl_at, zl_old, zl_new); \\\n" \
     "        } while (zl_seen != zl_old); \\\n" \
+    "        OLD (T)(zl_old >> zl_shift); \\\n" \
     "    } while (0)\n" \
     "#define ZL_ATOMIC_8 ZL_ATOMIC_PART\n#define ZL_ATOMIC_16 ZL_ATOMIC_PART\n"
 
@@ -295,9 +299,9 @@ const char prelude_hip_tiles[] =
     "#define rint __builtin_rint\n#define trunc __builtin_trunc\n#define fma __builtin_fma\n"
     HELPERS_32("__builtin_sqrtf", "f") HALVES HELPERS_64("__builtin_sqrt") COMBINERS COMBINERS_64 GROUP_HELPERS
     "struct zl_axes {\n    u32 x;\n};\n"
-    "FN struct zl_axes zl_thread() { struct zl_axes a = {__builtin_amdgcn_workitem_id_x()}; return a; }\n"
-    "FN struct zl_axes zl_block() { struct zl_axes a = {__builtin_amdgcn_workgroup_id_x()}; return a; }\n"
-    "#define threadIdx zl_thread()\n#define blockIdx zl_block()\n"
+    "FN struct zl_axes zl_this_thread() { struct zl_axes a = {__builtin_amdgcn_workitem_id_x()}; return a; }\n"
+    "FN struct zl_axes zl_this_block() { struct zl_axes a = {__builtin_amdgcn_workgroup_id_x()}; return a; }\n"
+    "#define threadIdx zl_this_thread()\n#define blockIdx zl_this_block()\n"
     "FN void __syncthreads() {\n"
     "    __builtin_amdgcn_fence(__ATOMIC_SEQ_CST, \"workgroup\");\n    __builtin_amdgcn_s_barrier();\n"
     "    __builtin_amdgcn_fence(__ATOMIC_SEQ_CST, \"workgroup\");\n}\n"
