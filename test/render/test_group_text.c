@@ -1,0 +1,134 @@
+// test_group_text.c - kernels of groups of threads as text: every kernel of render/kernels and of the manual compiles, for CUDA by
+// NVRTC or nvcc and for HIP by clang. A run takes a tenth of them, by seed; the long one all.
+
+#include "test.h"
+
+#include "device/cuda/cuda.h"
+#include "render/render.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef void text_visit(const char *name, const char *text, void *data);
+
+static void each_of_folder(text_visit *visit, void *data) {
+    char path[512];
+    DIR *folder = opendir(ZL_TEST_DIR "/render/kernels");
+    REQUIRE(folder);
+    for (struct dirent *entry; (entry = readdir(folder));) {
+        if (!strstr(entry->d_name, ".tile"))
+            continue;
+        snprintf(path, sizeof path, "%s/render/kernels/%s", ZL_TEST_DIR, entry->d_name);
+        char *text = file_read(path, NULL);
+        if (CHECK(text))
+            visit(entry->d_name, text, data);
+        memory_free(text);
+    }
+    closedir(folder);
+}
+
+static void each_of_manual(text_visit *visit, void *data) {
+    char *text = file_read(ZL_TEST_DIR "/../doc/tile.md", NULL);
+    REQUIRE(text);
+    for (char *at = strstr(text, "```tile\n"), *end; at && (end = strstr(at + 8, "```")); at = strstr(end + 3, "```tile\n")) {
+        *end = 0;
+        visit("doc/tile.md", at + 8, data);
+    }
+    memory_free(text);
+}
+
+static char *render(const char *name, const char *text, const char *dialect) {
+    struct tile_kernel *kernel = tile_parse(text, name);
+    char *source = kernel ? render_kernel(kernel, dialect) : NULL;
+    if (!CHECK(source))
+        test_note("%s for %s: %s", name, dialect, zl_error() ? zl_error() : "?");
+    tile_free(kernel);
+    return source;
+}
+
+static bool is_drawn(void) {
+    return test_long() || test_between(0, 9) == 0;
+}
+
+// CUDA --------------------------------------------------------------------------------------------------------------
+
+static void compile_for_cuda(const char *name, const char *text, void *data) {
+    static const char *const architectures[] = {"sm_80", "sm_90a", "sm_100"};
+    int *count = data;
+    char *source = render(name, text, "cuda_tiles");
+    for (size_t i = 0; source && i < COUNT(architectures); i++) {
+        struct text code = {0};
+        if (!is_drawn())
+            continue;
+        if (!CHECK(cuda_compile(source, architectures[i], NULL, &code)))
+            test_note("%s for %s: %s", name, architectures[i], zl_error() ? zl_error() : "?");
+        zl_clear_error();
+        text_free(&code);
+        ++*count;
+    }
+    memory_free(source);
+}
+
+TEST(cuda_texts_of_groups_compile) {
+    int count = 0;
+    if (test_quick())
+        SKIP("its compiler takes seconds");
+    if (!cuda_compiler()) {
+        zl_clear_error();
+        SKIP("neither NVRTC nor nvcc is installed");
+    }
+    each_of_folder(compile_for_cuda, &count);
+    each_of_manual(compile_for_cuda, &count);
+    CHECK(count > 0 || !test_long());
+}
+
+// Products go to matrix instructions, copies of pipelines to cp.async, rows to shuffles, with one barrier a turn.
+TEST(cuda_attention_stays_in_registers) {
+    char *text = file_read(ZL_TEST_DIR "/render/kernels/attention.tile", NULL);
+    char *source = text ? render("attention", text, "cuda_tiles") : NULL, *body = source ? strstr(source, "__global__") : NULL;
+    REQUIRE(body);
+    int barriers = 0, products = 0;
+    for (const char *at = body; (at = strstr(at, "ZL_BARRIER;")); at++)
+        barriers++;
+    for (const char *at = body; (at = strstr(at, "zl_multiply_f16(")); at++)
+        products++;
+    CHECK_EQ_INT(products, 2);
+    CHECK_EQ_INT(barriers, 1);
+    CHECK_HAS(body, "zl_shuffle_f32(");
+    CHECK_HAS(body, "zl_async_16(");
+    memory_free(source);
+    memory_free(text);
+}
+
+// HIP ---------------------------------------------------------------------------------------------------------------
+
+static bool succeeds(const char *command) {
+    return system(command) == 0;
+}
+
+static void compile_for_hip(const char *name, const char *text, void *data) {
+    char path[512], line[1200];
+    (void)data;
+    if (!is_drawn())
+        return;
+    char *source = render(name, text, "hip_tiles");
+    snprintf(path, sizeof path, "%s/kernel.hip", test_folder());
+    snprintf(line, sizeof line,
+             "clang -x hip --offload-arch=gfx90a --cuda-device-only -nogpulib -nogpuinc -O1 -ffp-contract=off -S -o "
+             "/dev/null %s 2>/dev/null",
+             path);
+    if (source && CHECK(file_write(path, source, strlen(source))) && !CHECK(succeeds(line)))
+        test_note("%s: see %s", name, path);
+    memory_free(source);
+}
+
+TEST(hip_texts_of_groups_compile) {
+    if (test_quick())
+        SKIP("its compiler takes seconds");
+    if (!succeeds("clang --print-targets 2>/dev/null | grep amdgcn >/dev/null"))
+        SKIP("no clang with the target amdgcn is installed");
+    each_of_folder(compile_for_hip, NULL);
+    each_of_manual(compile_for_hip, NULL);
+}
