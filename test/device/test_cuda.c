@@ -159,6 +159,8 @@ TEST(layouts_and_reductions_compile_for_cuda) {
         CHECK(zl_eval(op_reduce_axes("test", REDUCE_MAX, x, ZL_ALL, false)));
         CHECK(zl_eval(op_reduce_axes("test", REDUCE_SUM, x, (zl_axes){(const int[]){0}, 1}, false)));
         CHECK(zl_eval(op_reduce_axes("test", REDUCE_SUM, x, (zl_axes){(const int[]){1}, 1}, false)));
+        if (d < 2)
+            CHECK(zl_eval(zl_matmul(x, zl_matrix_transpose(x))));
         zl_release(x);
     }
     CHECK(compiled > 0);

@@ -265,6 +265,39 @@ TEST(reductions_on_devices) {
     on_devices(check_reductions);
 }
 
+// Products ---------------------------------------------------------------------------------------------------------
+
+struct product {
+    zl_dtype dtype;
+    int m, k, n;
+    int transposed; // bits: a, b
+};
+
+static zl_array call_matmul(void *data) {
+    const struct product *p = data;
+    zl_array a = values(p->transposed & 1 ? ZL_SHAPE(3, p->k, p->m) : ZL_SHAPE(3, p->m, p->k), p->dtype, 1);
+    zl_array b = values(p->transposed & 2 ? ZL_SHAPE(p->n, p->k) : ZL_SHAPE(p->k, p->n), p->dtype, 2);
+    return zl_matmul(p->transposed & 1 ? zl_swapaxes(a, 1, 2) : a, p->transposed & 2 ? zl_matrix_transpose(b) : b);
+}
+
+static void check_products(void) {
+    static const zl_dtype dtypes[] = {ZL_FLOAT32, ZL_BFLOAT16, ZL_FLOAT16, ZL_FLOAT64};
+    static const int shapes[][3] = {{1, 1, 1}, {70, 33, 65}, {1, 200, 5}, {5, 17, 1}, {64, 64, 64}};
+    for (size_t d = 0; d < (test_quick() ? 1 : COUNT(dtypes)); d++)
+        for (size_t s = 0; s < COUNT(shapes); s++)
+            for (int t = 0; t < 4; t++)
+                ZL_SCOPE {
+                    struct product p = {dtypes[d], shapes[s][0], shapes[s][1], shapes[s][2], t};
+                    agree("a product", call_matmul, &p, dtypes[d] == ZL_BFLOAT16 ? 2e-2 : dtypes[d] == ZL_FLOAT16 ? 2e-3 : 1e-5);
+                }
+    zl_array zeros = zl_matmul(zl_zeros(ZL_SHAPE(2, 0), ZL_FLOAT32), zl_zeros(ZL_SHAPE(0, 3), ZL_FLOAT32));
+    CHECK_EQ_F64(zl_item(zl_sum(zl_abs(zeros))), 0);
+}
+
+TEST(products_on_devices) {
+    on_devices(check_products);
+}
+
 // What goes wrong --------------------------------------------------------------------------------------------------
 
 static void check_errors(void) {

@@ -61,7 +61,7 @@ struct kernel_step {
     bool needed;       // the result is read after the segment
     int32_t source[3]; // call of the segment that an input of a map, or a view, is made by; -1: of none
     int32_t last;      // call that reads the result last
-    bool (*run)(const struct kernel_place *p, const struct call *c); // STEP_OTHER
+    bool (*run)(const struct kernel_place *p, const struct call *c); // STEP_OTHER; its outputs have their memory
 };
 
 struct program {
@@ -118,7 +118,9 @@ int kernel_run_maps(const struct kernel_place *p, const struct program *program,
 int kernel_count_maps(const struct program *program, struct call *const *call, int calls, int index, const char **why);
 
 // kernels_reduce.c, kernels_matmul.c
-bool kernel_can_reduce(const struct call *c);
-bool kernel_reduce(const struct kernel_place *p, const struct call *c);
+typedef bool kernel_question(const struct call *c);
+typedef bool kernel_function(const struct kernel_place *p, const struct call *c);
+kernel_question kernel_can_reduce, kernel_can_matmul;
+kernel_function kernel_reduce, kernel_matmul;
 
 #endif

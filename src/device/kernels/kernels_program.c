@@ -10,8 +10,8 @@
 
 static const struct {
     const struct op *op;
-    bool (*can)(const struct call *c);
-    bool (*run)(const struct kernel_place *p, const struct call *c);
+    kernel_question *can; // NULL: always
+    kernel_function *run;
 } others[] = {
     {&op_reduce[REDUCE_SUM], kernel_can_reduce, kernel_reduce},
     {&op_reduce[REDUCE_PROD], kernel_can_reduce, kernel_reduce},
@@ -19,6 +19,7 @@ static const struct {
     {&op_reduce[REDUCE_MAX], kernel_can_reduce, kernel_reduce},
     {&op_reduce[REDUCE_ALL], kernel_can_reduce, kernel_reduce},
     {&op_reduce[REDUCE_ANY], kernel_can_reduce, kernel_reduce},
+    {&op_matmul, kernel_can_matmul, kernel_matmul},
 };
 
 // Building ---------------------------------------------------------------------------------------------------------
