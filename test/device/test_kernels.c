@@ -298,6 +298,83 @@ TEST(products_on_devices) {
     on_devices(check_products);
 }
 
+// Elements that are moved, chosen and made -------------------------------------------------------------------------
+
+static zl_array joined(void *data) {
+    (void)data;
+    zl_array x = values(ZL_SHAPE(5, 7), ZL_FLOAT16, 1), y = zl_matrix_transpose(values(ZL_SHAPE(7, 3), ZL_FLOAT16, 2));
+    return zl_concatenate((zl_array[]){x, y}, 2, 0);
+}
+
+static zl_array padded(void *data) {
+    return zl_pad(values(ZL_SHAPE(5, 7), *(zl_dtype *)data, 1), ZL_SHAPE(1, 0), ZL_SHAPE(2, 3), zl_scalar(2));
+}
+
+static zl_array updated(void *data) {
+    (void)data;
+    zl_array x = values(ZL_SHAPE(9, 8), ZL_INT32, 1);
+    return zl_slice_update(x, values(ZL_SHAPE(3, 8), ZL_INT32, 2), ZL_SHAPE(7, 0), ZL_SHAPE(1, 8), ZL_SHAPE(-2, 1));
+}
+
+static zl_array added(void *data) {
+    zl_array x = values(ZL_SHAPE(9, 8), ZL_BFLOAT16, 1);
+    const int64_t args[] = {UPDATE_ADD, 1, 0, 9, 8, 3, 1};
+    (void)data;
+    return op_dense(&op_slice_update, 2, (zl_array[]){x, values(ZL_SHAPE(3, 8), ZL_BFLOAT16, 2)}, 7, args, ZL_BFLOAT16, 2,
+                    (const int64_t[]){9, 8});
+}
+
+static zl_array positions(zl_dtype dtype, int64_t most) {
+    zl_array x = zl_remainder(zl_astype(zl_abs(zl_multiply(values(ZL_SHAPE(4, 6), ZL_FLOAT32, 3), zl_scalar(100))), dtype),
+                              zl_scalar_int(most));
+    return zl_contiguous(x, false);
+}
+
+static zl_array taken(void *data) {
+    zl_array x = zl_matrix_transpose(values(ZL_SHAPE(11, 5), ZL_FLOAT32, 1));
+    return zl_take(x, positions(*(zl_dtype *)data, 11), 1);
+}
+
+static zl_array taken_along(void *data) {
+    zl_array x = values(ZL_SHAPE(4, 20), ZL_INT16, 1);
+    return zl_take_along_axis(x, zl_subtract(positions(*(zl_dtype *)data, 20), zl_scalar_int(5)), 1);
+}
+
+static zl_array counted(void *data) {
+    return zl_arange(-3, 300.5, 0.75, *(zl_dtype *)data);
+}
+
+static zl_array counted_in_ints(void *data) {
+    return zl_arange(5, 3000, 7, *(zl_dtype *)data);
+}
+
+static zl_array drawn(void *data) {
+    return zl_random_bits(ZL_SHAPE(3, 333), *(int *)data, zl_random_key(42));
+}
+
+static void check_moves(void) {
+    agree("concatenate", joined, NULL, 0);
+    agree("slice_update", updated, NULL, 0);
+    agree("slice_update", added, NULL, 0);
+    agree("take", taken, &(zl_dtype){ZL_UINT32}, 0);
+    agree("take_along", taken_along, &(zl_dtype){ZL_INT64}, 0);
+    agree("pad", padded, &(zl_dtype){ZL_BOOL}, 0);
+    if (test_quick())
+        return;
+    agree("pad", padded, &(zl_dtype){ZL_COMPLEX64}, 0);
+    agree("take", taken, &(zl_dtype){ZL_UINT64}, 0);
+    agree("take", taken, &(zl_dtype){ZL_INT8}, 0);
+    agree("arange", counted, &(zl_dtype){ZL_FLOAT32}, 0);
+    agree("arange", counted_in_ints, &(zl_dtype){ZL_INT32}, 0);
+    agree("bits", drawn, &(int){4}, 0);
+    agree("bits", drawn, &(int){2}, 0);
+    agree("bits", drawn, &(int){1}, 0);
+}
+
+TEST(moves_on_devices) {
+    on_devices(check_moves);
+}
+
 // What goes wrong --------------------------------------------------------------------------------------------------
 
 static void check_errors(void) {

@@ -61,7 +61,8 @@ struct kernel_step {
     bool needed;       // the result is read after the segment
     int32_t source[3]; // call of the segment that an input of a map, or a view, is made by; -1: of none
     int32_t last;      // call that reads the result last
-    bool (*run)(const struct kernel_place *p, const struct call *c); // STEP_OTHER; its outputs have their memory
+    uint64_t in_place; // as of binding.prepare
+    bool (*run)(const struct kernel_place *p, const struct call *c); // STEP_OTHER
 };
 
 struct program {
@@ -117,10 +118,12 @@ void *kernel_reach(const struct kernel_place *p, zl_array x);
 int kernel_run_maps(const struct kernel_place *p, const struct program *program, struct binding *b, int index);
 int kernel_count_maps(const struct program *program, struct call *const *call, int calls, int index, const char **why);
 
-// kernels_reduce.c, kernels_matmul.c
+// Ops that are not elementwise, a family a file. Each runs a call whose outputs have their memory and are not empty.
 typedef bool kernel_question(const struct call *c);
 typedef bool kernel_function(const struct kernel_place *p, const struct call *c);
-kernel_question kernel_can_reduce, kernel_can_matmul;
-kernel_function kernel_reduce, kernel_matmul;
+kernel_question kernel_can_reduce, kernel_can_matmul, kernel_can_take;
+kernel_function kernel_reduce, kernel_matmul, kernel_concatenate, kernel_pad, kernel_slice_update, kernel_take,
+    kernel_take_along, kernel_arange, kernel_arange_int, kernel_random_bits;
+const char *kernel_item_type(size_t bytes); // of elements that are only moved
 
 #endif

@@ -12,6 +12,7 @@ static const struct {
     const struct op *op;
     kernel_question *can; // NULL: always
     kernel_function *run;
+    uint64_t in_place;
 } others[] = {
     {&op_reduce[REDUCE_SUM], kernel_can_reduce, kernel_reduce},
     {&op_reduce[REDUCE_PROD], kernel_can_reduce, kernel_reduce},
@@ -20,6 +21,14 @@ static const struct {
     {&op_reduce[REDUCE_ALL], kernel_can_reduce, kernel_reduce},
     {&op_reduce[REDUCE_ANY], kernel_can_reduce, kernel_reduce},
     {&op_matmul, kernel_can_matmul, kernel_matmul},
+    {&op_concatenate, NULL, kernel_concatenate},
+    {&op_pad, NULL, kernel_pad},
+    {&op_slice_update, NULL, kernel_slice_update, 1},
+    {&op_take, kernel_can_take, kernel_take},
+    {&op_take_along, kernel_can_take, kernel_take_along},
+    {&op_arange, NULL, kernel_arange},
+    {&op_arange_int, NULL, kernel_arange_int},
+    {&op_random_bits, NULL, kernel_random_bits},
 };
 
 // Building ---------------------------------------------------------------------------------------------------------
@@ -36,8 +45,10 @@ static void set_map(struct kernel_step *s, const struct call *c) {
 static bool set_other(struct kernel_step *s, const struct call *c) {
     s->kind = STEP_OTHER;
     for (size_t i = 0; i < COUNT(others); i++)
-        if (others[i].op == c->op && (!others[i].can || others[i].can(c)))
+        if (others[i].op == c->op && (!others[i].can || others[i].can(c))) {
             s->run = others[i].run;
+            s->in_place = others[i].in_place;
+        }
     return s->run;
 }
 
@@ -62,7 +73,7 @@ static bool needs_double(const char *dialect, const struct kernel_step *s, const
         for (int k = 0; k < c->inputs; k++)
             if (c->in[k]->dtype == ZL_FLOAT64)
                 return true;
-        return call_first(c)->dtype == ZL_FLOAT64;
+        return call_first(c)->dtype == ZL_FLOAT64 || c->op == &op_arange;
     }
     bool rendered = kernel_element(&out, is_row ? tile_row_kernel(c->op->row, dtype, forms[c->inputs])
                                                 : tile_cast_kernel((zl_dtype)s->dtype[0], dtype),
@@ -126,7 +137,7 @@ void kernels_drop(struct program *p) {
 static void run_one(const struct kernel_place *p, const struct kernel_step *s, struct binding *b, int index) {
     const struct call *c = b->call[index];
     bool empty = call_first(c)->size == 0;
-    if (b->prepare(b, index, 0) && (s->kind == STEP_VIEW || empty || s->run(p, c)))
+    if (b->prepare(b, index, s->in_place) && (s->kind == STEP_VIEW || empty || s->run(p, c)))
         b->finish(b, index);
     else
         b->fail(b, index);
