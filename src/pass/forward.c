@@ -46,6 +46,8 @@ static bool is_factor(const struct tile_stmt *s, int at) {
 static void count_statement(struct forward *f, struct tile_stmt *s) {
     if (s->buffer && s->kind != TILE_ALLOC)
         f->use[s->buffer->id].others++;
+    if (s->kind == TILE_ALLOC && s->buffer->base) // a view sees all of it
+        f->use[tile_memory_of(s->buffer)->id].others++, f->use[s->buffer->id].others++;
     for (int i = 0; i < 3; i++) {
         struct use *u = s->region[i].buffer ? &f->use[s->region[i].buffer->id] : NULL;
         if (u && is_factor(s, i)) {
@@ -111,7 +113,8 @@ static int factors_in(const struct tile_stmt *body, const struct tile_buffer *ti
 // All products come behind the copy, in its block: each reads what this copy has written in the same round.
 static bool can_forward(const struct use *u, const struct tile_buffer *tile) {
     return u->copy && u->writes == 1 && !u->others && u->operands && !u->copy->token && !u->copy->is_async &&
-           is_input(&u->copy->region[0], tile) && factors_in(u->copy->next, tile) == u->operands;
+           !u->copy->value && is_input(&u->copy->region[0], tile) &&
+           factors_in(u->copy->next, tile) == u->operands;
 }
 
 static void decide(struct forward *f, const struct tile_stmt *body) {

@@ -71,17 +71,22 @@ static bool is_fixed(const struct tile_region *r, const struct tile_name *k) {
     return true;
 }
 
+static bool is_same_memory(const struct tile_stmt *s, int i, const struct tile_stmt *other, int j) {
+    const struct tile_buffer *a = s->region[i].buffer, *b = other->region[j].buffer;
+    return a && b && tile_memory_of(a) == tile_memory_of(b);
+}
+
 static bool is_sum(const struct tile_stmt *s, const struct tile_name *k) {
     expr rest;
     return s->kind == TILE_GEMM && !s->clear && !s->token && is_along(s, 0, k, &rest) &&
-           is_along(s, 1, k, &rest) && is_fixed(&s->region[2], k) &&
-           s->region[0].buffer != s->region[2].buffer && s->region[1].buffer != s->region[2].buffer;
+           is_along(s, 1, k, &rest) && is_fixed(&s->region[2], k) && !is_same_memory(s, 0, s, 2) &&
+           !is_same_memory(s, 1, s, 2);
 }
 
 // Whether one of the statements before s, in the same body, sums into the same tile.
 static bool is_repeated(const struct tile_stmt *body, const struct tile_stmt *s) {
     for (const struct tile_stmt *other = body; other != s; other = other->next)
-        if (other->region[2].buffer == s->region[2].buffer)
+        if (is_same_memory(other, 2, s, 2))
             return true;
     return false;
 }
@@ -142,10 +147,10 @@ static struct tile_stmt *product_after(const struct tile_stmt *fill) {
         bool is_simple =
             s->kind == TILE_ALLOC || s->kind == TILE_FILL || s->kind == TILE_COPY || s->kind == TILE_GEMM;
         bool is_result = s->kind == TILE_GEMM && s->region[2].buffer == b && is_all(&s->region[2]);
-        if (is_result && s->region[0].buffer != b && s->region[1].buffer != b)
+        if (is_result && !is_same_memory(fill, 1, s, 0) && !is_same_memory(fill, 1, s, 1))
             return s->clear || s->token ? NULL : s;
         for (int i = 0; i < 3; i++)
-            is_simple &= s->region[i].buffer != b;
+            is_simple &= !is_same_memory(fill, 1, s, i);
         if (!is_simple)
             return NULL;
     }

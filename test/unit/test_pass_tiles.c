@@ -55,6 +55,12 @@ TEST(forward_keeps_what_is_needed) {
     // The origin is a variable that changes between them.
     check_body(TILES "copy B[0, x * 8] -> b\n o = y\n copy A[o, 0] -> a\n o = o + 1\n gemm a, b -> c" END,
                "forward", "gemm a, B", NULL);
+    // Outside is no 0; a view sees the tile.
+    check_body(TILES "copy A[y * 8, 0] -> a else 1\n copy B[0, x * 8] -> b\n gemm a, b -> c" END, "forward",
+               "gemm a, B", NULL);
+    check_body(TILES "view v: f32[32] of a\n copy A[y * 8, 0] -> a\n copy B[0, x * 8] -> b\n v[3] = 1.0\n "
+                     "gemm a, b -> c" END,
+               "forward", "gemm a, B", NULL);
     // An output may change.
     check_body(TILES "copy C[y * 8, 0] of [8, 4] -> a\n copy B[0, x * 8] -> b\n gemm a, b -> c" END,
                "forward", "gemm a, B", NULL);
