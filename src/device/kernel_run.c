@@ -117,8 +117,8 @@ static bool is_in_range(const struct tile_name *s, int64_t value) {
                        s->text, value, s->divisor);
 }
 
-static bool bind_axis(struct sizes *b, const struct tile_buffer *buffer, int axis, int64_t size) {
-    expr e = buffer->shape[axis];
+// A size or stride that is a symbol says what the symbol is.
+static bool bind(struct sizes *b, expr e, int64_t size) {
     if (e->op != TILE_SYMBOL)
         return true; // checked when all are known
     int at = symbol_of(b->kernel, e->name);
@@ -129,12 +129,22 @@ static bool bind_axis(struct sizes *b, const struct tile_buffer *buffer, int axi
     return is_in_range(e->name, size);
 }
 
+static bool bind_shape(struct sizes *b, const struct tile_buffer *buffer, const zl_kernel_buffer *a) {
+    int64_t dense = 1;
+    for (int axis = buffer->ndim - 1; axis >= 0; axis--) {
+        if (!bind(b, buffer->shape[axis], a->dim[axis]) ||
+            (buffer->stride && !bind(b, buffer->stride[axis], a->stride ? a->stride[axis] : dense)))
+            return false;
+        dense *= MAX_OF(a->dim[axis], 1);
+    }
+    return true;
+}
+
 static bool bind_sizes(struct sizes *b, const zl_kernel_buffer *buffer) {
     for (int i = 0; i < b->kernel->parameters; i++) {
         const struct tile_parameter *p = &b->kernel->parameter[i];
-        for (int axis = 0; !p->is_scalar && axis < p->buffer->ndim; axis++)
-            if (!bind_axis(b, p->buffer, axis, buffer[i].dim[axis]))
-                return false;
+        if (!p->is_scalar && !bind_shape(b, p->buffer, &buffer[i]))
+            return false;
     }
     for (int i = 0; i < b->kernel->symbols; i++)
         if (!b->bound[i])
@@ -313,11 +323,8 @@ static zl_array new_output(struct sizes *b, const struct tile_buffer *buffer) {
 static bool bind_inputs(struct sizes *b, int inputs, const zl_kernel_buffer *buffer) {
     for (int i = 0; i < inputs; i++) {
         const struct tile_parameter *p = &b->kernel->parameter[i];
-        if (!check_kind(p, &buffer[i]))
+        if (!check_kind(p, &buffer[i]) || (!p->is_scalar && !bind_shape(b, p->buffer, &buffer[i])))
             return false;
-        for (int axis = 0; !p->is_scalar && axis < p->buffer->ndim; axis++)
-            if (!bind_axis(b, p->buffer, axis, buffer[i].dim[axis]))
-                return false;
     }
     return true;
 }

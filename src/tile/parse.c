@@ -154,7 +154,9 @@ expr *parse_own_list(struct parser *p, const expr *list, int count) {
 static bool parse_stride(struct parser *p, struct tile_buffer *b) {
     expr stride[TILE_DIMS];
     struct tile_place place = p->token.place;
+    p->declares_symbols = b->parameter >= 0;
     int count = parse_list(p, stride);
+    p->declares_symbols = false;
     if (count >= 0 && count != b->ndim)
         return parse_fail(p, place, "'%s' has %d axes and %d strides", b->text, b->ndim, count);
     b->stride = count < 0 ? NULL : parse_own_list(p, stride, count);

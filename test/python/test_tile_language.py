@@ -221,6 +221,21 @@ class Memory(unittest.TestCase):
         np.testing.assert_array_equal(b, data)
         np.testing.assert_array_equal(g.view("uint8"), data)
 
+    def test_strides_that_are_known_at_each_call(self):
+        rows, step = T.dynamic("rows, step")
+
+        @T.prim_func
+        def main(X: T.StridedTensor((rows, 8), (step, 1), T.float32), Y: T.Tensor((rows,), T.float32)):
+            with T.Kernel(rows) as bx:
+                part = T.alloc_fragment((1, 8), T.float32)
+                T.copy(X[bx, 0], part)
+                T.reduce_sum(part, Y[bx:bx + 1], dim=1)
+
+        x = normal(6, 20)
+        kernel = tile.compile(main, out_idx=[1])
+        close(kernel(x[:, :8]), x[:, :8].sum(1))
+        close(kernel(x[::2, 4:12]), x[::2, 4:12].sum(1))
+
     def test_threads_on_their_own(self):
         @T.prim_func
         def main(X: T.Tensor((5, 100), T.float32), Y: T.Tensor((5, 100), T.float32)):

@@ -19,6 +19,11 @@ continue view safe fp8 threads""".split())
 state = threading.local()
 
 
+def is_word(name):
+    """Whether a name means something in our language."""
+    return name in WORDS or name.startswith(("inf_", "nan_"))
+
+
 class Statement:
     __slots__ = ("text", "place", "body", "declares", "is_repeated")
 
@@ -51,7 +56,7 @@ class Builder:
         base = f"_{base}" if base[0].isdigit() else base
         name, count = base, 0
         taken = set().union(*self.scopes)
-        while name in WORDS or name in taken or (name[0] in "in" and name[:4] in ("inf_", "nan_")):
+        while is_word(name) or name in taken:
             count += 1
             name = f"{base}_{count}"
         self.scopes[-1].add(name)

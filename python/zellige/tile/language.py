@@ -7,6 +7,7 @@ from .buffers import PointerMaker as _PointerMaker
 from .buffers import SpecMaker as _SpecMaker
 from .buffers import StridedMaker as _StridedMaker
 from .builder import current as _current
+from .builder import is_word as _is_word
 from .dtypes import INDEX as _INDEX
 from .dtypes import dtype
 from .dtypes import dtype as _dtype
@@ -59,7 +60,7 @@ def _split(names):
 
 def dynamic(names, dtype="int32"):
     """Sizes that are known at each call, from the shapes of the arguments."""
-    found = tuple(_Name(n, _INDEX, "symbol", bounds=(0, None)) for n in _split(names))
+    found = tuple(_Name(f"{n}_" if _is_word(n) else n, _INDEX, "symbol", bounds=(0, None)) for n in _split(names))
     return found if len(found) > 1 or "," in names else found[0]
 
 
