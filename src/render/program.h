@@ -6,7 +6,7 @@
 #include "render/style.h"
 #include "tile/syntax.h"
 
-enum { PROGRAM_STACK = 4 << 20 }; // bytes of a block's memory at most
+enum { PROGRAM_STACK = 4 << 20, PROGRAM_ARRAY = 1 << 20 }; // bytes of a block's memory at most; of one of unknown size
 
 struct program {
     struct style style;

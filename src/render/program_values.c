@@ -156,7 +156,8 @@ static void emit_value(struct program *p, expr e) {
         load(p, e, -1);
     else if (is_part && e->arg[0]->op == TILE_LOAD)
         load(p, e->arg[0], e->op == TILE_IM);
-    else if (is_part || (!tile_op_is_leaf(e->op) && e->op != TILE_BITCAST && !target_spells(&p->style.dialect->target, e)))
+    else if (is_part || (!tile_op_is_leaf(e->op) && e->op != TILE_BITCAST &&
+                         !target_spells(&p->style.dialect->target, e)))
         program_fail(p, p->at, "the target c has no form of ", tile_op_name(e->op));
     else
         p->style.dialect->value(&p->style, e, 0);
@@ -244,7 +245,8 @@ const char *program_atomic_word(struct program *p, const struct tile_stmt *s) {
     struct tile_type type = s->buffer->type;
     const char *word = atomic_word(s->combine);
     bool is_bits = s->combine == TILE_AND || s->combine == TILE_OR || s->combine == TILE_XOR;
-    if (word && !tile_type_is_bool(type) && !tile_type_is_complex(type) && (!is_bits || tile_type_is_integer(type)))
+    if (word && !tile_type_is_bool(type) && !tile_type_is_complex(type) &&
+        (!is_bits || tile_type_is_integer(type)))
         return word;
     program_fail(p, s, "the target has no atomic ", tile_op_name(s->combine));
     return NULL;
@@ -320,6 +322,33 @@ void program_view(struct program *p, const struct tile_buffer *b) {
     style_line(&p->style, "%s%s *b%d = (%s%s *)b%d;", constant, type, b->id, constant, type, b->base->id);
 }
 
+// Memory whose size is known when the block runs: an array of that size, which begins at a multiple of 64 bytes.
+static void sized_at_call(struct program *p, const struct tile_stmt *s) {
+    const struct tile_buffer *b = s->buffer;
+    const char *type = program_memory(b->type);
+    style_line(&p->style, "i64 room%d;", b->id);
+    style_line(&p->style, "{");
+    p->style.indent++;
+    program_nodes(p, b->ndim, b->shape);
+    text_add(p->style.out, "%*sroom%d = %d", 4 * p->style.indent, "", b->id, tile_type_bytes(b->type));
+    for (int i = 0; i < b->ndim; i++) {
+        text_add(p->style.out, " * (i64)");
+        program_operand(p, b->shape[i]);
+    }
+    text_add(p->style.out, ";\n");
+    style_close(&p->style);
+    style_open(&p->style, "if (room%d < 0 || room%d > %d)", b->id, b->id, PROGRAM_ARRAY);
+    text_add(p->style.out, "%*srun->fail(run, %d, ", 4 * p->style.indent, "", s->place.line);
+    program_quoted(p->style.out, "memory of a block whose size is known at the call has 1 MiB at most");
+    text_add(p->style.out, ");\n");
+    style_line(&p->style, "return;");
+    style_close(&p->style);
+    style_line(&p->style, "u8 memory%d[room%d + 64];", b->id, b->id);
+    style_line(&p->style, "%s *b%d = (%s *)(((uintptr_t)memory%d + 63) / 64 * 64);", type, b->id, type,
+               b->id);
+    program_strides(p, b);
+}
+
 // Memory of a block is on the stack of its thread.
 void program_alloc(struct program *p, const struct tile_stmt *s) {
     const struct tile_buffer *b = s->buffer;
@@ -332,7 +361,7 @@ void program_alloc(struct program *p, const struct tile_stmt *s) {
     if (b->stride)
         program_fail(p, s, "memory of a block has no strides in the target c: ", b->text);
     else if (count < 0)
-        program_fail(p, s, "the size of memory of a block must be a number: ", b->text);
+        sized_at_call(p, s);
     else if ((p->stack += bytes) > PROGRAM_STACK)
         program_fail(p, s, "the memory of a block is more than 4 MiB with ", b->text);
     else

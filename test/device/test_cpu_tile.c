@@ -73,6 +73,24 @@ static const struct sample samples[] = {
      4,
      {{I32, 2, {9, 4}}, {ZL_UINT8, 1, {64}}, {I32, 2, {9, 8}}, {I32, 2, {4, 9}}},
      {9}},
+    {"kernel sized(a: f32[n, m], b: f32[m, k]) -> (y: f32[n, m], c: f32[n, k]) {\n"
+     "  grid g in ceildiv(n, 4) {\n"
+     "    shared t: f32[4, m]\n"
+     "    shared w: f32[m, k]\n"
+     "    fragment sum: f32[4, k] = 0\n"
+     "    copy a[g * 4, 0] of [4, m] -> t\n"
+     "    copy b -> w\n"
+     "    gemm t, w -> sum\n"
+     "    for i in 2 { local last: f32[m + i]\n copy t[i, 0] of [1, m] -> last[i] of [m]\n t[i, 0] = last[m "
+     "+ i - 1] }\n"
+     "    copy t -> y[g * 4, 0] of [4, m]\n"
+     "    copy sum -> c[g * 4, 0] of [4, k]\n"
+     "  }\n"
+     "}",
+     4,
+     {{F32, 2, {10, 7}}, {F32, 2, {7, 5}}, {F32, 2, {10, 7}}, {F32, 2, {10, 5}}},
+     {10, 7, 5},
+     1e-5},
     {"kernel softmax(x: f32[n, m]) -> (y: f32[n, m]) where m <= 1024 {\n"
      "  grid b in n {\n"
      "    fragment row: f32[1, 1024]\n"
