@@ -1,18 +1,13 @@
 // kernel_run.c - `zellige kernel build`, `run` and `bench`: compiles a tile kernel, runs it on files or random numbers, times it.
 
-#include "cli.h"
+#include "kernel_run.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include "zellige.h"
-#include "zellige_tile.h"
-
-enum { DIMS = 8, PARAMETERS = 64, SIZES = 64 };
-
-static double now(void) {
+double cli_now(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
@@ -27,9 +22,9 @@ static zl_kernel compile(const struct invocation *call, double *seconds) {
         cli_fail(call, "cannot read %s", call->operands[0]);
         return NULL;
     }
-    double start = now();
+    double start = cli_now();
     zl_kernel k = zl_kernel_compile(text, call->operands[0], target ? target : zl_kernel_target(0));
-    *seconds = now() - start;
+    *seconds = cli_now() - start;
     free(text);
     if (!k)
         cli_library_failed(call);
@@ -74,9 +69,9 @@ static int64_t size_in(const char *list, const char *name) {
     return -1;
 }
 
-static bool read_sizes(const struct invocation *call, zl_kernel k, int64_t *size) {
+bool cli_run_sizes(const struct invocation *call, zl_kernel k, int64_t *size) {
     const char *list = cli_option(call, "size"), *name;
-    for (int i = 0; i < SIZES && (name = zl_kernel_size_name(k, i)); i++)
+    for (int i = 0; i < CLI_SIZES && (name = zl_kernel_size_name(k, i)); i++)
         if ((size[i] = size_in(list, name)) < 0) {
             cli_usage(call, "needs --size with a number for %s, such as --size %s=1024", name, name);
             return false;
@@ -85,16 +80,6 @@ static bool read_sizes(const struct invocation *call, zl_kernel k, int64_t *size
 }
 
 // Arguments ---------------------------------------------------------------------------------------------------------
-
-struct run {
-    zl_kernel kernel;
-    int64_t size[SIZES];
-    int count;
-    zl_kernel_parameter parameter[PARAMETERS];
-    zl_array array[PARAMETERS];
-    int64_t dim[PARAMETERS][DIMS];
-    zl_kernel_buffer buffer[PARAMETERS];
-};
 
 static bool is_float(zl_dtype dtype) {
     return dtype == ZL_FLOAT32 || dtype == ZL_FLOAT64 || dtype == ZL_FLOAT16 || dtype == ZL_BFLOAT16;
@@ -122,19 +107,19 @@ static bool make_argument(struct run *r, int i) {
     return r->buffer[i].data != NULL;
 }
 
-static bool make_arguments(struct run *r) {
+bool cli_run_arguments(struct run *r) {
     bool made = false;
     ZL_SCOPE {
         made = true;
-        for (r->count = 0; made && r->count < zl_kernel_parameters(r->kernel) && r->count < PARAMETERS;
+        for (r->count = 0; made && r->count < zl_kernel_parameters(r->kernel) && r->count < CLI_PARAMETERS;
              r->count++)
             made = make_argument(r, r->count);
     }
     return made;
 }
 
-static void end_run(struct run *r) {
-    for (int i = 0; i < PARAMETERS; i++)
+void cli_run_end(struct run *r) {
+    for (int i = 0; i < CLI_PARAMETERS; i++)
         zl_release(r->array[i]);
     zl_kernel_release(r->kernel);
 }
@@ -142,9 +127,9 @@ static void end_run(struct run *r) {
 static bool begin_run(const struct invocation *call, struct run *r) {
     double seconds;
     r->kernel = compile(call, &seconds);
-    if (!r->kernel || !read_sizes(call, r->kernel, r->size))
+    if (!r->kernel || !cli_run_sizes(call, r->kernel, r->size))
         return false;
-    if (make_arguments(r))
+    if (cli_run_arguments(r))
         return true;
     cli_library_failed(call);
     return false;
@@ -186,18 +171,17 @@ static int run_run(const struct invocation *call) {
             print_output(&r, i, call->json);
     if (code == CLI_OK && call->json)
         cli_json_close();
-    end_run(&r);
+    cli_run_end(&r);
     return code;
 }
 
-// Seconds of the best run within about a second, 3 at least.
-static double best_of(struct run *r, int *runs) {
-    double best = 1e30, end = now() + 1;
-    for (*runs = 0; *runs < 3 || now() < end; ++*runs) {
-        double start = now();
+double cli_run_best(struct run *r, double within, int *runs) {
+    double best = 1e30, end = cli_now() + within;
+    for (*runs = 0; *runs < 3 || cli_now() < end; ++*runs) {
+        double start = cli_now();
         if (!zl_kernel_run(r->kernel, r->count, r->buffer))
             return -1;
-        double took = now() - start;
+        double took = cli_now() - start;
         best = took < best ? took : best;
     }
     return best;
@@ -210,7 +194,7 @@ static int run_bench(const struct invocation *call) {
     if (!call->operand_count)
         return cli_usage(call, "needs a .tile file");
     int code = begin_run(call, &r) ? CLI_OK : CLI_FAILED;
-    double best = code == CLI_OK ? best_of(&r, &runs) : 0;
+    double best = code == CLI_OK ? cli_run_best(&r, 1, &runs) : 0;
     if (code == CLI_OK && (best < 0 || !zl_kernel_cost_of(r.kernel, r.size, &cost)))
         code = cli_library_failed(call);
     if (code == CLI_OK && call->json) {
@@ -223,7 +207,7 @@ static int run_bench(const struct invocation *call) {
         printf("%.3f ms, %.1f GFLOP/s, %.1f GB/s (best of %d runs)\n", best * 1e3, cost.flops / best * 1e-9,
                cost.bytes / best * 1e-9, runs);
     }
-    end_run(&r);
+    cli_run_end(&r);
     return code;
 }
 

@@ -42,6 +42,8 @@ ZL_API const char *zl_kernel_stage(int index);
 // Reads a kernel and compiles it for a target: "c" is the CPU. What was compiled before, also by another process, is loaded
 // from disk. May be run by several threads at once.
 ZL_API zl_kernel zl_kernel_compile(const char *text, const char *name, const char *target);
+// The same with other values of the text's params: "BM=64,BN=128". NULL: as they are.
+ZL_API zl_kernel zl_kernel_compile_with(const char *text, const char *name, const char *target, const char *params);
 ZL_API const char *zl_kernel_target(int index); // names of the targets, in order; NULL past the last
 // The text that the target's compiler got; the kernel owns it. NULL and an error: it was not compiled.
 ZL_API const char *zl_kernel_source_text(zl_kernel kernel);

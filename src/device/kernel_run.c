@@ -38,8 +38,12 @@ static bool compile(zl_kernel k, const struct kernel_driver *driver) {
 }
 
 zl_kernel zl_kernel_compile(const char *text, const char *name, const char *target) {
+    return zl_kernel_compile_with(text, name, target, NULL);
+}
+
+zl_kernel zl_kernel_compile_with(const char *text, const char *name, const char *target, const char *params) {
     const struct kernel_driver *driver = find_driver(target);
-    zl_kernel k = driver ? zl_kernel_parse(text, name) : NULL;
+    zl_kernel k = driver ? kernel_parse(text, name, params) : NULL;
     if (!k || compile(k, driver))
         return k;
     zl_kernel_release(k);

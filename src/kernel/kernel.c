@@ -7,12 +7,16 @@
 #include <string.h>
 
 zl_kernel zl_kernel_parse(const char *text, const char *name) {
+    return kernel_parse(text, name, NULL);
+}
+
+zl_kernel kernel_parse(const char *text, const char *name, const char *params) {
     if (!text)
         return error_set(ZL_ERROR_VALUE, "zl_kernel_parse: text is NULL");
     zl_kernel k = memory_zero(sizeof *k);
     if (!k)
         return NULL;
-    k->kernel = tile_parse(text, name ? name : "kernel");
+    k->kernel = tile_parse_with(text, name ? name : "kernel", params && *params ? params : NULL);
     if (k->kernel)
         return k;
     memory_free(k);

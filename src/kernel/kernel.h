@@ -27,6 +27,9 @@ struct zl_kernel_ {
     char *source; // what the target's compiler got
 };
 
+// Reads a kernel, with other values of its params.
+zl_kernel kernel_parse(const char *text, const char *name, const char *params);
+
 // A kernel of its own for passes, which work in place.
 struct tile_kernel *kernel_copy(const struct tile_kernel *kernel);
 

@@ -338,11 +338,25 @@ static bool verify(struct parser *p, const struct tile_kernel *kernel) {
     return false;
 }
 
+// Every value that was given is one of a param.
+static bool are_all_used(const struct parser *p) {
+    int at = 0;
+    for (const char *from = p->given; from; from = strchr(from, ','), from += from != NULL, at++)
+        if (!(p->given_used >> MIN_OF(at, 63) & 1))
+            return error_false(ZL_ERROR_VALUE, "%s: there is no param '%.*s'", p->file,
+                               (int)strcspn(from, "=,"), from);
+    return true;
+}
+
 struct tile_kernel *tile_parse(const char *text, const char *file) {
-    struct parser p = {.file = file ? file : "text", .had_error = zl_error() != NULL};
+    return tile_parse_with(text, file, NULL);
+}
+
+struct tile_kernel *tile_parse_with(const char *text, const char *file, const char *params) {
+    struct parser p = {.file = file ? file : "text", .had_error = zl_error() != NULL, .given = params};
     p.lexer = (struct tile_lexer){.source = text, .at = text, .place = {1, 1}, .arena = &p.arena};
     struct tile_kernel *kernel = parse_kernel(&p);
-    if (kernel && !verify(&p, kernel)) {
+    if (kernel && (!verify(&p, kernel) || !are_all_used(&p))) {
         tile_free(kernel);
         kernel = NULL;
     }

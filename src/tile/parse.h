@@ -35,6 +35,8 @@ struct parser {
     struct binding *scope; // innermost last
     int bindings, cap, depth;
     bool failed, declares_symbols, had_error;
+    const char *given;   // "BM=64,BN=32": values of params in place of the text's; NULL: none
+    uint64_t given_used; // which of them were params
 };
 
 // The syntax of an expression: types of literals are found once all of it is read.

@@ -2,6 +2,7 @@
 
 #include "tile/parse.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 // Statements ------------------------------------------------------------------------------------------------------
@@ -243,6 +244,29 @@ static bool bind_param(struct parser *p, const char *text, expr value) {
     return parse_bind(p, (struct binding){.text = text, .kind = BOUND_PARAM, .param = literal});
 }
 
+// The text of a value that was given for a param; NULL: none.
+static const char *find_given(struct parser *p, const char *name) {
+    size_t len = strlen(name);
+    int at = 0;
+    for (const char *from = p->given; from; from = strchr(from, ','), from += from != NULL, at++)
+        if (!strncmp(from, name, len) && from[len] == '=') {
+            p->given_used |= UINT64_C(1) << MIN_OF(at, 63);
+            return from + len + 1;
+        }
+    return NULL;
+}
+
+static expr given_value(struct parser *p, struct tile_place place, const char *digits, expr usual) {
+    char *end;
+    bool is_float = tile_type_is_float(usual->type);
+    double number = is_float ? strtod(digits, &end) : (double)strtoll(digits, &end, 10);
+    if (end > digits && (!*end || *end == ','))
+        return is_float ? tile_const(usual->type, number)
+                        : tile_const_int(usual->type, strtoll(digits, &end, 10));
+    parse_fail(p, place, "the value that was given for this param is no number of its kind");
+    return NULL;
+}
+
 static bool parse_param(struct parser *p) {
     static const struct tile_type f64 = {TILE_FLOAT, 64, 1};
     do {
@@ -255,6 +279,9 @@ static bool parse_param(struct parser *p) {
         bool is_number = tile_type_is_float(value->type) || tile_type_is_integer(value->type);
         if (!is_constant(value) || !is_number)
             return parse_fail(p, n->place, "a param is a number that is known here");
+        const char *given = find_given(p, text);
+        if (given && !(value = given_value(p, n->place, given, value)))
+            return false;
         if (!bind_param(p, text, value))
             return false;
     } while (parse_accept(p, ","));

@@ -408,3 +408,22 @@ static void fuzz(const char *seed_text) {
 TEST(tile_parser_survives_mutants) {
     CHECK(each_example(fuzz) >= 9);
 }
+
+TEST(params_are_given) {
+    static const char text[] = "kernel f(a: f32[n]) -> (y: f32[n]) {\n  param B = 64, C = 0.5, D = B * 2\n"
+                               "  grid b in ceildiv(n, D) { y[b] = a[b] * C }\n}\n";
+    struct tile_kernel *kernel = tile_parse_with(text, "f", "C=2.25,B=8");
+    REQUIRE(kernel);
+    char *printed = tile_print(kernel);
+    CHECK_HAS(printed, "grid b in (n + 15) // 16");
+    CHECK_HAS(printed, "a[b] * 2.25");
+    memory_free(printed);
+    tile_free(kernel);
+    CHECK_ERROR(ZL_ERROR_VALUE, tile_parse_with(text, "f", "B=8,E=1"));
+    CHECK_HAS(test_last_error(), "there is no param 'E'");
+    static const char *const wrong[] = {"B=8.5", "B=", "B", "B=x", "C=1e"};
+    for (size_t i = 0; i < COUNT(wrong); i++) {
+        CHECK(!tile_parse_with(text, "f", wrong[i]));
+        zl_clear_error();
+    }
+}
