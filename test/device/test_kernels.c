@@ -265,6 +265,51 @@ TEST(reductions_on_devices) {
     on_devices(check_reductions);
 }
 
+// Lines ------------------------------------------------------------------------------------------------------------
+
+static zl_array softmax(void *data) {
+    return zl_softmax(values(ZL_SHAPE(50, 300), *(zl_dtype *)data, 1), -1, false);
+}
+
+static zl_array layer_norm(void *data) {
+    zl_array w = values(ZL_SHAPE(300), *(zl_dtype *)data, 2), x = values(ZL_SHAPE(300, 5, 10), *(zl_dtype *)data, 1);
+    return zl_fast_layer_norm(zl_transpose(x, ZL_AXES(1, 2, 0)), w, w, 1e-5);
+}
+
+static zl_array log_softmax(void *data) {
+    zl_array x = values(ZL_SHAPE(40, 200), *(zl_dtype *)data, 1);
+    return zl_subtract(x, zl_logsumexp_axis(x, -1, true));
+}
+
+static void check_lines(void) {
+    static const struct {
+        zl_array (*run)(void *data);
+        const char *name;
+    } cases[] = {{softmax, "softmax"}, {layer_norm, "layer_norm"}, {log_softmax, "log_softmax"}};
+    static const zl_dtype dtypes[] = {ZL_FLOAT32, ZL_BFLOAT16};
+    for (size_t i = 0; i < COUNT(cases); i++)
+        for (size_t d = 0; d < (test_quick() ? 1 : COUNT(dtypes)); d++)
+            ZL_SCOPE
+                agree(cases[i].name, cases[i].run, &(zl_dtype){dtypes[d]}, dtypes[d] == ZL_FLOAT32 ? 2e-6 : 2e-2);
+    zl_array x = values(ZL_SHAPE(50, 300), ZL_FLOAT32, 1);
+    REQUIRE(zl_eval(zl_retain(x)));
+    int64_t launches = zl_counter("launches");
+    CHECK(zl_eval(zl_softmax(x, -1, false)));
+    CHECK_EQ_INT(zl_counter("launches") - launches, 1);
+    zl_array line = zl_retain(zl_sum_axis(zl_square(x), 1, true)), all = zl_retain(zl_divide(x, line));
+    launches = zl_counter("launches");
+    CHECK(zl_eval_all(2, (zl_array[]){line, all})); // both are stored
+    CHECK_EQ_INT(zl_counter("launches") - launches, 1);
+    CHECK_NEAR(zl_item(zl_sum(zl_multiply(zl_multiply(all, line), zl_scalar(1)))), zl_item(zl_sum(x)), 1e-1);
+    zl_release(line);
+    zl_release(all);
+    zl_release(x);
+}
+
+TEST(lines_are_one_kernel_on_devices) {
+    on_devices(check_lines);
+}
+
 // Products ---------------------------------------------------------------------------------------------------------
 
 struct product {

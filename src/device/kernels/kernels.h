@@ -59,6 +59,7 @@ struct kernel_step {
     uint8_t kind, inputs;
     uint8_t dtype[4];  // of the output and the inputs of a map, as it reads them
     bool needed;       // the result is read after the segment
+    bool reduces;      // it, or a call soon after it, is a reduction
     int32_t source[3]; // call of the segment that an input of a map, or a view, is made by; -1: of none
     int32_t last;      // call that reads the result last
     uint64_t in_place; // as of binding.prepare
@@ -117,6 +118,11 @@ void *kernel_reach(const struct kernel_place *p, zl_array x);
 // kernels_map.c: runs the elementwise calls from index on as one kernel; how many they were.
 int kernel_run_maps(const struct kernel_place *p, const struct program *program, struct binding *b, int index);
 int kernel_count_maps(const struct program *program, struct call *const *call, int calls, int index, const char **why);
+
+// kernels_lines.c: the same of calls with reductions of the last axis among them; 0: there are none, or it does not pay.
+int kernel_run_lines(const struct kernel_place *p, const struct program *program, struct binding *b, int index);
+int kernel_count_lines(const struct program *program, struct call *const *call, int calls, int index);
+enum tile_op kernel_combines(const struct call *c); // what a reduction joins two elements by
 
 // Ops that are not elementwise, a family a file. Each runs a call whose outputs have their memory and are not empty.
 typedef bool kernel_question(const struct call *c);

@@ -122,6 +122,10 @@ struct program *kernels_build(const struct kernel_target *target, int unit, cons
         set_step(&p->step[i], s->call[i]);
         p->step[i].needed = s->needed[i];
     }
+    for (int i = s->calls - 1, ahead = KERNEL_CALLS; i >= 0; i--) {
+        ahead = s->call[i]->op->kind == OP_REDUCE ? 0 : ahead + 1;
+        p->step[i].reduces = p->fuses && ahead < KERNEL_CALLS && s->call[i]->op->kind != OP_VIEW;
+    }
     if (find_sources(p, s))
         return p;
     memory_free(p);
@@ -148,17 +152,20 @@ void kernels_run(int unit, struct program *p, struct binding *b) {
     p->target->limits(unit, &place.limits);
     for (int i = 0; i < b->calls;) {
         const struct kernel_step *s = &p->step[i];
-        if (s->kind == STEP_MAP) {
-            i += kernel_run_maps(&place, p, b, i);
-        } else {
+        int done = s->reduces ? kernel_run_lines(&place, p, b, i) : 0;
+        if (!done && s->kind == STEP_MAP)
+            done = kernel_run_maps(&place, p, b, i);
+        if (!done)
             run_one(&place, s, b, i);
-            i++;
-        }
+        i += MAX_OF(done, 1);
     }
 }
 
 int kernels_fuses(int unit, const struct program *p, const struct segment *s, int index, const char **why) {
     (void)unit;
     *why = NULL;
+    int lines = p->step[index].reduces ? kernel_count_lines(p, s->call, s->calls, index) : 0;
+    if (lines)
+        return lines;
     return p->step[index].kind == STEP_MAP ? kernel_count_maps(p, s->call, s->calls, index, why) : 1;
 }
