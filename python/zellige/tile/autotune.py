@@ -31,10 +31,11 @@ def get_autotune_inputs():
 
 
 class Result:
-    """What tuning found."""
+    """What tuning found. rows: of each configuration {"config": ..., "latency": milliseconds}, or "error" instead of it."""
 
-    def __init__(self, kernel, latency, config, ref_latency):
+    def __init__(self, kernel, latency, config, ref_latency, rows=()):
         self.kernel, self.latency, self.config, self.ref_latency = kernel, latency, config, ref_latency
+        self.rows = list(rows)
 
     @property
     def libcode(self):
@@ -90,44 +91,49 @@ class AutoTuner:
         return made if hasattr(made, "get_profiler") else compile(made, **self.compile_options)
 
     def run(self, warmup=25, rep=100, timeout=30, **options):
-        """The fastest configuration; those that do not compile or take more than timeout seconds are left out."""
-        failures = []
-        made = self.compile_all(timeout, failures)
+        """The fastest configuration; those that do not compile or take more than timeout seconds are rows with their error."""
+        rows = [{"config": config} for config in self.configs]
+        made = self.compile_all(timeout, rows)
         best = tuned.load(made)
         if best is None:
-            best = self.fastest(made, warmup, rep, timeout, failures)
+            best = self.fastest(made, warmup, rep, timeout, rows)
             tuned.save(made, best)
         return best
 
-    def compile_all(self, timeout, failures):
-        """[(configuration, kernel)], compiled side by side."""
-        from concurrent.futures import ThreadPoolExecutor
+    def compile_all(self, timeout, rows):
+        """[(row, kernel)], compiled side by side."""
+        from concurrent.futures import ThreadPoolExecutor, TimeoutError as FutureTimeout
         made = []
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
-            running = [(config, pool.submit(self.make, config)) for config in self.configs]
-            for config, future in running:
-                try:
-                    made.append((config, future.result(timeout)))
-                except Exception as error:
-                    failures.append(f"{config}: {error or type(error).__name__}")
+        pool = ThreadPoolExecutor(os.cpu_count())
+        running = [(row, pool.submit(self.make, row["config"])) for row in rows]
+        for row, future in running:
+            try:
+                made.append((row, future.result(timeout)))
+            except FutureTimeout:
+                row["error"] = f"it took more than {timeout} s to compile"
+            except Exception as error:
+                row["error"] = str(error) or type(error).__name__
+        pool.shutdown(wait=False, cancel_futures=True)
         return made
 
-    def fastest(self, made, warmup, rep, timeout, failures):
-        best, seen = None, set()
-        for config, kernel in made:
+    def fastest(self, made, warmup, rep, timeout, rows):
+        best, seen = None, {}
+        for row, kernel in made:
             source = kernel.get_kernel_source()
             if source in seen:  # they differ by hints that this target does not use
+                row.update(seen[source])
                 continue
-            seen.add(source)
             try:
-                latency = self.time(kernel, warmup, rep, timeout)
+                seen[source] = {"latency": self.time(kernel, warmup, rep, timeout)}
             except Exception as error:
-                failures.append(f"{config}: {error}")
+                seen[source] = {"error": str(error) or type(error).__name__}
+            row.update(seen[source])
+            if "error" in row:
                 continue
-            if best is None or latency < best.latency:
-                best = Result(kernel, latency, config, None)
+            if best is None or row["latency"] < best.latency:
+                best = Result(kernel, row["latency"], row["config"], None, rows)
         if best is None:
-            raise TileError("autotune: no configuration runs\n" + "\n".join(failures))
+            raise TileError("autotune: no configuration runs\n" + "\n".join(f"{row['config']}: {row['error']}" for row in rows))
         reference = self.profile.get("ref_prog")
         if reference:
             best.ref_latency = do_bench(lambda: reference(*self.inputs(best.kernel)), warmup, rep)
@@ -182,6 +188,11 @@ class AutoTuned:
         if best and hasattr(made, "update_tuner_result"):
             made.update_tuner_result(best.latency, best.config, best.ref_latency)
         return made
+
+    def rows(self, *args, **kwargs):
+        """What each configuration came to for such a call: see Result."""
+        best = self.best(args, kwargs)
+        return best.rows if best else []
 
     def compile(self, *args, **kwargs):
         best = self.best(args, kwargs)

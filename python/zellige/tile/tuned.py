@@ -24,8 +24,8 @@ def load(made):
     try:
         with open(path_of(made)) as file:
             found = json.load(file)
-        config, kernel = made[found["at"]]
-        return Result(kernel, found["latency"], config, found["ref_latency"])
+        row, kernel = made[found["at"]]
+        return Result(kernel, found["latency"], row["config"], found["ref_latency"], found["rows"])
     except (OSError, ValueError, KeyError, IndexError, TypeError):
         return None
 
@@ -38,7 +38,7 @@ def save(made, best):
     try:
         os.makedirs(folder(), exist_ok=True)
         with open(part, "w") as file:
-            json.dump({"at": at, "latency": best.latency, "ref_latency": best.ref_latency}, file)
+            json.dump({"at": at, "latency": best.latency, "ref_latency": best.ref_latency, "rows": best.rows}, file, default=str)
         os.replace(part, path)
     except OSError:
         pass
