@@ -154,14 +154,20 @@ TEST(layouts_and_reductions_compile_for_cuda) {
     zl_scope scope = zl_scope_begin_on(on_paper());
     static const zl_dtype dtypes[] = {ZL_FLOAT32, ZL_BFLOAT16, ZL_COMPLEX64, ZL_BOOL, ZL_INT64};
     for (size_t d = 0; d < (test_quick() ? 1 : COUNT(dtypes)); d++) {
-        zl_array x = zl_retain(zl_zeros(ZL_SHAPE(40, 300), dtypes[d])), y = zl_zeros(ZL_SHAPE(300, 40), dtypes[d]);
+        zl_array x = zl_retain(zl_zeros(ZL_SHAPE(40, 300), dtypes[d])), y = zl_retain(zl_zeros(ZL_SHAPE(300, 40), dtypes[d]));
         CHECK(zl_eval(zl_equal(zl_matrix_transpose(x), y)));
         CHECK(zl_eval(op_reduce_axes("test", REDUCE_MAX, x, ZL_ALL, false)));
         CHECK(zl_eval(op_reduce_axes("test", REDUCE_SUM, x, (zl_axes){(const int[]){0}, 1}, false)));
         CHECK(zl_eval(op_reduce_axes("test", REDUCE_SUM, x, (zl_axes){(const int[]){1}, 1}, false)));
-        if (d < 2)
+        if (d < 2) {
             CHECK(zl_eval(zl_matmul(x, zl_matrix_transpose(x))));
+            CHECK(zl_eval(zl_softmax(x, -1, false)));
+            CHECK(zl_eval(zl_concatenate((zl_array[]){x, zl_matrix_transpose(y)}, 2, 0)));
+            CHECK(zl_eval(zl_take(x, zl_arange(0, 10, 1, ZL_INT32), 1)));
+            CHECK(zl_eval(zl_random_bits(ZL_SHAPE(100), 4, zl_random_key(1))));
+        }
         zl_release(x);
+        zl_release(y);
     }
     CHECK(compiled > 0);
     end_paper(scope);

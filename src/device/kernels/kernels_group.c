@@ -1,0 +1,151 @@
+// kernels_group.c - calls that become one kernel: what kernels of elements and of lines have in common.
+
+#include "device/kernels/kernels_group.h"
+
+#include <stdio.h>
+
+// Finding ----------------------------------------------------------------------------------------------------------
+
+bool group_is_ready(const struct kernel_group *g, int index) {
+    const struct kernel_step *s = group_step(g, index);
+    for (int k = 0; k < s->inputs; k++)
+        if (s->source[k] < g->begin && array_state(g->call[index]->in[k]) != ARRAY_READY)
+            return false;
+    return true;
+}
+
+int group_source(const struct kernel_group *g, int index, int k) {
+    int source = group_step(g, index)->source[k];
+    while (source >= g->begin && group_step(g, source)->kind == STEP_VIEW)
+        source = group_step(g, source)->source[0];
+    return source >= g->begin ? source : -1;
+}
+
+// A view passes on that it is read.
+int group_find_stored(struct kernel_group *g) {
+    int count = 0;
+    for (int i = g->begin; i < g->end; i++)
+        g->stored[i - g->begin] =
+            group_step(g, i)->needed || group_step(g, i)->last >= g->end || g->end == g->begin + 1;
+    for (int i = g->end - 1; i >= g->begin; i--)
+        if (group_step(g, i)->kind == STEP_VIEW && g->stored[i - g->begin])
+            g->stored[group_step(g, i)->source[0] - g->begin] = true;
+    for (int i = g->begin; i < g->end; i++)
+        count += group_has_output(g, i);
+    return count;
+}
+
+int group_input(struct kernel_group *g, zl_array x, zl_dtype dtype) {
+    for (int i = 0; i < g->inputs; i++)
+        if (g->input[i] == x && g->dtype[i] == dtype)
+            return i;
+    if (g->inputs == KERNEL_OPERANDS)
+        return -1;
+    g->input[g->inputs] = x;
+    g->dtype[g->inputs] = dtype;
+    return g->inputs++;
+}
+
+// Text -------------------------------------------------------------------------------------------------------------
+
+expr group_parameter(char letter, int number, zl_dtype dtype, expr n, expr at) {
+    char name[16];
+    snprintf(name, sizeof name, "%c%d", letter, number);
+    struct tile_buffer *x = tile_parameter_buffer(name, tile_type_of(dtype), 1, &n, false);
+    return x ? tile_load(x, 1, &at, NULL, NULL) : NULL;
+}
+
+expr group_apply(enum tile_op op, zl_dtype dtype, int count, const expr *arg) {
+    if (op == TILE_CAST)
+        return tile_cast(tile_type_of(dtype), arg[0]);
+    return count == 1   ? tile_unary(op, arg[0])
+           : count == 2 ? tile_binary(op, arg[0], arg[1])
+                        : tile_ternary(op, arg[0], arg[1], arg[2]);
+}
+
+void group_store(int count, const expr *result, const struct tile_name *i, expr n) {
+    struct tile_buffer *y[KERNEL_OPERANDS];
+    expr at = tile_name_value(i, TILE_INDEX);
+    for (int k = 0; k < count; k++) {
+        char name[16];
+        snprintf(name, sizeof name, "y%d", k);
+        y[k] = result[k] ? tile_parameter_buffer(name, result[k]->type, 1, &n, true) : NULL;
+    }
+    tile_open_map(1, &i, &n);
+    for (int k = 0; k < count; k++)
+        tile_store(y[k], 1, &at, result[k], NULL);
+    tile_close();
+}
+
+// Running ----------------------------------------------------------------------------------------------------------
+
+bool group_add_outputs(const struct kernel_place *p, struct kernel_call *k, const struct kernel_group *g) {
+    bool ok = true;
+    for (int i = g->begin; ok && i < g->end; i++)
+        if (group_has_output(g, i)) {
+            void *memory = kernel_reach(p, group_output(g, i));
+            kernel_add_memory(k, memory);
+            ok = memory;
+        }
+    return ok;
+}
+
+bool group_add_input(const struct kernel_place *p, struct kernel_call *k, const struct kernel_group *g, int at,
+                     int64_t offset) {
+    zl_array x = g->input[at];
+    if (array_is(x, ARRAY_INLINE)) {
+        union scalar room;
+        scalar_write(x, g->dtype[at], &room);
+        kernel_add(k, &room, zl_dtype_size(g->dtype[at]));
+        return true;
+    }
+    void *memory = kernel_reach(p, x);
+    kernel_add_memory(k, memory);
+    kernel_add_int(k, x->offset + offset, true);
+    return memory;
+}
+
+// All calls of the group fail for the reason of one.
+static void fail(struct kernel_group *g, struct binding *b, int first) {
+    zl_array reason = group_output(g, first);
+    if (array_state(reason) != ARRAY_FAILED)
+        b->fail(b, first);
+    for (int i = g->begin; i < g->end; i++)
+        if (array_state(group_output(g, i)) != ARRAY_FAILED) {
+            error_put(reason->failure->kind, reason->failure->message);
+            b->fail(b, i);
+        }
+}
+
+static bool prepare(struct kernel_group *g, struct binding *b) {
+    for (int i = g->begin; i < g->end; i++) {
+        bool in_place = g->in_place[i - g->begin];
+        if (!g->stored[i - g->begin])
+            continue;
+        if (in_place && group_step(g, i)->kind == STEP_MAP)
+            b->take(b, g->begin, i);
+        if (b->prepare(b, i, in_place ? UINT64_MAX : 0))
+            continue;
+        fail(g, b, i);
+        return false;
+    }
+    return true;
+}
+
+// A call that fails lets its inputs go: those that the group computes are held until all of it is finished.
+int group_run(struct kernel_group *g, struct binding *b, group_body *body, const struct kernel_place *p) {
+    int calls = g->end - g->begin;
+    for (int i = g->begin; i < g->end; i++)
+        zl_retain(group_output(g, i));
+    if (prepare(g, b)) {
+        if (body(p, g))
+            for (int i = g->begin; i < g->end; i++)
+                b->finish(b, i);
+        else
+            fail(g, b, g->begin);
+        counter_add(COUNTER_FUSED, calls > 1 ? calls : 0);
+    }
+    for (int i = g->begin; i < g->end; i++)
+        zl_release(group_output(g, i));
+    return calls;
+}
