@@ -187,7 +187,14 @@ static zl_array copied(void *data) {
     return zl_contiguous(zl_matrix_transpose(values(ZL_SHAPE(37, 50), ZL_COMPLEX64, 4)), false);
 }
 
+static zl_array copied_in_tiles(void *data) {
+    zl_array x = values(ZL_SHAPE(3, 40, 50), *(zl_dtype *)data, 4);
+    return zl_contiguous(zl_transpose(x, ZL_AXES(2, 0, 1)), false);
+}
+
 static void check_layouts(void) {
+    agree("copied in tiles", copied_in_tiles, &(zl_dtype){ZL_FLOAT32}, 0);
+    agree("copied in tiles", copied_in_tiles, &(zl_dtype){ZL_BFLOAT16}, 0);
     agree("transposed", transposed, NULL, 0);
     agree("stretched", stretched, NULL, 0);
     agree("backwards", backwards, NULL, 0);

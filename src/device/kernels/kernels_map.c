@@ -373,12 +373,21 @@ static bool launch_all(const struct kernel_place *p, void *kernel, const struct 
     return true;
 }
 
+static bool is_copy(const struct map_group *m) {
+    const struct recipe *r = &m->r;
+    return r->rows == 1 && r->word[0] == TILE_CAST && (zl_dtype)r->word[1] == m->g.dtype[0] &&
+           r->input[0] % 16 == FORM_STRIDED;
+}
+
 static bool run(const struct kernel_place *p, struct kernel_group *g) {
     static const int64_t none[KERNEL_OPERANDS];
     struct map_group *m = (struct map_group *)g;
     lay_out(m);
     if (m->l.size == 0)
         return true;
+    int axis = is_copy(m) ? kernel_transposed_axis(&m->l) : -1;
+    if (axis >= 0)
+        return kernel_transpose(p, &m->l, axis, group_output(g, g->begin), g->input[0]);
     void *kernel = find_kernel(p, &m->r);
     return kernel && launch_all(p, kernel, m, &m->l, none, 0);
 }
