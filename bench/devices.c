@@ -16,25 +16,51 @@ static zl_array gelu(zl_array x) {
     return zl_multiply(zl_multiply(zl_scalar(0.5), x), gate);
 }
 
-static zl_array case_add(void) { return zl_add(a, b); }
-static zl_array case_exp(void) { return zl_exp(a); }
-static zl_array case_gelu(void) { return gelu(a); }
-static zl_array case_copy(void) { return zl_contiguous(zl_matrix_transpose(a), false); }
-static zl_array case_bias(void) { return zl_add(a, zl_slice(b, ZL_SHAPE(0, 0), ZL_SHAPE(1, side), ZL_SHAPE(1, 1))); }
-static zl_array case_sum(void) { return zl_sum(a); }
-static zl_array case_rows(void) { return zl_sum_axis(a, 1, false); }
-static zl_array case_columns(void) { return zl_sum_axis(a, 0, false); }
-static zl_array case_softmax(void) { return zl_softmax(a, -1, false); }
-static zl_array case_matmul(void) { return zl_matmul(a, b); }
+static zl_array case_add(void) {
+    return zl_add(a, b);
+}
+static zl_array case_exp(void) {
+    return zl_exp(a);
+}
+static zl_array case_gelu(void) {
+    return gelu(a);
+}
+static zl_array case_copy(void) {
+    return zl_contiguous(zl_matrix_transpose(a), false);
+}
+static zl_array case_bias(void) {
+    return zl_add(a, zl_slice(b, ZL_SHAPE(0, 0), ZL_SHAPE(1, side), ZL_SHAPE(1, 1)));
+}
+static zl_array case_sum(void) {
+    return zl_sum(a);
+}
+static zl_array case_rows(void) {
+    return zl_sum_axis(a, 1, false);
+}
+static zl_array case_columns(void) {
+    return zl_sum_axis(a, 0, false);
+}
+static zl_array case_softmax(void) {
+    return zl_softmax(a, -1, false);
+}
+static zl_array case_matmul(void) {
+    return zl_matmul(a, b);
+}
 
 static const struct {
     const char *name;
     zl_array (*run)(void);
     double arrays; // of a's size that have to move
 } cases[] = {
-    {"add", case_add, 3},          {"exp", case_exp, 2},           {"gelu (erf)", case_gelu, 2},
-    {"add a row", case_bias, 2},   {"transpose copy", case_copy, 2}, {"sum", case_sum, 1},
-    {"sum of rows", case_rows, 1}, {"sum of columns", case_columns, 1}, {"softmax", case_softmax, 2},
+    {"add", case_add, 3},
+    {"exp", case_exp, 2},
+    {"gelu (erf)", case_gelu, 2},
+    {"add a row", case_bias, 2},
+    {"transpose copy", case_copy, 2},
+    {"sum", case_sum, 1},
+    {"sum of rows", case_rows, 1},
+    {"sum of columns", case_columns, 1},
+    {"softmax", case_softmax, 2},
 };
 
 // Seconds of the best of several evaluations, each waited for.
@@ -54,8 +80,10 @@ static double best_of(zl_array (*run)(void), int rounds) {
 
 static void run_cases(zl_dtype dtype) {
     double bytes = (double)side * side * (double)zl_dtype_size(dtype);
-    a = zl_retain(zl_astype(zl_random_uniform(zl_scalar(0), zl_scalar(1), ZL_SHAPE(side, side), ZL_FLOAT32, NULL), dtype));
-    b = zl_retain(zl_astype(zl_random_uniform(zl_scalar(0), zl_scalar(1), ZL_SHAPE(side, side), ZL_FLOAT32, NULL), dtype));
+    a = zl_retain(zl_astype(
+        zl_random_uniform(zl_scalar(0), zl_scalar(1), ZL_SHAPE(side, side), ZL_FLOAT32, NULL), dtype));
+    b = zl_retain(zl_astype(
+        zl_random_uniform(zl_scalar(0), zl_scalar(1), ZL_SHAPE(side, side), ZL_FLOAT32, NULL), dtype));
     if (!zl_eval_all(2, (zl_array[]){a, b}))
         fprintf(stderr, "%s\n", zl_error()), exit(1);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -71,8 +99,10 @@ static void run_cases(zl_dtype dtype) {
 static void run_matmul(zl_dtype dtype, int size) {
     int kept = side;
     side = size;
-    a = zl_retain(zl_astype(zl_random_uniform(zl_scalar(0), zl_scalar(1), ZL_SHAPE(size, size), ZL_FLOAT32, NULL), dtype));
-    b = zl_retain(zl_astype(zl_random_uniform(zl_scalar(0), zl_scalar(1), ZL_SHAPE(size, size), ZL_FLOAT32, NULL), dtype));
+    a = zl_retain(zl_astype(
+        zl_random_uniform(zl_scalar(0), zl_scalar(1), ZL_SHAPE(size, size), ZL_FLOAT32, NULL), dtype));
+    b = zl_retain(zl_astype(
+        zl_random_uniform(zl_scalar(0), zl_scalar(1), ZL_SHAPE(size, size), ZL_FLOAT32, NULL), dtype));
     zl_eval_all(2, (zl_array[]){a, b});
     best_of(case_matmul, 1);
     double seconds = best_of(case_matmul, 3);
@@ -118,8 +148,8 @@ static void run_copies(void) {
             zl_release(x);
             zl_release(y);
         }
-    printf("%-16s %-9s %8.2f GB/s up with a kernel, %.2f GB/s down\n", "copies of 4 MB", "float32", BYTES / up * 1e-9,
-           BYTES / down * 1e-9);
+    printf("%-16s %-9s %8.2f GB/s up with a kernel, %.2f GB/s down\n", "copies of 4 MB", "float32",
+           BYTES / up * 1e-9, BYTES / down * 1e-9);
 }
 
 int main(int argc, char **argv) {
@@ -133,6 +163,7 @@ int main(int argc, char **argv) {
     run_matmul(ZL_BFLOAT16, quick ? 256 : 4096);
     run_launches();
     run_copies();
-    printf("fallbacks %lld, launches %lld\n", (long long)zl_counter("fallbacks"), (long long)zl_counter("launches"));
+    printf("fallbacks %lld, launches %lld\n", (long long)zl_counter("fallbacks"),
+           (long long)zl_counter("launches"));
     return 0;
 }

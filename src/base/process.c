@@ -65,12 +65,14 @@ static int wait_for(pid_t child) {
 
 static bool has_ended_well(const char *program, int status, bool in_time, const struct text *output) {
     if (!in_time)
-        return error_false(ZL_ERROR_COMPILE, "%s took longer than %d s and was stopped", program, LIMIT_MS / 1000);
+        return error_false(ZL_ERROR_COMPILE, "%s took longer than %d s and was stopped", program,
+                           LIMIT_MS / 1000);
     if (status == 0)
         return true;
     const char *text = output->data ? output->data : "";
     if (WIFSIGNALED(status))
-        return error_false(ZL_ERROR_COMPILE, "%s was ended by signal %d:\n%s", program, WTERMSIG(status), text);
+        return error_false(ZL_ERROR_COMPILE, "%s was ended by signal %d:\n%s", program, WTERMSIG(status),
+                           text);
     return error_false(ZL_ERROR_COMPILE, "%s failed with status %d:\n%s", program, WEXITSTATUS(status), text);
 }
 
@@ -88,7 +90,8 @@ enum process_end process_run(char *const *word, struct text *output, int *reason
     if (!in_time)
         kill(-child, SIGKILL);
     int status = wait_for(child);
-    if (in_time && WIFEXITED(status) && WEXITSTATUS(status) == 127) // how a child tells that the program is not there
+    if (in_time && WIFEXITED(status) &&
+        WEXITSTATUS(status) == 127) // how a child tells that the program is not there
         return *reason = ENOENT, PROCESS_NOT_STARTED;
     return has_ended_well(word[0], status, in_time, output) ? PROCESS_DONE : PROCESS_FAILED;
 }

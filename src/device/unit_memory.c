@@ -10,7 +10,9 @@
 
 #include <pthread.h>
 
-enum { POINTS = 64 }; // marks that a unit keeps at once; an older one is as far as the one that took its place
+enum {
+    POINTS = 64
+}; // marks that a unit keeps at once; an older one is as far as the one that took its place
 
 struct block {
     struct block *next;
@@ -21,12 +23,13 @@ struct unit {
     struct unit *next;
     const struct device *device;
     int index;
-    pthread_mutex_t lock;   // guards blocks and marks
-    struct map blocks;      // free ones, by capacity
-    atomic_ullong point;    // the next
+    pthread_mutex_t lock; // guards blocks and marks
+    struct map blocks;    // free ones, by capacity
+    atomic_ullong point;  // the next
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; // guards additions to units, and copies between replicas
+static pthread_mutex_t lock =
+    PTHREAD_MUTEX_INITIALIZER; // guards additions to units, and copies between replicas
 static struct unit *_Atomic units;
 
 static void clear_cache(void);
@@ -159,10 +162,12 @@ static void clear_cache(void) {
 
 // What the device refuses may be what it kept for us.
 static void *get_memory(struct unit *u, size_t capacity) {
+    bool had_error = zl_error();
     void *memory = take_block(u, capacity);
     if (memory || (memory = u->device->alloc(u->index, capacity)))
         return memory;
-    zl_clear_error();
+    if (!had_error)
+        zl_clear_error();
     free_blocks(u);
     return u->device->alloc(u->index, capacity);
 }

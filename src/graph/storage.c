@@ -54,7 +54,8 @@ struct storage *storage_elsewhere(size_t bytes, struct replica *replica) {
 void *storage_host_room(struct storage *s) {
     if (s->is_inline)
         return s + 1;
-    void *data = allocator_get(s->bytes, &s->bytes);
+    size_t same; // bytes is a capacity already
+    void *data = allocator_get(s->bytes, &same);
     s->owned = data != NULL;
     return data;
 }

@@ -80,15 +80,15 @@ static bool make_key(const struct tape *t, int begin, int end) {
 
 // Making ---------------------------------------------------------------------------------------------------------
 
-// Where a call runs: on its stream's device, or on the CPU if that cannot.
-static const struct device *place(const struct call *c, zl_stream s) {
+// Where a call runs: on its stream's device, or on the CPU if that cannot, which is counted if it is to be.
+static const struct device *place(const struct call *c, zl_stream s, bool counts) {
     int units;
     if (s->device->can(s->unit, c))
         return s->device;
     if (setting_flag(SETTING_NO_FALLBACK))
         return error_set(ZL_ERROR_DEVICE, "%s: the %s device cannot run it, and ZL_NO_FALLBACK is set", c->op->name,
                          s->device->name);
-    counter_add(COUNTER_FALLBACKS, 1);
+    counter_add(COUNTER_FALLBACKS, counts);
     return device_find("cpu", &units);
 }
 
@@ -111,7 +111,7 @@ static int cut(const struct tape *t, int begin, int end, struct plan_segment *ou
     const struct device *device = NULL;
     for (int i = begin; i < end; i++) {
         zl_stream s = tape_stream(t, i);
-        const struct device *d = place(t->call[i], s);
+        const struct device *d = place(t->call[i], s, out != NULL);
         if (!d)
             return -1;
         if (s != stream || d != device) {

@@ -271,6 +271,13 @@ static void fail_all(struct run *run) {
     failure_release(f);
 }
 
+// Who waits for a mark that could not be made tries again, and is told.
+static void mark(const struct plan_segment *s) {
+    bool had_error = zl_error();
+    if (!device_mark(s->device, s->unit) && !had_error)
+        zl_clear_error();
+}
+
 void run_now(struct run *run) {
     if (run->waits)
         wait_for_inputs(run);
@@ -284,8 +291,8 @@ void run_now(struct run *run) {
     run->binding.fail = on_fail;
     const struct plan_segment *s = run->segment;
     s->device->run(s->unit, s->program, &run->binding);
-    if (UNLIKELY(s->device->record != NULL) && !device_mark(s->device, s->unit))
-        zl_clear_error(); // who waits for it tries again, and is told
+    if (UNLIKELY(s->device->record != NULL))
+        mark(s);
 }
 
 void run_free(struct run *run) {

@@ -77,8 +77,13 @@ static void paper_free(int unit, void *memory) {
 
 extern const struct device paper;
 static const struct kernel_target target = {
-    .device = &paper, .dialect = "cuda", .identity = paper_identity, .limits = paper_limits,
-    .compile = paper_compile, .load = paper_load, .launch = paper_launch,
+    .device = &paper,
+    .dialect = "cuda",
+    .identity = paper_identity,
+    .limits = paper_limits,
+    .compile = paper_compile,
+    .load = paper_load,
+    .launch = paper_launch,
 };
 
 static bool paper_can(int unit, const struct call *c) {
@@ -90,8 +95,15 @@ static struct program *paper_build(int unit, const struct segment *s) {
 }
 
 const struct device paper = {
-    .name = "paper", .open = paper_open, .can = paper_can, .build = paper_build, .drop = kernels_drop,
-    .run = kernels_run, .copy = paper_copy, .alloc = paper_alloc, .free = paper_free,
+    .name = "paper",
+    .open = paper_open,
+    .can = paper_can,
+    .build = paper_build,
+    .drop = kernels_drop,
+    .run = kernels_run,
+    .copy = paper_copy,
+    .alloc = paper_alloc,
+    .free = paper_free,
 };
 
 static zl_stream on_paper(void) {
@@ -154,7 +166,8 @@ TEST(layouts_and_reductions_compile_for_cuda) {
     zl_scope scope = zl_scope_begin_on(on_paper());
     static const zl_dtype dtypes[] = {ZL_FLOAT32, ZL_BFLOAT16, ZL_COMPLEX64, ZL_BOOL, ZL_INT64};
     for (size_t d = 0; d < (test_quick() ? 1 : COUNT(dtypes)); d++) {
-        zl_array x = zl_retain(zl_zeros(ZL_SHAPE(40, 300), dtypes[d])), y = zl_retain(zl_zeros(ZL_SHAPE(300, 40), dtypes[d]));
+        zl_array x = zl_retain(zl_zeros(ZL_SHAPE(40, 300), dtypes[d])),
+                 y = zl_retain(zl_zeros(ZL_SHAPE(300, 40), dtypes[d]));
         CHECK(zl_eval(zl_equal(zl_matrix_transpose(x), y)));
         CHECK(zl_eval(op_reduce_axes("test", REDUCE_MAX, x, ZL_ALL, false)));
         CHECK(zl_eval(op_reduce_axes("test", REDUCE_SUM, x, (zl_axes){(const int[]){0}, 1}, false)));
@@ -177,7 +190,8 @@ TEST(a_text_that_is_wrong_is_an_error) {
     if (!has_compiler())
         return;
     struct text code = {0};
-    CHECK_ERROR(ZL_ERROR_COMPILE, cuda_compile("extern \"C\" __global__ void f() { nothing; }", "sm_90a", NULL, &code));
+    CHECK_ERROR(ZL_ERROR_COMPILE,
+                cuda_compile("extern \"C\" __global__ void f() { nothing; }", "sm_90a", NULL, &code));
     CHECK_HAS(test_last_error(), "nothing");
     text_free(&code);
 }
@@ -213,7 +227,8 @@ TEST(a_cuda_kernel_runs) {
     cuda_function f = cuda_load(0, code.data, "twice");
     void *memory = cuda_alloc(0, sizeof data);
     REQUIRE(f && memory && cuda_write(0, memory, data, sizeof data));
-    CHECK(cuda_launch(0, f, &(struct cuda_launch){.grid = {1, 1, 1}, .block = {4, 1, 1}}, (void *[]){&memory}));
+    CHECK(
+        cuda_launch(0, f, &(struct cuda_launch){.grid = {1, 1, 1}, .block = {4, 1, 1}}, (void *[]){&memory}));
     CHECK(cuda_read(0, data, memory, sizeof data) && data[0] == 2 && data[3] == 8);
     CHECK_ERROR(ZL_ERROR_DEVICE, cuda_load(0, code.data, "thrice"));
     cuda_free(0, memory);

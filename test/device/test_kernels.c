@@ -21,8 +21,8 @@ static void on_devices(void (*check)(void)) {
         if (!device_at(i)->alloc)
             continue;
         if (!device_units(i, &reason)) {
-            snprintf(reasons + strlen(reasons), sizeof reasons - strlen(reasons), "%s%s: %s", *reasons ? "; " : "",
-                     device_at(i)->name, reason);
+            snprintf(reasons + strlen(reasons), sizeof reasons - strlen(reasons), "%s%s: %s",
+                     *reasons ? "; " : "", device_at(i)->name, reason);
             continue;
         }
         found++;
@@ -48,7 +48,8 @@ static bool same_number(const void *a, const void *b, zl_dtype dtype, double bou
     if (!memcmp(a, b, zl_dtype_size(dtype)))
         return true;
     if (dtype == ZL_COMPLEX64)
-        return same_number(a, b, ZL_FLOAT32, bound) && same_number((const char *)a + 4, (const char *)b + 4, ZL_FLOAT32, bound);
+        return same_number(a, b, ZL_FLOAT32, bound) &&
+               same_number((const char *)a + 4, (const char *)b + 4, ZL_FLOAT32, bound);
     if (!dtype_is_float(dtype))
         return false;
     dtype_convert(&x, ZL_FLOAT64, a, dtype, 1);
@@ -59,8 +60,10 @@ static bool same_number(const void *a, const void *b, zl_dtype dtype, double bou
 // f on the device and on the CPU. Bound 0: the same bits, but one NaN is as good as another.
 static bool agree(const char *what, zl_array (*f)(void *data), void *data, double bound) {
     zl_array want = on_cpu(f, data), got = zl_retain(f(data));
-    bool ok = CHECK(want && got && zl_eval(got) && zl_dtype_of(got) == zl_dtype_of(want) && got->size == want->size);
-    zl_array a = ok ? zl_retain(zl_contiguous(got, false)) : NULL, b = ok ? zl_retain(zl_contiguous(want, false)) : NULL;
+    bool ok = CHECK(want && got && zl_eval(got) && zl_dtype_of(got) == zl_dtype_of(want) &&
+                    got->size == want->size);
+    zl_array a = ok ? zl_retain(zl_contiguous(got, false)) : NULL,
+             b = ok ? zl_retain(zl_contiguous(want, false)) : NULL;
     const char *p = zl_data(a), *q = zl_data(b);
     size_t item = ok ? array_item(got) : 0;
     for (int64_t i = 0; ok && p && q && i < got->size; i++)
@@ -251,8 +254,8 @@ static zl_array call_reduce(void *data) {
 }
 
 static void check_reductions(void) {
-    static const zl_dtype dtypes[] = {ZL_FLOAT32, ZL_FLOAT16, ZL_BFLOAT16, ZL_INT32, ZL_INT64, ZL_UINT8, ZL_BOOL,
-                                      ZL_FLOAT64, ZL_COMPLEX64};
+    static const zl_dtype dtypes[] = {ZL_FLOAT32, ZL_FLOAT16, ZL_BFLOAT16, ZL_INT32,    ZL_INT64,
+                                      ZL_UINT8,   ZL_BOOL,    ZL_FLOAT64,  ZL_COMPLEX64};
     static const int shapes[][2] = {{1, 1}, {3, 5000}, {5000, 3}, {130, 90}, {1, 16000}, {40, 1}};
     int every = test_quick() ? 601 : test_long() ? 1 : 31, at = (int)(test_random() % (unsigned)every);
     for (int which = 0; which < REDUCE_COUNT; which++)
@@ -261,7 +264,8 @@ static void check_reductions(void) {
                 for (int axis = 0; axis < 6; axis++)
                     if (at++ % every == 0)
                         ZL_SCOPE {
-                            struct reduced r = {(enum reduce)which, dtypes[d], shapes[s][0], shapes[s][1], axis % 3, axis / 3};
+                            struct reduced r = {(enum reduce)which, dtypes[d], shapes[s][0],
+                                                shapes[s][1],       axis % 3,  axis / 3};
                             bool half = dtypes[d] == ZL_FLOAT16 || dtypes[d] == ZL_BFLOAT16;
                             bool exact = which > REDUCE_PROD || !dtype_is_inexact(dtypes[d]);
                             agree("a reduction", call_reduce, &r, exact ? 0 : half ? 2e-2 : 1e-4);
@@ -279,7 +283,8 @@ static zl_array softmax(void *data) {
 }
 
 static zl_array layer_norm(void *data) {
-    zl_array w = values(ZL_SHAPE(300), *(zl_dtype *)data, 2), x = values(ZL_SHAPE(300, 5, 10), *(zl_dtype *)data, 1);
+    zl_array w = values(ZL_SHAPE(300), *(zl_dtype *)data, 2),
+             x = values(ZL_SHAPE(300, 5, 10), *(zl_dtype *)data, 1);
     return zl_fast_layer_norm(zl_transpose(x, ZL_AXES(1, 2, 0)), w, w, 1e-5);
 }
 
@@ -297,7 +302,8 @@ static void check_lines(void) {
     for (size_t i = 0; i < COUNT(cases); i++)
         for (size_t d = 0; d < (test_quick() ? 1 : COUNT(dtypes)); d++)
             ZL_SCOPE
-                agree(cases[i].name, cases[i].run, &(zl_dtype){dtypes[d]}, dtypes[d] == ZL_FLOAT32 ? 2e-6 : 2e-2);
+                agree(cases[i].name, cases[i].run, &(zl_dtype){dtypes[d]},
+                      dtypes[d] == ZL_FLOAT32 ? 2e-6 : 2e-2);
     zl_array x = values(ZL_SHAPE(50, 300), ZL_FLOAT32, 1);
     REQUIRE(zl_eval(zl_retain(x)));
     int64_t launches = zl_counter("launches");
@@ -329,7 +335,8 @@ static zl_array call_matmul(void *data) {
     const struct product *p = data;
     zl_array a = values(p->transposed & 1 ? ZL_SHAPE(3, p->k, p->m) : ZL_SHAPE(3, p->m, p->k), p->dtype, 1);
     zl_array b = values(p->transposed & 2 ? ZL_SHAPE(p->n, p->k) : ZL_SHAPE(p->k, p->n), p->dtype, 2);
-    return zl_matmul(p->transposed & 1 ? zl_swapaxes(a, 1, 2) : a, p->transposed & 2 ? zl_matrix_transpose(b) : b);
+    return zl_matmul(p->transposed & 1 ? zl_swapaxes(a, 1, 2) : a,
+                     p->transposed & 2 ? zl_matrix_transpose(b) : b);
 }
 
 static void check_products(void) {
@@ -340,7 +347,10 @@ static void check_products(void) {
             for (int t = 0; t < 4; t++)
                 ZL_SCOPE {
                     struct product p = {dtypes[d], shapes[s][0], shapes[s][1], shapes[s][2], t};
-                    agree("a product", call_matmul, &p, dtypes[d] == ZL_BFLOAT16 ? 2e-2 : dtypes[d] == ZL_FLOAT16 ? 2e-3 : 1e-5);
+                    agree("a product", call_matmul, &p,
+                          dtypes[d] == ZL_BFLOAT16  ? 2e-2
+                          : dtypes[d] == ZL_FLOAT16 ? 2e-3
+                                                    : 1e-5);
                 }
     zl_array zeros = zl_matmul(zl_zeros(ZL_SHAPE(2, 0), ZL_FLOAT32), zl_zeros(ZL_SHAPE(0, 3), ZL_FLOAT32));
     CHECK_EQ_F64(zl_item(zl_sum(zl_abs(zeros))), 0);
@@ -354,7 +364,8 @@ TEST(products_on_devices) {
 
 static zl_array joined(void *data) {
     (void)data;
-    zl_array x = values(ZL_SHAPE(5, 7), ZL_FLOAT16, 1), y = zl_matrix_transpose(values(ZL_SHAPE(7, 3), ZL_FLOAT16, 2));
+    zl_array x = values(ZL_SHAPE(5, 7), ZL_FLOAT16, 1),
+             y = zl_matrix_transpose(values(ZL_SHAPE(7, 3), ZL_FLOAT16, 2));
     return zl_concatenate((zl_array[]){x, y}, 2, 0);
 }
 
@@ -365,20 +376,22 @@ static zl_array padded(void *data) {
 static zl_array updated(void *data) {
     (void)data;
     zl_array x = values(ZL_SHAPE(9, 8), ZL_INT32, 1);
-    return zl_slice_update(x, values(ZL_SHAPE(3, 8), ZL_INT32, 2), ZL_SHAPE(7, 0), ZL_SHAPE(1, 8), ZL_SHAPE(-2, 1));
+    return zl_slice_update(x, values(ZL_SHAPE(3, 8), ZL_INT32, 2), ZL_SHAPE(7, 0), ZL_SHAPE(1, 8),
+                           ZL_SHAPE(-2, 1));
 }
 
 static zl_array added(void *data) {
     zl_array x = values(ZL_SHAPE(9, 8), ZL_BFLOAT16, 1);
     const int64_t args[] = {UPDATE_ADD, 1, 0, 9, 8, 3, 1};
     (void)data;
-    return op_dense(&op_slice_update, 2, (zl_array[]){x, values(ZL_SHAPE(3, 8), ZL_BFLOAT16, 2)}, 7, args, ZL_BFLOAT16, 2,
-                    (const int64_t[]){9, 8});
+    return op_dense(&op_slice_update, 2, (zl_array[]){x, values(ZL_SHAPE(3, 8), ZL_BFLOAT16, 2)}, 7, args,
+                    ZL_BFLOAT16, 2, (const int64_t[]){9, 8});
 }
 
 static zl_array positions(zl_dtype dtype, int64_t most) {
-    zl_array x = zl_remainder(zl_astype(zl_abs(zl_multiply(values(ZL_SHAPE(4, 6), ZL_FLOAT32, 3), zl_scalar(100))), dtype),
-                              zl_scalar_int(most));
+    zl_array x = zl_remainder(
+        zl_astype(zl_abs(zl_multiply(values(ZL_SHAPE(4, 6), ZL_FLOAT32, 3), zl_scalar(100))), dtype),
+        zl_scalar_int(most));
     return zl_contiguous(x, false);
 }
 

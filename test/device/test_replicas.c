@@ -115,8 +115,17 @@ static void apart_run(int unit, struct program *p, struct binding *b) {
 }
 
 const struct device apart = {
-    .name = "apart", .open = apart_open, .can = apart_can, .build = apart_build, .drop = apart_drop, .run = apart_run,
-    .copy = apart_copy, .alloc = apart_alloc, .free = apart_free, .record = apart_record, .wait = apart_wait,
+    .name = "apart",
+    .open = apart_open,
+    .can = apart_can,
+    .build = apart_build,
+    .drop = apart_drop,
+    .run = apart_run,
+    .copy = apart_copy,
+    .alloc = apart_alloc,
+    .free = apart_free,
+    .record = apart_record,
+    .wait = apart_wait,
 };
 
 // A stream on that device, which is in no list.

@@ -17,17 +17,17 @@ static struct unit {
 
 // Finding ----------------------------------------------------------------------------------------------------------
 
-// A device without a compiler has no kernels: that is a reason, which a user can act on.
+// Without a compiler there are no kernels: that is a reason, which a user can act on.
 static int open_cuda(const char **reason) {
-    static char none[256];
+    bool had_error = zl_error();
     int count = cuda_open(reason);
-    if (count && !cuda_compiler()) {
-        snprintf(none, sizeof none, "%s", zl_error());
+    if (!count || cuda_compiler())
+        return count;
+    if (!had_error)
         zl_clear_error();
-        *reason = none;
-        return 0;
-    }
-    return count;
+    *reason = "there is a GPU, but neither libnvrtc.so nor nvcc: install the CUDA toolkit, or name its "
+              "folder in ZL_CUDA";
+    return 0;
 }
 
 static bool describe(int unit, zl_device_info *out) {
@@ -35,8 +35,8 @@ static bool describe(int unit, zl_device_info *out) {
     struct cuda_device *d = cuda_device(unit);
     if (!d)
         return false;
-    snprintf(detail[unit], sizeof detail[unit], "compute capability %d.%d, driver for CUDA %d.%d, %s", d->major, d->minor,
-             d->driver / 1000, d->driver % 1000 / 10, cuda_compiler());
+    snprintf(detail[unit], sizeof detail[unit], "compute capability %d.%d, driver for CUDA %d.%d, %s",
+             d->major, d->minor, d->driver / 1000, d->driver % 1000 / 10, cuda_compiler());
     out->model = d->name;
     out->detail = detail[unit];
     out->cores = d->units;
@@ -51,8 +51,8 @@ static const char *identity(int unit) {
     struct unit *u = &units[unit];
     lock_take(&u->lock);
     if (d && !u->identity[0])
-        snprintf(u->identity, sizeof u->identity, "cuda %s %d.%d driver %d %s", d->name, d->major, d->minor, d->driver,
-                 cuda_compiler());
+        snprintf(u->identity, sizeof u->identity, "cuda %s %d.%d driver %d %s", d->name, d->major, d->minor,
+                 d->driver, cuda_compiler());
     lock_give(&u->lock);
     return u->identity;
 }
@@ -85,8 +85,13 @@ static bool launch(int unit, void *kernel, int64_t groups, int threads, int argu
 }
 
 static const struct kernel_target target = {
-    .device = &device_cuda, .dialect = "cuda", .identity = identity, .limits = limits,
-    .compile = compile, .load = load, .launch = launch,
+    .device = &device_cuda,
+    .dialect = "cuda",
+    .identity = identity,
+    .limits = limits,
+    .compile = compile,
+    .load = load,
+    .launch = launch,
 };
 
 // The table --------------------------------------------------------------------------------------------------------
@@ -124,7 +129,17 @@ static bool wait(int unit, int place) {
 }
 
 const struct device device_cuda = {
-    .name = "cuda", .open = open_cuda, .describe = describe, .can = can, .build = build, .drop = kernels_drop,
-    .fuses = kernels_fuses, .run = kernels_run, .copy = copy, .alloc = cuda_alloc, .free = cuda_free,
-    .record = record, .wait = wait,
+    .name = "cuda",
+    .open = open_cuda,
+    .describe = describe,
+    .can = can,
+    .build = build,
+    .drop = kernels_drop,
+    .fuses = kernels_fuses,
+    .run = kernels_run,
+    .copy = copy,
+    .alloc = cuda_alloc,
+    .free = cuda_free,
+    .record = record,
+    .wait = wait,
 };

@@ -12,15 +12,15 @@
 typedef struct nvrtc_program_ *nvrtc_program;
 
 // name, parameters; all give 0 when they succeed
-#define NVRTC_FUNCTIONS(F)                                                                                             \
-    F(nvrtcVersion, (int *major, int *minor))                                                                          \
-    F(nvrtcCreateProgram, (nvrtc_program * out, const char *source, const char *name, int headers,                     \
-                           const char *const *header, const char *const *include))                                     \
-    F(nvrtcCompileProgram, (nvrtc_program p, int options, const char *const *option))                                  \
-    F(nvrtcGetCUBINSize, (nvrtc_program p, size_t *bytes))                                                             \
-    F(nvrtcGetCUBIN, (nvrtc_program p, char *out))                                                                     \
-    F(nvrtcGetProgramLogSize, (nvrtc_program p, size_t *bytes))                                                        \
-    F(nvrtcGetProgramLog, (nvrtc_program p, char *out))                                                                \
+#define NVRTC_FUNCTIONS(F)                                                                         \
+    F(nvrtcVersion, (int *major, int *minor))                                                      \
+    F(nvrtcCreateProgram, (nvrtc_program * out, const char *source, const char *name, int headers, \
+                           const char *const *header, const char *const *include))                 \
+    F(nvrtcCompileProgram, (nvrtc_program p, int options, const char *const *option))              \
+    F(nvrtcGetCUBINSize, (nvrtc_program p, size_t * bytes))                                        \
+    F(nvrtcGetCUBIN, (nvrtc_program p, char *out))                                                 \
+    F(nvrtcGetProgramLogSize, (nvrtc_program p, size_t * bytes))                                   \
+    F(nvrtcGetProgramLog, (nvrtc_program p, char *out))                                            \
     F(nvrtcDestroyProgram, (nvrtc_program * p))
 
 static struct {
@@ -45,7 +45,8 @@ static bool bind(void *library) {
     return library && library_bind(library, symbols, COUNT(symbols), &missing);
 }
 
-static const char *const homes[] = {"", "/usr/local/cuda", "/opt/cuda", "/usr/lib/cuda", "/usr"}; // the first: ZL_CUDA
+static const char *const homes[] = {"", "/usr/local/cuda", "/opt/cuda", "/usr/lib/cuda",
+                                    "/usr"}; // the first: ZL_CUDA
 
 static const char *home_at(size_t i) {
     return i ? homes[i] : setting_text(SETTING_CUDA);
@@ -100,10 +101,12 @@ static void find(void) {
 const char *cuda_compiler(void) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, find);
-    return found.name[0] ? found.name
-                         : error_set(ZL_ERROR_COMPILE,
-                                     "cuda: no compiler: neither libnvrtc.so nor nvcc was found; install the CUDA toolkit "
-                                     "(or the package nvidia-cuda-nvrtc), or name its folder in ZL_CUDA");
+    return found.name[0]
+               ? found.name
+               : error_set(
+                     ZL_ERROR_COMPILE,
+                     "cuda: no compiler: neither libnvrtc.so nor nvcc was found; install the CUDA toolkit "
+                     "(or the package nvidia-cuda-nvrtc), or name its folder in ZL_CUDA");
 }
 
 // Compiling ---------------------------------------------------------------------------------------------------------
@@ -117,7 +120,8 @@ static int list_options(const char *architecture, const char *more, struct text 
     text_add(room, "-arch=%s --fmad=false --std=c++17 %s", architecture, more ? more : "");
     if (room->failed)
         return -1;
-    for (char *word = strtok_r(room->data, " ", &rest); word && count < OPTIONS; word = strtok_r(NULL, " ", &rest))
+    for (char *word = strtok_r(room->data, " ", &rest); word && count < OPTIONS;
+         word = strtok_r(NULL, " ", &rest))
         option[count++] = word;
     return count;
 }
@@ -169,7 +173,8 @@ static bool run_nvcc(const char *folder, int options, const char *const *option)
     return end == PROCESS_DONE;
 }
 
-static bool compile_by_program(const char *source, int options, const char *const *option, struct text *code) {
+static bool compile_by_program(const char *source, int options, const char *const *option,
+                               struct text *code) {
     char folder[] = "/tmp/zellige-XXXXXX", path[64];
     size_t bytes = 0;
     if (!mkdtemp(folder))

@@ -94,14 +94,15 @@ bool cuda_check(cuda_result code, const char *function) {
         return true;
     api.cuGetErrorName(code, &name);
     api.cuGetErrorString(code, &text);
-    return error_false(code == CUDA_OUT_OF_MEMORY ? ZL_ERROR_MEMORY : ZL_ERROR_DEVICE, "cuda: %s: %s (%s)", function,
-                       text ? text : "failed", name ? name : "?");
+    return error_false(code == CUDA_OUT_OF_MEMORY ? ZL_ERROR_MEMORY : ZL_ERROR_DEVICE, "cuda: %s: %s (%s)",
+                       function, text ? text : "failed", name ? name : "?");
 }
 
 static bool start(struct cuda_device *d) {
     if (d->stream)
         return true;
-    if (!d->context && !cuda_check(api.cuDevicePrimaryCtxRetain(&d->context, d->ordinal), "cuDevicePrimaryCtxRetain"))
+    if (!d->context &&
+        !cuda_check(api.cuDevicePrimaryCtxRetain(&d->context, d->ordinal), "cuDevicePrimaryCtxRetain"))
         return false;
     return cuda_check(api.cuCtxSetCurrent(d->context), "cuCtxSetCurrent") &&
            cuda_check(api.cuStreamCreate(&d->stream, STREAM_ALONE), "cuStreamCreate");
@@ -130,7 +131,8 @@ struct cuda_device *cuda_device(int unit) {
 
 void *cuda_alloc(int unit, size_t bytes) {
     cuda_address memory = 0;
-    bool done = cuda_device(unit) && cuda_check(api.cuMemAlloc_v2(&memory, MAX_OF(bytes, (size_t)1)), "cuMemAlloc");
+    bool done =
+        cuda_device(unit) && cuda_check(api.cuMemAlloc_v2(&memory, MAX_OF(bytes, (size_t)1)), "cuMemAlloc");
     return done ? (void *)(uintptr_t)memory : NULL;
 }
 
@@ -168,7 +170,7 @@ bool cuda_launch(int unit, cuda_function f, const struct cuda_launch *l, void **
     if (!d || (l->shared > SHARED_COMMON &&
                !cuda_check(api.cuFuncSetAttribute(f, DYNAMIC_SHARED, (int)l->shared), "cuFuncSetAttribute")))
         return false;
-    return cuda_check(api.cuLaunchKernel(f, l->grid[0], l->grid[1], l->grid[2], l->block[0], l->block[1], l->block[2],
-                                         l->shared, d->stream, argument, NULL),
+    return cuda_check(api.cuLaunchKernel(f, l->grid[0], l->grid[1], l->grid[2], l->block[0], l->block[1],
+                                         l->block[2], l->shared, d->stream, argument, NULL),
                       "cuLaunchKernel");
 }

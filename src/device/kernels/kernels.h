@@ -91,6 +91,10 @@ struct kernel_call {
     struct kernel_argument argument[48];
     _Alignas(8) char room[2048];
 };
+static inline void kernel_begin_call(struct kernel_call *k) {
+    k->arguments = 0;
+    k->used = 0;
+}
 void kernel_add(struct kernel_call *k, const void *value, size_t bytes); // copied
 void kernel_add_int(struct kernel_call *k, int64_t value, bool wide);    // as wide as indices are
 void kernel_add_memory(struct kernel_call *k, void *memory);

@@ -22,18 +22,21 @@ static bool write_count(struct text *out, const void *data) {
     kernel_begin(out, w->dialect, w->r->wide);
     if (!kernel_element(out, tile_cast_kernel(to, from), w->dialect, "narrow"))
         return false;
-    text_add(out, "KERNEL zl_kernel(GLOBAL %s *y, %s start, %s step, idx n) {\n"
-                  "    idx i = GROUP * THREADS + THREAD;\n    if (i >= n)\n        return;\n    %s value = %s;\n"
-                  "    %s last;\n    narrow((%s *)&last, &value);\n    y[i] = last;\n}\n",
+    text_add(out,
+             "KERNEL zl_kernel(GLOBAL %s *y, %s start, %s step, idx n) {\n"
+             "    idx i = GROUP * THREADS + THREAD;\n    if (i >= n)\n        return;\n    %s value = %s;\n"
+             "    %s last;\n    narrow((%s *)&last, &value);\n    y[i] = last;\n}\n",
              result, type, type, type,
-             from == ZL_FLOAT64 ? "zl_fma_f64((f64)i, step, start)" : "(i64)((u64)start + (u64)i * (u64)step)", result,
-             to == ZL_COMPLEX64 ? "f32" : result);
+             from == ZL_FLOAT64 ? "zl_fma_f64((f64)i, step, start)"
+                                : "(i64)((u64)start + (u64)i * (u64)step)",
+             result, to == ZL_COMPLEX64 ? "f32" : result);
     return true;
 }
 
 static bool count_up(const struct kernel_place *p, const struct call *c, zl_dtype from) {
     zl_array y = call_first(c);
-    struct kernel_call k = {0};
+    struct kernel_call k;
+    kernel_begin_call(&k);
     struct recipe r = {y->dtype, (int32_t)from, y->size > INT32_MAX / 2, "count"};
     void *kernel = kernel_find(p, &r, sizeof r, write_count, &(struct writer){&r, p->target->dialect});
     void *to = kernel_reach(p, y);
@@ -64,7 +67,8 @@ static const char bits[] =
     "    for (i64 i = 4 * at; i < 4 * at + 4 && i < bytes; i++, word >>= 8)\n"
     "        part[i] = (u8)word;\n"
     "}\n\n"
-    "KERNEL zl_kernel(GLOBAL u8 *y0, GLOBAL const u32 *keys, i64 keys_at, i64 bytes, i64 pairs, i64 both, idx n) {\n"
+    "KERNEL zl_kernel(GLOBAL u8 *y0, GLOBAL const u32 *keys, i64 keys_at, i64 bytes, i64 pairs, i64 both, "
+    "idx n) {\n"
     "    idx number = GROUP * THREADS + THREAD;\n"
     "    if (number >= n)\n"
     "        return;\n"
@@ -85,7 +89,8 @@ static bool write_bits(struct text *out, const void *data) {
     text_add(out, "#define STORE %s\n",
              w->r->to ? "((GLOBAL u32 *)y0)[key * (bytes / 4) + at] = x; "
                         "if (at < both) ((GLOBAL u32 *)y0)[key * (bytes / 4) + pairs + at] = y;"
-                      : "store(y0 + key * bytes, bytes, at, x); if (at < both) store(y0 + key * bytes, bytes, pairs + at, y);");
+                      : "store(y0 + key * bytes, bytes, at, x); if (at < both) store(y0 + key * bytes, "
+                        "bytes, pairs + at, y);");
     text_bytes(out, bits, (int)sizeof bits - 1);
     return true;
 }
@@ -94,7 +99,8 @@ bool kernel_random_bits(const struct kernel_place *p, const struct call *c) {
     zl_array keys = c->in[0], y = call_first(c);
     int64_t count = keys->size / 2, bytes = y->size / count * (int64_t)array_item(y), words = (bytes + 3) / 4;
     int64_t pairs = words - words / 2, all = count * pairs;
-    struct kernel_call k = {0};
+    struct kernel_call k;
+    kernel_begin_call(&k);
     struct recipe r = {bytes % 4 == 0, 0, all > INT32_MAX / 2, "bits"};
     void *kernel = kernel_find(p, &r, sizeof r, write_bits, &(struct writer){&r, p->target->dialect});
     void *to = kernel_reach(p, y), *from = kernel_reach(p, keys);

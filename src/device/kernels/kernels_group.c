@@ -90,8 +90,8 @@ bool group_add_outputs(const struct kernel_place *p, struct kernel_call *k, cons
     return ok;
 }
 
-bool group_add_input(const struct kernel_place *p, struct kernel_call *k, const struct kernel_group *g, int at,
-                     int64_t offset) {
+bool group_add_input(const struct kernel_place *p, struct kernel_call *k, const struct kernel_group *g,
+                     int at, int64_t offset) {
     zl_array x = g->input[at];
     if (array_is(x, ARRAY_INLINE)) {
         union scalar room;

@@ -28,7 +28,8 @@ static bool is_reduction(const struct kernel_group *g, int index) {
 }
 
 static bool has_line_shape(const struct kernel_group *g, zl_array x) {
-    return x->ndim == g->ndim && x->dim[g->ndim - 1] == 1 && shape_equal(g->ndim - 1, x->dim, g->ndim - 1, g->dim);
+    return x->ndim == g->ndim && x->dim[g->ndim - 1] == 1 &&
+           shape_equal(g->ndim - 1, x->dim, g->ndim - 1, g->dim);
 }
 
 static bool of_lines(const struct lines *m, int index) {
@@ -53,7 +54,8 @@ static bool is_alias(struct lines *m, int index) {
     const struct kernel_group *g = &m->g;
     zl_array out = group_output(g, index);
     int source = group_step(g, index)->source[0];
-    if (group_step(g, index)->inputs != 1 || source < g->begin || out->offset || out->dtype != group_output(g, source)->dtype)
+    if (group_step(g, index)->inputs != 1 || source < g->begin || out->offset ||
+        out->dtype != group_output(g, source)->dtype)
         return false;
     m->of_lines[index - g->begin] = of_lines(m, source);
     if (!of_lines(m, source))
@@ -95,7 +97,8 @@ static bool joins(struct lines *m, int index) {
         return good;
     }
     *lines = !group_has_shape(g, group_output(g, index));
-    return s->kind == STEP_MAP && (!*lines || (has_line_shape(g, group_output(g, index)) && is_of_lines(m, index)));
+    return s->kind == STEP_MAP &&
+           (!*lines || (has_line_shape(g, group_output(g, index)) && is_of_lines(m, index)));
 }
 
 static int op_of(const struct call *c) {
@@ -203,7 +206,8 @@ static bool lay_out(struct lines *m) {
 static bool run(const struct kernel_place *p, struct kernel_group *g) {
     struct lines *m = (struct lines *)g;
     struct line_writer w = {&m->r, p->target->dialect};
-    struct kernel_call k = {0};
+    struct kernel_call k;
+    kernel_begin_call(&k);
     unsigned strided = 0;
     size_t bytes = offsetof(struct line_recipe, word) + sizeof m->r.word[0] * (size_t)m->r.words;
     void *kernel = kernel_find(p, &m->r, bytes, kernel_write_lines, &w);
@@ -221,7 +225,8 @@ static bool run(const struct kernel_place *p, struct kernel_group *g) {
     return ok && kernel_launch(p, kernel, m->l.size, &k);
 }
 
-int kernel_run_lines(const struct kernel_place *p, const struct program *program, struct binding *b, int index) {
+int kernel_run_lines(const struct kernel_place *p, const struct program *program, struct binding *b,
+                     int index) {
     struct lines m = {.g = {.program = program, .call = b->call, .begin = index}, .r = {.name = "lines"}};
     return find(&m, b->calls) && lay_out(&m) ? group_run(&m.g, b, run, p) : 0;
 }

@@ -30,7 +30,8 @@ static struct tile_kernel *build(const struct line_recipe *r, int wanted) {
         input[k] = group_parameter('x', k, (zl_dtype)(r->input[k] >> 4), n, at);
     for (int k = 0; k < r->rows; k++) {
         const int16_t *word = row_words(r, k);
-        value[k] = word[0] ? group_parameter('r', reductions++, (zl_dtype)word[2], n, at) : compute_row(word, input, value);
+        value[k] = word[0] ? group_parameter('r', reductions++, (zl_dtype)word[2], n, at)
+                           : compute_row(word, input, value);
     }
     group_store(1, wanted & GROUP_INPUT ? &input[wanted & ~GROUP_INPUT] : &value[wanted], i, n);
     return tile_end();
@@ -75,7 +76,8 @@ static bool add_functions(struct text *out, const struct line_writer *w) {
         snprintf(name, sizeof name, "value%d", k);
         good = kernel_element(out, build(r, word[5]), w->dialect, name);
         snprintf(name, sizeof name, "step%d", k);
-        good = good && kernel_element(out, tile_row_kernel((enum tile_op)word[1], wide, "vv"), w->dialect, name);
+        good =
+            good && kernel_element(out, tile_row_kernel((enum tile_op)word[1], wide, "vv"), w->dialect, name);
         snprintf(name, sizeof name, "widen%d", k);
         good = good && kernel_element(out, tile_cast_kernel(wide, from), w->dialect, name);
         snprintf(name, sizeof name, "narrow%d", k);
@@ -122,7 +124,8 @@ static void add_lines(struct text *out, const struct line_recipe *r) {
 }
 
 static void add_step(struct text *out, int k, zl_dtype wide, const char *more) {
-    text_add(out, "        { %s next; step%d((%s *)&next, (const %s *)&s%d, (const %s *)&%s); s%d = next; }\n",
+    text_add(out,
+             "        { %s next; step%d((%s *)&next, (const %s *)&s%d, (const %s *)&%s); s%d = next; }\n",
              kernel_memory_type(wide), k, part(wide), part(wide), k, part(wide), more, k);
 }
 
@@ -138,15 +141,18 @@ static void add_reduction(struct text *out, const struct line_recipe *r, int k) 
     add_loads(out, r);
     text_add(out, "        %s given;\n        value%d((%s *)&given", kernel_memory_type(from), k, part(from));
     add_operands(out, r);
-    text_add(out, "        %s more;\n        widen%d((%s *)&more, (const %s *)&given);\n", type, k, part(wide), part(from));
+    text_add(out, "        %s more;\n        widen%d((%s *)&more, (const %s *)&given);\n", type, k,
+             part(wide), part(from));
     add_step(out, k, wide, "more");
-    text_add(out, "    }\n    room%d[THREAD] = s%d;\n    BARRIER;\n"
-                  "    for (i32 span = THREADS / 2; span > 0; span /= 2) {\n        if (THREAD < span) {\n"
-                  "        %s more = room%d[THREAD + span];\n",
+    text_add(out,
+             "    }\n    room%d[THREAD] = s%d;\n    BARRIER;\n"
+             "    for (i32 span = THREADS / 2; span > 0; span /= 2) {\n        if (THREAD < span) {\n"
+             "        %s more = room%d[THREAD + span];\n",
              k, k, type, k);
     add_step(out, k, wide, "more");
-    text_add(out, "        room%d[THREAD] = s%d;\n        }\n        BARRIER;\n    }\n    s%d = room%d[0];\n"
-                  "    narrow%d((%s *)&r%d, (const %s *)&s%d);\n",
+    text_add(out,
+             "        room%d[THREAD] = s%d;\n        }\n        BARRIER;\n    }\n    s%d = room%d[0];\n"
+             "    narrow%d((%s *)&r%d, (const %s *)&s%d);\n",
              k, k, k, k, k, part(to), k, part(wide), k);
 }
 
@@ -180,16 +186,19 @@ bool kernel_write_lines(struct text *out, const void *data) {
     kernel_begin(out, w->dialect, r->wide);
     if (!add_functions(out, w))
         return false;
-    text_add(out, "struct zl_axes { idx dim[%d]; idx stride[%d][%d]; };\nKERNEL zl_kernel(", KERNEL_AXES, MAX_OF(strides, 1),
-             KERNEL_AXES);
+    text_add(out, "struct zl_axes { idx dim[%d]; idx stride[%d][%d]; };\nKERNEL zl_kernel(", KERNEL_AXES,
+             MAX_OF(strides, 1), KERNEL_AXES);
     add_parameters(out, r);
     text_add(out, ") {\n");
     for (int k = 0; k < r->reductions; k++) {
         const int16_t *word = row_words(r, r->reduction[k]);
-        text_add(out, "    LOCAL %s room%d[%d];\n", kernel_memory_type(tile_reduce_gives((zl_dtype)word[3])), k, KERNEL_THREADS);
+        text_add(out, "    LOCAL %s room%d[%d];\n", kernel_memory_type(tile_reduce_gives((zl_dtype)word[3])),
+                 k, KERNEL_THREADS);
     }
     for (int k = 0; k < r->reductions; k++) // read before it is known only by what does not use it
-        text_add(out, row_dtype(r, r->reduction[k]) == ZL_COMPLEX64 ? "    %s r%d = {{0, 0}};\n" : "    %s r%d = 0;\n",
+        text_add(out,
+                 row_dtype(r, r->reduction[k]) == ZL_COMPLEX64 ? "    %s r%d = {{0, 0}};\n"
+                                                               : "    %s r%d = 0;\n",
                  kernel_memory_type(row_dtype(r, r->reduction[k])), k);
     add_lines(out, r);
     for (int k = 0; k < r->reductions; k++)

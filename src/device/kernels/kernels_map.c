@@ -17,7 +17,7 @@ enum form { FORM_FLAT, FORM_STRIDED, FORM_ONE, FORM_VALUE };
 
 struct recipe {
     int16_t words, rows, inputs, outputs;
-    int16_t width, wide; // elements of a thread; indices have 64 bits
+    int16_t width, wide;             // elements of a thread; indices have 64 bits
     int16_t input[KERNEL_OPERANDS];  // form | dtype << 4
     int16_t output[KERNEL_OPERANDS]; // rows
     int16_t word[RECIPE_WORDS];      // of each row: op, dtype of the result, number of operands, references
@@ -36,7 +36,8 @@ static bool is_alias(const struct kernel_group *g, int index) {
     zl_array out = group_output(g, index);
     int source = group_step(g, index)->source[0];
     return group_step(g, index)->inputs == 1 && source >= g->begin && group_has_shape(g, out) &&
-           array_is(out, ARRAY_CONTIGUOUS) && out->offset == 0 && out->dtype == group_output(g, source)->dtype;
+           array_is(out, ARRAY_CONTIGUOUS) && out->offset == 0 &&
+           out->dtype == group_output(g, source)->dtype;
 }
 
 static bool joins(const struct kernel_group *g, int index) {
@@ -60,7 +61,8 @@ static bool add_row(struct map_group *m, int index) {
     add(r, s->dtype[0]);
     add(r, s->inputs);
     for (int k = 0; k < s->inputs; k++) {
-        int source = group_source(g, index, k), input = source < 0 ? group_input(g, c->in[k], (zl_dtype)s->dtype[k + 1]) : 0;
+        int source = group_source(g, index, k),
+            input = source < 0 ? group_input(g, c->in[k], (zl_dtype)s->dtype[k + 1]) : 0;
         if (input < 0)
             return false;
         add(r, source < 0 ? GROUP_INPUT | input : g->row[source - g->begin]);
@@ -96,8 +98,8 @@ static const char *find(struct map_group *m, int calls) {
     g->end = g->begin + 1;
     while (g->end < most && group_is_ready(g, g->begin) && joins(g, g->end))
         g->end++;
-    const char *why = g->end == calls  ? NULL
-                      : g->end == most ? "a kernel has 32 calls at most"
+    const char *why = g->end == calls                           ? NULL
+                      : g->end == most                          ? "a kernel has 32 calls at most"
                       : group_step(g, g->end)->kind == STEP_MAP ? "what follows has another shape"
                                                                 : "what follows is not elementwise";
     while (!write_rows(m)) {
@@ -110,7 +112,8 @@ static const char *find(struct map_group *m, int calls) {
     return why;
 }
 
-int kernel_count_maps(const struct program *program, struct call *const *call, int calls, int index, const char **why) {
+int kernel_count_maps(const struct program *program, struct call *const *call, int calls, int index,
+                      const char **why) {
     struct map_group m = {.g = {.program = program, .call = call, .begin = index}};
     *why = find(&m, calls);
     return m.g.end - m.g.begin;
@@ -150,7 +153,8 @@ static int width_of(const struct map_group *m) {
     if (m->l.size < PACK_LEAST || width < 2)
         return 1;
     for (int i = 0; i < g->inputs; i++)
-        if (m->r.input[i] % 16 == FORM_STRIDED || (m->r.input[i] % 16 == FORM_FLAT && g->input[i]->offset % width))
+        if (m->r.input[i] % 16 == FORM_STRIDED ||
+            (m->r.input[i] % 16 == FORM_FLAT && g->input[i]->offset % width))
             return 1;
     return width;
 }
@@ -292,10 +296,12 @@ static void add_kernel(struct text *out, const struct recipe *r) {
         if (r->input[k] % 16 == FORM_FLAT)
             text_add(out, "typedef PACK(%s, %d) px%d;\n", input_type(r, k), r->width, k);
     if (strided)
-        text_add(out, "struct zl_axes { idx dim[%d]; idx stride[%d][%d]; };\n", KERNEL_AXES, strided, KERNEL_AXES);
+        text_add(out, "struct zl_axes { idx dim[%d]; idx stride[%d][%d]; };\n", KERNEL_AXES, strided,
+                 KERNEL_AXES);
     text_add(out, "\nKERNEL zl_kernel(");
     add_parameters(out, r);
-    text_add(out, ") {\n    idx i = (GROUP * THREADS + THREAD) * %d;\n    if (i >= n)\n        return;\n", r->width);
+    text_add(out, ") {\n    idx i = (GROUP * THREADS + THREAD) * %d;\n    if (i >= n)\n        return;\n",
+             r->width);
     for (int k = 0; k < r->inputs; k++)
         if (r->input[k] % 16 == FORM_VALUE)
             text_add(out, "    %s a%d = v%d;\n", input_type(r, k), k, k);
@@ -323,16 +329,18 @@ static bool write_text(struct text *out, const void *data) {
 
 static void *find_kernel(const struct kernel_place *p, const struct recipe *r) {
     struct writer w = {r, p->target->dialect};
-    return kernel_find(p, r, offsetof(struct recipe, word) + sizeof r->word[0] * (size_t)r->words, write_text, &w);
+    return kernel_find(p, r, offsetof(struct recipe, word) + sizeof r->word[0] * (size_t)r->words, write_text,
+                       &w);
 }
 
 // Running ----------------------------------------------------------------------------------------------------------
 
 // One launch, with more offset for each input, and where the outputs go on.
-static bool launch(const struct kernel_place *p, void *kernel, const struct map_group *m, const struct kernel_layout *l,
-                   const int64_t *offset, int64_t from) {
-    struct kernel_call k = {0};
+static bool launch(const struct kernel_place *p, void *kernel, const struct map_group *m,
+                   const struct kernel_layout *l, const int64_t *offset, int64_t from) {
+    struct kernel_call k;
     unsigned strided = 0;
+    kernel_begin_call(&k);
     bool ok = group_add_outputs(p, &k, &m->g);
     for (int i = 0; ok && i < m->g.inputs; i++) {
         strided |= (unsigned)(m->r.input[i] % 16 == FORM_STRIDED) << i;
@@ -392,8 +400,12 @@ static bool run(const struct kernel_place *p, struct kernel_group *g) {
     return kernel && launch_all(p, kernel, m, &m->l, none, 0);
 }
 
-int kernel_run_maps(const struct kernel_place *p, const struct program *program, struct binding *b, int index) {
-    struct map_group m = {.g = {.program = program, .call = b->call, .begin = index}};
+// Only what is read of it is set: the rest is large.
+int kernel_run_maps(const struct kernel_place *p, const struct program *program, struct binding *b,
+                    int index) {
+    struct map_group m;
+    m.g = (struct kernel_group){.program = program, .call = b->call, .begin = index};
+    memset(&m.r, 0, offsetof(struct recipe, word));
     find(&m, b->calls);
     return group_run(&m.g, b, run, p);
 }

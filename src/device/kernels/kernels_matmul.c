@@ -31,8 +31,10 @@ static const char text[] =
     "    widen(&value, &item);\n"
     "    return value;\n"
     "}\n\n"
-    "KERNEL zl_kernel(GLOBAL ITEM *y, GLOBAL const ITEM *a, i64 a_at, GLOBAL const ITEM *b, i64 b_at, idx m, idx n, idx k,\n"
-    "                 i64 a_row, i64 a_col, i64 b_row, i64 b_col, idx tiles, idx tiles_n, AXES batch, i32 axes) {\n"
+    "KERNEL zl_kernel(GLOBAL ITEM *y, GLOBAL const ITEM *a, i64 a_at, GLOBAL const ITEM *b, i64 b_at, idx m, "
+    "idx n, idx k,\n"
+    "                 i64 a_row, i64 a_col, i64 b_row, i64 b_col, idx tiles, idx tiles_n, AXES batch, i32 "
+    "axes) {\n"
     "    LOCAL WIDE left[DEEP][TILE + 1], right[DEEP][TILE + 1];\n"
     "    idx number = GROUP / tiles, tile = GROUP % tiles;\n"
     "    idx row = tile / tiles_n * TILE, col = tile % tiles_n * TILE;\n"
@@ -96,9 +98,11 @@ static void lay_out_batch(struct kernel_layout *l, zl_array a, zl_array b) {
         layout_push(l, a->dim[i], (const int64_t[]){array_stride(a)[i], array_stride(b)[i]});
 }
 
-static void add_matrix(struct kernel_call *k, const struct kernel_place *p, zl_array x, void *other) {
-    kernel_add_memory(k, x->size ? kernel_reach(p, x) : other);
+static bool add_matrix(struct kernel_call *k, const struct kernel_place *p, zl_array x, void *other) {
+    void *memory = x->size ? kernel_reach(p, x) : other;
+    kernel_add_memory(k, memory);
     kernel_add_int(k, x->offset, true);
+    return memory;
 }
 
 static void add_strides(struct kernel_call *k, zl_array x) {
@@ -111,19 +115,21 @@ bool kernel_matmul(const struct kernel_place *p, const struct call *c) {
     int64_t m = y->dim[y->ndim - 2], n = y->dim[y->ndim - 1], inner = a->dim[a->ndim - 1];
     int64_t tiles_n = (n + TILE - 1) / TILE, tiles = (m + TILE - 1) / TILE * tiles_n;
     struct kernel_layout batch;
-    struct kernel_call k = {0};
+    struct kernel_call k;
+    kernel_begin_call(&k);
     lay_out_batch(&batch, a, b);
     if (batch.axes > KERNEL_AXES)
-        return error_false(ZL_ERROR_DEVICE, "matmul: more than %d batch axes that cannot be joined: use zl_contiguous first",
+        return error_false(ZL_ERROR_DEVICE,
+                           "matmul: more than %d batch axes that cannot be joined: use zl_contiguous first",
                            KERNEL_AXES);
-    struct recipe r = {a->dtype, layout_is_wide(&batch) || batch.size * tiles > INT32_MAX || inner > INT32_MAX / 2, "matmul"};
+    struct recipe r = {a->dtype,
+                       layout_is_wide(&batch) || batch.size * tiles > INT32_MAX || inner > INT32_MAX / 2,
+                       "matmul"};
     void *kernel = kernel_find(p, &r, sizeof r, write_text, &(struct writer){&r, p->target->dialect});
     void *to = kernel_reach(p, y);
-    if (!kernel || !to)
-        return false;
     kernel_add_memory(&k, to);
-    add_matrix(&k, p, a, to);
-    add_matrix(&k, p, b, to);
+    if (!kernel || !to || !add_matrix(&k, p, a, to) || !add_matrix(&k, p, b, to))
+        return false;
     kernel_add_int(&k, m, r.wide);
     kernel_add_int(&k, n, r.wide);
     kernel_add_int(&k, inner, r.wide);
@@ -133,5 +139,5 @@ bool kernel_matmul(const struct kernel_place *p, const struct call *c) {
     kernel_add_int(&k, tiles_n, r.wide);
     kernel_add_axes(&k, &batch, 3, r.wide);
     kernel_add_int(&k, batch.axes, false);
-    return !zl_error() && kernel_launch(p, kernel, batch.size * tiles, &k);
+    return kernel_launch(p, kernel, batch.size * tiles, &k);
 }

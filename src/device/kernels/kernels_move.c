@@ -8,8 +8,9 @@
 
 struct recipe {
     int32_t bytes, fills, wide; // of an element; all of them are one number
-    int32_t update, dtype;      // of elements that are combined with those there; UPDATE_SET: they take their place
-    char name[8];               // no other kernel has such a key
+    int32_t update,
+        dtype;    // of elements that are combined with those there; UPDATE_SET: they take their place
+    char name[8]; // no other kernel has such a key
 };
 
 struct writer {
@@ -49,14 +50,17 @@ const char *kernel_item_type(size_t bytes) {
 static bool add_put(struct text *out, const struct writer *w) {
     const struct recipe *r = w->r;
     if (r->update == UPDATE_SET) {
-        text_add(out, "#define ITEM %s\n#define PUT to[to_at + there] = value;\n", kernel_item_type((size_t)r->bytes));
+        text_add(out, "#define ITEM %s\n#define PUT to[to_at + there] = value;\n",
+                 kernel_item_type((size_t)r->bytes));
         return true;
     }
     const char *part = r->dtype == ZL_COMPLEX64 ? "f32" : kernel_memory_type((zl_dtype)r->dtype);
-    text_add(out, "#define ITEM %s\n#define PUT ITEM old = to[to_at + there], all; "
-                  "step((%s *)&all, (const %s *)&old, (const %s *)&value); to[to_at + there] = all;\n",
+    text_add(out,
+             "#define ITEM %s\n#define PUT ITEM old = to[to_at + there], all; "
+             "step((%s *)&all, (const %s *)&old, (const %s *)&value); to[to_at + there] = all;\n",
              kernel_memory_type((zl_dtype)r->dtype), part, part, part);
-    return kernel_element(out, tile_row_kernel(updates[r->update], (zl_dtype)r->dtype, "vv"), w->dialect, "step");
+    return kernel_element(out, tile_row_kernel(updates[r->update], (zl_dtype)r->dtype, "vv"), w->dialect,
+                          "step");
 }
 
 static bool write_text(struct text *out, const void *data) {
@@ -64,7 +68,8 @@ static bool write_text(struct text *out, const void *data) {
     kernel_begin(out, w->dialect, w->r->wide);
     if (!add_put(out, w))
         return false;
-    text_add(out, "#define SOURCE %s\n#define VALUE %s\n", w->r->fills ? "ITEM number" : "GLOBAL const ITEM *from",
+    text_add(out, "#define SOURCE %s\n#define VALUE %s\n",
+             w->r->fills ? "ITEM number" : "GLOBAL const ITEM *from",
              w->r->fills ? "number" : "from[from_at + here]");
     text_bytes(out, text, (int)sizeof text - 1);
     return true;
@@ -80,21 +85,27 @@ struct side {
     const int64_t *stride;
 };
 
-static bool combine(const struct kernel_place *p, enum update update, zl_dtype dtype, int ndim, const int64_t *dim,
-                    struct side to, struct side from) {
+static bool combine(const struct kernel_place *p, enum update update, zl_dtype dtype, int ndim,
+                    const int64_t *dim, struct side to, struct side from) {
     size_t bytes = zl_dtype_size(dtype);
     struct kernel_layout l;
-    struct kernel_call k = {0};
+    struct kernel_call k;
+    kernel_begin_call(&k);
     layout_begin(&l, 2);
     for (int i = 0; i < ndim; i++)
         layout_push(&l, dim[i], (const int64_t[]){to.stride[i], from.stride ? from.stride[i] : 0});
     if (l.size == 0)
         return true;
     if (l.axes > KERNEL_AXES)
-        return error_false(ZL_ERROR_DEVICE, "more than %d axes of shape %s that cannot be joined: use zl_contiguous first",
+        return error_false(ZL_ERROR_DEVICE,
+                           "more than %d axes of shape %s that cannot be joined: use zl_contiguous first",
                            KERNEL_AXES, shape_text(ndim, dim));
-    struct recipe r = {(int32_t)bytes, from.number != NULL, layout_is_wide(&l), (int32_t)update,
-                       update == UPDATE_SET ? 0 : (int32_t)dtype, "move"};
+    struct recipe r = {(int32_t)bytes,
+                       from.number != NULL,
+                       layout_is_wide(&l),
+                       (int32_t)update,
+                       update == UPDATE_SET ? 0 : (int32_t)dtype,
+                       "move"};
     void *kernel = kernel_find(p, &r, sizeof r, write_text, &(struct writer){&r, p->target->dialect});
     kernel_add_memory(&k, to.memory);
     kernel_add_int(&k, to.at, true);

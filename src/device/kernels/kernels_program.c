@@ -75,8 +75,9 @@ static bool needs_double(const char *dialect, const struct kernel_step *s, const
                 return true;
         return call_first(c)->dtype == ZL_FLOAT64 || c->op == &op_arange;
     }
-    bool rendered = kernel_element(&out, is_row ? tile_row_kernel(c->op->row, dtype, forms[c->inputs])
-                                                : tile_cast_kernel((zl_dtype)s->dtype[0], dtype),
+    bool rendered = kernel_element(&out,
+                                   is_row ? tile_row_kernel(c->op->row, dtype, forms[c->inputs])
+                                          : tile_cast_kernel((zl_dtype)s->dtype[0], dtype),
                                    dialect, "element");
     bool found = !rendered || out.failed || strstr(out.data, "f64");
     text_free(&out);

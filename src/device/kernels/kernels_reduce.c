@@ -66,48 +66,58 @@ static const char position[] =
     "        } \\\n"
     "    }\n\n";
 
-static const char signature[] = "KERNEL zl_kernel(GLOBAL %s *y, GLOBAL const %s *x, i64 offset, idx results, idx count, "
-                                "idx parts, idx each, AXES kept, i32 kept_axes, AXES reduced, i32 reduced_axes) {\n";
+static const char signature[] =
+    "KERNEL zl_kernel(GLOBAL %s *y, GLOBAL const %s *x, i64 offset, idx results, idx count, "
+    "idx parts, idx each, AXES kept, i32 kept_axes, AXES reduced, i32 reduced_axes) {\n";
 
 // The elements of a part, from `first` on by `by`.
-static void add_loop(struct text *out, const struct recipe *r, zl_dtype wide, const char *first, const char *by) {
+static void add_loop(struct text *out, const struct recipe *r, zl_dtype wide, const char *first,
+                     const char *by) {
     zl_dtype from = (zl_dtype)r->from;
     uint64_t identity = 0;
     tile_identity((enum tile_op)r->combine, tile_type_of(wide), &identity);
     text_add(out, "    %s sum = ", kernel_memory_type(wide));
     kernel_constant(out, wide, identity);
-    text_add(out, ";\n    idx base;\n    POSITION(base, kept, kept_axes, result)\n    x += offset + base;\n"
-                  "    idx end = (part + 1) * each < count ? (part + 1) * each : count;\n"
-                  "    for (idx i = part * each + %s; i < end; i += %s) {\n"
-                  "        idx at;\n        POSITION(at, reduced, reduced_axes, i)\n"
-                  "        %s in = x[at];\n        %s value;\n        widen((%s *)&value, (const %s *)&in);\n",
+    text_add(out,
+             ";\n    idx base;\n    POSITION(base, kept, kept_axes, result)\n    x += offset + base;\n"
+             "    idx end = (part + 1) * each < count ? (part + 1) * each : count;\n"
+             "    for (idx i = part * each + %s; i < end; i += %s) {\n"
+             "        idx at;\n        POSITION(at, reduced, reduced_axes, i)\n"
+             "        %s in = x[at];\n        %s value;\n        widen((%s *)&value, (const %s *)&in);\n",
              first, by, kernel_memory_type(from), kernel_memory_type(wide), part_type(wide), part_type(from));
     add_sum(out, wide, "sum", "value");
     text_add(out, "    }\n");
 }
 
-static void add_store(struct text *out, const struct recipe *r, zl_dtype wide, const char *sum, const char *at) {
+static void add_store(struct text *out, const struct recipe *r, zl_dtype wide, const char *sum,
+                      const char *at) {
     zl_dtype to = (zl_dtype)r->to;
-    text_add(out, "    %s all = %s;\n    %s last;\n    narrow((%s *)&last, (const %s *)&all);\n    y[%s] = last;\n}\n",
-             kernel_memory_type(wide), sum, kernel_memory_type(to), part_type(to), part_type(wide), at);
+    text_add(
+        out,
+        "    %s all = %s;\n    %s last;\n    narrow((%s *)&last, (const %s *)&all);\n    y[%s] = last;\n}\n",
+        kernel_memory_type(wide), sum, kernel_memory_type(to), part_type(to), part_type(wide), at);
 }
 
 static void add_rows(struct text *out, const struct recipe *r, zl_dtype wide) {
     text_add(out, "    LOCAL %s room[%d];\n    idx result = GROUP / parts, part = GROUP %% parts;\n",
              kernel_memory_type(wide), KERNEL_THREADS);
     add_loop(out, r, wide, "THREAD", "THREADS");
-    text_add(out, "    room[THREAD] = sum;\n    BARRIER;\n"
-                  "    for (i32 span = THREADS / 2; span > 0; span /= 2) {\n        if (THREAD < span) {\n"
-                  "        %s more = room[THREAD + span];\n",
+    text_add(out,
+             "    room[THREAD] = sum;\n    BARRIER;\n"
+             "    for (i32 span = THREADS / 2; span > 0; span /= 2) {\n        if (THREAD < span) {\n"
+             "        %s more = room[THREAD + span];\n",
              kernel_memory_type(wide));
     add_sum(out, wide, "sum", "more");
-    text_add(out, "        room[THREAD] = sum;\n        }\n        BARRIER;\n    }\n    if (THREAD > 0)\n        return;\n");
+    text_add(out, "        room[THREAD] = sum;\n        }\n        BARRIER;\n    }\n    if (THREAD > 0)\n    "
+                  "    return;\n");
     add_store(out, r, wide, "sum", "result * parts + part");
 }
 
 static void add_columns(struct text *out, const struct recipe *r, zl_dtype wide) {
-    text_add(out, "    idx number = GROUP * THREADS + THREAD;\n    if (number >= results * parts)\n        return;\n"
-                  "    idx result = number %% results, part = number / results;\n");
+    text_add(
+        out,
+        "    idx number = GROUP * THREADS + THREAD;\n    if (number >= results * parts)\n        return;\n"
+        "    idx result = number %% results, part = number / results;\n");
     add_loop(out, r, wide, "0", "1");
     add_store(out, r, wide, "sum", "number");
 }
@@ -182,18 +192,22 @@ static int64_t inner_stride(const struct kernel_layout *l) {
 
 // Few results are cut into parts, so that all of the device has something to do.
 static void choose(struct reduction *r) {
-    r->r.rows = inner_stride(&r->reduced) < inner_stride(&r->kept) && (r->count >= 32 || r->results < KERNEL_THREADS);
-    int64_t threads = r->results * (r->r.rows ? KERNEL_THREADS : 1), least = r->r.rows ? EACH * KERNEL_THREADS : EACH;
+    r->r.rows =
+        inner_stride(&r->reduced) < inner_stride(&r->kept) && (r->count >= 32 || r->results < KERNEL_THREADS);
+    int64_t threads = r->results * (r->r.rows ? KERNEL_THREADS : 1),
+            least = r->r.rows ? EACH * KERNEL_THREADS : EACH;
     int64_t parts = MIN_OF(MIN_OF(BUSY / MAX_OF(threads, 1), r->count / least), PARTS_MOST);
     r->parts = MAX_OF(parts, 1);
     r->each = (r->count + r->parts - 1) / r->parts;
     r->parts = r->each ? (r->count + r->each - 1) / r->each : 1;
-    r->r.wide = layout_is_wide(&r->kept) || layout_is_wide(&r->reduced) || r->results * r->parts > INT32_MAX / 2;
+    r->r.wide =
+        layout_is_wide(&r->kept) || layout_is_wide(&r->reduced) || r->results * r->parts > INT32_MAX / 2;
 }
 
 static bool launch(struct reduction *r, void *to, void *from, int64_t offset) {
     struct writer w = {&r->r, r->place->target->dialect};
-    struct kernel_call k = {0};
+    struct kernel_call k;
+    kernel_begin_call(&k);
     bool wide = r->r.wide;
     void *kernel = kernel_find(r->place, &r->r, sizeof r->r, write_text, &w);
     kernel_add_memory(&k, to);
@@ -208,7 +222,8 @@ static bool launch(struct reduction *r, void *to, void *from, int64_t offset) {
     kernel_add_axes(&k, &r->reduced, 1, wide);
     kernel_add_int(&k, r->reduced.axes, false);
     int64_t all = r->results * r->parts;
-    return kernel && kernel_launch(r->place, kernel, r->r.rows ? all : (all + KERNEL_THREADS - 1) / KERNEL_THREADS, &k);
+    return kernel &&
+           kernel_launch(r->place, kernel, r->r.rows ? all : (all + KERNEL_THREADS - 1) / KERNEL_THREADS, &k);
 }
 
 // The parts of a result lie behind each other by rows, and beside those of the others by columns.
@@ -217,7 +232,8 @@ static bool launch_parts(struct reduction *r, void *to, void *from, int64_t offs
     struct reduction join = *r;
     zl_dtype wide = tile_reduce_gives((zl_dtype)r->r.from);
     size_t capacity;
-    void *room = device_alloc(d, r->place->unit, (size_t)(r->results * r->parts) * zl_dtype_size(wide), &capacity);
+    void *room =
+        device_alloc(d, r->place->unit, (size_t)(r->results * r->parts) * zl_dtype_size(wide), &capacity);
     if (!room)
         return false;
     r->r.to = (int32_t)wide;
@@ -242,7 +258,8 @@ bool kernel_reduce(const struct kernel_place *p, const struct call *c) {
     split_axes(&r, c, x);
     choose(&r);
     if (r.kept.axes > KERNEL_AXES || r.reduced.axes > KERNEL_AXES)
-        return error_false(ZL_ERROR_DEVICE, "%s: more than %d axes of shape %s that cannot be joined: use zl_contiguous first",
+        return error_false(ZL_ERROR_DEVICE,
+                           "%s: more than %d axes of shape %s that cannot be joined: use zl_contiguous first",
                            c->op->name, KERNEL_AXES, array_text(x));
     return r.parts > 1 ? launch_parts(&r, to, from, x->offset) : launch(&r, to, from, x->offset);
 }

@@ -17,7 +17,8 @@ struct writer {
 
 static const char text[] =
     "struct zl_axes { idx dim[8]; idx stride[2][8]; };\n"
-    "KERNEL zl_kernel(GLOBAL ITEM *to, GLOBAL const ITEM *from, i64 from_at, idx rows, idx cols, i64 to_row, i64 from_col,\n"
+    "KERNEL zl_kernel(GLOBAL ITEM *to, GLOBAL const ITEM *from, i64 from_at, idx rows, idx cols, i64 to_row, "
+    "i64 from_col,\n"
     "                 idx tiles_r, idx tiles_c, AXES s, i32 axes) {\n"
     "    LOCAL ITEM room[32][33];\n"
     "    idx number = GROUP / (tiles_r * tiles_c), tile = GROUP % (tiles_r * tiles_c);\n"
@@ -55,12 +56,14 @@ int kernel_transposed_axis(const struct kernel_layout *l) {
     return last > 0 && last <= KERNEL_AXES && l->dim[last] >= LEAST && l->stride[0][last] > 1 ? found : -1;
 }
 
-bool kernel_transpose(const struct kernel_place *p, const struct kernel_layout *l, int axis, zl_array y, zl_array x) {
+bool kernel_transpose(const struct kernel_place *p, const struct kernel_layout *l, int axis, zl_array y,
+                      zl_array x) {
     int last = l->axes - 1;
     int64_t stride = 1, dense[64] = {0}; // of y
     int64_t tiles_r = (l->dim[axis] + SIDE - 1) / SIDE, tiles_c = (l->dim[last] + SIDE - 1) / SIDE;
     struct kernel_layout batch;
-    struct kernel_call k = {0};
+    struct kernel_call k;
+    kernel_begin_call(&k);
     for (int i = last; i >= 0; stride *= l->dim[i--])
         dense[i] = stride;
     layout_begin(&batch, 2);

@@ -28,7 +28,8 @@ static bool describe(int unit, zl_device_info *out) {
     struct opencl_device *d = opencl_device(unit);
     if (!d)
         return false;
-    snprintf(detail[unit], sizeof detail[unit], "%s, %s%s", d->platform, d->version, d->has_double ? "" : ", no float64");
+    snprintf(detail[unit], sizeof detail[unit], "%s, %s%s", d->platform, d->version,
+             d->has_double ? "" : ", no float64");
     out->model = d->name;
     out->detail = detail[unit];
     out->cores = (int)d->units;
@@ -42,7 +43,8 @@ static const char *identity(int unit) {
     struct opencl_device *d = opencl_device(unit);
     struct unit *u = &units[unit];
     if (d && !u->identity[0])
-        snprintf(u->identity, sizeof u->identity, "opencl %s %s %s %s", d->platform, d->name, d->version, options);
+        snprintf(u->identity, sizeof u->identity, "opencl %s %s %s %s", d->platform, d->name, d->version,
+                 options);
     return u->identity;
 }
 
@@ -56,11 +58,13 @@ static bool limits(int unit, struct kernel_limits *out) {
 static bool read_code(cl_program program, struct text *code) {
     const struct opencl_api *api = opencl_api();
     size_t bytes = 0;
-    if (!opencl_check(api->clGetProgramInfo(program, PROGRAM_BINARY_SIZES, sizeof bytes, &bytes, NULL), "clGetProgramInfo"))
+    if (!opencl_check(api->clGetProgramInfo(program, PROGRAM_BINARY_SIZES, sizeof bytes, &bytes, NULL),
+                      "clGetProgramInfo"))
         return false;
     char *data = memory_alloc(bytes + 1);
-    bool done = data && opencl_check(api->clGetProgramInfo(program, PROGRAM_BINARIES, sizeof data, &data, NULL),
-                                     "clGetProgramInfo");
+    bool done =
+        data && opencl_check(api->clGetProgramInfo(program, PROGRAM_BINARIES, sizeof data, &data, NULL),
+                             "clGetProgramInfo");
     if (done)
         text_bytes(code, data, (int)bytes);
     memory_free(data);
@@ -82,7 +86,8 @@ static void *load(int unit, const char *code, size_t bytes, const char *symbol) 
     const unsigned char *binary = (const unsigned char *)code;
     if (!d)
         return NULL;
-    cl_program program = api->clCreateProgramWithBinary(d->context, 1, &d->device, &bytes, &binary, &status, &failed);
+    cl_program program =
+        api->clCreateProgramWithBinary(d->context, 1, &d->device, &bytes, &binary, &status, &failed);
     if (!program)
         return opencl_check(failed, "clCreateProgramWithBinary"), NULL;
     failed = api->clBuildProgram(program, 1, &d->device, options, NULL, NULL);
@@ -101,16 +106,23 @@ static bool launch(int unit, void *kernel, int64_t groups, int threads, int argu
     lock_take(&units[unit].lock);
     bool ok = true;
     for (int i = 0; ok && i < arguments; i++)
-        ok = opencl_check(api->clSetKernelArg(kernel, (uint32_t)i, argument[i].bytes, argument[i].value), "clSetKernelArg");
-    ok = ok && opencl_check(api->clEnqueueNDRangeKernel(d->queue, kernel, 1, NULL, &items, &group, 0, NULL, NULL),
-                            "clEnqueueNDRangeKernel");
+        ok = opencl_check(api->clSetKernelArg(kernel, (uint32_t)i, argument[i].bytes, argument[i].value),
+                          "clSetKernelArg");
+    ok = ok &&
+         opencl_check(api->clEnqueueNDRangeKernel(d->queue, kernel, 1, NULL, &items, &group, 0, NULL, NULL),
+                      "clEnqueueNDRangeKernel");
     lock_give(&units[unit].lock);
     return ok;
 }
 
 static const struct kernel_target target = {
-    .device = &device_opencl, .dialect = "opencl", .identity = identity, .limits = limits,
-    .compile = compile, .load = load, .launch = launch,
+    .device = &device_opencl,
+    .dialect = "opencl",
+    .identity = identity,
+    .limits = limits,
+    .compile = compile,
+    .load = load,
+    .launch = launch,
 };
 
 // The table --------------------------------------------------------------------------------------------------------
@@ -143,7 +155,8 @@ static void free_memory(int unit, void *memory) {
 static bool record(int unit, int place) {
     struct opencl_device *d = opencl_device(unit);
     cl_event event = NULL;
-    if (!d || !opencl_check(opencl_api()->clEnqueueMarkerWithWaitList(d->queue, 0, NULL, &event), "clEnqueueMarkerWithWaitList"))
+    if (!d || !opencl_check(opencl_api()->clEnqueueMarkerWithWaitList(d->queue, 0, NULL, &event),
+                            "clEnqueueMarkerWithWaitList"))
         return false;
     opencl_api()->clFlush(d->queue);
     lock_take(&units[unit].lock);
@@ -170,7 +183,17 @@ static bool wait(int unit, int place) {
 }
 
 const struct device device_opencl = {
-    .name = "opencl", .open = open_opencl, .describe = describe, .can = can, .build = build, .drop = kernels_drop,
-    .fuses = kernels_fuses, .run = kernels_run, .copy = copy, .alloc = alloc, .free = free_memory, .record = record,
+    .name = "opencl",
+    .open = open_opencl,
+    .describe = describe,
+    .can = can,
+    .build = build,
+    .drop = kernels_drop,
+    .fuses = kernels_fuses,
+    .run = kernels_run,
+    .copy = copy,
+    .alloc = alloc,
+    .free = free_memory,
+    .record = record,
     .wait = wait,
 };
