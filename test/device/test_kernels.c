@@ -166,6 +166,18 @@ static zl_array transposed(void *data) {
     return zl_add(zl_multiply(zl_matrix_transpose(x), y), zl_scalar(3));
 }
 
+// The result lies as the input does.
+static zl_array across(void *data) {
+    (void)data;
+    return zl_exp(zl_abs(zl_transpose(values(ZL_SHAPE(5, 30, 41), ZL_FLOAT32, 1), ZL_AXES(1, 2, 0))));
+}
+
+static zl_array across_and_along(void *data) {
+    (void)data;
+    zl_array x = zl_matrix_transpose(values(ZL_SHAPE(60, 200), ZL_FLOAT32, 1)), y = zl_exp(x);
+    return zl_add(y, zl_sum_axis(zl_multiply(y, values(ZL_SHAPE(200, 60), ZL_FLOAT32, 2)), 1, true));
+}
+
 static zl_array stretched(void *data) {
     (void)data;
     zl_array x = values(ZL_SHAPE(7, 1, 33), ZL_FLOAT32, 1), y = values(ZL_SHAPE(5, 1), ZL_FLOAT32, 2);
@@ -199,6 +211,8 @@ static void check_layouts(void) {
     agree("copied in tiles", copied_in_tiles, &(zl_dtype){ZL_FLOAT32}, 0);
     agree("copied in tiles", copied_in_tiles, &(zl_dtype){ZL_BFLOAT16}, 0);
     agree("transposed", transposed, NULL, 0);
+    agree("across", across, NULL, 0);
+    agree("across and along", across_and_along, NULL, 1e-5);
     agree("stretched", stretched, NULL, 0);
     agree("backwards", backwards, NULL, 0);
     agree("many axes", many_axes, NULL, 0);

@@ -110,8 +110,8 @@ struct kernel_layout {
 void layout_begin(struct kernel_layout *l, int operands);
 // An axis behind those there are, with the operands' strides.
 void layout_push(struct kernel_layout *l, int64_t dim, const int64_t *stride);
-// All axes of a shape, on which each operand lies with its own shape, stretched.
-void layout_of(struct kernel_layout *l, int ndim, const int64_t *dim, int operands, const zl_array *operand);
+// All axes of `like`, which lies without gaps, in the order of its memory; each operand is stretched to its shape.
+void layout_of(struct kernel_layout *l, zl_array like, int operands, const zl_array *operand);
 bool layout_is_wide(const struct kernel_layout *l); // positions need more than 31 bits
 // The struct zl_axes of a kernel: dims, then strides of these operands (bits).
 void kernel_add_axes(struct kernel_call *k, const struct kernel_layout *l, unsigned operands, bool wide);

@@ -61,17 +61,33 @@ void layout_push(struct kernel_layout *l, int64_t dim, const int64_t *stride) {
         l->stride[k][at] = stride[k];
 }
 
-void layout_of(struct kernel_layout *l, int ndim, const int64_t *dim, int operands, const zl_array *operand) {
+// Axes of more than one element, the outermost of `like` first; there are fewer than 64, or no memory would hold them.
+static int order_axes(zl_array like, int *axis) {
+    int count = 0;
+    for (int i = 0; i < like->ndim; i++) {
+        if (like->dim[i] == 1)
+            continue;
+        int at = count++;
+        for (; at > 0 && array_stride(like)[axis[at - 1]] < array_stride(like)[i]; at--)
+            axis[at] = axis[at - 1];
+        axis[at] = i;
+    }
+    return count;
+}
+
+void layout_of(struct kernel_layout *l, zl_array like, int operands, const zl_array *operand) {
+    int axis[64], axes = like->size ? order_axes(like, axis) : 0;
     layout_begin(l, operands);
-    for (int i = 0; i < ndim; i++) {
+    for (int i = 0; i < axes; i++) {
         int64_t stride[KERNEL_OPERANDS];
         for (int k = 0; k < operands; k++) {
             zl_array x = operand[k];
-            int at = i - (ndim - x->ndim);
+            int at = axis[i] - (like->ndim - x->ndim);
             stride[k] = at < 0 || x->dim[at] == 1 ? 0 : array_stride(x)[at];
         }
-        layout_push(l, dim[i], stride);
+        layout_push(l, like->dim[axis[i]], stride);
     }
+    l->size = like->size;
 }
 
 bool layout_is_wide(const struct kernel_layout *l) {

@@ -59,7 +59,8 @@ static bool is_alias(struct lines *m, int index) {
         return false;
     m->of_lines[index - g->begin] = of_lines(m, source);
     if (!of_lines(m, source))
-        return group_has_shape(g, out) && array_is(out, ARRAY_CONTIGUOUS);
+        return group_has_shape(g, out) && array_is(out, ARRAY_CONTIGUOUS) &&
+               array_is(group_output(g, source), ARRAY_CONTIGUOUS);
     return has_line_shape(g, out) ? array_is(out, ARRAY_CONTIGUOUS) : is_stretched(g, out);
 }
 
@@ -133,7 +134,7 @@ static bool add_row(struct lines *m, int index) {
     return true;
 }
 
-// What the group computes; false: it has too many operands.
+// What the group computes; false: it has too many operands, or a result that is not row-major.
 static bool write_rows(struct lines *m) {
     struct kernel_group *g = &m->g;
     struct line_recipe *r = &m->r;
@@ -146,8 +147,11 @@ static bool write_rows(struct lines *m) {
             return false;
     }
     for (int i = g->begin; i < g->end; i++)
-        if (group_has_output(g, i))
+        if (group_has_output(g, i)) {
             r->output[r->outputs++] = (int16_t)(g->row[i - g->begin] << 1 | of_lines(m, i));
+            if (!array_is(group_output(g, i), ARRAY_CONTIGUOUS))
+                return false;
+        }
     r->inputs = (int16_t)g->inputs;
     return true;
 }

@@ -26,18 +26,18 @@ struct recipe {
 struct map_group {
     struct kernel_group g;
     struct recipe r;
+    zl_array first;         // of the outputs
     struct kernel_layout l; // of the inputs
 };
 
 // Finding ----------------------------------------------------------------------------------------------------------
 
-// A view of a result of the group that is all of it, in order.
+// A view of a result of the group that is all of it, as it lies.
 static bool is_alias(const struct kernel_group *g, int index) {
-    zl_array out = group_output(g, index);
-    int source = group_step(g, index)->source[0];
-    return group_step(g, index)->inputs == 1 && source >= g->begin && group_has_shape(g, out) &&
-           array_is(out, ARRAY_CONTIGUOUS) && out->offset == 0 &&
-           out->dtype == group_output(g, source)->dtype;
+    zl_array out = group_output(g, index), x = g->call[index]->in[0];
+    return group_step(g, index)->inputs == 1 && group_step(g, index)->source[0] >= g->begin &&
+           group_has_shape(g, out) && shape_lies_alike(g->ndim, g->dim, array_stride(out), array_stride(x)) &&
+           out->offset == 0 && out->dtype == x->dtype;
 }
 
 static bool joins(const struct kernel_group *g, int index) {
@@ -70,10 +70,27 @@ static bool add_row(struct map_group *m, int index) {
     return true;
 }
 
-// What the group computes; false: it has too many operands.
+// Results lie without gaps, but their axes may be in any order: the kernel walks them in that of the first.
+static bool outputs_lie_alike(struct map_group *m) {
+    const struct kernel_group *g = &m->g;
+    m->first = NULL;
+    for (int i = g->begin; i < g->end; i++) {
+        zl_array out = group_output(g, i);
+        if (!group_has_output(g, i))
+            continue;
+        if (m->first && !shape_lies_alike(g->ndim, g->dim, array_stride(out), array_stride(m->first)))
+            return false;
+        m->first = m->first ? m->first : out;
+    }
+    return m->first != NULL;
+}
+
+// What the group computes; false: it has too many operands, or results that do not lie alike.
 static bool write_rows(struct map_group *m) {
     struct kernel_group *g = &m->g;
     int outputs = group_find_stored(g);
+    if (!outputs_lie_alike(m))
+        return false;
     g->inputs = 0;
     m->r.words = m->r.rows = m->r.outputs = 0;
     for (int i = g->begin; i < g->end; i++) {
@@ -104,7 +121,7 @@ static const char *find(struct map_group *m, int calls) {
                                                                 : "what follows is not elementwise";
     while (!write_rows(m)) {
         g->end--;
-        why = "a kernel has 12 operands at most";
+        why = "a kernel has 12 operands at most, and results that lie alike";
     }
     while (group_step(g, g->end - 1)->kind == STEP_VIEW)
         g->end--;
@@ -161,7 +178,7 @@ static int width_of(const struct map_group *m) {
 
 static void lay_out(struct map_group *m) {
     const struct kernel_group *g = &m->g;
-    layout_of(&m->l, g->ndim, g->dim, g->inputs, g->input);
+    layout_of(&m->l, m->first, g->inputs, g->input);
     for (int i = 0; i < g->inputs; i++)
         m->r.input[i] = (int16_t)((int)form_of(m, i) | (int)g->dtype[i] << 4);
     m->r.wide = layout_is_wide(&m->l);
