@@ -1,6 +1,7 @@
 // cuda.c - NVIDIA GPUs as devices for arrays: the shared build of kernels over cuda_driver.c.
 
 #include "device/cuda/cuda.h"
+#include "device/cuda/cuda_blas.h"
 #include "device/kernels/kernels.h"
 
 #include <stdio.h>
@@ -92,6 +93,7 @@ static const struct kernel_target target = {
     .compile = compile,
     .load = load,
     .launch = launch,
+    .take = cuda_blas,
 };
 
 // The table --------------------------------------------------------------------------------------------------------

@@ -21,6 +21,9 @@ struct kernel_argument {
     const void *value;
 };
 
+struct kernel_place;
+enum kernel_taken { KERNEL_NOT_TAKEN, KERNEL_DONE, KERNEL_FAILED };
+
 struct kernel_target {
     const struct device *device;
     const char *dialect;
@@ -33,6 +36,8 @@ struct kernel_target {
     void *(*load)(int unit, const char *code, size_t bytes, const char *symbol);
     bool (*launch)(int unit, void *kernel, int64_t groups, int threads, int arguments,
                    const struct kernel_argument *argument);
+    // A call that is not elementwise, by a library of the vendor where that is better. NULL: there is none.
+    enum kernel_taken (*take)(const struct kernel_place *p, const struct call *c);
 };
 
 // What a device of this kind has in its table.

@@ -139,10 +139,15 @@ void kernels_drop(struct program *p) {
 
 // Running ----------------------------------------------------------------------------------------------------------
 
+static bool compute(const struct kernel_place *p, const struct kernel_step *s, const struct call *c) {
+    if (s->kind == STEP_VIEW || call_first(c)->size == 0)
+        return true;
+    enum kernel_taken taken = p->target->take ? p->target->take(p, c) : KERNEL_NOT_TAKEN;
+    return taken == KERNEL_NOT_TAKEN ? s->run(p, c) : taken == KERNEL_DONE;
+}
+
 static void run_one(const struct kernel_place *p, const struct kernel_step *s, struct binding *b, int index) {
-    const struct call *c = b->call[index];
-    bool empty = call_first(c)->size == 0;
-    if (b->prepare(b, index, s->in_place) && (s->kind == STEP_VIEW || empty || s->run(p, c)))
+    if (b->prepare(b, index, s->in_place) && compute(p, s, b->call[index]))
         b->finish(b, index);
     else
         b->fail(b, index);
