@@ -26,6 +26,11 @@ def compile_text(program, target):
         raise TileError(explained(str(error), program)) from None
 
 
+def device_of(target):
+    """The device, in torch's words, whose memory kernels of a target work on."""
+    return "cuda" if str(target or "auto").split()[0] == "cuda" else "cpu"
+
+
 def run(code, arguments, program):
     """arguments: (address, dtype, shape, strides) of each parameter of the text, or a number."""
     try:

@@ -18,7 +18,8 @@ class Kernel:
         self.inputs = [i for i in range(len(self.params)) if i not in self.out_idx]
         self.code = engine.compile_text(program, target)
         self.latency = self.config = self.ref_latency = self.libcode = None
-        self.checks = [Check(program.name, p) for p in self.params]
+        self.device = engine.device_of(target)
+        self.checks = [Check(program.name, p, self.device) for p in self.params]
 
     def __call__(self, *args, **kwargs):
         args = self.arranged(args, kwargs)
@@ -142,8 +143,8 @@ def evaluate(size, symbols):
 class Check:
     """What one argument must be."""
 
-    def __init__(self, kernel, param):
-        self.kernel, self.param, self.name = kernel, param, param.name
+    def __init__(self, kernel, param, device="cpu"):
+        self.kernel, self.param, self.name, self.device = kernel, param, param.name, device
         self.later = not param.is_scalar and any(isinstance(s, Expr) and not isinstance(s, Name) for s in param.shape)
 
     def fail(self, message):
@@ -162,8 +163,8 @@ class Check:
             self.fail(f"is {value!r} ({type(value).__name__}); {self.wanted()} is needed")
         if found.dtype != self.param.dtype and not self.same_bits(found.dtype):
             self.fail(f"is {found.dtype}; {self.param.dtype} is needed")
-        if found.device != "cpu":
-            self.fail(f"is on the device '{found.device}'; this kernel runs on the CPU")
+        if found.device not in ("cpu", self.device):
+            self.fail(f"is on the device '{found.device}'; this kernel runs on {self.device.upper()}")
         self.check_shape(found, symbols)
         if found.strides is not None:
             self.check_strides(found, symbols)

@@ -101,7 +101,8 @@ class Profiler:
             if isinstance(size, Expr) and not symbols:
                 raise TileError(f"'{param.name}' has the size {size}, which is known only at a call: "
                                 "give it by dynamic_symbolic_constraints")
-        return supply(param, tuple(evaluate(s, symbols) for s in param.shape), self.kind)
+        made = supply(param, tuple(evaluate(s, symbols) for s in param.shape), self.kind)
+        return made.to(self.kernel.device) if self.kernel.device != "cpu" and hasattr(made, "to") else made
 
     def __call__(self, *args, **kwargs):
         return self.kernel(*args, **kwargs)
