@@ -4,14 +4,17 @@
 #include "kernel/kernel.h"
 
 #include "device/device.h"
-#include "device/cpu/tile_kernel.h"
-#include "device/cuda/cuda_kernel.h"
-#include "device/opencl/opencl_kernel.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-static const struct kernel_driver *const drivers[] = {&cpu_kernel_driver, &opencl_kernel_driver, &cuda_kernel_driver};
+#define TARGET(name) extern const struct kernel_driver kernel_driver_##name;
+#include "device/targets.def"
+
+static const struct kernel_driver *const drivers[] = {
+#define TARGET(name) &kernel_driver_##name,
+#include "device/targets.def"
+};
 
 const char *zl_kernel_target(int index) {
     return index >= 0 && index < (int)COUNT(drivers) ? drivers[index]->name : NULL;

@@ -4,9 +4,10 @@
 
 #include <string.h>
 
-static const struct dialect *const dialects[] = {&dialect_c, &dialect_c_scalar, &dialect_c_tiles,
-                                                 &dialect_cuda, &dialect_opencl, &dialect_opencl_tiles,
-                                                 &dialect_cuda_tiles, &dialect_hip_tiles};
+static const struct dialect *const dialects[] = {
+#define DIALECT(name) &dialect_##name,
+#include "render/dialects.def"
+};
 
 const char *render_dialect_name(int at) {
     return at >= 0 && at < (int)COUNT(dialects) ? dialects[at]->target.name : NULL;

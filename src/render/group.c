@@ -8,14 +8,12 @@
 
 #include <inttypes.h>
 
-static bool is_opencl(const struct program *p) {
-    return p->style.dialect == &dialect_opencl_tiles;
+static const struct group_words *words_of(const struct program *p) {
+    return p->style.dialect->words;
 }
 
 const char *group_space(const struct program *p, const struct tile_buffer *b) {
-    if (!is_opencl(p) || b->memory == TILE_REGISTER)
-        return "";
-    return b->memory == TILE_SHARED ? "__local " : "__global ";
+    return b->memory == TILE_REGISTER ? "" : b->memory == TILE_SHARED ? words_of(p)->shared : words_of(p)->global;
 }
 
 // Simple statements -----------------------------------------------------------------------------------------------------
@@ -200,7 +198,7 @@ static void argument(struct program *p, bool *is_first, const char *format, ...)
 
 static void arguments(struct program *p) {
     const struct tile_kernel *k = p->kernel;
-    const char *space = is_opencl(p) ? "__global " : "";
+    const char *space = words_of(p)->global;
     bool is_first = true;
     for (int i = 0; i < k->parameters; i++) {
         const struct tile_parameter *q = &k->parameter[i];
@@ -259,9 +257,9 @@ static void declare_shared(struct program *p, const struct tile_buffer *b, int64
         declare_view(p, b);
         return;
     }
-    if (is_opencl(p))
-        style_line(&p->style, "__local %s b%d[%" PRId64 "] __attribute__((aligned(%d)));", type, b->id,
-                   MAX_OF(program_elements(b), 1) * (tile_type_is_complex(b->type) ? 2 : 1), MAX_OF(b->align, 16));
+    if (!words_of(p)->memory)
+        style_line(&p->style, "%s%s b%d[%" PRId64 "] __attribute__((aligned(%d)));", words_of(p)->shared, type,
+                   b->id, MAX_OF(program_elements(b), 1) * (tile_type_is_complex(b->type) ? 2 : 1), MAX_OF(b->align, 16));
     else
         style_line(&p->style, "%s *const b%d = (%s *)(zl_memory + %" PRId64 ");", type, b->id, type, at);
     program_strides(p, b);
@@ -291,7 +289,7 @@ static void name_block(struct program *p, const struct tile_name *name, const ch
 // The first name is the fastest. Products go in panels of eight rows of blocks, which share their operands in cache.
 static void name_blocks(struct program *p, const struct tile_stmt *s) {
     int rest = 0;
-    style_line(&p->style, "u32 zl_block = %s;", is_opencl(p) ? "(u32)get_group_id(0)" : "blockIdx.x");
+    style_line(&p->style, "u32 zl_block = (u32)%s;", words_of(p)->block);
     program_extents(p, s);
     if (s->indices > 1 && has_gemm(s->body)) {
         int x = s->name[0]->id, y = s->name[1]->id;
@@ -317,15 +315,13 @@ static void name_blocks(struct program *p, const struct tile_stmt *s) {
 static void function(struct program *p, const struct tile_stmt *grid, const char *symbol, int at, bool *declared) {
     const struct tile_stmt *threads = grid->body;
     struct text *out = p->style.out;
-    if (is_opencl(p))
-        text_add(out, "__kernel __attribute__((reqd_work_group_size(%d, 1, 1))) void %s_%d(", grid->threads, symbol, at);
-    else
-        text_add(out, "extern \"C\" __global__ void __launch_bounds__(%d) %s_%d(", grid->threads, symbol, at);
+    text_add(out, words_of(p)->function, grid->threads);
+    text_add(out, " %s_%d(", symbol, at);
     arguments(p);
     text_add(out, ") {\n");
     p->style.indent = 1;
-    if (!is_opencl(p) && each_shared(p, threads, 0, NULL) > 0)
-        style_line(&p->style, "extern __shared__ __align__(1024) unsigned char zl_memory[];");
+    if (words_of(p)->memory && each_shared(p, threads, 0, NULL) > 0)
+        style_line(&p->style, "%s", words_of(p)->memory);
     for (int i = 0; i < p->kernel->parameters; i++)
         if (!p->kernel->parameter[i].is_scalar)
             program_strides(p, p->kernel->parameter[i].buffer);
@@ -337,7 +333,7 @@ static void function(struct program *p, const struct tile_stmt *grid, const char
     each_views(p, threads->body);
     each_shared(p, threads, 0, declare_shared);
     name_blocks(p, grid);
-    name_block(p, threads->name[0], is_opencl(p) ? "get_local_id(0)" : "threadIdx.x");
+    name_block(p, threads->name[0], words_of(p)->thread);
     program_locals(p, threads->body, declared);
     program_block(p, threads->body);
     style_close(&p->style);

@@ -5,6 +5,14 @@
 
 #include "render/program.h"
 
+// How a language says what groups need.
+struct group_words {
+    const char *function;        // how a kernel begins; %d: threads of a group
+    const char *global, *shared; // before the types of what is there, with a space behind, or ""
+    const char *thread, *block;  // numbers of the thread in its group, of the group
+    const char *memory;          // declares zl_memory, of which buffers of the group are parts; NULL: each by itself
+};
+
 const char *group_space(const struct program *p, const struct tile_buffer *b); // the word before its type, or ""
 
 // group_gemm.c: a product by matrix instructions.

@@ -4,7 +4,7 @@
 // Types have the IR's names (f32, u8, ...), which each prelude defines; f16 and bf16 hold bits. Integer
 // arithmetic is done in unsigned types of at least 32 bits, which wrap around.
 
-#include "render/style.h"
+#include "render/scalar.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -12,7 +12,7 @@
 // Spellings -------------------------------------------------------------------------------------------------
 
 #define NUMBERS (PASS_INTEGER | PASS_FLOAT)
-#define HALVES  (PASS_F16 | PASS_BF16)
+#define HALVES  SCALAR_HALVES
 
 // Besides the operands and their type: %w the unsigned type to compute in, %u the unsigned type, %n its bits,
 // %k a constant count.
@@ -54,9 +54,9 @@ static const struct spelling words[TILE_OP_COUNT] = {
 
 // Groups of threads divide their numbers: 32 bits too.
 #define DIVISIBLE (PASS_BIT(ZL_INT64) | PASS_BIT(ZL_UINT64) | PASS_BIT(ZL_INT32) | PASS_BIT(ZL_UINT32))
-static const struct spelling group_words[TILE_OP_COUNT] = {
+const struct spelling scalar_group_words[TILE_OP_COUNT] = {
     WORDS, [TILE_FLOORDIV] = {DIVISIBLE, NULL, "zl_floordiv_%t(%a, %b)"}};
-static const struct spelling shuffle_words[TILE_OP_COUNT] = {
+const struct spelling scalar_shuffle_words[TILE_OP_COUNT] = {
     WORDS, [TILE_FLOORDIV] = {DIVISIBLE, NULL, "zl_floordiv_%t(%a, %b)"},
     [TILE_SHUFFLE] = {PASS_INTEGER, NULL, "zl_shuffle_%e(%a, %b)"}};
 
@@ -84,7 +84,7 @@ static void constant(struct style *s, expr e) {
         text_add(s->out, "(%s)0x%" PRIx64 "u", type, e->bits);
 }
 
-static void operand(struct style *s, expr e, int j) {
+void scalar_operand(struct style *s, expr e, int j) {
     (void)j;
     if (e->op == TILE_CONST)
         constant(s, e);
@@ -138,7 +138,7 @@ static void reinterpret(struct style *s, expr e) {
         text_add(s->out, "(%s)zl_%s_bits(", type_name(e), type_name(x));
     else
         text_add(s->out, "(%s)(", type_name(e));
-    operand(s, x, 0);
+    scalar_operand(s, x, 0);
     text_add(s->out, ")");
 }
 
@@ -150,7 +150,7 @@ static void convert(struct style *s, expr e) {
         text_add(s->out, "zl_%s_of_%s(", type_name(e), type_name(x));
     else
         text_add(s->out, "(%s)(", type_name(e));
-    operand(s, x, 0);
+    scalar_operand(s, x, 0);
     text_add(s->out, ")");
 }
 
@@ -165,7 +165,7 @@ static const char *spelling_of(const struct style *s, expr e) {
     return word->integer && tile_type_is_integer(e->arg[e->args - 1]->type) ? word->integer : word->text;
 }
 
-static void value(struct style *s, expr e, int j) {
+void scalar_value(struct style *s, expr e, int j) {
     bool is_part = e->op == TILE_RE || e->op == TILE_IM;
     if (e->op == TILE_LOAD || e->op == TILE_SCALAR || is_part) {
         expr load = is_part ? e->arg[0] : e;
@@ -180,17 +180,17 @@ static void value(struct style *s, expr e, int j) {
         style_expand(s, spelling_of(s, e), e, j, more);
 }
 
-static void type(struct style *s, expr e) {
+void scalar_type(struct style *s, expr e) {
     text_add(s->out, "%s", type_name(e));
 }
 
-static bool is_inline(const struct plan *plan, expr e) {
+bool scalar_is_inline(const struct plan *plan, expr e) {
     (void)plan;
     return e->op == TILE_CONST || e->op == TILE_PAIR || is_complex(e);
 }
 
-static void any(struct style *s, expr mask) {
-    operand(s, mask, 0);
+void scalar_any(struct style *s, expr mask) {
+    scalar_operand(s, mask, 0);
 }
 
 // The function ----------------------------------------------------------------------------------------------
@@ -206,9 +206,9 @@ static void store_part(struct style *s, const struct tile_stmt *stmt, int part) 
     element(s, 'y', stmt->buffer->parameter, false, part);
     text_add(s->out, " = ");
     if (part < 0)
-        operand(s, e, 0);
+        scalar_operand(s, e, 0);
     else if (e->op == TILE_PAIR)
-        operand(s, e->arg[part], 0);
+        scalar_operand(s, e->arg[part], 0);
     else
         element(s, 'x', parameter_of(s, e), s->plan->of[e->id].is_fixed, part);
     text_add(s->out, ";\n");
@@ -305,30 +305,7 @@ static void map_element(struct style *s, const char *symbol) {
 
 // Dialects --------------------------------------------------------------------------------------------------
 
-#define WIDE PASS_INTEGER | PASS_FLOAT
-
-#define SCALAR_TARGET(dialect, ...) WORDED_TARGET(dialect, words, __VA_ARGS__)
-#define WORDED_TARGET(dialect, spelled, ...)                   \
-    {                                                          \
-        __VA_ARGS__.name = dialect, .op = spelled, .cast = {   \
-            [ZL_UINT8] = PASS_INTEGER,                         \
-            [ZL_UINT16] = PASS_INTEGER,                        \
-            [ZL_UINT32] = WIDE,                                \
-            [ZL_UINT64] = PASS_INTEGER | PASS_BIT(ZL_FLOAT64), \
-            [ZL_INT8] = PASS_INTEGER,                          \
-            [ZL_INT16] = PASS_INTEGER,                         \
-            [ZL_INT32] = WIDE,                                 \
-            [ZL_INT64] = PASS_INTEGER | PASS_BIT(ZL_FLOAT64),  \
-            [ZL_FLOAT16] = PASS_BIT(ZL_FLOAT32),               \
-            [ZL_BFLOAT16] = PASS_BIT(ZL_FLOAT32),              \
-            [ZL_FLOAT32] = WIDE | HALVES,                      \
-            [ZL_FLOAT64] = WIDE                                \
-        }                                                      \
-    }
-
-#define SCALAR_DIALECT .type = type, .value = value, .operand = operand, .any = any, .is_inline = is_inline
-
-const struct dialect dialect_c_scalar = {.target = SCALAR_TARGET("c_scalar"),
+const struct dialect dialect_c_scalar = {.target = SCALAR_TARGET("c_scalar", words, ),
                                          .prelude = prelude_c_scalar,
                                          .map = map_loop,
                                          .reduction = reduction_scalar,
@@ -348,43 +325,12 @@ static bool reduces(enum tile_op combine, zl_dtype from, zl_dtype to) {
 }
 
 const struct dialect dialect_c_tiles = {.target =
-                                            SCALAR_TARGET("c_tiles", .is_program = true, .packs = true,
+                                            SCALAR_TARGET("c_tiles", words, .is_program = true, .packs = true,
                                                           .multiplies = multiplies, .reduces = reduces, ),
                                         .prelude = prelude_c_tiles,
                                         .program = program_render,
                                         SCALAR_DIALECT};
 const struct dialect dialect_cuda = {
-    .target = SCALAR_TARGET("cuda"), .prelude = prelude_cuda, .map = map_thread, .element = map_element, SCALAR_DIALECT};
+    .target = SCALAR_TARGET("cuda", words, ), .prelude = prelude_cuda, .map = map_thread, .element = map_element, SCALAR_DIALECT};
 const struct dialect dialect_opencl = {
-    .target = SCALAR_TARGET("opencl"), .prelude = prelude_opencl, .map = map_thread, .element = map_element, SCALAR_DIALECT};
-
-// Groups of threads -----------------------------------------------------------------------------------------
-
-static const struct target_group opencl_group = {.threads = 128, .flat_threads = 128, .vector_bytes = 16},
-                                 cuda_group = {.threads = 128,
-                                               .flat_threads = 256,
-                                               .subgroup = 32,
-                                               .vector_bytes = 16,
-                                               .shared_bytes = 160 << 10,
-                                               .has_async = true},
-                                 hip_group = {.threads = 256, .flat_threads = 256, .subgroup = 32, .vector_bytes = 16};
-
-// m16n8k16 with sums of f32.
-static bool has_mma(zl_dtype a, zl_dtype b, zl_dtype c) {
-    return a == b && (a == ZL_FLOAT16 || a == ZL_BFLOAT16) && c == ZL_FLOAT32;
-}
-
-#define GROUP_DIALECT .program = group_render, SCALAR_DIALECT
-
-const struct dialect dialect_opencl_tiles = {
-    .target = WORDED_TARGET("opencl_tiles", group_words, .is_program = true, .group = &opencl_group, ),
-    .prelude = prelude_opencl_tiles,
-    GROUP_DIALECT};
-const struct dialect dialect_cuda_tiles = {
-    .target = WORDED_TARGET("cuda_tiles", shuffle_words, .is_program = true, .group = &cuda_group, .multiplies = has_mma, ),
-    .prelude = prelude_cuda_tiles,
-    GROUP_DIALECT};
-const struct dialect dialect_hip_tiles = {
-    .target = WORDED_TARGET("hip_tiles", shuffle_words, .is_program = true, .group = &hip_group, ),
-    .prelude = prelude_hip_tiles,
-    GROUP_DIALECT};
+    .target = SCALAR_TARGET("opencl", words, ), .prelude = prelude_opencl, .map = map_thread, .element = map_element, SCALAR_DIALECT};

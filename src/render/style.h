@@ -28,12 +28,13 @@ struct dialect {
     void (*value)(struct style *s, expr e, int j);
     void (*operand)(struct style *s, expr e, int j);
     void (*any)(struct style *s, expr mask);
+    const struct group_words *words; // of groups of threads: see group.h
     // Whether the node is spelled where it is used, and so has no statement.
     bool (*is_inline)(const struct plan *plan, expr e);
 };
 
-extern const struct dialect dialect_c, dialect_c_scalar, dialect_c_tiles, dialect_cuda, dialect_opencl;
-extern const struct dialect dialect_opencl_tiles, dialect_cuda_tiles, dialect_hip_tiles;
+#define DIALECT(name) extern const struct dialect dialect_##name;
+#include "render/dialects.def"
 extern const char prelude_c_scalar[], prelude_c_tiles[], prelude_cuda[], prelude_opencl[]; // prelude.c
 extern const char prelude_opencl_tiles[], prelude_cuda_tiles[], prelude_hip_tiles[];
 

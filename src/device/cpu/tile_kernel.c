@@ -152,5 +152,5 @@ static bool run(void *compiled, void *const *address, const int64_t *symbol) {
     return done;
 }
 
-const struct kernel_driver cpu_kernel_driver = {
+const struct kernel_driver kernel_driver_c = {
     .name = "c", .compile = compile, .run = run, .free = memory_free};

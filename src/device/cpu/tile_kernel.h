@@ -35,7 +35,7 @@ struct tile_run {
     void (*outside)(const struct tile_run *run, int line, const char *buffer, int axis, int64_t index, int64_t size);
 };
 
-extern const struct kernel_driver cpu_kernel_driver;
+extern const struct kernel_driver kernel_driver_c;
 
 // tile_gemm.c
 void cpu_tile_reduce(int op, int dtype, void *to, const void *from, int64_t n);

@@ -3,8 +3,6 @@
 // Arguments may be in memory of the GPU, which kernels then work on, or of the host, which is copied there and back. Launches are
 // on the default stream, so that they come after what other libraries of the process have begun there.
 
-#include "device/cuda/cuda_kernel.h"
-
 #include "device/cuda/cuda.h"
 #include "device/group_kernel.h"
 
@@ -243,5 +241,5 @@ static bool time_runs(void *compiled, void *const *address, const int64_t *symbo
     return good;
 }
 
-const struct kernel_driver cuda_kernel_driver = {
+const struct kernel_driver kernel_driver_cuda = {
     .name = "cuda", .compile = compile, .run = run, .time = time_runs, .free = release};

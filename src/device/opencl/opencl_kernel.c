@@ -1,7 +1,5 @@
 // opencl_kernel.c - tile kernels on OpenCL's first device: rendered as OpenCL C, compiled by its driver, one launch a grid.
 
-#include "device/opencl/opencl_kernel.h"
-
 #include "device/group_kernel.h"
 #include "device/opencl/opencl.h"
 
@@ -160,5 +158,5 @@ static bool run(void *compiled, void *const *address, const int64_t *symbol) {
     return good;
 }
 
-const struct kernel_driver opencl_kernel_driver = {
+const struct kernel_driver kernel_driver_opencl = {
     .name = "opencl", .compile = compile, .run = run, .free = release};
