@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""follow_docs.py BUILD - does what doc/add-an-op.md and doc/add-a-device.md say, literally, in a copy of the tree.
+"""follow_docs.py BUILD - does what doc/add-an-op.md, add-a-device.md and add-a-target.md say, literally, in a copy
+of the tree.
 
 A block that names a file is put there: ```def src/op/elementwise.def adds its rows to that file, ```c src/... is the
 whole file. Then the copy is built as anyone would, and has to have the op in C, in the documentation, in the tests and
-in every renderer, or the device in the list of devices.
+in every renderer, the device in the list of devices, or run a kernel for the target.
 """
 
 import json
@@ -108,9 +109,37 @@ def try_device(page, folder):
     check("the tests of all devices pass", passed, text)
 
 
+KERNEL = """kernel twice(a: f32[n, 8]) -> (y: f32[n]) {
+  grid b in n, threads 32 {
+    fragment row: f32[8]
+    fragment sum: f32[1]
+    copy a[b, 0] of [1, 8] -> row
+    reduce add row -> sum axis 0
+    copy sum -> y[b]
+  }
+}
+"""
+
+
+def try_target(page, folder):
+    tree = copy_and_build(page, folder)
+    if not tree:
+        return
+    blocks = file_blocks(page)
+    names = re.findall(r"^TARGET\((\w+)\)", "".join(text for path, text in blocks if path.endswith("targets.def")), re.M)
+    check("a target is two lines and two files", len(names) == 1 and len(blocks) == 4, str([path for path, _ in blocks]))
+    (tree / "twice.tile").write_text(KERNEL)
+    shown, text = run(tree, "build/zellige", "kernel", "show", "twice.tile", "--stage", names[0])
+    words = re.findall(r'\.(?:global|shared|thread) = "(.*?)"', "".join(text for _, text in blocks))
+    check(f"the text of {names[0]} has its words", shown and words and all(word in text for word in words if word != "near "), text)
+    ran, text = run(tree, "build/zellige", "kernel", "run", "twice.tile", "--target", names[0], "--size", "n=3")
+    again, wanted = run(tree, "build/zellige", "kernel", "run", "twice.tile", "--target", "c", "--size", "n=3")
+    check(f"{names[0]} computes what the target c does", ran and again and text == wanted, f"{text}\n{wanted}")
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
-        for name, attempt in {"add-an-op.md": try_op, "add-a-device.md": try_device}.items():
+        for name, attempt in {"add-an-op.md": try_op, "add-a-device.md": try_device, "add-a-target.md": try_target}.items():
             page = ROOT / "doc" / name
             if not page.exists() or not file_blocks(page):
                 report("skipped", name, "no such page, or no block that names a file")
