@@ -365,4 +365,58 @@ void bench_describe_source(struct bench_run *run); // commit, branch, dirty file
 bool bench_journal_add(const struct bench_run *run, const struct bench_row *row);
 int bench_journal_read(struct bench_run *run); // rows that an interrupted run has; -1: no journal
 
+// history.c -----------------------------------------------------------------------------------------------------
+
+// runs/index.jsonl: a line a run. Runs are of one kind when chip, device, threads and suite are the same.
+bool bench_history_add(const struct bench_run *run, const char *root);
+// Folders of earlier runs of this kind, the oldest first; to be freed, each and the list. Returns how many.
+int bench_history_find(const struct bench_run *run, const char *root, char ***folders);
+void bench_history_free(char **folders, int count);
+
+// compare.c -----------------------------------------------------------------------------------------------------
+
+enum bench_verdict { BENCH_SAME, BENCH_FASTER, BENCH_SLOWER, BENCH_AMBIGUOUS, BENCH_INCOMPARABLE, BENCH_VERDICTS };
+const char *bench_verdict_name(enum bench_verdict verdict);
+
+struct bench_comparison {
+    char id[96];
+    enum bench_verdict verdict;
+    double ratio, low, high; // seconds after divided by those before, and its 95 % interval
+    char why[160];
+};
+// Of samples that were taken in turns (before[i] beside after[i]), or each on their own.
+struct bench_comparison bench_compare_samples(const double *before, int before_count, const double *after,
+                                              int after_count, double threshold, bool in_turns);
+// Why two runs cannot be compared at all; "": they can.
+void bench_compare_runs(const struct bench_run *before, const struct bench_run *after, char *why, size_t bytes);
+struct bench_comparison bench_compare_rows(const struct bench_row *before, const struct bench_row *after, double threshold);
+
+// A list of comparisons, and what it comes to.
+struct bench_comparisons {
+    struct bench_comparison *item; // owned
+    int count, of[BENCH_VERDICTS];
+    bool in_turns;
+};
+bool bench_comparisons_add(struct bench_comparisons *list, struct bench_comparison c);
+void bench_compare_all(struct bench_comparisons *list, const struct bench_run *before, const struct bench_run *after, double threshold);
+void bench_comparisons_free(struct bench_comparisons *list);
+
+// interleave.c --------------------------------------------------------------------------------------------------
+
+// Measures the suite with this program and another `zellige` in turns. False after an error.
+bool bench_interleave(struct bench_comparisons *list, const struct bench_suite *suite, const char *device, const char *program,
+                      const char *only, double threshold, char *error, size_t error_bytes);
+
+// html.c and charts.c -------------------------------------------------------------------------------------------
+
+// report.html: one page that needs nothing else. The history of runs is read from beside the run's folder.
+void bench_write_html(FILE *out, const struct bench_run *run);
+void bench_escape(FILE *out, const char *text); // for HTML
+
+void bench_chart_roofline(FILE *out, const struct bench_run *run);
+void bench_chart_heat(FILE *out, const struct bench_run *run);  // utilisation of products by size and dtype
+void bench_chart_bars(FILE *out, const struct bench_run *run);  // best product of each dtype beside its peak
+void bench_chart_bandwidth(FILE *out, const struct bench_run *run);
+void bench_chart_trend(FILE *out, const struct bench_run *runs, int count); // the oldest first
+
 #endif

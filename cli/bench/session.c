@@ -112,6 +112,8 @@ static int find_subject(struct bench_session *s) {
 // The folder of the run that is resumed, and what its journal has.
 static int resume_folder(struct bench_session *s, const char *folder) {
     snprintf(s->run.folder, sizeof s->run.folder, "%s", folder);
+    for (size_t end = strlen(s->run.folder); end > 1 && s->run.folder[end - 1] == '/'; end--)
+        s->run.folder[end - 1] = 0;
     if (bench_journal_read(&s->run) < 0)
         return cli_fail(s->call, "%s has no journal to resume", folder);
     struct bench_run before;
@@ -171,17 +173,27 @@ void bench_session_measure(struct bench_session *s, const char *only) {
     }
 }
 
-int bench_session_finish(struct bench_session *s) {
+bool bench_session_write(struct bench_session *s) {
     struct bench_run *run = &s->run;
+    char root[256];
     snprintf(run->status, sizeof run->status, "%s", interrupted ? "interrupted" : "complete");
+    const char *slash = strrchr(run->folder, '/');
+    snprintf(root, sizeof root, "%.*s", slash ? (int)(slash - run->folder) : 1, slash ? run->folder : ".");
     bool written = bench_folder_write(run, "metrics.json", bench_write_run) &&
                    bench_folder_write(run, "results.csv", bench_write_csv) &&
-                   bench_folder_write(run, "results.md", bench_write_markdown);
+                   bench_folder_write(run, "results.md", bench_write_markdown) &&
+                   bench_folder_write(run, "report.html", bench_write_html) && bench_history_add(run, root);
     if (!written)
-        return cli_fail(s->call, "cannot write into %s", run->folder);
+        cli_fail(s->call, "cannot write into %s", run->folder);
+    return written;
+}
+
+int bench_session_finish(struct bench_session *s) {
+    if (!bench_session_write(s))
+        return CLI_FAILED;
     if (s->call->json)
-        bench_write_run(stdout, run);
-    return bench_run_has(run, BENCH_FAILED) || interrupted ? CLI_FAILED
-           : bench_run_has(run, BENCH_SUSPECT)             ? BENCH_SUSPECT_CODE
-                                                           : CLI_OK;
+        bench_write_run(stdout, &s->run);
+    return bench_run_has(&s->run, BENCH_FAILED) || interrupted ? CLI_FAILED
+           : bench_run_has(&s->run, BENCH_SUSPECT)             ? BENCH_SUSPECT_CODE
+                                                               : CLI_OK;
 }

@@ -34,7 +34,8 @@ int bench_session_start(struct bench_session *s, const char *resume); // finds p
 void bench_session_measure(struct bench_session *s, const char *only);
 struct bench_row *bench_session_one(struct bench_session *s, const struct bench_config *config); // NULL: out of memory
 bool bench_session_interrupted(void);
-int bench_session_finish(struct bench_session *s); // writes the folder's files
+bool bench_session_write(struct bench_session *s); // the folder's files and the history; false after a message
+int bench_session_finish(struct bench_session *s); // the same, and the exit code
 void bench_session_close(struct bench_session *s);
 
 #endif

@@ -223,3 +223,19 @@ TEST(a_journal_that_was_cut_short_loses_its_last_line_only) {
     bench_run_free(&run);
     bench_run_free(&again);
 }
+
+TEST(a_page_is_whole_and_escaped) {
+    struct bench_run run;
+    make_run(&run);
+    snprintf(run.folder, sizeof run.folder, "%.200s/none", test_folder());
+    snprintf(run.subject.name, sizeof run.subject.name, "chip <b> & \"more\"");
+    char *page = text_of(&run, bench_write_html), *again = text_of(&run, bench_write_html);
+    CHECK_STR(page, again);
+    CHECK_HAS(page, "chip &lt;b&gt; &amp; &quot;more&quot;");
+    CHECK_HAS(page, "prefers-color-scheme: dark");
+    CHECK_HAS(page, "</html>");
+    CHECK(!strstr(page, "http://") && !strstr(page, "https://"));
+    CHECK(!strstr(page, "nan") || strstr(page, "nanosecond"));
+    free(page), free(again);
+    bench_run_free(&run);
+}

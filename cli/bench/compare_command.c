@@ -1,0 +1,200 @@
+// compare_command.c - `zellige bench compare A B` and `zellige bench check`: did it get slower.
+
+#include "bench.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+#include "session.h"
+
+static double read_threshold(const struct invocation *call) {
+    const char *percent = cli_option(call, "threshold");
+    return percent ? atof(percent) / 100 : 0.05;
+}
+
+// Reports ---------------------------------------------------------------------------------------------------
+
+static void print_comparisons(const struct bench_comparisons *list) {
+    printf("%s%-40s %9s %19s  %s%s\n", cli_bold(), "what", "time", "95 % interval", "verdict", cli_plain());
+    for (int i = 0; i < list->count; i++) {
+        const struct bench_comparison *c = &list->item[i];
+        bool changed = c->verdict == BENCH_SLOWER || c->verdict == BENCH_FASTER;
+        char time[16] = "", interval[40] = "";
+        if (isfinite(c->ratio)) {
+            snprintf(time, sizeof time, "%+.1f %%", 100 * (c->ratio - 1));
+            snprintf(interval, sizeof interval, "%+.1f ... %+.1f %%", 100 * (c->low - 1),
+                     100 * (c->high - 1));
+        }
+        printf("%-40s %9s %19s  %s%s%s%s%s\n", c->id, time, interval, changed ? cli_bold() : "",
+               bench_verdict_name(c->verdict), changed ? cli_plain() : "", c->why[0] ? ": " : "", c->why);
+    }
+    printf(
+        "%d slower, %d faster, %d same, %d ambiguous, %d not comparable; %s\n", list->of[BENCH_SLOWER],
+        list->of[BENCH_FASTER], list->of[BENCH_SAME], list->of[BENCH_AMBIGUOUS], list->of[BENCH_INCOMPARABLE],
+        list->in_turns ? "measured in turns" : "not measured in turns: differences of the machine count too");
+}
+
+static void json_comparisons(const struct bench_comparisons *list) {
+    cli_json_open(NULL, '{');
+    cli_json_bool("in_turns", list->in_turns);
+    for (int v = 0; v < BENCH_VERDICTS; v++)
+        cli_json_int(bench_verdict_name((enum bench_verdict)v), list->of[v]);
+    cli_json_open("comparisons", '[');
+    for (int i = 0; i < list->count; i++) {
+        const struct bench_comparison *c = &list->item[i];
+        cli_json_open(NULL, '{');
+        cli_json_text("id", c->id);
+        cli_json_text("verdict", bench_verdict_name(c->verdict));
+        cli_json_number("ratio", c->ratio);
+        cli_json_number("low", c->low);
+        cli_json_number("high", c->high);
+        cli_json_text("why", c->why);
+        cli_json_close();
+    }
+    cli_json_close();
+    cli_json_close();
+}
+
+// Prints them; the exit code of a gate: 1 something is slower, 3 nothing could be compared.
+static int report(const struct invocation *call, const struct bench_comparisons *list) {
+    if (call->json)
+        json_comparisons(list);
+    else
+        print_comparisons(list);
+    int compared = list->count - list->of[BENCH_INCOMPARABLE];
+    return list->of[BENCH_SLOWER] ? CLI_FAILED : compared ? CLI_OK : BENCH_NOTHING_CODE;
+}
+
+// Reports why two runs cannot be compared, or compares them.
+static int compare_two(const struct invocation *call, const struct bench_run *before,
+                       const struct bench_run *after) {
+    struct bench_comparisons list = {0};
+    char why[256];
+    bench_compare_runs(before, after, why, sizeof why);
+    if (why[0]) {
+        cli_fail(call, "not comparable: %s", why);
+        return BENCH_NOTHING_CODE;
+    }
+    bench_compare_all(&list, before, after, read_threshold(call));
+    int code = report(call, &list);
+    bench_comparisons_free(&list);
+    return code == CLI_OK && bench_run_has(after, BENCH_SUSPECT) ? BENCH_SUSPECT_CODE : code;
+}
+
+// compare ---------------------------------------------------------------------------------------------------
+
+static const struct option compare_options[] = {
+    {"threshold", 0, "PERCENT", NULL, "a smaller change is none (default 5)"},
+    {0},
+};
+
+static int compare_files(const struct invocation *call, const char *first, const char *second) {
+    struct bench_run before, after;
+    char error[512];
+    if (!bench_read_run(&before, first, error, sizeof error))
+        return cli_fail(call, "%s", error);
+    if (!bench_read_run(&after, second, error, sizeof error)) {
+        bench_run_free(&before);
+        return cli_fail(call, "%s", error);
+    }
+    int code = compare_two(call, &before, &after);
+    bench_run_free(&before);
+    bench_run_free(&after);
+    return code;
+}
+
+static int run_compare(const struct invocation *call) {
+    if (call->operand_count != 2)
+        return cli_usage(call, "needs two runs: folders, or their metrics.json");
+    int code = compare_files(call, call->operands[0], call->operands[1]);
+    return code == CLI_FAILED || code == BENCH_SUSPECT_CODE ? CLI_OK
+                                                            : code; // it says what is, and is no gate
+}
+
+const struct command cli_bench_compare = {
+    .name = "bench compare",
+    .operands = "BEFORE AFTER",
+    .words = "*.json",
+    .summary = "Two runs row by row: same, faster, slower or ambiguous",
+    .details =
+        "BEFORE and AFTER are run folders, or files like their metrics.json. Rows are compared that have "
+        "the\n"
+        "same name; runs of other chips, devices, threads or data are not. Exit code 3: nothing to compare.",
+    .operands_most = 2,
+    .options = compare_options,
+    .run = run_compare,
+};
+
+// check -----------------------------------------------------------------------------------------------------
+
+static const struct option check_options[] = {
+    BENCH_SESSION_OPTIONS,
+    {"baseline", 0, "RUN", NULL, "compare with this run: a folder, or a metrics.json"},
+    {"candidate", 0, "RUN", NULL, "this run instead of a new one"},
+    {"against", 0, "PROGRAM", NULL, "another zellige, measured in turns with this one"},
+    {"threshold", 0, "PERCENT", NULL, "a smaller change is none (default 5)"},
+    {"only", 0, "WORD", NULL, "configurations whose name contains it"},
+    {0},
+};
+
+static int check_new_run(struct bench_session *s, const char *path) {
+    struct bench_run before;
+    char error[512];
+    if (!bench_read_run(&before, path, error, sizeof error))
+        return cli_fail(s->call, "%s", error);
+    snprintf(s->run.baseline, sizeof s->run.baseline, "%s", path);
+    int code = bench_session_start(s, NULL);
+    if (code == CLI_OK) {
+        bench_session_measure(s, cli_option(s->call, "only"));
+        code = bench_session_write(s) ? compare_two(s->call, &before, &s->run) : CLI_FAILED;
+    }
+    bench_run_free(&before);
+    return code;
+}
+
+static int check_in_turns(struct bench_session *s, const char *program) {
+    struct bench_comparisons list = {0};
+    char error[512];
+    const char *device = cli_option(s->call, "device");
+    if (!bench_interleave(&list, &s->suite, device ? device : "cpu", program, cli_option(s->call, "only"),
+                          read_threshold(s->call), error, sizeof error)) {
+        bench_comparisons_free(&list);
+        return cli_fail(s->call, "%s", error);
+    }
+    int code = report(s->call, &list);
+    bench_comparisons_free(&list);
+    return code;
+}
+
+static int run_check(const struct invocation *call) {
+    struct bench_session session;
+    const char *baseline = cli_option(call, "baseline"), *candidate = cli_option(call, "candidate");
+    const char *against = cli_option(call, "against");
+    if (!baseline == !against)
+        return cli_usage(call, "needs --baseline RUN or --against PROGRAM");
+    if (candidate)
+        return compare_files(call, baseline ? baseline : "", candidate);
+    int code = bench_session_open(&session, call, call->operand_count ? call->operands[0] : "simple");
+    if (code != CLI_OK)
+        return code;
+    code = against ? check_in_turns(&session, against) : check_new_run(&session, baseline);
+    bench_session_close(&session);
+    return code;
+}
+
+const struct command cli_bench_check = {
+    .name = "bench check",
+    .operands = "[SUITE]",
+    .words = "simple gemm full tpu_simple tpu_gemm tpu_full",
+    .summary = "A gate: fails when something got slower than a baseline",
+    .details =
+        "With --against, both programs measure in turns in one run, and noise of the machine hits both; "
+        "with\n"
+        "--baseline, a run that was made before counts, and the verdict says that they were not in turns.\n"
+        "Exit codes: 0 nothing slower, 1 slower, 2 not asked rightly, 3 nothing to compare, 4 suspect.\n"
+        "  zellige bench check --against ../before/build/zellige --only gemm",
+    .operands_most = 1,
+    .options = check_options,
+    .run = run_check,
+};

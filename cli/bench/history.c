@@ -1,0 +1,68 @@
+// history.c - runs/index.jsonl: one line for each run that was finished, so that the last ones of a kind are found.
+
+#include "bench.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli.h"
+
+bool bench_history_add(const struct bench_run *run, const char *root) {
+    char path[512];
+    snprintf(path, sizeof path, "%s/index.jsonl", root);
+    FILE *out = fopen(path, "a");
+    if (!out)
+        return false;
+    const char *name = strrchr(run->folder, '/');
+    cli_json_to(out, true);
+    cli_json_open(NULL, '{');
+    cli_json_text("folder", name ? name + 1 : run->folder);
+    cli_json_text("started", run->started);
+    cli_json_text("suite", run->suite);
+    cli_json_text("status", run->status);
+    cli_json_text("chip", run->subject.chip);
+    cli_json_text("name", run->subject.name);
+    cli_json_text("device", run->subject.device);
+    cli_json_int("threads", run->subject.threads);
+    cli_json_text("commit", run->commit);
+    cli_json_close();
+    cli_json_to(NULL, false);
+    return !fclose(out);
+}
+
+static bool is_same_kind(const struct bench_run *run, bench_json line) {
+    const struct bench_subject *s = &run->subject;
+    return !strcmp(bench_json_text_of(line, "status"), "complete") &&
+           !strcmp(bench_json_text_of(line, "suite"), run->suite) &&
+           !strcmp(bench_json_text_of(line, "name"), s->name) &&
+           !strcmp(bench_json_text_of(line, "device"), s->device) &&
+           bench_json_number_of(line, "threads") == s->threads;
+}
+
+int bench_history_find(const struct bench_run *run, const char *root, char ***folders) {
+    char path[512], error[256], *rest, *line;
+    int count = 0;
+    *folders = NULL;
+    snprintf(path, sizeof path, "%s/index.jsonl", root);
+    char *text = rest = access(path, R_OK) ? NULL : cli_read_all(path);
+    while (text && (line = strsep(&rest, "\n"))) {
+        bench_json object = line[0] ? bench_json_parse(line, path, error, sizeof error) : NULL;
+        snprintf(path, sizeof path, "%.300s/%.200s", root, bench_json_text_of(object, "folder"));
+        bool wanted = object && is_same_kind(run, object) && strcmp(path, run->folder) != 0;
+        char **more = wanted ? realloc(*folders, (size_t)(count + 1) * sizeof *more) : NULL;
+        if (more) {
+            *folders = more;
+            (*folders)[count++] = strdup(path);
+        }
+        bench_json_free(object);
+    }
+    free(text);
+    return count;
+}
+
+void bench_history_free(char **folders, int count) {
+    for (int i = 0; i < count; i++)
+        free(folders[i]);
+    free(folders);
+}

@@ -1,0 +1,102 @@
+// interleave.c - two programs measure the same suite in turns, so that a machine that is slow for a while is slow for
+// both. Each is a `zellige bench serve`: it is told a configuration and how many samples, and answers with a line.
+
+#include "bench.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { ROUNDS = 31 };
+
+struct server {
+    pid_t process;
+    FILE *to, *from;
+};
+
+static bool start_server(struct server *s, const char *program, const char *device) {
+    int to[2], from[2];
+    if (pipe2(to, O_CLOEXEC) || pipe2(from, O_CLOEXEC))
+        return false;
+    s->process = fork();
+    if (s->process == 0) {
+        dup2(to[0], STDIN_FILENO), dup2(from[1], STDOUT_FILENO);
+        execl(program, program, "bench", "serve", "--device", device, (char *)NULL);
+        _exit(127);
+    }
+    close(to[0]), close(from[1]);
+    s->to = fdopen(to[1], "w");
+    s->from = fdopen(from[0], "r");
+    return s->process > 0 && s->to && s->from;
+}
+
+static void stop_server(struct server *s) {
+    if (s->to)
+        fclose(s->to);
+    if (s->from)
+        fclose(s->from);
+    if (s->process > 0)
+        waitpid(s->process, NULL, 0);
+}
+
+// work op dtype dims... -> seconds of one sample; negative after an error, which why takes.
+static double ask(struct server *s, const struct bench_config *c, char *why, size_t bytes) {
+    char line[512];
+    fprintf(s->to, "%s %s %s %d", c->work, c->op[0] ? c->op : "-", bench_dtype_name(c->dtype), c->dims);
+    for (int i = 0; i < c->dims; i++)
+        fprintf(s->to, " %lld", (long long)c->dim[i]);
+    fputc('\n', s->to);
+    if (fflush(s->to) || !fgets(line, sizeof line, s->from)) {
+        snprintf(why, bytes, "the program that is compared ended");
+        return -1;
+    }
+    char *end;
+    double seconds = strtod(line, &end);
+    if (end != line)
+        return seconds;
+    snprintf(why, bytes, "%.*s", (int)strcspn(line, "\n"), line);
+    return -1;
+}
+
+// Pairs of samples; every second pair the other way round.
+static struct bench_comparison compare_config(struct server server[2], const struct bench_config *config,
+                                              double threshold) {
+    struct bench_comparison c = {.verdict = BENCH_INCOMPARABLE, .ratio = NAN, .low = NAN, .high = NAN};
+    double sample[2][ROUNDS];
+    for (int round = -1; round < ROUNDS; round++) // the first one only warms up
+        for (int turn = 0; turn < 2; turn++) {
+            int which = turn ^ (round & 1);
+            double seconds = ask(&server[which], config, c.why, sizeof c.why);
+            if (seconds < 0)
+                return c;
+            if (round >= 0)
+                sample[which][round] = seconds;
+        }
+    return bench_compare_samples(sample[0], ROUNDS, sample[1], ROUNDS, threshold, true);
+}
+
+bool bench_interleave(struct bench_comparisons *list, const struct bench_suite *suite, const char *device,
+                      const char *program, const char *only, double threshold, char *error,
+                      size_t error_bytes) {
+    struct server server[2] = {{0}};
+    double started = bench_now();
+    bool done = !access(program, X_OK) && start_server(&server[0], program, device) &&
+                start_server(&server[1], "/proc/self/exe", device);
+    list->in_turns = true;
+    if (!done)
+        snprintf(error, error_bytes, "cannot run %s", program);
+    for (int i = 0; done && i < suite->count; i++) {
+        if (only && !strstr(suite->config[i].id, only))
+            continue;
+        bench_progress(i, suite->count, started, suite->config[i].id);
+        struct bench_comparison c = compare_config(server, &suite->config[i], threshold);
+        snprintf(c.id, sizeof c.id, "%s", suite->config[i].id);
+        done = bench_comparisons_add(list, c);
+    }
+    bench_progress(0, 0, 0, NULL);
+    stop_server(&server[0]);
+    stop_server(&server[1]);
+    return done;
+}

@@ -1,0 +1,80 @@
+#!/usr/bin/env bash
+# bench_check.sh BUILD - `zellige bench check` and `compare`: a planted slowdown is caught, unchanged code is not blamed,
+# and a gate that measured nothing says so. ZL_LONG=1 makes twenty of each.
+# shellcheck source=lib.sh
+. "$(dirname "$0")/lib.sh"
+
+zellige=$build/zellige
+if ! "$zellige" bench devices >/dev/null 2>&1; then
+    skip "checks" "$("$zellige" bench devices 2>&1 | head -n 1)"
+    finish
+fi
+cat >"$tmp/suite.json" <<'END'
+{"name": "gate", "items": [
+  {"work": "gemm", "sizes": [128]},
+  {"work": "elementwise", "ops": ["exp"], "sizes": ["64K"]}]}
+END
+
+# A zellige whose evaluations take a fifth longer.
+cc -shared -fPIC -D_GNU_SOURCE -O2 -o "$tmp/slow.so" test/scripts/slow_eval.c -ldl || exit
+printf '#!/bin/sh\nSLOW_PERCENT=20 LD_PRELOAD=%s exec %s "$@"\n' "$tmp/slow.so" "$zellige" >"$tmp/slow" && chmod +x "$tmp/slow"
+against() { "$1" bench check "$tmp/suite.json" --against "$2"; } # CANDIDATE BASELINE
+# The baseline, also when the candidate that starts it is slowed down.
+printf '#!/bin/sh\nunset LD_PRELOAD\nexec %s "$@"\n' "$zellige" >"$tmp/plain" && chmod +x "$tmp/plain"
+times=1
+[ -z "${ZL_LONG:-}" ] || times=20
+count() { # CODE TIMES COMMAND...: how often it ended with that code
+    local code=$1 n=$2 hits=0
+    shift 2
+    for ((i = 0; i < n; i++)); do
+        "$@" >/dev/null 2>&1
+        [ $? = "$code" ] && hits=$((hits + 1))
+    done
+    echo $hits
+}
+caught=$(count 1 $times against "$tmp/slow" "$tmp/plain")
+check "a planted slowdown of 20 % is caught ($caught of $times)" [ "$caught" -ge $(((times * 19 + 19) / 20)) ]
+blamed=$(count 1 $times against "$zellige" "$tmp/plain")
+check "unchanged code is not blamed ($blamed of $times)" [ "$blamed" -le $((times / 20)) ]
+check "the verdict says that it was in turns" says 'measured in turns' against "$zellige" "$zellige"
+check "another program that is not there" exits 1 against "$zellige" "$tmp/none"
+
+# Recorded runs: their samples are as given.
+make_run() { # FILE CHIP FACTOR [STATUS]: rows a and b, of which a takes so much longer
+    python3 - "$@" <<'END'
+import json, sys
+file, chip, factor, status = sys.argv[1], sys.argv[2], float(sys.argv[3]), (sys.argv[4:] or ["ok"])[0]
+def row(name, scale):
+    return {"id": name, "work": "gemm", "op": "", "dtype": "f32", "size": [8], "status": status, "note": "", "unit": "FLOP",
+            "flops": 1, "bytes": 1, "items": 0, "samples_s": [scale * (1 + 0.01 * (i * 7 % 11)) for i in range(50)]}
+json.dump({"suite": "x", "subject": {"chip": chip, "name": chip, "device": "cpu", "threads": 2, "peaks": {}}, "timing": {},
+           "rows": [row("a", factor), row("b", 1.0)]}, open(file, "w"))
+END
+}
+make_run "$tmp/base.json" chip 1
+make_run "$tmp/same.json" chip 1.01
+make_run "$tmp/slow.json" chip 1.2
+make_run "$tmp/fast.json" chip 0.7
+make_run "$tmp/other.json" another 1
+make_run "$tmp/failed.json" chip 1 failed
+make_run "$tmp/suspect.json" chip 1 suspect
+gate() { "$zellige" bench check --baseline "$tmp/base.json" --candidate "$1" "${@:2}"; }
+check "the same is 0" exits 0 gate "$tmp/same.json"
+check "slower is 1" exits 1 gate "$tmp/slow.json"
+check "slower is named" says '^a .*slower' gate "$tmp/slow.json"
+check "what did not change is the same" says '^b .*same' gate "$tmp/slow.json"
+check "faster is 0" exits 0 gate "$tmp/fast.json"
+check "a wider threshold allows it" exits 0 gate "$tmp/slow.json" --threshold 30
+check "another chip cannot be compared: 3" exits 3 gate "$tmp/other.json"
+check "and it says why" says 'other chips: chip and another' gate "$tmp/other.json"
+check "rows that failed cannot be compared: 3" exits 3 gate "$tmp/failed.json"
+check "nothing to compare with is a usage error" exits 2 "$zellige" bench check
+check "a baseline that is not there" exits 1 "$zellige" bench check --baseline "$tmp/none.json" --candidate "$tmp/same.json"
+check "it says that it was not in turns" says 'not measured in turns' gate "$tmp/same.json"
+check "compare is no gate" exits 0 "$zellige" bench compare "$tmp/base.json" "$tmp/slow.json"
+check "compare needs two" exits 2 "$zellige" bench compare "$tmp/base.json"
+check "compare --json" says '"verdict": "slower"' "$zellige" bench compare --json "$tmp/base.json" "$tmp/slow.json"
+check "check measures anew" says 'slower, .* not measured in turns' "$zellige" bench check "$tmp/suite.json" --seconds 0.05 --out "$tmp/runs" --baseline "$(
+    "$zellige" bench run "$tmp/suite.json" --seconds 0.05 --out "$tmp/runs" >/dev/null
+    echo "$tmp"/runs/2*)"
+finish
