@@ -236,6 +236,16 @@ class Memory(unittest.TestCase):
         close(kernel(x[:, :8]), x[:, :8].sum(1))
         close(kernel(x[::2, 4:12]), x[::2, 4:12].sum(1))
 
+    def test_assertions_point_at_the_program(self):
+        @T.prim_func
+        def main(X: T.Tensor((8,), T.float32), Y: T.Tensor((8,), T.float32)):
+            with T.Kernel(8) as bx:
+                T.device_assert(X[bx] > 0, "x is not positive")  # here
+                Y[bx] = T.sqrt(X[bx])
+
+        with self.assertRaisesRegex(tile.errors.TileError, r"test_tile_language.py:\d+:\d+: x is not positive\n.*# here"):
+            run(main, -normal(8) ** 2, out_idx=[1])
+
     def test_threads_on_their_own(self):
         @T.prim_func
         def main(X: T.Tensor((5, 100), T.float32), Y: T.Tensor((5, 100), T.float32)):
