@@ -76,7 +76,7 @@ CALLS = {
     "dsa_hisa/fp8_block_mean_pooling.py": "test_fp8_block_mean_pooling(2048, 128, 128, 4)",
     "dsa_hisa/pool_mqa_fp8.py": "test_pool_mqa_fp8(512, 16, 128, 16, 32, 2)",
     "dsa_sparse_finetune/indexer_bwd.py":
-        "get_err_ratio = below(get_err_ratio, 0.02)\ntest_kernel(S=1100, H=16, D=64, topk=64)",
+        "get_err_ratio = below(get_err_ratio, 0.05)\ntest_kernel(S=1100, H=16, D=64, topk=64)",
     "dsa_sparse_finetune/sparse_mla_bwd.py": "test_sparse_mla_bwd(S=128, H=64, topk=64)",
     "dsa_sparse_finetune/sparse_mla_fwd.py": "test_sparse_mla_fwd(S=256, H=64, topk=64)",
     "dsa_sparse_finetune/sparse_mla_topk_reducesum.py":
