@@ -54,6 +54,24 @@ static PyObject *show(PyObject *self, PyObject *stage) {
     return result;
 }
 
+// cost({"n": 4, ...}): (operations, bytes of parameters) of a run.
+static PyObject *cost(PyObject *self, PyObject *sizes) {
+    zl_kernel k = ((struct kernel *)self)->value;
+    int64_t value[64] = {0};
+    zl_kernel_cost found;
+    if (!PyDict_Check(sizes))
+        return PyErr_Format(PyExc_TypeError, "kernel.cost takes a dict of sizes by name, not %.100R", sizes);
+    for (int i = 0; zl_kernel_size_name(k, i); i++) {
+        PyObject *one = PyDict_GetItemString(sizes, zl_kernel_size_name(k, i));
+        if (!one || i >= 64)
+            return PyErr_Format(PyExc_KeyError, "kernel.cost: the size '%s' is missing", zl_kernel_size_name(k, i));
+        value[i] = PyLong_AsLongLong(one);
+        if (PyErr_Occurred())
+            return NULL;
+    }
+    return zl_kernel_cost_of(k, value, &found) ? Py_BuildValue("(dd)", found.flops, found.bytes) : ext_raise();
+}
+
 // Running ------------------------------------------------------------------------------------------------------------
 
 enum { DIMS = 8 };
@@ -189,6 +207,7 @@ static PyObject *targets(PyObject *module, PyObject *unused) {
 static PyMethodDef methods[] = {
     {"run", run, METH_O,
      "run(arguments): (address, dtype, shape, strides) for each parameter, or a number for a scalar."},
+    {"cost", cost, METH_O, "cost(sizes): (operations, bytes of parameters) of a run, for sizes by name."},
     {"show", show, METH_O, "show(stage): the kernel as it is after a stage, \"tile\" being the first."},
     {0},
 };

@@ -246,6 +246,24 @@ class Memory(unittest.TestCase):
         with self.assertRaisesRegex(tile.errors.TileError, r"test_tile_language.py:\d+:\d+: x is not positive\n.*# here"):
             run(main, -normal(8) ** 2, out_idx=[1])
 
+    def test_cost(self):
+        n = T.dynamic("n")
+
+        @T.prim_func
+        def main(A: T.Tensor((n, 32), T.float32), B: T.Tensor((32, 16), T.float32), C: T.Tensor((n, 16), T.float32)):
+            with T.Kernel(T.ceildiv(n, 8)) as bx:
+                a, b = T.alloc_shared((8, 32), T.float32), T.alloc_shared((32, 16), T.float32)
+                c = T.alloc_fragment((8, 16), T.float32)
+                T.copy(A[bx * 8, 0], a)
+                T.copy(B, b)
+                T.gemm(a, b, c, clear_accum=True)
+                T.copy(c, C[bx * 8, 0])
+
+        kernel = tile.compile(main)
+        self.assertEqual(kernel.cost(n=64), (2 * 64 * 32 * 16, 4 * (64 * 32 + 32 * 16 + 64 * 16)))
+        with self.assertRaisesRegex(KeyError, "the size 'n' is missing"):
+            kernel.cost()
+
     def test_threads_on_their_own(self):
         @T.prim_func
         def main(X: T.Tensor((5, 100), T.float32), Y: T.Tensor((5, 100), T.float32)):

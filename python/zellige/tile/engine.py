@@ -39,6 +39,10 @@ def run(code, arguments, program):
         raise TileError(located(str(error), program)) from None
 
 
+def cost(code, sizes):
+    return library().cost(code, sizes)
+
+
 def source(code, program):
     return library().source(code)
 

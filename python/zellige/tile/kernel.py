@@ -87,6 +87,10 @@ class Kernel:
     def get_host_source(self):
         return self.program.text
 
+    def cost(self, **sizes):
+        """(operations, bytes of arguments) of a run, counted in the program; sizes that T.dynamic left open by name."""
+        return engine.cost(self.code, sizes)
+
     def show_source(self, which="kernel"):
         print(self.get_host_source() if which == "host" else self.get_kernel_source())
 

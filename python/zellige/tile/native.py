@@ -13,5 +13,9 @@ def run(code, arguments):
     code.run(arguments)
 
 
+def cost(code, sizes):
+    return code.cost(sizes)
+
+
 def source(code):
     return code.source

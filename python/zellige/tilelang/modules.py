@@ -80,6 +80,15 @@ def typed_number(value, dtype_=None):
     return wrap(value) if dtype_ is None else Const(value, dtype(dtype_))
 
 
+class Analyzer:
+    """tilelang.tools.Analyzer: what a program computes and moves, as our own language counts it."""
+
+    @staticmethod
+    def analysis(program, device=None):
+        operations, moved = tile.compile(program).cost()
+        return types.SimpleNamespace(total_flops=int(operations), total_global_bytes=int(moved), estimated_time=None)
+
+
 def ignore(*args, **kwargs):
     return None
 
@@ -117,7 +126,7 @@ def contents():
         "tilelang.transform": {**options, "simplify_prim_func": lambda f: f},
         "tilelang.language.fp8": {"determine_fp8_type": determine_fp8_type, "determine_torch_fp8_type": determine_torch_fp8_type},
         "tilelang.language.dtypes": {"dtype": dtype, **{k: v for k, v in vars(language).items() if isinstance(v, dtype)}},
-        "tilelang.contrib": {}, "tilelang.contrib.nvcc": {"get_target_compute_version": lambda target=None: "9.0"},
+        "tilelang.tools": {"Analyzer": Analyzer}, "tilelang.contrib": {}, "tilelang.contrib.nvcc": {"get_target_compute_version": lambda target=None: "9.0"},
         "tilelang.carver.arch": machine, "tilelang.carver": {}, "tilelang.carver.arch.driver": vars(driver),
         **{f"{tvm}{name}": values for tvm in ("tvm", "tilelang.tvm") for name, values in
            {"": {"DataType": dtype}, ".tirx": expressions, ".tir": expressions}.items()},
