@@ -16,6 +16,8 @@ MLA = "--batch 1 --heads 64 --kv_ctx 4096 --dim 512 --pe_dim 64"
 
 # Flags of one program.
 FLAGS = {
+    "deepseek_nsa/benchmark/benchmark_nsa_fwd.py": "--batch 1 --seq_len 64 --heads 1 --head_query 16 --dim 32 --selected_blocks 1 "
+        "--block_size 32 --iterations 1 --warmup 1 --validate --impl tilelang",
     "attention_sink/example_gqa_sink_bwd_bhsd.py": "--batch 1 --h 64 --n_ctx 128 --d_head 64 --groups 8 --window_size 128",
     "attention_sink/example_mha_sink_bwd_bhsd.py": "--batch 1 --h 64 --n_ctx 128 --d_head 64",
     "attention_sink/example_gqa_sink_bwd_varlen.py": "--batch 2 --heads 4 --groups 2 --q_seqlen 256 --k_seqlen 256 --dim 64 --is_causal",
@@ -45,6 +47,13 @@ KDA = "torch.empty, torch.empty_like = torch.zeros, torch.zeros_like\ncompare_te
 
 # What runs in place of a program's __main__: calls of its functions with small sizes, and a comparison where it makes none.
 CALLS = {
+    "analyze/example_gemm_analyze.py":
+        "Analyzer.analysis = keeping(Analyzer.analysis)\nmain()\nequal(Analyzer.analysis.result.total_flops, 2 * M * N * K)",
+    "analyze/example_conv_analyze.py":
+        "Analyzer.analysis = keeping(Analyzer.analysis)\nmain()\nOH = (H + 2 * P - D * (K - 1) - 1) // S + 1\n"
+        "OW = (W + 2 * P - D * (K - 1) - 1) // S + 1\nequal(Analyzer.analysis.result.total_flops, 2 * N * OH * OW * F * K * K * C, 0.1)",
+    "amd/example_amd_flash_attn_bwd.py":
+        "for tuned in (fast_flashattn, flashattn_bwd):\n    tuned.configs = tuned.configs[:1]\nmain(1, 4, 256, 64, False, 2)",
     **{f"linear_attention/example_linear_attn_{way}.py":
        "l2norm_fwd = lambda x: (torch.nn.functional.normalize(x.detach(), dim=-1), None)\n"
        "fused_chunk_linear_attn = lambda q, k, v, **options: ref_program(q, k, v)\nmain(B=1, S=256, H=2, D=64)"
@@ -110,8 +119,12 @@ CALLS = {
         "test_gemm_fp8(256, 256, 512, determine_fp8_type())\ntest_gemm_fp8(256, 256, 512, determine_fp8_type('e5m2'))",
     "gemm_int4/example_tilelang_gemm_int4.py": "check_int4_gemm_correctness(M=256, N=256, K=256)",
     **{f"kda/{name}.py": KDA for name in ("chunk_bwd_dqkwg", "chunk_bwd_dv", "chunk_bwd_gla_dA", "chunk_bwd_intra", "chunk_delta_bwd",
-                                         "chunk_delta_h_fwd", "chunk_inter_solve_fused", "chunk_intra_token_parallel", "chunk_o",
-                                         "wy_fast", "wy_fast_bwd")},
+                                         "chunk_delta_h_fwd", "chunk_inter_solve_fused", "chunk_o", "wy_fast", "wy_fast_bwd")},
+    "kda/chunk_intra_token_parallel.py":
+        "kept, tuned = [], tilelang_chunk_kda_fwd_intra_token_parallel\ntuned.configs = tuned.configs[:1]\n"
+        "chunk_kda_fwd_intra_token_parallel = keeping(chunk_kda_fwd_intra_token_parallel)\n"
+        "tilelang_chunk_kda_fwd_intra_token_parallel = lambda *sizes: kept.append(keeping(tuned(*sizes).__call__)) or kept[0]\n"
+        + KDA + "\nfor got, expected in zip(kept[0].result, chunk_kda_fwd_intra_token_parallel.result):\n    similar(got, expected)",
     "deepseek_mla/experimental/example_mla_decode_kv_fp8.py":
         "kernel = flashattn(1, 64, 1, 256, 128, 64, 64, 64)\n"
         "q, q_pe, k_pe = (torch.randn(s, dtype=torch.float16) for s in ((1, 64, 128), (1, 64, 64), (1, 256, 1, 64)))\n"
@@ -183,6 +196,13 @@ def similar(got, expected, eps=1e-4, *labels, **named_labels):
 
 
 similar.calls = 0
+
+
+def equal(got, expected, within=0.0):
+    """Fails where two numbers differ by more than a share."""
+    if abs(got - expected) > within * abs(expected):
+        raise AssertionError(f"{got} is not {expected}")
+    similar.calls += 1
 
 
 def keeping(function):

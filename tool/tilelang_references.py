@@ -2,6 +2,7 @@
 attention of flash_attn is PyTorch's, and modules of flash-linear-attention are imported without their package."""
 
 import importlib.machinery
+import importlib.metadata
 import os
 import sys
 import types
@@ -50,6 +51,8 @@ def open_packages(*names):
             return
         sys.modules[name] = module = types.ModuleType(name)
         module.__path__, module.__file__ = list(found.submodule_search_locations), found.origin
+        if not parent:
+            module.__version__ = importlib.metadata.version("flash-linear-attention")
         if parent:
             setattr(sys.modules[parent], child, module)
 
