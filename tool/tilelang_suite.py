@@ -28,7 +28,7 @@ import tempfile
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import tilelang_cases  # noqa: E402
 import tilelang_references  # noqa: E402
-from tilelang_cases import CALLS, FLAGS, SIZES  # noqa: E402
+from tilelang_cases import CALLS, FLAGS, REASONS, SIZES  # noqa: E402
 
 LIMIT = float(os.environ.get("TILELANG_TEST_SECONDS", "300"))
 MEMORY = int(os.environ.get("TILELANG_TEST_BYTES", str(14 << 30)))
@@ -247,11 +247,13 @@ def page(examples, names, results):
              f"- {len(names)} programs of the tile level: {count['passes']} pass their checks, {count['no check']} end well but "
              f"compare nothing, {count['fails']} fail", "",
              "Programs are not changed; sizes are made small by their flags, or by the arguments of their functions. What counts as a",
-             "check: a comparison with a reference that the program makes itself, or, where it has none, one in the case.", "",
+             "check: a comparison with a reference that the program makes itself, or, where it has none, one in the case. References",
+             "that are Triton programs run in Triton's interpreter, in float32; attention of flash_attn is PyTorch's.", "",
              "| program | result | sizes | checks, or why not | s |", "| --- | --- | --- | --- | --- |"]
     for name in names:
         row = results.get(name, {"state": "not run", "why": "", "checks": {}, "seconds": 0})
-        what = ", ".join(f"{k} ({n})" if n > 1 else k for k, n in row["checks"].items()) if row["state"] == "passes" else row["why"]
+        made = ", ".join(f"{k} ({n})" if n > 1 else k for k, n in row["checks"].items())
+        what = made if row["state"] == "passes" else REASONS.get(name) or row["why"]
         lines.append(f"| {name} | {row['state']} | {how_called(examples, name)} | {what.replace('|', '/')} | {row['seconds']} |")
     return "\n".join(lines) + "\n"
 
