@@ -174,7 +174,6 @@ REASONS = {
     "deepseek_v4/act_quant.py": "the kernel multiplies by a reciprocal where the reference divides, and asks for the same bits: numbers "
                                 "half way between two of float8 differ",
     "gdn/example_chunk_o_bwd.py": "the program catches the failures of its own comparisons: it never sets the gate of a chunk's end",
-    "gdn/example_wy_fast_bwd_split.py": "differs from the gradients by PyTorch; the program's own comparison does not end it",
     "grouped_gemm/example_grouped_gemm_fwd_ptr.py": "it passes arrays of addresses",
 }
 

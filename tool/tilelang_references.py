@@ -121,10 +121,11 @@ def gated_product_gradients(k, v, g, beta, A, dw, du, cu_seqlens=None):
     k, v, beta, g, a = leaves
     w, u = gated_products(k, v, beta, g, a)
     first = torch.autograd.grad((w * dw).sum() + (u * du).sum(), leaves)
-    inverse, change = in_chunks(a.detach(), size), in_chunks(first[4], size)
+    inverse, change = in_chunks(a.detach(), size), in_chunks(first[4], size).tril(-1)
     change = -(inverse.transpose(-1, -2) @ change @ inverse.transpose(-1, -2)).tril(-1)
     keys, gates, scale = (in_chunks(x, size) for x in (k, g, beta))
-    decay = (gates[..., :, None] - gates[..., None, :]).tril(-1).exp()
+    gap = gates[..., :, None] - gates[..., None, :]
+    decay = torch.where(gap <= 0, gap, float("-inf")).exp()
     products = (keys * scale[..., None]) @ keys.transpose(-1, -2) * decay
     second = torch.autograd.grad((products * change).sum(), leaves[:4], allow_unused=True)
     return tuple(x if y is None else x + y for x, y in zip(first, second))
