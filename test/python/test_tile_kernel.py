@@ -1,5 +1,7 @@
 """test_tile_kernel.py - zellige.core._tile: kernels as text, run on memory that others own."""
 
+import os
+import re
 import unittest
 
 import numpy as np
@@ -41,6 +43,19 @@ class TileKernels(unittest.TestCase):
             _tile.compile("kernel f(a: f32[n]) -> (y: f32[n]) { map i in n { y[i] = b[i] } }", "broken.tile")
         with self.assertRaisesRegex(ValueError, "no target 'abacus'"):
             _tile.compile(self.text, target="abacus")
+
+
+class Words(unittest.TestCase):
+    def test_words_of_the_language_are_no_names(self):
+        """builder.py has all words of src/tile/syntax.c, so that no variable of a program is called like one."""
+        from zellige.tile.builder import is_word
+        path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "src", "tile", "syntax.c")
+        with open(path) as file:
+            text = file.read()
+        for table in ("words", "tile_loop_word", "tile_memory_word", "tile_layout_word", "tile_scope_word"):
+            rows = re.search(rf"\b{table}\[\w*\] = {{(.*?)}};", text, re.S).group(1)
+            for word in re.findall(r'"(\w+)"', rows):
+                self.assertTrue(is_word(word), word)
 
 
 if __name__ == "__main__":
