@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""attention.py [--cpu] [--check] - attention of zellige.core beside MLX, PyTorch and NumPy: in turns, best of rounds, two threads.
+"""attention.py [--cpu] [--check] [--only TEXT] - attention of zellige.core beside MLX, PyTorch and NumPy: in turns, best of rounds, two threads.
 
 `PYTHONPATH=build/python python bench/attention.py`. Times are milliseconds; the last column is the best of the others divided by
 zellige's. With --cpu they are CPU time of one thread each, which other programs hardly change. With --check the exit status says
-whether zellige is the quickest everywhere.
+whether zellige is the quickest everywhere; with --only those cases run whose line has the text.
 """
 
 import os
@@ -22,6 +22,7 @@ import zellige.core as zellige
 
 torch.set_num_threads(int(THREADS))
 clock = time.process_time if CPU else time.perf_counter
+ONLY = sys.argv[sys.argv.index("--only") + 1] if "--only" in sys.argv else ""
 ROUNDS, SLOW = 40, 2  # of one that takes ten times as long as the quickest
 # Batch, heads, heads of keys, queries, keys, size of a head, causal.
 SHAPES = [
@@ -29,6 +30,8 @@ SHAPES = [
     (1, 8, 8, 1024, 1024, 64, False),
     (1, 8, 8, 1024, 1024, 64, True),
     (1, 8, 8, 1024, 1024, 128, False),
+    (1, 16, 16, 2048, 2048, 64, False),
+    (1, 16, 16, 2048, 2048, 64, True),
     (4, 8, 2, 256, 256, 64, True),
     (1, 8, 8, 1, 2048, 64, False),
     (1, 32, 8, 1, 2048, 128, False),
@@ -110,6 +113,9 @@ def main():
     behind = 0
     print(f"{'B N M T S D causal':28} {'dtype':9} {'':5} {'zellige':>8} {'mlx':>8} {'torch':>8} {'numpy':>8} {'ratio':>6}")
     for shape, dtype, gradient in cases():
+        label = f"{' '.join(map(str, shape)):28} {dtype:9} {'grad' if gradient else '':5}"
+        if ONLY not in label:
+            continue
         data = numbers(shape, np.random.default_rng(0))
         calls = {"zellige": by_arrays(zellige, shape, dtype, data, gradient),
                  "mlx": by_arrays(mlx, shape, dtype, data, gradient), "torch": by_torch(shape, dtype, data, gradient)}
@@ -119,7 +125,7 @@ def main():
         ratio = min(best[x] for x in best if x != "zellige") / best["zellige"]
         behind += ratio < 1
         columns = " ".join(f"{best[x]:8.3f}" if x in best else f"{'-':>8}" for x in ("zellige", "mlx", "torch", "numpy"))
-        print(f"{' '.join(map(str, shape)):28} {dtype:9} {'grad' if gradient else '':5} {columns} {ratio:6.2f}", flush=True)
+        print(f"{label} {columns} {ratio:6.2f}", flush=True)
     return 1 if behind and "--check" in sys.argv else 0
 
 

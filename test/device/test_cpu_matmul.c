@@ -76,6 +76,16 @@ TEST(random_products) {
         }
 }
 
+// Two to sixteen vectors times matrices with lines along and across them, in pieces and with what is left over.
+TEST(a_few_vectors_times_a_matrix) {
+    for (int round = 0; round < rounds(12, 60); round++)
+        ZL_SCOPE {
+            int64_t few = test_between(2, 16), many = test_between(17, round % 4 ? 90 : 1100),
+                    k = test_between(5, 70);
+            multiply_once(round % 2 ? few : many, round % 2 ? many : few, k, dtypes[round / 2 % 2], 0);
+        }
+}
+
 TEST(long_and_thin_products) {
     static const int64_t sizes[][3] = {{1, 3000, 12}, {3000, 1, 12}, {1, 12, 3000},
                                        {2, 2, 5000},  {1, 1, 10000}, {700, 3, 1},

@@ -8,7 +8,8 @@
 #include <string.h>
 
 enum {
-    GEMV_ROWS = 4,  // lines that are read side by side,
+    GEMV_ROWS = 8,  // lines that are read side by side,
+    HALF_ROWS = 4,  // of half floats,
     GEMV_LINES = 8, // and that are added up
     PIECE = 2048,   // elements of a result that stay in L1 while lines are added to it
     GATHER = 65536, // bytes of lines that are gathered at once

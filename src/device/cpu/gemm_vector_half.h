@@ -9,7 +9,7 @@ enum { HALF(LANES) = 8 };
 
 HALF_TARGET static inline __attribute__((always_inline)) void HALF(dots)(int rows, const uint16_t *a, int64_t line,
                                                                           const uint16_t *x, int64_t n, float *sum) {
-    HALF(vector) low[GEMV_ROWS] = {{0}}, high[GEMV_ROWS] = {{0}};
+    HALF(vector) low[HALF_ROWS] = {{0}}, high[HALF_ROWS] = {{0}};
     int64_t i = 0;
     for (; i + HALF(LANES) <= n; i += HALF(LANES)) {
         halves8 by = *(const halves8_memory *)(x + i);
@@ -32,8 +32,8 @@ HALF_TARGET static void HALF(along)(const void *from, int64_t line, const void *
                                     void *to) {
     const uint16_t *a = from;
     float *y = to;
-    for (; count >= GEMV_ROWS; count -= GEMV_ROWS, a += GEMV_ROWS * line, y += GEMV_ROWS)
-        HALF(dots)(GEMV_ROWS, a, line, vector, k, y);
+    for (; count >= HALF_ROWS; count -= HALF_ROWS, a += HALF_ROWS * line, y += HALF_ROWS)
+        HALF(dots)(HALF_ROWS, a, line, vector, k, y);
     for (; count > 0; count--, a += line, y++)
         HALF(dots)(1, a, line, vector, k, y);
 }
