@@ -25,22 +25,26 @@ const struct attention_code *cpu_attention_code(void) {
     return &code_base;
 }
 
-// Both factors are packed alike, and by threads that do nothing else for the kernel.
-static bool is_plain(const struct gemm_kernel *k) {
-    return !k->a_unit && !k->flip && !k->open && gemm_can_run(k);
-}
-
 static const struct gemm_kernel *plain_kernel(zl_dtype dtype, int64_t cols) {
     const struct gemm_kernel *k, *best = NULL;
     for (int i = 0; (k = gemm_kernel_at(i)); i++)
-        if (k->dtype == dtype && is_plain(k) && (!best || (best->cols > cols && k->cols < best->cols)))
+        if (k->dtype == dtype && gemm_is_plain(k) && (!best || (best->cols > cols && k->cols < best->cols)))
             best = k;
     return best;
 }
 
+// Weights of bfloat16 are packed for panels of one form.
+static const struct gemm_kernel *half_kernel(void) {
+    const struct gemm_kernel *k;
+    for (int i = 0; cpu_attention_code()->soften_half && (k = gemm_kernel_at(i)); i++)
+        if (k->dtype == ZL_BFLOAT16 && k->cols == HALF_COLS && k->unit == HALF_UNIT && gemm_is_plain(k))
+            return k;
+    return NULL;
+}
+
 // A panel that its queries do not fill takes as long as a full one.
 const struct gemm_kernel *cpu_attention_kernel(zl_dtype dtype, int64_t rows) {
-    const struct gemm_kernel *k = dtype == ZL_BFLOAT16 ? plain_kernel(dtype, rows) : NULL;
+    const struct gemm_kernel *k = dtype == ZL_BFLOAT16 ? half_kernel() : NULL;
     return k ? k : plain_kernel(ZL_FLOAT32, rows);
 }
 

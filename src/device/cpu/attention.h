@@ -12,6 +12,7 @@
 #include "device/cpu/gemm.h"
 #include "op/ops.h"
 
+enum { HALF_COLS = 12, HALF_UNIT = 4 };
 #define HIDDEN (-FLT_MAX) // the score of a key that is not seen
 
 static inline int64_t attention_round(int64_t count, int64_t unit) {
@@ -33,7 +34,7 @@ struct attention_code {
     bool (*rise)(const float *scores, int64_t keys, int64_t cols, float scale, float *most, float *sum, float *factor);
     // Scores to exp(scale * (score - most)), which are added to sum. room: for as many numbers.
     void (*soften)(float *scores, int64_t keys, int64_t cols, float scale, const float *most, float *sum, float *room);
-    // The same as a panel of bfloat16; scores are lost. NULL: no kernel multiplies such.
+    // The same as a panel of bfloat16 of HALF_COLS columns in units of HALF_UNIT; scores are lost. NULL: no kernel has such.
     void (*soften_half)(float *scores, int64_t keys, float scale, const float *most, float *sum, float *room, char *to);
     // Both for one row, whose scores are scaled.
     bool (*soften_row)(float *scores, int64_t keys, float *most, float *sum, float *factor);
@@ -122,8 +123,7 @@ void cpu_attention_mask_row(const struct attend *a, int64_t b, int64_t m, int64_
                             float *room, float *scores);
 
 // attention_neon.c: for twelve columns, and keys that are a multiple of four.
-void cpu_attention_soften_neon(float *scores, int64_t keys, int64_t cols, float scale, const float *most, float *sum,
-                               float *room);
+void cpu_attention_soften_neon(float *scores, int64_t keys, float scale, const float *most, float *sum, float *room);
 void cpu_attention_soften_half(float *scores, int64_t keys, float scale, const float *most, float *sum, float *room, char *to);
 
 #endif

@@ -85,7 +85,6 @@ OUTER bool CODE(rise)(const float *scores, int64_t keys, int64_t cols, float sca
     return any;
 }
 
-#if !defined(__aarch64__)
 INNER void CODE(soften_strip)(int vectors, float *scores, int64_t keys, int64_t cols, float scale, const float *most, float *sum) {
     GEMM_CONTRACT
     VECTOR top[3], total[3];
@@ -100,15 +99,20 @@ INNER void CODE(soften_strip)(int vectors, float *scores, int64_t keys, int64_t 
 }
 
 OUTER void CODE(soften)(float *scores, int64_t keys, int64_t cols, float scale, const float *most, float *sum, float *room) {
+#if defined(__aarch64__)
+    if (cols == 12 && keys % 4 == 0) {
+        cpu_attention_soften_neon(scores, keys, scale, most, sum, room);
+        return;
+    }
+#endif
     (void)room;
 #define SOFTEN(vectors) CODE(soften_strip)(vectors, scores + c, keys, cols, scale, most + c, sum + c)
     STRIPS(c, cols, SOFTEN)
 }
-#define SOFTEN_ALL  CODE(soften)
-#define SOFTEN_HALF NULL
-#else
-#define SOFTEN_ALL  cpu_attention_soften_neon
+#if defined(__aarch64__)
 #define SOFTEN_HALF cpu_attention_soften_half
+#else
+#define SOFTEN_HALF NULL
 #endif
 
 // Numbers that do not fill a vector are taken as one with others that do not count.
@@ -277,7 +281,7 @@ OUTER void CODE(add_rows)(const float *rows, int64_t row, int64_t count, const f
 }
 
 static const struct attention_code CODE(code) = {
-    CODE(rise), SOFTEN_ALL, SOFTEN_HALF, CODE(soften_row), CODE(weigh), CODE(slope), CODE(add),
+    CODE(rise), CODE(soften), SOFTEN_HALF, CODE(soften_row), CODE(weigh), CODE(slope), CODE(add),
     CODE(hide), CODE(scale), CODE(scale_cols), CODE(dots), CODE(add_rows)};
 
 #undef VECTOR
@@ -289,7 +293,6 @@ static const struct attention_code CODE(code) = {
 #undef STRIPS
 #undef RISE
 #undef SOFTEN
-#undef SOFTEN_ALL
 #undef SOFTEN_HALF
 #undef WEIGH
 #undef SLOPE

@@ -14,14 +14,14 @@
         "v30", "v31", "memory", "cc"
 
 // Twelve vectors in v0 on, twelve more in v12 on; a number of three columns of vectors in c0, c1, c2.
-#define EACH(DO)                                                                                         \
-    DO(0, 12)                                                                                            \
-    DO(1, 13) DO(2, 14) DO(3, 15) DO(4, 16) DO(5, 17) DO(6, 18) DO(7, 19) DO(8, 20) DO(9, 21) DO(10, 22) \
-        DO(11, 23)
-#define EACH_BY(DO, c0, c1, c2)                                                                          \
-    DO(0, c0)                                                                                            \
-    DO(1, c1) DO(2, c2) DO(3, c0) DO(4, c1) DO(5, c2) DO(6, c0) DO(7, c1) DO(8, c2) DO(9, c0) DO(10, c1) \
-        DO(11, c2)
+#define EACH(DO) \
+    DO(0, 12)    \
+    DO(1, 13)    \
+    DO(2, 14) DO(3, 15) DO(4, 16) DO(5, 17) DO(6, 18) DO(7, 19) DO(8, 20) DO(9, 21) DO(10, 22) DO(11, 23)
+#define EACH_BY(DO, c0, c1, c2) \
+    DO(0, c0)                   \
+    DO(1, c1)                   \
+    DO(2, c2) DO(3, c0) DO(4, c1) DO(5, c2) DO(6, c0) DO(7, c1) DO(8, c2) DO(9, c0) DO(10, c1) DO(11, c2)
 #define PAIRS(DO, at) \
     DO(0, 1, at, 0) DO(2, 3, at, 32) DO(4, 5, at, 64) DO(6, 7, at, 96) DO(8, 9, at, 128) DO(10, 11, at, 160)
 #define UPPER_PAIRS(DO, at) \
@@ -61,14 +61,14 @@ static void split(float *scores, int64_t keys, float scale, const float *most, f
 #define RAISE(e, p)    "fmla v" #e ".4s, v" #e ".4s, v" #p ".4s\n" // 2^n * (1 + p)
 #define MULTIPLY(e, p) "fmul v" #e ".4s, v" #e ".4s, v" #p ".4s\n" // 2^n * p
 #define PLUS(to, a, b) "fadd v" #to ".4s, v" #a ".4s, v" #b ".4s\n"
-#define TOTALS                                                                                    \
-    PLUS(12, 0, 3)                                                                                \
-    PLUS(13, 1, 4) PLUS(14, 2, 5) PLUS(15, 6, 9) PLUS(16, 7, 10) PLUS(17, 8, 11) PLUS(12, 12, 15) \
-        PLUS(13, 13, 16) PLUS(14, 14, 17) PLUS(29, 29, 12) PLUS(30, 30, 13) PLUS(31, 31, 14)
+#define TOTALS                                                                                      \
+    PLUS(12, 0, 3)                                                                                  \
+    PLUS(13, 1, 4)                                                                                  \
+    PLUS(14, 2, 5) PLUS(15, 6, 9) PLUS(16, 7, 10) PLUS(17, 8, 11) PLUS(12, 12, 15) PLUS(13, 13, 16) \
+        PLUS(14, 14, 17) PLUS(29, 29, 12) PLUS(30, 30, 13) PLUS(31, 31, 14)
 
-void cpu_attention_soften_neon(float *scores, int64_t keys, int64_t cols, float scale, const float *most,
-                               float *sum, float *room) {
-    (void)cols;
+void cpu_attention_soften_neon(float *scores, int64_t keys, float scale, const float *most, float *sum,
+                               float *room) {
     const float numbers[] = {0.0013276472f, 0.00967554133f, 0.0555071327f, 0.240221197f, 0.693146967f};
     split(scores, keys, scale, most, room);
     __asm__ volatile(

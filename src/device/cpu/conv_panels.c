@@ -34,8 +34,8 @@ bool conv_has_panels(struct convolution *v) {
     if (v->dtype == ZL_COMPLEX64)
         return false;
     const struct gemm_kernel *u = v->kernels = gemm_kernel_for(v->dtype);
-    return u->dtype == v->dtype && !v->is_product && v->channels % u->unit == 0 && v->rows >= u->cols &&
-           v->outputs >= OUTPUTS_LEAST && v->channels >= CHANNELS_LEAST;
+    return u->dtype == v->dtype && gemm_is_plain(u) && !v->is_product && v->channels % u->unit == 0 &&
+           v->rows >= u->cols && v->outputs >= OUTPUTS_LEAST && v->channels >= CHANNELS_LEAST;
 }
 
 // Chunks of equal length whose panels take three quarters of L1; tiles whose patches and sums take half of L2. Where these are

@@ -37,6 +37,8 @@ extern const struct gemm_kernel gemm_kernels_any[];
 // The i-th of all kernels in the library; NULL behind the last.
 const struct gemm_kernel *gemm_kernel_at(int i);
 bool gemm_can_run(const struct gemm_kernel *k);
+// It can run, both factors are packed alike, and its thread does nothing else for it.
+bool gemm_is_plain(const struct gemm_kernel *k);
 // The best that this CPU runs, for matrices of a dtype or of the wider one that they are packed as.
 const struct gemm_kernel *gemm_kernel_for(zl_dtype dtype);
 

@@ -70,6 +70,10 @@ bool gemm_can_run(const struct gemm_kernel *k) {
     return !k->needs || cpu_has(k->needs);
 }
 
+bool gemm_is_plain(const struct gemm_kernel *k) {
+    return !k->a_unit && !k->flip && !k->open && gemm_can_run(k);
+}
+
 static const struct gemm_kernel *best_for(zl_dtype dtype) {
     const struct gemm_kernel *k;
     for (int i = 0; (k = gemm_kernel_at(i)); i++)
