@@ -74,9 +74,15 @@ struct int_kind {
     void (*turn)(zl_dtype dtype, const char *const *column, int64_t groups, float *out);
     // The set times the columns: out[row][column].
     void (*run)(const struct int_set *x, const struct int_columns *w, float *out, int64_t out_row);
+    // One row times columns as they are, from group `at` on, where it can; sums of the row's groups are those of its
+    // whole numbers. scale: room for one of every 32 codes or group, of all columns at once. NULL: it never can.
+    bool (*can_vector)(const struct quantized *q);
+    void (*vector)(const struct quantized *q, const struct int_set *x, int64_t at, int64_t columns, float *scale, float *out);
 };
 
 extern const struct int_kind cpu_int_i8mm; // of aarch64
+bool cpu_can_vector_i8mm(const struct quantized *q);
+void cpu_vector_i8mm(const struct quantized *q, const struct int_set *x, int64_t at, int64_t columns, float *scale, float *out);
 // The best of this CPU; NULL: there is none.
 const struct int_kind *cpu_int_kind(void);
 

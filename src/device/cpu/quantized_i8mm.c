@@ -338,6 +338,8 @@ const struct int_kind cpu_int_i8mm = {.level = "neon_bf16",
                                       .rows_most = INT64_MAX,
                                       .zip = zip,
                                       .turn = turn,
-                                      .run = run};
+                                      .run = run,
+                                      .can_vector = cpu_can_vector_i8mm,
+                                      .vector = cpu_vector_i8mm};
 
 #endif

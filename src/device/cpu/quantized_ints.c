@@ -14,6 +14,7 @@ struct ints {
     const struct int_kind *kind;
     int parts, set;   // lines of a row; rows of a set
     int64_t sets;     // of a matrix of x
+    bool vector;      // there is one row, which the kind multiplies by itself
     bool zips;        // codes are brought into slices once for all sets
     int64_t code_set; // bytes of a set
     char *room;       // of what follows
@@ -78,19 +79,34 @@ VECTORS static float sum_of(const float *x, int count) {
     return (sum[0] + sum[1]) + (sum[2] + sum[3]);
 }
 
-// One line of a set, slice by slice; if apart, those at even places of 16 first.
-static void put_line(const int8_t *from, int64_t k, int slice, int64_t step, bool apart, int8_t *to) {
-    int8_t moved[16];
-    for (int64_t i = 0; i < k; i += 16, from += 16) {
+// One line of a set, slice by slice. Of every `block` numbers those at places that are multiples of `every` come first.
+static void put_line(const int8_t *from, int64_t k, int slice, int64_t step, int block, int every,
+                     int8_t *to) {
+    int8_t moved[64];
+    for (int64_t i = 0; i < k; i += block, from += block) {
         const int8_t *at = from;
-        if (apart) {
-            for (int n = 0; n < 8; n++)
-                moved[n] = from[2 * n], moved[n + 8] = from[2 * n + 1];
+        if (every > 1) {
+            for (int n = 0, out = 0; n < every; n++)
+                for (int p = n; p < block; p += every)
+                    moved[out++] = from[p];
             at = moved;
         }
-        for (int n = 0; n < 16; n += slice, to += step)
+        for (int n = 0; n < block; n += slice, to += step)
             memcpy(to, at + n, (size_t)slice);
     }
+}
+
+static void put_parts(const struct ints *j, int64_t set, int row, const int8_t *const *part) {
+    const struct quantized *q = j->q;
+    bool quarters = j->vector && q->u.bits == 6, halves = j->kind->apart && q->u.bits == 4;
+    int rows = rows_of(j, set), slice = quarters ? 16 : j->kind->slice;
+    for (int p = 0; p < j->parts; p++)
+        put_line(part[p], q->k, slice, (int64_t)int_set_lines(j->kind, j->parts, rows) * slice,
+                 quarters ? 64 : 16,
+                 quarters ? 4
+                 : halves ? 2
+                          : 1,
+                 j->code + set * j->code_set + int_line(rows, row, p) * slice);
 }
 
 static bool fill_row(const struct ints *j, int64_t set, int row, const float *x, int8_t *room) {
@@ -98,18 +114,15 @@ static bool fill_row(const struct ints *j, int64_t set, int row, const float *x,
     const float most = j->parts == 2 ? 127 * 256 : 127 * 65536, largest = largest_of(x, q->k);
     if (!isfinite(largest))
         return false;
-    bool tiny = largest < FLT_MIN * most, apart = j->kind->apart && q->u.bits == 4;
-    int rows = rows_of(j, set);
+    bool tiny = largest < FLT_MIN * most;
     int8_t *part[3] = {room, room + q->k, room + 2 * q->k};
     (j->parts == 2 ? split_2 : split_3)(x, q->k, tiny ? 0 : most / largest, part[0], part[1], part[2]);
     j->factor[set * j->set + row] = tiny ? 0 : largest / most;
-    for (int p = 0; p < j->parts; p++)
-        put_line(part[p], q->k, j->kind->slice,
-                 (int64_t)int_set_lines(j->kind, j->parts, rows) * j->kind->slice, apart,
-                 j->code + set * j->code_set + int_line(rows, row, p) * j->kind->slice);
+    put_parts(j, set, row, (const int8_t *const *)part);
     float *sums = j->sum + (set * j->set + row) * q->groups;
+    const float unit = !j->vector ? 1 : tiny ? 0 : most / largest;
     for (int64_t g = 0; g < q->groups; g++)
-        sums[g] = sum_of(x + g * q->u.group, q->u.group);
+        sums[g] = sum_of(x + g * q->u.group, q->u.group) * unit;
     return true;
 }
 
@@ -142,6 +155,7 @@ static bool make_sets(struct ints *j) {
     j->parts = q->dtype == ZL_FLOAT32 ? 3 : 2;
     j->set = q->dtype == ZL_FLOAT32 ? 2 : 4;
     j->sets = (q->m + j->set - 1) / j->set;
+    j->vector = j->kind->can_vector && j->kind->can_vector(q);
     bool half = q->u.bits == 4 && q->u.group == 16; // of the codes that are unpacked at once
     j->zips = !j->kind->direct || j->sets > 2 || half || q->u.mode != QUANT_AFFINE;
     j->code_set = int_set_lines(j->kind, j->parts, j->set) * q->k;
@@ -165,9 +179,14 @@ struct column_room {
     int8_t *zipped;
 };
 
+// Scales of some columns, of groups or of every 32 codes.
+static int64_t room_scales(const struct ints *j) {
+    return MAX_OF(j->q->groups, j->q->k / 32) * j->kind->columns;
+}
+
 // Bytes of scales, biases and results.
 static int64_t room_numbers(const struct ints *j) {
-    int64_t numbers = 2 * j->q->groups * j->kind->columns + j->q->m * BLOCK;
+    int64_t numbers = 2 * room_scales(j) + j->q->m * BLOCK;
     return (numbers + 15) / 16 * 16 * (int64_t)sizeof(float);
 }
 
@@ -177,8 +196,8 @@ static bool get_room(const struct ints *j, struct column_room *r) {
     char *room = cpu_scratch(SCRATCH_WEIGHTS, (size_t)(numbers + 2 * q->k * columns));
     if (room)
         *r = (struct column_room){.scale = (float *)(void *)room,
-                                  .bias = (float *)(void *)room + q->groups * columns,
-                                  .result = (float *)(void *)room + 2 * q->groups * columns,
+                                  .bias = (float *)(void *)room + room_scales(j),
+                                  .result = (float *)(void *)room + 2 * room_scales(j),
                                   .zipped = (int8_t *)room + numbers,
                                   .codes = (uint8_t *)room + numbers + q->k * columns};
     return room != NULL;
@@ -246,32 +265,48 @@ static void read_columns(const struct ints *j, int64_t w, int64_t row, struct co
 
 // Products -------------------------------------------------------------------------------------------------------------
 
-static void multiply_columns(const struct ints *j, int64_t matrix, const struct int_columns *c, float *out) {
-    for (int64_t s = 0; s < j->sets; s++) {
-        int64_t set = matrix * j->sets + s;
-        struct int_set x = {.code = j->code + set * j->code_set,
+static struct int_set set_of(const struct ints *j, int64_t set) {
+    return (struct int_set){.code = j->code + set * j->code_set,
                             .factor = j->factor + set * j->set,
                             .sum = j->sum + set * j->set * j->q->groups,
                             .parts = j->parts,
                             .rows = rows_of(j, set),
                             .groups = j->q->groups};
+}
+
+static void multiply_sets(const struct ints *j, int64_t matrix, const struct int_columns *c, float *out) {
+    for (int64_t s = 0; s < j->sets; s++) {
+        struct int_set x = set_of(j, matrix * j->sets + s);
         j->kind->run(&x, c, out + s * j->set * BLOCK, BLOCK);
+    }
+}
+
+// Columns from one on, at most BLOCK.
+static void multiply_columns(const struct ints *j, int64_t product, int64_t from, int64_t columns,
+                             struct column_room *r) {
+    const struct quantized *q = j->q;
+    int64_t matrix = q->first ? q->first[product] : 0, w = q->second ? q->second[product] : 0;
+    if (j->vector) {
+        struct int_set x = set_of(j, matrix);
+        j->kind->vector(q, &x, quantized_at(q, w, from, 0), columns, r->scale, r->result);
+        return;
+    }
+    for (int64_t c = 0; c < columns; c += j->kind->columns) {
+        struct int_columns some;
+        read_columns(j, w, from + c, r, &some);
+        multiply_sets(j, matrix, &some, r->result + c);
     }
 }
 
 static void multiply_block(struct ints *j, int64_t product, int64_t from) {
     const struct quantized *q = j->q;
+    int64_t columns = MIN_OF(BLOCK, q->n - from);
     struct column_room r;
     if (!get_room(j, &r)) {
         atomic_store(&j->failed, true);
         return;
     }
-    int64_t columns = MIN_OF(BLOCK, q->n - from), each = j->kind->columns;
-    for (int64_t c = 0; c < columns; c += each) {
-        struct int_columns w;
-        read_columns(j, q->second ? q->second[product] : 0, from + c, &r, &w);
-        multiply_columns(j, q->first ? q->first[product] : 0, &w, r.result + c);
-    }
+    multiply_columns(j, product, from, columns, &r);
     char *out = q->out + (product * q->m * q->n + from) * q->item;
     for (int64_t i = 0; i < q->m; i++, out += q->n * q->item)
         if (q->item == 2)
