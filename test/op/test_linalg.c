@@ -276,6 +276,49 @@ TEST(eigenvalues_of_symmetric_matrices) {
     }
 }
 
+// Matrices that are condensed by our own reflections, and of numbers whose squares a float does not hold.
+static void check_spectra(zl_array a, double size, double bound) {
+    zl_array out[3], values, one = ready(zl_multiply(a, zl_scalar(1 / size)));
+    int64_t m = zl_dim(a, -2), n = zl_dim(a, -1);
+    REQUIRE(zl_linalg_svd(a, true, out) && zl_linalg_svd(a, false, &values) && zl_eval_all(3, out));
+    zl_array s = ready(zl_multiply(zl_astype(out[1], ZL_FLOAT64), zl_scalar(1 / size)));
+    check_product(zl_matmul(zl_astype(out[0], ZL_FLOAT64), diagonal_of(s, m, n)), out[2], one, bound);
+    check_product(out[0], zl_matrix_transpose(out[0]), eye(a, m), bound);
+    check_product(out[2], zl_matrix_transpose(out[2]), eye(a, n), bound);
+    CHECK(zl_item_int(zl_allclose(zl_multiply(values, zl_scalar(1 / size)), s, bound, bound, false)) == 1);
+    if (m != n)
+        return;
+    zl_array both = ready(zl_multiply(zl_add(a, zl_matrix_transpose(a)), zl_scalar(0.5)));
+    for (int upper = 0; upper < 2; upper++) {
+        zl_array half = ready(upper ? zl_triu(both, 0) : zl_tril(both, 0));
+        const char *which = upper ? "U" : "L";
+        REQUIRE(zl_linalg_eigh(half, which, out) && zl_eval_all(2, out));
+        zl_array w = ready(zl_multiply(out[0], zl_scalar(1 / size))), unit = zl_multiply(both, zl_scalar(1 / size));
+        check_product(unit, out[1], zl_multiply(out[1], zl_expand_dims(w, ZL_AXES(-2))), bound);
+        check_product(zl_matrix_transpose(out[1]), out[1], eye(a, n), bound);
+        zl_array alone = zl_multiply(zl_linalg_eigvalsh(half, which), zl_scalar(1 / size));
+        CHECK(zl_item_int(zl_allclose(alone, w, bound, bound, false)) == 1);
+    }
+}
+
+TEST(spectra_of_condensed_matrices) {
+    static const int64_t sizes[][2] = {{16, 16}, {17, 17}, {30, 30}, {31, 31}, {20, 16}, {19, 31}, {32, 31}};
+    for (size_t i = 0; i < COUNT(sizes); i++)
+        for (int d = 0; d < 2; d++)
+            ZL_SCOPE {
+                check_spectra(strided(2, sizes[i][0], sizes[i][1], dtypes[d]), 1, d ? 1e-12 : 2e-5);
+            }
+    static const double scales[] = {1e30, 1e-30, 0};
+    for (size_t i = 0; i < COUNT(scales); i++) {
+        zl_array x = zl_retain(zl_multiply(strided(2, 18, 18, ZL_FLOAT32), zl_scalar(scales[i])));
+        check_spectra(x, scales[i] > 0 ? scales[i] : 1, 2e-5);
+        zl_release(x);
+    }
+    zl_array equal = zl_retain(zl_full(ZL_SHAPE(2, 16, 16), zl_scalar(1), ZL_FLOAT32)); // of rank 1
+    check_spectra(equal, 1, 2e-5);
+    zl_release(equal);
+}
+
 TEST(eigenvalues_of_other_matrices) {
     zl_array turn = zl_from_f32((float[]){0, -1, 1, 0}, ZL_SHAPE(2, 2)), out[2];
     REQUIRE(zl_linalg_eig(turn, out));

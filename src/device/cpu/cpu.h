@@ -377,6 +377,24 @@ static inline size_t cpu_factor_aligned(size_t bytes) {
     return (bytes + 63) / 64 * 64;
 }
 
+// condense.c: real matrices, column by column, by reflections that are left in them as LAPACK leaves them.
+struct condensed {
+    void *d, *e;          // the diagonal, and the one beside it
+    void *tau, *tau_row;  // of the reflections of columns and, of bidiagonal matrices, of rows
+    void *room;           // 4 (m + n) elements
+};
+void cpu_tridiagonal(zl_dtype dtype, int n, void *a, const struct condensed *c);       // n x n, symmetric: its lower triangle
+void cpu_bidiagonal(zl_dtype dtype, int m, int n, void *a, const struct condensed *c); // m x n, m >= n
+// Scales by a power of two where squares of elements could overflow or vanish; its exponent. Values are scaled back by it.
+int  cpu_normalize(zl_dtype dtype, void *a, int64_t count);
+void cpu_scale_back(zl_dtype dtype, void *values, int64_t count, int exponent);
+
+// cpu_condensed.c: the same as cpu_eigh and cpu_svd for matrices that are condensed first.
+bool cpu_condenses(zl_array x); // that pays; LAPACK does others better
+bool cpu_eigh_condensed(const struct call *c);
+bool cpu_svd_condensed(const struct call *c);
+bool cpu_spectrum_failed(const struct factor *f, int info); // false, and an error
+
 // Products may be added by fused operations in a function that starts with both.
 #if defined(__clang__)
 #define GEMM_FUSED
