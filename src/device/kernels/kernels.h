@@ -104,6 +104,8 @@ void kernel_add(struct kernel_call *k, const void *value, size_t bytes); // copi
 void kernel_add_int(struct kernel_call *k, int64_t value, bool wide);    // as wide as indices are
 void kernel_add_memory(struct kernel_call *k, void *memory);
 bool kernel_launch(const struct kernel_place *p, void *kernel, int64_t groups, const struct kernel_call *k);
+bool kernel_launch_by(const struct kernel_place *p, void *kernel, int64_t groups, int threads,
+                      const struct kernel_call *k); // by groups of other than KERNEL_THREADS
 
 // Axes of several operands, without those of one element, and with neighbours joined that are one for all operands.
 struct kernel_layout {

@@ -8,9 +8,11 @@
 
 bool group_is_ready(const struct kernel_group *g, int index) {
     const struct kernel_step *s = group_step(g, index);
-    for (int k = 0; k < s->inputs; k++)
-        if (s->source[k] < g->begin && array_state(g->call[index]->in[k]) != ARRAY_READY)
+    for (int k = 0; k < s->inputs; k++) {
+        enum array_state state = array_state(g->call[index]->in[k]);
+        if (s->source[k] < g->begin && (state == ARRAY_FAILED || state == ARRAY_CONSUMED))
             return false;
+    }
     return true;
 }
 

@@ -37,7 +37,7 @@ static inline bool group_has_output(const struct kernel_group *g, int index) {
     return g->stored[index - g->begin] && group_step(g, index)->kind != STEP_VIEW;
 }
 
-bool group_is_ready(const struct kernel_group *g, int index); // what a call reads from outside is there: it may have failed
+bool group_is_ready(const struct kernel_group *g, int index); // nothing that a call reads from outside has failed
 // The call of the group that computes what an input of another is, or is a view of; -1: none does.
 int group_source(const struct kernel_group *g, int index, int k);
 int group_find_stored(struct kernel_group *g); // how many outputs there are

@@ -25,9 +25,14 @@ void kernel_add_memory(struct kernel_call *k, void *memory) {
     kernel_add(k, &memory, sizeof memory);
 }
 
-bool kernel_launch(const struct kernel_place *p, void *kernel, int64_t groups, const struct kernel_call *k) {
+bool kernel_launch_by(const struct kernel_place *p, void *kernel, int64_t groups, int threads,
+                      const struct kernel_call *k) {
     counter_add(COUNTER_LAUNCHES, 1);
-    return p->target->launch(p->unit, kernel, groups, KERNEL_THREADS, k->arguments, k->argument);
+    return p->target->launch(p->unit, kernel, groups, threads, k->arguments, k->argument);
+}
+
+bool kernel_launch(const struct kernel_place *p, void *kernel, int64_t groups, const struct kernel_call *k) {
+    return kernel_launch_by(p, kernel, groups, KERNEL_THREADS, k);
 }
 
 void *kernel_reach(const struct kernel_place *p, zl_array x) {

@@ -207,6 +207,14 @@ static bool lay_out(struct lines *m) {
 
 // Running ----------------------------------------------------------------------------------------------------------
 
+// Long lines get more threads: so fewer of them are under way at once, and those stay in the caches.
+static int threads_for(const struct kernel_place *p, int64_t line) {
+    int threads = KERNEL_THREADS;
+    while (threads < LINE_THREADS && threads < line / 8 && 2 * threads <= p->limits.threads)
+        threads *= 2;
+    return threads;
+}
+
 static bool run(const struct kernel_place *p, struct kernel_group *g) {
     struct lines *m = (struct lines *)g;
     struct line_writer w = {&m->r, p->target->dialect};
@@ -226,7 +234,7 @@ static bool run(const struct kernel_place *p, struct kernel_group *g) {
     kernel_add_int(&k, g->dim[g->ndim - 1], m->r.wide);
     kernel_add_axes(&k, &m->l, strided, m->r.wide);
     kernel_add_int(&k, m->l.axes, false);
-    return ok && kernel_launch(p, kernel, m->l.size, &k);
+    return ok && kernel_launch_by(p, kernel, m->l.size, threads_for(p, g->dim[g->ndim - 1]), &k);
 }
 
 int kernel_run_lines(const struct kernel_place *p, const struct program *program, struct binding *b,

@@ -5,7 +5,7 @@
 
 #include "device/kernels/kernels_group.h"
 
-enum { LINE_WORDS = 440, LINE_REDUCTIONS = 6 };
+enum { LINE_WORDS = 440, LINE_REDUCTIONS = 6, LINE_THREADS = 1024 }; // threads: at most
 
 enum line_form { LINE_FLAT, LINE_STRIDED, LINE_SAME, LINE_VALUE }; // along a line; SAME: one element
 

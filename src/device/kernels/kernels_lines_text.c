@@ -193,7 +193,7 @@ bool kernel_write_lines(struct text *out, const void *data) {
     for (int k = 0; k < r->reductions; k++) {
         const int16_t *word = row_words(r, r->reduction[k]);
         text_add(out, "    LOCAL %s room%d[%d];\n", kernel_memory_type(tile_reduce_gives((zl_dtype)word[3])),
-                 k, KERNEL_THREADS);
+                 k, LINE_THREADS);
     }
     for (int k = 0; k < r->reductions; k++) // read before it is known only by what does not use it
         text_add(out,

@@ -10,8 +10,8 @@
 
 enum {
     EACH = 16,        // elements of a thread in a part, at least
-    PARTS_MOST = 256, // of one result
-    BUSY = 1 << 17,   // threads that fill a device
+    PARTS_MOST = 1024, // of one result
+    BUSY = 1 << 18,   // threads that fill a device
 };
 
 struct recipe {
