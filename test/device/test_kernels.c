@@ -184,6 +184,18 @@ static zl_array stretched(void *data) {
     return zl_subtract(zl_maximum(x, y), values(ZL_SHAPE(1), ZL_FLOAT32, 3));
 }
 
+static zl_array rows_and_columns(void *data) {
+    zl_array x = values(ZL_SHAPE(40, 128), *(zl_dtype *)data, 1),
+             row = values(ZL_SHAPE(128), *(zl_dtype *)data, 2);
+    return zl_add(zl_multiply(x, values(ZL_SHAPE(40, 1), *(zl_dtype *)data, 3)), row);
+}
+
+static zl_array rows_off_by_one(void *data) {
+    (void)data;
+    zl_array x = values(ZL_SHAPE(40, 129), ZL_FLOAT32, 1), y = values(ZL_SHAPE(40, 128), ZL_FLOAT32, 2);
+    return zl_add(y, zl_slice(x, ZL_SHAPE(0, 1), ZL_SHAPE(40, 129), ZL_SHAPE(1, 1)));
+}
+
 static zl_array backwards(void *data) {
     (void)data;
     zl_array x = values(ZL_SHAPE(100, 21), ZL_INT32, 1);
@@ -214,6 +226,9 @@ static void check_layouts(void) {
     agree("across", across, NULL, 0);
     agree("across and along", across_and_along, NULL, 1e-5);
     agree("stretched", stretched, NULL, 0);
+    agree("rows and columns", rows_and_columns, &(zl_dtype){ZL_FLOAT32}, 0);
+    agree("rows and columns", rows_and_columns, &(zl_dtype){ZL_FLOAT16}, 0);
+    agree("rows off by one", rows_off_by_one, NULL, 0);
     agree("backwards", backwards, NULL, 0);
     agree("many axes", many_axes, NULL, 0);
     agree("copied", copied, NULL, 0);

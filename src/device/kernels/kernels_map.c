@@ -13,7 +13,16 @@ enum {
     PACK_LEAST = 4096, // elements from which it does
 };
 
-enum form { FORM_FLAT, FORM_STRIDED, FORM_ONE, FORM_VALUE };
+// ROWS and SAME are strided too: behind each other along the last axis, or one for all of it.
+enum form { FORM_FLAT, FORM_STRIDED, FORM_ONE, FORM_VALUE, FORM_ROWS, FORM_SAME };
+
+static bool is_strided(int form) {
+    return form == FORM_STRIDED || form == FORM_ROWS || form == FORM_SAME;
+}
+
+static bool is_pack(int form) { // where a thread takes several elements
+    return form == FORM_FLAT || form == FORM_ROWS;
+}
 
 struct recipe {
     int16_t words, rows, inputs, outputs;
@@ -157,22 +166,40 @@ static enum form form_of(const struct map_group *m, int at) {
 }
 
 // Elements that a thread takes at once: as many as 16 bytes hold of the widest.
-static int width_of(const struct map_group *m) {
+static int widest_pack(const struct map_group *m) {
     const struct kernel_group *g = &m->g;
     size_t item = 1;
     for (int i = 0; i < g->inputs; i++)
-        if (m->r.input[i] % 16 == FORM_FLAT)
+        if (m->r.input[i] % 16 <= FORM_STRIDED)
             item = MAX_OF(item, zl_dtype_size(g->dtype[i]));
     for (int i = g->begin; i < g->end; i++)
         if (g->stored[i - g->begin])
             item = MAX_OF(item, array_item(group_output(g, i)));
-    int width = PACK_BYTES / (int)item;
+    return PACK_BYTES / (int)item;
+}
+
+// Whether packs of a strided input lie as they are read: along the last axis, which is made of whole ones.
+static bool strides_fit(const struct map_group *m, int at, int width) {
+    const int64_t *stride = m->l.stride[at];
+    int last = m->l.axes - 1;
+    bool fits = m->l.dim[last] % width == 0 && (stride[last] == 0 || stride[last] == 1);
+    for (int i = 0; i < last && stride[last] == 1; i++)
+        fits &= stride[i] % width == 0;
+    return fits;
+}
+
+static int width_of(const struct map_group *m) {
+    int width = widest_pack(m);
     if (m->l.size < PACK_LEAST || width < 2)
         return 1;
-    for (int i = 0; i < g->inputs; i++)
-        if (m->r.input[i] % 16 == FORM_STRIDED ||
-            (m->r.input[i] % 16 == FORM_FLAT && g->input[i]->offset % width))
+    for (int i = 0; i < m->g.inputs; i++) {
+        int form = m->r.input[i] % 16;
+        if (form == FORM_STRIDED && !strides_fit(m, i, width))
             return 1;
+        bool one = form == FORM_STRIDED && m->l.stride[i][m->l.axes - 1] == 0;
+        if (form <= FORM_STRIDED && !one && m->g.input[i]->offset % width)
+            return 1;
+    }
     return width;
 }
 
@@ -183,6 +210,11 @@ static void lay_out(struct map_group *m) {
         m->r.input[i] = (int16_t)((int)form_of(m, i) | (int)g->dtype[i] << 4);
     m->r.wide = layout_is_wide(&m->l);
     m->r.width = (int16_t)width_of(m);
+    for (int i = 0; m->r.width > 1 && i < g->inputs; i++)
+        if (m->r.input[i] % 16 == FORM_STRIDED) {
+            int form = m->l.stride[i][m->l.axes - 1] ? FORM_ROWS : FORM_SAME;
+            m->r.input[i] = (int16_t)((m->r.input[i] & ~15) | form);
+        }
 }
 
 // Text -------------------------------------------------------------------------------------------------------------
@@ -232,7 +264,7 @@ static const char *output_type(const struct recipe *r, int at) {
 static int strided_inputs(const struct recipe *r) {
     int count = 0;
     for (int k = 0; k < r->inputs; k++)
-        count += r->input[k] % 16 == FORM_STRIDED;
+        count += is_strided(r->input[k] % 16);
     return count;
 }
 
@@ -255,7 +287,7 @@ static void add_element(struct text *out, const struct recipe *r, const char *in
                  output_dtype(r, k) == ZL_COMPLEX64 ? "f32" : output_type(r, k), k, packs ? ".e[j]" : "");
     for (int k = 0; k < r->inputs; k++)
         text_add(out, ", (const %s *)&a%d%s", r->input[k] >> 4 == ZL_COMPLEX64 ? "f32" : input_type(r, k), k,
-                 packs && r->input[k] % 16 == FORM_FLAT ? ".e[j]" : "");
+                 packs && is_pack(r->input[k] % 16) ? ".e[j]" : "");
     text_add(out, ");\n");
 }
 
@@ -273,18 +305,27 @@ static void add_single(struct text *out, const struct recipe *r, const char *ind
         text_add(out, "%sy%d[i] = b%d;\n", indent, k, k);
 }
 
+// Of strided operands there are no parts of packs.
 static void add_packs(struct text *out, const struct recipe *r) {
+    int strided = 0;
     text_add(out, "    if (i + %d <= n) {\n", r->width);
     for (int k = 0; k < r->outputs; k++)
         text_add(out, "        py%d b%d;\n", k, k);
     for (int k = 0; k < r->inputs; k++)
         if (r->input[k] % 16 == FORM_FLAT)
             text_add(out, "        px%d a%d = *(GLOBAL const px%d *)(x%d + i);\n", k, k, k, k);
+        else if (r->input[k] % 16 == FORM_ROWS)
+            text_add(out, "        px%d a%d = *(GLOBAL const px%d *)(x%d + p%d);\n", k, k, k, k, strided++);
+        else if (r->input[k] % 16 == FORM_SAME)
+            text_add(out, "        %s a%d = x%d[p%d];\n", input_type(r, k), k, k, strided++);
     text_add(out, "        for (i32 j = 0; j < %d; j++)\n", r->width);
     add_element(out, r, "            ", true);
     for (int k = 0; k < r->outputs; k++)
         text_add(out, "        *(GLOBAL py%d *)(y%d + i) = b%d;\n", k, k, k);
-    text_add(out, "        return;\n    }\n    for (; i < n; i++) {\n");
+    text_add(out, "        return;\n    }\n");
+    if (strided)
+        return;
+    text_add(out, "    for (; i < n; i++) {\n");
     add_single(out, r, "        ");
     text_add(out, "    }\n");
 }
@@ -310,7 +351,7 @@ static void add_kernel(struct text *out, const struct recipe *r) {
     for (int k = 0; r->width > 1 && k < r->outputs; k++)
         text_add(out, "typedef PACK(%s, %d) py%d;\n", output_type(r, k), r->width, k);
     for (int k = 0; r->width > 1 && k < r->inputs; k++)
-        if (r->input[k] % 16 == FORM_FLAT)
+        if (is_pack(r->input[k] % 16))
             text_add(out, "typedef PACK(%s, %d) px%d;\n", input_type(r, k), r->width, k);
     if (strided)
         text_add(out, "struct zl_axes { idx dim[%d]; idx stride[%d][%d]; };\n", KERNEL_AXES, strided,
@@ -360,7 +401,7 @@ static bool launch(const struct kernel_place *p, void *kernel, const struct map_
     kernel_begin_call(&k);
     bool ok = group_add_outputs(p, &k, &m->g);
     for (int i = 0; ok && i < m->g.inputs; i++) {
-        strided |= (unsigned)(m->r.input[i] % 16 == FORM_STRIDED) << i;
+        strided |= (unsigned)is_strided(m->r.input[i] % 16) << i;
         ok = group_add_input(p, &k, &m->g, i, offset[i]);
     }
     kernel_add_int(&k, l->size, m->r.wide);
@@ -401,7 +442,7 @@ static bool launch_all(const struct kernel_place *p, void *kernel, const struct 
 static bool is_copy(const struct map_group *m) {
     const struct recipe *r = &m->r;
     return r->rows == 1 && r->word[0] == TILE_CAST && (zl_dtype)r->word[1] == m->g.dtype[0] &&
-           r->input[0] % 16 == FORM_STRIDED;
+           is_strided(r->input[0] % 16);
 }
 
 static bool run(const struct kernel_place *p, struct kernel_group *g) {

@@ -9,9 +9,9 @@
 #include <stdlib.h>
 
 enum {
-    EACH = 16,        // elements of a thread in a part, at least
+    EACH = 16,         // elements of a thread in a part, at least
     PARTS_MOST = 1024, // of one result
-    BUSY = 1 << 18,   // threads that fill a device
+    BUSY = 1 << 18,    // threads that fill a device
 };
 
 struct recipe {
