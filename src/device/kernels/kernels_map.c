@@ -3,38 +3,18 @@
 // How far a group of calls goes is found at each run, when sizes are known. Its recipe says what it computes: it is the
 // kernel's key, and all that its text is made from.
 
-#include "device/kernels/kernels_group.h"
+#include "device/kernels/kernels_map.h"
 
 #include <string.h>
 
 enum {
-    RECIPE_WORDS = 480,
     PACK_BYTES = 16,   // that a thread reads at once
     PACK_LEAST = 4096, // elements from which it does
 };
 
-// ROWS and SAME are strided too: behind each other along the last axis, or one for all of it.
-enum form { FORM_FLAT, FORM_STRIDED, FORM_ONE, FORM_VALUE, FORM_ROWS, FORM_SAME };
-
-static bool is_strided(int form) {
-    return form == FORM_STRIDED || form == FORM_ROWS || form == FORM_SAME;
-}
-
-static bool is_pack(int form) { // where a thread takes several elements
-    return form == FORM_FLAT || form == FORM_ROWS;
-}
-
-struct recipe {
-    int16_t words, rows, inputs, outputs;
-    int16_t width, wide;             // elements of a thread; indices have 64 bits
-    int16_t input[KERNEL_OPERANDS];  // form | dtype << 4
-    int16_t output[KERNEL_OPERANDS]; // rows
-    int16_t word[RECIPE_WORDS];      // of each row: op, dtype of the result, number of operands, references
-};
-
 struct map_group {
     struct kernel_group g;
-    struct recipe r;
+    struct map_recipe r;
     zl_array first;         // of the outputs
     struct kernel_layout l; // of the inputs
 };
@@ -56,7 +36,7 @@ static bool joins(const struct kernel_group *g, int index) {
     return s->kind == STEP_VIEW && is_alias(g, index);
 }
 
-static void add(struct recipe *r, int word) {
+static void add(struct map_recipe *r, int word) {
     r->word[r->words++] = (int16_t)word;
 }
 
@@ -64,7 +44,7 @@ static bool add_row(struct map_group *m, int index) {
     struct kernel_group *g = &m->g;
     const struct kernel_step *s = group_step(g, index);
     const struct call *c = g->call[index];
-    struct recipe *r = &m->r;
+    struct map_recipe *r = &m->r;
     g->row[index - g->begin] = r->rows++;
     add(r, c->op->kind == OP_ELEMENTWISE ? (int)c->op->row : TILE_CAST);
     add(r, s->dtype[0]);
@@ -157,7 +137,7 @@ static bool is_flat(const struct kernel_layout *l, int operand) {
     return true;
 }
 
-static enum form form_of(const struct map_group *m, int at) {
+static enum map_form form_of(const struct map_group *m, int at) {
     if (array_is(m->g.input[at], ARRAY_INLINE))
         return FORM_VALUE;
     if (m->g.input[at]->size == 1)
@@ -217,178 +197,10 @@ static void lay_out(struct map_group *m) {
         }
 }
 
-// Text -------------------------------------------------------------------------------------------------------------
-
-// The rows on their operands, of which one element is rendered.
-static struct tile_kernel *build(const struct recipe *r) {
-    expr input[KERNEL_OPERANDS], value[KERNEL_CALLS], result[KERNEL_OPERANDS];
-    const int16_t *word = r->word;
-    tile_begin("fused");
-    expr n = tile_name_value(tile_symbol("n", 0, INT64_MAX, 1), TILE_SYMBOL);
-    const struct tile_name *i = tile_index("i", n);
-    for (int k = 0; k < r->inputs; k++)
-        input[k] = group_parameter('x', k, (zl_dtype)(r->input[k] >> 4), n, tile_name_value(i, TILE_INDEX));
-    for (int k = 0; k < r->rows; k++, word += 3 + word[2]) {
-        expr arg[3] = {NULL};
-        for (int j = 0; j < word[2]; j++)
-            arg[j] = word[3 + j] & GROUP_INPUT ? input[word[3 + j] & ~GROUP_INPUT] : value[word[3 + j]];
-        value[k] = group_apply((enum tile_op)word[0], (zl_dtype)word[1], word[2], arg);
-    }
-    for (int k = 0; k < r->outputs; k++)
-        result[k] = value[r->output[k]];
-    group_store(r->outputs, result, i, n);
-    return tile_end();
-}
-
-struct writer {
-    const struct recipe *r;
-    const char *dialect;
-};
-
-static const char *input_type(const struct recipe *r, int at) {
-    return kernel_memory_type((zl_dtype)(r->input[at] >> 4));
-}
-
-// The dtype of a row's result is the second of its words.
-static zl_dtype output_dtype(const struct recipe *r, int at) {
-    const int16_t *word = r->word;
-    for (int row = 0; row < r->output[at]; row++)
-        word += 3 + word[2];
-    return (zl_dtype)word[1];
-}
-
-static const char *output_type(const struct recipe *r, int at) {
-    return kernel_memory_type(output_dtype(r, at));
-}
-
-static int strided_inputs(const struct recipe *r) {
-    int count = 0;
-    for (int k = 0; k < r->inputs; k++)
-        count += is_strided(r->input[k] % 16);
-    return count;
-}
-
-static void add_parameters(struct text *out, const struct recipe *r) {
-    for (int k = 0; k < r->outputs; k++)
-        text_add(out, "GLOBAL %s *y%d, ", output_type(r, k), k);
-    for (int k = 0; k < r->inputs; k++)
-        if (r->input[k] % 16 == FORM_VALUE)
-            text_add(out, "%s v%d, ", input_type(r, k), k);
-        else
-            text_add(out, "GLOBAL const %s *x%d, i64 o%d, ", input_type(r, k), k, k);
-    text_add(out, strided_inputs(r) ? "idx n, i64 from, AXES s, i32 axes" : "idx n");
-}
-
-// element(results, operands), each the address of a variable; the j-th of a pack where there are packs.
-static void add_element(struct text *out, const struct recipe *r, const char *indent, bool packs) {
-    text_add(out, "%selement(", indent);
-    for (int k = 0; k < r->outputs; k++)
-        text_add(out, "%s(%s *)&b%d%s", k ? ", " : "",
-                 output_dtype(r, k) == ZL_COMPLEX64 ? "f32" : output_type(r, k), k, packs ? ".e[j]" : "");
-    for (int k = 0; k < r->inputs; k++)
-        text_add(out, ", (const %s *)&a%d%s", r->input[k] >> 4 == ZL_COMPLEX64 ? "f32" : input_type(r, k), k,
-                 packs && is_pack(r->input[k] % 16) ? ".e[j]" : "");
-    text_add(out, ");\n");
-}
-
-static void add_single(struct text *out, const struct recipe *r, const char *indent) {
-    int strided = 0;
-    for (int k = 0; k < r->outputs; k++)
-        text_add(out, "%s%s b%d;\n", indent, output_type(r, k), k);
-    for (int k = 0; k < r->inputs; k++)
-        if (r->input[k] % 16 == FORM_FLAT)
-            text_add(out, "%s%s a%d = x%d[i];\n", indent, input_type(r, k), k, k);
-        else if (r->input[k] % 16 == FORM_STRIDED)
-            text_add(out, "%s%s a%d = x%d[p%d];\n", indent, input_type(r, k), k, k, strided++);
-    add_element(out, r, indent, false);
-    for (int k = 0; k < r->outputs; k++)
-        text_add(out, "%sy%d[i] = b%d;\n", indent, k, k);
-}
-
-// Of strided operands there are no parts of packs.
-static void add_packs(struct text *out, const struct recipe *r) {
-    int strided = 0;
-    text_add(out, "    if (i + %d <= n) {\n", r->width);
-    for (int k = 0; k < r->outputs; k++)
-        text_add(out, "        py%d b%d;\n", k, k);
-    for (int k = 0; k < r->inputs; k++)
-        if (r->input[k] % 16 == FORM_FLAT)
-            text_add(out, "        px%d a%d = *(GLOBAL const px%d *)(x%d + i);\n", k, k, k, k);
-        else if (r->input[k] % 16 == FORM_ROWS)
-            text_add(out, "        px%d a%d = *(GLOBAL const px%d *)(x%d + p%d);\n", k, k, k, k, strided++);
-        else if (r->input[k] % 16 == FORM_SAME)
-            text_add(out, "        %s a%d = x%d[p%d];\n", input_type(r, k), k, k, strided++);
-    text_add(out, "        for (i32 j = 0; j < %d; j++)\n", r->width);
-    add_element(out, r, "            ", true);
-    for (int k = 0; k < r->outputs; k++)
-        text_add(out, "        *(GLOBAL py%d *)(y%d + i) = b%d;\n", k, k, k);
-    text_add(out, "        return;\n    }\n");
-    if (strided)
-        return;
-    text_add(out, "    for (; i < n; i++) {\n");
-    add_single(out, r, "        ");
-    text_add(out, "    }\n");
-}
-
-// Where the strided operands have their element of number i.
-static void add_positions(struct text *out, const struct recipe *r, int strided) {
-    for (int k = 0; k < r->outputs; k++)
-        text_add(out, "    y%d += from;\n", k);
-    text_add(out, "    uidx rest = (uidx)i;\n");
-    for (int k = 0; k < strided; k++)
-        text_add(out, "    idx p%d = 0;\n", k);
-    text_add(out, "    for (i32 axis = axes - 1; axis >= 0; axis--) {\n"
-                  "        uidx next = rest / (uidx)s.dim[axis];\n"
-                  "        idx at = (idx)(rest - next * (uidx)s.dim[axis]);\n"
-                  "        rest = next;\n");
-    for (int k = 0; k < strided; k++)
-        text_add(out, "        p%d += at * s.stride[%d][axis];\n", k, k);
-    text_add(out, "    }\n");
-}
-
-static void add_kernel(struct text *out, const struct recipe *r) {
-    int strided = strided_inputs(r);
-    for (int k = 0; r->width > 1 && k < r->outputs; k++)
-        text_add(out, "typedef PACK(%s, %d) py%d;\n", output_type(r, k), r->width, k);
-    for (int k = 0; r->width > 1 && k < r->inputs; k++)
-        if (is_pack(r->input[k] % 16))
-            text_add(out, "typedef PACK(%s, %d) px%d;\n", input_type(r, k), r->width, k);
-    if (strided)
-        text_add(out, "struct zl_axes { idx dim[%d]; idx stride[%d][%d]; };\n", KERNEL_AXES, strided,
-                 KERNEL_AXES);
-    text_add(out, "\nKERNEL zl_kernel(");
-    add_parameters(out, r);
-    text_add(out, ") {\n    idx i = (GROUP * THREADS + THREAD) * %d;\n    if (i >= n)\n        return;\n",
-             r->width);
-    for (int k = 0; k < r->inputs; k++)
-        if (r->input[k] % 16 == FORM_VALUE)
-            text_add(out, "    %s a%d = v%d;\n", input_type(r, k), k, k);
-        else if (r->input[k] % 16 == FORM_ONE)
-            text_add(out, "    %s a%d = x%d[o%d];\n", input_type(r, k), k, k, k);
-        else
-            text_add(out, "    x%d += o%d;\n", k, k);
-    if (strided)
-        add_positions(out, r, strided);
-    if (r->width > 1)
-        add_packs(out, r);
-    else
-        add_single(out, r, "    ");
-    text_add(out, "}\n");
-}
-
-static bool write_text(struct text *out, const void *data) {
-    const struct writer *w = data;
-    kernel_begin(out, w->dialect, w->r->wide);
-    if (!kernel_element(out, build(w->r), w->dialect, "element"))
-        return false;
-    add_kernel(out, w->r);
-    return true;
-}
-
-static void *find_kernel(const struct kernel_place *p, const struct recipe *r) {
-    struct writer w = {r, p->target->dialect};
-    return kernel_find(p, r, offsetof(struct recipe, word) + sizeof r->word[0] * (size_t)r->words, write_text,
-                       &w);
+static void *find_kernel(const struct kernel_place *p, const struct map_recipe *r) {
+    struct map_writer w = {r, p->target->dialect};
+    return kernel_find(p, r, offsetof(struct map_recipe, word) + sizeof r->word[0] * (size_t)r->words,
+                       kernel_write_map, &w);
 }
 
 // Running ----------------------------------------------------------------------------------------------------------
@@ -401,7 +213,7 @@ static bool launch(const struct kernel_place *p, void *kernel, const struct map_
     kernel_begin_call(&k);
     bool ok = group_add_outputs(p, &k, &m->g);
     for (int i = 0; ok && i < m->g.inputs; i++) {
-        strided |= (unsigned)is_strided(m->r.input[i] % 16) << i;
+        strided |= (unsigned)form_is_strided(m->r.input[i] % 16) << i;
         ok = group_add_input(p, &k, &m->g, i, offset[i]);
     }
     kernel_add_int(&k, l->size, m->r.wide);
@@ -425,7 +237,7 @@ static void drop_first(struct kernel_layout *l) {
 // Kernels walk KERNEL_AXES axes; the outer ones are walked here.
 static bool launch_all(const struct kernel_place *p, void *kernel, const struct map_group *m,
                        const struct kernel_layout *l, const int64_t *offset, int64_t from) {
-    if (l->axes <= KERNEL_AXES || !strided_inputs(&m->r))
+    if (l->axes <= KERNEL_AXES || !map_strided_inputs(&m->r))
         return launch(p, kernel, m, l, offset, from);
     struct kernel_layout inner = *l;
     int64_t at[KERNEL_OPERANDS];
@@ -440,9 +252,9 @@ static bool launch_all(const struct kernel_place *p, void *kernel, const struct 
 }
 
 static bool is_copy(const struct map_group *m) {
-    const struct recipe *r = &m->r;
+    const struct map_recipe *r = &m->r;
     return r->rows == 1 && r->word[0] == TILE_CAST && (zl_dtype)r->word[1] == m->g.dtype[0] &&
-           is_strided(r->input[0] % 16);
+           form_is_strided(r->input[0] % 16);
 }
 
 static bool run(const struct kernel_place *p, struct kernel_group *g) {
@@ -463,7 +275,7 @@ int kernel_run_maps(const struct kernel_place *p, const struct program *program,
                     int index) {
     struct map_group m;
     m.g = (struct kernel_group){.program = program, .call = b->call, .begin = index};
-    memset(&m.r, 0, offsetof(struct recipe, word));
+    memset(&m.r, 0, offsetof(struct map_recipe, word));
     find(&m, b->calls);
     return group_run(&m.g, b, run, p);
 }

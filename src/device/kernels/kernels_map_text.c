@@ -1,0 +1,168 @@
+// kernels_map_text.c - the text of a kernel of elements.
+
+#include "device/kernels/kernels_map.h"
+
+static bool is_pack(int form) { // where a thread takes several elements
+    return form == FORM_FLAT || form == FORM_ROWS;
+}
+
+// The rows on their operands, of which one element is rendered.
+static struct tile_kernel *build(const struct map_recipe *r) {
+    expr input[KERNEL_OPERANDS], value[KERNEL_CALLS], result[KERNEL_OPERANDS];
+    const int16_t *word = r->word;
+    tile_begin("fused");
+    expr n = tile_name_value(tile_symbol("n", 0, INT64_MAX, 1), TILE_SYMBOL);
+    const struct tile_name *i = tile_index("i", n);
+    for (int k = 0; k < r->inputs; k++)
+        input[k] = group_parameter('x', k, (zl_dtype)(r->input[k] >> 4), n, tile_name_value(i, TILE_INDEX));
+    for (int k = 0; k < r->rows; k++, word += 3 + word[2]) {
+        expr arg[3] = {NULL};
+        for (int j = 0; j < word[2]; j++)
+            arg[j] = word[3 + j] & GROUP_INPUT ? input[word[3 + j] & ~GROUP_INPUT] : value[word[3 + j]];
+        value[k] = group_apply((enum tile_op)word[0], (zl_dtype)word[1], word[2], arg);
+    }
+    for (int k = 0; k < r->outputs; k++)
+        result[k] = value[r->output[k]];
+    group_store(r->outputs, result, i, n);
+    return tile_end();
+}
+
+static const char *input_type(const struct map_recipe *r, int at) {
+    return kernel_memory_type((zl_dtype)(r->input[at] >> 4));
+}
+
+// The dtype of a row's result is the second of its words.
+static zl_dtype output_dtype(const struct map_recipe *r, int at) {
+    const int16_t *word = r->word;
+    for (int row = 0; row < r->output[at]; row++)
+        word += 3 + word[2];
+    return (zl_dtype)word[1];
+}
+
+static const char *output_type(const struct map_recipe *r, int at) {
+    return kernel_memory_type(output_dtype(r, at));
+}
+
+int map_strided_inputs(const struct map_recipe *r) {
+    int count = 0;
+    for (int k = 0; k < r->inputs; k++)
+        count += form_is_strided(r->input[k] % 16);
+    return count;
+}
+
+static void add_parameters(struct text *out, const struct map_recipe *r) {
+    for (int k = 0; k < r->outputs; k++)
+        text_add(out, "GLOBAL %s *y%d, ", output_type(r, k), k);
+    for (int k = 0; k < r->inputs; k++)
+        if (r->input[k] % 16 == FORM_VALUE)
+            text_add(out, "%s v%d, ", input_type(r, k), k);
+        else
+            text_add(out, "GLOBAL const %s *x%d, i64 o%d, ", input_type(r, k), k, k);
+    text_add(out, map_strided_inputs(r) ? "idx n, i64 from, AXES s, i32 axes" : "idx n");
+}
+
+// element(results, operands), each the address of a variable; the j-th of a pack where there are packs.
+static void add_element(struct text *out, const struct map_recipe *r, const char *indent, bool packs) {
+    text_add(out, "%selement(", indent);
+    for (int k = 0; k < r->outputs; k++)
+        text_add(out, "%s(%s *)&b%d%s", k ? ", " : "",
+                 output_dtype(r, k) == ZL_COMPLEX64 ? "f32" : output_type(r, k), k, packs ? ".e[j]" : "");
+    for (int k = 0; k < r->inputs; k++)
+        text_add(out, ", (const %s *)&a%d%s", r->input[k] >> 4 == ZL_COMPLEX64 ? "f32" : input_type(r, k), k,
+                 packs && is_pack(r->input[k] % 16) ? ".e[j]" : "");
+    text_add(out, ");\n");
+}
+
+static void add_single(struct text *out, const struct map_recipe *r, const char *indent) {
+    int strided = 0;
+    for (int k = 0; k < r->outputs; k++)
+        text_add(out, "%s%s b%d;\n", indent, output_type(r, k), k);
+    for (int k = 0; k < r->inputs; k++)
+        if (r->input[k] % 16 == FORM_FLAT)
+            text_add(out, "%s%s a%d = x%d[i];\n", indent, input_type(r, k), k, k);
+        else if (r->input[k] % 16 == FORM_STRIDED)
+            text_add(out, "%s%s a%d = x%d[p%d];\n", indent, input_type(r, k), k, k, strided++);
+    add_element(out, r, indent, false);
+    for (int k = 0; k < r->outputs; k++)
+        text_add(out, "%sy%d[i] = b%d;\n", indent, k, k);
+}
+
+// Of strided operands there are no parts of packs.
+static void add_packs(struct text *out, const struct map_recipe *r) {
+    int strided = 0;
+    text_add(out, "    if (i + %d <= n) {\n", r->width);
+    for (int k = 0; k < r->outputs; k++)
+        text_add(out, "        py%d b%d;\n", k, k);
+    for (int k = 0; k < r->inputs; k++)
+        if (r->input[k] % 16 == FORM_FLAT)
+            text_add(out, "        px%d a%d = *(GLOBAL const px%d *)(x%d + i);\n", k, k, k, k);
+        else if (r->input[k] % 16 == FORM_ROWS)
+            text_add(out, "        px%d a%d = *(GLOBAL const px%d *)(x%d + p%d);\n", k, k, k, k, strided++);
+        else if (r->input[k] % 16 == FORM_SAME)
+            text_add(out, "        %s a%d = x%d[p%d];\n", input_type(r, k), k, k, strided++);
+    text_add(out, "        for (i32 j = 0; j < %d; j++)\n", r->width);
+    add_element(out, r, "            ", true);
+    for (int k = 0; k < r->outputs; k++)
+        text_add(out, "        *(GLOBAL py%d *)(y%d + i) = b%d;\n", k, k, k);
+    text_add(out, "        return;\n    }\n");
+    if (strided)
+        return;
+    text_add(out, "    for (; i < n; i++) {\n");
+    add_single(out, r, "        ");
+    text_add(out, "    }\n");
+}
+
+// Where the strided operands have their element of number i.
+static void add_positions(struct text *out, const struct map_recipe *r, int strided) {
+    for (int k = 0; k < r->outputs; k++)
+        text_add(out, "    y%d += from;\n", k);
+    text_add(out, "    uidx rest = (uidx)i;\n");
+    for (int k = 0; k < strided; k++)
+        text_add(out, "    idx p%d = 0;\n", k);
+    text_add(out, "    for (i32 axis = axes - 1; axis >= 0; axis--) {\n"
+                  "        uidx next = rest / (uidx)s.dim[axis];\n"
+                  "        idx at = (idx)(rest - next * (uidx)s.dim[axis]);\n"
+                  "        rest = next;\n");
+    for (int k = 0; k < strided; k++)
+        text_add(out, "        p%d += at * s.stride[%d][axis];\n", k, k);
+    text_add(out, "    }\n");
+}
+
+static void add_kernel(struct text *out, const struct map_recipe *r) {
+    int strided = map_strided_inputs(r);
+    for (int k = 0; r->width > 1 && k < r->outputs; k++)
+        text_add(out, "typedef PACK(%s, %d) py%d;\n", output_type(r, k), r->width, k);
+    for (int k = 0; r->width > 1 && k < r->inputs; k++)
+        if (is_pack(r->input[k] % 16))
+            text_add(out, "typedef PACK(%s, %d) px%d;\n", input_type(r, k), r->width, k);
+    if (strided)
+        text_add(out, "struct zl_axes { idx dim[%d]; idx stride[%d][%d]; };\n", KERNEL_AXES, strided,
+                 KERNEL_AXES);
+    text_add(out, "\nKERNEL zl_kernel(");
+    add_parameters(out, r);
+    text_add(out, ") {\n    idx i = (GROUP * THREADS + THREAD) * %d;\n    if (i >= n)\n        return;\n",
+             r->width);
+    for (int k = 0; k < r->inputs; k++)
+        if (r->input[k] % 16 == FORM_VALUE)
+            text_add(out, "    %s a%d = v%d;\n", input_type(r, k), k, k);
+        else if (r->input[k] % 16 == FORM_ONE)
+            text_add(out, "    %s a%d = x%d[o%d];\n", input_type(r, k), k, k, k);
+        else
+            text_add(out, "    x%d += o%d;\n", k, k);
+    if (strided)
+        add_positions(out, r, strided);
+    if (r->width > 1)
+        add_packs(out, r);
+    else
+        add_single(out, r, "    ");
+    text_add(out, "}\n");
+}
+
+bool kernel_write_map(struct text *out, const void *data) {
+    const struct map_writer *w = data;
+    kernel_begin(out, w->dialect, w->r->wide);
+    if (!kernel_element(out, build(w->r), w->dialect, "element"))
+        return false;
+    add_kernel(out, w->r);
+    return true;
+}
