@@ -68,7 +68,7 @@ static void add_operands(struct text *out, const struct line_recipe *r) {
 
 static bool add_functions(struct text *out, const struct line_writer *w) {
     const struct line_recipe *r = w->r;
-    char name[16];
+    char name[24];
     bool good = true;
     for (int k = 0; good && k < r->reductions; k++) {
         const int16_t *word = row_words(r, r->reduction[k]);
