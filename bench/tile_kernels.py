@@ -1,4 +1,4 @@
-"""tile_kernels.py - what bench/tile.py times: kernels as programs for TileLang write them, with blocks that suit a GPU too."""
+"""tile_kernels.py - what bench/tile.py times: kernels as programs for TileLang write them, with blocks that suit a CPU."""
 
 import zellige.tile as tile
 import zellige.tile.language as T
@@ -74,7 +74,7 @@ def attention(batch, heads, length, dim, dtype, is_causal, block_M=128, block_N=
 
 
 @tile.jit
-def softmax(M, N, block_M=4):
+def softmax(M, N, block_M=2):
     @T.prim_func
     def main(X: T.Tensor((M, N), "float32"), Y: T.Tensor((M, N), "float32")):
         with T.Kernel(T.ceildiv(M, block_M), threads=128) as bx:
@@ -93,7 +93,7 @@ def softmax(M, N, block_M=4):
 
 
 @tile.jit
-def rms_norm(M, N, block_M=4):
+def rms_norm(M, N, block_M=1):
     @T.prim_func
     def main(X: T.Tensor((M, N), "float32"), Y: T.Tensor((M, N), "float32")):
         with T.Kernel(T.ceildiv(M, block_M), threads=128) as bx:

@@ -14,6 +14,7 @@ static const struct {
     {"stages", pass_stages},       // copies that run ahead in pipelined loops
     {"threads", pass_threads},     // blocks as groups of threads
     {"tiles", pass_tiles},         // copies, reductions and the like as loops
+    {"fuse", pass_fuse},           // maps over the same points as one
     {"complex", pass_complex},     // complex numbers as pairs of floats
     {"widen", pass_widen},         // 16-bit floats in f32
     {"lower", pass_lower},         // rows as simpler ones

@@ -231,6 +231,25 @@ static const struct sample samples[] = {
       {ZL_FLOAT16, 3, {7, 3, 1}},
       {F32, 1, {1}}},
      {7, 90}},
+    {"kernel chains(a: f32[n, 40], w: f32[40]) -> (y: f32[n, 40], z: f32[n, 40]) {\n"
+     "  grid b in n {\n"
+     "    fragment t: f32[1, 40]\n"
+     "    fragment u: f32[1, 40]\n"
+     "    fragment s: f32[1]\n"
+     "    copy a[b, 0] -> t\n"
+     "    map i in 1, j in 40 { u[i, j] = t[i, j] * t[i, j] }\n"
+     "    reduce add u -> s axis 1\n"
+     "    map i in 1, j in 40 { t[i, j] = t[i, j] / s[i] }\n"
+     "    map i in 1, j in 40 { t[i, j] = exp(t[i, j]) * w[j] }\n"
+     "    map i in 1, j in 40 { u[i, j] = t[i, j] + 1.0 }\n"
+     "    map i in 1, j in 40 { t[i, j] = t[i, j] * u[i, j] }\n"
+     "    copy t -> y[b, 0]\n"
+     "    copy u -> z[b, 0]\n"
+     "  }\n"
+     "}",
+     4,
+     {{F32, 2, {7, 40}}, {F32, 1, {40}}, {F32, 2, {7, 40}}, {F32, 2, {7, 40}}},
+     {7}},
     {"kernel control(a: i32[n]) -> (y: i32[n], longest: i32[1]) {\n"
      "  longest[0] = 0\n"
      "  for i in n {\n"

@@ -113,3 +113,34 @@ TEST(lines_go_to_rows) {
                "add t -> s axis 0\n C[y, 0] = s[0]\n}",
                "tiles", NULL, "reduce");
 }
+
+#define ROWS "grid y in M {\n fragment t: f32[40]\n fragment u: f32[40]\n"
+
+TEST(fuse_makes_one_map) {
+    // What is stored is not loaded again, and goes where nobody else reads it.
+    check_body(
+        ROWS "map j in 40 { t[j] = A[y, j] }\n map i in 40 { u[i] = t[i] * t[i] }\n C[y, 0] = t[1] + u[2]\n}",
+        "fuse", "u[j] = A[y, j] * A[y, j]", "map i");
+    check_body(ROWS "map j in 40 { t[j] = exp(A[y, j]) * 2.0 + 1.0 }\n map i in 40 { C[y, i] = t[i] }\n}",
+               "fuse", "C[y, j] = exp(", "t[j] =");
+    check_body(ROWS "map j in 40 { t[j] = A[y, j] }\n map i in 40 { t[i] = t[i] * 2.0 }\n map i in 40 { C[y, "
+                    "i] = t[i] }\n}",
+               "fuse", "C[y, i] = t[i] * 2", "t[i] = t");
+}
+
+TEST(fuse_keeps_order) {
+    // Long values are computed once; a value that was overwritten is loaded; other points are other elements.
+    check_body(ROWS "map j in 40 { t[j] = exp(A[y, j]) * 2.0 + 1.0 }\n map i in 40 { C[y, i] = t[i] }\n C[y, "
+                    "0] = t[3]\n}",
+               "fuse", "C[y, j] = t[j]", "map i");
+    check_body(ROWS "map j in 40 { t[j] = t[j] * 2.0 }\n map i in 40 { C[y, i] = t[i] }\n C[y, 0] = t[3]\n}",
+               "fuse", "C[y, j] = t[j]", "map i");
+    check_body(ROWS "map j in 40 { t[j] = A[y, j] }\n map i in 40 { u[i] = t[39 - i] }\n C[y, 0] = u[3]\n}",
+               "fuse", "map i", NULL);
+    check_body(ROWS "map j in 40 { t[j] = A[y, j] }\n map i in 40 { u[i] = t[0] }\n C[y, 0] = u[3]\n}",
+               "fuse", "map i", NULL);
+    check_body(ROWS "map j in 40 { t[j] = A[y, j] }\n map i in 39 { u[i] = t[i] }\n C[y, 0] = u[3]\n}",
+               "fuse", "map i", NULL);
+    check_body(ROWS "map j in 40 { t[0] = A[y, j] }\n map i in 40 { u[i] = t[0] }\n C[y, 0] = u[3]\n}",
+               "fuse", "map i", NULL);
+}

@@ -19,7 +19,7 @@ struct compiled {
 
 // Compiling ---------------------------------------------------------------------------------------------------------
 
-static const char dialect[] = "c_tiles", flags[] = "-O3 -w -fno-strict-aliasing";
+static const char dialect[] = "c_tiles", flags[] = "-O3 -funroll-loops -w -fno-strict-aliasing";
 
 // One of the functions of the text.
 static void *function(const char *source, const char *name, const char *ending) {

@@ -1,0 +1,329 @@
+// fuse.c - maps over the same points, one behind the other, as one: what the first has computed is not loaded again, and not
+// stored where nobody else reads it. For targets whose blocks are loops of one thread.
+
+#include "pass/pass.h"
+
+// Nodes of a formula that may be computed twice; most stores of a map; most paths through a formula.
+enum { SHORT = 6, STORES = 16, PATHS = 2000 };
+
+// What becomes of a store of the first map.
+enum fate {
+    STAYS,    // the second loads what it has stored
+    REPEATED, // and its value stands in the second too
+    MOVED,    // only there: nobody else reads what it stores
+};
+
+// Renaming ----------------------------------------------------------------------------------------------------------
+
+// e with the names of one map instead of another's, and with values instead of loads of what was stored.
+struct renaming {
+    const struct tile_stmt *to, *from; // maps
+    const struct tile_stmt *stored;    // stores of `to`; NULL: loads stay
+    const enum fate *fate;             // of each
+    expr *memo;                        // by id, of expressions before it
+    int ids;
+};
+
+static expr stored_value(const struct renaming *r, expr load) {
+    expr found = NULL;
+    int at = 0;
+    for (const struct tile_stmt *s = r->stored; s && at < STORES; s = s->next, at++) {
+        bool same = s->buffer == load->buffer && !load->args;
+        for (int i = 0; same && i < s->indices; i++)
+            same = s->index[i] == load->index[i];
+        if (same)
+            found = r->fate[at] == STAYS ? NULL : s->value;
+    }
+    return found;
+}
+
+static expr rename(struct renaming *r, expr e) {
+    expr operand[3 + TILE_DIMS], made = e;
+    bool is_new = false;
+    if (e->id < r->ids && r->memo[e->id])
+        return r->memo[e->id];
+    for (int i = 0; e->op == TILE_INDEX && i < r->to->indices; i++)
+        if (e->name == r->from->name[i])
+            made = tile_name_value(r->to->name[i], TILE_INDEX);
+    for (int i = 0; i < tile_operands(e); i++) {
+        operand[i] = rename(r, tile_operand(e, i));
+        if (!operand[i])
+            return NULL;
+        is_new |= operand[i] != tile_operand(e, i);
+    }
+    made = is_new ? tile_rebuild(e, operand) : made;
+    expr value = made && made->op == TILE_LOAD ? stored_value(r, made) : NULL;
+    made = value ? value : made;
+    if (e->id < r->ids)
+        r->memo[e->id] = made;
+    return made;
+}
+
+// Whether it may be done ----------------------------------------------------------------------------------------------
+
+static bool is_plain_map(const struct tile_stmt *s) {
+    if (s->kind != TILE_MAP || !s->body)
+        return false;
+    for (const struct tile_stmt *b = s->body; b; b = b->next)
+        if (b->kind != TILE_STORE || b->mask)
+            return false;
+    return true;
+}
+
+static bool have_same_points(const struct tile_stmt *a, const struct tile_stmt *b) {
+    bool same = a->indices == b->indices;
+    for (int i = 0; same && i < a->indices; i++)
+        same = a->extent[i] == b->extent[i] && tile_type_equal(a->name[i]->type, b->name[i]->type);
+    return same;
+}
+
+// An access under the names of the first map: every point has an element of its own.
+struct access {
+    const struct tile_buffer *buffer;
+    expr index[TILE_DIMS];
+};
+
+static bool is_of_one_point(const struct access *a, const struct tile_stmt *map) {
+    for (int i = 0; i < map->indices; i++) {
+        bool found = false;
+        for (int k = 0; k < a->buffer->ndim; k++)
+            found |= pass_step_of(a->index[k], map->name[i]) == PASS_UNIT;
+        if (!found)
+            return false;
+    }
+    return true;
+}
+
+struct accesses {
+    struct renaming *r;
+    const struct access *wanted; // all accesses of its memory must be this one
+    bool good;
+};
+
+static bool is_other(const struct accesses *a, const struct tile_buffer *b) {
+    return tile_memory_of(b) != tile_memory_of(a->wanted->buffer);
+}
+
+static void check_access(struct accesses *a, const struct tile_buffer *b, const expr *index) {
+    if (is_other(a, b))
+        return;
+    a->good &= b == a->wanted->buffer;
+    for (int i = 0; a->good && i < b->ndim; i++)
+        a->good = (a->r ? rename(a->r, index[i]) : index[i]) == a->wanted->index[i];
+}
+
+static void check_loads(struct accesses *a, expr e) {
+    if (e->op == TILE_LOAD)
+        check_access(a, e->buffer, e->index);
+    for (int i = 0; a->good && i < tile_operands(e); i++)
+        check_loads(a, tile_operand(e, i));
+}
+
+// Formulas of one map are small trees here: rows are not lowered yet.
+static bool all_are(const struct access *wanted, const struct tile_stmt *map, struct renaming *r) {
+    struct accesses a = {r, wanted, true};
+    for (const struct tile_stmt *s = map->body; s && a.good; s = s->next) {
+        check_access(&a, s->buffer, s->index);
+        check_loads(&a, s->value);
+        for (int i = 0; i < s->indices && a.good; i++)
+            check_loads(&a, s->index[i]);
+    }
+    return a.good;
+}
+
+static bool store_the_same(const struct tile_stmt *first, const struct tile_stmt *second) {
+    for (const struct tile_stmt *a = first->body; a; a = a->next)
+        for (const struct tile_stmt *b = second->body; b; b = b->next)
+            if (tile_memory_of(a->buffer) == tile_memory_of(b->buffer))
+                return true;
+    return false;
+}
+
+// Whatever one of the maps stores, both touch at the same point only.
+static bool can_fuse(const struct tile_stmt *first, const struct tile_stmt *second, struct renaming *r) {
+    if (store_the_same(first, second))
+        return false;
+    for (int at = 0; at < 2; at++)
+        for (const struct tile_stmt *s = (at ? second : first)->body; s; s = s->next) {
+            struct access wanted = {.buffer = s->buffer};
+            for (int i = 0; i < s->indices; i++)
+                if (!(wanted.index[i] = at ? rename(r, s->index[i]) : s->index[i]))
+                    return false;
+            if (!is_of_one_point(&wanted, first) || !all_are(&wanted, first, NULL) ||
+                !all_are(&wanted, second, r))
+                return false;
+        }
+    return true;
+}
+
+// Doing it ------------------------------------------------------------------------------------------------------------
+
+// Formulas look at the stores of the first map only as long as the second's are not among them.
+static bool append_renamed(struct renaming *r, struct tile_stmt *first, struct tile_stmt *second) {
+    struct tile_stmt **tail = &first->body;
+    while (*tail)
+        tail = &(*tail)->next;
+    for (struct tile_stmt *s = second->body; s; s = s->next) {
+        for (int i = 0; i < s->indices; i++)
+            if (!(s->index[i] = rename(r, s->index[i])))
+                return false;
+        if (!(s->value = rename(r, s->value)))
+            return false;
+    }
+    *tail = second->body;
+    first->next = second->next;
+    return true;
+}
+
+// Who else reads -------------------------------------------------------------------------------------------------------
+
+static bool loads(expr e, const struct tile_buffer *memory) {
+    if (e->op == TILE_LOAD && tile_memory_of(e->buffer) == memory)
+        return true;
+    for (int i = 0; i < tile_operands(e); i++)
+        if (loads(tile_operand(e, i), memory))
+            return true;
+    return false;
+}
+
+static bool is_used(const struct tile_stmt *body, const struct tile_buffer *memory) {
+    for (const struct tile_stmt *s = body; s; s = s->next) {
+        expr root[TILE_STMT_EXPRS];
+        int count = tile_stmt_exprs(s, root);
+        bool used = s->buffer && tile_memory_of(s->buffer) == memory;
+        for (int i = 0; i < 3; i++)
+            used |= s->region[i].buffer && tile_memory_of(s->region[i].buffer) == memory;
+        for (int i = 0; i < count && !used; i++)
+            used = root[i] && loads(root[i], memory);
+        if (used || is_used(s->body, memory) || is_used(s->other, memory))
+            return true;
+    }
+    return false;
+}
+
+static bool is_made_in(const struct tile_stmt *list, const struct tile_buffer *memory) {
+    for (const struct tile_stmt *s = list; s; s = s->next)
+        if (s->kind == TILE_ALLOC && s->buffer == memory)
+            return true;
+    return false;
+}
+
+// What a map stores in memory of this round of the block, and nothing behind the next map reads.
+static bool is_last_seen(const struct tile_stmt *list, const struct tile_stmt *store,
+                         const struct tile_stmt *next) {
+    const struct tile_buffer *memory = tile_memory_of(store->buffer);
+    return memory->memory != TILE_GLOBAL && is_made_in(list, memory) && !is_used(next->next, memory);
+}
+
+static int nodes_of(expr e) {
+    int count = 1;
+    for (int i = 0; i < e->args && count < SHORT; i++)
+        count += nodes_of(e->arg[i]);
+    return count;
+}
+
+// Whether the formula loads memory that one of the stores, or one but `but`, changes: it would be another value later.
+static bool is_changed(const struct tile_stmt *stores, expr value, const struct tile_stmt *but) {
+    for (const struct tile_stmt *s = stores; s; s = s->next)
+        if (s != but && loads(value, tile_memory_of(s->buffer)))
+            return true;
+    return false;
+}
+
+// Whether another statement of the map uses the memory.
+static bool is_shared(const struct tile_stmt *stores, const struct tile_stmt *store) {
+    for (const struct tile_stmt *s = stores; s; s = s->next) {
+        const struct tile_buffer *memory = tile_memory_of(store->buffer);
+        if (s != store && (tile_memory_of(s->buffer) == memory || loads(s->value, memory)))
+            return true;
+    }
+    return false;
+}
+
+static enum fate fate_of(const struct tile_stmt *list, const struct tile_stmt *first,
+                         const struct tile_stmt *s) {
+    if (is_changed(first->next->body, s->value, NULL))
+        return STAYS;
+    if (is_last_seen(list, s, first->next) && !is_shared(first->body, s) &&
+        !is_changed(first->body, s->value, s))
+        return MOVED;
+    bool is_short = nodes_of(s->value) < SHORT;
+    return is_short && !is_changed(first->body, s->value, NULL) ? REPEATED : STAYS;
+}
+
+static void drop_moved(struct tile_stmt *map, const enum fate *fate, int count) {
+    struct tile_stmt **at = &map->body;
+    for (int i = 0; i < count; i++) {
+        if (fate[i] == MOVED)
+            *at = (*at)->next;
+        else
+            at = &(*at)->next;
+    }
+}
+
+static bool fuse_pair(struct tile_kernel *kernel, const struct tile_stmt *list, struct tile_stmt *first) {
+    enum fate fate[STORES];
+    struct renaming r = {.to = first, .from = first->next, .fate = fate, .ids = kernel->ids + 1};
+    int count = 0;
+    for (const struct tile_stmt *s = first->body; s && count < STORES; s = s->next)
+        fate[count++] = fate_of(list, first, s);
+    r.memo = count < STORES ? memory_zero(sizeof *r.memo * (size_t)r.ids) : NULL;
+    bool fused = r.memo && can_fuse(first, first->next, &r);
+    memory_free(r.memo);
+    r.memo = fused ? memory_zero(sizeof *r.memo * (size_t)r.ids) : NULL;
+    r.stored = first->body;
+    fused = r.memo && append_renamed(&r, first, first->next);
+    memory_free(r.memo);
+    if (fused)
+        drop_moved(first, fate, count);
+    return fused;
+}
+
+static void fuse_list(struct tile_kernel *kernel, struct tile_stmt *list) {
+    for (struct tile_stmt *s = list; s && !kernel->failed; s = s->next) {
+        fuse_list(kernel, s->body);
+        fuse_list(kernel, s->other);
+        while (s->next && is_plain_map(s) && is_plain_map(s->next) && have_same_points(s, s->next) &&
+               fuse_pair(kernel, list, s))
+            ;
+    }
+}
+
+// Formulas are walked along their paths, of which shared nodes make many.
+struct paths {
+    int *count; // by id
+    bool many;
+};
+
+static int count_paths(struct paths *p, expr e) {
+    int *count = &p->count[e->id];
+    if (!*count) {
+        *count = 1;
+        for (int i = 0; i < tile_operands(e); i++)
+            *count = MIN_OF(*count + count_paths(p, tile_operand(e, i)), PATHS);
+    }
+    return *count;
+}
+
+static void look_at(expr *place, void *data) {
+    struct paths *p = data;
+    p->many |= count_paths(p, *place) >= PATHS;
+}
+
+static bool is_simple(struct tile_kernel *kernel) {
+    struct paths p = {memory_zero(sizeof *p.count * (size_t)(kernel->ids + 1)), false};
+    if (p.count)
+        pass_each_expr(kernel->body, look_at, &p);
+    bool simple = p.count && !p.many;
+    memory_free(p.count);
+    return simple;
+}
+
+bool pass_fuse(struct tile_kernel *kernel, const struct target *target) {
+    if (!target->packs || !is_simple(kernel))
+        return true;
+    tile_resume(kernel);
+    fuse_list(kernel, kernel->body);
+    tile_suspend();
+    return !kernel->failed;
+}
