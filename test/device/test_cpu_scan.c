@@ -141,6 +141,27 @@ TEST(scans_do_not_depend_on_threads) {
     CHECK_EQ_INT(zl_item_int(zl_array_equal(sum[0], sum[1], false)), 1);
 }
 
+// Many lines are scanned side by side, with the numbers that each has by itself.
+TEST(scans_of_many_lines) {
+    static const int64_t sizes[] = {513, 700, 1025, 2500};
+    enum { LINES = 67 };
+    for (size_t i = 0; i < COUNT(sizes); i++)
+        ZL_SCOPE {
+            zl_array x = zl_random_uniform(zl_scalar(0), zl_scalar(1), ZL_SHAPE(LINES, sizes[i]), ZL_FLOAT32,
+                                           zl_random_key(i));
+            REQUIRE(zl_eval(x));
+            zl_array all = zl_cumsum(x, 1, false, i / 2 > 0, ZL_FLOAT32);
+            REQUIRE(zl_eval(all));
+            for (int64_t row = 0; row < LINES; row += 11) {
+                const int64_t first[] = {row, 0}, last[] = {row + 1, sizes[i]}, step[] = {1, 1};
+                zl_shape from = {first, 2}, to = {last, 2}, by = {step, 2};
+                zl_array line = zl_contiguous(zl_slice(x, from, to, by), false);
+                zl_array alone = zl_cumsum(line, 1, false, i / 2 > 0, ZL_FLOAT32);
+                CHECK_EQ_INT(zl_item_int(zl_array_equal(zl_slice(all, from, to, by), alone, false)), 1);
+            }
+        }
+}
+
 // NaN stays to the end; -0 is not made 0.
 TEST(scans_of_special_numbers) {
     int64_t n = 3000;

@@ -17,6 +17,8 @@ enum {
     COLUMNS_LEAST = 8,
     STRIP = SCAN_STRIP,
     BLOCK = 4 * STRIP,
+    BESIDE = 4,      // lines of more than a strip that are scanned side by side
+    MANY = 64,       // of which there are so many
     LOGS_LEAST = 64, // elements of a line from which logarithms of sums do not go as chains
 };
 
@@ -169,13 +171,31 @@ static bool scan_shared_line(const struct scanning *s, char *to, const char *fro
 
 // Lines -----------------------------------------------------------------------------------------------------------
 
+// Whether lines can be scanned from where they are to where they go.
+static bool is_direct(const struct scanning *s, const char *to, const char *from, const int64_t *apart) {
+    return s->step[TO] == s->item && s->step[FROM] == s->item && !s->widen && apart[TO] % s->item == 0 &&
+           apart[FROM] % s->item == 0 && to != from;
+}
+
+// Lines of more than a strip side by side, if they are direct: as scan_strips() does each of them.
+static void scan_beside(const struct scanning *s, char *to, const char *from, const int64_t *apart,
+                        int64_t lines, int64_t n) {
+    for (int64_t at = 0; at < n; at += STRIP, to += STRIP * s->item, from += STRIP * s->item) {
+        int64_t length = MIN_OF(n - at, STRIP);
+        s->chains(&(struct chains){to, from, apart[TO] / s->item, apart[FROM] / s->item, length, (int)lines},
+                  s->rows);
+        for (int64_t k = 0; at && k < lines; k++) {
+            char *strip = to + k * apart[TO];
+            cpu_call_row(s->after, strip, strip, strip - s->item, NULL, length);
+        }
+    }
+}
+
 // Up to SCAN_CHAINS lines of at most STRIP elements, and BLOCK in all; apart: bytes from one to the next.
 static void scan_short_lines(const struct scanning *s, char *to, const char *from, const int64_t *apart,
                              int64_t lines, int64_t n) {
     _Alignas(64) char kept[BLOCK * sizeof(union scalar)];
-    bool direct = s->step[TO] == s->item && s->step[FROM] == s->item && !s->widen &&
-                  apart[TO] % s->item == 0 && apart[FROM] % s->item == 0 && to != from;
-    if (direct) {
+    if (is_direct(s, to, from, apart)) {
         s->chains(&(struct chains){to, from, apart[TO] / s->item, apart[FROM] / s->item, n, (int)lines},
                   s->rows);
         return;
@@ -216,6 +236,10 @@ static void scan_lines_at(const struct scanning *s, char *to, const char *from, 
     }
     if (n <= STRIP) {
         scan_short_lines(s, to, from, apart, lines, n);
+        return;
+    }
+    if (lines > 1 && is_direct(s, to, from, apart)) {
+        scan_beside(s, to, from, apart, lines, n);
         return;
     }
     for (int64_t k = 0; k < lines; k++)
@@ -343,8 +367,11 @@ static bool run_scan(struct scanning *s) {
     const struct layout_axis *inner = l->axes ? &l->axis[l->axes - 1] : NULL;
     bool rows = inner && inner->dim >= COLUMNS_LEAST && inner->stride[TO] == s->item &&
                 inner->stride[FROM] == s->item;
-    bool few = !rows && s->logs == ZL_BOOL && pool_threads() > 1 && l->size < 2 * pool_threads() && s->n >= 8 * BLOCK;
+    bool few = !rows && s->logs == ZL_BOOL && pool_threads() > 1 && l->size < 2 * pool_threads() &&
+               s->n >= 8 * BLOCK;
     int64_t lines = MIN_OF(MAX_OF(BLOCK / s->n, 1), SCAN_CHAINS); // that a block has room for
+    if (s->n > STRIP && l->size >= MANY)
+        lines = BESIDE;
     int64_t together = rows ? COLUMNS : few ? 1 : lines;
     l->loops = l->axes;
     for (int j = 0; j < l->axes; j++)
