@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""attention.py [--cpu] [--check] [--only TEXT] - attention of zellige.core beside MLX, PyTorch and NumPy: in turns, best of rounds, two threads.
+"""attention.py [--cpu] [--check] [--only TEXT] - attention of zellige.core beside MLX, PyTorch and NumPy: in turns, best of
+rounds, two threads.
 
 `PYTHONPATH=build/python python bench/attention.py`. Times are milliseconds; the last column is the best of the others divided by
 zellige's. With --cpu they are CPU time of one thread each, which other programs hardly change. With --check the exit status says
@@ -32,9 +33,16 @@ SHAPES = [
     (1, 8, 8, 1024, 1024, 128, False),
     (1, 16, 16, 2048, 2048, 64, False),
     (1, 16, 16, 2048, 2048, 64, True),
+    (1, 8, 8, 1024, 1024, 128, True),
     (4, 8, 2, 256, 256, 64, True),
+    (4, 8, 2, 512, 512, 64, True),
+    (2, 12, 12, 384, 384, 80, False),
+    (1, 16, 16, 777, 777, 64, True),
+    (1, 8, 8, 256, 2048, 96, False),
+    (8, 8, 8, 128, 128, 32, True),
     (1, 8, 8, 1, 2048, 64, False),
     (1, 32, 8, 1, 2048, 128, False),
+    (1, 32, 8, 1, 4096, 128, False),
 ]
 
 

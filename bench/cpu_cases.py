@@ -26,7 +26,8 @@ def names(seed):
             found[f"matmul {dtype} {'x'.join(map(str, shape))}"] = 1.0
     for shape in [(n, n, n) for n in (64, 128, 256)] + random_sizes(seed + 1, 3, 64, 256, 3):
         found[f"matmul float32 {'x'.join(map(str, shape))}"] = 1.0
-    for m, n, k in [(1, 4096, 4096), (4096, 1, 4096)]:
+    thin = [(2, 4096, 4096), (4, 4096, 512), (8, 2048, 2048), (16, 2048, 2048), (2048, 16, 2048)]
+    for m, n, k in [(1, 4096, 4096), (4096, 1, 4096)] + thin:
         found[f"matmul float32 {m}x{n}x{k}"] = 1.0
     for dtype in ("float32", "bfloat16"):
         found[f"attention {dtype} 1x16x16x2048x2048x64 causal"] = 2.0

@@ -197,8 +197,9 @@ static struct blas blas = {name, cpu_own_gemm};
 //  float64       28 20 17    37 31 31    36 33 31    21 25 29            8  9 23         23 24 28
 //  complex64     14 11  9    18 17 12    18 17 12     8 10 11            2  3 10         15 13 12
 //
-// Thin results with plain b are where OpenBLAS wins: it does not pack b. On x86_64 nothing was measured: there the fastest
-// is found by trying.
+// That was before gemm_thin.c, which packs neither: the last three columns of float32 became 38, 26 and 46, beside 39, 21 and
+// 32 of OpenBLAS, and the first two of them with b^T 50 and 37, beside 29 and 14 (processor time on a busy machine). On x86_64
+// nothing was measured: there the fastest is found by trying.
 #if defined(__aarch64__)
 enum { LIBRARIES_MAY_WIN = false };
 #else
