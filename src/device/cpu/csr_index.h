@@ -17,6 +17,17 @@ static CSR_BITS CSR_I(last_of)(int64_t columns) {
     return (CSR_BITS)MIN_OF(columns - 1, most);
 }
 
+// Two indices that are next to each other, by one read if they are short. They have been checked.
+struct CSR_I(pair) {
+    CSR_BITS first, second;
+};
+
+static inline struct CSR_I(pair) CSR_I(pair_at)(const CSR_INDEX *index) {
+    struct CSR_I(pair) both;
+    memcpy(&both, index, sizeof both);
+    return both;
+}
+
 // Whether some of n indices are not from 0 to columns - 1.
 static bool CSR_I(are_outside)(const CSR_INDEX *index, int64_t n, int64_t columns) {
     enum { LANES = 16 / sizeof(CSR_INDEX) };

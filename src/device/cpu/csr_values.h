@@ -5,20 +5,18 @@
 
 typedef CSR_TYPE CSR(lanes) __attribute__((vector_size(16), aligned(sizeof(CSR_TYPE)), may_alias));
 
-// Rows of one entry each, and of two, without a loop for each of them; added as rows_times_vector() does, also to 0.
+// Rows of one entry each, and of two, without a loop for each of them; added as rows_times_vector() does, also to 0. Indices are
+// read in pairs: what these rows wait for is reading.
 static void CSR(rows_of_one)(CSR_TYPE *restrict y, const CSR_TYPE *restrict value, const CSR_INDEX *restrict index,
                              const CSR_TYPE *restrict x, int64_t rows) {
-    enum { LANES = 16 / sizeof(CSR_TYPE) };
     int64_t i = 0;
 #pragma GCC unroll 4
-    for (; i + LANES <= rows; i += LANES) {
-        CSR(lanes) found = {0};
-#pragma GCC unroll 4
-        for (int k = 0; k < LANES; k++)
-            found[k] = x[index[i + k]];
-        *(CSR(lanes) *)(void *)(y + i) = 0 + *(const CSR(lanes) *)(const void *)(value + i) * found;
+    for (; i + 2 <= rows; i += 2) {
+        struct CSR_I(pair) at = CSR_I(pair_at)(index + i);
+        y[i] = 0 + value[i] * x[at.first];
+        y[i + 1] = 0 + value[i + 1] * x[at.second];
     }
-    for (; i < rows; i++)
+    if (i < rows)
         y[i] = 0 + value[i] * x[index[i]];
 }
 
@@ -31,10 +29,11 @@ static void CSR(rows_of_two)(CSR_TYPE *restrict y, const CSR_TYPE *restrict valu
         CSR(lanes) even = {0}, odd = {0}, left = {0}, right = {0};
 #pragma GCC unroll 4
         for (int k = 0; k < LANES; k++) {
+            struct CSR_I(pair) at = CSR_I(pair_at)(index + 2 * (i + k));
             even[k] = pairs[2 * k / LANES][2 * k % LANES];
             odd[k] = pairs[2 * k / LANES][2 * k % LANES + 1];
-            left[k] = x[index[2 * (i + k)]];
-            right[k] = x[index[2 * (i + k) + 1]];
+            left[k] = x[at.first];
+            right[k] = x[at.second];
         }
         *(CSR(lanes) *)(void *)(y + i) = 0 + even * left + odd * right;
     }
