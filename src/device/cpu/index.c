@@ -3,6 +3,8 @@
 #include "device/cpu/cpu.h"
 #include "op/ops.h"
 
+enum { AHEAD = 12 }; // slices by which the first line of one is fetched before it is copied
+
 // Take ------------------------------------------------------------------------------------------------------------
 
 struct taking {
@@ -33,8 +35,10 @@ static void take_row(const struct taking *t, char *out, const char *x, int64_t f
             at[i] = cpu_position(at[i], t->dim, t->dim - 1) * t->step;
         if (t->slice.layout.size == 1)
             t->elements(out + from * t->bytes, x, at, n);
-        for (int64_t i = 0; t->slice.layout.size > 1 && i < n; i++)
+        for (int64_t i = 0; t->slice.layout.size > 1 && i < n; i++) {
+            __builtin_prefetch(x + at[MIN_OF(i + AHEAD, n - 1)]);
             cpu_slice_move(&t->slice, out + (from + i) * t->bytes, x + at[i]);
+        }
     }
 }
 
@@ -153,8 +157,10 @@ static void gather_part(const void *context, int64_t from, int64_t to) {
             add_nearest(&g->places.place[k], from, n, offset);
         if (g->slice.layout.size == 1)
             g->elements(g->out + from * g->bytes, g->data, offset, n);
-        for (int64_t i = 0; g->slice.layout.size > 1 && i < n; i++)
+        for (int64_t i = 0; g->slice.layout.size > 1 && i < n; i++) {
+            __builtin_prefetch(g->data + offset[MIN_OF(i + AHEAD, n - 1)]);
             cpu_slice_move(&g->slice, g->out + (from + i) * g->bytes, g->data + offset[i]);
+        }
     }
 }
 
