@@ -49,6 +49,7 @@ struct int_set {
     const float *sum;    // of each row those of its groups
     int parts, rows;     // lines of a row
     int64_t groups;
+    bool quad; // lines are those of four rows, be they there or not, part by part
 };
 
 struct int_columns {
@@ -66,6 +67,7 @@ struct int_kind {
     int slice, columns; // bytes of a slice; columns at once
     bool even;          // lines of a set are a multiple of two
     bool apart;         // of 16 codes of four bits those at even places come first
+    bool quads;         // it takes zipped columns with sets that are quads, of three parts
     int64_t rows_most;  // with more, floats are faster
     bool direct;        // it reads columns also as they are; else they are always zipped, and biases float32
     // k codes of each column, in the form that they have or one a byte, slice by slice.

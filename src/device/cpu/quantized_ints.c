@@ -14,6 +14,7 @@ struct ints {
     const struct int_kind *kind;
     int parts, set;   // lines of a row; rows of a set
     int64_t sets;     // of a matrix of x
+    bool quads;       // sets are
     bool vector;      // there is one row, which the kind multiplies by itself
     bool zips;        // codes are brought into slices once for all sets
     int64_t code_set; // bytes of a set
@@ -25,6 +26,10 @@ struct ints {
 
 static int rows_of(const struct ints *j, int64_t set) {
     return (int)MIN_OF(j->set, j->q->m - set % j->sets * j->set);
+}
+
+static int lines_of(const struct ints *j, int rows) {
+    return j->quads ? j->parts * 4 : int_set_lines(j->kind, j->parts, rows);
 }
 
 // Rows -----------------------------------------------------------------------------------------------------------------
@@ -99,14 +104,12 @@ static void put_line(const int8_t *from, int64_t k, int slice, int64_t step, int
 static void put_parts(const struct ints *j, int64_t set, int row, const int8_t *const *part) {
     const struct quantized *q = j->q;
     bool quarters = j->vector && q->u.bits == 6, halves = j->kind->apart && q->u.bits == 4;
-    int rows = rows_of(j, set), slice = quarters ? 16 : j->kind->slice;
-    for (int p = 0; p < j->parts; p++)
-        put_line(part[p], q->k, slice, (int64_t)int_set_lines(j->kind, j->parts, rows) * slice,
-                 quarters ? 64 : 16,
-                 quarters ? 4
-                 : halves ? 2
-                          : 1,
-                 j->code + set * j->code_set + int_line(rows, row, p) * slice);
+    int rows = rows_of(j, set), slice = quarters ? 16 : j->kind->slice, every = halves ? 2 : 1;
+    for (int p = 0; p < j->parts; p++) {
+        int line = j->quads ? 4 * p + row : int_line(rows, row, p);
+        put_line(part[p], q->k, slice, (int64_t)lines_of(j, rows) * slice, quarters ? 64 : 16,
+                 quarters ? 4 : every, j->code + set * j->code_set + line * slice);
+    }
 }
 
 static bool fill_row(const struct ints *j, int64_t set, int row, const float *x, int8_t *room) {
@@ -135,7 +138,7 @@ static void fill_sets(const void *context, int64_t from, int64_t to) {
         return;
     }
     for (; from < to; from++) {
-        int rows = rows_of(j, from), lines = int_set_lines(j->kind, j->parts, rows);
+        int rows = rows_of(j, from), lines = lines_of(j, rows);
         if (lines > j->parts * rows)
             memset(j->code + from * j->code_set, 0, (size_t)j->code_set);
         for (int r = 0; r < rows; r++) {
@@ -153,12 +156,13 @@ static void fill_sets(const void *context, int64_t from, int64_t to) {
 static bool make_sets(struct ints *j) {
     const struct quantized *q = j->q;
     j->parts = q->dtype == ZL_FLOAT32 ? 3 : 2;
-    j->set = q->dtype == ZL_FLOAT32 ? 2 : 4;
+    j->quads = j->kind->quads && j->parts == 3 && q->m > 4;
+    j->set = q->dtype == ZL_FLOAT32 && !j->quads ? 2 : 4;
     j->sets = (q->m + j->set - 1) / j->set;
     j->vector = j->kind->can_vector && j->kind->can_vector(q);
     bool half = q->u.bits == 4 && q->u.group == 16; // of the codes that are unpacked at once
-    j->zips = !j->kind->direct || j->sets > 2 || half || q->u.mode != QUANT_AFFINE;
-    j->code_set = int_set_lines(j->kind, j->parts, j->set) * q->k;
+    j->zips = !j->kind->direct || j->quads || j->sets > 2 || half || q->u.mode != QUANT_AFFINE;
+    j->code_set = lines_of(j, j->set) * q->k;
     int64_t sets = j->sets * q->matrices, codes = sets * j->code_set,
             numbers = sets * j->set * (1 + q->groups);
     if (!(j->room = memory_alloc((size_t)(LINE + codes + numbers * (int64_t)sizeof(float)))))
@@ -271,7 +275,8 @@ static struct int_set set_of(const struct ints *j, int64_t set) {
                             .sum = j->sum + set * j->set * j->q->groups,
                             .parts = j->parts,
                             .rows = rows_of(j, set),
-                            .groups = j->q->groups};
+                            .groups = j->q->groups,
+                            .quad = j->quads};
 }
 
 static void multiply_sets(const struct ints *j, int64_t matrix, const struct int_columns *c, float *out) {
