@@ -187,7 +187,7 @@ static gemm_fn *choose_by_time(void) {
 
 static struct blas blas = {name, cpu_own_gemm};
 
-// On aarch64 libraries are opened only if asked for: they lose where both sides of the result are long, and opening one
+// Libraries are opened only if asked for: they lose where both sides of the result are long, and opening one
 // takes longer than a small program. One thread of a Neoverse-V1, 2026-11, GFLOP/s (complex64: 2 m n k a second) of ours,
 // BLIS 0.9, OpenBLAS 0.3.21:
 //
@@ -198,17 +198,32 @@ static struct blas blas = {name, cpu_own_gemm};
 //  complex64     14 11  9    18 17 12    18 17 12     8 10 11            2  3 10         15 13 12
 //
 // That was before gemm_thin.c, which packs neither: the last three columns of float32 became 38, 26 and 46, beside 39, 21 and
-// 32 of OpenBLAS, and the first two of them with b^T 50 and 37, beside 29 and 14 (processor time on a busy machine). On x86_64
-// nothing was measured: there the fastest is found by trying.
-#if defined(__aarch64__)
-enum { LIBRARIES_MAY_WIN = false };
+// 32 of OpenBLAS, and the first two of them with b^T 50 and 37, beside 29 and 14 (processor time on a busy machine).
+//
+// One thread of a Xeon with AVX-512 and AMX (2026-11), and all 16 of it: ours, BLIS 0.9, OpenBLAS 0.3.21 (which does not
+// know this CPU):
+//
+//                64          512            2048             16 x 2048 x 2048   4 x 4096 x 512   2048 x 16 x 2048
+//  float32       66 68 18    114 80 30      113 79 32        40 71 27           12 42 17         27 75 23
+//  float32, b^T  64 49 27    108 82 33      110 76 33        32 45 25            9 32 15         26 48 23
+//  float64       42 39 14     48 40 16       45 39 13        13 34 10            5 15  7         22 39 10
+//  complex64     23 15  6     27 20  8       26 20  8         5 10  8            2  5  6         12 14  7
+//  float32, 16   80 53 25    841 619 172   1241 640 218     368 402 167        108 235 99       310 547 157
+//  float64, 16   40 39 12    482 288  92    587 303 116     202 238  84         50 117 53       208 250  89
+//
+// Thin results were where libraries won, which do not pack b; gemm_thin.c does not either. Without AVX2 nothing was measured: there the fastest is found
+// by trying.
+static bool libraries_may_win(void) {
+#if defined(__x86_64__)
+    return !cpu_has("avx2");
 #else
-enum { LIBRARIES_MAY_WIN = true };
+    return false;
 #endif
+}
 
 static void choose(void) {
     const char *asked = setting_text(SETTING_BLAS);
-    if (!strcmp(asked, "none") || (!*asked && !LIBRARIES_MAY_WIN))
+    if (!strcmp(asked, "none") || (!*asked && !libraries_may_win()))
         return;
     if (!*asked)
         blas.multiply = choose_by_time();

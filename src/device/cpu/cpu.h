@@ -287,7 +287,7 @@ struct blas {
     const char *name; // what is used: for people
     gemm_fn *multiply;
 };
-const struct blas *cpu_blas(void); // ZL_BLAS, else the fastest of those found; chosen at the first use
+const struct blas *cpu_blas(void); // ZL_BLAS, else as blas.c says; chosen at the first use
 
 // Says how many threads a library may start itself. NULL: it has no say in that.
 typedef void blas_threads(int count);

@@ -75,8 +75,8 @@ AMX_KERNEL(amx_bf16, 2, _tile_dpbf16ps)
 
 const struct gemm_kernel gemm_kernels_amx[] = {
     {"bf16 amx", "amx_bf16", ZL_BFLOAT16, ZL_FLOAT32, ROWS, COLS, 2, 32, amx_bf16, .a_unit = 32,
-     .l1_eighths = 8, .open = open_tiles, .close = close_tiles},
-    {"i8 amx", "amx_int8", ZL_INT8, ZL_INT32, ROWS, COLS, 4, 64, amx_i8, .a_unit = 64, .l1_eighths = 8,
+     .l1_eighths = 12, .open = open_tiles, .close = close_tiles},
+    {"i8 amx", "amx_int8", ZL_INT8, ZL_INT32, ROWS, COLS, 4, 64, amx_i8, .a_unit = 64, .l1_eighths = 12,
      .open = open_tiles, .close = close_tiles},
     {NULL},
 };

@@ -12,6 +12,8 @@ enum {
     ROWS_LEAST = 96,       // of a part, unless the result has less
     COLUMNS_LEAST = 192,   // of b that are packed at once, however long they are
     PANELS = 8,            // of b that are packed side by side
+    MORE_COLUMNS = 4,      // times as many as rows, and many threads wait for what they read of b
+    THREADS_MANY = 8,
 };
 
 struct own {
@@ -237,6 +239,10 @@ static void cut_result(struct own *o) {
     o->row_parts = MIN_OF(round_up(least, o->threads), most);
     while (o->row_parts > least && o->row_parts < o->threads && o->threads % o->row_parts)
         o->row_parts--; // else some threads would have a part more than others
+    while (o->threads >= THREADS_MANY && o->row_parts % 2 == 0 && o->row_parts <= o->threads &&
+           o->row_parts / 2 >= least &&
+           m / o->row_parts * MORE_COLUMNS < o->columns / divide_up(o->threads, o->row_parts))
+        o->row_parts /= 2; // parts that are nearly square read less of b
     o->col_parts = MIN_OF(divide_up(o->threads, o->row_parts), divide_up(o->columns, o->u->cols));
 }
 
