@@ -183,25 +183,31 @@ struct column_room {
     int8_t *zipped;
 };
 
-// Scales of some columns, of groups or of every 32 codes.
+// Scales of the columns that are multiplied at once, of groups or of every 32 codes.
 static int64_t room_scales(const struct ints *j) {
     return MAX_OF(j->q->groups, j->q->k / 32) * j->kind->columns;
 }
 
+// Columns that are read before they are multiplied: zipped ones are many, so that a set stays in the cache meanwhile.
+static int64_t room_columns(const struct ints *j) {
+    return j->zips ? BLOCK : j->kind->columns;
+}
+
 // Bytes of scales, biases and results.
 static int64_t room_numbers(const struct ints *j) {
-    int64_t numbers = 2 * room_scales(j) + j->q->m * BLOCK;
+    int64_t numbers = 2 * room_scales(j) * (room_columns(j) / j->kind->columns) + j->q->m * BLOCK;
     return (numbers + 15) / 16 * 16 * (int64_t)sizeof(float);
 }
 
 static bool get_room(const struct ints *j, struct column_room *r) {
     const struct quantized *q = j->q;
-    int64_t columns = j->kind->columns, numbers = room_numbers(j);
-    char *room = cpu_scratch(SCRATCH_WEIGHTS, (size_t)(numbers + 2 * q->k * columns));
+    int64_t columns = room_columns(j), scales = room_scales(j) * (columns / j->kind->columns),
+            numbers = room_numbers(j);
+    char *room = cpu_scratch(SCRATCH_WEIGHTS, (size_t)(numbers + q->k * (columns + j->kind->columns)));
     if (room)
         *r = (struct column_room){.scale = (float *)(void *)room,
-                                  .bias = (float *)(void *)room + room_scales(j),
-                                  .result = (float *)(void *)room + 2 * room_scales(j),
+                                  .bias = (float *)(void *)room + scales,
+                                  .result = (float *)(void *)room + 2 * scales,
                                   .zipped = (int8_t *)room + numbers,
                                   .codes = (uint8_t *)room + numbers + q->k * columns};
     return room != NULL;
@@ -279,10 +285,19 @@ static struct int_set set_of(const struct ints *j, int64_t set) {
                             .quad = j->quads};
 }
 
-static void multiply_sets(const struct ints *j, int64_t matrix, const struct int_columns *c, float *out) {
+// Columns from one on, as many as there is room for: they are read, then multiplied with one set after the other.
+static void multiply_some(const struct ints *j, int64_t matrix, int64_t w, int64_t from, int64_t columns,
+                          struct column_room r, float *out) {
+    const int64_t each = j->kind->columns;
+    struct int_columns some[BLOCK / 4];
+    for (int64_t i = 0; i * each < columns; i++) {
+        read_columns(j, w, from + i * each, &r, &some[i]);
+        r.scale += room_scales(j), r.bias += room_scales(j), r.zipped += j->q->k * each;
+    }
     for (int64_t s = 0; s < j->sets; s++) {
         struct int_set x = set_of(j, matrix * j->sets + s);
-        j->kind->run(&x, c, out + s * j->set * BLOCK, BLOCK);
+        for (int64_t i = 0; i * each < columns; i++)
+            j->kind->run(&x, &some[i], out + s * j->set * BLOCK + i * each, BLOCK);
     }
 }
 
@@ -296,10 +311,9 @@ static void multiply_columns(const struct ints *j, int64_t product, int64_t from
         j->kind->vector(q, &x, quantized_at(q, w, from, 0), columns, r->scale, r->result);
         return;
     }
-    for (int64_t c = 0; c < columns; c += j->kind->columns) {
-        struct int_columns some;
-        read_columns(j, w, from + c, r, &some);
-        multiply_sets(j, matrix, &some, r->result + c);
+    for (int64_t c = 0, n; c < columns; c += n) {
+        n = MIN_OF(room_columns(j), columns - c);
+        multiply_some(j, matrix, w, from + c, n, *r, r->result + c);
     }
 }
 
