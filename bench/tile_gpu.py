@@ -104,15 +104,17 @@ def gemm_text(m, n, k, dtype="f16", bm=128, bn=128, bk=32, stages=4, threads=128
 
 def attention_text(heads, length, size, causal, bm=128, bn=64, stages=2, threads=128):
     blocks = f"ceildiv({length}, {bn})"
-    if causal:
-        blocks = f"min({blocks}, ceildiv((bx + 1) * {bm}, {bn}))"
-    masks = []
+    masks, edges = [], []
     if length % bn:
         masks.append(f"t * {bn} + j < {length}")
+        edges.append(f"t * {bn} + {bn} > {length}")
     if causal:
+        blocks = f"min({blocks}, ceildiv((bx + 1) * {bm}, {bn}))"
         masks.append(f"t * {bn} + j <= bx * {bm} + i")
-    masked = "s[i, j]" if not masks else f"where({' & '.join(masks)}, s[i, j], -inf)"
-    scale = 1 / size ** 0.5
+        edges.append(f"t * {bn} + {bn} > bx * {bm}")
+    hide = "" if not masks else (f"if {' | '.join(edges)} {{ map i in {bm}, j in {bn} {{ s[i, j] = where({' & '.join(masks)}, "
+                                 "s[i, j], -inf) } }")
+    scale = 1.4426950408889634 / size ** 0.5  # of exponents of 2
     return f"""kernel attention index 32 (Q: f16[{heads}, {length}, {size}], K: f16[{heads}, {length}, {size}],
     V: f16[{heads}, {length}, {size}]) -> (O: f16[{heads}, {length}, {size}]) {{
   grid bx in ceildiv({length}, {bm}), by in {heads}, threads {threads} {{
@@ -123,7 +125,7 @@ def attention_text(heads, length, size, causal, bm=128, bn=64, stages=2, threads
     fragment p: f16[{bm}, {bn}]
     fragment o: f32[{bm}, {size}] = 0
     fragment most: f32[{bm}] = -1e30
-    fragment before: f32[{bm}]
+    fragment low: f32[{bm}] = 0
     fragment scale: f32[{bm}]
     fragment sum: f32[{bm}]
     fragment total: f32[{bm}] = 0
@@ -132,18 +134,22 @@ def attention_text(heads, length, size, causal, bm=128, bn=64, stages=2, threads
       copy K[by, t * {bn}, 0] of [1, {bn}, {size}] -> k
       copy V[by, t * {bn}, 0] of [1, {bn}, {size}] -> v
       gemm q, transpose k -> s clear
-      map i in {bm}, j in {bn} {{ s[i, j] = {masked} }}
-      copy most -> before
+      {hide}
+      copy most -> scale
       reduce maximum s -> most axis 1 accumulate
-      map i in {bm} {{ scale[i] = exp((before[i] - most[i]) * {scale}) }}
-      map i in {bm}, j in {bn} {{ s[i, j] = exp((s[i, j] - most[i]) * {scale}) }}
+      map i in {bm} {{
+        low[i] = -most[i] * {scale}
+        scale[i] = exp2(fma(scale[i], {scale}, low[i]))
+      }}
+      map i in {bm}, j in {bn} {{ s[i, j] = exp2(fma(s[i, j], {scale}, low[i])) }}
       reduce add s -> sum axis 1
-      map i in {bm} {{ total[i] = total[i] * scale[i] + sum[i] }}
+      map i in {bm} {{ total[i] = fma(total[i], scale[i], sum[i]) }}
       map i in {bm}, j in {size} {{ o[i, j] = o[i, j] * scale[i] }}
       copy s -> p
       gemm p, v -> o
     }}
-    map i in {bm}, j in {size} {{ o[i, j] = o[i, j] / total[i] }}
+    map i in {bm} {{ total[i] = 1 / total[i] }}
+    map i in {bm}, j in {size} {{ o[i, j] = o[i, j] * total[i] }}
     copy o -> O[by, bx * {bm}, 0] of [1, {bm}, {size}]
   }}
 }}"""
@@ -215,9 +221,9 @@ def torch_time(torch, f, repeats):
     return best
 
 
-CONFIGURATIONS = [dict(bm=128, bn=128, bk=32, stages=4, threads=128), dict(bm=128, bn=256, bk=32, stages=4, threads=256),
-                  dict(bm=128, bn=128, bk=64, stages=3, threads=256), dict(bm=256, bn=128, bk=32, stages=4, threads=256),
-                  dict(bm=128, bn=256, bk=64, stages=3, threads=256)]
+CONFIGURATIONS = [dict(bm=128, bn=128, bk=32, stages=4, threads=128), dict(bm=128, bn=128, bk=32, stages=3, threads=128),
+                  dict(bm=128, bn=128, bk=64, stages=3, threads=128), dict(bm=128, bn=256, bk=32, stages=4, threads=256),
+                  dict(bm=128, bn=64, bk=64, stages=4, threads=128)]
 SHAPES = [(1024, 1024, 1024), (2048, 2048, 2048), (4096, 4096, 4096), (8192, 8192, 8192), (4096, 1024, 4096),
           (2048, 8192, 1024), (8192, 2048, 4096), (1000, 4000, 2000)]
 
@@ -251,7 +257,8 @@ def time_attention(z, torch, results):
                 attend = torch.nn.functional.scaled_dot_product_attention
                 theirs = torch_time(torch, lambda: attend(q, k, v, is_causal=causal), repeats)
                 ours, arrays = {}, [t.view(heads, length, size) for t in (q, k, v, o)]
-                for how in (dict(bm=128, bn=64, threads=128), dict(bm=128, bn=64, threads=256), dict(bm=64, bn=64, threads=128)):
+                for how in (dict(bm=128, bn=64, threads=128), dict(bm=128, bn=64, threads=256), dict(bm=64, bn=64, threads=128),
+                            dict(bm=128, bn=128, threads=256)):
                     kernel = z.compile(attention_text(heads, length, size, causal, **how))
                     ours[f"{how['bm']}x{how['bn']}t{how['threads']}"] = min(z.time(kernel, arrays, repeats) for _ in range(2))
                 best = min(ours, key=ours.get)

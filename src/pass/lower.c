@@ -26,6 +26,8 @@ static expr divide_integers(enum tile_op op, expr a, expr b) {
 }
 
 static expr rule(const struct target *target, expr e) {
+    if (e->op == TILE_EXP2 && !target_spells(target, e))
+        return tile_unary(TILE_EXP, tile_binary(TILE_MUL, e->arg[0], tile_const(e->type, 0.69314718055994531)));
     if (e->op == TILE_SHUFFLE && !target_spells(target, e))
         return e->arg[0]; // a block is one thread
     if (!tile_op_is_row(e->op) || target_spells(target, e))

@@ -30,6 +30,10 @@
     "    return (f16)(sign | (bits + 0xfff + (bits >> 13 & 1) - 0x38000000) >> 13);\n" \
     "}\n"
 
+#define EXTREMES \
+    "FN f32 zl_max_f32(f32 a, f32 b) { return a != a || a > b || (a == b && zl_f32_bits(b) >> 31) ? a : b; }\n" \
+    "FN f32 zl_min_f32(f32 a, f32 b) { return a != a || a < b || (a == b && zl_f32_bits(a) >> 31) ? a : b; }\n"
+
 // FN is how a function begins; sqrt and s are names and endings of the language's own functions.
 #define HELPERS_32(sqrt, s) \
     "FN u32 zl_f32_bits(f32 x) { union { f32 f; u32 u; } v; v.f = x; return v.u; }\n" \
@@ -40,8 +44,6 @@
     "FN f32 zl_abs_f32(f32 x) { return zl_f32_from(zl_f32_bits(x) & 0x7fffffffu); }\n" \
     "FN f16 zl_abs_f16(f16 x) { return (f16)(x & 0x7fff); }\n" \
     "FN bf16 zl_abs_bf16(bf16 x) { return (bf16)(x & 0x7fff); }\n" \
-    "FN f32 zl_max_f32(f32 a, f32 b) { return a != a || a > b || (a == b && zl_f32_bits(b) >> 31) ? a : b; }\n" \
-    "FN f32 zl_min_f32(f32 a, f32 b) { return a != a || a < b || (a == b && zl_f32_bits(a) >> 31) ? a : b; }\n" \
     "FN i32 zl_i32_of_f32(f32 x) { return x >= 0x1p31f ? 0x7fffffff : x > -0x1p31f ? (i32)x : x == x ? -0x7fffffff - 1 : 0; }\n" \
     "FN u32 zl_u32_of_f32(f32 x) { return x >= 0x1p32f ? 0xffffffffu : x > 0 ? (u32)x : 0; }\n" \
     "FN u64 zl_floordiv_u64(u64 a, u64 b) { return b ? a / b : 0; }\n" \
@@ -82,7 +84,7 @@
     "#define FN static inline __attribute__((unused))\n" \
     "typedef int8_t i8;\ntypedef int16_t i16;\ntypedef int32_t i32;\ntypedef int64_t i64;\n" \
     "typedef uint8_t u8;\ntypedef uint16_t u16;\ntypedef uint32_t u32;\ntypedef uint64_t u64;\n" FLOATS DOUBLE \
-    "struct c64 {\n    f32 re, im;\n};\n" HELPERS_32("sqrtf", "f") HALVES HELPERS_64("sqrt")
+    "struct c64 {\n    f32 re, im;\n};\n" HELPERS_32("sqrtf", "f") EXTREMES HALVES HELPERS_64("sqrt")
 
 const char prelude_c_scalar[] = C_SCALAR;
 
@@ -144,7 +146,7 @@ const char prelude_cuda[] =
     "#define FN static __device__ __forceinline__\n"
     "typedef signed char i8;\ntypedef short i16;\ntypedef int i32;\ntypedef long long i64;\n"
     "typedef unsigned char u8;\ntypedef unsigned short u16;\ntypedef unsigned u32;\ntypedef unsigned long long u64;\n"
-    FLOATS DOUBLE HELPERS_32("__fsqrt_rn", "f") HALVES HELPERS_64("__dsqrt_rn");
+    FLOATS DOUBLE HELPERS_32("__fsqrt_rn", "f") EXTREMES HALVES HELPERS_64("__dsqrt_rn");
 
 // Compiled with -cl-fp32-correctly-rounded-divide-sqrt. Not every device has double.
 const char prelude_opencl[] =
@@ -152,7 +154,7 @@ const char prelude_opencl[] =
     "#define FN static inline\n"
     "typedef char i8;\ntypedef short i16;\ntypedef int i32;\ntypedef long i64;\n"
     "typedef uchar u8;\ntypedef ushort u16;\ntypedef uint u32;\ntypedef ulong u64;\n" FLOATS
-    HELPERS_32("sqrt", "") HALVES
+    HELPERS_32("sqrt", "") EXTREMES HALVES
     "#if defined(cl_khr_fp64) || defined(__opencl_c_fp64)\n" DOUBLE HELPERS_64("sqrt") "#endif\n";
 // Groups of threads ----------------------------------------------------------------------------------------------
 
@@ -218,7 +220,7 @@ const char prelude_opencl_tiles[] =
     "#define FN static inline\n"
     "typedef char i8;\ntypedef short i16;\ntypedef int i32;\ntypedef long i64;\n"
     "typedef uchar u8;\ntypedef ushort u16;\ntypedef uint u32;\ntypedef ulong u64;\n" FLOATS
-    HELPERS_32("sqrt", "") HALVES COMBINERS GROUP_HELPERS
+    HELPERS_32("sqrt", "") EXTREMES HALVES COMBINERS GROUP_HELPERS
     "#if defined(cl_khr_fp64) || defined(__opencl_c_fp64)\n" DOUBLE HELPERS_64("sqrt") COMBINERS_64
     "#define ZL_WIDE f64\n#else\n#define ZL_WIDE f32\n#endif\n"
     "#define ZL_ADDRESS ulong\n"
@@ -250,11 +252,14 @@ const char prelude_opencl_tiles[] =
 
 // Copies that run on, matrix instructions: of sm_80 and later. Compiled with --fmad=false.
 const char prelude_cuda_tiles[] = CUDA_TYPES FLOATS DOUBLE HELPERS_32("__fsqrt_rn", "f")
+    "FN f32 zl_max_f32(f32 a, f32 b) { f32 y; asm(\"max.NaN.f32 %0, %1, %2;\" : \"=f\"(y) : \"f\"(a), \"f\"(b)); return y; }\n"
+    "FN f32 zl_min_f32(f32 a, f32 b) { f32 y; asm(\"min.NaN.f32 %0, %1, %2;\" : \"=f\"(y) : \"f\"(a), \"f\"(b)); return y; }\n"
     "FN f32 zl_f32_of_bf16(bf16 x) { return zl_f32_from((u32)x << 16); }\n"
     "FN bf16 zl_bf16_of_f32(f32 x) { bf16 y; asm(\"cvt.rn.bf16.f32 %0, %1;\" : \"=h\"(y) : \"f\"(x)); return y; }\n"
     "FN f32 zl_f32_of_f16(f16 x) { f32 y; asm(\"cvt.f32.f16 %0, %1;\" : \"=f\"(y) : \"h\"(x)); return y; }\n"
     "FN f16 zl_f16_of_f32(f32 x) { f16 y; asm(\"cvt.rn.f16.f32 %0, %1;\" : \"=h\"(y) : \"f\"(x)); return y; }\n"
     HELPERS_64("__dsqrt_rn") COMBINERS COMBINERS_64 GROUP_HELPERS
+    "FN f32 zl_exp2_f32(f32 x) { f32 y; asm(\"ex2.approx.ftz.f32 %0, %1;\" : \"=f\"(y) : \"f\"(x)); return y; }\n"
     "#define ZL_SHUFFLE(x, by) __shfl_xor_sync(0xffffffffu, x, by)\n" CUDA_GROUP
     "typedef u32 zl_4;\ntypedef uint2 zl_8;\ntypedef uint4 zl_16;\n"
     "#define ZL_ZERO_4 0u\n#define ZL_ZERO_8 make_uint2(0, 0)\n#define ZL_ZERO_16 make_uint4(0, 0, 0, 0)\n"
@@ -280,7 +285,7 @@ const char prelude_cuda_tiles[] = CUDA_TYPES FLOATS DOUBLE HELPERS_32("__fsqrt_r
     "}\n"
     "#define ZL_MULTIPLY(NAME, TYPE) \\\n"
     "    FN void NAME(f32 *c, const u32 *a, const u32 *b) { \\\n"
-    "        asm volatile(\"mma.sync.aligned.m16n8k16.row.col.f32.\" TYPE \".\" TYPE \".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};\" \\\n"
+    "        asm(\"mma.sync.aligned.m16n8k16.row.col.f32.\" TYPE \".\" TYPE \".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};\" \\\n"
     "                     : \"+f\"(c[0]), \"+f\"(c[1]), \"+f\"(c[2]), \"+f\"(c[3]) \\\n"
     "                     : \"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), \"r\"(a[3]), \"r\"(b[0]), \"r\"(b[1])); \\\n"
     "    }\n"
@@ -297,7 +302,7 @@ const char prelude_hip_tiles[] =
     "#define floorf __builtin_floorf\n#define ceilf __builtin_ceilf\n#define rintf __builtin_rintf\n"
     "#define truncf __builtin_truncf\n#define fmaf __builtin_fmaf\n#define floor __builtin_floor\n#define ceil __builtin_ceil\n"
     "#define rint __builtin_rint\n#define trunc __builtin_trunc\n#define fma __builtin_fma\n"
-    HELPERS_32("__builtin_sqrtf", "f") HALVES HELPERS_64("__builtin_sqrt") COMBINERS COMBINERS_64 GROUP_HELPERS
+    HELPERS_32("__builtin_sqrtf", "f") EXTREMES HALVES HELPERS_64("__builtin_sqrt") COMBINERS COMBINERS_64 GROUP_HELPERS
     "struct zl_axes {\n    u32 x;\n};\n"
     "FN struct zl_axes zl_this_thread() { struct zl_axes a = {__builtin_amdgcn_workitem_id_x()}; return a; }\n"
     "FN struct zl_axes zl_this_block() { struct zl_axes a = {__builtin_amdgcn_workgroup_id_x()}; return a; }\n"
@@ -313,6 +318,7 @@ const char prelude_hip_tiles[] =
     "template <typename T> FN T zl_shuffle_any(T x, u32 by) {\n"
     "    union { T t; u32 u[sizeof(T) / 4]; } v;\n    v.t = x;\n"
     "    for (u32 i = 0; i < sizeof(T) / 4; i++)\n        v.u[i] = zl_shuffle_word(v.u[i], by);\n    return v.t;\n}\n"
+    "FN f32 zl_exp2_f32(f32 x) { return __builtin_amdgcn_exp2f(x); }\n"
     "#define ZL_SHUFFLE(x, by) zl_shuffle_any(x, by)\n"
     "extern \"C\" __device__ int printf(const char *, ...);\n" CUDA_GROUP
     "typedef u32 zl_4;\ntypedef u32 zl_8 __attribute__((ext_vector_type(2)));\ntypedef u32 zl_16 __attribute__((ext_vector_type(4)));\n" VECTOR_ZEROS;

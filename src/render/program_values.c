@@ -56,14 +56,18 @@ static void text_stride(struct program *p, const struct tile_buffer *b, int axis
         text_add(p->style.out, " * %" PRId64, stride);
 }
 
-// Elements from the first of a buffer.
-static void offset(struct program *p, const struct tile_buffer *b, const expr *index) {
+// Elements along the axes [from, to) of a buffer.
+static void offset(struct program *p, const struct tile_buffer *b, const expr *index, int from, int to) {
     struct text *out = p->style.out;
-    text_add(out, b->ndim ? "" : "0");
-    for (int i = 0; i < b->ndim; i++) {
-        text_add(out, i ? " + " : "");
+    text_add(out, from < to ? "" : "0");
+    for (int i = from; i < to; i++) {
+        text_add(out, i > from ? " + " : "");
         p->style.dialect->operand(&p->style, index[i], 0);
-        text_stride(p, b, i);
+        int64_t stride = program_stride(b, i);
+        if (stride < 0)
+            text_add(out, " * s%d_%d", b->id, i);
+        else if (stride != 1)
+            text_add(out, " * %" PRId64, stride);
     }
 }
 
@@ -75,8 +79,12 @@ static int log_of(int64_t n) {
 static void swizzled(struct program *p, const struct tile_buffer *b, const expr *index) {
     int64_t row = program_number(b->shape[b->ndim - 1]) * tile_type_bytes(b->type);
     int bytes = tile_type_bytes(b->type);
+    if (b->ndim > 2) { // matrices of a stack begin where the pattern does
+        offset(p, b, index, 0, b->ndim - 2);
+        text_add(p->style.out, " + ");
+    }
     text_add(p->style.out, "zl_swizzle((u32)(");
-    offset(p, b, index);
+    offset(p, b, index, MAX_OF(b->ndim - 2, 0), b->ndim);
     text_add(p->style.out, "), %d, %d)", log_of(MAX_OF(row, 128) / bytes), log_of(16 / bytes));
 }
 
@@ -85,7 +93,7 @@ static void element(struct program *p, const struct tile_buffer *b, const expr *
     if (b->swizzle && p->own)
         swizzled(p, b, index);
     else
-        offset(p, b, index);
+        offset(p, b, index, 0, b->ndim);
     if (part < 0)
         text_add(p->style.out, "]");
     else

@@ -58,7 +58,8 @@ const struct spelling scalar_group_words[TILE_OP_COUNT] = {
     WORDS, [TILE_FLOORDIV] = {DIVISIBLE, NULL, "zl_floordiv_%t(%a, %b)"}};
 const struct spelling scalar_shuffle_words[TILE_OP_COUNT] = {
     WORDS, [TILE_FLOORDIV] = {DIVISIBLE, NULL, "zl_floordiv_%t(%a, %b)"},
-    [TILE_SHUFFLE] = {PASS_INTEGER, NULL, "zl_shuffle_%e(%a, %b)"}};
+    [TILE_SHUFFLE] = {PASS_INTEGER, NULL, "zl_shuffle_%e(%a, %b)"},
+    [TILE_EXP2] = {PASS_BIT(ZL_FLOAT32), "zl_exp2_f32(%a)"}};
 
 static const char *type_name(expr e) {
     return tile_type_name(e->type);

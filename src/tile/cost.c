@@ -58,8 +58,8 @@ static void touch(double *bytes, const struct tile_buffer *b, double count) {
 static double operations_of(enum tile_op op, struct tile_type type) {
     bool is_arithmetic = tile_op_is_row(op) && !(tile_op_rule(op) & (TRUTH | BITS)) && op != TILE_SELECT &&
                          op != TILE_CONJ && op != TILE_REAL_PART && op != TILE_IMAG_PART;
-    if (op == TILE_FMA)
-        return 2;
+    if (op == TILE_FMA || op == TILE_EXP2)
+        return op == TILE_FMA ? 2 : 1;
     if (!is_arithmetic)
         return 0;
     return !tile_type_is_complex(type) ? 1 : op == TILE_MUL ? 6 : 2;

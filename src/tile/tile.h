@@ -60,6 +60,7 @@ enum tile_op {
     TILE_CAST,    // value conversion, saturating from float to integer (NaN gives 0), wrapping between integers
     TILE_BITCAST, // same bits, other type of the same size
     TILE_FMA,     // a * b + c rounded once
+    TILE_EXP2,    // 2^x of f32 by the quickest means of the target: doc/tile.md
     TILE_SHUFFLE, // x in the thread of the subgroup whose number differs in the bits of d; a block of one thread: x
     TILE_RARE,    // select(c, a, b) whose a is worth computing only where some lane needs it
     TILE_RE,      // real part of a complex

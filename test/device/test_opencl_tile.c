@@ -154,6 +154,13 @@ static const struct sample {
      0},
 };
 
+TEST(powers_of_two_as_interpreted) {
+    static const char text[] = "kernel powers(a: f32[n]) -> (y: f32[n]) { map i in n { y[i] = exp2(a[i] * 8) } }";
+    tile_trial(text, "opencl", (int64_t[]){1000}, 1e-5);
+    tile_trial(text, "c", (int64_t[]){1000}, 1e-5);
+    CHECK_ERROR(ZL_ERROR_SYNTAX, zl_kernel_parse("kernel f(a: f64[n]) -> (y: f64[n]) { map i in n { y[i] = exp2(a[i]) } }", "f"));
+}
+
 TEST(opencl_as_interpreted) {
     for (size_t i = 0; i < COUNT(samples); i++)
         tile_trial(samples[i].text, "opencl", samples[i].sizes, samples[i].near);

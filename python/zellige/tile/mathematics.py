@@ -46,7 +46,10 @@ def round(x, *hints):
 
 
 def exp2(x, *hints):
-    return 2.0 ** x if _is_python(x) else _of_float("exp", wrap(x, dtype("float32")) * math.log(2))
+    if _is_python(x):
+        return 2.0 ** x
+    e = _of_float("exp2", x)
+    return e if e.dtype == "float32" else _of_float("exp", e.children[0] * math.log(2))
 
 
 def exp10(x, *hints):
