@@ -308,7 +308,7 @@ static bool declare(struct stages *t, const struct tile_stmt *s) {
 }
 
 static void block(struct stages *t, const struct tile_stmt *body) {
-    for (; body; body = body->next) {
+    for (; body && tile_current() && !tile_current()->failed; body = body->next) {
         if (is_made_ahead(t, body) || declare(t, body))
             continue;
         if (body == t->loop)

@@ -10,8 +10,8 @@ enum { ALIGNED = 1 << 20 }; // divides 0
 // The largest number that is known to divide e.
 static int64_t divisor(expr e) {
     int64_t known = fragments_number(e), a, b;
-    if (known >= 0)
-        return known ? known : ALIGNED;
+    if (known >= 0 || !e)
+        return known > 0 ? known : e ? ALIGNED : 1;
     switch (e->op) {
     case TILE_SYMBOL: return e->name->divisor;
     case TILE_CAST: return tile_type_is_integer(e->arg[0]->type) ? divisor(e->arg[0]) : 1;
@@ -43,7 +43,7 @@ struct vectors {
 };
 
 static void ask(struct vectors *v, expr e) {
-    if (divisor(e) % v->run)
+    if (e && divisor(e) % v->run)
         v->test = box_both(v->test, tile_binary(TILE_EQ, tile_binary(TILE_REM, box_index(e), box_number(v->run)), box_number(0)));
 }
 

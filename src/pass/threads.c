@@ -133,7 +133,7 @@ static void one(struct group *g, const struct tile_stmt *s) {
 }
 
 void thread_block(struct group *g, const struct tile_stmt *body) {
-    for (; body && !g->failed; body = body->next)
+    for (; body && !g->failed && tile_current() && !tile_current()->failed; body = body->next)
         one(g, body);
 }
 

@@ -132,3 +132,28 @@ TEST(hip_texts_of_groups_compile) {
     each_of_folder(compile_for_hip, NULL);
     each_of_manual(compile_for_hip, NULL);
 }
+
+// Whichever allocation fails, the answer is NULL and an error, and nothing is left behind.
+static void fail_everywhere(const char *name, const char *text, void *data) {
+    (void)data;
+    if (!strstr(text, "grid") || (test_quick() && !is_drawn()))
+        return;
+    for (long at = 1;; at += test_long() ? 1 : test_between(1, 5)) {
+        struct tile_kernel *kernel = tile_parse(text, name);
+        REQUIRE(kernel);
+        memory_fail_at(at);
+        char *source = render_kernel(kernel, "cuda_tiles");
+        bool is_past = memory_allocations() < at;
+        memory_fail_at(0);
+        CHECK(source || zl_error());
+        zl_clear_error();
+        memory_free(source);
+        tile_free(kernel);
+        if (is_past)
+            return;
+    }
+}
+
+TEST(groups_survive_lack_of_memory) {
+    each_of_folder(fail_everywhere, NULL);
+}
