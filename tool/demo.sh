@@ -15,3 +15,4 @@ show() { # COMMAND...: announced, then run, if it is there
 show "$build/zellige" devices
 show "$build/example/linear_regression"
 show "$build/bench/arrays" --demo
+show "$build/zellige" bench auto --short --out "$build/runs" || true

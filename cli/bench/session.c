@@ -54,7 +54,8 @@ static const struct bench_chip *choose_chip(struct bench_session *s) {
 static void remember_command(struct bench_session *s, const char *suite) {
     struct bench_run *run = &s->run;
     size_t used =
-        (size_t)snprintf(run->command, sizeof run->command, "zellige %s %s", s->call->command->name, suite);
+        (size_t)snprintf(run->command, sizeof run->command, "zellige %s%s%s", s->call->command->name,
+                         s->call->command->operands ? " " : "", s->call->command->operands ? suite : "");
     const struct option *options = s->call->command->options;
     for (int i = 0; options[i].name && used < sizeof run->command; i++)
         if (s->call->values[i])

@@ -1,0 +1,97 @@
+// auto_command.c - `zellige bench auto`: finds the chip, picks its suite, measures, compares with the last run of the
+// kind, writes the report.
+
+#include "bench.h"
+
+#include <string.h>
+
+#include "cli.h"
+#include "session.h"
+
+static const struct option options[] = {
+    BENCH_SESSION_OPTIONS,
+    {"full", 0, NULL, NULL, "the full suite: many minutes"},
+    {"short", 0, NULL, NULL, "few samples: seconds"},
+    {0},
+};
+
+// The suite for the first chip that runs here.
+static const char *choose_suite(const struct invocation *call, char *error, size_t bytes) {
+    struct bench_specs specs;
+    struct bench_machine machine;
+    bool full = cli_option(call, "full"), is_tpu = false;
+    if (!bench_specs_open(&specs, cli_option(call, "specs"), error, bytes))
+        return NULL;
+    bench_detect(&machine, &specs, NULL);
+    bench_specs_close(&specs);
+    for (int i = machine.count - 1; i >= 0; i--)
+        if (machine.chip[i].device[0])
+            is_tpu = !strcmp(machine.chip[i].kind, "tpu");
+    return is_tpu ? full ? "tpu_full" : "tpu_simple" : full ? "full" : "simple";
+}
+
+static void print_changes(const struct bench_session *s, const char *folder) {
+    struct bench_comparisons list = {0};
+    struct bench_run before;
+    char error[512], why[256];
+    if (!bench_read_run(&before, folder, error, sizeof error))
+        return;
+    bench_compare_runs(&before, &s->run, why, sizeof why);
+    if (!why[0])
+        bench_compare_all(&list, &before, &s->run, 0.05);
+    printf("\nsince %s (%s): %d slower, %d faster, %d same, %d ambiguous\n", before.started, folder,
+           list.of[BENCH_SLOWER], list.of[BENCH_FASTER], list.of[BENCH_SAME], list.of[BENCH_AMBIGUOUS]);
+    for (int i = 0; i < list.count; i++)
+        if (list.item[i].verdict == BENCH_SLOWER || list.item[i].verdict == BENCH_FASTER)
+            printf("  %-40s %+.1f %% time: %s\n", list.item[i].id, 100 * (list.item[i].ratio - 1),
+                   bench_verdict_name(list.item[i].verdict));
+    bench_comparisons_free(&list);
+    bench_run_free(&before);
+}
+
+static void compare_with_last(struct bench_session *s) {
+    char **folders;
+    const char *out = cli_option(s->call, "out");
+    int count = bench_history_find(&s->run, out ? out : "runs", &folders);
+    if (count > 0) {
+        snprintf(s->run.baseline, sizeof s->run.baseline, "%s", folders[count - 1]);
+        if (!s->call->json)
+            print_changes(s, folders[count - 1]);
+    }
+    bench_history_free(folders, count);
+}
+
+static int run(const struct invocation *call) {
+    struct bench_session session;
+    char error[512];
+    const char *suite = choose_suite(call, error, sizeof error);
+    if (!suite)
+        return cli_fail(call, "%s", error);
+    int code = bench_session_open(&session, call, suite);
+    if (code != CLI_OK)
+        return code;
+    if (cli_option(call, "short")) {
+        session.suite.timing.seconds = session.suite.timing.warm_seconds = 0.03;
+        session.suite.timing.least = 3;
+    }
+    code = bench_session_start(&session, NULL);
+    if (code == CLI_OK) {
+        bench_session_measure(&session, NULL);
+        compare_with_last(&session);
+        code = bench_session_finish(&session);
+        if (!call->json)
+            printf("\nreport: %s/report.html\n", session.run.folder);
+    }
+    bench_session_close(&session);
+    return code;
+}
+
+const struct command cli_bench_auto = {
+    .name = "bench auto",
+    .summary = "Find the chip, measure its suite, compare with the last run, write the report",
+    .details = "Exit codes are those of bench run. What changed since the last run is said, but is no "
+               "failure: that is\n"
+               "what bench check is for.",
+    .options = options,
+    .run = run,
+};

@@ -1,0 +1,125 @@
+// log_command.c - `zellige bench log`: appends an experiment to a Markdown file: when, which source, what was run, the
+// key results, the comparison with a baseline, notes.
+
+#include "bench.h"
+
+#include <string.h>
+#include <time.h>
+
+#include "cli.h"
+
+static const struct option options[] = {
+    {"file", 0, "FILE", NULL, "the log (default EXPERIMENTS.md)"},
+    {"baseline", 0, "RUN", NULL, "compare with this run (default: the one that the run names)"},
+    {"notes", 0, "TEXT", NULL, "what was tried and what it means"},
+    {0},
+};
+
+static void write_dirty(FILE *out) {
+    char line[512];
+    FILE *pipe = popen("git status --porcelain --untracked-files=no 2>/dev/null", "r");
+    bool any = false;
+    while (pipe && fgets(line, sizeof line, pipe)) {
+        fprintf(out, "%s`%.*s`", any ? ", " : "- changed files: ", (int)strcspn(line + 3, "\n"), line + 3);
+        any = true;
+    }
+    if (pipe)
+        pclose(pipe);
+    fputs(any ? "\n" : "", out);
+}
+
+// The best row of each work and dtype.
+static void write_results(FILE *out, const struct bench_run *run) {
+    char median[32], rate[32], part[16];
+    fputs("\n| what | median | rate | of peak |\n| --- | --- | --- | --- |\n", out);
+    for (int i = 0; i < run->rows; i++) {
+        const struct bench_row *row = &run->row[i];
+        bool best = isfinite(row->rate);
+        for (int j = 0; j < run->rows && best; j++) {
+            const struct bench_row *other = &run->row[j];
+            bool same = !strcmp(other->config.work, row->config.work) &&
+                        other->config.dtype == row->config.dtype && !strcmp(other->config.op, row->config.op);
+            best = !same || !(other->rate > row->rate);
+        }
+        if (best)
+            fprintf(out, "| %s | %s | %s | %s |\n", row->config.id,
+                    bench_format_seconds(row->stats.median, median),
+                    bench_format_rate(row->rate, row->unit, rate),
+                    bench_format_percent(row->utilisation, part));
+    }
+}
+
+static void write_comparison(FILE *out, const struct bench_run *run, const char *path) {
+    struct bench_run before;
+    struct bench_comparisons list = {0};
+    char error[512], why[256];
+    if (!bench_read_run(&before, path, error, sizeof error)) {
+        fprintf(out, "\nBaseline: %s\n", error);
+        return;
+    }
+    bench_compare_runs(&before, run, why, sizeof why);
+    if (!why[0])
+        bench_compare_all(&list, &before, run, 0.05);
+    fprintf(out, "\nBaseline %s (commit %.12s): ", path, before.commit);
+    if (why[0])
+        fprintf(out, "not comparable: %s\n", why);
+    else
+        fprintf(out, "%d slower, %d faster, %d same, %d ambiguous; not measured in turns\n",
+                list.of[BENCH_SLOWER], list.of[BENCH_FASTER], list.of[BENCH_SAME], list.of[BENCH_AMBIGUOUS]);
+    for (int i = 0; i < list.count; i++)
+        if (list.item[i].verdict == BENCH_SLOWER || list.item[i].verdict == BENCH_FASTER)
+            fprintf(out, "- %s: %+.1f %% time (%s)\n", list.item[i].id, 100 * (list.item[i].ratio - 1),
+                    bench_verdict_name(list.item[i].verdict));
+    bench_comparisons_free(&list);
+    bench_run_free(&before);
+}
+
+static void write_entry(FILE *out, const struct bench_run *run, const char *baseline, const char *notes) {
+    char now[32];
+    time_t seconds = time(NULL);
+    struct tm utc;
+    strftime(now, sizeof now, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&seconds, &utc));
+    fprintf(out, "\n## %s: %s on %s\n\n", now, run->suite, run->subject.name);
+    fprintf(out, "- run: %s, %s, started %s\n", run->folder, run->status, run->started);
+    fprintf(out, "- source: %s, branch %s%s\n", run->commit[0] ? run->commit : "unknown", run->branch,
+            run->dirty ? ", with changes" : "");
+    if (run->dirty)
+        write_dirty(out);
+    fprintf(out, "- command: `%s`\n", run->command);
+    write_results(out, run);
+    if (baseline[0])
+        write_comparison(out, run, baseline);
+    if (notes[0])
+        fprintf(out, "\n%s\n", notes);
+}
+
+static int run(const struct invocation *call) {
+    struct bench_run read;
+    char error[512];
+    const char *file = cli_option(call, "file"), *baseline = cli_option(call, "baseline"),
+               *notes = cli_option(call, "notes");
+    if (call->operand_count == 0)
+        return cli_usage(call, "needs a run: a folder, or its metrics.json");
+    if (!bench_read_run(&read, call->operands[0], error, sizeof error))
+        return cli_fail(call, "%s", error);
+    FILE *out = fopen(file ? file : "EXPERIMENTS.md", "a");
+    if (out) {
+        if (ftell(out) == 0)
+            fputs("# Experiments\n", out);
+        write_entry(out, &read, baseline ? baseline : read.baseline, notes ? notes : read.notes);
+    }
+    bench_run_free(&read);
+    if (!out || fclose(out))
+        return cli_fail(call, "cannot write %s", file ? file : "EXPERIMENTS.md");
+    return CLI_OK;
+}
+
+const struct command cli_bench_log = {
+    .name = "bench log",
+    .operands = "RUN",
+    .words = "*.json",
+    .summary = "Append a run to a Markdown log of experiments, with its comparison and notes",
+    .operands_most = 1,
+    .options = options,
+    .run = run,
+};

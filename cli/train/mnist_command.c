@@ -1,0 +1,189 @@
+// mnist_command.c - `zellige train mnist`: epochs with their loss, test accuracy and images a second; checkpoints after
+// each epoch.
+
+#include "train.h"
+
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli.h"
+
+static const struct option options[] = {
+    {"hidden", 0, "LIST", NULL, "widths of the hidden layers (default 128): 256,256"},
+    {"epochs", 0, "N", NULL, "how often all images are seen (default 10)"},
+    {"batch", 0, "N", NULL, "images a step (default 256)"},
+    {"optimizer", 0, "NAME", "adam sgd", "adam (the default) or sgd, with momentum"},
+    {"rate", 0, "X", NULL, "first learning rate (default 0.002 for adam, 0.1 for sgd); it falls to zero"},
+    {"seed", 0, "N", NULL, "of the first parameters and of the order of images (default 1)"},
+    {"checkpoint", 0, "FILE", NULL, "written after each epoch: safetensors"},
+    {"resume", 0, NULL, NULL, "go on from the checkpoint"},
+    {"data", 0, "FOLDER", NULL, "the dataset (default /usr/share/datasets/fashion-mnist)"},
+    {"device", 0, "NAME", NULL, "device to train on"},
+    {0},
+};
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+struct plan {
+    int epochs, batch;
+    int64_t seed;
+    const char *checkpoint;
+};
+
+// An order of the images that only the seed and the epoch decide, so that a resumed training sees the same.
+static void shuffle(int *order, int count, uint64_t seed) {
+    uint64_t state = seed * 0x9e3779b97f4a7c15u + 1;
+    for (int i = 0; i < count; i++)
+        order[i] = i;
+    for (int i = count - 1; i > 0; i--) {
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        int other = (int)((state >> 33) % (uint64_t)(i + 1)), swap = order[i];
+        order[i] = order[other];
+        order[other] = swap;
+    }
+}
+
+static void show_progress(int epoch, int done, int all) {
+    if (isatty(STDERR_FILENO))
+        fprintf(stderr, done < all ? "\r\033[Kepoch %d: %d of %d images" : "\r\033[K", epoch, done, all);
+}
+
+// One epoch: whole batches in the drawn order. False after an error.
+static bool train_epoch(struct train_network *n, const struct plan *plan, const struct train_dataset *data,
+                        int *order, float *images, int32_t *labels, double *loss) {
+    int steps = data->count / plan->batch;
+    shuffle(order, data->count, (uint64_t)plan->seed * 1000 + (uint64_t)n->epoch);
+    *loss = 0;
+    for (int s = 0; s < steps; s++) {
+        for (int i = 0; i < plan->batch; i++) {
+            int from = order[s * plan->batch + i];
+            memcpy(images + (size_t)i * TRAIN_PIXELS, data->image + (size_t)from * TRAIN_PIXELS,
+                   TRAIN_PIXELS * sizeof *images);
+            labels[i] = data->label[from];
+        }
+        double step_loss = 0;
+        bool done = false;
+        ZL_SCOPE {
+            done = train_step(n, zl_from_f32(images, ZL_SHAPE(plan->batch, TRAIN_PIXELS)),
+                              zl_from_i32(labels, ZL_SHAPE(plan->batch)), &step_loss);
+        }
+        if (!done)
+            return false;
+        *loss += step_loss / steps;
+        if (s % 16 == 0)
+            show_progress(n->epoch + 1, s * plan->batch, data->count);
+    }
+    show_progress(n->epoch + 1, data->count, data->count);
+    n->epoch++;
+    return true;
+}
+
+static void report_epoch(const struct invocation *call, const struct train_network *n, double loss,
+                         double accuracy, double seconds, int images) {
+    if (call->json) {
+        cli_json_open(NULL, '{');
+        cli_json_int("epoch", n->epoch);
+        cli_json_number("loss", loss);
+        cli_json_number("test_accuracy", accuracy);
+        cli_json_number("seconds", seconds);
+        cli_json_number("images_per_second", images / seconds);
+        cli_json_close();
+    } else {
+        printf("epoch %2d  loss %.4f  test accuracy %.2f %%  %.2f s, %.0f images/s\n", n->epoch, loss,
+               100 * accuracy, seconds, images / seconds);
+    }
+    fflush(stdout);
+}
+
+static int train(const struct invocation *call, struct train_network *n, const struct plan *plan,
+                 const struct train_dataset *data, const struct train_dataset *test) {
+    int *order = malloc((size_t)data->count * sizeof *order);
+    float *images = malloc((size_t)plan->batch * TRAIN_PIXELS * sizeof *images);
+    int32_t *labels = malloc((size_t)plan->batch * sizeof *labels);
+    bool done = order && images && labels;
+    n->steps = plan->epochs * (data->count / plan->batch);
+    cli_json_to(NULL, true); // a line an epoch
+    while (done && n->epoch < plan->epochs) {
+        double loss, start = now();
+        done = train_epoch(n, plan, data, order, images, labels, &loss);
+        double seconds = now() - start, accuracy = done ? train_accuracy(n, test) : 0;
+        done = done && !isnan(accuracy) && (!plan->checkpoint || train_save(n, plan->checkpoint));
+        if (done)
+            report_epoch(call, n, loss, accuracy, seconds, data->count / plan->batch * plan->batch);
+    }
+    cli_json_to(NULL, false);
+    free(order), free(images), free(labels);
+    return done ? CLI_OK : cli_library_failed(call);
+}
+
+static double number(const struct invocation *call, const char *name, double fallback) {
+    const char *text = cli_option(call, name);
+    return text ? atof(text) : fallback;
+}
+
+static int open_network(const struct invocation *call, struct train_network *n, const struct plan *plan) {
+    const char *hidden = cli_option(call, "hidden"), *optimizer = cli_option(call, "optimizer");
+    bool adam = !optimizer || !strcmp(optimizer, "adam"), resume = cli_option(call, "resume");
+    if (!adam && strcmp(optimizer, "sgd") != 0)
+        return cli_usage(call, "no optimizer '%s': there are adam and sgd", optimizer);
+    if (resume && !plan->checkpoint)
+        return cli_usage(call, "--resume needs --checkpoint FILE");
+    if (!train_new(n, hidden ? hidden : "128", adam, number(call, "rate", adam ? 0.002 : 0.1), plan->seed))
+        return zl_error() ? cli_library_failed(call)
+                          : cli_usage(call, "--hidden %s: wanted widths such as 256,256", hidden);
+    if (resume && !train_load(n, plan->checkpoint))
+        return cli_fail(call, "%s is no checkpoint of this network%s%s", plan->checkpoint,
+                        zl_error() ? ": " : "", zl_error() ? zl_error() : "");
+    return CLI_OK;
+}
+
+static int run(const struct invocation *call) {
+    const char *folder = cli_option(call, "data"), *device = cli_option(call, "device");
+    struct plan plan = {(int)number(call, "epochs", 10), (int)number(call, "batch", 256),
+                        (int64_t)number(call, "seed", 1), cli_option(call, "checkpoint")};
+    struct train_dataset data = {0}, test = {0};
+    struct train_network n = {0};
+    char error[512];
+    if (plan.epochs < 0 || plan.batch < 1)
+        return cli_usage(call, "--epochs must be 0 or more, --batch 1 or more");
+    if (device && !zl_use_device(device))
+        return cli_library_failed(call);
+    folder = folder ? folder : "/usr/share/datasets/fashion-mnist";
+    double start = now();
+    if (!train_read_dataset(&data, folder, "train", error, sizeof error) ||
+        !train_read_dataset(&test, folder, "t10k", error, sizeof error)) {
+        train_free_dataset(&data);
+        return cli_fail(call, "%s", error);
+    }
+    if (!call->json && call->verbosity >= 0)
+        printf("%d images to learn, %d to test, read in %.2f s\n", data.count, test.count, now() - start);
+    int code = plan.batch > data.count
+                   ? cli_usage(call, "--batch %d is more than the %d images", plan.batch, data.count)
+                   : open_network(call, &n, &plan);
+    if (code == CLI_OK)
+        code = train(call, &n, &plan, &data, &test);
+    train_free(&n);
+    train_free_dataset(&data);
+    train_free_dataset(&test);
+    return code;
+}
+
+const struct command cli_train_mnist = {
+    .name = "train mnist",
+    .summary = "Train a perceptron on Fashion-MNIST",
+    .details = "The dataset is Debian's package dataset-fashion-mnist. A resumed training goes on as if it "
+               "had never\n"
+               "been interrupted.\n"
+               "  zellige train mnist --hidden 256,256 --checkpoint mnist.safetensors",
+    .options = options,
+    .run = run,
+};

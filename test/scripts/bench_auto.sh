@@ -1,0 +1,78 @@
+#!/usr/bin/env bash
+# bench_auto.sh BUILD - `zellige bench auto`, `search`, `log` and `report`: they find, compare and write down.
+# shellcheck source=lib.sh
+. "$(dirname "$0")/lib.sh"
+
+zellige=$build/zellige
+if ! "$zellige" bench devices >/dev/null 2>&1; then
+    skip "bench auto" "$("$zellige" bench devices 2>&1 | head -n 1)"
+    finish
+fi
+auto() { "$zellige" bench auto --short --threads 1 --out "$tmp/runs" "$@"; }
+last() { find "$tmp/runs" -mindepth 1 -maxdepth 1 -type d | sort | tail -n 1; }
+not_failed() { "$@"; local code=$?; [ $code = 0 ] || [ $code = 4 ]; } # a loaded machine may make peaks look low
+
+check "auto runs" not_failed auto
+check "the report is there" test -s "$(last)/report.html"
+first=$(last)
+check "the second run is compared with the first" says 'since 20.*: [0-9]+ slower' auto
+check "the trend has both" grep -q 'last 2 runs' "$(last)/report.html"
+same_bytes() { "$zellige" bench report "$1" | cmp - "$1/report.html"; }
+check "the same data gives the same bytes" same_bytes "$(last)"
+check "report as Markdown" says '^\| gemm/f32/512 ' "$zellige" bench report --format markdown "$first"
+check "report in no such format" exits 2 "$zellige" bench report --format pdf "$first"
+check "report of nothing" exits 1 "$zellige" bench report "$tmp/none"
+
+log() { "$zellige" bench log "$(last)" --file "$tmp/log.md" "$@"; }
+check "log" exits 0 log --notes "what we learnt"
+check "log again" exits 0 log --baseline "$first"
+entries() { [ "$(grep -c '^## 20' "$tmp/log.md")" = 2 ] && [ "$(grep -c '^# Experiments' "$tmp/log.md")" = 1 ] || { cat "$tmp/log.md"; return 1; }; }
+check "the log has two entries under one title" entries
+check "notes, results and the comparison are in it" sh -c "grep -q 'what we learnt' '$tmp/log.md' && grep -q '^| gemm/' '$tmp/log.md' && grep -q '^Baseline ' '$tmp/log.md'"
+
+search() { "$zellige" bench search --threads 1 --seconds 0.005 --samples 3 --least 32 --most 128 --out "$tmp/search" "$@"; }
+check "search names the best shape" says '^best: [0-9]+ x [0-9]+ x [0-9]+' search --budget 5
+confirmed() { # five are measured once more, and the best of these is said
+    local folder
+    folder=$(find "$tmp/search" -mindepth 1 -maxdepth 1 -type d | sort | head -n 1)
+    [ "$(grep -c '#confirm' "$folder/results.csv")" = 5 ]
+}
+check "the first five are confirmed" confirmed
+check "search within no time at all" exits 0 search --budget 0
+check "search for an unknown dtype" exits 2 search --dtype f99
+check "search in no range" exits 2 search --least 64 --most 32
+
+# Training.
+if [ -e /usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz ]; then
+    train() { timeout 300 "$zellige" train mnist --hidden 32 "$@"; }
+    train --epochs 2 --seed 3 --checkpoint "$tmp/whole.safetensors" --json >"$tmp/whole.txt"
+    cp "$tmp/whole.safetensors" "$tmp/kept.safetensors"
+    learns() { python3 -c "
+import json, sys
+lines = [json.loads(line) for line in open(sys.argv[1])]
+sys.exit(0 if len(lines) == 2 and lines[1]['test_accuracy'] > 0.82 and lines[1]['loss'] < lines[0]['loss'] else repr(lines))" "$1"; }
+    check "two epochs learn" learns "$tmp/whole.txt"
+    check "a finished training resumed has nothing to do" exits 0 train --epochs 2 --seed 3 --checkpoint "$tmp/whole.safetensors" --resume
+    check "and changes nothing" cmp "$tmp/whole.safetensors" "$tmp/kept.safetensors"
+    interrupted() { # killed after the first epoch, then resumed: the same file
+        "$zellige" train mnist --hidden 32 --epochs 2 --seed 3 --checkpoint "$tmp/cut.safetensors" >/dev/null 2>&1 &
+        local job=$!
+        for _ in $(seq 600); do [ -s "$tmp/cut.safetensors" ] && break || sleep 0.05; done
+        kill -9 $job
+        wait $job 2>/dev/null
+        train --epochs 2 --seed 3 --checkpoint "$tmp/cut.safetensors" --resume >/dev/null && cmp "$tmp/cut.safetensors" "$tmp/whole.safetensors"
+    }
+    check "an interrupted training ends the same" interrupted
+    check "a checkpoint of another network" exits 1 "$zellige" train mnist --hidden 16 --checkpoint "$tmp/whole.safetensors" --resume
+    check "widths that are none" exits 2 "$zellige" train mnist --hidden 12,x
+    if [ -n "${ZL_LONG:-}" ]; then
+        reaches() { "$zellige" train mnist --json | tail -n 1 | python3 -c 'import json, sys; sys.exit(json.load(sys.stdin)["test_accuracy"] < 0.88)'; }
+        check "ten epochs reach 88 %" reaches
+    fi
+else
+    skip "training" "no dataset-fashion-mnist"
+fi
+check "a dataset that is not there" says 'apt install dataset-fashion-mnist' "$zellige" train mnist --data "$tmp"
+printf 'no dataset' >"$tmp/train-images-idx3-ubyte"
+check "a file that is no dataset" says "not a whole file of MNIST's form" "$zellige" train mnist --data "$tmp"
+finish
