@@ -30,7 +30,7 @@ else
     say "names of mlx.core" "skipped: no Python"
 fi
 if command -v shellcheck >/dev/null; then
-    step "shell scripts" shellcheck -S warning tool/*.sh test/scripts/*.sh .ci/run
+    step "shell scripts" shellcheck -S warning tool/*.sh test/scripts/*.sh scripts/*.sh .ci/run
 else
     say "shell scripts" "skipped: no shellcheck"
 fi

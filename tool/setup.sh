@@ -40,6 +40,7 @@ test  | python3-venv         | has_python_venv
 test  | libblis4-pthread     | has_library libblis.so.4
 test  | ocl-icd-libopencl1   | has_library libOpenCL.so.1
 test  | pocl-opencl-icd      | has_opencl_device
+test  | rsync                | has_command rsync
 test  | dataset-fashion-mnist | has_folder /usr/share/datasets/fashion-mnist
 test  | qemu-user            | has_command qemu-$other
 test  | gcc-${other/_/-}-linux-gnu | has_command $other-linux-gnu-gcc

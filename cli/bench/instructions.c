@@ -18,11 +18,12 @@ enum {
     HWCAP2_HAS_BF16 = 1 << 14
 };
 
-#define SUM_LIST(DO)                                                                                         \
-    DO(0)                                                                                                    \
-    DO(1)                                                                                                    \
-    DO(2)                                                                                                    \
-    DO(3) DO(4) DO(5) DO(6) DO(7) DO(8) DO(9) DO(10) DO(11) DO(12) DO(13) DO(14) DO(15) DO(16) DO(17) DO(18) \
+#define SUM_LIST(DO)                                                                                   \
+    DO(0)                                                                                              \
+    DO(1)                                                                                              \
+    DO(2)                                                                                              \
+    DO(3)                                                                                              \
+    DO(4) DO(5) DO(6) DO(7) DO(8) DO(9) DO(10) DO(11) DO(12) DO(13) DO(14) DO(15) DO(16) DO(17) DO(18) \
         DO(19) DO(20) DO(21) DO(22) DO(23)
 #define ZERO(r)      "movi v" #r ".4s, #0\n" // odd values cost half the speed
 #define FMLA_F32(r)  "fmla v" #r ".4s, v30.4s, v31.4s\n"

@@ -72,7 +72,7 @@ fi
 check "files open by saying what they are" opens_with_comment
 check "files have at most 1,000 lines" short_enough
 if command -v shellcheck >/dev/null; then
-    check "shell scripts" shellcheck -S warning tool/*.sh test/scripts/*.sh .ci/run
+    check "shell scripts" shellcheck -S warning tool/*.sh test/scripts/*.sh scripts/*.sh .ci/run
 else
     skip "shell scripts" "no shellcheck"
 fi

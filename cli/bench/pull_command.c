@@ -1,0 +1,87 @@
+// pull_command.c - `zellige bench pull SOURCE`: brings run folders from another machine into the local history.
+
+#include "bench.h"
+
+#include <dirent.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cli.h"
+
+static const struct option options[] = {
+    {"out", 0, "FOLDER", NULL, "where run folders go (default runs)"},
+    {0},
+};
+
+// rsync, which also knows the names that SkyPilot gives to its machines. Its exit code.
+static int copy_runs(const char *source, const char *out) {
+    char from[600], to[600];
+    int status = 0;
+    snprintf(from, sizeof from, "%s/", source);
+    snprintf(to, sizeof to, "%s/", out);
+    pid_t child = fork();
+    if (child == 0) {
+        execlp("rsync", "rsync", "-a", "--ignore-existing", "--exclude=index.jsonl", from, to, (char *)NULL);
+        _exit(127);
+    }
+    return child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static bool is_listed(const char *index, const char *name) {
+    char key[300];
+    snprintf(key, sizeof key, "\"folder\": \"%s\"", name);
+    return index && strstr(index, key);
+}
+
+// Adds the runs that the index does not have yet; how many.
+static int list_runs(const char *out) {
+    char path[600], error[512];
+    struct dirent **entry = NULL;
+    int added = 0, count = scandir(out, &entry, NULL, alphasort);
+    snprintf(path, sizeof path, "%s/index.jsonl", out);
+    char *index = access(path, R_OK) ? NULL : cli_read_all(path);
+    for (int i = 0; i < count; i++) {
+        struct bench_run run;
+        snprintf(path, sizeof path, "%.300s/%.255s", out, entry[i]->d_name);
+        if (entry[i]->d_name[0] != '.' && !is_listed(index, entry[i]->d_name) &&
+            bench_read_run(&run, path, error, sizeof error)) {
+            snprintf(run.folder, sizeof run.folder, "%.255s", path);
+            added += bench_history_add(&run, out);
+            bench_run_free(&run);
+        }
+        free(entry[i]);
+    }
+    free(entry);
+    free(index);
+    return added;
+}
+
+static int run(const struct invocation *call) {
+    const char *out = cli_option(call, "out");
+    out = out ? out : "runs";
+    if (call->operand_count == 0)
+        return cli_usage(call, "needs a source: a folder, or HOST:FOLDER");
+    mkdir(out, 0777);
+    int code = copy_runs(call->operands[0], out);
+    if (code != 0)
+        return cli_fail(call, "%s %s", code == 127 ? "needs rsync to bring" : "rsync could not bring",
+                        call->operands[0]);
+    int added = list_runs(out);
+    if (!call->json)
+        printf("%d new runs in %s\n", added, out);
+    return CLI_OK;
+}
+
+const struct command cli_bench_pull = {
+    .name = "bench pull",
+    .operands = "SOURCE",
+    .summary = "Bring run folders from another machine into the local history",
+    .details = "SOURCE is a folder of runs, or HOST:FOLDER, by rsync.\n"
+               "  zellige bench pull \"$(cat .cluster_name):sky_workdir/runs\"",
+    .operands_most = 1,
+    .options = options,
+    .run = run,
+};

@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# cloud_render.sh BUILD - scripts/launch_tpu.sh renders what test/cloud/ has and refuses what SkyPilot does not know; `zellige
+# bench pull` brings runs home. No network, no SkyPilot: a stand-in says what it was asked.
+# shellcheck source=lib.sh
+. "$(dirname "$0")/lib.sh"
+
+zellige=$build/zellige
+launch=scripts/launch_tpu.sh
+renders() { # FILE ACCELERATOR EXPERIMENT
+    $launch --render "$2" "$3" | diff "test/cloud/$1" -
+}
+check "v6e-8 gemm" renders tpu-v6e-8-gemm.yaml tpu-v6e-8 gemm
+check "v5litepod-4 full" renders tpu-v5litepod-4-full.yaml tpu-v5litepod-4 full
+check "v5p-8 with a name of its own" renders tpu-v5p-8-mine.yaml tpu-v5p-8 mine
+on_slurm() { ZL_SKY_INFRA=slurm/zelligelocal $launch --render tpu-v6e-8 gemm | diff test/cloud/slurm-gemm.yaml -; }
+check "another infrastructure" on_slurm
+check "v7 is refused with the reason" says 'does not know TPU v7' $launch --render tpu-v7-8 gemm
+check "tpu7x too" exits 1 $launch --render tpu7x-8 gemm
+check "v5e has another name there" says 'tpu-v5litepod-8' $launch --render tpu-v5e-8 gemm
+check "three chips of v6e" says '1, 4, 8, 16' $launch --render tpu-v6e-3 gemm
+check "a GPU is no TPU" exits 1 $launch --render H200:1 gemm
+check "an experiment that would break the YAML" exits 1 $launch --render tpu-v6e-8 'a: b'
+check "nothing given" exits 2 $launch
+
+# A stand-in for sky: it writes down what it is asked, and says that a cluster is up when $tmp/up is there.
+mkdir "$tmp/bin"
+cat >"$tmp/bin/sky" <<END
+#!/bin/sh
+echo "\$@" >>"$tmp/asked"
+case \$1 in status) shift; [ "\$1" = --refresh ] && shift; [ -e "$tmp/up" ] && echo "\$1 1x UP" || true ;; esac
+END
+chmod +x "$tmp/bin/sky"
+mkdir -p "$tmp/tree" && cp -r scripts "$tmp/tree/"
+with_sky() { PATH=$tmp/bin:$PATH "$@"; }
+asked() { tail -n 1 "$tmp/asked" | grep -qE "$1" || { cat "$tmp/asked"; return 1; }; }
+check "a launch" with_sky "$tmp/tree/$launch" tpu-v6e-8 gemm
+check "asks SkyPilot for a cluster" asked '^launch -y -c zl-v6e-8-gemm .*yaml$'
+check "and keeps its name" grep -qx zl-v6e-8-gemm "$tmp/tree/.cluster_name"
+check "syncing to what is not up fails" exits 1 with_sky "$tmp/tree/scripts/sync_code.sh"
+touch "$tmp/up"
+check "a second launch runs on the cluster that is up" with_sky "$tmp/tree/$launch" tpu-v6e-8 gemm
+check "by sky exec" asked '^exec zl-v6e-8-gemm '
+check "syncing" with_sky "$tmp/tree/scripts/sync_code.sh"
+check "is an exec of nothing" asked '^exec zl-v6e-8-gemm --workdir . -- true$'
+
+# Pulling.
+if "$zellige" bench devices >/dev/null 2>&1 && command -v rsync >/dev/null; then
+    echo '{"items": [{"work": "gemm", "sizes": [16]}]}' >"$tmp/tiny.json"
+    for _ in 1 2; do "$zellige" bench run "$tmp/tiny.json" --seconds 0.001 --samples 2 --out "$tmp/there" >/dev/null; done
+    check "pull brings runs" says '^2 new runs' "$zellige" bench pull "$tmp/there" --out "$tmp/home"
+    check "once" says '^0 new runs' "$zellige" bench pull "$tmp/there" --out "$tmp/home"
+    check "the index has both" sh -c "[ \$(wc -l <'$tmp/home/index.jsonl') = 2 ]"
+    check "pull of nothing" exits 1 "$zellige" bench pull "$tmp/none" --out "$tmp/home"
+else
+    skip "pull" "no jansson or no rsync"
+fi
+finish
