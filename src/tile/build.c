@@ -142,7 +142,7 @@ const struct tile_name *tile_index(const char *text, expr extent) {
         return NULL;
     name->low = 0;
     if (extent->op == TILE_CONST && tile_type_is_integer(extent->type))
-        name->high = tile_value_of(extent->type, extent->bits).i - 1;
+        name->high = MAX_OF(tile_value_of(extent->type, extent->bits).i, 0) - 1;
     return name;
 }
 
