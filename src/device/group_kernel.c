@@ -20,8 +20,9 @@ static expr bytes_of(const struct tile_buffer *b) {
     for (int i = 0; i < b->ndim; i++) {
         expr size = as_index(b->shape[i]);
         if (b->stride)
-            count = tile_binary(TILE_ADD, count,
-                                tile_binary(TILE_MUL, tile_binary(TILE_SUB, size, number(1)), as_index(b->stride[i])));
+            count = tile_binary(
+                TILE_ADD, count,
+                tile_binary(TILE_MUL, tile_binary(TILE_SUB, size, number(1)), as_index(b->stride[i])));
         else
             count = tile_binary(TILE_MUL, count, size);
     }

@@ -54,7 +54,8 @@ static uint32_t way_of(struct group *g, const struct tile_stmt *s) {
 // Whether a statement touches the element of its own point alone.
 static bool is_own(const struct tile_stmt *s, const struct access *a) {
     if (a->region)
-        return (s->kind == TILE_COPY || s->kind == TILE_FILL) && !a->buffer->base && fragments_is_whole(a->region, NULL);
+        return (s->kind == TILE_COPY || s->kind == TILE_FILL) && !a->buffer->base &&
+               fragments_is_whole(a->region, NULL);
     if (!a->index || a->buffer->base || !thread_is_spread(s) || a->buffer->ndim != s->indices)
         return false;
     for (int i = 0; i < s->indices; i++) {
@@ -90,9 +91,9 @@ static void look(struct group *g, const struct access *a, void *data) {
     if (!is_common(g, memory))
         return;
     struct touched *t = &p->of[memory->id];
-    uint32_t way = a->is_atomic                                    ? ATOMICALLY
+    uint32_t way = a->is_atomic                                 ? ATOMICALLY
                    : p->way <= FIRST_THREAD || is_own(p->at, a) ? p->way
-                                                                 : EVERYBODY;
+                                                                : EVERYBODY;
     if (!p->records)
         p->conflict = p->conflict || clashes(t->write, way) || (a->is_write && clashes(t->read, way));
     else if (a->is_write)
@@ -105,7 +106,8 @@ static void visit(struct placing *p, const struct tile_stmt *s, bool records) {
     expr root[TILE_STMT_EXPRS];
     p->records = records;
     p->at = s;
-    bool is_control = !thread_is_spread(s) && (s->body || s->kind == TILE_IF || s->kind == TILE_WHILE || s->kind == TILE_FOR);
+    bool is_control = !thread_is_spread(s) &&
+                      (s->body || s->kind == TILE_IF || s->kind == TILE_WHILE || s->kind == TILE_FOR);
     if (is_control) {
         p->way = EVERYBODY;
         thread_expr_accesses(p->g, tile_stmt_exprs(s, root), root, look, p);

@@ -68,7 +68,8 @@ static struct pass_range range_of_op(expr e) {
     case TILE_AND: return b.low >= 0 && b.low == b.high ? (struct pass_range){0, b.high} : all;
     case TILE_SHR:
         return a.low >= 0 && b.low == b.high && b.low >= 0 && b.low < 63
-                   ? (struct pass_range){is_number(a.low) ? a.low >> b.low : 0, is_number(a.high) ? a.high >> b.low : a.high}
+                   ? (struct pass_range){is_number(a.low) ? a.low >> b.low : 0,
+                                         is_number(a.high) ? a.high >> b.low : a.high}
                    : all;
     default: return all;
     }
@@ -89,7 +90,8 @@ struct pass_range pass_range(expr e) {
 // A name that counts from something to less than its extent.
 static void learn(const struct tile_stmt *s, int at) {
     struct tile_name *name = (struct tile_name *)s->name[at];
-    struct pass_range end = pass_range(s->extent[at]), begin = s->begin ? pass_range(s->begin) : (struct pass_range){0, 0};
+    struct pass_range end = pass_range(s->extent[at]),
+                      begin = s->begin ? pass_range(s->begin) : (struct pass_range){0, 0};
     bool is_up = !s->step || pass_range(s->step).low > 0;
     if (is_up && is_number(end.high) && name->high > end.high - 1)
         name->high = end.high - 1;
@@ -99,7 +101,8 @@ static void learn(const struct tile_stmt *s, int at) {
 
 void pass_learn(const struct tile_stmt *body) {
     for (const struct tile_stmt *s = body; s; s = s->next) {
-        for (int i = 0; (s->kind == TILE_MAP || s->kind == TILE_FOR || s->kind == TILE_GRID) && i < s->indices; i++)
+        for (int i = 0;
+             (s->kind == TILE_MAP || s->kind == TILE_FOR || s->kind == TILE_GRID) && i < s->indices; i++)
             learn(s, i);
         pass_learn(s->body);
         pass_learn(s->other);

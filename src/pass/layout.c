@@ -19,8 +19,8 @@ static bool same_digits(const struct layout_digit *a, const struct layout_digit 
 }
 
 bool layout_equal(const struct layout *a, const struct layout *b) {
-    return a->threads == b->threads && a->slots == b->slots && same_digits(a->thread, b->thread, a->threads) &&
-           same_digits(a->slot, b->slot, a->slots);
+    return a->threads == b->threads && a->slots == b->slots &&
+           same_digits(a->thread, b->thread, a->threads) && same_digits(a->slot, b->slot, a->slots);
 }
 
 int layout_copies(const struct layout *l) {
@@ -155,7 +155,8 @@ expr layout_thread_digit(const struct layout *l, int at, expr thread) {
                             : tile_binary(TILE_FLOORDIV, e, number(below));
     if (at + 1 == l->threads)
         return e;
-    return is_power(size) ? tile_binary(TILE_AND, e, number(size - 1)) : tile_binary(TILE_REM, e, number(size));
+    return is_power(size) ? tile_binary(TILE_AND, e, number(size - 1))
+                          : tile_binary(TILE_REM, e, number(size));
 }
 
 expr layout_index(const struct layout *l, int axis, expr thread, const expr *digit) {
@@ -169,7 +170,8 @@ expr layout_index(const struct layout *l, int axis, expr thread, const expr *dig
     return sum ? sum : number(0);
 }
 
-expr layout_register(const struct layout *part, const struct layout *whole, const int *to, const expr *digit) {
+expr layout_register(const struct layout *part, const struct layout *whole, const int *to,
+                     const expr *digit) {
     expr sum = NULL;
     int weight = 1, at = 0;
     for (int i = 0; i < whole->slots && at < part->slots; i++)

@@ -18,14 +18,14 @@ static const struct tile_type u32 = {TILE_UINT, 32, 1};
 
 struct stages {
     const struct target *target;
-    const struct tile_stmt *block;             // the grid's body
-    const struct tile_stmt *loop;              // being made
-    int copies;                                // that run ahead
+    const struct tile_stmt *block; // the grid's body
+    const struct tile_stmt *loop;  // being made
+    int copies;                    // that run ahead
     const struct tile_stmt *copy[COPIES];
-    const struct tile_buffer *now[COPIES];     // what stands for their destinations
-    expr turn;                                 // of the loop; NULL: outside of it
-    int count;                                 // stages
-    struct group g;                            // for rewriting
+    const struct tile_buffer *now[COPIES]; // what stands for their destinations
+    expr turn;                             // of the loop; NULL: outside of it
+    int count;                             // stages
+    struct group g;                        // for rewriting
 };
 
 // Which copies can run ahead ------------------------------------------------------------------------------------------
@@ -66,8 +66,9 @@ static bool is_known_ahead(expr e) {
 static bool runs_ahead(struct stages *t, const struct tile_stmt *s) {
     const struct tile_region *from = &s->region[0], *to = &s->region[1];
     if (s->kind != TILE_COPY || s->is_async || from->buffer->parameter < 0 || from->buffer->is_output ||
-        to->buffer->memory != TILE_SHARED || to->buffer->ndim >= TILE_DIMS || to->buffer->stride || to->buffer->base || s->value ||
-        !tile_type_equal(from->buffer->type, to->buffer->type) || !fragments_is_whole(to, from))
+        to->buffer->memory != TILE_SHARED || to->buffer->ndim >= TILE_DIMS || to->buffer->stride ||
+        to->buffer->base || s->value || !tile_type_equal(from->buffer->type, to->buffer->type) ||
+        !fragments_is_whole(to, from))
         return false;
     for (int i = 0; from->origin && i < from->buffer->ndim; i++)
         if (!is_known_ahead(from->origin[i]))
@@ -127,14 +128,15 @@ static expr stage_of(const struct stages *t, expr turn) {
 }
 
 // The buffer's element or rectangle of the turn's stage.
-static void at_stage(const struct stages *t, expr turn, const struct tile_buffer *b, const expr *index, expr *out) {
+static void at_stage(const struct stages *t, expr turn, const struct tile_buffer *b, const expr *index,
+                     expr *out) {
     out[0] = stage_of(t, turn);
     for (int i = 0; i < b->ndim; i++)
         out[i + 1] = index ? box_index(index[i]) : box_number(0);
 }
 
-static struct tile_region region_at(const struct stages *t, expr turn, int which, const struct tile_region *r, expr *origin,
-                                    expr *extent) {
+static struct tile_region region_at(const struct stages *t, expr turn, int which, const struct tile_region *r,
+                                    expr *origin, expr *extent) {
     at_stage(t, turn, r->buffer, r->origin, origin);
     extent[0] = box_number(1);
     for (int i = 0; i < r->buffer->ndim; i++)
@@ -207,7 +209,8 @@ static void in_loop(struct stages *t, const struct tile_stmt *s) {
         *r = (struct tile_region){r->buffer, r->origin ? origin[i] : NULL, r->extent ? size[i] : NULL};
     }
     map_free(&t->g.rewritten);
-    if (!s->body && s->kind != TILE_IF && s->kind != TILE_FOR && s->kind != TILE_WHILE && s->kind != TILE_MAP) {
+    if (!s->body && s->kind != TILE_IF && s->kind != TILE_FOR && s->kind != TILE_WHILE &&
+        s->kind != TILE_MAP) {
         tile_append(next);
         return;
     }
@@ -300,7 +303,8 @@ static bool declare(struct stages *t, const struct tile_stmt *s) {
     expr shape[TILE_DIMS + 1] = {box_number(t->count)};
     for (int i = 0; i < s->buffer->ndim; i++)
         shape[i + 1] = s->buffer->shape[i];
-    struct tile_buffer *now = tile_alloc(s->buffer->text, s->buffer->type, TILE_SHARED, s->buffer->ndim + 1, shape);
+    struct tile_buffer *now =
+        tile_alloc(s->buffer->text, s->buffer->type, TILE_SHARED, s->buffer->ndim + 1, shape);
     if (now)
         now->align = s->buffer->align;
     t->now[which] = now;

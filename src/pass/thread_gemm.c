@@ -38,7 +38,8 @@ static struct tile_region operand(struct group *g, const struct tile_region *r, 
 }
 
 static void by_unit(struct group *g, const struct tile_stmt *s, const struct product *p) {
-    expr origin[3][TILE_DIMS], extent[3] = {box_number(p->rows), box_number(p->columns), box_number(p->depth)};
+    expr origin[3][TILE_DIMS],
+        extent[3] = {box_number(p->rows), box_number(p->columns), box_number(p->depth)};
     struct tile_stmt gemm = *s;
     for (int i = 0; i < 3; i++)
         gemm.region[i] = operand(g, &s->region[i], origin[i]);
@@ -97,8 +98,9 @@ static void multiply_lines(const struct outer *o) {
     expr row = open_unrolled(o->size[0]), column = open_unrolled(o->size[1]);
     expr at = tile_binary(TILE_ADD, tile_binary(TILE_MUL, row, box_number(o->size[1])), column);
     expr a = load(o->line[0], row), b = load(o->line[1], column), sum = load(o->sum, at);
-    store(o->sum, at, tile_type_is_float(o->type) ? tile_ternary(TILE_FMA, a, b, sum)
-                                                  : tile_binary(TILE_ADD, sum, tile_binary(TILE_MUL, a, b)));
+    store(o->sum, at,
+          tile_type_is_float(o->type) ? tile_ternary(TILE_FMA, a, b, sum)
+                                      : tile_binary(TILE_ADD, sum, tile_binary(TILE_MUL, a, b)));
     tile_close();
     tile_close();
 }

@@ -12,7 +12,8 @@ static expr identity_of(const struct tile_stmt *s, struct tile_type type) {
     return tile_identity(s->combine, type, &bits) ? tile_const_bits(type, bits) : NULL;
 }
 
-static struct tile_buffer *registers(const char *prefix, struct tile_type type, enum tile_memory memory, int64_t count) {
+static struct tile_buffer *registers(const char *prefix, struct tile_type type, enum tile_memory memory,
+                                     int64_t count) {
     char text[24];
     expr shape[2] = {box_number(1), box_number(count)};
     snprintf(text, sizeof text, "%s%d", prefix, tile_current() ? tile_current()->buffers : 0);
@@ -69,13 +70,15 @@ static bool is_in_subgroup(const struct partial *p, int at) {
 
 static void shuffle(const struct partial *p, int distance) {
     expr r = open_unrolled(p->count), mine = load(p->part, r);
-    store(p->part, r, tile_binary(p->combine, mine, tile_binary(TILE_SHUFFLE, mine, thread_number(distance))));
+    store(p->part, r,
+          tile_binary(p->combine, mine, tile_binary(TILE_SHUFFLE, mine, thread_number(distance))));
     tile_close();
 }
 
 // Adds what the threads have that differ in the digits from `at` on and not in a subgroup; where: of the thread itself with these
 // digits 0.
-static void take_others(const struct partial *p, int at, const struct tile_buffer *scratch, expr where, bool is_first) {
+static void take_others(const struct partial *p, int at, const struct tile_buffer *scratch, expr where,
+                        bool is_first) {
     while (at < p->layout->threads && (p->layout->thread[at].axis != p->axis || is_in_subgroup(p, at)))
         at++;
     if (at == p->layout->threads) {
@@ -88,7 +91,8 @@ static void take_others(const struct partial *p, int at, const struct tile_buffe
     }
     const struct tile_name *d = counter(p->layout->thread[at].size);
     tile_open_for(d, NULL, box_number(p->layout->thread[at].size), NULL, TILE_SERIAL);
-    expr offset = tile_binary(TILE_MUL, tile_cast(p->g->thread->type, box_point(d)), thread_number(below(p->layout, at)));
+    expr offset = tile_binary(TILE_MUL, tile_cast(p->g->thread->type, box_point(d)),
+                              thread_number(below(p->layout, at)));
     take_others(p, at + 1, scratch, tile_binary(TILE_ADD, where, offset), is_first);
     tile_close();
 }
@@ -135,7 +139,8 @@ static bool is_in_registers(const struct group *g, const struct tile_buffer *b) 
 }
 
 // Results by their axes in the destination, whose axis of the line may be there with size 1.
-static void put_tile(struct group *g, const struct tile_stmt *s, const struct layout *l, const struct tile_buffer *part) {
+static void put_tile(struct group *g, const struct tile_stmt *s, const struct layout *l,
+                     const struct tile_buffer *part) {
     const struct tile_region *to = &s->region[1];
     int axes = s->region[0].buffer->ndim, less = axes - to->buffer->ndim;
     expr digit[LAYOUT_DIGITS], at[TILE_DIMS], origin[TILE_DIMS], slot = NULL;
@@ -162,7 +167,8 @@ static void put_tile(struct group *g, const struct tile_stmt *s, const struct la
         }
         expr inside = box_both(layout_first(l, g->thread), box_holds(&here, at));
         if (!s->clear)
-            value = tile_binary(s->combine, tile_load(here.buffer, here.buffer->ndim, at, box_holds(&here, at), NULL), value);
+            value = tile_binary(
+                s->combine, tile_load(here.buffer, here.buffer->ndim, at, box_holds(&here, at), NULL), value);
         tile_store(here.buffer, here.buffer->ndim, at, value, inside);
     }
     for (int i = 0; i < l->slots; i++)
@@ -177,8 +183,12 @@ static void reduce_tile(struct group *g, const struct tile_stmt *s) {
         to[i] = i == s->axis ? LAYOUT_COPIES : i;
     struct layout result = layout_project(&w.layout, to);
     struct tile_type type = s->region[1].buffer->type;
-    struct partial partial = {g, s->combine, registers("part", type, TILE_REGISTER, layout_registers(&result)),
-                              layout_registers(&result), &w.layout, s->axis};
+    struct partial partial = {g,
+                              s->combine,
+                              registers("part", type, TILE_REGISTER, layout_registers(&result)),
+                              layout_registers(&result),
+                              &w.layout,
+                              s->axis};
     if (!partial.part)
         return;
     start(partial.part, partial.count, identity_of(s, type));
@@ -198,11 +208,11 @@ static void reduce_tile(struct group *g, const struct tile_stmt *s) {
 // Lines in memory -----------------------------------------------------------------------------------------------------------
 
 struct lines {
-    struct box box;           // of the source
+    struct box box; // of the source
     struct tile_region from, to;
     expr origin[2][TILE_DIMS];
-    int64_t count;  // of lines; -1: not known
-    int each;       // threads of a line
+    int64_t count; // of lines; -1: not known
+    int each;      // threads of a line
 };
 
 static struct lines lines_of(struct group *g, const struct tile_stmt *s) {
@@ -245,12 +255,14 @@ static void name_line(const struct tile_stmt *s, struct lines *l, expr line) {
     }
 }
 
-static void take_line(struct group *g, const struct tile_stmt *s, struct lines *l, const struct tile_buffer *part, expr lane) {
+static void take_line(struct group *g, const struct tile_stmt *s, struct lines *l,
+                      const struct tile_buffer *part, expr lane) {
     const struct tile_name *i = box_variable(l->box.size[s->axis]);
     tile_open_for(i, box_index(lane), l->box.size[s->axis], box_number(l->each), TILE_SERIAL);
     l->box.point[s->axis] = box_point(i);
     expr x = box_read(&l->from, &l->box, l->box.point, true);
-    store(part, box_number(0), tile_binary(s->combine, load(part, box_number(0)), x ? tile_cast(part->type, x) : NULL));
+    store(part, box_number(0),
+          tile_binary(s->combine, load(part, box_number(0)), x ? tile_cast(part->type, x) : NULL));
     tile_close();
     (void)g;
 }
@@ -262,15 +274,18 @@ static void reduce_lines(struct group *g, const struct tile_stmt *s) {
     struct layout lanes = {.threads = 2, .thread = {{0, l.each, 1}, {1, g->threads / l.each, 1}}};
     const struct tile_buffer *part = registers("part", type, TILE_REGISTER, 1);
     struct partial partial = {g, s->combine, part, 1, &lanes, 0};
-    expr lane = layout_thread_digit(&lanes, 0, g->thread), at_once = box_number(g->threads / l.each), count = box_number(1);
+    expr lane = layout_thread_digit(&lanes, 0, g->thread), at_once = box_number(g->threads / l.each),
+         count = box_number(1);
     for (int i = 0; !g->flat && i < l.box.axes; i++)
         count = i == s->axis ? count : tile_binary(TILE_MUL, count, l.box.size[i]);
-    expr turns = tile_binary(TILE_FLOORDIV, tile_binary(TILE_ADD, count, box_number(g->threads / l.each - 1)), at_once);
+    expr turns = tile_binary(TILE_FLOORDIV, tile_binary(TILE_ADD, count, box_number(g->threads / l.each - 1)),
+                             at_once);
     const struct tile_name *turn = box_variable(turns);
     tile_open_for(turn, NULL, turns, NULL, TILE_SERIAL);
     expr line = tile_binary(TILE_ADD, tile_binary(TILE_MUL, box_point(turn), at_once),
                             box_index(layout_thread_digit(&lanes, 1, g->thread)));
-    expr is_line = l.count >= 0 && l.count % (g->threads / l.each) == 0 ? NULL : tile_binary(TILE_LT, line, count);
+    expr is_line =
+        l.count >= 0 && l.count % (g->threads / l.each) == 0 ? NULL : tile_binary(TILE_LT, line, count);
     name_line(s, &l, g->flat ? g->flat : line);
     start(part, 1, identity_of(s, type));
     if (is_line)

@@ -70,7 +70,8 @@ static void open_counted(struct points *p, int64_t count) {
     expr turn = thread_number(0), extent[TILE_DIMS];
     if (turns > 1) {
         const struct tile_name *s = counter(u32, turns);
-        tile_open_for(s, NULL, thread_number(turns), NULL, turns <= UNROLLED_TURNS ? TILE_UNROLLED : TILE_SERIAL);
+        tile_open_for(s, NULL, thread_number(turns), NULL,
+                      turns <= UNROLLED_TURNS ? TILE_UNROLLED : TILE_SERIAL);
         p->opened++;
         turn = box_point(s);
     }
@@ -103,7 +104,8 @@ static void open_flat(struct points *p) {
         extent[i] = box_index(p->sweep.extent[i]);
         count = count ? tile_binary(TILE_MUL, count, extent[i]) : extent[i];
     }
-    expr number = tile_binary(TILE_ADD, tile_binary(TILE_MUL, p->g->flat, box_number(p->g->threads)), box_index(p->g->thread));
+    expr number = tile_binary(TILE_ADD, tile_binary(TILE_MUL, p->g->flat, box_number(p->g->threads)),
+                              box_index(p->g->thread));
     open_guard(p, tile_binary(TILE_LT, number, count));
     split(p, number, extent);
 }
@@ -146,7 +148,8 @@ static void axes_of(const struct points *p, const struct tile_buffer *b, const e
         expr e = index[axis];
         while (e->op == TILE_CAST)
             e = e->arg[0];
-        for (int var = 0; e->op == TILE_INDEX && fragments_number(b->shape[axis]) > 1 && var < p->sweep.vars; var++)
+        for (int var = 0; e->op == TILE_INDEX && fragments_number(b->shape[axis]) > 1 && var < p->sweep.vars;
+             var++)
             if (p->sweep.name[var] == e->name)
                 to[var] = axis;
     }
@@ -157,8 +160,8 @@ static const struct holding *holding_of(const struct group *g, const struct tile
 }
 
 // Where an element of a buffer is now: index has room for TILE_DIMS.
-static const struct tile_buffer *element(struct points *p, const struct tile_buffer *b, const expr *index, expr *at,
-                                         int *indices) {
+static const struct tile_buffer *element(struct points *p, const struct tile_buffer *b, const expr *index,
+                                         expr *at, int *indices) {
     const struct holding *h = holding_of(p->g, b);
     *indices = b->ndim;
     if (h && h->how == HELD_IN_REGISTERS) {
@@ -241,7 +244,8 @@ static void emit_other(struct points *p, const struct tile_stmt *s, bool opens) 
         const struct holding *h = holding_of(p->g, r->buffer);
         rewrite_list(p, r->origin, r->buffer->ndim, origin[i]);
         rewrite_list(p, r->extent, r->buffer->ndim, size[i]);
-        *r = (struct tile_region){h ? h->now : r->buffer, r->origin ? origin[i] : NULL, r->extent ? size[i] : NULL};
+        *r = (struct tile_region){h ? h->now : r->buffer, r->origin ? origin[i] : NULL,
+                                  r->extent ? size[i] : NULL};
     }
     if (opens)
         tile_open(next);
@@ -306,7 +310,8 @@ struct tile_region thread_region(struct group *g, const struct tile_region *r, e
     return (struct tile_region){h ? h->now : r->buffer, r->origin ? origin : NULL, r->extent};
 }
 
-void thread_place(const struct sweep *w, int which, const struct tile_region *r, const expr *point, expr *index) {
+void thread_place(const struct sweep *w, int which, const struct tile_region *r, const expr *point,
+                  expr *index) {
     for (int i = 0; i < r->buffer->ndim; i++) {
         int var = w->pair[which][i];
         expr origin = box_origin(r, i);
@@ -323,8 +328,8 @@ void thread_axes(const struct sweep *w, int which, const struct tile_buffer *b, 
 }
 
 // The element of a region at the points; its test where it may be outside of the buffer.
-static const struct tile_buffer *region_element(struct points *p, const struct tile_stmt *s, int which, expr *at,
-                                                int *indices, expr *inside) {
+static const struct tile_buffer *region_element(struct points *p, const struct tile_stmt *s, int which,
+                                                expr *at, int *indices, expr *inside) {
     const struct tile_region *r = &s->region[which];
     const struct holding *h = holding_of(p->g, r->buffer);
     *inside = NULL;

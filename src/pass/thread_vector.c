@@ -44,7 +44,9 @@ struct vectors {
 
 static void ask(struct vectors *v, expr e) {
     if (e && divisor(e) % v->run)
-        v->test = box_both(v->test, tile_binary(TILE_EQ, tile_binary(TILE_REM, box_index(e), box_number(v->run)), box_number(0)));
+        v->test =
+            box_both(v->test, tile_binary(TILE_EQ, tile_binary(TILE_REM, box_index(e), box_number(v->run)),
+                                          box_number(0)));
 }
 
 // Vectors of the last axis begin at multiples of their size, and are in the buffer or not as a whole.
@@ -73,7 +75,8 @@ static bool is_in_registers(const struct vectors *v, int which) {
 
 // Code ------------------------------------------------------------------------------------------------------------------
 
-static void one_access(struct vectors *v, const struct tile_region *from, const struct tile_region *to, bool is_async) {
+static void one_access(struct vectors *v, const struct tile_region *from, const struct tile_region *to,
+                       bool is_async) {
     tile_append((struct tile_stmt){.kind = TILE_COPY,
                                    .loop = TILE_VECTOR,
                                    .region = {*from, *to},
@@ -99,8 +102,8 @@ static void copy_run(struct vectors *v, struct points *p) {
         run[i] = run_at(r->buffer, at[i], extent[i], v->run);
     }
     enum tile_memory from = run[0].buffer->memory;
-    bool is_async = v->stmt->is_async && v->g->target->group->has_async && run[1].buffer->memory == TILE_SHARED &&
-                    (from == TILE_GLOBAL || from == TILE_CONSTANT);
+    bool is_async = v->stmt->is_async && v->g->target->group->has_async &&
+                    run[1].buffer->memory == TILE_SHARED && (from == TILE_GLOBAL || from == TILE_CONSTANT);
     if (inside[1])
         tile_open_if(inside[1]);
     if (inside[0])
@@ -154,8 +157,10 @@ static void copy_registers(struct vectors *v, int held) {
     int to[TILE_DIMS];
     thread_axes(&w, held, v->stmt->region[held].buffer, to);
     if (held == 1 && inside) { // reads zeros outside
-        tile_append((struct tile_stmt){
-            .kind = TILE_FILL, .loop = TILE_VECTOR, .region = {[1] = here}, .value = tile_const_int(type, 0)});
+        tile_append((struct tile_stmt){.kind = TILE_FILL,
+                                       .loop = TILE_VECTOR,
+                                       .region = {[1] = here},
+                                       .value = tile_const_int(type, 0)});
         tile_open_if(inside);
         one_access(v, &there, &here, false);
         tile_close();
@@ -165,7 +170,8 @@ static void copy_registers(struct vectors *v, int held) {
     p.sweep.layout = whole;
     for (int k = 0; k < v->run; k++) {
         p.digit[0] = thread_number(k);
-        expr in_run = box_number(k), in_tile[2] = {zero, box_index(thread_slot(&p, v->stmt->region[held].buffer, to))};
+        expr in_run = box_number(k),
+             in_tile[2] = {zero, box_index(thread_slot(&p, v->stmt->region[held].buffer, to))};
         if (held == 0)
             tile_store(run, 1, &in_run, tile_cast(type, tile_load(tile, 2, in_tile, NULL, NULL)), NULL);
         else
@@ -194,7 +200,8 @@ static bool plan_memory(struct vectors *v) {
     const struct tile_region *from = &v->stmt->region[0], *to = &v->stmt->region[1];
     struct box b = box_of(from, to);
     int bytes = tile_type_bytes(from->buffer->type);
-    if (!b.axes || !is_last_pair(v, &b, 0) || !is_last_pair(v, &b, 1) || !tile_type_equal(from->buffer->type, to->buffer->type))
+    if (!b.axes || !is_last_pair(v, &b, 0) || !is_last_pair(v, &b, 1) ||
+        !tile_type_equal(from->buffer->type, to->buffer->type))
         return false;
     for (int i = 0; i < b.axes; i++)
         if (fragments_number(b.size[i]) <= 0)
@@ -216,16 +223,20 @@ static bool plan_registers(struct vectors *v, int held) {
             return false;
     v->run = d->size;
     int bytes = tile_type_bytes(v->side[!held].region.buffer->type) * (int)v->run;
-    return (bytes == 4 || bytes == 8 || bytes == 16) && bytes <= v->g->target->group->vector_bytes && fits(v, !held);
+    return (bytes == 4 || bytes == 8 || bytes == 16) && bytes <= v->g->target->group->vector_bytes &&
+           fits(v, !held);
 }
 
-bool thread_vector_copy(struct group *g, const struct tile_stmt *s, void (*otherwise)(struct group *g, const struct tile_stmt *s)) {
+bool thread_vector_copy(struct group *g, const struct tile_stmt *s,
+                        void (*otherwise)(struct group *g, const struct tile_stmt *s)) {
     struct vectors v = {.g = g, .stmt = s};
     for (int i = 0; i < 2; i++)
         v.side[i].region = thread_region(g, &s->region[i], v.side[i].origin);
     bool held[2] = {is_in_registers(&v, 0), is_in_registers(&v, 1)};
     bool is_zero = !s->value || (s->value->op == TILE_CONST && !s->value->bits); // outside
-    bool good = !is_zero ? false : held[0] != held[1] ? plan_registers(&v, held[1]) : !held[0] && plan_memory(&v);
+    bool good = !is_zero             ? false
+                : held[0] != held[1] ? plan_registers(&v, held[1])
+                                     : !held[0] && plan_memory(&v);
     if (!good || g->flat || !tile_current() || tile_current()->failed)
         return false;
     if (v.test)

@@ -38,7 +38,8 @@ static void alloc_shared(struct group *g, const struct tile_buffer *b) {
     now->align = MAX_OF(b->align, 16);
     int64_t row = b->ndim ? fragments_number(b->shape[b->ndim - 1]) * tile_type_bytes(b->type) : 0;
     int64_t rows = b->ndim > 1 ? fragments_number(b->shape[b->ndim - 2]) : 0;
-    bool is_even = is_power(row) && row >= 32 && rows * row % (8 * MAX_OF(row, 128)) == 0; // so are all matrices of a stack
+    bool is_even = is_power(row) && row >= 32 &&
+                   rows * row % (8 * MAX_OF(row, 128)) == 0; // so are all matrices of a stack
     if (h->is_operand && is_even && !h->has_view) {
         now->swizzle = 3;
         now->align = 1024;
@@ -49,7 +50,8 @@ static void alloc_shared(struct group *g, const struct tile_buffer *b) {
 static void alloc(struct group *g, const struct tile_stmt *s) {
     struct holding *h = &g->of[s->buffer->id];
     if (s->buffer->base) {
-        h->now = tile_view(s->buffer->text, s->buffer->type, now_of(g, s->buffer->base), s->buffer->ndim, s->buffer->shape);
+        h->now = tile_view(s->buffer->text, s->buffer->type, now_of(g, s->buffer->base), s->buffer->ndim,
+                           s->buffer->shape);
     } else if (h->how == HELD_SHARED) {
         alloc_shared(g, s->buffer);
     } else if (h->how == HELD_IN_REGISTERS) {
@@ -164,7 +166,8 @@ static void open_threads(struct group *g) {
     g->thread = thread ? tile_cast(u32, box_point(thread)) : NULL;
 }
 
-static bool emit_grid(const struct target *target, const struct tile_stmt *grid, struct tile_stmt *body, bool is_flat) {
+static bool emit_grid(const struct target *target, const struct tile_stmt *grid, struct tile_stmt *body,
+                      bool is_flat) {
     struct group g = {.target = target, .threads = grid->threads ? grid->threads : target->group->threads};
     struct tile_stmt next = *grid;
     next.threads = g.threads;
@@ -186,7 +189,8 @@ static bool emit_grid(const struct target *target, const struct tile_stmt *grid,
 static bool one_group(const struct target *target, struct tile_stmt *body) {
     expr one = box_number(1);
     const struct tile_name *name = tile_index("group", one);
-    struct tile_stmt grid = {.kind = TILE_GRID, .indices = 1, .name = &name, .extent = &one, .place = body->place};
+    struct tile_stmt grid = {
+        .kind = TILE_GRID, .indices = 1, .name = &name, .extent = &one, .place = body->place};
     return name && emit_grid(target, &grid, body, false);
 }
 
@@ -223,17 +227,23 @@ static bool flat_grid(const struct target *target, struct tile_stmt *s) {
     int threads = target->group->flat_threads;
     expr count = flat_count(s), blocks = count;
     if (s->kind != TILE_REDUCE)
-        blocks = tile_binary(TILE_FLOORDIV, tile_binary(TILE_ADD, count, box_number(threads - 1)), box_number(threads));
+        blocks = tile_binary(TILE_FLOORDIV, tile_binary(TILE_ADD, count, box_number(threads - 1)),
+                             box_number(threads));
     const struct tile_name *name = tile_index("group", blocks);
-    struct tile_stmt grid = {
-        .kind = TILE_GRID, .indices = 1, .name = &name, .extent = &blocks, .threads = threads, .place = s->place};
+    struct tile_stmt grid = {.kind = TILE_GRID,
+                             .indices = 1,
+                             .name = &name,
+                             .extent = &blocks,
+                             .threads = threads,
+                             .place = s->place};
     return name && emit_grid(target, &grid, s, true);
 }
 
 // Statements that need each other's variables or memory stay together.
 static bool is_together(const struct tile_stmt *s) {
     for (; s; s = s->next)
-        if (s->kind == TILE_ASSIGN || s->kind == TILE_WAIT || s->kind == TILE_BARRIER || s->is_async || s->kind == TILE_ALLOC)
+        if (s->kind == TILE_ASSIGN || s->kind == TILE_WAIT || s->kind == TILE_BARRIER || s->is_async ||
+            s->kind == TILE_ALLOC)
             return true;
     return false;
 }

@@ -75,6 +75,12 @@ struct product { // a gemm
 
 // fragments.c: decides what is held where. False and an error when memory is out.
 bool fragments_place(struct group *g);
+
+// fragment_uses.c
+bool fragments_is_held(const struct group *g, const struct tile_buffer *b); // a fragment, in registers as far as is known
+// The use whose layout all others follow, and the points by it (has_layout: it covers them all); NULL: none is known.
+const struct use *fragments_lead(struct group *g, const struct tile_stmt *s, int count, const struct use *use,
+                                 struct sweep *w);
 struct sweep fragments_sweep(struct group *g, const struct tile_stmt *s); // of a map, copy, fill or reduce
 int fragments_uses(struct group *g, const struct tile_stmt *s, struct use *use);
 struct product fragments_product(const struct group *g, const struct tile_stmt *s);

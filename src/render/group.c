@@ -13,7 +13,9 @@ static const struct group_words *words_of(const struct program *p) {
 }
 
 const char *group_space(const struct program *p, const struct tile_buffer *b) {
-    return b->memory == TILE_REGISTER ? "" : b->memory == TILE_SHARED ? words_of(p)->shared : words_of(p)->global;
+    return b->memory == TILE_REGISTER ? ""
+           : b->memory == TILE_SHARED ? words_of(p)->shared
+                                      : words_of(p)->global;
 }
 
 // Simple statements -----------------------------------------------------------------------------------------------------
@@ -143,8 +145,8 @@ static void alloc(struct program *p, const struct tile_stmt *s) {
     if (count < 0 || b->stride)
         program_fail(p, s, "the size of memory of a thread must be a number, without strides: ", b->text);
     else {
-        text_add(p->style.out, "%*s%s b%d[%" PRId64 "]", 4 * p->style.indent, "", program_memory(b->type), b->id,
-                 MAX_OF(count * (tile_type_is_complex(b->type) ? 2 : 1), 1));
+        text_add(p->style.out, "%*s%s b%d[%" PRId64 "]", 4 * p->style.indent, "", program_memory(b->type),
+                 b->id, MAX_OF(count * (tile_type_is_complex(b->type) ? 2 : 1), 1));
         text_add(p->style.out, b->align > 1 ? " __attribute__((aligned(%d)));\n" : ";\n", b->align);
     }
 }
@@ -162,7 +164,8 @@ static void map(struct program *p, const struct tile_stmt *s) {
     program_extents(p, s);
     for (int i = 0; i < s->indices; i++) {
         int id = s->name[i]->id;
-        style_open(&p->style, "for (%s j%d = 0; j%d < e%d; j%d++)", tile_type_name(s->name[i]->type), id, id, id, id);
+        style_open(&p->style, "for (%s j%d = 0; j%d < e%d; j%d++)", tile_type_name(s->name[i]->type), id, id,
+                   id, id);
     }
     program_block(p, s->body);
     for (int i = 0; i <= s->indices; i++)
@@ -228,7 +231,8 @@ static int64_t each_shared(struct program *p, const struct tile_stmt *body, int6
                            void (*visit)(struct program *, const struct tile_buffer *, int64_t)) {
     for (; body && at >= 0; body = body->next) {
         if (body->kind == TILE_ALLOC && body->buffer->memory == TILE_SHARED) {
-            int64_t bytes = body->buffer->base ? 0 : shared_bytes_of(body->buffer), align = MAX_OF(body->buffer->align, 16);
+            int64_t bytes = body->buffer->base ? 0 : shared_bytes_of(body->buffer),
+                    align = MAX_OF(body->buffer->align, 16);
             at = (at + align - 1) / align * align;
             if (visit && bytes >= 0)
                 visit(p, body->buffer, at);
@@ -246,8 +250,9 @@ static int64_t each_shared(struct program *p, const struct tile_stmt *body, int6
 static void declare_view(struct program *p, const struct tile_buffer *b) {
     const struct tile_buffer *memory = tile_memory_of(b);
     const char *constant = memory->parameter >= 0 && !memory->is_output ? "const " : "";
-    style_line(&p->style, "%s%s%s *const b%d = (%s%s%s *)b%d;", group_space(p, memory), constant, program_memory(b->type),
-               b->id, group_space(p, memory), constant, program_memory(b->type), memory->id);
+    style_line(&p->style, "%s%s%s *const b%d = (%s%s%s *)b%d;", group_space(p, memory), constant,
+               program_memory(b->type), b->id, group_space(p, memory), constant, program_memory(b->type),
+               memory->id);
     program_strides(p, b);
 }
 
@@ -258,8 +263,9 @@ static void declare_shared(struct program *p, const struct tile_buffer *b, int64
         return;
     }
     if (!words_of(p)->memory)
-        style_line(&p->style, "%s%s b%d[%" PRId64 "] __attribute__((aligned(%d)));", words_of(p)->shared, type,
-                   b->id, MAX_OF(program_elements(b), 1) * (tile_type_is_complex(b->type) ? 2 : 1), MAX_OF(b->align, 16));
+        style_line(&p->style, "%s%s b%d[%" PRId64 "] __attribute__((aligned(%d)));", words_of(p)->shared,
+                   type, b->id, MAX_OF(program_elements(b), 1) * (tile_type_is_complex(b->type) ? 2 : 1),
+                   MAX_OF(b->align, 16));
     else
         style_line(&p->style, "%s *const b%d = (%s *)(zl_memory + %" PRId64 ");", type, b->id, type, at);
     program_strides(p, b);
@@ -283,7 +289,8 @@ static bool has_gemm(const struct tile_stmt *s) {
 }
 
 static void name_block(struct program *p, const struct tile_name *name, const char *value) {
-    style_line(&p->style, "const %s j%d = (%s)(%s);", tile_type_name(name->type), name->id, tile_type_name(name->type), value);
+    style_line(&p->style, "const %s j%d = (%s)(%s);", tile_type_name(name->type), name->id,
+               tile_type_name(name->type), value);
 }
 
 // The first name is the fastest. Products go in panels of eight rows of blocks, which share their operands in cache.
@@ -294,7 +301,8 @@ static void name_blocks(struct program *p, const struct tile_stmt *s) {
     if (s->indices > 1 && has_gemm(s->body)) {
         int x = s->name[0]->id, y = s->name[1]->id;
         style_line(&p->style, "const u32 zl_across = (u32)e%d, zl_down = (u32)e%d;", x, y);
-        style_line(&p->style, "const u32 zl_plane = zl_block %% (zl_across * zl_down), zl_first = zl_plane / (8 * zl_across) * 8;");
+        style_line(&p->style, "const u32 zl_plane = zl_block %% (zl_across * zl_down), zl_first = zl_plane / "
+                              "(8 * zl_across) * 8;");
         style_line(&p->style, "const u32 zl_rows = zl_down - zl_first < 8 ? zl_down - zl_first : 8;");
         name_block(p, s->name[0], "zl_plane % (8 * zl_across) / zl_rows");
         name_block(p, s->name[1], "zl_first + zl_plane % (8 * zl_across) % zl_rows");
@@ -312,7 +320,8 @@ static void name_blocks(struct program *p, const struct tile_stmt *s) {
     }
 }
 
-static void function(struct program *p, const struct tile_stmt *grid, const char *symbol, int at, bool *declared) {
+static void function(struct program *p, const struct tile_stmt *grid, const char *symbol, int at,
+                     bool *declared) {
     const struct tile_stmt *threads = grid->body;
     struct text *out = p->style.out;
     text_add(out, words_of(p)->function, grid->threads);
@@ -374,7 +383,8 @@ int render_launches(const struct tile_kernel *kernel, struct render_launch *out,
         if (s->kind != TILE_GRID)
             continue;
         if (count < room)
-            out[count] = (struct render_launch){s->indices, s->extent, s->threads, each_shared(NULL, s->body, 0, NULL)};
+            out[count] = (struct render_launch){s->indices, s->extent, s->threads,
+                                                each_shared(NULL, s->body, 0, NULL)};
         count++;
     }
     return count;

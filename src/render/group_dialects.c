@@ -4,18 +4,20 @@
 #include "render/group.h"
 #include "render/scalar.h"
 
-static const struct group_words opencl_words = {.function = "__kernel __attribute__((reqd_work_group_size(%d, 1, 1))) void",
-                                                .global = "__global ",
-                                                .shared = "__local ",
-                                                .thread = "get_local_id(0)",
-                                                .block = "get_group_id(0)"};
+static const struct group_words opencl_words = {
+    .function = "__kernel __attribute__((reqd_work_group_size(%d, 1, 1))) void",
+    .global = "__global ",
+    .shared = "__local ",
+    .thread = "get_local_id(0)",
+    .block = "get_group_id(0)"};
 
-static const struct group_words cuda_words = {.function = "extern \"C\" __global__ void __launch_bounds__(%d)",
-                                              .global = "",
-                                              .shared = "",
-                                              .thread = "threadIdx.x",
-                                              .block = "blockIdx.x",
-                                              .memory = "extern __shared__ __align__(1024) unsigned char zl_memory[];"};
+static const struct group_words cuda_words = {
+    .function = "extern \"C\" __global__ void __launch_bounds__(%d)",
+    .global = "",
+    .shared = "",
+    .thread = "threadIdx.x",
+    .block = "blockIdx.x",
+    .memory = "extern __shared__ __align__(1024) unsigned char zl_memory[];"};
 
 static const struct target_group opencl_group = {.threads = 128, .flat_threads = 128, .vector_bytes = 16};
 static const struct target_group cuda_group = {.threads = 128,
@@ -24,7 +26,8 @@ static const struct target_group cuda_group = {.threads = 128,
                                                .vector_bytes = 16,
                                                .shared_bytes = 160 << 10,
                                                .has_async = true};
-static const struct target_group hip_group = {.threads = 256, .flat_threads = 256, .subgroup = 32, .vector_bytes = 16};
+static const struct target_group hip_group = {
+    .threads = 256, .flat_threads = 256, .subgroup = 32, .vector_bytes = 16};
 
 // m16n8k16 with sums of f32.
 static bool has_mma(zl_dtype a, zl_dtype b, zl_dtype c) {

@@ -47,12 +47,15 @@ static void lane_address(struct program *p, const struct operand *o, const char 
 
 // a as [rows, depth], lanes 0..15 its rows; stored the other way round, lanes are steps of the depth.
 static void load_a(struct program *p, const struct operand *o) {
-    const char *row = o->is_transposed ? "zl_k * 16 + zl_lane / 16 * 8 + zl_lane % 8" : "zl_row + zl_i * 16 + zl_lane % 16";
-    const char *column = o->is_transposed ? "zl_row + zl_i * 16 + zl_lane / 8 % 2 * 8" : "zl_k * 16 + zl_lane / 16 * 8";
+    const char *row =
+        o->is_transposed ? "zl_k * 16 + zl_lane / 16 * 8 + zl_lane % 8" : "zl_row + zl_i * 16 + zl_lane % 16";
+    const char *column =
+        o->is_transposed ? "zl_row + zl_i * 16 + zl_lane / 8 % 2 * 8" : "zl_k * 16 + zl_lane / 16 * 8";
     style_line(&p->style, "u32 zl_a[%" PRId64 "][4];", o->steps);
     style_line(&p->style, "ZL_UNROLL");
     style_line(&p->style, "for (u32 zl_i = 0; zl_i < %" PRId64 "; zl_i++)", o->steps);
-    text_add(p->style.out, "%*szl_load_%s(zl_a[zl_i], ", 4 * p->style.indent + 4, "", o->is_transposed ? "transposed" : "matrices");
+    text_add(p->style.out, "%*szl_load_%s(zl_a[zl_i], ", 4 * p->style.indent + 4, "",
+             o->is_transposed ? "transposed" : "matrices");
     lane_address(p, o, row, column);
     text_add(p->style.out, ");\n");
 }
@@ -60,11 +63,13 @@ static void load_a(struct program *p, const struct operand *o) {
 static void load_b(struct program *p, const struct operand *o) {
     const char *row = o->is_transposed ? "zl_k * 16 + zl_lane / 8 % 2 * 8 + zl_lane % 8"
                                        : "zl_column + zl_i * 16 + zl_lane / 16 * 8 + zl_lane % 8";
-    const char *column = o->is_transposed ? "zl_column + zl_i * 16 + zl_lane / 16 * 8" : "zl_k * 16 + zl_lane / 8 % 2 * 8";
+    const char *column =
+        o->is_transposed ? "zl_column + zl_i * 16 + zl_lane / 16 * 8" : "zl_k * 16 + zl_lane / 8 % 2 * 8";
     style_line(&p->style, "u32 zl_b[%" PRId64 "][4];", o->steps);
     style_line(&p->style, "ZL_UNROLL");
     style_line(&p->style, "for (u32 zl_i = 0; zl_i < %" PRId64 "; zl_i++)", o->steps);
-    text_add(p->style.out, "%*szl_load_%s(zl_b[zl_i], ", 4 * p->style.indent + 4, "", o->is_transposed ? "transposed" : "matrices");
+    text_add(p->style.out, "%*szl_load_%s(zl_b[zl_i], ", 4 * p->style.indent + 4, "",
+             o->is_transposed ? "transposed" : "matrices");
     lane_address(p, o, row, column);
     text_add(p->style.out, ");\n");
 }
@@ -88,7 +93,9 @@ static void multiply(struct program *p, const char *type, int sum, int64_t rows,
     style_open(&p->style, "for (u32 zl_i = 0; zl_i < %" PRId64 "; zl_i++)", rows);
     style_line(&p->style, "ZL_UNROLL");
     style_open(&p->style, "for (u32 zl_j = 0; zl_j < %" PRId64 "; zl_j++)", 2 * pairs);
-    style_line(&p->style, "zl_multiply_%s(b%d + (zl_i * %" PRId64 " + zl_j) * 4, zl_a[zl_i], zl_b[zl_j / 2] + zl_j %% 2 * 2);",
+    style_line(&p->style,
+               "zl_multiply_%s(b%d + (zl_i * %" PRId64
+               " + zl_j) * 4, zl_a[zl_i], zl_b[zl_j / 2] + zl_j %% 2 * 2);",
                type, sum, 2 * pairs);
     style_close(&p->style);
     style_close(&p->style);
@@ -96,7 +103,8 @@ static void multiply(struct program *p, const char *type, int sum, int64_t rows,
 
 void group_gemm(struct program *p, const struct tile_stmt *s) {
     expr root[TILE_STMT_EXPRS];
-    int64_t m = program_number(s->extent[0]), n = program_number(s->extent[1]), k = program_number(s->extent[2]);
+    int64_t m = program_number(s->extent[0]), n = program_number(s->extent[1]),
+            k = program_number(s->extent[2]);
     int64_t rows = m / s->threads, columns = n / s->keep;
     struct operand a = {&s->region[0], s->transpose[0], rows / 16, "zl_row"};
     struct operand b = {&s->region[1], !s->transpose[1], columns / 16, "zl_column"};
@@ -104,8 +112,9 @@ void group_gemm(struct program *p, const struct tile_stmt *s) {
     style_line(&p->style, "{");
     p->style.indent++;
     program_nodes(p, tile_stmt_exprs(s, root), root);
-    style_line(&p->style, "const u32 zl_lane = threadIdx.x %% 32, zl_row = threadIdx.x / 32 %% %d * %" PRId64 "u, "
-                          "zl_column = threadIdx.x / %d * %" PRId64 "u;",
+    style_line(&p->style,
+               "const u32 zl_lane = threadIdx.x %% 32, zl_row = threadIdx.x / 32 %% %d * %" PRId64 "u, "
+               "zl_column = threadIdx.x / %d * %" PRId64 "u;",
                s->threads, rows, 32 * s->threads, columns);
     if (s->clear) {
         style_line(&p->style, "ZL_UNROLL");

@@ -318,7 +318,7 @@ const char prelude_hip_tiles[] =
     "template <typename T> FN T zl_shuffle_any(T x, u32 by) {\n"
     "    union { T t; u32 u[sizeof(T) / 4]; } v;\n    v.t = x;\n"
     "    for (u32 i = 0; i < sizeof(T) / 4; i++)\n        v.u[i] = zl_shuffle_word(v.u[i], by);\n    return v.t;\n}\n"
-    "FN f32 zl_exp2_f32(f32 x) { return __builtin_amdgcn_exp2f(x); }\n"
+    "FN f32 zl_exp2_f32(f32 x) { return __builtin_exp2f(x); }\n"
     "#define ZL_SHUFFLE(x, by) zl_shuffle_any(x, by)\n"
     "extern \"C\" __device__ int printf(const char *, ...);\n" CUDA_GROUP
     "typedef u32 zl_4;\ntypedef u32 zl_8 __attribute__((ext_vector_type(2)));\ntypedef u32 zl_16 __attribute__((ext_vector_type(4)));\n" VECTOR_ZEROS;

@@ -61,7 +61,9 @@ static const struct sample {
      "}",
      {0},
      2e-2},
-    {"kernel waves(z: c64[n]) -> (y: c64[n]) { map i in n { y[i] = z[i] * c64(0, 1) + exp(z[i]) } }", {100}, 0},
+    {"kernel waves(z: c64[n]) -> (y: c64[n]) { map i in n { y[i] = z[i] * c64(0, 1) + exp(z[i]) } }",
+     {100},
+     0},
     {"kernel histogram(a: i32[n]) -> (y: i32[16], h: f16[16], w: i64[1]) {\n"
      "  fill y = 0\n"
      "  fill h = 0\n"
@@ -78,7 +80,8 @@ static const struct sample {
      "  global twice: f32[n]\n"
      "  map i in n { twice[i] = a[i] * 2.0 }\n"
      "  grid b in ceildiv(n, 64) {\n"
-     "    for j in b * 64 .. min(n, b * 64 + 64) step 2 { y[j] = twice[n - 1 - j] ; if j + 1 < n { y[j + 1] = 0 } }\n"
+     "    for j in b * 64 .. min(n, b * 64 + 64) step 2 { y[j] = twice[n - 1 - j] ; if j + 1 < n { y[j + 1] "
+     "= 0 } }\n"
      "  }\n"
      "}",
      {201},
@@ -155,10 +158,13 @@ static const struct sample {
 };
 
 TEST(powers_of_two_as_interpreted) {
-    static const char text[] = "kernel powers(a: f32[n]) -> (y: f32[n]) { map i in n { y[i] = exp2(a[i] * 8) } }";
+    static const char text[] =
+        "kernel powers(a: f32[n]) -> (y: f32[n]) { map i in n { y[i] = exp2(a[i] * 8) } }";
     tile_trial(text, "opencl", (int64_t[]){1000}, 1e-5);
     tile_trial(text, "c", (int64_t[]){1000}, 1e-5);
-    CHECK_ERROR(ZL_ERROR_SYNTAX, zl_kernel_parse("kernel f(a: f64[n]) -> (y: f64[n]) { map i in n { y[i] = exp2(a[i]) } }", "f"));
+    CHECK_ERROR(
+        ZL_ERROR_SYNTAX,
+        zl_kernel_parse("kernel f(a: f64[n]) -> (y: f64[n]) { map i in n { y[i] = exp2(a[i]) } }", "f"));
 }
 
 TEST(opencl_as_interpreted) {
@@ -180,7 +186,8 @@ TEST(opencl_runs_the_manual) {
     char *text = file_read(ZL_TEST_DIR "/../doc/tile.md", NULL);
     REQUIRE(text);
     int count = 0;
-    for (char *at = strstr(text, "```tile\n"), *end; at && (end = strstr(at + 8, "```")); at = strstr(end + 3, "```tile\n")) {
+    for (char *at = strstr(text, "```tile\n"), *end; at && (end = strstr(at + 8, "```"));
+         at = strstr(end + 3, "```tile\n")) {
         int64_t sizes[8] = {0};
         *end = 0;
         struct tile_kernel *k = tile_parse(at + 8, "tile.md");
@@ -210,19 +217,23 @@ TEST(opencl_assertions_fail) {
 
 // What a group cannot have is said before it runs.
 TEST(opencl_limits_are_errors) {
-    CHECK_ERROR(ZL_ERROR_COMPILE,
-                zl_kernel_compile("kernel f(a: f32[n]) -> (y: f32[n]) { grid b in 1, threads 65536 { y[0] = a[0] } }",
-                                  "f.tile", "opencl"));
+    CHECK_ERROR(
+        ZL_ERROR_COMPILE,
+        zl_kernel_compile("kernel f(a: f32[n]) -> (y: f32[n]) { grid b in 1, threads 65536 { y[0] = a[0] } }",
+                          "f.tile", "opencl"));
     CHECK_HAS(test_last_error(), "65536 threads");
-    CHECK_ERROR(ZL_ERROR_COMPILE,
-                zl_kernel_compile("kernel f(a: f32[n]) -> (y: f32[n]) { grid b in 1 { shared s: f32[1000000000]\n s[0] = a[0] "
-                                  "\n y[0] = s[0] } }",
-                                  "f.tile", "opencl"));
+    CHECK_ERROR(
+        ZL_ERROR_COMPILE,
+        zl_kernel_compile(
+            "kernel f(a: f32[n]) -> (y: f32[n]) { grid b in 1 { shared s: f32[1000000000]\n s[0] = a[0] "
+            "\n y[0] = s[0] } }",
+            "f.tile", "opencl"));
     CHECK_HAS(test_last_error(), "4000000000 bytes of shared memory");
-    CHECK_ERROR(ZL_ERROR_COMPILE,
-                zl_kernel_compile("kernel f(a: f32[n]) -> (y: f32[n]) { grid b in 1 { shared s: f32[n]\n s[0] = a[0] "
-                                  "\n y[0] = s[0] } }",
-                                  "f.tile", "opencl"));
+    CHECK_ERROR(
+        ZL_ERROR_COMPILE,
+        zl_kernel_compile("kernel f(a: f32[n]) -> (y: f32[n]) { grid b in 1 { shared s: f32[n]\n s[0] = a[0] "
+                          "\n y[0] = s[0] } }",
+                          "f.tile", "opencl"));
     CHECK_HAS(test_last_error(), "must be a number");
 }
 

@@ -29,8 +29,10 @@ static void fill_random(struct argument *a) {
     double *values = malloc(sizeof *values * (size_t)count);
     ZL_SCOPE {
         for (int64_t i = 0; i < count; i++)
-            values[i] = is_whole(a->parameter.dtype) ? (double)test_between(0, 100) : (double)test_between(-256, 256) / 128;
-        zl_array x = zl_astype(zl_from_f64(values, ZL_SHAPE(count)), is_complex ? ZL_FLOAT32 : a->parameter.dtype);
+            values[i] = is_whole(a->parameter.dtype) ? (double)test_between(0, 100)
+                                                     : (double)test_between(-256, 256) / 128;
+        zl_array x =
+            zl_astype(zl_from_f64(values, ZL_SHAPE(count)), is_complex ? ZL_FLOAT32 : a->parameter.dtype);
         CHECK(zl_copy_to(x, a->data, a->bytes));
     }
     free(values);
@@ -48,7 +50,8 @@ static int64_t elements(const struct tile_parameter *p, struct argument *a) {
     return count ? far : 0;
 }
 
-static bool make_argument(zl_kernel k, const struct tile_kernel *tile, int at, const int64_t *sizes, struct argument *a) {
+static bool make_argument(zl_kernel k, const struct tile_kernel *tile, int at, const int64_t *sizes,
+                          struct argument *a) {
     if (!zl_kernel_parameter_at(k, at, &a->parameter) || !zl_kernel_shape(k, at, sizes, a->dim))
         return false;
     a->count = elements(&tile->parameter[at], a);
@@ -80,7 +83,8 @@ static void compare(const struct argument *a, const char *text, const char *targ
         bool same = !memcmp(a->data + (size_t)i * size, a->wanted + (size_t)i * size, size);
         double got = value_at(a, a->data, i), want = value_at(a, a->wanted, i);
         if (!CHECK(same || (isnan(got) && isnan(want)) || (near > 0 && is_near(got, want, near)))) {
-            test_note("%s: %s[%lld] is %g, not %g, in:\n%s", target, a->parameter.name, (long long)i, got, want, text);
+            test_note("%s: %s[%lld] is %g, not %g, in:\n%s", target, a->parameter.name, (long long)i, got,
+                      want, text);
             return;
         }
     }

@@ -32,7 +32,8 @@ static void each_of_folder(text_visit *visit, void *data) {
 static void each_of_manual(text_visit *visit, void *data) {
     char *text = file_read(ZL_TEST_DIR "/../doc/tile.md", NULL);
     REQUIRE(text);
-    for (char *at = strstr(text, "```tile\n"), *end; at && (end = strstr(at + 8, "```")); at = strstr(end + 3, "```tile\n")) {
+    for (char *at = strstr(text, "```tile\n"), *end; at && (end = strstr(at + 8, "```"));
+         at = strstr(end + 3, "```tile\n")) {
         *end = 0;
         visit("doc/tile.md", at + 8, data);
     }
@@ -87,7 +88,8 @@ TEST(cuda_texts_of_groups_compile) {
 // Products go to matrix instructions, copies of pipelines to cp.async, rows to shuffles, with one barrier a turn.
 TEST(cuda_attention_stays_in_registers) {
     char *text = file_read(ZL_TEST_DIR "/render/kernels/attention.tile", NULL);
-    char *source = text ? render("attention", text, "cuda_tiles") : NULL, *body = source ? strstr(source, "__global__") : NULL;
+    char *source = text ? render("attention", text, "cuda_tiles") : NULL,
+         *body = source ? strstr(source, "__global__") : NULL;
     REQUIRE(body);
     int barriers = 0, products = 0;
     for (const char *at = body; (at = strstr(at, "ZL_BARRIER;")); at++)
@@ -116,7 +118,8 @@ static void compile_for_hip(const char *name, const char *text, void *data) {
     char *source = render(name, text, "hip_tiles");
     snprintf(path, sizeof path, "%s/kernel.hip", test_folder());
     snprintf(line, sizeof line,
-             "clang -x hip --offload-arch=gfx90a --cuda-device-only -nogpulib -nogpuinc -O1 -ffp-contract=off -S -o "
+             "clang -x hip --offload-arch=gfx90a --cuda-device-only -nogpulib -nogpuinc -O1 "
+             "-ffp-contract=off -S -o "
              "/dev/null %s 2>/dev/null",
              path);
     if (source && CHECK(file_write(path, source, strlen(source))) && !CHECK(succeeds(line)))

@@ -8,7 +8,13 @@
 
 #include <string.h>
 
-enum { POINTER_MEMORY = 2, MEMORY_OF_DEVICE = 2, DYNAMIC_SHARED = 8, COMMON_SHARED = 48 << 10, ALIGNMENT = 16 };
+enum {
+    POINTER_MEMORY = 2,
+    MEMORY_OF_DEVICE = 2,
+    DYNAMIC_SHARED = 8,
+    COMMON_SHARED = 48 << 10,
+    ALIGNMENT = 16
+};
 
 struct compiled {
     struct group_kernel group;
@@ -33,10 +39,12 @@ static bool prepare(const struct compiled *c, const struct render_launch *l, cud
         return error_false(ZL_ERROR_COMPILE, "cuda: kernel %s has blocks of %d threads; %s has %d at most",
                            c->group.kernel->name, l->threads, c->device->name, c->device->threads);
     if ((size_t)l->shared > c->device->shared)
-        return error_false(ZL_ERROR_COMPILE, "cuda: kernel %s has %lld bytes of shared memory; a block of %s has %zu",
+        return error_false(ZL_ERROR_COMPILE,
+                           "cuda: kernel %s has %lld bytes of shared memory; a block of %s has %zu",
                            c->group.kernel->name, (long long)l->shared, c->device->name, c->device->shared);
     return l->shared <= COMMON_SHARED ||
-           cuda_check(cuda_api()->cuFuncSetAttribute(f, DYNAMIC_SHARED, (int)l->shared), "cuFuncSetAttribute");
+           cuda_check(cuda_api()->cuFuncSetAttribute(f, DYNAMIC_SHARED, (int)l->shared),
+                      "cuFuncSetAttribute");
 }
 
 static bool find_functions(struct compiled *c) {
@@ -101,7 +109,8 @@ static bool is_on_device(const void *address) {
 }
 
 static bool make(struct call *k, int at, int64_t bytes) {
-    k->is_ours[at] = cuda_check(cuda_api()->cuMemAlloc_v2(&k->memory[at], (size_t)MAX_OF(bytes, 1)), "cuMemAlloc");
+    k->is_ours[at] =
+        cuda_check(cuda_api()->cuMemAlloc_v2(&k->memory[at], (size_t)MAX_OF(bytes, 1)), "cuMemAlloc");
     return k->is_ours[at];
 }
 
@@ -110,13 +119,14 @@ static bool bring(struct call *k, int i) {
     if (is_on_device(address)) {
         k->memory[i] = (cuda_address)(uintptr_t)address;
         return k->memory[i] % ALIGNMENT == 0 ||
-               error_false(ZL_ERROR_VALUE,
-                           "zl_kernel_run: argument '%s' begins at an address that is no multiple of %d bytes",
-                           k->c->group.kernel->parameter[i].buffer->text, ALIGNMENT);
+               error_false(
+                   ZL_ERROR_VALUE,
+                   "zl_kernel_run: argument '%s' begins at an address that is no multiple of %d bytes",
+                   k->c->group.kernel->parameter[i].buffer->text, ALIGNMENT);
     }
     return make(k, i, k->sizes.bytes[i]) &&
-           (!k->sizes.bytes[i] || cuda_check(cuda_api()->cuMemcpyHtoDAsync_v2(k->memory[i], address,
-                                                                             (size_t)k->sizes.bytes[i], NULL),
+           (!k->sizes.bytes[i] || cuda_check(cuda_api()->cuMemcpyHtoDAsync_v2(
+                                                 k->memory[i], address, (size_t)k->sizes.bytes[i], NULL),
                                              "cuMemcpyHtoD"));
 }
 
@@ -131,7 +141,8 @@ static bool make_memory(struct call *k) {
         if (!make(k, g->parameters + i, k->sizes.room[i]))
             return false;
     return make(k, status, sizeof fine) &&
-           cuda_check(cuda_api()->cuMemcpyHtoDAsync_v2(k->memory[status], &fine, sizeof fine, NULL), "cuMemcpyHtoD");
+           cuda_check(cuda_api()->cuMemcpyHtoDAsync_v2(k->memory[status], &fine, sizeof fine, NULL),
+                      "cuMemcpyHtoD");
 }
 
 static void list_arguments(struct call *k) {
@@ -143,7 +154,8 @@ static void list_arguments(struct call *k) {
         k->argument[at++] = &k->memory[g->parameters + i];
     for (int i = 0; i < g->kernel->symbols; i++) {
         k->narrow[i] = (int32_t)k->symbol[i];
-        k->argument[at++] = g->kernel->index_bits == 32 ? (void *)&k->narrow[i] : (void *)(uintptr_t)&k->symbol[i];
+        k->argument[at++] =
+            g->kernel->index_bits == 32 ? (void *)&k->narrow[i] : (void *)(uintptr_t)&k->symbol[i];
     }
     k->argument[at] = &k->memory[g->parameters + g->rooms];
 }
@@ -184,8 +196,8 @@ static bool launch_all(struct call *k) {
                                k->c->group.kernel->name, (long long)k->sizes.groups[i]);
         if (k->sizes.groups[i] > 0 &&
             !cuda_check(cuda_api()->cuLaunchKernel(k->c->function[i], (unsigned)k->sizes.groups[i], 1, 1,
-                                                   (unsigned)l->threads, 1, 1, (unsigned)l->shared, NULL, k->argument,
-                                                   NULL),
+                                                   (unsigned)l->threads, 1, 1, (unsigned)l->shared, NULL,
+                                                   k->argument, NULL),
                         "cuLaunchKernel"))
             return false;
     }
@@ -197,11 +209,13 @@ static bool read_results(struct call *k) {
     int32_t line = 0;
     for (int i = 0; i < g->parameters; i++)
         if (k->is_ours[i] && g->kernel->parameter[i].buffer->is_output && k->sizes.bytes[i] &&
-            !cuda_check(cuda_api()->cuMemcpyDtoHAsync_v2(k->address[i], k->memory[i], (size_t)k->sizes.bytes[i], NULL),
+            !cuda_check(cuda_api()->cuMemcpyDtoHAsync_v2(k->address[i], k->memory[i],
+                                                         (size_t)k->sizes.bytes[i], NULL),
                         "cuMemcpyDtoH"))
             return false;
-    if (!cuda_check(cuda_api()->cuMemcpyDtoHAsync_v2(&line, k->memory[g->parameters + g->rooms], sizeof line, NULL),
-                    "cuMemcpyDtoH") ||
+    if (!cuda_check(
+            cuda_api()->cuMemcpyDtoHAsync_v2(&line, k->memory[g->parameters + g->rooms], sizeof line, NULL),
+            "cuMemcpyDtoH") ||
         !cuda_check(cuda_api()->cuStreamSynchronize(NULL), "cuStreamSynchronize"))
         return false;
     return !line || group_kernel_fail(g, line);
@@ -234,7 +248,8 @@ static bool measure(struct call *k, int repeats, double *seconds) {
     return good;
 }
 
-static bool time_runs(void *compiled, void *const *address, const int64_t *symbol, int repeats, double *seconds) {
+static bool time_runs(void *compiled, void *const *address, const int64_t *symbol, int repeats,
+                      double *seconds) {
     struct call k = {.c = compiled, .address = address, .symbol = symbol};
     bool good = call_open(&k) && launch_all(&k) && measure(&k, repeats, seconds) && read_results(&k);
     call_close(&k);

@@ -143,8 +143,8 @@ bool opencl_check(int32_t code, const char *function) {
 cl_memory opencl_alloc(struct opencl_device *d, size_t bytes) {
     int32_t code;
     if (bytes > d->largest)
-        return error_set(ZL_ERROR_MEMORY, "opencl: %zu bytes are more than a buffer of %s can have, %llu", bytes,
-                         d->name, (unsigned long long)d->largest);
+        return error_set(ZL_ERROR_MEMORY, "opencl: %zu bytes are more than a buffer of %s can have, %llu",
+                         bytes, d->name, (unsigned long long)d->largest);
     cl_memory m = api.clCreateBuffer(d->context, READ_AND_WRITE, MAX_OF(bytes, (size_t)1), NULL, &code);
     if (!m)
         opencl_check(code, "clCreateBuffer");

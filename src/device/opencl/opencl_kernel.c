@@ -58,7 +58,9 @@ static void *compile(struct tile_kernel *kernel, char **source) {
     if (!c)
         return NULL;
     bool good = (c->device = opencl_device(0)) && (*source = render_kernel(kernel, "opencl_tiles")) &&
-                group_kernel_open(&c->group, kernel) && (c->program = opencl_build(c->device, *source, c->device->kind & KIND_CPU ? options_of_cpu : options)) &&
+                group_kernel_open(&c->group, kernel) &&
+                (c->program = opencl_build(c->device, *source,
+                                           c->device->kind & KIND_CPU ? options_of_cpu : options)) &&
                 find_functions(c);
     if (good)
         return c;
@@ -84,8 +86,9 @@ static bool make_memory(struct call *k) {
     const struct group_kernel *g = &k->c->group;
     int32_t status = 0;
     for (int i = 0; i < g->parameters; i++)
-        if (!is_scalar(k->c, i) && (!(k->memory[i] = opencl_alloc(k->c->device, (size_t)k->sizes.bytes[i])) ||
-                                    !opencl_write(k->c->device, k->memory[i], k->address[i], (size_t)k->sizes.bytes[i])))
+        if (!is_scalar(k->c, i) &&
+            (!(k->memory[i] = opencl_alloc(k->c->device, (size_t)k->sizes.bytes[i])) ||
+             !opencl_write(k->c->device, k->memory[i], k->address[i], (size_t)k->sizes.bytes[i])))
             return false;
     for (int i = 0; i < g->rooms; i++)
         if (!(k->memory[g->parameters + i] = opencl_alloc(k->c->device, (size_t)k->sizes.room[i])))
@@ -110,7 +113,8 @@ static bool set_arguments(struct call *k, cl_function f) {
         good = set(f, &at, sizeof *k->memory, &k->memory[g->parameters + i]);
     for (int i = 0; i < g->kernel->symbols && good; i++) {
         int32_t narrow = (int32_t)k->symbol[i];
-        good = g->kernel->index_bits == 32 ? set(f, &at, sizeof narrow, &narrow) : set(f, &at, 8, &k->symbol[i]);
+        good =
+            g->kernel->index_bits == 32 ? set(f, &at, sizeof narrow, &narrow) : set(f, &at, 8, &k->symbol[i]);
     }
     return good && set(f, &at, sizeof *k->memory, &k->memory[g->parameters + g->rooms]);
 }
@@ -120,8 +124,8 @@ static bool launch_all(struct call *k) {
     for (int i = 0; i < c->group.launches; i++) {
         size_t group = (size_t)c->group.launch[i].threads, items = (size_t)k->sizes.groups[i] * group;
         if (items && (!set_arguments(k, c->function[i]) ||
-                      !opencl_check(opencl_api()->clEnqueueNDRangeKernel(c->device->queue, c->function[i], 1, NULL,
-                                                                         &items, &group, 0, NULL, NULL),
+                      !opencl_check(opencl_api()->clEnqueueNDRangeKernel(c->device->queue, c->function[i], 1,
+                                                                         NULL, &items, &group, 0, NULL, NULL),
                                     "clEnqueueNDRangeKernel")))
             return false;
     }
