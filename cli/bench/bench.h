@@ -184,6 +184,8 @@ double bench_now(void); // seconds
 double bench_steal(void);
 double bench_load(void); // processes that want to run, over the last minute
 struct bench_reading bench_read_device(const char *device);
+struct bench_run;
+void bench_write_environment(FILE *out, const struct bench_run *run); // env.json
 
 // work.c: what can be measured ----------------------------------------------------------------------------------
 

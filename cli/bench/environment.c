@@ -5,7 +5,10 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/utsname.h>
 #include <time.h>
+
+#include "cli.h"
 
 double bench_now(void) {
     struct timespec t;
@@ -64,4 +67,41 @@ struct bench_reading bench_read_device(const char *device) {
     else
         bench_nvml_read(0, &r);
     return r;
+}
+
+// Settings of the library that are not their defaults.
+static void write_settings(void) {
+    const char *name, *fallback, *doc;
+    cli_json_open("settings", '{');
+    for (int i = 0; zl_setting(i, &name, &fallback, &doc); i++)
+        if (getenv(name))
+            cli_json_text(name, getenv(name));
+    cli_json_close();
+}
+
+void bench_write_environment(FILE *out, const struct bench_run *run) {
+    struct utsname system;
+    zl_device_info info;
+    uname(&system);
+    cli_json_to(out, false);
+    cli_json_open(NULL, '{');
+    cli_json_text("system", system.sysname);
+    cli_json_text("release", system.release);
+    cli_json_text("machine", system.machine);
+    cli_json_text("host", run->host);
+    cli_json_text("version", zl_version());
+    cli_json_text("recognised_by", run->evidence);
+    cli_json_number("load", bench_load());
+    write_settings();
+    cli_json_open("devices", '[');
+    for (int i = 0; zl_device(i, &info); i++) {
+        cli_json_open(NULL, '{');
+        cli_json_text("device", info.device);
+        cli_json_text("model", info.available ? info.model : NULL);
+        cli_json_text("detail", info.available ? info.detail : info.reason);
+        cli_json_close();
+    }
+    cli_json_close();
+    cli_json_close();
+    cli_json_to(NULL, false);
 }

@@ -181,6 +181,7 @@ bool bench_session_write(struct bench_session *s) {
     const char *slash = strrchr(run->folder, '/');
     snprintf(root, sizeof root, "%.*s", slash ? (int)(slash - run->folder) : 1, slash ? run->folder : ".");
     bool written = bench_folder_write(run, "metrics.json", bench_write_run) &&
+                   bench_folder_write(run, "env.json", bench_write_environment) &&
                    bench_folder_write(run, "results.csv", bench_write_csv) &&
                    bench_folder_write(run, "results.md", bench_write_markdown) &&
                    bench_folder_write(run, "report.html", bench_write_html) && bench_history_add(run, root);

@@ -43,6 +43,10 @@ check "the CSV has all columns in all lines" python3 -c "
 import csv, sys
 rows = list(csv.reader(open(sys.argv[1], newline='')))
 sys.exit(0 if len(rows) == 9 and len({len(r) for r in rows}) == 1 else repr(rows))" "$(last)/results.csv"
+check "the environment is kept" python3 -c "
+import json, sys
+d = json.load(open(sys.argv[1]))
+sys.exit(0 if d['system'] and any(x['device'] == 'cpu' for x in d['devices']) else repr(d))" "$(last)/env.json"
 check "the Markdown table is there" grep -q '^| gemm/f32/64 |' "$(last)/results.md"
 check "a peak that is too low makes rows suspect, and the exit code says so" exits 4 run --only gemm/f32 --peak f32=0.000001
 check "the row says why" metrics "'--peak f32=1e-06' in r['gemm/f32/64']['note']"
