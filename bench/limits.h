@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 
 #include "bench.h"
+#include "instructions.h"
 
 static size_t limit_bytes = 64 << 20; // of the arrays that are copied and read
 
@@ -54,45 +55,13 @@ static void read_two_part(int part, int parts) {
     sink = s0[0];
 }
 
-enum { FMA_LOOPS = 10000, FMA_BLOCKS = 16 }; // blocks behind each other: the loop does not show
-
-#if defined(__aarch64__)
-enum { FMA_FLOPS = FMA_BLOCKS * 24 * 8 };
-static void fma_block(void) {
-    __asm__ volatile("movi v30.4s, #0\n movi v31.4s, #0\n .rept 16\n" // odd values cost half the speed
-                     "fmla v0.4s, v30.4s, v31.4s\n fmla v1.4s, v30.4s, v31.4s\n fmla v2.4s, v30.4s, v31.4s\n"
-                     "fmla v3.4s, v30.4s, v31.4s\n fmla v4.4s, v30.4s, v31.4s\n fmla v5.4s, v30.4s, v31.4s\n"
-                     "fmla v6.4s, v30.4s, v31.4s\n fmla v7.4s, v30.4s, v31.4s\n fmla v16.4s, v30.4s, v31.4s\n"
-                     "fmla v17.4s, v30.4s, v31.4s\n fmla v18.4s, v30.4s, v31.4s\n fmla v19.4s, v30.4s, v31.4s\n"
-                     "fmla v20.4s, v30.4s, v31.4s\n fmla v21.4s, v30.4s, v31.4s\n fmla v22.4s, v30.4s, v31.4s\n"
-                     "fmla v23.4s, v30.4s, v31.4s\n fmla v24.4s, v30.4s, v31.4s\n fmla v25.4s, v30.4s, v31.4s\n"
-                     "fmla v26.4s, v30.4s, v31.4s\n fmla v27.4s, v30.4s, v31.4s\n fmla v28.4s, v30.4s, v31.4s\n"
-                     "fmla v29.4s, v30.4s, v31.4s\n fmla v8.4s, v30.4s, v31.4s\n fmla v9.4s, v30.4s, v31.4s\n .endr\n" ::
-                         : "v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7", "v8", "v9", "v16", "v17", "v18", "v19", "v20",
-                           "v21", "v22", "v23", "v24", "v25", "v26", "v27", "v28", "v29", "v30", "v31");
-}
-#elif defined(__x86_64__)
-enum { FMA_FLOPS = FMA_BLOCKS * 12 * 16 };
-__attribute__((target("avx2,fma"))) static void fma_block(void) { // sums of zeros: others may be slow
-    __asm__ volatile(".irp r, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 14, 15\n vxorps %%ymm\\r, %%ymm\\r, %%ymm\\r\n .endr\n .rept 16\n"
-                     "vfmadd231ps %%ymm14, %%ymm15, %%ymm0\n vfmadd231ps %%ymm14, %%ymm15, %%ymm1\n"
-                     "vfmadd231ps %%ymm14, %%ymm15, %%ymm2\n vfmadd231ps %%ymm14, %%ymm15, %%ymm3\n"
-                     "vfmadd231ps %%ymm14, %%ymm15, %%ymm4\n vfmadd231ps %%ymm14, %%ymm15, %%ymm5\n"
-                     "vfmadd231ps %%ymm14, %%ymm15, %%ymm6\n vfmadd231ps %%ymm14, %%ymm15, %%ymm7\n"
-                     "vfmadd231ps %%ymm14, %%ymm15, %%ymm8\n vfmadd231ps %%ymm14, %%ymm15, %%ymm9\n"
-                     "vfmadd231ps %%ymm14, %%ymm15, %%ymm10\n vfmadd231ps %%ymm14, %%ymm15, %%ymm11\n .endr\n" ::
-                         : "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", "xmm14",
-                           "xmm15");
-}
-#else
-enum { FMA_FLOPS = 1 };
-static void fma_block(void) { sink += 1; }
-#endif
+enum { FMA_LOOPS = 10000 };
+static const struct bench_instruction *multiply_adds; // NULL: none that this CPU has
 
 static void fma_part(int part, int parts) {
     (void)part, (void)parts;
-    for (int i = 0; i < FMA_LOOPS; i++)
-        fma_block();
+    if (multiply_adds)
+        multiply_adds->repeat(FMA_LOOPS);
 }
 
 static void run_copy(struct bench_case *c) { c->took = bench_on_all_cores(copy_part); }
@@ -114,7 +83,10 @@ static inline void start_limits(void) {
     copy_from = map_pages(limit_bytes);
     limits[0].work = 2.0 * (double)limit_bytes;
     limits[1].work = limits[2].work = (double)limit_bytes;
-    limits[3].work = (double)FMA_LOOPS * FMA_FLOPS * zl_threads();
+    multiply_adds = bench_instruction_find("fmla f32");
+    multiply_adds = multiply_adds ? multiply_adds : bench_instruction_find("fma f32 256");
+    multiply_adds = multiply_adds && multiply_adds->is_here() ? multiply_adds : NULL;
+    limits[3].work = multiply_adds ? FMA_LOOPS * multiply_adds->operations * zl_threads() : 1;
 }
 
 static inline struct bench_rates limit_rates(void) {
