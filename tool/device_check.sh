@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # device_check.sh DEVICE [BUILD] - builds, tests one device against the CPU and measures it: for a machine that has it.
 set -uo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/.." || exit
 
 device=$1
 build=${2:-build-device}
