@@ -114,7 +114,7 @@ static zl_array call_row(void *data) {
 
 static void check_rows(void) {
     int64_t fallbacks = zl_counter("fallbacks");
-    int every = test_quick() ? 397 : test_long() ? 1 : 10, at = (int)(test_random() % (unsigned)every);
+    int every = test_quick() ? 397 : test_long() ? 1 : 29, at = (int)(test_random() % (unsigned)every);
     for (int op = 0; op < TILE_CONST; op++)
         for (int d = 0; d < ZL_DTYPE_COUNT; d++)
             if (tile_row_takes((enum tile_op)op, (zl_dtype)d) && at++ % every == 0)
@@ -144,7 +144,7 @@ static zl_array call_cast(void *data) {
 }
 
 static void check_casts(void) {
-    int every = test_quick() ? 97 : test_long() ? 1 : 10, at = (int)(test_random() % (unsigned)every);
+    int every = test_quick() ? 97 : test_long() ? 1 : 29, at = (int)(test_random() % (unsigned)every);
     for (int from = 0; from < ZL_DTYPE_COUNT; from++)
         for (int to = 0; to < ZL_DTYPE_COUNT; to++)
             if (from != to && at++ % every == 0)
@@ -286,7 +286,7 @@ static void check_reductions(void) {
     static const zl_dtype dtypes[] = {ZL_FLOAT32, ZL_FLOAT16, ZL_BFLOAT16, ZL_INT32,    ZL_INT64,
                                       ZL_UINT8,   ZL_BOOL,    ZL_FLOAT64,  ZL_COMPLEX64};
     static const int shapes[][2] = {{1, 1}, {3, 5000}, {5000, 3}, {130, 90}, {1, 16000}, {40, 1}};
-    int every = test_quick() ? 601 : test_long() ? 1 : 31, at = (int)(test_random() % (unsigned)every);
+    int every = test_quick() ? 601 : test_long() ? 1 : 97, at = (int)(test_random() % (unsigned)every);
     for (int which = 0; which < REDUCE_COUNT; which++)
         for (size_t d = 0; d < COUNT(dtypes); d++)
             for (size_t s = 0; s < COUNT(shapes); s++)
