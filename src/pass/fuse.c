@@ -261,18 +261,26 @@ static void drop_moved(struct tile_stmt *map, const enum fate *fate, int count) 
     }
 }
 
+static bool start_memo(struct tile_kernel *kernel, struct renaming *r) {
+    r->memo = memory_zero(sizeof *r->memo * (size_t)r->ids);
+    kernel->failed |= !r->memo;
+    return r->memo;
+}
+
 static bool fuse_pair(struct tile_kernel *kernel, const struct tile_stmt *list, struct tile_stmt *first) {
     enum fate fate[STORES];
     struct renaming r = {.to = first, .from = first->next, .fate = fate, .ids = kernel->ids + 1};
     int count = 0;
     for (const struct tile_stmt *s = first->body; s && count < STORES; s = s->next)
         fate[count++] = fate_of(list, first, s);
-    r.memo = count < STORES ? memory_zero(sizeof *r.memo * (size_t)r.ids) : NULL;
-    bool fused = r.memo && can_fuse(first, first->next, &r);
+    if (count == STORES || !start_memo(kernel, &r))
+        return false;
+    bool fused = can_fuse(first, first->next, &r);
     memory_free(r.memo);
-    r.memo = fused ? memory_zero(sizeof *r.memo * (size_t)r.ids) : NULL;
+    if (!fused || !start_memo(kernel, &r))
+        return false;
     r.stored = first->body;
-    fused = r.memo && append_renamed(&r, first, first->next);
+    fused = append_renamed(&r, first, first->next);
     memory_free(r.memo);
     if (fused)
         drop_moved(first, fate, count);
@@ -312,16 +320,16 @@ static void look_at(expr *place, void *data) {
 
 static bool is_simple(struct tile_kernel *kernel) {
     struct paths p = {memory_zero(sizeof *p.count * (size_t)(kernel->ids + 1)), false};
+    kernel->failed |= !p.count;
     if (p.count)
         pass_each_expr(kernel->body, look_at, &p);
-    bool simple = p.count && !p.many;
     memory_free(p.count);
-    return simple;
+    return !p.many;
 }
 
 bool pass_fuse(struct tile_kernel *kernel, const struct target *target) {
-    if (!target->packs || !is_simple(kernel))
-        return true;
+    if (!target->packs || !is_simple(kernel) || kernel->failed)
+        return !kernel->failed;
     tile_resume(kernel);
     fuse_list(kernel, kernel->body);
     tile_suspend();

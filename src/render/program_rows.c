@@ -154,7 +154,7 @@ static int add_function(struct row *r) {
     struct tile_kernel *kernel = build(r);
     text_add(&symbol, "%s_row%d", p->symbol, p->rows);
     bool done = kernel && pass_run(kernel, render_target("c"), NULL) && !symbol.failed &&
-                render_function(&text, kernel, "c", symbol.data);
+                render_function(&text, kernel, "c", symbol.data) && !text.failed;
     if (done)
         text_add(&p->row_text, "static %s", text.data);
     tile_free(kernel);
