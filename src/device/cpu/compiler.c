@@ -52,7 +52,7 @@ void cpu_compiler_flags(struct text *out) {
     const struct cpu_level *level = cpu_level();
     text_add(out,
              "-std=c11 -D_GNU_SOURCE -O2 -g0 -fPIC -shared -ffp-contract=off -fno-math-errno "
-             "-fno-trapping-math -fno-schedule-insns " // which would have too many values wait in registers
+             "-fno-trapping-math "
 #ifdef __x86_64__
              "-mno-mmx "
 #endif
