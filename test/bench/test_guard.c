@@ -109,3 +109,14 @@ TEST(the_roofline_is_the_lower_of_both) {
     CHECK(row.memory_bound);
     CHECK_NEAR(row.limit, 10 * 4.8e12, 1);
 }
+
+TEST(guard_of_memory_speaks_of_caches) {
+    struct bench_subject s = subject_of("tpu-v6e", NULL);
+    struct bench_row row = {.config = {.work = "bandwidth", .dtype = BENCH_F32}, .unit = "B", .bytes = 1e9};
+    row.stats.median = row.bytes / (s.bandwidth * 1.5);
+    row.after.clock_mhz = NAN;
+    bench_judge(&row, &s);
+    CHECK_EQ_INT(row.status, BENCH_SUSPECT);
+    CHECK(strstr(row.note, "in a cache"));
+    CHECK(!strstr(row.note, "path"));
+}
