@@ -28,9 +28,10 @@ def check(name, holds, why=""):
     report("passed" if holds else "failed", name, "" if holds else why)
 
 
-def run(folder, *command):
+def run(folder, *command, lines=60):
+    """Whether it ended well, and the last lines of what it wrote."""
     done = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    return done.returncode == 0, "\n".join(done.stdout.split("\n")[-60:])
+    return done.returncode == 0, "\n".join(done.stdout.split("\n")[-lines:])
 
 
 def file_blocks(page):
@@ -129,7 +130,7 @@ def try_target(page, folder):
     names = re.findall(r"^TARGET\((\w+)\)", "".join(text for path, text in blocks if path.endswith("targets.def")), re.M)
     check("a target is two lines and two files", len(names) == 1 and len(blocks) == 4, str([path for path, _ in blocks]))
     (tree / "twice.tile").write_text(KERNEL)
-    shown, text = run(tree, "build/zellige", "kernel", "show", "twice.tile", "--stage", names[0])
+    shown, text = run(tree, "build/zellige", "kernel", "show", "twice.tile", "--stage", names[0], lines=100000)
     words = re.findall(r'\.(?:global|shared|thread) = "(.*?)"', "".join(text for _, text in blocks))
     check(f"the text of {names[0]} has its words", shown and words and all(word in text for word in words), text)
     ran, text = run(tree, "build/zellige", "kernel", "run", "twice.tile", "--target", names[0], "--size", "n=3")
