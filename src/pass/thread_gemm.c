@@ -3,31 +3,6 @@
 
 #include "pass/threads.h"
 
-#include <stdio.h>
-
-static struct tile_buffer *registers(const char *prefix, struct tile_type type, int64_t count) {
-    char text[24];
-    expr shape[2] = {box_number(1), box_number(count)};
-    snprintf(text, sizeof text, "%s%d", prefix, tile_current() ? tile_current()->buffers : 0);
-    return tile_alloc(text, type, TILE_REGISTER, 2, shape);
-}
-
-static expr load(const struct tile_buffer *b, expr at) {
-    expr index[2] = {box_number(0), box_index(at)};
-    return tile_load(b, 2, index, NULL, NULL);
-}
-
-static void store(const struct tile_buffer *b, expr at, expr value) {
-    expr index[2] = {box_number(0), box_index(at)};
-    tile_store(b, 2, index, value, NULL);
-}
-
-static expr open_unrolled(int64_t count) {
-    const struct tile_name *r = box_variable(box_number(count));
-    tile_open_for(r, NULL, box_number(count), NULL, TILE_UNROLLED);
-    return box_point(r);
-}
-
 // Matrix instructions ---------------------------------------------------------------------------------------------------
 
 static struct tile_region operand(struct group *g, const struct tile_region *r, expr *origin) {
@@ -82,7 +57,7 @@ static expr where(const struct outer *o, int axis, expr at) {
 // The factors of one step of the depth: of a its rows, of b its columns.
 static void read_line(const struct outer *o, int which, expr k) {
     const struct tile_region *r = &o->from[which];
-    expr at = open_unrolled(o->size[which]), index[TILE_DIMS], mine = where(o, which, at);
+    expr at = thread_unrolled(o->size[which]), index[TILE_DIMS], mine = where(o, which, at);
     bool depth_first = o->stmt->transpose[which] != (which == 1);
     for (int i = 0; i < r->buffer->ndim; i++) {
         int axis = i - r->buffer->ndim + 2;
@@ -90,24 +65,24 @@ static void read_line(const struct outer *o, int which, expr k) {
         index[i] = r->origin ? tile_binary(TILE_ADD, r->origin[i], point) : point;
     }
     expr x = tile_load(r->buffer, r->buffer->ndim, index, box_holds(r, index), NULL);
-    store(o->line[which], at, x ? tile_cast(o->type, x) : NULL);
+    thread_store(o->line[which], at, x ? tile_cast(o->type, x) : NULL);
     tile_close();
 }
 
 static void multiply_lines(const struct outer *o) {
-    expr row = open_unrolled(o->size[0]), column = open_unrolled(o->size[1]);
+    expr row = thread_unrolled(o->size[0]), column = thread_unrolled(o->size[1]);
     expr at = tile_binary(TILE_ADD, tile_binary(TILE_MUL, row, box_number(o->size[1])), column);
-    expr a = load(o->line[0], row), b = load(o->line[1], column), sum = load(o->sum, at);
-    store(o->sum, at,
-          tile_type_is_float(o->type) ? tile_ternary(TILE_FMA, a, b, sum)
-                                      : tile_binary(TILE_ADD, sum, tile_binary(TILE_MUL, a, b)));
+    expr a = thread_load(o->line[0], row), b = thread_load(o->line[1], column), sum = thread_load(o->sum, at);
+    thread_store(o->sum, at,
+                 tile_type_is_float(o->type) ? tile_ternary(TILE_FMA, a, b, sum)
+                                             : tile_binary(TILE_ADD, sum, tile_binary(TILE_MUL, a, b)));
     tile_close();
     tile_close();
 }
 
 static void convert_sums(const struct tile_buffer *from, const struct tile_buffer *to, int64_t count) {
-    expr at = open_unrolled(count);
-    store(to, at, from ? tile_cast(to->type, load(from, at)) : tile_const(to->type, 0));
+    expr at = thread_unrolled(count);
+    thread_store(to, at, from ? tile_cast(to->type, thread_load(from, at)) : tile_const(to->type, 0));
     tile_close();
 }
 
@@ -120,11 +95,11 @@ static void by_registers(struct group *g, const struct tile_stmt *s, const struc
     for (int i = 0; i < 2; i++) {
         o.from[i] = thread_region(g, &s->region[i], o.origin[i]);
         o.size[i] = along(&o.layout, i);
-        o.line[i] = registers("line", type, o.size[i]);
+        o.line[i] = thread_registers("line", type, TILE_REGISTER, o.size[i]);
     }
     int64_t count = o.size[0] * o.size[1];
     bool is_other = !tile_type_equal(type, result->type);
-    o.sum = is_other ? registers("sum", type, count) : result;
+    o.sum = is_other ? thread_registers("sum", type, TILE_REGISTER, count) : result;
     if (!o.sum || !o.line[0] || !o.line[1])
         return;
     if (s->clear || is_other)

@@ -5,39 +5,13 @@
 
 #include "pass/threads.h"
 
-#include <stdio.h>
-
 static expr identity_of(const struct tile_stmt *s, struct tile_type type) {
     uint64_t bits;
     return tile_identity(s->combine, type, &bits) ? tile_const_bits(type, bits) : NULL;
 }
 
-static struct tile_buffer *registers(const char *prefix, struct tile_type type, enum tile_memory memory,
-                                     int64_t count) {
-    char text[24];
-    expr shape[2] = {box_number(1), box_number(count)};
-    snprintf(text, sizeof text, "%s%d", prefix, tile_current() ? tile_current()->buffers : 0);
-    return tile_alloc(text, type, memory, 2, shape);
-}
-
-static expr load(const struct tile_buffer *b, expr at) {
-    expr index[2] = {box_number(0), box_index(at)};
-    return tile_load(b, 2, index, NULL, NULL);
-}
-
-static void store(const struct tile_buffer *b, expr at, expr value) {
-    expr index[2] = {box_number(0), box_index(at)};
-    tile_store(b, 2, index, value, NULL);
-}
-
 static const struct tile_name *counter(int64_t size) {
     return box_variable(box_number(size));
-}
-
-static expr open_unrolled(int64_t count) {
-    const struct tile_name *r = counter(count);
-    tile_open_for(r, NULL, box_number(count), NULL, TILE_UNROLLED);
-    return box_point(r);
 }
 
 // Between threads -----------------------------------------------------------------------------------------------------------
@@ -69,9 +43,9 @@ static bool is_in_subgroup(const struct partial *p, int at) {
 }
 
 static void shuffle(const struct partial *p, int distance) {
-    expr r = open_unrolled(p->count), mine = load(p->part, r);
-    store(p->part, r,
-          tile_binary(p->combine, mine, tile_binary(TILE_SHUFFLE, mine, thread_number(distance))));
+    expr r = thread_unrolled(p->count), mine = thread_load(p->part, r);
+    thread_store(p->part, r,
+                 tile_binary(p->combine, mine, tile_binary(TILE_SHUFFLE, mine, thread_number(distance))));
     tile_close();
 }
 
@@ -82,10 +56,10 @@ static void take_others(const struct partial *p, int at, const struct tile_buffe
     while (at < p->layout->threads && (p->layout->thread[at].axis != p->axis || is_in_subgroup(p, at)))
         at++;
     if (at == p->layout->threads) {
-        expr r = open_unrolled(p->count);
+        expr r = thread_unrolled(p->count);
         expr from = tile_binary(TILE_ADD, tile_binary(TILE_MUL, box_index(where), box_number(p->count)), r);
-        expr theirs = load(scratch, from);
-        store(p->part, r, is_first ? theirs : tile_binary(p->combine, load(p->part, r), theirs));
+        expr theirs = thread_load(scratch, from);
+        thread_store(p->part, r, is_first ? theirs : tile_binary(p->combine, thread_load(p->part, r), theirs));
         tile_close();
         return;
     }
@@ -98,8 +72,8 @@ static void take_others(const struct partial *p, int at, const struct tile_buffe
 }
 
 static void start(const struct tile_buffer *part, int64_t count, expr value) {
-    expr r = open_unrolled(count);
-    store(part, r, value);
+    expr r = thread_unrolled(count);
+    thread_store(part, r, value);
     tile_close();
 }
 
@@ -121,11 +95,11 @@ static void exchange(const struct partial *p, expr identity) {
     }
     if (is_done)
         return;
-    struct tile_buffer *scratch = registers("scratch", p->part->type, TILE_SHARED, p->g->threads * p->count);
+    struct tile_buffer *scratch = thread_registers("scratch", p->part->type, TILE_SHARED, p->g->threads * p->count);
     thread_barrier();
-    expr r = open_unrolled(p->count);
+    expr r = thread_unrolled(p->count);
     expr at = tile_binary(TILE_ADD, tile_binary(TILE_MUL, box_index(p->g->thread), box_number(p->count)), r);
-    store(scratch, at, load(p->part, r));
+    thread_store(scratch, at, thread_load(p->part, r));
     tile_close();
     thread_barrier();
     start(p->part, p->count, identity);
@@ -146,7 +120,7 @@ static void put_tile(struct group *g, const struct tile_stmt *s, const struct la
     expr digit[LAYOUT_DIGITS], at[TILE_DIMS], origin[TILE_DIMS], slot = NULL;
     int weight = 1;
     for (int i = l->slots - 1; i >= 0; i--)
-        digit[i] = open_unrolled(l->slot[i].size);
+        digit[i] = thread_unrolled(l->slot[i].size);
     for (int i = 0; i < l->slots; i++) {
         expr part_of = tile_binary(TILE_MUL, digit[i], box_number(weight));
         slot = slot ? tile_binary(TILE_ADD, slot, part_of) : part_of;
@@ -154,10 +128,10 @@ static void put_tile(struct group *g, const struct tile_stmt *s, const struct la
         digit[i] = tile_cast(g->thread->type, digit[i]);
     }
     slot = slot ? slot : box_number(0);
-    expr value = load(part, slot);
+    expr value = thread_load(part, slot);
     if (is_in_registers(g, to->buffer)) {
         const struct tile_buffer *now = g->of[to->buffer->id].now;
-        store(now, slot, s->clear ? value : tile_binary(s->combine, load(now, slot), value));
+        thread_store(now, slot, s->clear ? value : tile_binary(s->combine, thread_load(now, slot), value));
     } else {
         struct tile_region here = thread_region(g, to, origin);
         for (int i = 0; i < to->buffer->ndim; i++) {
@@ -185,7 +159,7 @@ static void reduce_tile(struct group *g, const struct tile_stmt *s) {
     struct tile_type type = s->region[1].buffer->type;
     struct partial partial = {g,
                               s->combine,
-                              registers("part", type, TILE_REGISTER, layout_registers(&result)),
+                              thread_registers("part", type, TILE_REGISTER, layout_registers(&result)),
                               layout_registers(&result),
                               &w.layout,
                               s->axis};
@@ -197,9 +171,9 @@ static void reduce_tile(struct group *g, const struct tile_stmt *s) {
     for (int i = 0; i < w.vars; i++)
         if (fragments_number(s->region[0].buffer->shape[i]) <= 1)
             all[i] = LAYOUT_COPIES;
-    expr x = load(g->of[s->region[0].buffer->id].now, thread_slot(&p, s->region[0].buffer, all));
+    expr x = thread_load(g->of[s->region[0].buffer->id].now, thread_slot(&p, s->region[0].buffer, all));
     expr at = layout_register(&result, &w.layout, to, p.digit);
-    store(partial.part, at, tile_binary(s->combine, load(partial.part, at), tile_cast(type, x)));
+    thread_store(partial.part, at, tile_binary(s->combine, thread_load(partial.part, at), tile_cast(type, x)));
     thread_close_points(&p);
     exchange(&partial, identity_of(s, type));
     put_tile(g, s, &result, partial.part);
@@ -261,8 +235,8 @@ static void take_line(struct group *g, const struct tile_stmt *s, struct lines *
     tile_open_for(i, box_index(lane), l->box.size[s->axis], box_number(l->each), TILE_SERIAL);
     l->box.point[s->axis] = box_point(i);
     expr x = box_read(&l->from, &l->box, l->box.point, true);
-    store(part, box_number(0),
-          tile_binary(s->combine, load(part, box_number(0)), x ? tile_cast(part->type, x) : NULL));
+    thread_store(part, box_number(0),
+                 tile_binary(s->combine, thread_load(part, box_number(0)), x ? tile_cast(part->type, x) : NULL));
     tile_close();
     (void)g;
 }
@@ -272,7 +246,7 @@ static void reduce_lines(struct group *g, const struct tile_stmt *s) {
     struct lines l = lines_of(g, s);
     struct tile_type type = s->region[1].buffer->type;
     struct layout lanes = {.threads = 2, .thread = {{0, l.each, 1}, {1, g->threads / l.each, 1}}};
-    const struct tile_buffer *part = registers("part", type, TILE_REGISTER, 1);
+    const struct tile_buffer *part = thread_registers("part", type, TILE_REGISTER, 1);
     struct partial partial = {g, s->combine, part, 1, &lanes, 0};
     expr lane = layout_thread_digit(&lanes, 0, g->thread), at_once = box_number(g->threads / l.each),
          count = box_number(1);
@@ -298,7 +272,7 @@ static void reduce_lines(struct group *g, const struct tile_stmt *s) {
     expr mine = l.each > 1 ? box_both(is_line, tile_binary(TILE_EQ, lane, thread_number(0))) : is_line;
     if (mine)
         tile_open_if(mine);
-    put_line(s, &l, load(part, box_number(0)));
+    put_line(s, &l, thread_load(part, box_number(0)));
     if (mine)
         tile_close();
     tile_close();

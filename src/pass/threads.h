@@ -126,6 +126,12 @@ expr thread_slot(struct points *p, const struct tile_buffer *b, const int *to);
 bool thread_vector_copy(struct group *g, const struct tile_stmt *s,
                         void (*otherwise)(struct group *g, const struct tile_stmt *s));
 
+// thread_registers.c: registers of each thread, or as many numbers in other memory; the at-th of them; a loop over them.
+struct tile_buffer *thread_registers(const char *prefix, struct tile_type type, enum tile_memory memory, int64_t count);
+expr thread_load(const struct tile_buffer *b, expr at);
+void thread_store(const struct tile_buffer *b, expr at, expr value);
+expr thread_unrolled(int64_t count); // opens it
+
 // thread_reduce.c, thread_gemm.c
 void thread_reduce(struct group *g, const struct tile_stmt *s);
 void thread_scan(struct group *g, const struct tile_stmt *s);

@@ -1,0 +1,28 @@
+// thread_registers.c - numbers of one thread in a row, and loops over them that are unrolled, so that they are registers.
+
+#include "pass/threads.h"
+
+#include <stdio.h>
+
+struct tile_buffer *thread_registers(const char *prefix, struct tile_type type, enum tile_memory memory, int64_t count) {
+    char text[24];
+    expr shape[2] = {box_number(1), box_number(count)};
+    snprintf(text, sizeof text, "%s%d", prefix, tile_current() ? tile_current()->buffers : 0);
+    return tile_alloc(text, type, memory, 2, shape);
+}
+
+expr thread_load(const struct tile_buffer *b, expr at) {
+    expr index[2] = {box_number(0), box_index(at)};
+    return tile_load(b, 2, index, NULL, NULL);
+}
+
+void thread_store(const struct tile_buffer *b, expr at, expr value) {
+    expr index[2] = {box_number(0), box_index(at)};
+    tile_store(b, 2, index, value, NULL);
+}
+
+expr thread_unrolled(int64_t count) {
+    const struct tile_name *r = box_variable(box_number(count));
+    tile_open_for(r, NULL, box_number(count), NULL, TILE_UNROLLED);
+    return box_point(r);
+}
