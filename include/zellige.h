@@ -492,6 +492,7 @@ typedef struct {
     const char *reason;   // why it is not
     int cores;            // compute units that we may use
     size_t memory;        // bytes
+    bool is_host;         // the CPU that runs the program, also where a driver offers it as a device
 } zl_device_info;
 
 // Fills info with the index-th device or device kind that is known; false past the last.

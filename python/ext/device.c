@@ -19,14 +19,16 @@ static PyTypeObject device_type;
 
 // What is here ---------------------------------------------------------------------------------------------------
 
-static enum device_type type_of(const char *name) {
-    return !strcmp(name, "cpu") ? DEVICE_CPU : !strcmp(name, "null") ? DEVICE_TYPES : DEVICE_GPU;
+// DEVICE_TYPES: neither. A driver for the host's own CPU is no GPU.
+static enum device_type type_of(const zl_device_info *info) {
+    bool is_gpu = !info->is_host && strcmp(info->device, "null") != 0;
+    return !strcmp(info->device, "cpu") ? DEVICE_CPU : is_gpu ? DEVICE_GPU : DEVICE_TYPES;
 }
 
 static bool find(struct device d, zl_device_info *info) {
     int unit = 0;
     for (int i = 0; zl_device(i, info); i++)
-        if (info->available && type_of(info->device) == d.type && unit++ == d.unit)
+        if (info->available && type_of(info) == d.type && unit++ == d.unit)
             return true;
     return false;
 }
@@ -267,7 +269,7 @@ static PyObject *describe(const zl_device_info *info) {
     const char *machine = uname(&system) == 0 ? system.machine : "unknown";
     const char *model = info->model && *info->model ? info->model : machine;
     return Py_BuildValue("{sssssn}", "architecture",
-                         type_of(info->device) == DEVICE_CPU ? machine : info->detail, "device_name", model,
+                         type_of(info) == DEVICE_CPU ? machine : info->detail, "device_name", model,
                          "memory_size", (Py_ssize_t)info->memory);
 }
 

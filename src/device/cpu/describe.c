@@ -108,6 +108,7 @@ bool cpu_describe(int unit, zl_device_info *out) {
     out->model = model;
     out->detail = detail;
     out->cores = pool_threads();
+    out->is_host = true;
     out->memory = pages > 0 && page > 0 ? (size_t)pages * (size_t)page : 0;
     return true;
 }

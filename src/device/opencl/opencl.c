@@ -34,6 +34,7 @@ static bool describe(int unit, zl_device_info *out) {
     out->detail = detail[unit];
     out->cores = (int)d->units;
     out->memory = d->memory;
+    out->is_host = d->kind & OPENCL_KIND_CPU;
     return true;
 }
 

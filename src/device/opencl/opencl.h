@@ -72,7 +72,7 @@ struct opencl_api {
 
 // opencl_driver.c ---------------------------------------------------------------------------------------------------
 
-enum { OPENCL_DEVICES = 16 };
+enum { OPENCL_DEVICES = 16, OPENCL_KIND_CPU = 1 << 1 };
 
 // A device of any platform, with a context and a queue, in order and with times, of its own.
 struct opencl_device {
@@ -83,7 +83,7 @@ struct opencl_device {
     uint64_t memory, largest, shared; // bytes: of the device, of one buffer, of a group
     uint32_t units, clock;            // compute units; MHz
     size_t threads;                   // of a group, at most
-    uint64_t kind;                    // bit 1 CPU, 2 GPU, 3 accelerator
+    uint64_t kind;                    // OPENCL_KIND_CPU; bit 2 GPU, 3 accelerator
     bool has_double;
 };
 

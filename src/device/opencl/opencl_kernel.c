@@ -14,7 +14,6 @@ struct compiled {
 };
 
 static const char options[] = "-cl-std=CL1.2 -w", options_of_cpu[] = "-cl-std=CL1.2 -w -DZL_CPU";
-enum { KIND_CPU = 1 << 1 };
 
 // Compiling -------------------------------------------------------------------------------------------------------------
 
@@ -60,7 +59,7 @@ static void *compile(struct tile_kernel *kernel, char **source) {
     bool good = (c->device = opencl_device(0)) && (*source = render_kernel(kernel, "opencl_tiles")) &&
                 group_kernel_open(&c->group, kernel) &&
                 (c->program = opencl_build(c->device, *source,
-                                           c->device->kind & KIND_CPU ? options_of_cpu : options)) &&
+                                           c->device->kind & OPENCL_KIND_CPU ? options_of_cpu : options)) &&
                 find_functions(c);
     if (good)
         return c;
