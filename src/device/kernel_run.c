@@ -22,11 +22,11 @@ const char *zl_kernel_target(int index) {
 
 static const struct kernel_driver *find_driver(const char *target) {
     struct text names = {0};
-    for (size_t i = 0; i < COUNT(drivers); i++) {
+    for (size_t i = 0; i < COUNT(drivers); i++)
         if (target && !strcmp(drivers[i]->name, target))
             return drivers[i];
+    for (size_t i = 0; i < COUNT(drivers); i++)
         text_add(&names, "%s%s", i ? ", " : "", drivers[i]->name);
-    }
     error_set(ZL_ERROR_VALUE, "zl_kernel_compile: there is no target '%s'; there are: %s",
               target ? target : "(null)", names.data ? names.data : "");
     text_free(&names);
