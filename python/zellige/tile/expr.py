@@ -27,9 +27,6 @@ class Expr:
 
     children = ()
 
-    def text(self, expected=None):
-        raise NotImplementedError
-
     def __repr__(self):
         return self.text()
 

@@ -19,9 +19,6 @@ def shown(value):
 class Loop:
     """Something that `for` runs over in a kernel; run(names) yields the loop variables once, inside of its block."""
 
-    def run(self, names):
-        raise NotImplementedError
-
     def __iter__(self):
         yield from self.run(None)
 
