@@ -124,7 +124,8 @@ static void check_sum(zl_array x, int axis) {
 
 TEST(sums_of_many_layouts) {
     static const int64_t shapes[][3] = {{1, 1, 9},  {3, 5, 7},  {2, 33, 17},
-                                        {16, 4, 3}, {70, 2, 9}, {4, 1, 300}};
+                                        {16, 4, 3}, {70, 2, 9}, {4, 1, 300},
+                                        {1, 40, 17}, {90, 2, 16}};
     for (size_t i = 0; i < COUNT(shapes); i++)
         for (int axis = 0; axis < 3; axis++) {
             zl_scope scope = zl_scope_begin();

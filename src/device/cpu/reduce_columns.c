@@ -2,8 +2,9 @@
 // elements.
 //
 // After some hundred rows the accumulators go into a second set, which keeps sums accurate. A few short columns are seen
-// as many: rows that lie one behind the other are combined as one long row, which is folded at the end. Where few
-// elements are kept, rows are cut in segments for threads to share; where the cuts are follows from the shape alone.
+// as many: rows that lie one behind the other are combined as one long row, which is folded at the end. Rows whose
+// elements lie apart while the reduced ones do not, as of many short lines, are brought together several at a time. Where
+// few elements are kept, rows are cut in segments for threads to share; where the cuts are follows from the shape alone.
 
 #include "device/cpu/cpu.h"
 
@@ -14,6 +15,7 @@ enum {
     FOLD_MOST = 512,      // elements of rows that are combined as one
     ROWS = 512,           // rows combined before their accumulators are
     SHORT = 64,           // elements of a row that are too few for a call
+    ACROSS = 16,          // rows that are brought together at once
     SEGMENT = 65536,      // elements of a piece that threads may share
     SEGMENTS = 32,        // pieces at most
 };
@@ -27,6 +29,11 @@ struct columns {
     bool has_sum;
 };
 
+static bool is_across(const struct reduction *r) {
+    return r->reduced.axis[r->reduced.axes - 1].stride[0] == r->by.item &&
+           r->kept.axis[r->column].stride[REDUCE_IN] != r->by.item;
+}
+
 static void fold_block(const struct reduction *r, struct columns *c, int64_t width) {
     if (c->has_sum)
         cpu_call_row(r->by.combine, c->sum, c->sum, c->block, NULL, width);
@@ -36,14 +43,8 @@ static void fold_block(const struct reduction *r, struct columns *c, int64_t wid
     c->rows = 0;
 }
 
-// One row of elements, the first width of a block's.
-static void add_row(const struct reduction *r, struct columns *c, const char *from, int64_t stride,
-                    int64_t width) {
-    if (stride != r->by.item) {
-        cpu_move((size_t)r->by.item, c->tile, (struct stride2){0, r->by.item}, from,
-                 (struct stride2){0, stride}, 1, width);
-        from = c->tile;
-    }
+// One row of elements one behind the other, the first width of a block's.
+static void add_dense_row(const struct reduction *r, struct columns *c, const char *from, int64_t width) {
     if (c->rows++ == 0) {
         cpu_reduce_load(&r->by, c->block, from, width);
         return;
@@ -53,6 +54,31 @@ static void add_row(const struct reduction *r, struct columns *c, const char *fr
         from = c->wide;
     }
     cpu_call_row(r->by.combine, c->block, c->block, from, NULL, width);
+}
+
+static void add_row(const struct reduction *r, struct columns *c, const char *from, int64_t stride,
+                    int64_t width) {
+    if (stride != r->by.item) {
+        cpu_move((size_t)r->by.item, c->tile, (struct stride2){0, r->by.item}, from,
+                 (struct stride2){0, stride}, 1, width);
+        from = c->tile;
+    }
+    add_dense_row(r, c, from, width);
+}
+
+// n rows that lie an element apart; what of them is used lies stride apart.
+static void add_rows_across(const struct reduction *r, struct columns *c, const char *from, int64_t stride,
+                            int64_t count, int64_t n) {
+    int64_t pitch = count * r->by.item;
+    for (int64_t i = 0, rows; i < n; i += rows) {
+        rows = MIN_OF(n - i, ACROSS);
+        cpu_transpose((size_t)r->by.item, c->tile, pitch, from + i * r->by.item, stride, rows, count);
+        for (int64_t k = 0; k < rows; k++) {
+            add_dense_row(r, c, c->tile + k * pitch, count);
+            if (c->rows == ROWS)
+                fold_block(r, c, count);
+        }
+    }
 }
 
 // The last rows, fewer than are combined as one, onto the first of those.
@@ -70,6 +96,10 @@ static void add_rows(const struct reduction *r, struct columns *c, const char *f
                      int64_t end) {
     int64_t stride = r->kept.axis[r->column].stride[REDUCE_IN];
     int64_t row_stride = r->reduced.axis[r->reduced.axes - 1].stride[0];
+    if (is_across(r)) {
+        add_rows_across(r, c, from + i * row_stride, stride, count, end - i);
+        return;
+    }
     for (; i + r->fold <= end; i += r->fold) {
         add_row(r, c, from + i * row_stride, stride, count * r->fold);
         if (c->rows == ROWS)
@@ -170,7 +200,7 @@ bool cpu_reduce_by_columns(struct reduction *r) {
     r->kept.loops = r->kept.axes;
     r->reduced.loops = r->reduced.axes - 1;
     struct layout_axis *column = &r->kept.axis[r->column];
-    column->step = MIN_OF(column->dim, r->columns / r->fold);
+    column->step = MIN_OF(column->dim, r->columns / (is_across(r) ? ACROSS : r->fold));
     int64_t tiles = r->kept.size / column->dim * ((column->dim + column->step - 1) / column->step);
     int64_t size = r->kept.size * r->reduced.size, most = r->reduced.size / r->fold;
     r->segments = tiles >= 16 ? 1 : MAX_OF(MIN_OF(MIN_OF(size / SEGMENT, SEGMENTS), most), 1);
