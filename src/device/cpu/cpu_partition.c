@@ -1,12 +1,13 @@
-// cpu_partition.c - partition and argpartition: the kth key (sort.h) of a line is found by its digits, from the first on; then
-// elements are put before it, with it and behind it.
+// cpu_partition.c - partition and argpartition: the kth key (sort.h) of a line is found by its digits, from the first on, or by
+// sorting keys of short lines side by side; then elements are put before it, with it and behind it.
 
 #include "device/cpu/sort.h"
 #include "op/ops.h"
 
 enum {
-    FEW = 48,  // keys of which one is found by sorting them
-    DIGIT = 8, // bits
+    FEW = 48,    // keys of which one is found by sorting them
+    SHORT = 128, // keys of a line that is sorted beside others
+    DIGIT = 8,   // bits
     DIGIT_OF_MANY = 11,
     MANY = 4096, // keys
 };
@@ -18,6 +19,7 @@ struct pivot {
 };
 
 typedef void find_fn(const void *keys, int64_t n, int64_t kth, void *room, struct pivot *p);
+typedef void find_sorted_fn(const void *keys, int64_t step, int64_t n, int64_t kth, struct pivot *p);
 typedef void write_fn(const void *keys, int64_t n, const struct pivot *p, const struct op_window *w,
                       const char *from, char *to);
 
@@ -25,6 +27,19 @@ typedef void write_fn(const void *keys, int64_t n, const struct pivot *p, const 
 
 // Of the keys that may be it, those stay whose next digit is the kth one's; room holds them.
 #define FIND(type)                                                                                    \
+    /* Keys in order, step apart. */                                                                  \
+    static void find_sorted_##type(const void *keys, int64_t step, int64_t n, int64_t kth,            \
+                                   struct pivot *p) {                                                 \
+        const type *a = keys, key = a[kth * step];                                                    \
+        int64_t begin = kth, end = kth + 1;                                                           \
+        while (begin > 0 && a[(begin - 1) * step] == key)                                             \
+            begin--;                                                                                  \
+        while (end < n && a[end * step] == key)                                                       \
+            end++;                                                                                    \
+        p->key = key;                                                                                 \
+        p->less += begin;                                                                             \
+        p->equal = end - begin;                                                                       \
+    }                                                                                                 \
     static void find_among_few_##type(const type *from, int64_t n, int64_t kth, struct pivot *p) {    \
         type a[FEW];                                                                                  \
         for (int64_t i = 0; i < n; i++) {                                                             \
@@ -33,14 +48,7 @@ typedef void write_fn(const void *keys, int64_t n, const struct pivot *p, const 
                 a[at] = a[at - 1];                                                                    \
             a[at] = from[i];                                                                          \
         }                                                                                             \
-        int64_t begin = kth, end = kth + 1;                                                           \
-        while (begin > 0 && a[begin - 1] == a[kth])                                                   \
-            begin--;                                                                                  \
-        while (end < n && a[end] == a[kth])                                                           \
-            end++;                                                                                    \
-        p->key = a[kth];                                                                              \
-        p->less += begin;                                                                             \
-        p->equal = end - begin;                                                                       \
+        find_sorted_##type(a, 1, n, kth, p);                                                          \
     }                                                                                                 \
     static int64_t keep_##type(const type *from, int64_t n, int shift, uint32_t mask, uint32_t digit, \
                                type *to) {                                                            \
@@ -138,23 +146,49 @@ struct partitioning {
     int64_t item, out_item; // bytes
     int64_t n, lines;
     find_fn *find;
+    find_sorted_fn *find_sorted;
     write_fn *write;
     int64_t parts;
     char *room; // of each part: keys twice
     int64_t room_bytes;
 };
 
+static void write_line(const struct partitioning *t, int64_t line, const void *keys, const struct pivot *p) {
+    t->write(keys, t->n, p, &t->window, t->from + line * t->n * t->item,
+             t->to + line * t->window.count * t->out_item);
+}
+
+static void partition_line(const struct partitioning *t, int64_t line, char *keys) {
+    struct pivot p;
+    cpu_sort_load_equal(t->order, t->from + line * t->n * t->item, t->n, keys);
+    t->find(keys, t->n, t->window.kth, keys + t->room_bytes / 2, &p);
+    write_line(t, line, keys, &p);
+}
+
+// SORT_LANES lines.
+static void partition_short_lines(const struct partitioning *t, int64_t first) {
+    _Alignas(64) char lines[SORT_LANES * SHORT * sizeof(uint64_t)], across[sizeof lines];
+    const bool is_long = t->item == 8;
+    const int64_t size = is_long ? 8 : 4, bytes = t->n * size;
+    for (int64_t k = 0; k < SORT_LANES; k++)
+        cpu_sort_load_equal(t->order, t->from + (first + k) * t->n * t->item, t->n, lines + k * bytes);
+    cpu_transpose((size_t)size, across, SORT_LANES * size, lines, bytes, t->n, SORT_LANES);
+    cpu_sort_lanes(is_long ? SORT_U64 : SORT_U32, across, t->n);
+    for (int64_t k = 0; k < SORT_LANES; k++) {
+        struct pivot p = {.less = 0};
+        t->find_sorted(across + k * size, SORT_LANES, t->n, t->window.kth, &p);
+        write_line(t, first + k, lines + k * bytes, &p);
+    }
+}
+
 static void partition_parts(const void *context, int64_t part, int64_t end) {
     const struct partitioning *t = context;
     for (; part < end; part++) {
-        char *keys = t->room + part * t->room_bytes;
-        for (int64_t line = t->lines * part / t->parts; line < t->lines * (part + 1) / t->parts; line++) {
-            const char *from = t->from + line * t->n * t->item;
-            struct pivot p;
-            cpu_sort_load_equal(t->order, from, t->n, keys);
-            t->find(keys, t->n, t->window.kth, keys + t->room_bytes / 2, &p);
-            t->write(keys, t->n, &p, &t->window, from, t->to + line * t->window.count * t->out_item);
-        }
+        int64_t line = t->lines * part / t->parts, last = t->lines * (part + 1) / t->parts;
+        for (; t->n <= SHORT && line + SORT_LANES <= last; line += SORT_LANES)
+            partition_short_lines(t, line);
+        for (; line < last; line++)
+            partition_line(t, line, t->room + part * t->room_bytes);
     }
 }
 
@@ -168,7 +202,8 @@ bool cpu_partition(const struct call *c) {
                              .item = (int64_t)array_item(x),
                              .out_item = (int64_t)array_item(out),
                              .n = x->dim[x->ndim - 1],
-                             .find = is_long ? find_uint64_t : find_uint32_t};
+                             .find = is_long ? find_uint64_t : find_uint32_t,
+                             .find_sorted = is_long ? find_sorted_uint64_t : find_sorted_uint32_t};
     op_partition_window(call_args(c), t.n, &t.window);
     t.write = writer(c->op == &op_argpartition, t.item);
     t.lines = x->size / t.n;
