@@ -1,6 +1,7 @@
 // fft.c - discrete Fourier transforms, as in mlx.core.fft: one op along one axis, and what is made of it.
 //
-// Numbers are float32 and complex64, whatever is given. The sums of the op are not normalised: it has a factor instead.
+// Numbers are float32 and complex64, whatever is given: FFT_FORWARD and FFT_INVERSE take both. The sums of the op are not
+// normalised: it has a factor instead.
 
 #include <limits.h>
 #include <math.h>
@@ -52,6 +53,11 @@ static zl_array weigh_pairs(zl_array x, int axis, int64_t n, double factor) {
     return zl_multiply(x, weight);
 }
 
+// Of x what an array like a can hold: its real part.
+static zl_array part_like(zl_array a, zl_array x) {
+    return a->dtype == ZL_FLOAT32 ? zl_real(x) : x;
+}
+
 // The adjoint of a transform turns the other way. Of real numbers half the elements stand for two.
 static zl_array vjp(const struct call *c, int input, const zl_array *cotangent) {
     const int64_t *arg = call_args(c);
@@ -61,8 +67,8 @@ static zl_array vjp(const struct call *c, int input, const zl_array *cotangent) 
     double scale = op_arg_double(arg[SCALE]);
     (void)input;
     switch (arg[WHICH]) {
-    case FFT_FORWARD: return transform_axis(g, FFT_INVERSE, axis, n, scale);
-    case FFT_INVERSE: return transform_axis(g, FFT_FORWARD, axis, n, scale);
+    case FFT_FORWARD: return part_like(c->in[0], transform_axis(g, FFT_INVERSE, axis, n, scale));
+    case FFT_INVERSE: return part_like(c->in[0], transform_axis(g, FFT_FORWARD, axis, n, scale));
     case FFT_REAL: return transform_axis(weigh_pairs(g, axis, n, 0.5), FFT_HERMITIAN, axis, n, scale);
     default: return weigh_pairs(transform_axis(g, FFT_REAL, axis, n, scale), axis, n, 2);
     }
@@ -192,8 +198,8 @@ static zl_array read_and_transform(struct request *r, zl_array a, zl_shape s, zl
     if (r->count == 0)
         return op_same(a);
     zl_array x = resize(r, a);
-    return x ? transform_axes(r, zl_astype(x, r->real && !r->inverse ? ZL_FLOAT32 : ZL_COMPLEX64), scale)
-             : NULL;
+    bool is_real = r->real ? !r->inverse : x && x->dtype != ZL_COMPLEX64;
+    return x ? transform_axes(r, zl_astype(x, is_real ? ZL_FLOAT32 : ZL_COMPLEX64), scale) : NULL;
 }
 
 static zl_array transform(const char *function, zl_array a, zl_shape s, zl_axes axes, const char *norm,

@@ -152,7 +152,9 @@ bool op_fits_fft(const struct call *c, const zl_array *in) {
         arg[2] < 1 || in[0]->size == 0)
         return false;
     int64_t size = arg[0] == FFT_HERMITIAN ? arg[2] / 2 + 1 : arg[2];
-    return in[0]->dim[arg[1]] == size && in[0]->dtype == (arg[0] == FFT_REAL ? ZL_FLOAT32 : ZL_COMPLEX64);
+    bool may_be_real = arg[0] != FFT_HERMITIAN, may_be_complex = arg[0] != FFT_REAL;
+    return in[0]->dim[arg[1]] == size &&
+           ((may_be_real && in[0]->dtype == ZL_FLOAT32) || (may_be_complex && in[0]->dtype == ZL_COMPLEX64));
 }
 
 // Parts of models -----------------------------------------------------------------------------------------------------

@@ -84,6 +84,8 @@ TEST(fft_is_the_sum_that_defines_it) {
             check_rows(z, zl_fft_fft(z, (int)n, -1, "backward"), rows, n, n, -1);
             check_rows(z, zl_fft_ifft(z, (int)n, -1, "forward"), rows, n, n, 1);
             check_rows(x, zl_fft_rfft(x, (int)n, -1, NULL), rows, n, n / 2 + 1, -1);
+            check_rows(x, zl_fft_fft(x, (int)n, -1, NULL), rows, n, n, -1);
+            check_rows(x, zl_fft_ifft(x, (int)n, -1, "forward"), rows, n, n, 1);
         }
 }
 
@@ -94,6 +96,7 @@ TEST(fft_of_long_lines) {
             zl_array z = noise(1, many[i], true), x = noise(1, many[i], false);
             check_rows(z, zl_fft_fft(z, (int)many[i], -1, "backward"), 1, many[i], many[i], -1);
             check_rows(x, zl_fft_rfft(x, (int)many[i], -1, "backward"), 1, many[i], many[i] / 2 + 1, -1);
+            check_rows(x, zl_fft_ifft(x, (int)many[i], -1, "forward"), 1, many[i], many[i], 1);
         }
 }
 
@@ -277,6 +280,7 @@ TEST(fft_derivatives_are_adjoints) {
             check_adjoint(forward, 5, n, true);
             check_adjoint(forward, 5, n, false);
             check_adjoint(inverse, 5, n, true);
+            check_adjoint(inverse, 5, n, false);
             check_adjoint(planes, 5, n, false);
         }
 }

@@ -1,7 +1,7 @@
 // cpu_fft.c - Fourier transforms along one axis: lines are gathered, several side by side, transformed, and put in place.
 //
-// Real lines of even length are complex ones of half that length. Each line is computed by itself, in the same order
-// whatever is next to it.
+// Real lines of even length are complex ones of half that length; where all of their transform is wanted, its second half
+// mirrors the first. Each line is computed by itself, in the same order whatever is next to it.
 
 #include "device/cpu/cpu.h"
 #include "device/cpu/fft_plan.h"
@@ -17,6 +17,7 @@ struct transform {
     enum fft which;
     int64_t n, half; // half: n / 2
     bool packed;     // real lines of even length
+    bool whole;      // real lines, of which all n elements of the transform are wanted
     float scale;
     struct fft_kit *kit;
     int64_t lanes, room; // room: elements of a list for one line
@@ -45,18 +46,59 @@ static void run_complex(const struct transform *t, struct fft_lines *l, char *co
 
 // Real to complex ----------------------------------------------------------------------------------------------------------
 
+// The first half + 1 elements, in the spare lists.
+static void transform_pairs(const struct transform *t, struct fft_lines *l, char *const *from) {
+    cpu_fft_load(from, l->lanes, 2 * t->step[FROM], t->step[FROM], t->half, l->re, l->im);
+    cpu_fft_run(t->kit->plan, l);
+    cpu_fft_unpack(l, t->half, t->kit->roots);
+}
+
+static void load_real(const struct transform *t, struct fft_lines *l, char *const *from) {
+    cpu_fft_load(from, l->lanes, t->step[FROM], 0, t->n, l->re, l->im);
+    memset(l->im, 0, sizeof(float) * (size_t)(t->n * l->lanes));
+}
+
 static void run_real(const struct transform *t, struct fft_lines *l, char *const *to, char *const *from) {
     if (t->packed) {
-        cpu_fft_load(from, l->lanes, 2 * t->step[FROM], t->step[FROM], t->half, l->re, l->im);
-        cpu_fft_run(t->kit->plan, l);
-        cpu_fft_unpack(l, t->half, t->kit->roots);
+        transform_pairs(t, l, from);
         store_complex(t, to, l->lanes, t->half + 1, l->spare_re, l->spare_im);
         return;
     }
-    cpu_fft_load(from, l->lanes, t->step[FROM], 0, t->n, l->re, l->im);
-    memset(l->im, 0, sizeof(float) * (size_t)(t->n * l->lanes));
+    load_real(t, l, from);
     cpu_fft_run(t->kit->plan, l);
     store_complex(t, to, l->lanes, t->half + 1, l->re, l->im);
+}
+
+static void negate(float *list, int64_t count) {
+    for (int64_t i = 0; i < count; i++)
+        list[i] = -list[i];
+}
+
+// count groups of lanes numbers, the last first; of imaginary parts negated.
+static void reverse(const float *from, int64_t count, int64_t lanes, float sign, float *to) {
+    for (int64_t j = 0; j < count; j++)
+        for (int64_t i = 0; i < lanes; i++)
+            to[j * lanes + i] = sign * from[(count - 1 - j) * lanes + i];
+}
+
+// What turns the other way is the conjugate.
+static void run_whole(const struct transform *t, struct fft_lines *l, char *const *to, char *const *from) {
+    if (!t->packed) {
+        load_real(t, l, from);
+        (t->which == FFT_INVERSE ? cpu_fft_run_inverse : cpu_fft_run)(t->kit->plan, l);
+        store_complex(t, to, l->lanes, t->n, l->re, l->im);
+        return;
+    }
+    char *behind[LANES];
+    transform_pairs(t, l, from);
+    if (t->which == FFT_INVERSE)
+        negate(l->spare_im, (t->half + 1) * l->lanes);
+    store_complex(t, to, l->lanes, t->half + 1, l->spare_re, l->spare_im);
+    reverse(l->spare_re + l->lanes, t->half - 1, l->lanes, 1, l->re);
+    reverse(l->spare_im + l->lanes, t->half - 1, l->lanes, -1, l->im);
+    for (int64_t i = 0; i < l->lanes; i++)
+        behind[i] = to[i] + (t->half + 1) * t->step[TO];
+    store_complex(t, behind, l->lanes, t->half - 1, l->re, l->im);
 }
 
 // Complex to real ------------------------------------------------------------------------------------------------------------
@@ -118,7 +160,7 @@ static void run_range(const void *context, int64_t group, int64_t end) {
             if (at + 1 < last)
                 cpu_walk_next(&t->others, &w);
         }
-        runs[t->which](t, &l, to, from);
+        (t->whole ? run_whole : runs[t->which])(t, &l, to, from);
     }
 }
 
@@ -156,6 +198,14 @@ static void store_ends(const struct fft_line *line, int64_t from, int64_t count,
     cpu_fft_store(&at, 1, line->step, line->apart, count, re, im, scale);
 }
 
+// Elements from..from + n - 1 of a real line's transform, as those that mirror them. At most PIECE.
+static void store_mirrored(const struct long_line *x, int64_t from, int64_t n, const float *re, const float *im) {
+    float list[2][PIECE];
+    reverse(re, n, 1, 1, list[0]);
+    reverse(im, n, 1, -1, list[1]);
+    store_ends(&x->halves, x->t->n - from - n + 1, n, list[0], list[1], x->t->scale);
+}
+
 static void unpack_range(const void *context, int64_t from, int64_t to) {
     const struct long_line *x = context;
     const struct transform *t = x->t;
@@ -172,7 +222,11 @@ static void unpack_range(const void *context, int64_t from, int64_t to) {
             load_ends(&x->pairs, 0, 1, list[2] + n - 1, list[3] + n - 1);
         cpu_fft_unpack_piece(n, t->kit->roots + 2 * from, (const float *[]){list[0], list[1], list[2], list[3]}, list[4],
                              list[5]);
+        if (t->which == FFT_INVERSE)
+            negate(list[5], n);
         store_ends(&x->halves, from, n, list[4], list[5], t->scale);
+        if (t->whole)
+            store_mirrored(x, from + more, n - more - (whole < n), list[4] + more, list[5] + more);
     }
 }
 
@@ -214,7 +268,7 @@ static bool run_long_hermitian(const struct transform *t, char *to, char *from) 
 
 static bool run_long_line(const struct transform *t, char *to, char *from) {
     if (t->packed)
-        return (t->which == FFT_REAL ? run_long_real : run_long_hermitian)(t, to, from);
+        return (t->which == FFT_HERMITIAN ? run_long_hermitian : run_long_real)(t, to, from);
     const struct fft_line x = {from, t->step[FROM], sizeof(float)}, y = {to, t->step[TO], sizeof(float)};
     return cpu_fft_split_run(t->kit->split, &x, &y, t->which == FFT_INVERSE, t->scale);
 }
@@ -264,7 +318,8 @@ bool cpu_fft(const struct call *c) {
     OP_ROOM(int64_t, dim, out->ndim);
     atomic_init(&t.failed, false);
     t.half = t.n / 2;
-    t.packed = (t.which == FFT_REAL || t.which == FFT_HERMITIAN) && t.n % 2 == 0;
+    t.whole = x->dtype == ZL_FLOAT32 && t.which != FFT_REAL;
+    t.packed = (t.whole || t.which == FFT_REAL || t.which == FFT_HERMITIAN) && t.n % 2 == 0;
     if (!dim || !(t.kit = cpu_fft_take(t.n, t.packed)))
         return false;
     set_layout(&t, out, x, array_data(x, &room), (int)arg[1], dim);

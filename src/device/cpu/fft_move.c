@@ -16,6 +16,7 @@ typedef quad quad_memory __attribute__((aligned(4), may_alias));
 #define ZIP_HIGH(a, b) __builtin_shufflevector(a, b, 2, 6, 3, 7)
 
 enum { FLOAT = sizeof(float), PAIR = 2 * sizeof(float), WIDTH = FFT_WIDTH };
+enum { BLOCK = 8 }; // numbers of a line that are moved before those of the next: a line of the cache
 
 static inline quad load(const void *from) {
     return *(const quad_memory *)from;
@@ -92,13 +93,16 @@ void cpu_fft_load(char *const *line, int64_t lanes, int64_t step, int64_t apart,
             load_run(line[0] + j * step, lanes, re + j * lanes, im + j * lanes);
         return;
     }
-    for (; pairs && l + WIDTH <= lanes; l += WIDTH) {
-        int64_t j = 0;
-        for (; j + WIDTH <= count; j += WIDTH)
-            load_square(line + l, j, lanes, re + l, im + l);
-        for (int k = 0; k < WIDTH; k++)
-            load_each(line[l + k] + j * PAIR, PAIR, FLOAT, lanes, count - j, re + j * lanes + l + k,
-                      im + j * lanes + l + k);
+    if (pairs) {
+        int64_t whole = count / BLOCK * BLOCK;
+        for (int64_t j = 0; j < whole; j += BLOCK)
+            for (l = 0; l + WIDTH <= lanes; l += WIDTH)
+                for (int64_t k = j; k < j + BLOCK; k += WIDTH)
+                    load_square(line + l, k, lanes, re + l, im + l);
+        l = lanes / WIDTH * WIDTH;
+        for (int64_t k = 0; k < l; k++)
+            load_each(line[k] + whole * PAIR, PAIR, FLOAT, lanes, count - whole, re + whole * lanes + k,
+                      im + whole * lanes + k);
     }
     for (; l < lanes; l++)
         load_each(line[l], step, apart, lanes, count, re + l, im + l);
@@ -153,13 +157,16 @@ void cpu_fft_store(char *const *line, int64_t lanes, int64_t step, int64_t apart
             store_run(line[0] + j * step, lanes, re + j * lanes, im + j * lanes, scale);
         return;
     }
-    for (; pairs && l + WIDTH <= lanes; l += WIDTH) {
-        int64_t j = 0;
-        for (; j + WIDTH <= count; j += WIDTH)
-            store_square(line + l, j, lanes, re + l, im + l, scale);
-        for (int k = 0; k < WIDTH; k++)
-            store_each(line[l + k] + j * PAIR, PAIR, FLOAT, lanes, count - j, re + j * lanes + l + k,
-                       im + j * lanes + l + k, scale);
+    if (pairs) {
+        int64_t whole = count / BLOCK * BLOCK;
+        for (int64_t j = 0; j < whole; j += BLOCK)
+            for (l = 0; l + WIDTH <= lanes; l += WIDTH)
+                for (int64_t k = j; k < j + BLOCK; k += WIDTH)
+                    store_square(line + l, k, lanes, re + l, im + l, scale);
+        l = lanes / WIDTH * WIDTH;
+        for (int64_t k = 0; k < l; k++)
+            store_each(line[k] + whole * PAIR, PAIR, FLOAT, lanes, count - whole, re + whole * lanes + k,
+                       im + whole * lanes + k, scale);
     }
     for (; l < lanes; l++)
         store_each(line[l], step, apart, lanes, count, re + l, im + l, scale);

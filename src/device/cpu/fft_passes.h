@@ -97,6 +97,39 @@ PASS(pass5) {
     }
 }
 
+// Two of radix 4, of even and of odd parts; the latter turned by eighths.
+PASS(pass8) {
+    enum { radix = 8 };
+    const float h = 0.707106781186547524f;
+    for (int64_t p = 0; p < pass->groups; p++) {
+        const float *w = pass->twiddle + 14 * p;
+        LOOP {
+            NUMBER ar = FROM(re, 0) + FROM(re, 4), ai = FROM(im, 0) + FROM(im, 4);
+            NUMBER br = FROM(re, 0) - FROM(re, 4), bi = FROM(im, 0) - FROM(im, 4);
+            NUMBER cr = FROM(re, 2) + FROM(re, 6), ci = FROM(im, 2) + FROM(im, 6);
+            NUMBER dr = FROM(re, 2) - FROM(re, 6), di = FROM(im, 2) - FROM(im, 6);
+            NUMBER er = FROM(re, 1) + FROM(re, 5), ei = FROM(im, 1) + FROM(im, 5);
+            NUMBER fr = FROM(re, 1) - FROM(re, 5), fi = FROM(im, 1) - FROM(im, 5);
+            NUMBER gr = FROM(re, 3) + FROM(re, 7), gi = FROM(im, 3) + FROM(im, 7);
+            NUMBER ur = FROM(re, 3) - FROM(re, 7), ui = FROM(im, 3) - FROM(im, 7);
+            NUMBER pr = ar + cr, pi = ai + ci, qr = er + gr, qi = ei + gi;
+            TO(to_re, 0) = pr + qr;
+            TO(to_im, 0) = pi + qi;
+            PUT(4, pr - qr, pi - qi);
+            pr = ar - cr, pi = ai - ci, qr = ei - gi, qi = gr - er;
+            PUT(2, pr + qr, pi + qi);
+            PUT(6, pr - qr, pi - qi);
+            NUMBER xr = fr + ui, xi = fi - ur, yr = fr - ui, yi = fi + ur;
+            pr = br + di, pi = bi - dr, qr = h * (xr + xi), qi = h * (xi - xr);
+            PUT(1, pr + qr, pi + qi);
+            PUT(5, pr - qr, pi - qi);
+            pr = br - di, pi = bi + dr, qr = h * (yi - yr), qi = -h * (yr + yi);
+            PUT(3, pr + qr, pi + qi);
+            PUT(7, pr - qr, pi - qi);
+        }
+    }
+}
+
 // Any odd radix: elements j and radix - j are taken together, as their sum and difference.
 PASS(pass_prime) {
     const int radix = pass->radix, half = radix / 2;

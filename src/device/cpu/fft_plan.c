@@ -98,13 +98,20 @@ static void swap_lists(struct fft_lines *l) {
     l->spare_re = re, l->spare_im = im;
 }
 
+// Beyond those that have a pass of their own.
+static bool is_odd_prime(int radix) {
+    return radix > 5 && radix != 8;
+}
+
 static void run_passes(const struct fft_plan *plan, struct fft_lines *l) {
-    static pass_fn *const one[] = {pass_prime_one, [2] = pass2_one, pass3_one, pass4_one, pass5_one};
-    static pass_fn *const vectors[] = {pass_prime_vector, [2] = pass2_vector, pass3_vector, pass4_vector, pass5_vector};
+    static pass_fn *const one[] = {pass_prime_one, [2] = pass2_one, pass3_one, pass4_one, pass5_one, [8] = pass8_one};
+    static pass_fn *const vectors[] = {pass_prime_vector, [2] = pass2_vector, pass3_vector,
+                                       pass4_vector,      pass5_vector,       [8] = pass8_vector};
     int64_t run = l->lanes;
     for (int i = 0; i < plan->passes; i++) {
         const struct fft_pass *pass = &plan->pass[i];
-        (run % FFT_WIDTH ? one : vectors)[pass->radix > 5 ? 0 : pass->radix](pass, run, l->re, l->im, l->spare_re, l->spare_im);
+        (run % FFT_WIDTH ? one : vectors)[is_odd_prime(pass->radix) ? 0 : pass->radix](pass, run, l->re, l->im, l->spare_re,
+                                                                                       l->spare_im);
         swap_lists(l);
         run *= pass->radix;
     }
@@ -202,13 +209,13 @@ void cpu_fft_pack_piece(int64_t n, const float *roots, const float *const *from,
 
 // Plans --------------------------------------------------------------------------------------------------------------
 
-// Splits n into radices; false if it is no product of them.
+// Splits n into radices; false if it is no product of them. 16 is 4 * 4: a pass of radix 2 does too little.
 static bool factor(struct fft_plan *plan) {
-    static const int radices[] = {61, 59, 53, 47, 43, 41, 37, 31, 29, 23, 19, 17, 13, 11, 7, 5, 3, 4, 2};
+    static const int radices[] = {61, 59, 53, 47, 43, 41, 37, 31, 29, 23, 19, 17, 13, 11, 7, 5, 3, 8, 4, 2};
     int64_t rest = plan->n;
     plan->passes = 0;
     for (size_t i = 0; i < COUNT(radices); i++)
-        for (; rest % radices[i] == 0; rest /= radices[i])
+        for (; rest % radices[i] == 0 && !(radices[i] == 8 && rest == 16); rest /= radices[i])
             plan->pass[plan->passes++] = (struct fft_pass){.radix = radices[i], .groups = rest / radices[i]};
     return rest == 1;
 }
@@ -222,7 +229,7 @@ bool cpu_fft_is_product(int64_t n) {
 
 static int64_t count_roots(const struct fft_pass *pass) {
     int64_t half = pass->radix / 2;
-    return pass->radix > 5 ? (half + 1) / 2 * 2 * half : 0;
+    return is_odd_prime(pass->radix) ? (half + 1) / 2 * 2 * half : 0;
 }
 
 static bool make_twiddles(struct fft_plan *plan) {
