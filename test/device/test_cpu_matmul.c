@@ -4,6 +4,8 @@
 
 #include "graph/graph.h"
 
+#include <string.h>
+
 static int rounds(int quick, int usual) {
     return test_quick() ? quick : test_long() ? 10 * usual : usual;
 }
@@ -97,6 +99,45 @@ TEST(long_and_thin_products) {
                     continue;
                 multiply_once(sizes[i][0], sizes[i][1], sizes[i][2], dtypes[k], 0);
             }
+}
+
+// The matrix is large enough for all threads, its lines along the vector or across.
+TEST(vectors_times_large_matrices) {
+    static const zl_dtype floats[] = {ZL_FLOAT32, ZL_FLOAT64, ZL_FLOAT16, ZL_BFLOAT16};
+    for (int round = 0; round < rounds(4, 16); round++)
+        ZL_SCOPE {
+            int64_t many = test_between(500, 700), k = test_between(600, 900);
+            multiply_once(round % 2 ? 1 : many, round % 2 ? many : 1, k, floats[round / 2 % 4],
+                          round % 3 == 2);
+        }
+}
+
+static zl_array noise(int64_t rows, int64_t columns, zl_dtype dtype, int64_t seed) {
+    return zl_astype(zl_random_normal(ZL_SHAPE(rows, columns), ZL_FLOAT32, NULL, NULL, zl_random_key(seed)),
+                     dtype);
+}
+
+static bool same_bits(zl_array a, zl_array b) {
+    return zl_eval(a) && zl_eval(b) && !memcmp(zl_data(a), zl_data(b), zl_nbytes(a));
+}
+
+// Neither the number of threads nor what follows changes a bit.
+TEST(vectors_times_large_matrices_on_any_threads) {
+    const int threads = zl_threads();
+    for (int i = 0; i < 4; i++)
+        ZL_SCOPE {
+            zl_array x = noise(1, 1000, dtypes[i % 2 ? 0 : 4], 1),
+                     w = noise(1000, 901, (zl_dtype)x->dtype, 2);
+            zl_array b = noise(1, 901, (zl_dtype)x->dtype, 3);
+            zl_array one, all, alone;
+            if (i / 2)
+                w = zl_transpose(noise(901, 1000, (zl_dtype)x->dtype, 4), ZL_ALL);
+            REQUIRE(zl_eval(x) && zl_eval(w) && zl_eval(b) && zl_set_threads(1));
+            REQUIRE(zl_eval(one = zl_matmul(x, w)) && zl_set_threads(threads));
+            CHECK(same_bits(one, all = zl_matmul(x, w)));
+            alone = zl_maximum(zl_add(all, b), zl_scalar(0));
+            CHECK(same_bits(alone, zl_maximum(zl_add(zl_matmul(x, w), b), zl_scalar(0))));
+        }
 }
 
 TEST(products_of_many_blocks) {

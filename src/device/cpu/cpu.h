@@ -300,6 +300,9 @@ gemm_fn cpu_gemm;                 // the best way for that size; c has the dtype
 gemm_fn *cpu_choose_gemm(zl_dtype dtype, const struct gemm *g); // the best for its size
 gemm_fn cpu_own_gemm;             // any float or complex dtype
 gemm_fn cpu_gemv;                 // m or n is 1; not complex
+// The same by all threads, where lines of the matrix lie across the vector; c has the dtype of a and b.
+bool cpu_gemv_is_shared(zl_dtype dtype, const struct gemm *g);
+gemm_fn cpu_gemv_shared;
 bool cpu_is_tiny(zl_dtype dtype, const struct gemm *g);
 bool cpu_is_thin(zl_dtype dtype, const struct gemm *g);
 gemm_fn cpu_thin_gemm;            // of a few rows or columns: if cpu_is_thin

@@ -20,7 +20,7 @@ enum {
 static _Thread_local struct scratch {
     void *data[SCRATCH_COUNT];
     size_t bytes[SCRATCH_COUNT];
-} *scratch;
+} * scratch;
 
 static void free_scratch(void *data) {
     (void)data;
@@ -188,6 +188,10 @@ static void go_on(void *data, int64_t row, int64_t col, int64_t rows, int64_t co
     p->then.run(p->then.context, &part);
 }
 
+static bool is_vector(const struct gemm *g) {
+    return g->m == 1 || g->n == 1;
+}
+
 static bool multiply_shared(const struct product *p, struct gemm *g, int64_t batch) {
     struct shared s = {p, g, batch};
     if (p->dtype == ZL_COMPLEX64)
@@ -195,6 +199,13 @@ static bool multiply_shared(const struct product *p, struct gemm *g, int64_t bat
     if (!p->then.stored) {
         g->c = cpu_scratch(SCRATCH_PART, (size_t)(g->m * g->n * p->item));
         g->c_row = g->n;
+    }
+    if (g->c && is_vector(g)) {
+        if (!cpu_gemv_shared(p->dtype, g))
+            return false;
+        if (p->then.run)
+            go_on(&s, 0, 0, g->m, g->n);
+        return true;
     }
     struct gemm_work work = own_work(p->dtype, g);
     work.done = p->then.run ? go_on : NULL;
@@ -223,15 +234,17 @@ static double flops_of(const struct gemm *g) {
     return 2.0 * (double)g->m * (double)g->n * (double)g->k;
 }
 
-// All threads share a product, one after the other, where there are few.
+// All threads share a product, one after the other, where there are few; those of vectors, of which the order of sums depends
+// on it, always.
 static bool is_shared(zl_dtype dtype, const struct gemm *g, int64_t batches) {
     int64_t few = flops_of(g) < FLOPS_LARGE ? pool_threads() : 4 * pool_threads();
-    return batches < few && cpu_choose_gemm(dtype, g) == cpu_own_gemm;
+    gemm_fn *best = cpu_choose_gemm(dtype, g);
+    return best == cpu_gemv ? cpu_gemv_is_shared(dtype, g) : best == cpu_own_gemm && batches < few;
 }
 
 // Work that is worth a second thread.
 static double least_of(const struct gemm *g) {
-    return g->m == 1 || g->n == 1 ? FLOPS_OF_VECTOR : FLOPS_LEAST;
+    return is_vector(g) ? FLOPS_OF_VECTOR : FLOPS_LEAST;
 }
 
 // Enough parts for all threads, as square as the result allows, rather wide than high: rows are whole if they can be.
@@ -289,7 +302,7 @@ struct product_parts cpu_matmul_parts(const struct call *c) {
     int64_t batches = out->size / MAX_OF(g.m * g.n, 1);
     if (is_shared(dtype, &g, batches) && dtype != ZL_COMPLEX64) {
         struct gemm_work work = own_work(dtype, &g);
-        return (struct product_parts){g.m, g.n, gemm_has_whole_rows(&work)};
+        return (struct product_parts){g.m, g.n, is_vector(&g) || gemm_has_whole_rows(&work)};
     }
     struct cut parts = cut(&g, MAX_OF(batches, 1));
     return (struct product_parts){parts.rows, parts.cols, parts.part_cols == 1};

@@ -13,80 +13,95 @@ static inline GEMV_TYPE GEMV(one)(const GEMV_FROM *from) {
     return (GEMV_TYPE)GEMV_ONE(from);
 }
 
-// sum[r] = line r of a times x, for `rows` lines side by side: several streams are read faster than one.
-GEMM_FUSED static inline __attribute__((always_inline)) void GEMV(dots)(int rows, const GEMV_FROM *a, int64_t line,
-                                                                         const GEMV_TYPE *x, int64_t n, GEMV_TYPE *sum) {
+// Four vectors.
+static inline __attribute__((always_inline)) void GEMV(read)(const GEMV_FROM *from, GEMV(vector) *to) {
+    GEMV_LOAD(from, to[0], to[1]);
+    GEMV_LOAD(from + PAIR, to[2], to[3]);
+}
+
+// Lines `apart` elements from each other times x, to places `apart_y` from each other.
+GEMM_FUSED static inline __attribute__((always_inline)) void GEMV(dots)(int rows, const GEMV_FROM *a, int64_t apart,
+                                                                         const GEMV_TYPE *x, int64_t n, GEMV_TYPE *y,
+                                                                         int64_t apart_y) {
     GEMM_CONTRACT
-    GEMV(vector) low[GEMV_ROWS] = {{0}}, high[GEMV_ROWS] = {{0}};
+    GEMV(vector) sum[STREAMS][4] = {{{0}}};
     int64_t i = 0;
-    for (; i + PAIR <= n; i += PAIR) {
-        GEMV(vector) x0 = READ(x + i), x1 = READ(x + i + LANES);
-#pragma GCC unroll 8
+    for (; i + 2 * PAIR <= n; i += 2 * PAIR) {
+#pragma GCC unroll 4
         for (int r = 0; r < rows; r++) {
-            GEMV(vector) a0, a1;
-            GEMV_LOAD(a + r * line + i, a0, a1);
-            low[r] += a0 * x0;
-            high[r] += a1 * x1;
+            GEMV(vector) part[4];
+            GEMV(read)(a + r * apart + i, part);
+#pragma GCC unroll 4
+            for (int v = 0; v < 4; v++)
+                sum[r][v] += part[v] * READ(x + i + v * LANES);
         }
     }
-#pragma GCC unroll 8
+#pragma GCC unroll 4
     for (int r = 0; r < rows; r++) {
-        GEMV(vector) both = low[r] + high[r];
+        GEMV(vector) all = (sum[r][0] + sum[r][1]) + (sum[r][2] + sum[r][3]);
         GEMV_TYPE total = 0;
         for (int k = 0; k < LANES; k++)
-            total += both[k];
+            total += all[k];
         for (int64_t j = i; j < n; j++)
-            total += GEMV(one)(a + r * line + j) * x[j];
-        sum[r] = total;
+            total += GEMV(one)(a + r * apart + j) * x[j];
+        y[r * apart_y] = total;
     }
 }
 
 // Lines along the vector: y[r] for count lines.
 GEMM_FUSED static void GEMV(along)(const void *from, int64_t line, const void *vector, int64_t k, int64_t count, void *to) {
     GEMM_CONTRACT
+    const int64_t each = count / STREAMS;
     const GEMV_FROM *a = from;
     GEMV_TYPE *y = to;
-    for (; count >= GEMV_ROWS; count -= GEMV_ROWS, a += GEMV_ROWS * line, y += GEMV_ROWS)
-        GEMV(dots)(GEMV_ROWS, a, line, vector, k, y);
-    for (; count > 0; count--, a += line, y++)
-        GEMV(dots)(1, a, line, vector, k, y);
+    for (int64_t i = 0; i < each; i++)
+        GEMV(dots)(STREAMS, a + i * line, each * line, vector, k, y + i, each);
+    for (int64_t i = STREAMS * each; i < count; i++)
+        GEMV(dots)(1, a + i * line, 0, vector, k, y + i, 0);
 }
 
-// y[i] += the sum of x[r] times line r, for `lines` of them side by side.
+// y[i] += the sum of elements of x, `apart_x` from each other, times lines `apart` from each other.
 GEMM_FUSED static inline __attribute__((always_inline)) void GEMV(add)(int lines, GEMV_TYPE *y, const GEMV_FROM *a,
-                                                                        int64_t line, const GEMV_TYPE *x, int64_t n) {
+                                                                        int64_t apart, const GEMV_TYPE *x,
+                                                                        int64_t apart_x, int64_t n) {
     GEMM_CONTRACT
     int64_t i = 0;
-    GEMV_TYPE by[GEMV_LINES];
+    GEMV_TYPE by[STREAMS];
     for (int r = 0; r < lines; r++)
-        by[r] = x[r];
-    for (; i + PAIR <= n; i += PAIR) {
-        GEMV(vector) y0 = READ(y + i), y1 = READ(y + i + LANES);
-#pragma GCC unroll 8
+        by[r] = x[r * apart_x];
+    for (; i + 2 * PAIR <= n; i += 2 * PAIR) {
+        GEMV(vector) sum[4];
+#pragma GCC unroll 4
+        for (int v = 0; v < 4; v++)
+            sum[v] = READ(y + i + v * LANES);
+#pragma GCC unroll 4
         for (int r = 0; r < lines; r++) {
-            GEMV(vector) a0, a1;
-            GEMV_LOAD(a + r * line + i, a0, a1);
-            y0 += by[r] * a0;
-            y1 += by[r] * a1;
+            GEMV(vector) part[4];
+            GEMV(read)(a + r * apart + i, part);
+#pragma GCC unroll 4
+            for (int v = 0; v < 4; v++)
+                sum[v] += by[r] * part[v];
         }
-        WRITE(y + i) = y0;
-        WRITE(y + i + LANES) = y1;
+#pragma GCC unroll 4
+        for (int v = 0; v < 4; v++)
+            WRITE(y + i + v * LANES) = sum[v];
     }
     for (; i < n; i++)
         for (int r = 0; r < lines; r++)
-            y[i] += x[r] * GEMV(one)(a + r * line + i);
+            y[i] += by[r] * GEMV(one)(a + r * apart + i);
 }
 
 // Lines across the vector: y, of n elements, is the sum of k lines.
 GEMM_FUSED static void GEMV(across)(const void *from, int64_t line, const void *vector, int64_t k, int64_t n, void *to) {
     GEMM_CONTRACT
+    const int64_t each = k / STREAMS;
     const GEMV_FROM *a = from;
     const GEMV_TYPE *x = vector;
     memset(to, 0, (size_t)n * sizeof(GEMV_TYPE));
-    for (; k >= GEMV_LINES; k -= GEMV_LINES, a += GEMV_LINES * line, x += GEMV_LINES)
-        GEMV(add)(GEMV_LINES, to, a, line, x, n);
-    for (; k > 0; k--, a += line, x++)
-        GEMV(add)(1, to, a, line, x, n);
+    for (int64_t i = 0; i < each; i++)
+        GEMV(add)(STREAMS, to, a + i * line, each * line, x + i, each, n);
+    for (int64_t i = STREAMS * each; i < k; i++)
+        GEMV(add)(1, to, a + i * line, 0, x + i, 0, n);
 }
 
 #undef LANES
