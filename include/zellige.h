@@ -481,7 +481,7 @@ ZL_API zl_stream zl_default_stream(void);
 ZL_API zl_stream zl_new_stream(const char *device); // lives until its thread ends; NULL after an error
 ZL_API bool      zl_set_default_stream(zl_stream stream);
 ZL_API bool      zl_stream_synchronize(zl_stream stream); // as zl_synchronize
-ZL_API bool      zl_use_device(const char *device); // default streams of this thread: "cpu", "null", ...
+ZL_API bool      zl_use_device(const char *device); // default streams of this thread: "cpu", "cuda:1", ...
 
 typedef struct {
     const char *device;   // "cpu"

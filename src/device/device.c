@@ -3,6 +3,7 @@
 #include "device/device.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 
 #define DEVICE(name) extern const struct device device_##name;
@@ -80,6 +81,18 @@ const struct device *device_find(const char *name, int *units) {
         return devices[i];
     }
     return not_found(name);
+}
+
+const struct device *device_find_unit(const char *name, int *unit) {
+    char kind[32];
+    int units = 0, len = 0;
+    *unit = 0;
+    if (!name || sscanf(name, "%31[^:]:%d%n", kind, unit, &len) < 2 || name[len])
+        return device_find(name, &units);
+    const struct device *d = device_find(kind, &units);
+    if (d && (*unit < 0 || *unit >= units))
+        return error_set(ZL_ERROR_DEVICE, "device \"%s\": there are %d of %s, counted from 0", name, units, kind);
+    return d;
 }
 
 // A device without units is listed once, with the reason.

@@ -57,6 +57,7 @@ struct device {
 
 // Devices are opened when first asked for. NULL and an error that lists what there is.
 const struct device *device_find(const char *name, int *units);
+const struct device *device_find_unit(const char *name, int *unit); // "cuda:1"; "cuda" is its first
 int device_count(void);
 const struct device *device_at(int index);
 int device_units(int index, const char **reason); // opens it
@@ -73,6 +74,8 @@ struct storage *device_storage(const struct device *d, int unit, size_t bytes);
 // The unit's copy of s, made if there is none; NULL and an error.
 void *device_reach(const struct device *d, int unit, struct storage *s);
 bool device_fetch(struct storage *s); // makes the host's copy; false and an error
+// The first bytes of s, which only units hold, straight to where they are wanted; false and an error.
+bool device_read(struct storage *s, void *out, size_t bytes);
 // s, which nothing else refers to, will be written on the unit: its other copies go. False: it has none there, nor can have.
 bool device_claim(const struct device *d, int unit, struct storage *s);
 void device_publish(const struct device *d, int unit, struct storage *s); // what writes s has been asked for

@@ -66,8 +66,8 @@ static zl_stream make(const struct device *device, int unit) {
 }
 
 zl_stream zl_new_stream(const char *device) {
-    int units;
-    const struct device *d = device_find(device ? device : setting_text(SETTING_DEVICE), &units);
+    int unit;
+    const struct device *d = device_find_unit(device ? device : setting_text(SETTING_DEVICE), &unit);
     if (!d)
         return NULL;
     if (!mine.watched) {
@@ -75,7 +75,7 @@ zl_stream zl_new_stream(const char *device) {
             return NULL;
         mine.watched = true;
     }
-    return make(d, 0);
+    return make(d, unit);
 }
 
 zl_stream stream_standard(void) {
@@ -100,12 +100,14 @@ bool zl_set_default_stream(zl_stream stream) {
 bool zl_use_device(const char *device) {
     if (!device)
         return error_false(ZL_ERROR_VALUE, "zl_use_device: the name is NULL");
-    for (zl_stream s = mine.first; s; s = s->next)
-        if (!strcmp(s->device->name, device)) {
+    int unit;
+    const struct device *d = device_find_unit(device, &unit);
+    for (zl_stream s = mine.first; d && s; s = s->next)
+        if (s->device == d && s->unit == unit) {
             recorder.stream = s;
             return true;
         }
-    zl_stream s = zl_new_stream(device);
+    zl_stream s = d ? zl_new_stream(device) : NULL;
     if (s)
         recorder.stream = s;
     return s != NULL;
