@@ -46,16 +46,27 @@ const bool *zl_data_bool(zl_array a) {
     return read_typed("zl_data_bool", a, ZL_BOOL);
 }
 
+// Only a device has it, from the beginning of its memory: it need not come through a copy of ours.
+static bool is_elsewhere(zl_array a) {
+    return device_has_memory() && !array_is(a, ARRAY_INLINE) && array_is(a, ARRAY_CONTIGUOUS) && a->storage &&
+           !a->storage->data && a->offset == 0;
+}
+
 bool zl_copy_to(zl_array a, void *out, size_t bytes) {
     bool ok = a != NULL;
     if (ok && (bytes != zl_nbytes(a) || (bytes && !out)))
         return error_false(ZL_ERROR_VALUE, "zl_copy_to: %s room of %zu bytes for an array of %zu", out ? "a" : "no", bytes,
                            zl_nbytes(a));
     ZL_SCOPE {
-        const void *data = read_dense("zl_copy_to", a ? zl_contiguous(a, false) : NULL);
-        ok = data || (ok && !bytes && !zl_error());
-        if (data && bytes)
-            memcpy(out, data, bytes);
+        zl_array whole = a ? zl_contiguous(a, false) : NULL;
+        if (whole && bytes && eval_arrays("zl_copy_to", 1, &whole, true) && is_elsewhere(whole)) {
+            ok = device_read(whole->storage, out, bytes);
+        } else {
+            const void *data = read_dense("zl_copy_to", whole);
+            ok = data || (ok && !bytes && !zl_error());
+            if (data && bytes)
+                memcpy(out, data, bytes);
+        }
     }
     return ok;
 }

@@ -236,3 +236,18 @@ TEST(a_cuda_kernel_runs) {
     cuda_free(0, memory);
     text_free(&code);
 }
+
+// The tests of test_cuda_fake.c, in a process that finds the drivers of test/fake before those of the system.
+TEST(host_side) {
+    const char *const words[] = {"env", "LD_LIBRARY_PATH=" ZL_BUILD_DIR "/fake", ZL_BUILD_DIR "/test",
+                           "device/test_cuda_fake", NULL};
+    struct text output = {0};
+    int reason = 0;
+    if (system("command -v c++ >/dev/null") != 0)
+        SKIP("no c++ here, which kernels are compiled by");
+    if (!CHECK(process_run((char *const *)(uintptr_t)words, &output, &reason) == PROCESS_DONE && output.data &&
+               strstr(output.data, " 0 failed, 0 skipped")))
+        test_note("%s", output.data ? output.data : zl_error());
+    zl_clear_error();
+    text_free(&output);
+}

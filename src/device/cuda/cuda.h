@@ -18,6 +18,8 @@ typedef struct cuda_stream_ *cuda_stream;
 typedef struct cuda_module_ *cuda_module;
 typedef struct cuda_function_ *cuda_function;
 typedef struct cuda_event_ *cuda_event;
+typedef struct cuda_graph_ *cuda_graph;
+typedef struct cuda_graph_exec_ *cuda_graph_exec;
 
 enum { CUDA_OUT_OF_MEMORY = 2 };
 
@@ -36,8 +38,11 @@ enum { CUDA_OUT_OF_MEMORY = 2 };
     F(cuCtxSetCurrent, (cuda_context c))                                                                               \
     F(cuStreamCreate, (cuda_stream *out, unsigned flags))                                                              \
     F(cuStreamSynchronize, (cuda_stream s))                                                                            \
+    F(cuStreamWaitEvent, (cuda_stream s, cuda_event e, unsigned flags))                                                \
     F(cuMemAlloc_v2, (cuda_address *out, size_t bytes))                                                                \
     F(cuMemFree_v2, (cuda_address memory))                                                                             \
+    F(cuMemHostAlloc, (void **out, size_t bytes, unsigned flags))                                                      \
+    F(cuMemFreeHost, (void *memory))                                                                                   \
     F(cuMemcpyHtoDAsync_v2, (cuda_address to, const void *from, size_t bytes, cuda_stream s))                          \
     F(cuMemcpyDtoHAsync_v2, (void *to, cuda_address from, size_t bytes, cuda_stream s))                                \
     F(cuPointerGetAttribute, (void *out, int what, cuda_address memory))                                               \
@@ -51,8 +56,15 @@ enum { CUDA_OUT_OF_MEMORY = 2 };
     F(cuEventCreate, (cuda_event * out, unsigned flags))                                                               \
     F(cuEventRecord, (cuda_event e, cuda_stream s))                                                                    \
     F(cuEventSynchronize, (cuda_event e))                                                                              \
+    F(cuEventQuery, (cuda_event e))                                                                                    \
     F(cuEventElapsedTime, (float *ms, cuda_event begin, cuda_event end))                                               \
-    F(cuEventDestroy_v2, (cuda_event e))
+    F(cuEventDestroy_v2, (cuda_event e))                                                                               \
+    F(cuStreamBeginCapture_v2, (cuda_stream s, int mode))                                                              \
+    F(cuStreamEndCapture, (cuda_stream s, cuda_graph *out))                                                            \
+    F(cuGraphInstantiateWithFlags, (cuda_graph_exec *out, cuda_graph g, unsigned long long flags))                     \
+    F(cuGraphLaunch, (cuda_graph_exec g, cuda_stream s))                                                               \
+    F(cuGraphExecDestroy, (cuda_graph_exec g))                                                                         \
+    F(cuGraphDestroy, (cuda_graph g))
 
 struct cuda_api {
 #define MEMBER(name, parameters) cuda_result(*name) parameters;
@@ -82,9 +94,11 @@ const struct cuda_api *cuda_api(void); // after cuda_open gave more than 0
 struct cuda_device *cuda_device(int unit);
 bool cuda_check(cuda_result code, const char *function); // code is 0; else false and an error
 
-// Memory of a device. NULL and an error. A copy returns when the host's side may be used again.
+// Memory of a device. NULL and an error.
 void *cuda_alloc(int unit, size_t bytes);
 void cuda_free(int unit, void *memory);
+
+// cuda_copy.c: in the order of the device's work. They return when the host's side may be used again.
 bool cuda_write(int unit, void *to, const void *from, size_t bytes);
 bool cuda_read(int unit, void *to, const void *from, size_t bytes);
 

@@ -141,17 +141,6 @@ void cuda_free(int unit, void *memory) {
         api.cuMemFree_v2((uintptr_t)memory); // waits for what uses it
 }
 
-bool cuda_write(int unit, void *to, const void *from, size_t bytes) {
-    struct cuda_device *d = cuda_device(unit);
-    return d && cuda_check(api.cuMemcpyHtoDAsync_v2((uintptr_t)to, from, bytes, d->stream), "cuMemcpyHtoD");
-}
-
-bool cuda_read(int unit, void *to, const void *from, size_t bytes) {
-    struct cuda_device *d = cuda_device(unit);
-    return d && cuda_check(api.cuMemcpyDtoHAsync_v2(to, (uintptr_t)from, bytes, d->stream), "cuMemcpyDtoH") &&
-           cuda_check(api.cuStreamSynchronize(d->stream), "cuStreamSynchronize");
-}
-
 // Kernels -----------------------------------------------------------------------------------------------------------
 
 cuda_function cuda_load(int unit, const char *code, const char *symbol) {

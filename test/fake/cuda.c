@@ -1,0 +1,640 @@
+// cuda.c - a libcuda.so.1 without a GPU, for tests: two devices, whose memory is the host's under other addresses.
+//
+// What a stream is asked for is done as late as it may be: when somebody waits for it. So who uses memory again too early, or
+// forgets to wait, sees wrong values. Kernels are texts in CUDA C, as the libnvrtc.so.13 beside this passes them on; c++ compiles
+// them, and threads of a block are contexts that a barrier switches between. Any function can be told to fail: fake_fail.
+
+#include "fake.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+enum { DEVICES = 2, NAMES = 64, ARGUMENTS = 64, ARGUMENT_BYTES = 4096, STACK = 64 << 10 };
+enum { INVALID = 1, OUT_OF_MEMORY = 2, NOT_FOUND = 500, NOT_READY = 600, LAUNCH_FAILED = 719 };
+
+static const uintptr_t HIDE = (uintptr_t)1 << 60; // no address of the host has this bit
+static size_t memory_of_device = (size_t)1 << 30;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; // guards all below, but contexts
+static _Thread_local int current = -1;
+
+// Faults and counts --------------------------------------------------------------------------------------------------
+
+static struct {
+    char name[48];
+    int64_t calls;
+    int fails_after, code; // 0: it does not
+} functions[NAMES];
+static int lost; // the code that all calls give from now on
+
+static int entry_of(const char *name) {
+    int at = 0;
+    while (at < NAMES - 1 && functions[at].name[0] && strcmp(functions[at].name, name) != 0)
+        at++;
+    if (!functions[at].name[0])
+        snprintf(functions[at].name, sizeof functions[at].name, "%s", name);
+    return at;
+}
+
+// Whether the call goes on: it was not told to fail.
+static int begin(const char *name) {
+    pthread_mutex_lock(&lock);
+    int at = entry_of(name), code = lost;
+    functions[at].calls++;
+    if (!code && functions[at].code && functions[at].fails_after-- <= 1) {
+        code = functions[at].code;
+        functions[at].code = 0;
+        if (code >= 700) // errors of this kind stay
+            lost = code;
+    }
+    return code;
+}
+
+static int end(int code) {
+    pthread_mutex_unlock(&lock);
+    return code;
+}
+
+#define BEGIN(name)             \
+    int failed = begin(name);   \
+    if (failed)                 \
+        return end(failed)
+
+void fake_fail(const char *name, int after, int code) {
+    pthread_mutex_lock(&lock);
+    int at = entry_of(name);
+    functions[at].fails_after = after;
+    functions[at].code = code;
+    pthread_mutex_unlock(&lock);
+}
+
+int64_t fake_calls(const char *name) {
+    pthread_mutex_lock(&lock);
+    int64_t calls = functions[entry_of(name)].calls;
+    pthread_mutex_unlock(&lock);
+    return calls;
+}
+
+void fake_heal(void) {
+    pthread_mutex_lock(&lock);
+    lost = 0;
+    for (int i = 0; i < NAMES; i++)
+        functions[i].code = 0;
+    pthread_mutex_unlock(&lock);
+}
+
+void fake_memory(size_t bytes) {
+    memory_of_device = bytes;
+}
+
+// Work -----------------------------------------------------------------------------------------------------------------
+
+struct event {
+    struct stream *stream; // NULL: not recorded
+    int64_t at;            // how many works of the stream are before it
+};
+
+struct function {
+    struct function *next;
+    void *library;
+    void (*call)(void **argument);
+    size_t (*bytes)(int argument); // 0: there are no more
+    unsigned *index;               // threadIdx, blockIdx, blockDim, gridDim: three of each
+    void **barrier;                // what a barrier calls
+    bool has_barriers;
+};
+
+struct work {
+    struct work *next;
+    enum { COPY, LAUNCH, WAIT } kind;
+    void *to;
+    const void *from;
+    size_t bytes;
+    struct event event;
+    struct function *f;
+    unsigned grid[3], block[3];
+    char argument[ARGUMENT_BYTES];
+};
+
+struct graph {
+    struct work *head, *tail;
+};
+
+struct stream {
+    struct stream *next;     // of all
+    struct graph *capturing; // where work goes instead
+    int device;
+    int64_t asked, done;
+    struct work *head, *tail;
+};
+
+static struct stream standard[DEVICES] = {{.next = &standard[1]}, {.device = 1}}, *streams = standard;
+
+static struct stream *stream_of(struct stream *s) {
+    return s ? s : &standard[current < 0 ? 0 : current];
+}
+
+static void *show(uintptr_t address) {
+    return (void *)(address & ~HIDE);
+}
+
+static struct work *add(struct stream *s, struct work w) {
+    struct work *copy = malloc(sizeof *copy), **head = s->capturing ? &s->capturing->head : &s->head,
+                **tail = s->capturing ? &s->capturing->tail : &s->tail;
+    *copy = w;
+    copy->next = NULL;
+    *(*tail ? &(*tail)->next : head) = copy;
+    *tail = copy;
+    s->asked += !s->capturing;
+    return copy;
+}
+
+// Launching ------------------------------------------------------------------------------------------------------------
+
+static ucontext_t back, *thread_context;
+static char *stacks;
+static struct {
+    struct function *f;
+    void **argument;
+    bool *ended;
+    unsigned thread;
+} running;
+
+static void at_barrier(void) {
+    swapcontext(&thread_context[running.thread], &back);
+}
+
+static void thread_main(void) {
+    running.f->call(running.argument);
+    running.ended[running.thread] = true;
+}
+
+static void run_with_barriers(struct function *f, unsigned threads) {
+    unsigned left = threads;
+    thread_context = calloc(threads, sizeof *thread_context);
+    stacks = malloc((size_t)threads * STACK);
+    running.ended = calloc(threads, sizeof(bool));
+    for (unsigned i = 0; i < threads; i++) {
+        getcontext(&thread_context[i]);
+        thread_context[i].uc_stack.ss_sp = stacks + (size_t)i * STACK;
+        thread_context[i].uc_stack.ss_size = STACK;
+        thread_context[i].uc_link = &back;
+        makecontext(&thread_context[i], thread_main, 0);
+    }
+    while (left)
+        for (unsigned i = left = 0; i < threads; i++) {
+            if (running.ended[i])
+                continue;
+            running.thread = f->index[0] = i;
+            swapcontext(&back, &thread_context[i]);
+            left += !running.ended[i];
+        }
+    free(running.ended);
+    free(stacks);
+    free(thread_context);
+}
+
+static void run_launch(struct work *w) {
+    void *argument[ARGUMENTS];
+    struct function *f = w->f;
+    if (!f->call)
+        return;
+    size_t at = 0;
+    for (int i = 0; f->bytes(i); i++) {
+        argument[i] = w->argument + at;
+        at += (f->bytes(i) + 15) & ~(size_t)15;
+    }
+    running.f = f;
+    running.argument = argument;
+    unsigned index[12] = {0, 0, 0, 0, 0, 0, w->block[0], 1, 1, w->grid[0], w->grid[1], w->grid[2]};
+    memcpy(f->index, index, sizeof index);
+    *f->barrier = (void *)(uintptr_t)at_barrier;
+    for (unsigned block = 0; block < w->grid[0]; block++) {
+        f->index[3] = block;
+        if (f->has_barriers) {
+            run_with_barriers(f, w->block[0]);
+            continue;
+        }
+        for (unsigned i = 0; i < w->block[0]; i++) {
+            f->index[0] = i;
+            f->call(argument);
+        }
+    }
+}
+
+static void run_until(struct stream *s, int64_t count) {
+    while (s->done < count && s->head) {
+        struct work *w = s->head;
+        s->head = w->next;
+        if (!s->head)
+            s->tail = NULL;
+        if (w->kind == COPY)
+            memmove(w->to, w->from, w->bytes);
+        else if (w->kind == LAUNCH)
+            run_launch(w);
+        else if (w->event.stream)
+            run_until(w->event.stream, w->event.at);
+        s->done++;
+        free(w);
+    }
+}
+
+// The driver -----------------------------------------------------------------------------------------------------------
+
+int cuInit(unsigned flags) {
+    (void)flags;
+    BEGIN("cuInit");
+    return end(0);
+}
+
+int cuDriverGetVersion(int *version) {
+    *version = 13000;
+    return 0;
+}
+
+static const char *text_of(int code) {
+    return code == OUT_OF_MEMORY   ? "out of memory"
+           : code == NOT_FOUND     ? "named symbol not found"
+           : code == LAUNCH_FAILED ? "unspecified launch failure"
+                                   : "told to fail";
+}
+
+int cuGetErrorName(int code, const char **text) {
+    *text = code == OUT_OF_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY" : code == LAUNCH_FAILED ? "CUDA_ERROR_LAUNCH_FAILED" : "CUDA_ERROR";
+    return 0;
+}
+
+int cuGetErrorString(int code, const char **text) {
+    *text = text_of(code);
+    return 0;
+}
+
+int cuDeviceGetCount(int *count) {
+    *count = DEVICES;
+    return 0;
+}
+
+int cuDeviceGet(int *out, int at) {
+    *out = at;
+    return 0;
+}
+
+int cuDeviceGetName(char *out, int room, int d) {
+    snprintf(out, (size_t)room, "Fake GPU %d", d);
+    return 0;
+}
+
+int cuDeviceGetAttribute(int *out, int what, int d) {
+    (void)d;
+    *out = what == 1 ? 1024 : what == 16 ? 4 : what == 75 ? 9 : what == 76 ? 0 : what == 97 ? 227 << 10 : 0;
+    return 0;
+}
+
+int cuDeviceTotalMem_v2(size_t *bytes, int d) {
+    (void)d;
+    *bytes = memory_of_device;
+    return 0;
+}
+
+int cuDevicePrimaryCtxRetain(void **out, int d) {
+    BEGIN("cuDevicePrimaryCtxRetain");
+    *out = (void *)(uintptr_t)(d + 1);
+    return end(0);
+}
+
+int cuCtxSetCurrent(void *context) {
+    current = (int)(uintptr_t)context - 1;
+    return 0;
+}
+
+int cuStreamCreate(struct stream **out, unsigned flags) {
+    (void)flags;
+    BEGIN("cuStreamCreate");
+    *out = calloc(1, sizeof **out);
+    (*out)->device = current;
+    (*out)->next = streams;
+    streams = *out;
+    return end(0);
+}
+
+int cuStreamSynchronize(struct stream *s) {
+    BEGIN("cuStreamSynchronize");
+    s = stream_of(s);
+    run_until(s, s->asked);
+    return end(0);
+}
+
+int cuStreamWaitEvent(struct stream *s, struct event *e, unsigned flags) {
+    (void)flags;
+    BEGIN("cuStreamWaitEvent");
+    add(stream_of(s), (struct work){.kind = WAIT, .event = *e});
+    return end(0);
+}
+
+int cuEventCreate(struct event **out, unsigned flags) {
+    (void)flags;
+    BEGIN("cuEventCreate");
+    *out = calloc(1, sizeof **out);
+    return end(0);
+}
+
+int cuEventRecord(struct event *e, struct stream *s) {
+    BEGIN("cuEventRecord");
+    s = stream_of(s);
+    *e = (struct event){s, s->asked};
+    return end(0);
+}
+
+int cuEventSynchronize(struct event *e) {
+    BEGIN("cuEventSynchronize");
+    if (e->stream)
+        run_until(e->stream, e->at);
+    return end(0);
+}
+
+int cuEventQuery(struct event *e) {
+    BEGIN("cuEventQuery");
+    return end(!e->stream || e->stream->done >= e->at ? 0 : NOT_READY);
+}
+
+int cuEventElapsedTime(float *ms, struct event *a, struct event *b) {
+    (void)a, (void)b;
+    *ms = 1;
+    return 0;
+}
+
+int cuEventDestroy_v2(struct event *e) {
+    free(e);
+    return 0;
+}
+
+// Memory ---------------------------------------------------------------------------------------------------------------
+
+struct block {
+    size_t bytes;
+    int device;
+    int64_t padding[6];
+};
+static size_t used[DEVICES];
+
+size_t fake_used(int device) {
+    return used[device];
+}
+
+int cuMemAlloc_v2(uintptr_t *out, size_t bytes) {
+    BEGIN("cuMemAlloc_v2");
+    if (current < 0 || used[current] + bytes > memory_of_device)
+        return end(current < 0 ? INVALID : OUT_OF_MEMORY);
+    struct block *b = malloc(sizeof *b + bytes);
+    *b = (struct block){.bytes = bytes, .device = current};
+    used[current] += bytes;
+    memset(b + 1, 0xa5, bytes);
+    *out = (uintptr_t)(b + 1) | HIDE;
+    return end(0);
+}
+
+// As the driver: waits for all that the device was asked for.
+int cuMemFree_v2(uintptr_t memory) {
+    BEGIN("cuMemFree_v2");
+    struct block *b = (struct block *)show(memory) - 1;
+    for (struct stream *s = streams; s; s = s->next)
+        run_until(s, s->asked);
+    used[b->device] -= b->bytes;
+    free(b);
+    return end(0);
+}
+
+static struct pinned {
+    struct pinned *next;
+    size_t bytes;
+} *pinned;
+
+static bool is_pinned(const void *host) {
+    for (struct pinned *p = pinned; p; p = p->next)
+        if ((const char *)host >= (char *)(p + 1) && (const char *)host < (char *)(p + 1) + p->bytes)
+            return true;
+    return false;
+}
+
+int cuMemHostAlloc(void **out, size_t bytes, unsigned flags) {
+    (void)flags;
+    BEGIN("cuMemHostAlloc");
+    struct pinned *p = malloc(sizeof *p + bytes);
+    *p = (struct pinned){pinned, bytes};
+    pinned = p;
+    *out = p + 1;
+    return end(0);
+}
+
+int cuMemFreeHost(void *memory) {
+    BEGIN("cuMemFreeHost");
+    struct pinned **link = &pinned;
+    while (*link && *link + 1 != memory)
+        link = &(*link)->next;
+    struct pinned *found = *link;
+    if (found)
+        *link = found->next;
+    free(found);
+    return end(found ? 0 : INVALID);
+}
+
+// Pages of the host that the driver does not own are read before it returns, and written before it returns.
+int cuMemcpyHtoDAsync_v2(uintptr_t to, const void *from, size_t bytes, struct stream *s) {
+    BEGIN("cuMemcpyHtoDAsync_v2");
+    s = stream_of(s);
+    if (!is_pinned(from))
+        run_until(s, s->asked);
+    add(s, (struct work){.kind = COPY, .to = show(to), .from = from, .bytes = bytes});
+    if (!is_pinned(from))
+        run_until(s, s->asked);
+    return end(0);
+}
+
+int cuMemcpyDtoHAsync_v2(void *to, uintptr_t from, size_t bytes, struct stream *s) {
+    BEGIN("cuMemcpyDtoHAsync_v2");
+    s = stream_of(s);
+    add(s, (struct work){.kind = COPY, .to = to, .from = show(from), .bytes = bytes});
+    if (!is_pinned(to))
+        run_until(s, s->asked);
+    return end(0);
+}
+
+int cuMemcpyDtoDAsync_v2(uintptr_t to, uintptr_t from, size_t bytes, struct stream *s) {
+    BEGIN("cuMemcpyDtoDAsync_v2");
+    add(stream_of(s), (struct work){.kind = COPY, .to = show(to), .from = show(from), .bytes = bytes});
+    return end(0);
+}
+
+int cuPointerGetAttribute(void *out, int what, uintptr_t memory) {
+    (void)what;
+    *(unsigned *)out = 2;
+    return memory & HIDE ? 0 : INVALID;
+}
+
+// Kernels --------------------------------------------------------------------------------------------------------------
+
+// What CUDA C has and C++ has not, before the text; behind it, how the kernel is called.
+static const char before[] =
+    "#include <cmath>\n#include <cstddef>\n#include <cstring>\n#include <utility>\n"
+    "#define __global__\n#define __device__\n#define __host__\n#define __forceinline__ inline\n#define __constant__\n"
+    "#define __shared__ static\n#define __grid_constant__\n#define __launch_bounds__(...)\n"
+    "#define __align__(n) __attribute__((aligned(n)))\n"
+    "struct fake_index { unsigned x, y, z; };\n"
+    "extern \"C\" { fake_index fake_place[4]; void (*fake_barrier)(); }\n"
+    "#define threadIdx fake_place[0]\n#define blockIdx fake_place[1]\n"
+    "#define blockDim fake_place[2]\n#define gridDim fake_place[3]\n"
+    "#define __syncthreads() fake_barrier()\n"
+    "static inline float __int_as_float(int x) { float y; std::memcpy(&y, &x, 4); return y; }\n"
+    "static inline int __float_as_int(float x) { int y; std::memcpy(&y, &x, 4); return y; }\n"
+    "static inline float __uint_as_float(unsigned x) { float y; std::memcpy(&y, &x, 4); return y; }\n"
+    "static inline unsigned __float_as_uint(float x) { unsigned y; std::memcpy(&y, &x, 4); return y; }\n"
+    "static inline double __longlong_as_double(long long x) { double y; std::memcpy(&y, &x, 8); return y; }\n"
+    "static inline long long __double_as_longlong(double x) { long long y; std::memcpy(&y, &x, 8); return y; }\n"
+    "static inline float __fsqrt_rn(float x) { return std::sqrt(x); }\n"
+    "static inline double __dsqrt_rn(double x) { return std::sqrt(x); }\n"
+    "#line 1 \"kernel.cu\"\n";
+static const char behind[] =
+    "\ntemplate <class... A, std::size_t... I>\n"
+    "static void fake_call(void (*f)(A...), void **a, std::index_sequence<I...>) { f(*(std::remove_cv_t<A> *)a[I]...); }\n"
+    "template <class... A> static void fake_start(void (*f)(A...), void **a) "
+    "{ fake_call(f, a, std::index_sequence_for<A...>()); }\n"
+    "template <class... A> static std::size_t fake_size(void (*)(A...), int i) "
+    "{ const std::size_t all[] = {sizeof(A)..., 0}; return i < (int)sizeof...(A) ? all[i] : 0; }\n"
+    "extern \"C\" void fake_run(void **a) { fake_start(%1$s, a); }\n"
+    "extern \"C\" std::size_t fake_bytes(int i) { return fake_size(%1$s, i); }\n";
+
+struct module {
+    char *text;
+};
+
+int cuModuleLoadData(struct module **out, const void *code) {
+    BEGIN("cuModuleLoadData");
+    *out = malloc(sizeof **out);
+    (*out)->text = strdup(code);
+    return end(0);
+}
+
+int cuModuleUnload(struct module *m) {
+    BEGIN("cuModuleUnload");
+    free(m->text);
+    free(m);
+    return end(0);
+}
+
+static bool compile(struct function *f, const char *text, const char *name) {
+    char folder[] = "/tmp/fake-cuda-XXXXXX", path[64], library[64], command[512];
+    if (!mkdtemp(folder))
+        return false;
+    snprintf(path, sizeof path, "%s/k.cc", folder);
+    snprintf(library, sizeof library, "%s/k.so", folder);
+    FILE *file = fopen(path, "w");
+    fputs(before, file);
+    fputs(text, file);
+    fprintf(file, behind, name);
+    fclose(file);
+    snprintf(command, sizeof command, "c++ -std=c++17 -O1 -w -ffp-contract=off -fno-strict-aliasing -shared -fPIC -o %s %s %s",
+             library, path, getenv("FAKE_CUDA_VERBOSE") ? "" : "2>/dev/null");
+    bool done = system(command) == 0 && (f->library = dlopen(library, RTLD_NOW | RTLD_LOCAL));
+    unlink(path);
+    unlink(library);
+    rmdir(folder);
+    return done;
+}
+
+int cuModuleGetFunction(struct function **out, struct module *m, const char *name) {
+    char wanted[128];
+    snprintf(wanted, sizeof wanted, " %s(", name);
+    BEGIN("cuModuleGetFunction");
+    if (!strstr(m->text, wanted))
+        return end(NOT_FOUND);
+    struct function *f = calloc(1, sizeof *f);
+    if (!getenv("FAKE_CUDA_IDLE") && compile(f, m->text, name)) {
+        f->call = (void (*)(void **))(uintptr_t)dlsym(f->library, "fake_run");
+        f->bytes = (size_t(*)(int))(uintptr_t)dlsym(f->library, "fake_bytes");
+        f->index = dlsym(f->library, "fake_place");
+        f->barrier = dlsym(f->library, "fake_barrier");
+        f->has_barriers = strstr(m->text, "BARRIER;") || strstr(m->text, "__syncthreads();");
+    }
+    *out = f;
+    return end(0);
+}
+
+int cuFuncSetAttribute(struct function *f, int what, int value) {
+    (void)f, (void)what, (void)value;
+    BEGIN("cuFuncSetAttribute");
+    return end(0);
+}
+
+int cuLaunchKernel(struct function *f, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+                   unsigned block_y, unsigned block_z, unsigned shared, struct stream *s, void **argument,
+                   void **extra) {
+    (void)shared, (void)extra;
+    BEGIN("cuLaunchKernel");
+    if (!grid_x || !block_x || block_x > 1024)
+        return end(INVALID);
+    if (!f->call)
+        return end(0);
+    struct work *w = add(stream_of(s), (struct work){.kind = LAUNCH,
+                                                     .f = f,
+                                                     .grid = {grid_x, grid_y, grid_z},
+                                                     .block = {block_x, block_y, block_z}});
+    size_t at = 0;
+    for (int i = 0; f->bytes(i); i++) {
+        memcpy(w->argument + at, argument[i], f->bytes(i));
+        at += (f->bytes(i) + 15) & ~(size_t)15;
+    }
+    return end(0);
+}
+
+// Graphs ---------------------------------------------------------------------------------------------------------------
+
+int cuStreamBeginCapture_v2(struct stream *s, int mode) {
+    (void)mode;
+    BEGIN("cuStreamBeginCapture_v2");
+    s->capturing = calloc(1, sizeof *s->capturing);
+    return end(0);
+}
+
+int cuStreamEndCapture(struct stream *s, struct graph **out) {
+    BEGIN("cuStreamEndCapture");
+    *out = s->capturing;
+    s->capturing = NULL;
+    return end(*out ? 0 : INVALID);
+}
+
+int cuGraphInstantiateWithFlags(struct graph **out, struct graph *g, unsigned long long flags) {
+    (void)flags;
+    BEGIN("cuGraphInstantiateWithFlags");
+    struct stream copy = {.capturing = *out = calloc(1, sizeof **out)};
+    for (struct work *w = g->head; w; w = w->next)
+        add(&copy, *w);
+    return end(0);
+}
+
+int cuGraphLaunch(struct graph *g, struct stream *s) {
+    BEGIN("cuGraphLaunch");
+    for (struct work *w = g->head; w; w = w->next)
+        add(stream_of(s), *w);
+    return end(0);
+}
+
+int cuGraphDestroy(struct graph *g) {
+    BEGIN("cuGraphDestroy");
+    for (struct work *w = g->head, *next; w; w = next) {
+        next = w->next;
+        free(w);
+    }
+    free(g);
+    return end(0);
+}
+
+int cuGraphExecDestroy(struct graph *g) {
+    return cuGraphDestroy(g);
+}

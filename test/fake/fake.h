@@ -1,0 +1,16 @@
+// fake.h - what tests tell the driver of test/fake/cuda.c, and ask it. Found by dlsym: it is no part of the test program.
+
+#ifndef FAKE_H
+#define FAKE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+// The after-th call of the function from now on fails with a code of CUDA; codes from 700 on stay: the device is lost.
+void fake_fail(const char *function, int after, int code);
+void fake_heal(void);                   // nothing fails any more
+int64_t fake_calls(const char *function); // so far
+void fake_memory(size_t bytes);         // that a device has
+size_t fake_used(int device);           // bytes
+
+#endif
