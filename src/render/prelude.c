@@ -30,6 +30,18 @@
     "    return (f16)(sign | (bits + 0xfff + (bits >> 13 & 1) - 0x38000000) >> 13);\n" \
     "}\n"
 
+// Shorter than that of f32, and the same after rounding for each of the 65536 operands: 2^f by a polynomial, scaled in two factors.
+#define HALF_EXP \
+    "FN bf16 zl_exp_bf16(bf16 a) {\n" \
+    "    f32 x = zl_min_f32(zl_max_f32(zl_f32_of_bf16(a), -93.5f), 89.0f);\n" \
+    "    f32 t = zl_fma_f32(x, 1.44269502f, 12583166.0f), f = zl_fma_f32(x, 1.44269502f, 12583166.0f - t);\n" \
+    "    f32 p = zl_fma_f32(f, 0.00132453348f, 0.00967377517f);\n" \
+    "    p = zl_fma_f32(f, zl_fma_f32(f, p, 0.0555081032f), 0.240221754f);\n" \
+    "    p = zl_fma_f32(f, zl_fma_f32(f, p, 0.693146944f), 1.00000012f);\n" \
+    "    i32 all = (i32)zl_f32_bits(t), half_of_it = all >> 1;\n" \
+    "    return zl_bf16_of_f32(p * zl_f32_from((u32)half_of_it << 23) * zl_f32_from((u32)(all - half_of_it) << 23));\n" \
+    "}\n"
+
 #define EXTREMES \
     "FN f32 zl_max_f32(f32 a, f32 b) { return a != a || a > b || (a == b && zl_f32_bits(b) >> 31) ? a : b; }\n" \
     "FN f32 zl_min_f32(f32 a, f32 b) { return a != a || a < b || (a == b && zl_f32_bits(a) >> 31) ? a : b; }\n"
@@ -141,12 +153,34 @@ const char prelude_c_tiles[] = C_SCALAR COMBINERS COMBINERS_64
     "    return index >= 0 && index < size;\n"
     "}\n";
 
+// One instruction each, of sm_80 and later.
+#define CUDA_FLOATS \
+    "FN f32 zl_max_f32(f32 a, f32 b) { f32 y; asm(\"max.NaN.f32 %0, %1, %2;\" : \"=f\"(y) : \"f\"(a), \"f\"(b)); return y; }\n" \
+    "FN f32 zl_min_f32(f32 a, f32 b) { f32 y; asm(\"min.NaN.f32 %0, %1, %2;\" : \"=f\"(y) : \"f\"(a), \"f\"(b)); return y; }\n" \
+    "FN f32 zl_f32_of_bf16(bf16 x) { return zl_f32_from((u32)x << 16); }\n" \
+    "FN bf16 zl_bf16_of_f32(f32 x) { bf16 y; asm(\"cvt.rn.bf16.f32 %0, %1;\" : \"=h\"(y) : \"f\"(x)); return y; }\n" \
+    "FN f32 zl_f32_of_f16(f16 x) { f32 y; asm(\"cvt.f32.f16 %0, %1;\" : \"=f\"(y) : \"h\"(x)); return y; }\n" \
+    "FN f16 zl_f16_of_f32(f32 x) { f16 y; asm(\"cvt.rn.f16.f32 %0, %1;\" : \"=h\"(y) : \"f\"(x)); return y; }\n"
+#define CUDA_EXP2 \
+    "FN f32 zl_exp2_f32(f32 x) { f32 y; asm(\"ex2.approx.ftz.f32 %0, %1;\" : \"=f\"(y) : \"f\"(x)); return y; }\n"
+
+// A product has -0 added, which changes nothing; a sum has one factor of 1 or -1.
+#define CUDA_HALF_FMA(T, a, b, c) "{ " T " y; asm(\"fma.rn." T " %0, %1, %2, %3;\" : \"=h\"(y) : \"h\"(" a "), \"h\"(" b "), \"h\"(" c ")); return y; }\n"
+#define CUDA_HALF_TWO(T, op) \
+    "FN " T " zl_" op "_" T "(" T " a, " T " b) { " T " y; asm(\"" op ".NaN." T " %0, %1, %2;\" : \"=h\"(y) : \"h\"(a), \"h\"(b)); return y; }\n"
+#define CUDA_HALF(T, one, minus_one) \
+    "FN " T " zl_add_" T "(" T " a, " T " b) " CUDA_HALF_FMA(T, "a", "(u16)" one, "b") \
+    "FN " T " zl_sub_" T "(" T " a, " T " b) " CUDA_HALF_FMA(T, "b", "(u16)" minus_one, "a") \
+    "FN " T " zl_mul_" T "(" T " a, " T " b) " CUDA_HALF_FMA(T, "a", "b", "(u16)0x8000") \
+    CUDA_HALF_TWO(T, "max") CUDA_HALF_TWO(T, "min")
+
 // Compiled with --fmad=false.
 const char prelude_cuda[] =
     "#define FN static __device__ __forceinline__\n"
     "typedef signed char i8;\ntypedef short i16;\ntypedef int i32;\ntypedef long long i64;\n"
     "typedef unsigned char u8;\ntypedef unsigned short u16;\ntypedef unsigned u32;\ntypedef unsigned long long u64;\n"
-    FLOATS DOUBLE HELPERS_32("__fsqrt_rn", "f") EXTREMES HALVES HELPERS_64("__dsqrt_rn");
+    FLOATS DOUBLE HELPERS_32("__fsqrt_rn", "f") CUDA_FLOATS CUDA_EXP2
+    CUDA_HALF("bf16", "0x3f80", "0xbf80") CUDA_HALF("f16", "0x3c00", "0xbc00") HALF_EXP HELPERS_64("__dsqrt_rn");
 
 // Compiled with -cl-fp32-correctly-rounded-divide-sqrt. Not every device has double.
 const char prelude_opencl[] =
@@ -154,7 +188,7 @@ const char prelude_opencl[] =
     "#define FN static inline\n"
     "typedef char i8;\ntypedef short i16;\ntypedef int i32;\ntypedef long i64;\n"
     "typedef uchar u8;\ntypedef ushort u16;\ntypedef uint u32;\ntypedef ulong u64;\n" FLOATS
-    HELPERS_32("sqrt", "") EXTREMES HALVES
+    HELPERS_32("sqrt", "") EXTREMES HALVES HALF_EXP
     "#if defined(cl_khr_fp64) || defined(__opencl_c_fp64)\n" DOUBLE HELPERS_64("sqrt") "#endif\n";
 // Groups of threads ----------------------------------------------------------------------------------------------
 
@@ -252,14 +286,9 @@ const char prelude_opencl_tiles[] =
 
 // Copies that run on, matrix instructions: of sm_80 and later. Compiled with --fmad=false.
 const char prelude_cuda_tiles[] = CUDA_TYPES FLOATS DOUBLE HELPERS_32("__fsqrt_rn", "f")
-    "FN f32 zl_max_f32(f32 a, f32 b) { f32 y; asm(\"max.NaN.f32 %0, %1, %2;\" : \"=f\"(y) : \"f\"(a), \"f\"(b)); return y; }\n"
-    "FN f32 zl_min_f32(f32 a, f32 b) { f32 y; asm(\"min.NaN.f32 %0, %1, %2;\" : \"=f\"(y) : \"f\"(a), \"f\"(b)); return y; }\n"
-    "FN f32 zl_f32_of_bf16(bf16 x) { return zl_f32_from((u32)x << 16); }\n"
-    "FN bf16 zl_bf16_of_f32(f32 x) { bf16 y; asm(\"cvt.rn.bf16.f32 %0, %1;\" : \"=h\"(y) : \"f\"(x)); return y; }\n"
-    "FN f32 zl_f32_of_f16(f16 x) { f32 y; asm(\"cvt.f32.f16 %0, %1;\" : \"=f\"(y) : \"h\"(x)); return y; }\n"
-    "FN f16 zl_f16_of_f32(f32 x) { f16 y; asm(\"cvt.rn.f16.f32 %0, %1;\" : \"=h\"(y) : \"f\"(x)); return y; }\n"
+    CUDA_FLOATS
     HELPERS_64("__dsqrt_rn") COMBINERS COMBINERS_64 GROUP_HELPERS
-    "FN f32 zl_exp2_f32(f32 x) { f32 y; asm(\"ex2.approx.ftz.f32 %0, %1;\" : \"=f\"(y) : \"f\"(x)); return y; }\n"
+    CUDA_EXP2
     "#define ZL_SHUFFLE(x, by) __shfl_xor_sync(0xffffffffu, x, by)\n" CUDA_GROUP
     "typedef u32 zl_4;\ntypedef uint2 zl_8;\ntypedef uint4 zl_16;\n"
     "#define ZL_ZERO_4 0u\n#define ZL_ZERO_8 make_uint2(0, 0)\n#define ZL_ZERO_16 make_uint4(0, 0, 0, 0)\n"

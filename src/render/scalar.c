@@ -15,10 +15,10 @@
 #define HALVES  SCALAR_HALVES
 
 // Besides the operands and their type: %w the unsigned type to compute in, %u the unsigned type, %n its bits,
-// %k a constant count.
+// %k a constant count. halves: the 16-bit floats that the language itself adds, multiplies and compares.
 #define UNSIGNED(op) "(%t)((%w)%a " op " (%w)%b)"
 
-#define WORDS \
+#define WORDS(halves) \
     [TILE_NEG] = {NUMBERS | HALVES, "zl_neg_%t(%a)", "(%t)(0 - (%w)%a)"}, \
     [TILE_ABS] = {PASS_SIGNED | PASS_FLOAT | HALVES, "zl_abs_%t(%a)", "%a < 0 ? (%t)(0 - (%w)%a) : %a"}, \
     [TILE_SQRT] = {PASS_FLOAT, "zl_sqrt_%t(%a)"}, \
@@ -26,12 +26,12 @@
     [TILE_CEIL] = {PASS_FLOAT, "zl_ceil_%t(%a)"}, \
     [TILE_RINT] = {PASS_FLOAT, "zl_rint_%t(%a)"}, \
     [TILE_TRUNC] = {PASS_FLOAT, "zl_trunc_%t(%a)"}, \
-    [TILE_ADD] = {NUMBERS, "%a + %b", UNSIGNED("+")}, \
-    [TILE_SUB] = {NUMBERS, "%a - %b", UNSIGNED("-")}, \
-    [TILE_MUL] = {NUMBERS, "%a * %b", UNSIGNED("*")}, \
+    [TILE_ADD] = {NUMBERS | (halves), "%a + %b", UNSIGNED("+")}, \
+    [TILE_SUB] = {NUMBERS | (halves), "%a - %b", UNSIGNED("-")}, \
+    [TILE_MUL] = {NUMBERS | (halves), "%a * %b", UNSIGNED("*")}, \
     [TILE_DIV] = {PASS_FLOAT, "%a / %b"}, \
-    [TILE_MAX] = {NUMBERS, "zl_max_%t(%a, %b)", "%a > %b ? %a : %b"}, \
-    [TILE_MIN] = {NUMBERS, "zl_min_%t(%a, %b)", "%a < %b ? %a : %b"}, \
+    [TILE_MAX] = {NUMBERS | (halves), "zl_max_%t(%a, %b)", "%a > %b ? %a : %b"}, \
+    [TILE_MIN] = {NUMBERS | (halves), "zl_min_%t(%a, %b)", "%a < %b ? %a : %b"}, \
     [TILE_EQ] = {NUMBERS, "%a == %b"}, \
     [TILE_NE] = {NUMBERS, "%a != %b"}, \
     [TILE_LT] = {NUMBERS, "%a < %b"}, \
@@ -50,14 +50,26 @@
 
 // Signed SHR: see spelling_of.
 static const struct spelling words[TILE_OP_COUNT] = {
-    WORDS, [TILE_FLOORDIV] = {PASS_BIT(ZL_INT64) | PASS_BIT(ZL_UINT64), NULL, "zl_floordiv_%t(%a, %b)"}};
+    WORDS(0), [TILE_FLOORDIV] = {PASS_BIT(ZL_INT64) | PASS_BIT(ZL_UINT64), NULL, "zl_floordiv_%t(%a, %b)"}};
+
+// CUDA's own arithmetic of halves rounds once, as a detour through f32 does.
+static const struct spelling cuda_words[TILE_OP_COUNT] = {
+    WORDS(HALVES),
+    [TILE_FLOORDIV] = {PASS_BIT(ZL_INT64) | PASS_BIT(ZL_UINT64), NULL, "zl_floordiv_%t(%a, %b)"},
+    [TILE_EXP] = {PASS_BF16, "zl_exp_bf16(%a)"},
+    [TILE_EXP2] = {PASS_BIT(ZL_FLOAT32), "zl_exp2_f32(%a)"}};
+static const struct spelling opencl_words[TILE_OP_COUNT] = {
+    WORDS(0), [TILE_FLOORDIV] = {PASS_BIT(ZL_INT64) | PASS_BIT(ZL_UINT64), NULL, "zl_floordiv_%t(%a, %b)"},
+    [TILE_EXP] = {PASS_BF16, "zl_exp_bf16(%a)"}};
+static const char *const half_words[TILE_OP_COUNT] = {
+    [TILE_ADD] = "zl_add_%t(%a, %b)", [TILE_SUB] = "zl_sub_%t(%a, %b)", [TILE_MUL] = "zl_mul_%t(%a, %b)"};
 
 // Groups of threads divide their numbers: 32 bits too.
 #define DIVISIBLE (PASS_BIT(ZL_INT64) | PASS_BIT(ZL_UINT64) | PASS_BIT(ZL_INT32) | PASS_BIT(ZL_UINT32))
 const struct spelling scalar_group_words[TILE_OP_COUNT] = {
-    WORDS, [TILE_FLOORDIV] = {DIVISIBLE, NULL, "zl_floordiv_%t(%a, %b)"}};
+    WORDS(0), [TILE_FLOORDIV] = {DIVISIBLE, NULL, "zl_floordiv_%t(%a, %b)"}};
 const struct spelling scalar_shuffle_words[TILE_OP_COUNT] = {
-    WORDS, [TILE_FLOORDIV] = {DIVISIBLE, NULL, "zl_floordiv_%t(%a, %b)"},
+    WORDS(0), [TILE_FLOORDIV] = {DIVISIBLE, NULL, "zl_floordiv_%t(%a, %b)"},
     [TILE_SHUFFLE] = {PASS_INTEGER, NULL, "zl_shuffle_%e(%a, %b)"},
     [TILE_EXP2] = {PASS_BIT(ZL_FLOAT32), "zl_exp2_f32(%a)"}};
 
@@ -163,6 +175,8 @@ static const char *spelling_of(const struct style *s, expr e) {
         return e->op == TILE_SHL ? "(%t)((%w)%a << %k)" : "(%t)(%a >> %k)";
     if (e->op == TILE_SHR && e->type.kind == TILE_INT)
         return "(%t)(%a >> ((%u)%b < %n ? (%u)%b : %n - 1))";
+    if (half_words[e->op] && tile_type_is_half(e->type))
+        return half_words[e->op];
     return word->integer && tile_type_is_integer(e->arg[e->args - 1]->type) ? word->integer : word->text;
 }
 
@@ -332,6 +346,6 @@ const struct dialect dialect_c_tiles = {.target =
                                         .program = program_render,
                                         SCALAR_DIALECT};
 const struct dialect dialect_cuda = {
-    .target = SCALAR_TARGET("cuda", words, ), .prelude = prelude_cuda, .map = map_thread, .element = map_element, SCALAR_DIALECT};
+    .target = SCALAR_TARGET("cuda", cuda_words, ), .prelude = prelude_cuda, .map = map_thread, .element = map_element, SCALAR_DIALECT};
 const struct dialect dialect_opencl = {
-    .target = SCALAR_TARGET("opencl", words, ), .prelude = prelude_opencl, .map = map_thread, .element = map_element, SCALAR_DIALECT};
+    .target = SCALAR_TARGET("opencl", opencl_words, ), .prelude = prelude_opencl, .map = map_thread, .element = map_element, SCALAR_DIALECT};

@@ -134,6 +134,23 @@ TEST(rows_on_devices) {
     on_devices(check_rows);
 }
 
+// All there are: devices have a shorter formula.
+static zl_array exponentials(void *data) {
+    static uint16_t bits[1 << 16];
+    (void)data;
+    for (int i = 0; i < (int)COUNT(bits); i++)
+        bits[i] = (uint16_t)i;
+    return zl_exp(zl_view(zl_from(bits, ZL_SHAPE(COUNT(bits)), ZL_UINT16), ZL_BFLOAT16));
+}
+
+static void check_exponentials(void) {
+    agree("exp", exponentials, NULL, 0);
+}
+
+TEST(exponentials_of_bfloat16_on_devices) {
+    on_devices(check_exponentials);
+}
+
 struct cast {
     zl_dtype from, to;
 };
@@ -219,7 +236,15 @@ static zl_array copied_in_tiles(void *data) {
     return zl_contiguous(zl_transpose(x, ZL_AXES(2, 0, 1)), false);
 }
 
+static zl_array copied_in_packs(void *data) {
+    zl_array x = values(ZL_SHAPE(2, 72, 80), *(zl_dtype *)data, 4);
+    return zl_contiguous(zl_transpose(x, ZL_AXES(2, 0, 1)), false);
+}
+
 static void check_layouts(void) {
+    static const zl_dtype sizes[] = {ZL_UINT8, ZL_BFLOAT16, ZL_FLOAT32, ZL_COMPLEX64};
+    for (size_t i = 0; i < COUNT(sizes); i++)
+        agree("copied in packs", copied_in_packs, &(zl_dtype){sizes[i]}, 0);
     agree("copied in tiles", copied_in_tiles, &(zl_dtype){ZL_FLOAT32}, 0);
     agree("copied in tiles", copied_in_tiles, &(zl_dtype){ZL_BFLOAT16}, 0);
     agree("transposed", transposed, NULL, 0);
