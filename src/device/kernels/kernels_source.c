@@ -19,6 +19,7 @@ static const struct words {
      "#define GROUP ((idx)blockIdx.x)\n"
      "#define THREAD ((i32)threadIdx.x)\n"
      "#define THREADS ((i32)blockDim.x)\n"
+     "#define UNROLL _Pragma(\"unroll\")\n"
      "#define PACK(type, count) struct __align__(sizeof(type) * count) { type e[count]; }\n"},
     {"opencl",
      "#define KERNEL __kernel void\n"
@@ -29,6 +30,7 @@ static const struct words {
      "#define GROUP ((idx)get_group_id(0))\n"
      "#define THREAD ((i32)get_local_id(0))\n"
      "#define THREADS ((i32)get_local_size(0))\n"
+     "#define UNROLL\n"
      "#define PACK(type, count) struct __attribute__((aligned(sizeof(type) * count))) { type e[count]; }\n"},
 };
 // clang-format on

@@ -1,12 +1,17 @@
 // kernels_transpose.c - copies whose elements are neighbours along one axis before and along another after: in tiles
-// through local memory, so that neighbouring threads read and write neighbours.
+// through local memory, so that neighbouring threads read and write neighbours. Where all lies in whole packs of 16 bytes, a
+// thread turns a square of them in its registers, and only packs are moved.
 
 #include "device/kernels/kernels.h"
 
-enum { SIDE = 32, LEAST = 16 }; // of a tile; elements along both axes from which it pays
+enum {
+    SIDE = 32,  // of a tile of elements
+    PACKS = 16, // in a row of a tile of packs
+    LEAST = 16, // elements along both axes from which it pays
+};
 
 struct recipe {
-    int32_t bytes, wide;
+    int32_t bytes, wide, width; // width: elements of a pack; 1: there are none
     char name[16]; // no other kernel has such a key
 };
 
@@ -15,22 +20,24 @@ struct writer {
     const char *dialect;
 };
 
-static const char text[] =
+static const char beginning[] =
     "struct zl_axes { idx dim[8]; idx stride[2][8]; };\n"
     "KERNEL zl_kernel(GLOBAL ITEM *to, GLOBAL const ITEM *from, i64 from_at, idx rows, idx cols, i64 to_row, "
     "i64 from_col,\n"
     "                 idx tiles_r, idx tiles_c, AXES s, i32 axes) {\n"
-    "    LOCAL ITEM room[32][33];\n"
+    "    LOCAL ROOM;\n"
     "    idx number = GROUP / (tiles_r * tiles_c), tile = GROUP % (tiles_r * tiles_c);\n"
-    "    idx row = tile / tiles_c * 32, col = tile % tiles_c * 32;\n"
-    "    i32 x = THREAD % 32, y = THREAD / 32;\n"
+    "    idx row = tile / tiles_c * SIDE, col = tile % tiles_c * SIDE;\n"
     "    from += from_at;\n"
     "    for (i32 axis = axes - 1; axis >= 0; axis--) {\n"
     "        idx next = number / s.dim[axis], at = number - next * s.dim[axis];\n"
     "        to += (i64)at * s.stride[0][axis];\n"
     "        from += (i64)at * s.stride[1][axis];\n"
     "        number = next;\n"
-    "    }\n"
+    "    }\n";
+
+static const char elements[] =
+    "    i32 x = THREAD % 32, y = THREAD / 32;\n"
     "    for (i32 j = y; j < 32; j += THREADS / 32)\n"
     "        if (row + x < rows && col + j < cols)\n"
     "            room[j][x] = from[(row + x) + (i64)(col + j) * from_col];\n"
@@ -40,11 +47,42 @@ static const char text[] =
     "            to[(i64)(row + j) * to_row + (col + x)] = room[x][j];\n"
     "}\n";
 
+// Packs of neighbouring rows of packs change places, so that threads side by side meet different banks.
+static const char packs[] =
+    "    i32 x = THREAD % 16, y = THREAD / 16;\n"
+    "    if (row + x * WIDTH < rows && col + y * WIDTH < cols) {\n"
+    "        pack in[WIDTH], out[WIDTH];\n"
+    "        from += (row + x * WIDTH) + (i64)(col + y * WIDTH) * from_col;\n"
+    "        UNROLL for (i32 i = 0; i < WIDTH; i++)\n"
+    "            in[i] = *(GLOBAL const pack *)(from + i * from_col);\n"
+    "        UNROLL for (i32 i = 0; i < WIDTH; i++)\n"
+    "            UNROLL for (i32 j = 0; j < WIDTH; j++)\n"
+    "                out[i].e[j] = in[j].e[i];\n"
+    "        UNROLL for (i32 i = 0; i < WIDTH; i++)\n"
+    "            room[x * WIDTH + i][y ^ x] = out[i];\n"
+    "    }\n"
+    "    BARRIER;\n"
+    "    if (col + x * WIDTH < cols)\n"
+    "        UNROLL for (i32 i = 0; i < WIDTH; i++) {\n"
+    "            i32 r = y + 16 * i;\n"
+    "            if (row + r < rows)\n"
+    "                *(GLOBAL pack *)(to + (i64)(row + r) * to_row + (col + x * WIDTH)) = room[r][x ^ r / WIDTH];\n"
+    "        }\n"
+    "}\n";
+
 static bool write_text(struct text *out, const void *data) {
     const struct writer *w = data;
     kernel_begin(out, w->dialect, w->r->wide);
-    text_add(out, "#define ITEM %s\n", kernel_item_type((size_t)w->r->bytes));
-    text_bytes(out, text, (int)sizeof text - 1);
+    const char *item = kernel_item_type((size_t)w->r->bytes);
+    int width = w->r->width;
+    text_add(out, "#define ITEM %s\n#define WIDTH %d\n", item, width);
+    if (width > 1)
+        text_add(out,
+                 "#define SIDE (16 * WIDTH)\n#define ROOM pack room[SIDE][16]\ntypedef PACK(%s, %d) pack;\n",
+                 item, width);
+    else
+        text_add(out, "#define SIDE 32\n#define ROOM ITEM room[32][33]\n");
+    text_add(out, "%s%s", beginning, width > 1 ? packs : elements);
     return true;
 }
 
@@ -56,11 +94,22 @@ int kernel_transposed_axis(const struct kernel_layout *l) {
     return last > 0 && last <= KERNEL_AXES && l->dim[last] >= LEAST && l->stride[0][last] > 1 ? found : -1;
 }
 
+// Elements of a pack that all fits: 16 bytes of them, or 4 of single bytes, whose squares would be too large.
+static int width_of(const struct kernel_layout *l, int axis, zl_array x) {
+    int last = l->axes - 1, width = array_item(x) == 1 ? 4 : 16 / (int)array_item(x);
+    bool fits = l->dim[axis] % width == 0 && l->dim[last] % width == 0 && x->offset % width == 0;
+    for (int i = 0; i <= last; i++)
+        fits = fits && (i == axis || l->stride[0][i] % width == 0);
+    return fits ? width : 1;
+}
+
 bool kernel_transpose(const struct kernel_place *p, const struct kernel_layout *l, int axis, zl_array y,
                       zl_array x) {
     int last = l->axes - 1;
     int64_t stride = 1, dense[64] = {0}; // of y
-    int64_t tiles_r = (l->dim[axis] + SIDE - 1) / SIDE, tiles_c = (l->dim[last] + SIDE - 1) / SIDE;
+    struct recipe r = {(int32_t)array_item(x), layout_is_wide(l), width_of(l, axis, x), "transpose"};
+    int64_t side = r.width > 1 ? PACKS * r.width : SIDE;
+    int64_t tiles_r = (l->dim[axis] + side - 1) / side, tiles_c = (l->dim[last] + side - 1) / side;
     struct kernel_layout batch;
     struct kernel_call k;
     kernel_begin_call(&k);
@@ -70,7 +119,6 @@ bool kernel_transpose(const struct kernel_place *p, const struct kernel_layout *
     for (int i = 0; i < last; i++)
         if (i != axis)
             layout_push(&batch, l->dim[i], (const int64_t[]){dense[i], l->stride[0][i]});
-    struct recipe r = {(int32_t)array_item(x), layout_is_wide(l), "transpose"};
     void *kernel = kernel_find(p, &r, sizeof r, write_text, &(struct writer){&r, p->target->dialect});
     void *to = kernel_reach(p, y), *from = kernel_reach(p, x);
     kernel_add_memory(&k, to);
