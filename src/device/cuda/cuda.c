@@ -1,7 +1,7 @@
 // cuda.c - NVIDIA GPUs as devices for arrays: the shared build of kernels over cuda_driver.c.
 
 #include "device/cuda/cuda.h"
-#include "device/cuda/cuda_blas.h"
+#include "device/cuda/cuda_library.h"
 #include "device/kernels/kernels.h"
 
 #include <stdio.h>
@@ -93,7 +93,8 @@ static const struct kernel_target target = {
     .compile = compile,
     .load = load,
     .launch = launch,
-    .take = cuda_blas,
+    .take = cuda_take,
+    .takes = cuda_takes,
 };
 
 // The table --------------------------------------------------------------------------------------------------------

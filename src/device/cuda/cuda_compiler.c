@@ -1,6 +1,7 @@
 // cuda_compiler.c - CUDA C to code: by NVRTC, a library, else by nvcc, a program. Neither needs a GPU or its driver.
 
 #include "device/cuda/cuda.h"
+#include "device/cuda/cuda_library.h"
 
 #include <limits.h>
 #include <pthread.h>
@@ -52,22 +53,6 @@ static const char *home_at(size_t i) {
     return i ? homes[i] : setting_text(SETTING_CUDA);
 }
 
-// A library that the process has, or that the loader finds, before those of the folders.
-static bool find_nvrtc(void) {
-    static const char *const names[] = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so", NULL};
-    static const char *const places[] = {"lib64", "lib"};
-    if (!*home_at(0) && bind(library_open(names)))
-        return true;
-    for (size_t i = 0; i < COUNT(homes); i++)
-        for (size_t k = 0; *home_at(i) && k < COUNT(places); k++) {
-            char path[PATH_MAX];
-            snprintf(path, sizeof path, "%s/%s/libnvrtc.so", home_at(i), places[k]);
-            if (access(path, R_OK) == 0 && bind(library_open((const char *const[]){path, NULL})))
-                return true;
-        }
-    return false;
-}
-
 static bool is_program(const char *folder, int len, const char *more) {
     snprintf(found.nvcc, sizeof found.nvcc, "%.*s%s/nvcc", len, folder, more);
     if (len > 0 && access(found.nvcc, X_OK) == 0)
@@ -91,7 +76,8 @@ static bool find_nvcc(void) {
 
 static void find(void) {
     int major = 0, minor = 0;
-    found.has_nvrtc = find_nvrtc() && !nvrtc.nvrtcVersion(&major, &minor);
+    void *library = cuda_library("nvrtc", (const int[CUDA_VERSIONS]){13, 12});
+    found.has_nvrtc = bind(library) && !nvrtc.nvrtcVersion(&major, &minor);
     if (found.has_nvrtc)
         snprintf(found.name, sizeof found.name, "NVRTC %d.%d", major, minor);
     else if (find_nvcc())

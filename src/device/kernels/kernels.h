@@ -36,8 +36,10 @@ struct kernel_target {
     void *(*load)(int unit, const char *code, size_t bytes, const char *symbol);
     bool (*launch)(int unit, void *kernel, int64_t groups, int threads, int arguments,
                    const struct kernel_argument *argument);
-    // A call that is not elementwise, by a library of the vendor where that is better. NULL: there is none.
+    // A call that is not elementwise, by a library of the vendor where that is better; and whether one runs all such calls,
+    // which then need no kernel of ours. NULL: there is none.
     enum kernel_taken (*take)(const struct kernel_place *p, const struct call *c);
+    bool (*takes)(int unit, const struct call *c);
 };
 
 // What a device of this kind has in its table.
@@ -147,5 +149,6 @@ kernel_question kernel_can_reduce, kernel_can_matmul, kernel_can_take;
 kernel_function kernel_reduce, kernel_matmul, kernel_concatenate, kernel_pad, kernel_slice_update, kernel_take,
     kernel_take_along, kernel_arange, kernel_arange_int, kernel_random_bits;
 const char *kernel_item_type(size_t bytes); // of elements that are only moved
+bool kernel_copy_out(const struct kernel_place *p, zl_array x, void *to); // row-major, to memory of the place
 
 #endif

@@ -1,9 +1,10 @@
 // kernels_matmul.c - products of matrices of any strides, in tiles that a group of threads shares.
 //
 // A group makes 64 x 64 elements of the result, each thread 4 x 4 of them, from pieces of 16 columns and rows that all of
-// it has brought to local memory. Half floats are multiplied and summed in f32.
+// it has brought to local memory. Half floats are multiplied and summed in f32, int8 in int32.
 
 #include "device/kernels/kernels.h"
+#include "op/ops.h"
 
 enum { TILE = 64, DEEP = 16 };
 
@@ -18,7 +19,7 @@ struct writer {
 };
 
 bool kernel_can_matmul(const struct call *c) {
-    return dtype_is_float((zl_dtype)c->in[0]->dtype);
+    return dtype_is_float((zl_dtype)c->in[0]->dtype) || c->op == &op_matmul_int8;
 }
 
 static const char text[] =
@@ -31,7 +32,7 @@ static const char text[] =
     "    widen(&value, &item);\n"
     "    return value;\n"
     "}\n\n"
-    "KERNEL zl_kernel(GLOBAL ITEM *y, GLOBAL const ITEM *a, i64 a_at, GLOBAL const ITEM *b, i64 b_at, idx m, "
+    "KERNEL zl_kernel(GLOBAL OUT *y, GLOBAL const ITEM *a, i64 a_at, GLOBAL const ITEM *b, i64 b_at, idx m, "
     "idx n, idx k,\n"
     "                 i64 a_row, i64 a_col, i64 b_row, i64 b_col, idx tiles, idx tiles_n, AXES batch, i32 "
     "axes) {\n"
@@ -72,7 +73,7 @@ static const char text[] =
     "        for (i32 j = 0; j < 4; j++) {\n"
     "            idx r = row + my_row + 16 * i, c = col + my_col + 16 * j;\n"
     "            if (r < m && c < n) {\n"
-    "                ITEM item;\n"
+    "                OUT item;\n"
     "                narrow(&item, &sum[i][j]);\n"
     "                y[(i64)r * n + c] = item;\n"
     "            }\n"
@@ -81,13 +82,19 @@ static const char text[] =
 
 static bool write_text(struct text *out, const void *data) {
     const struct writer *w = data;
-    zl_dtype dtype = (zl_dtype)w->r->dtype, wide = tile_reduce_gives(dtype);
+    zl_dtype dtype = (zl_dtype)w->r->dtype;
+    bool is_int = dtype == ZL_INT8;
+    zl_dtype wide = is_int ? ZL_INT32 : tile_reduce_gives(dtype), gives = is_int ? ZL_INT32 : dtype;
     kernel_begin(out, w->dialect, w->r->wide);
     if (!kernel_element(out, tile_cast_kernel(wide, dtype), w->dialect, "widen") ||
-        !kernel_element(out, tile_cast_kernel(dtype, wide), w->dialect, "narrow"))
+        !kernel_element(out, tile_cast_kernel(gives, wide), w->dialect, "narrow"))
         return false;
-    text_add(out, "#define ITEM %s\n#define WIDE %s\n#define FMA zl_fma_%s\n", kernel_memory_type(dtype),
-             kernel_memory_type(wide), kernel_memory_type(wide));
+    text_add(out, "#define ITEM %s\n#define WIDE %s\n#define OUT %s\n", kernel_memory_type(dtype),
+             kernel_memory_type(wide), kernel_memory_type(gives));
+    if (is_int)
+        text_add(out, "#define FMA(a, b, c) ((i32)((u32)(a) * (u32)(b) + (u32)(c)))\n");
+    else
+        text_add(out, "#define FMA zl_fma_%s\n", kernel_memory_type(wide));
     text_bytes(out, text, (int)sizeof text - 1);
     return true;
 }

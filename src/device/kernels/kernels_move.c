@@ -134,6 +134,15 @@ static struct side side_of(const struct kernel_place *p, zl_array x, union scala
     return (struct side){.number = room};
 }
 
+bool kernel_copy_out(const struct kernel_place *p, zl_array x, void *to) {
+    union scalar room;
+    OP_ROOM(int64_t, stride, x->ndim);
+    if (!stride)
+        return false;
+    shape_row_major(x->ndim, x->dim, stride);
+    return move(p, x, x->ndim, x->dim, (struct side){.memory = to, .stride = stride}, side_of(p, x, &room));
+}
+
 // Ops --------------------------------------------------------------------------------------------------------------
 
 bool kernel_concatenate(const struct kernel_place *p, const struct call *c) {

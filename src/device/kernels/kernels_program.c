@@ -21,6 +21,7 @@ static const struct {
     {&op_reduce[REDUCE_ALL], kernel_can_reduce, kernel_reduce},
     {&op_reduce[REDUCE_ANY], kernel_can_reduce, kernel_reduce},
     {&op_matmul, kernel_can_matmul, kernel_matmul},
+    {&op_matmul_int8, kernel_can_matmul, kernel_matmul},
     {&op_concatenate, NULL, kernel_concatenate},
     {&op_pad, NULL, kernel_pad},
     {&op_slice_update, NULL, kernel_slice_update, 1},
@@ -87,7 +88,10 @@ static bool needs_double(const char *dialect, const struct kernel_step *s, const
 bool kernels_can(const struct kernel_target *target, int unit, const struct call *c) {
     struct kernel_step s;
     struct kernel_limits limits;
-    return set_step(&s, c) && target->limits(unit, &limits) &&
+    bool knows = set_step(&s, c);
+    if (s.kind == STEP_OTHER && target->takes && target->takes(unit, c))
+        return true;
+    return knows && target->limits(unit, &limits) &&
            (s.kind == STEP_VIEW || limits.has_double || !needs_double(target->dialect, &s, c));
 }
 
@@ -143,7 +147,10 @@ static bool compute(const struct kernel_place *p, const struct kernel_step *s, c
     if (s->kind == STEP_VIEW || call_first(c)->size == 0)
         return true;
     enum kernel_taken taken = p->target->take ? p->target->take(p, c) : KERNEL_NOT_TAKEN;
-    return taken == KERNEL_NOT_TAKEN ? s->run(p, c) : taken == KERNEL_DONE;
+    if (taken != KERNEL_NOT_TAKEN)
+        return taken == KERNEL_DONE;
+    return s->run ? s->run(p, c)
+                  : error_false(ZL_ERROR_DEVICE, "%s: no library takes %s", c->op->name, array_text(call_first(c)));
 }
 
 static void run_one(const struct kernel_place *p, const struct kernel_step *s, struct binding *b, int index) {

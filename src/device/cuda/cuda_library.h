@@ -1,0 +1,46 @@
+// cuda_library.h - NVIDIA's libraries, opened when they are first needed, and the calls that they run.
+//
+// Nothing of theirs is needed to build: each file declares the few functions and numbers that it uses. Calls go to the unit's
+// stream. A library that is missing takes nothing.
+
+#ifndef CUDA_LIBRARY_H
+#define CUDA_LIBRARY_H
+
+#include "device/kernels/kernels.h"
+
+// cuda_library.c ----------------------------------------------------------------------------------------------------
+
+enum { CUDA_VERSIONS = 3 }; // of a library that are tried
+
+// Opens lib<name>.so, of the first of these versions that is found. Looked for in this order: the folder of ZL_CUDA, and
+// nowhere else if it is set; where the loader looks; folders of toolkits; packages of the Pythons in PATH. NULL: it is not there.
+void *cuda_library(const char *name, const int version[CUDA_VERSIONS]);
+
+// cuda_take.c -------------------------------------------------------------------------------------------------------
+
+// Whether a library here runs calls of this op, dtypes and arguments, whatever their sizes.
+bool cuda_takes(int unit, const struct call *c);
+enum kernel_taken cuda_take(const struct kernel_place *p, const struct call *c);
+
+// Memory for one call, given back in the order of the unit's work. NULL and an error.
+struct cuda_scratch {
+    void *memory;
+    size_t capacity;
+};
+void *cuda_scratch_open(const struct kernel_place *p, struct cuda_scratch *s, size_t bytes);
+void cuda_scratch_close(const struct kernel_place *p, struct cuda_scratch *s);
+// The first element of x on the place: where it lies if it is row-major, else of a copy that is. NULL and an error.
+void *cuda_row_major(const struct kernel_place *p, zl_array x, struct cuda_scratch *s);
+void *cuda_element(const struct kernel_place *p, zl_array x); // the first one, as x lies
+
+// A file for each library -------------------------------------------------------------------------------------------
+
+typedef bool cuda_question(const struct call *c);
+typedef enum kernel_taken cuda_function_of(const struct kernel_place *p, const struct call *c);
+
+cuda_question cuda_lt_can;           // cuda_lt.c: products of matrices, by cuBLASLt
+cuda_function_of cuda_lt_multiply;
+cuda_question cuda_fft_can;          // cuda_fft.c: Fourier transforms, by cuFFT
+cuda_function_of cuda_fft;
+
+#endif

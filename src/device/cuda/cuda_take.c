@@ -1,0 +1,57 @@
+// cuda_take.c - which library runs which op, and the memory that their calls share.
+
+#include "device/cuda/cuda.h"
+#include "device/cuda/cuda_library.h"
+#include "op/ops.h"
+
+// The ops -----------------------------------------------------------------------------------------------------------
+
+static const struct {
+    const struct op *op;
+    cuda_question *can;
+    cuda_function_of *take;
+} rows[] = {
+    {&op_matmul, cuda_lt_can, cuda_lt_multiply},
+    {&op_matmul_int8, cuda_lt_can, cuda_lt_multiply},
+    {&op_fft, cuda_fft_can, cuda_fft},
+};
+
+bool cuda_takes(int unit, const struct call *c) {
+    (void)unit;
+    for (size_t i = 0; i < COUNT(rows); i++)
+        if (rows[i].op == c->op)
+            return rows[i].can(c);
+    return false;
+}
+
+enum kernel_taken cuda_take(const struct kernel_place *p, const struct call *c) {
+    for (size_t i = 0; i < COUNT(rows); i++)
+        if (rows[i].op == c->op)
+            return rows[i].can(c) ? rows[i].take(p, c) : KERNEL_NOT_TAKEN;
+    return KERNEL_NOT_TAKEN;
+}
+
+// Memory ------------------------------------------------------------------------------------------------------------
+
+void *cuda_scratch_open(const struct kernel_place *p, struct cuda_scratch *s, size_t bytes) {
+    s->memory = device_alloc(p->target->device, p->unit, MAX_OF(bytes, (size_t)1), &s->capacity);
+    return s->memory;
+}
+
+void cuda_scratch_close(const struct kernel_place *p, struct cuda_scratch *s) {
+    if (s->memory)
+        device_free(p->target->device, p->unit, s->memory, s->capacity);
+    s->memory = NULL;
+}
+
+void *cuda_element(const struct kernel_place *p, zl_array x) {
+    char *memory = kernel_reach(p, x);
+    return memory ? memory + x->offset * (int64_t)array_item(x) : NULL;
+}
+
+void *cuda_row_major(const struct kernel_place *p, zl_array x, struct cuda_scratch *s) {
+    if (shape_is_row_major(x->ndim, x->dim, array_stride(x)))
+        return cuda_element(p, x);
+    void *copy = cuda_scratch_open(p, s, (size_t)x->size * array_item(x));
+    return copy && kernel_copy_out(p, x, copy) ? copy : NULL;
+}

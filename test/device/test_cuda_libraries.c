@@ -1,0 +1,159 @@
+// test_cuda_libraries.c - what NVIDIA's libraries compute for the device cuda, beside the CPU: every layout they are given.
+
+#include "test.h"
+
+#include "device/cuda/cuda.h"
+#include "op/ops.h"
+
+#include <math.h>
+
+// Both devices -----------------------------------------------------------------------------------------------------
+
+static bool skips(void) {
+    const char *reason = NULL;
+    if (cuda_open(&reason) && cuda_compiler())
+        return false;
+    test_skip(reason ? reason : zl_error());
+    zl_clear_error();
+    return true;
+}
+
+// Numbers of a seed, made on the CPU and brought to where they are used.
+static zl_array numbers(zl_shape shape, zl_dtype dtype, int seed) {
+    zl_scope scope = zl_scope_begin_on(zl_new_stream("cpu"));
+    zl_array key = zl_random_key(seed), x = zl_random_normal(shape, ZL_FLOAT32, NULL, NULL, key);
+    if (dtype == ZL_COMPLEX64)
+        x = zl_add(x, zl_multiply(zl_random_normal(shape, ZL_FLOAT32, NULL, NULL, zl_random_key(seed + 1000)),
+                                  zl_scalar_complex(0, 1)));
+    if (dtype == ZL_INT8)
+        x = zl_multiply(x, zl_scalar(40));
+    x = zl_astype(x, dtype);
+    CHECK(zl_eval(x));
+    return zl_scope_leave(scope, x);
+}
+
+typedef zl_array maker(const void *data);
+
+static zl_array make_on(const char *device, maker *make, const void *data) {
+    zl_scope scope = zl_scope_begin_on(zl_new_stream(device));
+    zl_array y = zl_retain(make(data));
+    if (!CHECK(y && zl_eval(y)))
+        test_note("%s on %s", zl_error() ? zl_error() : "no error", device);
+    zl_scope_end(scope);
+    return y;
+}
+
+static zl_array wide(zl_array x) {
+    return x && x->dtype == ZL_COMPLEX64 ? x : zl_astype(x, ZL_FLOAT64);
+}
+
+// The largest difference, by the largest of what is wanted.
+static void agree(const char *what, maker *make, const void *data, double bound) {
+    int64_t fallbacks = zl_counter("fallbacks");
+    zl_array got = make_on("cuda", make, data);
+    CHECK_EQ_INT(zl_counter("fallbacks"), fallbacks);
+    zl_array want = make_on("cpu", make, data);
+    zl_scope scope = zl_scope_begin_on(zl_new_stream("cpu"));
+    double most = zl_item(zl_max(zl_abs(wide(want))));
+    double error = zl_item(zl_max(zl_abs(zl_subtract(wide(got), wide(want)))));
+    if (!CHECK(error <= bound * fmax(1, most)))
+        test_note("%s: %g of %g", what, error, most);
+    zl_scope_end(scope);
+    zl_release(got);
+    zl_release(want);
+}
+
+// Products ---------------------------------------------------------------------------------------------------------
+
+struct product {
+    zl_dtype dtype;
+    int64_t batch[2], m, k, n;
+    int turned;   // bits: a, b are transposes
+    bool crossed; // batch axes of a the other way round
+    bool sparse;  // every second column of a
+    bool shared;  // one b for all
+};
+
+static zl_array multiply(const void *data) {
+    const struct product *p = data;
+    int64_t wide = p->sparse ? 2 * p->k : p->k;
+    int64_t first = p->batch[p->crossed], second = p->batch[!p->crossed];
+    zl_array a =
+        numbers(p->turned & 1 ? ZL_SHAPE(first, second, wide, p->m) : ZL_SHAPE(first, second, p->m, wide),
+                p->dtype, 1);
+    zl_array b = numbers(p->turned & 2 ? ZL_SHAPE(p->batch[0], p->batch[1], p->n, p->k)
+                                       : ZL_SHAPE(p->batch[0], p->batch[1], p->k, p->n),
+                         p->dtype, 2);
+    a = p->turned & 1 ? zl_swapaxes(a, 2, 3) : a;
+    b = p->turned & 2 ? zl_swapaxes(b, 2, 3) : b;
+    a = p->crossed ? zl_swapaxes(a, 0, 1) : a;
+    if (p->sparse)
+        a = zl_slice(a, ZL_SHAPE(0, 0, 0, 0), ZL_SHAPE(p->batch[0], p->batch[1], p->m, wide),
+                     ZL_SHAPE(1, 1, 1, 2));
+    if (p->shared)
+        b = zl_slice(b, ZL_SHAPE(0, 0, 0, 0), ZL_SHAPE(1, 1, p->k, p->n), ZL_SHAPE(1, 1, 1, 1));
+    return p->dtype == ZL_INT8 ? zl_matmul_int8(a, b) : zl_matmul(a, b);
+}
+
+TEST(products_by_libraries) {
+    static const struct {
+        zl_dtype dtype;
+        double bound;
+    } kinds[] = {{ZL_FLOAT32, 2e-6},  {ZL_BFLOAT16, 8e-3},  {ZL_FLOAT16, 1e-3},
+                 {ZL_FLOAT64, 1e-14}, {ZL_COMPLEX64, 2e-6}, {ZL_INT8, 0}};
+    static const int64_t sizes[][3] = {{1, 1, 1},   {64, 64, 64}, {70, 33, 65},
+                                       {1, 200, 5}, {5, 17, 1},   {128, 96, 16}};
+    if (skips())
+        return;
+    for (size_t d = 0; d < COUNT(kinds); d++)
+        for (int i = 0; i < (test_quick() ? 8 : 96); i++)
+            ZL_SCOPE {
+                const int64_t *size = sizes[i % (int)COUNT(sizes)];
+                struct product p = {kinds[d].dtype, {1 + i % 3, 1 + i % 2},
+                                    size[0],        size[1],
+                                    size[2],        i / 2 % 4,
+                                    i / 8 % 2,      i / 16 % 2,
+                                    i / 32 % 2};
+                agree("a product", multiply, &p, kinds[d].bound);
+            }
+}
+
+// The choices of a shape are timed at one of its uses.
+TEST(a_product_that_comes_again_by_libraries) {
+    if (skips())
+        return;
+    struct product p = {ZL_BFLOAT16, {1, 1}, 512, 1024, 768, 0, false, false, false};
+    for (int i = 0; i < 5; i++)
+        ZL_SCOPE
+            agree("a product again", multiply, &p, 8e-3);
+}
+
+// Fourier transforms -----------------------------------------------------------------------------------------------
+
+struct transform {
+    int n, axis, which;
+};
+
+static zl_array transform(const void *data) {
+    const struct transform *t = data;
+    int64_t dim[] = {3, 4, 5};
+    dim[t->axis] = t->which == 3 ? t->n / 2 + 1 : t->n;
+    zl_array x = numbers((zl_shape){dim, 3}, t->which == 2 ? ZL_FLOAT32 : ZL_COMPLEX64, 3);
+    switch (t->which) {
+    case 0: return zl_fft_fft(x, t->n, t->axis, "backward");
+    case 1: return zl_fft_ifft(x, t->n, t->axis, "ortho");
+    case 2: return zl_fft_rfft(x, t->n, t->axis, "forward");
+    default: return zl_fft_irfft(x, t->n, t->axis, "backward");
+    }
+}
+
+TEST(transforms_by_libraries) {
+    static const int counts[] = {1, 2, 3, 8, 17, 60, 128, 1009, 4096};
+    if (skips())
+        return;
+    for (size_t i = 0; i < COUNT(counts); i++)
+        for (int which = 0; which < 4; which++)
+            for (int axis = 0; axis < 3; axis++)
+                ZL_SCOPE
+                    agree("a transform", transform, &(struct transform){counts[i], axis, which}, 2e-6);
+}
