@@ -15,19 +15,13 @@ static const struct option options[] = {
     {0},
 };
 
-// The suite for the first chip that runs here.
-static const char *choose_suite(const struct invocation *call, char *error, size_t bytes) {
-    struct bench_specs specs;
-    struct bench_machine machine;
-    bool full = cli_option(call, "full"), is_tpu = false;
-    if (!bench_specs_open(&specs, cli_option(call, "specs"), error, bytes))
-        return NULL;
-    bench_detect(&machine, &specs, NULL);
-    bench_specs_close(&specs);
-    for (int i = machine.count - 1; i >= 0; i--)
-        if (machine.chip[i].device[0])
-            is_tpu = !strcmp(machine.chip[i].kind, "tpu");
-    return is_tpu ? full ? "tpu_full" : "tpu_simple" : full ? "full" : "simple";
+// Its kind decides: CPUs have the plain suites.
+static const char *suite_of(const struct bench_chip *chip, bool full) {
+    if (!strcmp(chip->kind, "tpu"))
+        return full ? "tpu_full" : "tpu_simple";
+    if (!strcmp(chip->kind, "gpu"))
+        return full ? "gpu_full" : "gpu_simple";
+    return full ? "full" : "simple";
 }
 
 static void print_changes(const struct bench_session *s, const char *folder) {
@@ -61,27 +55,30 @@ static void compare_with_last(struct bench_session *s) {
     bench_history_free(folders, count);
 }
 
-static int run(const struct invocation *call) {
-    struct bench_session session;
-    char error[512];
-    const char *suite = choose_suite(call, error, sizeof error);
-    if (!suite)
-        return cli_fail(call, "%s", error);
-    int code = bench_session_open(&session, call, suite);
+static int run_suite(struct bench_session *s) {
+    int code = bench_session_start(s, NULL);
     if (code != CLI_OK)
         return code;
-    if (cli_option(call, "short")) {
+    bench_session_measure(s, NULL);
+    compare_with_last(s);
+    code = bench_session_finish(s);
+    if (!s->call->json)
+        printf("\nreport: %s/report.html\n", s->run.folder);
+    return code;
+}
+
+static int run(const struct invocation *call) {
+    struct bench_session session;
+    int code = bench_session_open(&session, call, NULL);
+    const struct bench_chip *chip = code == CLI_OK ? bench_session_find_chip(&session) : NULL;
+    if (code == CLI_OK)
+        code = chip ? bench_session_take_suite(&session, suite_of(chip, cli_option(call, "full"))) : CLI_FAILED;
+    if (code == CLI_OK && cli_option(call, "short")) {
         session.suite.timing.seconds = session.suite.timing.warm_seconds = 0.03;
         session.suite.timing.least = 3;
     }
-    code = bench_session_start(&session, NULL);
-    if (code == CLI_OK) {
-        bench_session_measure(&session, NULL);
-        compare_with_last(&session);
-        code = bench_session_finish(&session);
-        if (!call->json)
-            printf("\nreport: %s/report.html\n", session.run.folder);
-    }
+    if (code == CLI_OK)
+        code = run_suite(&session);
     bench_session_close(&session);
     return code;
 }

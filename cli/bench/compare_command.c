@@ -186,7 +186,7 @@ static int run_check(const struct invocation *call) {
 const struct command cli_bench_check = {
     .name = "bench check",
     .operands = "[SUITE]",
-    .words = "simple gemm full tpu_simple tpu_gemm tpu_full",
+    .words = BENCH_SUITES,
     .summary = "A gate: fails when something got slower than a baseline",
     .details =
         "With --against, both programs measure in turns in one run, and noise of the machine hits both; "

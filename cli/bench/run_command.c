@@ -45,9 +45,9 @@ static int run(const struct invocation *call) {
 const struct command cli_bench_run = {
     .name = "bench run",
     .operands = "[SUITE]",
-    .words = "simple gemm full tpu_simple tpu_gemm tpu_full",
+    .words = BENCH_SUITES,
     .summary = "Measure a suite: a table, and a run folder with all samples and reports",
-    .details = "SUITE is simple (the default), gemm, full, tpu_simple, tpu_gemm, tpu_full, or a file.\n"
+    .details = "SUITE is simple (the default), gemm or full, the same after gpu_ or tpu_, or a file.\n"
                "Exit codes: 0 done, 1 something failed, 2 not asked rightly, 4 a result is suspect.\n"
                "  zellige bench run gemm --only bf16\n"
                "  zellige bench run --resume runs/20261115-190000",

@@ -1,5 +1,5 @@
-// session.c - one run from its options to its folder. Ctrl-C ends it after the configuration that is running; what was
-// measured is kept.
+// session.c - one run from its options to its folder. Ctrl-C gives up the configuration that is running; those that were
+// measured before it are kept.
 
 #include "session.h"
 
@@ -10,11 +10,16 @@
 static volatile sig_atomic_t interrupted;
 
 static void interrupt(int signal_number) {
-    (void)signal_number;
+    signal(signal_number, SIG_DFL); // a second one ends it at once
     interrupted = 1;
 }
 
 bool bench_session_interrupted(void) {
+    return interrupted;
+}
+
+static bool gives_up(void *context) {
+    (void)context;
     return interrupted;
 }
 
@@ -39,18 +44,6 @@ static int read_timing(struct bench_session *s) {
     return CLI_OK;
 }
 
-// The chip that a device name means; NULL after a message.
-static const struct bench_chip *choose_chip(struct bench_session *s) {
-    const char *wanted = cli_option(s->call, "device");
-    for (int i = 0; i < s->machine.count; i++) {
-        const struct bench_chip *chip = &s->machine.chip[i];
-        if (wanted ? !strcmp(chip->device, wanted) : chip->device[0] != 0)
-            return chip;
-    }
-    cli_fail(s->call, "no chip here runs as device '%s'; see zellige bench devices", wanted ? wanted : "cpu");
-    return NULL;
-}
-
 static void remember_command(struct bench_session *s, const char *suite) {
     struct bench_run *run = &s->run;
     size_t used =
@@ -63,28 +56,34 @@ static void remember_command(struct bench_session *s, const char *suite) {
                                      options[i].name, options[i].value ? " " : "", s->call->values[i]);
 }
 
+int bench_session_take_suite(struct bench_session *s, const char *suite) {
+    char error[512];
+    if (!bench_suite_open(&s->suite, suite, error, sizeof error))
+        return cli_usage(s->call, "%s", error);
+    snprintf(s->run.suite, sizeof s->run.suite, "%s", s->suite.name);
+    remember_command(s, s->suite.name);
+    return read_timing(s);
+}
+
 int bench_session_open(struct bench_session *s, const struct invocation *call, const char *suite) {
     char error[512];
     const char *peaks = cli_option(call, "peak"), *notes = cli_option(call, "notes");
     *s = (struct bench_session){.call = call};
+    int code = CLI_OK;
     if (!bench_specs_open(&s->specs, cli_option(call, "specs"), error, sizeof error))
         return cli_fail(call, "%s", error);
-    int code = CLI_OK;
+    snprintf(s->run.notes, sizeof s->run.notes, "%s", notes ? notes : "");
     if (peaks && !bench_specs_override(&s->specs, peaks, error, sizeof error))
         code = cli_usage(call, "%s", error);
-    else if (suite && !bench_suite_open(&s->suite, suite, error, sizeof error))
-        code = cli_usage(call, "%s", error);
-    else
-        code = read_timing(s);
-    snprintf(s->run.suite, sizeof s->run.suite, "%s", s->suite.name);
-    snprintf(s->run.notes, sizeof s->run.notes, "%s", notes ? notes : "");
-    remember_command(s, s->suite.name);
+    else if (suite)
+        code = bench_session_take_suite(s, suite);
     if (code != CLI_OK)
         bench_session_close(s);
     return code;
 }
 
 void bench_session_close(struct bench_session *s) {
+    zl_set_interrupt(NULL, NULL);
     bench_run_free(&s->run);
     bench_suite_close(&s->suite);
     bench_specs_close(&s->specs);
@@ -92,9 +91,37 @@ void bench_session_close(struct bench_session *s) {
 
 // Running ---------------------------------------------------------------------------------------------------
 
-static int find_subject(struct bench_session *s) {
+// A device that runs on none of the chips that were recognised: what it calls itself, without peaks.
+static const struct bench_chip *add_device(struct bench_session *s, const char *device) {
+    zl_device_info info;
+    for (int i = 0; zl_device(i, &info); i++) {
+        if (strcmp(info.device, device) || !info.available)
+            continue;
+        struct bench_chip *chip = bench_add_chip(&s->machine, NULL, info.model, "gpu");
+        chip->chips = chip->devices = 1;
+        snprintf(chip->device, sizeof chip->device, "%s", device);
+        bench_add_evidence(chip->evidence, "device %s calls it so; no chip that was recognised runs it", device);
+        return chip;
+    }
+    return NULL;
+}
+
+const struct bench_chip *bench_session_find_chip(struct bench_session *s) {
+    const char *wanted = cli_option(s->call, "device");
     bench_detect(&s->machine, &s->specs, NULL);
-    const struct bench_chip *chip = choose_chip(s);
+    for (int i = 0; i < s->machine.count; i++) {
+        const struct bench_chip *chip = &s->machine.chip[i];
+        if (wanted ? !strcmp(chip->device, wanted) : chip->device[0] != 0)
+            return chip;
+    }
+    const struct bench_chip *chip = wanted ? add_device(s, wanted) : NULL;
+    if (!chip)
+        cli_fail(s->call, "there is no device '%s' here; see zellige devices", wanted ? wanted : "cpu");
+    return chip;
+}
+
+static int find_subject(struct bench_session *s) {
+    const struct bench_chip *chip = bench_session_find_chip(s);
     if (!chip)
         return CLI_FAILED;
     if (!zl_use_device(chip->device))
@@ -146,6 +173,7 @@ int bench_session_start(struct bench_session *s, const char *resume) {
         bench_table_head(&s->run);
     signal(SIGINT, interrupt);
     signal(SIGTERM, interrupt);
+    zl_set_interrupt(gives_up, NULL);
     return code;
 }
 
@@ -154,6 +182,11 @@ struct bench_row *bench_session_one(struct bench_session *s, const struct bench_
     if (!row)
         return NULL;
     bench_measure_row(row, config, &s->run.subject, &s->suite.timing);
+    if (interrupted) {
+        free(row->second);
+        s->run.rows--;
+        return NULL;
+    }
     bench_journal_add(&s->run, row);
     bench_progress(0, 0, 0, NULL);
     if (!s->call->json)

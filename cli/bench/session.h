@@ -8,6 +8,8 @@
 
 enum { BENCH_SUSPECT_CODE = 4, BENCH_NOTHING_CODE = 3 }; // exit codes beside CLI_OK, CLI_FAILED and CLI_USAGE
 
+#define BENCH_SUITES "simple gemm full gpu_simple gpu_gemm gpu_full tpu_simple tpu_gemm tpu_full" // that are built in
+
 #define BENCH_SESSION_OPTIONS                                                                                          \
     {"device", 0, "NAME", NULL, "device to measure (default: the accelerator that is there, else cpu)"},               \
         {"out", 0, "FOLDER", NULL, "where run folders go (default runs)"},                                             \
@@ -30,9 +32,12 @@ struct bench_session {
 
 // CLI_OK, or an exit code after a message. suite: a name or a file; NULL: none.
 int bench_session_open(struct bench_session *s, const struct invocation *call, const char *suite);
+int bench_session_take_suite(struct bench_session *s, const char *suite); // where it was opened without one
+const struct bench_chip *bench_session_find_chip(struct bench_session *s); // that runs; NULL after a message
 int bench_session_start(struct bench_session *s, const char *resume); // finds peaks, makes the folder
 void bench_session_measure(struct bench_session *s, const char *only);
-struct bench_row *bench_session_one(struct bench_session *s, const struct bench_config *config); // NULL: out of memory
+// NULL: out of memory, or interrupted before it was measured.
+struct bench_row *bench_session_one(struct bench_session *s, const struct bench_config *config);
 bool bench_session_interrupted(void);
 bool bench_session_write(struct bench_session *s); // the folder's files and the history; false after a message
 int bench_session_finish(struct bench_session *s); // the same, and the exit code

@@ -150,8 +150,7 @@ bool bench_suite_open(struct bench_suite *suite, const char *name, char *error, 
                                : bench_json_load(name, error, error_bytes);
     if (!root && !built_in && access(name, R_OK))
         snprintf(error, error_bytes,
-                 "no suite '%s': there are simple, gemm, full, tpu_simple, tpu_gemm and tpu_full, "
-                 "or give a file",
+                 "no suite '%s': there are simple, gemm and full, each also after gpu_ or tpu_, or give a file",
                  name);
     if (root && bench_json_text_of(root, "name")[0])
         snprintf(suite->name, sizeof suite->name, "%.63s", bench_json_text_of(root, "name"));

@@ -57,6 +57,16 @@ echo '{"items": [{"work": "gemm", "sizes": [[2, 3]]}, {"work": "gemm", "sizes": 
 check "a configuration that fails is a row, and the rest goes on" exits 1 "$zellige" bench run "$tmp/bad.json" "${quick[@]}" --out "$tmp/runs"
 check "its error is in the row" metrics "'m, n, k' in r['gemm/f32/2x3']['note'] and r['gemm/f32/8']['status'] == 'ok'"
 
+# A device that runs on no chip of the table, and has no kernel for everything.
+if "$zellige" devices | grep -q '^opencl *0'; then
+    echo '{"items": [{"work": "gemm", "sizes": [64]}, {"work": "spmv", "ops": ["banded"], "sizes": [[1000, 3]]}]}' >"$tmp/opencl.json"
+    check "a device without a known chip" exits 0 "$zellige" bench run "$tmp/opencl.json" --device opencl "${quick[@]}" --out "$tmp/runs"
+    check "its peaks are not known" metrics "d['subject']['chip'] == '' and r['gemm/f32/64']['utilisation'] is None"
+    check "what would run on the CPU is absent, and says so" metrics "r['spmv.banded/f32/1000x3']['status'] == 'absent' and 'CPU' in r['spmv.banded/f32/1000x3']['note']"
+else
+    skip "another device" "no OpenCL"
+fi
+
 # kill -9 in the middle: what the journal has is not measured again.
 python3 - >"$tmp/long.json" <<'END'
 import json
@@ -95,8 +105,11 @@ for _ in $(seq 600); do
     sleep 0.05
 done
 kill -TERM $victim
+since=$SECONDS
 wait $victim
 code=$?
+soon() { [ $((SECONDS - since)) -le 20 ]; } # the rest of the suite takes longer
+check "an interruption ends it soon" soon
 interrupted() { [ "$code" = 1 ] && grep -q '"status": "interrupted"' "$tmp"/interrupted/*/metrics.json; }
 check "an interrupted run is written as such" interrupted
 finish
