@@ -75,7 +75,7 @@ struct storage *device_storage(const struct device *d, int unit, size_t bytes);
 void *device_reach(const struct device *d, int unit, struct storage *s);
 bool device_fetch(struct storage *s); // makes the host's copy; false and an error
 // The first bytes of s, which only units hold, straight to where they are wanted; false and an error.
-bool device_read(struct storage *s, void *out, size_t bytes);
+bool device_download(struct storage *s, void *out, size_t bytes);
 // s, which nothing else refers to, will be written on the unit: its other copies go. False: it has none there, nor can have.
 bool device_claim(const struct device *d, int unit, struct storage *s);
 void device_publish(const struct device *d, int unit, struct storage *s); // what writes s has been asked for

@@ -253,7 +253,7 @@ bool device_fetch(struct storage *s) {
     return ok;
 }
 
-bool device_read(struct storage *s, void *out, size_t bytes) {
+bool device_download(struct storage *s, void *out, size_t bytes) {
     struct replica *r = atomic_load_explicit(&s->replica, memory_order_acquire);
     counter_add(COUNTER_DOWNLOADS, 1);
     return r->device->copy(r->unit, out, r->memory, bytes, true);

@@ -60,7 +60,7 @@ bool zl_copy_to(zl_array a, void *out, size_t bytes) {
     ZL_SCOPE {
         zl_array whole = a ? zl_contiguous(a, false) : NULL;
         if (whole && bytes && eval_arrays("zl_copy_to", 1, &whole, true) && is_elsewhere(whole)) {
-            ok = device_read(whole->storage, out, bytes);
+            ok = device_download(whole->storage, out, bytes);
         } else {
             const void *data = read_dense("zl_copy_to", whole);
             ok = data || (ok && !bytes && !zl_error());
