@@ -202,6 +202,13 @@ static inline void cpu_indices_next(const struct indices *i, int64_t from, int64
     cpu_indices_read(i->data + from * i->step, i->step, i->dtype, n, out);
 }
 
+// An axis that is indexed: its elements, the last position that counts, bytes from one to the next.
+struct indices_axis {
+    int64_t dim, last, step;
+};
+// Adds how far positions [from, from + n) are from the first; an index out of range means the nearest.
+void cpu_indices_add(const struct indices *i, const struct indices_axis *axis, int64_t from, int64_t n, int64_t *offset);
+
 // Of dim elements, the one that an index means, counted from the end if it is negative.
 static inline int64_t cpu_from_start(int64_t index, int64_t dim) {
     return index < 0 ? index + dim : index;

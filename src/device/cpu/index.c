@@ -95,8 +95,7 @@ bool cpu_take(const struct call *c) {
 // An axis that is indexed.
 struct place {
     struct indices indices;
-    int64_t dim, last; // elements, and the last position where a slice fits
-    int64_t step;      // bytes
+    struct indices_axis axis;
 };
 
 struct places {
@@ -119,9 +118,8 @@ static bool open_places(struct places *p, zl_array x, int count, const zl_array 
     for (; p->count < count; p->count++) {
         int64_t axis = axes[p->count];
         struct place *to = &p->place[p->count];
-        to->dim = x->dim[axis];
-        to->last = x->dim[axis] - size[axis];
-        to->step = array_stride(x)[axis] * (int64_t)array_item(x);
+        to->axis = (struct indices_axis){x->dim[axis], x->dim[axis] - size[axis],
+                                         array_stride(x)[axis] * (int64_t)array_item(x)};
         if (!cpu_indices_open(&to->indices, indices[p->count])) {
             close_places(p);
             return false;
@@ -141,20 +139,13 @@ struct gathering {
     struct slice_move slice;
 };
 
-static void add_nearest(const struct place *p, int64_t from, int64_t n, int64_t *offset) {
-    int64_t at[INDICES_BLOCK];
-    cpu_indices_next(&p->indices, from, n, at);
-    for (int64_t i = 0; i < n; i++)
-        offset[i] += cpu_position(at[i], p->dim, p->last) * p->step;
-}
-
 static void gather_part(const void *context, int64_t from, int64_t to) {
     const struct gathering *g = context;
     for (int64_t n; from < to; from += n) {
         int64_t offset[INDICES_BLOCK] = {0};
         n = MIN_OF(to - from, INDICES_BLOCK);
         for (int k = 0; k < g->places.count; k++)
-            add_nearest(&g->places.place[k], from, n, offset);
+            cpu_indices_add(&g->places.place[k].indices, &g->places.place[k].axis, from, n, offset);
         if (g->slice.layout.size == 1)
             g->elements(g->out + from * g->bytes, g->data, offset, n);
         for (int64_t i = 0; g->slice.layout.size > 1 && i < n; i++) {
@@ -205,9 +196,9 @@ static void add_within(const struct place *p, int64_t low, int64_t high, int64_t
     int64_t index[INDICES_BLOCK];
     cpu_indices_next(&p->indices, from, n, index);
     for (int64_t i = 0; i < n; i++) {
-        int64_t at = index[i] < 0 ? index[i] + p->dim : index[i];
+        int64_t at = index[i] < 0 ? index[i] + p->axis.dim : index[i];
         bool within = at >= low && at <= high && offset[i] != LEFT_OUT;
-        offset[i] = within ? offset[i] + at * p->step : LEFT_OUT;
+        offset[i] = within ? offset[i] + at * p->axis.step : LEFT_OUT;
     }
 }
 
@@ -216,7 +207,7 @@ static void find_places(const struct places *p, int64_t low, int64_t high, int64
     for (int64_t i = 0; i < n; i++)
         offset[i] = 0;
     for (int k = 0; k < p->count; k++)
-        add_within(&p->place[k], k ? 0 : low, k ? p->place[k].last : high, from, n, offset);
+        add_within(&p->place[k], k ? 0 : low, k ? p->place[k].axis.last : high, from, n, offset);
 }
 
 // A block of updates, the first of which is at w; more come after it.
@@ -253,9 +244,9 @@ static void scatter_part(const void *context, int64_t low, int64_t end) {
 static void run_scatter(const struct scattering *s) {
     int64_t bytes = s->slice.layout.size * (int64_t)s->slice.item;
     const struct place *first = s->places.place;
-    bool splits = s->places.count && first->last + 1 == first->dim && bytes >= SPLIT_LEAST &&
+    bool splits = s->places.count && first->axis.last + 1 == first->axis.dim && bytes >= SPLIT_LEAST &&
                   bytes * s->count >= CPU_SPLIT;
-    int64_t positions = s->places.count ? first->last + 1 : 1;
+    int64_t positions = s->places.count ? first->axis.last + 1 : 1;
     cpu_split(positions, splits ? positions / pool_threads() + 1 : positions, scatter_part, s);
 }
 

@@ -60,3 +60,41 @@ void cpu_indices_read(const char *data, int64_t step, zl_dtype dtype, int64_t n,
     default: READ(int64_t);
     }
 }
+
+// Indices one behind the other, along axes that 32 bits are enough for: vectors multiply those.
+#define ADD_NARROW(name, type, position)                                                                \
+    static void name(const char *data, const struct indices_axis *axis, int64_t n,                      \
+                     int64_t *restrict offset) {                                                        \
+        const int32_t dim = (int32_t)axis->dim, last = (int32_t)axis->last, step = (int32_t)axis->step; \
+        (void)dim;                                                                                      \
+        for (int64_t i = 0; i < n; i++) {                                                               \
+            type index;                                                                                 \
+            memcpy(&index, data + i * (int64_t)sizeof index, sizeof index);                             \
+            offset[i] += (int64_t)(position)*step;                                                      \
+        }                                                                                               \
+    }
+ADD_NARROW(add_unsigned, uint32_t, (int32_t)MIN_OF(index, (uint32_t)last))
+ADD_NARROW(add_signed, int32_t, MIN_OF(MAX_OF(index + (index < 0 ? dim : 0), 0), last))
+
+static bool fits_narrow(const struct indices_axis *axis) {
+    return axis->dim <= INT32_MAX && axis->step <= INT32_MAX && axis->step >= INT32_MIN;
+}
+
+void cpu_indices_add(const struct indices *list, const struct indices_axis *axis, int64_t from, int64_t n,
+                     int64_t *offset) {
+    const char *data = list->data + from * list->step;
+    if (list->step == 4 && fits_narrow(axis) && list->dtype == ZL_UINT32) {
+        add_unsigned(data, axis, n, offset);
+        return;
+    }
+    if (list->step == 4 && fits_narrow(axis) && list->dtype == ZL_INT32) {
+        add_signed(data, axis, n, offset);
+        return;
+    }
+    for (int64_t at[INDICES_BLOCK], i = 0, part; i < n; i += part) {
+        part = MIN_OF(n - i, INDICES_BLOCK);
+        cpu_indices_next(list, from + i, part, at);
+        for (int64_t k = 0; k < part; k++)
+            offset[i + k] += cpu_position(at[k], axis->dim, axis->last) * axis->step;
+    }
+}
