@@ -30,6 +30,7 @@ struct scanning {
     int64_t item, wide; // bytes of an element, and as it is kept
     union scalar start; // what no elements give
     scan_chains_fn *chains;
+    scan_total_fn *total;   // may be NULL
     row_fn *const *rows;    // combine elements, by their form
     row_fn *row, *after;    // elements with elements, with one element
     row_fn *widen, *narrow; // NULL: elements are kept as they are
@@ -124,16 +125,24 @@ struct shared_line {
     union scalar *total; // of strips; then, of each piece, what came before it
 };
 
+// What the strips of a block at an element come to.
+static void add_up_block(const struct shared_line *l, int64_t at, char *room) {
+    const char *elements = read_line(l->s, l->from + at * l->s->step[FROM], BLOCK, room);
+    for (int64_t i = 0; i < BLOCK; i += STRIP)
+        l->s->total(elements + i * l->s->wide, STRIP, &l->total[(at + i) / STRIP]);
+}
+
+static void scan_up_block(const struct shared_line *l, int64_t at, char *kept) {
+    scan_block(l->s, l->from + at * l->s->step[FROM], BLOCK, kept);
+    for (int64_t i = 0; i < BLOCK; i += STRIP)
+        memcpy(&l->total[(at + i) / STRIP], last_of(l->s, kept + i * l->s->wide, STRIP), (size_t)l->s->wide);
+}
+
 static void add_up_part(const void *context, int64_t piece, int64_t end) {
     const struct shared_line *l = context;
     _Alignas(64) char kept[BLOCK * sizeof(union scalar)];
-    for (int64_t at = piece * l->piece, n; at < end * l->piece; at += n) {
-        n = BLOCK;
-        scan_block(l->s, l->from + at * l->s->step[FROM], n, kept);
-        for (int64_t i = 0; i < n; i += STRIP)
-            memcpy(&l->total[(at + i) / STRIP], last_of(l->s, kept + i * l->s->wide, STRIP),
-                   (size_t)l->s->wide);
-    }
+    for (int64_t at = piece * l->piece; at < end * l->piece; at += BLOCK)
+        (l->s->total ? add_up_block : scan_up_block)(l, at, kept);
 }
 
 static void scan_piece_part(const void *context, int64_t piece, int64_t end) {
@@ -312,6 +321,7 @@ static bool choose_rows(struct scanning *s, enum scan which, zl_dtype dtype) {
     bool is_half = dtype == ZL_FLOAT16 || dtype == ZL_BFLOAT16;
     zl_dtype kept = is_half ? ZL_FLOAT32 : dtype;
     s->chains = cpu_scan_chains(which, kept);
+    s->total = cpu_scan_total(which, kept);
     s->rows = rows->op[ops[which]][kept];
     s->row = s->rows[0];
     s->after = s->rows[2];

@@ -102,7 +102,28 @@ INLINE bool any_lane(vec_uint64_t mask) {
         }                                                                                                    \
     }
 
-#define SCAN(name, type, identity, combine, changes)                                                 \
+// The last element of a chain of whole vectors, in the order in which SCAN() comes to it; where order does not matter, lanes
+// are combined at the end.
+#define TOTAL(name, type, identity, combine, ordered)                         \
+    static void total_##name(const char *from, int64_t n, void *total) {      \
+        const vec_##type none = (type)(identity) - (vec_##type){0};           \
+        vec_##type v, seen = none, kept = none;                               \
+        for (int64_t at = 0; at < n * (int64_t)sizeof(type); at += 16) {      \
+            memcpy(&v, from + at, 16);                                        \
+            if (ordered) {                                                    \
+                DOUBLE(type, 1, combine)                                      \
+                DOUBLE(type, 2, combine)                                      \
+                DOUBLE(type, 4, combine)                                      \
+                DOUBLE(type, 8, combine)                                      \
+            }                                                                 \
+            seen = combine(type, seen, v);                                    \
+        }                                                                     \
+        if (!(ordered))                                                       \
+            seen = name##_vector(seen, none, &kept, false);                   \
+        memcpy(total, (const char *)&seen + 16 - sizeof(type), sizeof(type)); \
+    }
+
+#define SCAN(name, type, identity, combine, changes, ordered)                                        \
     INLINE vec_##type name##_vector(vec_##type v, vec_##type none, vec_##type *kept, bool is_long) { \
         if (is_long && !changes(type, *kept, v))                                                     \
             return *kept;                                                                            \
@@ -116,6 +137,7 @@ INLINE bool any_lane(vec_uint64_t mask) {
     }                                                                                                \
     SCAN_TOGETHER(name, type, identity, 1)                                                           \
     SCAN_TOGETHER(name, type, identity, 4)                                                           \
+    TOTAL(name, type, identity, combine, ordered)                                                    \
     static void scan_##name(const struct chains *c, row_fn *const *rows) {                           \
         int k = 0;                                                                                   \
         (void)rows;                                                                                  \
@@ -125,20 +147,20 @@ INLINE bool any_lane(vec_uint64_t mask) {
             name##_by_1(c, k);                                                                       \
     }
 
-#define SCAN_SUMS(name, type, zero)               \
-    SCAN(name##_sum, type, zero, VEC_ADD, ALWAYS) \
-    SCAN(name##_prod, type, 1, VEC_MUL, ALWAYS)
+#define SCAN_SUMS(name, type, zero, ordered)               \
+    SCAN(name##_sum, type, zero, VEC_ADD, ALWAYS, ordered) \
+    SCAN(name##_prod, type, 1, VEC_MUL, ALWAYS, ordered)
 #define SCAN_EXTREMES(name, type, least, most, if_larger, if_smaller) \
-    SCAN(name##_max, type, least, VEC_MAX, if_larger)                 \
-    SCAN(name##_min, type, most, VEC_MIN, if_smaller)
+    SCAN(name##_max, type, least, VEC_MAX, if_larger, false)          \
+    SCAN(name##_min, type, most, VEC_MIN, if_smaller, false)
 
 // Sums wrap around: those of signed numbers are the same bits.
-SCAN_SUMS(u8, uint8_t, 0)
-SCAN_SUMS(u16, uint16_t, 0)
-SCAN_SUMS(u32, uint32_t, 0)
-SCAN_SUMS(u64, uint64_t, 0)
-SCAN_SUMS(f32, float, -0.0f)
-SCAN_SUMS(f64, double, -0.0)
+SCAN_SUMS(u8, uint8_t, 0, false)
+SCAN_SUMS(u16, uint16_t, 0, false)
+SCAN_SUMS(u32, uint32_t, 0, false)
+SCAN_SUMS(u64, uint64_t, 0, false)
+SCAN_SUMS(f32, float, -0.0f, true)
+SCAN_SUMS(f64, double, -0.0, true)
 SCAN_EXTREMES(u8, uint8_t, 0, UINT8_MAX, ALWAYS, ALWAYS)
 SCAN_EXTREMES(u16, uint16_t, 0, UINT16_MAX, ALWAYS, ALWAYS)
 SCAN_EXTREMES(u32, uint32_t, 0, UINT32_MAX, ALWAYS, ALWAYS)
@@ -149,8 +171,8 @@ SCAN_EXTREMES(i32, int32_t, INT32_MIN, INT32_MAX, ALWAYS, ALWAYS)
 SCAN_EXTREMES(i64, int64_t, INT64_MIN, INT64_MAX, ALWAYS, ALWAYS)
 SCAN_EXTREMES(f32, float, -INFINITY, INFINITY, IF_LARGER, IF_SMALLER)
 SCAN_EXTREMES(f64, double, -INFINITY, INFINITY, IF_LARGER, IF_SMALLER)
-SCAN(bool_or, uint8_t, 0, VEC_OR, ALWAYS)
-SCAN(bool_and, uint8_t, 1, VEC_AND, ALWAYS)
+SCAN(bool_or, uint8_t, 0, VEC_OR, ALWAYS, false)
+SCAN(bool_and, uint8_t, 1, VEC_AND, ALWAYS, false)
 
 // Complex numbers go from element to element.
 #define SCAN_COMPLEX(name, combine)                                                   \
@@ -210,6 +232,25 @@ enum { PIECES = SCAN_CHAINS, PIECES_LEAST = 64 }; // pieces; elements of a chain
 SCAN_LOGS(f32_logs, float)
 SCAN_LOGS(f64_logs, double)
 SCAN_LOGS(c64_logs, complex64)
+
+scan_total_fn *cpu_scan_total(enum scan which, zl_dtype dtype) {
+#define TOTALS(sums, name) \
+    { total_##sums##_sum, total_##sums##_prod, total_##name##_max, total_##name##_min }
+    static scan_total_fn *const totals[ZL_DTYPE_COUNT][SCAN_LOGADDEXP + 1] = {
+        [ZL_BOOL] = {total_bool_or, total_bool_and, total_bool_or, total_bool_and},
+        [ZL_UINT8] = TOTALS(u8, u8),
+        [ZL_UINT16] = TOTALS(u16, u16),
+        [ZL_UINT32] = TOTALS(u32, u32),
+        [ZL_UINT64] = TOTALS(u64, u64),
+        [ZL_INT8] = TOTALS(u8, i8),
+        [ZL_INT16] = TOTALS(u16, i16),
+        [ZL_INT32] = TOTALS(u32, i32),
+        [ZL_INT64] = TOTALS(u64, i64),
+        [ZL_FLOAT32] = TOTALS(f32, f32),
+        [ZL_FLOAT64] = TOTALS(f64, f64),
+    };
+    return totals[dtype][which];
+}
 
 scan_chains_fn *cpu_scan_chains(enum scan which, zl_dtype dtype) {
 #define ROW(sums, name, logs) \
