@@ -62,7 +62,7 @@ static void try_damaged(const char *format, const void *data, size_t bytes, unsi
 }
 
 TEST(damaged_files) {
-    int64_t count = test_long() ? 200000 : test_quick() ? 400 : 4000; // of each format
+    int64_t count = test_long() ? 1000000 : test_quick() ? 400 : 4000; // of each format
     for (size_t f = 0; f < COUNT(formats); f++) {
         zl_file *file = make_file(formats[f]);
         size_t bytes = 0;
