@@ -9,7 +9,7 @@ enum { OUT, A, B };
 
 enum {
     FLOPS_LARGE = 1 << 25,     // of a product that all threads share, if there are few
-    FLOPS_LEAST = 1 << 21,     // that are worth a second thread
+    FLOPS_LEAST = 1 << 20,     // that are worth a second thread
     FLOPS_OF_VECTOR = 1 << 17, // the same where each element is read from memory for two of them
     EDGE = 48,                 // parts are cut at multiples of it
 };

@@ -8,8 +8,8 @@
 enum {
     THIN_MOST = 16, // vectors
     SIDE = 4,       // that are multiplied side by side
-    LINES = 8,      // that are added up at once
-    PIECE = 512,    // elements of results that stay in L1 meanwhile
+    STREAMS = 4, // in which lines of the matrix are read, each through memory without a gap (gemm_vector.c)
+    PIECE = 1 << 18, // bytes of results that stay in the caches meanwhile
 };
 
 #define THIN(name) name##_f32
@@ -56,22 +56,41 @@ static bool gather_vectors(struct thin *t, int64_t item) {
     return true;
 }
 
+typedef void few_fn(int64_t rows, const void *vectors, int64_t x_row, const void *matrix, int64_t line,
+                    int64_t k, int64_t n, void *to, int64_t y_row);
+
+// All vectors, a few at a time, which read the matrix again: blocks of its lines that stay in L2 meanwhile.
+static void multiply_lines(const struct thin *t, int64_t item, few_fn *few, const char *a, int64_t n,
+                           char *y) {
+    const bool along = t->along == 1;
+    const int64_t line = along ? t->line : t->along, lines = along ? n : t->k, length = along ? t->k : n;
+    const int64_t fit = MAX_OF(cpu_cache_bytes(2) / 2 / (length * item), STREAMS);
+    const int64_t block = t->count > SIDE ? MIN_OF(fit, lines) : lines;
+    for (int64_t i = 0, some; i < lines; i += some) {
+        some = MIN_OF(block, lines - i);
+        for (int64_t r = 0; r < t->count; r += SIDE) {
+            const char *x = t->x + r * t->x_row * item;
+            few(t->count - r, along ? x : x + i * item, t->x_row, a + i * line * item, line,
+                along ? t->k : some, along ? some : n, y + (r * n + (along ? i : 0)) * item, n);
+        }
+    }
+}
+
 bool cpu_thin_gemm(zl_dtype dtype, const struct gemm *g) {
-    const bool is_single = dtype == ZL_FLOAT32;
-    const int64_t item = (int64_t)zl_dtype_size(dtype);
     struct thin t = thin_of(g);
-    char *sums = cpu_scratch(SCRATCH_LINES, (size_t)(t.count * PIECE * item));
+    const int64_t item = (int64_t)zl_dtype_size(dtype);
+    const bool along = t.along == 1;
+    few_fn *few = dtype == ZL_FLOAT32 ? (along ? few_along_f32 : few_across_f32)
+                                      : (along ? few_along_f64 : few_across_f64);
+    const int64_t piece = MIN_OF(PIECE / (t.count * item), t.n);
+    char *sums = cpu_scratch(SCRATCH_LINES, (size_t)(t.count * piece * item));
     if (!sums || !gather_vectors(&t, item))
         return false;
     for (int64_t j = 0, n; j < t.n; j += n) {
-        n = MIN_OF(PIECE, t.n - j);
-        const char *a = t.a + j * t.line * item;
-        if (t.along == 1) {
-            (is_single ? along_f32 : along_f64)(t.count, t.x, t.x_row, a, t.line, t.k, n, sums, n);
-        } else {
+        n = MIN_OF(piece, t.n - j);
+        if (!along)
             memset(sums, 0, (size_t)(t.count * n * item));
-            (is_single ? across_f32 : across_f64)(t.count, t.x, t.x_row, a, t.along, t.k, n, sums, n);
-        }
+        multiply_lines(&t, item, few, t.a + j * t.line * item, n, sums);
         cpu_move((size_t)item, t.y + j * t.y_col * item, (struct stride2){t.y_row * item, t.y_col * item},
                  sums, (struct stride2){n * item, item}, t.count, n);
     }
