@@ -3,8 +3,8 @@
 
 #include "pass/pass.h"
 
-// Nodes of a formula that may be computed twice; most stores of a map; most paths through a formula.
-enum { SHORT = 6, STORES = 16, PATHS = 2000 };
+// Nodes of a formula that may be computed twice; most stores of a map.
+enum { SHORT = 6, STORES = 16 };
 
 // What becomes of a store of the first map.
 enum fate {
@@ -60,15 +60,6 @@ static expr rename(struct renaming *r, expr e) {
 }
 
 // Whether it may be done ----------------------------------------------------------------------------------------------
-
-static bool is_plain_map(const struct tile_stmt *s) {
-    if (s->kind != TILE_MAP || !s->body)
-        return false;
-    for (const struct tile_stmt *b = s->body; b; b = b->next)
-        if (b->kind != TILE_STORE || b->mask)
-            return false;
-    return true;
-}
 
 static bool have_same_points(const struct tile_stmt *a, const struct tile_stmt *b) {
     bool same = a->indices == b->indices;
@@ -177,42 +168,11 @@ static bool append_renamed(struct renaming *r, struct tile_stmt *first, struct t
 
 // Who else reads -------------------------------------------------------------------------------------------------------
 
-static bool loads(expr e, const struct tile_buffer *memory) {
-    if (e->op == TILE_LOAD && tile_memory_of(e->buffer) == memory)
-        return true;
-    for (int i = 0; i < tile_operands(e); i++)
-        if (loads(tile_operand(e, i), memory))
-            return true;
-    return false;
-}
-
-static bool is_used(const struct tile_stmt *body, const struct tile_buffer *memory) {
-    for (const struct tile_stmt *s = body; s; s = s->next) {
-        expr root[TILE_STMT_EXPRS];
-        int count = tile_stmt_exprs(s, root);
-        bool used = s->buffer && tile_memory_of(s->buffer) == memory;
-        for (int i = 0; i < 3; i++)
-            used |= s->region[i].buffer && tile_memory_of(s->region[i].buffer) == memory;
-        for (int i = 0; i < count && !used; i++)
-            used = root[i] && loads(root[i], memory);
-        if (used || is_used(s->body, memory) || is_used(s->other, memory))
-            return true;
-    }
-    return false;
-}
-
-static bool is_made_in(const struct tile_stmt *list, const struct tile_buffer *memory) {
-    for (const struct tile_stmt *s = list; s; s = s->next)
-        if (s->kind == TILE_ALLOC && s->buffer == memory)
-            return true;
-    return false;
-}
-
 // What a map stores in memory of this round of the block, and nothing behind the next map reads.
 static bool is_last_seen(const struct tile_stmt *list, const struct tile_stmt *store,
                          const struct tile_stmt *next) {
     const struct tile_buffer *memory = tile_memory_of(store->buffer);
-    return memory->memory != TILE_GLOBAL && is_made_in(list, memory) && !is_used(next->next, memory);
+    return memory->memory != TILE_GLOBAL && pass_is_made_in(list, memory) && !pass_uses(next->next, memory);
 }
 
 static int nodes_of(expr e) {
@@ -225,7 +185,7 @@ static int nodes_of(expr e) {
 // Whether the formula loads memory that one of the stores, or one but `but`, changes: it would be another value later.
 static bool is_changed(const struct tile_stmt *stores, expr value, const struct tile_stmt *but) {
     for (const struct tile_stmt *s = stores; s; s = s->next)
-        if (s != but && loads(value, tile_memory_of(s->buffer)))
+        if (s != but && pass_loads(value, tile_memory_of(s->buffer)))
             return true;
     return false;
 }
@@ -234,7 +194,7 @@ static bool is_changed(const struct tile_stmt *stores, expr value, const struct 
 static bool is_shared(const struct tile_stmt *stores, const struct tile_stmt *store) {
     for (const struct tile_stmt *s = stores; s; s = s->next) {
         const struct tile_buffer *memory = tile_memory_of(store->buffer);
-        if (s != store && (tile_memory_of(s->buffer) == memory || loads(s->value, memory)))
+        if (s != store && (tile_memory_of(s->buffer) == memory || pass_loads(s->value, memory)))
             return true;
     }
     return false;
@@ -291,44 +251,14 @@ static void fuse_list(struct tile_kernel *kernel, struct tile_stmt *list) {
     for (struct tile_stmt *s = list; s && !kernel->failed; s = s->next) {
         fuse_list(kernel, s->body);
         fuse_list(kernel, s->other);
-        while (s->next && is_plain_map(s) && is_plain_map(s->next) && have_same_points(s, s->next) &&
+        while (s->next && pass_is_plain_map(s) && pass_is_plain_map(s->next) && have_same_points(s, s->next) &&
                fuse_pair(kernel, list, s))
             ;
     }
 }
 
-// Formulas are walked along their paths, of which shared nodes make many.
-struct paths {
-    int *count; // by id
-    bool many;
-};
-
-static int count_paths(struct paths *p, expr e) {
-    int *count = &p->count[e->id];
-    if (!*count) {
-        *count = 1;
-        for (int i = 0; i < tile_operands(e); i++)
-            *count = MIN_OF(*count + count_paths(p, tile_operand(e, i)), PATHS);
-    }
-    return *count;
-}
-
-static void look_at(expr *place, void *data) {
-    struct paths *p = data;
-    p->many |= count_paths(p, *place) >= PATHS;
-}
-
-static bool is_simple(struct tile_kernel *kernel) {
-    struct paths p = {memory_zero(sizeof *p.count * (size_t)(kernel->ids + 1)), false};
-    kernel->failed |= !p.count;
-    if (p.count)
-        pass_each_expr(kernel->body, look_at, &p);
-    memory_free(p.count);
-    return !p.many;
-}
-
 bool pass_fuse(struct tile_kernel *kernel, const struct target *target) {
-    if (!target->packs || !is_simple(kernel) || kernel->failed)
+    if (!target->packs || !pass_is_simple(kernel) || kernel->failed)
         return !kernel->failed;
     tile_resume(kernel);
     fuse_list(kernel, kernel->body);

@@ -71,7 +71,8 @@ bool pass_is_dumped(const char *stage);
 void pass_dump(const char *stage, const char *text);
 
 typedef bool pass_function(struct tile_kernel *kernel, const struct target *target);
-pass_function pass_forward, pass_merge, pass_stages, pass_threads, pass_tiles, pass_fuse, pass_complex, pass_truth, pass_widen,
+pass_function pass_forward, pass_merge, pass_stages, pass_threads, pass_tiles, pass_fuse, pass_carry, pass_lines,
+    pass_complex, pass_truth, pass_widen,
     pass_lower, pass_convert, pass_simplify, pass_vectorise;
 
 // rewrite.c -------------------------------------------------------------------------------------------------
@@ -95,6 +96,31 @@ int pass_nodes(const struct tile_kernel *kernel, const struct tile_stmt *body, e
 // How an index moves with a loop variable.
 enum pass_step { PASS_FIXED, PASS_UNIT, PASS_OTHER };
 enum pass_step pass_step_of(expr index, const struct tile_name *variable);
+
+// Whether the paths through each of its formulas are few: passes that walk paths leave others alone.
+bool pass_is_simple(struct tile_kernel *kernel);
+
+// Whether statements, with all that is in them, touch a memory; whether a formula loads it.
+bool pass_uses(const struct tile_stmt *body, const struct tile_buffer *memory);
+bool pass_loads(expr e, const struct tile_buffer *memory);
+bool pass_is_made_in(const struct tile_stmt *list, const struct tile_buffer *memory); // one of them allocates it
+void pass_drop_alloc(struct tile_stmt **list, const struct tile_buffer *memory); // takes that statement out
+// A map whose body is stores without masks.
+bool pass_is_plain_map(const struct tile_stmt *s);
+
+// swap.c ----------------------------------------------------------------------------------------------------
+
+// Expressions instead of loop variables, and a formula of an element's indices instead of loads of one buffer.
+struct pass_swap {
+    int names;
+    const struct tile_name *const *name;
+    const expr *value; // of each name
+    const struct tile_buffer *buffer; // NULL: loads stay
+    const struct tile_name *const *axis; // in the formula: the element's index along each axis
+    expr element;
+};
+expr pass_swap(const struct pass_swap *swap, expr e); // in the current kernel; NULL when that has failed
+bool pass_swap_in(const struct pass_swap *swap, struct tile_stmt *body); // in all expressions of statements
 
 // bounds.c --------------------------------------------------------------------------------------------------
 

@@ -15,6 +15,8 @@ static const struct {
     {"threads", pass_threads},     // blocks as groups of threads
     {"tiles", pass_tiles},         // copies, reductions and the like as loops
     {"fuse", pass_fuse},           // maps over the same points as one
+    {"carry", pass_carry},         // inputs are read where they lie
+    {"lines", pass_lines},         // maps and the reductions of what they store, line by line
     {"complex", pass_complex},     // complex numbers as pairs of floats
     {"widen", pass_widen},         // 16-bit floats in f32
     {"lower", pass_lower},         // rows as simpler ones

@@ -51,3 +51,82 @@ enum pass_step pass_step_of(expr index, const struct tile_name *variable) {
     return (a == PASS_UNIT && b == PASS_FIXED) || (a == PASS_FIXED && b == PASS_UNIT) ? PASS_UNIT
                                                                                       : PASS_OTHER;
 }
+
+bool pass_is_plain_map(const struct tile_stmt *s) {
+    if (s->kind != TILE_MAP || !s->body)
+        return false;
+    for (const struct tile_stmt *b = s->body; b; b = b->next)
+        if (b->kind != TILE_STORE || b->mask)
+            return false;
+    return true;
+}
+
+bool pass_loads(expr e, const struct tile_buffer *memory) {
+    if (e->op == TILE_LOAD && tile_memory_of(e->buffer) == memory)
+        return true;
+    for (int i = 0; i < tile_operands(e); i++)
+        if (pass_loads(tile_operand(e, i), memory))
+            return true;
+    return false;
+}
+
+bool pass_uses(const struct tile_stmt *body, const struct tile_buffer *memory) {
+    for (const struct tile_stmt *s = body; s; s = s->next) {
+        expr root[TILE_STMT_EXPRS];
+        int count = tile_stmt_exprs(s, root);
+        bool used = s->buffer && tile_memory_of(s->buffer) == memory;
+        for (int i = 0; i < 3; i++)
+            used |= s->region[i].buffer && tile_memory_of(s->region[i].buffer) == memory;
+        for (int i = 0; i < count && !used; i++)
+            used = root[i] && pass_loads(root[i], memory);
+        if (used || pass_uses(s->body, memory) || pass_uses(s->other, memory))
+            return true;
+    }
+    return false;
+}
+
+bool pass_is_made_in(const struct tile_stmt *list, const struct tile_buffer *memory) {
+    for (const struct tile_stmt *s = list; s; s = s->next)
+        if (s->kind == TILE_ALLOC && s->buffer == memory)
+            return true;
+    return false;
+}
+
+void pass_drop_alloc(struct tile_stmt **list, const struct tile_buffer *memory) {
+    while (*list && ((*list)->kind != TILE_ALLOC || (*list)->buffer != memory))
+        list = &(*list)->next;
+    if (*list)
+        *list = (*list)->next;
+}
+
+enum { PATHS = 2000 }; // most through a simple formula
+
+// Formulas are walked along their paths, of which shared nodes make many.
+struct paths {
+    int *count; // by id
+    bool many;
+};
+
+static int count_paths(struct paths *p, expr e) {
+    int *count = &p->count[e->id];
+    if (!*count) {
+        *count = 1;
+        for (int i = 0; i < tile_operands(e); i++)
+            *count = MIN_OF(*count + count_paths(p, tile_operand(e, i)), PATHS);
+    }
+    return *count;
+}
+
+static void look_at(expr *place, void *data) {
+    struct paths *p = data;
+    p->many |= count_paths(p, *place) >= PATHS;
+}
+
+bool pass_is_simple(struct tile_kernel *kernel) {
+    struct paths p = {memory_zero(sizeof *p.count * (size_t)(kernel->ids + 1)), false};
+    kernel->failed |= !p.count;
+    if (p.count)
+        pass_each_expr(kernel->body, look_at, &p);
+    memory_free(p.count);
+    return !p.many;
+}

@@ -52,12 +52,19 @@ static bool render_map(struct style *s, const struct tile_kernel *kernel, const 
     return good;
 }
 
+// One, or one behind a map whose result it reduces.
+static bool has_reduction(const struct tile_stmt *body) {
+    while (body && body->next)
+        body = body->next;
+    return body && body->kind == TILE_REDUCE;
+}
+
 static bool render(struct style *s, const struct tile_kernel *kernel, const char *symbol) {
     const struct tile_stmt *body = kernel->body;
     bool is_one = body && !body->next;
     if (s->dialect->program)
         return s->dialect->program(s, kernel, symbol);
-    if (is_one && body->kind == TILE_REDUCE && s->dialect->reduction)
+    if (has_reduction(body) && s->dialect->reduction)
         return s->dialect->reduction(s, kernel, symbol);
     if (is_one && body->kind == TILE_MAP)
         return render_map(s, kernel, symbol, s->dialect->map);

@@ -166,8 +166,11 @@ static void emit_stmt(struct program *p, const struct tile_stmt *s) {
 }
 
 void program_block(struct program *p, const struct tile_stmt *body) {
-    for (const struct tile_stmt *s = body; s && !p->failed; s = s->next)
-        emit_stmt(p, s);
+    for (const struct tile_stmt *s = body, *last; s && !p->failed; s = s->next)
+        if ((last = program_reduced(p, s)))
+            s = last;
+        else
+            emit_stmt(p, s);
 }
 
 // Phases ------------------------------------------------------------------------------------------------------------

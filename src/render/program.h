@@ -63,6 +63,9 @@ program_statement program_store, program_atomic, program_message, program_alloc,
 bool program_has_rows(struct program *p, const struct tile_stmt *map);
 void program_rows(struct program *p, const struct tile_stmt *map, const char *count);
 
+// If statements from s on compute a line and reduce it to one element: writes them as one row; the last of them, else NULL.
+const struct tile_stmt *program_reduced(struct program *p, const struct tile_stmt *s);
+
 // Expressions of a product's text that its statement does not have: sizes of buffers. How many.
 int program_gemm_sizes(const struct tile_stmt *s, expr *out);
 

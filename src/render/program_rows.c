@@ -2,7 +2,8 @@
 //
 // A statement of a map is a row if what it loads and stores moves by one element along the axis, or not at all. What does
 // not move is computed before and given as a scalar. Statements are rows one after the other: points of a map do not
-// depend on each other. Short formulas without much to say stay loops, which compilers turn into vectors as well.
+// depend on each other. A row that is reduced to one element is one function with its reduction. Short formulas without
+// much to say stay loops, which compilers turn into vectors as well.
 
 #include "render/program.h"
 
@@ -17,6 +18,8 @@ struct row {
     struct program *p;
     const struct tile_stmt *s;     // its store
     const struct tile_name *along; // the axis
+    const struct tile_stmt *reduce; // of what it stores, to one element; NULL: none
+    bool is_kept;                   // what it stores is read by others than the reduction
     int nodes;                     // of the formula
     bool is_hard;                  // for a compiler's vectoriser
     int inputs;
@@ -89,7 +92,7 @@ static bool is_row(struct row *r) {
         !is_along(s->buffer, s->index, r->along))
         return false;
     r->p->stamp++;
-    return look(r, s->value) && (r->is_hard || r->nodes >= LONG);
+    return look(r, s->value) && (r->is_hard || r->nodes >= LONG || r->reduce);
 }
 
 bool program_has_rows(struct program *p, const struct tile_stmt *map) {
@@ -127,6 +130,23 @@ static expr declare_input(struct row *r, int at, expr n, expr i) {
     return b ? tile_load(b, 1, &i, NULL, NULL) : NULL;
 }
 
+static const struct tile_buffer *declare_output(const struct row *r, expr n) {
+    struct tile_type type = r->s->buffer->type;
+    return !r->reduce || r->is_kept ? tile_parameter_buffer("y", type, 1, &n, true)
+                                    : tile_alloc("y", type, TILE_REGISTER, 1, &n);
+}
+
+static void append_reduction(const struct row *r, const struct tile_buffer *y) {
+    expr one = tile_const_int(tile_index_type(), 1);
+    const struct tile_buffer *to =
+        one ? tile_parameter_buffer("result", r->reduce->region[1].buffer->type, 1, &one, true) : NULL;
+    if (to)
+        tile_append((struct tile_stmt){.kind = TILE_REDUCE,
+                                       .region = {{.buffer = y}, {.buffer = to}},
+                                       .combine = r->reduce->combine,
+                                       .clear = true});
+}
+
 static struct tile_kernel *build(struct row *r) {
     struct map memo = {0};
     struct tile_kernel *kernel = tile_begin("row");
@@ -136,11 +156,13 @@ static struct tile_kernel *build(struct row *r) {
     expr i = name ? tile_name_value(name, TILE_INDEX) : NULL;
     for (int at = 0; i && at < r->inputs; at++)
         r->made[at] = declare_input(r, at, n, i);
-    const struct tile_buffer *y = i ? tile_parameter_buffer("y", r->s->buffer->type, 1, &n, true) : NULL;
+    const struct tile_buffer *y = i ? declare_output(r, n) : NULL;
     if (y && tile_open_map(1, &name, &n)) {
         tile_store(y, 1, &i, clone(r, &memo, r->s->value), NULL);
         tile_close();
     }
+    if (y && r->reduce)
+        append_reduction(r, y);
     map_free(&memo);
     if (kernel)
         kernel->registers = r->p->kernel->registers;
@@ -155,8 +177,8 @@ static int add_function(struct row *r) {
     text_add(&symbol, "%s_row%d", p->symbol, p->rows);
     bool done = kernel && pass_run(kernel, render_target("c"), NULL) && !symbol.failed &&
                 render_function(&text, kernel, "c", symbol.data) && !text.failed;
-    if (done)
-        text_add(&p->row_text, "static %s", text.data);
+    if (done) // a reduction begins with what it is defined by
+        text_add(&p->row_text, "%s%s", r->reduce ? "" : "static ", text.data);
     tile_free(kernel);
     text_free(&symbol);
     text_free(&text);
@@ -196,25 +218,107 @@ static void pass_inputs(struct row *r) {
     }
 }
 
-static void call(struct row *r, const char *count) {
+static void pass_outputs(struct row *r) {
+    struct text *out = r->p->style.out;
+    if (!r->reduce || r->is_kept) {
+        text_add(out, "(char *)&");
+        program_element(r->p, r->s->buffer, r->s->index);
+    }
+    if (r->reduce)
+        text_add(out, "%s(char *)b%d", r->is_kept ? ", " : "", r->reduce->region[1].buffer->id);
+}
+
+static void write_call(struct row *r, int number, const char *count) {
     struct program *p = r->p;
     expr root[(INPUTS + 1) * TILE_DIMS];
+    program_nodes(p, roots_of(r, root), root);
+    text_add(p->style.out, "%*s%s_row%d((char *const[]){", 4 * p->style.indent, "", p->symbol, number);
+    pass_outputs(r);
+    pass_inputs(r);
+    text_add(p->style.out, "}, %s, %s);\n", count, count);
+}
+
+static void call(struct row *r, const char *count) {
+    struct program *p = r->p;
     int number = is_row(r) ? add_function(r) : -1;
     if (number < 0) {
         p->failed = true;
         return;
     }
     style_open(&p->style, "if (%s > 0)", count);
-    program_nodes(p, roots_of(r, root), root);
-    text_add(p->style.out, "%*s%s_row%d((char *const[]){(char *)&", 4 * p->style.indent, "", p->symbol,
-             number);
-    program_element(p, r->s->buffer, r->s->index);
-    pass_inputs(r);
-    text_add(p->style.out, "}, %s, %s);\n", count, count);
+    write_call(r, number, count);
     style_close(&p->style);
 }
 
 void program_rows(struct program *p, const struct tile_stmt *map, const char *count) {
     for (const struct tile_stmt *s = map->body; s && !p->failed; s = s->next)
         call(&(struct row){.p = p, .s = s, .along = map->name[map->indices - 1]}, count);
+}
+
+// Rows that are reduced -------------------------------------------------------------------------------------------------
+
+// A map of one line with one store, the memory of a result, and the reduction of that line to it; before them maybe the memory
+// of the line.
+struct reduced {
+    const struct tile_stmt *memory, *map, *result, *reduce;
+};
+
+static bool is_that_line(const struct reduced *d) {
+    const struct tile_region *r = &d->reduce->region[0];
+    const struct tile_stmt *store = d->map->body;
+    int last = r->buffer->ndim - 1;
+    bool same = r->buffer == store->buffer && r->origin && r->extent && d->reduce->axis == last &&
+                program_number(r->origin[last]) == 0 && r->extent[last] == d->map->extent[0] &&
+                store->index[last]->op == TILE_INDEX && store->index[last]->name == d->map->name[0];
+    for (int i = 0; same && i < last; i++)
+        same = store->index[i] == r->origin[i];
+    return same;
+}
+
+static bool is_reduced(struct reduced *d, const struct tile_stmt *s) {
+    d->memory = s->kind == TILE_ALLOC ? s : NULL;
+    d->map = d->memory ? s->next : s;
+    d->result = d->map ? d->map->next : NULL;
+    d->reduce = d->result ? d->result->next : NULL;
+    return d->reduce && d->map->kind == TILE_MAP && d->map->indices == 1 && pass_is_plain_map(d->map) &&
+           !d->map->body->next && d->result->kind == TILE_ALLOC && d->reduce->kind == TILE_REDUCE &&
+           d->reduce->region[1].buffer == d->result->buffer && is_that_line(d);
+}
+
+static bool is_kept(const struct reduced *d) {
+    const struct tile_stmt *store = d->map->body;
+    return !d->memory || d->memory->buffer != store->buffer || pass_uses(d->reduce->next, store->buffer) ||
+           pass_loads(store->value, store->buffer);
+}
+
+// The number of a function for it; -1: it has none, which is no error unless memory is out.
+static int try_function(struct row *r) {
+    int number = is_row(r) ? add_function(r) : -1;
+    zl_error_kind kind = ZL_ERROR_COMPILE;
+    if (number < 0)
+        memory_free(error_take(&kind));
+    r->p->failed |= kind == ZL_ERROR_MEMORY;
+    return number;
+}
+
+const struct tile_stmt *program_reduced(struct program *p, const struct tile_stmt *s) {
+    struct reduced d;
+    char count[24];
+    if (p->checks || p->own || !is_reduced(&d, s))
+        return NULL;
+    struct row r = {.p = p, .s = d.map->body, .along = d.map->name[0], .reduce = d.reduce, .is_kept = is_kept(&d)};
+    int number = try_function(&r);
+    if (number < 0)
+        return NULL;
+    if (d.memory && (r.is_kept || d.memory->buffer != d.map->body->buffer))
+        program_alloc(p, d.memory);
+    program_alloc(p, d.result);
+    snprintf(count, sizeof count, "e%d", r.along->id);
+    style_line(&p->style, "{");
+    p->style.indent++;
+    program_extents(p, d.map);
+    style_line(&p->style, "const %s j%d = 0;", tile_type_name(r.along->type), r.along->id);
+    write_call(&r, number, count);
+    style_close(&p->style);
+    return d.reduce;
 }

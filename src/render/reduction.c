@@ -4,30 +4,12 @@
 // elements j, j + lanes, ...; then lane j takes lane j + lanes / 2, until one is left: the order that the
 // interpreter defines.
 
-#include "render/style.h"
+#include "render/reduction.h"
 
 #include <inttypes.h>
 
-// How a dialect says the same.
-struct words {
-    const char *function; // what an inline function begins with
-    const char *prefix;   // of the type of a value
-    const char *pair;     // type of a complex number
-    const char *truth;    // type of a truth value, after the prefix
-};
-static const struct words vector_words = {"VEC_FN", "vec_", "struct vec_c64", "i8"};
-static const struct words scalar_words = {"FN", "", "struct c64", "bool"};
-
-// What the text needs to know of one reduction.
-struct reduction {
-    const struct words *words;
-    const char *symbol, *name; // the function is called symbol, its helper name_step
-    zl_dtype input, lane;
-    enum tile_op combine;
-    bool is_complex;
-    const char *value;  // type of one value, after the prefix; of complex numbers, of one part
-    int element, bytes; // of the input; of a value in a lane
-};
+static const struct reduction_words vector_words = {"VEC_FN", "vec_", "struct vec_c64", "i8"};
+static const struct reduction_words scalar_words = {"FN", "", "struct c64", "bool"};
 
 static const char *name_of(zl_dtype dtype) {
     return tile_type_name(tile_type_of(dtype));
@@ -89,7 +71,7 @@ static bool is_inline(const struct plan *plan, expr e) {
     return dialect_c.is_inline(plan, e) || e->op == TILE_LOAD || e->op == TILE_RE || e->op == TILE_IM;
 }
 
-static bool step_function(struct style *s, const struct reduction *r) {
+bool reduction_step(struct style *s, const struct reduction *r) {
     struct tile_kernel *kernel = tile_row_kernel(r->combine, r->lane, "vv");
     struct dialect inside = *s->dialect;
     struct plan plan = {0};
@@ -170,17 +152,39 @@ static void define_step(struct text *out, const struct reduction *r) {
     text_add(out, ");\n");
 }
 
-static void define_real(struct text *out, const struct reduction *r) {
+void reduction_define_start(struct text *out, const struct reduction *r) {
     text_add(out, "#define START(R) vec_%s a##R = ", r->value);
     identity(out, r, 0);
     text_add(out, ";\n");
+}
+
+void reduction_define_end(struct text *out, const struct reduction *r) {
+    text_add(out, "#define FOLD(R, S) a##R = %s_step(a##R, a##S);\n", r->name);
+    text_add(out, "#define DOWN(BYTES) a0 = %s_step(a0, (vec_%s)vec_down((vec_u64)a0, BYTES));\n", r->name,
+             r->value);
+}
+
+static void define_real(struct text *out, const struct reduction *r) {
+    reduction_define_start(out, r);
     define_step(out, r);
     text_add(out, "#define LAST(R) a##R = vec_select_%s(vec_before_%d(R * VEC_BYTES / %d, n), %s_step(a##R, ",
              r->value, 8 * r->bytes, r->bytes, r->name);
     load(out, r, "rest");
-    text_add(out, "), a##R);\n#define FOLD(R, S) a##R = %s_step(a##R, a##S);\n", r->name);
-    text_add(out, "#define DOWN(BYTES) a0 = %s_step(a0, (vec_%s)vec_down((vec_u64)a0, BYTES));\n", r->name,
-             r->value);
+    text_add(out, "), a##R);\n");
+    reduction_define_end(out, r);
+}
+
+void reduction_finish(struct style *s, const struct reduction *r, int argument) {
+    style_line(s, "VEC_FOLD_%d(FOLD)", r->is_complex ? 64 : 128);
+    style_line(s, "VEC_DOWN_%d(DOWN)", r->bytes);
+    style_line(s, "_Alignas(64) char result[VEC_BYTES];");
+    if (r->is_complex)
+        style_line(s, "vec_store_f32(result, vec_pair_low(a0.re, a0.im));");
+    else
+        style_line(s, "vec_store_%s(result, a0%s);", r->value, r->lane == ZL_BOOL ? " & 1" : "");
+    style_line(s, "__builtin_memcpy(p[%d], result, %d);", argument, tile_type_bytes(tile_type_of(r->lane)));
+    style_close(s);
+    text_add(s->out, "#undef START\n#undef STEP\n#undef LAST\n#undef FOLD\n#undef DOWN\n");
 }
 
 // Whole blocks of lanes, the rest where it lies before n, then the halving. How many registers there are is
@@ -200,16 +204,7 @@ static void vector_function(struct style *s, const struct reduction *r) {
     style_line(s, "vec_rest(rest, x, n * %d, sizeof rest);", r->element);
     style_line(s, "VEC_EACH_%d(LAST)", lanes);
     style_close(s);
-    style_line(s, "VEC_FOLD_%d(FOLD)", lanes);
-    style_line(s, "VEC_DOWN_%d(DOWN)", r->bytes);
-    style_line(s, "_Alignas(64) char result[VEC_BYTES];");
-    if (r->is_complex)
-        style_line(s, "vec_store_f32(result, vec_pair_low(a0.re, a0.im));");
-    else
-        style_line(s, "vec_store_%s(result, a0%s);", r->value, r->lane == ZL_BOOL ? " & 1" : "");
-    style_line(s, "__builtin_memcpy(p[0], result, %d);", tile_type_bytes(tile_type_of(r->lane)));
-    style_close(s);
-    text_add(s->out, "#undef START\n#undef STEP\n#undef LAST\n#undef FOLD\n#undef DOWN\n");
+    reduction_finish(s, r, 0);
 }
 
 // One lane at a time ----------------------------------------------------------------------------------------
@@ -284,7 +279,9 @@ static bool describe(struct reduction *r, const struct tile_kernel *kernel, cons
 
 bool reduction_vector(struct style *s, const struct tile_kernel *kernel, const char *symbol) {
     struct reduction r = {.words = &vector_words};
-    if (!describe(&r, kernel, symbol) || !step_function(s, &r))
+    if (row_reduction_is(kernel))
+        return row_reduction(s, kernel, symbol);
+    if (!describe(&r, kernel, symbol) || !reduction_step(s, &r))
         return false;
     if (r.is_complex)
         define_complex(s->out, &r);
@@ -298,7 +295,7 @@ bool reduction_scalar(struct style *s, const struct tile_kernel *kernel, const c
     struct reduction r = {.words = &scalar_words};
     if (!describe(&r, kernel, symbol))
         return false;
-    if (!step_function(s, &r))
+    if (!reduction_step(s, &r))
         return false;
     scalar_function(s, &r);
     return true;

@@ -101,6 +101,13 @@ void style_fixed(struct style *s) {
             declare(s, plan->node[i]);
 }
 
+void style_node(struct style *s, expr e) {
+    if (e->op == TILE_RARE)
+        declare_rare(s, e);
+    else
+        declare(s, e);
+}
+
 void style_block(struct style *s, int block) {
     const struct plan *plan = s->plan;
     for (int i = 0; i < plan->count; i++) {
@@ -108,9 +115,6 @@ void style_block(struct style *s, int block) {
         const struct node_plan *p = &plan->of[e->id];
         if (p->is_fixed || p->block != block || s->dialect->is_inline(plan, e))
             continue;
-        if (e->op == TILE_RARE)
-            declare_rare(s, e);
-        else
-            declare(s, e);
+        style_node(s, e);
     }
 }

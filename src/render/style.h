@@ -11,6 +11,7 @@ struct style {
     const struct dialect *dialect;
     int indent;
     bool is_element; // rows are one element, at 0
+    const char *lane; // in names of registers instead of their number; NULL: the number
 };
 
 struct dialect {
@@ -53,6 +54,7 @@ void style_line(struct style *s, const char *format, ...) __attribute__((format(
 void style_open(struct style *s, const char *format, ...) __attribute__((format(printf, 2, 3))); // line {
 void style_close(struct style *s);
 void style_fixed(struct style *s);            // statements of what is the same for all elements
+void style_node(struct style *s, expr e);     // statements of one node
 void style_block(struct style *s, int block); // statements of a block, and of the blocks inside
 // A spelling with its placeholders: %a %b %c operands of register j, %t type of the last operand, others by
 // `more`.

@@ -90,6 +90,8 @@ static void operand(struct style *s, expr e, int j) {
         constant(s, e);
     else if (s->plan->of[e->id].is_fixed)
         text_add(s->out, "s%d", s->plan->of[e->id].number);
+    else if (s->lane)
+        text_add(s->out, "v%d_%s", s->plan->of[e->id].number, s->lane);
     else
         text_add(s->out, "v%d_%d", s->plan->of[e->id].number, j);
 }

@@ -12,16 +12,25 @@
 #define VEC_FOLD_64(M)  M(0, 2) M(1, 3) M(0, 1)
 #define VEC_EACH_128(M) M(0) M(1) M(2) M(3) M(4) M(5) M(6) M(7)
 #define VEC_FOLD_128(M) M(0, 4) M(1, 5) M(2, 6) M(3, 7) VEC_FOLD_64(M)
+#define VEC_GROUPS(M)   M(0) M(4)
 #elif VEC_BYTES == 32
 #define VEC_EACH_64(M)  M(0) M(1)
 #define VEC_FOLD_64(M)  M(0, 1)
 #define VEC_EACH_128(M) M(0) M(1) M(2) M(3)
 #define VEC_FOLD_128(M) M(0, 2) M(1, 3) M(0, 1)
+#define VEC_GROUPS(M)   M(0)
 #else
 #define VEC_EACH_64(M)  M(0)
 #define VEC_FOLD_64(M)
 #define VEC_EACH_128(M) M(0) M(1)
 #define VEC_FOLD_128(M) M(0, 1)
+#define VEC_GROUPS(M)   M(0)
+#endif
+// M(first) for groups of registers, four at most, of 128 bytes; VEC_EACH_OF_GROUP(M): M(r) for each of a group.
+#if VEC_BYTES == 64
+#define VEC_EACH_OF_GROUP(M) M(0) M(1)
+#else
+#define VEC_EACH_OF_GROUP(M) M(0) M(1) M(2) M(3)
 #endif
 
 // VEC_DOWN_n(M): M(bytes) for every halving inside of a register, down to lanes of n bytes.

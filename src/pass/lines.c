@@ -1,0 +1,166 @@
+// lines.c - a map and the reduction of the lines that it stores, as one loop over lines: what a line is made of is then reduced
+// while it is near, and a tile that only carries it there is memory of the loop. For targets whose blocks are loops of one thread.
+
+#include "pass/pass.h"
+
+// A map, and the loop behind it that reduces lines of what it stores.
+struct pair {
+    struct tile_stmt *map, *loop;
+    struct tile_stmt *store, *reduce; // the last of the map; in the loop
+    int lines;                        // axes of the loop
+};
+
+static bool is_name(expr e, const struct tile_name *name) {
+    return e->op == TILE_INDEX && e->name == name;
+}
+
+static bool is_number(expr e, int64_t value) {
+    struct pass_range known = pass_range(e);
+    return known.low == value && known.high == value;
+}
+
+static struct tile_stmt *last_of(struct tile_stmt *body) {
+    while (body && body->next)
+        body = body->next;
+    return body;
+}
+
+// A loop over lines that begins with the memory of a result and its reduction; of one line, what stands for it.
+static bool is_loop(const struct tile_stmt *s) {
+    bool is_one = s->kind == TILE_IF && !s->other && s->mask->op == TILE_CONST && s->mask->bits;
+    return (s->kind == TILE_MAP || is_one) && s->body && s->body->kind == TILE_ALLOC && s->body->next &&
+           s->body->next->kind == TILE_REDUCE;
+}
+
+static bool have_same_lines(const struct pair *p) {
+    bool same = p->map->indices == p->lines + 1;
+    for (int i = 0; same && i < p->lines; i++)
+        same = p->map->extent[i] == p->loop->extent[i] &&
+               tile_type_equal(p->map->name[i]->type, p->loop->name[i]->type);
+    return same;
+}
+
+// What the map stores last is what the loop reduces, line by line.
+static bool is_that_line(const struct pair *p) {
+    const struct tile_region *r = &p->reduce->region[0];
+    bool same = r->buffer == p->store->buffer && r->buffer->ndim == p->lines + 1 && r->origin && r->extent &&
+                p->reduce->axis == p->lines && is_number(r->origin[p->lines], 0) &&
+                r->extent[p->lines] == p->map->extent[p->lines];
+    for (int i = 0; same && i < p->lines; i++)
+        same = is_name(r->origin[i], p->loop->name[i]) && is_number(r->extent[i], 1);
+    for (int i = 0; same && i <= p->lines; i++)
+        same = is_name(p->store->index[i], p->map->name[i]);
+    return same;
+}
+
+static bool touches(const struct tile_stmt *store, const struct tile_buffer *memory) {
+    struct tile_stmt alone = *store;
+    alone.next = NULL;
+    return pass_uses(&alone, memory);
+}
+
+// What follows the reduction stores results that the map has not seen.
+static bool is_apart(const struct pair *p) {
+    for (const struct tile_stmt *s = p->reduce->next; s; s = s->next) {
+        if (s->kind != TILE_STORE || pass_uses(p->map->body, tile_memory_of(s->buffer)))
+            return false;
+        for (const struct tile_stmt *b = p->map->body; b; b = b->next)
+            if (touches(s, tile_memory_of(b->buffer)))
+                return false;
+    }
+    for (const struct tile_stmt *b = p->map->body; b != p->store; b = b->next)
+        if (tile_memory_of(b->buffer) == tile_memory_of(p->store->buffer))
+            return false;
+    return true;
+}
+
+static bool is_pair(struct pair *p, struct tile_stmt *first) {
+    *p = (struct pair){.map = first, .loop = first->next};
+    if (!pass_is_plain_map(first) || !first->next || !is_loop(first->next))
+        return false;
+    p->store = last_of(first->body);
+    p->reduce = first->next->body->next;
+    p->lines = first->next->kind == TILE_MAP ? first->next->indices : 0;
+    return have_same_lines(p) && is_that_line(p) && is_apart(p);
+}
+
+// The map of one line, in the names of the loop.
+static bool take_line(const struct pair *p) {
+    expr value[TILE_DIMS];
+    for (int i = 0; i < p->lines; i++)
+        if (!(value[i] = tile_name_value(p->loop->name[i], TILE_INDEX)))
+            return false;
+    struct pass_swap swap = {.names = p->lines, .name = p->map->name, .value = value};
+    if (!pass_swap_in(&swap, p->map->body))
+        return false;
+    p->map->name += p->lines;
+    p->map->extent += p->lines;
+    p->map->indices = 1;
+    return true;
+}
+
+// Stores before the last as a map of their own: only one is reduced.
+static bool split(struct tile_kernel *kernel, const struct pair *p) {
+    if (p->map->body == p->store)
+        return true;
+    struct tile_stmt *others = arena_alloc(&kernel->arena, sizeof *others), *last;
+    if (!others)
+        return false;
+    *others = *p->map;
+    for (last = others->body; last->next != p->store; last = last->next)
+        ;
+    last->next = NULL;
+    p->map->body = p->store;
+    others->next = p->map;
+    p->loop->body = others;
+    return true;
+}
+
+// The tile is memory of the loop where nobody else reads it.
+static void take_tile(struct tile_stmt **list, const struct pair *p) {
+    const struct tile_buffer *tile = p->store->buffer;
+    bool is_seen = pass_uses(p->loop->next, tile) || pass_loads(p->store->value, tile);
+    struct tile_stmt **at = list;
+    while (*at && ((*at)->kind != TILE_ALLOC || (*at)->buffer != tile))
+        at = &(*at)->next;
+    if (is_seen || !*at)
+        return;
+    struct tile_stmt *alloc = *at;
+    *at = alloc->next;
+    alloc->next = p->loop->body;
+    p->loop->body = alloc;
+}
+
+static void merge(struct tile_kernel *kernel, struct tile_stmt **list, const struct pair *p) {
+    struct tile_stmt **at = list;
+    while (*at != p->map)
+        at = &(*at)->next;
+    *at = p->loop;
+    p->map->next = p->loop->body;
+    p->loop->body = p->map;
+    kernel->failed |= !take_line(p) || !split(kernel, p);
+    if (p->loop->body == p->map)
+        take_tile(list, p);
+}
+
+static void lines_of_list(struct tile_kernel *kernel, struct tile_stmt **list) {
+    struct pair p;
+    for (struct tile_stmt *s = *list, *next; s && !kernel->failed; s = next) {
+        next = s->next;
+        if (is_pair(&p, s))
+            merge(kernel, list, &p);
+        else {
+            lines_of_list(kernel, &s->body);
+            lines_of_list(kernel, &s->other);
+        }
+    }
+}
+
+bool pass_lines(struct tile_kernel *kernel, const struct target *target) {
+    if (!target->packs || !pass_is_simple(kernel) || kernel->failed)
+        return !kernel->failed;
+    tile_resume(kernel);
+    lines_of_list(kernel, &kernel->body);
+    tile_suspend();
+    return !kernel->failed;
+}
