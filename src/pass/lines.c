@@ -116,15 +116,21 @@ static bool split(struct tile_kernel *kernel, const struct pair *p) {
     return true;
 }
 
-// The tile is memory of the loop where nobody else reads it.
-static void take_tile(struct tile_stmt **list, const struct pair *p) {
+static bool is_of_loop(const struct tile_stmt *list, const struct pair *p) {
     const struct tile_buffer *tile = p->store->buffer;
-    bool is_seen = pass_uses(p->loop->next, tile) || pass_loads(p->store->value, tile);
-    struct tile_stmt **at = list;
-    while (*at && ((*at)->kind != TILE_ALLOC || (*at)->buffer != tile))
-        at = &(*at)->next;
-    if (is_seen || !*at)
+    bool is_seen = pass_loads(p->store->value, tile);
+    for (const struct tile_stmt *s = list; s && !is_seen; s = s->next)
+        is_seen = s != p->loop && (s->kind != TILE_ALLOC || s->buffer != tile) && touches(s, tile);
+    return !is_seen && pass_is_made_in(list, tile);
+}
+
+// The tile is memory of the loop where nobody else touches it.
+static void take_tile(struct tile_stmt **list, const struct pair *p) {
+    if (!is_of_loop(*list, p))
         return;
+    struct tile_stmt **at = list;
+    while ((*at)->kind != TILE_ALLOC || (*at)->buffer != p->store->buffer)
+        at = &(*at)->next;
     struct tile_stmt *alloc = *at;
     *at = alloc->next;
     alloc->next = p->loop->body;

@@ -51,6 +51,57 @@ static const struct sample samples[] = {
      2,
      {{F32, 4, {2, 37, 3, 29}}, {F32, 3, {37, 3, 29}}},
      {37, 29}},
+    // Maps and the reductions of what they store: kept and not, in place, of 16-bit floats, of no whole number of lanes, with
+    // lines that are reduced further.
+    {"kernel norm(x: f32[6, 71], h: bf16[6, 71]) -> (y: f32[6, 71], z: f32[6]) {\n"
+     "  grid b in 2 {\n"
+     "    shared rows: f32[3, 71]\n"
+     "    fragment squares: f32[3, 71]\n"
+     "    fragment wide: f32[3, 71]\n"
+     "    fragment total: f32[3]\n"
+     "    fragment other: f32[3] = 0.5\n"
+     "    copy x[b * 3, 0] of [3, 71] -> rows\n"
+     "    map i in 3, j in 71 { squares[i, j] = rows[i, j] * rows[i, j] }\n"
+     "    reduce add squares -> total axis 1\n"
+     "    copy h[b * 3, 0] of [3, 71] -> wide\n"
+     "    map i in 3, j in 71 { squares[i, j] = wide[i, j] * 0.5 + wide[i, j] * rows[i, j] }\n"
+     "    reduce maximum squares -> other axis 1 accumulate\n"
+     "    map i in 3, j in 71 { rows[i, j] = rows[i, j] / sqrt(total[i] + 1) }\n"
+     "    copy rows -> y[b * 3, 0] of [3, 71]\n"
+     "    copy other -> z[b * 3] of [3]\n"
+     "  }\n"
+     "}",
+     4,
+     {{F32, 2, {6, 71}}, {ZL_BFLOAT16, 2, {6, 71}}, {F32, 2, {6, 71}}, {F32, 1, {6}}},
+     {0}},
+    {"kernel softmax(x: f32[4, m]) -> (y: f32[4, m]) {\n"
+     "  grid b in 2 {\n"
+     "    fragment rows: f32[2, m]\n"
+     "    fragment most: f32[2]\n"
+     "    fragment total: f32[2]\n"
+     "    copy x[b * 2, 0] of [2, m] -> rows\n"
+     "    reduce maximum rows -> most axis 1\n"
+     "    map i in 2, j in m { rows[i, j] = exp(rows[i, j] - most[i]) }\n"
+     "    reduce add rows -> total axis 1\n"
+     "    map i in 2, j in m { rows[i, j] = rows[i, j] / total[i] }\n"
+     "    copy rows -> y[b * 2, 0] of [2, m]\n"
+     "  }\n"
+     "}",
+     2,
+     {{F32, 2, {4, 100}}, {F32, 2, {4, 100}}},
+     {100}},
+    {"kernel sums(x: i32[64, 40], d: f64[40]) -> (y: i32[64], w: f64[1], t: i32[64, 40]) {\n"
+     "  local part: i32[64, 40]\n"
+     "  local line: f64[40]\n"
+     "  map i in 64, j in 40 { part[i, j] = x[i, j] * 3 + 1 }\n"
+     "  reduce add part -> y axis 1\n"
+     "  map j in 40 { line[j] = where(d[j] < 0, 0 - d[j], d[j] * 2) }\n"
+     "  reduce add line -> w axis 0\n"
+     "  map i in 64, j in 40 { t[i, j] = part[i, j] }\n"
+     "}",
+     5,
+     {{I32, 2, {64, 40}}, {ZL_FLOAT64, 1, {40}}, {I32, 1, {64}}, {ZL_FLOAT64, 1, {1}}, {I32, 2, {64, 40}}},
+     {0}},
     {"kernel views(a: i32[n, 4], w: u8[64]) -> (y: i32[n, 8], z: i32[4, n]) {\n"
      "  view flat: i32[n * 4] of a\n"
      "  view halves: u16[n * 4, 2] of a\n"
