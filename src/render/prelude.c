@@ -189,6 +189,7 @@ const char prelude_opencl[] =
     "typedef char i8;\ntypedef short i16;\ntypedef int i32;\ntypedef long i64;\n"
     "typedef uchar u8;\ntypedef ushort u16;\ntypedef uint u32;\ntypedef ulong u64;\n" FLOATS
     HELPERS_32("sqrt", "") EXTREMES HALVES HALF_EXP
+    "FN f32 zl_exp2_f32(f32 x) { return exp2(x); }\n"
     "#if defined(cl_khr_fp64) || defined(__opencl_c_fp64)\n" DOUBLE HELPERS_64("sqrt") "#endif\n";
 // Groups of threads ----------------------------------------------------------------------------------------------
 

@@ -347,6 +347,49 @@ static zl_array log_softmax(void *data) {
     return zl_subtract(x, zl_logsumexp_axis(x, -1, true));
 }
 
+static zl_array random_lines(int64_t lines, int64_t line, zl_dtype dtype) {
+    return zl_astype(zl_random_uniform(zl_scalar(-4), zl_scalar(4), ZL_SHAPE(lines, line), ZL_FLOAT32,
+                                       zl_random_key(3)),
+                     dtype);
+}
+
+// Held by few threads and by many, and too long for that.
+static zl_array softmax_of_length(void *data) {
+    int64_t length = *(int64_t *)data;
+    return zl_softmax(random_lines(33, length, length % 2 ? ZL_FLOAT32 : ZL_BFLOAT16), -1, false);
+}
+
+static zl_array norm_of_length(void *data) {
+    return zl_fast_rms_norm(random_lines(33, *(int64_t *)data, ZL_FLOAT32), NULL, 1e-5);
+}
+
+// Masked elements are 0, and lines are divided by what is tiny, huge, 0 and not a number.
+static zl_array seldom_lines(void *data) {
+    (void)data;
+    static const float special[] = {1e-40f, 3e38f, 0, NAN, INFINITY, -1e-30f, 1e20f, 7};
+    zl_array x = random_lines(32, 256, ZL_FLOAT32), scale = zl_from_f32(special, ZL_SHAPE(8, 1));
+    zl_array masked = zl_where(zl_less(x, zl_scalar(0)), zl_scalar(-INFINITY), x);
+    zl_array most = zl_max_axis(zl_abs(x), 1, true);
+    scale = zl_concatenate((zl_array[]){scale, scale, scale, scale}, 4, 0);
+    zl_array parts = zl_divide(x, zl_multiply(zl_divide(most, most), scale));
+    return zl_add(zl_softmax(masked, -1, false), zl_minimum(zl_maximum(parts, zl_scalar(-9)), zl_scalar(9)));
+}
+
+static void check_lengths(void) {
+    static const int64_t lengths[] = {128, 1003, 6000, 16384, 36000};
+    for (size_t i = 0; i < COUNT(lengths); i++)
+        if (!test_quick() || i == test_random() % COUNT(lengths))
+            ZL_SCOPE {
+                agree("softmax", softmax_of_length, (void *)(uintptr_t)&lengths[i], 1e-2);
+                agree("rms_norm", norm_of_length, (void *)(uintptr_t)&lengths[i], 1e-5);
+            }
+    agree("seldom", seldom_lines, NULL, 1e-5);
+}
+
+TEST(lines_of_any_length_on_devices) {
+    on_devices(check_lengths);
+}
+
 static void check_lines(void) {
     static const struct {
         zl_array (*run)(void *data);

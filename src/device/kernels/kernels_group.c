@@ -66,7 +66,7 @@ expr group_apply(enum tile_op op, zl_dtype dtype, int count, const expr *arg) {
 }
 
 void group_store(int count, const expr *result, const struct tile_name *i, expr n) {
-    struct tile_buffer *y[KERNEL_OPERANDS];
+    struct tile_buffer *y[KERNEL_CALLS];
     expr at = tile_name_value(i, TILE_INDEX);
     for (int k = 0; k < count; k++) {
         char name[16];

@@ -1,7 +1,8 @@
 // kernels_lines.c - calls with reductions of the last axis among them, as one kernel: softmax, norms.
 //
-// A group of threads has a line. For each reduction it goes along the line once and computes what is reduced anew from the
-// inputs, which the caches hold by then; at last it goes along it for the results. So memory is read and written once.
+// Some threads have a line, and hold its elements in registers: each reads its part of the inputs once, in packs, and the stages
+// between reductions compute from that. Of lines too long for this they go along once a stage, and compute anew from the
+// inputs, which the caches hold by then. So memory is read and written once.
 
 #include "device/kernels/kernels_lines.h"
 
@@ -11,6 +12,11 @@
 enum {
     LINE_LEAST = 128, // elements of a line from which a group of threads is busy
     LINES_LEAST = 32, // lines from which the device is
+    PACK_BYTES = 16,  // that a thread reads at once
+    LINE_SHORT = 4096,
+    HELD_LEAST = 16, // elements that a thread of a short line holds; or four packs
+    HELD_MOST = 32,  // that a thread holds
+    WARP = 32, // threads that a line has at least
 };
 
 struct lines {
@@ -121,7 +127,8 @@ static bool add_row(struct lines *m, int index) {
     if (reduces)
         r->reduction[r->reductions++] = r->rows;
     r->rows++;
-    const int16_t head[] = {reduces, (int16_t)op_of(c), call_first(c)->dtype, (int16_t)from, s->inputs};
+    const int16_t kind = reduces ? LINE_REDUCES : of_lines(m, index) ? LINE_OF_LINES : LINE_OF_ELEMENTS;
+    const int16_t head[] = {kind, (int16_t)op_of(c), call_first(c)->dtype, (int16_t)from, s->inputs};
     memcpy(r->word + r->words, head, sizeof head);
     r->words = (int16_t)(r->words + (int)COUNT(head));
     for (int k = 0; k < s->inputs; k++) {
@@ -205,20 +212,58 @@ static bool lay_out(struct lines *m) {
     return m->l.axes <= KERNEL_AXES;
 }
 
-// Running ----------------------------------------------------------------------------------------------------------
+// Packs and threads ------------------------------------------------------------------------------------------------
 
-// Long lines get more threads: so fewer of them are under way at once, and those stay in the caches.
-static int threads_for(const struct kernel_place *p, int64_t line) {
-    int threads = KERNEL_THREADS;
-    while (threads < LINE_THREADS && threads < line / 8 && 2 * threads <= p->limits.threads)
-        threads *= 2;
-    return threads;
+// Elements of a pack: as many as 16 bytes hold of the widest, if all that lies behind each other begins with whole ones.
+static int width_for(const struct lines *m) {
+    const struct kernel_group *g = &m->g;
+    size_t item = 1;
+    for (int i = 0; i < g->inputs; i++)
+        if (m->r.input[i] % 16 == LINE_FLAT)
+            item = MAX_OF(item, zl_dtype_size(g->dtype[i]));
+    for (int i = g->begin; i < g->end; i++)
+        if (group_has_output(g, i) && !of_lines(m, i))
+            item = MAX_OF(item, array_item(group_output(g, i)));
+    int width = PACK_BYTES / (int)item;
+    bool fits = g->dim[g->ndim - 1] % width == 0;
+    for (int i = 0; i < g->inputs && fits; i++) {
+        if (m->r.input[i] % 16 != LINE_FLAT)
+            continue;
+        fits = g->input[i]->offset % width == 0;
+        for (int axis = 0; axis < m->l.axes; axis++)
+            fits = fits && m->l.stride[i][axis] % width == 0;
+    }
+    return fits ? width : 1;
 }
+
+// Few elements a thread, so that many lines are under way; of long lines more, so that its threads wait for fewer others.
+// Those too long for registers get more threads: so fewer of them are under way at once, and those stay in the caches.
+static void choose(const struct kernel_place *p, struct lines *m) {
+    int64_t line = m->g.dim[m->g.ndim - 1];
+    int width = width_for(m), threads = WARP;
+    int each = line <= LINE_SHORT ? MAX_OF(HELD_LEAST, MIN_OF(4 * width, HELD_MOST)) : HELD_MOST;
+    while (threads < LINE_THREADS && (int64_t)threads * each < line && 2 * threads <= p->limits.threads)
+        threads *= 2;
+    int64_t packs = (line + (int64_t)threads * width - 1) / ((int64_t)threads * width);
+    bool held = packs * width <= HELD_MOST;
+    for (threads = held ? threads : KERNEL_THREADS; !held && threads < LINE_THREADS && threads < line / 8;)
+        if (2 * threads > p->limits.threads)
+            break;
+        else
+            threads *= 2;
+    m->r.width = (int16_t)width;
+    m->r.packs = (int16_t)(held ? packs : 0);
+    m->r.threads = (int16_t)threads;
+}
+
+// Running ----------------------------------------------------------------------------------------------------------
 
 static bool run(const struct kernel_place *p, struct kernel_group *g) {
     struct lines *m = (struct lines *)g;
     struct line_writer w = {&m->r, p->target->dialect};
     struct kernel_call k;
+    choose(p, m);
+    int group = MAX_OF(m->r.threads, KERNEL_THREADS), lines = group / m->r.threads; // threads, and lines they have
     kernel_begin_call(&k);
     unsigned strided = 0;
     size_t bytes = offsetof(struct line_recipe, word) + sizeof m->r.word[0] * (size_t)m->r.words;
@@ -232,9 +277,10 @@ static bool run(const struct kernel_place *p, struct kernel_group *g) {
         strided |= 1u << i;
     }
     kernel_add_int(&k, g->dim[g->ndim - 1], m->r.wide);
+    kernel_add_int(&k, m->l.size, m->r.wide);
     kernel_add_axes(&k, &m->l, strided, m->r.wide);
     kernel_add_int(&k, m->l.axes, false);
-    return ok && kernel_launch_by(p, kernel, m->l.size, threads_for(p, g->dim[g->ndim - 1]), &k);
+    return ok && kernel_launch_by(p, kernel, (m->l.size + lines - 1) / lines, group, &k);
 }
 
 int kernel_run_lines(const struct kernel_place *p, const struct program *program, struct binding *b,

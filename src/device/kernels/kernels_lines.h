@@ -8,15 +8,52 @@
 enum { LINE_WORDS = 440, LINE_REDUCTIONS = 6, LINE_THREADS = 1024 }; // threads: at most
 
 enum line_form { LINE_FLAT, LINE_STRIDED, LINE_SAME, LINE_VALUE }; // along a line; SAME: one element
+enum line_kind { LINE_OF_ELEMENTS, LINE_REDUCES, LINE_OF_LINES };  // of a row; OF_LINES: one element a line
 
 struct line_recipe {
     char name[8]; // no other kernel has such a key
     int16_t words, rows, inputs, outputs, reductions, wide;
-    int16_t input[KERNEL_OPERANDS];      // form | dtype << 4
-    int16_t output[KERNEL_OPERANDS];     // row << 1 | one element a line
-    int16_t reduction[LINE_REDUCTIONS];       // rows
-    int16_t word[LINE_WORDS];          // of each row: combines, op, dtypes of result and operand, operands, references
+    int16_t width, packs, threads;      // elements of a pack; packs that a thread holds, 0: it goes along the line; of a line
+    int16_t input[KERNEL_OPERANDS];     // form | dtype << 4
+    int16_t output[KERNEL_OPERANDS];    // row << 1 | one element a line
+    int16_t reduction[LINE_REDUCTIONS]; // rows
+    int16_t word[LINE_WORDS];           // of each row: kind, op, dtypes of result and operand, operands, references
 };
+
+// The words of a row.
+static inline const int16_t *line_row(const struct line_recipe *r, int row) {
+    const int16_t *word = r->word;
+    while (row-- > 0)
+        word += 5 + word[4];
+    return word;
+}
+
+// kernels_lines_plan.c ----------------------------------------------------------------------------------------------
+//
+// Stages follow each other: one goes along the line for the reductions that need none before them, the next for those that
+// need these, the last for the results. What costs much and is used again is kept; the rest is computed anew.
+
+// A function of a stage: gives references, takes inputs, reductions (by number), and rows.
+struct line_function {
+    int count;
+    int16_t wanted[KERNEL_CALLS];
+    uint32_t inputs, reductions, rows; // rows: of lines, computed before
+    uint32_t inverses;                 // rows of one element a line that are divided by
+    uint32_t kept;                     // rows of elements, computed in earlier stages
+};
+
+struct line_plan {
+    int levels;                   // stages before the last
+    int8_t level[KERNEL_CALLS];   // of rows: the stage that computes it, or after whose predecessor it is known
+    uint32_t kept, rows, inverse; // of all stages
+    struct line_function stage[LINE_REDUCTIONS + 1];
+};
+
+void line_plan(const struct line_recipe *r, struct line_plan *out);
+// The function that computes a row of one element a line from inputs and reductions.
+void line_plan_row(const struct line_recipe *r, int row, struct line_function *out);
+int line_reduction(const struct line_recipe *r, int row); // its number
+bool line_divides(const struct line_recipe *r, int row);  // by one number a line: by the inverse, corrected
 
 // kernels_lines_text.c: a kernel_writer.
 struct line_writer {
@@ -24,5 +61,9 @@ struct line_writer {
     const char *dialect;
 };
 bool kernel_write_lines(struct text *out, const void *writer);
+
+// kernels_lines_math.c: the rows of a function as its element; freed by the caller.
+struct tile_kernel *line_build(const struct line_recipe *r, const struct line_function *f, bool inverts,
+                               const char *dialect);
 
 #endif

@@ -4,38 +4,12 @@
 
 #include <stdio.h>
 
-static const int16_t *row_words(const struct line_recipe *r, int row) {
-    const int16_t *word = r->word;
-    while (row-- > 0)
-        word += 5 + word[4];
-    return word;
-}
-
-static expr compute_row(const int16_t *word, const expr *input, const expr *value) {
-    expr arg[3] = {NULL};
-    for (int k = 0; k < word[4]; k++)
-        arg[k] = word[5 + k] & GROUP_INPUT ? input[word[5 + k] & ~GROUP_INPUT] : value[word[5 + k]];
-    return group_apply((enum tile_op)word[1], (zl_dtype)word[2], word[4], arg);
-}
-
-// A function of the inputs and the results of reductions that gives the value of a row, or an input, by its reference.
-static struct tile_kernel *build(const struct line_recipe *r, int wanted) {
-    expr input[KERNEL_OPERANDS], value[KERNEL_CALLS];
-    int reductions = 0;
-    tile_begin("lines");
-    expr n = tile_name_value(tile_symbol("n", 0, INT64_MAX, 1), TILE_SYMBOL);
-    const struct tile_name *i = tile_index("i", n);
-    expr at = tile_name_value(i, TILE_INDEX);
-    for (int k = 0; k < r->inputs; k++)
-        input[k] = group_parameter('x', k, (zl_dtype)(r->input[k] >> 4), n, at);
-    for (int k = 0; k < r->rows; k++) {
-        const int16_t *word = row_words(r, k);
-        value[k] = word[0] ? group_parameter('r', reductions++, (zl_dtype)word[2], n, at)
-                           : compute_row(word, input, value);
-    }
-    group_store(1, wanted & GROUP_INPUT ? &input[wanted & ~GROUP_INPUT] : &value[wanted], i, n);
-    return tile_end();
-}
+struct writing {
+    struct text *out;
+    const struct line_recipe *r;
+    const char *dialect;
+    struct line_plan plan;
+};
 
 static const char *part(zl_dtype dtype) { // as element functions take it
     return dtype == ZL_COMPLEX64 ? "f32" : kernel_memory_type(dtype);
@@ -46,163 +20,399 @@ static zl_dtype input_dtype(const struct line_recipe *r, int k) {
 }
 
 static zl_dtype row_dtype(const struct line_recipe *r, int row) {
-    return (zl_dtype)row_words(r, row)[2];
+    return (zl_dtype)line_row(r, row)[2];
 }
 
-// The inputs at element i, of those that differ along a line.
-static void add_loads(struct text *out, const struct line_recipe *r) {
-    for (int k = 0; k < r->inputs; k++)
-        if (r->input[k] % 16 == LINE_FLAT)
-            text_add(out, "        %s a%d = x%d[i];\n", kernel_memory_type(input_dtype(r, k)), k, k);
-        else if (r->input[k] % 16 == LINE_STRIDED)
-            text_add(out, "        %s a%d = x%d[i * d%d];\n", kernel_memory_type(input_dtype(r, k)), k, k, k);
+static bool varies(const struct line_recipe *r, int input) { // along a line
+    return r->input[input] % 16 <= LINE_STRIDED;
 }
 
-static void add_operands(struct text *out, const struct line_recipe *r) {
-    for (int k = 0; k < r->inputs; k++)
-        text_add(out, ", (const %s *)&a%d", part(input_dtype(r, k)), k);
-    for (int k = 0; k < r->reductions; k++)
-        text_add(out, ", (const %s *)&r%d", part(row_dtype(r, r->reduction[k])), k);
-    text_add(out, ");\n");
+// Inputs that several stages read are held by the thread.
+static bool is_held(const struct writing *w, int input) {
+    int stages = 0;
+    for (int i = 0; i <= w->plan.levels; i++)
+        stages += w->plan.stage[i].inputs >> input & 1;
+    return w->r->packs && varies(w->r, input) && stages > 1;
 }
 
-static bool add_functions(struct text *out, const struct line_writer *w) {
-    const struct line_recipe *r = w->r;
-    char name[24];
+static bool is_first(const struct writing *w, int input, int stage) { // that reads it
+    for (int i = 0; i < stage; i++)
+        if (w->plan.stage[i].inputs >> input & 1)
+            return false;
+    return w->plan.stage[stage].inputs >> input & 1;
+}
+
+// Functions --------------------------------------------------------------------------------------------------------
+
+static bool add_function(const struct writing *w, const char *name, int number, const struct line_function *f,
+                         bool inverts) {
+    char symbol[24];
+    snprintf(symbol, sizeof symbol, "%s%d", name, number);
+    return !f->count ||
+           kernel_element(w->out, line_build(w->r, f, inverts, w->dialect), w->dialect, symbol);
+}
+
+static bool add_row_function(const struct writing *w, const char *name, int row, bool inverts) {
+    struct line_function f;
+    line_plan_row(w->r, row, &f);
+    return add_function(w, name, row, &f, inverts);
+}
+
+static bool add_reduction_functions(const struct writing *w, int k) {
+    const int16_t *word = line_row(w->r, w->r->reduction[k]);
+    zl_dtype from = (zl_dtype)word[3], to = (zl_dtype)word[2], wide = tile_reduce_gives(from);
+    struct tile_kernel *kernel[] = {tile_row_kernel((enum tile_op)word[1], wide, "vv"),
+                                    tile_cast_kernel(wide, from), tile_cast_kernel(to, wide)};
+    static const char *const names[] = {"step", "widen", "narrow"};
     bool good = true;
-    for (int k = 0; good && k < r->reductions; k++) {
-        const int16_t *word = row_words(r, r->reduction[k]);
-        zl_dtype from = (zl_dtype)word[3], to = (zl_dtype)word[2], wide = tile_reduce_gives(from);
-        snprintf(name, sizeof name, "value%d", k);
-        good = kernel_element(out, build(r, word[5]), w->dialect, name);
-        snprintf(name, sizeof name, "step%d", k);
-        good =
-            good && kernel_element(out, tile_row_kernel((enum tile_op)word[1], wide, "vv"), w->dialect, name);
-        snprintf(name, sizeof name, "widen%d", k);
-        good = good && kernel_element(out, tile_cast_kernel(wide, from), w->dialect, name);
-        snprintf(name, sizeof name, "narrow%d", k);
-        good = good && kernel_element(out, tile_cast_kernel(to, wide), w->dialect, name);
-    }
-    for (int k = 0; good && k < r->outputs; k++) {
-        snprintf(name, sizeof name, "result%d", k);
-        good = kernel_element(out, build(r, r->output[k] >> 1), w->dialect, name);
+    for (size_t i = 0; i < COUNT(kernel); i++) {
+        char symbol[24];
+        snprintf(symbol, sizeof symbol, "%s%d", names[i], k);
+        good = kernel_element(w->out, kernel[i], w->dialect, symbol) && good;
     }
     return good;
 }
 
-static void add_parameters(struct text *out, const struct line_recipe *r) {
+static bool is_output_of_lines(const struct line_recipe *r, int row) {
     for (int k = 0; k < r->outputs; k++)
-        text_add(out, "GLOBAL %s *y%d, ", kernel_memory_type(row_dtype(r, r->output[k] >> 1)), k);
+        if (r->output[k] == (row << 1 | 1) && line_row(r, row)[0] == LINE_OF_LINES)
+            return true;
+    return false;
+}
+
+static bool add_functions(const struct writing *w) {
+    const struct line_recipe *r = w->r;
+    bool good = true;
+    for (int k = 0; good && k < r->reductions; k++)
+        good = add_reduction_functions(w, k);
+    for (int row = 0; good && row < r->rows; row++) {
+        if (w->plan.rows >> row & 1 || is_output_of_lines(r, row))
+            good = add_row_function(w, "row", row, false);
+        if (good && w->plan.inverse >> row & 1)
+            good = add_row_function(w, "inverse", row, true);
+    }
+    for (int i = 0; good && i <= w->plan.levels; i++)
+        good = add_function(w, "stage", i, &w->plan.stage[i], false);
+    return good;
+}
+
+// Operands of a call, in the order of line_build: the e-th of packs.
+static void add_operands(const struct writing *w, const struct line_function *f) {
+    const struct line_recipe *r = w->r;
+    for (int k = 0; k < r->inputs; k++)
+        if (f->inputs >> k & 1)
+            text_add(w->out, ", (const %s *)&a%d%s%s", part(input_dtype(r, k)), k, is_held(w, k) ? "[j]" : "",
+                     varies(r, k) ? ".e[e]" : "");
+    for (int k = 0; k < r->reductions; k++)
+        if (f->reductions >> k & 1)
+            text_add(w->out, ", (const %s *)&r%d", part(row_dtype(r, r->reduction[k])), k);
+    for (int k = 0; k < r->rows; k++)
+        if ((f->rows | f->kept) >> k & 1)
+            text_add(w->out, ", (const %s *)&v%d%s", part(row_dtype(r, k)), k,
+                     f->kept >> k & 1 ? "[j].e[e]" : "");
+    for (int k = 0; k < r->rows; k++)
+        if (f->inverses >> k & 1)
+            text_add(w->out, ", (const f32 *)&q%d", k);
+    text_add(w->out, ");\n");
+}
+
+// The beginning ----------------------------------------------------------------------------------------------------
+
+static void add_parameters(const struct writing *w) {
+    const struct line_recipe *r = w->r;
+    for (int k = 0; k < r->outputs; k++)
+        text_add(w->out, "GLOBAL %s *y%d, ", kernel_memory_type(row_dtype(r, r->output[k] >> 1)), k);
     for (int k = 0; k < r->inputs; k++) {
         const char *type = kernel_memory_type(input_dtype(r, k));
         if (r->input[k] % 16 == LINE_VALUE)
-            text_add(out, "%s v%d, ", type, k);
+            text_add(w->out, "%s u%d, ", type, k);
         else
-            text_add(out, "GLOBAL const %s *x%d, i64 o%d, idx d%d, ", type, k, k, k);
+            text_add(w->out, "GLOBAL const %s *x%d, i64 o%d, idx d%d, ", type, k, k, k);
     }
-    text_add(out, "idx line, AXES s, i32 axes");
+    text_add(w->out, "idx line, idx lines, AXES s, i32 axes");
 }
 
 // Where the line of each input begins, and what is the same for all of it.
-static void add_lines(struct text *out, const struct line_recipe *r) {
+static void add_lines(const struct writing *w) {
+    const struct line_recipe *r = w->r;
     int strides = 0;
-    text_add(out, "    idx number = GROUP;\n    uidx rest = (uidx)number;\n");
+    text_add(w->out,
+             "    i32 t = THREAD %% %d;\n    idx number = GROUP * %d + THREAD / %d, end = line;\n"
+             "    if (number >= lines) {\n        number = lines - 1;\n        end = 0;\n    }\n"
+             "    uidx rest = (uidx)number;\n",
+             r->threads, MAX_OF(r->threads, KERNEL_THREADS) / r->threads, r->threads);
     for (int k = 0; k < r->inputs; k++)
         if (r->input[k] % 16 != LINE_VALUE)
-            text_add(out, "    x%d += o%d;\n", k, k);
-    text_add(out, "    for (i32 axis = axes - 1; axis >= 0; axis--) {\n"
-                  "        uidx next = rest / (uidx)s.dim[axis];\n"
-                  "        idx at = (idx)(rest - next * (uidx)s.dim[axis]);\n        rest = next;\n");
+            text_add(w->out, "    x%d += o%d;\n", k, k);
+    text_add(w->out, "    for (i32 axis = axes - 1; axis >= 0; axis--) {\n"
+                     "        uidx next = rest / (uidx)s.dim[axis];\n"
+                     "        idx at = (idx)(rest - next * (uidx)s.dim[axis]);\n        rest = next;\n");
     for (int k = 0; k < r->inputs; k++)
         if (r->input[k] % 16 != LINE_VALUE)
-            text_add(out, "        x%d += at * s.stride[%d][axis];\n", k, strides++);
-    text_add(out, "    }\n");
+            text_add(w->out, "        x%d += at * s.stride[%d][axis];\n", k, strides++);
+    text_add(w->out, "    }\n");
     for (int k = 0; k < r->inputs; k++)
-        if (r->input[k] % 16 >= LINE_SAME)
-            text_add(out, r->input[k] % 16 == LINE_VALUE ? "    %s a%d = v%d;\n" : "    %s a%d = x%d[0];\n",
+        if (!varies(r, k))
+            text_add(w->out,
+                     r->input[k] % 16 == LINE_VALUE ? "    %s a%d = u%d;\n" : "    %s a%d = x%d[0];\n",
                      kernel_memory_type(input_dtype(r, k)), k, k);
 }
 
-static void add_step(struct text *out, int k, zl_dtype wide, const char *more) {
-    text_add(out,
-             "        { %s next; step%d((%s *)&next, (const %s *)&s%d, (const %s *)&%s); s%d = next; }\n",
-             kernel_memory_type(wide), k, part(wide), part(wide), k, part(wide), more, k);
+// What a thread holds of a line, and the types of packs.
+static void add_held(const struct writing *w) {
+    const struct line_recipe *r = w->r;
+    for (int k = 0; k < r->inputs; k++)
+        if (is_held(w, k))
+            text_add(w->out, "    px%d a%d[%d];\n", k, k, r->packs);
+    for (int row = 0; row < r->rows; row++)
+        if (w->plan.kept >> row & 1)
+            text_add(w->out, "    PACK(%s, %d) v%d[%d];\n", kernel_memory_type(row_dtype(r, row)), r->width,
+                     row, r->packs);
 }
 
-static void add_reduction(struct text *out, const struct line_recipe *r, int k) {
-    const int16_t *word = row_words(r, r->reduction[k]);
-    zl_dtype from = (zl_dtype)word[3], to = (zl_dtype)word[2], wide = tile_reduce_gives(from);
+static void add_types(const struct writing *w) {
+    const struct line_recipe *r = w->r;
+    int strides = 0;
+    for (int k = 0; k < r->inputs; k++) {
+        strides += r->input[k] % 16 != LINE_VALUE;
+        if (varies(r, k))
+            text_add(w->out, "typedef PACK(%s, %d) px%d;\n", kernel_memory_type(input_dtype(r, k)), r->width,
+                     k);
+    }
+    for (int k = 0; k < r->outputs; k++)
+        text_add(w->out, "typedef PACK(%s, %d) py%d;\n",
+                 kernel_memory_type(row_dtype(r, r->output[k] >> 1)), r->width, k);
+    text_add(w->out, "struct zl_axes { idx dim[%d]; idx stride[%d][%d]; };\n", KERNEL_AXES,
+             MAX_OF(strides, 1), KERNEL_AXES);
+}
+
+// Stages -----------------------------------------------------------------------------------------------------------
+
+static void open_loop(const struct writing *w) {
+    const struct line_recipe *r = w->r;
+    if (r->packs)
+        text_add(w->out,
+                 "    UNROLL for (i32 j = 0; j < %d; j++) {\n        idx i = (j * %d + t) * %d;\n"
+                 "        if (i < end) {\n",
+                 r->packs, r->threads, r->width);
+    else
+        text_add(w->out, "    for (idx i = t * %d; i < end; i += %d) {\n        {\n", r->width,
+                 r->threads * r->width);
+}
+
+static void close_loop(const struct writing *w) {
+    text_add(w->out, "        }\n    }\n");
+}
+
+static void add_load(const struct writing *w, int k, const char *at) {
+    if (w->r->input[k] % 16 == LINE_FLAT)
+        text_add(w->out, "            a%d%s = *(GLOBAL const px%d *)(x%d + i);\n", k, at, k, k);
+    else
+        text_add(w->out,
+                 "            UNROLL for (i32 e = 0; e < %d; e++)\n                a%d%s.e[e] = x%d[(i + e) * d%d];\n",
+                 w->r->width, k, at, k, k);
+}
+
+static void load_held(const struct writing *w, int stage) {
+    bool any = false;
+    for (int k = 0; k < w->r->inputs; k++)
+        any |= is_held(w, k) && is_first(w, k, stage);
+    if (!any)
+        return;
+    open_loop(w);
+    for (int k = 0; k < w->r->inputs; k++)
+        if (is_held(w, k) && is_first(w, k, stage))
+            add_load(w, k, "[j]");
+    close_loop(w);
+}
+
+static void load_others(const struct writing *w, const struct line_function *f) {
+    for (int k = 0; k < w->r->inputs; k++)
+        if (f->inputs >> k & 1 && varies(w->r, k) && !is_held(w, k)) {
+            text_add(w->out, "            px%d a%d;\n", k, k);
+            add_load(w, k, "");
+        }
+}
+
+static void add_step(const struct writing *w, int k, zl_dtype wide, const char *indent) {
+    text_add(w->out, "%s{ %s next; step%d((%s *)&next, (const %s *)&s%d, (const %s *)&more); s%d = next; }\n",
+             indent, kernel_memory_type(wide), k, part(wide), part(wide), k, part(wide), k);
+}
+
+// Reductions of this stage, by number.
+static bool reduces_in(const struct writing *w, int k, int stage) {
+    return w->plan.level[w->r->reduction[k]] == stage + 1;
+}
+
+static zl_dtype wide_of(const struct line_recipe *r, int k) {
+    return tile_reduce_gives((zl_dtype)line_row(r, r->reduction[k])[3]);
+}
+
+static void begin_sums(const struct writing *w, int stage) {
+    for (int k = 0; k < w->r->reductions; k++) {
+        uint64_t identity = 0;
+        zl_dtype wide = wide_of(w->r, k);
+        if (!reduces_in(w, k, stage))
+            continue;
+        tile_identity((enum tile_op)line_row(w->r, w->r->reduction[k])[1], tile_type_of(wide), &identity);
+        text_add(w->out, "    %s s%d = ", kernel_memory_type(wide), k);
+        kernel_constant(w->out, wide, identity);
+        text_add(w->out, ";\n");
+    }
+}
+
+static void add_sums(const struct writing *w, int stage) {
+    for (int k = 0; k < w->r->reductions; k++) {
+        zl_dtype from = (zl_dtype)line_row(w->r, w->r->reduction[k])[3], wide = wide_of(w->r, k);
+        if (!reduces_in(w, k, stage))
+            continue;
+        text_add(w->out,
+                 "                { %s more; widen%d((%s *)&more, (const %s *)&g%d);\n", kernel_memory_type(wide),
+                 k, part(wide), part(from), k);
+        add_step(w, k, wide, "                ");
+        text_add(w->out, "                }\n");
+    }
+}
+
+// Over the threads of a line: by exchange where neighbours can, then through local memory.
+static void join_sums(const struct writing *w, int k) {
+    const struct line_recipe *r = w->r;
+    const int16_t *word = line_row(r, r->reduction[k]);
+    zl_dtype wide = wide_of(r, k), to = (zl_dtype)word[2];
     const char *type = kernel_memory_type(wide);
-    uint64_t identity = 0;
-    tile_identity((enum tile_op)word[1], tile_type_of(wide), &identity);
-    text_add(out, "    %s s%d = ", type, k);
-    kernel_constant(out, wide, identity);
-    text_add(out, ";\n    for (idx i = THREAD; i < line; i += THREADS) {\n");
-    add_loads(out, r);
-    text_add(out, "        %s given;\n        value%d((%s *)&given", kernel_memory_type(from), k, part(from));
-    add_operands(out, r);
-    text_add(out, "        %s more;\n        widen%d((%s *)&more, (const %s *)&given);\n", type, k,
-             part(wide), part(from));
-    add_step(out, k, wide, "more");
-    text_add(out,
-             "    }\n    room%d[THREAD] = s%d;\n    BARRIER;\n"
-             "    for (i32 span = THREADS / 2; span > 0; span /= 2) {\n        if (THREAD < span) {\n"
+    int spans = MIN_OF(r->threads, 32), groups = r->threads / 32;
+    text_add(w->out, "#ifdef EXCHANGE\n    UNROLL for (i32 span = %d; span > 0; span /= 2) {\n        %s more = EXCHANGE(s%d, span);\n",
+             spans / 2, type, k);
+    add_step(w, k, wide, "        ");
+    text_add(w->out, "    }\n");
+    if (groups > 1) {
+        text_add(w->out,
+                 "    if (t %% 32 == 0)\n        room%d[THREAD / 32] = s%d;\n    BARRIER;\n"
+                 "    s%d = room%d[(THREAD - t) / 32 + t %% %d];\n"
+                 "    UNROLL for (i32 span = %d; span > 0; span /= 2) {\n        %s more = EXCHANGE(s%d, span);\n",
+                 k, k, k, k, groups, groups / 2, type, k);
+        add_step(w, k, wide, "        ");
+        text_add(w->out, "    }\n");
+    }
+    text_add(w->out,
+             "#else\n    room%d[THREAD] = s%d;\n    BARRIER;\n"
+             "    for (i32 span = %d; span > 0; span /= 2) {\n        if (t < span) {\n"
              "        %s more = room%d[THREAD + span];\n",
-             k, k, type, k);
-    add_step(out, k, wide, "more");
-    text_add(out,
-             "        room%d[THREAD] = s%d;\n        }\n        BARRIER;\n    }\n    s%d = room%d[0];\n"
-             "    narrow%d((%s *)&r%d, (const %s *)&s%d);\n",
+             k, k, r->threads / 2, type, k);
+    add_step(w, k, wide, "        ");
+    text_add(w->out,
+             "        room%d[THREAD] = s%d;\n        }\n        BARRIER;\n    }\n    s%d = room%d[THREAD - t];\n"
+             "#endif\n    narrow%d((%s *)&r%d, (const %s *)&s%d);\n",
              k, k, k, k, k, part(to), k, part(wide), k);
 }
 
-static void add_output(struct text *out, const struct line_recipe *r, int k, const char *at) {
-    zl_dtype dtype = row_dtype(r, r->output[k] >> 1);
-    text_add(out, "        { %s b; result%d((%s *)&b", kernel_memory_type(dtype), k, part(dtype));
-    add_operands(out, r);
-    text_add(out, "        y%d[%s] = b; }\n", k, at);
+// What is one number a line, as soon as it is known.
+static void add_rows(const struct writing *w, int level) {
+    for (int row = 0; row < w->r->rows; row++) {
+        struct line_function f;
+        zl_dtype dtype = row_dtype(w->r, row);
+        if (w->plan.level[row] != level)
+            continue;
+        line_plan_row(w->r, row, &f);
+        if (w->plan.rows >> row & 1 || is_output_of_lines(w->r, row)) {
+            text_add(w->out, "    %s v%d;\n    row%d((%s *)&v%d", kernel_memory_type(dtype), row, row, part(dtype), row);
+            add_operands(w, &f);
+        }
+        if (w->plan.inverse >> row & 1) {
+            text_add(w->out, "    f32 q%d;\n    inverse%d(&q%d", row, row, row);
+            add_operands(w, &f);
+        }
+    }
 }
 
-static void add_outputs(struct text *out, const struct line_recipe *r) {
-    text_add(out, "    for (idx i = THREAD; i < line; i += THREADS) {\n");
-    add_loads(out, r);
-    for (int k = 0; k < r->outputs; k++)
+// Results of a call: what is reduced, what is kept, and at last what is stored.
+static void add_results(const struct writing *w, int stage) {
+    const struct line_recipe *r = w->r;
+    const char *comma = "";
+    for (int k = 0; stage < w->plan.levels && k < r->reductions; k++)
+        if (reduces_in(w, k, stage)) {
+            text_add(w->out, "%s(%s *)&g%d", comma, part((zl_dtype)line_row(r, r->reduction[k])[3]), k);
+            comma = ", ";
+        }
+    for (int row = 0; row < r->rows; row++)
+        if (w->plan.kept >> row & 1 && w->plan.level[row] == stage) {
+            text_add(w->out, "%s(%s *)&v%d[j].e[e]", comma, part(row_dtype(r, row)), row);
+            comma = ", ";
+        }
+    for (int k = 0; stage == w->plan.levels && k < r->outputs; k++)
+        if (!(r->output[k] & 1)) {
+            text_add(w->out, "%s(%s *)&b%d.e[e]", comma, part(row_dtype(r, r->output[k] >> 1)), k);
+            comma = ", ";
+        }
+}
+
+static void add_stage(const struct writing *w, int stage) {
+    const struct line_recipe *r = w->r;
+    const struct line_function *f = &w->plan.stage[stage];
+    bool is_last = stage == w->plan.levels;
+    if (!f->count)
+        return;
+    load_held(w, stage);
+    begin_sums(w, stage);
+    open_loop(w);
+    load_others(w, f);
+    for (int k = 0; is_last && k < r->outputs; k++)
         if (!(r->output[k] & 1))
-            add_output(out, r, k, "number * line + i");
-    text_add(out, "    }\n    if (THREAD == 0) {\n        idx i = 0;\n");
-    add_loads(out, r);
-    for (int k = 0; k < r->outputs; k++)
+            text_add(w->out, "            py%d b%d;\n", k, k);
+    text_add(w->out, "            UNROLL for (i32 e = 0; e < %d; e++) {\n", r->width);
+    for (int k = 0; k < r->reductions; k++)
+        if (reduces_in(w, k, stage))
+            text_add(w->out, "                %s g%d;\n",
+                     kernel_memory_type((zl_dtype)line_row(r, r->reduction[k])[3]), k);
+    text_add(w->out, "                stage%d(", stage);
+    add_results(w, stage);
+    add_operands(w, f);
+    add_sums(w, stage);
+    text_add(w->out, "            }\n");
+    for (int k = 0; is_last && k < r->outputs; k++)
+        if (!(r->output[k] & 1))
+            text_add(w->out, "            *(GLOBAL py%d *)(y%d + (i64)number * line + i) = b%d;\n", k, k, k);
+    close_loop(w);
+    for (int k = 0; k < r->reductions; k++)
+        if (reduces_in(w, k, stage))
+            join_sums(w, k);
+}
+
+static void add_line_outputs(const struct writing *w) {
+    const struct line_recipe *r = w->r;
+    text_add(w->out, "    if (t == 0 && end > 0) {\n");
+    for (int k = 0; k < r->outputs; k++) {
+        int row = r->output[k] >> 1, reduction = line_reduction(r, row);
         if (r->output[k] & 1)
-            add_output(out, r, k, "number");
-    text_add(out, "    }\n}\n");
+            text_add(w->out, "        y%d[number] = %c%d;\n", k, reduction < 0 ? 'v' : 'r',
+                     reduction < 0 ? row : reduction);
+    }
+    text_add(w->out, "    }\n}\n");
 }
 
 bool kernel_write_lines(struct text *out, const void *data) {
-    const struct line_writer *w = data;
-    const struct line_recipe *r = w->r;
-    int strides = 0;
-    for (int k = 0; k < r->inputs; k++)
-        strides += r->input[k] % 16 != LINE_VALUE;
-    kernel_begin(out, w->dialect, r->wide);
-    if (!add_functions(out, w))
+    const struct line_writer *given = data;
+    const struct line_recipe *r = given->r;
+    struct writing w = {.out = out, .r = r, .dialect = given->dialect};
+    int group = MAX_OF(r->threads, KERNEL_THREADS);
+    line_plan(r, &w.plan);
+    kernel_begin(out, w.dialect, r->wide);
+    if (!add_functions(&w))
         return false;
-    text_add(out, "struct zl_axes { idx dim[%d]; idx stride[%d][%d]; };\nKERNEL zl_kernel(", KERNEL_AXES,
-             MAX_OF(strides, 1), KERNEL_AXES);
-    add_parameters(out, r);
+    add_types(&w);
+    text_add(out, "KERNEL_OF(%d) zl_kernel(", group);
+    add_parameters(&w);
     text_add(out, ") {\n");
     for (int k = 0; k < r->reductions; k++) {
-        const int16_t *word = row_words(r, r->reduction[k]);
-        text_add(out, "    LOCAL %s room%d[%d];\n", kernel_memory_type(tile_reduce_gives((zl_dtype)word[3])),
-                 k, LINE_THREADS);
+        text_add(out, "    LOCAL %s room%d[%d];\n", kernel_memory_type(wide_of(r, k)), k, group);
+        text_add(out, "    %s r%d;\n", kernel_memory_type(row_dtype(r, r->reduction[k])), k);
     }
-    for (int k = 0; k < r->reductions; k++) // read before it is known only by what does not use it
-        text_add(out,
-                 row_dtype(r, r->reduction[k]) == ZL_COMPLEX64 ? "    %s r%d = {{0, 0}};\n"
-                                                               : "    %s r%d = 0;\n",
-                 kernel_memory_type(row_dtype(r, r->reduction[k])), k);
-    add_lines(out, r);
-    for (int k = 0; k < r->reductions; k++)
-        add_reduction(out, r, k);
-    add_outputs(out, r);
+    add_lines(&w);
+    add_held(&w);
+    for (int stage = 0; stage <= w.plan.levels; stage++) {
+        add_rows(&w, stage);
+        add_stage(&w, stage);
+    }
+    add_line_outputs(&w);
     return true;
 }

@@ -12,6 +12,7 @@ static const struct words {
 } words[] = {
     {"cuda",
      "#define KERNEL extern \"C\" __global__ void\n"
+     "#define KERNEL_OF(threads) extern \"C\" __global__ void __launch_bounds__(threads)\n"
      "#define GLOBAL\n"
      "#define LOCAL __shared__\n"
      "#define AXES const __grid_constant__ struct zl_axes\n"
@@ -19,10 +20,16 @@ static const struct words {
      "#define GROUP ((idx)blockIdx.x)\n"
      "#define THREAD ((i32)threadIdx.x)\n"
      "#define THREADS ((i32)blockDim.x)\n"
-     "#define UNROLL _Pragma(\"unroll\")\n"
-     "#define PACK(type, count) struct __align__(sizeof(type) * count) { type e[count]; }\n"},
+     "#define UNROLL _Pragma(\"unroll\")\n#define UNROLL_4 _Pragma(\"unroll 4\")\n"
+     "#define PACK(type, count) struct __align__(sizeof(type) * count) { type e[count]; }\n"
+     "#define EXCHANGE(x, by) zl_exchange(x, by)\n" // with the thread of a number that differs in one bit, of the lowest five
+     "template <typename T> static __device__ __forceinline__ T zl_exchange(T x, int by) {\n"
+     "    union { T t; unsigned u[(sizeof(T) + 3) / 4]; } v;\n    v.t = x;\n"
+     "    for (unsigned i = 0; i < sizeof v.u / 4; i++)\n        v.u[i] = __shfl_xor_sync(0xffffffffu, v.u[i], by);\n"
+     "    return v.t;\n}\n"},
     {"opencl",
      "#define KERNEL __kernel void\n"
+     "#define KERNEL_OF(threads) __kernel __attribute__((reqd_work_group_size(threads, 1, 1))) void\n"
      "#define GLOBAL __global\n"
      "#define LOCAL __local\n"
      "#define AXES struct zl_axes\n"
@@ -30,7 +37,7 @@ static const struct words {
      "#define GROUP ((idx)get_group_id(0))\n"
      "#define THREAD ((i32)get_local_id(0))\n"
      "#define THREADS ((i32)get_local_size(0))\n"
-     "#define UNROLL\n"
+     "#define UNROLL\n#define UNROLL_4\n"
      "#define PACK(type, count) struct __attribute__((aligned(sizeof(type) * count))) { type e[count]; }\n"},
 };
 // clang-format on

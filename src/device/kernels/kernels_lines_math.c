@@ -1,0 +1,116 @@
+// kernels_lines_math.c - what functions of lines compute, as expressions. Sums make their results differ in the last bits
+// from those of the CPU: so exponentials and quotients may too, and are shorter here.
+
+#include "device/kernels/kernels_lines.h"
+#include "pass/pass.h"
+#include "render/render.h"
+
+static const struct tile_type f32 = {TILE_FLOAT, 32, 1};
+
+struct building {
+    const struct line_recipe *r;
+    expr input[KERNEL_OPERANDS], reduction[LINE_REDUCTIONS], inverse[KERNEL_CALLS], value[KERNEL_CALLS];
+    bool has_exp2;
+};
+
+static expr number(double value) {
+    return tile_const(f32, value);
+}
+
+static expr fma_of(expr a, expr b, expr c) {
+    return tile_ternary(TILE_FMA, a, b, c);
+}
+
+// 2^t (1 + s ln2) with t + s = x / ln2, within 2 ulp; below 2^-126 it may be 0.
+static expr short_exp(expr x) {
+    const double log2_e = 1.44269502, rest = 1.92596299e-08;
+    x = tile_binary(TILE_MIN, tile_binary(TILE_MAX, x, number(-110)), number(100));
+    expr t = tile_binary(TILE_MUL, x, number(log2_e));
+    expr s = fma_of(x, number(rest), fma_of(x, number(log2_e), tile_unary(TILE_NEG, t)));
+    expr y = tile_unary(TILE_EXP2, t);
+    return fma_of(y, tile_binary(TILE_MUL, s, number(0.693147182)), y);
+}
+
+// What brings a divisor to where its inverse has all its digits.
+static expr scale_of(expr b) {
+    expr size = tile_unary(TILE_ABS, b), small = tile_binary(TILE_LT, size, number(0x1p-64)),
+         large = tile_binary(TILE_GT, size, number(0x1p64));
+    return tile_ternary(TILE_SELECT, small, number(0x1p64),
+                        tile_ternary(TILE_SELECT, large, number(0x1p-64), number(1)));
+}
+
+static expr inverse_of(expr b) {
+    return tile_binary(TILE_DIV, number(1), tile_binary(TILE_MUL, b, scale_of(b)));
+}
+
+// a/b from 1/b, with what is left over added: rounded as the quotient is, nearly always. Of what is not finite the first guess
+// is right, and the rest is not a number.
+static expr short_quotient(expr a, expr b, expr inverse) {
+    expr scale = scale_of(b);
+    a = tile_binary(TILE_MUL, a, scale);
+    b = tile_binary(TILE_MUL, b, scale);
+    expr q = tile_binary(TILE_MUL, a, inverse), left = fma_of(tile_unary(TILE_NEG, q), b, a);
+    return tile_ternary(TILE_SELECT, tile_binary(TILE_EQ, left, left), fma_of(left, inverse, q), q);
+}
+
+static expr value_of(struct building *b, int reference);
+
+static expr compute(struct building *b, int row) {
+    const int16_t *word = line_row(b->r, row);
+    expr arg[3] = {NULL};
+    for (int k = 0; k < word[4]; k++)
+        arg[k] = value_of(b, word[5 + k]);
+    if (word[1] == TILE_EXP && b->has_exp2 && word[2] == ZL_FLOAT32)
+        return short_exp(arg[0]);
+    if (line_divides(b->r, row) && b->inverse[word[6]])
+        return short_quotient(arg[0], arg[1], b->inverse[word[6]]);
+    return group_apply((enum tile_op)word[1], (zl_dtype)word[2], word[4], arg);
+}
+
+static expr value_of(struct building *b, int reference) {
+    if (reference & GROUP_INPUT)
+        return b->input[reference & ~GROUP_INPUT];
+    if (line_row(b->r, reference)[0] == LINE_REDUCES)
+        return b->reduction[line_reduction(b->r, reference)];
+    if (!b->value[reference])
+        b->value[reference] = compute(b, reference);
+    return b->value[reference];
+}
+
+static zl_dtype row_dtype(const struct line_recipe *r, int row) {
+    return (zl_dtype)line_row(r, row)[2];
+}
+
+// In the order in which texts list them.
+static void take_parameters(struct building *b, const struct line_function *f, expr n, expr at) {
+    const struct line_recipe *r = b->r;
+    for (int k = 0; k < r->inputs; k++)
+        if (f->inputs >> k & 1)
+            b->input[k] = group_parameter('x', k, (zl_dtype)(r->input[k] >> 4), n, at);
+    for (int k = 0; k < r->reductions; k++)
+        if (f->reductions >> k & 1)
+            b->reduction[k] = group_parameter('r', k, row_dtype(r, r->reduction[k]), n, at);
+    for (int k = 0; k < r->rows; k++)
+        if ((f->rows | f->kept) >> k & 1)
+            b->value[k] = group_parameter('v', k, row_dtype(r, k), n, at);
+    for (int k = 0; k < r->rows; k++)
+        if (f->inverses >> k & 1)
+            b->inverse[k] = group_parameter('q', k, ZL_FLOAT32, n, at);
+}
+
+struct tile_kernel *line_build(const struct line_recipe *r, const struct line_function *f, bool inverts,
+                               const char *dialect) {
+    struct building b = {.r = r, .has_exp2 = target_spells_op(render_target(dialect), TILE_EXP2, f32)};
+    expr result[KERNEL_CALLS];
+    tile_begin("lines");
+    expr n = tile_name_value(tile_symbol("n", 0, INT64_MAX, 1), TILE_SYMBOL);
+    const struct tile_name *i = tile_index("i", n);
+    take_parameters(&b, f, n, tile_name_value(i, TILE_INDEX));
+    for (int k = 0; k < f->count; k++) {
+        result[k] = value_of(&b, f->wanted[k]);
+        if (inverts)
+            result[k] = inverse_of(result[k]);
+    }
+    group_store(f->count, result, i, n);
+    return tile_end();
+}
