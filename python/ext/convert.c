@@ -573,12 +573,19 @@ static bool list_fill(struct ext_list *list, PyObject *tuple) {
     return ok;
 }
 
+// Arrays of no axes are numbers, others are lists of them.
+static bool is_one_number(PyObject *o) {
+    if (ext_is_array(o))
+        return zl_ndim(ext_value(o)) == 0;
+    return !PyTuple_Check(o) && !PyList_Check(o) && PyIndex_Check(o) && !PySequence_Check(o);
+}
+
 bool ext_list_read(PyObject *o, struct ext_list *list) {
     list->item = list->room;
     list->count = 1;
     if (PyLong_Check(o))
         return ext_to_int64(o, list->item);
-    if (!PyTuple_Check(o) && !PyList_Check(o) && PyIndex_Check(o) && !PySequence_Check(o))
+    if (is_one_number(o))
         return ext_to_int64(o, list->item);
     PyObject *tuple = PySequence_Tuple(o);
     bool ok = tuple && list_fill(list, tuple);

@@ -31,6 +31,8 @@ TEST(running_extremes) {
     CHECK_ARRAY(zl_cummin(x, 0, true, true), ZL_FLOAT32, ZL_SHAPE(5), NAN, NAN, NAN, NAN, 5);
     CHECK_ARRAY(zl_cummax(x, 0, false, false), ZL_FLOAT32, ZL_SHAPE(5), -INFINITY, 1, 3, 3, NAN);
     CHECK_ARRAY(zl_cummin(RANGE(3), 0, false, false), ZL_INT32, ZL_SHAPE(3), INT32_MAX, 0, 0);
+    zl_array first = zl_cummax(zl_astype(RANGE(1), ZL_COMPLEX64), 0, false, false);
+    CHECK_ARRAY(zl_imag(first), ZL_FLOAT32, ZL_SHAPE(1), -INFINITY);
     CHECK_ARRAY(zl_cummax_flat(zl_flip(RANGE(2, 2), ZL_ALL), true, true), ZL_INT32, ZL_SHAPE(4), 3, 2, 1, 0);
     CHECK_ARRAY_NEAR(zl_logcumsumexp(NUMBERS_OF(0, 0, 100), 0, false, true), ZL_FLOAT32, ZL_SHAPE(3), 1e-6, 0,
                      0.69314718, 100);

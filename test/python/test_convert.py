@@ -245,6 +245,16 @@ class Arguments(unittest.TestCase):
         with self.assertRaises(OverflowError):
             zl.zeros((2**70,))
 
+    def test_arrays_as_lists(self):
+        x = zl.ones((2, 3))
+        self.assertEqual(zl.broadcast_to(zl.ones((3,)), zl.array([2, 3])).shape, (2, 3))
+        self.assertEqual(zl.reshape(x, zl.array([3, -1])).shape, (3, 2))
+        self.assertEqual(zl.sum(x, zl.array([0, 1])).item(), 6)
+        self.assertEqual(zl.sum(x, zl.array(1)).tolist(), [3, 3])
+        self.assertEqual(zl.sum(x, zl.array([], zl.int32)).shape, (2, 3))
+        with self.assertRaises(TypeError):
+            zl.sum(x, zl.array([1.0]))
+
     def test_computed_sizes_fit_32_bits(self):
         big, side = zl.zeros(2**30), zl.zeros(2**16)
         for size, make in [(3 * 2**30, lambda: zl.concatenate([big] * 3)), (2**31, lambda: zl.repeat(big, 2)),

@@ -312,6 +312,8 @@ static union scalar start_of(enum scan which, zl_dtype dtype) {
     double number = dtype == ZL_BOOL && which == SCAN_MAX ? 0 : numbers[which];
     union scalar start = {.i = 0};
     dtype_convert(&start, dtype, &number, ZL_FLOAT64, 1);
+    if (dtype == ZL_COMPLEX64 && (which == SCAN_MAX || which == SCAN_MIN)) // both parts are
+        memcpy((char *)&start + 4, &start, 4);
     return start;
 }
 
