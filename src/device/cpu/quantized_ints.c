@@ -6,7 +6,8 @@
 #include <math.h>
 
 enum { LINE = 64 };            // bytes of the cache: no vector of codes lies in two
-enum { BLOCK = 32 };           // columns that a thread takes at once
+enum { BLOCK = 32 };           // columns that a thread takes at once,
+enum { LONG_BLOCK = 1024 };    // at most, where there is one row
 enum { WORK_LEAST = 1 << 18 }; // products that are worth another thread
 
 struct ints {
@@ -16,6 +17,7 @@ struct ints {
     int64_t sets;     // of a matrix of x
     bool quads;       // sets are
     bool vector;      // there is one row, which the kind multiplies by itself
+    int64_t block;    // columns that a thread takes at once
     bool zips;        // codes are brought into slices once for all sets
     int64_t code_set; // bytes of a set
     char *room;       // of what follows
@@ -160,6 +162,8 @@ static bool make_sets(struct ints *j) {
     j->set = q->dtype == ZL_FLOAT32 && !j->quads ? 2 : 4;
     j->sets = (q->m + j->set - 1) / j->set;
     j->vector = j->kind->can_vector && j->kind->can_vector(q);
+    j->block =
+        j->vector ? MAX_OF(MIN_OF(q->n / (4 * pool_threads()) / BLOCK * BLOCK, LONG_BLOCK), BLOCK) : BLOCK;
     bool half = q->u.bits == 4 && q->u.group == 16; // of the codes that are unpacked at once
     j->zips = !j->kind->direct || j->quads || j->sets > 2 || half || q->u.mode != QUANT_AFFINE;
     j->code_set = lines_of(j, j->set) * q->k;
@@ -178,7 +182,7 @@ static bool make_sets(struct ints *j) {
 
 struct column_room {
     float *scale, *bias;
-    float *result;  // of BLOCK columns, row by row
+    float *result;  // of a block of columns, row by row
     uint8_t *codes; // one a byte
     int8_t *zipped;
 };
@@ -195,7 +199,7 @@ static int64_t room_columns(const struct ints *j) {
 
 // Bytes of scales, biases and results.
 static int64_t room_numbers(const struct ints *j) {
-    int64_t numbers = 2 * room_scales(j) * (room_columns(j) / j->kind->columns) + j->q->m * BLOCK;
+    int64_t numbers = 2 * room_scales(j) * (room_columns(j) / j->kind->columns) + j->q->m * j->block;
     return (numbers + 15) / 16 * 16 * (int64_t)sizeof(float);
 }
 
@@ -301,7 +305,7 @@ static void multiply_some(const struct ints *j, int64_t matrix, int64_t w, int64
     }
 }
 
-// Columns from one on, at most BLOCK.
+// Columns from one on, at most a block.
 static void multiply_columns(const struct ints *j, int64_t product, int64_t from, int64_t columns,
                              struct column_room *r) {
     const struct quantized *q = j->q;
@@ -319,7 +323,7 @@ static void multiply_columns(const struct ints *j, int64_t product, int64_t from
 
 static void multiply_block(struct ints *j, int64_t product, int64_t from) {
     const struct quantized *q = j->q;
-    int64_t columns = MIN_OF(BLOCK, q->n - from);
+    int64_t columns = MIN_OF(j->block, q->n - from);
     struct column_room r;
     if (!get_room(j, &r)) {
         atomic_store(&j->failed, true);
@@ -335,14 +339,14 @@ static void multiply_block(struct ints *j, int64_t product, int64_t from) {
             memcpy(out, r.result + i * BLOCK, sizeof(float) * (size_t)columns);
 }
 
-static int64_t blocks_of(const struct quantized *q) {
-    return (q->n + BLOCK - 1) / BLOCK;
+static int64_t blocks_of(const struct ints *j) {
+    return (j->q->n + j->block - 1) / j->block;
 }
 
 static void multiply_range(const void *context, int64_t from, int64_t to) {
     struct ints *j = (struct ints *)(uintptr_t)context;
-    for (int64_t blocks = blocks_of(j->q); from < to; from++)
-        multiply_block(j, from / blocks, from % blocks * BLOCK);
+    for (int64_t blocks = blocks_of(j); from < to; from++)
+        multiply_block(j, from / blocks, from % blocks * j->block);
 }
 
 static bool can(const struct quantized *q, const struct int_kind *kind) {
@@ -358,7 +362,7 @@ bool cpu_multiply_ints(const struct quantized *q, bool *done) {
         return true;
     bool ok = make_sets(&j);
     if (ok && !atomic_load(&j.odd)) {
-        cpu_split(q->products * blocks_of(q), WORK_LEAST / (BLOCK * q->m * q->k) + 1, multiply_range, &j);
+        cpu_split(q->products * blocks_of(&j), WORK_LEAST / (j.block * q->m * q->k) + 1, multiply_range, &j);
         ok = *done = !atomic_load(&j.failed);
     }
     memory_free(j.room);

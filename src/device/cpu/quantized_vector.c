@@ -11,7 +11,7 @@
 
 #include <arm_neon.h>
 
-enum { COLUMNS = 4, FETCH_COLUMNS = 4 };
+enum { COLUMNS = 4 };
 
 #define WITH_I8MM CPU_WITH("i8mm")
 #define INLINE    WITH_I8MM static inline __attribute__((always_inline))
@@ -58,7 +58,6 @@ INLINE floats4 sums_of(const floats4 *x) {
 struct columns {
     const uint8_t *code[COLUMNS];
     const char *scale[COLUMNS], *bias[COLUMNS];
-    int64_t next; // bytes of codes that are fetched ahead
 };
 
 // Four and eight bits --------------------------------------------------------------------------------------------------
@@ -83,13 +82,14 @@ struct columns {
     "ldr q6, [%[d], %[at]]\nldr q7, [%[d], %[next]]\n" \
     "add %[next], %[at], #32\n"
 #define ZIP(which, to, a, b) "zip" #which " v" #to ".2d, v" #a ".2d, v" #b ".2d\n"
-#define PAIR_NIBBLES                                                                             \
-    ZIP(1, 4, 0, 1)                                                                              \
-    ZIP(1, 6, 2, 3)                                                                              \
-    ZIP(2, 5, 0, 1) ZIP(2, 7, 2, 3) "and v20.16b, v4.16b, v9.16b\nand v24.16b, v6.16b, v9.16b\n" \
-                                    "ushr v21.16b, v4.16b, #4\nushr v25.16b, v6.16b, #4\n"       \
-                                    "and v22.16b, v5.16b, v9.16b\nand v26.16b, v7.16b, v9.16b\n" \
-                                    "ushr v23.16b, v5.16b, #4\nushr v27.16b, v7.16b, #4\n"
+#define PAIR_NIBBLES                                                             \
+    ZIP(1, 4, 0, 1)                                                              \
+    ZIP(1, 6, 2, 3)                                                              \
+    ZIP(2, 5, 0, 1)                                                              \
+    ZIP(2, 7, 2, 3) "and v20.16b, v4.16b, v9.16b\nand v24.16b, v6.16b, v9.16b\n" \
+                    "ushr v21.16b, v4.16b, #4\nushr v25.16b, v6.16b, #4\n"       \
+                    "and v22.16b, v5.16b, v9.16b\nand v26.16b, v7.16b, v9.16b\n" \
+                    "ushr v23.16b, v5.16b, #4\nushr v27.16b, v7.16b, #4\n"
 #define PAIR_BYTES   \
     ZIP(1, 20, 0, 2) \
     ZIP(1, 24, 4, 6) \
@@ -100,34 +100,29 @@ struct columns {
 #define UNITE               "add v30.4s, v30.4s, v31.4s\nscvtf v30.4s, v30.4s\n"
 #define SCALE               "fmla v8.4s, v30.4s, v10.4s\n"
 
-#define MULTIPLY_CODES(name, READ, PAIR, FETCH)                                                              \
+#define MULTIPLY_CODES(name, READ, PAIR)                                                                     \
     WITH_I8MM static floats4 name(const struct int_set *x, const struct columns *from, const float *scale,   \
                                   int64_t left) {                                                            \
         const int8_t *row = x->code;                                                                         \
-        const uint8_t *ahead = from->code[0] + from->next;                                                   \
         int64_t at = 0, next;                                                                                \
         floats4 sum;                                                                                         \
         __asm__ volatile(                                                                                    \
             "movi v8.4s, #0\nmovi v9.16b, #15\nmovi v10.4s, #0\nmovi v28.4s, #0\nmovi v29.4s, #0\n" READ     \
             "1:\nldp q16, q17, [%[x]]\nldp q18, q19, [%[x], #32]\nadd %[x], %[x], #64\n" JOIN PAIR           \
             "subs %[left], %[left], #1\ncsel %[at], %[next], xzr, ne\n" SHIFT READ MULTIPLY(28, 20, 16)      \
-                MULTIPLY(29, 24, 16) FETCH MULTIPLY(28, 21, 17) MULTIPLY(29, 25, 17)                         \
-                    UNITE MULTIPLY(28, 22, 18) MULTIPLY(29, 26, 18) MULTIPLY(28, 23, 19)                     \
-                        MULTIPLY(29, 27, 19) SCALE                                                           \
+                MULTIPLY(29, 24, 16) MULTIPLY(28, 21, 17) MULTIPLY(29, 25, 17) UNITE MULTIPLY(28, 22, 18)    \
+                    MULTIPLY(29, 26, 18) MULTIPLY(28, 23, 19) MULTIPLY(29, 27, 19) SCALE                     \
             "ldr q10, [%[scale]], #16\nb.ne 1b\n" JOIN SHIFT UNITE SCALE "mov %[sum].16b, v8.16b\n"          \
-            : [sum] "=&w"(sum), [x] "+r"(row), [scale] "+r"(scale), [left] "+r"(left), [ahead] "+r"(ahead),  \
-              [at] "+r"(at), [next] "=&r"(next)                                                              \
+            : [sum] "=&w"(sum), [x] "+r"(row), [scale] "+r"(scale), [left] "+r"(left), [at] "+r"(at),        \
+              [next] "=&r"(next)                                                                             \
             : [a] "r"(from->code[0]), [b] "r"(from->code[1]), [c] "r"(from->code[2]), [d] "r"(from->code[3]) \
             : "v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7", "v8", "v9", "v10", "v16", "v17", "v18", "v19", \
               "v20", "v21", "v22", "v23", "v24", "v25", "v26", "v27", "v28", "v29", "v30", "v31", "memory",  \
               "cc");                                                                                         \
         return sum;                                                                                          \
     }
-#define FETCH_NIBBLES "prfm pldl1keep, [%[ahead]]\nadd %[ahead], %[ahead], #64\n"
-#define FETCH_BYTES \
-    "prfm pldl1keep, [%[ahead]]\nprfm pldl1keep, [%[ahead], #64]\nadd %[ahead], %[ahead], #128\n"
-MULTIPLY_CODES(multiply_nibbles, READ_NIBBLES, PAIR_NIBBLES, FETCH_NIBBLES)
-MULTIPLY_CODES(multiply_bytes, READ_BYTES, PAIR_BYTES, FETCH_BYTES)
+MULTIPLY_CODES(multiply_nibbles, READ_NIBBLES, PAIR_NIBBLES)
+MULTIPLY_CODES(multiply_bytes, READ_BYTES, PAIR_BYTES)
 
 // Scales of groups as those of every 32 codes, in place.
 static void repeat_scales(float *scale, int64_t groups, int times) {
@@ -179,7 +174,6 @@ INLINE void multiply_sixes(zl_dtype dtype, const struct int_set *x, const struct
             const uint8_t *codes = c.code[first + i] + g * 12;
             uint8x16_t code[4];
             ints4 high = {0}, low = {0};
-            __builtin_prefetch(codes + c.next);
             read_sixes(codes, code);
 #pragma GCC unroll 4
             for (int n = 0; n < 4; n++) {
@@ -230,17 +224,32 @@ WITH_I8MM static floats4 one_of(const struct quantized *q, const struct int_set 
     return sum + biases_of(q->u.dtype, c, x->sum, q->groups);
 }
 
+// Four columns, the first of which is `first`, and from each to the next `apart`. Behind the last is that one again.
+static struct columns columns_at(const struct quantized *q, int64_t at, int64_t first, int64_t apart,
+                                 int64_t last) {
+    const int64_t codes = q->groups * q->u.group * q->u.bits / 8, numbers = q->groups * q->scale_item;
+    struct columns c;
+    for (int n = 0; n < COLUMNS; n++) {
+        int64_t column = MIN_OF(first + n * apart, last);
+        c.code[n] = quantized_words(q, at) + column * codes;
+        c.scale[n] = q->scales + at * q->scale_item + column * numbers;
+        c.bias[n] = q->biases + at * q->scale_item + column * numbers;
+    }
+    return c;
+}
+
+// Columns are read in four streams, each without a gap: that is fastest where they come from memory.
 void cpu_vector_i8mm(const struct quantized *q, const struct int_set *x, int64_t at, int64_t columns,
                      float *scale, float *out) {
-    const int64_t row = q->groups * q->u.group * q->u.bits / 8, numbers = q->groups * q->scale_item;
-    for (int64_t i = 0; i < columns; i += COLUMNS) {
-        struct columns c = {.next = FETCH_COLUMNS * row};
-        for (int n = 0; n < COLUMNS; n++) {
-            int64_t column = MIN_OF(i + n, columns - 1);
-            c.code[n] = quantized_words(q, at) + column * row;
-            c.scale[n] = q->scales + at * q->scale_item + column * numbers;
-            c.bias[n] = q->biases + at * q->scale_item + column * numbers;
-        }
+    const int64_t each = columns / COLUMNS;
+    for (int64_t i = 0; i < each; i++) {
+        struct columns c = columns_at(q, at, i, each, columns - 1);
+        floats4 four = one_of(q, x, &c, scale) * x->factor[0];
+        for (int n = 0; n < COLUMNS; n++)
+            out[i + n * each] = four[n];
+    }
+    for (int64_t i = COLUMNS * each; i < columns; i += COLUMNS) {
+        struct columns c = columns_at(q, at, i, 1, columns - 1);
         floats4 four = one_of(q, x, &c, scale) * x->factor[0];
         *(floats_memory *)(out + i) = four; // there is room for those behind the last
     }
