@@ -122,6 +122,17 @@ INLINE void turn_halves(zl_dtype dtype, const char *const *column, int64_t at, f
     }
 }
 
+// Four groups.
+INLINE void turn_floats(const char *const *column, int64_t at, float *out) {
+    floats_memory *to = (floats_memory *)out;
+    floats4 a = floats_at(column[0] + at), b = floats_at(column[1] + at), c = floats_at(column[2] + at),
+            d = floats_at(column[3] + at);
+    floats4 ac = __builtin_shufflevector(a, c, 0, 4, 1, 5), bd = __builtin_shufflevector(b, d, 0, 4, 1, 5);
+    to[0] = __builtin_shufflevector(ac, bd, 0, 4, 1, 5), to[1] = __builtin_shufflevector(ac, bd, 2, 6, 3, 7);
+    ac = __builtin_shufflevector(a, c, 2, 6, 3, 7), bd = __builtin_shufflevector(b, d, 2, 6, 3, 7);
+    to[2] = __builtin_shufflevector(ac, bd, 0, 4, 1, 5), to[3] = __builtin_shufflevector(ac, bd, 2, 6, 3, 7);
+}
+
 WITH_I8MM static void turn(zl_dtype dtype, const char *const *column, int64_t groups, float *out) {
     int64_t g = 0, item = dtype == ZL_FLOAT32 ? 4 : 2;
     if (dtype == ZL_FLOAT16)
@@ -131,9 +142,8 @@ WITH_I8MM static void turn(zl_dtype dtype, const char *const *column, int64_t gr
         for (; g + 8 <= groups; g += 8)
             turn_halves(ZL_BFLOAT16, column, g * item, out + g * COLUMNS);
     else
-        for (; g < groups; g++)
-            for (int i = 0; i < COLUMNS; i++)
-                memcpy(out + g * COLUMNS + i, column[i] + g * item, sizeof(float));
+        for (; g + 4 <= groups; g += 4)
+            turn_floats(column, g * item, out + g * COLUMNS);
     for (; g < groups; g++)
         for (int i = 0; i < COLUMNS; i++)
             dtype_convert(out + g * COLUMNS + i, ZL_FLOAT32, column[i] + g * item, dtype, 1);

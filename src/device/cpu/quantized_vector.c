@@ -1,7 +1,7 @@
-// quantized_vector.c - one row of whole numbers of 16 bits times columns of codes as they lie in memory.
+// quantized_vector.c - one row of whole numbers of 16 or 24 bits times columns of codes as they lie in memory.
 //
 // Codes of four and eight bits: four columns at a time, by instructions that multiply 2 x 8 bytes with 8 x 2: two columns
-// with both parts of the row. Codes of six bits in groups of 16: bytes are read in threes, so that the lanes of a vector are
+// with two parts of the row. Codes of six bits in groups of 16: bytes are read in threes, so that the lanes of a vector are
 // four groups of a column, and four products at a time are summed in a lane.
 
 #include "device/cpu/quantized.h"
@@ -66,7 +66,7 @@ struct columns {
 // of a group before it reads the next. Here the sums of one are finished while those of the next are made, and its codes are
 // read before.
 //
-// Codes as they are: v0..v7. Pairs of columns, eight codes each: v20..v27. The row: v16..v19. Sums of both parts of two columns:
+// Codes as they are: v0..v7. Pairs of columns, eight codes each: v20..v27. The row: v16..v19. Sums of two parts of two columns:
 // v28, v29; those of the group before, as they are finished: v30, v31. Its scale: v10. All sums: v8.
 #define READ_NIBBLES          \
     "ldr q0, [%[a], %[at]]\n" \
@@ -82,14 +82,15 @@ struct columns {
     "ldr q6, [%[d], %[at]]\nldr q7, [%[d], %[next]]\n" \
     "add %[next], %[at], #32\n"
 #define ZIP(which, to, a, b) "zip" #which " v" #to ".2d, v" #a ".2d, v" #b ".2d\n"
-#define PAIR_NIBBLES                                                             \
-    ZIP(1, 4, 0, 1)                                                              \
-    ZIP(1, 6, 2, 3)                                                              \
-    ZIP(2, 5, 0, 1)                                                              \
-    ZIP(2, 7, 2, 3) "and v20.16b, v4.16b, v9.16b\nand v24.16b, v6.16b, v9.16b\n" \
-                    "ushr v21.16b, v4.16b, #4\nushr v25.16b, v6.16b, #4\n"       \
-                    "and v22.16b, v5.16b, v9.16b\nand v26.16b, v7.16b, v9.16b\n" \
-                    "ushr v23.16b, v5.16b, #4\nushr v27.16b, v7.16b, #4\n"
+#define PAIR_NIBBLES                                             \
+    ZIP(1, 4, 0, 1)                                              \
+    ZIP(1, 6, 2, 3)                                              \
+    ZIP(2, 5, 0, 1)                                              \
+    ZIP(2, 7, 2, 3)                                              \
+    "and v20.16b, v4.16b, v9.16b\nand v24.16b, v6.16b, v9.16b\n" \
+    "ushr v21.16b, v4.16b, #4\nushr v25.16b, v6.16b, #4\n"       \
+    "and v22.16b, v5.16b, v9.16b\nand v26.16b, v7.16b, v9.16b\n" \
+    "ushr v23.16b, v5.16b, #4\nushr v27.16b, v7.16b, #4\n"
 #define PAIR_BYTES   \
     ZIP(1, 20, 0, 2) \
     ZIP(1, 24, 4, 6) \
@@ -100,29 +101,58 @@ struct columns {
 #define UNITE               "add v30.4s, v30.4s, v31.4s\nscvtf v30.4s, v30.4s\n"
 #define SCALE               "fmla v8.4s, v30.4s, v10.4s\n"
 
-#define MULTIPLY_CODES(name, READ, PAIR)                                                                     \
+// A row of two parts.
+#define TWO_ROW "ldp q16, q17, [%[x]]\nldp q18, q19, [%[x], #32]\nadd %[x], %[x], #64\n"
+#define TWO_PRODUCTS                                                                          \
+    MULTIPLY(28, 20, 16)                                                                      \
+    MULTIPLY(29, 24, 16)                                                                      \
+    MULTIPLY(28, 21, 17) MULTIPLY(29, 25, 17) UNITE MULTIPLY(28, 22, 18) MULTIPLY(29, 26, 18) \
+        MULTIPLY(28, 23, 19) MULTIPLY(29, 27, 19)
+
+// Of three, beside a fourth that is nothing: first and second in v16 and v17, the others in v11 and v14. Sums of the third: v12,
+// v13; as they are finished, 256 of them for one of the others: v18.
+#define THREE_ROW   "ldp q16, q11, [%[x]]\nldp q17, q14, [%[x], #32]\n"
+#define THREE_JOIN  JOIN "uzp1 v18.4s, v12.4s, v13.4s\nmovi v12.4s, #0\nmovi v13.4s, #0\n"
+#define THREE_UNITE UNITE "scvtf v18.4s, v18.4s, #8\nfadd v30.4s, v30.4s, v18.4s\n"
+#define THREE_SLICE(a, c, x, low) \
+    MULTIPLY(28, a, x) MULTIPLY(29, c, x) MULTIPLY(12, a, low) MULTIPLY(13, c, low)
+#define THREE_PRODUCTS                                                                                      \
+    THREE_SLICE(20, 24, 16, 11)                                                                             \
+    "ldp q16, q11, [%[x], #64]\n" THREE_SLICE(                                                              \
+        21, 25, 17, 14) "ldp q17, q14, [%[x], #96]\nadd %[x], %[x], #128\n" THREE_UNITE THREE_SLICE(22, 26, \
+                                                                                                    16, 11) \
+        THREE_SLICE(23, 27, 17, 14)
+
+#define MULTIPLY_CODES(name, READ, PAIR, ROW, JOIN, PRODUCTS, UNITE)                                         \
     WITH_I8MM static floats4 name(const struct int_set *x, const struct columns *from, const float *scale,   \
                                   int64_t left) {                                                            \
         const int8_t *row = x->code;                                                                         \
         int64_t at = 0, next;                                                                                \
         floats4 sum;                                                                                         \
         __asm__ volatile(                                                                                    \
-            "movi v8.4s, #0\nmovi v9.16b, #15\nmovi v10.4s, #0\nmovi v28.4s, #0\nmovi v29.4s, #0\n" READ     \
-            "1:\nldp q16, q17, [%[x]]\nldp q18, q19, [%[x], #32]\nadd %[x], %[x], #64\n" JOIN PAIR           \
-            "subs %[left], %[left], #1\ncsel %[at], %[next], xzr, ne\n" SHIFT READ MULTIPLY(28, 20, 16)      \
-                MULTIPLY(29, 24, 16) MULTIPLY(28, 21, 17) MULTIPLY(29, 25, 17) UNITE MULTIPLY(28, 22, 18)    \
-                    MULTIPLY(29, 26, 18) MULTIPLY(28, 23, 19) MULTIPLY(29, 27, 19) SCALE                     \
+            "movi v8.4s, #0\nmovi v9.16b, #15\nmovi v10.4s, #0\nmovi v28.4s, #0\nmovi v29.4s, #0\n"          \
+            "movi v12.4s, #0\nmovi v13.4s, #0\n" READ "1:\n" ROW JOIN PAIR                                   \
+            "subs %[left], %[left], #1\ncsel %[at], %[next], xzr, ne\n" SHIFT READ PRODUCTS SCALE            \
             "ldr q10, [%[scale]], #16\nb.ne 1b\n" JOIN SHIFT UNITE SCALE "mov %[sum].16b, v8.16b\n"          \
             : [sum] "=&w"(sum), [x] "+r"(row), [scale] "+r"(scale), [left] "+r"(left), [at] "+r"(at),        \
               [next] "=&r"(next)                                                                             \
             : [a] "r"(from->code[0]), [b] "r"(from->code[1]), [c] "r"(from->code[2]), [d] "r"(from->code[3]) \
-            : "v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7", "v8", "v9", "v10", "v16", "v17", "v18", "v19", \
-              "v20", "v21", "v22", "v23", "v24", "v25", "v26", "v27", "v28", "v29", "v30", "v31", "memory",  \
-              "cc");                                                                                         \
+            : "v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7", "v8", "v9", "v10", "v11", "v12", "v13", "v14", \
+              "v16", "v17", "v18", "v19", "v20", "v21", "v22", "v23", "v24", "v25", "v26", "v27",     \
+              "v28", "v29", "v30", "v31", "memory", "cc");                                                   \
         return sum;                                                                                          \
     }
-MULTIPLY_CODES(multiply_nibbles, READ_NIBBLES, PAIR_NIBBLES)
-MULTIPLY_CODES(multiply_bytes, READ_BYTES, PAIR_BYTES)
+MULTIPLY_CODES(two_nibbles, READ_NIBBLES, PAIR_NIBBLES, TWO_ROW, JOIN, TWO_PRODUCTS, UNITE)
+MULTIPLY_CODES(two_bytes, READ_BYTES, PAIR_BYTES, TWO_ROW, JOIN, TWO_PRODUCTS, UNITE)
+MULTIPLY_CODES(three_nibbles, READ_NIBBLES, PAIR_NIBBLES, THREE_ROW, THREE_JOIN, THREE_PRODUCTS, THREE_UNITE)
+MULTIPLY_CODES(three_bytes, READ_BYTES, PAIR_BYTES, THREE_ROW, THREE_JOIN, THREE_PRODUCTS, THREE_UNITE)
+
+WITH_I8MM static floats4 multiply_codes(int bits, const struct int_set *x, const struct columns *c,
+                                        const float *scale, int64_t left) {
+    if (x->parts == 2)
+        return (bits == 4 ? two_nibbles : two_bytes)(x, c, scale, left);
+    return (bits == 4 ? three_nibbles : three_bytes)(x, c, scale, left) * 256;
+}
 
 // Scales of groups as those of every 32 codes, in place.
 static void repeat_scales(float *scale, int64_t groups, int times) {
@@ -161,37 +191,46 @@ INLINE void read_sixes(const uint8_t *from, uint8x16_t *out) {
     out[3] = vshrq_n_u8(c, 2);
 }
 
-// Two columns: sums of groups, scaled, and of biases; four groups at a time, in lanes.
-INLINE void multiply_sixes(zl_dtype dtype, const struct int_set *x, const struct columns *from, int first,
-                           floats4 *sum) {
+// Two columns: sums of groups, scaled, and of biases; four groups at a time, in lanes. A row of three parts has room for four.
+INLINE void multiply_sixes(int parts, zl_dtype dtype, const struct int_set *x, const struct columns *from,
+                           int first, floats4 *sum) {
     const struct columns c = *from;
     const int64_t item = dtype == ZL_FLOAT32 ? 4 : 2;
+    const int step = parts == 3 ? 4 : 2;
     const chars16 *row = (const chars16 *)(const void *)x->code;
-    floats4 sums[2] = {{0}, {0}};
-    for (int64_t g = 0; g < x->groups; g += 4, row += 8) {
+    floats4 sums[2] = {{0}, {0}}, more[2] = {{0}, {0}}, *biases = parts == 3 ? more : sums;
+    for (int64_t g = 0; g < x->groups; g += 4, row += 4 * step) {
 #pragma GCC unroll 2
         for (int i = 0; i < 2; i++) {
-            const uint8_t *codes = c.code[first + i] + g * 12;
             uint8x16_t code[4];
-            ints4 high = {0}, low = {0};
-            read_sixes(codes, code);
+            ints4 part[3] = {{0}, {0}, {0}};
+            read_sixes(c.code[first + i] + g * 12, code);
 #pragma GCC unroll 4
-            for (int n = 0; n < 4; n++) {
-                high = dot(high, code[n], row[2 * n]);
-                low = dot(low, code[n], row[2 * n + 1]);
-            }
-            floats4 all = __builtin_convertvector((high << 8) + low, floats4);
+            for (int n = 0; n < 4; n++)
+#pragma GCC unroll 3
+                for (int p = 0; p < parts; p++)
+                    part[p] = dot(part[p], code[n], row[step * n + p]);
+            floats4 all = __builtin_convertvector((part[0] << 8) + part[1], floats4);
+            if (parts == 3)
+                all += __builtin_convertvector(part[2], floats4) * (1.0f / 256);
             sums[i] = add(sums[i], all, numbers_at(dtype, c.scale[first + i] + g * item));
-            sums[i] = add(sums[i], floats_at(x->sum + g), numbers_at(dtype, c.bias[first + i] + g * item));
+            biases[i] =
+                add(biases[i], floats_at(x->sum + g), numbers_at(dtype, c.bias[first + i] + g * item));
         }
     }
-    sum[0] = sums[0], sum[1] = sums[1];
+    sum[0] = parts == 3 ? sums[0] * 256 + more[0] : sums[0];
+    sum[1] = parts == 3 ? sums[1] * 256 + more[1] : sums[1];
 }
 
 INLINE floats4 four_of_sixes(zl_dtype dtype, const struct int_set *x, const struct columns *c) {
     floats4 sum[COLUMNS];
-    multiply_sixes(dtype, x, c, 0, sum);
-    multiply_sixes(dtype, x, c, 2, sum + 2);
+    if (x->parts == 3) {
+        multiply_sixes(3, dtype, x, c, 0, sum);
+        multiply_sixes(3, dtype, x, c, 2, sum + 2);
+    } else {
+        multiply_sixes(2, dtype, x, c, 0, sum);
+        multiply_sixes(2, dtype, x, c, 2, sum + 2);
+    }
     return sums_of(sum);
 }
 
@@ -220,7 +259,7 @@ WITH_I8MM static floats4 one_of(const struct quantized *q, const struct int_set 
         return sixes_of(q->u.dtype, x, c);
     cpu_int_i8mm.turn(q->u.dtype, c->scale, q->groups, scale);
     repeat_scales(scale, q->groups, q->u.group / 32);
-    floats4 sum = (q->u.bits == 4 ? multiply_nibbles : multiply_bytes)(x, c, scale, q->k / 32);
+    floats4 sum = multiply_codes(q->u.bits, x, c, scale, q->k / 32);
     return sum + biases_of(q->u.dtype, c, x->sum, q->groups);
 }
 
@@ -257,7 +296,7 @@ void cpu_vector_i8mm(const struct quantized *q, const struct int_set *x, int64_t
 
 bool cpu_can_vector_i8mm(const struct quantized *q) {
     bool even = q->u.bits == 4 || q->u.bits == 8;
-    return q->m == 1 && q->dtype != ZL_FLOAT32 && q->u.mode == QUANT_AFFINE &&
+    return q->m == 1 && q->u.mode == QUANT_AFFINE &&
            (even ? q->u.group >= 32 : q->u.bits == 6 && q->u.group == 16 && q->groups % 4 == 0);
 }
 
