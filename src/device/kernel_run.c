@@ -73,7 +73,7 @@ bool zl_kernel_parameter_at(zl_kernel k, int index, zl_kernel_parameter *out) {
     const struct tile_parameter *p = &k->kernel->parameter[index];
     struct tile_type type = p->is_scalar ? p->scalar->type : p->buffer->type;
     *out = (zl_kernel_parameter){.name = p->is_scalar ? p->scalar->text : p->buffer->text,
-                                 .dtype = tile_dtype_of(type),
+                                 .dtype = tile_array_dtype(type),
                                  .ndim = p->is_scalar ? 0 : p->buffer->ndim,
                                  .is_scalar = p->is_scalar,
                                  .is_output = !p->is_scalar && p->buffer->is_output};
@@ -200,9 +200,9 @@ static bool check_kind(const struct tile_parameter *p, const zl_kernel_buffer *a
     int ndim = p->is_scalar ? 0 : p->buffer->ndim;
     if (!a->data && !(ndim > 0 && a->dim && a->dim[0] == 0))
         return error_false(ZL_ERROR_VALUE, "zl_kernel_run: argument '%s' is NULL", name);
-    if (a->dtype != tile_dtype_of(type))
+    if (a->dtype != tile_array_dtype(type))
         return error_false(ZL_ERROR_DTYPE, "zl_kernel_run: argument '%s' is %s, not %s", name,
-                           zl_dtype_name(a->dtype), zl_dtype_name(tile_dtype_of(type)));
+                           zl_dtype_name(a->dtype), zl_dtype_name(tile_array_dtype(type)));
     return a->ndim == ndim || error_false(ZL_ERROR_SHAPE, "zl_kernel_run: argument '%s' has %d axes, not %d",
                                           name, a->ndim, ndim);
 }
@@ -323,7 +323,7 @@ static zl_array new_output(struct sizes *b, const struct tile_buffer *buffer) {
     for (int i = 0; i < buffer->ndim; i++)
         if (!evaluate(b, buffer->shape[i], &dim[i]))
             return NULL;
-    zl_array a = zl_zeros((zl_shape){dim, buffer->ndim}, tile_dtype_of(buffer->type));
+    zl_array a = zl_zeros((zl_shape){dim, buffer->ndim}, tile_array_dtype(buffer->type));
     return a && zl_eval(zl_retain(a)) ? a : NULL;
 }
 

@@ -9,6 +9,8 @@ static const struct {
     const char *name;
     pass_function *run;
 } pipeline[] = {
+    {"words", pass_words},         // im2col and reductions of sizes as maps
+    {"bytes", pass_bytes},         // numbers of 8 and 4 bits as bytes
     {"forward", pass_forward},     // products read parameters where they lie
     {"merge", pass_merge},         // loops of products as one
     {"stages", pass_stages},       // copies that run ahead in pipelined loops

@@ -150,6 +150,10 @@ static void count_stmt(struct cost *c, const struct tile_stmt *s, double times) 
         count_block(c, s->other, times / 2);
         break;
     case TILE_COPY: count_copy(c, s, times); break;
+    case TILE_IM2COL:
+        touch(c->read, s->region[0].buffer, elements(c, &s->region[1], NULL) * times);
+        touch(c->written, s->region[1].buffer, elements(c, &s->region[1], NULL) * times);
+        break;
     case TILE_FILL: touch(c->written, s->region[1].buffer, elements(c, &s->region[1], NULL) * times); break;
     case TILE_REDUCE:
     case TILE_SCAN: count_reduce(c, s, times); break;

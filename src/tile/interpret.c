@@ -319,6 +319,7 @@ static bool run_evaluated(struct machine *m, const struct tile_stmt *s, const st
     case TILE_IF: return run_block(m, o->mask.b ? s->body : s->other);
     case TILE_COPY: return machine_copy(m, s, o);
     case TILE_FILL: return machine_fill(m, s, o);
+    case TILE_IM2COL: return machine_im2col(m, s, o);
     case TILE_REDUCE: return machine_reduce(m, s, o);
     case TILE_SCAN: return machine_scan(m, s, o);
     case TILE_GEMM: return machine_gemm(m, s, o);

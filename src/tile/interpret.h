@@ -49,6 +49,7 @@ void combiner_close(struct combiner *c);
 // regions.c
 bool machine_copy(struct machine *m, const struct tile_stmt *s, const struct operands *o);
 bool machine_fill(struct machine *m, const struct tile_stmt *s, const struct operands *o);
+bool machine_im2col(struct machine *m, const struct tile_stmt *s, const struct operands *o);
 bool machine_reduce(struct machine *m, const struct tile_stmt *s, const struct operands *o);
 bool machine_scan(struct machine *m, const struct tile_stmt *s, const struct operands *o);
 bool machine_gemm(struct machine *m, const struct tile_stmt *s, const struct operands *o);

@@ -65,6 +65,8 @@ static void print_real(struct text *out, struct tile_type type, uint64_t bits, b
 void tile_print_const(struct text *out, struct tile_type type, uint64_t bits, bool is_known) {
     if (type.kind == TILE_BOOL && type.lanes == 1) {
         text_add(out, bits ? "true" : "false");
+    } else if (tile_type_is_small_float(type)) { // a suffix would be read as an exponent
+        text_add(out, "bits<%s>(%" PRIu64 "u%d)", tile_type_name(type), bits, type.bits);
     } else if (type.kind == TILE_COMPLEX) {
         text_add(out, "%s(", tile_type_name(type));
         print_real(out, f32, bits & UINT32_MAX, true);
@@ -122,5 +124,5 @@ const char *tile_literal_bits(const struct tile_literal *literal, struct tile_ty
         return type.kind == TILE_BOOL && is_truth ? NULL : "is not of that type";
     if (type.kind == TILE_COMPLEX)
         return float_bits(literal, f32, bits);
-    return tile_type_is_float(type) ? float_bits(literal, type, bits) : integer_bits(literal, type, bits);
+    return tile_type_is_float(type) || tile_type_is_small_float(type) ? float_bits(literal, type, bits) : integer_bits(literal, type, bits);
 }

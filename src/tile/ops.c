@@ -59,7 +59,7 @@ enum tile_op tile_op_find(const char *name) {
 // Types -----------------------------------------------------------------------------------------------------------
 
 bool tile_op_takes(enum tile_op op, struct tile_type type) {
-    if (!tile_op_is_row(op))
+    if (!tile_op_is_row(op) || tile_type_is_small(type))
         return false;
     int rule = ops[op].rule;
     bool is_complex = tile_type_is_complex(type), is_float = tile_type_is_float(type);

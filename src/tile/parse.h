@@ -88,6 +88,7 @@ bool parse_view(struct parser *p, struct tile_stmt stmt);
 bool parse_copy(struct parser *p, struct tile_stmt stmt);
 bool parse_gemm(struct parser *p, struct tile_stmt stmt);
 bool parse_fill(struct parser *p, struct tile_stmt stmt);
+bool parse_im2col(struct parser *p, struct tile_stmt stmt);
 bool parse_reduce(struct parser *p, struct tile_stmt stmt);
 bool parse_combine(struct parser *p, enum tile_op *out); // the name of an op of two operands
 

@@ -116,8 +116,18 @@ bool parse_combine(struct parser *p, enum tile_op *out) {
     return !p->failed;
 }
 
+// absmax, abssum: of sizes without sign
+static bool parse_reducer(struct parser *p, struct tile_stmt *stmt) {
+    bool is_most = stmt->kind == TILE_REDUCE && parse_accept(p, "absmax");
+    stmt->absolute = is_most || (stmt->kind == TILE_REDUCE && parse_accept(p, "abssum"));
+    if (!stmt->absolute)
+        return parse_combine(p, &stmt->combine);
+    stmt->combine = is_most ? TILE_MAX : TILE_ADD;
+    return !p->failed;
+}
+
 bool parse_reduce(struct parser *p, struct tile_stmt stmt) {
-    if (!parse_combine(p, &stmt.combine) || !parse_region(p, &stmt.region[0]) || !parse_expect(p, "->") ||
+    if (!parse_reducer(p, &stmt) || !parse_region(p, &stmt.region[0]) || !parse_expect(p, "->") ||
         !parse_region(p, &stmt.region[1]))
         return false;
     if (parse_accept(p, "axis"))
@@ -126,4 +136,24 @@ bool parse_reduce(struct parser *p, struct tile_stmt stmt) {
     stmt.reverse = parse_accept(p, "reverse");
     stmt.exclusive = parse_accept(p, "exclusive");
     return parse_append(p, stmt);
+}
+
+// im2col x -> t at [row, column] window 3 stride 1 dilation 1 pad 1
+bool parse_im2col(struct parser *p, struct tile_stmt stmt) {
+    struct tile_window *w = &stmt.window;
+    expr at[TILE_DIMS];
+    if (!parse_region(p, &stmt.region[0]) || !parse_expect(p, "->") || !parse_region(p, &stmt.region[1]) ||
+        !parse_expect(p, "at"))
+        return false;
+    struct tile_place place = p->token.place;
+    int count = parse_list(p, at);
+    if (count >= 0 && count != 2)
+        return parse_fail(p, place, "a row and a column are expected, not %d numbers", count);
+    stmt.index = at;
+    stmt.indices = 2;
+    w->size = count == 2 && parse_expect(p, "window") ? parse_count(p, 1) : 0;
+    w->stride = parse_accept(p, "stride") ? parse_count(p, 1) : 1;
+    w->dilation = parse_accept(p, "dilation") ? parse_count(p, 1) : 1;
+    w->pad = parse_accept(p, "pad") ? parse_count(p, 0) : 0;
+    return !p->failed && parse_append(p, stmt);
 }

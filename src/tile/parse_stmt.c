@@ -347,7 +347,7 @@ static const struct {
     {"atomic", TILE_ATOMIC, parse_atomic},    {"wait", TILE_WAIT, parse_wait},
     {"barrier", TILE_BARRIER, parse_barrier}, {"assert", TILE_ASSERT, parse_assert},
     {"print", TILE_PRINT, parse_print},       {"store", TILE_STORE, parse_store_call},
-    {"view", TILE_ALLOC, parse_view},
+    {"view", TILE_ALLOC, parse_view},         {"im2col", TILE_IM2COL, parse_im2col},
 };
 
 static bool parse_stmt(struct parser *p) {

@@ -178,12 +178,23 @@ static void print_gemm(struct tile_printer *p, const struct tile_stmt *s) {
 }
 
 static void print_reduce(struct tile_printer *p, const struct tile_stmt *s) {
-    text_add(&p->out, "%s %s ", tile_stmt_name(s->kind), tile_op_name(s->combine));
+    text_add(&p->out, "%s %s ", tile_stmt_name(s->kind), tile_combine_word(s));
     print_region(p, &s->region[0]);
     text_add(&p->out, " -> ");
     print_region(p, &s->region[1]);
     text_add(&p->out, " axis %d%s%s%s", s->axis, s->kind == TILE_REDUCE && !s->clear ? " accumulate" : "",
              s->reverse ? " reverse" : "", s->exclusive ? " exclusive" : "");
+}
+
+static void print_im2col(struct tile_printer *p, const struct tile_stmt *s) {
+    text_add(&p->out, "im2col ");
+    print_region(p, &s->region[0]);
+    text_add(&p->out, " -> ");
+    print_region(p, &s->region[1]);
+    text_add(&p->out, " at ");
+    print_list(p, s->index, 2);
+    text_add(&p->out, " window %d stride %d dilation %d pad %d", s->window.size, s->window.stride, s->window.dilation,
+             s->window.pad);
 }
 
 static void print_quoted(struct text *out, const char *message) {
@@ -264,6 +275,7 @@ static void print_stmt(struct tile_printer *p, const struct tile_stmt *s) {
     case TILE_REDUCE:
     case TILE_SCAN: print_reduce(p, s); break;
     case TILE_GEMM: print_gemm(p, s); break;
+    case TILE_IM2COL: print_im2col(p, s); break;
     case TILE_WAIT: print_wait(p, s); break;
     case TILE_BARRIER: text_add(&p->out, "barrier %s", tile_scope_word[s->scope]); break;
     case TILE_ASSERT:

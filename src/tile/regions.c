@@ -126,6 +126,39 @@ bool machine_fill(struct machine *m, const struct tile_stmt *s, const struct ope
     return true;
 }
 
+// Rows of the matrix are points of the result, image by image; columns the taps of the window, of each all channels.
+static bool find_tap(const struct machine *m, const struct tile_stmt *s, int64_t row, int64_t column, char **at) {
+    const struct tile_window *w = &s->window;
+    const int64_t *shape = m->cells[s->region[0].buffer->id].shape;
+    int64_t span = w->dilation * (w->size - 1) + 1, points[2];
+    for (int i = 0; i < 2; i++) {
+        int64_t room = shape[i + 1] + 2 * w->pad - span;
+        points[i] = room < 0 ? 0 : room / w->stride + 1;
+    }
+    if (row < 0 || column < 0 || points[0] < 1 || points[1] < 1 || shape[3] < 1)
+        return false;
+    int64_t tap = column / shape[3], index[4] = {row / points[1] / points[0],
+                                                 row / points[1] % points[0] * w->stride + tap / w->size * w->dilation - w->pad,
+                                                 row % points[1] * w->stride + tap % w->size * w->dilation - w->pad,
+                                                 column % shape[3]};
+    return tap < (int64_t)w->size * w->size && machine_find(m, s->region[0].buffer, index, at);
+}
+
+bool machine_im2col(struct machine *m, const struct tile_stmt *s, const struct operands *o) {
+    struct view to = view_of(m, s, o, 1);
+    int64_t point[TILE_DIMS] = {0};
+    struct tile_type type = s->region[0].buffer->type;
+    if (is_empty(to.size, 2))
+        return true;
+    do {
+        char *at;
+        bool is_there = find_tap(m, s, o->index[0] + point[0], o->index[1] + point[1], &at);
+        union tile_value value = is_there ? machine_read(type, at) : tile_value_of(type, 0);
+        write_if_inside(m, &to, point, 2, tile_convert(to.buffer->type, type, value));
+    } while (next_point(point, to.size, 2));
+    return true;
+}
+
 // Reduce and scan -------------------------------------------------------------------------------------------------
 
 enum { LANE_BYTES = 128, MOST_LANES = 128 };
@@ -135,13 +168,15 @@ struct line { // the elements of a view along one axis
     struct tile_type type; // to combine in
     int axis;
     int64_t *point;
+    bool absolute;
 };
 
 static union tile_value line_read(const struct machine *m, const struct line *l, int64_t at) {
     l->point[l->axis] = at;
     union tile_value value = read_or_zero(m, l->from, l->point, l->from->buffer->ndim);
     l->point[l->axis] = 0;
-    return tile_convert(l->type, l->from->buffer->type, value);
+    value = tile_convert(l->type, l->from->buffer->type, value);
+    return l->absolute ? tile_apply(TILE_ABS, l->type, l->type, &value) : value;
 }
 
 // The order that every target keeps: lane j takes elements j, j + lanes, ...; then lane j takes lane j + lanes / 2.
@@ -190,7 +225,7 @@ static void reduce_lines(const struct machine *m, const struct tile_stmt *s, con
 bool machine_reduce(struct machine *m, const struct tile_stmt *s, const struct operands *o) {
     struct view from = view_of(m, s, o, 0), to = view_of(m, s, o, 1);
     int64_t point[TILE_DIMS] = {0};
-    struct line line = {&from, to.buffer->type, s->axis, point};
+    struct line line = {&from, to.buffer->type, s->axis, point, s->absolute};
     struct combiner combine;
     uint64_t identity;
     if (!tile_identity(s->combine, line.type, &identity))
@@ -220,7 +255,7 @@ static void scan_line(const struct machine *m, const struct tile_stmt *s, const 
 bool machine_scan(struct machine *m, const struct tile_stmt *s, const struct operands *o) {
     struct view from = view_of(m, s, o, 0), to = view_of(m, s, o, 1);
     int64_t point[TILE_DIMS] = {0}, size[TILE_DIMS];
-    struct line line = {&from, to.buffer->type, s->axis, point};
+    struct line line = {&from, to.buffer->type, s->axis, point, false};
     struct combiner combine;
     uint64_t identity;
     if (!tile_identity(s->combine, line.type, &identity))

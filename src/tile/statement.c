@@ -77,6 +77,7 @@ static bool is_complete(const struct tile_stmt *s) {
     case TILE_WHILE:
     case TILE_ASSERT: return s->mask;
     case TILE_COPY:
+    case TILE_IM2COL:
     case TILE_REDUCE:
     case TILE_SCAN: return s->region[0].buffer && s->region[1].buffer;
     case TILE_FILL: return s->region[1].buffer && s->value;
@@ -237,6 +238,13 @@ int tile_stmt_exprs(const struct tile_stmt *s, expr *out) {
 const char *tile_stmt_name(enum tile_stmt_kind kind) {
     static const char *const name[] = {
         "store", "assignment", "allocation", "map",  "loop",   "if",   "while",   "break",  "grid", "copy",
-        "fill",  "reduce",     "scan",       "gemm", "atomic", "wait", "barrier", "assert", "print"};
+        "fill",  "reduce",     "scan",       "gemm", "atomic", "wait", "barrier", "assert", "print",
+        "im2col"};
     return (size_t)kind < COUNT(name) ? name[kind] : "?";
+}
+
+const char *tile_combine_word(const struct tile_stmt *s) {
+    if (s->absolute)
+        return s->combine == TILE_MAX ? "absmax" : "abssum";
+    return tile_op_name(s->combine);
 }

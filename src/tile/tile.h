@@ -21,17 +21,21 @@ enum { TILE_DIMS = 8 }; // most axes of a buffer, names of a map
 
 // types.c: types ------------------------------------------------------------------------------------------------
 
-enum tile_kind { TILE_BOOL, TILE_UINT, TILE_INT, TILE_FLOAT, TILE_BFLOAT, TILE_COMPLEX };
+enum tile_kind {
+    TILE_BOOL, TILE_UINT, TILE_INT, TILE_FLOAT, TILE_BFLOAT, TILE_COMPLEX,
+    TILE_E4M3, TILE_E5M2, TILE_E4M3FNUZ, TILE_E5M2FNUZ, TILE_E2M1, TILE_E8M0, // small.c
+};
 
 // bool is a truth value in expressions and 8 bits in memory. lanes > 1: a vector of that many.
 struct tile_type {
     uint8_t kind;   // enum tile_kind
-    uint8_t bits;   // of one lane: 1 for bool, 8..64, 64 for complex of two f32
+    uint8_t bits;   // of one lane: 1 for bool, 4..64, 64 for complex of two f32
     uint16_t lanes; // 1, 2, 4 .. 128
 };
 
 struct tile_type tile_type_of(zl_dtype dtype);
-zl_dtype    tile_dtype_of(struct tile_type type); // ZL_DTYPE_COUNT for vectors
+zl_dtype    tile_dtype_of(struct tile_type type); // ZL_DTYPE_COUNT for vectors and small types
+zl_dtype    tile_array_dtype(struct tile_type type); // of arrays that hold it: the same, u8 for small types
 bool        tile_type_equal(struct tile_type a, struct tile_type b);
 const char *tile_type_name(struct tile_type type); // "f32", "bf16", "i8", "bool", "c64", "f32x4"; "?": none
 bool        tile_type_find(const char *name, struct tile_type *out);
@@ -42,6 +46,12 @@ static inline bool tile_type_is_float(struct tile_type t) { return t.kind == TIL
 static inline bool tile_type_is_half(struct tile_type t) { return tile_type_is_float(t) && t.bits == 16; }
 static inline bool tile_type_is_bool(struct tile_type t) { return t.kind == TILE_BOOL; }
 static inline bool tile_type_is_complex(struct tile_type t) { return t.kind == TILE_COMPLEX; }
+
+static inline bool tile_type_is_small_float(struct tile_type t) { return t.kind >= TILE_E4M3; }
+// Floats of 8 and 4 bits, integers of 4: converted, not computed with.
+static inline bool tile_type_is_small(struct tile_type t) {
+    return tile_type_is_small_float(t) || (tile_type_is_integer(t) && t.bits == 4);
+}
 
 // ops.c: ops of expressions -------------------------------------------------------------------------------------
 
@@ -149,6 +159,7 @@ enum tile_stmt_kind {
     TILE_BARRIER, // scope
     TILE_ASSERT,  // mask, with message
     TILE_PRINT,   // message, value
+    TILE_IM2COL,  // region[1] = the part from index on of the matrix whose product is a convolution of region[0]; window
 };
 
 enum { TILE_COMMIT = -1 };
@@ -159,6 +170,11 @@ struct tile_region {
     const struct tile_buffer *buffer;
     expr *origin;  // buffer->ndim of them; NULL: all of it
     expr *extent;  // buffer->ndim of them; NULL: the whole buffer, or as the other side if there is an origin
+};
+
+// How a convolution moves over images, along both axes alike.
+struct tile_window {
+    int size, stride, dilation, pad;
 };
 
 struct tile_place { // where in the text a statement stands
@@ -184,6 +200,8 @@ struct tile_stmt {
     // token 0: synchronous; of a gemm by matrix instructions: threads, keep are subgroups down and across, extent its sizes.
     int axis, stages, threads, keep, token;
     bool clear, transpose[2], is_async, reverse, exclusive;
+    bool absolute; // of a reduction: of sizes without sign
+    struct tile_window window;
     const char *message;
 };
 
@@ -287,6 +305,7 @@ int tile_stmt_exprs(const struct tile_stmt *stmt, expr *out);
 int  tile_pair(const struct tile_region *a, const struct tile_region *b, int *of_a, int *of_b);
 bool tile_region_is_sized(const struct tile_region *r); // it says how large it is, or is a whole buffer
 expr tile_region_size(const struct tile_region *r, int axis); // its extent or that of the buffer
+const char *tile_combine_word(const struct tile_stmt *s); // "add"; of sizes without sign "absmax", "abssum"
 struct tile_stmt *tile_take_body(void); // empties the current kernel and gives what was in it: a pass emits it anew
 
 // print.c: the text form. parse.c reads it back; printing what was parsed gives the same text.
@@ -310,6 +329,13 @@ union tile_value tile_value_of(struct tile_type type, uint64_t bits);       // o
 uint64_t         tile_bits_of(struct tile_type type, union tile_value value); // the inverse
 union tile_value tile_convert(struct tile_type to, struct tile_type from, union tile_value value); // as TILE_CAST
 double           tile_round(struct tile_type type, double value);           // to f16, bf16, f32: nearest even
+
+// small.c: numbers of 8 and 4 bits. The code of the nearest number; formulas of numbers of bytes that hold codes (f32 of floats,
+// i8 and u8 of integers), and of bytes.
+double   tile_small_value(struct tile_type type, uint64_t bits);
+uint64_t tile_small_bits(struct tile_type type, double value);
+expr tile_decode(struct tile_type type, expr byte);
+expr tile_encode(struct tile_type type, expr value);
 
 // arithmetic.c: what a base op gives. type is that of the result, from that of the (last) operand. Complex numbers
 // only for select, casts and parts: the rest of their arithmetic is in complex.c.

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-enum { LANE_COUNTS = 8 }; // 1, 2, 4 .. 128
+enum { LANE_COUNTS = 8, SMALL_TYPES = 8 }; // 1, 2, 4 .. 128
 
 // One row a dtype: all names that its vectors have, so that a name needs no memory of its own.
 #define NAMES(t) \
@@ -12,7 +12,7 @@ enum { LANE_COUNTS = 8 }; // 1, 2, 4 .. 128
 static const struct {
     struct tile_type type;
     const char *name[LANE_COUNTS];
-} types[ZL_DTYPE_COUNT] = {
+} types[ZL_DTYPE_COUNT + SMALL_TYPES] = {
     [ZL_BOOL] = {{TILE_BOOL, 1, 1}, NAMES("bool")},
     [ZL_UINT8] = {{TILE_UINT, 8, 1}, NAMES("u8")},
     [ZL_UINT16] = {{TILE_UINT, 16, 1}, NAMES("u16")},
@@ -27,22 +27,35 @@ static const struct {
     [ZL_FLOAT32] = {{TILE_FLOAT, 32, 1}, NAMES("f32")},
     [ZL_FLOAT64] = {{TILE_FLOAT, 64, 1}, NAMES("f64")},
     [ZL_COMPLEX64] = {{TILE_COMPLEX, 64, 1}, NAMES("c64")},
+    [ZL_DTYPE_COUNT] = {{TILE_E4M3, 8, 1}, NAMES("e4m3")},
+    {{TILE_E5M2, 8, 1}, NAMES("e5m2")},
+    {{TILE_E4M3FNUZ, 8, 1}, NAMES("e4m3fnuz")},
+    {{TILE_E5M2FNUZ, 8, 1}, NAMES("e5m2fnuz")},
+    {{TILE_E2M1, 4, 1}, NAMES("e2m1")},
+    {{TILE_E8M0, 8, 1}, NAMES("e8m0")},
+    {{TILE_INT, 4, 1}, NAMES("i4")},
+    {{TILE_UINT, 4, 1}, NAMES("u4")},
 };
 
 struct tile_type tile_type_of(zl_dtype dtype) {
     return (unsigned)dtype < ZL_DTYPE_COUNT ? types[dtype].type : (struct tile_type){0};
 }
 
-// The dtype of one lane.
-static zl_dtype lane_dtype(struct tile_type type) {
-    for (int i = 0; i < ZL_DTYPE_COUNT; i++)
+// The row of one lane's type; -1: none.
+static int row_of(struct tile_type type) {
+    for (int i = 0; i < (int)COUNT(types); i++)
         if (types[i].type.kind == type.kind && types[i].type.bits == type.bits)
-            return (zl_dtype)i;
-    return ZL_DTYPE_COUNT;
+            return i;
+    return -1;
 }
 
 zl_dtype tile_dtype_of(struct tile_type type) {
-    return type.lanes == 1 ? lane_dtype(type) : ZL_DTYPE_COUNT;
+    int row = type.lanes == 1 ? row_of(type) : -1;
+    return row >= 0 && row < ZL_DTYPE_COUNT ? (zl_dtype)row : ZL_DTYPE_COUNT;
+}
+
+zl_dtype tile_array_dtype(struct tile_type type) {
+    return tile_type_is_small(type) && type.lanes == 1 ? ZL_UINT8 : tile_dtype_of(type);
 }
 
 bool tile_type_equal(struct tile_type a, struct tile_type b) {
@@ -57,13 +70,12 @@ static int lanes_column(int lanes) {
 }
 
 const char *tile_type_name(struct tile_type type) {
-    zl_dtype dtype = lane_dtype(type);
-    int column = lanes_column(type.lanes);
-    return dtype < ZL_DTYPE_COUNT && column >= 0 ? types[dtype].name[column] : "?";
+    int row = row_of(type), column = lanes_column(type.lanes);
+    return row >= 0 && column >= 0 ? types[row].name[column] : "?";
 }
 
 bool tile_type_find(const char *name, struct tile_type *out) {
-    for (int i = 0; i < ZL_DTYPE_COUNT; i++)
+    for (size_t i = 0; i < COUNT(types); i++)
         for (int column = 0; column < LANE_COUNTS; column++)
             if (!strcmp(name, types[i].name[column])) {
                 *out = types[i].type;

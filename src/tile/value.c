@@ -53,6 +53,8 @@ static uint32_t bits_of_f16(double v) {
 // Rounding --------------------------------------------------------------------------------------------------------
 
 double tile_round(struct tile_type type, double value) {
+    if (tile_type_is_small_float(type))
+        return tile_small_value(type, tile_small_bits(type, value));
     if (type.bits == 64 || isnan(value))
         return value;
     float single = (float)value; // 16-bit floats are rounded from f32 on every target
@@ -73,6 +75,8 @@ union tile_value tile_value_of(struct tile_type type, uint64_t bits) {
     union tile_value v = {.u = 0};
     if (type.kind == TILE_COMPLEX)
         v.c.re = float_of_bits((uint32_t)bits), v.c.im = float_of_bits((uint32_t)(bits >> 32));
+    else if (tile_type_is_small_float(type))
+        v.f = tile_small_value(type, bits);
     else if (type.kind == TILE_BFLOAT)
         v.f = value_of_f32((uint32_t)bits << 16);
     else if (type.kind == TILE_FLOAT)
@@ -87,6 +91,8 @@ union tile_value tile_value_of(struct tile_type type, uint64_t bits) {
 uint64_t tile_bits_of(struct tile_type type, union tile_value value) {
     if (type.kind == TILE_COMPLEX)
         return bits_of_float(value.c.re) | (uint64_t)bits_of_float(value.c.im) << 32;
+    if (tile_type_is_small_float(type))
+        return tile_small_bits(type, value.f);
     if (type.kind == TILE_BFLOAT)
         return bits_of_f32(value.f) >> 16;
     if (type.kind == TILE_FLOAT)
@@ -124,10 +130,10 @@ static double float_of(struct tile_type to, struct tile_type from, union tile_va
 }
 
 static union tile_value convert_real(struct tile_type to, struct tile_type from, union tile_value v) {
-    bool from_float = tile_type_is_float(from);
+    bool from_float = tile_type_is_float(from) || tile_type_is_small_float(from);
     if (to.kind == TILE_BOOL)
         return (union tile_value){.u = from_float ? v.f != 0 : v.u != 0};
-    if (tile_type_is_float(to))
+    if (tile_type_is_float(to) || tile_type_is_small_float(to))
         return (union tile_value){.f = from_float ? tile_round(to, v.f) : float_of(to, from, v)};
     return (union tile_value){.u = from_float ? integer_of(to, v.f) : wrap(to, v.u)};
 }

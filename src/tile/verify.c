@@ -336,6 +336,8 @@ static bool check_reduce(struct verifier *v, const struct tile_stmt *s) {
         return fail(v, "'%s' has no axis %d", from->buffer->text, s->axis);
     if (!tile_identity(s->combine, to->buffer->type, &identity))
         return fail(v, "%s does not combine %s", tile_op_name(s->combine), tile_type_name(to->buffer->type));
+    if (s->absolute && s->combine != TILE_MAX && s->combine != TILE_ADD)
+        return fail(v, "there is no %s of sizes without sign", tile_op_name(s->combine));
     int less = from->buffer->ndim - to->buffer->ndim;
     bool fits = less == 0 || (less == 1 && s->kind == TILE_REDUCE);
     return fits || fail(v, "'%s' has %d axes and '%s' %d", from->buffer->text, from->buffer->ndim,
@@ -350,6 +352,21 @@ static bool check_gemm(struct verifier *v, const struct tile_stmt *s) {
             return fail(v, "'%s' is no matrix", s->region[i].buffer->text);
     }
     return check_token(v, s);
+}
+
+static bool check_im2col(struct verifier *v, const struct tile_stmt *s) {
+    const struct tile_region *from = &s->region[0], *to = &s->region[1];
+    if (!check_region(v, from, false) || !check_region(v, to, true) || !check_sized(v, to))
+        return false;
+    if (from->buffer->ndim != 4 || from->origin || from->extent)
+        return fail(v, "'%s' is not a whole buffer of 4 axes: images, rows, columns, channels", from->buffer->text);
+    if (to->buffer->ndim != 2 || s->indices != 2)
+        return fail(v, "'%s' is no matrix", to->buffer->text);
+    const struct tile_window *w = &s->window;
+    if (w->size < 1 || w->stride < 1 || w->dilation < 1 || w->pad < 0)
+        return fail(v, "window %d stride %d dilation %d pad %d: all but the last are 1 at least", w->size, w->stride,
+                    w->dilation, w->pad);
+    return check_integers(v, s->index, 2, "an origin");
 }
 
 // ---------------------------------------------------------------------------------------------------------------
@@ -371,6 +388,7 @@ static bool check_kind(struct verifier *v, const struct tile_stmt *s) {
     case TILE_REDUCE:
     case TILE_SCAN: return check_reduce(v, s);
     case TILE_GEMM: return check_gemm(v, s);
+    case TILE_IM2COL: return check_im2col(v, s);
     case TILE_WAIT: return check_token(v, s);
     case TILE_ASSERT: return check_truth(v, s->mask, "the condition");
     default: return true;

@@ -56,4 +56,60 @@
     "  }\n" \
     "}"
 
+// All codes of small types as numbers, and numbers of all sizes as codes.
+#define SAMPLE_SMALL \
+    "kernel small(x: f32[n]) -> (y: f32[8, 256], z: u8[8, n]) {\n" \
+    "  map i in 256 {\n" \
+    "    y[0, i] = f32(bits<e4m3>(u8(i)))\n" \
+    "    y[1, i] = f32(bits<e5m2>(u8(i)))\n" \
+    "    y[2, i] = f32(bits<e4m3fnuz>(u8(i)))\n" \
+    "    y[3, i] = f32(bits<e5m2fnuz>(u8(i)))\n" \
+    "    y[4, i] = f32(bits<e8m0>(u8(i)))\n" \
+    "    y[5, i] = f32(bits<e2m1>(u4(u8(i) >> 4)))\n" \
+    "    y[6, i] = f32(bits<i4>(u4(i)))\n" \
+    "    y[7, i] = f32(u4(i * 3))\n" \
+    "  }\n" \
+    "  map i in n {\n" \
+    "    let v = x[i] * bits<f32>((u32(i) % 60 + 100) << 23)\n" \
+    "    z[0, i] = bits<u8>(e4m3(v))\n" \
+    "    z[1, i] = bits<u8>(e5m2(v))\n" \
+    "    z[2, i] = bits<u8>(e4m3fnuz(v))\n" \
+    "    z[3, i] = bits<u8>(e5m2fnuz(v))\n" \
+    "    z[4, i] = bits<u8>(e8m0(v))\n" \
+    "    z[5, i] = u8(bits<u4>(e2m1(v))) | u8(bits<u4>(i4(v))) << 4\n" \
+    "    z[6, i] = u8(bits<u4>(i4(i32(v)))) | u8(u4(v)) << 4\n" \
+    "    z[7, i] = bits<u8>(e4m3(e5m2(v)))\n" \
+    "  }\n" \
+    "}"
+
+#define SAMPLE_SMALL_TILES \
+    "kernel small_tiles(x: f32[64, 40], w: f32[32, 48]) -> (c: f32[64, 48], d: e5m2[64, 40], s: f32[64], m: f32[48]) {\n" \
+    "  grid b in 1, threads 64 {\n" \
+    "    shared a: e4m3[64, 32]\n" \
+    "    shared e: e5m2[32, 48]\n" \
+    "    fragment most: f32[64]\n" \
+    "    fragment sums: f32[48] = 2\n" \
+    "    fragment acc: f32[64, 48] = 0\n" \
+    "    copy x[0, 4] -> a else 0.75\n" \
+    "    copy w -> e\n" \
+    "    gemm a, e -> acc\n" \
+    "    copy acc -> c\n" \
+    "    reduce absmax a -> most axis 1\n" \
+    "    reduce abssum e -> sums axis 0 accumulate\n" \
+    "    copy most -> s\n" \
+    "    copy sums -> m\n" \
+    "  }\n" \
+    "  copy x -> d\n" \
+    "}"
+
+#define SAMPLE_IM2COL \
+    "kernel patches(x: f32[2, n, 9, 3]) -> (y: f16[72, 32], z: f32[10, 30]) {\n" \
+    "  grid i in 5, j in 2 {\n" \
+    "    shared t: f16[16, 16]\n" \
+    "    im2col x -> t at [i * 16, j * 16] window 3 stride 2 pad 1\n" \
+    "    copy t -> y[i * 16, j * 16]\n" \
+    "  }\n" \
+    "  im2col x -> z at [7, 2] window 2 dilation 3\n" \
+    "}"
+
 #endif
