@@ -209,6 +209,15 @@ def quantised(n, dtype):
 
 
 @tile.jit(out_idx=[-1])
+def decoded(dtype):
+    @T.prim_func
+    def main(A: T.Tensor((256,), dtype), B: T.Tensor((256,), T.float32)):
+        with T.Kernel(1, threads=32) as _:
+            T.copy(A, B)
+    return main
+
+
+@tile.jit(out_idx=[-1])
 def dot(n):
     @T.prim_func
     def main(A: T.Tensor((n,), T.float32), B: T.Tensor((n,), T.float32), C: T.Tensor((1,), T.float32)):
@@ -312,6 +321,22 @@ class Programs(unittest.TestCase):
             rows = expected.float()[1:]
             self.assertTrue(torch.equal(most[1:], rows.abs().amax(1)))
             torch.testing.assert_close(product[1:, 1:], rows @ rows.T, rtol=1e-4, atol=1e-3)
+
+    def test_all_codes_of_8_bits(self):
+        if torch is None:
+            self.skipTest("torch is not installed, which has the same casts")
+        codes = torch.arange(256).to(torch.uint8)
+        for name in ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu"):
+            small = codes.view(getattr(torch, name))
+            wide = decoded(name)(small)
+            self.assertTrue(torch.equal(torch.nan_to_num(wide), torch.nan_to_num(small.float())), name)
+            self.assertTrue(torch.equal(wide.isnan(), small.float().isnan()), name)
+
+    def test_words_of_the_language(self):
+        """Conversions, sizes without sign and im2col are statements of the kernel's text, not formulas."""
+        text = quantised(64, "float8_e4m3fn").get_host_source()
+        for words in ("shared small: e4m3[64, 64]", "copy A -> small", "gemm small, transpose small -> acc", "reduce absmax small -> total"):
+            self.assertIn(words, text)
 
     def test_profiler(self):
         kernel = row_reduce(8, 16, "sum")

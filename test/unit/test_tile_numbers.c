@@ -51,6 +51,35 @@ TEST(tile_half_bits_survive) {
     check_bits_of_half(type_named("bf16"));
 }
 
+// Every number of a small type comes back to its code; others go to the nearest, of two the even one, and saturate.
+TEST(tile_small_numbers) {
+    static const struct {
+        const char *name;
+        double one, smallest, largest; // the code of 1; numbers
+    } types[] = {{"e4m3", 0x38, 0x1p-9, 448},     {"e5m2", 0x3c, 0x1p-16, 57344}, {"e4m3fnuz", 0x40, 0x1p-10, 240},
+                 {"e5m2fnuz", 0x40, 0x1p-17, 57344}, {"e2m1", 2, 0.5, 6}};
+    for (size_t i = 0; i < COUNT(types); i++) {
+        struct tile_type type = type_named(types[i].name);
+        int wrong = 0;
+        for (uint64_t code = 0; code < 1u << type.bits; code++) {
+            double value = tile_small_value(type, code);
+            wrong += isfinite(value) && tile_small_bits(type, value) != code;
+        }
+        CHECK_EQ_INT(wrong, 0);
+        CHECK_EQ_F64(tile_small_value(type, (uint64_t)types[i].one), 1);
+        CHECK_EQ_F64(tile_small_value(type, 1), types[i].smallest);
+        CHECK_EQ_F64(tile_round(type, 1e30), types[i].largest);
+        CHECK_EQ_F64(tile_round(type, -INFINITY), -types[i].largest);
+        CHECK_EQ_F64(tile_round(type, types[i].smallest / 2), 0);
+        CHECK_EQ_F64(tile_round(type, types[i].smallest * 1.5), 2 * types[i].smallest);
+        CHECK(tile_type_is_small(type) && tile_array_dtype(type) == ZL_UINT8 && tile_dtype_of(type) == ZL_DTYPE_COUNT);
+    }
+    CHECK(isnan(tile_small_value(type_named("e4m3"), 0xff)) && isnan(tile_small_value(type_named("e5m2fnuz"), 0x80)));
+    CHECK_EQ_F64(tile_small_value(type_named("e5m2"), 0xfc), -INFINITY);
+    CHECK_EQ_F64(tile_small_value(type_named("e8m0"), 0), 0x1p-127);
+    CHECK_EQ_INT((int)tile_small_bits(type_named("e8m0"), 7.9), 129);
+}
+
 // Rounding gives the nearest of all numbers of the type, the even one of two. Positive finite numbers only.
 static void check_rounding(struct tile_type type, double x) {
     double y = tile_round(type, x);

@@ -18,8 +18,6 @@ def matrix(value, what):
     region = side(value, f"T.gemm: {what}")
     if not is_sized(region):
         fail(f"T.gemm: how much of '{region.buffer.name}' is not said")
-    if region.dtype.is_small:
-        region = widened(region)
     leading = region.extent[:-2]
     if region.buffer.ndim < 2:
         fail(f"T.gemm: '{region.buffer.name}' has {region.buffer.ndim} axes and is no matrix")
@@ -31,13 +29,6 @@ def matrix(value, what):
     matrix_of = allocate("fragment", sizes, region.dtype, f"{region.buffer.name}_matrix")
     copy(region, matrix_of)
     return whole(matrix_of)
-
-
-def widened(region):
-    """A copy of floats of 8 or 4 bits as float16, which holds them exactly."""
-    wide = whole(allocate("fragment", region.extent, "float16", f"{region.buffer.name}_wide"))
-    copy(region, wide.buffer)
-    return wide
 
 
 def gemm(A, B, C, transpose_A=False, transpose_B=False, policy=None, clear_accum=False, **hints):
@@ -63,7 +54,7 @@ def gemm(A, B, C, transpose_A=False, transpose_B=False, policy=None, clear_accum
 # Reductions and scans ---------------------------------------------------------------------------------------------------
 
 
-COMBINE = {"sum": "add", "max": "maximum", "min": "minimum", "prod": "multiply", "bitand": "bitwise_and", "bitor": "bitwise_or",
+COMBINE = {"absmax": "absmax", "abssum": "abssum", "sum": "add", "max": "maximum", "min": "minimum", "prod": "multiply", "bitand": "bitwise_and", "bitor": "bitwise_or",
            "bitxor": "bitwise_xor", "all": "bitwise_and", "any": "bitwise_or"}
 
 
@@ -79,12 +70,6 @@ def reduce(buffer, out, reduce_type, dim=-1, clear=True, **hints):
     together(what)
     src = side(buffer, f"{what}: a source")
     axis = axis_of(dim, src.buffer.ndim, what)
-    if src.dtype.is_small:
-        src = widened(src)
-    if reduce_type.startswith("abs"):
-        made = allocate("fragment", src.extent, src.dtype, f"{src.buffer.name}_abs")
-        over(whole(made), lambda point: store(whole(made).at(point), call("abs", src.at(point))))
-        src, reduce_type = whole(made), reduce_type[3:]
     if isinstance(out, Variable):
         return reduce_to_variable(src, out, reduce_type, axis, clear)
     dst = side(out, f"{what}: a destination")
@@ -126,16 +111,19 @@ def reduce_by_loop(src, dst, reduce_type, axis, clear):
     """The same by elements, for buffers that a reduce statement cannot name."""
     from .loops import serial
     long = [i for i, e in enumerate(src.extent) if known(e) != 1]
+    is_absolute = reduce_type.startswith("abs")
+    kind = reduce_type[3:] if is_absolute else reduce_type
 
     def body(point):
         to = dst.at(point)
         if clear:
-            store(to, Const(IDENTITY[reduce_type](to.dtype), to.dtype))
+            store(to, Const(IDENTITY[kind](to.dtype), to.dtype))
         for r in serial(src.extent[axis]).run("r"):
             at = iter(point)
             value = src.at([r if i == axis else next(at) for i in long])
-            step = STEP.get(reduce_type)
-            store(to, binary(step, to, value) if step else call(COMBINE[reduce_type], to, cast(value, to.dtype)))
+            value = call("abs", cast(value, to.dtype)) if is_absolute else value
+            step = STEP.get(kind)
+            store(to, binary(step, to, value) if step else call(COMBINE[kind], to, cast(value, to.dtype)))
     over(dst, body)
 
 
@@ -143,8 +131,8 @@ def scan(op, src, dst=None, dim=0, reverse=False, **hints):
     together("a scan")
     dst = src if dst is None else dst
     a, b = side(src), side(dst)
-    if a.dtype.is_small or b.dtype.is_small:
-        fail("scans of floats of 8 bits are not possible: copy them to float32")
+    if b.dtype.is_small:
+        fail("scans are not computed in floats of 8 bits: their destination is float32, say")
     axis = axis_of(dim, a.buffer.ndim, f"a scan by {op}")
     written(b.buffer)
     target = b

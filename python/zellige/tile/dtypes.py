@@ -9,6 +9,8 @@ WORDS = {
     "bool": "bool", "float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64", "complex64": "c64",
     **{f"{'u' * unsigned}int{bits}": f"{'ui'[not unsigned]}{bits}" for unsigned in (0, 1) for bits in (8, 16, 32, 64)},
 }
+SMALL = {"float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2", "float8_e4m3fnuz": "e4m3fnuz", "float8_e5m2fnuz": "e5m2fnuz",
+         "float8_e8m0fnu": "e8m0", "float4_e2m1fn": "e2m1"}  # kept and converted, computed with as float32
 ALIASES = {"float": "float32", "half": "float16", "double": "float64", "int": "int32", "uint": "uint32", "long": "int64",
            "short": "int16", "char": "int8", "tfloat32": "float32", "boolean": "bool", "float8_e4m3": "float8_e4m3fn"}
 BITS = {"bool": 8, "bfloat16": 16, "complex64": 64, "float4_e2m1fn": 4, "handle": 64,
@@ -44,12 +46,12 @@ class dtype(str):
     @property
     def word(self):
         """The type in our tile language, None where it has none."""
-        return "u8" if self.is_small else {"int4": "i8", "uint4": "u8"}.get(self) or WORDS.get(self)
+        return SMALL.get(self) or {"int4": "i8", "uint4": "u8"}.get(self) or WORDS.get(self)
 
     @property
     def is_small(self):
-        """Whether it is a float of 8 or 4 bits, kept as a byte."""
-        return self.startswith(("float8", "float4"))
+        """Whether it is a float of 8 or 4 bits."""
+        return self in SMALL
 
     @property
     def is_packed(self):

@@ -86,8 +86,7 @@ class Const(Expr):
 
     def text(self, expected=None):
         if self.dtype.is_small:
-            from .small import encoded_number
-            return f"{encoded_number(self.value, self.dtype)}u8"
+            return f"{word(self.dtype)}({number(self.value, dtype('float32'))})"
         bare = number(self.value, self.dtype)
         default = INDEX if self.dtype.is_integer else dtype("float32")
         if self.dtype == (expected or default) or self.dtype == BOOL:
@@ -243,9 +242,8 @@ def cast(value, type_):
     e = wrap(value, type_)
     if e.dtype == type_:
         return e
-    if e.dtype.is_small or type_.is_small:
-        from .small import cast_small
-        return Const(e.value, type_) if isinstance(e, Const) else cast_small(e, type_)
+    if isinstance(e, Const) and e.dtype.is_small:
+        e = Const(e.value, dtype("float32"))
     if isinstance(e, Const):
         return cast_number(e, type_)
     if type_ == "int4":

@@ -194,7 +194,12 @@ def _bit_cast(type_, value):
     type_ = dtype(type_)
     if e.dtype.bits != type_.bits:
         fail(f"T.reinterpret: {e.dtype!r} has {e.dtype.bits} bits and {type_!r} {type_.bits}")
-    return e if e.dtype == type_ else _Cast(e, type_, bits=True)
+    if e.dtype == type_:
+        return e
+    if type_.bits == 4:
+        from .packed import bits_of_four
+        return bits_of_four(e, type_)
+    return _Cast(e, type_, bits=True)
 
 
 def infinity(type_="float32"):
@@ -211,18 +216,23 @@ def min_value(type_):
     return Const(t.smallest, t)
 
 
-def isnan(x):
+def _computed(x):
     e = wrap(x)
+    return cast(e, "float32") if e.dtype.is_small else e
+
+
+def isnan(x):
+    e = _computed(x)
     return Op("!=", [e, e], BOOL)
 
 
 def isinf(x):
-    e = wrap(x)
+    e = _computed(x)
     return Op("==", [call("abs", e), Const(float("inf"), e.dtype)], BOOL)
 
 
 def isfinite(x):
-    e = wrap(x)
+    e = _computed(x)
     return Op("<", [call("abs", e), Const(float("inf"), e.dtype)], BOOL)
 
 

@@ -4,9 +4,9 @@ from .bounds import known
 from .buffers import Buffer, Load, Region
 from .dtypes import INDEX, dtype
 from .errors import fail
-from .expr import Cast, cast
+from .expr import Cast, Expr, Renamed, cast
 
-U8, I8 = dtype("uint8"), dtype("int8")
+U8 = dtype("uint8")
 
 
 class Packed(Buffer):
@@ -42,12 +42,37 @@ class Half(Load):
         super().__init__(buffer, indices)
         *leading, last = indices
         byte = Byte(buffer, [*leading, cast(last, INDEX) // 2], self)
-        half = (byte >> cast((cast(last, INDEX) % 2) * 4, U8)) & 15
-        self.formula = Cast(half ^ 8, I8) - 8 if buffer.dtype == "int4" else half
-        self.level = self.formula.level
+        self.formula = Four(byte >> cast((cast(last, INDEX) % 2) * 4, U8), buffer.dtype)
 
     def text(self, expected=None):
         return self.formula.text(expected)
+
+
+class Four(Expr):
+    """The low 4 bits of a byte as a value of a type of 4 bits."""
+
+    __slots__ = ("children",)
+
+    def __init__(self, byte, type_):
+        super().__init__(type_)
+        self.children = [byte]
+
+    def text(self, expected=None):
+        low = f"u4({self.children[0].text(U8)})"
+        return {"int4": f"i8(bits<i4>({low}))", "uint4": f"u8({low})"}.get(self.dtype) or f"bits<e2m1>({low})"
+
+
+class Code(Expr):
+    """The 4 bits of a float, in a byte."""
+
+    __slots__ = ("children",)
+
+    def __init__(self, value):
+        super().__init__(U8)
+        self.children = [value]
+
+    def text(self, expected=None):
+        return f"u8(bits<u4>({self.children[0].text()}))"
 
 
 class Byte(Load):
@@ -65,9 +90,15 @@ class Byte(Load):
 
 def code(value, type_):
     """The 4 bits of a value, in a byte."""
-    from .small import Byte as BitsOf
     e = cast(value, type_)
-    return BitsOf(e) if type_.is_small else Cast(e, U8) & 15
+    return Code(e) if type_.is_small else Cast(e, U8) & 15
+
+
+def bits_of_four(e, type_):
+    """The same 4 bits as another type."""
+    if type_.is_small:
+        return Four(Cast(e, U8), type_)
+    return Renamed(Code(e), type_) if e.dtype.is_small and type_ == "uint4" else Four(Code(e) if e.dtype.is_small else Cast(e, U8), type_)
 
 
 def pack(src, dst):

@@ -153,8 +153,7 @@ def copy(src, dst, **hints):
     written(b.buffer)
     if isinstance(b.buffer, Packed):
         return pack(a, b)
-    converts = a.dtype != b.dtype and (a.dtype.is_small or b.dtype.is_small)
-    if converts or not plain(a) or not plain(b) or not all(same(x, y) for x, y in zip(long_axes(a), long_axes(b))):
+    if not plain(a) or not plain(b) or not all(same(x, y) for x, y in zip(long_axes(a), long_axes(b))):
         return over(b, lambda point: store(b.at(point), a.at(point)))
     sized = not aligned(a, b) or not a.whole() and not b.whole()
     outside = cast(a.buffer.safe_value, a.dtype).text(a.dtype) if a.buffer.has_safe_value else None

@@ -2,9 +2,10 @@
 
 from .bounds import known
 from .errors import fail
-from .expr import Const, Op, cast, select, truth, wrap
+from .expr import Const, Op, cast, truth
 from .dtypes import BOOL, INDEX
-from .statements import long_axes, over, side, store
+from .builder import current
+from .statements import extents, long_axes, over, plain, side, store, written
 
 
 def gathered(value, op, start):
@@ -40,21 +41,18 @@ def transpose(src, dst):
 def im2col(img, col, nhw_step, c_step, kernel, stride, dilation, pad, **hints):
     """A tile of the matrix that turns a convolution of img (N, H, W, C) into a product: rows are output points, columns
     taps and channels."""
-    height, width, channels = img.shape[-3:]
-    out_h = (height + 2 * pad - dilation * (kernel - 1) - 1) // stride + 1
-    out_w = (width + 2 * pad - dilation * (kernel - 1) - 1) // stride + 1
-    target = side(col)
-    rows, columns = target.extent[-2:]
-
-    def body(point):
-        row, column = nhw_step * rows + point[0], c_step * columns + point[1]
-        tap, channel = column // channels, column % channels
-        y = row // out_w % out_h * stride + tap // kernel * dilation - pad
-        x = row % out_w * stride + tap % kernel * dilation - pad
-        inside = (y >= 0) & (y < height) & (x >= 0) & (x < width)
-        value = img.element([wrap(i) for i in (row // (out_h * out_w), y, x, channel)])
-        store(target.at(point), select(inside, value, wrap(0, img.dtype)))
-    over(target, body)
+    image, target = side(img, "T.im2col: an image"), side(col, "T.im2col: a tile")
+    if image.buffer.ndim != 4 or not image.whole() or target.buffer.ndim != 2 or not plain(image) or not plain(target):
+        fail(f"T.im2col: '{image.buffer.name}' {extents(image)} is not a whole buffer (N, H, W, C), or '{target.buffer.name}' "
+             f"{extents(target)} no matrix")
+    numbers = {"window": kernel, "stride": stride, "dilation": dilation, "pad": pad}
+    for name, value in numbers.items():
+        if known(value) is None:
+            fail(f"T.im2col: {name} is {value}, not a number that is known when the kernel is made")
+    at = ", ".join(cast(step * size, INDEX).text(INDEX) for step, size in zip((nhw_step, c_step), target.extent))
+    written(target.buffer)
+    current("T.im2col").emit(f"im2col {image.text()} -> {target.text()} at [{at}] " +
+                             " ".join(f"{name} {known(value)}" for name, value in numbers.items()))
 
 
 def dp4a(a, b, c):
