@@ -243,6 +243,8 @@ TEST(host_side) {
                            "device/test_cuda_fake", NULL};
     struct text output = {0};
     int reason = 0;
+    if (test_quick())
+        SKIP("takes longer than a quick run");
     if (system("command -v c++ >/dev/null") != 0)
         SKIP("no c++ here, which kernels are compiled by");
     if (!CHECK(process_run((char *const *)(uintptr_t)words, &output, &reason) == PROCESS_DONE && output.data &&

@@ -2,7 +2,8 @@
 
 #include "device/cuda/cuda.h"
 #include "device/cuda/cuda_library.h"
-#include "device/kernels/kernels.h"
+#include "device/cuda/cuda_queue.h"
+#include "op/ops.h"
 
 #include <stdio.h>
 
@@ -76,13 +77,19 @@ static void *load(int unit, const char *code, size_t bytes, const char *symbol) 
     return cuda_load(unit, code, symbol);
 }
 
+// Products are written down with our own launches; other libraries are given the stream as it is.
+static enum kernel_taken take(const struct kernel_place *p, const struct call *c) {
+    if (c->op == &op_matmul || c->op == &op_matmul_int8 || !cuda_takes(p->unit, c))
+        return cuda_take(p, c);
+    cuda_queue_pause(p->unit, true);
+    enum kernel_taken taken = cuda_take(p, c);
+    cuda_queue_pause(p->unit, false);
+    return taken;
+}
+
 static bool launch(int unit, void *kernel, int64_t groups, int threads, int arguments,
                    const struct kernel_argument *argument) {
-    void *value[64];
-    for (int i = 0; i < arguments; i++)
-        value[i] = (void *)(uintptr_t)argument[i].value;
-    struct cuda_launch l = {.grid = {(unsigned)groups, 1, 1}, .block = {(unsigned)threads, 1, 1}};
-    return cuda_launch(unit, kernel, &l, value);
+    return cuda_queue_launch(unit, kernel, groups, threads, arguments, argument);
 }
 
 static const struct kernel_target target = {
@@ -93,7 +100,7 @@ static const struct kernel_target target = {
     .compile = compile,
     .load = load,
     .launch = launch,
-    .take = cuda_take,
+    .take = take,
     .takes = cuda_takes,
 };
 
@@ -107,7 +114,24 @@ static struct program *build(int unit, const struct segment *s) {
     return kernels_build(&target, unit, s);
 }
 
+static void run(int unit, struct program *p, struct binding *b) {
+    cuda_queue_program(unit, p);
+    kernels_run(unit, p, b);
+    cuda_queue_program(unit, NULL);
+}
+
+static void drop(struct program *p) {
+    cuda_queue_forget(p);
+    kernels_drop(p);
+}
+
+static void free_memory(int unit, void *memory) {
+    cuda_queue_flush(unit);
+    cuda_free(unit, memory);
+}
+
 static bool copy(int unit, void *to, const void *from, size_t bytes, bool to_host) {
+    cuda_queue_flush(unit);
     return to_host ? cuda_read(unit, to, from, bytes) : cuda_write(unit, to, from, bytes);
 }
 
@@ -123,7 +147,8 @@ static cuda_event mark_at(int unit, int place) {
 static bool record(int unit, int place) {
     struct cuda_device *d = cuda_device(unit);
     cuda_event mark = d ? mark_at(unit, place) : NULL;
-    return mark && cuda_check(cuda_api()->cuEventRecord(mark, d->stream), "cuEventRecord");
+    cuda_queue_flush(unit);
+    return mark && cuda_queue_good(unit) && cuda_check(cuda_api()->cuEventRecord(mark, d->stream), "cuEventRecord");
 }
 
 static bool wait(int unit, int place) {
@@ -137,12 +162,12 @@ const struct device device_cuda = {
     .describe = describe,
     .can = can,
     .build = build,
-    .drop = kernels_drop,
+    .drop = drop,
     .fuses = kernels_fuses,
-    .run = kernels_run,
+    .run = run,
     .copy = copy,
     .alloc = cuda_alloc,
-    .free = cuda_free,
+    .free = free_memory,
     .record = record,
     .wait = wait,
 };

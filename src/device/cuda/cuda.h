@@ -20,8 +20,16 @@ typedef struct cuda_function_ *cuda_function;
 typedef struct cuda_event_ *cuda_event;
 typedef struct cuda_graph_ *cuda_graph;
 typedef struct cuda_graph_exec_ *cuda_graph_exec;
+typedef struct cuda_graph_node_ *cuda_graph_node;
 
 enum { CUDA_OUT_OF_MEMORY = 2 };
+
+struct cuda_node_launch { // CUDA_KERNEL_NODE_PARAMS of the second version
+    cuda_function f;
+    unsigned grid[3], block[3], shared;
+    void **argument, **extra;
+    void *kernel, *context;
+};
 
 // name in the library, parameters; all give a cuda_result
 #define CUDA_FUNCTIONS(F)                                                                                              \
@@ -62,6 +70,12 @@ enum { CUDA_OUT_OF_MEMORY = 2 };
     F(cuStreamBeginCapture_v2, (cuda_stream s, int mode))                                                              \
     F(cuStreamEndCapture, (cuda_stream s, cuda_graph *out))                                                            \
     F(cuGraphInstantiateWithFlags, (cuda_graph_exec *out, cuda_graph g, unsigned long long flags))                     \
+    F(cuGraphCreate, (cuda_graph *out, unsigned flags))                                                                \
+    F(cuGraphAddKernelNode_v2, (cuda_graph_node *out, cuda_graph g, const cuda_graph_node *after, size_t count,        \
+                                const struct cuda_node_launch *l))                                                     \
+    F(cuGraphAddChildGraphNode, (cuda_graph_node *out, cuda_graph g, const cuda_graph_node *after, size_t count,       \
+                                 cuda_graph child))                                                                    \
+    F(cuGraphExecKernelNodeSetParams_v2, (cuda_graph_exec g, cuda_graph_node n, const struct cuda_node_launch *l))     \
     F(cuGraphLaunch, (cuda_graph_exec g, cuda_stream s))                                                               \
     F(cuGraphExecDestroy, (cuda_graph_exec g))                                                                         \
     F(cuGraphDestroy, (cuda_graph g))

@@ -8,10 +8,10 @@
 #include <string.h>
 
 enum {
-    PIECE = 512 << 10,  // bytes: of a buffer
-    PART = 64 << 10,    // that a thread copies at once
-    BUFFERS = 16,       // of a ring
-    DIRECT = 64 << 10,  // up to here the driver takes what it is given into its own queue
+    PIECE = 512 << 10, // bytes: of a buffer
+    PART = 64 << 10,   // that a thread copies at once
+    BUFFERS = 16,      // of a ring
+    DIRECT = 64 << 10, // up to here the driver takes what it is given into its own queue
     WITHOUT_TIMES = 2,
 };
 
@@ -83,9 +83,9 @@ static bool send(const struct ring *r, cuda_stream s, char *to, const char *from
         if (!wait_for(r, i)) // for what went through it last
             return false;
         move(buffer, from + i * PIECE, bytes_of(i, bytes));
-        if (!cuda_check(cuda_api()->cuMemcpyHtoDAsync_v2((uintptr_t)(to + i * PIECE), buffer,
-                                                         bytes_of(i, bytes), s),
-                        "cuMemcpyHtoD") ||
+        if (!cuda_check(
+                cuda_api()->cuMemcpyHtoDAsync_v2((uintptr_t)(to + i * PIECE), buffer, bytes_of(i, bytes), s),
+                "cuMemcpyHtoD") ||
             !cuda_check(cuda_api()->cuEventRecord(r->done[i % BUFFERS], s), "cuEventRecord"))
             return false;
     }
@@ -94,8 +94,8 @@ static bool send(const struct ring *r, cuda_stream s, char *to, const char *from
 
 static bool ask_for(const struct ring *r, cuda_stream s, const char *from, size_t bytes, size_t piece) {
     return piece * PIECE >= bytes ||
-           (cuda_check(cuda_api()->cuMemcpyDtoHAsync_v2(buffer_at(r, piece), (uintptr_t)(from + piece * PIECE),
-                                                        bytes_of(piece, bytes), s),
+           (cuda_check(cuda_api()->cuMemcpyDtoHAsync_v2(
+                           buffer_at(r, piece), (uintptr_t)(from + piece * PIECE), bytes_of(piece, bytes), s),
                        "cuMemcpyDtoH") &&
             cuda_check(cuda_api()->cuEventRecord(r->done[piece % BUFFERS], s), "cuEventRecord"));
 }
@@ -140,6 +140,7 @@ bool cuda_read(int unit, void *to, const void *from, size_t bytes) {
     lock_give(&r->lock);
     if (staged)
         return done;
-    return cuda_check(cuda_api()->cuMemcpyDtoHAsync_v2(to, (uintptr_t)from, bytes, d->stream), "cuMemcpyDtoH") &&
+    return cuda_check(cuda_api()->cuMemcpyDtoHAsync_v2(to, (uintptr_t)from, bytes, d->stream),
+                      "cuMemcpyDtoH") &&
            cuda_check(cuda_api()->cuStreamSynchronize(d->stream), "cuStreamSynchronize");
 }

@@ -6,6 +6,7 @@
 
 #include "device/cuda/cuda.h"
 #include "device/cuda/cuda_library.h"
+#include "device/cuda/cuda_queue.h"
 #include "op/ops.h"
 
 #include <math.h>
@@ -359,14 +360,31 @@ static uint32_t alignment_of(const struct operands *o, int64_t item, int64_t eac
     return (uint32_t)(all & (~all + 1));
 }
 
+// A product as the queue has it.
+struct asked {
+    struct unit *u;
+    const struct product *r;
+    int32_t choice, dtype;
+    const char *a, *b;
+    char *y;
+};
+
+static int multiply_asked(const void *data, cuda_stream s) {
+    const struct asked *w = data;
+    return multiply(w->u, w->r, w->choice, (zl_dtype)w->dtype, w->a, w->b, w->y, s);
+}
+
 static bool run_product(struct unit *u, struct product *r, const struct key *k, zl_dtype dtype, const char *a,
                         const char *b, char *y, cuda_stream s) {
+    int unit = (int)(u - units);
     bool is_big = 2.0 * (double)k->m * (double)k->n * (double)k->k * (double)k->batch >= TIMED_LEAST;
-    if (r->uses < TIMED_AT && ++r->uses == TIMED_AT && is_big && r->choices > 1)
+    if (r->uses < TIMED_AT && ++r->uses == TIMED_AT && is_big && r->choices > 1) {
+        cuda_queue_flush(unit);
         time_choices(u, r, dtype, a, b, y, s);
+    }
     counter_add(COUNTER_LAUNCHES, 1);
-    int failed = multiply(u, r, r->best, dtype, a, b, y, s);
-    return !failed || error_false(ZL_ERROR_DEVICE, "cuda: cublasLtMatmul failed with code %d", failed);
+    struct asked w = {u, r, r->best, (int32_t)dtype, a, b, y};
+    return cuda_queue_work(unit, multiply_asked, &w, sizeof w, "cublasLtMatmul");
 }
 
 // Where product number i of those axes of a batch that are not its last is.

@@ -1,0 +1,272 @@
+// cuda_queue.c - what a GPU is asked for, in order: given to the driver at once, or written down and given as graphs.
+//
+// Memory is used again as soon as the host has let go of it, so nothing may overtake what is written down: whoever asks for
+// something from another thread, or in another way, has it given to the driver first.
+
+#include "device/cuda/cuda_queue.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    WARM = 3,     // runs of a program before it is written down
+    PIECES = 64,  // lists of a run that may become graphs
+    STEADY = 256, // works of libraries in a run that are looked at
+};
+
+// A program, while it is used.
+struct hot {
+    int runs;
+    bool changes[STEADY]; // works of libraries that are not the same each time: they are given by themselves
+    struct cuda_graph_of piece[PIECES];
+};
+
+static struct queue {
+    struct lock lock;
+    const void *owner; // thread whose program is written down; NULL: none is
+    bool pauses;       // it is not, for a while
+    struct hot *hot;   // of that program
+    int pieces, works; // of this run so far
+    int first_work;    // of the list
+    cuda_stream spare; // for what is recorded, not run
+    struct map hots;   // program -> struct hot
+    char failure[256];
+    struct cuda_list *list; // asked for and not given yet; NULL: nothing was ever written down
+} queues[CUDA_DEVICES];
+
+static _Thread_local char self; // its address is the thread
+
+// Giving -----------------------------------------------------------------------------------------------------------
+
+void cuda_command_arguments(const struct cuda_command *c, const char *data, void **argument) {
+    const uint16_t *place = (const uint16_t *)(const void *)(data + c->at);
+    for (int i = 0; i < c->arguments; i++)
+        argument[i] = (void *)(uintptr_t)(data + c->at + place[i]);
+}
+
+static bool give(const struct cuda_command *c, const char *data, cuda_stream s) {
+    void *argument[CUDA_ARGUMENTS];
+    if (!c->f) {
+        int failed = c->run(data + c->at, s);
+        return !failed || error_false(ZL_ERROR_DEVICE, "cuda: %s failed with code %d", c->name, failed);
+    }
+    cuda_command_arguments(c, data, argument);
+    return cuda_check(
+        cuda_api()->cuLaunchKernel(c->f, c->groups, 1, 1, c->threads, 1, 1, 0, s, argument, NULL),
+        "cuLaunchKernel");
+}
+
+// Its arrays are given out already: the first failure is kept for who waits.
+static void note_failure(struct queue *q) {
+    if (!q->failure[0])
+        snprintf(q->failure, sizeof q->failure, "%s", zl_error());
+}
+
+// Under the lock.
+static void flush(struct queue *q, struct cuda_device *d) {
+    int changed = -1;
+    if (!q->list || !q->list->count)
+        return;
+    struct cuda_graph_of *g = q->hot && q->pieces < PIECES ? &q->hot->piece[q->pieces++] : NULL;
+    if (!g || !cuda_graph_run(g, q->list, d->stream, q->spare, &changed)) {
+        bool had_error = zl_error(), good = true;
+        for (int i = 0; good && i < q->list->count; i++)
+            good = give(&q->list->command[i], q->list->data, d->stream);
+        if (!good)
+            note_failure(q);
+        if (!had_error)
+            zl_clear_error();
+    }
+    if (changed >= 0 && q->hot && q->first_work + changed < STEADY)
+        q->hot->changes[q->first_work + changed] = true;
+    q->list->count = q->list->bytes = 0;
+}
+
+void cuda_queue_flush(int unit) {
+    struct cuda_device *d = cuda_device(unit);
+    struct queue *q = &queues[unit];
+    if (!d)
+        return;
+    lock_take(&q->lock);
+    flush(q, d);
+    lock_give(&q->lock);
+}
+
+bool cuda_queue_good(int unit) {
+    struct queue *q = &queues[unit];
+    lock_take(&q->lock);
+    bool good = !q->failure[0] || error_false(ZL_ERROR_DEVICE, "%s", q->failure);
+    lock_give(&q->lock);
+    return good;
+}
+
+// Writing down -----------------------------------------------------------------------------------------------------
+
+// A command with room for its data, or NULL: the list is full.
+static struct cuda_command *add(struct cuda_list *l, size_t bytes) {
+    if (l->count == CUDA_LIST || (size_t)l->bytes + bytes + 16 > CUDA_LIST_BYTES)
+        return NULL;
+    struct cuda_command *c = &l->command[l->count++];
+    *c = (struct cuda_command){.at = l->bytes, .bytes = (int32_t)bytes};
+    l->bytes += (int32_t)((bytes + 15) & ~(size_t)15);
+    return c;
+}
+
+static size_t room_of(int arguments, const struct kernel_argument *argument) {
+    size_t bytes = (sizeof(uint16_t) * (size_t)arguments + 7) & ~(size_t)7;
+    for (int i = 0; i < arguments; i++)
+        bytes += (argument[i].bytes + 7) & ~(size_t)7;
+    return bytes;
+}
+
+static void put_arguments(char *data, size_t bytes, int arguments, const struct kernel_argument *argument) {
+    size_t at = (sizeof(uint16_t) * (size_t)arguments + 7) & ~(size_t)7;
+    uint16_t *place = (uint16_t *)(void *)data;
+    memset(data, 0, bytes); // what is between is compared too
+    for (int i = 0; i < arguments; i++) {
+        place[i] = (uint16_t)at;
+        memcpy(data + at, argument[i].value, argument[i].bytes);
+        at += (argument[i].bytes + 7) & ~(size_t)7;
+    }
+}
+
+static struct cuda_command *add_flushed(struct queue *q, struct cuda_device *d, size_t bytes) {
+    struct cuda_command *c = add(q->list, bytes);
+    if (!c) {
+        flush(q, d);
+        c = add(q->list, bytes);
+    }
+    if (q->list->count == 1)
+        q->first_work = q->works;
+    return c;
+}
+
+// What this thread asks for.
+static bool is_written(const struct queue *q) {
+    return q->owner == &self && !q->pauses;
+}
+
+bool cuda_queue_launch(int unit, cuda_function f, int64_t groups, int threads, int arguments,
+                       const struct kernel_argument *argument) {
+    struct cuda_device *d = cuda_device(unit);
+    struct queue *q = &queues[unit];
+    bool good = true;
+    if (!d)
+        return false;
+    lock_take(&q->lock);
+    if (is_written(q)) {
+        size_t bytes = room_of(arguments, argument);
+        struct cuda_command *c = add_flushed(q, d, bytes);
+        put_arguments(q->list->data + c->at, bytes, arguments, argument);
+        c->f = f;
+        c->groups = (uint32_t)groups;
+        c->threads = (uint32_t)threads;
+        c->arguments = arguments;
+    } else {
+        void *value[CUDA_ARGUMENTS];
+        for (int i = 0; i < arguments; i++)
+            value[i] = (void *)(uintptr_t)argument[i].value;
+        flush(q, d);
+        good = cuda_launch(
+            unit, f, &(struct cuda_launch){{(unsigned)groups, 1, 1}, {(unsigned)threads, 1, 1}, 0}, value);
+    }
+    lock_give(&q->lock);
+    return good;
+}
+
+bool cuda_queue_work(int unit, cuda_work *run, const void *data, size_t bytes, const char *name) {
+    struct cuda_device *d = cuda_device(unit);
+    struct queue *q = &queues[unit];
+    bool good = true;
+    if (!d)
+        return false;
+    lock_take(&q->lock);
+    bool written = is_written(q);
+    if (written && (q->works >= STEADY || q->hot->changes[q->works])) {
+        q->works++;
+        written = false;
+    }
+    if (written) {
+        struct cuda_command *c = add_flushed(q, d, bytes);
+        memcpy(q->list->data + c->at, data, bytes);
+        c->run = run;
+        c->name = name;
+        q->works++;
+    } else {
+        flush(q, d);
+        int failed = run(data, d->stream);
+        good = !failed || error_false(ZL_ERROR_DEVICE, "cuda: %s failed with code %d", name, failed);
+    }
+    lock_give(&q->lock);
+    return good;
+}
+
+// Programs ---------------------------------------------------------------------------------------------------------
+
+static struct hot *find_hot(struct queue *q, const struct program *p) {
+    struct hot *hot = map_get(&q->hots, &p, sizeof p);
+    if (hot || !(hot = memory_zero(sizeof *hot)))
+        return hot;
+    if (map_set(&q->hots, &p, sizeof p, hot))
+        return hot;
+    memory_free(hot);
+    return NULL;
+}
+
+static void begin(struct queue *q, const struct program *p) {
+    bool had_error = zl_error();
+    struct hot *hot = find_hot(q, p);
+    if (!hot && !had_error)
+        zl_clear_error(); // it runs as it is
+    if (!hot || hot->runs++ < WARM)
+        return;
+    if ((!q->list && !(q->list = memory_zero(sizeof *q->list + CUDA_LIST_BYTES))) ||
+        (!q->spare && cuda_api()->cuStreamCreate(&q->spare, 1)))
+        return;
+    q->owner = &self;
+    q->hot = hot;
+    q->pieces = q->works = 0;
+}
+
+void cuda_queue_program(int unit, const struct program *p) {
+    struct cuda_device *d = setting_flag(SETTING_GRAPHS) ? cuda_device(unit) : NULL;
+    struct queue *q = &queues[unit];
+    if (!d)
+        return;
+    lock_take(&q->lock);
+    if (p && !q->owner)
+        begin(q, p);
+    if (!p && q->owner == &self) {
+        flush(q, d);
+        q->owner = NULL;
+        q->hot = NULL;
+        q->pauses = false;
+    }
+    lock_give(&q->lock);
+}
+
+void cuda_queue_pause(int unit, bool pauses) {
+    struct cuda_device *d = cuda_device(unit);
+    struct queue *q = &queues[unit];
+    if (!d)
+        return;
+    lock_take(&q->lock);
+    flush(q, d);
+    if (q->owner == &self)
+        q->pauses = pauses;
+    lock_give(&q->lock);
+}
+
+void cuda_queue_forget(const struct program *p) {
+    for (int unit = 0; unit < CUDA_DEVICES; unit++) {
+        struct queue *q = &queues[unit];
+        lock_take(&q->lock);
+        struct hot *hot = q->hots.count ? map_get(&q->hots, &p, sizeof p) : NULL;
+        if (hot)
+            map_set(&q->hots, &p, sizeof p, NULL);
+        lock_give(&q->lock);
+        for (int i = 0; hot && i < PIECES; i++)
+            cuda_graph_free(&hot->piece[i]);
+        memory_free(hot);
+    }
+}

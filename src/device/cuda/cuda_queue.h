@@ -1,0 +1,65 @@
+// cuda_queue.h - the order of a GPU's work: launches and calls of libraries, at once or as graphs.
+//
+// All that is asked of a unit goes through its queue. A program that ran often enough has its launches written down first: a list
+// of them then goes to the driver as a graph, which costs a fraction of launching one by one.
+
+#ifndef CUDA_QUEUE_H
+#define CUDA_QUEUE_H
+
+#include "device/cuda/cuda.h"
+#include "device/kernels/kernels.h"
+
+// cuda_queue.c ------------------------------------------------------------------------------------------------------
+
+// A run of a program on this thread; NULL ends it. What was written down is given to the driver then.
+void cuda_queue_program(int unit, const struct program *p);
+void cuda_queue_forget(const struct program *p); // it will not run again
+
+bool cuda_queue_launch(int unit, cuda_function f, int64_t groups, int threads, int arguments,
+                       const struct kernel_argument *argument);
+
+// Work of a library: run(data, stream) asks for it on that stream; 0: it did. data is copied. Two calls with the same run
+// and the same bytes of data have to ask for the same.
+typedef int cuda_work(const void *data, cuda_stream s);
+bool cuda_queue_work(int unit, cuda_work *run, const void *data, size_t bytes, const char *name);
+
+// Gives to the driver what was written down: before anything is asked of the unit's stream in another way.
+void cuda_queue_flush(int unit);
+void cuda_queue_pause(int unit, bool pauses); // while a library has the stream: nothing is written down
+bool cuda_queue_good(int unit); // false and an error: something of what was written down failed
+
+// Lists -------------------------------------------------------------------------------------------------------------
+
+enum { CUDA_LIST = 32, CUDA_LIST_BYTES = 48 << 10, CUDA_ARGUMENTS = 64 };
+
+struct cuda_command {
+    cuda_function f; // NULL: run is to be called
+    cuda_work *run;
+    const char *name;
+    uint32_t groups, threads;
+    int32_t arguments, at, bytes; // of its data in the list: where arguments lie (uint16_t), then their values
+};
+
+struct cuda_list {
+    int count, bytes;
+    struct cuda_command command[CUDA_LIST];
+    _Alignas(16) char data[];
+};
+// Addresses of a launch's arguments.
+void cuda_command_arguments(const struct cuda_command *c, const char *data, void **argument);
+
+// cuda_graph.c ------------------------------------------------------------------------------------------------------
+
+// One list of a program, as a graph once it came twice with the same functions in it.
+struct cuda_graph_of {
+    cuda_graph_exec exec;
+    cuda_graph_node *node; // of each command
+    struct cuda_list *list; // what it does; without exec, what came last
+    int made;              // so often
+};
+// Gives l to the driver; false: not as a graph, and nothing was given. *changed: the number among those of the list of a library's
+// work that was not as before, else -1.
+bool cuda_graph_run(struct cuda_graph_of *g, const struct cuda_list *l, cuda_stream s, cuda_stream spare, int *changed);
+void cuda_graph_free(struct cuda_graph_of *g);
+
+#endif
