@@ -145,8 +145,8 @@ enum tile_op kernel_combines(const struct call *c); // what a reduction joins tw
 // Ops that are not elementwise, a family a file. Each runs a call whose outputs have their memory and are not empty.
 typedef bool kernel_question(const struct call *c);
 typedef bool kernel_function(const struct kernel_place *p, const struct call *c);
-kernel_question kernel_can_reduce, kernel_can_matmul, kernel_can_take;
-kernel_function kernel_reduce, kernel_matmul, kernel_concatenate, kernel_pad, kernel_slice_update, kernel_take,
+kernel_question kernel_can_reduce, kernel_can_argreduce, kernel_can_scan, kernel_can_matmul, kernel_can_take;
+kernel_function kernel_reduce, kernel_argreduce, kernel_scan, kernel_matmul, kernel_concatenate, kernel_pad, kernel_slice_update, kernel_take,
     kernel_take_along, kernel_arange, kernel_arange_int, kernel_random_bits;
 const char *kernel_item_type(size_t bytes); // of elements that are only moved
 bool kernel_copy_out(const struct kernel_place *p, zl_array x, void *to); // row-major, to memory of the place

@@ -274,36 +274,30 @@ static void add_sums(const struct writing *w, int stage) {
     }
 }
 
-// Over the threads of a line: by exchange where neighbours can, then through local memory.
-static void join_sums(const struct writing *w, int k) {
-    const struct line_recipe *r = w->r;
-    const int16_t *word = line_row(r, r->reduction[k]);
-    zl_dtype wide = wide_of(r, k), to = (zl_dtype)word[2];
-    const char *type = kernel_memory_type(wide);
-    int spans = MIN_OF(r->threads, 32), groups = r->threads / 32;
-    text_add(w->out, "#ifdef EXCHANGE\n    UNROLL for (i32 span = %d; span > 0; span /= 2) {\n        %s more = EXCHANGE(s%d, span);\n",
-             spans / 2, type, k);
+static void add_exchange(const struct writing *w, int k, int threads) {
+    zl_dtype wide = wide_of(w->r, k);
+    text_add(w->out,
+             "    UNROLL for (i32 span = %d; span > 0; span /= 2) {\n        %s more;\n"
+             "        EXCHANGE(more, s%d, span, slot%d);\n",
+             threads / 2, kernel_memory_type(wide), k, k);
     add_step(w, k, wide, "        ");
     text_add(w->out, "    }\n");
+}
+
+// Over the threads of a line: by 32 of them, then over these.
+static void join_sums(const struct writing *w, int k) {
+    const struct line_recipe *r = w->r;
+    zl_dtype wide = wide_of(r, k), to = (zl_dtype)line_row(r, r->reduction[k])[2];
+    int groups = r->threads / 32;
+    add_exchange(w, k, MIN_OF(r->threads, 32));
     if (groups > 1) {
         text_add(w->out,
                  "    if (t %% 32 == 0)\n        room%d[THREAD / 32] = s%d;\n    BARRIER;\n"
-                 "    s%d = room%d[(THREAD - t) / 32 + t %% %d];\n"
-                 "    UNROLL for (i32 span = %d; span > 0; span /= 2) {\n        %s more = EXCHANGE(s%d, span);\n",
-                 k, k, k, k, groups, groups / 2, type, k);
-        add_step(w, k, wide, "        ");
-        text_add(w->out, "    }\n");
+                 "    s%d = room%d[(THREAD - t) / 32 + t %% %d];\n",
+                 k, k, k, k, groups);
+        add_exchange(w, k, groups);
     }
-    text_add(w->out,
-             "#else\n    room%d[THREAD] = s%d;\n    BARRIER;\n"
-             "    for (i32 span = %d; span > 0; span /= 2) {\n        if (t < span) {\n"
-             "        %s more = room%d[THREAD + span];\n",
-             k, k, r->threads / 2, type, k);
-    add_step(w, k, wide, "        ");
-    text_add(w->out,
-             "        room%d[THREAD] = s%d;\n        }\n        BARRIER;\n    }\n    s%d = room%d[THREAD - t];\n"
-             "#endif\n    narrow%d((%s *)&r%d, (const %s *)&s%d);\n",
-             k, k, k, k, k, part(to), k, part(wide), k);
+    text_add(w->out, "    narrow%d((%s *)&r%d, (const %s *)&s%d);\n", k, part(to), k, part(wide), k);
 }
 
 // What is one number a line, as soon as it is known.
@@ -404,7 +398,8 @@ bool kernel_write_lines(struct text *out, const void *data) {
     add_parameters(&w);
     text_add(out, ") {\n");
     for (int k = 0; k < r->reductions; k++) {
-        text_add(out, "    LOCAL %s room%d[%d];\n", kernel_memory_type(wide_of(r, k)), k, group);
+        const char *type = kernel_memory_type(wide_of(r, k));
+        text_add(out, "    LOCAL %s room%d[%d];\n    SLOT(%s, slot%d, %d)\n", type, k, group / 32, type, k, group);
         text_add(out, "    %s r%d;\n", kernel_memory_type(row_dtype(r, r->reduction[k])), k);
     }
     add_lines(&w);

@@ -20,6 +20,8 @@ static const struct {
     {&op_reduce[REDUCE_MAX], kernel_can_reduce, kernel_reduce},
     {&op_reduce[REDUCE_ALL], kernel_can_reduce, kernel_reduce},
     {&op_reduce[REDUCE_ANY], kernel_can_reduce, kernel_reduce},
+    {&op_argreduce, kernel_can_argreduce, kernel_argreduce},
+    {&op_scan, kernel_can_scan, kernel_scan},
     {&op_matmul, kernel_can_matmul, kernel_matmul},
     {&op_matmul_int8, kernel_can_matmul, kernel_matmul},
     {&op_concatenate, NULL, kernel_concatenate},

@@ -22,10 +22,14 @@ static const struct words {
      "#define THREADS ((i32)blockDim.x)\n"
      "#define UNROLL _Pragma(\"unroll\")\n#define UNROLL_4 _Pragma(\"unroll 4\")\n"
      "#define PACK(type, count) struct __align__(sizeof(type) * count) { type e[count]; }\n"
-     "#define EXCHANGE(x, by) zl_exchange(x, by)\n" // with the thread of a number that differs in one bit, of the lowest five
-     "template <typename T> static __device__ __forceinline__ T zl_exchange(T x, int by) {\n"
+     // Values of other threads of 32: of one whose number differs in a bit, is less by so much, or is given.
+     "#define SLOT(type, name, threads)\n"
+     "#define EXCHANGE(to, x, by, slot) to = zl_exchange(x, [](unsigned u, int b) { return __shfl_xor_sync(~0u, u, b); }, by)\n"
+     "#define SHIFT(to, x, by, slot) to = zl_exchange(x, [](unsigned u, int b) { return __shfl_up_sync(~0u, u, b); }, by)\n"
+     "#define FROM(to, x, lane, slot) to = zl_exchange(x, [](unsigned u, int b) { return __shfl_sync(~0u, u, b); }, lane)\n"
+     "template <typename T, typename F> static __device__ __forceinline__ T zl_exchange(T x, F f, int by) {\n"
      "    union { T t; unsigned u[(sizeof(T) + 3) / 4]; } v;\n    v.t = x;\n"
-     "    for (unsigned i = 0; i < sizeof v.u / 4; i++)\n        v.u[i] = __shfl_xor_sync(0xffffffffu, v.u[i], by);\n"
+     "    for (unsigned i = 0; i < sizeof v.u / 4; i++)\n        v.u[i] = f(v.u[i], by);\n"
      "    return v.t;\n}\n"},
     {"opencl",
      "#define KERNEL __kernel void\n"
@@ -38,7 +42,12 @@ static const struct words {
      "#define THREAD ((i32)get_local_id(0))\n"
      "#define THREADS ((i32)get_local_size(0))\n"
      "#define UNROLL\n#define UNROLL_4\n"
-     "#define PACK(type, count) struct __attribute__((aligned(sizeof(type) * count))) { type e[count]; }\n"},
+     "#define PACK(type, count) struct __attribute__((aligned(sizeof(type) * count))) { type e[count]; }\n"
+     // Through local memory, which all threads of the group have to reach.
+     "#define SLOT(type, name, threads) LOCAL type name[threads];\n"
+     "#define EXCHANGE(to, x, by, slot) slot[THREAD] = x; BARRIER; to = slot[THREAD ^ (by)]; BARRIER\n"
+     "#define SHIFT(to, x, by, slot) slot[THREAD] = x; BARRIER; to = slot[THREAD < (by) ? THREAD : THREAD - (by)]; BARRIER\n"
+     "#define FROM(to, x, lane, slot) slot[THREAD] = x; BARRIER; to = slot[THREAD / 32 * 32 + (lane)]; BARRIER\n"},
 };
 // clang-format on
 

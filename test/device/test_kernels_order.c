@@ -1,0 +1,67 @@
+// test_kernels_order.c - scans, extremes and sorts on every device that runs kernels, against the CPU.
+
+#include "on_devices.h"
+
+struct scan_case {
+    zl_dtype dtype;
+    int axis;
+    bool reverse, inclusive;
+    int64_t dim[3];
+};
+
+static zl_array sum_along(void *data) {
+    const struct scan_case *s = data;
+    zl_array x = values((zl_shape){s->dim, 3}, s->dtype, 5);
+    return zl_cumsum(x, s->axis, s->reverse, s->inclusive, ZL_DTYPE_COUNT);
+}
+
+static zl_array most_along(void *data) {
+    const struct scan_case *s = data;
+    return zl_cummax(values((zl_shape){s->dim, 3}, s->dtype, 6), s->axis, s->reverse, s->inclusive);
+}
+
+// By packs, by elements, in parts, by columns and by columns in parts.
+static void check_scans(void) {
+    static const struct scan_case cases[] = {
+        {ZL_FLOAT32, 2, false, true, {2, 3, 2056}},  {ZL_BFLOAT16, 2, true, false, {2, 1, 1024}},
+        {ZL_INT32, 2, true, true, {1, 3, 77}},       {ZL_FLOAT32, 2, false, false, {1, 1, 16384}},
+        {ZL_FLOAT32, 1, false, true, {2, 30, 70}},   {ZL_FLOAT32, 1, true, true, {1, 200, 80}},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++)
+        if (!test_quick() || i == test_random() % COUNT(cases))
+            ZL_SCOPE {
+                bool half = cases[i].dtype == ZL_BFLOAT16;
+                agree("cumsum", sum_along, (void *)(uintptr_t)&cases[i], half ? 2e-2 : 2e-5);
+                if (i % 2)
+                    agree("cummax", most_along, (void *)(uintptr_t)&cases[i], 0);
+            }
+}
+
+TEST(scans_on_devices) {
+    on_devices(check_scans);
+}
+
+static zl_array with_nan(zl_shape shape, zl_dtype dtype) {
+    zl_array x = values(shape, dtype, 8);
+    return zl_where(zl_greater(x, zl_scalar(3.99)), zl_scalar(NAN), zl_round(x, 0));
+}
+
+static zl_array most_at(void *data) {
+    return zl_argmax_axis(with_nan(ZL_SHAPE(20, 300), *(zl_dtype *)data), 1, false);
+}
+
+static zl_array least_at(void *data) {
+    return zl_argmin_axis(with_nan(ZL_SHAPE(30, 300), *(zl_dtype *)data), 0, true);
+}
+
+static void check_extremes(void) {
+    static const zl_dtype dtypes[] = {ZL_FLOAT32, ZL_BFLOAT16};
+    for (size_t i = 0; i < COUNT(dtypes); i++) {
+        agree("argmax", most_at, &(zl_dtype){dtypes[i]}, 0);
+        agree("argmin", least_at, &(zl_dtype){dtypes[i]}, 0);
+    }
+}
+
+TEST(extremes_on_devices) {
+    on_devices(check_extremes);
+}
