@@ -65,3 +65,54 @@ static void check_extremes(void) {
 TEST(extremes_on_devices) {
     on_devices(check_extremes);
 }
+
+// Sorts ------------------------------------------------------------------------------------------------------------
+
+struct sort_case {
+    zl_dtype dtype;
+    int64_t lines, n;
+};
+
+static zl_array sorted(void *data) {
+    const struct sort_case *s = data;
+    return zl_sort(values(ZL_SHAPE(s->lines, s->n), s->dtype, 9), -1);
+}
+
+static zl_array sorted_at(void *data) {
+    const struct sort_case *s = data;
+    zl_array x = values(ZL_SHAPE(s->lines, s->n), s->dtype, 9);
+    return zl_argsort(dtype_is_float(s->dtype) ? with_nan(ZL_SHAPE(s->lines, s->n), s->dtype) : x, -1);
+}
+
+static zl_array median(void *data) {
+    (void)data;
+    return zl_partition(values(ZL_SHAPE(5, 301), ZL_FLOAT32, 9), 150, -1);
+}
+
+static zl_array kth(void *data) {
+    return zl_slice(median(data), ZL_SHAPE(0, 150), ZL_SHAPE(5, 151), ZL_SHAPE(1, 1));
+}
+
+static zl_array searched(void *data) {
+    zl_array x = zl_sort(zl_round(values(ZL_SHAPE(500), ZL_FLOAT32, 2), 1), -1);
+    return zl_searchsorted(x, zl_matrix_transpose(zl_round(values(ZL_SHAPE(20, 30), ZL_FLOAT32, 3), 1)),
+                           data);
+}
+
+static void check_sorts(void) {
+    static const struct sort_case cases[] = {{ZL_FLOAT32, 4, 3000}, {ZL_BFLOAT16, 20, 60},  {ZL_INT8, 3, 700},
+                                             {ZL_UINT32, 1, 9000},  {ZL_FLOAT64, 3, 1500}, {ZL_INT64, 7, 100}};
+    for (size_t i = 0; i < COUNT(cases); i++)
+        if (!test_quick() || i == test_random() % COUNT(cases))
+            ZL_SCOPE {
+                agree("sort", sorted, (void *)(uintptr_t)&cases[i], 0);
+                agree("argsort", sorted_at, (void *)(uintptr_t)&cases[i], 0);
+            }
+    agree("partition", kth, NULL, 0);
+    agree("searchsorted", searched, (void *)(uintptr_t)"left", 0);
+    agree("searchsorted", searched, (void *)(uintptr_t)"right", 0);
+}
+
+TEST(sorts_on_devices) {
+    on_devices(check_sorts);
+}

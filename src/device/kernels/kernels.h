@@ -145,10 +145,16 @@ enum tile_op kernel_combines(const struct call *c); // what a reduction joins tw
 // Ops that are not elementwise, a family a file. Each runs a call whose outputs have their memory and are not empty.
 typedef bool kernel_question(const struct call *c);
 typedef bool kernel_function(const struct kernel_place *p, const struct call *c);
-kernel_question kernel_can_reduce, kernel_can_argreduce, kernel_can_scan, kernel_can_matmul, kernel_can_take;
-kernel_function kernel_reduce, kernel_argreduce, kernel_scan, kernel_matmul, kernel_concatenate, kernel_pad, kernel_slice_update, kernel_take,
+kernel_question kernel_can_reduce, kernel_can_argreduce, kernel_can_scan, kernel_can_sort, kernel_can_search,
+    kernel_can_matmul, kernel_can_take;
+kernel_function kernel_reduce, kernel_argreduce, kernel_scan, kernel_sort, kernel_argsort,
+    kernel_partition, kernel_search, kernel_matmul, kernel_concatenate, kernel_pad, kernel_slice_update, kernel_take,
     kernel_take_along, kernel_arange, kernel_arange_int, kernel_random_bits;
 const char *kernel_item_type(size_t bytes); // of elements that are only moved
 bool kernel_copy_out(const struct kernel_place *p, zl_array x, void *to); // row-major, to memory of the place
+
+// kernels_keys.c: ITEM, bits of an element, and key_of(item), of so many bytes. zeros_are_one: those of 0 and -0 are the same.
+void kernel_write_key(struct text *out, zl_dtype dtype, bool zeros_are_one);
+size_t kernel_key_bytes(zl_dtype dtype);
 
 #endif
