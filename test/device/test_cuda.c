@@ -175,6 +175,8 @@ TEST(layouts_and_reductions_compile_for_cuda) {
         if (d < 2) {
             CHECK(zl_eval(zl_matmul(x, zl_matrix_transpose(x))));
             CHECK(zl_eval(zl_softmax(x, -1, false)));
+            zl_array heads = zl_reshape(x, ZL_SHAPE(2, 4, 15, 100));
+            CHECK(zl_eval(zl_fast_scaled_dot_product_attention(heads, heads, heads, 1, NULL, NULL, "causal")));
         }
         if (d < 2 && !test_quick()) {
             CHECK(zl_eval(zl_concatenate((zl_array[]){x, zl_matrix_transpose(y)}, 2, 0)));

@@ -157,3 +157,44 @@ TEST(transforms_by_libraries) {
                 ZL_SCOPE
                     agree("a transform", transform, &(struct transform){counts[i], axis, which}, 2e-6);
 }
+
+// Attention --------------------------------------------------------------------------------------------------------
+
+struct attending {
+    zl_dtype dtype;
+    int64_t heads, shared, queries, keys, size;
+    bool causal, turned; // turned: heads lie inside lines, as projections leave them
+};
+
+static zl_array heads_of(const struct attending *a, int64_t heads, int64_t length, int seed) {
+    zl_array x =
+        numbers(a->turned ? ZL_SHAPE(2, length, heads, a->size) : ZL_SHAPE(2, heads, length, a->size),
+                a->dtype, seed);
+    return a->turned ? zl_swapaxes(x, 1, 2) : x;
+}
+
+static zl_array attend(const void *data) {
+    const struct attending *a = data;
+    zl_array q = heads_of(a, a->heads, a->queries, 4), k = heads_of(a, a->shared, a->keys, 5),
+             v = heads_of(a, a->shared, a->keys, 6);
+    return zl_fast_scaled_dot_product_attention(q, k, v, 1 / sqrt((double)a->size), NULL, NULL,
+                                                a->causal ? "causal" : NULL);
+}
+
+TEST(attention_by_libraries) {
+    static const int64_t lengths[][2] = {{128, 128}, {77, 77}, {1, 300}, {50, 333}, {200, 60}};
+    static const zl_dtype dtypes[] = {ZL_BFLOAT16, ZL_FLOAT16, ZL_FLOAT32};
+    if (skips())
+        return;
+    for (int i = 0; i < (test_quick() ? 24 : 240); i++)
+        ZL_SCOPE {
+            const int64_t *length = lengths[i % 5];
+            struct attending a = {dtypes[i % 3], 4,         i % 2 ? 4 : 2,
+                                  length[0],     length[1], i % 4 == 3 ? 40 : i % 4 == 2 ? 128 : 64,
+                                  i / 2 % 2,     i / 4 % 2};
+            agree("attention", attend, &a,
+                  a.dtype == ZL_FLOAT32   ? 2e-6
+                  : a.dtype == ZL_FLOAT16 ? 2e-3
+                                          : 1.6e-2);
+        }
+}

@@ -42,5 +42,7 @@ cuda_question cuda_lt_can;           // cuda_lt.c: products of matrices, by cuBL
 cuda_function_of cuda_lt_multiply;
 cuda_question cuda_fft_can;          // cuda_fft.c: Fourier transforms, by cuFFT
 cuda_function_of cuda_fft;
+cuda_question cuda_attend_can;       // cuda_attention.c: attention, by cuDNN
+cuda_function_of cuda_attend;
 
 #endif

@@ -13,22 +13,26 @@ static const struct {
 } rows[] = {
     {&op_matmul, cuda_lt_can, cuda_lt_multiply},
     {&op_matmul_int8, cuda_lt_can, cuda_lt_multiply},
+    {&op_attention, cuda_attend_can, cuda_attend},
     {&op_fft, cuda_fft_can, cuda_fft},
 };
 
+// The row of a call; -1: no library runs it.
+static int row_of(const struct call *c) {
+    for (int i = 0; i < (int)COUNT(rows); i++)
+        if (rows[i].op == c->op)
+            return setting_flag(SETTING_CUDA_LIBRARIES) && rows[i].can(c) ? i : -1;
+    return -1;
+}
+
 bool cuda_takes(int unit, const struct call *c) {
     (void)unit;
-    for (size_t i = 0; i < COUNT(rows); i++)
-        if (rows[i].op == c->op)
-            return rows[i].can(c);
-    return false;
+    return row_of(c) >= 0;
 }
 
 enum kernel_taken cuda_take(const struct kernel_place *p, const struct call *c) {
-    for (size_t i = 0; i < COUNT(rows); i++)
-        if (rows[i].op == c->op)
-            return rows[i].can(c) ? rows[i].take(p, c) : KERNEL_NOT_TAKEN;
-    return KERNEL_NOT_TAKEN;
+    int row = row_of(c);
+    return row < 0 ? KERNEL_NOT_TAKEN : rows[row].take(p, c);
 }
 
 // Memory ------------------------------------------------------------------------------------------------------------

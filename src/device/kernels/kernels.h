@@ -149,7 +149,7 @@ kernel_question kernel_can_reduce, kernel_can_argreduce, kernel_can_scan, kernel
     kernel_can_matmul, kernel_can_take;
 kernel_function kernel_reduce, kernel_argreduce, kernel_scan, kernel_sort, kernel_argsort,
     kernel_partition, kernel_search, kernel_matmul, kernel_concatenate, kernel_pad, kernel_slice_update, kernel_take,
-    kernel_take_along, kernel_arange, kernel_arange_int, kernel_random_bits;
+    kernel_take_along, kernel_arange, kernel_arange_int, kernel_random_bits, kernel_attention;
 const char *kernel_item_type(size_t bytes); // of elements that are only moved
 bool kernel_copy_out(const struct kernel_place *p, zl_array x, void *to); // row-major, to memory of the place
 

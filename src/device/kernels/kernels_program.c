@@ -29,6 +29,7 @@ static const struct {
     {&op_searchsorted, kernel_can_search, kernel_search},
     {&op_matmul, kernel_can_matmul, kernel_matmul},
     {&op_matmul_int8, kernel_can_matmul, kernel_matmul},
+    {&op_attention, NULL, kernel_attention},
     {&op_concatenate, NULL, kernel_concatenate},
     {&op_pad, NULL, kernel_pad},
     {&op_slice_update, NULL, kernel_slice_update, 1},

@@ -1,0 +1,454 @@
+"""cuda_cases.py - what bench/cuda.py measures: its cases, and how zellige, PyTorch, JAX and MLX compute each.
+
+A library's case gives a function that computes it a number of times, one call after the other, and waits for the last.
+"""
+
+import dataclasses
+import os
+import random
+
+import numpy as np
+
+SIDE = 16384                       # elementwise and the like: SIDE * SIDE elements
+ROWS = (1024, 4096, 16384, 65536)  # lengths of lines of softmax
+TINY = 100                         # dependent launches
+
+
+@dataclasses.dataclass
+class Case:
+    name: str
+    kind: str
+    arguments: tuple
+    work: float       # operations, bytes or calls of one
+    unit: str         # what a rate is measured in
+    scale: float      # of that unit
+    bar: float = 0.0  # least rate, or, if by_best, least share of the best of the others; 0: none of its own
+    by_best: bool = False
+    less: bool = False  # the figure is a time: less is better
+    group: str = ""     # cases whose shares have a median that must reach the bar
+    ours: str = "zellige"
+
+
+def gemm_shapes(seed):
+    draw = random.Random(seed)
+    sizes = [draw.choice((1024, 1536, 2048, 3072, 4096, 5120, 6144, 8192)) for _ in range(21)]
+    return [(4096,) * 3, (8192,) * 3, (2048, 8192, 4096)] + [tuple(sizes[i:i + 3]) for i in range(0, 21, 3)]
+
+
+def cases(seed):
+    number = SIDE * SIDE
+    for dtype in ("bfloat16", "float16", "int8"):
+        for m, n, k in gemm_shapes(seed):
+            yield Case(f"gemm {dtype} {m}x{n}x{k}", "gemm", (dtype, m, n, k), 2 * m * n * k, "TFLOP/s", 1e12, 0.97, True,
+                       group=f"gemm {dtype}")
+    for side in (256, 512, 1024):
+        yield Case(f"small gemm bfloat16 {side}", "gemm", ("bfloat16",) + (side,) * 3, 2 * side**3, "TFLOP/s", 1e12, 1.5, True)
+    for kind, dtype, reads, bar in (("add", "float32", 3, 4.1), ("exp", "float32", 2, 4.1), ("gelu", "float32", 2, 4.0),
+                                    ("gelu", "bfloat16", 2, 3.8), ("layer_norm", "float32", 2, 3.8),
+                                    ("layer_norm", "bfloat16", 2, 3.4), ("cumsum", "float32", 2, 3.0),
+                                    ("transpose", "float32", 2, 3.9), ("transpose", "bfloat16", 2, 3.7)):
+        size = 4 if dtype == "float32" else 2
+        yield Case(f"{kind} {dtype}", kind, (dtype,), number * size * reads, "TB/s", 1e12, bar)
+    for dtype, bar in (("float32", 3.9), ("bfloat16", 3.5)):
+        for length in ROWS:
+            yield Case(f"softmax {dtype} {length}", "softmax", (dtype, length), number * (8 if dtype == "float32" else 4),
+                       "TB/s", 1e12, bar)
+    for causal in (False, True):
+        yield Case(f"attention bfloat16 1x32x8192x128{' causal' * causal}", "attention", (1, 32, 8192, 8192, 128, causal),
+                   4 * 32 * 8192 * 8192 * 128 / (1 + causal), "TFLOP/s", 1e12, 0.97, True)
+    for size in (64, 128):
+        for length in (512, 1024, 1000, 2048, 4096, 3001):
+            for causal in (False, True):
+                heads = max(1, 16 * 4096 // length)
+                yield Case(f"own attention {heads}x{length}x{size}{' causal' * causal}", "attention",
+                           (1, heads, length, length, size, causal), 4 * heads * length**2 * size / (1 + causal), "TFLOP/s", 1e12,
+                           0.5, True, group="own attention", ours="zellige_own")
+    yield Case("tiny launches", "tiny", (), TINY, "us each", 1e-6, 2.5, less=True, ours="zellige_unfused")
+    yield Case("MLP epoch", "mlp", (), 1, "ms", 1e-3, 33, less=True)
+    yield Case("upload 4 MB", "upload", (), 4 << 20, "GB/s", 1e9, 10)
+    yield Case("download 4 MB", "download", (), 4 << 20, "GB/s", 1e9, 10)
+    yield Case("CSR SpMV 1 M cycle", "spmv", (), 4 * (1 << 20), "GFLOP/s", 1e9, 300)
+
+
+def cycle(rows):
+    columns = (np.arange(rows)[:, None] + [-1, 1]).ravel() % rows
+    return np.ones(2 * rows, np.float32), columns.astype(np.int32), (np.arange(rows + 1) * 2).astype(np.int32)
+
+
+def digits():
+    rng = np.random.default_rng(0)
+    return rng.standard_normal((60000, 784), np.float32), rng.integers(0, 10, 60000).astype(np.int32)
+
+
+class Arrays:
+    """zellige.core and mlx.core, whose names are the same."""
+
+    def __init__(self, module):
+        self.m = module
+
+    def repeat(self, f):
+        def run(count):
+            for _ in range(count):
+                y = f()
+                self.m.async_eval(y)
+            self.m.eval(y)
+        return run
+
+    def normal(self, shape, dtype):
+        x = self.m.random.normal(shape).astype(getattr(self.m, dtype))
+        self.m.eval(x)
+        return x
+
+    def gemm(self, dtype, m, n, k):
+        mx = self.m
+        if dtype == "int8":
+            a, b = (mx.random.randint(-128, 128, s).astype(mx.int8) for s in ((m, k), (n, k)))
+            mx.eval(a, b)
+            return self.repeat(lambda: mx.matmul_int8(a, b.T))
+        a, b = self.normal((m, k), dtype), self.normal((k, n), dtype)
+        return self.repeat(lambda: a @ b)
+
+    def add(self, dtype):
+        x, y = self.normal((SIDE, SIDE), dtype), self.normal((SIDE, SIDE), dtype)
+        return self.repeat(lambda: x + y)
+
+    def exp(self, dtype):
+        x = self.normal((SIDE, SIDE), dtype)
+        return self.repeat(lambda: self.m.exp(x))
+
+    def gelu(self, dtype):
+        mx, x = self.m, self.normal((SIDE, SIDE), dtype)
+        gelu = mx.compile(lambda x: x * (1 + mx.erf(x / 2**0.5)) / 2)
+        return self.repeat(lambda: gelu(x))
+
+    def softmax(self, dtype, length):
+        x = self.normal((SIDE * SIDE // length, length), dtype)
+        return self.repeat(lambda: self.m.softmax(x, axis=-1))
+
+    def layer_norm(self, dtype):
+        x, w, b = self.normal((SIDE, SIDE), dtype), self.normal((SIDE,), dtype), self.normal((SIDE,), dtype)
+        return self.repeat(lambda: self.m.fast.layer_norm(x, w, b, 1e-5))
+
+    def cumsum(self, dtype):
+        x = self.normal((SIDE, SIDE), dtype)
+        return self.repeat(lambda: self.m.cumsum(x, axis=-1))
+
+    def transpose(self, dtype):
+        x = self.normal((SIDE, SIDE), dtype)
+        return self.repeat(lambda: self.m.contiguous(x.T))
+
+    def attention(self, batch, heads, queries, keys, size, causal):
+        q = self.normal((batch, heads, queries, size), "bfloat16")
+        k, v = (self.normal((batch, heads, keys, size), "bfloat16") for _ in range(2))
+        mask = "causal" if causal else None
+        return self.repeat(lambda: self.m.fast.scaled_dot_product_attention(q, k, v, scale=size**-0.5, mask=mask))
+
+    def tiny(self):
+        mx, x = self.m, self.m.zeros((16,))
+        steps = [mx.abs, mx.exp, mx.square, mx.sin, mx.cos, mx.negative, mx.tanh, mx.sigmoid, mx.floor, mx.sqrt]
+
+        def chain():
+            y = x
+            for i in range(TINY):
+                y = steps[i % len(steps)](y)
+            return y
+        return self.repeat(chain)
+
+    def mlp(self):
+        mx = self.m
+        x, t = (mx.array(a) for a in digits())
+        w = [self.normal(s, "float32") * 0.05 for s in ((784, 128), (128,), (128, 10), (10,))]
+        mx.eval(x, t, w)
+
+        def loss(w, x, t):
+            y = mx.maximum(x @ w[0] + w[1], 0) @ w[2] + w[3]
+            return mx.mean(mx.logsumexp(y, axis=-1) - mx.take_along_axis(y, t[:, None], axis=-1).squeeze(-1))
+
+        @mx.compile
+        def step(w, x, t):
+            return [a - 0.1 * g for a, g in zip(w, mx.grad(loss)(w, x, t))]
+
+        def run(count):
+            nonlocal w
+            for _ in range(count):
+                for i in range(0, 60000, 256):
+                    w = step(w, x[i:i + 256], t[i:i + 256])
+                    mx.async_eval(w)
+                mx.eval(w)
+        return run
+
+    def upload(self):
+        data = np.random.default_rng(0).standard_normal(1 << 20, np.float32)
+
+        def run(count):
+            for _ in range(count):
+                self.m.eval(self.m.array(data) + 1)
+        return run
+
+    def download(self):
+        x = [self.normal((1 << 20,), "float32") for _ in range(64)]
+
+        def run(count):
+            for i in range(count):
+                y = x[i % 64] + 1
+                self.m.eval(y)
+                np.array(y)
+        return run
+
+
+class Zellige(Arrays):
+    def __init__(self):
+        import zellige.core as core
+        super().__init__(core)
+        self.version = getattr(core, "__version__", "")
+
+    def spmv(self):
+        mx = self.m
+        values, columns, rows = (mx.array(a) for a in cycle(1 << 20))
+        x = self.normal((1 << 20,), "float32")
+        mx.eval(values, columns, rows)
+        return self.repeat(lambda: mx.csr_matvec(values, columns, rows, x))
+
+
+class Mlx(Arrays):
+    def __init__(self):
+        import mlx.core as core
+        if not core.is_available(core.gpu):
+            raise ImportError("this build of MLX has no GPU")
+        core.set_default_device(core.gpu)
+        super().__init__(core)
+        self.version = core.__version__
+
+
+class Torch:
+    def __init__(self):
+        import torch
+        if not torch.cuda.is_available():
+            raise ImportError("torch sees no GPU")
+        self.t, self.version = torch, torch.__version__
+        torch.manual_seed(0)
+
+    def repeat(self, f):
+        def run(count):
+            with self.t.no_grad():
+                for _ in range(count):
+                    f()
+            self.t.cuda.synchronize()
+        return run
+
+    def normal(self, shape, dtype):
+        return self.t.randn(shape, device="cuda").to(getattr(self.t, dtype))
+
+    def gemm(self, dtype, m, n, k):
+        t = self.t
+        if dtype == "int8":
+            a, b = (t.randint(-128, 128, s, dtype=t.int8, device="cuda") for s in ((m, k), (n, k)))
+            return self.repeat(lambda: t._int_mm(a, b.T))
+        a, b = self.normal((m, k), dtype), self.normal((k, n), dtype)
+        return self.repeat(lambda: a @ b)
+
+    def add(self, dtype):
+        x, y = self.normal((SIDE, SIDE), dtype), self.normal((SIDE, SIDE), dtype)
+        return self.repeat(lambda: x + y)
+
+    def exp(self, dtype):
+        x = self.normal((SIDE, SIDE), dtype)
+        return self.repeat(lambda: self.t.exp(x))
+
+    def gelu(self, dtype):
+        x = self.normal((SIDE, SIDE), dtype)
+        return self.repeat(lambda: self.t.nn.functional.gelu(x))
+
+    def softmax(self, dtype, length):
+        x = self.normal((SIDE * SIDE // length, length), dtype)
+        return self.repeat(lambda: self.t.softmax(x, -1))
+
+    def layer_norm(self, dtype):
+        x, w, b = self.normal((SIDE, SIDE), dtype), self.normal((SIDE,), dtype), self.normal((SIDE,), dtype)
+        return self.repeat(lambda: self.t.nn.functional.layer_norm(x, (SIDE,), w, b))
+
+    def cumsum(self, dtype):
+        x = self.normal((SIDE, SIDE), dtype)
+        return self.repeat(lambda: self.t.cumsum(x, -1))
+
+    def transpose(self, dtype):
+        x = self.normal((SIDE, SIDE), dtype)
+        return self.repeat(lambda: x.T.contiguous())
+
+    def attention(self, batch, heads, queries, keys, size, causal):
+        q = self.normal((batch, heads, queries, size), "bfloat16")
+        k, v = (self.normal((batch, heads, keys, size), "bfloat16") for _ in range(2))
+        from torch.nn.attention import SDPBackend, sdpa_kernel
+        attend = self.t.nn.functional.scaled_dot_product_attention
+
+        def run(count):
+            with self.t.no_grad(), sdpa_kernel([SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION]):
+                for _ in range(count):
+                    attend(q, k, v, is_causal=causal)
+            self.t.cuda.synchronize()
+        return run
+
+    def tiny(self):
+        t, x = self.t, self.t.zeros(16, device="cuda")
+        steps = [t.abs, t.exp, t.square, t.sin, t.cos, t.negative, t.tanh, t.sigmoid, t.floor, t.sqrt]
+
+        def chain():
+            y = x
+            for i in range(TINY):
+                y = steps[i % len(steps)](y)
+        return self.repeat(chain)
+
+    def mlp(self):
+        t = self.t
+        x, y = (t.from_numpy(a).cuda() for a in digits())
+        y = y.long()
+        net = t.nn.Sequential(t.nn.Linear(784, 128), t.nn.ReLU(), t.nn.Linear(128, 10)).cuda()
+        optimizer = t.optim.SGD(net.parameters(), 0.1)
+
+        def run(count):
+            for _ in range(count):
+                for i in range(0, 60000, 256):
+                    optimizer.zero_grad()
+                    t.nn.functional.cross_entropy(net(x[i:i + 256]), y[i:i + 256]).backward()
+                    optimizer.step()
+            t.cuda.synchronize()
+        return run
+
+    def upload(self):
+        data = self.t.from_numpy(np.random.default_rng(0).standard_normal(1 << 20, np.float32))
+
+        def run(count):
+            for _ in range(count):
+                data.cuda() + 1
+                self.t.cuda.synchronize()
+        return run
+
+    def download(self):
+        x = [self.normal((1 << 20,), "float32") for _ in range(64)]
+
+        def run(count):
+            for i in range(count):
+                (x[i % 64] + 1).cpu()
+        return run
+
+    def spmv(self):
+        t = self.t
+        values, columns, rows = cycle(1 << 20)
+        a = t.sparse_csr_tensor(t.from_numpy(rows), t.from_numpy(columns), t.from_numpy(values), (1 << 20, 1 << 20)).cuda()
+        x = self.normal((1 << 20,), "float32")
+        return self.repeat(lambda: a @ x)
+
+
+class Jax:
+    def __init__(self):
+        os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+        import jax
+        import jax.numpy as jnp
+        if jax.default_backend() != "gpu":
+            raise ImportError("jax sees no GPU")
+        self.j, self.n, self.version = jax, jnp, jax.__version__
+        self.key = jax.random.key(0)
+
+    def repeat(self, f, *arguments):
+        g = self.j.jit(f)
+
+        def run(count):
+            for _ in range(count):
+                y = g(*arguments)
+            y.block_until_ready()
+        return run
+
+    def normal(self, shape, dtype):
+        return self.j.random.normal(self.key, shape).astype(dtype).block_until_ready()
+
+    def gemm(self, dtype, m, n, k):
+        if dtype == "int8":
+            a, b = (self.j.random.randint(self.key, s, -128, 128).astype("int8") for s in ((m, k), (n, k)))
+            return self.repeat(lambda a, b: self.j.lax.dot(a, b.T, preferred_element_type="int32"), a, b)
+        return self.repeat(lambda a, b: a @ b, self.normal((m, k), dtype), self.normal((k, n), dtype))
+
+    def add(self, dtype):
+        return self.repeat(lambda x, y: x + y, self.normal((SIDE, SIDE), dtype), self.normal((SIDE, SIDE), dtype))
+
+    def exp(self, dtype):
+        return self.repeat(self.n.exp, self.normal((SIDE, SIDE), dtype))
+
+    def gelu(self, dtype):
+        return self.repeat(lambda x: self.j.nn.gelu(x, approximate=False), self.normal((SIDE, SIDE), dtype))
+
+    def softmax(self, dtype, length):
+        return self.repeat(self.j.nn.softmax, self.normal((SIDE * SIDE // length, length), dtype))
+
+    def layer_norm(self, dtype):
+        def norm(x, w, b):
+            wide = x.astype("float32")
+            mean, var = wide.mean(-1, keepdims=True), wide.var(-1, keepdims=True)
+            return ((wide - mean) * self.j.lax.rsqrt(var + 1e-5)).astype(x.dtype) * w + b
+        return self.repeat(norm, self.normal((SIDE, SIDE), dtype), self.normal((SIDE,), dtype), self.normal((SIDE,), dtype))
+
+    def cumsum(self, dtype):
+        return self.repeat(lambda x: self.n.cumsum(x, -1), self.normal((SIDE, SIDE), dtype))
+
+    def transpose(self, dtype):
+        return self.repeat(lambda x: x.T, self.normal((SIDE, SIDE), dtype))
+
+    def attention(self, batch, heads, queries, keys, size, causal):
+        q = self.normal((batch, queries, heads, size), "bfloat16")
+        k, v = (self.normal((batch, keys, heads, size), "bfloat16") for _ in range(2))
+        attend = self.j.nn.dot_product_attention
+        return self.repeat(lambda q, k, v: attend(q, k, v, is_causal=causal, implementation="cudnn"), q, k, v)
+
+    def tiny(self):
+        n, x = self.n, self.n.zeros(16)
+        steps = [n.abs, n.exp, n.square, n.sin, n.cos, n.negative, n.tanh, self.j.nn.sigmoid, n.floor, n.sqrt]
+
+        def run(count):
+            for _ in range(count):
+                y = x
+                for i in range(TINY):
+                    y = steps[i % len(steps)](y)
+                y.block_until_ready()
+        return run
+
+    def mlp(self):
+        j, n = self.j, self.n
+        x, t = (n.asarray(a) for a in digits())
+        w = [self.normal(s, "float32") * 0.05 for s in ((784, 128), (128,), (128, 10), (10,))]
+
+        def loss(w, x, t):
+            y = n.maximum(x @ w[0] + w[1], 0) @ w[2] + w[3]
+            return n.mean(j.nn.logsumexp(y, -1) - n.take_along_axis(y, t[:, None], -1)[:, 0])
+
+        @j.jit
+        def step(w, x, t, i):
+            rows = j.lax.dynamic_slice_in_dim(x, i, 256), j.lax.dynamic_slice_in_dim(t, i, 256)
+            return [a - 0.1 * g for a, g in zip(w, j.grad(loss)(w, *rows))]
+
+        def run(count):
+            nonlocal w
+            for _ in range(count):
+                for i in range(0, 60000, 256):
+                    w = step(w, x, t, i)
+                w[0].block_until_ready()
+        return run
+
+    def upload(self):
+        data, g = np.random.default_rng(0).standard_normal(1 << 20, np.float32), self.j.jit(lambda x: x + 1)
+
+        def run(count):
+            for _ in range(count):
+                g(data).block_until_ready()
+        return run
+
+    def download(self):
+        x, g = [self.normal((1 << 20,), "float32") for _ in range(64)], self.j.jit(lambda x: x + 1)
+
+        def run(count):
+            for i in range(count):
+                np.asarray(g(x[i % 64]))
+        return run
+
+
+LIBRARIES = {"zellige": Zellige, "zellige_own": Zellige, "zellige_unfused": Zellige, "torch": Torch, "jax": Jax, "mlx": Mlx}
+SETTINGS = {"zellige": {"ZL_DEVICE": "cuda"}, "zellige_own": {"ZL_DEVICE": "cuda", "ZL_CUDA_LIBRARIES": "0"},
+            "zellige_unfused": {"ZL_DEVICE": "cuda", "ZL_FUSE": "0"}}

@@ -1,0 +1,216 @@
+// cuda_attention.c - attention of half floats by cuDNN, where it has a kernel for it; read from views as they lie.
+//
+// The graph is the one that cuDNN knows as attention: scores, scaled, those that are hidden replaced, a softmax by its parts,
+// and the product with the values. What is kept of each query for the backward pass is the logarithm of its sum: as a largest
+// score, with a sum of one, it means the same.
+
+#include "device/cuda/cuda_dnn.h"
+#include "op/ops.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { B, N, T, D, AXES }; // of q: batch, heads, queries, size of a head
+
+struct key {
+    int64_t q[AXES], k[AXES], v[AXES];                      // sizes
+    int64_t q_stride[AXES], k_stride[AXES], v_stride[AXES]; // of their views
+    int32_t dtype, causal, keeps, unit;
+};
+
+enum { Q, K, V, O, SCALE, HIDDEN, KEYS, QUERIES, KEPT, TENSORS };
+
+struct attending {
+    struct dnn_plan plan;
+    int64_t tensor[TENSORS]; // -1: not in the graph
+};
+
+static struct lock lock; // guards attentions
+static struct map attentions;
+
+// The graph ---------------------------------------------------------------------------------------------------------
+
+// Scores that queries do not see are replaced: the last query sees the last key.
+static int hide(struct dnn_graph *g, struct attending *a, const struct key *k, int scores) {
+    int row = dnn_like(g, scores, DNN_INT32), col = dnn_like(g, scores, DNN_INT32);
+    dnn_index(g, scores, 2, row);
+    dnn_index(g, scores, 3, col);
+    if (k->q[T] != k->k[T]) {
+        int later = dnn_like(g, scores, DNN_INT32), from = dnn_like(g, scores, DNN_INT32);
+        a->tensor[KEYS] = dnn_number(g, DNN_INT32, AXES);
+        a->tensor[QUERIES] = dnn_number(g, DNN_INT32, AXES);
+        dnn_map(g, DNN_ADD, DNN_INT32, row, (int)a->tensor[KEYS], -1, later);
+        dnn_map(g, DNN_SUB, DNN_INT32, later, (int)a->tensor[QUERIES], -1, from);
+        row = from;
+    }
+    int sees = dnn_like(g, scores, DNN_BOOL), seen = dnn_like(g, scores, DNN_FLOAT32);
+    dnn_map(g, DNN_GREATER_EQUAL, DNN_BOOL, row, col, -1, sees);
+    a->tensor[HIDDEN] = dnn_number(g, DNN_FLOAT32, AXES);
+    dnn_map(g, DNN_SELECT, DNN_FLOAT32, scores, (int)a->tensor[HIDDEN], sees, seen);
+    return seen;
+}
+
+static int softmax(struct dnn_graph *g, struct attending *a, const struct key *k, int scores) {
+    const int64_t line[] = {k->q[B], k->q[N], k->q[T], 1};
+    int most = dnn_tensor(g, DNN_WITHIN, DNN_FLOAT32, AXES, line, NULL);
+    int sum = dnn_tensor(g, DNN_WITHIN, DNN_FLOAT32, AXES, line, NULL);
+    int logarithm = dnn_tensor(g, DNN_WITHIN, DNN_FLOAT32, AXES, line, NULL);
+    int kept = dnn_tensor(g, k->keeps ? DNN_MEMORY : DNN_WITHIN, DNN_FLOAT32, AXES, line, NULL);
+    int less = dnn_like(g, scores, DNN_FLOAT32), power = dnn_like(g, scores, DNN_FLOAT32);
+    int weights = dnn_like(g, scores, dnn_type_of((zl_dtype)k->dtype));
+    dnn_reduce(g, DNN_MAX, scores, most);
+    dnn_map(g, DNN_SUB, DNN_FLOAT32, scores, most, -1, less);
+    dnn_map(g, DNN_EXP, DNN_FLOAT32, less, -1, -1, power);
+    dnn_reduce(g, DNN_SUM, power, sum);
+    dnn_map(g, DNN_LOG, DNN_FLOAT32, sum, -1, -1, logarithm);
+    dnn_map(g, DNN_ADD, DNN_FLOAT32, most, logarithm, -1, kept);
+    dnn_map(g, DNN_DIV, DNN_FLOAT32, power, sum, -1, weights);
+    a->tensor[KEPT] = k->keeps ? kept : -1;
+    return weights;
+}
+
+static void describe(struct dnn_graph *g, struct attending *a, const struct key *k) {
+    enum dnn_type type = dnn_type_of((zl_dtype)k->dtype);
+    const int64_t turned[] = {k->k[B], k->k[N], k->k[D], k->k[T]};
+    const int64_t turned_stride[] = {k->k_stride[B], k->k_stride[N], k->k_stride[D], k->k_stride[T]};
+    const int64_t all[] = {k->q[B], k->q[N], k->q[T], k->k[T]}, out[] = {k->q[B], k->q[N], k->q[T], k->v[D]};
+    memset(a->tensor, -1, sizeof a->tensor);
+    a->tensor[Q] = dnn_tensor(g, DNN_MEMORY, type, AXES, k->q, k->q_stride);
+    a->tensor[K] = dnn_tensor(g, DNN_MEMORY, type, AXES, turned, turned_stride);
+    a->tensor[V] = dnn_tensor(g, DNN_MEMORY, type, AXES, k->v, k->v_stride);
+    a->tensor[O] = dnn_tensor(g, DNN_MEMORY, type, AXES, out, NULL);
+    a->tensor[SCALE] = dnn_number(g, DNN_FLOAT32, AXES);
+    int product = dnn_tensor(g, DNN_WITHIN, DNN_FLOAT32, AXES, all, NULL);
+    int scores = dnn_like(g, product, DNN_FLOAT32);
+    dnn_matmul(g, (int)a->tensor[Q], (int)a->tensor[K], product);
+    dnn_map(g, DNN_MUL, DNN_FLOAT32, product, (int)a->tensor[SCALE], -1, scores);
+    if (k->causal)
+        scores = hide(g, a, k, scores);
+    dnn_matmul(g, softmax(g, a, k, scores), (int)a->tensor[V], (int)a->tensor[O]);
+}
+
+// Of a key; its plan may be none. NULL and an error when memory is out.
+static struct attending *find_attention(const struct key *k) {
+    struct attending *a = map_get(&attentions, k, sizeof *k);
+    if (a || !(a = memory_zero(sizeof *a)))
+        return a;
+    struct dnn_graph *g = memory_zero(sizeof *g);
+    if (g) {
+        describe(g, a, k);
+        a->plan = dnn_build(g, k->unit, false);
+        dnn_drop(g);
+        memory_free(g);
+    }
+    if (g && map_set(&attentions, k, sizeof *k, a))
+        return a;
+    memory_free(a);
+    return NULL;
+}
+
+// Calls -------------------------------------------------------------------------------------------------------------
+
+static bool lies_well(zl_array x) {
+    bool is_aligned = x->offset * (int64_t)array_item(x) % 16 == 0;
+    for (int i = 0; i < AXES - 1; i++)
+        is_aligned &= x->dim[i] == 1 || array_stride(x)[i] * (int64_t)array_item(x) % 16 == 0;
+    return is_aligned && array_stride(x)[D] == 1;
+}
+
+// Whether it is worth asking cuDNN.
+static bool fits(const struct attention *a) {
+    bool is_half = a->q->dtype == ZL_FLOAT16 || a->q->dtype == ZL_BFLOAT16;
+    return is_half && !a->mask && !a->sinks && a->q->dim[D] % 8 == 0 && a->v->dim[D] % 8 == 0 &&
+           a->q->dim[D] <= 256 && a->v->dim[D] <= 256 && a->q->dim[T] > 1 && a->k->dim[T] > 1 &&
+           !(a->causal && a->q->dim[T] > a->k->dim[T]) && lies_well(a->q) && lies_well(a->k) &&
+           lies_well(a->v);
+}
+
+static struct key key_of(const struct kernel_place *p, const struct attention *a, bool keeps) {
+    struct key k = {.dtype = a->q->dtype, .causal = a->causal, .keeps = keeps, .unit = p->unit};
+    const struct {
+        zl_array x;
+        int64_t *dim, *stride;
+    } list[] = {{a->q, k.q, k.q_stride}, {a->k, k.k, k.k_stride}, {a->v, k.v, k.v_stride}};
+    for (size_t i = 0; i < COUNT(list); i++) {
+        memcpy(list[i].dim, list[i].x->dim, sizeof k.q);
+        memcpy(list[i].stride, array_stride(list[i].x), sizeof k.q);
+    }
+    return k;
+}
+
+static const char pair_text[] = "KERNEL zl_kernel(GLOBAL f32 *state, GLOBAL const f32 *kept, idx n) {\n"
+                                "    idx i = GROUP * THREADS + THREAD;\n"
+                                "    if (i < n) {\n"
+                                "        state[2 * i] = kept[i];\n"
+                                "        state[2 * i + 1] = 1;\n"
+                                "    }\n"
+                                "}\n";
+
+static bool write_pairs(struct text *out, const void *data) {
+    kernel_begin(out, data, true);
+    text_bytes(out, pair_text, (int)sizeof pair_text - 1);
+    return true;
+}
+
+static bool keep(const struct kernel_place *p, zl_array state, void *kept) {
+    int64_t count = state->size / 2;
+    struct kernel_call k;
+    kernel_begin_call(&k);
+    void *kernel = kernel_find(p, "cuda_attention keep", 19, write_pairs, p->target->dialect);
+    void *to = kernel_reach(p, state);
+    kernel_add_memory(&k, to);
+    kernel_add_memory(&k, kept);
+    kernel_add_int(&k, count, true);
+    return kernel && to && kernel_launch(p, kernel, (count + KERNEL_THREADS - 1) / KERNEL_THREADS, &k);
+}
+
+static bool run(const struct kernel_place *p, const struct attending *plan, const struct attention *a,
+                zl_array y, void *kept) {
+    float scale = (float)a->scale, hidden = -INFINITY;
+    int32_t keys = (int32_t)a->k->dim[T], queries = (int32_t)a->q->dim[T];
+    void *const all[TENSORS] = {[Q] = cuda_element(p, a->q),
+                                [K] = cuda_element(p, a->k),
+                                [V] = cuda_element(p, a->v),
+                                [O] = kernel_reach(p, y),
+                                [SCALE] = &scale,
+                                [HIDDEN] = &hidden,
+                                [KEYS] = &keys,
+                                [QUERIES] = &queries,
+                                [KEPT] = kept};
+    int64_t tensor[TENSORS];
+    void *memory[TENSORS];
+    int count = 0;
+    for (int i = 0; i < TENSORS; i++) {
+        if (plan->tensor[i] < 0)
+            continue;
+        if (!all[i])
+            return false;
+        tensor[count] = plan->tensor[i];
+        memory[count++] = all[i];
+    }
+    return dnn_run(p, &plan->plan, count, tensor, memory);
+}
+
+bool cuda_attend_can(const struct call *c) {
+    (void)c;
+    return dnn_is_there();
+}
+
+enum kernel_taken cuda_attend(const struct kernel_place *p, const struct call *c) {
+    struct attention a = op_attention_read(c, c->in);
+    zl_array y = call_first(c), state = call_output(c, 1);
+    bool keeps = !array_is_forgotten(state);
+    if (!fits(&a))
+        return KERNEL_NOT_TAKEN;
+    struct key k = key_of(p, &a, keeps);
+    lock_take(&lock);
+    struct attending *plan = find_attention(&k);
+    lock_give(&lock);
+    if (!plan || !plan->plan.plan)
+        return plan ? KERNEL_NOT_TAKEN : KERNEL_FAILED;
+    struct cuda_scratch kept = {0};
+    bool done = (!keeps || cuda_scratch_open(p, &kept, (size_t)state->size / 2 * sizeof(float))) &&
+                run(p, plan, &a, y, kept.memory) && (!keeps || keep(p, state, kept.memory));
+    cuda_scratch_close(p, &kept);
+    return done ? KERNEL_DONE : KERNEL_FAILED;
+}
