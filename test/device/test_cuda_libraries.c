@@ -3,6 +3,7 @@
 #include "test.h"
 
 #include "device/cuda/cuda.h"
+#include "device/cuda/cuda_library.h"
 #include "op/ops.h"
 
 #include <math.h>
@@ -61,6 +62,31 @@ static void agree(const char *what, maker *make, const void *data, double bound)
     zl_scope_end(scope);
     zl_release(got);
     zl_release(want);
+}
+
+// What the files declare is in the libraries; that needs no GPU.
+TEST(libraries_have_what_is_used) {
+    static const struct {
+        const char *name;
+        int version[CUDA_VERSIONS];
+        cuda_question *can;
+    } libraries[] = {{"cufft", {12, 11}, cuda_fft_can},
+                     {"cusolver", {12, 11}, cuda_factor_can},
+                     {"cudnn", {9}, cuda_attend_can},
+                     {"cublasLt", {13, 12}, cuda_lt_can}};
+    int found = 0;
+    ZL_SCOPE {
+        zl_array x = zl_zeros(ZL_SHAPE(2, 2), ZL_FLOAT32);
+        struct call *c = zl_matmul(x, x)->call;
+        for (size_t i = 0; i < COUNT(libraries); i++)
+            if (cuda_library(libraries[i].name, libraries[i].version)) {
+                found++;
+                if (!CHECK(libraries[i].can(c)))
+                    test_note("lib%s.so lacks a function", libraries[i].name);
+            }
+    }
+    if (!found)
+        SKIP("none of NVIDIA's libraries is here: a CUDA toolkit, or its packages of PyPI");
 }
 
 // Products ---------------------------------------------------------------------------------------------------------
@@ -197,4 +223,95 @@ TEST(attention_by_libraries) {
                   : a.dtype == ZL_FLOAT16 ? 2e-3
                                           : 1.6e-2);
         }
+}
+
+// Factors ----------------------------------------------------------------------------------------------------------
+
+struct factor {
+    zl_dtype dtype;
+    int64_t m, n;
+    int which;
+    bool other; // the upper triangle, or a view that is turned
+};
+
+enum {
+    CHOLESKY,
+    INVERSE,
+    TRIANGLE,
+    LU,
+    LU_ROWS,
+    QR,
+    QR_LENGTHS,
+    SVD,
+    SVD_VALUES,
+    EIGH,
+    EIGH_VALUES,
+    FACTORS
+};
+
+static zl_array adjoint(zl_array x) {
+    return zl_matrix_transpose(x->dtype == ZL_COMPLEX64 ? zl_conjugate(x) : x);
+}
+
+static zl_array symmetric(zl_array x) {
+    zl_array y = zl_matmul(x, adjoint(x));
+    return zl_add(y, zl_astype(zl_eye(x->dim[1], x->dim[1], 0, ZL_FLOAT32), (zl_dtype)x->dtype));
+}
+
+// What the factors are of again, where they may differ by signs.
+static zl_array factor(const void *data) {
+    const struct factor *f = data;
+    zl_array out[3] = {NULL};
+    zl_array x = f->other ? zl_matrix_transpose(numbers(ZL_SHAPE(2, f->n, f->m), f->dtype, 7))
+                          : numbers(ZL_SHAPE(2, f->m, f->n), f->dtype, 7);
+    switch (f->which) {
+    case CHOLESKY: return zl_linalg_cholesky(symmetric(x), f->other);
+    case INVERSE: return zl_linalg_inv(symmetric(x));
+    case TRIANGLE: return zl_linalg_tri_inv(zl_linalg_cholesky(symmetric(x), f->other), f->other);
+    case LU: return zl_linalg_lu(x, out) ? zl_matmul(out[1], out[2]) : NULL;
+    case LU_ROWS: return zl_linalg_lu(x, out) ? out[0] : NULL;
+    case QR: return zl_linalg_qr(x, out) ? zl_matmul(out[0], zl_triu(out[1], 0)) : NULL;
+    case QR_LENGTHS: return zl_linalg_qr(x, out) ? zl_matmul(zl_matrix_transpose(out[0]), out[0]) : NULL;
+    case SVD: {
+        int64_t k = f->m < f->n ? f->m : f->n;
+        if (!zl_linalg_svd(x, true, out))
+            return NULL;
+        zl_array u = zl_slice(out[0], ZL_SHAPE(0, 0, 0), ZL_SHAPE(2, f->m, k), ZL_SHAPE(1, 1, 1));
+        zl_array v = zl_slice(out[2], ZL_SHAPE(0, 0, 0), ZL_SHAPE(2, k, f->n), ZL_SHAPE(1, 1, 1));
+        return zl_matmul(zl_multiply(u, zl_expand_dims(out[1], ZL_AXES(1))), v);
+    }
+    case SVD_VALUES: return zl_linalg_svd(x, false, out) ? out[0] : NULL;
+    case EIGH:
+        if (!zl_linalg_eigh(symmetric(x), f->other ? "U" : "L", out))
+            return NULL;
+        return zl_matmul(zl_multiply(out[1], zl_expand_dims(out[0], ZL_AXES(1))), adjoint(out[1]));
+    default: return zl_linalg_eigvalsh(symmetric(x), "L");
+    }
+}
+
+TEST(factors_by_libraries) {
+    static const int64_t sizes[][2] = {{1, 1}, {5, 5}, {40, 40}, {7, 20}, {33, 12}};
+    static const zl_dtype dtypes[] = {ZL_FLOAT32, ZL_FLOAT64, ZL_COMPLEX64};
+    if (skips())
+        return;
+    for (int which = 0; which < FACTORS; which++)
+        for (int i = 0; i < 30; i++)
+            ZL_SCOPE {
+                struct factor f = {dtypes[i % 3], sizes[i / 3 % 5][0], sizes[i / 3 % 5][1], which, i / 15};
+                if (f.dtype == ZL_COMPLEX64 && which < SVD)
+                    continue;
+                agree("factors", factor, &f, f.dtype == ZL_FLOAT64 ? 1e-11 : 2e-4);
+            }
+}
+
+TEST(factors_that_do_not_exist_by_libraries) {
+    if (skips())
+        return;
+    zl_scope scope = zl_scope_begin_on(zl_new_stream("cuda"));
+    CHECK_ERROR(ZL_ERROR_DEVICE,
+                zl_eval(zl_linalg_cholesky(zl_negative(zl_eye(4, 4, 0, ZL_FLOAT32)), false)));
+    CHECK_HAS(test_last_error(), "not positive definite");
+    CHECK_ERROR(ZL_ERROR_DEVICE, zl_eval(zl_linalg_inv(zl_zeros(ZL_SHAPE(4, 4), ZL_FLOAT32))));
+    CHECK_HAS(test_last_error(), "singular");
+    zl_scope_end(scope);
 }

@@ -31,6 +31,7 @@ void *cuda_scratch_open(const struct kernel_place *p, struct cuda_scratch *s, si
 void cuda_scratch_close(const struct kernel_place *p, struct cuda_scratch *s);
 // The first element of x on the place: where it lies if it is row-major, else of a copy that is. NULL and an error.
 void *cuda_row_major(const struct kernel_place *p, zl_array x, struct cuda_scratch *s);
+void *cuda_turned_copy(const struct kernel_place *p, zl_array x, struct cuda_scratch *s); // columns behind each other
 void *cuda_element(const struct kernel_place *p, zl_array x); // the first one, as x lies
 
 // A file for each library -------------------------------------------------------------------------------------------
@@ -44,5 +45,7 @@ cuda_question cuda_fft_can;          // cuda_fft.c: Fourier transforms, by cuFFT
 cuda_function_of cuda_fft;
 cuda_question cuda_attend_can;       // cuda_attention.c: attention, by cuDNN
 cuda_function_of cuda_attend;
+cuda_question cuda_factor_can;       // cuda_factor.c, cuda_spectrum.c: factors of matrices, by cuSOLVER
+cuda_function_of cuda_cholesky, cuda_inverse, cuda_lu, cuda_qr, cuda_svd, cuda_eigh;
 
 #endif

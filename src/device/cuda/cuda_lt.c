@@ -167,24 +167,6 @@ struct operands {
 
 enum lie { AS_IT_LIES, BY_ROWS, BY_COLUMNS };
 
-// A copy of x whose columns lie behind each other.
-static const char *copy_columns(const struct kernel_place *p, zl_array x, struct cuda_scratch *copy) {
-    size_t bytes = sizeof *x + 2 * (size_t)x->ndim * sizeof x->dim[0];
-    zl_array turned = memory_alloc(bytes);
-    if (!turned)
-        return NULL;
-    memcpy(turned, x, bytes);
-    for (int list = 0; list < 2; list++) {
-        int64_t *last = turned->dim + (list + 1) * x->ndim - 2, first = last[0];
-        last[0] = last[1];
-        last[1] = first;
-    }
-    void *to = cuda_scratch_open(p, copy, (size_t)x->size * array_item(x));
-    bool done = to && kernel_copy_out(p, turned, to);
-    memory_free(turned);
-    return done ? to : NULL;
-}
-
 // An operand as it lies, if that is how it has to, or as a copy of it.
 static bool bring(const struct kernel_place *p, struct matrix *m, zl_array x, enum lie lie,
                   struct cuda_scratch *copy) {
@@ -193,7 +175,7 @@ static bool bring(const struct kernel_place *p, struct matrix *m, zl_array x, en
         *m = (struct matrix){.turned = lie == BY_COLUMNS,
                              .step = x->dim[x->ndim - (lie == BY_COLUMNS ? 2 : 1)]};
     m->data = fits                ? cuda_element(p, x)
-              : lie == BY_COLUMNS ? copy_columns(p, x, copy)
+              : lie == BY_COLUMNS ? cuda_turned_copy(p, x, copy)
                                   : cuda_row_major(p, x, copy);
     return m->data;
 }

@@ -4,6 +4,8 @@
 #include "device/cuda/cuda_library.h"
 #include "op/ops.h"
 
+#include <string.h>
+
 // The ops -----------------------------------------------------------------------------------------------------------
 
 static const struct {
@@ -15,6 +17,12 @@ static const struct {
     {&op_matmul_int8, cuda_lt_can, cuda_lt_multiply},
     {&op_attention, cuda_attend_can, cuda_attend},
     {&op_fft, cuda_fft_can, cuda_fft},
+    {&op_cholesky, cuda_factor_can, cuda_cholesky},
+    {&op_inverse, cuda_factor_can, cuda_inverse},
+    {&op_lu, cuda_factor_can, cuda_lu},
+    {&op_qr, cuda_factor_can, cuda_qr},
+    {&op_svd, cuda_factor_can, cuda_svd},
+    {&op_eigh, cuda_factor_can, cuda_eigh},
 };
 
 // The row of a call; -1: no library runs it.
@@ -58,4 +66,21 @@ void *cuda_row_major(const struct kernel_place *p, zl_array x, struct cuda_scrat
         return cuda_element(p, x);
     void *copy = cuda_scratch_open(p, s, (size_t)x->size * array_item(x));
     return copy && kernel_copy_out(p, x, copy) ? copy : NULL;
+}
+
+void *cuda_turned_copy(const struct kernel_place *p, zl_array x, struct cuda_scratch *s) {
+    size_t bytes = sizeof *x + 2 * (size_t)x->ndim * sizeof x->dim[0];
+    zl_array turned = memory_alloc(bytes);
+    if (!turned)
+        return NULL;
+    memcpy(turned, x, bytes);
+    for (int list = 0; list < 2; list++) {
+        int64_t *last = turned->dim + (list + 1) * x->ndim - 2, first = last[0];
+        last[0] = last[1];
+        last[1] = first;
+    }
+    void *to = cuda_scratch_open(p, s, (size_t)x->size * array_item(x));
+    bool done = to && kernel_copy_out(p, turned, to);
+    memory_free(turned);
+    return done ? to : NULL;
 }

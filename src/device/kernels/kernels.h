@@ -152,6 +152,9 @@ kernel_function kernel_reduce, kernel_argreduce, kernel_scan, kernel_sort, kerne
     kernel_take_along, kernel_arange, kernel_arange_int, kernel_random_bits, kernel_attention;
 const char *kernel_item_type(size_t bytes); // of elements that are only moved
 bool kernel_copy_out(const struct kernel_place *p, zl_array x, void *to); // row-major, to memory of the place
+// Elements of a dtype from one memory of the place to another, both by strides.
+bool kernel_move(const struct kernel_place *p, zl_dtype dtype, int ndim, const int64_t *dim, void *to,
+                 const int64_t *to_stride, void *from, const int64_t *from_stride);
 
 // kernels_keys.c: ITEM, bits of an element, and key_of(item), of so many bytes. zeros_are_one: those of 0 and -0 are the same.
 void kernel_write_key(struct text *out, zl_dtype dtype, bool zeros_are_one);

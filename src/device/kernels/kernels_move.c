@@ -143,6 +143,12 @@ bool kernel_copy_out(const struct kernel_place *p, zl_array x, void *to) {
     return move(p, x, x->ndim, x->dim, (struct side){.memory = to, .stride = stride}, side_of(p, x, &room));
 }
 
+bool kernel_move(const struct kernel_place *p, zl_dtype dtype, int ndim, const int64_t *dim, void *to,
+                 const int64_t *to_stride, void *from, const int64_t *from_stride) {
+    return combine(p, UPDATE_SET, dtype, ndim, dim, (struct side){.memory = to, .stride = to_stride},
+                   (struct side){.memory = from, .stride = from_stride});
+}
+
 // Ops --------------------------------------------------------------------------------------------------------------
 
 bool kernel_concatenate(const struct kernel_place *p, const struct call *c) {

@@ -1,0 +1,186 @@
+// cuda_solver.c - cuSOLVER opened at run time, and what its calls need: copies, work areas, what went wrong.
+
+#include "device/cuda/cuda_solver.h"
+
+#include <pthread.h>
+#include <string.h>
+
+enum { F32 = 0, F64 = 1, C64 = 4 }; // of NVIDIA's headers
+
+static struct solver_api api;
+static bool is_there;
+static struct {
+    struct lock lock; // a handle serves one call at a time
+    solver handle;
+    solver_parameters parameters;
+} units[CUDA_DEVICES];
+
+// Opening -----------------------------------------------------------------------------------------------------------
+
+static void find(void) {
+#define SYMBOL(name, parameters) {#name, (void **)(void *)&api.name},
+    static const struct library_symbol symbols[] = {SOLVER_FUNCTIONS(SYMBOL)};
+#undef SYMBOL
+    const char *missing;
+    void *library = cuda_library("cusolver", (const int[CUDA_VERSIONS]){12, 11});
+    is_there = library && library_bind(library, symbols, COUNT(symbols), &missing);
+}
+
+const struct solver_api *solver_api(void) {
+    return &api;
+}
+
+bool cuda_factor_can(const struct call *c) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    (void)c;
+    pthread_once(&once, find);
+    return is_there;
+}
+
+// Under the unit's lock.
+static bool open_unit(struct solving *s) {
+    int unit = s->p->unit, failed = 0;
+    struct cuda_device *d = cuda_device(unit);
+    if (!d)
+        return false;
+    if (!units[unit].handle)
+        failed = api.cusolverDnCreate(&units[unit].handle);
+    if (!failed && !units[unit].parameters)
+        failed = api.cusolverDnCreateParams(&units[unit].parameters);
+    if (!failed)
+        failed = api.cusolverDnSetStream(units[unit].handle, d->stream);
+    s->s = units[unit].handle;
+    s->parameters = units[unit].parameters;
+    return !failed || error_false(ZL_ERROR_DEVICE, "cuda: cuSOLVER does not start: code %d", failed);
+}
+
+// Calls -------------------------------------------------------------------------------------------------------------
+
+static char *copy_matrices(struct solving *s, zl_array x, bool turned) {
+    if (turned)
+        return cuda_turned_copy(s->p, x, &s->copy);
+    char *to = cuda_scratch_open(s->p, &s->copy, (size_t)x->size * array_item(x));
+    return to && kernel_copy_out(s->p, x, to) ? to : NULL;
+}
+
+bool solving_open(struct solving *s, const struct kernel_place *p, const struct call *c, bool turned) {
+    zl_array x = c->in[0];
+    *s = (struct solving){.p = p, .c = c, .m = x->dim[x->ndim - 2], .n = x->dim[x->ndim - 1]};
+    s->item = (int64_t)array_item(x);
+    s->batch = x->size / (s->m * s->n);
+    s->type = x->dtype == ZL_COMPLEX64 ? C64 : x->dtype == ZL_FLOAT64 ? F64 : F32;
+    s->real = s->type == F64 ? F64 : F32;
+    lock_take(&units[p->unit].lock);
+    return open_unit(s) && cuda_scratch_open(p, &s->info, (size_t)s->batch * sizeof(int)) &&
+           (s->a = copy_matrices(s, x, turned));
+}
+
+bool solving_work(struct solving *s, int failed, size_t work, size_t host) {
+    s->bytes = work;
+    s->host_bytes = host;
+    if (failed)
+        return error_false(ZL_ERROR_DEVICE, "%s: cuSOLVER does not take matrices of shape %s: code %d",
+                           s->c->op->name, array_text(s->c->in[0]), failed);
+    return cuda_scratch_open(s->p, &s->work, work) && (s->host = memory_alloc(host + 1));
+}
+
+int *solving_info(const struct solving *s, int64_t i) {
+    return (int *)s->info.memory + i;
+}
+
+char *solving_matrix(const struct solving *s, int64_t i) {
+    return s->a + i * s->m * s->n * s->item;
+}
+
+char *solving_output(const struct solving *s, int output, int64_t i) {
+    zl_array y = call_output(s->c, output);
+    char *memory = kernel_reach(s->p, y);
+    return memory ? memory + y->size / s->batch * i * (int64_t)array_item(y) : NULL;
+}
+
+// The first that is not 0 of what was noted of the matrices; -1000 and an error.
+static int read_info(const struct solving *s) {
+    size_t bytes = (size_t)s->batch * sizeof(int);
+    int *info = memory_alloc(bytes), first = 0;
+    if (!info || !s->p->target->device->copy(s->p->unit, info, s->info.memory, bytes, true))
+        first = -1000;
+    for (int64_t i = 0; !first && i < s->batch; i++)
+        first = info[i];
+    memory_free(info);
+    return first;
+}
+
+static bool judge(const struct solving *s, int failed, const char *what) {
+    if (zl_error() && (failed || !s->a || !s->host))
+        return false;
+    if (failed)
+        return error_false(ZL_ERROR_DEVICE, "%s: cuSOLVER failed with code %d", s->c->op->name, failed);
+    int info = read_info(s);
+    if (info == 0 || (info > 0 && !what))
+        return true;
+    return info != -1000 &&
+           error_false(ZL_ERROR_DEVICE, "%s: a matrix of shape %s %s (cuSOLVER says %d)", s->c->op->name,
+                       array_text(s->c->in[0]), what ? what : "could not be factored", info);
+}
+
+enum kernel_taken solving_close(struct solving *s, int failed, const char *what) {
+    bool done = judge(s, failed, what);
+    struct cuda_scratch *const all[] = {&s->copy, &s->work, &s->more, &s->result, &s->info};
+    lock_give(&units[s->p->unit].lock);
+    for (size_t i = 0; i < COUNT(all); i++)
+        cuda_scratch_close(s->p, all[i]);
+    memory_free(s->host);
+    counter_add(COUNTER_LAUNCHES, s->batch);
+    return done ? KERNEL_DONE : KERNEL_FAILED;
+}
+
+// Results -----------------------------------------------------------------------------------------------------------
+
+bool solving_store(const struct solving *s, int output, zl_dtype dtype, char *from, int64_t rows,
+                   int64_t cols, int64_t step, int64_t next) {
+    const int64_t dim[] = {s->batch, rows, cols}, to[] = {rows * cols, cols, 1}, by[] = {next, 1, step};
+    char *y = solving_output(s, output, 0);
+    return y && from && kernel_move(s->p, dtype, 3, dim, y, to, from, by);
+}
+
+static const char fill_text[] =
+    "KERNEL zl_kernel(GLOBAL ITEM *a, idx rows, idx cols, i32 how, idx n) {\n"
+    "    idx i = GROUP * THREADS + THREAD, row = i / cols % rows, col = i % cols;\n"
+    "    if (i < n && (how == 2 || (how == 0 ? col > row : col < row)))\n"
+    "        a[i] = how == 2 && row == col ? ONE : 0;\n"
+    "}\n";
+
+struct writer {
+    size_t item;
+    const char *dialect;
+};
+
+// A one by its bits: complex numbers have it in their lower half.
+static bool write_fill(struct text *out, const void *data) {
+    const struct writer *w = data;
+    kernel_begin(out, w->dialect, true);
+    text_add(out, "#define ITEM %s\n#define ONE %s\n", kernel_item_type(w->item < 8 ? 4 : 8),
+             w->item == 4   ? "0x3f800000u"
+             : w->item == 8 ? "0x3ff0000000000000ul"
+                            : "0x3f800000ul");
+    text_bytes(out, fill_text, (int)sizeof fill_text - 1);
+    return true;
+}
+
+bool solving_fill(const struct solving *s, void *to, int64_t rows, int64_t cols, enum solving_fill how) {
+    struct {
+        char name[20];
+        int32_t type;
+    } key = {"cuda_solver fill", s->type};
+    struct kernel_call k;
+    int64_t count = s->batch * rows * cols;
+    kernel_begin_call(&k);
+    struct writer w = {s->type == C64 ? 9 : (size_t)s->item, s->p->target->dialect};
+    void *kernel = kernel_find(s->p, &key, sizeof key, write_fill, &w);
+    kernel_add_memory(&k, to);
+    kernel_add_int(&k, rows, true);
+    kernel_add_int(&k, cols, true);
+    kernel_add_int(&k, how, false);
+    kernel_add_int(&k, count, true);
+    return kernel && to && kernel_launch(s->p, kernel, (count + KERNEL_THREADS - 1) / KERNEL_THREADS, &k);
+}
