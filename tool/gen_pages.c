@@ -110,5 +110,6 @@ bool gen_pages(const char *folder) {
     char api[4096];
     snprintf(api, sizeof api, "%s/api", folder);
     mkdir(api, 0777);
-    return settings_page(folder) && header_page(api, "zellige") && header_page(api, "zellige_tile") && op_write_docs(api);
+    return settings_page(folder) && header_page(api, "zellige") && header_page(api, "zellige_tile") &&
+           header_page(api, "zellige_bench") && op_write_docs(api);
 }

@@ -111,8 +111,14 @@ struct json {
 bool json_char(struct json *j, char c);     // after blanks
 bool json_is(struct json *j, char c);       // whether it comes next; takes it if so, and gives no error
 bool json_text(struct json *j, struct text *out);
-bool json_size(struct json *j, uint64_t *out); // a whole number
-bool json_skip(struct json *j);             // a value of any kind
+bool json_size(struct json *j, uint64_t *out); // a whole number that is not negative
+bool json_number(struct json *j, double *out); // any number; null is NaN
+bool json_flag(struct json *j, bool *out);     // true or false
+bool json_is_null(struct json *j);             // whether it comes next; takes it if so
+bool json_at_end(struct json *j);              // only blanks are left
+bool json_skip(struct json *j);                // a value of any kind
+// Calls item at each item of a list; it reads the value.
+bool json_list(struct json *j, bool (*item)(struct json *j, void *context), void *context);
 // Calls member with the name of each member of an object; it reads the value.
 bool json_object(struct json *j, bool (*member)(struct json *j, const char *name, int len, void *context),
                  void *context);

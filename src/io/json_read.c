@@ -2,6 +2,8 @@
 
 #include "io/io.h"
 
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { DEEPEST = 64 };
@@ -17,7 +19,7 @@ static void skip_blanks(struct json *j) {
 }
 
 static bool wrong(const struct json *j, const char *needed) {
-    return blob_false(j->in.blob, "the JSON of its header has no %s at byte %zu", needed, j->in.at);
+    return blob_false(j->in.blob, "its JSON has no %s at byte %zu", needed, j->in.at);
 }
 
 bool json_is(struct json *j, char c) {
@@ -115,6 +117,45 @@ bool json_size(struct json *j, uint64_t *out) {
     return j->in.at > start || wrong(j, "whole number");
 }
 
+static bool is_word(struct json *j, const char *word) {
+    size_t len = strlen(word);
+    skip_blanks(j);
+    if (j->end - j->in.at < len || memcmp(j->in.blob->data + j->in.at, word, len))
+        return false;
+    j->in.at += len;
+    return true;
+}
+
+bool json_is_null(struct json *j) {
+    return is_word(j, "null");
+}
+
+bool json_at_end(struct json *j) {
+    skip_blanks(j);
+    return peek(j) < 0;
+}
+
+bool json_flag(struct json *j, bool *out) {
+    *out = is_word(j, "true");
+    return *out || is_word(j, "false") || wrong(j, "true or false");
+}
+
+bool json_number(struct json *j, double *out) {
+    char word[64];
+    int len = 0;
+    *out = (double)NAN;
+    if (json_is_null(j))
+        return true;
+    for (int c = peek(j); len < (int)sizeof word - 1 && c > 0 && strchr("+-.0123456789eE", c); c = peek(j)) {
+        word[len++] = (char)c;
+        j->in.at++;
+    }
+    word[len] = 0;
+    char *end;
+    *out = strtod(word, &end);
+    return (len && !*end) || wrong(j, "number");
+}
+
 bool json_object(struct json *j, bool (*member)(struct json *, const char *, int, void *), void *context) {
     struct text name = {0};
     bool ok = json_char(j, '{'), more = ok && !json_is(j, '}');
@@ -132,14 +173,21 @@ static bool skip_member(struct json *j, const char *name, int len, void *context
     return json_skip(j);
 }
 
-static bool skip_list(struct json *j) {
+bool json_list(struct json *j, bool (*item)(struct json *, void *), void *context) {
+    if (!json_char(j, '['))
+        return false;
     if (json_is(j, ']'))
         return true;
     do
-        if (!json_skip(j))
+        if (!item(j, context))
             return false;
     while (json_is(j, ','));
     return json_char(j, ']');
+}
+
+static bool skip_item(struct json *j, void *context) {
+    (void)context;
+    return json_skip(j);
 }
 
 // Numbers, true, false and null: what they are does not matter.
@@ -157,8 +205,8 @@ static bool skip_any(struct json *j) {
     skip_blanks(j);
     if (peek(j) == '{')
         return json_object(j, skip_member, NULL);
-    if (json_is(j, '['))
-        return skip_list(j);
+    if (peek(j) == '[')
+        return json_list(j, skip_item, NULL);
     if (peek(j) != '"')
         return skip_word(j);
     bool ok = json_text(j, &text);
@@ -168,7 +216,7 @@ static bool skip_any(struct json *j) {
 
 bool json_skip(struct json *j) {
     if (j->depth == DEEPEST)
-        return blob_false(j->in.blob, "the JSON of its header is more than %d levels deep", DEEPEST);
+        return blob_false(j->in.blob, "its JSON is more than %d levels deep", DEEPEST);
     j->depth++;
     bool ok = skip_any(j);
     j->depth--;

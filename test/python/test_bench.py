@@ -1,0 +1,77 @@
+# test_bench.py - zellige.bench: runs and histories as the program wrote them, and files that are none.
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import zellige
+import zellige.bench
+
+program = pathlib.Path(zellige.__file__).parents[2] / "zellige"
+
+
+class Bench(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def write(self, name, value):
+        (self.folder / name).write_text(value if isinstance(value, str) else json.dumps(value))
+        return self.folder / name
+
+    def test_a_file(self):
+        row = {"id": "gemm/bf16/64", "work": "gemm", "dtype": "bf16", "size": [64], "status": "ok", "median_s": 0.5,
+               "samples_s": [0.4, 0.5, 0.6], "rate": 8.0, "peak": None, "stable": True, "later": "unknown"}
+        subject = {"chip": "tpu-v6e", "name": "TPU v6e", "threads": 4, "peaks": {"bf16": {"rate": 918e12}, "f64": {"rate": None}}}
+        run = zellige.bench.load(self.write("metrics.json", {"suite": "x", "subject": subject, "rows": [row]}))
+        self.assertEqual((run.suite, run.chip, run.threads, len(run)), ("x", "tpu-v6e", 4, 1))
+        self.assertEqual(run.peaks, {"bf16": 918e12, "f64": None})
+        got = run["gemm/bf16/64"]
+        self.assertEqual((got.median, got.samples, got.size, got.rate), (0.5, (0.4, 0.5, 0.6), (64,), 8.0))
+        self.assertEqual((got.peak, got.note, got.stable, got.bimodal, got.outliers), (None, "", True, False, 0))
+        with self.assertRaisesRegex(KeyError, "no row 'gemm/f99'"):
+            run["gemm/f99"]
+
+    def test_files_that_are_no_runs(self):
+        with self.assertRaisesRegex(ValueError, "no list 'rows'"):
+            zellige.bench.load(self.write("a.json", {"suite": "x"}))
+        with self.assertRaises(ValueError):
+            zellige.bench.load(self.write("b.json", "{"))
+        with self.assertRaises(FileNotFoundError):
+            zellige.bench.load(self.folder)
+
+    def test_histories(self):
+        lines = [{"folder": "1", "suite": "a", "status": "complete", "threads": 2}, {"folder": "2", "suite": "b"}]
+        self.write("index.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
+        self.assertEqual([entry.path for entry in zellige.bench.history(self.folder)],
+                         [os.path.join(self.folder, name) for name in "12"])
+        self.assertEqual([entry.suite for entry in zellige.bench.history(self.folder, suite="b")], ["b"])
+        with self.assertRaisesRegex(TypeError, "no 'colour'"):
+            zellige.bench.history(self.folder, colour="red")
+
+    @unittest.skipUnless(program.exists(), "no program beside this module")
+    def test_what_the_program_writes(self):
+        suite = self.write("suite.json", {"name": "tiny", "items": [{"work": "gemm", "dtypes": ["f32", "fp8"], "sizes": [16]}]})
+        runs = self.folder / "runs"
+        command = [program, "bench", "run", suite, "--seconds", "0.001", "--samples", "4", "--out", runs]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if "libjansson" in done.stderr:
+            self.skipTest(done.stderr.strip())
+        entry, = zellige.bench.history(runs, suite="tiny")
+        run = zellige.bench.load(entry.path)
+        self.assertEqual((run.status, run.device, entry.name), ("complete", "cpu", run.name))
+        self.assertEqual([row.status for row in run], ["ok", "absent"])
+        row = run["gemm/f32/16"]
+        self.assertEqual(len(row.samples), 4)
+        self.assertEqual(row.best, min(row.samples))
+        self.assertAlmostEqual(row.rate, row.flops / row.median)
+        self.assertAlmostEqual(row.utilisation, row.rate / run.peaks["f32"])
+
+
+if __name__ == "__main__":
+    sys.exit(unittest.main())
