@@ -48,6 +48,9 @@ bench: build ## Run every benchmark: ratios against this machine's limits
 bench-check: build ## Fail if a ratio fell below bench/baseline.json
 	@tool/bench.sh $(BUILD) --check bench/baseline.json
 
+bench-against: build ## Build the version REV (HEAD) too and let both measure in turns; CHECK has more for `zellige bench check`
+	@tool/bench_against.sh $(BUILD) $(or $(REV),HEAD) $(CHECK)
+
 bench-python: build ## What calls from Python cost, beside MLX and NumPy
 	@python=$$(tool/python.sh $(BUILD) numpy 'mlx[cpu]==0.32.4') && PYTHONPATH=$(BUILD)/python "$$python" bench/python_calls.py --check
 
@@ -87,4 +90,4 @@ format: ## Format the C files with clang-format
 clean: ## Remove everything that was built
 	@rm -rf build build-*
 
-.PHONY: help demo test test-quick test-long build generate check bench bench-check bench-python bench-ops bench-fusion bench-cpu mlx-suite tilelang-suite install uninstall format clean
+.PHONY: help demo test test-quick test-long build generate check bench bench-check bench-against bench-python bench-ops bench-fusion bench-cpu mlx-suite tilelang-suite install uninstall format clean

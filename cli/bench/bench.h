@@ -155,9 +155,9 @@ struct bench_stats {
 void bench_statistics(const double *sample, int count, struct bench_stats *out);
 double bench_quantile(const double *sorted, int count, double q);
 void bench_median_interval(const double *sample, int count, double *low, double *high);
-// Of the median after, divided by that before.
-void bench_ratio_interval(const double *before, int before_count, const double *after, int after_count, double *low,
-                          double *high);
+// Of the quantile q after, divided by that before.
+void bench_ratio_interval(const double *before, int before_count, const double *after, int after_count, double q,
+                          double *low, double *high);
 
 // cpu_peaks.c ---------------------------------------------------------------------------------------------------
 
@@ -362,6 +362,8 @@ void bench_write_markdown(FILE *out, const struct bench_run *run);
 // A new folder below `root`, by the time; run->folder and run->started are set.
 bool bench_folder_new(struct bench_run *run, const char *root, char *error, size_t error_bytes);
 bool bench_folder_write(const struct bench_run *run, const char *name, void (*write)(FILE *out, const struct bench_run *run));
+// A line of log.txt, with the time: what happened when.
+void bench_log(const struct bench_run *run, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void bench_describe_source(struct bench_run *run); // commit, branch, dirty files of the folder that we are in
 // Journal: every row as soon as it is there.
 bool bench_journal_add(const struct bench_run *run, const struct bench_row *row);
@@ -385,6 +387,8 @@ struct bench_comparison {
     enum bench_verdict verdict;
     double ratio, low, high; // seconds after divided by those before, and its 95 % interval
     char why[160];
+    double *sample[2]; // before and after, of those that were measured in turns; owned, NULL: not kept
+    int samples;
 };
 // Of samples that were taken in turns (before[i] beside after[i]), or each on their own.
 struct bench_comparison bench_compare_samples(const double *before, int before_count, const double *after,
@@ -408,6 +412,12 @@ void bench_comparisons_free(struct bench_comparisons *list);
 // Measures the suite with this program and another `zellige` in turns. False after an error.
 bool bench_interleave(struct bench_comparisons *list, const struct bench_suite *suite, const char *device, const char *program,
                       const char *only, double threshold, char *error, size_t error_bytes);
+
+// record.c ------------------------------------------------------------------------------------------------------
+
+bool bench_record_add(const char *path, const struct bench_comparisons *list); // appends a line with all samples
+// Compares the samples of such a line anew. False: it is none.
+bool bench_record_replay(struct bench_comparisons *list, const char *line, double threshold);
 
 // html.c and charts.c -------------------------------------------------------------------------------------------
 

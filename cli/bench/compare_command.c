@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli.h"
 #include "session.h"
@@ -133,6 +134,8 @@ static const struct option check_options[] = {
     {"baseline", 0, "RUN", NULL, "compare with this run: a folder, or a metrics.json"},
     {"candidate", 0, "RUN", NULL, "this run instead of a new one"},
     {"against", 0, "PROGRAM", NULL, "another zellige, measured in turns with this one"},
+    {"record", 0, "FILE", NULL, "append the samples of both programs to it"},
+    {"replay", 0, "FILE", NULL, "judge the checks that were recorded in it"},
     {"threshold", 0, "PERCENT", NULL, "a smaller change is none (default 5)"},
     {"only", 0, "WORD", NULL, "configurations whose name contains it"},
     {0},
@@ -162,17 +165,46 @@ static int check_in_turns(struct bench_session *s, const char *program) {
         bench_comparisons_free(&list);
         return cli_fail(s->call, "%s", error);
     }
+    const char *record = cli_option(s->call, "record");
     int code = report(s->call, &list);
+    if (record && !bench_record_add(record, &list))
+        code = cli_fail(s->call, "cannot write %s", record);
     bench_comparisons_free(&list);
     return code;
+}
+
+// Every line is a check; one that finds something slower makes the exit code 1.
+static int replay(const struct invocation *call, const char *path) {
+    char *text = access(path, R_OK) ? NULL : cli_read_all(path), *rest = text, *line;
+    int checks = 0, slower = 0, code = CLI_OK;
+    if (!text)
+        return cli_fail(call, "cannot read %s", path);
+    while (code != CLI_USAGE && (line = strsep(&rest, "\n")))
+        if (line[0]) {
+            struct bench_comparisons list = {0};
+            checks++;
+            if (bench_record_replay(&list, line, read_threshold(call)))
+                slower += report(call, &list) == CLI_FAILED;
+            else
+                code = cli_usage(call, "%s:%d is no recorded check", path, checks);
+            bench_comparisons_free(&list);
+        }
+    free(text);
+    if (code == CLI_OK && !call->json)
+        printf("%d of %d checks found something slower\n", slower, checks);
+    return code != CLI_OK ? code : slower ? CLI_FAILED : checks ? CLI_OK : BENCH_NOTHING_CODE;
 }
 
 static int run_check(const struct invocation *call) {
     struct bench_session session;
     const char *baseline = cli_option(call, "baseline"), *candidate = cli_option(call, "candidate");
     const char *against = cli_option(call, "against");
+    if (cli_option(call, "replay"))
+        return replay(call, cli_option(call, "replay"));
     if (!baseline == !against)
         return cli_usage(call, "needs --baseline RUN or --against PROGRAM");
+    if (cli_option(call, "record") && !against)
+        return cli_usage(call, "--record keeps samples that were measured in turns: with --against PROGRAM");
     if (candidate)
         return compare_files(call, baseline ? baseline : "", candidate);
     int code = bench_session_open(&session, call, call->operand_count ? call->operands[0] : "simple");
@@ -193,7 +225,8 @@ const struct command cli_bench_check = {
         "with\n"
         "--baseline, a run that was made before counts, and the verdict says that they were not in turns.\n"
         "Exit codes: 0 nothing slower, 1 slower, 2 not asked rightly, 3 nothing to compare, 4 suspect.\n"
-        "  zellige bench check --against ../before/build/zellige --only gemm",
+        "  zellige bench check --against ../before/build/zellige --only gemm\n"
+        "  make bench-against REV=HEAD~1    builds that version and does this",
     .operands_most = 1,
     .options = check_options,
     .run = run_check,

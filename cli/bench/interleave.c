@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { ROUNDS = 31 };
+enum { ROUNDS = 31, ROUNDS_MOST = 4 * ROUNDS };
 
 struct server {
     pid_t process;
@@ -60,21 +60,38 @@ static double ask(struct server *s, const struct bench_config *c, char *why, siz
     return -1;
 }
 
-// Pairs of samples; every second pair the other way round.
-static struct bench_comparison compare_config(struct server server[2], const struct bench_config *config,
-                                              double threshold) {
-    struct bench_comparison c = {.verdict = BENCH_INCOMPARABLE, .ratio = NAN, .low = NAN, .high = NAN};
-    double sample[2][ROUNDS];
-    for (int round = -1; round < ROUNDS; round++) // the first one only warms up
+// Pairs of samples from the round `from` on; every second pair the other way round. False after an error, which why takes.
+static bool take_pairs(struct server server[2], const struct bench_config *config, int from, double *sample[2],
+                       char *why, size_t bytes) {
+    for (int round = from ? from : -1; round < from + ROUNDS; round++) // the very first one only warms up
         for (int turn = 0; turn < 2; turn++) {
             int which = turn ^ (round & 1);
-            double seconds = ask(&server[which], config, c.why, sizeof c.why);
+            double seconds = ask(&server[which], config, why, bytes);
             if (seconds < 0)
-                return c;
+                return false;
             if (round >= 0)
                 sample[which][round] = seconds;
         }
-    return bench_compare_samples(sample[0], ROUNDS, sample[1], ROUNDS, threshold, true);
+    return true;
+}
+
+// As many rounds as the verdict needs.
+static struct bench_comparison compare_config(struct server server[2], const struct bench_config *config,
+                                              double threshold) {
+    struct bench_comparison c = {.verdict = BENCH_AMBIGUOUS};
+    double *sample[2] = {malloc(ROUNDS_MOST * sizeof(double)), malloc(ROUNDS_MOST * sizeof(double))};
+    int count = 0;
+    for (; sample[0] && sample[1] && count < ROUNDS_MOST && c.verdict == BENCH_AMBIGUOUS; count += ROUNDS) {
+        if (!take_pairs(server, config, count, sample, c.why, sizeof c.why)) {
+            c.verdict = BENCH_INCOMPARABLE;
+            c.ratio = c.low = c.high = NAN;
+            break;
+        }
+        c = bench_compare_samples(sample[0], count + ROUNDS, sample[1], count + ROUNDS, threshold, true);
+    }
+    c.sample[0] = sample[0], c.sample[1] = sample[1], c.samples = count;
+    snprintf(c.id, sizeof c.id, "%s", config->id);
+    return c;
 }
 
 bool bench_interleave(struct bench_comparisons *list, const struct bench_suite *suite, const char *device,
@@ -91,9 +108,7 @@ bool bench_interleave(struct bench_comparisons *list, const struct bench_suite *
         if (only && !strstr(suite->config[i].id, only))
             continue;
         bench_progress(i, suite->count, started, suite->config[i].id);
-        struct bench_comparison c = compare_config(server, &suite->config[i], threshold);
-        snprintf(c.id, sizeof c.id, "%s", suite->config[i].id);
-        done = bench_comparisons_add(list, c);
+        done = bench_comparisons_add(list, compare_config(server, &suite->config[i], threshold));
     }
     bench_progress(0, 0, 0, NULL);
     stop_server(&server[0]);

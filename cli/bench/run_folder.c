@@ -1,9 +1,10 @@
-// run_folder.c - runs/YYYYmmdd-HHMMSS/: metrics.json, the journal, reports. A file is written beside its place and renamed;
+// run_folder.c - runs/YYYYmmdd-HHMMSS/: metrics.json, the journal, the log, reports. A file is written beside its place and renamed;
 // a line of the journal is on the disk before the next configuration starts.
 
 #include "bench.h"
 
 #include <errno.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -57,6 +58,24 @@ bool bench_folder_write(const struct bench_run *run, const char *name,
     bool done = !ferror(out);
     done = !fclose(out) && done;
     return done && !rename(beside, path);
+}
+
+void bench_log(const struct bench_run *run, const char *format, ...) {
+    char path[512], now[32];
+    time_t seconds = time(NULL);
+    struct tm utc;
+    snprintf(path, sizeof path, "%s/log.txt", run->folder);
+    FILE *out = fopen(path, "a");
+    if (!out)
+        return;
+    strftime(now, sizeof now, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&seconds, &utc));
+    fprintf(out, "%s ", now);
+    va_list list;
+    va_start(list, format);
+    vfprintf(out, format, list);
+    va_end(list);
+    putc('\n', out);
+    fclose(out);
 }
 
 // Source ----------------------------------------------------------------------------------------------------

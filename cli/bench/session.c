@@ -154,6 +154,30 @@ static int resume_folder(struct bench_session *s, const char *folder) {
     return CLI_OK;
 }
 
+static void log_start(const struct bench_session *s, const char *resume) {
+    const struct bench_run *run = &s->run;
+    char rate[32];
+    bench_log(run, "%s: %s", resume ? "resumed" : "started", run->command);
+    bench_log(run, "zellige %s, commit %s%s, on %s", run->version, run->commit[0] ? run->commit : "unknown",
+              run->dirty ? " with changes" : "", run->host);
+    bench_log(run, "chip %s (%s), device %s, %d threads: %s", run->subject.name,
+              run->subject.chip[0] ? run->subject.chip : "unknown", run->subject.device, run->subject.threads,
+              run->evidence);
+    for (int d = 0; d < BENCH_DTYPES; d++)
+        if (isfinite(run->subject.peak[d].rate))
+            bench_log(run, "peak of %s: %s (%s)", bench_dtype_name((enum bench_dtype)d),
+                      bench_format_rate(run->subject.peak[d].rate, "FLOP", rate), run->subject.peak[d].source);
+    bench_log(run, "memory: %s", bench_format_rate(run->subject.bandwidth, "B", rate));
+}
+
+static void log_row(const struct bench_run *run, const struct bench_row *row, double took) {
+    char median[32], rate[32], part[16];
+    bench_log(run, "%s: %s, median %s of %d samples (%d outliers%s), %s, %s of the peak, %.1f s%s%s", row->config.id,
+              bench_status_name(row->status), bench_format_seconds(row->stats.median, median), row->stats.count,
+              row->stats.outliers, row->stable ? "" : ", not stable", bench_format_rate(row->rate, row->unit, rate),
+              bench_format_percent(row->utilisation, part), took, row->note[0] ? ": " : "", row->note);
+}
+
 int bench_session_start(struct bench_session *s, const char *resume) {
     char error[512];
     const char *out = cli_option(s->call, "out");
@@ -169,6 +193,8 @@ int bench_session_start(struct bench_session *s, const char *resume) {
         code = cli_fail(s->call, "%s", error);
     if (code == CLI_OK && !bench_folder_write(&s->run, "metrics.json", bench_write_run))
         code = cli_fail(s->call, "cannot write into %s", s->run.folder);
+    if (code == CLI_OK)
+        log_start(s, resume);
     if (code == CLI_OK && !s->call->json)
         bench_table_head(&s->run);
     signal(SIGINT, interrupt);
@@ -181,13 +207,16 @@ struct bench_row *bench_session_one(struct bench_session *s, const struct bench_
     struct bench_row *row = bench_run_add(&s->run);
     if (!row)
         return NULL;
+    double started = bench_now();
     bench_measure_row(row, config, &s->run.subject, &s->suite.timing);
     if (interrupted) {
+        bench_log(&s->run, "interrupted in %s", config->id);
         free(row->second);
         s->run.rows--;
         return NULL;
     }
     bench_journal_add(&s->run, row);
+    log_row(&s->run, row, bench_now() - started);
     bench_progress(0, 0, 0, NULL);
     if (!s->call->json)
         bench_table_row(row);
@@ -213,6 +242,7 @@ bool bench_session_write(struct bench_session *s) {
     snprintf(run->status, sizeof run->status, "%s", interrupted ? "interrupted" : "complete");
     const char *slash = strrchr(run->folder, '/');
     snprintf(root, sizeof root, "%.*s", slash ? (int)(slash - run->folder) : 1, slash ? run->folder : ".");
+    bench_log(run, "%s: %d rows", run->status, run->rows);
     bool written = bench_folder_write(run, "metrics.json", bench_write_run) &&
                    bench_folder_write(run, "env.json", bench_write_environment) &&
                    bench_folder_write(run, "results.csv", bench_write_csv) &&

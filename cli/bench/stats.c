@@ -33,13 +33,13 @@ static uint32_t draw(uint64_t *state) {
     return mixed >> turn | mixed << (-turn & 31);
 }
 
-static double resampled_median(const double *sample, int count, uint64_t *state) {
+static double resampled_quantile(const double *sample, int count, double q, uint64_t *state) {
     double copy[BOOTSTRAP_MOST];
     int take = count < BOOTSTRAP_MOST ? count : BOOTSTRAP_MOST;
     for (int i = 0; i < take; i++)
         copy[i] = sample[draw(state) % (uint32_t)count];
     sort(copy, take);
-    return bench_quantile(copy, take, 0.5);
+    return bench_quantile(copy, take, q);
 }
 
 static void interval_of(double *values, double *low, double *high) {
@@ -55,20 +55,20 @@ void bench_median_interval(const double *sample, int count, double *low, double 
     if (count == 0)
         return;
     for (int i = 0; i < RESAMPLES; i++)
-        medians[i] = resampled_median(sample, count, &state);
+        medians[i] = resampled_quantile(sample, count, 0.5, &state);
     interval_of(medians, low, high);
 }
 
 void bench_ratio_interval(const double *before, int before_count, const double *after, int after_count,
-                          double *low, double *high) {
+                          double q, double *low, double *high) {
     double ratios[RESAMPLES];
     uint64_t state = 42;
     *low = *high = NAN;
     if (before_count == 0 || after_count == 0)
         return;
     for (int i = 0; i < RESAMPLES; i++) {
-        double below = resampled_median(before, before_count, &state);
-        ratios[i] = resampled_median(after, after_count, &state) / below;
+        double below = resampled_quantile(before, before_count, q, &state);
+        ratios[i] = resampled_quantile(after, after_count, q, &state) / below;
     }
     interval_of(ratios, low, high);
 }

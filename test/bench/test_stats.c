@@ -75,7 +75,7 @@ TEST(the_interval_of_a_ratio_holds_it) {
     make_samples(after, 100, 0.05, 9);
     for (int i = 0; i < 100; i++)
         after[i] *= 1.2;
-    bench_ratio_interval(before, 100, after, 100, &low, &high);
+    bench_ratio_interval(before, 100, after, 100, 0.5, &low, &high);
     CHECK(low < 1.2 && 1.2 < high);
     CHECK(low > 1.1 && high < 1.3);
 }

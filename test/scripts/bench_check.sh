@@ -18,11 +18,9 @@ END
 # A zellige whose evaluations take a fifth longer.
 cc -shared -fPIC -D_GNU_SOURCE -O2 -o "$tmp/slow.so" test/scripts/slow_eval.c -ldl || exit
 printf '#!/bin/sh\nSLOW_PERCENT=20 LD_PRELOAD=%s exec %s "$@"\n' "$tmp/slow.so" "$zellige" >"$tmp/slow" && chmod +x "$tmp/slow"
-against() { "$1" bench check "$tmp/suite.json" --against "$2"; } # CANDIDATE BASELINE
+against() { "$1" bench check "$tmp/suite.json" --against "$2" "${@:3}"; } # CANDIDATE BASELINE OPTION...
 # The baseline, also when the candidate that starts it is slowed down.
 printf '#!/bin/sh\nunset LD_PRELOAD\nexec %s "$@"\n' "$zellige" >"$tmp/plain" && chmod +x "$tmp/plain"
-times=1
-[ -z "${ZL_LONG:-}" ] || times=20
 count() { # CODE TIMES COMMAND...: how often it ended with that code
     local code=$1 n=$2 hits=0
     shift 2
@@ -32,10 +30,29 @@ count() { # CODE TIMES COMMAND...: how often it ended with that code
     done
     echo $hits
 }
-caught=$(count 1 $times against "$tmp/slow" "$tmp/plain")
+times=1
+if [ -n "${ZL_LONG:-}" ]; then # twenty of each, recorded: test/bench/gate_*.jsonl are from this on a busy machine
+    times=20
+    rm -f "$build"/gate_slower.jsonl "$build"/gate_same.jsonl
+fi
+planted() { against "$tmp/slow" "$tmp/plain" --record "$build/gate_slower.jsonl"; }
+unchanged() { against "$zellige" "$tmp/plain" --record "$build/gate_same.jsonl"; }
+caught=$(count 1 $times planted)
 check "a planted slowdown of 20 % is caught ($caught of $times)" [ "$caught" -ge $(((times * 19 + 19) / 20)) ]
-blamed=$(count 1 $times against "$zellige" "$tmp/plain")
+blamed=$(count 1 $times unchanged)
 check "unchanged code is not blamed ($blamed of $times)" [ "$blamed" -le $((times / 20)) ]
+
+# The same from samples that were recorded while eight others used the two cores (load 8 to 13).
+replay() { "$zellige" bench check --replay "$@"; }
+swapped() { sed 's/"before_ps"/"x"/g; s/"after_ps"/"before_ps"/g; s/"x"/"after_ps"/g' test/bench/gate_slower.jsonl >"$tmp/swapped.jsonl" && replay "$tmp/swapped.jsonl"; }
+check "recorded slowdowns are caught" says '^(19|20) of 20 checks found something slower' replay test/bench/gate_slower.jsonl
+check "recorded unchanged code is not blamed" says '^[01] of 20 checks found something slower' replay test/bench/gate_same.jsonl
+check "the other way round they are faster" says '^0 of 20 checks found something slower' swapped
+check "beyond a wide threshold there are none" says '^0 of 20 checks' replay test/bench/gate_slower.jsonl --threshold 900
+check "something slower is 1" exits 1 replay test/bench/gate_slower.jsonl
+check "nothing recorded is 3" exits 3 replay /dev/null
+check "what is no record is a usage error" exits 2 replay "$tmp/suite.json"
+check "records are of checks in turns" exits 2 "$zellige" bench check --baseline "$tmp" --record "$tmp/x"
 check "the verdict says that it was in turns" says 'measured in turns' against "$zellige" "$zellige"
 check "another program that is not there" exits 1 against "$zellige" "$tmp/none"
 

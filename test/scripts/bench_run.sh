@@ -47,6 +47,13 @@ check "the environment is kept" python3 -c "
 import json, sys
 d = json.load(open(sys.argv[1]))
 sys.exit(0 if d['system'] and any(x['device'] == 'cpu' for x in d['devices']) else repr(d))" "$(last)/env.json"
+logged() { # a line for the start, the chip, each row and the end
+    local log
+    log=$(last)/log.txt
+    grep -qE '^20[0-9-]+T[0-9:]+Z started: zellige bench run ' "$log" && grep -q ' chip ' "$log" &&
+        [ "$(grep -cE ' (gemm|view|bandwidth)[^ ]*: (ok|absent), ' "$log")" = 8 ] && tail -n 1 "$log" | grep -q 'complete: 8 rows$' || { cat "$log"; return 1; }
+}
+check "the log tells what happened when" logged
 check "the Markdown table is there" grep -q '^| gemm/f32/64 |' "$(last)/results.md"
 check "a peak that is too low makes rows suspect, and the exit code says so" exits 4 run --only gemm/f32 --peak f32=0.000001
 check "the row says why" metrics "'--peak f32=1e-06' in r['gemm/f32/64']['note']"
@@ -95,6 +102,7 @@ ids = [r['id'] for r in d['rows']]
 sys.exit(0 if d['status'] == 'complete' and len(ids) == len(set(ids)) == 30 else repr(ids))" "$folder/metrics.json"
 }
 check "what was measured before is not measured again" resumed
+check "the log says that it was resumed" grep -q ' resumed: ' "$folder/log.txt"
 check "resuming what is no run" exits 1 "$zellige" bench run "$tmp/long.json" --resume "$tmp"
 
 # Ctrl-C ends it in order.

@@ -1,0 +1,75 @@
+// record.c - checks that were measured in turns, one in a line of a file with all samples, so that the verdict can be
+// looked into, and reached again, later and elsewhere.
+
+#include "bench.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+
+// Seconds as whole picoseconds: short, and exact enough for a clock of nanoseconds over many runs.
+static const double picosecond = 1e-12;
+
+static void write_samples(const char *key, const double *second, int count) {
+    cli_json_open(key, '[');
+    for (int i = 0; i < count; i++)
+        cli_json_int(NULL, (int64_t)llround(second[i] / picosecond));
+    cli_json_close();
+}
+
+bool bench_record_add(const char *path, const struct bench_comparisons *list) {
+    FILE *out = fopen(path, "a");
+    if (!out)
+        return false;
+    cli_json_to(out, true);
+    cli_json_open(NULL, '{');
+    cli_json_open("pairs", '[');
+    for (int i = 0; i < list->count; i++) {
+        const struct bench_comparison *c = &list->item[i];
+        cli_json_open(NULL, '{');
+        cli_json_text("id", c->id);
+        write_samples("before_ps", c->sample[0], c->samples);
+        write_samples("after_ps", c->sample[1], c->samples);
+        cli_json_close();
+    }
+    cli_json_close();
+    cli_json_close();
+    cli_json_to(NULL, false);
+    return !fclose(out);
+}
+
+static double *read_samples(bench_json list, int count) {
+    double *second = malloc((size_t)(count ? count : 1) * sizeof *second);
+    for (int i = 0; second && i < count; i++)
+        second[i] = bench_json_number(bench_json_at(list, i)) * picosecond;
+    return second;
+}
+
+static bool replay_pair(struct bench_comparisons *list, bench_json pair, double threshold) {
+    bench_json before = bench_json_get(pair, "before_ps"), after = bench_json_get(pair, "after_ps");
+    int count = bench_json_count(before);
+    if (bench_json_count(after) != count)
+        return false;
+    double *first = read_samples(before, count), *second = read_samples(after, count);
+    bool done = first && second;
+    if (done) {
+        struct bench_comparison c = bench_compare_samples(first, count, second, count, threshold, true);
+        snprintf(c.id, sizeof c.id, "%.95s", bench_json_text_of(pair, "id"));
+        done = bench_comparisons_add(list, c);
+    }
+    free(first), free(second);
+    return done;
+}
+
+bool bench_record_replay(struct bench_comparisons *list, const char *line, double threshold) {
+    char error[256];
+    bench_json root = bench_json_parse(line, "a recorded check", error, sizeof error);
+    bench_json pairs = bench_json_get(root, "pairs");
+    bool done = bench_json_is_list(pairs);
+    list->in_turns = true;
+    for (int i = 0; done && i < bench_json_count(pairs); i++)
+        done = replay_pair(list, bench_json_at(pairs, i), threshold);
+    bench_json_free(root);
+    return done;
+}
