@@ -15,7 +15,9 @@ else
 fi
 generator=()
 ! command -v ninja >/dev/null || generator=(-G Ninja)
-cmake -S "$other/tree" -B "$other/build" "${generator[@]}" -DZL_DEV=OFF >/dev/null
+# With the options of this build: only the source differs.
+mapfile -t options < <(sed -nE 's/^((ZL_[A-Z_]+|CMAKE_BUILD_TYPE|CMAKE_C_COMPILER|CMAKE_C_COMPILER_LAUNCHER|CMAKE_C_FLAGS):[A-Z]+=.*)/-D\1/p' "$build/CMakeCache.txt")
+cmake -S "$other/tree" -B "$other/build" "${generator[@]}" "${options[@]}" -DZL_DEV=OFF >/dev/null
 cmake --build "$other/build" --parallel "$(nproc)" --target zellige >/dev/null
 echo "against $(git log -1 --format='%h %s' "$commit")"
 exec "$build/zellige" bench check "$@" --against "$other/build/zellige"
