@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """cpu.py [OPTION...] - the matrix side of the CPU beside PyTorch, JAX, NumPy, BLIS and MLX, on two threads each.
 
-How they are timed is in peers.py, what is timed in cpu_cases.py. How near products come to the peak of their instruction is what
-build/bench/gemm says. `make bench-cpu` makes an environment for it; with --check the exit status says whether the bars hold.
+How they are timed is in peers.py, what is timed in cpu_cases.py. `make bench-cpu` makes an environment for it. With --check the
+exit status says whether the bars hold. With --build FOLDER the programs of bench/ there run too, with --ggml FOLDER the kernels of
+llama.cpp that were built there; all bars end as one table (cpu_bars.py).
 """
 
 import math
 import sys
 
+import cpu_bars
 import peers
 from cpu_cases import LIBRARIES, names, sizes_of
 
@@ -37,13 +39,45 @@ class AgainstTorch(peers.Case):
         return "torch" if "torch" in self.best else super().rival()
 
 
+class OfReading(peers.Case):
+    """A product of a vector, which reads a matrix once: the limit is the rate at which it can be summed."""
+
+    limit, least = "reading", 0.85
+
+    def __init__(self, name, bar, libraries):
+        super().__init__(name, bar, (*libraries, self.limit))
+
+    def share(self):
+        return self.best[self.limit] / self.best["zellige"] if {self.limit, "zellige"} <= self.best.keys() else 0
+
+    def is_low(self):
+        return super().is_low() or 0 < self.share() < self.least
+
+    def note(self):
+        return f"{self.share():.2f} of the rate of reading, bar {self.least}"
+
+
+def make_case(name, bar):
+    kind = {"attention": AgainstTorch, "conv": AgainstTorch}.get(name.split()[0], peers.Case)
+    if cpu_bars.work_of(name) == "products of a vector":
+        kind = OfReading
+    return kind(name, bar, libraries_for(name))
+
+
 def main():
     parser = peers.parser_of(__doc__)
     parser.add_argument("--seed", type=int, default=1, help="of the sizes that are drawn")
+    parser.add_argument("--build", metavar="FOLDER", help="whose programs are measured too")
+    parser.add_argument("--ggml", metavar="FOLDER", help="in which llama.cpp was built with BUILD_SHARED_LIBS")
     options = parser.parse_args()
-    kinds = {"attention": AgainstTorch, "conv": AgainstTorch}
-    cases = [kinds.get(name.split()[0], peers.Case)(name, bar, libraries_for(name)) for name, bar in names(options.seed).items()]
-    return peers.main(options, cases, LIBRARIES, COMPARED, ("mlx+openblas",))
+    if options.serve:
+        return peers.serve(LIBRARIES[options.serve])
+    bars = cpu_bars.program_bars(options) if options.build else []
+    cases = [make_case(name, bar) for name, bar in names(options.seed).items()]
+    bars += cpu_bars.case_bars(peers.run(options, cases, COMPARED, ("mlx+openblas",)))
+    if options.json or options.markdown:
+        return 0
+    return not cpu_bars.print_bars(bars) and options.check
 
 
 if __name__ == "__main__":

@@ -222,7 +222,7 @@ int main(int argc, char **argv) {
         if (!peak || (options.only && strcmp(options.only, zl_dtype_name(kinds[k].dtype)) != 0))
             continue;
         double median = run_kind(k, peak, shapes, count);
-        printf("  median %.3f  %s\n", median, median >= kinds[k].bar ? "ok" : "LOW");
+        printf("  median %.3f  %s, bar %.2f\n", median, median >= kinds[k].bar ? "ok" : "LOW", kinds[k].bar);
     }
     return 0;
 }

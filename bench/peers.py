@@ -201,10 +201,8 @@ def parser_of(doc):
     return parser
 
 
-def main(options, cases, table_of_libraries, compared, preloaded=("mlx",)):
-    """Measures and reports. compared: libraries in the order of columns; preloaded: those that are given the system's BLAS."""
-    if options.serve:
-        return serve(table_of_libraries[options.serve])
+def run(options, cases, compared, preloaded=("mlx",)):
+    """Measures and reports; the cases that were chosen."""
     cases = [c for c in cases if options.only in c.name]
     libraries = {name: Library(name, name in preloaded) for name in sorted({name for case in cases for name in case.wanted})}
     versions = {name: l.opened["version"] for name, l in libraries.items() if "version" in l.opened}
@@ -223,4 +221,11 @@ def main(options, cases, table_of_libraries, compared, preloaded=("mlx",)):
         print_markdown(cases, versions, compared)
     else:
         print_end(cases, versions, options.cpu)
-    return options.check and any(c.is_low() for c in cases)
+    return cases
+
+
+def main(options, cases, table_of_libraries, compared, preloaded=("mlx",)):
+    """compared: libraries in the order of columns; preloaded: those that are given the system's BLAS."""
+    if options.serve:
+        return serve(table_of_libraries[options.serve])
+    return any(c.is_low() for c in run(options, cases, compared, preloaded)) and options.check
