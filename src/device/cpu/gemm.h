@@ -25,6 +25,7 @@ struct gemm_kernel {
     int l1_eighths;         // of L1 that two panels may take; 0: half of it
     void (*open)(void);     // what a thread does before it runs the kernel, some times in a row;
     void (*close)(void);    // and afterwards. NULL: nothing
+    bool fetches;           // what it needs next by itself
 };
 enum { GEMM_ROWS_MOST = 32, GEMM_COLS_MOST = 64 };
 

