@@ -1,5 +1,6 @@
 // cpu_attention_vjp.c - cotangents of q, k and v: scores are computed again, block by block, from the largest and the sum
-// that the forward pass has kept. A thread takes all of one matrix of keys, so that nothing is added up by two.
+// that the forward pass has kept. A thread takes all of one matrix of keys, so that nothing is added up by two; where there are
+// fewer of these than threads, some rows of queries, and what they give the keys is added up afterwards.
 //
 // All results lie as attention.h says of those of the forward pass: a line for each column, panel by panel.
 
@@ -22,6 +23,9 @@ struct backward {
     float *drain; // what each query adds to the cotangents of the sinks; NULL: there are none
     int64_t item;
     row_fn *narrow; // NULL: they are float32
+    int64_t parts;  // that the rows of a matrix are cut in, a chunk for each in turn
+    int64_t chunk;
+    float *sums; // dk and dv of every part of every matrix; NULL: there is one
     atomic_bool failed;
 };
 
@@ -52,7 +56,7 @@ static size_t lay_out(const struct backward *f, struct work *w, char *at) {
     const int64_t dim = attention_round(a->dim, MAX_OF(rows, step)),
                   width = attention_round(a->width, MAX_OF(rows, step));
     const int64_t queries = attention_round(MIN_OF(ROWS, a->rows), QUERIES),
-                  keys = attention_round(a->keys, cols);
+                  keys = f->sums ? 0 : attention_round(a->keys, cols);
     size_t used = 0;
     w->q = take(at, &used, queries * dim), w->g = take(at, &used, queries * width);
     w->q_cols = take(at, &used, queries * dim), w->g_cols = take(at, &used, queries * width);
@@ -67,6 +71,20 @@ static size_t lay_out(const struct backward *f, struct work *w, char *at) {
     w->dv = take(at, &used, keys * width);
     w->room = take(at, &used, MAX_OF(2 * cols * KEYS, QUERIES * MAX_OF(dim, width)));
     return used + GEMM_SLACK;
+}
+
+// Floats of dk, and of both.
+static int64_t keys_size(const struct backward *f, bool both) {
+    const struct attend *a = &f->a;
+    int64_t rows = a->kernel->rows, columns = attention_round(a->dim, rows);
+    return attention_round(a->keys, a->kernel->cols) *
+           (columns + (both ? attention_round(a->width, rows) : 0));
+}
+
+// dk and dv of a part are where all find them.
+static void set_sums(const struct backward *f, struct work *w, int64_t matrix, int64_t part) {
+    w->dk = f->sums + (matrix * f->parts + part) * keys_size(f, true);
+    w->dv = w->dk + keys_size(f, false);
 }
 
 static bool open_work(const struct backward *f, struct work *w) {
@@ -215,21 +233,26 @@ static void run_rows(const struct backward *f, struct work *w) {
     put(f, w, 0, (w->b * a->matrices + w->m) * a->rows + w->first, w->count, w->dq, a->dim, a->scale);
 }
 
-static void run_matrix(const struct backward *f, struct work *w) {
+static void put_keys(const struct backward *f, struct work *w) {
     const struct attend *a = &f->a;
-    const int64_t keys = attention_round(a->keys, a->kernel->cols),
-                  at = (w->b * a->matrices + w->m) * a->keys;
-    memset(w->dk, 0, sizeof(float) * (size_t)(keys * attention_round(a->dim, a->kernel->rows)));
-    memset(w->dv, 0, sizeof(float) * (size_t)(keys * attention_round(a->width, a->kernel->rows)));
-    for (w->first = 0; w->first < a->rows; w->first += ROWS) {
-        w->count = MIN_OF(ROWS, a->rows - w->first);
-        run_rows(f, w);
-    }
+    const int64_t at = (w->b * a->matrices + w->m) * a->keys;
     put(f, w, 1, at, a->keys, w->dk, a->dim, a->scale);
     put(f, w, 2, at, a->keys, w->dv, a->width, 1);
 }
 
-static void run_range(const void *context, int64_t at, int64_t end) {
+static void run_part(const struct backward *f, struct work *w, int64_t part) {
+    const struct attend *a = &f->a;
+    memset(w->dk, 0, sizeof(float) * (size_t)keys_size(f, false));
+    memset(w->dv, 0, sizeof(float) * (size_t)(keys_size(f, true) - keys_size(f, false)));
+    for (w->first = part * f->chunk; w->first < a->rows; w->first += f->parts * f->chunk) {
+        w->count = MIN_OF(f->chunk, a->rows - w->first);
+        run_rows(f, w);
+    }
+}
+
+// Runs `one` with each of some parts, or matrices.
+static void run_each(const void *context, int64_t at, int64_t end, int64_t parts,
+                     void (*one)(const struct backward *f, struct work *w, int64_t matrix, int64_t part)) {
     struct backward *f = (struct backward *)(uintptr_t)context;
     struct work w;
     if (!open_work(f, &w)) {
@@ -237,10 +260,51 @@ static void run_range(const void *context, int64_t at, int64_t end) {
         return;
     }
     for (; at < end; at++) {
-        w.b = at / f->a.matrices;
-        w.m = at % f->a.matrices;
-        run_matrix(f, &w);
+        int64_t matrix = at / parts;
+        w.b = matrix / f->a.matrices;
+        w.m = matrix % f->a.matrices;
+        one(f, &w, matrix, at % parts);
     }
+}
+
+static void run_one(const struct backward *f, struct work *w, int64_t matrix, int64_t part) {
+    if (f->sums)
+        set_sums(f, w, matrix, part);
+    run_part(f, w, part);
+    if (!f->sums)
+        put_keys(f, w);
+}
+
+static void add_parts(const struct backward *f, struct work *w, int64_t matrix, int64_t unused) {
+    (void)unused;
+    for (int64_t part = 1; part < f->parts; part++) {
+        set_sums(f, w, matrix, part);
+        const float *more = w->dk;
+        set_sums(f, w, matrix, 0);
+        f->a.code->add(w->dk, more, keys_size(f, true));
+    }
+    put_keys(f, w);
+}
+
+static void run_range(const void *context, int64_t at, int64_t end) {
+    run_each(context, at, end, ((const struct backward *)context)->parts, run_one);
+}
+
+static void add_range(const void *context, int64_t at, int64_t end) {
+    run_each(context, at, end, 1, add_parts);
+}
+
+// A part for every thread, of chunks that are about as long.
+static bool cut(struct backward *f) {
+    const int64_t matrices = f->a.batch * f->a.matrices, most = (f->a.rows + QUERIES - 1) / QUERIES;
+    f->parts = MAX_OF(MIN_OF((pool_threads() + matrices - 1) / matrices, most), 1);
+    f->chunk = ROWS;
+    if (f->parts == 1)
+        return true;
+    f->chunk = MIN_OF(ROWS, attention_round((f->a.rows + 2 * f->parts - 1) / (2 * f->parts), QUERIES));
+    f->sums = cpu_scratch(SCRATCH_SHARED,
+                          sizeof(float) * (size_t)(matrices * f->parts * keys_size(f, true)) + GEMM_SLACK);
+    return f->sums;
 }
 
 bool cpu_attention_vjp(const struct call *c) {
@@ -260,7 +324,12 @@ bool cpu_attention_vjp(const struct call *c) {
         f.out[i] = cpu_data(call_output(c, i));
     f.drain = from.sinks ? (float *)(void *)cpu_data(call_output(c, 3)) : NULL;
     atomic_init(&f.failed, false);
-    cpu_split(f.a.batch * f.a.matrices, 1, run_range, &f);
+    const int64_t matrices = f.a.batch * f.a.matrices;
+    bool ok = cut(&f);
+    if (ok)
+        cpu_split(matrices * f.parts, 1, run_range, &f);
+    if (ok && f.sums)
+        cpu_split(matrices, 1, add_range, &f);
     memory_free(f.a.sinks);
-    return !atomic_load(&f.failed);
+    return ok && !atomic_load(&f.failed);
 }
