@@ -90,6 +90,15 @@ static void run_here(struct evaluation *e) {
     stream_end(e->stream);
 }
 
+// All of it runs on devices that return when they have been asked: a worker would only take turns with this thread.
+static bool only_asks(const struct evaluation *e) {
+    for (int i = 0; i < e->pieces; i++)
+        for (int k = 0; k < e->plan[i]->segments; k++)
+            if (!e->plan[i]->segment[k].device->record)
+                return false;
+    return true;
+}
+
 // Running on workers ---------------------------------------------------------------------------------------------
 
 static struct run *copy_run(struct evaluation *e, int piece, int segment, int count, const zl_array *arrays) {
@@ -183,7 +192,7 @@ static bool start(int count, const zl_array *arrays, bool wait) {
     bool ok = plan_all(&e, count, arrays);
     if (ok && e.tape->calls) {
         claim(&e);
-        here = wait && e.stream && stream_try_begin(e.stream);
+        here = e.stream && (wait || (!e.tape->waits && only_asks(&e))) && stream_try_begin(e.stream);
         if (!here)
             enqueue_all(&e, count, arrays);
     } else if (ok) {
@@ -192,6 +201,8 @@ static bool start(int count, const zl_array *arrays, bool wait) {
     lock_give(&planning);
     if (here)
         run_here(&e);
+    if (here && !wait)
+        stream_keep_failure(e.stream, count, arrays);
     return ok;
 }
 

@@ -37,6 +37,7 @@ zl_stream stream_standard(void);              // of calls that name none, on thi
 bool stream_try_begin(zl_stream s);           // takes an idle stream for the calling thread
 void stream_end(zl_stream s);                 // after a run: gives it back and wakes who waits
 bool stream_wait(zl_array a);                 // until a is no longer claimed
+void stream_keep_failure(zl_stream s, int count, const zl_array *arrays); // the first, for who synchronizes
 void stream_told(zl_array a);                 // somebody knows now why a failed
 bool stream_enqueue(zl_stream s, struct run *run); // its worker runs and frees it; false and an error
 

@@ -177,11 +177,15 @@ static struct run *next_run(zl_stream s) {
     return run;
 }
 
-static void keep_failure(zl_stream s, const struct run *run) {
+void stream_keep_failure(zl_stream s, int count, const zl_array *arrays) {
+    int at = 0;
+    while (at < count && array_state(arrays[at]) != ARRAY_FAILED)
+        at++;
+    if (at == count)
+        return;
     pthread_mutex_lock(&s->lock);
-    for (int i = 0; !s->failure && i < run->kept; i++)
-        if (array_state(run->keep[i]) == ARRAY_FAILED)
-            failure_retain(s->failure = run->keep[i]->failure);
+    if (!s->failure)
+        failure_retain(s->failure = arrays[at]->failure);
     pthread_mutex_unlock(&s->lock);
 }
 
@@ -201,7 +205,7 @@ static void *work(void *data) {
         struct run *run = next_run(s);
         run_now(run);
         if (run->alone)
-            keep_failure(s, run);
+            stream_keep_failure(s, run->kept, run->keep);
         run_free(run);
         atomic_fetch_sub(&s->queued, 1);
         stream_end(s);
