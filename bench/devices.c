@@ -252,9 +252,9 @@ static void run_network(int rows) {
     zl_eval_all(2 * PARAMETERS, state);
     zl_eval_all(2, (zl_array[]){x, label});
     double best = 1e9, loss = 0;
-    int64_t launches = 0;
+    int64_t launches = 0, graphs = 0;
     for (int epoch = 0; epoch < 5; epoch++) {
-        int64_t before = zl_counter("launches");
+        int64_t before = zl_counter("launches"), graphs_before = zl_counter("graphs");
         double begin = bench_now();
         for (int64_t at = 0; at + BATCH <= rows; at += BATCH)
             if (!step_on(step, state, x, label, at))
@@ -263,9 +263,11 @@ static void run_network(int rows) {
         double took = bench_now() - begin;
         best = took < best ? took : best;
         launches = (zl_counter("launches") - before) / (rows / BATCH);
+        graphs = (zl_counter("graphs") - graphs_before) / (rows / BATCH);
     }
-    printf("%-16s %-9s %8.2f ms an epoch of %d rows (bar 33, goal 15), loss %.3f, %lld launches a step\n",
-           "784-128-10", "float32", best * 1e3, rows, loss, (long long)launches);
+    printf("%-16s %-9s %8.2f ms an epoch of %d rows (bar 33, goal 15), loss %.3f, %lld launches a step, "
+           "%lld graphs\n",
+           "784-128-10", "float32", best * 1e3, rows, loss, (long long)launches, (long long)graphs);
     for (int i = 0; i <= 2 * PARAMETERS; i++)
         zl_release(state[i]);
     zl_release(x);

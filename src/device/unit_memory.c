@@ -11,8 +11,9 @@
 #include <pthread.h>
 
 enum {
-    POINTS = 64
-}; // marks that a unit keeps at once; an older one is as far as the one that took its place
+    POINTS = 64,  // marks that a unit keeps at once; an older one is as far as the one that took its place
+    ORDERED = 32, // free blocks of one capacity that are kept in order
+};
 
 struct block {
     struct block *next;
@@ -115,6 +116,21 @@ static void *take_block(struct unit *u, size_t capacity) {
     return memory;
 }
 
+// The lowest address first, as far as that is soon found: a program that runs again then gets the same memory, and what is
+// prepared for that can be used again.
+static bool insert(struct unit *u, struct block *b, void *memory, size_t capacity) {
+    struct block *first = map_get(&u->blocks, &capacity, sizeof capacity), *before = NULL, *at = first;
+    for (int i = 0; i < ORDERED && at && at->memory < memory; i++) {
+        before = at;
+        at = at->next;
+    }
+    *b = (struct block){at, memory};
+    if (!before)
+        return map_set(&u->blocks, &capacity, sizeof capacity, b);
+    before->next = b;
+    return true;
+}
+
 static bool keep_block(struct unit *u, void *memory, size_t capacity) {
     struct block *b = slab_alloc(sizeof *b);
     if (!b)
@@ -124,8 +140,7 @@ static bool keep_block(struct unit *u, void *memory, size_t capacity) {
         return false;
     }
     pthread_mutex_lock(&u->lock);
-    *b = (struct block){map_get(&u->blocks, &capacity, sizeof capacity), memory};
-    bool kept = map_set(&u->blocks, &capacity, sizeof capacity, b);
+    bool kept = insert(u, b, memory, capacity);
     pthread_mutex_unlock(&u->lock);
     if (!kept) {
         allocator_keep(-(int64_t)capacity);

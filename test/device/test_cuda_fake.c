@@ -337,7 +337,7 @@ TEST(work_of_libraries_is_part_of_graphs) {
     char *memory = cuda_alloc(0, sizeof out);
     static const char program; // its address is all that is looked at
     int64_t graphs = zl_counter("graphs");
-    for (int run = 0; run < 12; run++) {
+    for (int run = 0; run < 20; run++) {
         cuda_queue_program(0, (const struct program *)(const void *)&program);
         for (int i = 0; i < WORKS; i++) {
             struct sum_work w = {memory + sizeof(float) * (size_t)i, (float)(i == WORKS - 1 ? run + 20 : i),

@@ -82,6 +82,12 @@ int64_t fake_calls(const char *name) {
     return calls;
 }
 
+// FAKE_CUDA_COUNTS=1: how often each function was called.
+__attribute__((destructor)) static void show_counts(void) {
+    for (int i = 0; getenv("FAKE_CUDA_COUNTS") && i < NAMES && functions[i].name[0]; i++)
+        fprintf(stderr, "%-36s %lld\n", functions[i].name, (long long)functions[i].calls);
+}
+
 void fake_heal(void) {
     pthread_mutex_lock(&lock);
     lost = 0;
@@ -582,11 +588,19 @@ int cuFuncSetAttribute(struct function *f, int what, int value) {
     return end(0);
 }
 
+// Kernels get addresses of the host: a number with this bit and none above it is one of ours.
 static void put_arguments(struct work *w, void **argument) {
     size_t at = 0;
     for (int i = 0; w->f->call && w->f->bytes(i); i++) {
-        memcpy(w->argument + at, argument[i], w->f->bytes(i));
-        at += (w->f->bytes(i) + 15) & ~(size_t)15;
+        size_t bytes = w->f->bytes(i);
+        uintptr_t address = 0;
+        memcpy(w->argument + at, argument[i], bytes);
+        memcpy(&address, argument[i], bytes < sizeof address ? bytes : sizeof address);
+        if (bytes == sizeof address && address >> 60 == 1) {
+            address &= ~HIDE;
+            memcpy(w->argument + at, &address, sizeof address);
+        }
+        at += (bytes + 15) & ~(size_t)15;
     }
 }
 

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-enum { LEAST = 4, MADE_MOST = 8, RELAXED = 2 };
+enum { LEAST = 2, MADE_MOST = 64, RELAXED = 2 };
 
 static const char *data_of(const struct cuda_list *l, int i) {
     return l->data + l->command[i].at;
@@ -22,20 +22,27 @@ static bool is_same(const struct cuda_list *a, const struct cuda_list *b, int i)
 }
 
 // The same functions in the same order, and the same work of libraries.
-static bool is_alike(const struct cuda_list *a, const struct cuda_list *b, int *changed) {
-    int works = 0;
-    *changed = -1;
+static bool is_alike(const struct cuda_list *a, const struct cuda_list *b) {
     if (a->count != b->count)
         return false;
-    for (int i = 0; i < a->count; i++) {
-        const struct cuda_command *x = &a->command[i], *y = &b->command[i];
-        if (x->f != y->f || x->run != y->run)
+    for (int i = 0; i < a->count; i++)
+        if (a->command[i].f != b->command[i].f || (!a->command[i].f && !is_same(a, b, i)))
             return false;
-        if (!x->f && *changed < 0 && !is_same(a, b, i))
-            *changed = works;
-        works += !x->f;
-    }
-    return *changed < 0;
+    return true;
+}
+
+static bool was_seen(const struct cuda_graph_of *g, const struct cuda_list *l, int i) {
+    for (int k = 0; k < CUDA_VARIANTS; k++)
+        if (g->variant[k].list && g->variant[k].list->count > i && is_same(g->variant[k].list, l, i))
+            return true;
+    return false;
+}
+
+static int find_fresh(const struct cuda_graph_of *g, const struct cuda_list *l) {
+    for (int i = 0, works = 0; i < l->count; i++)
+        if (!l->command[i].f && works++ >= 0 && !was_seen(g, l, i))
+            return works - 1;
+    return -1;
 }
 
 // Making -----------------------------------------------------------------------------------------------------------
@@ -62,28 +69,28 @@ static bool add_work(cuda_graph graph, cuda_graph_node *node, const cuda_graph_n
     return good;
 }
 
-static bool add_nodes(struct cuda_graph_of *g, cuda_graph graph, cuda_stream spare) {
-    for (int i = 0; i < g->list->count; i++) {
-        const cuda_graph_node *after = i ? &g->node[i - 1] : NULL;
+static bool add_nodes(struct variant *v, cuda_graph graph, cuda_stream spare) {
+    for (int i = 0; i < v->list->count; i++) {
+        const cuda_graph_node *after = i ? &v->node[i - 1] : NULL;
         void *argument[CUDA_ARGUMENTS];
-        if (g->list->command[i].f) {
-            struct cuda_node_launch l = node_launch(g->list, i, argument);
-            if (cuda_api()->cuGraphAddKernelNode_v2(&g->node[i], graph, after, after ? 1 : 0, &l))
+        if (v->list->command[i].f) {
+            struct cuda_node_launch l = node_launch(v->list, i, argument);
+            if (cuda_api()->cuGraphAddKernelNode_v2(&v->node[i], graph, after, after ? 1 : 0, &l))
                 return false;
-        } else if (!add_work(graph, &g->node[i], after, g->list, i, spare)) {
+        } else if (!add_work(graph, &v->node[i], after, v->list, i, spare)) {
             return false;
         }
     }
     return true;
 }
 
-static bool make(struct cuda_graph_of *g, cuda_stream spare) {
+static bool make(struct variant *v, cuda_stream spare) {
     const struct cuda_api *api = cuda_api();
     cuda_graph graph = NULL;
-    if (++g->made > MADE_MOST || !(g->node = memory_zero(sizeof *g->node * CUDA_LIST)))
+    if (!(v->node = memory_zero(sizeof *v->node * CUDA_LIST)))
         return false;
-    bool good = !api->cuGraphCreate(&graph, 0) && add_nodes(g, graph, spare) &&
-                !api->cuGraphInstantiateWithFlags(&g->exec, graph, 0);
+    bool good = !api->cuGraphCreate(&graph, 0) && add_nodes(v, graph, spare) &&
+                !api->cuGraphInstantiateWithFlags(&v->exec, graph, 0);
     if (graph)
         api->cuGraphDestroy(graph);
     return good;
@@ -96,54 +103,85 @@ static void copy_command(struct cuda_list *to, const struct cuda_list *from, int
     memcpy(to->data + from->command[i].at, data_of(from, i), (size_t)from->command[i].bytes);
 }
 
-static bool keep_list(struct cuda_graph_of *g, const struct cuda_list *from) {
+static bool keep_list(struct variant *v, const struct cuda_list *from) {
     size_t bytes = sizeof *from + (size_t)from->bytes;
-    if (!g->list || g->list->bytes != from->bytes) {
-        memory_free(g->list);
-        g->list = memory_alloc(bytes);
+    if (!v->list || v->list->bytes != from->bytes) {
+        memory_free(v->list);
+        v->list = memory_alloc(bytes);
     }
-    return g->list && memcpy(g->list, from, bytes);
+    return v->list && memcpy(v->list, from, bytes);
 }
 
 // A launch with as many bytes of arguments as before lies where it did: functions are the same.
-static bool update(struct cuda_graph_of *g, const struct cuda_list *l) {
+static bool update(struct variant *v, const struct cuda_list *l) {
     for (int i = 0; i < l->count; i++) {
         void *argument[CUDA_ARGUMENTS];
-        if (is_same(g->list, l, i))
+        if (is_same(v->list, l, i))
             continue;
         struct cuda_node_launch n = node_launch(l, i, argument);
-        if (cuda_api()->cuGraphExecKernelNodeSetParams_v2(g->exec, g->node[i], &n))
+        if (cuda_api()->cuGraphExecKernelNodeSetParams_v2(v->exec, v->node[i], &n))
             return false;
-        copy_command(g->list, l, i);
+        copy_command(v->list, l, i);
     }
     return true;
 }
 
-static void drop_exec(struct cuda_graph_of *g) {
-    if (g->exec)
-        cuda_api()->cuGraphExecDestroy(g->exec);
-    memory_free(g->node);
-    g->exec = NULL;
-    g->node = NULL;
+static void drop_exec(struct variant *v) {
+    if (v->exec)
+        cuda_api()->cuGraphExecDestroy(v->exec);
+    memory_free(v->node);
+    v->exec = NULL;
+    v->node = NULL;
+}
+
+static int count_changes(const struct cuda_list *a, const struct cuda_list *b) {
+    int count = 0;
+    for (int i = 0; i < a->count; i++)
+        count += !is_same(a, b, i);
+    return count;
+}
+
+// The variant that has least to change; NULL: there is none, or there is room for another.
+static struct variant *find(struct cuda_graph_of *g, const struct cuda_list *l) {
+    struct variant *best = NULL;
+    int least = CUDA_LIST + 1;
+    bool has_room = false;
+    for (int i = 0; i < CUDA_VARIANTS; i++) {
+        struct variant *v = &g->variant[i];
+        has_room |= !v->list;
+        if (!v->list || !is_alike(v->list, l))
+            continue;
+        int changes = count_changes(v->list, l);
+        if (changes < least) {
+            best = v;
+            least = changes;
+        }
+    }
+    return least && has_room ? NULL : best;
 }
 
 bool cuda_graph_run(struct cuda_graph_of *g, const struct cuda_list *l, cuda_stream s, cuda_stream spare,
-                    int *changed) {
-    *changed = -1;
+                    int *fresh) {
+    *fresh = -1;
     if (l->count < LEAST || g->made > MADE_MOST)
         return false;
-    bool alike = g->list && is_alike(g->list, l, changed);
-    if (alike && (g->exec ? update(g, l) : keep_list(g, l) && make(g, spare))) {
+    struct variant *v = find(g, l);
+    if (!v) {
+        *fresh = find_fresh(g, l);
+        v = &g->variant[g->turn++ % CUDA_VARIANTS];
+    } else if (v->exec ? update(v, l) : keep_list(v, l) && (g->made++, make(v, spare))) {
         counter_add(COUNTER_GRAPHS, 1);
-        return !cuda_api()->cuGraphLaunch(g->exec, s);
+        return !cuda_api()->cuGraphLaunch(v->exec, s);
     }
-    drop_exec(g);
-    keep_list(g, l);
+    drop_exec(v);
+    keep_list(v, l);
     return false;
 }
 
 void cuda_graph_free(struct cuda_graph_of *g) {
-    drop_exec(g);
-    memory_free(g->list);
+    for (int i = 0; i < CUDA_VARIANTS; i++) {
+        drop_exec(&g->variant[i]);
+        memory_free(g->variant[i].list);
+    }
     *g = (struct cuda_graph_of){0};
 }

@@ -12,12 +12,14 @@ enum {
     WARM = 3,     // runs of a program before it is written down
     PIECES = 64,  // lists of a run that may become graphs
     STEADY = 256, // works of libraries in a run that are looked at
+    CHANGES = 8,
 };
 
 // A program, while it is used.
 struct hot {
     int runs;
-    bool changes[STEADY]; // works of libraries that are not the same each time: they are given by themselves
+    uint8_t
+        fresh[STEADY]; // how often a work of a library was a new one; from CHANGES on it is given by itself
     struct cuda_graph_of piece[PIECES];
 };
 
@@ -64,11 +66,11 @@ static void note_failure(struct queue *q) {
 
 // Under the lock.
 static void flush(struct queue *q, struct cuda_device *d) {
-    int changed = -1;
+    int fresh = -1;
     if (!q->list || !q->list->count)
         return;
     struct cuda_graph_of *g = q->hot && q->pieces < PIECES ? &q->hot->piece[q->pieces++] : NULL;
-    if (!g || !cuda_graph_run(g, q->list, d->stream, q->spare, &changed)) {
+    if (!g || !cuda_graph_run(g, q->list, d->stream, q->spare, &fresh)) {
         bool had_error = zl_error(), good = true;
         for (int i = 0; good && i < q->list->count; i++)
             good = give(&q->list->command[i], q->list->data, d->stream);
@@ -77,8 +79,8 @@ static void flush(struct queue *q, struct cuda_device *d) {
         if (!had_error)
             zl_clear_error();
     }
-    if (changed >= 0 && q->hot && q->first_work + changed < STEADY)
-        q->hot->changes[q->first_work + changed] = true;
+    if (fresh >= 0 && q->first_work + fresh < STEADY)
+        q->hot->fresh[q->first_work + fresh]++;
     q->list->count = q->list->bytes = 0;
 }
 
@@ -182,7 +184,7 @@ bool cuda_queue_work(int unit, cuda_work *run, const void *data, size_t bytes, c
         return false;
     lock_take(&q->lock);
     bool written = is_written(q);
-    if (written && (q->works >= STEADY || q->hot->changes[q->works])) {
+    if (written && (q->works >= STEADY || q->hot->fresh[q->works] >= CHANGES)) {
         q->works++;
         written = false;
     }

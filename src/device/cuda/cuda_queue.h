@@ -50,16 +50,21 @@ void cuda_command_arguments(const struct cuda_command *c, const char *data, void
 
 // cuda_graph.c ------------------------------------------------------------------------------------------------------
 
-// One list of a program, as a graph once it came twice with the same functions in it.
+enum { CUDA_VARIANTS = 4 };
+
+// A list that a program asks for at one place, as a graph once it came twice: with the same functions in it, and the same work of
+// libraries. Memory goes round, so that there are a few of them.
 struct cuda_graph_of {
-    cuda_graph_exec exec;
-    cuda_graph_node *node; // of each command
-    struct cuda_list *list; // what it does; without exec, what came last
-    int made;              // so often
+    struct variant {
+        cuda_graph_exec exec;
+        cuda_graph_node *node;  // of each command
+        struct cuda_list *list; // what it does; without exec, what came
+    } variant[CUDA_VARIANTS];
+    int turn, made; // the variant to be given up next; so often were graphs made
 };
-// Gives l to the driver; false: not as a graph, and nothing was given. *changed: the number among those of the list of a library's
-// work that was not as before, else -1.
-bool cuda_graph_run(struct cuda_graph_of *g, const struct cuda_list *l, cuda_stream s, cuda_stream spare, int *changed);
+// Gives l to the driver; false: not as a graph, and nothing was given. *fresh: the number, among those of the list, of a library's
+// work that was never seen here, else -1.
+bool cuda_graph_run(struct cuda_graph_of *g, const struct cuda_list *l, cuda_stream s, cuda_stream spare, int *fresh);
 void cuda_graph_free(struct cuda_graph_of *g);
 
 #endif
