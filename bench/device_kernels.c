@@ -47,6 +47,26 @@ static zl_array run_rms_norm(void) {
     return zl_fast_rms_norm(a, weight, 1e-5);
 }
 
+static zl_array run_cumsum(void) {
+    return zl_cumsum(a, -1, false, true, ZL_DTYPE_COUNT);
+}
+
+static zl_array run_cumsum_down(void) {
+    return zl_cumsum(a, 0, false, true, ZL_DTYPE_COUNT);
+}
+
+static zl_array run_cumsum_flat(void) {
+    return zl_cumsum_flat(a, false, true, ZL_DTYPE_COUNT);
+}
+
+static zl_array run_argmax(void) {
+    return zl_argmax_axis(a, 1, false);
+}
+
+static zl_array run_sort(void) {
+    return zl_sort(a, -1);
+}
+
 // bar: TB/s of float32 and of bfloat16; 0: there is none. arrays: of a's size that have to move.
 static const struct work {
     const char *name;
@@ -67,6 +87,11 @@ static const struct work {
     {"layer_norm", run_layer_norm, 4096, 2, {3.8, 3.4}},
     {"layer_norm", run_layer_norm, 16384, 2, {3.8, 3.4}},
     {"rms_norm", run_rms_norm, 4096, 2, {3.8, 3.4}},
+    {"cumsum", run_cumsum, 16384, 2, {3.0, 0}},
+    {"cumsum down", run_cumsum_down, 16384, 2, {0, 0}},
+    {"cumsum of all", run_cumsum_flat, 16384, 2, {0, 0}},
+    {"argmax of rows", run_argmax, 16384, 1, {0, 0}},
+    {"sort", run_sort, 1024, 2, {0, 0}},
 };
 
 static void give_up(void) {

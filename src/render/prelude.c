@@ -30,8 +30,9 @@
     "    return (f16)(sign | (bits + 0xfff + (bits >> 13 & 1) - 0x38000000) >> 13);\n" \
     "}\n"
 
-// Shorter than that of f32, and the same after rounding for each of the 65536 operands: 2^f by a polynomial, scaled in two factors.
-#define HALF_EXP \
+// Shorter than those of f32, and the same after rounding for each of the 65536 operands: 2^f by a polynomial, scaled in two
+// factors; the fourth root of erfc by another.
+#define HALF_MATH \
     "FN bf16 zl_exp_bf16(bf16 a) {\n" \
     "    f32 x = zl_min_f32(zl_max_f32(zl_f32_of_bf16(a), -93.5f), 89.0f);\n" \
     "    f32 t = zl_fma_f32(x, 1.44269502f, 12583166.0f), f = zl_fma_f32(x, 1.44269502f, 12583166.0f - t);\n" \
@@ -40,6 +41,15 @@
     "    p = zl_fma_f32(f, zl_fma_f32(f, p, 0.693146944f), 1.00000012f);\n" \
     "    i32 all = (i32)zl_f32_bits(t), half_of_it = all >> 1;\n" \
     "    return zl_bf16_of_f32(p * zl_f32_from((u32)half_of_it << 23) * zl_f32_from((u32)(all - half_of_it) << 23));\n" \
+    "}\n" \
+    "FN bf16 zl_erf_bf16(bf16 x) {\n" \
+    "    f32 a = zl_min_f32(zl_f32_of_bf16((bf16)(x & 0x7fff)), 2.375f);\n" \
+    "    f32 p = zl_fma_f32(a, -0.00130084367f, 0.00664001191f);\n" \
+    "    p = zl_fma_f32(a, zl_fma_f32(a, p, 0.00769492937f), -0.0767473057f);\n" \
+    "    p = zl_fma_f32(a, zl_fma_f32(a, p, -0.0611359291f), 0.477395743f);\n" \
+    "    f32 d = zl_fma_f32(zl_fma_f32(a, p, 0.128379107f), a, a);\n" \
+    "    d = zl_fma_f32(d * -0.125f, d, d);\n" \
+    "    return (bf16)(zl_bf16_of_f32(zl_fma_f32(d * -0.25f, d, d)) | (x & 0x8000));\n" \
     "}\n"
 
 #define EXTREMES \
@@ -180,7 +190,7 @@ const char prelude_cuda[] =
     "typedef signed char i8;\ntypedef short i16;\ntypedef int i32;\ntypedef long long i64;\n"
     "typedef unsigned char u8;\ntypedef unsigned short u16;\ntypedef unsigned u32;\ntypedef unsigned long long u64;\n"
     FLOATS DOUBLE HELPERS_32("__fsqrt_rn", "f") CUDA_FLOATS CUDA_EXP2
-    CUDA_HALF("bf16", "0x3f80", "0xbf80") CUDA_HALF("f16", "0x3c00", "0xbc00") HALF_EXP HELPERS_64("__dsqrt_rn");
+    CUDA_HALF("bf16", "0x3f80", "0xbf80") CUDA_HALF("f16", "0x3c00", "0xbc00") HALF_MATH HELPERS_64("__dsqrt_rn");
 
 // Compiled with -cl-fp32-correctly-rounded-divide-sqrt. Not every device has double.
 const char prelude_opencl[] =
@@ -188,7 +198,7 @@ const char prelude_opencl[] =
     "#define FN static inline\n"
     "typedef char i8;\ntypedef short i16;\ntypedef int i32;\ntypedef long i64;\n"
     "typedef uchar u8;\ntypedef ushort u16;\ntypedef uint u32;\ntypedef ulong u64;\n" FLOATS
-    HELPERS_32("sqrt", "") EXTREMES HALVES HALF_EXP
+    HELPERS_32("sqrt", "") EXTREMES HALVES HALF_MATH
     "FN f32 zl_exp2_f32(f32 x) { return exp2(x); }\n"
     "#if defined(cl_khr_fp64) || defined(__opencl_c_fp64)\n" DOUBLE HELPERS_64("sqrt") "#endif\n";
 // Groups of threads ----------------------------------------------------------------------------------------------

@@ -146,15 +146,21 @@ enum tile_op kernel_combines(const struct call *c); // what a reduction joins tw
 typedef bool kernel_question(const struct call *c);
 typedef bool kernel_function(const struct kernel_place *p, const struct call *c);
 kernel_question kernel_can_reduce, kernel_can_argreduce, kernel_can_scan, kernel_can_sort, kernel_can_search,
-    kernel_can_matmul, kernel_can_take;
+    kernel_can_matmul, kernel_can_take, kernel_can_gather, kernel_can_scatter, kernel_can_put_along;
 kernel_function kernel_reduce, kernel_argreduce, kernel_scan, kernel_sort, kernel_argsort,
     kernel_partition, kernel_search, kernel_matmul, kernel_concatenate, kernel_pad, kernel_slice_update, kernel_take,
-    kernel_take_along, kernel_arange, kernel_arange_int, kernel_random_bits, kernel_attention;
+    kernel_take_along, kernel_put_along, kernel_gather, kernel_scatter, kernel_arange, kernel_arange_int,
+    kernel_random_bits, kernel_attention;
 const char *kernel_item_type(size_t bytes); // of elements that are only moved
 bool kernel_copy_out(const struct kernel_place *p, zl_array x, void *to); // row-major, to memory of the place
 // Elements of a dtype from one memory of the place to another, both by strides.
 bool kernel_move(const struct kernel_place *p, zl_dtype dtype, int ndim, const int64_t *dim, void *to,
                  const int64_t *to_stride, void *from, const int64_t *from_stride);
+
+// kernels_move.c: the output is what the first input is, of which it may have the memory.
+bool kernel_copy_input(const struct kernel_place *p, const struct call *c);
+// kernels_sort.c: the numbers of n places (int64) in their order, equal ones as they come, as uint32.
+bool kernel_order_places(const struct kernel_place *p, void *order, void *places, int64_t n);
 
 // kernels_keys.c: ITEM, bits of an element, and key_of(item), of so many bytes. zeros_are_one: those of 0 and -0 are the same.
 void kernel_write_key(struct text *out, zl_dtype dtype, bool zeros_are_one);

@@ -11,6 +11,7 @@ struct building {
     const struct line_recipe *r;
     expr input[KERNEL_OPERANDS], reduction[LINE_REDUCTIONS], inverse[KERNEL_CALLS], value[KERNEL_CALLS];
     bool has_exp2;
+    bool is_rough; // all results are rounded to 16 bits
 };
 
 static expr number(double value) {
@@ -21,9 +22,11 @@ static expr fma_of(expr a, expr b, expr c) {
     return tile_ternary(TILE_FMA, a, b, c);
 }
 
-// 2^t (1 + s ln2) with t + s = x / ln2, within 2 ulp; below 2^-126 it may be 0.
-static expr short_exp(expr x) {
+// 2^t (1 + s ln2) with t + s = x / ln2, within 2 ulp; below 2^-126 it may be 0. Without s it has 17 bits.
+static expr short_exp(expr x, bool is_rough) {
     const double log2_e = 1.44269502, rest = 1.92596299e-08;
+    if (is_rough)
+        return tile_unary(TILE_EXP2, tile_binary(TILE_MUL, x, number(log2_e)));
     x = tile_binary(TILE_MIN, tile_binary(TILE_MAX, x, number(-110)), number(100));
     expr t = tile_binary(TILE_MUL, x, number(log2_e));
     expr s = fma_of(x, number(rest), fma_of(x, number(log2_e), tile_unary(TILE_NEG, t)));
@@ -45,11 +48,14 @@ static expr inverse_of(expr b) {
 
 // a/b from 1/b, with what is left over added: rounded as the quotient is, nearly always. Of what is not finite the first guess
 // is right, and the rest is not a number.
-static expr short_quotient(expr a, expr b, expr inverse) {
+static expr short_quotient(expr a, expr b, expr inverse, bool is_rough) {
     expr scale = scale_of(b);
     a = tile_binary(TILE_MUL, a, scale);
     b = tile_binary(TILE_MUL, b, scale);
-    expr q = tile_binary(TILE_MUL, a, inverse), left = fma_of(tile_unary(TILE_NEG, q), b, a);
+    expr q = tile_binary(TILE_MUL, a, inverse);
+    if (is_rough)
+        return q;
+    expr left = fma_of(tile_unary(TILE_NEG, q), b, a);
     return tile_ternary(TILE_SELECT, tile_binary(TILE_EQ, left, left), fma_of(left, inverse, q), q);
 }
 
@@ -61,9 +67,9 @@ static expr compute(struct building *b, int row) {
     for (int k = 0; k < word[4]; k++)
         arg[k] = value_of(b, word[5 + k]);
     if (word[1] == TILE_EXP && b->has_exp2 && word[2] == ZL_FLOAT32)
-        return short_exp(arg[0]);
+        return short_exp(arg[0], b->is_rough);
     if (line_divides(b->r, row) && b->inverse[word[6]])
-        return short_quotient(arg[0], arg[1], b->inverse[word[6]]);
+        return short_quotient(arg[0], arg[1], b->inverse[word[6]], b->is_rough);
     return group_apply((enum tile_op)word[1], (zl_dtype)word[2], word[4], arg);
 }
 
@@ -79,6 +85,13 @@ static expr value_of(struct building *b, int reference) {
 
 static zl_dtype row_dtype(const struct line_recipe *r, int row) {
     return (zl_dtype)line_row(r, row)[2];
+}
+
+static bool is_rough(const struct line_recipe *r) {
+    for (int k = 0; k < r->outputs; k++)
+        if (!tile_type_is_half(tile_type_of(row_dtype(r, r->output[k] >> 1))))
+            return false;
+    return true;
 }
 
 // In the order in which texts list them.
@@ -100,7 +113,9 @@ static void take_parameters(struct building *b, const struct line_function *f, e
 
 struct tile_kernel *line_build(const struct line_recipe *r, const struct line_function *f, bool inverts,
                                const char *dialect) {
-    struct building b = {.r = r, .has_exp2 = target_spells_op(render_target(dialect), TILE_EXP2, f32)};
+    struct building b = {.r = r,
+                         .has_exp2 = target_spells_op(render_target(dialect), TILE_EXP2, f32),
+                         .is_rough = is_rough(r)};
     expr result[KERNEL_CALLS];
     tile_begin("lines");
     expr n = tile_name_value(tile_symbol("n", 0, INT64_MAX, 1), TILE_SYMBOL);

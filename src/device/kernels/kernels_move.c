@@ -183,14 +183,20 @@ bool kernel_pad(const struct kernel_place *p, const struct call *c) {
     return !x->size || move(p, y, x->ndim, x->dim, to, side_of(p, x, &room));
 }
 
-// Unless the result took over the input's memory, the rest is copied first.
+bool kernel_copy_input(const struct kernel_place *p, const struct call *c) {
+    zl_array x = c->in[0], y = call_first(c);
+    union scalar room;
+    return x->storage == y->storage ||
+           move(p, y, y->ndim, y->dim, side_of(p, y, NULL), side_of(p, x, &room));
+}
+
 bool kernel_slice_update(const struct kernel_place *p, const struct call *c) {
-    zl_array x = c->in[0], y = call_first(c), update = c->in[1];
+    zl_array y = call_first(c), update = c->in[1];
     const int64_t *start = call_args(c) + 1, *stop = start + y->ndim, *step = stop + y->ndim;
     union scalar room;
     OP_ROOM(int64_t, stride, y->ndim);
     struct side to = side_of(p, y, NULL);
-    if (!stride || (x->storage != y->storage && !move(p, y, y->ndim, y->dim, to, side_of(p, x, &room))))
+    if (!stride || !kernel_copy_input(p, c))
         return false;
     for (int i = 0; i < y->ndim; i++) {
         struct slice_run run = op_slice_run(y->dim[i], start[i], stop[i], step[i]);

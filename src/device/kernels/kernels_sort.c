@@ -154,6 +154,10 @@ static bool run(struct sorting *s) {
     const struct device *d = s->place->target->device;
     size_t item = kernel_key_bytes((zl_dtype)s->r.dtype) == 4 ? 8 : 16, bytes = (size_t)(s->lines * s->n) * item;
     size_t capacity[2] = {0};
+    for (s->r.tile = TILE_LEAST; s->r.tile < TILE_MOST && s->r.tile < s->n;)
+        s->r.tile *= 2;
+    s->run = s->r.tile;
+    s->r.wide = s->lines * s->n > INT32_MAX / 4;
     s->r.last = s->n <= s->r.tile;
     if (s->r.last)
         return launch(s, s->to, s->to);
@@ -175,7 +179,7 @@ bool kernel_can_sort(const struct call *c) {
 static bool sort(const struct kernel_place *p, const struct call *c, bool positions, int64_t first) {
     zl_array x = c->in[0], y = call_first(c);
     struct sorting s = {.place = p,
-                        .r = {.dtype = x->dtype, .positions = positions, .tile = TILE_LEAST, .name = "sort"},
+                        .r = {.dtype = x->dtype, .positions = positions, .name = "sort"},
                         .n = x->dim[x->ndim - 1],
                         .first = first,
                         .count = y->dim[y->ndim - 1],
@@ -183,11 +187,18 @@ static bool sort(const struct kernel_place *p, const struct call *c, bool positi
                         .to = kernel_reach(p, y),
                         .from = kernel_reach(p, x)};
     s.lines = x->size / s.n;
-    while (s.r.tile < TILE_MOST && s.r.tile < s.n)
-        s.r.tile *= 2;
-    s.run = s.r.tile;
-    s.r.wide = x->size > INT32_MAX / 4;
     return s.to && s.from && run(&s);
+}
+
+bool kernel_order_places(const struct kernel_place *p, void *order, void *places, int64_t n) {
+    struct sorting s = {.place = p,
+                        .r = {.dtype = ZL_INT64, .positions = true, .name = "sort"},
+                        .lines = 1,
+                        .n = n,
+                        .count = n,
+                        .to = order,
+                        .from = places};
+    return run(&s);
 }
 
 bool kernel_sort(const struct kernel_place *p, const struct call *c) {

@@ -12,10 +12,10 @@ static const struct words {
 } words[] = {
     {"cuda",
      "#define KERNEL extern \"C\" __global__ void\n"
-     "#define KERNEL_OF(threads) extern \"C\" __global__ void __launch_bounds__(threads)\n"
+     "#define KERNEL_OF(threads) extern \"C\" __global__ void __launch_bounds__(threads, 1024 / threads)\n"
      "#define GLOBAL\n"
      "#define LOCAL __shared__\n"
-     "#define AXES const __grid_constant__ struct zl_axes\n"
+     "#define AXES_OF(type) const __grid_constant__ struct type\n#define AXES AXES_OF(zl_axes)\n"
      "#define BARRIER __syncthreads()\n"
      "#define GROUP ((idx)blockIdx.x)\n"
      "#define THREAD ((i32)threadIdx.x)\n"
@@ -36,7 +36,7 @@ static const struct words {
      "#define KERNEL_OF(threads) __kernel __attribute__((reqd_work_group_size(threads, 1, 1))) void\n"
      "#define GLOBAL __global\n"
      "#define LOCAL __local\n"
-     "#define AXES struct zl_axes\n"
+     "#define AXES_OF(type) struct type\n#define AXES AXES_OF(zl_axes)\n"
      "#define BARRIER barrier(CLK_LOCAL_MEM_FENCE)\n"
      "#define GROUP ((idx)get_group_id(0))\n"
      "#define THREAD ((i32)get_local_id(0))\n"

@@ -1,0 +1,59 @@
+// test_kernels_index.c - elements and slices that indices choose, on every device that runs kernels, against the CPU.
+
+#include "on_devices.h"
+
+// From `least` on, `count` different ones.
+static zl_array indices(zl_shape shape, int least, int count, uint64_t seed) {
+    zl_array x = zl_multiply(zl_add(values(shape, ZL_FLOAT32, seed), zl_scalar(2)), zl_scalar(count / 6.0));
+    return zl_astype(zl_floor(zl_add(x, zl_scalar(least))), ZL_INT32);
+}
+
+// Rows of a matrix, with some that are chosen again and again, and some that are not there.
+static zl_array scattered(void *data) {
+    zl_dtype dtype = *(zl_dtype *)data;
+    zl_array at = indices(ZL_SHAPE(50), -3, 40, 3);
+    return zl_scatter_add(values(ZL_SHAPE(33, 7), dtype, 1), (zl_array[]){at}, 1,
+                          zl_round(values(ZL_SHAPE(50, 1, 7), dtype, 2), 0), ZL_AXES(0));
+}
+
+static zl_array scattered_last(void *data) {
+    (void)data;
+    zl_array i = indices(ZL_SHAPE(20, 60), 0, 9, 3), j = zl_matrix_transpose(indices(ZL_SHAPE(60, 20), 0, 11, 4));
+    return zl_scatter(values(ZL_SHAPE(9, 3, 11), ZL_FLOAT32, 1), (zl_array[]){i, j}, 2,
+                      values(ZL_SHAPE(20, 60, 1, 3, 1), ZL_FLOAT32, 2), ZL_AXES(0, 2));
+}
+
+static zl_array scattered_over(void *data) {
+    (void)data;
+    return zl_scatter_max(values(ZL_SHAPE(20, 5), ZL_INT32, 1), (zl_array[]){indices(ZL_SHAPE(6), 0, 20, 3)}, 1,
+                          values(ZL_SHAPE(6, 4, 2), ZL_INT32, 2), ZL_AXES(0));
+}
+
+static zl_array gathered(void *data) {
+    zl_dtype dtype = *(zl_dtype *)data;
+    zl_array i = indices(ZL_SHAPE(4, 30), -2, 12, 3), j = indices(ZL_SHAPE(4, 30), 0, 20, 4);
+    return zl_gather(zl_transpose(values(ZL_SHAPE(20, 6, 10), dtype, 1), ZL_AXES(2, 1, 0)), (zl_array[]){i, j}, 2,
+                     ZL_AXES(0, 2), ZL_SHAPE(1, 3, 2));
+}
+
+static zl_array put_along(void *data) {
+    zl_array at = indices(ZL_SHAPE(12, 30), 0, 20, 3);
+    (void)data;
+    return zl_put_along_axis(values(ZL_SHAPE(12, 20), ZL_FLOAT32, 1), at, values(ZL_SHAPE(12, 30), ZL_FLOAT32, 2), 1);
+}
+
+static void check_indices(void) {
+    int64_t fallbacks = zl_counter("fallbacks");
+    agree("scatter_add", scattered, &(zl_dtype){ZL_FLOAT32}, 0);
+    agree("scatter_add", scattered, &(zl_dtype){ZL_BFLOAT16}, 0);
+    agree("scatter", scattered_last, NULL, 0);
+    agree("scatter_max", scattered_over, NULL, 0);
+    agree("gather", gathered, &(zl_dtype){ZL_INT8}, 0);
+    agree("gather", gathered, &(zl_dtype){ZL_FLOAT32}, 0);
+    agree("put_along_axis", put_along, NULL, 0);
+    CHECK_EQ_INT(zl_counter("fallbacks"), fallbacks);
+}
+
+TEST(indices_on_devices) {
+    on_devices(check_indices);
+}
