@@ -1,8 +1,8 @@
 // cuda_fft.c - Fourier transforms by cuFFT.
 //
-// An axis that is not the last is walked by strides, one transform of the axes behind it after the other. cuFFT does not
-// scale, and may write over what it makes real numbers of: that it gets as a copy, of which the elements that are real by
-// definition are made so.
+// Lines lie behind each other, or are brought there and back, so that a line's result does not depend on its neighbours. cuFFT
+// does not scale, and may write over what it makes real numbers of: that it gets as a copy, of which the elements that are real
+// by definition are made so.
 
 #include "device/cuda/cuda.h"
 #include "device/cuda/cuda_library.h"
@@ -40,7 +40,7 @@ static struct {
 enum { PLANS_MOST = 256 };
 
 struct key {
-    int64_t n, inner, batch;
+    int64_t n, batch;
     int32_t type, unit;
 };
 
@@ -89,16 +89,14 @@ static int64_t out_size(const struct key *k) {
 }
 
 static bool make_plan(const struct key *k, struct plan *plan, cuda_stream s) {
-    long long n = k->n, in_room = in_size(k), out_room = out_size(k), step = k->inner;
-    bool is_last = k->inner == 1;
+    long long n = k->n, in_room = in_size(k), out_room = out_size(k);
     int failed = api.cufftCreate(&plan->handle);
     if (failed)
         return error_false(ZL_ERROR_DEVICE, "fft: cufftCreate failed with code %d", failed);
     failed = api.cufftSetAutoAllocation(plan->handle, 0);
     if (!failed)
-        failed =
-            api.cufftMakePlanMany64(plan->handle, 1, &n, &in_room, step, is_last ? in_room : 1, &out_room,
-                                    step, is_last ? out_room : 1, k->type, k->batch, &plan->work);
+        failed = api.cufftMakePlanMany64(plan->handle, 1, &n, &in_room, 1, in_room, &out_room, 1, out_room,
+                                         k->type, k->batch, &plan->work);
     if (!failed)
         failed = api.cufftSetStream(plan->handle, s);
     if (!failed)
@@ -138,14 +136,13 @@ static const char scale_text[] = "KERNEL zl_kernel(GLOBAL f32 *y, f32 factor, id
                                  "    if (i < n)\n"
                                  "        y[i] *= factor;\n"
                                  "}\n";
-static const char real_text[] = "KERNEL zl_kernel(GLOBAL f32 *x, idx each, idx inner, idx middle, idx n) {\n"
+static const char real_text[] = "KERNEL zl_kernel(GLOBAL f32 *x, idx each, idx middle, idx n) {\n"
                                 "    idx i = GROUP * THREADS + THREAD;\n"
                                 "    if (i >= n)\n"
                                 "        return;\n"
-                                "    idx line = i / inner * each * inner + i % inner;\n"
-                                "    x[2 * line + 1] = 0;\n"
+                                "    x[2 * i * each + 1] = 0;\n"
                                 "    if (middle)\n"
-                                "        x[2 * (line + middle * inner) + 1] = 0;\n"
+                                "        x[2 * (i * each + middle) + 1] = 0;\n"
                                 "}\n";
 
 static bool write_scale(struct text *out, const void *data) {
@@ -171,17 +168,15 @@ static bool scale_all(const struct kernel_place *p, void *y, int64_t count, doub
     return kernel && kernel_launch(p, kernel, (count + KERNEL_THREADS - 1) / KERNEL_THREADS, &k);
 }
 
-static bool make_real(const struct kernel_place *p, void *x, const struct key *key, int64_t outer) {
+static bool make_real(const struct kernel_place *p, void *x, const struct key *key) {
     struct kernel_call k;
     kernel_begin_call(&k);
-    int64_t lines = outer * key->inner;
     void *kernel = kernel_find(p, "cuda_fft real", 13, write_real, p->target->dialect);
     kernel_add_memory(&k, x);
     kernel_add_int(&k, in_size(key), true);
-    kernel_add_int(&k, key->inner, true);
     kernel_add_int(&k, key->n % 2 ? 0 : key->n / 2, true);
-    kernel_add_int(&k, lines, true);
-    return kernel && kernel_launch(p, kernel, (lines + KERNEL_THREADS - 1) / KERNEL_THREADS, &k);
+    kernel_add_int(&k, key->batch, true);
+    return kernel && kernel_launch(p, kernel, (key->batch + KERNEL_THREADS - 1) / KERNEL_THREADS, &k);
 }
 
 // Transforms --------------------------------------------------------------------------------------------------------
@@ -194,30 +189,53 @@ static int execute(int plan, enum fft which, void *from, void *to) {
     }
 }
 
-// One after the other of so many pieces.
-static bool execute_all(const struct kernel_place *p, const struct key *k, enum fft which, int64_t pieces,
-                        char *from, char *to) {
+static bool execute_all(const struct kernel_place *p, const struct key *k, enum fft which, void *from,
+                        void *to) {
     struct cuda_device *d = cuda_device(p->unit);
     struct plan *plan = d ? find_plan(k, d->stream) : NULL;
     struct cuda_scratch work = {0};
-    if (!plan || (plan->work && !cuda_scratch_open(p, &work, plan->work)))
+    if (!plan || !cuda_scratch_open(p, &work, plan->work))
         return false;
-    int64_t in_bytes = in_size(k) * k->inner * (which == FFT_REAL ? 4 : 8);
-    int64_t out_bytes = out_size(k) * k->inner * (which == FFT_HERMITIAN ? 4 : 8);
-    int failed = api.cufftSetWorkArea(plan->handle, work.memory);
-    for (int64_t i = 0; !failed && i < pieces; i++)
-        failed = execute(plan->handle, which, from + i * in_bytes, to + i * out_bytes);
-    counter_add(COUNTER_LAUNCHES, pieces);
+    int failed = plan->work ? api.cufftSetWorkArea(plan->handle, work.memory) : 0;
+    if (!failed)
+        failed = execute(plan->handle, which, from, to);
+    counter_add(COUNTER_LAUNCHES, 1);
     cuda_scratch_close(p, &work);
     return !failed || error_false(ZL_ERROR_DEVICE, "fft: cuFFT failed with code %d", failed);
 }
 
-// Where the input may be read from: as it lies if nothing writes over it.
-static char *bring(const struct kernel_place *p, zl_array x, bool is_written, struct cuda_scratch *copy) {
-    if (!is_written)
-        return cuda_row_major(p, x, copy);
-    char *to = cuda_scratch_open(p, copy, (size_t)x->size * array_item(x));
-    return to && kernel_copy_out(p, x, to) ? to : NULL;
+// An array as lines along an axis: (outer, inner, line), of which the memory is (outer, line, inner).
+struct lines {
+    int64_t dim[3], stride[3], dense[3];
+};
+
+static struct lines lines_of(zl_array like, int axis) {
+    int64_t inner = 1, line = like->dim[axis];
+    for (int i = axis + 1; i < like->ndim; i++)
+        inner *= like->dim[i];
+    return (struct lines){
+        {like->size / line / inner, inner, line}, {line * inner, 1, inner}, {line * inner, line, 1}};
+}
+
+// Lines of x behind each other, in memory that may be written if it is going to be. NULL and an error.
+static void *bring(const struct kernel_place *p, zl_array x, int axis, bool is_written,
+                   struct cuda_scratch *rows, struct cuda_scratch *copy) {
+    void *from = cuda_row_major(p, x, rows);
+    struct lines l = lines_of(x, axis);
+    if (!from || (l.dim[1] == 1 && (!is_written || rows->memory)))
+        return from;
+    void *to = cuda_scratch_open(p, copy, (size_t)x->size * array_item(x));
+    return to && kernel_move(p, (zl_dtype)x->dtype, 3, l.dim, to, l.dense, from, l.stride) ? to : NULL;
+}
+
+static bool transform(const struct kernel_place *p, const struct key *k, enum fft which, double scale,
+                      void *from, void *to, int64_t floats) {
+    if (which == FFT_HERMITIAN && !make_real(p, from, k))
+        return false;
+    lock_take(&lock);
+    bool done = execute_all(p, k, which, from, to);
+    lock_give(&lock);
+    return done && (scale == 1 || scale_all(p, to, floats, scale));
 }
 
 enum kernel_taken cuda_fft(const struct kernel_place *p, const struct call *c) {
@@ -229,22 +247,17 @@ enum kernel_taken cuda_fft(const struct kernel_place *p, const struct call *c) {
     zl_array x = c->in[0], y = call_first(c);
     enum fft which = (enum fft)arg[0];
     int axis = (int)arg[1];
-    double scale = op_arg_double(arg[3]);
-    struct key k = {.n = arg[2], .inner = 1, .type = types[which], .unit = p->unit};
-    for (int i = axis + 1; i < x->ndim; i++)
-        k.inner *= x->dim[i];
-    int64_t outer = x->size / x->dim[axis] / k.inner, pieces = k.inner == 1 ? 1 : outer;
-    k.batch = k.inner == 1 ? outer : k.inner;
-    struct cuda_scratch copy = {0};
-    char *from = bring(p, x, which == FFT_HERMITIAN, &copy), *to = kernel_reach(p, y);
-    bool done = from && to && (which != FFT_HERMITIAN || make_real(p, from, &k, outer));
-    if (done) {
-        lock_take(&lock);
-        done = execute_all(p, &k, which, pieces, from, to);
-        lock_give(&lock);
-    }
-    int64_t floats = y->size * (which == FFT_HERMITIAN ? 1 : 2);
-    done = done && (scale == 1 || scale_all(p, to, floats, scale));
+    struct lines l = lines_of(y, axis);
+    struct key k = {.n = arg[2], .batch = l.dim[0] * l.dim[1], .type = types[which], .unit = p->unit};
+    struct cuda_scratch rows = {0}, copy = {0}, result = {0};
+    void *from = bring(p, x, axis, which == FFT_HERMITIAN, &rows, &copy), *to = kernel_reach(p, y);
+    void *made = l.dim[1] == 1 ? to : cuda_scratch_open(p, &result, (size_t)y->size * array_item(y));
+    bool done = from && to && made &&
+                transform(p, &k, which, op_arg_double(arg[3]), from, made,
+                          y->size * (which == FFT_HERMITIAN ? 1 : 2)) &&
+                (made == to || kernel_move(p, (zl_dtype)y->dtype, 3, l.dim, to, l.stride, made, l.dense));
+    cuda_scratch_close(p, &rows);
     cuda_scratch_close(p, &copy);
+    cuda_scratch_close(p, &result);
     return done ? KERNEL_DONE : KERNEL_FAILED;
 }

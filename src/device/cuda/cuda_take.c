@@ -4,6 +4,7 @@
 #include "device/cuda/cuda_library.h"
 #include "op/ops.h"
 
+#include <pthread.h>
 #include <string.h>
 
 // The ops -----------------------------------------------------------------------------------------------------------
@@ -25,11 +26,19 @@ static const struct {
     {&op_eigh, cuda_factor_can, cuda_eigh},
 };
 
+static bool may_use;
+
+static void read_setting(void) {
+    may_use = setting_flag(SETTING_CUDA_LIBRARIES);
+}
+
 // The row of a call; -1: no library runs it.
 static int row_of(const struct call *c) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, read_setting);
     for (int i = 0; i < (int)COUNT(rows); i++)
         if (rows[i].op == c->op)
-            return setting_flag(SETTING_CUDA_LIBRARIES) && rows[i].can(c) ? i : -1;
+            return may_use && rows[i].can(c) ? i : -1;
     return -1;
 }
 

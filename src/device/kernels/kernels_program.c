@@ -30,6 +30,7 @@ static const struct {
     {&op_matmul, kernel_can_matmul, kernel_matmul},
     {&op_matmul_int8, kernel_can_matmul, kernel_matmul},
     {&op_attention, NULL, kernel_attention},
+    {&op_conv, kernel_can_conv, kernel_conv},
     {&op_concatenate, NULL, kernel_concatenate},
     {&op_pad, NULL, kernel_pad},
     {&op_slice_update, NULL, kernel_slice_update, 1},
