@@ -315,3 +315,41 @@ TEST(factors_that_do_not_exist_by_libraries) {
     CHECK_HAS(test_last_error(), "singular");
     zl_scope_end(scope);
 }
+
+// Convolutions -----------------------------------------------------------------------------------------------------
+
+struct convolution {
+    zl_dtype dtype;
+    int axes, groups, which; // which: 0 the result, 1 and 2 gradients of the input and of the kernel
+    int64_t stride, padding, dilation;
+};
+
+static zl_array convolve(const void *data) {
+    const struct convolution *v = data;
+    int64_t x[] = {2, 12, 11, 9, 8}, w[] = {16, 3, 2, 3, 8 / v->groups};
+    x[v->axes + 1] = 8;
+    w[v->axes + 1] = 8 / v->groups;
+    zl_array in[] = {numbers((zl_shape){x, v->axes + 2}, v->dtype, 8),
+                     numbers((zl_shape){w, v->axes + 2}, v->dtype, 9)};
+    zl_array y = zl_conv_general(in[0], in[1], ZL_SHAPE(v->stride), ZL_SHAPE(v->padding),
+                                 ZL_SHAPE(v->dilation), ZL_NO_SHAPE, v->groups, false),
+             grad[2];
+    if (!v->which)
+        return y;
+    return zl_grad(zl_sum(zl_square(y)), 2, in, grad) ? grad[v->which - 1] : NULL;
+}
+
+TEST(convolutions_by_libraries) {
+    static const zl_dtype dtypes[] = {ZL_FLOAT32, ZL_BFLOAT16, ZL_FLOAT16};
+    if (skips())
+        return;
+    for (int i = 0; i < (test_quick() ? 36 : 216); i++)
+        ZL_SCOPE {
+            struct convolution v = {dtypes[i % 3], 1 + i / 3 % 3, i / 27 % 2 ? 2 : 1, i / 9 % 3,
+                                    1 + i / 9 % 2, i / 18 % 3,    1 + i / 54 % 2};
+            agree("a convolution", convolve, &v,
+                  v.dtype == ZL_FLOAT32   ? 5e-6
+                  : v.dtype == ZL_FLOAT16 ? 4e-3
+                                          : 3e-2);
+        }
+}

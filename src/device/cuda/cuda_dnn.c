@@ -10,6 +10,7 @@ typedef struct dnn_ *dnn;
 enum { // kinds of descriptors
     POINTWISE = 0,
     CONVOLUTION = 1,
+    ENGINE = 2,
     CONFIGURATION = 3,
     HEURISTICS = 4,
     PLAN = 5,
@@ -32,6 +33,7 @@ enum { // types of attributes
     A_BOOL = 2,
     A_INT = 3,
     A_FLOAT = 4,
+    A_DOUBLE = 5,
     A_POINTER = 6,
     A_CONV_MODE = 7,
     A_HEURISTICS_MODE = 8,
@@ -263,8 +265,9 @@ void dnn_convolve(struct dnn_graph *g, enum dnn_conv_kind kind, const struct dnn
     static const int kinds[] = {OPERATION_CONV_FORWARD, OPERATION_CONV_INPUT, OPERATION_CONV_KERNEL};
     const int *name = names[kind];
     dnn_object what = describe_convolution(g, v, g->tensor[x].type), o = create(g, kinds[kind]);
-    set(g, o, name[ALPHA], A_FLOAT, 1, &(float){1});
-    set(g, o, name[BETA], A_FLOAT, 1, &(float){0});
+    bool wide = g->tensor[x].type == DNN_FLOAT64;
+    set(g, o, name[ALPHA], wide ? A_DOUBLE : A_FLOAT, 1, wide ? (const void *)&(double){1} : &(float){1});
+    set(g, o, name[BETA], wide ? A_DOUBLE : A_FLOAT, 1, wide ? (const void *)&(double){0} : &(float){0});
     set(g, o, name[WHAT], A_OBJECT, 1, &what);
     set_tensor(g, o, name[W], w);
     set_tensor(g, o, name[X], x);
@@ -283,20 +286,20 @@ static dnn_object describe_graph(struct dnn_graph *g, dnn handle) {
     return o;
 }
 
-// Whether an engine rounds factors to fewer bits before it multiplies.
-static bool rounds_first(dnn_object configuration) {
-    enum { ENGINE = 300, ENGINE_NOTES = 1303, TENSOR_CORE = 0, ROUNDS_INPUTS = 1 };
+// Whether an engine loses digits that plain multiplications and additions keep.
+static bool loses_digits(dnn_object configuration) {
+    enum { ENGINE_OF = 300, ENGINE_NOTES = 1303, DIFFERS_BY_RUNS = 4, KEEPS_NAN = 9 };
     dnn_object engine = NULL;
     int64_t count = 0;
     int note[NOTES];
-    if (api.cudnnBackendCreateDescriptor(2, &engine))
+    if (api.cudnnBackendCreateDescriptor(ENGINE, &engine))
         return true;
-    bool rounds = api.cudnnBackendGetAttribute(configuration, ENGINE, A_OBJECT, 1, &count, &engine) ||
-                  api.cudnnBackendGetAttribute(engine, ENGINE_NOTES, A_NOTE, NOTES, &count, note);
-    for (int64_t i = 0; !rounds && i < count && i < NOTES; i++)
-        rounds = note[i] == ROUNDS_INPUTS || note[i] == TENSOR_CORE;
+    bool loses = api.cudnnBackendGetAttribute(configuration, ENGINE_OF, A_OBJECT, 1, &count, &engine) ||
+                 api.cudnnBackendGetAttribute(engine, ENGINE_NOTES, A_NOTE, NOTES, &count, note);
+    for (int64_t i = 0; !loses && i < count && i < NOTES; i++)
+        loses = note[i] != DIFFERS_BY_RUNS && note[i] != KEEPS_NAN;
     api.cudnnBackendDestroyDescriptor(engine);
-    return rounds;
+    return loses;
 }
 
 // The plan of a configuration; none if it cannot run.
@@ -332,7 +335,7 @@ static bool try_mode(struct dnn_graph *g, dnn handle, dnn_object graph, int mode
         api.cudnnBackendGetAttribute(o, RESULTS, A_OBJECT, CONFIGURATIONS, &count, configuration))
         return false;
     for (int64_t i = 0; i < count && i < CONFIGURATIONS; i++)
-        if (!(exact && rounds_first(configuration[i])) && try_configuration(handle, configuration[i], out))
+        if (!(exact && loses_digits(configuration[i])) && try_configuration(handle, configuration[i], out))
             return true;
     return false;
 }

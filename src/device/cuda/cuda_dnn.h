@@ -80,7 +80,7 @@ struct dnn_conv {
 enum dnn_conv_kind { DNN_CONV_FORWARD, DNN_CONV_OF_INPUT, DNN_CONV_OF_KERNEL };
 void dnn_convolve(struct dnn_graph *g, enum dnn_conv_kind kind, const struct dnn_conv *v, int x, int w, int y);
 
-// The plan of what was described, on a unit; NULL plan if cuDNN has none. exact: not one that rounds factors first.
+// The plan of what was described, on a unit; NULL plan if cuDNN has none. exact: not one that loses digits, by TF32 or the like.
 struct dnn_plan dnn_build(struct dnn_graph *g, int unit, bool exact);
 void dnn_drop(struct dnn_graph *g); // what the plan does not need any more
 

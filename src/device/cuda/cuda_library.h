@@ -45,6 +45,8 @@ cuda_question cuda_fft_can;          // cuda_fft.c: Fourier transforms, by cuFFT
 cuda_function_of cuda_fft;
 cuda_question cuda_attend_can;       // cuda_attention.c: attention, by cuDNN
 cuda_function_of cuda_attend;
+cuda_question cuda_convolve_can;     // cuda_conv.c: convolutions, by cuDNN
+cuda_function_of cuda_convolve;
 cuda_question cuda_factor_can;       // cuda_factor.c, cuda_spectrum.c: factors of matrices, by cuSOLVER
 cuda_function_of cuda_cholesky, cuda_inverse, cuda_lu, cuda_qr, cuda_svd, cuda_eigh;
 

@@ -17,6 +17,7 @@ static const struct {
     {&op_matmul, cuda_lt_can, cuda_lt_multiply},
     {&op_matmul_int8, cuda_lt_can, cuda_lt_multiply},
     {&op_attention, cuda_attend_can, cuda_attend},
+    {&op_conv, cuda_convolve_can, cuda_convolve},
     {&op_fft, cuda_fft_can, cuda_fft},
     {&op_cholesky, cuda_factor_can, cuda_cholesky},
     {&op_inverse, cuda_factor_can, cuda_inverse},
