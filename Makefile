@@ -12,7 +12,7 @@ export DESTDIR
 
 help: ## Print this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r target text; do \
-		printf '  make %-12s %s\n' "$$target" "$$text"; done
+		printf '  make %-13s %s\n' "$$target" "$$text"; done
 
 demo: ## Install what is missing, build, show the devices, run a small program and its distance from the machine's limit
 	@tool/setup.sh build
@@ -29,6 +29,10 @@ test-quick: build ## A seeded sample of the tests in at most 15 seconds, for dai
 test-long: ## All tests at their largest sizes, with a new seed: hours
 	@tool/setup.sh test
 	@tool/test.sh long
+
+test-cloud: build ## The scripts for TPUs on a private Slurm of two nodes, by SkyPilot itself: root, minutes
+	@tool/setup.sh cloud
+	@test/cloud/rehearse.sh $(BUILD)
 
 build: generate ## Library, program, tests, benchmarks and examples; installs nothing
 	@$(CMAKE)
@@ -89,4 +93,4 @@ format: ## Format the C files with clang-format
 clean: ## Remove everything that was built
 	@rm -rf build build-*
 
-.PHONY: help demo test test-quick test-long build generate check bench bench-check bench-against bench-python bench-ops bench-fusion bench-cpu mlx-suite tilelang-suite install uninstall format clean
+.PHONY: help demo test test-quick test-long test-cloud build generate check bench bench-check bench-against bench-python bench-ops bench-fusion bench-cpu mlx-suite tilelang-suite install uninstall format clean

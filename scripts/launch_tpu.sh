@@ -5,12 +5,13 @@
 #
 # EXPERIMENT is a suite of `zellige bench run` (gemm, full, ...) or any other name, which measures tpu_simple. --render only
 # prints the YAML; --dryrun lets SkyPilot plan without launching. The name of the cluster is kept in .cluster_name, for
-# scripts/sync_code.sh and `sky exec`. ZL_SKY_INFRA chooses another infrastructure than gcp.
+# scripts/sync_code.sh and `sky exec`. ZL_SKY_INFRA chooses another infrastructure than gcp, ZL_SKY_OPTIONS has
+# options for CMake, ZL_SKY_SUITE another suite (a name, or a file of this tree).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 usage() {
-    sed -n '2,9s/^# \{0,1\}//p' scripts/launch_tpu.sh >&2
+    sed -n '2,10s/^# \{0,1\}//p' scripts/launch_tpu.sh >&2
     exit 2
 }
 mode=launch
@@ -44,8 +45,9 @@ tpu-v6e-* | tpu-v5litepod-*)
     case $chips in 1 | 4 | 8 | 16 | 32 | 64 | 128 | 256) ;; *) refuse "$accelerator: there are 1, 4, 8, 16, 32, 64, 128 and 256 chips" ;; esac ;;
 esac
 
-suite=tpu_simple
-case $experiment in simple | gemm | full) suite=tpu_$experiment ;; tpu_simple | tpu_gemm | tpu_full) suite=$experiment ;; esac
+suite=${ZL_SKY_SUITE:-}
+case $suite$experiment in simple | gemm | full) suite=tpu_$experiment ;; tpu_simple | tpu_gemm | tpu_full) suite=$experiment ;; esac
+suite=${suite:-tpu_simple}
 
 render() {
     local resources packages='jax[tpu]'
@@ -56,9 +58,9 @@ render() {
         packages='pip'
     fi
     awk -v experiment="$experiment" -v infra="$infra" -v resources="$resources" -v suite="$suite" -v packages="'$packages'" \
-        -v accelerator="$accelerator" 'NR > 1 {
+        -v accelerator="$accelerator" -v options="${ZL_SKY_OPTIONS:-}" 'NR > 1 {
             gsub(/@EXPERIMENT@/, experiment); gsub(/@INFRA@/, infra); gsub(/@RESOURCES@/, resources); gsub(/@SUITE@/, suite)
-            gsub(/@PACKAGES@/, packages); gsub(/@ACCELERATOR@/, accelerator); print }' scripts/tpu_resource.sky.yaml
+            gsub(/@PACKAGES@/, packages); gsub(/@ACCELERATOR@/, accelerator); gsub(/@OPTIONS@/, options); print }' scripts/tpu_resource.sky.yaml
 }
 if [ $mode = render ]; then
     render

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# setup.sh build|test - installs the Debian packages that are missing for it, and says which. Does nothing,
-# without network or root, when all are there. doc/dependencies.md says what each is for.
+# setup.sh build|python|test|cloud - installs the Debian packages that are missing for it, and says which. Does nothing,
+# without network or root, when all are there. doc/dependencies.md says what each is for. The last three need those of
+# build too, test also those of python.
 set -euo pipefail
 
 what=${1:-build}
 
-has_command() { command -v "$1" >/dev/null; }
+has_command() { PATH=$PATH:/sbin:/usr/sbin command -v "$1" >/dev/null; }
 has_library() { PATH=$PATH:/sbin:/usr/sbin ldconfig -p | grep "^[[:space:]]*$1 " >/dev/null; }
 has_header() { echo "#include <$1>" | cc -E -x c - >/dev/null 2>&1; }
 has_folder() { [ -d "$1" ]; }
@@ -34,9 +35,9 @@ build | libjansson4          | has_library libjansson.so.4
 test  | g++                  | has_command g++
 test  | clang                | has_command clang
 test  | pkg-config           | has_command pkg-config
-test  | python3              | has_command python3
-test  | python3-dev          | has_python_headers
-test  | python3-venv         | has_python_venv
+python | python3             | has_command python3
+python | python3-dev         | has_python_headers
+python | python3-venv        | has_python_venv
 test  | libblis4-pthread     | has_library libblis.so.4
 test  | ocl-icd-libopencl1   | has_library libOpenCL.so.1
 test  | pocl-opencl-icd      | has_opencl_device
@@ -45,13 +46,27 @@ test  | dataset-fashion-mnist | has_folder /usr/share/datasets/fashion-mnist
 test  | qemu-user            | has_command qemu-$other
 test  | gcc-${other/_/-}-linux-gnu | has_command $other-linux-gnu-gcc
 test  | libc6-dev-$other_debian-cross | has_folder /usr/$other-linux-gnu/include
+cloud | rsync                | has_command rsync
+cloud | python3-venv         | has_python_venv
+cloud | slurmctld            | has_command slurmctld
+cloud | slurmd               | has_command slurmd
+cloud | slurm-client         | has_command sinfo
+cloud | munge                | has_command munged
+cloud | openssh-server       | has_command sshd
+cloud | openssh-client       | has_command ssh
+cloud | socat                | has_command socat
+cloud | netcat-openbsd       | has_command nc
 "
 
 missing=()
 while IFS='|' read -r when package probe; do
     when=${when// /} package=${package// /}
     [ -n "$package" ] || continue
-    [ "$when" = build ] || [ "$what" = test ] || continue
+    case $when in
+    build | "$what") ;;
+    python) [ "$what" = test ] || continue ;;
+    *) continue ;;
+    esac
     eval "$probe" || missing+=("$package")
 done <<<"$packages"
 

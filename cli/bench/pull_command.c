@@ -18,7 +18,7 @@ static const struct option options[] = {
 
 // rsync, which also knows the names that SkyPilot gives to its machines. Its exit code.
 static int copy_runs(const char *source, const char *out) {
-    char from[600], to[600];
+    char from[608], to[600];
     int status = 0;
     snprintf(from, sizeof from, "%s/", source);
     snprintf(to, sizeof to, "%s/", out);
@@ -59,16 +59,29 @@ static int list_runs(const char *out) {
     return added;
 }
 
+// The runs of the cluster that scripts/launch_tpu.sh made; false: there is none.
+static bool find_cluster(char *source, size_t bytes) {
+    char name[128] = "";
+    FILE *file = fopen(".cluster_name", "r");
+    bool found = file && fscanf(file, "%127s", name) == 1;
+    if (file)
+        fclose(file);
+    snprintf(source, bytes, "%s:sky_workdir/runs", name);
+    return found;
+}
+
 static int run(const struct invocation *call) {
     const char *out = cli_option(call, "out");
+    char source[600];
     out = out ? out : "runs";
-    if (call->operand_count == 0)
-        return cli_usage(call, "needs a source: a folder, or HOST:FOLDER");
+    if (call->operand_count > 0)
+        snprintf(source, sizeof source, "%.500s", call->operands[0]);
+    else if (!find_cluster(source, sizeof source))
+        return cli_usage(call, "needs a source, a folder or HOST:FOLDER, or a file .cluster_name here");
     mkdir(out, 0777);
-    int code = copy_runs(call->operands[0], out);
+    int code = copy_runs(source, out);
     if (code != 0)
-        return cli_fail(call, "%s %s", code == 127 ? "needs rsync to bring" : "rsync could not bring",
-                        call->operands[0]);
+        return cli_fail(call, "%s %s", code == 127 ? "needs rsync to bring" : "rsync could not bring", source);
     int added = list_runs(out);
     if (!call->json)
         printf("%d new runs in %s\n", added, out);
@@ -77,10 +90,10 @@ static int run(const struct invocation *call) {
 
 const struct command cli_bench_pull = {
     .name = "bench pull",
-    .operands = "SOURCE",
+    .operands = "[SOURCE]",
     .summary = "Bring run folders from another machine into the local history",
-    .details = "SOURCE is a folder of runs, or HOST:FOLDER, by rsync.\n"
-               "  zellige bench pull \"$(cat .cluster_name):sky_workdir/runs\"",
+    .details = "SOURCE is a folder of runs, or HOST:FOLDER, by rsync; without one, the runs of the cluster in\n"
+               ".cluster_name, which scripts/launch_tpu.sh writes.",
     .operands_most = 1,
     .options = options,
     .run = run,

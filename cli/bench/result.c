@@ -107,8 +107,8 @@ static void fail(struct bench_row *row, const struct bench_work *w, enum bench_s
 
 // Whether one run of it leaves the device for the CPU: its time would not be the device's.
 static bool falls_back(struct bench_work *w) {
-    int64_t before = zl_counter("fallbacks");
-    return bench_work_run(w, 1) && zl_counter("fallbacks") > before;
+    int64_t before = zl_counter("fallback_runs");
+    return bench_work_run(w, 1) && zl_counter("fallback_runs") > before;
 }
 
 static void take_samples(struct bench_row *row, struct bench_work *w, const struct bench_timing *timing) {

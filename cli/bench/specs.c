@@ -135,16 +135,25 @@ static double table_peak(bench_json chip, enum bench_dtype dtype) {
     return tflops * 1e12 / devices_per_chip(chip);
 }
 
+// Products may run on other units than the dtype's own: XLA multiplies f32 as bf16 unless told otherwise, and some GPUs have
+// matrix units for f64.
+static void choose_path(struct bench_peak *peak, bench_json chip, enum bench_dtype dtype) {
+    bool is_tpu = !strcmp(bench_json_text_of(chip, "kind"), "tpu");
+    double matrix = bench_json_number_of(bench_json_get(chip, "peak_tflops"), "f64_tensor") * 1e12 / devices_per_chip(chip);
+    if (dtype == BENCH_F32 && is_tpu && isnan(peak->rate)) {
+        peak->rate = table_peak(chip, BENCH_BF16);
+        snprintf(peak->path, sizeof peak->path, "f32 (bf16 path)");
+    } else if (dtype == BENCH_F64 && matrix > peak->rate) {
+        peak->rate = matrix;
+        snprintf(peak->path, sizeof peak->path, "f64 (matrix units)");
+    }
+}
+
 struct bench_peak bench_spec_peak(const struct bench_specs *specs, bench_json chip, enum bench_dtype dtype) {
     struct bench_peak peak = {.rate = table_peak(chip, dtype),
                               .clock_mhz = bench_json_number_of(chip, "clock_mhz")};
-    bool is_tpu = !strcmp(bench_json_text_of(chip, "kind"), "tpu");
     snprintf(peak.source, sizeof peak.source, "%.90s", specs->source);
-    if (isnan(peak.rate) && dtype == BENCH_F32 &&
-        is_tpu) { // XLA multiplies f32 as bf16 unless told otherwise
-        peak.rate = table_peak(chip, BENCH_BF16);
-        snprintf(peak.path, sizeof peak.path, "f32 (bf16 path)");
-    }
+    choose_path(&peak, chip, dtype);
     if (!isnan(specs->override[dtype])) {
         peak = (struct bench_peak){.rate = specs->override[dtype], .clock_mhz = NAN};
         snprintf(peak.source, sizeof peak.source, "--peak %s=%g", bench_dtype_name(dtype),

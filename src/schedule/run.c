@@ -281,9 +281,13 @@ static void mark(const struct plan_segment *s) {
 void run_now(struct run *run) {
     if (run->waits)
         wait_for_inputs(run);
-    if (UNLIKELY(device_has_memory()) && !run->segment->device->alloc && !fetch_inputs(run)) {
-        fail_all(run);
-        return;
+    if (UNLIKELY(device_has_memory()) && !run->segment->device->alloc) {
+        if (run->segment->device != run->stream->device)
+            counter_add(COUNTER_FALLBACK_RUNS, run->segment->end - run->segment->begin);
+        if (!fetch_inputs(run)) {
+            fail_all(run);
+            return;
+        }
     }
     run->binding.prepare = on_prepare;
     run->binding.take = on_take;

@@ -59,6 +59,15 @@ TEST(f32_on_v6e_counts_against_bf16) {
     CHECK_STR(row.path, "f32 (bf16 path)");
 }
 
+TEST(f64_counts_against_matrix_units) {
+    struct bench_subject s = subject_of("h200-sxm", NULL);
+    struct bench_row row = row_of(BENCH_F64, 56); // as measured on one
+    bench_judge(&row, &s);
+    CHECK_EQ_INT(row.status, BENCH_OK);
+    CHECK_NEAR(row.utilisation, 56.0 / 67, 1e-9);
+    CHECK_STR(row.path, "f64 (matrix units)");
+}
+
 TEST(a_whole_chip_against_half_of_one) {
     struct bench_subject s = subject_of("tpu-7x", NULL);
     struct bench_row row = row_of(BENCH_BF16, 1800);

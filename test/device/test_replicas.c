@@ -177,6 +177,10 @@ TEST(what_a_device_cannot_do_is_done_by_the_cpu) {
     zl_array y = zl_add(zl_sqrt(zl_multiply(x, x)), zl_scalar(1)); // there, here, there
     CHECK_EQ_F64(zl_data_f32(y)[41], 43);
     CHECK(zl_counter("fallbacks") > fallbacks);
+    int64_t runs = zl_counter("fallback_runs");
+    y = zl_add(zl_sqrt(zl_multiply(x, x)), zl_scalar(1)); // by the same plan
+    CHECK_EQ_F64(zl_data_f32(y)[41], 43);
+    CHECK_EQ_INT(zl_counter("fallback_runs") - runs, 1);
     zl_array z = zl_sum(zl_slice(zl_add(x, x), ZL_SHAPE(10), ZL_SHAPE(20), ZL_SHAPE(1)));
     CHECK_EQ_F64(zl_item(z), 2 * (11 + 20) * 5);
     CHECK(zl_eval(zl_add(zl_zeros(ZL_SHAPE(0), ZL_FLOAT32), zl_scalar(1))));

@@ -50,6 +50,11 @@ if "$zellige" bench devices >/dev/null 2>&1 && command -v rsync >/dev/null; then
     check "pull brings runs" says '^2 new runs' "$zellige" bench pull "$tmp/there" --out "$tmp/home"
     check "once" says '^0 new runs' "$zellige" bench pull "$tmp/there" --out "$tmp/home"
     check "the index has both" sh -c "[ \$(wc -l <'$tmp/home/index.jsonl') = 2 ]"
+    in_folder() { (cd "$1" && "${@:2}"); }
+    check "pull from nowhere" exits 2 in_folder "$tmp/home" "$zellige" bench pull
+    mkdir "$tmp/bin/away" && printf '#!/bin/sh\necho "$@" >%s/rsynced\n' "$tmp" >"$tmp/bin/away/rsync" && chmod +x "$tmp/bin/away/rsync"
+    check "pull from the cluster" env PATH="$tmp/bin/away:$PATH" sh -c "cd '$tmp/tree' && '$zellige' bench pull"
+    check "is a copy of its runs" grep -q 'zl-v6e-8-gemm:sky_workdir/runs/ runs/$' "$tmp/rsynced"
     check "pull of nothing" exits 1 "$zellige" bench pull "$tmp/none" --out "$tmp/home"
 else
     skip "pull" "no jansson or no rsync"
