@@ -332,6 +332,56 @@ TEST(eigenvalues_of_other_matrices) {
     }
 }
 
+// The same values in whatever order: each has one of the others near it.
+static bool same_values(zl_array a, zl_array b, double bound) {
+    zl_array apart = zl_abs(zl_subtract(zl_expand_dims(a, ZL_AXES(-1)), zl_expand_dims(b, ZL_AXES(-2))));
+    zl_array worst = zl_maximum(zl_max(zl_min_axis(apart, -1, false)), zl_max(zl_min_axis(apart, -2, false)));
+    if (zl_eval(worst) && zl_item(worst) <= bound)
+        return true;
+    test_note("eigenvalues are off by %g", worst ? zl_item(worst) : NAN);
+    return false;
+}
+
+// Many elements that have nothing to do with each other.
+static zl_array wild(int64_t count, int64_t n, zl_dtype dtype) {
+    zl_array x = zl_square(zl_multiply(zl_arange(0, (double)(count * n * n), 1, ZL_FLOAT64), zl_scalar(0.37)));
+    return ready(zl_matrix_transpose(zl_reshape(zl_astype(zl_sin(x), dtype), ZL_SHAPE(count, n, n))));
+}
+
+// Sizes that are not LAPACK's, which finds the values that come with vectors.
+TEST(eigenvalues_of_larger_matrices) {
+    static const int64_t sizes[] = {32, 33, 47, 90, 130};
+    static const double scales[] = {1, 1e30, 1e-30, 0};
+    for (size_t i = 0; i < COUNT(sizes); i++)
+        for (int d = 0; d < 2; d++)
+            ZL_SCOPE {
+                zl_array a = wild(2, sizes[i], dtypes[d]), out[2];
+                zl_array scaled = zl_multiply(a, zl_scalar(scales[i % 4]));
+                REQUIRE(zl_linalg_eig(scaled, out));
+                zl_array mixed = zl_concatenate((zl_array[]){a, zl_triu(a, 0), zl_triu(a, -1)}, 3, 0);
+                double size = scales[i % 4] ? scales[i % 4] : 1;
+                CHECK(same_values(zl_multiply(zl_linalg_eigvals(scaled), zl_scalar(1 / size)),
+                                  zl_multiply(out[0], zl_scalar(1 / size)), 1e-4 * (double)sizes[i]));
+                REQUIRE(zl_linalg_eig(mixed, out));
+                zl_array sums = zl_sum_axis(zl_linalg_eigvals(mixed), -1, false);
+                CHECK(same_values(zl_flatten(sums, 0, -1), zl_flatten(zl_sum_axis(out[0], -1, false), 0, -1),
+                                  1e-4 * (double)sizes[i]));
+            }
+}
+
+// A cycle, which steps without other shifts would leave as it is: roots of one.
+TEST(eigenvalues_of_a_cycle) {
+    enum { SIZE = 45 };
+    float cycle[SIZE * SIZE] = {0};
+    for (int i = 0; i < SIZE; i++)
+        cycle[i * SIZE + (i + 1) % SIZE] = 1;
+    zl_array values = zl_linalg_eigvals(zl_from_f32(cycle, ZL_SHAPE(SIZE, SIZE)));
+    zl_array angle = zl_multiply(zl_arange(0, SIZE, 1, ZL_FLOAT32), zl_scalar(2 * 3.14159265358979 / SIZE));
+    zl_array i = zl_linalg_eigvals(zl_from_f32((float[]){0, -1, 1, 0}, ZL_SHAPE(2, 2)));
+    zl_array unit = zl_take(i, zl_argmax(zl_imag(i)), 0);
+    CHECK(same_values(values, zl_add(zl_cos(angle), zl_multiply(unit, zl_sin(angle))), 1e-5));
+}
+
 TEST(lu_factors) {
     for (int64_t m = 1; m < 7; m += 2)
         for (int64_t n = 1; n < 7; n += 2) {

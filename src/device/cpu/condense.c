@@ -1,4 +1,4 @@
-// condense.c - matrices to tridiagonal and bidiagonal ones, which have the same eigenvalues or singular values.
+// condense.c - matrices to tridiagonal, bidiagonal and Hessenberg ones, which have the same eigenvalues or singular values.
 
 #include "device/cpu/cpu.h"
 
@@ -25,6 +25,13 @@ void cpu_bidiagonal(zl_dtype dtype, int m, int n, void *a, const struct condense
         bidiagonal_f64(m, n, a, c->d, c->e, c->tau, c->tau_row, c->room);
     else
         bidiagonal_f32(m, n, a, c->d, c->e, c->tau, c->tau_row, c->room);
+}
+
+void cpu_hessenberg(zl_dtype dtype, int64_t n, void *a, void *room) {
+    if (dtype == ZL_FLOAT64)
+        hessenberg_f64(n, a, room);
+    else
+        hessenberg_f32(n, a, room);
 }
 
 #define NORMALIZE(name, type, magnitude, most)                               \

@@ -214,6 +214,51 @@ static void CONDENSE(tridiagonal)(int64_t n, CONDENSE_TYPE *a, CONDENSE_TYPE *d,
     }
 }
 
+// Square matrices ------------------------------------------------------------------------------------------------------
+
+// Columns from `from` on are brought up to date; z = v times the matrix, y = the matrix times v.
+static void CONDENSE(square_step)(CONDENSE_TYPE *a, int64_t n, int64_t from, const struct CONDENSE(rest) *r, const CONDENSE_TYPE *v,
+                                  CONDENSE_TYPE *z, CONDENSE_TYPE *y) {
+    int64_t j = from;
+    memset(y, 0, sizeof *y * (size_t)n);
+    for (; j + 4 <= n; j += 4)
+        CONDENSE(update_both)(a + j * n, n, r, j, 0, v, z + j, y);
+    for (; j < n; j++) {
+        z[j] = CONDENSE(update_one)(a + j * n, r, j, 0, n, v);
+        CONDENSE(add_one)(y, a + j * n, v[j], 0, n);
+    }
+}
+
+// a (n x n) becomes a matrix of the same eigenvalues that is 0 below the diagonal but for the one beside it. room: 6 n.
+static void CONDENSE(hessenberg)(int64_t n, CONDENSE_TYPE *a, CONDENSE_TYPE *room) {
+    CONDENSE_TYPE *v = room, *z = room + n, *y = room + 2 * n, *next = room + 3 * n;
+    memset(room, 0, sizeof *room * (size_t)(6 * n));
+    for (int64_t k = 0; k < n; k++) {
+        const struct CONDENSE(rest) r = {v, z, y, v};
+        CONDENSE_TYPE *column = a + k * n, *next_v = next, *next_z = next + n, *next_y = next + 2 * n, value, sum = 0;
+        CONDENSE(update_column)(column, &r, k, 0, n);
+        if (k + 2 >= n) {
+            for (int64_t j = k + 1; j < n; j++)
+                CONDENSE(update_column)(a + j * n, &r, j, 0, n);
+            return;
+        }
+        CONDENSE_TYPE tau = CONDENSE(reflect)(column + k + 1, n - k - 1, &value);
+        for (int64_t i = 0; i < n; i++)
+            next_v[i] = tau == 0 || i <= k ? 0 : i == k + 1 ? 1 : column[i];
+        memset(column + k + 1, 0, sizeof *column * (size_t)(n - k - 1));
+        column[k + 1] = value;
+        CONDENSE(square_step)(a, n, k + 1, &r, next_v, next_z, next_y);
+        for (int64_t i = 0; i < n; i++) {
+            next_y[i] *= tau;
+            sum += next_v[i] * next_y[i];
+        }
+        for (int64_t j = k + 1; j < n; j++)
+            next_z[j] = tau * (next_z[j] - sum * next_v[j]);
+        next = v;
+        v = next_v, z = next_z, y = next_y;
+    }
+}
+
 // Other matrices -----------------------------------------------------------------------------------------------------
 
 // Columns behind `row` and rows from it on are brought up to date; rows before it that share a vector with it have nothing to

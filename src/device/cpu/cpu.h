@@ -395,6 +395,7 @@ struct condensed {
 };
 void cpu_tridiagonal(zl_dtype dtype, int n, void *a, const struct condensed *c);       // n x n, symmetric: its lower triangle
 void cpu_bidiagonal(zl_dtype dtype, int m, int n, void *a, const struct condensed *c); // m x n, m >= n
+void cpu_hessenberg(zl_dtype dtype, int64_t n, void *a, void *room); // n x n: itself, without its reflections; room: 6 n elements
 // Scales by a power of two where squares of elements could overflow or vanish; its exponent. Values are scaled back by it.
 int  cpu_normalize(zl_dtype dtype, void *a, int64_t count);
 void cpu_scale_back(zl_dtype dtype, void *values, int64_t count, int exponent);
@@ -404,6 +405,10 @@ bool cpu_condenses(zl_array x); // that pays; LAPACK does others better
 bool cpu_eigh_condensed(const struct call *c);
 bool cpu_svd_condensed(const struct call *c);
 bool cpu_spectrum_failed(const struct factor *f, int info); // false, and an error
+
+// cpu_eigenvalues.c: the same as cpu_eig without vectors.
+bool cpu_has_eigenvalues(zl_array x); // that pays
+bool cpu_eigenvalues(const struct call *c);
 
 // Products may be added by fused operations in a function that starts with both.
 #if defined(__clang__)
