@@ -11,7 +11,8 @@ enum { PARAMS = 12, SEVERAL = 8 };
 struct held {
     struct ext_list list;
     int axis[COUNT(((struct ext_list *)0)->room)];
-    void *more; // allocated: axes or arrays that do not fit
+    void *more;      // allocated: axes or arrays that do not fit
+    PyObject *tuple; // whose items the arrays are
     bool has_list;
 };
 
@@ -146,15 +147,14 @@ static bool read_shape(PyObject *o, struct held *held, zl_shape *out) {
 }
 
 static bool read_arrays(PyObject *o, struct held *held, union ext_argument *out) {
-    PyObject *fast = PySequence_Fast(o, "a list or tuple of arrays is needed");
-    if (!fast)
+    PyObject *tuple = held->tuple = ext_tuple(o, "a list or tuple of arrays is needed");
+    if (!tuple)
         return false;
-    Py_ssize_t count = PySequence_Fast_GET_SIZE(fast);
+    Py_ssize_t count = PyTuple_GET_SIZE(tuple);
     zl_array *list = held->more = PyMem_Malloc(sizeof(zl_array) * (size_t)(count + 1));
     bool ok = list && count <= INT_MAX;
     for (Py_ssize_t i = 0; ok && i < count; i++)
-        ok = (list[i] = ext_array_of(PySequence_Fast_GET_ITEM(fast, i))) != NULL;
-    Py_DECREF(fast);
+        ok = (list[i] = ext_array_of(PyTuple_GET_ITEM(tuple, i))) != NULL;
     out->arrays.list = list;
     out->arrays.count = (int)count;
     return ok || (list ? false : (PyErr_NoMemory(), false));
@@ -219,6 +219,7 @@ static bool read_all(struct frame *c, const struct ext_variant *v) {
     for (int i = 0; i < v->params; i++) {
         c->held[i].has_list = false;
         c->held[i].more = NULL;
+        c->held[i].tuple = NULL;
     }
     zl_dtype beside = dtype_beside(c, v);
     for (int i = 0; i < v->params; i++) {
@@ -247,6 +248,7 @@ static void let_go(struct frame *c, const struct ext_variant *v) {
             ext_list_free(&c->held[i].list);
         if (c->held[i].more)
             PyMem_Free(c->held[i].more);
+        Py_XDECREF(c->held[i].tuple);
     }
 }
 

@@ -573,6 +573,13 @@ static bool list_fill(struct ext_list *list, PyObject *tuple) {
     return ok;
 }
 
+PyObject *ext_tuple(PyObject *o, const char *needed) {
+    PyObject *tuple = PySequence_Tuple(o);
+    if (!tuple && PyErr_ExceptionMatches(PyExc_TypeError) && !Py_TYPE(o)->tp_iter)
+        PyErr_SetString(PyExc_TypeError, needed);
+    return tuple;
+}
+
 // Arrays of no axes are numbers, others are lists of them.
 static bool is_one_number(PyObject *o) {
     if (ext_is_array(o))

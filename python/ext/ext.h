@@ -91,6 +91,8 @@ struct ext_list {
 };
 bool ext_list_read(PyObject *o, struct ext_list *list); // a number or a sequence of them
 void ext_list_free(struct ext_list *list);
+// The items of a sequence, which nobody can change or let go meanwhile: a new reference. needed: says what is.
+PyObject *ext_tuple(PyObject *o, const char *needed);
 PyObject *ext_shape_tuple(zl_shape shape);
 
 // format.c -------------------------------------------------------------------------------------------------------

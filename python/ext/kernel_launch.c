@@ -14,11 +14,11 @@ PyObject *kernel_names(const char *function, const char *what, PyObject *names) 
 
 // A sequence of that length; a new reference.
 static PyObject *read_list(const char *function, const char *what, PyObject *o, int count) {
-    PyObject *list = PySequence_Fast(o, "a kernel's inputs, output_shapes and output_dtypes must be lists");
-    if (!list || PySequence_Fast_GET_SIZE(list) == count)
+    PyObject *list = ext_tuple(o, "a kernel's inputs, output_shapes and output_dtypes must be lists");
+    if (!list || PyTuple_GET_SIZE(list) == count)
         return list;
     PyErr_Format(PyExc_ValueError, "[%s] Expected `%s` to have size %d but got size %zd.", function, what,
-                 count, PySequence_Fast_GET_SIZE(list));
+                 count, PyTuple_GET_SIZE(list));
     Py_DECREF(list);
     return NULL;
 }
@@ -43,14 +43,14 @@ void kernel_launch_close(struct kernel_launch *l) {
     PyMem_Free(l->shape);
     PyMem_Free(l->dtype);
     PyMem_Free(l->out);
+    Py_XDECREF(l->tuple);
 }
 
 static bool read_inputs(struct kernel_launch *l, PyObject *given) {
-    PyObject *inputs = read_list(l->function, "inputs", given, l->inputs);
-    bool ok = inputs;
+    l->tuple = read_list(l->function, "inputs", given, l->inputs);
+    bool ok = l->tuple;
     for (int i = 0; ok && i < l->inputs; i++)
-        ok = (l->in[i] = ext_array_of(PySequence_Fast_GET_ITEM(inputs, i)));
-    Py_XDECREF(inputs);
+        ok = (l->in[i] = ext_array_of(PyTuple_GET_ITEM(l->tuple, i)));
     return ok;
 }
 
@@ -59,7 +59,7 @@ static bool read_shapes(struct kernel_launch *l, PyObject *given) {
     bool ok = shapes;
     for (int i = 0; ok && i < l->outputs; i++) {
         l->lists++;
-        ok = ext_list_read(PySequence_Fast_GET_ITEM(shapes, i), &l->list[i]);
+        ok = ext_list_read(PyTuple_GET_ITEM(shapes, i), &l->list[i]);
         l->shape[i] = (zl_shape){l->list[i].item, l->list[i].count};
     }
     Py_XDECREF(shapes);
@@ -70,7 +70,7 @@ static bool read_dtypes(struct kernel_launch *l, PyObject *given) {
     PyObject *dtypes = read_list(l->function, "output_dtypes", given, l->outputs);
     bool ok = dtypes;
     for (int i = 0; ok && i < l->outputs; i++)
-        ok = ext_dtype_read(PySequence_Fast_GET_ITEM(dtypes, i), &l->dtype[i]);
+        ok = ext_dtype_read(PyTuple_GET_ITEM(dtypes, i), &l->dtype[i]);
     Py_XDECREF(dtypes);
     return ok;
 }

@@ -17,6 +17,7 @@ struct kernel_launch {
     int64_t grid[3], group[3];
     int inputs, outputs;
     zl_array *in, *out; // borrowed; room for the results
+    PyObject *tuple;    // that the inputs are in
     zl_shape *shape;
     zl_dtype *dtype;
     struct ext_list *list; // that the shapes are in

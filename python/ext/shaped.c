@@ -9,9 +9,9 @@
 // Several arrays ---------------------------------------------------------------------------------------------------
 
 // The arguments may be one list of arrays, too.
-static PyObject *fast_rest(const struct shaped_call *c) {
+static PyObject *rest_tuple(const struct shaped_call *c) {
     if (c->rests == 1 && (PyList_Check(c->rest[0]) || PyTuple_Check(c->rest[0])))
-        return PySequence_Fast(c->rest[0], "a list of arrays is needed");
+        return ext_tuple(c->rest[0], "a list of arrays is needed");
     PyObject *tuple = PyTuple_New(c->rests);
     for (Py_ssize_t i = 0; tuple && i < c->rests; i++)
         PyTuple_SET_ITEM(tuple, i, Py_NewRef(c->rest[i]));
@@ -22,17 +22,17 @@ static PyObject *fast_rest(const struct shaped_call *c) {
 typedef bool many_op(const zl_array *in, int count, zl_array *out, const struct shaped_call *c);
 
 static PyObject *map_rest(const struct shaped_call *c, many_op *op, bool as_tuple) {
-    PyObject *fast = fast_rest(c), *result = NULL;
-    if (!fast)
+    PyObject *tuple = rest_tuple(c), *result = NULL;
+    if (!tuple)
         return NULL;
-    Py_ssize_t count = PySequence_Fast_GET_SIZE(fast);
-    zl_array *in = shaped_arrays(PySequence_Fast_ITEMS(fast), count);
+    Py_ssize_t count = PyTuple_GET_SIZE(tuple);
+    zl_array *in = shaped_arrays(PySequence_Fast_ITEMS(tuple), count);
     zl_array *out = PyMem_Calloc((size_t)count + 1, sizeof *out);
     if (in && out)
         result = op(in, (int)count, out, c) ? ext_wrap_all((int)count, out, as_tuple) : ext_raise();
     PyMem_Free(in);
     PyMem_Free(out);
-    Py_DECREF(fast);
+    Py_DECREF(tuple);
     return result;
 }
 
@@ -107,18 +107,18 @@ static PyObject *meshgrid(PyObject *m, PyObject *const *args, Py_ssize_t n, PyOb
 // concatenate(arrays, axis=0); axis None: of what is flattened.
 static PyObject *concatenate_work(const struct shaped_call *c) {
     int axis;
-    PyObject *fast = PySequence_Fast(c->named[0], "concatenate(): a list or tuple of arrays is needed");
-    if (!fast)
+    PyObject *tuple = ext_tuple(c->named[0], "concatenate(): a list or tuple of arrays is needed");
+    if (!tuple)
         return NULL;
-    int count = (int)PySequence_Fast_GET_SIZE(fast);
-    zl_array *list = shaped_arrays(PySequence_Fast_ITEMS(fast), count);
+    int count = (int)PyTuple_GET_SIZE(tuple);
+    zl_array *list = shaped_arrays(PySequence_Fast_ITEMS(tuple), count);
     bool flat = c->named[1] == Py_None;
     for (int i = 0; list && flat && i < count; i++)
         list[i] = zl_flatten(list[i], 0, -1);
     bool ok = list && shaped_int(c->named[1], 0, &axis);
     PyObject *result = ok ? ext_wrap(zl_concatenate(list, count, axis)) : NULL;
     PyMem_Free(list);
-    Py_DECREF(fast);
+    Py_DECREF(tuple);
     return result;
 }
 

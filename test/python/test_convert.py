@@ -255,6 +255,31 @@ class Arguments(unittest.TestCase):
         with self.assertRaises(TypeError):
             zl.sum(x, zl.array([1.0]))
 
+    def test_arrays_of_what_makes_them(self):
+        """Items that nothing else holds."""
+        x = zl.arange(6).reshape(2, 3)
+        self.assertEqual(zl.stack(x).tolist(), x.tolist())
+        self.assertEqual(zl.concatenate(x).tolist(), list(range(6)))
+        self.assertEqual(zl.stack(row + 1 for row in x).tolist(), (x + 1).tolist())
+        self.assertEqual(zl.einsum("i,i->", *(row * 1 for row in x)).item(), 14)
+        with self.assertRaisesRegex(TypeError, "list or tuple of arrays"):
+            zl.stack(3)
+
+    def test_list_that_changes_while_it_is_read(self):
+        class Clears:
+            def __init__(self, to):
+                self.to = to
+
+            def __mlx_array__(self):
+                self.to.clear()
+                return zl.array([7, 8])
+
+        for function in (zl.stack, zl.concatenate, zl.broadcast_arrays):
+            items = [zl.arange(2) + 1, zl.arange(2) * 3]
+            items.append(Clears(items))
+            first = zl.array(function(items)[0])
+            self.assertEqual(first.flatten()[0].item(), 1)
+
     def test_computed_sizes_fit_32_bits(self):
         big, side = zl.zeros(2**30), zl.zeros(2**16)
         for size, make in [(3 * 2**30, lambda: zl.concatenate([big] * 3)), (2**31, lambda: zl.repeat(big, 2)),
