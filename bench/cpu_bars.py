@@ -117,9 +117,9 @@ def case_bars(cases):
     bars = {}
     for case in cases:
         bar = bars.setdefault(work_of(case.name), Bar(work_of(case.name), case.bar))
-        if case.ratio():
+        if case.ratio() or "zellige" in case.missing:
             bar.figures[case.name] = case.ratio()
-        else:
+        if not case.ratio():
             bar.missing = "; ".join(f"without {name}: {why}" for name, why in case.missing.items()) or "nothing to compare it with"
         if getattr(case, "share", None) and case.share():
             reading = bars.setdefault("reading", Bar("products of a vector, of the rate of reading", case.least))
@@ -133,7 +133,10 @@ def print_bars(bars):
     for bar in bars:
         print(bar.row())
     low = [(bar, case, figure) for bar in bars for case, figure in bar.low().items()]
+    unknown = [bar.work for bar in bars if not bar.figures]
     print("\nall bars hold" if not low else f"\nbelow their bars, {len(low)} of {sum(len(b.figures) for b in bars)}:")
     for bar, case, figure in low:
         print(f"  {bar.work}: {case}: {figure:.2f}, {'at most' if bar.most else 'bar'} {bar.bar}")
+    if unknown:
+        print(f"not measured: {'; '.join(unknown)}")
     return not low

@@ -90,16 +90,17 @@ static void split(float *scores, int64_t keys, float scale, const float *most, f
 #define RAISE(e, p)    "fmla v" #e ".4s, v" #e ".4s, v" #p ".4s\n" // 2^n * (1 + p)
 #define MULTIPLY(e, p) "fmul v" #e ".4s, v" #e ".4s, v" #p ".4s\n" // 2^n * p
 #define PLUS(to, a, b) "fadd v" #to ".4s, v" #a ".4s, v" #b ".4s\n"
-#define TOTALS                                                                                          \
-    PLUS(12, 0, 3)                                                                                      \
-    PLUS(13, 1, 4)                                                                                      \
-    PLUS(14, 2, 5)                                                                                      \
-    PLUS(15, 6, 9)                                                                                      \
-    PLUS(16, 7, 10) PLUS(17, 8, 11) PLUS(12, 12, 15) PLUS(13, 13, 16) PLUS(14, 14, 17) PLUS(29, 29, 12) \
-        PLUS(30, 30, 13) PLUS(31, 31, 14)
+#define TOTALS                                                                                           \
+    PLUS(12, 0, 3)                                                                                       \
+    PLUS(13, 1, 4)                                                                                       \
+    PLUS(14, 2, 5)                                                                                       \
+    PLUS(15, 6, 9)                                                                                       \
+    PLUS(16, 7, 10)                                                                                      \
+    PLUS(17, 8, 11) PLUS(12, 12, 15) PLUS(13, 13, 16) PLUS(14, 14, 17) PLUS(29, 29, 12) PLUS(30, 30, 13) \
+        PLUS(31, 31, 14)
 
-void cpu_attention_soften_neon(float *scores, int64_t keys, float scale, const float *most, float *sum,
-                               float *room) {
+static void soften_some(float *scores, int64_t keys, float scale, const float *most, float *sum,
+                        float *room) {
     const float numbers[][8] = {EIGHT(0.0013276472f), EIGHT(0.00967554133f), EIGHT(0.0555071327f),
                                 EIGHT(0.240221197f), EIGHT(0.693146967f)};
     split(scores, keys, scale, most, room);
@@ -114,6 +115,14 @@ void cpu_attention_soften_neon(float *scores, int64_t keys, float scale, const f
         : [x] "+r"(scores), [n] "+r"(room), [keys] "+r"(keys)
         : [numbers] "r"(numbers), [sum] "r"(sum)
         : CLOBBERED);
+}
+
+enum { AT_ONCE = 128 }; // keys whose n stay in L1 beside all scores
+
+void cpu_attention_soften_neon(float *scores, int64_t keys, float scale, const float *most, float *sum,
+                               float *room) {
+    for (int64_t at = 0; at < keys; at += AT_ONCE)
+        soften_some(scores + at * HALF_COLS, MIN_OF(AT_ONCE, keys - at), scale, most, sum, room);
 }
 
 // Four keys of four queries: as many units of four, one a query.

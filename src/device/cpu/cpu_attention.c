@@ -6,7 +6,8 @@
 #include <math.h>
 
 enum {
-    ROWS = 512,    // queries of a block, for which keys are packed once
+    ROWS = 2048, // queries of a block, for which keys are packed once
+    ROWS_LEAST = 16,
     KEYS = 512,    // of a block: with their values they stay in L2, scores of a panel of queries in L1
     FEW = 7,       // rows for which keys are read where they are
     FEW_KEYS = 64, // of a block then
@@ -106,7 +107,7 @@ static const char *soften(const struct forward *f, struct work *w, int64_t i, in
     return half ? w->weights : (const char *)w->scores;
 }
 
-// One panel of queries, row i of w on, with keys of which so many are packed.
+// One panel of queries, row i of w on, with keys of which so many are packed. All have some of the first keys: y starts with these.
 static void attend_panel(const struct forward *f, struct work *w, int64_t i, int64_t key, int64_t packed) {
     const struct attend *a = &f->a;
     const struct gemm_kernel *u = a->kernel;
@@ -122,9 +123,9 @@ static void attend_panel(const struct forward *f, struct work *w, int64_t i, int
         a->code->scale(w->scores, n * u->cols, a->scale);
     if (a->mask.data || span.least < key + n)
         cpu_attention_mask(a, w->b, w->m, w->first + i, count, key, n, w->room, w->scores);
-    if (a->code->rise(w->scores, n, u->cols, f->scale, w->most + i, w->sum + i, factor))
+    if (a->code->rise(w->scores, n, u->cols, f->scale, w->most + i, w->sum + i, factor) && key > 0)
         a->code->scale_cols(y, width, u->cols, factor);
-    cpu_attention_multiply(a, a->width, n, packed, w->values, soften(f, w, i, n), y, true);
+    cpu_attention_multiply(a, a->width, n, packed, w->values, soften(f, w, i, n), y, key > 0);
 }
 
 // Lines of columns to rows of the result.
@@ -146,7 +147,8 @@ static void attend_panels(const struct forward *f, struct work *w) {
     const struct gemm_kernel *u = a->kernel;
     const int64_t rows = attention_round(w->count, u->cols);
     cpu_attention_pack_rows(a, &a->q, u->cols, w->b, w->m, w->first, w->count, (char *)w->room, w->q);
-    memset(w->y, 0, sizeof(float) * (size_t)(rows * attention_round(a->width, u->rows)));
+    if (w->seen == 0)
+        memset(w->y, 0, sizeof(float) * (size_t)(rows * attention_round(a->width, u->rows)));
     for (int64_t key = 0; key < w->seen; key += KEYS) {
         int64_t n = MIN_OF(KEYS, w->seen - key);
         cpu_attention_pack_rows(a, &a->k, u->rows, w->b, w->m, key, n, (char *)w->room, w->keys);
@@ -225,7 +227,7 @@ static void run_range(const void *context, int64_t at, int64_t end) {
 static void cut(struct forward *f) {
     const struct attend *a = &f->a;
     int64_t matrices = a->batch * a->matrices, wanted = (4 * pool_threads() + matrices - 1) / matrices;
-    int64_t each = MIN_OF(ROWS, MAX_OF((a->rows + wanted - 1) / wanted, ROWS / 32));
+    int64_t each = MIN_OF(ROWS, MAX_OF((a->rows + wanted - 1) / wanted, ROWS_LEAST));
     f->block = attention_round(each, a->kernel->cols);
     f->blocks = (a->rows + f->block - 1) / f->block;
 }
