@@ -25,6 +25,15 @@ void group_kernel_close(struct group_kernel *g);
 bool group_sizes_open(struct group_sizes *s, struct group_kernel *g, const int64_t *symbol); // the same
 void group_sizes_close(struct group_sizes *s);
 
+// kernel_code.c: code of a text, kept on disk. identity says what it depends on besides: chip, driver, compiler and its options.
+struct kernel_code {
+    const char *identity, *source;
+    bool (*compile)(const char *source, struct text *code, void *context); // false and an error
+    void *(*load)(const char *code, size_t bytes, void *context);         // NULL and an error
+    void *context;
+};
+void *kernel_code_use(const struct kernel_code *code); // what load gave; NULL and an error
+
 // What an assertion of that line says, as an error. False.
 bool group_kernel_fail(const struct group_kernel *g, int line);
 

@@ -30,6 +30,15 @@ def load(made):
         return None
 
 
+def plain(value):
+    """What JSON has for it: keys and values of other kinds, as options of other compilers have them, by their names."""
+    if isinstance(value, dict):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(v) for v in value]
+    return value if value is None or isinstance(value, (str, int, float)) else str(value)
+
+
 def save(made, best):
     """Written beside and renamed, so that other processes see all of it or nothing; a folder that cannot be written is no error."""
     at = next(i for i, (_, kernel) in enumerate(made) if kernel is best.kernel)
@@ -38,7 +47,7 @@ def save(made, best):
     try:
         os.makedirs(folder(), exist_ok=True)
         with open(part, "w") as file:
-            json.dump({"at": at, "latency": best.latency, "ref_latency": best.ref_latency, "rows": best.rows}, file, default=str)
+            json.dump({"at": at, "latency": best.latency, "ref_latency": best.ref_latency, "rows": plain(best.rows)}, file)
         os.replace(part, path)
     except OSError:
         pass

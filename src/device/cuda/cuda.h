@@ -130,6 +130,7 @@ bool cuda_launch(int unit, cuda_function f, const struct cuda_launch *l, void **
 // texts have: no contraction. False and an error: that of the compiler, or what to install.
 bool cuda_compile(const char *source, const char *architecture, const char *options, struct text *code);
 const char *cuda_compiler(void); // name and version; NULL and an error: there is none
+const char *cuda_compiler_stamp(void); // another one for another program of the same name
 void cuda_architecture(int unit, char *out, size_t room); // "" and an error
 
 #endif

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 typedef struct nvrtc_program_ *nvrtc_program;
@@ -33,7 +34,7 @@ static struct {
 static struct {
     bool has_nvrtc;
     char nvcc[PATH_MAX]; // "": there is none
-    char name[PATH_MAX + 32];
+    char name[PATH_MAX + 32], stamp[PATH_MAX + 96];
 } found;
 
 // Finding -----------------------------------------------------------------------------------------------------------
@@ -82,6 +83,10 @@ static void find(void) {
         snprintf(found.name, sizeof found.name, "NVRTC %d.%d", major, minor);
     else if (find_nvcc())
         snprintf(found.name, sizeof found.name, "%s", found.nvcc);
+    struct stat s = {0};
+    if (found.nvcc[0] && stat(found.nvcc, &s))
+        s.st_size = 0;
+    snprintf(found.stamp, sizeof found.stamp, "%s %lld %lld", found.name, (long long)s.st_size, (long long)s.st_mtime);
 }
 
 const char *cuda_compiler(void) {
@@ -93,6 +98,10 @@ const char *cuda_compiler(void) {
                      ZL_ERROR_COMPILE,
                      "cuda: no compiler: neither libnvrtc.so nor nvcc was found; install the CUDA toolkit "
                      "(or the package nvidia-cuda-nvrtc), or name its folder in ZL_CUDA");
+}
+
+const char *cuda_compiler_stamp(void) {
+    return cuda_compiler() ? found.stamp : NULL;
 }
 
 // Compiling ---------------------------------------------------------------------------------------------------------

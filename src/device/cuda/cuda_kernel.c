@@ -63,14 +63,26 @@ static bool find_functions(struct compiled *c) {
     return c->function;
 }
 
+static bool compile_text(const char *source, struct text *code, void *architecture) {
+    return cuda_compile(source, architecture, NULL, code);
+}
+
+static void *load_code(const char *code, size_t bytes, void *context) {
+    cuda_module module = NULL;
+    (void)bytes, (void)context;
+    return cuda_check(cuda_api()->cuModuleLoadData(&module, code), "cuModuleLoadData") ? module : NULL;
+}
+
 static bool build(struct compiled *c, const char *source) {
     char architecture[32];
-    struct text code = {0};
+    struct text identity = {0};
     cuda_architecture(0, architecture, sizeof architecture);
-    bool good = *architecture && cuda_compile(source, architecture, NULL, &code) && !code.failed &&
-                cuda_check(cuda_api()->cuModuleLoadData(&c->module, code.data), "cuModuleLoadData");
-    text_free(&code);
-    return good;
+    const char *stamp = *architecture ? cuda_compiler_stamp() : NULL;
+    text_add(&identity, "cuda tiles %s %s", architecture, stamp ? stamp : "");
+    if (stamp && !identity.failed)
+        c->module = kernel_code_use(&(struct kernel_code){identity.data, source, compile_text, load_code, architecture});
+    text_free(&identity);
+    return c->module;
 }
 
 static void *compile(struct tile_kernel *kernel, char **source) {

@@ -7,7 +7,7 @@
 
 extern const struct device device_opencl;
 
-enum { PROGRAM_BINARY_SIZES = 0x1165, PROGRAM_BINARIES = 0x1166, MARKS = 64 };
+enum { MARKS = 64 };
 
 static const char options[] = "-cl-std=CL1.2 -cl-fp32-correctly-rounded-divide-sqrt";
 
@@ -56,43 +56,18 @@ static bool limits(int unit, struct kernel_limits *out) {
     return d;
 }
 
-static bool read_code(cl_program program, struct text *code) {
-    const struct opencl_api *api = opencl_api();
-    size_t bytes = 0;
-    if (!opencl_check(api->clGetProgramInfo(program, PROGRAM_BINARY_SIZES, sizeof bytes, &bytes, NULL),
-                      "clGetProgramInfo"))
-        return false;
-    char *data = memory_alloc(bytes + 1);
-    bool done =
-        data && opencl_check(api->clGetProgramInfo(program, PROGRAM_BINARIES, sizeof data, &data, NULL),
-                             "clGetProgramInfo");
-    if (done)
-        text_bytes(code, data, (int)bytes);
-    memory_free(data);
-    return done;
-}
-
 static bool compile(int unit, const char *source, struct text *code) {
     struct opencl_device *d = opencl_device(unit);
     cl_program program = d ? opencl_build(d, source, options) : NULL;
-    bool done = program && read_code(program, code);
+    bool done = program && opencl_read_code(program, code);
     opencl_drop(program);
     return done;
 }
 
 static void *load(int unit, const char *code, size_t bytes, const char *symbol) {
-    const struct opencl_api *api = opencl_api();
     struct opencl_device *d = opencl_device(unit);
-    int32_t status = 0, failed = 0;
-    const unsigned char *binary = (const unsigned char *)code;
-    if (!d)
-        return NULL;
-    cl_program program =
-        api->clCreateProgramWithBinary(d->context, 1, &d->device, &bytes, &binary, &status, &failed);
-    if (!program)
-        return opencl_check(failed, "clCreateProgramWithBinary"), NULL;
-    failed = api->clBuildProgram(program, 1, &d->device, options, NULL, NULL);
-    void *kernel = opencl_check(failed, "clBuildProgram") ? opencl_function(program, symbol) : NULL;
+    cl_program program = d ? opencl_build_code(d, code, bytes, options) : NULL;
+    void *kernel = program ? opencl_function(program, symbol) : NULL;
     opencl_drop(program); // the kernel holds it
     return kernel;
 }

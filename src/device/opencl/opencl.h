@@ -102,6 +102,9 @@ bool opencl_read(struct opencl_device *d, void *to, cl_memory from, size_t bytes
 
 // Compiles a text; NULL and an error that has the compiler's log. Options may be NULL.
 cl_program opencl_build(struct opencl_device *d, const char *source, const char *options);
+// The driver's code of a program, and a program of it.
+bool opencl_read_code(cl_program program, struct text *code);
+cl_program opencl_build_code(struct opencl_device *d, const char *code, size_t bytes, const char *options);
 void opencl_drop(cl_program program);
 cl_function opencl_function(cl_program program, const char *name); // NULL and an error
 

@@ -7,6 +7,8 @@
 #include <string.h>
 
 enum { // of OpenCL's header
+    PROGRAM_BINARY_SIZES = 0x1165,
+    PROGRAM_BINARIES = 0x1166,
     PLATFORM_NAME = 0x0902,
     DEVICE_TYPE = 0x1000,
     DEVICE_UNITS = 0x1002,
@@ -188,6 +190,35 @@ cl_program opencl_build(struct opencl_device *d, const char *source, const char 
         return program;
     report_log(d, program, code);
     api.clReleaseProgram(program);
+    return NULL;
+}
+
+bool opencl_read_code(cl_program program, struct text *code) {
+    size_t bytes = 0;
+    if (!opencl_check(api.clGetProgramInfo(program, PROGRAM_BINARY_SIZES, sizeof bytes, &bytes, NULL),
+                      "clGetProgramInfo"))
+        return false;
+    char *data = memory_alloc(bytes + 1);
+    bool done =
+        data && opencl_check(api.clGetProgramInfo(program, PROGRAM_BINARIES, sizeof data, &data, NULL),
+                             "clGetProgramInfo");
+    if (done)
+        text_bytes(code, data, (int)bytes);
+    memory_free(data);
+    return done;
+}
+
+cl_program opencl_build_code(struct opencl_device *d, const char *code, size_t bytes, const char *options) {
+    int32_t status = 0, failed = 0;
+    const unsigned char *binary = (const unsigned char *)code;
+    cl_program program = api.clCreateProgramWithBinary(d->context, 1, &d->device, &bytes, &binary, &status, &failed);
+    if (!program) {
+        opencl_check(failed, "clCreateProgramWithBinary");
+        return NULL;
+    }
+    if (opencl_check(api.clBuildProgram(program, 1, &d->device, options, NULL, NULL), "clBuildProgram"))
+        return program;
+    opencl_drop(program);
     return NULL;
 }
 

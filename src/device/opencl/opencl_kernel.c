@@ -52,15 +52,43 @@ static bool find_functions(struct compiled *c) {
     return c->function;
 }
 
+static const char *options_of(const struct opencl_device *d) {
+    return d->kind & OPENCL_KIND_CPU ? options_of_cpu : options;
+}
+
+static bool compile_text(const char *source, struct text *code, void *context) {
+    struct opencl_device *d = context;
+    cl_program program = opencl_build(d, source, options_of(d));
+    bool done = program && opencl_read_code(program, code);
+    opencl_drop(program);
+    return done;
+}
+
+static void *load_code(const char *code, size_t bytes, void *context) {
+    struct opencl_device *d = context;
+    return opencl_build_code(d, code, bytes, options_of(d));
+}
+
+static bool build(struct compiled *c, const char *source) {
+    struct opencl_device *d = c->device;
+    struct text identity = {0};
+    text_add(&identity, "opencl tiles %s %s %s %s", d->platform, d->name, d->version, options_of(d));
+    if (!identity.failed)
+        c->program = kernel_code_use(&(struct kernel_code){identity.data, source, compile_text, load_code, d});
+    text_free(&identity);
+    if (!c->program) { // a driver that does not give its code away; else the same error
+        zl_clear_error();
+        c->program = opencl_build(d, source, options_of(d));
+    }
+    return c->program;
+}
+
 static void *compile(struct tile_kernel *kernel, char **source) {
     struct compiled *c = memory_zero(sizeof *c);
     if (!c)
         return NULL;
     bool good = (c->device = opencl_device(0)) && (*source = render_kernel(kernel, "opencl_tiles")) &&
-                group_kernel_open(&c->group, kernel) &&
-                (c->program = opencl_build(c->device, *source,
-                                           c->device->kind & OPENCL_KIND_CPU ? options_of_cpu : options)) &&
-                find_functions(c);
+                group_kernel_open(&c->group, kernel) && build(c, *source) && find_functions(c);
     if (good)
         return c;
     release(c);
