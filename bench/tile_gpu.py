@@ -223,7 +223,8 @@ def torch_time(torch, f, repeats):
 
 CONFIGURATIONS = [dict(bm=128, bn=128, bk=32, stages=4, threads=128), dict(bm=128, bn=128, bk=32, stages=3, threads=128),
                   dict(bm=128, bn=128, bk=64, stages=3, threads=128), dict(bm=128, bn=256, bk=32, stages=4, threads=256),
-                  dict(bm=128, bn=64, bk=64, stages=4, threads=128)]
+                  dict(bm=128, bn=64, bk=64, stages=4, threads=128), dict(bm=128, bn=128, bk=32, stages=5, threads=128),
+                  dict(bm=256, bn=128, bk=32, stages=3, threads=256)]
 SHAPES = [(1024, 1024, 1024), (2048, 2048, 2048), (4096, 4096, 4096), (8192, 8192, 8192), (4096, 1024, 4096),
           (2048, 8192, 1024), (8192, 2048, 4096), (1000, 4000, 2000)]
 

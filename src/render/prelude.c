@@ -21,13 +21,9 @@
     "}\n" \
     "FN f16 zl_f16_of_f32(f32 x) {\n" \
     "    u32 bits = zl_f32_bits(x) & 0x7fffffff, sign = zl_f32_bits(x) >> 16 & 0x8000;\n" \
-    "    if (bits > 0x7f800000)\n" \
-    "        return (f16)(sign | 0x7e00 | (bits >> 13 & 0x3ff));\n" \
-    "    if (bits >= 0x47800000)\n" \
-    "        return (f16)(sign | 0x7c00);\n" \
-    "    if (bits < 0x38800000)\n" \
-    "        return (f16)(sign | (zl_f32_bits(zl_f32_from(bits) + 0.5f) - 0x3f000000));\n" \
-    "    return (f16)(sign | (bits + 0xfff + (bits >> 13 & 1) - 0x38000000) >> 13);\n" \
+    "    u32 small = zl_f32_bits(zl_f32_from(bits) + 0.5f) - 0x3f000000, nan = 0x7e00 | (bits >> 13 & 0x3ff);\n" \
+    "    u32 normal = (bits + 0xfff + (bits >> 13 & 1) - 0x38000000) >> 13, large = bits > 0x7f800000 ? nan : 0x7c00;\n" \
+    "    return (f16)(sign | (bits >= 0x47800000 ? large : bits < 0x38800000 ? small : normal));\n" \
     "}\n"
 
 // Shorter than those of f32, and the same after rounding for each of the 65536 operands: 2^f by a polynomial, scaled in two
