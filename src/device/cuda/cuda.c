@@ -115,9 +115,9 @@ static struct program *build(int unit, const struct segment *s) {
 }
 
 static void run(int unit, struct program *p, struct binding *b) {
-    cuda_queue_program(unit, p);
+    cuda_queue_begin(unit, p);
     kernels_run(unit, p, b);
-    cuda_queue_program(unit, NULL);
+    cuda_queue_end(unit);
 }
 
 static void drop(struct program *p) {

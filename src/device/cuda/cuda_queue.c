@@ -230,16 +230,23 @@ static void begin(struct queue *q, const struct program *p) {
     q->pieces = q->works = 0;
 }
 
-void cuda_queue_program(int unit, const struct program *p) {
-    struct cuda_device *d = setting_flag(SETTING_GRAPHS) ? cuda_device(unit) : NULL;
+void cuda_queue_begin(int unit, const struct program *p) {
     struct queue *q = &queues[unit];
-    if (!d)
+    if (p->steps < 2 || !setting_flag(SETTING_GRAPHS) || !cuda_device(unit))
         return;
     lock_take(&q->lock);
-    if (p && !q->owner)
+    if (!q->owner)
         begin(q, p);
-    if (!p && q->owner == &self) {
-        flush(q, d);
+    lock_give(&q->lock);
+}
+
+void cuda_queue_end(int unit) {
+    struct cuda_device *d = cuda_device(unit);
+    struct queue *q = &queues[unit];
+    lock_take(&q->lock);
+    if (q->owner == &self) {
+        if (d)
+            flush(q, d);
         q->owner = NULL;
         q->hot = NULL;
         q->pauses = false;

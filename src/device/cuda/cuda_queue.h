@@ -11,8 +11,9 @@
 
 // cuda_queue.c ------------------------------------------------------------------------------------------------------
 
-// A run of a program on this thread; NULL ends it. What was written down is given to the driver then.
-void cuda_queue_program(int unit, const struct program *p);
+// Around a run of a program, on its thread. What was written down is given to the driver at its end.
+void cuda_queue_begin(int unit, const struct program *p);
+void cuda_queue_end(int unit);
 void cuda_queue_forget(const struct program *p); // it will not run again
 
 bool cuda_queue_launch(int unit, cuda_function f, int64_t groups, int threads, int arguments,
