@@ -72,7 +72,7 @@ TEST(libraries_have_what_is_used) {
         cuda_question *can;
     } libraries[] = {{"cufft", {12, 11}, cuda_fft_can},
                      {"cusolver", {12, 11}, cuda_factor_can},
-                     {"cudnn", {9}, cuda_attend_can},
+                     {"cudnn", {9}, cuda_convolve_can},
                      {"cublasLt", {13, 12}, cuda_lt_can}};
     int found = 0;
     ZL_SCOPE {
@@ -205,6 +205,30 @@ static zl_array attend(const void *data) {
              v = heads_of(a, a->shared, a->keys, 6);
     return zl_fast_scaled_dot_product_attention(q, k, v, 1 / sqrt((double)a->size), NULL, NULL,
                                                 a->causal ? "causal" : NULL);
+}
+
+// Our own kernel, where cuDNN is not used; that needs no GPU.
+TEST(own_attention_compiles_for_cuda) {
+    static const char *const architectures[] = {"sm_80", "sm_90a", "sm_100"};
+    static const int sizes[] = {16, 64, 80, 128};
+    if (!cuda_compiler()) {
+        test_skip(zl_error());
+        zl_clear_error();
+        return;
+    }
+    int some = (int)(test_random() % 32);
+    for (int i = 0; i < 16; i++) {
+        if (!test_long() && i != some % 16)
+            continue;
+        struct text source = {0}, code = {0};
+        REQUIRE(cuda_flash_source(i & 1 ? ZL_FLOAT16 : ZL_BFLOAT16, sizes[i / 4], i & 2, i & 1, &source));
+        for (size_t k = 0; k < COUNT(architectures); k++)
+            if (test_long() || (int)k == some % 3)
+                CHECK(cuda_compile(source.data, architectures[k], NULL, &code));
+        CHECK(code.len > 1000);
+        text_free(&source);
+        text_free(&code);
+    }
 }
 
 TEST(attention_by_libraries) {

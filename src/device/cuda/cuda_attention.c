@@ -193,10 +193,10 @@ static bool run(const struct kernel_place *p, const struct attending *plan, cons
 
 bool cuda_attend_can(const struct call *c) {
     (void)c;
-    return dnn_is_there();
+    return true; // by a kernel of our own
 }
 
-enum kernel_taken cuda_attend(const struct kernel_place *p, const struct call *c) {
+static enum kernel_taken attend_by_library(const struct kernel_place *p, const struct call *c) {
     struct attention a = op_attention_read(c, c->in);
     zl_array y = call_first(c), state = call_output(c, 1);
     bool keeps = !array_is_forgotten(state);
@@ -213,4 +213,10 @@ enum kernel_taken cuda_attend(const struct kernel_place *p, const struct call *c
                 run(p, plan, &a, y, kept.memory) && (!keeps || keep(p, state, kept.memory));
     cuda_scratch_close(p, &kept);
     return done ? KERNEL_DONE : KERNEL_FAILED;
+}
+
+enum kernel_taken cuda_attend(const struct kernel_place *p, const struct call *c) {
+    bool by_library = cuda_uses_libraries() && dnn_is_there();
+    enum kernel_taken taken = by_library ? attend_by_library(p, c) : KERNEL_NOT_TAKEN;
+    return taken == KERNEL_NOT_TAKEN ? cuda_flash(p, c) : taken;
 }

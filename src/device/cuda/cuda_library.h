@@ -22,6 +22,8 @@ void *cuda_library(const char *name, const int version[CUDA_VERSIONS]);
 bool cuda_takes(int unit, const struct call *c);
 enum kernel_taken cuda_take(const struct kernel_place *p, const struct call *c);
 
+bool cuda_uses_libraries(void); // ZL_CUDA_LIBRARIES
+
 // Memory for one call, given back in the order of the unit's work. NULL and an error.
 struct cuda_scratch {
     void *memory;
@@ -43,8 +45,9 @@ cuda_question cuda_lt_can;           // cuda_lt.c: products of matrices, by cuBL
 cuda_function_of cuda_lt_multiply;
 cuda_question cuda_fft_can;          // cuda_fft.c: Fourier transforms, by cuFFT
 cuda_function_of cuda_fft;
-cuda_question cuda_attend_can;       // cuda_attention.c: attention, by cuDNN
-cuda_function_of cuda_attend;
+cuda_question cuda_attend_can;       // cuda_attention.c: attention, by cuDNN, else cuda_flash.c: by a tile kernel
+cuda_function_of cuda_attend, cuda_flash;
+bool cuda_flash_source(zl_dtype dtype, int size, bool causal, bool keeps, struct text *out); // CUDA C; false and an error
 cuda_question cuda_convolve_can;     // cuda_conv.c: convolutions, by cuDNN
 cuda_function_of cuda_convolve;
 cuda_question cuda_factor_can;       // cuda_factor.c, cuda_spectrum.c: factors of matrices, by cuSOLVER

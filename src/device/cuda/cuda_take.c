@@ -13,10 +13,11 @@ static const struct {
     const struct op *op;
     cuda_question *can;
     cuda_function_of *take;
+    bool is_ours; // not only by libraries
 } rows[] = {
     {&op_matmul, cuda_lt_can, cuda_lt_multiply},
     {&op_matmul_int8, cuda_lt_can, cuda_lt_multiply},
-    {&op_attention, cuda_attend_can, cuda_attend},
+    {&op_attention, cuda_attend_can, cuda_attend, true},
     {&op_conv, cuda_convolve_can, cuda_convolve},
     {&op_fft, cuda_fft_can, cuda_fft},
     {&op_cholesky, cuda_factor_can, cuda_cholesky},
@@ -33,13 +34,17 @@ static void read_setting(void) {
     may_use = setting_flag(SETTING_CUDA_LIBRARIES);
 }
 
-// The row of a call; -1: no library runs it.
-static int row_of(const struct call *c) {
+bool cuda_uses_libraries(void) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, read_setting);
+    return may_use;
+}
+
+// The row of a call; -1: nothing here runs it.
+static int row_of(const struct call *c) {
     for (int i = 0; i < (int)COUNT(rows); i++)
         if (rows[i].op == c->op)
-            return may_use && rows[i].can(c) ? i : -1;
+            return (rows[i].is_ours || cuda_uses_libraries()) && rows[i].can(c) ? i : -1;
     return -1;
 }
 
