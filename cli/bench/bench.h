@@ -169,6 +169,7 @@ struct bench_cpu_peaks {
         const char *name;
         zl_dtype dtype;
         double rate; // operations a second of one core
+        double all;  // of all threads at once; 0: not measured
     } instruction[BENCH_INSTRUCTIONS_MOST];
     int count, threads;
     double copy, read; // bytes a second of all threads: read and written, read
@@ -176,6 +177,14 @@ struct bench_cpu_peaks {
 void bench_measure_cpu_peaks(struct bench_cpu_peaks *peaks, double seconds);
 // The fastest instruction of a dtype, on all threads; NaN: none. name: which; may be NULL.
 double bench_cpu_peak(const struct bench_cpu_peaks *peaks, enum bench_dtype dtype, const char **name);
+
+// all_cores.c ---------------------------------------------------------------------------------------------------
+
+struct bench_instruction;
+// Fills `all` of the instructions; at most so many seconds, less when all cores are as fast together as each alone.
+void bench_measure_all_cores(struct bench_cpu_peaks *peaks, const struct bench_instruction **instruction,
+                             const int64_t *loops, double seconds);
+void bench_stay_on_core(int index); // the calling thread, to the index-th core that is ours
 
 // environment.c -------------------------------------------------------------------------------------------------
 

@@ -1,11 +1,10 @@
-// cpu_peaks.c - what the CPU can do at most, measured: the clock, each multiply-add instruction, memory. Slices of a
+// cpu_peaks.c - what the CPU can do at most, measured: the clock, each multiply-add instruction on one core, memory. Slices of a
 // tenth of a millisecond go round all of them and the best of each counts, so that others who use the machine between
 // slices do not show.
 
 #include "bench.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -57,6 +56,7 @@ static void measure_instructions(struct bench_cpu_peaks *peaks, double seconds) 
                 better_rate(peaks->instruction[i].rate, (double)loops[i] * here[i]->operations,
                             time_loops(here[i]->repeat, loops[i]));
     }
+    bench_measure_all_cores(peaks, here, loops, 2 * seconds);
 }
 
 // Memory ----------------------------------------------------------------------------------------------------
@@ -105,22 +105,9 @@ static uint64_t read_all(const char *from) {
     return a ^ b ^ c ^ d;
 }
 
-// To the index-th core that is ours: two threads on one core would measure half.
-static void stay_on_core(int index) {
-    cpu_set_t ours, one;
-    CPU_ZERO(&one);
-    if (sched_getaffinity(0, sizeof ours, &ours))
-        return;
-    for (int core = 0; core < CPU_SETSIZE; core++)
-        if (CPU_ISSET(core, &ours) && index-- == 0)
-            CPU_SET(core, &one);
-    if (CPU_COUNT(&one))
-        sched_setaffinity(0, sizeof one, &one);
-}
-
 static void *move(void *data) {
     struct mover *m = data;
-    stay_on_core(m->index);
+    bench_stay_on_core(m->index); // two threads on one core would measure half
     wait_at(m->gate);
     m->start = bench_now();
     if (m->to)
@@ -183,7 +170,8 @@ void bench_measure_cpu_peaks(struct bench_cpu_peaks *peaks, double seconds) {
 double bench_cpu_peak(const struct bench_cpu_peaks *peaks, enum bench_dtype dtype, const char **name) {
     double best = NAN;
     for (int i = 0; i < peaks->count; i++) {
-        double rate = peaks->instruction[i].rate * peaks->threads;
+        double rate = peaks->instruction[i].all;
+        rate = rate > 0 ? rate : peaks->instruction[i].rate * peaks->threads;
         if (peaks->instruction[i].dtype != bench_dtype_of_arrays(dtype) || !(isnan(best) || rate > best))
             continue;
         best = rate;

@@ -1,0 +1,150 @@
+// all_cores.c - multiply-adds on all cores at once. Cores that a machine shows may share their units, and then a core's own
+// rate times their number is more than the machine can do. Threads start each slice together; a round counts when
+// their slices lay beside each other.
+
+#include "bench.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "instructions.h"
+
+enum { THREADS_MOST = 512 };
+static const double patience = 5e-3; // seconds: longer than others keep a core at a time
+
+struct slice {
+    double start, end;
+};
+
+struct crew {
+    int threads;
+    atomic_int arrived, phase;
+    atomic_int start; // 0: not all threads are made yet, 1: go, -1: some could not be
+    atomic_bool over;
+    struct bench_cpu_peaks *peaks;
+    const struct bench_instruction **instruction;
+    const int64_t *loops;
+    struct slice slice[THREADS_MOST];
+};
+
+struct member {
+    struct crew *crew;
+    int index;
+    pthread_t thread;
+};
+
+void bench_stay_on_core(int index) {
+    cpu_set_t ours, one;
+    CPU_ZERO(&one);
+    if (sched_getaffinity(0, sizeof ours, &ours))
+        return;
+    for (int core = 0; core < CPU_SETSIZE; core++)
+        if (CPU_ISSET(core, &ours) && index-- == 0)
+            CPU_SET(core, &one);
+    if (CPU_COUNT(&one))
+        sched_setaffinity(0, sizeof one, &one);
+}
+
+// Returns when all are here. It spins: who gave up its core while it waits would be away when the last one comes.
+static void meet(struct crew *crew) {
+    int phase = atomic_load(&crew->phase);
+    if (atomic_fetch_add(&crew->arrived, 1) == crew->threads - 1) {
+        atomic_store(&crew->arrived, 0);
+        atomic_store(&crew->phase, phase + 1);
+        return;
+    }
+    double since = bench_now();
+    while (atomic_load(&crew->phase) == phase)
+        if (bench_now() - since > patience)
+            sched_yield();
+}
+
+static void run_slice(struct member *m, int which) {
+    struct crew *crew = m->crew;
+    struct slice *slice = &crew->slice[m->index];
+    void (*repeat)(int64_t loops) = crew->instruction[which]->repeat;
+    meet(crew);
+    repeat(crew->loops[which] / 4 + 1);
+    slice->start = bench_now();
+    repeat(crew->loops[which]);
+    slice->end = bench_now();
+    meet(crew);
+}
+
+// Operations a second of all together; 0: some worked while others did not.
+static double rate_of_round(const struct crew *crew, int which) {
+    double work = (double)crew->loops[which] * crew->instruction[which]->operations, total = 0;
+    double start = 0, end = INFINITY, longest = 0;
+    for (int i = 0; i < crew->threads; i++) {
+        const struct slice *s = &crew->slice[i];
+        start = fmax(start, s->start);
+        end = fmin(end, s->end);
+        longest = fmax(longest, s->end - s->start);
+        total += work / (s->end - s->start);
+    }
+    return end - start > 0.8 * longest ? total : 0;
+}
+
+// Whether every instruction came as near to all cores alone as it could.
+static bool is_clear(const struct bench_cpu_peaks *peaks) {
+    for (int i = 0; i < peaks->count; i++)
+        if (peaks->instruction[i].all < 0.985 * peaks->instruction[i].rate * peaks->threads)
+            return false;
+    return true;
+}
+
+static void *work(void *data) {
+    struct member *m = data;
+    struct crew *crew = m->crew;
+    bench_stay_on_core(m->index);
+    while (atomic_load(&crew->start) == 0)
+        sched_yield();
+    while (atomic_load(&crew->start) > 0 && !atomic_load(&crew->over))
+        for (int i = 0; i < crew->peaks->count; i++)
+            run_slice(m, i);
+    return NULL;
+}
+
+// What the first thread does besides: it looks at the slices, and says when it is over. The others see that after the
+// round, since all meet once more.
+static void lead(struct member *first, double end) {
+    struct crew *crew = first->crew;
+    for (bool over = false; !over;) {
+        for (int i = 0; i < crew->peaks->count; i++) {
+            if (i == crew->peaks->count - 1) {
+                over = bench_now() >= end || is_clear(crew->peaks);
+                atomic_store(&crew->over, over);
+            }
+            run_slice(first, i);
+            crew->peaks->instruction[i].all = fmax(crew->peaks->instruction[i].all, rate_of_round(crew, i));
+        }
+    }
+}
+
+void bench_measure_all_cores(struct bench_cpu_peaks *peaks, const struct bench_instruction **instruction,
+                             const int64_t *loops, double seconds) {
+    static struct crew crew;
+    struct member *member = calloc((size_t)peaks->threads, sizeof *member);
+    int threads = peaks->threads < THREADS_MOST ? peaks->threads : THREADS_MOST, started = 1;
+    cpu_set_t before;
+    if (!member || sched_getaffinity(0, sizeof before, &before)) {
+        free(member);
+        return;
+    }
+    crew = (struct crew){.threads = threads, .peaks = peaks, .instruction = instruction, .loops = loops};
+    for (int i = 0; i < threads; i++)
+        member[i] = (struct member){.crew = &crew, .index = i};
+    while (started < threads && !pthread_create(&member[started].thread, NULL, work, &member[started]))
+        started++;
+    atomic_store(&crew.start, started == threads ? 1 : -1);
+    if (started == threads) {
+        bench_stay_on_core(0);
+        lead(&member[0], bench_now() + seconds);
+    }
+    for (int i = 1; i < started; i++)
+        pthread_join(member[i].thread, NULL);
+    sched_setaffinity(0, sizeof before, &before);
+    free(member);
+}
