@@ -118,6 +118,7 @@ void bench_detect_cpu(struct bench_machine *machine, const struct bench_specs *s
 void bench_detect_pci(struct bench_machine *machine, const struct bench_specs *specs);
 void bench_detect_amd(struct bench_machine *machine, const struct bench_specs *specs);
 void bench_detect_tpu(struct bench_machine *machine, const struct bench_specs *specs); // environment, metadata server
+void bench_detect_pjrt(struct bench_machine *machine, const struct bench_specs *specs);
 void bench_detect_nvidia(struct bench_machine *machine, const struct bench_specs *specs);
 void bench_detect_apple(struct bench_machine *machine, const struct bench_specs *specs);
 

@@ -123,6 +123,7 @@ void bench_detect(struct bench_machine *machine, const struct bench_specs *specs
     bench_detect_nvidia(machine, specs);
     bench_detect_amd(machine, specs);
     bench_detect_tpu(machine, specs);
+    bench_detect_pjrt(machine, specs);
     bench_detect_apple(machine, specs);
     bench_detect_cpu(machine, specs);
     add_cpu(machine);

@@ -164,6 +164,31 @@ wait
 machine skipped && printf 'GCE_METADATA_IP=127.0.0.1:1\nTPU_SKIP_MDS_QUERY=1\n' >"$root/etc/environment"
 check "TPU_SKIP_MDS_QUERY leaves it alone" gives "len(d) == 1"
 
+# A PJRT plugin ------------------------------------------------------------------------------------------------------
+
+plugin() { # KIND DEVICES: in the last machine, which names it
+    cc -shared -fPIC -DKIND="\"$1\"" -DDEVICES="$2" -o "$root/libtpu.so" test/scripts/pjrt_plugin.c &&
+        echo TPU_LIBRARY_PATH=/libtpu.so >>"$root/etc/environment"
+}
+machine pjrt-v6e && plugin "TPU v6 lite" 4
+check "a PJRT plugin names the TPU" is_chip tpu-v6e 4 4
+check "by its device kind" gives "'PJRT calls its 4 devices TPU v6 lite' in c['evidence']"
+machine pjrt-7x && plugin "TPU7x" 8
+check "TPU7x by its kind: two devices a chip" is_chip tpu-7x 4 8
+machine pjrt-and-pci && pci 4 1ae0 006f && plugin "TPU v6 lite" 4
+check "beside PCI ids it is one chip" is_chip tpu-v6e 4 4
+check "with both as evidence" gives "'1ae0:006f' in c['evidence'] and 'PJRT' in c['evidence']"
+machine pjrt-contradiction && pci 4 1ae0 0063 && plugin "TPU v6 lite" 4
+check "a kind that does not fit is said" gives "c['chip'] == 'tpu-v5e' and 'does not fit' in c['evidence']"
+machine pjrt-unknown && plugin "TPU v99" 2
+check "an unknown kind is an unknown chip" gives "c['chip'] is None and c['name'] == 'TPU v99' and peak['bf16'] is None"
+machine pjrt-cpu && plugin "cpu" 1
+check "a plugin for the CPU is no accelerator" gives "len(d) == 1"
+machine pjrt-missing && echo TPU_LIBRARY_PATH=/none.so >"$root/etc/environment"
+check "a plugin that is not there" gives "len(d) == 1"
+check "asking a plugin that is not there" exits 1 "$zellige" bench kinds "$root/none.so"
+check "asking what is no plugin" says 'GetPjrtApi' "$zellige" bench kinds "$build/libzellige.so"
+
 # Specs -------------------------------------------------------------------------------------------------------------
 
 machine v6e-override && pci 1 1ae0 006f
