@@ -214,7 +214,7 @@ def creation(call):
 
 # Measured under another name, or nothing that MLX's module has.
 NONE = {"partition_flat", "argpartition_flat", "topk_flat", "softmax_axes", "tensordot_axes", "conv_general", "flip", "depends", "random_bits",
-        "scatter_add_axis", "matmul_int8", "qqmm"}
+        "scatter_add_axis", "matmul_int8", "qqmm", "csr_from_dense", "csr_to_dense", "csr_matmul", "csr_matvec"}
 
 HAND = {
     "astype": [(f"1M {t} to {u}", [big(dtype=t) if t != "int32" else integers(99, SIDE, SIDE)], lambda m, x, u=u: x.astype(getattr(m, u)))
@@ -306,6 +306,8 @@ HAND = {
     "fast_rms_norm": one([big(), floats(SIDE)], lambda m, x, w: m.fast.rms_norm(x, w, 1e-5)),
     "fast_layer_norm": one([big(), floats(SIDE), floats(SIDE)], lambda m, x, w, b: m.fast.layer_norm(x, w, b, 1e-5)),
     "fast_rope": one([floats(4, 16, 256, 64)], lambda m, x: m.fast.rope(x, 64, traditional=False, base=10000.0, scale=1.0, offset=0)),
+    "fast_cross_entropy": one([big(), places(SIDE)], lambda m, x, t: m.fast.cross_entropy(x, t)),
+    "fast_gated_delta_update": one([floats(1, 128, 4, 64)] * 3 + [floats(1, 128, 4)] * 2, lambda m, *x: m.fast.gated_delta_update(*x), "128 of 64"),
     "fast_scaled_dot_product_attention": one([floats(1, 8, 256, 64)] * 3, lambda m, q, k, v: m.fast.scaled_dot_product_attention(q, k, v, scale=0.125), "256"),
     # fft
     **{f"fft_{n}": fft(n) for n in ("fft", "ifft", "rfft", "irfft", "fft2", "ifft2", "rfft2", "irfft2", "fftn", "ifftn", "rfftn", "irfftn", "fftshift", "ifftshift")},
@@ -331,6 +333,9 @@ HAND = {
     **{f"linalg_{n}": linalg(n, [symmetric(256)]) for n in ("cholesky", "eigh", "eigvalsh")},
     "linalg_solve": linalg("solve", [matrix(256), floats(256, 256)]), "linalg_solve_triangular": linalg("solve_triangular", [matrix(256), floats(256, 256)]),
     "linalg_cross": one([floats(65536, 3), floats(65536, 3)], lambda m, x, y: m.linalg.cross(x, y), "64K"),
+    "fft_stft": one([floats(LONG)], lambda m, x: m.fft.stft(x, 1024)),
+    "fft_istft": one([complexes(513, 1000)], lambda m, x: m.fft.istft(x, 1024)),
+    "unique": [("1M of 1000 numbers", [integers(1000, LONG)], lambda m, x: m.unique(x, 1000)), ("1M", [floats(LONG)], lambda m, x: m.unique(x, LONG))],
     # views: made, and copied where that is all there is to see
     "view": one([big()], lambda m, x: m.view(x, m.int32)), "unflatten": one([big()], lambda m, x: m.unflatten(x, 0, (32, 32))),
     "flatten": [("1M", [big()], function("flatten")), ("1M .T", [big().T], function("flatten"))], "reshape": [("1M", [big()], lambda m, x: m.reshape(x, (LONG,))),
