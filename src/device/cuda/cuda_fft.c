@@ -145,6 +145,14 @@ static const char real_text[] = "KERNEL zl_kernel(GLOBAL f32 *x, idx each, idx m
                                 "        x[2 * (i * each + middle) + 1] = 0;\n"
                                 "}\n";
 
+static const char widen_text[] = "KERNEL zl_kernel(GLOBAL f32 *y, GLOBAL f32 *x, idx n) {\n"
+                                 "    idx i = GROUP * THREADS + THREAD;\n"
+                                 "    if (i >= n)\n"
+                                 "        return;\n"
+                                 "    y[2 * i] = x[i];\n"
+                                 "    y[2 * i + 1] = 0;\n"
+                                 "}\n";
+
 static bool write_scale(struct text *out, const void *data) {
     kernel_begin(out, data, true);
     text_bytes(out, scale_text, (int)sizeof scale_text - 1);
@@ -154,6 +162,12 @@ static bool write_scale(struct text *out, const void *data) {
 static bool write_real(struct text *out, const void *data) {
     kernel_begin(out, data, true);
     text_bytes(out, real_text, (int)sizeof real_text - 1);
+    return true;
+}
+
+static bool write_widen(struct text *out, const void *data) {
+    kernel_begin(out, data, true);
+    text_bytes(out, widen_text, (int)sizeof widen_text - 1);
     return true;
 }
 
@@ -204,6 +218,20 @@ static bool execute_all(const struct kernel_place *p, const struct key *k, enum 
     return !failed || error_false(ZL_ERROR_DEVICE, "fft: cuFFT failed with code %d", failed);
 }
 
+// Real numbers as complex ones. NULL and an error.
+static void *widen(const struct kernel_place *p, void *x, int64_t count, struct cuda_scratch *wide) {
+    void *y = x ? cuda_scratch_open(p, wide, (size_t)count * 8) : NULL;
+    if (!y)
+        return NULL;
+    struct kernel_call k;
+    kernel_begin_call(&k);
+    void *kernel = kernel_find(p, "cuda_fft widen", 14, write_widen, p->target->dialect);
+    kernel_add_memory(&k, y);
+    kernel_add_memory(&k, x);
+    kernel_add_int(&k, count, true);
+    return kernel && kernel_launch(p, kernel, (count + KERNEL_THREADS - 1) / KERNEL_THREADS, &k) ? y : NULL;
+}
+
 // An array as lines along an axis: (outer, inner, line), of which the memory is (outer, line, inner).
 struct lines {
     int64_t dim[3], stride[3], dense[3];
@@ -249,8 +277,10 @@ enum kernel_taken cuda_fft(const struct kernel_place *p, const struct call *c) {
     int axis = (int)arg[1];
     struct lines l = lines_of(y, axis);
     struct key k = {.n = arg[2], .batch = l.dim[0] * l.dim[1], .type = types[which], .unit = p->unit};
-    struct cuda_scratch rows = {0}, copy = {0}, result = {0};
+    struct cuda_scratch rows = {0}, copy = {0}, wide = {0}, result = {0};
     void *from = bring(p, x, axis, which == FFT_HERMITIAN, &rows, &copy), *to = kernel_reach(p, y);
+    if (x->dtype == ZL_FLOAT32 && which != FFT_REAL)
+        from = widen(p, from, x->size, &wide);
     void *made = l.dim[1] == 1 ? to : cuda_scratch_open(p, &result, (size_t)y->size * array_item(y));
     bool done = from && to && made &&
                 transform(p, &k, which, op_arg_double(arg[3]), from, made,
@@ -258,6 +288,7 @@ enum kernel_taken cuda_fft(const struct kernel_place *p, const struct call *c) {
                 (made == to || kernel_move(p, (zl_dtype)y->dtype, 3, l.dim, to, l.stride, made, l.dense));
     cuda_scratch_close(p, &rows);
     cuda_scratch_close(p, &copy);
+    cuda_scratch_close(p, &wide);
     cuda_scratch_close(p, &result);
     return done ? KERNEL_DONE : KERNEL_FAILED;
 }
