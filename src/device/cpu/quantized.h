@@ -83,6 +83,8 @@ struct int_kind {
 };
 
 extern const struct int_kind cpu_int_i8mm; // of aarch64
+// A quad times zipped columns.
+void cpu_quad_i8mm(const struct int_set *x, const struct int_columns *w, float *out, int64_t out_row);
 bool cpu_can_vector_i8mm(const struct quantized *q);
 void cpu_vector_i8mm(const struct quantized *q, const struct int_set *x, int64_t at, int64_t columns, float *scale, float *out);
 // The best of this CPU; NULL: there is none.

@@ -251,6 +251,15 @@ INLINE floats4 biases_at(zl_dtype dtype, const char *column, int64_t g) {
     return widen(dtype, half, false);
 }
 
+// Sums of the lanes of four vectors.
+INLINE floats4 sums_of(const floats4 *x) {
+    floats4 a =
+        __builtin_shufflevector(x[0], x[1], 0, 2, 4, 6) + __builtin_shufflevector(x[0], x[1], 1, 3, 5, 7);
+    floats4 b =
+        __builtin_shufflevector(x[2], x[3], 0, 2, 4, 6) + __builtin_shufflevector(x[2], x[3], 1, 3, 5, 7);
+    return __builtin_shufflevector(a, b, 0, 2, 4, 6) + __builtin_shufflevector(a, b, 1, 3, 5, 7);
+}
+
 // Biases times the sums of a row's groups.
 INLINE floats4 add_biases(zl_dtype dtype, const struct int_columns *w, const float *sum, int64_t groups) {
     floats4 all[COLUMNS] = {{0}};
@@ -259,11 +268,7 @@ INLINE floats4 add_biases(zl_dtype dtype, const struct int_columns *w, const flo
 #pragma GCC unroll 4
         for (int i = 0; i < COLUMNS; i++)
             all[i] = add(all[i], biases_at(dtype, w->bias[i], g), floats_at(sum + g));
-    floats4 a = __builtin_shufflevector(all[0], all[1], 0, 2, 4, 6) +
-                __builtin_shufflevector(all[0], all[1], 1, 3, 5, 7);
-    floats4 b = __builtin_shufflevector(all[2], all[3], 0, 2, 4, 6) +
-                __builtin_shufflevector(all[2], all[3], 1, 3, 5, 7);
-    floats4 r = __builtin_shufflevector(a, b, 0, 2, 4, 6) + __builtin_shufflevector(a, b, 1, 3, 5, 7);
+    floats4 r = sums_of(all);
     for (; g < groups; g++)
         for (int i = 0; i < COLUMNS; i++) {
             float bias;
@@ -309,74 +314,6 @@ INLINE void run_set(enum form form, int parts, int rows, const struct int_set *x
     }
 }
 
-// Four rows of three parts: a vector of sums is of two columns and two rows, so no part must be told from another.
-struct quad_sums {
-    ints4 part[3][2][2]; // of a group: of each pair of rows and of columns
-    floats4 low[2][2], high[2][2];
-};
-
-INLINE void multiply_quad(enum form form, int group, const chars16 **x, const bytes16 **w,
-                          struct quad_sums *s) {
-#pragma GCC unroll 12
-    for (int i = 0; i < 12; i++)
-        s->part[i / 4][i / 2 % 2][i % 2] = (ints4){0};
-    for (int at = 0; at < group; at += SLICE, *x += 6, *w += 2)
-#pragma GCC unroll 6
-        for (int i = 0; i < 6; i++) {
-            s->part[i / 2][i % 2][0] = multiply(form, s->part[i / 2][i % 2][0], (*w)[0], (*x)[i]);
-            s->part[i / 2][i % 2][1] = multiply(form, s->part[i / 2][i % 2][1], (*w)[1], (*x)[i]);
-        }
-}
-
-INLINE void add_quad(floats4 scale, struct quad_sums *s) {
-    const floats4 by[2] = {__builtin_shufflevector(scale, scale, 0, 0, 1, 1),
-                           __builtin_shufflevector(scale, scale, 2, 2, 3, 3)};
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; i++) {
-        const int r = i / 2, c = i % 2;
-        ints4 low = (s->part[1][r][c] << 8) + s->part[2][r][c];
-        s->high[r][c] = add(s->high[r][c], __builtin_convertvector(s->part[0][r][c], floats4), by[c]);
-        s->low[r][c] = add(s->low[r][c], __builtin_convertvector(low, floats4), by[c]);
-    }
-}
-
-INLINE void run_quad(enum form form, const struct int_set *x, const struct int_columns *w, float *out,
-                     int64_t out_row) {
-    const chars16 *row = (const chars16 *)(const void *)x->code;
-    const bytes16 *code = (const bytes16 *)(const void *)w->zipped;
-    struct quad_sums s;
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; i++)
-        s.low[i / 2][i % 2] = s.high[i / 2][i % 2] = (floats4){0};
-    for (int64_t g = 0; g < x->groups; g++) {
-        multiply_quad(form, w->group, &row, &code, &s);
-        add_quad(floats_at(w->scale + g * COLUMNS), &s);
-    }
-#pragma GCC unroll 4
-    for (int r = 0; r < 4; r++) {
-        floats4 a = add(s.low[r / 2][0], s.high[r / 2][0], (floats4){0} + 65536),
-                b = add(s.low[r / 2][1], s.high[r / 2][1], (floats4){0} + 65536);
-        floats4 sum =
-            r % 2 ? __builtin_shufflevector(a, b, 1, 3, 5, 7) : __builtin_shufflevector(a, b, 0, 2, 4, 6);
-        if (r >= x->rows)
-            return;
-        sum *= (floats4){0} + x->factor[r];
-        if (form != SIGNED)
-            sum += biases_of(w, x->sum + r * x->groups, x->groups);
-        *(floats_memory *)(out + r * out_row) = sum;
-    }
-}
-
-WITH_I8MM static void run_quad_zipped(const struct int_set *x, const struct int_columns *w, float *out,
-                                      int64_t out_row) {
-    run_quad(ZIPPED, x, w, out, out_row);
-}
-
-WITH_I8MM static void run_quad_signed(const struct int_set *x, const struct int_columns *w, float *out,
-                                      int64_t out_row) {
-    run_quad(SIGNED, x, w, out, out_row);
-}
-
 #define RUN(name, form, parts, rows)                                                             \
     WITH_I8MM static void name(const struct int_set *x, const struct int_columns *w, float *out, \
                                int64_t out_row) {                                                \
@@ -405,7 +342,7 @@ static void run(const struct int_set *x, const struct int_columns *w, float *out
                                                       ROW(run_signed)};
     enum form form = w->zipped ? (w->bias[0] ? ZIPPED : SIGNED) : w->bits == 4 ? NIBBLES : BYTES;
     if (x->quad)
-        (form == SIGNED ? run_quad_signed : run_quad_zipped)(x, w, out, out_row);
+        cpu_quad_i8mm(x, w, out, out_row);
     else
         runs[form][x->parts - 2][x->rows - 1](x, w, out, out_row);
 }
