@@ -21,6 +21,7 @@ struct gemm_kernel {
     int unit, step;    // elements along k: of one line side by side; done at once
     gemm_micro_fn *run;
     int a_unit;             // the unit of a, where it is not that of b; else 0
+    int b_cols;             // columns of the panels that one of b consists of, one behind the other; 0: it is one
     uint8_t flip;           // bits of every byte of b that are turned over when it is packed
     int l1_eighths;         // of L1 that two panels may take; 0: half of it
     void (*open)(void);     // what a thread does before it runs the kernel, some times in a row;

@@ -71,7 +71,7 @@ bool gemm_can_run(const struct gemm_kernel *k) {
 }
 
 bool gemm_is_plain(const struct gemm_kernel *k) {
-    return !k->a_unit && !k->flip && !k->open && gemm_can_run(k);
+    return !k->a_unit && !k->b_cols && !k->flip && !k->open && gemm_can_run(k);
 }
 
 static const struct gemm_kernel *best_for(zl_dtype dtype) {

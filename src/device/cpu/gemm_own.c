@@ -65,11 +65,14 @@ static void pack_b_range(const void *context, int64_t from, int64_t to) {
         int64_t p = from / groups * o->k_block, col = from % groups * width, at = o->first + col;
         int64_t cols = MIN_OF(width, o->columns - col);
         int64_t k = MIN_OF(o->k_block, g->k - p);
+        int64_t part = o->u->b_cols ? o->u->b_cols : o->u->cols, line = round_up(k, o->u->step) * o->item;
+        int64_t whole = round_up(cols, o->u->cols), packed = round_up(cols, part);
         char *panels = packed_b(o, p, col);
-        gemm_pack(&o->packing, panels, o->u->cols, g->b + (p * g->b_row + at * g->b_col) * item,
-                  g->b_row * item, g->b_col * item, k, cols, g->n - at - cols);
+        gemm_pack(&o->packing, panels, part, g->b + (p * g->b_row + at * g->b_col) * item, g->b_row * item,
+                  g->b_col * item, k, cols, g->n - at - cols);
+        memset(panels + packed * line, 0, (size_t)((whole - packed) * line));
         if (o->u->flip)
-            flip_bytes(panels, round_up(cols, o->u->cols) * round_up(k, o->u->step) * o->item, o->u->flip);
+            flip_bytes(panels, whole * line, o->u->flip);
     }
 }
 

@@ -116,7 +116,7 @@ typedef void units_fn(const struct rows *r, int64_t units);
     DO(2, 1, 8) DO(2, 1, 12)                                                    \
     DO(2, 2, 4) DO(2, 2, 8) DO(2, 2, 16) DO(2, 2, 32) DO(2, 2, 48)              \
     DO(2, 4, 8) DO(2, 4, 12) DO(2, 4, 24) DO(2, 4, 48)                          \
-    DO(1, 4, 4) DO(1, 4, 8) DO(1, 4, 12) DO(1, 4, 24) DO(1, 4, 32) DO(1, 4, 48) \
+    DO(1, 4, 4) DO(1, 4, 8) DO(1, 4, 12) DO(1, 4, 16) DO(1, 4, 24) DO(1, 4, 32) DO(1, 4, 48) \
     DO(1, 8, 8) DO(1, 8, 12) DO(1, 8, 24) DO(1, 8, 48)
 // clang-format on
 ALL_UNITS(UNITS)
