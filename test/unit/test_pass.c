@@ -125,7 +125,7 @@ TEST(pass_names_what_is_missing) {
 }
 
 TEST(pass_names) {
-    CHECK_STR(pass_name(0), "forward");
+    CHECK_STR(pass_name(0), "words");
     CHECK_STR(pass_name(-1), NULL);
     int count = 0;
     while (pass_name(count))
