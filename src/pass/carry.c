@@ -216,13 +216,24 @@ static bool is_alone(const struct tile_stmt *map, const struct tile_stmt *store)
     return true;
 }
 
+// Whether another statement than its map still does.
+static bool is_touched(const struct tile_stmt *list, const struct tile *t) {
+    for (const struct tile_stmt *s = list; s; s = s->next) {
+        struct tile_stmt alone = *s;
+        alone.next = NULL;
+        if (s != t->map && (s->kind != TILE_ALLOC || s->buffer != t->buffer) && pass_uses(&alone, t->buffer))
+            return true;
+    }
+    return false;
+}
+
 static bool try_store(struct tile_kernel *kernel, const struct target *target, struct tile_stmt **list,
                       const struct tile_stmt *map, const struct tile_stmt *store) {
     struct tile t = {target, map, store->buffer, store->value, 0, NULL};
     if (!is_tile(*list, map, store) || !is_alone(map, store) || !can_leave_out(&t))
         return false;
     kernel->failed |= !leave_out(&t);
-    if (!t.end)
+    if (!is_touched(*list, &t))
         pass_drop_alloc(list, t.buffer);
     return true;
 }

@@ -90,6 +90,20 @@ static const struct sample samples[] = {
      2,
      {{F32, 2, {4, 100}}, {F32, 2, {4, 100}}},
      {100}},
+    {"kernel again(x: f32[6, 40]) -> (y: f32[6], z: f32[6]) {\n"
+     "  grid b in 2 {\n"
+     "    fragment rows: f32[3, 40] = 0.25\n"
+     "    fragment total: f32[3]\n"
+     "    reduce add rows -> total axis 1\n"
+     "    copy total -> z[b * 3] of [3]\n"
+     "    copy x[b * 3, 0] of [3, 40] -> rows\n"
+     "    reduce add rows -> total axis 1\n"
+     "    copy total -> y[b * 3] of [3]\n"
+     "  }\n"
+     "}",
+     3,
+     {{F32, 2, {6, 40}}, {F32, 1, {6}}, {F32, 1, {6}}},
+     {0}},
     {"kernel sums(x: i32[64, 40], d: f64[40]) -> (y: i32[64], w: f64[1], t: i32[64, 40]) {\n"
      "  local part: i32[64, 40]\n"
      "  local line: f64[40]\n"
