@@ -241,7 +241,8 @@ TEST(a_cuda_kernel_runs) {
 
 // The tests of test_cuda_fake.c, in a process that finds the drivers of test/fake before those of the system.
 TEST(host_side) {
-    const char *const words[] = {"env", "LD_LIBRARY_PATH=" ZL_BUILD_DIR "/fake", ZL_BUILD_DIR "/test",
+    const char *const words[] = {"env", "LD_LIBRARY_PATH=" ZL_BUILD_DIR "/fake",
+                                 "ZL_CUDA_LIBRARIES=0", ZL_BUILD_DIR "/test",
                            "device/test_cuda_fake", NULL};
     struct text output = {0};
     int reason = 0;

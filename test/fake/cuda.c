@@ -656,15 +656,34 @@ static struct work launch_of(const struct node_launch *l) {
     return w;
 }
 
-// Nodes are numbers here, from 1: graphs are lists, in which each comes after the one before.
+struct node {
+    struct graph *graph; // NULL: it was destroyed
+    int number;
+    struct node *next; // of all
+};
+static struct node *nodes;
+
+static uintptr_t new_node(struct graph *g, int number) {
+    struct node *n = malloc(sizeof *n);
+    *n = (struct node){g, number, nodes};
+    nodes = n;
+    return (uintptr_t)n;
+}
+
+static bool is_last(const struct graph *g, const uintptr_t *after, size_t count) {
+    return count ? ((struct node *)*after)->graph == g && ((struct node *)*after)->number == g->nodes
+                 : g->nodes == 0;
+}
+
+// Graphs are lists here, in which each node comes after the one before.
 static int add_to_graph(uintptr_t *out, struct graph *g, const uintptr_t *after, size_t count,
                         struct work w) {
     struct stream s = {.capturing = g};
-    if (count != (g->nodes > 0) || (count && *after != (uintptr_t)g->nodes))
+    if (!is_last(g, after, count))
         return INVALID;
     w.node = ++g->nodes;
     add(&s, w);
-    *out = (uintptr_t)g->nodes;
+    *out = new_node(g, g->nodes);
     return 0;
 }
 
@@ -677,23 +696,28 @@ int cuGraphAddKernelNode_v2(uintptr_t *out, struct graph *g, const uintptr_t *af
 int cuGraphAddChildGraphNode(uintptr_t *out, struct graph *g, const uintptr_t *after, size_t count,
                              struct graph *child) {
     BEGIN("cuGraphAddChildGraphNode");
-    int at = ++g->nodes;
-    if (count != (at > 1) || (count && *after != (uintptr_t)(at - 1)))
-        return end(INVALID);
     struct stream s = {.capturing = g};
+    if (!is_last(g, after, count))
+        return end(INVALID);
     for (struct work *w = child->head; w; w = w->next)
         add(&s, *w)->node = -1;
-    *out = (uintptr_t)at;
+    *out = new_node(g, ++g->nodes);
     return end(0);
 }
 
+// The graph that a node is of has to be there still: real drivers write anywhere.
 int cuGraphExecKernelNodeSetParams_v2(struct graph *g, uintptr_t node, const struct node_launch *l) {
     BEGIN("cuGraphExecKernelNodeSetParams_v2");
+    const struct node *n = (const struct node *)node;
+    if (!n->graph) {
+        fprintf(stderr, "cuGraphExecKernelNodeSetParams: a node of a graph that was destroyed\n");
+        abort();
+    }
     for (struct work *w = g->head; w; w = w->next)
-        if (w->node == (int)node) {
+        if (w->node == n->number) {
             struct work *next = w->next;
             *w = launch_of(l);
-            w->node = (int)node;
+            w->node = n->number;
             w->next = next;
             return end(0);
         }
@@ -719,6 +743,9 @@ int cuGraphLaunch(struct graph *g, struct stream *s) {
 
 int cuGraphDestroy(struct graph *g) {
     BEGIN("cuGraphDestroy");
+    for (struct node *n = nodes; n; n = n->next)
+        if (n->graph == g)
+            n->graph = NULL;
     for (struct work *w = g->head, *next; w; w = next) {
         next = w->next;
         free(w);

@@ -26,7 +26,8 @@ static bool is_alike(const struct cuda_list *a, const struct cuda_list *b) {
     if (a->count != b->count)
         return false;
     for (int i = 0; i < a->count; i++)
-        if (a->command[i].f != b->command[i].f || (!a->command[i].f && !is_same(a, b, i)))
+        if (a->command[i].f != b->command[i].f || a->command[i].bytes != b->command[i].bytes ||
+            (!a->command[i].f && !is_same(a, b, i)))
             return false;
     return true;
 }
@@ -86,14 +87,10 @@ static bool add_nodes(struct variant *v, cuda_graph graph, cuda_stream spare) {
 
 static bool make(struct variant *v, cuda_stream spare) {
     const struct cuda_api *api = cuda_api();
-    cuda_graph graph = NULL;
     if (!(v->node = memory_zero(sizeof *v->node * CUDA_LIST)))
         return false;
-    bool good = !api->cuGraphCreate(&graph, 0) && add_nodes(v, graph, spare) &&
-                !api->cuGraphInstantiateWithFlags(&v->exec, graph, 0);
-    if (graph)
-        api->cuGraphDestroy(graph);
-    return good;
+    return !api->cuGraphCreate(&v->graph, 0) && add_nodes(v, v->graph, spare) &&
+           !api->cuGraphInstantiateWithFlags(&v->exec, v->graph, 0);
 }
 
 // Running ----------------------------------------------------------------------------------------------------------
@@ -129,7 +126,10 @@ static bool update(struct variant *v, const struct cuda_list *l) {
 static void drop_exec(struct variant *v) {
     if (v->exec)
         cuda_api()->cuGraphExecDestroy(v->exec);
+    if (v->graph)
+        cuda_api()->cuGraphDestroy(v->graph);
     memory_free(v->node);
+    v->graph = NULL;
     v->exec = NULL;
     v->node = NULL;
 }

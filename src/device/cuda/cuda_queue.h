@@ -57,6 +57,7 @@ enum { CUDA_VARIANTS = 4 };
 // libraries. Memory goes round, so that there are a few of them.
 struct cuda_graph_of {
     struct variant {
+        cuda_graph graph; // has to live as long as its nodes are set anew
         cuda_graph_exec exec;
         cuda_graph_node *node;  // of each command
         struct cuda_list *list; // what it does; without exec, what came
