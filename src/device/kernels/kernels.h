@@ -58,6 +58,7 @@ struct kernel_place {
     const struct kernel_target *target;
     int unit;
     struct kernel_limits limits;
+    struct kernel_batch *batch; // not NULL: kernels are only looked for, and those that are missing put here
 };
 
 enum step_kind { STEP_VIEW, STEP_MAP, STEP_OTHER };
@@ -76,6 +77,7 @@ struct kernel_step {
 struct program {
     const struct kernel_target *target;
     bool fuses;
+    atomic_bool ran;
     int steps;
     struct kernel_step step[];
 };
@@ -90,6 +92,13 @@ void kernel_constant(struct text *out, zl_dtype dtype, uint64_t bits);
 // kernels_cache.c: the kernel of a key; made by write(out, data) and compiled if it is not known yet. NULL and an error.
 typedef bool kernel_writer(struct text *out, const void *data);
 void *kernel_find(const struct kernel_place *p, const void *key, size_t bytes, kernel_writer *write, const void *data);
+
+// Kernels that a program will need, compiled by all threads at once. What fails is left to who needs it.
+struct kernel_batch {
+    int count, cap;
+    struct kernel_wanted *wanted;
+};
+void kernel_batch_compile(struct kernel_batch *batch, const struct kernel_place *p); // and frees it
 
 // kernels_launch.c: a list of arguments, and axes as kernels get them.
 struct kernel_call {

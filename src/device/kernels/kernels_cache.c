@@ -6,6 +6,7 @@
 #include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <string.h>
 
 static const char symbol[] = "zl_kernel"; // of every text
 static const char code_file[] = "kernel.bin";
@@ -41,46 +42,120 @@ static void *load(const char *path, void *context) {
     return kernel;
 }
 
-static void *compile(const struct kernel_place *p, kernel_writer *write, const void *data) {
-    struct text source = {0}, name = {0};
+static void *compile(const struct kernel_place *p, const struct text *source) {
+    struct text name = {0};
     char key[65];
     void *kernel = NULL;
-    if (write(&source, data) && !source.failed) {
-        pass_dump(p->target->dialect, source.data);
-        text_add(&name, "%s\n%s\n", p->target->identity(p->unit), source.data);
-        if (!name.failed) {
-            hash_sha256(name.data, (size_t)name.len, key);
-            struct making making = {p, &source};
-            kernel = device_cache_use(&(struct cache_entry){
-                .key = key, .file = code_file, .make = make, .use = load, .context = &making});
-        }
+    text_add(&name, "%s\n%s\n", p->target->identity(p->unit), source->data);
+    if (!name.failed) {
+        hash_sha256(name.data, (size_t)name.len, key);
+        struct making making = {p, source};
+        kernel = device_cache_use(&(struct cache_entry){
+            .key = key, .file = code_file, .make = make, .use = load, .context = &making});
     }
-    text_free(&source);
     text_free(&name);
     return kernel;
 }
 
+static bool write_source(const struct kernel_place *p, kernel_writer *write, const void *data,
+                         struct text *source) {
+    if (!write(source, data) || source->failed)
+        return false;
+    pass_dump(p->target->dialect, source->data);
+    return true;
+}
+
 // In memory --------------------------------------------------------------------------------------------------------
+
+struct full_key {
+    const struct kernel_target *target;
+    int64_t unit;
+    char key[1024];
+};
+
+static void *look_up(const struct full_key *key, size_t bytes) {
+    pthread_mutex_lock(&lock);
+    void *kernel = map_get(&loaded, key, bytes);
+    pthread_mutex_unlock(&lock);
+    return kernel;
+}
+
+// Another thread may have made the same: either serves.
+static bool keep(const struct full_key *key, size_t bytes, void *kernel) {
+    pthread_mutex_lock(&lock);
+    bool kept = map_set(&loaded, key, bytes, kernel);
+    pthread_mutex_unlock(&lock);
+    return kept;
+}
+
+// Batches ----------------------------------------------------------------------------------------------------------
+
+struct kernel_wanted {
+    struct full_key key;
+    size_t bytes; // of key
+    struct text source;
+};
+
+static bool is_wanted(const struct kernel_batch *b, const struct full_key *key, size_t bytes) {
+    for (int i = 0; i < b->count; i++)
+        if (b->wanted[i].bytes == bytes && !memcmp(&b->wanted[i].key, key, bytes))
+            return true;
+    return false;
+}
+
+// What stands for a kernel that nothing will launch. NULL and an error.
+static void *want(const struct kernel_place *p, const struct full_key *key, size_t bytes, kernel_writer *write,
+                  const void *data) {
+    struct kernel_batch *b = p->batch;
+    struct text source = {0};
+    if (is_wanted(b, key, bytes))
+        return b;
+    if (!memory_grow(&b->wanted, &b->cap, b->count + 1, sizeof *b->wanted) ||
+        !write_source(p, write, data, &source)) {
+        text_free(&source);
+        return NULL;
+    }
+    b->wanted[b->count++] = (struct kernel_wanted){*key, bytes, source};
+    return b;
+}
+
+struct compiling {
+    struct kernel_batch *batch;
+    const struct kernel_place *place;
+};
+
+static void compile_one(void *data, int part) {
+    const struct compiling *c = data;
+    const struct kernel_wanted *w = &c->batch->wanted[part];
+    void *kernel = compile(c->place, &w->source);
+    if (kernel)
+        keep(&w->key, w->bytes, kernel);
+}
+
+void kernel_batch_compile(struct kernel_batch *batch, const struct kernel_place *p) {
+    if (batch->count > 1) // one is compiled where it is needed
+        pool_run(batch->count, compile_one, &(struct compiling){batch, p});
+    for (int i = 0; i < batch->count; i++)
+        text_free(&batch->wanted[i].source);
+    memory_free(batch->wanted);
+    *batch = (struct kernel_batch){0};
+}
 
 void *kernel_find(const struct kernel_place *p, const void *key, size_t bytes, kernel_writer *write,
                   const void *data) {
-    struct {
-        const struct kernel_target *target;
-        int64_t unit;
-        char key[1024];
-    } full = {p->target, p->unit, {0}};
+    struct full_key full = {.target = p->target, .unit = p->unit};
+    struct text source = {0};
     if (bytes > sizeof full.key)
         return error_set(ZL_ERROR_COMPILE, "a kernel of %zu bytes of description: %zu are possible", bytes,
                          sizeof full.key);
-    __builtin_memcpy(full.key, key, bytes);
-    size_t all = offsetof(__typeof__(full), key) + bytes;
-    pthread_mutex_lock(&lock);
-    void *kernel = map_get(&loaded, &full, all);
-    pthread_mutex_unlock(&lock);
-    if (kernel || !(kernel = compile(p, write, data)))
+    memcpy(full.key, key, bytes);
+    size_t all = offsetof(struct full_key, key) + bytes;
+    void *kernel = look_up(&full, all);
+    if (kernel)
         return kernel;
-    pthread_mutex_lock(&lock);
-    bool kept = map_set(&loaded, &full, all, kernel); // another thread may have made the same: either serves
-    pthread_mutex_unlock(&lock);
-    return kept ? kernel : NULL;
+    if (p->batch)
+        return want(p, &full, all, write, data);
+    kernel = write_source(p, write, data, &source) ? compile(p, &source) : NULL;
+    text_free(&source);
+    return kernel && keep(&full, all, kernel) ? kernel : NULL;
 }

@@ -137,6 +137,8 @@ static bool prepare(struct kernel_group *g, struct binding *b) {
 // A call that fails lets its inputs go: those that the group computes are held until all of it is finished.
 int group_run(struct kernel_group *g, struct binding *b, group_body *body, const struct kernel_place *p) {
     int calls = g->end - g->begin;
+    if (p->batch)
+        return body(p, g), calls;
     for (int i = g->begin; i < g->end; i++)
         zl_retain(group_output(g, i));
     if (prepare(g, b)) {

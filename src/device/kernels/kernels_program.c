@@ -172,18 +172,46 @@ static void run_one(const struct kernel_place *p, const struct kernel_step *s, s
         b->fail(b, index);
 }
 
+// What libraries take needs no kernel of ours.
+static void look_for_one(const struct kernel_place *p, const struct kernel_step *s, const struct call *c) {
+    if (s->kind == STEP_VIEW || call_first(c)->size == 0 || !s->run ||
+        (p->target->takes && p->target->takes(p->unit, c)))
+        return;
+    s->run(p, c);
+}
+
+static void run_all(const struct kernel_place *p, struct program *program, struct binding *b) {
+    for (int i = 0; i < b->calls;) {
+        const struct kernel_step *s = &program->step[i];
+        int done = s->reduces ? kernel_run_lines(p, program, b, i) : 0;
+        if (!done && s->kind == STEP_MAP)
+            done = kernel_run_maps(p, program, b, i);
+        if (!done && p->batch)
+            look_for_one(p, s, b->call[i]);
+        else if (!done)
+            run_one(p, s, b, i);
+        i += MAX_OF(done, 1);
+    }
+}
+
+// Before it runs for the first time: goes through it without running anything, and compiles what it lacks at once.
+static void look_ahead(const struct kernel_place *p, struct program *program, struct binding *b) {
+    bool had_error = zl_error();
+    struct kernel_batch batch = {0};
+    struct kernel_place place = *p;
+    place.batch = &batch;
+    run_all(&place, program, b);
+    kernel_batch_compile(&batch, p);
+    if (!had_error)
+        zl_clear_error(); // it comes again where it belongs
+}
+
 void kernels_run(int unit, struct program *p, struct binding *b) {
     struct kernel_place place = {.target = p->target, .unit = unit};
     p->target->limits(unit, &place.limits);
-    for (int i = 0; i < b->calls;) {
-        const struct kernel_step *s = &p->step[i];
-        int done = s->reduces ? kernel_run_lines(&place, p, b, i) : 0;
-        if (!done && s->kind == STEP_MAP)
-            done = kernel_run_maps(&place, p, b, i);
-        if (!done)
-            run_one(&place, s, b, i);
-        i += MAX_OF(done, 1);
-    }
+    if (b->calls > 1 && !atomic_exchange_explicit(&p->ran, true, memory_order_relaxed))
+        look_ahead(&place, p, b);
+    run_all(&place, p, b);
 }
 
 int kernels_fuses(int unit, const struct program *p, const struct segment *s, int index, const char **why) {
