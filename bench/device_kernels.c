@@ -142,6 +142,40 @@ static void run_work(const struct work *w, int64_t elements, bool is_half) {
     zl_clear_cache();
 }
 
+// Rows of two entries: neighbours on a ring.
+static void run_sparse(int64_t rows) {
+    enum { TURNS = 20 };
+    int32_t *column = malloc(sizeof *column * (size_t)rows * 2), *begin = malloc(sizeof *begin * (size_t)(rows + 1));
+    for (int64_t i = 0; column && begin && i <= rows; i++) {
+        begin[i] = (int32_t)(2 * i);
+        for (int side = 0; i < rows && side < 2; side++)
+            column[2 * i + side] = (int32_t)((i + (side ? 1 : rows - 1)) % rows);
+    }
+    zl_array indices = zl_retain(zl_from_i32(column, ZL_SHAPE(2 * rows))),
+             pointers = zl_retain(zl_from_i32(begin, ZL_SHAPE(rows + 1)));
+    zl_array numbers = random_of(ZL_SHAPE(2 * rows), ZL_FLOAT32), x = random_of(ZL_SHAPE(rows), ZL_FLOAT32);
+    double best = 1e9;
+    for (int i = 0; i < ROUNDS; i++)
+        ZL_SCOPE {
+            zl_array y = x;
+            for (int turn = 0; turn < TURNS; turn++)
+                y = zl_csr_matvec(numbers, indices, pointers, y);
+            double start = bench_now();
+            if (!zl_eval(y))
+                give_up();
+            double took = (bench_now() - start) / TURNS;
+            best = took < best ? took : best;
+        }
+    printf("%-16s %-9s %lld rows in a ring %8.3f ms %6.0f GFLOP/s   bar 300\n", "csr_matvec", "float32", (long long)rows,
+           best * 1e3, 4e-9 * (double)rows / best);
+    zl_release(indices);
+    zl_release(pointers);
+    zl_release(numbers);
+    zl_release(x);
+    free(column);
+    free(begin);
+}
+
 int main(int argc, char **argv) {
     if (argc < 2 || !zl_use_device(argv[1]))
         return fprintf(stderr, "usage: %s DEVICE [--quick]\n%s\n", argv[0], zl_error() ? zl_error() : ""), 1;
@@ -150,6 +184,7 @@ int main(int argc, char **argv) {
         for (int half = 0; half < 2; half++)
             ZL_SCOPE
                 run_work(&works[i], elements, half);
+    run_sparse(elements >> 8);
     printf("fallbacks %lld, launches %lld\n", (long long)zl_counter("fallbacks"),
            (long long)zl_counter("launches"));
     return 0;

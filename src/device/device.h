@@ -79,6 +79,8 @@ bool device_download(struct storage *s, void *out, size_t bytes);
 // s, which nothing else refers to, will be written on the unit: its other copies go. False: it has none there, nor can have.
 bool device_claim(const struct device *d, int unit, struct storage *s);
 void device_publish(const struct device *d, int unit, struct storage *s); // what writes s has been asked for
+// Where a device may keep what it found to hold of the values on the unit, until they are written anew; NULL and an error.
+_Atomic uint64_t *device_finding(const struct device *d, int unit, struct storage *s);
 bool device_settle(struct storage *s); // waits until s holds its values; false and an error
 
 // Points in the order of a unit's work.

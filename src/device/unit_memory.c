@@ -313,8 +313,14 @@ bool device_claim(const struct device *d, int unit, struct storage *s) {
 
 void device_publish(const struct device *d, int unit, struct storage *s) {
     struct replica *r = replica_on(d, unit, s);
-    if (r)
-        atomic_store_explicit(&r->ready, device_point(d, unit), memory_order_relaxed);
+    if (!r)
+        return;
+    atomic_store_explicit(&r->ready, device_point(d, unit), memory_order_relaxed);
+    atomic_store_explicit(&r->finding, 0, memory_order_relaxed);
+}
+
+_Atomic uint64_t *device_finding(const struct device *d, int unit, struct storage *s) {
+    return device_reach(d, unit, s) ? &replica_on(d, unit, s)->finding : NULL;
 }
 
 bool device_settle(struct storage *s) {

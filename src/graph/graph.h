@@ -233,6 +233,7 @@ struct replica {
     void *memory;
     size_t bytes;          // capacity of memory
     atomic_ullong ready;   // point of the unit's work at which it holds the values
+    _Atomic uint64_t finding; // what a device found to hold of them: device_finding; 0: nothing
     void (*release)(struct replica *r);
 };
 

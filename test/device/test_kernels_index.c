@@ -1,4 +1,5 @@
-// test_kernels_index.c - elements and slices that indices choose, on every device that runs kernels, against the CPU.
+// test_kernels_index.c - elements and slices that indices choose, on every device that runs kernels, against the CPU; and sparse
+// products.
 
 #include "on_devices.h"
 
@@ -40,6 +41,42 @@ static zl_array put_along(void *data) {
     zl_array at = indices(ZL_SHAPE(12, 30), 0, 20, 3);
     (void)data;
     return zl_put_along_axis(values(ZL_SHAPE(12, 20), ZL_FLOAT32, 1), at, values(ZL_SHAPE(12, 30), ZL_FLOAT32, 2), 1);
+}
+
+// Row i has i % 5 entries; the product is with a vector or a matrix.
+static zl_array sparse(void *data) {
+    enum { ROWS = 60, COLUMNS = 40 };
+    static int32_t begin[ROWS + 1], column[5 * ROWS];
+    int count = 0;
+    for (int i = 0; i < ROWS; i++) {
+        for (int k = 0; k < i % 5; k++)
+            column[count++] = (i * 7 + k * 11) % COLUMNS;
+        begin[i + 1] = count;
+    }
+    zl_array values_of = values(ZL_SHAPE(count), ZL_FLOAT32, 1);
+    return zl_csr_matmul(values_of, zl_from_i32(column, ZL_SHAPE(count)), zl_from_i32(begin, ZL_SHAPE(ROWS + 1)),
+                         values(ZL_SHAPE(COLUMNS, *(int *)data), ZL_FLOAT32, 2));
+}
+
+// A column that is not there is an error, which names it.
+static void check_sparse_error(void) {
+    static const int32_t begin[] = {0, 1, 2}, column[] = {1, 9};
+    zl_array y = zl_csr_matmul(values(ZL_SHAPE(2), ZL_FLOAT32, 1), zl_from_i32(column, ZL_SHAPE(2)),
+                               zl_from_i32(begin, ZL_SHAPE(3)), values(ZL_SHAPE(4, 1), ZL_FLOAT32, 2));
+    CHECK_ERROR(ZL_ERROR_VALUE, zl_eval(y));
+    CHECK_HAS(test_last_error(), "indices[1] is 9");
+}
+
+static void check_sparse(void) {
+    int64_t fallbacks = zl_counter("fallbacks");
+    agree("csr_matmul", sparse, &(int){1}, 1e-6);
+    agree("csr_matmul", sparse, &(int){3}, 1e-6);
+    check_sparse_error();
+    CHECK_EQ_INT(zl_counter("fallbacks"), fallbacks);
+}
+
+TEST(sparse_on_devices) {
+    on_devices(check_sparse);
 }
 
 static void check_indices(void) {

@@ -15,7 +15,7 @@ enum {
     PACK_BYTES = 16,  // that a thread reads at once
     LINE_SHORT = 4096,
     HELD_LEAST = 16, // elements that a thread of a short line holds; or four packs
-    HELD_MOST = 32,  // that a thread holds
+    HELD_MOST = 32,  // that a thread holds; twice as many if all are of 16 bits and from one input
     WARP = 32, // threads that a line has at least
 };
 
@@ -236,16 +236,32 @@ static int width_for(const struct lines *m) {
     return fits ? width : 1;
 }
 
+static bool is_rough(const struct lines *m) {
+    const struct kernel_group *g = &m->g;
+    bool rough = true;
+    for (int i = 0; i < g->inputs; i++)
+        if (m->r.input[i] % 16 <= LINE_STRIDED)
+            rough = rough && tile_type_is_half(tile_type_of(g->dtype[i]));
+    for (int i = g->begin; i < g->end; i++)
+        if (group_has_output(g, i))
+            rough = rough && tile_type_is_half(tile_type_of((zl_dtype)group_output(g, i)->dtype));
+    return rough;
+}
+
 // Few elements a thread, so that many lines are under way; of long lines more, so that its threads wait for fewer others.
 // Those too long for registers get more threads: so fewer of them are under way at once, and those stay in the caches.
 static void choose(const struct kernel_place *p, struct lines *m) {
     int64_t line = m->g.dim[m->g.ndim - 1];
-    int width = width_for(m), threads = WARP;
-    int each = line <= LINE_SHORT ? MAX_OF(HELD_LEAST, MIN_OF(4 * width, HELD_MOST)) : HELD_MOST;
+    int inputs = 0; // that vary along a line
+    for (int i = 0; i < m->g.inputs; i++)
+        inputs += m->r.input[i] % 16 <= LINE_STRIDED;
+    m->r.rough = is_rough(m);
+    int width = width_for(m), threads = WARP, most = m->r.rough && inputs == 1 ? 2 * HELD_MOST : HELD_MOST;
+    int each = line <= LINE_SHORT ? MAX_OF(HELD_LEAST, MIN_OF(4 * width, most)) : most;
     while (threads < LINE_THREADS && (int64_t)threads * each < line && 2 * threads <= p->limits.threads)
         threads *= 2;
     int64_t packs = (line + (int64_t)threads * width - 1) / ((int64_t)threads * width);
-    bool held = packs * width <= HELD_MOST;
+    bool held = packs * width <= most;
     for (threads = held ? threads : KERNEL_THREADS; !held && threads < LINE_THREADS && threads < line / 8;)
         if (2 * threads > p->limits.threads)
             break;

@@ -11,7 +11,6 @@ struct building {
     const struct line_recipe *r;
     expr input[KERNEL_OPERANDS], reduction[LINE_REDUCTIONS], inverse[KERNEL_CALLS], value[KERNEL_CALLS];
     bool has_exp2;
-    bool is_rough; // all results are rounded to 16 bits
 };
 
 static expr number(double value) {
@@ -67,9 +66,9 @@ static expr compute(struct building *b, int row) {
     for (int k = 0; k < word[4]; k++)
         arg[k] = value_of(b, word[5 + k]);
     if (word[1] == TILE_EXP && b->has_exp2 && word[2] == ZL_FLOAT32)
-        return short_exp(arg[0], b->is_rough);
+        return short_exp(arg[0], b->r->rough);
     if (line_divides(b->r, row) && b->inverse[word[6]])
-        return short_quotient(arg[0], arg[1], b->inverse[word[6]], b->is_rough);
+        return short_quotient(arg[0], arg[1], b->inverse[word[6]], b->r->rough);
     return group_apply((enum tile_op)word[1], (zl_dtype)word[2], word[4], arg);
 }
 
@@ -85,13 +84,6 @@ static expr value_of(struct building *b, int reference) {
 
 static zl_dtype row_dtype(const struct line_recipe *r, int row) {
     return (zl_dtype)line_row(r, row)[2];
-}
-
-static bool is_rough(const struct line_recipe *r) {
-    for (int k = 0; k < r->outputs; k++)
-        if (!tile_type_is_half(tile_type_of(row_dtype(r, r->output[k] >> 1))))
-            return false;
-    return true;
 }
 
 // In the order in which texts list them.
@@ -114,8 +106,7 @@ static void take_parameters(struct building *b, const struct line_function *f, e
 struct tile_kernel *line_build(const struct line_recipe *r, const struct line_function *f, bool inverts,
                                const char *dialect) {
     struct building b = {.r = r,
-                         .has_exp2 = target_spells_op(render_target(dialect), TILE_EXP2, f32),
-                         .is_rough = is_rough(r)};
+                         .has_exp2 = target_spells_op(render_target(dialect), TILE_EXP2, f32)};
     expr result[KERNEL_CALLS];
     tile_begin("lines");
     expr n = tile_name_value(tile_symbol("n", 0, INT64_MAX, 1), TILE_SYMBOL);

@@ -19,9 +19,10 @@ bool line_divides(const struct line_recipe *r, int row) {
            line_row(r, word[6])[0] != LINE_OF_ELEMENTS;
 }
 
-// An instruction or two, which cost less than a register for each element.
-static bool is_cheap(const int16_t *word) {
+// A few instructions, which cost less than a register for each element.
+static bool is_cheap(const struct line_recipe *r, const int16_t *word) {
     switch ((enum tile_op)word[1]) {
+    case TILE_EXP: return r->rough;
     case TILE_ADD:
     case TILE_SUB:
     case TILE_MUL:
@@ -79,7 +80,7 @@ static void visit(struct walk *w, int reference) {
         w->f->reductions |= 1u << line_reduction(w->r, reference);
     else if (w->p && word[0] == LINE_OF_LINES)
         w->f->rows |= 1u << reference;
-    else if (w->p && w->r->packs && w->p->level[reference] < w->stage && !is_cheap(word))
+    else if (w->p && w->r->packs && w->p->level[reference] < w->stage && !is_cheap(w->r, word))
         w->f->kept |= 1u << reference;
     else
         visit_operands(w, reference);

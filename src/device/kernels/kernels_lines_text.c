@@ -226,6 +226,13 @@ static void load_held(const struct writing *w, int stage) {
     close_loop(w);
 }
 
+// In registers the held numbers take less room than what an earlier stage made of them.
+static void forget_held(const struct writing *w, const struct line_function *f, int stage) {
+    for (int k = 0; k < w->r->inputs; k++)
+        if (w->r->rough && w->r->width == 8 && f->inputs >> k & 1 && is_held(w, k) && !is_first(w, k, stage))
+            text_add(w->out, "            FORGET(a%d[j]);\n", k);
+}
+
 static void load_others(const struct writing *w, const struct line_function *f) {
     for (int k = 0; k < w->r->inputs; k++)
         if (f->inputs >> k & 1 && varies(w->r, k) && !is_held(w, k)) {
@@ -349,6 +356,7 @@ static void add_stage(const struct writing *w, int stage) {
     load_held(w, stage);
     begin_sums(w, stage);
     open_loop(w);
+    forget_held(w, f, stage);
     load_others(w, f);
     for (int k = 0; is_last && k < r->outputs; k++)
         if (!(r->output[k] & 1))

@@ -7,6 +7,8 @@
 #include "device/kernels/kernels.h"
 #include "op/ops.h"
 
+#include <string.h>
+
 enum {
     PACKS = 4, // of a thread, so that 32 sums of 32 threads are there for the whole group
     PACK_BYTES = 16,
@@ -93,9 +95,9 @@ static const char rows[] =
     "    LOCAL WIDE room[32];\n"
     "    SLOT(WIDE, slot, GROUP_THREADS)\n"
     "    i32 lane = THREAD % 32, team = THREAD / 32;\n"
+    "    pack in[4];\n"
+    "    WIDE sum[4], sums, run, more, lead;\n"
     "    for (idx at = begin; at < end; at += 4 * GROUP_THREADS * WIDTH) {\n"
-    "        pack in[4];\n"
-    "        WIDE sum[4], more, lead;\n"
     "        UNROLL for (i32 u = 0; u < 4; u++) {\n"
     "            idx i = at + (u * GROUP_THREADS + THREAD) * WIDTH;\n"
     "            if (i < end)\n"
@@ -117,7 +119,7 @@ static const char rows[] =
     "                room[u * 8 + team] = sum[u];\n"
     "        }\n"
     "        BARRIER;\n"
-    "        WIDE sums = room[lane];\n"
+    "        sums = room[lane];\n"
     "        UNROLL for (i32 span = 1; span < 32; span *= 2) {\n"
     "            SHIFT(more, sums, span, slot);\n"
     "            if (lane >= span)\n"
@@ -125,7 +127,7 @@ static const char rows[] =
     "        }\n"
     "        UNROLL for (i32 u = 0; u < 4; u++) {\n"
     "            i32 before = u * 8 + team - 1;\n"
-    "            WIDE run = all;\n"
+    "            run = all;\n"
     "            FROM(lead, sums, before < 0 ? 0 : before, slot);\n"
     "            SHIFT(more, sum[u], 1, slot);\n"
     "            if (before >= 0)\n"
@@ -225,6 +227,8 @@ static void set_start(struct scanning *s, enum scan which, zl_dtype dtype) {
     static const double numbers[] = {0, 1, -1.0 / 0.0, 1.0 / 0.0, -1.0 / 0.0};
     double number = dtype == ZL_BOOL && which == SCAN_MAX ? 0 : numbers[which];
     dtype_convert(&s->start, tile_reduce_gives(dtype), &number, ZL_FLOAT64, 1);
+    if (dtype == ZL_COMPLEX64 && (which == SCAN_MAX || which == SCAN_MIN))
+        memcpy((char *)&s->start + 4, &s->start, 4); // of both parts
 }
 
 // The totals of parts lie behind each other by rows, and beside those of other lines by columns; scanned in place, they are

@@ -1,4 +1,5 @@
-// kernels_sort.c - sort, argsort and partitions, which are sorts of which a part is wanted.
+// kernels_sort.c - sort, argsort and partitions: sorts by whether an element is less than, equal to or more than that which another
+// sort finds in its place.
 //
 // What is sorted is a key (kernels_keys.c) with the position of its element, so that no two are equal. A group of threads sorts a
 // tile of a line in local memory; then runs are merged by two and two: each element finds its place in the other run.
@@ -12,6 +13,7 @@ struct recipe {
     int32_t dtype, positions; // positions are the result
     int32_t tile;             // 0: merges two runs
     int32_t last, wide;       // the result is written, else items
+    int32_t grouped;          // the key is how an element compares to one of its line
     char name[8];             // no other kernel has such a key
 };
 
@@ -23,16 +25,21 @@ struct writer {
 // Text -------------------------------------------------------------------------------------------------------------
 
 static const char narrow_items[] = "typedef u64 entry;\n"
-                                   "FN entry entry_of(ITEM x, u32 at) { return (u64)key_of(x) << 32 | at; }\n"
+                                   "FN entry entry_of(u32 key, u32 at) { return (u64)key << 32 | at; }\n"
                                    "#define NONE (entry)0xffffffffffffffffu\n"
                                    "#define LESS(a, b) ((a) < (b))\n"
                                    "#define POSITION(a) (u32)(a)\n";
 static const char wide_items[] = "typedef struct { u64 key, at; } entry;\n"
-                                 "FN entry entry_of(ITEM x, u32 at) { entry y; y.key = key_of(x); y.at = at; return y; }\n"
+                                 "FN entry entry_of(u64 key, u32 at) { entry y; y.key = key; y.at = at; return y; }\n"
                                  "FN entry entry_none(void) { entry y; y.key = y.at = 0xffffffffffffffffu; return y; }\n"
                                  "#define NONE entry_none()\n"
                                  "#define LESS(a, b) ((a).key < (b).key || ((a).key == (b).key && (a).at < (b).at))\n"
                                  "#define POSITION(a) (u32)(a).at\n";
+
+static const char plain_keys[] = "#define ENTRY(i) entry_of(key_of(x[i]), (u32)(i))\n";
+static const char group_keys[] =
+    "#define PIVOT key_of(x[order[(i64)line * n + kth]])\n"
+    "#define ENTRY(i) entry_of((key_of(x[i]) > PIVOT) + (key_of(x[i]) >= PIVOT), (u32)(i))\n";
 
 static const char put[] = "#define PUT(place, value) \\\n"
                           "    if (LAST) { \\\n"
@@ -43,12 +50,12 @@ static const char put[] = "#define PUT(place, value) \\\n"
 
 static const char tile[] =
     "KERNEL zl_kernel(GLOBAL RESULT *y, GLOBAL const ITEM *x, i64 x_at, GLOBAL entry *to, GLOBAL const entry *from, "
-    "idx n, idx run, idx tiles, idx first, idx count) {\n"
+    "idx n, idx run, idx tiles, idx first, idx count, GLOBAL const u32 *order, idx kth) {\n"
     "    LOCAL entry room[TILE];\n"
     "    idx line = GROUP / tiles, begin = GROUP % tiles * TILE;\n"
     "    x += x_at + (i64)line * n;\n"
     "    for (i32 i = THREAD; i < TILE; i += THREADS)\n"
-    "        room[i] = begin + i < n ? entry_of(x[begin + i], (u32)(begin + i)) : NONE;\n"
+    "        room[i] = begin + i < n ? ENTRY(begin + i) : NONE;\n"
     "    BARRIER;\n"
     "    for (i32 size = 2; size <= TILE; size *= 2)\n"
     "        for (i32 span = size / 2; span > 0; span /= 2) {\n"
@@ -72,7 +79,7 @@ static const char tile[] =
 
 static const char merge[] =
     "KERNEL zl_kernel(GLOBAL RESULT *y, GLOBAL const ITEM *x, i64 x_at, GLOBAL entry *to, GLOBAL const entry *from, "
-    "idx n, idx run, idx tiles, idx first, idx count) {\n"
+    "idx n, idx run, idx tiles, idx first, idx count, GLOBAL const u32 *order, idx kth) {\n"
     "    idx line = GROUP / tiles, i = GROUP % tiles * THREADS + THREAD;\n"
     "    if (i >= n)\n"
     "        return;\n"
@@ -98,12 +105,12 @@ static bool write_text(struct text *out, const void *data) {
     const struct writer *w = data;
     const struct recipe *r = w->r;
     kernel_begin(out, w->dialect, r->wide);
-    kernel_write_key(out, (zl_dtype)r->dtype, r->positions);
+    kernel_write_key(out, (zl_dtype)r->dtype, r->positions || r->grouped);
     text_add(out, "%s#define TILE %d\n#define LAST %d\n",
              kernel_key_bytes((zl_dtype)r->dtype) == 4 ? narrow_items : wide_items, r->tile, r->last);
     text_add(out, r->positions ? "#define RESULT u32\n#define RESULT_OF(a) POSITION(a)\n"
                                : "#define RESULT ITEM\n#define RESULT_OF(a) x[POSITION(a)]\n");
-    text_add(out, "%s%s", put, r->tile ? tile : merge);
+    text_add(out, "%s%s%s", r->grouped ? group_keys : plain_keys, put, r->tile ? tile : merge);
     return true;
 }
 
@@ -113,8 +120,8 @@ struct sorting {
     const struct kernel_place *place;
     struct recipe r;
     int64_t lines, n, run, first, count;
-    int64_t offset;
-    void *to, *from;
+    int64_t offset, kth;
+    void *to, *from, *order; // order: of all elements, for groups
 };
 
 static bool launch(struct sorting *s, void *items_to, void *items_from) {
@@ -133,6 +140,8 @@ static bool launch(struct sorting *s, void *items_to, void *items_from) {
     kernel_add_int(&k, tiles, s->r.wide);
     kernel_add_int(&k, s->first, s->r.wide);
     kernel_add_int(&k, s->count, s->r.wide);
+    kernel_add_memory(&k, s->order ? s->order : s->to);
+    kernel_add_int(&k, s->kth, s->r.wide);
     return kernel && kernel_launch(s->place, kernel, s->lines * tiles, &k);
 }
 
@@ -176,17 +185,21 @@ bool kernel_can_sort(const struct call *c) {
     return !array_is(x, ARRAY_INLINE) && x->ndim && x->dim[x->ndim - 1] < UINT32_MAX;
 }
 
-static bool sort(const struct kernel_place *p, const struct call *c, bool positions, int64_t first) {
+static struct sorting sorting_of(const struct kernel_place *p, const struct call *c, bool positions) {
     zl_array x = c->in[0], y = call_first(c);
-    struct sorting s = {.place = p,
-                        .r = {.dtype = x->dtype, .positions = positions, .name = "sort"},
-                        .n = x->dim[x->ndim - 1],
-                        .first = first,
-                        .count = y->dim[y->ndim - 1],
-                        .offset = x->offset,
-                        .to = kernel_reach(p, y),
-                        .from = kernel_reach(p, x)};
-    s.lines = x->size / s.n;
+    int64_t n = x->dim[x->ndim - 1];
+    return (struct sorting){.place = p,
+                            .r = {.dtype = x->dtype, .positions = positions, .name = "sort"},
+                            .lines = x->size / n,
+                            .n = n,
+                            .count = y->dim[y->ndim - 1],
+                            .offset = x->offset,
+                            .to = kernel_reach(p, y),
+                            .from = kernel_reach(p, x)};
+}
+
+static bool sort(const struct kernel_place *p, const struct call *c, bool positions) {
+    struct sorting s = sorting_of(p, c, positions);
     return s.to && s.from && run(&s);
 }
 
@@ -202,18 +215,33 @@ bool kernel_order_places(const struct kernel_place *p, void *order, void *places
 }
 
 bool kernel_sort(const struct kernel_place *p, const struct call *c) {
-    return sort(p, c, false, 0);
+    return sort(p, c, false);
 }
 
 bool kernel_argsort(const struct kernel_place *p, const struct call *c) {
-    return sort(p, c, true, 0);
+    return sort(p, c, true);
 }
 
 bool kernel_partition(const struct kernel_place *p, const struct call *c) {
+    const struct device *d = p->target->device;
+    struct sorting groups = sorting_of(p, c, c->op == &op_argpartition), all = groups;
     struct op_window w;
-    zl_array x = c->in[0];
-    return op_partition_window(call_args(c), x->dim[x->ndim - 1], &w) &&
-           sort(p, c, c->op == &op_argpartition, w.first);
+    size_t capacity;
+    if (!groups.to || !groups.from || !op_partition_window(call_args(c), groups.n, &w))
+        return false;
+    void *order = device_alloc(d, p->unit, (size_t)(groups.lines * groups.n) * 4, &capacity);
+    if (!order)
+        return false;
+    all.r.positions = true;
+    all.to = order;
+    all.count = all.n;
+    groups.r.grouped = true;
+    groups.order = order;
+    groups.kth = w.kth;
+    groups.first = w.first;
+    bool done = run(&all) && run(&groups);
+    device_free(d, p->unit, order, capacity); // who gets it comes later in the unit's order
+    return done;
 }
 
 // Searching --------------------------------------------------------------------------------------------------------

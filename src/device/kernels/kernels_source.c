@@ -30,7 +30,10 @@ static const struct words {
      "template <typename T, typename F> static __device__ __forceinline__ T zl_exchange(T x, F f, int by) {\n"
      "    union { T t; unsigned u[(sizeof(T) + 3) / 4]; } v;\n    v.t = x;\n"
      "    for (unsigned i = 0; i < sizeof v.u / 4; i++)\n        v.u[i] = f(v.u[i], by);\n"
-     "    return v.t;\n}\n"},
+     "    return v.t;\n}\n"
+     "#define FORGET(x) zl_forget(x)\n" // what was computed from x, which is a pack of 16 bytes: it takes registers
+     "template <typename T> static __device__ __forceinline__ void zl_forget(T &x) {\n"
+     "    for (unsigned i = 0; i < sizeof x / 4; i++)\n        asm volatile(\"\" : \"+r\"(((unsigned *)&x)[i]));\n}\n"},
     {"opencl",
      "#define KERNEL __kernel void\n"
      "#define KERNEL_OF(threads) __kernel __attribute__((reqd_work_group_size(threads, 1, 1))) void\n"
@@ -43,6 +46,7 @@ static const struct words {
      "#define THREADS ((i32)get_local_size(0))\n"
      "#define UNROLL\n#define UNROLL_4\n"
      "#define PACK(type, count) struct __attribute__((aligned(sizeof(type) * count))) { type e[count]; }\n"
+     "#define FORGET(x)\n"
      // Through local memory, which all threads of the group have to reach.
      "#define SLOT(type, name, threads) LOCAL type name[threads];\n"
      "#define EXCHANGE(to, x, by, slot) slot[THREAD] = x; BARRIER; to = slot[THREAD ^ (by)]; BARRIER\n"
