@@ -182,6 +182,10 @@ TEST(layouts_and_reductions_compile_for_cuda) {
             CHECK(zl_eval(zl_concatenate((zl_array[]){x, zl_matrix_transpose(y)}, 2, 0)));
             CHECK(zl_eval(zl_take(x, zl_arange(0, 10, 1, ZL_INT32), 1)));
             CHECK(zl_eval(zl_random_bits(ZL_SHAPE(100), 4, zl_random_key(1))));
+            CHECK(zl_eval(zl_cumsum(x, d ? 0 : 1, false, true, ZL_DTYPE_COUNT)));
+            CHECK(zl_eval(zl_argmax_axis(x, 1, false)));
+            CHECK(zl_eval(zl_topk(x, 3, 1)));
+            CHECK(zl_eval(zl_put_along_axis(x, zl_argsort(x, 1), x, 1)));
         }
         zl_release(x);
         zl_release(y);
