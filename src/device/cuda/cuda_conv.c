@@ -2,7 +2,8 @@
 //
 // The gradients of a convolution are recorded as convolutions too. cuDNN has kernels of its own for them: a dilated input is the
 // gradient of the input of a convolution with that stride, and a kernel larger than the result is the cotangent in the gradient
-// of a kernel. Arrays are read as they lie. What cuDNN has no plan for our own kernel does.
+// of a kernel. cuDNN reads and writes arrays whose channels lie behind each other, as ours are unless they are views: those are
+// copied. What cuDNN has no plan for our own kernel does.
 
 #include "device/cuda/cuda_dnn.h"
 #include "op/ops.h"
@@ -11,12 +12,14 @@
 
 enum { SPATIAL = CONV_AXES, AXES = SPATIAL + 2 };
 
+// An array in cuDNN's order of axes: batch, channels, then at least two spatial ones.
 struct view {
-    int64_t dim[AXES], stride[AXES]; // batch, channels, then at least two spatial axes
+    int64_t dim[AXES], stride[AXES];
 };
 
 struct key {
-    struct view x, w, y; // as cuDNN's convolution has them: of its input, kernel and output
+    int64_t x[AXES], w[AXES],
+        y[AXES]; // sizes, as cuDNN's convolution has them: of its input, kernel and output
     int64_t stride[SPATIAL], dilation[SPATIAL], low[SPATIAL], high[SPATIAL];
     int32_t axes, kind, flip, dtype, exact, unit;
 };
@@ -61,7 +64,7 @@ static int64_t pad_behind(int64_t size, int64_t kernel, int64_t stride, int64_t 
 }
 
 static void set_axis(struct key *k, int at, const struct conv_axis *a) {
-    int64_t kernel = k->w.dim[at + 2], size = k->x.dim[at + 2], out = k->y.dim[at + 2];
+    int64_t kernel = k->w[at + 2], size = k->x[at + 2], out = k->y[at + 2];
     switch ((enum dnn_conv_kind)k->kind) {
     case DNN_CONV_FORWARD:
         k->stride[at] = a->stride;
@@ -109,26 +112,89 @@ static bool fits(const struct key *k, const struct conv *v) {
     return k->kind != DNN_CONV_OF_INPUT || v->groups == 1;
 }
 
-static bool read_key(struct key *k, const struct kernel_place *p, const struct call *c) {
+// The arrays of a call as what they are to cuDNN, and whether one of them is the result.
+struct arrays {
+    zl_array x, w, y;
+    bool of_input, of_kernel;
+    struct view views[3];
+};
+
+static struct arrays arrays_of(const struct call *c, enum dnn_conv_kind kind) {
     zl_array x = c->in[0], w = c->in[1], y = call_first(c);
+    bool of_input = kind == DNN_CONV_OF_INPUT, of_kernel = kind == DNN_CONV_OF_KERNEL;
+    struct arrays a = {of_input ? y : x, of_kernel ? y : w,
+                       of_kernel  ? w
+                       : of_input ? x
+                                  : y,
+                       of_input, of_kernel};
+    a.views[0] = view_of(a.x, of_kernel);
+    a.views[1] = view_of(a.w, of_kernel || of_input);
+    a.views[2] = view_of(a.y, of_kernel);
+    return a;
+}
+
+static bool read_key(struct key *k, struct arrays *a, const struct kernel_place *p, const struct call *c) {
     struct conv v = op_conv_read(c);
     int shift = v.axes == 1;
     memset(k, 0, sizeof *k);
     k->axes = v.axes + shift;
-    k->kind = kind_of(&v, w, y);
-    k->dtype = x->dtype;
-    k->exact = x->dtype == ZL_FLOAT32 && !setting_flag(SETTING_TF32);
+    k->kind = kind_of(&v, c->in[1], call_first(c));
+    k->dtype = c->in[0]->dtype;
+    k->exact = k->dtype == ZL_FLOAT32 && !setting_flag(SETTING_TF32);
     k->unit = p->unit;
-    bool of_input = k->kind == DNN_CONV_OF_INPUT, of_kernel = k->kind == DNN_CONV_OF_KERNEL;
-    k->flip = v.flip != of_input;
-    k->x = view_of(of_input ? y : x, of_kernel); // of a kernel: all three lie with batch and channels swapped
-    k->w = of_kernel ? view_of(y, true) : view_of(w, of_input);
-    k->y = of_kernel ? view_of(w, true) : view_of(of_input ? x : y, false);
+    *a = arrays_of(c, (enum dnn_conv_kind)k->kind);
+    k->flip = v.flip != a->of_input;
+    memcpy(k->x, a->views[0].dim, sizeof k->x);
+    memcpy(k->w, a->views[1].dim, sizeof k->w);
+    memcpy(k->y, a->views[2].dim, sizeof k->y);
     if (shift)
         k->stride[0] = k->dilation[0] = 1;
     for (int i = 0; i < v.axes; i++)
         set_axis(k, shift + i, &v.axis[i]);
     return fits(k, &v);
+}
+
+// Memory ------------------------------------------------------------------------------------------------------------
+
+// Strides of channels behind each other, then elements along spatial axes.
+static void lay_out(int axes, const int64_t *dim, int64_t *stride) {
+    int64_t next = dim[1];
+    stride[1] = 1;
+    for (int i = axes + 1; i >= 2; i--) {
+        stride[i] = next;
+        next *= dim[i];
+    }
+    stride[0] = next;
+}
+
+static bool lies_so(int axes, const struct view *v) {
+    int64_t stride[AXES];
+    lay_out(axes, v->dim, stride);
+    for (int i = 0; i < axes + 2; i++)
+        if (v->dim[i] != 1 && v->stride[i] != stride[i])
+            return false;
+    return true;
+}
+
+// Between an array as it lies and a copy as cuDNN has it.
+static bool move(const struct kernel_place *p, int axes, const struct view *v, zl_array x, void *copy,
+                 bool back) {
+    int64_t stride[AXES];
+    lay_out(axes, v->dim, stride);
+    void *lies = cuda_element(p, x);
+    return lies &&
+           (back ? kernel_move(p, (zl_dtype)x->dtype, axes + 2, v->dim, lies, v->stride, copy, stride)
+                 : kernel_move(p, (zl_dtype)x->dtype, axes + 2, v->dim, copy, stride, lies, v->stride));
+}
+
+// An array where cuDNN can use it: itself, or a copy, which a result is not yet. NULL and an error.
+static void *bring(const struct kernel_place *p, int axes, const struct view *v, zl_array x, bool is_result,
+                   struct cuda_scratch *copy) {
+    void *lies = cuda_element(p, x);
+    if (!lies || (lies_so(axes, v) && (uintptr_t)lies % 16 == 0))
+        return lies;
+    void *to = cuda_scratch_open(p, copy, (size_t)x->size * array_item(x));
+    return to && (is_result || move(p, axes, v, x, to, false)) ? to : NULL;
 }
 
 // Plans -------------------------------------------------------------------------------------------------------------
@@ -144,9 +210,12 @@ static struct dnn_plan build(const struct key *k, int64_t *tensor) {
     memcpy(v.dilation, k->dilation, sizeof v.dilation);
     memcpy(v.low, k->low, sizeof v.low);
     memcpy(v.high, k->high, sizeof v.high);
-    const struct view *const views[] = {&k->x, &k->w, &k->y};
-    for (int i = 0; i < 3; i++)
-        tensor[i] = dnn_tensor(g, DNN_MEMORY, type, k->axes + 2, views[i]->dim, views[i]->stride);
+    const int64_t *const dims[] = {k->x, k->w, k->y};
+    for (int i = 0; i < 3; i++) {
+        int64_t stride[AXES];
+        lay_out(k->axes, dims[i], stride);
+        tensor[i] = dnn_tensor(g, DNN_MEMORY, type, k->axes + 2, dims[i], stride);
+    }
     dnn_convolve(g, (enum dnn_conv_kind)k->kind, &v, (int)tensor[0], (int)tensor[1], (int)tensor[2]);
     plan = dnn_build(g, k->unit, k->exact);
     dnn_drop(g);
@@ -170,25 +239,33 @@ bool cuda_convolve_can(const struct call *c) {
     return dtype_is_float((zl_dtype)c->in[0]->dtype) && dnn_is_there();
 }
 
+static bool run(const struct kernel_place *p, const struct planned *plan, int axes, const struct arrays *a) {
+    const zl_array list[] = {a->x, a->w, a->y};
+    int result = a->of_input ? 0 : a->of_kernel ? 1 : 2;
+    struct cuda_scratch copy[3] = {{0}};
+    void *memory[3];
+    bool done = true;
+    for (int i = 0; i < 3; i++) {
+        memory[i] = bring(p, axes, &a->views[i], list[i], i == result, &copy[i]);
+        done &= memory[i] != NULL;
+    }
+    done =
+        done && dnn_run(p, &plan->plan, 3, plan->tensor, memory) &&
+        (!copy[result].memory || move(p, axes, &a->views[result], list[result], copy[result].memory, true));
+    for (int i = 0; i < 3; i++)
+        cuda_scratch_close(p, &copy[i]);
+    return done;
+}
+
 enum kernel_taken cuda_convolve(const struct kernel_place *p, const struct call *c) {
     struct key k;
-    if (!read_key(&k, p, c))
+    struct arrays a;
+    if (!read_key(&k, &a, p, c))
         return KERNEL_NOT_TAKEN;
     lock_take(&lock);
     struct planned *plan = find_plan(&k);
     lock_give(&lock);
     if (!plan || !plan->plan.plan)
         return plan ? KERNEL_NOT_TAKEN : KERNEL_FAILED;
-    void *x = cuda_element(p, c->in[0]), *w = cuda_element(p, c->in[1]), *y = kernel_reach(p, call_first(c));
-    void *const forward[] = {x, w, y}, *const of_input[] = {y, w, x}, *const of_kernel[] = {x, y, w};
-    bool is_aligned = ((uintptr_t)x | (uintptr_t)w) % 16 == 0;
-    if (!x || !w || !y)
-        return KERNEL_FAILED;
-    if (!is_aligned)
-        return KERNEL_NOT_TAKEN;
-    bool done = dnn_run(p, &plan->plan, 3, plan->tensor,
-                        k.kind == DNN_CONV_OF_INPUT    ? of_input
-                        : k.kind == DNN_CONV_OF_KERNEL ? of_kernel
-                                                       : forward);
-    return done ? KERNEL_DONE : KERNEL_FAILED;
+    return run(p, plan, k.axes, &a) ? KERNEL_DONE : KERNEL_FAILED;
 }

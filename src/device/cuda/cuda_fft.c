@@ -37,7 +37,7 @@ static struct {
 #undef MEMBER
 } api;
 
-enum { PLANS_MOST = 256 };
+enum { PLANS_MOST = 256, SHORT = 1024, LINES_LEAST = 64 };
 
 struct key {
     int64_t n, batch;
@@ -136,6 +136,11 @@ static const char scale_text[] = "KERNEL zl_kernel(GLOBAL f32 *y, f32 factor, id
                                  "    if (i < n)\n"
                                  "        y[i] *= factor;\n"
                                  "}\n";
+static const char zero_text[] = "KERNEL zl_kernel(GLOBAL f32 *y, idx n) {\n"
+                                "    idx i = GROUP * THREADS + THREAD;\n"
+                                "    if (i < n)\n"
+                                "        y[i] = 0;\n"
+                                "}\n";
 static const char real_text[] = "KERNEL zl_kernel(GLOBAL f32 *x, idx each, idx middle, idx n) {\n"
                                 "    idx i = GROUP * THREADS + THREAD;\n"
                                 "    if (i >= n)\n"
@@ -159,6 +164,12 @@ static bool write_scale(struct text *out, const void *data) {
     return true;
 }
 
+static bool write_zero(struct text *out, const void *data) {
+    kernel_begin(out, data, true);
+    text_bytes(out, zero_text, (int)sizeof zero_text - 1);
+    return true;
+}
+
 static bool write_real(struct text *out, const void *data) {
     kernel_begin(out, data, true);
     text_bytes(out, real_text, (int)sizeof real_text - 1);
@@ -178,6 +189,15 @@ static bool scale_all(const struct kernel_place *p, void *y, int64_t count, doub
     void *kernel = kernel_find(p, "cuda_fft scale", 14, write_scale, p->target->dialect);
     kernel_add_memory(&k, y);
     kernel_add(&k, &factor, sizeof factor);
+    kernel_add_int(&k, count, true);
+    return kernel && kernel_launch(p, kernel, (count + KERNEL_THREADS - 1) / KERNEL_THREADS, &k);
+}
+
+static bool fill_zeros(const struct kernel_place *p, void *y, int64_t count) {
+    struct kernel_call k;
+    kernel_begin_call(&k);
+    void *kernel = kernel_find(p, "cuda_fft zero", 13, write_zero, p->target->dialect);
+    kernel_add_memory(&k, y);
     kernel_add_int(&k, count, true);
     return kernel && kernel_launch(p, kernel, (count + KERNEL_THREADS - 1) / KERNEL_THREADS, &k);
 }
@@ -245,17 +265,6 @@ static struct lines lines_of(zl_array like, int axis) {
         {like->size / line / inner, inner, line}, {line * inner, 1, inner}, {line * inner, line, 1}};
 }
 
-// Lines of x behind each other, in memory that may be written if it is going to be. NULL and an error.
-static void *bring(const struct kernel_place *p, zl_array x, int axis, bool is_written,
-                   struct cuda_scratch *rows, struct cuda_scratch *copy) {
-    void *from = cuda_row_major(p, x, rows);
-    struct lines l = lines_of(x, axis);
-    if (!from || (l.dim[1] == 1 && (!is_written || rows->memory)))
-        return from;
-    void *to = cuda_scratch_open(p, copy, (size_t)x->size * array_item(x));
-    return to && kernel_move(p, (zl_dtype)x->dtype, 3, l.dim, to, l.dense, from, l.stride) ? to : NULL;
-}
-
 static bool transform(const struct kernel_place *p, const struct key *k, enum fft which, double scale,
                       void *from, void *to, int64_t floats) {
     if (which == FFT_HERMITIAN && !make_real(p, from, k))
@@ -266,6 +275,23 @@ static bool transform(const struct kernel_place *p, const struct key *k, enum ff
     return done && (scale == 1 || scale_all(p, to, floats, scale));
 }
 
+// Lines of a plan: at least so many where they are short, zeros behind those there are, so that the algorithm, and with it the last
+// digit, does not depend on how many there are.
+static int64_t lines_of_plan(int64_t n, int64_t lines) {
+    return n <= SHORT && lines < LINES_LEAST ? LINES_LEAST : lines;
+}
+
+// Memory of so many lines behind each other, with those of `from` in it if that is given. NULL and an error.
+static void *room_of(const struct kernel_place *p, zl_dtype dtype, const struct lines *l, int64_t lines,
+                     void *from, const int64_t *stride, struct cuda_scratch *s) {
+    size_t bytes = (size_t)(lines * l->dim[2]) * zl_dtype_size(dtype);
+    void *to = cuda_scratch_open(p, s, bytes);
+    if (!to || !from)
+        return to;
+    bool filled = lines == l->dim[0] * l->dim[1] || fill_zeros(p, to, (int64_t)(bytes / sizeof(float)));
+    return filled && kernel_move(p, dtype, 3, l->dim, to, l->dense, from, stride) ? to : NULL;
+}
+
 enum kernel_taken cuda_fft(const struct kernel_place *p, const struct call *c) {
     static const int types[] = {[FFT_FORWARD] = COMPLEX_TO_COMPLEX,
                                 [FFT_INVERSE] = COMPLEX_TO_COMPLEX,
@@ -274,18 +300,22 @@ enum kernel_taken cuda_fft(const struct kernel_place *p, const struct call *c) {
     const int64_t *arg = call_args(c);
     zl_array x = c->in[0], y = call_first(c);
     enum fft which = (enum fft)arg[0];
-    int axis = (int)arg[1];
-    struct lines l = lines_of(y, axis);
-    struct key k = {.n = arg[2], .batch = l.dim[0] * l.dim[1], .type = types[which], .unit = p->unit};
+    struct lines in = lines_of(x, (int)arg[1]), out = lines_of(y, (int)arg[1]);
+    int64_t count = out.dim[0] * out.dim[1], lines = lines_of_plan(arg[2], count);
+    struct key k = {.n = arg[2], .batch = lines, .type = types[which], .unit = p->unit};
+    bool is_dense = out.dim[1] == 1 && lines == count;
     struct cuda_scratch rows = {0}, copy = {0}, wide = {0}, result = {0};
-    void *from = bring(p, x, axis, which == FFT_HERMITIAN, &rows, &copy), *to = kernel_reach(p, y);
+    void *from = cuda_row_major(p, x, &rows), *to = kernel_reach(p, y), *made = to;
     if (x->dtype == ZL_FLOAT32 && which != FFT_REAL)
         from = widen(p, from, x->size, &wide);
-    void *made = l.dim[1] == 1 ? to : cuda_scratch_open(p, &result, (size_t)y->size * array_item(y));
-    bool done = from && to && made &&
-                transform(p, &k, which, op_arg_double(arg[3]), from, made,
-                          y->size * (which == FFT_HERMITIAN ? 1 : 2)) &&
-                (made == to || kernel_move(p, (zl_dtype)y->dtype, 3, l.dim, to, l.stride, made, l.dense));
+    if (from && (!is_dense || (which == FFT_HERMITIAN && !rows.memory && !wide.memory)))
+        from = room_of(p, which == FFT_REAL ? ZL_FLOAT32 : ZL_COMPLEX64, &in, lines, from, in.stride, &copy);
+    if (!is_dense)
+        made = room_of(p, (zl_dtype)y->dtype, &out, lines, NULL, NULL, &result);
+    int64_t floats = count * out.dim[2] * (which == FFT_HERMITIAN ? 1 : 2);
+    bool done =
+        from && to && made && transform(p, &k, which, op_arg_double(arg[3]), from, made, floats) &&
+        (made == to || kernel_move(p, (zl_dtype)y->dtype, 3, out.dim, to, out.stride, made, out.dense));
     cuda_scratch_close(p, &rows);
     cuda_scratch_close(p, &copy);
     cuda_scratch_close(p, &wide);

@@ -119,7 +119,7 @@ static bool judge(const struct solving *s, int failed, const char *what) {
     if (info == 0 || (info > 0 && !what))
         return true;
     return info != -1000 &&
-           error_false(ZL_ERROR_DEVICE, "%s: a matrix of shape %s %s (cuSOLVER says %d)", s->c->op->name,
+           error_false(ZL_ERROR_DEVICE, "%s: a matrix of shape %s %s (LAPACK says %d)", s->c->op->name,
                        array_text(s->c->in[0]), what ? what : "could not be factored", info);
 }
 
