@@ -154,6 +154,37 @@ TEST(a_product_that_comes_again_by_libraries) {
             agree("a product again", multiply, &p, 8e-3);
 }
 
+// What follows a product is part of it.
+struct layer {
+    zl_dtype dtype;
+    int64_t rows;
+    bool relu, keeps; // keeps: what is in between is read too
+};
+
+static zl_array layer(const void *data) {
+    const struct layer *l = data;
+    zl_array x = numbers(ZL_SHAPE(l->rows, 48), l->dtype, 10), w = numbers(ZL_SHAPE(48, 40), l->dtype, 11),
+             b = numbers(ZL_SHAPE(40), l->dtype, 12);
+    zl_array product = zl_matmul(x, w), sum = zl_add(product, b);
+    zl_array y = l->relu ? zl_maximum(sum, zl_scalar(0)) : sum;
+    return l->keeps ? zl_concatenate((zl_array[]){y, product, zl_exp(sum)}, 3, 0) : y;
+}
+
+TEST(layers_by_libraries) {
+    if (skips())
+        return;
+    for (int i = 0; i < 16; i++)
+        ZL_SCOPE {
+            struct layer l = {i & 1 ? ZL_BFLOAT16 : ZL_FLOAT32, i & 2 ? 33 : 64, i & 4, i & 8};
+            agree("a layer", layer, &l, l.dtype == ZL_FLOAT32 ? 2e-6 : 1.6e-2);
+        }
+    int64_t launches = zl_counter("launches"), fused = zl_counter("fused");
+    struct layer l = {ZL_FLOAT32, 64, true, false};
+    zl_release(make_on("cuda", layer, &l));
+    CHECK_EQ_INT(zl_counter("launches") - launches, 2);
+    CHECK_EQ_INT(zl_counter("fused") - fused, 2);
+}
+
 // Fourier transforms -----------------------------------------------------------------------------------------------
 
 struct transform {

@@ -102,6 +102,8 @@ static const struct kernel_target target = {
     .launch = launch,
     .take = take,
     .takes = cuda_takes,
+    .fuse = cuda_lt_fuse,
+    .count = cuda_lt_count,
 };
 
 // The table --------------------------------------------------------------------------------------------------------

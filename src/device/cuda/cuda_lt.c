@@ -1,141 +1,19 @@
-// cuda_lt.c - products of matrices by cuBLASLt: every dtype that it has, batches, and matrices as they lie.
+// cuda_lt.c - products of matrices by cuBLASLt: every dtype that it has, batches, matrices as they lie, and what follows them.
 //
-// cuBLASLt has columns where we have rows: it is given the transposes, in the other order. Matrices whose rows or columns lie
-// behind each other are read where they are; others are copied first. What it chose for a shape is kept. A product
-// that comes again is timed by each of the best choices, once: the guess is often a tenth slower.
+// Matrices whose rows or columns lie behind each other are read where they are; others are copied first. A number added to
+// each column of a product is part of it where no other call reads the product. cuBLASLt's relu is not ours: it loses NaN.
 
-#include "device/cuda/cuda.h"
-#include "device/cuda/cuda_library.h"
-#include "device/cuda/cuda_queue.h"
+#include "device/cuda/cuda_lt.h"
+#include "device/kernels/kernels_group.h"
 #include "op/ops.h"
 
-#include <math.h>
-#include <pthread.h>
 #include <string.h>
 
-typedef struct lt_ *lt;
-typedef struct lt_object_ *lt_object; // a layout, an operation, a preference
-
-enum { // of NVIDIA's headers
-    F32 = 0,
-    F64 = 1,
-    F16 = 2,
-    I8 = 3,
-    C64 = 4,
-    I32 = 10,
-    BF16 = 14,
-    IN_F32 = 68,
-    IN_F64 = 70,
-    IN_I32 = 72,
-    IN_TF32 = 77,
-    LAYOUT_BATCH = 5,
-    LAYOUT_BATCH_STEP = 6,
-    OPERATION_A = 3,
-    OPERATION_B = 4,
-    PREFERENCE_WORKSPACE = 1,
-    PREFERENCE_ALIGNMENT = 5, // of a, then b, c, d
-    AS_IT_IS = 0,
-    TRANSPOSED = 1,
-};
-
-struct choice {
-    uint64_t algorithm[8];
-    size_t workspace;
-    int failed;
-    float waves;
-    int spare[4];
-};
-
-#define LT_FUNCTIONS(F)                                                                                      \
-    F(cublasLtCreate, (lt * out))                                                                            \
-    F(cublasLtMatrixLayoutCreate, (lt_object * out, int type, uint64_t rows, uint64_t cols, int64_t step))   \
-    F(cublasLtMatrixLayoutSetAttribute, (lt_object o, int what, const void *value, size_t bytes))            \
-    F(cublasLtMatrixLayoutDestroy, (lt_object o))                                                            \
-    F(cublasLtMatmulDescCreate, (lt_object * out, int computes_in, int scale_type))                          \
-    F(cublasLtMatmulDescSetAttribute, (lt_object o, int what, const void *value, size_t bytes))              \
-    F(cublasLtMatmulDescDestroy, (lt_object o))                                                              \
-    F(cublasLtMatmulPreferenceCreate, (lt_object * out))                                                     \
-    F(cublasLtMatmulPreferenceSetAttribute, (lt_object o, int what, const void *value, size_t bytes))        \
-    F(cublasLtMatmulPreferenceDestroy, (lt_object o))                                                        \
-    F(cublasLtMatmulAlgoGetHeuristic,                                                                        \
-      (lt c, lt_object operation, lt_object a, lt_object b, lt_object y, lt_object d, lt_object preference,  \
-       int most, struct choice *out, int *count))                                                            \
-    F(cublasLtMatmul,                                                                                        \
-      (lt c, lt_object operation, const void *alpha, const void *a, lt_object a_layout, const void *b,       \
-       lt_object b_layout, const void *beta, const void *y, lt_object y_layout, void *d, lt_object d_layout, \
-       const void *algorithm, void *work, size_t bytes, cuda_stream s))
-
-static struct {
-#define MEMBER(name, parameters) int(*name) parameters;
-    LT_FUNCTIONS(MEMBER)
-#undef MEMBER
-} api;
-
-enum {
-    CHOICES = 8,
-    TIMED_AT = 3,          // use of a product at which its choices are timed
-    TIMED_LEAST = 1 << 28, // operations of a product that is worth it
-    WORKSPACE = 64 << 20,  // bytes, of each unit
-    ALIGNED = 16,
-    LOOPS_MOST = 4096, // products of a batch that are asked for one by one
-};
-
-// What a choice depends on: hashed as it lies, so without gaps.
-struct key {
-    int64_t m, n, k, a_step, b_step, a_batch, b_batch, batch;
-    int32_t type, how; // how: 1 a, 2 b transposed, then what both are multiples of
-};
-
-struct product {
-    lt_object operation, a, b, y;
-    int choices, best, uses;
-    struct choice choice[CHOICES];
-};
-
-static bool is_there;
-static struct unit {
-    struct lock lock; // guards all of it: a handle serves one thread at a time
-    lt handle;
-    void *workspace;
-    bool failed;
-    struct map products;
-} units[CUDA_DEVICES];
-
-// Opening -----------------------------------------------------------------------------------------------------------
-
-static void find(void) {
-#define SYMBOL(name, parameters) {#name, (void **)(void *)&api.name},
-    static const struct library_symbol symbols[] = {LT_FUNCTIONS(SYMBOL)};
-#undef SYMBOL
-    const char *missing;
-    void *library = cuda_library("cublasLt", (const int[CUDA_VERSIONS]){13, 12});
-    is_there = library && library_bind(library, symbols, COUNT(symbols), &missing);
-}
-
-static bool is_open(void) {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, find);
-    return is_there;
-}
-
-// Under the unit's lock.
-static bool open_unit(int unit) {
-    struct unit *u = &units[unit];
-    if (u->handle || u->failed)
-        return u->handle;
-    bool had_error = zl_error();
-    u->failed = api.cublasLtCreate(&u->handle) || !(u->workspace = cuda_alloc(unit, WORKSPACE));
-    if (u->failed) {
-        u->handle = NULL;
-        if (!had_error)
-            zl_clear_error(); // our own kernels need neither
-    }
-    return u->handle;
-}
+enum { ALIGNED = 16, LOOPS_MOST = 4096 }; // products of a batch that are asked for one by one
 
 bool cuda_lt_can(const struct call *c) {
     zl_dtype dtype = (zl_dtype)c->in[0]->dtype;
-    return is_open() && (c->op == &op_matmul_int8 || dtype_is_inexact(dtype));
+    return lt_is_there() && (c->op == &op_matmul_int8 || dtype_is_inexact(dtype));
 }
 
 // Matrices ----------------------------------------------------------------------------------------------------------
@@ -159,6 +37,7 @@ static bool see(struct matrix *m, zl_array x) {
 }
 
 struct operands {
+    const char *bias;
     struct matrix a, b;
     char *y;
     struct cuda_scratch a_copy, b_copy;
@@ -183,8 +62,7 @@ static bool bring(const struct kernel_place *p, struct matrix *m, zl_array x, en
 // By what the products are summed over, if that has to lie behind each other.
 static bool bring_all(const struct kernel_place *p, struct operands *o, const struct call *c, bool by_sums) {
     zl_array a = c->in[0], b = c->in[1];
-    o->y = kernel_reach(p, call_first(c));
-    if (!o->y || !bring(p, &o->a, a, by_sums ? BY_ROWS : AS_IT_LIES, &o->a_copy) ||
+    if (!bring(p, &o->a, a, by_sums ? BY_ROWS : AS_IT_LIES, &o->a_copy) ||
         !bring(p, &o->b, b, by_sums ? BY_COLUMNS : AS_IT_LIES, &o->b_copy))
         return false;
     OP_ROOM(int64_t, room, 2 * (int64_t)a->ndim);
@@ -201,138 +79,7 @@ static bool bring_all(const struct kernel_place *p, struct operands *o, const st
     return true;
 }
 
-// Choosing ----------------------------------------------------------------------------------------------------------
-
-struct types {
-    int in, out, scale, computes_in;
-};
-
-static struct types types_of(zl_dtype dtype) {
-    switch (dtype) {
-    case ZL_FLOAT64: return (struct types){F64, F64, F64, IN_F64};
-    case ZL_FLOAT16: return (struct types){F16, F16, F32, IN_F32};
-    case ZL_BFLOAT16: return (struct types){BF16, BF16, F32, IN_F32};
-    case ZL_COMPLEX64: return (struct types){C64, C64, C64, IN_F32};
-    case ZL_INT8: return (struct types){I8, I32, I32, IN_I32};
-    default: return (struct types){F32, F32, F32, setting_flag(SETTING_TF32) ? IN_TF32 : IN_F32};
-    }
-}
-
-static lt_object layout_of_matrix(int type, int64_t rows, int64_t cols, bool turned, int64_t step,
-                                  int64_t batch, int64_t batch_step) {
-    lt_object layout = NULL;
-    int32_t count = (int32_t)batch;
-    if (api.cublasLtMatrixLayoutCreate(&layout, type, (uint64_t)(turned ? rows : cols),
-                                       (uint64_t)(turned ? cols : rows), step))
-        return NULL;
-    if (batch > 1 &&
-        (api.cublasLtMatrixLayoutSetAttribute(layout, LAYOUT_BATCH, &count, sizeof count) ||
-         api.cublasLtMatrixLayoutSetAttribute(layout, LAYOUT_BATCH_STEP, &batch_step, sizeof batch_step))) {
-        api.cublasLtMatrixLayoutDestroy(layout);
-        return NULL;
-    }
-    return layout;
-}
-
-static void drop_product(struct product *r) {
-    const lt_object layout[] = {r->a, r->b, r->y};
-    for (size_t i = 0; i < COUNT(layout); i++)
-        if (layout[i])
-            api.cublasLtMatrixLayoutDestroy(layout[i]);
-    if (r->operation)
-        api.cublasLtMatmulDescDestroy(r->operation);
-    memory_free(r);
-}
-
-static bool describe(struct product *r, const struct key *k, zl_dtype dtype) {
-    struct types t = types_of(dtype);
-    int32_t a_how = k->how & 1 ? TRANSPOSED : AS_IT_IS, b_how = k->how & 2 ? TRANSPOSED : AS_IT_IS;
-    r->a = layout_of_matrix(t.in, k->m, k->k, k->how & 1, k->a_step, k->batch, k->a_batch);
-    r->b = layout_of_matrix(t.in, k->k, k->n, k->how & 2, k->b_step, k->batch, k->b_batch);
-    r->y = layout_of_matrix(t.out, k->m, k->n, false, k->n, k->batch, k->m * k->n);
-    return r->a && r->b && r->y && !api.cublasLtMatmulDescCreate(&r->operation, t.computes_in, t.scale) &&
-           !api.cublasLtMatmulDescSetAttribute(r->operation, OPERATION_A, &b_how, sizeof b_how) &&
-           !api.cublasLtMatmulDescSetAttribute(r->operation, OPERATION_B, &a_how, sizeof a_how);
-}
-
-static bool ask(struct unit *u, struct product *r, uint32_t aligned) {
-    lt_object preference = NULL;
-    size_t most = WORKSPACE;
-    if (api.cublasLtMatmulPreferenceCreate(&preference))
-        return false;
-    bool set =
-        !api.cublasLtMatmulPreferenceSetAttribute(preference, PREFERENCE_WORKSPACE, &most, sizeof most);
-    for (int i = 0; i < 4; i++)
-        set = set && !api.cublasLtMatmulPreferenceSetAttribute(preference, PREFERENCE_ALIGNMENT + i, &aligned,
-                                                               sizeof aligned);
-    bool found = set && !api.cublasLtMatmulAlgoGetHeuristic(u->handle, r->operation, r->b, r->a, r->y, r->y,
-                                                            preference, CHOICES, r->choice, &r->choices);
-    api.cublasLtMatmulPreferenceDestroy(preference);
-    return found && r->choices > 0 && !r->choice[0].failed;
-}
-
-// The product of a key, whose choices may be none; NULL and an error when memory is out.
-static struct product *find_product(struct unit *u, const struct key *k, zl_dtype dtype) {
-    struct product *r = map_get(&u->products, k, sizeof *k);
-    if (r)
-        return r;
-    if (!(r = memory_zero(sizeof *r)))
-        return NULL;
-    if (!describe(r, k, dtype) || !ask(u, r, (uint32_t)k->how >> 2))
-        r->choices = 0;
-    if (map_set(&u->products, k, sizeof *k, r))
-        return r;
-    drop_product(r);
-    return NULL;
-}
-
 // Multiplying -------------------------------------------------------------------------------------------------------
-
-static int multiply(struct unit *u, const struct product *r, int choice, zl_dtype dtype, const char *a,
-                    const char *b, char *y, cuda_stream s) {
-    static const union {
-        float f[2];
-        double d;
-        int32_t i;
-    } none = {.f = {0, 0}}, one_float = {.f = {1, 0}}, one_double = {.d = 1}, one_int = {.i = 1};
-    const void *one = dtype == ZL_FLOAT64 ? (const void *)&one_double
-                      : dtype == ZL_INT8  ? (const void *)&one_int
-                                          : &one_float;
-    return api.cublasLtMatmul(u->handle, r->operation, one, b, r->b, a, r->a, &none, y, r->y, y, r->y,
-                              r->choice[choice].algorithm, u->workspace, r->choice[choice].workspace, s);
-}
-
-// Milliseconds of one of two products; INFINITY: it fails.
-static float time_choice(struct unit *u, const struct product *r, int choice, zl_dtype dtype, const char *a,
-                         const char *b, char *y, cuda_stream s, const cuda_event mark[2]) {
-    const struct cuda_api *cuda = cuda_api();
-    float ms = INFINITY;
-    if (multiply(u, r, choice, dtype, a, b, y, s) || cuda->cuEventRecord(mark[0], s) ||
-        multiply(u, r, choice, dtype, a, b, y, s) || multiply(u, r, choice, dtype, a, b, y, s) ||
-        cuda->cuEventRecord(mark[1], s) || cuda->cuEventSynchronize(mark[1]) ||
-        cuda->cuEventElapsedTime(&ms, mark[0], mark[1]))
-        return INFINITY;
-    return ms;
-}
-
-static void time_choices(struct unit *u, struct product *r, zl_dtype dtype, const char *a, const char *b,
-                         char *y, cuda_stream s) {
-    const struct cuda_api *cuda = cuda_api();
-    cuda_event mark[2] = {NULL, NULL};
-    float best = INFINITY;
-    bool ready = !cuda->cuEventCreate(&mark[0], 0) && !cuda->cuEventCreate(&mark[1], 0);
-    for (int round = 0; ready && round < 2; round++)
-        for (int i = 0; i < r->choices; i++) {
-            float ms = r->choice[i].failed ? INFINITY : time_choice(u, r, i, dtype, a, b, y, s, mark);
-            if (ms < best) {
-                best = ms;
-                r->best = i;
-            }
-        }
-    for (int i = 0; i < 2; i++)
-        if (mark[i])
-            cuda->cuEventDestroy_v2(mark[i]);
-}
 
 // What the addresses of all products of a batch are multiples of.
 static uint32_t alignment_of(const struct operands *o, int64_t item, int64_t each) {
@@ -340,33 +87,6 @@ static uint32_t alignment_of(const struct operands *o, int64_t item, int64_t eac
     for (int axis = 0; axis < o->batch.axes - 1; axis++)
         all |= (uintptr_t)((o->batch.stride[0][axis] | o->batch.stride[1][axis]) * item) | (uintptr_t)each;
     return (uint32_t)(all & (~all + 1));
-}
-
-// A product as the queue has it.
-struct asked {
-    struct unit *u;
-    const struct product *r;
-    int32_t choice, dtype;
-    const char *a, *b;
-    char *y;
-};
-
-static int multiply_asked(const void *data, cuda_stream s) {
-    const struct asked *w = data;
-    return multiply(w->u, w->r, w->choice, (zl_dtype)w->dtype, w->a, w->b, w->y, s);
-}
-
-static bool run_product(struct unit *u, struct product *r, const struct key *k, zl_dtype dtype, const char *a,
-                        const char *b, char *y, cuda_stream s) {
-    int unit = (int)(u - units);
-    bool is_big = 2.0 * (double)k->m * (double)k->n * (double)k->k * (double)k->batch >= TIMED_LEAST;
-    if (r->uses < TIMED_AT && ++r->uses == TIMED_AT && is_big && r->choices > 1) {
-        cuda_queue_flush(unit);
-        time_choices(u, r, dtype, a, b, y, s);
-    }
-    counter_add(COUNTER_LAUNCHES, 1);
-    struct asked w = {u, r, r->best, (int32_t)dtype, a, b, y};
-    return cuda_queue_work(unit, multiply_asked, &w, sizeof w, "cublasLtMatmul");
 }
 
 // Where product number i of those axes of a batch that are not its last is.
@@ -380,35 +100,38 @@ static void advance(const struct operands *o, int64_t i, const char **a, const c
     }
 }
 
-static enum kernel_taken multiply_all(const struct kernel_place *p, const struct operands *o,
-                                      const struct call *c) {
-    struct unit *u = &units[p->unit];
+static struct lt_key key_of(const struct operands *o, const struct call *c) {
     zl_array y = call_first(c);
-    zl_dtype dtype = (zl_dtype)c->in[0]->dtype;
     int last = o->batch.axes - 1;
-    int64_t batch = last >= 0 ? o->batch.dim[last] : 1, loops = o->batch.size / batch;
-    struct key k = {.m = y->dim[y->ndim - 2],
-                    .n = y->dim[y->ndim - 1],
-                    .k = c->in[0]->dim[y->ndim - 1],
-                    .a_step = o->a.step,
-                    .b_step = o->b.step,
-                    .a_batch = last >= 0 ? o->batch.stride[0][last] : 0,
-                    .b_batch = last >= 0 ? o->batch.stride[1][last] : 0,
-                    .batch = batch,
-                    .type = dtype,
-                    .how = o->a.turned | o->b.turned << 1};
-    int64_t each = batch * k.m * k.n * (int64_t)array_item(y);
-    k.how |= (int32_t)alignment_of(o, (int64_t)array_item(c->in[0]), each) << 2;
-    struct cuda_device *d = cuda_device(p->unit);
-    if (!d || loops > LOOPS_MOST || batch > INT32_MAX || !open_unit(p->unit))
-        return d ? KERNEL_NOT_TAKEN : KERNEL_FAILED;
-    struct product *r = find_product(u, &k, dtype);
-    if (!r || !r->choices)
-        return r ? KERNEL_NOT_TAKEN : KERNEL_FAILED;
+    struct lt_key k = {.m = y->dim[y->ndim - 2],
+                       .n = y->dim[y->ndim - 1],
+                       .k = c->in[0]->dim[y->ndim - 1],
+                       .a_step = o->a.step,
+                       .b_step = o->b.step,
+                       .a_batch = last >= 0 ? o->batch.stride[0][last] : 0,
+                       .b_batch = last >= 0 ? o->batch.stride[1][last] : 0,
+                       .batch = last >= 0 ? o->batch.dim[last] : 1,
+                       .dtype = c->in[0]->dtype,
+                       .turned = o->a.turned | o->b.turned << 1,
+                       .has_bias = o->bias != NULL};
+    k.aligned =
+        (int32_t)alignment_of(o, (int64_t)array_item(c->in[0]), k.batch * k.m * k.n * (int64_t)array_item(y));
+    return k;
+}
+
+// Under the unit's lock.
+static enum kernel_taken multiply_all(int unit, const struct operands *o, const struct call *c) {
+    struct lt_key k = key_of(o, c);
+    int64_t loops = o->batch.size / k.batch, each = k.batch * k.m * k.n * (int64_t)array_item(call_first(c));
+    bool fits = loops <= LOOPS_MOST && k.batch <= INT32_MAX;
+    bool had_error = zl_error();
+    struct lt_product *r = fits ? lt_find(unit, &k) : NULL;
+    if (!r)
+        return zl_error() && !had_error ? KERNEL_FAILED : KERNEL_NOT_TAKEN;
     for (int64_t i = 0; i < loops; i++) {
-        const char *a, *b;
-        advance(o, i, &a, &b, (int64_t)array_item(c->in[0]));
-        if (!run_product(u, r, &k, dtype, a, b, o->y + i * each, d->stream))
+        struct lt_memory m = {.bias = o->bias, .y = o->y + i * each};
+        advance(o, i, &m.a, &m.b, (int64_t)array_item(c->in[0]));
+        if (!lt_multiply(unit, r, &k, &m))
             return KERNEL_FAILED;
     }
     return KERNEL_DONE;
@@ -417,10 +140,11 @@ static enum kernel_taken multiply_all(const struct kernel_place *p, const struct
 static enum kernel_taken try_product(const struct kernel_place *p, const struct call *c, bool by_sums) {
     struct operands o = {0};
     enum kernel_taken taken = KERNEL_FAILED;
-    if (bring_all(p, &o, c, by_sums)) {
-        lock_take(&units[p->unit].lock);
-        taken = multiply_all(p, &o, c);
-        lock_give(&units[p->unit].lock);
+    o.y = kernel_reach(p, call_first(c));
+    if (o.y && bring_all(p, &o, c, by_sums)) {
+        lt_take(p->unit);
+        taken = multiply_all(p->unit, &o, c);
+        lt_give(p->unit);
     }
     cuda_scratch_close(p, &o.a_copy);
     cuda_scratch_close(p, &o.b_copy);
@@ -431,4 +155,108 @@ static enum kernel_taken try_product(const struct kernel_place *p, const struct 
 enum kernel_taken cuda_lt_multiply(const struct kernel_place *p, const struct call *c) {
     enum kernel_taken taken = try_product(p, c, false);
     return taken == KERNEL_NOT_TAKEN && c->op == &op_matmul_int8 ? try_product(p, c, true) : taken;
+}
+
+// What follows ------------------------------------------------------------------------------------------------------
+
+// A product, and a sum with one number for each column.
+struct fused {
+    struct kernel_group g;
+    zl_array bias;
+};
+
+// The operand of a sum that is not what the group's first call computed; NULL: neither, or both, are.
+static zl_array other_of(const struct kernel_group *g, int index) {
+    const struct call *c = g->call[index];
+    bool first = group_source(g, index, 0) == g->begin, second = group_source(g, index, 1) == g->begin;
+    return first != second ? c->in[first ? 1 : 0] : NULL;
+}
+
+// Numbers behind each other, one for each column.
+static bool is_bias(zl_array x, int64_t n, zl_dtype dtype) {
+    return x && !array_is(x, ARRAY_INLINE) && x->size == n && x->ndim > 0 && x->dim[x->ndim - 1] == n &&
+           (n == 1 || array_stride(x)[x->ndim - 1] == 1) && x->dtype == dtype;
+}
+
+// The next call that is no view of the product; -1: there is none, or it is no sum.
+static int next_sum(const struct fused *f, int calls) {
+    int at = f->g.begin + 1, end = MIN_OF(calls, f->g.begin + KERNEL_CALLS);
+    while (at < end && group_step(&f->g, at)->kind == STEP_VIEW && group_source(&f->g, at, 0) >= f->g.begin)
+        at++;
+    bool is_sum = at < end && f->g.call[at]->op == &op_elementwise[TILE_ADD] && group_is_ready(&f->g, at);
+    return is_sum ? at : -1;
+}
+
+// Rounded once where calls of their own round twice: of half floats only what a compiled function asks for.
+static bool may_round(const struct call *product, const struct call *sum) {
+    zl_dtype dtype = (zl_dtype)product->in[0]->dtype;
+    bool is_half = dtype == ZL_FLOAT16 || dtype == ZL_BFLOAT16;
+    return dtype == ZL_FLOAT32 || (is_half && product->compiled && sum->compiled);
+}
+
+static bool lies_alike(zl_array product, zl_array sum) {
+    int64_t n = product->dim[1];
+    return sum->size == product->size && sum->dim[sum->ndim - 1] == n &&
+           shape_is_row_major(sum->ndim, sum->dim, array_stride(sum));
+}
+
+// How many calls they are; 0: there is nothing to be one.
+static int find_fused(struct fused *f, int calls) {
+    const struct call *c = f->g.call[f->g.begin];
+    zl_array y = call_first(c);
+    int sum = c->op == &op_matmul && y->ndim == 2 ? next_sum(f, calls) : -1;
+    if (sum < 0)
+        return 0;
+    f->bias = other_of(&f->g, sum);
+    f->g.end = sum + 1;
+    bool fits = is_bias(f->bias, y->dim[1], (zl_dtype)y->dtype) && lies_alike(y, group_output(&f->g, sum)) &&
+                may_round(c, f->g.call[sum]) && group_find_stored(&f->g) == 1 &&
+                f->g.stored[sum - f->g.begin];
+    return fits ? f->g.end - f->g.begin : 0;
+}
+
+static bool bring_fused(const struct kernel_place *p, const struct fused *f, struct operands *o) {
+    o->bias = cuda_element(p, f->bias);
+    return o->bias && (uintptr_t)o->bias % ALIGNED == 0 && bring_all(p, o, f->g.call[f->g.begin], false);
+}
+
+static bool run_fused(const struct kernel_place *p, struct kernel_group *g) {
+    const struct fused *f = (const struct fused *)g;
+    struct operands o = {0};
+    o.y = kernel_reach(p, group_output(g, g->end - 1));
+    lt_take(p->unit);
+    bool done = o.y && bring_fused(p, f, &o) && multiply_all(p->unit, &o, g->call[g->begin]) == KERNEL_DONE;
+    lt_give(p->unit);
+    cuda_scratch_close(p, &o.a_copy);
+    cuda_scratch_close(p, &o.b_copy);
+    return done || zl_error() ||
+           error_false(ZL_ERROR_DEVICE, "cuda: cuBLASLt does not take the product any more");
+}
+
+// Whether cuBLASLt has an algorithm: results begin where memory does.
+static bool has_algorithm(const struct kernel_place *p, const struct fused *f) {
+    struct operands o = {0};
+    bool found = false;
+    if (bring_fused(p, f, &o) && !o.a_copy.memory && !o.b_copy.memory) {
+        struct lt_key k = key_of(&o, f->g.call[f->g.begin]);
+        lt_take(p->unit);
+        found = lt_find(p->unit, &k);
+        lt_give(p->unit);
+    }
+    cuda_scratch_close(p, &o.a_copy);
+    cuda_scratch_close(p, &o.b_copy);
+    return found;
+}
+
+int cuda_lt_count(const struct program *program, struct call *const *call, int calls, int index) {
+    struct fused f = {.g = {.program = program, .call = call, .begin = index}};
+    return program->fuses && cuda_uses_libraries() && lt_is_there() ? find_fused(&f, calls) : 0;
+}
+
+int cuda_lt_fuse(const struct kernel_place *p, const struct program *program, struct binding *b, int index) {
+    struct fused f = {.g = {.program = program, .call = b->call, .begin = index}};
+    if (!program->fuses || !cuda_uses_libraries() || !lt_is_there() || !group_is_ready(&f.g, index) ||
+        call_first(b->call[index])->size == 0 || !find_fused(&f, b->calls) || !has_algorithm(p, &f))
+        return 0;
+    return group_run(&f.g, b, run_fused, p);
 }

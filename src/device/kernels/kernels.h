@@ -40,6 +40,9 @@ struct kernel_target {
     // which then need no kernel of ours. NULL: there is none.
     enum kernel_taken (*take)(const struct kernel_place *p, const struct call *c);
     bool (*takes)(int unit, const struct call *c);
+    // A call and those after it as one, by a library: how many they were, 0 if it does not; and how many that would be.
+    int (*fuse)(const struct kernel_place *p, const struct program *program, struct binding *b, int index);
+    int (*count)(const struct program *program, struct call *const *call, int calls, int index);
 };
 
 // What a device of this kind has in its table.

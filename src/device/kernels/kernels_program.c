@@ -187,6 +187,8 @@ static void run_all(const struct kernel_place *p, struct program *program, struc
         int done = s->reduces ? kernel_run_lines(p, program, b, i) : 0;
         if (!done && s->kind == STEP_MAP)
             done = kernel_run_maps(p, program, b, i);
+        if (!done && s->kind == STEP_OTHER && p->target->fuse)
+            done = p->batch ? p->target->count(program, b->call, b->calls, i) : p->target->fuse(p, program, b, i);
         if (!done && p->batch)
             look_for_one(p, s, b->call[i]);
         else if (!done)
@@ -221,5 +223,10 @@ int kernels_fuses(int unit, const struct program *p, const struct segment *s, in
     int lines = p->step[index].reduces ? kernel_count_lines(p, s->call, s->calls, index) : 0;
     if (lines)
         return lines;
+    int fused = p->step[index].kind == STEP_OTHER && p->target->count
+                    ? p->target->count(p, s->call, s->calls, index)
+                    : 0;
+    if (fused)
+        return fused;
     return p->step[index].kind == STEP_MAP ? kernel_count_maps(p, s->call, s->calls, index, why) : 1;
 }

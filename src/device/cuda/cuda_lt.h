@@ -1,0 +1,31 @@
+// cuda_lt.h - products of matrices by cuBLASLt: what it chose for a shape, and one product by that.
+
+#ifndef CUDA_LT_H
+#define CUDA_LT_H
+
+#include "device/cuda/cuda.h"
+#include "device/cuda/cuda_library.h"
+
+// What a choice depends on: hashed as it lies, so without gaps.
+struct lt_key {
+    int64_t m, n, k, a_step, b_step, a_batch, b_batch, batch;
+    int32_t dtype, aligned; // aligned: what all addresses are multiples of
+    int32_t turned, has_bias; // turned: 1 a, 2 b: columns lie behind each other; bias: a number is added to each column
+};
+
+struct lt_product;
+
+// Memory of one product; bias may be NULL.
+struct lt_memory {
+    const char *a, *b, *bias;
+    char *y;
+};
+
+bool lt_is_there(void);
+void lt_take(int unit); // A unit's handle serves one thread at a time: what follows needs it.
+void lt_give(int unit);
+// NULL: cuBLASLt has no algorithm, or does not start; or memory is out, and an error.
+struct lt_product *lt_find(int unit, const struct lt_key *k);
+bool lt_multiply(int unit, struct lt_product *r, const struct lt_key *k, const struct lt_memory *m); // false and an error
+
+#endif

@@ -1,0 +1,307 @@
+// cuda_lt_choice.c - cuBLASLt opened at run time: its descriptions of products, its choices for each, and which is the fastest.
+//
+// cuBLASLt has columns where we have rows: it is given the transposes, in the other order. What it chose for a shape is kept. A
+// product that comes again is timed by each of the best choices, once: the guess is often a tenth slower.
+
+#include "device/cuda/cuda_lt.h"
+#include "device/cuda/cuda_queue.h"
+
+#include <math.h>
+#include <pthread.h>
+
+typedef struct lt_ *lt;
+typedef struct lt_object_ *lt_object; // a layout, an operation, a preference
+
+enum { // of NVIDIA's headers
+    F32 = 0,
+    F64 = 1,
+    F16 = 2,
+    I8 = 3,
+    C64 = 4,
+    I32 = 10,
+    BF16 = 14,
+    IN_F32 = 68,
+    IN_F64 = 70,
+    IN_I32 = 72,
+    IN_TF32 = 77,
+    LAYOUT_BATCH = 5,
+    LAYOUT_BATCH_STEP = 6,
+    OPERATION_A = 3,
+    OPERATION_B = 4,
+    OPERATION_THEN = 7,
+    OPERATION_BIAS = 8,
+    THEN_NOTHING = 1,
+    THEN_BIAS = 4,
+    PREFERENCE_WORKSPACE = 1,
+    PREFERENCE_ALIGNMENT = 5, // of a, then b, c, d
+    AS_IT_IS = 0,
+    TRANSPOSED = 1,
+};
+
+struct choice {
+    uint64_t algorithm[8];
+    size_t workspace;
+    int failed;
+    float waves;
+    int spare[4];
+};
+
+#define LT_FUNCTIONS(F)                                                                                      \
+    F(cublasLtCreate, (lt * out))                                                                            \
+    F(cublasLtMatrixLayoutCreate, (lt_object * out, int type, uint64_t rows, uint64_t cols, int64_t step))   \
+    F(cublasLtMatrixLayoutSetAttribute, (lt_object o, int what, const void *value, size_t bytes))            \
+    F(cublasLtMatrixLayoutDestroy, (lt_object o))                                                            \
+    F(cublasLtMatmulDescCreate, (lt_object * out, int computes_in, int scale_type))                          \
+    F(cublasLtMatmulDescSetAttribute, (lt_object o, int what, const void *value, size_t bytes))              \
+    F(cublasLtMatmulDescDestroy, (lt_object o))                                                              \
+    F(cublasLtMatmulPreferenceCreate, (lt_object * out))                                                     \
+    F(cublasLtMatmulPreferenceSetAttribute, (lt_object o, int what, const void *value, size_t bytes))        \
+    F(cublasLtMatmulPreferenceDestroy, (lt_object o))                                                        \
+    F(cublasLtMatmulAlgoGetHeuristic,                                                                        \
+      (lt c, lt_object operation, lt_object a, lt_object b, lt_object y, lt_object d, lt_object preference,  \
+       int most, struct choice *out, int *count))                                                            \
+    F(cublasLtMatmul,                                                                                        \
+      (lt c, lt_object operation, const void *alpha, const void *a, lt_object a_layout, const void *b,       \
+       lt_object b_layout, const void *beta, const void *y, lt_object y_layout, void *d, lt_object d_layout, \
+       const void *algorithm, void *work, size_t bytes, cuda_stream s))
+
+static struct {
+#define MEMBER(name, parameters) int(*name) parameters;
+    LT_FUNCTIONS(MEMBER)
+#undef MEMBER
+} api;
+
+enum {
+    CHOICES = 8,
+    TIMED_AT = 3,          // use of a product at which its choices are timed
+    TIMED_LEAST = 1 << 28, // operations of a product that is worth it
+    WORKSPACE = 64 << 20,  // bytes, of each unit
+};
+
+struct lt_product {
+    lt_object operation, a, b, y;
+    int choices, best, uses;
+    struct choice choice[CHOICES];
+};
+
+static bool is_there;
+static struct unit {
+    struct lock lock; // guards all of it
+    lt handle;
+    void *workspace;
+    bool failed;
+    struct map products;
+} units[CUDA_DEVICES];
+
+// Opening -----------------------------------------------------------------------------------------------------------
+
+static void find(void) {
+#define SYMBOL(name, parameters) {#name, (void **)(void *)&api.name},
+    static const struct library_symbol symbols[] = {LT_FUNCTIONS(SYMBOL)};
+#undef SYMBOL
+    const char *missing;
+    void *library = cuda_library("cublasLt", (const int[CUDA_VERSIONS]){13, 12});
+    is_there = library && library_bind(library, symbols, COUNT(symbols), &missing);
+}
+
+bool lt_is_there(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, find);
+    return is_there;
+}
+
+// Under the unit's lock.
+static bool open_unit(int unit) {
+    struct unit *u = &units[unit];
+    if (u->handle || u->failed)
+        return u->handle;
+    bool had_error = zl_error();
+    u->failed = api.cublasLtCreate(&u->handle) || !(u->workspace = cuda_alloc(unit, WORKSPACE));
+    if (u->failed) {
+        u->handle = NULL;
+        if (!had_error)
+            zl_clear_error(); // our own kernels need neither
+    }
+    return u->handle;
+}
+
+// Choosing ----------------------------------------------------------------------------------------------------------
+
+struct types {
+    int in, out, scale, computes_in;
+};
+
+static struct types types_of(zl_dtype dtype) {
+    switch (dtype) {
+    case ZL_FLOAT64: return (struct types){F64, F64, F64, IN_F64};
+    case ZL_FLOAT16: return (struct types){F16, F16, F32, IN_F32};
+    case ZL_BFLOAT16: return (struct types){BF16, BF16, F32, IN_F32};
+    case ZL_COMPLEX64: return (struct types){C64, C64, C64, IN_F32};
+    case ZL_INT8: return (struct types){I8, I32, I32, IN_I32};
+    default: return (struct types){F32, F32, F32, setting_flag(SETTING_TF32) ? IN_TF32 : IN_F32};
+    }
+}
+
+static lt_object layout_of_matrix(int type, int64_t rows, int64_t cols, bool turned, int64_t step,
+                                  int64_t batch, int64_t batch_step) {
+    lt_object layout = NULL;
+    int32_t count = (int32_t)batch;
+    if (api.cublasLtMatrixLayoutCreate(&layout, type, (uint64_t)(turned ? rows : cols),
+                                       (uint64_t)(turned ? cols : rows), step))
+        return NULL;
+    if (batch > 1 &&
+        (api.cublasLtMatrixLayoutSetAttribute(layout, LAYOUT_BATCH, &count, sizeof count) ||
+         api.cublasLtMatrixLayoutSetAttribute(layout, LAYOUT_BATCH_STEP, &batch_step, sizeof batch_step))) {
+        api.cublasLtMatrixLayoutDestroy(layout);
+        return NULL;
+    }
+    return layout;
+}
+
+static void drop_product(struct lt_product *r) {
+    const lt_object layout[] = {r->a, r->b, r->y};
+    for (size_t i = 0; i < COUNT(layout); i++)
+        if (layout[i])
+            api.cublasLtMatrixLayoutDestroy(layout[i]);
+    if (r->operation)
+        api.cublasLtMatmulDescDestroy(r->operation);
+    memory_free(r);
+}
+
+static bool describe(struct lt_product *r, const struct lt_key *k) {
+    struct types t = types_of((zl_dtype)k->dtype);
+    int32_t a_how = k->turned & 1 ? TRANSPOSED : AS_IT_IS, b_how = k->turned & 2 ? TRANSPOSED : AS_IT_IS;
+    uint32_t then = k->has_bias ? THEN_BIAS : THEN_NOTHING;
+    r->a = layout_of_matrix(t.in, k->m, k->k, k->turned & 1, k->a_step, k->batch, k->a_batch);
+    r->b = layout_of_matrix(t.in, k->k, k->n, k->turned & 2, k->b_step, k->batch, k->b_batch);
+    r->y = layout_of_matrix(t.out, k->m, k->n, false, k->n, k->batch, k->m * k->n);
+    return r->a && r->b && r->y && !api.cublasLtMatmulDescCreate(&r->operation, t.computes_in, t.scale) &&
+           !api.cublasLtMatmulDescSetAttribute(r->operation, OPERATION_A, &b_how, sizeof b_how) &&
+           !api.cublasLtMatmulDescSetAttribute(r->operation, OPERATION_B, &a_how, sizeof a_how) &&
+           !api.cublasLtMatmulDescSetAttribute(r->operation, OPERATION_THEN, &then, sizeof then);
+}
+
+static bool ask(struct unit *u, struct lt_product *r, uint32_t aligned) {
+    lt_object preference = NULL;
+    size_t most = WORKSPACE;
+    if (api.cublasLtMatmulPreferenceCreate(&preference))
+        return false;
+    bool set =
+        !api.cublasLtMatmulPreferenceSetAttribute(preference, PREFERENCE_WORKSPACE, &most, sizeof most);
+    for (int i = 0; i < 4; i++)
+        set = set && !api.cublasLtMatmulPreferenceSetAttribute(preference, PREFERENCE_ALIGNMENT + i, &aligned,
+                                                               sizeof aligned);
+    bool found = set && !api.cublasLtMatmulAlgoGetHeuristic(u->handle, r->operation, r->b, r->a, r->y, r->y,
+                                                            preference, CHOICES, r->choice, &r->choices);
+    api.cublasLtMatmulPreferenceDestroy(preference);
+    return found && r->choices > 0 && !r->choice[0].failed;
+}
+
+struct lt_product *lt_find(int unit, const struct lt_key *k) {
+    struct unit *u = &units[unit];
+    struct lt_product *r = map_get(&u->products, k, sizeof *k);
+    if (!r) {
+        if (!open_unit(unit) || !(r = memory_zero(sizeof *r)))
+            return NULL;
+        if (!describe(r, k) || !ask(u, r, (uint32_t)k->aligned))
+            r->choices = 0;
+        if (!map_set(&u->products, k, sizeof *k, r)) {
+            drop_product(r);
+            return NULL;
+        }
+    }
+    return r->choices ? r : NULL;
+}
+
+void lt_take(int unit) {
+    lock_take(&units[unit].lock);
+}
+
+void lt_give(int unit) {
+    lock_give(&units[unit].lock);
+}
+
+// Multiplying -------------------------------------------------------------------------------------------------------
+
+static int multiply(struct unit *u, const struct lt_product *r, int choice, zl_dtype dtype,
+                    const struct lt_memory *m, cuda_stream s) {
+    static const union {
+        float f[2];
+        double d;
+        int32_t i;
+    } none = {.f = {0, 0}}, one_float = {.f = {1, 0}}, one_double = {.d = 1}, one_int = {.i = 1};
+    const void *one = dtype == ZL_FLOAT64 ? (const void *)&one_double
+                      : dtype == ZL_INT8  ? (const void *)&one_int
+                                          : &one_float;
+    return api.cublasLtMatmul(u->handle, r->operation, one, m->b, r->b, m->a, r->a, &none, m->y, r->y, m->y,
+                              r->y, r->choice[choice].algorithm, u->workspace, r->choice[choice].workspace,
+                              s);
+}
+
+static int set_bias(const struct lt_product *r, const struct lt_memory *m) {
+    return m->bias
+               ? api.cublasLtMatmulDescSetAttribute(r->operation, OPERATION_BIAS, &m->bias, sizeof m->bias)
+               : 0;
+}
+
+// Milliseconds of two products; INFINITY: it fails.
+static float time_choice(struct unit *u, const struct lt_product *r, int choice, zl_dtype dtype,
+                         const struct lt_memory *m, cuda_stream s, const cuda_event mark[2]) {
+    const struct cuda_api *cuda = cuda_api();
+    float ms = INFINITY;
+    if (multiply(u, r, choice, dtype, m, s) || cuda->cuEventRecord(mark[0], s) ||
+        multiply(u, r, choice, dtype, m, s) || multiply(u, r, choice, dtype, m, s) ||
+        cuda->cuEventRecord(mark[1], s) || cuda->cuEventSynchronize(mark[1]) ||
+        cuda->cuEventElapsedTime(&ms, mark[0], mark[1]))
+        return INFINITY;
+    return ms;
+}
+
+static void time_choices(struct unit *u, struct lt_product *r, zl_dtype dtype, const struct lt_memory *m,
+                         cuda_stream s) {
+    const struct cuda_api *cuda = cuda_api();
+    cuda_event mark[2] = {NULL, NULL};
+    float best = INFINITY;
+    bool ready = !cuda->cuEventCreate(&mark[0], 0) && !cuda->cuEventCreate(&mark[1], 0) && !set_bias(r, m);
+    for (int round = 0; ready && round < 2; round++)
+        for (int i = 0; i < r->choices; i++) {
+            float ms = r->choice[i].failed ? INFINITY : time_choice(u, r, i, dtype, m, s, mark);
+            if (ms < best) {
+                best = ms;
+                r->best = i;
+            }
+        }
+    for (int i = 0; i < 2; i++)
+        if (mark[i])
+            cuda->cuEventDestroy_v2(mark[i]);
+}
+
+// A product as the queue has it: without gaps.
+struct asked {
+    struct unit *u;
+    const struct lt_product *r;
+    struct lt_memory m;
+    int32_t choice, dtype;
+};
+
+static int multiply_asked(const void *data, cuda_stream s) {
+    const struct asked *w = data;
+    int failed = set_bias(w->r, &w->m);
+    return failed ? failed : multiply(w->u, w->r, w->choice, (zl_dtype)w->dtype, &w->m, s);
+}
+
+bool lt_multiply(int unit, struct lt_product *r, const struct lt_key *k, const struct lt_memory *m) {
+    struct unit *u = &units[unit];
+    struct cuda_device *d = cuda_device(unit);
+    zl_dtype dtype = (zl_dtype)k->dtype;
+    bool is_big = 2.0 * (double)k->m * (double)k->n * (double)k->k * (double)k->batch >= TIMED_LEAST;
+    if (!d)
+        return false;
+    if (r->uses < TIMED_AT && ++r->uses == TIMED_AT && is_big && r->choices > 1) {
+        cuda_queue_flush(unit);
+        time_choices(u, r, dtype, m, d->stream);
+    }
+    counter_add(COUNTER_LAUNCHES, 1);
+    struct asked w = {u, r, *m, r->best, (int32_t)dtype};
+    return cuda_queue_work(unit, multiply_asked, &w, sizeof w, "cublasLtMatmul");
+}
