@@ -85,7 +85,7 @@ bool device_settle(struct storage *s); // waits until s holds its values; false 
 
 // Points in the order of a unit's work.
 uint64_t device_point(const struct device *d, int unit); // after all that was asked for so far
-bool device_mark(const struct device *d, int unit);      // so that the next point is another one
+bool device_mark(const struct device *d, int unit);      // so that the next point is another one, if the last is not fresh
 bool device_wait(const struct device *d, int unit, uint64_t point);
 
 // disk_cache.c ---------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@
 enum {
     POINTS = 64,  // marks that a unit keeps at once; an older one is as far as the one that took its place
     ORDERED = 32, // free blocks of one capacity that are kept in order
+    MARK_NS = 20000, // between marks that nobody waits for yet: each costs as much as a third of a launch
 };
 
 struct block {
@@ -27,6 +28,7 @@ struct unit {
     pthread_mutex_t lock; // guards blocks and marks
     struct map blocks;    // free ones, by capacity
     atomic_ullong point;  // the next
+    int64_t marked;       // when the last was, clock_ns()
 };
 
 static pthread_mutex_t lock =
@@ -76,6 +78,7 @@ static bool mark(struct unit *u) {
     uint64_t point = atomic_load(&u->point);
     if (!u->device->record(u->index, (int)(point % POINTS)))
         return false;
+    u->marked = clock_ns();
     atomic_store(&u->point, point + 1);
     return true;
 }
@@ -85,7 +88,7 @@ bool device_mark(const struct device *d, int unit) {
     if (!u)
         return !d->record;
     pthread_mutex_lock(&u->lock);
-    bool ok = mark(u);
+    bool ok = clock_ns() - u->marked < MARK_NS || mark(u);
     pthread_mutex_unlock(&u->lock);
     return ok;
 }
