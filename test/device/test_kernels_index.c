@@ -79,6 +79,14 @@ TEST(sparse_on_devices) {
     on_devices(check_sparse);
 }
 
+static zl_array sliced_at(void *data) {
+    static const int32_t starts[] = {-3, 17};
+    zl_array at = zl_from_i32(starts, ZL_SHAPE(2)), x = values(ZL_SHAPE(20, 5, 20), ZL_FLOAT32, 1);
+    if (*(bool *)data)
+        return zl_dynamic_slice(x, at, ZL_AXES(0, 2), ZL_SHAPE(4, 5, 6));
+    return zl_dynamic_slice_update(x, values(ZL_SHAPE(4, 2, 6), ZL_FLOAT32, 2), at, ZL_AXES(0, 2));
+}
+
 static void check_indices(void) {
     int64_t fallbacks = zl_counter("fallbacks");
     agree("scatter_add", scattered, &(zl_dtype){ZL_FLOAT32}, 0);
@@ -88,6 +96,8 @@ static void check_indices(void) {
     agree("gather", gathered, &(zl_dtype){ZL_INT8}, 0);
     agree("gather", gathered, &(zl_dtype){ZL_FLOAT32}, 0);
     agree("put_along_axis", put_along, NULL, 0);
+    agree("dynamic_slice", sliced_at, &(bool){true}, 0);
+    agree("dynamic_slice_update", sliced_at, &(bool){false}, 0);
     CHECK_EQ_INT(zl_counter("fallbacks"), fallbacks);
 }
 

@@ -43,7 +43,7 @@ bool kernel_add_indices(const struct kernel_place *p, struct kernel_call *k, con
         if (!memory)
             return false;
         kernel_add_memory(k, memory);
-        kernel_add_int(k, x->offset, true);
+        kernel_add_int(k, list->offset[i], true);
         kernel_add_int(k, list->dim[i], true);
         kernel_add_int(k, list->last[i], true);
         kernel_add_int(k, list->step[i], true);
@@ -118,6 +118,7 @@ bool kernel_gather(const struct kernel_place *p, const struct call *c) {
     layout_begin(&l, 1 + list.count);
     for (int i = 0; i < list.count; i++) {
         list.index[i] = c->in[1 + i];
+        list.offset[i] = c->in[1 + i]->offset;
         list.dim[i] = x->dim[axes[i]];
         list.last[i] = x->dim[axes[i]] - size[axes[i]];
         list.step[i] = array_stride(x)[axes[i]];
@@ -135,3 +136,31 @@ bool kernel_gather(const struct kernel_place *p, const struct call *c) {
     return gather(p, c, &l, &list);
 }
 
+struct index_list kernel_list_starts(zl_array x, zl_array starts, const int64_t *axes, const int64_t *size) {
+    struct index_list list = {.count = (int)starts->size};
+    for (int i = 0; i < list.count; i++) {
+        list.index[i] = starts;
+        list.offset[i] = starts->offset + (starts->ndim ? i * array_stride(starts)[0] : 0);
+        list.dim[i] = x->dim[axes[i]];
+        list.last[i] = x->dim[axes[i]] - size[axes[i]];
+        list.step[i] = array_stride(x)[axes[i]];
+    }
+    return list;
+}
+
+// How many starts there are is how many axes the arguments name.
+bool kernel_can_dynamic_slice(const struct call *c) {
+    return kernel_indices_lie(c, 0, 2) && call_args(c)[0] <= KERNEL_INDICES;
+}
+
+bool kernel_dynamic_slice(const struct kernel_place *p, const struct call *c) {
+    zl_array x = c->in[0], y = call_first(c);
+    struct index_list list = kernel_list_starts(x, c->in[1], call_args(c) + 1, y->dim);
+    struct kernel_layout l;
+    layout_begin(&l, 1 + list.count);
+    for (int axis = 0; axis < x->ndim; axis++) {
+        int64_t stride[1 + KERNEL_INDICES] = {array_stride(x)[axis]};
+        layout_push(&l, y->dim[axis], stride);
+    }
+    return gather(p, c, &l, &list);
+}

@@ -36,6 +36,8 @@ static const struct {
     {&op_slice_update, NULL, kernel_slice_update, 1},
     {&op_take, kernel_can_take, kernel_take},
     {&op_take_along, kernel_can_take, kernel_take_along},
+    {&op_dynamic_slice, kernel_can_dynamic_slice, kernel_dynamic_slice},
+    {&op_dynamic_slice_update, kernel_can_dynamic_slice_update, kernel_dynamic_slice_update, 1},
     {&op_csr_matmul, kernel_can_csr, kernel_csr_matmul},
     {&op_put_along, kernel_can_put_along, kernel_put_along, 1},
     {&op_gather, kernel_can_gather, kernel_gather},

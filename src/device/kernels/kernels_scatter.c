@@ -37,7 +37,7 @@ bool kernel_can_put_along(const struct call *c) {
 // Places -----------------------------------------------------------------------------------------------------------
 
 struct place_recipe {
-    int32_t wide;
+    int32_t wide, moves; // moves: what does not lie in the array wholly is moved, else it is left out
     struct index_key key;
     char name[8]; // no other kernel has such a key
 };
@@ -53,16 +53,17 @@ static bool write_places(struct text *out, const void *data) {
     kernel_write_places(out, &w->r->key);
     text_add(out, "KERNEL zl_kernel(GLOBAL i64 *y, INDICES idx n, AXES s, i32 axes) {\n"
                   "    idx i = GROUP * THREADS + THREAD;\n    if (i >= n)\n        return;\n    PLACE(i)\n"
-                  "    y[i] = inside ? place : 0x7fffffffffffffff;\n}\n");
+                  "    y[i] = %s ? place : 0x7fffffffffffffff;\n}\n",
+             w->r->moves ? "true" : "inside");
     return true;
 }
 
 // l: axes of the indices; operands: the result, then the indices.
 static bool find_places(const struct kernel_place *p, void *places, const struct kernel_layout *l,
-                        const struct index_list *list) {
+                        const struct index_list *list, bool moves) {
     struct kernel_call k;
     kernel_begin_call(&k);
-    struct place_recipe r = {layout_is_wide(l), kernel_index_key(list), "places"};
+    struct place_recipe r = {layout_is_wide(l), moves, kernel_index_key(list), "places"};
     void *kernel = kernel_find(p, &r, sizeof r, write_places, &(struct place_writer){&r, p->target->dialect});
     kernel_add_memory(&k, places);
     if (!kernel || !kernel_add_indices(p, &k, list))
@@ -131,6 +132,7 @@ struct scattering {
     const struct call *call;
     enum update update;
     bool overlaps;              // slices may
+    bool moves;                 // a slice that leaves the array is moved back until it does not
     struct index_list list;
     struct kernel_layout at;    // of the indices; operands: the result, the indices
     struct kernel_layout entry; // of the updates along the axes of the indices
@@ -164,7 +166,7 @@ static bool put(const struct scattering *s, zl_array x, void *places, void *orde
 
 static bool put_all(const struct scattering *s, zl_array x, void *places, void *order) {
     int64_t count = s->at.size;
-    if (!find_places(s->place, places, &s->at, &s->list))
+    if (!find_places(s->place, places, &s->at, &s->list, s->moves))
         return false;
     if (!s->overlaps)
         return kernel_order_places(s->place, order, places, count) && put(s, x, places, order, 0, count);
@@ -208,6 +210,7 @@ bool kernel_scatter(const struct kernel_place *p, const struct call *c) {
     layout_begin(&s.slice, 2);
     for (int i = 0; i < count; i++) {
         s.list.index[i] = c->in[1 + i];
+        s.list.offset[i] = c->in[1 + i]->offset;
         s.list.dim[i] = y->dim[axes[i]];
         s.list.last[i] = y->dim[axes[i]] - size[axes[i]];
         s.list.step[i] = array_stride(y)[axes[i]];
@@ -234,6 +237,7 @@ bool kernel_put_along(const struct kernel_place *p, const struct call *c) {
                            .update = (enum update)call_args(c)[1],
                            .list = {.count = 1,
                                     .index = {indices},
+                                    .offset = {indices->offset},
                                     .dim = {y->dim[axis]},
                                     .last = {y->dim[axis] - 1},
                                     .step = {array_stride(y)[axis]}}};
@@ -245,5 +249,21 @@ bool kernel_put_along(const struct kernel_place *p, const struct call *c) {
                     (const int64_t[]){i == axis ? 0 : array_stride(y)[i], array_stride(indices)[i]});
         layout_push(&s.entry, indices->dim[i], &array_stride(x)[i]);
     }
+    return scatter(&s, x);
+}
+
+bool kernel_can_dynamic_slice_update(const struct call *c) {
+    return kernel_indices_lie(c, 1, 2) && c->args <= KERNEL_INDICES;
+}
+
+bool kernel_dynamic_slice_update(const struct kernel_place *p, const struct call *c) {
+    zl_array y = call_first(c), x = c->in[1];
+    struct scattering s = {.place = p, .call = c, .update = UPDATE_SET, .overlaps = true, .moves = true};
+    s.list = kernel_list_starts(y, c->in[2], call_args(c), x->dim);
+    layout_begin(&s.at, 1 + s.list.count);
+    layout_begin(&s.entry, 1);
+    layout_begin(&s.slice, 2);
+    for (int axis = 0; axis < y->ndim; axis++)
+        layout_push(&s.slice, x->dim[axis], (const int64_t[]){array_stride(y)[axis], array_stride(x)[axis]});
     return scatter(&s, x);
 }
