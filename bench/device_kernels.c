@@ -100,8 +100,8 @@ static void give_up(void) {
 }
 
 static zl_array random_of(zl_shape shape, zl_dtype dtype) {
-    zl_array x = zl_retain(
-        zl_astype(zl_random_uniform(zl_scalar(-1), zl_scalar(1), shape, ZL_FLOAT32, NULL), dtype));
+    zl_array x =
+        zl_retain(zl_astype(zl_random_uniform(zl_scalar(-1), zl_scalar(1), shape, ZL_FLOAT32, NULL), dtype));
     if (!zl_eval(x))
         give_up();
     return x;
@@ -145,7 +145,8 @@ static void run_work(const struct work *w, int64_t elements, bool is_half) {
 // Rows of two entries: neighbours on a ring.
 static void run_sparse(int64_t rows) {
     enum { TURNS = 20 };
-    int32_t *column = malloc(sizeof *column * (size_t)rows * 2), *begin = malloc(sizeof *begin * (size_t)(rows + 1));
+    int32_t *column = malloc(sizeof *column * (size_t)rows * 2),
+            *begin = malloc(sizeof *begin * (size_t)(rows + 1));
     for (int64_t i = 0; column && begin && i <= rows; i++) {
         begin[i] = (int32_t)(2 * i);
         for (int side = 0; i < rows && side < 2; side++)
@@ -166,8 +167,8 @@ static void run_sparse(int64_t rows) {
             double took = (bench_now() - start) / TURNS;
             best = took < best ? took : best;
         }
-    printf("%-16s %-9s %lld rows in a ring %8.3f ms %6.0f GFLOP/s   bar 300\n", "csr_matvec", "float32", (long long)rows,
-           best * 1e3, 4e-9 * (double)rows / best);
+    printf("%-16s %-9s %lld rows in a ring %8.3f ms %6.0f GFLOP/s   bar 300\n", "csr_matvec", "float32",
+           (long long)rows, best * 1e3, 4e-9 * (double)rows / best);
     zl_release(indices);
     zl_release(pointers);
     zl_release(numbers);

@@ -19,28 +19,30 @@ static zl_array scattered(void *data) {
 
 static zl_array scattered_last(void *data) {
     (void)data;
-    zl_array i = indices(ZL_SHAPE(20, 60), 0, 9, 3), j = zl_matrix_transpose(indices(ZL_SHAPE(60, 20), 0, 11, 4));
+    zl_array i = indices(ZL_SHAPE(20, 60), 0, 9, 3),
+             j = zl_matrix_transpose(indices(ZL_SHAPE(60, 20), 0, 11, 4));
     return zl_scatter(values(ZL_SHAPE(9, 3, 11), ZL_FLOAT32, 1), (zl_array[]){i, j}, 2,
                       values(ZL_SHAPE(20, 60, 1, 3, 1), ZL_FLOAT32, 2), ZL_AXES(0, 2));
 }
 
 static zl_array scattered_over(void *data) {
     (void)data;
-    return zl_scatter_max(values(ZL_SHAPE(20, 5), ZL_INT32, 1), (zl_array[]){indices(ZL_SHAPE(6), 0, 20, 3)}, 1,
-                          values(ZL_SHAPE(6, 4, 2), ZL_INT32, 2), ZL_AXES(0));
+    return zl_scatter_max(values(ZL_SHAPE(20, 5), ZL_INT32, 1), (zl_array[]){indices(ZL_SHAPE(6), 0, 20, 3)},
+                          1, values(ZL_SHAPE(6, 4, 2), ZL_INT32, 2), ZL_AXES(0));
 }
 
 static zl_array gathered(void *data) {
     zl_dtype dtype = *(zl_dtype *)data;
     zl_array i = indices(ZL_SHAPE(4, 30), -2, 12, 3), j = indices(ZL_SHAPE(4, 30), 0, 20, 4);
-    return zl_gather(zl_transpose(values(ZL_SHAPE(20, 6, 10), dtype, 1), ZL_AXES(2, 1, 0)), (zl_array[]){i, j}, 2,
-                     ZL_AXES(0, 2), ZL_SHAPE(1, 3, 2));
+    return zl_gather(zl_transpose(values(ZL_SHAPE(20, 6, 10), dtype, 1), ZL_AXES(2, 1, 0)),
+                     (zl_array[]){i, j}, 2, ZL_AXES(0, 2), ZL_SHAPE(1, 3, 2));
 }
 
 static zl_array put_along(void *data) {
     zl_array at = indices(ZL_SHAPE(12, 30), 0, 20, 3);
     (void)data;
-    return zl_put_along_axis(values(ZL_SHAPE(12, 20), ZL_FLOAT32, 1), at, values(ZL_SHAPE(12, 30), ZL_FLOAT32, 2), 1);
+    return zl_put_along_axis(values(ZL_SHAPE(12, 20), ZL_FLOAT32, 1), at,
+                             values(ZL_SHAPE(12, 30), ZL_FLOAT32, 2), 1);
 }
 
 // Row i has i % 5 entries; the product is with a vector or a matrix.
@@ -54,7 +56,8 @@ static zl_array sparse(void *data) {
         begin[i + 1] = count;
     }
     zl_array values_of = values(ZL_SHAPE(count), ZL_FLOAT32, 1);
-    return zl_csr_matmul(values_of, zl_from_i32(column, ZL_SHAPE(count)), zl_from_i32(begin, ZL_SHAPE(ROWS + 1)),
+    return zl_csr_matmul(values_of, zl_from_i32(column, ZL_SHAPE(count)),
+                         zl_from_i32(begin, ZL_SHAPE(ROWS + 1)),
                          values(ZL_SHAPE(COLUMNS, *(int *)data), ZL_FLOAT32, 2));
 }
 

@@ -23,9 +23,9 @@ static zl_array most_along(void *data) {
 // By packs, by elements, in parts, by columns and by columns in parts.
 static void check_scans(void) {
     static const struct scan_case cases[] = {
-        {ZL_FLOAT32, 2, false, true, {2, 3, 2056}},  {ZL_BFLOAT16, 2, true, false, {2, 1, 1024}},
-        {ZL_INT32, 2, true, true, {1, 3, 77}},       {ZL_FLOAT32, 2, false, false, {1, 1, 16384}},
-        {ZL_FLOAT32, 1, false, true, {2, 30, 70}},   {ZL_FLOAT32, 1, true, true, {1, 200, 80}},
+        {ZL_FLOAT32, 2, false, true, {2, 3, 2056}}, {ZL_BFLOAT16, 2, true, false, {2, 1, 1024}},
+        {ZL_INT32, 2, true, true, {1, 3, 77}},      {ZL_FLOAT32, 2, false, false, {1, 1, 16384}},
+        {ZL_FLOAT32, 1, false, true, {2, 30, 70}},  {ZL_FLOAT32, 1, true, true, {1, 200, 80}},
     };
     for (size_t i = 0; i < COUNT(cases); i++)
         if (!test_quick() || i == test_random() % COUNT(cases))
@@ -96,8 +96,9 @@ static zl_array searched(void *data) {
 }
 
 static void check_sorts(void) {
-    static const struct sort_case cases[] = {{ZL_FLOAT32, 4, 3000}, {ZL_BFLOAT16, 20, 60},  {ZL_INT8, 3, 700},
-                                             {ZL_UINT32, 1, 9000},  {ZL_FLOAT64, 3, 1500}, {ZL_INT64, 7, 100}};
+    static const struct sort_case cases[] = {{ZL_FLOAT32, 4, 3000}, {ZL_BFLOAT16, 20, 60},
+                                             {ZL_INT8, 3, 700},     {ZL_UINT32, 1, 9000},
+                                             {ZL_FLOAT64, 3, 1500}, {ZL_INT64, 7, 100}};
     for (size_t i = 0; i < COUNT(cases); i++)
         if (!test_quick() || i == test_random() % COUNT(cases))
             ZL_SCOPE {
@@ -106,8 +107,8 @@ static void check_sorts(void) {
             }
     agree("topk", parted, &(bool){false}, 0);
     agree("argpartition", parted, &(bool){true}, 0);
-    agree("searchsorted", searched, (void *)(uintptr_t)"left", 0);
-    agree("searchsorted", searched, (void *)(uintptr_t)"right", 0);
+    agree("searchsorted", searched, (void *)(uintptr_t) "left", 0);
+    agree("searchsorted", searched, (void *)(uintptr_t) "right", 0);
 }
 
 TEST(sorts_on_devices) {

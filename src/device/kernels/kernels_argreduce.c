@@ -20,7 +20,8 @@ bool kernel_can_argreduce(const struct call *c) {
 }
 
 static const char beginning[] =
-    "FN bool ask_better(ITEM a, ITEM b) { u8 y; better(&y, (const SMALL *)&a, (const SMALL *)&b); return y != 0; }\n"
+    "FN bool ask_better(ITEM a, ITEM b) { u8 y; better(&y, (const SMALL *)&a, (const SMALL *)&b); return y "
+    "!= 0; }\n"
     "FN bool is_nan(ITEM a) { u8 y; differs(&y, (const SMALL *)&a, (const SMALL *)&a); return y != 0; }\n"
     "FN bool wins(ITEM a, u32 at, ITEM best, u32 best_at) {\n"
     "    bool nan = is_nan(a);\n"
@@ -31,7 +32,8 @@ static const char beginning[] =
     "    return at < best_at && (nan || !ask_better(best, a));\n"
     "}\n"
     "struct zl_axes { idx dim[8]; idx stride[1][8]; };\n"
-    "KERNEL zl_kernel(GLOBAL u32 *y, GLOBAL const ITEM *x, i64 x_at, i64 step, idx n, idx results, AXES s, i32 axes) {\n"
+    "KERNEL zl_kernel(GLOBAL u32 *y, GLOBAL const ITEM *x, i64 x_at, i64 step, idx n, idx results, AXES s, "
+    "i32 axes) {\n"
     "    idx number = RESULT, rest = number;\n"
     "    if (number >= results)\n"
     "        return;\n"
@@ -52,29 +54,31 @@ static const char beginning[] =
     "        }\n"
     "    }\n";
 
-static const char of_rows[] = "    LOCAL ITEM room[256];\n"
-                              "    LOCAL u32 room_at[256];\n"
-                              "    room[THREAD] = best;\n"
-                              "    room_at[THREAD] = best_at;\n"
-                              "    BARRIER;\n"
-                              "    for (i32 span = 128; span > 0; span /= 2) {\n"
-                              "        if (THREAD < span && wins(room[THREAD + span], room_at[THREAD + span], "
-                              "room[THREAD], room_at[THREAD])) {\n"
-                              "            room[THREAD] = room[THREAD + span];\n"
-                              "            room_at[THREAD] = room_at[THREAD + span];\n"
-                              "        }\n"
-                              "        BARRIER;\n"
-                              "    }\n"
-                              "    if (THREAD == 0)\n"
-                              "        y[number] = room_at[0];\n"
-                              "}\n";
+static const char of_rows[] =
+    "    LOCAL ITEM room[256];\n"
+    "    LOCAL u32 room_at[256];\n"
+    "    room[THREAD] = best;\n"
+    "    room_at[THREAD] = best_at;\n"
+    "    BARRIER;\n"
+    "    for (i32 span = 128; span > 0; span /= 2) {\n"
+    "        if (THREAD < span && wins(room[THREAD + span], room_at[THREAD + span], "
+    "room[THREAD], room_at[THREAD])) {\n"
+    "            room[THREAD] = room[THREAD + span];\n"
+    "            room_at[THREAD] = room_at[THREAD + span];\n"
+    "        }\n"
+    "        BARRIER;\n"
+    "    }\n"
+    "    if (THREAD == 0)\n"
+    "        y[number] = room_at[0];\n"
+    "}\n";
 
 static bool write_text(struct text *out, const void *data) {
     const struct writer *w = data;
     const struct recipe *r = w->r;
     zl_dtype dtype = (zl_dtype)r->dtype;
     kernel_begin(out, w->dialect, r->wide);
-    if (!kernel_element(out, tile_row_kernel(r->is_max ? TILE_GT : TILE_LT, dtype, "vv"), w->dialect, "better") ||
+    if (!kernel_element(out, tile_row_kernel(r->is_max ? TILE_GT : TILE_LT, dtype, "vv"), w->dialect,
+                        "better") ||
         !kernel_element(out, tile_row_kernel(TILE_NE, dtype, "vv"), w->dialect, "differs"))
         return false;
     text_add(out, "#define ITEM %s\n#define SMALL %s\n", kernel_memory_type(dtype),
@@ -99,8 +103,10 @@ bool kernel_argreduce(const struct kernel_place *p, const struct call *c) {
         return error_false(ZL_ERROR_DEVICE,
                            "%s: more than %d axes of shape %s that cannot be joined: use zl_contiguous first",
                            c->op->name, KERNEL_AXES, array_text(x));
-    bool columns = l.axes && l.stride[0][l.axes - 1] == 1 && array_stride(x)[axis] != 1 && l.size >= KERNEL_THREADS;
-    struct recipe r = {x->dtype, call_args(c)[0] != 0, columns, x->size > INT32_MAX / 2 || layout_is_wide(&l), "argred"};
+    bool columns =
+        l.axes && l.stride[0][l.axes - 1] == 1 && array_stride(x)[axis] != 1 && l.size >= KERNEL_THREADS;
+    struct recipe r = {x->dtype, call_args(c)[0] != 0, columns, x->size > INT32_MAX / 2 || layout_is_wide(&l),
+                       "argred"};
     void *kernel = kernel_find(p, &r, sizeof r, write_text, &(struct writer){&r, p->target->dialect});
     void *to = kernel_reach(p, y), *from = kernel_reach(p, x);
     kernel_add_memory(&k, to);

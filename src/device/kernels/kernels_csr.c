@@ -19,7 +19,8 @@ struct writer {
 };
 
 static const char check[] =
-    "KERNEL zl_kernel(GLOBAL i32 *status, GLOBAL const INDEX *indices, i64 indices_at, GLOBAL const INDEX *pointers, "
+    "KERNEL zl_kernel(GLOBAL i32 *status, GLOBAL const INDEX *indices, i64 indices_at, GLOBAL const INDEX "
+    "*pointers, "
     "i64 pointers_at, idx rows, idx entries, i64 columns) {\n"
     "    idx i = GROUP * THREADS + THREAD;\n"
     "    indices += indices_at;\n"
@@ -33,9 +34,11 @@ static const char check[] =
     "}\n";
 
 static const char vector[] =
-    "KERNEL_OF(256) zl_kernel(GLOBAL ITEM *y, GLOBAL const ITEM *values, i64 values_at, GLOBAL const INDEX *indices, "
+    "KERNEL_OF(256) zl_kernel(GLOBAL ITEM *y, GLOBAL const ITEM *values, i64 values_at, GLOBAL const INDEX "
+    "*indices, "
     "i64 indices_at,\n"
-    "                 GLOBAL const INDEX *pointers, i64 pointers_at, GLOBAL const ITEM *x, i64 x_at, idx rows, idx width) {\n"
+    "                 GLOBAL const INDEX *pointers, i64 pointers_at, GLOBAL const ITEM *x, i64 x_at, idx "
+    "rows, idx width) {\n"
     "    SLOT(ITEM, slot, 256)\n"
     "    idx row = GROUP * (256 / LANES) + THREAD / LANES, from = 0, end = 0;\n"
     "    ITEM sum = 0;\n"
@@ -57,7 +60,8 @@ static const char vector[] =
 static const char matrix[] =
     "KERNEL zl_kernel(GLOBAL ITEM *y, GLOBAL const ITEM *values, i64 values_at, GLOBAL const INDEX *indices, "
     "i64 indices_at,\n"
-    "                 GLOBAL const INDEX *pointers, i64 pointers_at, GLOBAL const ITEM *x, i64 x_at, idx rows, idx width) {\n"
+    "                 GLOBAL const INDEX *pointers, i64 pointers_at, GLOBAL const ITEM *x, i64 x_at, idx "
+    "rows, idx width) {\n"
     "    idx number = GROUP * THREADS + THREAD, row = number / width, col = number % width;\n"
     "    ITEM sum = 0;\n"
     "    if (row >= rows)\n"
@@ -75,7 +79,9 @@ static bool write_text(struct text *out, const void *data) {
     kernel_begin(out, w->dialect, r->wide);
     text_add(out, "#define ITEM %s\n#define INDEX %s\n#define FMA zl_fma_%s\n#define LANES %d\n%s", item,
              kernel_memory_type((zl_dtype)r->index), item, MAX_OF(r->lanes, 1),
-             r->lanes < 0 ? check : r->lanes ? vector : matrix);
+             r->lanes < 0 ? check
+             : r->lanes   ? vector
+                          : matrix);
     return true;
 }
 
@@ -83,8 +89,8 @@ static bool write_text(struct text *out, const void *data) {
 
 static uint64_t tag_of(const struct call *c) {
     uint64_t tag = 1;
-    const int64_t parts[] = {call_args(c)[1], c->in[VALUES]->dim[0], c->in[POINTERS]->dim[0], c->in[INDICES]->offset,
-                             c->in[POINTERS]->offset};
+    const int64_t parts[] = {call_args(c)[1], c->in[VALUES]->dim[0], c->in[POINTERS]->dim[0],
+                             c->in[INDICES]->offset, c->in[POINTERS]->offset};
     for (size_t i = 0; i < COUNT(parts); i++)
         tag = (tag ^ (uint64_t)parts[i]) * 0x9e3779b97f4a7c15u;
     return tag | 1;
@@ -111,7 +117,8 @@ static bool launch_check(const struct kernel_place *p, const struct call *c, voi
 static int64_t number_at(zl_array x, int64_t at) {
     const char *data = x->storage->data;
     at += x->offset;
-    return x->dtype == ZL_INT32 ? ((const int32_t *)(const void *)data)[at] : ((const int64_t *)(const void *)data)[at];
+    return x->dtype == ZL_INT32 ? ((const int32_t *)(const void *)data)[at]
+                                : ((const int64_t *)(const void *)data)[at];
 }
 
 // Says what is wrong; true: only what belongs to no row.
@@ -122,13 +129,14 @@ static bool explain(const struct call *c) {
         return false;
     int64_t last = number_at(pointers, 0);
     if (last != 0)
-        return error_false(ZL_ERROR_VALUE, "%s: indptr[0] is %lld: rows begin at 0", c->op->name, (long long)last);
+        return error_false(ZL_ERROR_VALUE, "%s: indptr[0] is %lld: rows begin at 0", c->op->name,
+                           (long long)last);
     for (int64_t i = 1; i <= rows; i++) {
         int64_t next = number_at(pointers, i);
         if (next < last || next > entries)
-            return error_false(ZL_ERROR_VALUE,
-                               "%s: indptr[%lld] is %lld: %lld, the one before it, to %lld are possible",
-                               c->op->name, (long long)i, (long long)next, (long long)last, (long long)entries);
+            return error_false(
+                ZL_ERROR_VALUE, "%s: indptr[%lld] is %lld: %lld, the one before it, to %lld are possible",
+                c->op->name, (long long)i, (long long)next, (long long)last, (long long)entries);
         last = next;
     }
     for (int64_t i = 0; i < last; i++) {

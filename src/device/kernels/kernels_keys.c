@@ -34,9 +34,11 @@ void kernel_write_key(struct text *out, zl_dtype dtype, bool zeros_are_one) {
     int bits = 8 * (int)zl_dtype_size(dtype), wide = 8 * (int)kernel_key_bytes(dtype);
     text_add(out, "#define ITEM u%d\n", bits);
     if (floats[dtype].sign) {
-        text_add(out, "#define KEY u%d\n#define SIGN ((KEY)%s)\n#define INFINITE ((KEY)%s)\n#define ZEROS_ARE_ONE %d\n",
-                 dtype == ZL_COMPLEX64 ? 32 : wide, floats[dtype].sign, floats[dtype].infinite,
-                 zeros_are_one || dtype == ZL_COMPLEX64);
+        text_add(
+            out,
+            "#define KEY u%d\n#define SIGN ((KEY)%s)\n#define INFINITE ((KEY)%s)\n#define ZEROS_ARE_ONE %d\n",
+            dtype == ZL_COMPLEX64 ? 32 : wide, floats[dtype].sign, floats[dtype].infinite,
+            zeros_are_one || dtype == ZL_COMPLEX64);
         text_add(out, "%s%s", part_of_float,
                  dtype == ZL_COMPLEX64 ? complex_key : "FN KEY key_of(ITEM x) { return key_of_bits(x); }\n");
     } else if (dtype_is_integer(dtype) && tile_type_of(dtype).kind == TILE_INT)

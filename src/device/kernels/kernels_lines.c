@@ -16,7 +16,7 @@ enum {
     LINE_SHORT = 4096,
     HELD_LEAST = 16, // elements that a thread of a short line holds; or four packs
     HELD_MOST = 32,  // that a thread holds; twice as many if all are of 16 bits and from one input
-    WARP = 32, // threads that a line has at least
+    WARP = 32,       // threads that a line has at least
 };
 
 struct lines {
@@ -279,7 +279,8 @@ static bool run(const struct kernel_place *p, struct kernel_group *g) {
     struct line_writer w = {&m->r, p->target->dialect};
     struct kernel_call k;
     choose(p, m);
-    int group = MAX_OF(m->r.threads, KERNEL_THREADS), lines = group / m->r.threads; // threads, and lines they have
+    int group = MAX_OF(m->r.threads, KERNEL_THREADS),
+        lines = group / m->r.threads; // threads, and lines they have
     kernel_begin_call(&k);
     unsigned strided = 0;
     size_t bytes = offsetof(struct line_recipe, word) + sizeof m->r.word[0] * (size_t)m->r.words;

@@ -105,8 +105,7 @@ static void take_parameters(struct building *b, const struct line_function *f, e
 
 struct tile_kernel *line_build(const struct line_recipe *r, const struct line_function *f, bool inverts,
                                const char *dialect) {
-    struct building b = {.r = r,
-                         .has_exp2 = target_spells_op(render_target(dialect), TILE_EXP2, f32)};
+    struct building b = {.r = r, .has_exp2 = target_spells_op(render_target(dialect), TILE_EXP2, f32)};
     expr result[KERNEL_CALLS];
     tile_begin("lines");
     expr n = tile_name_value(tile_symbol("n", 0, INT64_MAX, 1), TILE_SYMBOL);

@@ -48,8 +48,7 @@ static bool add_function(const struct writing *w, const char *name, int number, 
                          bool inverts) {
     char symbol[24];
     snprintf(symbol, sizeof symbol, "%s%d", name, number);
-    return !f->count ||
-           kernel_element(w->out, line_build(w->r, f, inverts, w->dialect), w->dialect, symbol);
+    return !f->count || kernel_element(w->out, line_build(w->r, f, inverts, w->dialect), w->dialect, symbol);
 }
 
 static bool add_row_function(const struct writing *w, const char *name, int row, bool inverts) {
@@ -180,8 +179,8 @@ static void add_types(const struct writing *w) {
                      k);
     }
     for (int k = 0; k < r->outputs; k++)
-        text_add(w->out, "typedef PACK(%s, %d) py%d;\n",
-                 kernel_memory_type(row_dtype(r, r->output[k] >> 1)), r->width, k);
+        text_add(w->out, "typedef PACK(%s, %d) py%d;\n", kernel_memory_type(row_dtype(r, r->output[k] >> 1)),
+                 r->width, k);
     text_add(w->out, "struct zl_axes { idx dim[%d]; idx stride[%d][%d]; };\n", KERNEL_AXES,
              MAX_OF(strides, 1), KERNEL_AXES);
 }
@@ -209,7 +208,8 @@ static void add_load(const struct writing *w, int k, const char *at) {
         text_add(w->out, "            a%d%s = *(GLOBAL const px%d *)(x%d + i);\n", k, at, k, k);
     else
         text_add(w->out,
-                 "            UNROLL for (i32 e = 0; e < %d; e++)\n                a%d%s.e[e] = x%d[(i + e) * d%d];\n",
+                 "            UNROLL for (i32 e = 0; e < %d; e++)\n                a%d%s.e[e] = x%d[(i + e) "
+                 "* d%d];\n",
                  w->r->width, k, at, k, k);
 }
 
@@ -273,9 +273,8 @@ static void add_sums(const struct writing *w, int stage) {
         zl_dtype from = (zl_dtype)line_row(w->r, w->r->reduction[k])[3], wide = wide_of(w->r, k);
         if (!reduces_in(w, k, stage))
             continue;
-        text_add(w->out,
-                 "                { %s more; widen%d((%s *)&more, (const %s *)&g%d);\n", kernel_memory_type(wide),
-                 k, part(wide), part(from), k);
+        text_add(w->out, "                { %s more; widen%d((%s *)&more, (const %s *)&g%d);\n",
+                 kernel_memory_type(wide), k, part(wide), part(from), k);
         add_step(w, k, wide, "                ");
         text_add(w->out, "                }\n");
     }
@@ -316,7 +315,8 @@ static void add_rows(const struct writing *w, int level) {
             continue;
         line_plan_row(w->r, row, &f);
         if (w->plan.rows >> row & 1 || is_output_of_lines(w->r, row)) {
-            text_add(w->out, "    %s v%d;\n    row%d((%s *)&v%d", kernel_memory_type(dtype), row, row, part(dtype), row);
+            text_add(w->out, "    %s v%d;\n    row%d((%s *)&v%d", kernel_memory_type(dtype), row, row,
+                     part(dtype), row);
             add_operands(w, &f);
         }
         if (w->plan.inverse >> row & 1) {
@@ -407,7 +407,8 @@ bool kernel_write_lines(struct text *out, const void *data) {
     text_add(out, ") {\n");
     for (int k = 0; k < r->reductions; k++) {
         const char *type = kernel_memory_type(wide_of(r, k));
-        text_add(out, "    LOCAL %s room%d[%d];\n    SLOT(%s, slot%d, %d)\n", type, k, group / 32, type, k, group);
+        text_add(out, "    LOCAL %s room%d[%d];\n    SLOT(%s, slot%d, %d)\n", type, k, group / 32, type, k,
+                 group);
         text_add(out, "    %s r%d;\n", kernel_memory_type(row_dtype(r, r->reduction[k])), k);
     }
     add_lines(&w);

@@ -14,7 +14,8 @@ void kernel_write_places(struct text *out, const struct index_key *key) {
     for (int k = 0; k < key->count; k++)
         text_add(out, "GLOBAL const %s *index%d, i64 index_at%d, i64 dim%d, i64 last%d, i64 step%d, ",
                  kernel_memory_type((zl_dtype)key->dtype[k]), k, k, k, k, k);
-    text_add(out, "\n#define PLACE(number) \\\n    idx rest = number; \\\n    i64 place = 0; \\\n    bool inside = true; \\\n");
+    text_add(out, "\n#define PLACE(number) \\\n    idx rest = number; \\\n    i64 place = 0; \\\n    bool "
+                  "inside = true; \\\n");
     for (int k = 0; k < key->count; k++)
         text_add(out, "    idx which%d = 0; \\\n", k);
     text_add(out, "    for (i32 axis = axes - 1; axis >= 0; axis--) { \\\n"
@@ -31,8 +32,8 @@ void kernel_write_places(struct text *out, const struct index_key *key) {
                  "      inside = inside && at >= 0 && at <= last%d; \\\n"
                  "      place += (at < 0 ? 0 : at > last%d ? last%d : at) * step%d; } \\\n",
                  kernel_memory_type((zl_dtype)key->dtype[k]), k, k, k,
-                 key->dtype[k] == ZL_UINT64 ? "given >> 63 ? 0x7fffffffffffffff : (i64)given" : "(i64)given", k,
-                 k, k, k, k);
+                 key->dtype[k] == ZL_UINT64 ? "given >> 63 ? 0x7fffffffffffffff : (i64)given" : "(i64)given",
+                 k, k, k, k, k);
     text_add(out, "\n");
 }
 
@@ -75,11 +76,12 @@ static bool write_text(struct text *out, const void *data) {
     const struct writer *w = data;
     kernel_begin(out, w->dialect, w->r->wide);
     kernel_write_places(out, &w->r->key);
-    text_add(out,
-             "KERNEL zl_kernel(GLOBAL %s *y, GLOBAL const %s *x, INDICES i64 x_at, idx n, AXES s, i32 axes) {\n"
-             "    idx i = GROUP * THREADS + THREAD;\n    if (i >= n)\n        return;\n    PLACE(i)\n"
-             "    y[i] = x[x_at + place];\n}\n",
-             kernel_item_type((size_t)w->r->bytes), kernel_item_type((size_t)w->r->bytes));
+    text_add(
+        out,
+        "KERNEL zl_kernel(GLOBAL %s *y, GLOBAL const %s *x, INDICES i64 x_at, idx n, AXES s, i32 axes) {\n"
+        "    idx i = GROUP * THREADS + THREAD;\n    if (i >= n)\n        return;\n    PLACE(i)\n"
+        "    y[i] = x[x_at + place];\n}\n",
+        kernel_item_type((size_t)w->r->bytes), kernel_item_type((size_t)w->r->bytes));
     return true;
 }
 
@@ -90,7 +92,8 @@ static bool gather(const struct kernel_place *p, const struct call *c, const str
     struct kernel_call k;
     kernel_begin_call(&k);
     if (l->axes > KERNEL_AXES)
-        return error_false(ZL_ERROR_DEVICE, "%s: more than %d axes that cannot be joined: use zl_contiguous first",
+        return error_false(ZL_ERROR_DEVICE,
+                           "%s: more than %d axes that cannot be joined: use zl_contiguous first",
                            c->op->name, KERNEL_AXES);
     struct recipe r = {(int32_t)array_item(x), layout_is_wide(l), kernel_index_key(list), "gather"};
     void *kernel = kernel_find(p, &r, sizeof r, write_text, &(struct writer){&r, p->target->dialect});
@@ -103,7 +106,8 @@ static bool gather(const struct kernel_place *p, const struct call *c, const str
     kernel_add_int(&k, l->size, r.wide);
     kernel_add_axes(&k, l, (2u << list->count) - 1, r.wide);
     kernel_add_int(&k, l->axes, false);
-    return kernel && to && from && kernel_launch(p, kernel, (l->size + KERNEL_THREADS - 1) / KERNEL_THREADS, &k);
+    return kernel && to && from &&
+           kernel_launch(p, kernel, (l->size + KERNEL_THREADS - 1) / KERNEL_THREADS, &k);
 }
 
 bool kernel_can_gather(const struct call *c) {

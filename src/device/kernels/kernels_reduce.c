@@ -17,9 +17,9 @@ enum {
 };
 
 struct recipe {
-    int32_t combine, from, to; // dtypes of what is read and what is written
+    int32_t combine, from, to;         // dtypes of what is read and what is written
     int32_t rows, wide, width, single; // width: elements of a pack; single: one axis is reduced
-    char name[8]; // no other kernel has such a key
+    char name[8];                      // no other kernel has such a key
 };
 
 struct writer {
@@ -102,9 +102,10 @@ static void add_loop(struct text *out, const struct recipe *r, zl_dtype wide, co
 static void add_store(struct text *out, const struct recipe *r, zl_dtype wide, const char *sum,
                       const char *at) {
     zl_dtype to = (zl_dtype)r->to;
-    text_add(out,
-             "    %s all = %s;\n    %s last;\n    narrow((%s *)&last, (const %s *)&all);\n    y[%s] = last;\n",
-             kernel_memory_type(wide), sum, kernel_memory_type(to), part_type(to), part_type(wide), at);
+    text_add(
+        out,
+        "    %s all = %s;\n    %s last;\n    narrow((%s *)&last, (const %s *)&all);\n    y[%s] = last;\n",
+        kernel_memory_type(wide), sum, kernel_memory_type(to), part_type(to), part_type(wide), at);
 }
 
 static void add_rows(struct text *out, const struct recipe *r, zl_dtype wide) {
@@ -211,7 +212,8 @@ static int width_of(const struct reduction *r, int64_t offset) {
     const struct kernel_layout *along = r->r.rows ? &r->reduced : &r->kept,
                                *across = r->r.rows ? &r->kept : &r->reduced;
     int width = PACK_BYTES / (int)zl_dtype_size((zl_dtype)r->r.from);
-    bool fits = along->axes == 1 && along->stride[0][0] == 1 && along->size % width == 0 && offset % width == 0;
+    bool fits =
+        along->axes == 1 && along->stride[0][0] == 1 && along->size % width == 0 && offset % width == 0;
     for (int i = 0; i < across->axes; i++)
         fits = fits && across->stride[0][i] % width == 0;
     return fits && r->results * r->count >= PACK_LEAST ? width : 1;
@@ -282,7 +284,8 @@ static bool launch_parts(struct reduction *r, void *to, void *from, int64_t offs
 
 bool kernel_reduce(const struct kernel_place *p, const struct call *c) {
     zl_array x = c->in[0], y = call_first(c);
-    struct reduction r = {.place = p, .r = {(int32_t)kernel_combines(c), x->dtype, y->dtype, 0, 0, 1, 0, "reduce"}};
+    struct reduction r = {.place = p,
+                          .r = {(int32_t)kernel_combines(c), x->dtype, y->dtype, 0, 0, 1, 0, "reduce"}};
     void *to = kernel_reach(p, y), *from = x->size && !array_is(x, ARRAY_INLINE) ? kernel_reach(p, x) : to;
     if (!to || !from)
         return false;

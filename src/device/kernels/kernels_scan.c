@@ -182,8 +182,8 @@ static bool write_text(struct text *out, const void *data) {
              kernel_memory_type(dtype), part_type(dtype), kernel_memory_type(wide), part_type(wide), r->width,
              r->mode, r->reverse, r->inclusive, r->columns ? COLUMN_THREADS : KERNEL_THREADS,
              kernel_memory_type(dtype), r->width);
-    text_add(out, "%s%s%s%s", r->columns ? of_columns : of_rows, r->width > 1 ? of_packs : of_elements, beginning,
-             r->columns ? columns : rows);
+    text_add(out, "%s%s%s%s", r->columns ? of_columns : of_rows, r->width > 1 ? of_packs : of_elements,
+             beginning, r->columns ? columns : rows);
     return true;
 }
 
@@ -218,8 +218,9 @@ static bool launch(struct scanning *s, void *to, void *from, int64_t offset, voi
     kernel_add_int(&k, s->lines.axes, false);
     int64_t all = s->lines.size * s->parts;
     int threads = s->r.columns ? COLUMN_THREADS : KERNEL_THREADS;
-    return kernel && kernel_launch_by(s->place, kernel,
-                                      s->r.columns ? (all + COLUMN_THREADS - 1) / COLUMN_THREADS : all, threads, &k);
+    return kernel &&
+           kernel_launch_by(s->place, kernel,
+                            s->r.columns ? (all + COLUMN_THREADS - 1) / COLUMN_THREADS : all, threads, &k);
 }
 
 // What no elements give; of an extreme, the number furthest from it.
@@ -239,8 +240,7 @@ static bool launch_parts(struct scanning *s, void *to, void *from, int64_t offse
     zl_dtype kept = tile_reduce_gives((zl_dtype)s->r.dtype);
     int64_t lines = s->lines.size, line_step = s->r.columns ? 1 : s->parts;
     size_t capacity;
-    void *room =
-        device_alloc(d, s->place->unit, (size_t)(lines * s->parts) * zl_dtype_size(kept), &capacity);
+    void *room = device_alloc(d, s->place->unit, (size_t)(lines * s->parts) * zl_dtype_size(kept), &capacity);
     if (!room)
         return false;
     join.r.dtype = (int32_t)kept;
@@ -269,7 +269,8 @@ static int width_of(const struct scanning *s, int64_t offset) {
 
 static void choose(struct scanning *s, int64_t offset) {
     const struct kernel_layout *l = &s->lines;
-    s->r.columns = s->from_step != 1 && l->axes && l->stride[1][l->axes - 1] == 1 && l->size >= COLUMN_THREADS;
+    s->r.columns =
+        s->from_step != 1 && l->axes && l->stride[1][l->axes - 1] == 1 && l->size >= COLUMN_THREADS;
     s->r.width = s->r.columns ? 1 : width_of(s, offset);
     int64_t threads = l->size * (s->r.columns ? 1 : KERNEL_THREADS);
     int64_t parts = MIN_OF(BUSY / MAX_OF(threads, 1), s->n / (s->r.columns ? COLUMN_LEAST : PART_LEAST));
@@ -285,14 +286,14 @@ bool kernel_scan(const struct kernel_place *p, const struct call *c) {
     const int64_t *arg = call_args(c);
     int axis = (int)arg[1];
     struct scanning s = {.place = p,
-                     .r = {.combine = (int32_t)op_of(c),
-                           .dtype = x->dtype,
-                           .reverse = arg[2] != 0,
-                           .inclusive = arg[3] != 0,
-                           .name = "scan"},
-                     .n = x->dim[axis],
-                     .to_step = array_stride(y)[axis],
-                     .from_step = array_stride(x)[axis]};
+                         .r = {.combine = (int32_t)op_of(c),
+                               .dtype = x->dtype,
+                               .reverse = arg[2] != 0,
+                               .inclusive = arg[3] != 0,
+                               .name = "scan"},
+                         .n = x->dim[axis],
+                         .to_step = array_stride(y)[axis],
+                         .from_step = array_stride(x)[axis]};
     layout_begin(&s.lines, 2);
     for (int i = 0; i < x->ndim; i++)
         if (i != axis)
@@ -304,5 +305,6 @@ bool kernel_scan(const struct kernel_place *p, const struct call *c) {
     set_start(&s, (enum scan)arg[0], (zl_dtype)x->dtype);
     choose(&s, x->offset);
     void *to = kernel_reach(p, y), *from = kernel_reach(p, x);
-    return to && from && (s.parts > 1 ? launch_parts(&s, to, from, x->offset) : launch(&s, to, from, x->offset, to));
+    return to && from &&
+           (s.parts > 1 ? launch_parts(&s, to, from, x->offset) : launch(&s, to, from, x->offset, to));
 }

@@ -31,7 +31,8 @@ bool kernel_can_scatter(const struct call *c) {
 }
 
 bool kernel_can_put_along(const struct call *c) {
-    return can_combine((enum update)call_args(c)[1], (zl_dtype)c->in[0]->dtype) && kernel_indices_lie(c, 1, 2);
+    return can_combine((enum update)call_args(c)[1], (zl_dtype)c->in[0]->dtype) &&
+           kernel_indices_lie(c, 1, 2);
 }
 
 // Places -----------------------------------------------------------------------------------------------------------
@@ -51,9 +52,10 @@ static bool write_places(struct text *out, const void *data) {
     const struct place_writer *w = data;
     kernel_begin(out, w->dialect, w->r->wide);
     kernel_write_places(out, &w->r->key);
-    text_add(out, "KERNEL zl_kernel(GLOBAL i64 *y, INDICES idx n, AXES s, i32 axes) {\n"
-                  "    idx i = GROUP * THREADS + THREAD;\n    if (i >= n)\n        return;\n    PLACE(i)\n"
-                  "    y[i] = %s ? place : 0x7fffffffffffffff;\n}\n",
+    text_add(out,
+             "KERNEL zl_kernel(GLOBAL i64 *y, INDICES idx n, AXES s, i32 axes) {\n"
+             "    idx i = GROUP * THREADS + THREAD;\n    if (i >= n)\n        return;\n    PLACE(i)\n"
+             "    y[i] = %s ? place : 0x7fffffffffffffff;\n}\n",
              w->r->moves ? "true" : "inside");
     return true;
 }
@@ -80,14 +82,16 @@ static const char text[] =
     "#define NUMBER(i) (SORTED ? (idx)order[i] : (idx)(i))\n"
     "struct zl_axes { idx dim[8]; idx stride[1][8]; };\n"
     "struct zl_slice { idx dim[8]; idx stride[2][8]; };\n"
-    "KERNEL zl_kernel(GLOBAL ITEM *y, GLOBAL const ITEM *x, i64 x_at, GLOBAL const i64 *places, GLOBAL const u32 *order, "
+    "KERNEL zl_kernel(GLOBAL ITEM *y, GLOBAL const ITEM *x, i64 x_at, GLOBAL const i64 *places, GLOBAL const "
+    "u32 *order, "
     "idx begin, idx end, idx size,\n"
     "                 AXES s, i32 axes, AXES_OF(zl_slice) slice, i32 slice_axes) {\n"
     "    idx i = GROUP * THREADS + THREAD, number = begin + i / size, rest = i % size, there = 0, here = 0;\n"
     "    if (number >= end)\n"
     "        return;\n"
     "    i64 place = places[NUMBER(number)];\n"
-    "    if (place == 0x7fffffffffffffff || (SORTED && number > begin && places[NUMBER(number - 1)] == place))\n"
+    "    if (place == 0x7fffffffffffffff || (SORTED && number > begin && places[NUMBER(number - 1)] == "
+    "place))\n"
     "        return;\n"
     "    for (i32 axis = slice_axes - 1; axis >= 0; axis--) {\n"
     "        idx next = rest / slice.dim[axis], at = rest - next * slice.dim[axis];\n"
@@ -122,7 +126,8 @@ static bool write_text(struct text *out, const void *data) {
         return false;
     else
         text_add(out,
-                 "#define COMBINE { ITEM next; step((%s *)&next, (const %s *)&all, (const %s *)&value); all = next; }\n%s",
+                 "#define COMBINE { ITEM next; step((%s *)&next, (const %s *)&all, (const %s *)&value); all "
+                 "= next; }\n%s",
                  part, part, part, text);
     return true;
 }
@@ -131,22 +136,23 @@ struct scattering {
     const struct kernel_place *place;
     const struct call *call;
     enum update update;
-    bool overlaps;              // slices may
-    bool moves;                 // a slice that leaves the array is moved back until it does not
+    bool overlaps; // slices may
+    bool moves;    // a slice that leaves the array is moved back until it does not
     struct index_list list;
     struct kernel_layout at;    // of the indices; operands: the result, the indices
     struct kernel_layout entry; // of the updates along the axes of the indices
     struct kernel_layout slice; // operands: the result, the update
 };
 
-static bool put(const struct scattering *s, zl_array x, void *places, void *order, int64_t begin, int64_t end) {
+static bool put(const struct scattering *s, zl_array x, void *places, void *order, int64_t begin,
+                int64_t end) {
     const struct kernel_place *p = s->place;
     struct kernel_call k;
     int64_t all = (end - begin) * s->slice.size;
     kernel_begin_call(&k);
     struct recipe r = {(int32_t)s->update, x->dtype,
-                       layout_is_wide(&s->slice) || layout_is_wide(&s->entry) || all > INT32_MAX / 2, !s->overlaps,
-                       "scatter"};
+                       layout_is_wide(&s->slice) || layout_is_wide(&s->entry) || all > INT32_MAX / 2,
+                       !s->overlaps, "scatter"};
     void *kernel = kernel_find(p, &r, sizeof r, write_text, &(struct writer){&r, p->target->dialect});
     void *to = kernel_reach(p, call_first(s->call)), *from = kernel_reach(p, x);
     kernel_add_memory(&k, to);
@@ -182,7 +188,8 @@ static bool scatter(const struct scattering *s, zl_array x) {
     int64_t count = s->at.size;
     size_t capacity[2] = {0};
     if (s->at.axes > KERNEL_AXES || s->entry.axes > KERNEL_AXES || s->slice.axes > KERNEL_AXES)
-        return error_false(ZL_ERROR_DEVICE, "%s: more than %d axes that cannot be joined: use zl_contiguous first",
+        return error_false(ZL_ERROR_DEVICE,
+                           "%s: more than %d axes that cannot be joined: use zl_contiguous first",
                            s->call->op->name, KERNEL_AXES);
     if (!kernel_copy_input(s->place, s->call))
         return false;
@@ -204,7 +211,8 @@ bool kernel_scatter(const struct kernel_place *p, const struct call *c) {
     zl_array y = call_first(c), x = c->in[c->inputs - 1];
     int count = c->inputs - 2, outer = x->ndim - y->ndim; // axes of the indices
     const int64_t *axes = call_args(c) + 1, *size = x->dim + outer;
-    struct scattering s = {.place = p, .call = c, .update = (enum update)call_args(c)[0], .list = {.count = count}};
+    struct scattering s = {
+        .place = p, .call = c, .update = (enum update)call_args(c)[0], .list = {.count = count}};
     layout_begin(&s.at, 1 + count);
     layout_begin(&s.entry, 1);
     layout_begin(&s.slice, 2);

@@ -29,12 +29,13 @@ static const char narrow_items[] = "typedef u64 entry;\n"
                                    "#define NONE (entry)0xffffffffffffffffu\n"
                                    "#define LESS(a, b) ((a) < (b))\n"
                                    "#define POSITION(a) (u32)(a)\n";
-static const char wide_items[] = "typedef struct { u64 key, at; } entry;\n"
-                                 "FN entry entry_of(u64 key, u32 at) { entry y; y.key = key; y.at = at; return y; }\n"
-                                 "FN entry entry_none(void) { entry y; y.key = y.at = 0xffffffffffffffffu; return y; }\n"
-                                 "#define NONE entry_none()\n"
-                                 "#define LESS(a, b) ((a).key < (b).key || ((a).key == (b).key && (a).at < (b).at))\n"
-                                 "#define POSITION(a) (u32)(a).at\n";
+static const char wide_items[] =
+    "typedef struct { u64 key, at; } entry;\n"
+    "FN entry entry_of(u64 key, u32 at) { entry y; y.key = key; y.at = at; return y; }\n"
+    "FN entry entry_none(void) { entry y; y.key = y.at = 0xffffffffffffffffu; return y; }\n"
+    "#define NONE entry_none()\n"
+    "#define LESS(a, b) ((a).key < (b).key || ((a).key == (b).key && (a).at < (b).at))\n"
+    "#define POSITION(a) (u32)(a).at\n";
 
 static const char plain_keys[] = "#define ENTRY(i) entry_of(key_of(x[i]), (u32)(i))\n";
 static const char group_keys[] =
@@ -49,7 +50,8 @@ static const char put[] = "#define PUT(place, value) \\\n"
                           "        to[(i64)line * n + (place)] = value;\n";
 
 static const char tile[] =
-    "KERNEL zl_kernel(GLOBAL RESULT *y, GLOBAL const ITEM *x, i64 x_at, GLOBAL entry *to, GLOBAL const entry *from, "
+    "KERNEL zl_kernel(GLOBAL RESULT *y, GLOBAL const ITEM *x, i64 x_at, GLOBAL entry *to, GLOBAL const entry "
+    "*from, "
     "idx n, idx run, idx tiles, idx first, idx count, GLOBAL const u32 *order, idx kth) {\n"
     "    LOCAL entry room[TILE];\n"
     "    idx line = GROUP / tiles, begin = GROUP % tiles * TILE;\n"
@@ -78,7 +80,8 @@ static const char tile[] =
     "}\n";
 
 static const char merge[] =
-    "KERNEL zl_kernel(GLOBAL RESULT *y, GLOBAL const ITEM *x, i64 x_at, GLOBAL entry *to, GLOBAL const entry *from, "
+    "KERNEL zl_kernel(GLOBAL RESULT *y, GLOBAL const ITEM *x, i64 x_at, GLOBAL entry *to, GLOBAL const entry "
+    "*from, "
     "idx n, idx run, idx tiles, idx first, idx count, GLOBAL const u32 *order, idx kth) {\n"
     "    idx line = GROUP / tiles, i = GROUP % tiles * THREADS + THREAD;\n"
     "    if (i >= n)\n"
@@ -88,7 +91,8 @@ static const char merge[] =
     "    entry a = from[i];\n"
     "    idx pair = i / (2 * run) * (2 * run), middle = pair + run < n ? pair + run : n;\n"
     "    bool is_left = i < middle;\n"
-    "    idx low = is_left ? middle : pair, begin = low, end = is_left ? (pair + 2 * run < n ? pair + 2 * run : n) : middle;\n"
+    "    idx low = is_left ? middle : pair, begin = low, end = is_left ? (pair + 2 * run < n ? pair + 2 * "
+    "run : n) : middle;\n"
     "    while (low < end) {\n"
     "        idx half_way = low + (end - low) / 2;\n"
     "        entry b = from[half_way];\n"
@@ -161,7 +165,8 @@ static bool merge_runs(struct sorting *s, void *a, void *b) {
 
 static bool run(struct sorting *s) {
     const struct device *d = s->place->target->device;
-    size_t item = kernel_key_bytes((zl_dtype)s->r.dtype) == 4 ? 8 : 16, bytes = (size_t)(s->lines * s->n) * item;
+    size_t item = kernel_key_bytes((zl_dtype)s->r.dtype) == 4 ? 8 : 16,
+           bytes = (size_t)(s->lines * s->n) * item;
     size_t capacity[2] = {0};
     for (s->r.tile = TILE_LEAST; s->r.tile < TILE_MOST && s->r.tile < s->n;)
         s->r.tile *= 2;
@@ -258,7 +263,8 @@ struct search_writer {
 
 static const char search[] =
     "struct zl_axes { idx dim[8]; idx stride[1][8]; };\n"
-    "KERNEL zl_kernel(GLOBAL u32 *y, GLOBAL const ITEM *among, i64 among_at, i64 step, i64 count, GLOBAL const ITEM *x, "
+    "KERNEL zl_kernel(GLOBAL u32 *y, GLOBAL const ITEM *among, i64 among_at, i64 step, i64 count, GLOBAL "
+    "const ITEM *x, "
     "i64 x_at, idx n, AXES s, i32 axes) {\n"
     "    idx i = GROUP * THREADS + THREAD, rest = i, at = 0;\n"
     "    if (i >= n)\n"
@@ -307,7 +313,8 @@ bool kernel_search(const struct kernel_place *p, const struct call *c) {
                            "%s: more than %d axes of shape %s that cannot be joined: use zl_contiguous first",
                            c->op->name, KERNEL_AXES, array_text(x));
     struct search_recipe r = {x->dtype, layout_is_wide(&l), call_args(c)[0] != 0, "search"};
-    void *kernel = kernel_find(p, &r, sizeof r, write_search, &(struct search_writer){&r, p->target->dialect});
+    void *kernel =
+        kernel_find(p, &r, sizeof r, write_search, &(struct search_writer){&r, p->target->dialect});
     void *to = kernel_reach(p, y), *sorted = kernel_reach(p, among), *from = kernel_reach(p, x);
     kernel_add_memory(&k, to);
     kernel_add_memory(&k, sorted);

@@ -12,7 +12,7 @@ enum {
 
 struct recipe {
     int32_t bytes, wide, width; // width: elements of a pack; 1: there are none
-    char name[16]; // no other kernel has such a key
+    char name[16];              // no other kernel has such a key
 };
 
 struct writer {
@@ -36,39 +36,38 @@ static const char beginning[] =
     "        number = next;\n"
     "    }\n";
 
-static const char elements[] =
-    "    i32 x = THREAD % 32, y = THREAD / 32;\n"
-    "    for (i32 j = y; j < 32; j += THREADS / 32)\n"
-    "        if (row + x < rows && col + j < cols)\n"
-    "            room[j][x] = from[(row + x) + (i64)(col + j) * from_col];\n"
-    "    BARRIER;\n"
-    "    for (i32 j = y; j < 32; j += THREADS / 32)\n"
-    "        if (row + j < rows && col + x < cols)\n"
-    "            to[(i64)(row + j) * to_row + (col + x)] = room[x][j];\n"
-    "}\n";
+static const char elements[] = "    i32 x = THREAD % 32, y = THREAD / 32;\n"
+                               "    for (i32 j = y; j < 32; j += THREADS / 32)\n"
+                               "        if (row + x < rows && col + j < cols)\n"
+                               "            room[j][x] = from[(row + x) + (i64)(col + j) * from_col];\n"
+                               "    BARRIER;\n"
+                               "    for (i32 j = y; j < 32; j += THREADS / 32)\n"
+                               "        if (row + j < rows && col + x < cols)\n"
+                               "            to[(i64)(row + j) * to_row + (col + x)] = room[x][j];\n"
+                               "}\n";
 
 // Packs of neighbouring rows of packs change places, so that threads side by side meet different banks.
-static const char packs[] =
-    "    i32 x = THREAD % 16, y = THREAD / 16;\n"
-    "    if (row + x * WIDTH < rows && col + y * WIDTH < cols) {\n"
-    "        pack in[WIDTH], out[WIDTH];\n"
-    "        from += (row + x * WIDTH) + (i64)(col + y * WIDTH) * from_col;\n"
-    "        UNROLL for (i32 i = 0; i < WIDTH; i++)\n"
-    "            in[i] = *(GLOBAL const pack *)(from + i * from_col);\n"
-    "        UNROLL for (i32 i = 0; i < WIDTH; i++)\n"
-    "            UNROLL for (i32 j = 0; j < WIDTH; j++)\n"
-    "                out[i].e[j] = in[j].e[i];\n"
-    "        UNROLL for (i32 i = 0; i < WIDTH; i++)\n"
-    "            room[x * WIDTH + i][y ^ x] = out[i];\n"
-    "    }\n"
-    "    BARRIER;\n"
-    "    if (col + x * WIDTH < cols)\n"
-    "        UNROLL for (i32 i = 0; i < WIDTH; i++) {\n"
-    "            i32 r = y + 16 * i;\n"
-    "            if (row + r < rows)\n"
-    "                *(GLOBAL pack *)(to + (i64)(row + r) * to_row + (col + x * WIDTH)) = room[r][x ^ r / WIDTH];\n"
-    "        }\n"
-    "}\n";
+static const char packs[] = "    i32 x = THREAD % 16, y = THREAD / 16;\n"
+                            "    if (row + x * WIDTH < rows && col + y * WIDTH < cols) {\n"
+                            "        pack in[WIDTH], out[WIDTH];\n"
+                            "        from += (row + x * WIDTH) + (i64)(col + y * WIDTH) * from_col;\n"
+                            "        UNROLL for (i32 i = 0; i < WIDTH; i++)\n"
+                            "            in[i] = *(GLOBAL const pack *)(from + i * from_col);\n"
+                            "        UNROLL for (i32 i = 0; i < WIDTH; i++)\n"
+                            "            UNROLL for (i32 j = 0; j < WIDTH; j++)\n"
+                            "                out[i].e[j] = in[j].e[i];\n"
+                            "        UNROLL for (i32 i = 0; i < WIDTH; i++)\n"
+                            "            room[x * WIDTH + i][y ^ x] = out[i];\n"
+                            "    }\n"
+                            "    BARRIER;\n"
+                            "    if (col + x * WIDTH < cols)\n"
+                            "        UNROLL for (i32 i = 0; i < WIDTH; i++) {\n"
+                            "            i32 r = y + 16 * i;\n"
+                            "            if (row + r < rows)\n"
+                            "                *(GLOBAL pack *)(to + (i64)(row + r) * to_row + (col + x * "
+                            "WIDTH)) = room[r][x ^ r / WIDTH];\n"
+                            "        }\n"
+                            "}\n";
 
 static bool write_text(struct text *out, const void *data) {
     const struct writer *w = data;
