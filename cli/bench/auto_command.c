@@ -72,7 +72,8 @@ static int run(const struct invocation *call) {
     int code = bench_session_open(&session, call, NULL);
     const struct bench_chip *chip = code == CLI_OK ? bench_session_find_chip(&session) : NULL;
     if (code == CLI_OK)
-        code = chip ? bench_session_take_suite(&session, suite_of(chip, cli_option(call, "full"))) : CLI_FAILED;
+        code =
+            chip ? bench_session_take_suite(&session, suite_of(chip, cli_option(call, "full"))) : CLI_FAILED;
     if (code == CLI_OK && cli_option(call, "short")) {
         session.suite.timing.seconds = session.suite.timing.warm_seconds = 0.03;
         session.suite.timing.least = 3;

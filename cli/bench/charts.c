@@ -202,8 +202,8 @@ void bench_chart_heat(FILE *out, const struct bench_run *run) {
     }
     for (int c = 0; c < columns; c++)
         fprintf(out, "<text transform=\"translate(%.1f %d) rotate(%d)\" text-anchor=\"%s\">%s</text>\n",
-                LEFT + (c + 0.5) * width, 20 + line * 29, columns > 8 ? 35 : 0,
-                columns > 8 ? "start" : "middle", sizes[c]);
+                LEFT + (c + 0.5) * width, 20 + line * 29, columns > 8 ? -35 : 0,
+                columns > 8 ? "end" : "middle", sizes[c]);
     fputs("</svg></section>\n", out);
 }
 

@@ -70,7 +70,8 @@ static struct bench_chip *other_accelerator(struct bench_machine *machine) {
 void bench_detect_pjrt(struct bench_machine *machine, const struct bench_specs *specs) {
     char path[600], kind[96];
     int count;
-    if (!find_plugin(machine, path, sizeof path) || !read_kind(path, kind, sizeof kind, &count) || !strcmp(kind, "cpu"))
+    if (!find_plugin(machine, path, sizeof path) || !read_kind(path, kind, sizeof kind, &count) ||
+        !strcmp(kind, "cpu"))
         return;
     bench_json spec = bench_chip_by_name(specs, "pjrt_device_kind", kind);
     spec = spec ? spec : bench_chip_by_name(specs, "nvml_names", kind);
@@ -78,7 +79,8 @@ void bench_detect_pjrt(struct bench_machine *machine, const struct bench_specs *
     if (chip) {
         bench_add_evidence(chip->evidence, "PJRT calls its %d devices %s", count, kind);
     } else if ((chip = other_accelerator(machine))) {
-        bench_add_evidence(chip->evidence, "PJRT calls its %d devices %s, which does not fit: ignored", count, kind);
+        bench_add_evidence(chip->evidence, "PJRT calls its %d devices %s, which does not fit: ignored", count,
+                           kind);
     } else {
         double each = fmax(1, bench_json_number_of(spec, "devices_per_chip"));
         chip = bench_add_chip(machine, spec, kind, "tpu");

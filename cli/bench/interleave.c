@@ -61,8 +61,8 @@ static double ask(struct server *s, const struct bench_config *c, char *why, siz
 }
 
 // Pairs of samples from the round `from` on; every second pair the other way round. False after an error, which why takes.
-static bool take_pairs(struct server server[2], const struct bench_config *config, int from, double *sample[2],
-                       char *why, size_t bytes) {
+static bool take_pairs(struct server server[2], const struct bench_config *config, int from,
+                       double *sample[2], char *why, size_t bytes) {
     for (int round = from ? from : -1; round < from + ROUNDS; round++) // the very first one only warms up
         for (int turn = 0; turn < 2; turn++) {
             int which = turn ^ (round & 1);

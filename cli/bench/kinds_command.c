@@ -56,7 +56,8 @@ static bool ask(const struct invocation *call, const struct table *table, int wh
         return true;
     union arguments message = {.bytes = sizeof message, .subject = error};
     table->function[ERROR_MESSAGE](&message);
-    return cli_fail(call, "the plugin says: %.*s", (int)message.out_count, (const char *)message.out) == CLI_OK;
+    return cli_fail(call, "the plugin says: %.*s", (int)message.out_count, (const char *)message.out) ==
+           CLI_OK;
 }
 
 static bool print_kind(const struct invocation *call, const struct table *table, void *device) {
@@ -102,7 +103,8 @@ const struct command cli_bench_kinds = {
     .operands = "PLUGIN",
     .words = "*.so",
     .summary = "What a PJRT plugin calls its devices, one in a line",
-    .details = "It takes the chip while it looks. `bench devices` asks the plugin that TPU_LIBRARY_PATH names.",
+    .details =
+        "It takes the chip while it looks. `bench devices` asks the plugin that TPU_LIBRARY_PATH names.",
     .operands_most = 1,
     .run = run,
 };

@@ -81,7 +81,8 @@ static int run(const struct invocation *call) {
     mkdir(out, 0777);
     int code = copy_runs(source, out);
     if (code != 0)
-        return cli_fail(call, "%s %s", code == 127 ? "needs rsync to bring" : "rsync could not bring", source);
+        return cli_fail(call, "%s %s", code == 127 ? "needs rsync to bring" : "rsync could not bring",
+                        source);
     int added = list_runs(out);
     if (!call->json)
         printf("%d new runs in %s\n", added, out);
@@ -92,8 +93,9 @@ const struct command cli_bench_pull = {
     .name = "bench pull",
     .operands = "[SOURCE]",
     .summary = "Bring run folders from another machine into the local history",
-    .details = "SOURCE is a folder of runs, or HOST:FOLDER, by rsync; without one, the runs of the cluster in\n"
-               ".cluster_name, which scripts/launch_tpu.sh writes.",
+    .details =
+        "SOURCE is a folder of runs, or HOST:FOLDER, by rsync; without one, the runs of the cluster in\n"
+        ".cluster_name, which scripts/launch_tpu.sh writes.",
     .operands_most = 1,
     .options = options,
     .run = run,

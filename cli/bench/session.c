@@ -100,7 +100,8 @@ static const struct bench_chip *add_device(struct bench_session *s, const char *
         struct bench_chip *chip = bench_add_chip(&s->machine, NULL, info.model, "gpu");
         chip->chips = chip->devices = 1;
         snprintf(chip->device, sizeof chip->device, "%s", device);
-        bench_add_evidence(chip->evidence, "device %s calls it so; no chip that was recognised runs it", device);
+        bench_add_evidence(chip->evidence, "device %s calls it so; no chip that was recognised runs it",
+                           device);
         return chip;
     }
     return NULL;
@@ -166,16 +167,18 @@ static void log_start(const struct bench_session *s, const char *resume) {
     for (int d = 0; d < BENCH_DTYPES; d++)
         if (isfinite(run->subject.peak[d].rate))
             bench_log(run, "peak of %s: %s (%s)", bench_dtype_name((enum bench_dtype)d),
-                      bench_format_rate(run->subject.peak[d].rate, "FLOP", rate), run->subject.peak[d].source);
+                      bench_format_rate(run->subject.peak[d].rate, "FLOP", rate),
+                      run->subject.peak[d].source);
     bench_log(run, "memory: %s", bench_format_rate(run->subject.bandwidth, "B", rate));
 }
 
 static void log_row(const struct bench_run *run, const struct bench_row *row, double took) {
     char median[32], rate[32], part[16];
-    bench_log(run, "%s: %s, median %s of %d samples (%d outliers%s), %s, %s of the peak, %.1f s%s%s", row->config.id,
-              bench_status_name(row->status), bench_format_seconds(row->stats.median, median), row->stats.count,
-              row->stats.outliers, row->stable ? "" : ", not stable", bench_format_rate(row->rate, row->unit, rate),
-              bench_format_percent(row->utilisation, part), took, row->note[0] ? ": " : "", row->note);
+    bench_log(run, "%s: %s, median %s of %d samples (%d outliers%s), %s, %s of the peak, %.1f s%s%s",
+              row->config.id, bench_status_name(row->status), bench_format_seconds(row->stats.median, median),
+              row->stats.count, row->stats.outliers, row->stable ? "" : ", not stable",
+              bench_format_rate(row->rate, row->unit, rate), bench_format_percent(row->utilisation, part),
+              took, row->note[0] ? ": " : "", row->note);
 }
 
 int bench_session_start(struct bench_session *s, const char *resume) {

@@ -139,7 +139,8 @@ static double table_peak(bench_json chip, enum bench_dtype dtype) {
 // matrix units for f64.
 static void choose_path(struct bench_peak *peak, bench_json chip, enum bench_dtype dtype) {
     bool is_tpu = !strcmp(bench_json_text_of(chip, "kind"), "tpu");
-    double matrix = bench_json_number_of(bench_json_get(chip, "peak_tflops"), "f64_tensor") * 1e12 / devices_per_chip(chip);
+    double matrix = bench_json_number_of(bench_json_get(chip, "peak_tflops"), "f64_tensor") * 1e12 /
+                    devices_per_chip(chip);
     if (dtype == BENCH_F32 && is_tpu && isnan(peak->rate)) {
         peak->rate = table_peak(chip, BENCH_BF16);
         snprintf(peak->path, sizeof peak->path, "f32 (bf16 path)");

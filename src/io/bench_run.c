@@ -16,7 +16,8 @@ struct peak {
 
 struct zl_run_ {
     struct arena arena;
-    const char *suite, *status, *started, *host, *version, *commit, *branch, *command, *notes, *baseline, *evidence;
+    const char *suite, *status, *started, *host, *version, *commit, *branch, *command, *notes, *baseline,
+        *evidence;
     const char *chip, *name, *device;
     double bandwidth, threads;
     struct peak *peak;
@@ -61,14 +62,10 @@ static bool read_whole(struct json *j, int *out) {
 static bool read_field(struct json *j, struct arena *arena, const struct field *field, void *into) {
     void *place = (char *)into + field->at;
     switch (field->type) {
-    case TEXT:
-        return read_text(j, arena, place);
-    case NUMBER:
-        return json_number(j, place);
-    case INTEGER:
-        return read_whole(j, place);
-    case FLAG:
-        break;
+    case TEXT: return read_text(j, arena, place);
+    case NUMBER: return json_number(j, place);
+    case INTEGER: return read_whole(j, place);
+    case FLAG: break;
     }
     return json_flag(j, place);
 }
@@ -95,18 +92,38 @@ static void clear(const struct field *fields, void *into) {
 
 // Rows -------------------------------------------------------------------------------------------------------------
 
-#define ROW(type, json_name, member) {json_name, type, offsetof(zl_run_row, member)}
+#define ROW(type, json_name, member) \
+    { json_name, type, offsetof(zl_run_row, member) }
 static const struct field row_fields[] = {
-    ROW(TEXT, "id", id),         ROW(TEXT, "work", work),         ROW(TEXT, "op", op),
-    ROW(TEXT, "dtype", dtype),   ROW(TEXT, "status", status),     ROW(TEXT, "note", note),
-    ROW(TEXT, "unit", unit),     ROW(TEXT, "path", path),         ROW(NUMBER, "median_s", median),
-    ROW(NUMBER, "low_s", low),   ROW(NUMBER, "high_s", high),     ROW(NUMBER, "mad_s", mad),
-    ROW(NUMBER, "p5_s", p5),     ROW(NUMBER, "p95_s", p95),       ROW(NUMBER, "best_s", best),
-    ROW(NUMBER, "rate", rate),   ROW(NUMBER, "peak", peak),       ROW(NUMBER, "limit", limit),
-    ROW(NUMBER, "flops", flops), ROW(NUMBER, "bytes", bytes),     ROW(NUMBER, "items", items),
-    ROW(NUMBER, "steal", steal), ROW(NUMBER, "load", load),       ROW(NUMBER, "utilisation", utilisation),
-    ROW(FLAG, "stable", stable), ROW(FLAG, "bimodal", bimodal),   ROW(FLAG, "memory_bound", memory_bound),
-    ROW(INTEGER, "outliers", outliers), {0},
+    ROW(TEXT, "id", id),
+    ROW(TEXT, "work", work),
+    ROW(TEXT, "op", op),
+    ROW(TEXT, "dtype", dtype),
+    ROW(TEXT, "status", status),
+    ROW(TEXT, "note", note),
+    ROW(TEXT, "unit", unit),
+    ROW(TEXT, "path", path),
+    ROW(NUMBER, "median_s", median),
+    ROW(NUMBER, "low_s", low),
+    ROW(NUMBER, "high_s", high),
+    ROW(NUMBER, "mad_s", mad),
+    ROW(NUMBER, "p5_s", p5),
+    ROW(NUMBER, "p95_s", p95),
+    ROW(NUMBER, "best_s", best),
+    ROW(NUMBER, "rate", rate),
+    ROW(NUMBER, "peak", peak),
+    ROW(NUMBER, "limit", limit),
+    ROW(NUMBER, "flops", flops),
+    ROW(NUMBER, "bytes", bytes),
+    ROW(NUMBER, "items", items),
+    ROW(NUMBER, "steal", steal),
+    ROW(NUMBER, "load", load),
+    ROW(NUMBER, "utilisation", utilisation),
+    ROW(FLAG, "stable", stable),
+    ROW(FLAG, "bimodal", bimodal),
+    ROW(FLAG, "memory_bound", memory_bound),
+    ROW(INTEGER, "outliers", outliers),
+    {0},
 };
 
 struct numbers {
@@ -170,10 +187,12 @@ static bool add_row(struct json *j, void *context) {
 
 // Runs -------------------------------------------------------------------------------------------------------------
 
-#define RUN(type, member) {#member, type, offsetof(struct zl_run_, member)}
+#define RUN(type, member) \
+    { #member, type, offsetof(struct zl_run_, member) }
 static const struct field run_fields[] = {
-    RUN(TEXT, suite),   RUN(TEXT, status),  RUN(TEXT, started), RUN(TEXT, host),     RUN(TEXT, version), RUN(TEXT, commit),
-    RUN(TEXT, branch),  RUN(TEXT, command), RUN(TEXT, notes),   RUN(TEXT, baseline), RUN(TEXT, evidence), {0},
+    RUN(TEXT, suite),   RUN(TEXT, status),   RUN(TEXT, started),  RUN(TEXT, host),
+    RUN(TEXT, version), RUN(TEXT, commit),   RUN(TEXT, branch),   RUN(TEXT, command),
+    RUN(TEXT, notes),   RUN(TEXT, baseline), RUN(TEXT, evidence), {0},
 };
 static const struct field subject_fields[] = {
     RUN(TEXT, chip), RUN(TEXT, name), RUN(TEXT, device), RUN(NUMBER, bandwidth), RUN(NUMBER, threads), {0},
@@ -306,11 +325,14 @@ bool zl_run_row_find(zl_run run, const char *id, zl_run_row *out) {
 
 // History ----------------------------------------------------------------------------------------------------------
 
-#define ENTRY(type, json_name, member) {json_name, type, offsetof(zl_history_run, member)}
+#define ENTRY(type, json_name, member) \
+    { json_name, type, offsetof(zl_history_run, member) }
 static const struct field entry_fields[] = {
-    ENTRY(TEXT, "folder", path), ENTRY(TEXT, "started", started),   ENTRY(TEXT, "suite", suite),
-    ENTRY(TEXT, "status", status), ENTRY(TEXT, "chip", chip),       ENTRY(TEXT, "name", name),
-    ENTRY(TEXT, "device", device), ENTRY(TEXT, "commit", commit),   ENTRY(INTEGER, "threads", threads), {0},
+    ENTRY(TEXT, "folder", path),        ENTRY(TEXT, "started", started),
+    ENTRY(TEXT, "suite", suite),        ENTRY(TEXT, "status", status),
+    ENTRY(TEXT, "chip", chip),          ENTRY(TEXT, "name", name),
+    ENTRY(TEXT, "device", device),      ENTRY(TEXT, "commit", commit),
+    ENTRY(INTEGER, "threads", threads), {0},
 };
 
 struct entry_place {

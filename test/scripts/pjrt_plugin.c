@@ -69,8 +69,16 @@ struct table {
 
 const struct table *GetPjrtApi(void);
 const struct table *GetPjrtApi(void) {
-    static struct table table = {{sizeof table, NULL}, {24, NULL}, 0, 81, {[1] = message, [INITIALIZE] = nothing,
-        [CREATE] = create, [ADDRESSABLE] = list_devices, [KIND_OF] = kind, [DESCRIPTION] = describe}};
+    static struct table table = {{sizeof table, NULL},
+                                 {24, NULL},
+                                 0,
+                                 81,
+                                 {[1] = message,
+                                  [INITIALIZE] = nothing,
+                                  [CREATE] = create,
+                                  [ADDRESSABLE] = list_devices,
+                                  [KIND_OF] = kind,
+                                  [DESCRIPTION] = describe}};
     for (size_t i = 0; i < DEVICES; i++)
         devices[i] = &devices[i];
     return &table;

@@ -22,7 +22,8 @@ static const char run_text[] =
     " \"subject\": {\"chip\": \"tpu-v6e\", \"name\": \"TPU v6e\", \"threads\": 4, \"bandwidth\": 1.64e12,\n"
     "  \"peaks\": {\"f64\": {\"rate\": null}, \"bf16\": {\"rate\": 9.18e14, \"source\": \"table\"}}},\n"
     " \"rows\": [\n"
-    "  {\"id\": \"gemm/bf16/64x32x16\", \"size\": [64, 32, 16], \"status\": \"ok\", \"median_s\": 0.5, \"peak\": null,\n"
+    "  {\"id\": \"gemm/bf16/64x32x16\", \"size\": [64, 32, 16], \"status\": \"ok\", \"median_s\": 0.5, "
+    "\"peak\": null,\n"
     "   \"outliers\": 2, \"stable\": true, \"samples_s\": [0.25, 5e-1, 1]},\n"
     "  {\"id\": \"gemm/fp8/64\", \"status\": \"absent\", \"note\": \"no fp8\", \"samples_s\": []}]}\n";
 
@@ -53,7 +54,8 @@ TEST(bench_runs_are_read) {
     }
     if (CHECK(zl_run_row_find(run, "gemm/fp8/64", &row)))
         CHECK_STR(row.note, "no fp8");
-    CHECK(!zl_run_row_find(run, "gemm/f99", &row) && !zl_run_row_at(run, 2, &row) && !zl_run_row_at(run, -1, &row));
+    CHECK(!zl_run_row_find(run, "gemm/f99", &row) && !zl_run_row_at(run, 2, &row) &&
+          !zl_run_row_at(run, -1, &row));
     zl_run_close(run);
     run = zl_run_open(test_folder()); // the folder means its metrics.json
     CHECK_EQ_INT(zl_run_rows(run), 2);
