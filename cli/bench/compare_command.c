@@ -80,7 +80,7 @@ static int compare_two(const struct invocation *call, const struct bench_run *be
     bench_compare_all(&list, before, after, read_threshold(call));
     int code = report(call, &list);
     bench_comparisons_free(&list);
-    return code == CLI_OK && bench_run_has(after, BENCH_SUSPECT) ? BENCH_SUSPECT_CODE : code;
+    return code != CLI_FAILED && bench_run_has(after, BENCH_SUSPECT) ? BENCH_SUSPECT_CODE : code;
 }
 
 // compare ---------------------------------------------------------------------------------------------------
@@ -210,7 +210,9 @@ static int run_check(const struct invocation *call) {
     int code = bench_session_open(&session, call, call->operand_count ? call->operands[0] : "simple");
     if (code != CLI_OK)
         return code;
-    code = against ? check_in_turns(&session, against) : check_new_run(&session, baseline);
+    code = bench_session_check_only(&session, cli_option(call, "only"));
+    if (code == CLI_OK)
+        code = against ? check_in_turns(&session, against) : check_new_run(&session, baseline);
     bench_session_close(&session);
     return code;
 }

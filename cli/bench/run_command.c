@@ -33,7 +33,9 @@ static int run(const struct invocation *call) {
     bench_run_free(&before);
     if (code != CLI_OK)
         return code;
-    code = bench_session_start(&session, cli_option(call, "resume"));
+    code = bench_session_check_only(&session, cli_option(call, "only"));
+    if (code == CLI_OK)
+        code = bench_session_start(&session, cli_option(call, "resume"));
     if (code == CLI_OK) {
         bench_session_measure(&session, cli_option(call, "only"));
         code = bench_session_finish(&session);

@@ -226,6 +226,13 @@ struct bench_row *bench_session_one(struct bench_session *s, const struct bench_
     return row;
 }
 
+int bench_session_check_only(const struct bench_session *s, const char *only) {
+    for (int i = 0; i < s->suite.count; i++)
+        if (!only || strstr(s->suite.config[i].id, only))
+            return CLI_OK;
+    return cli_usage(s->call, "no configuration of %s has '%s' in its name", s->suite.name, only);
+}
+
 void bench_session_measure(struct bench_session *s, const char *only) {
     double started = bench_now();
     for (int i = 0; i < s->suite.count && !interrupted; i++) {

@@ -35,6 +35,7 @@ int bench_session_open(struct bench_session *s, const struct invocation *call, c
 int bench_session_take_suite(struct bench_session *s, const char *suite); // where it was opened without one
 const struct bench_chip *bench_session_find_chip(struct bench_session *s); // that runs; NULL after a message
 int bench_session_start(struct bench_session *s, const char *resume); // finds peaks, makes the folder
+int bench_session_check_only(const struct bench_session *s, const char *only); // CLI_OK: it leaves something to measure
 void bench_session_measure(struct bench_session *s, const char *only);
 // NULL: out of memory, or interrupted before it was measured.
 struct bench_row *bench_session_one(struct bench_session *s, const struct bench_config *config);

@@ -84,6 +84,7 @@ check "faster is 0" exits 0 gate "$tmp/fast.json"
 check "a wider threshold allows it" exits 0 gate "$tmp/slow.json" --threshold 30
 check "another chip cannot be compared: 3" exits 3 gate "$tmp/other.json"
 check "and it says why" says 'other chips: chip and another' gate "$tmp/other.json"
+check "suspect rows are 4" exits 4 gate "$tmp/suspect.json"
 check "rows that failed cannot be compared: 3" exits 3 gate "$tmp/failed.json"
 check "nothing to compare with is a usage error" exits 2 "$zellige" bench check
 check "a baseline that is not there" exits 1 "$zellige" bench check --baseline "$tmp/none.json" --candidate "$tmp/same.json"

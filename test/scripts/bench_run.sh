@@ -37,6 +37,7 @@ check "steal and load are recorded" metrics "all(row['load'] is not None for row
 check "the table has a row for each" says '^gemm/bf16/32x64x96 .*FLOP/s' run
 check "--only takes some" exits 0 run --only view
 check "and leaves the others" metrics "list(r) == ['view.transpose/f32']"
+check "--only of nothing" exits 2 run --only no_such_work
 is_json() { "$@" | python3 -c 'import json, sys; json.load(sys.stdin)'; }
 check "--json prints the run" is_json run --json
 check "the CSV has all columns in all lines" python3 -c "
