@@ -186,7 +186,7 @@ void bench_chart_heat(FILE *out, const struct bench_run *run) {
     fputs(
         "<section><h2>Part of the peak, by shape</h2><p class=\"soft\">Products of matrices, percent.</p>\n",
         out);
-    open_svg(out, height + (columns > 8 ? 40 : -10), "Percent of the peak by dtype and shape");
+    open_svg(out, height + (columns > 8 ? 60 : -10), "Percent of the peak by dtype and shape");
     for (int d = 0; d < BENCH_DTYPES; d++) {
         bool any = false;
         for (int i = 0; i < run->rows; i++)
