@@ -68,7 +68,7 @@ echo "an edit" >"$tree/edited.txt"
 check "sync" timeout 300 "$tree/scripts/sync_code.sh"
 there() { timeout 300 sky exec "$cluster" "source .venv/bin/activate && $1"; }
 check "the edit is there" says 'an edit' there 'cat edited.txt'
-check "a Python script runs there" says '2, 2, 2.* tiny' there \
+check "a Python script runs there" says '2.0, 2.0, 2.0. tiny' there \
     "python -c 'import zellige.core as mx, zellige.bench; print((mx.ones(3) + 1).tolist(), zellige.bench.history()[0].suite)'"
 check "what fails there fails here" exits 100 there 'exit 3'
 
