@@ -44,6 +44,13 @@ SHAPES = [
     (1, 32, 8, 1, 2048, 128, False),
     (1, 32, 8, 1, 4096, 128, False),
 ]
+GRADIENTS = SHAPES[:4] + [
+    (1, 8, 1, 1024, 1024, 64, True),
+    (2, 8, 2, 512, 512, 64, True),
+    (2, 12, 12, 384, 384, 80, False),
+    (1, 4, 4, 777, 777, 96, True),
+    (1, 4, 4, 512, 512, 256, False),
+]
 
 
 def numbers(shape, rng):
@@ -113,7 +120,7 @@ def cases():
     for shape in SHAPES:
         for dtype in ("float32", "bfloat16", "float16"):
             yield shape, dtype, False
-    for shape in SHAPES[:4]:
+    for shape in GRADIENTS:
         yield shape, "float32", True
 
 
