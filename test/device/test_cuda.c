@@ -252,6 +252,9 @@ TEST(host_side) {
     int reason = 0;
     if (test_quick())
         SKIP("takes longer than a quick run");
+#ifdef ZL_SANITIZED
+    SKIP("threads of a block are contexts, which sanitizers cannot follow");
+#endif
     if (system("command -v c++ >/dev/null") != 0)
         SKIP("no c++ here, which kernels are compiled by");
     if (!CHECK(process_run((char *const *)(uintptr_t)words, &output, &reason) == PROCESS_DONE && output.data &&

@@ -527,19 +527,23 @@ static const char behind[] =
 
 struct module {
     char *text;
+    struct module *next; // of all that were ever loaded
 };
+static struct module *modules;
 
 int cuModuleLoadData(struct module **out, const void *code) {
     BEGIN("cuModuleLoadData");
     *out = malloc(sizeof **out);
     (*out)->text = strdup(code);
+    (*out)->next = modules;
+    modules = *out;
     return end(0);
 }
 
 int cuModuleUnload(struct module *m) {
     BEGIN("cuModuleUnload");
     free(m->text);
-    free(m);
+    m->text = NULL;
     return end(0);
 }
 
