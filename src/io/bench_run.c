@@ -142,7 +142,8 @@ static bool read_samples(struct json *j, struct arena *arena, zl_run_row *row) {
     bool done = json_list(j, add_number, &list);
     double *kept = done ? arena_alloc(arena, (size_t)list.count * sizeof *kept + 1) : NULL;
     if (kept) {
-        memcpy(kept, list.value, (size_t)list.count * sizeof *kept);
+        if (list.count)
+            memcpy(kept, list.value, (size_t)list.count * sizeof *kept);
         row->samples = kept;
         row->sample_count = list.count;
     }
