@@ -82,7 +82,7 @@ check "the history has them" sh -c "[ \$(grep -c '\"suite\": \"tiny\"' '$tree/ru
 pulled() { "$zellige" bench report --format markdown "$(find "$tree/runs" -mindepth 1 -type d | head -n 1)"; }
 check "a pulled run has its report" says '^\| gemm/bf16/128 ' pulled
 check "the cluster goes down" timeout 300 sky down -y "$cluster"
-on_two() { timeout 600 sky launch -y -c zl-two --infra "$ZL_SKY_INFRA" --cpus 1 --num-nodes 2 -- "echo rank \$SKYPILOT_NODE_RANK of \$SKYPILOT_NUM_NODES"; }
+on_two() { timeout 600 sky launch -y -c zl-two --infra "$ZL_SKY_INFRA" --cpus 1+ --num-nodes 2 -- "echo rank \$SKYPILOT_NODE_RANK of \$SKYPILOT_NUM_NODES"; }
 check "two nodes at once" says 'rank 1 of 2' on_two
 timeout 300 sky down -y zl-two >/dev/null 2>&1
 
