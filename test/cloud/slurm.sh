@@ -126,6 +126,7 @@ down() {
     for file in "$folder"/slurm/node-*.pid "$folder/slurm/controller.pid" "$folder/munge/pid" "$folder/ssh/pid"; do
         [ ! -s "$file" ] || kill "$(cat "$file")" 2>/dev/null || true
     done
+    ! id $user >/dev/null 2>&1 || pkill -u $user || true # sessions that SkyPilot keeps open for the next time
     sleep 1
     sed '/ zlnode[0-9]*$/d' /etc/hosts >"$folder/hosts" && cat "$folder/hosts" >/etc/hosts # it may be mounted: no renaming
     ! id $user >/dev/null 2>&1 || userdel -f $user 2>/dev/null || true
