@@ -59,7 +59,9 @@ bool zl_copy_to(zl_array a, void *out, size_t bytes) {
                            zl_nbytes(a));
     ZL_SCOPE {
         zl_array whole = a ? zl_contiguous(a, false) : NULL;
-        if (whole && bytes && eval_arrays("zl_copy_to", 1, &whole, true) && is_elsewhere(whole)) {
+        if (whole && !eval_arrays("zl_copy_to", 1, &whole, true)) {
+            ok = false;
+        } else if (whole && bytes && is_elsewhere(whole)) {
             ok = device_download(whole->storage, out, bytes);
         } else {
             const void *data = read_dense("zl_copy_to", whole);

@@ -67,10 +67,10 @@ check "its error is in the row" metrics "'m, n, k' in r['gemm/f32/2x3']['note'] 
 
 # A device that runs on no chip of the table, and has no kernel for everything.
 if "$zellige" devices | grep -q '^opencl *0'; then
-    echo '{"items": [{"work": "gemm", "sizes": [64]}, {"work": "spmv", "ops": ["banded"], "sizes": [[1000, 3]]}]}' >"$tmp/opencl.json"
+    echo '{"items": [{"work": "gemm", "sizes": [64]}, {"work": "mlp", "sizes": [[32, 16]]}]}' >"$tmp/opencl.json"
     check "a device without a known chip" exits 0 "$zellige" bench run "$tmp/opencl.json" --device opencl "${quick[@]}" --out "$tmp/runs"
     check "its peaks are not known" metrics "d['subject']['chip'] == '' and r['gemm/f32/64']['utilisation'] is None"
-    check "what would run on the CPU is absent, and says so" metrics "r['spmv.banded/f32/1000x3']['status'] == 'absent' and 'CPU' in r['spmv.banded/f32/1000x3']['note']"
+    check "what would run on the CPU is absent, and says so" metrics "r['mlp/f32/32x16']['status'] == 'absent' and 'CPU' in r['mlp/f32/32x16']['note']"
 else
     skip "another device" "no OpenCL"
 fi
