@@ -117,7 +117,8 @@ static bool is_given_twice(const struct call *c, zl_array x) {
 
 // Its memory is written anew where the run is: what lies elsewhere would be old.
 static bool claim(const struct run *r, struct storage *s) {
-    return LIKELY(!device_has_memory()) || device_claim(r->segment->device, r->segment->unit, s);
+    const struct device *d = r->segment->device;
+    return LIKELY(!d->alloc && !device_has_memory()) || device_claim(d, r->segment->unit, s);
 }
 
 static bool take_over(struct run *r, int index, zl_array out, uint64_t in_place) {
