@@ -16,8 +16,8 @@ enum { SIZE_MOST = 128, FEWEST_QUERIES = 16, SYMBOLS = 4 };
 struct key {
     double scale;
     int32_t dtype, size, width, causal, keeps;
-    char name[8]; // no other kernel has such a key
-    int32_t spare;
+    char name[8];   // no other kernel has such a key
+    int32_t shared; // heads of queries to one of keys: a constant, as copies would divide by a symbol in every turn
 };
 
 struct flash {
@@ -34,7 +34,7 @@ static struct map kernels;
 static const char begin_text[] =
     "kernel attention index 32 (Q: %s[H, T, %d], K: %s[G, S, %d], V: %s[G, S, %d])\n"
     "    -> (O: %s[H, T, %d]%s) {\n"
-    "  grid bx in ceildiv(T, 128), by in H, threads %d {\n"
+    "  grid bx in ceildiv(T, 128), by in H, threads 128 {\n"
     "    shared q: %s[128, %d]\n"
     "    shared k: %s[64, %d]\n"
     "    shared v: %s[64, %d]\n"
@@ -49,8 +49,8 @@ static const char begin_text[] =
     "    copy Q[by, bx * 128, 0] of [1, 128, %d] -> q\n";
 
 static const char turn_text[] =
-    "      copy K[by * G // H, t * 64, 0] of [1, 64, %d] -> k\n"
-    "      copy V[by * G // H, t * 64, 0] of [1, 64, %d] -> v\n"
+    "      copy K[by // %d, t * 64, 0] of [1, 64, %d] -> k\n"
+    "      copy V[by // %d, t * 64, 0] of [1, 64, %d] -> v\n"
     "      gemm q, transpose k -> s clear\n"
     "      if t * 64 + 64 > S%s { map i in 128, j in 64 { s[i, j] = where(t * 64 + j < S%s, s[i, j], -inf) } "
     "}\n"
@@ -79,13 +79,13 @@ static void write_tiles(struct text *out, const struct key *k) {
     double scale = k->scale * 1.4426950408889634; // of exponents of 2
     int size = k->size, width = k->width;
     text_add(out, begin_text, type, size, type, size, type, width, type, width,
-             k->keeps ? ", M: f32[H, T], L: f32[H, T]" : "", size > 64 || width > 64 ? 256 : 128, type, size,
-             type, size, type, width, type, width, size);
+             k->keeps ? ", M: f32[H, T], L: f32[H, T]" : "", type, size, type, size, type, width, type, width,
+             size);
     text_add(out,
              k->causal
                  ? "    pipeline t in min(ceildiv(S, 64), ceildiv((bx + 1) * 128 + S - T, 64)) stages 2 {\n"
                  : "    pipeline t in ceildiv(S, 64) stages 2 {\n");
-    text_add(out, turn_text, size, width, k->causal ? " | t * 64 + 64 > bx * 128 + S - T" : "",
+    text_add(out, turn_text, k->shared, size, k->shared, width, k->causal ? " | t * 64 + 64 > bx * 128 + S - T" : "",
              k->causal ? " & t * 64 + j <= bx * 128 + i + S - T" : "", scale, scale, scale, width);
     if (k->keeps)
         text_add(
@@ -139,7 +139,7 @@ static bool write_source(struct text *out, const void *data) {
 
 bool cuda_flash_source(zl_dtype dtype, int size, bool causal, bool keeps, struct text *out) {
     struct key k = {
-        .scale = 0.125, .dtype = dtype, .size = size, .width = size, .causal = causal, .keeps = keeps};
+        .scale = 0.125, .dtype = dtype, .size = size, .width = size, .causal = causal, .keeps = keeps, .shared = 2};
     struct flash *f = make(&k);
     bool made = f && write_source(out, f);
     if (f)
@@ -257,6 +257,7 @@ enum kernel_taken cuda_flash(const struct kernel_place *p, const struct call *c)
                     .width = (int32_t)a.v->dim[D],
                     .causal = a.causal,
                     .keeps = !array_is_forgotten(state),
-                    .name = "flash"};
+                    .name = "flash",
+                    .shared = (int32_t)(a.q->dim[N] / a.k->dim[N])};
     return attend(p, &k, &a, call_first(c), state) ? KERNEL_DONE : KERNEL_FAILED;
 }
