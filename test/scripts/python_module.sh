@@ -22,6 +22,7 @@ add() { # COMMAND...: adds the sum that it ends with
     passed=$((passed + count[0])) failed=$((failed + count[2])) skipped=$((skipped + count[4]))
 }
 add "$python" test/python/run.py
+add "$python" test/python/run.py oracle_gradients.py # with MLX itself in the process
 add "$python" test/python/oracle_ops.py "$build"
 
 # A script for MLX runs as it is.
