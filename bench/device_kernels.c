@@ -19,6 +19,10 @@ static zl_array run_gelu(void) {
     return zl_multiply(zl_multiply(zl_scalar(0.5), a), gate);
 }
 
+static zl_array run_row(void) {
+    return zl_add(a, weight);
+}
+
 static zl_array run_transpose(void) {
     return zl_contiguous(zl_matrix_transpose(a), false);
 }
@@ -76,6 +80,7 @@ static const struct work {
 } works[] = {
     {"exp", run_exp, 16384, 2, {4.1, 3.8}},
     {"gelu (erf)", run_gelu, 16384, 2, {4.0, 3.8}},
+    {"add a row", run_row, 16384, 2, {0, 0}},
     {"transpose copy", run_transpose, 16384, 2, {3.9, 3.7}},
     {"sum", run_sum, 16384, 1, {4.0, 4.0}},
     {"sum of rows", run_rows, 16384, 1, {4.0, 4.0}},

@@ -20,9 +20,10 @@ step() {
 }
 
 step 60 cmake -S . -B "$build" -DCMAKE_BUILD_TYPE=Release
-step 240 cmake --build "$build" --parallel "$(nproc)" --target zellige zellige_test bench_devices
+step 240 cmake --build "$build" --parallel "$(nproc)" --target zellige zellige_test bench_devices bench_device_kernels
 step 30 "$build/zellige" devices
 step 90 "$build/test" device/test_cuda device/test_opencl device/test_kernels device/test_replicas
 step 120 env ZL_DEVICE="$device" "$build/test" op/
 step 60 "$build/bench/devices" "$device"
+step 60 "$build/bench/device_kernels" "$device"
 exit $failed
