@@ -5,8 +5,13 @@
 // arg: enum scan, axis, reverse, inclusive.
 enum { WHICH, AXIS, REVERSE, INCLUSIVE, ARGS };
 
+// The result lies as x does, so that nothing is transposed.
 static zl_array scan(zl_array x, const int64_t *arg) {
-    return op_dense(&op_scan, 1, &x, ARGS, arg, (zl_dtype)x->dtype, x->ndim, x->dim);
+    return op_call(&op_scan, 1, &x, ARGS, arg,
+                   &(struct array_spec){.dtype = (zl_dtype)x->dtype,
+                                        .ndim = x->ndim,
+                                        .dim = x->dim,
+                                        .stride = op_common_stride(1, &x, x->ndim, x->dim)});
 }
 
 static bool record(const struct call *c, const zl_array *in, zl_array *out) {

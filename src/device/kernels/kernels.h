@@ -131,6 +131,8 @@ struct kernel_layout {
 void layout_begin(struct kernel_layout *l, int operands);
 // An axis behind those there are, with the operands' strides.
 void layout_push(struct kernel_layout *l, int64_t dim, const int64_t *stride);
+// Axes of more than one element, the outermost in memory first, into room for 64; how many.
+int layout_order(zl_array like, int *axis);
 // All axes of `like`, which lies without gaps, in the order of its memory; each operand is stretched to its shape.
 void layout_of(struct kernel_layout *l, zl_array like, int operands, const zl_array *operand);
 bool layout_is_wide(const struct kernel_layout *l); // positions need more than 31 bits

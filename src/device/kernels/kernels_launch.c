@@ -70,8 +70,8 @@ void layout_push(struct kernel_layout *l, int64_t dim, const int64_t *stride) {
         l->stride[k][at] = stride[k];
 }
 
-// Axes of more than one element, the outermost of `like` first; there are fewer than 64, or no memory would hold them.
-static int order_axes(zl_array like, int *axis) {
+// There are fewer than 64, or no memory would hold them.
+int layout_order(zl_array like, int *axis) {
     int count = 0;
     for (int i = 0; i < like->ndim; i++) {
         if (like->dim[i] == 1)
@@ -85,7 +85,7 @@ static int order_axes(zl_array like, int *axis) {
 }
 
 void layout_of(struct kernel_layout *l, zl_array like, int operands, const zl_array *operand) {
-    int axis[64], axes = like->size ? order_axes(like, axis) : 0;
+    int axis[64], axes = like->size ? layout_order(like, axis) : 0;
     layout_begin(l, operands);
     for (int i = 0; i < axes; i++) {
         int64_t stride[KERNEL_OPERANDS];

@@ -281,6 +281,16 @@ static void choose(struct scanning *s, int64_t offset) {
     s->r.wide = layout_is_wide(l) || l->size * s->n > INT32_MAX / 2;
 }
 
+// The axes that are not scanned, in the order of the result's memory: that of x, if it lies without gaps.
+static void push_lines(struct kernel_layout *l, zl_array y, zl_array x, int axis) {
+    int order[64], axes = layout_order(y, order);
+    layout_begin(l, 2);
+    for (int i = 0; i < axes; i++)
+        if (order[i] != axis)
+            layout_push(l, x->dim[order[i]],
+                        (const int64_t[]){array_stride(y)[order[i]], array_stride(x)[order[i]]});
+}
+
 bool kernel_scan(const struct kernel_place *p, const struct call *c) {
     zl_array x = c->in[0], y = call_first(c);
     const int64_t *arg = call_args(c);
@@ -294,10 +304,7 @@ bool kernel_scan(const struct kernel_place *p, const struct call *c) {
                          .n = x->dim[axis],
                          .to_step = array_stride(y)[axis],
                          .from_step = array_stride(x)[axis]};
-    layout_begin(&s.lines, 2);
-    for (int i = 0; i < x->ndim; i++)
-        if (i != axis)
-            layout_push(&s.lines, x->dim[i], (const int64_t[]){array_stride(y)[i], array_stride(x)[i]});
+    push_lines(&s.lines, y, x, axis);
     if (s.lines.axes > KERNEL_AXES)
         return error_false(ZL_ERROR_DEVICE,
                            "%s: more than %d axes of shape %s that cannot be joined: use zl_contiguous first",
