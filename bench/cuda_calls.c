@@ -1,11 +1,11 @@
-// cuda_calls.c - what the CUDA driver's own calls cost here: the floor under our launches and copies.
+// cuda_calls.c - what calls of the CUDA driver and of cuBLASLt cost here: the floor under our launches, products and copies.
 //
 //   build/bench/cuda_calls
 
 #include "bench.h"
 
 #include "base/base.h"
-#include "device/cuda/cuda.h"
+#include "device/cuda/cuda_lt.h"
 
 enum { CHAIN = 100, ROUNDS = 20, COPY = 4 << 20, RELAXED = 2, PARTS = 8 };
 
@@ -80,6 +80,36 @@ static void time_launches(void) {
         cuda->cuGraphExecDestroy(graph);
     }
     time_chain(1, NULL, 0, "one launch (times 1/100)");
+}
+
+// Products of cuBLASLt -------------------------------------------------------------------------------------------------
+
+static void multiply_chain(struct lt_product *r, const struct lt_key *k) {
+    struct lt_memory m = {.a = memory[0], .b = memory[1], .y = (char *)memory[0] + COPY / 2};
+    for (int i = 0; i < CHAIN; i++)
+        must(lt_multiply(0, r, k, &m));
+}
+
+static void time_products(void) {
+    for (int side = 256; lt_is_there() && side <= 1024; side *= 2) {
+        struct lt_key k = {.m = side, .n = side, .k = side, .a_step = side, .b_step = side, .batch = 1,
+                           .dtype = ZL_BFLOAT16, .aligned = 16};
+        double asked = 1, done = 1;
+        lt_take(0);
+        struct lt_product *r = lt_find(0, &k);
+        for (int round = 0; r && round < ROUNDS; round++) {
+            double begin = bench_now();
+            multiply_chain(r, &k);
+            double middle = bench_now();
+            must(cuda_check(cuda->cuStreamSynchronize(device->stream), "cuStreamSynchronize"));
+            asked = MIN_OF(asked, middle - begin);
+            done = MIN_OF(done, bench_now() - begin);
+        }
+        lt_give(0);
+        if (r)
+            printf("100 products of %4d         %7.2f us asked, %7.2f us done: %.2f us each\n", side, asked * 1e6,
+                   done * 1e6, done / CHAIN * 1e6);
+    }
 }
 
 // Copies -------------------------------------------------------------------------------------------------------------
@@ -164,6 +194,7 @@ int main(void) {
     must(cuda_compile(source, architecture, NULL, &code) && (tiny = cuda_load(0, code.data, "tiny")));
     must((memory[0] = cuda_alloc(0, COPY)) && (memory[1] = cuda_alloc(0, COPY)));
     time_launches();
+    time_products();
     time_copies();
     text_free(&code);
     return 0;
