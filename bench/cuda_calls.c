@@ -37,11 +37,11 @@ static void launch_chain(int count) {
     }
 }
 
-static cuda_graph_exec capture(int count) {
+static cuda_graph_exec capture(void (*ask)(int count), int count) {
     cuda_graph graph = NULL;
     cuda_graph_exec exec = NULL;
     must(cuda_check(cuda->cuStreamBeginCapture_v2(device->stream, RELAXED), "cuStreamBeginCapture"));
-    launch_chain(count);
+    ask(count);
     must(cuda_check(cuda->cuStreamEndCapture(device->stream, &graph), "cuStreamEndCapture"));
     double begin = bench_now();
     must(cuda_check(cuda->cuGraphInstantiateWithFlags(&exec, graph, 0), "cuGraphInstantiate"));
@@ -51,14 +51,14 @@ static cuda_graph_exec capture(int count) {
 }
 
 // Best of several: seconds until the calls return, and until all is done.
-static void time_chain(int count, cuda_graph_exec graph, int graphs, const char *name) {
+static void time_chain(void (*ask)(int count), int count, cuda_graph_exec graph, const char *name) {
     double asked = 1, done = 1;
     for (int round = 0; round < ROUNDS; round++) {
         double begin = bench_now();
-        for (int i = 0; graph && i < graphs; i++)
+        for (int i = 0; graph && i < count; i++)
             must(cuda_check(cuda->cuGraphLaunch(graph, device->stream), "cuGraphLaunch"));
         if (!graph)
-            launch_chain(count);
+            ask(count);
         double middle = bench_now();
         must(cuda_check(cuda->cuStreamSynchronize(device->stream), "cuStreamSynchronize"));
         double end = bench_now();
@@ -70,46 +70,49 @@ static void time_chain(int count, cuda_graph_exec graph, int graphs, const char 
 }
 
 static void time_launches(void) {
-    time_chain(CHAIN, NULL, 0, "100 launches");
-    static const int sizes[] = {100, 50, 25, 10};
+    time_chain(launch_chain, CHAIN, NULL, "100 launches");
+    static const int sizes[] = {100, 50, 25, 10, 1};
     for (size_t i = 0; i < COUNT(sizes); i++) {
         char name[64];
-        cuda_graph_exec graph = capture(sizes[i]);
+        cuda_graph_exec graph = capture(launch_chain, sizes[i]);
         snprintf(name, sizeof name, "%d graphs of %d launches", CHAIN / sizes[i], sizes[i]);
-        time_chain(0, graph, CHAIN / sizes[i], name);
+        time_chain(NULL, CHAIN / sizes[i], graph, name);
         cuda->cuGraphExecDestroy(graph);
     }
-    time_chain(1, NULL, 0, "one launch (times 1/100)");
+    time_chain(launch_chain, 1, NULL, "one launch (times 1/100)");
 }
 
 // Products of cuBLASLt -------------------------------------------------------------------------------------------------
 
-static void multiply_chain(struct lt_product *r, const struct lt_key *k) {
+static struct lt_product *product;
+static struct lt_key key;
+
+static void multiply_chain(int count) {
     struct lt_memory m = {.a = memory[0], .b = memory[1], .y = (char *)memory[0] + COPY / 2};
-    for (int i = 0; i < CHAIN; i++)
-        must(lt_multiply(0, r, k, &m));
+    for (int i = 0; i < count; i++)
+        must(lt_multiply(0, product, &key, &m));
+}
+
+static void time_products_of(int side) {
+    char name[64];
+    key = (struct lt_key){.m = side, .n = side, .k = side, .a_step = side, .b_step = side, .batch = 1,
+                          .dtype = ZL_BFLOAT16, .aligned = 16};
+    if (!(product = lt_find(0, &key)))
+        return;
+    multiply_chain(CHAIN); // choices are timed
+    snprintf(name, sizeof name, "100 products of %d", side);
+    time_chain(multiply_chain, CHAIN, NULL, name);
+    cuda_graph_exec graph = capture(multiply_chain, 1);
+    snprintf(name, sizeof name, "100 graphs of one of %d", side);
+    time_chain(NULL, CHAIN, graph, name);
+    cuda->cuGraphExecDestroy(graph);
 }
 
 static void time_products(void) {
-    for (int side = 256; lt_is_there() && side <= 1024; side *= 2) {
-        struct lt_key k = {.m = side, .n = side, .k = side, .a_step = side, .b_step = side, .batch = 1,
-                           .dtype = ZL_BFLOAT16, .aligned = 16};
-        double asked = 1, done = 1;
-        lt_take(0);
-        struct lt_product *r = lt_find(0, &k);
-        for (int round = 0; r && round < ROUNDS; round++) {
-            double begin = bench_now();
-            multiply_chain(r, &k);
-            double middle = bench_now();
-            must(cuda_check(cuda->cuStreamSynchronize(device->stream), "cuStreamSynchronize"));
-            asked = MIN_OF(asked, middle - begin);
-            done = MIN_OF(done, bench_now() - begin);
-        }
-        lt_give(0);
-        if (r)
-            printf("100 products of %4d         %7.2f us asked, %7.2f us done: %.2f us each\n", side, asked * 1e6,
-                   done * 1e6, done / CHAIN * 1e6);
-    }
+    lt_take(0);
+    for (int side = 256; lt_is_there() && side <= 1024; side *= 2)
+        time_products_of(side);
+    lt_give(0);
 }
 
 // Copies -------------------------------------------------------------------------------------------------------------
