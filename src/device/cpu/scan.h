@@ -23,7 +23,7 @@ struct chains {
 typedef void scan_chains_fn(const struct chains *c, row_fn *const *rows);
 scan_chains_fn *cpu_scan_chains(enum scan which, zl_dtype dtype); // NULL: there is none
 
-// The last element of a scan of SCAN_STRIP elements or another multiple of 16, bit by bit that of a chain.
+// The last element of a scan of SCAN_STRIP elements or another multiple of 64, bit by bit that of a chain.
 typedef void scan_total_fn(const char *from, int64_t n, void *total);
 scan_total_fn *cpu_scan_total(enum scan which, zl_dtype dtype); // NULL: there is none
 

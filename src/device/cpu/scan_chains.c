@@ -102,25 +102,32 @@ INLINE bool any_lane(vec_uint64_t mask) {
         }                                                                                                    \
     }
 
-// The last element of a chain of whole vectors, in the order in which SCAN() comes to it; where order does not matter, lanes
-// are combined at the end.
-#define TOTAL(name, type, identity, combine, ordered)                         \
-    static void total_##name(const char *from, int64_t n, void *total) {      \
-        const vec_##type none = (type)(identity) - (vec_##type){0};           \
-        vec_##type v, seen = none, kept = none;                               \
-        for (int64_t at = 0; at < n * (int64_t)sizeof(type); at += 16) {      \
-            memcpy(&v, from + at, 16);                                        \
-            if (ordered) {                                                    \
-                DOUBLE(type, 1, combine)                                      \
-                DOUBLE(type, 2, combine)                                      \
-                DOUBLE(type, 4, combine)                                      \
-                DOUBLE(type, 8, combine)                                      \
-            }                                                                 \
-            seen = combine(type, seen, v);                                    \
-        }                                                                     \
-        if (!(ordered))                                                       \
-            seen = name##_vector(seen, none, &kept, false);                   \
-        memcpy(total, (const char *)&seen + 16 - sizeof(type), sizeof(type)); \
+// The last element of a chain of groups of four vectors, in the order in which SCAN() comes to it; where order does not
+// matter, there are four chains, and lanes are combined at the end.
+#define TOTAL_STEP(k, combine, ordered, type) \
+    memcpy(&v, from + at + 16 * (k), 16);     \
+    if (ordered) {                            \
+        DOUBLE(type, 1, combine)              \
+        DOUBLE(type, 2, combine)              \
+        DOUBLE(type, 4, combine)              \
+        DOUBLE(type, 8, combine)              \
+    }                                         \
+    seen[(ordered) ? 0 : (k)] = combine(type, seen[(ordered) ? 0 : (k)], v);
+#define TOTAL(name, type, identity, combine, ordered)                            \
+    static void total_##name(const char *from, int64_t n, void *total) {         \
+        const vec_##type none = (type)(identity) - (vec_##type){0};              \
+        vec_##type v, seen[4] = {none, none, none, none}, kept = none;           \
+        for (int64_t at = 0; at < n * (int64_t)sizeof(type); at += 64) {         \
+            TOTAL_STEP(0, combine, ordered, type)                                \
+            TOTAL_STEP(1, combine, ordered, type)                                \
+            TOTAL_STEP(2, combine, ordered, type)                                \
+            TOTAL_STEP(3, combine, ordered, type)                                \
+        }                                                                        \
+        for (int k = 1; !(ordered) && k < 4; k++)                                \
+            seen[0] = combine(type, seen[0], seen[k]);                           \
+        if (!(ordered))                                                          \
+            seen[0] = name##_vector(seen[0], none, &kept, false);                \
+        memcpy(total, (const char *)&seen[0] + 16 - sizeof(type), sizeof(type)); \
     }
 
 #define SCAN(name, type, identity, combine, changes, ordered)                                        \
