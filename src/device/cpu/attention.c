@@ -204,19 +204,19 @@ void cpu_attention_multiply(const struct attend *a, int64_t lines, int64_t k, in
 
 // Masks --------------------------------------------------------------------------------------------------------------
 
-static void hide_later(const struct attend *a, int64_t first, int64_t count, int64_t key, int64_t keys,
-                       float *scores) {
+void cpu_attention_hide_later(const struct attend *a, int64_t first, int64_t count, int64_t key, int64_t keys,
+                              float hidden, float *scores) {
     const int cols = a->kernel->cols;
     for (int64_t i = 0; i < count; i++)
         for (int64_t j = MAX_OF(attention_seen(a, first + i) - key, 0); j < keys; j++)
-            scores[j * cols + i] = HIDDEN;
+            scores[j * cols + i] = hidden;
 }
 
 void cpu_attention_mask(const struct attend *a, int64_t b, int64_t m, int64_t first, int64_t count,
                         int64_t key, int64_t keys, float *room, float *scores) {
     const int cols = a->kernel->cols;
     if (a->causal)
-        hide_later(a, first, count, key, keys, scores);
+        cpu_attention_hide_later(a, first, count, key, keys, HIDDEN, scores);
     if (!a->mask.data)
         return;
     float *mask = room + cols * keys;

@@ -36,6 +36,11 @@ struct attention_code {
     void (*soften)(float *scores, int64_t keys, int64_t cols, float scale, const float *most, float *sum, float *room);
     // The same as a panel of bfloat16 of HALF_COLS columns in units of HALF_UNIT; scores are lost. NULL: no kernel has such.
     void (*soften_half)(float *scores, int64_t keys, float scale, const float *most, float *sum, float *room, char *to);
+    // Scores to 2^(score - top), which are added to sum. top is whole, no score is further from 0, but for hidden ones, which
+    // are ATTENTION_NONE(top): their weights are 0. So no larger one has to be known before.
+    void (*power)(float *scores, int64_t keys, int64_t cols, float top, float *sum);
+    // The largest sum of squares of rows that are `row` apart; NaN if one is.
+    float (*longest)(const float *rows, int64_t row, int64_t count, int64_t cols);
     // Both for one row, whose scores are scaled.
     bool (*soften_row)(float *scores, int64_t keys, float *most, float *sum, float *factor);
     // Scores to weights, exp(score - most) * inverse, and their cotangents to those of the scores; these alone.
@@ -52,6 +57,10 @@ struct attention_code {
     void (*add_rows)(const float *rows, int64_t row, int64_t count, const float *weights, int64_t cols, float *y);
 };
 const struct attention_code *cpu_attention_code(void);
+
+// The score of which `power` makes an exponent of 0, and so a weight of 0; and where it does so with all.
+#define ATTENTION_NONE(top)  ((top) - 127)
+#define ATTENTION_SHIFT(top) (12582912 + 127 - (top)) // the last bits of what is added to it are an exponent
 
 // A problem, as both passes see it.
 struct attend {
@@ -115,6 +124,9 @@ void cpu_attention_pack_cols(const struct attend *a, const struct attention_inpu
 void cpu_attention_multiply(const struct attend *a, int64_t lines, int64_t k, int64_t length, const char *panels,
                             const char *panel, float *c, bool add);
 
+// Hides what queries of a panel do not see if causal: their scores become `hidden`.
+void cpu_attention_hide_later(const struct attend *a, int64_t first, int64_t count, int64_t key, int64_t keys, float hidden,
+                              float *scores);
 // Hides or changes scores of a panel of queries, `first` on, with keys from `key` on. room: for 2 * cols rows of scores.
 void cpu_attention_mask(const struct attend *a, int64_t b, int64_t m, int64_t first, int64_t count, int64_t key,
                         int64_t keys, float *room, float *scores);
@@ -124,6 +136,7 @@ void cpu_attention_mask_row(const struct attend *a, int64_t b, int64_t m, int64_
 
 // attention_neon.c: for twelve columns, and keys that are a multiple of four.
 void cpu_attention_soften_neon(float *scores, int64_t keys, float scale, const float *most, float *sum, float *room);
+void cpu_attention_power_neon(float *scores, int64_t keys, float top, float *sum);
 void cpu_attention_soften_half(float *scores, int64_t keys, float scale, const float *most, float *sum, float *room, char *to);
 
 #endif

@@ -22,6 +22,14 @@ INNER VECTOR CODE(larger)(VECTOR a, VECTOR b) {
 #endif
 }
 
+// 2^r, r of at most 0.5.
+INNER VECTOR CODE(power_of)(VECTOR r) {
+    GEMM_CONTRACT
+    VECTOR low = r * 0.693146967f + 1.0f, middle = r * 0.0555071327f + 0.240221197f,
+           high = r * 0.0013276472f + 0.00967554133f, square = r * r;
+    return (high * square + middle) * square + low;
+}
+
 // exp(x) of x that are hardly positive, 0 below -88: 2^n times a polynomial of what is left, within 2 units in the last place.
 INNER VECTOR CODE(exp)(VECTOR x) {
     GEMM_CONTRACT
@@ -29,10 +37,7 @@ INNER VECTOR CODE(exp)(VECTOR x) {
     x = CODE(larger)((VECTOR){0} - 88.03f, x);
     VECTOR n = x * 1.44269504f + shift;
     VECTOR power = (VECTOR)((WHOLE)n << 23);
-    VECTOR r = x * 1.44269504f + (shift - n);
-    VECTOR low = r * 0.693146967f + 1.0f, middle = r * 0.0555071327f + 0.240221197f,
-           high = r * 0.0013276472f + 0.00967554133f, square = r * r;
-    return ((high * square + middle) * square + low) * power;
+    return CODE(power_of)(x * 1.44269504f + (shift - n)) * power;
 }
 
 // Some vectors of columns at a time, which are all read before the next row.
@@ -109,6 +114,31 @@ OUTER void CODE(soften)(float *scores, int64_t keys, int64_t cols, float scale, 
 #define SOFTEN(vectors) CODE(soften_strip)(vectors, scores + c, keys, cols, scale, most + c, sum + c)
     STRIPS(c, cols, SOFTEN)
 }
+
+INNER void CODE(power_strip)(int vectors, float *scores, int64_t keys, int64_t cols, float top, float *sum) {
+    VECTOR total[3];
+    EACH(vectors) total[v] = GIVEN(sum + v * LANES);
+    for (int64_t j = 0; j < keys; j++, scores += cols)
+        EACH(vectors) {
+            VECTOR x = GIVEN(scores + v * LANES), n = x + ATTENTION_SHIFT(top);
+            VECTOR e = CODE(power_of)(x - (n - ATTENTION_SHIFT(top))) * (VECTOR)((WHOLE)n << 23);
+            AT(scores + v * LANES) = e;
+            total[v] += e;
+        }
+    EACH(vectors) AT(sum + v * LANES) = total[v];
+}
+
+OUTER void CODE(power)(float *scores, int64_t keys, int64_t cols, float top, float *sum) {
+#if defined(__aarch64__)
+    if (cols == 12 && keys % 4 == 0) {
+        cpu_attention_power_neon(scores, keys, top, sum);
+        return;
+    }
+#endif
+#define POWER(vectors) CODE(power_strip)(vectors, scores + c, keys, cols, top, sum + c)
+    STRIPS(c, cols, POWER)
+}
+
 #if defined(__aarch64__)
 #define SOFTEN_HALF cpu_attention_soften_half
 #else
@@ -257,6 +287,29 @@ OUTER void CODE(dots)(const float *rows, int64_t row, int64_t count, const float
     }
 }
 
+OUTER float CODE(longest)(const float *rows, int64_t row, int64_t count, int64_t cols) {
+    GEMM_CONTRACT
+    float most = 0;
+    for (int64_t j = 0, n; j < count; j += n, rows += n * row) {
+        quad s[4] = {{0}}, sums;
+        int64_t i = 0;
+        n = MIN_OF(4, count - j);
+        for (; n == 4 && i + 4 <= cols; i += 4)
+#pragma GCC unroll 4
+            for (int k = 0; k < 4; k++)
+                s[k] += *(const quad_memory *)(rows + k * row + i) * *(const quad_memory *)(rows + k * row + i);
+        sums = CODE(lane_sums)(s[0], s[1], s[2], s[3]);
+        for (; i < cols; i++)
+            for (int k = 0; k < n; k++)
+                sums[k] += rows[k * row + i] * rows[k * row + i];
+        for (int k = 0; k < n; k++)
+            most = sums[k] <= most ? most : sums[k];
+        if (most != most)
+            break;
+    }
+    return most;
+}
+
 // Some vectors of the sum stay in registers while all rows go by.
 #define ADD_STRIPE(vectors)                                                      \
     for (; i + 4 * vectors <= cols; i += 4 * vectors) {                          \
@@ -281,7 +334,7 @@ OUTER void CODE(add_rows)(const float *rows, int64_t row, int64_t count, const f
 }
 
 static const struct attention_code CODE(code) = {
-    CODE(rise), CODE(soften), SOFTEN_HALF, CODE(soften_row), CODE(weigh), CODE(slope), CODE(add),
+    CODE(rise), CODE(soften), SOFTEN_HALF, CODE(power), CODE(longest), CODE(soften_row), CODE(weigh), CODE(slope), CODE(add),
     CODE(hide), CODE(scale), CODE(scale_cols), CODE(dots), CODE(add_rows)};
 
 #undef VECTOR
@@ -293,6 +346,7 @@ static const struct attention_code CODE(code) = {
 #undef STRIPS
 #undef RISE
 #undef SOFTEN
+#undef POWER
 #undef SOFTEN_HALF
 #undef WEIGH
 #undef SLOPE

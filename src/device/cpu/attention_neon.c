@@ -2,7 +2,8 @@
 // leaves too few others between them. Here each operation is done for four keys of twelve queries before the next.
 //
 // x = score - most becomes 2^n * 2^r, with a whole n: a first pass leaves r in the place of the score and n, which lacks a
-// shift to be an exponent, in `room`; a second computes 2^r by a polynomial. Weights are 0 where x is below -88.
+// shift to be an exponent, in `room`; a second computes 2^r by a polynomial. Weights are 0 where x is below -88. Scores that are
+// exponents of 2 already, and cannot be large, take one pass: n only waits in memory until the polynomial has left its registers.
 
 #include "device/cpu/attention.h"
 
@@ -60,6 +61,9 @@ static void split(float *scores, int64_t keys, float scale, const float *most, f
                      : CLOBBERED);
 }
 
+#define WHOLE(x, n)    "fadd v" #n ".4s, v" #x ".4s, v24.4s\n"
+#define UNWHOLE(x, n)  "fsub v" #n ".4s, v" #n ".4s, v24.4s\n"
+#define LEFT(x, n)     "fsub v" #x ".4s, v" #x ".4s, v" #n ".4s\n"
 #define FIRST(r, p)    "fmla v" #p ".4s, v" #r ".4s, v28.4s\n"
 #define BY_R(to, p, r) "fmla v" #to ".4s, v" #p ".4s, v" #r ".4s\n"
 #define FOUR_BY_R(t0, t1, t2, t3, p0, p1, p2, p3, r0, r1, r2, r3, by) \
@@ -123,6 +127,25 @@ void cpu_attention_soften_neon(float *scores, int64_t keys, float scale, const f
                                float *room) {
     for (int64_t at = 0; at < keys; at += AT_ONCE)
         soften_some(scores + at * HALF_COLS, MIN_OF(AT_ONCE, keys - at), scale, most, sum, room);
+}
+
+// Four cycles a vector: as many as its operations, of three operands each, take to be read.
+void cpu_attention_power_neon(float *scores, int64_t keys, float top, float *sum) {
+    const float numbers[][8] = {EIGHT(0.0013276472f), EIGHT(0.00967554133f), EIGHT(0.0555071327f),
+                                EIGHT(0.240221197f),  EIGHT(0.693146967f),   EIGHT(ATTENTION_SHIFT(top))};
+    float waiting[4 * HALF_COLS];
+    __asm__ volatile(
+        "ldr q28, [%[numbers]]\n"
+        "ldp q29, q30, [%[sum]]\n"
+        "ldr q31, [%[sum], #32]\n" LOOP(
+            PAIRS(LOAD, x) "ldr q24, [%[numbers], #160]\n" EACH(WHOLE) UPPER_PAIRS(STORE, n) EACH(UNWHOLE)
+                EACH(LEFT) UPPER_OF(32) EACH(FIRST) STEP_1(64) STEP_2(96) STEP_3(128) EACH_AFTER_3(TIMES_R)
+                    PAIRS(LOAD, n) EACH(EXPONENT) EACH_AFTER_3(RAISE)
+                        TOTALS PAIRS(STORE, x) "add %[x], %[x], #192\n") "stp q29, q30, [%[sum]]\n"
+                                                                         "str q31, [%[sum], #32]\n"
+        : [x] "+r"(scores), [keys] "+r"(keys)
+        : [n] "r"(waiting), [numbers] "r"(numbers), [sum] "r"(sum)
+        : CLOBBERED);
 }
 
 // Four keys of four queries: as many units of four, one a query.

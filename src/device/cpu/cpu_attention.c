@@ -12,6 +12,9 @@ enum {
     FEW = 7,       // rows for which keys are read where they are
     FEW_KEYS = 64, // of a block then
     FLOPS_LEAST = 1 << 19, // that are worth another thread
+    TOP_MOST = 36,         // so that no weight is too small beside values of any size that is used
+    TOP_ROWS = 96,         // of a matrix, for which it is worth to know how long they are
+    TOP_AT_ONCE = 64,
 };
 
 struct forward {
@@ -20,6 +23,7 @@ struct forward {
     int64_t out_item;
     row_fn *narrow; // NULL: the result is float32
     float *state;
+    float *tops; // of each matrix; 0: its scores may be large. NULL: all may
     float scale;           // 1: scores are scaled before all else, else they are as weights are made of them
     int64_t block, blocks; // rows of one, and how many a matrix has
     atomic_bool failed;
@@ -34,6 +38,7 @@ struct work {
     float *room;
     int64_t b, m, first, count; // of rows
     int64_t seen;               // keys that any of them sees
+    float top;                  // as of tops
 };
 
 static void *take(char *at, size_t *used, int64_t bytes) {
@@ -70,6 +75,7 @@ static bool open_work(const struct forward *f, struct work *w) {
 static void start(const struct forward *f, struct work *w) {
     const struct attend *a = &f->a;
     w->seen = attention_span(a, w->first, w->count).most;
+    w->top = f->tops && w->count > FEW ? f->tops[w->b * a->matrices + w->m] : 0;
     for (int64_t i = 0; i < w->count; i++) {
         w->most[i] = a->sinks ? attention_sink(a, w->b, w->m, w->first + i) : HIDDEN;
         w->sum[i] = a->sinks ? 1 : 0;
@@ -85,10 +91,64 @@ static int64_t place_of(const struct forward *f, const struct work *w, int64_t i
 
 static void keep_state(const struct forward *f, const struct work *w, float scale) {
     float *to = f->state + 2 * place_of(f, w, 0);
+    const float most = w->top * (float)M_LN2, rest = (float)exp(w->top * M_LN2 - most);
+    for (int64_t i = 0; w->top > 0 && i < w->count; i++)
+        to[2 * i] = most, to[2 * i + 1] = w->sum[i] * rest;
+    if (w->top > 0)
+        return;
     for (int64_t i = 0; i < w->count; i++) {
         to[2 * i] = w->most[i] == HIDDEN ? HIDDEN : w->most[i] * scale;
         to[2 * i + 1] = w->sum[i];
     }
+}
+
+// Scores that are small ----------------------------------------------------------------------------------------------
+// No score is further from 0 than the longest query and the longest key are long. Where that is little, weights need no
+// largest score: scores are exponents of 2, since queries are scaled so, and one number is subtracted from all.
+
+static float longest(const struct attend *a, const struct attention_input *x, int64_t b, int64_t m, int64_t rows,
+                     float *room) {
+    float most = 0;
+    for (int64_t i = 0, n, row; i < rows; i += n) {
+        n = MIN_OF(TOP_AT_ONCE, rows - i);
+        const float *at = cpu_attention_read(x, b, m, i, n, room, &row);
+        float next = a->code->longest(at, row, n, a->dim);
+        most = next <= most ? most : next;
+    }
+    return most;
+}
+
+static float exponents(const struct attend *a) {
+    return a->scale * (float)M_LOG2E;
+}
+
+static void find_tops(const void *context, int64_t at, int64_t end) {
+    struct forward *f = (struct forward *)(uintptr_t)context;
+    const struct attend *a = &f->a;
+    float *room = cpu_scratch(SCRATCH_WORK, sizeof(float) * (size_t)(TOP_AT_ONCE * a->dim));
+    if (!room) {
+        atomic_store(&f->failed, true);
+        return;
+    }
+    for (; at < end; at++) {
+        int64_t b = at / a->matrices, m = at % a->matrices;
+        float square = longest(a, &a->q, b, m, a->rows, room) * longest(a, &a->k, b, m, a->keys, room);
+        float top = ceilf(sqrtf(square) * exponents(a)) + 1;
+        f->tops[at] = top <= TOP_MOST ? top : 0; // not if it is NaN
+    }
+}
+
+// Hidden keys count alike where a query sees none, which weights of 0 cannot say: then none is without.
+static bool open_tops(struct forward *f) {
+    const struct attend *a = &f->a;
+    const int64_t matrices = a->batch * a->matrices;
+    if (a->mask.data || a->sinks || !(a->scale > 0) || a->kernel->dtype != ZL_FLOAT32 || a->rows < TOP_ROWS ||
+        (a->causal && a->q.lines > a->keys))
+        return true;
+    f->tops = memory_alloc(sizeof(float) * (size_t)matrices);
+    if (f->tops)
+        cpu_split(matrices, FLOPS_LEAST / ((a->rows + a->keys) * a->dim + 1) + 1, find_tops, f);
+    return f->tops;
 }
 
 // Panels -------------------------------------------------------------------------------------------------------------
@@ -99,8 +159,10 @@ static const char *soften(const struct forward *f, struct work *w, int64_t i, in
     const int64_t cols = f->a.kernel->cols, keys = attention_round(n, f->a.kernel->step);
     const bool half = f->a.kernel->dtype == ZL_BFLOAT16;
     for (int64_t j = n * cols; j < keys * cols; j++)
-        w->scores[j] = -INFINITY;
-    if (half)
+        w->scores[j] = w->top > 0 ? ATTENTION_NONE(w->top) : -INFINITY;
+    if (w->top > 0)
+        code->power(w->scores, keys, cols, w->top, w->sum + i);
+    else if (half)
         code->soften_half(w->scores, keys, f->scale, w->most + i, w->sum + i, w->room, w->weights);
     else
         code->soften(w->scores, keys, cols, f->scale, w->most + i, w->sum + i, w->room);
@@ -121,9 +183,11 @@ static void attend_panel(const struct forward *f, struct work *w, int64_t i, int
                            w->scores, false);
     if (f->scale != a->scale)
         a->code->scale(w->scores, n * u->cols, a->scale);
-    if (a->mask.data || span.least < key + n)
+    if (w->top > 0 && span.least < key + n)
+        cpu_attention_hide_later(a, w->first + i, count, key, n, ATTENTION_NONE(w->top), w->scores);
+    else if (a->mask.data || span.least < key + n)
         cpu_attention_mask(a, w->b, w->m, w->first + i, count, key, n, w->room, w->scores);
-    if (a->code->rise(w->scores, n, u->cols, f->scale, w->most + i, w->sum + i, factor) && key > 0)
+    if (w->top == 0 && a->code->rise(w->scores, n, u->cols, f->scale, w->most + i, w->sum + i, factor) && key > 0)
         a->code->scale_cols(y, width, u->cols, factor);
     cpu_attention_multiply(a, a->width, n, packed, w->values, soften(f, w, i, n), y, key > 0);
 }
@@ -147,6 +211,8 @@ static void attend_panels(const struct forward *f, struct work *w) {
     const struct gemm_kernel *u = a->kernel;
     const int64_t rows = attention_round(w->count, u->cols);
     cpu_attention_pack_rows(a, &a->q, u->cols, w->b, w->m, w->first, w->count, (char *)w->room, w->q);
+    if (w->top > 0)
+        a->code->scale((float *)(void *)w->q, rows * attention_round(a->dim, u->step), exponents(a));
     if (w->seen == 0)
         memset(w->y, 0, sizeof(float) * (size_t)(rows * attention_round(a->width, u->rows)));
     for (int64_t key = 0; key < w->seen; key += KEYS) {
@@ -244,10 +310,14 @@ bool cpu_attention(const struct call *c) {
     f.scale = f.a.mask.data || f.a.sinks || !(f.a.scale > 0) ? 1 : f.a.scale;
     atomic_init(&f.failed, false);
     cut(&f);
+    if (!open_tops(&f))
+        return false;
     double flops = 2.0 * (double)MIN_OF(f.block, f.a.rows) * (double)f.a.keys * (double)(f.a.dim + f.a.width);
     int64_t items = f.a.batch * f.a.matrices * f.blocks;
     double grain = FLOPS_LEAST / flops;
-    cpu_split(items, grain < (double)items ? (int64_t)grain + 1 : items, run_range, &f);
+    if (!atomic_load(&f.failed))
+        cpu_split(items, grain < (double)items ? (int64_t)grain + 1 : items, run_range, &f);
+    memory_free(f.tops);
     memory_free(f.a.sinks);
     return !atomic_load(&f.failed);
 }
