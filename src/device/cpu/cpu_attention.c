@@ -13,8 +13,7 @@ enum {
     FEW_KEYS = 64, // of a block then
     FLOPS_LEAST = 1 << 19, // that are worth another thread
     TOP_MOST = 36,         // so that no weight is too small beside values of any size that is used
-    TOP_ROWS = 96,         // of a matrix, for which it is worth to know how long they are
-    TOP_AT_ONCE = 64,
+    TOP_ROWS = 96,         // of a block, for which it is worth to know how long keys are
 };
 
 struct forward {
@@ -23,7 +22,6 @@ struct forward {
     int64_t out_item;
     row_fn *narrow; // NULL: the result is float32
     float *state;
-    float *tops; // of each matrix; 0: its scores may be large. NULL: all may
     float scale;           // 1: scores are scaled before all else, else they are as weights are made of them
     int64_t block, blocks; // rows of one, and how many a matrix has
     atomic_bool failed;
@@ -38,7 +36,7 @@ struct work {
     float *room;
     int64_t b, m, first, count; // of rows
     int64_t seen;               // keys that any of them sees
-    float top;                  // as of tops
+    float top;                  // of scores that are small; else 0
 };
 
 static void *take(char *at, size_t *used, int64_t bytes) {
@@ -75,7 +73,7 @@ static bool open_work(const struct forward *f, struct work *w) {
 static void start(const struct forward *f, struct work *w) {
     const struct attend *a = &f->a;
     w->seen = attention_span(a, w->first, w->count).most;
-    w->top = f->tops && w->count > FEW ? f->tops[w->b * a->matrices + w->m] : 0;
+    w->top = 0;
     for (int64_t i = 0; i < w->count; i++) {
         w->most[i] = a->sinks ? attention_sink(a, w->b, w->m, w->first + i) : HIDDEN;
         w->sum[i] = a->sinks ? 1 : 0;
@@ -106,12 +104,12 @@ static void keep_state(const struct forward *f, const struct work *w, float scal
 // No score is further from 0 than the longest query and the longest key are long. Where that is little, weights need no
 // largest score: scores are exponents of 2, since queries are scaled so, and one number is subtracted from all.
 
-static float longest(const struct attend *a, const struct attention_input *x, int64_t b, int64_t m, int64_t rows,
-                     float *room) {
+static float longest(const struct attend *a, const struct attention_input *x, const struct work *w, int64_t first,
+                     int64_t count) {
     float most = 0;
-    for (int64_t i = 0, n, row; i < rows; i += n) {
-        n = MIN_OF(TOP_AT_ONCE, rows - i);
-        const float *at = cpu_attention_read(x, b, m, i, n, room, &row);
+    for (int64_t i = 0, n, row; i < count; i += n) {
+        n = MIN_OF(FEW_KEYS, count - i);
+        const float *at = cpu_attention_read(x, w->b, w->m, first + i, n, w->room, &row);
         float next = a->code->longest(at, row, n, a->dim);
         most = next <= most ? most : next;
     }
@@ -122,33 +120,15 @@ static float exponents(const struct attend *a) {
     return a->scale * (float)M_LOG2E;
 }
 
-static void find_tops(const void *context, int64_t at, int64_t end) {
-    struct forward *f = (struct forward *)(uintptr_t)context;
+// 0: they may be large. Hidden keys count alike where a query sees none, which weights of 0 cannot say: not then either.
+static float find_top(const struct forward *f, const struct work *w) {
     const struct attend *a = &f->a;
-    float *room = cpu_scratch(SCRATCH_WORK, sizeof(float) * (size_t)(TOP_AT_ONCE * a->dim));
-    if (!room) {
-        atomic_store(&f->failed, true);
-        return;
-    }
-    for (; at < end; at++) {
-        int64_t b = at / a->matrices, m = at % a->matrices;
-        float square = longest(a, &a->q, b, m, a->rows, room) * longest(a, &a->k, b, m, a->keys, room);
-        float top = ceilf(sqrtf(square) * exponents(a)) + 1;
-        f->tops[at] = top <= TOP_MOST ? top : 0; // not if it is NaN
-    }
-}
-
-// Hidden keys count alike where a query sees none, which weights of 0 cannot say: then none is without.
-static bool open_tops(struct forward *f) {
-    const struct attend *a = &f->a;
-    const int64_t matrices = a->batch * a->matrices;
-    if (a->mask.data || a->sinks || !(a->scale > 0) || a->kernel->dtype != ZL_FLOAT32 || a->rows < TOP_ROWS ||
+    if (a->mask.data || a->sinks || !(a->scale > 0) || a->kernel->dtype != ZL_FLOAT32 || w->count < TOP_ROWS ||
         (a->causal && a->q.lines > a->keys))
-        return true;
-    f->tops = memory_alloc(sizeof(float) * (size_t)matrices);
-    if (f->tops)
-        cpu_split(matrices, FLOPS_LEAST / ((a->rows + a->keys) * a->dim + 1) + 1, find_tops, f);
-    return f->tops;
+        return 0;
+    float square = longest(a, &a->q, w, w->first, w->count) * longest(a, &a->k, w, 0, w->seen);
+    float top = ceilf(sqrtf(square) * exponents(a)) + 1;
+    return top <= TOP_MOST ? top : 0; // not if it is NaN
 }
 
 // Panels -------------------------------------------------------------------------------------------------------------
@@ -210,6 +190,7 @@ static void attend_panels(const struct forward *f, struct work *w) {
     const struct attend *a = &f->a;
     const struct gemm_kernel *u = a->kernel;
     const int64_t rows = attention_round(w->count, u->cols);
+    w->top = find_top(f, w);
     cpu_attention_pack_rows(a, &a->q, u->cols, w->b, w->m, w->first, w->count, (char *)w->room, w->q);
     if (w->top > 0)
         a->code->scale((float *)(void *)w->q, rows * attention_round(a->dim, u->step), exponents(a));
@@ -310,14 +291,10 @@ bool cpu_attention(const struct call *c) {
     f.scale = f.a.mask.data || f.a.sinks || !(f.a.scale > 0) ? 1 : f.a.scale;
     atomic_init(&f.failed, false);
     cut(&f);
-    if (!open_tops(&f))
-        return false;
     double flops = 2.0 * (double)MIN_OF(f.block, f.a.rows) * (double)f.a.keys * (double)(f.a.dim + f.a.width);
     int64_t items = f.a.batch * f.a.matrices * f.blocks;
     double grain = FLOPS_LEAST / flops;
-    if (!atomic_load(&f.failed))
-        cpu_split(items, grain < (double)items ? (int64_t)grain + 1 : items, run_range, &f);
-    memory_free(f.tops);
+    cpu_split(items, grain < (double)items ? (int64_t)grain + 1 : items, run_range, &f);
     memory_free(f.a.sinks);
     return !atomic_load(&f.failed);
 }
