@@ -17,9 +17,10 @@ struct panels {
     char *data;
 };
 
+// A multiple of a line of the cache: panels come behind it, and a vector that lies in two lines is read twice.
 struct shelf {
-    uint64_t run; // whose panels these are
-    size_t used;  // bytes
+    _Alignas(64) uint64_t run; // whose panels these are
+    size_t used;               // bytes
     int count;
     struct panels kept[KEPT];
 };
