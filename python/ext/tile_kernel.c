@@ -148,9 +148,10 @@ static bool read_all(zl_kernel k, PyObject *list, int count, struct argument *a,
     return true;
 }
 
-static PyObject *run(PyObject *self, PyObject *arguments) {
-    zl_kernel k = ((struct kernel *)self)->value;
+// Runs it; with repeats the seconds of one of so many runs.
+static PyObject *run_on(zl_kernel k, PyObject *arguments, int repeats) {
     PyObject *list = PySequence_Fast(arguments, "kernel.run takes a sequence of arguments"), *result = NULL;
+    double seconds = 0;
     if (!list)
         return NULL;
     int count = (int)PySequence_Fast_GET_SIZE(list);
@@ -161,14 +162,28 @@ static PyObject *run(PyObject *self, PyObject *arguments) {
     else if (read_all(k, list, count, a, buffer)) {
         bool done;
         Py_BEGIN_ALLOW_THREADS;
-        done = zl_kernel_run(k, count, buffer);
+        done = repeats ? zl_kernel_time(k, count, buffer, repeats, &seconds) : zl_kernel_run(k, count, buffer);
         Py_END_ALLOW_THREADS;
-        result = done ? Py_NewRef(Py_None) : ext_raise();
+        result = !done ? ext_raise() : repeats ? PyFloat_FromDouble(seconds) : Py_NewRef(Py_None);
     }
     PyMem_Free(a);
     PyMem_Free(buffer);
     Py_DECREF(list);
     return result;
+}
+
+static PyObject *run(PyObject *self, PyObject *arguments) {
+    return run_on(((struct kernel *)self)->value, arguments, 0);
+}
+
+static PyObject *time_runs(PyObject *self, PyObject *args) {
+    PyObject *arguments;
+    int repeats;
+    if (!PyArg_ParseTuple(args, "Oi", &arguments, &repeats))
+        return NULL;
+    if (repeats < 1)
+        return PyErr_Format(PyExc_ValueError, "kernel.time: repeats is %d, and at least 1 is needed", repeats);
+    return run_on(((struct kernel *)self)->value, arguments, repeats);
 }
 
 // Making -------------------------------------------------------------------------------------------------------------
@@ -207,6 +222,8 @@ static PyObject *targets(PyObject *module, PyObject *unused) {
 static PyMethodDef methods[] = {
     {"run", run, METH_O,
      "run(arguments): (address, dtype, shape, strides) for each parameter, or a number for a scalar."},
+    {"time", time_runs, METH_VARARGS,
+     "time(arguments, repeats): seconds of one of so many runs, by the device's clock if it has one."},
     {"cost", cost, METH_O, "cost(sizes): (operations, bytes of parameters) of a run, for sizes by name."},
     {"show", show, METH_O, "show(stage): the kernel as it is after a stage, \"tile\" being the first."},
     {0},

@@ -5,6 +5,8 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import threading
+import types
 import unittest
 import unittest.mock
 
@@ -12,6 +14,7 @@ import numpy as np
 
 import zellige.tile as tile
 import zellige.tile.language as T
+from zellige.tile import tuned
 from zellige.tile.errors import TileError
 
 PROGRAM = textwrap.dedent("""
@@ -124,6 +127,50 @@ class Tuning(unittest.TestCase):
             self.assertIn("4 MiB", rows[2]["error"])
             found = os.listdir(os.path.join(folder, "tuned"))
             self.assertEqual([name.endswith(".json") for name in found], [True])
+
+    def test_hanging_configurations(self):
+        """Those that hang as they are compiled, as they run, or as they are compared are rows; the others take their place."""
+        @tile.autotune(configs=[{"mode": m} for m in ("compile", "compile again", "and again", "run", "good")], timeout=3, warmup=1,
+                       rep=1, ref_prog=lambda x: x)
+        @tile.jit(out_idx=[-1])
+        def counted(N, mode="good"):
+            if "compile" in mode or "again" in mode:
+                forever.wait()
+            count = 10**10 if mode == "run" else 10  # some 20 seconds
+
+            @T.prim_func
+            def main(X: T.Tensor((N,), "int64"), Y: T.Tensor((N,), "int64")):
+                with T.Kernel(1, threads=1):
+                    x = T.alloc_var("int64", 0)
+                    i = T.alloc_var("int64", 0)
+                    x = X[0]
+                    while i < count:
+                        x = x * 3 + x // 7
+                        i = i + 1
+                    for j in T.Parallel(N):
+                        Y[j] = X[j] + x
+            return main
+
+        forever = threading.Event()
+        with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.dict(os.environ, ZL_CACHE_DIR=folder):
+            with tile.set_autotune_inputs(np.zeros(8, "int64")):
+                kernel = counted(8)
+                rows = counted.rows(8)
+        forever.set()
+        self.assertEqual(kernel.config["mode"], "good")
+        for row in rows[:4]:
+            self.assertIn("more than 3 s", row["error"])
+
+    def test_targets_are_tuned_apart(self):
+        program = guarded.get_tir(3)
+        paths = {tuned.path_of([({}, types.SimpleNamespace(program=program, target=t))]) for t in ("c", "opencl", "cuda", "auto")}
+        self.assertEqual(len(paths), 3)
+
+    def test_lambdas_give_programs(self):
+        kernel = tile.jit(lambda n: guarded.get_tir(n))(3)
+        y = np.zeros(3, "float32")
+        kernel(np.array([1, 4, 9], "float32"), y)
+        np.testing.assert_array_equal(y, [1, 2, 3])
 
 
 if __name__ == "__main__":

@@ -4,7 +4,9 @@ import contextlib
 import functools
 import inspect
 import os
+import queue
 import threading
+import time
 
 from . import tuned
 from .errors import TileError
@@ -42,21 +44,34 @@ class Result:
         return self.kernel.get_kernel_source()
 
 
-def within(seconds, function):
-    """What function gives, if it does so in time; else it is left to itself."""
-    given = []
+def side_by_side(functions, most, seconds):
+    """[(value, error)] of functions, of which so many run at once. One that takes more than seconds is left to itself, others
+    take its place, and it keeps no one from ending the process."""
+    answers, ends, found = queue.Queue(), {}, {}
+    waiting = list(reversed(range(len(functions))))
 
-    def run():
+    def run(at):
         try:
-            given.append((function(), None))
+            answers.put((at, functions[at](), None))
         except Exception as error:
-            given.append((None, error))
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(seconds)
-    if not given:
-        raise TimeoutError(f"it took more than {seconds} s")
-    value, error = given[0]
+            answers.put((at, None, error))
+    while len(found) < len(functions):
+        while waiting and len(ends) < most:
+            at = waiting.pop()
+            ends[at] = time.monotonic() + seconds
+            threading.Thread(target=run, args=(at,), daemon=True).start()
+        try:
+            at, value, error = answers.get(timeout=max(0, min(ends.values()) - time.monotonic()))
+        except queue.Empty:
+            at, value, error = min(ends, key=ends.get), None, TimeoutError(f"it took more than {seconds} s")
+        if ends.pop(at, None) is not None:  # else it comes too late
+            found[at] = value, error
+    return [found[at] for at in range(len(functions))]
+
+
+def within(seconds, function):
+    """What function gives, if it does so in time."""
+    (value, error), = side_by_side([function], 1, seconds)
     if error:
         raise error
     return value
@@ -102,18 +117,15 @@ class AutoTuner:
 
     def compile_all(self, timeout, rows):
         """[(row, kernel)], compiled side by side."""
-        from concurrent.futures import ThreadPoolExecutor, TimeoutError as FutureTimeout
+        found = side_by_side([functools.partial(self.make, row["config"]) for row in rows], os.cpu_count() or 1, timeout)
         made = []
-        pool = ThreadPoolExecutor(os.cpu_count())
-        running = [(row, pool.submit(self.make, row["config"])) for row in rows]
-        for row, future in running:
-            try:
-                made.append((row, future.result(timeout)))
-            except FutureTimeout:
-                row["error"] = f"it took more than {timeout} s to compile"
-            except Exception as error:
+        for row, (kernel, error) in zip(rows, found):
+            if isinstance(error, TimeoutError):
+                row["error"] = f"{error} to compile"
+            elif error:
                 row["error"] = str(error) or type(error).__name__
-        pool.shutdown(wait=False, cancel_futures=True)
+            else:
+                made.append((row, kernel))
         return made
 
     def fastest(self, made, warmup, rep, timeout, rows):
@@ -124,7 +136,7 @@ class AutoTuner:
                 row.update(seen[source])
                 continue
             try:
-                seen[source] = {"latency": self.time(kernel, warmup, rep, timeout)}
+                seen[source] = {"latency": within(timeout, functools.partial(self.time, kernel, self.inputs(kernel), warmup, rep))}
             except Exception as error:
                 seen[source] = {"error": str(error) or type(error).__name__}
             row.update(seen[source])
@@ -147,14 +159,13 @@ class AutoTuner:
         supply = self.profile.get("supply_prog")
         return listed(supply(profiler._get_params())) if supply else profiler._get_inputs()
 
-    def time(self, kernel, warmup, rep, timeout):
-        inputs = self.inputs(kernel)
+    def time(self, kernel, inputs, warmup, rep):
         reference = self.profile.get("ref_prog")
         if reference and not self.profile.get("skip_check"):
             limits = {k: self.profile[k] for k in ("atol", "rtol", "max_mismatched_ratio")}
             kernel.get_profiler().assert_allclose(reference, inputs, **limits)
         warmup, rep = self.profile.get("warmup", warmup), self.profile.get("rep", rep)
-        return within(timeout, lambda: do_bench(lambda: kernel(*inputs), warmup, rep))
+        return kernel.get_profiler().do_bench(None, warmup, rep, input_tensors=inputs)
 
 
 class AutoTuned:

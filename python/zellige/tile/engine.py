@@ -31,10 +31,11 @@ def device_of(target):
     return "cuda" if str(target or "auto").split()[0] == "cuda" else "cpu"
 
 
-def run(code, arguments, program):
-    """arguments: (address, dtype, shape, strides) of each parameter of the text, or a number."""
+def run(code, arguments, program, repeats=0):
+    """arguments: (address, dtype, shape, strides) of each parameter of the text, or a number. With repeats: the seconds of one
+    of so many runs, by the clock of the device."""
     try:
-        library().run(code, arguments)
+        return library().time(code, arguments, repeats) if repeats else library().run(code, arguments)
     except ValueError as error:
         raise TileError(located(str(error), program)) from None
 

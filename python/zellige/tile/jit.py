@@ -110,8 +110,8 @@ def key_of(args, kwargs):
 def returns_program(function, args, kwargs):
     if "prim_func" in function.__code__.co_names:
         return True  # without reading its source: that takes a millisecond
-    tree, _ = parse(function)
-    for node in ast.walk(tree):
+    tree = parse(function)[0] if function.__name__ != "<lambda>" else None  # which can only call what gives programs
+    for node in ast.walk(tree) if tree else ():
         if isinstance(node, ast.FunctionDef) and node is not tree and "prim_func" in map(decorator_name, node.decorator_list):
             return True
     try:

@@ -22,7 +22,13 @@ class Kernel:
         self.checks = [Check(program.name, p, self.device) for p in self.params]
 
     def __call__(self, *args, **kwargs):
-        args = self.arranged(args, kwargs)
+        memories, results = self.prepared(self.arranged(args, kwargs))
+        self.run(memories)
+        given = tuple(finished(results[i]) for i in self.out_idx)
+        return None if not given else given[0] if len(given) == 1 else given
+
+    def prepared(self, args):
+        """The memory of all parameters, checked, and the arrays among them that are made here."""
         library = library_of(args)
         symbols, memories = {}, [None] * len(self.params)
         for index, value in zip(self.inputs, args):
@@ -35,13 +41,16 @@ class Kernel:
             memories[index] = self.checks[index].memory(results[index], symbols)
         for index in self.inputs:
             self.checks[index].finish(memories[index], symbols)
-        self.run(memories)
-        given = tuple(finished(results[i]) for i in self.out_idx)
-        return None if not given else given[0] if len(given) == 1 else given
+        return memories, results
 
-    def run(self, memories):
+    def run(self, memories, repeats=0):
         told = lambda m, param: m if param.is_scalar else m.told(param.dtype)  # noqa: E731
-        engine.run(self.code, [told(memories[i], self.params[i]) for i in self.program.order], self.program)
+        return engine.run(self.code, [told(memories[i], self.params[i]) for i in self.program.order], self.program, repeats)
+
+    def timer(self, *args):
+        """A function that runs the kernel on these arguments and tells the milliseconds by the clock of its device."""
+        memories, results = self.prepared(self.arranged(args, {}))
+        return lambda keep=results: self.run(memories, 1) * 1e3
 
     def arranged(self, args, kwargs):
         if kwargs:
@@ -54,7 +63,7 @@ class Kernel:
         if len(args) == len(self.params) != len(self.inputs):
             raise TileError(f"{self.program.name} makes {self.names(self.out_idx)} itself: pass {self.names(self.inputs)}")
         if len(args) != len(self.inputs):
-            raise TileError(f"{self.program.name} takes {len(self.inputs)} arguments ({self.names(self.inputs)}), not {len(args)}")
+            raise TileError(f"{self.program.name} takes {'1 argument' if len(self.inputs) == 1 else f'{len(self.inputs)} arguments'} ({self.names(self.inputs)}), not {len(args)}")
         return args
 
     def names(self, indices):
@@ -115,6 +124,10 @@ class Kernel:
 
     def __repr__(self):
         return f"kernel {self.program.name}({', '.join(map(repr, self.params))})"
+
+
+def axes_of(shape):
+    return "1 axis" if len(shape) == 1 else f"{len(shape)} axes"
 
 
 def results_of(program, out_idx):
@@ -188,7 +201,7 @@ class Check:
 
     def check_shape(self, found, symbols):
         if len(found.shape) != len(self.param.shape):
-            self.fail(f"has {len(found.shape)} axes, shape {tuple(found.shape)}; {self.wanted()} is needed")
+            self.fail(f"has {axes_of(found.shape)}, shape {tuple(found.shape)}; {self.wanted()} is needed")
         for axis, (size, actual) in enumerate(zip(self.param.shape, found.shape)):
             if isinstance(size, Expr):
                 if isinstance(size, Name) and symbols.setdefault(size.name, actual) != actual:

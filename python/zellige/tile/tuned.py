@@ -3,6 +3,9 @@
 import hashlib
 import json
 import os
+import threading
+
+from .native import stamp
 
 
 def folder():
@@ -13,8 +16,9 @@ def folder():
 
 
 def path_of(made):
-    """One file for each set of programs on so many threads."""
-    texts = [kernel.program.text for _, kernel in made] + [str(os.cpu_count()), os.environ.get("ZL_THREADS", "")]
+    """One file for each set of programs, for a target on so many threads."""
+    settings = [os.environ.get(name, "") for name in ("ZL_THREADS", "ZL_ISA", "ZL_CHECK")]
+    texts = [f"{stamp(kernel.target)} {kernel.program.text}" for _, kernel in made] + [str(os.cpu_count()), *settings]
     return os.path.join(folder(), hashlib.sha256("\0".join(texts).encode()).hexdigest() + ".json")
 
 
@@ -43,7 +47,7 @@ def save(made, best):
     """Written beside and renamed, so that other processes see all of it or nothing; a folder that cannot be written is no error."""
     at = next(i for i, (_, kernel) in enumerate(made) if kernel is best.kernel)
     path = path_of(made)
-    part = f"{path}.{os.getpid()}"
+    part = f"{path}.{os.getpid()}.{threading.get_ident()}"
     try:
         os.makedirs(folder(), exist_ok=True)
         with open(part, "w") as file:
