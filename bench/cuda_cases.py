@@ -63,6 +63,10 @@ def cases(seed):
                 yield Case(f"own attention {heads}x{length}x{size}{' causal' * causal}", "attention",
                            (1, heads, length, length, size, causal), 4 * heads * length**2 * size / (1 + causal), "TFLOP/s", 1e12,
                            0.5, True, group="own attention", ours="zellige_own")
+    for columns in (4096, 14336):
+        copies = 1 + (128 << 20) // (4096 * columns // 2)  # more than the caches hold
+        yield Case(f"4 bits, one line times 4096x{columns}", "quantized", (columns, 4096, copies),
+                   copies * 4096 * columns * (1 / 2 + 4 / 64), "TB/s", 1e12, 3.4)
     yield Case("tiny launches", "tiny", (), TINY, "us each", 1e-6, 2.5, less=True, ours="zellige_unfused")
     yield Case("MLP epoch", "mlp", (), 1, "ms", 1e-3, 33, less=True)
     yield Case("upload 4 MB", "upload", (), 4 << 20, "GB/s", 1e9, 10)
@@ -107,6 +111,12 @@ class Arrays:
             return self.repeat(lambda: mx.matmul_int8(a, b.T))
         a, b = self.normal((m, k), dtype), self.normal((k, n), dtype)
         return self.repeat(lambda: a @ b)
+
+    def quantized(self, n, k, copies):
+        mx = self.m
+        x, many = self.normal((1, k), "bfloat16"), [mx.quantize(self.normal((n, k), "bfloat16")) for _ in range(copies)]
+        mx.eval(many)
+        return self.repeat(lambda: [mx.quantized_matmul(x, *w) for w in many])
 
     def add(self, dtype):
         x, y = self.normal((SIDE, SIDE), dtype), self.normal((SIDE, SIDE), dtype)
@@ -246,6 +256,14 @@ class Torch:
             return self.repeat(lambda: t._int_mm(a, b.T))
         a, b = self.normal((m, k), dtype), self.normal((k, n), dtype)
         return self.repeat(lambda: a @ b)
+
+    def quantized(self, n, k, copies):
+        t = self.t
+        x, many = self.normal((1, k), "bfloat16"), []
+        for _ in range(copies):
+            packed = t.ops.aten._convert_weight_to_int4pack(t.randint(0, 256, (n, k // 2), dtype=t.uint8, device="cuda"), 8)
+            many.append((packed, 64, self.normal((k // 64, n, 2), "bfloat16")))
+        return self.repeat(lambda: [t.ops.aten._weight_int4pack_mm(x, *w) for w in many])
 
     def add(self, dtype):
         x, y = self.normal((SIDE, SIDE), dtype), self.normal((SIDE, SIDE), dtype)

@@ -194,6 +194,36 @@ TEST(layouts_and_reductions_compile_for_cuda) {
     end_paper(scope);
 }
 
+// Codes of any size, in parts of words and over their ends; and lines of x that are many or one.
+TEST(quantized_matrices_compile_for_cuda) {
+    static const struct {
+        const char *mode;
+        int group, bits;
+        zl_dtype dtype;
+        int64_t lines;
+    } cases[] = {{"affine", 64, 4, ZL_BFLOAT16, 1}, {"affine", 128, 3, ZL_FLOAT32, 8}, {"affine", 16, 6, ZL_FLOAT64, 2},
+                 {"affine", 32, 8, ZL_FLOAT16, 3},  {"mxfp4", 32, 4, ZL_BFLOAT16, 1},  {"mxfp8", 32, 8, ZL_FLOAT16, 1},
+                 {"nvfp4", 16, 4, ZL_FLOAT32, 5}};
+    if (!has_compiler())
+        return;
+    zl_scope scope = zl_scope_begin_on(on_paper());
+    size_t step = test_long() ? 1 : test_quick() ? COUNT(cases) : 3, at = test_random() % step;
+    for (size_t i = at; i < COUNT(cases); i += step)
+        for (int transpose = 0; transpose < 2; transpose++)
+            ZL_SCOPE {
+                zl_array part[3], w = zl_zeros(ZL_SHAPE(256, 256), cases[i].dtype);
+                REQUIRE(zl_quantize(w, cases[i].group, cases[i].bits, cases[i].mode, NULL, part));
+                zl_array x = zl_zeros(ZL_SHAPE(cases[i].lines, 256), cases[i].dtype);
+                zl_array y = zl_quantized_matmul(x, part[0], part[1], part[2], transpose, cases[i].group, cases[i].bits,
+                                                 cases[i].mode);
+                zl_array back = zl_dequantize(part[0], part[1], part[2], cases[i].group, cases[i].bits, cases[i].mode, NULL,
+                                              cases[i].dtype);
+                CHECK(zl_eval_all(2, (zl_array[]){y, back}));
+            }
+    CHECK(compiled > 0);
+    end_paper(scope);
+}
+
 TEST(a_text_that_is_wrong_is_an_error) {
     if (!has_compiler())
         return;

@@ -46,6 +46,8 @@ cuda_function_of cuda_lt_multiply;
 // A product with what follows it: as of struct kernel_target.
 int cuda_lt_fuse(const struct kernel_place *p, const struct program *program, struct binding *b, int index);
 int cuda_lt_count(const struct program *program, struct call *const *call, int calls, int index);
+cuda_question cuda_quantized_can;    // cuda_quantized.c: many lines times quantised matrices, by cuBLASLt
+cuda_function_of cuda_quantized_matmul;
 cuda_question cuda_fft_can;          // cuda_fft.c: Fourier transforms, by cuFFT
 cuda_function_of cuda_fft;
 cuda_question cuda_attend_can;       // cuda_attention.c: attention, by cuDNN, else cuda_flash.c: by a tile kernel

@@ -13,11 +13,13 @@ static const struct {
     const struct op *op;
     cuda_question *can;
     cuda_function_of *take;
-    bool is_ours; // not only by libraries
+    bool is_ours;   // not only by libraries
+    bool sometimes; // not of all sizes: a kernel of ours runs the others
 } rows[] = {
     {&op_matmul, cuda_lt_can, cuda_lt_multiply},
     {&op_matmul_int8, cuda_lt_can, cuda_lt_multiply},
-    {&op_attention, cuda_attend_can, cuda_attend, true},
+    {&op_quantized_matmul, cuda_quantized_can, cuda_quantized_matmul, .sometimes = true},
+    {&op_attention, cuda_attend_can, cuda_attend, .is_ours = true},
     {&op_conv, cuda_convolve_can, cuda_convolve},
     {&op_fft, cuda_fft_can, cuda_fft},
     {&op_cholesky, cuda_factor_can, cuda_cholesky},
@@ -49,8 +51,9 @@ static int row_of(const struct call *c) {
 }
 
 bool cuda_takes(int unit, const struct call *c) {
+    int row = row_of(c);
     (void)unit;
-    return row_of(c) >= 0;
+    return row >= 0 && !rows[row].sometimes;
 }
 
 enum kernel_taken cuda_take(const struct kernel_place *p, const struct call *c) {

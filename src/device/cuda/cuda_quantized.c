@@ -1,0 +1,63 @@
+// cuda_quantized.c - products of many lines with a quantised matrix: it is unpacked once, and cuBLASLt multiplies.
+//
+// Of few lines reading codes is what costs, and the kernel that multiplies as it reads them is the better one.
+
+#include "device/cuda/cuda_lt.h"
+#include "device/kernels/kernels_quantized.h"
+
+enum { MODE, GROUP_OF, CODE_BITS, TRANSPOSE, GATHERED };
+enum { X, WORDS, SCALES, BIASES };
+enum { LINES_LEAST = 16 }; // of x, of which unpacking pays
+
+bool cuda_quantized_can(const struct call *c) {
+    return lt_is_there() && kernel_can_quantize(c) && !call_args(c)[GATHERED];
+}
+
+static struct lt_key key_of(const struct call *c, const void *x, const void *matrix) {
+    zl_array y = call_first(c);
+    bool transpose = call_args(c)[TRANSPOSE];
+    struct lt_key k = {.m = y->dim[0],
+                       .n = y->dim[1],
+                       .k = c->in[X]->dim[1],
+                       .a_step = c->in[X]->dim[1],
+                       .b_step = transpose ? c->in[X]->dim[1] : y->dim[1],
+                       .batch = 1,
+                       .dtype = c->in[X]->dtype,
+                       .turned = transpose ? 2 : 0};
+    uintptr_t all = (uintptr_t)x | (uintptr_t)matrix | 16;
+    k.aligned = (int32_t)(all & (~all + 1));
+    return k;
+}
+
+static enum kernel_taken multiply(const struct kernel_place *p, const struct call *c,
+                                  const struct lt_memory *m) {
+    struct lt_key k = key_of(c, m->a, m->b);
+    bool had_error = zl_error();
+    lt_take(p->unit);
+    struct lt_product *r = lt_find(p->unit, &k);
+    enum kernel_taken taken = !r ? zl_error() && !had_error ? KERNEL_FAILED : KERNEL_NOT_TAKEN
+                              : lt_multiply(p->unit, r, &k, m) ? KERNEL_DONE
+                                                               : KERNEL_FAILED;
+    lt_give(p->unit);
+    return taken;
+}
+
+enum kernel_taken cuda_quantized_matmul(const struct kernel_place *p, const struct call *c) {
+    const int64_t *arg = call_args(c);
+    zl_array x = c->in[X];
+    if (arg[TRANSPOSE] && x->dim[0] < LINES_LEAST)
+        return KERNEL_NOT_TAKEN;
+    struct quantized_matrix matrix = {.words = c->in[WORDS],
+                                      .scales = c->in[SCALES],
+                                      .biases = arg[MODE] == QUANT_AFFINE ? c->in[BIASES] : NULL,
+                                      .dtype = (zl_dtype)x->dtype};
+    struct cuda_scratch room = {0};
+    size_t bytes = (size_t)(matrix.scales->size * arg[GROUP_OF]) * array_item(x);
+    struct lt_memory m = {.a = cuda_element(p, x), .y = kernel_reach(p, call_first(c))};
+    m.b = cuda_scratch_open(p, &room, bytes);
+    enum kernel_taken taken = KERNEL_FAILED;
+    if (m.a && m.b && m.y && kernel_unpack(p, arg, &matrix, room.memory))
+        taken = multiply(p, c, &m);
+    cuda_scratch_close(p, &room);
+    return taken;
+}
