@@ -143,6 +143,9 @@ void file_unmap(const char *data, size_t bytes);
 // the workers. The first error that a part records becomes the caller's.
 void pool_run(int parts, void (*fn)(void *data, int part), void *data);
 
+// memcpy, by several threads where there is much to copy.
+void pool_copy(void *to, const void *from, size_t bytes);
+
 // Threads that pool_run uses, the caller included: ZL_THREADS, else the CPUs that affinity and cgroups allow.
 int  pool_threads(void);
 bool pool_set_threads(int count); // 1..POOL_LARGEST; waits for running work; not from inside a part

@@ -11,6 +11,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdalign.h>
+#include <string.h>
 
 enum { JOBS = 32, SPIN_NS = 20000 };
 
@@ -301,6 +302,30 @@ void pool_run(int parts, void (*fn)(void *data, int part), void *data) {
     wake_workers(useful);
     run_shared(job);
     close_slot(job);
+}
+
+// Copies ----------------------------------------------------------------------------------------------------
+
+enum { COPIED = 256 << 10, COPIED_LEAST = 1 << 20 }; // bytes: of a part; from which on there are several
+
+struct copy {
+    char *to;
+    const char *from;
+    size_t bytes;
+};
+
+static void copy_part(void *data, int part) {
+    const struct copy *c = data;
+    size_t at = (size_t)part * COPIED;
+    memcpy(c->to + at, c->from + at, MIN_OF((size_t)COPIED, c->bytes - at));
+}
+
+void pool_copy(void *to, const void *from, size_t bytes) {
+    size_t parts = bytes / COPIED + (bytes % COPIED != 0);
+    if (bytes < COPIED_LEAST || parts > INT_MAX)
+        memcpy(to, from, bytes);
+    else
+        pool_run((int)parts, copy_part, &(struct copy){to, from, bytes});
 }
 
 // Counts ----------------------------------------------------------------------------------------------------

@@ -1,7 +1,5 @@
 // leaf.c - arrays made from the program's data, and what can be said of any array without computing it.
 
-#include <string.h>
-
 #include "graph/graph.h"
 
 static bool check_data(const char *function, const void *data, zl_shape shape, zl_dtype dtype, int64_t *size) {
@@ -31,7 +29,7 @@ zl_array zl_from(const void *data, zl_shape shape, zl_dtype dtype) {
     if (!s)
         return NULL;
     if (bytes)
-        memcpy(s->data, data, bytes);
+        pool_copy(s->data, data, bytes);
     return graph_leaf(&(struct array_spec){.dtype = dtype, .ndim = shape.ndim, .dim = shape.dim}, s);
 }
 

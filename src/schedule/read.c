@@ -1,7 +1,5 @@
 // read.c - reading the data of arrays: evaluates first, waits for that array only.
 
-#include <string.h>
-
 #include "schedule/schedule.h"
 
 static const void *read_dense(const char *function, zl_array a) {
@@ -67,7 +65,7 @@ bool zl_copy_to(zl_array a, void *out, size_t bytes) {
             const void *data = read_dense("zl_copy_to", whole);
             ok = data || (ok && !bytes && !zl_error());
             if (data && bytes)
-                memcpy(out, data, bytes);
+                pool_copy(out, data, bytes);
         }
     }
     return ok;
