@@ -399,6 +399,52 @@ TEST(work_of_libraries_is_part_of_graphs) {
     cuda_free(0, memory);
 }
 
+// What comes again with the same memory is a graph of its own; when it cannot be one, it is asked for as it is.
+static void write_in_turns(int times) {
+    float out[2];
+    char *memory = cuda_alloc(0, sizeof out);
+    for (int i = 0; i < times; i++) {
+        struct sum_work w = {memory + sizeof(float) * (size_t)(i % 2), (float)(i % 2 + 7), 0}, other = {memory, (float)(i % 50), 0};
+        CHECK(cuda_queue_work(0, write_value, &other, sizeof other, "write_value"));
+        CHECK(cuda_queue_work(0, write_value, &w, sizeof w, "write_value"));
+        CHECK(cuda_read(0, out, memory, sizeof out));
+        CHECK_EQ_F64(out[i % 2], i % 2 + 7);
+    }
+    cuda_free(0, memory);
+}
+
+TEST(work_that_comes_again_is_a_graph) {
+    static const char *const functions[] = {"cuStreamBeginCapture_v2", "cuStreamEndCapture", "cuGraphInstantiateWithFlags",
+                                            "cuGraphLaunch"};
+    int64_t graphs = zl_counter("graphs");
+    write_in_turns(20);
+    CHECK(zl_counter("graphs") >= graphs + 10);
+    for (size_t i = 0; i < COUNT(functions); i++)
+        for (int after = 1; after < 3; after++) {
+            fake.fail(functions[i], after, 1);
+            write_in_turns(10);
+            fake.heal();
+        }
+}
+
+TEST(a_launch_that_comes_again_is_a_graph) {
+    zl_scope scope = zl_scope_begin_on(on("cuda"));
+    zl_array x = zl_retain(zl_arange(0, 100, 1, ZL_FLOAT32));
+    REQUIRE(zl_eval(x));
+    int64_t graphs = zl_counter("graphs"), launches = fake.calls("cuLaunchKernel");
+    for (int i = 0; i < 40; i++)
+        ZL_SCOPE {
+            zl_array y = zl_add(x, zl_scalar(i < 30 ? 3 : i));
+            CHECK(zl_eval(y));
+            const float *data = zl_data_f32(y);
+            CHECK(data && data[99] == 99 + (i < 30 ? 3 : i));
+        }
+    CHECK(zl_counter("graphs") >= graphs + 20);
+    CHECK(fake.calls("cuLaunchKernel") < launches + 20);
+    zl_release(x);
+    end(scope);
+}
+
 // Several devices --------------------------------------------------------------------------------------------------
 
 TEST(arrays_go_from_one_device_to_another) {

@@ -32,6 +32,7 @@ static struct queue {
     int first_work;    // of the list
     cuda_stream spare; // for what is recorded, not run
     struct map hots;   // program -> struct hot
+    struct cuda_repeat *repeats;
     char failure[256];
     struct cuda_list *list; // asked for and not given yet; NULL: nothing was ever written down
 } queues[CUDA_DEVICES];
@@ -46,7 +47,7 @@ void cuda_command_arguments(const struct cuda_command *c, const char *data, void
         argument[i] = (void *)(uintptr_t)(data + c->at + place[i]);
 }
 
-static bool give(const struct cuda_command *c, const char *data, cuda_stream s) {
+bool cuda_command_give(const struct cuda_command *c, const char *data, cuda_stream s) {
     void *argument[CUDA_ARGUMENTS];
     if (!c->f) {
         int failed = c->run(data + c->at, s);
@@ -56,6 +57,16 @@ static bool give(const struct cuda_command *c, const char *data, cuda_stream s) 
     return cuda_check(
         cuda_api()->cuLaunchKernel(c->f, c->groups, 1, 1, c->threads, 1, 1, 0, s, argument, NULL),
         "cuLaunchKernel");
+}
+
+static bool has_spare(struct queue *q) {
+    return q->spare || !cuda_api()->cuStreamCreate(&q->spare, 1);
+}
+
+// By itself. Under the lock.
+static bool give(struct queue *q, struct cuda_device *d, const struct cuda_command *c, const char *data) {
+    return (setting_flag(SETTING_GRAPHS) && has_spare(q) && cuda_repeat_give(&q->repeats, c, data, d->stream, q->spare)) ||
+           cuda_command_give(c, data, d->stream);
 }
 
 // Its arrays are given out already: the first failure is kept for who waits.
@@ -73,7 +84,8 @@ static void flush(struct queue *q, struct cuda_device *d) {
     if (!g || !cuda_graph_run(g, q->list, d->stream, q->spare, &fresh)) {
         bool had_error = zl_error(), good = true;
         for (int i = 0; good && i < q->list->count; i++)
-            good = give(&q->list->command[i], q->list->data, d->stream);
+            good = q->list->count == 1 ? give(q, d, q->list->command, q->list->data)
+                                       : cuda_command_give(&q->list->command[i], q->list->data, d->stream);
         if (!good)
             note_failure(q);
         if (!had_error)
@@ -148,57 +160,58 @@ static bool is_written(const struct queue *q) {
     return q->owner == &self && !q->pauses;
 }
 
+static struct cuda_command launch_of(cuda_function f, int64_t groups, int threads, int arguments, size_t bytes) {
+    return (struct cuda_command){.f = f,
+                                 .groups = (uint32_t)groups,
+                                 .threads = (uint32_t)threads,
+                                 .arguments = arguments,
+                                 .bytes = (int32_t)bytes};
+}
+
+// Written down, or given at once: what the lists hold comes first.
+static bool ask(struct queue *q, struct cuda_device *d, struct cuda_command c, bool written, const char *data) {
+    if (!written) {
+        flush(q, d);
+        return give(q, d, &c, data);
+    }
+    struct cuda_command *place = add_flushed(q, d, (size_t)c.bytes);
+    c.at = place->at;
+    *place = c;
+    memcpy(q->list->data + c.at, data, (size_t)c.bytes);
+    return true;
+}
+
 bool cuda_queue_launch(int unit, cuda_function f, int64_t groups, int threads, int arguments,
                        const struct kernel_argument *argument) {
     struct cuda_device *d = cuda_device(unit);
     struct queue *q = &queues[unit];
-    bool good = true;
+    _Alignas(16) char data[CUDA_LAUNCH_BYTES];
+    size_t bytes = room_of(arguments, argument);
     if (!d)
         return false;
+    if (bytes > sizeof data)
+        return error_false(ZL_ERROR_DEVICE, "cuda: a launch has %zu bytes of arguments, more than %zu", bytes, sizeof data);
+    put_arguments(data, bytes, arguments, argument);
     lock_take(&q->lock);
-    if (is_written(q)) {
-        size_t bytes = room_of(arguments, argument);
-        struct cuda_command *c = add_flushed(q, d, bytes);
-        put_arguments(q->list->data + c->at, bytes, arguments, argument);
-        c->f = f;
-        c->groups = (uint32_t)groups;
-        c->threads = (uint32_t)threads;
-        c->arguments = arguments;
-    } else {
-        void *value[CUDA_ARGUMENTS];
-        for (int i = 0; i < arguments; i++)
-            value[i] = (void *)(uintptr_t)argument[i].value;
-        flush(q, d);
-        good = cuda_launch(
-            unit, f, &(struct cuda_launch){{(unsigned)groups, 1, 1}, {(unsigned)threads, 1, 1}, 0}, value);
-    }
+    bool good = ask(q, d, launch_of(f, groups, threads, arguments, bytes), is_written(q), data);
     lock_give(&q->lock);
     return good;
+}
+
+// Not one that is another one each time.
+static bool work_is_written(const struct queue *q) {
+    return is_written(q) && q->works < STEADY && q->hot->fresh[q->works] < CHANGES;
 }
 
 bool cuda_queue_work(int unit, cuda_work *run, const void *data, size_t bytes, const char *name) {
     struct cuda_device *d = cuda_device(unit);
     struct queue *q = &queues[unit];
-    bool good = true;
+    struct cuda_command c = {.run = run, .name = name, .bytes = (int32_t)bytes};
     if (!d)
         return false;
     lock_take(&q->lock);
-    bool written = is_written(q);
-    if (written && (q->works >= STEADY || q->hot->fresh[q->works] >= CHANGES)) {
-        q->works++;
-        written = false;
-    }
-    if (written) {
-        struct cuda_command *c = add_flushed(q, d, bytes);
-        memcpy(q->list->data + c->at, data, bytes);
-        c->run = run;
-        c->name = name;
-        q->works++;
-    } else {
-        flush(q, d);
-        int failed = run(data, d->stream);
-        good = !failed || error_false(ZL_ERROR_DEVICE, "cuda: %s failed with code %d", name, failed);
-    }
+    bool good = ask(q, d, c, work_is_written(q), data);
+    q->works += is_written(q);
     lock_give(&q->lock);
     return good;
 }
@@ -223,7 +236,7 @@ static void begin(struct queue *q, const struct program *p) {
     if (!hot || hot->runs++ < WARM)
         return;
     if ((!q->list && !(q->list = memory_zero(sizeof *q->list + CUDA_LIST_BYTES))) ||
-        (!q->spare && cuda_api()->cuStreamCreate(&q->spare, 1)))
+        !has_spare(q))
         return;
     q->owner = &self;
     q->hot = hot;

@@ -1,7 +1,8 @@
 // cuda_queue.h - the order of a GPU's work: launches and calls of libraries, at once or as graphs.
 //
 // All that is asked of a unit goes through its queue. A program that ran often enough has its launches written down first: a list
-// of them then goes to the driver as a graph, which costs a fraction of launching one by one.
+// of them then goes to the driver as a graph, which costs a fraction of launching one by one. So does what a short program asks
+// for, once it comes again with the same memory.
 
 #ifndef CUDA_QUEUE_H
 #define CUDA_QUEUE_H
@@ -31,7 +32,7 @@ bool cuda_queue_good(int unit); // false and an error: something of what was wri
 
 // Lists -------------------------------------------------------------------------------------------------------------
 
-enum { CUDA_LIST = 32, CUDA_LIST_BYTES = 48 << 10, CUDA_ARGUMENTS = 64 };
+enum { CUDA_LIST = 32, CUDA_LIST_BYTES = 48 << 10, CUDA_ARGUMENTS = 64, CUDA_LAUNCH_BYTES = 4096 };
 
 struct cuda_command {
     cuda_function f; // NULL: run is to be called
@@ -48,6 +49,7 @@ struct cuda_list {
 };
 // Addresses of a launch's arguments.
 void cuda_command_arguments(const struct cuda_command *c, const char *data, void **argument);
+bool cuda_command_give(const struct cuda_command *c, const char *data, cuda_stream s); // false and an error
 
 // cuda_graph.c ------------------------------------------------------------------------------------------------------
 
@@ -68,5 +70,13 @@ struct cuda_graph_of {
 // work that was never seen here, else -1.
 bool cuda_graph_run(struct cuda_graph_of *g, const struct cuda_list *l, cuda_stream s, cuda_stream spare, int *fresh);
 void cuda_graph_free(struct cuda_graph_of *g);
+
+// cuda_repeat.c -----------------------------------------------------------------------------------------------------
+
+struct cuda_repeat;
+// Gives a command with its data to the driver as a graph, if it came often enough; false: nothing was given. *table, NULL at first,
+// is kept from call to call of one unit.
+bool cuda_repeat_give(struct cuda_repeat **table, const struct cuda_command *c, const char *data, cuda_stream s,
+                      cuda_stream spare);
 
 #endif
