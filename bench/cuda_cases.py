@@ -27,6 +27,7 @@ class Case:
     less: bool = False  # the figure is a time: less is better
     group: str = ""     # cases whose shares have a median that must reach the bar
     ours: str = "zellige"
+    peers: tuple = ("torch", "jax", "mlx")
 
 
 def gemm_shapes(seed):
@@ -62,7 +63,7 @@ def cases(seed):
                 heads = max(1, 16 * 4096 // length)
                 yield Case(f"own attention {heads}x{length}x{size}{' causal' * causal}", "attention",
                            (1, heads, length, length, size, causal), 4 * heads * length**2 * size / (1 + causal), "TFLOP/s", 1e12,
-                           0.5, True, group="own attention", ours="zellige_own")
+                           0.5, True, group="own attention", ours="zellige_own", peers=("torch",))
     for columns in (4096, 14336):
         copies = 1 + (128 << 20) // (4096 * columns // 2)  # more than the caches hold
         yield Case(f"4 bits, one line times 4096x{columns}", "quantized", (columns, 4096, copies),
