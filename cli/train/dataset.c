@@ -59,17 +59,6 @@ static void find_file(char *path, size_t bytes, const char *folder, const char *
         snprintf(path, bytes, "%s/%s-%s-ubyte", folder, kind, what);
 }
 
-static bool convert(struct train_dataset *out, const unsigned char *pixel, const unsigned char *label) {
-    size_t pixels = (size_t)out->count * TRAIN_PIXELS;
-    out->image = malloc(pixels * sizeof *out->image);
-    out->label = malloc((size_t)out->count * sizeof *out->label);
-    for (size_t i = 0; out->image && i < pixels; i++)
-        out->image[i] = (float)pixel[i] * (1.0f / 255);
-    for (int i = 0; out->label && i < out->count; i++)
-        out->label[i] = label[i];
-    return out->image && out->label;
-}
-
 bool train_read_dataset(struct train_dataset *out, const char *folder, const char *kind, char *error,
                         size_t error_bytes) {
     char images[512], labels[512];
@@ -86,13 +75,11 @@ bool train_read_dataset(struct train_dataset *out, const char *folder, const cha
         snprintf(error, error_bytes, "reading the dataset needs libz.so.1: apt install zlib1g");
         return false;
     }
-    unsigned char *pixel = read_idx(images, 0x803, 16, TRAIN_PIXELS, &out->count, error, error_bytes);
-    unsigned char *label = pixel ? read_idx(labels, 0x801, 8, 1, &label_count, error, error_bytes) : NULL;
-    bool done = label && label_count == out->count && convert(out, pixel, label);
-    if (label && label_count != out->count)
+    out->image = read_idx(images, 0x803, 16, TRAIN_PIXELS, &out->count, error, error_bytes);
+    out->label = out->image ? read_idx(labels, 0x801, 8, 1, &label_count, error, error_bytes) : NULL;
+    bool done = out->label && label_count == out->count;
+    if (out->label && !done)
         snprintf(error, error_bytes, "%s has %d images, but %d labels", folder, out->count, label_count);
-    free(pixel);
-    free(label);
     if (!done)
         train_free_dataset(out);
     return done;
@@ -102,4 +89,14 @@ void train_free_dataset(struct train_dataset *dataset) {
     free(dataset->image);
     free(dataset->label);
     *dataset = (struct train_dataset){0};
+}
+
+// Bytes travel to the device, and become numbers there.
+zl_array train_images(const unsigned char *image, int count) {
+    zl_array bytes = zl_from(image, ZL_SHAPE(count, TRAIN_PIXELS), ZL_UINT8);
+    return zl_multiply(zl_astype(bytes, ZL_FLOAT32), zl_scalar(1.0f / 255));
+}
+
+zl_array train_labels(const unsigned char *label, int count) {
+    return zl_astype(zl_from(label, ZL_SHAPE(count), ZL_UINT8), ZL_INT32);
 }

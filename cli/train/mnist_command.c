@@ -59,7 +59,7 @@ static void show_progress(int epoch, int done, int all) {
 
 // One epoch: whole batches in the drawn order. False after an error.
 static bool train_epoch(struct train_network *n, const struct plan *plan, const struct train_dataset *data,
-                        int *order, float *images, int32_t *labels, double *loss) {
+                        int *order, unsigned char *images, unsigned char *labels, double *loss) {
     int steps = data->count / plan->batch;
     shuffle(order, data->count, (uint64_t)plan->seed * 1000 + (uint64_t)n->epoch);
     *loss = 0;
@@ -67,14 +67,14 @@ static bool train_epoch(struct train_network *n, const struct plan *plan, const 
         for (int i = 0; i < plan->batch; i++) {
             int from = order[s * plan->batch + i];
             memcpy(images + (size_t)i * TRAIN_PIXELS, data->image + (size_t)from * TRAIN_PIXELS,
-                   TRAIN_PIXELS * sizeof *images);
+                   TRAIN_PIXELS);
             labels[i] = data->label[from];
         }
         double step_loss = 0;
         bool done = false;
         ZL_SCOPE {
-            done = train_step(n, zl_from_f32(images, ZL_SHAPE(plan->batch, TRAIN_PIXELS)),
-                              zl_from_i32(labels, ZL_SHAPE(plan->batch)), &step_loss);
+            done = train_step(n, train_images(images, plan->batch), train_labels(labels, plan->batch),
+                              &step_loss);
         }
         if (!done)
             return false;
@@ -107,8 +107,8 @@ static void report_epoch(const struct invocation *call, const struct train_netwo
 static int train(const struct invocation *call, struct train_network *n, const struct plan *plan,
                  const struct train_dataset *data, const struct train_dataset *test) {
     int *order = malloc((size_t)data->count * sizeof *order);
-    float *images = malloc((size_t)plan->batch * TRAIN_PIXELS * sizeof *images);
-    int32_t *labels = malloc((size_t)plan->batch * sizeof *labels);
+    unsigned char *images = malloc((size_t)plan->batch * TRAIN_PIXELS);
+    unsigned char *labels = malloc((size_t)plan->batch);
     bool done = order && images && labels;
     n->steps = plan->epochs * (data->count / plan->batch);
     cli_json_to(NULL, true); // a line an epoch

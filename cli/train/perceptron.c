@@ -124,10 +124,10 @@ double train_accuracy(const struct train_network *n, const struct train_dataset 
     for (int at = 0; at < data->count; at += TEST_BATCH)
         ZL_SCOPE {
             int count = data->count - at < TEST_BATCH ? data->count - at : TEST_BATCH;
-            zl_array x = zl_from_f32(data->image + (size_t)at * TRAIN_PIXELS, ZL_SHAPE(count, TRAIN_PIXELS));
+            zl_array x = train_images(data->image + (size_t)at * TRAIN_PIXELS, count);
             zl_array best = zl_astype(zl_argmax_axis(train_logits(n, x), -1, false), ZL_INT32);
             zl_array hits =
-                zl_sum(zl_astype(zl_equal(best, zl_from_i32(data->label + at, ZL_SHAPE(count))), ZL_FLOAT32));
+                zl_sum(zl_astype(zl_equal(best, train_labels(data->label + at, count)), ZL_FLOAT32));
             right += hits ? zl_item(hits) : (double)NAN;
         }
     return right / data->count;

@@ -15,12 +15,14 @@ enum { TRAIN_PIXELS = 784, TRAIN_CLASSES = 10 };
 
 struct train_dataset {
     int count;
-    float *image;   // (count, TRAIN_PIXELS), 0 to 1; owned
-    int32_t *label; // (count); owned
+    unsigned char *image; // (count, TRAIN_PIXELS), as the file has them; owned
+    unsigned char *label; // (count); owned
 };
 // kind: "train" or "t10k". The four files of the dataset are in folder, plain or compressed by gzip.
 bool train_read_dataset(struct train_dataset *out, const char *folder, const char *kind, char *error, size_t error_bytes);
 void train_free_dataset(struct train_dataset *dataset);
+zl_array train_images(const unsigned char *image, int count); // (count, TRAIN_PIXELS), 0 to 1
+zl_array train_labels(const unsigned char *label, int count); // int32
 
 // perceptron.c --------------------------------------------------------------------------------------------------
 
