@@ -33,6 +33,9 @@ class Row:
     median: Optional[float]
     low: Optional[float]  # the interval that holds the median with 95 %
     high: Optional[float]
+    mad: Optional[float]  # median distance from the median
+    p5: Optional[float]  # percentiles
+    p95: Optional[float]
     best: Optional[float]
     rate: Optional[float]
     peak: Optional[float]
@@ -101,7 +104,7 @@ class Entry:
     commit: str
 
 
-_SECONDS = ("median", "low", "high", "best")  # the file calls them median_s
+_SECONDS = ("median", "low", "high", "mad", "p5", "p95", "best")  # the file calls them median_s
 
 
 def _fill(cls, values, **given):

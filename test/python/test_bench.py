@@ -1,8 +1,11 @@
 # test_bench.py - zellige.bench: runs and histories as the program wrote them, and files that are none.
 
+import dataclasses
 import json
 import os
 import pathlib
+import re
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -12,6 +15,7 @@ import zellige
 import zellige.bench
 
 program = pathlib.Path(zellige.__file__).parents[2] / "zellige"
+header = pathlib.Path(__file__).parents[2] / "include/zellige_bench.h"
 
 
 class Bench(unittest.TestCase):
@@ -36,6 +40,13 @@ class Bench(unittest.TestCase):
         self.assertEqual((got.peak, got.note, got.stable, got.bimodal, got.outliers), (None, "", True, False, 0))
         with self.assertRaisesRegex(KeyError, "no row 'gemm/f99'"):
             run["gemm/f99"]
+
+    @unittest.skipUnless(header.exists(), "no headers beside this module")
+    def test_rows_have_what_rows_in_c_have(self):
+        struct = re.search(r"\btypedef struct \{([^}]*)\} zl_run_row;", header.read_text()).group(1)
+        names = re.findall(r"(\w+)(?:\[\d+\])?[,;]", re.sub("//.*", "", struct))
+        names = {name for name in names if name not in ("sample_count", "size_count")}
+        self.assertEqual(names, {field.name for field in dataclasses.fields(zellige.bench.Row)})
 
     def test_files_that_are_no_runs(self):
         with self.assertRaisesRegex(ValueError, "no list 'rows'"):
@@ -69,6 +80,10 @@ class Bench(unittest.TestCase):
         row = run["gemm/f32/16"]
         self.assertEqual(len(row.samples), 4)
         self.assertEqual(row.best, min(row.samples))
+        self.assertEqual(row.median, statistics.median(row.samples))
+        self.assertEqual(row.mad, statistics.median(abs(sample - row.median) for sample in row.samples))
+        self.assertTrue(row.best <= row.p5 <= row.median <= row.p95 <= max(row.samples))
+        self.assertTrue(row.low <= row.median <= row.high)
         self.assertAlmostEqual(row.rate, row.flops / row.median)
         self.assertAlmostEqual(row.utilisation, row.rate / run.peaks["f32"])
 
