@@ -261,9 +261,14 @@ struct bench_samples {
     int inner;      // runs in a sample
     int warm;       // runs before the first
     bool stable;    // the last of them agreed
-    bool slope;     // differences of two lengths: what starting costs is not in it
+    bool slope;     // what starting costs is not in them, by two lengths
+    double start;   // seconds that were taken off for that
 };
 bool bench_measure(struct bench_work *w, const struct bench_timing *timing, struct bench_samples *out);
+// From seconds of inner runs and of twice as many to seconds of one run, in `once`: the longer ones, less what starting
+// costs by the best of both. Differences of neighbours would not do: their best is where the shorter one was disturbed.
+// Returns what was taken off.
+double bench_take_start_off(double *once, const double *twice, int count, int inner);
 
 // suite.c -------------------------------------------------------------------------------------------------------
 
@@ -301,6 +306,7 @@ struct bench_row {
     struct bench_stats stats;   // of them
     int inner, warm;
     bool stable, slope;
+    double start;               // seconds that starting takes, which are in no sample; 0: that is not known
     double rate;                // units a second, of the median
     double peak, utilisation;   // NaN: not known
     char path[32];              // as struct bench_peak has it

@@ -1,13 +1,13 @@
 // measure.c - from a work to samples. It is warm when the last runs agree; a sample is long enough for the clock; where
-// a device runs behind our back, the difference of two lengths leaves out what starting it costs.
+// a device runs behind our back, two lengths tell what starting it costs, and that is not in the samples.
 
 #include "bench.h"
 
 #include <stdlib.h>
-#include <string.h>
+#include <unistd.h>
 
-enum { AGREE = 5, WARM_MOST = 1000, WIPE_BYTES = 96 << 20, SAMPLES_MOST = 2000 };
-static const double agreement = 0.01, sample_seconds = 5e-4;
+enum { AGREE = 5, WARM_MOST = 1000, WIPE_BYTES = 96 << 20, SAMPLES_MOST = 2000, INNER_MOST = 1 << 24 };
+static const double agreement = 0.01, sample_seconds = 5e-4, long_seconds = 0.05;
 
 // Seconds of one call of so many runs; negative: it failed.
 static double time_runs(struct bench_work *w, int count) {
@@ -27,19 +27,29 @@ static bool last_agree(const double *recent, int count) {
     return high - low <= agreement * low;
 }
 
+// Seconds that so many runs take; of a device that runs behind our back, that they take longer than half of them, unless
+// that is long anyway. Negative: it failed.
+static double time_sample(struct bench_work *w, const struct bench_samples *out, int count) {
+    double took = time_runs(w, count);
+    if (!out->slope || took < 0 || took > long_seconds)
+        return took;
+    double twice = time_runs(w, 2 * count);
+    return twice < 0 ? twice : fmax(twice - took, 0);
+}
+
 // Runs until it is stable or its time is over. Sets how many runs make a sample.
 static bool warm_up(struct bench_work *w, const struct bench_timing *timing, struct bench_samples *out) {
     double recent[AGREE], end = bench_now() + timing->warm_seconds, took = 0;
     int inner = 1;
     do {
-        took = time_runs(w, inner);
+        took = time_sample(w, out, inner);
         if (took < 0)
             return false;
         recent[out->warm % AGREE] = took / inner;
         out->warm++;
-        while (took < sample_seconds && inner < 1 << 24) { // a sample that the clock can see
+        while (took < sample_seconds && inner < INNER_MOST) { // a sample that the clock can see
             inner *= 2;
-            took = time_runs(w, inner);
+            took = time_sample(w, out, inner);
             if (took < 0)
                 return false;
             out->warm = 0;
@@ -50,38 +60,58 @@ static bool warm_up(struct bench_work *w, const struct bench_timing *timing, str
     return true;
 }
 
-// Data that nobody uses: what was in the caches is not there any more.
-static void wipe_caches(void) {
-    static char *room;
-    static char value;
-    room = room ? room : malloc(WIPE_BYTES);
-    if (room)
-        memset(room, ++value, WIPE_BYTES);
+// Other data through the caches of all threads, or of the device: what was in them is not there any more.
+static bool wipe_caches(void) {
+    int64_t bytes = sysconf(_SC_LEVEL3_CACHE_SIZE);
+    bool done = false;
+    ZL_SCOPE {
+        zl_shape shape = ZL_SHAPE((bytes > WIPE_BYTES ? bytes : WIPE_BYTES) / (int64_t)sizeof(float));
+        zl_array room = zl_full(shape, zl_scalar(1), ZL_FLOAT32);
+        done = room && zl_eval(zl_retain(room)) && zl_eval(zl_negative(room)) && zl_synchronize();
+        zl_release(room);
+    }
+    return done;
 }
 
-static double take_sample(struct bench_work *w, const struct bench_samples *out, bool wipe) {
-    if (wipe)
-        wipe_caches();
-    double once = time_runs(w, out->inner);
-    if (!out->slope || once < 0)
-        return once < 0 ? once : once / out->inner;
-    double twice = time_runs(w, 2 * out->inner);
-    return twice < 0 ? twice : (twice > once ? twice - once : once) / out->inner;
+double bench_take_start_off(double *once, const double *twice, int count, int inner) {
+    double best_once = INFINITY, best_twice = INFINITY;
+    for (int i = 0; i < count; i++) {
+        best_once = fmin(best_once, once[i]);
+        best_twice = fmin(best_twice, twice[i]);
+    }
+    double start = fmax(2 * best_once - best_twice, 0);
+    if (best_twice <= best_once) // the noise is larger than the work: rather too slow than too fast
+        start = 0;
+    for (int i = 0; i < count; i++)
+        once[i] = (twice[i] - start) / (2.0 * inner);
+    return start;
+}
+
+// One more sample; false: it failed.
+static bool add_sample(struct bench_work *w, struct bench_samples *out, double *twice, bool wipe) {
+    if (wipe && !wipe_caches())
+        return false;
+    double took = time_runs(w, out->inner);
+    if (took < 0 || (out->slope && (twice[out->count] = time_runs(w, 2 * out->inner)) < 0))
+        return false;
+    out->second[out->count++] = took / (out->slope ? 1 : out->inner);
+    return true;
 }
 
 bool bench_measure(struct bench_work *w, const struct bench_timing *timing, struct bench_samples *out) {
-    *out = (struct bench_samples){.slope = w->is_async};
+    *out =
+        (struct bench_samples){.slope = w->is_async && !timing->wipe}; // a second run would find full caches
     int most = timing->most < SAMPLES_MOST ? timing->most : SAMPLES_MOST;
     if (!warm_up(w, timing, out))
         return false;
     out->inner = timing->wipe ? 1 : out->inner;
     out->second = malloc((size_t)most * sizeof *out->second);
-    double end = bench_now() + timing->seconds;
-    while (out->second && out->count < most && (out->count < timing->least || bench_now() < end)) {
-        double sample = take_sample(w, out, timing->wipe);
-        if (sample < 0)
-            break;
-        out->second[out->count++] = sample;
-    }
+    double *twice = malloc((size_t)most * sizeof *twice), end = bench_now() + timing->seconds;
+    bool done = out->second && twice;
+    while (done && out->count < most && (out->count < timing->least || bench_now() < end))
+        done = add_sample(w, out, twice, timing->wipe);
+    if (out->slope && out->count)
+        out->start = bench_take_start_off(out->second, twice, out->count, out->inner);
+    free(twice);
     return out->count > 0;
 }

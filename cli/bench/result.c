@@ -123,6 +123,7 @@ static void take_samples(struct bench_row *row, struct bench_work *w, const stru
     row->warm = samples.warm;
     row->stable = samples.stable;
     row->slope = samples.slope;
+    row->start = samples.start;
     bench_statistics(samples.second, samples.count, &row->stats);
 }
 

@@ -62,6 +62,7 @@ static const struct member row_members[] = {
     OF_ROW(INTEGER, "warm", warm),
     OF_ROW(FLAG, "stable", stable),
     OF_ROW(FLAG, "slope", slope),
+    OF_ROW(NUMBER, "start_s", start),
     OF_ROW(NUMBER, "steal", steal),
     OF_ROW(NUMBER, "load", load),
     OF_ROW(READING, "before", before),

@@ -79,3 +79,35 @@ TEST(the_interval_of_a_ratio_holds_it) {
     CHECK(low < 1.2 && 1.2 < high);
     CHECK(low > 1.1 && high < 1.3);
 }
+
+// Runs of 1 second each and 0.3 to start them, on a machine that disturbs a third of the samples by up to a half.
+static void make_lengths(double *once, double *twice, int count, int inner, unsigned seed) {
+    uint32_t state = seed;
+    for (int i = 0; i < 2 * count; i++) {
+        state = state * 1664525u + 1013904223u;
+        double part = (state >> 8) * 0x1p-24, length = i % 2 ? 2 * inner : inner;
+        (i % 2 ? twice : once)[i / 2] = 0.3 + length * (1 + (part < 1.0 / 3 ? 1.5 * part : 0));
+    }
+}
+
+TEST(what_starting_costs_is_taken_off_and_no_run_is_too_fast) {
+    for (unsigned seed = 1; seed <= 50; seed++) {
+        double once[40], twice[40], neighbours = INFINITY;
+        struct bench_stats s;
+        make_lengths(once, twice, 40, 4, seed * 977);
+        for (int i = 0; i < 40; i++)
+            neighbours = fmin(neighbours, (twice[i] - once[i]) / 4);
+        double start = bench_take_start_off(once, twice, 40, 4);
+        bench_statistics(once, 40, &s);
+        CHECK(fabs(start - 0.3) < 1e-9);
+        CHECK(fabs(s.best - 1) < 1e-9);
+        CHECK(s.median >= 1 && s.median < 1.05);
+        CHECK(neighbours < 0.9); // what is not done
+    }
+}
+
+TEST(noise_above_the_work_takes_nothing_off) {
+    double once[] = {5, 6, 5.5}, twice[] = {4.8, 5, 6};
+    CHECK_EQ_F64(bench_take_start_off(once, twice, 3, 2), 0);
+    CHECK_EQ_F64(once[0], 1.2);
+}
