@@ -320,8 +320,13 @@ ZL_API zl_array zl_from_fp8(zl_array x, zl_dtype dtype);
 // result; none are 0, 1, 2 and so on.
 ZL_API zl_array zl_gather_qmm(zl_array x, zl_array w, zl_array scales, zl_array biases, zl_array lhs_indices, zl_array rhs_indices, bool transpose, int group_size, int bits, const char *mode, zl_array global_scale, bool sorted_indices);
 
+// Products of matrices of x and transposed ones of w that the indices name, where both are quantised first,
+// as zl_qqmm does: each index counts the axes before the last two as one. The indices broadcast, and their
+// shape comes first in the result; none are 0, 1, 2 and so on.
+ZL_API zl_array zl_gather_qqmm(zl_array x, zl_array w, zl_array scales, zl_array lhs_indices, zl_array rhs_indices, int group_size, int bits, const char *mode, zl_array global_scale_x, zl_array global_scale_w, bool sorted_indices);
+
 // x times the transpose of w, (n, k), where both are quantised first: w may be quantised already, with its
-// scales. In a mode of floating-point codes.
+// scales. In a mode of floating-point codes. To derivatives rounding is the identity.
 ZL_API zl_array zl_qqmm(zl_array x, zl_array w, zl_array scales, int group_size, int bits, const char *mode, zl_array global_scale_x, zl_array global_scale_w);
 
 // w in few bits: in groups of group_size (16, 32, 64 or 128; None: 64) along the last axis, bits (2 to 6 or

@@ -284,6 +284,9 @@ zl_array op_quant_vjp(zl_array w, zl_array scales, const struct quantization *q,
 // If transposed the matrix is (n, k). If gathered all have one axis more, in front, and two lists of indices follow: result
 // i is x[first[i]] times matrix second[i]. All are row-major; x and the result are of one float dtype.
 extern const struct op op_quantized_matmul;
+// Numbers of matrices of x: the indices as they are given, or (NULL) all in the shape of its axes before the last two. NULL
+// and an error that names function.
+zl_array op_matrix_indices(const char *function, zl_array indices, zl_array x);
 
 // custom_kernel.c: inputs the text of a kernel as bytes, an array like each output, then what it reads; args: how many
 // outputs, then the grid and the group, of three sizes each. No device here has it.

@@ -302,8 +302,7 @@ OP_SIGNATURE(zl_quantized_matmul, "quantized",
              P_ARRAY(x), P_ARRAY(w), P_ARRAY(scales), P_OPTIONAL(biases), P_BOOL(transpose, "True"),
              P_INT(group_size, "None"), P_INT(bits, "None"), P_STRING(mode, "affine"));
 
-// The indices that are given, or the numbers of all matrices.
-static zl_array indices_or_all(const char *function, zl_array indices, zl_array x) {
+zl_array op_matrix_indices(const char *function, zl_array indices, zl_array x) {
     if (x->ndim < 2)
         return error_set(ZL_ERROR_SHAPE, "%s: an array of shape %s: two axes are needed", function,
                          array_text(x));
@@ -315,8 +314,8 @@ static zl_array indices_or_all(const char *function, zl_array indices, zl_array 
 static zl_array gather(struct product p, zl_array first, zl_array second) {
     const char *function = "zl_gather_qmm";
     zl_array pair[2];
-    if (!prepare(function, &p) || !(pair[0] = indices_or_all(function, first, p.x)) ||
-        !(pair[1] = indices_or_all(function, second, p.w)) || !op_broadcast(function, 2, pair, pair))
+    if (!prepare(function, &p) || !(pair[0] = op_matrix_indices(function, first, p.x)) ||
+        !(pair[1] = op_matrix_indices(function, second, p.w)) || !op_broadcast(function, 2, pair, pair))
         return NULL;
     p.first = pair[0];
     p.second = pair[1];
@@ -356,85 +355,3 @@ OP_SIGNATURE(zl_gather_qmm, "quantized",
              P_OPTIONAL(rhs_indices), P_BOOL(transpose, "True"), P_INT(group_size, "None"),
              P_INT(bits, "None"), P_STRING(mode, "affine"), P_OPTIONAL(global_scale),
              P_BOOL(sorted_indices, "False"));
-
-// Both quantised -------------------------------------------------------------------------------------------------------
-
-// x as it is after it was quantised: of its own dtype.
-static zl_array round_trip(zl_array x, const char *mode, const struct quantization *q, zl_array global) {
-    zl_array part[3];
-    if (!x || !zl_quantize(x, q->group, q->bits, mode, global, part))
-        return NULL;
-    return zl_dequantize(part[0], part[1], part[2], q->group, q->bits, mode, global, (zl_dtype)x->dtype);
-}
-
-static bool check_both(zl_array x, zl_array w, zl_array scales, zl_array global_x, zl_array global_w) {
-    bool packed = w->dtype == ZL_UINT32;
-    zl_dtype dtype = (zl_dtype)(packed ? x : w)->dtype;
-    if (w->ndim != 2 || x->ndim == 0)
-        return error_false(ZL_ERROR_SHAPE, "zl_qqmm: shapes %s and %s: one axis or more and two are needed",
-                           array_text(x), array_text(w));
-    if (!dtype_is_float((zl_dtype)x->dtype) || x->dtype == ZL_FLOAT64 || !dtype_is_float(dtype) ||
-        dtype == ZL_FLOAT64)
-        return error_false(ZL_ERROR_DTYPE,
-                           "zl_qqmm: %s times %s: float16, bfloat16 or float32, and of w uint32, are needed",
-                           zl_dtype_name((zl_dtype)x->dtype), zl_dtype_name((zl_dtype)w->dtype));
-    if (packed != (scales != NULL) || !global_x != !global_w)
-        return error_false(
-            ZL_ERROR_VALUE,
-            "zl_qqmm: scales are needed if w is quantised, and only then; global scales for both "
-            "or none");
-    return true;
-}
-
-// Groups along the inner axis, which both have.
-static bool check_inner(const struct quantization *q, zl_array x, zl_array w, zl_array scales) {
-    if (scales && !op_check_quantized("zl_qqmm", q, w, scales, NULL))
-        return false;
-    int64_t inner = scales ? scales->dim[1] * q->group : w->dim[1], size = x->dim[x->ndim - 1];
-    if (size == inner && size % q->group == 0)
-        return true;
-    return error_false(ZL_ERROR_SHAPE,
-                       "zl_qqmm: %lld numbers in a row of x, %lld in one of w: as many, a multiple of %d, are needed",
-                       (long long)size, (long long)inner, q->group);
-}
-
-static bool again_qqmm(const union op_value *v, zl_array *out) {
-    return (out[0] = zl_qqmm(v[0].array, v[1].array, v[2].array, v[3].number, v[4].number, v[5].string,
-                             v[6].array, v[7].array));
-}
-
-zl_array zl_qqmm(zl_array x, zl_array w, zl_array scales, int group_size, int bits, const char *mode,
-                 zl_array global_scale_x, zl_array global_scale_w) {
-    zl_array again;
-    if (op_again(&again, "zl_qqmm", again_qqmm, x, w, scales, group_size, bits, mode, global_scale_x,
-                 global_scale_w))
-        return again;
-    struct quantization q;
-    const char *name = mode ? mode : "nvfp4";
-    if (!x || !w || !op_check_optional(scales) ||
-        !op_read_quantization("zl_qqmm", name, group_size, bits, &q) ||
-        !check_both(x, w, scales, global_scale_x, global_scale_w))
-        return NULL;
-    if (q.mode == QUANT_AFFINE)
-        return error_set(ZL_ERROR_VALUE, "zl_qqmm: mode affine: mxfp4, mxfp8 or nvfp4 is needed");
-    if (!op_check_global("zl_qqmm", &q, global_scale_x) || !op_check_global("zl_qqmm", &q, global_scale_w) ||
-        !check_inner(&q, x, w, scales))
-        return NULL;
-    zl_array rows = x->ndim == 1 ? zl_expand_dims(x, ZL_AXES(0)) : x, y;
-    rows = round_trip(rows, name, &q, global_scale_x);
-    if (scales && !global_scale_w) {
-        y = zl_quantized_matmul(rows, w, scales, NULL, true, q.group, q.bits, name);
-    } else {
-        zl_array matrix =
-            scales ? zl_dequantize(w, scales, NULL, q.group, q.bits, name, global_scale_w, (zl_dtype)x->dtype)
-                   : round_trip(w, name, &q, global_scale_w);
-        y = zl_astype(zl_matmul(rows, zl_matrix_transpose(matrix)), (zl_dtype)x->dtype);
-    }
-    return x->ndim == 1 ? zl_squeeze(y, ZL_AXES(0)) : y;
-}
-OP_SIGNATURE(zl_qqmm, "quantized",
-             "x times the transpose of w, (n, k), where both are quantised first: w may be quantised "
-             "already, with its scales. "
-             "In a mode of floating-point codes.",
-             P_ARRAY(x), P_ARRAY(w), P_OPTIONAL(scales), P_INT(group_size, "None"), P_INT(bits, "None"),
-             P_STRING(mode, "nvfp4"), P_OPTIONAL(global_scale_x), P_OPTIONAL(global_scale_w));

@@ -279,20 +279,6 @@ TEST(quantized_products_that_indices_choose) {
     CHECK(zl_eval(gather(x, &m, far, far)));
 }
 
-TEST(qqmm_is_a_product_of_rounded_matrices) {
-    zl_array x = op_test_random(ZL_SHAPE(3, 32), ZL_FLOAT32, -1, 1),
-             w = op_test_random(ZL_SHAPE(4, 32), ZL_FLOAT32, -1, 1);
-    for (size_t i = 0; i < COUNT(float_modes); i++) {
-        struct matrix a = quantize(x, INT_MIN, INT_MIN, float_modes[i]),
-                      b = quantize(w, INT_MIN, INT_MIN, float_modes[i]);
-        zl_array expected =
-            ready(zl_matmul(whole(&a, ZL_FLOAT32), zl_matrix_transpose(whole(&b, ZL_FLOAT32))));
-        check_near(zl_qqmm(x, w, NULL, INT_MIN, INT_MIN, float_modes[i], NULL, NULL), expected, 1e-4);
-        check_near(zl_qqmm(x, b.part[0], b.part[1], INT_MIN, INT_MIN, float_modes[i], NULL, NULL), expected,
-                   1e-4);
-    }
-}
-
 // Rules: words and other parts that stay the same for all calls of a test ---------------------------------------------
 
 static struct matrix fixed(zl_shape shape) {
