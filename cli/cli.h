@@ -44,6 +44,10 @@ struct command {
 
 const struct command *cli_command(int index); // NULL past the last
 const char *cli_option(const struct invocation *call, const char *name);
+// The value of an option as a number; *out stays as it is where the option is not given. False after a message of wrong
+// usage: it is no number, or not from least to most, which may be INFINITY.
+bool cli_number(const struct invocation *call, const char *name, double least, double most, double *out);
+bool cli_integer(const struct invocation *call, const char *name, int64_t least, int64_t most, int64_t *out);
 
 // Report and return the exit code. With --json an error is an object on standard output.
 int cli_fail(const struct invocation *call, const char *format, ...) __attribute__((format(printf, 2, 3)));

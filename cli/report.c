@@ -2,8 +2,10 @@
 
 #include "cli.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "zellige.h"
@@ -26,6 +28,35 @@ const char *cli_option(const struct invocation *call, const char *name) {
         if (!strcmp(options[i].name, name))
             return call->values[i];
     return NULL;
+}
+
+bool cli_number(const struct invocation *call, const char *name, double least, double most, double *out) {
+    const char *text = cli_option(call, name);
+    char *end, range[64] = "";
+    double value = text ? strtod(text, &end) : 0;
+    if (!text)
+        return true;
+    if (end != text && !*end && value >= least && value <= most) {
+        *out = value;
+        return true;
+    }
+    snprintf(range, sizeof range, isinf(most) ? "%.15g or more" : "from %.15g to %.15g", least, most);
+    cli_usage(call, "--%s %s: wanted a number, %s", name, text, range);
+    return false;
+}
+
+bool cli_integer(const struct invocation *call, const char *name, int64_t least, int64_t most, int64_t *out) {
+    const char *text = cli_option(call, name);
+    double value = (double)least;
+    if (!cli_number(call, name, (double)least, (double)most, &value))
+        return false;
+    if (text && value != floor(value)) {
+        cli_usage(call, "--%s %s: wanted a whole number", name, text);
+        return false;
+    }
+    if (text)
+        *out = (int64_t)value;
+    return true;
 }
 
 static int report(const struct invocation *call, int code, const char *format, va_list list) {

@@ -337,7 +337,8 @@ void bench_guard(struct bench_row *row, const struct bench_subject *subject);
 struct bench_run {
     char folder[256], suite[64], status[16]; // "running", "complete", "interrupted"
     char started[32], version[16], commit[48], branch[64], command[256], host[64], notes[256];
-    int dirty; // files that differ from the commit
+    int dirty;         // files that differ from the commit
+    char changed[512]; // their names, as many as there is room for
     char baseline[256]; // that it was compared with; "": none
     struct bench_subject subject;
     char evidence[BENCH_EVIDENCE];
@@ -369,7 +370,8 @@ const char *bench_format_percent(double part, char out[16]);                 // 
 
 void bench_table_head(const struct bench_run *run);
 void bench_table_row(const struct bench_row *row);
-void bench_progress(int done, int all, double started, const char *what); // on a terminal only; all 0: takes it away
+// A bar with the time that is left; where there is no terminal a line each ten seconds. all 0: takes it away.
+void bench_progress(int done, int all, double started, const char *what);
 void bench_write_csv(FILE *out, const struct bench_run *run);
 void bench_write_markdown(FILE *out, const struct bench_run *run);
 
@@ -378,6 +380,7 @@ void bench_write_markdown(FILE *out, const struct bench_run *run);
 // A new folder below `root`, by the time; run->folder and run->started are set.
 bool bench_folder_new(struct bench_run *run, const char *root, char *error, size_t error_bytes);
 bool bench_folder_write(const struct bench_run *run, const char *name, void (*write)(FILE *out, const struct bench_run *run));
+FILE *bench_append(const char *path); // for one more line; NULL: cannot be written
 // A line of log.txt, with the time: what happened when.
 void bench_log(const struct bench_run *run, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void bench_describe_source(struct bench_run *run); // commit, branch, dirty files of the folder that we are in
@@ -395,7 +398,15 @@ void bench_history_free(char **folders, int count);
 
 // compare.c -----------------------------------------------------------------------------------------------------
 
-enum bench_verdict { BENCH_SAME, BENCH_FASTER, BENCH_SLOWER, BENCH_AMBIGUOUS, BENCH_INCOMPARABLE, BENCH_VERDICTS };
+enum bench_verdict {
+    BENCH_SAME,
+    BENCH_FASTER,
+    BENCH_SLOWER,
+    BENCH_AMBIGUOUS,
+    BENCH_BROKEN, // it was right before, and fails now
+    BENCH_INCOMPARABLE,
+    BENCH_VERDICTS
+};
 const char *bench_verdict_name(enum bench_verdict verdict);
 
 struct bench_comparison {

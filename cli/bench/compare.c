@@ -7,8 +7,8 @@
 #include <string.h>
 
 const char *bench_verdict_name(enum bench_verdict verdict) {
-    static const char *const names[BENCH_VERDICTS] = {"same", "faster", "slower", "ambiguous",
-                                                      "not comparable"};
+    static const char *const names[BENCH_VERDICTS] = {"same",      "faster", "slower",
+                                                      "ambiguous", "failed", "not comparable"};
     return verdict < BENCH_VERDICTS ? names[verdict] : "";
 }
 
@@ -94,7 +94,9 @@ struct bench_comparison bench_compare_rows(const struct bench_row *before, const
     if (before->status != BENCH_OK || after->status != BENCH_OK)
         snprintf(c.why, sizeof c.why, "%s before, %s after: %.100s", bench_status_name(before->status),
                  bench_status_name(after->status), after->status != BENCH_OK ? after->note : before->note);
-    else
+    if (before->status == BENCH_OK && after->status == BENCH_FAILED)
+        c.verdict = BENCH_BROKEN;
+    else if (!c.why[0])
         c = bench_compare_samples(before->second, before->stats.count, after->second, after->stats.count,
                                   threshold, false);
     snprintf(c.id, sizeof c.id, "%s", after->config.id);

@@ -9,9 +9,12 @@
 #include "cli.h"
 #include "session.h"
 
-static double read_threshold(const struct invocation *call) {
-    const char *percent = cli_option(call, "threshold");
-    return percent ? atof(percent) / 100 : 0.05;
+// As a part, not a percentage. False after a message.
+static bool read_threshold(const struct invocation *call, double *out) {
+    double percent = 5;
+    bool known = cli_number(call, "threshold", 0, INFINITY, &percent);
+    *out = percent / 100;
+    return known;
 }
 
 // Reports ---------------------------------------------------------------------------------------------------
@@ -20,7 +23,7 @@ static void print_comparisons(const struct bench_comparisons *list) {
     printf("%s%-40s %9s %19s  %s%s\n", cli_bold(), "what", "time", "95 % interval", "verdict", cli_plain());
     for (int i = 0; i < list->count; i++) {
         const struct bench_comparison *c = &list->item[i];
-        bool changed = c->verdict == BENCH_SLOWER || c->verdict == BENCH_FASTER;
+        bool changed = c->verdict == BENCH_SLOWER || c->verdict == BENCH_FASTER || c->verdict == BENCH_BROKEN;
         char time[16] = "", interval[40] = "";
         if (isfinite(c->ratio)) {
             snprintf(time, sizeof time, "%+.1f %%", 100 * (c->ratio - 1));
@@ -30,10 +33,11 @@ static void print_comparisons(const struct bench_comparisons *list) {
         printf("%-40s %9s %19s  %s%s%s%s%s\n", c->id, time, interval, changed ? cli_bold() : "",
                bench_verdict_name(c->verdict), changed ? cli_plain() : "", c->why[0] ? ": " : "", c->why);
     }
-    printf(
-        "%d slower, %d faster, %d same, %d ambiguous, %d not comparable; %s\n", list->of[BENCH_SLOWER],
-        list->of[BENCH_FASTER], list->of[BENCH_SAME], list->of[BENCH_AMBIGUOUS], list->of[BENCH_INCOMPARABLE],
-        list->in_turns ? "measured in turns" : "not measured in turns: differences of the machine count too");
+    printf("%d slower, %d failed, %d faster, %d same, %d ambiguous, %d not comparable; %s\n",
+           list->of[BENCH_SLOWER], list->of[BENCH_BROKEN], list->of[BENCH_FASTER], list->of[BENCH_SAME],
+           list->of[BENCH_AMBIGUOUS], list->of[BENCH_INCOMPARABLE],
+           list->in_turns ? "measured in turns"
+                          : "not measured in turns: differences of the machine count too");
 }
 
 static void json_comparisons(const struct bench_comparisons *list) {
@@ -57,19 +61,21 @@ static void json_comparisons(const struct bench_comparisons *list) {
     cli_json_close();
 }
 
-// Prints them; the exit code of a gate: 1 something is slower, 3 nothing could be compared.
+// Prints them; the exit code of a gate: 1 something is slower or fails now, 3 nothing could be compared.
 static int report(const struct invocation *call, const struct bench_comparisons *list) {
     if (call->json)
         json_comparisons(list);
     else
         print_comparisons(list);
     int compared = list->count - list->of[BENCH_INCOMPARABLE];
-    return list->of[BENCH_SLOWER] ? CLI_FAILED : compared ? CLI_OK : BENCH_NOTHING_CODE;
+    return list->of[BENCH_SLOWER] + list->of[BENCH_BROKEN] ? CLI_FAILED
+           : compared                                      ? CLI_OK
+                                                           : BENCH_NOTHING_CODE;
 }
 
 // Reports why two runs cannot be compared, or compares them.
 static int compare_two(const struct invocation *call, const struct bench_run *before,
-                       const struct bench_run *after) {
+                       const struct bench_run *after, double threshold) {
     struct bench_comparisons list = {0};
     char why[256];
     bench_compare_runs(before, after, why, sizeof why);
@@ -77,7 +83,7 @@ static int compare_two(const struct invocation *call, const struct bench_run *be
         cli_fail(call, "not comparable: %s", why);
         return BENCH_NOTHING_CODE;
     }
-    bench_compare_all(&list, before, after, read_threshold(call));
+    bench_compare_all(&list, before, after, threshold);
     int code = report(call, &list);
     bench_comparisons_free(&list);
     return code != CLI_FAILED && bench_run_has(after, BENCH_SUSPECT) ? BENCH_SUSPECT_CODE : code;
@@ -93,13 +99,16 @@ static const struct option compare_options[] = {
 static int compare_files(const struct invocation *call, const char *first, const char *second) {
     struct bench_run before, after;
     char error[512];
+    double threshold;
+    if (!read_threshold(call, &threshold))
+        return CLI_USAGE;
     if (!bench_read_run(&before, first, error, sizeof error))
-        return cli_fail(call, "%s", error);
+        return cli_usage(call, "%s", error);
     if (!bench_read_run(&after, second, error, sizeof error)) {
         bench_run_free(&before);
-        return cli_fail(call, "%s", error);
+        return cli_usage(call, "%s", error);
     }
-    int code = compare_two(call, &before, &after);
+    int code = compare_two(call, &before, &after, threshold);
     bench_run_free(&before);
     bench_run_free(&after);
     return code;
@@ -141,49 +150,57 @@ static const struct option check_options[] = {
     {0},
 };
 
-static int check_new_run(struct bench_session *s, const char *path) {
+// An exit code 1 is that something got slower, so what could not be done is 3.
+static int not_done(int code) {
+    return code == CLI_FAILED ? BENCH_NOTHING_CODE : code;
+}
+
+static int check_new_run(struct bench_session *s, const char *path, double threshold) {
     struct bench_run before;
     char error[512];
     if (!bench_read_run(&before, path, error, sizeof error))
-        return cli_fail(s->call, "%s", error);
+        return cli_usage(s->call, "%s", error);
     snprintf(s->run.baseline, sizeof s->run.baseline, "%s", path);
-    int code = bench_session_start(s, NULL);
+    int code = not_done(bench_session_start(s, NULL));
     if (code == CLI_OK) {
         bench_session_measure(s, cli_option(s->call, "only"));
-        code = bench_session_write(s) ? compare_two(s->call, &before, &s->run) : CLI_FAILED;
+        code =
+            bench_session_write(s) ? compare_two(s->call, &before, &s->run, threshold) : BENCH_NOTHING_CODE;
     }
+    if (code == CLI_OK && bench_session_interrupted())
+        code = not_done(cli_fail(s->call, "interrupted: not all of it was compared"));
     bench_run_free(&before);
     return code;
 }
 
-static int check_in_turns(struct bench_session *s, const char *program) {
+static int check_in_turns(struct bench_session *s, const char *program, double threshold) {
     struct bench_comparisons list = {0};
     char error[512];
     const char *device = cli_option(s->call, "device");
     if (!bench_interleave(&list, &s->suite, device ? device : "cpu", program, cli_option(s->call, "only"),
-                          read_threshold(s->call), error, sizeof error)) {
+                          threshold, error, sizeof error)) {
         bench_comparisons_free(&list);
-        return cli_fail(s->call, "%s", error);
+        return cli_usage(s->call, "%s", error);
     }
     const char *record = cli_option(s->call, "record");
     int code = report(s->call, &list);
     if (record && !bench_record_add(record, &list))
-        code = cli_fail(s->call, "cannot write %s", record);
+        code = not_done(cli_fail(s->call, "cannot write %s", record));
     bench_comparisons_free(&list);
     return code;
 }
 
 // Every line is a check; one that finds something slower makes the exit code 1.
-static int replay(const struct invocation *call, const char *path) {
+static int replay(const struct invocation *call, const char *path, double threshold) {
     char *text = access(path, R_OK) ? NULL : cli_read_all(path), *rest = text, *line;
     int checks = 0, slower = 0, code = CLI_OK;
     if (!text)
-        return cli_fail(call, "cannot read %s", path);
+        return cli_usage(call, "cannot read %s", path);
     while (code != CLI_USAGE && (line = strsep(&rest, "\n")))
         if (line[0]) {
             struct bench_comparisons list = {0};
             checks++;
-            if (bench_record_replay(&list, line, read_threshold(call)))
+            if (bench_record_replay(&list, line, threshold))
                 slower += report(call, &list) == CLI_FAILED;
             else
                 code = cli_usage(call, "%s:%d is no recorded check", path, checks);
@@ -199,20 +216,26 @@ static int run_check(const struct invocation *call) {
     struct bench_session session;
     const char *baseline = cli_option(call, "baseline"), *candidate = cli_option(call, "candidate");
     const char *against = cli_option(call, "against");
+    double threshold;
+    if (!read_threshold(call, &threshold))
+        return CLI_USAGE;
     if (cli_option(call, "replay"))
-        return replay(call, cli_option(call, "replay"));
+        return replay(call, cli_option(call, "replay"), threshold);
     if (!baseline == !against)
         return cli_usage(call, "needs --baseline RUN or --against PROGRAM");
     if (cli_option(call, "record") && !against)
         return cli_usage(call, "--record keeps samples that were measured in turns: with --against PROGRAM");
+    if (candidate && !baseline)
+        return cli_usage(call, "--candidate is a run that exists: with --baseline RUN");
     if (candidate)
-        return compare_files(call, baseline ? baseline : "", candidate);
+        return compare_files(call, baseline, candidate);
     int code = bench_session_open(&session, call, call->operand_count ? call->operands[0] : "simple");
     if (code != CLI_OK)
         return code;
     code = bench_session_check_only(&session, cli_option(call, "only"));
     if (code == CLI_OK)
-        code = against ? check_in_turns(&session, against) : check_new_run(&session, baseline);
+        code = against ? check_in_turns(&session, against, threshold)
+                       : check_new_run(&session, baseline, threshold);
     bench_session_close(&session);
     return code;
 }
@@ -226,7 +249,9 @@ const struct command cli_bench_check = {
         "With --against, both programs measure in turns in one run, and noise of the machine hits both; "
         "with\n"
         "--baseline, a run that was made before counts, and the verdict says that they were not in turns.\n"
-        "Exit codes: 0 nothing slower, 1 slower, 2 not asked rightly, 3 nothing to compare, 4 suspect.\n"
+        "Exit codes: 0 nothing slower, 1 something is slower or fails now, 2 not asked rightly, 3 nothing "
+        "to\n"
+        "compare, 4 suspect.\n"
         "  zellige bench check --against ../before/build/zellige --only gemm\n"
         "  make bench-against REV=HEAD~1    builds that version and does this",
     .operands_most = 1,

@@ -3,6 +3,7 @@
 #include "bench.h"
 
 #include <string.h>
+#include <unistd.h>
 
 #include "cli.h"
 
@@ -65,7 +66,9 @@ static void print_chip(const struct bench_chip *chip, const struct bench_specs *
 static int run(const struct invocation *call) {
     struct bench_specs specs;
     char error[512];
-    const char *peaks = cli_option(call, "peak");
+    const char *peaks = cli_option(call, "peak"), *sysroot = cli_option(call, "sysroot");
+    if (sysroot && access(sysroot, X_OK))
+        return cli_usage(call, "--sysroot %s: no folder that can be read", sysroot);
     if (!bench_specs_open(&specs, cli_option(call, "specs"), error, sizeof error))
         return cli_fail(call, "%s", error);
     if (peaks && !bench_specs_override(&specs, peaks, error, sizeof error)) {
@@ -73,7 +76,7 @@ static int run(const struct invocation *call) {
         return cli_usage(call, "%s", error);
     }
     struct bench_machine machine;
-    bench_detect(&machine, &specs, cli_option(call, "sysroot"));
+    bench_detect(&machine, &specs, sysroot);
     if (call->json)
         print_json(&machine, &specs);
     for (int i = 0; i < machine.count && !call->json; i++)

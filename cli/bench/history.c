@@ -11,7 +11,7 @@
 bool bench_history_add(const struct bench_run *run, const char *root) {
     char path[512];
     snprintf(path, sizeof path, "%s/index.jsonl", root);
-    FILE *out = fopen(path, "a");
+    FILE *out = bench_append(path);
     if (!out)
         return false;
     const char *name = strrchr(run->folder, '/');

@@ -60,19 +60,20 @@ static double ask(struct server *s, const struct bench_config *c, char *why, siz
     return -1;
 }
 
-// Pairs of samples from the round `from` on; every second pair the other way round. False after an error, which why takes.
-static bool take_pairs(struct server server[2], const struct bench_config *config, int from,
-                       double *sample[2], char *why, size_t bytes) {
+// Pairs of samples from the round `from` on; every second pair the other way round. After an error, which why takes, what
+// that makes of the comparison; else BENCH_AMBIGUOUS.
+static enum bench_verdict take_pairs(struct server server[2], const struct bench_config *config, int from,
+                                     double *sample[2], char *why, size_t bytes) {
     for (int round = from ? from : -1; round < from + ROUNDS; round++) // the very first one only warms up
         for (int turn = 0; turn < 2; turn++) {
-            int which = turn ^ (round & 1);
+            int which = turn ^ (round > 0 && round % 2); // the baseline first: what it cannot do is no news
             double seconds = ask(&server[which], config, why, bytes);
             if (seconds < 0)
-                return false;
+                return which ? BENCH_BROKEN : BENCH_INCOMPARABLE;
             if (round >= 0)
                 sample[which][round] = seconds;
         }
-    return true;
+    return BENCH_AMBIGUOUS;
 }
 
 // As many rounds as the verdict needs.
@@ -82,8 +83,8 @@ static struct bench_comparison compare_config(struct server server[2], const str
     double *sample[2] = {malloc(ROUNDS_MOST * sizeof(double)), malloc(ROUNDS_MOST * sizeof(double))};
     int count = 0;
     for (; sample[0] && sample[1] && count < ROUNDS_MOST && c.verdict == BENCH_AMBIGUOUS; count += ROUNDS) {
-        if (!take_pairs(server, config, count, sample, c.why, sizeof c.why)) {
-            c.verdict = BENCH_INCOMPARABLE;
+        c.verdict = take_pairs(server, config, count, sample, c.why, sizeof c.why);
+        if (c.verdict != BENCH_AMBIGUOUS) {
             c.ratio = c.low = c.high = NAN;
             break;
         }

@@ -15,19 +15,6 @@ static const struct option options[] = {
     {0},
 };
 
-static void write_dirty(FILE *out) {
-    char line[512];
-    FILE *pipe = popen("git status --porcelain --untracked-files=no 2>/dev/null", "r");
-    bool any = false;
-    while (pipe && fgets(line, sizeof line, pipe)) {
-        fprintf(out, "%s`%.*s`", any ? ", " : "- changed files: ", (int)strcspn(line + 3, "\n"), line + 3);
-        any = true;
-    }
-    if (pipe)
-        pclose(pipe);
-    fputs(any ? "\n" : "", out);
-}
-
 // The best row of each work and dtype.
 static void write_results(FILE *out, const struct bench_run *run) {
     char median[32], rate[32], part[16];
@@ -84,7 +71,7 @@ static void write_entry(FILE *out, const struct bench_run *run, const char *base
     fprintf(out, "- source: %s, branch %s%s\n", run->commit[0] ? run->commit : "unknown", run->branch,
             run->dirty ? ", with changes" : "");
     if (run->dirty)
-        write_dirty(out);
+        fprintf(out, "- %d changed files: %s\n", run->dirty, run->changed);
     fprintf(out, "- command: `%s`\n", run->command);
     write_results(out, run);
     if (baseline[0])

@@ -56,11 +56,13 @@ static int run(const struct invocation *call) {
     struct bench_machine machine;
     struct bench_cpu_peaks peaks;
     char error[512];
-    const char *seconds = cli_option(call, "seconds");
+    double seconds = 1;
+    if (!cli_number(call, "seconds", 0, INFINITY, &seconds))
+        return CLI_USAGE;
     if (!bench_specs_open(&specs, NULL, error, sizeof error))
         return cli_fail(call, "%s", error);
     bench_detect(&machine, &specs, NULL);
-    bench_measure_cpu_peaks(&peaks, seconds ? atof(seconds) : 1);
+    bench_measure_cpu_peaks(&peaks, seconds);
     if (call->json) {
         print_json(&peaks);
         bench_specs_close(&specs);

@@ -56,8 +56,22 @@ bool bench_folder_write(const struct bench_run *run, const char *name,
         return false;
     write(out, run);
     bool done = !ferror(out);
-    done = !fclose(out) && done;
-    return done && !rename(beside, path);
+    done = !fclose(out) && done && !rename(beside, path);
+    if (!done) {
+        int why = errno;
+        remove(beside);
+        errno = why;
+    }
+    return done;
+}
+
+// After a line that was cut short, by kill -9 or a full disk, a new one begins.
+FILE *bench_append(const char *path) {
+    FILE *out = fopen(path, "a+");
+    bool is_cut = out && !fseek(out, -1, SEEK_END) && getc(out) != '\n';
+    if (out && !fseek(out, 0, SEEK_END) && is_cut)
+        putc('\n', out);
+    return out;
 }
 
 void bench_log(const struct bench_run *run, const char *format, ...) {
@@ -80,26 +94,30 @@ void bench_log(const struct bench_run *run, const char *format, ...) {
 
 // Source ----------------------------------------------------------------------------------------------------
 
-// First line that a command prints, and how many lines there are.
-static int first_line(const char *command, char *out, size_t bytes) {
+// Lines that a command prints, from a letter on, with commas between them as far as there is room; how many there are.
+static int lines_of(const char *command, int from, char *out, size_t bytes) {
     char line[512];
     int lines = 0;
+    size_t used = 0;
     FILE *pipe = popen(command, "r");
     out[0] = 0;
-    while (pipe && fgets(line, sizeof line, pipe))
-        if (lines++ == 0)
-            snprintf(out, bytes, "%.*s", (int)strcspn(line, "\n"), line);
+    while (pipe && fgets(line, sizeof line, pipe)) {
+        int len = (int)strcspn(line, "\n");
+        lines++;
+        if (len > from && used + (size_t)(len - from) + 3 < bytes)
+            used += (size_t)snprintf(out + used, bytes - used, "%s%.*s", used ? ", " : "", len - from,
+                                     line + from);
+    }
     if (pipe)
         pclose(pipe);
     return lines;
 }
 
 void bench_describe_source(struct bench_run *run) {
-    char ignored[64];
-    first_line("git rev-parse HEAD 2>/dev/null", run->commit, sizeof run->commit);
-    first_line("git rev-parse --abbrev-ref HEAD 2>/dev/null", run->branch, sizeof run->branch);
-    run->dirty =
-        first_line("git status --porcelain --untracked-files=no 2>/dev/null", ignored, sizeof ignored);
+    lines_of("git rev-parse HEAD 2>/dev/null", 0, run->commit, sizeof run->commit);
+    lines_of("git rev-parse --abbrev-ref HEAD 2>/dev/null", 0, run->branch, sizeof run->branch);
+    run->dirty = lines_of("git status --porcelain --untracked-files=no 2>/dev/null", 3, run->changed,
+                          sizeof run->changed);
     gethostname(run->host, sizeof run->host - 1);
     snprintf(run->version, sizeof run->version, "%s", zl_version());
 }
@@ -109,7 +127,7 @@ void bench_describe_source(struct bench_run *run) {
 bool bench_journal_add(const struct bench_run *run, const struct bench_row *row) {
     char path[512];
     snprintf(path, sizeof path, "%s/journal.jsonl", run->folder);
-    FILE *out = fopen(path, "a");
+    FILE *out = bench_append(path);
     if (!out)
         return false;
     bench_write_row(out, row);

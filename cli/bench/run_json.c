@@ -101,13 +101,11 @@ static const struct member timing_members[] = {
 
 #define OF_RUN(kind, name) MEMBER(struct bench_run, kind, #name, name)
 static const struct member run_members[] = {
-    OF_RUN(TEXT, folder),   OF_RUN(TEXT, suite),
-    OF_RUN(TEXT, status),   OF_RUN(TEXT, started),
-    OF_RUN(TEXT, host),     OF_RUN(TEXT, version),
-    OF_RUN(TEXT, commit),   OF_RUN(TEXT, branch),
-    OF_RUN(INTEGER, dirty), OF_RUN(TEXT, command),
-    OF_RUN(TEXT, notes),    OF_RUN(TEXT, baseline),
-    OF_RUN(TEXT, evidence), {0},
+    OF_RUN(TEXT, folder),   OF_RUN(TEXT, suite),    OF_RUN(TEXT, status),
+    OF_RUN(TEXT, started),  OF_RUN(TEXT, host),     OF_RUN(TEXT, version),
+    OF_RUN(TEXT, commit),   OF_RUN(TEXT, branch),   OF_RUN(INTEGER, dirty),
+    OF_RUN(TEXT, changed),  OF_RUN(TEXT, command),  OF_RUN(TEXT, notes),
+    OF_RUN(TEXT, baseline), OF_RUN(TEXT, evidence), {0},
 };
 
 // Writing ---------------------------------------------------------------------------------------------------

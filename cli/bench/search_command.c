@@ -25,11 +25,11 @@ struct search {
     struct bench_session *session;
     enum bench_dtype dtype;
     int64_t least, most;
-    double end; // when the time is over
+    double started, budget; // seconds
 };
 
 static bool is_over(const struct search *s) {
-    return bench_now() >= s->end || bench_session_interrupted();
+    return bench_now() - s->started >= s->budget || bench_session_interrupted();
 }
 
 // Rate of a shape; one that is measured already is not measured again. 0: it failed, or is out of bounds.
@@ -43,8 +43,11 @@ static double try_shape(const struct search *s, int64_t m, int64_t n, int64_t k)
     }
     bench_config_name(&c);
     const struct bench_row *row = bench_run_find(&s->session->run, c.id);
-    if (!row && !is_over(s))
+    if (!row && !is_over(s)) {
+        if (!s->session->call->json)
+            bench_progress((int)(bench_now() - s->started), (int)s->budget, s->started, c.id);
         row = bench_session_one(s->session, &c);
+    }
     return row && isfinite(row->rate) ? row->rate : 0;
 }
 
@@ -122,6 +125,8 @@ static const struct bench_row *confirm(struct bench_session *session) {
 
 static void print_best(const struct invocation *call, const struct bench_row *best) {
     char rate[32], part[16];
+    if (!best && !call->json)
+        printf("\nno shape could be measured\n");
     if (best && !call->json)
         printf("\nbest: %lld x %lld x %lld, %s, %s of the peak\n", (long long)best->config.dim[0],
                (long long)best->config.dim[1], (long long)best->config.dim[2],
@@ -129,27 +134,29 @@ static void print_best(const struct invocation *call, const struct bench_row *be
                bench_format_percent(best->utilisation, part));
 }
 
-static int64_t number(const struct invocation *call, const char *option, int64_t fallback) {
-    const char *text = cli_option(call, option);
-    return text ? atoll(text) : fallback;
-}
-
 static int run(const struct invocation *call) {
     struct bench_session session;
     const char *dtype = cli_option(call, "dtype");
-    struct search s = {.session = &session, .dtype = bench_dtype_find(dtype ? dtype : "f32")};
-    s.least = number(call, "least", 256);
-    s.most = number(call, "most", 4096);
+    struct search s = {.session = &session,
+                       .dtype = bench_dtype_find(dtype ? dtype : "f32"),
+                       .least = 256,
+                       .most = 4096,
+                       .budget = 60};
     if (s.dtype == BENCH_DTYPES)
-        return cli_usage(call, "no dtype '%s'", dtype);
-    if (s.least < ALIGN || s.most < s.least)
-        return cli_usage(call, "--least must be %d or more, --most at least that", ALIGN);
+        return cli_usage(call, "no dtype '%s': there are f64, f32, tf32, bf16, f16, fp8 and int8", dtype);
+    if (!cli_integer(call, "least", ALIGN, INT32_MAX, &s.least) ||
+        !cli_integer(call, "most", ALIGN, INT32_MAX, &s.most) ||
+        !cli_number(call, "budget", 1, INFINITY, &s.budget))
+        return CLI_USAGE;
+    if (s.most < s.least)
+        return cli_usage(call, "--most %lld is less than --least %lld", (long long)s.most,
+                         (long long)s.least);
     int code = bench_session_open(&session, call, "search");
     if (code != CLI_OK)
         return code;
     code = bench_session_start(&session, cli_option(call, "resume"));
     if (code == CLI_OK) {
-        s.end = bench_now() + (double)number(call, "budget", 60);
+        s.started = bench_now();
         search_coarse(&s);
         search_near(&s);
         print_best(call, confirm(&session));

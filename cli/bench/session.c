@@ -3,6 +3,7 @@
 
 #include "session.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,20 +28,23 @@ static bool gives_up(void *context) {
 
 static int read_timing(struct bench_session *s) {
     struct bench_timing *t = &s->suite.timing;
-    const char *seconds = cli_option(s->call, "seconds"), *samples = cli_option(s->call, "samples");
-    const char *threads = cli_option(s->call, "threads");
+    int64_t most = t->most, threads = 0;
+    double seconds = NAN;
+    if (!cli_number(s->call, "seconds", 0, INFINITY, &seconds) ||
+        !cli_integer(s->call, "samples", 1, INT32_MAX, &most) ||
+        !cli_integer(s->call, "threads", 1, INT32_MAX, &threads))
+        return CLI_USAGE;
     t->wipe = cli_option(s->call, "wipe-cache");
     t->zeros = cli_option(s->call, "zeros");
-    if (seconds)
-        t->seconds = t->warm_seconds = atof(seconds);
-    if (samples)
-        t->most = atoi(samples);
-    if (t->most < t->least)
-        t->least = t->most;
+    if (!isnan(seconds))
+        t->seconds = t->warm_seconds = seconds;
+    t->most = (int)most;
+    t->least = t->most < t->least ? t->most : t->least;
     if (t->most < 1 || t->seconds < 0)
-        return cli_usage(s->call, "--samples must be 1 or more, --seconds 0 or more");
-    if (threads && !zl_set_threads(atoi(threads)))
-        return cli_usage(s->call, "--threads %s: %s", threads, zl_error());
+        return cli_usage(s->call, "suite %s: samples_most must be 1 or more, seconds 0 or more",
+                         s->suite.name);
+    if (threads && !zl_set_threads((int)threads))
+        return cli_usage(s->call, "--threads %lld: %s", (long long)threads, zl_error());
     return CLI_OK;
 }
 
@@ -146,13 +150,14 @@ static int resume_folder(struct bench_session *s, const char *folder) {
     if (bench_journal_read(&s->run) < 0)
         return cli_fail(s->call, "%s has no journal to resume", folder);
     struct bench_run before;
-    char error[256];
+    char error[256], why[256] = "";
     if (bench_read_run(&before, folder, error, sizeof error)) {
+        bench_compare_runs(&before, &s->run, why, sizeof why);
         snprintf(s->run.started, sizeof s->run.started, "%s", before.started);
         snprintf(s->run.suite, sizeof s->run.suite, "%s", before.suite);
         bench_run_free(&before);
     }
-    return CLI_OK;
+    return why[0] ? cli_usage(s->call, "%s cannot be resumed like this: %s", folder, why) : CLI_OK;
 }
 
 static void log_start(const struct bench_session *s, const char *resume) {
@@ -195,7 +200,7 @@ int bench_session_start(struct bench_session *s, const char *resume) {
     else if (!bench_folder_new(&s->run, out ? out : "runs", error, sizeof error))
         code = cli_fail(s->call, "%s", error);
     if (code == CLI_OK && !bench_folder_write(&s->run, "metrics.json", bench_write_run))
-        code = cli_fail(s->call, "cannot write into %s", s->run.folder);
+        code = cli_fail(s->call, "cannot write into %s: %s", s->run.folder, strerror(errno));
     if (code == CLI_OK)
         log_start(s, resume);
     if (code == CLI_OK && !s->call->json)
@@ -218,7 +223,10 @@ struct bench_row *bench_session_one(struct bench_session *s, const struct bench_
         s->run.rows--;
         return NULL;
     }
-    bench_journal_add(&s->run, row);
+    if (!bench_journal_add(&s->run, row)) {
+        cli_fail(s->call, "cannot write %s/journal.jsonl: %s", s->run.folder, strerror(errno));
+        return NULL;
+    }
     log_row(&s->run, row, bench_now() - started);
     bench_progress(0, 0, 0, NULL);
     if (!s->call->json)
@@ -233,14 +241,22 @@ int bench_session_check_only(const struct bench_session *s, const char *only) {
     return cli_usage(s->call, "no configuration of %s has '%s' in its name", s->suite.name, only);
 }
 
+// Those that the run does not have yet.
+static bool is_wanted(const struct bench_session *s, const struct bench_config *config, const char *only) {
+    return (!only || strstr(config->id, only)) && !bench_run_find(&s->run, config->id);
+}
+
 void bench_session_measure(struct bench_session *s, const char *only) {
     double started = bench_now();
+    int done = 0, all = 0;
+    for (int i = 0; i < s->suite.count; i++)
+        all += is_wanted(s, &s->suite.config[i], only);
     for (int i = 0; i < s->suite.count && !interrupted; i++) {
         const struct bench_config *config = &s->suite.config[i];
-        if ((only && !strstr(config->id, only)) || bench_run_find(&s->run, config->id))
+        if (!is_wanted(s, config, only))
             continue;
         if (!s->call->json)
-            bench_progress(i, s->suite.count, started, config->id);
+            bench_progress(done++, all, started, config->id);
         if (!bench_session_one(s, config))
             break;
     }
@@ -259,7 +275,7 @@ bool bench_session_write(struct bench_session *s) {
                    bench_folder_write(run, "results.md", bench_write_markdown) &&
                    bench_folder_write(run, "report.html", bench_write_html) && bench_history_add(run, root);
     if (!written)
-        cli_fail(s->call, "cannot write into %s", run->folder);
+        cli_fail(s->call, "cannot write into %s: %s", run->folder, strerror(errno));
     return written;
 }
 

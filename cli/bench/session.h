@@ -37,7 +37,7 @@ const struct bench_chip *bench_session_find_chip(struct bench_session *s); // th
 int bench_session_start(struct bench_session *s, const char *resume); // finds peaks, makes the folder
 int bench_session_check_only(const struct bench_session *s, const char *only); // CLI_OK: it leaves something to measure
 void bench_session_measure(struct bench_session *s, const char *only);
-// NULL: out of memory, or interrupted before it was measured.
+// NULL: out of memory, interrupted before it was measured, or not written, after a message.
 struct bench_row *bench_session_one(struct bench_session *s, const struct bench_config *config);
 bool bench_session_interrupted(void);
 bool bench_session_write(struct bench_session *s); // the folder's files and the history; false after a message

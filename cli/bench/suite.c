@@ -61,12 +61,14 @@ static bool add_sizes(struct bench_suite *suite, struct bench_config config, ben
     if (bench_json_is_list(size) || isnan(from))
         return add_size(suite, config, size);
     config.dims = 1;
-    for (; from <= to && times > 1; from *= times) {
+    if (!(from >= 1 && to >= from && times > 1))
+        return false;
+    for (; from <= to; from *= times) {
         config.dim[0] = (int64_t)from;
         if (!bench_suite_add(suite, &config))
             return false;
     }
-    return times > 1;
+    return true;
 }
 
 // Items -----------------------------------------------------------------------------------------------------

@@ -45,6 +45,18 @@ const char *bench_format_percent(double part, char out[16]) {
     return out;
 }
 
+// Columns of a terminal; 80 where it does not tell, and where it is none.
+static int terminal_width(int file) {
+    struct winsize size;
+    return ioctl(file, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+// Of the first column; the others have 50.
+static int name_width(void) {
+    int left = isatty(STDOUT_FILENO) ? terminal_width(STDOUT_FILENO) - 50 : 40;
+    return left < 8 ? 8 : left > 40 ? 40 : left;
+}
+
 void bench_table_head(const struct bench_run *run) {
     char peak[32];
     const struct bench_subject *s = &run->subject;
@@ -56,8 +68,8 @@ void bench_table_head(const struct bench_run *run) {
             printf(" %s %s,", bench_dtype_name((enum bench_dtype)d),
                    bench_format_rate(s->peak[d].rate, "FLOP", peak));
     printf(" memory %s%s\n", bench_format_rate(s->bandwidth, "B", peak), cli_plain());
-    printf("%s%-40s %12s %8s %15s %8s  %s%s\n", cli_bold(), "what", "median", "+-", "rate", "of peak", "",
-           cli_plain());
+    printf("%s%-*s %12s %8s %15s %8s%s\n", cli_bold(), name_width(), "what", "median", "+-", "rate",
+           "of peak", cli_plain());
 }
 
 static void print_remarks(const struct bench_row *row) {
@@ -76,7 +88,11 @@ void bench_table_row(const struct bench_row *row) {
     double spread = (row->stats.high - row->stats.low) / 2 / row->stats.median;
     if (isfinite(spread))
         snprintf(half, sizeof half, "%.1f %%", 100 * spread);
-    printf("%-40s %12s %8s %15s %8s", row->config.id, bench_format_seconds(row->stats.median, median), half,
+    if (isatty(STDOUT_FILENO) && (int)strlen(row->config.id) > name_width())
+        printf("%s\n%*s", row->config.id, name_width(), "");
+    else
+        printf("%-*s", name_width(), row->config.id);
+    printf(" %12s %8s %15s %8s", bench_format_seconds(row->stats.median, median), half,
            bench_format_rate(row->rate, row->unit, rate), bench_format_percent(row->utilisation, part));
     print_remarks(row);
     printf("\n");
@@ -85,24 +101,34 @@ void bench_table_row(const struct bench_row *row) {
 
 // The bar ---------------------------------------------------------------------------------------------------
 
-static int terminal_width(void) {
-    struct winsize size;
-    return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 20 ? size.ws_col : 80;
+// Where nobody looks at a terminal a line now and then, so that a log shows that it goes on.
+static void progress_line(int done, int all, const char *left, const char *what) {
+    static const double pause = 10;
+    static double last;
+    double now = bench_now();
+    if (all == 0 || (last != 0 && now - last < pause))
+        return;
+    if (last != 0)
+        fprintf(stderr, "%d/%d%s  %s\n", done, all, left, what);
+    last = now;
 }
 
 void bench_progress(int done, int all, double started, const char *what) {
-    enum { BAR = 24 };
-    char bar[BAR + 1], left[32] = "";
-    if (!isatty(STDERR_FILENO))
+    enum { BAR = 24, WIDEST = 160 };
+    char bar[BAR + 1], left[32] = "", line[WIDEST];
+    if (done > 0 && all > done)
+        snprintf(left, sizeof left, ", %.0f s left", (bench_now() - started) / done * (all - done));
+    if (!isatty(STDERR_FILENO)) {
+        progress_line(done, all, left, what);
         return;
+    }
     fprintf(stderr, "\r\033[K");
     if (all == 0)
         return;
-    for (int i = 0; i < BAR; i++)
-        bar[i] = i < BAR * done / all ? '#' : '.';
-    bar[BAR] = 0;
-    if (done > 0)
-        snprintf(left, sizeof left, ", %.0f s left", (bench_now() - started) / done * (all - done));
-    fprintf(stderr, "[%s] %d/%d%s  %.*s", bar, done, all, left, terminal_width() - BAR - 32, what);
+    int width = terminal_width(STDERR_FILENO), cells = width / 3 < BAR ? width / 3 : BAR;
+    for (int i = 0; i < cells; i++)
+        bar[i] = i < (int)((double)cells * done / all) ? '#' : '.';
+    snprintf(line, sizeof line, "[%.*s] %d/%d%s  %s", cells, bar, done, all, left, what);
+    fprintf(stderr, "%.*s", width - 1, line); // a line that wraps could not be taken away
     fflush(stderr);
 }

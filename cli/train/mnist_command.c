@@ -125,11 +125,6 @@ static int train(const struct invocation *call, struct train_network *n, const s
     return done ? CLI_OK : cli_library_failed(call);
 }
 
-static double number(const struct invocation *call, const char *name, double fallback) {
-    const char *text = cli_option(call, name);
-    return text ? atof(text) : fallback;
-}
-
 static int open_network(const struct invocation *call, struct train_network *n, const struct plan *plan) {
     const char *hidden = cli_option(call, "hidden"), *optimizer = cli_option(call, "optimizer");
     bool adam = !optimizer || !strcmp(optimizer, "adam"), resume = cli_option(call, "resume");
@@ -137,7 +132,10 @@ static int open_network(const struct invocation *call, struct train_network *n, 
         return cli_usage(call, "no optimizer '%s': there are adam and sgd", optimizer);
     if (resume && !plan->checkpoint)
         return cli_usage(call, "--resume needs --checkpoint FILE");
-    if (!train_new(n, hidden ? hidden : "128", adam, number(call, "rate", adam ? 0.002 : 0.1), plan->seed))
+    double rate = adam ? 0.002 : 0.1;
+    if (!cli_number(call, "rate", 0, INFINITY, &rate))
+        return CLI_USAGE;
+    if (!train_new(n, hidden ? hidden : "128", adam, rate, plan->seed))
         return zl_error() ? cli_library_failed(call)
                           : cli_usage(call, "--hidden %s: wanted widths such as 256,256", hidden);
     if (resume && !train_load(n, plan->checkpoint))
@@ -148,13 +146,14 @@ static int open_network(const struct invocation *call, struct train_network *n, 
 
 static int run(const struct invocation *call) {
     const char *folder = cli_option(call, "data"), *device = cli_option(call, "device");
-    struct plan plan = {(int)number(call, "epochs", 10), (int)number(call, "batch", 256),
-                        (int64_t)number(call, "seed", 1), cli_option(call, "checkpoint")};
+    int64_t epochs = 10, batch = 256, seed = 1;
     struct train_dataset data = {0}, test = {0};
     struct train_network n = {0};
     char error[512];
-    if (plan.epochs < 0 || plan.batch < 1)
-        return cli_usage(call, "--epochs must be 0 or more, --batch 1 or more");
+    if (!cli_integer(call, "epochs", 0, 10000, &epochs) || !cli_integer(call, "batch", 1, 1 << 24, &batch) ||
+        !cli_integer(call, "seed", 0, INT64_C(1) << 50, &seed))
+        return CLI_USAGE;
+    struct plan plan = {(int)epochs, (int)batch, seed, cli_option(call, "checkpoint")};
     if (device && !zl_use_device(device))
         return cli_library_failed(call);
     folder = folder ? folder : "/usr/share/datasets/fashion-mnist";

@@ -54,7 +54,7 @@ check "nothing recorded is 3" exits 3 replay /dev/null
 check "what is no record is a usage error" exits 2 replay "$tmp/suite.json"
 check "records are of checks in turns" exits 2 "$zellige" bench check --baseline "$tmp" --record "$tmp/x"
 check "the verdict says that it was in turns" says 'measured in turns' against "$zellige" "$zellige"
-check "another program that is not there" exits 1 against "$zellige" "$tmp/none"
+check "another program that is not there" exits 2 against "$zellige" "$tmp/none"
 
 # Recorded runs: their samples are as given.
 make_run() { # FILE CHIP FACTOR [STATUS]: rows a and b, of which a takes so much longer
@@ -85,10 +85,19 @@ check "a wider threshold allows it" exits 0 gate "$tmp/slow.json" --threshold 30
 check "another chip cannot be compared: 3" exits 3 gate "$tmp/other.json"
 check "and it says why" says 'other chips: chip and another' gate "$tmp/other.json"
 check "suspect rows are 4" exits 4 gate "$tmp/suspect.json"
-check "rows that failed cannot be compared: 3" exits 3 gate "$tmp/failed.json"
+check "what was right and fails now is 1" exits 1 gate "$tmp/failed.json"
+check "and is said" says '^a .*failed: ok before, failed after' gate "$tmp/failed.json"
+turned() { "$zellige" bench check --baseline "$tmp/failed.json" --candidate "$tmp/same.json"; }
+check "what failed before cannot be compared: 3" exits 3 turned
 check "nothing to compare with is a usage error" exits 2 "$zellige" bench check
-check "a baseline that is not there" exits 1 "$zellige" bench check --baseline "$tmp/none.json" --candidate "$tmp/same.json"
+check "a baseline that is not there" exits 2 "$zellige" bench check --baseline "$tmp/none.json" --candidate "$tmp/same.json"
 check "it says that it was not in turns" says 'not measured in turns' gate "$tmp/same.json"
+head -c 300 "$tmp/base.json" >"$tmp/cut.json"
+check "a damaged baseline" exits 2 gate "$tmp/same.json" --baseline "$tmp/cut.json"
+check "a threshold that is no number" says '^zellige bench check: --threshold x: wanted a number, 0 or more' gate "$tmp/same.json" --threshold x
+printf '#!/bin/sh\nwhile read -r line; do echo "! wrong result"; done\n' >"$tmp/wrong" && chmod +x "$tmp/wrong"
+check "a program that was wrong before is no news: 3" exits 3 against "$zellige" "$tmp/wrong"
+check "runs that are not there are not compared" exits 2 "$zellige" bench compare "$tmp/base.json" "$tmp/none.json"
 check "compare is no gate" exits 0 "$zellige" bench compare "$tmp/base.json" "$tmp/slow.json"
 check "compare needs two" exits 2 "$zellige" bench compare "$tmp/base.json"
 check "compare --json" says '"verdict": "slower"' "$zellige" bench compare --json "$tmp/base.json" "$tmp/slow.json"

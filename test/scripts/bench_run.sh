@@ -61,6 +61,13 @@ check "the row says why" metrics "'--peak f32=1e-06' in r['gemm/f32/64']['note']
 check "an unknown suite" exits 2 "$zellige" bench run no_such_suite --out "$tmp/runs"
 check "an unknown device" exits 1 "$zellige" bench run --device abacus --out "$tmp/runs"
 check "samples of none" exits 2 run --samples 0
+check "samples that are no number" says '^zellige bench run: --samples 5x: wanted a number, from 1 to' run --samples 5x
+check "half a sample" says 'wanted a whole number' run --samples 1.5
+check "negative seconds" exits 2 run --seconds -1
+check "a negative budget" says '^zellige bench search: --budget -5: wanted a number, 1 or more' "$zellige" bench search --budget -5
+check "a sysroot that is not there" exits 2 "$zellige" bench devices --sysroot "$tmp/none"
+echo '{"items": [{"work": "gemm", "sizes": [{"from": 0, "to": 64, "times": 2}]}]}' >"$tmp/endless.json"
+check "a range that never ends" exits 2 timeout 60 "$zellige" bench run "$tmp/endless.json" --out "$tmp/runs"
 echo '{"items": [{"work": "gemm", "sizes": [[2, 3]]}, {"work": "gemm", "sizes": [8]}]}' >"$tmp/bad.json"
 check "a configuration that fails is a row, and the rest goes on" exits 1 "$zellige" bench run "$tmp/bad.json" "${quick[@]}" --out "$tmp/runs"
 check "its error is in the row" metrics "'m, n, k' in r['gemm/f32/2x3']['note'] and r['gemm/f32/8']['status'] == 'ok'"
@@ -93,6 +100,8 @@ seen=$(grep -c '^gemm' "$tmp/killed.txt") written=$(wc -l <"$folder/journal.json
 lost_nothing() { [ "$written" -ge 3 ] && [ "$written" -lt 30 ] && [ "$written" -ge "$seen" ] || { echo "$seen shown, $written written"; return 1; }; }
 check "kill -9 loses nothing that was shown" lost_nothing
 cp "$folder/journal.jsonl" "$tmp/before.jsonl"
+printf '%s' '{"id": "gemm/f32/20", "work": "ge' >>"$folder/journal.jsonl" # as if it had been killed while it wrote
+check "it is not resumed on other terms" exits 2 "$zellige" bench run "$tmp/long.json" --zeros --resume "$folder"
 check "a killed run can be resumed" exits 0 "$zellige" bench run "$tmp/long.json" --seconds 0.01 --samples 5 --resume "$folder"
 resumed() { # the old lines as they were, every configuration once
     head -n "$written" "$folder/journal.jsonl" | diff - "$tmp/before.jsonl" &&
@@ -103,6 +112,16 @@ ids = [r['id'] for r in d['rows']]
 sys.exit(0 if d['status'] == 'complete' and len(ids) == len(set(ids)) == 30 else repr(ids))" "$folder/metrics.json"
 }
 check "what was measured before is not measured again" resumed
+whole() { python3 -c "
+import json, sys
+def reads(line):
+    try:
+        return bool(json.loads(line))
+    except ValueError:
+        return False
+lines = [reads(line) for line in open(sys.argv[1])]
+sys.exit(0 if lines.count(True) == 30 and lines.count(False) == 1 else repr(lines))" "$folder/journal.jsonl"; }
+check "a line that was cut short spoils no other" whole
 check "the log says that it was resumed" grep -q ' resumed: ' "$folder/log.txt"
 check "resuming what is no run" exits 1 "$zellige" bench run "$tmp/long.json" --resume "$tmp"
 
@@ -121,4 +140,45 @@ soon() { [ $((SECONDS - since)) -le 20 ]; } # the rest of the suite takes longer
 check "an interruption ends it soon" soon
 interrupted() { [ "$code" = 1 ] && grep -q '"status": "interrupted"' "$tmp"/interrupted/*/metrics.json; }
 check "an interrupted run is written as such" interrupted
+
+# Where it cannot write.
+if mkdir "$tmp/disk" && mount -t tmpfs -o size=20k none "$tmp/disk" 2>/dev/null; then
+    check "a full disk ends it, and is said" says 'cannot write .*No space left on device' "$zellige" bench run "$tmp/long.json" --seconds 0.01 --out "$tmp/disk"
+    check "with an exit code" exits 1 "$zellige" bench run "$tmp/long.json" --seconds 0.01 --out "$tmp/disk"
+    check "as a gate: 3" exits 3 "$zellige" bench check "$tmp/long.json" --seconds 0.01 --out "$tmp/disk" --baseline "$folder"
+    umount "$tmp/disk"
+else
+    skip "a full disk" "no tmpfs can be mounted"
+fi
+touch "$tmp/file"
+check "a folder that cannot be made" says 'cannot make a folder in .*: Not a directory' run --out "$tmp/file/runs"
+
+# On a terminal of 40 columns, the bar never wraps; the time that is left is said.
+on_terminal() { # COLUMNS COMMAND...
+    python3 - "$@" <<'END'
+import fcntl, os, pty, struct, sys, termios
+pid, terminal = pty.fork()
+if pid == 0:
+    fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack("HHHH", 24, int(sys.argv[1]), 0, 0))
+    os.execv(sys.argv[2], sys.argv[2:])
+data = b""
+while True:
+    try:
+        piece = os.read(terminal, 65536)
+    except OSError:
+        break
+    if not piece:
+        break
+    data += piece
+bars = [part.split("\r")[0].split("\n")[0] for part in data.decode().split("\033[K")[1:]]
+bars = [bar for bar in bars if bar.startswith("[")]
+print(max(map(len, bars)), "columns at most,", len(bars), "bars", *bars[-1:])
+print(data.decode())
+END
+}
+narrow() { on_terminal 40 "$zellige" bench run "$tmp/small.json" "${quick[@]}" --out "$tmp/runs"; }
+check "a bar on a narrow terminal" says '^3[0-9] columns at most, 8 bars .* s left' narrow
+without_colour() { on_terminal 100 /usr/bin/env NO_COLOR=1 "$zellige" bench run "$tmp/small.json" "${quick[@]}" --out "$tmp/runs" | grep -c $'\033\[[0-9;]*m'; }
+check "NO_COLOR" says '^0$' without_colour
+check "no colours into a pipe" says '^0$' sh -c "'$zellige' bench devices | grep -c '$(printf '\033')'"
 finish
