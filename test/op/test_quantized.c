@@ -248,6 +248,8 @@ TEST(quantized_products_of_floats) {
         struct matrix m =
             quantize(op_test_random(ZL_SHAPE(6, 64), ZL_FLOAT32, -1, 1), INT_MIN, INT_MIN, float_modes[i]);
         check_product(&m, ZL_SHAPE(3, 64), true, ZL_FLOAT32, 1e-4);
+        check_product(&m, ZL_SHAPE(13, 64), true, ZL_FLOAT32, 1e-4);
+        check_product(&m, ZL_SHAPE(6, 64), true, ZL_FLOAT16, 5e-3);
         check_product(&m, ZL_SHAPE(3, 64), true, ZL_BFLOAT16, 3e-2);
         check_product(&m, ZL_SHAPE(2, 6), false, ZL_FLOAT16, 5e-3);
     }

@@ -41,15 +41,16 @@ static inline const uint8_t *quantized_words(const struct quantized *q, int64_t 
 // lies slice by slice, some bytes of each line, then the next of each. So do a few columns (rows of the matrix), where they
 // are used more than once.
 
-enum { INT_COLUMNS_MOST = 8, INT_ROWS_MOST = 4 };
+enum { INT_COLUMNS_MOST = 8, INT_ROWS_MOST = 4, INT_OCTET = 8 };
 
 struct int_set {
     const int8_t *code;
     const float *factor; // of each row
-    const float *sum;    // of each row those of its groups
+    const float *sum;    // of each row those of its groups; of an octet, of each group those of its rows
     int parts, rows;     // lines of a row
     int64_t groups;
-    bool quad; // lines are those of four rows, be they there or not, part by part
+    int together; // of an octet, whose lines are those of eight rows, be they there or not, part by part: how many parts are
+                  // summed up in 32 bits; else 0
 };
 
 struct int_columns {
@@ -57,8 +58,15 @@ struct int_columns {
     const int8_t *zipped;                 // or slice by slice; NULL: not
     const float *scale;                   // of each group those of all columns
     const char *bias[INT_COLUMNS_MOST];   // of each column; NULL: there are none, and codes are signed
+    const float *offset;                  // for octets, whose codes are always signed: biases, in the order of scales
+    bool is_offset;                       // some of these are not zero
     zl_dtype dtype;                       // of those: float32 or half of it
     int bits, group;
+};
+
+// Scaled sums of an octet and eight columns, in the kind's order: of parts that are together, and of the one that is not.
+struct int_sums {
+    _Alignas(16) float all[INT_OCTET * INT_OCTET], low[INT_OCTET * INT_OCTET];
 };
 
 // Products of one instruction set.
@@ -67,7 +75,6 @@ struct int_kind {
     int slice, columns; // bytes of a slice; columns at once
     bool even;          // lines of a set are a multiple of two
     bool apart;         // of 16 codes of four bits those at even places come first
-    bool quads;         // it takes zipped columns with sets that are quads, of three parts
     int64_t rows_most;  // with more, floats are faster
     bool direct;        // it reads columns also as they are; else they are always zipped, and biases float32
     // k codes of each column, in the form that they have or one a byte, slice by slice.
@@ -76,6 +83,11 @@ struct int_kind {
     void (*turn)(zl_dtype dtype, const char *const *column, int64_t groups, float *out);
     // The set times the columns: out[row][column].
     void (*run)(const struct int_set *x, const struct int_columns *w, float *out, int64_t out_row);
+    // Adds an octet times two times `columns`, which are zipped, of some groups; NULL: it has none. Makes results of all.
+    void (*octet)(const struct int_set *x, const struct int_columns *const *w, int64_t from, int64_t to,
+                  struct int_sums *sum);
+    void (*octet_results)(const struct int_set *x, const struct int_columns *const *w, const struct int_sums *sum,
+                          float *out, int64_t out_row);
     // One row times columns as they are, from group `at` on, where it can; sums of the row's groups are those of its
     // whole numbers. scale: room for one of every 32 codes or group, of all columns at once. NULL: it never can.
     bool (*can_vector)(const struct quantized *q);
@@ -83,8 +95,10 @@ struct int_kind {
 };
 
 extern const struct int_kind cpu_int_i8mm; // of aarch64
-// A quad times zipped columns.
-void cpu_quad_i8mm(const struct int_set *x, const struct int_columns *w, float *out, int64_t out_row);
+void cpu_octet_i8mm(const struct int_set *x, const struct int_columns *const *w, int64_t from, int64_t to,
+                    struct int_sums *sum);
+void cpu_octet_results_i8mm(const struct int_set *x, const struct int_columns *const *w, const struct int_sums *sum,
+                            float *out, int64_t out_row);
 bool cpu_can_vector_i8mm(const struct quantized *q);
 void cpu_vector_i8mm(const struct quantized *q, const struct int_set *x, int64_t at, int64_t columns, float *scale, float *out);
 // The best of this CPU; NULL: there is none.

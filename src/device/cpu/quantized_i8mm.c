@@ -341,10 +341,7 @@ static void run(const struct int_set *x, const struct int_columns *w, float *out
     static run_fn *const runs[4][2][INT_ROWS_MOST] = {ROW(run_nibbles), ROW(run_bytes), ROW(run_zipped),
                                                       ROW(run_signed)};
     enum form form = w->zipped ? (w->bias[0] ? ZIPPED : SIGNED) : w->bits == 4 ? NIBBLES : BYTES;
-    if (x->quad)
-        cpu_quad_i8mm(x, w, out, out_row);
-    else
-        runs[form][x->parts - 2][x->rows - 1](x, w, out, out_row);
+    runs[form][x->parts - 2][x->rows - 1](x, w, out, out_row);
 }
 
 const struct int_kind cpu_int_i8mm = {.level = "neon_bf16",
@@ -352,12 +349,13 @@ const struct int_kind cpu_int_i8mm = {.level = "neon_bf16",
                                       .columns = COLUMNS,
                                       .even = true,
                                       .apart = true,
-                                      .quads = true,
                                       .direct = true,
                                       .rows_most = INT64_MAX,
                                       .zip = zip,
                                       .turn = turn,
                                       .run = run,
+                                      .octet = cpu_octet_i8mm,
+                                      .octet_results = cpu_octet_results_i8mm,
                                       .can_vector = cpu_can_vector_i8mm,
                                       .vector = cpu_vector_i8mm};
 

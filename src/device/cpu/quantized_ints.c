@@ -1,6 +1,7 @@
 // quantized_ints.c - rows of x as whole numbers, times a few columns of a quantised matrix at a time.
 
 #include "device/cpu/quantized.h"
+#include "device/cpu/lanes.h"
 
 #include <float.h>
 #include <math.h>
@@ -8,6 +9,7 @@
 enum { LINE = 64 };            // bytes of the cache: no vector of codes lies in two
 enum { BLOCK = 32 };           // columns that a thread takes at once,
 enum { LONG_BLOCK = 1024 };    // at most, where there is one row
+enum { CODES_MOST = 1024 };    // of a row that are multiplied at once, where there are many rows
 enum { WORK_LEAST = 1 << 18 }; // products that are worth another thread
 
 struct ints {
@@ -15,7 +17,9 @@ struct ints {
     const struct int_kind *kind;
     int parts, set;   // lines of a row; rows of a set
     int64_t sets;     // of a matrix of x
-    bool quads;       // sets are
+    int together;     // parts of octets, which sets are then, that have the same sums; else 0
+    int less;         // what is subtracted from codes of octets
+    float most;       // the largest whole number
     bool vector;      // there is one row, which the kind multiplies by itself
     int64_t block;    // columns that a thread takes at once
     bool zips;        // codes are brought into slices once for all sets
@@ -31,7 +35,7 @@ static int rows_of(const struct ints *j, int64_t set) {
 }
 
 static int lines_of(const struct ints *j, int rows) {
-    return j->quads ? j->parts * 4 : int_set_lines(j->kind, j->parts, rows);
+    return j->together ? j->parts * INT_OCTET : int_set_lines(j->kind, j->parts, rows);
 }
 
 // Rows -----------------------------------------------------------------------------------------------------------------
@@ -86,6 +90,17 @@ VECTORS static float sum_of(const float *x, int count) {
     return (sum[0] + sum[1]) + (sum[2] + sum[3]);
 }
 
+// One line of a set, eight numbers a slice. apart: of 16 those at even places come first.
+static void put_eights(const int8_t *from, int64_t k, int64_t step, bool apart, int8_t *to) {
+    for (int64_t i = 0; i < k; i += 16, to += 2 * step) {
+        bytes16 x = *(const bytes_memory *)(from + i);
+        if (apart)
+            x = __builtin_shufflevector(x, x, 0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15);
+        memcpy(to, &x, 8);
+        memcpy(to + step, (const char *)&x + 8, 8);
+    }
+}
+
 // One line of a set, slice by slice. Of every `block` numbers those at places that are multiples of `every` come first.
 static void put_line(const int8_t *from, int64_t k, int slice, int64_t step, int block, int every,
                      int8_t *to) {
@@ -106,17 +121,21 @@ static void put_line(const int8_t *from, int64_t k, int slice, int64_t step, int
 static void put_parts(const struct ints *j, int64_t set, int row, const int8_t *const *part) {
     const struct quantized *q = j->q;
     bool quarters = j->vector && q->u.bits == 6, halves = j->kind->apart && q->u.bits == 4;
-    int rows = rows_of(j, set), slice = quarters ? 16 : j->kind->slice, every = halves ? 2 : 1;
+    int rows = rows_of(j, set), slice = quarters ? 16 : j->kind->slice;
     for (int p = 0; p < j->parts; p++) {
-        int line = j->quads ? 4 * p + row : int_line(rows, row, p);
-        put_line(part[p], q->k, slice, (int64_t)lines_of(j, rows) * slice, quarters ? 64 : 16,
-                 quarters ? 4 : every, j->code + set * j->code_set + line * slice);
+        int line = j->together ? INT_OCTET * p + row : int_line(rows, row, p);
+        int8_t *to = j->code + set * j->code_set + line * slice;
+        int64_t step = (int64_t)lines_of(j, rows) * slice;
+        if (slice == 8)
+            put_eights(part[p], q->k, step, halves, to);
+        else
+            put_line(part[p], q->k, slice, step, quarters ? 64 : 16, quarters ? 4 : 1, to);
     }
 }
 
 static bool fill_row(const struct ints *j, int64_t set, int row, const float *x, int8_t *room) {
     const struct quantized *q = j->q;
-    const float most = j->parts == 2 ? 127 * 256 : 127 * 65536, largest = largest_of(x, q->k);
+    const float most = j->most, largest = largest_of(x, q->k);
     if (!isfinite(largest))
         return false;
     bool tiny = largest < FLT_MIN * most;
@@ -124,11 +143,18 @@ static bool fill_row(const struct ints *j, int64_t set, int row, const float *x,
     (j->parts == 2 ? split_2 : split_3)(x, q->k, tiny ? 0 : most / largest, part[0], part[1], part[2]);
     j->factor[set * j->set + row] = tiny ? 0 : largest / most;
     put_parts(j, set, row, (const int8_t *const *)part);
-    float *sums = j->sum + (set * j->set + row) * q->groups;
+    float *sums = j->sum + set * j->set * q->groups + row * (j->together ? 1 : q->groups);
     const float unit = !j->vector ? 1 : tiny ? 0 : most / largest;
-    for (int64_t g = 0; g < q->groups; g++)
-        sums[g] = sum_of(x + g * q->u.group, q->u.group) * unit;
+    for (int64_t g = 0, step = j->together ? INT_OCTET : 1; g < q->groups; g++)
+        sums[g * step] = sum_of(x + g * q->u.group, q->u.group) * unit;
     return true;
+}
+
+// For rows that are not there.
+static void clear_set(const struct ints *j, int64_t set) {
+    memset(j->code + set * j->code_set, 0, (size_t)j->code_set);
+    memset(j->factor + set * j->set, 0, sizeof(float) * (size_t)j->set);
+    memset(j->sum + set * j->set * j->q->groups, 0, sizeof(float) * (size_t)(j->set * j->q->groups));
 }
 
 static void fill_sets(const void *context, int64_t from, int64_t to) {
@@ -142,7 +168,7 @@ static void fill_sets(const void *context, int64_t from, int64_t to) {
     for (; from < to; from++) {
         int rows = rows_of(j, from), lines = lines_of(j, rows);
         if (lines > j->parts * rows)
-            memset(j->code + from * j->code_set, 0, (size_t)j->code_set);
+            clear_set(j, from);
         for (int r = 0; r < rows; r++) {
             const char *x = q->x + (from / j->sets * q->m + from % j->sets * j->set + r) * q->k * q->item;
             if (q->item == 2)
@@ -154,18 +180,32 @@ static void fill_sets(const void *context, int64_t from, int64_t to) {
     }
 }
 
+// Sets of eight rows, if there are enough for it. What sums of a block can be is in quantized_octet.c.
+static void choose_octets(struct ints *j) {
+    const struct quantized *q = j->q;
+    if (!j->kind->octet || q->m <= INT_OCTET / 2)
+        return;
+    bool affine = q->u.mode == QUANT_AFFINE;
+    int largest = affine ? 1 << (q->u.bits - 1) : 12, block = MIN_OF(q->u.group, 32);
+    j->less = affine ? largest : 0;
+    j->together = q->u.bits == 8 ? 2 : j->parts;
+    if (j->together == 3)
+        j->most = MIN_OF(j->most, (float)(INT32_MAX / (largest * block) - 1));
+}
+
 // The sets of all rows of x, to be freed. False and an error.
 static bool make_sets(struct ints *j) {
     const struct quantized *q = j->q;
     j->parts = q->dtype == ZL_FLOAT32 ? 3 : 2;
-    j->quads = j->kind->quads && j->parts == 3 && q->m > 4;
-    j->set = q->dtype == ZL_FLOAT32 && !j->quads ? 2 : 4;
+    j->most = j->parts == 2 ? 127 * 256 : 127 * 65536;
+    choose_octets(j);
+    j->set = j->together ? INT_OCTET : j->parts == 3 ? 2 : 4;
     j->sets = (q->m + j->set - 1) / j->set;
     j->vector = j->kind->can_vector && j->kind->can_vector(q);
     j->block =
         j->vector ? MAX_OF(MIN_OF(q->n / (4 * pool_threads()) / BLOCK * BLOCK, LONG_BLOCK), BLOCK) : BLOCK;
     bool half = q->u.bits == 4 && q->u.group == 16; // of the codes that are unpacked at once
-    j->zips = !j->kind->direct || j->quads || j->sets > 2 || half || q->u.mode != QUANT_AFFINE;
+    j->zips = !j->kind->direct || j->together || j->sets > 2 || half || q->u.mode != QUANT_AFFINE;
     j->code_set = lines_of(j, j->set) * q->k;
     int64_t sets = j->sets * q->matrices, codes = sets * j->code_set,
             numbers = sets * j->set * (1 + q->groups);
@@ -237,6 +277,16 @@ static void widen_biases(const struct ints *j, struct int_columns *c, struct col
     c->dtype = ZL_FLOAT32;
 }
 
+// Biases of signed codes, in the order of scales.
+static void read_offsets(const struct ints *j, struct int_columns *c, struct column_room *r) {
+    int64_t count = j->q->groups * j->kind->columns;
+    j->kind->turn(j->q->u.dtype, c->bias, j->q->groups, r->bias);
+    c->offset = r->bias;
+    for (int64_t i = 0; i < count; i++)
+        r->bias[i] += (float)j->less * r->scale[i];
+    c->is_offset = largest_of(r->bias, count) > 0;
+}
+
 static void read_numbers(const struct ints *j, const int64_t *at, struct int_columns *c,
                          struct column_room *r) {
     const struct quantized *q = j->q;
@@ -245,12 +295,19 @@ static void read_numbers(const struct ints *j, const int64_t *at, struct int_col
         scale[i] = q->scales + at[i] * q->scale_item;
         c->bias[i] = q->biases ? q->biases + at[i] * q->scale_item : NULL;
     }
-    if (j->zips && q->biases)
-        widen_biases(j, c, r);
     if (q->u.mode == QUANT_AFFINE)
         j->kind->turn(q->u.dtype, scale, q->groups, r->scale);
     else
         turn_bytes(j, scale, r->bias, r->scale);
+    if (j->together && q->biases)
+        read_offsets(j, c, r);
+    else if (j->zips && q->biases)
+        widen_biases(j, c, r);
+}
+
+VECTORS static void sign_codes(int8_t *code, int64_t count, int less) {
+    for (int64_t i = 0; less && i < count; i++)
+        code[i] = (int8_t)(code[i] - less);
 }
 
 // Columns from a row of matrix w on. Those behind the last are that one.
@@ -259,7 +316,7 @@ static void read_columns(const struct ints *j, int64_t w, int64_t row, struct co
     const struct quantized *q = j->q;
     int64_t at[INT_COLUMNS_MOST];
     c->scale = r->scale, c->dtype = q->u.dtype, c->group = q->u.group;
-    c->bits = q->u.bits;
+    c->bits = q->u.bits, c->offset = r->scale, c->is_offset = false;
     for (int i = 0; i < j->kind->columns; i++) {
         at[i] = quantized_at(q, w, MIN_OF(row + i, q->rows - 1), 0);
         c->row[i] = quantized_words(q, at[i]);
@@ -273,6 +330,7 @@ static void read_columns(const struct ints *j, int64_t w, int64_t row, struct co
     c->zipped = NULL;
     if (j->zips) {
         j->kind->zip(&q->u, c->row, q->u.bits == 4 ? 4 : 8, q->k, r->zipped);
+        sign_codes(r->zipped, q->k * j->kind->columns, j->less);
         c->zipped = r->zipped;
     }
 }
@@ -286,7 +344,26 @@ static struct int_set set_of(const struct ints *j, int64_t set) {
                             .parts = j->parts,
                             .rows = rows_of(j, set),
                             .groups = j->q->groups,
-                            .quad = j->quads};
+                            .together = j->together};
+}
+
+// Some codes of each row at a time, so that they stay in the cache. An odd last one is multiplied twice: there is room for the
+// result.
+static void multiply_octet(const struct ints *j, const struct int_set *x, const struct int_columns *some,
+                           int64_t columns, float *out) {
+    const int64_t each = j->kind->columns, count = (columns + each - 1) / each, pairs = (count + 1) / 2;
+    const int64_t groups = x->groups, step = MAX_OF(CODES_MOST / j->q->u.group, 1);
+    const struct int_columns *pair[BLOCK / 8][2];
+    struct int_sums sum[BLOCK / 8];
+    memset(sum, 0, sizeof *sum * (size_t)pairs);
+    for (int64_t i = 0; i < pairs; i++)
+        pair[i][0] = &some[2 * i], pair[i][1] = &some[MIN_OF(2 * i + 1, count - 1)];
+    for (int64_t g = 0; g < groups; g += step)
+        for (int64_t i = 0; i < pairs; i++) {
+            j->kind->octet(x, pair[i], g, MIN_OF(g + step, groups), &sum[i]);
+            if (g + step >= groups)
+                j->kind->octet_results(x, pair[i], &sum[i], out + 2 * i * each, BLOCK);
+        }
 }
 
 // Columns from one on, as many as there is room for: they are read, then multiplied with one set after the other.
@@ -300,8 +377,12 @@ static void multiply_some(const struct ints *j, int64_t matrix, int64_t w, int64
     }
     for (int64_t s = 0; s < j->sets; s++) {
         struct int_set x = set_of(j, matrix * j->sets + s);
-        for (int64_t i = 0; i * each < columns; i++)
-            j->kind->run(&x, &some[i], out + s * j->set * BLOCK + i * each, BLOCK);
+        float *to = out + s * j->set * BLOCK;
+        if (j->together)
+            multiply_octet(j, &x, some, columns, to);
+        else
+            for (int64_t i = 0; i * each < columns; i++)
+                j->kind->run(&x, &some[i], to + i * each, BLOCK);
     }
 }
 
