@@ -306,7 +306,7 @@ void pool_run(int parts, void (*fn)(void *data, int part), void *data) {
 
 // Copies ----------------------------------------------------------------------------------------------------
 
-enum { COPIED = 256 << 10, COPIED_LEAST = 1 << 20 }; // bytes: of a part; from which on there are several
+enum { COPIED = 128 << 10, COPIED_LEAST = 512 << 10 }; // bytes: of a part; from which on there are several
 
 struct copy {
     char *to;
