@@ -6,6 +6,8 @@
 #include <dirent.h>
 #include <string.h>
 
+enum { GPUS_MOST = 32 };
+
 // "Model: \t\t NVIDIA H200" of a file of the driver.
 static bool read_model(const struct bench_machine *machine, const char *address, char *model, size_t bytes) {
     char text[2048];
@@ -19,16 +21,19 @@ static bool read_model(const struct bench_machine *machine, const char *address,
     return true;
 }
 
-// Instances that a GPU is split into have folders of capabilities: gpu0/mig/gi1.
+// Instances that a GPU is split into have folders of capabilities: gpu0/mig/gi1. Which GPU we are given is not known before
+// a run, so one that is split spoils the peaks of all.
 static bool is_split(const struct bench_machine *machine) {
-    char path[512];
     bool found = false;
-    snprintf(path, sizeof path, "%s/proc/driver/nvidia/capabilities/gpu0/mig", machine->sysroot);
-    DIR *folder = opendir(path);
-    for (struct dirent *entry; folder && (entry = readdir(folder));)
-        found = found || !strncmp(entry->d_name, "gi", 2);
-    if (folder)
-        closedir(folder);
+    for (int gpu = 0; gpu < GPUS_MOST && !found; gpu++) {
+        char path[512];
+        snprintf(path, sizeof path, "%s/proc/driver/nvidia/capabilities/gpu%d/mig", machine->sysroot, gpu);
+        DIR *folder = opendir(path);
+        for (struct dirent *entry; folder && (entry = readdir(folder));)
+            found = found || !strncmp(entry->d_name, "gi", 2);
+        if (folder)
+            closedir(folder);
+    }
     return found;
 }
 
@@ -83,7 +88,9 @@ void bench_detect_nvidia(struct bench_machine *machine, const struct bench_specs
     bool here = !machine->sysroot[0];
     if (!rename_by_files(machine, specs) && here)
         rename_by_library(machine, specs);
-    bool split = is_split(machine) || (here && bench_nvml_is_split(0));
+    bool split = is_split(machine);
+    for (int i = 0; here && i < bench_nvml_count(); i++)
+        split = split || bench_nvml_is_split(i);
     for (int i = 0; i < machine->count && split; i++)
         if (strstr(machine->chip[i].evidence, "10de:") || strstr(machine->chip[i].evidence, "driver")) {
             machine->chip[i].shared = true;

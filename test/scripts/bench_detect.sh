@@ -98,6 +98,8 @@ check "H200" is_chip h200-sxm 8 8
 check "H200's peak" gives "peak['bf16'] == 989.4 and peak['fp8'] == 1979 and peak['f64'] == 67"
 machine h200-mig && pci 1 10de 2335 0x030200 && driver_name "NVIDIA H200" && mkdir -p "$root/proc/driver/nvidia/capabilities/gpu0/mig/gi1"
 check "a part of an H200 has no peak" gives "c['shared'] and all(v is None for v in peak.values())"
+machine h200-one-split && pci 8 10de 2335 0x030200 && driver_name "NVIDIA H200" && mkdir -p "$root/proc/driver/nvidia/capabilities/gpu3/mig/gi1"
+check "one of eight that is split: which one we get is not known" gives "c['shared'] and c['chips'] == 8 and peak['bf16'] is None"
 machine b300 && pci 8 10de 3182 0x030200 && driver_name "NVIDIA B300 SXM6 AC"
 check "B300 with its odd name" is_chip b300 8 8
 machine b300-new-id && pci 1 10de ffff 0x030200 && driver_name "NVIDIA B300 SXM6 AC"
