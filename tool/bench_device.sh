@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# bench_device.sh DEVICE OUT [BUILD] - builds, measures one device with `zellige bench` (the full suite of its chip, then the
-# best shape for bf16) and leaves the run folders as OUT/runs.tar.gz: for a machine that has the device.
+# bench_device.sh DEVICE OUT [BUILD] - builds, measures one device with `zellige bench` (the full suite of its chip, the
+# best shape for bf16, and on cuda products of tf32) and leaves the run folders as OUT/runs.tar.gz: for a machine that has the device.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 
@@ -18,4 +18,5 @@ bench=("$build/zellige" bench)
 "${bench[@]}" devices
 timeout 150 "${bench[@]}" auto --full --device "$device" --out "$runs/runs" --notes "tool/bench_device.sh $device"
 timeout 90 "${bench[@]}" search --device "$device" --dtype bf16 --least 1024 --most 16384 --budget 40 --out "$runs/runs"
+[ "$device" != cuda ] || ZL_TF32=1 timeout 30 "${bench[@]}" run gpu_gemm --device cuda --only tf32 --out "$runs/runs"
 tar -C "$runs" -czf "$out/runs.tar.gz" runs

@@ -55,7 +55,7 @@ enum bench_dtype {
 };
 const char *bench_dtype_name(enum bench_dtype dtype); // "bf16"
 enum bench_dtype bench_dtype_find(const char *name);  // BENCH_DTYPES: unknown
-zl_dtype bench_dtype_of_arrays(enum bench_dtype dtype); // ZL_DTYPE_COUNT: there are no such arrays
+zl_dtype bench_dtype_of_arrays(enum bench_dtype dtype); // float32 of tf32; ZL_DTYPE_COUNT: there are no such arrays
 
 struct bench_specs {
     bench_json root;
@@ -212,7 +212,9 @@ struct bench_work {
     const struct bench_work_kind *kind;
     const struct bench_config *config;
     bool zeros;          // data without entropy: chips are faster on it
+    const char *device;  // that it runs on; NULL: cpu
     bool is_async;       // the device runs behind our back: evaluations are queued, then waited for
+    bool is_absent;      // it could not be prepared since there is no such thing, which is no failure
     zl_array in[8];      // owned
     int inputs;
     void *data;          // owned, by malloc

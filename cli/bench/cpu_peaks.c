@@ -169,7 +169,7 @@ void bench_measure_cpu_peaks(struct bench_cpu_peaks *peaks, double seconds) {
 
 double bench_cpu_peak(const struct bench_cpu_peaks *peaks, enum bench_dtype dtype, const char **name) {
     double best = NAN;
-    for (int i = 0; i < peaks->count; i++) {
+    for (int i = 0; i < peaks->count && dtype != BENCH_TF32; i++) {
         double rate = peaks->instruction[i].all;
         rate = rate > 0 ? rate : peaks->instruction[i].rate * peaks->threads;
         if (peaks->instruction[i].dtype != bench_dtype_of_arrays(dtype) || !(isnan(best) || rate > best))

@@ -129,15 +129,15 @@ static void take_samples(struct bench_row *row, struct bench_work *w, const stru
 
 void bench_measure_row(struct bench_row *row, const struct bench_config *config,
                        const struct bench_subject *subject, const struct bench_timing *timing) {
-    struct bench_work w = {.zeros = timing->zeros, .is_async = strcmp(subject->device, "cpu") != 0};
+    struct bench_work w = {
+        .zeros = timing->zeros, .device = subject->device, .is_async = strcmp(subject->device, "cpu") != 0};
     *row = (struct bench_row){.config = *config, .status = BENCH_OK, .load = bench_load()};
     row->before = bench_read_device(subject->device);
     bench_steal();
     zl_clear_error();
     bool verified = false;
     if (!bench_work_prepare(&w, config)) {
-        bool has_no_arrays = bench_dtype_of_arrays(config->dtype) == ZL_DTYPE_COUNT;
-        fail(row, &w, has_no_arrays || zl_error_which() == ZL_ERROR_DTYPE ? BENCH_ABSENT : BENCH_FAILED);
+        fail(row, &w, w.is_absent || zl_error_which() == ZL_ERROR_DTYPE ? BENCH_ABSENT : BENCH_FAILED);
     } else {
         describe(row, &w);
         ZL_SCOPE {

@@ -146,7 +146,7 @@ static int run(const struct invocation *call) {
         return cli_usage(call, "no dtype '%s': there are f64, f32, tf32, bf16, f16, fp8 and int8", dtype);
     if (!cli_integer(call, "least", ALIGN, INT32_MAX, &s.least) ||
         !cli_integer(call, "most", ALIGN, INT32_MAX, &s.most) ||
-        !cli_number(call, "budget", 1, INFINITY, &s.budget))
+        !cli_number(call, "budget", 0, INFINITY, &s.budget))
         return CLI_USAGE;
     if (s.most < s.least)
         return cli_usage(call, "--most %lld is less than --least %lld", (long long)s.most,

@@ -81,7 +81,7 @@ static int run(const struct invocation *call) {
         if (known && strcmp(next.id, config.id) != 0) { // another one than before
             bench_work_finish(&w);
             config = next;
-            w = (struct bench_work){.is_async = device && strcmp(device, "cpu") != 0};
+            w = (struct bench_work){.device = device, .is_async = device && strcmp(device, "cpu") != 0};
             inner = 1;
             known = prepare(&w, &config);
         }

@@ -34,13 +34,23 @@ bool bench_fail(struct bench_work *w, const char *format, ...) {
     return false;
 }
 
+static bool has_tf32(const struct bench_work *w) {
+    const char *setting = getenv("ZL_TF32");
+    return setting && !strcmp(setting, "1") && w->device && !strncmp(w->device, "cuda", 4) &&
+           !strcmp(w->kind->name, "gemm");
+}
+
 bool bench_work_prepare(struct bench_work *w, const struct bench_config *config) {
     w->kind = bench_work_find(config->work);
     w->config = config;
     if (!w->kind)
         return bench_fail(w, "no work '%s'", config->work);
+    w->is_absent = true;
     if (bench_dtype_of_arrays(config->dtype) == ZL_DTYPE_COUNT)
         return bench_fail(w, "there are no arrays of %s yet", bench_dtype_name(config->dtype));
+    if (config->dtype == BENCH_TF32 && !has_tf32(w))
+        return bench_fail(w, "tf32 is how cuda multiplies float32 with ZL_TF32=1 in the environment");
+    w->is_absent = false;
     zl_random_seed(7);
     bool done = false;
     ZL_SCOPE {

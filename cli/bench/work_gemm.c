@@ -91,7 +91,10 @@ static zl_array drawn(int64_t count, int64_t *at) {
 // Largest error of a block of samples in units of what rounding allows. a (SAMPLED, k), b (k, SAMPLED).
 static double worst_error(const double *a, const double *b, const double *y, int64_t k,
                           enum bench_dtype dtype) {
-    double worst = 0, epsilon = bench_dtype_epsilon(dtype), sums = dtype == BENCH_F64 ? 0x1p-52 : 0x1p-23;
+    double worst = 0, epsilon = bench_dtype_epsilon(dtype),
+           sums = dtype == BENCH_F64    ? 0x1p-52
+                  : dtype == BENCH_TF32 ? 0x1p-10 // of the factors
+                                        : 0x1p-23;
     for (int i = 0; i < SAMPLED; i++)
         for (int j = 0; j < SAMPLED; j++) {
             double sum = 0, size = 0;
