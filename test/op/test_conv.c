@@ -201,6 +201,26 @@ TEST(conv_of_panels) {
         check_sample(&s, 1, ZL_FLOAT32, 0);
 }
 
+// Gaps between elements of the input, also wider than the kernel, so that some of the output is 0; none along some axes.
+TEST(conv_of_inputs_with_gaps) {
+    static const zl_dtype dtypes[] = {ZL_FLOAT32, ZL_FLOAT64, ZL_FLOAT16, ZL_BFLOAT16};
+    for (int i = 0; i < (test_quick() ? 12 : 100); i++)
+        ZL_SCOPE {
+            int axes = 1 + i % 3;
+            struct sample s = some_sample(axes);
+            for (int axis = AXES - axes; axis < AXES; axis++) {
+                s.input_dilation[axis] = test_between(1, 5);
+                s.stride[axis] = s.input_dilation[axis] > 1 ? 1 : test_between(1, 2);
+                s.in[axis] = test_between(4, 7);
+                s.dilation[axis] = test_between(1, 2);
+                s.low[axis] += s.kernel[axis]; // so that the kernel fits
+            }
+            if (i % 4 == 0)
+                s.groups = 1, s.channels = 20, s.outputs = 9;
+            check_sample(&s, axes, dtypes[test_between(0, 3)], (int)test_between(0, 2));
+        }
+}
+
 // Sizes that take several tiles, columns that are cut, rows of channels that take several blocks, plain products.
 TEST(conv_of_large_arrays) {
     struct sample s = {.batch = 2, .channels = 24, .outputs = 140, .groups = 1};

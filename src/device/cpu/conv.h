@@ -17,8 +17,10 @@ struct convolution {
     int64_t w_group, w_row, w_col;       // elements between groups, taps and outputs of w
     zl_dtype dtype;
     int64_t item;
+    int64_t batch;
     int64_t groups, channels, outputs; // of a group
     int64_t taps, rows;                // elements of the kernel, and of the output, without channels
+    bool is_dense;                     // x
     bool is_product;                   // patches are the rows of x
     int64_t tile_rows, row_tiles, tile_cols, col_tiles;
     // Of conv_panels.c.
@@ -27,6 +29,14 @@ struct convolution {
     int64_t chunk; // elements of taps and channels
     atomic_bool failed;
 };
+
+// w, or some taps of it.
+struct conv_kernel {
+    const char *data;
+    int ndim;
+    int64_t dim[CONV_AXES + 2], stride[CONV_AXES + 2], size;
+};
+bool conv_run(struct convolution *v, const struct conv_kernel *w); // in whichever way suits; false and an error
 
 // Where the kernel's element k lies in x for element o of the output, along an axis; -1: outside, or between elements.
 static inline int64_t place(const struct convolution *v, int i, int64_t o, int64_t k) {
@@ -63,6 +73,10 @@ static inline void conv_next_spot(const struct convolution *v, struct spot *s) {
     }
     s->batch++;
 }
+
+// conv_phases.c: where elements of x have gaps between them, and the output goes along all of it.
+bool conv_has_phases(const struct convolution *v);
+bool conv_phases(const struct convolution *v, const struct conv_kernel *w); // false and an error
 
 // conv_panels.c: where channels fill the units of a micro-kernel. w is packed into *room.
 bool    conv_has_panels(struct convolution *v);

@@ -104,8 +104,8 @@ static void keep_state(const struct forward *f, const struct work *w, float scal
 // No score is further from 0 than the longest query and the longest key are long. Where that is little, weights need no
 // largest score: scores are exponents of 2, since queries are scaled so, and one number is subtracted from all.
 
-static float longest(const struct attend *a, const struct attention_input *x, const struct work *w, int64_t first,
-                     int64_t count) {
+static float longest(const struct attend *a, const struct attention_input *x, const struct work *w,
+                     int64_t first, int64_t count) {
     float most = 0;
     for (int64_t i = 0, n, row; i < count; i += n) {
         n = MIN_OF(FEW_KEYS, count - i);
@@ -123,8 +123,8 @@ static float exponents(const struct attend *a) {
 // 0: they may be large. Hidden keys count alike where a query sees none, which weights of 0 cannot say: not then either.
 static float find_top(const struct forward *f, const struct work *w) {
     const struct attend *a = &f->a;
-    if (a->mask.data || a->sinks || !(a->scale > 0) || a->kernel->dtype != ZL_FLOAT32 || w->count < TOP_ROWS ||
-        (a->causal && a->q.lines > a->keys))
+    if (a->mask.data || a->sinks || !(a->scale > 0) || a->kernel->dtype != ZL_FLOAT32 ||
+        w->count < TOP_ROWS || (a->causal && a->q.lines > a->keys))
         return 0;
     float square = longest(a, &a->q, w, w->first, w->count) * longest(a, &a->k, w, 0, w->seen);
     float top = ceilf(sqrtf(square) * exponents(a)) + 1;
@@ -167,7 +167,8 @@ static void attend_panel(const struct forward *f, struct work *w, int64_t i, int
         cpu_attention_hide_later(a, w->first + i, count, key, n, ATTENTION_NONE(w->top), w->scores);
     else if (a->mask.data || span.least < key + n)
         cpu_attention_mask(a, w->b, w->m, w->first + i, count, key, n, w->room, w->scores);
-    if (w->top == 0 && a->code->rise(w->scores, n, u->cols, f->scale, w->most + i, w->sum + i, factor) && key > 0)
+    if (w->top == 0 && a->code->rise(w->scores, n, u->cols, f->scale, w->most + i, w->sum + i, factor) &&
+        key > 0)
         a->code->scale_cols(y, width, u->cols, factor);
     cpu_attention_multiply(a, a->width, n, packed, w->values, soften(f, w, i, n), y, key > 0);
 }

@@ -191,13 +191,20 @@ static void convolve_channels(const void *context, int64_t row, int64_t to) {
 
 // Operands -----------------------------------------------------------------------------------------------------------
 
+static struct conv_kernel kernel_of(zl_array w, union scalar *value) {
+    struct conv_kernel k = {.data = array_data(w, value), .ndim = w->ndim, .size = w->size};
+    memcpy(k.dim, w->dim, sizeof(int64_t) * (size_t)w->ndim);
+    memcpy(k.stride, array_stride(w), sizeof(int64_t) * (size_t)w->ndim);
+    return k;
+}
+
 static void set_axes(struct convolution *v, const struct call *c) {
     struct conv how = op_conv_read(c);
     zl_array x = c->in[0], w = c->in[1], out = call_output(c, 0);
     int missing = CONV_AXES - how.axes;
     v->flip = how.flip;
     v->taps = 1;
-    v->rows = out->dim[0];
+    v->batch = v->rows = out->dim[0];
     for (int i = 0; i < CONV_AXES; i++) {
         int at = i - missing + 1;
         bool is = i >= missing;
@@ -231,17 +238,21 @@ static bool set_input(struct convolution *v, zl_array x, union scalar *value, vo
         int at = i - (CONV_AXES - (x->ndim - 2)) + 1;
         v->step[i] = at > 0 ? stride[at] * v->item : 0;
     }
-    bool same = shape_is_row_major(x->ndim, x->dim, stride) && v->taps == 1;
+    v->is_dense = shape_is_row_major(x->ndim, x->dim, stride);
+    return true;
+}
+
+static bool is_product(const struct convolution *v) {
+    bool same = v->is_dense && v->taps == 1;
     for (int i = 0; i < CONV_AXES; i++) {
         const struct conv_axis *a = &v->axis[i];
         same &= a->stride == 1 && a->low == 0 && a->input_dilation == 1 && v->in[i] == v->out[i];
     }
-    v->is_product = same;
-    return true;
+    return same;
 }
 
 // Copies w with its first axis, of which `inner` elements belong to a group, behind all others.
-static void turn_kernel(const struct convolution *v, zl_array w, const char *from, int64_t inner, char *to) {
+static void turn_kernel(const struct convolution *v, const struct conv_kernel *w, int64_t inner, char *to) {
     int64_t dim[CONV_AXES + 2], stride[CONV_AXES + 2];
     shape_row_major(w->ndim, w->dim, stride);
     stride[0] = 1;
@@ -252,39 +263,39 @@ static void turn_kernel(const struct convolution *v, zl_array w, const char *fro
     }
     for (int64_t done = 0; done < w->dim[0]; done += inner)
         cpu_copy((size_t)v->item, w->ndim, dim, to + done * v->taps * v->channels * v->item, stride,
-                 from + done * array_stride(w)[0] * v->item, array_stride(w));
+                 w->data + done * w->stride[0] * v->item, w->stride);
 }
 
 // w as (groups, outputs, taps, channels); outputs last where products are so small that they are not packed.
-static bool set_kernel(struct convolution *v, zl_array w, union scalar *value, void **room) {
+static bool set_kernel(struct convolution *v, const struct conv_kernel *w, void **room) {
     int64_t dense[CONV_AXES + 2], k = v->taps * v->channels;
     struct gemm g = {.m = v->tile_rows, .n = v->tile_cols, .k = k, .b_col = 1, .c_col = 1};
     bool turned = v->outputs > 1 && cpu_is_tiny(v->dtype, &g);
-    const char *from = v->w = array_data(w, value);
+    v->w = w->data;
     v->w_group = v->outputs * k;
     v->w_row = turned ? v->outputs : 1;
     v->w_col = turned ? 1 : k;
     shape_row_major(w->ndim, w->dim, dense);
-    if (!turned && shape_is_row_major(w->ndim, w->dim, array_stride(w)))
+    if (!turned && shape_is_row_major(w->ndim, w->dim, w->stride))
         return true;
     if (!(v->w = *room = memory_alloc((size_t)(w->size * v->item))))
         return false;
     if (turned)
-        turn_kernel(v, w, from, v->outputs, *room);
+        turn_kernel(v, w, v->outputs, *room);
     else
-        cpu_copy((size_t)v->item, w->ndim, w->dim, *room, dense, from, array_stride(w));
+        cpu_copy((size_t)v->item, w->ndim, w->dim, *room, dense, w->data, w->stride);
     return true;
 }
 
 // w as (taps, channels), as wide as sums are.
-static bool set_channel_kernels(struct convolution *v, zl_array w, union scalar *value, void **room) {
+static bool set_channel_kernels(struct convolution *v, const struct conv_kernel *w, void **room) {
     zl_dtype wide = v->dtype == ZL_FLOAT64 ? ZL_FLOAT64 : ZL_FLOAT32;
     int64_t size = (int64_t)zl_dtype_size(wide);
     char *to = *room = memory_alloc((size_t)(w->size * (size + v->item)));
     if (!to)
         return false;
     char *narrow = wide == v->dtype ? to : to + w->size * size;
-    turn_kernel(v, w, array_data(w, value), v->groups, narrow);
+    turn_kernel(v, w, v->groups, narrow);
     if (narrow != to)
         cpu_call_row(cpu_level()->rows->cast[wide][v->dtype], to, narrow, NULL, NULL, w->size);
     v->w = to;
@@ -303,18 +314,18 @@ static void run(const struct convolution *v, parts_fn *f, int64_t parts) {
 }
 
 // Sets up w for the way that suits, and goes it.
-static bool convolve(struct convolution *v, zl_array w, union scalar *value, void **room) {
+static bool convolve(struct convolution *v, const struct conv_kernel *w, void **room) {
     bool by_channel = v->channels == 1 && v->outputs == 1 && v->groups > 1 && v->dtype != ZL_COMPLEX64;
     bool by_line = conv_has_lines(v);
     if (by_channel || by_line) {
-        if (!set_channel_kernels(v, w, value, &room[0]))
+        if (!set_channel_kernels(v, w, &room[0]))
             return false;
         if (by_line)
             conv_turn_lines(v, room[0]);
         run(v, by_line ? conv_lines : convolve_channels, by_line ? conv_line_parts(v) : v->rows);
         return true;
     }
-    if (!set_kernel(v, w, value, &room[0]))
+    if (!set_kernel(v, w, &room[0]))
         return false;
     if (!conv_has_panels(v)) {
         run(v, multiply_tiles, v->groups * v->row_tiles * v->col_tiles);
@@ -326,18 +337,27 @@ static bool convolve(struct convolution *v, zl_array w, union scalar *value, voi
     return true;
 }
 
+bool conv_run(struct convolution *v, const struct conv_kernel *w) {
+    void *room[2] = {NULL, NULL};
+    atomic_init(&v->failed, false);
+    v->is_product = is_product(v);
+    cut(v);
+    bool ok = convolve(v, w, room);
+    memory_free(room[0]);
+    memory_free(room[1]);
+    return ok && !atomic_load(&v->failed);
+}
+
 bool cpu_conv(const struct call *c) {
-    zl_array x = c->in[0], w = c->in[1], out = call_output(c, 0);
+    zl_array x = c->in[0], out = call_output(c, 0);
     struct convolution v = {
         .dtype = (zl_dtype)out->dtype, .item = (int64_t)array_item(out), .y = cpu_data(out)};
     union scalar value[2];
-    void *room[3] = {NULL, NULL, NULL};
-    atomic_init(&v.failed, false);
+    void *room = NULL;
     set_axes(&v, c);
-    cut(&v);
-    bool ok = set_input(&v, x, &value[0], &room[0]) && convolve(&v, w, &value[1], &room[1]);
-    for (size_t i = 0; i < COUNT(room); i++)
-        if (room[i])
-            memory_free(room[i]);
-    return ok && !atomic_load(&v.failed);
+    struct conv_kernel w = kernel_of(c->in[1], &value[1]);
+    bool ok = set_input(&v, x, &value[0], &room);
+    ok = ok && (conv_has_phases(&v) ? conv_phases(&v, &w) : conv_run(&v, &w));
+    memory_free(room);
+    return ok;
 }
