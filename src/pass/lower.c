@@ -5,6 +5,8 @@
 
 #include "pass/pass.h"
 
+#include "tile/math.h"
+
 // Integers divide as floats with enough digits: while a < 2^24 (f32) or 2^53 (f64), rounding a / b never
 // reaches a whole number that it does not equal, so its floor is right. The least number by -1 wraps around
 // on the way back.
@@ -27,7 +29,7 @@ static expr divide_integers(enum tile_op op, expr a, expr b) {
 
 static expr rule(const struct target *target, expr e) {
     if (e->op == TILE_EXP2 && !target_spells(target, e))
-        return tile_unary(TILE_EXP, tile_binary(TILE_MUL, e->arg[0], tile_const(e->type, 0.69314718055994531)));
+        return math_quick_exp2_f32(e->arg[0]);
     if (e->op == TILE_SHUFFLE && !target_spells(target, e))
         return e->arg[0]; // a block is one thread
     if (!tile_op_is_row(e->op) || target_spells(target, e))

@@ -125,6 +125,17 @@ expr math_exp2_f32(expr x) {
     return exp2_reduced(e.hi, e.lo);
 }
 
+static const double quick_exp2_c[] = {
+    // 2^r, |r| <= 1/2: 2^-26.3; 2^-16 up to r = 1
+    1, 0.693147182, 0.240225941, 0.0555036627, 0.00962544419, 0.0013387925, 0.00013333137,
+};
+
+// One factor 2^k, k from -127, which gives 0, to 127: beyond, r grows until the product overflows.
+expr math_quick_exp2_f32(expr x) {
+    expr least = MAX(x, F32(-127)), magic = F32(round_bias + 127), t = ADD(MIN(least, F32(127)), magic);
+    return MUL(POLY(SUB(least, SUB(t, magic)), quick_exp2_c), AS_F32(SHL(AS_I32(t), I32(23))));
+}
+
 // (e^x - 1)/2 for x away from 0, where k != 0; half as large, so that it overflows only after the doubling.
 static expr expm1_half(struct exponent e, expr tail) {
     expr s = AS_F32(SHL(e.bits, I32(23)));

@@ -416,6 +416,29 @@ TEST(compiled_as_interpreted) {
         check_sample(&samples[i]);
 }
 
+// exp2() is as near as doc/tile.md says, from end to end, and has the limits of 2^x.
+TEST(quick_powers_of_two) {
+    enum { MANY = 60000 };
+    static float x[MANY], y[MANY];
+    int64_t count = MANY;
+    zl_kernel k = zl_kernel_compile("kernel f(x: f32[n]) -> (y: f32[n]) { map i in n { y[i] = exp2(x[i]) } }", "f", "c");
+    REQUIRE(k);
+    for (int i = 0; i < MANY; i++)
+        x[i] = (float)(-130 + 260.0 * i / MANY);
+    float ends[] = {-INFINITY, INFINITY, NAN, 1e30f, -1e30f, 129, 0, -0.0f, 1, -126, 127.9999f};
+    memcpy(x, ends, sizeof ends);
+    CHECK(zl_kernel_run(k, 2, (zl_kernel_buffer[]){{x, F32, 1, &count, NULL}, {y, F32, 1, &count, NULL}}));
+    CHECK(y[0] == 0 && y[1] == INFINITY && y[2] != y[2] && y[3] == INFINITY && y[4] == 0 && y[5] == INFINITY);
+    CHECK(y[6] == 1 && y[7] == 1 && y[8] == 2 && y[9] == 0x1p-126f);
+    for (int i = 9; i < MANY; i++) {
+        double wanted = exp2(x[i]), near = (2 + fabs(x[i])) * 0x1p-22 * wanted;
+        bool is_small = wanted < 0x1p-126 && y[i] == 0, is_large = wanted >= 0x1p128 * (1 - 0x1p-15);
+        if (!CHECK(is_small || is_large || fabs(y[i] - wanted) <= near))
+            test_note("2^%.9g is %.9g, not %.9g", x[i], wanted, y[i]);
+    }
+    zl_kernel_release(k);
+}
+
 TEST(kernels_on_arrays) {
     static const char text[] =
         "kernel twice(a: f32[n, m]) -> (y: f32[m, n]) { map i in n, j in m { y[j, i] = a[i, j] * 2.0 } }";
