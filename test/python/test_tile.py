@@ -398,10 +398,10 @@ class Arrays(unittest.TestCase):
         kernel = row_reduce(4, 8, "sum")
         x = normal(4, 8)
         for wrong, message in (
-            ((), "takes 1 arguments"),
+            ((), r"takes 1 argument \(X"),
             ((None,), "argument 'X' is None"),
             ((3,), "argument 'X' is 3"),
-            ((x[0],), "argument 'X' has 1 axes"),
+            ((x[0],), "argument 'X' has 1 axis, "),
             ((x[:2],), r"argument 'X' has shape \(2, 8\), 2 along axis 0"),
             ((x.astype("float64"),), "argument 'X' is float64; float32 is needed"),
             ((np.asfortranarray(x),), r"argument 'X' has strides \(1, 4\)"),
