@@ -3,6 +3,7 @@
 
 #include "test.h"
 #include "tile_samples.h"
+#include "tile_trial.h"
 
 #include "device/cpu/cpu.h"
 #include "tile/tile.h"
@@ -437,6 +438,10 @@ TEST(quick_powers_of_two) {
             test_note("2^%.9g is %.9g, not %.9g", x[i], wanted, y[i]);
     }
     zl_kernel_release(k);
+}
+
+TEST(the_manual_runs) {
+    tile_trial_of_manual("c");
 }
 
 TEST(kernels_on_arrays) {

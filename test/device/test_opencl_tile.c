@@ -141,35 +141,8 @@ TEST(opencl_as_interpreted) {
         tile_trial(samples[i].text, "opencl", samples[i].sizes, samples[i].near);
 }
 
-// Sizes that the kernel takes: about forty, multiples where it wants them.
-static void choose_sizes(const struct tile_kernel *k, int64_t *sizes) {
-    for (int i = 0; i < k->symbols; i++) {
-        const struct tile_name *s = k->symbol[i];
-        int64_t step = MAX_OF(s->divisor, 1), size = (40 + 3 * i + step - 1) / step * step;
-        sizes[i] = MAX_OF(MIN_OF(size, s->high), MAX_OF(s->low, 0));
-    }
-}
-
-// Every example of doc/tile.md.
 TEST(opencl_runs_the_manual) {
-    char *text = file_read(ZL_TEST_DIR "/../doc/tile.md", NULL);
-    REQUIRE(text);
-    int count = 0;
-    for (char *at = strstr(text, "```tile\n"), *end; at && (end = strstr(at + 8, "```"));
-         at = strstr(end + 3, "```tile\n")) {
-        int64_t sizes[8] = {0};
-        *end = 0;
-        struct tile_kernel *k = tile_parse(at + 8, "tile.md");
-        if (CHECK(k) && k->symbols <= 8) {
-            choose_sizes(k, sizes);
-            // Which block comes first is open where atomics give what was there: then only that it runs.
-            tile_trial(at + 8, "opencl", sizes, strstr(at, " = atomic ") ? INFINITY : 2e-3);
-            count++;
-        }
-        tile_free(k);
-    }
-    CHECK(count >= 9);
-    memory_free(text);
+    tile_trial_of_manual("opencl");
 }
 
 TEST(opencl_assertions_fail) {
