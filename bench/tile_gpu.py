@@ -224,7 +224,8 @@ def torch_time(torch, f, repeats):
 CONFIGURATIONS = [dict(bm=128, bn=128, bk=32, stages=4, threads=128), dict(bm=128, bn=128, bk=32, stages=3, threads=128),
                   dict(bm=128, bn=128, bk=64, stages=3, threads=128), dict(bm=128, bn=256, bk=32, stages=4, threads=256),
                   dict(bm=128, bn=64, bk=64, stages=4, threads=128), dict(bm=128, bn=128, bk=32, stages=5, threads=128),
-                  dict(bm=256, bn=128, bk=32, stages=3, threads=256)]
+                  dict(bm=256, bn=128, bk=32, stages=3, threads=256), dict(bm=128, bn=128, bk=64, stages=3, threads=256),
+                  dict(bm=128, bn=128, bk=64, stages=2, threads=256), dict(bm=128, bn=256, bk=64, stages=2, threads=256)]
 SHAPES = [(1024, 1024, 1024), (2048, 2048, 2048), (4096, 4096, 4096), (8192, 8192, 8192), (4096, 1024, 4096),
           (2048, 8192, 1024), (8192, 2048, 4096), (1000, 4000, 2000)]
 
@@ -272,11 +273,12 @@ def time_attention(z, torch, results):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", default=os.path.join(ROOT, "build-gpu"))
+    parser.add_argument("--library", help="libzellige.so that is built already")
     parser.add_argument("--check", action="store_true", help="only check")
     parser.add_argument("--json", help="write the times there")
     options = parser.parse_args()
     import torch
-    z = Library(build(options.build))
+    z = Library(ctypes.CDLL(options.library) if options.library else build(options.build))
     print(torch.cuda.get_device_name(0), torch.__version__, flush=True)
     start = time.time()
     z.source(gemm_text(4096, 4096, 4096))

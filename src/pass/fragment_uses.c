@@ -256,8 +256,14 @@ static bool has_unit(const struct group *g, const struct tile_stmt *s) {
                          tile_dtype_of(c->buffer->type));
 }
 
-// Subgroups down and across: by rows alone where rows are reduced, else such that each has most of its operands in common.
-static void divide(const struct group *g, struct product *p) {
+static bool can_join(const struct group *g, const struct tile_region *b) {
+    int64_t row = fragments_number(b->buffer->shape[b->buffer->ndim - 1]) * tile_type_bytes(b->buffer->type);
+    return g->target->group->joined && row >= 128 && (row & (row - 1)) == 0;
+}
+
+// Subgroups down and across: by rows alone where rows are reduced; else of those that are joined the ones with fewest rows, whose
+// operands stay in memory; else such that each has most of its operands in common.
+static void divide(const struct group *g, struct product *p, bool joins) {
     int subgroups = g->threads / SUBGROUP;
     int64_t best = INT64_MAX;
     p->is_matrix = false;
@@ -265,7 +271,8 @@ static void divide(const struct group *g, struct product *p) {
         int across = subgroups / down;
         if (down * across != subgroups || p->rows % (16 * down) || p->columns % (16 * across))
             continue;
-        int64_t cost = p->rows / down + p->columns / across;
+        bool is_joined = joins && down % g->target->group->joined == 0;
+        int64_t cost = p->rows / down + (is_joined ? 0 : p->columns / across + INT32_MAX);
         if (cost < best) {
             best = cost;
             p->down = down;
@@ -284,6 +291,6 @@ struct product fragments_product(const struct group *g, const struct tile_stmt *
                         .depth = fragments_number(box_region_size(a, at_a + !s->transpose[0])),
                         .columns = fragments_number(box_region_size(b, at_b + !s->transpose[1]))};
     if (has_unit(g, s) && p.rows > 0 && p.columns > 0 && p.depth > 0 && p.depth % 16 == 0)
-        divide(g, &p);
+        divide(g, &p, can_join(g, b));
     return p;
 }

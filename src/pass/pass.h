@@ -34,6 +34,7 @@ struct spelling {
 struct target_group {
     int threads, flat_threads; // of a group where a kernel does not say; of one that has a piece of a long map
     int subgroup;              // threads that exchange values by shuffles; 0: none
+    int joined;                // subgroups down that multiply as one, where rows of b have 128 bytes; 0: none
     int vector_bytes;          // of one access
     int shared_bytes;          // of a group, that pipelines may fill
     bool has_async;            // copies to shared memory that run on, and are waited for

@@ -65,9 +65,25 @@ static void split(struct points *p, expr number, const expr *extent) {
     }
 }
 
+// The same of thread + turn * threads: digits that all turns have in common are the thread's alone, so that they are found once.
+static void split_turns(struct points *p, expr turn) {
+    expr rest = p->g->thread;
+    int64_t step = turn ? p->g->threads : 0;
+    for (int i = p->sweep.vars - 1; i >= 0; i--) {
+        int64_t size = fragments_number(p->sweep.extent[i]);
+        if (step && (i == 0 || step % size)) {
+            rest = tile_binary(TILE_ADD, rest, tile_binary(TILE_MUL, turn, thread_number(step)));
+            step = 0;
+        }
+        p->point[i] = box_index(i ? tile_binary(TILE_REM, rest, thread_number(size)) : rest);
+        rest = i ? tile_binary(TILE_FLOORDIV, rest, thread_number(size)) : rest;
+        step /= size;
+    }
+}
+
 static void open_counted(struct points *p, int64_t count) {
     int64_t turns = (count + p->g->threads - 1) / p->g->threads;
-    expr turn = thread_number(0), extent[TILE_DIMS];
+    expr turn = NULL;
     if (turns > 1) {
         const struct tile_name *s = counter(u32, turns);
         tile_open_for(s, NULL, thread_number(turns), NULL,
@@ -76,13 +92,11 @@ static void open_counted(struct points *p, int64_t count) {
         turn = box_point(s);
     }
     expr number = p->g->thread;
-    if (turns > 1)
+    if (turn)
         number = tile_binary(TILE_ADD, number, tile_binary(TILE_MUL, turn, thread_number(p->g->threads)));
     if (count % p->g->threads)
         open_guard(p, tile_binary(TILE_LT, number, thread_number(count)));
-    for (int i = 0; i < p->sweep.vars; i++)
-        extent[i] = thread_number(fragments_number(p->sweep.extent[i]));
-    split(p, number, extent);
+    split_turns(p, turn);
 }
 
 static void open_any(struct points *p) {

@@ -123,6 +123,32 @@ static void vector_copy(struct program *p, const struct tile_stmt *s) {
     style_close(&p->style);
 }
 
+static bool is_vector(const struct tile_stmt *s, enum tile_stmt_kind kind) {
+    return s && s->kind == kind && s->loop == TILE_VECTOR && !s->next;
+}
+
+// A copy that runs on, or zeros where there is nothing to copy: one instruction.
+static bool copy_or_zero(struct program *p, const struct tile_stmt *s) {
+    const struct tile_stmt *copy = s->body;
+    if (!is_vector(copy, TILE_COPY) || !copy->is_async || !is_vector(s->other, TILE_FILL))
+        return false;
+    expr root[TILE_STMT_EXPRS + 1];
+    int bytes = run_bytes(&copy->region[1]), count = tile_stmt_exprs(copy, root);
+    root[count] = s->mask;
+    style_line(&p->style, "{");
+    p->style.indent++;
+    program_nodes(p, count + 1, root);
+    text_add(p->style.out, "%*szl_async_or_zero_%d(", 4 * p->style.indent, "", bytes);
+    vector_place(p, &copy->region[1], bytes, false);
+    text_add(p->style.out, ", ");
+    vector_place(p, &copy->region[0], bytes, true);
+    text_add(p->style.out, ", ");
+    program_operand(p, s->mask);
+    text_add(p->style.out, ");\n");
+    style_close(&p->style);
+    return true;
+}
+
 static void vector_zero(struct program *p, const struct tile_stmt *s) {
     expr root[TILE_STMT_EXPRS];
     int bytes = run_bytes(&s->region[1]);
@@ -180,7 +206,10 @@ static bool own(struct program *p, const struct tile_stmt *s) {
     case TILE_PRINT: message(p, s); return true;
     case TILE_COPY: vector_copy(p, s); return true;
     case TILE_FILL: vector_zero(p, s); return true;
-    case TILE_BARRIER: style_line(&p->style, "ZL_BARRIER;"); return true;
+    case TILE_IF: return copy_or_zero(p, s);
+    case TILE_BARRIER:
+        style_line(&p->style, p->fences ? "ZL_FENCE; ZL_BARRIER;" : "ZL_BARRIER;");
+        return true;
     case TILE_WAIT: wait(p, s); return true;
     case TILE_MAP: map(p, s); return true;
     case TILE_GEMM: group_gemm(p, s); return true;
@@ -329,6 +358,7 @@ static void function(struct program *p, const struct tile_stmt *grid, const char
     arguments(p);
     text_add(out, ") {\n");
     p->style.indent = 1;
+    p->fences = p->style.dialect->target.multiplies && has_gemm(threads);
     if (words_of(p)->memory && each_shared(p, threads, 0, NULL) > 0)
         style_line(&p->style, "%s", words_of(p)->memory);
     for (int i = 0; i < p->kernel->parameters; i++)

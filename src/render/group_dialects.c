@@ -23,6 +23,7 @@ static const struct target_group opencl_group = {.threads = 128, .flat_threads =
 static const struct target_group cuda_group = {.threads = 128,
                                                .flat_threads = 256,
                                                .subgroup = 32,
+                                               .joined = 4,
                                                .vector_bytes = 16,
                                                .shared_bytes = 160 << 10,
                                                .has_async = true};

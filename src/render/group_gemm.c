@@ -1,134 +1,199 @@
-// group_gemm.c - products of tiles by CUDA's matrix instructions: m16n8k16 on fragments that ldmatrix reads from shared memory.
+// group_gemm.c - products of tiles by CUDA's matrix instructions.
 //
 // A subgroup has some rows and columns of the result: in steps of 16 along the depth it loads 16 x 16 of a for each of its rows
-// and 16 x 16 of b for each pair of its columns, and multiplies all with all.
+// and 16 x 16 of b for each pair of its columns, and multiplies all with all: m16n8k16 on fragments that ldmatrix reads. Where four
+// subgroups have the same columns and b lies in panels, sm_90a multiplies 64 rows at once (group_warps.c).
 
-#include "render/group.h"
+#include "render/group_gemm.h"
 
 #include <inttypes.h>
 
-struct operand {
-    const struct tile_region *region;
-    bool is_transposed; // as ldmatrix has to read it
-    int64_t steps;      // of 16 rows or columns, of one subgroup
-    const char *first;  // of the subgroup: a variable of the text
-};
+int64_t gemm_origin(const struct gemm_operand *o, int axis) {
+    const struct tile_region *r = o->region;
+    return r->origin ? program_number(r->origin[r->buffer->ndim - 2 + axis]) : 0;
+}
 
-// Row and column in the region of the eight bytes... vectors that this lane gives to ldmatrix.
-static void lane_address(struct program *p, const struct operand *o, const char *row, const char *column) {
+int64_t gemm_size(const struct gemm_operand *o, int axis) {
+    const struct tile_buffer *b = o->region->buffer;
+    return program_number(b->shape[b->ndim - 2 + axis]);
+}
+
+void gemm_matrix(struct program *p, const struct gemm_operand *o) {
+    const struct tile_buffer *b = o->region->buffer;
+    text_add(p->style.out, "b%d", b->id);
+    for (int i = 0; o->region->origin && i < b->ndim - 2; i++) {
+        text_add(p->style.out, " + (u32)");
+        program_operand(p, o->region->origin[i]);
+        text_add(p->style.out, " * %" PRId64 "u", program_stride(b, i));
+    }
+}
+
+// Loads -----------------------------------------------------------------------------------------------------------------
+
+// In panels the place of a lane is the same in all loads, but for bits that are exchanged and for whole rows and panels.
+static bool has_lane(const struct gemm_operand *o) {
+    return o->region->buffer->memory == TILE_SHARED && program_has_panels(o->region->buffer) &&
+           gemm_origin(o, 1) % GEMM_STEP == 0 &&
+           (!o->first_is_column || o->steps * GEMM_STEP % GEMM_PANEL == 0);
+}
+
+static void lane_place(struct program *p, const struct gemm_operand *o) {
+    if (!has_lane(o))
+        return;
+    text_add(p->style.out,
+             "%*sconst u32 zl_at_%c = (%s) * %du + ((%s) ^ zl_lane %% 8 * 8) + %s * %" PRId64 "u;\n",
+             4 * p->style.indent, "", o->name, o->lane[0], GEMM_PANEL, o->lane[1], o->first,
+             o->first_is_column ? gemm_size(o, 0) : GEMM_PANEL);
+}
+
+// Row or column of the region at which this lane reads eight elements.
+static void lane_index(struct program *p, const struct gemm_operand *o, int axis) {
+    text_add(p->style.out, "%s%s%s + %s + %" PRId64 "u", o->first_is_column == axis ? o->first : "",
+             o->first_is_column == axis ? " + " : "", o->step[axis], o->lane[axis], gemm_origin(o, axis));
+}
+
+static void lane_address(struct program *p, const struct gemm_operand *o) {
     const struct tile_buffer *b = o->region->buffer;
     struct text *out = p->style.out;
-    int last = b->ndim - 1, bytes = tile_type_bytes(b->type);
-    int64_t width = program_number(b->shape[last]), line = width * bytes;
-    text_add(out, "b%d", b->id);
-    for (int i = 0; o->region->origin && i < last - 1; i++) {
-        text_add(out, " + (u32)");
-        program_operand(p, o->region->origin[i]);
-        text_add(out, " * %" PRId64 "u", program_stride(b, i));
+    int64_t rows = gemm_size(o, 0), width = gemm_size(o, 1);
+    gemm_matrix(p, o);
+    if (has_lane(o)) {
+        int64_t row = gemm_origin(o, 0), column = gemm_origin(o, 1);
+        text_add(out, " + (%s + %" PRId64 "u) * %du + (%s + %" PRId64 "u) / %d * %" PRId64 "u", o->step[0],
+                 row, GEMM_PANEL, o->step[1], column, GEMM_PANEL, rows * GEMM_PANEL);
+        text_add(out, " + (zl_at_%c ^ (%s + %" PRId64 "u) %% %d)", o->name, o->step[1], column, GEMM_PANEL);
+        return;
     }
-    text_add(out, " + ");
-    text_add(out, b->swizzle ? "zl_swizzle(" : "(");
-    for (int i = 0; i < 2; i++) {
-        text_add(out, i ? " + (%s" : "(%s", i ? column : row);
-        if (o->region->origin) {
-            text_add(out, " + (u32)");
-            program_operand(p, o->region->origin[last - 1 + i]);
-        }
-        text_add(out, i ? ")" : ") * %" PRId64 "u", width);
-    }
-    int shift = 0;
-    while (bytes << shift < MAX_OF(line, 128))
-        shift++;
-    if (b->swizzle)
-        text_add(out, ", %d, 3)", shift);
+    bool has_panels = program_has_panels(b);
+    text_add(out, has_panels ? " + zl_panel(" : b->swizzle ? " + zl_swizzle((" : " + ((");
+    lane_index(p, o, 0);
+    if (has_panels)
+        text_add(out, ", ");
     else
-        text_add(out, ")");
+        text_add(out, ") * %" PRId64 "u + ", width);
+    lane_index(p, o, 1);
+    if (has_panels)
+        text_add(out, ", %" PRId64 "u, 6, 3)", rows);
+    else
+        text_add(out, b->swizzle ? ", 6, 3)" : ")");
 }
 
-// a as [rows, depth], lanes 0..15 its rows; stored the other way round, lanes are steps of the depth.
-static void load_a(struct program *p, const struct operand *o) {
-    const char *row =
-        o->is_transposed ? "zl_k * 16 + zl_lane / 16 * 8 + zl_lane % 8" : "zl_row + zl_i * 16 + zl_lane % 16";
-    const char *column =
-        o->is_transposed ? "zl_row + zl_i * 16 + zl_lane / 8 % 2 * 8" : "zl_k * 16 + zl_lane / 16 * 8";
-    style_line(&p->style, "u32 zl_a[%" PRId64 "][4];", o->steps);
+static void load(struct program *p, const struct gemm_operand *o, const char *to) {
     style_line(&p->style, "ZL_UNROLL");
     style_line(&p->style, "for (u32 zl_i = 0; zl_i < %" PRId64 "; zl_i++)", o->steps);
-    text_add(p->style.out, "%*szl_load_%s(zl_a[zl_i], ", 4 * p->style.indent + 4, "",
-             o->is_transposed ? "transposed" : "matrices");
-    lane_address(p, o, row, column);
-    text_add(p->style.out, ");\n");
-}
-
-static void load_b(struct program *p, const struct operand *o) {
-    const char *row = o->is_transposed ? "zl_k * 16 + zl_lane / 8 % 2 * 8 + zl_lane % 8"
-                                       : "zl_column + zl_i * 16 + zl_lane / 16 * 8 + zl_lane % 8";
-    const char *column =
-        o->is_transposed ? "zl_column + zl_i * 16 + zl_lane / 16 * 8" : "zl_k * 16 + zl_lane / 8 % 2 * 8";
-    style_line(&p->style, "u32 zl_b[%" PRId64 "][4];", o->steps);
-    style_line(&p->style, "ZL_UNROLL");
-    style_line(&p->style, "for (u32 zl_i = 0; zl_i < %" PRId64 "; zl_i++)", o->steps);
-    text_add(p->style.out, "%*szl_load_%s(zl_b[zl_i], ", 4 * p->style.indent + 4, "",
-             o->is_transposed ? "transposed" : "matrices");
-    lane_address(p, o, row, column);
+    text_add(p->style.out, "%*szl_load_%s(%s[zl_i], ", 4 * p->style.indent + 4, "",
+             o->is_transposed ? "transposed" : "matrices", to);
+    lane_address(p, o);
     text_add(p->style.out, ");\n");
 }
 
 // A tile in registers is laid out as the instruction wants it: pairs of neighbours are words.
-static void pack_a(struct program *p, const struct operand *o, int64_t depth) {
+static void pack(struct program *p, const struct gemm_operand *o, const char *to, int64_t depth) {
     int id = o->region->buffer->id;
-    style_line(&p->style, "u32 zl_a[%" PRId64 "][4];", o->steps);
     style_line(&p->style, "ZL_UNROLL");
     style_open(&p->style, "for (u32 zl_i = 0; zl_i < %" PRId64 "; zl_i++)", o->steps);
     style_line(&p->style, "ZL_UNROLL");
     style_open(&p->style, "for (u32 zl_j = 0; zl_j < 4; zl_j++)");
     style_line(&p->style, "const u32 zl_at = zl_i * %" PRId64 "u + zl_k * 8 + zl_j * 2;", depth / 2);
-    style_line(&p->style, "zl_a[zl_i][zl_j] = (u32)b%d[zl_at] | (u32)b%d[zl_at + 1] << 16;", id, id);
+    style_line(&p->style, "%s[zl_i][zl_j] = (u32)b%d[zl_at] | (u32)b%d[zl_at + 1] << 16;", to, id, id);
     style_close(&p->style);
     style_close(&p->style);
 }
 
-static void multiply(struct program *p, const char *type, int sum, int64_t rows, int64_t pairs) {
+void gemm_load(struct program *p, const struct gemm_operand *o, const char *to, int64_t depth) {
+    if (o->region->buffer->memory == TILE_REGISTER)
+        pack(p, o, to, depth);
+    else
+        load(p, o, to);
+}
+
+// Products --------------------------------------------------------------------------------------------------------------
+
+// a as [rows, depth], lanes 0..15 its rows; stored the other way round, lanes are steps of the depth.
+static struct gemm_operand operand_a(const struct tile_stmt *s, int64_t rows) {
+    struct gemm_operand o = {.region = &s->region[0],
+                             .is_transposed = s->transpose[0],
+                             .first_is_column = s->transpose[0],
+                             .steps = rows / GEMM_STEP,
+                             .name = 'a',
+                             .first = "zl_row"};
+    o.step[s->transpose[0]] = "zl_i * 16";
+    o.step[!s->transpose[0]] = "zl_k * 16";
+    o.lane[0] = s->transpose[0] ? "zl_lane / 16 * 8 + zl_lane % 8" : "zl_lane % 16";
+    o.lane[1] = s->transpose[0] ? "zl_lane / 8 % 2 * 8" : "zl_lane / 16 * 8";
+    return o;
+}
+
+static struct gemm_operand operand_b(const struct tile_stmt *s, int64_t columns) {
+    struct gemm_operand o = {.region = &s->region[1],
+                             .is_transposed = !s->transpose[1],
+                             .first_is_column = !s->transpose[1],
+                             .steps = columns / GEMM_STEP,
+                             .name = 'b',
+                             .first = "zl_column"};
+    o.step[!s->transpose[1]] = "zl_i * 16";
+    o.step[s->transpose[1]] = "zl_k * 16";
+    o.lane[0] = s->transpose[1] ? "zl_lane / 16 * 8 + zl_lane % 8" : "zl_lane / 8 % 2 * 8 + zl_lane % 8";
+    o.lane[1] = s->transpose[1] ? "zl_lane / 8 % 2 * 8" : "zl_lane / 16 * 8";
+    return o;
+}
+
+static void multiply(struct program *p, const struct gemm_product *m) {
+    int64_t pairs = m->b.steps;
     style_line(&p->style, "ZL_UNROLL");
-    style_open(&p->style, "for (u32 zl_i = 0; zl_i < %" PRId64 "; zl_i++)", rows);
+    style_open(&p->style, "for (u32 zl_i = 0; zl_i < %" PRId64 "; zl_i++)", m->a.steps);
     style_line(&p->style, "ZL_UNROLL");
     style_open(&p->style, "for (u32 zl_j = 0; zl_j < %" PRId64 "; zl_j++)", 2 * pairs);
     style_line(&p->style,
                "zl_multiply_%s(b%d + (zl_i * %" PRId64
                " + zl_j) * 4, zl_a[zl_i], zl_b[zl_j / 2] + zl_j %% 2 * 2);",
-               type, sum, 2 * pairs);
+               m->type, m->sum, 2 * pairs);
     style_close(&p->style);
+    style_close(&p->style);
+}
+
+static void by_subgroups(struct program *p, const struct gemm_product *m) {
+    lane_place(p, &m->b);
+    if (m->clear) {
+        style_line(&p->style, "ZL_UNROLL");
+        style_line(&p->style, "for (u32 zl_i = 0; zl_i < %" PRId64 "; zl_i++)", m->rows * m->columns / 32);
+        style_line(&p->style, "    b%d[zl_i] = 0;", m->sum);
+    }
+    style_line(&p->style, "ZL_UNROLL");
+    style_open(&p->style, "for (u32 zl_k = 0; zl_k < %" PRId64 "; zl_k++)", m->depth / GEMM_STEP);
+    style_line(&p->style, "u32 zl_a[%" PRId64 "][4], zl_b[%" PRId64 "][4];", m->a.steps, m->b.steps);
+    gemm_load(p, &m->a, "zl_a", m->depth);
+    gemm_load(p, &m->b, "zl_b", m->depth);
+    multiply(p, m);
     style_close(&p->style);
 }
 
 void group_gemm(struct program *p, const struct tile_stmt *s) {
     expr root[TILE_STMT_EXPRS];
-    int64_t m = program_number(s->extent[0]), n = program_number(s->extent[1]),
-            k = program_number(s->extent[2]);
-    int64_t rows = m / s->threads, columns = n / s->keep;
-    struct operand a = {&s->region[0], s->transpose[0], rows / 16, "zl_row"};
-    struct operand b = {&s->region[1], !s->transpose[1], columns / 16, "zl_column"};
-    int sum = s->region[2].buffer->id;
+    struct gemm_product m = {.rows = program_number(s->extent[0]) / s->threads,
+                             .columns = program_number(s->extent[1]) / s->keep,
+                             .depth = program_number(s->extent[2]),
+                             .down = s->threads,
+                             .clear = s->clear,
+                             .sum = s->region[2].buffer->id,
+                             .type = tile_type_name(s->region[0].buffer->type)};
+    m.a = operand_a(s, m.rows);
+    m.b = operand_b(s, m.columns);
     style_line(&p->style, "{");
     p->style.indent++;
     program_nodes(p, tile_stmt_exprs(s, root), root);
     style_line(&p->style,
                "const u32 zl_lane = threadIdx.x %% 32, zl_row = threadIdx.x / 32 %% %d * %" PRId64 "u, "
                "zl_column = threadIdx.x / %d * %" PRId64 "u;",
-               s->threads, rows, 32 * s->threads, columns);
-    if (s->clear) {
-        style_line(&p->style, "ZL_UNROLL");
-        style_line(&p->style, "for (u32 zl_i = 0; zl_i < %" PRId64 "; zl_i++)", rows * columns / 32);
-        style_line(&p->style, "    b%d[zl_i] = 0;", sum);
+               m.down, m.rows, 32 * m.down, m.columns);
+    lane_place(p, &m.a);
+    if (gemm_has_warps(&m)) {
+        text_add(p->style.out, "#ifdef ZL_WARPS\n");
+        gemm_by_warps(p, &m);
+        text_add(p->style.out, "#else\n");
     }
-    style_line(&p->style, "ZL_UNROLL");
-    style_open(&p->style, "for (u32 zl_k = 0; zl_k < %" PRId64 "; zl_k++)", k / 16);
-    if (s->region[0].buffer->memory == TILE_REGISTER)
-        pack_a(p, &a, k);
-    else
-        load_a(p, &a);
-    load_b(p, &b);
-    multiply(p, tile_type_name(s->region[0].buffer->type), sum, a.steps, b.steps);
-    style_close(&p->style);
+    by_subgroups(p, &m);
+    if (gemm_has_warps(&m))
+        text_add(p->style.out, "#endif\n");
     style_close(&p->style);
 }

@@ -207,7 +207,10 @@ const char prelude_opencl[] =
     "        return b ? (i32)(0 - (u32)a) : 0;\n" \
     "    return a / b - (a % b != 0 && (a < 0) != (b < 0));\n" \
     "}\n" \
-    "FN u32 zl_swizzle(u32 at, int row, int vector) { return at ^ ((at >> row & 7) << vector); }\n"
+    "FN u32 zl_swizzle(u32 at, int row, int vector) { return at ^ ((at >> row & 7) << vector); }\n" \
+    "FN u32 zl_panel(u32 row, u32 column, u32 rows, int width, int vector) {\n" \
+    "    return ((column >> width) * rows << width) + (row << width) + ((column & ((1u << width) - 1)) ^ (row & 7) << vector);\n" \
+    "}\n"
 
 // An atomic repeats until nobody else was quicker. Elements of 8 and 16 bits are part of a word. OLD is what is done with what was
 // there, SPACE where the element is.
@@ -300,15 +303,15 @@ const char prelude_cuda_tiles[] = CUDA_TYPES FLOATS DOUBLE HELPERS_32("__fsqrt_r
     "typedef u32 zl_4;\ntypedef uint2 zl_8;\ntypedef uint4 zl_16;\n"
     "#define ZL_ZERO_4 0u\n#define ZL_ZERO_8 make_uint2(0, 0)\n#define ZL_ZERO_16 make_uint4(0, 0, 0, 0)\n"
     "FN u32 zl_shared(const void *at) { return (u32)__cvta_generic_to_shared(at); }\n"
-    "FN void zl_async_4(void *to, const void *from) {\n"
-    "    asm volatile(\"cp.async.ca.shared.global [%0], [%1], 4;\" ::\"r\"(zl_shared(to)), \"l\"(from));\n"
-    "}\n"
-    "FN void zl_async_8(void *to, const void *from) {\n"
-    "    asm volatile(\"cp.async.ca.shared.global [%0], [%1], 8;\" ::\"r\"(zl_shared(to)), \"l\"(from));\n"
-    "}\n"
-    "FN void zl_async_16(void *to, const void *from) {\n"
-    "    asm volatile(\"cp.async.cg.shared.global [%0], [%1], 16;\" ::\"r\"(zl_shared(to)), \"l\"(from));\n"
-    "}\n"
+    "#define ZL_ASYNC(BYTES, KIND) \\\n"
+    "    FN void zl_async_##BYTES(void *to, const void *from) { \\\n"
+    "        asm volatile(\"cp.async.\" KIND \".shared.global [%0], [%1], \" #BYTES \";\" ::\"r\"(zl_shared(to)), \"l\"(from)); \\\n"
+    "    } \\\n"
+    "    FN void zl_async_or_zero_##BYTES(void *to, const void *from, bool inside) { \\\n"
+    "        asm volatile(\"cp.async.\" KIND \".shared.global [%0], [%1], \" #BYTES \", %2;\" \\\n"
+    "                     ::\"r\"(zl_shared(to)), \"l\"(from), \"r\"(inside ? BYTES : 0)); \\\n"
+    "    }\n"
+    "ZL_ASYNC(4, \"ca\")\nZL_ASYNC(8, \"ca\")\nZL_ASYNC(16, \"cg\")\n"
     "#define ZL_COMMIT asm volatile(\"cp.async.commit_group;\" ::: \"memory\")\n"
     "#define ZL_WAIT(keep) asm volatile(\"cp.async.wait_group %0;\" ::\"n\"(keep) : \"memory\")\n"
     "FN void zl_load_matrices(u32 *x, const void *at) {\n"
@@ -326,7 +329,17 @@ const char prelude_cuda_tiles[] = CUDA_TYPES FLOATS DOUBLE HELPERS_32("__fsqrt_r
     "                     : \"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), \"r\"(a[3]), \"r\"(b[0]), \"r\"(b[1])); \\\n"
     "    }\n"
     "ZL_MULTIPLY(zl_multiply_f16, \"f16\")\n"
-    "ZL_MULTIPLY(zl_multiply_bf16, \"bf16\")\n";
+    "ZL_MULTIPLY(zl_multiply_bf16, \"bf16\")\n"
+    "#ifdef __CUDA_ARCH_FEAT_SM90_ALL\n#define ZL_WARPS\n" // four warps multiply as one, from descriptors of panels
+    "#define ZL_FENCE asm volatile(\"fence.proxy.async.shared::cta;\" ::: \"memory\")\n"
+    "#define ZL_MATRICES_BEGIN asm volatile(\"wgmma.fence.sync.aligned;\" ::: \"memory\")\n"
+    "#define ZL_MATRICES_END asm volatile(\"wgmma.commit_group.sync.aligned;\\nwgmma.wait_group.sync.aligned 0;\" ::: \"memory\")\n"
+    "FN u64 zl_descriptor(const void *at, u32 across) {\n"
+    "    return (u64)((zl_shared(at) & 0x3ffff) >> 4) | (u64)(across >> 4) << 16 | (u64)(1024 >> 4) << 32 | (u64)1 << 62;\n"
+    "}\n"
+    "#else\n"
+    "#define ZL_FENCE (void)0\n"
+    "#endif\n";
 
 // Without the vendor's headers: clang's own words. Compiled with -ffp-contract=off.
 const char prelude_hip_tiles[] =

@@ -22,6 +22,7 @@ struct program {
     struct text row_text; // functions of rows, before it
     int rows;
     bool checks; // every index is tested: ZL_CHECK
+    bool fences; // what threads wrote is for matrix instructions to read
     bool failed;
     // Statements that the target writes in its own way; NULL, or false: as plain C does.
     bool (*own)(struct program *p, const struct tile_stmt *s);
@@ -40,6 +41,7 @@ bool program_fail(struct program *p, const struct tile_stmt *s, const char *why,
 int64_t program_number(expr e);                              // a number that is known; -1: none
 int64_t program_stride(const struct tile_buffer *b, int axis); // in elements; -1: not known before a call
 const char *program_memory(struct tile_type type);           // the type in memory
+bool program_has_panels(const struct tile_buffer *b); // rows of matrices in panels of 128 bytes: zl_panel
 
 void program_view(struct program *p, const struct tile_buffer *b); // a pointer into the memory of another buffer
 

@@ -75,17 +75,30 @@ static int log_of(int64_t n) {
     return 63 - __builtin_clzll((uint64_t)n);
 }
 
-// Vectors of 16 bytes in rows of a power of two: their places within 128 bytes depend on the row.
+bool program_has_panels(const struct tile_buffer *b) {
+    return b->swizzle && program_number(b->shape[b->ndim - 1]) * tile_type_bytes(b->type) >= 128;
+}
+
+// Vectors of 16 bytes in rows of a power of two: their places within 128 bytes depend on the row. Longer rows are cut: 128 bytes of
+// each row lie behind each other, then the next 128 bytes of each.
 static void swizzled(struct program *p, const struct tile_buffer *b, const expr *index) {
-    int64_t row = program_number(b->shape[b->ndim - 1]) * tile_type_bytes(b->type);
-    int bytes = tile_type_bytes(b->type);
+    int last = b->ndim - 1, bytes = tile_type_bytes(b->type);
     if (b->ndim > 2) { // matrices of a stack begin where the pattern does
         offset(p, b, index, 0, b->ndim - 2);
         text_add(p->style.out, " + ");
     }
+    if (program_has_panels(b)) {
+        text_add(p->style.out, "zl_panel((u32)");
+        program_operand(p, index[last - 1]);
+        text_add(p->style.out, ", (u32)");
+        program_operand(p, index[last]);
+        text_add(p->style.out, ", %" PRId64 ", %d, %d)", program_number(b->shape[last - 1]),
+                 log_of(128 / bytes), log_of(16 / bytes));
+        return;
+    }
     text_add(p->style.out, "zl_swizzle((u32)(");
-    offset(p, b, index, MAX_OF(b->ndim - 2, 0), b->ndim);
-    text_add(p->style.out, "), %d, %d)", log_of(MAX_OF(row, 128) / bytes), log_of(16 / bytes));
+    offset(p, b, index, MAX_OF(last - 1, 0), b->ndim);
+    text_add(p->style.out, "), %d, %d)", log_of(128 / bytes), log_of(16 / bytes));
 }
 
 static void element(struct program *p, const struct tile_buffer *b, const expr *index, int part) {
