@@ -1,7 +1,8 @@
 // cuda_flash.c - attention of half floats by a tile kernel of our own: blocks of queries and keys in the matrix units.
 //
 // The kernel is of the tile language. Lengths and heads are its symbols; the sizes of heads, which are multiples of 16, its scale
-// and whether it is causal are in its text. Views that are no rows behind each other are copied.
+// and whether it is causal are in its text. Views that are no rows behind each other are copied. Blocks of queries with most keys
+// begin first: with causal, the last ones.
 
 #include "device/cuda/cuda.h"
 #include "device/cuda/cuda_library.h"
@@ -16,8 +17,10 @@ enum { SIZE_MOST = 128, FEWEST_QUERIES = 16, SYMBOLS = 4 };
 struct key {
     double scale;
     int32_t dtype, size, width, causal, keeps;
-    char name[8];   // no other kernel has such a key
-    int32_t shared; // heads of queries to one of keys: a constant, as copies would divide by a symbol in every turn
+    char name[8]; // no other kernel has such a key
+    int32_t
+        shared; // heads of queries to one of keys: a constant, as copies would divide by a symbol in every turn
+    int32_t threads, keys; // of a block, keys of a turn
 };
 
 struct flash {
@@ -31,67 +34,99 @@ static struct map kernels;
 
 // Text --------------------------------------------------------------------------------------------------------------
 
+// %n: threads; %k: keys of a turn; %h: heads of queries to one of keys; %t: the type; %d, %e: sizes of heads of keys and of values;
+// %x: the block of queries; %s: the scale of exponents of 2.
 static const char begin_text[] =
-    "kernel attention index 32 (Q: %s[H, T, %d], K: %s[G, S, %d], V: %s[G, S, %d])\n"
-    "    -> (O: %s[H, T, %d]%s) {\n"
-    "  grid bx in ceildiv(T, 128), by in H, threads 128 {\n"
-    "    shared q: %s[128, %d]\n"
-    "    shared k: %s[64, %d]\n"
-    "    shared v: %s[64, %d]\n"
-    "    fragment s: f32[128, 64]\n"
-    "    fragment p: %s[128, 64]\n"
-    "    fragment o: f32[128, %d] = 0\n"
+    "kernel attention index 32 (Q: %t[H, T, %d], K: %t[G, S, %d], V: %t[G, S, %e])\n"
+    "    -> (O: %t[H, T, %e]%o) {\n"
+    "  grid by in H, bx in ceildiv(T, 128), threads %n {\n"
+    "    shared q: %t[128, %d]\n"
+    "    shared k: %t[%k, %d]\n"
+    "    shared v: %t[%k, %e]\n"
+    "    fragment s: f32[128, %k]\n"
+    "    fragment p: %t[128, %k]\n"
+    "    fragment o: f32[128, %e] = 0\n"
     "    fragment most: f32[128] = -1e30\n"
     "    fragment low: f32[128] = 0\n"
     "    fragment scale: f32[128]\n"
     "    fragment sum: f32[128]\n"
     "    fragment total: f32[128] = 0\n"
-    "    copy Q[by, bx * 128, 0] of [1, 128, %d] -> q\n";
+    "    copy Q[by, %x * 128, 0] of [1, 128, %d] -> q\n";
 
-static const char turn_text[] =
-    "      copy K[by // %d, t * 64, 0] of [1, 64, %d] -> k\n"
-    "      copy V[by // %d, t * 64, 0] of [1, 64, %d] -> v\n"
-    "      gemm q, transpose k -> s clear\n"
-    "      if t * 64 + 64 > S%s { map i in 128, j in 64 { s[i, j] = where(t * 64 + j < S%s, s[i, j], -inf) } "
-    "}\n"
+static const char all_text[] = "    pipeline t in ceildiv(S, %k) stages 2 {\n";
+static const char causal_text[] =
+    "    pipeline t in min(ceildiv(S, %k), ceildiv((%x + 1) * 128 + S - T, %k)) stages 2 {\n";
+
+static const char turn_text[] = "      copy K[by // %h, t * %k, 0] of [1, %k, %d] -> k\n"
+                                "      copy V[by // %h, t * %k, 0] of [1, %k, %e] -> v\n"
+                                "      gemm q, transpose k -> s clear\n";
+static const char edge_text[] =
+    "      if t * %k + %k > S { map i in 128, j in %k { s[i, j] = where(t * %k + j < S, s[i, j], -inf) } }\n";
+static const char causal_edge_text[] = "      if t * %k + %k > S | t * %k + %k > %x * 128 + S - T {\n"
+                                       "        map i in 128, j in %k { s[i, j] = where(t * %k + j < S & t * "
+                                       "%k + j <= %x * 128 + i + S - T, s[i, j], -inf) }\n"
+                                       "      }\n";
+static const char softmax_text[] =
     "      copy most -> scale\n"
     "      reduce maximum s -> most axis 1 accumulate\n"
     "      map i in 128 {\n"
-    "        low[i] = -most[i] * %.17g\n"
-    "        scale[i] = exp2(fma(scale[i], %.17g, low[i]))\n"
+    "        low[i] = -most[i] * %s\n"
+    "        scale[i] = exp2(fma(scale[i], %s, low[i]))\n"
     "      }\n"
-    "      map i in 128, j in 64 { s[i, j] = exp2(fma(s[i, j], %.17g, low[i])) }\n"
+    "      map i in 128, j in %k { s[i, j] = exp2(fma(s[i, j], %s, low[i])) }\n"
     "      reduce add s -> sum axis 1\n"
     "      map i in 128 { total[i] = fma(total[i], scale[i], sum[i]) }\n"
-    "      map i in 128, j in %d { o[i, j] = o[i, j] * scale[i] }\n"
+    "      map i in 128, j in %e { o[i, j] = o[i, j] * scale[i] }\n"
     "      copy s -> p\n"
     "      gemm p, v -> o\n"
     "    }\n";
 
+static const char keep_text[] = "    copy most -> M[by, %x * 128] of [1, 128]\n"
+                                "    copy total -> L[by, %x * 128] of [1, 128]\n";
+
 static const char end_text[] = "    map i in 128 { total[i] = 1 / total[i] }\n"
-                               "    map i in 128, j in %d { o[i, j] = o[i, j] * total[i] }\n"
-                               "    copy o -> O[by, bx * 128, 0] of [1, 128, %d]\n"
+                               "    map i in 128, j in %e { o[i, j] = o[i, j] * total[i] }\n"
+                               "    copy o -> O[by, %x * 128, 0] of [1, 128, %e]\n"
                                "  }\n"
                                "}\n";
 
+static void write_word(struct text *out, const struct key *k, char word) {
+    switch (word) {
+    case 'n': text_add(out, "%d", k->threads); return;
+    case 'k': text_add(out, "%d", k->keys); return;
+    case 'h': text_add(out, "%d", k->shared); return;
+    case 't': text_add(out, k->dtype == ZL_FLOAT16 ? "f16" : "bf16"); return;
+    case 'd': text_add(out, "%d", k->size); return;
+    case 'e': text_add(out, "%d", k->width); return;
+    case 'x': text_add(out, k->causal ? "(ceildiv(T, 128) - 1 - bx)" : "bx"); return;
+    case 's': text_add(out, "%.17g", k->scale * 1.4426950408889634); return;
+    case 'o': text_add(out, k->keeps ? ", M: f32[H, T], L: f32[H, T]" : ""); return;
+    default: return;
+    }
+}
+
+static void write_words(struct text *out, const struct key *k, const char *text) {
+    for (; *text; text++)
+        if (*text == '%')
+            write_word(out, k, *++text);
+        else
+            text_bytes(out, text, 1);
+}
+
 static void write_tiles(struct text *out, const struct key *k) {
-    const char *type = k->dtype == ZL_FLOAT16 ? "f16" : "bf16";
-    double scale = k->scale * 1.4426950408889634; // of exponents of 2
-    int size = k->size, width = k->width;
-    text_add(out, begin_text, type, size, type, size, type, width, type, width,
-             k->keeps ? ", M: f32[H, T], L: f32[H, T]" : "", type, size, type, size, type, width, type, width,
-             size);
-    text_add(out,
-             k->causal
-                 ? "    pipeline t in min(ceildiv(S, 64), ceildiv((bx + 1) * 128 + S - T, 64)) stages 2 {\n"
-                 : "    pipeline t in ceildiv(S, 64) stages 2 {\n");
-    text_add(out, turn_text, k->shared, size, k->shared, width, k->causal ? " | t * 64 + 64 > bx * 128 + S - T" : "",
-             k->causal ? " & t * 64 + j <= bx * 128 + i + S - T" : "", scale, scale, scale, width);
-    if (k->keeps)
-        text_add(
-            out,
-            "    copy most -> M[by, bx * 128] of [1, 128]\n    copy total -> L[by, bx * 128] of [1, 128]\n");
-    text_add(out, end_text, width, width);
+    const char *const parts[] = {
+        begin_text,   k->causal ? causal_text : all_text, turn_text, k->causal ? causal_edge_text : edge_text,
+        softmax_text, k->keeps ? keep_text : "",          end_text};
+    for (size_t i = 0; i < COUNT(parts); i++)
+        write_words(out, k, parts[i]);
+}
+
+// Measured on an H200: with the matrix instructions of sm_90a eight warps have 16 queries each, and where registers allow it, 128
+// keys a turn pay for causal. Else four warps have 32 queries each.
+static void choose(struct key *k, bool has_warps) {
+    bool is_wide = k->size % 64 == 0 && k->width % 64 == 0;
+    k->threads = has_warps && is_wide ? 256 : 128;
+    k->keys = has_warps && is_wide && k->causal && k->size == 64 && k->width == 64 ? 128 : 64;
 }
 
 // Kernels -----------------------------------------------------------------------------------------------------------
@@ -137,9 +172,15 @@ static bool write_source(struct text *out, const void *data) {
     return true;
 }
 
-bool cuda_flash_source(zl_dtype dtype, int size, bool causal, bool keeps, struct text *out) {
-    struct key k = {
-        .scale = 0.125, .dtype = dtype, .size = size, .width = size, .causal = causal, .keeps = keeps, .shared = 2};
+bool cuda_flash_source(zl_dtype dtype, int size, bool causal, bool keeps, bool has_warps, struct text *out) {
+    struct key k = {.scale = 0.125,
+                    .dtype = dtype,
+                    .size = size,
+                    .width = size,
+                    .causal = causal,
+                    .keeps = keeps,
+                    .shared = 2};
+    choose(&k, has_warps);
     struct flash *f = make(&k);
     bool made = f && write_source(out, f);
     if (f)
@@ -259,5 +300,7 @@ enum kernel_taken cuda_flash(const struct kernel_place *p, const struct call *c)
                     .keeps = !array_is_forgotten(state),
                     .name = "flash",
                     .shared = (int32_t)(a.q->dim[N] / a.k->dim[N])};
+    struct cuda_device *d = cuda_device(p->unit);
+    choose(&k, d && d->major == 9);
     return attend(p, &k, &a, call_first(c), state) ? KERNEL_DONE : KERNEL_FAILED;
 }
