@@ -176,7 +176,10 @@ TEST(layouts_and_reductions_compile_for_cuda) {
             CHECK(zl_eval(zl_matmul(x, zl_matrix_transpose(x))));
             CHECK(zl_eval(zl_softmax(x, -1, false)));
             zl_array heads = zl_reshape(x, ZL_SHAPE(2, 4, 15, 100));
-            CHECK(zl_eval(zl_fast_scaled_dot_product_attention(heads, heads, heads, 1, NULL, NULL, "causal")));
+            zl_array out = zl_fast_scaled_dot_product_attention(heads, heads, heads, 1, NULL, NULL, "causal"),
+                     g;
+            CHECK(zl_eval(out));
+            CHECK(zl_grad(zl_sum(out), 1, &heads, &g) && zl_eval(g));
         }
         if (d < 2 && !test_quick()) {
             CHECK(zl_eval(zl_concatenate((zl_array[]){x, zl_matrix_transpose(y)}, 2, 0)));
@@ -275,9 +278,12 @@ TEST(a_cuda_kernel_runs) {
 
 // The tests of test_cuda_fake.c, in a process that finds the drivers of test/fake before those of the system.
 TEST(host_side) {
-    const char *const words[] = {"env", "LD_LIBRARY_PATH=" ZL_BUILD_DIR "/fake",
-                                 "ZL_CUDA_LIBRARIES=0", ZL_BUILD_DIR "/test",
-                           "device/test_cuda_fake", NULL};
+    const char *const words[] = {"env",
+                                 "LD_LIBRARY_PATH=" ZL_BUILD_DIR "/fake",
+                                 "ZL_CUDA_LIBRARIES=0",
+                                 ZL_BUILD_DIR "/test",
+                                 "device/test_cuda_fake",
+                                 NULL};
     struct text output = {0};
     int reason = 0;
     if (test_quick())
@@ -287,8 +293,8 @@ TEST(host_side) {
 #endif
     if (system("command -v c++ >/dev/null") != 0)
         SKIP("no c++ here, which kernels are compiled by");
-    if (!CHECK(process_run((char *const *)(uintptr_t)words, &output, &reason) == PROCESS_DONE && output.data &&
-               strstr(output.data, " 0 failed, 0 skipped")))
+    if (!CHECK(process_run((char *const *)(uintptr_t)words, &output, &reason) == PROCESS_DONE &&
+               output.data && strstr(output.data, " 0 failed, 0 skipped")))
         test_note("%s", output.data ? output.data : zl_error());
     zl_clear_error();
     text_free(&output);

@@ -287,6 +287,56 @@ TEST(attention_by_libraries) {
         }
 }
 
+struct attending_back {
+    struct attending a;
+    int of;          // q, k, v or the sinks
+    bool sinks;      // in the softmax
+    zl_dtype hidden; // of the mask; ZL_DTYPE_COUNT: there is none
+};
+
+static zl_array attend_back(const void *data) {
+    const struct attending_back *b = data;
+    const struct attending *a = &b->a;
+    zl_array in[] = {heads_of(a, a->heads, a->queries, 4), heads_of(a, a->shared, a->keys, 5),
+                     heads_of(a, a->shared, a->keys, 6), numbers(ZL_SHAPE(a->heads), a->dtype, 7)};
+    zl_array mask = NULL, grads[4];
+    if (b->hidden < ZL_DTYPE_COUNT)
+        mask = numbers(ZL_SHAPE(a->queries, a->keys), a->dtype, 8);
+    if (b->hidden == ZL_BOOL)
+        mask = zl_greater(mask, zl_zeros(ZL_SHAPE(1), a->dtype));
+    zl_array y =
+        zl_fast_scaled_dot_product_attention(in[0], in[1], in[2], 1 / sqrt((double)a->size), mask,
+                                             b->sinks ? in[3] : NULL, a->causal && !mask ? "causal" : NULL);
+    zl_array weights = numbers(ZL_SHAPE(2, a->heads, a->queries, a->size), a->dtype, 9);
+    zl_array loss = zl_sum(zl_astype(zl_multiply(y, weights), ZL_FLOAT32));
+    return zl_grad(loss, b->sinks ? 4 : 3, in, grads) ? grads[b->of] : NULL;
+}
+
+TEST(gradients_of_attention_on_cuda) {
+    static const int64_t lengths[][2] = {{128, 128}, {77, 77}, {50, 333}, {200, 60}, {300, 300}};
+    static const zl_dtype dtypes[] = {ZL_BFLOAT16, ZL_FLOAT16, ZL_FLOAT32};
+    static const zl_dtype masks[] = {ZL_DTYPE_COUNT, ZL_DTYPE_COUNT, ZL_BOOL, ZL_FLOAT32};
+    if (skips())
+        return;
+    for (int i = 0; i < (test_quick() ? 36 : 240); i++)
+        ZL_SCOPE {
+            const int64_t *length = lengths[i % 5];
+            bool sinks = i % 7 == 6;
+            struct attending_back b = {{dtypes[i % 3], 4, i % 2 ? 4 : 2, length[0], length[1],
+                                        i % 4 == 3   ? 40
+                                        : i % 4 == 2 ? 128
+                                                     : 64,
+                                        i / 2 % 2, i / 4 % 2},
+                                       i % (sinks ? 4 : 3),
+                                       sinks,
+                                       masks[i / 3 % 4]};
+            agree("a gradient of attention", attend_back, &b,
+                  b.a.dtype == ZL_FLOAT32   ? 5e-6
+                  : b.a.dtype == ZL_FLOAT16 ? 4e-3
+                                            : 3e-2);
+        }
+}
+
 // Factors ----------------------------------------------------------------------------------------------------------
 
 struct factor {

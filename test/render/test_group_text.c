@@ -104,6 +104,37 @@ TEST(cuda_attention_stays_in_registers) {
     memory_free(text);
 }
 
+// Four subgroups multiply as one where rows of b have 128 bytes; a is read from memory where each of them has 16 rows.
+TEST(cuda_products_of_four_subgroups) {
+    static const struct {
+        int rows, columns;
+        const char *has; // NULL: none
+        bool is_described;
+    } cases[] = {{64, 128, "m64n128k16", true}, {128, 64, "m64n64k16", false}, {64, 32, NULL, false}};
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        int m = cases[i].rows, n = cases[i].columns;
+        char text[600];
+        snprintf(
+            text, sizeof text,
+            "kernel product(A: f16[%d, 64], B: f16[64, %d]) -> (C: f16[%d, %d]) {\n"
+            "  grid b in 1, threads 128 {\n"
+            "    shared x: f16[%d, 64]\n    shared y: f16[64, %d]\n    fragment sum: f32[%d, %d] = 0\n"
+            "    copy A[0, 0] -> x\n    copy B[0, 0] -> y\n    gemm x, y -> sum\n    copy sum -> C[0, 0]\n"
+            "  }\n}\n",
+            m, n, m, n, m, n, m, n);
+        char *source = render("product", text, "cuda_tiles"),
+             *body = source ? strstr(source, "__global__") : NULL;
+        REQUIRE(body);
+        CHECK_EQ_INT(strstr(body, "wgmma.mma_async") != NULL, cases[i].has != NULL);
+        if (cases[i].has)
+            CHECK_HAS(body, cases[i].has);
+        CHECK_EQ_INT(strstr(body, "zl_from_a") != NULL, cases[i].is_described);
+        CHECK_HAS(body, "ZL_FENCE; ZL_BARRIER;");
+        CHECK_HAS(body, "zl_multiply_f16(");
+        memory_free(source);
+    }
+}
+
 // HIP ---------------------------------------------------------------------------------------------------------------
 
 static bool succeeds(const char *command) {

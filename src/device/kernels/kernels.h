@@ -167,7 +167,8 @@ kernel_function kernel_reduce, kernel_argreduce, kernel_scan, kernel_sort, kerne
     kernel_partition, kernel_search, kernel_matmul, kernel_concatenate, kernel_pad, kernel_slice_update, kernel_take,
     kernel_take_along, kernel_put_along, kernel_gather, kernel_scatter, kernel_dynamic_slice,
     kernel_dynamic_slice_update, kernel_csr_matmul, kernel_arange, kernel_arange_int,
-    kernel_random_bits, kernel_attention, kernel_conv, kernel_quantize, kernel_dequantize, kernel_quantized_matmul;
+    kernel_random_bits, kernel_attention, kernel_attention_vjp, kernel_conv, kernel_quantize, kernel_dequantize,
+    kernel_quantized_matmul;
 const char *kernel_item_type(size_t bytes); // of elements that are only moved
 bool kernel_copy_out(const struct kernel_place *p, zl_array x, void *to); // row-major, to memory of the place
 // Elements of a dtype from one memory of the place to another, both by strides.

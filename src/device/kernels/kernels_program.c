@@ -30,6 +30,7 @@ static const struct {
     {&op_matmul, kernel_can_matmul, kernel_matmul},
     {&op_matmul_int8, kernel_can_matmul, kernel_matmul},
     {&op_attention, NULL, kernel_attention},
+    {&op_attention_vjp, NULL, kernel_attention_vjp},
     {&op_conv, kernel_can_conv, kernel_conv},
     {&op_quantize, kernel_can_quantize, kernel_quantize},
     {&op_dequantize, kernel_can_quantize, kernel_dequantize},
