@@ -1,17 +1,19 @@
 // cuda_repeat.c - a launch, or a library's work, that is asked for again with the same memory: as a graph of its own.
 //
 // A program that is evaluated again and again gets the same memory in turns. On an H200 the driver takes a graph in a third of the
-// time of a launch, and in a fifth of that of a product by cuBLASLt. What came last is kept in a table, in the place that its hash says.
+// time of a launch, and in a fifth of that of a product by cuBLASLt. What came last is kept in a table, in
+// the row of places that its hash says.
 
 #include "device/cuda/cuda_queue.h"
 
 #include <string.h>
 
 enum {
-    PLACES = 256,
+    PLACES = 256, // in rows of ROW, of which a hash means one
+    ROW = 4,
     ROOM = 256, // bytes of arguments that a place holds
     WARM = 3,   // times that it came before it is a graph
-    STAYS = 8,  // others that come to its place before it has to go
+    STAYS = 8,  // others that come to its row before it has to go
     RELAXED = 2,
 };
 
@@ -55,15 +57,28 @@ static void make(struct cuda_repeat *r, cuda_stream spare) {
         api->cuGraphDestroy(graph);
 }
 
+// The place of a row for a new one: what came least often and is no graph, or a graph that nobody asks for. NULL: there is none.
+static struct cuda_repeat *make_room(struct cuda_repeat *row) {
+    struct cuda_repeat *best = NULL;
+    for (struct cuda_repeat *r = row; r < row + ROW; r++) {
+        bool may_go = !r->exec || ++r->misses >= STAYS;
+        if (may_go && (!best || r->uses < best->uses))
+            best = r;
+    }
+    return best;
+}
+
 // The place of the command if it came before, else one that is its own now, or NULL.
 static struct cuda_repeat *find(struct cuda_repeat *table, const struct cuda_command *c, const char *data) {
     uint64_t hash = hash_of(c, data);
-    struct cuda_repeat *r = &table[hash % PLACES];
-    if (is_at(r, c, data, hash)) {
-        r->misses = 0;
-        return r;
-    }
-    if (r->exec && ++r->misses < STAYS)
+    struct cuda_repeat *row = &table[hash % (PLACES / ROW) * ROW];
+    for (struct cuda_repeat *r = row; r < row + ROW; r++)
+        if (is_at(r, c, data, hash)) {
+            r->misses = 0;
+            return r;
+        }
+    struct cuda_repeat *r = make_room(row);
+    if (!r)
         return NULL;
     drop(r);
     r->c = *c;
