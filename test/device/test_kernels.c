@@ -64,6 +64,43 @@ TEST(every_bfloat16_on_devices) {
     on_devices(check_halves);
 }
 
+// Divisors that are given by value have shorter formulas too: of all there are of 16 bits, and of floats of every size.
+struct division {
+    zl_dtype dtype;
+    double by;
+    uint64_t seed;
+};
+
+static zl_array divide_all(void *data) {
+    static uint32_t bits[1 << 16];
+    const struct division *d = data;
+    bool is_half = d->dtype == ZL_FLOAT16 || d->dtype == ZL_BFLOAT16;
+    uint64_t seed = d->seed;
+    for (uint32_t i = 0; i < COUNT(bits); i++) {
+        seed = seed * 6364136223846793005u + 1442695040888963407u;
+        bits[i] = is_half ? i * 2 | (i * 2 + 1) << 16 : i << 16 | (uint32_t)(seed >> 48);
+    }
+    zl_array all = zl_from(bits, ZL_SHAPE(COUNT(bits) / (is_half ? 2 : 1)), ZL_UINT32);
+    zl_array x = d->dtype == ZL_FLOAT64 ? zl_astype(zl_view(all, ZL_FLOAT32), ZL_FLOAT64) : zl_view(all, d->dtype);
+    return zl_divide(x, zl_astype(zl_scalar(d->by), d->dtype));
+}
+
+static void check_divisions(void) {
+    static const zl_dtype dtypes[] = {ZL_FLOAT32, ZL_BFLOAT16, ZL_FLOAT16, ZL_FLOAT64};
+    static const double by[] = {2,     -0.25, 1.4142135623730951, 3,     -7e-5, 1e-17, 3e17, 0x1p-60, 0x1p60,
+                                1e-30, 1e30,  3e38,               1e-39, 0,     65504, 6e-8, NAN,     INFINITY};
+    uint64_t seed = test_random();
+    for (size_t k = 0; k < COUNT(dtypes); k++)
+        for (size_t i = 0; i < COUNT(by); i++)
+            ZL_SCOPE {
+                agree("divide", divide_all, &(struct division){dtypes[k], by[i], seed}, 0);
+            }
+}
+
+TEST(divisions_by_numbers_on_devices) {
+    on_devices(check_divisions);
+}
+
 struct cast {
     zl_dtype from, to;
 };

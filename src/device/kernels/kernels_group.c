@@ -2,6 +2,7 @@
 
 #include "device/kernels/kernels_group.h"
 
+#include <math.h>
 #include <stdio.h>
 
 // Finding ----------------------------------------------------------------------------------------------------------
@@ -37,15 +38,61 @@ int group_find_stored(struct kernel_group *g) {
     return count;
 }
 
-int group_input(struct kernel_group *g, zl_array x, zl_dtype dtype) {
+int group_input(struct kernel_group *g, zl_array x, zl_dtype dtype, int inverse_of) {
     for (int i = 0; i < g->inputs; i++)
-        if (g->input[i] == x && g->dtype[i] == dtype)
+        if (g->input[i] == x && g->dtype[i] == dtype && g->inverse_of[i] == inverse_of)
             return i;
     if (g->inputs == KERNEL_OPERANDS)
         return -1;
     g->input[g->inputs] = x;
     g->dtype[g->inputs] = dtype;
+    g->inverse_of[g->inputs] = inverse_of;
     return g->inputs++;
+}
+
+// Division ---------------------------------------------------------------------------------------------------------
+
+// Numbers whose inverses, and quotients of all but the smallest and largest by them, are normal floats.
+static const double plain_least = 0x1p-60, plain_most = 0x1p60;
+
+static double number_of(zl_array x, zl_dtype dtype) {
+    union scalar room;
+    double value = NAN;
+    scalar_write(x, dtype, &room);
+    dtype_convert(&value, ZL_FLOAT64, &room, dtype, 1);
+    return value;
+}
+
+// A power of two has an exact inverse.
+int group_division(const struct kernel_group *g, int index) {
+    const struct kernel_step *s = group_step(g, index);
+    zl_array by = g->call[index]->in[1];
+    zl_dtype dtype = (zl_dtype)s->dtype[2];
+    bool is_half = dtype == ZL_FLOAT16, is_short = is_half || dtype == ZL_BFLOAT16 || dtype == ZL_FLOAT32;
+    if (group_source(g, index, 1) >= 0 || !array_is(by, ARRAY_INLINE) || !(is_short || dtype == ZL_FLOAT64))
+        return TILE_DIV;
+    double number = number_of(by, dtype), size = fabs(number);
+    int exponent;
+    if (!(size >= (is_half ? 0x1p-14 : plain_least) && size <= (is_half ? 0x1p14 : plain_most)))
+        return TILE_DIV;
+    return frexp(size, &exponent) == 0.5 ? TILE_MUL : is_short ? GROUP_QUOTIENT : TILE_DIV;
+}
+
+// x / b, rounded once. Two corrections by what is left make it that of float32 if x is plain. Of bfloat16 the product with the
+// inverse is enough: quotients of numbers of 8 bits lie too far from where rounding changes.
+static expr quotient(zl_dtype dtype, expr x, expr b, expr inverse) {
+    struct tile_type wide = tile_type_of(ZL_FLOAT32), type = tile_type_of(dtype);
+    expr a = tile_cast(wide, x), by = tile_cast(wide, b), q = tile_binary(TILE_MUL, a, inverse);
+    if (dtype == ZL_BFLOAT16)
+        return tile_cast(type, q);
+    for (int i = 0; i < 2; i++) {
+        expr left = tile_ternary(TILE_FMA, tile_unary(TILE_NEG, by), q, a);
+        q = tile_ternary(TILE_FMA, left, inverse, q);
+    }
+    expr size = tile_unary(TILE_ABS, a);
+    expr is_plain = tile_binary(TILE_AND, tile_binary(TILE_GE, size, tile_const(wide, plain_least)),
+                                tile_binary(TILE_LE, size, tile_const(wide, plain_most)));
+    return tile_cast(type, tile_ternary(TILE_RARE, tile_unary(TILE_NOT, is_plain), tile_binary(TILE_DIV, a, by), q));
 }
 
 // Text -------------------------------------------------------------------------------------------------------------
@@ -57,12 +104,14 @@ expr group_parameter(char letter, int number, zl_dtype dtype, expr n, expr at) {
     return x ? tile_load(x, 1, &at, NULL, NULL) : NULL;
 }
 
-expr group_apply(enum tile_op op, zl_dtype dtype, int count, const expr *arg) {
+expr group_apply(int op, zl_dtype dtype, int count, const expr *arg) {
+    if (op == GROUP_QUOTIENT)
+        return quotient(dtype, arg[0], arg[1], arg[2]);
     if (op == TILE_CAST)
         return tile_cast(tile_type_of(dtype), arg[0]);
-    return count == 1   ? tile_unary(op, arg[0])
-           : count == 2 ? tile_binary(op, arg[0], arg[1])
-                        : tile_ternary(op, arg[0], arg[1], arg[2]);
+    return count == 1   ? tile_unary((enum tile_op)op, arg[0])
+           : count == 2 ? tile_binary((enum tile_op)op, arg[0], arg[1])
+                        : tile_ternary((enum tile_op)op, arg[0], arg[1], arg[2]);
 }
 
 void group_store(int count, const expr *result, const struct tile_name *i, expr n) {
@@ -97,7 +146,10 @@ bool group_add_input(const struct kernel_place *p, struct kernel_call *k, const 
     zl_array x = g->input[at];
     if (array_is(x, ARRAY_INLINE)) {
         union scalar room;
-        scalar_write(x, g->dtype[at], &room);
+        if (g->inverse_of[at] == GROUP_ITSELF)
+            scalar_write(x, g->dtype[at], &room);
+        else
+            dtype_convert(&room, g->dtype[at], &(double){1 / number_of(x, (zl_dtype)g->inverse_of[at])}, ZL_FLOAT64, 1);
         kernel_add(k, &room, zl_dtype_size(g->dtype[at]));
         return true;
     }

@@ -133,7 +133,7 @@ static bool add_row(struct lines *m, int index) {
     r->words = (int16_t)(r->words + (int)COUNT(head));
     for (int k = 0; k < s->inputs; k++) {
         int source = group_source(g, index, k);
-        int input = source < 0 ? group_input(g, c->in[k], (zl_dtype)(reduces ? from : s->dtype[k + 1])) : 0;
+        int input = source < 0 ? group_input(g, c->in[k], (zl_dtype)(reduces ? from : s->dtype[k + 1]), GROUP_ITSELF) : 0;
         if (input < 0)
             return false;
         r->word[r->words++] = (int16_t)(source < 0 ? GROUP_INPUT | input : g->row[source - g->begin]);

@@ -40,21 +40,45 @@ static void add(struct map_recipe *r, int word) {
     r->word[r->words++] = (int16_t)word;
 }
 
+// A reference to what operand k of a call is; -1: there are too many inputs.
+static int refer(struct kernel_group *g, int index, int k) {
+    int source = group_source(g, index, k);
+    if (source >= 0)
+        return g->row[source - g->begin];
+    int input = group_input(g, g->call[index]->in[k], (zl_dtype)group_step(g, index)->dtype[k + 1], GROUP_ITSELF);
+    return input < 0 ? -1 : GROUP_INPUT | input;
+}
+
+// To the inverse of the number that a call divides by.
+static int refer_inverse(struct kernel_group *g, int index, zl_dtype dtype) {
+    int input = group_input(g, g->call[index]->in[1], dtype, group_step(g, index)->dtype[2]);
+    return input < 0 ? -1 : GROUP_INPUT | input;
+}
+
+static int op_of(const struct kernel_group *g, int index) {
+    const struct op *op = g->call[index]->op;
+    if (op->kind != OP_ELEMENTWISE)
+        return TILE_CAST;
+    return (int)op->row == TILE_DIV ? group_division(g, index) : (int)op->row;
+}
+
 static bool add_row(struct map_group *m, int index) {
     struct kernel_group *g = &m->g;
     const struct kernel_step *s = group_step(g, index);
-    const struct call *c = g->call[index];
-    struct map_recipe *r = &m->r;
-    g->row[index - g->begin] = r->rows++;
-    add(r, c->op->kind == OP_ELEMENTWISE ? (int)c->op->row : TILE_CAST);
-    add(r, s->dtype[0]);
-    add(r, s->inputs);
-    for (int k = 0; k < s->inputs; k++) {
-        int source = group_source(g, index, k),
-            input = source < 0 ? group_input(g, c->in[k], (zl_dtype)s->dtype[k + 1]) : 0;
-        if (input < 0)
+    int op = op_of(g, index), inputs = s->inputs, reference[4];
+    bool is_product = op == TILE_MUL && op != (int)g->call[index]->op->row;
+    for (int k = 0; k < inputs; k++)
+        reference[k] = is_product && k == 1 ? refer_inverse(g, index, (zl_dtype)s->dtype[2]) : refer(g, index, k);
+    if (op == GROUP_QUOTIENT)
+        reference[inputs++] = refer_inverse(g, index, ZL_FLOAT32);
+    g->row[index - g->begin] = m->r.rows++;
+    add(&m->r, op);
+    add(&m->r, s->dtype[0]);
+    add(&m->r, inputs);
+    for (int k = 0; k < inputs; k++) {
+        if (reference[k] < 0)
             return false;
-        add(r, source < 0 ? GROUP_INPUT | input : g->row[source - g->begin]);
+        add(&m->r, reference[k]);
     }
     return true;
 }

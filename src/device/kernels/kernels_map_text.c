@@ -19,7 +19,7 @@ static struct tile_kernel *build(const struct map_recipe *r) {
         expr arg[3] = {NULL};
         for (int j = 0; j < word[2]; j++)
             arg[j] = word[3 + j] & GROUP_INPUT ? input[word[3 + j] & ~GROUP_INPUT] : value[word[3 + j]];
-        value[k] = group_apply((enum tile_op)word[0], (zl_dtype)word[1], word[2], arg);
+        value[k] = group_apply(word[0], (zl_dtype)word[1], word[2], arg);
     }
     for (int k = 0; k < r->outputs; k++)
         result[k] = value[r->output[k]];
