@@ -101,6 +101,24 @@ TEST(divisions_by_numbers_on_devices) {
     on_devices(check_divisions);
 }
 
+// Of many elements of 16 bits and less a thread takes two packs: also where they end.
+static zl_array add_many(void *data) {
+    int64_t n = *(int64_t *)data;
+    zl_array x = zl_astype(zl_bitwise_and(zl_arange(0, (double)n, 1, ZL_INT32), zl_scalar_int(127)), ZL_INT8);
+    return zl_subtract(zl_view(zl_add(x, x), ZL_UINT8), zl_scalar_int(3));
+}
+
+static void check_many(void) {
+    static const int64_t more[] = {0, 1, 15, 16, 255, 4095, 4096, 4099, 8191};
+    for (size_t i = 0; i < COUNT(more); i++)
+        ZL_SCOPE
+            agree("add", add_many, &(int64_t){(1 << 22) + more[i]}, 0);
+}
+
+TEST(many_small_elements_on_devices) {
+    on_devices(check_many);
+}
+
 struct cast {
     zl_dtype from, to;
 };

@@ -10,6 +10,8 @@
 enum {
     PACK_BYTES = 16,   // that a thread reads at once
     PACK_LEAST = 4096, // elements from which it does
+    TWICE_WIDTH = 8,   // of so many elements it reads two packs, before it computes: they take long
+    TWICE_LEAST = 1 << 22,
 };
 
 struct map_group {
@@ -214,6 +216,7 @@ static void lay_out(struct map_group *m) {
         m->r.input[i] = (int16_t)((int)form_of(m, i) | (int)g->dtype[i] << 4);
     m->r.wide = layout_is_wide(&m->l);
     m->r.width = (int16_t)width_of(m);
+    m->r.packs = m->r.width >= TWICE_WIDTH && m->l.size >= TWICE_LEAST && !map_strided_inputs(&m->r) ? 2 : 1;
     for (int i = 0; m->r.width > 1 && i < g->inputs; i++)
         if (m->r.input[i] % 16 == FORM_STRIDED) {
             int form = m->l.stride[i][m->l.axes - 1] ? FORM_ROWS : FORM_SAME;
@@ -246,7 +249,7 @@ static bool launch(const struct kernel_place *p, void *kernel, const struct map_
         kernel_add_axes(&k, l, strided, m->r.wide);
         kernel_add_int(&k, l->axes, false);
     }
-    int64_t each = (int64_t)KERNEL_THREADS * m->r.width;
+    int64_t each = (int64_t)KERNEL_THREADS * m->r.width * m->r.packs;
     return ok && kernel_launch(p, kernel, (l->size + each - 1) / each, &k);
 }
 

@@ -16,7 +16,7 @@ static inline bool form_is_strided(int form) {
 
 struct map_recipe {
     int16_t words, rows, inputs, outputs;
-    int16_t width, wide;             // elements of a thread; indices have 64 bits
+    int16_t width, packs, wide;      // elements that a thread takes at once, and how often; indices have 64 bits
     int16_t input[KERNEL_OPERANDS];  // form | dtype << 4
     int16_t output[KERNEL_OPERANDS]; // rows
     int16_t word[MAP_WORDS];         // of each row: op, dtype of the result, number of operands, references

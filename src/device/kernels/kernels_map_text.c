@@ -61,15 +61,16 @@ static void add_parameters(struct text *out, const struct map_recipe *r) {
     text_add(out, map_strided_inputs(r) ? "idx n, i64 from, AXES s, i32 axes" : "idx n");
 }
 
-// element(results, operands), each the address of a variable; the j-th of a pack where there are packs.
-static void add_element(struct text *out, const struct map_recipe *r, const char *indent, bool packs) {
+// element(results, operands), each the address of a variable: of a pack, if pack is its number, the j-th.
+static void add_element(struct text *out, const struct map_recipe *r, const char *indent, int pack) {
+    const char *of = pack < 0 ? "" : pack == 0 ? ".e[j]" : "_1.e[j]";
     text_add(out, "%selement(", indent);
     for (int k = 0; k < r->outputs; k++)
         text_add(out, "%s(%s *)&b%d%s", k ? ", " : "",
-                 output_dtype(r, k) == ZL_COMPLEX64 ? "f32" : output_type(r, k), k, packs ? ".e[j]" : "");
+                 output_dtype(r, k) == ZL_COMPLEX64 ? "f32" : output_type(r, k), k, of);
     for (int k = 0; k < r->inputs; k++)
         text_add(out, ", (const %s *)&a%d%s", r->input[k] >> 4 == ZL_COMPLEX64 ? "f32" : input_type(r, k), k,
-                 packs && is_pack(r->input[k] % 16) ? ".e[j]" : "");
+                 is_pack(r->input[k] % 16) ? of : "");
     text_add(out, ");\n");
 }
 
@@ -82,13 +83,13 @@ static void add_single(struct text *out, const struct map_recipe *r, const char 
             text_add(out, "%s%s a%d = x%d[i];\n", indent, input_type(r, k), k, k);
         else if (r->input[k] % 16 == FORM_STRIDED)
             text_add(out, "%s%s a%d = x%d[p%d];\n", indent, input_type(r, k), k, k, strided++);
-    add_element(out, r, indent, false);
+    add_element(out, r, indent, -1);
     for (int k = 0; k < r->outputs; k++)
         text_add(out, "%sy%d[i] = b%d;\n", indent, k, k);
 }
 
-// Of strided operands there are no parts of packs.
-static void add_packs(struct text *out, const struct map_recipe *r) {
+// A pack is read whole, and results are written when all are computed.
+static void add_pack(struct text *out, const struct map_recipe *r) {
     int strided = 0;
     text_add(out, "    if (i + %d <= n) {\n", r->width);
     for (int k = 0; k < r->outputs; k++)
@@ -101,14 +102,40 @@ static void add_packs(struct text *out, const struct map_recipe *r) {
         else if (r->input[k] % 16 == FORM_SAME)
             text_add(out, "        %s a%d = x%d[p%d];\n", input_type(r, k), k, k, strided++);
     text_add(out, "        for (i32 j = 0; j < %d; j++)\n", r->width);
-    add_element(out, r, "            ", true);
+    add_element(out, r, "            ", 0);
     for (int k = 0; k < r->outputs; k++)
         text_add(out, "        *(GLOBAL py%d *)(y%d + i) = b%d;\n", k, k, k);
-    text_add(out, "        return;\n    }\n");
-    if (strided)
+    text_add(out, "        %s;\n    }\n", r->packs > 1 ? "continue" : "return");
+}
+
+// Of strided operands there are no parts of packs.
+static void add_packs(struct text *out, const struct map_recipe *r) {
+    add_pack(out, r);
+    if (map_strided_inputs(r))
         return;
     text_add(out, "    for (; i < n; i++) {\n");
     add_single(out, r, "        ");
+    text_add(out, "    }\n");
+}
+
+// Two packs, as far from each other as the threads of a group reach; near the end each by itself.
+static void add_two_packs(struct text *out, const struct map_recipe *r) {
+    text_add(out, "    idx step = THREADS * %d;\n    if (i + step + %d <= n) {\n", r->width, r->width);
+    for (int k = 0; k < r->outputs; k++)
+        text_add(out, "        py%d b%d, b%d_1;\n", k, k, k);
+    for (int k = 0; k < r->inputs; k++)
+        if (r->input[k] % 16 == FORM_FLAT)
+            text_add(out, "        px%d a%d = *(GLOBAL const px%d *)(x%d + i), a%d_1 = *(GLOBAL const px%d *)(x%d + i + step);\n",
+                     k, k, k, k, k, k, k);
+    for (int pack = 0; pack < 2; pack++) {
+        text_add(out, "        for (i32 j = 0; j < %d; j++)\n", r->width);
+        add_element(out, r, "            ", pack);
+    }
+    for (int k = 0; k < r->outputs; k++)
+        text_add(out, "        *(GLOBAL py%d *)(y%d + i) = b%d;\n        *(GLOBAL py%d *)(y%d + i + step) = b%d_1;\n", k, k, k,
+                 k, k, k);
+    text_add(out, "        return;\n    }\n    for (i32 k = 0; k < 2; k++, i += step) {\n");
+    add_packs(out, r);
     text_add(out, "    }\n");
 }
 
@@ -140,8 +167,8 @@ static void add_kernel(struct text *out, const struct map_recipe *r) {
                  KERNEL_AXES);
     text_add(out, "\nKERNEL zl_kernel(");
     add_parameters(out, r);
-    text_add(out, ") {\n    idx i = (GROUP * THREADS + THREAD) * %d;\n    if (i >= n)\n        return;\n",
-             r->width);
+    text_add(out, ") {\n    idx i = (GROUP * THREADS%s + THREAD) * %d;\n    if (i >= n)\n        return;\n",
+             r->packs > 1 ? " * 2" : "", r->width);
     for (int k = 0; k < r->inputs; k++)
         if (r->input[k] % 16 == FORM_VALUE)
             text_add(out, "    %s a%d = v%d;\n", input_type(r, k), k, k);
@@ -151,7 +178,9 @@ static void add_kernel(struct text *out, const struct map_recipe *r) {
             text_add(out, "    x%d += o%d;\n", k, k);
     if (strided)
         add_positions(out, r, strided);
-    if (r->width > 1)
+    if (r->packs > 1)
+        add_two_packs(out, r);
+    else if (r->width > 1)
         add_packs(out, r);
     else
         add_single(out, r, "    ");
