@@ -72,7 +72,7 @@ typedef struct {
 // root: the folder `runs`, with its index.
 ZL_API zl_history zl_history_open(const char *root);
 ZL_API void       zl_history_close(zl_history history); // NULL is allowed
-// In the order of the index, the oldest first; false past the last.
+// In the order of the index, the oldest first, a run that was resumed once; false past the last.
 ZL_API bool       zl_history_run_at(zl_history history, int index, zl_history_run *out);
 
 #ifdef __cplusplus

@@ -150,6 +150,10 @@ static const struct option check_options[] = {
     {0},
 };
 
+// Options of a run, which a check in turns is not.
+static const char *const without_turns[] = {"seconds", "samples", "wipe-cache", "zeros",    "out",
+                                            "notes",   "specs",   "peak",       "candidate"};
+
 // An exit code 1 is that something got slower, so what could not be done is 3.
 static int not_done(int code) {
     return code == CLI_FAILED ? BENCH_NOTHING_CODE : code;
@@ -176,9 +180,14 @@ static int check_new_run(struct bench_session *s, const char *path, double thres
 static int check_in_turns(struct bench_session *s, const char *program, double threshold) {
     struct bench_comparisons list = {0};
     char error[512];
-    const char *device = cli_option(s->call, "device");
-    if (!bench_interleave(&list, &s->suite, device ? device : "cpu", program, cli_option(s->call, "only"),
-                          threshold, error, sizeof error)) {
+    const char *threads = cli_option(s->call, "threads");
+    const struct bench_chip *chip = bench_session_find_chip(s);
+    if (!chip)
+        return BENCH_NOTHING_CODE;
+    if (threads)
+        setenv("ZL_THREADS", threads, true); // of both programs
+    if (!bench_interleave(&list, &s->suite, chip->device, program, cli_option(s->call, "only"), threshold,
+                          error, sizeof error)) {
         bench_comparisons_free(&list);
         return cli_usage(s->call, "%s", error);
     }
@@ -225,6 +234,10 @@ static int run_check(const struct invocation *call) {
         return cli_usage(call, "needs --baseline RUN or --against PROGRAM");
     if (cli_option(call, "record") && !against)
         return cli_usage(call, "--record keeps samples that were measured in turns: with --against PROGRAM");
+    for (size_t i = 0; against && i < sizeof without_turns / sizeof *without_turns; i++)
+        if (cli_option(call, without_turns[i]))
+            return cli_usage(call, "--%s is for --baseline: in turns, pairs are taken until it is clear",
+                             without_turns[i]);
     if (candidate && !baseline)
         return cli_usage(call, "--candidate is a run that exists: with --baseline RUN");
     if (candidate)

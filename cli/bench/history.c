@@ -50,6 +50,8 @@ int bench_history_find(const struct bench_run *run, const char *root, char ***fo
         bench_json object = line[0] ? bench_json_parse(line, path, error, sizeof error) : NULL;
         snprintf(path, sizeof path, "%.300s/%.200s", root, bench_json_text_of(object, "folder"));
         bool wanted = object && is_same_kind(run, object) && strcmp(path, run->folder) != 0;
+        for (int i = 0; i < count && wanted; i++)
+            wanted = strcmp(path, (*folders)[i]) != 0; // one that was resumed has several lines
         char **more = wanted ? realloc(*folders, (size_t)(count + 1) * sizeof *more) : NULL;
         if (more) {
             *folders = more;

@@ -143,7 +143,14 @@ def history(root="runs", **wanted) -> List[Entry]:
     for name in wanted:
         if name not in names:
             raise TypeError(f"zellige.bench.history: entries have no {name!r}, but {', '.join(names)}")
+    found = {}
     with open(os.path.join(root, "index.jsonl"), encoding="utf-8") as lines:
-        found = [json.loads(line) for line in lines if line.strip()]
-    entries = [_fill(Entry, line, path=os.path.join(root, line.get("folder", ""))) for line in found]
-    return [entry for entry in entries if all(getattr(entry, name) == value for name, value in wanted.items())]
+        for number, line in enumerate(lines, 1):
+            try:
+                values = json.loads(line) if line.strip() else {}
+            except ValueError as error:
+                raise ValueError(f"zellige.bench.history: {lines.name}:{number} is damaged: {error}") from None
+            if values:  # of a run that was resumed the last line counts
+                path = os.path.join(root, values.get("folder", ""))
+                found[path] = _fill(Entry, values, path=path)
+    return [entry for entry in found.values() if all(getattr(entry, name) == value for name, value in wanted.items())]

@@ -356,6 +356,12 @@ static bool add_entry(struct json *j, zl_history history, const char *root) {
     if (!json_object(j, read_entry_member, &(struct entry_place){&history->arena, run}))
         return false;
     run->path = arena_text(&history->arena, "%s/%s", root, run->path);
+    for (int i = 0; run->path && i + 1 < history->runs; i++)
+        if (!strcmp(history->run[i].path, run->path)) { // of one that was resumed the last line counts
+            history->run[i] = *run;
+            history->runs--;
+            return true;
+        }
     return run->path;
 }
 

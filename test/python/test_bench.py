@@ -62,6 +62,13 @@ class Bench(unittest.TestCase):
         self.assertEqual([entry.path for entry in zellige.bench.history(self.folder)],
                          [os.path.join(self.folder, name) for name in "12"])
         self.assertEqual([entry.suite for entry in zellige.bench.history(self.folder, suite="b")], ["b"])
+        resumed = [{"folder": "1", "status": "interrupted"}, {"folder": "2"}, {"folder": "1", "status": "complete"}]
+        self.write("index.jsonl", "".join(json.dumps(line) + "\n" for line in resumed))
+        self.assertEqual([entry.status for entry in zellige.bench.history(self.folder)], ["complete", ""])
+        self.write("index.jsonl", '{"folder": "1"}\n{"fol')
+        with self.assertRaisesRegex(ValueError, "index.jsonl:2 is damaged"):
+            zellige.bench.history(self.folder)
+        self.write("index.jsonl", "")
         with self.assertRaisesRegex(TypeError, "no 'colour'"):
             zellige.bench.history(self.folder, colour="red")
 

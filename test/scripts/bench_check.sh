@@ -54,6 +54,8 @@ check "nothing recorded is 3" exits 3 replay /dev/null
 check "what is no record is a usage error" exits 2 replay "$tmp/suite.json"
 check "records are of checks in turns" exits 2 "$zellige" bench check --baseline "$tmp" --record "$tmp/x"
 check "the verdict says that it was in turns" says 'measured in turns' against "$zellige" "$zellige"
+check "options of a run are not for turns" says '^zellige bench check: --seconds is for --baseline' against "$zellige" "$zellige" --seconds 1
+check "one thread each" says '1 same|1 ambiguous|1 faster|1 slower' against "$zellige" "$tmp/plain" --threads 1 --only gemm
 check "another program that is not there" exits 2 against "$zellige" "$tmp/none"
 
 # Recorded runs: their samples are as given.

@@ -82,7 +82,8 @@ TEST(bench_files_that_are_no_runs) {
 TEST(bench_histories_are_read) {
     zl_history_run run;
     write_file("index.jsonl", "{\"folder\": \"20261115-1\", \"suite\": \"a\", \"threads\": 2}\n"
-                              "{\"folder\": \"20261115-2\", \"suite\": \"b\"}\n");
+                              "{\"folder\": \"20261115-2\", \"suite\": \"b\", \"status\": \"interrupted\"}\n"
+                              "{\"folder\": \"20261115-2\", \"suite\": \"b\", \"status\": \"complete\"}\n");
     zl_history history = zl_history_open(test_folder());
     CHECK(history);
     if (CHECK(zl_history_run_at(history, 0, &run))) {
@@ -91,7 +92,7 @@ TEST(bench_histories_are_read) {
         CHECK_STR(run.commit, "");
     }
     if (CHECK(zl_history_run_at(history, 1, &run)))
-        CHECK_STR(run.suite, "b");
+        CHECK_STR(run.status, "complete");
     CHECK(!zl_history_run_at(history, 2, &run));
     zl_history_close(history);
 }
