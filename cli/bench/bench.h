@@ -239,6 +239,7 @@ const struct bench_work_kind *bench_work_kind(int index); // NULL past the last
 const struct bench_work_kind *bench_work_find(const char *name);
 bool bench_work_prepare(struct bench_work *w, const struct bench_config *config); // false: w->why or zl_error()
 bool bench_work_run(struct bench_work *w, int count);
+bool bench_work_falls_back(struct bench_work *w); // one run leaves the device for the CPU: its time is not the device's
 void bench_work_finish(struct bench_work *w);
 
 // For kinds: arrays that the work owns. dtype as the config has it.

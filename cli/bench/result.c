@@ -105,12 +105,6 @@ static void fail(struct bench_row *row, const struct bench_work *w, enum bench_s
                           : "failed without saying why");
 }
 
-// Whether one run of it leaves the device for the CPU: its time would not be the device's.
-static bool falls_back(struct bench_work *w) {
-    int64_t before = zl_counter("fallback_runs");
-    return bench_work_run(w, 1) && zl_counter("fallback_runs") > before;
-}
-
 static void take_samples(struct bench_row *row, struct bench_work *w, const struct bench_timing *timing) {
     struct bench_samples samples;
     if (!bench_measure(w, timing, &samples)) {
@@ -145,7 +139,7 @@ void bench_measure_row(struct bench_row *row, const struct bench_config *config,
         }
         if (!verified) {
             fail(row, &w, BENCH_FAILED);
-        } else if (falls_back(&w)) {
+        } else if (bench_work_falls_back(&w)) {
             bench_fail(&w, "%s has no kernel for some of it yet: it would run on the CPU", subject->device);
             fail(row, &w, BENCH_ABSENT);
         } else {

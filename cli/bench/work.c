@@ -74,6 +74,11 @@ bool bench_work_run(struct bench_work *w, int count) {
     return (!w->is_async || zl_synchronize()) && done;
 }
 
+bool bench_work_falls_back(struct bench_work *w) {
+    int64_t before = zl_counter("fallback_runs");
+    return bench_work_run(w, 1) && zl_counter("fallback_runs") > before;
+}
+
 void bench_work_finish(struct bench_work *w) {
     for (int i = 0; i < w->inputs; i++)
         zl_release(w->in[i]);

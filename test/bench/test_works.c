@@ -12,6 +12,7 @@ static const char *lacks_json(void);
 #include <unistd.h>
 
 #include "bench.h"
+#include "zellige_matrix_ops.h"
 
 static const char *lacks_json(void) {
     return bench_json_available() ? NULL : "no libjansson.so.4";
@@ -51,6 +52,34 @@ static const char *file_of(const char *text) {
 
 static bool opens(struct bench_suite *suite, const char *text, char *error, size_t bytes) {
     return bench_suite_open(suite, file_of(text), error, bytes);
+}
+
+static zl_array record_eigenvalues(struct bench_work *w) {
+    return zl_linalg_eigvalsh(w->in[0], "L");
+}
+
+static zl_array record_sum(struct bench_work *w) {
+    return zl_sum(w->in[0]);
+}
+
+// Eigenvalues are LAPACK's, on the CPU: their time would not be that of the device.
+TEST(work_that_leaves_the_device_is_seen) {
+    static const struct bench_work_kind leaves = {.record = record_eigenvalues},
+                                        stays = {.record = record_sum};
+    if (!zl_use_device("opencl")) {
+        zl_clear_error();
+        SKIP("no OpenCL");
+    }
+    ZL_SCOPE {
+        zl_array x = zl_eye(4, 4, 0, ZL_FLOAT32);
+        CHECK(zl_eval(zl_retain(x)));
+        struct bench_work w = {.kind = &leaves, .device = "opencl", .is_async = true, .in = {x}, .inputs = 1};
+        CHECK(bench_work_falls_back(&w));
+        w.kind = &stays;
+        CHECK(!bench_work_falls_back(&w));
+        zl_release(x);
+    }
+    CHECK(zl_use_device("cpu"));
 }
 
 TEST(every_work_is_right_and_can_be_measured) {

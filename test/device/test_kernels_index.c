@@ -82,6 +82,31 @@ TEST(sparse_on_devices) {
     on_devices(check_sparse);
 }
 
+// Losses of classifiers, of targets that do not lie beside each other; both results.
+static zl_array losses(void *data) {
+    int64_t classes = *(int64_t *)data;
+    zl_array x = values(ZL_SHAPE(6, 5, classes), classes % 2 ? ZL_BFLOAT16 : ZL_FLOAT32, 1);
+    zl_array at =
+        zl_subtract(zl_arange_int(0, 60, 1, ZL_INT64), op_number(ZL_INT64, 4)); // some are not there
+    at = zl_slice(zl_reshape(at, ZL_SHAPE(5, 12)), ZL_SHAPE(0, 0), ZL_SHAPE(5, 12), ZL_SHAPE(1, 2));
+    zl_array loss = zl_fast_cross_entropy(x, zl_transpose(at, ZL_ALL)), grad;
+    return zl_grad(zl_sum(loss), 1, &x, &grad) ? zl_add(grad, zl_expand_dims(loss, ZL_AXES(-1))) : NULL;
+}
+
+static void check_losses(void) {
+    static const int64_t classes[] = {10, 2049};
+    int64_t fallbacks = zl_counter("fallbacks");
+    for (size_t i = 0; i < COUNT(classes); i++)
+        ZL_SCOPE {
+            agree("cross_entropy", losses, &(int64_t){classes[i]}, classes[i] % 2 ? 4e-3 : 2e-6);
+        }
+    CHECK_EQ_INT(zl_counter("fallbacks"), fallbacks);
+}
+
+TEST(losses_on_devices) {
+    on_devices(check_losses);
+}
+
 static zl_array sliced_at(void *data) {
     static const int32_t starts[] = {-3, 17};
     zl_array at = zl_from_i32(starts, ZL_SHAPE(2)), x = values(ZL_SHAPE(20, 5, 20), ZL_FLOAT32, 1);

@@ -160,11 +160,11 @@ enum tile_op kernel_combines(const struct call *c); // what a reduction joins tw
 typedef bool kernel_question(const struct call *c);
 typedef bool kernel_function(const struct kernel_place *p, const struct call *c);
 kernel_question kernel_can_reduce, kernel_can_argreduce, kernel_can_scan, kernel_can_sort, kernel_can_search,
-    kernel_can_matmul, kernel_can_take, kernel_can_gather, kernel_can_dynamic_slice,
+    kernel_can_cross_entropy, kernel_can_matmul, kernel_can_take, kernel_can_gather, kernel_can_dynamic_slice,
     kernel_can_dynamic_slice_update, kernel_can_csr, kernel_can_scatter, kernel_can_put_along,
     kernel_can_conv, kernel_can_quantize, kernel_can_quantized_matmul;
 kernel_function kernel_reduce, kernel_argreduce, kernel_scan, kernel_sort, kernel_argsort,
-    kernel_partition, kernel_search, kernel_matmul, kernel_concatenate, kernel_pad, kernel_slice_update, kernel_take,
+    kernel_partition, kernel_search, kernel_cross_entropy, kernel_matmul, kernel_concatenate, kernel_pad, kernel_slice_update, kernel_take,
     kernel_take_along, kernel_put_along, kernel_gather, kernel_scatter, kernel_dynamic_slice,
     kernel_dynamic_slice_update, kernel_csr_matmul, kernel_arange, kernel_arange_int,
     kernel_random_bits, kernel_attention, kernel_attention_vjp, kernel_conv, kernel_quantize, kernel_dequantize,

@@ -27,6 +27,7 @@ static const struct {
     {&op_partition, kernel_can_sort, kernel_partition},
     {&op_argpartition, kernel_can_sort, kernel_partition},
     {&op_searchsorted, kernel_can_search, kernel_search},
+    {&op_cross_entropy, kernel_can_cross_entropy, kernel_cross_entropy},
     {&op_matmul, kernel_can_matmul, kernel_matmul},
     {&op_matmul_int8, kernel_can_matmul, kernel_matmul},
     {&op_attention, NULL, kernel_attention},
