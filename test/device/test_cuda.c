@@ -175,6 +175,7 @@ TEST(layouts_and_reductions_compile_for_cuda) {
         if (d < 2) {
             CHECK(zl_eval(zl_matmul(x, zl_matrix_transpose(x))));
             CHECK(zl_eval(zl_softmax(x, -1, false)));
+            CHECK(zl_eval(zl_fast_cross_entropy(x, zl_zeros(ZL_SHAPE(40), ZL_INT32))));
             zl_array heads = zl_reshape(x, ZL_SHAPE(2, 4, 15, 100));
             zl_array out = zl_fast_scaled_dot_product_attention(heads, heads, heads, 1, NULL, NULL, "causal"),
                      g;
