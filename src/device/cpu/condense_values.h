@@ -11,10 +11,11 @@ static CONDENSE(lanes) *CONDENSE(at)(const CONDENSE_TYPE *x) {
     return (CONDENSE(lanes) *)(uintptr_t)x;
 }
 
-static CONDENSE_TYPE CONDENSE(sum)(CONDENSE(lanes) v) {
+// By address: gcc 14 for aarch64 fails on parameters that are vectors of another alignment.
+static CONDENSE_TYPE CONDENSE(sum)(const CONDENSE(lanes) *v) {
     CONDENSE_TYPE sum = 0;
-    for (size_t i = 0; i < sizeof v / sizeof sum; i++)
-        sum += v[i];
+    for (size_t i = 0; i < sizeof *v / sizeof sum; i++)
+        sum += (*v)[i];
     return sum;
 }
 
@@ -76,7 +77,7 @@ GEMM_FUSED static void CONDENSE(update_strip)(CONDENSE_TYPE *a, int64_t lead, co
             *CONDENSE(at)(a + k * lead + i) = x[k];
     }
     for (int k = 0; k < 4; k++) {
-        dot[k] = CONDENSE(sum)(sum[k]);
+        dot[k] = CONDENSE(sum)(&sum[k]);
         CONDENSE(update_column)(a + k * lead, r, j + k, i, to);
         for (int64_t at = i; at < to; at++)
             dot[k] += a[k * lead + at] * v[at];
@@ -151,7 +152,7 @@ GEMM_FUSED static void CONDENSE(update_both)(CONDENSE_TYPE *a, int64_t n, const 
         *CONDENSE(at)(y + i) = more;
     }
     for (int k = 0; k < 4; k++) {
-        dot[k] = CONDENSE(sum)(sum[k]);
+        dot[k] = CONDENSE(sum)(&sum[k]);
         CONDENSE(update_column)(a + k * n, r, j + k, i, n);
         for (int64_t at = i; at < n; at++) {
             dot[k] += a[k * n + at] * v[at];

@@ -5,10 +5,11 @@
 
 typedef CSR_BITS CSR_I(lanes) __attribute__((vector_size(16), aligned(sizeof(CSR_INDEX)), may_alias));
 
-static bool CSR_I(any_negative)(CSR_I(lanes) v) {
+// By address: gcc 14 for aarch64 fails on parameters that are vectors of another alignment.
+static bool CSR_I(any_negative)(const CSR_I(lanes) *v) {
     CSR_BITS bits = 0;
-    for (size_t i = 0; i < sizeof v / sizeof bits; i++)
-        bits |= v[i];
+    for (size_t i = 0; i < sizeof *v / sizeof bits; i++)
+        bits |= (*v)[i];
     return bits >> (8 * sizeof bits - 1);
 }
 
@@ -42,7 +43,8 @@ static bool CSR_I(are_outside)(const CSR_INDEX *index, int64_t n, int64_t column
     for (; i < n; i++)
         rest |= (CSR_BITS)index[i] | (last - (CSR_BITS)index[i]);
     wrong[0] |= rest;
-    return CSR_I(any_negative)(wrong | also);
+    wrong |= also;
+    return CSR_I(any_negative)(&wrong);
 }
 
 // How many entries each of these rows has, if all have as many, else NOT_EQUAL; NOT_ROWS: pointers fall, or leave the
@@ -69,7 +71,7 @@ static int64_t CSR_I(entries_of_rows)(const CSR_INDEX *pointer, int64_t rows, in
         other |= count ^ first;
     }
     wrong[0] |= rest;
-    if (pointer[rows] < 0 || pointer[rows] > entries || CSR_I(any_negative)(wrong))
+    if (pointer[rows] < 0 || pointer[rows] > entries || CSR_I(any_negative)(&wrong))
         return NOT_ROWS;
     for (int k = 0; k < LANES; k++)
         other |= differ[k];
