@@ -84,6 +84,9 @@ bool    conv_pack_kernels(struct convolution *v, void **room); // false and an e
 int64_t conv_panel_parts(struct convolution *v);
 void    conv_panels(const void *convolution, int64_t from, int64_t to); // parts
 
+// conv_channels.c: as many groups as channels. w is (taps, channels), as wide as sums are.
+void conv_channels(const void *convolution, int64_t from, int64_t to); // rows
+
 // conv_lines.c: one channel into one. w has been copied, as wide as sums are.
 bool    conv_has_lines(const struct convolution *v);
 void    conv_turn_lines(const struct convolution *v, void *w); // puts w in the order of x

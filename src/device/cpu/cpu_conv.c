@@ -1,8 +1,8 @@
 // cpu_conv.c - convolutions: patches of the input, a tile of them at a time, times the kernels as a matrix, or as conv_panels.c
 // does it.
 //
-// Where each channel has a kernel of its own there is no matrix: rows of channels are multiplied and added, or lines if there
-// is one channel (conv_lines.c). Tiles do not depend on the number of threads, and so do not the results.
+// Where each channel has a kernel of its own there is no matrix: rows of channels are multiplied and added (conv_channels.c), or
+// lines if there is one channel (conv_lines.c). Tiles do not depend on the number of threads, and so do not the results.
 
 #include "device/cpu/conv.h"
 
@@ -12,7 +12,6 @@ enum {
     TILE_MOST = 1024,
     FEW_TILES = 16, // below which columns are cut too
     COLS_LEAST = 128,
-    CHANNELS = 512, // that are added up at once
 };
 
 // Patches ------------------------------------------------------------------------------------------------------------
@@ -107,86 +106,6 @@ static void cut(struct convolution *v) {
     v->row_tiles = (v->rows + v->tile_rows - 1) / v->tile_rows;
     v->tile_cols = v->row_tiles * v->groups < FEW_TILES ? MIN_OF(v->outputs, COLS_LEAST) : v->outputs;
     v->col_tiles = (v->outputs + v->tile_cols - 1) / v->tile_cols;
-}
-
-// A channel each -----------------------------------------------------------------------------------------------------
-
-typedef float vector_f32 __attribute__((vector_size(16), aligned(4), may_alias));
-typedef double vector_f64 __attribute__((vector_size(16), aligned(8), may_alias));
-
-#define ADD_PRODUCTS(name, type)                                                                        \
-    GEMM_FUSED static void add_products_##name(void *to, const void *from, const void *by, int64_t n) { \
-        GEMM_CONTRACT                                                                                   \
-        enum { WIDTH = sizeof(vector_##name) / sizeof(type) };                                          \
-        type *sum = to;                                                                                 \
-        const type *x = from, *w = by;                                                                  \
-        int64_t i = 0;                                                                                  \
-        for (; i + WIDTH <= n; i += WIDTH)                                                              \
-            *(vector_##name *)(sum + i) +=                                                              \
-                *(const vector_##name *)(x + i) * *(const vector_##name *)(w + i);                      \
-        for (; i < n; i++)                                                                              \
-            sum[i] += x[i] * w[i];                                                                      \
-    }
-ADD_PRODUCTS(f32, float)
-ADD_PRODUCTS(f64, double)
-
-// Sums of n channels.
-struct sums {
-    char *sum;
-    row_fn *widen;         // NULL: elements are as wide as sums
-    int64_t n, wide, next; // next: bytes from one tap of w to the next
-    bool is_double;
-};
-
-// Adds the products of the taps along the last axis. from: first element of x along it; by: w at the first tap.
-static void add_taps(const struct convolution *v, const struct sums *s, int64_t o, const char *from,
-                     const char *by) {
-    _Alignas(64) char room[CHANNELS * 4];
-    for (int64_t k = 0; k < v->kernel[2]; k++, by += s->next) {
-        int64_t at = place(v, 2, o, k);
-        if (at < 0)
-            continue;
-        const char *x = from + at * v->step[2];
-        if (s->widen) {
-            cpu_call_row(s->widen, room, x, NULL, NULL, s->n);
-            x = room;
-        }
-        (s->is_double ? add_products_f64 : add_products_f32)(s->sum, x, by, s->n);
-    }
-}
-
-// w: (taps, channels), as wide as the sums.
-static void sum_channels(const struct convolution *v, const struct spot *at, int64_t channel,
-                         const struct sums *s) {
-    const char *from = v->x + at->batch * v->batch_step + channel * v->item, *by = v->w + channel * s->wide;
-    memset(s->sum, 0, (size_t)(s->n * s->wide));
-    for (int64_t i = 0; i < v->kernel[0]; i++)
-        for (int64_t j = 0; j < v->kernel[1]; j++, by += v->kernel[2] * s->next) {
-            int64_t first = place(v, 0, at->at[0], i), second = place(v, 1, at->at[1], j);
-            if (first >= 0 && second >= 0)
-                add_taps(v, s, at->at[2], from + first * v->step[0] + second * v->step[1], by);
-        }
-}
-
-static void convolve_channels(const void *context, int64_t row, int64_t to) {
-    const struct convolution *v = context;
-    _Alignas(64) char sum[CHANNELS * 8];
-    bool is_half = v->item < 4;
-    row_fn *narrow = is_half ? cpu_level()->rows->cast[v->dtype][ZL_FLOAT32] : NULL;
-    struct sums s = {.sum = sum, .wide = is_half ? 4 : v->item, .is_double = v->dtype == ZL_FLOAT64};
-    s.widen = is_half ? cpu_level()->rows->cast[ZL_FLOAT32][v->dtype] : NULL;
-    s.next = v->groups * s.wide;
-    struct spot at = spot_of(v, row);
-    for (; row < to; row++, conv_next_spot(v, &at))
-        for (int64_t c = 0; c < v->groups; c += CHANNELS) {
-            char *y = v->y + (row * v->groups + c) * v->item;
-            s.n = MIN_OF(CHANNELS, v->groups - c);
-            sum_channels(v, &at, c, &s);
-            if (narrow)
-                cpu_call_row(narrow, y, sum, NULL, NULL, s.n);
-            else
-                memcpy(y, sum, (size_t)(s.n * v->item));
-        }
 }
 
 // Operands -----------------------------------------------------------------------------------------------------------
@@ -322,7 +241,7 @@ static bool convolve(struct convolution *v, const struct conv_kernel *w, void **
             return false;
         if (by_line)
             conv_turn_lines(v, room[0]);
-        run(v, by_line ? conv_lines : convolve_channels, by_line ? conv_line_parts(v) : v->rows);
+        run(v, by_line ? conv_lines : conv_channels, by_line ? conv_line_parts(v) : v->rows);
         return true;
     }
     if (!set_kernel(v, w, &room[0]))
