@@ -101,6 +101,8 @@ def work_of(name):
     word, dtype, *rest = name.split()
     if word == "epoch":
         return "epochs of training"
+    if word == "conv" and rest[-1] in ("input", "kernel"):
+        return f"conv's gradients of {dtype}, beside PyTorch"
     if word in ("attention", "conv"):
         return f"{word} of {dtype}, beside PyTorch"
     if word != "matmul":

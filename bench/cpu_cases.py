@@ -36,6 +36,11 @@ def names(seed):
         found[f"attention float32 {shape}"] = 2.0
     found["conv float32 32x56x56x64"] = 0.9
     found["conv bfloat16 32x56x56x64"] = 1.0
+    for shape in CONVOLUTIONS:
+        for what in ("output", "input", "kernel"):
+            found[f"conv float32 {shape} {what}"] = 0.9
+        if shape.endswith("x1x1"):  # else PyTorch takes seconds
+            found[f"conv bfloat16 {shape} output"] = 1.0
     sizes = [(4096, 4096)] + random_sizes(seed + 2, 2, 300, 3000, 2)
     for function in ("exp", "gelu", "softmax", "layer_norm", "argmax", "cumsum"):
         for shape in sizes:
@@ -43,6 +48,24 @@ def names(seed):
     for mlp in MLPS:
         found[f"epoch {mlp}"] = 1.0
     return found
+
+
+# Batch, height, width, channels, outputs, size of the kernel, stride, dilation, groups.
+CONVOLUTIONS = ("8x56x56x64x64x3x1x1x1", "8x56x56x64x128x3x2x1x1", "8x56x56x64x256x1x1x1x1", "8x56x56x256x512x1x2x1x1",
+                "4x224x224x3x64x7x2x1x1", "8x28x28x128x128x3x1x2x1", "8x14x14x256x256x3x1x1x1", "8x56x56x128x128x3x1x1x128")
+
+
+class Convolution:
+    """The words of a case: data with channels last, and numbers that all libraries call alike."""
+
+    def __init__(self, shape):
+        sizes = sizes_of(shape)
+        if len(sizes) == 4:
+            sizes += (sizes[3], 3, 1, 1, 1)
+        batch, height, width, channels, outputs, size, self.stride, self.dilation, self.groups = sizes
+        self.padding = self.dilation * (size // 2)
+        self.x, self.w = noise(batch, height, width, channels), noise(outputs, size, size, channels // self.groups)
+        self.y = (batch, *((n + 2 * self.padding - self.dilation * (size - 1) - 1) // self.stride + 1 for n in (height, width)), outputs)
 
 
 def sizes_of(text):
@@ -114,10 +137,18 @@ class Arrays(Library):
         mask = "causal" if mask == "causal" else None
         return self.timed(lambda: self.m.fast.scaled_dot_product_attention(q, k, v, scale=d**-0.5, mask=mask))
 
-    def conv(self, dtype, shape):
-        batch, height, width, channels = sizes_of(shape)
-        x, w = self.arrays(dtype, noise(batch, height, width, channels), noise(channels, 3, 3, channels))
-        return self.timed(lambda: self.m.conv2d(x, w, padding=1))
+    def conv(self, dtype, shape, what="output"):
+        c = Convolution(shape)
+        x, w, y = self.arrays(dtype, c.x, c.w, noise(*c.y))
+
+        def convolve(x, w):
+            return self.m.conv2d(x, w, stride=c.stride, padding=c.padding, dilation=c.dilation, groups=c.groups)
+
+        if what == "input":
+            return self.timed(lambda: self.m.vjp(lambda x: convolve(x, w), [x], [y])[1][0])
+        if what == "kernel":
+            return self.timed(lambda: self.m.vjp(lambda w: convolve(x, w), [w], [y])[1][0])
+        return self.timed(lambda: convolve(x, w))
 
     def rows(self, function, dtype, shape):
         m, (x,) = self.m, self.arrays(dtype, noise(*sizes_of(shape)))
@@ -180,11 +211,15 @@ class Torch(Library):
         attend = self.torch.nn.functional.scaled_dot_product_attention
         return self.timed(lambda: attend(q, k, v, is_causal=mask == "causal", enable_gqa=heads != groups))
 
-    def conv(self, dtype, shape):
-        batch, height, width, channels = sizes_of(shape)
-        x, w = self.tensors(dtype, noise(batch, height, width, channels), noise(channels, 3, 3, channels))
-        x, w = x.permute(0, 3, 1, 2), w.permute(0, 3, 1, 2)
-        return self.timed(lambda: self.torch.nn.functional.conv2d(x, w, padding=1))
+    def conv(self, dtype, shape, what="output"):
+        c = Convolution(shape)
+        x, w, y = (x.permute(0, 3, 1, 2) for x in self.tensors(dtype, c.x, c.w, noise(*c.y)))
+        numbers = [c.stride] * 2, [c.padding] * 2, [c.dilation] * 2
+        if what == "output":
+            return self.timed(lambda: self.torch.nn.functional.conv2d(x, w, None, *numbers, c.groups))
+        wanted = [what == "input", what == "kernel", False]
+        back = self.torch.ops.aten.convolution_backward
+        return self.timed(lambda: back(y, x, w, None, *numbers, False, [0, 0], c.groups, wanted)[0 if wanted[0] else 1])
 
     def rows(self, function, dtype, shape):
         torch, F, (x,) = self.torch, self.torch.nn.functional, self.tensors(dtype, noise(*sizes_of(shape)))
@@ -241,10 +276,14 @@ class Jax(Library):
         q, k, v = (self.jax.numpy.swapaxes(x, 1, 2) for x in (q, k, v))
         return self.timed(lambda q, k, v: self.jax.nn.dot_product_attention(q, k, v, is_causal=mask == "causal"), q, k, v)
 
-    def conv(self, dtype, shape):
-        batch, height, width, channels = sizes_of(shape)
-        x, w = self.arrays(dtype, noise(batch, height, width, channels), noise(3, 3, channels, channels))
-        run, _ = self.timed(lambda x, w: self.jax.lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")), x, w)
+    def conv(self, dtype, shape, what="output"):
+        if what != "output":
+            raise Lacking("gradients are compared with PyTorch's")
+        c = Convolution(shape)
+        x, w = self.arrays(dtype, c.x, c.w.transpose(1, 2, 3, 0))
+        run, _ = self.timed(lambda x, w: self.jax.lax.conv_general_dilated(
+            x, w, (c.stride,) * 2, [(c.padding,) * 2] * 2, rhs_dilation=(c.dilation,) * 2, feature_group_count=c.groups,
+            dimension_numbers=("NHWC", "HWIO", "NHWC")), x, w)
         return run, None
 
     def rows(self, function, dtype, shape):

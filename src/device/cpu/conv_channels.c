@@ -130,13 +130,19 @@ static void convolve_rows(const struct convolution *v, int64_t row, int64_t to) 
     const int64_t apart = v->axis[2].stride * v->step[2], bytes = v->groups * v->item;
     struct spot at = spot_of(v, row);
     struct tap tap[TAPS];
-    for (int64_t n; row < to; row += n) {
-        int64_t taps = find_taps(v, &at, tap);
+    bool follows = false, threes = false; // those before, in their line
+    for (int64_t n, taps = 0; row < to; row += n) {
         bool one = row + SPOTS > to || !are_alike(v, &at);
-        n = one ? 1 : SPOTS;
-        bool threes = !one && are_threes(tap, taps, apart);
+        for (int64_t t = 0; follows && !one && t < taps; t++)
+            tap[t].x += SPOTS * apart;
+        if (!follows || one) {
+            taps = find_taps(v, &at, tap);
+            threes = !one && are_threes(tap, taps, apart);
+        }
         (v->dtype == ZL_FLOAT64 ? sums_f64 : sums_f32)(one, threes, tap, taps, apart, bytes,
                                                        v->y + row * bytes);
+        follows = !one && at.at[2] + SPOTS < v->out[2];
+        n = one ? 1 : SPOTS;
         for (int64_t i = 0; i < n; i++)
             conv_next_spot(v, &at);
     }
