@@ -28,7 +28,7 @@ def compile_text(program, target):
 
 def device_of(target):
     """The device, in torch's words, whose memory kernels of a target work on."""
-    return "cuda" if str(target or "auto").split()[0] == "cuda" else "cpu"
+    return "cuda" if str(target or "auto").split()[0] in ("cuda", "hip") else "cpu"  # PyTorch calls GPUs of AMD so, too
 
 
 def run(code, arguments, program, repeats=0):

@@ -1,0 +1,233 @@
+// hip_kernel.c - the target hip: tile kernels as HIP, compiled by clang, for the first GPU of AMD.
+//
+// The text brings its own words and needs no header, so that any clang that knows the chip will do: ROCm's, or the system's. Which
+// chip it is the kernel's driver tells, in /sys.
+
+#include "device/module_kernel.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { // of HIP's header
+    MOST_THREADS = 56,
+    SHARED_OF_BLOCK = 74,
+    OUT_OF_MEMORY = 2,
+};
+
+// name, what it gives, parameters
+#define HIP_FUNCTIONS(F)                                    \
+    F(hipInit, int, (unsigned flags))                       \
+    F(hipGetDeviceCount, int, (int *count))                 \
+    F(hipSetDevice, int, (int device))                      \
+    F(hipDeviceGetName, int, (char *out, int room, int d))  \
+    F(hipDeviceGetAttribute, int, (int *out, int what, int d)) \
+    F(hipGetErrorString, const char *, (int code))
+
+static struct {
+#define MEMBER(name, result, parameters) result(*name) parameters;
+    HIP_FUNCTIONS(MEMBER)
+#undef MEMBER
+} hip;
+
+static const struct module_names names = {.alloc = "hipMalloc",
+                                          .free = "hipFree",
+                                          .copy_in = "hipMemcpyHtoDAsync",
+                                          .copy_out = "hipMemcpyDtoHAsync",
+                                          .wait = "hipStreamSynchronize",
+                                          .pointer = "hipPointerGetAttribute",
+                                          .load = "hipModuleLoadData",
+                                          .unload = "hipModuleUnload",
+                                          .find = "hipModuleGetFunction",
+                                          .launch = "hipModuleLaunchKernel",
+                                          .event_make = "hipEventCreateWithFlags",
+                                          .event_record = "hipEventRecord",
+                                          .event_wait = "hipEventSynchronize",
+                                          .event_between = "hipEventElapsedTime",
+                                          .event_free = "hipEventDestroy"};
+static struct module_calls calls;
+
+static struct {
+    char why_none[256]; // "": there is a device
+    char name[128], chip[16];
+    int threads, shared;
+    char clang[PATH_MAX], libraries[PATH_MAX + 64]; // the option for the chip's own, "-nogpulib" without them
+    long long stamp;
+} found;
+
+// Finding ---------------------------------------------------------------------------------------------------------------
+
+static const char *home(void) {
+    const char *own = setting_text(SETTING_ROCM);
+    return *own ? own : "/opt/rocm";
+}
+
+static bool bind(void) {
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/lib/libamdhip64.so", home());
+    const char *const libraries[] = {"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so", path, NULL};
+#define SYMBOL(name, result, parameters) {#name, (void **)(void *)&hip.name},
+    const struct library_symbol symbols[] = {HIP_FUNCTIONS(SYMBOL)};
+#undef SYMBOL
+    const char *missing = NULL;
+    void *library = library_open(libraries);
+    if (!library)
+        snprintf(found.why_none, sizeof found.why_none,
+                 "libamdhip64.so, of ROCm, is not installed; ZL_ROCM may name its folder");
+    else if (!library_bind(library, symbols, COUNT(symbols), &missing) ||
+             !module_bind(library, &names, &calls, &missing))
+        snprintf(found.why_none, sizeof found.why_none, "libamdhip64.so has no %s: it is too old", missing);
+    return !*found.why_none;
+}
+
+// "9.0.10" or 90010, as versions of chips are written, is gfx90a.
+static bool name_chip(int major, int minor, int step) {
+    snprintf(found.chip, sizeof found.chip, "gfx%d%x%x", major, (unsigned)minor & 15, (unsigned)step & 15);
+    return major > 0;
+}
+
+static int version_of_node(int node) {
+    char path[96], line[128];
+    int version = -1;
+    snprintf(path, sizeof path, "/sys/class/kfd/kfd/topology/nodes/%d/properties", node);
+    FILE *file = fopen(path, "r");
+    while (file && fgets(line, sizeof line, file))
+        if (sscanf(line, "gfx_target_version %d", &version) == 1)
+            break;
+    if (file)
+        fclose(file);
+    return version;
+}
+
+static bool find_chip(void) {
+    const char *told = getenv("HSA_OVERRIDE_GFX_VERSION"); // ROCm's: a chip that is treated as another
+    int major, minor, step, version = 0;
+    if (told && sscanf(told, "%d.%d.%d", &major, &minor, &step) == 3)
+        return name_chip(major, minor, step);
+    for (int node = 0; node < 64 && version == 0; node++) // processors have 0
+        version = version_of_node(node);
+    return version > 0 && name_chip(version / 10000, version / 100 % 100, version % 100);
+}
+
+static bool is_clang(const char *folder, int len, const char *more) {
+    struct stat s;
+    snprintf(found.clang, sizeof found.clang, "%.*s%s/clang", len, folder, more);
+    if (len > 0 && access(found.clang, X_OK) == 0 && stat(found.clang, &s) == 0) {
+        found.stamp = (long long)s.st_size ^ (long long)s.st_mtime;
+        return true;
+    }
+    found.clang[0] = 0;
+    return false;
+}
+
+static void find_clang(void) {
+    char bitcode[PATH_MAX];
+    snprintf(bitcode, sizeof bitcode, "%s/amdgcn/bitcode", home());
+    bool has_libraries = access(bitcode, R_OK) == 0;
+    snprintf(found.libraries, sizeof found.libraries, "%s%s", has_libraries ? "--rocm-device-lib-path=" : "-nogpulib",
+             has_libraries ? bitcode : "");
+    if (is_clang(home(), (int)strlen(home()), "/llvm/bin"))
+        return;
+    for (const char *path = getenv("PATH"); path && *path;) {
+        size_t len = strcspn(path, ":");
+        if (is_clang(path, (int)len, ""))
+            return;
+        path += len + (path[len] != 0);
+    }
+}
+
+static void find(void) {
+    int count = 0;
+    if (!bind())
+        return;
+    int failed = hip.hipInit(0);
+    if (!failed)
+        failed = hip.hipGetDeviceCount(&count);
+    if (failed || !count)
+        snprintf(found.why_none, sizeof found.why_none, "%s", failed ? hip.hipGetErrorString(failed) : "HIP finds none");
+    else if (!find_chip())
+        snprintf(found.why_none, sizeof found.why_none,
+                 "/sys/class/kfd does not tell which chip it is; HSA_OVERRIDE_GFX_VERSION may, as in 9.0.10");
+    if (*found.why_none)
+        return;
+    hip.hipDeviceGetName(found.name, sizeof found.name, 0);
+    hip.hipDeviceGetAttribute(&found.threads, MOST_THREADS, 0);
+    hip.hipDeviceGetAttribute(&found.shared, SHARED_OF_BLOCK, 0);
+    find_clang();
+}
+
+static bool check(int code, const char *function) {
+    return code == 0 || error_false(code == OUT_OF_MEMORY ? ZL_ERROR_MEMORY : ZL_ERROR_DEVICE, "hip: %s: %s", function,
+                                    hip.hipGetErrorString(code));
+}
+
+static bool open_device(struct module_device *out) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, find);
+    if (*found.why_none)
+        return error_false(ZL_ERROR_DEVICE, "hip: there is no device: %s", found.why_none);
+    *out = (struct module_device){found.name, found.threads, (size_t)found.shared};
+    return check(hip.hipSetDevice(0), "hipSetDevice");
+}
+
+// Compiling -------------------------------------------------------------------------------------------------------------
+
+static bool identify(struct text *out) {
+    text_add(out, "%s %s %lld %s", found.chip, found.clang, found.stamp, found.libraries);
+    return *found.clang || error_false(ZL_ERROR_COMPILE, "hip: no compiler: there is no clang in %s/llvm/bin or PATH; install "
+                                                         "ROCm's or the system's, or name ROCm's folder in ZL_ROCM", home());
+}
+
+static bool run_clang(const char *from, const char *to) {
+    char chip[32];
+    const char *word[] = {found.clang, "-x", "hip", "--cuda-device-only", chip, "-nogpuinc", found.libraries,
+                          "-O3", "-ffp-contract=off", "-o", to, from, NULL};
+    struct text output = {0};
+    int reason = 0;
+    snprintf(chip, sizeof chip, "--offload-arch=%s", found.chip);
+    enum process_end end = process_run((char *const *)(uintptr_t)word, &output, &reason);
+    if (end == PROCESS_NOT_STARTED)
+        error_set(ZL_ERROR_COMPILE, "hip: %s could not be started: %s", found.clang, strerror(reason));
+    text_free(&output);
+    return end == PROCESS_DONE;
+}
+
+static bool compile_text(const char *source, struct text *code, void *unused) {
+    char folder[] = "/tmp/zellige-XXXXXX", from[64], to[64];
+    size_t bytes = 0;
+    (void)unused;
+    if (!mkdtemp(folder))
+        return error_false(ZL_ERROR_IO, "hip: no folder to compile in: %s", strerror(errno));
+    snprintf(from, sizeof from, "%s/kernel.hip", folder);
+    snprintf(to, sizeof to, "%s/kernel.hsaco", folder);
+    bool done = file_write(from, source, strlen(source)) && run_clang(from, to);
+    char *data = done ? file_read(to, &bytes) : NULL;
+    if (data)
+        text_bytes(code, data, (int)bytes);
+    memory_free(data);
+    unlink(from);
+    unlink(to);
+    rmdir(folder);
+    return data;
+}
+
+static const struct module_target target = {.name = "hip",
+                                            .dialect = "hip_tiles",
+                                            .names = &names,
+                                            .calls = &calls,
+                                            .open = open_device,
+                                            .check = check,
+                                            .identify = identify,
+                                            .compile = compile_text};
+
+static void *compile(struct tile_kernel *kernel, char **source) {
+    return module_compile(&target, kernel, source);
+}
+
+const struct kernel_driver kernel_driver_hip = {
+    .name = "hip", .compile = compile, .run = module_run, .time = module_time, .free = module_free};

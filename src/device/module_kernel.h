@@ -1,0 +1,70 @@
+// module_kernel.h - tile kernels on a GPU whose driver loads modules: CUDA's, and HIP's, which has the same calls by other names.
+//
+// A target says what its calls are named, how it opens and how it compiles; arguments, launches and clocks are module_kernel.c's.
+
+#ifndef MODULE_KERNEL_H
+#define MODULE_KERNEL_H
+
+#include "base/base.h"
+#include "kernel/kernel.h"
+
+typedef unsigned long long module_address;
+
+// our word, parameters; all give 0 when they are done
+#define MODULE_CALLS(F)                                                                                           \
+    F(alloc, (module_address * out, size_t bytes))                                                                \
+    F(free, (module_address memory))                                                                              \
+    F(copy_in, (module_address to, const void *from, size_t bytes, void *stream))                                 \
+    F(copy_out, (void *to, module_address from, size_t bytes, void *stream))                                      \
+    F(wait, (void *stream))                                                                                       \
+    F(pointer, (void *out, int what, module_address memory))                                                      \
+    F(load, (void **out, const void *code))                                                                       \
+    F(unload, (void *module))                                                                                     \
+    F(find, (void **out, void *module, const char *name))                                                         \
+    F(launch, (void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,               \
+               unsigned block_y, unsigned block_z, unsigned shared, void *stream, void **argument, void **extra)) \
+    F(event_make, (void **out, unsigned flags))                                                                   \
+    F(event_record, (void *event, void *stream))                                                                  \
+    F(event_wait, (void *event))                                                                                  \
+    F(event_between, (float *ms, void *begin, void *end))                                                         \
+    F(event_free, (void *event))
+
+struct module_calls {
+#define MEMBER(word, parameters) int(*word) parameters;
+    MODULE_CALLS(MEMBER)
+#undef MEMBER
+};
+
+struct module_names { // in the library
+#define MEMBER(word, parameters) const char *word;
+    MODULE_CALLS(MEMBER)
+#undef MEMBER
+};
+
+struct module_device {
+    const char *name;
+    int threads;   // of a block, at most
+    size_t shared; // bytes of a block, at most
+};
+
+struct module_target {
+    const char *name, *dialect;
+    const struct module_names *names;
+    const struct module_calls *calls;                           // once it is open
+    bool (*open)(struct module_device *out);                    // the first device, for this thread; false and an error
+    bool (*check)(int code, const char *function);              // of a call: false and an error, unless it is 0
+    bool (*identify)(struct text *out);                         // chip and compiler; false and an error
+    bool (*compile)(const char *source, struct text *code, void *unused);
+    bool (*allow_shared)(void *function, int64_t bytes);        // NULL: launches say it
+};
+
+// Looks the calls up; false, naming the first that is missing in *missing, unless all are there.
+bool module_bind(void *library, const struct module_names *names, struct module_calls *out, const char **missing);
+
+// What struct kernel_driver wants.
+void *module_compile(const struct module_target *target, struct tile_kernel *kernel, char **source);
+bool module_run(void *compiled, void *const *address, const int64_t *symbol);
+bool module_time(void *compiled, void *const *address, const int64_t *symbol, int repeats, double *seconds);
+void module_free(void *compiled);
+
+#endif

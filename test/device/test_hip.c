@@ -1,0 +1,73 @@
+// test_hip.c - the target hip on the host's side: what is missing is told, kernels are compiled by clang for the chip, launches get
+// their arguments, memory goes back. Under the library of test/fake, where no GPU of AMD is.
+
+static const char *lacks_hip(void);
+#define TEST_LACKS lacks_hip
+
+#include "test.h"
+
+#include "base/base.h"
+#include "zellige_tile.h"
+
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct {
+    const char *(*launch)(void);
+    void (*fail)(const char *function, int code);
+    int (*used)(void);
+} fake;
+
+static const char twice[] = "kernel twice(a: f32[n]) -> (y: f32[n]) { map i in n { y[i] = a[i] * 2.0 } }";
+
+static const char *lacks_hip(void) {
+    static const char *const installed[] = {"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so", NULL};
+    const struct library_symbol symbols[] = {{"fake_hip_launch", (void **)(void *)&fake.launch},
+                                             {"fake_hip_fail", (void **)(void *)&fake.fail},
+                                             {"fake_hip_used", (void **)(void *)&fake.used}};
+    void *library = dlopen(ZL_BUILD_DIR "/fake/libamdhip64.so.6", RTLD_NOW); // found by its name from now on
+    if (!library || !library_bind(library_open(installed), symbols, COUNT(symbols), NULL))
+        return "another libamdhip64.so is installed";
+    setenv("HSA_OVERRIDE_GFX_VERSION", "9.0.10", 1);
+    setenv("ZL_CACHE_DIR", test_folder(), 1);
+    return system("clang --print-targets 2>/dev/null | grep amdgcn >/dev/null") ? "no clang for amdgcn is installed" : NULL;
+}
+
+TEST(hip_kernels_are_launched) {
+    float a[1000], y[1000] = {0};
+    int64_t n = 1000;
+    double seconds = 0;
+    zl_kernel_buffer buffer[] = {{a, ZL_FLOAT32, 1, &n, NULL}, {y, ZL_FLOAT32, 1, &n, NULL}};
+    zl_kernel k = zl_kernel_compile(twice, "twice.tile", "hip");
+    REQUIRE(k);
+    for (int i = 0; i < 1000; i++)
+        a[i] = (float)i;
+    CHECK(zl_kernel_run(k, 2, buffer));
+    CHECK_STR(fake.launch(), "twice_0 4 1 1, 256 1 1, 0; 1000, 0");
+    CHECK(y[0] == 0 && y[999] == 1998);
+    CHECK(zl_kernel_time(k, 2, buffer, 3, &seconds));
+    CHECK_EQ_F64(seconds, 1e-3);
+    CHECK_HAS(zl_kernel_source_text(k), "__global__");
+    CHECK_EQ_INT(fake.used(), 0);
+    zl_kernel_release(k);
+}
+
+TEST(hip_calls_that_fail_are_errors) {
+    float a[4] = {0}, y[4];
+    int64_t n = 4;
+    zl_kernel_buffer buffer[] = {{a, ZL_FLOAT32, 1, &n, NULL}, {y, ZL_FLOAT32, 1, &n, NULL}};
+    zl_kernel k = zl_kernel_compile(twice, "twice.tile", "hip");
+    REQUIRE(k);
+    fake.fail("hipMalloc", 2);
+    CHECK_ERROR(ZL_ERROR_MEMORY, zl_kernel_run(k, 2, buffer));
+    CHECK_HAS(test_last_error(), "hip: hipMalloc: out of memory");
+    fake.fail("hipModuleLaunchKernel", 719);
+    CHECK_ERROR(ZL_ERROR_DEVICE, zl_kernel_run(k, 2, buffer));
+    CHECK_HAS(test_last_error(), "hipModuleLaunchKernel: told to fail");
+    CHECK_EQ_INT(fake.used(), 0);
+    zl_kernel_release(k);
+    CHECK_ERROR(ZL_ERROR_COMPILE,
+                zl_kernel_compile("kernel f(a: f32[n]) -> (y: f32[n]) { grid b in 1, threads 2048 { y[0] = a[0] } }", "f", "hip"));
+    CHECK_HAS(test_last_error(), "2048 threads; fake 0 has 1024 at most");
+}
