@@ -4,6 +4,7 @@
 // given to run is compiled for several architectures.
 
 #include "test.h"
+#include "tile_trial.h"
 
 #include "device/cuda/cuda.h"
 #include "device/kernels/kernels.h"
@@ -275,6 +276,14 @@ TEST(a_cuda_kernel_runs) {
     CHECK_ERROR(ZL_ERROR_DEVICE, cuda_load(0, code.data, "thrice"));
     cuda_free(0, memory);
     text_free(&code);
+}
+
+TEST(cuda_runs_the_manual) {
+    const char *reason = NULL;
+    if (!cuda_open(&reason))
+        SKIP(reason);
+    if (has_compiler())
+        tile_trial_of_manual("cuda");
 }
 
 // The tests of test_cuda_fake.c, in a process that finds the drivers of test/fake before those of the system.
