@@ -1,4 +1,4 @@
-// kernel_run.c - `zellige kernel build`, `run` and `bench`: compiles a tile kernel, runs it on files or random numbers, times it.
+// kernel_run.c - `zellige kernel build`, `run` and `bench`: compiles a tile kernel, runs it on random numbers, times it.
 
 #include "kernel_run.h"
 
@@ -69,8 +69,25 @@ static int64_t size_in(const char *list, const char *name) {
     return -1;
 }
 
+// A name in the list that the kernel does not have; NULL: there is none.
+static const char *unknown_size(const char *list, zl_kernel k) {
+    for (const char *at = list, *name; at && *at; at = strchr(at, ','), at += at != NULL) {
+        size_t len = strcspn(at, "=,");
+        bool known = false;
+        for (int i = 0; !known && (name = zl_kernel_size_name(k, i)); i++)
+            known = strlen(name) == len && strncmp(at, name, len) == 0;
+        if (!known)
+            return at;
+    }
+    return NULL;
+}
+
 bool cli_run_sizes(const struct invocation *call, zl_kernel k, int64_t *size) {
-    const char *list = cli_option(call, "size"), *name;
+    const char *list = cli_option(call, "size"), *unknown = unknown_size(list, k), *name;
+    if (unknown) {
+        cli_usage(call, "--size: the kernel has no size '%.*s'", (int)strcspn(unknown, "=,"), unknown);
+        return false;
+    }
     for (int i = 0; i < CLI_SIZES && (name = zl_kernel_size_name(k, i)); i++)
         if ((size[i] = size_in(list, name)) < 0) {
             cli_usage(call, "needs --size with a number for %s, such as --size %s=1024", name, name);
@@ -124,15 +141,14 @@ void cli_run_end(struct run *r) {
     zl_kernel_release(r->kernel);
 }
 
-static bool begin_run(const struct invocation *call, struct run *r) {
+static int begin_run(const struct invocation *call, struct run *r) {
     double seconds;
     r->kernel = compile(call, &seconds);
-    if (!r->kernel || !cli_run_sizes(call, r->kernel, r->size))
-        return false;
-    if (cli_run_arguments(r))
-        return true;
-    cli_library_failed(call);
-    return false;
+    if (!r->kernel)
+        return CLI_FAILED;
+    if (!cli_run_sizes(call, r->kernel, r->size))
+        return CLI_USAGE;
+    return cli_run_arguments(r) ? CLI_OK : cli_library_failed(call);
 }
 
 // -----------------------------------------------------------------------------------------------------------------
@@ -161,7 +177,7 @@ static int run_run(const struct invocation *call) {
     struct run r = {0};
     if (!call->operand_count)
         return cli_usage(call, "needs a .tile file");
-    int code = begin_run(call, &r) ? CLI_OK : CLI_FAILED;
+    int code = begin_run(call, &r);
     if (code == CLI_OK && !zl_kernel_run(r.kernel, r.count, r.buffer))
         code = cli_library_failed(call);
     if (code == CLI_OK && call->json)
@@ -178,10 +194,9 @@ static int run_run(const struct invocation *call) {
 double cli_run_best(struct run *r, double within, int *runs) {
     double best = 1e30, end = cli_now() + within;
     for (*runs = 0; *runs < 3 || cli_now() < end; ++*runs) {
-        double start = cli_now();
-        if (!zl_kernel_run(r->kernel, r->count, r->buffer))
+        double took;
+        if (!zl_kernel_time(r->kernel, r->count, r->buffer, 1, &took))
             return -1;
-        double took = cli_now() - start;
         best = took < best ? took : best;
     }
     return best;
@@ -193,7 +208,7 @@ static int run_bench(const struct invocation *call) {
     int runs = 0;
     if (!call->operand_count)
         return cli_usage(call, "needs a .tile file");
-    int code = begin_run(call, &r) ? CLI_OK : CLI_FAILED;
+    int code = begin_run(call, &r);
     double best = code == CLI_OK ? cli_run_best(&r, 1, &runs) : 0;
     if (code == CLI_OK && (best < 0 || !zl_kernel_cost_of(r.kernel, r.size, &cost)))
         code = cli_library_failed(call);

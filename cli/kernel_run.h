@@ -26,7 +26,7 @@ double cli_now(void); // seconds
 bool cli_run_sizes(const struct invocation *call, zl_kernel k, int64_t *size);
 bool cli_run_arguments(struct run *r); // false: zl_error() says why
 void cli_run_end(struct run *r);
-// Seconds of the best run within about so many seconds, 3 runs at least; -1: it failed.
+// Seconds of the best run within about so many seconds, 3 runs at least, without copies of arguments; -1: it failed.
 double cli_run_best(struct run *r, double within, int *runs);
 
 #endif

@@ -120,11 +120,14 @@ static bool start(struct tuning *t, struct row *row, bool only_compile, struct c
         return false;
     c->pid = fork();
     if (c->pid == 0) {
+        setpgid(0, 0); // with the compiler that it starts
         close(ends[0]);
         measure(t, row, only_compile, ends[1]);
         close(ends[1]);
         _exit(0);
     }
+    if (c->pid > 0)
+        setpgid(c->pid, c->pid); // whoever comes first
     close(ends[1]);
     c->from = ends[0];
     c->end = cli_now() + t->timeout;
@@ -155,7 +158,7 @@ static void finish(const struct tuning *t, struct row *row, struct child *c) {
     char answer[REASON] = "";
     int len = read_all(c, answer, sizeof answer), status = 0;
     if (len < 0)
-        kill(c->pid, SIGKILL);
+        kill(-c->pid, SIGKILL);
     close(c->from);
     waitpid(c->pid, &status, 0);
     answer[len > 0 ? len : 0] = 0;
@@ -171,17 +174,28 @@ static void finish(const struct tuning *t, struct row *row, struct child *c) {
     row->reason[strcspn(row->reason, "\n\t")] = 0;
 }
 
+static void show_progress(const struct tuning *t, bool only_compile, int done) {
+    if (!isatty(STDERR_FILENO) || t->call->verbosity < 0)
+        return;
+    fputs("\r\033[K", stderr);
+    if (done < t->rows)
+        fprintf(stderr, "%s %d of %d: %s", only_compile ? "compiles" : "times", done + 1, t->rows, t->row[done].params);
+    fflush(stderr);
+}
+
 // All rows that have not failed, so many at once.
 static bool measure_all(struct tuning *t, bool only_compile, int at_once) {
     struct child *child = calloc((size_t)t->rows, sizeof *child);
     int started = 0;
     for (int done = 0; child && done < t->rows; done++) {
+        show_progress(t, only_compile, done);
         for (; started < t->rows && started < done + at_once; started++)
             if (!*t->row[started].reason && !start(t, &t->row[started], only_compile, &child[started]))
                 snprintf(t->row[started].reason, REASON, "no process for it");
         if (child[done].pid > 0)
             finish(t, &t->row[done], &child[done]);
     }
+    show_progress(t, only_compile, t->rows);
     free(child);
     return child;
 }

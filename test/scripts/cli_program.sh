@@ -81,13 +81,17 @@ check "kernel build for no target" says "no target 'abacus'; there are: c" "$zel
 check "kernel run" says "^y, sum " "$zellige" kernel run "$tmp/twice.tile" --size n=5
 check "kernel run --json" json_has "d[0]['name'] == 'y'" "$zellige" kernel run "$tmp/twice.tile" --size n=5 --json
 check "kernel run without a size" says "needs --size with a number for n" "$zellige" kernel run "$tmp/twice.tile"
-check "kernel run with a size that is no number" exits 1 "$zellige" kernel run "$tmp/twice.tile" --size n=many
+check "kernel run with a size that there is not" says "has no size 'm'" "$zellige" kernel run "$tmp/twice.tile" --size n=5,m=6
+check "kernel run without a size is wrong use" exits 2 "$zellige" kernel run "$tmp/twice.tile"
+check "kernel run with a size that is no number" exits 2 "$zellige" kernel run "$tmp/twice.tile" --size n=many
 check "kernel bench" says "GFLOP/s" "$zellige" kernel bench "$tmp/twice.tile" --size n=1000
 printf 'kernel f(a: f32[n]) -> (y: f32[n]) {\n  param B = 64, C = 1\n  grid b in ceildiv(n, B) {\n    local t: f32[B]\n    copy a[b * B] -> t\n    copy t -> y[b * B]\n  }\n}\n' >"$tmp/blocks.tile"
 check "kernel tune" says "B=32,C=1 .* ms" "$zellige" kernel tune "$tmp/blocks.tile" --param B=32,128,9000000,C=1 --size n=1000
 check "kernel tune: a row that does not compile" says "B=9000000,C=1 .*more than 4 MiB" "$zellige" kernel tune "$tmp/blocks.tile" --param B=32,128,9000000,C=1 --size n=1000
 check "kernel tune keeps its rows" says "as measured before" "$zellige" kernel tune "$tmp/blocks.tile" --param B=32,128,9000000,C=1 --size n=1000
 check "kernel tune --json" json_has "d['best'] == 'B=32' and len(d['rows']) == 1" "$zellige" kernel tune "$tmp/blocks.tile" --param B=32 --size n=1000 --json
+printf 'kernel f(a: f32[n]) -> (y: f32[n]) {\n  param S = 1\n  map i in n {\n    x = 0i64\n    while x < 10 { x = x + S }\n    y[i] = f32(x)\n  }\n}\n' >"$tmp/hangs.tile"
+check "kernel tune: a row that hangs" says "S=0 .*more than 1 s" "$zellige" kernel tune "$tmp/hangs.tile" --param S=0,1 --size n=4 --timeout 1
 check "kernel tune of no such param" says "no param 'X'" "$zellige" kernel tune "$tmp/blocks.tile" --param X=1 --size n=1000
 check "kernel tune without values" exits 2 "$zellige" kernel tune "$tmp/blocks.tile" --size n=1000
 check "kernel tune without sizes" exits 2 "$zellige" kernel tune "$tmp/blocks.tile" --param B=32
