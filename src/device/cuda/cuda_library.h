@@ -51,9 +51,10 @@ cuda_function_of cuda_quantized_matmul;
 cuda_question cuda_fft_can;          // cuda_fft.c: Fourier transforms, by cuFFT
 cuda_function_of cuda_fft;
 cuda_question cuda_attend_can;       // cuda_attention.c: attention, by cuDNN, else cuda_flash.c: by a tile kernel
-cuda_function_of cuda_attend, cuda_flash;
+cuda_function_of cuda_attend, cuda_flash, cuda_flash_vjp;
 // CUDA C, for GPUs of sm_90a or others; false and an error.
 bool cuda_flash_source(zl_dtype dtype, int size, bool causal, bool keeps, bool has_warps, struct text *out);
+bool cuda_flash_vjp_source(zl_dtype dtype, int size, bool causal, bool of_keys, struct text *out);
 cuda_question cuda_convolve_can;     // cuda_conv.c: convolutions, by cuDNN
 cuda_function_of cuda_convolve;
 cuda_question cuda_factor_can;       // cuda_factor.c, cuda_spectrum.c: factors of matrices, by cuSOLVER
