@@ -241,57 +241,6 @@ static zl_array attend(const void *data) {
                                                 a->causal ? "causal" : NULL);
 }
 
-// Our own kernel, where cuDNN is not used; that needs no GPU.
-TEST(own_attention_compiles_for_cuda) {
-    static const char *const architectures[] = {"sm_80", "sm_90a", "sm_100"};
-    static const int sizes[] = {16, 64, 80, 128};
-    if (!cuda_compiler()) {
-        test_skip(zl_error());
-        zl_clear_error();
-        return;
-    }
-    int some = (int)(test_random() % 32);
-    for (int i = 0; i < 16; i++) {
-        if (!test_long() && i != some % 16)
-            continue;
-        for (size_t k = 0; k < COUNT(architectures); k++) {
-            struct text source = {0}, code = {0};
-            bool is_taken = test_long() || (int)k == some % 3;
-            if (!is_taken)
-                continue;
-            REQUIRE(cuda_flash_source(i & 1 ? ZL_FLOAT16 : ZL_BFLOAT16, sizes[i / 4], i & 2, i & 1, k == 1,
-                                      &source));
-            CHECK(cuda_compile(source.data, architectures[k], NULL, &code));
-            CHECK(code.len > 1000);
-            text_free(&source);
-            text_free(&code);
-        }
-    }
-}
-
-TEST(own_gradients_of_attention_compile_for_cuda) {
-    static const char *const architectures[] = {"sm_80", "sm_90a", "sm_100"};
-    static const int sizes[] = {16, 64, 80, 128};
-    if (!cuda_compiler()) {
-        test_skip(zl_error());
-        zl_clear_error();
-        return;
-    }
-    int some = (int)(test_random() % 16);
-    for (int i = 0; i < 16; i++)
-        for (size_t k = 0; k < COUNT(architectures); k++) {
-            struct text source = {0}, code = {0};
-            if (!test_long() && (i != some || (int)k != some % 3))
-                continue;
-            REQUIRE(
-                cuda_flash_vjp_source(i & 1 ? ZL_FLOAT16 : ZL_BFLOAT16, sizes[i / 4], i & 2, i & 1, &source));
-            CHECK(cuda_compile(source.data, architectures[k], NULL, &code));
-            CHECK(code.len > 1000);
-            text_free(&source);
-            text_free(&code);
-        }
-}
-
 TEST(attention_by_libraries) {
     static const int64_t lengths[][2] = {{128, 128}, {77, 77}, {1, 300}, {50, 333}, {200, 60}};
     static const zl_dtype dtypes[] = {ZL_BFLOAT16, ZL_FLOAT16, ZL_FLOAT32};

@@ -82,17 +82,19 @@ static void choose(struct flash_key *k, bool has_warps) {
     k->step = has_warps && is_wide && k->causal && k->size == 64 && k->width == 64 ? 128 : 64;
 }
 
-bool cuda_flash_source(zl_dtype dtype, int size, bool causal, bool keeps, bool has_warps, struct text *out) {
-    struct flash_key k = {.scale = 0.125,
-                          .dtype = dtype,
-                          .size = size,
-                          .width = size,
-                          .causal = causal,
-                          .keeps = keeps,
-                          .shared = 2};
-    choose(&k, has_warps);
-    struct flash_text text = text_of(&k);
-    return flash_source(&k, &text, out);
+bool cuda_flash_source(const struct cuda_flash_text *t, struct text *tiles, struct text *source) {
+    struct flash_key k = {.scale = t->scale,
+                          .dtype = t->dtype,
+                          .size = t->size,
+                          .width = t->size,
+                          .causal = t->causal,
+                          .keeps = t->kind == CUDA_FLASH_KEEPING,
+                          .shared = t->shared};
+    bool is_forward = t->kind <= CUDA_FLASH_KEEPING;
+    if (is_forward)
+        choose(&k, t->has_warps);
+    struct flash_text text = is_forward ? text_of(&k) : flash_vjp_text(&k, t->kind == CUDA_FLASH_OF_KEYS);
+    return flash_source(&k, &text, tiles, source);
 }
 
 // Calls -------------------------------------------------------------------------------------------------------------

@@ -33,6 +33,10 @@ struct flash_key flash_key_of(const struct attention *a, const char *name);
 // Buffers of memory are inputs, then outputs. KERNEL_NOT_TAKEN: blocks of the unit have too little memory.
 enum kernel_taken flash_run(const struct kernel_place *p, const struct flash_key *k, const struct flash_text *text,
                             const struct attention *a, void *const *memory, int count);
-bool flash_source(const struct flash_key *k, const struct flash_text *text, struct text *out);
+// As tiles and as CUDA C; either may be NULL. False and an error.
+bool flash_source(const struct flash_key *k, const struct flash_text *text, struct text *tiles, struct text *source);
+
+// cuda_flash_vjp.c: of queries, or of keys and values, of which it chooses threads and step.
+struct flash_text flash_vjp_text(struct flash_key *k, bool of_keys);
 
 #endif

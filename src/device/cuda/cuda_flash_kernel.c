@@ -124,9 +124,14 @@ static bool write_source(struct text *out, const void *data) {
     return true;
 }
 
-bool flash_source(const struct flash_key *k, const struct flash_text *text, struct text *out) {
+bool flash_source(const struct flash_key *k, const struct flash_text *text, struct text *tiles,
+                  struct text *source) {
+    if (tiles)
+        write_tiles(tiles, k, text);
+    if (!source)
+        return !tiles || !tiles->failed;
     struct flash *f = make(k, text);
-    bool made = f && write_source(out, f);
+    bool made = f && write_source(source, f);
     if (f)
         drop(f);
     return made;

@@ -7,8 +7,6 @@
 
 #include "device/cuda/cuda_flash.h"
 
-enum { THREADS = 256, STEP = 64 };
-
 // Text --------------------------------------------------------------------------------------------------------------
 
 #define INPUTS                                                                                         \
@@ -106,25 +104,14 @@ static const char keys_end_text[] =
     "  }\n"
     "}\n";
 
-static struct flash_text text_of(const struct flash_key *k, bool of_keys) {
+struct flash_text flash_vjp_text(struct flash_key *k, bool of_keys) {
+    k->threads = 256;
+    k->step = 64;
     if (of_keys)
         return (struct flash_text){{keys_text, key_slopes_text,
                                     k->causal ? causal_query_edge_text : query_edge_text, keys_end_text}};
     return (struct flash_text){{queries_text, k->causal ? some_keys_text : all_keys_text, query_slopes_text,
                                 k->causal ? causal_key_edge_text : key_edge_text, queries_end_text}};
-}
-
-bool cuda_flash_vjp_source(zl_dtype dtype, int size, bool causal, bool of_keys, struct text *out) {
-    struct flash_key k = {.scale = 0.125,
-                          .dtype = dtype,
-                          .size = size,
-                          .width = size,
-                          .causal = causal,
-                          .shared = causal ? 2 : 1,
-                          .threads = THREADS,
-                          .step = STEP};
-    struct flash_text text = text_of(&k, of_keys);
-    return flash_source(&k, &text, out);
 }
 
 // Calls -------------------------------------------------------------------------------------------------------------
@@ -202,9 +189,7 @@ static bool prepare(const struct kernel_place *p, const struct attention *a, voi
 static enum kernel_taken run(const struct kernel_place *p, const struct attention *a, bool of_keys,
                              void **memory, zl_array first, zl_array second) {
     struct flash_key k = flash_key_of(a, of_keys ? "flash k" : "flash q");
-    k.threads = THREADS;
-    k.step = STEP;
-    struct flash_text text = text_of(&k, of_keys);
+    struct flash_text text = flash_vjp_text(&k, of_keys);
     memory[FIRST] = kernel_reach(p, first);
     memory[SECOND] = second ? kernel_reach(p, second) : NULL;
     if (!memory[FIRST] || (second && !memory[SECOND]))

@@ -52,9 +52,16 @@ cuda_question cuda_fft_can;          // cuda_fft.c: Fourier transforms, by cuFFT
 cuda_function_of cuda_fft;
 cuda_question cuda_attend_can;       // cuda_attention.c: attention, by cuDNN, else cuda_flash.c: by a tile kernel
 cuda_function_of cuda_attend, cuda_flash, cuda_flash_vjp;
-// CUDA C, for GPUs of sm_90a or others; false and an error.
-bool cuda_flash_source(zl_dtype dtype, int size, bool causal, bool keeps, bool has_warps, struct text *out);
-bool cuda_flash_vjp_source(zl_dtype dtype, int size, bool causal, bool of_keys, struct text *out);
+// Those tile kernels, for tests: as tiles and as CUDA C; either may be NULL. Keeping: what the backward pass needs is an output too.
+enum cuda_flash_kind { CUDA_FLASH_FORWARD, CUDA_FLASH_KEEPING, CUDA_FLASH_OF_QUERIES, CUDA_FLASH_OF_KEYS };
+struct cuda_flash_text {
+    enum cuda_flash_kind kind;
+    zl_dtype dtype;
+    double scale;
+    int size, shared; // of heads; heads of queries to one of keys
+    bool causal, has_warps; // has_warps: of sm_90a
+};
+bool cuda_flash_source(const struct cuda_flash_text *t, struct text *tiles, struct text *source); // false and an error
 cuda_question cuda_convolve_can;     // cuda_conv.c: convolutions, by cuDNN
 cuda_function_of cuda_convolve;
 cuda_question cuda_factor_can;       // cuda_factor.c, cuda_spectrum.c: factors of matrices, by cuSOLVER
