@@ -274,6 +274,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--build", default=os.path.join(ROOT, "build-gpu"))
     parser.add_argument("--library", help="libzellige.so that is built already")
+    parser.add_argument("--only", choices=("gemm", "attention"), help="time these alone")
     parser.add_argument("--check", action="store_true", help="only check")
     parser.add_argument("--json", help="write the times there")
     options = parser.parse_args()
@@ -287,11 +288,13 @@ def main():
     if options.check or not good:
         sys.exit(0 if good else "some results are wrong: no times")
     results = {"gemm": [], "attention": []}
-    time_gemm(z, torch, results)
-    time_attention(z, torch, results)
+    for name, measure in (("gemm", time_gemm), ("attention", time_attention)):
+        if options.only in (None, name):
+            measure(z, torch, results)
     for name, theirs in (("gemm", "cublas"), ("attention", "torch")):
         ratios = [r[theirs] / min(r["ours"].values()) for r in results[name]]
-        print(f"{name}: median {statistics.median(ratios):.2f}, least {min(ratios):.2f} of PyTorch's speed")
+        if ratios:
+            print(f"{name}: median {statistics.median(ratios):.2f}, least {min(ratios):.2f} of PyTorch's speed")
     if options.json:
         with open(options.json, "w") as out:
             json.dump(results, out)

@@ -74,12 +74,12 @@ static struct flash_text text_of(const struct flash_key *k) {
                                 k->keeps ? end_keeping_text : end_text}};
 }
 
-// Measured on an H200: with the matrix instructions of sm_90a eight warps have 16 queries each, and where registers allow it, 128
-// keys a turn pay for causal. Else four warps have 32 queries each.
+// Measured on an H200: with the matrix instructions of sm_90a eight warps have 16 queries each, and 128 keys a turn pay where
+// registers leave room for two blocks a multiprocessor. Else four warps have 32 queries each.
 static void choose(struct flash_key *k, bool has_warps) {
     bool is_wide = k->size % 64 == 0 && k->width % 64 == 0;
     k->threads = has_warps && is_wide ? 256 : 128;
-    k->step = has_warps && is_wide && k->causal && k->size == 64 && k->width == 64 ? 128 : 64;
+    k->step = has_warps && k->size == 64 && k->width == 64 ? 128 : 64;
 }
 
 bool cuda_flash_source(const struct cuda_flash_text *t, struct text *tiles, struct text *source) {
