@@ -12,7 +12,7 @@ static const struct group_words opencl_words = {
     .block = "get_group_id(0)"};
 
 static const struct group_words cuda_words = {
-    .function = "extern \"C\" __global__ void __launch_bounds__(%d)",
+    .function = "extern \"C\" __global__ void ZL_BOUNDS(%d)",
     .global = "",
     .shared = "",
     .thread = "threadIdx.x",

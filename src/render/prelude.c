@@ -287,7 +287,9 @@ const char prelude_opencl_tiles[] =
     SHUFFLE("u32", "u32") SHUFFLE("i64", "i64") SHUFFLE("u64", "u64") SHUFFLE("f32", "f32") SHUFFLE("f64", "f64") \
     "#define zl_shuffle_f16 zl_shuffle_u16\n#define zl_shuffle_bf16 zl_shuffle_u16\n" \
     "#define zl_shuffle_bool(x, by) (zl_shuffle_u32(x, by) != 0)\n"
+// Who compiles it may want more blocks of a multiprocessor, and fewer registers.
 #define CUDA_GROUP \
+    "#ifndef ZL_BOUNDS\n#define ZL_BOUNDS(threads) __launch_bounds__(threads)\n#endif\n" \
     "#define ZL_WIDE f64\n" \
     "#define ZL_ADDRESS size_t\n#define ZL_UNROLL _Pragma(\"unroll\")\n" \
     "#define ZL_SWAP_32(at, old, next) atomicCAS((u32 *)(at), old, next)\n" \

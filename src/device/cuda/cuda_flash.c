@@ -75,10 +75,11 @@ static struct flash_text text_of(const struct flash_key *k) {
 }
 
 // Measured on an H200: with the matrix instructions of sm_90a eight warps have 16 queries each, and 128 keys a turn pay where
-// registers leave room for two blocks a multiprocessor. Else four warps have 32 queries each.
+// registers leave room for them; two blocks a multiprocessor multiply in turns. Else four warps have 32 queries each.
 static void choose(struct flash_key *k, bool has_warps) {
     bool is_wide = k->size % 64 == 0 && k->width % 64 == 0;
     k->threads = has_warps && is_wide ? 256 : 128;
+    k->blocks = k->threads == 256 ? 2 : 0;
     k->step = has_warps && k->size == 64 && k->width == 64 ? 128 : 64;
 }
 

@@ -17,6 +17,7 @@ struct flash_key {
     char name[8];          // no other kernel has such a key
     int32_t shared;        // heads of queries to one of keys: a constant, as copies would divide by a symbol in every turn
     int32_t threads, step; // of a block; of a turn: keys, or queries
+    int32_t blocks;        // that a multiprocessor has room for, by as few registers as that takes; 0: one will do
 };
 
 // Parts of a kernel named attention, of inputs Q [H, T, d], K [G, S, d], ...; the rest are NULL. Words in them: %n threads, %k the

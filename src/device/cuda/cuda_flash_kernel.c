@@ -11,6 +11,7 @@ struct flash {
     struct tile_kernel *kernel;
     struct group_kernel group;
     char *source;
+    int blocks; // of a multiprocessor, at least; 0: as many as there are
 };
 
 static struct lock lock; // guards kernels
@@ -94,6 +95,8 @@ static struct flash *make(const struct flash_key *k, const struct flash_text *te
     struct text tiles = {0};
     struct flash *f = memory_zero(sizeof *f);
     write_tiles(&tiles, k, text);
+    if (f)
+        f->blocks = k->blocks;
     bool made = f && !tiles.failed && (f->kernel = tile_parse(tiles.data, "attention")) &&
                 (f->source = render_kernel(f->kernel, "cuda_tiles")) &&
                 group_kernel_open(&f->group, f->kernel);
@@ -120,6 +123,8 @@ static struct flash *find_kernel(const struct flash_key *k, const struct flash_t
 static bool write_source(struct text *out, const void *data) {
     const struct flash *f = data;
     text_add(out, "#define attention_0 zl_kernel\n");
+    if (f->blocks)
+        text_add(out, "#define ZL_BOUNDS(threads) __launch_bounds__(threads, %d)\n", f->blocks);
     text_bytes(out, f->source, (int)strlen(f->source));
     return true;
 }
