@@ -68,6 +68,10 @@ def cases(seed):
         copies = 1 + (128 << 20) // (4096 * columns // 2)  # more than the caches hold
         yield Case(f"4 bits, one line times 4096x{columns}", "quantized", (columns, 4096, copies),
                    copies * 4096 * columns * (1 / 2 + 4 / 64), "TB/s", 1e12, 3.4)
+    for size in (64, 128):
+        for causal in (False, True):
+            yield Case(f"attention with gradient 16x4096x{size}{' causal' * causal}", "attention_gradient", (1, 16, 4096, size, causal),
+                       14 * 16 * 4096**2 * size / (1 + causal), "TFLOP/s", 1e12)
     yield Case("tiny launches", "tiny", (), TINY, "us each", 1e-6, 2.5, less=True, ours="zellige_unfused")
     yield Case("MLP epoch", "mlp", (), 1, "ms", 1e-3, 33, less=True)
     yield Case("upload 4 MB", "upload", (), 4 << 20, "GB/s", 1e9, 10)
@@ -153,6 +157,11 @@ class Arrays:
         k, v = (self.normal((batch, heads, keys, size), "bfloat16") for _ in range(2))
         mask = "causal" if causal else None
         return self.repeat(lambda: self.m.fast.scaled_dot_product_attention(q, k, v, scale=size**-0.5, mask=mask))
+
+    def attention_gradient(self, batch, heads, length, size, causal):
+        q, k, v, g = (self.normal((batch, heads, length, size), "bfloat16") for _ in range(4))
+        attend = lambda q, k, v: self.m.fast.scaled_dot_product_attention(q, k, v, scale=size**-0.5, mask="causal" if causal else None)
+        return self.repeat(lambda: self.m.vjp(attend, [q, k, v], [g])[1])
 
     def tiny(self):
         mx, x = self.m, self.m.zeros((16,))
@@ -304,6 +313,20 @@ class Torch:
             with self.t.no_grad(), sdpa_kernel([SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION]):
                 for _ in range(count):
                     attend(q, k, v, is_causal=causal)
+            self.t.cuda.synchronize()
+        return run
+
+    def attention_gradient(self, batch, heads, length, size, causal):
+        q, k, v, g = (self.normal((batch, heads, length, size), "bfloat16") for _ in range(4))
+        from torch.nn.attention import SDPBackend, sdpa_kernel
+        for x in (q, k, v):
+            x.requires_grad_()
+
+        def run(count):
+            with sdpa_kernel([SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION]):
+                for _ in range(count):
+                    y = self.t.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
+                    self.t.autograd.grad(y, (q, k, v), g)
             self.t.cuda.synchronize()
         return run
 
