@@ -62,7 +62,7 @@ static const char *identity(int unit) {
 static bool limits(int unit, struct kernel_limits *out) {
     struct cuda_device *d = cuda_device(unit);
     if (d)
-        *out = (struct kernel_limits){.threads = d->threads, .has_double = true};
+        *out = (struct kernel_limits){.threads = d->threads, .has_double = true, .has_clusters = d->major >= 9};
     return d;
 }
 

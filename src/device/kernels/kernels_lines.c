@@ -14,9 +14,11 @@ enum {
     LINES_LEAST = 32, // lines from which the device is
     PACK_BYTES = 16,  // that a thread reads at once
     LINE_SHORT = 4096,
-    HELD_LEAST = 16, // elements that a thread of a short line holds; or four packs
-    HELD_MOST = 32,  // that a thread holds; twice as many if all are of 16 bits and from one input
-    WARP = 32,       // threads that a line has at least
+    HELD_LEAST = 16,       // elements that a thread of a short line holds; or four packs
+    HELD_MOST = 32,        // that a thread holds; twice as many if all are of 16 bits and from one input
+    WARP = 32,             // threads that a line has at least
+    CLUSTER_THREADS = 512, // of a group of several that have a line
+    CLUSTER_MOST = 8,      // such groups
 };
 
 struct lines {
@@ -248,8 +250,28 @@ static bool is_rough(const struct lines *m) {
     return rough;
 }
 
+static int64_t packs_of(int64_t line, int threads, int width) {
+    return (line + (int64_t)threads * width - 1) / ((int64_t)threads * width);
+}
+
+// Lines that the registers of a group do not hold: several groups, each of half of what the device has at once, so that there is
+// always another line to wait for. 1: no cluster holds it.
+static int cluster_for(const struct kernel_place *p, int64_t line, int width, int most) {
+    for (int groups = 2; p->limits.has_clusters && groups <= CLUSTER_MOST; groups *= 2)
+        if (packs_of(line, CLUSTER_THREADS * groups, width) * width <= most)
+            return groups;
+    return 1;
+}
+
+// Along the line, several times: with many threads few lines are under way at once, and those stay in the caches.
+static int threads_along(const struct kernel_place *p, int64_t line) {
+    int threads = KERNEL_THREADS;
+    while (threads < LINE_THREADS && threads < line / 8 && 2 * threads <= p->limits.threads)
+        threads *= 2;
+    return threads;
+}
+
 // Few elements a thread, so that many lines are under way; of long lines more, so that its threads wait for fewer others.
-// Those too long for registers get more threads: so fewer of them are under way at once, and those stay in the caches.
 static void choose(const struct kernel_place *p, struct lines *m) {
     int64_t line = m->g.dim[m->g.ndim - 1];
     int inputs = 0; // that vary along a line
@@ -260,16 +282,16 @@ static void choose(const struct kernel_place *p, struct lines *m) {
     int each = line <= LINE_SHORT ? MAX_OF(HELD_LEAST, MIN_OF(4 * width, most)) : most;
     while (threads < LINE_THREADS && (int64_t)threads * each < line && 2 * threads <= p->limits.threads)
         threads *= 2;
-    int64_t packs = (line + (int64_t)threads * width - 1) / ((int64_t)threads * width);
-    bool held = packs * width <= most;
-    for (threads = held ? threads : KERNEL_THREADS; !held && threads < LINE_THREADS && threads < line / 8;)
-        if (2 * threads > p->limits.threads)
-            break;
-        else
-            threads *= 2;
+    bool held = packs_of(line, threads, width) * width <= most;
+    int groups = held ? 1 : cluster_for(p, line, width, most);
+    if (groups > 1)
+        threads = CLUSTER_THREADS;
+    else if (!held)
+        threads = threads_along(p, line);
     m->r.width = (int16_t)width;
-    m->r.packs = (int16_t)(held ? packs : 0);
+    m->r.packs = (int16_t)(held || groups > 1 ? packs_of(line, threads * groups, width) : 0);
     m->r.threads = (int16_t)threads;
+    m->r.groups = (int16_t)groups;
 }
 
 // Running ----------------------------------------------------------------------------------------------------------
@@ -297,7 +319,7 @@ static bool run(const struct kernel_place *p, struct kernel_group *g) {
     kernel_add_int(&k, m->l.size, m->r.wide);
     kernel_add_axes(&k, &m->l, strided, m->r.wide);
     kernel_add_int(&k, m->l.axes, false);
-    return ok && kernel_launch_by(p, kernel, (m->l.size + lines - 1) / lines, group, &k);
+    return ok && kernel_launch_by(p, kernel, (m->l.size + lines - 1) / lines * m->r.groups, group, &k);
 }
 
 int kernel_run_lines(const struct kernel_place *p, const struct program *program, struct binding *b,

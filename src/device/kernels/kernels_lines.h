@@ -14,7 +14,8 @@ struct line_recipe {
     char name[8]; // no other kernel has such a key
     int16_t words, rows, inputs, outputs, reductions, wide;
     int16_t rough;                      // all that varies along a line has 16 bits, as have results
-    int16_t width, packs, threads;      // elements of a pack; packs that a thread holds, 0: it goes along the line; of a line
+    int16_t width, packs;               // elements of a pack; packs that a thread holds, 0: it goes along the line
+    int16_t threads, groups;            // of a line: in each group, and groups, which are a cluster
     int16_t input[KERNEL_OPERANDS];     // form | dtype << 4
     int16_t output[KERNEL_OPERANDS];    // row << 1 | one element a line
     int16_t reduction[LINE_REDUCTIONS]; // rows

@@ -131,15 +131,30 @@ static void add_parameters(const struct writing *w) {
     text_add(w->out, "idx line, idx lines, AXES s, i32 axes");
 }
 
+// A group has several lines, and the last one may have less.
+static bool has_several(const struct line_recipe *r) {
+    return r->threads < KERNEL_THREADS;
+}
+
+// The number of the thread in its line, and that of the line.
+static void add_numbers(const struct writing *w) {
+    const struct line_recipe *r = w->r;
+    if (!has_several(r))
+        text_add(w->out, "    i32 t = (i32)(GROUP %% %d) * %d + THREAD;\n    idx number = GROUP / %d, end = line;\n", r->groups,
+                 r->threads, r->groups);
+    else
+        text_add(w->out,
+                 "    i32 t = THREAD %% %d;\n    idx number = GROUP * %d + THREAD / %d, end = line;\n"
+                 "    if (number >= lines) {\n        number = lines - 1;\n        end = 0;\n    }\n",
+                 r->threads, KERNEL_THREADS / r->threads, r->threads);
+}
+
 // Where the line of each input begins, and what is the same for all of it.
 static void add_lines(const struct writing *w) {
     const struct line_recipe *r = w->r;
     int strides = 0;
-    text_add(w->out,
-             "    i32 t = THREAD %% %d;\n    idx number = GROUP * %d + THREAD / %d, end = line;\n"
-             "    if (number >= lines) {\n        number = lines - 1;\n        end = 0;\n    }\n"
-             "    uidx rest = (uidx)number;\n",
-             r->threads, MAX_OF(r->threads, KERNEL_THREADS) / r->threads, r->threads);
+    add_numbers(w);
+    text_add(w->out, "    uidx rest = (uidx)number;\n");
     for (int k = 0; k < r->inputs; k++)
         if (r->input[k] % 16 != LINE_VALUE)
             text_add(w->out, "    x%d += o%d;\n", k, k);
@@ -193,7 +208,7 @@ static void open_loop(const struct writing *w) {
         text_add(w->out,
                  "    UNROLL for (i32 j = 0; j < %d; j++) {\n        idx i = (j * %d + t) * %d;\n"
                  "        if (i < end) {\n",
-                 r->packs, r->threads, r->width);
+                 r->packs, r->threads * r->groups, r->width);
     else
         text_add(w->out, "    for (idx i = t * %d; i < end; i += %d) {\n        {\n", r->width,
                  r->threads * r->width);
@@ -290,7 +305,19 @@ static void add_exchange(const struct writing *w, int k, int threads) {
     text_add(w->out, "    }\n");
 }
 
-// Over the threads of a line: by 32 of them, then over these.
+// All groups of a line add up in the same order.
+static void join_groups(const struct writing *w, int k) {
+    const char *type = kernel_memory_type(wide_of(w->r, k));
+    text_add(w->out,
+             "    LOCAL %s whole%d;\n    if (THREAD == 0)\n        whole%d = s%d;\n    CLUSTER_ARRIVE;\n    CLUSTER_WAIT;\n"
+             "    s%d = zl_cluster_value(whole%d, 0);\n    UNROLL for (i32 group = 1; group < %d; group++) {\n"
+             "        %s more = zl_cluster_value(whole%d, group);\n",
+             type, k, k, k, k, k, w->r->groups, type, k);
+    add_step(w, k, wide_of(w->r, k), "        ");
+    text_add(w->out, "    }\n");
+}
+
+// Over the threads of a line: by 32 of them, then over these, then over groups.
 static void join_sums(const struct writing *w, int k) {
     const struct line_recipe *r = w->r;
     zl_dtype wide = wide_of(r, k), to = (zl_dtype)line_row(r, r->reduction[k])[2];
@@ -299,10 +326,12 @@ static void join_sums(const struct writing *w, int k) {
     if (groups > 1) {
         text_add(w->out,
                  "    if (t %% 32 == 0)\n        room%d[THREAD / 32] = s%d;\n    BARRIER;\n"
-                 "    s%d = room%d[(THREAD - t) / 32 + t %% %d];\n",
-                 k, k, k, k, groups);
+                 "    s%d = room%d[%s + t %% %d];\n",
+                 k, k, k, k, has_several(r) ? "(THREAD - t) / 32" : "0", groups);
         add_exchange(w, k, groups);
     }
+    if (r->groups > 1)
+        join_groups(w, k);
     text_add(w->out, "    narrow%d((%s *)&r%d, (const %s *)&s%d);\n", k, part(to), k, part(wide), k);
 }
 
@@ -389,7 +418,7 @@ static void add_line_outputs(const struct writing *w) {
             text_add(w->out, "        y%d[number] = %c%d;\n", k, reduction < 0 ? 'v' : 'r',
                      reduction < 0 ? row : reduction);
     }
-    text_add(w->out, "    }\n}\n");
+    text_add(w->out, "    }\n%s}\n", r->groups > 1 ? "    CLUSTER_WAIT;\n" : "");
 }
 
 bool kernel_write_lines(struct text *out, const void *data) {
@@ -402,7 +431,10 @@ bool kernel_write_lines(struct text *out, const void *data) {
     if (!add_functions(&w))
         return false;
     add_types(&w);
-    text_add(out, "KERNEL_OF(%d) zl_kernel(", group);
+    text_add(out, "KERNEL_OF(%d) ", group);
+    if (r->groups > 1)
+        text_add(out, "CLUSTER_OF(%d) ", r->groups);
+    text_add(out, "zl_kernel(");
     add_parameters(&w);
     text_add(out, ") {\n");
     for (int k = 0; k < r->reductions; k++) {
@@ -414,6 +446,8 @@ bool kernel_write_lines(struct text *out, const void *data) {
     add_lines(&w);
     add_held(&w);
     for (int stage = 0; stage <= w.plan.levels; stage++) {
+        if (r->groups > 1 && stage == w.plan.levels)
+            text_add(out, "    CLUSTER_ARRIVE;\n"); // nothing is read of others any more: they may end
         add_rows(&w, stage);
         add_stage(&w, stage);
     }

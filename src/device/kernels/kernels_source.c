@@ -31,6 +31,12 @@ static const struct words {
      "    union { T t; unsigned u[(sizeof(T) + 3) / 4]; } v;\n    v.t = x;\n"
      "    for (unsigned i = 0; i < sizeof v.u / 4; i++)\n        v.u[i] = f(v.u[i], by);\n"
      "    return v.t;\n}\n"
+     // Groups that run at once, side by side: of compute capability 9 and later. A value in local memory of one of them.
+     "#define CLUSTER_OF(groups) __cluster_dims__(groups, 1, 1)\n"
+     "#define CLUSTER_ARRIVE asm volatile(\"barrier.cluster.arrive;\" ::: \"memory\")\n"
+     "#define CLUSTER_WAIT asm volatile(\"barrier.cluster.wait;\" ::: \"memory\")\n"
+     "template <typename T> static __device__ __forceinline__ T zl_cluster_value(T &x, unsigned group) {\n"
+     "    volatile T *at;\n    asm volatile(\"mapa.u64 %0, %1, %2;\" : \"=l\"(at) : \"l\"(&x), \"r\"(group));\n    return *at;\n}\n"
      "#define FORGET(x) zl_forget(x)\n" // what was computed from x, which is a pack of 16 bytes: it takes registers
      "template <typename T> static __device__ __forceinline__ void zl_forget(T &x) {\n"
      "    for (unsigned i = 0; i < sizeof x / 4; i++)\n        asm volatile(\"\" : \"+r\"(((unsigned *)&x)[i]));\n}\n"},
