@@ -48,9 +48,11 @@ struct device {
     void *(*alloc)(int unit, size_t bytes);
     void (*free)(int unit, void *memory);
     // Marks all that the unit was asked for so far in one of 64 places, and blocks until what is marked there is done;
-    // false and an error also when something of it failed. NULL: run returns when all is done.
+    // false and an error also when the unit fails. NULL: run returns when all is done.
     bool (*record)(int unit, int place);
     bool (*wait)(int unit, int place);
+    // Whether all that the unit was asked for could be given to it; false and an error, told once. NULL: run says so itself.
+    bool (*good)(int unit);
 };
 
 // device.c -------------------------------------------------------------------------------------------------------

@@ -4,16 +4,18 @@
 // comes later in that order. What was freed is kept by capacity; when the device has no more, all of it goes back.
 //
 // Points number places in that order. The next one stands for everything asked for so far; it is marked when a run
-// ends, or when somebody waits for it.
+// ends, or when somebody waits for it. What a unit did not take after all fails its point, and whoever reads what belongs to it.
 
 #include "device/device.h"
 
 #include <pthread.h>
+#include <stdio.h>
 
 enum {
     POINTS = 64,  // marks that a unit keeps at once; an older one is as far as the one that took its place
     ORDERED = 32, // free blocks of one capacity that are kept in order
     MARK_NS = 20000, // between marks that nobody waits for yet: each costs as much as a third of a launch
+    FAILURES = 8,    // points that are known to have failed; if there are more, so have all before them
 };
 
 struct block {
@@ -29,11 +31,15 @@ struct unit {
     struct map blocks;    // free ones, by capacity
     atomic_ullong point;  // the next
     int64_t marked;       // when the last was, clock_ns()
+    int failures;
+    uint64_t failed[FAILURES], failed_until; // points; up to the second all
+    char why[256];                           // of the last
 };
 
 static pthread_mutex_t lock =
     PTHREAD_MUTEX_INITIALIZER; // guards additions to units, and copies between replicas
 static struct unit *_Atomic units;
+static atomic_bool any_failed; // of the points of all units
 
 static void clear_cache(void);
 
@@ -73,10 +79,26 @@ uint64_t device_point(const struct device *d, int unit) {
     return u ? atomic_load(&u->point) : 0;
 }
 
+// Under the unit's lock. What belongs to the next point failed: what comes then is another one's.
+static bool note_failure(struct unit *u) {
+    uint64_t *place = &u->failed[u->failures++ % FAILURES];
+    u->failed_until = MAX_OF(u->failed_until, *place);
+    *place = atomic_load(&u->point);
+    snprintf(u->why, sizeof u->why, "%s", zl_error() ? zl_error() : "the device failed");
+    atomic_store(&u->point, *place + 1);
+    atomic_store(&any_failed, true);
+    return false;
+}
+
 // Under the unit's lock.
+static bool is_good(struct unit *u) {
+    return !u->device->good || u->device->good(u->index) || note_failure(u);
+}
+
+// Under the unit's lock. What was written down is given to the unit by this, at the latest.
 static bool mark(struct unit *u) {
     uint64_t point = atomic_load(&u->point);
-    if (!u->device->record(u->index, (int)(point % POINTS)))
+    if (!u->device->record(u->index, (int)(point % POINTS)) || !is_good(u))
         return false;
     u->marked = clock_ns();
     atomic_store(&u->point, point + 1);
@@ -88,9 +110,28 @@ bool device_mark(const struct device *d, int unit) {
     if (!u)
         return !d->record;
     pthread_mutex_lock(&u->lock);
-    bool ok = clock_ns() - u->marked < MARK_NS || mark(u);
+    bool ok = clock_ns() - u->marked < MARK_NS ? is_good(u) : mark(u);
     pthread_mutex_unlock(&u->lock);
     return ok;
+}
+
+// Under the unit's lock.
+static bool has_failed(const struct unit *u, uint64_t point) {
+    bool failed = point && point <= u->failed_until;
+    for (int i = 0; i < FAILURES; i++)
+        failed |= point && u->failed[i] == point;
+    return failed;
+}
+
+// Whether a point has not failed; false and an error.
+static bool is_sound(const struct device *d, int unit, uint64_t point) {
+    struct unit *u = atomic_load_explicit(&any_failed, memory_order_acquire) ? look(d, unit) : NULL;
+    if (LIKELY(!u))
+        return true;
+    pthread_mutex_lock(&u->lock);
+    bool sound = !has_failed(u, point) || error_false(ZL_ERROR_DEVICE, "%s", u->why);
+    pthread_mutex_unlock(&u->lock);
+    return sound;
 }
 
 bool device_wait(const struct device *d, int unit, uint64_t point) {
@@ -100,7 +141,7 @@ bool device_wait(const struct device *d, int unit, uint64_t point) {
     pthread_mutex_lock(&u->lock);
     bool ok = atomic_load(&u->point) > point || mark(u);
     pthread_mutex_unlock(&u->lock);
-    return ok && d->wait(unit, (int)(point % POINTS));
+    return ok && is_sound(d, unit, point) && d->wait(unit, (int)(point % POINTS));
 }
 
 // Memory ---------------------------------------------------------------------------------------------------------
@@ -237,6 +278,10 @@ static struct replica *replica_on(const struct device *d, int unit, const struct
     return r;
 }
 
+static bool replica_is_sound(const struct replica *r) {
+    return is_sound(r->device, r->unit, atomic_load_explicit(&r->ready, memory_order_relaxed));
+}
+
 struct storage *device_storage(const struct device *d, int unit, size_t bytes) {
     struct replica *r = new_replica(d, unit, bytes);
     return r ? storage_elsewhere(bytes, r) : NULL;
@@ -251,7 +296,7 @@ static bool copy_to_host(struct storage *s) {
     struct replica *r = atomic_load_explicit(&s->replica, memory_order_acquire);
     if (host_of(s) || !r)
         return true;
-    void *data = storage_host_room(s);
+    void *data = replica_is_sound(r) ? storage_host_room(s) : NULL;
     if (!data)
         return false;
     bool ok = r->device->copy(r->unit, data, r->memory, MIN_OF(s->bytes, r->bytes), true);
@@ -274,7 +319,7 @@ bool device_fetch(struct storage *s) {
 bool device_download(struct storage *s, void *out, size_t bytes) {
     struct replica *r = atomic_load_explicit(&s->replica, memory_order_acquire);
     counter_add(COUNTER_DOWNLOADS, 1);
-    return r->device->copy(r->unit, out, r->memory, bytes, true);
+    return replica_is_sound(r) && r->device->copy(r->unit, out, r->memory, bytes, true);
 }
 
 // Under the lock.
@@ -293,7 +338,7 @@ static struct replica *copy_to_unit(const struct device *d, int unit, struct sto
 void *device_reach(const struct device *d, int unit, struct storage *s) {
     struct replica *r = replica_on(d, unit, s);
     if (LIKELY(r != NULL))
-        return r->memory;
+        return replica_is_sound(r) ? r->memory : NULL;
     if (!find(d, unit)) // takes the lock too, once
         return NULL;
     pthread_mutex_lock(&lock);

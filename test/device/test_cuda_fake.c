@@ -336,6 +336,37 @@ TEST(graphs_that_fail_are_launched) {
     end(scope);
 }
 
+// A launch that fails when its program was written down already, as late as that: its array fails, and what reads it, but nothing else.
+TEST(a_launch_that_fails_late_fails_its_arrays_alone) {
+    zl_scope scope = zl_scope_begin_on(on("cuda"));
+    zl_set_compile_mode(ZL_COMPILE_NO_FUSE);
+    zl_array x = zl_retain(zl_arange(0, 64, 1, ZL_FLOAT32)), before = zl_retain(zl_exp(x));
+    REQUIRE(zl_eval_all(2, (zl_array[]){x, before}));
+    for (int i = 0; i < 12; i++) {
+        zl_array y = zl_retain(chain(x, 1)), after = zl_retain(zl_add(y, zl_scalar(1)));
+        if (i % 4 == 3) {
+            fake.fail("cuGraphLaunch", 1, 1);
+            fake.fail("cuLaunchKernel", 5, 1);
+            CHECK_ERROR(ZL_ERROR_DEVICE, zl_eval(y));
+            CHECK_HAS(test_last_error(), "cuLaunchKernel");
+            fake.heal();
+            CHECK_ERROR(ZL_ERROR_DEVICE, zl_data(y));
+            CHECK_ERROR(ZL_ERROR_DEVICE, zl_eval(after));
+        } else {
+            CHECK(zl_eval(after));
+            const float *data = zl_data_f32(after);
+            CHECK(data && data[5] == (float)chain_of(5, 1) + 1);
+        }
+        CHECK(zl_item(zl_sum(zl_subtract(before, zl_exp(x)))) == 0);
+        zl_release(y);
+        zl_release(after);
+    }
+    zl_set_compile_mode(ZL_COMPILE_ENABLED);
+    zl_release(x);
+    zl_release(before);
+    end(scope);
+}
+
 static void *run_beside(void *data) {
     (void)data;
     zl_scope scope = zl_scope_begin_on(zl_new_stream("cuda"));

@@ -150,7 +150,7 @@ static bool record(int unit, int place) {
     struct cuda_device *d = cuda_device(unit);
     cuda_event mark = d ? mark_at(unit, place) : NULL;
     cuda_queue_flush(unit);
-    return mark && cuda_queue_good(unit) && cuda_check(cuda_api()->cuEventRecord(mark, d->stream), "cuEventRecord");
+    return mark && cuda_check(cuda_api()->cuEventRecord(mark, d->stream), "cuEventRecord");
 }
 
 static bool wait(int unit, int place) {
@@ -172,4 +172,5 @@ const struct device device_cuda = {
     .free = free_memory,
     .record = record,
     .wait = wait,
+    .good = cuda_queue_good,
 };

@@ -69,7 +69,7 @@ static bool give(struct queue *q, struct cuda_device *d, const struct cuda_comma
            cuda_command_give(c, data, d->stream);
 }
 
-// Its arrays are given out already: the first failure is kept for who waits.
+// Its arrays are given out already: the first failure is kept for who asks.
 static void note_failure(struct queue *q) {
     if (!q->failure[0])
         snprintf(q->failure, sizeof q->failure, "%s", zl_error());
@@ -110,6 +110,7 @@ bool cuda_queue_good(int unit) {
     struct queue *q = &queues[unit];
     lock_take(&q->lock);
     bool good = !q->failure[0] || error_false(ZL_ERROR_DEVICE, "%s", q->failure);
+    q->failure[0] = 0;
     lock_give(&q->lock);
     return good;
 }

@@ -28,7 +28,7 @@ bool cuda_queue_work(int unit, cuda_work *run, const void *data, size_t bytes, c
 // Gives to the driver what was written down: before anything is asked of the unit's stream in another way.
 void cuda_queue_flush(int unit);
 void cuda_queue_pause(int unit, bool pauses); // while a library has the stream: nothing is written down
-bool cuda_queue_good(int unit); // false and an error: something of what was written down failed
+bool cuda_queue_good(int unit); // false and an error, once: something of what was written down could not be given
 
 // Lists -------------------------------------------------------------------------------------------------------------
 
