@@ -80,7 +80,7 @@ int group_division(const struct kernel_group *g, int index) {
 
 // x / b, rounded once. Two corrections by what is left make it that of float32 if x is plain. Of bfloat16 the product with the
 // inverse is enough: quotients of numbers of 8 bits lie too far from where rounding changes.
-static expr quotient(zl_dtype dtype, expr x, expr b, expr inverse) {
+static expr quotient(zl_dtype dtype, expr x, expr b, expr inverse, expr *rare) {
     struct tile_type wide = tile_type_of(ZL_FLOAT32), type = tile_type_of(dtype);
     expr a = tile_cast(wide, x), by = tile_cast(wide, b), q = tile_binary(TILE_MUL, a, inverse);
     if (dtype == ZL_BFLOAT16)
@@ -92,7 +92,9 @@ static expr quotient(zl_dtype dtype, expr x, expr b, expr inverse) {
     expr size = tile_unary(TILE_ABS, a);
     expr is_plain = tile_binary(TILE_AND, tile_binary(TILE_GE, size, tile_const(wide, plain_least)),
                                 tile_binary(TILE_LE, size, tile_const(wide, plain_most)));
-    return tile_cast(type, tile_ternary(TILE_RARE, tile_unary(TILE_NOT, is_plain), tile_binary(TILE_DIV, a, by), q));
+    expr is_rare = tile_unary(TILE_NOT, is_plain);
+    *rare = *rare ? tile_binary(TILE_OR, *rare, is_rare) : is_rare;
+    return tile_cast(type, q);
 }
 
 // Text -------------------------------------------------------------------------------------------------------------
@@ -104,9 +106,9 @@ expr group_parameter(char letter, int number, zl_dtype dtype, expr n, expr at) {
     return x ? tile_load(x, 1, &at, NULL, NULL) : NULL;
 }
 
-expr group_apply(int op, zl_dtype dtype, int count, const expr *arg) {
+expr group_apply(int op, zl_dtype dtype, int count, const expr *arg, expr *rare) {
     if (op == GROUP_QUOTIENT)
-        return quotient(dtype, arg[0], arg[1], arg[2]);
+        return rare ? quotient(dtype, arg[0], arg[1], arg[2], rare) : tile_binary(TILE_DIV, arg[0], arg[1]);
     if (op == TILE_CAST)
         return tile_cast(tile_type_of(dtype), arg[0]);
     return count == 1   ? tile_unary((enum tile_op)op, arg[0])

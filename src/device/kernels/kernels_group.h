@@ -51,7 +51,8 @@ int group_input(struct kernel_group *g, zl_array x, zl_dtype dtype, int inverse_
 
 // Pieces of map i in n { y0[i] = ...; }: an input at i, a row on its operands, and the results.
 expr group_parameter(char letter, int number, zl_dtype dtype, expr n, expr at);
-expr group_apply(int op, zl_dtype dtype, int count, const expr *arg); // a tile_op, or GROUP_QUOTIENT
+// A tile_op, or GROUP_QUOTIENT: in the quick way, and *rare becomes true where that is wrong too; if rare is NULL, by a division.
+expr group_apply(int op, zl_dtype dtype, int count, const expr *arg, expr *rare);
 void group_store(int count, const expr *result, const struct tile_name *i, expr n);
 
 bool group_add_outputs(const struct kernel_place *p, struct kernel_call *k, const struct kernel_group *g);

@@ -69,7 +69,7 @@ static expr compute(struct building *b, int row) {
         return short_exp(arg[0], b->r->rough);
     if (line_divides(b->r, row) && b->inverse[word[6]])
         return short_quotient(arg[0], arg[1], b->inverse[word[6]], b->r->rough);
-    return group_apply((enum tile_op)word[1], (zl_dtype)word[2], word[4], arg);
+    return group_apply(word[1], (zl_dtype)word[2], word[4], arg, NULL);
 }
 
 static expr value_of(struct building *b, int reference) {

@@ -2,13 +2,29 @@
 
 #include "device/kernels/kernels_map.h"
 
+#include <string.h>
+
 static bool is_pack(int form) { // where a thread takes several elements
     return form == FORM_FLAT || form == FORM_ROWS;
 }
 
+// Quotients of bfloat16 are right in the quick way.
+static bool is_sure(const struct map_recipe *r) {
+    const int16_t *word = r->word;
+    bool sure = true;
+    for (int k = 0; k < r->rows; k++, word += 3 + word[2])
+        sure &= word[0] != GROUP_QUOTIENT || word[1] == ZL_BFLOAT16;
+    return sure;
+}
+
+// Of other rows a quick function says where it is wrong: then all of a pack is computed once more.
+static bool has_rare(const struct map_recipe *r) {
+    return r->width > 1 && !is_sure(r);
+}
+
 // The rows on their operands, of which one element is rendered.
-static struct tile_kernel *build(const struct map_recipe *r) {
-    expr input[KERNEL_OPERANDS], value[KERNEL_CALLS], result[KERNEL_OPERANDS];
+static struct tile_kernel *build(const struct map_recipe *r, bool quick) {
+    expr input[KERNEL_OPERANDS], value[KERNEL_CALLS], result[KERNEL_OPERANDS + 1], rare = NULL;
     const int16_t *word = r->word;
     tile_begin("fused");
     expr n = tile_name_value(tile_symbol("n", 0, INT64_MAX, 1), TILE_SYMBOL);
@@ -19,11 +35,12 @@ static struct tile_kernel *build(const struct map_recipe *r) {
         expr arg[3] = {NULL};
         for (int j = 0; j < word[2]; j++)
             arg[j] = word[3 + j] & GROUP_INPUT ? input[word[3 + j] & ~GROUP_INPUT] : value[word[3 + j]];
-        value[k] = group_apply(word[0], (zl_dtype)word[1], word[2], arg);
+        value[k] = group_apply(word[0], (zl_dtype)word[1], word[2], arg, quick ? &rare : NULL);
     }
     for (int k = 0; k < r->outputs; k++)
         result[k] = value[r->output[k]];
-    group_store(r->outputs, result, i, n);
+    result[r->outputs] = rare;
+    group_store(r->outputs + (rare != NULL), result, i, n);
     return tile_end();
 }
 
@@ -61,17 +78,31 @@ static void add_parameters(struct text *out, const struct map_recipe *r) {
     text_add(out, map_strided_inputs(r) ? "idx n, i64 from, AXES s, i32 axes" : "idx n");
 }
 
-// element(results, operands), each the address of a variable: of a pack, if pack is its number, the j-th.
-static void add_element(struct text *out, const struct map_recipe *r, const char *indent, int pack) {
+// name(results, operands), each the address of a variable: of a pack, if pack is its number, the j-th.
+static void add_call(struct text *out, const struct map_recipe *r, const char *name, int pack) {
     const char *of = pack < 0 ? "" : pack == 0 ? ".e[j]" : "_1.e[j]";
-    text_add(out, "%selement(", indent);
+    text_add(out, "%s(", name);
     for (int k = 0; k < r->outputs; k++)
         text_add(out, "%s(%s *)&b%d%s", k ? ", " : "",
                  output_dtype(r, k) == ZL_COMPLEX64 ? "f32" : output_type(r, k), k, of);
+    text_add(out, strcmp(name, "quick") ? "" : ", &rare");
     for (int k = 0; k < r->inputs; k++)
         text_add(out, ", (const %s *)&a%d%s", r->input[k] >> 4 == ZL_COMPLEX64 ? "f32" : input_type(r, k), k,
                  is_pack(r->input[k] % 16) ? of : "");
-    text_add(out, ");\n");
+    text_add(out, ");");
+}
+
+// All elements of a pack.
+static void add_elements(struct text *out, const struct map_recipe *r, int pack) {
+    const char *indent = has_rare(r) ? "                " : "        ";
+    if (has_rare(r)) {
+        text_add(out, "        {\n            u8 odd = 0;\n            for (i32 j = 0; j < %d; j++) { u8 rare; ", r->width);
+        add_call(out, r, "quick", pack);
+        text_add(out, " odd |= rare; }\n            if (odd)\n");
+    }
+    text_add(out, "%sfor (i32 j = 0; j < %d; j++)\n%s    ", indent, r->width, indent);
+    add_call(out, r, "element", pack);
+    text_add(out, has_rare(r) ? "\n        }\n" : "\n");
 }
 
 static void add_single(struct text *out, const struct map_recipe *r, const char *indent) {
@@ -83,7 +114,9 @@ static void add_single(struct text *out, const struct map_recipe *r, const char 
             text_add(out, "%s%s a%d = x%d[i];\n", indent, input_type(r, k), k, k);
         else if (r->input[k] % 16 == FORM_STRIDED)
             text_add(out, "%s%s a%d = x%d[p%d];\n", indent, input_type(r, k), k, k, strided++);
-    add_element(out, r, indent, -1);
+    text_add(out, "%s", indent);
+    add_call(out, r, "element", -1);
+    text_add(out, "\n");
     for (int k = 0; k < r->outputs; k++)
         text_add(out, "%sy%d[i] = b%d;\n", indent, k, k);
 }
@@ -101,8 +134,7 @@ static void add_pack(struct text *out, const struct map_recipe *r) {
             text_add(out, "        px%d a%d = *(GLOBAL const px%d *)(x%d + p%d);\n", k, k, k, k, strided++);
         else if (r->input[k] % 16 == FORM_SAME)
             text_add(out, "        %s a%d = x%d[p%d];\n", input_type(r, k), k, k, strided++);
-    text_add(out, "        for (i32 j = 0; j < %d; j++)\n", r->width);
-    add_element(out, r, "            ", 0);
+    add_elements(out, r, 0);
     for (int k = 0; k < r->outputs; k++)
         text_add(out, "        *(GLOBAL py%d *)(y%d + i) = b%d;\n", k, k, k);
     text_add(out, "        %s;\n    }\n", r->packs > 1 ? "continue" : "return");
@@ -127,10 +159,8 @@ static void add_two_packs(struct text *out, const struct map_recipe *r) {
         if (r->input[k] % 16 == FORM_FLAT)
             text_add(out, "        px%d a%d = *(GLOBAL const px%d *)(x%d + i), a%d_1 = *(GLOBAL const px%d *)(x%d + i + step);\n",
                      k, k, k, k, k, k, k);
-    for (int pack = 0; pack < 2; pack++) {
-        text_add(out, "        for (i32 j = 0; j < %d; j++)\n", r->width);
-        add_element(out, r, "            ", pack);
-    }
+    add_elements(out, r, 0);
+    add_elements(out, r, 1);
     for (int k = 0; k < r->outputs; k++)
         text_add(out, "        *(GLOBAL py%d *)(y%d + i) = b%d;\n        *(GLOBAL py%d *)(y%d + i + step) = b%d_1;\n", k, k, k,
                  k, k, k);
@@ -190,7 +220,8 @@ static void add_kernel(struct text *out, const struct map_recipe *r) {
 bool kernel_write_map(struct text *out, const void *data) {
     const struct map_writer *w = data;
     kernel_begin(out, w->dialect, w->r->wide);
-    if (!kernel_element(out, build(w->r), w->dialect, "element"))
+    if ((has_rare(w->r) && !kernel_element(out, build(w->r, true), w->dialect, "quick")) ||
+        !kernel_element(out, build(w->r, is_sure(w->r)), w->dialect, "element"))
         return false;
     add_kernel(out, w->r);
     return true;
