@@ -1,31 +1,71 @@
 // cuda_copy.c - copies between memory of the host and of a device, in pieces through a ring of pinned buffers.
 //
 // The device reads and writes pinned pages by itself, while the host goes on. So the threads of the pool fill one buffer
-// while the one before it travels, and empty one while the next arrives. A buffer is used again when its event is done. Buffers are
-// large: waking the threads takes as long as they need for a megabyte, and they are slow when each of them calls the driver.
+// while the one before it travels, and empty one while the next arrives. A buffer is used again when its event is done. Few and
+// large buffers go up: threads that have to be woken, or call the driver, take longer than they copy.
 
 #include "device/cuda/cuda.h"
 
+#include <string.h>
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
 enum {
-    PIECE = 2 << 20,   // bytes: of a buffer
-    BUFFERS = 4,       // of a ring
+    RING = 8 << 20,      // bytes
+    SENT = 2 << 20,      // of a buffer that goes up,
+    ARRIVED = 512 << 10, // or down
+    PART = 64 << 10,     // that a thread copies at once
+    BUFFERS = RING / ARRIVED,
     DIRECT = 64 << 10, // up to here the driver takes what it is given into its own queue
     WITHOUT_TIMES = 2,
 };
 
 static struct ring {
     struct lock lock; // held for a copy
-    char *memory;     // BUFFERS times PIECE; NULL: not made yet
+    char *memory;     // RING bytes; NULL: not made yet
     cuda_event done[BUFFERS];
     bool failed; // there is no pinned memory: the driver copies in its own way
 } rings[CUDA_DEVICES];
+
+// The host's side --------------------------------------------------------------------------------------------------
+
+struct move {
+    char *to;
+    const char *from;
+    size_t bytes;
+};
+
+static void move_part(void *data, int part) {
+    const struct move *m = data;
+    size_t at = (size_t)part * PART;
+    memcpy(m->to + at, m->from + at, MIN_OF((size_t)PART, m->bytes - at));
+}
+
+// Past the caches, in which the device would have to look for it; to is a multiple of 16.
+static void fill_part(void *data, int part) {
+#ifdef __SSE2__
+    const struct move *m = data;
+    size_t at = (size_t)part * PART, end = MIN_OF(at + PART, m->bytes);
+    for (; at + 16 <= end; at += 16)
+        _mm_stream_si128((__m128i *)(void *)(m->to + at), _mm_loadu_si128((const __m128i *)(const void *)(m->from + at)));
+    memcpy(m->to + at, m->from + at, end - at);
+    _mm_sfence();
+#else
+    move_part(data, part);
+#endif
+}
+
+static void move(void *to, const void *from, size_t bytes, void (*part)(void *data, int part)) {
+    pool_run((int)((bytes + PART - 1) / PART), part, &(struct move){to, from, bytes});
+}
 
 // The ring ---------------------------------------------------------------------------------------------------------
 
 static bool make_ring(struct ring *r) {
     const struct cuda_api *api = cuda_api();
     void *memory = NULL;
-    if (api->cuMemHostAlloc(&memory, (size_t)BUFFERS * PIECE, 0))
+    if (api->cuMemHostAlloc(&memory, RING, 0))
         return false;
     for (int i = 0; i < BUFFERS; i++)
         if (api->cuEventCreate(&r->done[i], WITHOUT_TIMES)) {
@@ -43,53 +83,48 @@ static bool has_buffers(struct ring *r) {
     return r->memory;
 }
 
-static char *buffer_at(const struct ring *r, size_t piece) {
-    return r->memory + piece % BUFFERS * PIECE;
+static bool wait_for(const struct ring *r, size_t at) {
+    return cuda_check(cuda_api()->cuEventSynchronize(r->done[at % RING / ARRIVED]), "cuEventSynchronize");
 }
 
-static bool wait_for(const struct ring *r, size_t piece) {
-    return cuda_check(cuda_api()->cuEventSynchronize(r->done[piece % BUFFERS]), "cuEventSynchronize");
-}
-
-static size_t bytes_of(size_t piece, size_t bytes) {
-    return MIN_OF((size_t)PIECE, bytes - piece * PIECE);
+static bool record(const struct ring *r, size_t at, cuda_stream s) {
+    return cuda_check(cuda_api()->cuEventRecord(r->done[at % RING / ARRIVED], s), "cuEventRecord");
 }
 
 // Copies -----------------------------------------------------------------------------------------------------------
 
 static bool send(const struct ring *r, cuda_stream s, char *to, const char *from, size_t bytes) {
-    for (size_t i = 0; i * PIECE < bytes; i++) {
-        char *buffer = buffer_at(r, i);
-        if (!wait_for(r, i)) // for what went through it last
+    for (size_t at = 0; at < bytes; at += SENT) {
+        size_t some = MIN_OF((size_t)SENT, bytes - at);
+        char *buffer = r->memory + at % RING;
+        if (!wait_for(r, at)) // for what went up through it last; what went down is done
             return false;
-        pool_copy(buffer, from + i * PIECE, bytes_of(i, bytes));
-        if (!cuda_check(
-                cuda_api()->cuMemcpyHtoDAsync_v2((uintptr_t)(to + i * PIECE), buffer, bytes_of(i, bytes), s),
-                "cuMemcpyHtoD") ||
-            !cuda_check(cuda_api()->cuEventRecord(r->done[i % BUFFERS], s), "cuEventRecord"))
+        move(buffer, from + at, some, fill_part);
+        if (!cuda_check(cuda_api()->cuMemcpyHtoDAsync_v2((uintptr_t)(to + at), buffer, some, s), "cuMemcpyHtoD") ||
+            !record(r, at, s))
             return false;
     }
     return true;
 }
 
-static bool ask_for(const struct ring *r, cuda_stream s, const char *from, size_t bytes, size_t piece) {
-    return piece * PIECE >= bytes ||
-           (cuda_check(cuda_api()->cuMemcpyDtoHAsync_v2(
-                           buffer_at(r, piece), (uintptr_t)(from + piece * PIECE), bytes_of(piece, bytes), s),
+static bool ask_for(const struct ring *r, cuda_stream s, const char *from, size_t bytes, size_t at) {
+    return at >= bytes ||
+           (cuda_check(cuda_api()->cuMemcpyDtoHAsync_v2(r->memory + at % RING, (uintptr_t)(from + at),
+                                                        MIN_OF((size_t)ARRIVED, bytes - at), s),
                        "cuMemcpyDtoH") &&
-            cuda_check(cuda_api()->cuEventRecord(r->done[piece % BUFFERS], s), "cuEventRecord"));
+            record(r, at, s));
 }
 
 // Uploads that still read a buffer come earlier in the stream's order than what writes it here.
 static bool receive(const struct ring *r, cuda_stream s, char *to, const char *from, size_t bytes) {
-    for (size_t i = 0; i < BUFFERS; i++)
-        if (!ask_for(r, s, from, bytes, i))
+    for (size_t at = 0; at < RING; at += ARRIVED)
+        if (!ask_for(r, s, from, bytes, at))
             return false;
-    for (size_t i = 0; i * PIECE < bytes; i++) {
-        if (!wait_for(r, i))
+    for (size_t at = 0; at < bytes; at += ARRIVED) {
+        if (!wait_for(r, at))
             return false;
-        pool_copy(to + i * PIECE, buffer_at(r, i), bytes_of(i, bytes));
-        if (!ask_for(r, s, from, bytes, i + BUFFERS))
+        move(to + at, r->memory + at % RING, MIN_OF((size_t)ARRIVED, bytes - at), move_part);
+        if (!ask_for(r, s, from, bytes, at + RING))
             return false;
     }
     return true;
