@@ -76,10 +76,10 @@ if [ $mode = dryrun ]; then
     sky launch --dryrun -y -c "$cluster" "$yaml"
     exit
 fi
+echo "$cluster" >.cluster_name # before it is launched: what fails later may be up, and cost money
 if sky status --refresh "$cluster" 2>/dev/null | grep -q "^$cluster .*UP"; then
     echo "launch_tpu.sh: $cluster is up: running there"
     sky exec "$cluster" "$yaml"
 else
     timeout "${ZL_SKY_WAIT:-3600}" sky launch -y -c "$cluster" "$yaml"
 fi
-echo "$cluster" >.cluster_name

@@ -27,12 +27,14 @@ mkdir "$tmp/bin"
 cat >"$tmp/bin/sky" <<END
 #!/bin/sh
 echo "\$@" >>"$tmp/asked"
-case \$1 in status) shift; [ "\$1" = --refresh ] && shift; [ -e "$tmp/up" ] && echo "\$1 1x UP" || true ;; esac
+case \$1 in launch) case "\$*" in *zl-v4-8-*) exit 1 ;; esac ;; status) shift; [ "\$1" = --refresh ] && shift; [ -e "$tmp/up" ] && echo "\$1 1x UP" || true ;; esac
 END
 chmod +x "$tmp/bin/sky"
 mkdir -p "$tmp/tree" && cp -r scripts "$tmp/tree/"
 with_sky() { PATH=$tmp/bin:$PATH "$@"; }
 asked() { tail -n 1 "$tmp/asked" | grep -qE "$1" || { cat "$tmp/asked"; return 1; }; }
+check "a launch that fails" exits 1 with_sky "$tmp/tree/$launch" tpu-v4-8 gemm
+check "may leave a cluster, whose name is kept" grep -qx zl-v4-8-gemm "$tmp/tree/.cluster_name"
 check "a launch" with_sky "$tmp/tree/$launch" tpu-v6e-8 gemm
 check "asks SkyPilot for a cluster" asked '^launch -y -c zl-v6e-8-gemm .*yaml$'
 check "and keeps its name" grep -qx zl-v6e-8-gemm "$tmp/tree/.cluster_name"
