@@ -24,33 +24,36 @@ static const char *suite_of(const struct bench_chip *chip, bool full) {
     return full ? "full" : "simple";
 }
 
-static void print_changes(const struct bench_session *s, const char *folder) {
+static void print_changes(const struct bench_session *s, const struct bench_run *before) {
     struct bench_comparisons list = {0};
-    struct bench_run before;
-    char error[512], why[256];
-    if (!bench_read_run(&before, folder, error, sizeof error))
-        return;
-    bench_compare_runs(&before, &s->run, why, sizeof why);
+    char why[256];
+    bench_compare_runs(before, &s->run, why, sizeof why);
     if (!why[0])
-        bench_compare_all(&list, &before, &s->run, 0.05);
-    printf("\nsince %s (%s): %d slower, %d faster, %d same, %d ambiguous\n", before.started, folder,
-           list.of[BENCH_SLOWER], list.of[BENCH_FASTER], list.of[BENCH_SAME], list.of[BENCH_AMBIGUOUS]);
+        bench_compare_all(&list, before, &s->run, 0.05);
+    printf("\nsince %s (%s): %d slower, %d failed, %d faster, %d same, %d ambiguous\n", before->started,
+           s->run.baseline, list.of[BENCH_SLOWER], list.of[BENCH_BROKEN], list.of[BENCH_FASTER],
+           list.of[BENCH_SAME], list.of[BENCH_AMBIGUOUS]);
     for (int i = 0; i < list.count; i++)
         if (list.item[i].verdict == BENCH_SLOWER || list.item[i].verdict == BENCH_FASTER)
             printf("  %-40s %+.1f %% time: %s\n", list.item[i].id, 100 * (list.item[i].ratio - 1),
                    bench_verdict_name(list.item[i].verdict));
     bench_comparisons_free(&list);
-    bench_run_free(&before);
 }
 
 static void compare_with_last(struct bench_session *s) {
-    char **folders;
+    char **folders, error[512];
     const char *out = cli_option(s->call, "out");
-    int count = bench_history_find(&s->run, out ? out : "runs", &folders);
-    if (count > 0) {
-        snprintf(s->run.baseline, sizeof s->run.baseline, "%s", folders[count - 1]);
+    struct bench_run before;
+    int count = bench_history_find(&s->run, out ? out : "runs", &folders), last = count - 1;
+    while (last >= 0 && !bench_read_run(&before, folders[last], error, sizeof error)) {
+        fprintf(stderr, "zellige bench auto: %s: compared with the one before\n", error);
+        last--;
+    }
+    if (last >= 0) {
+        snprintf(s->run.baseline, sizeof s->run.baseline, "%s", folders[last]);
         if (!s->call->json)
-            print_changes(s, folders[count - 1]);
+            print_changes(s, &before);
+        bench_run_free(&before);
     }
     bench_history_free(folders, count);
 }

@@ -68,8 +68,8 @@ static void write_entry(FILE *out, const struct bench_run *run, const char *base
     strftime(now, sizeof now, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&seconds, &utc));
     fprintf(out, "\n## %s: %s on %s\n\n", now, run->suite, run->subject.name);
     fprintf(out, "- run: %s, %s, started %s\n", run->folder, run->status, run->started);
-    fprintf(out, "- source: %s, branch %s%s\n", run->commit[0] ? run->commit : "unknown", run->branch,
-            run->dirty ? ", with changes" : "");
+    fprintf(out, "- source: %s%s%s%s\n", run->commit[0] ? run->commit : "unknown",
+            run->branch[0] ? ", branch " : "", run->branch, run->dirty ? ", with changes" : "");
     if (run->dirty)
         fprintf(out, "- %d changed files: %s\n", run->dirty, run->changed);
     fprintf(out, "- command: `%s`\n", run->command);

@@ -75,7 +75,7 @@ int bench_session_open(struct bench_session *s, const struct invocation *call, c
     *s = (struct bench_session){.call = call};
     int code = CLI_OK;
     if (!bench_specs_open(&s->specs, cli_option(call, "specs"), error, sizeof error))
-        return cli_fail(call, "%s", error);
+        return cli_usage(call, "%s", error);
     snprintf(s->run.notes, sizeof s->run.notes, "%s", notes ? notes : "");
     if (peaks && !bench_specs_override(&s->specs, peaks, error, sizeof error))
         code = cli_usage(call, "%s", error);

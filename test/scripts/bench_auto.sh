@@ -16,6 +16,14 @@ check "auto runs" not_failed auto
 check "the report is there" test -s "$(last)/report.html"
 first=$(last)
 check "the second run is compared with the first" says 'since 20.*: [0-9]+ slower' auto
+damaged() { # the last run; the one before is taken
+    cp "$(last)/metrics.json" "$tmp/kept.json" && head -c 500 "$tmp/kept.json" >"$(last)/metrics.json"
+    local second
+    second=$(last)
+    auto
+    cp "$tmp/kept.json" "$second/metrics.json" && rm -r "$(last)" && sed -i '$d' "$tmp/runs/index.jsonl"
+}
+check "a damaged run of before is said" says "metrics.json:[0-9]+: .*: compared with the one before" damaged
 check "the trend has both" grep -q 'last 2 runs' "$(last)/report.html"
 same_bytes() { "$zellige" bench report "$1" | cmp - "$1/report.html"; }
 check "the same data gives the same bytes" same_bytes "$(last)"
