@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 enum { AGREE = 5, WARM_MOST = 1000, WIPE_BYTES = 96 << 20, SAMPLES_MOST = 2000, INNER_MOST = 1 << 24 };
-static const double agreement = 0.01, sample_seconds = 5e-4, long_seconds = 0.05;
+static const double agreement = 0.01, sample_seconds = 5e-4, long_seconds = 0.02;
 
 // Seconds of one call of so many runs; negative: it failed.
 static double time_runs(struct bench_work *w, int count) {
@@ -27,14 +27,12 @@ static bool last_agree(const double *recent, int count) {
     return high - low <= agreement * low;
 }
 
-// Seconds that so many runs take; of a device that runs behind our back, that they take longer than half of them, unless
-// that is long anyway. Negative: it failed.
-static double time_sample(struct bench_work *w, const struct bench_samples *out, int count) {
-    double took = time_runs(w, count);
-    if (!out->slope || took < 0 || took > long_seconds)
-        return took;
-    double twice = time_runs(w, 2 * count);
-    return twice < 0 ? twice : fmax(twice - took, 0);
+// Whether the clock sees so many runs, which took so long; of a device that runs behind our back, that twice as many take
+// longer, by enough.
+static bool is_long_enough(struct bench_work *w, const struct bench_samples *out, int count, double took) {
+    if (!out->slope || took < sample_seconds || took > long_seconds)
+        return took >= sample_seconds;
+    return time_runs(w, 2 * count) - took >= sample_seconds;
 }
 
 // Runs until it is stable or its time is over. Sets how many runs make a sample.
@@ -42,18 +40,16 @@ static bool warm_up(struct bench_work *w, const struct bench_timing *timing, str
     double recent[AGREE], end = bench_now() + timing->warm_seconds, took = 0;
     int inner = 1;
     do {
-        took = time_sample(w, out, inner);
-        if (took < 0)
-            return false;
+        took = time_runs(w, inner);
         recent[out->warm % AGREE] = took / inner;
         out->warm++;
-        while (took < sample_seconds && inner < INNER_MOST) { // a sample that the clock can see
+        while (took >= 0 && inner < INNER_MOST && !is_long_enough(w, out, inner, took)) {
             inner *= 2;
-            took = time_sample(w, out, inner);
-            if (took < 0)
-                return false;
+            took = time_runs(w, inner);
             out->warm = 0;
         }
+        if (took < 0)
+            return false;
         out->stable = last_agree(recent, out->warm);
     } while (!out->stable && bench_now() < end && out->warm < WARM_MOST);
     out->inner = inner;
