@@ -363,6 +363,11 @@ ZL_API bool zl_cpu_kernel(const zl_cpu_kernel_source *k, int count, const zl_arr
 // All of the text that the compiler gets for inputs of such dtypes. Free it with zl_free. NULL after an error.
 ZL_API char *zl_cpu_kernel_text(const zl_cpu_kernel_source *k, int count, const zl_array *in);
 
+// The same in CUDA C++, for the device cuda, as MLX's cuda_kernel: the grid is counted in threads, of which a group is a block;
+// shared_memory: bytes of a block beyond what the body declares. No other device runs it.
+ZL_API bool  zl_cuda_kernel(const zl_cpu_kernel_source *k, int64_t shared_memory, int count, const zl_array *in, zl_array *out);
+ZL_API char *zl_cuda_kernel_text(const zl_cpu_kernel_source *k, int count, const zl_array *in);
+
 // A function told step by step, as MLX's callbacks are: for who writes another format. Arrays stand for values: they have
 // shapes and dtypes, but only constants have data.
 typedef enum {

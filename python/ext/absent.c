@@ -39,8 +39,17 @@ static PyMethodDef metal_functions[] = {
     {0},
 };
 
+static PyObject *has_cuda(PyObject *module, PyObject *unused) {
+    zl_device_info info;
+    bool found = false;
+    (void)module, (void)unused;
+    for (int i = 0; !found && zl_device(i, &info); i++)
+        found = info.available && !strcmp(info.device, "cuda");
+    return PyBool_FromLong(found);
+}
+
 static PyMethodDef cuda_functions[] = {
-    {"is_available", no, METH_NOARGS, PyDoc_STR("False: there is no CUDA back end here.")},
+    {"is_available", has_cuda, METH_NOARGS, PyDoc_STR("Whether there is an NVIDIA GPU here.")},
     {0},
 };
 
@@ -230,7 +239,7 @@ static PyMethodDef distributed_functions[] = {
 
 bool ext_add_absent(PyObject *core) {
     PyObject *metal = ext_submodule(core, "metal", "Apple's Metal, which is not here.");
-    PyObject *cuda = ext_submodule(core, "cuda", "MLX's CUDA back end, which is not here.");
+    PyObject *cuda = ext_submodule(core, "cuda", "NVIDIA GPUs.");
     PyObject *distributed = ext_submodule(core, "distributed", "Communication between processes.");
     return metal && cuda && distributed && PyModule_AddFunctions(metal, metal_functions) == 0 &&
            add_moved(core, metal) && PyModule_AddFunctions(cuda, cuda_functions) == 0 &&

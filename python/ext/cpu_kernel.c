@@ -1,5 +1,6 @@
-// cpu_kernel.c - zellige.core.fast.cpu_kernel: kernels in C, compiled and run here.
+// cpu_kernel.c - zellige.core.fast.cpu_kernel and cuda_kernel: kernels in C, compiled and run here, and in CUDA C++.
 
+#include "device.h"
 #include "kernel_launch.h"
 #include "shaped.h"
 
@@ -7,22 +8,16 @@ struct cpu_kernel {
     PyObject_HEAD PyObject *name, *source, *header; // texts
     PyObject *inputs, *outputs;                     // lists of names
     int contiguous;
+    bool is_cuda;
+    Py_ssize_t shared; // bytes of memory that a block asks for
 };
 
-PyObject *shaped_cpu_kernel(PyObject *module, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {
-        "name", "input_names", "output_names", "source", "header", "ensure_row_contiguous", NULL};
-    PyObject *name, *inputs, *outputs, *source, *header = NULL;
-    int contiguous = 1;
-    (void)module;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "UOOU|Up:cpu_kernel", names, &name, &inputs, &outputs,
-                                     &source, &header, &contiguous))
-        return NULL;
-    PyObject *in = kernel_names("cpu_kernel", "input_names", inputs);
-    PyObject *out = in ? kernel_names("cpu_kernel", "output_names", outputs) : NULL;
+static PyObject *make(const char *function, const struct cpu_kernel *given) {
+    PyObject *in = kernel_names(function, "input_names", given->inputs);
+    PyObject *out = in ? kernel_names(function, "output_names", given->outputs) : NULL;
     struct cpu_kernel *k = NULL;
     if (out && PyList_GET_SIZE(out) == 0)
-        PyErr_SetString(PyExc_ValueError, "[cpu_kernel] Must specify at least one output.");
+        PyErr_Format(PyExc_ValueError, "[%s] Must specify at least one output.", function);
     else if (out)
         k = PyObject_New(struct cpu_kernel, &cpu_kernel_type);
     if (!k) {
@@ -30,13 +25,37 @@ PyObject *shaped_cpu_kernel(PyObject *module, PyObject *args, PyObject *kwargs) 
         Py_XDECREF(out);
         return NULL;
     }
-    k->name = Py_NewRef(name);
-    k->source = Py_NewRef(source);
-    k->header = Py_XNewRef(header);
+    k->name = Py_NewRef(given->name);
+    k->source = Py_NewRef(given->source);
+    k->header = Py_XNewRef(given->header);
     k->inputs = in;
     k->outputs = out;
-    k->contiguous = contiguous;
+    k->contiguous = given->contiguous;
+    k->is_cuda = given->is_cuda;
+    k->shared = given->shared;
     return (PyObject *)k;
+}
+
+PyObject *shaped_cpu_kernel(PyObject *module, PyObject *args, PyObject *kwargs) {
+    static char *names[] = {
+        "name", "input_names", "output_names", "source", "header", "ensure_row_contiguous", NULL};
+    struct cpu_kernel k = {.contiguous = 1};
+    (void)module;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "UOOU|Up:cpu_kernel", names, &k.name, &k.inputs,
+                                     &k.outputs, &k.source, &k.header, &k.contiguous))
+        return NULL;
+    return make("cpu_kernel", &k);
+}
+
+PyObject *shaped_cuda_kernel(PyObject *module, PyObject *args, PyObject *kwargs) {
+    static char *names[] = {"name",   "input_names",           "output_names",  "source",
+                            "header", "ensure_row_contiguous", "shared_memory", NULL};
+    struct cpu_kernel k = {.contiguous = 1, .is_cuda = true};
+    (void)module;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "UOOU|Upn:cuda_kernel", names, &k.name, &k.inputs,
+                                     &k.outputs, &k.source, &k.header, &k.contiguous, &k.shared))
+        return NULL;
+    return make("cuda_kernel", &k);
 }
 
 // Calling ----------------------------------------------------------------------------------------------------------
@@ -81,8 +100,14 @@ static zl_kernel_argument *read_arguments(PyObject *pairs) {
     return list;
 }
 
-static bool show(const zl_cpu_kernel_source *source, const struct kernel_launch *l) {
-    char *text = zl_cpu_kernel_text(source, l->inputs, l->in);
+static const char *function_of(const struct cpu_kernel *k) {
+    return k->is_cuda ? "cuda_kernel" : "cpu_kernel";
+}
+
+static bool show(const struct cpu_kernel *k, const zl_cpu_kernel_source *source,
+                 const struct kernel_launch *l) {
+    char *text = k->is_cuda ? zl_cuda_kernel_text(source, l->inputs, l->in)
+                            : zl_cpu_kernel_text(source, l->inputs, l->in);
     if (!text)
         return ext_raise(), false;
     PySys_FormatStdout("Generated source code for `%s`:\n%s\n", source->name, text);
@@ -108,14 +133,15 @@ static PyObject *run(const struct cpu_kernel *k, const struct kernel_launch *l,
     memcpy(source->group, l->group, sizeof l->group);
     source->init = l->init == Py_None ? NULL : &init;
     source->strided = !k->contiguous;
-    if (l->verbose && !show(source, l))
+    if (l->verbose && !show(k, source, l))
         return NULL;
-    return zl_cpu_kernel(source, l->inputs, l->in, l->out) ? ext_wrap_all(l->outputs, l->out, false)
-                                                           : ext_raise();
+    bool ok = k->is_cuda ? zl_cuda_kernel(source, k->shared, l->inputs, l->in, l->out)
+                         : zl_cpu_kernel(source, l->inputs, l->in, l->out);
+    return ok ? ext_wrap_all(l->outputs, l->out, false) : ext_raise();
 }
 
 static PyObject *call_with(const struct cpu_kernel *k, const struct kernel_launch *l) {
-    PyObject *pairs = kernel_templates("cpu_kernel", l->arguments), *y = NULL;
+    PyObject *pairs = kernel_templates(function_of(k), l->arguments), *y = NULL;
     zl_cpu_kernel_source source = {.arguments = pairs ? (int)PyList_GET_SIZE(pairs) : 0};
     const char **in = pairs ? texts_of(k->inputs) : NULL, **out = in ? texts_of(k->outputs) : NULL;
     zl_kernel_argument *list = out ? read_arguments(pairs) : NULL;
@@ -137,15 +163,22 @@ static PyObject *stream_of(PyObject *kwargs) {
     return stream ? stream : Py_None;
 }
 
+// Whether a call goes to the CPU, by its own stream or by that of all calls.
+static bool is_on_cpu(PyObject *stream) {
+    return stream == Py_None ? device_default().type == DEVICE_CPU : stream_is_cpu(stream);
+}
+
 static PyObject *call(PyObject *self, PyObject *args, PyObject *kwargs) {
     const struct cpu_kernel *k = (struct cpu_kernel *)self;
-    struct kernel_launch l = {.function = "cpu_kernel",
+    struct kernel_launch l = {.function = function_of(k),
                               .inputs = (int)PyList_GET_SIZE(k->inputs),
                               .outputs = (int)PyList_GET_SIZE(k->outputs)};
     zl_scope scope;
+    if (k->is_cuda && is_on_cpu(stream_of(kwargs)))
+        return PyErr_Format(PyExc_ValueError, "[cuda_kernel] Only supports the GPU.");
     if (!ext_scope(stream_of(kwargs), &scope))
         return NULL;
-    PyObject *y = kernel_launch_read(&l, args, kwargs, false) ? call_with(k, &l) : NULL;
+    PyObject *y = kernel_launch_read(&l, args, kwargs, k->is_cuda) ? call_with(k, &l) : NULL;
     kernel_launch_close(&l);
     zl_scope_end(scope);
     return y;
@@ -162,9 +195,10 @@ static void dealloc(PyObject *self) {
 }
 
 PyTypeObject cpu_kernel_type = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "zellige.core.fast.CpuKernel",
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "zellige.core.fast.SourceKernel",
     .tp_doc = PyDoc_STR(
-        "A kernel in C; fast.cpu_kernel() makes it. Called with the keywords inputs, output_shapes, "
+        "A kernel in C or CUDA C++; fast.cpu_kernel() and cuda_kernel() make it. Called with the keywords "
+        "inputs, output_shapes, "
         "output_dtypes and grid, and threadgroup, template, init_value, verbose and stream if wanted, it "
         "gives a list of arrays."),
     .tp_basicsize = sizeof(struct cpu_kernel),

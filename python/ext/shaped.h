@@ -56,6 +56,7 @@ bool shaped_add(PyObject *module, PyMethodDef *functions);
 // metal_kernel.c, cpu_kernel.c
 PyObject *shaped_metal_kernel(PyObject *module, PyObject *args, PyObject *kwargs);
 PyObject *shaped_cpu_kernel(PyObject *module, PyObject *args, PyObject *kwargs);
+PyObject *shaped_cuda_kernel(PyObject *module, PyObject *args, PyObject *kwargs);
 extern PyTypeObject metal_kernel_type, cpu_kernel_type;
 
 extern PyMethodDef shaped_products[]; // shaped_products.c

@@ -44,9 +44,9 @@ static PyObject *attention(PyObject *m, PyObject *const *args, Py_ssize_t n, PyO
 
 // Kernels of other systems -----------------------------------------------------------------------------------------
 
-static PyObject *cuda_kernel(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject *names) {
+static PyObject *precompiled(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject *names) {
     (void)m, (void)args, (void)n, (void)names;
-    return PyErr_Format(PyExc_RuntimeError, "[cuda_kernel] No CUDA back-end.");
+    return PyErr_Format(PyExc_RuntimeError, "[precompiled_cuda_kernel] Kernels are compiled here: use cuda_kernel.");
 }
 
 PyMethodDef shaped_fast[] = {
@@ -61,7 +61,9 @@ PyMethodDef shaped_fast[] = {
      "metal_kernel(name, input_names, output_names, source, header='', ensure_row_contiguous=True, atomic_outputs=False, "
      "compile_options=None)\n--\n\nA kernel in Metal's language. No device here runs it: it can be called in functions "
      "that are exported."},
-    SHAPED_ROW("cuda_kernel", cuda_kernel, "Kernels of MLX's CUDA back end, which is not here."),
-    SHAPED_ROW("precompiled_cuda_kernel", cuda_kernel, "Kernels of MLX's CUDA back end, which is not here."),
+    {"cuda_kernel", (PyCFunction)(void (*)(void))shaped_cuda_kernel, METH_VARARGS | METH_KEYWORDS,
+     "cuda_kernel(name, input_names, output_names, source, header='', ensure_row_contiguous=True, shared_memory=0)\n--\n\n"
+     "A kernel in CUDA C++ for NVIDIA GPUs, compiled when it is first evaluated: source is the body of a __global__ function."},
+    SHAPED_ROW("precompiled_cuda_kernel", precompiled, "Kernels that are compiled already, which are not taken here."),
     {0},
 };

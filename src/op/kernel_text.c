@@ -98,8 +98,7 @@ static void copy(struct text *out, const char *text) {
     text_bytes(out, text, (int)strlen(text));
 }
 
-// What an author wrote, under its own name and line numbers.
-static void write_own(struct text *out, const char *name, const char *what, const char *text) {
+void op_kernel_own(struct text *out, const char *name, const char *what, const char *text) {
     text_add(out, "#line 1 \"%s%s\"\n", name, what);
     copy(out, text);
     text_add(out, "\n#line 1 \"%s (generated)\"\n", name);
@@ -113,7 +112,7 @@ static void write_body(struct text *out, const zl_cpu_kernel_source *k, const zl
     for (size_t i = 0; i < COUNT(places); i++)
         if (mentions(k, places[i][0], ""))
             text_add(out, "    const struct zellige_place %s = %s;\n", places[i][0], places[i][1]);
-    write_own(out, k->name, "", k->source);
+    op_kernel_own(out, k->name, "", k->source);
     copy(out, "}\n");
 }
 
@@ -160,7 +159,7 @@ void op_kernel_text(struct text *out, const zl_cpu_kernel_source *k, const zl_ar
     copy(out, op_kernel_prelude);
     write_templates(out, k);
     if (k->header && *k->header)
-        write_own(out, k->name, " (header)", k->header);
+        op_kernel_own(out, k->name, " (header)", k->header);
     write_body(out, k, in);
     write_loop(out, k, in);
 }

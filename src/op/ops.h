@@ -299,9 +299,18 @@ bool op_kernel_inputs(const char *function, const char *text, double value, int 
 
 // source_kernel.c: inputs as those of op_custom_kernel, of which the text is C, begins with a comment that names the kernel,
 // and has void zellige_kernel(const struct op_kernel_call *, from, to), which does those positions of the grid; args: as
-// well, then whether the outputs are filled with what is like them, and whether inputs have any strides.
-extern const struct op op_cpu_kernel;
-enum { KERNEL_OUTPUTS, KERNEL_GRID, KERNEL_GROUP = 4, KERNEL_FILLS = 7, KERNEL_STRIDED, KERNEL_ARGS };
+// well, then whether the outputs are filled with what is like them, whether inputs have any strides, and bytes of memory that a
+// group shares. That of op_cuda_kernel is CUDA C++ with a kernel zl_kernel, whose parameters are of each input its memory and, if
+// it has axes, its sizes, strides and their number (struct op_cuda_sizes and such of strides), then the memory of outputs.
+extern const struct op op_cpu_kernel, op_cuda_kernel;
+enum { KERNEL_OUTPUTS, KERNEL_GRID, KERNEL_GROUP = 4, KERNEL_FILLS = 7, KERNEL_STRIDED, KERNEL_SHARED, KERNEL_ARGS };
+enum { KERNEL_AXES_MOST = 8 }; // of inputs of op_cuda_kernel
+struct op_cuda_sizes {
+    int32_t of[KERNEL_AXES_MOST];
+};
+struct op_cuda_strides {
+    int64_t of[KERNEL_AXES_MOST];
+};
 struct op_kernel_operand { // kernel_prelude.c says the same to kernels
     void *data;
     const int64_t *shape, *strides;
@@ -315,6 +324,8 @@ extern const char op_kernel_prelude[]; // kernel_prelude.c
 // kernel_text.c
 bool op_kernel_names(const char *name); // it is a name in C
 void op_kernel_text(struct text *out, const zl_cpu_kernel_source *k, const zl_array *in);
+void op_kernel_own(struct text *out, const char *name, const char *what, const char *text); // under its own line numbers
+void op_cuda_kernel_text(struct text *out, const zl_cpu_kernel_source *k, const zl_array *in); // cuda_kernel_text.c
 
 extern const struct op op_field_view; // field.c: a view of what lies at an offset in each record
 

@@ -1,4 +1,4 @@
-// source_kernel.c - zl_cpu_kernel: kernels in C, given as source.
+// source_kernel.c - zl_cpu_kernel and zl_cuda_kernel: kernels in C and in CUDA C++, given as source.
 //
 // What is recorded is the whole text, made for the dtypes of the inputs: a device compiles it when it meets it.
 
@@ -6,30 +6,32 @@
 
 #include "op/ops.h"
 
-static const char function[] = "zl_cpu_kernel";
+static const char *name_of(const struct op *op) {
+    return op == &op_cuda_kernel ? "zl_cuda_kernel" : "zl_cpu_kernel";
+}
 
 // The op -----------------------------------------------------------------------------------------------------------
 
 static bool record(const struct call *c, const zl_array *in, zl_array *out) {
-    return op_record_kernel(&op_cpu_kernel, c->inputs, in, c->args, call_args(c), out);
+    return op_record_kernel(c->op, c->inputs, in, c->args, call_args(c), out);
 }
 
-static void refuse_derivative(void) {
+static void refuse_derivative(const struct call *c) {
     error_set(ZL_ERROR_VALUE,
               "%s: a kernel from source has no derivative of its own: give it one with zl_custom (in Python "
               "custom_function)",
-              function);
+              name_of(c->op));
 }
 
 static zl_array vjp(const struct call *c, int input, const zl_array *cotangent) {
-    (void)c, (void)input, (void)cotangent;
-    refuse_derivative();
+    (void)input, (void)cotangent;
+    refuse_derivative(c);
     return NULL;
 }
 
 static bool jvp(const struct call *c, const zl_array *tangent, zl_array *out) {
-    (void)c, (void)tangent, (void)out;
-    refuse_derivative();
+    (void)tangent, (void)out;
+    refuse_derivative(c);
     return false;
 }
 
@@ -97,11 +99,22 @@ static bool vmap(const struct call *c, const zl_array *in, const int *axis, zl_a
 }
 
 static const struct op_field fields[] = {
-    {"outputs", FIELD_INT}, {"grid_x", FIELD_INT},  {"grid_y", FIELD_INT},
-    {"grid_z", FIELD_INT},  {"group_x", FIELD_INT}, {"group_y", FIELD_INT},
-    {"group_z", FIELD_INT}, {"fills", FIELD_BOOL},  {"strided", FIELD_BOOL}};
+    {"outputs", FIELD_INT},  {"grid_x", FIELD_INT},  {"grid_y", FIELD_INT},  {"grid_z", FIELD_INT},
+    {"group_x", FIELD_INT},  {"group_y", FIELD_INT}, {"group_z", FIELD_INT}, {"fills", FIELD_BOOL},
+    {"strided", FIELD_BOOL}, {"shared", FIELD_INT}};
 OP(op_cpu_kernel) = {
     .name = "cpu_kernel",
+    .kind = OP_OTHER,
+    .fields = KERNEL_ARGS,
+    .field = fields,
+    .record = record,
+    .fits = op_fits_cpu_kernel,
+    .vjp = vjp,
+    .jvp = jvp,
+    .vmap = vmap,
+};
+OP(op_cuda_kernel) = {
+    .name = "cuda_kernel",
     .kind = OP_OTHER,
     .fields = KERNEL_ARGS,
     .field = fields,
@@ -125,7 +138,7 @@ static const char *name_at(const zl_cpu_kernel_source *k, int at) {
     return at < k->arguments ? k->argument[at].name : k->name;
 }
 
-static bool check_names(const zl_cpu_kernel_source *k) {
+static bool check_names(const char *function, const zl_cpu_kernel_source *k) {
     int count = k->inputs + k->outputs + k->arguments + 1;
     for (int i = 0; i < count; i++) {
         const char *name = name_at(k, i);
@@ -139,7 +152,7 @@ static bool check_names(const zl_cpu_kernel_source *k) {
     return true;
 }
 
-static bool check_arguments(const zl_cpu_kernel_source *k) {
+static bool check_arguments(const char *function, const zl_cpu_kernel_source *k) {
     for (int i = 0; i < k->arguments; i++)
         if (k->argument[i].is_dtype && !op_check_dtype(function, (zl_dtype)k->argument[i].value))
             return false;
@@ -149,7 +162,7 @@ static bool check_arguments(const zl_cpu_kernel_source *k) {
     return true;
 }
 
-static bool check(const zl_cpu_kernel_source *k, int count, const zl_array *in) {
+static bool check(const char *function, const zl_cpu_kernel_source *k, int count, const zl_array *in) {
     bool whole = k && k->name && k->source && k->inputs >= 0 && k->outputs > 0 && k->arguments >= 0 &&
                  k->shape && k->dtype && k->output && (!k->inputs || k->input) &&
                  (!k->arguments || k->argument);
@@ -165,11 +178,11 @@ static bool check(const zl_cpu_kernel_source *k, int count, const zl_array *in) 
     for (int i = 0; i < count; i++)
         if (!in[i])
             return false;
-    return check_names(k) && check_arguments(k);
+    return check_names(function, k) && check_arguments(function, k);
 }
 
 // Sizes of the grid are numbers, as are those of the outputs: they cannot follow those of other inputs.
-static bool check_traced(const zl_cpu_kernel_source *k, int count, const zl_array *in) {
+static bool check_traced(const char *function, const zl_cpu_kernel_source *k, int count, const zl_array *in) {
     for (int i = 0; i < count; i++)
         if (op_follows(in[i]))
             return error_false(
@@ -183,7 +196,7 @@ static bool check_traced(const zl_cpu_kernel_source *k, int count, const zl_arra
                        function, k->name);
 }
 
-static bool read_grid(const zl_cpu_kernel_source *k, int64_t *arg) {
+static bool read_grid(const char *function, const zl_cpu_kernel_source *k, int64_t *arg) {
     int64_t positions = 1;
     for (int i = 0; i < 3; i++) {
         if (k->grid[i] < 0 || k->group[i] < 0 || __builtin_mul_overflow(positions, k->grid[i], &positions))
@@ -213,33 +226,70 @@ static bool read_inputs(const zl_cpu_kernel_source *k, const zl_array *in, zl_ar
     return true;
 }
 
-char *zl_cpu_kernel_text(const zl_cpu_kernel_source *k, int count, const zl_array *in) {
-    if (!check(k, count, in))
+static char *text_of(const struct op *op, const zl_cpu_kernel_source *k, int count, const zl_array *in) {
+    if (!check(name_of(op), k, count, in))
         return NULL;
     struct text text = {0};
-    op_kernel_text(&text, k, in);
+    if (op == &op_cuda_kernel)
+        op_cuda_kernel_text(&text, k, in);
+    else
+        op_kernel_text(&text, k, in);
     return text_take(&text);
 }
 
-static bool call(const zl_cpu_kernel_source *k, const char *text, const zl_array *in, zl_array *out) {
+static bool call(const struct op *op, const zl_cpu_kernel_source *k, const char *text, int64_t shared,
+                 const zl_array *in, zl_array *out) {
     int64_t inputs = 1 + (int64_t)k->outputs + k->inputs;
     int64_t arg[KERNEL_ARGS] = {k->outputs};
     arg[KERNEL_FILLS] = k->init != NULL;
     arg[KERNEL_STRIDED] = k->strided;
+    arg[KERNEL_SHARED] = shared;
     OP_ROOM(zl_array, all, inputs);
-    return all && read_grid(k, arg) &&
-           op_kernel_inputs(function, text, k->init ? *k->init : 0, k->outputs, k->shape, k->dtype, k->inputs,
-                            in, all) &&
-           op_record_kernel(&op_cpu_kernel, (int)inputs, all, KERNEL_ARGS, arg, out);
+    return all && read_grid(name_of(op), k, arg) &&
+           op_kernel_inputs(name_of(op), text, k->init ? *k->init : 0, k->outputs, k->shape, k->dtype,
+                            k->inputs, in, all) &&
+           op_record_kernel(op, (int)inputs, all, KERNEL_ARGS, arg, out);
 }
 
-bool zl_cpu_kernel(const zl_cpu_kernel_source *k, int count, const zl_array *in, zl_array *out) {
-    char *text = zl_cpu_kernel_text(k, count, in);
+static bool make(const struct op *op, const zl_cpu_kernel_source *k, int64_t shared, int count,
+                 const zl_array *in, zl_array *out) {
+    char *text = text_of(op, k, count, in);
     if (!text)
         return false;
     OP_ROOM(zl_array, read, count);
-    bool ok = op_check_out(function, k->outputs, out) && check_traced(k, count, in) && read &&
-              read_inputs(k, in, read) && call(k, text, read, out);
+    bool ok = op_check_out(name_of(op), k->outputs, out) && check_traced(name_of(op), k, count, in) && read &&
+              read_inputs(k, in, read) && call(op, k, text, shared, read, out);
     memory_free(text);
     return ok;
+}
+
+char *zl_cpu_kernel_text(const zl_cpu_kernel_source *k, int count, const zl_array *in) {
+    return text_of(&op_cpu_kernel, k, count, in);
+}
+
+bool zl_cpu_kernel(const zl_cpu_kernel_source *k, int count, const zl_array *in, zl_array *out) {
+    return make(&op_cpu_kernel, k, 0, count, in, out);
+}
+
+char *zl_cuda_kernel_text(const zl_cpu_kernel_source *k, int count, const zl_array *in) {
+    return text_of(&op_cuda_kernel, k, count, in);
+}
+
+static bool check_axes(const zl_cpu_kernel_source *k, int count, const zl_array *in) {
+    for (int i = 0; i < count; i++)
+        if (in[i] && in[i]->ndim > KERNEL_AXES_MOST)
+            return error_false(ZL_ERROR_SHAPE,
+                               "zl_cuda_kernel: input %s of shape %s: at most %d axes are possible",
+                               k->input[i], array_text(in[i]), KERNEL_AXES_MOST);
+    return true;
+}
+
+bool zl_cuda_kernel(const zl_cpu_kernel_source *k, int64_t shared_memory, int count, const zl_array *in,
+                    zl_array *out) {
+    if (shared_memory < 0 || shared_memory > INT32_MAX)
+        return error_false(ZL_ERROR_VALUE,
+                           "zl_cuda_kernel: %lld bytes of shared memory: none or some are possible",
+                           (long long)shared_memory);
+    return (!k || count != k->inputs || !in || !k->input || check_axes(k, count, in)) &&
+           make(&op_cuda_kernel, k, shared_memory, count, in, out);
 }

@@ -191,6 +191,45 @@ TEST(a_kernel_that_does_not_compile_fails_the_array) {
     end(scope);
 }
 
+// Inputs as they lie and a number that lies nowhere, an output that is filled first, and a block that is not full.
+TEST(a_kernel_of_a_program_runs) {
+    static const char source[] =
+        "int i = blockIdx.x * blockDim.x + threadIdx.x;\n"
+        "if (i % 2 == 0 && i < x_shape[0] * x_shape[1])\n"
+        "    y[i] = x[elem_to_loc(i, x_shape.data(), x_strides.data(), x_ndim)] + number[0] * N;\n";
+    static const char *const in[] = {"x", "number"}, *const out[] = {"y"};
+    zl_scope scope = zl_scope_begin_on(on("cuda"));
+    zl_array x = zl_reshape(zl_arange(0, 12, 1, ZL_FLOAT32), ZL_SHAPE(3, 4)), y = NULL;
+    zl_array inputs[] = {zl_transpose(x, ZL_ALL), zl_astype(zl_scalar(2), ZL_FLOAT32)};
+    zl_cpu_kernel_source k = {.name = "each",
+                              .source = source,
+                              .inputs = 2,
+                              .outputs = 1,
+                              .input = in,
+                              .output = out,
+                              .shape = &ZL_SHAPE(4, 3),
+                              .dtype = (zl_dtype[]){ZL_FLOAT32},
+                              .grid = {12, 1, 1},
+                              .group = {8, 1, 1},
+                              .arguments = 1,
+                              .argument = &(zl_kernel_argument){"N", false, 100},
+                              .init = (double[]){-1},
+                              .strided = true};
+    REQUIRE(zl_cuda_kernel(&k, 0, 2, inputs, &y));
+    const float *data = zl_data_f32(y);
+    for (int i = 0; data && i < 12; i++)
+        CHECK_EQ_F64(data[i], i % 2 ? -1 : i % 3 * 4 + i / 3 + 200);
+    CHECK(data);
+    k.source = "y[0] = nothing;";
+    zl_array again[] = {zl_zeros(ZL_SHAPE(4, 3), ZL_FLOAT32), zl_astype(zl_scalar(2), ZL_FLOAT32)};
+    setenv("FAKE_NVRTC_FAILS", "nothing", 1);
+    REQUIRE(zl_cuda_kernel(&k, 0, 2, again, &y));
+    CHECK_ERROR(ZL_ERROR_COMPILE, zl_eval(y));
+    CHECK_HAS(test_last_error(), "told to fail");
+    unsetenv("FAKE_NVRTC_FAILS");
+    end(scope);
+}
+
 TEST(a_fallback_that_is_not_wanted_names_the_op) {
     zl_scope scope = zl_scope_begin_on(on("cuda"));
     setenv("ZL_NO_FALLBACK", "1", 1);

@@ -500,6 +500,7 @@ static const char before[] =
     "#define __align__(n) __attribute__((aligned(n)))\n"
     "#define asm(...)\n" // instructions of GPUs, as halves have them: these are not computed here
     "struct fake_index { unsigned x, y, z; };\n"
+    "struct dim3 { unsigned x, y, z; dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {} };\n"
     "extern \"C\" { fake_index fake_place[4]; void (*fake_barrier)(); }\n"
     "#define threadIdx fake_place[0]\n#define blockIdx fake_place[1]\n"
     "#define blockDim fake_place[2]\n#define gridDim fake_place[3]\n"

@@ -148,5 +148,37 @@ class CpuKernel(unittest.TestCase):
             self.assertEqual(seen, [True, False])
 
 
+class CudaKernel(unittest.TestCase):
+    def kernel(self, source, **more):
+        return mx.fast.cuda_kernel(name="each", input_names=["a"], output_names=["out"], source=source, **more)
+
+    def test_refuses_the_cpu(self):
+        kernel = self.kernel("out[0] = a[0];")
+        call = dict(inputs=[mx.zeros(1)], grid=(1, 1, 1), threadgroup=(1, 1, 1), output_shapes=[(1,)], output_dtypes=[mx.float32])
+        with self.assertRaisesRegex(ValueError, "Only supports the GPU"):
+            kernel(stream=mx.cpu, **call)
+        with self.assertRaisesRegex(ValueError, "at least one output"):
+            mx.fast.cuda_kernel(name="each", input_names=["a"], output_names=[], source="")
+
+    @unittest.skipUnless(mx.cuda.is_available(), "no NVIDIA GPU")
+    def test_runs(self):
+        kernel = self.kernel("""
+            extern __shared__ float room[];
+            auto i = cooperative_groups::this_grid().thread_rank();
+            room[threadIdx.x] = float(a[i]) * N;
+            __syncthreads();
+            out[i] = T(room[blockDim.x - 1 - threadIdx.x]);
+        """, shared_memory=32)
+        for dtype in (mx.float32, mx.bfloat16, mx.float16):
+            a = mx.arange(16).astype(dtype)
+            y, = kernel(inputs=[a], template=[("T", dtype), ("N", 2)], grid=(16, 1, 1), threadgroup=(8, 1, 1), output_shapes=[(16,)],
+                        output_dtypes=[dtype], stream=mx.gpu)
+            self.assertEqual(y.tolist(), [2.0 * (i // 8 * 8 + 7 - i % 8) for i in range(16)])
+        y, = self.kernel("if (threadIdx.x == 1) out[1] = 5;")(
+            inputs=[mx.zeros(1)], grid=(2, 1, 1), threadgroup=(2, 1, 1), output_shapes=[(3,)], output_dtypes=[mx.int32],
+            init_value=7, stream=mx.gpu)
+        self.assertEqual(y.tolist(), [7, 5, 7])
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -3,6 +3,7 @@
 #include "device/cuda/cuda.h"
 #include "device/cuda/cuda_library.h"
 
+#include <dlfcn.h>
 #include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -32,6 +33,7 @@ static struct {
 } nvrtc;
 
 static struct {
+    char headers[2 * PATH_MAX + 32]; // as options: the folders of NVIDIA's headers, which only texts of programs include
     bool has_nvrtc;
     char nvcc[PATH_MAX]; // "": there is none
     char name[PATH_MAX + 32], stamp[PATH_MAX + 96];
@@ -75,12 +77,29 @@ static bool find_nvcc(void) {
     return false;
 }
 
+// Beside the library, or in another package beside its own.
+static void find_headers(void) {
+    static const char *const places[] = {"../include", "../../cuda_runtime/include"};
+    Dl_info info;
+    char path[PATH_MAX], real[PATH_MAX];
+    if (!dladdr((void *)(uintptr_t)nvrtc.nvrtcVersion, &info) || !info.dli_fname || !realpath(info.dli_fname, real))
+        return;
+    real[strrchr(real, '/') - real] = 0;
+    for (size_t i = 0; !found.headers[0] && i < COUNT(places); i++) {
+        int len = snprintf(path, sizeof path, "%s/%s/cuda_fp16.h", real, places[i]);
+        if (len < (int)sizeof path && !strchr(path, ' ') && access(path, R_OK) == 0)
+            snprintf(found.headers, sizeof found.headers, "-I%s/%s -I%s/%s/cccl", real, places[i], real, places[i]);
+    }
+}
+
 static void find(void) {
     int major = 0, minor = 0;
     void *library = cuda_library("nvrtc", (const int[CUDA_VERSIONS]){13, 12});
     found.has_nvrtc = bind(library) && !nvrtc.nvrtcVersion(&major, &minor);
-    if (found.has_nvrtc)
+    if (found.has_nvrtc) {
         snprintf(found.name, sizeof found.name, "NVRTC %d.%d", major, minor);
+        find_headers();
+    }
     else if (find_nvcc())
         snprintf(found.name, sizeof found.name, "%s", found.nvcc);
     struct stat s = {0};
@@ -112,7 +131,7 @@ enum { OPTIONS = 16 };
 static int list_options(const char *architecture, const char *more, struct text *room, const char **option) {
     int count = 0;
     char *rest = NULL;
-    text_add(room, "-arch=%s --fmad=false --std=c++17 %s", architecture, more ? more : "");
+    text_add(room, "-arch=%s --fmad=false --std=c++17 %s %s", architecture, found.headers, more ? more : "");
     if (room->failed)
         return -1;
     for (char *word = strtok_r(room->data, " ", &rest); word && count < OPTIONS;

@@ -46,8 +46,12 @@ cuda_function_of cuda_lt_multiply;
 // A product with what follows it: as of struct kernel_target.
 int cuda_lt_fuse(const struct kernel_place *p, const struct program *program, struct binding *b, int index);
 int cuda_lt_count(const struct program *program, struct call *const *call, int calls, int index);
-cuda_question cuda_quantized_can;    // cuda_quantized.c: many lines times quantised matrices, by cuBLASLt
-cuda_function_of cuda_quantized_matmul;
+cuda_question cuda_quantized_can;    // cuda_quantized.c: lines times quantised matrices; those of cuda_quantized_lines.c are few
+cuda_function_of cuda_quantized_matmul, cuda_quantized_lines;
+struct quantized_key;
+bool cuda_quantized_source(const struct quantized_key *key, zl_dtype dtype, struct text *out); // CUDA C of few lines; false and an error
+cuda_question cuda_source_can;       // cuda_source_kernel.c: kernels that programs bring
+cuda_function_of cuda_source_kernel;
 cuda_question cuda_fft_can;          // cuda_fft.c: Fourier transforms, by cuFFT
 cuda_function_of cuda_fft;
 cuda_question cuda_attend_can;       // cuda_attention.c: attention, by cuDNN, else cuda_flash.c: by a tile kernel

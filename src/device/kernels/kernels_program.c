@@ -163,8 +163,13 @@ void kernels_drop(struct program *p) {
 
 // Running ----------------------------------------------------------------------------------------------------------
 
+// What a kernel of a program's own does without a first result nobody else knows.
+static bool is_nothing(const struct kernel_step *s, const struct call *c) {
+    return s->kind == STEP_VIEW || (call_first(c)->size == 0 && c->op != &op_cuda_kernel);
+}
+
 static bool compute(const struct kernel_place *p, const struct kernel_step *s, const struct call *c) {
-    if (s->kind == STEP_VIEW || call_first(c)->size == 0)
+    if (is_nothing(s, c))
         return true;
     enum kernel_taken taken = p->target->take ? p->target->take(p, c) : KERNEL_NOT_TAKEN;
     if (taken != KERNEL_NOT_TAKEN)
@@ -182,7 +187,7 @@ static void run_one(const struct kernel_place *p, const struct kernel_step *s, s
 
 // What libraries take needs no kernel of ours.
 static void look_for_one(const struct kernel_place *p, const struct kernel_step *s, const struct call *c) {
-    if (s->kind == STEP_VIEW || call_first(c)->size == 0 || !s->run ||
+    if (is_nothing(s, c) || !s->run ||
         (p->target->takes && p->target->takes(p->unit, c)))
         return;
     s->run(p, c);

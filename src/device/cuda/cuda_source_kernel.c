@@ -1,0 +1,140 @@
+// cuda_source_kernel.c - runs kernels that programs bring as CUDA C++.
+
+#include "device/cuda/cuda.h"
+#include "device/cuda/cuda_library.h"
+#include "op/ops.h"
+
+#include <string.h>
+
+bool cuda_source_can(const struct call *c) {
+    return !array_is(c->in[0], ARRAY_INLINE);
+}
+
+// Compiling --------------------------------------------------------------------------------------------------------
+
+struct source {
+    const char *data;
+    size_t bytes;
+};
+
+static bool write_text(struct text *out, const void *data) {
+    const struct source *s = data;
+    text_bytes(out, s->data, (int)s->bytes);
+    return true;
+}
+
+// Known by its text. NULL and an error, which begins with the name that the text has in its first line.
+static void *find_kernel(const struct kernel_place *p, zl_array text) {
+    struct {
+        char name[8], hash[72];
+    } key = {.name = "source"};
+    if (!device_fetch(text->storage))
+        return NULL;
+    struct source s = {(const char *)text->storage->data + text->offset, (size_t)text->size};
+    hash_sha256(s.data, s.bytes, key.hash);
+    return kernel_find(p, &key, sizeof key, write_text, &s);
+}
+
+// Arguments --------------------------------------------------------------------------------------------------------
+
+struct operand {
+    void *memory;
+    struct cuda_scratch room; // of a number that lies in no memory
+    struct op_cuda_sizes sizes;
+    struct op_cuda_strides strides;
+    int32_t ndim;
+};
+
+static bool reach(const struct kernel_place *p, zl_array x, struct operand *o) {
+    union scalar value;
+    if (!array_is(x, ARRAY_INLINE) || x->size == 0) {
+        o->memory = x->size ? cuda_element(p, x) : cuda_scratch_open(p, &o->room, 1);
+        return o->memory;
+    }
+    o->memory = cuda_scratch_open(p, &o->room, array_item(x));
+    return o->memory && cuda_write(p->unit, o->memory, array_data(x, &value), array_item(x));
+}
+
+static bool read_input(const struct kernel_place *p, zl_array x, struct operand *o) {
+    o->ndim = x->ndim;
+    for (int i = 0; i < x->ndim; i++) {
+        o->sizes.of[i] = (int32_t)x->dim[i];
+        o->strides.of[i] = array_stride(x)[i];
+    }
+    return reach(p, x, o);
+}
+
+// Its output, after what it is to be filled with was written there.
+static bool read_output(const struct kernel_place *p, const struct call *c, int i, struct operand *o) {
+    zl_array y = call_output(c, i);
+    struct operand like = {0};
+    if (!reach(p, y, o))
+        return false;
+    bool done = true;
+    if (call_args(c)[KERNEL_FILLS] && y->size)
+        done = reach(p, c->in[1 + i], &like) &&
+               kernel_move(p, (zl_dtype)y->dtype, y->ndim, y->dim, o->memory, array_stride(y), like.memory,
+                           array_stride(c->in[1 + i]));
+    cuda_scratch_close(p, &like.room);
+    return done;
+}
+
+// Addresses of all arguments, of each input one, or four if it has axes.
+static int list_arguments(struct operand *o, int inputs, int outputs, void **argument) {
+    int count = 0;
+    for (int i = 0; i < inputs + outputs; i++) {
+        argument[count++] = &o[i].memory;
+        if (i < inputs && o[i].ndim) {
+            argument[count++] = &o[i].sizes;
+            argument[count++] = &o[i].strides;
+            argument[count++] = &o[i].ndim;
+        }
+    }
+    return count;
+}
+
+// Running ----------------------------------------------------------------------------------------------------------
+
+static bool read_grid(const int64_t *arg, struct cuda_launch *l) {
+    for (int i = 0; i < 3; i++) {
+        int64_t group = arg[KERNEL_GROUP + i], groups = (arg[KERNEL_GRID + i] + group - 1) / group;
+        if (group > 1024 || groups > (i ? 65535 : INT32_MAX))
+            return error_false(
+                ZL_ERROR_VALUE,
+                "zl_cuda_kernel: %lld blocks of %lld threads along axis %d: a GPU has no room for them",
+                (long long)groups, (long long)group, i);
+        l->grid[i] = (unsigned)groups;
+        l->block[i] = (unsigned)group;
+    }
+    l->shared = (unsigned)arg[KERNEL_SHARED];
+    return true;
+}
+
+static bool run(const struct kernel_place *p, const struct call *c, struct operand *o, void **argument) {
+    int first = 1 + c->outputs, inputs = c->inputs - first;
+    struct cuda_launch l;
+    for (int i = 0; i < inputs; i++)
+        if (!read_input(p, c->in[first + i], &o[i]))
+            return false;
+    for (int i = 0; i < c->outputs; i++)
+        if (!read_output(p, c, i, &o[inputs + i]))
+            return false;
+    void *kernel = find_kernel(p, c->in[0]);
+    if (!kernel || !read_grid(call_args(c), &l))
+        return false;
+    list_arguments(o, inputs, c->outputs, argument);
+    counter_add(COUNTER_LAUNCHES, 1);
+    return !l.grid[0] || !l.grid[1] || !l.grid[2] || cuda_launch(p->unit, kernel, &l, argument);
+}
+
+enum kernel_taken cuda_source_kernel(const struct kernel_place *p, const struct call *c) {
+    size_t operands = (size_t)(c->inputs - 1);
+    struct operand *o = memory_zero(sizeof *o * operands);
+    void **argument = memory_zero(sizeof *argument * 4 * operands);
+    bool done = o && argument && run(p, c, o, argument);
+    for (size_t i = 0; o && i < operands; i++)
+        cuda_scratch_close(p, &o[i].room);
+    memory_free(o);
+    memory_free(argument);
+    return done ? KERNEL_DONE : KERNEL_FAILED;
+}
