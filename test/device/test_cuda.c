@@ -7,8 +7,8 @@
 #include "tile_trial.h"
 
 #include "device/cuda/cuda.h"
-#include "device/kernels/kernels.h"
-#include "op/ops.h"
+#include "device/cuda/cuda_library.h"
+#include "device/kernels/kernels_quantized.h"
 #include "schedule/schedule.h"
 
 #include <stdio.h>
@@ -207,8 +207,9 @@ TEST(quantized_matrices_compile_for_cuda) {
         int group, bits;
         zl_dtype dtype;
         int64_t lines;
-    } cases[] = {{"affine", 64, 4, ZL_BFLOAT16, 1}, {"affine", 128, 3, ZL_FLOAT32, 8}, {"affine", 16, 6, ZL_FLOAT64, 2},
-                 {"affine", 32, 8, ZL_FLOAT16, 3},  {"mxfp4", 32, 4, ZL_BFLOAT16, 1},  {"mxfp8", 32, 8, ZL_FLOAT16, 1},
+    } cases[] = {{"affine", 64, 4, ZL_BFLOAT16, 1}, {"affine", 128, 3, ZL_FLOAT32, 8},
+                 {"affine", 16, 6, ZL_FLOAT64, 2},  {"affine", 32, 8, ZL_FLOAT16, 3},
+                 {"mxfp4", 32, 4, ZL_BFLOAT16, 1},  {"mxfp8", 32, 8, ZL_FLOAT16, 1},
                  {"nvfp4", 16, 4, ZL_FLOAT32, 5}};
     if (!has_compiler())
         return;
@@ -220,10 +221,10 @@ TEST(quantized_matrices_compile_for_cuda) {
                 zl_array part[3], w = zl_zeros(ZL_SHAPE(256, 256), cases[i].dtype);
                 REQUIRE(zl_quantize(w, cases[i].group, cases[i].bits, cases[i].mode, NULL, part));
                 zl_array x = zl_zeros(ZL_SHAPE(cases[i].lines, 256), cases[i].dtype);
-                zl_array y = zl_quantized_matmul(x, part[0], part[1], part[2], transpose, cases[i].group, cases[i].bits,
-                                                 cases[i].mode);
-                zl_array back = zl_dequantize(part[0], part[1], part[2], cases[i].group, cases[i].bits, cases[i].mode, NULL,
-                                              cases[i].dtype);
+                zl_array y = zl_quantized_matmul(x, part[0], part[1], part[2], transpose, cases[i].group,
+                                                 cases[i].bits, cases[i].mode);
+                zl_array back = zl_dequantize(part[0], part[1], part[2], cases[i].group, cases[i].bits,
+                                              cases[i].mode, NULL, cases[i].dtype);
                 CHECK(zl_eval_all(2, (zl_array[]){y, back}));
             }
     CHECK(compiled > 0);
@@ -244,6 +245,55 @@ TEST(long_lines_compile_for_cuda) {
     CHECK(compiled >= 4);
     has_clusters = false;
     end_paper(scope);
+}
+
+TEST(quantized_lines_compile_for_cuda) {
+    static const struct quantized_key keys[] = {{QUANT_AFFINE, 64, 4, ZL_BFLOAT16},
+                                                {QUANT_AFFINE, 128, 4, ZL_FLOAT32},
+                                                {QUANT_AFFINE, 32, 4, ZL_FLOAT16},
+                                                {QUANT_MXFP4, 32, 4, ZL_UINT8}};
+    if (!has_compiler())
+        return;
+    for (size_t i = 0; i < COUNT(keys); i++)
+        for (size_t a = test_long() ? 0 : i % COUNT(architectures); a < COUNT(architectures);
+             a += test_long() ? 1 : COUNT(architectures)) {
+            struct text source = {0}, code = {0};
+            zl_dtype dtype = i % 2 ? ZL_FLOAT16 : ZL_BFLOAT16;
+            CHECK(cuda_quantized_source(&keys[i], dtype, &source) &&
+                  cuda_compile(source.data, architectures[a], NULL, &code));
+            text_free(&source);
+            text_free(&code);
+        }
+}
+
+// The body of a kernel with all that it may use, as a program would bring it.
+TEST(a_kernel_of_a_program_compiles_for_cuda) {
+    static const char source[] =
+        "auto i = cooperative_groups::this_grid().thread_rank();\n"
+        "auto at = elem_to_loc(i, x_shape.data(), x_strides.data(), x_ndim);\n"
+        "y[i] = T(float(x[at]) + number[0] * N + WARP_SIZE + cg::this_thread_block().size());\n";
+    static const char *const in[] = {"x", "number"}, *const out[] = {"y"};
+    if (!has_compiler())
+        return;
+    ZL_SCOPE {
+        zl_array inputs[] = {zl_zeros(ZL_SHAPE(3, 4), ZL_FLOAT32), zl_astype(zl_scalar(2), ZL_FLOAT32)};
+        zl_kernel_argument arguments[] = {{"T", true, ZL_FLOAT32}, {"N", false, 3}};
+        zl_cpu_kernel_source k = {.name = "mixed",
+                                  .source = source,
+                                  .inputs = 2,
+                                  .outputs = 1,
+                                  .input = in,
+                                  .output = out,
+                                  .shape = &ZL_SHAPE(3, 4),
+                                  .dtype = (zl_dtype[]){ZL_FLOAT32},
+                                  .arguments = 2,
+                                  .argument = arguments};
+        char *text = zl_cuda_kernel_text(&k, 2, inputs);
+        struct text code = {0};
+        CHECK(text && cuda_compile(text, "sm_90a", NULL, &code));
+        text_free(&code);
+        zl_free(text);
+    }
 }
 
 TEST(a_text_that_is_wrong_is_an_error) {

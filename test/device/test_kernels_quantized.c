@@ -27,7 +27,8 @@ static struct quantized_case any_case(const char *mode, int group, int bits, zl_
 }
 
 static bool quantize(const struct quantized_case *q, zl_shape shape, zl_array part[3]) {
-    zl_array w = values(shape, q->dtype == ZL_FLOAT64 ? ZL_FLOAT32 : q->dtype, 7);
+    zl_array w = zl_abs(
+        values(shape, q->dtype == ZL_FLOAT64 ? ZL_FLOAT32 : q->dtype, 7)); // sums are as large as their terms
     part[2] = NULL;
     return zl_quantize(w, q->group, q->bits, q->mode, NULL, part);
 }
@@ -64,13 +65,12 @@ static zl_array product(void *data) {
                : NULL;
 }
 
-// The bound of a product: rounding of the result, and of as many numbers of up to 16 as it adds.
+// The bound of a product, by its size: rounding of the result, and of the matrix.
 static double bound_of(const struct quantized_case *q) {
-    double unit = q->dtype == ZL_FLOAT64   ? 1e-12
-                  : q->dtype == ZL_FLOAT32 ? 2e-6
-                  : q->dtype == ZL_FLOAT16 ? 2e-3
-                                           : 1.6e-2;
-    return unit * (q->dtype == ZL_FLOAT64 || q->dtype == ZL_FLOAT32 ? 16 : 1);
+    return q->dtype == ZL_FLOAT64   ? 1e-12
+           : q->dtype == ZL_FLOAT32 ? 4e-6
+           : q->dtype == ZL_FLOAT16 ? 0x1p-10
+                                    : 0x1p-7;
 }
 
 static void check_case(struct quantized_case q) {
@@ -128,6 +128,29 @@ static void check_chosen(void) {
         agree("gather_qmm", chosen, &q, 1e-5);
     }
     CHECK_EQ_INT(zl_counter("fallbacks"), fallbacks);
+}
+
+// Codes of four bits and half floats, which devices have instructions for: pieces of 128 numbers, few of them and many, lines that
+// fill an instruction and lines that do not.
+static void check_lines(void) {
+    static const int groups[] = {32, 64, 128};
+    static const int64_t sizes[][3] = {{1, 40, 128}, {2, 16, 896}, {5, 3, 2048}, {9, 7, 2304}};
+    int64_t fallbacks = zl_counter("fallbacks");
+    for (size_t g = 0; g < COUNT(groups); g++)
+        for (size_t i = test_quick() ? g : 0; i < COUNT(sizes); i += test_quick() ? 3 : 1)
+            ZL_SCOPE {
+                struct quantized_case q = {
+                    "affine",    groups[g],   4,           g % 2 ? ZL_FLOAT16 : ZL_BFLOAT16,
+                    sizes[i][0], sizes[i][1], sizes[i][2], true};
+                if (!agree("quantized_matmul", product, &q, bound_of(&q)))
+                    test_note("groups of %d, %lld x %lld by %lld", q.group, (long long)q.m, (long long)q.k,
+                              (long long)q.n);
+            }
+    CHECK_EQ_INT(zl_counter("fallbacks"), fallbacks);
+}
+
+TEST(lines_times_four_bits) {
+    on_devices(check_lines);
 }
 
 TEST(affine_matrices) {

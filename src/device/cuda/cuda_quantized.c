@@ -1,28 +1,27 @@
-// cuda_quantized.c - products of many lines with a quantised matrix: it is unpacked once, and cuBLASLt multiplies.
+// cuda_quantized.c - products with quantised matrices: few lines of half floats times codes of four bits by matrix instructions;
+// many lines by cuBLASLt, after the matrix was unpacked.
 //
-// Of few lines reading codes is what costs, and the kernel that multiplies as it reads them is the better one.
+// Of few lines reading codes is what costs: kernels multiply as they read them.
 
 #include "device/cuda/cuda_lt.h"
 #include "device/kernels/kernels_quantized.h"
 
-enum { MODE, GROUP_OF, CODE_BITS, TRANSPOSE, GATHERED };
-enum { X, WORDS, SCALES, BIASES };
 enum { LINES_LEAST = 16 }; // of x, of which unpacking pays
 
 bool cuda_quantized_can(const struct call *c) {
-    return lt_is_there() && kernel_can_quantize(c) && !call_args(c)[GATHERED];
+    return kernel_can_quantized_matmul(c);
 }
 
 static struct lt_key key_of(const struct call *c, const void *x, const void *matrix) {
     zl_array y = call_first(c);
-    bool transpose = call_args(c)[TRANSPOSE];
+    bool transpose = call_args(c)[QMM_TRANSPOSE];
     struct lt_key k = {.m = y->dim[0],
                        .n = y->dim[1],
-                       .k = c->in[X]->dim[1],
-                       .a_step = c->in[X]->dim[1],
-                       .b_step = transpose ? c->in[X]->dim[1] : y->dim[1],
+                       .k = c->in[QMM_X]->dim[1],
+                       .a_step = c->in[QMM_X]->dim[1],
+                       .b_step = transpose ? c->in[QMM_X]->dim[1] : y->dim[1],
                        .batch = 1,
-                       .dtype = c->in[X]->dtype,
+                       .dtype = c->in[QMM_X]->dtype,
                        .turned = transpose ? 2 : 0};
     uintptr_t all = (uintptr_t)x | (uintptr_t)matrix | 16;
     k.aligned = (int32_t)(all & (~all + 1));
@@ -42,17 +41,15 @@ static enum kernel_taken multiply(const struct kernel_place *p, const struct cal
     return taken;
 }
 
-enum kernel_taken cuda_quantized_matmul(const struct kernel_place *p, const struct call *c) {
+static enum kernel_taken multiply_unpacked(const struct kernel_place *p, const struct call *c) {
     const int64_t *arg = call_args(c);
-    zl_array x = c->in[X];
-    if (arg[TRANSPOSE] && x->dim[0] < LINES_LEAST)
-        return KERNEL_NOT_TAKEN;
-    struct quantized_matrix matrix = {.words = c->in[WORDS],
-                                      .scales = c->in[SCALES],
-                                      .biases = arg[MODE] == QUANT_AFFINE ? c->in[BIASES] : NULL,
+    zl_array x = c->in[QMM_X];
+    struct quantized_matrix matrix = {.words = c->in[QMM_WORDS],
+                                      .scales = c->in[QMM_SCALES],
+                                      .biases = arg[QMM_MODE] == QUANT_AFFINE ? c->in[QMM_BIASES] : NULL,
                                       .dtype = (zl_dtype)x->dtype};
     struct cuda_scratch room = {0};
-    size_t bytes = (size_t)(matrix.scales->size * arg[GROUP_OF]) * array_item(x);
+    size_t bytes = (size_t)(matrix.scales->size * arg[QMM_GROUP]) * array_item(x);
     struct lt_memory m = {.a = cuda_element(p, x), .y = kernel_reach(p, call_first(c))};
     m.b = cuda_scratch_open(p, &room, bytes);
     enum kernel_taken taken = KERNEL_FAILED;
@@ -60,4 +57,12 @@ enum kernel_taken cuda_quantized_matmul(const struct kernel_place *p, const stru
         taken = multiply(p, c, &m);
     cuda_scratch_close(p, &room);
     return taken;
+}
+
+enum kernel_taken cuda_quantized_matmul(const struct kernel_place *p, const struct call *c) {
+    const int64_t *arg = call_args(c);
+    bool are_few = arg[QMM_TRANSPOSE] && c->in[QMM_X]->dim[c->in[QMM_X]->ndim - 2] < LINES_LEAST;
+    if (are_few || arg[QMM_GATHERED])
+        return cuda_quantized_lines(p, c);
+    return cuda_uses_libraries() && lt_is_there() ? multiply_unpacked(p, c) : KERNEL_NOT_TAKEN;
 }

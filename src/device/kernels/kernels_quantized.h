@@ -23,4 +23,21 @@ struct quantized_matrix {
 };
 bool kernel_unpack(const struct kernel_place *p, const int64_t *arg, const struct quantized_matrix *m, void *to);
 
+// kernels_quantized_matmul.c ----------------------------------------------------------------------------------------
+
+enum { QMM_MODE, QMM_GROUP, QMM_BITS, QMM_TRANSPOSE, QMM_GATHERED }; // arguments of a product
+enum { QMM_X, QMM_WORDS, QMM_SCALES, QMM_BIASES };                   // its inputs
+
+struct quantized_sizes { // struct zl_axes of its kernels
+    int64_t x, words, scales, biases, first, second; // where they begin
+    int64_t m, k, rows, row_words, row_groups;       // rows: of the matrix; k: numbers of a line of x
+    int64_t lists, matrices, blocks, chunks;         // matrices of x and of words; groups of threads for rows, and for lines
+};
+struct quantized_sizes kernel_quantized_sizes(const struct call *c); // but for blocks and chunks
+// Memory of its inputs, in the order of the kernels' parameters. False and an error.
+bool kernel_add_quantized(const struct kernel_place *p, struct kernel_call *k, const struct call *c);
+// The struct, loads and stores; and how a kernel begins: block, line, number; x, words, scales and biases of its product. They
+// need ITEM, widen, narrow, GATHERED and LINES.
+extern const char kernel_quantized_text[], kernel_quantized_begin[];
+
 #endif

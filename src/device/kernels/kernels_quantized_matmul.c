@@ -7,8 +7,6 @@
 
 #include "device/kernels/kernels_quantized.h"
 
-enum { MODE, GROUP_OF, CODE_BITS, TRANSPOSE, GATHERED };
-enum { X, WORDS, SCALES, BIASES };
 enum { LANES = 32, WARPS = KERNEL_THREADS / LANES, COLUMNS = 32, UNIT = 32, LINES_MOST = 8 };
 
 struct recipe {
@@ -24,15 +22,7 @@ struct writer {
     const char *dialect;
 };
 
-// As in the text.
-struct sizes {
-    int64_t x, words, scales, biases, first, second; // where they begin
-    int64_t m, k, rows, row_words, row_groups;       // rows: of the matrix; k: numbers of a line of x
-    int64_t lists, matrices, blocks,
-        chunks; // matrices of x and of words; groups of threads for rows, and for lines
-};
-
-static const char sizes_text[] =
+const char kernel_quantized_text[] =
     "struct zl_axes {\n"
     "    i64 x, words, scales, biases, first, second;\n"
     "    i64 m, k, rows, row_words, row_groups;\n"
@@ -45,19 +35,19 @@ static const char sizes_text[] =
     "}\n"
     "FN ITEM item_of(WIDE x) {\n    ITEM item;\n    narrow(&item, &x);\n    return item;\n}\n";
 
-// MATRIX: which product, line, matrices; what follows is the same for all its threads.
-static const char begin[] = "KERNEL zl_kernel(GLOBAL ITEM *y, GLOBAL const ITEM *x, GLOBAL const u32 *words, "
-                            "GLOBAL const SCALE *scales,\n"
-                            "                 GLOBAL const SCALE *biases, GLOBAL const u32 *first, GLOBAL "
-                            "const u32 *second, AXES s) {\n"
-                            "    i64 block = GROUP % s.blocks, line = GROUP / s.blocks % s.chunks * LINES, "
-                            "number = GROUP / s.blocks / s.chunks;\n"
-                            "    i64 from = GATHERED ? nearest(first[s.first + number], s.lists) : 0;\n"
-                            "    i64 which = GATHERED ? nearest(second[s.second + number], s.matrices) : 0;\n"
-                            "    x += s.x + from * s.m * s.k;\n"
-                            "    words += s.words + which * s.rows * s.row_words;\n"
-                            "    scales += s.scales + which * s.rows * s.row_groups;\n"
-                            "    biases += s.biases + which * s.rows * s.row_groups;\n";
+const char kernel_quantized_begin[] =
+    "KERNEL zl_kernel(GLOBAL ITEM *y, GLOBAL const ITEM *x, GLOBAL const u32 *words, "
+    "GLOBAL const SCALE *scales,\n"
+    "                 GLOBAL const SCALE *biases, GLOBAL const u32 *first, GLOBAL "
+    "const u32 *second, AXES s) {\n"
+    "    i64 block = GROUP % s.blocks, line = GROUP / s.blocks % s.chunks * LINES, "
+    "number = GROUP / s.blocks / s.chunks;\n"
+    "    i64 from = GATHERED ? nearest(first[s.first + number], s.lists) : 0;\n"
+    "    i64 which = GATHERED ? nearest(second[s.second + number], s.matrices) : 0;\n"
+    "    x += s.x + from * s.m * s.k;\n"
+    "    words += s.words + which * s.rows * s.row_words;\n"
+    "    scales += s.scales + which * s.rows * s.row_groups;\n"
+    "    biases += s.biases + which * s.rows * s.row_groups;\n";
 
 static const char rows_text[] =
     "#define PART (GROUP_SIZE < 32 ? GROUP_SIZE : 32)\n"
@@ -204,7 +194,7 @@ static bool write_text(struct text *out, const void *data) {
         "#define ITEM %s\n#define FMA zl_fma_%s\n#define GATHERED %d\n#define ROWS %d\n#define LINES %d\n",
         kernel_memory_type(dtype), kernel_memory_type(wide), r->gathered, r->rows, r->lines);
     text_add(out, "#define PACKED %d\n#define PACKED_X %d\n#define RAGGED %d\n%s%s%s%s", r->pack, r->pack_x,
-             r->ragged, sizes_text, r->transpose ? rows_text : "", begin,
+             r->ragged, kernel_quantized_text, r->transpose ? rows_text : "", kernel_quantized_begin,
              r->transpose ? rows_body : columns_body);
     return true;
 }
@@ -212,26 +202,27 @@ static bool write_text(struct text *out, const void *data) {
 // Calling ----------------------------------------------------------------------------------------------------------
 
 bool kernel_can_quantized_matmul(const struct call *c) {
-    return kernel_can_quantize(c) && (!call_args(c)[GATHERED] || (c->in[c->inputs - 2]->dtype == ZL_UINT32 &&
-                                                                  c->in[c->inputs - 1]->dtype == ZL_UINT32));
+    return kernel_can_quantize(c) &&
+           (!call_args(c)[QMM_GATHERED] ||
+            (c->in[c->inputs - 2]->dtype == ZL_UINT32 && c->in[c->inputs - 1]->dtype == ZL_UINT32));
 }
 
-static struct sizes sizes_of(const struct call *c) {
-    zl_array x = c->in[X], words = c->in[WORDS], scales = c->in[SCALES];
+struct quantized_sizes kernel_quantized_sizes(const struct call *c) {
+    zl_array x = c->in[QMM_X], words = c->in[QMM_WORDS], scales = c->in[QMM_SCALES];
     const int64_t *arg = call_args(c);
     int last = x->ndim - 1;
-    struct sizes s = {.x = x->offset,
-                      .words = words->offset,
-                      .scales = scales->offset,
-                      .biases = arg[MODE] == QUANT_AFFINE ? c->in[BIASES]->offset : 0,
-                      .m = x->dim[last - 1],
-                      .k = x->dim[last],
-                      .rows = words->dim[last - 1],
-                      .row_words = words->dim[last],
-                      .row_groups = scales->dim[last],
-                      .lists = 1,
-                      .matrices = 1};
-    if (arg[GATHERED]) {
+    struct quantized_sizes s = {.x = x->offset,
+                                .words = words->offset,
+                                .scales = scales->offset,
+                                .biases = arg[QMM_MODE] == QUANT_AFFINE ? c->in[QMM_BIASES]->offset : 0,
+                                .m = x->dim[last - 1],
+                                .k = x->dim[last],
+                                .rows = words->dim[last - 1],
+                                .row_words = words->dim[last],
+                                .row_groups = scales->dim[last],
+                                .lists = 1,
+                                .matrices = 1};
+    if (arg[QMM_GATHERED]) {
         s.first = c->in[c->inputs - 2]->offset;
         s.second = c->in[c->inputs - 1]->offset;
         s.lists = x->dim[0];
@@ -249,14 +240,14 @@ static int32_t packed(int64_t most, int64_t a, int64_t b, int64_t c) {
 }
 
 // Fewer rows for threads where there are too few of them to fill a device.
-static struct recipe recipe_of(const struct call *c, const struct sizes *s) {
+static struct recipe recipe_of(const struct call *c, const struct quantized_sizes *s) {
     const int64_t *arg = call_args(c);
-    zl_dtype dtype = (zl_dtype)c->in[X]->dtype;
+    zl_dtype dtype = (zl_dtype)c->in[QMM_X]->dtype;
     int64_t wide = s->rows * call_first(c)->size / MAX_OF(s->m * s->rows, 1) >= 1 << 12;
-    struct recipe r = {.key = kernel_quantized_key(arg, c->in[SCALES]),
+    struct recipe r = {.key = kernel_quantized_key(arg, c->in[QMM_SCALES]),
                        .dtype = (int32_t)dtype,
-                       .transpose = (int32_t)arg[TRANSPOSE],
-                       .gathered = (int32_t)arg[GATHERED],
+                       .transpose = (int32_t)arg[QMM_TRANSPOSE],
+                       .gathered = (int32_t)arg[QMM_GATHERED],
                        .rows = 1,
                        .lines = 4,
                        .pack = 1,
@@ -273,14 +264,14 @@ static struct recipe recipe_of(const struct call *c, const struct sizes *s) {
 }
 
 // Those that are not there stand for x, and are not read.
-static bool add_memory(const struct kernel_place *p, struct kernel_call *k, const struct call *c) {
-    bool affine = call_args(c)[MODE] == QUANT_AFFINE, gathered = call_args(c)[GATHERED];
-    zl_array list[] = {c->in[X],
-                       c->in[WORDS],
-                       c->in[SCALES],
-                       affine ? c->in[BIASES] : c->in[X],
-                       gathered ? c->in[c->inputs - 2] : c->in[X],
-                       gathered ? c->in[c->inputs - 1] : c->in[X]};
+bool kernel_add_quantized(const struct kernel_place *p, struct kernel_call *k, const struct call *c) {
+    bool affine = call_args(c)[QMM_MODE] == QUANT_AFFINE, gathered = call_args(c)[QMM_GATHERED];
+    zl_array list[] = {c->in[QMM_X],
+                       c->in[QMM_WORDS],
+                       c->in[QMM_SCALES],
+                       affine ? c->in[QMM_BIASES] : c->in[QMM_X],
+                       gathered ? c->in[c->inputs - 2] : c->in[QMM_X],
+                       gathered ? c->in[c->inputs - 1] : c->in[QMM_X]};
     for (size_t i = 0; i < COUNT(list); i++) {
         void *memory = kernel_reach(p, list[i]);
         if (!memory)
@@ -292,7 +283,7 @@ static bool add_memory(const struct kernel_place *p, struct kernel_call *k, cons
 
 bool kernel_quantized_matmul(const struct kernel_place *p, const struct call *c) {
     zl_array y = call_first(c);
-    struct sizes s = sizes_of(c);
+    struct quantized_sizes s = kernel_quantized_sizes(c);
     struct recipe r = recipe_of(c, &s);
     int64_t columns = y->dim[y->ndim - 1], each = r.transpose ? (int64_t)WARPS * r.rows : COLUMNS;
     struct kernel_call k;
@@ -302,7 +293,7 @@ bool kernel_quantized_matmul(const struct kernel_place *p, const struct call *c)
     void *kernel = kernel_find(p, &r, sizeof r, write_text, &(struct writer){&r, p->target->dialect});
     void *to = kernel_reach(p, y);
     kernel_add_memory(&k, to);
-    if (!kernel || !to || !add_memory(p, &k, c))
+    if (!kernel || !to || !kernel_add_quantized(p, &k, c))
         return false;
     kernel_add(&k, &s, sizeof s);
     return kernel_launch(p, kernel, s.blocks * s.chunks * (y->size / (s.m * columns)), &k);
