@@ -40,3 +40,42 @@ static void check_losses(void) {
 TEST(losses_of_classifiers) {
     on_devices(check_losses);
 }
+
+struct rule {
+    int64_t keys;
+    bool by_column, masked;
+    zl_dtype dtype;
+};
+
+// Both results, behind each other.
+static zl_array rule(void *data) {
+    const struct rule *r = data;
+    enum { B = 2, T = 5, H = 2, N = 4, E = 3 };
+    zl_array mask = r->masked ? zl_greater(values(ZL_SHAPE(B, T), ZL_FLOAT32, 9), zl_scalar(0)) : NULL,
+             out[2];
+    zl_array small = zl_scalar(0.05);
+    zl_array q = zl_multiply(values(ZL_SHAPE(B, T, H, r->keys), r->dtype, 1), small);
+    zl_array k = zl_multiply(values(ZL_SHAPE(B, T, H, r->keys), r->dtype, 2), small);
+    zl_array gate = zl_sigmoid(r->by_column ? values(ZL_SHAPE(B, T, N, r->keys), r->dtype, 4)
+                                            : values(ZL_SHAPE(B, T, N), r->dtype, 4));
+    bool done = zl_fast_gated_delta_update(q, k, values(ZL_SHAPE(B, T, N, E), r->dtype, 3), gate,
+                                           zl_sigmoid(values(ZL_SHAPE(B, T, N), r->dtype, 5)),
+                                           values(ZL_SHAPE(B, N, E, r->keys), r->dtype, 6), mask, out);
+    return done ? zl_concatenate((zl_array[]){zl_flatten(out[0], 0, -1), zl_flatten(out[1], 0, -1)}, 2, 0)
+                : NULL;
+}
+
+static void check_rules(void) {
+    static const struct rule cases[] = {{64, false, false, ZL_FLOAT32},
+                                        {33, true, true, ZL_FLOAT32},
+                                        {530, false, true, ZL_FLOAT32},
+                                        {7, true, false, ZL_FLOAT64}};
+    int64_t fallbacks = zl_counter("fallbacks");
+    for (size_t i = 0; i < COUNT(cases); i++)
+        agree("gated_delta", rule, (void *)(uintptr_t)&cases[i], 2e-5);
+    CHECK_EQ_INT(zl_counter("fallbacks"), fallbacks);
+}
+
+TEST(the_gated_delta_rule) {
+    on_devices(check_rules);
+}

@@ -36,6 +36,7 @@ static const struct {
     {&op_quantize, kernel_can_quantize, kernel_quantize},
     {&op_dequantize, kernel_can_quantize, kernel_dequantize},
     {&op_quantized_matmul, kernel_can_quantized_matmul, kernel_quantized_matmul},
+    {&op_gated_delta, kernel_can_gated_delta, kernel_gated_delta},
     {&op_concatenate, NULL, kernel_concatenate},
     {&op_pad, NULL, kernel_pad},
     {&op_slice_update, NULL, kernel_slice_update, 1},
