@@ -388,6 +388,38 @@ TEST(factors_by_libraries) {
             }
 }
 
+// The matrices times their vectors less these times their values, the lengths of vectors, and sums of values and of their squares:
+// whatever order they come in.
+static zl_array eigen(const void *data) {
+    const struct factor *f = data;
+    zl_array x = numbers(ZL_SHAPE(2, f->n, f->n), f->dtype, 7), out[2];
+    if (!zl_linalg_eig(f->other ? zl_matrix_transpose(x) : x, out))
+        return NULL;
+    zl_array a = zl_astype(f->other ? zl_matrix_transpose(x) : x, ZL_COMPLEX64);
+    zl_array off = zl_subtract(zl_matmul(a, out[1]), zl_multiply(out[1], zl_expand_dims(out[0], ZL_AXES(1))));
+    zl_array lengths = zl_astype(zl_sum_axis(zl_square(zl_abs(out[1])), 1, false), ZL_COMPLEX64);
+    zl_array values = zl_linalg_eigvals(f->other ? zl_matrix_transpose(x) : x);
+    zl_array parts[] = {zl_flatten(off, 0, -1), zl_flatten(lengths, 0, -1), zl_sum_axis(values, 1, false),
+                        zl_sum_axis(zl_square(out[0]), 1, false)};
+    return zl_concatenate(parts, 4, 0);
+}
+
+TEST(eigenvalues_by_libraries) {
+    static const int64_t sizes[] = {1, 2, 5, 40};
+    if (skips())
+        return;
+    ZL_SCOPE {
+        zl_array x = zl_zeros(ZL_SHAPE(2, 2), ZL_FLOAT32);
+        if (!cuda_eig_can(zl_matmul(x, x)->call))
+            SKIP("cuSOLVER is not here, or older than CUDA 12.6");
+    }
+    for (int i = 0; i < 16; i++)
+        ZL_SCOPE {
+            struct factor f = {i % 2 ? ZL_COMPLEX64 : ZL_FLOAT32, 0, sizes[i / 2 % 4], 0, i / 8};
+            agree("eigenvalues", eigen, &f, 1e-3);
+        }
+}
+
 TEST(factors_that_do_not_exist_by_libraries) {
     if (skips())
         return;

@@ -70,5 +70,7 @@ cuda_question cuda_convolve_can;     // cuda_conv.c: convolutions, by cuDNN
 cuda_function_of cuda_convolve;
 cuda_question cuda_factor_can;       // cuda_factor.c, cuda_spectrum.c: factors of matrices, by cuSOLVER
 cuda_function_of cuda_cholesky, cuda_inverse, cuda_lu, cuda_qr, cuda_svd, cuda_eigh;
+cuda_question cuda_eig_can;          // cuda_eigen.c
+cuda_function_of cuda_eig;
 
 #endif

@@ -8,6 +8,7 @@
 enum { F32 = 0, F64 = 1, C64 = 4 }; // of NVIDIA's headers
 
 static struct solver_api api;
+static struct solver_geev geev;
 static bool is_there;
 static struct {
     struct lock lock; // a handle serves one call at a time
@@ -21,13 +22,22 @@ static void find(void) {
 #define SYMBOL(name, parameters) {#name, (void **)(void *)&api.name},
     static const struct library_symbol symbols[] = {SOLVER_FUNCTIONS(SYMBOL)};
 #undef SYMBOL
+#define SYMBOL(name, parameters) {#name, (void **)(void *)&geev.name},
+    static const struct library_symbol newer[] = {SOLVER_GEEV(SYMBOL)};
+#undef SYMBOL
     const char *missing;
     void *library = cuda_library("cusolver", (const int[CUDA_VERSIONS]){12, 11});
     is_there = library && library_bind(library, symbols, COUNT(symbols), &missing);
+    if (is_there && !library_bind(library, newer, COUNT(newer), &missing))
+        geev = (struct solver_geev){0};
 }
 
 const struct solver_api *solver_api(void) {
     return &api;
+}
+
+const struct solver_geev *solver_geev(void) {
+    return &geev;
 }
 
 bool cuda_factor_can(const struct call *c) {

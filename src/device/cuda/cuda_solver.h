@@ -68,6 +68,24 @@ struct solver_api {
 };
 const struct solver_api *solver_api(void);
 
+// What older versions lack: NULL.
+#define SOLVER_GEEV(F)                                                                                                 \
+    F(cusolverDnXgeev_bufferSize,                                                                                      \
+      (solver s, solver_parameters p, int left, int right, int64_t n, int type, const void *a, int64_t step, int w_type, \
+       const void *w, int l_type, const void *l, int64_t l_step, int r_type, const void *r, int64_t r_step,            \
+       int computes_in, size_t *bytes, size_t *host_bytes))                                                            \
+    F(cusolverDnXgeev,                                                                                                 \
+      (solver s, solver_parameters p, int left, int right, int64_t n, int type, void *a, int64_t step, int w_type,     \
+       void *w, int l_type, void *l, int64_t l_step, int r_type, void *r, int64_t r_step, int computes_in, void *work, \
+       size_t bytes, void *host, size_t host_bytes, int *info))
+
+struct solver_geev {
+#define MEMBER(name, parameters) int(*name) parameters;
+    SOLVER_GEEV(MEMBER)
+#undef MEMBER
+};
+const struct solver_geev *solver_geev(void);
+
 // A call on every matrix of a batch, one after the other.
 struct solving {
     const struct kernel_place *p;

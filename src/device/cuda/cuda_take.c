@@ -30,6 +30,7 @@ static const struct {
     {&op_qr, cuda_factor_can, cuda_qr},
     {&op_svd, cuda_factor_can, cuda_svd},
     {&op_eigh, cuda_factor_can, cuda_eigh},
+    {&op_eig, cuda_eig_can, cuda_eig},
 };
 
 static bool may_use;
