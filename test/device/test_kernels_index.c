@@ -45,20 +45,39 @@ static zl_array put_along(void *data) {
                              values(ZL_SHAPE(12, 30), ZL_FLOAT32, 2), 1);
 }
 
-// Row i has i % 5 entries; the product is with a vector or a matrix.
-static zl_array sparse(void *data) {
-    enum { ROWS = 60, COLUMNS = 40 };
-    static int32_t begin[ROWS + 1], column[5 * ROWS];
+enum { ROWS = 60, COLUMNS = 40, ENTRIES = 120, LEFT_OVER = 3 };
+
+// Row i has i % 5 entries; some behind them are in none. in: values, and a vector or a matrix.
+static zl_array sparse_product(const zl_array *in) {
+    static int32_t begin[ROWS + 1], column[ENTRIES + LEFT_OVER];
     int count = 0;
     for (int i = 0; i < ROWS; i++) {
         for (int k = 0; k < i % 5; k++)
             column[count++] = (i * 7 + k * 11) % COLUMNS;
         begin[i + 1] = count;
     }
-    zl_array values_of = values(ZL_SHAPE(count), ZL_FLOAT32, 1);
-    return zl_csr_matmul(values_of, zl_from_i32(column, ZL_SHAPE(count)),
-                         zl_from_i32(begin, ZL_SHAPE(ROWS + 1)),
-                         values(ZL_SHAPE(COLUMNS, *(int *)data), ZL_FLOAT32, 2));
+    return zl_csr_matmul(in[0], zl_from_i32(column, ZL_SHAPE(ENTRIES + LEFT_OVER)),
+                         zl_from_i32(begin, ZL_SHAPE(ROWS + 1)), in[1]);
+}
+
+static void sparse_inputs(int width, zl_array *in) {
+    in[0] = values(ZL_SHAPE(ENTRIES + LEFT_OVER), ZL_FLOAT32, 1);
+    in[1] = values(ZL_SHAPE(COLUMNS, width), ZL_FLOAT32, 2);
+}
+
+static zl_array sparse(void *data) {
+    zl_array in[2];
+    sparse_inputs(*(int *)data, in);
+    return sparse_product(in);
+}
+
+// Slopes by the values, and by the dense matrix, for which the sparse one is transposed; behind each other.
+static zl_array sparse_slopes(void *data) {
+    zl_array in[2], grad[2];
+    sparse_inputs(*(int *)data, in);
+    if (!zl_grad(zl_sum(zl_square(sparse_product(in))), 2, in, grad))
+        return NULL;
+    return zl_concatenate((zl_array[]){grad[0], zl_flatten(grad[1], 0, -1)}, 2, 0);
 }
 
 // A column that is not there is an error, which names it.
@@ -74,6 +93,8 @@ static void check_sparse(void) {
     int64_t fallbacks = zl_counter("fallbacks");
     agree("csr_matmul", sparse, &(int){1}, 1e-6);
     agree("csr_matmul", sparse, &(int){3}, 1e-6);
+    agree("slopes of csr_matmul", sparse_slopes, &(int){1}, 1e-5);
+    agree("slopes of csr_matmul", sparse_slopes, &(int){3}, 1e-5);
     check_sparse_error();
     CHECK_EQ_INT(zl_counter("fallbacks"), fallbacks);
 }

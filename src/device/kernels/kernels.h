@@ -168,7 +168,7 @@ kernel_function kernel_reduce, kernel_argreduce, kernel_scan, kernel_sort, kerne
     kernel_partition, kernel_search, kernel_cross_entropy, kernel_matmul, kernel_concatenate, kernel_pad,
     kernel_slice_update, kernel_take,
     kernel_take_along, kernel_put_along, kernel_gather, kernel_scatter, kernel_dynamic_slice,
-    kernel_dynamic_slice_update, kernel_csr_matmul, kernel_arange, kernel_arange_int,
+    kernel_dynamic_slice_update, kernel_csr_matmul, kernel_csr_sample, kernel_csr_rows, kernel_arange, kernel_arange_int,
     kernel_random_bits, kernel_attention, kernel_attention_vjp, kernel_conv, kernel_quantize, kernel_dequantize,
     kernel_quantized_matmul, kernel_gated_delta;
 const char *kernel_item_type(size_t bytes); // of elements that are only moved
@@ -181,6 +181,14 @@ bool kernel_move(const struct kernel_place *p, zl_dtype dtype, int ndim, const i
 bool kernel_copy_input(const struct kernel_place *p, const struct call *c);
 // kernels_sort.c: the numbers of n places (int64) in their order, equal ones as they come, as uint32.
 bool kernel_order_places(const struct kernel_place *p, void *order, void *places, int64_t n);
+
+// kernels_csr.c: a sparse matrix, without its values; whether they are what they should be, else false and an error.
+struct csr_index {
+    zl_array indices, pointers;
+    int64_t columns;
+};
+bool kernel_check_csr(const struct kernel_place *p, const struct call *c, const struct csr_index *m);
+kernel_function kernel_csr_transposed; // kernels_csr_turned.c, as are csr_sample and csr_rows
 
 // kernels_keys.c: ITEM, bits of an element, and key_of(item), of so many bytes. zeros_are_one: those of 0 and -0 are the same.
 void kernel_write_key(struct text *out, zl_dtype dtype, bool zeros_are_one);

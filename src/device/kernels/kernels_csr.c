@@ -87,18 +87,18 @@ static bool write_text(struct text *out, const void *data) {
 
 // Checking ---------------------------------------------------------------------------------------------------------
 
-static uint64_t tag_of(const struct call *c) {
+static uint64_t tag_of(const struct csr_index *m) {
     uint64_t tag = 1;
-    const int64_t parts[] = {call_args(c)[1], c->in[VALUES]->dim[0], c->in[POINTERS]->dim[0],
-                             c->in[INDICES]->offset, c->in[POINTERS]->offset};
+    const int64_t parts[] = {m->columns, m->indices->dim[0], m->pointers->dim[0], m->indices->offset,
+                             m->pointers->offset};
     for (size_t i = 0; i < COUNT(parts); i++)
         tag = (tag ^ (uint64_t)parts[i]) * 0x9e3779b97f4a7c15u;
     return tag | 1;
 }
 
-static bool launch_check(const struct kernel_place *p, const struct call *c, void *status) {
-    zl_array indices = c->in[INDICES], pointers = c->in[POINTERS];
-    int64_t rows = pointers->dim[0] - 1, entries = c->in[VALUES]->dim[0], all = MAX_OF(rows, entries);
+static bool launch_check(const struct kernel_place *p, const struct csr_index *m, void *status) {
+    zl_array indices = m->indices, pointers = m->pointers;
+    int64_t rows = pointers->dim[0] - 1, entries = indices->dim[0], all = MAX_OF(rows, entries);
     struct kernel_call k;
     kernel_begin_call(&k);
     struct recipe r = {ZL_FLOAT32, indices->dtype, -1, all > INT32_MAX / 2, "csr"};
@@ -110,7 +110,7 @@ static bool launch_check(const struct kernel_place *p, const struct call *c, voi
     kernel_add_int(&k, pointers->offset, true);
     kernel_add_int(&k, rows, r.wide);
     kernel_add_int(&k, entries, r.wide);
-    kernel_add_int(&k, call_args(c)[1], true);
+    kernel_add_int(&k, m->columns, true);
     return kernel && kernel_launch(p, kernel, (MAX_OF(all, 1) + KERNEL_THREADS - 1) / KERNEL_THREADS, &k);
 }
 
@@ -122,9 +122,9 @@ static int64_t number_at(zl_array x, int64_t at) {
 }
 
 // Says what is wrong; true: only what belongs to no row.
-static bool explain(const struct call *c) {
-    zl_array indices = c->in[INDICES], pointers = c->in[POINTERS];
-    int64_t rows = pointers->dim[0] - 1, entries = c->in[VALUES]->dim[0], columns = call_args(c)[1];
+static bool explain(const struct call *c, const struct csr_index *m) {
+    zl_array indices = m->indices, pointers = m->pointers;
+    int64_t rows = pointers->dim[0] - 1, entries = indices->dim[0], columns = m->columns;
     if (!device_fetch(indices->storage) || !device_fetch(pointers->storage))
         return false;
     int64_t last = number_at(pointers, 0);
@@ -148,12 +148,12 @@ static bool explain(const struct call *c) {
     return true;
 }
 
-static bool check_now(const struct kernel_place *p, const struct call *c, bool *sound) {
+static bool check_now(const struct kernel_place *p, const struct csr_index *m, bool *sound) {
     const struct device *d = p->target->device;
     int32_t status = 0;
     size_t capacity;
     void *room = device_alloc(d, p->unit, sizeof status, &capacity);
-    bool done = room && d->copy(p->unit, room, &status, sizeof status, false) && launch_check(p, c, room) &&
+    bool done = room && d->copy(p->unit, room, &status, sizeof status, false) && launch_check(p, m, room) &&
                 d->copy(p->unit, &status, room, sizeof status, true);
     if (room)
         device_free(d, p->unit, room, capacity);
@@ -162,22 +162,22 @@ static bool check_now(const struct kernel_place *p, const struct call *c, bool *
 }
 
 // Remembered on both replicas: each is written anew before it holds other values.
-static bool check_matrix(const struct kernel_place *p, const struct call *c) {
+bool kernel_check_csr(const struct kernel_place *p, const struct call *c, const struct csr_index *m) {
     if (p->batch) // nothing runs, and nothing lies there yet
-        return launch_check(p, c, NULL);
+        return launch_check(p, m, NULL);
     const struct device *d = p->target->device;
-    uint64_t tag = tag_of(c);
-    _Atomic uint64_t *indices = device_finding(d, p->unit, c->in[INDICES]->storage),
-                     *pointers = device_finding(d, p->unit, c->in[POINTERS]->storage);
+    uint64_t tag = tag_of(m);
+    _Atomic uint64_t *indices = device_finding(d, p->unit, m->indices->storage),
+                     *pointers = device_finding(d, p->unit, m->pointers->storage);
     bool sound;
     if (!indices || !pointers)
         return false;
     if (atomic_load(indices) == tag && atomic_load(pointers) == tag)
         return true;
-    if (!check_now(p, c, &sound))
+    if (!check_now(p, m, &sound))
         return false;
     if (!sound)
-        return explain(c);
+        return explain(c, m);
     atomic_store(indices, tag);
     atomic_store(pointers, tag);
     return true;
@@ -189,7 +189,7 @@ bool kernel_can_csr(const struct call *c) {
     for (int i = 0; i < c->inputs; i++)
         if (array_is(c->in[i], ARRAY_INLINE))
             return false;
-    return !call_args(c)[0];
+    return true;
 }
 
 static int lanes_for(int64_t entries, int64_t rows) {
@@ -201,6 +201,9 @@ static int lanes_for(int64_t entries, int64_t rows) {
 
 bool kernel_csr_matmul(const struct kernel_place *p, const struct call *c) {
     zl_array y = call_first(c);
+    struct csr_index m = {c->in[INDICES], c->in[POINTERS], call_args(c)[1]};
+    if (call_args(c)[0])
+        return kernel_check_csr(p, c, &m) && kernel_csr_transposed(p, c);
     int64_t rows = c->in[POINTERS]->dim[0] - 1, width = c->in[DENSE]->dim[1], entries = c->in[VALUES]->dim[0];
     struct kernel_call k;
     kernel_begin_call(&k);
@@ -219,5 +222,6 @@ bool kernel_csr_matmul(const struct kernel_place *p, const struct call *c) {
     kernel_add_int(&k, rows, r.wide);
     kernel_add_int(&k, width, r.wide);
     int64_t each = r.lanes ? KERNEL_THREADS / r.lanes : KERNEL_THREADS, all = r.lanes ? rows : rows * width;
-    return kernel && to && check_matrix(p, c) && kernel_launch(p, kernel, (all + each - 1) / each, &k);
+    return kernel && to && kernel_check_csr(p, c, &m) &&
+           kernel_launch(p, kernel, (all + each - 1) / each, &k);
 }

@@ -45,6 +45,8 @@ static const struct {
     {&op_dynamic_slice, kernel_can_dynamic_slice, kernel_dynamic_slice},
     {&op_dynamic_slice_update, kernel_can_dynamic_slice_update, kernel_dynamic_slice_update, 1},
     {&op_csr_matmul, kernel_can_csr, kernel_csr_matmul},
+    {&op_csr_sample, kernel_can_csr, kernel_csr_sample},
+    {&op_csr_rows, kernel_can_csr, kernel_csr_rows},
     {&op_put_along, kernel_can_put_along, kernel_put_along, 1},
     {&op_gather, kernel_can_gather, kernel_gather},
     {&op_scatter, kernel_can_scatter, kernel_scatter, 1},
