@@ -69,7 +69,8 @@ ZL_API zl_array zl_ones(zl_shape shape, zl_dtype dtype);
 // Ones of the shape of a, and of its dtype if none is given.
 ZL_API zl_array zl_ones_like(zl_array a, zl_dtype dtype);
 
-// An n by m matrix of ones on and below the k-th diagonal and zeros above it; float32 if no dtype is given.
+// An n by m matrix of ones on and below the k-th diagonal and zeros above it; float32 if no dtype is given. A
+// negative size is 0.
 ZL_API zl_array zl_tri(int64_t n, int64_t m, int64_t k, zl_dtype dtype);
 
 // x with zeros above the k-th diagonal of its last two axes.

@@ -179,11 +179,16 @@ static bool read_truth(PyObject *o, bool *out) {
     return truth >= 0;
 }
 
+// What a condition chooses has nothing to do with its own dtype.
+static bool is_operand(const struct ext_param *p) {
+    return p->type == ZL_PARAM_ARRAY && strcmp(p->name, "condition");
+}
+
 // The dtype of the first operand that is an array; ZL_DTYPE_COUNT: none is. What is optional, such as a key, is none.
 static zl_dtype dtype_beside(const struct frame *c, const struct ext_variant *v) {
     const struct ext_variant *all = &c->f->variant[0];
     for (int i = 0; i < all->params && v->params > 1; i++)
-        if (all->param[i].type == ZL_PARAM_ARRAY && c->given[i] && ext_is_array(c->given[i]))
+        if (is_operand(&all->param[i]) && c->given[i] && ext_is_array(c->given[i]))
             return zl_dtype_of(ext_value(c->given[i]));
     return ZL_DTYPE_COUNT;
 }
@@ -235,8 +240,9 @@ static bool read_all(struct frame *c, const struct ext_variant *v) {
                 c->value[i].axes = ZL_ALL;
             if (p->type == ZL_PARAM_ARRAY) // a number, as every other argument may be
                 c->value[i].array = number_as_array(p->fallback.number);
-        } else if (!read_argument(o, p->type, beside, &c->held[i], &c->value[i])) {
-            return false;
+        } else if (!read_argument(o, p->type, is_operand(p) ? beside : ZL_DTYPE_COUNT, &c->held[i],
+                                  &c->value[i])) {
+            return ext_name_argument(c->f->name, p->key);
         }
     }
     return true;
@@ -266,7 +272,8 @@ static PyObject *run(const struct ext_variant *v, const union ext_argument *a) {
     zl_array out[SEVERAL];
     if (v->call)
         return ext_wrap(v->call(a));
-    return v->call_all(a, out) ? ext_wrap_all(v->outputs, out, true) : ext_raise();
+    bool as_tuple = strcmp(v->name, "zl_divmod"); // of which MLX gives a list
+    return v->call_all(a, out) ? ext_wrap_all(v->outputs, out, as_tuple) : ext_raise();
 }
 
 PyObject *ext_call(const struct ext_function *f, PyObject *self, PyObject *const *args, Py_ssize_t count,

@@ -2,32 +2,37 @@
 
 #include "ext.h"
 
-PyObject *ext_axis_error;
-static PyObject *file_error;
+#include <string.h>
 
-// Files that cannot be read or written are RuntimeErrors in MLX, and OSErrors everywhere else.
-static bool add_file_error(PyObject *core) {
-    PyObject *bases = PyTuple_Pack(2, PyExc_RuntimeError, PyExc_OSError);
-    if (bases && !file_error)
-        file_error = PyErr_NewExceptionWithDoc("zellige.core.FileError",
-                                               "A file that could not be read or written.", bases, NULL);
+PyObject *ext_axis_error;
+static PyObject *argument_error, *dtype_error, *file_error;
+
+// MLX raises one exception in some functions and another in others, or in all but here: these are both.
+static bool add_error(PyObject *core, PyObject **error, const char *name, const char *doc, PyObject *first,
+                      PyObject *second) {
+    PyObject *bases = PyTuple_Pack(2, first, second);
+    if (bases && !*error)
+        *error = PyErr_NewExceptionWithDoc(name, doc, bases, NULL);
     Py_XDECREF(bases);
-    return file_error && ext_add(core, "FileError", Py_NewRef(file_error));
+    return *error && ext_add(core, strrchr(name, '.') + 1, Py_NewRef(*error));
 }
 
-// MLX raises ValueError for some axes that are not there and IndexError for others.
 bool ext_add_errors(PyObject *core) {
-    PyObject *bases = PyTuple_Pack(2, PyExc_ValueError, PyExc_IndexError);
-    if (bases && !ext_axis_error)
-        ext_axis_error = PyErr_NewExceptionWithDoc(
-            "zellige.core.AxisError", "An axis or position that an array does not have.", bases, NULL);
-    Py_XDECREF(bases);
-    return add_file_error(core) && ext_axis_error && ext_add(core, "AxisError", Py_NewRef(ext_axis_error));
+    return add_error(core, &ext_axis_error, "zellige.core.AxisError",
+                     "An axis or position that an array does not have.", PyExc_ValueError,
+                     PyExc_IndexError) &&
+           add_error(core, &argument_error, "zellige.core.ArgumentError",
+                     "An object that a function does not take.", PyExc_TypeError, PyExc_ValueError) &&
+           add_error(core, &dtype_error, "zellige.core.DtypeError", "A dtype that an op does not take.",
+                     PyExc_ValueError, PyExc_RuntimeError) &&
+           add_error(core, &file_error, "zellige.core.FileError", "A file that could not be read or written.",
+                     PyExc_RuntimeError, PyExc_OSError);
 }
 
 static PyObject *exception_of(zl_error_kind kind) {
     switch (kind) {
     case ZL_ERROR_AXIS: return ext_axis_error;
+    case ZL_ERROR_DTYPE: return dtype_error;
     case ZL_ERROR_OVERFLOW: return PyExc_OverflowError;
     case ZL_ERROR_MEMORY: return PyExc_MemoryError;
     case ZL_ERROR_IO: return file_error;
@@ -42,7 +47,34 @@ static PyObject *exception_of(zl_error_kind kind) {
 void *ext_raise(void) {
     const char *message = zl_error();
     if (!PyErr_Occurred())
-        PyErr_SetString(exception_of(zl_error_which()), message ? message : "zellige: an argument was missing");
+        PyErr_SetString(exception_of(zl_error_which()),
+                        message ? message : "zellige: an argument was missing");
     zl_clear_error();
     return NULL;
+}
+
+// Functions name themselves as "zl_take: ..." and "take(): ..."; MLX's own words begin with "[take] ...".
+static bool names_a_function(const char *text) {
+    size_t word = strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789_");
+    return text[0] == '[' || !strncmp(text, "zl_", 3) || (word > 0 && !strncmp(text + word, "():", 3));
+}
+
+bool ext_name_argument(const char *function, PyObject *argument) {
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
+    PyObject *text = type == PyExc_TypeError || type == PyExc_ValueError ? PyObject_Str(value) : NULL;
+    const char *words = text ? PyUnicode_AsUTF8(text) : NULL;
+    if (words && (argument || !names_a_function(words))) {
+        if (argument)
+            PyErr_Format(argument_error, "%s(): %U: %s", function, argument, words);
+        else
+            PyErr_Format(argument_error, "%s(): %s", function, words);
+        Py_XDECREF(type);
+        Py_XDECREF(value);
+        Py_XDECREF(trace);
+    } else {
+        PyErr_Restore(type, value, trace);
+    }
+    Py_XDECREF(text);
+    return false;
 }

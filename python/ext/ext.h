@@ -42,6 +42,9 @@ bool ext_add(PyObject *module, const char *name, PyObject *object);
 void *ext_raise(void);
 // The exception type for an axis that is not there: both ValueError and IndexError.
 extern PyObject *ext_axis_error;
+// Names a function, and its argument unless that is NULL, in an exception that says only what is wrong with an object.
+// False, to be returned.
+bool ext_name_argument(const char *function, PyObject *argument);
 
 // array.c --------------------------------------------------------------------------------------------------------
 

@@ -42,7 +42,7 @@ static bool broadcast_op(const zl_array *in, int count, zl_array *out, const str
 }
 
 static PyObject *broadcast_arrays_work(const struct shaped_call *c) {
-    return map_rest(c, broadcast_op, true);
+    return map_rest(c, broadcast_op, false);
 }
 
 static PyObject *broadcast_arrays(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject *names) {
@@ -299,10 +299,16 @@ static PyObject *real_range(PyObject *start, PyObject *stop, PyObject *step, zl_
     return ext_wrap(zl_arange(from, to, by, dtype == ZL_DTYPE_COUNT ? ZL_FLOAT32 : dtype));
 }
 
-// arange(stop), arange(start, stop), arange(start, stop, step), each with a dtype. Whole numbers make int32.
+// arange(stop), arange(start, stop), arange(start, stop, step), each with a dtype, and arange(stop, step, dtype). Whole
+// numbers make int32.
 static PyObject *arange_work(const struct shaped_call *c) {
-    PyObject *start = c->named[0], *stop = c->named[1];
+    PyObject *start = c->named[0], *stop = c->named[1], *step = c->named[2], *kind = c->named[3];
     zl_dtype dtype;
+    if (shaped_given(step) && !shaped_given(kind) && PyObject_TypeCheck(step, &ext_dtype_type)) {
+        kind = step;
+        step = stop;
+        stop = NULL;
+    }
     if (!shaped_given(stop)) {
         stop = start;
         start = NULL;
@@ -311,10 +317,10 @@ static PyObject *arange_work(const struct shaped_call *c) {
         PyErr_SetString(PyExc_TypeError, "arange(): where to stop is missing");
         return NULL;
     }
-    if (!shaped_dtype(c->named[3], ZL_DTYPE_COUNT, &dtype))
+    if (!shaped_dtype(kind, ZL_DTYPE_COUNT, &dtype))
         return NULL;
-    bool whole = is_whole(start) && is_whole(stop) && is_whole(c->named[2]);
-    return (whole ? whole_range : real_range)(start, stop, c->named[2], dtype);
+    bool whole = is_whole(start) && is_whole(stop) && is_whole(step);
+    return (whole ? whole_range : real_range)(start, stop, step, dtype);
 }
 
 static PyObject *arange(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject *names) {

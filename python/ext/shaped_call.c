@@ -50,6 +50,8 @@ PyObject *shaped_run(const struct shaped_call *c, shaped_work *body) {
         return NULL;
     PyObject *result = body(c);
     zl_scope_end(scope);
+    if (!result)
+        ext_name_argument(c->function, NULL);
     return result;
 }
 

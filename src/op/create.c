@@ -262,12 +262,12 @@ static zl_array triangle(const char *function, int64_t n, int64_t m, int64_t k) 
 
 zl_array zl_tri(int64_t n, int64_t m, int64_t k, zl_dtype dtype) {
     dtype = op_dtype_or(dtype, ZL_FLOAT32);
-    return op_check_dtype("zl_tri", dtype) ? zl_astype(triangle("zl_tri", n, columns(n, m), k), dtype) : NULL;
+    return op_check_dtype("zl_tri", dtype) ? zl_astype(triangle("zl_tri", MAX_OF(n, 0), MAX_OF(columns(n, m), 0), k), dtype) : NULL;
 }
 OP_SIGNATURE(
     zl_tri, "create",
     "An n by m matrix of ones on and below the k-th diagonal and zeros above it; float32 if no dtype is "
-    "given.",
+    "given. A negative size is 0.",
     P_INT64(n, NULL), P_INT64(m, "None"), P_INT64(k, "0"), P_DTYPE(dtype, "None"));
 
 // Keeps what lies on the kept side of the k-th diagonal of each matrix.

@@ -29,10 +29,12 @@ static zl_dtype compute_dtype(enum tile_op row, zl_dtype dtype) {
     if ((rule & FLOAT) && !dtype_is_inexact(dtype))
         return ZL_FLOAT32;
     bool refused = (rule & BITS) ? dtype_is_inexact(dtype) : (rule & REAL) && dtype == ZL_COMPLEX64;
-    if (!refused)
+    if (!refused && !((rule & NUMBERS) && dtype == ZL_BOOL))
         return dtype;
     error_set(ZL_ERROR_DTYPE, "%s: %s is not possible; %s", rows[row].function, zl_dtype_name(dtype),
-              (rule & BITS) ? "integers and bool are" : "real numbers are");
+              (rule & BITS) ? "integers and bool are"
+              : (rule & NUMBERS) ? "numbers are, and zl_logical_not inverts truth"
+                                 : "real numbers are");
     return ZL_DTYPE_COUNT;
 }
 

@@ -133,13 +133,17 @@ static bool slogdet(zl_array a, zl_array *out) {
     return out[0] && out[1];
 }
 
-// a as numbers that have a determinant; NULL and an error.
+// a as numbers that have a determinant, half floats as float32; NULL and an error.
 static zl_array read_square(const char *function, zl_array a) {
     if (!a)
         return NULL;
     zl_dtype dtype = op_float_dtype((zl_dtype)a->dtype);
     zl_array x = zl_astype(a, dtype == ZL_FLOAT16 || dtype == ZL_BFLOAT16 ? ZL_FLOAT32 : dtype);
     return x && op_check_matrix(function, x, true, false) ? x : NULL;
+}
+
+static zl_array in_dtype_of(zl_array a, zl_array y) {
+    return zl_astype(y, op_float_dtype((zl_dtype)a->dtype));
 }
 
 static bool again_linalg_slogdet(const union op_value *v, zl_array *out) {
@@ -153,7 +157,11 @@ bool zl_linalg_slogdet(zl_array a, zl_array *out) {
     if (op_again_all(&ok, 2, out, "zl_linalg_slogdet", again_linalg_slogdet, a))
         return ok;
     zl_array x = read_square("zl_linalg_slogdet", a);
-    return x && slogdet(x, out);
+    if (!x || !slogdet(x, out))
+        return false;
+    for (int i = 0; i < 2; i++)
+        out[i] = in_dtype_of(a, out[i]);
+    return out[0] && out[1];
 }
 OP_SIGNATURE_BOOL(zl_linalg_slogdet, "linalg",
                   "The sign of the determinant of a, 0 if it is 0, in out[0], and the logarithm of its absolute value in "
@@ -177,6 +185,6 @@ zl_array zl_linalg_det(zl_array a) {
         return again;
     zl_scope s = zl_scope_begin();
     zl_array x = read_square("zl_linalg_det", a);
-    return zl_scope_leave(s, x ? det(x) : NULL);
+    return zl_scope_leave(s, x ? in_dtype_of(a, det(x)) : NULL);
 }
 OP_SIGNATURE(zl_linalg_det, "linalg", "The determinants of the square matrices of a.", P_ARRAY(a));

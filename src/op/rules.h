@@ -11,6 +11,7 @@ enum op_rule {
     TRUTH = 8,  // gives bool
     PART = 16,  // gives float32 of complex64, else the same dtype
     WHOLE = 32, // leaves integers and bool as they are
+    NUMBERS = 64, // does not take bool
 };
 
 #endif

@@ -70,6 +70,8 @@ static const struct row {
 static zl_array as_row_wants(const struct row *r, zl_array x) {
     if ((r->rule & BITS) && dtype_is_inexact(zl_dtype_of(x)))
         return zl_astype(x, ZL_INT16);
+    if ((r->rule & NUMBERS) && zl_dtype_of(x) == ZL_BOOL)
+        return zl_astype(x, ZL_INT8);
     return (r->rule & REAL) && zl_dtype_of(x) == ZL_COMPLEX64 ? zl_real(x) : x;
 }
 

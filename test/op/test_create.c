@@ -82,6 +82,7 @@ TEST(diagonals_and_triangles) {
     CHECK_ARRAY(zl_tri(2, 3, -1, ZL_FLOAT32), ZL_FLOAT32, ZL_SHAPE(2, 3), 0, 0, 0, 1, 0, 0);
     CHECK_ARRAY(zl_tri(2, 2, INT64_MIN, ZL_FLOAT32), ZL_FLOAT32, ZL_SHAPE(2, 2), 0, 0, 0, 0);
     CHECK_EMPTY(zl_eye(0, 3, 0, ZL_FLOAT32), ZL_FLOAT32, ZL_SHAPE(0, 3));
+    CHECK_EMPTY(zl_tri(-1, 3, 0, ZL_FLOAT32), ZL_FLOAT32, ZL_SHAPE(0, 3));
     CHECK_ARRAY(zl_eye(2, INT64_MIN, 0, ZL_INT8), ZL_INT8, ZL_SHAPE(2, 2), 1, 0, 0, 1); // m is not given
     CHECK_ARRAY(zl_tri(2, INT64_MIN, 0, ZL_DTYPE_COUNT), ZL_FLOAT32, ZL_SHAPE(2, 2), 1, 0, 1, 1);
     zl_array x = op_test_range(ZL_SHAPE(3, 3), ZL_INT32), truth = zl_ones(ZL_SHAPE(2, 2), ZL_BOOL);

@@ -33,7 +33,7 @@ static zl_array apply(const struct row *r, zl_array a, zl_array b) {
 static bool takes(const struct row *r, zl_dtype d) {
     if (r->rule & BITS)
         return !dtype_is_inexact(d);
-    return !((r->rule & REAL) && d == ZL_COMPLEX64);
+    return !((r->rule & REAL) && d == ZL_COMPLEX64) && !((r->rule & NUMBERS) && d == ZL_BOOL);
 }
 
 // References ------------------------------------------------------------------------------------------------------
@@ -180,8 +180,11 @@ TEST(elementwise_values_against_long_double) {
 }
 
 TEST(elementwise_refuses_what_its_rule_says) {
-    zl_array z = zl_astype(zl_scalar(1), ZL_COMPLEX64), f = zl_ones(ZL_SHAPE(2), ZL_FLOAT32);
+    zl_array z = zl_astype(zl_scalar(1), ZL_COMPLEX64), f = zl_ones(ZL_SHAPE(2), ZL_FLOAT32),
+             b = zl_ones(ZL_SHAPE(2), ZL_BOOL);
     for (size_t i = 0; i < COUNT(rows); i++) {
+        if (!takes(&rows[i], ZL_BOOL))
+            CHECK_ERROR(ZL_ERROR_DTYPE, apply(&rows[i], b, b));
         if (!takes(&rows[i], ZL_COMPLEX64)) {
             CHECK_ERROR(ZL_ERROR_DTYPE, apply(&rows[i], z, z));
             CHECK_HAS(test_last_error(), rows[i].function);

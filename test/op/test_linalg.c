@@ -449,6 +449,9 @@ TEST(determinants) {
     CHECK_EQ_F64(zl_item(zl_linalg_det(zl_ones(ZL_SHAPE(5, 5), ZL_FLOAT32))), 0);
     CHECK_ARRAY(zl_linalg_det(zl_zeros(ZL_SHAPE(2, 0, 0), ZL_FLOAT32)), ZL_FLOAT32, ZL_SHAPE(2), 1, 1);
     CHECK_ARRAY(zl_linalg_det(op_test_range(ZL_SHAPE(2, 2), ZL_INT32)), ZL_FLOAT32, ZL_SCALAR, -2);
+    CHECK_ARRAY(zl_linalg_det(op_test_range(ZL_SHAPE(2, 2), ZL_FLOAT16)), ZL_FLOAT16, ZL_SCALAR, -2);
+    REQUIRE(zl_linalg_slogdet(op_test_range(ZL_SHAPE(2, 2), ZL_BFLOAT16), zero));
+    CHECK_ARRAY_NEAR(zero[1], ZL_BFLOAT16, ZL_SCALAR, 1e-2, log(2));
 }
 
 TEST(norms_of_vectors_and_matrices) {

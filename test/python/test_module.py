@@ -56,6 +56,39 @@ class Names(unittest.TestCase):
             with self.assertRaises(kind):
                 mx.sum(x, axis=5)
 
+    def test_wrong_objects_are_named(self):
+        x = mx.ones((2, 3))
+        for call, words in ((lambda: mx.repeat([1, 2], 2), r"repeat\(\): array: .*list"), (lambda: mx.exp("a"), r"exp\(\): a: .*str"),
+                            (lambda: mx.sum(x, axis="a"), r"sum\(\): axis: "), (lambda: mx.sort(None), r"sort\(\): a: "),
+                            (lambda: mx.zeros(1.5), r"zeros\(\): "), (lambda: mx.arange("a"), r"arange\(\): ")):
+            for kind in (TypeError, ValueError):
+                with self.assertRaisesRegex(kind, words):
+                    call()
+        for kind in (ValueError, RuntimeError):  # MLX raises one for the function, another for the operator
+            with self.assertRaisesRegex(kind, "float32"):
+                mx.left_shift(x, 1)
+            with self.assertRaisesRegex(kind, "zl_negative: bool"):
+                -mx.array(True)
+
+    def test_conditions_do_not_decide_dtypes(self):
+        mask = mx.array([1, 0], dtype=mx.uint8)
+        self.assertEqual(mx.where(mask, -3, 300).tolist(), [-3, 300])
+        self.assertEqual(mx.where(-3, 0, mask).dtype, mx.uint8)
+        with self.assertRaises(ValueError):
+            mx.maximum(mask, -3)
+
+    def test_results_come_in_lists_where_mlx_has_lists(self):
+        self.assertIsInstance(mx.divmod(mx.array(7), 2), list)
+        self.assertIsInstance(divmod(mx.array(7), 2), tuple)  # Python's own
+        self.assertIsInstance(mx.broadcast_arrays(mx.ones(1), mx.ones(2)), list)
+        self.assertIsInstance(mx.linalg.qr(mx.eye(2)), tuple)
+
+    def test_ranges_take_stop_step_and_dtype(self):
+        self.assertEqual(mx.arange(6, 2, mx.float16).tolist(), [0, 2, 4])
+        self.assertEqual(mx.arange(6, 2, mx.float16).dtype, mx.float16)
+        self.assertEqual(mx.arange(3, None, mx.int8).dtype, mx.int8)
+        self.assertEqual(mx.arange(1, 7, 3, mx.int8).tolist(), [1, 4])
+
     def test_vendors_say_that_they_are_not_there(self):
         self.assertFalse(mx.metal.is_available())
         self.assertFalse(mx.cuda.is_available())
