@@ -1,4 +1,4 @@
-// test_cpu_argreduce.c - extremes of columns against those of the same numbers in rows.
+// test_cpu_argreduce.c - extremes of lines against a loop, and of columns against those of the same numbers in rows.
 
 #include "graph/graph.h"
 #include "test.h"
@@ -40,4 +40,54 @@ TEST(extremes_of_columns) {
                         check_columns((zl_dtype)dtype, rows[i], cols[k]);
     }
     REQUIRE(zl_set_threads(threads));
+}
+
+// The first of equal numbers, and the first NaN before all others.
+static int64_t naive(const double *value, int64_t n, bool is_max) {
+    int64_t best = 0;
+    for (int64_t i = 1; i < n && !isnan(value[best]); i++)
+        if (isnan(value[i]) || (is_max ? value[i] > value[best] : value[i] < value[best]))
+            best = i;
+    return best;
+}
+
+// Both zeros are equal; the last element is the largest of all, or is NaN.
+static void fill_line(double *value, int64_t n, zl_dtype dtype, int kind) {
+    bool is_float = dtype_is_inexact(dtype);
+    for (int64_t i = 0; i < n; i++)
+        value[i] = kind == 0 ? (is_float && test_between(0, 1) ? -0.0 : 0)
+                             : (double)test_between(dtype_is_signed(dtype) || is_float ? -20 : 0, 20);
+    if (kind == 2 && dtype != ZL_BOOL)
+        value[n - 1] = 21;
+    if (kind == 3 && is_float)
+        value[n - 1] = value[n / 2] = NAN;
+    for (int64_t i = 0; dtype == ZL_BOOL && i < n; i++)
+        value[i] = value[i] != 0;
+}
+
+static void check_line(zl_dtype dtype, int64_t n, int kind) {
+    static double value[2 * 3000], line[3000];
+    int step = 1 + (int)test_between(0, 1);
+    fill_line(value, step * n, dtype, kind);
+    zl_array x = zl_astype(zl_from_f64(value, ZL_SHAPE(step * n)), dtype);
+    x = zl_contiguous(x, false);
+    if (step == 2)
+        x = zl_slice(x, ZL_SHAPE(1), ZL_SHAPE(2 * n), ZL_SHAPE(2));
+    for (int64_t i = 0; i < n; i++)
+        line[i] = value[step == 2 ? 2 * i + 1 : i];
+    REQUIRE(zl_eval(x));
+    CHECK_EQ_INT(zl_item_int(zl_argmax_axis(x, 0, false)), naive(line, n, true));
+    if (!CHECK_EQ_INT(zl_item_int(zl_argmin_axis(x, 0, false)), naive(line, n, false)))
+        test_note("%lld elements of %s, kind %d, step %d", (long long)n, zl_dtype_name(dtype), kind, step);
+}
+
+// Around the lengths of vectors, groups of them and blocks.
+TEST(extremes_of_lines) {
+    static const int64_t lengths[] = {1,  2,  7,  8,   15,   16,   17,   31,  33,
+                                      63, 64, 65, 129, 1023, 1024, 1025, 3000};
+    for (int dtype = ZL_BOOL; dtype < ZL_DTYPE_COUNT; dtype++)
+        for (size_t i = 0; i < COUNT(lengths); i++)
+            for (int kind = 0; kind < 4; kind++)
+                ZL_SCOPE
+                    check_line((zl_dtype)dtype, lengths[i], kind);
 }

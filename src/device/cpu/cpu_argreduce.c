@@ -1,9 +1,9 @@
 // cpu_argreduce.c - where the smallest and the largest elements are.
 //
-// A block is reduced to its extreme; only if that is better than what was found before it is looked for in the block.
-// The first of equal elements counts, and the first NaN before all others.
+// Blocks are reduced to their extremes; the best of these is looked for in its block at the end. The first of equal elements
+// counts, and the first NaN before all others.
 
-#include "device/cpu/cpu.h"
+#include "device/cpu/argreduce.h"
 
 #include <string.h>
 
@@ -20,11 +20,10 @@ struct search {
     struct layout kept;     // operands: output, input
     int64_t length, stride; // of the axis: elements, bytes
     int64_t item;
+    bool is_max;
     row_fn *extreme; // elements to one, of float32 for half floats
     row_fn *narrow;  // that back to an element; NULL: it is one
-    row_fn *better;  // two elements to a bool
-    row_fn *equal;   // elements and one element to bools
-    row_fn *differs; // elements and elements to bools: of one with itself it finds NaN
+    struct element_search by;
     struct column_search columns;
     bool has_columns;
     struct found *part; // one search only: what its parts found
@@ -34,55 +33,57 @@ struct search {
 struct found {
     bool any, is_nan;
     int64_t at;
-    _Alignas(8) char value[ITEM_MOST];
+    _Alignas(8) char value[ITEM_MOST]; // as extremes are kept
 };
-
-static bool ask(row_fn *row, const char *a, const char *b) {
-    bool answer = false;
-    cpu_call_row(row, &answer, a, b, NULL, 1);
-    return answer;
-}
 
 static bool is_better(const struct search *s, const char *value, bool is_nan, const struct found *best) {
     if (!best->any)
         return true;
-    return !best->is_nan && (is_nan || ask(s->better, value, best->value));
+    return !best->is_nan &&
+           (is_nan || (s->is_max ? s->by.less(best->value, value) : s->by.less(value, best->value)));
 }
 
-// Looks at n elements one behind the other, which start at position at.
-static void look(const struct search *s, const char *from, int64_t n, int64_t at, struct found *best) {
-    _Alignas(8) char value[ITEM_MOST], wide[ITEM_MOST];
-    cpu_call_row(s->extreme, s->narrow ? wide : value, from, NULL, NULL, n);
-    if (s->narrow)
-        cpu_call_row(s->narrow, value, wide, NULL, NULL, 1);
-    bool is_nan = ask(s->differs, value, value);
+// Whether n elements one behind the other have a better one, which becomes the best; where it is remains to be found.
+static bool has_better(const struct search *s, const char *from, int64_t n, struct found *best) {
+    _Alignas(8) char value[ITEM_MOST];
+    cpu_call_row(s->extreme, value, from, NULL, NULL, n);
+    bool is_nan = s->by.is_nan(value);
     if (!is_better(s, value, is_nan, best))
-        return;
-    bool hit[BLOCK];
-    cpu_call_row(is_nan ? s->differs : s->equal, hit, from, is_nan ? from : value, NULL, n);
-    const bool *first = memchr(hit, true, (size_t)n);
+        return false;
     best->any = true;
     best->is_nan = is_nan;
-    best->at = at + (first ? first - hit : 0);
-    memcpy(best->value, value, (size_t)s->item);
+    memcpy(best->value, value, sizeof value);
+    return true;
+}
+
+// Where the best is among n elements that have it.
+static int64_t find(const struct search *s, const char *from, int64_t n, const struct found *best) {
+    _Alignas(8) char value[ITEM_MOST];
+    if (s->narrow)
+        cpu_call_row(s->narrow, value, best->value, NULL, NULL, 1);
+    int64_t at = s->by.find(from, n, s->narrow ? value : best->value);
+    return at < n ? at : 0;
+}
+
+// n elements of the axis one behind the other: where they are, or brought to room.
+static const char *read_block(const struct search *s, const char *from, int64_t n, char *room) {
+    if (s->stride == s->item)
+        return from;
+    cpu_move((size_t)s->item, room, (struct stride2){0, s->item}, from, (struct stride2){0, s->stride}, 1, n);
+    return room;
 }
 
 // Positions [at, end) of the axis, whose first element is at base.
 static struct found look_along(const struct search *s, const char *base, int64_t at, int64_t end) {
-    struct found best = {.any = false};
-    _Alignas(64) char tile[BLOCK * ITEM_MOST];
-    for (int64_t n; at < end; at += n) {
+    struct found best = {.any = false, .at = at};
+    _Alignas(64) char room[BLOCK * ITEM_MOST];
+    for (int64_t n; at < end && !best.is_nan; at += n) {
         n = MIN_OF(BLOCK, end - at);
-        const char *from = base + at * s->stride;
-        if (s->stride != s->item) {
-            cpu_move((size_t)s->item, tile, (struct stride2){0, s->item}, from,
-                     (struct stride2){0, s->stride}, 1, n);
-            from = tile;
-        }
-        look(s, from, n, at, &best);
-        if (best.is_nan)
-            break;
+        if (has_better(s, read_block(s, base + at * s->stride, n, room), n, &best))
+            best.at = at;
     }
+    int64_t n = MIN_OF(BLOCK, end - best.at);
+    best.at += find(s, read_block(s, base + best.at * s->stride, n, room), n, &best);
     return best;
 }
 
@@ -138,7 +139,8 @@ static void look_across(const struct search *s, const struct walk *w, int64_t la
         cpu_move((size_t)s->item, tile, (struct stride2){s->item, n * s->item}, w->data[IN] + at * s->stride,
                  (struct stride2){s->stride, lane_stride}, n, lanes);
         for (int64_t k = 0; k < lanes; k++)
-            look(s, tile + k * n * s->item, n, at, &best[k]);
+            if (has_better(s, tile + k * n * s->item, n, &best[k]))
+                best[k].at = at + find(s, tile + k * n * s->item, n, &best[k]);
     }
     for (int64_t k = 0; k < lanes; k++)
         put(w->data[OUT] + k * 4, best[k].at);
@@ -200,11 +202,10 @@ static bool choose_rows(struct search *s, zl_dtype dtype, bool is_max) {
     s->item = (int64_t)zl_dtype_size(dtype);
     s->extreme = cpu_reduce_row(is_max ? TILE_MAX : TILE_MIN, dtype);
     s->narrow = half ? rows->cast[dtype][ZL_FLOAT32] : NULL;
-    s->better = rows->op[is_max ? TILE_GT : TILE_LT][dtype][0];
-    s->equal = rows->op[TILE_EQ][dtype][2];
-    s->differs = rows->op[TILE_NE][dtype][0];
+    s->is_max = is_max;
+    s->by = cpu_element_search(dtype);
     s->has_columns = cpu_argreduce_columns(dtype, is_max, &s->columns);
-    return s->extreme && s->better && s->equal && s->differs;
+    return s->extreme != NULL;
 }
 
 bool cpu_argreduce(const struct call *c) {
