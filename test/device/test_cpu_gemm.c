@@ -254,6 +254,25 @@ TEST(products_are_added) {
     }
 }
 
+TEST(products_of_a_few_rows_within_bounds) {
+    static const int64_t sizes[][3] = {{13, 70, 300}, {16, 611, 131}, {24, 100, 1}, {33, 500, 129}, {48, 97, 1040}};
+    int ran = 0;
+    for (int turn = 0; turn < 4; turn++)
+        for (int d = 0; d < 2; d++)
+            for (size_t i = 0; i < COUNT(sizes); i++) {
+                struct product p = make_product(gemm_kernel_for(dtypes[d]), dtypes[d], dtypes[d], sizes[i][0], sizes[i][1],
+                                                sizes[i][2]);
+                if (cpu_is_few(dtypes[d], &p.g)) {
+                    ran++;
+                    CHECK(cpu_few_gemm(dtypes[d], &p.g));
+                    CHECK_EQ_INT(count_wrong(&p), 0);
+                }
+                free_product(&p);
+            }
+    if (!ran)
+        SKIP("a BLAS library multiplies here");
+}
+
 struct blocks {
     struct product *p;
     atomic_int times[300 * 500]; // that each element was said to be done

@@ -313,6 +313,8 @@ gemm_fn cpu_gemv_shared;
 bool cpu_is_tiny(zl_dtype dtype, const struct gemm *g);
 bool cpu_is_thin(zl_dtype dtype, const struct gemm *g);
 gemm_fn cpu_thin_gemm;            // of a few rows or columns: if cpu_is_thin
+bool cpu_is_few(zl_dtype dtype, const struct gemm *g);
+gemm_fn cpu_few_gemm;             // of more rows, but not many: if cpu_is_few
 gemm_fn cpu_tiny_gemm;            // where packing would take longer than multiplying: if cpu_is_tiny
 
 // In which parts a product of a call of matmul is computed.
