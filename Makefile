@@ -67,7 +67,8 @@ bench-fusion: build ## Fused expressions and a training step, beside PyTorch, JA
 
 bench-cpu: build ## The bars of the CPU in one table, beside PyTorch, JAX, NumPy, BLIS, MLX, and llama.cpp if GGML is its folder
 	@python=$$(tool/python.sh $(BUILD) numpy torch 'jax[cpu]' 'mlx[cpu]==0.32.4') && \
-		PYTHONPATH=$(BUILD)/python "$$python" bench/cpu.py --build $(BUILD) $(if $(GGML),--ggml "$(GGML)") --check
+		PYTHONPATH=$(BUILD)/python "$$python" bench/cpu.py --build $(BUILD) $(if $(GGML),--ggml "$(GGML)") $(if $(ONLY),--only "$(ONLY)") \
+		--keep $(BUILD)/bench-cpu.json $(if $(RESUME),--resume) --check
 
 mlx-suite: build ## MLX's own Python tests from MLX_TESTS, a copy of its python/tests; writes doc/compatibility.md
 	@test -d "$(MLX_TESTS)" || { echo "make mlx-suite MLX_TESTS=<folder python/tests of MLX's repository>"; exit 2; }

@@ -3,7 +3,7 @@
 
 How they are timed is in peers.py, what is timed in cpu_cases.py. `make bench-cpu` makes an environment for it. With --check the
 exit status says whether the bars hold. With --build FOLDER the programs of bench/ there run too, with --ggml FOLDER the kernels of
-llama.cpp that were built there; all bars end as one table (cpu_bars.py).
+llama.cpp that were built there; all bars end as one table (cpu_bars.py). `--only programs` are these alone.
 """
 
 import math
@@ -72,7 +72,7 @@ def main():
     options = parser.parse_args()
     if options.serve:
         return peers.serve(LIBRARIES[options.serve])
-    bars = cpu_bars.program_bars(options) if options.build else []
+    bars = cpu_bars.program_bars(options) if options.build and options.only in ("", "programs") else []
     cases = [make_case(name, bar) for name, bar in names(options.seed).items()]
     bars += cpu_bars.case_bars(peers.run(options, cases, COMPARED, ("mlx+openblas",)))
     if options.json or options.markdown:

@@ -69,20 +69,24 @@ OURS = 8  # columns of quantized.py that are there without llama.cpp
 def quantized_bars(folder):
     """Beside llama.cpp's kernels for matrices as files have them: what its test-backend-ops measures."""
     bars = {"1": Bar("quantised matrix by a vector, beside llama.cpp", 1.0), "128": Bar("quantised matrix by 128 rows, beside llama.cpp", 1.5)}
+    wide = Bar("4-bit matrix by 128 rows of float32, beside llama.cpp", 1.5)
     if not folder:
-        for bar in bars.values():
+        for bar in (*bars.values(), wide):
             bar.missing = "no folder of llama.cpp was given: make bench-cpu GGML=FOLDER"
-        return list(bars.values())
+        return [*bars.values(), wide]
     for line in run(sys.executable, str(pathlib.Path(__file__).with_name("quantized.py")), "--ggml", folder).splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         others = (len(cells) - OURS) // 2  # kinds of its kernels: a time of each, then a ratio of each
         if others > 0 and cells[1] in bars:
             bars[cells[1]].figures[f"{cells[0]}, {cells[1]} rows"] = float(cells[OURS + others])
-    return list(bars.values())
+            if cells[1] == "128" and cells[0].startswith("q4"):
+                wide.figures[cells[0]] = float(cells[OURS]) / float(cells[2])
+    return [*bars.values(), wide]
 
 
 def program_bars(options):
     """Of all programs. One that fails is named in its row."""
+    print(f"threads, peaks of instructions, quantised matrices: about {4 if options.ggml else 1} min", flush=True)
     bars = []
     for part in (lambda: threads_bars(options.build), lambda: peak_bars(options.build, options.quick), lambda: quantized_bars(options.ggml)):
         try:

@@ -16,7 +16,8 @@ import time
 
 ROUNDS, SLICE, WARM = 30, 0.03, 0.4  # a round gives each library so many seconds; before, it may warm up
 PAUSE = 0.004                        # threads of the one before fall asleep
-MORE = 30                            # seconds that a case below its bar may take again
+LEAST, MOST = 4, 9                   # rounds that every case has, though they take longer than so many seconds
+MORE = 15                            # seconds that a case below its bar may take again
 
 
 # A library's own process ------------------------------------------------------------------------------------------
@@ -146,9 +147,20 @@ class Case:
         return bool(numbers) and max(numbers) - min(numbers) > 1e-3 * max(1, max(map(abs, numbers)))
 
 
+    def seconds(self, rounds):
+        """How long it takes, about."""
+        return len(self.wanted) * (1.5 * WARM + (SLICE + PAUSE) * rounds)
+
+    def kept(self):
+        return {"best": self.best, "missing": self.missing, "values": self.values}
+
+
 def measure(case, rounds, libraries, cpu):
     case.prepare(libraries)
-    for _ in range(rounds):
+    end = time.monotonic() + MOST
+    for turn in range(rounds):
+        if turn >= LEAST and time.monotonic() > end:
+            break
         case.round(cpu)
     end = time.monotonic() + MORE
     while rounds == ROUNDS and case.is_low() and time.monotonic() < end:
@@ -157,17 +169,39 @@ def measure(case, rounds, libraries, cpu):
         library.ask(do="drop")
 
 
+# What was measured before -----------------------------------------------------------------------------------------
+
+
+def read_kept(options):
+    """Times of cases by their names: those of a run that was interrupted."""
+    if not (options.resume and options.keep and os.path.exists(options.keep)):
+        return {}
+    with open(options.keep) as file:
+        return json.load(file)
+
+
+def write_kept(options, kept):
+    if options.keep:
+        with open(options.keep, "w") as file:
+            json.dump(kept, file)
+
+
 # Reports ----------------------------------------------------------------------------------------------------------
 
 
-def print_head(compared):
+def minutes(seconds):
+    return f"{seconds / 60:.0f} min" if seconds > 90 else f"{seconds:.0f} s"
+
+
+def print_head(compared, cases, seconds):
+    print(f"{len(cases)} cases, about {minutes(seconds)}, more if some are below their bars")
     print(f"{'microseconds':34}" + "".join(f"{name:>14}" for name in compared) + "   ratio  bar")
 
 
-def print_row(case, compared):
+def print_row(case, compared, left):
     times = "".join(f"{case.best[name] * 1e6:14.1f}" if name in case.best else f"{'-':>14}" for name in compared)
     verdict = "LOW" if case.is_low() else "ok " if case.ratio() else "?  "  # nothing to compare it with
-    print(f"{case.name:34}{times}  {case.ratio():6.2f}  {verdict} {case.bar}", flush=True)
+    print(f"{case.name:34}{times}  {case.ratio():6.2f}  {verdict} {case.bar}  {minutes(left)} left", flush=True)
     if case.note():
         print(f"  {case.note()}")
     if case.disagree():
@@ -210,6 +244,8 @@ def parser_of(doc):
                         "steadier where other programs run, but no proof of speed")
     parser.add_argument("--check", action="store_true", help="fail when a ratio is below its bar")
     parser.add_argument("--only", default="", metavar="WORD", help="cases whose name contains it")
+    parser.add_argument("--keep", metavar="FILE", help="where times of cases are kept as they are measured")
+    parser.add_argument("--resume", action="store_true", help="cases that the file has are not measured again")
     parser.add_argument("--serve", help=argparse.SUPPRESS)
     return parser
 
@@ -220,12 +256,20 @@ def run(options, cases, compared, preloaded=("mlx",)):
     libraries = {name: Library(name, name in preloaded) for name in sorted({name for case in cases for name in case.wanted})}
     versions = {name: l.opened["version"] for name, l in libraries.items() if "version" in l.opened}
     table = not (options.json or options.markdown)
+    rounds, kept = LEAST if options.quick else ROUNDS, read_kept(options)
+    left = {c.name: c.seconds(rounds) for c in cases if c.name not in kept}
     if table:
-        print_head(compared)
+        print_head(compared, cases, sum(left.values()))
     for case in cases:
-        measure(case, 4 if options.quick else ROUNDS, libraries, options.cpu)
+        if case.name in kept:
+            vars(case).update(kept[case.name])
+        else:
+            measure(case, rounds, libraries, options.cpu)
+            kept[case.name] = case.kept()
+            write_kept(options, kept)
+        left.pop(case.name, None)
         if table:
-            print_row(case, compared)
+            print_row(case, compared, sum(left.values()))
     for library in libraries.values():
         library.close()
     if options.json:
