@@ -2,8 +2,9 @@
 """attention.py [--cpu] [--check] [--only TEXT] - attention of zellige.core beside MLX, PyTorch and NumPy: in turns, best of
 rounds, two threads.
 
-`PYTHONPATH=build/python python bench/attention.py`. Times are milliseconds; the last column is the best of the others divided by
-zellige's. With --cpu they are CPU time of one thread each, which other programs hardly change. With --check the exit status says
+`PYTHONPATH=build/python python bench/attention.py`. Times are milliseconds; ratio is the best of the others divided by zellige's,
+and limit what it would be if nothing but products and exp took time, at the peak of their instructions (peaks.py): no ratio can
+be larger. With --cpu they are CPU time of one thread each, which other programs hardly change. With --check the exit status says
 whether zellige is the quickest everywhere; with --only those cases run whose line has the text.
 """
 
@@ -18,6 +19,7 @@ import time
 
 import mlx.core as mlx
 import numpy as np
+import peaks
 import torch
 import zellige.core as zellige
 
@@ -43,6 +45,7 @@ SHAPES = [
     (1, 8, 8, 1, 2048, 64, False),
     (1, 32, 8, 1, 2048, 128, False),
     (1, 32, 8, 1, 4096, 128, False),
+    (8, 32, 8, 1, 1024, 128, False),
 ]
 GRADIENTS = SHAPES[:4] + [
     (1, 8, 1, 1024, 1024, 64, True),
@@ -56,6 +59,13 @@ GRADIENTS = SHAPES[:4] + [
 def numbers(shape, rng):
     b, n, m, t, s, d, _ = shape
     return [rng.standard_normal(x, np.float32) for x in ((b, n, t, d), (b, m, s, d), (b, m, s, d))]
+
+
+def limit_of(shape, dtype, gradient):
+    """Milliseconds; None: not known."""
+    b, n, _, t, s, d, causal = shape
+    seconds = peaks.attention_limit(dtype, b, n, t, s, d, causal, gradient, CPU)
+    return seconds and seconds * 1e3
 
 
 def by_arrays(module, shape, dtype, data, gradient):
@@ -121,12 +131,13 @@ def cases():
         for dtype in ("float32", "bfloat16", "float16"):
             yield shape, dtype, False
     for shape in GRADIENTS:
-        yield shape, "float32", True
+        for dtype in ("float32", "bfloat16", "float16"):
+            yield shape, dtype, True
 
 
 def main():
     behind = 0
-    print(f"{'B N M T S D causal':28} {'dtype':9} {'':5} {'zellige':>8} {'mlx':>8} {'torch':>8} {'numpy':>8} {'ratio':>6}")
+    print(f"{'B N M T S D causal':28} {'dtype':9} {'':5} {'zellige':>8} {'mlx':>8} {'torch':>8} {'numpy':>8} {'ratio':>6} {'limit':>6}")
     for shape, dtype, gradient in cases():
         label = f"{' '.join(map(str, shape)):28} {dtype:9} {'grad' if gradient else '':5}"
         if ONLY not in label:
@@ -137,10 +148,11 @@ def main():
         if dtype == "float32" and not gradient:
             calls["numpy"] = by_numpy(shape, data)
         best = measure(calls)
-        ratio = min(best[x] for x in best if x != "zellige") / best["zellige"]
+        rival, limit = min(best[x] for x in best if x != "zellige"), limit_of(shape, dtype, gradient)
+        ratio = rival / best["zellige"]
         behind += ratio < 1
         columns = " ".join(f"{best[x]:8.3f}" if x in best else f"{'-':>8}" for x in ("zellige", "mlx", "torch", "numpy"))
-        print(f"{label} {columns} {ratio:6.2f}", flush=True)
+        print(f"{label} {columns} {ratio:6.2f} {f'{rival / limit:6.2f}' if limit else '     -'}", flush=True)
     return 1 if behind and "--check" in sys.argv else 0
 
 

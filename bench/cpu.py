@@ -10,6 +10,7 @@ import math
 import sys
 
 import cpu_bars
+import peaks
 import peers
 from cpu_cases import LIBRARIES, names, sizes_of
 
@@ -39,6 +40,20 @@ class AgainstTorch(peers.Case):
         return "torch" if "torch" in self.best else super().rival()
 
 
+class Attention(AgainstTorch):
+    """Where PyTorch is so near the peak that no one can be as much faster as the bar asks, the note says so."""
+
+    def most(self):
+        """The ratio of one that did nothing but products and exp, at the peak; 0: not known."""
+        _, dtype, shape, mask = self.name.split()
+        batch, heads, _, queries, keys, size = sizes_of(shape)
+        limit = peaks.attention_limit(dtype, batch, heads, queries, keys, size, mask == "causal")
+        return self.best["torch"] / limit if limit and "torch" in self.best else 0
+
+    def note(self):
+        return f"limit {self.most():.2f}: products and exp alone, at the peak of their instructions" if self.most() else None
+
+
 class OfReading(peers.Case):
     """A product of a vector, which reads a matrix once: the limit is the rate at which it can be summed."""
 
@@ -58,7 +73,7 @@ class OfReading(peers.Case):
 
 
 def make_case(name, bar):
-    kind = {"attention": AgainstTorch, "conv": AgainstTorch}.get(name.split()[0], peers.Case)
+    kind = {"attention": Attention, "conv": AgainstTorch}.get(name.split()[0], peers.Case)
     if cpu_bars.work_of(name) == "products of a vector":
         kind = OfReading
     return kind(name, bar, libraries_for(name))

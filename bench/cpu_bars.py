@@ -15,6 +15,7 @@ class Bar:
     def __init__(self, work, bar, most=False):
         self.work, self.bar, self.most = work, bar, most
         self.figures = {}  # case: figure
+        self.limits = {}   # case: what no figure can exceed, where that is known
         self.missing = ""  # why there are none
 
     def low(self):
@@ -27,7 +28,8 @@ class Bar:
         if not self.figures:
             return f"{self.work:52}{self.bar:6.2f}{'-':>8}{'-':>8}{0:7}  ?   {self.missing}"
         middle = statistics.median(self.figures.values())
-        verdict = f"LOW {len(self.low())}" if self.low() else "ok"
+        beyond = sum(self.limits.get(case, self.bar) < self.bar for case in self.low())
+        verdict = f"LOW {len(self.low())}{f', {beyond} beyond the limit' if beyond else ''}" if self.low() else "ok"
         return f"{self.work:52}{self.bar:6.2f}{self.worst():8.2f}{middle:8.2f}{len(self.figures):7}  {verdict}"
 
 
@@ -125,6 +127,8 @@ def case_bars(cases):
         bar = bars.setdefault(work_of(case.name), Bar(work_of(case.name), case.bar))
         if case.ratio() or "zellige" in case.missing:
             bar.figures[case.name] = case.ratio()
+        if getattr(case, "most", None) and case.most():
+            bar.limits[case.name] = case.most()
         if not case.ratio():
             bar.missing = "; ".join(f"without {name}: {why}" for name, why in case.missing.items()) or "nothing to compare it with"
         if getattr(case, "share", None) and case.share():
@@ -142,7 +146,8 @@ def print_bars(bars):
     unknown = [bar.work for bar in bars if not bar.figures]
     print("\nall bars hold" if not low else f"\nbelow their bars, {len(low)} of {sum(len(b.figures) for b in bars)}:")
     for bar, case, figure in low:
-        print(f"  {bar.work}: {case}: {figure:.2f}, {'at most' if bar.most else 'bar'} {bar.bar}")
+        limit = f", limit {bar.limits[case]:.2f}" if case in bar.limits else ""
+        print(f"  {bar.work}: {case}: {figure:.2f}, {'at most' if bar.most else 'bar'} {bar.bar}{limit}")
     if unknown:
         print(f"not measured: {'; '.join(unknown)}")
     return not low

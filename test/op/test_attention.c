@@ -172,6 +172,32 @@ TEST(attention_that_sees_nothing) {
     }
 }
 
+// Scores from small ones, whose weights need no largest one, to large ones, which do; and values that are tiny.
+static void check_scale(double scale, double size, const char *mask, zl_array q, zl_array k, zl_array v) {
+    zl_array small = zl_multiply(v, zl_scalar(size)), wide[] = {q, k, small};
+    for (int i = 0; i < 3; i++)
+        wide[i] = zl_astype(wide[i], ZL_FLOAT64);
+    zl_array y = zl_fast_scaled_dot_product_attention(q, k, small, scale, NULL, NULL, mask);
+    zl_array z = zl_fast_scaled_dot_product_attention(wide[0], wide[1], wide[2], scale, NULL, NULL, mask);
+    if (!CHECK(zl_item_int(zl_allclose(zl_astype(y, ZL_FLOAT64), z, 2e-5, 2e-5 * size, false)) == 1))
+        test_note("scale %g, values of %g, mask %s", scale, size, mask ? mask : "none");
+}
+
+TEST(attention_of_small_and_large_scores) {
+    static const double scales[] = {1e-6, 0.3, 2, 2.9, 3.5, 6, 20}, magnitudes[] = {1, 1e-15, 1e15};
+    zl_array q = op_test_random(ZL_SHAPE(1, 1, 130, 8), ZL_FLOAT32, -1, 1);
+    zl_array k = op_test_random(ZL_SHAPE(1, 1, 131, 8), ZL_FLOAT32, -1, 1);
+    zl_array v = op_test_random(ZL_SHAPE(1, 1, 131, 9), ZL_FLOAT32, -1, 1);
+    zl_array fewer = zl_slice(v, ZL_SHAPE(0, 0, 0, 0), ZL_SHAPE(1, 1, 130, 9), ZL_SHAPE(1, 1, 1, 1));
+    for (size_t i = 0; i < COUNT(scales); i++)
+        for (size_t j = 0; j < COUNT(magnitudes); j++)
+            ZL_SCOPE {
+                check_scale(scales[i], magnitudes[j], NULL, q, k, v);
+                check_scale(scales[i], magnitudes[j], "causal", q, k, v);
+                check_scale(scales[i], magnitudes[j], "causal", k, q, fewer); // the first query sees none
+            }
+}
+
 // A key that is no number spoils every query that sees it, and no other.
 TEST(attention_of_nan) {
     for (int i = 0; i < 2; i++) {
