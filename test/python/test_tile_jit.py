@@ -87,6 +87,38 @@ class Runs(unittest.TestCase):
         self.assertIn("negative", str(caught.exception))
         self.assertIn("T.device_assert", str(caught.exception))
 
+    def test_indices_are_tested(self):
+        """With ZL_CHECK=1 elements outside of a tile are errors, unless the program asks before; of arrays they never are."""
+        def program(how):
+            @T.prim_func
+            def main(X: T.Tensor((8,), "float32"), At: T.Tensor((8,), "int32"), Y: T.Tensor((8,), "float32")):
+                with T.Kernel(1, threads=8):
+                    tile = T.alloc_shared((8,), "float32")
+                    T.copy(X, tile)
+                    for i in T.Parallel(8):
+                        if how == "store":
+                            tile[At[i]] = X[i]
+                        elif how == "load":
+                            Y[i] = tile[At[i]]
+                        elif how == "asked":
+                            Y[i] = T.if_then_else(At[i] < 8, tile[At[i]], 0)
+                        else:
+                            Y[i] = X[At[i]]
+            return main
+
+        x, at, y = np.arange(8, dtype="float32"), np.arange(8, dtype="int32"), np.zeros(8, "float32")
+        at[3] = 9
+        with unittest.mock.patch.dict(os.environ, ZL_CHECK="1"):
+            for how, line in (("store", "tile[At[i]] = X[i]"), ("load", "Y[i] = tile[At[i]]")):
+                with self.assertRaises(TileError) as caught:
+                    tile.compile(program(how), target="c")(x, at, y)
+                self.assertIn("has 8 elements along axis 0, and its index there is 9", str(caught.exception))
+                self.assertIn(line, str(caught.exception))
+            for how in ("asked", "array"):
+                tile.compile(program(how), target="c")(x, at, y)
+                np.testing.assert_array_equal(y, [0, 1, 2, 0, 4, 5, 6, 7])
+        tile.compile(program("load"), target="c")(x, at, y)
+
     def test_arguments_are_refused_by_name(self):
         kernel = guarded(3)
         good = np.zeros(3, "float32")

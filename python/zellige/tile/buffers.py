@@ -1,9 +1,11 @@
 """Buffers, their elements and rectangles of them; T.Tensor and its like, which describe parameters."""
 
+import os
+
 from .bounds import difference, is_below, is_not_negative, known, simplified
 from .dtypes import INDEX, dtype
 from .errors import fail
-from .expr import Const, Expr, cast, wrap
+from .expr import Const, Expr, cast, unreached, wrap
 
 
 def shape_of(shape):
@@ -143,7 +145,9 @@ class Load(Expr):
         return f"{self.buffer.name}[{', '.join(i.text(INDEX) for i in self.indices)}]"
 
     def mask(self):
-        """That it lies inside, as text; empty when that is certain."""
+        """That it lies inside, as text; empty when that is certain, or tested when the kernel runs."""
+        if is_tested(self.buffer):
+            return ""
         return " & ".join(part for i, size in zip(self.indices, self.buffer.shape) for part in outside_of(i, size, self.buffer))
 
     def text(self, expected=None):
@@ -151,6 +155,12 @@ class Load(Expr):
         if not mask:
             return self.place()
         return f"load({self.place()}, {mask}, {cast(self.buffer.safe_value, self.buffer.dtype).text(self.buffer.dtype)})"
+
+
+def is_tested(buffer):
+    """With ZL_CHECK=1 elements outside of a tile are errors: only arrays may be left, as the last blocks of a grid do."""
+    return (os.environ.get("ZL_CHECK", "0") in ("1", "true", "yes", "on") and buffer.memory in ("shared", "fragment", "local")
+            and not buffer.has_safe_value and not unreached)
 
 
 def outside_of(index, size, buffer):

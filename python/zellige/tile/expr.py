@@ -109,6 +109,9 @@ class Name(Expr):
         return self.name
 
 
+unreached = []  # operators being written whose operands a program may mean only where the others say so
+
+
 class Op(Expr):
     """An operator or function on operands that agree."""
 
@@ -125,6 +128,15 @@ class Op(Expr):
         return super().__bool__()
 
     def text(self, expected=None):
+        if self.op not in ("where", "&", "|"):
+            return self.written(expected)
+        unreached.append(self)
+        try:
+            return self.written(expected)
+        finally:
+            unreached.pop()
+
+    def written(self, expected):
         if len(self.children) == 1 and self.op in ("-", "!"):
             return self.op + inside(self.children[0], PREFIX, expected or self.dtype)
         if self.level < PREFIX:
