@@ -218,8 +218,18 @@ static void close_loop(const struct writing *w) {
     text_add(w->out, "        }\n    }\n");
 }
 
+// Weights of a norm, which all lines read: lines themselves should not push them out of the caches.
+static bool has_weights(const struct writing *w) {
+    bool has = false;
+    for (int k = 0; k < w->r->inputs; k++)
+        has |= w->r->input[k] % 16 == LINE_FLAT && !is_held(w, k);
+    return has;
+}
+
 static void add_load(const struct writing *w, int k, const char *at) {
-    if (w->r->input[k] % 16 == LINE_FLAT)
+    if (w->r->input[k] % 16 == LINE_FLAT && is_held(w, k) && has_weights(w))
+        text_add(w->out, "            a%d%s = ONCE((GLOBAL const px%d *)(x%d + i));\n", k, at, k, k);
+    else if (w->r->input[k] % 16 == LINE_FLAT)
         text_add(w->out, "            a%d%s = *(GLOBAL const px%d *)(x%d + i);\n", k, at, k, k);
     else
         text_add(w->out,

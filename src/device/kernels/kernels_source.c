@@ -37,6 +37,10 @@ static const struct words {
      "#define CLUSTER_WAIT asm volatile(\"barrier.cluster.wait;\" ::: \"memory\")\n"
      "template <typename T> static __device__ __forceinline__ T zl_cluster_value(T &x, unsigned group) {\n"
      "    volatile T *at;\n    asm volatile(\"mapa.u64 %0, %1, %2;\" : \"=l\"(at) : \"l\"(&x), \"r\"(group));\n    return *at;\n}\n"
+     "#define ONCE(at) zl_once(at)\n" // a pack that nobody reads again: the caches keep others
+     "template <typename T> static __device__ __forceinline__ T zl_once(const T *at) {\n"
+     "    union { T t; uint4 u; } v;\n    if (sizeof v.t != sizeof v.u)\n        return *at;\n"
+     "    v.u = __ldcs((const uint4 *)at);\n    return v.t;\n}\n"
      "#define FORGET(x) zl_forget(x)\n" // what was computed from x, which is a pack of 16 bytes: it takes registers
      "template <typename T> static __device__ __forceinline__ void zl_forget(T &x) {\n"
      "    for (unsigned i = 0; i < sizeof x / 4; i++)\n        asm volatile(\"\" : \"+r\"(((unsigned *)&x)[i]));\n}\n"},
@@ -52,7 +56,7 @@ static const struct words {
      "#define THREADS ((i32)get_local_size(0))\n"
      "#define UNROLL\n#define UNROLL_2\n#define UNROLL_4\n"
      "#define PACK(type, count) struct __attribute__((aligned(sizeof(type) * count))) { type e[count]; }\n"
-     "#define FORGET(x)\n"
+     "#define FORGET(x)\n#define ONCE(at) (*(at))\n"
      // Through local memory, which all threads of the group have to reach.
      "#define SLOT(type, name, threads) LOCAL type name[threads];\n"
      "#define EXCHANGE(to, x, by, slot) slot[THREAD] = x; BARRIER; to = slot[THREAD ^ (by)]; BARRIER\n"
