@@ -28,6 +28,8 @@ static zl_dtype compute_dtype(enum tile_op row, zl_dtype dtype) {
     uint8_t rule = rows[row].rule;
     if ((rule & FLOAT) && !dtype_is_inexact(dtype))
         return ZL_FLOAT32;
+    if ((row == TILE_SHL || row == TILE_SHR) && dtype == ZL_BOOL)
+        return ZL_UINT8; // truth has no bits to shift, the numbers 0 and 1 have
     bool refused = (rule & BITS) ? dtype_is_inexact(dtype) : (rule & REAL) && dtype == ZL_COMPLEX64;
     if (!refused && !((rule & NUMBERS) && dtype == ZL_BOOL))
         return dtype;

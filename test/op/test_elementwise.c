@@ -203,6 +203,9 @@ TEST(elementwise_output_dtypes) {
     CHECK_EQ_INT(zl_dtype_of(zl_abs(c)), ZL_FLOAT32);
     CHECK_EQ_INT(zl_dtype_of(zl_real(c)), ZL_FLOAT32);
     CHECK_EQ_INT(zl_dtype_of(zl_floor(i8)), ZL_INT8);
+    zl_array truth = zl_ones(ZL_SHAPE(2), ZL_BOOL);
+    CHECK_EQ_INT(zl_dtype_of(zl_right_shift(truth, truth)), ZL_UINT8);
+    CHECK_EQ_F64(zl_item(zl_sum(zl_left_shift(truth, truth))), 4);
 }
 
 // Layouts: the same numbers whatever the strides -------------------------------------------------------------------
