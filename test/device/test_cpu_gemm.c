@@ -254,6 +254,25 @@ TEST(products_are_added) {
     }
 }
 
+TEST(products_of_small_matrices_within_bounds) {
+    int ran = 0;
+    for (int turn = 0; turn < (test_quick() ? 40 : 200); turn++) {
+        zl_dtype dtype = dtypes[turn % 2];
+        int64_t m = test_between(1, 20), n = test_between(1, 80), k = test_between(1, 40);
+        struct product p = make_product(gemm_kernel_for(dtype), dtype, dtype, m, n, k);
+        if (cpu_is_tiny(dtype, &p.g)) {
+            char *end = p.g.c + (m * p.g.c_row - 3) * p.item, before[3 * 8];
+            memcpy(before, end, (size_t)(3 * p.item));
+            ran++;
+            CHECK(cpu_tiny_gemm(dtype, &p.g));
+            CHECK_EQ_INT(count_wrong(&p), 0);
+            CHECK(!memcmp(before, end, (size_t)(3 * p.item))); // nothing is written behind a row
+        }
+        free_product(&p);
+    }
+    CHECK(ran > 0);
+}
+
 TEST(products_of_a_few_rows_within_bounds) {
     static const int64_t sizes[][3] = {{13, 70, 300}, {16, 611, 131}, {24, 100, 1}, {33, 500, 129}, {48, 97, 1040}};
     int ran = 0;
