@@ -12,7 +12,7 @@
 #include "device/cpu/gemm.h"
 #include "op/ops.h"
 
-enum { HALF_COLS = 12, HALF_UNIT = 4 };
+enum { HALF_COLS = 12, HALF_UNIT = 4, FOUR = 4 };
 #define HIDDEN (-FLT_MAX) // the score of a key that is not seen
 
 static inline int64_t attention_round(int64_t count, int64_t unit) {
@@ -55,6 +55,12 @@ struct attention_code {
     // Products of one row with each of count others, which are `row` apart; and their sum, each times its weight.
     void (*dots)(const float *rows, int64_t row, int64_t count, const float *x, int64_t cols, float *out);
     void (*add_rows)(const float *rows, int64_t row, int64_t count, const float *weights, int64_t cols, float *y);
+    // The same of FOUR rows at once, which lie one behind the other, as do their sums; their products and weights are `apart`.
+    // Meanwhile as much is fetched from `next` on.
+    void (*dots_of_four)(const float *rows, int64_t row, int64_t count, const float *x, int64_t cols, float *out, int64_t apart,
+                         const float *next);
+    void (*add_rows_to_four)(const float *rows, int64_t row, int64_t count, const float *weights, int64_t apart, int64_t cols,
+                             float *y, const float *next);
 };
 const struct attention_code *cpu_attention_code(void);
 

@@ -333,9 +333,57 @@ OUTER void CODE(add_rows)(const float *rows, int64_t row, int64_t count, const f
             y[i] += weights[j] * rows[j * row + i];
 }
 
+OUTER void CODE(dots_of_four)(const float *rows, int64_t row, int64_t count, const float *x, int64_t cols, float *out,
+                              int64_t apart, const float *next) {
+    GEMM_CONTRACT
+    int64_t j = 0;
+    for (; cols % 4 == 0 && j + FOUR <= count; j += FOUR) {
+        quad s[FOUR][FOUR] = {{{0}}};
+        for (int64_t i = 0; i < cols; i += 4) {
+            __builtin_prefetch(next + j * cols + i * FOUR);
+#pragma GCC unroll 4
+            for (int k = 0; k < FOUR; k++) {
+                quad y = *(const quad_memory *)(rows + (j + k) * row + i);
+#pragma GCC unroll 4
+                for (int q = 0; q < FOUR; q++)
+                    s[q][k] += y * *(const quad_memory *)(x + q * cols + i);
+            }
+        }
+#pragma GCC unroll 4
+        for (int q = 0; q < FOUR; q++)
+            *(quad_memory *)(out + q * apart + j) = CODE(lane_sums)(s[q][0], s[q][1], s[q][2], s[q][3]);
+    }
+    for (int q = 0; q < FOUR && j < count; q++)
+        CODE(dots)(rows + j * row, row, count - j, x + q * cols, cols, out + q * apart + j);
+}
+
+OUTER void CODE(add_rows_to_four)(const float *rows, int64_t row, int64_t count, const float *weights, int64_t apart,
+                                  int64_t cols, float *y, const float *next) {
+    GEMM_CONTRACT
+    int64_t i = 0;
+    for (; i + 16 <= cols; i += 16, next += 16 * count) {
+        quad s[FOUR][4];
+#pragma GCC unroll 16
+        for (int k = 0; k < 16; k++)
+            s[k / 4][k % 4] = *(quad_memory *)(y + k / 4 * cols + i + k % 4 * 4);
+        for (int64_t j = 0; j < count; j++) {
+            __builtin_prefetch(next + j * 16);
+#pragma GCC unroll 16
+            for (int k = 0; k < 16; k++)
+                s[k / 4][k % 4] += weights[k / 4 * apart + j] * *(const quad_memory *)(rows + j * row + i + k % 4 * 4);
+        }
+#pragma GCC unroll 16
+        for (int k = 0; k < 16; k++)
+            *(quad_memory *)(y + k / 4 * cols + i + k % 4 * 4) = s[k / 4][k % 4];
+    }
+    for (int q = 0; q < FOUR && i < cols; q++)
+        CODE(add_rows)(rows + i, row, count, weights + q * apart, cols - i, y + q * cols + i);
+}
+
 static const struct attention_code CODE(code) = {
     CODE(rise), CODE(soften), SOFTEN_HALF, CODE(power), CODE(longest), CODE(soften_row), CODE(weigh), CODE(slope), CODE(add),
-    CODE(hide), CODE(scale), CODE(scale_cols), CODE(dots), CODE(add_rows)};
+    CODE(hide), CODE(scale), CODE(scale_cols), CODE(dots), CODE(add_rows),
+    CODE(dots_of_four), CODE(add_rows_to_four)};
 
 #undef VECTOR
 #undef WHOLE

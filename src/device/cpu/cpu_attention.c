@@ -221,9 +221,39 @@ static void finish_row(const struct forward *f, struct work *w, int64_t i) {
         memcpy(to, y, sizeof(float) * (size_t)a->width);
 }
 
+// Some keys and their values, as float32.
+struct few {
+    const float *keys, *values;
+    int64_t key, n, row, value; // of the first; rows are so far from each other
+};
+
+// FOUR queries, or one, with some keys.
+static void attend_rows(const struct forward *f, struct work *w, const struct few *k, int64_t i,
+                        int64_t rows) {
+    const struct attend *a = &f->a;
+    const float *queries = (const float *)(const void *)w->q + i * a->dim;
+    float *y = w->y + i * a->width, factor;
+    if (rows == FOUR)
+        a->code->dots_of_four(k->keys, k->row, k->n, queries, a->dim, w->scores, FEW_KEYS, k->values);
+    else
+        a->code->dots(k->keys, k->row, k->n, queries, a->dim, w->scores);
+    for (int64_t j = 0; j < rows; j++) {
+        float *scores = w->scores + j * FEW_KEYS;
+        cpu_attention_mask_row(a, w->b, w->m, w->first + i + j, k->key, k->n, (float *)(void *)w->values,
+                               scores);
+        if (a->code->soften_row(scores, k->n, &w->most[i + j], &w->sum[i + j], &factor))
+            a->code->scale(y + j * a->width, a->width, factor);
+    }
+    if (rows == FOUR)
+        a->code->add_rows_to_four(k->values, k->value, k->n, w->scores, FEW_KEYS, a->width, y,
+                                  k->keys + k->n * k->row);
+    else
+        a->code->add_rows(k->values, k->value, k->n, w->scores, a->width, y);
+}
+
 static void attend_few(const struct forward *f, struct work *w) {
     const struct attend *a = &f->a;
-    float *queries = (float *)(void *)w->q, factor;
+    float *queries = (float *)(void *)w->q;
     int64_t row;
     for (int64_t i = 0; i < w->count; i++) {
         const float *q = cpu_attention_read(&a->q, w->b, w->m, w->first + i, 1, w->room, &row);
@@ -232,17 +262,12 @@ static void attend_few(const struct forward *f, struct work *w) {
     a->code->scale(queries, w->count * a->dim, a->scale);
     memset(w->y, 0, sizeof(float) * (size_t)(w->count * a->width));
     for (int64_t key = 0; key < w->seen; key += FEW_KEYS) {
-        int64_t n = MIN_OF(FEW_KEYS, w->seen - key), value;
-        const float *keys = cpu_attention_read(&a->k, w->b, w->m, key, n, (float *)(void *)w->keys, &row);
-        const float *values = cpu_attention_read(&a->v, w->b, w->m, key, n, w->room, &value);
-        for (int64_t i = 0; i < w->count; i++) {
-            float *y = w->y + i * a->width;
-            a->code->dots(keys, row, n, queries + i * a->dim, a->dim, w->scores);
-            cpu_attention_mask_row(a, w->b, w->m, w->first + i, key, n, (float *)(void *)w->values,
-                                   w->scores);
-            if (a->code->soften_row(w->scores, n, &w->most[i], &w->sum[i], &factor))
-                a->code->scale(y, a->width, factor);
-            a->code->add_rows(values, value, n, w->scores, a->width, y);
+        struct few k = {.key = key, .n = MIN_OF(FEW_KEYS, w->seen - key)};
+        k.keys = cpu_attention_read(&a->k, w->b, w->m, key, k.n, (float *)(void *)w->keys, &k.row);
+        k.values = cpu_attention_read(&a->v, w->b, w->m, key, k.n, w->room, &k.value);
+        for (int64_t i = 0, rows; i < w->count; i += rows) {
+            rows = i + FOUR <= w->count ? FOUR : 1;
+            attend_rows(f, w, &k, i, rows);
         }
     }
     for (int64_t i = 0; i < w->count; i++)
