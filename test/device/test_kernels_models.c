@@ -79,3 +79,35 @@ static void check_rules(void) {
 TEST(the_gated_delta_rule) {
     on_devices(check_rules);
 }
+
+// Products of matrices that indices choose: one of them counts from the end, one is far behind it. b is turned.
+static zl_array chosen(void *data) {
+    zl_dtype dtype = *(zl_dtype *)data;
+    zl_array left = zl_from_i32((int32_t[]){2, 0, 1, -1}, ZL_SHAPE(2, 2)),
+             right = zl_from_i32((int32_t[]){3, 1, 1, 99}, ZL_SHAPE(2, 2));
+    zl_array b = zl_swapaxes(values(ZL_SHAPE(4, 30, 70), dtype, 2), 1, 2);
+    return zl_gather_mm(values(ZL_SHAPE(3, 5, 70), dtype, 1), b, left, right, false);
+}
+
+// Parts of the inner axis, one of them empty and one that ends behind it.
+static zl_array in_parts(void *data) {
+    zl_dtype dtype = *(zl_dtype *)data;
+    static const uint32_t ends[] = {0, 17, 17, 40, 9, 3, 35, 90};
+    zl_array parts = zl_from(ends, ZL_SHAPE(4, 2), ZL_UINT32);
+    return zl_segmented_mm(values(ZL_SHAPE(70, 40), dtype, 1), values(ZL_SHAPE(40, 6), dtype, 2), parts);
+}
+
+static void check_chosen(void) {
+    static const zl_dtype dtypes[] = {ZL_FLOAT32, ZL_FLOAT16, ZL_BFLOAT16};
+    static const double bounds[] = {1e-5, 2e-3, 1.6e-2};
+    int64_t fallbacks = zl_counter("fallbacks");
+    for (size_t i = 0; i < COUNT(dtypes); i++) {
+        agree("gather_mm", chosen, (void *)(uintptr_t)&dtypes[i], bounds[i]);
+        agree("segmented_mm", in_parts, (void *)(uintptr_t)&dtypes[i], bounds[i]);
+    }
+    CHECK_EQ_INT(zl_counter("fallbacks"), fallbacks);
+}
+
+TEST(products_of_chosen_matrices) {
+    on_devices(check_chosen);
+}
