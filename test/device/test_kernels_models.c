@@ -111,3 +111,23 @@ static void check_chosen(void) {
 TEST(products_of_chosen_matrices) {
     on_devices(check_chosen);
 }
+
+// Both results, behind each other; of operands that are turned and stretched.
+static zl_array divided(void *data) {
+    zl_dtype dtype = *(zl_dtype *)data;
+    zl_array out[2], a = zl_matrix_transpose(zl_multiply(values(ZL_SHAPE(30, 20), ZL_FLOAT32, 1), zl_scalar(9)));
+    zl_array b = zl_add(values(ZL_SHAPE(20, 1), ZL_FLOAT32, 2), zl_scalar(3));
+    return zl_divmod(zl_astype(a, dtype), zl_astype(b, dtype), out) ? zl_concatenate(out, 2, 0) : NULL;
+}
+
+static void check_divided(void) {
+    static const zl_dtype dtypes[] = {ZL_FLOAT32, ZL_INT32, ZL_INT8, ZL_FLOAT16, ZL_FLOAT64};
+    int64_t fallbacks = zl_counter("fallbacks");
+    for (size_t i = 0; i < COUNT(dtypes); i++)
+        agree("divmod", divided, (void *)(uintptr_t)&dtypes[i], 0);
+    CHECK_EQ_INT(zl_counter("fallbacks"), fallbacks);
+}
+
+TEST(quotients_and_remainders) {
+    on_devices(check_divided);
+}

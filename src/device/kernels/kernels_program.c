@@ -39,6 +39,7 @@ static const struct {
     {&op_dequantize, kernel_can_quantize, kernel_dequantize},
     {&op_quantized_matmul, kernel_can_quantized_matmul, kernel_quantized_matmul},
     {&op_gated_delta, kernel_can_gated_delta, kernel_gated_delta},
+    {&op_divmod, kernel_can_divmod, kernel_divmod},
     {&op_concatenate, NULL, kernel_concatenate},
     {&op_pad, NULL, kernel_pad},
     {&op_slice_update, NULL, kernel_slice_update, 1},
