@@ -51,10 +51,14 @@ static double try_shape(const struct search *s, int64_t m, int64_t n, int64_t k)
     return row && isfinite(row->rate) ? row->rate : 0;
 }
 
+static bool is_confirmation(const struct bench_row *row) {
+    return strchr(row->config.id, '#');
+}
+
 static const struct bench_row *best_of(const struct bench_run *run) {
     const struct bench_row *best = NULL;
     for (int i = 0; i < run->rows; i++)
-        if (isfinite(run->row[i].rate) && !strchr(run->row[i].config.id, '#') &&
+        if (isfinite(run->row[i].rate) && !is_confirmation(&run->row[i]) &&
             (!best || run->row[i].rate > best->rate))
             best = &run->row[i];
     return best;
@@ -102,11 +106,11 @@ static const struct bench_row *confirm(struct bench_session *session) {
     struct bench_run *run = &session->run;
     struct bench_config first[CONFIRMED];
     struct bench_row *sorted = malloc((size_t)(run->rows ? run->rows : 1) * sizeof *sorted);
-    int count = 0, from = run->rows, best = -1;
+    int count = 0, best = -1;
     if (!sorted)
         return NULL;
     for (int i = 0; i < run->rows; i++)
-        if (isfinite(run->row[i].rate))
+        if (isfinite(run->row[i].rate) && !is_confirmation(&run->row[i]))
             sorted[count++] = run->row[i];
     qsort(sorted, (size_t)count, sizeof *sorted, by_rate);
     count = count < CONFIRMED ? count : CONFIRMED;
@@ -116,9 +120,11 @@ static const struct bench_row *confirm(struct bench_session *session) {
     }
     free(sorted);
     for (int i = 0; i < count && !bench_session_interrupted(); i++)
-        bench_session_one(session, &first[i]);
-    for (int i = from; i < run->rows; i++)
-        if (isfinite(run->row[i].rate) && (best < 0 || run->row[i].rate > run->row[best].rate))
+        if (!bench_run_find(run, first[i].id)) // a search that is resumed may have it
+            bench_session_one(session, &first[i]);
+    for (int i = 0; i < run->rows; i++)
+        if (is_confirmation(&run->row[i]) && isfinite(run->row[i].rate) &&
+            (best < 0 || run->row[i].rate > run->row[best].rate))
             best = i;
     return best < 0 ? best_of(run) : &run->row[best];
 }

@@ -46,6 +46,13 @@ confirmed() { # five are measured once more, and the best of these is said
     [ "$(grep -c '#confirm' "$folder/results.csv")" = 5 ]
 }
 check "the first five are confirmed" confirmed
+again() { # nothing is left to do, and nothing is done twice
+    local folder
+    folder=$(find "$tmp/search" -mindepth 1 -maxdepth 1 -type d | sort | head -n 1)
+    search --budget 0 --resume "$folder" && [ "$(grep -c '#confirm' "$folder/results.csv")" = 5 ] || return 1
+    ! grep -q '#confirm#confirm' "$folder/results.csv"
+}
+check "a finished search resumed" again
 check "search within no time at all" exits 0 search --budget 0
 check "search for an unknown dtype" exits 2 search --dtype f99
 check "search in no range" exits 2 search --least 64 --most 32
