@@ -21,11 +21,11 @@ enum { // of HIP's header
 };
 
 // name, what it gives, parameters
-#define HIP_FUNCTIONS(F)                                    \
-    F(hipInit, int, (unsigned flags))                       \
-    F(hipGetDeviceCount, int, (int *count))                 \
-    F(hipSetDevice, int, (int device))                      \
-    F(hipDeviceGetName, int, (char *out, int room, int d))  \
+#define HIP_FUNCTIONS(F)                                       \
+    F(hipInit, int, (unsigned flags))                          \
+    F(hipGetDeviceCount, int, (int *count))                    \
+    F(hipSetDevice, int, (int device))                         \
+    F(hipDeviceGetName, int, (char *out, int room, int d))     \
     F(hipDeviceGetAttribute, int, (int *out, int what, int d)) \
     F(hipGetErrorString, const char *, (int code))
 
@@ -129,8 +129,8 @@ static void find_clang(void) {
     char bitcode[PATH_MAX];
     snprintf(bitcode, sizeof bitcode, "%s/amdgcn/bitcode", home());
     bool has_libraries = access(bitcode, R_OK) == 0;
-    snprintf(found.libraries, sizeof found.libraries, "%s%s", has_libraries ? "--rocm-device-lib-path=" : "-nogpulib",
-             has_libraries ? bitcode : "");
+    snprintf(found.libraries, sizeof found.libraries, "%s%s",
+             has_libraries ? "--rocm-device-lib-path=" : "-nogpulib", has_libraries ? bitcode : "");
     if (is_clang(home(), (int)strlen(home()), "/llvm/bin"))
         return;
     for (const char *path = getenv("PATH"); path && *path;) {
@@ -149,7 +149,8 @@ static void find(void) {
     if (!failed)
         failed = hip.hipGetDeviceCount(&count);
     if (failed || !count)
-        snprintf(found.why_none, sizeof found.why_none, "%s", failed ? hip.hipGetErrorString(failed) : "HIP finds none");
+        snprintf(found.why_none, sizeof found.why_none, "%s",
+                 failed ? hip.hipGetErrorString(failed) : "HIP finds none");
     else if (!find_chip())
         snprintf(found.why_none, sizeof found.why_none,
                  "/sys/class/kfd does not tell which chip it is; HSA_OVERRIDE_GFX_VERSION may, as in 9.0.10");
@@ -162,8 +163,8 @@ static void find(void) {
 }
 
 static bool check(int code, const char *function) {
-    return code == 0 || error_false(code == OUT_OF_MEMORY ? ZL_ERROR_MEMORY : ZL_ERROR_DEVICE, "hip: %s: %s", function,
-                                    hip.hipGetErrorString(code));
+    return code == 0 || error_false(code == OUT_OF_MEMORY ? ZL_ERROR_MEMORY : ZL_ERROR_DEVICE, "hip: %s: %s",
+                                    function, hip.hipGetErrorString(code));
 }
 
 static bool open_device(struct module_device *out) {
@@ -179,14 +180,27 @@ static bool open_device(struct module_device *out) {
 
 static bool identify(struct text *out) {
     text_add(out, "%s %s %lld %s", found.chip, found.clang, found.stamp, found.libraries);
-    return *found.clang || error_false(ZL_ERROR_COMPILE, "hip: no compiler: there is no clang in %s/llvm/bin or PATH; install "
-                                                         "ROCm's or the system's, or name ROCm's folder in ZL_ROCM", home());
+    return *found.clang || error_false(ZL_ERROR_COMPILE,
+                                       "hip: no compiler: there is no clang in %s/llvm/bin or PATH; install "
+                                       "ROCm's or the system's, or name ROCm's folder in ZL_ROCM",
+                                       home());
 }
 
 static bool run_clang(const char *from, const char *to) {
     char chip[32];
-    const char *word[] = {found.clang, "-x", "hip", "--cuda-device-only", chip, "-nogpuinc", found.libraries,
-                          "-O3", "-ffp-contract=off", "-o", to, from, NULL};
+    const char *word[] = {found.clang,
+                          "-x",
+                          "hip",
+                          "--cuda-device-only",
+                          chip,
+                          "-nogpuinc",
+                          found.libraries,
+                          "-O3",
+                          "-ffp-contract=off",
+                          "-o",
+                          to,
+                          from,
+                          NULL};
     struct text output = {0};
     int reason = 0;
     snprintf(chip, sizeof chip, "--offload-arch=%s", found.chip);

@@ -7,12 +7,7 @@
 
 #include "device/group_kernel.h"
 
-enum {
-    POINTER_MEMORY = 2,
-    MEMORY_OF_DEVICE = 2,
-    COMMON_SHARED = 48 << 10,
-    ALIGNMENT = 16
-};
+enum { POINTER_MEMORY = 2, MEMORY_OF_DEVICE = 2, COMMON_SHARED = 48 << 10, ALIGNMENT = 16 };
 
 struct compiled {
     struct group_kernel group;
@@ -25,7 +20,8 @@ struct compiled {
 // Makes a call of the target's library, and tells what it says.
 #define CALL(t, word, ...) ((t)->check((t)->calls->word(__VA_ARGS__), (t)->names->word))
 
-bool module_bind(void *library, const struct module_names *names, struct module_calls *out, const char **missing) {
+bool module_bind(void *library, const struct module_names *names, struct module_calls *out,
+                 const char **missing) {
 #define SYMBOL(word, parameters) {names->word, (void **)(void *)&out->word},
     const struct library_symbol symbols[] = {MODULE_CALLS(SYMBOL)};
 #undef SYMBOL
@@ -51,12 +47,14 @@ void module_free(void *compiled) {
 static bool prepare(const struct compiled *c, const struct render_launch *l, void *function) {
     if (l->threads > c->device.threads)
         return error_false(ZL_ERROR_COMPILE, "%s: kernel %s has blocks of %d threads; %s has %d at most",
-                           c->target->name, c->group.kernel->name, l->threads, c->device.name, c->device.threads);
+                           c->target->name, c->group.kernel->name, l->threads, c->device.name,
+                           c->device.threads);
     if ((size_t)l->shared > c->device.shared)
-        return error_false(ZL_ERROR_COMPILE, "%s: kernel %s has %lld bytes of shared memory; a block of %s has %zu",
-                           c->target->name, c->group.kernel->name, (long long)l->shared, c->device.name,
-                           c->device.shared);
-    return l->shared <= COMMON_SHARED || !c->target->allow_shared || c->target->allow_shared(function, l->shared);
+        return error_false(
+            ZL_ERROR_COMPILE, "%s: kernel %s has %lld bytes of shared memory; a block of %s has %zu",
+            c->target->name, c->group.kernel->name, (long long)l->shared, c->device.name, c->device.shared);
+    return l->shared <= COMMON_SHARED || !c->target->allow_shared ||
+           c->target->allow_shared(function, l->shared);
 }
 
 static bool find_functions(struct compiled *c) {
@@ -64,8 +62,7 @@ static bool find_functions(struct compiled *c) {
     for (int i = 0; c->function && i < c->group.launches; i++) {
         struct text name = {0};
         text_add(&name, "%s_%d", c->group.kernel->name, i);
-        bool good = !name.failed &&
-                    CALL(c->target, find, &c->function[i], c->module, name.data) &&
+        bool good = !name.failed && CALL(c->target, find, &c->function[i], c->module, name.data) &&
                     prepare(c, &c->group.launch[i], c->function[i]);
         text_free(&name);
         if (!good)
@@ -85,8 +82,8 @@ static bool build(struct compiled *c, const char *source) {
     struct text identity = {0};
     text_add(&identity, "%s ", c->target->dialect);
     if (c->target->identify(&identity) && !identity.failed)
-        c->module = kernel_code_use(&(struct kernel_code){identity.data, source, c->target->compile, load_code,
-                                                          (void *)(uintptr_t)c->target});
+        c->module = kernel_code_use(&(struct kernel_code){identity.data, source, c->target->compile,
+                                                          load_code, (void *)(uintptr_t)c->target});
     text_free(&identity);
     return c->module;
 }
@@ -113,7 +110,7 @@ struct call {
     void *const *address;
     const int64_t *symbol;
     module_address *memory; // of parameters, rooms, the status
-    bool *is_ours;        // of memory: made for this call
+    bool *is_ours;          // of memory: made for this call
     void **argument;
     int32_t *narrow; // symbols of 32 bits
 };
@@ -144,7 +141,8 @@ static bool bring(struct call *k, int i) {
                    k->c->group.kernel->parameter[i].buffer->text, ALIGNMENT);
     }
     return make(k, i, k->sizes.bytes[i]) &&
-           (!k->sizes.bytes[i] || CALL(k->target, copy_in, k->memory[i], address, (size_t)k->sizes.bytes[i], NULL));
+           (!k->sizes.bytes[i] ||
+            CALL(k->target, copy_in, k->memory[i], address, (size_t)k->sizes.bytes[i], NULL));
 }
 
 static bool make_memory(struct call *k) {
@@ -157,7 +155,8 @@ static bool make_memory(struct call *k) {
     for (int i = 0; i < g->rooms; i++)
         if (!make(k, g->parameters + i, k->sizes.room[i]))
             return false;
-    return make(k, status, sizeof fine) && CALL(k->target, copy_in, k->memory[status], &fine, sizeof fine, NULL);
+    return make(k, status, sizeof fine) &&
+           CALL(k->target, copy_in, k->memory[status], &fine, sizeof fine, NULL);
 }
 
 static void list_arguments(struct call *k) {
@@ -210,8 +209,8 @@ static bool launch_all(struct call *k) {
             return error_false(ZL_ERROR_VALUE, "%s: kernel %s has %lld blocks, more than a launch can have",
                                k->target->name, k->c->group.kernel->name, (long long)k->sizes.groups[i]);
         if (k->sizes.groups[i] > 0 &&
-            !CALL(k->target, launch, k->c->function[i], (unsigned)k->sizes.groups[i], 1, 1, (unsigned)l->threads, 1, 1,
-                  (unsigned)l->shared, NULL, k->argument, NULL))
+            !CALL(k->target, launch, k->c->function[i], (unsigned)k->sizes.groups[i], 1, 1,
+                  (unsigned)l->threads, 1, 1, (unsigned)l->shared, NULL, k->argument, NULL))
             return false;
     }
     return true;
@@ -245,7 +244,8 @@ static bool measure(struct call *k, int repeats, double *seconds) {
     const struct module_target *t = k->target;
     void *begin = NULL, *end = NULL;
     float ms = 0;
-    bool good = CALL(t, event_make, &begin, 0) && CALL(t, event_make, &end, 0) && CALL(t, event_record, begin, NULL);
+    bool good =
+        CALL(t, event_make, &begin, 0) && CALL(t, event_make, &end, 0) && CALL(t, event_record, begin, NULL);
     for (int i = 0; i < repeats && good; i++)
         good = launch_all(k);
     good = good && CALL(t, event_record, end, NULL) && CALL(t, event_wait, end) &&

@@ -41,7 +41,8 @@ static bool open_device(struct module_device *out) {
         return false;
     pthread_once(&once, bind);
     *out = (struct module_device){d->name, d->threads, d->shared};
-    return !missing || error_false(ZL_ERROR_DEVICE, "cuda: libcuda.so.1 has no %s: the driver is too old", missing);
+    return !missing ||
+           error_false(ZL_ERROR_DEVICE, "cuda: libcuda.so.1 has no %s: the driver is too old", missing);
 }
 
 static bool identify(struct text *out) {
@@ -60,7 +61,8 @@ static bool compile_text(const char *source, struct text *code, void *unused) {
 }
 
 static bool allow_shared(void *function, int64_t bytes) {
-    return cuda_check(cuda_api()->cuFuncSetAttribute(function, DYNAMIC_SHARED, (int)bytes), "cuFuncSetAttribute");
+    return cuda_check(cuda_api()->cuFuncSetAttribute(function, DYNAMIC_SHARED, (int)bytes),
+                      "cuFuncSetAttribute");
 }
 
 static const struct module_target target = {.name = "cuda",
