@@ -112,7 +112,7 @@ def work_of(name):
     if word in ("attention", "conv"):
         return f"{word} of {dtype}, beside PyTorch"
     if word != "matmul":
-        return word
+        return word if dtype == "float32" else f"{word} of {dtype}"
     sizes = [int(n) for n in rest[0].split("x")]
     if min(sizes) == 1:
         return "products of a vector"

@@ -45,6 +45,8 @@ def names(seed):
     for function in ("exp", "gelu", "softmax", "layer_norm", "argmax", "cumsum"):
         for shape in sizes:
             found[f"{function} float32 {'x'.join(map(str, shape))}"] = 1.0
+            if function != "argmax":
+                found[f"{function} bfloat16 {'x'.join(map(str, shape))}"] = 1.0
     for mlp in MLPS:
         found[f"epoch {mlp}"] = 1.0
     return found
@@ -332,6 +334,8 @@ class NumPy(Library):
         return (lambda: np.matmul(a, b, out=out)), lambda out: float(out.sum()) if out.size < 1 << 20 else None
 
     def rows(self, function, dtype, shape):
+        if dtype != "float32":
+            raise Lacking(f"NumPy has no {dtype}")
         x = noise(*sizes_of(shape))
         out = np.empty_like(x)
         f = {"exp": lambda: np.exp(x, out=out), "argmax": lambda: x.argmax(-1), "cumsum": lambda: np.cumsum(x, -1, out=out)}
