@@ -107,7 +107,8 @@ static void multiply_block(const struct few *f, int64_t p, int64_t col, int64_t 
 
 bool cpu_few_gemm(zl_dtype dtype, const struct gemm *g) {
     struct few f = {.g = g, .u = gemm_kernel_for(dtype), .item = (int64_t)zl_dtype_size(dtype)};
-    f.packing = (struct gemm_packing){.item = f.item, .from_item = f.item, .unit = f.u->unit, .step = f.u->step};
+    f.packing =
+        (struct gemm_packing){.item = f.item, .from_item = f.item, .unit = f.u->unit, .step = f.u->step};
     f.k_most = round_up(K_BLOCK, f.u->step);
     const int64_t width = MIN_OF(BLOCK / (f.k_most * f.item), g->n) / f.u->cols * f.u->cols;
     const int64_t most = MAX_OF(width, f.u->cols), k = round_up(g->k, f.u->step);

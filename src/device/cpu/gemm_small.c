@@ -5,13 +5,14 @@
 enum {
     SMALL_ROWS = 4, // of a tile
 #if defined(__aarch64__)
-    SMALL_VECTORS = 8, // of its columns; half of them with more than two rows, so that all sums are registers,
+    SMALL_VECTORS =
+        8, // of its columns; half of them with more than two rows, so that all sums are registers,
 #else
     SMALL_VECTORS = 4,
 #endif
-    SMALL_MOST = 2 * SMALL_VECTORS,  // twice as many with one: b is read from memory then, row by row
-    PRODUCTS_MOST = 1 << 18, // up to which packing does not pay,
-    BYTES_MOST = 1 << 14,    // if as many of b stay in L1
+    SMALL_MOST = 2 * SMALL_VECTORS, // twice as many with one: b is read from memory then, row by row
+    PRODUCTS_MOST = 1 << 18,        // up to which packing does not pay,
+    BYTES_MOST = 1 << 14,           // if as many of b stay in L1
 };
 
 #define SMALL(name) name##_f32
@@ -22,7 +23,8 @@ enum {
 #include "device/cpu/gemm_small.h"
 
 bool cpu_is_tiny(zl_dtype dtype, const struct gemm *g) {
-    if ((dtype != ZL_FLOAT32 && dtype != ZL_FLOAT64) || (g->b_col != 1 && g->n != 1) || g->c_col != 1 || g->add)
+    if ((dtype != ZL_FLOAT32 && dtype != ZL_FLOAT64) || (g->b_col != 1 && g->n != 1) || g->c_col != 1 ||
+        g->add)
         return false;
     return g->m <= PRODUCTS_MOST && g->n <= PRODUCTS_MOST && g->k <= PRODUCTS_MOST &&
            g->n * g->k * (int64_t)zl_dtype_size(dtype) <= BYTES_MOST && g->m * g->n * g->k <= PRODUCTS_MOST;

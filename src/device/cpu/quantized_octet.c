@@ -63,25 +63,29 @@ struct octet {
 
 enum turn { FIRST, SHIFTED, LATER }; // of a block; of a part; another
 
-INLINE void add_slice(int pairs, enum turn turn, const chars16 *x, const chars16 *const *w, int64_t at, int_tile sum) {
+INLINE void add_slice(int pairs, enum turn turn, const chars16 *x, const chars16 *const *w, int64_t at,
+                      int_tile sum) {
     const chars16 column[PAIRS] = {w[0][at], w[0][at + 1], w[1][at], w[1][at + 1]};
 #pragma GCC unroll 4
     for (int r = 0; r < pairs; r++)
 #pragma GCC unroll 4
         for (int c = 0; c < PAIRS; c++)
-            sum[r][c] = turn == FIRST ? start(column[c], x[r])
-                                      : multiply(turn == SHIFTED ? sum[r][c] << 8 : sum[r][c], column[c], x[r]);
+            sum[r][c] = turn == FIRST
+                            ? start(column[c], x[r])
+                            : multiply(turn == SHIFTED ? sum[r][c] << 8 : sum[r][c], column[c], x[r]);
 }
 
 // Sums of a block of so many slices. A slice of x is `step` vectors, of which those of the first part are at x.
-INLINE void multiply_block(int pairs, int parts, int slices, int step, const chars16 *x, const chars16 *const *w,
-                           int64_t at, int_tile sum) {
+INLINE void multiply_block(int pairs, int parts, int slices, int step, const chars16 *x,
+                           const chars16 *const *w, int64_t at, int_tile sum) {
 #pragma GCC unroll 3
     for (int p = 0; p < parts; p++)
 #pragma GCC unroll 4
         for (int s = 0; s < slices; s++) {
             add_slice(pairs, s ? LATER : p ? SHIFTED : FIRST, x + s * step + p * PAIRS, w, at + 2 * s, sum);
-            __asm__ volatile("" ::: "memory"); // else slices are read too early for as many vectors as there are
+            __asm__ volatile(
+                "" ::
+                    : "memory"); // else slices are read too early for as many vectors as there are
         }
 }
 
@@ -94,7 +98,8 @@ INLINE void add_block(int pairs, int_tile sum, const floats4 *scale, float_tile 
 }
 
 // Adds the products of some parts of so many, from one on, and of some groups.
-INLINE void multiply_parts(int pairs, int parts, int of, int slices, int part, const struct octet *o, float_tile all) {
+INLINE void multiply_parts(int pairs, int parts, int of, int slices, int part, const struct octet *o,
+                           float_tile all) {
     const int step = of * PAIRS;
     const struct int_columns *const *w = o->w;
     const int64_t before = o->from * w[0]->group / SLICE;
@@ -114,20 +119,20 @@ INLINE void multiply_parts(int pairs, int parts, int of, int slices, int part, c
 }
 
 typedef void parts_fn(int part, const struct octet *o, float_tile all);
-#define PARTS(pairs, parts, of, slices)                                                                    \
-    WITH_I8MM static void parts_##pairs##_##parts##_##of##_##slices(int part, const struct octet *o,       \
-                                                                    float_tile all) {                      \
-        multiply_parts(pairs, parts, of, slices, part, o, all);                                            \
+#define PARTS(pairs, parts, of, slices)                                                              \
+    WITH_I8MM static void parts_##pairs##_##parts##_##of##_##slices(int part, const struct octet *o, \
+                                                                    float_tile all) {                \
+        multiply_parts(pairs, parts, of, slices, part, o, all);                                      \
     }
-#define ALL_PARTS(pairs, slices)                     \
-    PARTS(pairs, 1, 3, slices)                       \
-    PARTS(pairs, 2, 3, slices)                       \
+#define ALL_PARTS(pairs, slices) \
+    PARTS(pairs, 1, 3, slices)   \
+    PARTS(pairs, 2, 3, slices)   \
     PARTS(pairs, 3, 3, slices) PARTS(pairs, 2, 2, slices)
 // Of three parts so many; all of two.
-#define ROW(pairs, slices)                                                                   \
-    {                                                                                        \
+#define ROW(pairs, slices)                                                                        \
+    {                                                                                             \
         parts_##pairs##_2_2_##slices, parts_##pairs##_1_3_##slices, parts_##pairs##_2_3_##slices, \
-            parts_##pairs##_3_3_##slices                                                     \
+            parts_##pairs##_3_3_##slices                                                          \
     }
 ALL_PARTS(2, 2)
 ALL_PARTS(2, 4)
@@ -159,7 +164,8 @@ void cpu_octet_i8mm(const struct int_set *x, const struct int_columns *const *w,
 // Results ----------------------------------------------------------------------------------------------------------------
 
 // Biases times the sums of the rows' groups.
-WITH_I8MM static void add_biases(const struct int_set *x, const struct int_columns *const *w, float_tile out) {
+WITH_I8MM static void add_biases(const struct int_set *x, const struct int_columns *const *w,
+                                 float_tile out) {
     const float *const biases[2] = {w[0]->offset, w[1]->offset};
     float_tile all = {{{0}}};
     for (int64_t g = 0; g < x->groups; g++) {
@@ -188,7 +194,8 @@ static void write_rows(const struct int_set *x, float_tile all, float *out, int6
 
 WITH_I8MM void cpu_octet_results_i8mm(const struct int_set *x, const struct int_columns *const *w,
                                       const struct int_sums *sum, float *out, int64_t out_row) {
-    const floats4 *high = (const floats4 *)(const void *)sum->all, *low = (const floats4 *)(const void *)sum->low;
+    const floats4 *high = (const floats4 *)(const void *)sum->all,
+                  *low = (const floats4 *)(const void *)sum->low;
     float_tile all, bias = {{{0}}};
     if (w[0]->is_offset || w[1]->is_offset)
         add_biases(x, w, bias);
