@@ -149,6 +149,40 @@ static bool copy_or_zero(struct program *p, const struct tile_stmt *s) {
     return true;
 }
 
+static bool only_copies(const struct tile_stmt *s) {
+    for (; s; s = s->next) {
+        bool is_access = s->kind == TILE_FILL || (s->kind == TILE_COPY && s->is_async);
+        bool is_order = s->kind == TILE_WAIT && s->keep == TILE_COMMIT;
+        bool is_around =
+            (s->kind == TILE_IF || s->kind == TILE_FOR) && only_copies(s->body) && only_copies(s->other);
+        if (!is_access && !is_order && !is_around)
+            return false;
+    }
+    return true;
+}
+
+static bool has_later_product(const struct tile_stmt *s) {
+    for (s = s->next; s; s = s->next)
+        if (s->kind == TILE_GEMM)
+            return true;
+    return false;
+}
+
+// Copies before a product that runs on are begun while it does, if they have the time of another one until they are needed; else
+// before it.
+static bool copies_ahead(struct program *p, const struct tile_stmt *s) {
+    if (!s->next || !has_later_product(s->next) || s->next->kind != TILE_GEMM ||
+        !group_gemm_runs_on(s->next) || !only_copies(s->body) || !only_copies(s->other))
+        return false;
+    struct tile_stmt alone = *s;
+    alone.next = NULL;
+    text_add(p->style.out, "#ifndef ZL_WARPS\n");
+    program_block(p, &alone);
+    text_add(p->style.out, "#endif\n");
+    p->ahead = s;
+    return true;
+}
+
 static void vector_zero(struct program *p, const struct tile_stmt *s) {
     expr root[TILE_STMT_EXPRS];
     int bytes = run_bytes(&s->region[1]);
@@ -206,7 +240,7 @@ static bool own(struct program *p, const struct tile_stmt *s) {
     case TILE_PRINT: message(p, s); return true;
     case TILE_COPY: vector_copy(p, s); return true;
     case TILE_FILL: vector_zero(p, s); return true;
-    case TILE_IF: return copy_or_zero(p, s);
+    case TILE_IF: return copy_or_zero(p, s) || copies_ahead(p, s);
     case TILE_BARRIER:
         style_line(&p->style, p->fences ? "ZL_FENCE; ZL_BARRIER;" : "ZL_BARRIER;");
         return true;

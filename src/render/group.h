@@ -17,5 +17,6 @@ const char *group_space(const struct program *p, const struct tile_buffer *b); /
 
 // group_gemm.c: a product by matrix instructions.
 void group_gemm(struct program *p, const struct tile_stmt *s);
+bool group_gemm_runs_on(const struct tile_stmt *s); // on some targets: threads go on while it does
 
 #endif

@@ -168,8 +168,7 @@ static void by_subgroups(struct program *p, const struct gemm_product *m) {
     style_close(&p->style);
 }
 
-void group_gemm(struct program *p, const struct tile_stmt *s) {
-    expr root[TILE_STMT_EXPRS];
+static struct gemm_product product_of(const struct tile_stmt *s) {
     struct gemm_product m = {.rows = program_number(s->extent[0]) / s->threads,
                              .columns = program_number(s->extent[1]) / s->keep,
                              .depth = program_number(s->extent[2]),
@@ -179,6 +178,17 @@ void group_gemm(struct program *p, const struct tile_stmt *s) {
                              .type = tile_type_name(s->region[0].buffer->type)};
     m.a = operand_a(s, m.rows);
     m.b = operand_b(s, m.columns);
+    return m;
+}
+
+bool group_gemm_runs_on(const struct tile_stmt *s) {
+    struct gemm_product m = product_of(s);
+    return gemm_has_warps(&m);
+}
+
+void group_gemm(struct program *p, const struct tile_stmt *s) {
+    expr root[TILE_STMT_EXPRS];
+    struct gemm_product m = product_of(s);
     style_line(&p->style, "{");
     p->style.indent++;
     program_nodes(p, tile_stmt_exprs(s, root), root);

@@ -105,6 +105,15 @@ static void hold(struct program *p, const struct gemm_product *m) {
     style_line(&p->style, "    asm volatile(\"\" : \"+f\"(b%d[zl_i]) :: \"memory\");", m->sum);
 }
 
+static void begin_copies(struct program *p) {
+    if (!p->ahead)
+        return;
+    struct tile_stmt alone = *p->ahead;
+    alone.next = NULL;
+    program_block(p, &alone);
+    p->ahead = NULL;
+}
+
 void gemm_by_warps(struct program *p, const struct gemm_product *m) {
     int64_t steps = m->depth / GEMM_STEP;
     int groups = m->down / WARPS;
@@ -133,6 +142,7 @@ void gemm_by_warps(struct program *p, const struct gemm_product *m) {
     open_steps(p, m, m->clear, steps);
     multiply(p, m, false);
     close_steps(p);
+    begin_copies(p);
     style_line(&p->style, "ZL_MATRICES_END;");
     hold(p, m);
 }

@@ -23,6 +23,7 @@ struct program {
     int rows;
     bool checks; // every index is tested: ZL_CHECK
     bool fences; // what threads wrote is for matrix instructions to read
+    const struct tile_stmt *ahead; // copies that are begun while the next product runs; NULL: none
     bool failed;
     // Statements that the target writes in its own way; NULL, or false: as plain C does.
     bool (*own)(struct program *p, const struct tile_stmt *s);

@@ -135,6 +135,22 @@ TEST(cuda_products_of_four_subgroups) {
     }
 }
 
+// Where a loop has two products, the next turn's copies are begun while the first one of four subgroups runs; without such
+// products, before them.
+TEST(cuda_copies_begin_while_products_run) {
+    char *text = file_read(ZL_TEST_DIR "/render/kernels/attention.tile", NULL);
+    char *source = text ? render("attention", text, "cuda_tiles") : NULL,
+         *body = source ? strstr(source, "__global__") : NULL,
+         *others = body ? strstr(body, "#ifndef ZL_WARPS") : NULL;
+    REQUIRE(others);
+    char *product = strstr(others, "wgmma.mma_async"), *copy = product ? strstr(product, "zl_async_") : NULL,
+         *end = product ? strstr(product, "ZL_MATRICES_END;") : NULL;
+    CHECK(strstr(others, "zl_async_") < strstr(others, "#endif"));
+    CHECK(copy && end && copy < end);
+    memory_free(source);
+    memory_free(text);
+}
+
 // HIP ---------------------------------------------------------------------------------------------------------------
 
 static bool succeeds(const char *command) {
