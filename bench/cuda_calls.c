@@ -189,6 +189,7 @@ int main(void) {
     const char *reason = NULL;
     char architecture[16];
     struct text code = {0};
+    setenv("ZL_GRAPHS", "0", 1); // products are recorded here, and go to the driver as they are
     if (!cuda_open(&reason))
         return fprintf(stderr, "%s\n", reason), 1;
     cuda = cuda_api();
