@@ -86,12 +86,17 @@ static bool show_stage(const struct source *source, const char *stage, bool head
     return true;
 }
 
+// Of `all`, what only rows have is passed over.
 static bool show_stages(const struct source *source, const char *stage, const struct invocation *call) {
     if (strcmp(stage, "all") != 0)
         return show_stage(source, stage, false, call);
-    for (int i = 0; zl_kernel_stage(i); i++)
-        if (!show_stage(source, zl_kernel_stage(i), true, call))
+    for (int i = 0; zl_kernel_stage(i); i++) {
+        if (show_stage(source, zl_kernel_stage(i), true, call))
+            continue;
+        if (i == 0 || zl_error_which() != ZL_ERROR_COMPILE)
             return false;
+        zl_clear_error();
+    }
     return true;
 }
 

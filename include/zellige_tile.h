@@ -31,7 +31,7 @@ typedef struct zl_kernel_ *zl_kernel; // NULL: failed
 ZL_API zl_kernel zl_kernel_parse(const char *text, const char *name);
 ZL_API void      zl_kernel_release(zl_kernel kernel); // NULL is allowed
 
-// The kernel as it is after a stage. Passes are shown as they are run for the CPU.
+// The kernel as it is after a stage, or as text for a target such as "cuda". Passes are shown as they are run for the CPU.
 ZL_API char *zl_kernel_print(zl_kernel kernel, const char *stage);
 
 // Name of the index-th stage, in order; NULL past the last.

@@ -34,6 +34,12 @@ void zl_kernel_release(zl_kernel kernel) {
     memory_free(kernel);
 }
 
+// What follows the prefix, or NULL.
+static const char *after(const char *text, const char *prefix) {
+    size_t len = strlen(prefix);
+    return strncmp(text, prefix, len) ? NULL : text + len;
+}
+
 // Stages ----------------------------------------------------------------------------------------------------
 
 static const char first_stage[] = "tile";
@@ -53,28 +59,39 @@ const char *zl_kernel_stage(int index) {
 
 static bool is_stage(const char *stage) {
     const char *name;
-    for (int i = 0; stage && (name = zl_kernel_stage(i)); i++)
+    for (int i = 0; (name = zl_kernel_stage(i)); i++)
         if (!strcmp(name, stage))
             return true;
-    return error_false(ZL_ERROR_VALUE, "zl_kernel_print: there is no stage '%s'", stage ? stage : "(null)");
+    return error_false(ZL_ERROR_VALUE, "zl_kernel_print: there is no stage '%s'", stage);
 }
 
-// Whose passes are shown: of rows those for vectors, else those for programs.
-static const char *dialect_of(const struct tile_kernel *kernel) {
+static bool is_row(const struct tile_kernel *kernel) {
     const struct tile_stmt *s = kernel->body;
-    bool is_row = s && !s->next && (s->kind == TILE_MAP || s->kind == TILE_REDUCE);
-    return is_row ? "c" : "c_tiles";
+    return s && !s->next && (s->kind == TILE_MAP || s->kind == TILE_REDUCE);
+}
+
+// The dialect of a target for this kernel: of rows that for vectors, if there is one, else that for programs. NULL: there is none.
+static const char *dialect_of(const struct tile_kernel *kernel, const char *target) {
+    if (render_has_dialect(target) && is_row(kernel))
+        return target;
+    const char *name, *rest;
+    for (int i = 0; (name = render_dialect_name(i)); i++)
+        if ((rest = after(name, target)) && !strcmp(rest, "_tiles"))
+            return name;
+    return render_has_dialect(target) ? target : NULL;
 }
 
 // Changes the kernel.
 static char *show(struct tile_kernel *kernel, const char *stage) {
-    if (!is_stage(stage))
-        return NULL;
+    if (!stage)
+        return error_set(ZL_ERROR_VALUE, "zl_kernel_print: stage is NULL; `tile` is the kernel as it was read");
     if (!strcmp(stage, first_stage))
         return tile_print(kernel);
-    if (render_has_dialect(stage))
-        return render_kernel(kernel, stage);
-    return pass_run(kernel, render_target(dialect_of(kernel)), stage) ? tile_print(kernel) : NULL;
+    const char *dialect = dialect_of(kernel, stage);
+    if (dialect)
+        return render_kernel(kernel, dialect);
+    bool done = is_stage(stage) && pass_run(kernel, render_target(dialect_of(kernel, "c")), stage);
+    return done ? tile_print(kernel) : NULL;
 }
 
 // Messages are about the text that was read, not about how it is printed.
@@ -107,12 +124,6 @@ char *zl_kernel_print(zl_kernel kernel, const char *stage) {
 }
 
 // Built-in kernels ------------------------------------------------------------------------------------------
-
-// What follows the prefix, or NULL.
-static const char *after(const char *text, const char *prefix) {
-    size_t len = strlen(prefix);
-    return strncmp(text, prefix, len) ? NULL : text + len;
-}
 
 static struct tile_kernel *cast_to(const char *type_name, zl_dtype from) {
     struct tile_type type;

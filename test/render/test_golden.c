@@ -152,8 +152,30 @@ TEST(kernel_stages) {
     zl_free(first);
     zl_free(lowered);
     CHECK_ERROR(ZL_ERROR_VALUE, zl_kernel_print(k, "nothing"));
+    CHECK_ERROR(ZL_ERROR_VALUE, zl_kernel_print(k, NULL));
     zl_kernel_release(k);
     zl_kernel_release(NULL);
+}
+
+// A target's name is enough, of programs as of rows.
+TEST(kernels_of_blocks_are_shown_for_targets) {
+    static const char *const target[] = {"c", "c_tiles", "cuda", "opencl", "hip"};
+    zl_kernel k = zl_kernel_parse("kernel blocks(a: f32[n]) -> (y: f32[n]) {\n"
+                                  "  grid b in ceildiv(n, 64) {\n"
+                                  "    shared t: f32[64]\n"
+                                  "    copy a[b * 64] -> t\n"
+                                  "    copy t -> y[b * 64]\n"
+                                  "  }\n"
+                                  "}\n",
+                                  NULL);
+    REQUIRE(k);
+    for (size_t i = 0; i < COUNT(target); i++) {
+        char *text = zl_kernel_print(k, target[i]);
+        CHECK_HAS(text, "blocks");
+        zl_free(text);
+    }
+    CHECK_ERROR(ZL_ERROR_COMPILE, zl_kernel_print(k, "c_scalar"));
+    zl_kernel_release(k);
 }
 
 TEST(kernel_errors) {

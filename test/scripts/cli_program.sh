@@ -65,6 +65,8 @@ fi
 check "kernel show of an op" says "kernel" "$zellige" kernel show --op add --dtype f32
 check "kernel show for C" says "[;{]" "$zellige" kernel show --op add --dtype f32 --target c
 check "kernel show --stage all" says "^// tile" "$zellige" kernel show --op add --stage all
+check "kernel show --stage all of a kernel of blocks" says "^// hip_tiles" "$zellige" kernel show test/render/kernels/softmax.tile \
+    --stage all
 check "kernel show --stages" says "^tile$" "$zellige" kernel show --stages
 check "kernel show --json" json_has "d[0]['stage'] == 'tile' and d[0]['text']" "$zellige" kernel show --op add --json
 check "kernel show of nothing" exits 2 "$zellige" kernel show
