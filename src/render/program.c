@@ -69,17 +69,25 @@ static void map(struct program *p, const struct tile_stmt *s) {
     style_close(&p->style);
 }
 
+static bool has_barrier(const struct tile_stmt *s) {
+    for (; s; s = s->next)
+        if (s->kind == TILE_BARRIER || has_barrier(s->body) || has_barrier(s->other))
+            return true;
+    return false;
+}
+
 static void emit_for(struct program *p, const struct tile_stmt *s) {
     int id = s->name[0]->id;
     const char *type = tile_type_name(s->name[0]->type);
     expr roots[] = {s->begin, s->extent[0], s->step};
     static const char *const letter[] = {"from", "e", "by"};
+    bool is_apart = p->own && p->branches && !has_barrier(s->body);
     open_scope(p);
     program_nodes(p, 3, roots);
     for (int i = 0; i < 3; i++) {
         text_add(p->style.out, "%*sconst %s %s%d = ", 4 * p->style.indent, "", type, letter[i], id);
         program_operand(p, roots[i]);
-        text_add(p->style.out, ";\n");
+        text_add(p->style.out, i == 1 && is_apart ? " ZL_APART;\n" : ";\n");
     }
     int64_t trips = program_number(s->extent[0]);
     if (s->loop == TILE_UNROLLED && trips > 0)
@@ -112,6 +120,7 @@ static void emit_if(struct program *p, const struct tile_stmt *s) {
     program_operand(p, s->mask);
     text_add(p->style.out, ") {\n");
     p->style.indent++;
+    p->branches++;
     program_block(p, s->body);
     style_close(&p->style);
     if (s->other) {
@@ -119,6 +128,7 @@ static void emit_if(struct program *p, const struct tile_stmt *s) {
         program_block(p, s->other);
         style_close(&p->style);
     }
+    p->branches--;
     style_close(&p->style);
 }
 
