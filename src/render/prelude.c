@@ -269,9 +269,9 @@ const char prelude_opencl_tiles[] =
     "#if defined(cl_khr_fp64) || defined(__opencl_c_fp64)\n" DOUBLE HELPERS_64("sqrt") COMBINERS_64
     "#define ZL_WIDE f64\n#else\n#define ZL_WIDE f32\n#endif\n"
     "#define ZL_ADDRESS ulong\n"
-    // Work-items of a CPU are loops already. PoCL 5 for x86 loses a loop in a branch if all work-items count alike.
-    "#ifdef ZL_CPU\n#define ZL_UNROLL\n#define ZL_APART + (get_local_id(0) >> 30)\n"
-    "#else\n#define ZL_UNROLL _Pragma(\"unroll\")\n#define ZL_APART\n#endif\n"
+    // Work-items of a CPU are loops already; but PoCL 5 for x86 loses loops in branches.
+    "#ifdef ZL_CPU\n#define ZL_UNROLL\n#else\n#define ZL_UNROLL _Pragma(\"unroll\")\n#endif\n"
+    "#define ZL_UNROLL_IN_BRANCH _Pragma(\"unroll\")\n"
     "#define ZL_SWAP_32(at, old, next) atomic_cmpxchg(at, old, next)\n"
     "#define ZL_SWAP_64(at, old, next) atom_cmpxchg(at, old, next)\n" ATOMIC_WORDS
     "typedef uint zl_4;\ntypedef uint2 zl_8;\ntypedef uint4 zl_16;\n" VECTOR_ZEROS
@@ -293,7 +293,7 @@ const char prelude_opencl_tiles[] =
 #define CUDA_GROUP \
     "#ifndef ZL_BOUNDS\n#define ZL_BOUNDS(threads) __launch_bounds__(threads)\n#endif\n" \
     "#define ZL_WIDE f64\n" \
-    "#define ZL_ADDRESS size_t\n#define ZL_UNROLL _Pragma(\"unroll\")\n#define ZL_APART\n" \
+    "#define ZL_ADDRESS size_t\n#define ZL_UNROLL _Pragma(\"unroll\")\n#define ZL_UNROLL_IN_BRANCH ZL_UNROLL\n" \
     "#define ZL_SWAP_32(at, old, next) atomicCAS((u32 *)(at), old, next)\n" \
     "#define ZL_SWAP_64(at, old, next) atomicCAS((u64 *)(at), old, next)\n" ATOMIC_WORDS \
     "#define ZL_BARRIER __syncthreads()\n" \

@@ -69,29 +69,22 @@ static void map(struct program *p, const struct tile_stmt *s) {
     style_close(&p->style);
 }
 
-static bool has_barrier(const struct tile_stmt *s) {
-    for (; s; s = s->next)
-        if (s->kind == TILE_BARRIER || has_barrier(s->body) || has_barrier(s->other))
-            return true;
-    return false;
-}
-
 static void emit_for(struct program *p, const struct tile_stmt *s) {
     int id = s->name[0]->id;
     const char *type = tile_type_name(s->name[0]->type);
     expr roots[] = {s->begin, s->extent[0], s->step};
     static const char *const letter[] = {"from", "e", "by"};
-    bool is_apart = p->own && p->branches && !has_barrier(s->body);
     open_scope(p);
     program_nodes(p, 3, roots);
     for (int i = 0; i < 3; i++) {
         text_add(p->style.out, "%*sconst %s %s%d = ", 4 * p->style.indent, "", type, letter[i], id);
         program_operand(p, roots[i]);
-        text_add(p->style.out, i == 1 && is_apart ? " ZL_APART;\n" : ";\n");
+        text_add(p->style.out, ";\n");
     }
     int64_t trips = program_number(s->extent[0]);
+    const char *unroll = !p->own ? "#pragma GCC unroll %" PRId64 : p->branches ? "ZL_UNROLL_IN_BRANCH" : "ZL_UNROLL";
     if (s->loop == TILE_UNROLLED && trips > 0)
-        style_line(&p->style, p->own ? "ZL_UNROLL" : "#pragma GCC unroll %" PRId64, MIN_OF(trips, 64));
+        style_line(&p->style, unroll, MIN_OF(trips, 64));
     if (pass_range(s->step).low > 0)
         style_open(&p->style, "for (%s j%d = from%d; j%d < e%d; j%d += by%d)", type, id, id, id, id, id, id);
     else
