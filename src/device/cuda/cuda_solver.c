@@ -124,7 +124,8 @@ static bool judge(const struct solving *s, int failed, const char *what) {
     if (zl_error() && (failed || !s->a || !s->host))
         return false;
     if (failed)
-        return error_false(ZL_ERROR_DEVICE, "%s: cuSOLVER failed with code %d", s->c->op->name, failed);
+        return error_false(ZL_ERROR_DEVICE, "%s: cuSOLVER failed with code %d, as it does for elements that are not finite",
+                           s->c->op->name, failed);
     int info = read_info(s);
     if (info == 0 || (info > 0 && !what))
         return true;
