@@ -77,10 +77,12 @@ bool agree(const char *what, zl_array (*f)(void *data), void *data, double bound
 }
 
 zl_array values(zl_shape shape, zl_dtype dtype, uint64_t seed) {
-    static float data[1 << 14];
+    static float data[1 << 16];
     int64_t size;
     shape_size(shape.ndim, shape.dim, &size);
-    for (int64_t i = 0; i < size && i < (int64_t)COUNT(data); i++) {
+    if (!CHECK(size <= (int64_t)COUNT(data)))
+        return NULL;
+    for (int64_t i = 0; i < size; i++) {
         seed = seed * 6364136223846793005u + 1442695040888963407u;
         data[i] = (float)((double)(seed >> 40) / (1 << 24) * 6 - 2);
     }

@@ -60,8 +60,8 @@ static zl_array product(void *data) {
     const struct quantized_case *q = data;
     zl_array part[3];
     return quantize(q, ZL_SHAPE(q->n, q->k), part)
-               ? zl_quantized_matmul(values(ZL_SHAPE(q->m, q->transpose ? q->k : q->n), q->dtype, 3), part[0],
-                                     part[1], part[2], q->transpose, q->group, q->bits, q->mode)
+               ? zl_quantized_matmul(zl_abs(values(ZL_SHAPE(q->m, q->transpose ? q->k : q->n), q->dtype, 3)),
+                                     part[0], part[1], part[2], q->transpose, q->group, q->bits, q->mode)
                : NULL;
 }
 
@@ -70,7 +70,7 @@ static double bound_of(const struct quantized_case *q) {
     return q->dtype == ZL_FLOAT64   ? 1e-12
            : q->dtype == ZL_FLOAT32 ? 4e-6
            : q->dtype == ZL_FLOAT16 ? 0x1p-9
-                                    : 0x1p-6;
+                                    : 0x1p-7;
 }
 
 static void check_case(struct quantized_case q) {
