@@ -8,7 +8,7 @@ if ! "$zellige" bench devices >/dev/null 2>&1; then
     skip "bench auto" "$("$zellige" bench devices 2>&1 | head -n 1)"
     finish
 fi
-auto() { "$zellige" bench auto --short --threads 1 --out "$tmp/runs" "$@"; }
+auto() { "$zellige" bench auto --short --threads 1 --out "$tmp/runs"; }
 last() { find "$tmp/runs" -mindepth 1 -maxdepth 1 -type d | sort | tail -n 1; }
 not_failed() { "$@"; local code=$?; [ $code = 0 ] || [ $code = 4 ]; } # a loaded machine may make peaks look low
 
