@@ -5,59 +5,9 @@
 // thread one query of each 32, of all heads that share the keys. Nothing is added up by two groups. A slope of a score is that of
 // the softmax, p g (v - y): its parts are the cotangent, the values and the result.
 
-#include "device/kernels/kernels.h"
-#include "op/ops.h"
+#include "device/kernels/kernels_attention.h"
 
-enum { ROWS = 8, LANES = 32 };
-
-struct recipe {
-    int32_t dtype, mask;             // of numbers and of the mask; ZL_DTYPE_COUNT: there is none
-    int32_t sinks, columns, of_keys; // columns: of a thread
-    char name[16];                   // no other kernel has such a key
-};
-
-struct writer {
-    const struct recipe *r;
-    const char *dialect;
-};
-
-// As in the text: where views begin, then their strides.
-struct sizes {
-    int64_t q[5], k[5], v[5], y[5], g[5], mask[5];
-    int64_t sink_at, sink_batch, heads, shared, queries, keys, size, width, blocks;
-    float scale;
-    int32_t causal;
-};
-
-// Text -------------------------------------------------------------------------------------------------------------
-
-static const char begin_text[] =
-    "#define ROWS 8\n"
-    "#define LANES 32\n"
-    "#define PIECE 64\n"
-    "#define LEAST zl_f32_from(0xff7fffffu)\n"
-    "struct zl_axes {\n"
-    "    i64 q[5], k[5], v[5], y[5], g[5], mask[5];\n"
-    "    i64 sink_at, sink_batch, heads, shared, queries, keys, size, width, blocks;\n"
-    "    f32 scale;\n"
-    "    i32 causal;\n"
-    "};\n"
-    "FN f32 load(GLOBAL const ITEM *from) {\n"
-    "    ITEM item = *from;\n"
-    "    f32 value;\n"
-    "    widen(&value, &item);\n"
-    "    return value;\n"
-    "}\n"
-    "FN void store(GLOBAL ITEM *to, f32 value) {\n"
-    "    ITEM item;\n"
-    "    narrow(&item, &value);\n"
-    "    *to = item;\n"
-    "}\n"
-    "FN f32 power_of(f32 x) {\n"
-    "    f32 value;\n"
-    "    power(&value, &x);\n"
-    "    return value;\n"
-    "}\n"
+static const char weigh_text[] =
     "#define FILL(to, count, of, stride, first, limit, width) \\\n"
     "    for (i32 e = THREAD; e < (count) * PIECE; e += THREADS) { \\\n"
     "        i64 r = (first) + e / PIECE, c = d + e % PIECE; \\\n"
@@ -143,7 +93,7 @@ static const char queries_text[] =
     "    for (i32 c = 0; c < COLUMNS; c++)\n"
     "        if (c * LANES + lane < s.size)\n"
     "            store(dq + line * s.size + c * LANES + lane, result[c]);\n"
-    "    DRAIN\n"
+    "    SINK\n"
     "}\n";
 
 static const char keys_text[] =
@@ -203,103 +153,33 @@ static const char drain_text[] = "if (lane == 0) { f32 dot = 0; for (i64 c = 0; 
                                  "-power_of(load(sinks + s.sink_at + batch * "
                                  "s.sink_batch + head) - state[2 * line]) / state[2 * line + 1] * dot; }";
 
-#define MASKED "mask[s.mask[0] + batch * s.mask[1] + head * s.mask[2] + query * s.mask[3] + key * s.mask[4]]"
-
-static void define_mask(struct text *out, const struct recipe *r) {
-    if (r->mask == ZL_DTYPE_COUNT)
-        text_add(out, "#define MASK ITEM\n#define HIDE\n");
-    else if (r->mask == ZL_BOOL)
-        text_add(out, "#define MASK u8\n#define HIDE hidden = hidden || !" MASKED ";\n");
-    else
-        text_add(out, "#define MASK ITEM\n#define HIDE score += load(&" MASKED ");\n");
-    text_add(out, "#define DRAIN %s\n", r->sinks ? drain_text : "");
-}
-
-static bool write_text(struct text *out, const void *data) {
-    const struct writer *w = data;
-    zl_dtype dtype = (zl_dtype)w->r->dtype;
-    kernel_begin(out, w->dialect, true);
-    if (!kernel_element(out, tile_cast_kernel(ZL_FLOAT32, dtype), w->dialect, "widen") ||
-        !kernel_element(out, tile_cast_kernel(dtype, ZL_FLOAT32), w->dialect, "narrow") ||
-        !kernel_element(out, tile_row_kernel(TILE_EXP, ZL_FLOAT32, "v"), w->dialect, "power"))
-        return false;
-    text_add(out, "#define ITEM %s\n#define COLUMNS %d\n", kernel_memory_type(dtype), w->r->columns);
-    define_mask(out, w->r);
-    text_bytes(out, begin_text, (int)sizeof begin_text - 1);
-    text_add(out, "%s", w->r->of_keys ? keys_text : queries_text);
-    return true;
-}
-
-// Calls ------------------------------------------------------------------------------------------------------------
-
-// Where a view begins and its strides; one element stands for all along an axis.
-static void lay_out(int64_t *out, zl_array x) {
-    out[0] = x->offset;
-    for (int i = 0; i < 4; i++)
-        out[i + 1] = x->dim[i] == 1 ? 0 : array_stride(x)[i];
-}
-
-static struct sizes sizes_of(const struct attention *a) {
-    struct sizes s = {.heads = a->q->dim[1],
-                      .shared = a->q->dim[1] / a->k->dim[1],
-                      .queries = a->q->dim[2],
-                      .keys = a->k->dim[2],
-                      .size = a->q->dim[3],
-                      .width = a->v->dim[3],
-                      .scale = (float)a->scale,
-                      .causal = a->causal};
-    lay_out(s.q, a->q);
-    lay_out(s.k, a->k);
-    lay_out(s.v, a->v);
-    lay_out(s.y, a->y);
-    lay_out(s.g, a->g);
-    if (a->mask)
-        lay_out(s.mask, a->mask);
-    if (a->sinks) {
-        s.sink_at = a->sinks->offset;
-        s.sink_batch = a->sinks->dim[0] == 1 ? 0 : array_stride(a->sinks)[0];
-    }
-    return s;
-}
-
-static bool launch(const struct kernel_place *p, const struct attention *a, bool of_keys, zl_array first,
-                   zl_array second) {
-    struct sizes s = sizes_of(a);
-    int64_t most = MAX_OF(s.size, of_keys ? s.width : 0), rows = of_keys ? s.keys : s.queries;
-    struct recipe r = {a->q->dtype,
-                       a->mask ? a->mask->dtype : ZL_DTYPE_COUNT,
-                       a->sinks && !of_keys,
-                       (int32_t)((most + LANES - 1) / LANES),
-                       of_keys,
-                       "attention_vjp"};
-    const zl_array memory[] = {first,
-                               second,
-                               a->q,
-                               a->k,
-                               a->v,
-                               a->y,
-                               a->g,
-                               a->state,
-                               a->mask ? a->mask : a->q,
-                               a->sinks ? a->sinks : a->q};
-    struct kernel_call k;
-    s.blocks = (rows + ROWS - 1) / ROWS;
-    kernel_begin_call(&k);
-    void *kernel = kernel_find(p, &r, sizeof r, write_text, &(struct writer){&r, p->target->dialect});
-    for (size_t i = 0; i < COUNT(memory); i++) {
-        void *reached = kernel_reach(p, memory[i]);
-        if (!reached)
-            return false;
-        kernel_add_memory(&k, reached);
-    }
-    kernel_add(&k, &s, sizeof s);
-    int64_t matrices = of_keys ? a->k->dim[1] : s.heads;
-    return kernel && kernel_launch_by(p, kernel, a->q->dim[0] * matrices * s.blocks, ROWS * LANES, &k);
-}
-
 bool kernel_attention_vjp(const struct kernel_place *p, const struct call *c) {
+    static const struct attention_text of_queries = {"attention_dq",
+                                                     "hidden = 1",
+                                                     drain_text,
+                                                     {weigh_text, queries_text}},
+                                       of_keys = {
+                                           "attention_dkv", "hidden = 1", NULL, {weigh_text, keys_text}};
     struct attention a = op_attention_read(c, c->in);
-    zl_array dq = call_first(c);
-    return launch(p, &a, false, dq, a.sinks ? call_output(c, 3) : dq) &&
-           launch(p, &a, true, call_output(c, 1), call_output(c, 2));
+    const zl_array
+        queries[] = {call_first(c), a.sinks ? call_output(c, 3) : NULL,
+                     a.q,           a.k,
+                     a.v,           a.y,
+                     a.g,           a.state,
+                     a.mask,        a.sinks},
+        keys[] = {call_output(c, 1), call_output(c, 2), a.q, a.k, a.v, a.y, a.g, a.state, a.mask, a.sinks};
+    return attention_launch(p, &a,
+                            &(struct attention_launch){.text = &of_queries,
+                                                       .columns = a.q->dim[3],
+                                                       .rows = a.q->dim[2],
+                                                       .matrices = a.q->dim[1],
+                                                       .memories = COUNT(queries),
+                                                       .memory = queries}) &&
+           attention_launch(p, &a,
+                            &(struct attention_launch){.text = &of_keys,
+                                                       .columns = MAX_OF(a.q->dim[3], a.v->dim[3]),
+                                                       .rows = a.k->dim[2],
+                                                       .matrices = a.k->dim[1],
+                                                       .memories = COUNT(keys),
+                                                       .memory = keys});
 }
