@@ -86,8 +86,10 @@ def softmax(M, N, block_M=2):
             for i, j in T.Parallel(block_M, N):
                 rows[i, j] = T.exp(rows[i, j] - most[i])
             T.reduce_sum(rows, total, dim=1)
+            for i in T.Parallel(block_M):
+                total[i] = 1.0 / total[i]
             for i, j in T.Parallel(block_M, N):
-                rows[i, j] /= total[i]
+                rows[i, j] *= total[i]
             T.copy(rows, Y[bx * block_M, 0])
     return main
 
