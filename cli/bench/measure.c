@@ -1,5 +1,6 @@
-// measure.c - from a work to samples. It is warm when the last runs agree; a sample is long enough for the clock; where
-// a device runs behind our back, two lengths tell what starting it costs, and that is not in the samples.
+// measure.c - from a work to samples. It is warm when the last runs agree, or the samples do from first to last; a sample is long
+// enough for the clock; where a device runs behind our back, two lengths tell what starting it costs, and that is not in the
+// samples.
 
 #include "bench.h"
 
@@ -94,6 +95,14 @@ static bool add_sample(struct bench_work *w, struct bench_samples *out, double *
     return true;
 }
 
+// Whether the best of the first samples is that of the last, within a percent: then it was warm when they were taken.
+static bool halves_agree(const struct bench_samples *s) {
+    double best[2] = {INFINITY, INFINITY};
+    for (int i = 0; i < s->count; i++)
+        best[2 * i >= s->count] = fmin(best[2 * i >= s->count], s->second[i]);
+    return s->count >= 3 && fabs(best[0] - best[1]) <= agreement * fmin(best[0], best[1]);
+}
+
 bool bench_measure(struct bench_work *w, const struct bench_timing *timing, struct bench_samples *out) {
     *out =
         (struct bench_samples){.slope = w->is_async && !timing->wipe}; // a second run would find full caches
@@ -109,5 +118,6 @@ bool bench_measure(struct bench_work *w, const struct bench_timing *timing, stru
     if (out->slope && out->count)
         out->start = bench_take_start_off(out->second, twice, out->count, out->inner);
     free(twice);
+    out->stable = out->stable || halves_agree(out);
     return out->count > 0;
 }
