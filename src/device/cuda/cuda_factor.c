@@ -47,11 +47,15 @@ static int factor_lu(const struct solving *s, int64_t i, int64_t *pivot) {
                                           s->host_bytes, solving_info(s, i));
 }
 
-// The inverse of the transpose is that of the inverse: nothing is turned.
-static enum kernel_taken invert_square(const struct kernel_place *p, const struct call *c) {
+// The inverse of the transpose is that of the inverse: nothing is turned, but upper triangles, so that cuSOLVER sees an upper one
+// in either case, which is its own factor. (Its function for triangles writes beyond the room that it asks for, as
+// compute-sanitizer saw in CUDA 13.0.)
+enum kernel_taken cuda_inverse(const struct kernel_place *p, const struct call *c) {
     struct solving s;
     int failed = 0;
-    bool ready = solving_open(&s, p, c, false) && ask_lu(&s, s.n) &&
+    bool triangular = call_args(c)[0], turned = triangular && call_args(c)[1];
+    bool ready = solving_open(&s, p, c, turned) &&
+                 (!triangular || solving_fill(&s, s.a, s.n, s.n, FILL_ABOVE)) && ask_lu(&s, s.n) &&
                  cuda_scratch_open(p, &s.more, (size_t)s.n * sizeof(int64_t)) &&
                  cuda_scratch_open(p, &s.result, sizeof(int));
     char *y = ready ? solving_output(&s, 0, 0) : NULL;
@@ -59,39 +63,11 @@ static enum kernel_taken invert_square(const struct kernel_place *p, const struc
     for (int64_t i = 0; ready && !failed && i < s.batch; i++) {
         failed = factor_lu(&s, i, s.more.memory);
         if (!failed)
-            failed = solver_api()->cusolverDnXgetrs(s.s, s.parameters, 0, s.n, s.n, s.type,
+            failed = solver_api()->cusolverDnXgetrs(s.s, s.parameters, turned, s.n, s.n, s.type,
                                                     solving_matrix(&s, i), s.n, s.more.memory, s.type,
                                                     y + i * s.n * s.n * s.item, s.n, s.result.memory);
     }
     return solving_close(&s, ready ? failed : -1, "is singular");
-}
-
-static enum kernel_taken invert_triangle(const struct kernel_place *p, const struct call *c) {
-    enum { DIAGONAL_AS_IT_IS = 0 };
-    struct solving s;
-    bool upper = call_args(c)[1];
-    int failed = 0, uplo = upper ? SOLVER_LOWER : SOLVER_UPPER;
-    size_t work = 0, host = 0;
-    const int64_t dim[] = {c->in[0]->size};
-    bool ready =
-        solving_open(&s, p, c, false) && solving_fill(&s, s.a, s.n, s.n, upper ? FILL_BELOW : FILL_ABOVE);
-    if (ready)
-        ready = solving_work(&s,
-                             solver_api()->cusolverDnXtrtri_bufferSize(s.s, uplo, DIAGONAL_AS_IT_IS, s.n,
-                                                                       s.type, s.a, s.n, &work, &host),
-                             work, host);
-    for (int64_t i = 0; ready && !failed && i < s.batch; i++)
-        failed =
-            solver_api()->cusolverDnXtrtri(s.s, uplo, DIAGONAL_AS_IT_IS, s.n, s.type, solving_matrix(&s, i),
-                                           s.n, s.work.memory, work, s.host, host, solving_info(&s, i));
-    char *y = ready ? solving_output(&s, 0, 0) : NULL;
-    ready = ready && !failed && y &&
-            kernel_move(p, (zl_dtype)c->in[0]->dtype, 1, dim, y, (int64_t[]){1}, s.a, (int64_t[]){1});
-    return solving_close(&s, ready ? 0 : failed ? failed : -1, "is singular");
-}
-
-enum kernel_taken cuda_inverse(const struct kernel_place *p, const struct call *c) {
-    return call_args(c)[0] ? invert_triangle(p, c) : invert_square(p, c);
 }
 
 // LU ----------------------------------------------------------------------------------------------------------------

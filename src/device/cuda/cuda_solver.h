@@ -28,10 +28,6 @@ enum { SOLVER_LOWER = 0, SOLVER_UPPER = 1 };
     F(cusolverDnXgetrs, (solver s, solver_parameters p, int turned, int64_t n, int64_t columns, int type,              \
                          const void *a, int64_t step, const int64_t *pivot, int b_type, void *b, int64_t b_step,       \
                          int *info))                                                                                   \
-    F(cusolverDnXtrtri_bufferSize, (solver s, int uplo, int diagonal, int64_t n, int type, void *a, int64_t step,      \
-                                    size_t *work, size_t *host))                                                       \
-    F(cusolverDnXtrtri, (solver s, int uplo, int diagonal, int64_t n, int type, void *a, int64_t step, void *work,     \
-                         size_t bytes, void *host, size_t host_bytes, int *info))                                      \
     F(cusolverDnXgeqrf_bufferSize, (solver s, solver_parameters p, int64_t m, int64_t n, int type, const void *a,      \
                                     int64_t step, int tau_type, const void *tau, int computes_in, size_t *work,        \
                                     size_t *host))                                                                     \
