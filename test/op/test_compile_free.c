@@ -95,7 +95,14 @@ static bool needs_lapack(const zl_op_info *op) {
     return !strcmp(op->family, "linalg") || !strcmp(op->name, "zl_random_multivariate_normal");
 }
 
+// Why another device than the CPU, as default, is not asked; NULL.
+static const char *reason_to_skip(void) {
+    return strcmp(setting_text(SETTING_DEVICE), "cpu") ? "only the CPU has its kernels built in" : NULL;
+}
+
 TEST(eager_ops_compile_nothing) {
+    if (reason_to_skip())
+        SKIP(reason_to_skip());
     if (!op_address("zl_add"))
         SKIP("this program has no symbols");
     cpu_kernels_stop(); // of other tests
@@ -122,6 +129,8 @@ static zl_array mixture(zl_array x, zl_array y) {
 
 // Fused expressions run at once as row programs; few evaluations do not make them hot.
 TEST(new_expressions_compile_nothing) {
+    if (reason_to_skip())
+        SKIP(reason_to_skip());
     int64_t compiles = zl_counter("compiles"), fused = zl_counter("fused");
     for (int d = ZL_FLOAT16; d <= ZL_FLOAT64; d++)
         ZL_SCOPE {
