@@ -487,6 +487,7 @@ ZL_API zl_stream zl_new_stream(const char *device); // lives until its thread en
 ZL_API bool      zl_set_default_stream(zl_stream stream);
 ZL_API bool      zl_stream_synchronize(zl_stream stream); // as zl_synchronize
 ZL_API bool      zl_use_device(const char *device); // default streams of this thread: "cpu", "cuda:1", ...
+ZL_API const char *zl_stream_device(zl_stream stream, int *unit); // "cuda", and which of its units; NULL after an error
 
 typedef struct {
     const char *device;   // "cpu"

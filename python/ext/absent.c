@@ -157,7 +157,7 @@ static PyObject *alone(PyObject *args, PyObject *kwargs, const char *form) {
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, form, names, &x, &group, &stream) ||
         !check_common(strchr(form, ':') + 1, group, stream))
         return NULL;
-    zl_scope scope = zl_scope_begin();
+    zl_scope scope = ext_begin();
     zl_array a = ext_array_of(x);
     PyObject *result = a ? ext_wrap(a) : NULL;
     zl_scope_end(scope);

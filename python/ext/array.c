@@ -92,7 +92,7 @@ zl_array ext_value(PyObject *array) {
 #ifdef Py_GIL_DISABLED
     zl_array value;
     Py_BEGIN_CRITICAL_SECTION(array);
-    zl_scope inner = zl_scope_begin();
+    zl_scope inner = ext_begin();
     value = zl_scope_leave(inner, cell->value); // lent once more: another thread may give the cell another value
     Py_END_CRITICAL_SECTION();
     return value;
@@ -172,7 +172,7 @@ static int array_init(PyObject *self, PyObject *args, PyObject *kwargs) {
         return -1;
     if (dtype_object != Py_None && !ext_dtype_read(dtype_object, &dtype))
         return -1;
-    zl_scope scope = zl_scope_begin();
+    zl_scope scope = ext_begin();
     zl_array a = ext_array_from(val, dtype);
     bool ok = a && ext_assign(self, a);
     zl_scope_end(scope);
@@ -210,14 +210,14 @@ typedef zl_array unary_op(zl_array);
 typedef zl_array binary_op(zl_array, zl_array);
 
 static PyObject *apply_unary(unary_op *op, PyObject *self) {
-    zl_scope scope = zl_scope_begin();
+    zl_scope scope = ext_begin();
     PyObject *result = ext_wrap(op(ext_value(self)));
     zl_scope_end(scope);
     return result;
 }
 
 static PyObject *apply_binary(binary_op *op, PyObject *left, PyObject *right) {
-    zl_scope scope = zl_scope_begin();
+    zl_scope scope = ext_begin();
     zl_array a = operand(left, right), b = a ? operand(right, left) : NULL;
     PyObject *result = a && b ? ext_wrap(op(a, b)) : not_ours(left, right);
     zl_scope_end(scope);
@@ -226,7 +226,7 @@ static PyObject *apply_binary(binary_op *op, PyObject *left, PyObject *right) {
 
 // a += b gives the cell another value, so that everybody who holds the cell sees it.
 static PyObject *apply_in_place(binary_op *op, PyObject *self, PyObject *other) {
-    zl_scope scope = zl_scope_begin();
+    zl_scope scope = ext_begin();
     zl_array b = operand(other, self);
     PyObject *result = !b ? not_ours(self, other) : ext_assign(self, op(ext_value(self), b)) ? Py_NewRef(self) : NULL;
     zl_scope_end(scope);
@@ -287,7 +287,7 @@ static PyObject *in_place_power(PyObject *self, PyObject *other, PyObject *modul
 }
 
 static PyObject *divide_with_rest(PyObject *left, PyObject *right) {
-    zl_scope scope = zl_scope_begin();
+    zl_scope scope = ext_begin();
     zl_array a = operand(left, right), b = a ? operand(right, left) : NULL, out[2];
     PyObject *result = !a || !b                ? not_ours(left, right)
                        : zl_divmod(a, b, out) ? ext_wrap_all(2, out, true) : ext_raise();
@@ -307,7 +307,7 @@ static PyObject *compare(PyObject *left, PyObject *right, int how) {
 // As numbers -----------------------------------------------------------------------------------------------------
 
 static PyObject *number_in(PyObject *self) {
-    zl_scope scope = zl_scope_begin();
+    zl_scope scope = ext_begin();
     PyObject *number = ext_item(ext_value(self));
     zl_scope_end(scope);
     return number;
@@ -422,7 +422,7 @@ static PyObject *item(PyObject *self, PyObject *unused) {
 
 static PyObject *to_list(PyObject *self, PyObject *unused) {
     (void)unused;
-    zl_scope scope = zl_scope_begin();
+    zl_scope scope = ext_begin();
     PyObject *list = ext_to_list(ext_value(self));
     zl_scope_end(scope);
     return list;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "convert.h"
+#include "device.h"
 
 enum { PARAMS = 12, SEVERAL = 8 };
 
@@ -264,8 +265,16 @@ bool ext_scope(PyObject *stream, zl_scope *scope) {
     zl_stream s = NULL;
     if (stream && stream != Py_None && !ext_stream_read(stream, &s))
         return false;
+    if (!s && !stream_follow_device())
+        return false;
     *scope = zl_scope_begin_on(s);
     return true;
+}
+
+zl_scope ext_begin(void) {
+    if (!stream_follow_device())
+        PyErr_WriteUnraisable(NULL); // the old default has to do
+    return zl_scope_begin();
 }
 
 static PyObject *run(const struct ext_variant *v, const union ext_argument *a) {

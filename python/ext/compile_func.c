@@ -259,7 +259,7 @@ static PyObject *read_results(const struct compile_call *c, const zl_outputs *ou
 
 static PyObject *run_compiled(struct compile_call *c) {
     zl_outputs *out = zl_outputs_new();
-    zl_scope scope = zl_scope_begin();
+    zl_scope scope = ext_begin();
     PyObject *result = NULL;
     c->outer = current;
     current = c;

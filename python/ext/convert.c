@@ -385,7 +385,7 @@ static zl_array array_of_method(PyObject *o) {
     Py_DECREF(method);
     zl_array a = NULL;
     if (result && ext_is_array(result))
-        a = zl_scope_leave(zl_scope_begin(), ext_value(result)); // lent by itself: its cell may go now
+        a = zl_scope_leave(ext_begin(), ext_value(result)); // lent by itself: its cell may go now
     else if (result)
         PyErr_Format(PyExc_TypeError, "%s.__mlx_array__() returned %s instead of an array.",
                      Py_TYPE(o)->tp_name, Py_TYPE(result)->tp_name);
@@ -484,7 +484,7 @@ PyObject *ext_item(zl_array a) {
                         "[convert] Only length-1 arrays can be converted to Python scalars.");
         return NULL;
     }
-    zl_scope scope = zl_scope_begin();
+    zl_scope scope = ext_begin();
     const void *data =
         convert_read(zl_retain(a)); // kept: without the GIL its cell may be given another value
     PyObject *result = data ? number_object(data, zl_dtype_of(a)) : NULL;
@@ -518,7 +518,7 @@ static PyObject *list_of(const char **data, zl_dtype dtype, zl_shape shape) {
 PyObject *ext_to_list(zl_array a) {
     if (zl_ndim(a) == 0)
         return ext_item(a);
-    zl_scope scope = zl_scope_begin();
+    zl_scope scope = ext_begin();
     const char *data = convert_read(zl_retain(a));
     PyObject *list = data ? list_of(&data, zl_dtype_of(a), zl_shape_of(a)) : NULL;
     zl_release(a);

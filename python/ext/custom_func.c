@@ -104,7 +104,7 @@ static bool give_leaf(PyObject *leaf, void *context) {
     int at = zl_outputs_count(g->out);
     if (!ext_is_array(leaf) && (leaf != Py_None || at >= g->count))
         return true;
-    zl_scope scope = zl_scope_begin();
+    zl_scope scope = ext_begin();
     bool ok = zl_give(g->out, ext_is_array(leaf) ? ext_value(leaf) : zl_zeros_like(g->like[at], ZL_DTYPE_COUNT));
     zl_scope_end(scope);
     return ok;
@@ -264,7 +264,7 @@ static PyObject *run_closure(struct closure *c, PyObject *args, PyObject *kwargs
     struct tree_arrays in = {0};
     zl_outputs *out = zl_outputs_new();
     PyObject *result = NULL;
-    zl_scope scope = zl_scope_begin();
+    zl_scope scope = ext_begin();
     if (!out) {
         PyErr_NoMemory();
     } else if (start_closure(c, args, kwargs, &in)) {

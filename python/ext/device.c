@@ -33,25 +33,52 @@ static bool find(struct device d, zl_device_info *info) {
     return false;
 }
 
-const char *device_name(const char *function, struct device d) {
+const char *device_name(const char *function, struct device d, char text[static DEVICE_NAME]) {
     zl_device_info info;
-    if (d.type == DEVICE_CPU && d.unit == 0)
-        return type_name[DEVICE_CPU];
-    if (find(d, &info))
-        return info.device;
+    if (find(d, &info)) {
+        snprintf(text, DEVICE_NAME, info.unit ? "%s:%d" : "%s", info.device, info.unit);
+        return text;
+    }
     PyErr_Format(ext_axis_error, "%s: there is no Device(%s, %d) here", function, type_name[d.type], d.unit);
     return NULL;
 }
 
-static _Atomic int standard; // the default: its type and unit
+bool device_has(struct device d, zl_stream s) {
+    zl_device_info info;
+    int unit = 0;
+    const char *name = s ? zl_stream_device(s, &unit) : NULL;
+    return name && find(d, &info) && !strcmp(info.device, name) && info.unit == unit;
+}
+
+// The default ----------------------------------------------------------------------------------------------------
+
+static _Atomic int standard; // type and unit, from 1; 0: where the library's default streams are
+
+// Where the library's default stream is; the CPU, if it has none.
+static struct device library_default(void) {
+    struct device d = {DEVICE_CPU, 0};
+    zl_device_info info;
+    zl_stream s = zl_default_stream();
+    if (!s || device_has(d, s))
+        return d;
+    for (d.type = DEVICE_GPU; find(d, &info); d.unit++)
+        if (device_has(d, s))
+            return d;
+    return (struct device){DEVICE_CPU, 0};
+}
 
 struct device device_default(void) {
-    int both = atomic_load(&standard);
-    return (struct device){(enum device_type)(both % DEVICE_TYPES), both / DEVICE_TYPES};
+    int both = atomic_load(&standard) - 1;
+    return both < 0 ? library_default()
+                    : (struct device){(enum device_type)(both % DEVICE_TYPES), both / DEVICE_TYPES};
 }
 
 void device_set_default(struct device d) {
-    atomic_store(&standard, d.unit * DEVICE_TYPES + (int)d.type);
+    atomic_store(&standard, d.unit * DEVICE_TYPES + (int)d.type + 1);
+}
+
+int device_default_number(void) {
+    return atomic_load_explicit(&standard, memory_order_relaxed);
 }
 
 // DeviceType -----------------------------------------------------------------------------------------------------
@@ -226,9 +253,10 @@ static bool read_argument(PyObject *args, PyObject *kwargs, const char *form, ch
 
 static PyObject *set_default_device(PyObject *module, PyObject *args, PyObject *kwargs) {
     struct device d, old = device_default();
+    char name[DEVICE_NAME];
     (void)module;
     if (!read_argument(args, kwargs, "O:set_default_device", "device", &d) ||
-        !device_name("set_default_device", d))
+        !device_name("set_default_device", d, name))
         return NULL;
     device_set_default(d);
     if (stream_follow_device())

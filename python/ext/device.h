@@ -16,16 +16,19 @@ PyObject *device_object(struct device d); // a new Device
 bool device_is(PyObject *o);              // whether it is a Device or a DeviceType
 // A Device or DeviceType; else TypeError, which names the function.
 bool device_read(const char *function, PyObject *o, struct device *out);
-// What the library calls the device, or ValueError if it is not here.
-const char *device_name(const char *function, struct device d);
+// What the library calls the device, written to text, or ValueError if it is not here.
+enum { DEVICE_NAME = 32 };
+const char *device_name(const char *function, struct device d, char text[static DEVICE_NAME]);
+bool device_has(struct device d, zl_stream s); // whether s is a stream of d
 
 struct device device_default(void);
 void device_set_default(struct device d); // one that is here
+int device_default_number(void);          // another one for each default; 0: none was set, the library's counts
 
 // Whether a stream= argument asks for the CPU; false also where it is none.
 bool stream_is_cpu(PyObject *o);
 bool stream_add(PyObject *core); // stream.c: streams and what is done with them
-// The default stream of this thread becomes one of the default device.
+// The default stream of this thread becomes one of the default device, which any thread may have set.
 bool stream_follow_device(void);
 
 #endif

@@ -322,7 +322,7 @@ static PyObject *result_type(PyObject *core, PyObject *const *args, Py_ssize_t c
     (void)core;
     if (count == 0)
         return value_error("[result_type] At least one array or dtype is required.");
-    zl_scope scope = zl_scope_begin();
+    zl_scope scope = ext_begin();
     zl_dtype result = ZL_BOOL, next;
     bool ok = true;
     for (Py_ssize_t i = 0; ok && i < count; i++)
@@ -339,7 +339,7 @@ static PyObject *can_cast(PyObject *core, PyObject *args, PyObject *kwargs) {
     zl_dtype from;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO!:can_cast", names, &o, &ext_dtype_type, &target))
         return NULL;
-    zl_scope scope = zl_scope_begin();
+    zl_scope scope = ext_begin();
     bool ok = dtype_in(o, &from, "[can_cast] `from_` must be an array or a dtype.");
     zl_scope_end(scope);
     return ok ? PyBool_FromLong(zl_result_type(from, dtype_of(target)) == dtype_of(target)) : NULL;

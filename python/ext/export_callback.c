@@ -141,7 +141,7 @@ PyObject *export_to_callback(PyObject *callback, PyObject *fun, bool shapeless, 
                             Py_TYPE(fun)->tp_name);
     struct export_inputs in;
     struct telling t = {.callback = callback, .in = &in, .names = PyDict_New()};
-    zl_scope scope = zl_scope_begin();
+    zl_scope scope = ext_begin();
     bool ok = export_inputs_read(&in, "[export_function]", args, kwargs) && t.names &&
               export_steps(&t, fun, shapeless);
     export_inputs_free(&in);

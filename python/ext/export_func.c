@@ -23,7 +23,7 @@ static PyObject *trace(PyObject *self, PyObject *args, PyObject *kwargs) {
     if (e->closed)
         return PyErr_Format(PyExc_RuntimeError,
                             "[export_function] This exporter is closed: nothing can be added.");
-    zl_scope scope = zl_scope_begin();
+    zl_scope scope = ext_begin();
     bool ok = export_inputs_read(&in, "[export_function]", args, kwargs);
     if (ok) {
         e->function.now = &in;
@@ -201,7 +201,7 @@ static PyObject *as_tuple(const zl_outputs *out) {
 static PyObject *call_imported(PyObject *self, PyObject *args, PyObject *kwargs) {
     struct export_inputs in;
     PyObject *y = NULL;
-    zl_scope scope = zl_scope_begin();
+    zl_scope scope = ext_begin();
     zl_outputs *out = zl_outputs_new();
     if (!out)
         PyErr_NoMemory();

@@ -4,7 +4,7 @@
 // The library lends what it returns until a scope ends, so every function that Python calls opens a scope, works with
 // lent arrays, keeps what it returns in a cell, and closes the scope:
 //
-//     zl_scope scope = zl_scope_begin();
+//     zl_scope scope = ext_begin();
 //     PyObject *result = ext_wrap(zl_add(a, b));
 //     zl_scope_end(scope);
 //
@@ -183,6 +183,7 @@ PyObject *ext_call(const struct ext_function *f, PyObject *self, PyObject *const
                    PyObject *names);
 // Opens a scope in which ops are recorded for a stream= argument, which may be NULL. False with an exception set.
 bool ext_scope(PyObject *stream, zl_scope *scope);
+zl_scope ext_begin(void); // opens one in which they are recorded for the default device
 
 // Generated from the op tables by zellige-gen: bindings.c.
 extern const struct ext_function ext_functions[];

@@ -311,7 +311,7 @@ static bool write_file(PyObject *to, const zl_file *file, const struct writer *w
 
 // What is written: arrays and metadata, each a dict or None.
 static PyObject *save_dicts(PyObject *to, PyObject *arrays, PyObject *metadata, bool texts_only, const struct writer *w) {
-    zl_scope scope = zl_scope_begin();
+    zl_scope scope = ext_begin();
     zl_file *file = zl_file_new();
     bool ok = file || ext_raise();
     ok = ok && add_arrays(file, arrays, w->function);

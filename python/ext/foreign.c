@@ -493,7 +493,7 @@ static PyObject *asarray(PyObject *core, PyObject *args, PyObject *kwargs) {
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O$O:asarray", names, &o, &dtype_object, &copy_object) ||
         (dtype_object != Py_None && !ext_dtype_read(dtype_object, &dtype)) || !read_copy(copy_object, &copy))
         return NULL;
-    zl_scope scope = zl_scope_begin();
+    zl_scope scope = ext_begin();
     zl_array a = as_array(o, dtype, copy);
     PyObject *result = a ? ext_wrap(a) : NULL;
     zl_scope_end(scope);
@@ -520,7 +520,7 @@ static PyObject *from_dlpack(PyObject *core, PyObject *args, PyObject *kwargs) {
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$O:from_dlpack", names, &o, &copy_object) ||
         !read_copy(copy_object, &copy))
         return NULL;
-    zl_scope scope = zl_scope_begin();
+    zl_scope scope = ext_begin();
     zl_array a = from_exporter(o, copy);
     PyObject *result = a ? ext_wrap(a) : NULL;
     zl_scope_end(scope);

@@ -137,7 +137,7 @@ static PyObject *finish(struct text *t) {
 }
 
 PyObject *ext_repr(PyObject *array) {
-    zl_scope scope = zl_scope_begin();
+    zl_scope scope = ext_begin();
     zl_array a =
         zl_retain(ext_value(array)); // while it is computed another thread may give the cell another value
     const void *data = convert_read(a);
@@ -153,7 +153,7 @@ PyObject *ext_repr(PyObject *array) {
 }
 
 PyObject *ext_format(PyObject *array, PyObject *spec) {
-    zl_scope scope = zl_scope_begin();
+    zl_scope scope = ext_begin();
     zl_array a = ext_value(array);
     bool has_axes = zl_ndim(a) > 0;
     PyObject *number = has_axes ? NULL : ext_item(a), *result = NULL;

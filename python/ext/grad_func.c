@@ -261,7 +261,7 @@ static PyObject *differentiate(struct grad_call *c) {
     zl_array *grads = PyMem_New(zl_array, c->wanteds + 1);
     zl_outputs *values = zl_outputs_new();
     PyObject *result = NULL;
-    zl_scope scope = zl_scope_begin();
+    zl_scope scope = ext_begin();
     if (!grads || !values)
         PyErr_NoMemory();
     else if (zl_value_and_grad((zl_fn){.call = call_function, .data = c}, c->in.count, c->in.value,

@@ -45,7 +45,7 @@ static zl_array gather(const struct key *k, zl_array a) {
 }
 
 PyObject *ext_get(PyObject *array, PyObject *key) {
-    zl_scope scope = zl_scope_begin();
+    zl_scope scope = ext_begin();
     struct key k;
     PyObject *result = NULL;
     if (key_read(&k, key)) {
@@ -69,7 +69,7 @@ struct iterator {
 static PyTypeObject iterator_type;
 
 PyObject *ext_iter(PyObject *array) {
-    zl_scope scope = zl_scope_begin();
+    zl_scope scope = ext_begin();
     zl_array a = ext_value(array);
     struct iterator *it = NULL;
     if (!a)
@@ -91,7 +91,7 @@ static PyObject *iterator_next(PyObject *self) {
         if (at >= zl_dim(it->array, 0))
             return NULL;
     } while (!atomic_compare_exchange_weak(&it->next, &at, at + 1));
-    zl_scope scope = zl_scope_begin();
+    zl_scope scope = ext_begin();
     struct key k;
     k.count = 1;
     k.kinds = ENTRY_INT;

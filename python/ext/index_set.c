@@ -207,7 +207,7 @@ int ext_set(PyObject *array, PyObject *key, PyObject *value) {
         PyErr_SetString(PyExc_TypeError, "del array[key]: arrays keep their elements");
         return -1;
     }
-    zl_scope scope = zl_scope_begin();
+    zl_scope scope = ext_begin();
     struct key k;
     bool ok = key_read(&k, key) && assign(array, &k, value);
     key_free(&k);
@@ -227,7 +227,7 @@ static PyTypeObject at_type;
 
 PyObject *ext_at(PyObject *array, void *unused) {
     (void)unused;
-    zl_scope scope = zl_scope_begin();
+    zl_scope scope = ext_begin();
     zl_array a = ext_value(array);
     struct at *at = a ? PyObject_GC_New(struct at, &at_type) : ext_raise();
     if (at) {
@@ -266,7 +266,7 @@ static PyObject *at_apply(PyObject *self, PyObject *args, PyObject *kwargs, cons
         PyErr_SetString(PyExc_ValueError, "array.at: a key is missing, as in a.at[0].add(4)");
         return NULL;
     }
-    zl_scope scope = zl_scope_begin();
+    zl_scope scope = ext_begin();
     PyObject *key = Py_NewRef(at->key), *result = NULL; // the value may give it another key
     struct key k;
     if (key_read(&k, key))

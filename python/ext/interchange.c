@@ -186,7 +186,7 @@ static bool wants(int flags, int what) {
 
 static int get_buffer(PyObject *self, Py_buffer *view, int flags) {
     bool rows = !wants(flags, PyBUF_STRIDES) || wants(flags, PyBUF_C_CONTIGUOUS);
-    zl_scope scope = zl_scope_begin();
+    zl_scope scope = ext_begin();
     struct export *e = export_array(self, rows ? EXPORT_ROWS : EXPORT_VIEW);
     zl_scope_end(scope);
     view->obj = NULL;
@@ -212,7 +212,7 @@ PyBufferProcs ext_array_buffer = {get_buffer, release_buffer};
 
 static PyObject *to_bytes(PyObject *self, PyObject *unused) {
     (void)unused;
-    zl_scope scope = zl_scope_begin();
+    zl_scope scope = ext_begin();
     zl_array a = zl_retain(ext_value(self));
     const char *data = convert_read(a);
     PyObject *bytes = data ? PyBytes_FromStringAndSize(data, (Py_ssize_t)zl_nbytes(a)) : NULL;
@@ -286,7 +286,7 @@ static PyObject *to_dlpack(PyObject *self, PyObject *args, PyObject *kwargs) {
     int must_copy = PyObject_IsTrue(copy);
     if (must_copy < 0)
         return NULL;
-    zl_scope scope = zl_scope_begin();
+    zl_scope scope = ext_begin();
     struct export *e = export_array(self, must_copy ? EXPORT_COPY : EXPORT_VIEW);
     zl_scope_end(scope);
     return e ? make_capsule(e) : NULL;
@@ -330,7 +330,7 @@ static PyObject *to_numpy(PyObject *self, PyObject *args, PyObject *kwargs) {
 // The state is a NumPy array and the number of the dtype, as MLX has it. Those of bfloat16 are there as uint16.
 static PyObject *get_state(PyObject *self, PyObject *unused) {
     (void)unused;
-    zl_scope scope = zl_scope_begin();
+    zl_scope scope = ext_begin();
     zl_array a = ext_value(self);
     zl_dtype dtype = zl_dtype_of(a);
     PyObject *array = ext_wrap(dtype == ZL_BFLOAT16 ? zl_view(a, ZL_UINT16) : a);
@@ -363,7 +363,7 @@ static zl_array read_state(PyObject *state) {
 }
 
 static PyObject *set_state(PyObject *self, PyObject *state) {
-    zl_scope scope = zl_scope_begin();
+    zl_scope scope = ext_begin();
     zl_array a = read_state(state);
     bool ok = a && ext_assign(self, a);
     zl_scope_end(scope);
@@ -373,7 +373,7 @@ static PyObject *set_state(PyObject *self, PyObject *state) {
 // Values never change: a copy is another cell of the same.
 static PyObject *copy(PyObject *self, PyObject *unused) {
     (void)unused;
-    zl_scope scope = zl_scope_begin();
+    zl_scope scope = ext_begin();
     PyObject *result = ext_wrap(ext_value(self));
     zl_scope_end(scope);
     return result;

@@ -106,7 +106,7 @@ static PyObject *sum_sizes(PyObject **cells, int count) {
 static PyObject *get_array_buffer_size(PyObject *core, PyObject *args) {
     (void)core;
     PyObject **cells = NULL;
-    zl_scope scope = zl_scope_begin();
+    zl_scope scope = ext_begin();
     int count = ext_tree_arrays(args, &cells);
     PyObject *result = count < 0 ? NULL : sum_sizes(cells, count);
     zl_scope_end(scope);

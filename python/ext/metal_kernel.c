@@ -118,7 +118,7 @@ static PyObject *call(PyObject *self, PyObject *args, PyObject *kwargs) {
     const struct metal_kernel *k = (struct metal_kernel *)self;
     struct kernel_launch l = {
         .function = "metal_kernel", .inputs = (int)k->inputs, .outputs = (int)k->outputs};
-    zl_scope scope = zl_scope_begin();
+    zl_scope scope = ext_begin();
     PyObject *text = NULL, *y = NULL;
     if (kernel_launch_read(&l, args, kwargs, true) && (text = as_text(k, l.arguments, l.init))) {
         const char *utf8 = PyUnicode_AsUTF8(text);

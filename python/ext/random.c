@@ -15,7 +15,7 @@ static PyObject *seed(PyObject *m, PyObject *value) {
 }
 
 static PyObject *key_now(void) {
-    zl_scope scope = zl_scope_begin();
+    zl_scope scope = ext_begin();
     PyObject *key = ext_wrap(zl_random_state_get());
     zl_scope_end(scope);
     return key;
@@ -46,7 +46,7 @@ static int set_item(PyObject *self, Py_ssize_t index, PyObject *value) {
         PyErr_SetString(PyExc_ValueError, "random.state[0] is a key: an array of two uint32");
         return -1;
     }
-    zl_scope scope = zl_scope_begin();
+    zl_scope scope = ext_begin();
     bool ok = zl_random_state_set(ext_value(value));
     zl_scope_end(scope);
     if (!ok)

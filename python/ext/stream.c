@@ -18,6 +18,7 @@ static PyTypeObject stream_type, local_type;
 static _Atomic int streams, locals;      // made so far
 static _Atomic int64_t threads;          // that have had a number
 static _Thread_local int64_t own_number; // 0: none yet, or its streams were cleared
+static _Thread_local int followed;       // the number of the default device when this thread's default stream was chosen
 
 static int64_t thread_number(void) {
     if (!own_number)
@@ -76,13 +77,14 @@ static PyObject *device_key(struct device d) {
 
 // A new reference, as are those below.
 static struct stream *default_of(const char *function, struct device d) {
-    const char *name = device_name(function, d);
+    char text[DEVICE_NAME];
+    const char *name = device_name(function, d, text);
     PyObject *table = name ? own_table() : NULL, *key = table ? device_key(d) : NULL;
     PyObject *known = key ? PyDict_GetItemWithError(table, key) : NULL;
     struct stream *s = (struct stream *)Py_XNewRef(known);
     if (key && !known && !PyErr_Occurred()) {
-        bool standard = same_device(d, device_default());
-        s = remember(table, key, make_own(d, standard ? zl_default_stream() : zl_new_stream(name)));
+        zl_stream now = zl_default_stream();
+        s = remember(table, key, make_own(d, device_has(d, now) ? now : zl_new_stream(name)));
     }
     Py_XDECREF(key);
     return s;
@@ -91,7 +93,8 @@ static struct stream *default_of(const char *function, struct device d) {
 // This thread's own stream for a stream that serves any thread.
 static struct stream *own_of(PyObject *shared) {
     struct device d = ((struct stream *)shared)->device;
-    const char *name = device_name("stream", d);
+    char text[DEVICE_NAME];
+    const char *name = device_name("stream", d, text);
     PyObject *table = name ? own_table() : NULL;
     PyObject *known = table ? PyDict_GetItemWithError(table, shared) : NULL;
     if (!table || known || PyErr_Occurred())
@@ -150,14 +153,15 @@ static bool use(struct stream *s) {
     PyObject *table = own_table(), *key = table ? device_key(s->device) : NULL;
     bool ok = key && PyDict_SetItem(table, key, (PyObject *)s) == 0;
     Py_XDECREF(key);
-    if (ok && same_device(s->device, device_default()) && !zl_set_default_stream(s->stream)) {
-        ext_raise();
-        return false;
-    }
-    return ok;
+    if (!ok || !same_device(s->device, device_default()))
+        return ok;
+    followed = device_default_number();
+    return zl_set_default_stream(s->stream) || ext_raise();
 }
 
 bool stream_follow_device(void) {
+    if (followed == device_default_number())
+        return true;
     struct stream *s = default_of("set_default_device", device_default());
     bool ok = s && use(s);
     Py_XDECREF(s);
@@ -324,16 +328,18 @@ static PyObject *set_default_stream(PyObject *module, PyObject *args, PyObject *
 
 static PyObject *new_stream(PyObject *module, PyObject *args, PyObject *kwargs) {
     struct device d;
+    char text[DEVICE_NAME];
     (void)module;
-    const char *name = read_argument(args, kwargs, "O:new_stream", &d) ? device_name("new_stream", d) : NULL;
+    const char *name = read_argument(args, kwargs, "O:new_stream", &d) ? device_name("new_stream", d, text) : NULL;
     return name ? (PyObject *)make_own(d, zl_new_stream(name)) : NULL;
 }
 
 static PyObject *new_thread_unsafe_stream(PyObject *module, PyObject *args, PyObject *kwargs) {
     struct device d;
+    char text[DEVICE_NAME];
     (void)module;
     if (!read_argument(args, kwargs, "O:new_thread_unsafe_stream", &d) ||
-        !device_name("new_thread_unsafe_stream", d))
+        !device_name("new_thread_unsafe_stream", d, text))
         return NULL;
     return (PyObject *)make(&stream_type, d, atomic_fetch_add(&streams, 1), NULL);
 }
@@ -361,7 +367,8 @@ static PyObject *synchronize(PyObject *module, PyObject *args, PyObject *kwargs)
     PyObject *o = Py_None;
     zl_stream s;
     (void)module;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O:synchronize", names, &o) || !ext_stream_read(o, &s))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O:synchronize", names, &o) || !stream_follow_device() ||
+        !ext_stream_read(o, &s))
         return NULL;
     bool ok;
     Py_BEGIN_ALLOW_THREADS;

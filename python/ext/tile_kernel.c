@@ -126,7 +126,7 @@ static bool read_memory(PyObject *o, struct argument *a, zl_kernel_buffer *out) 
 
 // A number becomes a scalar of the parameter's dtype.
 static bool read_number(PyObject *o, zl_dtype dtype, struct argument *a, zl_kernel_buffer *out) {
-    zl_scope scope = zl_scope_begin();
+    zl_scope scope = ext_begin();
     zl_array x = ext_array_of(o), typed = x ? zl_astype(x, dtype) : NULL;
     bool done = typed && zl_copy_to(typed, a->value.bytes, zl_dtype_size(dtype));
     if (x && !done)

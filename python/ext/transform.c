@@ -139,7 +139,7 @@ static PyObject *push_forward(const struct flat_call *c, zl_fn f, zl_outputs *va
 // The values, and what belongs to them.
 static PyObject *run_flat(const struct flat_call *c, flat_work *work) {
     zl_outputs *values = zl_outputs_new();
-    zl_scope scope = zl_scope_begin();
+    zl_scope scope = ext_begin();
     PyObject *others = values ? work(c, (zl_fn){.call = call_flat, .data = c->fun}, values) : PyErr_NoMemory();
     PyObject *result = others ? pair_of(wrap_outputs(values), others) : NULL;
     zl_scope_end(scope);
@@ -171,7 +171,7 @@ static PyObject *jvp(PyObject *m, PyObject *args, PyObject *kwargs) {
 static PyObject *depend(const struct tree_arrays *in, const struct tree_arrays *on, bool single) {
     PyObject *list = PyList_New(in->count);
     for (int i = 0; list && i < in->count; i++) {
-        zl_scope scope = zl_scope_begin();
+        zl_scope scope = ext_begin();
         zl_array x = in->value[i];
         PyObject *a = ext_wrap(on->count ? zl_depends(x, on->value, on->count) : x);
         zl_scope_end(scope);

@@ -103,7 +103,7 @@ static PyObject *place_results(const struct vmap_call *c, const zl_outputs *out)
 static PyObject *map_over(struct vmap_call *c, const struct tree_arrays *in, const int *axis) {
     zl_outputs *out = zl_outputs_new();
     PyObject *result = NULL;
-    zl_scope scope = zl_scope_begin();
+    zl_scope scope = ext_begin();
     if (!out)
         PyErr_NoMemory();
     else if (zl_vmap((zl_fn){.call = call_function, .data = c}, in->count, in->value, axis, 0, NULL, out))

@@ -113,6 +113,13 @@ bool zl_use_device(const char *device) {
     return s != NULL;
 }
 
+const char *zl_stream_device(zl_stream stream, int *unit) {
+    if (!stream || !unit)
+        return error_set(ZL_ERROR_VALUE, "zl_stream_device: the %s is NULL", stream ? "unit" : "stream");
+    *unit = stream->unit;
+    return stream->device->name;
+}
+
 // Running --------------------------------------------------------------------------------------------------------
 
 // Sleepers look again at what they wait for. Who counts itself as a watcher after this has looked will see the new

@@ -1,5 +1,9 @@
 """Devices, streams and the submodules that stand for hardware and other processes that are not here."""
 
+import os
+import pathlib
+import subprocess
+import sys
 import threading
 import unittest
 
@@ -68,6 +72,64 @@ class Devices(unittest.TestCase):
         self.assertEqual(mx.default_device(), mx.cpu)
         self.assertEqual(mx.device_count(mx.gpu), 0)
         self.assertEqual(mx.device_info(mx.gpu), {})
+
+    def on_fake_gpus(self, script, **environment):
+        """What a program prints where the driver of test/fake has two GPUs."""
+        fake = pathlib.Path(mx.__file__).parent.parent.parent / "fake"
+        if not fake.is_dir():
+            self.skipTest("the driver of test/fake is not beside the module")
+        where = dict(os.environ, LD_LIBRARY_PATH=str(fake), PYTHONPATH=os.pathsep.join(sys.path), **environment)
+        got = subprocess.run([sys.executable, "-c", script], env=where, capture_output=True, text=True, timeout=120)
+        self.assertEqual(got.returncode, 0, got.stderr)
+        return got.stdout.split()
+
+    def test_default_gpu(self):
+        """Kernels in CUDA C++ run on GPUs alone: they say where a call without a stream goes."""
+        script = """
+import threading
+import zellige.core as mx
+
+def ran():
+    kernel = mx.fast.cuda_kernel(name="one", input_names=["a"], output_names=["y"], source="y[0] = a[0];")
+    try:
+        mx.eval(kernel(inputs=[mx.ones(3) + 1], grid=(1, 1, 1), threadgroup=(1, 1, 1), output_shapes=[(1,)],
+                       output_dtypes=[mx.float32]))
+        mx.synchronize()
+        return "gpu"
+    except ValueError:
+        return "cpu"
+
+def elsewhere():
+    box = []
+    t = threading.Thread(target=lambda: box.append(ran()))
+    t.start()
+    t.join()
+    return box[0]
+
+go, wait = threading.Event(), threading.Event()
+late = []
+def before():
+    late.append(ran())
+    wait.set()
+    go.wait()
+    late.append(ran())
+old = threading.Thread(target=before)
+old.start()
+wait.wait()
+print(mx.default_device().type.name, ran(), elsewhere())
+for d in (mx.gpu, mx.cpu, mx.Device(mx.gpu, 1)):
+    mx.set_default_device(d)
+    print(mx.default_device().type.name, ran(), elsewhere())
+with mx.stream(mx.cpu):
+    print(ran())
+go.set()
+old.join()
+print(*late, mx.default_stream(mx.cpu) == mx.default_stream(mx.gpu))
+"""
+        three = ["gpu"] * 3, ["cpu"] * 3
+        rest = three[0] + three[1] + three[0] + ["cpu"]
+        self.assertEqual(self.on_fake_gpus(script), three[1] + rest + ["cpu", "gpu", "False"])
+        self.assertEqual(self.on_fake_gpus(script, ZL_DEVICE="cuda:1"), three[0] + rest + ["gpu", "gpu", "False"])
 
     def test_what_is_here(self):
         self.assertTrue(mx.is_available(mx.cpu))
