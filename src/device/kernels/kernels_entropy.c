@@ -66,9 +66,9 @@ static const char text[] =
     "    i64 target = (i64)targets[0];\n"
     "    target += target < 0 ? classes : 0;\n"
     "    target = target < 0 ? 0 : target >= classes ? classes - 1 : target;\n"
-    "    sum = is_finite ? top + log_of(room[THREAD]) : top;\n"
-    "    sums[line] = sum;\n"
-    "    loss[line] = sum - READ(x[target]);\n"
+    "    sum = is_finite ? log_of(room[THREAD]) : 0;\n"
+    "    sums[line] = top + sum;\n"
+    "    loss[line] = (top - READ(x[target])) + sum;\n" // as exact for large logits
     "}\n";
 
 static const char *read_as(zl_dtype dtype) {
