@@ -4,53 +4,38 @@
 // and the product with the values. What is kept of each query for the backward pass is the logarithm of its sum: as a largest
 // score, with a sum of one, it means the same.
 
-#include "device/cuda/cuda_dnn.h"
-#include "op/ops.h"
+#include "device/cuda/cuda_attention.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { B, N, T, D, AXES }; // of q: batch, heads, queries, size of a head
+enum { B = ATTENTION_B, N = ATTENTION_N, T = ATTENTION_T, D = ATTENTION_D, AXES = ATTENTION_AXES };
 
-struct key {
-    int64_t q[AXES], k[AXES], v[AXES];                      // sizes
-    int64_t q_stride[AXES], k_stride[AXES], v_stride[AXES]; // of their views
-    int32_t dtype, causal, keeps, unit;
-};
-
-enum { Q, K, V, O, SCALE, HIDDEN, KEYS, QUERIES, KEPT, TENSORS };
-
-struct attending {
-    struct dnn_plan plan;
-    int64_t tensor[TENSORS]; // -1: not in the graph
-};
-
-static struct lock lock; // guards attentions
-static struct map attentions;
+static struct lock lock; // guards plans
+static struct map plans;
 
 // The graph ---------------------------------------------------------------------------------------------------------
 
-// Scores that queries do not see are replaced: the last query sees the last key.
-static int hide(struct dnn_graph *g, struct attending *a, const struct key *k, int scores) {
+int attention_hide(struct dnn_graph *g, struct attention_plan *a, const struct attention_key *k, int scores) {
     int row = dnn_like(g, scores, DNN_INT32), col = dnn_like(g, scores, DNN_INT32);
     dnn_index(g, scores, 2, row);
     dnn_index(g, scores, 3, col);
     if (k->q[T] != k->k[T]) {
         int later = dnn_like(g, scores, DNN_INT32), from = dnn_like(g, scores, DNN_INT32);
-        a->tensor[KEYS] = dnn_number(g, DNN_INT32, AXES);
-        a->tensor[QUERIES] = dnn_number(g, DNN_INT32, AXES);
-        dnn_map(g, DNN_ADD, DNN_INT32, row, (int)a->tensor[KEYS], -1, later);
-        dnn_map(g, DNN_SUB, DNN_INT32, later, (int)a->tensor[QUERIES], -1, from);
+        a->tensor[ATTENTION_KEYS] = dnn_number(g, DNN_INT32, AXES);
+        a->tensor[ATTENTION_QUERIES] = dnn_number(g, DNN_INT32, AXES);
+        dnn_map(g, DNN_ADD, DNN_INT32, row, (int)a->tensor[ATTENTION_KEYS], -1, later);
+        dnn_map(g, DNN_SUB, DNN_INT32, later, (int)a->tensor[ATTENTION_QUERIES], -1, from);
         row = from;
     }
     int sees = dnn_like(g, scores, DNN_BOOL), seen = dnn_like(g, scores, DNN_FLOAT32);
     dnn_map(g, DNN_GREATER_EQUAL, DNN_BOOL, row, col, -1, sees);
-    a->tensor[HIDDEN] = dnn_number(g, DNN_FLOAT32, AXES);
-    dnn_map(g, DNN_SELECT, DNN_FLOAT32, scores, (int)a->tensor[HIDDEN], sees, seen);
+    a->tensor[ATTENTION_HIDDEN] = dnn_number(g, DNN_FLOAT32, AXES);
+    dnn_map(g, DNN_SELECT, DNN_FLOAT32, scores, (int)a->tensor[ATTENTION_HIDDEN], sees, seen);
     return seen;
 }
 
-static int softmax(struct dnn_graph *g, struct attending *a, const struct key *k, int scores) {
+static int softmax(struct dnn_graph *g, struct attention_plan *a, const struct attention_key *k, int scores) {
     const int64_t line[] = {k->q[B], k->q[N], k->q[T], 1};
     int most = dnn_tensor(g, DNN_WITHIN, DNN_FLOAT32, AXES, line, NULL);
     int sum = dnn_tensor(g, DNN_WITHIN, DNN_FLOAT32, AXES, line, NULL);
@@ -65,46 +50,48 @@ static int softmax(struct dnn_graph *g, struct attending *a, const struct key *k
     dnn_map(g, DNN_LOG, DNN_FLOAT32, sum, -1, -1, logarithm);
     dnn_map(g, DNN_ADD, DNN_FLOAT32, most, logarithm, -1, kept);
     dnn_map(g, DNN_DIV, DNN_FLOAT32, power, sum, -1, weights);
-    a->tensor[KEPT] = k->keeps ? kept : -1;
+    a->tensor[ATTENTION_KEPT] = k->keeps ? kept : -1;
     return weights;
 }
 
-static void describe(struct dnn_graph *g, struct attending *a, const struct key *k) {
+static void describe(struct dnn_graph *g, struct attention_plan *a, const struct attention_key *k) {
     enum dnn_type type = dnn_type_of((zl_dtype)k->dtype);
     const int64_t turned[] = {k->k[B], k->k[N], k->k[D], k->k[T]};
     const int64_t turned_stride[] = {k->k_stride[B], k->k_stride[N], k->k_stride[D], k->k_stride[T]};
     const int64_t all[] = {k->q[B], k->q[N], k->q[T], k->k[T]}, out[] = {k->q[B], k->q[N], k->q[T], k->v[D]};
-    memset(a->tensor, -1, sizeof a->tensor);
-    a->tensor[Q] = dnn_tensor(g, DNN_MEMORY, type, AXES, k->q, k->q_stride);
-    a->tensor[K] = dnn_tensor(g, DNN_MEMORY, type, AXES, turned, turned_stride);
-    a->tensor[V] = dnn_tensor(g, DNN_MEMORY, type, AXES, k->v, k->v_stride);
-    a->tensor[O] = dnn_tensor(g, DNN_MEMORY, type, AXES, out, NULL);
-    a->tensor[SCALE] = dnn_number(g, DNN_FLOAT32, AXES);
+    a->tensor[ATTENTION_Q] = dnn_tensor(g, DNN_MEMORY, type, AXES, k->q, k->q_stride);
+    a->tensor[ATTENTION_K] = dnn_tensor(g, DNN_MEMORY, type, AXES, turned, turned_stride);
+    a->tensor[ATTENTION_V] = dnn_tensor(g, DNN_MEMORY, type, AXES, k->v, k->v_stride);
+    a->tensor[ATTENTION_O] = dnn_tensor(g, DNN_MEMORY, type, AXES, out, NULL);
+    a->tensor[ATTENTION_SCALE] = dnn_number(g, DNN_FLOAT32, AXES);
     int product = dnn_tensor(g, DNN_WITHIN, DNN_FLOAT32, AXES, all, NULL);
     int scores = dnn_like(g, product, DNN_FLOAT32);
-    dnn_matmul(g, (int)a->tensor[Q], (int)a->tensor[K], product);
-    dnn_map(g, DNN_MUL, DNN_FLOAT32, product, (int)a->tensor[SCALE], -1, scores);
+    dnn_matmul(g, (int)a->tensor[ATTENTION_Q], (int)a->tensor[ATTENTION_K], product);
+    dnn_map(g, DNN_MUL, DNN_FLOAT32, product, (int)a->tensor[ATTENTION_SCALE], -1, scores);
     if (k->causal)
-        scores = hide(g, a, k, scores);
-    dnn_matmul(g, softmax(g, a, k, scores), (int)a->tensor[V], (int)a->tensor[O]);
+        scores = attention_hide(g, a, k, scores);
+    dnn_matmul(g, softmax(g, a, k, scores), (int)a->tensor[ATTENTION_V], (int)a->tensor[ATTENTION_O]);
 }
 
-// Of a key; its plan may be none. NULL and an error when memory is out.
-static struct attending *find_attention(const struct key *k) {
-    struct attending *a = map_get(&attentions, k, sizeof *k);
-    if (a || !(a = memory_zero(sizeof *a)))
-        return a;
-    struct dnn_graph *g = memory_zero(sizeof *g);
-    if (g) {
-        describe(g, a, k);
-        a->plan = dnn_build(g, k->unit, false);
-        dnn_drop(g);
-        memory_free(g);
+struct attention_plan *attention_find(const struct attention_key *k, attention_describe *describe_it) {
+    lock_take(&lock);
+    struct attention_plan *a = map_get(&plans, k, sizeof *k);
+    if (!a && (a = memory_zero(sizeof *a))) {
+        struct dnn_graph *g = memory_zero(sizeof *g);
+        memset(a->tensor, -1, sizeof a->tensor);
+        if (g) {
+            describe_it(g, a, k);
+            a->plan = dnn_build(g, k->unit, k->backward ? DNN_REPEATS : DNN_ANY);
+            dnn_drop(g);
+            memory_free(g);
+        }
+        if (!g || !map_set(&plans, k, sizeof *k, a)) {
+            memory_free(a);
+            a = NULL;
+        }
     }
-    if (g && map_set(&attentions, k, sizeof *k, a))
-        return a;
-    memory_free(a);
-    return NULL;
+    lock_give(&lock);
+    return a;
 }
 
 // Calls -------------------------------------------------------------------------------------------------------------
@@ -116,8 +103,7 @@ static bool lies_well(zl_array x) {
     return is_aligned && array_stride(x)[D] == 1;
 }
 
-// Whether it is worth asking cuDNN.
-static bool fits(const struct attention *a) {
+bool attention_fits(const struct attention *a) {
     bool is_half = a->q->dtype == ZL_FLOAT16 || a->q->dtype == ZL_BFLOAT16;
     return is_half && !a->mask && !a->sinks && a->q->dim[D] % 8 == 0 && a->v->dim[D] % 8 == 0 &&
            a->q->dim[D] <= 256 && a->v->dim[D] <= 256 && a->q->dim[T] > 1 && a->k->dim[T] > 1 &&
@@ -125,8 +111,8 @@ static bool fits(const struct attention *a) {
            lies_well(a->v);
 }
 
-static struct key key_of(const struct kernel_place *p, const struct attention *a, bool keeps) {
-    struct key k = {.dtype = a->q->dtype, .causal = a->causal, .keeps = keeps, .unit = p->unit};
+struct attention_key attention_key_of(const struct kernel_place *p, const struct attention *a) {
+    struct attention_key k = {.dtype = a->q->dtype, .causal = a->causal, .unit = p->unit};
     const struct {
         zl_array x;
         int64_t *dim, *stride;
@@ -164,31 +150,27 @@ static bool keep(const struct kernel_place *p, zl_array state, void *kept) {
     return kernel && to && kernel_launch(p, kernel, (count + KERNEL_THREADS - 1) / KERNEL_THREADS, &k);
 }
 
-static bool run(const struct kernel_place *p, const struct attending *plan, const struct attention *a,
-                zl_array y, void *kept) {
-    float scale = (float)a->scale, hidden = -INFINITY;
+bool attention_run(const struct kernel_place *p, const struct attention_plan *plan, const struct attention *a,
+                   void *const *memory) {
+    float scale = (float)a->scale, hidden = -INFINITY, one = 1;
     int32_t keys = (int32_t)a->k->dim[T], queries = (int32_t)a->q->dim[T];
-    void *const all[TENSORS] = {[Q] = cuda_element(p, a->q),
-                                [K] = cuda_element(p, a->k),
-                                [V] = cuda_element(p, a->v),
-                                [O] = kernel_reach(p, y),
-                                [SCALE] = &scale,
-                                [HIDDEN] = &hidden,
-                                [KEYS] = &keys,
-                                [QUERIES] = &queries,
-                                [KEPT] = kept};
-    int64_t tensor[TENSORS];
-    void *memory[TENSORS];
+    void *const numbers[ATTENTION_TENSORS] = {[ATTENTION_SCALE] = &scale,
+                                              [ATTENTION_HIDDEN] = &hidden,
+                                              [ATTENTION_KEYS] = &keys,
+                                              [ATTENTION_QUERIES] = &queries,
+                                              [ATTENTION_ONE] = &one};
+    int64_t tensor[ATTENTION_TENSORS];
+    void *given[ATTENTION_TENSORS];
     int count = 0;
-    for (int i = 0; i < TENSORS; i++) {
+    for (int i = 0; i < ATTENTION_TENSORS; i++) {
         if (plan->tensor[i] < 0)
             continue;
-        if (!all[i])
-            return false;
+        given[count] = numbers[i] ? numbers[i] : memory[i];
         tensor[count] = plan->tensor[i];
-        memory[count++] = all[i];
+        if (!given[count++])
+            return false;
     }
-    return dnn_run(p, &plan->plan, count, tensor, memory);
+    return dnn_run(p, &plan->plan, count, tensor, given);
 }
 
 bool cuda_attend_can(const struct call *c) {
@@ -200,17 +182,21 @@ static enum kernel_taken attend_by_library(const struct kernel_place *p, const s
     struct attention a = op_attention_read(c, c->in);
     zl_array y = call_first(c), state = call_output(c, 1);
     bool keeps = !array_is_forgotten(state);
-    if (!fits(&a))
+    if (!attention_fits(&a))
         return KERNEL_NOT_TAKEN;
-    struct key k = key_of(p, &a, keeps);
-    lock_take(&lock);
-    struct attending *plan = find_attention(&k);
-    lock_give(&lock);
+    struct attention_key k = attention_key_of(p, &a);
+    k.keeps = keeps;
+    struct attention_plan *plan = attention_find(&k, describe);
     if (!plan || !plan->plan.plan)
         return plan ? KERNEL_NOT_TAKEN : KERNEL_FAILED;
     struct cuda_scratch kept = {0};
-    bool done = (!keeps || cuda_scratch_open(p, &kept, (size_t)state->size / 2 * sizeof(float))) &&
-                run(p, plan, &a, y, kept.memory) && (!keeps || keep(p, state, kept.memory));
+    bool done = !keeps || cuda_scratch_open(p, &kept, (size_t)state->size / 2 * sizeof(float));
+    void *const memory[ATTENTION_TENSORS] = {[ATTENTION_Q] = cuda_element(p, a.q),
+                                             [ATTENTION_K] = cuda_element(p, a.k),
+                                             [ATTENTION_V] = cuda_element(p, a.v),
+                                             [ATTENTION_O] = kernel_reach(p, y),
+                                             [ATTENTION_KEPT] = kept.memory};
+    done = done && attention_run(p, plan, &a, memory) && (!keeps || keep(p, state, kept.memory));
     cuda_scratch_close(p, &kept);
     return done ? KERNEL_DONE : KERNEL_FAILED;
 }

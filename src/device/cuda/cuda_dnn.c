@@ -25,6 +25,7 @@ enum { // kinds of descriptors
     OPERATION_MATMUL = 19,
     REDUCTION = 21,
     OPERATION_REDUCTION = 22,
+    OPERATION_RESHAPE = 31,
 };
 
 enum { // types of attributes
@@ -242,6 +243,14 @@ void dnn_index(struct dnn_graph *g, int like, int axis, int y) {
     map(g, DNN_INDEX, DNN_FLOAT32, axis, like, -1, -1, y);
 }
 
+void dnn_turn(struct dnn_graph *g, int x, int y) {
+    enum { X = 2200, Y };
+    dnn_object o = create(g, OPERATION_RESHAPE);
+    set_tensor(g, o, X, x);
+    set_tensor(g, o, Y, y);
+    finish_operation(g, o);
+}
+
 static dnn_object describe_convolution(struct dnn_graph *g, const struct dnn_conv *v, enum dnn_type type) {
     enum { COMPUTES_IN = 100, MODE, DILATION, STRIDE, HIGH, LOW, AXES };
     dnn_object what = create(g, CONVOLUTION);
@@ -286,20 +295,23 @@ static dnn_object describe_graph(struct dnn_graph *g, dnn handle) {
     return o;
 }
 
-// Whether an engine loses digits that plain multiplications and additions keep.
-static bool loses_digits(dnn_object configuration) {
+// Whether what is noted of an engine goes against a demand: exact is what has the digits of plain multiplications and additions.
+static bool is_barred(dnn_object configuration, enum dnn_demand demand) {
     enum { ENGINE_OF = 300, ENGINE_NOTES = 1303, DIFFERS_BY_RUNS = 4, KEEPS_NAN = 9 };
     dnn_object engine = NULL;
     int64_t count = 0;
     int note[NOTES];
+    if (demand == DNN_ANY)
+        return false;
     if (api.cudnnBackendCreateDescriptor(ENGINE, &engine))
         return true;
-    bool loses = api.cudnnBackendGetAttribute(configuration, ENGINE_OF, A_OBJECT, 1, &count, &engine) ||
-                 api.cudnnBackendGetAttribute(engine, ENGINE_NOTES, A_NOTE, NOTES, &count, note);
-    for (int64_t i = 0; !loses && i < count && i < NOTES; i++)
-        loses = note[i] != DIFFERS_BY_RUNS && note[i] != KEEPS_NAN;
+    bool barred = api.cudnnBackendGetAttribute(configuration, ENGINE_OF, A_OBJECT, 1, &count, &engine) ||
+                  api.cudnnBackendGetAttribute(engine, ENGINE_NOTES, A_NOTE, NOTES, &count, note);
+    for (int64_t i = 0; !barred && i < count && i < NOTES; i++)
+        barred = demand == DNN_REPEATS ? note[i] == DIFFERS_BY_RUNS
+                                       : note[i] != DIFFERS_BY_RUNS && note[i] != KEEPS_NAN;
     api.cudnnBackendDestroyDescriptor(engine);
-    return loses;
+    return barred;
 }
 
 // The plan of a configuration; none if it cannot run.
@@ -321,7 +333,7 @@ static bool try_configuration(dnn handle, dnn_object configuration, struct dnn_p
 }
 
 // The first that works of those that the heuristics of a mode propose.
-static bool try_mode(struct dnn_graph *g, dnn handle, dnn_object graph, int mode, bool exact,
+static bool try_mode(struct dnn_graph *g, dnn handle, dnn_object graph, int mode, enum dnn_demand demand,
                      struct dnn_plan *out) {
     enum { MODE = 200, OF, RESULTS };
     dnn_object configuration[CONFIGURATIONS] = {NULL}, o = create(g, HEURISTICS);
@@ -335,20 +347,20 @@ static bool try_mode(struct dnn_graph *g, dnn handle, dnn_object graph, int mode
         api.cudnnBackendGetAttribute(o, RESULTS, A_OBJECT, CONFIGURATIONS, &count, configuration))
         return false;
     for (int64_t i = 0; i < count && i < CONFIGURATIONS; i++)
-        if (!(exact && loses_digits(configuration[i])) && try_configuration(handle, configuration[i], out))
+        if (!is_barred(configuration[i], demand) && try_configuration(handle, configuration[i], out))
             return true;
     return false;
 }
 
-struct dnn_plan dnn_build(struct dnn_graph *g, int unit, bool exact) {
+struct dnn_plan dnn_build(struct dnn_graph *g, int unit, enum dnn_demand demand) {
     enum { FALLBACK = 2, BEST_GUESS = 3 };
     struct dnn_plan plan = {0};
     dnn handle = handle_of(unit);
     dnn_object graph = handle && !g->failed ? describe_graph(g, handle) : NULL;
-    if (!graph || g->failed || try_mode(g, handle, graph, BEST_GUESS, exact, &plan))
+    if (!graph || g->failed || try_mode(g, handle, graph, BEST_GUESS, demand, &plan))
         return plan;
     g->failed = false;
-    try_mode(g, handle, graph, FALLBACK, exact, &plan);
+    try_mode(g, handle, graph, FALLBACK, demand, &plan);
     return plan;
 }
 

@@ -70,6 +70,7 @@ int dnn_like(struct dnn_graph *g, int x, enum dnn_type type);      // an interme
 void dnn_matmul(struct dnn_graph *g, int a, int b, int y);
 void dnn_reduce(struct dnn_graph *g, enum dnn_reduce how, int x, int y);
 void dnn_map(struct dnn_graph *g, enum dnn_row row, enum dnn_type computes_in, int x, int b, int select, int y);
+void dnn_turn(struct dnn_graph *g, int x, int y); // the same numbers by other strides
 void dnn_index(struct dnn_graph *g, int like, int axis, int y); // of each element its position along an axis
 
 struct dnn_conv {
@@ -80,8 +81,10 @@ struct dnn_conv {
 enum dnn_conv_kind { DNN_CONV_FORWARD, DNN_CONV_OF_INPUT, DNN_CONV_OF_KERNEL };
 void dnn_convolve(struct dnn_graph *g, enum dnn_conv_kind kind, const struct dnn_conv *v, int x, int w, int y);
 
-// The plan of what was described, on a unit; NULL plan if cuDNN has none. exact: not one that loses digits, by TF32 or the like.
-struct dnn_plan dnn_build(struct dnn_graph *g, int unit, bool exact);
+// What a plan must do: exact ones do not lose digits, by TF32 or the like; what repeats has the same bits in every run.
+enum dnn_demand { DNN_ANY, DNN_EXACT, DNN_REPEATS };
+// The plan of what was described, on a unit; NULL plan if cuDNN has none.
+struct dnn_plan dnn_build(struct dnn_graph *g, int unit, enum dnn_demand demand);
 void dnn_drop(struct dnn_graph *g); // what the plan does not need any more
 
 // Runs a plan: numbers of tensors, and where each is. False and an error.

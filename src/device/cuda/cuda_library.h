@@ -55,7 +55,8 @@ cuda_function_of cuda_source_kernel;
 cuda_question cuda_fft_can;          // cuda_fft.c: Fourier transforms, by cuFFT
 cuda_function_of cuda_fft;
 cuda_question cuda_attend_can;       // cuda_attention.c: attention, by cuDNN, else cuda_flash.c: by a tile kernel
-cuda_function_of cuda_attend, cuda_flash, cuda_flash_vjp;
+cuda_function_of cuda_attend, cuda_flash;
+cuda_function_of cuda_attend_vjp, cuda_flash_vjp; // cuda_attention_vjp.c: its cotangents, likewise
 // Those tile kernels, for tests: as tiles and as CUDA C; either may be NULL. Keeping: what the backward pass needs is an output too.
 enum cuda_flash_kind { CUDA_FLASH_FORWARD, CUDA_FLASH_KEEPING, CUDA_FLASH_OF_QUERIES, CUDA_FLASH_OF_KEYS };
 struct cuda_flash_text {

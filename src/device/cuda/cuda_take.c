@@ -20,7 +20,7 @@ static const struct {
     {&op_matmul_int8, cuda_lt_can, cuda_lt_multiply},
     {&op_quantized_matmul, cuda_quantized_can, cuda_quantized_matmul, .is_ours = true, .sometimes = true},
     {&op_attention, cuda_attend_can, cuda_attend, .is_ours = true},
-    {&op_attention_vjp, cuda_attend_can, cuda_flash_vjp, .is_ours = true},
+    {&op_attention_vjp, cuda_attend_can, cuda_attend_vjp, .is_ours = true},
     {&op_cuda_kernel, cuda_source_can, cuda_source_kernel, .is_ours = true},
     {&op_conv, cuda_convolve_can, cuda_convolve},
     {&op_fft, cuda_fft_can, cuda_fft},

@@ -1,0 +1,56 @@
+// cuda_attention.h - attention by cuDNN, forward and backward: graphs, plans and runs. Between the files cuda_attention*.c only.
+
+#ifndef CUDA_ATTENTION_H
+#define CUDA_ATTENTION_H
+
+#include "device/cuda/cuda_dnn.h"
+#include "op/ops.h"
+
+enum { ATTENTION_B, ATTENTION_N, ATTENTION_T, ATTENTION_D, ATTENTION_AXES }; // of q: batch, heads, queries, size of a head
+
+// What a graph depends on.
+struct attention_key {
+    int64_t q[ATTENTION_AXES], k[ATTENTION_AXES], v[ATTENTION_AXES];                      // sizes
+    int64_t q_stride[ATTENTION_AXES], k_stride[ATTENTION_AXES], v_stride[ATTENTION_AXES]; // of their views
+    int32_t dtype, causal, keeps, backward, unit;
+};
+
+enum attention_tensor {
+    ATTENTION_Q,
+    ATTENTION_K, // turned
+    ATTENTION_V, // of the backward pass: turned
+    ATTENTION_O,
+    ATTENTION_SCALE,
+    ATTENTION_HIDDEN, // what hidden scores are replaced by
+    ATTENTION_KEYS,   // how many there are, if queries are less
+    ATTENTION_QUERIES,
+    ATTENTION_KEPT, // the logarithm of each query's sum
+    // Of the backward pass:
+    ATTENTION_G,    // the cotangent of O
+    ATTENTION_ONE,  // a number
+    ATTENTION_LESS, // O times its cotangent, summed up of each query
+    ATTENTION_OF_Q,
+    ATTENTION_OF_K,
+    ATTENTION_OF_V,
+    ATTENTION_TENSORS
+};
+
+struct attention_plan {
+    struct dnn_plan plan;
+    int64_t tensor[ATTENTION_TENSORS]; // -1: not in the graph
+};
+
+bool attention_fits(const struct attention *a); // it is worth asking cuDNN
+struct attention_key attention_key_of(const struct kernel_place *p, const struct attention *a);
+
+typedef void attention_describe(struct dnn_graph *g, struct attention_plan *a, const struct attention_key *k);
+// Scores that queries do not see, replaced: the last query sees the last key.
+int attention_hide(struct dnn_graph *g, struct attention_plan *a, const struct attention_key *k, int scores);
+
+// The plan of a key, described once; its plan may be none. NULL and an error when memory is out.
+struct attention_plan *attention_find(const struct attention_key *k, attention_describe *describe);
+// Memory: of tensors other than numbers. False and an error.
+bool attention_run(const struct kernel_place *p, const struct attention_plan *plan, const struct attention *a,
+                   void *const *memory);
+
+#endif

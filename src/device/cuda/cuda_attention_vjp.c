@@ -1,0 +1,185 @@
+// cuda_attention_vjp.c - cotangents of attention of half floats by cuDNN, where it has a kernel for them.
+//
+// The graph is the one that cuDNN knows as attention's backward pass: the weights anew, from the logarithm of each query's sum;
+// their slopes, less what the result times its cotangent gives; and from both the cotangents. Results are the same in every run:
+// slopes are written to memory for that, a number a query and key, so that long lines are left to kernels of our own. Small heads
+// are too, which those have as fast.
+
+#include "device/cuda/cuda_attention.h"
+
+#define SLOPES_MOST ((size_t)2 << 30) // bytes
+
+enum { SIZE_LEAST = 128 }; // of a head
+
+enum { B = ATTENTION_B, N = ATTENTION_N, T = ATTENTION_T, D = ATTENTION_D, AXES = ATTENTION_AXES };
+
+// The graph ---------------------------------------------------------------------------------------------------------
+
+struct sizes {
+    int64_t line[AXES], scores[AXES], turned[AXES],
+        turned_stride[AXES]; // one a query; a query and a key; a key and a query
+    enum dnn_type type;
+};
+
+static struct sizes sizes_of(const struct attention_key *k) {
+    int64_t queries = k->q[T], keys = k->k[T];
+    return (struct sizes){.line = {k->q[B], k->q[N], queries, 1},
+                          .scores = {k->q[B], k->q[N], queries, keys},
+                          .turned = {k->q[B], k->q[N], keys, queries},
+                          .turned_stride = {k->q[N] * queries * keys, queries * keys, 1, keys},
+                          .type = dnn_type_of((zl_dtype)k->dtype)};
+}
+
+static int add_turned(struct dnn_graph *g, enum dnn_type type, const int64_t *dim, const int64_t *stride) {
+    return dnn_tensor(g, DNN_MEMORY, type, AXES, (const int64_t[]){dim[B], dim[N], dim[D], dim[T]},
+                      (const int64_t[]){stride[B], stride[N], stride[D], stride[T]});
+}
+
+static void add_inputs(struct dnn_graph *g, struct attention_plan *a, const struct attention_key *k,
+                       const struct sizes *s) {
+    const int64_t out[] = {k->q[B], k->q[N], k->q[T], k->v[D]};
+    a->tensor[ATTENTION_Q] = dnn_tensor(g, DNN_MEMORY, s->type, AXES, k->q, k->q_stride);
+    a->tensor[ATTENTION_K] = add_turned(g, s->type, k->k, k->k_stride);
+    a->tensor[ATTENTION_V] = add_turned(g, s->type, k->v, k->v_stride);
+    a->tensor[ATTENTION_O] = dnn_tensor(g, DNN_MEMORY, s->type, AXES, out, NULL);
+    a->tensor[ATTENTION_G] = dnn_tensor(g, DNN_MEMORY, s->type, AXES, out, NULL);
+    a->tensor[ATTENTION_KEPT] = dnn_tensor(g, DNN_MEMORY, DNN_FLOAT32, AXES, s->line, NULL);
+    a->tensor[ATTENTION_SCALE] = dnn_number(g, DNN_FLOAT32, AXES);
+    a->tensor[ATTENTION_ONE] = dnn_number(g, DNN_FLOAT32, AXES);
+}
+
+// Of each query, the sum of the result times its cotangent.
+static void add_less(struct dnn_graph *g, struct attention_plan *a, const struct sizes *s) {
+    int product = dnn_like(g, (int)a->tensor[ATTENTION_O], DNN_FLOAT32);
+    int sum = dnn_tensor(g, DNN_WITHIN, DNN_FLOAT32, AXES, s->line, NULL);
+    a->tensor[ATTENTION_LESS] = dnn_tensor(g, DNN_MEMORY, DNN_FLOAT32, AXES, s->line, NULL);
+    dnn_map(g, DNN_MUL, DNN_FLOAT32, (int)a->tensor[ATTENTION_G], (int)a->tensor[ATTENTION_O], -1, product);
+    dnn_reduce(g, DNN_SUM, product, sum);
+    dnn_map(g, DNN_MUL, DNN_FLOAT32, sum, (int)a->tensor[ATTENTION_ONE], -1, (int)a->tensor[ATTENTION_LESS]);
+}
+
+static int add_weights(struct dnn_graph *g, struct attention_plan *a, const struct attention_key *k,
+                       const struct sizes *s) {
+    int product = dnn_tensor(g, DNN_WITHIN, DNN_FLOAT32, AXES, s->scores, NULL);
+    int scores = dnn_like(g, product, DNN_FLOAT32), less = dnn_like(g, product, DNN_FLOAT32),
+        weights = dnn_like(g, product, DNN_FLOAT32);
+    dnn_matmul(g, (int)a->tensor[ATTENTION_Q], (int)a->tensor[ATTENTION_K], product);
+    dnn_map(g, DNN_MUL, DNN_FLOAT32, product, (int)a->tensor[ATTENTION_SCALE], -1, scores);
+    dnn_map(g, DNN_SUB, DNN_FLOAT32, scores, (int)a->tensor[ATTENTION_KEPT], -1, less);
+    if (k->causal)
+        less = attention_hide(g, a, k, less);
+    dnn_map(g, DNN_EXP, DNN_FLOAT32, less, -1, -1, weights);
+    return weights;
+}
+
+static int add_slopes(struct dnn_graph *g, struct attention_plan *a, const struct sizes *s, int weights) {
+    int product = dnn_tensor(g, DNN_WITHIN, DNN_FLOAT32, AXES, s->scores, NULL);
+    int less = dnn_like(g, product, DNN_FLOAT32), times = dnn_like(g, product, DNN_FLOAT32),
+        slopes = dnn_like(g, product, DNN_FLOAT32);
+    dnn_matmul(g, (int)a->tensor[ATTENTION_G], (int)a->tensor[ATTENTION_V], product);
+    dnn_map(g, DNN_SUB, DNN_FLOAT32, product, (int)a->tensor[ATTENTION_LESS], -1, less);
+    dnn_map(g, DNN_MUL, DNN_FLOAT32, less, weights, -1, times);
+    dnn_map(g, DNN_MUL, DNN_FLOAT32, times, (int)a->tensor[ATTENTION_SCALE], -1, slopes);
+    return slopes;
+}
+
+// x turned, times b: a line a key, of heads of queries, of which those that share keys are added up. Its tensor.
+static int add_of_keys(struct dnn_graph *g, const struct sizes *s, int x, int b, const int64_t *dim) {
+    int turned = dnn_tensor(g, DNN_WITHIN, s->type, AXES, s->turned, s->turned_stride);
+    int y = dnn_tensor(g, DNN_MEMORY, s->type, AXES, dim, NULL), all = y;
+    dnn_turn(g, x, turned);
+    if (dim[N] != s->scores[N])
+        all = dnn_tensor(g, DNN_WITHIN, s->type, AXES,
+                         (const int64_t[]){dim[B], s->scores[N], dim[T], dim[D]}, NULL);
+    dnn_matmul(g, turned, b, all);
+    if (all != y)
+        dnn_reduce(g, DNN_SUM, all, y);
+    return y;
+}
+
+static void add_of_queries(struct dnn_graph *g, struct attention_plan *a, const struct attention_key *k,
+                           const struct sizes *s, int slopes) {
+    int keys = dnn_tensor(g, DNN_WITHIN, s->type, AXES, k->k, k->k_stride);
+    a->tensor[ATTENTION_OF_Q] = dnn_tensor(g, DNN_MEMORY, s->type, AXES, k->q, NULL);
+    dnn_turn(g, (int)a->tensor[ATTENTION_K], keys);
+    dnn_matmul(g, slopes, keys, (int)a->tensor[ATTENTION_OF_Q]);
+}
+
+static void describe(struct dnn_graph *g, struct attention_plan *a, const struct attention_key *k) {
+    const struct sizes s = sizes_of(k);
+    add_inputs(g, a, k, &s);
+    add_less(g, a, &s);
+    int weights = add_weights(g, a, k, &s);
+    a->tensor[ATTENTION_OF_V] = add_of_keys(g, &s, weights, (int)a->tensor[ATTENTION_G], k->v);
+    int slopes = add_slopes(g, a, &s, weights);
+    a->tensor[ATTENTION_OF_K] = add_of_keys(g, &s, slopes, (int)a->tensor[ATTENTION_Q], k->k);
+    add_of_queries(g, a, k, &s, slopes);
+}
+
+// Calls -------------------------------------------------------------------------------------------------------------
+
+static const char kept_text[] = "KERNEL zl_kernel(GLOBAL f32 *kept, GLOBAL const f32 *state, idx n) {\n"
+                                "    idx i = GROUP * THREADS + THREAD;\n"
+                                "    if (i < n) {\n"
+                                "        f32 total = state[2 * i + 1], y;\n"
+                                "        logarithm(&y, &total);\n"
+                                "        kept[i] = state[2 * i] + y;\n"
+                                "    }\n"
+                                "}\n";
+
+static bool write_kept(struct text *out, const void *dialect) {
+    kernel_begin(out, dialect, true);
+    if (!kernel_element(out, tile_row_kernel(TILE_LOG, ZL_FLOAT32, "v"), dialect, "logarithm"))
+        return false;
+    text_bytes(out, kept_text, (int)sizeof kept_text - 1);
+    return true;
+}
+
+// The logarithm of each query's sum, from its largest score and the sum that was kept.
+static bool read_kept(const struct kernel_place *p, void *kept, zl_array state) {
+    int64_t count = state->size / 2;
+    struct kernel_call k;
+    kernel_begin_call(&k);
+    void *kernel = kernel_find(p, "cuda_attention kept", 19, write_kept, p->target->dialect);
+    void *from = kernel_reach(p, state);
+    kernel_add_memory(&k, kept);
+    kernel_add_memory(&k, from);
+    kernel_add_int(&k, count, true);
+    return kernel && from && kernel_launch(p, kernel, (count + KERNEL_THREADS - 1) / KERNEL_THREADS, &k);
+}
+
+static enum kernel_taken attend_vjp_by_library(const struct kernel_place *p, const struct call *c) {
+    struct attention a = op_attention_read(c, c->in);
+    if (!attention_fits(&a) || a.q->dim[D] < SIZE_LEAST || a.v->dim[D] < SIZE_LEAST)
+        return KERNEL_NOT_TAKEN;
+    struct attention_key k = attention_key_of(p, &a);
+    k.backward = true;
+    struct attention_plan *plan = attention_find(&k, describe);
+    if (!plan || !plan->plan.plan || plan->plan.workspace > SLOPES_MOST)
+        return plan ? KERNEL_NOT_TAKEN : KERNEL_FAILED;
+    struct cuda_scratch copy[ATTENTION_TENSORS] = {{0}};
+    size_t line = (size_t)a.state->size / 2 * sizeof(float);
+    void *memory[ATTENTION_TENSORS] = {
+        [ATTENTION_Q] = cuda_element(p, a.q),
+        [ATTENTION_K] = cuda_element(p, a.k),
+        [ATTENTION_V] = cuda_element(p, a.v),
+        [ATTENTION_O] = cuda_row_major(p, a.y, &copy[ATTENTION_O]),
+        [ATTENTION_G] = cuda_row_major(p, a.g, &copy[ATTENTION_G]),
+        [ATTENTION_KEPT] = cuda_scratch_open(p, &copy[ATTENTION_KEPT], line),
+        [ATTENTION_LESS] = cuda_scratch_open(p, &copy[ATTENTION_LESS], line),
+        [ATTENTION_OF_Q] = kernel_reach(p, call_first(c)),
+        [ATTENTION_OF_K] = kernel_reach(p, call_output(c, 1)),
+        [ATTENTION_OF_V] = kernel_reach(p, call_output(c, 2)),
+    };
+    bool done = memory[ATTENTION_KEPT] && read_kept(p, memory[ATTENTION_KEPT], a.state) &&
+                attention_run(p, plan, &a, memory);
+    for (int i = 0; i < ATTENTION_TENSORS; i++)
+        cuda_scratch_close(p, &copy[i]);
+    return done ? KERNEL_DONE : KERNEL_FAILED;
+}
+
+enum kernel_taken cuda_attend_vjp(const struct kernel_place *p, const struct call *c) {
+    bool by_library = cuda_uses_libraries() && dnn_is_there();
+    enum kernel_taken taken = by_library ? attend_vjp_by_library(p, c) : KERNEL_NOT_TAKEN;
+    return taken == KERNEL_NOT_TAKEN ? cuda_flash_vjp(p, c) : taken;
+}
