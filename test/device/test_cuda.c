@@ -254,12 +254,12 @@ TEST(quantized_lines_compile_for_cuda) {
                                                 {QUANT_MXFP4, 32, 4, ZL_UINT8}};
     if (!has_compiler())
         return;
-    for (size_t i = 0; i < COUNT(keys); i++)
+    for (size_t i = 0; i < 2 * COUNT(keys); i++)
         for (size_t a = test_long() ? 0 : i % COUNT(architectures); a < COUNT(architectures);
              a += test_long() ? 1 : COUNT(architectures)) {
             struct text source = {0}, code = {0};
-            zl_dtype dtype = i % 2 ? ZL_FLOAT16 : ZL_BFLOAT16;
-            CHECK(cuda_quantized_source(&keys[i], dtype, &source) &&
+            zl_dtype dtype = i / 2 % 2 ? ZL_FLOAT16 : ZL_BFLOAT16;
+            CHECK(cuda_quantized_source(&keys[i / 2], dtype, i % 2, &source) &&
                   cuda_compile(source.data, architectures[a], NULL, &code));
             text_free(&source);
             text_free(&code);

@@ -131,13 +131,14 @@ static void check_chosen(void) {
 }
 
 // Codes of four bits and half floats, which devices have instructions for: pieces of 128 numbers, few of them and many, lines that
-// fill an instruction and lines that do not.
+// fill an instruction and lines that do not, and one line.
 static void check_lines(void) {
     static const int groups[] = {32, 64, 128};
-    static const int64_t sizes[][3] = {{1, 40, 128}, {2, 16, 896}, {5, 3, 2048}, {9, 7, 2304}};
+    static const int64_t sizes[][3] = {{1, 40, 256}, {2, 16, 896},  {1, 13, 4864},
+                                       {5, 3, 2048}, {1, 35, 1152}, {9, 7, 2304}};
     int64_t fallbacks = zl_counter("fallbacks");
     for (size_t g = 0; g < COUNT(groups); g++)
-        for (size_t i = test_quick() ? g : 0; i < COUNT(sizes); i += test_quick() ? 3 : 1)
+        for (size_t i = test_quick() ? g : 0; i < COUNT(sizes); i += test_quick() ? 2 : 1)
             ZL_SCOPE {
                 struct quantized_case q = {
                     "affine",    groups[g],   4,           g % 2 ? ZL_FLOAT16 : ZL_BFLOAT16,

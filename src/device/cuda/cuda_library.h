@@ -49,7 +49,8 @@ int cuda_lt_count(const struct program *program, struct call *const *call, int c
 cuda_question cuda_quantized_can;    // cuda_quantized.c: lines times quantised matrices; those of cuda_quantized_lines.c are few
 cuda_function_of cuda_quantized_matmul, cuda_quantized_lines;
 struct quantized_key;
-bool cuda_quantized_source(const struct quantized_key *key, zl_dtype dtype, struct text *out); // CUDA C of few lines; false and an error
+// CUDA C of few lines, or of a single one; false and an error.
+bool cuda_quantized_source(const struct quantized_key *key, zl_dtype dtype, bool single, struct text *out);
 cuda_question cuda_source_can;       // cuda_source_kernel.c: kernels that programs bring
 cuda_function_of cuda_source_kernel;
 cuda_question cuda_fft_can;          // cuda_fft.c: Fourier transforms, by cuFFT
