@@ -13,7 +13,7 @@
 struct kernel_limits {
     int threads;     // of a group, at least 64
     bool has_double; // else what computes in f64 runs on the CPU
-    bool has_clusters; // groups of 512 threads, up to 8 of them, that read each other's local memory
+    bool has_clusters; // groups of 512 threads, up to 8 of them, that write into each other's local memory
 };
 
 // One argument of a launch: so many bytes of a value; of memory, the handle that the device gave.

@@ -14,11 +14,10 @@ enum {
     LINES_LEAST = 32, // lines from which the device is
     PACK_BYTES = 16,  // that a thread reads at once
     LINE_SHORT = 4096,
-    HELD_LEAST = 16,       // elements that a thread of a short line holds; or four packs
-    HELD_MOST = 32,        // that a thread holds; twice as many if all are of 16 bits and from one input
-    WARP = 32,             // threads that a line has at least
-    CLUSTER_THREADS = 512, // of a group of several that have a line
-    CLUSTER_MOST = 8,      // such groups
+    HELD_LEAST = 16,  // elements that a thread of a short line holds; or four packs
+    HELD_MOST = 32,   // that a thread holds; twice as many if all are of 16 bits and from one input
+    WARP = 32,        // threads that a line has at least
+    CLUSTER_MOST = 8, // groups that have a line
 };
 
 struct lines {
@@ -135,7 +134,9 @@ static bool add_row(struct lines *m, int index) {
     r->words = (int16_t)(r->words + (int)COUNT(head));
     for (int k = 0; k < s->inputs; k++) {
         int source = group_source(g, index, k);
-        int input = source < 0 ? group_input(g, c->in[k], (zl_dtype)(reduces ? from : s->dtype[k + 1]), GROUP_ITSELF) : 0;
+        int input = source < 0
+                        ? group_input(g, c->in[k], (zl_dtype)(reduces ? from : s->dtype[k + 1]), GROUP_ITSELF)
+                        : 0;
         if (input < 0)
             return false;
         r->word[r->words++] = (int16_t)(source < 0 ? GROUP_INPUT | input : g->row[source - g->begin]);
@@ -254,12 +255,15 @@ static int64_t packs_of(int64_t line, int threads, int width) {
     return (line + (int64_t)threads * width - 1) / ((int64_t)threads * width);
 }
 
-// Lines that the registers of a group do not hold: several groups, each of half of what the device has at once, so that there is
+// Lines that the registers of a group do not hold: many small groups, of which the device has several at once, so that there is
 // always another line to wait for. 1: no cluster holds it.
-static int cluster_for(const struct kernel_place *p, int64_t line, int width, int most) {
-    for (int groups = 2; p->limits.has_clusters && groups <= CLUSTER_MOST; groups *= 2)
-        if (packs_of(line, CLUSTER_THREADS * groups, width) * width <= most)
-            return groups;
+static int cluster_for(const struct kernel_place *p, int64_t line, int width, int most, int *threads) {
+    for (int each = LINE_CLUSTER_LEAST; p->limits.has_clusters && each < LINE_THREADS; each *= 2)
+        for (int groups = 2; groups <= CLUSTER_MOST; groups *= 2)
+            if (packs_of(line, each * groups, width) * width <= most) {
+                *threads = each;
+                return groups;
+            }
     return 1;
 }
 
@@ -283,15 +287,15 @@ static void choose(const struct kernel_place *p, struct lines *m) {
     while (threads < LINE_THREADS && (int64_t)threads * each < line && 2 * threads <= p->limits.threads)
         threads *= 2;
     bool held = packs_of(line, threads, width) * width <= most;
-    int groups = held ? 1 : cluster_for(p, line, width, most);
-    if (groups > 1)
-        threads = CLUSTER_THREADS;
-    else if (!held)
+    int groups = held ? 1 : cluster_for(p, line, width, most, &threads);
+    if (!held && groups == 1)
         threads = threads_along(p, line);
     m->r.width = (int16_t)width;
     m->r.packs = (int16_t)(held || groups > 1 ? packs_of(line, threads * groups, width) : 0);
     m->r.threads = (int16_t)threads;
     m->r.groups = (int16_t)groups;
+    m->r.full = groups > 1 && (int64_t)m->r.packs * groups * threads * width == line;
+    m->r.at_once = groups > 1 && !m->r.rough && line_is_softmax(&m->r);
 }
 
 // Running ----------------------------------------------------------------------------------------------------------

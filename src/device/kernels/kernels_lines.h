@@ -5,7 +5,8 @@
 
 #include "device/kernels/kernels_group.h"
 
-enum { LINE_WORDS = 440, LINE_REDUCTIONS = 6, LINE_THREADS = 1024 }; // threads: at most
+enum { LINE_WORDS = 440, LINE_REDUCTIONS = 6 };
+enum { LINE_THREADS = 1024, LINE_CLUSTER_LEAST = 256 }; // of a group, at most; of a group of a cluster, at least
 
 enum line_form { LINE_FLAT, LINE_STRIDED, LINE_SAME, LINE_VALUE }; // along a line; SAME: one element
 enum line_kind { LINE_OF_ELEMENTS, LINE_REDUCES, LINE_OF_LINES };  // of a row; OF_LINES: one element a line
@@ -14,8 +15,10 @@ struct line_recipe {
     char name[8]; // no other kernel has such a key
     int16_t words, rows, inputs, outputs, reductions, wide;
     int16_t rough;                      // all that varies along a line has 16 bits, as have results
+    int16_t at_once;                    // its maximum and sum are joined at once, see line_is_softmax
     int16_t width, packs;               // elements of a pack; packs that a thread holds, 0: it goes along the line
     int16_t threads, groups;            // of a line: in each group, and groups, which are a cluster
+    int16_t full;                       // all packs of all threads of a cluster are in the line
     int16_t input[KERNEL_OPERANDS];     // form | dtype << 4
     int16_t output[KERNEL_OPERANDS];    // row << 1 | one element a line
     int16_t reduction[LINE_REDUCTIONS]; // rows
@@ -56,6 +59,9 @@ void line_plan(const struct line_recipe *r, struct line_plan *out);
 void line_plan_row(const struct line_recipe *r, int row, struct line_function *out);
 int line_reduction(const struct line_recipe *r, int row); // its number
 bool line_divides(const struct line_recipe *r, int row);  // by one number a line: by the inverse, corrected
+// Its rows are exponentials less the maximum, over their sum, in float32. Then threads need not wait for the maximum: 32 of them
+// take their own, and what they have is multiplied when both are known.
+bool line_is_softmax(const struct line_recipe *r);
 
 // kernels_lines_text.c: a kernel_writer.
 struct line_writer {
@@ -67,5 +73,6 @@ bool kernel_write_lines(struct text *out, const void *writer);
 // kernels_lines_math.c: the rows of a function as its element; freed by the caller.
 struct tile_kernel *line_build(const struct line_recipe *r, const struct line_function *f, bool inverts,
                                const char *dialect);
+struct tile_kernel *line_build_factor(void); // of exponentials less x0, to be those less x1; likewise
 
 #endif

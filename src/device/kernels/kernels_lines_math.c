@@ -41,8 +41,8 @@ static expr scale_of(expr b) {
                         tile_ternary(TILE_SELECT, large, number(0x1p-64), number(1)));
 }
 
-static expr inverse_of(expr b) {
-    return tile_binary(TILE_DIV, number(1), tile_binary(TILE_MUL, b, scale_of(b)));
+static expr inverse_of(const struct line_recipe *r, expr b) {
+    return tile_binary(TILE_DIV, number(1), r->at_once ? b : tile_binary(TILE_MUL, b, scale_of(b)));
 }
 
 // a/b from 1/b, with what is left over added: rounded as the quotient is, nearly always. Of what is not finite the first guess
@@ -67,6 +67,8 @@ static expr compute(struct building *b, int row) {
         arg[k] = value_of(b, word[5 + k]);
     if (word[1] == TILE_EXP && b->has_exp2 && word[2] == ZL_FLOAT32)
         return short_exp(arg[0], b->r->rough);
+    if (line_divides(b->r, row) && b->inverse[word[6]] && b->r->at_once)
+        return tile_binary(TILE_MUL, arg[0], b->inverse[word[6]]); // a sum of softmax is 1 at least
     if (line_divides(b->r, row) && b->inverse[word[6]])
         return short_quotient(arg[0], arg[1], b->inverse[word[6]], b->r->rough);
     return group_apply(word[1], (zl_dtype)word[2], word[4], arg, NULL);
@@ -114,8 +116,18 @@ struct tile_kernel *line_build(const struct line_recipe *r, const struct line_fu
     for (int k = 0; k < f->count; k++) {
         result[k] = value_of(&b, f->wanted[k]);
         if (inverts)
-            result[k] = inverse_of(result[k]);
+            result[k] = inverse_of(r, result[k]);
     }
     group_store(f->count, result, i, n);
+    return tile_end();
+}
+
+struct tile_kernel *line_build_factor(void) {
+    tile_begin("lines");
+    expr n = tile_name_value(tile_symbol("n", 0, INT64_MAX, 1), TILE_SYMBOL);
+    const struct tile_name *i = tile_index("i", n);
+    expr at = tile_name_value(i, TILE_INDEX), from = group_parameter('x', 0, ZL_FLOAT32, n, at);
+    expr result = short_exp(tile_binary(TILE_SUB, from, group_parameter('x', 1, ZL_FLOAT32, n, at)), false);
+    group_store(1, &result, i, n);
     return tile_end();
 }

@@ -19,6 +19,24 @@ bool line_divides(const struct line_recipe *r, int row) {
            line_row(r, word[6])[0] != LINE_OF_ELEMENTS;
 }
 
+bool line_is_softmax(const struct line_recipe *r) {
+    enum { OP = 1, DTYPE, FROM, FIRST = 5, SECOND };
+    if (r->reductions != 2 || r->outputs != 1 || r->output[0] & 1)
+        return false;
+    int most = r->reduction[0], sum = r->reduction[1];
+    const int16_t *top = line_row(r, most), *total = line_row(r, sum),
+                  *quotient = line_row(r, r->output[0] >> 1);
+    if (top[OP] != TILE_MAX || top[FROM] != ZL_FLOAT32 || total[OP] != TILE_ADD || !is_row(total[FIRST]) ||
+        quotient[OP] != TILE_DIV || quotient[FIRST] != total[FIRST] || quotient[SECOND] != sum)
+        return false;
+    const int16_t *power = line_row(r, total[FIRST]);
+    if (power[OP] != TILE_EXP || power[DTYPE] != ZL_FLOAT32 || !is_row(power[FIRST]))
+        return false;
+    const int16_t *less = line_row(r, power[FIRST]);
+    return less[OP] == TILE_SUB && less[DTYPE] == ZL_FLOAT32 && less[FIRST] == top[FIRST] &&
+           less[SECOND] == most;
+}
+
 // A few instructions, which cost less than a register for each element.
 static bool is_cheap(const struct line_recipe *r, const int16_t *word) {
     switch ((enum tile_op)word[1]) {

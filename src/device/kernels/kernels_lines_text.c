@@ -4,6 +4,10 @@
 
 #include <stdio.h>
 
+enum {
+    CLUSTER_THREADS = 1280
+}; // of clusters that a multiprocessor has at once: registers for 32 numbers and the rest each
+
 struct writing {
     struct text *out;
     const struct line_recipe *r;
@@ -92,7 +96,7 @@ static bool add_functions(const struct writing *w) {
     }
     for (int i = 0; good && i <= w->plan.levels; i++)
         good = add_function(w, "stage", i, &w->plan.stage[i], false);
-    return good;
+    return good && (!r->at_once || kernel_element(w->out, line_build_factor(), w->dialect, "factor"));
 }
 
 // Operands of a call, in the order of line_build: the e-th of packs.
@@ -140,8 +144,9 @@ static bool has_several(const struct line_recipe *r) {
 static void add_numbers(const struct writing *w) {
     const struct line_recipe *r = w->r;
     if (!has_several(r))
-        text_add(w->out, "    i32 t = (i32)(GROUP %% %d) * %d + THREAD;\n    idx number = GROUP / %d, end = line;\n", r->groups,
-                 r->threads, r->groups);
+        text_add(w->out,
+                 "    i32 t = (i32)(GROUP %% %d) * %d + THREAD;\n    idx number = GROUP / %d, end = line;\n",
+                 r->groups, r->threads, r->groups);
     else
         text_add(w->out,
                  "    i32 t = THREAD %% %d;\n    idx number = GROUP * %d + THREAD / %d, end = line;\n"
@@ -207,8 +212,8 @@ static void open_loop(const struct writing *w) {
     if (r->packs)
         text_add(w->out,
                  "    UNROLL for (i32 j = 0; j < %d; j++) {\n        idx i = (j * %d + t) * %d;\n"
-                 "        if (i < end) {\n",
-                 r->packs, r->threads * r->groups, r->width);
+                 "        %s{\n",
+                 r->packs, r->threads * r->groups, r->width, r->full ? "" : "if (i < end) ");
     else
         text_add(w->out, "    for (idx i = t * %d; i < end; i += %d) {\n        {\n", r->width,
                  r->threads * r->width);
@@ -315,34 +320,85 @@ static void add_exchange(const struct writing *w, int k, int threads) {
     text_add(w->out, "    }\n");
 }
 
+// What 32 threads have, written to all groups of a line: thread i of them writes to group i.
+static void give_to_groups(const struct writing *w, int k) {
+    text_add(w->out,
+             "    if (THREAD %% 32 < %d)\n"
+             "        zl_cluster_put(room%d[(i32)(GROUP %% %d) * %d + THREAD / 32], THREAD %% 32, s%d);\n",
+             w->r->groups, k, w->r->groups, w->r->threads / 32, k);
+}
+
+// After which all have it.
+static void wait_for_groups(const struct writing *w) {
+    text_add(w->out, "    CLUSTER_ARRIVE;\n    CLUSTER_WAIT;\n");
+}
+
 // All groups of a line add up in the same order.
 static void join_groups(const struct writing *w, int k) {
-    const char *type = kernel_memory_type(wide_of(w->r, k));
+    int warps = w->r->groups * w->r->threads / 32, each = MIN_OF(warps, 32);
+    text_add(w->out, "    s%d = room%d[THREAD %% %d];\n", k, k, each);
+    if (warps > each) {
+        text_add(w->out,
+                 "    UNROLL for (i32 from = %d; from < %d; from += %d) {\n        %s more = room%d[from + "
+                 "THREAD %% %d];\n",
+                 each, warps, each, kernel_memory_type(wide_of(w->r, k)), k, each);
+        add_step(w, k, wide_of(w->r, k), "        ");
+        text_add(w->out, "    }\n");
+    }
+    add_exchange(w, k, each);
+}
+
+// The sum of exponentials, each less the maximum of its 32 threads, once the maximum of all is known.
+static void join_exponentials(const struct writing *w) {
+    int warps = w->r->groups * w->r->threads / 32, each = MIN_OF(warps, 32);
     text_add(w->out,
-             "    LOCAL %s whole%d;\n    if (THREAD == 0)\n        whole%d = s%d;\n    CLUSTER_ARRIVE;\n    CLUSTER_WAIT;\n"
-             "    s%d = zl_cluster_value(whole%d, 0);\n    UNROLL for (i32 group = 1; group < %d; group++) {\n"
-             "        %s more = zl_cluster_value(whole%d, group);\n",
-             type, k, k, k, k, k, w->r->groups, type, k);
-    add_step(w, k, wide_of(w->r, k), "        ");
+             "    s1 = 0;\n    UNROLL for (i32 from = 0; from < %d; from += %d) {\n        f32 more;\n"
+             "        factor(&more, &room0[from + THREAD %% %d], &s0);\n        more *= room1[from + THREAD "
+             "%% %d];\n",
+             warps, each, each, each);
+    add_step(w, 1, ZL_FLOAT32, "        ");
     text_add(w->out, "    }\n");
+    add_exchange(w, 1, each);
+}
+
+static void narrow(const struct writing *w, int k) {
+    text_add(w->out, "    narrow%d((%s *)&r%d, (const %s *)&s%d);\n", k,
+             part(row_dtype(w->r, w->r->reduction[k])), k, part(wide_of(w->r, k)), k);
+}
+
+// Of softmax by groups: a maximum of 32 threads will do until their sum is known; then both are joined. Where all is -inf, less 0.
+static void join_at_once(const struct writing *w, int k) {
+    add_exchange(w, k, 32);
+    if (k == 0) {
+        text_add(w->out, "    f32 own = s0;\n    r0 = own < -3.40282347e+38f ? 0.0f : own;\n");
+        return;
+    }
+    give_to_groups(w, 0);
+    give_to_groups(w, 1);
+    wait_for_groups(w);
+    join_groups(w, 0);
+    join_exponentials(w);
+    narrow(w, 0);
+    narrow(w, 1);
 }
 
 // Over the threads of a line: by 32 of them, then over these, then over groups.
 static void join_sums(const struct writing *w, int k) {
     const struct line_recipe *r = w->r;
-    zl_dtype wide = wide_of(r, k), to = (zl_dtype)line_row(r, r->reduction[k])[2];
     int groups = r->threads / 32;
     add_exchange(w, k, MIN_OF(r->threads, 32));
-    if (groups > 1) {
+    if (r->groups > 1) {
+        give_to_groups(w, k);
+        wait_for_groups(w);
+        join_groups(w, k);
+    } else if (groups > 1) {
         text_add(w->out,
                  "    if (t %% 32 == 0)\n        room%d[THREAD / 32] = s%d;\n    BARRIER;\n"
                  "    s%d = room%d[%s + t %% %d];\n",
                  k, k, k, k, has_several(r) ? "(THREAD - t) / 32" : "0", groups);
         add_exchange(w, k, groups);
     }
-    if (r->groups > 1)
-        join_groups(w, k);
-    text_add(w->out, "    narrow%d((%s *)&r%d, (const %s *)&s%d);\n", k, part(to), k, part(wide), k);
+    narrow(w, k);
 }
 
 // What is one number a line, as soon as it is known.
@@ -361,6 +417,8 @@ static void add_rows(const struct writing *w, int level) {
         if (w->plan.inverse >> row & 1) {
             text_add(w->out, "    f32 q%d;\n    inverse%d(&q%d", row, row, row);
             add_operands(w, &f);
+            if (w->r->at_once)
+                text_add(w->out, "    { f32 by; factor(&by, &own, &s0); q%d *= by; }\n", row);
         }
     }
 }
@@ -412,11 +470,17 @@ static void add_stage(const struct writing *w, int stage) {
     text_add(w->out, "            }\n");
     for (int k = 0; is_last && k < r->outputs; k++)
         if (!(r->output[k] & 1))
-            text_add(w->out, "            *(GLOBAL py%d *)(y%d + (i64)number * line + i) = b%d;\n", k, k, k);
+            text_add(w->out,
+                     r->groups > 1
+                         ? "            PUT_ONCE((GLOBAL py%d *)(y%d + (i64)number * line + i), b%d);\n"
+                         : "            *(GLOBAL py%d *)(y%d + (i64)number * line + i) = b%d;\n",
+                     k, k, k);
     close_loop(w);
+    if (r->groups > 1 && stage == 0)
+        text_add(w->out, "    CLUSTER_WAIT;\n"); // others have begun: they may be given something
     for (int k = 0; k < r->reductions; k++)
         if (reduces_in(w, k, stage))
-            join_sums(w, k);
+            (r->at_once ? join_at_once : join_sums)(w, k);
 }
 
 static void add_line_outputs(const struct writing *w) {
@@ -428,7 +492,7 @@ static void add_line_outputs(const struct writing *w) {
             text_add(w->out, "        y%d[number] = %c%d;\n", k, reduction < 0 ? 'v' : 'r',
                      reduction < 0 ? row : reduction);
     }
-    text_add(w->out, "    }\n%s}\n", r->groups > 1 ? "    CLUSTER_WAIT;\n" : "");
+    text_add(w->out, "    }\n}\n");
 }
 
 bool kernel_write_lines(struct text *out, const void *data) {
@@ -441,23 +505,24 @@ bool kernel_write_lines(struct text *out, const void *data) {
     if (!add_functions(&w))
         return false;
     add_types(&w);
-    text_add(out, "KERNEL_OF(%d) ", group);
     if (r->groups > 1)
-        text_add(out, "CLUSTER_OF(%d) ", r->groups);
+        text_add(out, "KERNEL_BY(%d, %d) CLUSTER_OF(%d) ", group, CLUSTER_THREADS / group, r->groups);
+    else
+        text_add(out, "KERNEL_OF(%d) ", group);
     text_add(out, "zl_kernel(");
     add_parameters(&w);
     text_add(out, ") {\n");
     for (int k = 0; k < r->reductions; k++) {
         const char *type = kernel_memory_type(wide_of(r, k));
-        text_add(out, "    LOCAL %s room%d[%d];\n    SLOT(%s, slot%d, %d)\n", type, k, group / 32, type, k,
-                 group);
+        text_add(out, "    LOCAL %s room%d[%d];\n    SLOT(%s, slot%d, %d)\n", type, k, r->groups * group / 32,
+                 type, k, group);
         text_add(out, "    %s r%d;\n", kernel_memory_type(row_dtype(r, r->reduction[k])), k);
     }
+    if (r->groups > 1)
+        text_add(out, "    CLUSTER_ARRIVE;\n");
     add_lines(&w);
     add_held(&w);
     for (int stage = 0; stage <= w.plan.levels; stage++) {
-        if (r->groups > 1 && stage == w.plan.levels)
-            text_add(out, "    CLUSTER_ARRIVE;\n"); // nothing is read of others any more: they may end
         add_rows(&w, stage);
         add_stage(&w, stage);
     }
