@@ -203,6 +203,39 @@ TEST(kernels_of_amx_within_bounds) {
     check_kernels(" amx_int8 amx_bf16 ");
 }
 
+// Some tiles at once beside one after another; panels of a have `gap` steps that are not used. What is added to c comes first
+// there and last here: at most two roundings of numbers below k + 1.
+static int64_t count_wrong_tiles(const struct gemm_kernel *u, int64_t k, int64_t tiles, int64_t gap,
+                                 bool add) {
+    const int64_t panel = u->rows * (k + gap * u->step), tile = u->rows * u->cols, slack = GEMM_SLACK / 4;
+    const int64_t counts[] = {panel * tiles + slack, u->cols * k + slack, tile * tiles, tile * tiles};
+    float *at[COUNT(counts)];
+    int64_t wrong = 0;
+    for (size_t i = 0; i < COUNT(counts); i++) {
+        at[i] = memory_alloc((size_t)counts[i] * sizeof(float));
+        for (int64_t j = 0; j < counts[i]; j++)
+            at[i][j] = i == 3 ? at[2][j] : (float)test_uniform(-1, 1);
+    }
+    u->run_tiles(k, at[0], panel * (int64_t)sizeof(float), at[1], at[2], tiles, add);
+    for (int64_t i = 0; i < tiles; i++)
+        u->run(k, at[0] + i * panel, at[1], at[3] + i * tile, u->cols, add);
+    for (int64_t j = 0; j < tile * tiles; j++)
+        wrong += !(fabsf(at[2][j] - at[3][j]) <= (add ? (float)(k + 1) * FLT_EPSILON * 2 : 0));
+    for (size_t i = 0; i < COUNT(counts); i++)
+        memory_free(at[i]);
+    return wrong;
+}
+
+TEST(tiles_one_behind_the_other_are_those_of_one) {
+    const struct gemm_kernel *u;
+    for (int i = 0; (u = gemm_kernel_at(i)); i++)
+        for (int64_t steps = 2; u->run_tiles && gemm_can_run(u) && steps < 12; steps++)
+            for (int64_t tiles = 1; tiles < 5; tiles++) {
+                CHECK_EQ_INT(count_wrong_tiles(u, steps * u->step, tiles, 0, false), 0);
+                CHECK_EQ_INT(count_wrong_tiles(u, steps * u->step, tiles, steps % 3, true), 0);
+            }
+}
+
 TEST(every_dtype_has_a_kernel) {
     for (size_t d = 0; d < COUNT(dtypes); d++)
         if (CHECK(gemm_kernel_for(dtypes[d])))

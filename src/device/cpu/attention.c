@@ -197,9 +197,13 @@ void cpu_attention_pack_cols(const struct attend *a, const struct attention_inpu
 void cpu_attention_multiply(const struct attend *a, int64_t lines, int64_t k, int64_t length,
                             const char *panels, const char *panel, float *c, bool add) {
     const struct gemm_kernel *u = a->kernel;
-    const int64_t next = attention_packed(a, u->rows, u->rows, length);
+    const int64_t next = attention_packed(a, u->rows, u->rows, length), steps = attention_round(k, u->step);
+    if (u->run_tiles && lines > 0 && steps >= 2 * u->step) {
+        u->run_tiles(steps, panels, next, panel, c, (lines + u->rows - 1) / u->rows, add);
+        return;
+    }
     for (int64_t i = 0; i < lines; i += u->rows, panels += next)
-        u->run(attention_round(k, u->step), panels, panel, c + i * u->cols, u->cols, add);
+        u->run(steps, panels, panel, c + i * u->cols, u->cols, add);
 }
 
 // Masks --------------------------------------------------------------------------------------------------------------

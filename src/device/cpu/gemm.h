@@ -8,6 +8,9 @@
 // c, a tile of the sums' dtype whose rows are c_row elements apart, is a panel of a times a panel of b, added to what c
 // holds if `add`. k is a multiple of the kernel's step. Reads up to GEMM_SLACK bytes behind both panels.
 typedef void gemm_micro_fn(int64_t k, const void *a, const void *b, void *c, int64_t c_row, bool add);
+// The same for some tiles of c, whole and one behind the other, of panels of a that are `apart` bytes from each other. k is at
+// least twice the kernel's step. Also reads up to as much behind the panel of a after the last.
+typedef void gemm_tiles_fn(int64_t k, const void *a, int64_t apart, const void *b, void *c, int64_t tiles, bool add);
 enum { GEMM_SLACK = 256 };
 
 // A panel of a has `rows` lines along k, one of b has `cols`. They lie `unit` elements of each line after another, padded
@@ -27,6 +30,7 @@ struct gemm_kernel {
     void (*open)(void);     // what a thread does before it runs the kernel, some times in a row;
     void (*close)(void);    // and afterwards. NULL: nothing
     bool fetches;           // what it needs next by itself
+    gemm_tiles_fn *run_tiles; // NULL: it has none
 };
 enum { GEMM_ROWS_MOST = 32, GEMM_COLS_MOST = 64 };
 

@@ -47,21 +47,28 @@
     x DO(13, b, lo, 1) DO(16, b, lo, 2) DO(19, b, lo, 3) y DO(22, b, hi, 4) DO(25, b, hi, 5) \
         DO(28, b, hi, 6) DO(31, b, hi, 7)
 
-// Four steps of 8 and 12 words.
-#define WORD_STEPS(DO)                                                  \
-    FIRST_COLUMN(DO, 4, 0, 1, LOAD_B(7, 48), LOAD_A(2, 32))             \
-    SECOND_COLUMN(DO, 5, 0, 1, LOAD_B(4, 64), LOAD_A(3, 48))            \
-    THIRD_COLUMN(DO, 6, 0, 1, LOAD_B(5, 80), "")                        \
-    FIRST_COLUMN(DO, 7, 2, 3, LOAD_B(6, 96), LOAD_A(0, 64))             \
-    SECOND_COLUMN(DO, 4, 2, 3, LOAD_B(7, 112), LOAD_A(1, 80))           \
-    THIRD_COLUMN(DO, 5, 2, 3, LOAD_B(4, 128), "")                       \
-    FIRST_COLUMN(DO, 6, 0, 1, LOAD_B(5, 144), LOAD_A(2, 96))            \
-    SECOND_COLUMN(DO, 7, 0, 1, LOAD_B(6, 160), LOAD_A(3, 112))          \
-    THIRD_COLUMN(DO, 4, 0, 1, LOAD_B(7, 176), "add %[a], %[a], #128\n") \
-    FIRST_COLUMN(DO, 5, 2, 3, LOAD_B(4, 192), LOAD_A(0, 0))             \
-    SECOND_COLUMN(DO, 6, 2, 3, LOAD_B(5, 208), LOAD_A(1, 16))           \
-    THIRD_COLUMN(DO, 7, 2, 3, LOAD_B(6, 224), "add %[b], %[b], #192\n")
-#define WORD_START LOAD_A(0, 0) LOAD_A(1, 16) LOAD_B(4, 0) LOAD_B(5, 16) LOAD_B(6, 32)
+// A step of 8 words in lo and hi, and of 12 in b0, b1 and b2. The loads of the next one stand where they ran best of some
+// hundreds of places.
+#define WORD_STEP(DO, b0, b1, b2, lo, hi, w, x, y, z)                                                   \
+    DO(8, b0, lo, 0)                                                                                    \
+    DO(11, b0, lo, 1)                                                                                   \
+    DO(14, b0, lo, 2)                                                                                   \
+    DO(17, b0, lo, 3)                                                                                   \
+    DO(20, b0, hi, 4) w DO(23, b0, hi, 5) DO(26, b0, hi, 6) DO(29, b0, hi, 7) DO(9, b1, lo, 0)          \
+        DO(12, b1, lo, 1) x DO(15, b1, lo, 2) DO(18, b1, lo, 3) DO(21, b1, hi, 4) DO(24, b1, hi, 5)     \
+            DO(27, b1, hi, 6) y DO(30, b1, hi, 7) DO(10, b2, lo, 0) DO(13, b2, lo, 1) DO(16, b2, lo, 2) \
+                DO(19, b2, lo, 3) DO(22, b2, hi, 4) DO(25, b2, hi, 5) DO(28, b2, hi, 6) DO(31, b2, hi, 7) z
+// Four of them; `on` moves a and b to the four behind.
+#define FIRST_WORDS(DO) \
+    WORD_STEP(DO, 4, 5, 6, 0, 1, LOAD_B(7, 48), LOAD_A(3, 48), LOAD_B(4, 64) LOAD_A(2, 32), LOAD_B(5, 80))
+#define MORE_WORDS(DO, on)                                                                                   \
+    WORD_STEP(DO, 7, 4, 5, 2, 3, LOAD_B(6, 96), LOAD_A(1, 80), LOAD_B(7, 112) LOAD_A(0, 64), LOAD_B(4, 128)) \
+    WORD_STEP(DO, 6, 7, 4, 0, 1, LOAD_B(5, 144), LOAD_A(3, 112), LOAD_B(6, 160) LOAD_A(2, 96),               \
+              LOAD_B(7, 176))                                                                                \
+    on WORD_STEP(DO, 5, 6, 7, 2, 3, LOAD_B(4, 0), LOAD_A(1, 16), LOAD_B(5, 16) LOAD_A(0, 0), LOAD_B(6, 32))
+#define WORDS_ON       "add %[a], %[a], #128\nadd %[b], %[b], #192\n"
+#define WORD_STEPS(DO) FIRST_WORDS(DO) MORE_WORDS(DO, WORDS_ON)
+#define WORD_START     LOAD_A(0, 0) LOAD_A(1, 16) LOAD_B(4, 0) LOAD_B(5, 16) LOAD_B(6, 32)
 
 #define WORD_0              "0"
 #define WORD_1              "1"
@@ -196,8 +203,70 @@ KERNEL(smmla_i8, CPU_WITH("i8mm"), 4, 16, SQUARE_START, SQUARE_STEPS(SMMLA), EAC
 KERNEL(sdot_i8, CPU_WITH("dotprod"), 4, 16, WORD_START, WORD_STEPS(SDOT), EACH_ROW(STORE_ROW),
        EACH_ROW(IADD_ROW))
 
+// Tiles one behind the other. What one has summed is stored, and what the next adds to is read, between the first
+// multiplications of the next: these have no sums to wait for.
+#define STORE_SUMS(a, b, c, at, next) \
+    "stp q" #a ", q" #b ", [%[c], #" #at "]\nstr q" #c ", [%[c], #" #at " + 32]\n"
+#define READ_SUMS(a, b, c, at, next) \
+    "ldp q" #a ", q" #b ", [%[c], #" #at "]\nldr q" #c ", [%[c], #" #at " + 32]\n"
+#define SWAP_SUMS(a, b, c, at, next) STORE_SUMS(a, b, c, at, ) READ_SUMS(a, b, c, next, )
+#define NO_SUMS(a, b, c, at, next)   ""
+#define FMUL(c, b, a, lane)          "fmul v" #c ".4s, v" #b ".4s, v" #a ".s[" WORD_##lane "]\n"
+#define TILE_ROW(DO, SUMS, c0, c1, c2, a, lane, at, next) \
+    SUMS(c0, c1, c2, at, next) DO(c0, 4, a, lane) DO(c1, 5, a, lane) DO(c2, 6, a, lane)
+#define FIRST_OF_TILE(DO, SUMS)                    \
+    TILE_ROW(DO, SUMS, 8, 9, 10, 0, 0, 0, 384)     \
+    TILE_ROW(DO, SUMS, 11, 12, 13, 0, 1, 48, 432)  \
+    LOAD_B(7, 48)                                  \
+    TILE_ROW(DO, SUMS, 14, 15, 16, 0, 2, 96, 480)  \
+    LOAD_A(3, 48)                                  \
+    TILE_ROW(DO, SUMS, 17, 18, 19, 0, 3, 144, 528) \
+    TILE_ROW(DO, SUMS, 20, 21, 22, 1, 4, 192, 576) \
+    LOAD_A(2, 32)                                  \
+    TILE_ROW(DO, SUMS, 23, 24, 25, 1, 5, 240, 624) \
+    TILE_ROW(DO, SUMS, 26, 27, 28, 1, 6, 288, 672) \
+    TILE_ROW(DO, SUMS, 29, 30, 31, 1, 7, 336, 720) LOAD_B(4, 64) LOAD_B(5, 80)
+#define FETCH_TILE                                                                               \
+    "prfm pstl1keep, [%[c], #384]\nprfm pstl1keep, [%[c], #448]\nprfm pstl1keep, [%[c], #512]\n" \
+    "prfm pstl1keep, [%[c], #576]\nprfm pstl1keep, [%[c], #640]\nprfm pstl1keep, [%[c], #704]\n"
+#define STORE_TILE                \
+    STORE_SUMS(8, 9, 10, 0, )     \
+    STORE_SUMS(11, 12, 13, 48, )  \
+    STORE_SUMS(14, 15, 16, 96, )  \
+    STORE_SUMS(17, 18, 19, 144, ) \
+    STORE_SUMS(20, 21, 22, 192, ) \
+    STORE_SUMS(23, 24, 25, 240, ) STORE_SUMS(26, 27, 28, 288, ) STORE_SUMS(29, 30, 31, 336, )
+
+// The first four steps of a tile, all but the last four, and these: they read the beginning of the next.
+#define TILE_BEGINS ".p2align 6\n1:\n"
+#define TILE_GOES_ON \
+    MORE_WORDS(FMLA, WORDS_ON) "subs %[left], %[middle], #0\nb.le 4f\n.p2align 6\n3:\n" WORD_STEPS(FMLA)
+#define TILE_ENDS                                                            \
+    "subs %[left], %[left], #1\nb.gt 3b\n4:\n" FIRST_WORDS(FMLA) MORE_WORDS( \
+        FMLA, "add %[a], %[a], %[hop]\nmov %[b], %[start]\n") "subs %[tiles], %[tiles], #1\nb.gt 1b\n" STORE_TILE
+#define TILES(name, DO, BEGIN, GO_ON, FETCH)                                                               \
+    static void name(int64_t k, const void *a, int64_t apart, const void *b, void *c, int64_t tiles) {     \
+        const int64_t middle = k / 4 - 2, hop = apart - 32 * k + 128;                                      \
+        const void *start = b;                                                                             \
+        int64_t left;                                                                                      \
+        __asm__ volatile(WORD_START FIRST_OF_TILE(DO, BEGIN) "b 2f\n" TILE_BEGINS FIRST_OF_TILE(DO, GO_ON) \
+                         "add %[c], %[c], #384\n2:\n" FETCH TILE_GOES_ON TILE_ENDS                        \
+                         : [left] "=&r"(left), [a] "+&r"(a), [b] "+&r"(b), [c] "+&r"(c),                   \
+                           [tiles] "+&r"(tiles)                                                            \
+                         : [middle] "r"(middle), [hop] "r"(hop), [start] "r"(start)                        \
+                         : CLOBBERED);                                                                     \
+    }
+
+TILES(multiply_tiles, FMUL, NO_SUMS, STORE_SUMS, "")
+TILES(add_tiles, FMLA, READ_SUMS, SWAP_SUMS, FETCH_TILE)
+
+static void fmla_f32_tiles(int64_t k, const void *a, int64_t apart, const void *b, void *c, int64_t tiles,
+                           bool add) {
+    (add ? add_tiles : multiply_tiles)(k, a, apart, b, c, tiles);
+}
+
 const struct gemm_kernel gemm_kernels_neon[] = {
-    {"f32 fmla", NULL, ZL_FLOAT32, ZL_FLOAT32, 8, 12, 1, 4, fmla_f32},
+    {"f32 fmla", NULL, ZL_FLOAT32, ZL_FLOAT32, 8, 12, 1, 4, fmla_f32, .run_tiles = fmla_f32_tiles},
     {"f64 fmla", NULL, ZL_FLOAT64, ZL_FLOAT64, 8, 6, 1, 4, fmla_f64},
     {"f16 fmlal", "fhm", ZL_FLOAT16, ZL_FLOAT32, 8, 12, 1, 4, fmlal_f16},
     {"bf16 bfmmla", "bf16", ZL_BFLOAT16, ZL_FLOAT32, 8, 12, 4, 8, bfmmla_bf16},
