@@ -147,10 +147,10 @@ void *kernel_reach(const struct kernel_place *p, zl_array x);
 int kernel_run_maps(const struct kernel_place *p, const struct program *program, struct binding *b, int index);
 int kernel_count_maps(const struct program *program, struct call *const *call, int calls, int index, const char **why);
 
-// kernels_transpose.c: a copy of x, which lies as the only operand of the layout, to y. The axis along which neighbours
-// of x are to be brought from; -1: it does not pay.
+// kernels_transpose.c: a copy of x, which lies as the only operand of the layout, to memory of the place that begins a pack.
+// The axis along which neighbours of x are to be brought from; -1: it does not pay.
 int kernel_transposed_axis(const struct kernel_layout *l);
-bool kernel_transpose(const struct kernel_place *p, const struct kernel_layout *l, int axis, zl_array y, zl_array x);
+bool kernel_transpose(const struct kernel_place *p, const struct kernel_layout *l, int axis, void *to, zl_array x);
 
 // kernels_lines.c: the same of calls with reductions of the last axis among them; 0: there are none, or it does not pay.
 int kernel_run_lines(const struct kernel_place *p, const struct program *program, struct binding *b, int index);

@@ -292,7 +292,7 @@ static bool run(const struct kernel_place *p, struct kernel_group *g) {
         return true;
     int axis = is_copy(m) ? kernel_transposed_axis(&m->l) : -1;
     if (axis >= 0)
-        return kernel_transpose(p, &m->l, axis, group_output(g, g->begin), g->input[0]);
+        return kernel_transpose(p, &m->l, axis, kernel_reach(p, group_output(g, g->begin)), g->input[0]);
     void *kernel = find_kernel(p, &m->r);
     return kernel && launch_all(p, kernel, m, &m->l, none, 0);
 }

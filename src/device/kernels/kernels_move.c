@@ -134,8 +134,20 @@ static struct side side_of(const struct kernel_place *p, zl_array x, union scala
     return (struct side){.number = room};
 }
 
+// The axis of a copy that tiles are brought from; -1: it is moved element by element.
+static int tiled_axis(struct kernel_layout *l, zl_array x) {
+    layout_begin(l, 1);
+    for (int i = 0; i < x->ndim; i++)
+        layout_push(l, x->dim[i], &array_stride(x)[i]);
+    return array_is(x, ARRAY_INLINE) || l->size == 0 ? -1 : kernel_transposed_axis(l);
+}
+
 bool kernel_copy_out(const struct kernel_place *p, zl_array x, void *to) {
     union scalar room;
+    struct kernel_layout l;
+    int axis = tiled_axis(&l, x);
+    if (axis >= 0)
+        return kernel_transpose(p, &l, axis, to, x);
     OP_ROOM(int64_t, stride, x->ndim);
     if (!stride)
         return false;

@@ -102,10 +102,10 @@ static int width_of(const struct kernel_layout *l, int axis, zl_array x) {
     return fits ? width : 1;
 }
 
-bool kernel_transpose(const struct kernel_place *p, const struct kernel_layout *l, int axis, zl_array y,
+bool kernel_transpose(const struct kernel_place *p, const struct kernel_layout *l, int axis, void *to,
                       zl_array x) {
     int last = l->axes - 1;
-    int64_t stride = 1, dense[64] = {0}; // of y
+    int64_t stride = 1, dense[64] = {0}; // of what is copied to
     struct recipe r = {(int32_t)array_item(x), layout_is_wide(l), width_of(l, axis, x), "transpose"};
     int64_t side = r.width > 1 ? PACKS * r.width : SIDE;
     int64_t tiles_r = (l->dim[axis] + side - 1) / side, tiles_c = (l->dim[last] + side - 1) / side;
@@ -119,7 +119,7 @@ bool kernel_transpose(const struct kernel_place *p, const struct kernel_layout *
         if (i != axis)
             layout_push(&batch, l->dim[i], (const int64_t[]){dense[i], l->stride[0][i]});
     void *kernel = kernel_find(p, &r, sizeof r, write_text, &(struct writer){&r, p->target->dialect});
-    void *to = kernel_reach(p, y), *from = kernel_reach(p, x);
+    void *from = kernel_reach(p, x);
     kernel_add_memory(&k, to);
     kernel_add_memory(&k, from);
     kernel_add_int(&k, x->offset, true);
