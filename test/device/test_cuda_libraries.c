@@ -155,6 +155,20 @@ TEST(products_by_libraries) {
             }
 }
 
+// Large enough that factors of bytes are turned first where they do not lie as they have to.
+TEST(products_of_bytes_by_libraries) {
+    static const int64_t sizes[][3] = {{512, 512, 512}, {520, 528, 516}, {64, 4096, 576}, {2, 2048, 8192}};
+    if (skips())
+        return;
+    for (int i = 0; i < (int)COUNT(sizes) * 4; i++)
+        ZL_SCOPE {
+            const int64_t *size = sizes[i / 4];
+            struct product p = {ZL_INT8, {1, 1 + i / 4 % 2}, size[0], size[1],   size[2],
+                                i % 4,   false,              false,   i / 4 == 2};
+            agree("a product of int8", multiply, &p, 0);
+        }
+}
+
 // The choices of a shape are timed at one of its uses.
 TEST(a_product_that_comes_again_by_libraries) {
     if (skips())

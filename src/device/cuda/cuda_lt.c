@@ -9,7 +9,12 @@
 
 #include <string.h>
 
-enum { ALIGNED = 16, LOOPS_MOST = 4096 }; // products of a batch that are asked for one by one
+enum {
+    ALIGNED = 16,
+    LOOPS_MOST = 4096,    // products of a batch that are asked for one by one
+    TURN_EACH = 64,       // multiplications for each byte of a copy from which it pays,
+    TURN_LEAST = 1 << 27, // if there are so many of them
+};
 
 bool cuda_lt_can(const struct call *c) {
     zl_dtype dtype = (zl_dtype)c->in[0]->dtype;
@@ -151,10 +156,22 @@ static enum kernel_taken try_product(const struct kernel_place *p, const struct 
     return taken;
 }
 
-// Of int8 some GPUs have only products of rows with columns.
+// Whether products of bytes are faster with copies of what does not lie behind each other along what they are summed over: the
+// fast kernels have only rows times columns, in whole packs.
+static bool turning_pays(const struct call *c) {
+    zl_array a = c->in[0], b = c->in[1];
+    struct matrix m;
+    int64_t copied = (see(&m, a) && !m.turned ? 0 : a->size) + (see(&m, b) && m.turned ? 0 : b->size);
+    int64_t inner = a->dim[a->ndim - 1];
+    double products = (double)call_first(c)->size * (double)inner;
+    return inner % ALIGNED == 0 && products >= TURN_LEAST && products >= (double)copied * TURN_EACH;
+}
+
+// Of int8 some GPUs have only products of rows with columns, and others of some sizes.
 enum kernel_taken cuda_lt_multiply(const struct kernel_place *p, const struct call *c) {
-    enum kernel_taken taken = try_product(p, c, false);
-    return taken == KERNEL_NOT_TAKEN && c->op == &op_matmul_int8 ? try_product(p, c, true) : taken;
+    bool is_int8 = c->op == &op_matmul_int8, by_sums = is_int8 && turning_pays(c);
+    enum kernel_taken taken = try_product(p, c, by_sums);
+    return taken == KERNEL_NOT_TAKEN && is_int8 ? try_product(p, c, !by_sums) : taken;
 }
 
 // What follows ------------------------------------------------------------------------------------------------------
