@@ -81,7 +81,7 @@ struct attention_plan *attention_find(const struct attention_key *k, attention_d
         memset(a->tensor, -1, sizeof a->tensor);
         if (g) {
             describe_it(g, a, k);
-            a->plan = dnn_build(g, k->unit, k->backward ? DNN_REPEATS : DNN_ANY);
+            a->plan = dnn_build(g, k->unit, false);
             dnn_drop(g);
             memory_free(g);
         }

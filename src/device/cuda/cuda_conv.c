@@ -217,7 +217,7 @@ static struct dnn_plan build(const struct key *k, int64_t *tensor) {
         tensor[i] = dnn_tensor(g, DNN_MEMORY, type, k->axes + 2, dims[i], stride);
     }
     dnn_convolve(g, (enum dnn_conv_kind)k->kind, &v, (int)tensor[0], (int)tensor[1], (int)tensor[2]);
-    plan = dnn_build(g, k->unit, k->exact ? DNN_EXACT : DNN_ANY);
+    plan = dnn_build(g, k->unit, k->exact);
     dnn_drop(g);
     memory_free(g);
     return plan;

@@ -295,23 +295,21 @@ static dnn_object describe_graph(struct dnn_graph *g, dnn handle) {
     return o;
 }
 
-// Whether what is noted of an engine goes against a demand: exact is what has the digits of plain multiplications and additions.
-static bool is_barred(dnn_object configuration, enum dnn_demand demand) {
+// Whether an engine gives the same bits in every run, and, if exact, keeps the digits that plain multiplications and additions do.
+static bool is_good(dnn_object configuration, bool exact) {
     enum { ENGINE_OF = 300, ENGINE_NOTES = 1303, DIFFERS_BY_RUNS = 4, KEEPS_NAN = 9 };
     dnn_object engine = NULL;
     int64_t count = 0;
     int note[NOTES];
-    if (demand == DNN_ANY)
-        return false;
     if (api.cudnnBackendCreateDescriptor(ENGINE, &engine))
-        return true;
-    bool barred = api.cudnnBackendGetAttribute(configuration, ENGINE_OF, A_OBJECT, 1, &count, &engine) ||
-                  api.cudnnBackendGetAttribute(engine, ENGINE_NOTES, A_NOTE, NOTES, &count, note);
-    for (int64_t i = 0; !barred && i < count && i < NOTES; i++)
-        barred = demand == DNN_REPEATS ? note[i] == DIFFERS_BY_RUNS
-                                       : note[i] != DIFFERS_BY_RUNS && note[i] != KEEPS_NAN;
+        return false;
+    bool is_known = !api.cudnnBackendGetAttribute(configuration, ENGINE_OF, A_OBJECT, 1, &count, &engine) &&
+                    !api.cudnnBackendGetAttribute(engine, ENGINE_NOTES, A_NOTE, NOTES, &count, note);
+    bool good = is_known || !exact;
+    for (int64_t i = 0; is_known && good && i < count && i < NOTES; i++)
+        good = note[i] != DIFFERS_BY_RUNS && (!exact || note[i] == KEEPS_NAN);
     api.cudnnBackendDestroyDescriptor(engine);
-    return barred;
+    return good;
 }
 
 // The plan of a configuration; none if it cannot run.
@@ -333,7 +331,7 @@ static bool try_configuration(dnn handle, dnn_object configuration, struct dnn_p
 }
 
 // The first that works of those that the heuristics of a mode propose.
-static bool try_mode(struct dnn_graph *g, dnn handle, dnn_object graph, int mode, enum dnn_demand demand,
+static bool try_mode(struct dnn_graph *g, dnn handle, dnn_object graph, int mode, bool exact,
                      struct dnn_plan *out) {
     enum { MODE = 200, OF, RESULTS };
     dnn_object configuration[CONFIGURATIONS] = {NULL}, o = create(g, HEURISTICS);
@@ -347,20 +345,20 @@ static bool try_mode(struct dnn_graph *g, dnn handle, dnn_object graph, int mode
         api.cudnnBackendGetAttribute(o, RESULTS, A_OBJECT, CONFIGURATIONS, &count, configuration))
         return false;
     for (int64_t i = 0; i < count && i < CONFIGURATIONS; i++)
-        if (!is_barred(configuration[i], demand) && try_configuration(handle, configuration[i], out))
+        if (is_good(configuration[i], exact) && try_configuration(handle, configuration[i], out))
             return true;
     return false;
 }
 
-struct dnn_plan dnn_build(struct dnn_graph *g, int unit, enum dnn_demand demand) {
+struct dnn_plan dnn_build(struct dnn_graph *g, int unit, bool exact) {
     enum { FALLBACK = 2, BEST_GUESS = 3 };
     struct dnn_plan plan = {0};
     dnn handle = handle_of(unit);
     dnn_object graph = handle && !g->failed ? describe_graph(g, handle) : NULL;
-    if (!graph || g->failed || try_mode(g, handle, graph, BEST_GUESS, demand, &plan))
+    if (!graph || g->failed || try_mode(g, handle, graph, BEST_GUESS, exact, &plan))
         return plan;
     g->failed = false;
-    try_mode(g, handle, graph, FALLBACK, demand, &plan);
+    try_mode(g, handle, graph, FALLBACK, exact, &plan);
     return plan;
 }
 

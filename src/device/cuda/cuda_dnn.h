@@ -81,10 +81,9 @@ struct dnn_conv {
 enum dnn_conv_kind { DNN_CONV_FORWARD, DNN_CONV_OF_INPUT, DNN_CONV_OF_KERNEL };
 void dnn_convolve(struct dnn_graph *g, enum dnn_conv_kind kind, const struct dnn_conv *v, int x, int w, int y);
 
-// What a plan must do: exact ones do not lose digits, by TF32 or the like; what repeats has the same bits in every run.
-enum dnn_demand { DNN_ANY, DNN_EXACT, DNN_REPEATS };
-// The plan of what was described, on a unit; NULL plan if cuDNN has none.
-struct dnn_plan dnn_build(struct dnn_graph *g, int unit, enum dnn_demand demand);
+// The plan of what was described, on a unit; NULL plan if cuDNN has none whose results are the same in every run. exact: not one
+// that loses digits, by TF32 or the like.
+struct dnn_plan dnn_build(struct dnn_graph *g, int unit, bool exact);
 void dnn_drop(struct dnn_graph *g); // what the plan does not need any more
 
 // Runs a plan: numbers of tensors, and where each is. False and an error.
