@@ -214,7 +214,7 @@ def creation(call):
 
 # Measured under another name, or nothing that MLX's module has.
 NONE = {"partition_flat", "argpartition_flat", "topk_flat", "softmax_axes", "tensordot_axes", "conv_general", "flip", "depends", "random_bits",
-        "scatter_add_axis", "matmul_int8", "qqmm", "gather_qqmm", "csr_from_dense", "csr_to_dense", "csr_matmul", "csr_matvec"}
+        "scatter_add_axis", "matmul_int8", "matmul_fp8", "qqmm", "gather_qqmm", "csr_from_dense", "csr_to_dense", "csr_matmul", "csr_matvec"}
 
 HAND = {
     "astype": [(f"1M {t} to {u}", [big(dtype=t) if t != "int32" else integers(99, SIDE, SIDE)], lambda m, x, u=u: x.astype(getattr(m, u)))

@@ -285,8 +285,13 @@ ZL_API zl_array zl_kron(zl_array a, zl_array b);
 // on the right a column, and the axis it lacks is not in the result. Floating point and complex numbers only.
 ZL_API zl_array zl_matmul(zl_array a, zl_array b);
 
-// The matrix product of int8 over the last two axes as int32, which wraps around; the axes before them
-// broadcast.
+// The matrix product of numbers of eight bits (e4m3) that a and b, uint8, hold as to_fp8 gives them: summed
+// in float32, multiplied by a_scale * b_scale, rounded once to dtype (bfloat16, float16 or float32). Vectors
+// and the axes before the last two are as of matmul. There is no gradient by a and b.
+ZL_API zl_array zl_matmul_fp8(zl_array a, zl_array b, double a_scale, double b_scale, zl_dtype dtype);
+
+// The matrix product of int8 over the last two axes as int32, which wraps around; vectors and the axes before
+// them are as of matmul.
 ZL_API zl_array zl_matmul_int8(zl_array a, zl_array b);
 
 // The products of every element of a, flattened, with every element of b.

@@ -33,11 +33,23 @@ bool op_fits_segmented_mm(const struct call *c, const zl_array *in) {
            in[2]->dim[in[2]->ndim - 1] == 2;
 }
 
-bool op_fits_matmul_int8(const struct call *c, const zl_array *in) {
-    if (!has(c, 2, 0) || in[0]->dtype != ZL_INT8 || in[1]->dtype != ZL_INT8 || in[0]->ndim != in[1]->ndim || in[0]->ndim < 2)
+// Matrices of bytes with the same batch axes and inner size.
+static bool are_factors(const zl_array *in, zl_dtype dtype) {
+    if (in[0]->dtype != dtype || in[1]->dtype != dtype || in[0]->ndim != in[1]->ndim || in[0]->ndim < 2)
         return false;
     int last = in[0]->ndim - 1;
     return shape_equal(last - 1, in[0]->dim, last - 1, in[1]->dim) && in[0]->dim[last] == in[1]->dim[last - 1];
+}
+
+bool op_fits_matmul_int8(const struct call *c, const zl_array *in) {
+    return has(c, 2, 0) && are_factors(in, ZL_INT8);
+}
+
+bool op_fits_matmul_fp8(const struct call *c, const zl_array *in) {
+    if (!has(c, 2, FP8_ARGS) || !are_factors(in, ZL_UINT8))
+        return false;
+    int64_t dtype = call_args(c)[FP8_DTYPE];
+    return dtype == ZL_BFLOAT16 || dtype == ZL_FLOAT16 || dtype == ZL_FLOAT32;
 }
 
 // Factorisations: matrices that are not empty -----------------------------------------------------------------------

@@ -2,19 +2,19 @@
 
 #include "op/ops.h"
 
-// The call: (..., m, k) times (..., k, n), the same batch axes and dtype, k not 0.
-static zl_array multiply(zl_array a, zl_array b) {
+// The call: (..., m, k) times (..., k, n), the same batch axes, k not 0.
+static zl_array multiply(const struct op_product *p, zl_array a, zl_array b) {
     OP_ROOM(int64_t, dim, a->ndim);
     if (!dim)
         return NULL;
     for (int i = 0; i < a->ndim; i++)
         dim[i] = a->dim[i];
     dim[a->ndim - 1] = b->dim[b->ndim - 1];
-    if (!op_check_size("zl_matmul", a->ndim, dim))
+    if (!op_check_size(p->function, a->ndim, dim))
         return NULL;
     if (a->dim[a->ndim - 1] == 0)
-        return zl_zeros((zl_shape){dim, a->ndim}, (zl_dtype)a->dtype);
-    return op_dense(&op_matmul, 2, (zl_array[]){a, b}, 0, NULL, (zl_dtype)a->dtype, a->ndim, dim);
+        return zl_zeros((zl_shape){dim, a->ndim}, p->dtype);
+    return op_dense(p->op, 2, (zl_array[]){a, b}, p->args, p->arg, p->dtype, a->ndim, dim);
 }
 
 static bool record(const struct call *c, const zl_array *in, zl_array *out) {
@@ -58,58 +58,67 @@ OP(op_matmul) = {
     .vmap = vmap,
 };
 
-// Operands as matrices of the common dtype. A vector becomes a row on the left and a column on the right.
-static bool read_operands(const char *function, zl_array a, zl_array b, zl_dtype dtype, zl_array *out) {
+bool op_check_product(const char *function, zl_array a, zl_array b) {
     if (a->ndim == 0 || b->ndim == 0)
         return error_false(ZL_ERROR_SHAPE, "%s: %s times %s: scalars are multiplied by zl_multiply", function,
                            array_text(a), array_text(b));
     if (a->dim[a->ndim - 1] != b->dim[MAX_OF(b->ndim - 2, 0)])
         return error_false(ZL_ERROR_SHAPE, "%s: inner sizes differ: %s times %s", function, array_text(a),
                            array_text(b));
-    if (!dtype_is_inexact(dtype))
-        return error_false(ZL_ERROR_DTYPE,
-                           "%s: %s times %s gives %s: only floating point and complex numbers are possible; "
-                           "convert with zl_astype",
-                           function, zl_dtype_name((zl_dtype)a->dtype), zl_dtype_name((zl_dtype)b->dtype),
-                           zl_dtype_name(dtype));
-    out[0] = zl_astype(a->ndim == 1 ? zl_expand_dims(a, ZL_AXES(0)) : a, dtype);
-    out[1] = zl_astype(b->ndim == 1 ? zl_expand_dims(b, ZL_AXES(1)) : b, dtype);
-    return out[0] && out[1];
+    return true;
 }
 
-static zl_array multiply_batches(const char *function, zl_array a, zl_array b) {
+static zl_array multiply_batches(const struct op_product *p, zl_array a, zl_array b) {
     OP_ROOM(int64_t, dim, MAX_OF(a->ndim, b->ndim));
     if (!dim)
         return NULL;
     int batch = shape_broadcast(a->ndim - 2, a->dim, b->ndim - 2, b->dim, dim);
     if (batch < 0)
-        return error_set(ZL_ERROR_SHAPE, "%s: the batch axes of %s and %s do not broadcast", function,
+        return error_set(ZL_ERROR_SHAPE, "%s: the batch axes of %s and %s do not broadcast", p->function,
                          array_text(a), array_text(b));
-    zl_array left = op_stretch(function, 2, (zl_array[]){a, b}, 2);
-    zl_array right = op_stretch(function, 2, (zl_array[]){b, a}, 2);
-    return left && right ? multiply(left, right) : NULL;
+    zl_array left = op_stretch(p->function, 2, (zl_array[]){a, b}, 2);
+    zl_array right = op_stretch(p->function, 2, (zl_array[]){b, a}, 2);
+    return left && right ? multiply(p, left, right) : NULL;
 }
 
 // Many matrices times one are the rows of one long matrix times it.
-static zl_array multiply_rows(zl_array a, zl_array b) {
+static zl_array multiply_rows(const struct op_product *p, zl_array a, zl_array b) {
     zl_array flat = zl_flatten(a, 0, -2);
-    zl_array y = flat ? multiply(flat, b) : NULL;
+    zl_array y = flat ? multiply(p, flat, b) : NULL;
     return zl_unflatten(y, 0, (zl_shape){a->dim, a->ndim - 1});
 }
 
-static zl_array matmul(const char *function, zl_array a, zl_array b, zl_dtype dtype) {
-    zl_array in[2], y;
-    if (!a || !b || !read_operands(function, a, b, dtype, in))
+static zl_array multiply_matrices(const struct op_product *p, zl_array a, zl_array b) {
+    if (!a || !b)
         return NULL;
-    if (in[0]->ndim == 2 && in[1]->ndim == 2)
-        y = multiply(in[0], in[1]);
-    else if (in[1]->ndim == 2 && in[0]->size && !op_follows(in[0]) && !op_follows(in[1]))
-        y = multiply_rows(in[0], in[1]);
-    else
-        y = multiply_batches(function, in[0], in[1]);
+    if (a->ndim == 2 && b->ndim == 2)
+        return multiply(p, a, b);
+    bool by_rows = b->ndim == 2 && a->size && !op_follows(a) && !op_follows(b);
+    return by_rows ? multiply_rows(p, a, b) : multiply_batches(p, a, b);
+}
+
+// A vector becomes a row on the left and a column on the right.
+zl_array op_multiply(const struct op_product *p, zl_array a, zl_array b) {
+    if (!a || !b)
+        return NULL;
+    zl_array y = multiply_matrices(p, a->ndim == 1 ? zl_expand_dims(a, ZL_AXES(0)) : a,
+                                   b->ndim == 1 ? zl_expand_dims(b, ZL_AXES(1)) : b);
     if (y && a->ndim == 1)
         y = zl_squeeze(y, ZL_AXES(-2));
     return y && b->ndim == 1 ? zl_squeeze(y, ZL_AXES(-1)) : y;
+}
+
+static zl_array matmul(const char *function, zl_array a, zl_array b, zl_dtype dtype) {
+    if (!a || !b || !op_check_product(function, a, b))
+        return NULL;
+    if (!dtype_is_inexact(dtype))
+        return error_set(ZL_ERROR_DTYPE,
+                         "%s: %s times %s gives %s: only floating point and complex numbers are possible; "
+                         "convert with zl_astype",
+                         function, zl_dtype_name((zl_dtype)a->dtype), zl_dtype_name((zl_dtype)b->dtype),
+                         zl_dtype_name(dtype));
+    struct op_product p = {.function = function, .op = &op_matmul, .dtype = dtype};
+    return op_multiply(&p, zl_astype(a, dtype), zl_astype(b, dtype));
 }
 
 zl_array op_matmul_as(const char *function, zl_array a, zl_array b) {

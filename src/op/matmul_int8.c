@@ -2,33 +2,12 @@
 
 #include "op/ops.h"
 
-static const char *const function = "zl_matmul_int8";
-
-// Sizes of x with other batch axes in front of its last two.
-static zl_array stretch(zl_array x, int batch, int64_t *dim) {
-    dim[batch] = x->dim[x->ndim - 2];
-    dim[batch + 1] = x->dim[x->ndim - 1];
-    return zl_broadcast_to(x, (zl_shape){dim, batch + 2});
-}
-
-static zl_array multiply(zl_array a, zl_array b) {
-    OP_ROOM(int64_t, dim, MAX_OF(a->ndim, b->ndim));
-    if (!dim)
-        return NULL;
-    int batch = shape_broadcast(a->ndim - 2, a->dim, b->ndim - 2, b->dim, dim);
-    if (batch < 0)
-        return error_set(ZL_ERROR_SHAPE, "%s: the batch axes of %s and %s do not broadcast", function, array_text(a),
-                         array_text(b));
-    zl_array in[] = {stretch(a, batch, dim), stretch(b, batch, dim)};
-    dim[batch] = a->dim[a->ndim - 2];
-    if (!in[0] || !in[1] || !op_check_size(function, batch + 2, dim))
-        return NULL;
-    return op_dense(&op_matmul_int8, 2, in, 0, NULL, ZL_INT32, batch + 2, dim);
-}
+static const struct op_product product = {
+    .function = "zl_matmul_int8", .op = &op_matmul_int8, .dtype = ZL_INT32};
 
 static bool record(const struct call *c, const zl_array *in, zl_array *out) {
     (void)c;
-    return (out[0] = multiply(in[0], in[1]));
+    return (out[0] = op_multiply(&product, in[0], in[1]));
 }
 
 static bool vmap(const struct call *c, const zl_array *in, const int *axis, zl_array *out, int *out_axis) {
@@ -52,15 +31,13 @@ zl_array zl_matmul_int8(zl_array a, zl_array b) {
     if (!a || !b)
         return NULL;
     if (a->dtype != ZL_INT8 || b->dtype != ZL_INT8)
-        return error_set(ZL_ERROR_DTYPE, "%s: %s times %s: both must be int8", function,
+        return error_set(ZL_ERROR_DTYPE, "%s: %s times %s: both must be int8", product.function,
                          zl_dtype_name((zl_dtype)a->dtype), zl_dtype_name((zl_dtype)b->dtype));
-    if (a->ndim < 2 || b->ndim < 2 || a->dim[a->ndim - 1] != b->dim[b->ndim - 2])
-        return error_set(ZL_ERROR_SHAPE, "%s: %s times %s: matrices with the same inner size are needed", function,
-                         array_text(a), array_text(b));
     zl_scope s = zl_scope_begin();
-    return zl_scope_leave(s, multiply(a, b));
+    return zl_scope_leave(s, op_check_product(product.function, a, b) ? op_multiply(&product, a, b) : NULL);
 }
-OP_SIGNATURE(zl_matmul_int8, "matmul",
-             "The matrix product of int8 over the last two axes as int32, which wraps around; the axes before them "
-             "broadcast.",
-             P_ARRAY(a), P_ARRAY(b));
+OP_SIGNATURE(
+    zl_matmul_int8, "matmul",
+    "The matrix product of int8 over the last two axes as int32, which wraps around; vectors and the axes "
+    "before them are as of matmul.",
+    P_ARRAY(a), P_ARRAY(b));

@@ -46,6 +46,16 @@ extern const struct op op_divmod;
 extern const struct op op_matmul;
 // The public product, under the name of another function.
 zl_array op_matmul_as(const char *function, zl_array a, zl_array b);
+// What products of other ops than matmul share with it: vectors, batch axes that broadcast, inner sizes of 0, which are zeros.
+struct op_product {
+    const char *function;
+    const struct op *op; // of matrices with the same batch axes
+    int args;
+    const int64_t *arg;
+    zl_dtype dtype; // of the result
+};
+bool op_check_product(const char *function, zl_array a, zl_array b); // false and an error: they have no product
+zl_array op_multiply(const struct op_product *p, zl_array a, zl_array b);
 
 // conv.c: inputs (N, sizes, C) and (O, sizes, C / groups) of one float or complex dtype, with one to three spatial axes.
 // Element o of the output along one has those of the input, of which neighbours are input_dilation apart, at o * stride
@@ -73,6 +83,11 @@ extern const struct op op_segmented_mm;
 
 // matmul_int8.c: (..., m, k) times (..., k, n) of int8 with the same batch axes gives int32.
 extern const struct op op_matmul_int8;
+
+// matmul_fp8.c: the same of e4m3 in uint8 gives bfloat16, float16 or float32; args: what the sums, float32, are multiplied by,
+// and the dtype.
+enum { FP8_SCALE, FP8_DTYPE, FP8_ARGS };
+extern const struct op op_matmul_fp8;
 
 // attention.c: inputs q (B, N, T, D), k (B, M, S, D) and v (B, M, S, E) of one float dtype of at most 32 bits; if the
 // arguments say so a mask, bool or of that dtype, that stretches to (B, N, T, S), and sinks (B or 1, N); args: scale,
@@ -338,7 +353,7 @@ op_fit op_fits_transpose, op_fits_squeeze, op_fits_expand_dims, op_fits_broadcas
     op_fits_reduce, op_fits_argreduce, op_fits_arange, op_fits_concatenate, op_fits_pad, op_fits_divmod, op_fits_matmul,
     op_fits_take, op_fits_random_bits, op_fits_gather, op_fits_scatter, op_fits_take_along, op_fits_put_along,
     op_fits_slice_update, op_fits_dynamic_slice, op_fits_dynamic_slice_update, op_fits_scan, op_fits_sort, op_fits_partition,
-    op_fits_searchsorted, op_fits_gather_mm, op_fits_segmented_mm, op_fits_matmul_int8, op_fits_cholesky, op_fits_inverse,
+    op_fits_searchsorted, op_fits_gather_mm, op_fits_segmented_mm, op_fits_matmul_int8, op_fits_matmul_fp8, op_fits_cholesky, op_fits_inverse,
     op_fits_lu, op_fits_qr, op_fits_svd, op_fits_eigh, op_fits_eig, op_fits_conv, op_fits_cross_entropy,
     op_fits_gated_delta, op_fits_csr_matmul, op_fits_csr_sample, op_fits_csr_rows, op_fits_attention, op_fits_fft,
     op_fits_quantize, op_fits_dequantize, op_fits_quantized_matmul, op_fits_custom_kernel, op_fits_cpu_kernel,

@@ -19,7 +19,7 @@ static bool skips(void) {
     return true;
 }
 
-// Numbers of a seed, made on the CPU and brought to where they are used.
+// Numbers of a seed, made on the CPU and brought to where they are used; uint8 is fp8.
 static zl_array numbers(zl_shape shape, zl_dtype dtype, int seed) {
     zl_scope scope = zl_scope_begin_on(zl_new_stream("cpu"));
     zl_array key = zl_random_key(seed), x = zl_random_normal(shape, ZL_FLOAT32, NULL, NULL, key);
@@ -28,7 +28,7 @@ static zl_array numbers(zl_shape shape, zl_dtype dtype, int seed) {
                                   zl_scalar_complex(0, 1)));
     if (dtype == ZL_INT8)
         x = zl_multiply(x, zl_scalar(40));
-    x = zl_astype(x, dtype);
+    x = dtype == ZL_UINT8 ? zl_to_fp8(x) : zl_astype(x, dtype);
     CHECK(zl_eval(x));
     return zl_scope_leave(scope, x);
 }
@@ -105,10 +105,11 @@ TEST(libraries_have_what_is_used) {
 struct product {
     zl_dtype dtype;
     int64_t batch[2], m, k, n;
-    int turned;   // bits: a, b are transposes
-    bool crossed; // batch axes of a the other way round
-    bool sparse;  // every second column of a
-    bool shared;  // one b for all
+    int turned;     // bits: a, b are transposes
+    bool crossed;   // batch axes of a the other way round
+    bool sparse;    // every second column of a
+    bool shared;    // one b for all
+    zl_dtype gives; // of fp8
 };
 
 static zl_array multiply(const void *data) {
@@ -129,7 +130,9 @@ static zl_array multiply(const void *data) {
                      ZL_SHAPE(1, 1, 1, 2));
     if (p->shared)
         b = zl_slice(b, ZL_SHAPE(0, 0, 0, 0), ZL_SHAPE(1, 1, p->k, p->n), ZL_SHAPE(1, 1, 1, 1));
-    return p->dtype == ZL_INT8 ? zl_matmul_int8(a, b) : zl_matmul(a, b);
+    return p->dtype == ZL_INT8    ? zl_matmul_int8(a, b)
+           : p->dtype == ZL_UINT8 ? zl_matmul_fp8(a, b, 0.75, 2, p->gives)
+                                  : zl_matmul(a, b);
 }
 
 TEST(products_by_libraries) {
@@ -163,9 +166,33 @@ TEST(products_of_bytes_by_libraries) {
     for (int i = 0; i < (int)COUNT(sizes) * 4; i++)
         ZL_SCOPE {
             const int64_t *size = sizes[i / 4];
-            struct product p = {ZL_INT8, {1, 1 + i / 4 % 2}, size[0], size[1],   size[2],
-                                i % 4,   false,              false,   i / 4 == 2};
+            struct product p = {ZL_INT8, {1, 1 + i / 4 % 2}, size[0], size[1], size[2], i % 4, false,
+                                false,   i / 4 == 2};
             agree("a product of int8", multiply, &p, 0);
+            p.dtype = ZL_UINT8;
+            p.gives = ZL_FLOAT32;
+            agree("a product of fp8", multiply, &p, 4e-3);
+        }
+}
+
+// Of sizes and layouts that cuBLASLt has for fp8, and of others.
+TEST(fp8_products_by_libraries) {
+    static const zl_dtype gives[] = {ZL_BFLOAT16, ZL_FLOAT16, ZL_FLOAT32};
+    static const double bounds[] = {8e-3, 4e-3, 4e-3};
+    static const int64_t sizes[][3] = {{64, 64, 64}, {70, 33, 65}, {1, 256, 48},
+                                       {5, 17, 16},  {33, 96, 16}, {16, 16, 1}};
+    if (skips())
+        return;
+    for (int i = 0; i < (test_quick() ? 24 : 96); i++)
+        ZL_SCOPE {
+            const int64_t *size = sizes[i % (int)COUNT(sizes)];
+            int to = i % (int)COUNT(gives);
+            struct product p = {ZL_UINT8,   {1 + i % 3, 1 + i % 2},
+                                size[0],    size[1],
+                                size[2],    i / 2 % 4,
+                                i / 8 % 2,  i / 16 % 2,
+                                i / 32 % 2, gives[to]};
+            agree("a product of fp8", multiply, &p, bounds[to]);
         }
 }
 

@@ -420,19 +420,26 @@ struct product {
     int transposed; // bits: a, b
 };
 
+// uint8 is fp8.
+static zl_array factor(zl_shape shape, zl_dtype dtype, uint64_t seed) {
+    return dtype == ZL_UINT8 ? zl_to_fp8(values(shape, ZL_FLOAT32, seed)) : values(shape, dtype, seed);
+}
+
 static zl_array call_matmul(void *data) {
     const struct product *p = data;
-    zl_array a = values(p->transposed & 1 ? ZL_SHAPE(3, p->k, p->m) : ZL_SHAPE(3, p->m, p->k), p->dtype, 1);
-    zl_array b = values(p->transposed & 2 ? ZL_SHAPE(p->n, p->k) : ZL_SHAPE(p->k, p->n), p->dtype, 2);
+    zl_array a = factor(p->transposed & 1 ? ZL_SHAPE(3, p->k, p->m) : ZL_SHAPE(3, p->m, p->k), p->dtype, 1);
+    zl_array b = factor(p->transposed & 2 ? ZL_SHAPE(p->n, p->k) : ZL_SHAPE(p->k, p->n), p->dtype, 2);
     a = p->transposed & 1 ? zl_swapaxes(a, 1, 2) : a;
     b = p->transposed & 2 ? zl_matrix_transpose(b) : b;
-    return p->dtype == ZL_INT8 ? zl_matmul_int8(a, b) : zl_matmul(a, b);
+    return p->dtype == ZL_INT8    ? zl_matmul_int8(a, b)
+           : p->dtype == ZL_UINT8 ? zl_matmul_fp8(a, b, 0.75, 2, p->transposed ? ZL_FLOAT32 : ZL_FLOAT16)
+                                  : zl_matmul(a, b);
 }
 
 static void check_products(void) {
-    static const zl_dtype dtypes[] = {ZL_FLOAT32, ZL_INT8, ZL_BFLOAT16, ZL_FLOAT16, ZL_FLOAT64};
+    static const zl_dtype dtypes[] = {ZL_FLOAT32, ZL_INT8, ZL_UINT8, ZL_BFLOAT16, ZL_FLOAT16, ZL_FLOAT64};
     static const int shapes[][3] = {{1, 1, 1}, {70, 33, 65}, {1, 200, 5}, {5, 17, 1}, {64, 64, 64}};
-    for (size_t d = 0; d < (test_quick() ? 2 : COUNT(dtypes)); d++)
+    for (size_t d = 0; d < (test_quick() ? 3 : COUNT(dtypes)); d++)
         for (size_t s = 0; s < COUNT(shapes); s++)
             for (int t = 0; t < 4; t++)
                 ZL_SCOPE {
@@ -440,6 +447,7 @@ static void check_products(void) {
                     agree("a product", call_matmul, &p,
                           dtypes[d] == ZL_BFLOAT16  ? 2e-2
                           : dtypes[d] == ZL_FLOAT16 ? 2e-3
+                          : dtypes[d] == ZL_UINT8   ? 1e-3
                                                     : 1e-5);
                 }
     zl_array zeros = zl_matmul(zl_zeros(ZL_SHAPE(2, 0), ZL_FLOAT32), zl_zeros(ZL_SHAPE(0, 3), ZL_FLOAT32));

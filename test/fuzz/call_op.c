@@ -113,6 +113,8 @@ static const struct {
     {"zl_fast_gated_delta_update", "beta", ZL_FLOAT32, {2, 3, 2}},
     {"zl_fast_gated_delta_update", "initial_state", ZL_FLOAT32, {2, 2, 5, 4}},
     {"zl_fast_gated_delta_update", "mask", ZL_BOOL, {2, 3}},
+    {"zl_matmul_fp8", "a", ZL_UINT8, {2, 3}},
+    {"zl_matmul_fp8", "b", ZL_UINT8, {3, 4}},
     {"zl_csr_matvec", "values", ZL_FLOAT32, {4}},
     {"zl_csr_matvec", "indices", ZL_INT32, {4}},
     {"zl_csr_matvec", "indptr", ZL_INT32, {3}},

@@ -97,6 +97,9 @@ TEST(products_of_int8) {
                 ZL_SHAPE(1, 1), 0);
     CHECK_ERROR(ZL_ERROR_DTYPE, zl_matmul_int8(a, zl_astype(b, ZL_INT32)));
     CHECK_ERROR(ZL_ERROR_SHAPE, zl_matmul_int8(a, a));
+    zl_array u = zl_from((int8_t[]){1, -2, 100}, ZL_SHAPE(3), ZL_INT8), m = op_test_range(ZL_SHAPE(2, 3), ZL_INT8);
+    CHECK_ARRAY(zl_matmul_int8(m, u), ZL_INT32, ZL_SHAPE(2), 198, 495);
+    CHECK_ARRAY(zl_matmul_int8(u, zl_matrix_transpose(m)), ZL_INT32, ZL_SHAPE(2), 198, 495);
 }
 
 TEST(permutations_keep_what_they_permute) {

@@ -123,6 +123,7 @@ static const struct {
     {"zl_fft_stft", "test_stft.c"},        {"zl_fft_istft", "test_stft.c"},
     {"zl_gather_mm", "test_gather_mm.c"},  {"zl_segmented_mm", "test_gather_mm.c"},
     {"zl_matmul_int8", "test_gather_mm.c"}, {"zl_block_masked_mm", "test_gather_mm.c"},
+    {"zl_matmul_fp8", "test_matmul_fp8.c"},
 };
 
 static bool is_elsewhere(const zl_op_info *op) {

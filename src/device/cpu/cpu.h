@@ -45,6 +45,13 @@ enum {
     CPU_SPLIT = 262144,   // bytes of traffic below which one thread is quicker than two (Neoverse-V1, 2026-11)
 };
 
+// Loops that GCC makes vectors of only at -O3.
+#if defined(__clang__)
+#define CPU_VECTORS
+#else
+#define CPU_VECTORS __attribute__((optimize("O3")))
+#endif
+
 // A row reads its pointers in pairs, just after they were written. A pair that was not written at once comes late: by
 // 10 ns and more (Neoverse-V1, 2026-11). So lists of pointers are aligned, and changed as pairs.
 typedef int64_t pointer_pair __attribute__((vector_size(16), may_alias));
@@ -590,7 +597,7 @@ cpu_function cpu_reduce, cpu_argreduce, cpu_matmul, cpu_take, cpu_arange, cpu_ar
     cpu_divmod, cpu_random_bits, cpu_take_along, cpu_put_along, cpu_gather, cpu_scatter, cpu_slice_update,
     cpu_dynamic_slice, cpu_dynamic_slice_update, cpu_scan, cpu_sort, cpu_argsort, cpu_partition, cpu_searchsorted,
     cpu_conv, cpu_cross_entropy, cpu_gated_delta, cpu_csr_matmul, cpu_csr_sample, cpu_csr_rows, cpu_gather_mm,
-    cpu_segmented_mm, cpu_matmul_int8, cpu_attention, cpu_attention_vjp, cpu_fft, cpu_cholesky, cpu_inverse, cpu_lu,
+    cpu_segmented_mm, cpu_matmul_int8, cpu_matmul_fp8, cpu_attention, cpu_attention_vjp, cpu_fft, cpu_cholesky, cpu_inverse, cpu_lu,
     cpu_qr, cpu_svd, cpu_eigh, cpu_eig, cpu_quantize, cpu_dequantize, cpu_quantized_matmul, cpu_source_kernel;
 
 // The first output of an op that changes a part of its first input: that input's elements are in it.

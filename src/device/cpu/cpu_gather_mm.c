@@ -1,6 +1,7 @@
-// cpu_gather_mm.c - products of chosen matrices, over parts of the inner axis, and of int8.
+// cpu_gather_mm.c - products of chosen matrices, over parts of the inner axis, and of int8 and fp8.
 
 #include "device/cpu/gemm.h"
+#include "op/ops.h"
 
 struct products {
     struct gemm whole; // strides and sizes of one product; data of the first of a and of b
@@ -102,33 +103,35 @@ bool cpu_segmented_mm(const struct call *c) {
     return ok;
 }
 
-// int8 ---------------------------------------------------------------------------------------------------------
+// Bytes --------------------------------------------------------------------------------------------------------
 
-struct int8_products {
+struct byte_products {
     struct gemm whole;
-    struct layout batch; // operands: output, a, b
+    struct gemm_work how; // but for what is multiplied
+    struct layout batch;  // operands: output, a, b
     atomic_bool failed;
 };
 
-static void int8_range(const void *context, int64_t from, int64_t to) {
-    struct int8_products *p = (struct int8_products *)(uintptr_t)context;
+static void byte_range(const void *context, int64_t from, int64_t to) {
+    struct byte_products *p = (struct byte_products *)(uintptr_t)context;
     struct walk w;
     for (; from < to; from++) {
         struct gemm g = p->whole;
+        struct gemm_work work = p->how;
         cpu_walk_to(&p->batch, &w, from);
         g.c = w.data[0];
         g.a = w.data[1];
         g.b = w.data[2];
-        if (!gemm_multiply(&(struct gemm_work){
-                .g = &g, .dtype = ZL_INT8, .out = ZL_INT32, .kernel = gemm_kernel_for(ZL_INT8)}))
+        work.g = &g;
+        if (!gemm_multiply(&work))
             atomic_store(&p->failed, true);
     }
 }
 
-bool cpu_matmul_int8(const struct call *c) {
+static bool multiply_bytes(const struct call *c, const struct gemm_work *how) {
     union scalar room[2];
     zl_array out = call_output(c, 0), list[] = {out, c->in[0], c->in[1]};
-    struct int8_products p = {.whole = gemm_of(c->in[0], c->in[1], out, room)};
+    struct byte_products p = {.whole = gemm_of(c->in[0], c->in[1], out, room), .how = *how};
     const void *data[] = {cpu_data(out), p.whole.a, p.whole.b};
     cpu_layout_start(&p.batch, out->ndim - 2, out->dim, 1);
     for (int i = 0; i < 3; i++)
@@ -139,11 +142,54 @@ bool cpu_matmul_int8(const struct call *c) {
     for (int i = 0; i < p.batch.axes; i++)
         p.batch.axis[i].step = 1;
     atomic_init(&p.failed, false);
-    if (p.whole.k == 0)
-        memset(cpu_data(out), 0, (size_t)out->size * array_item(out));
-    else if (p.batch.size < pool_threads()) // each by all threads
-        int8_range(&p, 0, p.batch.size);
+    if (p.batch.size < pool_threads()) // each by all threads
+        byte_range(&p, 0, p.batch.size);
     else
-        cpu_split(p.batch.size, 1, int8_range, &p);
+        cpu_split(p.batch.size, 1, byte_range, &p);
     return !atomic_load(&p.failed);
+}
+
+bool cpu_matmul_int8(const struct call *c) {
+    return multiply_bytes(
+        c, &(struct gemm_work){.dtype = ZL_INT8, .out = ZL_INT32, .kernel = gemm_kernel_for(ZL_INT8)});
+}
+
+// What lies below the sign are bits of a float32 whose exponent is 120 too small; of numbers without one the step of 2^-9 is what
+// is left between two larger numbers. All bits set are NaN.
+static inline uint32_t fp8_bits(uint8_t code) {
+    uint32_t low = code & 127, is_small = low < 8, bits = (low << 20) + ((120 + is_small) << 23);
+    float value, less = is_small ? 0x1p-6f : 0;
+    memcpy(&value, &bits, sizeof value);
+    value -= less;
+    memcpy(&bits, &value, sizeof bits);
+    return (low == 127 ? 0x7fc00000 : bits) | (uint32_t)(code & 128) << 24;
+}
+
+CPU_VECTORS static void fp8_to_float32(char *const *p, int64_t n, int64_t run) {
+    uint32_t *restrict to = (uint32_t *)(void *)p[0];
+    const uint8_t *restrict from = (const uint8_t *)p[1];
+    (void)run;
+    for (int64_t i = 0; i < n; i++)
+        to[i] = fp8_bits(from[i]);
+}
+
+CPU_VECTORS static void fp8_to_bfloat16(char *const *p, int64_t n, int64_t run) {
+    uint16_t *restrict to = (uint16_t *)(void *)p[0];
+    const uint8_t *restrict from = (const uint8_t *)p[1];
+    (void)run;
+    for (int64_t i = 0; i < n; i++)
+        to[i] = (uint16_t)(fp8_bits(from[i]) >> 16);
+}
+
+// They are what they were as bfloat16, too.
+bool cpu_matmul_fp8(const struct call *c) {
+    const struct gemm_kernel *kernel = gemm_kernel_for(ZL_BFLOAT16);
+    float scale = (float)op_arg_double(call_args(c)[FP8_SCALE]);
+    return multiply_bytes(c, &(struct gemm_work){
+                                 .dtype = ZL_UINT8,
+                                 .out = (zl_dtype)call_args(c)[FP8_DTYPE],
+                                 .kernel = kernel,
+                                 .widen = kernel->dtype == ZL_BFLOAT16 ? fp8_to_bfloat16 : fp8_to_float32,
+                                 .scale = scale == 1 ? NULL : &scale,
+                             });
 }

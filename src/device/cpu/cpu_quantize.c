@@ -33,21 +33,14 @@ static inline double read_number(const char *p, zl_dtype dtype, int64_t at) {
     return value;
 }
 
-// Loops that GCC makes vectors of only at -O3.
-#if defined(__clang__)
-#define VECTORS
-#else
-#define VECTORS __attribute__((optimize("O3")))
-#endif
-
-VECTORS static void unpack_4(const uint8_t *restrict p, int64_t count, uint8_t *restrict out) {
+CPU_VECTORS static void unpack_4(const uint8_t *restrict p, int64_t count, uint8_t *restrict out) {
     for (int64_t i = 0; i < count / 2; i++) {
         out[2 * i] = p[i] & 15;
         out[2 * i + 1] = p[i] >> 4;
     }
 }
 
-VECTORS static void unpack_2(const uint8_t *restrict p, int64_t count, uint8_t *restrict out) {
+CPU_VECTORS static void unpack_2(const uint8_t *restrict p, int64_t count, uint8_t *restrict out) {
     for (int64_t i = 0; i < count / 4; i++)
         for (int k = 0; k < 4; k++)
             out[4 * i + k] = p[i] >> 2 * k & 3;
@@ -116,11 +109,11 @@ void cpu_unpack_codes(int bits, const char *words, int64_t count, uint8_t *out) 
     }
 }
 
-#define AFFINE(name, type)                                                                   \
-    VECTORS static void name(const uint8_t *restrict code, int group, type scale, type bias, \
-                             type *restrict out) {                                           \
-        for (int i = 0; i < group; i++)                                                      \
-            out[i] = (type)code[i] * scale + bias;                                           \
+#define AFFINE(name, type)                                                                       \
+    CPU_VECTORS static void name(const uint8_t *restrict code, int group, type scale, type bias, \
+                                 type *restrict out) {                                           \
+        for (int i = 0; i < group; i++)                                                          \
+            out[i] = (type)code[i] * scale + bias;                                               \
     }
 AFFINE(affine_f32, float)
 AFFINE(affine_f64, double)

@@ -67,6 +67,8 @@ struct gemm_work {
     // Called when a block of c is done, by the thread that made it, while it is in the cache; may be NULL.
     void (*done)(void *data, int64_t row, int64_t col, int64_t rows, int64_t cols);
     void *data;
+    row_fn *widen;      // elements to those of the kernel; NULL: a cast
+    const float *scale; // what sums of float32 are multiplied by before they are rounded; NULL: nothing
 };
 bool gemm_multiply(const struct gemm_work *w); // false and an error when memory is out
 // Whether `done` is called for all columns of some rows, in order and by one thread, before others of these rows follow.

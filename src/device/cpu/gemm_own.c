@@ -23,7 +23,7 @@ struct own {
     const struct gemm *g;
     const struct gemm_kernel *u;
     struct gemm_packing packing, packing_a;
-    row_fn *narrow;               // sums to elements of c; NULL: they are the same
+    row_fn *scale, *narrow;       // sums times a number; sums to elements of c, NULL: they are the same
     int64_t item, sum_item;       // bytes of what is packed, and of a sum
     int64_t k_block, k_padded;    // along k: of a block; all of them, in whole steps
     int64_t row_parts, col_parts; // that the result is cut in
@@ -155,9 +155,14 @@ static void multiply_strip(const struct own *o, const struct part *t, int64_t p,
 static void finish_strip(const struct own *o, const struct part *t, int64_t from, int64_t to) {
     const struct gemm *g = o->g;
     const int64_t item = (int64_t)zl_dtype_size(o->w.out), col = o->first + t->col + from;
-    for (int64_t i = 0; o->narrow && i < t->rows; i++)
-        cpu_call_row(o->narrow, g->c + ((t->row + i) * g->c_row + col) * item,
-                     t->sum + i * t->sum_row + from % t->sum_width * t->sum_col, NULL, NULL, to - from);
+    for (int64_t i = 0; (o->narrow || o->w.scale) && i < t->rows; i++) {
+        char *sum = t->sum + i * t->sum_row + from % t->sum_width * t->sum_col;
+        if (o->w.scale)
+            cpu_call_row(o->scale, sum, sum, o->w.scale, NULL, to - from);
+        if (o->narrow)
+            cpu_call_row(o->narrow, g->c + ((t->row + i) * g->c_row + col) * item, sum, NULL, NULL,
+                         to - from);
+    }
     if (o->w.done)
         o->w.done(o->w.data, t->row, col, t->rows, to - from);
 }
@@ -294,10 +299,12 @@ static int64_t open_product(struct own *o, const struct gemm_work *w) {
                                        .unit = o->u->unit,
                                        .step = o->u->step};
     if (w->dtype != o->u->dtype)
-        o->packing.widen = cpu_level()->rows->cast[o->u->dtype][w->dtype];
+        o->packing.widen = w->widen ? w->widen : cpu_level()->rows->cast[o->u->dtype][w->dtype];
     o->packing_a = o->packing;
     if (o->u->a_unit)
         o->packing_a.unit = o->u->a_unit;
+    if (w->scale)
+        o->scale = cpu_level()->rows->op[TILE_MUL][ZL_FLOAT32][2]; // by a scalar
     if (w->out != o->u->sum)
         o->narrow = cpu_level()->rows->cast[w->out][o->u->sum];
     o->threads = flops / o->u->unit < FLOPS_LEAST ? 1 : pool_threads();

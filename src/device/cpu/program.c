@@ -153,6 +153,7 @@ static const struct {
     {&op_gather_mm, cpu_gather_mm, 0},
     {&op_segmented_mm, cpu_segmented_mm, 0},
     {&op_matmul_int8, cpu_matmul_int8, 0},
+    {&op_matmul_fp8, cpu_matmul_fp8, 0},
     {&op_attention, cpu_attention, 0},
     {&op_attention_vjp, cpu_attention_vjp, 0},
     {&op_fft, cpu_fft, 0},

@@ -34,6 +34,8 @@ void cuda_scratch_close(const struct kernel_place *p, struct cuda_scratch *s);
 // The first element of x on the place: where it lies if it is row-major, else of a copy that is. NULL and an error.
 void *cuda_row_major(const struct kernel_place *p, zl_array x, struct cuda_scratch *s);
 void *cuda_turned_copy(const struct kernel_place *p, zl_array x, struct cuda_scratch *s); // columns behind each other
+// The numbers of eight bits that x holds as another dtype, rows or columns behind each other. NULL and an error.
+void *cuda_from_fp8(const struct kernel_place *p, zl_array x, bool turned, zl_dtype dtype, struct cuda_scratch *s);
 void *cuda_element(const struct kernel_place *p, zl_array x); // the first one, as x lies
 
 // A file for each library -------------------------------------------------------------------------------------------

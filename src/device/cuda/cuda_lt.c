@@ -1,7 +1,8 @@
 // cuda_lt.c - products of matrices by cuBLASLt: every dtype that it has, batches, matrices as they lie, and what follows them.
 //
 // Matrices whose rows or columns lie behind each other are read where they are; others are copied first. A number added to
-// each column of a product is part of it where no other call reads the product. cuBLASLt's relu is not ours: it loses NaN.
+// each column of a product is part of it where no other call reads the product. cuBLASLt's relu is not ours: it loses NaN. Products
+// of fp8 that it does not have are those of half floats, which hold the same numbers.
 
 #include "device/cuda/cuda_lt.h"
 #include "device/kernels/kernels_group.h"
@@ -14,11 +15,12 @@ enum {
     LOOPS_MOST = 4096,    // products of a batch that are asked for one by one
     TURN_EACH = 64,       // multiplications for each byte of a copy from which it pays,
     TURN_LEAST = 1 << 27, // if there are so many of them
+    FP8_SINCE = 89,       // compute capability
 };
 
 bool cuda_lt_can(const struct call *c) {
     zl_dtype dtype = (zl_dtype)c->in[0]->dtype;
-    return lt_is_there() && (c->op == &op_matmul_int8 || dtype_is_inexact(dtype));
+    return lt_is_there() && (c->op == &op_matmul_int8 || c->op == &op_matmul_fp8 || dtype_is_inexact(dtype));
 }
 
 // Matrices ----------------------------------------------------------------------------------------------------------
@@ -42,6 +44,8 @@ static bool see(struct matrix *m, zl_array x) {
 }
 
 struct operands {
+    zl_dtype dtype; // of both
+    double scale;
     const char *bias;
     struct matrix a, b;
     char *y;
@@ -51,24 +55,28 @@ struct operands {
 
 enum lie { AS_IT_LIES, BY_ROWS, BY_COLUMNS };
 
-// An operand as it lies, if that is how it has to, or as a copy of it.
-static bool bring(const struct kernel_place *p, struct matrix *m, zl_array x, enum lie lie,
+// An operand as it lies, if that is how it has to, or as a copy of it, perhaps of another dtype.
+static bool bring(const struct kernel_place *p, struct matrix *m, zl_array x, enum lie lie, zl_dtype dtype,
                   struct cuda_scratch *copy) {
-    bool fits = see(m, x) && (lie == AS_IT_LIES || m->turned == (lie == BY_COLUMNS));
-    if (!fits)
-        *m = (struct matrix){.turned = lie == BY_COLUMNS,
-                             .step = x->dim[x->ndim - (lie == BY_COLUMNS ? 2 : 1)]};
-    m->data = fits                ? cuda_element(p, x)
-              : lie == BY_COLUMNS ? cuda_turned_copy(p, x, copy)
-                                  : cuda_row_major(p, x, copy);
+    bool lies = see(m, x) && (lie == AS_IT_LIES || m->turned == (lie == BY_COLUMNS));
+    bool turned = lies ? m->turned : lie == BY_COLUMNS, wider = dtype != (zl_dtype)x->dtype;
+    if (!lies || wider)
+        *m = (struct matrix){.turned = turned, .step = x->dim[x->ndim - (turned ? 2 : 1)]};
+    m->data = wider    ? cuda_from_fp8(p, x, turned, dtype, copy)
+              : lies   ? cuda_element(p, x)
+              : turned ? cuda_turned_copy(p, x, copy)
+                       : cuda_row_major(p, x, copy);
     return m->data;
 }
 
 // By what the products are summed over, if that has to lie behind each other.
-static bool bring_all(const struct kernel_place *p, struct operands *o, const struct call *c, bool by_sums) {
+static bool bring_all(const struct kernel_place *p, struct operands *o, const struct call *c, bool by_sums,
+                      zl_dtype dtype) {
     zl_array a = c->in[0], b = c->in[1];
-    if (!bring(p, &o->a, a, by_sums ? BY_ROWS : AS_IT_LIES, &o->a_copy) ||
-        !bring(p, &o->b, b, by_sums ? BY_COLUMNS : AS_IT_LIES, &o->b_copy))
+    o->dtype = dtype;
+    o->scale = c->op == &op_matmul_fp8 ? op_arg_double(call_args(c)[FP8_SCALE]) : 1;
+    if (!bring(p, &o->a, a, by_sums ? BY_ROWS : AS_IT_LIES, dtype, &o->a_copy) ||
+        !bring(p, &o->b, b, by_sums ? BY_COLUMNS : AS_IT_LIES, dtype, &o->b_copy))
         return false;
     OP_ROOM(int64_t, room, 2 * (int64_t)a->ndim);
     if (!room)
@@ -116,11 +124,12 @@ static struct lt_key key_of(const struct operands *o, const struct call *c) {
                        .a_batch = last >= 0 ? o->batch.stride[0][last] : 0,
                        .b_batch = last >= 0 ? o->batch.stride[1][last] : 0,
                        .batch = last >= 0 ? o->batch.dim[last] : 1,
-                       .dtype = c->in[0]->dtype,
+                       .dtype = (int16_t)o->dtype,
+                       .out = y->dtype,
                        .turned = o->a.turned | o->b.turned << 1,
                        .has_bias = o->bias != NULL};
-    k.aligned =
-        (int32_t)alignment_of(o, (int64_t)array_item(c->in[0]), k.batch * k.m * k.n * (int64_t)array_item(y));
+    k.aligned = (int32_t)alignment_of(o, (int64_t)zl_dtype_size(o->dtype),
+                                      k.batch * k.m * k.n * (int64_t)array_item(y));
     return k;
 }
 
@@ -134,19 +143,20 @@ static enum kernel_taken multiply_all(int unit, const struct operands *o, const 
     if (!r)
         return zl_error() && !had_error ? KERNEL_FAILED : KERNEL_NOT_TAKEN;
     for (int64_t i = 0; i < loops; i++) {
-        struct lt_memory m = {.bias = o->bias, .y = o->y + i * each};
-        advance(o, i, &m.a, &m.b, (int64_t)array_item(c->in[0]));
+        struct lt_memory m = {.bias = o->bias, .y = o->y + i * each, .scale = o->scale};
+        advance(o, i, &m.a, &m.b, (int64_t)zl_dtype_size(o->dtype));
         if (!lt_multiply(unit, r, &k, &m))
             return KERNEL_FAILED;
     }
     return KERNEL_DONE;
 }
 
-static enum kernel_taken try_product(const struct kernel_place *p, const struct call *c, bool by_sums) {
+static enum kernel_taken try_product(const struct kernel_place *p, const struct call *c, bool by_sums,
+                                     zl_dtype dtype) {
     struct operands o = {0};
     enum kernel_taken taken = KERNEL_FAILED;
     o.y = kernel_reach(p, call_first(c));
-    if (o.y && bring_all(p, &o, c, by_sums)) {
+    if (o.y && bring_all(p, &o, c, by_sums, dtype)) {
         lt_take(p->unit);
         taken = multiply_all(p->unit, &o, c);
         lt_give(p->unit);
@@ -167,11 +177,31 @@ static bool turning_pays(const struct call *c) {
     return inner % ALIGNED == 0 && products >= TURN_LEAST && products >= (double)copied * TURN_EACH;
 }
 
+// Only rows times columns, in whole packs, of which the result consists too.
+static bool has_fp8(const struct kernel_place *p, const struct call *c) {
+    struct cuda_device *d = cuda_device(p->unit);
+    int last = c->in[0]->ndim - 1;
+    return d && 10 * d->major + d->minor >= FP8_SINCE && c->in[0]->dim[last] % ALIGNED == 0 &&
+           c->in[1]->dim[last] % ALIGNED == 0;
+}
+
+static enum kernel_taken multiply_fp8(const struct kernel_place *p, const struct call *c) {
+    zl_dtype wide = call_first(c)->dtype == ZL_FLOAT16 ? ZL_FLOAT16 : ZL_BFLOAT16;
+    enum kernel_taken taken = has_fp8(p, c) ? try_product(p, c, true, ZL_UINT8) : KERNEL_NOT_TAKEN;
+    return taken == KERNEL_NOT_TAKEN ? try_product(p, c, false, wide) : taken;
+}
+
 // Of int8 some GPUs have only products of rows with columns, and others of some sizes.
+static enum kernel_taken multiply_int8(const struct kernel_place *p, const struct call *c) {
+    bool by_sums = turning_pays(c);
+    enum kernel_taken taken = try_product(p, c, by_sums, ZL_INT8);
+    return taken == KERNEL_NOT_TAKEN ? try_product(p, c, !by_sums, ZL_INT8) : taken;
+}
+
 enum kernel_taken cuda_lt_multiply(const struct kernel_place *p, const struct call *c) {
-    bool is_int8 = c->op == &op_matmul_int8, by_sums = is_int8 && turning_pays(c);
-    enum kernel_taken taken = try_product(p, c, by_sums);
-    return taken == KERNEL_NOT_TAKEN && is_int8 ? try_product(p, c, !by_sums) : taken;
+    return c->op == &op_matmul_fp8    ? multiply_fp8(p, c)
+           : c->op == &op_matmul_int8 ? multiply_int8(p, c)
+                                      : try_product(p, c, false, (zl_dtype)c->in[0]->dtype);
 }
 
 // What follows ------------------------------------------------------------------------------------------------------
@@ -234,7 +264,9 @@ static int find_fused(struct fused *f, int calls) {
 
 static bool bring_fused(const struct kernel_place *p, const struct fused *f, struct operands *o) {
     o->bias = cuda_element(p, f->bias);
-    return o->bias && (uintptr_t)o->bias % ALIGNED == 0 && bring_all(p, o, f->g.call[f->g.begin], false);
+    const struct call *c = f->g.call[f->g.begin];
+    return o->bias && (uintptr_t)o->bias % ALIGNED == 0 &&
+           bring_all(p, o, c, false, (zl_dtype)c->in[0]->dtype);
 }
 
 static bool run_fused(const struct kernel_place *p, struct kernel_group *g) {

@@ -9,16 +9,18 @@
 // What a choice depends on: hashed as it lies, so without gaps.
 struct lt_key {
     int64_t m, n, k, a_step, b_step, a_batch, b_batch, batch;
-    int32_t dtype, aligned; // aligned: what all addresses are multiples of
+    int16_t dtype, out;     // of the factors, uint8 is fp8; of the result
+    int32_t aligned;        // what all addresses are multiples of
     int32_t turned, has_bias; // turned: 1 a, 2 b: columns lie behind each other; bias: a number is added to each column
 };
 
 struct lt_product;
 
-// Memory of one product; bias may be NULL.
+// Memory of one product, and what it is multiplied by; bias may be NULL.
 struct lt_memory {
     const char *a, *b, *bias;
     char *y;
+    double scale;
 };
 
 bool lt_is_there(void);

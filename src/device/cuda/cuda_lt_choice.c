@@ -20,6 +20,7 @@ enum { // of NVIDIA's headers
     C64 = 4,
     I32 = 10,
     BF16 = 14,
+    F8 = 28, // e4m3
     IN_F32 = 68,
     IN_F64 = 70,
     IN_I32 = 72,
@@ -127,18 +128,31 @@ static bool open_unit(int unit) {
 
 // Choosing ----------------------------------------------------------------------------------------------------------
 
-struct types {
-    int in, out, scale, computes_in;
+static int type_of(zl_dtype dtype) {
+    switch (dtype) {
+    case ZL_FLOAT64: return F64;
+    case ZL_FLOAT16: return F16;
+    case ZL_BFLOAT16: return BF16;
+    case ZL_COMPLEX64: return C64;
+    case ZL_INT8: return I8;
+    case ZL_INT32: return I32;
+    case ZL_UINT8: return F8;
+    default: return F32;
+    }
+}
+
+// What products of a dtype are computed in, and what they are multiplied by.
+struct sums {
+    int computes_in, scale;
 };
 
-static struct types types_of(zl_dtype dtype) {
+static struct sums sums_of(zl_dtype dtype) {
     switch (dtype) {
-    case ZL_FLOAT64: return (struct types){F64, F64, F64, IN_F64};
-    case ZL_FLOAT16: return (struct types){F16, F16, F32, IN_F32};
-    case ZL_BFLOAT16: return (struct types){BF16, BF16, F32, IN_F32};
-    case ZL_COMPLEX64: return (struct types){C64, C64, C64, IN_F32};
-    case ZL_INT8: return (struct types){I8, I32, I32, IN_I32};
-    default: return (struct types){F32, F32, F32, setting_flag(SETTING_TF32) ? IN_TF32 : IN_F32};
+    case ZL_FLOAT64: return (struct sums){IN_F64, F64};
+    case ZL_COMPLEX64: return (struct sums){IN_F32, C64};
+    case ZL_INT8: return (struct sums){IN_I32, I32};
+    case ZL_FLOAT32: return (struct sums){setting_flag(SETTING_TF32) ? IN_TF32 : IN_F32, F32};
+    default: return (struct sums){IN_F32, F32};
     }
 }
 
@@ -169,13 +183,15 @@ static void drop_product(struct lt_product *r) {
 }
 
 static bool describe(struct lt_product *r, const struct lt_key *k) {
-    struct types t = types_of((zl_dtype)k->dtype);
+    struct sums sums = sums_of((zl_dtype)k->dtype);
+    int in = type_of((zl_dtype)k->dtype), out = type_of((zl_dtype)k->out);
     int32_t a_how = k->turned & 1 ? TRANSPOSED : AS_IT_IS, b_how = k->turned & 2 ? TRANSPOSED : AS_IT_IS;
     uint32_t then = k->has_bias ? THEN_BIAS : THEN_NOTHING;
-    r->a = layout_of_matrix(t.in, k->m, k->k, k->turned & 1, k->a_step, k->batch, k->a_batch);
-    r->b = layout_of_matrix(t.in, k->k, k->n, k->turned & 2, k->b_step, k->batch, k->b_batch);
-    r->y = layout_of_matrix(t.out, k->m, k->n, false, k->n, k->batch, k->m * k->n);
-    return r->a && r->b && r->y && !api.cublasLtMatmulDescCreate(&r->operation, t.computes_in, t.scale) &&
+    r->a = layout_of_matrix(in, k->m, k->k, k->turned & 1, k->a_step, k->batch, k->a_batch);
+    r->b = layout_of_matrix(in, k->k, k->n, k->turned & 2, k->b_step, k->batch, k->b_batch);
+    r->y = layout_of_matrix(out, k->m, k->n, false, k->n, k->batch, k->m * k->n);
+    return r->a && r->b && r->y &&
+           !api.cublasLtMatmulDescCreate(&r->operation, sums.computes_in, sums.scale) &&
            !api.cublasLtMatmulDescSetAttribute(r->operation, OPERATION_A, &b_how, sizeof b_how) &&
            !api.cublasLtMatmulDescSetAttribute(r->operation, OPERATION_B, &a_how, sizeof a_how) &&
            !api.cublasLtMatmulDescSetAttribute(r->operation, OPERATION_THEN, &then, sizeof then);
@@ -225,15 +241,14 @@ void lt_give(int unit) {
 
 static int multiply(struct unit *u, const struct lt_product *r, int choice, zl_dtype dtype,
                     const struct lt_memory *m, cuda_stream s) {
-    static const union {
-        float f[2];
-        double d;
-        int32_t i;
-    } none = {.f = {0, 0}}, one_float = {.f = {1, 0}}, one_double = {.d = 1}, one_int = {.i = 1};
-    const void *one = dtype == ZL_FLOAT64 ? (const void *)&one_double
-                      : dtype == ZL_INT8  ? (const void *)&one_int
-                                          : &one_float;
-    return api.cublasLtMatmul(u->handle, r->operation, one, m->b, r->b, m->a, r->a, &none, m->y, r->y, m->y,
+    static const double none[2];
+    const double as_double = m->scale;
+    const int32_t as_int = (int32_t)m->scale;
+    const float as_float[] = {(float)m->scale, 0};
+    const void *scale = dtype == ZL_FLOAT64 ? (const void *)&as_double
+                        : dtype == ZL_INT8  ? (const void *)&as_int
+                                            : as_float;
+    return api.cublasLtMatmul(u->handle, r->operation, scale, m->b, r->b, m->a, r->a, none, m->y, r->y, m->y,
                               r->y, r->choice[choice].algorithm, u->workspace, r->choice[choice].workspace,
                               s);
 }

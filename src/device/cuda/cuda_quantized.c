@@ -22,6 +22,7 @@ static struct lt_key key_of(const struct call *c, const void *x, const void *mat
                        .b_step = transpose ? c->in[QMM_X]->dim[1] : y->dim[1],
                        .batch = 1,
                        .dtype = c->in[QMM_X]->dtype,
+                       .out = y->dtype,
                        .turned = transpose ? 2 : 0};
     uintptr_t all = (uintptr_t)x | (uintptr_t)matrix | 16;
     k.aligned = (int32_t)(all & (~all + 1));
@@ -50,7 +51,7 @@ static enum kernel_taken multiply_unpacked(const struct kernel_place *p, const s
                                       .dtype = (zl_dtype)x->dtype};
     struct cuda_scratch room = {0};
     size_t bytes = (size_t)(matrix.scales->size * arg[QMM_GROUP]) * array_item(x);
-    struct lt_memory m = {.a = cuda_element(p, x), .y = kernel_reach(p, call_first(c))};
+    struct lt_memory m = {.a = cuda_element(p, x), .y = kernel_reach(p, call_first(c)), .scale = 1};
     m.b = cuda_scratch_open(p, &room, bytes);
     enum kernel_taken taken = KERNEL_FAILED;
     if (m.a && m.b && m.y && kernel_unpack(p, arg, &matrix, room.memory))

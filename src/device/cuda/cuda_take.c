@@ -18,6 +18,7 @@ static const struct {
 } rows[] = {
     {&op_matmul, cuda_lt_can, cuda_lt_multiply},
     {&op_matmul_int8, cuda_lt_can, cuda_lt_multiply},
+    {&op_matmul_fp8, cuda_lt_can, cuda_lt_multiply},
     {&op_quantized_matmul, cuda_quantized_can, cuda_quantized_matmul, .is_ours = true, .sometimes = true},
     {&op_attention, cuda_attend_can, cuda_attend, .is_ours = true},
     {&op_attention_vjp, cuda_attend_can, cuda_attend_vjp, .is_ours = true},
@@ -89,19 +90,34 @@ void *cuda_row_major(const struct kernel_place *p, zl_array x, struct cuda_scrat
     return copy && kernel_copy_out(p, x, copy) ? copy : NULL;
 }
 
-void *cuda_turned_copy(const struct kernel_place *p, zl_array x, struct cuda_scratch *s) {
+// x with its last two axes the other way round, if it is to be turned, to be freed. NULL and an error.
+static zl_array view_of(zl_array x, bool turned) {
     size_t bytes = sizeof *x + 2 * (size_t)x->ndim * sizeof x->dim[0];
-    zl_array turned = memory_alloc(bytes);
-    if (!turned)
+    zl_array view = memory_alloc(bytes);
+    if (!view)
         return NULL;
-    memcpy(turned, x, bytes);
-    for (int list = 0; list < 2; list++) {
-        int64_t *last = turned->dim + (list + 1) * x->ndim - 2, first = last[0];
+    memcpy(view, x, bytes);
+    for (int list = 0; turned && list < 2; list++) {
+        int64_t *last = view->dim + (list + 1) * x->ndim - 2, first = last[0];
         last[0] = last[1];
         last[1] = first;
     }
-    void *to = cuda_scratch_open(p, s, (size_t)x->size * array_item(x));
+    return view;
+}
+
+void *cuda_turned_copy(const struct kernel_place *p, zl_array x, struct cuda_scratch *s) {
+    zl_array turned = view_of(x, true);
+    void *to = turned ? cuda_scratch_open(p, s, (size_t)x->size * array_item(x)) : NULL;
     bool done = to && kernel_copy_out(p, turned, to);
     memory_free(turned);
+    return done ? to : NULL;
+}
+
+void *cuda_from_fp8(const struct kernel_place *p, zl_array x, bool turned, zl_dtype dtype,
+                    struct cuda_scratch *s) {
+    zl_array view = view_of(x, turned);
+    void *to = view ? cuda_scratch_open(p, s, (size_t)x->size * zl_dtype_size(dtype)) : NULL;
+    bool done = to && kernel_from_fp8(p, view, dtype, to);
+    memory_free(view);
     return done ? to : NULL;
 }

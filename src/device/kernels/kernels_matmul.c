@@ -2,7 +2,7 @@
 // that a group of threads shares.
 //
 // A group makes 64 x 64 elements of the result, each thread 4 x 4 of them, from pieces of 16 columns and rows that all of
-// it has brought to local memory. Half floats are multiplied and summed in f32, int8 in int32.
+// it has brought to local memory. Half floats and fp8 are multiplied and summed in f32, int8 in int32.
 
 #include "device/kernels/kernels.h"
 #include "op/ops.h"
@@ -12,8 +12,8 @@ enum { TILE = 64, DEEP = 16 };
 enum kind { BATCH, CHOSEN, PARTS }; // all of a batch; those that indices say; parts of the inner axis
 
 struct recipe {
-    int32_t dtype, wide, kind, index; // index: dtype of the indices
-    char name[8];                     // no other kernel has such a key
+    int32_t dtype, out, wide, kind, index; // dtype: uint8 is fp8; index: dtype of the indices
+    char name[8];                          // no other kernel has such a key
 };
 
 struct writer {
@@ -22,7 +22,7 @@ struct writer {
 };
 
 bool kernel_can_matmul(const struct call *c) {
-    return dtype_is_float((zl_dtype)c->in[0]->dtype) || c->op == &op_matmul_int8;
+    return dtype_is_float((zl_dtype)c->in[0]->dtype) || c->op == &op_matmul_int8 || c->op == &op_matmul_fp8;
 }
 
 static const char text[] =
@@ -46,7 +46,7 @@ static const char text[] =
     "axes,\n"
     "                 GLOBAL const INDEX *first, i64 first_at, GLOBAL const INDEX *second, i64 second_at, "
     "i64 a_step, i64 b_step,\n"
-    "                 i64 a_count, i64 b_count) {\n"
+    "                 i64 a_count, i64 b_count, f32 scale) {\n"
     "    LOCAL WIDE left[DEEP][TILE + 1], right[DEEP][TILE + 1];\n"
     "    idx number = GROUP / tiles, tile = GROUP % tiles;\n"
     "    idx row = tile / tiles_n * TILE, col = tile % tiles_n * TILE;\n"
@@ -98,19 +98,28 @@ static const char text[] =
     "            idx r = row + my_row + 16 * i, c = col + my_col + 16 * j;\n"
     "            if (r < m && c < n) {\n"
     "                OUT item;\n"
-    "                narrow(&item, &sum[i][j]);\n"
+    "                WIDE value = SCALED(sum[i][j]);\n"
+    "                narrow(&item, &value);\n"
     "                y[(i64)r * n + c] = item;\n"
     "            }\n"
     "        }\n"
     "}\n";
 
+// widen(to, from): an element as it is multiplied.
+static bool write_widen(struct text *out, const struct writer *w, zl_dtype wide) {
+    if (w->r->dtype != ZL_UINT8)
+        return kernel_element(out, tile_cast_kernel(wide, (zl_dtype)w->r->dtype), w->dialect, "widen");
+    text_add(out, "%sFN void widen(f32 *to, const u8 *from) { *to = fp8_number(*from); }\n", kernel_fp8_text);
+    return true;
+}
+
 static bool write_text(struct text *out, const void *data) {
     const struct writer *w = data;
-    zl_dtype dtype = (zl_dtype)w->r->dtype;
-    bool is_int = dtype == ZL_INT8;
-    zl_dtype wide = is_int ? ZL_INT32 : tile_reduce_gives(dtype), gives = is_int ? ZL_INT32 : dtype;
+    zl_dtype dtype = (zl_dtype)w->r->dtype, gives = (zl_dtype)w->r->out;
+    bool is_int = dtype == ZL_INT8, is_fp8 = dtype == ZL_UINT8;
+    zl_dtype wide = is_int ? ZL_INT32 : is_fp8 ? ZL_FLOAT32 : tile_reduce_gives(dtype);
     kernel_begin(out, w->dialect, w->r->wide);
-    if (!kernel_element(out, tile_cast_kernel(wide, dtype), w->dialect, "widen") ||
+    if (!write_widen(out, w, wide) ||
         !kernel_element(out, tile_cast_kernel(gives, wide), w->dialect, "narrow"))
         return false;
     text_add(out, "#define ITEM %s\n#define WIDE %s\n#define OUT %s\n", kernel_memory_type(dtype),
@@ -119,6 +128,7 @@ static bool write_text(struct text *out, const void *data) {
         text_add(out, "#define FMA(a, b, c) ((i32)((u32)(a) * (u32)(b) + (u32)(c)))\n");
     else
         text_add(out, "#define FMA zl_fma_%s\n", kernel_memory_type(wide));
+    text_add(out, "#define SCALED(x) %s\n", is_fp8 ? "((x) * scale)" : "(x)");
     text_add(out, "#define KIND %d\n#define INDEX %s\n#define IS_LARGE(x) %s\n", w->r->kind,
              kernel_memory_type((zl_dtype)w->r->index), w->r->index == ZL_UINT64 ? "(x >> 63 != 0)" : "0");
     text_bytes(out, text, (int)sizeof text - 1);
@@ -162,9 +172,14 @@ static bool multiply(const struct kernel_place *p, const struct call *c, const s
         return error_false(ZL_ERROR_DEVICE,
                            "%s: more than %d batch axes that cannot be joined: use zl_contiguous first",
                            c->op->name, KERNEL_AXES);
-    struct recipe r = {
-        a->dtype, layout_is_wide(&f->batch) || f->batch.size * tiles > INT32_MAX || inner > INT32_MAX / 2,
-        (int32_t)f->kind, f->kind == BATCH ? ZL_INT32 : f->first->dtype, "matmul"};
+    float scale = c->op == &op_matmul_fp8 ? (float)op_arg_double(call_args(c)[FP8_SCALE]) : 1;
+    struct recipe r = {a->dtype,
+                       y->dtype,
+                       layout_is_wide(&f->batch) || f->batch.size * tiles > INT32_MAX ||
+                           inner > INT32_MAX / 2,
+                       (int32_t)f->kind,
+                       f->kind == BATCH ? ZL_INT32 : f->first->dtype,
+                       "matmul"};
     void *kernel = kernel_find(p, &r, sizeof r, write_text, &(struct writer){&r, p->target->dialect});
     void *to = kernel_reach(p, y);
     kernel_add_memory(&k, to);
@@ -184,6 +199,7 @@ static bool multiply(const struct kernel_place *p, const struct call *c, const s
     const int64_t rest[] = {f->a_step, f->b_step, f->a_count, f->b_count};
     for (size_t i = 0; i < COUNT(rest); i++)
         kernel_add_int(&k, rest[i], true);
+    kernel_add(&k, &scale, sizeof scale);
     return kernel_launch(p, kernel, f->batch.size * tiles, &k);
 }
 

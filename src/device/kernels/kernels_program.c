@@ -30,6 +30,7 @@ static const struct {
     {&op_cross_entropy, kernel_can_cross_entropy, kernel_cross_entropy},
     {&op_matmul, kernel_can_matmul, kernel_matmul},
     {&op_matmul_int8, kernel_can_matmul, kernel_matmul},
+    {&op_matmul_fp8, kernel_can_matmul, kernel_matmul},
     {&op_gather_mm, kernel_can_choose, kernel_gather_mm},
     {&op_segmented_mm, kernel_can_choose, kernel_segmented_mm},
     {&op_attention, NULL, kernel_attention},

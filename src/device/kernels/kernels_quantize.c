@@ -15,11 +15,6 @@ struct quantized_key kernel_quantized_key(const int64_t *arg, zl_array scales) {
 static const char fp4[] = "FN f32 number_of(u32 code) {\n"
                           "    return zl_f32_from((code & 8u) << 28 | (code & 7u) << 22) * 0x1p126f;\n"
                           "}\n";
-static const char fp8[] =
-    "FN f32 fp8_number(u32 code) {\n"
-    "    f32 size = zl_f32_from((code & 128u) << 24 | (code & 127u) << 20) * 0x1p120f;\n"
-    "    return (code & 127u) == 127u ? zl_f32_from((code & 128u) << 24 | 0x7fc00000u) : size;\n"
-    "}\n";
 
 // Code i of those that begin with a word; no word is read that it has no part of.
 static const char codes[] =
@@ -52,7 +47,7 @@ bool kernel_write_quantized(struct text *out, const struct quantized_key *key, z
         key->bits, key->group, affine, kernel_memory_type((zl_dtype)key->scales), kernel_memory_type(wide));
     if (affine && !kernel_element(out, tile_cast_kernel(wide, (zl_dtype)key->scales), dialect, "widen_scale"))
         return false;
-    text_add(out, "%s%s%s%s", fp8,
+    text_add(out, "%s%s%s%s", kernel_fp8_text,
              affine           ? "FN f32 number_of(u32 code) { return (f32)code; }\n"
              : key->bits == 4 ? fp4
                               : "FN f32 number_of(u32 code) { return fp8_number(code); }\n",
