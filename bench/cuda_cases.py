@@ -42,6 +42,10 @@ def cases(seed):
         for m, n, k in gemm_shapes(seed):
             yield Case(f"gemm {dtype} {m}x{n}x{k}", "gemm", (dtype, m, n, k), 2 * m * n * k, "TFLOP/s", 1e12, 0.97, True,
                        group=f"gemm {dtype}")
+    for m, n, k in gemm_shapes(seed):
+        yield Case(f"gemm fp8 {m}x{n}x{k}", "gemm", ("fp8", m, n, k), 2 * m * n * k, "TFLOP/s", 1e12, 0, True, group="gemm fp8")
+    for m, n, k in ((4096,) * 3, (8192,) * 3, (256, 8192, 8192)):
+        yield Case(f"int8 times rows {m}x{n}x{k}", "int8_by_rows", (m, n, k), 2 * m * n * k, "TFLOP/s", 1e12)
     for side in (256, 512, 1024):
         yield Case(f"small gemm bfloat16 {side}", "gemm", ("bfloat16",) + (side,) * 3, 2 * side**3, "TFLOP/s", 1e12, 1.5, True)
     for kind, dtype, reads, bar in (("add", "float32", 3, 4.1), ("exp", "float32", 2, 4.1), ("gelu", "float32", 2, 4.0),
@@ -114,8 +118,18 @@ class Arrays:
             a, b = (mx.random.randint(-128, 128, s).astype(mx.int8) for s in ((m, k), (n, k)))
             mx.eval(a, b)
             return self.repeat(lambda: mx.matmul_int8(a, b.T))
+        if dtype == "fp8":
+            a, b = (mx.to_fp8(self.normal(s, "float32")) for s in ((m, k), (n, k)))
+            mx.eval(a, b)
+            return self.repeat(lambda: mx.matmul_fp8(a, b.T))
         a, b = self.normal((m, k), dtype), self.normal((k, n), dtype)
         return self.repeat(lambda: a @ b)
+
+    def int8_by_rows(self, m, n, k):
+        mx = self.m
+        a, b = (mx.random.randint(-128, 128, s).astype(mx.int8) for s in ((m, k), (k, n)))
+        mx.eval(a, b)
+        return self.repeat(lambda: mx.matmul_int8(a, b))
 
     def quantized(self, n, k, copies):
         mx = self.m
@@ -264,8 +278,16 @@ class Torch:
         if dtype == "int8":
             a, b = (t.randint(-128, 128, s, dtype=t.int8, device="cuda") for s in ((m, k), (n, k)))
             return self.repeat(lambda: t._int_mm(a, b.T))
+        if dtype == "fp8":
+            a, b = (self.normal(s, "float8_e4m3fn") for s in ((m, k), (n, k)))
+            one = t.ones((), device="cuda")
+            return self.repeat(lambda: t._scaled_mm(a, b.T, scale_a=one, scale_b=one, out_dtype=t.bfloat16))
         a, b = self.normal((m, k), dtype), self.normal((k, n), dtype)
         return self.repeat(lambda: a @ b)
+
+    def int8_by_rows(self, m, n, k):
+        a, b = (self.t.randint(-128, 128, s, dtype=self.t.int8, device="cuda") for s in ((m, k), (k, n)))
+        return self.repeat(lambda: self.t._int_mm(a, b))
 
     def quantized(self, n, k, copies):
         t = self.t
@@ -407,6 +429,9 @@ class Jax:
         if dtype == "int8":
             a, b = (self.j.random.randint(self.key, s, -128, 128).astype("int8") for s in ((m, k), (n, k)))
             return self.repeat(lambda a, b: self.j.lax.dot(a, b.T, preferred_element_type="int32"), a, b)
+        if dtype == "fp8":
+            a, b = (self.normal(s, "float8_e4m3fn") for s in ((m, k), (n, k)))
+            return self.repeat(lambda a, b: self.j.lax.dot(a, b.T, preferred_element_type="bfloat16"), a, b)
         return self.repeat(lambda a, b: a @ b, self.normal((m, k), dtype), self.normal((k, n), dtype))
 
     def add(self, dtype):

@@ -42,7 +42,7 @@ bool bench_json_lists(bench_json list, const char *word);
 
 // specs.c -------------------------------------------------------------------------------------------------------
 
-// What peaks are known for, in this order in tables. tf32 and fp8 are ways to compute, not dtypes of arrays.
+// What peaks are known for, in this order in tables. tf32 is a way to compute, and fp8 one to read, not dtypes of arrays.
 enum bench_dtype {
     BENCH_F64,
     BENCH_F32,
@@ -55,7 +55,7 @@ enum bench_dtype {
 };
 const char *bench_dtype_name(enum bench_dtype dtype); // "bf16"
 enum bench_dtype bench_dtype_find(const char *name);  // BENCH_DTYPES: unknown
-zl_dtype bench_dtype_of_arrays(enum bench_dtype dtype); // float32 of tf32; ZL_DTYPE_COUNT: there are no such arrays
+zl_dtype bench_dtype_of_arrays(enum bench_dtype dtype); // float32 of tf32, uint8 of fp8
 
 struct bench_specs {
     bench_json root;

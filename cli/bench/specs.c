@@ -13,7 +13,7 @@ static const struct {
 } dtypes[BENCH_DTYPES] = {
     [BENCH_F64] = {"f64", ZL_FLOAT64},       [BENCH_F32] = {"f32", ZL_FLOAT32},
     [BENCH_TF32] = {"tf32", ZL_FLOAT32}, [BENCH_BF16] = {"bf16", ZL_BFLOAT16},
-    [BENCH_F16] = {"f16", ZL_FLOAT16},       [BENCH_FP8] = {"fp8", ZL_DTYPE_COUNT},
+    [BENCH_F16] = {"f16", ZL_FLOAT16},       [BENCH_FP8] = {"fp8", ZL_UINT8},
     [BENCH_INT8] = {"int8", ZL_INT8},
 };
 

@@ -21,8 +21,10 @@ static bool read_op(struct bench_work *w, struct gemm *g) {
     g->backward = !strcmp(op, "backward");
     if (op[0] && !g->a_transposed && !g->b_transposed && !g->chain && !g->backward)
         return bench_fail(w, "gemm has no op '%s': there are nt, tn, tt, chain and backward", op);
-    if (w->config->dtype == BENCH_INT8 && (g->chain || g->backward))
-        return bench_fail(w, "products of int8 are int32: no %s", op);
+    bool is_int8 = w->config->dtype == BENCH_INT8, is_fp8 = w->config->dtype == BENCH_FP8;
+    if ((is_int8 || is_fp8) && (g->chain || g->backward))
+        return bench_fail(w, "products of %s are %s: no %s", is_int8 ? "int8" : "fp8",
+                          is_int8 ? "int32" : "bf16", op);
     return true;
 }
 
@@ -42,7 +44,8 @@ static bool prepare(struct bench_work *w) {
     zl_array b =
         g->b_transposed ? bench_random(w, ZL_SHAPE(g->n, g->k)) : bench_random(w, ZL_SHAPE(g->k, g->n));
     double size = (double)zl_dtype_size(bench_dtype_of_arrays(c->dtype));
-    double out_size = c->dtype == BENCH_INT8 ? 4 : size, products = g->chain ? CHAIN : g->backward ? 3 : 1;
+    double out_size = c->dtype == BENCH_INT8 ? 4 : c->dtype == BENCH_FP8 ? 2 : size;
+    double products = g->chain ? CHAIN : g->backward ? 3 : 1;
     w->flops = products * 2.0 * (double)g->m * (double)g->n * (double)g->k;
     w->bytes = products * (size * ((double)g->m * (double)g->k + (double)g->k * (double)g->n) +
                            out_size * (double)g->m * (double)g->n);
@@ -53,7 +56,11 @@ static zl_array product(struct bench_work *w) {
     const struct gemm *g = w->data;
     zl_array a = g->a_transposed ? zl_swapaxes(w->in[0], -1, -2) : w->in[0];
     zl_array b = g->b_transposed ? zl_swapaxes(w->in[1], -1, -2) : w->in[1];
-    return w->config->dtype == BENCH_INT8 ? zl_matmul_int8(a, b) : zl_matmul(a, b);
+    switch (w->config->dtype) {
+    case BENCH_INT8: return zl_matmul_int8(a, b);
+    case BENCH_FP8: return zl_matmul_fp8(a, b, 1, 1, ZL_BFLOAT16);
+    default: return zl_matmul(a, b);
+    }
 }
 
 // Gradients of the sum of the product's elements, as one array.
@@ -94,6 +101,7 @@ static double worst_error(const double *a, const double *b, const double *y, int
     double worst = 0, epsilon = bench_dtype_epsilon(dtype),
            sums = dtype == BENCH_F64    ? 0x1p-52
                   : dtype == BENCH_TF32 ? 0x1p-10 // of the factors
+                  : dtype == BENCH_FP8  ? 0x1p-14 // as matrix units of GPUs add them
                                         : 0x1p-23;
     for (int i = 0; i < SAMPLED; i++)
         for (int j = 0; j < SAMPLED; j++) {
@@ -111,12 +119,18 @@ static double worst_error(const double *a, const double *b, const double *y, int
     return worst;
 }
 
+// Numbers of an input, along an axis those that were drawn.
+static double *drawn_elements(struct bench_work *w, int input, zl_array at, int axis) {
+    zl_array x = zl_take(w->in[input], at, axis);
+    return bench_elements(w->config->dtype == BENCH_FP8 ? zl_from_fp8(x, ZL_FLOAT32) : x);
+}
+
 static bool verify_product(struct bench_work *w) {
     const struct gemm *g = w->data;
     int64_t at[SAMPLED];
     zl_array row = drawn(g->m, at), column = drawn(g->n, at);
-    double *a = bench_elements(zl_take(w->in[0], row, g->a_transposed ? 1 : 0));
-    double *b = bench_elements(zl_take(w->in[1], column, g->b_transposed ? 0 : 1));
+    double *a = drawn_elements(w, 0, row, g->a_transposed ? 1 : 0);
+    double *b = drawn_elements(w, 1, column, g->b_transposed ? 0 : 1);
     double *y = bench_elements(zl_take(zl_take(product(w), row, 0), column, 1));
     double *left = malloc((size_t)(SAMPLED * g->k) * sizeof *left),
            *right = malloc((size_t)(SAMPLED * g->k) * sizeof *right);

@@ -20,7 +20,8 @@ static const char *lacks_json(void) {
 
 static const char *const small =
     "{\"name\": \"small\", \"items\": ["
-    "{\"work\": \"gemm\", \"dtypes\": [\"f64\", \"f32\", \"bf16\", \"f16\", \"int8\"], \"sizes\": [32, [17, "
+    "{\"work\": \"gemm\", \"dtypes\": [\"f64\", \"f32\", \"bf16\", \"f16\", \"fp8\", \"int8\"], \"sizes\": "
+    "[32, [17, "
     "33, 40]]},"
     "{\"work\": \"gemm\", \"ops\": [\"nt\", \"tn\", \"tt\", \"chain\", \"backward\"], \"dtypes\": [\"f32\", "
     "\"bf16\"], \"sizes\": [48]},"
@@ -135,8 +136,8 @@ TEST(a_wrong_result_is_not_a_time) {
     bench_work_finish(&w);
 }
 
-TEST(what_there_are_no_arrays_of_is_absent) {
-    struct bench_config config = {.work = "gemm", .dtype = BENCH_FP8, .dim = {64}, .dims = 1};
+TEST(what_there_is_nothing_of_is_absent) {
+    struct bench_config config = {.work = "bandwidth", .dtype = BENCH_FP8, .dim = {64}, .dims = 1};
     struct bench_subject subject = {.device = "cpu"};
     struct bench_timing timing = {.least = 1, .most = 1};
     struct bench_row row;

@@ -74,7 +74,7 @@ class Bench(unittest.TestCase):
 
     @unittest.skipUnless(program.exists(), "no program beside this module")
     def test_what_the_program_writes(self):
-        suite = self.write("suite.json", {"name": "tiny", "items": [{"work": "gemm", "dtypes": ["f32", "fp8"], "sizes": [16]}]})
+        suite = self.write("suite.json", {"name": "tiny", "items": [{"work": "gemm", "dtypes": ["f32", "tf32"], "sizes": [16]}]})
         runs = self.folder / "runs"
         command = [program, "bench", "run", suite, "--seconds", "0.001", "--samples", "4", "--out", runs]
         done = subprocess.run(command, capture_output=True, text=True)

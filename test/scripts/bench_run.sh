@@ -13,7 +13,7 @@ quick=(--seconds 0.01 --samples 5)
 
 cat >"$tmp/small.json" <<'END'
 {"name": "small", "items": [
-  {"work": "gemm", "dtypes": ["f32", "bf16", "fp8"], "sizes": [64, [32, 64, 96]]},
+  {"work": "gemm", "dtypes": ["f32", "bf16", "tf32"], "sizes": [64, [32, 64, 96]]},
   {"work": "view", "ops": ["transpose"]},
   {"work": "bandwidth", "sizes": ["64K"]}]}
 END
@@ -29,7 +29,7 @@ sys.exit(0 if ($1) else repr({k: (v['status'], v['note']) for k, v in r.items()}
 
 check "a suite runs" exits 0 run --notes "first run"
 check "all rows are there" metrics "len(r) == 8 and d['status'] == 'complete'"
-check "what there is no dtype for is a row that says so" metrics "r['gemm/fp8/64']['status'] == 'absent' and 'fp8' in r['gemm/fp8/64']['note']"
+check "what there is no dtype for is a row that says so" metrics "r['gemm/tf32/64']['status'] == 'absent' and 'tf32' in r['gemm/tf32/64']['note']"
 check "samples are kept" metrics "len(r['gemm/f32/64']['samples_s']) == 5"
 check "peaks and their source are kept" metrics "d['subject']['peaks']['f32']['source'].startswith('measured') and d['subject']['peaks']['f32']['rate'] > 1e9"
 check "the command and the notes are kept" metrics "'--samples 5' in d['command'] and d['notes'] == 'first run'"
