@@ -243,6 +243,25 @@ TEST(quantized_products_keep_their_bounds) {
                 }
 }
 
+// Scales of a row that are far apart, or very small or large: what is lost is little beside the largest number of x times the sum of
+// the sizes of the row.
+TEST(quantized_products_of_uneven_scales) {
+    static const double sizes[] = {1, 1e-30, 1e30};
+    for (size_t i = 0; i < COUNT(sizes); i++)
+        for (size_t b = 0; b < COUNT(bit_counts); b++)
+            ZL_SCOPE {
+                struct matrix m = quantize(uniform(ZL_SHAPE(9, 2304), ZL_FLOAT32, -1, 2), 32, bit_counts[b], NULL);
+                zl_array uneven = ready(zl_multiply(zl_exp(uniform(ZL_SHAPE(9, 72), ZL_FLOAT32, -12, 0)), zl_scalar(sizes[i])));
+                m.part[1] = ready(zl_multiply(m.part[1], uneven));
+                m.part[2] = ready(zl_multiply(m.part[2], uneven));
+                zl_array x = uniform(ZL_SHAPE(27, 2304), ZL_FLOAT32, -1, 1), wide = zl_astype(x, ZL_FLOAT64);
+                zl_array w = zl_matrix_transpose(whole(&m, ZL_FLOAT64));
+                zl_array off = zl_abs(zl_subtract(zl_astype(product(x, &m, true), ZL_FLOAT64), zl_matmul(wide, w)));
+                zl_array sums = zl_sum_axis(zl_abs(w), 0, true);
+                CHECK(zl_item(zl_max(zl_divide(off, sums))) < 0x1p-22);
+            }
+}
+
 TEST(quantized_products_of_floats) {
     for (size_t i = 0; i < COUNT(float_modes); i++) {
         struct matrix m =

@@ -41,16 +41,14 @@ static inline const uint8_t *quantized_words(const struct quantized *q, int64_t 
 // lies slice by slice, some bytes of each line, then the next of each. So do a few columns (rows of the matrix), where they
 // are used more than once.
 
-enum { INT_COLUMNS_MOST = 8, INT_ROWS_MOST = 4, INT_OCTET = 8 };
+enum { INT_COLUMNS_MOST = 8, INT_ROWS_MOST = 4, INT_DOZEN = 12, INT_CODES_MOST = 1024 };
 
 struct int_set {
     const int8_t *code;
     const float *factor; // of each row
-    const float *sum;    // of each row those of its groups; of an octet, of each group those of its rows
-    int parts, rows;     // lines of a row
+    const float *sum;    // of each row those of its groups; of a dozen, of each group those of each pair of rows, twice
+    int parts, rows;     // lines of a row; those of a dozen are of twelve rows, be they there or not, part by part
     int64_t groups;
-    int together; // of an octet, whose lines are those of eight rows, be they there or not, part by part: how many parts are
-                  // summed up in 32 bits; else 0
 };
 
 struct int_columns {
@@ -58,15 +56,13 @@ struct int_columns {
     const int8_t *zipped;                 // or slice by slice; NULL: not
     const float *scale;                   // of each group those of all columns
     const char *bias[INT_COLUMNS_MOST];   // of each column; NULL: there are none, and codes are signed
-    const float *offset;                  // for octets, whose codes are always signed: biases, in the order of scales
+    const int32_t *share;                 // for dozens: scales as parts of a column's unit, of which 2^31 is one; of each block
+                                          // of 32 codes or group, each twice; where codes have eight bits, then 1/16 of them
+    const float *unit;                    // of each column
+    const float *offset;                  // for dozens, whose codes are always signed: biases, in the order of shares
     bool is_offset;                       // some of these are not zero
     zl_dtype dtype;                       // of those: float32 or half of it
     int bits, group;
-};
-
-// Scaled sums of an octet and eight columns, in the kind's order: of parts that are together, and of the one that is not.
-struct int_sums {
-    _Alignas(16) float all[INT_OCTET * INT_OCTET], low[INT_OCTET * INT_OCTET];
 };
 
 // Products of one instruction set.
@@ -83,11 +79,14 @@ struct int_kind {
     void (*turn)(zl_dtype dtype, const char *const *column, int64_t groups, float *out);
     // The set times the columns: out[row][column].
     void (*run)(const struct int_set *x, const struct int_columns *w, float *out, int64_t out_row);
-    // Adds an octet times two times `columns`, which are zipped, of some groups; NULL: it has none. Makes results of all.
-    void (*octet)(const struct int_set *x, const struct int_columns *const *w, int64_t from, int64_t to,
-                  struct int_sums *sum);
-    void (*octet_results)(const struct int_set *x, const struct int_columns *const *w, const struct int_sums *sum,
-                          float *out, int64_t out_row);
+    // Scales as shares of units, such that sums of INT_CODES_MOST codes fit 32 bits: products of codes and whole numbers
+    // are at most `product`. low: there are those of the low parts of rows, too.
+    void (*shares)(const float *scale, int64_t groups, int group, double product, bool low, int32_t *share, float *unit);
+    // Adds a dozen times the columns, which are zipped, of some groups, at most INT_CODES_MOST codes: sums of units, in the
+    // kind's order. NULL: it has none. Makes results of all. ahead: bytes to codes that are fetched meanwhile.
+    void (*dozen)(const struct int_set *x, const struct int_columns *w, int64_t from, int64_t to, int64_t ahead, float *sum);
+    void (*dozen_results)(const struct int_set *x, const struct int_columns *w, const float *sum, float *out,
+                          int64_t out_row);
     // One row times columns as they are, from group `at` on, where it can; sums of the row's groups are those of its
     // whole numbers. scale: room for one of every 32 codes or group, of all columns at once. NULL: it never can.
     bool (*can_vector)(const struct quantized *q);
@@ -95,10 +94,11 @@ struct int_kind {
 };
 
 extern const struct int_kind cpu_int_i8mm; // of aarch64
-void cpu_octet_i8mm(const struct int_set *x, const struct int_columns *const *w, int64_t from, int64_t to,
-                    struct int_sums *sum);
-void cpu_octet_results_i8mm(const struct int_set *x, const struct int_columns *const *w, const struct int_sums *sum,
-                            float *out, int64_t out_row);
+void cpu_shares_i8mm(const float *scale, int64_t groups, int group, double product, bool low, int32_t *share, float *unit);
+void cpu_dozen_i8mm(const struct int_set *x, const struct int_columns *w, int64_t from, int64_t to, int64_t ahead,
+                    float *sum);
+void cpu_dozen_results_i8mm(const struct int_set *x, const struct int_columns *w, const float *sum, float *out,
+                            int64_t out_row);
 bool cpu_can_vector_i8mm(const struct quantized *q);
 void cpu_vector_i8mm(const struct quantized *q, const struct int_set *x, int64_t at, int64_t columns, float *scale, float *out);
 // The best of this CPU; NULL: there is none.

@@ -354,8 +354,9 @@ const struct int_kind cpu_int_i8mm = {.level = "neon_bf16",
                                       .zip = zip,
                                       .turn = turn,
                                       .run = run,
-                                      .octet = cpu_octet_i8mm,
-                                      .octet_results = cpu_octet_results_i8mm,
+                                      .shares = cpu_shares_i8mm,
+                                      .dozen = cpu_dozen_i8mm,
+                                      .dozen_results = cpu_dozen_results_i8mm,
                                       .can_vector = cpu_can_vector_i8mm,
                                       .vector = cpu_vector_i8mm};
 

@@ -8,8 +8,10 @@
 
 enum { LINE = 64 };            // bytes of the cache: no vector of codes lies in two
 enum { BLOCK = 32 };           // columns that a thread takes at once,
+enum { WIDE_BLOCK = 64 };      // where there are many and each is used often, or
 enum { LONG_BLOCK = 1024 };    // at most, where there is one row
-enum { CODES_MOST = 1024 };    // of a row that are multiplied at once, where there are many rows
+enum { ROWS_FEW = 4 };         // that take no dozen
+enum { SHARED = 32 };          // codes of a dozen, at most, that have a sum
 enum { WORK_LEAST = 1 << 18 }; // products that are worth another thread
 
 struct ints {
@@ -17,8 +19,9 @@ struct ints {
     const struct int_kind *kind;
     int parts, set;   // lines of a row; rows of a set
     int64_t sets;     // of a matrix of x
-    int together;     // parts of octets, which sets are then, that have the same sums; else 0
-    int less;         // what is subtracted from codes of octets
+    bool dozens;      // sets are of twelve rows
+    int largest;      // code of these
+    int less;         // what is subtracted from their codes
     float most;       // the largest whole number
     bool vector;      // there is one row, which the kind multiplies by itself
     int64_t block;    // columns that a thread takes at once
@@ -35,7 +38,12 @@ static int rows_of(const struct ints *j, int64_t set) {
 }
 
 static int lines_of(const struct ints *j, int rows) {
-    return j->together ? j->parts * INT_OCTET : int_set_lines(j->kind, j->parts, rows);
+    return j->dozens ? j->parts * INT_DOZEN : int_set_lines(j->kind, j->parts, rows);
+}
+
+// Sums of groups of a set.
+static int64_t set_sums(const struct ints *j) {
+    return j->q->groups * (j->dozens ? 2 * INT_DOZEN : j->set);
 }
 
 // Rows -----------------------------------------------------------------------------------------------------------------
@@ -123,7 +131,7 @@ static void put_parts(const struct ints *j, int64_t set, int row, const int8_t *
     bool quarters = j->vector && q->u.bits == 6, halves = j->kind->apart && q->u.bits == 4;
     int rows = rows_of(j, set), slice = quarters ? 16 : j->kind->slice;
     for (int p = 0; p < j->parts; p++) {
-        int line = j->together ? INT_OCTET * p + row : int_line(rows, row, p);
+        int line = j->dozens ? INT_DOZEN * p + row : int_line(rows, row, p);
         int8_t *to = j->code + set * j->code_set + line * slice;
         int64_t step = (int64_t)lines_of(j, rows) * slice;
         if (slice == 8)
@@ -131,6 +139,21 @@ static void put_parts(const struct ints *j, int64_t set, int row, const int8_t *
         else
             put_line(part[p], q->k, slice, step, quarters ? 64 : 16, quarters ? 4 : 1, to);
     }
+}
+
+// Sums of the groups of a row, in the form that its set has.
+static void put_sums(const struct ints *j, int64_t set, int row, const float *x, float unit) {
+    const int group = j->q->u.group;
+    const int64_t groups = j->q->groups;
+    float *sums = j->sum + set * set_sums(j);
+    if (j->dozens)
+        for (int64_t g = 0; g < groups; g++) {
+            float *pair = sums + g * 2 * INT_DOZEN + row / 2 * 4 + row % 2;
+            pair[0] = pair[2] = sum_of(x + g * group, group);
+        }
+    else
+        for (int64_t g = 0; g < groups; g++)
+            sums[row * groups + g] = sum_of(x + g * group, group) * unit;
 }
 
 static bool fill_row(const struct ints *j, int64_t set, int row, const float *x, int8_t *room) {
@@ -143,10 +166,7 @@ static bool fill_row(const struct ints *j, int64_t set, int row, const float *x,
     (j->parts == 2 ? split_2 : split_3)(x, q->k, tiny ? 0 : most / largest, part[0], part[1], part[2]);
     j->factor[set * j->set + row] = tiny ? 0 : largest / most;
     put_parts(j, set, row, (const int8_t *const *)part);
-    float *sums = j->sum + set * j->set * q->groups + row * (j->together ? 1 : q->groups);
-    const float unit = !j->vector ? 1 : tiny ? 0 : most / largest;
-    for (int64_t g = 0, step = j->together ? INT_OCTET : 1; g < q->groups; g++)
-        sums[g * step] = sum_of(x + g * q->u.group, q->u.group) * unit;
+    put_sums(j, set, row, x, !j->vector ? 1 : tiny ? 0 : most / largest);
     return true;
 }
 
@@ -154,7 +174,7 @@ static bool fill_row(const struct ints *j, int64_t set, int row, const float *x,
 static void clear_set(const struct ints *j, int64_t set) {
     memset(j->code + set * j->code_set, 0, (size_t)j->code_set);
     memset(j->factor + set * j->set, 0, sizeof(float) * (size_t)j->set);
-    memset(j->sum + set * j->set * j->q->groups, 0, sizeof(float) * (size_t)(j->set * j->q->groups));
+    memset(j->sum + set * set_sums(j), 0, sizeof(float) * (size_t)set_sums(j));
 }
 
 static void fill_sets(const void *context, int64_t from, int64_t to) {
@@ -180,17 +200,22 @@ static void fill_sets(const void *context, int64_t from, int64_t to) {
     }
 }
 
-// Sets of eight rows, if there are enough for it. What sums of a block can be is in quantized_octet.c.
-static void choose_octets(struct ints *j) {
+// Codes have as many bits as the last part of a row, and sums of all of them do not fit.
+static bool is_apart(const struct ints *j) {
+    return j->parts == 3 && j->q->u.bits == 8;
+}
+
+// Sets of twelve rows, if there are enough for it. What sums of a block can be is in quantized_dozen.c.
+static void choose_dozens(struct ints *j) {
     const struct quantized *q = j->q;
-    if (!j->kind->octet || q->m <= INT_OCTET / 2)
+    if (!j->kind->dozen || q->m <= ROWS_FEW)
         return;
     bool affine = q->u.mode == QUANT_AFFINE;
-    int largest = affine ? 1 << (q->u.bits - 1) : 12, block = MIN_OF(q->u.group, 32);
-    j->less = affine ? largest : 0;
-    j->together = q->u.bits == 8 ? 2 : j->parts;
-    if (j->together == 3)
-        j->most = MIN_OF(j->most, (float)(INT32_MAX / (largest * block) - 1));
+    j->dozens = true;
+    j->largest = affine ? 1 << (q->u.bits - 1) : 12;
+    j->less = affine ? j->largest : 0;
+    if (j->parts == 3 && !is_apart(j))
+        j->most = MIN_OF(j->most, (float)(INT32_MAX / (j->largest * MIN_OF(q->u.group, SHARED)) - 1));
 }
 
 // The sets of all rows of x, to be freed. False and an error.
@@ -198,17 +223,18 @@ static bool make_sets(struct ints *j) {
     const struct quantized *q = j->q;
     j->parts = q->dtype == ZL_FLOAT32 ? 3 : 2;
     j->most = j->parts == 2 ? 127 * 256 : 127 * 65536;
-    choose_octets(j);
-    j->set = j->together ? INT_OCTET : j->parts == 3 ? 2 : 4;
+    choose_dozens(j);
+    j->set = j->dozens ? INT_DOZEN : j->parts == 3 ? 2 : 4;
     j->sets = (q->m + j->set - 1) / j->set;
     j->vector = j->kind->can_vector && j->kind->can_vector(q);
-    j->block =
-        j->vector ? MAX_OF(MIN_OF(q->n / (4 * pool_threads()) / BLOCK * BLOCK, LONG_BLOCK), BLOCK) : BLOCK;
+    const int64_t share = q->n / (4 * pool_threads()), most = j->vector   ? LONG_BLOCK
+                                                              : j->dozens ? WIDE_BLOCK
+                                                                          : BLOCK;
+    j->block = MAX_OF(MIN_OF(share / BLOCK * BLOCK, most), BLOCK);
     bool half = q->u.bits == 4 && q->u.group == 16; // of the codes that are unpacked at once
-    j->zips = !j->kind->direct || j->together || j->sets > 2 || half || q->u.mode != QUANT_AFFINE;
+    j->zips = !j->kind->direct || j->dozens || j->sets > 2 || half || q->u.mode != QUANT_AFFINE;
     j->code_set = lines_of(j, j->set) * q->k;
-    int64_t sets = j->sets * q->matrices, codes = sets * j->code_set,
-            numbers = sets * j->set * (1 + q->groups);
+    int64_t sets = j->sets * q->matrices, codes = sets * j->code_set, numbers = sets * (j->set + set_sums(j));
     if (!(j->room = memory_alloc((size_t)(LINE + codes + numbers * (int64_t)sizeof(float)))))
         return false;
     j->code = (int8_t *)j->room + (LINE - (uintptr_t)j->room % LINE);
@@ -221,7 +247,8 @@ static bool make_sets(struct ints *j) {
 // Columns --------------------------------------------------------------------------------------------------------------
 
 struct column_room {
-    float *scale, *bias;
+    float *scale, *bias, *unit;
+    int32_t *share;
     float *result;  // of a block of columns, row by row
     uint8_t *codes; // one a byte
     int8_t *zipped;
@@ -229,29 +256,41 @@ struct column_room {
 
 // Scales of the columns that are multiplied at once, of groups or of every 32 codes.
 static int64_t room_scales(const struct ints *j) {
-    return MAX_OF(j->q->groups, j->q->k / 32) * j->kind->columns;
+    return MAX_OF(j->q->groups, j->q->k / SHARED) * j->kind->columns;
+}
+
+// All numbers of these columns: scales and biases and, of a dozen, biases twice, shares twice of two kinds, and units.
+static int64_t room_each(const struct ints *j) {
+    return room_scales(j) * (j->dozens ? 7 : 2) + j->kind->columns;
+}
+
+// Places of the numbers of some columns, the first of which is there.
+static void place_numbers(const struct ints *j, struct column_room *r) {
+    const int64_t scales = room_scales(j);
+    r->bias = r->scale + scales;
+    r->share = (int32_t *)(void *)(r->bias + 2 * scales);
+    r->unit = r->scale + room_each(j) - j->kind->columns;
 }
 
 // Columns that are read before they are multiplied: zipped ones are many, so that a set stays in the cache meanwhile.
 static int64_t room_columns(const struct ints *j) {
-    return j->zips ? BLOCK : j->kind->columns;
+    return j->dozens ? j->block : j->zips ? BLOCK : j->kind->columns;
 }
 
-// Bytes of scales, biases and results.
+// Bytes of the numbers of columns, and of results.
 static int64_t room_numbers(const struct ints *j) {
-    int64_t numbers = 2 * room_scales(j) * (room_columns(j) / j->kind->columns) + j->q->m * j->block;
+    int64_t numbers = room_each(j) * (room_columns(j) / j->kind->columns) + j->q->m * j->block;
     return (numbers + 15) / 16 * 16 * (int64_t)sizeof(float);
 }
 
 static bool get_room(const struct ints *j, struct column_room *r) {
     const struct quantized *q = j->q;
-    int64_t columns = room_columns(j), scales = room_scales(j) * (columns / j->kind->columns),
+    int64_t columns = room_columns(j), all = room_each(j) * (columns / j->kind->columns),
             numbers = room_numbers(j);
     char *room = cpu_scratch(SCRATCH_WEIGHTS, (size_t)(numbers + q->k * (columns + j->kind->columns)));
     if (room)
         *r = (struct column_room){.scale = (float *)(void *)room,
-                                  .bias = (float *)(void *)room + scales,
-                                  .result = (float *)(void *)room + 2 * scales,
+                                  .result = (float *)(void *)room + all,
                                   .zipped = (int8_t *)room + numbers,
                                   .codes = (uint8_t *)room + numbers + q->k * columns};
     return room != NULL;
@@ -277,14 +316,20 @@ static void widen_biases(const struct ints *j, struct int_columns *c, struct col
     c->dtype = ZL_FLOAT32;
 }
 
-// Biases of signed codes, in the order of scales.
+VECTORS static void add_twice(const float *restrict bias, const float *restrict scale, float times,
+                              int64_t count, float *restrict out) {
+    for (int64_t i = 0; i < count; i++)
+        out[2 * i] = out[2 * i + 1] = bias[i] + times * scale[i];
+}
+
+// Biases of signed codes, each twice.
 static void read_offsets(const struct ints *j, struct int_columns *c, struct column_room *r) {
     int64_t count = j->q->groups * j->kind->columns;
-    j->kind->turn(j->q->u.dtype, c->bias, j->q->groups, r->bias);
+    float *once = (float *)(void *)r->share; // which is not there yet
+    j->kind->turn(j->q->u.dtype, c->bias, j->q->groups, once);
+    add_twice(once, r->scale, (float)j->less, count, r->bias);
     c->offset = r->bias;
-    for (int64_t i = 0; i < count; i++)
-        r->bias[i] += (float)j->less * r->scale[i];
-    c->is_offset = largest_of(r->bias, count) > 0;
+    c->is_offset = largest_of(r->bias, 2 * count) > 0;
 }
 
 static void read_numbers(const struct ints *j, const int64_t *at, struct int_columns *c,
@@ -299,10 +344,13 @@ static void read_numbers(const struct ints *j, const int64_t *at, struct int_col
         j->kind->turn(q->u.dtype, scale, q->groups, r->scale);
     else
         turn_bytes(j, scale, r->bias, r->scale);
-    if (j->together && q->biases)
+    if (j->dozens && q->biases)
         read_offsets(j, c, r);
     else if (j->zips && q->biases)
         widen_biases(j, c, r);
+    if (j->dozens)
+        j->kind->shares(r->scale, q->groups, q->u.group, (double)j->most * j->largest, is_apart(j), r->share,
+                        r->unit);
 }
 
 VECTORS static void sign_codes(int8_t *code, int64_t count, int less) {
@@ -316,7 +364,8 @@ static void read_columns(const struct ints *j, int64_t w, int64_t row, struct co
     const struct quantized *q = j->q;
     int64_t at[INT_COLUMNS_MOST];
     c->scale = r->scale, c->dtype = q->u.dtype, c->group = q->u.group;
-    c->bits = q->u.bits, c->offset = r->scale, c->is_offset = false;
+    c->share = r->share, c->unit = r->unit;
+    c->bits = q->u.bits, c->offset = r->bias, c->is_offset = false;
     for (int i = 0; i < j->kind->columns; i++) {
         at[i] = quantized_at(q, w, MIN_OF(row + i, q->rows - 1), 0);
         c->row[i] = quantized_words(q, at[i]);
@@ -340,29 +389,26 @@ static void read_columns(const struct ints *j, int64_t w, int64_t row, struct co
 static struct int_set set_of(const struct ints *j, int64_t set) {
     return (struct int_set){.code = j->code + set * j->code_set,
                             .factor = j->factor + set * j->set,
-                            .sum = j->sum + set * j->set * j->q->groups,
+                            .sum = j->sum + set * set_sums(j),
                             .parts = j->parts,
                             .rows = rows_of(j, set),
-                            .groups = j->q->groups,
-                            .together = j->together};
+                            .groups = j->q->groups};
 }
 
-// Some codes of each row at a time, so that they stay in the cache. An odd last one is multiplied twice: there is room for the
-// result.
-static void multiply_octet(const struct ints *j, const struct int_set *x, const struct int_columns *some,
+// Some codes of each row at a time, so that they stay in the cache.
+static void multiply_dozen(const struct ints *j, const struct int_set *x, const struct int_columns *some,
                            int64_t columns, float *out) {
-    const int64_t each = j->kind->columns, count = (columns + each - 1) / each, pairs = (count + 1) / 2;
-    const int64_t groups = x->groups, step = MAX_OF(CODES_MOST / j->q->u.group, 1);
-    const struct int_columns *pair[BLOCK / 8][2];
-    struct int_sums sum[BLOCK / 8];
-    memset(sum, 0, sizeof *sum * (size_t)pairs);
-    for (int64_t i = 0; i < pairs; i++)
-        pair[i][0] = &some[2 * i], pair[i][1] = &some[MIN_OF(2 * i + 1, count - 1)];
+    enum { SUMS = INT_DOZEN * 4 };
+    const int64_t each = j->kind->columns, count = (columns + each - 1) / each;
+    const int64_t groups = x->groups, step = MAX_OF(INT_CODES_MOST / j->q->u.group, 1);
+    _Alignas(16) float sum[WIDE_BLOCK / 4 * SUMS];
+    memset(sum, 0, sizeof *sum * (size_t)(count * SUMS));
     for (int64_t g = 0; g < groups; g += step)
-        for (int64_t i = 0; i < pairs; i++) {
-            j->kind->octet(x, pair[i], g, MIN_OF(g + step, groups), &sum[i]);
+        for (int64_t i = 0; i < count; i++) {
+            int64_t to = MIN_OF(g + step, groups), bytes = (to - g) * j->q->u.group * j->parts * INT_DOZEN;
+            j->kind->dozen(x, &some[i], g, to, bytes + bytes * i / count, sum + i * SUMS);
             if (g + step >= groups)
-                j->kind->octet_results(x, pair[i], &sum[i], out + 2 * i * each, BLOCK);
+                j->kind->dozen_results(x, &some[i], sum + i * SUMS, out + i * each, j->block);
         }
 }
 
@@ -370,19 +416,20 @@ static void multiply_octet(const struct ints *j, const struct int_set *x, const 
 static void multiply_some(const struct ints *j, int64_t matrix, int64_t w, int64_t from, int64_t columns,
                           struct column_room r, float *out) {
     const int64_t each = j->kind->columns;
-    struct int_columns some[BLOCK / 4];
+    struct int_columns some[WIDE_BLOCK / 4];
     for (int64_t i = 0; i * each < columns; i++) {
+        place_numbers(j, &r);
         read_columns(j, w, from + i * each, &r, &some[i]);
-        r.scale += room_scales(j), r.bias += room_scales(j), r.zipped += j->q->k * each;
+        r.scale += room_each(j), r.zipped += j->q->k * each;
     }
     for (int64_t s = 0; s < j->sets; s++) {
         struct int_set x = set_of(j, matrix * j->sets + s);
-        float *to = out + s * j->set * BLOCK;
-        if (j->together)
-            multiply_octet(j, &x, some, columns, to);
+        float *to = out + s * j->set * j->block;
+        if (j->dozens)
+            multiply_dozen(j, &x, some, columns, to);
         else
             for (int64_t i = 0; i * each < columns; i++)
-                j->kind->run(&x, &some[i], to + i * each, BLOCK);
+                j->kind->run(&x, &some[i], to + i * each, j->block);
     }
 }
 
@@ -414,10 +461,10 @@ static void multiply_block(struct ints *j, int64_t product, int64_t from) {
     char *out = q->out + (product * q->m * q->n + from) * q->item;
     for (int64_t i = 0; i < q->m; i++, out += q->n * q->item)
         if (q->item == 2)
-            cpu_call_row(cpu_level()->rows->cast[q->dtype][ZL_FLOAT32], out, r.result + i * BLOCK, NULL, NULL,
-                         columns);
+            cpu_call_row(cpu_level()->rows->cast[q->dtype][ZL_FLOAT32], out, r.result + i * j->block, NULL,
+                         NULL, columns);
         else
-            memcpy(out, r.result + i * BLOCK, sizeof(float) * (size_t)columns);
+            memcpy(out, r.result + i * j->block, sizeof(float) * (size_t)columns);
 }
 
 static int64_t blocks_of(const struct ints *j) {
