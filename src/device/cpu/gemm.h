@@ -31,7 +31,13 @@ struct gemm_kernel {
     void (*close)(void);    // and afterwards. NULL: nothing
     bool fetches;           // what it needs next by itself
     gemm_tiles_fn *run_tiles; // NULL: it has none
+    // Where it has them, NULL else: the same, which with a k of 128 fetches GEMM_AHEAD bytes behind each of the addresses;
+    void (*fetching)(int64_t k, const void *a, const void *b, void *c, int64_t c_row, bool add, const char *const *ahead);
+    // and the first four rows of a panel times two panels of b.
+    void (*four)(int64_t k, const void *a, const void *b, const void *next, void *c, int64_t c_row, bool add,
+                 const char *const *ahead);
 };
+enum { GEMM_AHEAD = 1024, GEMM_STREAMS = 3 };
 enum { GEMM_ROWS_MOST = 32, GEMM_COLS_MOST = 64 };
 
 // The best first. Kernels of a file end with one without a name.

@@ -10,6 +10,7 @@ enum {
     K_BLOCK = 128,      // rows of b that are packed at once, by
     BLOCK = 128 * 1024, // bytes
     CACHE_LINE = 64,
+    FOUR = 4, // rows that a kernel multiplies with two panels
 };
 
 struct few {
@@ -25,6 +26,7 @@ struct ahead {
     const char *at;
     int64_t line, lines, bytes;
     int64_t done; // of the first of them
+    int64_t each; // lines that a tile takes
 };
 
 static int64_t round_up(int64_t count, int64_t unit) {
@@ -50,20 +52,6 @@ static void pack_a(const struct few *f) {
                   g->a_row * f->item, MIN_OF(f->k_most, g->k - p), g->m, 0);
 }
 
-// A tile that is not whole goes through one that is.
-static void edge_tile(const struct few *f, int64_t k, const char *a, const char *b, char *c, int64_t rows,
-                      int64_t cols, bool add) {
-    _Alignas(64) char tile[GEMM_ROWS_MOST * GEMM_COLS_MOST * 8];
-    const int64_t width = f->u->cols;
-    struct stride2 dense = {width * f->item, f->item}, place = {f->g->c_row * f->item, f->item};
-    if (add) {
-        memset(tile, 0, (size_t)(f->u->rows * width * f->item));
-        cpu_move((size_t)f->item, tile, dense, c, place, rows, cols);
-    }
-    f->u->run(k, a, b, tile, width, add);
-    cpu_move((size_t)f->item, c, place, tile, dense, rows, cols);
-}
-
 // The block of b at a place; none where there is nothing.
 static struct ahead ahead_of(const struct few *f, int64_t p, int64_t rows, int64_t col, int64_t cols) {
     const struct gemm *g = f->g;
@@ -85,23 +73,80 @@ static inline __attribute__((always_inline)) void fetch(struct ahead *a, int64_t
     }
 }
 
-// Columns of a block, packed, times all rows.
+// What a tile is made of: so many rows of a, times a panel of b or, where `four`, two. What multiplies it is inlined by force.
+struct tile {
+    int64_t k;
+    const char *a, *b;
+    char *c;
+    int64_t rows, cols;
+    bool add, four;
+};
+
+static inline __attribute__((always_inline)) void run_tile(const struct few *f, const struct tile *t, char *c,
+                                                           int64_t c_row, struct ahead *ahead) {
+    const struct gemm_kernel *u = f->u;
+    const char *at[GEMM_STREAMS];
+    if (!u->fetching) {
+        u->run(t->k, t->a, t->b, c, c_row, t->add);
+        return;
+    }
+    for (int i = 0; i < GEMM_STREAMS; i++) {
+        at[i] = ahead->at;
+        if (i < ahead->each && ahead->lines > 1)
+            ahead->at += ahead->line, ahead->lines--;
+    }
+    if (t->four)
+        u->four(t->k, t->a, t->b, t->b + u->cols * t->k * f->item, c, c_row, t->add, at);
+    else
+        u->fetching(t->k, t->a, t->b, c, c_row, t->add, at);
+}
+
+// One that is not whole goes through one that is.
+static inline __attribute__((always_inline)) void multiply_tile(const struct few *f, const struct tile *t,
+                                                                struct ahead *ahead) {
+    _Alignas(64) char tile[GEMM_ROWS_MOST * GEMM_COLS_MOST * 8];
+    const int64_t height = t->four ? FOUR : f->u->rows, width = t->four ? 2 * f->u->cols : f->u->cols;
+    struct stride2 dense = {width * f->item, f->item}, place = {f->g->c_row * f->item, f->item};
+    if (t->rows == height && t->cols == width) {
+        run_tile(f, t, t->c, f->g->c_row, ahead);
+        return;
+    }
+    if (t->add) {
+        memset(tile, 0, (size_t)(height * width * f->item));
+        cpu_move((size_t)f->item, tile, dense, t->c, place, t->rows, t->cols);
+    }
+    run_tile(f, t, tile, width, ahead);
+    cpu_move((size_t)f->item, t->c, place, tile, dense, t->rows, t->cols);
+}
+
+// Columns of a block, packed, times all rows. The last rows, if they are few, meet two panels at once.
 static void multiply_block(const struct few *f, int64_t p, int64_t col, int64_t cols, struct ahead ahead) {
     const struct gemm *g = f->g;
     const struct gemm_kernel *u = f->u;
-    const int64_t k = round_up(MIN_OF(f->k_most, g->k - p), u->step);
-    const bool add = p > 0 || g->add;
+    const int64_t k = round_up(MIN_OF(f->k_most, g->k - p), u->step), rest = g->m % u->rows;
     const int64_t tiles = round_up(cols, u->cols) / u->cols * (round_up(g->m, u->rows) / u->rows);
     const int64_t slice = ahead.lines * round_up(ahead.bytes, CACHE_LINE) / tiles + CACHE_LINE;
+    const bool streams = u->fetching && g->b_row != 1; // else there are more lines than tiles fetch
+    ahead.each = streams ? ahead.lines / tiles + 1 : 0;
     for (int64_t j = 0; j < cols; j += u->cols)
         for (int64_t i = 0; i < g->m; i += u->rows) {
-            const char *a = packed_a(f, p) + i * k * f->item, *b = f->b + j * k * f->item;
-            char *c = g->c + (i * g->c_row + col + j) * f->item;
-            fetch(&ahead, slice);
-            if (i + u->rows <= g->m && j + u->cols <= cols)
-                u->run(k, a, b, c, g->c_row, add);
-            else
-                edge_tile(f, k, a, b, c, MIN_OF(u->rows, g->m - i), MIN_OF(u->cols, cols - j), add);
+            const bool last = u->four && rest && rest <= FOUR && i + u->rows > g->m,
+                       four = last && j / u->cols % 2;
+            if (last && !four && j + 2 * u->cols <= cols)
+                continue; // with the next panel
+            const int64_t from = four ? j - u->cols : j, most = four ? 2 * u->cols : u->cols;
+            if (!streams)
+                fetch(&ahead, slice);
+            multiply_tile(f,
+                          &(struct tile){.k = k,
+                                         .a = packed_a(f, p) + i * k * f->item,
+                                         .b = f->b + from * k * f->item,
+                                         .c = g->c + (i * g->c_row + col + from) * f->item,
+                                         .rows = MIN_OF(u->rows, g->m - i),
+                                         .cols = MIN_OF(most, cols - from),
+                                         .add = p > 0 || g->add,
+                                         .four = four},
+                          &ahead);
         }
 }
 

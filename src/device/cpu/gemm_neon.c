@@ -169,31 +169,87 @@
     "prfm pstl1keep, [%[c], #40]\n" \
     "add %[c], %[c], %[row]\n"
 
-// STEPS are for `step` elements along k. All but the last few run four times before the loop turns, which costs a cycle.
-#define KERNEL(name, TARGET, item, step, START, STEPS, STORE, ADD)                                       \
-    TARGET static void name(int64_t k, const void *a, const void *b, void *c, int64_t c_row, bool add) { \
-        int64_t row = c_row * (item);                                                                    \
-        __asm__ volatile(EACH_ROW(ZERO) START                                                            \
-                         "subs %[k], %[k], #4 * " #step "\n"                                             \
-                         "b.le 2f\n"                                                                     \
-                         ".p2align 6\n"                                                                  \
-                         "1:\n"                                                                          \
-                         ".rept 4\n" STEPS ".endr\n"                                                     \
-                         "subs %[k], %[k], #4 * " #step "\n"                                             \
-                         "b.gt 1b\n"                                                                     \
-                         "2: add %[k], %[k], #4 * " #step "\n"                                           \
-                         "cbz %w[add], 3f\n" EACH_ROW(FETCH_ROW) "sub %[c], %[c], %[row], lsl #3\n"      \
-                                                                 "3:\n" STEPS "subs %[k], %[k], #" #step \
-                                                                 "\n"                                    \
-                                                                 "b.gt 3b\n"                             \
-                                                                 "cbz %w[add], 4f\n" ADD "b 5f\n"        \
-                                                                 "4:\n" STORE "5:\n"                     \
-                         : [k] "+r"(k), [a] "+r"(a), [b] "+r"(b), [c] "+r"(c)                            \
-                         : [row] "r"(row), [add] "r"(add)                                                \
-                         : CLOBBERED);                                                                   \
+// STEPS are for `step` elements along k. All but the last few run four times before the loop turns, which costs a cycle. FETCH: what
+// is done then, with MORE arguments and registers OF it.
+#define KERNEL_WITH(name, TARGET, item, step, START, STEPS, STORE, ADD, MORE, OF, FETCH, ...)               \
+    TARGET static void name(int64_t k, const void *a, const void *b, void *c, int64_t c_row,                \
+                            bool add MORE) {                                                                \
+        int64_t row = c_row * (item);                                                                       \
+        OF __asm__ volatile(EACH_ROW(ZERO) START FETCH                                                      \
+                            "subs %[k], %[k], #4 * " #step "\n"                                             \
+                            "b.le 2f\n"                                                                     \
+                            ".p2align 6\n"                                                                  \
+                            "1:\n"                                                                          \
+                            ".rept 4\n" STEPS ".endr\n" FETCH "subs %[k], %[k], #4 * " #step "\n"           \
+                            "b.gt 1b\n"                                                                     \
+                            "2: add %[k], %[k], #4 * " #step "\n"                                           \
+                            "cbz %w[add], 3f\n" EACH_ROW(FETCH_ROW) "sub %[c], %[c], %[row], lsl #3\n"      \
+                                                                    "3:\n" STEPS "subs %[k], %[k], #" #step \
+                                                                    "\n"                                    \
+                                                                    "b.gt 3b\n"                             \
+                                                                    "cbz %w[add], 4f\n" ADD "b 5f\n"        \
+                                                                    "4:\n" STORE "5:\n"                     \
+                            : [k] "+r"(k), [a] "+r"(a), [b] "+r"(b), [c] "+r"(c)__VA_ARGS__                 \
+                            : [row] "r"(row), [add] "r"(add)                                                \
+                            : CLOBBERED);                                                                   \
     }
+#define NOTHING
+#define KERNEL(name, TARGET, item, step, START, STEPS, STORE, ADD) \
+    KERNEL_WITH(name, TARGET, item, step, START, STEPS, STORE, ADD, NOTHING, NOTHING, "", )
 
 KERNEL(fmla_f32, , 4, 4, WORD_START, WORD_STEPS(FMLA), EACH_ROW(STORE_ROW), EACH_ROW(FADD_ROW))
+// The same, which fetches lines of memory behind three addresses meanwhile.
+#define AHEAD   , const char *const *ahead
+#define STREAMS const char *x = ahead[0], *y = ahead[1], *z = ahead[2];
+#define FETCH_TWO(at)                     \
+    "prfm pldl2keep, [%[" #at "]]\n"      \
+    "prfm pldl2keep, [%[" #at "], #64]\n" \
+    "add %[" #at "], %[" #at "], #128\n"
+KERNEL_WITH(fetching_f32, , 4, 4, WORD_START, WORD_STEPS(FMLA), EACH_ROW(STORE_ROW), EACH_ROW(FADD_ROW),
+            AHEAD, STREAMS, FETCH_TWO(x) FETCH_TWO(y) FETCH_TWO(z), , [x] "+r"(x), [y] "+r"(y), [z] "+r"(z))
+
+// Four rows of eight, times two panels, of which a vector is read right before it is used. Sums of a row are in six vectors.
+#define FETCH_HALF(at) "prfm pldl2keep, [%[" #at "]]\nadd %[" #at "], %[" #at "], #32\n"
+#define COLUMN(b, from, c0, c1, c2, c3)                                                        \
+    "ldr q" #b ", [%[" #from "]], #16\n" FMLA(c0, b, 0, 0) FMLA(c1, b, 0, 1) FMLA(c2, b, 0, 2) \
+        FMLA(c3, b, 0, 3)
+#define FOUR_STEP                                                                                    \
+    "ldr q0, [%[a]], #32\n" COLUMN(1, b, 8, 14, 20, 26) COLUMN(2, b, 9, 15, 21, 27)                  \
+        COLUMN(3, b, 10, 16, 22, 28) COLUMN(4, next, 11, 17, 23, 29) COLUMN(5, next, 12, 18, 24, 30) \
+            COLUMN(6, next, 13, 19, 25, 31)
+#define EACH_FOURTH(DO)      \
+    DO(8, 9, 10, 11, 12, 13) \
+    DO(14, 15, 16, 17, 18, 19) DO(20, 21, 22, 23, 24, 25) DO(26, 27, 28, 29, 30, 31)
+#define STORE_SIX(c0, c1, c2, c3, c4, c5)   \
+    "stp q" #c0 ", q" #c1 ", [%[c]]\n"      \
+    "stp q" #c2 ", q" #c3 ", [%[c], #32]\n" \
+    "stp q" #c4 ", q" #c5 ", [%[c], #64]\n" \
+    "add %[c], %[c], %[row]\n"
+#define ADD_TWO(c0, c1, at)                  \
+    "ldp q0, q1, [%[c], #" #at "]\n"         \
+    "fadd v" #c0 ".4s, v" #c0 ".4s, v0.4s\n" \
+    "fadd v" #c1 ".4s, v" #c1 ".4s, v1.4s\n"
+#define ADD_SIX(c0, c1, c2, c3, c4, c5) \
+    ADD_TWO(c0, c1, 0) ADD_TWO(c2, c3, 32) ADD_TWO(c4, c5, 64) STORE_SIX(c0, c1, c2, c3, c4, c5)
+
+static void four_f32(int64_t k, const void *a, const void *b, const void *next, void *c, int64_t c_row,
+                     bool add, const char *const *ahead) {
+    int64_t row = c_row * 4;
+    STREAMS
+    __asm__ volatile(EACH_ROW(ZERO) ".p2align 6\n"
+                                    "1:\n" FETCH_HALF(x) FETCH_HALF(y)
+                                        FETCH_HALF(z) ".rept 4\n" FOUR_STEP ".endr\n"
+                                                      "subs %[k], %[k], #4\n"
+                                                      "b.gt 1b\n"
+                                                      "cbz %w[add], 2f\n" EACH_FOURTH(
+                                                          ADD_SIX) "b 3f\n"
+                                                                   "2:\n" EACH_FOURTH(STORE_SIX) "3:\n"
+                     : [k] "+r"(k), [a] "+r"(a), [b] "+r"(b), [next] "+r"(next), [c] "+r"(c), [x] "+r"(x),
+                       [y] "+r"(y), [z] "+r"(z)
+                     : [row] "r"(row), [add] "r"(add)
+                     : CLOBBERED);
+}
+
 KERNEL(fmla_f64, , 8, 4, SQUARE_START, DOUBLE_STEPS, EACH_ROW(STORE_ROW), EACH_ROW(DADD_ROW))
 KERNEL(fmlal_f16, CPU_WITH("fp16fml"), 4, 4, HALF_START, HALF_STEPS, EACH_ROW(STORE_ROW), EACH_ROW(FADD_ROW))
 KERNEL(bfmmla_bf16, CPU_WITH("bf16"), 4, 8, SQUARE_START, SQUARE_STEPS(BFMMLA), EACH_PAIR(STORE_SQUARES),
@@ -266,7 +322,8 @@ static void fmla_f32_tiles(int64_t k, const void *a, int64_t apart, const void *
 }
 
 const struct gemm_kernel gemm_kernels_neon[] = {
-    {"f32 fmla", NULL, ZL_FLOAT32, ZL_FLOAT32, 8, 12, 1, 4, fmla_f32, .run_tiles = fmla_f32_tiles},
+    {"f32 fmla", NULL, ZL_FLOAT32, ZL_FLOAT32, 8, 12, 1, 4, fmla_f32, .run_tiles = fmla_f32_tiles,
+     .fetching = fetching_f32, .four = four_f32},
     {"f64 fmla", NULL, ZL_FLOAT64, ZL_FLOAT64, 8, 6, 1, 4, fmla_f64},
     {"f16 fmlal", "fhm", ZL_FLOAT16, ZL_FLOAT32, 8, 12, 1, 4, fmlal_f16},
     {"bf16 bfmmla", "bf16", ZL_BFLOAT16, ZL_FLOAT32, 8, 12, 4, 8, bfmmla_bf16},
