@@ -46,7 +46,7 @@ enum { INT_COLUMNS_MOST = 8, INT_ROWS_MOST = 4, INT_DOZEN = 12, INT_CODES_MOST =
 struct int_set {
     const int8_t *code;
     const float *factor; // of each row
-    const float *sum;    // of each row those of its groups; of a dozen, of each group those of each pair of rows, twice
+    const float *sum;    // of each row those of its groups; of a dozen, of each group those of its rows
     int parts, rows;     // lines of a row; those of a dozen are of twelve rows, be they there or not, part by part
     int64_t groups;
 };
@@ -59,7 +59,7 @@ struct int_columns {
     const int32_t *share;                 // for dozens: scales as parts of a column's unit, of which 2^31 is one; of each block
                                           // of 32 codes or group, each twice; where codes have eight bits, then 1/16 of them
     const float *unit;                    // of each column
-    const float *offset;                  // for dozens, whose codes are always signed: biases, in the order of shares
+    const float *offset;                  // for dozens, whose codes are always signed: biases, in the order of scales
     bool is_offset;                       // some of these are not zero
     zl_dtype dtype;                       // of those: float32 or half of it
     int bits, group;

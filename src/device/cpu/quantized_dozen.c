@@ -23,16 +23,9 @@
 
 enum { SLICE = 8, COLUMNS = 4, PAIRS = INT_DOZEN / 2, VECTORS_OF_PAIR = COLUMNS / 2 };
 
-typedef ints4 int_tile[PAIRS][VECTORS_OF_PAIR]; // [rows][columns]
-typedef floats4 float_tile[PAIRS][VECTORS_OF_PAIR];
 typedef ints4 ints_memory __attribute__((aligned(4), may_alias));
 
 #define SHARE_MOST (0x1p31 * (1 - 0x1p-16)) // rounding makes sums a little larger
-
-INLINE floats4 add(floats4 sum, floats4 a, floats4 b) {
-    __asm__("fmla %0.4s, %1.4s, %2.4s" : "+w"(sum) : "w"(a), "w"(b));
-    return sum;
-}
 
 // Shares -----------------------------------------------------------------------------------------------------------------
 
@@ -220,9 +213,9 @@ KERNELS(6)
 
 // Brings biases and sums of groups, which are read in the end, into the cache while there is something else to do.
 static void fetch_biases(const struct int_set *x, const struct int_columns *w) {
-    for (int64_t i = 0; i < x->groups * 2 * COLUMNS; i += 16)
+    for (int64_t i = 0; i < x->groups * COLUMNS; i += 16)
         __builtin_prefetch(w->offset + i);
-    for (int64_t i = 0; i < x->groups * 2 * INT_DOZEN; i += 16)
+    for (int64_t i = 0; i < x->groups * INT_DOZEN; i += 16)
         __builtin_prefetch(x->sum + i);
 }
 
@@ -245,17 +238,22 @@ void cpu_dozen_i8mm(const struct int_set *x, const struct int_columns *w, int64_
 
 // Results ----------------------------------------------------------------------------------------------------------------
 
-// Biases times the sums of the rows' groups.
-WITH_I8MM static void add_biases(const struct int_set *x, const struct int_columns *w, float_tile out) {
-    const floats4 *bias = (const floats4 *)(const void *)w->offset,
-                  *sum = (const floats4 *)(const void *)x->sum;
-    float_tile all = {{{0}}};
-    for (int64_t g = 0; g < x->groups; g++, bias += VECTORS_OF_PAIR, sum += PAIRS) {
-        floats4 first = bias[0], second = bias[1];
-#pragma GCC unroll 6
-        for (int r = 0; r < PAIRS; r++) {
-            all[r][0] = add(all[r][0], first, sum[r]);
-            all[r][1] = add(all[r][1], second, sum[r]);
+#define ADD_LANE(sum, bias, x, lane) \
+    __asm__("fmla %0.4s, %1.4s, %2.s[" #lane "]" : "+w"(sum) : "w"(bias), "w"(x))
+
+// Biases times the sums of the rows' groups, row by row.
+WITH_I8MM static void multiply_biases(const struct int_set *x, const struct int_columns *w, floats4 *out) {
+    const floats4 *sum = (const floats4 *)(const void *)x->sum;
+    floats4 all[INT_DOZEN] = {{0}};
+    for (int64_t g = 0; g < x->groups; g++) {
+        const floats4 bias = *(const floats_memory *)(w->offset + g * COLUMNS);
+#pragma GCC unroll 3
+        for (int i = 0; i < INT_DOZEN; i += 4) {
+            const floats4 four = *sum++;
+            ADD_LANE(all[i], bias, four, 0);
+            ADD_LANE(all[i + 1], bias, four, 1);
+            ADD_LANE(all[i + 2], bias, four, 2);
+            ADD_LANE(all[i + 3], bias, four, 3);
         }
     }
     memcpy(out, all, sizeof all);
@@ -266,16 +264,16 @@ WITH_I8MM void cpu_dozen_results_i8mm(const struct int_set *x, const struct int_
     const floats4 *total = (const floats4 *)(const void *)sum;
     const float *unit = w->unit;
     const floats4 first = {unit[0], unit[0], unit[1], unit[1]}, second = {unit[2], unit[2], unit[3], unit[3]};
-    float_tile bias = {{{0}}};
+    floats4 bias[INT_DOZEN] = {{0}};
     if (w->is_offset)
-        add_biases(x, w, bias);
+        multiply_biases(x, w, bias);
     for (int r = 0; r < x->rows; r += 2, total += 2, out += 2 * out_row) {
         const float *factor = x->factor + r;
         const floats4 both = {factor[0], factor[1], factor[0], factor[1]};
-        floats4 a = total[0] * both * first + bias[r / 2][0], b = total[1] * both * second + bias[r / 2][1];
-        *(floats_memory *)out = __builtin_shufflevector(a, b, 0, 2, 4, 6);
+        const floats4 a = total[0] * both * first, b = total[1] * both * second;
+        *(floats_memory *)out = __builtin_shufflevector(a, b, 0, 2, 4, 6) + bias[r];
         if (r + 1 < x->rows)
-            *(floats_memory *)(out + out_row) = __builtin_shufflevector(a, b, 1, 3, 5, 7);
+            *(floats_memory *)(out + out_row) = __builtin_shufflevector(a, b, 1, 3, 5, 7) + bias[r + 1];
     }
 }
 

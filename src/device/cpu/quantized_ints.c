@@ -43,7 +43,7 @@ static int lines_of(const struct ints *j, int rows) {
 
 // Sums of groups of a set.
 static int64_t set_sums(const struct ints *j) {
-    return j->q->groups * (j->dozens ? 2 * INT_DOZEN : j->set);
+    return j->q->groups * j->set;
 }
 
 // Rows -----------------------------------------------------------------------------------------------------------------
@@ -141,19 +141,13 @@ static void put_parts(const struct ints *j, int64_t set, int row, const int8_t *
     }
 }
 
-// Sums of the groups of a row, in the form that its set has.
+// Sums of the groups of a row, in the order that its set has.
 static void put_sums(const struct ints *j, int64_t set, int row, const float *x, float unit) {
     const int group = j->q->u.group;
-    const int64_t groups = j->q->groups;
-    float *sums = j->sum + set * set_sums(j);
-    if (j->dozens)
-        for (int64_t g = 0; g < groups; g++) {
-            float *pair = sums + g * 2 * INT_DOZEN + row / 2 * 4 + row % 2;
-            pair[0] = pair[2] = sum_of(x + g * group, group);
-        }
-    else
-        for (int64_t g = 0; g < groups; g++)
-            sums[row * groups + g] = sum_of(x + g * group, group) * unit;
+    const int64_t groups = j->q->groups, step = j->dozens ? INT_DOZEN : 1;
+    float *sums = j->sum + set * set_sums(j) + row * (j->dozens ? 1 : groups);
+    for (int64_t g = 0; g < groups; g++)
+        sums[g * step] = sum_of(x + g * group, group) * unit;
 }
 
 static bool fill_row(const struct ints *j, int64_t set, int row, const float *x, int8_t *room) {
@@ -259,16 +253,16 @@ static int64_t room_scales(const struct ints *j) {
     return MAX_OF(j->q->groups, j->q->k / SHARED) * j->kind->columns;
 }
 
-// All numbers of these columns: scales and biases and, of a dozen, biases twice, shares twice of two kinds, and units.
+// All numbers of these columns: scales and biases and, of a dozen, twice shares of two kinds, and units.
 static int64_t room_each(const struct ints *j) {
-    return room_scales(j) * (j->dozens ? 7 : 2) + j->kind->columns;
+    return room_scales(j) * (j->dozens ? 6 : 2) + j->kind->columns;
 }
 
 // Places of the numbers of some columns, the first of which is there.
 static void place_numbers(const struct ints *j, struct column_room *r) {
     const int64_t scales = room_scales(j);
     r->bias = r->scale + scales;
-    r->share = (int32_t *)(void *)(r->bias + 2 * scales);
+    r->share = (int32_t *)(void *)(r->bias + scales);
     r->unit = r->scale + room_each(j) - j->kind->columns;
 }
 
@@ -316,20 +310,18 @@ static void widen_biases(const struct ints *j, struct int_columns *c, struct col
     c->dtype = ZL_FLOAT32;
 }
 
-VECTORS static void add_twice(const float *restrict bias, const float *restrict scale, float times,
-                              int64_t count, float *restrict out) {
+VECTORS static void add_times(float *restrict bias, const float *restrict scale, float times, int64_t count) {
     for (int64_t i = 0; i < count; i++)
-        out[2 * i] = out[2 * i + 1] = bias[i] + times * scale[i];
+        bias[i] += times * scale[i];
 }
 
-// Biases of signed codes, each twice.
+// Biases of signed codes, in the order of scales.
 static void read_offsets(const struct ints *j, struct int_columns *c, struct column_room *r) {
     int64_t count = j->q->groups * j->kind->columns;
-    float *once = (float *)(void *)r->share; // which is not there yet
-    j->kind->turn(j->q->u.dtype, c->bias, j->q->groups, once);
-    add_twice(once, r->scale, (float)j->less, count, r->bias);
+    j->kind->turn(j->q->u.dtype, c->bias, j->q->groups, r->bias);
+    add_times(r->bias, r->scale, (float)j->less, count);
     c->offset = r->bias;
-    c->is_offset = largest_of(r->bias, 2 * count) > 0;
+    c->is_offset = largest_of(r->bias, count) > 0;
 }
 
 static void read_numbers(const struct ints *j, const int64_t *at, struct int_columns *c,
