@@ -73,8 +73,8 @@ struct int_kind {
     bool apart;         // of 16 codes of four bits those at even places come first
     int64_t rows_most;  // with more, floats are faster
     bool direct;        // it reads columns also as they are; else they are always zipped, and biases float32
-    // k codes of each column, in the form that they have or one a byte, slice by slice.
-    void (*zip)(const struct unpacking *u, const uint8_t *const *row, int bits, int64_t k, int8_t *out);
+    // k codes of each column, in the form that they have or one a byte, slice by slice, less a number: zero but for dozens.
+    void (*zip)(const struct unpacking *u, const uint8_t *const *row, int bits, int64_t k, int less, int8_t *out);
     // Scales of all columns as float32, group by group.
     void (*turn)(zl_dtype dtype, const char *const *column, int64_t groups, float *out);
     // The set times the columns: out[row][column].

@@ -87,7 +87,9 @@ DOT_TARGET static void DOT_NAME(run)(const struct int_set *x, const struct int_c
     }
 }
 
-static void DOT_NAME(zip)(const struct unpacking *u, const uint8_t *const *row, int bits, int64_t k, int8_t *out) {
+static void DOT_NAME(zip)(const struct unpacking *u, const uint8_t *const *row, int bits, int64_t k, int less,
+                          int8_t *out) {
+    (void)less;
     dot_zip(u, row, bits, k, DOT_COLUMNS, DOT_SIGNED, out);
 }
 

@@ -12,6 +12,9 @@
 #include "device/cpu/quantized.h"
 #include "device/cpu/lanes.h"
 
+#include <float.h>
+#include <math.h>
+
 #if defined(__aarch64__)
 
 #if defined(__clang__)
@@ -21,69 +24,65 @@
 #endif
 #define INLINE WITH_I8MM static inline __attribute__((always_inline))
 
-enum { SLICE = 8, COLUMNS = 4, PAIRS = INT_DOZEN / 2, VECTORS_OF_PAIR = COLUMNS / 2 };
+enum { SLICE = 8, BLOCK = 4 * SLICE, COLUMNS = 4, PAIRS = INT_DOZEN / 2, VECTORS_OF_PAIR = COLUMNS / 2 };
+enum { LOW_BITS = 4 }; // that sums of the last part have less, where they are by themselves
 
 typedef ints4 ints_memory __attribute__((aligned(4), may_alias));
 
-#define SHARE_MOST (0x1p31 * (1 - 0x1p-16)) // rounding makes sums a little larger
+#define SHARE_MOST (1 - 0x1p-16) // rounding makes sums a little larger
 
 // Shares -----------------------------------------------------------------------------------------------------------------
 
-INLINE void widen(floats4 x, doubles2 *out) {
-    __asm__("fcvtl %0.2d, %2.2s\nfcvtl2 %1.2d, %2.4s" : "=&w"(out[0]), "=&w"(out[1]) : "w"(x));
-}
-
-// Whole numbers towards zero, and zero of what is none.
-INLINE ints4 whole(doubles2 a, doubles2 b) {
-    ints4 r;
-    __asm__("fcvtzs %1.2d, %1.2d\nfcvtzs %2.2d, %2.2d\nsqxtn %0.2s, %1.2d\nsqxtn2 %0.4s, %2.2d"
-            : "=&w"(r), "+w"(a), "+w"(b));
-    return r;
-}
-
-// What scales of each column are multiplied by: shares are less than one, and fewer than 2^31 are sums of them times products, in
-// units of `one` product.
-INLINE void shares_of_one(const float *scale, int64_t groups, int64_t step, double products, double one,
-                          float *unit, doubles2 *out) {
-    doubles2 most[2] = {{0}}, largest[2] = {{0}};
+// Sizes of the scales of four columns: the largest, and the largest sum of as many as are multiplied at once.
+INLINE void sizes_of(const float *scale, int64_t groups, int64_t step, floats4 *largest, floats4 *most) {
+    *largest = *most = (floats4){0};
     for (int64_t from = 0; from < groups; from += step) {
-        doubles2 sum[2] = {{0}};
+        floats4 sum = {0};
         for (int64_t g = from; g < MIN_OF(from + step, groups); g++) {
-            doubles2 size[2];
-            widen(*(const floats_memory *)(scale + g * COLUMNS), size);
-            for (int i = 0; i < 2; i++) {
-                __asm__("fabs %0.2d, %0.2d" : "+w"(size[i]));
-                sum[i] += size[i];
-                __asm__("fmax %0.2d, %0.2d, %1.2d" : "+w"(largest[i]) : "w"(size[i]));
-            }
+            floats4 size = *(const floats_memory *)(scale + g * COLUMNS);
+            __asm__("fabs %0.4s, %0.4s" : "+w"(size));
+            sum += size;
+            __asm__("fmax %0.4s, %0.4s, %1.4s" : "+w"(*largest) : "w"(size));
         }
-        for (int i = 0; i < 2; i++)
-            __asm__("fmax %0.2d, %0.2d, %1.2d" : "+w"(most[i]) : "w"(sum[i]));
+        __asm__("fmax %0.4s, %0.4s, %1.4s" : "+w"(*most) : "w"(sum));
     }
+}
+
+// What scales are multiplied by: they are less than one then, and so are, in units of 2^31 times `one`, sums of them times
+// products, of which a group has at most `products`.
+INLINE floats4 times_of(const float *scale, int64_t groups, int64_t step, double products, double one,
+                        float *unit) {
+    floats4 largest, most, times;
+    sizes_of(scale, groups, step, &largest, &most);
     for (int c = 0; c < COLUMNS; c++) {
-        double size = largest[c / 2][c % 2], room = most[c / 2][c % 2] * products / one * 0x1p-31;
-        double times = size > 0 ? SHARE_MOST / MAX_OF(size, room) : 0;
-        out[c / 2][c % 2] = times;
-        unit[c] = (float)(times > 0 ? one * 0x1p31 / times : size); // size: zero, or not finite, as results
+        double size = (double)largest[c], sum = MIN_OF((double)most[c], size * (double)step);
+        double all = SHARE_MOST / MAX_OF(size, sum * products / one * 0x1p-31);
+        times[c] = size > 0 && size < INFINITY ? (float)MIN_OF(all, (double)FLT_MAX) : 0;
+        unit[c] = times[c] > 0 ? (float)(one / (double)times[c])
+                               : largest[c]; // that is zero, or makes no number of results
     }
+    return times;
 }
 
 WITH_I8MM void cpu_shares_i8mm(const float *scale, int64_t groups, int group, double product, bool low,
                                int32_t *share, float *unit) {
-    doubles2 times[2];
+    const int64_t step = MAX_OF(INT_CODES_MOST / group, 1);
+    const floats4 times = times_of(scale, groups, step, product * group, low ? 1 << LOW_BITS : 1, unit);
     ints_memory *to = (ints_memory *)share;
-    shares_of_one(scale, groups, MAX_OF(INT_CODES_MOST / group, 1), product * group, low ? 16 : 1, unit,
-                  times);
     for (int64_t g = 0; g < groups; g++) {
-        doubles2 four[2];
-        widen(*(const floats_memory *)(scale + g * COLUMNS), four);
-        ints4 part = whole(four[0] * times[0], four[1] * times[1]);
-        for (int at = 0; at < group; at += 4 * SLICE)
-            for (int shift = 0; shift <= (low ? 4 : 0); shift += 4, to += 2) {
-                ints4 some = part >> shift;
-                to[0] = __builtin_shufflevector(some, some, 0, 0, 1, 1);
-                to[1] = __builtin_shufflevector(some, some, 2, 2, 3, 3);
+        ints4 part, below;
+        __asm__("fcvtzs %0.4s, %1.4s, #31"
+                : "=w"(part)
+                : "w"(*(const floats_memory *)(scale + g * COLUMNS) * times));
+        below = part >> LOW_BITS;
+        for (int at = 0; at < group; at += BLOCK) {
+            *to++ = __builtin_shufflevector(part, part, 0, 0, 1, 1);
+            *to++ = __builtin_shufflevector(part, part, 2, 2, 3, 3);
+            if (low) {
+                *to++ = __builtin_shufflevector(below, below, 0, 0, 1, 1);
+                *to++ = __builtin_shufflevector(below, below, 2, 2, 3, 3);
             }
+        }
     }
 }
 
@@ -222,13 +221,13 @@ static void fetch_biases(const struct int_set *x, const struct int_columns *w) {
 void cpu_dozen_i8mm(const struct int_set *x, const struct int_columns *w, int64_t from, int64_t to,
                     int64_t ahead, float *sum) {
     static totals_fn *const kernels[PAIRS / 2][3][2] = {ROW(2), ROW(4), ROW(6)};
-    const int way = x->parts == 2 ? 0 : w->bits < 8 ? 1 : 2, block = MIN_OF(w->group, 4 * SLICE);
+    const int way = x->parts == 2 ? 0 : w->bits < 8 ? 1 : 2, block = MIN_OF(w->group, BLOCK);
     const int64_t first = from * w->group, blocks = (to - from) * w->group / block;
     const int8_t *code = x->code + first * x->parts * INT_DOZEN;
     ints4 total[PAIRS * VECTORS_OF_PAIR];
     if (w->is_offset && to == x->groups)
         fetch_biases(x, w);
-    kernels[(x->rows - 1) / 4][way][block == 4 * SLICE](
+    kernels[(x->rows - 1) / 4][way][block == BLOCK](
         blocks, code, w->zipped + first * COLUMNS,
         w->share + first / block * (way == 2 ? 4 * COLUMNS : 2 * COLUMNS), code + ahead, total);
     floats4 *all = (floats4 *)(void *)sum;

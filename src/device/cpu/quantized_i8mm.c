@@ -53,7 +53,8 @@ INLINE void bytes_of(bytes16 a, bytes16 b, bytes16 *out) {
 }
 
 // Chunks of four columns from one place on, slice by slice. Of the last, 16 codes of four bits may be there.
-INLINE void zip_chunk(int bits, bool fp4, const uint8_t *const *row, int64_t at, int slices, int8_t *out) {
+INLINE void zip_chunk(int bits, bool fp4, const uint8_t *const *row, int64_t at, int slices, int less,
+                      int8_t *out) {
 #pragma GCC unroll 2
     for (int p = 0; p < 2; p++) {
         bytes16 slice[4], a = {0}, b = {0}, *to = (bytes16 *)(void *)out + p;
@@ -65,27 +66,27 @@ INLINE void zip_chunk(int bits, bool fp4, const uint8_t *const *row, int64_t at,
             bytes_of(a, b, slice);
 #pragma GCC unroll 4
         for (int s = 0; s < slices; s++)
-            to[2 * s] = fp4 ? fp4_of(slice[s]) : slice[s];
+            to[2 * s] = fp4 ? fp4_of(slice[s]) : slice[s] - (uint8_t)less;
     }
 }
 
-INLINE void zip_all(int bits, bool fp4, const uint8_t *const *row, int64_t k, int8_t *out) {
+INLINE void zip_all(int bits, bool fp4, const uint8_t *const *row, int64_t k, int less, int8_t *out) {
     const int slices = bits == 4 ? 4 : 2, chunk = slices * SLICE;
     int64_t at = 0;
     for (; at + chunk <= k; at += chunk)
-        zip_chunk(bits, fp4, row, at * bits / 8, slices, out + at * COLUMNS);
+        zip_chunk(bits, fp4, row, at * bits / 8, slices, less, out + at * COLUMNS);
     if (at < k)
-        zip_chunk(bits, fp4, row, at * bits / 8, 2, out + at * COLUMNS);
+        zip_chunk(bits, fp4, row, at * bits / 8, 2, less, out + at * COLUMNS);
 }
 
-WITH_I8MM static void zip(const struct unpacking *u, const uint8_t *const *row, int bits, int64_t k,
+WITH_I8MM static void zip(const struct unpacking *u, const uint8_t *const *row, int bits, int64_t k, int less,
                           int8_t *out) {
     if (u->mode != QUANT_AFFINE)
-        zip_all(4, true, row, k, out);
+        zip_all(4, true, row, k, less, out);
     else if (bits == 4)
-        zip_all(4, false, row, k, out);
+        zip_all(4, false, row, k, less, out);
     else
-        zip_all(8, false, row, k, out);
+        zip_all(8, false, row, k, less, out);
 }
 
 // Four numbers of half the size as float32.

@@ -76,15 +76,13 @@ VECTORS static float largest_of(const float *x, int64_t count) {
                                       int8_t *restrict third) {                            \
         for (int64_t i = 0; i < count; i++) {                                              \
             float value = x[i] * times;                                                    \
-            int32_t whole = (int32_t)(value + (value < 0 ? -0.5f : 0.5f)),                 \
-                    low = ((whole + 128) & 255) - 128;                                     \
+            int32_t whole = (int32_t)(value + (value < 0 ? -0.5f : 0.5f));                 \
             if (parts == 3) {                                                              \
-                third[i] = (int8_t)low;                                                    \
-                whole = (whole - low) >> 8;                                                \
-                low = ((whole + 128) & 255) - 128;                                         \
+                third[i] = (int8_t)whole;                                                  \
+                whole = (whole + 128) >> 8; /* what is left when that has a sign */        \
             }                                                                              \
-            second[i] = (int8_t)low;                                                       \
-            first[i] = (int8_t)((whole - low) >> 8);                                       \
+            second[i] = (int8_t)whole;                                                     \
+            first[i] = (int8_t)((whole + 128) >> 8);                                       \
         }                                                                                  \
     }
 SPLIT(2)
@@ -345,11 +343,6 @@ static void read_numbers(const struct ints *j, const int64_t *at, struct int_col
                         r->unit);
 }
 
-VECTORS static void sign_codes(int8_t *code, int64_t count, int less) {
-    for (int64_t i = 0; less && i < count; i++)
-        code[i] = (int8_t)(code[i] - less);
-}
-
 // Columns from a row of matrix w on. Those behind the last are that one.
 static void read_columns(const struct ints *j, int64_t w, int64_t row, struct column_room *r,
                          struct int_columns *c) {
@@ -370,8 +363,7 @@ static void read_columns(const struct ints *j, int64_t w, int64_t row, struct co
     read_numbers(j, at, c, r);
     c->zipped = NULL;
     if (j->zips) {
-        j->kind->zip(&q->u, c->row, q->u.bits == 4 ? 4 : 8, q->k, r->zipped);
-        sign_codes(r->zipped, q->k * j->kind->columns, j->less);
+        j->kind->zip(&q->u, c->row, q->u.bits == 4 ? 4 : 8, q->k, j->less, r->zipped);
         c->zipped = r->zipped;
     }
 }
