@@ -48,7 +48,7 @@ struct tape {
     zl_stream standard; // of calls that name none
     int calls, cap;
     struct call **call;
-    uint8_t *needed;  // an output is read after this evaluation
+    uint8_t *needed;  // an output is read after this evaluation, or by several streams
     uint64_t *dies;   // bit k: nothing reads input k after this call (of the first 64 inputs)
     uint32_t *uses;   // by calls of the tape
     uint32_t *last;   // the last call that reads an output of this one

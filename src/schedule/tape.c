@@ -19,19 +19,24 @@ static bool on_tape(zl_array x) {
     return x->call && x->call->epoch == epoch && array_state(x) == ARRAY_LAZY;
 }
 
+// The call in a slot reads an output of another. Which of several streams reads it last, nobody knows: then it is needed.
+static void note_reader(struct tape *t, uint32_t read, int slot) {
+    if (t->uses[read]++ && UNLIKELY(tape_stream(t, (int)t->last[read]) != tape_stream(t, slot)))
+        t->needed[read] = 1;
+    t->last[read] = (uint32_t)slot;
+}
+
 // Puts c at the end of the tape, and notes that it reads its inputs.
 static bool append(struct tape *t, struct call *c) {
     if (UNLIKELY(t->calls == t->cap) && !grow_calls(t, t->calls + 1))
         return false;
     int slot = t->calls++;
+    t->call[slot] = c;
     for (int i = 0; i < c->inputs; i++)
-        if (on_tape(c->in[i])) {
-            t->uses[c->in[i]->call->slot]++;
-            t->last[c->in[i]->call->slot] = (uint32_t)slot;
-        }
+        if (on_tape(c->in[i]))
+            note_reader(t, c->in[i]->call->slot, slot);
     c->epoch = epoch;
     c->slot = (uint32_t)slot & 0x1fffffff;
-    t->call[slot] = c;
     t->needed[slot] = 0;
     t->uses[slot] = 0;
     t->last[slot] = (uint32_t)slot;

@@ -213,6 +213,29 @@ TEST(stream_results_flow_between_streams) {
     CHECK(zl_stream_synchronize(one) && zl_stream_synchronize(two));
 }
 
+// x is all that two streams share, and nobody else holds it: the one that is done first may not take it from the other.
+TEST(what_two_streams_read_stays_until_both_have) {
+    zl_stream one = zl_new_stream("cpu"), two = zl_new_stream("cpu");
+    REQUIRE(one && two);
+    for (int i = 0; i < (test_quick() ? 20 : 200); i++) {
+        zl_array y[2];
+        ZL_SCOPE {
+            zl_array x = zl_sqrt(counting(1 << 15));
+            zl_scope s = zl_scope_begin_on(one);
+            y[0] = zl_retain(zl_add(zl_multiply(zl_sum(zl_sin(counting(1 << 18))), zl_scalar(0)), x)); // reads x late
+            zl_scope_end(s);
+            s = zl_scope_begin_on(two);
+            y[1] = zl_retain(zl_multiply(x, zl_scalar(0)));
+            zl_scope_end(s);
+        }
+        CHECK(zl_eval_all(2, y));
+        const float *first = zl_data_f32(y[0]), *second = zl_data_f32(y[1]);
+        CHECK(first && second && second[4] == 0 && first[4] - first[0] == 2);
+        zl_release(y[0]);
+        zl_release(y[1]);
+    }
+}
+
 static void *use_stream(void *data) {
     bool refused = !zl_set_default_stream(data) && zl_error_which() == ZL_ERROR_STATE;
     return refused ? data : NULL;
