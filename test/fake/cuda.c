@@ -1,8 +1,10 @@
 // cuda.c - a libcuda.so.1 without a GPU, for tests: two devices, whose memory is the host's under other addresses.
 //
 // What a stream is asked for is done as late as it may be: when somebody waits for it. So who uses memory again too early, or
-// forgets to wait, sees wrong values. Kernels are texts in CUDA C, as the libnvrtc.so.13 beside this passes them on; c++ compiles
-// them, and threads of a block are contexts that a barrier switches between. Any function can be told to fail: fake_fail.
+// forgets to wait, sees wrong values. Streams that use the same memory have to wait for each other, by events or by the host: who
+// did not is kept for fake_disorder, and a process that leaves it there aborts. Kernels are texts in CUDA C, as the libnvrtc.so.13
+// beside this passes them on; c++ compiles them, and threads of a block are contexts that a barrier switches between. Any function
+// can be told to fail: fake_fail.
 
 #include "fake.h"
 
@@ -16,7 +18,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-enum { DEVICES = 2, NAMES = 64, ARGUMENTS = 64, ARGUMENT_BYTES = 4096, STACK = 64 << 10 };
+enum { DEVICES = 2, STREAMS = 64, NAMES = 64, ARGUMENTS = 64, ARGUMENT_BYTES = 4096, STACK = 64 << 10 };
 enum { INVALID = 1, OUT_OF_MEMORY = 2, NOT_FOUND = 500, NOT_READY = 600, LAUNCH_FAILED = 719 };
 
 static const uintptr_t HIDE = (uintptr_t)1 << 60; // no address of the host has this bit
@@ -102,9 +104,15 @@ void fake_memory(size_t bytes) {
 
 // Work -----------------------------------------------------------------------------------------------------------------
 
+// How many works of each stream are known to be done before something.
+struct before {
+    int64_t of[STREAMS];
+};
+
 struct event {
     struct stream *stream; // NULL: not recorded
     int64_t at;            // how many works of the stream are before it
+    struct before before;
 };
 
 struct function {
@@ -112,6 +120,7 @@ struct function {
     void *library;
     void (*call)(void **argument);
     size_t (*bytes)(int argument); // 0: there are no more
+    int (*access)(int argument);   // 1: memory that is read, 2: or written
     unsigned *index;               // threadIdx, blockIdx, blockDim, gridDim: three of each
     void **barrier;                // what a barrier calls
     bool has_barriers;
@@ -138,12 +147,16 @@ struct graph {
 struct stream {
     struct stream *next;     // of all
     struct graph *capturing; // where work goes instead
-    int device;
+    int device, number;
     int64_t asked, done;
+    struct before before; // what it is asked for next
     struct work *head, *tail;
 };
 
-static struct stream standard[DEVICES] = {{.next = &standard[1]}, {.device = 1}}, *streams = standard;
+static struct stream standard[DEVICES] = {{.next = &standard[1]}, {.device = 1, .number = 1}},
+                     *streams = standard;
+static int stream_count = DEVICES;
+static struct before host; // what the host waited for
 
 static struct stream *stream_of(struct stream *s) {
     return s ? s : &standard[current < 0 ? 0 : current];
@@ -153,6 +166,98 @@ static void *show(uintptr_t address) {
     return (void *)(address & ~HIDE);
 }
 
+// Order ----------------------------------------------------------------------------------------------------------------
+
+// Memory that a program has, and the last works of each stream that used it.
+struct block {
+    size_t bytes;
+    int device, writer; // writer: stream
+    int64_t written;    // by which of its works; 0: nobody wrote it
+    struct block *next;
+    int64_t *read; // by streams
+    int64_t padding[3];
+};
+static struct block *blocks;
+static char disorder[256];
+
+const char *fake_disorder(void) {
+    static char text[sizeof disorder];
+    pthread_mutex_lock(&lock);
+    memcpy(text, disorder, sizeof text);
+    disorder[0] = 0;
+    pthread_mutex_unlock(&lock);
+    return text[0] ? text : NULL;
+}
+
+__attribute__((destructor)) static void end_in_order(void) {
+    if (disorder[0]) {
+        fprintf(stderr, "fake driver: %s\n", disorder);
+        abort();
+    }
+}
+
+static void learn(struct before *to, const struct before *from) {
+    for (int i = 0; i < STREAMS; i++)
+        to->of[i] = to->of[i] > from->of[i] ? to->of[i] : from->of[i];
+}
+
+// All that a stream was asked for, and what that waited for.
+static struct before all_of(const struct stream *s) {
+    struct before b = s->before;
+    b.of[s->number] = s->asked;
+    return b;
+}
+
+static struct block *block_at(const void *memory) {
+    struct block *b = blocks;
+    while (b &&
+           ((const char *)memory < (char *)(b + 1) || (const char *)memory >= (char *)(b + 1) + b->bytes))
+        b = b->next;
+    return b;
+}
+
+static void check(const struct stream *s, bool writes, int other, int64_t work, const char *did) {
+    if (work > s->before.of[other] && other != s->number && !disorder[0])
+        snprintf(disorder, sizeof disorder,
+                 "work %lld of stream %d %s memory that work %lld of stream %d %s, and did not wait for it",
+                 (long long)s->asked, s->number, writes ? "writes" : "reads", (long long)work, other, did);
+}
+
+// The work that was asked for last uses memory.
+static void use(struct stream *s, const void *memory, bool writes) {
+    struct block *b = block_at(memory);
+    if (!b)
+        return;
+    if (b->written)
+        check(s, writes, b->writer, b->written, "wrote");
+    for (int i = 0; writes && i < STREAMS; i++)
+        check(s, writes, i, b->read[i], "read");
+    if (writes) {
+        b->writer = s->number;
+        b->written = s->asked;
+    } else {
+        b->read[s->number] = s->asked;
+    }
+}
+
+static void note_uses(struct stream *s, const struct work *w) {
+    size_t at = 0;
+    learn(&s->before, &host);
+    if (w->kind == WAIT)
+        learn(&s->before, &w->event.before);
+    if (w->kind == COPY) {
+        use(s, w->from, false);
+        use(s, w->to, true);
+    }
+    for (int i = 0; w->kind == LAUNCH && w->f->call && w->f->bytes(i); i++) {
+        void *memory;
+        memcpy(&memory, w->argument + at, sizeof memory);
+        if (w->f->access(i))
+            use(s, memory, w->f->access(i) == 2);
+        at += (w->f->bytes(i) + 15) & ~(size_t)15;
+    }
+}
+
 static struct work *add(struct stream *s, struct work w) {
     struct work *copy = malloc(sizeof *copy), **head = s->capturing ? &s->capturing->head : &s->head,
                 **tail = s->capturing ? &s->capturing->tail : &s->tail;
@@ -160,7 +265,10 @@ static struct work *add(struct stream *s, struct work w) {
     copy->next = NULL;
     *(*tail ? &(*tail)->next : head) = copy;
     *tail = copy;
-    s->asked += !s->capturing;
+    if (!s->capturing) {
+        s->asked++;
+        note_uses(s, copy);
+    }
     return copy;
 }
 
@@ -254,6 +362,13 @@ static void run_until(struct stream *s, int64_t count) {
     }
 }
 
+// The host waits for all of a stream.
+static void finish(struct stream *s) {
+    struct before all = all_of(s);
+    run_until(s, s->asked);
+    learn(&host, &all);
+}
+
 // The driver -----------------------------------------------------------------------------------------------------------
 
 int cuInit(unsigned flags) {
@@ -329,6 +444,11 @@ int cuStreamCreate(struct stream **out, unsigned flags) {
     BEGIN("cuStreamCreate");
     *out = calloc(1, sizeof **out);
     (*out)->device = current;
+    (*out)->number = stream_count++;
+    if (stream_count > STREAMS) {
+        fprintf(stderr, "cuStreamCreate: more than %d streams\n", STREAMS);
+        abort();
+    }
     (*out)->next = streams;
     streams = *out;
     return end(0);
@@ -336,8 +456,7 @@ int cuStreamCreate(struct stream **out, unsigned flags) {
 
 int cuStreamSynchronize(struct stream *s) {
     BEGIN("cuStreamSynchronize");
-    s = stream_of(s);
-    run_until(s, s->asked);
+    finish(stream_of(s));
     return end(0);
 }
 
@@ -358,7 +477,7 @@ int cuEventCreate(struct event **out, unsigned flags) {
 int cuEventRecord(struct event *e, struct stream *s) {
     BEGIN("cuEventRecord");
     s = stream_of(s);
-    *e = (struct event){s, s->asked};
+    *e = (struct event){s, s->asked, all_of(s)};
     return end(0);
 }
 
@@ -366,12 +485,16 @@ int cuEventSynchronize(struct event *e) {
     BEGIN("cuEventSynchronize");
     if (e->stream)
         run_until(e->stream, e->at);
+    learn(&host, &e->before);
     return end(0);
 }
 
 int cuEventQuery(struct event *e) {
     BEGIN("cuEventQuery");
-    return end(!e->stream || e->stream->done >= e->at ? 0 : NOT_READY);
+    if (e->stream && e->stream->done < e->at)
+        return end(NOT_READY);
+    learn(&host, &e->before);
+    return end(0);
 }
 
 int cuEventElapsedTime(float *ms, struct event *a, struct event *b) {
@@ -387,11 +510,6 @@ int cuEventDestroy_v2(struct event *e) {
 
 // Memory ---------------------------------------------------------------------------------------------------------------
 
-struct block {
-    size_t bytes;
-    int device;
-    int64_t padding[6];
-};
 static size_t used[DEVICES];
 
 size_t fake_used(int device) {
@@ -403,7 +521,9 @@ int cuMemAlloc_v2(uintptr_t *out, size_t bytes) {
     if (current < 0 || used[current] + bytes > memory_of_device)
         return end(current < 0 ? INVALID : OUT_OF_MEMORY);
     struct block *b = malloc(sizeof *b + bytes);
-    *b = (struct block){.bytes = bytes, .device = current};
+    *b = (struct block){
+        .bytes = bytes, .device = current, .next = blocks, .read = calloc(STREAMS, sizeof *b->read)};
+    blocks = b;
     used[current] += bytes;
     if (!getenv("FAKE_CUDA_IDLE"))
         memset(b + 1, 0xa5, bytes);
@@ -416,8 +536,13 @@ int cuMemFree_v2(uintptr_t memory) {
     BEGIN("cuMemFree_v2");
     struct block *b = (struct block *)show(memory) - 1;
     for (struct stream *s = streams; s; s = s->next)
-        run_until(s, s->asked);
+        finish(s);
+    struct block **link = &blocks;
+    while (*link != b)
+        link = &(*link)->next;
+    *link = b->next;
     used[b->device] -= b->bytes;
+    free(b->read);
     free(b);
     return end(0);
 }
@@ -461,10 +586,10 @@ int cuMemcpyHtoDAsync_v2(uintptr_t to, const void *from, size_t bytes, struct st
     BEGIN("cuMemcpyHtoDAsync_v2");
     s = stream_of(s);
     if (!is_pinned(from))
-        run_until(s, s->asked);
+        finish(s);
     add(s, (struct work){.kind = COPY, .to = show(to), .from = from, .bytes = bytes});
     if (!is_pinned(from))
-        run_until(s, s->asked);
+        finish(s);
     return end(0);
 }
 
@@ -473,7 +598,7 @@ int cuMemcpyDtoHAsync_v2(void *to, uintptr_t from, size_t bytes, struct stream *
     s = stream_of(s);
     add(s, (struct work){.kind = COPY, .to = to, .from = show(from), .bytes = bytes});
     if (!is_pinned(to))
-        run_until(s, s->asked);
+        finish(s);
     return end(0);
 }
 
@@ -525,6 +650,12 @@ static const char behind[] =
     "{ fake_call(f, a, std::index_sequence_for<A...>()); }\n"
     "template <class... A> static std::size_t fake_size(void (*)(A...), int i) "
     "{ const std::size_t all[] = {sizeof(A)..., 0}; return i < (int)sizeof...(A) ? all[i] : 0; }\n"
+    "template <class T> struct fake_use { static const int is = 0; };\n"
+    "template <class T> struct fake_use<T *> { static const int is = 2; };\n"
+    "template <class T> struct fake_use<const T *> { static const int is = 1; };\n"
+    "template <class... A> static int fake_uses(void (*)(A...), int i) "
+    "{ const int all[] = {fake_use<A>::is..., 0}; return i < (int)sizeof...(A) ? all[i] : 0; }\n"
+    "extern \"C\" int fake_access(int i) { return fake_uses(%1$s, i); }\n"
     "extern \"C\" void fake_run(void **a) { fake_start(%1$s, a); }\n"
     "extern \"C\" std::size_t fake_bytes(int i) { return fake_size(%1$s, i); }\n";
 
@@ -581,6 +712,7 @@ int cuModuleGetFunction(struct function **out, struct module *m, const char *nam
     if (!getenv("FAKE_CUDA_IDLE") && compile(f, m->text, name)) {
         f->call = (void (*)(void **))(uintptr_t)dlsym(f->library, "fake_run");
         f->bytes = (size_t(*)(int))(uintptr_t)dlsym(f->library, "fake_bytes");
+        f->access = (int (*)(int))(uintptr_t)dlsym(f->library, "fake_access");
         f->index = dlsym(f->library, "fake_place");
         f->barrier = dlsym(f->library, "fake_barrier");
         f->has_barriers = strstr(m->text, "BARRIER;") || strstr(m->text, "__syncthreads();");

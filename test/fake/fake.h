@@ -12,5 +12,7 @@ void fake_heal(void);                   // nothing fails any more
 int64_t fake_calls(const char *function); // so far
 void fake_memory(size_t bytes);         // that a device has
 size_t fake_used(int device);           // bytes
+// The first work, since this was asked last, that used memory of another stream's and did not wait for that; NULL: there was none.
+const char *fake_disorder(void);
 
 #endif
