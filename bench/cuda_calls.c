@@ -33,16 +33,17 @@ static void launch_chain(int count) {
         float value = (float)i;
         int n = 64;
         void *argument[] = {&memory[i % 2], &memory[1 - i % 2], &offset, &value, &n};
-        must(cuda_launch(0, tiny, &(struct cuda_launch){.grid = {1, 1, 1}, .block = {256, 1, 1}}, argument));
+        must(cuda_launch(0, 0, tiny, &(struct cuda_launch){.grid = {1, 1, 1}, .block = {256, 1, 1}},
+                         argument));
     }
 }
 
 static cuda_graph_exec capture(void (*ask)(int count), int count) {
     cuda_graph graph = NULL;
     cuda_graph_exec exec = NULL;
-    must(cuda_check(cuda->cuStreamBeginCapture_v2(device->stream, RELAXED), "cuStreamBeginCapture"));
+    must(cuda_check(cuda->cuStreamBeginCapture_v2(device->stream[0], RELAXED), "cuStreamBeginCapture"));
     ask(count);
-    must(cuda_check(cuda->cuStreamEndCapture(device->stream, &graph), "cuStreamEndCapture"));
+    must(cuda_check(cuda->cuStreamEndCapture(device->stream[0], &graph), "cuStreamEndCapture"));
     double begin = bench_now();
     must(cuda_check(cuda->cuGraphInstantiateWithFlags(&exec, graph, 0), "cuGraphInstantiate"));
     printf("graph of %3d: instantiated in %.1f us\n", count, (bench_now() - begin) * 1e6);
@@ -56,11 +57,11 @@ static void time_chain(void (*ask)(int count), int count, cuda_graph_exec graph,
     for (int round = 0; round < ROUNDS; round++) {
         double begin = bench_now();
         for (int i = 0; graph && i < count; i++)
-            must(cuda_check(cuda->cuGraphLaunch(graph, device->stream), "cuGraphLaunch"));
+            must(cuda_check(cuda->cuGraphLaunch(graph, device->stream[0]), "cuGraphLaunch"));
         if (!graph)
             ask(count);
         double middle = bench_now();
-        must(cuda_check(cuda->cuStreamSynchronize(device->stream), "cuStreamSynchronize"));
+        must(cuda_check(cuda->cuStreamSynchronize(device->stream[0]), "cuStreamSynchronize"));
         double end = bench_now();
         asked = middle - begin < asked ? middle - begin : asked;
         done = end - begin < done ? end - begin : done;
@@ -90,14 +91,14 @@ static struct lt_key key;
 static void multiply_chain(int count) {
     struct lt_memory m = {.a = memory[0], .b = memory[1], .y = (char *)memory[0] + COPY / 2};
     for (int i = 0; i < count; i++)
-        must(lt_multiply(0, product, &key, &m));
+        must(lt_multiply(0, 0, product, &key, &m));
 }
 
 static void time_products_of(int side) {
     char name[64];
     key = (struct lt_key){.m = side, .n = side, .k = side, .a_step = side, .b_step = side, .batch = 1,
                           .dtype = ZL_BFLOAT16, .aligned = 16};
-    if (!(product = lt_find(0, &key)))
+    if (!(product = lt_find(0, 0, &key)))
         return;
     multiply_chain(CHAIN); // choices are timed
     snprintf(name, sizeof name, "100 products of %d", side);
@@ -120,11 +121,11 @@ static void time_products(void) {
 static char *pageable, *pinned;
 
 static void up(const char *from) {
-    must(cuda_check(cuda->cuMemcpyHtoDAsync_v2((uintptr_t)memory[0], from, COPY, device->stream), "HtoD"));
+    must(cuda_check(cuda->cuMemcpyHtoDAsync_v2((uintptr_t)memory[0], from, COPY, device->stream[0]), "HtoD"));
 }
 
 static void down(char *to) {
-    must(cuda_check(cuda->cuMemcpyDtoHAsync_v2(to, (uintptr_t)memory[0], COPY, device->stream), "DtoH"));
+    must(cuda_check(cuda->cuMemcpyDtoHAsync_v2(to, (uintptr_t)memory[0], COPY, device->stream[0]), "DtoH"));
 }
 
 static void up_pageable(void) {
@@ -159,7 +160,7 @@ static void time_copy(const char *name, void (*copy)(void)) {
     for (int round = 0; round < ROUNDS; round++) {
         double begin = bench_now();
         copy();
-        must(cuda_check(cuda->cuStreamSynchronize(device->stream), "cuStreamSynchronize"));
+        must(cuda_check(cuda->cuStreamSynchronize(device->stream[0]), "cuStreamSynchronize"));
         double took = bench_now() - begin;
         best = took < best ? took : best;
     }

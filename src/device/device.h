@@ -21,7 +21,7 @@ struct segment {
 // One run of a program. prepare(b, i) gives the outputs of call i their storage (bit k of in_place: that of input k, if
 // it dies here and fits; if not all bits are set, only where no other input is the same); finish(b, i) publishes them and lets inputs go that nothing reads any more.
 struct binding {
-    int calls;
+    int calls, lane; // lane: of the unit
     struct call *const *call;
     bool (*prepare)(struct binding *b, int index, uint64_t in_place);
     // Before it, where calls [begin, index] run as one: the result may lie where an input lay that none reads after them.
@@ -29,6 +29,8 @@ struct binding {
     void (*finish)(struct binding *b, int index);
     void (*fail)(struct binding *b, int index); // the thread's error becomes that of the call's outputs
 };
+
+enum { DEVICE_LANES = 4 };
 
 struct device {
     const char *name;
@@ -42,17 +44,23 @@ struct device {
     // NULL: of one each.
     int (*fuses)(int unit, const struct program *p, const struct segment *s, int index, const char **why);
     void (*run)(int unit, struct program *p, struct binding *b); // failures go to binding.fail, call by call
-    // Memory of the unit, if it has its own; all NULL: it reads and writes that of the host. A unit does what it is asked
-    // for in order. copy returns when the host's side may be used again. alloc gives NULL, with or without an error.
-    bool (*copy)(int unit, void *to, const void *from, size_t bytes, bool to_host);
+    // Memory of the unit, if it has its own; all NULL: it reads and writes that of the host. A lane of a unit does what it is
+    // asked for in order. copy returns when the host's side may be used again. alloc gives NULL, with or without an error;
+    // free waits for all that the unit was asked for.
+    bool (*copy)(int unit, int lane, void *to, const void *from, size_t bytes, bool to_host);
     void *(*alloc)(int unit, size_t bytes);
     void (*free)(int unit, void *memory);
-    // Marks all that the unit was asked for so far in one of 64 places, and blocks until what is marked there is done;
+    // Marks all that the lane was asked for so far in one of its 64 places, and blocks until what is marked there is done;
     // false and an error also when the unit fails. NULL: run returns when all is done.
-    bool (*record)(int unit, int place);
-    bool (*wait)(int unit, int place);
-    // Whether all that the unit was asked for could be given to it; false and an error, told once. NULL: run says so itself.
-    bool (*good)(int unit);
+    bool (*record)(int unit, int lane, int place);
+    bool (*wait)(int unit, int lane, int place);
+    // Whether all that the lane was asked for could be given to it; false and an error, told once. NULL: run says so itself.
+    bool (*good)(int unit, int lane);
+    // Lanes of a unit, whose work may overlap, up to DEVICE_LANES; 0: it has one, and neither of these. What a lane is asked for
+    // from now on comes after what is marked in a place of another one; and whether what is marked there is done. Neither waits.
+    int lanes;
+    bool (*follow)(int unit, int lane, int other, int place);
+    bool (*done)(int unit, int lane, int place);
 };
 
 // device.c -------------------------------------------------------------------------------------------------------
@@ -66,28 +74,30 @@ int device_units(int index, const char **reason); // opens it
 
 // unit_memory.c --------------------------------------------------------------------------------------------------
 
-// Memory of a unit, used again when it was freed. NULL and an error.
-void *device_alloc(const struct device *d, int unit, size_t bytes, size_t *capacity);
-void device_free(const struct device *d, int unit, void *memory, size_t capacity);
+// Memory of a unit for work of a lane, used again when it was freed. NULL and an error.
+void *device_alloc(const struct device *d, int unit, int lane, size_t bytes, size_t *capacity);
+void device_free(const struct device *d, int unit, int lane, void *memory, size_t capacity);
 bool device_has_memory(void); // some unit with memory of its own was used
 
 // Storages on units. A new one that only the unit holds; NULL and an error.
-struct storage *device_storage(const struct device *d, int unit, size_t bytes);
-// The unit's copy of s, made if there is none; NULL and an error.
-void *device_reach(const struct device *d, int unit, struct storage *s);
+struct storage *device_storage(const struct device *d, int unit, int lane, size_t bytes);
+// The unit's copy of s, made if there is none, for what the lane is asked for from now on; NULL and an error.
+void *device_reach(const struct device *d, int unit, int lane, struct storage *s);
 bool device_fetch(struct storage *s); // makes the host's copy; false and an error
 // The first bytes of s, which only units hold, straight to where they are wanted; false and an error.
 bool device_download(struct storage *s, void *out, size_t bytes);
-// s, which nothing else refers to, will be written on the unit: its other copies go. False: it has none there, nor can have.
-bool device_claim(const struct device *d, int unit, struct storage *s);
-void device_publish(const struct device *d, int unit, struct storage *s); // what writes s has been asked for
+// s, which nothing else refers to, will be written by the lane: its other copies go. False: it has none there, nor can have.
+bool device_claim(const struct device *d, int unit, int lane, struct storage *s);
+void device_publish(const struct device *d, int unit, int lane, struct storage *s); // what writes s has been asked for
 // Where a device may keep what it found to hold of the values on the unit, until they are written anew; NULL and an error.
-_Atomic uint64_t *device_finding(const struct device *d, int unit, struct storage *s);
+_Atomic uint64_t *device_finding(const struct device *d, int unit, int lane, struct storage *s);
 bool device_settle(struct storage *s); // waits until s holds its values; false and an error
 
-// Points in the order of a unit's work.
-uint64_t device_point(const struct device *d, int unit); // after all that was asked for so far
-bool device_mark(const struct device *d, int unit);      // so that the next point is another one, if the last is not fresh
+int device_lane(const struct device *d, int unit); // of a new stream: lanes are given in turn
+
+// Points in the order of a lane's work.
+uint64_t device_point(const struct device *d, int unit, int lane); // after all that was asked for so far
+bool device_mark(const struct device *d, int unit, int lane); // so that the next point is another one, if the last is not fresh
 bool device_wait(const struct device *d, int unit, uint64_t point);
 
 // disk_cache.c ---------------------------------------------------------------------------------------------------

@@ -1,10 +1,12 @@
 // unit_memory.c - memory of units that have their own, copies of storages on them, and the order of their work.
 //
-// A unit does what it is asked for in order. So memory may be used again as soon as the host has let go of it: who gets it
-// comes later in that order. What was freed is kept by capacity; when the device has no more, all of it goes back.
+// A lane of a unit does what it is asked for in order. So memory may be used again on its lane as soon as the host has let go of
+// it: who gets it comes later in that order. What was freed is kept by lane and capacity; when the device has no more, all of it
+// goes back. Another lane gets it when all that used it is done.
 //
 // Points number places in that order. The next one stands for everything asked for so far; it is marked when a run
 // ends, or when somebody waits for it. What a unit did not take after all fails its point, and whoever reads what belongs to it.
+// A lane that reads what another wrote follows the other's point: the device waits, not the host.
 
 #include "device/device.h"
 
@@ -12,15 +14,29 @@
 #include <stdio.h>
 
 enum {
-    POINTS = 64,  // marks that a unit keeps at once; an older one is as far as the one that took its place
-    ORDERED = 32, // free blocks of one capacity that are kept in order
+    POINTS = 64,     // marks that a lane keeps at once; an older one is as far as the one that took its place
+    ORDERED = 32,    // free blocks of one capacity that are kept in order
     MARK_NS = 20000, // between marks that nobody waits for yet: each costs as much as a third of a launch
     FAILURES = 8,    // points that are known to have failed; if there are more, so have all before them
+    LANES = DEVICE_LANES,
 };
 
 struct block {
     struct block *next;
     void *memory;
+    uint64_t used[LANES]; // points of the lanes that used it; 0: they did not
+};
+
+// Points of a lane are LANES apart: the remainder is its number.
+struct lane {
+    struct map blocks;            // free ones, by capacity
+    atomic_ullong point;          // the next
+    atomic_ullong follows[LANES]; // points of other lanes after which this one comes
+    uint64_t done;                // a point up to which all is done
+    int64_t marked;               // when the last was, clock_ns()
+    int failures;
+    uint64_t failed[FAILURES], failed_until; // points; up to the second all
+    char why[256];                           // of the last
 };
 
 struct unit {
@@ -28,12 +44,9 @@ struct unit {
     const struct device *device;
     int index;
     pthread_mutex_t lock; // guards blocks and marks
-    struct map blocks;    // free ones, by capacity
-    atomic_ullong point;  // the next
-    int64_t marked;       // when the last was, clock_ns()
-    int failures;
-    uint64_t failed[FAILURES], failed_until; // points; up to the second all
-    char why[256];                           // of the last
+    atomic_int streams;   // that were made
+    struct block *spare;  // descriptions of no memory
+    struct lane lane[LANES];
 };
 
 static pthread_mutex_t lock =
@@ -59,7 +72,8 @@ static struct unit *find(const struct device *d, int index) {
         u->device = d;
         u->index = index;
         pthread_mutex_init(&u->lock, NULL);
-        atomic_store(&u->point, 1);
+        for (int i = 0; i < LANES; i++)
+            atomic_store(&u->lane[i].point, (uint64_t)(LANES + i));
         u->next = atomic_load(&units);
         atomic_store_explicit(&units, u, memory_order_release);
         allocator_on_clear(clear_cache);
@@ -68,58 +82,88 @@ static struct unit *find(const struct device *d, int index) {
     return u;
 }
 
+int device_lane(const struct device *d, int unit) {
+    int lanes = (int)MIN_OF(d->lanes, MAX_OF(setting_number(SETTING_LANES), 1));
+    struct unit *u = lanes > 1 ? find(d, unit) : NULL;
+    return u ? atomic_fetch_add(&u->streams, 1) % lanes : 0;
+}
+
 bool device_has_memory(void) {
     return atomic_load_explicit(&units, memory_order_acquire) != NULL;
 }
 
 // The order of work ----------------------------------------------------------------------------------------------
 
-uint64_t device_point(const struct device *d, int unit) {
+static int lane_of(uint64_t point) {
+    return (int)(point % LANES);
+}
+
+static int place_of(uint64_t point) {
+    return (int)(point / LANES % POINTS);
+}
+
+static uint64_t next_point(struct unit *u, int lane) {
+    return atomic_load(&u->lane[lane].point);
+}
+
+uint64_t device_point(const struct device *d, int unit, int lane) {
     struct unit *u = d->record ? find(d, unit) : NULL;
-    return u ? atomic_load(&u->point) : 0;
+    return u ? next_point(u, lane) : 0;
+}
+
+static void fail_point(struct lane *l, uint64_t point) {
+    uint64_t *place = &l->failed[l->failures++ % FAILURES];
+    l->failed_until = MAX_OF(l->failed_until, *place);
+    *place = point;
 }
 
 // Under the unit's lock. What belongs to the next point failed: what comes then is another one's.
-static bool note_failure(struct unit *u) {
-    uint64_t *place = &u->failed[u->failures++ % FAILURES];
-    u->failed_until = MAX_OF(u->failed_until, *place);
-    *place = atomic_load(&u->point);
-    snprintf(u->why, sizeof u->why, "%s", zl_error() ? zl_error() : "the device failed");
-    atomic_store(&u->point, *place + 1);
+static bool note_failure(struct lane *l) {
+    uint64_t point = atomic_load(&l->point);
+    fail_point(l, point);
+    snprintf(l->why, sizeof l->why, "%s", zl_error() ? zl_error() : "the device failed");
+    atomic_store(&l->point, point + LANES);
     atomic_store(&any_failed, true);
     return false;
 }
 
 // Under the unit's lock.
-static bool is_good(struct unit *u) {
-    return !u->device->good || u->device->good(u->index) || note_failure(u);
+static bool is_good(struct unit *u, int lane) {
+    return !u->device->good || u->device->good(u->index, lane) || note_failure(&u->lane[lane]);
 }
 
-// Under the unit's lock. What was written down is given to the unit by this, at the latest.
-static bool mark(struct unit *u) {
-    uint64_t point = atomic_load(&u->point);
-    if (!u->device->record(u->index, (int)(point % POINTS)) || !is_good(u))
+// Under the unit's lock. What was written down is given to the unit by this, at the latest. The next point comes first: what other
+// threads ask for meanwhile may be behind the mark. What failed may then be of either point.
+static bool mark(struct unit *u, int lane) {
+    struct lane *l = &u->lane[lane];
+    uint64_t point = atomic_load(&l->point);
+    atomic_store(&l->point, point + LANES);
+    if (!u->device->record(u->index, lane, place_of(point))) {
+        atomic_store(&l->point, point);
         return false;
-    u->marked = clock_ns();
-    atomic_store(&u->point, point + 1);
-    return true;
+    }
+    l->marked = clock_ns();
+    if (is_good(u, lane))
+        return true;
+    fail_point(l, point);
+    return false;
 }
 
-bool device_mark(const struct device *d, int unit) {
+bool device_mark(const struct device *d, int unit, int lane) {
     struct unit *u = d->record ? find(d, unit) : NULL;
     if (!u)
         return !d->record;
     pthread_mutex_lock(&u->lock);
-    bool ok = clock_ns() - u->marked < MARK_NS ? is_good(u) : mark(u);
+    bool ok = clock_ns() - u->lane[lane].marked < MARK_NS ? is_good(u, lane) : mark(u, lane);
     pthread_mutex_unlock(&u->lock);
     return ok;
 }
 
 // Under the unit's lock.
-static bool has_failed(const struct unit *u, uint64_t point) {
-    bool failed = point && point <= u->failed_until;
+static bool has_failed(const struct lane *l, uint64_t point) {
+    bool failed = point && point <= l->failed_until;
     for (int i = 0; i < FAILURES; i++)
-        failed |= point && u->failed[i] == point;
+        failed |= point && l->failed[i] == point;
     return failed;
 }
 
@@ -128,8 +172,9 @@ static bool is_sound(const struct device *d, int unit, uint64_t point) {
     struct unit *u = atomic_load_explicit(&any_failed, memory_order_acquire) ? look(d, unit) : NULL;
     if (LIKELY(!u))
         return true;
+    const struct lane *l = &u->lane[lane_of(point)];
     pthread_mutex_lock(&u->lock);
-    bool sound = !has_failed(u, point) || error_false(ZL_ERROR_DEVICE, "%s", u->why);
+    bool sound = !has_failed(l, point) || error_false(ZL_ERROR_DEVICE, "%s", l->why);
     pthread_mutex_unlock(&u->lock);
     return sound;
 }
@@ -138,58 +183,160 @@ bool device_wait(const struct device *d, int unit, uint64_t point) {
     struct unit *u = d->record ? find(d, unit) : NULL;
     if (!u)
         return !d->record;
+    int lane = lane_of(point);
     pthread_mutex_lock(&u->lock);
-    bool ok = atomic_load(&u->point) > point || mark(u);
+    bool ok = next_point(u, lane) > point || mark(u, lane);
     pthread_mutex_unlock(&u->lock);
-    return ok && is_sound(d, unit, point) && d->wait(unit, (int)(point % POINTS));
+    return ok && is_sound(d, unit, point) && d->wait(unit, lane, place_of(point));
+}
+
+// Between lanes --------------------------------------------------------------------------------------------------
+
+// Under the unit's lock. Sees to it that a point is marked; what failed there is told to who reads it. False and an error.
+static bool set_mark(struct unit *u, uint64_t point) {
+    int lane = lane_of(point);
+    bool had_error = zl_error();
+    if (next_point(u, lane) > point || mark(u, lane))
+        return true;
+    if (next_point(u, lane) <= point)
+        return false;
+    if (!had_error)
+        zl_clear_error();
+    return true;
+}
+
+static bool follows(struct unit *u, int lane, uint64_t point) {
+    return lane == lane_of(point) ||
+           atomic_load_explicit(&u->lane[lane].follows[lane_of(point)], memory_order_acquire) >= point;
+}
+
+// Under the unit's lock. What the lane is asked for from now on comes after the point. False and an error.
+static bool follow(struct unit *u, int lane, uint64_t point) {
+    int other = lane_of(point);
+    if (follows(u, lane, point))
+        return true;
+    if (!set_mark(u, point) || !u->device->follow(u->index, lane, other, place_of(point)))
+        return false;
+    atomic_store_explicit(&u->lane[lane].follows[other], point, memory_order_release);
+    return true;
+}
+
+static bool follow_point(struct unit *u, int lane, uint64_t point) {
+    if (LIKELY(follows(u, lane, point)))
+        return true;
+    pthread_mutex_lock(&u->lock);
+    bool ok = follow(u, lane, point);
+    pthread_mutex_unlock(&u->lock);
+    return ok;
+}
+
+// All that lanes (bits) were asked for so far.
+static bool follow_lanes(struct unit *u, int lane, unsigned lanes) {
+    for (int i = 0; i < LANES; i++)
+        if (lanes >> i & 1 && !follow_point(u, lane, next_point(u, i)))
+            return false;
+    return true;
+}
+
+// Under the unit's lock. Whether a point is known to be done; the host does not wait.
+static bool is_done(struct unit *u, uint64_t point) {
+    struct lane *l = &u->lane[lane_of(point)];
+    if (point > l->done && set_mark(u, point) && u->device->done(u->index, lane_of(point), place_of(point)))
+        l->done = point;
+    return point <= l->done;
 }
 
 // Memory ---------------------------------------------------------------------------------------------------------
 
-static void *take_block(struct unit *u, size_t capacity) {
-    pthread_mutex_lock(&u->lock);
-    struct block *b = map_get(&u->blocks, &capacity, sizeof capacity);
+// Under the unit's lock. A block of the lane's own: what else used it comes before. NULL, with or without an error.
+static struct block *take_own(struct unit *u, int lane, size_t capacity) {
+    struct lane *l = &u->lane[lane];
+    struct block *b = map_get(&l->blocks, &capacity, sizeof capacity);
+    for (int i = 0; b && i < LANES; i++)
+        if (b->used[i] && !follow(u, lane, b->used[i]))
+            return NULL;
     if (b)
-        map_set(&u->blocks, &capacity, sizeof capacity, b->next);
-    pthread_mutex_unlock(&u->lock);
-    if (!b)
-        return NULL;
+        map_set(&l->blocks, &capacity, sizeof capacity, b->next);
+    return b;
+}
+
+static bool is_unused(struct unit *u, const struct block *b) {
+    bool unused = true;
+    for (int i = 0; unused && i < LANES; i++)
+        unused = !b->used[i] || is_done(u, b->used[i]);
+    return unused;
+}
+
+// Under the unit's lock. A block of another lane, which nothing uses any more.
+static struct block *take_other(struct unit *u, int lane, size_t capacity) {
+    for (int i = 0; i < u->device->lanes; i++) {
+        struct block *b = i == lane ? NULL : map_get(&u->lane[i].blocks, &capacity, sizeof capacity);
+        if (!b || !is_unused(u, b))
+            continue;
+        map_set(&u->lane[i].blocks, &capacity, sizeof capacity, b->next);
+        return b;
+    }
+    return NULL;
+}
+
+// Under the unit's lock. Of a block that was kept only its description is left, for the next.
+static void *empty(struct unit *u, struct block *b) {
     void *memory = b->memory;
-    slab_free(b, sizeof *b);
-    allocator_keep(-(int64_t)capacity);
+    b->next = u->spare;
+    u->spare = b;
+    return memory;
+}
+
+static void *take_block(struct unit *u, int lane, size_t capacity) {
+    pthread_mutex_lock(&u->lock);
+    struct block *b = take_own(u, lane, capacity);
+    if (!b)
+        b = take_other(u, lane, capacity);
+    void *memory = b ? empty(u, b) : NULL;
+    pthread_mutex_unlock(&u->lock);
+    if (memory)
+        allocator_keep(-(int64_t)capacity);
     return memory;
 }
 
 // The lowest address first, as far as that is soon found: a program that runs again then gets the same memory, and what is
 // prepared for that can be used again.
-static bool insert(struct unit *u, struct block *b, void *memory, size_t capacity) {
-    struct block *first = map_get(&u->blocks, &capacity, sizeof capacity), *before = NULL, *at = first;
-    for (int i = 0; i < ORDERED && at && at->memory < memory; i++) {
+static bool insert(struct lane *l, struct block *b, size_t capacity) {
+    struct block *first = map_get(&l->blocks, &capacity, sizeof capacity), *before = NULL, *at = first;
+    for (int i = 0; i < ORDERED && at && at->memory < b->memory; i++) {
         before = at;
         at = at->next;
     }
-    *b = (struct block){at, memory};
+    b->next = at;
     if (!before)
-        return map_set(&u->blocks, &capacity, sizeof capacity, b);
+        return map_set(&l->blocks, &capacity, sizeof capacity, b);
     before->next = b;
     return true;
 }
 
-static bool keep_block(struct unit *u, void *memory, size_t capacity) {
-    struct block *b = slab_alloc(sizeof *b);
+// Under the unit's lock. Memory of a lane, which lanes (bits) used; false: there is no memory to describe it.
+static bool add_block(struct unit *u, int lane, unsigned lanes, void *memory, size_t capacity) {
+    struct block *b = u->spare ? u->spare : memory_zero(sizeof *b);
     if (!b)
         return false;
-    if (!allocator_keep((int64_t)capacity)) {
-        slab_free(b, sizeof *b);
+    u->spare = b->next;
+    b->memory = memory;
+    for (int i = 0; i < LANES; i++)
+        b->used[i] = lanes >> i & 1 ? next_point(u, i) : 0;
+    if (insert(&u->lane[lane], b, capacity))
+        return true;
+    empty(u, b);
+    return false;
+}
+
+static bool keep_block(struct unit *u, int lane, unsigned lanes, void *memory, size_t capacity) {
+    if (!allocator_keep((int64_t)capacity))
         return false;
-    }
     pthread_mutex_lock(&u->lock);
-    bool kept = insert(u, b, memory, capacity);
+    bool kept = add_block(u, lane, lanes, memory, capacity);
     pthread_mutex_unlock(&u->lock);
-    if (!kept) {
+    if (!kept)
         allocator_keep(-(int64_t)capacity);
-        slab_free(b, sizeof *b);
-    }
     return kept;
 }
 
@@ -201,17 +348,19 @@ static void free_list(const void *key, size_t bytes, void *value, void *data) {
         next = b->next;
         u->device->free(u->index, b->memory);
         allocator_keep(-(int64_t)capacity);
-        slab_free(b, sizeof *b);
+        memory_free(b);
     }
 }
 
 static void free_blocks(struct unit *u) {
-    pthread_mutex_lock(&u->lock);
-    struct map blocks = u->blocks;
-    u->blocks = (struct map){0};
-    pthread_mutex_unlock(&u->lock);
-    map_each(&blocks, free_list, u);
-    map_free(&blocks);
+    for (int i = 0; i < LANES; i++) {
+        pthread_mutex_lock(&u->lock);
+        struct map blocks = u->lane[i].blocks;
+        u->lane[i].blocks = (struct map){0};
+        pthread_mutex_unlock(&u->lock);
+        map_each(&blocks, free_list, u);
+        map_free(&blocks);
+    }
 }
 
 static void clear_cache(void) {
@@ -220,10 +369,14 @@ static void clear_cache(void) {
 }
 
 // What the device refuses may be what it kept for us.
-static void *get_memory(struct unit *u, size_t capacity) {
+static void *get_memory(struct unit *u, int lane, size_t capacity) {
     bool had_error = zl_error();
-    void *memory = take_block(u, capacity);
-    if (memory || (memory = u->device->alloc(u->index, capacity)))
+    void *memory = take_block(u, lane, capacity);
+    if (memory)
+        return memory;
+    if (!had_error)
+        zl_clear_error(); // what could not be followed
+    if ((memory = u->device->alloc(u->index, capacity)))
         return memory;
     if (!had_error)
         zl_clear_error();
@@ -231,12 +384,12 @@ static void *get_memory(struct unit *u, size_t capacity) {
     return u->device->alloc(u->index, capacity);
 }
 
-void *device_alloc(const struct device *d, int unit, size_t bytes, size_t *capacity) {
+void *device_alloc(const struct device *d, int unit, int lane, size_t bytes, size_t *capacity) {
     struct unit *u = find(d, unit);
     *capacity = allocator_capacity(bytes);
     if (!u || !allocator_count((int64_t)*capacity))
         return NULL;
-    void *memory = get_memory(u, *capacity);
+    void *memory = get_memory(u, lane, *capacity);
     if (memory)
         return memory;
     allocator_count(-(int64_t)*capacity);
@@ -245,26 +398,36 @@ void *device_alloc(const struct device *d, int unit, size_t bytes, size_t *capac
     return NULL;
 }
 
-void device_free(const struct device *d, int unit, void *memory, size_t capacity) {
+static void release(const struct device *d, int unit, int lane, unsigned lanes, void *memory,
+                    size_t capacity) {
     struct unit *u = find(d, unit);
     allocator_count(-(int64_t)capacity);
-    if (!u || !keep_block(u, memory, capacity))
+    if (!u || !keep_block(u, lane, lanes, memory, capacity))
         d->free(unit, memory);
+}
+
+void device_free(const struct device *d, int unit, int lane, void *memory, size_t capacity) {
+    release(d, unit, lane, 1u << lane, memory, capacity);
 }
 
 // Replicas -------------------------------------------------------------------------------------------------------
 
 static void release_replica(struct replica *r) {
-    device_free(r->device, r->unit, r->memory, r->bytes);
+    release(r->device, r->unit, r->lane, atomic_load(&r->lanes), r->memory, r->bytes);
     slab_free(r, sizeof *r);
 }
 
-static struct replica *new_replica(const struct device *d, int unit, size_t bytes) {
+static struct replica *new_replica(const struct device *d, int unit, int lane, size_t bytes) {
     struct replica *r = slab_alloc(sizeof *r);
     if (!r)
         return NULL;
-    *r = (struct replica){.device = d, .unit = unit, .release = release_replica};
-    r->memory = device_alloc(d, unit, bytes, &r->bytes);
+    *r = (struct replica){.device = d,
+                          .unit = unit,
+                          .lane = lane,
+                          .lanes = 1u << lane,
+                          .is_given = true,
+                          .release = release_replica};
+    r->memory = device_alloc(d, unit, lane, bytes, &r->bytes);
     if (r->memory)
         return r;
     slab_free(r, sizeof *r);
@@ -278,12 +441,26 @@ static struct replica *replica_on(const struct device *d, int unit, const struct
     return r;
 }
 
-static bool replica_is_sound(const struct replica *r) {
-    return is_sound(r->device, r->unit, atomic_load_explicit(&r->ready, memory_order_relaxed));
+static uint64_t point_of(const struct replica *r) {
+    return atomic_load_explicit(&r->ready, memory_order_relaxed);
 }
 
-struct storage *device_storage(const struct device *d, int unit, size_t bytes) {
-    struct replica *r = new_replica(d, unit, bytes);
+static bool replica_is_sound(const struct replica *r) {
+    return r->is_given || is_sound(r->device, r->unit, point_of(r));
+}
+
+// What the lane is asked for from now on may use it. False and an error.
+static bool admit(struct replica *r, int lane) {
+    if (LIKELY(lane == lane_of(point_of(r)) &&
+               atomic_load_explicit(&r->lanes, memory_order_relaxed) >> lane & 1))
+        return true;
+    struct unit *u = find(r->device, r->unit);
+    atomic_fetch_or(&r->lanes, 1u << lane);
+    return u && (!point_of(r) || follow_point(u, lane, point_of(r)));
+}
+
+struct storage *device_storage(const struct device *d, int unit, int lane, size_t bytes) {
+    struct replica *r = new_replica(d, unit, lane, bytes);
     return r ? storage_elsewhere(bytes, r) : NULL;
 }
 
@@ -299,7 +476,8 @@ static bool copy_to_host(struct storage *s) {
     void *data = replica_is_sound(r) ? storage_host_room(s) : NULL;
     if (!data)
         return false;
-    bool ok = r->device->copy(r->unit, data, r->memory, MIN_OF(s->bytes, r->bytes), true);
+    bool ok =
+        r->device->copy(r->unit, lane_of(point_of(r)), data, r->memory, MIN_OF(s->bytes, r->bytes), true);
     counter_add(COUNTER_DOWNLOADS, 1);
     __atomic_store_n(&s->data, data, __ATOMIC_RELEASE);
     if (!ok)
@@ -319,61 +497,73 @@ bool device_fetch(struct storage *s) {
 bool device_download(struct storage *s, void *out, size_t bytes) {
     struct replica *r = atomic_load_explicit(&s->replica, memory_order_acquire);
     counter_add(COUNTER_DOWNLOADS, 1);
-    return replica_is_sound(r) && r->device->copy(r->unit, out, r->memory, bytes, true);
+    return replica_is_sound(r) && r->device->copy(r->unit, lane_of(point_of(r)), out, r->memory, bytes, true);
 }
 
 // Under the lock.
-static struct replica *copy_to_unit(const struct device *d, int unit, struct storage *s) {
+static struct replica *copy_to_unit(const struct device *d, int unit, int lane, struct storage *s) {
     struct replica *r = replica_on(d, unit, s);
-    if (r || !copy_to_host(s) || !(r = new_replica(d, unit, s->bytes)))
+    if (r || !copy_to_host(s) || !(r = new_replica(d, unit, lane, s->bytes)))
         return r;
-    if (!d->copy(unit, r->memory, s->data, s->bytes, false))
+    if (!d->copy(unit, lane, r->memory, s->data, s->bytes, false))
         return release_replica(r), NULL;
     counter_add(COUNTER_UPLOADS, 1);
+    atomic_store_explicit(&r->ready, device_point(d, unit, lane), memory_order_relaxed);
     r->next = atomic_load_explicit(&s->replica, memory_order_relaxed);
     atomic_store_explicit(&s->replica, r, memory_order_release);
     return r;
 }
 
-void *device_reach(const struct device *d, int unit, struct storage *s) {
+void *device_reach(const struct device *d, int unit, int lane, struct storage *s) {
     struct replica *r = replica_on(d, unit, s);
-    if (LIKELY(r != NULL))
-        return replica_is_sound(r) ? r->memory : NULL;
-    if (!find(d, unit)) // takes the lock too, once
-        return NULL;
-    pthread_mutex_lock(&lock);
-    r = copy_to_unit(d, unit, s);
-    pthread_mutex_unlock(&lock);
-    return r ? r->memory : NULL;
+    if (UNLIKELY(!r)) {
+        if (!find(d, unit)) // takes the lock too, once
+            return NULL;
+        pthread_mutex_lock(&lock);
+        r = copy_to_unit(d, unit, lane, s);
+        pthread_mutex_unlock(&lock);
+    }
+    return r && admit(r, lane) && replica_is_sound(r) ? r->memory : NULL;
 }
 
-bool device_claim(const struct device *d, int unit, struct storage *s) {
+bool device_claim(const struct device *d, int unit, int lane, struct storage *s) {
     if (!d->alloc) {
         storage_drop_replicas(s, NULL);
         return true;
     }
-    if (!device_reach(d, unit, s))
+    if (!device_reach(d, unit, lane, s))
         return false;
-    storage_drop_replicas(s, replica_on(d, unit, s));
+    struct replica *r = replica_on(d, unit, s);
+    unsigned others = atomic_load(&r->lanes) & ~(1u << lane);
+    bool had_error = zl_error();
+    if (UNLIKELY(others) && !follow_lanes(find(d, unit), lane, others)) {
+        if (!had_error)
+            zl_clear_error(); // it is written elsewhere
+        return false;
+    }
+    atomic_store(&r->lanes, 1u << lane);
+    r->lane = lane;
+    storage_drop_replicas(s, r);
     storage_drop_host(s);
     return true;
 }
 
-void device_publish(const struct device *d, int unit, struct storage *s) {
+void device_publish(const struct device *d, int unit, int lane, struct storage *s) {
     struct replica *r = replica_on(d, unit, s);
     if (!r)
         return;
-    atomic_store_explicit(&r->ready, device_point(d, unit), memory_order_relaxed);
+    atomic_store_explicit(&r->ready, device_point(d, unit, lane), memory_order_relaxed);
     atomic_store_explicit(&r->finding, 0, memory_order_relaxed);
+    r->is_given = false;
 }
 
-_Atomic uint64_t *device_finding(const struct device *d, int unit, struct storage *s) {
-    return device_reach(d, unit, s) ? &replica_on(d, unit, s)->finding : NULL;
+_Atomic uint64_t *device_finding(const struct device *d, int unit, int lane, struct storage *s) {
+    return device_reach(d, unit, lane, s) ? &replica_on(d, unit, s)->finding : NULL;
 }
 
 bool device_settle(struct storage *s) {
     if (host_of(s))
         return true;
     struct replica *r = atomic_load_explicit(&s->replica, memory_order_acquire);
-    return !r || device_wait(r->device, r->unit, atomic_load_explicit(&r->ready, memory_order_relaxed));
+    return !r || device_wait(r->device, r->unit, point_of(r));
 }

@@ -118,7 +118,7 @@ static bool is_given_twice(const struct call *c, zl_array x) {
 // Its memory is written anew where the run is: what lies elsewhere would be old.
 static bool claim(const struct run *r, struct storage *s) {
     const struct device *d = r->segment->device;
-    return LIKELY(!d->alloc && !device_has_memory()) || device_claim(d, r->segment->unit, s);
+    return LIKELY(!d->alloc && !device_has_memory()) || device_claim(d, r->segment->unit, r->binding.lane, s);
 }
 
 static bool take_over(struct run *r, int index, zl_array out, uint64_t in_place) {
@@ -157,7 +157,8 @@ static void on_take(struct binding *b, int begin, int index) {
 // Nothing is computed of empty arrays: they never reach a device.
 static struct storage *new_storage(const struct run *r, size_t bytes) {
     const struct plan_segment *s = r->segment;
-    return LIKELY(!s->device->alloc) || !bytes ? storage_new(bytes) : device_storage(s->device, s->unit, bytes);
+    return LIKELY(!s->device->alloc) || !bytes ? storage_new(bytes)
+                                               : device_storage(s->device, s->unit, r->binding.lane, bytes);
 }
 
 static bool give_output(struct run *r, int index, int i, uint64_t in_place) {
@@ -213,7 +214,7 @@ static void end_inputs(const struct run *r, int index) {
 static void publish(const struct run *r, struct storage *s) {
     const struct plan_segment *segment = r->segment;
     if (UNLIKELY(segment->device->record != NULL) && s)
-        device_publish(segment->device, segment->unit, s);
+        device_publish(segment->device, segment->unit, r->binding.lane, s);
 }
 
 // The states are set last: who sees them may take the call apart.
@@ -229,7 +230,8 @@ static void on_finish(struct binding *b, int index) {
             consume(out, false);
             continue;
         }
-        publish((struct run *)b, out->storage);
+        if (c->op->kind != OP_VIEW) // what a view shows was written before
+            publish((struct run *)b, out->storage);
         // Without storage: computed inside a row program, on the way to something else.
         atomic_store_explicit(&out->state, out->storage ? ARRAY_READY : ARRAY_CONSUMED, memory_order_release);
     }
@@ -273,9 +275,9 @@ static void fail_all(struct run *run) {
 }
 
 // Who waits for a mark that could not be made tries again, and is told.
-static void mark(const struct plan_segment *s) {
+static void mark(const struct plan_segment *s, int lane) {
     bool had_error = zl_error();
-    if (!device_mark(s->device, s->unit) && !had_error)
+    if (!device_mark(s->device, s->unit, lane) && !had_error)
         zl_clear_error();
 }
 
@@ -295,9 +297,10 @@ void run_now(struct run *run) {
     run->binding.finish = on_finish;
     run->binding.fail = on_fail;
     const struct plan_segment *s = run->segment;
+    run->binding.lane = s->device == run->stream->device ? run->stream->lane : 0;
     s->device->run(s->unit, s->program, &run->binding);
     if (UNLIKELY(s->device->record != NULL))
-        mark(s);
+        mark(s, run->binding.lane);
 }
 
 void run_free(struct run *run) {

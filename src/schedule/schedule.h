@@ -19,7 +19,7 @@
 // Work in order. A stream runs on the thread that evaluates when it has nothing queued, else on a worker of its own.
 struct zl_stream_ {
     const struct device *device;
-    int unit;
+    int unit, lane; // lane: of the unit, by which its work goes there
     pthread_mutex_t lock; // guards the queue and failure
     pthread_cond_t changed;
     struct run *head, *tail;

@@ -52,9 +52,9 @@ static void *paper_load(int unit, const char *code, size_t bytes, const char *sy
     return bytes > 100 ? (void *)(uintptr_t)code : error_set(ZL_ERROR_COMPILE, "no code");
 }
 
-static bool paper_launch(int unit, void *kernel, int64_t groups, int threads, int arguments,
-                         const struct kernel_argument *argument) {
-    (void)unit, (void)kernel, (void)argument;
+static bool paper_launch(const struct kernel_place *p, void *kernel, int64_t groups, int threads,
+                         int arguments, const struct kernel_argument *argument) {
+    (void)p, (void)kernel, (void)argument;
     return groups > 0 && threads > 0 && arguments > 0;
 }
 
@@ -63,8 +63,8 @@ static int paper_open(const char **reason) {
     return 1;
 }
 
-static bool paper_copy(int unit, void *to, const void *from, size_t bytes, bool to_host) {
-    (void)unit, (void)to_host;
+static bool paper_copy(int unit, int lane, void *to, const void *from, size_t bytes, bool to_host) {
+    (void)unit, (void)lane, (void)to_host;
     return memcpy(to, from, bytes);
 }
 
@@ -344,10 +344,10 @@ TEST(a_cuda_kernel_runs) {
     REQUIRE(cuda_compile(source, architecture, NULL, &code));
     cuda_function f = cuda_load(0, code.data, "twice");
     void *memory = cuda_alloc(0, sizeof data);
-    REQUIRE(f && memory && cuda_write(0, memory, data, sizeof data));
-    CHECK(
-        cuda_launch(0, f, &(struct cuda_launch){.grid = {1, 1, 1}, .block = {4, 1, 1}}, (void *[]){&memory}));
-    CHECK(cuda_read(0, data, memory, sizeof data) && data[0] == 2 && data[3] == 8);
+    REQUIRE(f && memory && cuda_write(0, 0, memory, data, sizeof data));
+    CHECK(cuda_launch(0, 0, f, &(struct cuda_launch){.grid = {1, 1, 1}, .block = {4, 1, 1}},
+                      (void *[]){&memory}));
+    CHECK(cuda_read(0, 0, data, memory, sizeof data) && data[0] == 2 && data[3] == 8);
     CHECK_ERROR(ZL_ERROR_DEVICE, cuda_load(0, code.data, "thrice"));
     cuda_free(0, memory);
     text_free(&code);

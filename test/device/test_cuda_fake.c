@@ -23,16 +23,16 @@ static struct {
     int64_t (*calls)(const char *function);
     void (*memory)(size_t bytes);
     size_t (*used)(int device);
+    const char *(*disorder)(void);
 } fake;
 
 static const char *lacks_fake(void) {
     static const char *const names[] = {"libcuda.so.1", NULL};
     void *library = library_open(names);
-    const struct library_symbol symbols[] = {{"fake_fail", (void **)(void *)&fake.fail},
-                                             {"fake_heal", (void **)(void *)&fake.heal},
-                                             {"fake_calls", (void **)(void *)&fake.calls},
-                                             {"fake_memory", (void **)(void *)&fake.memory},
-                                             {"fake_used", (void **)(void *)&fake.used}};
+    const struct library_symbol symbols[] = {
+        {"fake_fail", (void **)(void *)&fake.fail},   {"fake_heal", (void **)(void *)&fake.heal},
+        {"fake_calls", (void **)(void *)&fake.calls}, {"fake_memory", (void **)(void *)&fake.memory},
+        {"fake_used", (void **)(void *)&fake.used},   {"fake_disorder", (void **)(void *)&fake.disorder}};
     return library && library_bind(library, symbols, COUNT(symbols), NULL)
                ? NULL
                : "its driver is that of test/fake: device/test_cuda:host_side runs it so";
@@ -43,8 +43,15 @@ static zl_stream on(const char *device) {
     return zl_new_stream(device);
 }
 
+static void check_order(void) {
+    const char *disorder = fake.disorder();
+    if (!CHECK(!disorder))
+        test_note("%s", disorder);
+}
+
 static void end(zl_scope scope) {
     zl_scope_end(scope);
+    check_order();
     unsetenv("ZL_CACHE_DIR");
     zl_clear_cache();
 }
@@ -57,11 +64,11 @@ static void go_round(size_t bytes) {
     char *memory = cuda_alloc(0, 2 * bytes);
     for (size_t i = 0; i < bytes; i++)
         kept[i] = from[i] = (unsigned char)test_random();
-    CHECK(cuda_write(0, memory, from, bytes));
+    CHECK(cuda_write(0, 0, memory, from, bytes));
     memset(from, 1, bytes);
-    CHECK(cuda_write(0, memory + bytes, from, bytes) && cuda_read(0, to, memory, bytes));
+    CHECK(cuda_write(0, 0, memory + bytes, from, bytes) && cuda_read(0, 0, to, memory, bytes));
     CHECK(!memcmp(to, kept, bytes) && !to[bytes]);
-    CHECK(cuda_read(0, to, memory + bytes, bytes) && !memcmp(to, from, bytes));
+    CHECK(cuda_read(0, 0, to, memory + bytes, bytes) && !memcmp(to, from, bytes));
     cuda_free(0, memory);
     free(from);
     free(to);
@@ -80,12 +87,12 @@ TEST(a_copy_that_fails_is_an_error) {
     char data[1000] = {0}, *big = calloc(1, 4 * PIECE);
     char *memory = cuda_alloc(0, 4 * PIECE);
     fake.fail("cuMemcpyDtoHAsync_v2", 1, 1);
-    CHECK_ERROR(ZL_ERROR_DEVICE, cuda_read(0, data, memory, sizeof data));
+    CHECK_ERROR(ZL_ERROR_DEVICE, cuda_read(0, 0, data, memory, sizeof data));
     fake.fail("cuMemcpyHtoDAsync_v2", 3, 1);
-    CHECK_ERROR(ZL_ERROR_DEVICE, cuda_write(0, memory, big, 4 * PIECE));
+    CHECK_ERROR(ZL_ERROR_DEVICE, cuda_write(0, 0, memory, big, 4 * PIECE));
     fake.fail("cuEventSynchronize", 2, 1);
-    CHECK_ERROR(ZL_ERROR_DEVICE, cuda_read(0, big, memory, 4 * PIECE));
-    CHECK(cuda_write(0, memory, big, 4 * PIECE) && cuda_read(0, big, memory, 4 * PIECE));
+    CHECK_ERROR(ZL_ERROR_DEVICE, cuda_read(0, 0, big, memory, 4 * PIECE));
+    CHECK(cuda_write(0, 0, memory, big, 4 * PIECE) && cuda_read(0, 0, big, memory, 4 * PIECE));
     cuda_free(0, memory);
     free(big);
 }
@@ -453,14 +460,14 @@ TEST(work_of_libraries_is_part_of_graphs) {
     static const struct program program = {.steps = WORKS};
     int64_t graphs = zl_counter("graphs");
     for (int run = 0; run < 20; run++) {
-        cuda_queue_begin(0, &program);
+        cuda_queue_begin(0, 0, &program);
         for (int i = 0; i < WORKS; i++) {
             struct sum_work w = {memory + sizeof(float) * (size_t)i, (float)(i == WORKS - 1 ? run + 20 : i),
                                  0};
-            CHECK(cuda_queue_work(0, write_value, &w, sizeof w, "write_value"));
+            CHECK(cuda_queue_work(0, 0, write_value, &w, sizeof w, "write_value"));
         }
-        cuda_queue_end(0);
-        CHECK(cuda_read(0, out, memory, sizeof out));
+        cuda_queue_end(0, 0);
+        CHECK(cuda_read(0, 0, out, memory, sizeof out));
         for (int i = 0; i < WORKS; i++)
             CHECK_EQ_F64(out[i], i == WORKS - 1 ? run + 20 : i);
     }
@@ -475,9 +482,9 @@ static void write_in_turns(int times) {
     char *memory = cuda_alloc(0, sizeof out);
     for (int i = 0; i < times; i++) {
         struct sum_work w = {memory + sizeof(float) * (size_t)(i % 2), (float)(i % 2 + 7), 0}, other = {memory, (float)(i % 50), 0};
-        CHECK(cuda_queue_work(0, write_value, &other, sizeof other, "write_value"));
-        CHECK(cuda_queue_work(0, write_value, &w, sizeof w, "write_value"));
-        CHECK(cuda_read(0, out, memory, sizeof out));
+        CHECK(cuda_queue_work(0, 0, write_value, &other, sizeof other, "write_value"));
+        CHECK(cuda_queue_work(0, 0, write_value, &w, sizeof w, "write_value"));
+        CHECK(cuda_read(0, 0, out, memory, sizeof out));
         CHECK_EQ_F64(out[i % 2], i % 2 + 7);
     }
     cuda_free(0, memory);
@@ -513,6 +520,35 @@ TEST(a_launch_that_comes_again_is_a_graph) {
     CHECK(fake.calls("cuLaunchKernel") < launches + 30);
     zl_release(x);
     end(scope);
+}
+
+// Streams ----------------------------------------------------------------------------------------------------------
+
+// The driver's own: what it calls out of order is, and what waited is not.
+TEST(the_driver_sees_who_did_not_wait) {
+    const struct cuda_api *api = cuda_api();
+    struct cuda_device *d = cuda_device(0);
+    float *pinned = NULL;
+    cuda_event mark = NULL;
+    char *memory = cuda_alloc(0, 64), *other = cuda_alloc(0, 64);
+    REQUIRE(d && memory && other && !api->cuMemHostAlloc((void **)&pinned, 64, 0) &&
+            !api->cuEventCreate(&mark, 2));
+    for (int waits = 0; waits < 2; waits++)
+        for (int writes = 0; writes < 2; writes++) {
+            char *to = writes ? memory : other;
+            CHECK(!api->cuStreamSynchronize(d->stream[0]) && !api->cuStreamSynchronize(d->stream[1]));
+            CHECK(!api->cuMemcpyHtoDAsync_v2((uintptr_t)memory, pinned, 64, d->stream[0]));
+            CHECK(!api->cuMemcpyDtoHAsync_v2(pinned, (uintptr_t)memory, 64, d->stream[0]));
+            CHECK(!api->cuEventRecord(mark, d->stream[0]));
+            CHECK(!waits || !api->cuStreamWaitEvent(d->stream[1], mark, 0));
+            CHECK(!(writes ? api->cuMemcpyHtoDAsync_v2((uintptr_t)to, pinned, 64, d->stream[1])
+                           : api->cuMemcpyDtoHAsync_v2(pinned, (uintptr_t)memory, 64, d->stream[1])));
+            CHECK((fake.disorder() == NULL) == (waits == 1));
+        }
+    api->cuEventDestroy_v2(mark);
+    api->cuMemFreeHost(pinned);
+    cuda_free(0, memory);
+    cuda_free(0, other);
 }
 
 // Several devices --------------------------------------------------------------------------------------------------

@@ -39,8 +39,8 @@ static void apart_free(int unit, void *memory) {
     free(block);
 }
 
-static bool apart_copy(int unit, void *to, const void *from, size_t bytes, bool to_host) {
-    (void)unit;
+static bool apart_copy(int unit, int lane, void *to, const void *from, size_t bytes, bool to_host) {
+    (void)unit, (void)lane;
     if (to_host && seen.fails)
         return error_false(ZL_ERROR_DEVICE, "apart: the cable is out");
     if (to_host)
@@ -50,13 +50,13 @@ static bool apart_copy(int unit, void *to, const void *from, size_t bytes, bool 
     return true;
 }
 
-static bool apart_record(int unit, int place) {
-    (void)unit, (void)place;
+static bool apart_record(int unit, int lane, int place) {
+    (void)unit, (void)lane, (void)place;
     return ++seen.marks;
 }
 
-static bool apart_wait(int unit, int place) {
-    (void)unit, (void)place;
+static bool apart_wait(int unit, int lane, int place) {
+    (void)unit, (void)lane, (void)place;
     return ++seen.waits;
 }
 
@@ -88,7 +88,7 @@ static const float *reach(zl_array x, float *room) {
         scalar_write(x, ZL_FLOAT32, room);
         return room;
     }
-    void *memory = device_reach(&apart, 0, x->storage);
+    void *memory = device_reach(&apart, 0, 0, x->storage);
     return memory ? show(memory) + x->offset : NULL;
 }
 

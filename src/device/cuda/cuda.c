@@ -10,10 +10,11 @@
 extern const struct device device_cuda;
 
 enum { MARKS = 64, WITHOUT_TIMES = 2 };
+_Static_assert((int)CUDA_LANES <= (int)DEVICE_LANES, "more lanes than a device may have");
 
 static struct unit {
     struct lock lock; // guards what is made at first use
-    cuda_event mark[MARKS];
+    cuda_event mark[CUDA_LANES][MARKS];
     char identity[512];
 } units[CUDA_DEVICES];
 
@@ -82,15 +83,15 @@ static enum kernel_taken take(const struct kernel_place *p, const struct call *c
     bool is_product = c->op == &op_matmul || c->op == &op_matmul_int8 || c->op == &op_matmul_fp8;
     if (is_product || !cuda_takes(p->unit, c))
         return cuda_take(p, c);
-    cuda_queue_pause(p->unit, true);
+    cuda_queue_pause(p->unit, p->lane, true);
     enum kernel_taken taken = cuda_take(p, c);
-    cuda_queue_pause(p->unit, false);
+    cuda_queue_pause(p->unit, p->lane, false);
     return taken;
 }
 
-static bool launch(int unit, void *kernel, int64_t groups, int threads, int arguments,
+static bool launch(const struct kernel_place *p, void *kernel, int64_t groups, int threads, int arguments,
                    const struct kernel_argument *argument) {
-    return cuda_queue_launch(unit, kernel, groups, threads, arguments, argument);
+    return cuda_queue_launch(p->unit, p->lane, kernel, groups, threads, arguments, argument);
 }
 
 static const struct kernel_target target = {
@@ -118,9 +119,9 @@ static struct program *build(int unit, const struct segment *s) {
 }
 
 static void run(int unit, struct program *p, struct binding *b) {
-    cuda_queue_begin(unit, p);
+    cuda_queue_begin(unit, b->lane, p);
     kernels_run(unit, p, b);
-    cuda_queue_end(unit);
+    cuda_queue_end(unit, b->lane);
 }
 
 static void drop(struct program *p) {
@@ -129,34 +130,49 @@ static void drop(struct program *p) {
 }
 
 static void free_memory(int unit, void *memory) {
-    cuda_queue_flush(unit);
+    for (int lane = 0; lane < CUDA_LANES; lane++)
+        cuda_queue_flush(unit, lane);
     cuda_free(unit, memory);
 }
 
-static bool copy(int unit, void *to, const void *from, size_t bytes, bool to_host) {
-    cuda_queue_flush(unit);
-    return to_host ? cuda_read(unit, to, from, bytes) : cuda_write(unit, to, from, bytes);
+static bool copy(int unit, int lane, void *to, const void *from, size_t bytes, bool to_host) {
+    cuda_queue_flush(unit, lane);
+    return to_host ? cuda_read(unit, lane, to, from, bytes) : cuda_write(unit, lane, to, from, bytes);
 }
 
-static cuda_event mark_at(int unit, int place) {
+// NULL and an error.
+static cuda_event mark_at(int unit, int lane, int place) {
     struct unit *u = &units[unit];
+    cuda_event *mark = &u->mark[lane][place];
     lock_take(&u->lock);
-    if (!u->mark[place])
-        cuda_check(cuda_api()->cuEventCreate(&u->mark[place], WITHOUT_TIMES), "cuEventCreate");
+    if (!*mark)
+        cuda_check(cuda_api()->cuEventCreate(mark, WITHOUT_TIMES), "cuEventCreate");
     lock_give(&u->lock);
-    return u->mark[place];
+    return *mark;
 }
 
-static bool record(int unit, int place) {
+static bool record(int unit, int lane, int place) {
     struct cuda_device *d = cuda_device(unit);
-    cuda_event mark = d ? mark_at(unit, place) : NULL;
-    cuda_queue_flush(unit);
-    return mark && cuda_check(cuda_api()->cuEventRecord(mark, d->stream), "cuEventRecord");
+    cuda_event mark = d ? mark_at(unit, lane, place) : NULL;
+    cuda_queue_flush(unit, lane);
+    return mark && cuda_check(cuda_api()->cuEventRecord(mark, d->stream[lane]), "cuEventRecord");
 }
 
-static bool wait(int unit, int place) {
-    cuda_event mark = cuda_device(unit) ? mark_at(unit, place) : NULL;
+static bool wait(int unit, int lane, int place) {
+    cuda_event mark = cuda_device(unit) ? mark_at(unit, lane, place) : NULL;
     return mark && cuda_check(cuda_api()->cuEventSynchronize(mark), "cuEventSynchronize");
+}
+
+// What the lane has written down comes after it too, which does no harm.
+static bool follow(int unit, int lane, int other, int place) {
+    struct cuda_device *d = cuda_device(unit);
+    cuda_event mark = d ? mark_at(unit, other, place) : NULL;
+    return mark && cuda_check(cuda_api()->cuStreamWaitEvent(d->stream[lane], mark, 0), "cuStreamWaitEvent");
+}
+
+static bool done(int unit, int lane, int place) {
+    cuda_event mark = cuda_device(unit) ? mark_at(unit, lane, place) : NULL;
+    return mark && !cuda_api()->cuEventQuery(mark);
 }
 
 const struct device device_cuda = {
@@ -174,4 +190,7 @@ const struct device device_cuda = {
     .record = record,
     .wait = wait,
     .good = cuda_queue_good,
+    .lanes = CUDA_LANES,
+    .follow = follow,
+    .done = done,
 };

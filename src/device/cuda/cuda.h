@@ -1,4 +1,4 @@
-// cuda.h - CUDA as we use it: what we need of the driver and of NVRTC, opened at run time, and one stream a device.
+// cuda.h - CUDA as we use it: what we need of the driver and of NVRTC, opened at run time, and one stream a lane of a device.
 //
 // Nothing of NVIDIA is needed to build or to start. Handles are CUDA's own; a call that fails records an error that names
 // the function and CUDA's own words.
@@ -88,12 +88,12 @@ struct cuda_api {
 
 // cuda_driver.c -----------------------------------------------------------------------------------------------------
 
-enum { CUDA_DEVICES = 16 };
+enum { CUDA_DEVICES = 16, CUDA_LANES = 4 };
 
 struct cuda_device {
     cuda_ordinal ordinal;
     cuda_context context;
-    cuda_stream stream;
+    cuda_stream stream[CUDA_LANES];
     char name[128];
     int major, minor;      // compute capability
     int driver;            // 13000: of CUDA 13.0
@@ -112,9 +112,9 @@ bool cuda_check(cuda_result code, const char *function); // code is 0; else fals
 void *cuda_alloc(int unit, size_t bytes);
 void cuda_free(int unit, void *memory);
 
-// cuda_copy.c: in the order of the device's work. They return when the host's side may be used again.
-bool cuda_write(int unit, void *to, const void *from, size_t bytes);
-bool cuda_read(int unit, void *to, const void *from, size_t bytes);
+// cuda_copy.c: in the order of a lane's work. They return when the host's side may be used again.
+bool cuda_write(int unit, int lane, void *to, const void *from, size_t bytes);
+bool cuda_read(int unit, int lane, void *to, const void *from, size_t bytes);
 
 // A kernel of compiled code; never let go. NULL and an error.
 cuda_function cuda_load(int unit, const char *code, const char *symbol);
@@ -122,7 +122,7 @@ struct cuda_launch {
     unsigned grid[3], block[3];
     unsigned shared; // bytes beyond what the kernel declares
 };
-bool cuda_launch(int unit, cuda_function f, const struct cuda_launch *l, void **argument);
+bool cuda_launch(int unit, int lane, cuda_function f, const struct cuda_launch *l, void **argument);
 
 // cuda_compiler.c ---------------------------------------------------------------------------------------------------
 

@@ -81,7 +81,7 @@ struct attention_plan *attention_find(const struct attention_key *k, attention_d
         memset(a->tensor, -1, sizeof a->tensor);
         if (g) {
             describe_it(g, a, k);
-            a->plan = dnn_build(g, k->unit, false);
+            a->plan = dnn_build(g, k->unit, k->lane, false);
             dnn_drop(g);
             memory_free(g);
         }
@@ -112,7 +112,7 @@ bool attention_fits(const struct attention *a) {
 }
 
 struct attention_key attention_key_of(const struct kernel_place *p, const struct attention *a) {
-    struct attention_key k = {.dtype = a->q->dtype, .causal = a->causal, .unit = p->unit};
+    struct attention_key k = {.dtype = a->q->dtype, .causal = a->causal, .unit = p->unit, .lane = p->lane};
     const struct {
         zl_array x;
         int64_t *dim, *stride;

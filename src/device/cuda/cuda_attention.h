@@ -12,7 +12,7 @@ enum { ATTENTION_B, ATTENTION_N, ATTENTION_T, ATTENTION_D, ATTENTION_AXES }; // 
 struct attention_key {
     int64_t q[ATTENTION_AXES], k[ATTENTION_AXES], v[ATTENTION_AXES];                      // sizes
     int64_t q_stride[ATTENTION_AXES], k_stride[ATTENTION_AXES], v_stride[ATTENTION_AXES]; // of their views
-    int32_t dtype, causal, keeps, backward, unit;
+    int32_t dtype, causal, keeps, backward, unit, lane;
 };
 
 enum attention_tensor {

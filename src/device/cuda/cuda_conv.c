@@ -21,7 +21,7 @@ struct key {
     int64_t x[AXES], w[AXES],
         y[AXES]; // sizes, as cuDNN's convolution has them: of its input, kernel and output
     int64_t stride[SPATIAL], dilation[SPATIAL], low[SPATIAL], high[SPATIAL];
-    int32_t axes, kind, flip, dtype, exact, unit;
+    int32_t axes, kind, flip, dtype, exact, unit, lane;
 };
 
 struct planned {
@@ -142,6 +142,7 @@ static bool read_key(struct key *k, struct arrays *a, const struct kernel_place 
     k->dtype = c->in[0]->dtype;
     k->exact = k->dtype == ZL_FLOAT32 && !setting_flag(SETTING_TF32);
     k->unit = p->unit;
+    k->lane = p->lane;
     *a = arrays_of(c, (enum dnn_conv_kind)k->kind);
     k->flip = v.flip != a->of_input;
     memcpy(k->x, a->views[0].dim, sizeof k->x);
@@ -217,7 +218,7 @@ static struct dnn_plan build(const struct key *k, int64_t *tensor) {
         tensor[i] = dnn_tensor(g, DNN_MEMORY, type, k->axes + 2, dims[i], stride);
     }
     dnn_convolve(g, (enum dnn_conv_kind)k->kind, &v, (int)tensor[0], (int)tensor[1], (int)tensor[2]);
-    plan = dnn_build(g, k->unit, k->exact);
+    plan = dnn_build(g, k->unit, k->lane, k->exact);
     dnn_drop(g);
     memory_free(g);
     return plan;

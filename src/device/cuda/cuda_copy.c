@@ -26,7 +26,7 @@ static struct ring {
     char *memory;     // RING bytes; NULL: not made yet
     cuda_event done[BUFFERS];
     bool failed; // there is no pinned memory: the driver copies in its own way
-} rings[CUDA_DEVICES];
+} rings[CUDA_DEVICES][CUDA_LANES];
 
 // The host's side --------------------------------------------------------------------------------------------------
 
@@ -115,7 +115,7 @@ static bool ask_for(const struct ring *r, cuda_stream s, const char *from, size_
             record(r, at, s));
 }
 
-// Uploads that still read a buffer come earlier in the stream's order than what writes it here.
+// Uploads that still read a buffer come earlier in the lane's order than what writes it here.
 static bool receive(const struct ring *r, cuda_stream s, char *to, const char *from, size_t bytes) {
     for (size_t at = 0; at < RING; at += ARRIVED)
         if (!ask_for(r, s, from, bytes, at))
@@ -130,32 +130,32 @@ static bool receive(const struct ring *r, cuda_stream s, char *to, const char *f
     return true;
 }
 
-bool cuda_write(int unit, void *to, const void *from, size_t bytes) {
+bool cuda_write(int unit, int lane, void *to, const void *from, size_t bytes) {
     struct cuda_device *d = cuda_device(unit);
-    struct ring *r = &rings[unit];
+    struct ring *r = &rings[unit][lane];
     if (!d)
         return false;
     lock_take(&r->lock);
     bool staged = bytes > DIRECT && has_buffers(r);
-    bool done = staged && send(r, d->stream, to, from, bytes);
+    bool done = staged && send(r, d->stream[lane], to, from, bytes);
     lock_give(&r->lock);
     return staged ? done
-                  : cuda_check(cuda_api()->cuMemcpyHtoDAsync_v2((uintptr_t)to, from, bytes, d->stream),
+                  : cuda_check(cuda_api()->cuMemcpyHtoDAsync_v2((uintptr_t)to, from, bytes, d->stream[lane]),
                                "cuMemcpyHtoD");
 }
 
-bool cuda_read(int unit, void *to, const void *from, size_t bytes) {
+bool cuda_read(int unit, int lane, void *to, const void *from, size_t bytes) {
     struct cuda_device *d = cuda_device(unit);
-    struct ring *r = &rings[unit];
+    struct ring *r = &rings[unit][lane];
     if (!d)
         return false;
     lock_take(&r->lock);
     bool staged = has_buffers(r);
-    bool done = staged && receive(r, d->stream, to, from, bytes);
+    bool done = staged && receive(r, d->stream[lane], to, from, bytes);
     lock_give(&r->lock);
     if (staged)
         return done;
-    return cuda_check(cuda_api()->cuMemcpyDtoHAsync_v2(to, (uintptr_t)from, bytes, d->stream),
+    return cuda_check(cuda_api()->cuMemcpyDtoHAsync_v2(to, (uintptr_t)from, bytes, d->stream[lane]),
                       "cuMemcpyDtoH") &&
-           cuda_check(cuda_api()->cuStreamSynchronize(d->stream), "cuStreamSynchronize");
+           cuda_check(cuda_api()->cuStreamSynchronize(d->stream[lane]), "cuStreamSynchronize");
 }

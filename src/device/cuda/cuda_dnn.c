@@ -63,11 +63,11 @@ static struct {
 } api;
 
 static bool is_there;
-static struct unit {
+static struct lane {
     struct lock lock; // a handle serves one thread at a time
     dnn handle;
     bool failed;
-} units[CUDA_DEVICES];
+} lanes[CUDA_DEVICES][CUDA_LANES];
 
 // Opening -----------------------------------------------------------------------------------------------------------
 
@@ -86,16 +86,16 @@ bool dnn_is_there(void) {
     return is_there;
 }
 
-static dnn handle_of(int unit) {
-    struct unit *u = &units[unit];
+static dnn handle_of(int unit, int lane) {
+    struct lane *l = &lanes[unit][lane];
     struct cuda_device *d = cuda_device(unit);
-    lock_take(&u->lock);
-    if (d && !u->handle && !u->failed) {
-        u->failed = api.cudnnCreate(&u->handle) || api.cudnnSetStream(u->handle, d->stream);
-        u->handle = u->failed ? NULL : u->handle;
+    lock_take(&l->lock);
+    if (d && !l->handle && !l->failed) {
+        l->failed = api.cudnnCreate(&l->handle) || api.cudnnSetStream(l->handle, d->stream[lane]);
+        l->handle = l->failed ? NULL : l->handle;
     }
-    lock_give(&u->lock);
-    return u->handle;
+    lock_give(&l->lock);
+    return l->handle;
 }
 
 enum dnn_type dnn_type_of(zl_dtype dtype) {
@@ -350,10 +350,10 @@ static bool try_mode(struct dnn_graph *g, dnn handle, dnn_object graph, int mode
     return false;
 }
 
-struct dnn_plan dnn_build(struct dnn_graph *g, int unit, bool exact) {
+struct dnn_plan dnn_build(struct dnn_graph *g, int unit, int lane, bool exact) {
     enum { FALLBACK = 2, BEST_GUESS = 3 };
     struct dnn_plan plan = {0};
-    dnn handle = handle_of(unit);
+    dnn handle = handle_of(unit, lane);
     dnn_object graph = handle && !g->failed ? describe_graph(g, handle) : NULL;
     if (!graph || g->failed || try_mode(g, handle, graph, BEST_GUESS, exact, &plan))
         return plan;
@@ -391,16 +391,16 @@ static int execute(dnn handle, const struct dnn_plan *plan, int count, const int
 
 bool dnn_run(const struct kernel_place *p, const struct dnn_plan *plan, int count, const int64_t *tensor,
              void *const *memory) {
-    struct unit *u = &units[p->unit];
+    struct lane *l = &lanes[p->unit][p->lane];
     struct cuda_scratch work = {0};
     int64_t id[DNN_TENSORS];
     for (int i = 0; i < count; i++)
         id[i] = tensor[i] + 1;
     if (!cuda_device(p->unit) || !cuda_scratch_open(p, &work, plan->workspace))
         return false;
-    lock_take(&u->lock);
-    int failed = execute(u->handle, plan, count, id, memory, work.memory);
-    lock_give(&u->lock);
+    lock_take(&l->lock);
+    int failed = execute(l->handle, plan, count, id, memory, work.memory);
+    lock_give(&l->lock);
     counter_add(COUNTER_LAUNCHES, 1);
     cuda_scratch_close(p, &work);
     return !failed || error_false(ZL_ERROR_DEVICE, "cuda: cuDNN failed with code %d", failed);

@@ -81,12 +81,12 @@ struct dnn_conv {
 enum dnn_conv_kind { DNN_CONV_FORWARD, DNN_CONV_OF_INPUT, DNN_CONV_OF_KERNEL };
 void dnn_convolve(struct dnn_graph *g, enum dnn_conv_kind kind, const struct dnn_conv *v, int x, int w, int y);
 
-// The plan of what was described, on a unit; NULL plan if cuDNN has none whose results are the same in every run. exact: not one
-// that loses digits, by TF32 or the like.
-struct dnn_plan dnn_build(struct dnn_graph *g, int unit, bool exact);
+// The plan of what was described, for a lane of a unit; NULL plan if cuDNN has none whose results are the same in every run.
+// exact: not one that loses digits, by TF32 or the like.
+struct dnn_plan dnn_build(struct dnn_graph *g, int unit, int lane, bool exact);
 void dnn_drop(struct dnn_graph *g); // what the plan does not need any more
 
-// Runs a plan: numbers of tensors, and where each is. False and an error.
+// Runs a plan of that lane: numbers of tensors, and where each is. False and an error.
 bool dnn_run(const struct kernel_place *p, const struct dnn_plan *plan, int count, const int64_t *tensor,
              void *const *memory);
 

@@ -99,13 +99,17 @@ bool cuda_check(cuda_result code, const char *function) {
 }
 
 static bool start(struct cuda_device *d) {
-    if (d->stream)
+    if (d->stream[CUDA_LANES - 1])
         return true;
     if (!d->context &&
         !cuda_check(api.cuDevicePrimaryCtxRetain(&d->context, d->ordinal), "cuDevicePrimaryCtxRetain"))
         return false;
-    return cuda_check(api.cuCtxSetCurrent(d->context), "cuCtxSetCurrent") &&
-           cuda_check(api.cuStreamCreate(&d->stream, STREAM_ALONE), "cuStreamCreate");
+    if (!cuda_check(api.cuCtxSetCurrent(d->context), "cuCtxSetCurrent"))
+        return false;
+    for (int i = 0; i < CUDA_LANES; i++)
+        if (!d->stream[i] && !cuda_check(api.cuStreamCreate(&d->stream[i], STREAM_ALONE), "cuStreamCreate"))
+            return false;
+    return true;
 }
 
 // A context is current on a thread until somebody sets another: we look at each call.
@@ -154,12 +158,12 @@ cuda_function cuda_load(int unit, const char *code, const char *symbol) {
     return NULL;
 }
 
-bool cuda_launch(int unit, cuda_function f, const struct cuda_launch *l, void **argument) {
+bool cuda_launch(int unit, int lane, cuda_function f, const struct cuda_launch *l, void **argument) {
     struct cuda_device *d = cuda_device(unit);
     if (!d || (l->shared > SHARED_COMMON &&
                !cuda_check(api.cuFuncSetAttribute(f, DYNAMIC_SHARED, (int)l->shared), "cuFuncSetAttribute")))
         return false;
     return cuda_check(api.cuLaunchKernel(f, l->grid[0], l->grid[1], l->grid[2], l->block[0], l->block[1],
-                                         l->block[2], l->shared, d->stream, argument, NULL),
+                                         l->block[2], l->shared, d->stream[lane], argument, NULL),
                       "cuLaunchKernel");
 }

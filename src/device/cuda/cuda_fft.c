@@ -41,7 +41,8 @@ enum { PLANS_MOST = 256, SHORT = 1024, LINES_LEAST = 64 };
 
 struct key {
     int64_t n, batch;
-    int32_t type, unit;
+    int32_t type;
+    int16_t unit, lane;
 };
 
 struct plan {
@@ -226,7 +227,7 @@ static int execute(int plan, enum fft which, void *from, void *to) {
 static bool execute_all(const struct kernel_place *p, const struct key *k, enum fft which, void *from,
                         void *to) {
     struct cuda_device *d = cuda_device(p->unit);
-    struct plan *plan = d ? find_plan(k, d->stream) : NULL;
+    struct plan *plan = d ? find_plan(k, d->stream[p->lane]) : NULL;
     struct cuda_scratch work = {0};
     if (!plan || !cuda_scratch_open(p, &work, plan->work))
         return false;
@@ -302,7 +303,11 @@ enum kernel_taken cuda_fft(const struct kernel_place *p, const struct call *c) {
     enum fft which = (enum fft)arg[0];
     struct lines in = lines_of(x, (int)arg[1]), out = lines_of(y, (int)arg[1]);
     int64_t count = out.dim[0] * out.dim[1], lines = lines_of_plan(arg[2], count);
-    struct key k = {.n = arg[2], .batch = lines, .type = types[which], .unit = p->unit};
+    struct key k = {.n = arg[2],
+                    .batch = lines,
+                    .type = types[which],
+                    .unit = (int16_t)p->unit,
+                    .lane = (int16_t)p->lane};
     bool is_dense = out.dim[1] == 1 && lines == count;
     struct cuda_scratch rows = {0}, copy = {0}, wide = {0}, result = {0};
     void *from = cuda_row_major(p, x, &rows), *to = kernel_reach(p, y), *made = to;

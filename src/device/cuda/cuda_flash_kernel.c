@@ -146,13 +146,14 @@ bool flash_source(const struct flash_key *k, const struct flash_text *text, stru
 
 // Memory that says that no index was outside: zeros, as long as nothing checks.
 static void *status_of(const struct kernel_place *p) {
-    static void *status[CUDA_DEVICES];
+    static void *all[CUDA_DEVICES][CUDA_LANES];
     static const int32_t fine = 0;
+    void **status = &all[p->unit][p->lane];
     lock_take(&lock);
-    if (!status[p->unit] && (status[p->unit] = cuda_alloc(p->unit, sizeof fine)))
-        p->target->device->copy(p->unit, status[p->unit], &fine, sizeof fine, false);
+    if (!*status && (*status = cuda_alloc(p->unit, sizeof fine)))
+        p->target->device->copy(p->unit, p->lane, *status, &fine, sizeof fine, false);
     lock_give(&lock);
-    return status[p->unit];
+    return *status;
 }
 
 static bool launch(const struct kernel_place *p, struct flash *f, const struct flash_key *k,
@@ -178,7 +179,7 @@ static bool launch(const struct kernel_place *p, struct flash *f, const struct f
                               .block = {(unsigned)l->threads, 1, 1},
                               .shared = (unsigned)l->shared};
     counter_add(COUNTER_LAUNCHES, 1);
-    done = done && cuda_launch(p->unit, kernel, &how, argument);
+    done = done && cuda_launch(p->unit, p->lane, kernel, &how, argument);
     group_sizes_close(&sizes);
     return done;
 }

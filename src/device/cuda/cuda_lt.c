@@ -134,18 +134,19 @@ static struct lt_key key_of(const struct operands *o, const struct call *c) {
 }
 
 // Under the unit's lock.
-static enum kernel_taken multiply_all(int unit, const struct operands *o, const struct call *c) {
+static enum kernel_taken multiply_all(const struct kernel_place *p, const struct operands *o,
+                                      const struct call *c) {
     struct lt_key k = key_of(o, c);
     int64_t loops = o->batch.size / k.batch, each = k.batch * k.m * k.n * (int64_t)array_item(call_first(c));
     bool fits = loops <= LOOPS_MOST && k.batch <= INT32_MAX;
     bool had_error = zl_error();
-    struct lt_product *r = fits ? lt_find(unit, &k) : NULL;
+    struct lt_product *r = fits ? lt_find(p->unit, p->lane, &k) : NULL;
     if (!r)
         return zl_error() && !had_error ? KERNEL_FAILED : KERNEL_NOT_TAKEN;
     for (int64_t i = 0; i < loops; i++) {
         struct lt_memory m = {.bias = o->bias, .y = o->y + i * each, .scale = o->scale};
         advance(o, i, &m.a, &m.b, (int64_t)zl_dtype_size(o->dtype));
-        if (!lt_multiply(unit, r, &k, &m))
+        if (!lt_multiply(p->unit, p->lane, r, &k, &m))
             return KERNEL_FAILED;
     }
     return KERNEL_DONE;
@@ -158,7 +159,7 @@ static enum kernel_taken try_product(const struct kernel_place *p, const struct 
     o.y = kernel_reach(p, call_first(c));
     if (o.y && bring_all(p, &o, c, by_sums, dtype)) {
         lt_take(p->unit);
-        taken = multiply_all(p->unit, &o, c);
+        taken = multiply_all(p, &o, c);
         lt_give(p->unit);
     }
     cuda_scratch_close(p, &o.a_copy);
@@ -274,7 +275,7 @@ static bool run_fused(const struct kernel_place *p, struct kernel_group *g) {
     struct operands o = {0};
     o.y = kernel_reach(p, group_output(g, g->end - 1));
     lt_take(p->unit);
-    bool done = o.y && bring_fused(p, f, &o) && multiply_all(p->unit, &o, g->call[g->begin]) == KERNEL_DONE;
+    bool done = o.y && bring_fused(p, f, &o) && multiply_all(p, &o, g->call[g->begin]) == KERNEL_DONE;
     lt_give(p->unit);
     cuda_scratch_close(p, &o.a_copy);
     cuda_scratch_close(p, &o.b_copy);
@@ -289,7 +290,7 @@ static bool has_algorithm(const struct kernel_place *p, const struct fused *f) {
     if (bring_fused(p, f, &o) && !o.a_copy.memory && !o.b_copy.memory) {
         struct lt_key k = key_of(&o, f->g.call[f->g.begin]);
         lt_take(p->unit);
-        found = lt_find(p->unit, &k);
+        found = lt_find(p->unit, p->lane, &k);
         lt_give(p->unit);
     }
     cuda_scratch_close(p, &o.a_copy);

@@ -24,10 +24,11 @@ struct lt_memory {
 };
 
 bool lt_is_there(void);
-void lt_take(int unit); // A unit's handle serves one thread at a time: what follows needs it.
+void lt_take(int unit); // What a unit's products are known by serves one thread at a time: what follows needs it.
 void lt_give(int unit);
 // NULL: cuBLASLt has no algorithm, or does not start; or memory is out, and an error.
-struct lt_product *lt_find(int unit, const struct lt_key *k);
-bool lt_multiply(int unit, struct lt_product *r, const struct lt_key *k, const struct lt_memory *m); // false and an error
+struct lt_product *lt_find(int unit, int lane, const struct lt_key *k);
+// In the order of a lane's work. False and an error.
+bool lt_multiply(int unit, int lane, struct lt_product *r, const struct lt_key *k, const struct lt_memory *m);
 
 #endif

@@ -76,7 +76,7 @@ enum {
     CHOICES = 8,
     TIMED_AT = 3,          // use of a product at which its choices are timed
     TIMED_LEAST = 1 << 28, // operations of a product that is worth it
-    WORKSPACE = 64 << 20,  // bytes, of each unit
+    WORKSPACE = 64 << 20,  // bytes, of each lane
 };
 
 struct lt_product {
@@ -88,9 +88,12 @@ struct lt_product {
 static bool is_there;
 static struct unit {
     struct lock lock; // guards all of it
-    lt handle;
-    void *workspace;
-    bool failed;
+    struct lock bias; // held while an operation has that of one product
+    struct lane {
+        lt handle;
+        void *workspace;
+        bool failed;
+    } lane[CUDA_LANES];
     struct map products;
 } units[CUDA_DEVICES];
 
@@ -112,18 +115,17 @@ bool lt_is_there(void) {
 }
 
 // Under the unit's lock.
-static bool open_unit(int unit) {
-    struct unit *u = &units[unit];
-    if (u->handle || u->failed)
-        return u->handle;
+static bool open_lane(int unit, struct lane *l) {
+    if (LIKELY(l->handle || l->failed))
+        return l->handle;
     bool had_error = zl_error();
-    u->failed = api.cublasLtCreate(&u->handle) || !(u->workspace = cuda_alloc(unit, WORKSPACE));
-    if (u->failed) {
-        u->handle = NULL;
+    l->failed = api.cublasLtCreate(&l->handle) || !(l->workspace = cuda_alloc(unit, WORKSPACE));
+    if (l->failed) {
+        l->handle = NULL;
         if (!had_error)
             zl_clear_error(); // our own kernels need neither
     }
-    return u->handle;
+    return l->handle;
 }
 
 // Choosing ----------------------------------------------------------------------------------------------------------
@@ -197,7 +199,7 @@ static bool describe(struct lt_product *r, const struct lt_key *k) {
            !api.cublasLtMatmulDescSetAttribute(r->operation, OPERATION_THEN, &then, sizeof then);
 }
 
-static bool ask(struct unit *u, struct lt_product *r, uint32_t aligned) {
+static bool ask(const struct lane *l, struct lt_product *r, uint32_t aligned) {
     lt_object preference = NULL;
     size_t most = WORKSPACE;
     if (api.cublasLtMatmulPreferenceCreate(&preference))
@@ -207,19 +209,22 @@ static bool ask(struct unit *u, struct lt_product *r, uint32_t aligned) {
     for (int i = 0; i < 4; i++)
         set = set && !api.cublasLtMatmulPreferenceSetAttribute(preference, PREFERENCE_ALIGNMENT + i, &aligned,
                                                                sizeof aligned);
-    bool found = set && !api.cublasLtMatmulAlgoGetHeuristic(u->handle, r->operation, r->b, r->a, r->y, r->y,
+    bool found = set && !api.cublasLtMatmulAlgoGetHeuristic(l->handle, r->operation, r->b, r->a, r->y, r->y,
                                                             preference, CHOICES, r->choice, &r->choices);
     api.cublasLtMatmulPreferenceDestroy(preference);
     return found && r->choices > 0 && !r->choice[0].failed;
 }
 
-struct lt_product *lt_find(int unit, const struct lt_key *k) {
+struct lt_product *lt_find(int unit, int lane, const struct lt_key *k) {
     struct unit *u = &units[unit];
+    struct lane *l = &u->lane[lane];
     struct lt_product *r = map_get(&u->products, k, sizeof *k);
+    if (!open_lane(unit, l))
+        return NULL;
     if (!r) {
-        if (!open_unit(unit) || !(r = memory_zero(sizeof *r)))
+        if (!(r = memory_zero(sizeof *r)))
             return NULL;
-        if (!describe(r, k) || !ask(u, r, (uint32_t)k->aligned))
+        if (!describe(r, k) || !ask(l, r, (uint32_t)k->aligned))
             r->choices = 0;
         if (!map_set(&u->products, k, sizeof *k, r)) {
             drop_product(r);
@@ -239,7 +244,7 @@ void lt_give(int unit) {
 
 // Multiplying -------------------------------------------------------------------------------------------------------
 
-static int multiply(struct unit *u, const struct lt_product *r, int choice, zl_dtype dtype,
+static int multiply(const struct lane *l, const struct lt_product *r, int choice, zl_dtype dtype,
                     const struct lt_memory *m, cuda_stream s) {
     static const double none[2];
     const double as_double = m->scale;
@@ -248,8 +253,8 @@ static int multiply(struct unit *u, const struct lt_product *r, int choice, zl_d
     const void *scale = dtype == ZL_FLOAT64 ? (const void *)&as_double
                         : dtype == ZL_INT8  ? (const void *)&as_int
                                             : as_float;
-    return api.cublasLtMatmul(u->handle, r->operation, scale, m->b, r->b, m->a, r->a, none, m->y, r->y, m->y,
-                              r->y, r->choice[choice].algorithm, u->workspace, r->choice[choice].workspace,
+    return api.cublasLtMatmul(l->handle, r->operation, scale, m->b, r->b, m->a, r->a, none, m->y, r->y, m->y,
+                              r->y, r->choice[choice].algorithm, l->workspace, r->choice[choice].workspace,
                               s);
 }
 
@@ -260,27 +265,27 @@ static int set_bias(const struct lt_product *r, const struct lt_memory *m) {
 }
 
 // Milliseconds of two products; INFINITY: it fails.
-static float time_choice(struct unit *u, const struct lt_product *r, int choice, zl_dtype dtype,
+static float time_choice(const struct lane *l, const struct lt_product *r, int choice, zl_dtype dtype,
                          const struct lt_memory *m, cuda_stream s, const cuda_event mark[2]) {
     const struct cuda_api *cuda = cuda_api();
     float ms = INFINITY;
-    if (multiply(u, r, choice, dtype, m, s) || cuda->cuEventRecord(mark[0], s) ||
-        multiply(u, r, choice, dtype, m, s) || multiply(u, r, choice, dtype, m, s) ||
+    if (multiply(l, r, choice, dtype, m, s) || cuda->cuEventRecord(mark[0], s) ||
+        multiply(l, r, choice, dtype, m, s) || multiply(l, r, choice, dtype, m, s) ||
         cuda->cuEventRecord(mark[1], s) || cuda->cuEventSynchronize(mark[1]) ||
         cuda->cuEventElapsedTime(&ms, mark[0], mark[1]))
         return INFINITY;
     return ms;
 }
 
-static void time_choices(struct unit *u, struct lt_product *r, zl_dtype dtype, const struct lt_memory *m,
-                         cuda_stream s) {
+static void time_choices(const struct lane *l, struct lt_product *r, zl_dtype dtype,
+                         const struct lt_memory *m, cuda_stream s) {
     const struct cuda_api *cuda = cuda_api();
     cuda_event mark[2] = {NULL, NULL};
     float best = INFINITY;
     bool ready = !cuda->cuEventCreate(&mark[0], 0) && !cuda->cuEventCreate(&mark[1], 0) && !set_bias(r, m);
     for (int round = 0; ready && round < 2; round++)
         for (int i = 0; i < r->choices; i++) {
-            float ms = r->choice[i].failed ? INFINITY : time_choice(u, r, i, dtype, m, s, mark);
+            float ms = r->choice[i].failed ? INFINITY : time_choice(l, r, i, dtype, m, s, mark);
             if (ms < best) {
                 best = ms;
                 r->best = i;
@@ -294,6 +299,7 @@ static void time_choices(struct unit *u, struct lt_product *r, zl_dtype dtype, c
 // A product as the queue has it: without gaps.
 struct asked {
     struct unit *u;
+    const struct lane *l;
     const struct lt_product *r;
     struct lt_memory m;
     int32_t choice, dtype;
@@ -301,11 +307,18 @@ struct asked {
 
 static int multiply_asked(const void *data, cuda_stream s) {
     const struct asked *w = data;
+    if (!w->m.bias)
+        return multiply(w->l, w->r, w->choice, (zl_dtype)w->dtype, &w->m, s);
+    lock_take(&w->u->bias);
     int failed = set_bias(w->r, &w->m);
-    return failed ? failed : multiply(w->u, w->r, w->choice, (zl_dtype)w->dtype, &w->m, s);
+    if (!failed)
+        failed = multiply(w->l, w->r, w->choice, (zl_dtype)w->dtype, &w->m, s);
+    lock_give(&w->u->bias);
+    return failed;
 }
 
-bool lt_multiply(int unit, struct lt_product *r, const struct lt_key *k, const struct lt_memory *m) {
+bool lt_multiply(int unit, int lane, struct lt_product *r, const struct lt_key *k,
+                 const struct lt_memory *m) {
     struct unit *u = &units[unit];
     struct cuda_device *d = cuda_device(unit);
     zl_dtype dtype = (zl_dtype)k->dtype;
@@ -313,10 +326,12 @@ bool lt_multiply(int unit, struct lt_product *r, const struct lt_key *k, const s
     if (!d)
         return false;
     if (r->uses < TIMED_AT && ++r->uses == TIMED_AT && is_big && r->choices > 1) {
-        cuda_queue_flush(unit);
-        time_choices(u, r, dtype, m, d->stream);
+        cuda_queue_flush(unit, lane);
+        lock_take(&u->bias);
+        time_choices(&u->lane[lane], r, dtype, m, d->stream[lane]);
+        lock_give(&u->bias);
     }
     counter_add(COUNTER_LAUNCHES, 1);
-    struct asked w = {u, r, *m, r->best, (int32_t)dtype};
-    return cuda_queue_work(unit, multiply_asked, &w, sizeof w, "cublasLtMatmul");
+    struct asked w = {u, &u->lane[lane], r, *m, r->best, (int32_t)dtype};
+    return cuda_queue_work(unit, lane, multiply_asked, &w, sizeof w, "cublasLtMatmul");
 }

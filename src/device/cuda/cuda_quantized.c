@@ -34,10 +34,10 @@ static enum kernel_taken multiply(const struct kernel_place *p, const struct cal
     struct lt_key k = key_of(c, m->a, m->b);
     bool had_error = zl_error();
     lt_take(p->unit);
-    struct lt_product *r = lt_find(p->unit, &k);
+    struct lt_product *r = lt_find(p->unit, p->lane, &k);
     enum kernel_taken taken = !r ? zl_error() && !had_error ? KERNEL_FAILED : KERNEL_NOT_TAKEN
-                              : lt_multiply(p->unit, r, &k, m) ? KERNEL_DONE
-                                                               : KERNEL_FAILED;
+                              : lt_multiply(p->unit, p->lane, r, &k, m) ? KERNEL_DONE
+                                                                        : KERNEL_FAILED;
     lt_give(p->unit);
     return taken;
 }

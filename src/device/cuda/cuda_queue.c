@@ -1,4 +1,4 @@
-// cuda_queue.c - what a GPU is asked for, in order: given to the driver at once, or written down and given as graphs.
+// cuda_queue.c - what a lane of a GPU is asked for, in order: given to the driver at once, or written down and given as graphs.
 //
 // Memory is used again as soon as the host has let go of it, so nothing may overtake what is written down: whoever asks for
 // something from another thread, or in another way, has it given to the driver first.
@@ -35,7 +35,7 @@ static struct queue {
     struct cuda_repeat *repeats;
     char failure[256];
     struct cuda_list *list; // asked for and not given yet; NULL: nothing was ever written down
-} queues[CUDA_DEVICES];
+} queues[CUDA_DEVICES][CUDA_LANES];
 
 static _Thread_local char self; // its address is the thread
 
@@ -64,9 +64,10 @@ static bool has_spare(struct queue *q) {
 }
 
 // By itself. Under the lock.
-static bool give(struct queue *q, struct cuda_device *d, const struct cuda_command *c, const char *data) {
-    return (setting_flag(SETTING_GRAPHS) && has_spare(q) && cuda_repeat_give(&q->repeats, c, data, d->stream, q->spare)) ||
-           cuda_command_give(c, data, d->stream);
+static bool give(struct queue *q, cuda_stream s, const struct cuda_command *c, const char *data) {
+    return (setting_flag(SETTING_GRAPHS) && has_spare(q) &&
+            cuda_repeat_give(&q->repeats, c, data, s, q->spare)) ||
+           cuda_command_give(c, data, s);
 }
 
 // Its arrays are given out already: the first failure is kept for who asks.
@@ -76,16 +77,16 @@ static void note_failure(struct queue *q) {
 }
 
 // Under the lock.
-static void flush(struct queue *q, struct cuda_device *d) {
+static void flush(struct queue *q, cuda_stream s) {
     int fresh = -1;
     if (!q->list || !q->list->count)
         return;
     struct cuda_graph_of *g = q->hot && q->pieces < PIECES ? &q->hot->piece[q->pieces++] : NULL;
-    if (!g || !cuda_graph_run(g, q->list, d->stream, q->spare, &fresh)) {
+    if (!g || !cuda_graph_run(g, q->list, s, q->spare, &fresh)) {
         bool had_error = zl_error(), good = true;
         for (int i = 0; good && i < q->list->count; i++)
-            good = q->list->count == 1 ? give(q, d, q->list->command, q->list->data)
-                                       : cuda_command_give(&q->list->command[i], q->list->data, d->stream);
+            good = q->list->count == 1 ? give(q, s, q->list->command, q->list->data)
+                                       : cuda_command_give(&q->list->command[i], q->list->data, s);
         if (!good)
             note_failure(q);
         if (!had_error)
@@ -96,18 +97,18 @@ static void flush(struct queue *q, struct cuda_device *d) {
     q->list->count = q->list->bytes = 0;
 }
 
-void cuda_queue_flush(int unit) {
+void cuda_queue_flush(int unit, int lane) {
     struct cuda_device *d = cuda_device(unit);
-    struct queue *q = &queues[unit];
+    struct queue *q = &queues[unit][lane];
     if (!d)
         return;
     lock_take(&q->lock);
-    flush(q, d);
+    flush(q, d->stream[lane]);
     lock_give(&q->lock);
 }
 
-bool cuda_queue_good(int unit) {
-    struct queue *q = &queues[unit];
+bool cuda_queue_good(int unit, int lane) {
+    struct queue *q = &queues[unit][lane];
     lock_take(&q->lock);
     bool good = !q->failure[0] || error_false(ZL_ERROR_DEVICE, "%s", q->failure);
     q->failure[0] = 0;
@@ -145,10 +146,10 @@ static void put_arguments(char *data, size_t bytes, int arguments, const struct 
     }
 }
 
-static struct cuda_command *add_flushed(struct queue *q, struct cuda_device *d, size_t bytes) {
+static struct cuda_command *add_flushed(struct queue *q, cuda_stream s, size_t bytes) {
     struct cuda_command *c = add(q->list, bytes);
     if (!c) {
-        flush(q, d);
+        flush(q, s);
         c = add(q->list, bytes);
     }
     if (q->list->count == 1)
@@ -170,22 +171,22 @@ static struct cuda_command launch_of(cuda_function f, int64_t groups, int thread
 }
 
 // Written down, or given at once: what the lists hold comes first.
-static bool ask(struct queue *q, struct cuda_device *d, struct cuda_command c, bool written, const char *data) {
+static bool ask(struct queue *q, cuda_stream s, struct cuda_command c, bool written, const char *data) {
     if (!written) {
-        flush(q, d);
-        return give(q, d, &c, data);
+        flush(q, s);
+        return give(q, s, &c, data);
     }
-    struct cuda_command *place = add_flushed(q, d, (size_t)c.bytes);
+    struct cuda_command *place = add_flushed(q, s, (size_t)c.bytes);
     c.at = place->at;
     *place = c;
     memcpy(q->list->data + c.at, data, (size_t)c.bytes);
     return true;
 }
 
-bool cuda_queue_launch(int unit, cuda_function f, int64_t groups, int threads, int arguments,
+bool cuda_queue_launch(int unit, int lane, cuda_function f, int64_t groups, int threads, int arguments,
                        const struct kernel_argument *argument) {
     struct cuda_device *d = cuda_device(unit);
-    struct queue *q = &queues[unit];
+    struct queue *q = &queues[unit][lane];
     _Alignas(16) char data[CUDA_LAUNCH_BYTES];
     size_t bytes = room_of(arguments, argument);
     if (!d)
@@ -194,7 +195,7 @@ bool cuda_queue_launch(int unit, cuda_function f, int64_t groups, int threads, i
         return error_false(ZL_ERROR_DEVICE, "cuda: a launch has %zu bytes of arguments, more than %zu", bytes, sizeof data);
     put_arguments(data, bytes, arguments, argument);
     lock_take(&q->lock);
-    bool good = ask(q, d, launch_of(f, groups, threads, arguments, bytes), is_written(q), data);
+    bool good = ask(q, d->stream[lane], launch_of(f, groups, threads, arguments, bytes), is_written(q), data);
     lock_give(&q->lock);
     return good;
 }
@@ -204,14 +205,14 @@ static bool work_is_written(const struct queue *q) {
     return is_written(q) && q->works < STEADY && q->hot->fresh[q->works] < CHANGES;
 }
 
-bool cuda_queue_work(int unit, cuda_work *run, const void *data, size_t bytes, const char *name) {
+bool cuda_queue_work(int unit, int lane, cuda_work *run, const void *data, size_t bytes, const char *name) {
     struct cuda_device *d = cuda_device(unit);
-    struct queue *q = &queues[unit];
+    struct queue *q = &queues[unit][lane];
     struct cuda_command c = {.run = run, .name = name, .bytes = (int32_t)bytes};
     if (!d)
         return false;
     lock_take(&q->lock);
-    bool good = ask(q, d, c, work_is_written(q), data);
+    bool good = ask(q, d->stream[lane], c, work_is_written(q), data);
     q->works += is_written(q);
     lock_give(&q->lock);
     return good;
@@ -244,8 +245,8 @@ static void begin(struct queue *q, const struct program *p) {
     q->pieces = q->works = 0;
 }
 
-void cuda_queue_begin(int unit, const struct program *p) {
-    struct queue *q = &queues[unit];
+void cuda_queue_begin(int unit, int lane, const struct program *p) {
+    struct queue *q = &queues[unit][lane];
     if (p->steps < 2 || !setting_flag(SETTING_GRAPHS) || !cuda_device(unit))
         return;
     lock_take(&q->lock);
@@ -254,13 +255,13 @@ void cuda_queue_begin(int unit, const struct program *p) {
     lock_give(&q->lock);
 }
 
-void cuda_queue_end(int unit) {
+void cuda_queue_end(int unit, int lane) {
     struct cuda_device *d = cuda_device(unit);
-    struct queue *q = &queues[unit];
+    struct queue *q = &queues[unit][lane];
     lock_take(&q->lock);
     if (q->owner == &self) {
         if (d)
-            flush(q, d);
+            flush(q, d->stream[lane]);
         q->owner = NULL;
         q->hot = NULL;
         q->pauses = false;
@@ -268,28 +269,31 @@ void cuda_queue_end(int unit) {
     lock_give(&q->lock);
 }
 
-void cuda_queue_pause(int unit, bool pauses) {
+void cuda_queue_pause(int unit, int lane, bool pauses) {
     struct cuda_device *d = cuda_device(unit);
-    struct queue *q = &queues[unit];
+    struct queue *q = &queues[unit][lane];
     if (!d)
         return;
     lock_take(&q->lock);
-    flush(q, d);
+    flush(q, d->stream[lane]);
     if (q->owner == &self)
         q->pauses = pauses;
     lock_give(&q->lock);
 }
 
+static void forget(struct queue *q, const struct program *p) {
+    lock_take(&q->lock);
+    struct hot *hot = q->hots.count ? map_get(&q->hots, &p, sizeof p) : NULL;
+    if (hot)
+        map_set(&q->hots, &p, sizeof p, NULL);
+    lock_give(&q->lock);
+    for (int i = 0; hot && i < PIECES; i++)
+        cuda_graph_free(&hot->piece[i]);
+    memory_free(hot);
+}
+
 void cuda_queue_forget(const struct program *p) {
-    for (int unit = 0; unit < CUDA_DEVICES; unit++) {
-        struct queue *q = &queues[unit];
-        lock_take(&q->lock);
-        struct hot *hot = q->hots.count ? map_get(&q->hots, &p, sizeof p) : NULL;
-        if (hot)
-            map_set(&q->hots, &p, sizeof p, NULL);
-        lock_give(&q->lock);
-        for (int i = 0; hot && i < PIECES; i++)
-            cuda_graph_free(&hot->piece[i]);
-        memory_free(hot);
-    }
+    for (int unit = 0; unit < CUDA_DEVICES; unit++)
+        for (int lane = 0; lane < CUDA_LANES; lane++)
+            forget(&queues[unit][lane], p);
 }

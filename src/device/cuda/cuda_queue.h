@@ -1,6 +1,6 @@
 // cuda_queue.h - the order of a GPU's work: launches and calls of libraries, at once or as graphs.
 //
-// All that is asked of a unit goes through its queue. A program that ran often enough has its launches written down first: a list
+// All that is asked of a lane of a unit goes through its queue. A program that ran often enough has its launches written down first: a list
 // of them then goes to the driver as a graph, which costs a fraction of launching one by one. So does what a short program asks
 // for, once it comes again with the same memory.
 
@@ -13,22 +13,22 @@
 // cuda_queue.c ------------------------------------------------------------------------------------------------------
 
 // Around a run of a program, on its thread. What was written down is given to the driver at its end.
-void cuda_queue_begin(int unit, const struct program *p);
-void cuda_queue_end(int unit);
+void cuda_queue_begin(int unit, int lane, const struct program *p);
+void cuda_queue_end(int unit, int lane);
 void cuda_queue_forget(const struct program *p); // it will not run again
 
-bool cuda_queue_launch(int unit, cuda_function f, int64_t groups, int threads, int arguments,
+bool cuda_queue_launch(int unit, int lane, cuda_function f, int64_t groups, int threads, int arguments,
                        const struct kernel_argument *argument);
 
 // Work of a library: run(data, stream) asks for it on that stream; 0: it did. data is copied. Two calls with the same run
 // and the same bytes of data have to ask for the same.
 typedef int cuda_work(const void *data, cuda_stream s);
-bool cuda_queue_work(int unit, cuda_work *run, const void *data, size_t bytes, const char *name);
+bool cuda_queue_work(int unit, int lane, cuda_work *run, const void *data, size_t bytes, const char *name);
 
-// Gives to the driver what was written down: before anything is asked of the unit's stream in another way.
-void cuda_queue_flush(int unit);
-void cuda_queue_pause(int unit, bool pauses); // while a library has the stream: nothing is written down
-bool cuda_queue_good(int unit); // false and an error, once: something of what was written down could not be given
+// Gives to the driver what was written down: before anything is asked of the lane's stream in another way.
+void cuda_queue_flush(int unit, int lane);
+void cuda_queue_pause(int unit, int lane, bool pauses); // while a library has the stream: nothing is written down
+bool cuda_queue_good(int unit, int lane); // false and an error, once: something of what was written down could not be given
 
 // Lists -------------------------------------------------------------------------------------------------------------
 
@@ -75,7 +75,7 @@ void cuda_graph_free(struct cuda_graph_of *g);
 
 struct cuda_repeat;
 // Gives a command with its data to the driver as a graph, if it came often enough; false: nothing was given. *table, NULL at first,
-// is kept from call to call of one unit.
+// is kept from call to call of one lane.
 bool cuda_repeat_give(struct cuda_repeat **table, const struct cuda_command *c, const char *data, cuda_stream s,
                       cuda_stream spare);
 

@@ -10,11 +10,11 @@ enum { F32 = 0, F64 = 1, C64 = 4 }; // of NVIDIA's headers
 static struct solver_api api;
 static struct solver_geev geev;
 static bool is_there;
-static struct {
+static struct lane {
     struct lock lock; // a handle serves one call at a time
     solver handle;
     solver_parameters parameters;
-} units[CUDA_DEVICES];
+} lanes[CUDA_DEVICES][CUDA_LANES];
 
 // Opening -----------------------------------------------------------------------------------------------------------
 
@@ -47,20 +47,25 @@ bool cuda_factor_can(const struct call *c) {
     return is_there;
 }
 
-// Under the unit's lock.
-static bool open_unit(struct solving *s) {
-    int unit = s->p->unit, failed = 0;
-    struct cuda_device *d = cuda_device(unit);
+static struct lane *lane_of(const struct kernel_place *p) {
+    return &lanes[p->unit][p->lane];
+}
+
+// Under the lane's lock.
+static bool open_lane(struct solving *s) {
+    struct lane *l = lane_of(s->p);
+    struct cuda_device *d = cuda_device(s->p->unit);
+    int failed = 0;
     if (!d)
         return false;
-    if (!units[unit].handle)
-        failed = api.cusolverDnCreate(&units[unit].handle);
-    if (!failed && !units[unit].parameters)
-        failed = api.cusolverDnCreateParams(&units[unit].parameters);
+    if (!l->handle)
+        failed = api.cusolverDnCreate(&l->handle);
+    if (!failed && !l->parameters)
+        failed = api.cusolverDnCreateParams(&l->parameters);
     if (!failed)
-        failed = api.cusolverDnSetStream(units[unit].handle, d->stream);
-    s->s = units[unit].handle;
-    s->parameters = units[unit].parameters;
+        failed = api.cusolverDnSetStream(l->handle, d->stream[s->p->lane]);
+    s->s = l->handle;
+    s->parameters = l->parameters;
     return !failed || error_false(ZL_ERROR_DEVICE, "cuda: cuSOLVER does not start: code %d", failed);
 }
 
@@ -80,8 +85,8 @@ bool solving_open(struct solving *s, const struct kernel_place *p, const struct 
     s->batch = x->size / (s->m * s->n);
     s->type = x->dtype == ZL_COMPLEX64 ? C64 : x->dtype == ZL_FLOAT64 ? F64 : F32;
     s->real = s->type == F64 ? F64 : F32;
-    lock_take(&units[p->unit].lock);
-    return open_unit(s) && cuda_scratch_open(p, &s->info, (size_t)s->batch * sizeof(int)) &&
+    lock_take(&lane_of(p)->lock);
+    return open_lane(s) && cuda_scratch_open(p, &s->info, (size_t)s->batch * sizeof(int)) &&
            (s->a = copy_matrices(s, x, turned));
 }
 
@@ -112,7 +117,7 @@ char *solving_output(const struct solving *s, int output, int64_t i) {
 static int read_info(const struct solving *s) {
     size_t bytes = (size_t)s->batch * sizeof(int);
     int *info = memory_alloc(bytes), first = 0;
-    if (!info || !s->p->target->device->copy(s->p->unit, info, s->info.memory, bytes, true))
+    if (!info || !s->p->target->device->copy(s->p->unit, s->p->lane, info, s->info.memory, bytes, true))
         first = -1000;
     for (int64_t i = 0; !first && i < s->batch; i++)
         first = info[i];
@@ -137,7 +142,7 @@ static bool judge(const struct solving *s, int failed, const char *what) {
 enum kernel_taken solving_close(struct solving *s, int failed, const char *what) {
     bool done = judge(s, failed, what);
     struct cuda_scratch *const all[] = {&s->copy, &s->work, &s->more, &s->result, &s->info};
-    lock_give(&units[s->p->unit].lock);
+    lock_give(&lane_of(s->p)->lock);
     for (size_t i = 0; i < COUNT(all); i++)
         cuda_scratch_close(s->p, all[i]);
     memory_free(s->host);

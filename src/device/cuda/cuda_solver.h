@@ -96,7 +96,7 @@ struct solving {
     size_t bytes, host_bytes;
 };
 
-// Takes the unit for itself. turned: matrices are copied by columns. NULL a and an error.
+// Takes the lane for itself. turned: matrices are copied by columns. NULL a and an error.
 bool solving_open(struct solving *s, const struct kernel_place *p, const struct call *c, bool turned);
 bool solving_work(struct solving *s, int failed, size_t work, size_t host); // room for these; failed: of asking for it
 int *solving_info(const struct solving *s, int64_t i);

@@ -52,7 +52,7 @@ static bool reach(const struct kernel_place *p, zl_array x, struct operand *o) {
         return o->memory;
     }
     o->memory = cuda_scratch_open(p, &o->room, array_item(x));
-    return o->memory && cuda_write(p->unit, o->memory, array_data(x, &value), array_item(x));
+    return o->memory && cuda_write(p->unit, p->lane, o->memory, array_data(x, &value), array_item(x));
 }
 
 static bool read_input(const struct kernel_place *p, zl_array x, struct operand *o) {
@@ -124,7 +124,7 @@ static bool run(const struct kernel_place *p, const struct call *c, struct opera
         return false;
     list_arguments(o, inputs, c->outputs, argument);
     counter_add(COUNTER_LAUNCHES, 1);
-    return !l.grid[0] || !l.grid[1] || !l.grid[2] || cuda_launch(p->unit, kernel, &l, argument);
+    return !l.grid[0] || !l.grid[1] || !l.grid[2] || cuda_launch(p->unit, p->lane, kernel, &l, argument);
 }
 
 enum kernel_taken cuda_source_kernel(const struct kernel_place *p, const struct call *c) {

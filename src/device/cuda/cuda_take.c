@@ -68,13 +68,13 @@ enum kernel_taken cuda_take(const struct kernel_place *p, const struct call *c) 
 // Memory ------------------------------------------------------------------------------------------------------------
 
 void *cuda_scratch_open(const struct kernel_place *p, struct cuda_scratch *s, size_t bytes) {
-    s->memory = device_alloc(p->target->device, p->unit, MAX_OF(bytes, (size_t)1), &s->capacity);
+    s->memory = device_alloc(p->target->device, p->unit, p->lane, MAX_OF(bytes, (size_t)1), &s->capacity);
     return s->memory;
 }
 
 void cuda_scratch_close(const struct kernel_place *p, struct cuda_scratch *s) {
     if (s->memory)
-        device_free(p->target->device, p->unit, s->memory, s->capacity);
+        device_free(p->target->device, p->unit, p->lane, s->memory, s->capacity);
     s->memory = NULL;
 }
 

@@ -35,7 +35,7 @@ struct kernel_target {
     bool (*compile)(int unit, const char *source, struct text *code);
     // Its kernel `symbol`, to be launched; never let go. NULL and an error.
     void *(*load)(int unit, const char *code, size_t bytes, const char *symbol);
-    bool (*launch)(int unit, void *kernel, int64_t groups, int threads, int arguments,
+    bool (*launch)(const struct kernel_place *p, void *kernel, int64_t groups, int threads, int arguments,
                    const struct kernel_argument *argument);
     // A call that is not elementwise, by a library of the vendor where that is better; and whether one runs all such calls,
     // which then need no kernel of ours. NULL: there is none.
@@ -60,7 +60,7 @@ enum { KERNEL_THREADS = 256, KERNEL_AXES = 8, KERNEL_OPERANDS = 12, KERNEL_CALLS
 // Where something runs.
 struct kernel_place {
     const struct kernel_target *target;
-    int unit;
+    int unit, lane;
     struct kernel_limits limits;
     struct kernel_batch *batch; // not NULL: kernels are only looked for, and those that are missing put here
 };

@@ -152,11 +152,11 @@ static bool check_now(const struct kernel_place *p, const struct csr_index *m, b
     const struct device *d = p->target->device;
     int32_t status = 0;
     size_t capacity;
-    void *room = device_alloc(d, p->unit, sizeof status, &capacity);
-    bool done = room && d->copy(p->unit, room, &status, sizeof status, false) && launch_check(p, m, room) &&
-                d->copy(p->unit, &status, room, sizeof status, true);
+    void *room = device_alloc(d, p->unit, p->lane, sizeof status, &capacity);
+    bool done = room && d->copy(p->unit, p->lane, room, &status, sizeof status, false) &&
+                launch_check(p, m, room) && d->copy(p->unit, p->lane, &status, room, sizeof status, true);
     if (room)
-        device_free(d, p->unit, room, capacity);
+        device_free(d, p->unit, p->lane, room, capacity);
     *sound = !status;
     return done;
 }
@@ -167,8 +167,8 @@ bool kernel_check_csr(const struct kernel_place *p, const struct call *c, const 
         return launch_check(p, m, NULL);
     const struct device *d = p->target->device;
     uint64_t tag = tag_of(m);
-    _Atomic uint64_t *indices = device_finding(d, p->unit, m->indices->storage),
-                     *pointers = device_finding(d, p->unit, m->pointers->storage);
+    _Atomic uint64_t *indices = device_finding(d, p->unit, p->lane, m->indices->storage),
+                     *pointers = device_finding(d, p->unit, p->lane, m->pointers->storage);
     bool sound;
     if (!indices || !pointers)
         return false;

@@ -151,14 +151,14 @@ bool kernel_csr_transposed(const struct kernel_place *p, const struct call *c) {
     const struct device *d = p->target->device;
     struct csr_index m = {c->in[1], c->in[2], call_args(c)[1]};
     size_t entries = (size_t)m.indices->dim[0], capacity[2];
-    void *places = device_alloc(d, p->unit, entries * sizeof(int64_t), &capacity[0]);
-    void *order = places ? device_alloc(d, p->unit, entries * sizeof(uint32_t), &capacity[1]) : NULL;
+    void *places = device_alloc(d, p->unit, p->lane, entries * sizeof(int64_t), &capacity[0]);
+    void *order = places ? device_alloc(d, p->unit, p->lane, entries * sizeof(uint32_t), &capacity[1]) : NULL;
     bool done = order && find_places(p, &m, places) &&
                 kernel_order_places(p, order, places, (int64_t)entries) && multiply(p, c, &m, places, order);
     if (order)
-        device_free(d, p->unit, order, capacity[1]); // who gets it comes later in the unit's order
+        device_free(d, p->unit, p->lane, order, capacity[1]); // who gets it comes later in the lane's order
     if (places)
-        device_free(d, p->unit, places, capacity[0]);
+        device_free(d, p->unit, p->lane, places, capacity[0]);
     return done;
 }
 

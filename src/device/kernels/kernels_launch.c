@@ -30,7 +30,7 @@ bool kernel_launch_by(const struct kernel_place *p, void *kernel, int64_t groups
     if (UNLIKELY(p->batch != NULL))
         return true;
     counter_add(COUNTER_LAUNCHES, 1);
-    return p->target->launch(p->unit, kernel, groups, threads, k->arguments, k->argument);
+    return p->target->launch(p, kernel, groups, threads, k->arguments, k->argument);
 }
 
 bool kernel_launch(const struct kernel_place *p, void *kernel, int64_t groups, const struct kernel_call *k) {
@@ -40,7 +40,7 @@ bool kernel_launch(const struct kernel_place *p, void *kernel, int64_t groups, c
 void *kernel_reach(const struct kernel_place *p, zl_array x) {
     if (UNLIKELY(p->batch != NULL))
         return p->batch; // nothing reads it
-    return device_reach(p->target->device, p->unit, x->storage);
+    return device_reach(p->target->device, p->unit, p->lane, x->storage);
 }
 
 // Axes -------------------------------------------------------------------------------------------------------------

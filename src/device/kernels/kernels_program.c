@@ -229,7 +229,7 @@ static void look_ahead(const struct kernel_place *p, struct program *program, st
 }
 
 void kernels_run(int unit, struct program *p, struct binding *b) {
-    struct kernel_place place = {.target = p->target, .unit = unit};
+    struct kernel_place place = {.target = p->target, .unit = unit, .lane = b->lane};
     p->target->limits(unit, &place.limits);
     if (b->calls > 1 && !atomic_exchange_explicit(&p->ran, true, memory_order_relaxed))
         look_ahead(&place, p, b);

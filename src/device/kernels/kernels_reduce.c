@@ -264,8 +264,8 @@ static bool launch_parts(struct reduction *r, void *to, void *from, int64_t offs
     struct reduction join = *r;
     zl_dtype wide = tile_reduce_gives((zl_dtype)r->r.from);
     size_t capacity;
-    void *room =
-        device_alloc(d, r->place->unit, (size_t)(r->results * r->parts) * zl_dtype_size(wide), &capacity);
+    void *room = device_alloc(d, r->place->unit, r->place->lane,
+                              (size_t)(r->results * r->parts) * zl_dtype_size(wide), &capacity);
     if (!room)
         return false;
     r->r.to = (int32_t)wide;
@@ -278,7 +278,8 @@ static bool launch_parts(struct reduction *r, void *to, void *from, int64_t offs
     layout_push(&join.kept, r->results, &(int64_t){r->r.rows ? r->parts : 1});
     layout_push(&join.reduced, r->parts, &(int64_t){r->r.rows ? 1 : r->results});
     bool done = launch(r, room, from, offset) && launch(&join, to, room, 0);
-    device_free(d, r->place->unit, room, capacity); // who gets it comes later in the unit's order
+    device_free(d, r->place->unit, r->place->lane, room,
+                capacity); // who gets it comes later in the lane's order
     return done;
 }
 

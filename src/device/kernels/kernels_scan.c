@@ -240,7 +240,8 @@ static bool launch_parts(struct scanning *s, void *to, void *from, int64_t offse
     zl_dtype kept = tile_reduce_gives((zl_dtype)s->r.dtype);
     int64_t lines = s->lines.size, line_step = s->r.columns ? 1 : s->parts;
     size_t capacity;
-    void *room = device_alloc(d, s->place->unit, (size_t)(lines * s->parts) * zl_dtype_size(kept), &capacity);
+    void *room = device_alloc(d, s->place->unit, s->place->lane,
+                              (size_t)(lines * s->parts) * zl_dtype_size(kept), &capacity);
     if (!room)
         return false;
     join.r.dtype = (int32_t)kept;
@@ -255,7 +256,8 @@ static bool launch_parts(struct scanning *s, void *to, void *from, int64_t offse
     bool done = launch(s, to, from, offset, room) && launch(&join, room, room, 0, room);
     s->r.mode = SCAN_PARTS;
     done = done && launch(s, to, from, offset, room);
-    device_free(d, s->place->unit, room, capacity); // who gets it comes later in the unit's order
+    device_free(d, s->place->unit, s->place->lane, room,
+                capacity); // who gets it comes later in the lane's order
     return done;
 }
 

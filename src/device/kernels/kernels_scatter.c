@@ -184,7 +184,7 @@ static bool put_all(const struct scattering *s, zl_array x, void *places, void *
 
 static bool scatter(const struct scattering *s, zl_array x) {
     const struct device *d = s->place->target->device;
-    int unit = s->place->unit;
+    int unit = s->place->unit, lane = s->place->lane;
     int64_t count = s->at.size;
     size_t capacity[2] = {0};
     if (s->at.axes > KERNEL_AXES || s->entry.axes > KERNEL_AXES || s->slice.axes > KERNEL_AXES)
@@ -195,13 +195,13 @@ static bool scatter(const struct scattering *s, zl_array x) {
         return false;
     if (!count || !s->slice.size)
         return true;
-    void *places = device_alloc(d, unit, (size_t)count * 8, &capacity[0]),
-         *order = places ? device_alloc(d, unit, (size_t)count * 4, &capacity[1]) : NULL;
+    void *places = device_alloc(d, unit, lane, (size_t)count * 8, &capacity[0]),
+         *order = places ? device_alloc(d, unit, lane, (size_t)count * 4, &capacity[1]) : NULL;
     bool done = order && put_all(s, x, places, order);
     if (order)
-        device_free(d, unit, order, capacity[1]); // who gets it comes later in the unit's order
+        device_free(d, unit, lane, order, capacity[1]); // who gets it comes later in the lane's order
     if (places)
-        device_free(d, unit, places, capacity[0]);
+        device_free(d, unit, lane, places, capacity[0]);
     return done;
 }
 

@@ -175,13 +175,14 @@ static bool run(struct sorting *s) {
     s->r.last = s->n <= s->r.tile;
     if (s->r.last)
         return launch(s, s->to, s->to);
-    void *a = device_alloc(d, s->place->unit, bytes, &capacity[0]),
-         *b = a ? device_alloc(d, s->place->unit, bytes, &capacity[1]) : NULL;
+    void *a = device_alloc(d, s->place->unit, s->place->lane, bytes, &capacity[0]),
+         *b = a ? device_alloc(d, s->place->unit, s->place->lane, bytes, &capacity[1]) : NULL;
     bool done = b && merge_runs(s, a, b);
     if (b)
-        device_free(d, s->place->unit, b, capacity[1]); // who gets it comes later in the unit's order
+        device_free(d, s->place->unit, s->place->lane, b,
+                    capacity[1]); // who gets it comes later in the lane's order
     if (a)
-        device_free(d, s->place->unit, a, capacity[0]);
+        device_free(d, s->place->unit, s->place->lane, a, capacity[0]);
     return done;
 }
 
@@ -234,7 +235,7 @@ bool kernel_partition(const struct kernel_place *p, const struct call *c) {
     size_t capacity;
     if (!groups.to || !groups.from || !op_partition_window(call_args(c), groups.n, &w))
         return false;
-    void *order = device_alloc(d, p->unit, (size_t)(groups.lines * groups.n) * 4, &capacity);
+    void *order = device_alloc(d, p->unit, p->lane, (size_t)(groups.lines * groups.n) * 4, &capacity);
     if (!order)
         return false;
     all.r.positions = true;
@@ -245,7 +246,7 @@ bool kernel_partition(const struct kernel_place *p, const struct call *c) {
     groups.kth = w.kth;
     groups.first = w.first;
     bool done = run(&all) && run(&groups);
-    device_free(d, p->unit, order, capacity); // who gets it comes later in the unit's order
+    device_free(d, p->unit, p->lane, order, capacity); // who gets it comes later in the lane's order
     return done;
 }
 

@@ -72,14 +72,14 @@ static void *load(int unit, const char *code, size_t bytes, const char *symbol) 
     return kernel;
 }
 
-static bool launch(int unit, void *kernel, int64_t groups, int threads, int arguments,
+static bool launch(const struct kernel_place *p, void *kernel, int64_t groups, int threads, int arguments,
                    const struct kernel_argument *argument) {
     const struct opencl_api *api = opencl_api();
-    struct opencl_device *d = opencl_device(unit);
+    struct opencl_device *d = opencl_device(p->unit);
     size_t items = (size_t)groups * (size_t)threads, group = (size_t)threads;
     if (!d)
         return false;
-    lock_take(&units[unit].lock);
+    lock_take(&units[p->unit].lock);
     bool ok = true;
     for (int i = 0; ok && i < arguments; i++)
         ok = opencl_check(api->clSetKernelArg(kernel, (uint32_t)i, argument[i].bytes, argument[i].value),
@@ -87,7 +87,7 @@ static bool launch(int unit, void *kernel, int64_t groups, int threads, int argu
     ok = ok &&
          opencl_check(api->clEnqueueNDRangeKernel(d->queue, kernel, 1, NULL, &items, &group, 0, NULL, NULL),
                       "clEnqueueNDRangeKernel");
-    lock_give(&units[unit].lock);
+    lock_give(&units[p->unit].lock);
     return ok;
 }
 
@@ -111,7 +111,8 @@ static struct program *build(int unit, const struct segment *s) {
     return kernels_build(&target, unit, s);
 }
 
-static bool copy(int unit, void *to, const void *from, size_t bytes, bool to_host) {
+static bool copy(int unit, int lane, void *to, const void *from, size_t bytes, bool to_host) {
+    (void)lane;
     struct opencl_device *d = opencl_device(unit);
     if (!d)
         return false;
@@ -128,7 +129,8 @@ static void free_memory(int unit, void *memory) {
     opencl_free(memory);
 }
 
-static bool record(int unit, int place) {
+static bool record(int unit, int lane, int place) {
+    (void)lane;
     struct opencl_device *d = opencl_device(unit);
     cl_event event = NULL;
     if (!d || !opencl_check(opencl_api()->clEnqueueMarkerWithWaitList(d->queue, 0, NULL, &event),
@@ -144,7 +146,8 @@ static bool record(int unit, int place) {
     return true;
 }
 
-static bool wait(int unit, int place) {
+static bool wait(int unit, int lane, int place) {
+    (void)lane;
     const struct opencl_api *api = opencl_api();
     lock_take(&units[unit].lock);
     cl_event event = units[unit].mark[place];
