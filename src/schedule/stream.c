@@ -57,6 +57,7 @@ static zl_stream make(const struct device *device, int unit) {
         pthread_cond_init(&s->changed, NULL);
         s->device = device;
         s->unit = unit;
+        s->lane = device_lane(device, unit);
     }
     drop_failure(s);
     s->owner = pthread_self();

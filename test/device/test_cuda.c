@@ -368,6 +368,7 @@ TEST(host_side) {
                                  "ZL_CUDA_LIBRARIES=0",
                                  ZL_BUILD_DIR "/test",
                                  "device/test_cuda_fake",
+                                 "device/test_streams:random",
                                  NULL};
     struct text output = {0};
     int reason = 0;

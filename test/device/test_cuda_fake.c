@@ -7,6 +7,7 @@ static const char *lacks_fake(void);
 #include "test.h"
 
 #include "device/cuda/cuda_queue.h"
+#include "schedule/schedule.h"
 #include "zellige_ops.h"
 
 #include <dlfcn.h>
@@ -549,6 +550,191 @@ TEST(the_driver_sees_who_did_not_wait) {
     api->cuMemFreeHost(pinned);
     cuda_free(0, memory);
     cuda_free(0, other);
+}
+
+static zl_array retained_on(zl_stream s, zl_array (*f)(zl_array x, zl_array y), zl_array x, zl_array y) {
+    zl_scope scope = zl_scope_begin_on(s);
+    zl_array z = zl_retain(f(x, y));
+    zl_scope_end(scope);
+    return z;
+}
+
+// Streams of which no two share a lane.
+static bool make_streams(zl_stream s[3]) {
+    for (int i = 0; i < 3; i++)
+        s[i] = on("cuda");
+    return CHECK(s[0] && s[1] && s[2] && s[0]->lane != s[1]->lane && s[1]->lane != s[2]->lane &&
+                 s[0]->lane != s[2]->lane);
+}
+
+// What one stream wrote and another reads: the device waits, not the host.
+TEST(streams_wait_for_each_other_on_the_device) {
+    enum { N = 1000 };
+    zl_stream s[3];
+    zl_scope scope = zl_scope_begin();
+    REQUIRE(make_streams(s));
+    zl_array x = zl_retain(zl_arange(0, N, 1, ZL_FLOAT32));
+    REQUIRE(zl_eval(x));                    // on the host
+    for (int turn = 0; turn < 12; turn++) { // soon as graphs
+        int64_t waits = fake.calls("cuEventSynchronize"), follows = fake.calls("cuStreamWaitEvent");
+        zl_array a = retained_on(s[0], zl_add, x, x), b, c, d;
+        CHECK(zl_async_eval(a));
+        b = retained_on(s[1], zl_multiply, a, a);
+        CHECK(zl_async_eval(b));
+        c = retained_on(s[2], zl_subtract, b, a);
+        CHECK(zl_async_eval(c));
+        d = retained_on(s[0], zl_add, c, b);
+        CHECK(zl_async_eval(d));
+        CHECK_EQ_INT(fake.calls("cuEventSynchronize"), waits);
+        CHECK(fake.calls("cuStreamWaitEvent") >= follows + 4);
+        zl_array all[] = {a, b, c, d};
+        const float *data = zl_data_f32(d);
+        for (int i = 0; data && i < N; i++)
+            CHECK_EQ_F64(data[i], 4.0f * (float)i * (float)i - 2.0f * (float)i + 4.0f * (float)i * (float)i);
+        CHECK(data);
+        for (size_t i = 0; i < COUNT(all); i++)
+            zl_release(all[i]);
+        check_order();
+    }
+    zl_release(x);
+    end(scope);
+}
+
+// Memory of one stream's arrays: another gets it when all that used it is done, and not before.
+TEST(memory_goes_to_another_stream_when_it_is_done) {
+    enum { N = 1 << 20 };
+    zl_stream s[3];
+    zl_scope scope = zl_scope_begin();
+    REQUIRE(make_streams(s));
+    zl_clear_cache();
+    zl_array x = zl_retain(zl_arange(0, N, 1, ZL_FLOAT32));
+    REQUIRE(zl_eval(x));
+    zl_array a = retained_on(s[0], zl_add, x, x); // x is there now
+    REQUIRE(zl_eval(a));
+    zl_release(a);
+    zl_clear_cache();
+    size_t used = fake.used(0);
+    a = retained_on(s[0], zl_add, x, x);
+    CHECK(zl_async_eval(a));
+    zl_release(a);
+    zl_array b = retained_on(s[1], zl_multiply, x, x); // a's memory is in use
+    CHECK(zl_async_eval(b));
+    CHECK_EQ_INT(fake.used(0), used + 2 * N * sizeof(float));
+    CHECK(zl_eval(b) && zl_stream_synchronize(s[0]));
+    zl_array c = retained_on(s[2], zl_subtract, x, b); // a's memory is free
+    CHECK(zl_async_eval(c));
+    CHECK_EQ_INT(fake.used(0), used + 2 * N * sizeof(float));
+    zl_array d = retained_on(s[0], zl_add, c, x);
+    CHECK(zl_async_eval(d));
+    zl_release(c); // which s[0] reads: s[2] has it back after that
+    c = retained_on(s[2], zl_add, b, b);
+    CHECK(zl_async_eval(c));
+    CHECK_EQ_INT(fake.used(0), used + 3 * N * sizeof(float));
+    const float *first = zl_data_f32(c), *second = zl_data_f32(d);
+    CHECK(first && second && first[3] == 18 && second[3] == -3);
+    zl_release(x);
+    zl_release(b);
+    zl_release(c);
+    zl_release(d);
+    end(scope);
+}
+
+// A result lies where an input lay that another stream still reads.
+TEST(what_another_stream_reads_is_not_written_over) {
+    enum { N = 500 };
+    zl_stream s[3];
+    zl_scope scope = zl_scope_begin();
+    REQUIRE(make_streams(s));
+    for (int turn = 0; turn < 10; turn++) {
+        zl_array x = zl_retain(zl_arange(0, N, 1, ZL_FLOAT32));
+        REQUIRE(zl_eval(x));
+        zl_array a = retained_on(s[0], zl_add, x, x);
+        CHECK(zl_async_eval(a));
+        zl_array b = retained_on(s[1], zl_multiply, a, x), c = retained_on(s[2], zl_multiply, a, a);
+        CHECK(zl_async_eval(b) && zl_async_eval(c));
+        int64_t donations = zl_counter("donations");
+        zl_scope inner = zl_scope_begin_on(s[0]);
+        zl_array d = zl_retain(zl_subtract(a, zl_scalar(7)));
+        zl_scope_end(inner);
+        zl_release(a); // the last call has it alone
+        CHECK(zl_async_eval(d));
+        CHECK_EQ_INT(zl_counter("donations"), donations + 1);
+        const float *p = zl_data_f32(d), *q = zl_data_f32(b), *r = zl_data_f32(c);
+        CHECK(p && q && r && p[9] == 11 && q[9] == 162 && r[9] == 324);
+        zl_release(x);
+        zl_release(b);
+        zl_release(c);
+        zl_release(d);
+        check_order();
+    }
+    end(scope);
+}
+
+// A launch that fails late on one stream fails what others read of it, and nothing else.
+TEST(a_failure_of_one_stream_is_told_to_another) {
+    zl_stream s[3];
+    zl_scope scope = zl_scope_begin();
+    REQUIRE(make_streams(s));
+    zl_set_compile_mode(ZL_COMPILE_NO_FUSE);
+    zl_array x = zl_retain(zl_arange(0, 64, 1, ZL_FLOAT32));
+    REQUIRE(zl_eval(x));
+    for (int i = 0; i < 12; i++) {
+        bool fails = i % 4 == 3;
+        zl_scope inner = zl_scope_begin_on(s[0]);
+        zl_array y = zl_retain(chain(x, 1));
+        zl_scope_end(inner);
+        zl_array z = retained_on(s[1], zl_add, y, x), other = retained_on(s[1], zl_add, x, x);
+        if (fails) {
+            fake.fail("cuGraphLaunch", 1, 1);
+            fake.fail("cuLaunchKernel", 5, 1);
+        }
+        CHECK(zl_async_eval(y));
+        fake.heal();
+        if (fails)
+            CHECK_ERROR(ZL_ERROR_DEVICE, zl_eval(z));
+        else
+            CHECK(zl_eval(z) && zl_data_f32(z)[5] == (float)chain_of(5, 1) + 5);
+        CHECK(zl_eval(other) && zl_data_f32(other)[5] == 10);
+        zl_stream_synchronize(s[0]);
+        zl_clear_error();
+        zl_release(y);
+        zl_release(z);
+        zl_release(other);
+    }
+    zl_set_compile_mode(ZL_COMPILE_ENABLED);
+    zl_release(x);
+    end(scope);
+}
+
+// Whatever of the waiting fails, an array is right or says so.
+TEST(waiting_that_fails_is_an_error_or_none) {
+    static const char *const functions[] = {"cuStreamWaitEvent", "cuEventRecord", "cuEventQuery",
+                                            "cuEventCreate"};
+    zl_stream s[3];
+    zl_scope scope = zl_scope_begin();
+    REQUIRE(make_streams(s));
+    zl_array x = zl_retain(zl_arange(0, 300, 1, ZL_FLOAT32));
+    REQUIRE(zl_eval(x));
+    for (size_t i = 0; i < COUNT(functions); i++)
+        for (int after = 1; after < 6; after++) {
+            fake.fail(functions[i], after, 1);
+            zl_array a = retained_on(s[0], zl_add, x, x), b = retained_on(s[1], zl_add, a, x),
+                     c = retained_on(s[2], zl_multiply, a, b);
+            bool good = zl_async_eval(c) && zl_eval(c);
+            zl_clear_error();
+            fake.heal();
+            const float *data = good ? zl_data_f32(c) : NULL;
+            CHECK(!data || data[7] == 14 * 21);
+            for (int k = 0; k < 3; k++)
+                zl_stream_synchronize(s[k]);
+            zl_clear_error();
+            zl_release(a);
+            zl_release(b);
+            zl_release(c);
+            check_order();
+        }
+    zl_release(x);
+    end(scope);
 }
 
 // Several devices --------------------------------------------------------------------------------------------------
