@@ -670,6 +670,32 @@ TEST(what_another_stream_reads_is_not_written_over) {
     end(scope);
 }
 
+// An array goes up for one stream and is read by another; what comes down meanwhile goes through other buffers.
+TEST(copies_of_streams_are_in_order) {
+    enum { N = 1 << 20 };
+    zl_stream s[3];
+    zl_scope scope = zl_scope_begin();
+    float *out = malloc(sizeof(float) * N);
+    REQUIRE(make_streams(s));
+    zl_array x = zl_retain(zl_arange(0, N, 1, ZL_FLOAT32)), y = zl_retain(zl_add(x, zl_scalar(1)));
+    REQUIRE(zl_eval_all(2, (zl_array[]){x, y}));
+    zl_array down = retained_on(s[1], zl_add, x, x);
+    REQUIRE(zl_eval(down));
+    zl_array a = retained_on(s[0], zl_add, y, y), b = retained_on(s[2], zl_subtract, y, x);
+    CHECK(zl_async_eval(a) && zl_async_eval(b)); // y goes up
+    CHECK(zl_copy_to(down, out, sizeof(float) * N) && out[N - 1] == 2 * (N - 1));
+    CHECK(zl_copy_to(a, out, sizeof(float) * N));
+    for (int i = 0; i < N; i++)
+        if (!CHECK(out[i] == 2 * (float)(i + 1)))
+            break;
+    CHECK(zl_copy_to(b, out, sizeof(float) * N) && out[0] == 1 && out[N - 1] == 1);
+    zl_array all[] = {x, y, down, a, b};
+    for (size_t i = 0; i < COUNT(all); i++)
+        zl_release(all[i]);
+    free(out);
+    end(scope);
+}
+
 // A launch that fails late on one stream fails what others read of it, and nothing else.
 TEST(a_failure_of_one_stream_is_told_to_another) {
     zl_stream s[3];
