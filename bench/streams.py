@@ -79,6 +79,8 @@ def measure_torch():
         import torch
     except ImportError:
         return
+    if not torch.cuda.is_available():
+        return
     streams = [torch.cuda.Stream() for _ in range(STREAMS)]
     matrix = torch.randn(SIZE, SIZE, device="cuda") / SIZE
 
