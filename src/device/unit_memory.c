@@ -24,7 +24,8 @@ enum {
 struct block {
     struct block *next;
     void *memory;
-    uint64_t used[LANES]; // points of the lanes that used it; 0: they did not
+    unsigned lanes;       // that used it, by bit
+    uint64_t used[LANES]; // points of these
 };
 
 // Points of a lane are LANES apart: the remainder is its number.
@@ -232,10 +233,9 @@ static bool follow_point(struct unit *u, int lane, uint64_t point) {
 
 // All that lanes (bits) were asked for so far.
 static bool follow_lanes(struct unit *u, int lane, unsigned lanes) {
-    for (int i = 0; i < LANES; i++)
-        if (lanes >> i & 1 && !follow_point(u, lane, next_point(u, i)))
-            return false;
-    return true;
+    while (lanes && follow_point(u, lane, next_point(u, __builtin_ctz(lanes))))
+        lanes &= lanes - 1;
+    return !lanes;
 }
 
 // Under the unit's lock. Whether a point is known to be done; the host does not wait.
@@ -252,8 +252,8 @@ static bool is_done(struct unit *u, uint64_t point) {
 static struct block *take_own(struct unit *u, int lane, size_t capacity) {
     struct lane *l = &u->lane[lane];
     struct block *b = map_get(&l->blocks, &capacity, sizeof capacity);
-    for (int i = 0; b && i < LANES; i++)
-        if (b->used[i] && !follow(u, lane, b->used[i]))
+    for (unsigned left = b ? b->lanes & ~(1u << lane) : 0; left; left &= left - 1)
+        if (!follow(u, lane, b->used[__builtin_ctz(left)]))
             return NULL;
     if (b)
         map_set(&l->blocks, &capacity, sizeof capacity, b->next);
@@ -261,10 +261,10 @@ static struct block *take_own(struct unit *u, int lane, size_t capacity) {
 }
 
 static bool is_unused(struct unit *u, const struct block *b) {
-    bool unused = true;
-    for (int i = 0; unused && i < LANES; i++)
-        unused = !b->used[i] || is_done(u, b->used[i]);
-    return unused;
+    unsigned left = b->lanes;
+    while (left && is_done(u, b->used[__builtin_ctz(left)]))
+        left &= left - 1;
+    return !left;
 }
 
 // Under the unit's lock. A block of another lane, which nothing uses any more.
@@ -321,8 +321,9 @@ static bool add_block(struct unit *u, int lane, unsigned lanes, void *memory, si
         return false;
     u->spare = b->next;
     b->memory = memory;
-    for (int i = 0; i < LANES; i++)
-        b->used[i] = lanes >> i & 1 ? next_point(u, i) : 0;
+    b->lanes = lanes;
+    for (unsigned left = lanes; left; left &= left - 1)
+        b->used[__builtin_ctz(left)] = next_point(u, __builtin_ctz(left));
     if (insert(&u->lane[lane], b, capacity))
         return true;
     empty(u, b);
@@ -423,8 +424,8 @@ static struct replica *new_replica(const struct device *d, int unit, int lane, s
         return NULL;
     *r = (struct replica){.device = d,
                           .unit = unit,
-                          .lane = lane,
-                          .lanes = 1u << lane,
+                          .lane = (uint8_t)lane,
+                          .lanes = (uint8_t)(1u << lane),
                           .is_given = true,
                           .release = release_replica};
     r->memory = device_alloc(d, unit, lane, bytes, &r->bytes);
@@ -455,7 +456,7 @@ static bool admit(struct replica *r, int lane) {
                atomic_load_explicit(&r->lanes, memory_order_relaxed) >> lane & 1))
         return true;
     struct unit *u = find(r->device, r->unit);
-    atomic_fetch_or(&r->lanes, 1u << lane);
+    atomic_fetch_or(&r->lanes, (uint8_t)(1u << lane));
     return u && (!point_of(r) || follow_point(u, lane, point_of(r)));
 }
 
@@ -541,8 +542,8 @@ bool device_claim(const struct device *d, int unit, int lane, struct storage *s)
             zl_clear_error(); // it is written elsewhere
         return false;
     }
-    atomic_store(&r->lanes, 1u << lane);
-    r->lane = lane;
+    atomic_store(&r->lanes, (uint8_t)(1u << lane));
+    r->lane = (uint8_t)lane;
     storage_drop_replicas(s, r);
     storage_drop_host(s);
     return true;

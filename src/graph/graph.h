@@ -229,12 +229,13 @@ struct storage {
 struct replica {
     struct replica *next;
     const struct device *device;
-    int unit, lane;        // lane: of the unit's work that wrote it last, or that it was made for
+    int unit;
+    uint8_t lane;          // of the unit's work that wrote it last, or that it was made for
+    _Atomic uint8_t lanes; // that were asked to use it, by bit
+    bool is_given;         // by the host: no failure of the unit is one of its values
     void *memory;
     size_t bytes;          // capacity of memory
     atomic_ullong ready;   // point of that work at which it holds the values; 0: not yet
-    atomic_uint lanes;     // that were asked to use it, by bit
-    bool is_given;         // by the host: no failure of the unit is one of its values
     _Atomic uint64_t finding; // what a device found to hold of them: device_finding; 0: nothing
     void (*release)(struct replica *r);
 };
