@@ -145,6 +145,58 @@ TEST(random_graphs_over_streams_give_what_the_cpu_gives) {
     zl_clear_cache();
 }
 
+// Libraries --------------------------------------------------------------------------------------------------------
+
+enum { LIBRARIES = 5, TURNS = 10 };
+
+// Of 256 x 256 numbers: by cuBLASLt with what follows, cuFFT, cuSOLVER, and twice by cuDNN.
+static zl_array by_library(int which, zl_array x) {
+    switch (which % LIBRARIES) {
+    case 0: return zl_add(zl_matmul(x, x), zl_sum_axis(x, 0, false));
+    case 1: return zl_real(zl_fft_fft(x, 256, 1, "backward"));
+    case 2: return zl_linalg_inv(zl_add(x, zl_multiply(zl_scalar(64), zl_eye(256, 256, 0, ZL_FLOAT32))));
+    case 3: {
+        zl_array w = zl_slice(zl_flatten(x, 0, -1), ZL_SHAPE(0), ZL_SHAPE(2304), ZL_SHAPE(1));
+        return zl_conv2d(zl_reshape(x, ZL_SHAPE(1, 64, 64, 16)), zl_reshape(w, ZL_SHAPE(16, 3, 3, 16)),
+                         ZL_SHAPE(1), ZL_SHAPE(1), ZL_SHAPE(1), 1);
+    }
+    default: {
+        zl_array q = zl_reshape(zl_astype(x, ZL_FLOAT16), ZL_SHAPE(1, 8, 128, 64));
+        return zl_astype(zl_fast_scaled_dot_product_attention(q, q, q, 0.125, NULL, NULL, "causal"),
+                         ZL_FLOAT32);
+    }
+    }
+}
+
+// The same library on all streams at once, or another on each: handles and workspaces are not shared.
+TEST(libraries_on_streams_give_what_the_cpu_gives) {
+    zl_stream s[STREAMS];
+    zl_array want[LIBRARIES], y[STREAMS * LIBRARIES];
+    if (is_fake())
+        SKIP("the driver of test/fake has no libraries");
+    REQUIRE(make_streams(s, "cuda"));
+    zl_array x = zl_retain(zl_reshape(zl_sin(zl_arange(0, 256 * 256, 1, ZL_FLOAT32)), ZL_SHAPE(256, 256)));
+    for (int i = 0; i < LIBRARIES; i++)
+        REQUIRE((want[i] = zl_retain(by_library(i, x))) && zl_eval(want[i]));
+    for (int turn = 0; turn < TURNS; turn++) {
+        for (int i = 0; i < STREAMS * LIBRARIES; i++) {
+            zl_scope scope = zl_scope_begin_on(s[i % STREAMS]);
+            y[i] = zl_retain(by_library(i / STREAMS + turn % 2 * (i % STREAMS), x));
+            CHECK(zl_async_eval(y[i]));
+            zl_scope_end(scope);
+        }
+        for (int i = 0; i < STREAMS * LIBRARIES; i++) {
+            int which = (i / STREAMS + turn % 2 * (i % STREAMS)) % LIBRARIES;
+            if (!CHECK_EQ_INT(zl_item_int(zl_allclose(y[i], want[which], 3e-3, 3e-3, false)), 1))
+                test_note("library %d, stream %d, turn %d", which, i % STREAMS, turn);
+            zl_release(y[i]);
+        }
+    }
+    for (int i = 0; i < LIBRARIES; i++)
+        zl_release(want[i]);
+    zl_release(x);
+}
+
 // Overlap ----------------------------------------------------------------------------------------------------------
 
 // One block, which takes some milliseconds; a GPU has room for many of them.
