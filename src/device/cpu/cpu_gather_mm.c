@@ -1,7 +1,6 @@
-// cpu_gather_mm.c - products of chosen matrices, over parts of the inner axis, and of int8 and fp8.
+// cpu_gather_mm.c - products of chosen matrices, over parts of the inner axis, and of int8.
 
 #include "device/cpu/gemm.h"
-#include "op/ops.h"
 
 struct products {
     struct gemm whole; // strides and sizes of one product; data of the first of a and of b
@@ -128,7 +127,7 @@ static void byte_range(const void *context, int64_t from, int64_t to) {
     }
 }
 
-static bool multiply_bytes(const struct call *c, const struct gemm_work *how) {
+bool gemm_batches(const struct call *c, const struct gemm_work *how) {
     union scalar room[2];
     zl_array out = call_output(c, 0), list[] = {out, c->in[0], c->in[1]};
     struct byte_products p = {.whole = gemm_of(c->in[0], c->in[1], out, room), .how = *how};
@@ -150,46 +149,6 @@ static bool multiply_bytes(const struct call *c, const struct gemm_work *how) {
 }
 
 bool cpu_matmul_int8(const struct call *c) {
-    return multiply_bytes(
-        c, &(struct gemm_work){.dtype = ZL_INT8, .out = ZL_INT32, .kernel = gemm_kernel_for(ZL_INT8)});
-}
-
-// What lies below the sign are bits of a float32 whose exponent is 120 too small; of numbers without one the step of 2^-9 is what
-// is left between two larger numbers. All bits set are NaN.
-static inline uint32_t fp8_bits(uint8_t code) {
-    uint32_t low = code & 127, is_small = low < 8, bits = (low << 20) + ((120 + is_small) << 23);
-    float value, less = is_small ? 0x1p-6f : 0;
-    memcpy(&value, &bits, sizeof value);
-    value -= less;
-    memcpy(&bits, &value, sizeof bits);
-    return (low == 127 ? 0x7fc00000 : bits) | (uint32_t)(code & 128) << 24;
-}
-
-CPU_VECTORS static void fp8_to_float32(char *const *p, int64_t n, int64_t run) {
-    uint32_t *restrict to = (uint32_t *)(void *)p[0];
-    const uint8_t *restrict from = (const uint8_t *)p[1];
-    (void)run;
-    for (int64_t i = 0; i < n; i++)
-        to[i] = fp8_bits(from[i]);
-}
-
-CPU_VECTORS static void fp8_to_bfloat16(char *const *p, int64_t n, int64_t run) {
-    uint16_t *restrict to = (uint16_t *)(void *)p[0];
-    const uint8_t *restrict from = (const uint8_t *)p[1];
-    (void)run;
-    for (int64_t i = 0; i < n; i++)
-        to[i] = (uint16_t)(fp8_bits(from[i]) >> 16);
-}
-
-// They are what they were as bfloat16, too.
-bool cpu_matmul_fp8(const struct call *c) {
-    const struct gemm_kernel *kernel = gemm_kernel_for(ZL_BFLOAT16);
-    float scale = (float)op_arg_double(call_args(c)[FP8_SCALE]);
-    return multiply_bytes(c, &(struct gemm_work){
-                                 .dtype = ZL_UINT8,
-                                 .out = (zl_dtype)call_args(c)[FP8_DTYPE],
-                                 .kernel = kernel,
-                                 .widen = kernel->dtype == ZL_BFLOAT16 ? fp8_to_bfloat16 : fp8_to_float32,
-                                 .scale = scale == 1 ? NULL : &scale,
-                             });
+    struct gemm_work how = {.dtype = ZL_INT8, .out = ZL_INT32, .kernel = gemm_kernel_for(ZL_INT8)};
+    return gemm_batches(c, &how);
 }

@@ -86,6 +86,9 @@ size_t gemm_packed_bytes(const struct gemm_work *w, int factor);
 void gemm_pack_factor(const struct gemm_work *w, int factor, char *to);
 bool gemm_multiply_packed(const struct gemm_work *w, const char *a, const char *b);
 
+// cpu_gather_mm.c: all products of a call; how: what they have in common.
+bool gemm_batches(const struct call *c, const struct gemm_work *how);
+
 bool gemm_complex(const struct gemm *g); // gemm_complex.c: the same for complex64
 
 #endif
