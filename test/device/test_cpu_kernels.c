@@ -32,6 +32,19 @@ static zl_array halves(zl_array x, zl_array column, zl_array row) {
                      ZL_FLOAT32);
 }
 
+// Bits that are numbers of other dtypes too.
+static zl_array bits(zl_array x, zl_array column, zl_array row) {
+    zl_array half = zl_view(zl_astype(zl_multiply(x, row), ZL_FLOAT16), ZL_UINT16);
+    zl_array turned = zl_view(zl_bitwise_xor(half, zl_astype(zl_scalar_int(0x8001), ZL_UINT16)), ZL_FLOAT16);
+    zl_array odd =
+        zl_view(zl_bitwise_and(zl_view(zl_add(x, column), ZL_UINT32), zl_scalar_int(0x7fffff00)), ZL_FLOAT32);
+    return zl_add(zl_astype(turned, ZL_FLOAT32), zl_multiply(odd, zl_scalar(3)));
+}
+
+static zl_array eight_bits(zl_array x, zl_array column, zl_array row) {
+    return zl_from_fp8(zl_to_fp8(zl_multiply(zl_add(x, column), row)), ZL_FLOAT32);
+}
+
 typedef zl_array function(zl_array x, zl_array column, zl_array row);
 
 static bool evaluate(function *f, const zl_array *in, float *out) {
@@ -62,7 +75,7 @@ static void check_hot(function *f, const zl_array *in) {
 }
 
 TEST(what_runs_often_is_compiled) {
-    static function *const functions[] = {mixed, lines, halves};
+    static function *const functions[] = {mixed, lines, halves, bits, eight_bits};
     if (no_compiler()) {
         test_skip("there is no C compiler");
         return;

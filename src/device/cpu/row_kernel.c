@@ -67,6 +67,28 @@ static int input_at(struct writer *w, int at, int dtype) {
     return OF_INPUT | w->r.inputs++;
 }
 
+// A view as another dtype of what the stretch computes: memory would hold the same bits, but a kernel has numbers.
+static bool is_bitcast(struct writer *w, int index) {
+    return group_row(w->g, index)->kind == ROW_VIEW && group_source(w->g, index, 0) >= w->s->begin &&
+           group_output(w->g, index)->dtype != w->g->b->call[index]->in[0]->dtype;
+}
+
+// The row that an input is the result of: a view is none, unless it is of another dtype.
+static int source_of(struct writer *w, int index, int k) {
+    int source = w->g->p->step[index].source[k];
+    while (source >= w->g->begin && group_row(w->g, source)->kind == ROW_VIEW && !is_bitcast(w, source))
+        source = w->g->p->step[source].source[0];
+    return source;
+}
+
+static void add_bitcast(struct writer *w, int index, const int *number) {
+    add(w, TILE_BITCAST);
+    add(w, group_output(w->g, index)->dtype);
+    add(w, 1);
+    add(w, number[source_of(w, index, 0) - w->s->begin]);
+    w->r.rows++;
+}
+
 static void add_row(struct writer *w, int index, const int *number) {
     const struct step *s = &w->g->p->step[index];
     const struct call *c = w->g->b->call[index];
@@ -75,7 +97,7 @@ static void add_row(struct writer *w, int index, const int *number) {
     add(w, s->dtype[0]);
     add(w, s->inputs);
     for (int k = 0; k < s->inputs; k++) {
-        int source = group_source(w->g, index, k);
+        int source = source_of(w, index, k);
         if (source >= w->s->begin)
             add(w, number[source - w->s->begin]);
         else
@@ -103,10 +125,11 @@ static void add_outputs(struct writer *w, const int *number) {
 static bool write_recipe(struct writer *w) {
     int number[GROUP_CALLS];
     for (int i = w->s->begin; i < w->s->end; i++) {
-        if (group_row(w->g, i)->kind == ROW_VIEW)
+        bool is_view = group_row(w->g, i)->kind == ROW_VIEW;
+        if (is_view && !is_bitcast(w, i))
             continue;
         number[i - w->s->begin] = w->r.rows;
-        add_row(w, i, number);
+        (is_view ? add_bitcast : add_row)(w, i, number);
     }
     add_outputs(w, number);
     int operands = w->r.outputs + w->r.inputs;
@@ -149,6 +172,8 @@ static expr compute_row(const int16_t **word, const expr *input, const expr *val
         arg[k] = **word & OF_INPUT ? input[**word & ~OF_INPUT] : value[**word];
     if (op == TILE_CAST)
         return tile_cast(type, arg[0]);
+    if (op == TILE_BITCAST)
+        return tile_bitcast(type, arg[0]);
     return count == 1   ? tile_unary(op, arg[0])
            : count == 2 ? tile_binary(op, arg[0], arg[1])
                         : tile_ternary(op, arg[0], arg[1], arg[2]);
