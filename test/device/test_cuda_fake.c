@@ -546,6 +546,7 @@ TEST(the_driver_sees_who_did_not_wait) {
                            : api->cuMemcpyDtoHAsync_v2(pinned, (uintptr_t)memory, 64, d->stream[1])));
             CHECK((fake.disorder() == NULL) == (waits == 1));
         }
+    CHECK(!api->cuStreamSynchronize(d->stream[0]) && !api->cuStreamSynchronize(d->stream[1]));
     api->cuEventDestroy_v2(mark);
     api->cuMemFreeHost(pinned);
     cuda_free(0, memory);
