@@ -99,7 +99,8 @@ void storage_release(struct storage *s) {
     slab_free(s, sizeof *s + extra);
 }
 
+// The references first: while there are others, what lies beside them is read by nobody, as compilers may read both at once.
 bool storage_is_unique(struct storage *s) {
-    bool ours = s->owned || s->is_inline || (!s->data && atomic_load_explicit(&s->replica, memory_order_relaxed));
-    return ours && atomic_load_explicit(&s->refs, memory_order_acquire) == 1;
+    return atomic_load_explicit(&s->refs, memory_order_acquire) == 1 &&
+           (s->owned || s->is_inline || (!s->data && atomic_load_explicit(&s->replica, memory_order_relaxed)));
 }
