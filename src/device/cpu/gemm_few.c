@@ -4,8 +4,10 @@
 #include "device/cpu/gemm.h"
 
 enum {
-    ROWS_LEAST = 13, // with fewer, or with a matrix along k, it is better not to pack (gemm_thin.c)
-    ROWS_LEAST_ALONG = 17,
+    ROWS_LEAST = 13, // with fewer it is better not to pack (gemm_thin.c),
+    ROWS_LEAST_SHORT = 12, // of a short k,
+    ROWS_LEAST_ALONG = 17, // of a matrix along k
+    K_SHORT = 1024,
     ROWS_MOST = 48,
     K_BLOCK = 128,      // rows of b that are packed at once, by
     BLOCK = 128 * 1024, // bytes
@@ -33,11 +35,17 @@ static int64_t round_up(int64_t count, int64_t unit) {
     return (count + unit - 1) / unit * unit;
 }
 
+static int64_t rows_least(zl_dtype dtype, const struct gemm *g) {
+    if (g->b_row == 1)
+        return ROWS_LEAST_ALONG;
+    return g->k <= K_SHORT && gemm_kernel_for(dtype)->four ? ROWS_LEAST_SHORT : ROWS_LEAST;
+}
+
 bool cpu_is_few(zl_dtype dtype, const struct gemm *g) {
     if ((dtype != ZL_FLOAT32 && dtype != ZL_FLOAT64) || cpu_blas()->multiply != cpu_own_gemm)
         return false;
-    return g->m >= (g->b_row == 1 ? ROWS_LEAST_ALONG : ROWS_LEAST) && g->m <= ROWS_MOST && g->n > 2 * g->m &&
-           g->c_col == 1 && (g->b_row == 1 || g->b_col == 1) && gemm_is_plain(gemm_kernel_for(dtype));
+    return g->m >= rows_least(dtype, g) && g->m <= ROWS_MOST && g->n > 2 * g->m && g->c_col == 1 &&
+           (g->b_row == 1 || g->b_col == 1) && gemm_is_plain(gemm_kernel_for(dtype));
 }
 
 // Rows of a from a place of k on: blocks of k lie behind each other.
