@@ -82,13 +82,14 @@ def make_case(name, bar):
 def main():
     parser = peers.parser_of(__doc__)
     parser.add_argument("--seed", type=int, default=1, help="of the sizes that are drawn")
+    parser.add_argument("--also", metavar="CASE", action="append", default=[], help='another one, as "matmul float32 17x512x512"')
     parser.add_argument("--build", metavar="FOLDER", help="whose programs are measured too")
     parser.add_argument("--ggml", metavar="FOLDER", help="in which llama.cpp was built with BUILD_SHARED_LIBS")
     options = parser.parse_args()
     if options.serve:
         return peers.serve(LIBRARIES[options.serve])
     bars = cpu_bars.program_bars(options) if options.build and options.only in ("", "programs") else []
-    cases = [make_case(name, bar) for name, bar in names(options.seed).items()]
+    cases = [make_case(name, bar) for name, bar in (names(options.seed) | dict.fromkeys(options.also, 1.0)).items()]
     bars += cpu_bars.case_bars(peers.run(options, cases, COMPARED, ("mlx+openblas",)))
     if options.json or options.markdown:
         return 0
