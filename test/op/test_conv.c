@@ -244,6 +244,23 @@ TEST(conv_of_large_arrays) {
         check_sample(&s, 2, ZL_FLOAT32, 0);
 }
 
+// A kernel of three by three for each channel: lines by two, of all widths, with and without some at the edges.
+TEST(conv_of_channels_by_lines) {
+    for (int64_t width = 1; width < 12; width++)
+        for (int64_t low = 0; low < 4; low++)
+            ZL_SCOPE {
+                struct sample s = {.batch = 2, .channels = 1, .outputs = 1, .groups = low == 3 ? 6 : 4 * (1 + low)};
+                for (int i = 0; i < AXES; i++) {
+                    s.in[i] = i == 0 ? 1 : i == 1 ? test_between(3, 9) : width;
+                    s.kernel[i] = i ? 3 : 1;
+                    s.stride[i] = s.dilation[i] = s.input_dilation[i] = 1;
+                    s.low[i] = i ? low : 0;
+                    s.high[i] = i == 2 && width < 3 ? 2 : i;
+                }
+                check_sample(&s, 2, ZL_FLOAT32, (int)test_between(0, 2));
+            }
+}
+
 TEST(conv_does_not_depend_on_threads) {
     int before = pool_threads();
     zl_array x = some(ZL_SHAPE(2, 30, 30, 32), ZL_FLOAT32), w = some(ZL_SHAPE(200, 3, 3, 32), ZL_FLOAT32),

@@ -148,6 +148,88 @@ static void convolve_rows(const struct convolution *v, int64_t row, int64_t to) 
     }
 }
 
+// Two lines ----------------------------------------------------------------------------------------------------------
+// With a kernel of three by three, two lines of the output read four lines of x: one after the other they would read six.
+
+enum { LINES = 2, PLACES = 3, SIDE = 3 };
+
+// PLACES neighbours in each of LINES. Lines of x are `line` bytes apart, those of y y_line.
+GEMM_FUSED static void sum_lines(const char *x, int64_t line, int64_t apart, const char *w, int64_t bytes,
+                                 char *y, int64_t y_line) {
+    GEMM_CONTRACT
+    for (int64_t at = 0; at < bytes; at += (int64_t)sizeof(vector_f32)) {
+        vector_f32 sum[LINES][PLACES] = {{{0}}}, by[SIDE * SIDE], seen[PLACES + SIDE - 1];
+#pragma GCC unroll 9
+        for (int i = 0; i < SIDE * SIDE; i++)
+            by[i] = *(const vector_f32 *)(w + i * bytes + at);
+#pragma GCC unroll 4
+        for (int i = 0; i < LINES + SIDE - 1; i++) {
+#pragma GCC unroll 5
+            for (int j = 0; j < PLACES + SIDE - 1; j++)
+                seen[j] = *(const vector_f32 *)(x + i * line + j * apart + at);
+#pragma GCC unroll 3
+            for (int k = 0; k < SIDE; k++)
+#pragma GCC unroll 2
+                for (int to = MAX_OF(i - SIDE + 1, 0); to <= MIN_OF(i, LINES - 1); to++)
+#pragma GCC unroll 3
+                    for (int j = 0; j < PLACES; j++)
+                        sum[to][j] += seen[j + k] * by[(i - to) * SIDE + k];
+        }
+#pragma GCC unroll 2
+        for (int i = 0; i < LINES; i++)
+#pragma GCC unroll 3
+            for (int j = 0; j < PLACES; j++)
+                *(vector_f32 *)(y + i * y_line + j * bytes + at) = sum[i][j];
+    }
+}
+
+static bool is_plain(const struct conv_axis *a) {
+    return a->stride == 1 && a->dilation == 1 && a->input_dilation == 1;
+}
+
+static bool has_lines(const struct convolution *v) {
+    return v->dtype == ZL_FLOAT32 && v->kernel[0] == 1 && v->kernel[1] == SIDE && v->kernel[2] == SIDE &&
+           !v->flip && is_plain(&v->axis[1]) && is_plain(&v->axis[2]) &&
+           v->groups % (int64_t)(sizeof(vector_f32) / sizeof(float)) == 0;
+}
+
+// Whether LINES whole lines, of which all taps lie inside, are among the next `rows`.
+static bool are_lines(const struct convolution *v, const struct spot *s, int64_t rows) {
+    return s->at[2] == 0 && rows >= LINES * v->out[2] && s->at[1] + LINES <= v->out[1] &&
+           place(v, 0, s->at[0], 0) >= 0 && place(v, 1, s->at[1], 0) >= 0 &&
+           place(v, 1, s->at[1] + LINES - 1, SIDE - 1) >= 0;
+}
+
+static void convolve_lines(const struct convolution *v, int64_t row, const struct spot *s) {
+    const int64_t bytes = v->groups * v->item, width = v->out[2], low = v->axis[2].low;
+    const int64_t first = MIN_OF(MAX_OF(low, 0), width), end = MIN_OF(width, v->in[2] - SIDE + 1 + low);
+    const char *x = v->x + s->batch * v->batch_step + place(v, 0, s->at[0], 0) * v->step[0] +
+                    place(v, 1, s->at[1], 0) * v->step[1];
+    int64_t at = first;
+    for (; at + PLACES <= end; at += PLACES)
+        sum_lines(x + (at - low) * v->step[2], v->step[1], v->step[2], v->w, bytes, v->y + (row + at) * bytes,
+                  width * bytes);
+    for (int64_t i = 0; i < LINES; i++, row += width) {
+        convolve_rows(v, row, row + first);
+        convolve_rows(v, row + at, row + width);
+    }
+}
+
+static void convolve(const struct convolution *v, int64_t row, int64_t to) {
+    const bool lines = has_lines(v);
+    while (row < to) {
+        struct spot at = spot_of(v, row);
+        if (lines && are_lines(v, &at, to - row)) {
+            convolve_lines(v, row, &at);
+            row += LINES * v->out[2];
+        } else {
+            int64_t end = lines ? MIN_OF(to, row - at.at[2] + v->out[2]) : to;
+            convolve_rows(v, row, end);
+            row = end;
+        }
+    }
+}
+
 // In memory ----------------------------------------------------------------------------------------------------------
 
 #define ADD_PRODUCTS(name, type)                                                                        \
@@ -207,7 +289,7 @@ static void sum_channels(const struct convolution *v, const struct spot *at, int
 void conv_channels(const void *context, int64_t row, int64_t to) {
     const struct convolution *v = context;
     if (v->item >= 4 && v->taps <= TAPS) {
-        convolve_rows(v, row, to);
+        convolve(v, row, to);
         return;
     }
     _Alignas(64) char sum[CHANNELS * 8];
