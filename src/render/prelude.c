@@ -26,8 +26,8 @@
     "    return (f16)(sign | (bits >= 0x47800000 ? large : bits < 0x38800000 ? small : normal));\n" \
     "}\n"
 
-// Shorter than those of f32, and the same after rounding for each of the 65536 operands: 2^f by a polynomial, scaled in two
-// factors; the fourth root of erfc by another.
+// Shorter than that of f32, and the same after rounding for each of the 65536 operands: 2^f by a polynomial, scaled in two
+// factors.
 #define HALF_MATH \
     "FN bf16 zl_exp_bf16(bf16 a) {\n" \
     "    f32 x = zl_min_f32(zl_max_f32(zl_f32_of_bf16(a), -93.5f), 89.0f);\n" \
@@ -37,15 +37,6 @@
     "    p = zl_fma_f32(f, zl_fma_f32(f, p, 0.693146944f), 1.00000012f);\n" \
     "    i32 all = (i32)zl_f32_bits(t), half_of_it = all >> 1;\n" \
     "    return zl_bf16_of_f32(p * zl_f32_from((u32)half_of_it << 23) * zl_f32_from((u32)(all - half_of_it) << 23));\n" \
-    "}\n" \
-    "FN bf16 zl_erf_bf16(bf16 x) {\n" \
-    "    f32 a = zl_min_f32(zl_f32_of_bf16((bf16)(x & 0x7fff)), 2.375f);\n" \
-    "    f32 p = zl_fma_f32(a, -0.00130084367f, 0.00664001191f);\n" \
-    "    p = zl_fma_f32(a, zl_fma_f32(a, p, 0.00769492937f), -0.0767473057f);\n" \
-    "    p = zl_fma_f32(a, zl_fma_f32(a, p, -0.0611359291f), 0.477395743f);\n" \
-    "    f32 d = zl_fma_f32(zl_fma_f32(a, p, 0.128379107f), a, a);\n" \
-    "    d = zl_fma_f32(d * -0.125f, d, d);\n" \
-    "    return (bf16)(zl_bf16_of_f32(zl_fma_f32(d * -0.25f, d, d)) | (x & 0x8000));\n" \
     "}\n"
 
 #define EXTREMES \

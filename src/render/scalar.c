@@ -56,11 +56,11 @@ static const struct spelling words[TILE_OP_COUNT] = {
 static const struct spelling cuda_words[TILE_OP_COUNT] = {
     WORDS(HALVES),
     [TILE_FLOORDIV] = {PASS_BIT(ZL_INT64) | PASS_BIT(ZL_UINT64), NULL, "zl_floordiv_%t(%a, %b)"},
-    [TILE_EXP] = {PASS_BF16, "zl_exp_bf16(%a)"}, [TILE_ERF] = {PASS_BF16, "zl_erf_bf16(%a)"},
+    [TILE_EXP] = {PASS_BF16, "zl_exp_bf16(%a)"},
     [TILE_EXP2] = {PASS_BIT(ZL_FLOAT32), "zl_exp2_f32(%a)"}};
 static const struct spelling opencl_words[TILE_OP_COUNT] = {
     WORDS(0), [TILE_FLOORDIV] = {PASS_BIT(ZL_INT64) | PASS_BIT(ZL_UINT64), NULL, "zl_floordiv_%t(%a, %b)"},
-    [TILE_EXP] = {PASS_BF16, "zl_exp_bf16(%a)"}, [TILE_ERF] = {PASS_BF16, "zl_erf_bf16(%a)"},
+    [TILE_EXP] = {PASS_BF16, "zl_exp_bf16(%a)"},
     [TILE_EXP2] = {PASS_BIT(ZL_FLOAT32), "zl_exp2_f32(%a)"}};
 static const char *const half_words[TILE_OP_COUNT] = {
     [TILE_ADD] = "zl_add_%t(%a, %b)", [TILE_SUB] = "zl_sub_%t(%a, %b)", [TILE_MUL] = "zl_mul_%t(%a, %b)"};

@@ -27,6 +27,7 @@ MATH_COMPLEX_UNARY(MATH_DECLARE_COMPLEX)
 MATH_BINARY(MATH_DECLARE_BINARY)
 MATH_REAL_BINARY(MATH_DECLARE_BINARY)
 expr math_quick_exp2_f32(expr x); // as doc/tile.md says of exp2(): not to the last place
+expr math_short_erf_f32(expr x); // of an x that is a bfloat16
 expr math_pow_c64(expr a, expr b), math_logaddexp_c64(expr a, expr b);
 
 // c[0] + c[1] x + ... of n terms, with constants of the type of x.

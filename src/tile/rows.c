@@ -37,10 +37,13 @@ static expr (*const lower_column[])(expr a, expr b, expr c) = {
 
 static const struct tile_type f32 = {TILE_FLOAT, 32, 1};
 
-// A 16-bit float has no formulas of its own: they are those of f32, rounded once at the end.
+// Formulas of 16-bit floats are those of f32, rounded once at the end. One of bf16 is shorter.
 static expr lower_half(enum tile_op op, expr a, expr b) {
     struct tile_type type = a->type, wide = {TILE_FLOAT, 32, type.lanes};
-    expr result = lower_column[op](tile_cast(wide, a), b ? tile_cast(wide, b) : NULL, NULL);
+    expr x = tile_cast(wide, a);
+    expr result = op == TILE_ERF && type.kind == TILE_BFLOAT
+                      ? math_short_erf_f32(x)
+                      : lower_column[op](x, b ? tile_cast(wide, b) : NULL, NULL);
     return result && tile_type_equal(result->type, wide) ? tile_cast(type, result) : result;
 }
 
