@@ -6,8 +6,8 @@
 Each library has a process of its own; rounds go through all of them, and the best time of each counts; a case below its bar gets
 more rounds, which all of them run. A call follows the other without waiting, but for copies. Rates count bytes read and written, or
 operations. Seven of the ten shapes of products are drawn by the seed. With --check the exit status says whether all bars were
-reached; what is not installed, or cannot compute a case, is named and left out. All of it takes some minutes on an H200, most of them until JAX
-has compiled its products.
+reached; what is not installed, or cannot compute a case, is named and left out. All of it takes some
+minutes on an H200.
 """
 
 import argparse
