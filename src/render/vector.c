@@ -144,9 +144,22 @@ static void logic(struct style *s, expr e, int j) {
     mask(s, e->arg[1], bytes, j);
 }
 
+// A bf16 that goes on as f32: one register of it is rounded and stays where it is.
+static bool is_rounding(expr e) {
+    static const struct tile_type bf16 = {TILE_BFLOAT, 16, 1};
+    expr x = e->arg[0];
+    return x->op == TILE_CAST && tile_type_equal(x->type, bf16) && tile_type_equal(e->type, x->arg[0]->type);
+}
+
 // One conversion at most doubles or halves: part j % 2 of a narrower register, or two wider ones.
 static void convert(struct style *s, expr e, int j) {
     expr x = e->arg[0];
+    if (is_rounding(e)) {
+        text_add(s->out, "vec_rounded_bf16(");
+        operand(s, x->arg[0], j);
+        text_add(s->out, ")");
+        return;
+    }
     text_add(s->out, "vec_%s_of_%s(", type_name(e), type_name(x));
     if (e->type.bits > x->type.bits) {
         operand(s, x, j / 2);

@@ -29,10 +29,10 @@ void axpy(char *const *p, int64_t n, int64_t run) {
                 vec_f32 v4_3 = vec_mul_f32(s1, v3_3);
                 vec_bf16 v5_0 = vec_bf16_of_f32(v4_0, v4_1);
                 vec_bf16 v5_1 = vec_bf16_of_f32(v4_2, v4_3);
-                vec_f32 v6_0 = vec_f32_of_bf16(v5_0, 0);
-                vec_f32 v6_1 = vec_f32_of_bf16(v5_0, 1);
-                vec_f32 v6_2 = vec_f32_of_bf16(v5_1, 0);
-                vec_f32 v6_3 = vec_f32_of_bf16(v5_1, 1);
+                vec_f32 v6_0 = vec_rounded_bf16(v4_0);
+                vec_f32 v6_1 = vec_rounded_bf16(v4_1);
+                vec_f32 v6_2 = vec_rounded_bf16(v4_2);
+                vec_f32 v6_3 = vec_rounded_bf16(v4_3);
                 vec_f32 v7_0 = vec_load_f32(x2);
                 vec_f32 v7_1 = vec_load_f32(x2 + 1 * VEC_BYTES);
                 vec_f32 v7_2 = vec_load_f32(x2 + 2 * VEC_BYTES);

@@ -19,6 +19,8 @@ VEC_FN vec_bf16 vec_bf16_of_f32(vec_f32 a, vec_f32 b) {
     vec_u16 low = (vec_u16)vec_round_bf16(a), high = (vec_u16)vec_round_bf16(b);
     return (vec_bf16)__builtin_shufflevector(low, high, VEC_ORDER(ODD, 16));
 }
+// To the nearest bf16, as f32.
+VEC_FN vec_f32 vec_rounded_bf16(vec_f32 x) { return (vec_f32)(vec_round_bf16(x) & 0xffff0000); }
 
 // f16: scaled by a power of two, subnormals come out exactly.
 #ifndef vec_f32_of_f16

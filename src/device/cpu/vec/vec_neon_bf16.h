@@ -7,6 +7,14 @@
 NEON_NARROW(neon_bf16_of_f32, bf16, f32, "bfcvtn", "4h", "8h", "4s")
 #define vec_bf16_of_f32 neon_bf16_of_f32
 
+// The second of two registers would wait for the first.
+VEC_FN vec_f32 neon_rounded_bf16(vec_f32 x) {
+    vec_bf16 narrow;
+    __asm__("bfcvtn %0.4h, %1.4s" : "=w"(narrow) : "w"(x));
+    return neon_f32_of_bf16(narrow, 0);
+}
+#define vec_rounded_bf16 neon_rounded_bf16
+
 // a + x * 1, rounded once: a conversion less, of which a Neoverse-V1 makes one a cycle (sum f16: 0.67 of read bandwidth
 // with them, 2026-11).
 VEC_FN vec_f32 neon_add_f32_f16(vec_f32 a, vec_f16 x, int part) {
