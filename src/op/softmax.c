@@ -21,8 +21,7 @@ static zl_array softmax(const char *function, zl_array x, zl_axes axes) {
         return op_reduce_axes(function, REDUCE_SUM, x, axes, true) ? zl_astype(x, result) : NULL;
     x = zl_astype(x, working_dtype(dtype));
     zl_array e = zl_exp(zl_subtract(x, ceiling(function, x, axes)));
-    zl_array inverse = zl_reciprocal(op_reduce_axes(function, REDUCE_SUM, e, axes, true));
-    return zl_astype(zl_multiply(e, inverse), result); // one division a line; at most one more rounding
+    return zl_astype(zl_divide(e, op_reduce_axes(function, REDUCE_SUM, e, axes, true)), result);
 }
 
 zl_array zl_softmax(zl_array a, int axis, bool precise) {
