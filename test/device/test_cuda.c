@@ -243,14 +243,15 @@ TEST(long_lines_compile_for_cuda) {
         zl_array x = zl_retain(zl_zeros(ZL_SHAPE(32, line), dtypes[d])),
                  weight = zl_retain(zl_ones(ZL_SHAPE(line), dtypes[d]));
         CHECK(zl_eval_all(2, (zl_array[]){x, weight}));
+        compiled = 0; // other tests may have made zeros and ones
         CHECK(zl_eval(zl_softmax(x, -1, false)));
         CHECK(
             zl_eval(zl_softmax(zl_slice(x, ZL_SHAPE(0, 16), ZL_SHAPE(32, line), ZL_SHAPE(1, 1)), -1, false)));
         CHECK(zl_eval(zl_fast_layer_norm(x, weight, weight, 1e-5)));
+        CHECK(compiled >= 4);
         zl_release(x);
         zl_release(weight);
     }
-    CHECK(compiled >= 12);
     has_clusters = false;
     end_paper(scope);
 }
