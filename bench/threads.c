@@ -7,6 +7,8 @@
 
 #include "base/base.h"
 
+#include <sched.h>
+
 enum { TURNS = 2000, QUICK = 300 };
 enum { REST_NS = 200000 };              // after which all have gone to sleep
 enum { PATIENCE_NS = 5 * 1000 * 1000 }; // what a part waits for the other
@@ -29,18 +31,28 @@ static double share_of(double *all, int count, double share) {
 
 static atomic_uint order;          // counts what the thread is woken for
 static _Atomic int64_t bare_awake; // when it was
+static _Atomic int bare_cpu;       // where it was
 
 static void *sleeper(void *data) {
     (void)data;
     for (unsigned seen = 0;; seen = atomic_load(&order)) {
         while (atomic_load(&order) == seen)
             pool_sleep(&order, seen);
+        atomic_store(&bare_cpu, sched_getcpu());
         atomic_store(&bare_awake, clock_ns());
     }
     return NULL;
 }
 
-// Nanoseconds from the call until the other thread runs.
+// A thread that pushes its waker aside is awake in no time, and of no use: it has another CPU.
+static void keep_apart(pthread_t thread) {
+    cpu_set_t allowed;
+    need(pthread_getaffinity_np(pthread_self(), sizeof allowed, &allowed) == 0);
+    CPU_CLR((size_t)sched_getcpu(), &allowed);
+    need(pthread_setaffinity_np(thread, sizeof allowed, &allowed) == 0);
+}
+
+// Nanoseconds from the call until the other thread runs; 0: not on another CPU.
 static double wake_bare(void) {
     rest();
     atomic_store(&bare_awake, 0);
@@ -49,7 +61,7 @@ static double wake_bare(void) {
     pool_wake(&order, 1);
     while (!atomic_load(&bare_awake) && clock_ns() < end)
         ;
-    return (double)(atomic_load(&bare_awake) - start);
+    return atomic_load(&bare_cpu) == sched_getcpu() ? 0 : (double)(atomic_load(&bare_awake) - start);
 }
 
 // The pool ----------------------------------------------------------------------------------------------------------
@@ -103,11 +115,12 @@ int main(int argc, char **argv) {
     }
     caller = pthread_self();
     need(pthread_create(&thread, NULL, sleeper, NULL) == 0);
+    keep_apart(thread);
     int turns = o.quick ? QUICK : TURNS, kept = 0;
     for (int i = 0; i < turns; i++) {
         double a = wake_bare(), b = wake_pool(), c = run_awake();
         if (a <= 0 || b <= 0)
-            continue; // one of them had no CPU for 5 ms
+            continue; // one of them had no CPU for 5 ms, or both the same
         bare[kept] = a, pool[kept] = b, awake[kept++] = c;
     }
     need(kept > turns / 2);
