@@ -6,6 +6,7 @@
 // blocks.
 
 #include "device/cuda/cuda_flash.h"
+#include "device/kernels/kernels_attention.h"
 
 // Text --------------------------------------------------------------------------------------------------------------
 
@@ -121,12 +122,7 @@ enum { ROWS = 8, LANES = 32 };
 static const char prepare_text[] =
     "#define ROWS 8\n"
     "#define LANES 32\n"
-    "FN f32 load(GLOBAL const ITEM *from) {\n"
-    "    ITEM item = *from;\n"
-    "    f32 value;\n"
-    "    widen(&value, &item);\n"
-    "    return value;\n"
-    "}\n"
+    ATTENTION_LOAD
     "KERNEL zl_kernel(GLOBAL f32 *top, GLOBAL f32 *less, GLOBAL const f32 *state, GLOBAL const ITEM *y, "
     "GLOBAL const ITEM *g, idx n, idx width) {\n"
     "    LOCAL f32 part[ROWS][LANES];\n"

@@ -10,6 +10,15 @@ enum {
     ATTENTION_LANES = 32
 }; // a group has so many of one side, and as many of the other at a time
 
+// Text: an element as f32.
+#define ATTENTION_LOAD                         \
+    "FN f32 load(GLOBAL const ITEM *from) {\n" \
+    "    ITEM item = *from;\n"                 \
+    "    f32 value;\n"                         \
+    "    widen(&value, &item);\n"              \
+    "    return value;\n"                      \
+    "}\n"
+
 // A kernel's text after what all have: ITEM, COLUMNS of a thread, MASK, HIDE, SINK, sizes, load, store, power_of.
 struct attention_text {
     const char *name; // of 15 characters at most

@@ -37,12 +37,7 @@ static const char begin_text[] =
     "    f32 scale;\n"
     "    i32 causal;\n"
     "};\n"
-    "FN f32 load(GLOBAL const ITEM *from) {\n"
-    "    ITEM item = *from;\n"
-    "    f32 value;\n"
-    "    widen(&value, &item);\n"
-    "    return value;\n"
-    "}\n"
+    ATTENTION_LOAD
     "FN void store(GLOBAL ITEM *to, f32 value) {\n"
     "    ITEM item;\n"
     "    narrow(&item, &value);\n"
