@@ -248,7 +248,7 @@ TEST(long_lines_compile_for_cuda) {
         CHECK(
             zl_eval(zl_softmax(zl_slice(x, ZL_SHAPE(0, 16), ZL_SHAPE(32, line), ZL_SHAPE(1, 1)), -1, false)));
         CHECK(zl_eval(zl_fast_layer_norm(x, weight, weight, 1e-5)));
-        CHECK(compiled >= 4);
+        CHECK(compiled >= (d ? 4 : 6)); // too long to be held, a line is the same wherever it begins
         zl_release(x);
         zl_release(weight);
     }

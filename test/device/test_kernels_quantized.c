@@ -3,6 +3,7 @@
 #include "on_devices.h"
 
 #include <limits.h>
+#include <string.h>
 
 struct quantized_case {
     const char *mode;
@@ -26,9 +27,11 @@ static struct quantized_case any_case(const char *mode, int group, int bits, zl_
                                    .transpose = test_between(0, 3) > 0};
 }
 
+// Sums are as large as their terms, and of affine matrices no number is much smaller than its bias.
 static bool quantize(const struct quantized_case *q, zl_shape shape, zl_array part[3]) {
-    zl_array w = zl_abs(
-        values(shape, q->dtype == ZL_FLOAT64 ? ZL_FLOAT32 : q->dtype, 7)); // sums are as large as their terms
+    zl_array w = zl_abs(values(shape, q->dtype == ZL_FLOAT64 ? ZL_FLOAT32 : q->dtype, 7));
+    if (!strcmp(q->mode, "affine"))
+        w = zl_add(w, zl_scalar(6));
     part[2] = NULL;
     return zl_quantize(w, q->group, q->bits, q->mode, NULL, part);
 }
@@ -65,13 +68,13 @@ static zl_array product(void *data) {
                : NULL;
 }
 
-// The bound of a product, by its size: both sides round the result, and one of them the matrix, twice: scales times codes, and
-// their sums with biases, which are up to three times as large as what is left.
+// The bound of a product, by its size: both sides round the result, and one of them the matrix, twice: scales times codes, at most
+// 4 of 6, and their sums with biases. That is 3.7 halves of a unit.
 static double bound_of(const struct quantized_case *q) {
     return q->dtype == ZL_FLOAT64   ? 1e-12
            : q->dtype == ZL_FLOAT32 ? 4e-6
            : q->dtype == ZL_FLOAT16 ? 0x1p-9
-                                    : 0x1p-6;
+                                    : 0x1p-7;
 }
 
 static void check_case(struct quantized_case q) {
