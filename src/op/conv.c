@@ -92,10 +92,14 @@ static zl_array vjp_input(zl_array x, zl_array w, zl_array g, const struct conv 
     return convolve(general, g, swap_in_groups(conjugate(w), v->groups, true), &back);
 }
 
+// The groups of the last axis go in front of the first one: (a, ..., groups * b) becomes (groups * a, ..., b).
+static zl_array groups_to_front(zl_array x, int64_t groups) {
+    return groups == 1 ? x : zl_flatten(zl_moveaxis(zl_unflatten(x, -1, ZL_SHAPE(groups, -1)), -2, 0), 0, 1);
+}
+
 // And to the kernel: the batch is what is summed over, the cotangent is the kernel, and channels are the batch.
 static zl_array vjp_kernel(zl_array x, zl_array w, zl_array g, const struct conv *v) {
     struct conv back = {.groups = v->groups, .axes = v->axes};
-    int turned[CONV_AXES] = {1, 2, 3};
     for (int i = 0; i < v->axes; i++) {
         const struct conv_axis *a = &v->axis[i];
         int64_t high = span(w->dim[i + 1], a->dilation) - 1 + span(g->dim[i + 1], a->stride) -
@@ -103,13 +107,38 @@ static zl_array vjp_kernel(zl_array x, zl_array w, zl_array g, const struct conv
         back.axis[i] = (struct conv_axis){a->dilation, a->low, high, a->stride, a->input_dilation};
     }
     zl_array swapped = swap_in_groups(conjugate(x), v->groups, false);
-    zl_array y = zl_swapaxes(convolve(general, swapped, zl_swapaxes(g, 0, -1), &back), 0, -1);
-    return v->flip ? zl_flip(y, (zl_axes){turned, v->axes}) : y;
+    return zl_swapaxes(convolve(general, swapped, zl_swapaxes(g, 0, -1), &back), 0, -1);
+}
+
+// The same the other way round: the input is the kernel that goes over the cotangent, and the result is turned around.
+static zl_array vjp_kernel_turned(zl_array x, zl_array w, zl_array g, const struct conv *v) {
+    struct conv back = {.groups = v->groups, .axes = v->axes};
+    for (int i = 0; i < v->axes; i++) {
+        const struct conv_axis *a = &v->axis[i];
+        int64_t last = span(w->dim[i + 1], a->dilation) - 1, low = last - a->low;
+        int64_t high = last + span(x->dim[i + 1], a->input_dilation) - span(g->dim[i + 1], a->stride) - low;
+        back.axis[i] = (struct conv_axis){a->dilation, low, high, a->input_dilation, a->stride};
+    }
+    zl_array swapped = swap_in_groups(g, v->groups, false);
+    return groups_to_front(convolve(general, swapped, zl_swapaxes(conjugate(x), 0, -1), &back), v->groups);
+}
+
+// Of the two the one whose input has no gaps: a kernel with gaps costs nothing.
+static zl_array vjp_weight(zl_array x, zl_array w, zl_array g, const struct conv *v) {
+    int turned[CONV_AXES] = {1, 2, 3};
+    bool is_spread = false, is_strided = false;
+    for (int i = 0; i < v->axes; i++) {
+        is_spread |= v->axis[i].input_dilation > 1;
+        is_strided |= v->axis[i].stride > 1;
+    }
+    bool turns = !is_strided && (is_spread || v->flip);
+    zl_array y = (turns ? vjp_kernel_turned : vjp_kernel)(x, w, g, v);
+    return turns == v->flip ? y : zl_flip(y, (zl_axes){turned, v->axes});
 }
 
 static zl_array vjp(const struct call *c, int input, const zl_array *cotangent) {
     struct conv v = op_conv_read(c);
-    return (input ? vjp_kernel : vjp_input)(c->in[0], c->in[1], cotangent[0], &v);
+    return (input ? vjp_weight : vjp_input)(c->in[0], c->in[1], cotangent[0], &v);
 }
 
 static bool jvp(const struct call *c, const zl_array *tangent, zl_array *out) {

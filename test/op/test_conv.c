@@ -274,6 +274,40 @@ TEST(conv_does_not_depend_on_threads) {
     CHECK_EQ_INT(zl_item_int(zl_array_equal(y[0], y[1], false)), 1);
 }
 
+static double inner(zl_array a, zl_array b) {
+    return zl_item(zl_sum(zl_multiply(a, b)));
+}
+
+// A convolution is linear in its input and in its kernels: what a cotangent means to them is the same for all others of their shape.
+// With gaps in the input or without, with strides or without, kernels turned around or not.
+TEST(conv_gradients_are_transposes) {
+    for (int i = 0; i < (test_quick() ? 48 : 400); i++)
+        ZL_SCOPE {
+            int axes = 1 + i % 3;
+            struct sample s = some_sample(axes);
+            int64_t x_dim[RANK] = {s.batch}, w_dim[RANK] = {s.outputs * s.groups};
+            for (int axis = 0; axis < AXES; axis++)
+                s.stride[axis] = i / 3 % 2 ? s.stride[axis] : 1;
+            for (int axis = 0; axis < axes; axis++) {
+                x_dim[axis + 1] = s.in[AXES - axes + axis];
+                w_dim[axis + 1] = s.kernel[AXES - axes + axis];
+            }
+            x_dim[axes + 1] = s.channels * s.groups;
+            w_dim[axes + 1] = s.channels;
+            zl_array in[2], other[2], grad[2] = {NULL, NULL};
+            for (int k = 0; k < 2; k++) {
+                in[k] = some((zl_shape){k ? w_dim : x_dim, axes + 2}, ZL_FLOAT64);
+                other[k] = some((zl_shape){k ? w_dim : x_dim, axes + 2}, ZL_FLOAT64);
+            }
+            zl_array y = convolve(&s, in[0], in[1], axes), g = some((zl_shape){y->dim, y->ndim}, ZL_FLOAT64);
+            if (!CHECK(zl_grad(zl_sum(zl_multiply(y, g)), 2, in, grad)))
+                continue;
+            double bound = 1e-12 * (double)(in[0]->size + y->size);
+            CHECK_NEAR(inner(grad[0], other[0]), inner(g, convolve(&s, other[0], in[1], axes)), bound);
+            CHECK_NEAR(inner(grad[1], other[1]), inner(g, convolve(&s, in[0], other[1], axes)), bound);
+        }
+}
+
 TEST(conv_of_complex_numbers) {
     zl_array x = op_test_random(ZL_SHAPE(2, 5, 3), ZL_FLOAT32, -1, 1),
              w = op_test_random(ZL_SHAPE(2, 2, 3), ZL_FLOAT32, -1, 1);
