@@ -141,7 +141,7 @@ static bool judge(const struct solving *s, int failed, const char *what) {
 
 enum kernel_taken solving_close(struct solving *s, int failed, const char *what) {
     bool done = judge(s, failed, what);
-    struct cuda_scratch *const all[] = {&s->copy, &s->work, &s->more, &s->result, &s->info};
+    struct cuda_scratch *const all[] = {&s->copy, &s->work, &s->more, &s->result, &s->values, &s->info};
     lock_give(&lane_of(s->p)->lock);
     for (size_t i = 0; i < COUNT(all); i++)
         cuda_scratch_close(s->p, all[i]);
