@@ -508,7 +508,8 @@ TEST(factors_that_do_not_exist_by_libraries) {
 struct convolution {
     zl_dtype dtype;
     int axes, groups, which; // which: 0 the result, 1 and 2 gradients of the input and of the kernel
-    int64_t stride, padding, dilation;
+    int64_t stride, padding, dilation, gaps;
+    bool flip;
 };
 
 static zl_array convolve(const void *data) {
@@ -519,24 +520,75 @@ static zl_array convolve(const void *data) {
     zl_array in[] = {numbers((zl_shape){x, v->axes + 2}, v->dtype, 8),
                      numbers((zl_shape){w, v->axes + 2}, v->dtype, 9)};
     zl_array y = zl_conv_general(in[0], in[1], ZL_SHAPE(v->stride), ZL_SHAPE(v->padding),
-                                 ZL_SHAPE(v->dilation), ZL_NO_SHAPE, v->groups, false),
+                                 ZL_SHAPE(v->dilation), ZL_SHAPE(v->gaps), v->groups, v->flip),
              grad[2];
     if (!v->which)
         return y;
     return zl_grad(zl_sum(zl_square(y)), 2, in, grad) ? grad[v->which - 1] : NULL;
 }
 
+static const zl_dtype conv_dtypes[] = {ZL_FLOAT32, ZL_BFLOAT16, ZL_FLOAT16, ZL_FLOAT64};
+static const double conv_bounds[] = {5e-6, 3e-2, 4e-3, 1e-13};
+
 TEST(convolutions_by_libraries) {
-    static const zl_dtype dtypes[] = {ZL_FLOAT32, ZL_BFLOAT16, ZL_FLOAT16};
     if (skips())
         return;
     for (int i = 0; i < (test_quick() ? 36 : 216); i++)
         ZL_SCOPE {
-            struct convolution v = {dtypes[i % 3], 1 + i / 3 % 3, i / 27 % 2 ? 2 : 1, i / 9 % 3,
-                                    1 + i / 9 % 2, i / 18 % 3,    1 + i / 54 % 2};
-            agree("a convolution", convolve, &v,
-                  v.dtype == ZL_FLOAT32   ? 5e-6
-                  : v.dtype == ZL_FLOAT16 ? 4e-3
-                                          : 3e-2);
+            struct convolution v = {conv_dtypes[i % 3], 1 + i / 3 % 3, i / 27 % 2 ? 2 : 1, i / 9 % 3,
+                                    1 + i / 9 % 2,      i / 18 % 3,    1 + i / 54 % 2,     1};
+            agree("a convolution", convolve, &v, conv_bounds[i % 3]);
+        }
+}
+
+// Kernels turned around, with gaps in the input or without: also one that is padded more than it is long.
+TEST(transposed_convolutions_by_libraries) {
+    if (skips())
+        return;
+    for (int i = 0; i < (test_quick() ? 48 : 288); i++)
+        ZL_SCOPE {
+            struct convolution v = {conv_dtypes[i % 4],
+                                    1 + i / 12 % 3,
+                                    i / 36 % 2 ? 2 : 1,
+                                    i / 4 % 3,
+                                    1,
+                                    i % 5,
+                                    1 + i / 72 % 2,
+                                    1 + i % 3,
+                                    true};
+            agree("a transposed convolution", convolve, &v, conv_bounds[i % 4]);
+        }
+}
+
+// So large that a few plans are timed at the first use: it is the same one ever after.
+struct large {
+    zl_dtype dtype;
+    bool transposed;
+    int groups, which;
+};
+
+static zl_array convolve_large(const void *data) {
+    const struct large *l = data;
+    zl_array in[] = {numbers(ZL_SHAPE(8, 28, 28, 64), l->dtype, 8),
+                     numbers(ZL_SHAPE(64, 3, 3, 64 / l->groups), l->dtype, 9)};
+    zl_array y = l->transposed ? zl_conv_transpose2d(in[0], in[1], ZL_SHAPE(2), ZL_SHAPE(1), ZL_NO_SHAPE,
+                                                     ZL_NO_SHAPE, l->groups)
+                               : zl_conv2d(in[0], in[1], ZL_SHAPE(1), ZL_SHAPE(1), ZL_NO_SHAPE, l->groups),
+             grad[2];
+    zl_array g = numbers(zl_shape_of(y), l->dtype, 10);
+    if (!l->which)
+        return y;
+    return zl_grad(zl_sum(zl_astype(zl_multiply(y, g), ZL_FLOAT32)), 2, in, grad) ? grad[l->which - 1] : NULL;
+}
+
+TEST(large_convolutions_by_libraries) {
+    if (skips())
+        return;
+    for (int i = 0; i < 36; i++)
+        ZL_SCOPE {
+            struct large l = {conv_dtypes[i % 3], i / 3 % 2, i / 18 ? 4 : 1, i / 6 % 3};
+            agree("a large convolution", convolve_large, &l, conv_bounds[i % 3]);
+            for (int again = 0; again < 3; again++)
+                repeats("a large convolution", convolve_large, &l);
         }
 }

@@ -1,9 +1,12 @@
 // cuda_conv.c - convolutions by cuDNN: as they are, as the gradient of an input, or as that of a kernel.
 //
-// The gradients of a convolution are recorded as convolutions too. cuDNN has kernels of its own for them: a dilated input is the
-// gradient of the input of a convolution with that stride, and a kernel larger than the result is the cotangent in the gradient
-// of a kernel. cuDNN reads and writes arrays whose channels lie behind each other, as ours are unless they are views: those are
-// copied. What cuDNN has no plan for our own kernel does.
+// The gradients of a convolution are recorded as convolutions too. cuDNN has kernels of its own for them: a dilated input, or a
+// kernel that is turned around, is the gradient of the input of a convolution with that stride, and a kernel larger than the
+// result is the cotangent in the gradient of a kernel. cuDNN reads and writes arrays whose channels lie behind each other, as ours
+// are unless they are views: those are copied. What cuDNN has no plan for our own kernel does.
+//
+// cuDNN proposes a few plans for a shape. Large convolutions are computed by each of them at the first use, and the fastest stays:
+// what it guesses to be so may take a multiple of the time.
 
 #include "device/cuda/cuda_dnn.h"
 #include "op/ops.h"
@@ -12,9 +15,12 @@
 
 enum { SPATIAL = CONV_AXES, AXES = SPATIAL + 2 };
 
-// An array in cuDNN's order of axes: batch, channels, then at least two spatial ones.
+// An array in cuDNN's order of axes: batch, channels, then at least two spatial ones. Axis `grouped` may be of groups that lie
+// somewhere else than behind each other.
 struct view {
     int64_t dim[AXES], stride[AXES];
+    int grouped;
+    int64_t groups, group_stride;
 };
 
 struct key {
@@ -24,8 +30,14 @@ struct key {
     int32_t axes, kind, flip, dtype, exact, unit, lane;
 };
 
+enum {
+    PLANS = 8,             // that are timed
+    TIMED_LEAST = 1 << 28, // operations of a convolution that is worth it
+};
+
 struct planned {
-    struct dnn_plan plan;
+    struct dnn_plan plan[PLANS];
+    int plans; // more than one: they were not timed yet
     int64_t tensor[3];
 };
 
@@ -36,7 +48,7 @@ static struct map plans;
 
 // (N, sizes, C) as cuDNN orders axes. One spatial axis gets another of one element in front of it.
 static struct view view_of(zl_array x, bool swapped) {
-    struct view v = {0};
+    struct view v = {.groups = 1};
     int last = x->ndim - 1, spatial = last - 1, shift = spatial == 1;
     v.dim[swapped ? 1 : 0] = x->dim[0];
     v.stride[swapped ? 1 : 0] = array_stride(x)[0];
@@ -51,6 +63,16 @@ static struct view view_of(zl_array x, bool swapped) {
         v.stride[2 + shift + i] = array_stride(x)[i + 1];
     }
     return v;
+}
+
+// Groups that our array has in the other one of its first two axes are those of axis `to` for cuDNN.
+static void move_groups(struct view *v, int to, int64_t groups) {
+    int from = 1 - to;
+    v->dim[from] /= groups;
+    v->dim[to] *= groups;
+    v->grouped = to;
+    v->groups = groups;
+    v->group_stride = v->dim[from] * v->stride[from];
 }
 
 static int64_t span(int64_t size, int64_t dilation) {
@@ -87,15 +109,16 @@ static void set_axis(struct key *k, int at, const struct conv_axis *a) {
 
 static enum dnn_conv_kind kind_of(const struct conv *v, zl_array w, zl_array y) {
     int64_t kernel = 1, out = 1;
-    bool is_dilated = false;
+    bool is_dilated = false, is_strided = false;
     for (int i = 0; i < v->axes; i++) {
         is_dilated |= v->axis[i].input_dilation > 1;
+        is_strided |= v->axis[i].stride > 1;
         kernel *= w->dim[i + 1];
         out *= y->dim[i + 1];
     }
-    return is_dilated                                   ? DNN_CONV_OF_INPUT
-           : v->groups == 1 && !v->flip && kernel > out ? DNN_CONV_OF_KERNEL
-                                                        : DNN_CONV_FORWARD;
+    if (is_dilated || (v->flip && !is_strided))
+        return DNN_CONV_OF_INPUT;
+    return !v->flip && kernel > out ? DNN_CONV_OF_KERNEL : DNN_CONV_FORWARD;
 }
 
 // False: there is no such convolution in cuDNN's terms.
@@ -109,7 +132,7 @@ static bool fits(const struct key *k, const struct conv *v) {
     for (int i = 0; i < k->axes; i++)
         if (k->low[i] < 0 || k->high[i] < 0)
             return false;
-    return k->kind != DNN_CONV_OF_INPUT || v->groups == 1;
+    return true;
 }
 
 // The arrays of a call as what they are to cuDNN, and whether one of them is the result.
@@ -119,7 +142,7 @@ struct arrays {
     struct view views[3];
 };
 
-static struct arrays arrays_of(const struct call *c, enum dnn_conv_kind kind) {
+static struct arrays arrays_of(const struct call *c, enum dnn_conv_kind kind, int64_t groups) {
     zl_array x = c->in[0], w = c->in[1], y = call_first(c);
     bool of_input = kind == DNN_CONV_OF_INPUT, of_kernel = kind == DNN_CONV_OF_KERNEL;
     struct arrays a = {of_input ? y : x, of_kernel ? y : w,
@@ -130,20 +153,25 @@ static struct arrays arrays_of(const struct call *c, enum dnn_conv_kind kind) {
     a.views[0] = view_of(a.x, of_kernel);
     a.views[1] = view_of(a.w, of_kernel || of_input);
     a.views[2] = view_of(a.y, of_kernel);
+    if (groups > 1 && of_kernel)
+        move_groups(&a.views[0], 1, groups);
+    if (groups > 1 && of_input)
+        move_groups(&a.views[1], 0, groups);
     return a;
 }
 
-static bool read_key(struct key *k, struct arrays *a, const struct kernel_place *p, const struct call *c) {
+static bool read_key(struct key *k, struct arrays *a, const struct kernel_place *p, const struct call *c,
+                     enum dnn_conv_kind kind) {
     struct conv v = op_conv_read(c);
     int shift = v.axes == 1;
     memset(k, 0, sizeof *k);
     k->axes = v.axes + shift;
-    k->kind = kind_of(&v, c->in[1], call_first(c));
+    k->kind = kind;
     k->dtype = c->in[0]->dtype;
     k->exact = k->dtype == ZL_FLOAT32 && !setting_flag(SETTING_TF32);
     k->unit = p->unit;
     k->lane = p->lane;
-    *a = arrays_of(c, (enum dnn_conv_kind)k->kind);
+    *a = arrays_of(c, kind, v.groups);
     k->flip = v.flip != a->of_input;
     memcpy(k->x, a->views[0].dim, sizeof k->x);
     memcpy(k->w, a->views[1].dim, sizeof k->w);
@@ -169,23 +197,36 @@ static void lay_out(int axes, const int64_t *dim, int64_t *stride) {
 }
 
 static bool lies_so(int axes, const struct view *v) {
-    int64_t stride[AXES];
+    int64_t stride[AXES], each = v->dim[v->grouped] / v->groups;
     lay_out(axes, v->dim, stride);
     for (int i = 0; i < axes + 2; i++)
-        if (v->dim[i] != 1 && v->stride[i] != stride[i])
+        if ((i == v->grouped ? each : v->dim[i]) != 1 && v->stride[i] != stride[i])
             return false;
-    return true;
+    return v->groups == 1 || v->group_stride == each * stride[v->grouped];
+}
+
+// Puts the axis of the groups in front of the one that has them.
+static void split(const struct view *v, int64_t group, int64_t each, const int64_t *list, int64_t *out) {
+    int at = v->grouped;
+    memcpy(out, list, sizeof *list * (size_t)at);
+    out[at] = group;
+    out[at + 1] = each;
+    memcpy(out + at + 2, list + at + 1, sizeof *list * (size_t)(AXES - at - 1));
 }
 
 // Between an array as it lies and a copy as cuDNN has it.
 static bool move(const struct kernel_place *p, int axes, const struct view *v, zl_array x, void *copy,
                  bool back) {
-    int64_t stride[AXES];
-    lay_out(axes, v->dim, stride);
+    int64_t dense[AXES] = {0}, dim[AXES + 1], copied[AXES + 1], lying[AXES + 1];
+    int at = v->grouped, ndim = axes + 3;
+    int64_t each = v->dim[at] / v->groups;
+    lay_out(axes, v->dim, dense);
+    split(v, v->groups, each, v->dim, dim);
+    split(v, each * dense[at], dense[at], dense, copied);
+    split(v, v->group_stride, v->stride[at], v->stride, lying);
     void *lies = cuda_element(p, x);
-    return lies &&
-           (back ? kernel_move(p, (zl_dtype)x->dtype, axes + 2, v->dim, lies, v->stride, copy, stride)
-                 : kernel_move(p, (zl_dtype)x->dtype, axes + 2, v->dim, copy, stride, lies, v->stride));
+    return lies && (back ? kernel_move(p, (zl_dtype)x->dtype, ndim, dim, lies, lying, copy, copied)
+                         : kernel_move(p, (zl_dtype)x->dtype, ndim, dim, copy, copied, lies, lying));
 }
 
 // An array where cuDNN can use it: itself, or a copy, which a result is not yet. NULL and an error.
@@ -200,13 +241,20 @@ static void *bring(const struct kernel_place *p, int axes, const struct view *v,
 
 // Plans -------------------------------------------------------------------------------------------------------------
 
-static struct dnn_plan build(const struct key *k, int64_t *tensor) {
-    struct dnn_plan plan = {0};
+static bool is_worth_timing(const struct key *k) {
+    double operations = 2 * (double)k->w[1];
+    for (int i = 0; i < k->axes + 2; i++)
+        operations *= (double)k->y[i] * (i < 2 ? 1 : (double)k->w[i]);
+    return operations >= TIMED_LEAST;
+}
+
+// How many plans there are.
+static int build(const struct key *k, struct dnn_plan *plan, int64_t *tensor) {
     struct dnn_conv v = {.axes = k->axes, .flip = k->flip};
     struct dnn_graph *g = memory_zero(sizeof *g);
     enum dnn_type type = dnn_type_of((zl_dtype)k->dtype);
     if (!g)
-        return plan;
+        return 0;
     memcpy(v.stride, k->stride, sizeof v.stride);
     memcpy(v.dilation, k->dilation, sizeof v.dilation);
     memcpy(v.low, k->low, sizeof v.low);
@@ -218,18 +266,18 @@ static struct dnn_plan build(const struct key *k, int64_t *tensor) {
         tensor[i] = dnn_tensor(g, DNN_MEMORY, type, k->axes + 2, dims[i], stride);
     }
     dnn_convolve(g, (enum dnn_conv_kind)k->kind, &v, (int)tensor[0], (int)tensor[1], (int)tensor[2]);
-    plan = dnn_build(g, k->unit, k->lane, k->exact);
+    int count = dnn_build_some(g, k->unit, k->lane, k->exact, is_worth_timing(k) ? PLANS : 1, plan);
     dnn_drop(g);
     memory_free(g);
-    return plan;
+    return count;
 }
 
-// Of a key; its plan may be none. NULL and an error when memory is out.
+// Of a key; it may have no plan. NULL and an error when memory is out.
 static struct planned *find_plan(const struct key *k) {
     struct planned *plan = map_get(&plans, k, sizeof *k);
     if (plan || !(plan = memory_zero(sizeof *plan)))
         return plan;
-    plan->plan = build(k, plan->tensor);
+    plan->plans = build(k, plan->plan, plan->tensor);
     if (map_set(&plans, k, sizeof *k, plan))
         return plan;
     memory_free(plan);
@@ -240,7 +288,14 @@ bool cuda_convolve_can(const struct call *c) {
     return dtype_is_float((zl_dtype)c->in[0]->dtype) && dnn_is_there();
 }
 
-static bool run(const struct kernel_place *p, const struct planned *plan, int axes, const struct arrays *a) {
+static void choose(const struct kernel_place *p, struct planned *plan, void *const *memory) {
+    lock_take(&lock);
+    dnn_keep_fastest(p, plan->plans, plan->plan, 3, plan->tensor, memory);
+    plan->plans = 1;
+    lock_give(&lock);
+}
+
+static bool run(const struct kernel_place *p, struct planned *plan, int axes, const struct arrays *a) {
     const zl_array list[] = {a->x, a->w, a->y};
     int result = a->of_input ? 0 : a->of_kernel ? 1 : 2;
     struct cuda_scratch copy[3] = {{0}};
@@ -250,23 +305,35 @@ static bool run(const struct kernel_place *p, const struct planned *plan, int ax
         memory[i] = bring(p, axes, &a->views[i], list[i], i == result, &copy[i]);
         done &= memory[i] != NULL;
     }
+    if (done)
+        choose(p, plan, memory);
     done =
-        done && dnn_run(p, &plan->plan, 3, plan->tensor, memory) &&
+        done && dnn_run(p, plan->plan, 3, plan->tensor, memory) &&
         (!copy[result].memory || move(p, axes, &a->views[result], list[result], copy[result].memory, true));
     for (int i = 0; i < 3; i++)
         cuda_scratch_close(p, &copy[i]);
     return done;
 }
 
-enum kernel_taken cuda_convolve(const struct kernel_place *p, const struct call *c) {
+static enum kernel_taken convolve_as(enum dnn_conv_kind kind, const struct kernel_place *p,
+                                     const struct call *c) {
     struct key k;
     struct arrays a;
-    if (!read_key(&k, &a, p, c))
+    if (!read_key(&k, &a, p, c, kind))
         return KERNEL_NOT_TAKEN;
     lock_take(&lock);
     struct planned *plan = find_plan(&k);
+    bool has_plan = plan && plan->plans;
     lock_give(&lock);
-    if (!plan || !plan->plan.plan)
+    if (!has_plan)
         return plan ? KERNEL_NOT_TAKEN : KERNEL_FAILED;
     return run(p, plan, k.axes, &a) ? KERNEL_DONE : KERNEL_FAILED;
+}
+
+enum kernel_taken cuda_convolve(const struct kernel_place *p, const struct call *c) {
+    struct conv v = op_conv_read(c);
+    enum dnn_conv_kind kind = kind_of(&v, c->in[1], call_first(c));
+    enum kernel_taken taken = convolve_as(kind, p, c);
+    return taken == KERNEL_NOT_TAKEN && kind != DNN_CONV_FORWARD ? convolve_as(DNN_CONV_FORWARD, p, c)
+                                                                 : taken;
 }

@@ -2,6 +2,7 @@
 
 #include "device/cuda/cuda_dnn.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <string.h>
 
@@ -45,6 +46,7 @@ enum { // types of attributes
 };
 
 enum { ALIGNMENT = 16, CONFIGURATIONS = 16, NOTES = 16 };
+enum { TIMED_RUNS = 3, FAR_LONGER = 3 };
 
 #define DNN_FUNCTIONS(F)                                                                                     \
     F(cudnnCreate, (dnn * out))                                                                              \
@@ -330,9 +332,9 @@ static bool try_configuration(dnn handle, dnn_object configuration, struct dnn_p
     return works;
 }
 
-// The first that works of those that the heuristics of a mode propose.
-static bool try_mode(struct dnn_graph *g, dnn handle, dnn_object graph, int mode, bool exact,
-                     struct dnn_plan *out) {
+// Those that work of what the heuristics of a mode propose, behind the `plans` that are there; how many there are then.
+static int try_mode(struct dnn_graph *g, dnn handle, dnn_object graph, int mode, bool exact, int plans,
+                    int most, struct dnn_plan *out) {
     enum { MODE = 200, OF, RESULTS };
     dnn_object configuration[CONFIGURATIONS] = {NULL}, o = create(g, HEURISTICS);
     int64_t count = 0;
@@ -343,22 +345,29 @@ static bool try_mode(struct dnn_graph *g, dnn handle, dnn_object graph, int mode
         configuration[i] = create(g, CONFIGURATION);
     if (g->failed ||
         api.cudnnBackendGetAttribute(o, RESULTS, A_OBJECT, CONFIGURATIONS, &count, configuration))
-        return false;
-    for (int64_t i = 0; i < count && i < CONFIGURATIONS; i++)
-        if (is_good(configuration[i], exact) && try_configuration(handle, configuration[i], out))
-            return true;
-    return false;
+        return plans;
+    for (int64_t i = 0; i < count && i < CONFIGURATIONS && plans < most; i++)
+        if (is_good(configuration[i], exact) && try_configuration(handle, configuration[i], &out[plans]))
+            plans++;
+    return plans;
+}
+
+int dnn_build_some(struct dnn_graph *g, int unit, int lane, bool exact, int most, struct dnn_plan *out) {
+    enum { FALLBACK = 2, BEST_GUESS = 3 };
+    dnn handle = handle_of(unit, lane);
+    dnn_object graph = handle && !g->failed ? describe_graph(g, handle) : NULL;
+    if (!graph || g->failed)
+        return 0;
+    int plans = try_mode(g, handle, graph, BEST_GUESS, exact, 0, most, out);
+    if (plans)
+        return plans;
+    g->failed = false;
+    return try_mode(g, handle, graph, FALLBACK, exact, 0, most, out);
 }
 
 struct dnn_plan dnn_build(struct dnn_graph *g, int unit, int lane, bool exact) {
-    enum { FALLBACK = 2, BEST_GUESS = 3 };
     struct dnn_plan plan = {0};
-    dnn handle = handle_of(unit, lane);
-    dnn_object graph = handle && !g->failed ? describe_graph(g, handle) : NULL;
-    if (!graph || g->failed || try_mode(g, handle, graph, BEST_GUESS, exact, &plan))
-        return plan;
-    g->failed = false;
-    try_mode(g, handle, graph, FALLBACK, exact, &plan);
+    dnn_build_some(g, unit, lane, exact, 1, &plan);
     return plan;
 }
 
@@ -389,13 +398,17 @@ static int execute(dnn handle, const struct dnn_plan *plan, int count, const int
     return failed;
 }
 
+static void ids_of(int count, const int64_t *tensor, int64_t *id) {
+    for (int i = 0; i < count; i++)
+        id[i] = tensor[i] + 1;
+}
+
 bool dnn_run(const struct kernel_place *p, const struct dnn_plan *plan, int count, const int64_t *tensor,
              void *const *memory) {
     struct lane *l = &lanes[p->unit][p->lane];
     struct cuda_scratch work = {0};
     int64_t id[DNN_TENSORS];
-    for (int i = 0; i < count; i++)
-        id[i] = tensor[i] + 1;
+    ids_of(count, tensor, id);
     if (!cuda_device(p->unit) || !cuda_scratch_open(p, &work, plan->workspace))
         return false;
     lock_take(&l->lock);
@@ -404,4 +417,84 @@ bool dnn_run(const struct kernel_place *p, const struct dnn_plan *plan, int coun
     counter_add(COUNTER_LAUNCHES, 1);
     cuda_scratch_close(p, &work);
     return !failed || error_false(ZL_ERROR_DEVICE, "cuda: cuDNN failed with code %d", failed);
+}
+
+// Timing ------------------------------------------------------------------------------------------------------------
+
+// What a plan is timed with.
+struct trial {
+    dnn handle;
+    cuda_stream stream;
+    cuda_event mark[2];
+    int count;
+    int64_t id[DNN_TENSORS];
+    void *const *memory;
+};
+
+// Milliseconds of so many runs; INFINITY: it fails.
+static float time_runs(const struct trial *t, const struct dnn_plan *plan, void *work, int runs) {
+    const struct cuda_api *cuda = cuda_api();
+    float ms = INFINITY;
+    int failed = cuda->cuEventRecord(t->mark[0], t->stream);
+    for (int i = 0; !failed && i < runs; i++)
+        failed = execute(t->handle, plan, t->count, t->id, t->memory, work);
+    failed = failed || cuda->cuEventRecord(t->mark[1], t->stream) || cuda->cuEventSynchronize(t->mark[1]) ||
+             cuda->cuEventElapsedTime(&ms, t->mark[0], t->mark[1]);
+    return failed ? INFINITY : ms;
+}
+
+// Milliseconds of a run, behind one that is not counted unless it says enough: that it takes far longer than `best`.
+static float time_plan(const struct trial *t, const struct dnn_plan *plan, void *work, float best) {
+    float first = time_runs(t, plan, work, 1);
+    return first > FAR_LONGER * best ? first : time_runs(t, plan, work, TIMED_RUNS) / TIMED_RUNS;
+}
+
+// Memory that there is not makes a plan no slower than it is: it is left out.
+static float try_plan(const struct kernel_place *p, const struct trial *t, const struct dnn_plan *plan,
+                      float best) {
+    struct cuda_scratch work = {0};
+    bool had_error = zl_error();
+    float ms =
+        cuda_scratch_open(p, &work, plan->workspace) ? time_plan(t, plan, work.memory, best) : INFINITY;
+    cuda_scratch_close(p, &work);
+    if (!had_error)
+        zl_clear_error();
+    return ms;
+}
+
+// Under the lane's lock.
+static int find_fastest(const struct kernel_place *p, struct trial *t, int plans,
+                        const struct dnn_plan *plan) {
+    const struct cuda_api *cuda = cuda_api();
+    float best = INFINITY;
+    int fastest = 0;
+    bool ready = !cuda->cuEventCreate(&t->mark[0], 0) && !cuda->cuEventCreate(&t->mark[1], 0);
+    for (int i = 0; ready && i < plans; i++) {
+        float ms = try_plan(p, t, &plan[i], best);
+        if (ms < best) {
+            best = ms;
+            fastest = i;
+        }
+    }
+    for (int i = 0; i < 2; i++)
+        if (t->mark[i])
+            cuda->cuEventDestroy_v2(t->mark[i]);
+    return fastest;
+}
+
+void dnn_keep_fastest(const struct kernel_place *p, int plans, struct dnn_plan *plan, int count,
+                      const int64_t *tensor, void *const *memory) {
+    struct lane *l = &lanes[p->unit][p->lane];
+    struct cuda_device *d = cuda_device(p->unit);
+    if (!d || plans < 2)
+        return;
+    struct trial t = {.handle = l->handle, .stream = d->stream[p->lane], .count = count, .memory = memory};
+    ids_of(count, tensor, t.id);
+    lock_take(&l->lock);
+    int fastest = find_fastest(p, &t, plans, plan);
+    lock_give(&l->lock);
+    for (int i = 0; i < plans; i++)
+        if (i != fastest)
+            api.cudnnBackendDestroyDescriptor(plan[i].plan);
+    plan[0] = plan[fastest];
 }

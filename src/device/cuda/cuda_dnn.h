@@ -84,7 +84,13 @@ void dnn_convolve(struct dnn_graph *g, enum dnn_conv_kind kind, const struct dnn
 // The plan of what was described, for a lane of a unit; NULL plan if cuDNN has none whose results are the same in every run.
 // exact: not one that loses digits, by TF32 or the like.
 struct dnn_plan dnn_build(struct dnn_graph *g, int unit, int lane, bool exact);
+// So many of such plans at most, what cuDNN holds to be the fastest first; how many.
+int dnn_build_some(struct dnn_graph *g, int unit, int lane, bool exact, int most, struct dnn_plan *out);
 void dnn_drop(struct dnn_graph *g); // what the plan does not need any more
+
+// Moves the fastest of some plans to the front, and lets the others go. All of them are run, as dnn_run would.
+void dnn_keep_fastest(const struct kernel_place *p, int plans, struct dnn_plan *plan, int count,
+                      const int64_t *tensor, void *const *memory);
 
 // Runs a plan of that lane: numbers of tensors, and where each is. False and an error.
 bool dnn_run(const struct kernel_place *p, const struct dnn_plan *plan, int count, const int64_t *tensor,
