@@ -12,6 +12,10 @@ import numpy as np
 SIDE = 16384                       # elementwise and the like: SIDE * SIDE elements
 ROWS = (1024, 4096, 16384, 65536)  # lengths of lines of softmax
 TINY = 100                         # dependent launches
+# Batch, height, width, channels, outputs, size of the kernel, stride, groups, and whether it is the transpose of one.
+CONVOLUTIONS = ((32, 56, 56, 64, 64, 3, 1, 1, False), (32, 56, 56, 128, 256, 3, 2, 1, False), (32, 28, 28, 512, 128, 1, 1, 1, False),
+                (32, 224, 224, 3, 64, 7, 2, 1, False), (32, 56, 56, 128, 128, 3, 1, 128, False),
+                (16, 28, 28, 64, 64, 3, 2, 1, True), (16, 32, 32, 256, 128, 4, 2, 1, True))
 
 
 @dataclasses.dataclass
@@ -76,11 +80,31 @@ def cases(seed):
         for causal in (False, True):
             yield Case(f"attention with gradient 16x4096x{size}{' causal' * causal}", "attention_gradient", (1, 16, 4096, size, causal),
                        14 * 16 * 4096**2 * size / (1 + causal), "TFLOP/s", 1e12)
+    for shape in CONVOLUTIONS:
+        c = Convolution(*shape)
+        for dtype in ("float32", "bfloat16"):
+            for what in ("output", "input", "kernel"):
+                yield Case(f"conv {dtype} {c.name} {what}", "conv", (dtype, shape, what), c.operations, "TFLOP/s", 1e12, 0, True)
     yield Case("tiny launches", "tiny", (), TINY, "us each", 1e-6, 2.5, less=True, ours="zellige_unfused")
     yield Case("MLP epoch", "mlp", (), 1, "ms", 1e-3, 33, less=True)
     yield Case("upload 4 MB", "upload", (), 4 << 20, "GB/s", 1e9, 10)
     yield Case("download 4 MB", "download", (), 4 << 20, "GB/s", 1e9, 10)
     yield Case("CSR SpMV 1 M cycle", "spmv", (), 4 * (1 << 20), "GFLOP/s", 1e9, 300)
+
+
+class Convolution:
+    """Sizes of one, channels last: of its input, kernel and result."""
+
+    def __init__(self, batch, height, width, channels, outputs, kernel, stride, groups, transposed):
+        self.stride, self.groups, self.transposed, self.padding = stride, groups, transposed, (kernel - 1) // 2
+        self.x, self.w = (batch, height, width, channels), (outputs, kernel, kernel, channels // groups)
+        sizes = [(n - 1) * stride + kernel - 2 * self.padding if transposed else (n + 2 * self.padding - kernel) // stride + 1
+                 for n in (height, width)]
+        self.y = (batch, *sizes, outputs)
+        many = self.x if transposed else self.y  # each of them meets all taps
+        self.operations = 2 * batch * many[1] * many[2] * outputs * channels // groups * kernel**2
+        self.name = f"{batch}x{height}x{width}x{channels} by {outputs}x{kernel}x{kernel}"
+        self.name += f", stride {stride}" * (stride > 1) + f", {groups} groups" * (groups > 1) + ", transposed" * transposed
 
 
 def cycle(rows):
@@ -177,6 +201,17 @@ class Arrays:
         attend = lambda q, k, v: self.m.fast.scaled_dot_product_attention(q, k, v, scale=size**-0.5, mask="causal" if causal else None)
         return self.repeat(lambda: self.m.vjp(attend, [q, k, v], [g])[1])
 
+    def conv(self, dtype, shape, what):
+        c = Convolution(*shape)
+        x, w, g = (self.normal(s, dtype) for s in (c.x, c.w, c.y))
+        f = self.m.conv_transpose2d if c.transposed else self.m.conv2d
+        convolve = lambda x, w: f(x, w, stride=c.stride, padding=c.padding, groups=c.groups)
+        if what == "input":
+            return self.repeat(lambda: self.m.vjp(lambda x: convolve(x, w), [x], [g])[1])
+        if what == "kernel":
+            return self.repeat(lambda: self.m.vjp(lambda w: convolve(x, w), [w], [g])[1])
+        return self.repeat(lambda: convolve(x, w))
+
     def tiny(self):
         mx, x = self.m, self.m.zeros((16,))
         steps = [mx.abs, mx.exp, mx.square, mx.sin, mx.cos, mx.negative, mx.tanh, mx.sigmoid, mx.floor, mx.sqrt]
@@ -261,6 +296,7 @@ class Torch:
             raise ImportError("torch sees no GPU")
         self.t, self.version = torch, torch.__version__
         torch.manual_seed(0)
+        torch.backends.cudnn.benchmark, torch.backends.cudnn.allow_tf32 = True, False
 
     def repeat(self, f):
         def run(count):
@@ -351,6 +387,16 @@ class Torch:
                     self.t.autograd.grad(y, (q, k, v), g)
             self.t.cuda.synchronize()
         return run
+
+    def conv(self, dtype, shape, what):
+        t, c = self.t, Convolution(*shape)
+        x, w, g = (self.normal(s, dtype).permute(0, 3, 1, 2) for s in (c.x, c.w, c.y))
+        if c.transposed:
+            w = w.transpose(0, 1).contiguous(memory_format=t.channels_last)
+        numbers = None, [c.stride] * 2, [c.padding] * 2, [1, 1], c.transposed, [0, 0], c.groups
+        if what == "output":
+            return self.repeat(lambda: t.ops.aten.convolution(x, w, *numbers))
+        return self.repeat(lambda: t.ops.aten.convolution_backward(g, x, w, *numbers, [what == "input", what == "kernel", False]))
 
     def tiny(self):
         t, x = self.t, self.t.zeros(16, device="cuda")
@@ -464,6 +510,19 @@ class Jax:
         k, v = (self.normal((batch, keys, heads, size), "bfloat16") for _ in range(2))
         attend = self.j.nn.dot_product_attention
         return self.repeat(lambda q, k, v: attend(q, k, v, is_causal=causal, implementation="cudnn"), q, k, v)
+
+    def conv(self, dtype, shape, what):
+        lax, c = self.j.lax, Convolution(*shape)
+        x, w, g = (self.normal(s, dtype) for s in (c.x, c.w[1:] + c.w[:1], c.y))
+        low = c.w[1] - 1 - c.padding if c.transposed else c.padding
+        stride, gaps = ((1, 1), (c.stride,) * 2) if c.transposed else ((c.stride,) * 2, (1, 1))
+        convolve = lambda x, w: lax.conv_general_dilated(x, w, stride, [(low, low)] * 2, lhs_dilation=gaps, precision="highest",
+                                                         feature_group_count=c.groups, dimension_numbers=("NHWC", "HWIO", "NHWC"))
+        if what == "input":
+            return self.repeat(lambda x, w, g: self.j.vjp(lambda x: convolve(x, w), x)[1](g)[0], x, w, g)
+        if what == "kernel":
+            return self.repeat(lambda x, w, g: self.j.vjp(lambda w: convolve(x, w), w)[1](g)[0], x, w, g)
+        return self.repeat(convolve, x, w)
 
     def tiny(self):
         n, x = self.n, self.n.zeros(16)
