@@ -37,7 +37,8 @@ enum {
 
 struct planned {
     struct dnn_plan plan[PLANS];
-    int plans; // more than one: they were not timed yet
+    int plans;  // more than one: none was chosen yet
+    int chosen; // which it was
     int64_t tensor[3];
 };
 
@@ -288,28 +289,46 @@ bool cuda_convolve_can(const struct call *c) {
     return dtype_is_float((zl_dtype)c->in[0]->dtype) && dnn_is_there();
 }
 
-static void choose(const struct kernel_place *p, struct planned *plan, void *const *memory) {
+// What another lane of the unit has chosen, so that a result does not depend on its stream; -1: none has yet.
+static int chosen_by_others(struct key k) {
+    for (k.lane = 0; k.lane < CUDA_LANES; k.lane++) {
+        const struct planned *other = map_get(&plans, &k, sizeof k);
+        if (other && other->plans == 1)
+            return other->chosen;
+    }
+    return -1;
+}
+
+static void choose(const struct kernel_place *p, const struct key *k, struct planned *plan,
+                   void *const *memory) {
     lock_take(&lock);
-    dnn_keep_fastest(p, plan->plans, plan->plan, 3, plan->tensor, memory);
-    plan->plans = 1;
+    if (plan->plans > 1) {
+        int chosen = chosen_by_others(*k);
+        if (chosen < 0 || chosen >= plan->plans)
+            chosen = dnn_fastest(p, plan->plans, plan->plan, 3, plan->tensor, memory);
+        dnn_keep(plan->plans, plan->plan, chosen);
+        plan->chosen = chosen;
+        plan->plans = 1;
+    }
     lock_give(&lock);
 }
 
-static bool run(const struct kernel_place *p, struct planned *plan, int axes, const struct arrays *a) {
+static bool run(const struct kernel_place *p, const struct key *k, struct planned *plan,
+                const struct arrays *a) {
     const zl_array list[] = {a->x, a->w, a->y};
     int result = a->of_input ? 0 : a->of_kernel ? 1 : 2;
     struct cuda_scratch copy[3] = {{0}};
     void *memory[3];
     bool done = true;
     for (int i = 0; i < 3; i++) {
-        memory[i] = bring(p, axes, &a->views[i], list[i], i == result, &copy[i]);
+        memory[i] = bring(p, k->axes, &a->views[i], list[i], i == result, &copy[i]);
         done &= memory[i] != NULL;
     }
     if (done)
-        choose(p, plan, memory);
-    done =
-        done && dnn_run(p, plan->plan, 3, plan->tensor, memory) &&
-        (!copy[result].memory || move(p, axes, &a->views[result], list[result], copy[result].memory, true));
+        choose(p, k, plan, memory);
+    done = done && dnn_run(p, plan->plan, 3, plan->tensor, memory) &&
+           (!copy[result].memory ||
+            move(p, k->axes, &a->views[result], list[result], copy[result].memory, true));
     for (int i = 0; i < 3; i++)
         cuda_scratch_close(p, &copy[i]);
     return done;
@@ -327,7 +346,7 @@ static enum kernel_taken convolve_as(enum dnn_conv_kind kind, const struct kerne
     lock_give(&lock);
     if (!has_plan)
         return plan ? KERNEL_NOT_TAKEN : KERNEL_FAILED;
-    return run(p, plan, k.axes, &a) ? KERNEL_DONE : KERNEL_FAILED;
+    return run(p, &k, plan, &a) ? KERNEL_DONE : KERNEL_FAILED;
 }
 
 enum kernel_taken cuda_convolve(const struct kernel_place *p, const struct call *c) {

@@ -45,7 +45,7 @@ enum { // types of attributes
     A_REDUCE = 18,
 };
 
-enum { ALIGNMENT = 16, CONFIGURATIONS = 16, NOTES = 16 };
+enum { ALIGNMENT = 16, NOTES = 16 };
 enum { TIMED_RUNS = 3, FAR_LONGER = 3 };
 
 #define DNN_FUNCTIONS(F)                                                                                     \
@@ -336,17 +336,17 @@ static bool try_configuration(dnn handle, dnn_object configuration, struct dnn_p
 static int try_mode(struct dnn_graph *g, dnn handle, dnn_object graph, int mode, bool exact, int plans,
                     int most, struct dnn_plan *out) {
     enum { MODE = 200, OF, RESULTS };
-    dnn_object configuration[CONFIGURATIONS] = {NULL}, o = create(g, HEURISTICS);
+    dnn_object configuration[DNN_CONFIGURATIONS] = {NULL}, o = create(g, HEURISTICS);
     int64_t count = 0;
     set(g, o, OF, A_OBJECT, 1, &graph);
     set(g, o, MODE, A_HEURISTICS_MODE, 1, &mode);
     finish(g, o);
-    for (int i = 0; i < CONFIGURATIONS; i++)
+    for (int i = 0; i < DNN_CONFIGURATIONS; i++)
         configuration[i] = create(g, CONFIGURATION);
     if (g->failed ||
-        api.cudnnBackendGetAttribute(o, RESULTS, A_OBJECT, CONFIGURATIONS, &count, configuration))
+        api.cudnnBackendGetAttribute(o, RESULTS, A_OBJECT, DNN_CONFIGURATIONS, &count, configuration))
         return plans;
-    for (int64_t i = 0; i < count && i < CONFIGURATIONS && plans < most; i++)
+    for (int64_t i = 0; i < count && i < DNN_CONFIGURATIONS && plans < most; i++)
         if (is_good(configuration[i], exact) && try_configuration(handle, configuration[i], &out[plans]))
             plans++;
     return plans;
@@ -482,19 +482,23 @@ static int find_fastest(const struct kernel_place *p, struct trial *t, int plans
     return fastest;
 }
 
-void dnn_keep_fastest(const struct kernel_place *p, int plans, struct dnn_plan *plan, int count,
-                      const int64_t *tensor, void *const *memory) {
+int dnn_fastest(const struct kernel_place *p, int plans, const struct dnn_plan *plan, int count,
+                const int64_t *tensor, void *const *memory) {
     struct lane *l = &lanes[p->unit][p->lane];
     struct cuda_device *d = cuda_device(p->unit);
-    if (!d || plans < 2)
-        return;
+    if (!d)
+        return 0;
     struct trial t = {.handle = l->handle, .stream = d->stream[p->lane], .count = count, .memory = memory};
     ids_of(count, tensor, t.id);
     lock_take(&l->lock);
     int fastest = find_fastest(p, &t, plans, plan);
     lock_give(&l->lock);
+    return fastest;
+}
+
+void dnn_keep(int plans, struct dnn_plan *plan, int kept) {
     for (int i = 0; i < plans; i++)
-        if (i != fastest)
+        if (i != kept)
             api.cudnnBackendDestroyDescriptor(plan[i].plan);
-    plan[0] = plan[fastest];
+    plan[0] = plan[kept];
 }

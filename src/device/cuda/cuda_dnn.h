@@ -33,7 +33,8 @@ enum dnn_row {
 
 enum dnn_reduce { DNN_SUM = 0, DNN_MAX = 3 };
 
-enum { DNN_TENSORS = 40, DNN_AXES = 5 };
+// Plans that are looked at of a mode of the heuristics: for float32 those by TF32 come first, up to 32 of them.
+enum { DNN_TENSORS = 40, DNN_AXES = 5, DNN_CONFIGURATIONS = 64 };
 
 // How a tensor is held: memory that a run gives, an intermediate result, or a number that a run gives.
 enum dnn_hold { DNN_MEMORY, DNN_WITHIN, DNN_NUMBER };
@@ -49,7 +50,7 @@ struct dnn_graph {
     bool failed;
     int tensors, objects, operations;
     struct dnn_tensor tensor[DNN_TENSORS];
-    dnn_object object[4 * DNN_TENSORS], operation[DNN_TENSORS];
+    dnn_object object[4 * DNN_TENSORS + 2 * DNN_CONFIGURATIONS], operation[DNN_TENSORS];
 };
 
 struct dnn_plan {
@@ -88,9 +89,10 @@ struct dnn_plan dnn_build(struct dnn_graph *g, int unit, int lane, bool exact);
 int dnn_build_some(struct dnn_graph *g, int unit, int lane, bool exact, int most, struct dnn_plan *out);
 void dnn_drop(struct dnn_graph *g); // what the plan does not need any more
 
-// Moves the fastest of some plans to the front, and lets the others go. All of them are run, as dnn_run would.
-void dnn_keep_fastest(const struct kernel_place *p, int plans, struct dnn_plan *plan, int count,
-                      const int64_t *tensor, void *const *memory);
+// The fastest of some plans, which are all run as dnn_run would.
+int dnn_fastest(const struct kernel_place *p, int plans, const struct dnn_plan *plan, int count,
+                const int64_t *tensor, void *const *memory);
+void dnn_keep(int plans, struct dnn_plan *plan, int kept); // in front; the others are let go
 
 // Runs a plan of that lane: numbers of tensors, and where each is. False and an error.
 bool dnn_run(const struct kernel_place *p, const struct dnn_plan *plan, int count, const int64_t *tensor,
