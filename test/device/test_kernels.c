@@ -486,6 +486,39 @@ static zl_array added(void *data) {
                     ZL_BFLOAT16, 2, (const int64_t[]){9, 8});
 }
 
+// Moves across, in packs and, where one end does not begin with a pack, by elements.
+static zl_array joined_across(void *data) {
+    zl_dtype dtype = *(zl_dtype *)data;
+    zl_array x = values(ZL_SHAPE(2, 48, 80), dtype, 1), y = values(ZL_SHAPE(2, 33, 80), dtype, 2);
+    x = zl_transpose(x, ZL_AXES(0, 2, 1));
+    y = zl_transpose(y, ZL_AXES(0, 2, 1));
+    return zl_concatenate((zl_array[]){x, x, y, x}, 4, 2);
+}
+
+static zl_array updated_across(void *data) {
+    zl_array x = values(ZL_SHAPE(3, 120, 64), *(zl_dtype *)data, 1);
+    zl_array part = zl_transpose(values(ZL_SHAPE(64, 40, 2), *(zl_dtype *)data, 2), ZL_AXES(2, 1, 0));
+    return zl_slice_update(x, part, ZL_SHAPE(0, 119, 0), ZL_SHAPE(3, -121, 64), ZL_SHAPE(2, -3, 1));
+}
+
+static zl_array padded_across(void *data) {
+    zl_array x = zl_matrix_transpose(values(ZL_SHAPE(70, 50), *(zl_dtype *)data, 1));
+    return zl_pad(x, ZL_SHAPE(3, 5), ZL_SHAPE(1, 2), zl_scalar(1));
+}
+
+static void check_moves_across(void) {
+    static const zl_dtype sizes[] = {ZL_UINT8, ZL_BFLOAT16, ZL_FLOAT32, ZL_COMPLEX64};
+    for (size_t i = 0; i < COUNT(sizes); i++) {
+        agree("concatenate across", joined_across, &(zl_dtype){sizes[i]}, 0);
+        agree("slice_update across", updated_across, &(zl_dtype){sizes[i]}, 0);
+        agree("pad across", padded_across, &(zl_dtype){sizes[i]}, 0);
+    }
+}
+
+TEST(moves_across_on_devices) {
+    on_devices(check_moves_across);
+}
+
 static zl_array positions(zl_dtype dtype, int64_t most) {
     zl_array x = zl_remainder(
         zl_astype(zl_abs(zl_multiply(values(ZL_SHAPE(4, 6), ZL_FLOAT32, 3), zl_scalar(100))), dtype),

@@ -147,10 +147,15 @@ void *kernel_reach(const struct kernel_place *p, zl_array x);
 int kernel_run_maps(const struct kernel_place *p, const struct program *program, struct binding *b, int index);
 int kernel_count_maps(const struct program *program, struct call *const *call, int calls, int index, const char **why);
 
-// kernels_transpose.c: a copy of x, which lies as the only operand of the layout, to memory of the place that begins a pack.
-// The axis along which neighbours of x are to be brought from; -1: it does not pay.
-int kernel_transposed_axis(const struct kernel_layout *l);
-bool kernel_transpose(const struct kernel_place *p, const struct kernel_layout *l, int axis, void *to, zl_array x);
+// kernels_transpose.c: moves between the two operands of a layout, where elements go and where they come from, which have their
+// neighbours along different axes, and enough of them. One end of a move: memory of the place, and where its first element is.
+struct kernel_end {
+    void *memory;
+    int64_t at;
+};
+bool kernel_is_transpose(const struct kernel_layout *l);
+bool kernel_transpose(const struct kernel_place *p, size_t bytes, const struct kernel_layout *l, struct kernel_end to,
+                      struct kernel_end from);
 
 // kernels_lines.c: the same of calls with reductions of the last axis among them; 0: there are none, or it does not pay.
 int kernel_run_lines(const struct kernel_place *p, const struct program *program, struct binding *b, int index);

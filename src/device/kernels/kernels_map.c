@@ -47,7 +47,8 @@ static int refer(struct kernel_group *g, int index, int k) {
     int source = group_source(g, index, k);
     if (source >= 0)
         return g->row[source - g->begin];
-    int input = group_input(g, g->call[index]->in[k], (zl_dtype)group_step(g, index)->dtype[k + 1], GROUP_ITSELF);
+    int input =
+        group_input(g, g->call[index]->in[k], (zl_dtype)group_step(g, index)->dtype[k + 1], GROUP_ITSELF);
     return input < 0 ? -1 : GROUP_INPUT | input;
 }
 
@@ -70,7 +71,8 @@ static bool add_row(struct map_group *m, int index) {
     int op = op_of(g, index), inputs = s->inputs, reference[4];
     bool is_product = op == TILE_MUL && op != (int)g->call[index]->op->row;
     for (int k = 0; k < inputs; k++)
-        reference[k] = is_product && k == 1 ? refer_inverse(g, index, (zl_dtype)s->dtype[2]) : refer(g, index, k);
+        reference[k] =
+            is_product && k == 1 ? refer_inverse(g, index, (zl_dtype)s->dtype[2]) : refer(g, index, k);
     if (op == GROUP_QUOTIENT)
         reference[inputs++] = refer_inverse(g, index, ZL_FLOAT32);
     g->row[index - g->begin] = m->r.rows++;
@@ -284,15 +286,31 @@ static bool is_copy(const struct map_group *m) {
            form_is_strided(r->input[0] % 16);
 }
 
+// The only input and the output, which lies without gaps in the order of the axes. False: it is no copy, or not across.
+static bool is_transpose(const struct map_group *m, struct kernel_layout *out) {
+    int64_t dense = m->l.size;
+    if (!is_copy(m))
+        return false;
+    layout_begin(out, 2);
+    for (int i = 0; i < m->l.axes; i++) {
+        dense /= m->l.dim[i];
+        layout_push(out, m->l.dim[i], (const int64_t[]){dense, m->l.stride[0][i]});
+    }
+    return kernel_is_transpose(out);
+}
+
 static bool run(const struct kernel_place *p, struct kernel_group *g) {
     static const int64_t none[KERNEL_OPERANDS];
     struct map_group *m = (struct map_group *)g;
+    struct kernel_layout across;
     lay_out(m);
     if (m->l.size == 0)
         return true;
-    int axis = is_copy(m) ? kernel_transposed_axis(&m->l) : -1;
-    if (axis >= 0)
-        return kernel_transpose(p, &m->l, axis, kernel_reach(p, group_output(g, g->begin)), g->input[0]);
+    if (is_transpose(m, &across)) {
+        zl_array x = g->input[0], y = group_output(g, g->begin);
+        return kernel_transpose(p, array_item(x), &across, (struct kernel_end){kernel_reach(p, y), y->offset},
+                                (struct kernel_end){kernel_reach(p, x), x->offset});
+    }
     void *kernel = find_kernel(p, &m->r);
     return kernel && launch_all(p, kernel, m, &m->l, none, 0);
 }

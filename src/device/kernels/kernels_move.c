@@ -96,6 +96,9 @@ static bool combine(const struct kernel_place *p, enum update update, zl_dtype d
         layout_push(&l, dim[i], (const int64_t[]){to.stride[i], from.stride ? from.stride[i] : 0});
     if (l.size == 0)
         return true;
+    if (update == UPDATE_SET && !from.number && kernel_is_transpose(&l))
+        return kernel_transpose(p, bytes, &l, (struct kernel_end){to.memory, to.at},
+                                (struct kernel_end){from.memory, from.at});
     if (l.axes > KERNEL_AXES)
         return error_false(ZL_ERROR_DEVICE,
                            "more than %d axes of shape %s that cannot be joined: use zl_contiguous first",
@@ -134,20 +137,8 @@ static struct side side_of(const struct kernel_place *p, zl_array x, union scala
     return (struct side){.number = room};
 }
 
-// The axis of a copy that tiles are brought from; -1: it is moved element by element.
-static int tiled_axis(struct kernel_layout *l, zl_array x) {
-    layout_begin(l, 1);
-    for (int i = 0; i < x->ndim; i++)
-        layout_push(l, x->dim[i], &array_stride(x)[i]);
-    return array_is(x, ARRAY_INLINE) || l->size == 0 ? -1 : kernel_transposed_axis(l);
-}
-
 bool kernel_copy_out(const struct kernel_place *p, zl_array x, void *to) {
     union scalar room;
-    struct kernel_layout l;
-    int axis = tiled_axis(&l, x);
-    if (axis >= 0)
-        return kernel_transpose(p, &l, axis, to, x);
     OP_ROOM(int64_t, stride, x->ndim);
     if (!stride)
         return false;
@@ -198,8 +189,7 @@ bool kernel_pad(const struct kernel_place *p, const struct call *c) {
 bool kernel_copy_input(const struct kernel_place *p, const struct call *c) {
     zl_array x = c->in[0], y = call_first(c);
     union scalar room;
-    return x->storage == y->storage ||
-           move(p, y, y->ndim, y->dim, side_of(p, y, NULL), side_of(p, x, &room));
+    return x->storage == y->storage || move(p, y, y->ndim, y->dim, side_of(p, y, NULL), side_of(p, x, &room));
 }
 
 bool kernel_slice_update(const struct kernel_place *p, const struct call *c) {

@@ -22,12 +22,13 @@ struct writer {
 
 static const char beginning[] =
     "struct zl_axes { idx dim[8]; idx stride[2][8]; };\n"
-    "KERNEL zl_kernel(GLOBAL ITEM *to, GLOBAL const ITEM *from, i64 from_at, idx rows, idx cols, i64 to_row, "
-    "i64 from_col,\n"
+    "KERNEL zl_kernel(GLOBAL ITEM *to, i64 to_at, GLOBAL const ITEM *from, i64 from_at, idx rows, idx cols, "
+    "i64 to_row, i64 from_col,\n"
     "                 idx tiles_r, idx tiles_c, AXES s, i32 axes) {\n"
     "    LOCAL ROOM;\n"
     "    idx number = GROUP / (tiles_r * tiles_c), tile = GROUP % (tiles_r * tiles_c);\n"
     "    idx row = tile / tiles_c * SIDE, col = tile % tiles_c * SIDE;\n"
+    "    to += to_at;\n"
     "    from += from_at;\n"
     "    for (i32 axis = axes - 1; axis >= 0; axis--) {\n"
     "        idx next = number / s.dim[axis], at = number - next * s.dim[axis];\n"
@@ -85,51 +86,63 @@ static bool write_text(struct text *out, const void *data) {
     return true;
 }
 
-int kernel_transposed_axis(const struct kernel_layout *l) {
-    int last = l->axes - 1, found = -1;
-    for (int i = 0; i < last; i++)
-        if (l->stride[0][i] == 1 && l->dim[i] >= LEAST)
-            found = i;
-    return last > 0 && last <= KERNEL_AXES && l->dim[last] >= LEAST && l->stride[0][last] > 1 ? found : -1;
+enum { TO, FROM };
+
+// The axis along which an operand has neighbours, if it is long enough; -1: there is none.
+static int neighbours(const struct kernel_layout *l, int operand) {
+    for (int i = l->axes - 1; i >= 0; i--)
+        if (l->stride[operand][i] == 1 && l->dim[i] >= LEAST)
+            return i;
+    return -1;
+}
+
+bool kernel_is_transpose(const struct kernel_layout *l) {
+    int row = neighbours(l, FROM), col = neighbours(l, TO);
+    return row >= 0 && col >= 0 && row != col && l->stride[FROM][col] > 1 && l->axes - 2 <= KERNEL_AXES;
+}
+
+static bool begins_pack(const struct kernel_end *e, int width) {
+    return e->at % width == 0 && (uintptr_t)e->memory % 16 == 0;
 }
 
 // Elements of a pack that all fits: 16 bytes of them, or 4 of single bytes, whose squares would be too large.
-static int width_of(const struct kernel_layout *l, int axis, zl_array x) {
-    int last = l->axes - 1, width = array_item(x) == 1 ? 4 : 16 / (int)array_item(x);
-    bool fits = l->dim[axis] % width == 0 && l->dim[last] % width == 0 && x->offset % width == 0;
-    for (int i = 0; i <= last; i++)
-        fits = fits && (i == axis || l->stride[0][i] % width == 0);
+static int width_of(const struct kernel_layout *l, int row, int col, size_t bytes,
+                    const struct kernel_end *to, const struct kernel_end *from) {
+    int width = bytes == 1 ? 4 : 16 / (int)bytes;
+    bool fits = l->dim[row] % width == 0 && l->dim[col] % width == 0 && begins_pack(to, width) &&
+                begins_pack(from, width);
+    for (int i = 0; i < l->axes; i++)
+        fits = fits && (i == row || l->stride[FROM][i] % width == 0) &&
+               (i == col || l->stride[TO][i] % width == 0);
     return fits ? width : 1;
 }
 
-bool kernel_transpose(const struct kernel_place *p, const struct kernel_layout *l, int axis, void *to,
-                      zl_array x) {
-    int last = l->axes - 1;
-    int64_t stride = 1, dense[64] = {0}; // of what is copied to
-    struct recipe r = {(int32_t)array_item(x), layout_is_wide(l), width_of(l, axis, x), "transpose"};
+bool kernel_transpose(const struct kernel_place *p, size_t bytes, const struct kernel_layout *l,
+                      struct kernel_end to, struct kernel_end from) {
+    int row = neighbours(l, FROM), col = neighbours(l, TO);
+    struct recipe r = {(int32_t)bytes, layout_is_wide(l), width_of(l, row, col, bytes, &to, &from),
+                       "transpose"};
     int64_t side = r.width > 1 ? PACKS * r.width : SIDE;
-    int64_t tiles_r = (l->dim[axis] + side - 1) / side, tiles_c = (l->dim[last] + side - 1) / side;
+    int64_t tiles_r = (l->dim[row] + side - 1) / side, tiles_c = (l->dim[col] + side - 1) / side;
     struct kernel_layout batch;
     struct kernel_call k;
     kernel_begin_call(&k);
-    for (int i = last; i >= 0; stride *= l->dim[i--])
-        dense[i] = stride;
     layout_begin(&batch, 2);
-    for (int i = 0; i < last; i++)
-        if (i != axis)
-            layout_push(&batch, l->dim[i], (const int64_t[]){dense[i], l->stride[0][i]});
+    for (int i = 0; i < l->axes; i++)
+        if (i != row && i != col)
+            layout_push(&batch, l->dim[i], (const int64_t[]){l->stride[TO][i], l->stride[FROM][i]});
     void *kernel = kernel_find(p, &r, sizeof r, write_text, &(struct writer){&r, p->target->dialect});
-    void *from = kernel_reach(p, x);
-    kernel_add_memory(&k, to);
-    kernel_add_memory(&k, from);
-    kernel_add_int(&k, x->offset, true);
-    kernel_add_int(&k, l->dim[axis], r.wide);
-    kernel_add_int(&k, l->dim[last], r.wide);
-    kernel_add_int(&k, dense[axis], true);
-    kernel_add_int(&k, l->stride[0][last], true);
+    kernel_add_memory(&k, to.memory);
+    kernel_add_int(&k, to.at, true);
+    kernel_add_memory(&k, from.memory);
+    kernel_add_int(&k, from.at, true);
+    kernel_add_int(&k, l->dim[row], r.wide);
+    kernel_add_int(&k, l->dim[col], r.wide);
+    kernel_add_int(&k, l->stride[TO][row], true);
+    kernel_add_int(&k, l->stride[FROM][col], true);
     kernel_add_int(&k, tiles_r, r.wide);
     kernel_add_int(&k, tiles_c, r.wide);
     kernel_add_axes(&k, &batch, 3, r.wide);
     kernel_add_int(&k, batch.axes, false);
-    return kernel && to && from && kernel_launch(p, kernel, batch.size * tiles_r * tiles_c, &k);
+    return kernel && to.memory && from.memory && kernel_launch(p, kernel, batch.size * tiles_r * tiles_c, &k);
 }
