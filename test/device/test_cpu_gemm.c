@@ -9,6 +9,8 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "device/cpu/gemm.h"
 
@@ -323,6 +325,60 @@ TEST(products_of_a_few_rows_within_bounds) {
             }
     if (!ran)
         SKIP("a BLAS library multiplies here");
+}
+
+TEST(products_of_a_few_vectors_within_bounds) {
+    static const int64_t sizes[][3] = {{2, 90, 33},  {5, 50, 64},    {7, 130, 257},  {70, 12, 131},   {16, 611, 131},
+                                       {201, 13, 3}, {17, 100, 256}, {90, 24, 1030}, {33, 1400, 300}, {48, 97, 4099}};
+    for (int turn = 0; turn < (test_quick() ? 2 : 6); turn++)
+        for (int d = 0; d < 2; d++)
+            for (size_t i = 0; i < COUNT(sizes); i++) {
+                struct product p = make_product(gemm_kernel_for(dtypes[d]), dtypes[d], dtypes[d], sizes[i][0], sizes[i][1],
+                                                sizes[i][2]);
+                if (cpu_is_thin(dtypes[d], &p.g)) {
+                    CHECK(cpu_thin_gemm(dtypes[d], &p.g));
+                    CHECK_EQ_INT(count_wrong(&p), 0);
+                }
+                free_product(&p);
+            }
+}
+
+// Lines end where memory does.
+static void check_lines(const struct gemm_kernel *u, int vectors, int64_t k) {
+    const int64_t columns = vectors * 4, page = sysconf(_SC_PAGESIZE), line = k * (int64_t)sizeof(float);
+    char *pages = mmap(NULL, (size_t)(2 * page), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    float *panel = memory_zero((size_t)(k * columns) * sizeof *panel + GEMM_SLACK), sums[GEMM_LINES * 16];
+    const void *lines[GEMM_LINES];
+    if (!CHECK(pages != MAP_FAILED && panel && GEMM_LINES * line <= page && !mprotect(pages + page, (size_t)page, PROT_NONE)))
+        return;
+    for (int i = 0; i < GEMM_LINES; i++)
+        lines[i] = pages + page - (GEMM_LINES - i) * line;
+    for (int64_t i = 0; i < GEMM_LINES * k; i++)
+        ((float *)(void *)(pages + page - GEMM_LINES * line))[i] = (float)(i % 5);
+    for (int64_t i = 0; i < k * columns; i++)
+        panel[i] = (float)(i % 7);
+    for (int64_t i = 0; i < GEMM_LINES * columns; i++)
+        sums[i] = (float)i;
+    u->lines[vectors - GEMM_VECTORS_LEAST](k, lines, panel, sums, columns);
+    for (int64_t i = 0; i < GEMM_LINES * columns; i++) {
+        float sum = (float)i;
+        for (int64_t at = 0; at < k; at++)
+            sum += (float)((i / columns * k + at) % 5) * (float)((at * columns + i % columns) % 7);
+        CHECK_EQ_INT((int64_t)sums[i], (int64_t)sum);
+    }
+    memory_free(panel);
+    munmap(pages, (size_t)(2 * page));
+}
+
+TEST(lines_are_not_read_behind_their_end) {
+    const struct gemm_kernel *u;
+    int ran = 0;
+    for (int i = 0; (u = gemm_kernel_at(i)); i++)
+        for (int vectors = GEMM_VECTORS_LEAST; u->lines[0] && gemm_can_run(u) && vectors <= GEMM_VECTORS_MOST; vectors++)
+            for (int64_t steps = 1; steps <= 5; steps++, ran++)
+                check_lines(u, vectors, steps * u->step);
+    if (!ran)
+        SKIP("no kernel of this CPU reads lines where they lie");
 }
 
 struct blocks {

@@ -12,6 +12,10 @@ typedef void gemm_micro_fn(int64_t k, const void *a, const void *b, void *c, int
 // least twice the kernel's step. Also reads up to as much behind the panel of a after the last.
 typedef void gemm_tiles_fn(int64_t k, const void *a, int64_t apart, const void *b, void *c, int64_t tiles, bool add);
 enum { GEMM_SLACK = 256 };
+// c (GEMM_LINES rows of the sums' dtype, c_row elements apart) += as many lines of k elements, where they lie, times a panel. k is
+// a multiple of the kernel's step. Reads up to GEMM_SLACK bytes behind the panel, but nothing behind a line.
+typedef void gemm_lines_fn(int64_t k, const void *const *lines, const void *panel, void *c, int64_t c_row);
+enum { GEMM_LINES = 6, GEMM_VECTORS_LEAST = 2, GEMM_VECTORS_MOST = 4 };
 
 // A panel of a has `rows` lines along k, one of b has `cols`. They lie `unit` elements of each line after another, padded
 // with zeros to whole panels and whole steps.
@@ -36,6 +40,8 @@ struct gemm_kernel {
     // and the first four rows of a panel times two panels of b.
     void (*four)(int64_t k, const void *a, const void *b, const void *next, void *c, int64_t c_row, bool add,
                  const char *const *ahead);
+    // By panels of two, three and four vectors of 16 bytes.
+    gemm_lines_fn *lines[GEMM_VECTORS_MOST - GEMM_VECTORS_LEAST + 1];
 };
 enum { GEMM_AHEAD = 1024, GEMM_STREAMS = 3 };
 enum { GEMM_ROWS_MOST = 32, GEMM_COLS_MOST = 64 };

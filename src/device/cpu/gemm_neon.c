@@ -321,9 +321,50 @@ static void fmla_f32_tiles(int64_t k, const void *a, int64_t apart, const void *
     (add ? add_tiles : multiply_tiles)(k, a, apart, b, c, tiles);
 }
 
+// Six lines where they lie times a panel of 8, 12 or 16 columns. Sums of a column of vectors are in six registers from v0 on, four
+// elements of each line in v24..v29, vectors of the panel in v30 and v31 in turns: each is read again after it has met all lines.
+#define MEET(b, lane, c0, c1, c2, c3, c4, c5)                                                         \
+    FMLA(c0, b, 24, lane) FMLA(c1, b, 25, lane) FMLA(c2, b, 26, lane) FMLA(c3, b, 27, lane)           \
+        FMLA(c4, b, 28, lane) FMLA(c5, b, 29, lane) "ldr q" #b ", [%[b]], #16\n"
+#define MEET_TWO(x, y, lane)   MEET(x, lane, 0, 1, 2, 3, 4, 5) MEET(y, lane, 6, 7, 8, 9, 10, 11)
+#define MEET_THREE(x, y, lane) MEET_TWO(x, y, lane) MEET(x, lane, 12, 13, 14, 15, 16, 17)
+#define MEET_FOUR(x, y, lane)  MEET_THREE(x, y, lane) MEET(y, lane, 18, 19, 20, 21, 22, 23)
+#define EVEN(MEETS)            MEETS(30, 31, 0) MEETS(30, 31, 1) MEETS(30, 31, 2) MEETS(30, 31, 3)
+#define ODD(MEETS)             MEETS(30, 31, 0) MEETS(31, 30, 1) MEETS(30, 31, 2) MEETS(31, 30, 3)
+// Rows of sums from or to memory: `move` is ld or st.
+#define MOVE_TWO(move, a, b, c, d)   move "p q" #a ", q" #b ", [%[c]]\n"
+#define MOVE_THREE(move, a, b, c, d) MOVE_TWO(move, a, b, c, d) move "r q" #c ", [%[c], #32]\n"
+#define MOVE_FOUR(move, a, b, c, d)  MOVE_TWO(move, a, b, c, d) move "p q" #c ", q" #d ", [%[c], #32]\n"
+#define NEXT_ROW                     "add %[c], %[c], %[row]\n"
+#define EACH_LINE(MOVE, move)                                                              \
+    MOVE(move, 0, 6, 12, 18) NEXT_ROW MOVE(move, 1, 7, 13, 19) NEXT_ROW                    \
+        MOVE(move, 2, 8, 14, 20) NEXT_ROW MOVE(move, 3, 9, 15, 21) NEXT_ROW                \
+            MOVE(move, 4, 10, 16, 22) NEXT_ROW MOVE(move, 5, 11, 17, 23)
+#define READ_LINES                                                          \
+    "ldr q24, [%[l0]], #16\nldr q25, [%[l1]], #16\nldr q26, [%[l2]], #16\n" \
+    "ldr q27, [%[l3]], #16\nldr q28, [%[l4]], #16\nldr q29, [%[l5]], #16\n"
+#define LINES(name, MOVE, MEETS)                                                                              \
+    static void name(int64_t k, const void *const *lines, const void *b, void *c, int64_t c_row) {            \
+        int64_t row = c_row * 4;                                                                              \
+        const void *l0 = lines[0], *l1 = lines[1], *l2 = lines[2], *l3 = lines[3], *l4 = lines[4],            \
+                   *l5 = lines[5];                                                                            \
+        __asm__ volatile(EACH_LINE(MOVE, "ld") "ldr q30, [%[b]], #16\nldr q31, [%[b]], #16\n"                 \
+                                               "sub %[c], %[c], %[row], lsl #2\nsub %[c], %[c], %[row]\n"     \
+                                               ".p2align 6\n"                                                 \
+                                               "1:\n" READ_LINES MEETS "subs %[k], %[k], #4\n"                \
+                                               "b.gt 1b\n" EACH_LINE(MOVE, "st")                              \
+                         : [k] "+r"(k), [b] "+r"(b), [c] "+r"(c), [l0] "+r"(l0), [l1] "+r"(l1),               \
+                           [l2] "+r"(l2), [l3] "+r"(l3), [l4] "+r"(l4), [l5] "+r"(l5)                         \
+                         : [row] "r"(row)                                                                     \
+                         : CLOBBERED);                                                                        \
+    }
+LINES(lines_by_two, MOVE_TWO, EVEN(MEET_TWO))
+LINES(lines_by_three, MOVE_THREE, ODD(MEET_THREE))
+LINES(lines_by_four, MOVE_FOUR, EVEN(MEET_FOUR))
+
 const struct gemm_kernel gemm_kernels_neon[] = {
     {"f32 fmla", NULL, ZL_FLOAT32, ZL_FLOAT32, 8, 12, 1, 4, fmla_f32, .run_tiles = fmla_f32_tiles,
-     .fetching = fetching_f32, .four = four_f32},
+     .fetching = fetching_f32, .four = four_f32, .lines = {lines_by_two, lines_by_three, lines_by_four}},
     {"f64 fmla", NULL, ZL_FLOAT64, ZL_FLOAT64, 8, 6, 1, 4, fmla_f64},
     {"f16 fmlal", "fhm", ZL_FLOAT16, ZL_FLOAT32, 8, 12, 1, 4, fmlal_f16},
     {"bf16 bfmmla", "bf16", ZL_BFLOAT16, ZL_FLOAT32, 8, 12, 4, 8, bfmmla_bf16},

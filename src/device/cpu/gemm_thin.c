@@ -1,7 +1,7 @@
 // gemm_thin.c - products of which one side is a few vectors long: the other matrix is read once, where it lies, as packing it
 // would take longer than multiplying. The order of sums depends on the sizes only.
 
-#include "device/cpu/cpu.h"
+#include "device/cpu/gemm.h"
 
 #include <string.h>
 
@@ -9,7 +9,13 @@ enum {
     THIN_MOST = 16, // vectors
     SIDE = 4,       // that are multiplied side by side
     STREAMS = 4, // in which lines of the matrix are read, each through memory without a gap (gemm_vector.c)
-    PIECE = 1 << 18, // bytes of results that stay in the caches meanwhile
+    PIECE = 1 << 18,      // bytes of results that stay in the caches meanwhile
+    PANELED_LEAST = 7,    // vectors that are packed as panels,
+    PANELED_ROWS = 48,    // at most: rows of a result,
+    PANELED_COLUMNS = 32, // and columns: more are better packed once for all threads (gemm_own.c)
+    PANELED_K = 256,      // elements of each vector, at least, if there are more than THIN_MOST
+    K_BLOCK = 4096,       // that are packed at once
+    VECTOR = 16,          // bytes
 };
 
 #define THIN(name) name##_f32
@@ -37,10 +43,22 @@ static struct thin thin_of(const struct gemm *g) {
                          g->b_col, g->b_row, g->a_col, g->a_row, g->c_col, g->c_row};
 }
 
+// Whether vectors are packed as panels, which a kernel multiplies with lines along them.
+static bool is_paneled(zl_dtype dtype, const struct thin *t) {
+    return t->along == 1 && t->count >= PANELED_LEAST && gemm_kernel_for(dtype)->lines[0];
+}
+
+static int64_t vectors_most(zl_dtype dtype, const struct gemm *g, const struct thin *t) {
+    if (!is_paneled(dtype, t) || t->k < PANELED_K || cpu_blas()->multiply != cpu_own_gemm)
+        return THIN_MOST;
+    return g->m <= g->n ? PANELED_ROWS : PANELED_COLUMNS;
+}
+
 bool cpu_is_thin(zl_dtype dtype, const struct gemm *g) {
     struct thin t = thin_of(g);
-    return (dtype == ZL_FLOAT32 || dtype == ZL_FLOAT64) && t.count <= THIN_MOST && t.n > THIN_MOST &&
-           !g->add && (t.along == 1 || t.line == 1);
+    if ((dtype != ZL_FLOAT32 && dtype != ZL_FLOAT64) || g->add || (t.along != 1 && t.line != 1))
+        return false;
+    return t.count <= vectors_most(dtype, g, &t) && t.n > THIN_MOST;
 }
 
 // The vectors with neighbouring elements: where they are, or in scratch.
@@ -76,8 +94,124 @@ static void multiply_lines(const struct thin *t, int64_t item, few_fn *few, cons
     }
 }
 
+// Panels ---------------------------------------------------------------------------------------------------------
+//
+// Elements of vectors lie beside each other, so that a kernel keeps sums of all of them with several lines in registers.
+
+struct panels {
+    const struct thin *t;
+    const struct gemm_kernel *u;
+    int64_t item, lanes;    // bytes of an element; elements of VECTOR bytes
+    int64_t count, vectors; // panels; VECTORs that they are wide in all
+    char *packed;
+};
+
+// Where a panel begins, in VECTORs: they are about as wide.
+static int64_t panel_start(const struct panels *p, int64_t panel) {
+    return p->vectors * panel / p->count;
+}
+
+static int64_t whole_steps(const struct panels *p, int64_t k) {
+    return (k + p->u->step - 1) / p->u->step * p->u->step;
+}
+
+// k elements of all vectors from a place on.
+static void pack_panels(const struct panels *p, int64_t from, int64_t k) {
+    const struct thin *t = p->t;
+    const struct gemm_packing packing = {p->item, p->item, NULL, 1, p->u->step};
+    for (int64_t i = 0; i < p->count; i++) {
+        const int64_t first = panel_start(p, i) * p->lanes, end = panel_start(p, i + 1) * p->lanes;
+        gemm_pack(&packing, p->packed + first * whole_steps(p, k) * p->item, end - first,
+                  t->x + (first * t->x_row + from * t->x_col) * p->item, t->x_col * p->item,
+                  t->x_row * p->item, k, MIN_OF(end, t->count) - first, 0);
+    }
+}
+
+// Elements behind the last whole step, padded with zeros.
+static void meet_rest(const struct panels *p, gemm_lines_fn *run, int64_t k, const void *const *lines,
+                      const char *packed, char *sums, int64_t row) {
+    _Alignas(VECTOR) char rest[GEMM_LINES][4 * VECTOR] = {{0}};
+    const void *at[GEMM_LINES];
+    for (int i = 0; i < GEMM_LINES; i++)
+        at[i] = memcpy(rest[i], lines[i], (size_t)(k * p->item));
+    run(p->u->step, at, packed, sums, row);
+}
+
+// A panel times some lines, added to sums that are `row` elements apart.
+static void meet_lines(const struct panels *p, int64_t panel, int64_t k, const void **lines, char *sums,
+                       int64_t row) {
+    const int64_t first = panel_start(p, panel), wide = panel_start(p, panel + 1) - first;
+    const int64_t whole = k / p->u->step * p->u->step;
+    const char *packed = p->packed + first * VECTOR * whole_steps(p, k);
+    gemm_lines_fn *run = p->u->lines[wide - GEMM_VECTORS_LEAST];
+    sums += first * VECTOR;
+    if (whole > 0)
+        run(whole, lines, packed, sums, row);
+    for (int i = 0; i < GEMM_LINES; i++)
+        lines[i] = (const char *)lines[i] + whole * p->item;
+    if (k > whole)
+        meet_rest(p, run, k - whole, lines, packed + whole * wide * VECTOR, sums, row);
+}
+
+// n lines in as many streams as a kernel takes lines; then those that are left, the last of them again instead of others, whose
+// sums no one reads.
+static void multiply_block(const struct panels *p, int64_t k, const char *a, int64_t n, char *sums) {
+    const int64_t each = n / GEMM_LINES, width = p->vectors * p->lanes;
+    for (int64_t i = 0; i < p->count; i++)
+        for (int64_t j = 0; j < n; j += GEMM_LINES) {
+            const bool whole = j / GEMM_LINES < each;
+            const int64_t first = whole ? j / GEMM_LINES : j, apart = whole ? each : 1;
+            const void *lines[GEMM_LINES];
+            for (int l = 0; l < GEMM_LINES; l++)
+                lines[l] = a + MIN_OF(first + l * apart, n - 1) * p->t->line * p->item;
+            meet_lines(p, i, k, lines, sums + first * width * p->item, apart * width);
+        }
+}
+
+// Streams are an odd number of lines apart: lines of 2^n bytes share fewer places of a cache so.
+static int64_t lines_at_once(int64_t most) {
+    return most < GEMM_LINES ? most : ((most / GEMM_LINES - 1) | 1) * GEMM_LINES;
+}
+
+// Lines that several panels read stay in L2 meanwhile.
+static void multiply_panels(const struct panels *p, const char *a, int64_t n, char *sums) {
+    const struct thin *t = p->t;
+    for (int64_t from = 0, k; from < t->k; from += k) {
+        k = MIN_OF(K_BLOCK, t->k - from);
+        pack_panels(p, from, k);
+        const int64_t fit = MAX_OF(cpu_cache_bytes(2) / 2 / (k * p->item), GEMM_LINES);
+        for (int64_t i = 0, some; i < n; i += some) {
+            some = lines_at_once(MIN_OF(fit, n - i));
+            multiply_block(p, k, a + (i * t->line + from) * p->item, some, sums + i * p->vectors * VECTOR);
+        }
+    }
+}
+
+static bool multiply_paneled(zl_dtype dtype, const struct thin *t) {
+    struct panels p = {.t = t, .u = gemm_kernel_for(dtype), .item = (int64_t)zl_dtype_size(dtype)};
+    p.lanes = VECTOR / p.item;
+    p.vectors = (t->count + p.lanes - 1) / p.lanes;
+    p.count = (p.vectors + GEMM_VECTORS_MOST - 1) / GEMM_VECTORS_MOST;
+    const int64_t width = p.vectors * VECTOR, piece = MIN_OF(PIECE / width, t->n), k = MIN_OF(K_BLOCK, t->k);
+    char *sums = cpu_scratch(SCRATCH_LINES, (size_t)((piece + GEMM_LINES) * width));
+    p.packed = cpu_scratch(SCRATCH_PACK, (size_t)(width * whole_steps(&p, k) + GEMM_SLACK));
+    if (!sums || !p.packed)
+        return false;
+    for (int64_t j = 0, n; j < t->n; j += n) {
+        n = MIN_OF(piece, t->n - j);
+        memset(sums, 0, (size_t)((n + GEMM_LINES) * width));
+        multiply_panels(&p, t->a + j * t->line * p.item, n, sums);
+        cpu_move((size_t)p.item, t->y + j * t->y_col * p.item,
+                 (struct stride2){t->y_col * p.item, t->y_row * p.item}, sums,
+                 (struct stride2){width, p.item}, n, t->count);
+    }
+    return true;
+}
+
 bool cpu_thin_gemm(zl_dtype dtype, const struct gemm *g) {
     struct thin t = thin_of(g);
+    if (is_paneled(dtype, &t))
+        return multiply_paneled(dtype, &t);
     const int64_t item = (int64_t)zl_dtype_size(dtype);
     const bool along = t.along == 1;
     few_fn *few = dtype == ZL_FLOAT32 ? (along ? few_along_f32 : few_across_f32)
