@@ -232,6 +232,10 @@ TEST(conv_of_large_arrays) {
     }
     ZL_SCOPE
         check_sample(&s, 2, ZL_FLOAT32, 0);
+    s.in[1] = s.in[2] = 13;
+    ZL_SCOPE
+        check_sample(&s, 2, ZL_BFLOAT16, 0);
+    s.in[1] = s.in[2] = 22;
     s.channels = s.outputs = 1;
     s.groups = 600;
     ZL_SCOPE

@@ -9,12 +9,18 @@
 enum {
     OUTPUTS_LEAST = 4,   // below which most of a panel of them would be empty
     CHANNELS_LEAST = 16, // below which taps are too short to be packed one by one
-    PARTS_LEAST = 16,    // so that all threads have some
-    OUTPUTS_EACH = 128,  // of a part, for which spots are worth being packed
+    PARTS_LEAST = 16,    // and multiples of that, so that all threads have as many
+    PANELS_EACH = 4,     // of a part, for which kernels are worth being read,
+    OUTPUTS_EACH = 128,  // and outputs, for which spots are worth being packed
 };
 
 static int64_t round_up(int64_t count, int64_t unit) {
     return (count + unit - 1) / unit * unit;
+}
+
+// Of spots.
+static int64_t panels_of(const struct convolution *v) {
+    return (v->rows + v->kernels->cols - 1) / v->kernels->cols;
 }
 
 static int64_t length_of(const struct convolution *v) {
@@ -38,20 +44,22 @@ bool conv_has_panels(struct convolution *v) {
            v->rows >= u->cols && v->outputs >= OUTPUTS_LEAST && v->channels >= CHANNELS_LEAST;
 }
 
-// Chunks of equal length whose panels take three quarters of L1; tiles whose patches and sums take half of L2. Where these are
-// few outputs are cut too, then tiles are smaller.
+// Chunks of equal length whose panels take three quarters of L1; tiles of equal size, whose patches and sums take half of L2, or
+// less where there would be too few. Outputs are cut too where tiles would have but a few panels then.
 static void cut(struct convolution *v) {
     const struct gemm_kernel *u = v->kernels;
     int64_t most = cpu_cache_bytes(1) * 3 / 4 / ((u->rows + u->cols) * v->item), length = length_of(v);
-    int64_t chunks = (length + most - 1) / most, panels = (v->rows + u->cols - 1) / u->cols;
+    int64_t chunks = (length + most - 1) / most, panels = panels_of(v);
     v->chunk = round_up((length + chunks - 1) / chunks, u->step);
-    int64_t bytes = u->cols * (v->chunk * v->item + v->outputs * (int64_t)zl_dtype_size(u->sum));
-    int64_t fit = MAX_OF(cpu_cache_bytes(2) / 2 / bytes, 1), tiles = v->groups * ((panels + fit - 1) / fit);
-    v->tile_cols = tiles < PARTS_LEAST ? MIN_OF(v->outputs, OUTPUTS_EACH) : v->outputs;
+    v->tile_cols =
+        panels * v->groups < PARTS_LEAST * PANELS_EACH ? MIN_OF(v->outputs, OUTPUTS_EACH) : v->outputs;
     v->tile_cols = round_up(v->tile_cols, u->rows);
     v->col_tiles = (v->outputs + v->tile_cols - 1) / v->tile_cols;
-    v->tile_rows = MAX_OF(MIN_OF(fit, panels * v->col_tiles * v->groups / PARTS_LEAST), 1) * u->cols;
-    v->row_tiles = (v->rows + v->tile_rows - 1) / v->tile_rows;
+    int64_t bytes = u->cols * (v->chunk * v->item + v->tile_cols * (int64_t)zl_dtype_size(u->sum));
+    int64_t fit = MAX_OF(cpu_cache_bytes(2) / 2 / bytes, 1), others = v->groups * v->col_tiles;
+    v->row_tiles = round_up((panels + fit - 1) / fit * others, PARTS_LEAST) / others;
+    v->row_tiles = MIN_OF(v->row_tiles, panels);
+    v->tile_rows = (panels + v->row_tiles - 1) / v->row_tiles * u->cols;
 }
 
 int64_t conv_panel_parts(struct convolution *v) {
@@ -209,7 +217,7 @@ static void run_tile(const struct convolution *v, struct tile *t) {
 void conv_panels(const void *convolution, int64_t from, int64_t to) {
     struct convolution *v = (struct convolution *)(uintptr_t)convolution;
     const struct gemm_kernel *u = v->kernels;
-    const int64_t sum = (int64_t)zl_dtype_size(u->sum), panels = v->tile_rows / u->cols;
+    const int64_t sum = (int64_t)zl_dtype_size(u->sum), panels = panels_of(v);
     const int64_t patches = round_up(v->tile_rows * v->chunk * v->item, 64) + GEMM_SLACK,
                   sums = v->tile_rows * v->tile_cols * sum;
     struct tile t;
@@ -222,10 +230,11 @@ void conv_panels(const void *convolution, int64_t from, int64_t to) {
     }
     for (; from < to; from++) {
         t.group = from / v->col_tiles / v->row_tiles;
-        t.row = from / v->col_tiles % v->row_tiles * v->tile_rows;
+        const int64_t at = from / v->col_tiles % v->row_tiles, first = panels * at / v->row_tiles;
+        t.row = first * u->cols;
+        t.panels = panels * (at + 1) / v->row_tiles - first;
         t.output = from % v->col_tiles * v->tile_cols;
         t.outputs = MIN_OF(v->tile_cols, round_up(v->outputs - t.output, u->rows));
-        t.panels = MIN_OF(panels, (v->rows - t.row + u->cols - 1) / u->cols);
         run_tile(v, &t);
     }
 }
