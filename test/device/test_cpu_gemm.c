@@ -329,7 +329,8 @@ TEST(products_of_a_few_rows_within_bounds) {
 
 TEST(products_of_a_few_vectors_within_bounds) {
     static const int64_t sizes[][3] = {{2, 90, 33},  {5, 50, 64},    {7, 130, 257},  {70, 12, 131},   {16, 611, 131},
-                                       {201, 13, 3}, {17, 100, 256}, {90, 24, 1030}, {33, 1400, 300}, {48, 97, 4099}};
+                                       {201, 13, 3}, {17, 100, 256}, {90, 24, 1030}, {33, 1400, 300}, {48, 97, 4099},
+                                       {12, 2048, 40}, {15, 1024, 33}, {24, 500, 260}, {100, 20, 300}};
     for (int turn = 0; turn < (test_quick() ? 2 : 6); turn++)
         for (int d = 0; d < 2; d++)
             for (size_t i = 0; i < COUNT(sizes); i++) {

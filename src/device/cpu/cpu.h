@@ -319,6 +319,7 @@ bool cpu_gemv_is_shared(zl_dtype dtype, const struct gemm *g);
 gemm_fn cpu_gemv_shared;
 bool cpu_is_tiny(zl_dtype dtype, const struct gemm *g);
 bool cpu_is_thin(zl_dtype dtype, const struct gemm *g);
+bool cpu_has_thin_kernel(zl_dtype dtype, const struct gemm *g); // which is better than cpu_few_gemm
 gemm_fn cpu_thin_gemm;            // of a few rows or columns: if cpu_is_thin
 bool cpu_is_few(zl_dtype dtype, const struct gemm *g);
 gemm_fn cpu_few_gemm;             // of more rows, but not many: if cpu_is_few

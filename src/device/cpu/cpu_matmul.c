@@ -75,6 +75,8 @@ gemm_fn *cpu_choose_gemm(zl_dtype dtype, const struct gemm *g) {
         return cpu_tiny_gemm;
     if ((g->m == 1 || g->n == 1) && dtype != ZL_COMPLEX64)
         return cpu_gemv;
+    if (cpu_has_thin_kernel(dtype, g))
+        return cpu_thin_gemm;
     if (cpu_is_few(dtype, g))
         return cpu_few_gemm;
     if (cpu_is_thin(dtype, g))

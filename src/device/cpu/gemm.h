@@ -16,6 +16,11 @@ enum { GEMM_SLACK = 256 };
 // a multiple of the kernel's step. Reads up to GEMM_SLACK bytes behind the panel, but nothing behind a line.
 typedef void gemm_lines_fn(int64_t k, const void *const *lines, const void *panel, void *c, int64_t c_row);
 enum { GEMM_LINES = 6, GEMM_VECTORS_LEAST = 2, GEMM_VECTORS_MOST = 4 };
+// Tiles of c, `apart` bytes from each other, GEMM_ACROSS rows of GEMM_ACROSS_BYTES each one behind the other, += as many rows, packed
+// as a panel, times lines of b where they lie, b_row bytes from each other; the next tile has the columns behind. May fetch what
+// is behind a line.
+typedef void gemm_across_fn(int64_t lines, const void *a, const void *b, int64_t b_row, void *c, int64_t apart, int64_t tiles);
+enum { GEMM_ACROSS = 4, GEMM_ACROSS_BYTES = 64 };
 
 // A panel of a has `rows` lines along k, one of b has `cols`. They lie `unit` elements of each line after another, padded
 // with zeros to whole panels and whole steps.
@@ -42,6 +47,7 @@ struct gemm_kernel {
                  const char *const *ahead);
     // By panels of two, three and four vectors of 16 bytes.
     gemm_lines_fn *lines[GEMM_VECTORS_MOST - GEMM_VECTORS_LEAST + 1];
+    gemm_across_fn *across;
 };
 enum { GEMM_AHEAD = 1024, GEMM_STREAMS = 3 };
 enum { GEMM_ROWS_MOST = 32, GEMM_COLS_MOST = 64 };

@@ -44,8 +44,6 @@ static int64_t rows_least(zl_dtype dtype, const struct gemm *g) {
 bool cpu_is_few(zl_dtype dtype, const struct gemm *g) {
     if ((dtype != ZL_FLOAT32 && dtype != ZL_FLOAT64) || cpu_blas()->multiply != cpu_own_gemm)
         return false;
-    if (g->b_row == 1 && cpu_is_thin(dtype, g))
-        return false; // such a matrix is better read where it lies
     return g->m >= rows_least(dtype, g) && g->m <= ROWS_MOST && g->n > 2 * g->m && g->c_col == 1 &&
            (g->b_row == 1 || g->b_col == 1) && gemm_is_plain(gemm_kernel_for(dtype));
 }

@@ -362,9 +362,39 @@ LINES(lines_by_two, MOVE_TWO, EVEN(MEET_TWO))
 LINES(lines_by_three, MOVE_THREE, ODD(MEET_THREE))
 LINES(lines_by_four, MOVE_FOUR, EVEN(MEET_FOUR))
 
+// Four rows times lines where they lie: sums in v0..v15, a line's in v16..v19, four rows' in v20.
+#define ACROSS_COLUMN(b, c0, c1, c2, c3) FMLA(c0, b, 20, 0) FMLA(c1, b, 20, 1) FMLA(c2, b, 20, 2) FMLA(c3, b, 20, 3)
+#define ACROSS_ROW(move, a, b, c, d, at) \
+    move "p q" #a ", q" #b ", [%[c], #" #at "]\n" move "p q" #c ", q" #d ", [%[c], #" #at " + 32]\n"
+#define ACROSS_ROWS(move)                                                 \
+    ACROSS_ROW(move, 0, 1, 2, 3, 0) ACROSS_ROW(move, 4, 5, 6, 7, 64)      \
+    ACROSS_ROW(move, 8, 9, 10, 11, 128) ACROSS_ROW(move, 12, 13, 14, 15, 192)
+
+static void across_f32(int64_t lines, const void *a, const void *b, int64_t b_row, void *c, int64_t apart,
+                       int64_t tiles) {
+    for (int64_t i = 0; i < tiles; i++) {
+        const char *rows = a, *line = (const char *)b + i * GEMM_ACROSS_BYTES;
+        char *to = (char *)c + i * apart;
+        int64_t left = lines;
+        __asm__ volatile(ACROSS_ROWS("ld") ".p2align 5\n"
+                                           "1: ldr q20, [%[a]], #16\n"
+                                           "prfm pldl1keep, [%[b], #256]\n"
+                                           "ldp q16, q17, [%[b]]\n"
+                                           "ldp q18, q19, [%[b], #32]\n" ACROSS_COLUMN(16, 0, 4, 8, 12)
+                                               ACROSS_COLUMN(17, 1, 5, 9, 13) ACROSS_COLUMN(18, 2, 6, 10, 14)
+                                                   ACROSS_COLUMN(19, 3, 7, 11, 15) "add %[b], %[b], %[row]\n"
+                                                                                   "subs %[left], %[left], #1\n"
+                                                                                   "b.gt 1b\n" ACROSS_ROWS("st")
+                         : [left] "+r"(left), [a] "+r"(rows), [b] "+r"(line)
+                         : [c] "r"(to), [row] "r"(b_row)
+                         : CLOBBERED);
+    }
+}
+
 const struct gemm_kernel gemm_kernels_neon[] = {
     {"f32 fmla", NULL, ZL_FLOAT32, ZL_FLOAT32, 8, 12, 1, 4, fmla_f32, .run_tiles = fmla_f32_tiles,
-     .fetching = fetching_f32, .four = four_f32, .lines = {lines_by_two, lines_by_three, lines_by_four}},
+     .fetching = fetching_f32, .four = four_f32, .lines = {lines_by_two, lines_by_three, lines_by_four},
+     .across = across_f32},
     {"f64 fmla", NULL, ZL_FLOAT64, ZL_FLOAT64, 8, 6, 1, 4, fmla_f64},
     {"f16 fmlal", "fhm", ZL_FLOAT16, ZL_FLOAT32, 8, 12, 1, 4, fmlal_f16},
     {"bf16 bfmmla", "bf16", ZL_BFLOAT16, ZL_FLOAT32, 8, 12, 4, 8, bfmmla_bf16},

@@ -9,14 +9,19 @@ enum {
     THIN_MOST = 16, // vectors
     SIDE = 4,       // that are multiplied side by side
     STREAMS = 4, // in which lines of the matrix are read, each through memory without a gap (gemm_vector.c)
-    PIECE = 1 << 18,      // bytes of results that stay in the caches meanwhile
-    PANELED_LEAST = 7,    // vectors that are packed as panels,
-    PANELED_ROWS = 48,    // at most: rows of a result,
-    PANELED_COLUMNS = 32, // and columns: more are better packed once for all threads (gemm_own.c)
-    PANELED_K = 256,      // elements of each vector, at least, if there are more than THIN_MOST
-    K_BLOCK = 4096,       // that are packed at once
-    VECTOR = 16,          // bytes
+    PIECE = 1 << 18, // bytes of results that stay in the caches meanwhile
+    VECTOR = 16,     // bytes
 };
+
+// Where a kernel takes lines along vectors, which are packed as panels: at least and at most so many, as more columns of a result
+// are better packed once for all threads (gemm_own.c); and elements that are packed at once.
+enum { PANELED_LEAST = 7, PANELED_ROWS = 48, PANELED_COLUMNS = 32, PANELED_K = 4096 };
+
+// Where it takes lines across them, so many at a time.
+enum { ACROSS_MOST = 24, ACROSS_LINES = 16, ACROSS_LINES_LEAST = 6 };
+
+// More than THIN_MOST vectors are worth it with as many elements, or lines at a time.
+enum { MORE_K = 256, MORE_LINES = 12 };
 
 #define THIN(name) name##_f32
 #define THIN_TYPE  float
@@ -43,22 +48,47 @@ static struct thin thin_of(const struct gemm *g) {
                          g->b_col, g->b_row, g->a_col, g->a_row, g->c_col, g->c_row};
 }
 
-// Whether vectors are packed as panels, which a kernel multiplies with lines along them.
+static int64_t round_up(int64_t count, int64_t unit) {
+    return (count + unit - 1) / unit * unit;
+}
+
+// Lines along vectors, which a kernel multiplies with panels of them.
 static bool is_paneled(zl_dtype dtype, const struct thin *t) {
     return t->along == 1 && t->count >= PANELED_LEAST && gemm_kernel_for(dtype)->lines[0];
 }
 
-static int64_t vectors_most(zl_dtype dtype, const struct gemm *g, const struct thin *t) {
-    if (!is_paneled(dtype, t) || t->k < PANELED_K || cpu_blas()->multiply != cpu_own_gemm)
-        return THIN_MOST;
-    return g->m <= g->n ? PANELED_ROWS : PANELED_COLUMNS;
+// Lines across vectors that a kernel reads side by side: they take most of the places of L1 that those of 2^n bytes share.
+static int64_t lines_across(const struct thin *t, int64_t item) {
+    const int64_t line = t->along * item, apart = line & -line;
+    return MIN_OF(cpu_cache_bytes(1) / MAX_OF(apart, 1) * 3 / 4, ACROSS_LINES);
+}
+
+// At most a fifth of what it does is for vectors that are not there.
+static bool is_across(zl_dtype dtype, const struct thin *t) {
+    const int64_t padded = round_up(t->count, GEMM_ACROSS);
+    return t->line == 1 && gemm_kernel_for(dtype)->across && 5 * t->count > 4 * padded &&
+           lines_across(t, (int64_t)zl_dtype_size(dtype)) >= ACROSS_LINES_LEAST;
+}
+
+static bool is_thin_type(zl_dtype dtype, const struct gemm *g, const struct thin *t) {
+    return (dtype == ZL_FLOAT32 || dtype == ZL_FLOAT64) && t->n > THIN_MOST && !g->add;
+}
+
+bool cpu_has_thin_kernel(zl_dtype dtype, const struct gemm *g) {
+    struct thin t = thin_of(g);
+    const bool more = cpu_blas()->multiply == cpu_own_gemm && t.k >= MORE_K;
+    if (!is_thin_type(dtype, g, &t))
+        return false;
+    if (is_paneled(dtype, &t))
+        return t.count <= (!more ? THIN_MOST : g->m <= g->n ? PANELED_ROWS : PANELED_COLUMNS);
+    const int64_t lines = lines_across(&t, (int64_t)zl_dtype_size(dtype));
+    return is_across(dtype, &t) && t.count <= (more && lines >= MORE_LINES ? ACROSS_MOST : THIN_MOST);
 }
 
 bool cpu_is_thin(zl_dtype dtype, const struct gemm *g) {
     struct thin t = thin_of(g);
-    if ((dtype != ZL_FLOAT32 && dtype != ZL_FLOAT64) || g->add || (t.along != 1 && t.line != 1))
-        return false;
-    return t.count <= vectors_most(dtype, g, &t) && t.n > THIN_MOST;
+    return cpu_has_thin_kernel(dtype, g) ||
+           (is_thin_type(dtype, g, &t) && t.count <= THIN_MOST && (t.along == 1 || t.line == 1));
 }
 
 // The vectors with neighbouring elements: where they are, or in scratch.
@@ -112,7 +142,7 @@ static int64_t panel_start(const struct panels *p, int64_t panel) {
 }
 
 static int64_t whole_steps(const struct panels *p, int64_t k) {
-    return (k + p->u->step - 1) / p->u->step * p->u->step;
+    return round_up(k, p->u->step);
 }
 
 // k elements of all vectors from a place on.
@@ -177,7 +207,7 @@ static int64_t lines_at_once(int64_t most) {
 static void multiply_panels(const struct panels *p, const char *a, int64_t n, char *sums) {
     const struct thin *t = p->t;
     for (int64_t from = 0, k; from < t->k; from += k) {
-        k = MIN_OF(K_BLOCK, t->k - from);
+        k = MIN_OF(PANELED_K, t->k - from);
         pack_panels(p, from, k);
         const int64_t fit = MAX_OF(cpu_cache_bytes(2) / 2 / (k * p->item), GEMM_LINES);
         for (int64_t i = 0, some; i < n; i += some) {
@@ -192,7 +222,8 @@ static bool multiply_paneled(zl_dtype dtype, const struct thin *t) {
     p.lanes = VECTOR / p.item;
     p.vectors = (t->count + p.lanes - 1) / p.lanes;
     p.count = (p.vectors + GEMM_VECTORS_MOST - 1) / GEMM_VECTORS_MOST;
-    const int64_t width = p.vectors * VECTOR, piece = MIN_OF(PIECE / width, t->n), k = MIN_OF(K_BLOCK, t->k);
+    const int64_t width = p.vectors * VECTOR, piece = MIN_OF(PIECE / width, t->n),
+                  k = MIN_OF(PANELED_K, t->k);
     char *sums = cpu_scratch(SCRATCH_LINES, (size_t)((piece + GEMM_LINES) * width));
     p.packed = cpu_scratch(SCRATCH_PACK, (size_t)(width * whole_steps(&p, k) + GEMM_SLACK));
     if (!sums || !p.packed)
@@ -208,10 +239,78 @@ static bool multiply_paneled(zl_dtype dtype, const struct thin *t) {
     return true;
 }
 
+// Lines across vectors ----------------------------------------------------------------------------------------------
+//
+// Some lines at a time are added to all results, which lie as tiles of a few vectors and columns one behind the other.
+
+enum { TILE_BYTES = GEMM_ACROSS * GEMM_ACROSS_BYTES };
+
+struct across {
+    const struct thin *t;
+    gemm_across_fn *run;
+    int64_t item, columns; // of a tile
+    int64_t groups;        // of GEMM_ACROSS vectors
+    char *packed, *sums;   // a panel for each group; of a tile's columns those of all groups side by side
+};
+
+// Columns [from, from + n) of some lines. The last ones, if they are less than a tile, are copied first.
+static void add_lines(const struct across *c, int64_t line, int64_t lines, int64_t from, int64_t n) {
+    const struct thin *t = c->t;
+    const int64_t row = t->along * c->item, tiles = n / c->columns, rest = n % c->columns;
+    const char *a = t->a + line * row + from * c->item;
+    _Alignas(64) char last[ACROSS_LINES * GEMM_ACROSS_BYTES];
+    if (rest > 0) {
+        memset(last, 0, sizeof last);
+        for (int64_t i = 0; i < lines; i++)
+            memcpy(last + i * GEMM_ACROSS_BYTES, a + i * row + tiles * GEMM_ACROSS_BYTES,
+                   (size_t)(rest * c->item));
+    }
+    for (int64_t g = 0; g < c->groups; g++) {
+        const char *x = c->packed + (g * t->k + line) * GEMM_ACROSS * c->item;
+        char *sums = c->sums + g * TILE_BYTES;
+        c->run(lines, x, a, row, sums, c->groups * TILE_BYTES, tiles);
+        c->run(lines, x, last, GEMM_ACROSS_BYTES, sums + tiles * c->groups * TILE_BYTES, 0, rest > 0);
+    }
+}
+
+static void store_tiles(const struct across *c, int64_t from, int64_t n) {
+    const struct thin *t = c->t;
+    const struct stride2 tile = {GEMM_ACROSS_BYTES, c->item},
+                         place = {t->y_row * c->item, t->y_col * c->item};
+    for (int64_t i = 0, at = 0; i < n; i += c->columns)
+        for (int64_t r = 0; r < t->count; r += GEMM_ACROSS, at += TILE_BYTES)
+            cpu_move((size_t)c->item, t->y + (r * t->y_row + (from + i) * t->y_col) * c->item, place,
+                     c->sums + at, tile, MIN_OF(GEMM_ACROSS, t->count - r), MIN_OF(c->columns, n - i));
+}
+
+static bool multiply_across(zl_dtype dtype, const struct thin *t) {
+    struct across c = {.t = t, .run = gemm_kernel_for(dtype)->across, .item = (int64_t)zl_dtype_size(dtype)};
+    c.columns = GEMM_ACROSS_BYTES / c.item;
+    c.groups = round_up(t->count, GEMM_ACROSS) / GEMM_ACROSS;
+    const int64_t lines = lines_across(t, c.item), most = PIECE / (c.groups * TILE_BYTES) * c.columns;
+    const struct gemm_packing packing = {c.item, c.item, NULL, 1, 1};
+    c.packed = cpu_scratch(SCRATCH_PACK, (size_t)(c.groups * GEMM_ACROSS * t->k * c.item));
+    c.sums = cpu_scratch(
+        SCRATCH_LINES, (size_t)(round_up(MIN_OF(most, t->n), c.columns) / c.columns * c.groups * TILE_BYTES));
+    if (!c.packed || !c.sums)
+        return false;
+    gemm_pack(&packing, c.packed, GEMM_ACROSS, t->x, t->x_col * c.item, t->x_row * c.item, t->k, t->count, 0);
+    for (int64_t j = 0, n; j < t->n; j += n) {
+        n = MIN_OF(most, t->n - j);
+        memset(c.sums, 0, (size_t)(round_up(n, c.columns) / c.columns * c.groups * TILE_BYTES));
+        for (int64_t i = 0; i < t->k; i += lines)
+            add_lines(&c, i, MIN_OF(lines, t->k - i), j, n);
+        store_tiles(&c, j, n);
+    }
+    return true;
+}
+
 bool cpu_thin_gemm(zl_dtype dtype, const struct gemm *g) {
     struct thin t = thin_of(g);
     if (is_paneled(dtype, &t))
         return multiply_paneled(dtype, &t);
+    if (is_across(dtype, &t))
+        return multiply_across(dtype, &t);
     const int64_t item = (int64_t)zl_dtype_size(dtype);
     const bool along = t.along == 1;
     few_fn *few = dtype == ZL_FLOAT32 ? (along ? few_along_f32 : few_across_f32)
