@@ -364,7 +364,7 @@ ZL_API bool zl_cpu_kernel(const zl_cpu_kernel_source *k, int count, const zl_arr
 ZL_API char *zl_cpu_kernel_text(const zl_cpu_kernel_source *k, int count, const zl_array *in);
 
 // The same in CUDA C++, for the device cuda, as MLX's cuda_kernel: the grid is counted in threads, of which a group is a block;
-// shared_memory: bytes of a block beyond what the body declares. No other device runs it.
+// shared_memory: bytes of a block beyond what the body declares. No other device runs it. It can be exported.
 ZL_API bool  zl_cuda_kernel(const zl_cpu_kernel_source *k, int64_t shared_memory, int count, const zl_array *in, zl_array *out);
 ZL_API char *zl_cuda_kernel_text(const zl_cpu_kernel_source *k, int count, const zl_array *in);
 

@@ -167,15 +167,37 @@ bool op_fits_sort(const struct call *c, const zl_array *in) {
     return has(c, 1, 0) && in[0]->ndim >= 1 && (c->op == &op_argsort || in[0]->dtype != ZL_COMPLEX64);
 }
 
-bool op_fits_custom_kernel(const struct call *c, const zl_array *in) {
-    return c->args == 7 && c->inputs > 1 && call_args(c)[0] > 0 && call_args(c)[0] < c->inputs &&
+// A text, an array like each output, then what the kernel reads.
+static bool is_kernel(const struct call *c, const zl_array *in, int args) {
+    return c->args == args && call_args(c)[KERNEL_OUTPUTS] == c->outputs && c->outputs < c->inputs &&
            in[0]->dtype == ZL_UINT8 && in[0]->ndim == 1;
 }
 
-// A file that nobody need trust brings no code.
+bool op_fits_custom_kernel(const struct call *c, const zl_array *in) {
+    return is_kernel(c, in, KERNEL_FILLS);
+}
+
+// A file brings no code that the CPU would run.
 bool op_fits_cpu_kernel(const struct call *c, const zl_array *in) {
     (void)c, (void)in;
     return false;
+}
+
+// The text was made for the sizes that the file says: nothing in it need follow others.
+bool op_fits_cuda_kernel(const struct call *c, const zl_array *in) {
+    const int64_t *arg = call_args(c);
+    if (!is_kernel(c, in, KERNEL_ARGS) || in[0]->size == 0 || in[0]->size > INT32_MAX / 2 ||
+        !is_among(arg[KERNEL_FILLS], 2) || !is_among(arg[KERNEL_STRIDED], 2) || arg[KERNEL_SHARED] < 0 ||
+        arg[KERNEL_SHARED] > INT32_MAX)
+        return false;
+    for (int i = 0; i < 3; i++)
+        if (arg[KERNEL_GRID + i] < 0 || arg[KERNEL_GRID + i] > INT64_MAX / 2 || arg[KERNEL_GROUP + i] < 1 ||
+            arg[KERNEL_GROUP + i] > INT32_MAX)
+            return false;
+    for (int i = 1 + c->outputs; i < c->inputs; i++)
+        if (in[i]->ndim > KERNEL_AXES_MOST || in[i]->dtype != c->in[i]->dtype || !same_shape(in[i], c->in[i]))
+            return false;
+    return true;
 }
 
 bool op_fits_partition(const struct call *c, const zl_array *in) {

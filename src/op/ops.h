@@ -356,7 +356,7 @@ op_fit op_fits_transpose, op_fits_squeeze, op_fits_expand_dims, op_fits_broadcas
     op_fits_searchsorted, op_fits_gather_mm, op_fits_segmented_mm, op_fits_matmul_int8, op_fits_matmul_fp8, op_fits_cholesky, op_fits_inverse,
     op_fits_lu, op_fits_qr, op_fits_svd, op_fits_eigh, op_fits_eig, op_fits_conv, op_fits_cross_entropy,
     op_fits_gated_delta, op_fits_csr_matmul, op_fits_csr_sample, op_fits_csr_rows, op_fits_attention, op_fits_fft,
-    op_fits_quantize, op_fits_dequantize, op_fits_quantized_matmul, op_fits_custom_kernel, op_fits_cpu_kernel,
+    op_fits_quantize, op_fits_dequantize, op_fits_quantized_matmul, op_fits_custom_kernel, op_fits_cpu_kernel, op_fits_cuda_kernel,
     op_fits_stretch_with, op_fits_element_count;
 
 // slice.c --------------------------------------------------------------------------------------------------------

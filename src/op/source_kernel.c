@@ -12,8 +12,15 @@ static const char *name_of(const struct op *op) {
 
 // The op -----------------------------------------------------------------------------------------------------------
 
+// The text, and what a kernel reads that relies on it, are row-major, however those lie that it is recorded again for.
 static bool record(const struct call *c, const zl_array *in, zl_array *out) {
-    return op_record_kernel(c->op, c->inputs, in, c->args, call_args(c), out);
+    OP_ROOM(zl_array, all, c->inputs);
+    for (int k = 0; all && k < c->inputs; k++) {
+        bool as_it_lies = k && (k <= c->outputs || call_args(c)[KERNEL_STRIDED]);
+        if (!(all[k] = as_it_lies ? in[k] : zl_contiguous(in[k], false)))
+            return false;
+    }
+    return all && op_record_kernel(c->op, c->inputs, all, c->args, call_args(c), out);
 }
 
 static void refuse_derivative(const struct call *c) {
@@ -119,7 +126,7 @@ OP(op_cuda_kernel) = {
     .fields = KERNEL_ARGS,
     .field = fields,
     .record = record,
-    .fits = op_fits_cpu_kernel,
+    .fits = op_fits_cuda_kernel,
     .vjp = vjp,
     .jvp = jvp,
     .vmap = vmap,
@@ -181,8 +188,10 @@ static bool check(const char *function, const zl_cpu_kernel_source *k, int count
     return check_names(function, k) && check_arguments(function, k);
 }
 
-// Sizes of the grid are numbers, as are those of the outputs: they cannot follow those of other inputs.
-static bool check_traced(const char *function, const zl_cpu_kernel_source *k, int count, const zl_array *in) {
+// Sizes of the grid are numbers, as are those of the outputs: they cannot follow those of other inputs. What a file brings may
+// run on a GPU, but not here.
+static bool check_traced(const struct op *op, const zl_cpu_kernel_source *k, int count, const zl_array *in) {
+    const char *function = name_of(op);
     for (int i = 0; i < count; i++)
         if (op_follows(in[i]))
             return error_false(
@@ -190,7 +199,7 @@ static bool check_traced(const char *function, const zl_cpu_kernel_source *k, in
                 "%s: %s has outputs and a grid of fixed sizes: a function that is compiled shapeless "
                 "cannot use it",
                 function, k->name);
-    return !recorder.exporting ||
+    return !recorder.exporting || op == &op_cuda_kernel ||
            error_false(ZL_ERROR_VALUE,
                        "%s: %s is code, which files of functions do not hold: it cannot be exported",
                        function, k->name);
@@ -257,7 +266,7 @@ static bool make(const struct op *op, const zl_cpu_kernel_source *k, int64_t sha
     if (!text)
         return false;
     OP_ROOM(zl_array, read, count);
-    bool ok = op_check_out(name_of(op), k->outputs, out) && check_traced(name_of(op), k, count, in) && read &&
+    bool ok = op_check_out(name_of(op), k->outputs, out) && check_traced(op, k, count, in) && read &&
               read_inputs(k, in, read) && call(op, k, text, shared, read, out);
     memory_free(text);
     return ok;

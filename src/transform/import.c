@@ -171,12 +171,24 @@ static bool read_field(struct reader *r, struct file_op *o, int index, int field
     return unknown(r, "argument", bytes, name);
 }
 
+// What would run as code: on a GPU if that is wanted, never on the CPU.
+static bool is_welcome(struct reader *r, const struct op *op) {
+    if (op != &op_cpu_kernel && (op != &op_cuda_kernel || setting_flag(SETTING_FILE_KERNELS)))
+        return true;
+    r->failed = true;
+    return error_false(ZL_ERROR_VALUE, "%s: %s brings a kernel in %s, which %s", function, r->path,
+                       op == &op_cpu_kernel ? "C" : "CUDA C++",
+                       op == &op_cpu_kernel ? "files may not" : "ZL_FILE_KERNELS=0 refuses");
+}
+
 static bool read_op(struct reader *r, struct file_op *o) {
     int bytes;
     const char *name = take_text(r, &bytes);
     int fields = (int)take(r, 1);
     if (r->failed || !(o->op = op_find(name, (size_t)bytes)))
         return unknown(r, "op", bytes, name);
+    if (!is_welcome(r, o->op))
+        return false;
     if (fields != o->op->fields)
         return unknown(r, "arguments of", bytes, name);
     memset(o->field, UINT8_MAX, sizeof o->field);

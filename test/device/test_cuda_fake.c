@@ -7,12 +7,14 @@ static const char *lacks_fake(void);
 #include "test.h"
 
 #include "device/cuda/cuda_queue.h"
+#include "op/ops.h"
 #include "schedule/schedule.h"
 #include "zellige_ops.h"
 
 #include <dlfcn.h>
 #include <math.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -253,6 +255,64 @@ TEST(a_kernel_of_a_program_runs) {
     CHECK_ERROR(ZL_ERROR_COMPILE, zl_eval(y));
     CHECK_HAS(test_last_error(), "told to fail");
     unsetenv("FAKE_NVRTC_FAILS");
+    end(scope);
+}
+
+static bool turned_once(void *data, int count, const zl_array *in, zl_outputs *out) {
+    static const char *const names[] = {"x", "y"};
+    zl_cpu_kernel_source k = {.name = "once",
+                              .source = "y[threadIdx.x] = x[threadIdx.x] + (threadIdx.x > 0 ? x[threadIdx.x - 1] : 0);",
+                              .inputs = 1,
+                              .outputs = 1,
+                              .input = names,
+                              .output = names + 1,
+                              .shape = &ZL_SHAPE(2, 3),
+                              .dtype = (zl_dtype[]){ZL_FLOAT32},
+                              .grid = {6, 1, 1},
+                              .group = {6, 1, 1}};
+    zl_array y;
+    (void)data, (void)count;
+    return zl_cuda_kernel(&k, 0, 1, in, &y) && zl_give(out, y);
+}
+
+// Also of an input that does not lie as that of the trace did.
+TEST(a_kernel_from_a_file_runs) {
+    char path[4096];
+    snprintf(path, sizeof path, "%s/f", test_folder());
+    zl_scope scope = zl_scope_begin_on(on("cuda"));
+    zl_array x = zl_reshape(zl_arange(0, 6, 1, ZL_FLOAT32), ZL_SHAPE(2, 3));
+    zl_array turned = zl_transpose(zl_from_f32((float[]){0, 3, 1, 4, 2, 5}, ZL_SHAPE(3, 2)), ZL_ALL);
+    REQUIRE(zl_export(path, (zl_fn){.call = turned_once}, 1, &x, NULL));
+    zl_imported *f = zl_import(path);
+    REQUIRE(f);
+    for (int i = 0; i < 2; i++) {
+        zl_outputs *out = zl_outputs_new();
+        CHECK(zl_imported_call(f, 1, i ? &turned : &x, 0, NULL, out));
+        const float *data = zl_data_f32(zl_outputs_get(out, 0));
+        for (int k = 0; data && k < 6; k++)
+            CHECK_EQ_F64(data[k], k ? 2 * k - 1 : 0);
+        CHECK(data);
+        zl_outputs_free(out);
+    }
+    zl_imported_free(f);
+    end(scope);
+}
+
+// A launch reads as many arguments as the kernel has.
+TEST(a_kernel_with_other_parameters_is_refused) {
+    static const char *const texts[] = {"extern \"C\" __global__ void zl_kernel(float *y, float *z) { y[0] = 1; }\n",
+                                        "extern \"C\" __global__ void zl_kernel() {}\n",
+                                        "extern \"C\" __global__ void zl_kernel(int y) {}\n"};
+    zl_scope scope = zl_scope_begin_on(on("cuda"));
+    for (size_t i = 0; i < COUNT(texts); i++) {
+        zl_array in[] = {zl_from(texts[i], ZL_SHAPE((int64_t)strlen(texts[i])), ZL_UINT8),
+                         zl_zeros(ZL_SHAPE(3), ZL_FLOAT32)};
+        const int64_t arg[KERNEL_ARGS] = {1, 3, 1, 1, 1, 1, 1};
+        zl_array y;
+        REQUIRE(op_record_kernel(&op_cuda_kernel, 2, in, KERNEL_ARGS, arg, &y));
+        CHECK_ERROR(ZL_ERROR_VALUE, zl_eval(y));
+        CHECK_HAS(test_last_error(), "has other parameters than its 1 arguments");
+    }
     end(scope);
 }
 

@@ -727,6 +727,13 @@ int cuFuncSetAttribute(struct function *f, int what, int value) {
     return end(0);
 }
 
+int cuFuncGetParamInfo(struct function *f, size_t i, size_t *at, size_t *bytes) {
+    BEGIN("cuFuncGetParamInfo");
+    *at = 0;
+    *bytes = f->call ? f->bytes((int)i) : 0;
+    return end(*bytes ? 0 : INVALID);
+}
+
 // Kernels get addresses of the host: a number with this bit and none above it is one of ours.
 static void put_arguments(struct work *w, void **argument) {
     size_t at = 0;

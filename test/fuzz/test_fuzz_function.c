@@ -40,12 +40,28 @@ static void make_inputs(zl_array *in) {
     in[2] = zl_from_i32((int32_t[]){0, 2, 4}, ZL_SHAPE(3));
 }
 
-static char *write_function(char *path, size_t cap, size_t *bytes, bool shapeless) {
+// Kernels from source: nothing here runs them, but files hold them.
+static bool kernels(void *data, int count, const zl_array *in, zl_outputs *out) {
+    static const char *const names[] = {"a", "b", "y", "z"};
+    const zl_shape shape[] = {ZL_SHAPE(4, 3), ZL_SHAPE(3)};
+    const zl_dtype dtype[] = {ZL_FLOAT32, ZL_INT32};
+    zl_kernel_source metal = {.language = "Metal", .text = "y[0] = a[0];", .outputs = 2, .shape = shape, .dtype = dtype,
+                              .grid = {4, 1, 1}, .group = {2, 1, 1}};
+    zl_cpu_kernel_source cuda = {.name = "each", .source = "y[0] = a[0];", .inputs = 2, .outputs = 2, .input = names,
+                                 .output = names + 2, .shape = shape, .dtype = dtype, .grid = {4, 1, 1},
+                                 .group = {2, 1, 1}, .init = (double[]){1}};
+    zl_array given[] = {in[0], in[2]}, y[2];
+    (void)data, (void)count;
+    return zl_custom_kernel(&metal, 2, given, y) && zl_give(out, y[0]) && zl_give(out, y[1]) &&
+           zl_cuda_kernel(&cuda, 16, 2, given, y) && zl_give(out, zl_exp(y[0])) && zl_give(out, y[1]);
+}
+
+static char *write_function(char *path, size_t cap, size_t *bytes, zl_fn f, bool shapeless) {
     zl_array in[INPUTS];
     make_inputs(in);
     snprintf(path, cap, "%s/f", test_folder());
     bool ok =
-        zl_export(path, (zl_fn){.call = function}, INPUTS, in, &(zl_export_options){.shapeless = shapeless});
+        zl_export(path, f, INPUTS, in, &(zl_export_options){.shapeless = shapeless});
     return CHECK(ok) ? file_read(path, bytes) : NULL;
 }
 
@@ -118,10 +134,10 @@ static bool try_file(const uint8_t *file, size_t bytes, bool is_sealed) {
     return read;
 }
 
-static void fuzz(bool is_sealed, bool shapeless, int64_t count) {
+static void fuzz(zl_fn f, bool is_sealed, bool shapeless, int64_t count) {
     char path[4096];
     size_t bytes = 0;
-    uint8_t *good = (uint8_t *)write_function(path, sizeof path, &bytes, shapeless);
+    uint8_t *good = (uint8_t *)write_function(path, sizeof path, &bytes, f, shapeless);
     REQUIRE(good);
     uint8_t *bad = malloc(bytes);
     REQUIRE(bad);
@@ -148,10 +164,18 @@ static int64_t tries(void) {
 }
 
 TEST(damaged_functions_are_refused) {
-    fuzz(false, false, tries());
+    fuzz((zl_fn){.call = function}, false, false, tries());
 }
 
 TEST(forged_functions_are_harmless) {
-    fuzz(true, false, tries() / 2);
-    fuzz(true, true, tries() / 2);
+    fuzz((zl_fn){.call = function}, true, false, tries() / 2);
+    fuzz((zl_fn){.call = function}, true, true, tries() / 2);
+}
+
+// Where nothing can run them: on a GPU somebody else's kernel may do what it likes.
+TEST(forged_kernels_are_read_or_refused) {
+    zl_scope scope = zl_scope_begin_on(zl_new_stream("cpu"));
+    fuzz((zl_fn){.call = kernels}, true, false, tries() / 2);
+    fuzz((zl_fn){.call = kernels}, true, true, tries() / 2);
+    zl_scope_end(scope);
 }

@@ -1,6 +1,7 @@
 // test_export.c - functions in files: what is written is what is called, and what is damaged is refused.
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "op/op_test.h"
@@ -151,6 +152,92 @@ TRIP(its_input, ZL_SHAPE(4), ZL_FLOAT32, x)
 TRIP(nothing_of_its_input, ZL_SHAPE(4), ZL_FLOAT32, zl_arange(0, 5, 1, ZL_FLOAT32))
 TRIP(stopped_gradients, ZL_SHAPE(4), ZL_FLOAT32, zl_stop_gradient(zl_square(x)))
 TRIP(empty_arrays, ZL_SHAPE(0, 3), ZL_FLOAT32, zl_add(zl_sum_axis(x, 0, false), zl_scalar(1)))
+
+// Kernels from source ------------------------------------------------------------------------------------------
+
+static const char *const one_in[] = {"a"}, *const one_out[] = {"out"};
+
+static zl_array with_kernel(zl_array x, bool (*make)(const zl_cpu_kernel_source *k, zl_array x, zl_array *y)) {
+    zl_shape shape = ZL_SHAPE(3, 4);
+    zl_cpu_kernel_source k = {.name = "doubled",
+                              .source = "int i = threadIdx.x;\nout[i] = 2 * a[i];\n",
+                              .inputs = 1,
+                              .outputs = 1,
+                              .input = one_in,
+                              .output = one_out,
+                              .shape = &shape,
+                              .dtype = (zl_dtype[]){ZL_FLOAT32},
+                              .grid = {12, 1, 1},
+                              .group = {4, 1, 1}};
+    zl_array y;
+    return make(&k, zl_negative(x), &y) ? zl_add(y, x) : NULL;
+}
+
+static bool in_cuda(const zl_cpu_kernel_source *k, zl_array x, zl_array *y) {
+    return zl_cuda_kernel(k, 64, 1, &x, y);
+}
+
+static bool in_c(const zl_cpu_kernel_source *k, zl_array x, zl_array *y) {
+    return zl_cpu_kernel(k, 1, &x, y);
+}
+
+static zl_array with_cuda_kernel(zl_array x) {
+    return with_kernel(x, in_cuda);
+}
+
+static zl_array with_c_kernel(zl_array x) {
+    return with_kernel(x, in_c);
+}
+
+// The call of the kernel that an array was made from.
+static const struct call *kernel_behind(zl_array y) {
+    for (int i = 0; y && y->call && i < y->call->inputs; i++)
+        if (y->call->in[i]->call && y->call->in[i]->call->op == &op_cuda_kernel)
+            return y->call->in[i]->call;
+    return NULL;
+}
+
+TEST(kernels_in_cuda_are_exported) {
+    zl_scope scope = zl_scope_begin_on(zl_new_stream("cpu"));
+    zl_array x = op_test_range(ZL_SHAPE(3, 4), ZL_FLOAT32);
+    REQUIRE(zl_export(path_of("f"), fn_of(with_cuda_kernel), 1, &x, NULL));
+    zl_imported *f = zl_import(path_of("f"));
+    REQUIRE(f);
+    zl_array here = with_cuda_kernel(x), there = call_one(f, 1, &x);
+    const struct call *a = kernel_behind(here), *b = kernel_behind(there);
+    REQUIRE(a && b);
+    check_same(a->in[0], b->in[0]);
+    CHECK(a->args == b->args && !memcmp(call_args(a), call_args(b), sizeof(int64_t) * (size_t)a->args));
+    CHECK_ERROR(ZL_ERROR_DEVICE, zl_eval(there));
+    CHECK_HAS(test_last_error(), "stream of the device cuda");
+    zl_array turned = zl_transpose(op_test_range(ZL_SHAPE(4, 3), ZL_FLOAT32), ZL_ALL);
+    CHECK(call_one(f, 1, &turned));
+    zl_imported_free(f);
+    zl_scope_end(scope);
+}
+
+TEST(kernels_of_files_can_be_refused) {
+    zl_array x = op_test_range(ZL_SHAPE(3, 4), ZL_FLOAT32);
+    REQUIRE(zl_export(path_of("f"), fn_of(with_cuda_kernel), 1, &x, NULL));
+    setenv("ZL_FILE_KERNELS", "0", 1);
+    CHECK_ERROR(ZL_ERROR_VALUE, zl_import(path_of("f")));
+    CHECK_HAS(test_last_error(), "brings a kernel in CUDA C++, which ZL_FILE_KERNELS=0 refuses");
+    unsetenv("ZL_FILE_KERNELS");
+    CHECK_ERROR(ZL_ERROR_VALUE, zl_export(path_of("f"), fn_of(with_c_kernel), 1, &x, NULL));
+    CHECK_HAS(test_last_error(), "cannot be exported");
+}
+
+// Its sizes are those of the trace.
+TEST(kernels_do_not_take_other_sizes) {
+    zl_array x = op_test_range(ZL_SHAPE(3, 4), ZL_FLOAT32), y = op_test_range(ZL_SHAPE(5, 4), ZL_FLOAT32);
+    REQUIRE(zl_export(path_of("f"), fn_of(with_cuda_kernel), 1, &x, &(zl_export_options){.shapeless = true}));
+    zl_imported *f = zl_import(path_of("f"));
+    REQUIRE(f);
+    CHECK(call_one(f, 1, &x));
+    CHECK_ERROR(ZL_ERROR_VALUE, call_one(f, 1, &y));
+    CHECK_HAS(test_last_error(), "cuda_kernel, with 10 arguments, does not fit");
+    zl_imported_free(f);
+}
 
 // Several traces, names, metadata ----------------------------------------------------------------------------
 

@@ -179,6 +179,23 @@ class CudaKernel(unittest.TestCase):
             init_value=7, stream=mx.gpu)
         self.assertEqual(y.tolist(), [7, 5, 7])
 
+    @unittest.skipUnless(mx.cuda.is_available(), "no NVIDIA GPU")
+    def test_is_exported(self):
+        kernel = self.kernel("auto i = cooperative_groups::this_grid().thread_rank(); out[i] = T(N) * a[i];")
+
+        def call(a):
+            return kernel(inputs=[a], template=[("T", a.dtype), ("N", 3)], grid=(6, 1, 1), threadgroup=(2, 1, 1),
+                          output_shapes=[a.shape], output_dtypes=[a.dtype], stream=mx.gpu)[0] + 1
+
+        with tempfile.TemporaryDirectory() as folder, mx.stream(mx.gpu):
+            path = os.path.join(folder, "kernel.zlfn")
+            a = mx.arange(6, dtype=mx.float32).reshape(2, 3)
+            mx.export_function(path, call, a)
+            imported = mx.import_function(path)
+            self.assertEqual(imported(a)[0].tolist(), call(a).tolist())
+            turned = mx.arange(6, dtype=mx.float32).reshape(3, 2).T
+            self.assertEqual(imported(turned)[0].tolist(), (3 * turned + 1).tolist())
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -286,8 +286,9 @@ static bool set_steps(struct program *p, const struct segment *s) {
         const struct call *c = s->call[i];
         if (!set_step(&p->step[i], c))
             return error_false(
-                ZL_ERROR_DEVICE, "the cpu device has no kernel for %s of %s", c->op->name,
-                zl_dtype_name((zl_dtype)(c->inputs ? c->in[c->inputs - 1] : call_output(c, 0))->dtype));
+                ZL_ERROR_DEVICE, "the cpu device has no kernel for %s of %s%s", c->op->name,
+                zl_dtype_name((zl_dtype)(c->inputs ? c->in[c->inputs - 1] : call_output(c, 0))->dtype),
+                c->op == &op_cuda_kernel ? ": it is CUDA C++, which runs on a stream of the device cuda" : "");
     }
     bool fuses = setting_flag(SETTING_FUSE) && zl_get_compile_mode() != ZL_COMPILE_NO_FUSE;
     return !fuses || cpu_group_steps(p, s);

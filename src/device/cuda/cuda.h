@@ -118,6 +118,8 @@ bool cuda_read(int unit, int lane, void *to, const void *from, size_t bytes);
 
 // A kernel of compiled code; never let go. NULL and an error.
 cuda_function cuda_load(int unit, const char *code, const char *symbol);
+// Whether it has parameters of so many bytes each, and no others: a launch would read as many. Older drivers cannot tell: true.
+bool cuda_has_parameters(cuda_function f, int count, const size_t *bytes);
 struct cuda_launch {
     unsigned grid[3], block[3];
     unsigned shared; // bytes beyond what the kernel declares

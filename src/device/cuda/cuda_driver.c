@@ -21,6 +21,8 @@ static struct cuda_device devices[CUDA_DEVICES];
 static int device_count;
 static char why_none[256] = "the CUDA driver finds no device";
 static struct lock context_lock;
+static cuda_result (*parameter_info)(cuda_function f, size_t i, size_t *at,
+                                     size_t *bytes); // NULL: before CUDA 12.4
 
 // Opening -----------------------------------------------------------------------------------------------------------
 
@@ -29,8 +31,11 @@ static bool bind(void) {
 #define SYMBOL(name, parameters) {#name, (void **)(void *)&api.name},
     static const struct library_symbol symbols[] = {CUDA_FUNCTIONS(SYMBOL)};
 #undef SYMBOL
+    static const struct library_symbol later = {"cuFuncGetParamInfo", (void **)(void *)&parameter_info};
     const char *missing = NULL;
     void *library = library_open(names);
+    if (library)
+        library_bind(library, &later, 1, NULL);
     if (library && library_bind(library, symbols, COUNT(symbols), &missing))
         return true;
     if (library)
@@ -156,6 +161,19 @@ cuda_function cuda_load(int unit, const char *code, const char *symbol) {
         return function;
     api.cuModuleUnload(module);
     return NULL;
+}
+
+// Whether parameter i of a function has so many bytes; 0: there is none.
+static bool has_parameter(cuda_function f, size_t i, size_t bytes) {
+    size_t at, found;
+    return parameter_info(f, i, &at, &found) ? !bytes : found == bytes;
+}
+
+bool cuda_has_parameters(cuda_function f, int count, const size_t *bytes) {
+    for (int i = 0; parameter_info && i < count; i++)
+        if (!has_parameter(f, (size_t)i, bytes[i]))
+            return false;
+    return !parameter_info || has_parameter(f, (size_t)count, 0);
 }
 
 bool cuda_launch(int unit, int lane, cuda_function f, const struct cuda_launch *l, void **argument) {

@@ -79,18 +79,28 @@ static bool read_output(const struct kernel_place *p, const struct call *c, int 
     return done;
 }
 
-// Addresses of all arguments, of each input one, or four if it has axes.
-static int list_arguments(struct operand *o, int inputs, int outputs, void **argument) {
-    int count = 0;
+// Arguments of a launch: addresses, and bytes at each.
+struct arguments {
+    int count;
+    void **address;
+    size_t *bytes;
+};
+
+static void add_argument(struct arguments *a, void *address, size_t bytes) {
+    a->address[a->count] = address;
+    a->bytes[a->count++] = bytes;
+}
+
+// Of each input one, or four if it has axes.
+static void list_arguments(struct operand *o, int inputs, int outputs, struct arguments *a) {
     for (int i = 0; i < inputs + outputs; i++) {
-        argument[count++] = &o[i].memory;
+        add_argument(a, &o[i].memory, sizeof o[i].memory);
         if (i < inputs && o[i].ndim) {
-            argument[count++] = &o[i].sizes;
-            argument[count++] = &o[i].strides;
-            argument[count++] = &o[i].ndim;
+            add_argument(a, &o[i].sizes, sizeof o[i].sizes);
+            add_argument(a, &o[i].strides, sizeof o[i].strides);
+            add_argument(a, &o[i].ndim, sizeof o[i].ndim);
         }
     }
-    return count;
 }
 
 // Running ----------------------------------------------------------------------------------------------------------
@@ -110,7 +120,15 @@ static bool read_grid(const int64_t *arg, struct cuda_launch *l) {
     return true;
 }
 
-static bool run(const struct kernel_place *p, const struct call *c, struct operand *o, void **argument) {
+// A text from a file may be any.
+static bool check_parameters(void *kernel, const struct arguments *a) {
+    return cuda_has_parameters(kernel, a->count, a->bytes) ||
+           error_false(ZL_ERROR_VALUE,
+                       "zl_cuda_kernel: zl_kernel of the text has other parameters than its %d arguments",
+                       a->count);
+}
+
+static bool run(const struct kernel_place *p, const struct call *c, struct operand *o, struct arguments *a) {
     int first = 1 + c->outputs, inputs = c->inputs - first;
     struct cuda_launch l;
     for (int i = 0; i < inputs; i++)
@@ -120,21 +138,23 @@ static bool run(const struct kernel_place *p, const struct call *c, struct opera
         if (!read_output(p, c, i, &o[inputs + i]))
             return false;
     void *kernel = find_kernel(p, c->in[0]);
-    if (!kernel || !read_grid(call_args(c), &l))
+    list_arguments(o, inputs, c->outputs, a);
+    if (!kernel || !check_parameters(kernel, a) || !read_grid(call_args(c), &l))
         return false;
-    list_arguments(o, inputs, c->outputs, argument);
     counter_add(COUNTER_LAUNCHES, 1);
-    return !l.grid[0] || !l.grid[1] || !l.grid[2] || cuda_launch(p->unit, p->lane, kernel, &l, argument);
+    return !l.grid[0] || !l.grid[1] || !l.grid[2] || cuda_launch(p->unit, p->lane, kernel, &l, a->address);
 }
 
 enum kernel_taken cuda_source_kernel(const struct kernel_place *p, const struct call *c) {
     size_t operands = (size_t)(c->inputs - 1);
     struct operand *o = memory_zero(sizeof *o * operands);
-    void **argument = memory_zero(sizeof *argument * 4 * operands);
-    bool done = o && argument && run(p, c, o, argument);
+    struct arguments a = {.address = memory_zero(sizeof *a.address * 4 * operands),
+                          .bytes = memory_zero(sizeof *a.bytes * 4 * operands)};
+    bool done = o && a.address && a.bytes && run(p, c, o, &a);
     for (size_t i = 0; o && i < operands; i++)
         cuda_scratch_close(p, &o[i].room);
     memory_free(o);
-    memory_free(argument);
+    memory_free(a.address);
+    memory_free(a.bytes);
     return done ? KERNEL_DONE : KERNEL_FAILED;
 }
