@@ -253,7 +253,8 @@ ZL_API zl_array zl_linalg_tri_inv(zl_array a, bool upper);
 
 // matmul
 
-// beta * c + alpha * matmul(a, b); c broadcasts.
+// beta * c + alpha * matmul(a, b); c broadcasts. Of float16 and bfloat16 it is computed in float32 and
+// rounded once, and a beta of 0 leaves c out.
 ZL_API zl_array zl_addmm(zl_array c, zl_array a, zl_array b, double alpha, double beta);
 
 // The matrix product of a and b, of which blocks of block_size x block_size elements, 32 or 64, are left out:

@@ -262,6 +262,10 @@ bool op_fits_matmul(const struct call *c, const zl_array *in) {
     return has(c, 2, 0);
 }
 
+bool op_fits_addmm(const struct call *c, const zl_array *in) {
+    return has(c, 3, ADDMM_ARGS) && in[0]->dtype == in[1]->dtype && in[1]->dtype == in[2]->dtype;
+}
+
 // Indexing -----------------------------------------------------------------------------------------------------------
 
 bool op_fits_take(const struct call *c, const zl_array *in) {

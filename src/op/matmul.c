@@ -10,11 +10,13 @@ static zl_array multiply(const struct op_product *p, zl_array a, zl_array b) {
     for (int i = 0; i < a->ndim; i++)
         dim[i] = a->dim[i];
     dim[a->ndim - 1] = b->dim[b->ndim - 1];
-    if (!op_check_size(p->function, a->ndim, dim))
+    if (!op_check_size(p->function, a->ndim, dim) ||
+        (p->added && !op_check_broadcast_to(p->function, p->added, a->ndim, dim)))
         return NULL;
     if (a->dim[a->ndim - 1] == 0)
         return zl_zeros((zl_shape){dim, a->ndim}, p->dtype);
-    return op_dense(p->op, 2, (zl_array[]){a, b}, p->args, p->arg, p->dtype, a->ndim, dim);
+    return op_dense(p->op, p->added ? 3 : 2, (zl_array[]){a, b, p->added}, p->args, p->arg, p->dtype, a->ndim,
+                    dim);
 }
 
 static bool record(const struct call *c, const zl_array *in, zl_array *out) {
@@ -83,9 +85,22 @@ static zl_array multiply_batches(const struct op_product *p, zl_array a, zl_arra
 
 // Many matrices times one are the rows of one long matrix times it.
 static zl_array multiply_rows(const struct op_product *p, zl_array a, zl_array b) {
+    struct op_product own = *p;
     zl_array flat = zl_flatten(a, 0, -2);
-    zl_array y = flat ? multiply(p, flat, b) : NULL;
+    if (own.added && own.added->ndim > 1 && !(own.added = zl_flatten(own.added, 0, -2)))
+        return NULL;
+    zl_array y = flat ? multiply(&own, flat, b) : NULL;
     return zl_unflatten(y, 0, (zl_shape){a->dim, a->ndim - 1});
+}
+
+// Whether what is added is the same for all rows of a, or has one for each.
+static bool adds_to_rows(zl_array added, zl_array a) {
+    bool one = true, each = added->ndim == a->ndim;
+    for (int i = 0; i < added->ndim - 1; i++) {
+        one &= added->dim[i] == 1;
+        each &= added->dim[i] == a->dim[i];
+    }
+    return added->ndim <= a->ndim && (one || each);
 }
 
 static zl_array multiply_matrices(const struct op_product *p, zl_array a, zl_array b) {
@@ -93,15 +108,24 @@ static zl_array multiply_matrices(const struct op_product *p, zl_array a, zl_arr
         return NULL;
     if (a->ndim == 2 && b->ndim == 2)
         return multiply(p, a, b);
-    bool by_rows = b->ndim == 2 && a->size && !op_follows(a) && !op_follows(b);
+    bool by_rows = b->ndim == 2 && a->size && !op_follows(a) && !op_follows(b) &&
+                   (!p->added || (!op_follows(p->added) && adds_to_rows(p->added, a)));
     return by_rows ? multiply_rows(p, a, b) : multiply_batches(p, a, b);
+}
+
+// The axis that a vector gets, for what is added to its product too.
+static bool add_axis(struct op_product *p, zl_array vector, int axis) {
+    if (p->added && vector->ndim == 1 && p->added->ndim)
+        return (p->added = zl_expand_dims(p->added, ZL_AXES(axis)));
+    return true;
 }
 
 // A vector becomes a row on the left and a column on the right.
 zl_array op_multiply(const struct op_product *p, zl_array a, zl_array b) {
-    if (!a || !b)
+    struct op_product own = *p;
+    if (!a || !b || !add_axis(&own, a, -2) || !add_axis(&own, b, -1))
         return NULL;
-    zl_array y = multiply_matrices(p, a->ndim == 1 ? zl_expand_dims(a, ZL_AXES(0)) : a,
+    zl_array y = multiply_matrices(&own, a->ndim == 1 ? zl_expand_dims(a, ZL_AXES(0)) : a,
                                    b->ndim == 1 ? zl_expand_dims(b, ZL_AXES(1)) : b);
     if (y && a->ndim == 1)
         y = zl_squeeze(y, ZL_AXES(-2));
@@ -133,22 +157,6 @@ OP_SIGNATURE(zl_matmul, "matmul",
              "left is a row, on the right a column, and the axis it lacks is not in the result. Floating "
              "point and complex numbers only.",
              P_ARRAY(a), P_ARRAY(b));
-
-static zl_array scale(double factor, zl_array x) {
-    return factor == 1 ? x : zl_multiply(zl_scalar(factor), x);
-}
-
-zl_array zl_addmm(zl_array c, zl_array a, zl_array b, double alpha, double beta) {
-    if (!c || !a || !b)
-        return NULL;
-    zl_dtype dtype = dtype_common(3, (zl_array[]){c, a, b});
-    zl_array product = matmul("zl_addmm", a, b, dtype);
-    if (!product || !op_check_broadcast_to("zl_addmm", c, product->ndim, product->dim))
-        return NULL;
-    return zl_add(scale(beta, zl_astype(c, dtype)), scale(alpha, product));
-}
-OP_SIGNATURE(zl_addmm, "matmul", "beta * c + alpha * matmul(a, b); c broadcasts.", P_ARRAY(c), P_ARRAY(a),
-             P_ARRAY(b), P_DOUBLE(alpha, "1.0"), P_DOUBLE(beta, "1.0"));
 
 zl_array zl_outer(zl_array a, zl_array b) {
     if (!a || !b || !op_check_size("zl_outer", 2, (int64_t[]){a->size, b->size}))

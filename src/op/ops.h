@@ -44,6 +44,13 @@ extern const struct op op_divmod;
 
 // matmul.c: (..., m, k) times (..., k, n) gives (..., m, n): floats or complex of one dtype, the same batch axes.
 extern const struct op op_matmul;
+// addmm.c: alpha times such a product of half floats, and beta times a third input of that dtype, which broadcasts to the result;
+// rounded once. The third is not read if beta is 0; alpha is not 0.
+extern const struct op op_addmm;
+enum { ADDMM_ALPHA, ADDMM_BETA, ADDMM_ARGS };
+static inline bool op_is_product(const struct op *op) { // of floats, perhaps with something added
+    return op == &op_matmul || op == &op_addmm;
+}
 // The public product, under the name of another function.
 zl_array op_matmul_as(const char *function, zl_array a, zl_array b);
 // What products of other ops than matmul share with it: vectors, batch axes that broadcast, inner sizes of 0, which are zeros.
@@ -53,6 +60,7 @@ struct op_product {
     int args;
     const int64_t *arg;
     zl_dtype dtype; // of the result
+    zl_array added; // a third input, which broadcasts to the result; NULL: none
 };
 bool op_check_product(const char *function, zl_array a, zl_array b); // false and an error: they have no product
 zl_array op_multiply(const struct op_product *p, zl_array a, zl_array b);
@@ -350,7 +358,7 @@ extern const struct op op_field_view; // field.c: a view of what lies at an offs
 typedef bool op_fit(const struct call *c, const zl_array *in);
 op_fit op_fits_transpose, op_fits_squeeze, op_fits_expand_dims, op_fits_broadcast_to, op_fits_identity, op_fits_slice,
     op_fits_as_strided, op_fits_reshape, op_fits_flatten, op_fits_unflatten, op_fits_bitcast, op_fits_field_view,
-    op_fits_reduce, op_fits_argreduce, op_fits_arange, op_fits_concatenate, op_fits_pad, op_fits_divmod, op_fits_matmul,
+    op_fits_reduce, op_fits_argreduce, op_fits_arange, op_fits_concatenate, op_fits_pad, op_fits_divmod, op_fits_matmul, op_fits_addmm,
     op_fits_take, op_fits_random_bits, op_fits_gather, op_fits_scatter, op_fits_take_along, op_fits_put_along,
     op_fits_slice_update, op_fits_dynamic_slice, op_fits_dynamic_slice_update, op_fits_scan, op_fits_sort, op_fits_partition,
     op_fits_searchsorted, op_fits_gather_mm, op_fits_segmented_mm, op_fits_matmul_int8, op_fits_matmul_fp8, op_fits_cholesky, op_fits_inverse,

@@ -20,7 +20,7 @@ static double operations_of(const struct call *c) {
     case OP_REDUCE: return (double)c->in[0]->size;
     default: break;
     }
-    if (c->op == &op_matmul)
+    if (op_is_product(c->op))
         return 2.0 * (double)y->size * (double)c->in[0]->dim[c->in[0]->ndim - 1];
     return c->op == &op_scan ? (double)y->size : 0;
 }

@@ -149,8 +149,20 @@ static const struct call *made_by(zl_array x, const struct op *op) {
     return x->call && !x->call->detached && x->call->op == op ? x->call : NULL;
 }
 
-// Whether y has the shape of a matrix product of the two.
-static bool is_product(zl_array y, const zl_array *in) {
+static const struct call *product_of(zl_array x) {
+    const struct call *plain = made_by(x, &op_matmul);
+    return plain ? plain : made_by(x, &op_addmm);
+}
+
+static bool broadcasts_to(zl_array x, zl_array y) {
+    bool fits = x->ndim <= y->ndim;
+    for (int i = 0; fits && i < x->ndim; i++)
+        fits = x->dim[i] == 1 || x->dim[i] == y->dim[y->ndim - x->ndim + i];
+    return fits;
+}
+
+// Whether y has the shape of a matrix product of the first two, and of what is added to it, if there is a third.
+static bool is_product(zl_array y, int inputs, const zl_array *in) {
     zl_array a = in[0], b = in[1];
     OP_ROOM(int64_t, dim, MAX_OF(a->ndim, b->ndim));
     int batch = dim && a->ndim >= 2 && b->ndim >= 2
@@ -160,24 +172,24 @@ static bool is_product(zl_array y, const zl_array *in) {
         return false;
     dim[batch] = a->dim[a->ndim - 2];
     dim[batch + 1] = b->dim[b->ndim - 1];
-    return shape_equal(y->ndim, y->dim, batch + 2, dim);
+    return shape_equal(y->ndim, y->dim, batch + 2, dim) && (inputs < 3 || broadcasts_to(in[2], y));
 }
 
 // The call that is replayed instead of c, and its inputs. Batches of a matrix product are joined, or stretched, to the
 // sizes that they have when it is recorded: where sizes may change, the product as a whole is recorded again.
 static const struct call *meaning(const struct listing *l, const struct call *c, const zl_array **in,
-                                  zl_array *pair) {
-    const struct call *product = c->op == &op_unflatten ? made_by(c->in[0], &op_matmul) : c;
+                                  zl_array *before) {
+    const struct call *product = c->op == &op_unflatten ? product_of(c->in[0]) : c;
     *in = c->in;
-    if (!l->e->shapeless || !product || product->op != &op_matmul)
+    if (!l->e->shapeless || !product || !op_is_product(product->op))
         return c;
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < product->inputs; i++) {
         const struct call *from = made_by(product->in[i], product == c ? &op_broadcast_to : &op_flatten);
-        pair[i] = from ? from->in[0] : product->in[i];
+        before[i] = from ? from->in[0] : product->in[i];
     }
-    if (!is_product(call_first(c), pair))
+    if (!is_product(call_first(c), product->inputs, before))
         return c;
-    *in = pair;
+    *in = before;
     return product;
 }
 
@@ -199,12 +211,12 @@ static int mark_live(struct listing *l, const zl_outputs *results) {
     for (int i = 0; i < results->count; i++)
         mark(l, results->item[i]);
     for (int i = l->w.calls - 1; i >= 0; i--) {
-        zl_array pair[2];
+        zl_array before[3];
         const zl_array *in;
         if (!is_live(l, i))
             continue;
         count++;
-        const struct call *c = meaning(l, l->w.call[i], &in, pair);
+        const struct call *c = meaning(l, l->w.call[i], &in, before);
         for (int k = 0; k < c->inputs; k++)
             mark(l, in[k]);
     }
@@ -232,9 +244,9 @@ static bool put_references(struct listing *l, int count, const zl_array *x) {
 
 static bool put_call(struct listing *l, int index) {
     const struct call *c = l->w.call[index];
-    zl_array pair[2];
+    zl_array before[3];
     const zl_array *in;
-    const struct call *as = meaning(l, c, &in, pair);
+    const struct call *as = meaning(l, c, &in, before);
     int op = number_op(l->e, as->op);
     if (op < 0)
         return false;

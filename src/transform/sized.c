@@ -60,7 +60,7 @@ bool sized_is(const struct call *c, const zl_array *in) {
     bool follows = op->kind == OP_ELEMENTWISE || op->kind == OP_CAST || op->kind == OP_COPY ||
                    (op->kind == OP_REDUCE && op != &op_reduce[REDUCE_PROD]) || op == &op_custom ||
                    op == &op_depends || op == &op_stop_gradient || op == &op_deferred ||
-                   op == &op_stretch_with || op == &op_element_count || op == &op_matmul;
+                   op == &op_stretch_with || op == &op_element_count || op_is_product(op);
     return !follows && op_defers(c->inputs, in);
 }
 

@@ -206,6 +206,60 @@ TEST(a_product_that_comes_again_by_libraries) {
             agree("a product again", multiply, &p, 8e-3);
 }
 
+// What is added to a product of half floats: numbers for columns, a matrix as the result lies, or one that is copied first.
+struct added {
+    zl_dtype dtype;
+    int64_t batch, m, k, n;
+    int kind; // 0: of columns, 1: a matrix, 2: its transpose, 3: of rows, 4: one number, 5: behind an odd place
+    double alpha, beta;
+};
+
+static zl_array add(const void *data) {
+    const struct added *p = data;
+    zl_array a = numbers(ZL_SHAPE(p->batch, p->m, p->k), p->dtype, 1), b = numbers(ZL_SHAPE(p->batch, p->k, p->n), p->dtype, 2);
+    zl_array c = NULL;
+    switch (p->kind) {
+    case 0: c = numbers(ZL_SHAPE(p->n), p->dtype, 3); break;
+    case 1: c = numbers(ZL_SHAPE(p->batch, p->m, p->n), p->dtype, 3); break;
+    case 2: c = zl_swapaxes(numbers(ZL_SHAPE(p->batch, p->n, p->m), p->dtype, 3), 1, 2); break;
+    case 3: c = numbers(ZL_SHAPE(p->m, 1), p->dtype, 3); break;
+    case 4: c = zl_astype(zl_scalar(2), p->dtype); break;
+    default: c = zl_slice(numbers(ZL_SHAPE(p->n + 1), p->dtype, 3), ZL_SHAPE(1), ZL_SHAPE(p->n + 1), ZL_SHAPE(1));
+    }
+    return p->batch == 1 ? zl_addmm(p->kind == 1 || p->kind == 2 ? zl_squeeze(c, ZL_AXES(0)) : c, zl_squeeze(a, ZL_AXES(0)),
+                                    zl_squeeze(b, ZL_AXES(0)), p->alpha, p->beta)
+                         : zl_addmm(c, a, b, p->alpha, p->beta);
+}
+
+TEST(sums_of_products_by_libraries) {
+    static const int64_t sizes[][3] = {{64, 64, 64}, {70, 33, 65}, {1, 200, 5}, {5, 17, 1}, {4, 512, 250}, {512, 1024, 768}};
+    static const double factors[][2] = {{1, 1}, {0.5, 2}, {2, 0}};
+    if (skips())
+        return;
+    for (int d = 0; d < 2; d++)
+        for (int i = 0; i < (int)COUNT(sizes) * 6 * 3 * 2; i += test_quick() ? 5 : 1)
+            ZL_SCOPE {
+                const int64_t *size = sizes[i % (int)COUNT(sizes)];
+                const double *by = factors[i / 36 % 3];
+                struct added p = {d ? ZL_BFLOAT16 : ZL_FLOAT16, 1 + 2 * (i / 108), size[0], size[1], size[2], i / 6 % 6, by[0], by[1]};
+                agree("addmm", add, &p, d ? 8e-3 : 1e-3);
+            }
+}
+
+// Its choices are timed at one of its uses: not where that would add to what it adds.
+TEST(sums_of_products_that_come_again_by_libraries) {
+    if (skips())
+        return;
+    for (int kind = 0; kind < 3; kind++)
+        for (int i = 0; i < 5; i++)
+            ZL_SCOPE {
+                struct added p = {ZL_BFLOAT16, 1, 512, 1024, 768, kind, 0.5, kind ? 2 : 1};
+                int64_t launches = zl_counter("launches");
+                agree("addmm again", add, &p, 8e-3);
+                CHECK(zl_counter("launches") - launches <= (kind == 2 ? 2 : 1));
+            }
+}
+
 // What follows a product is part of it.
 struct layer {
     zl_dtype dtype;

@@ -436,6 +436,31 @@ static zl_array call_matmul(void *data) {
                                   : zl_matmul(a, b);
 }
 
+// The row, the column or the matrix that is added.
+static zl_array call_addmm(void *data) {
+    const struct product *p = data;
+    zl_array c = values(p->transposed == 1   ? ZL_SHAPE(p->n)
+                        : p->transposed == 2 ? ZL_SHAPE(p->m, 1)
+                                             : ZL_SHAPE(3, p->m, p->n),
+                        p->dtype, 3);
+    return zl_addmm(c, factor(ZL_SHAPE(3, p->m, p->k), p->dtype, 1), factor(ZL_SHAPE(p->k, p->n), p->dtype, 2), 0.5,
+                    p->transposed ? 2 : 1);
+}
+
+static void check_sums_of_products(void) {
+    static const zl_dtype dtypes[] = {ZL_FLOAT16, ZL_BFLOAT16};
+    for (size_t d = 0; d < COUNT(dtypes); d++)
+        for (int t = 0; t < 4; t++)
+            ZL_SCOPE {
+                struct product p = {dtypes[d], 70, 33, 65, t};
+                agree("addmm", call_addmm, &p, dtypes[d] == ZL_BFLOAT16 ? 2e-2 : 2e-3);
+            }
+}
+
+TEST(sums_of_products_on_devices) {
+    on_devices(check_sums_of_products);
+}
+
 static void check_products(void) {
     static const zl_dtype dtypes[] = {ZL_FLOAT32, ZL_INT8, ZL_UINT8, ZL_BFLOAT16, ZL_FLOAT16, ZL_FLOAT64};
     static const int shapes[][3] = {{1, 1, 1}, {70, 33, 65}, {1, 200, 5}, {5, 17, 1}, {64, 64, 64}};

@@ -284,8 +284,17 @@ static inline void cpu_slice_move(const struct slice_move *s, char *to, const ch
 
 // cpu_matmul.c, blas.c, gemm_own.c, gemm_small.c, gemm_vector.c --------------------------------------------------------------
 
+// What becomes of sums of half floats before they are rounded: alpha times each, and beta times elements at data, of the same
+// dtype, whose strides are in elements. alpha 0: nothing; beta 0: there is no data.
+struct gemm_added {
+    float alpha, beta;
+    const char *data;
+    int64_t row, col;
+};
+
 // c (m x n) = a (m x k) times b (k x n), added to what c holds if `add`. Strides are in elements and of any kind. c is
-// float32 where a and b are half floats. Runs on one thread; false and an error when memory is out.
+// float32 where a and b are half floats, and only who rounds it looks at `added`. Runs on one thread; false and an error when memory
+// is out.
 struct gemm {
     int64_t m, n, k;
     const char *a, *b;
@@ -293,6 +302,7 @@ struct gemm {
     char *c;
     int64_t c_row, c_col;
     bool add;
+    struct gemm_added added;
 };
 typedef bool gemm_fn(zl_dtype dtype, const struct gemm *g);
 
@@ -310,6 +320,8 @@ blas_threads *cpu_blas_threads(void *library);
 void cpu_blas_begin(blas_threads *alone);
 void cpu_blas_end(blas_threads *alone);
 
+// Adds it to n sums: elements from data[at] on, one every step.
+void cpu_gemm_add(zl_dtype dtype, const struct gemm_added *added, float *sum, int64_t at, int64_t step, int64_t n);
 gemm_fn cpu_gemm;                 // the best way for that size; c has the dtype of a and b, whatever it is; it adds nothing
 gemm_fn *cpu_choose_gemm(zl_dtype dtype, const struct gemm *g); // the best for its size
 gemm_fn cpu_own_gemm;             // any float or complex dtype

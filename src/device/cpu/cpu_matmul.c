@@ -1,17 +1,19 @@
 // cpu_matmul.c - matrix products: batches and parts of them side by side, each by the best way for its size.
 
 #include "device/cpu/gemm.h"
+#include "op/ops.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { OUT, A, B };
+enum { OUT, A, B, ADDED };
 
 enum {
     FLOPS_LARGE = 1 << 25,     // of a product that all threads share, if there are few
     FLOPS_LEAST = 1 << 20,     // that are worth a second thread
     FLOPS_OF_VECTOR = 1 << 17, // the same where each element is read from memory for two of them
     EDGE = 48,                 // parts are cut at multiples of it
+    ADDED_AT_ONCE = 256,       // elements that are added to sums while they are in L1
 };
 
 // Scratch --------------------------------------------------------------------------------------------------------
@@ -84,6 +86,39 @@ gemm_fn *cpu_choose_gemm(zl_dtype dtype, const struct gemm *g) {
     return is_half(dtype) ? cpu_own_gemm : cpu_blas()->multiply;
 }
 
+void cpu_gemm_add(zl_dtype dtype, const struct gemm_added *added, float *sum, int64_t at, int64_t step,
+                  int64_t n) {
+    const struct row_table *rows = cpu_level()->rows;
+    row_fn *times = rows->op[TILE_MUL][ZL_FLOAT32][2], *plus = rows->op[TILE_ADD][ZL_FLOAT32][0];
+    const int64_t item = (int64_t)zl_dtype_size(dtype);
+    const char *from = added->beta != 0 ? added->data + at * item : NULL;
+    if (added->alpha != 1)
+        cpu_call_row(times, sum, sum, &added->alpha, NULL, n);
+    for (int64_t count; from && n > 0; n -= count, sum += count, from += count * step * item) {
+        char dense[ADDED_AT_ONCE * 2];
+        float wide[ADDED_AT_ONCE];
+        count = MIN_OF(n, ADDED_AT_ONCE);
+        if (step != 1)
+            cpu_move((size_t)item, dense, (struct stride2){0, item}, from, (struct stride2){0, step * item},
+                     1, count);
+        cpu_call_row(rows->cast[ZL_FLOAT32][dtype], wide, step == 1 ? from : dense, NULL, NULL, count);
+        if (added->beta != 1)
+            cpu_call_row(times, wide, wide, &added->beta, NULL, count);
+        cpu_call_row(plus, sum, sum, wide, NULL, count);
+    }
+}
+
+// What is added to a product that lies in float32, row by row; one of a single column is one row.
+static void add_all(zl_dtype dtype, const struct gemm *g) {
+    const struct gemm_added *added = &g->added;
+    float *sum = (float *)(void *)g->c;
+    if (added->alpha != 0 && g->n == 1)
+        cpu_gemm_add(dtype, added, sum, 0, added->row, g->m);
+    else if (added->alpha != 0)
+        for (int64_t i = 0; i < g->m; i++)
+            cpu_gemm_add(dtype, added, sum + i * g->c_row, i * added->row, added->col, g->n);
+}
+
 // A vector of half floats: in float32, then rounded into its place.
 static bool multiply_half(zl_dtype dtype, const struct gemm *g) {
     struct gemm h = *g;
@@ -95,6 +130,7 @@ static bool multiply_half(zl_dtype dtype, const struct gemm *g) {
     h.c_col = 1;
     if (!cpu_choose_gemm(dtype, &h)(dtype, &h))
         return false;
+    add_all(dtype, &h);
     bool dense = g->c_row == g->n || g->m == 1;
     int64_t rows = dense ? 1 : g->m, cols = dense ? g->m * g->n : g->n;
     for (int64_t i = 0; i < rows; i++)
@@ -111,6 +147,8 @@ static struct gemm part_of(int64_t item, const struct gemm *g, int64_t row, int6
     part.a += row * g->a_row * item;
     part.b += col * g->b_col * item;
     part.c += (row * g->c_row + col) * item;
+    if (g->added.data)
+        part.added.data += (row * g->added.row + col * g->added.col) * item;
     return part;
 }
 
@@ -150,6 +188,14 @@ static bool multiply_part(const struct product *p, struct gemm *g, struct produc
     return true;
 }
 
+// The operands of one product of a batch.
+static void set_data(struct gemm *g, const struct walk *w) {
+    g->c = w->data[OUT];
+    g->a = w->data[A];
+    g->b = w->data[B];
+    g->added.data = g->added.beta != 0 ? w->data[ADDED] : NULL;
+}
+
 static void multiply_range(const void *context, int64_t from, int64_t to) {
     struct product *p = (struct product *)(uintptr_t)context;
     const struct cut *cut = &p->cut;
@@ -163,7 +209,7 @@ static void multiply_range(const void *context, int64_t from, int64_t to) {
         part.rows = MIN_OF(cut->rows, g.m - part.row);
         part.cols = MIN_OF(cut->cols, g.n - part.col);
         cpu_walk_to(&p->batch, &w, part.batch);
-        g.c = w.data[OUT], g.a = w.data[A], g.b = w.data[B];
+        set_data(&g, &w);
         if (!multiply_part(p, &g, &part))
             atomic_store(&p->failed, true);
     }
@@ -224,7 +270,7 @@ static bool multiply_whole(struct product *p) {
     for (int64_t i = 0; ok && i < p->batch.size; i++) {
         struct gemm g = p->whole;
         cpu_walk_to(&p->batch, &w, i);
-        g.c = w.data[OUT], g.a = w.data[A], g.b = w.data[B];
+        set_data(&g, &w);
         ok = multiply_shared(p, &g, i);
     }
     return ok;
@@ -270,17 +316,36 @@ static struct cut cut(const struct gemm *g, int64_t batches) {
     return p;
 }
 
-static void set_batch(struct product *p, zl_array out, zl_array a, zl_array b, union scalar *room) {
+static void set_batch(struct product *p, const struct call *c, union scalar *room) {
+    zl_array out = call_output(c, 0), a = c->in[0], b = c->in[1];
     int ndim = out->ndim - 2;
     cpu_layout_start(&p->batch, ndim, out->dim, 1);
     cpu_layout_add(&p->batch, p->then.stored ? cpu_data(out) : (void *)room, (size_t)p->item,
                    p->then.stored ? ndim : 0, out->dim, array_stride(out));
     cpu_layout_add(&p->batch, array_data(a, &room[0]), (size_t)p->item, ndim, a->dim, array_stride(a));
     cpu_layout_add(&p->batch, array_data(b, &room[1]), (size_t)p->item, ndim, b->dim, array_stride(b));
+    if (p->whole.added.beta != 0)
+        cpu_layout_add(&p->batch, array_data(c->in[2], &room[2]), (size_t)p->item,
+                       MAX_OF(c->in[2]->ndim - 2, 0), c->in[2]->dim, array_stride(c->in[2]));
     cpu_layout_merge(&p->batch);
     p->batch.loops = p->batch.axes;
     for (int j = 0; j < p->batch.axes; j++)
         p->batch.axis[j].step = 1;
+}
+
+// Elements from one to the next along an axis, counted from the last one; 0: it is stretched.
+static int64_t stretched_stride(zl_array x, int from_last) {
+    int axis = x->ndim - from_last;
+    return axis < 0 || x->dim[axis] == 1 ? 0 : array_stride(x)[axis];
+}
+
+static struct gemm_added added_of(const struct call *c) {
+    if (c->op != &op_addmm)
+        return (struct gemm_added){0};
+    return (struct gemm_added){.alpha = (float)op_arg_double(call_args(c)[ADDMM_ALPHA]),
+                               .beta = (float)op_arg_double(call_args(c)[ADDMM_BETA]),
+                               .row = stretched_stride(c->in[2], 2),
+                               .col = stretched_stride(c->in[2], 1)};
 }
 
 // Sizes and strides.
@@ -288,7 +353,8 @@ static struct gemm gemm_of(const struct call *c) {
     zl_array a = c->in[0], b = c->in[1], out = call_output(c, 0);
     int row = out->ndim - 2, col = out->ndim - 1;
     const int64_t *as = array_stride(a), *bs = array_stride(b);
-    return (struct gemm){.m = out->dim[row],
+    return (struct gemm){.added = added_of(c),
+                         .m = out->dim[row],
                          .n = out->dim[col],
                          .k = a->dim[col],
                          .a_row = as[row],
@@ -313,12 +379,12 @@ struct product_parts cpu_matmul_parts(const struct call *c) {
 }
 
 bool cpu_matmul_then(const struct call *c, const struct product_then *then) {
-    union scalar room[2];
+    union scalar room[3];
     zl_array out = call_output(c, 0);
     struct product p = {
         .whole = gemm_of(c), .dtype = (zl_dtype)out->dtype, .item = (int64_t)array_item(out), .then = *then};
     atomic_init(&p.failed, false);
-    set_batch(&p, out, c->in[0], c->in[1], room);
+    set_batch(&p, c, room);
     if (is_shared(p.dtype, &p.whole, p.batch.size))
         return multiply_whole(&p);
     p.cut = cut(&p.whole, p.batch.size);

@@ -159,6 +159,9 @@ static void finish_strip(const struct own *o, const struct part *t, int64_t from
         char *sum = t->sum + i * t->sum_row + from % t->sum_width * t->sum_col;
         if (o->w.scale)
             cpu_call_row(o->scale, sum, sum, o->w.scale, NULL, to - from);
+        if (g->added.alpha != 0)
+            cpu_gemm_add(o->w.dtype, &g->added, (float *)(void *)sum,
+                         (t->row + i) * g->added.row + col * g->added.col, g->added.col, to - from);
         if (o->narrow)
             cpu_call_row(o->narrow, g->c + ((t->row + i) * g->c_row + col) * item, sum, NULL, NULL,
                          to - from);

@@ -245,6 +245,8 @@ enum { SLICES_MOST = 16, SLICE_LINES = 16, SLICE_BYTES = 1 << 18, SHARED_BYTES =
 
 struct slices {
     struct gemv v;
+    zl_dtype dtype;
+    const struct gemm *g;
     int64_t count;
     char *sum;      // of each
     row_fn *narrow; // of results; NULL: they are as wide as sums
@@ -288,6 +290,10 @@ static void add_slices(const void *context, int64_t from, int64_t to) {
         put(v, from, sum, to - from);
         return;
     }
+    if (s->g->added.alpha != 0) {
+        int64_t step = s->g->n == 1 ? s->g->added.row : s->g->added.col;
+        cpu_gemm_add(s->dtype, &s->g->added, (float *)(void *)sum, from * step, step, to - from);
+    }
     char *narrow = sum + v->rows * v->wide; // where those of the second were
     cpu_call_row(s->narrow, narrow, sum, NULL, NULL, to - from);
     cpu_move((size_t)v->item, v->y + from * v->y_stride / 2, (struct stride2){0, v->y_stride / 2}, narrow,
@@ -295,7 +301,7 @@ static void add_slices(const void *context, int64_t from, int64_t to) {
 }
 
 bool cpu_gemv_shared(zl_dtype dtype, const struct gemm *g) {
-    struct slices s = {.count = slices_of(dtype, g)};
+    struct slices s = {.dtype = dtype, .g = g, .count = slices_of(dtype, g)};
     if (!open_gemv(&s.v, dtype, g))
         return false;
     if (s.v.wide != s.v.item)

@@ -144,6 +144,7 @@ static const struct {
 } overrides[] = {
     {&op_argreduce, cpu_argreduce, 0},
     {&op_matmul, cpu_matmul, 0},
+    {&op_addmm, cpu_matmul, 0},
     {&op_conv, cpu_conv, 0},
     {&op_cross_entropy, cpu_cross_entropy, 0},
     {&op_gated_delta, cpu_gated_delta, 0},

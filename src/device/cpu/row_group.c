@@ -53,7 +53,7 @@ bool cpu_group_steps(struct program *p, const struct segment *s) {
         const struct op *op = s->call[i]->op;
         int count = MIN_OF(after + 1, GROUP_CALLS);
         after = may_join(s->call[i]) ? count : 0;
-        p->step[i].group = (uint16_t)(op == &op_matmul ? count : op->kind == OP_VIEW ? 0 : after);
+        p->step[i].group = (uint16_t)(op_is_product(op) ? count : op->kind == OP_VIEW ? 0 : after);
     }
     return true;
 }
@@ -309,7 +309,7 @@ bool group_find(struct group *g, const char **why) {
     g->ndim = shape->ndim;
     g->dim = shape->dim;
     g->line = 0;
-    if (op == &op_matmul ? !is_product(g, g->begin, g->row) : !join(g, g->begin))
+    if (op_is_product(op) ? !is_product(g, g->begin, g->row) : !join(g, g->begin))
         return false;
     find_end(g, &ended);
     if (g->end - g->begin > 1 && !is_useful(g))

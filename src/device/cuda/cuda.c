@@ -80,7 +80,7 @@ static void *load(int unit, const char *code, size_t bytes, const char *symbol) 
 
 // Products are written down with our own launches; other libraries are given the stream as it is.
 static enum kernel_taken take(const struct kernel_place *p, const struct call *c) {
-    bool is_product = c->op == &op_matmul || c->op == &op_matmul_int8 || c->op == &op_matmul_fp8;
+    bool is_product = op_is_product(c->op) || c->op == &op_matmul_int8 || c->op == &op_matmul_fp8;
     if (is_product || !cuda_takes(p->unit, c))
         return cuda_take(p, c);
     cuda_queue_pause(p->unit, p->lane, true);

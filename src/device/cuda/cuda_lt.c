@@ -1,7 +1,7 @@
 // cuda_lt.c - products of matrices by cuBLASLt: every dtype that it has, batches, matrices as they lie, and what follows them.
 //
 // Matrices whose rows or columns lie behind each other are read where they are; others are copied first. A number added to
-// each column of a product is part of it where no other call reads the product. cuBLASLt's relu is not ours: it loses NaN. Products
+// each column of a product is part of it where no other call reads the product, as is what addmm adds. cuBLASLt's relu is not ours: it loses NaN. Products
 // of fp8 that it does not have are those of half floats, which hold the same numbers.
 
 #include "device/cuda/cuda_lt.h"
@@ -45,8 +45,9 @@ static bool see(struct matrix *m, zl_array x) {
 
 struct operands {
     zl_dtype dtype; // of both
-    double scale;
-    const char *bias;
+    double scale, beta;
+    bool copies; // what is added, also where that is a number for each column
+    const char *bias, *added;
     struct matrix a, b;
     char *y;
     struct cuda_scratch a_copy, b_copy;
@@ -74,7 +75,9 @@ static bool bring_all(const struct kernel_place *p, struct operands *o, const st
                       zl_dtype dtype) {
     zl_array a = c->in[0], b = c->in[1];
     o->dtype = dtype;
-    o->scale = c->op == &op_matmul_fp8 ? op_arg_double(call_args(c)[FP8_SCALE]) : 1;
+    o->scale = c->op == &op_matmul_fp8 ? op_arg_double(call_args(c)[FP8_SCALE])
+               : c->op == &op_addmm    ? op_arg_double(call_args(c)[ADDMM_ALPHA])
+                                       : 1;
     if (!bring(p, &o->a, a, by_sums ? BY_ROWS : AS_IT_LIES, dtype, &o->a_copy) ||
         !bring(p, &o->b, b, by_sums ? BY_COLUMNS : AS_IT_LIES, dtype, &o->b_copy))
         return false;
@@ -92,11 +95,41 @@ static bool bring_all(const struct kernel_place *p, struct operands *o, const st
     return true;
 }
 
+// Numbers behind each other, one for each column.
+static bool is_bias(zl_array x, int64_t n, zl_dtype dtype) {
+    return x && !array_is(x, ARRAY_INLINE) && x->size == n && x->ndim > 0 && x->dim[x->ndim - 1] == n &&
+           (n == 1 || array_stride(x)[x->ndim - 1] == 1) && x->dtype == dtype;
+}
+
+static bool is_aligned(const void *memory) {
+    return (uintptr_t)memory % ALIGNED == 0;
+}
+
+// What the product is added to: a number for each column, a matrix that lies as the result does, or a copy where that goes.
+static bool bring_added(const struct kernel_place *p, struct operands *o, const struct call *c) {
+    zl_array x = c->in[2], y = call_first(c);
+    o->beta = op_arg_double(call_args(c)[ADDMM_BETA]);
+    if (o->beta == 0)
+        return true;
+    if (!o->copies && o->beta == 1 && y->ndim == 2 && is_bias(x, y->dim[1], (zl_dtype)y->dtype)) {
+        o->bias = cuda_element(p, x);
+        if (!o->bias || is_aligned(o->bias))
+            return o->bias;
+        o->bias = NULL;
+    }
+    if (!array_is(x, ARRAY_INLINE) && x->size == y->size &&
+        shape_is_row_major(x->ndim, x->dim, array_stride(x)))
+        return (o->added = cuda_element(p, x));
+    o->added = o->y;
+    return kernel_bring_added(p, c);
+}
+
 // Multiplying -------------------------------------------------------------------------------------------------------
 
 // What the addresses of all products of a batch are multiples of.
 static uint32_t alignment_of(const struct operands *o, int64_t item, int64_t each) {
-    uintptr_t all = (uintptr_t)o->a.data | (uintptr_t)o->b.data | (uintptr_t)o->y | ALIGNED;
+    uintptr_t all =
+        (uintptr_t)o->a.data | (uintptr_t)o->b.data | (uintptr_t)o->added | (uintptr_t)o->y | ALIGNED;
     for (int axis = 0; axis < o->batch.axes - 1; axis++)
         all |= (uintptr_t)((o->batch.stride[0][axis] | o->batch.stride[1][axis]) * item) | (uintptr_t)each;
     return (uint32_t)(all & (~all + 1));
@@ -144,7 +177,11 @@ static enum kernel_taken multiply_all(const struct kernel_place *p, const struct
     if (!r)
         return zl_error() && !had_error ? KERNEL_FAILED : KERNEL_NOT_TAKEN;
     for (int64_t i = 0; i < loops; i++) {
-        struct lt_memory m = {.bias = o->bias, .y = o->y + i * each, .scale = o->scale};
+        struct lt_memory m = {.bias = o->bias,
+                              .added = o->added ? o->added + i * each : NULL,
+                              .y = o->y + i * each,
+                              .scale = o->scale,
+                              .beta = o->beta};
         advance(o, i, &m.a, &m.b, (int64_t)zl_dtype_size(o->dtype));
         if (!lt_multiply(p->unit, p->lane, r, &k, &m))
             return KERNEL_FAILED;
@@ -152,12 +189,12 @@ static enum kernel_taken multiply_all(const struct kernel_place *p, const struct
     return KERNEL_DONE;
 }
 
-static enum kernel_taken try_product(const struct kernel_place *p, const struct call *c, bool by_sums,
-                                     zl_dtype dtype) {
-    struct operands o = {0};
+static enum kernel_taken try_adding(const struct kernel_place *p, const struct call *c, bool by_sums,
+                                    zl_dtype dtype, bool copies) {
+    struct operands o = {.copies = copies};
     enum kernel_taken taken = KERNEL_FAILED;
     o.y = kernel_reach(p, call_first(c));
-    if (o.y && bring_all(p, &o, c, by_sums, dtype)) {
+    if (o.y && bring_all(p, &o, c, by_sums, dtype) && (c->op != &op_addmm || bring_added(p, &o, c))) {
         lt_take(p->unit);
         taken = multiply_all(p, &o, c);
         lt_give(p->unit);
@@ -165,6 +202,18 @@ static enum kernel_taken try_product(const struct kernel_place *p, const struct 
     cuda_scratch_close(p, &o.a_copy);
     cuda_scratch_close(p, &o.b_copy);
     return taken;
+}
+
+static enum kernel_taken try_product(const struct kernel_place *p, const struct call *c, bool by_sums,
+                                     zl_dtype dtype) {
+    return try_adding(p, c, by_sums, dtype, false);
+}
+
+// Of some sizes it has no product with a number for each column.
+static enum kernel_taken multiply_added(const struct kernel_place *p, const struct call *c) {
+    zl_dtype dtype = (zl_dtype)c->in[0]->dtype;
+    enum kernel_taken taken = try_adding(p, c, false, dtype, false);
+    return taken == KERNEL_NOT_TAKEN ? try_adding(p, c, false, dtype, true) : taken;
 }
 
 // Whether products of bytes are faster with copies of what does not lie behind each other along what they are summed over: the
@@ -202,6 +251,7 @@ static enum kernel_taken multiply_int8(const struct kernel_place *p, const struc
 enum kernel_taken cuda_lt_multiply(const struct kernel_place *p, const struct call *c) {
     return c->op == &op_matmul_fp8    ? multiply_fp8(p, c)
            : c->op == &op_matmul_int8 ? multiply_int8(p, c)
+           : c->op == &op_addmm       ? multiply_added(p, c)
                                       : try_product(p, c, false, (zl_dtype)c->in[0]->dtype);
 }
 
@@ -218,12 +268,6 @@ static zl_array other_of(const struct kernel_group *g, int index) {
     const struct call *c = g->call[index];
     bool first = group_source(g, index, 0) == g->begin, second = group_source(g, index, 1) == g->begin;
     return first != second ? c->in[first ? 1 : 0] : NULL;
-}
-
-// Numbers behind each other, one for each column.
-static bool is_bias(zl_array x, int64_t n, zl_dtype dtype) {
-    return x && !array_is(x, ARRAY_INLINE) && x->size == n && x->ndim > 0 && x->dim[x->ndim - 1] == n &&
-           (n == 1 || array_stride(x)[x->ndim - 1] == 1) && x->dtype == dtype;
 }
 
 // The next call that is no view of the product; -1: there is none, or it is no sum.
@@ -266,8 +310,7 @@ static int find_fused(struct fused *f, int calls) {
 static bool bring_fused(const struct kernel_place *p, const struct fused *f, struct operands *o) {
     o->bias = cuda_element(p, f->bias);
     const struct call *c = f->g.call[f->g.begin];
-    return o->bias && (uintptr_t)o->bias % ALIGNED == 0 &&
-           bring_all(p, o, c, false, (zl_dtype)c->in[0]->dtype);
+    return o->bias && is_aligned(o->bias) && bring_all(p, o, c, false, (zl_dtype)c->in[0]->dtype);
 }
 
 static bool run_fused(const struct kernel_place *p, struct kernel_group *g) {

@@ -16,11 +16,12 @@ struct lt_key {
 
 struct lt_product;
 
-// Memory of one product, and what it is multiplied by; bias may be NULL.
+// Memory of one product, what it is multiplied by, and beta times what it is added to, which lies as y does and may be y; bias and
+// added may be NULL.
 struct lt_memory {
-    const char *a, *b, *bias;
+    const char *a, *b, *bias, *added;
     char *y;
-    double scale;
+    double scale, beta;
 };
 
 bool lt_is_there(void);

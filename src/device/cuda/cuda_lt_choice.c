@@ -247,13 +247,15 @@ void lt_give(int unit) {
 static int multiply(const struct lane *l, const struct lt_product *r, int choice, zl_dtype dtype,
                     const struct lt_memory *m, cuda_stream s) {
     static const double none[2];
+    const float beta = (float)m->beta; // only half floats have something added
     const double as_double = m->scale;
     const int32_t as_int = (int32_t)m->scale;
     const float as_float[] = {(float)m->scale, 0};
     const void *scale = dtype == ZL_FLOAT64 ? (const void *)&as_double
                         : dtype == ZL_INT8  ? (const void *)&as_int
                                             : as_float;
-    return api.cublasLtMatmul(l->handle, r->operation, scale, m->b, r->b, m->a, r->a, none, m->y, r->y, m->y,
+    return api.cublasLtMatmul(l->handle, r->operation, scale, m->b, r->b, m->a, r->a,
+                              m->added ? (const void *)&beta : none, m->added ? m->added : m->y, r->y, m->y,
                               r->y, r->choice[choice].algorithm, l->workspace, r->choice[choice].workspace,
                               s);
 }
@@ -323,9 +325,10 @@ bool lt_multiply(int unit, int lane, struct lt_product *r, const struct lt_key *
     struct cuda_device *d = cuda_device(unit);
     zl_dtype dtype = (zl_dtype)k->dtype;
     bool is_big = 2.0 * (double)k->m * (double)k->n * (double)k->k * (double)k->batch >= TIMED_LEAST;
+    bool once = m->added == m->y; // a second product would be added to the first
     if (!d)
         return false;
-    if (r->uses < TIMED_AT && ++r->uses == TIMED_AT && is_big && r->choices > 1) {
+    if (r->uses < TIMED_AT && !once && ++r->uses == TIMED_AT && is_big && r->choices > 1) {
         cuda_queue_flush(unit, lane);
         lock_take(&u->bias);
         time_choices(&u->lane[lane], r, dtype, m, d->stream[lane]);

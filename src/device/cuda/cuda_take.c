@@ -17,6 +17,7 @@ static const struct {
     bool sometimes; // not of all sizes: a kernel of ours runs the others
 } rows[] = {
     {&op_matmul, cuda_lt_can, cuda_lt_multiply},
+    {&op_addmm, cuda_lt_can, cuda_lt_multiply},
     {&op_matmul_int8, cuda_lt_can, cuda_lt_multiply},
     {&op_matmul_fp8, cuda_lt_can, cuda_lt_multiply},
     {&op_quantized_matmul, cuda_quantized_can, cuda_quantized_matmul, .is_ours = true, .sometimes = true},

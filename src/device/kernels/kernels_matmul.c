@@ -2,7 +2,8 @@
 // that a group of threads shares.
 //
 // A group makes 64 x 64 elements of the result, each thread 4 x 4 of them, from pieces of 16 columns and rows that all of
-// it has brought to local memory. Half floats and fp8 are multiplied and summed in f32, int8 in int32.
+// it has brought to local memory. Half floats and fp8 are multiplied and summed in f32, int8 in int32. What a product is added to is
+// copied to where the result goes, and read there.
 
 #include "device/kernels/kernels.h"
 #include "op/ops.h"
@@ -13,6 +14,7 @@ enum kind { BATCH, CHOSEN, PARTS }; // all of a batch; those that indices say; p
 
 struct recipe {
     int32_t dtype, out, wide, kind, index; // dtype: uint8 is fp8; index: dtype of the indices
+    int32_t is_scaled, adds;               // the product; to beta times what the result holds
     char name[8];                          // no other kernel has such a key
 };
 
@@ -46,7 +48,7 @@ static const char text[] =
     "axes,\n"
     "                 GLOBAL const INDEX *first, i64 first_at, GLOBAL const INDEX *second, i64 second_at, "
     "i64 a_step, i64 b_step,\n"
-    "                 i64 a_count, i64 b_count, f32 scale) {\n"
+    "                 i64 a_count, i64 b_count, f32 scale, f32 beta) {\n"
     "    LOCAL WIDE left[DEEP][TILE + 1], right[DEEP][TILE + 1];\n"
     "    idx number = GROUP / tiles, tile = GROUP % tiles;\n"
     "    idx row = tile / tiles_n * TILE, col = tile % tiles_n * TILE;\n"
@@ -98,7 +100,7 @@ static const char text[] =
     "            idx r = row + my_row + 16 * i, c = col + my_col + 16 * j;\n"
     "            if (r < m && c < n) {\n"
     "                OUT item;\n"
-    "                WIDE value = SCALED(sum[i][j]);\n"
+    "                WIDE value = ADDED(SCALED(sum[i][j]), y + ((i64)r * n + c));\n"
     "                narrow(&item, &value);\n"
     "                y[(i64)r * n + c] = item;\n"
     "            }\n"
@@ -128,7 +130,8 @@ static bool write_text(struct text *out, const void *data) {
         text_add(out, "#define FMA(a, b, c) ((i32)((u32)(a) * (u32)(b) + (u32)(c)))\n");
     else
         text_add(out, "#define FMA zl_fma_%s\n", kernel_memory_type(wide));
-    text_add(out, "#define SCALED(x) %s\n", is_fp8 ? "((x) * scale)" : "(x)");
+    text_add(out, "#define SCALED(x) %s\n#define ADDED(x, at) %s\n",
+             w->r->is_scaled ? "((x) * scale)" : "(x)", w->r->adds ? "((x) + beta * load(at))" : "(x)");
     text_add(out, "#define KIND %d\n#define INDEX %s\n#define IS_LARGE(x) %s\n", w->r->kind,
              kernel_memory_type((zl_dtype)w->r->index), w->r->index == ZL_UINT64 ? "(x >> 63 != 0)" : "0");
     text_bytes(out, text, (int)sizeof text - 1);
@@ -172,13 +175,18 @@ static bool multiply(const struct kernel_place *p, const struct call *c, const s
         return error_false(ZL_ERROR_DEVICE,
                            "%s: more than %d batch axes that cannot be joined: use zl_contiguous first",
                            c->op->name, KERNEL_AXES);
-    float scale = c->op == &op_matmul_fp8 ? (float)op_arg_double(call_args(c)[FP8_SCALE]) : 1;
+    const int64_t *arg = call_args(c);
+    bool adds = c->op == &op_addmm, is_fp8 = c->op == &op_matmul_fp8;
+    float scale = adds || is_fp8 ? (float)op_arg_double(arg[adds ? (int)ADDMM_ALPHA : (int)FP8_SCALE]) : 1;
+    float beta = adds ? (float)op_arg_double(arg[ADDMM_BETA]) : 0;
     struct recipe r = {a->dtype,
                        y->dtype,
                        layout_is_wide(&f->batch) || f->batch.size * tiles > INT32_MAX ||
                            inner > INT32_MAX / 2,
                        (int32_t)f->kind,
                        f->kind == BATCH ? ZL_INT32 : f->first->dtype,
+                       adds || is_fp8,
+                       beta != 0,
                        "matmul"};
     void *kernel = kernel_find(p, &r, sizeof r, write_text, &(struct writer){&r, p->target->dialect});
     void *to = kernel_reach(p, y);
@@ -200,7 +208,14 @@ static bool multiply(const struct kernel_place *p, const struct call *c, const s
     for (size_t i = 0; i < COUNT(rest); i++)
         kernel_add_int(&k, rest[i], true);
     kernel_add(&k, &scale, sizeof scale);
+    kernel_add(&k, &beta, sizeof beta);
     return kernel_launch(p, kernel, f->batch.size * tiles, &k);
+}
+
+bool kernel_bring_added(const struct kernel_place *p, const struct call *c) {
+    zl_array y = call_first(c);
+    return op_arg_double(call_args(c)[ADDMM_BETA]) == 0 ||
+           kernel_stretch_out(p, c->in[2], y->ndim, y->dim, kernel_reach(p, y));
 }
 
 bool kernel_matmul(const struct kernel_place *p, const struct call *c) {
@@ -211,7 +226,7 @@ bool kernel_matmul(const struct kernel_place *p, const struct call *c) {
                         .first = c->in[0],
                         .second = c->in[1]};
     lay_out_batch(&f.batch, f.a, f.b);
-    return multiply(p, c, &f);
+    return (c->op != &op_addmm || kernel_bring_added(p, c)) && multiply(p, c, &f);
 }
 
 // Chosen ------------------------------------------------------------------------------------------------------------

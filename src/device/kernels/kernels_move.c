@@ -146,6 +146,20 @@ bool kernel_copy_out(const struct kernel_place *p, zl_array x, void *to) {
     return move(p, x, x->ndim, x->dim, (struct side){.memory = to, .stride = stride}, side_of(p, x, &room));
 }
 
+bool kernel_stretch_out(const struct kernel_place *p, zl_array x, int ndim, const int64_t *dim, void *to) {
+    union scalar room;
+    struct side from = side_of(p, x, &room);
+    int added = ndim - x->ndim;
+    OP_ROOM(int64_t, stride, 2 * (int64_t)ndim);
+    if (!stride)
+        return false;
+    shape_row_major(ndim, dim, stride);
+    for (int i = 0; from.stride && i < ndim; i++)
+        stride[ndim + i] = i < added || x->dim[i - added] == 1 ? 0 : from.stride[i - added];
+    from.stride = from.stride ? stride + ndim : NULL;
+    return move(p, x, ndim, dim, (struct side){.memory = to, .stride = stride}, from);
+}
+
 bool kernel_move(const struct kernel_place *p, zl_dtype dtype, int ndim, const int64_t *dim, void *to,
                  const int64_t *to_stride, void *from, const int64_t *from_stride) {
     return combine(p, UPDATE_SET, dtype, ndim, dim, (struct side){.memory = to, .stride = to_stride},

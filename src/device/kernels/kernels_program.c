@@ -29,6 +29,7 @@ static const struct {
     {&op_searchsorted, kernel_can_search, kernel_search},
     {&op_cross_entropy, kernel_can_cross_entropy, kernel_cross_entropy},
     {&op_matmul, kernel_can_matmul, kernel_matmul},
+    {&op_addmm, kernel_can_matmul, kernel_matmul},
     {&op_matmul_int8, kernel_can_matmul, kernel_matmul},
     {&op_matmul_fp8, kernel_can_matmul, kernel_matmul},
     {&op_gather_mm, kernel_can_choose, kernel_gather_mm},
