@@ -105,7 +105,8 @@ static zl_array moved(zl_array x) {
 }
 
 static zl_array sparse(zl_array x) {
-    zl_array at = zl_from_i32((int32_t[]){0, 2, 1}, ZL_SHAPE(3)), rows = zl_from_i32((int32_t[]){0, 1, 1, 3}, ZL_SHAPE(4)), g;
+    zl_array at = zl_from_i32((int32_t[]){0, 2, 1}, ZL_SHAPE(3)),
+             rows = zl_from_i32((int32_t[]){0, 1, 1, 3}, ZL_SHAPE(4)), g;
     zl_array values = zl_ones(ZL_SHAPE(3), ZL_FLOAT32), y = zl_csr_matmul(values, at, rows, x);
     bool ok = zl_grad(zl_sum(zl_square(y)), 1, &x, &g);
     return ok ? zl_add(g, zl_csr_to_dense(zl_sum_axis(x, 1, false), at, rows, 3)) : NULL;
@@ -117,8 +118,10 @@ static zl_array losses(zl_array x) {
 }
 
 static zl_array remembered(zl_array x) {
-    zl_array k = zl_reshape(x, ZL_SHAPE(1, 3, 1, 3)), half = zl_full(ZL_SHAPE(1, 3, 1), zl_scalar(0.5), ZL_FLOAT32), out[2];
-    return zl_fast_gated_delta_update(k, k, k, half, half, NULL, NULL, out) ? zl_add(out[0], zl_sum(out[1])) : NULL;
+    zl_array k = zl_reshape(x, ZL_SHAPE(1, 3, 1, 3)),
+             half = zl_full(ZL_SHAPE(1, 3, 1), zl_scalar(0.5), ZL_FLOAT32), out[2];
+    return zl_fast_gated_delta_update(k, k, k, half, half, NULL, NULL, out) ? zl_add(out[0], zl_sum(out[1]))
+                                                                            : NULL;
 }
 
 TRIP(elementwise, ZL_SHAPE(3, 4), ZL_FLOAT32,
@@ -136,6 +139,8 @@ TRIP(reductions, ZL_SHAPE(3, 4), ZL_FLOAT32, zl_add(zl_max_axis(x, 0, true), zl_
 TRIP(products, ZL_SHAPE(2, 3, 4), ZL_FLOAT32,
      zl_matmul(x, zl_transpose(zl_slice(x, ZL_SHAPE(0, 0, 0), ZL_SHAPE(1, 3, 4), ZL_SHAPE(1, 1, 1)),
                                ZL_AXES(0, 2, 1))))
+TRIP(sums_of_products, ZL_SHAPE(3, 3), ZL_FLOAT16,
+     zl_addmm(zl_max_axis(x, 0, false), x, zl_transpose(x, ZL_ALL), 0.5, 2))
 TRIP(pairs, ZL_SHAPE(7), ZL_INT32, divided(x))
 TRIP(joins, ZL_SHAPE(3, 4), ZL_FLOAT32, joined(x))
 TRIP(indices, ZL_SHAPE(4, 3), ZL_FLOAT32, picked(x))
@@ -157,7 +162,8 @@ TRIP(empty_arrays, ZL_SHAPE(0, 3), ZL_FLOAT32, zl_add(zl_sum_axis(x, 0, false), 
 
 static const char *const one_in[] = {"a"}, *const one_out[] = {"out"};
 
-static zl_array with_kernel(zl_array x, bool (*make)(const zl_cpu_kernel_source *k, zl_array x, zl_array *y)) {
+static zl_array with_kernel(zl_array x,
+                            bool (*make)(const zl_cpu_kernel_source *k, zl_array x, zl_array *y)) {
     zl_shape shape = ZL_SHAPE(3, 4);
     zl_cpu_kernel_source k = {.name = "doubled",
                               .source = "int i = threadIdx.x;\nout[i] = 2 * a[i];\n",
@@ -225,6 +231,38 @@ TEST(kernels_of_files_can_be_refused) {
     unsetenv("ZL_FILE_KERNELS");
     CHECK_ERROR(ZL_ERROR_VALUE, zl_export(path_of("f"), fn_of(with_c_kernel), 1, &x, NULL));
     CHECK_HAS(test_last_error(), "cannot be exported");
+}
+
+// A call of a kernel as a file may say it, of one output and an input of three elements.
+static bool replays(const struct op *op, int args, const int64_t *arg, int outputs) {
+    zl_array x = zl_ones(ZL_SHAPE(3), ZL_FLOAT32), in[] = {zl_ones(ZL_SHAPE(4), ZL_UINT8), x, x, x, x},
+             out[4];
+    struct array_spec spec = {.dtype = ZL_FLOAT32, .ndim = 1, .dim = x->dim};
+    zl_array y = graph_call(op, COUNT(in), in, args, arg, outputs, (struct array_spec[]){spec, spec});
+    bool ok = y && op_replay("f", y->call, in, out);
+    zl_clear_error();
+    return ok;
+}
+
+TEST(calls_of_kernels_are_held_against_what_they_say) {
+    static const struct {
+        int at;
+        int64_t value;
+    } wrong[] = {{KERNEL_OUTPUTS, 0},        {KERNEL_OUTPUTS, 2},      {KERNEL_OUTPUTS, 3},
+                 {KERNEL_GRID, -1},          {KERNEL_GRID, INT64_MAX}, {KERNEL_GROUP, 0},
+                 {KERNEL_GROUP + 2, -1},     {KERNEL_FILLS, 2},        {KERNEL_STRIDED, -1},
+                 {KERNEL_SHARED, INT64_MAX}, {KERNEL_SHARED, -1}};
+    const int64_t good[KERNEL_ARGS] = {1, 3, 1, 1, 1, 1, 1};
+    CHECK(replays(&op_cuda_kernel, KERNEL_ARGS, good, 1) &&
+          replays(&op_custom_kernel, KERNEL_FILLS, good, 1));
+    CHECK(!replays(&op_cpu_kernel, KERNEL_ARGS, good, 1) && !replays(&op_cuda_kernel, KERNEL_FILLS, good, 1));
+    for (size_t i = 0; i < COUNT(wrong); i++) {
+        int64_t arg[KERNEL_ARGS];
+        memcpy(arg, good, sizeof arg);
+        arg[wrong[i].at] = wrong[i].value;
+        CHECK(!replays(&op_cuda_kernel, KERNEL_ARGS, arg, 1));
+        CHECK(wrong[i].at != KERNEL_OUTPUTS || !replays(&op_custom_kernel, KERNEL_FILLS, arg, 1));
+    }
 }
 
 // Its sizes are those of the trace.
