@@ -123,7 +123,7 @@ static PyMethodDef functions[] = {
     {"get_memory_limit", get_memory_limit, METH_NOARGS, "Bytes over which allocations fail."},
     {"reset_peak_memory", reset_peak_memory, METH_NOARGS, "Counts the peak from now on."},
     {"clear_cache", clear_cache, METH_NOARGS, "Gives memory that is kept for reuse back to the system."},
-    {"set_memory_limit", WITH_LIMIT(set_memory_limit), "Sets the limit in bytes; the old one."},
+    {"set_memory_limit", WITH_LIMIT(set_memory_limit), "Sets the bytes over which allocations fail; the old limit."},
     {"set_cache_limit", WITH_LIMIT(set_cache_limit),
      "Sets how many bytes are kept for reuse; the old limit."},
     {"set_wired_limit", WITH_LIMIT(set_wired_limit),
