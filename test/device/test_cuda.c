@@ -177,6 +177,7 @@ TEST(layouts_and_reductions_compile_for_cuda) {
         CHECK(zl_eval(op_reduce_axes("test", REDUCE_SUM, x, (zl_axes){(const int[]){1}, 1}, false)));
         if (d < 2) {
             CHECK(zl_eval(zl_matmul(x, zl_matrix_transpose(x))));
+            CHECK(zl_eval(zl_addmm(zl_zeros(ZL_SHAPE(40, 1), dtypes[d]), x, y, 0.5, 2)));
             CHECK(zl_eval(zl_softmax(x, -1, false)));
             CHECK(zl_eval(zl_fast_cross_entropy(x, zl_zeros(ZL_SHAPE(40), ZL_INT32))));
             zl_array heads = zl_reshape(x, ZL_SHAPE(2, 4, 15, 100));
