@@ -110,9 +110,9 @@ static zl_array add_each(zl_array c, zl_array a, zl_array b, double alpha, doubl
     return zl_add(scale(beta, c), scale(alpha, product));
 }
 
-// Nothing to multiply is nothing to round.
+// Nothing to multiply, or by, is nothing to round.
 static bool is_once(zl_dtype dtype, zl_array a, double alpha) {
-    return (dtype == ZL_FLOAT16 || dtype == ZL_BFLOAT16) && alpha != 0 && a->dim[a->ndim - 1] > 0;
+    return (dtype == ZL_FLOAT16 || dtype == ZL_BFLOAT16) && (float)alpha != 0 && a->dim[a->ndim - 1] > 0;
 }
 
 zl_array zl_addmm(zl_array c, zl_array a, zl_array b, double alpha, double beta) {

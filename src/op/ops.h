@@ -45,7 +45,7 @@ extern const struct op op_divmod;
 // matmul.c: (..., m, k) times (..., k, n) gives (..., m, n): floats or complex of one dtype, the same batch axes.
 extern const struct op op_matmul;
 // addmm.c: alpha times such a product of half floats, and beta times a third input of that dtype, which broadcasts to the result;
-// rounded once. The third is not read if beta is 0; alpha is not 0.
+// rounded once. The third is not read if beta is 0; alpha is not 0, also as a float.
 extern const struct op op_addmm;
 enum { ADDMM_ALPHA, ADDMM_BETA, ADDMM_ARGS };
 static inline bool op_is_product(const struct op *op) { // of floats, perhaps with something added

@@ -254,7 +254,8 @@ SCENARIO(reductions) {
 SCENARIO(matmul) {
     zl_array a = zl_reshape(counting(6, 8), ZL_SHAPE(2, 3, 8)), b = counting(8, 5);
     zl_array y = zl_addmm(zl_ones(ZL_SHAPE(5), ZL_FLOAT32), a, b, 0.5, 2);
-    return sum_of(zl_matmul(y, zl_transpose(zl_astype(b, ZL_FLOAT64), ZL_ALL)), out);
+    zl_array half = zl_addmm(zl_ones(ZL_SHAPE(3, 5), ZL_FLOAT16), zl_astype(a, ZL_FLOAT16), zl_astype(b, ZL_FLOAT16), 0.5, 2);
+    return sum_of(zl_matmul(zl_add(y, half), zl_transpose(zl_astype(b, ZL_FLOAT64), ZL_ALL)), out);
 }
 
 SCENARIO(convolutions) {

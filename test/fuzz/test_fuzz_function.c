@@ -28,6 +28,7 @@ static bool function(void *data, int count, const zl_array *in, zl_outputs *out)
            zl_give(out, zl_as_strided(zl_reshape(x, ZL_SHAPE(6, 2)), ZL_SHAPE(3, 2), ZL_SHAPE(3, 1), 2)) &&
            zl_give(out, zl_view(zl_broadcast_to(x, ZL_SHAPE(2, 4, 3)), ZL_INT16)) &&
            zl_give(out, zl_slice_update(x, zl_scalar(7), ZL_SHAPE(1, 0), ZL_SHAPE(3, 2), ZL_SHAPE(1, 1))) &&
+           zl_give(out, zl_addmm(zl_scalar(1), zl_astype(x, ZL_FLOAT16), zl_astype(zl_transpose(w, ZL_ALL), ZL_FLOAT16), 0.5, 2)) &&
            zl_give(out, zl_searchsorted(in[2], in[2], "right")) &&
            zl_give(out, zl_argmax_axis(x, 0, false)) &&
            zl_give(out, zl_random_bits(ZL_SHAPE(2, 2), 4, zl_random_key(1))) &&

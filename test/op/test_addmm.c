@@ -109,6 +109,10 @@ TEST(addmm_leaves_out_what_it_is_told_to) {
     zl_array y = known(zl_addmm(nan, a, b, 0.125, 0)); // the product is more than float16 holds
     CHECK_EQ_F64(zl_item(zl_min(y)), 12800);
     CHECK_EQ_F64(zl_item(zl_max(y)), 12800);
+    zl_array one = zl_ones(ZL_SHAPE(4, 250), ZL_FLOAT16);
+    CHECK_EQ_F64(zl_item(zl_max(zl_addmm(one, zl_ones(ZL_SHAPE(4, 3), ZL_FLOAT16),
+                                         zl_ones(ZL_SHAPE(3, 250), ZL_FLOAT16), 1e-60, 2))),
+                 2);
     CHECK_ERROR(ZL_ERROR_SHAPE, zl_addmm(zl_zeros(ZL_SHAPE(3), ZL_FLOAT16), a, b, 1, 1));
     CHECK_HAS(test_last_error(), "zl_addmm: ");
     CHECK_ERROR(ZL_ERROR_SHAPE, zl_addmm(zl_zeros(ZL_SHAPE(2, 4, 250), ZL_FLOAT16), a, b, 1, 1));
