@@ -37,8 +37,8 @@ enum {
 
 struct planned {
     struct dnn_plan plan[PLANS];
-    int plans;  // more than one: none was chosen yet
-    int chosen; // which it was
+    int plans;
+    int chosen; // which is left of them; -1: all are
     int64_t tensor[3];
 };
 
@@ -267,7 +267,8 @@ static int build(const struct key *k, struct dnn_plan *plan, int64_t *tensor) {
         tensor[i] = dnn_tensor(g, DNN_MEMORY, type, k->axes + 2, dims[i], stride);
     }
     dnn_convolve(g, (enum dnn_conv_kind)k->kind, &v, (int)tensor[0], (int)tensor[1], (int)tensor[2]);
-    int count = dnn_build_some(g, k->unit, k->lane, k->exact, is_worth_timing(k) ? PLANS : 1, plan);
+    int count =
+        dnn_build_some(g, k->unit, k->lane, k->exact, k->exact || is_worth_timing(k) ? PLANS : 1, plan);
     dnn_drop(g);
     memory_free(g);
     return count;
@@ -279,6 +280,7 @@ static struct planned *find_plan(const struct key *k) {
     if (plan || !(plan = memory_zero(sizeof *plan)))
         return plan;
     plan->plans = build(k, plan->plan, plan->tensor);
+    plan->chosen = -1;
     if (map_set(&plans, k, sizeof *k, plan))
         return plan;
     memory_free(plan);
@@ -293,22 +295,46 @@ bool cuda_convolve_can(const struct call *c) {
 static int chosen_by_others(struct key k) {
     for (k.lane = 0; k.lane < CUDA_LANES; k.lane++) {
         const struct planned *other = map_get(&plans, &k, sizeof k);
-        if (other && other->plans == 1)
+        if (other && other->chosen >= 0)
             return other->chosen;
     }
     return -1;
 }
 
+static int result_of(enum dnn_conv_kind kind) {
+    return kind == DNN_CONV_OF_INPUT ? 0 : kind == DNN_CONV_OF_KERNEL ? 1 : 2;
+}
+
+static int64_t elements_of(const struct key *k, const int64_t *dim) {
+    int64_t elements = 1;
+    for (int i = 0; i < k->axes + 2; i++)
+        elements *= dim[i];
+    return elements;
+}
+
+// The fastest of those that only multiply and add, or of all if digits may be lost; the first if it is too small to tell.
+static int find_best(const struct kernel_place *p, const struct key *k, const struct planned *plan,
+                     void *const *memory) {
+    const int64_t elements[] = {elements_of(k, k->x), elements_of(k, k->w), elements_of(k, k->y)};
+    int result = result_of((enum dnn_conv_kind)k->kind), count = 0, from[PLANS] = {0};
+    struct dnn_plan good[PLANS];
+    for (int i = 0; i < plan->plans && (!count || is_worth_timing(k)); i++)
+        if (!k->exact || dnn_is_whole(p, &plan->plan[i], result, 3, plan->tensor, elements)) {
+            good[count] = plan->plan[i];
+            from[count++] = i;
+        }
+    return from[count > 1 ? dnn_fastest(p, count, good, 3, plan->tensor, memory) : 0];
+}
+
 static void choose(const struct kernel_place *p, const struct key *k, struct planned *plan,
                    void *const *memory) {
     lock_take(&lock);
-    if (plan->plans > 1) {
+    if (plan->chosen < 0) {
         int chosen = chosen_by_others(*k);
         if (chosen < 0 || chosen >= plan->plans)
-            chosen = dnn_fastest(p, plan->plans, plan->plan, 3, plan->tensor, memory);
+            chosen = find_best(p, k, plan, memory);
         dnn_keep(plan->plans, plan->plan, chosen);
         plan->chosen = chosen;
-        plan->plans = 1;
     }
     lock_give(&lock);
 }
@@ -316,7 +342,7 @@ static void choose(const struct kernel_place *p, const struct key *k, struct pla
 static bool run(const struct kernel_place *p, const struct key *k, struct planned *plan,
                 const struct arrays *a) {
     const zl_array list[] = {a->x, a->w, a->y};
-    int result = a->of_input ? 0 : a->of_kernel ? 1 : 2;
+    int result = result_of((enum dnn_conv_kind)k->kind);
     struct cuda_scratch copy[3] = {{0}};
     void *memory[3];
     bool done = true;

@@ -94,6 +94,10 @@ int dnn_fastest(const struct kernel_place *p, int plans, const struct dnn_plan *
                 const int64_t *tensor, void *const *memory);
 void dnn_keep(int plans, struct dnn_plan *plan, int kept); // in front; the others are let go
 
+// cuda_whole.c: whether a plan of float32 gives whole numbers for whole numbers, so many elements of each tensor.
+bool dnn_is_whole(const struct kernel_place *p, const struct dnn_plan *plan, int result, int count,
+                  const int64_t *tensor, const int64_t *elements);
+
 // Runs a plan of that lane: numbers of tensors, and where each is. False and an error.
 bool dnn_run(const struct kernel_place *p, const struct dnn_plan *plan, int count, const int64_t *tensor,
              void *const *memory);

@@ -1,0 +1,58 @@
+// cuda_whole.c - whether a plan of cuDNN only multiplies and adds. It notes what rounds to TF32, and most of what goes by Winograd or
+// Fourier, but not all. Sums of small whole numbers are whole, in any order: others tell of a way around.
+
+#include "device/cuda/cuda_dnn.h"
+
+#include <math.h>
+
+enum { LOOKED_AT = 1 << 14 }; // elements of a result
+
+static const char fill_text[] = "KERNEL zl_kernel(GLOBAL f32 *x, i64 n) {\n"
+                                "    i64 i = (i64)GROUP * THREADS + THREAD;\n"
+                                "    if (i < n)\n"
+                                "        x[i] = (f32)((i32)((u32)i * 2654435761u >> 29) % 3 - 1);\n"
+                                "}\n";
+
+static bool write_fill(struct text *out, const void *dialect) {
+    kernel_begin(out, dialect, true);
+    text_add(out, "%s", fill_text);
+    return true;
+}
+
+// -1, 0 and 1 in turns that are not regular.
+static bool fill(const struct kernel_place *p, void *x, int64_t n) {
+    static const char key[16] = "cuda_whole fill";
+    struct kernel_call k;
+    void *kernel = kernel_find(p, key, sizeof key, write_fill, p->target->dialect);
+    kernel_begin_call(&k);
+    kernel_add_memory(&k, x);
+    kernel_add_int(&k, n, true);
+    return kernel && kernel_launch(p, kernel, (n + KERNEL_THREADS - 1) / KERNEL_THREADS, &k);
+}
+
+static bool is_whole(const struct kernel_place *p, const void *y, int64_t n) {
+    int64_t count = MIN_OF(n, LOOKED_AT);
+    float *element = memory_alloc(sizeof *element * (size_t)count);
+    bool whole = element && cuda_read(p->unit, p->lane, element, y, sizeof *element * (size_t)count);
+    for (int64_t i = 0; whole && i < count; i++)
+        whole = element[i] == rintf(element[i]);
+    memory_free(element);
+    return whole;
+}
+
+bool dnn_is_whole(const struct kernel_place *p, const struct dnn_plan *plan, int result, int count,
+                  const int64_t *tensor, const int64_t *elements) {
+    struct cuda_scratch room[DNN_TENSORS] = {{0}};
+    void *memory[DNN_TENSORS];
+    bool had_error = zl_error(), good = true;
+    for (int i = 0; i < count; i++) {
+        memory[i] = cuda_scratch_open(p, &room[i], sizeof(float) * (size_t)elements[i]);
+        good = good && memory[i] && fill(p, memory[i], elements[i]);
+    }
+    good = good && dnn_run(p, plan, count, tensor, memory) && is_whole(p, memory[result], elements[result]);
+    for (int i = 0; i < count; i++)
+        cuda_scratch_close(p, &room[i]);
+    if (!had_error)
+        zl_clear_error();
+    return good;
+}
