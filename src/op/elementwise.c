@@ -241,9 +241,20 @@ static bool is_power_of_two(double value) {
     return fabs(frexp(value, &exponent)) == 0.5 && abs(exponent - 1) <= 14;
 }
 
+static bool divides_by_constant(const struct call *c) {
+    return UNLIKELY(c->op == &op_elementwise[TILE_DIV]) && array_is(c->in[1], ARRAY_INLINE);
+}
+
 bool op_scales(const struct call *c) {
-    if (LIKELY(c->op != &op_elementwise[TILE_DIV]) || !array_is(c->in[1], ARRAY_INLINE))
+    if (!divides_by_constant(c))
         return false;
     zl_dtype dtype = (zl_dtype)call_output(c, 0)->dtype;
     return dtype_is_inexact(dtype) && dtype != ZL_COMPLEX64 && is_power_of_two(scalar_as(c->in[1], dtype).f);
+}
+
+bool op_has_inverse(const struct call *c) {
+    if (!divides_by_constant(c) || call_output(c, 0)->dtype != ZL_BFLOAT16)
+        return false;
+    double size = fabs(scalar_as(c->in[1], ZL_BFLOAT16).f);
+    return size >= 0x1p-126 && size <= 0x1p126;
 }

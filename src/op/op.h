@@ -98,6 +98,9 @@ zl_dtype op_computes_in(const struct call *c);
 
 // Whether a call divides floats by a constant power of two: multiplying by its reciprocal gives the same numbers, sooner.
 bool op_scales(const struct call *c);
+// Whether it divides bfloat16 by a constant, and a product with its inverse in float32, rounded, has the same bits: quotients are 2^-17
+// and more of themselves from the middle of two numbers, or in it where these are subnormal, and the product errs by 2^-23.
+bool op_has_inverse(const struct call *c);
 
 int64_t op_double_arg(double value); // FIELD_DOUBLE in its word, and back
 double  op_arg_double(int64_t word);

@@ -54,7 +54,7 @@ static bool add_call(const struct tape *t, int slot, int begin, zl_stream *strea
         return false;
     add((int64_t)(intptr_t)c->op);
     add((int64_t)c->inputs | (int64_t)c->outputs << 16 | (int64_t)t->needed[slot] << 32 | (int64_t)(s != *stream) << 33 |
-        (int64_t)op_scales(c) << 34);
+        (int64_t)op_scales(c) << 34 | (int64_t)op_has_inverse(c) << 35);
     add((int64_t)t->dies[slot]);
     if (s != *stream) // the stream itself: which calls share one decides how they are cut
         add((int64_t)(intptr_t)(*stream = s));

@@ -87,6 +87,35 @@ TEST(what_runs_often_is_compiled) {
         check_hot(functions[i], in);
 }
 
+static bool is_quotient(zl_array x, double divisor) {
+    bool same = false;
+    ZL_SCOPE {
+        zl_array want = zl_divide(x, zl_full(ZL_SHAPE(1 << 16), zl_scalar(divisor), ZL_BFLOAT16));
+        zl_array y = zl_negative(zl_divide(zl_negative(x), zl_scalar(divisor)));
+        same = zl_eval_all(2, (zl_array[]){y, want}) && zl_item_int(zl_array_equal(y, want, true));
+    }
+    return same;
+}
+
+// Of all bfloat16; kernels multiply by the inverse of most divisors.
+TEST(quotients_of_compiled_kernels_are_those_of_rows) {
+    static const double divisors[] = {1.4140625, 3, 0.1, -7, 977, 0x1p-126, 0x1.02p-126, 0x1.fep125, 0x1.02p126, 0x1.1p-130, 0x1.5p127, 0};
+    if (no_compiler()) {
+        test_skip("there is no C compiler");
+        return;
+    }
+    zl_array x = zl_view(zl_astype(zl_arange_int(0, 1 << 16, 1, ZL_INT32), ZL_UINT16), ZL_BFLOAT16);
+    REQUIRE(zl_eval(x));
+    for (int i = 0; i < 20; i++)
+        CHECK(is_quotient(x, 1.5) && is_quotient(x, 0x1.1p-130));
+    cpu_kernels_settle();
+    int64_t compiled = zl_counter("compiled");
+    for (size_t i = 0; i < COUNT(divisors); i++)
+        if (!CHECK(is_quotient(x, divisors[i])))
+            test_note("divided by %g", divisors[i]);
+    CHECK(zl_counter("compiled") >= compiled + (int64_t)COUNT(divisors));
+}
+
 TEST(hot_graphs_can_be_switched_off) {
     zl_array in[] = {numbers(ZL_SHAPE(ROWS, COLS), -5000), numbers(ZL_SHAPE(ROWS, 1), 3),
                      numbers(ZL_SHAPE(COLS), -80)};

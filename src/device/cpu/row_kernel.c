@@ -16,7 +16,8 @@
 enum {
     RECIPE_WORDS = 512,
     KERNELS_MOST = 4096,
-    OF_INPUT = 1 << 8, // a reference to an input; else to the result of a row
+    OF_INPUT = 1 << 8,   // a reference to an input; else to the result of a row
+    BY_INVERSE = 1 << 8, // an op that is a division by a constant whose inverse does (op_has_inverse)
 };
 
 enum input_form { FORM_VECTOR, FORM_RUNS, FORM_SCALAR };
@@ -93,7 +94,8 @@ static void add_row(struct writer *w, int index, const int *number) {
     const struct step *s = &w->g->p->step[index];
     const struct call *c = w->g->b->call[index];
     bool is_cast = c->op->kind == OP_CAST;
-    add(w, is_cast ? TILE_CAST : (int)cpu_row_of(c));
+    enum tile_op row = is_cast ? TILE_CAST : cpu_row_of(c);
+    add(w, row == TILE_DIV && op_has_inverse(c) ? TILE_DIV | BY_INVERSE : (int)row);
     add(w, s->dtype[0]);
     add(w, s->inputs);
     for (int k = 0; k < s->inputs; k++) {
@@ -163,13 +165,23 @@ static expr load_input(int at, int16_t what, expr n, expr i) {
     return buffer ? tile_load(buffer, 1, &index, NULL, NULL) : NULL;
 }
 
+// The inverse is computed once.
+static expr divide_by_inverse(struct tile_type type, expr a, expr b) {
+    const struct tile_type wide = tile_type_of(ZL_FLOAT32);
+    expr inverse = tile_binary(TILE_DIV, tile_const(wide, 1), tile_cast(wide, b));
+    return tile_cast(type, tile_binary(TILE_MUL, tile_cast(wide, a), inverse));
+}
+
 static expr compute_row(const int16_t **word, const expr *input, const expr *value) {
-    enum tile_op op = (enum tile_op) * (*word)++;
+    const int what = *(*word)++;
+    enum tile_op op = (enum tile_op)(what & ~BY_INVERSE);
     struct tile_type type = tile_type_of((zl_dtype) * (*word)++);
     int count = *(*word)++;
     expr arg[3] = {NULL};
     for (int k = 0; k < count; k++, (*word)++)
         arg[k] = **word & OF_INPUT ? input[**word & ~OF_INPUT] : value[**word];
+    if (what & BY_INVERSE)
+        return divide_by_inverse(type, arg[0], arg[1]);
     if (op == TILE_CAST)
         return tile_cast(type, arg[0]);
     if (op == TILE_BITCAST)
