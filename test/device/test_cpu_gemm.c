@@ -276,6 +276,23 @@ TEST(products_are_the_same_on_any_threads) {
     CHECK(pool_set_threads(before));
 }
 
+static bool has_whole_rows(int64_t m, int64_t n, int64_t k) {
+    struct product p = make_product(gemm_kernel_for(ZL_FLOAT32), ZL_FLOAT32, ZL_FLOAT32, m, n, k);
+    bool whole = gemm_has_whole_rows(
+        &(struct gemm_work){.g = &p.g, .dtype = p.dtype, .out = p.out, .kernel = p.kernel});
+    free_product(&p);
+    return whole;
+}
+
+// Two threads share rows, unless they would have few, or the result is wide.
+TEST(parts_are_rows_or_columns) {
+    int before = zl_threads();
+    CHECK(pool_set_threads(2));
+    CHECK(has_whole_rows(150, 80, 128) && has_whole_rows(200, 1000, 150));
+    CHECK(!has_whole_rows(100, 80, 128) && !has_whole_rows(150, 1000, 150));
+    CHECK(pool_set_threads(before));
+}
+
 TEST(products_are_added) {
     for (int d = 0; d < 2; d++) {
         struct product p = make_product(gemm_kernel_for(dtypes[d]), dtypes[d], dtypes[d], 21, 33, 600);

@@ -9,7 +9,8 @@
 enum {
     FLOPS_LEAST = 1 << 20, // that are worth a second thread, where a unit is one element
     STRIP = 240,           // columns after which a block of the result is done, still in L2
-    ROWS_LEAST = 96,       // of a part, unless the result has less
+    ROWS_LEAST = 96,       // of a part, unless the result has less,
+    ROWS_LEAST_FEW = 64,   // or is not twice as wide as it is high, and threads are few
     COLUMNS_LEAST = 192,   // of b that are packed at once, however long they are
     PANELS = 8,            // of b that are packed side by side
     MORE_COLUMNS = 4,      // times as many as rows, and many threads wait for what they read of b
@@ -250,7 +251,9 @@ static int64_t columns_at_once(const struct own *o) {
 // Parts of rows that fit three eighths of L2, the same number for every thread; fewer rows are cut into columns instead.
 static void cut_result(struct own *o) {
     int64_t m = o->g->m, fit = cpu_cache_bytes(2) * 3 / 8 / (o->k_block * o->item);
-    int64_t least = divide_up(m, MAX_OF(fit, o->u->rows)), most = MAX_OF(m / ROWS_LEAST, least);
+    bool few = o->threads < THREADS_MANY && o->columns < 2 * m;
+    int64_t least = divide_up(m, MAX_OF(fit, o->u->rows)),
+            most = MAX_OF(m / (few ? ROWS_LEAST_FEW : ROWS_LEAST), least);
     o->row_parts = MIN_OF(round_up(least, o->threads), most);
     while (o->row_parts > least && o->row_parts < o->threads && o->threads % o->row_parts)
         o->row_parts--; // else some threads would have a part more than others
