@@ -34,6 +34,9 @@ enum { // of NVIDIA's headers
     THEN_NOTHING = 1,
     THEN_BIAS = 4,
     PREFERENCE_WORKSPACE = 1,
+    PREFERENCE_PARTS = 3, // how parts of sums may be held until they are added, in bits
+    PARTS_AS_COMPUTED = 2,
+    PARTS_AS_RESULTS = 5,
     PREFERENCE_ALIGNMENT = 5, // of a, then b, c, d
     AS_IT_IS = 0,
     TRANSPOSED = 1,
@@ -199,13 +202,18 @@ static bool describe(struct lt_product *r, const struct lt_key *k) {
            !api.cublasLtMatmulDescSetAttribute(r->operation, OPERATION_THEN, &then, sizeof then);
 }
 
-static bool ask(const struct lane *l, struct lt_product *r, uint32_t aligned) {
+// Parts of sums are not rounded to half floats.
+static bool ask(const struct lane *l, struct lt_product *r, const struct lt_key *k) {
     lt_object preference = NULL;
     size_t most = WORKSPACE;
     if (api.cublasLtMatmulPreferenceCreate(&preference))
         return false;
+    uint32_t aligned = (uint32_t)k->aligned, parts = PARTS_AS_COMPUTED;
+    if (k->out != ZL_FLOAT16 && k->out != ZL_BFLOAT16)
+        parts |= PARTS_AS_RESULTS;
     bool set =
-        !api.cublasLtMatmulPreferenceSetAttribute(preference, PREFERENCE_WORKSPACE, &most, sizeof most);
+        !api.cublasLtMatmulPreferenceSetAttribute(preference, PREFERENCE_WORKSPACE, &most, sizeof most) &&
+        !api.cublasLtMatmulPreferenceSetAttribute(preference, PREFERENCE_PARTS, &parts, sizeof parts);
     for (int i = 0; i < 4; i++)
         set = set && !api.cublasLtMatmulPreferenceSetAttribute(preference, PREFERENCE_ALIGNMENT + i, &aligned,
                                                                sizeof aligned);
@@ -224,7 +232,7 @@ struct lt_product *lt_find(int unit, int lane, const struct lt_key *k) {
     if (!r) {
         if (!(r = memory_zero(sizeof *r)))
             return NULL;
-        if (!describe(r, k) || !ask(l, r, (uint32_t)k->aligned))
+        if (!describe(r, k) || !ask(l, r, k))
             r->choices = 0;
         if (!map_set(&u->products, k, sizeof *k, r)) {
             drop_product(r);
