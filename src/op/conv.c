@@ -131,7 +131,7 @@ static zl_array vjp_weight(zl_array x, zl_array w, zl_array g, const struct conv
         is_spread |= v->axis[i].input_dilation > 1;
         is_strided |= v->axis[i].stride > 1;
     }
-    bool turns = !is_strided && (is_spread || v->flip);
+    bool turns = is_spread && !is_strided;
     zl_array y = (turns ? vjp_kernel_turned : vjp_kernel)(x, w, g, v);
     return turns == v->flip ? y : zl_flip(y, (zl_axes){turned, v->axes});
 }

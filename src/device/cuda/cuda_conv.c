@@ -119,7 +119,8 @@ static enum dnn_conv_kind kind_of(const struct conv *v, zl_array w, zl_array y) 
     }
     if (is_dilated || (v->flip && !is_strided))
         return DNN_CONV_OF_INPUT;
-    return !v->flip && kernel > out ? DNN_CONV_OF_KERNEL : DNN_CONV_FORWARD;
+    bool is_wrong = v->groups > 1 && w->dtype == ZL_FLOAT64; // seen on an H200, with cuDNN 9
+    return !v->flip && kernel > out && !is_wrong ? DNN_CONV_OF_KERNEL : DNN_CONV_FORWARD;
 }
 
 // False: there is no such convolution in cuDNN's terms.
