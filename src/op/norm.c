@@ -147,6 +147,8 @@ static zl_array cross(zl_array a, zl_array b, int axis) {
     if (!components(zl_astype(a, dtype), axis, x) || !components(zl_astype(b, dtype), axis, y) ||
         !op_check_broadcast("zl_linalg_cross", x[0], y[0]))
         return NULL;
+    if (dtype == ZL_BOOL && !x[2] != !y[2])
+        return error_set(ZL_ERROR_DTYPE, "zl_linalg_cross: 2 elements by 3 need a negative, which bool has not; numbers have");
     zl_array last = difference(x[0], y[1], x[1], y[0], NULL);
     zl_array zero = last ? op_zeros_of(last) : NULL;
     for (int i = 0; i < 3 && zero; i++)

@@ -484,6 +484,10 @@ TEST(cross_products) {
     CHECK_ARRAY(zl_linalg_cross(x, zl_negative(x), -1), ZL_FLOAT32, ZL_SHAPE(3), 0, 0, 0);
     CHECK_ERROR(ZL_ERROR_SHAPE, zl_linalg_cross(e, zl_ones(ZL_SHAPE(4), ZL_FLOAT32), -1));
     CHECK_ERROR(ZL_ERROR_AXIS, zl_linalg_cross(e, e, 1));
+    CHECK_ERROR(ZL_ERROR_DTYPE, zl_linalg_cross(zl_astype(e, ZL_BOOL), zl_astype(x, ZL_BOOL), -1));
+    CHECK_HAS(test_last_error(), "zl_linalg_cross: ");
+    zl_array yes = zl_astype(e, ZL_BOOL);
+    CHECK_ARRAY(zl_linalg_cross(yes, yes, -1), ZL_BOOL, ZL_SHAPE(3), 0, 0, 0);
 }
 
 TEST(empty_matrices) {
