@@ -14,10 +14,6 @@ enum {
     OUTPUTS_EACH = 128,  // and outputs, for which spots are worth being packed
 };
 
-static int64_t round_up(int64_t count, int64_t unit) {
-    return (count + unit - 1) / unit * unit;
-}
-
 // Of spots.
 static int64_t panels_of(const struct convolution *v) {
     return (v->rows + v->kernels->cols - 1) / v->kernels->cols;

@@ -13,6 +13,10 @@
 #include "device/device.h"
 #include "rows.h"
 
+static inline int64_t round_up(int64_t count, int64_t unit) {
+    return (count + unit - 1) / unit * unit;
+}
+
 // level.c -----------------------------------------------------------------------------------------------------
 
 // One instruction-set level that this library was built with.

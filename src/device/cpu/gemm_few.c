@@ -31,10 +31,6 @@ struct ahead {
     int64_t each; // lines that a tile takes
 };
 
-static int64_t round_up(int64_t count, int64_t unit) {
-    return (count + unit - 1) / unit * unit;
-}
-
 static int64_t rows_least(zl_dtype dtype, const struct gemm *g) {
     if (g->b_row == 1)
         return ROWS_LEAST_ALONG;

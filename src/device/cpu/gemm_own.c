@@ -35,10 +35,6 @@ struct own {
     atomic_bool failed;
 };
 
-static int64_t round_up(int64_t count, int64_t unit) {
-    return (count + unit - 1) / unit * unit;
-}
-
 static int64_t divide_up(int64_t count, int64_t by) {
     return (count + by - 1) / by;
 }

@@ -48,10 +48,6 @@ static struct thin thin_of(const struct gemm *g) {
                          g->b_col, g->b_row, g->a_col, g->a_row, g->c_col, g->c_row};
 }
 
-static int64_t round_up(int64_t count, int64_t unit) {
-    return (count + unit - 1) / unit * unit;
-}
-
 // Lines along vectors, which a kernel multiplies with panels of them.
 static bool is_paneled(zl_dtype dtype, const struct thin *t) {
     return t->along == 1 && t->count >= PANELED_LEAST && gemm_kernel_for(dtype)->lines[0];

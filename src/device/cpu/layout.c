@@ -55,10 +55,6 @@ static enum layout_access access_box(const struct layout *l, int k, int first, u
     return dense ? ACCESS_DIRECT : constant ? ACCESS_SCALAR : ACCESS_TILE;
 }
 
-static int64_t round_up(int64_t count, int64_t unit) {
-    return (count + unit - 1) / unit * unit;
-}
-
 // Kernels take this many elements at once: runs of other lengths would end in rests.
 static bool is_whole(const struct layout *l, int64_t run) {
     int most = 1, least = 8, bytes = cpu_level()->rows->vec_bytes;
