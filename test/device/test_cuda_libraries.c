@@ -7,6 +7,7 @@
 #include "op/ops.h"
 
 #include <math.h>
+#include <string.h>
 
 // Both devices -----------------------------------------------------------------------------------------------------
 
@@ -216,7 +217,8 @@ struct added {
 
 static zl_array add(const void *data) {
     const struct added *p = data;
-    zl_array a = numbers(ZL_SHAPE(p->batch, p->m, p->k), p->dtype, 1), b = numbers(ZL_SHAPE(p->batch, p->k, p->n), p->dtype, 2);
+    zl_array a = numbers(ZL_SHAPE(p->batch, p->m, p->k), p->dtype, 1),
+             b = numbers(ZL_SHAPE(p->batch, p->k, p->n), p->dtype, 2);
     zl_array c = NULL;
     switch (p->kind) {
     case 0: c = numbers(ZL_SHAPE(p->n), p->dtype, 3); break;
@@ -224,15 +226,17 @@ static zl_array add(const void *data) {
     case 2: c = zl_swapaxes(numbers(ZL_SHAPE(p->batch, p->n, p->m), p->dtype, 3), 1, 2); break;
     case 3: c = numbers(ZL_SHAPE(p->m, 1), p->dtype, 3); break;
     case 4: c = zl_astype(zl_scalar(2), p->dtype); break;
-    default: c = zl_slice(numbers(ZL_SHAPE(p->n + 1), p->dtype, 3), ZL_SHAPE(1), ZL_SHAPE(p->n + 1), ZL_SHAPE(1));
+    default:
+        c = zl_slice(numbers(ZL_SHAPE(p->n + 1), p->dtype, 3), ZL_SHAPE(1), ZL_SHAPE(p->n + 1), ZL_SHAPE(1));
     }
-    return p->batch == 1 ? zl_addmm(p->kind == 1 || p->kind == 2 ? zl_squeeze(c, ZL_AXES(0)) : c, zl_squeeze(a, ZL_AXES(0)),
-                                    zl_squeeze(b, ZL_AXES(0)), p->alpha, p->beta)
+    return p->batch == 1 ? zl_addmm(p->kind == 1 || p->kind == 2 ? zl_squeeze(c, ZL_AXES(0)) : c,
+                                    zl_squeeze(a, ZL_AXES(0)), zl_squeeze(b, ZL_AXES(0)), p->alpha, p->beta)
                          : zl_addmm(c, a, b, p->alpha, p->beta);
 }
 
 TEST(sums_of_products_by_libraries) {
-    static const int64_t sizes[][3] = {{64, 64, 64}, {70, 33, 65}, {1, 200, 5}, {5, 17, 1}, {4, 512, 250}, {512, 1024, 768}};
+    static const int64_t sizes[][3] = {{64, 64, 64}, {70, 33, 65},  {1, 200, 5},
+                                       {5, 17, 1},   {4, 512, 250}, {512, 1024, 768}};
     static const double factors[][2] = {{1, 1}, {0.5, 2}, {2, 0}};
     if (skips())
         return;
@@ -241,7 +245,14 @@ TEST(sums_of_products_by_libraries) {
             ZL_SCOPE {
                 const int64_t *size = sizes[i % (int)COUNT(sizes)];
                 const double *by = factors[i / 36 % 3];
-                struct added p = {d ? ZL_BFLOAT16 : ZL_FLOAT16, 1 + 2 * (i / 108), size[0], size[1], size[2], i / 6 % 6, by[0], by[1]};
+                struct added p = {d ? ZL_BFLOAT16 : ZL_FLOAT16,
+                                  1 + 2 * (i / 108),
+                                  size[0],
+                                  size[1],
+                                  size[2],
+                                  i / 6 % 6,
+                                  by[0],
+                                  by[1]};
                 agree("addmm", add, &p, d ? 8e-3 : 1e-3);
             }
 }
@@ -595,6 +606,69 @@ TEST(convolutions_by_libraries) {
         }
 }
 
+// Whole numbers, more or less of them padded in front than behind: results are exact.
+struct uneven {
+    zl_dtype dtype;
+    int axes, groups, which;
+    int64_t batch, in, out, size[2], kernel[2], stride[2], dilation[2], low[2], high[2];
+    bool flip;
+};
+
+static struct uneven draw_uneven(void) {
+    static const zl_dtype dtypes[] = {ZL_FLOAT32, ZL_FLOAT64, ZL_FLOAT32, ZL_FLOAT64, ZL_BFLOAT16};
+    struct uneven v = {.dtype = dtypes[test_between(0, 4)],
+                       .axes = (int)test_between(1, 2),
+                       .groups = (int)test_between(1, 3),
+                       .which = (int)test_between(0, 2),
+                       .batch = test_between(1, 3),
+                       .in = test_between(1, 3),
+                       .out = test_between(1, 3),
+                       .flip = test_between(0, 1)};
+    for (int i = 0; i < 2; i++) {
+        v.kernel[i] = test_between(1, 4);
+        v.stride[i] = test_between(1, 2);
+        v.dilation[i] = test_between(1, 2);
+        v.low[i] = test_between(0, 3);
+        v.high[i] = test_between(0, 3);
+        v.size[i] = (v.kernel[i] - 1) * v.dilation[i] + test_between(1, 6);
+    }
+    return v;
+}
+
+static zl_array whole(zl_shape shape, zl_dtype dtype, int seed) {
+    return zl_round(numbers(shape, dtype, seed), 0);
+}
+
+static zl_array convolve_uneven(const void *data) {
+    const struct uneven *v = data;
+    int64_t x[] = {v->batch, v->size[0], v->size[1], 0},
+            w[] = {v->out * v->groups, v->kernel[0], v->kernel[1], 0};
+    int64_t padding[] = {v->low[0], v->low[1], 0, 0};
+    x[v->axes + 1] = v->in * v->groups;
+    w[v->axes + 1] = v->in;
+    memcpy(padding + v->axes, v->high, sizeof v->high);
+    zl_array in[] = {whole((zl_shape){x, v->axes + 2}, v->dtype, 8),
+                     whole((zl_shape){w, v->axes + 2}, v->dtype, 9)};
+    zl_array y = zl_conv_general(in[0], in[1], (zl_shape){v->stride, v->axes},
+                                 (zl_shape){padding, 2 * v->axes}, (zl_shape){v->dilation, v->axes},
+                                 ZL_NO_SHAPE, v->groups, v->flip),
+             grad[2];
+    if (!v->which || !y)
+        return y;
+    zl_array g = whole(zl_shape_of(y), v->dtype, 10);
+    return zl_grad(zl_sum(zl_astype(zl_multiply(y, g), ZL_FLOAT32)), 2, in, grad) ? grad[v->which - 1] : NULL;
+}
+
+TEST(convolutions_padded_unevenly_by_libraries) {
+    if (skips())
+        return;
+    for (int i = 0; i < (test_quick() ? 150 : 600); i++)
+        ZL_SCOPE {
+            struct uneven v = draw_uneven();
+            agree("a convolution padded unevenly", convolve_uneven, &v, 0);
+        }
+}
+
 // Kernels turned around, with gaps in the input or without: also one that is padded more than it is long.
 TEST(transposed_convolutions_by_libraries) {
     if (skips())
@@ -619,7 +693,7 @@ struct large {
     zl_dtype dtype;
     bool transposed;
     int groups, which; // the result, or the gradient of the input or of the kernel
-    bool whole;        // numbers, of one factor up to 13 bits: sums in float32 are exact in any order, and by TF32 are not
+    bool whole; // numbers, of one factor up to 13 bits: sums in float32 are exact, and by TF32 are not
 };
 
 static zl_array large_factor(const struct large *l, zl_shape shape, int seed, bool wide) {

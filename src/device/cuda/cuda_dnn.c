@@ -314,8 +314,9 @@ static bool is_good(dnn_object configuration, bool exact) {
     return good;
 }
 
-// The plan of a configuration; none if it cannot run.
-static bool try_configuration(dnn handle, dnn_object configuration, struct dnn_plan *out) {
+// The plan of a configuration; none if it cannot run, or not as is wished.
+static bool try_configuration(dnn handle, dnn_object configuration, struct dnn_wish wish,
+                              struct dnn_plan *out) {
     enum { HANDLE = 400, CONFIGURATION_OF = 401, WORKSPACE = 402 };
     int64_t count = 0, bytes = 0;
     dnn_object plan = NULL;
@@ -324,7 +325,8 @@ static bool try_configuration(dnn handle, dnn_object configuration, struct dnn_p
     bool works = !api.cudnnBackendSetAttribute(plan, HANDLE, A_HANDLE, 1, &handle) &&
                  !api.cudnnBackendSetAttribute(plan, CONFIGURATION_OF, A_OBJECT, 1, &configuration) &&
                  !api.cudnnBackendFinalize(plan) &&
-                 !api.cudnnBackendGetAttribute(plan, WORKSPACE, A_INT, 1, &count, &bytes);
+                 !api.cudnnBackendGetAttribute(plan, WORKSPACE, A_INT, 1, &count, &bytes) &&
+                 !(wish.no_workspace && bytes);
     if (works)
         *out = (struct dnn_plan){plan, (size_t)bytes};
     else
@@ -333,8 +335,8 @@ static bool try_configuration(dnn handle, dnn_object configuration, struct dnn_p
 }
 
 // Those that work of what the heuristics of a mode propose, behind the `plans` that are there; how many there are then.
-static int try_mode(struct dnn_graph *g, dnn handle, dnn_object graph, int mode, bool exact, int plans,
-                    int most, struct dnn_plan *out) {
+static int try_mode(struct dnn_graph *g, dnn handle, dnn_object graph, int mode, struct dnn_wish wish,
+                    int plans, int most, struct dnn_plan *out) {
     enum { MODE = 200, OF, RESULTS };
     dnn_object configuration[DNN_CONFIGURATIONS] = {NULL}, o = create(g, HEURISTICS);
     int64_t count = 0;
@@ -347,27 +349,29 @@ static int try_mode(struct dnn_graph *g, dnn handle, dnn_object graph, int mode,
         api.cudnnBackendGetAttribute(o, RESULTS, A_OBJECT, DNN_CONFIGURATIONS, &count, configuration))
         return plans;
     for (int64_t i = 0; i < count && i < DNN_CONFIGURATIONS && plans < most; i++)
-        if (is_good(configuration[i], exact) && try_configuration(handle, configuration[i], &out[plans]))
+        if (is_good(configuration[i], wish.exact) &&
+            try_configuration(handle, configuration[i], wish, &out[plans]))
             plans++;
     return plans;
 }
 
-int dnn_build_some(struct dnn_graph *g, int unit, int lane, bool exact, int most, struct dnn_plan *out) {
+int dnn_build_some(struct dnn_graph *g, int unit, int lane, struct dnn_wish wish, int most,
+                   struct dnn_plan *out) {
     enum { FALLBACK = 2, BEST_GUESS = 3 };
     dnn handle = handle_of(unit, lane);
     dnn_object graph = handle && !g->failed ? describe_graph(g, handle) : NULL;
     if (!graph || g->failed)
         return 0;
-    int plans = try_mode(g, handle, graph, BEST_GUESS, exact, 0, most, out);
+    int plans = try_mode(g, handle, graph, BEST_GUESS, wish, 0, most, out);
     if (plans)
         return plans;
     g->failed = false;
-    return try_mode(g, handle, graph, FALLBACK, exact, 0, most, out);
+    return try_mode(g, handle, graph, FALLBACK, wish, 0, most, out);
 }
 
 struct dnn_plan dnn_build(struct dnn_graph *g, int unit, int lane, bool exact) {
     struct dnn_plan plan = {0};
-    dnn_build_some(g, unit, lane, exact, 1, &plan);
+    dnn_build_some(g, unit, lane, (struct dnn_wish){.exact = exact}, 1, &plan);
     return plan;
 }
 

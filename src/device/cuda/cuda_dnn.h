@@ -82,11 +82,14 @@ struct dnn_conv {
 enum dnn_conv_kind { DNN_CONV_FORWARD, DNN_CONV_OF_INPUT, DNN_CONV_OF_KERNEL };
 void dnn_convolve(struct dnn_graph *g, enum dnn_conv_kind kind, const struct dnn_conv *v, int x, int w, int y);
 
+// What a plan may not do: lose digits, by TF32 or the like; need memory of its own.
+struct dnn_wish {
+    bool exact, no_workspace;
+};
 // The plan of what was described, for a lane of a unit; NULL plan if cuDNN has none whose results are the same in every run.
-// exact: not one that loses digits, by TF32 or the like.
 struct dnn_plan dnn_build(struct dnn_graph *g, int unit, int lane, bool exact);
 // So many of such plans at most, what cuDNN holds to be the fastest first; how many.
-int dnn_build_some(struct dnn_graph *g, int unit, int lane, bool exact, int most, struct dnn_plan *out);
+int dnn_build_some(struct dnn_graph *g, int unit, int lane, struct dnn_wish wish, int most, struct dnn_plan *out);
 void dnn_drop(struct dnn_graph *g); // what the plan does not need any more
 
 // The fastest of some plans, which are all run as dnn_run would.
