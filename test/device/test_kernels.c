@@ -420,9 +420,11 @@ struct product {
     int transposed; // bits: a, b
 };
 
-// uint8 is fp8.
+// uint8 is fp8, of small whole numbers: their sums are exact also where matrix units add with 13 bits. How far sums of others
+// may be off is what op/test_matmul_fp8.c looks at.
 static zl_array factor(zl_shape shape, zl_dtype dtype, uint64_t seed) {
-    return dtype == ZL_UINT8 ? zl_to_fp8(values(shape, ZL_FLOAT32, seed)) : values(shape, dtype, seed);
+    return dtype == ZL_UINT8 ? zl_to_fp8(zl_round(values(shape, ZL_FLOAT32, seed), 0))
+                             : values(shape, dtype, seed);
 }
 
 static zl_array call_matmul(void *data) {
@@ -443,8 +445,8 @@ static zl_array call_addmm(void *data) {
                         : p->transposed == 2 ? ZL_SHAPE(p->m, 1)
                                              : ZL_SHAPE(3, p->m, p->n),
                         p->dtype, 3);
-    return zl_addmm(c, factor(ZL_SHAPE(3, p->m, p->k), p->dtype, 1), factor(ZL_SHAPE(p->k, p->n), p->dtype, 2), 0.5,
-                    p->transposed ? 2 : 1);
+    return zl_addmm(c, factor(ZL_SHAPE(3, p->m, p->k), p->dtype, 1),
+                    factor(ZL_SHAPE(p->k, p->n), p->dtype, 2), 0.5, p->transposed ? 2 : 1);
 }
 
 static void check_sums_of_products(void) {
@@ -472,7 +474,7 @@ static void check_products(void) {
                     agree("a product", call_matmul, &p,
                           dtypes[d] == ZL_BFLOAT16  ? 2e-2
                           : dtypes[d] == ZL_FLOAT16 ? 2e-3
-                          : dtypes[d] == ZL_UINT8   ? 1e-3
+                          : dtypes[d] == ZL_UINT8   ? 0
                                                     : 1e-5);
                 }
     zl_array zeros = zl_matmul(zl_zeros(ZL_SHAPE(2, 0), ZL_FLOAT32), zl_zeros(ZL_SHAPE(0, 3), ZL_FLOAT32));
