@@ -1,8 +1,8 @@
 // cuda_lt.c - products of matrices by cuBLASLt: every dtype that it has, batches, matrices as they lie, and what follows them.
 //
 // Matrices whose rows or columns lie behind each other are read where they are; others are copied first. A number added to
-// each column of a product is part of it where no other call reads the product, as is what addmm adds. cuBLASLt's relu is not ours: it loses NaN. Products
-// of fp8 that it does not have are those of half floats, which hold the same numbers.
+// each column of a product is part of it where no other call reads the product, as is what addmm adds. cuBLASLt's relu is not
+// ours: it loses NaN. Products of fp8 that it does not have are those of half floats, which hold the same numbers.
 
 #include "device/cuda/cuda_lt.h"
 #include "device/kernels/kernels_group.h"
@@ -50,7 +50,7 @@ struct operands {
     const char *bias, *added;
     struct matrix a, b;
     char *y;
-    struct cuda_scratch a_copy, b_copy;
+    struct cuda_scratch a_copy, b_copy, added_copy;
     struct kernel_layout batch; // of a and b
 };
 
@@ -105,23 +105,31 @@ static bool is_aligned(const void *memory) {
     return (uintptr_t)memory % ALIGNED == 0;
 }
 
-// What the product is added to: a number for each column, a matrix that lies as the result does, or a copy where that goes.
+// What the product is added to: a matrix that lies as the result does, a number for each column, or a copy. That one is not where
+// the result goes: cuBLASLt would round the product before it adds it to what is there.
 static bool bring_added(const struct kernel_place *p, struct operands *o, const struct call *c) {
     zl_array x = c->in[2], y = call_first(c);
     o->beta = op_arg_double(call_args(c)[ADDMM_BETA]);
     if (o->beta == 0)
         return true;
+    if (!array_is(x, ARRAY_INLINE) && x->size == y->size &&
+        shape_is_row_major(x->ndim, x->dim, array_stride(x)))
+        return (o->added = cuda_element(p, x));
     if (!o->copies && o->beta == 1 && y->ndim == 2 && is_bias(x, y->dim[1], (zl_dtype)y->dtype)) {
         o->bias = cuda_element(p, x);
         if (!o->bias || is_aligned(o->bias))
             return o->bias;
         o->bias = NULL;
     }
-    if (!array_is(x, ARRAY_INLINE) && x->size == y->size &&
-        shape_is_row_major(x->ndim, x->dim, array_stride(x)))
-        return (o->added = cuda_element(p, x));
-    o->added = o->y;
-    return kernel_bring_added(p, c);
+    void *copy = cuda_scratch_open(p, &o->added_copy, (size_t)y->size * array_item(y));
+    o->added = copy;
+    return copy && kernel_stretch_out(p, x, y->ndim, y->dim, copy);
+}
+
+static void close_copies(const struct kernel_place *p, struct operands *o) {
+    cuda_scratch_close(p, &o->a_copy);
+    cuda_scratch_close(p, &o->b_copy);
+    cuda_scratch_close(p, &o->added_copy);
 }
 
 // Multiplying -------------------------------------------------------------------------------------------------------
@@ -160,7 +168,9 @@ static struct lt_key key_of(const struct operands *o, const struct call *c) {
                        .dtype = (int16_t)o->dtype,
                        .out = y->dtype,
                        .turned = o->a.turned | o->b.turned << 1,
-                       .has_bias = o->bias != NULL};
+                       .then = !o->bias             ? LT_NOTHING
+                               : c->op == &op_addmm ? LT_BIAS_ROUNDED_ONCE
+                                                    : LT_BIAS};
     k.aligned = (int32_t)alignment_of(o, (int64_t)zl_dtype_size(o->dtype),
                                       k.batch * k.m * k.n * (int64_t)array_item(y));
     return k;
@@ -199,8 +209,7 @@ static enum kernel_taken try_adding(const struct kernel_place *p, const struct c
         taken = multiply_all(p, &o, c);
         lt_give(p->unit);
     }
-    cuda_scratch_close(p, &o.a_copy);
-    cuda_scratch_close(p, &o.b_copy);
+    close_copies(p, &o);
     return taken;
 }
 
@@ -209,7 +218,7 @@ static enum kernel_taken try_product(const struct kernel_place *p, const struct 
     return try_adding(p, c, by_sums, dtype, false);
 }
 
-// Of some sizes it has no product with a number for each column.
+// Of some sizes it has no product with a number for each column, or rounds it before it adds the number.
 static enum kernel_taken multiply_added(const struct kernel_place *p, const struct call *c) {
     zl_dtype dtype = (zl_dtype)c->in[0]->dtype;
     enum kernel_taken taken = try_adding(p, c, false, dtype, false);
@@ -320,8 +329,7 @@ static bool run_fused(const struct kernel_place *p, struct kernel_group *g) {
     lt_take(p->unit);
     bool done = o.y && bring_fused(p, f, &o) && multiply_all(p, &o, g->call[g->begin]) == KERNEL_DONE;
     lt_give(p->unit);
-    cuda_scratch_close(p, &o.a_copy);
-    cuda_scratch_close(p, &o.b_copy);
+    close_copies(p, &o);
     return done || zl_error() ||
            error_false(ZL_ERROR_DEVICE, "cuda: cuBLASLt does not take the product any more");
 }
@@ -336,8 +344,7 @@ static bool has_algorithm(const struct kernel_place *p, const struct fused *f) {
         found = lt_find(p->unit, p->lane, &k);
         lt_give(p->unit);
     }
-    cuda_scratch_close(p, &o.a_copy);
-    cuda_scratch_close(p, &o.b_copy);
+    close_copies(p, &o);
     return found;
 }
 

@@ -6,17 +6,20 @@
 #include "device/cuda/cuda.h"
 #include "device/cuda/cuda_library.h"
 
+// Whether a number is added to each column, and if so, whether it has to be before a half float is rounded.
+enum { LT_NOTHING, LT_BIAS, LT_BIAS_ROUNDED_ONCE };
+
 // What a choice depends on: hashed as it lies, so without gaps.
 struct lt_key {
     int64_t m, n, k, a_step, b_step, a_batch, b_batch, batch;
     int16_t dtype, out;     // of the factors, uint8 is fp8; of the result
     int32_t aligned;        // what all addresses are multiples of
-    int32_t turned, has_bias; // turned: 1 a, 2 b: columns lie behind each other; bias: a number is added to each column
+    int32_t turned, then;   // turned: 1 a, 2 b: columns lie behind each other
 };
 
 struct lt_product;
 
-// Memory of one product, what it is multiplied by, and beta times what it is added to, which lies as y does and may be y; bias and
+// Memory of one product, what it is multiplied by, and beta times what it is added to, which lies as y does elsewhere; bias and
 // added may be NULL.
 struct lt_memory {
     const char *a, *b, *bias, *added;

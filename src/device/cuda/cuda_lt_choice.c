@@ -38,6 +38,7 @@ enum { // of NVIDIA's headers
     PARTS_AS_COMPUTED = 2,
     PARTS_AS_RESULTS = 5,
     PREFERENCE_ALIGNMENT = 5, // of a, then b, c, d
+    ALGORITHM_PARTS = 2,
     AS_IT_IS = 0,
     TRANSPOSED = 1,
 };
@@ -64,6 +65,8 @@ struct choice {
     F(cublasLtMatmulAlgoGetHeuristic,                                                                        \
       (lt c, lt_object operation, lt_object a, lt_object b, lt_object y, lt_object d, lt_object preference,  \
        int most, struct choice *out, int *count))                                                            \
+    F(cublasLtMatmulAlgoConfigGetAttribute,                                                                  \
+      (const void *algorithm, int what, void *out, size_t room, size_t *bytes))                              \
     F(cublasLtMatmul,                                                                                        \
       (lt c, lt_object operation, const void *alpha, const void *a, lt_object a_layout, const void *b,       \
        lt_object b_layout, const void *beta, const void *y, lt_object y_layout, void *d, lt_object d_layout, \
@@ -191,7 +194,7 @@ static bool describe(struct lt_product *r, const struct lt_key *k) {
     struct sums sums = sums_of((zl_dtype)k->dtype);
     int in = type_of((zl_dtype)k->dtype), out = type_of((zl_dtype)k->out);
     int32_t a_how = k->turned & 1 ? TRANSPOSED : AS_IT_IS, b_how = k->turned & 2 ? TRANSPOSED : AS_IT_IS;
-    uint32_t then = k->has_bias ? THEN_BIAS : THEN_NOTHING;
+    uint32_t then = k->then == LT_NOTHING ? THEN_NOTHING : THEN_BIAS;
     r->a = layout_of_matrix(in, k->m, k->k, k->turned & 1, k->a_step, k->batch, k->a_batch);
     r->b = layout_of_matrix(in, k->k, k->n, k->turned & 2, k->b_step, k->batch, k->b_batch);
     r->y = layout_of_matrix(out, k->m, k->n, false, k->n, k->batch, k->m * k->n);
@@ -223,6 +226,25 @@ static bool ask(const struct lane *l, struct lt_product *r, const struct lt_key 
     return found && r->choices > 0 && !r->choice[0].failed;
 }
 
+// Whether the sums are of parts that are added in the end.
+static bool has_parts(const struct choice *c) {
+    int32_t parts = 1;
+    size_t bytes;
+    return api.cublasLtMatmulAlgoConfigGetAttribute(c->algorithm, ALGORITHM_PARTS, &parts, sizeof parts,
+                                                    &bytes) ||
+           parts > 1;
+}
+
+// Some algorithms round the sum of the parts to a half float, and then what is added. If the best guess has parts there is none:
+// what is added goes as a matrix then.
+static void leave_out_parts(struct lt_product *r) {
+    int kept = 0;
+    for (int i = 0; i < r->choices && (i == 0 || kept); i++)
+        if (!has_parts(&r->choice[i]))
+            r->choice[kept++] = r->choice[i];
+    r->choices = kept;
+}
+
 struct lt_product *lt_find(int unit, int lane, const struct lt_key *k) {
     struct unit *u = &units[unit];
     struct lane *l = &u->lane[lane];
@@ -234,6 +256,8 @@ struct lt_product *lt_find(int unit, int lane, const struct lt_key *k) {
             return NULL;
         if (!describe(r, k) || !ask(l, r, k))
             r->choices = 0;
+        if (k->then == LT_BIAS_ROUNDED_ONCE)
+            leave_out_parts(r);
         if (!map_set(&u->products, k, sizeof *k, r)) {
             drop_product(r);
             return NULL;
@@ -333,10 +357,9 @@ bool lt_multiply(int unit, int lane, struct lt_product *r, const struct lt_key *
     struct cuda_device *d = cuda_device(unit);
     zl_dtype dtype = (zl_dtype)k->dtype;
     bool is_big = 2.0 * (double)k->m * (double)k->n * (double)k->k * (double)k->batch >= TIMED_LEAST;
-    bool once = m->added == m->y; // a second product would be added to the first
     if (!d)
         return false;
-    if (r->uses < TIMED_AT && !once && ++r->uses == TIMED_AT && is_big && r->choices > 1) {
+    if (r->uses < TIMED_AT && ++r->uses == TIMED_AT && is_big && r->choices > 1) {
         cuda_queue_flush(unit, lane);
         lock_take(&u->bias);
         time_choices(&u->lane[lane], r, dtype, m, d->stream[lane]);

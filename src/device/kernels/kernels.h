@@ -181,8 +181,6 @@ const char *kernel_item_type(size_t bytes); // of elements that are only moved
 bool kernel_copy_out(const struct kernel_place *p, zl_array x, void *to); // row-major, to memory of the place
 // The same of x stretched to a shape.
 bool kernel_stretch_out(const struct kernel_place *p, zl_array x, int ndim, const int64_t *dim, void *to);
-// kernels_matmul.c: what a call of addmm adds is where its result goes, unless beta is 0.
-bool kernel_bring_added(const struct kernel_place *p, const struct call *c);
 // Elements of a dtype from one memory of the place to another, both by strides.
 bool kernel_move(const struct kernel_place *p, zl_dtype dtype, int ndim, const int64_t *dim, void *to,
                  const int64_t *to_stride, void *from, const int64_t *from_stride);

@@ -212,7 +212,8 @@ static bool multiply(const struct kernel_place *p, const struct call *c, const s
     return kernel_launch(p, kernel, f->batch.size * tiles, &k);
 }
 
-bool kernel_bring_added(const struct kernel_place *p, const struct call *c) {
+// What a call of addmm adds is where its result goes, unless beta is 0.
+static bool bring_added(const struct kernel_place *p, const struct call *c) {
     zl_array y = call_first(c);
     return op_arg_double(call_args(c)[ADDMM_BETA]) == 0 ||
            kernel_stretch_out(p, c->in[2], y->ndim, y->dim, kernel_reach(p, y));
@@ -226,7 +227,7 @@ bool kernel_matmul(const struct kernel_place *p, const struct call *c) {
                         .first = c->in[0],
                         .second = c->in[1]};
     lay_out_batch(&f.batch, f.a, f.b);
-    return (c->op != &op_addmm || kernel_bring_added(p, c)) && multiply(p, c, &f);
+    return (c->op != &op_addmm || bring_added(p, c)) && multiply(p, c, &f);
 }
 
 // Chosen ------------------------------------------------------------------------------------------------------------
