@@ -506,12 +506,17 @@ ZL_API bool zl_device(int index, zl_device_info *info);
 
 // Memory --------------------------------------------------------------------------------------------------------
 
+// On the host and on devices together.
 ZL_API size_t zl_get_active_memory(void); // bytes of array data in use
 ZL_API size_t zl_get_cache_memory(void);  // bytes kept for reuse
 ZL_API size_t zl_get_peak_memory(void);   // most bytes in use since the last reset
 ZL_API void   zl_reset_peak_memory(void);
-ZL_API size_t zl_set_memory_limit(size_t bytes); // returns the old limit; over it, allocations fail
-ZL_API size_t zl_set_cache_limit(size_t bytes);
+// Each returns the old one. Over the limit allocations fail; without one only the host's memory has a limit, of 95 % of the
+// machine's, and what a device has not it says itself. Over the goal nothing is kept for reuse and zl_async_eval waits.
+ZL_API size_t zl_set_memory_limit(size_t bytes);
+ZL_API size_t zl_set_memory_goal(size_t bytes);
+ZL_API size_t zl_get_memory_goal(void);
+ZL_API size_t zl_set_cache_limit(size_t bytes); // on what is kept; without one a quarter of the machine's memory, and all of a device's
 ZL_API void   zl_clear_cache(void);
 
 // Controls ------------------------------------------------------------------------------------------------------

@@ -22,12 +22,10 @@ static PyObject *get_cache_memory(PyObject *core, PyObject *unused) {
     return PyLong_FromSize_t(zl_get_cache_memory());
 }
 
-// The library tells the limit only when it is set.
+// MLX's limit is the library's goal: allocations beyond it do not fail.
 static PyObject *get_memory_limit(PyObject *core, PyObject *unused) {
     (void)core, (void)unused;
-    size_t limit = zl_set_memory_limit(SIZE_MAX);
-    zl_set_memory_limit(limit);
-    return PyLong_FromSize_t(limit);
+    return PyLong_FromSize_t(zl_get_memory_goal());
 }
 
 static PyObject *reset_peak_memory(PyObject *core, PyObject *unused) {
@@ -65,7 +63,7 @@ static PyObject *old_limit(size_t limit) {
 static PyObject *set_memory_limit(PyObject *core, PyObject *args, PyObject *kwargs) {
     (void)core;
     size_t limit;
-    return read_limit(args, kwargs, &limit) ? old_limit(zl_set_memory_limit(limit)) : NULL;
+    return read_limit(args, kwargs, &limit) ? old_limit(zl_set_memory_goal(limit)) : NULL;
 }
 
 static PyObject *set_cache_limit(PyObject *core, PyObject *args, PyObject *kwargs) {
@@ -120,10 +118,13 @@ static PyMethodDef functions[] = {
     {"get_active_memory", get_active_memory, METH_NOARGS, "Bytes of array data in use."},
     {"get_peak_memory", get_peak_memory, METH_NOARGS, "Most bytes in use since reset_peak_memory()."},
     {"get_cache_memory", get_cache_memory, METH_NOARGS, "Bytes that are kept for reuse."},
-    {"get_memory_limit", get_memory_limit, METH_NOARGS, "Bytes over which allocations fail."},
+    {"get_memory_limit", get_memory_limit, METH_NOARGS,
+     "Bytes over which nothing is kept for reuse and async_eval waits."},
     {"reset_peak_memory", reset_peak_memory, METH_NOARGS, "Counts the peak from now on."},
     {"clear_cache", clear_cache, METH_NOARGS, "Gives memory that is kept for reuse back to the system."},
-    {"set_memory_limit", WITH_LIMIT(set_memory_limit), "Sets the bytes over which allocations fail; the old limit."},
+    {"set_memory_limit", WITH_LIMIT(set_memory_limit),
+     "Sets the bytes over which nothing is kept for reuse and async_eval waits; the old limit. "
+     "ZL_MEMORY_LIMIT is one over which allocations fail."},
     {"set_cache_limit", WITH_LIMIT(set_cache_limit),
      "Sets how many bytes are kept for reuse; the old limit."},
     {"set_wired_limit", WITH_LIMIT(set_wired_limit),

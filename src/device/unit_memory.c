@@ -44,6 +44,7 @@ struct unit {
     struct unit *next;
     const struct device *device;
     int index;
+    bool is_host;         // its memory is the host's
     pthread_mutex_t lock; // guards blocks and marks
     atomic_int streams;   // that were made
     struct block *spare;  // descriptions of no memory
@@ -64,6 +65,11 @@ static struct unit *look(const struct device *d, int index) {
     return u;
 }
 
+static bool is_host(const struct device *d, int index) {
+    zl_device_info info = {0};
+    return d->describe && d->describe(index, &info) && info.is_host;
+}
+
 static struct unit *find(const struct device *d, int index) {
     struct unit *u = look(d, index);
     if (LIKELY(u != NULL))
@@ -72,6 +78,7 @@ static struct unit *find(const struct device *d, int index) {
     if (!(u = look(d, index)) && (u = memory_zero(sizeof *u))) {
         u->device = d;
         u->index = index;
+        u->is_host = is_host(d, index);
         pthread_mutex_init(&u->lock, NULL);
         for (int i = 0; i < LANES; i++)
             atomic_store(&u->lane[i].point, (uint64_t)(LANES + i));
@@ -295,7 +302,7 @@ static void *take_block(struct unit *u, int lane, size_t capacity) {
     void *memory = b ? empty(u, b) : NULL;
     pthread_mutex_unlock(&u->lock);
     if (memory)
-        allocator_keep(-(int64_t)capacity);
+        allocator_keep(-(int64_t)capacity, !u->is_host);
     return memory;
 }
 
@@ -331,13 +338,13 @@ static bool add_block(struct unit *u, int lane, unsigned lanes, void *memory, si
 }
 
 static bool keep_block(struct unit *u, int lane, unsigned lanes, void *memory, size_t capacity) {
-    if (!allocator_keep((int64_t)capacity))
+    if (!allocator_keep((int64_t)capacity, !u->is_host))
         return false;
     pthread_mutex_lock(&u->lock);
     bool kept = add_block(u, lane, lanes, memory, capacity);
     pthread_mutex_unlock(&u->lock);
     if (!kept)
-        allocator_keep(-(int64_t)capacity);
+        allocator_keep(-(int64_t)capacity, !u->is_host);
     return kept;
 }
 
@@ -348,7 +355,7 @@ static void free_list(const void *key, size_t bytes, void *value, void *data) {
     for (struct block *b = value, *next; b; b = next) {
         next = b->next;
         u->device->free(u->index, b->memory);
-        allocator_keep(-(int64_t)capacity);
+        allocator_keep(-(int64_t)capacity, !u->is_host);
         memory_free(b);
     }
 }
@@ -388,12 +395,12 @@ static void *get_memory(struct unit *u, int lane, size_t capacity) {
 void *device_alloc(const struct device *d, int unit, int lane, size_t bytes, size_t *capacity) {
     struct unit *u = find(d, unit);
     *capacity = allocator_capacity(bytes);
-    if (!u || !allocator_count((int64_t)*capacity))
+    if (!u || !allocator_count((int64_t)*capacity, !u->is_host))
         return NULL;
     void *memory = get_memory(u, lane, *capacity);
     if (memory)
         return memory;
-    allocator_count(-(int64_t)*capacity);
+    allocator_count(-(int64_t)*capacity, !u->is_host);
     if (!zl_error())
         error_set(ZL_ERROR_MEMORY, "the %s device has no memory for %zu bytes", d->name, bytes);
     return NULL;
@@ -401,9 +408,9 @@ void *device_alloc(const struct device *d, int unit, int lane, size_t bytes, siz
 
 static void release(const struct device *d, int unit, int lane, unsigned lanes, void *memory,
                     size_t capacity) {
-    struct unit *u = find(d, unit);
-    allocator_count(-(int64_t)capacity);
-    if (!u || !keep_block(u, lane, lanes, memory, capacity))
+    struct unit *u = find(d, unit); // it is there: the memory is its
+    allocator_count(-(int64_t)capacity, !u->is_host);
+    if (!keep_block(u, lane, lanes, memory, capacity))
         d->free(unit, memory);
 }
 

@@ -1,7 +1,11 @@
-// allocator.c - host memory for array data: counted exactly, cached when freed, held to limits.
+// allocator.c - host memory for array data: counted exactly, cached when freed, held to limits. Memory of units that have their own is
+// counted here too.
 //
 // Sizes are rounded up to classes, eight to a doubling, so that a freed block serves whatever comes next in its
 // class. Freed blocks are kept, up to the cache limit: fresh pages cost more than most kernels that fill them.
+//
+// A limit that somebody sets is on all memory. If nobody does, the host's may hold a share of the machine's, and a unit knows itself
+// when it has no more.
 
 #include <unistd.h>
 
@@ -13,30 +17,52 @@ struct block { // a free block links to the next of its class
     struct block *next;
 };
 
+enum { UNREAD = 0, NOT_SET = -1 }; // of a limit
+
 static struct lock lock; // guards bins
 static struct block *bins[CLASSES];
 static atomic_llong active, cached, peak;
-static atomic_llong memory_limit, cache_limit; // 0: not read yet
+static atomic_llong active_elsewhere, cached_elsewhere; // of these, memory of units
+static atomic_llong memory_limit, cache_limit;
+static atomic_llong memory_goal = INT64_MAX;
 
-static int64_t physical_memory(void) {
-    return (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
+static int64_t share_of_machine(double share) {
+    static atomic_llong memory; // 0: not asked for yet
+    int64_t bytes = atomic_load_explicit(&memory, memory_order_relaxed);
+    if (UNLIKELY(!bytes)) {
+        bytes = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
+        atomic_store_explicit(&memory, bytes, memory_order_relaxed);
+    }
+    return (int64_t)(share * (double)bytes);
 }
 
-static int64_t limit_of(atomic_llong *limit, enum setting setting, double share) {
+static int64_t most_of_host(void) {
+    return share_of_machine(0.95);
+}
+
+static int64_t most_kept_of_host(void) {
+    return share_of_machine(0.25);
+}
+
+// NOT_SET, or what somebody set.
+static int64_t read_limit(atomic_llong *limit, enum setting setting) {
     int64_t value = atomic_load_explicit(limit, memory_order_relaxed);
-    if (LIKELY(value))
+    if (LIKELY(value != UNREAD))
         return value;
-    value = *setting_text(setting) ? setting_number(setting) : (int64_t)(share * (double)physical_memory());
+    value = *setting_text(setting) ? MAX_OF(setting_number(setting), 1) : NOT_SET;
     atomic_store_explicit(limit, value, memory_order_relaxed);
     return value;
 }
 
-static int64_t most_active(void) {
-    return limit_of(&memory_limit, SETTING_MEMORY_LIMIT, 0.95);
+// How far an amount of memory, of which a part is elsewhere, is over the limit; 0 or less: it is not.
+static int64_t over_limit(int64_t bytes, int64_t elsewhere) {
+    int64_t set = read_limit(&memory_limit, SETTING_MEMORY_LIMIT);
+    return set == NOT_SET ? bytes - elsewhere - most_of_host() : bytes - set;
 }
 
-static int64_t most_cached(void) {
-    return limit_of(&cache_limit, SETTING_CACHE_LIMIT, 0.25);
+static bool may_keep(int64_t bytes, int64_t elsewhere) {
+    int64_t set = read_limit(&cache_limit, SETTING_CACHE_LIMIT);
+    return set == NOT_SET ? bytes - elsewhere <= most_kept_of_host() : bytes <= set;
 }
 
 // The class of a size and what its blocks hold.
@@ -65,17 +91,33 @@ static void raise_peak(long long now) {
         ;
 }
 
-bool allocator_count(int64_t bytes) {
-    long long now = atomic_fetch_add_explicit(&active, bytes, memory_order_relaxed) + bytes;
-    if (bytes <= 0)
+static bool check_limit(int64_t bytes, long long now) {
+    int64_t over = over_limit(now, atomic_load_explicit(&active_elsewhere, memory_order_relaxed));
+    if (LIKELY(over <= 0)) {
+        raise_peak(now);
         return true;
-    if (UNLIKELY(now > most_active())) {
-        atomic_fetch_sub_explicit(&active, bytes, memory_order_relaxed);
-        return error_false(ZL_ERROR_MEMORY, "memory limit: %lld bytes more than the %lld in use would pass %lld; see zl_set_memory_limit",
-                           (long long)bytes, now - (long long)bytes, (long long)most_active());
     }
-    raise_peak(now);
-    return true;
+    atomic_fetch_sub_explicit(&active, bytes, memory_order_relaxed);
+    return error_false(
+        ZL_ERROR_MEMORY,
+        "memory limit: %lld bytes more than the %lld in use would pass %lld; see zl_set_memory_limit",
+        (long long)bytes, now - (long long)bytes, now - (long long)over);
+}
+
+bool allocator_count(int64_t bytes, bool elsewhere) {
+    if (elsewhere)
+        atomic_fetch_add_explicit(&active_elsewhere, bytes, memory_order_relaxed);
+    long long now = atomic_fetch_add_explicit(&active, bytes, memory_order_relaxed) + bytes;
+    if (bytes <= 0 || check_limit(bytes, now))
+        return true;
+    if (elsewhere)
+        atomic_fetch_sub_explicit(&active_elsewhere, bytes, memory_order_relaxed);
+    return false;
+}
+
+bool allocator_is_over_goal(void) {
+    return atomic_load_explicit(&active, memory_order_relaxed) >
+           atomic_load_explicit(&memory_goal, memory_order_relaxed);
 }
 
 static struct block *take(int class, size_t capacity) {
@@ -89,42 +131,56 @@ static struct block *take(int class, size_t capacity) {
     return b;
 }
 
+// Whether what is kept should go back before there is more: both together are over a limit, or the goal.
+static bool is_crowded(void) {
+    int64_t held = atomic_load(&active) + atomic_load(&cached);
+    return held > atomic_load(&memory_goal) ||
+           over_limit(held, atomic_load(&active_elsewhere) + atomic_load(&cached_elsewhere)) > 0;
+}
+
 void *allocator_get(size_t bytes, size_t *capacity) {
     int class = class_of(bytes, capacity);
-    if (!allocator_count((int64_t)*capacity))
+    if (!allocator_count((int64_t)*capacity, false))
         return NULL;
     void *data = take(class, *capacity);
     if (data)
         return data;
-    if (atomic_load(&active) + atomic_load(&cached) > most_active())
+    if (is_crowded())
         zl_clear_cache();
     data = memory_alloc_pages(*capacity);
     if (!data)
-        allocator_count(-(int64_t)*capacity);
+        allocator_count(-(int64_t)*capacity, false);
     return data;
+}
+
+bool allocator_keep(int64_t bytes, bool elsewhere) {
+    if (elsewhere)
+        atomic_fetch_add_explicit(&cached_elsewhere, bytes, memory_order_relaxed);
+    int64_t all = atomic_fetch_add_explicit(&cached, bytes, memory_order_relaxed) + bytes;
+    int64_t goal = atomic_load_explicit(&memory_goal, memory_order_relaxed);
+    bool fits_goal = all <= goal - atomic_load_explicit(&active, memory_order_relaxed);
+    if (bytes < 0 ||
+        (fits_goal && may_keep(all, atomic_load_explicit(&cached_elsewhere, memory_order_relaxed))))
+        return true;
+    if (elsewhere)
+        atomic_fetch_sub_explicit(&cached_elsewhere, bytes, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&cached, bytes, memory_order_relaxed);
+    return false;
 }
 
 void allocator_put(void *data, size_t capacity) {
     size_t same;
     int class = class_of(capacity, &same);
-    allocator_count(-(int64_t)capacity);
+    allocator_count(-(int64_t)capacity, false);
     lock_take(&lock);
-    bool keep = atomic_load_explicit(&cached, memory_order_relaxed) + (long long)capacity <= most_cached();
+    bool keep = allocator_keep((int64_t)capacity, false);
     if (keep) {
         ((struct block *)data)->next = bins[class];
         bins[class] = data;
-        atomic_fetch_add_explicit(&cached, (long long)capacity, memory_order_relaxed);
     }
     lock_give(&lock);
     if (!keep)
         memory_free_pages(data, capacity);
-}
-
-bool allocator_keep(int64_t bytes) {
-    if (atomic_fetch_add_explicit(&cached, bytes, memory_order_relaxed) + bytes <= most_cached() || bytes < 0)
-        return true;
-    atomic_fetch_sub_explicit(&cached, bytes, memory_order_relaxed);
-    return false;
 }
 
 static void (*_Atomic clear_more)(void); // what others keep
@@ -155,18 +211,33 @@ static int64_t clamp_limit(size_t bytes) {
     return bytes > INT64_MAX ? INT64_MAX : bytes ? (int64_t)bytes : 1;
 }
 
+// The old one. What is so without a limit stands for none.
+static size_t set_limit(atomic_llong *limit, enum setting setting, size_t bytes, int64_t without) {
+    int64_t old = read_limit(limit, setting), new = clamp_limit(bytes);
+    atomic_store(limit, new == without ? NOT_SET : new);
+    return (size_t)(old == NOT_SET ? without : old);
+}
+
 size_t zl_set_memory_limit(size_t bytes) {
-    int64_t old = most_active();
-    atomic_store(&memory_limit, clamp_limit(bytes));
-    return (size_t)old;
+    return set_limit(&memory_limit, SETTING_MEMORY_LIMIT, bytes, most_of_host());
+}
+
+size_t zl_set_memory_goal(size_t bytes) {
+    size_t old = (size_t)atomic_exchange(&memory_goal, clamp_limit(bytes));
+    if (is_crowded())
+        zl_clear_cache();
+    return old;
+}
+
+size_t zl_get_memory_goal(void) {
+    return (size_t)atomic_load(&memory_goal);
 }
 
 size_t zl_set_cache_limit(size_t bytes) {
-    int64_t old = most_cached();
-    atomic_store(&cache_limit, clamp_limit(bytes));
-    if (atomic_load(&cached) > most_cached())
+    size_t old = set_limit(&cache_limit, SETTING_CACHE_LIMIT, bytes, most_kept_of_host());
+    if (!may_keep(atomic_load(&cached), atomic_load(&cached_elsewhere)))
         zl_clear_cache();
-    return (size_t)old;
+    return old;
 }
 
 static size_t capacity_of_class(int class) {

@@ -258,10 +258,12 @@ void storage_drop_replicas(struct storage *s, const struct replica *but); // of 
 void *allocator_get(size_t bytes, size_t *capacity); // NULL and an error
 void  allocator_put(void *data, size_t capacity);
 size_t allocator_capacity(size_t bytes); // what a request for so many gets
-bool  allocator_count(int64_t bytes); // memory held in another way, or given back; false when over the limit
+// Memory held in another way, or given back; elsewhere: of a unit that has its own. False and an error when over the limit.
+bool  allocator_count(int64_t bytes, bool elsewhere);
+bool  allocator_is_over_goal(void);
 
-// Freed memory that somebody else keeps, or gives back: false when over the limit. clear is called by zl_clear_cache.
-bool  allocator_keep(int64_t bytes);
+// Freed memory that somebody else keeps, or gives back: false when over a limit. clear is called by zl_clear_cache.
+bool  allocator_keep(int64_t bytes, bool elsewhere);
 void  allocator_on_clear(void (*clear)(void));
 
 // failure.c ------------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ struct storage *storage_new(size_t bytes) {
     *s = (struct storage){.owned = !small, .is_inline = small, .bytes = extra};
     atomic_store_explicit(&s->refs, 1, memory_order_relaxed);
     if (small) {
-        if (!allocator_count((int64_t)extra)) {
+        if (!allocator_count((int64_t)extra, false)) {
             slab_free(s, sizeof *s + extra);
             return NULL;
         }
@@ -90,7 +90,7 @@ void storage_release(struct storage *s) {
         storage_drop_replicas(s, NULL);
     if (s->is_inline) {
         extra = s->bytes;
-        allocator_count(-(int64_t)extra);
+        allocator_count(-(int64_t)extra, false);
     } else if (s->owned) {
         allocator_put(s->data, s->bytes);
     } else if (s->release) {

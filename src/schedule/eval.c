@@ -260,10 +260,10 @@ bool eval_arrays(const char *function, int count, const zl_array *arrays, bool w
     if ((!wait && !check_tracers(function, count, arrays)) || !start(count, arrays, wait))
         return false;
     bool ok = true;
-    for (int i = 0; wait && i < count; i++) {
+    for (int i = 0; (wait || allocator_is_over_goal()) && i < count; i++) {
         if (!stream_wait(arrays[i]))
             return false;
-        ok &= report(function, arrays[i]) && settle(arrays[i]);
+        ok &= !wait || (report(function, arrays[i]) && settle(arrays[i]));
     }
     return ok;
 }

@@ -345,6 +345,16 @@ class Memory(unittest.TestCase):
         with self.assertRaises(ValueError):
             zl.get_array_buffer_size(a + 1)
 
+    def test_a_limit_is_no_error(self):
+        old = zl.set_memory_limit(1000)
+        a = zl.ones((512, 512)) + 1
+        zl.async_eval(a)
+        self.assertEqual(zl.get_memory_limit(), 1000)
+        self.assertEqual(a.sum().item(), 2 * 512 * 512)
+        del a
+        self.assertEqual(zl.get_cache_memory(), 0)
+        self.assertEqual(zl.set_memory_limit(old), 1000)
+
     def test_peak(self):
         a = zl.array(np.zeros(1 << 20, np.float32))
         zl.reset_peak_memory()

@@ -43,7 +43,8 @@ TEST(eval_all_takes_several_and_ready_ones) {
 
 static double step(zl_array x, double rate) {
     double value = 0;
-    ZL_SCOPE value = zl_item(zl_sum(zl_multiply(zl_add(x, x), zl_scalar(rate))));
+    ZL_SCOPE
+        value = zl_item(zl_sum(zl_multiply(zl_add(x, x), zl_scalar(rate))));
     return value;
 }
 
@@ -56,7 +57,8 @@ TEST(plans_are_found_again_for_other_sizes_and_numbers) {
         zl_eval(x);
         step(x, 0.5 * n);
     }
-    CHECK_EQ_INT(zl_counter("plans") - plans, 2); // that of counting, and that of a step on data that is there
+    CHECK_EQ_INT(zl_counter("plans") - plans,
+                 2); // that of counting, and that of a step on data that is there
     CHECK(zl_counter("plan_hits") - hits >= 34);
 }
 
@@ -137,10 +139,12 @@ TEST(memory_counters_are_exact) {
 TEST(memory_of_a_released_array_is_cached) {
     size_t active = zl_get_active_memory();
     zl_clear_cache();
-    ZL_SCOPE CHECK(zl_eval(zl_zeros(ZL_SHAPE(1 << 20), ZL_UINT8)));
+    ZL_SCOPE
+        CHECK(zl_eval(zl_zeros(ZL_SHAPE(1 << 20), ZL_UINT8)));
     CHECK_EQ_INT(zl_get_active_memory(), active);
     CHECK_EQ_INT(zl_get_cache_memory(), 1 << 20);
-    ZL_SCOPE CHECK(zl_eval(zl_zeros(ZL_SHAPE(1 << 20), ZL_UINT8)));
+    ZL_SCOPE
+        CHECK(zl_eval(zl_zeros(ZL_SHAPE(1 << 20), ZL_UINT8)));
     CHECK_EQ_INT(zl_get_cache_memory(), 1 << 20);
     zl_clear_cache();
 }
@@ -152,6 +156,42 @@ TEST(memory_limit_holds) {
     CHECK_HAS(test_last_error(), "memory limit");
     CHECK(zl_eval(zl_zeros(ZL_SHAPE(1 << 18), ZL_UINT8)));
     zl_set_memory_limit(old);
+}
+
+// Of another unit than the host, which says itself when it has no more, unless there is a limit.
+TEST(memory_of_units_has_no_limit_of_the_host) {
+    static const int64_t much = (int64_t)1 << 60;
+    size_t active = zl_get_active_memory(), peak = zl_get_peak_memory();
+    CHECK_ERROR(ZL_ERROR_MEMORY, allocator_count(much, false));
+    CHECK(allocator_count(much, true));
+    CHECK_EQ_INT(zl_get_active_memory(), (int64_t)active + much);
+    CHECK(zl_eval(zl_zeros(ZL_SHAPE(1 << 18), ZL_UINT8)));
+    allocator_count(-much, true);
+    size_t old = zl_set_memory_limit((size_t)1 << 40);
+    CHECK_ERROR(ZL_ERROR_MEMORY, allocator_count(much, true));
+    zl_set_memory_limit(old);
+    CHECK(allocator_count(much, true)); // the old one was none
+    allocator_count(-much, true);
+    CHECK(allocator_keep(much, true));
+    allocator_keep(-much, true);
+    CHECK(!allocator_keep(much, false));
+    CHECK(zl_get_peak_memory() >= (size_t)much && (size_t)much > peak);
+    zl_reset_peak_memory();
+}
+
+TEST(over_the_memory_goal_nothing_is_kept_and_evaluations_wait) {
+    zl_clear_cache();
+    size_t old = zl_set_memory_goal(1000);
+    CHECK_EQ_INT(zl_get_memory_goal(), 1000);
+    zl_array held = zl_retain(zl_zeros(ZL_SHAPE(1 << 20), ZL_UINT8)),
+             x = zl_retain(zl_exp(counting(1 << 16)));
+    CHECK(zl_eval(held));
+    CHECK(zl_async_eval(x));
+    CHECK(zl_is_available(x));
+    zl_release(x);
+    zl_release(held);
+    CHECK_EQ_INT(zl_get_cache_memory(), 0);
+    CHECK_EQ_INT(zl_set_memory_goal(old), 1000);
 }
 
 TEST(consumed_intermediates_say_so) {
@@ -222,7 +262,8 @@ TEST(what_two_streams_read_stays_until_both_have) {
         ZL_SCOPE {
             zl_array x = zl_sqrt(counting(1 << 15));
             zl_scope s = zl_scope_begin_on(one);
-            y[0] = zl_retain(zl_add(zl_multiply(zl_sum(zl_sin(counting(1 << 18))), zl_scalar(0)), x)); // reads x late
+            y[0] = zl_retain(
+                zl_add(zl_multiply(zl_sum(zl_sin(counting(1 << 18))), zl_scalar(0)), x)); // reads x late
             zl_scope_end(s);
             s = zl_scope_begin_on(two);
             y[1] = zl_retain(zl_multiply(x, zl_scalar(0)));
@@ -257,7 +298,8 @@ struct sharing {
 
 static void *eval_shared(void *data) {
     struct sharing *s = data;
-    ZL_SCOPE s->sum = zl_item(zl_sum(zl_add(s->root, zl_scalar(1))));
+    ZL_SCOPE
+        s->sum = zl_item(zl_sum(zl_add(s->root, zl_scalar(1))));
     return NULL;
 }
 
@@ -303,7 +345,8 @@ TEST(threads_evaluate_different_graphs) {
 
 TEST(failed_arrays_keep_the_message_and_so_do_those_made_from_them) {
     size_t old = zl_set_memory_limit(zl_get_active_memory() + 1000);
-    zl_array big = zl_retain(zl_zeros(ZL_SHAPE(1 << 20), ZL_UINT8)), next = zl_negative(zl_astype(big, ZL_INT8));
+    zl_array big = zl_retain(zl_zeros(ZL_SHAPE(1 << 20), ZL_UINT8)),
+             next = zl_negative(zl_astype(big, ZL_INT8));
     CHECK(zl_async_eval(next));
     CHECK_ERROR(ZL_ERROR_MEMORY, zl_data(next));
     zl_set_memory_limit(old);
@@ -339,7 +382,8 @@ TEST(reading_asks_for_the_right_dtype_and_layout) {
 TEST(assign_swaps_what_is_owned) {
     zl_array w = zl_retain(zl_zeros(ZL_SHAPE(3), ZL_FLOAT32));
     for (int i = 0; i < 10; i++)
-        ZL_SCOPE CHECK(zl_assign(&w, zl_add(w, zl_scalar(1))));
+        ZL_SCOPE
+            CHECK(zl_assign(&w, zl_add(w, zl_scalar(1))));
     CHECK_EQ_F64(zl_data_f32(w)[2], 10);
     zl_release(w);
 }
