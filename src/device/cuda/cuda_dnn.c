@@ -2,7 +2,6 @@
 
 #include "device/cuda/cuda_dnn.h"
 
-#include <math.h>
 #include <pthread.h>
 #include <string.h>
 
@@ -46,7 +45,6 @@ enum { // types of attributes
 };
 
 enum { ALIGNMENT = 16, NOTES = 16 };
-enum { TIMED_RUNS = 3, FAR_LONGER = 3 };
 
 #define DNN_FUNCTIONS(F)                                                                                     \
     F(cudnnCreate, (dnn * out))                                                                              \
@@ -382,10 +380,21 @@ void dnn_drop(struct dnn_graph *g) {
 
 // Running -----------------------------------------------------------------------------------------------------------
 
-static int execute(dnn handle, const struct dnn_plan *plan, int count, const int64_t *id, void *const *memory,
-                   void *work) {
+void dnn_take(const struct kernel_place *p) {
+    lock_take(&lanes[p->unit][p->lane].lock);
+}
+
+void dnn_give(const struct kernel_place *p) {
+    lock_give(&lanes[p->unit][p->lane].lock);
+}
+
+int dnn_execute(const struct kernel_place *p, const struct dnn_plan *plan, int count, const int64_t *tensor,
+                void *const *memory, void *work) {
     enum { IDS = 1000, POINTERS, WORKSPACE = 1003 };
     dnn_object pack = NULL;
+    int64_t id[DNN_TENSORS];
+    for (int i = 0; i < count; i++)
+        id[i] = tensor[i] + 1;
     int failed = api.cudnnBackendCreateDescriptor(VARIANT_PACK, &pack);
     if (failed)
         return failed;
@@ -397,107 +406,22 @@ static int execute(dnn handle, const struct dnn_plan *plan, int count, const int
     if (!failed)
         failed = api.cudnnBackendFinalize(pack);
     if (!failed)
-        failed = api.cudnnBackendExecute(handle, plan->plan, pack);
+        failed = api.cudnnBackendExecute(lanes[p->unit][p->lane].handle, plan->plan, pack);
     api.cudnnBackendDestroyDescriptor(pack);
     return failed;
 }
 
-static void ids_of(int count, const int64_t *tensor, int64_t *id) {
-    for (int i = 0; i < count; i++)
-        id[i] = tensor[i] + 1;
-}
-
 bool dnn_run(const struct kernel_place *p, const struct dnn_plan *plan, int count, const int64_t *tensor,
              void *const *memory) {
-    struct lane *l = &lanes[p->unit][p->lane];
     struct cuda_scratch work = {0};
-    int64_t id[DNN_TENSORS];
-    ids_of(count, tensor, id);
     if (!cuda_device(p->unit) || !cuda_scratch_open(p, &work, plan->workspace))
         return false;
-    lock_take(&l->lock);
-    int failed = execute(l->handle, plan, count, id, memory, work.memory);
-    lock_give(&l->lock);
+    dnn_take(p);
+    int failed = dnn_execute(p, plan, count, tensor, memory, work.memory);
+    dnn_give(p);
     counter_add(COUNTER_LAUNCHES, 1);
     cuda_scratch_close(p, &work);
     return !failed || error_false(ZL_ERROR_DEVICE, "cuda: cuDNN failed with code %d", failed);
-}
-
-// Timing ------------------------------------------------------------------------------------------------------------
-
-// What a plan is timed with.
-struct trial {
-    dnn handle;
-    cuda_stream stream;
-    cuda_event mark[2];
-    int count;
-    int64_t id[DNN_TENSORS];
-    void *const *memory;
-};
-
-// Milliseconds of so many runs; INFINITY: it fails.
-static float time_runs(const struct trial *t, const struct dnn_plan *plan, void *work, int runs) {
-    const struct cuda_api *cuda = cuda_api();
-    float ms = INFINITY;
-    int failed = cuda->cuEventRecord(t->mark[0], t->stream);
-    for (int i = 0; !failed && i < runs; i++)
-        failed = execute(t->handle, plan, t->count, t->id, t->memory, work);
-    failed = failed || cuda->cuEventRecord(t->mark[1], t->stream) || cuda->cuEventSynchronize(t->mark[1]) ||
-             cuda->cuEventElapsedTime(&ms, t->mark[0], t->mark[1]);
-    return failed ? INFINITY : ms;
-}
-
-// Milliseconds of a run, behind one that is not counted unless it says enough: that it takes far longer than `best`.
-static float time_plan(const struct trial *t, const struct dnn_plan *plan, void *work, float best) {
-    float first = time_runs(t, plan, work, 1);
-    return first > FAR_LONGER * best ? first : time_runs(t, plan, work, TIMED_RUNS) / TIMED_RUNS;
-}
-
-// Memory that there is not makes a plan no slower than it is: it is left out.
-static float try_plan(const struct kernel_place *p, const struct trial *t, const struct dnn_plan *plan,
-                      float best) {
-    struct cuda_scratch work = {0};
-    bool had_error = zl_error();
-    float ms =
-        cuda_scratch_open(p, &work, plan->workspace) ? time_plan(t, plan, work.memory, best) : INFINITY;
-    cuda_scratch_close(p, &work);
-    if (!had_error)
-        zl_clear_error();
-    return ms;
-}
-
-// Under the lane's lock.
-static int find_fastest(const struct kernel_place *p, struct trial *t, int plans,
-                        const struct dnn_plan *plan) {
-    const struct cuda_api *cuda = cuda_api();
-    float best = INFINITY;
-    int fastest = 0;
-    bool ready = !cuda->cuEventCreate(&t->mark[0], 0) && !cuda->cuEventCreate(&t->mark[1], 0);
-    for (int i = 0; ready && i < plans; i++) {
-        float ms = try_plan(p, t, &plan[i], best);
-        if (ms < best) {
-            best = ms;
-            fastest = i;
-        }
-    }
-    for (int i = 0; i < 2; i++)
-        if (t->mark[i])
-            cuda->cuEventDestroy_v2(t->mark[i]);
-    return fastest;
-}
-
-int dnn_fastest(const struct kernel_place *p, int plans, const struct dnn_plan *plan, int count,
-                const int64_t *tensor, void *const *memory) {
-    struct lane *l = &lanes[p->unit][p->lane];
-    struct cuda_device *d = cuda_device(p->unit);
-    if (!d)
-        return 0;
-    struct trial t = {.handle = l->handle, .stream = d->stream[p->lane], .count = count, .memory = memory};
-    ids_of(count, tensor, t.id);
-    lock_take(&l->lock);
-    int fastest = find_fastest(p, &t, plans, plan);
-    lock_give(&l->lock);
-    return fastest;
 }
 
 void dnn_keep(int plans, struct dnn_plan *plan, int kept) {

@@ -92,7 +92,7 @@ struct dnn_plan dnn_build(struct dnn_graph *g, int unit, int lane, bool exact);
 int dnn_build_some(struct dnn_graph *g, int unit, int lane, struct dnn_wish wish, int most, struct dnn_plan *out);
 void dnn_drop(struct dnn_graph *g); // what the plan does not need any more
 
-// The fastest of some plans, which are all run as dnn_run would.
+// cuda_dnn_time.c: the fastest of some plans, which are all run as dnn_run would.
 int dnn_fastest(const struct kernel_place *p, int plans, const struct dnn_plan *plan, int count,
                 const int64_t *tensor, void *const *memory);
 void dnn_keep(int plans, struct dnn_plan *plan, int kept); // in front; the others are let go
@@ -100,6 +100,12 @@ void dnn_keep(int plans, struct dnn_plan *plan, int kept); // in front; the othe
 // cuda_whole.c: whether a plan of float32 gives whole numbers for whole numbers, so many elements of each tensor.
 bool dnn_is_whole(const struct kernel_place *p, const struct dnn_plan *plan, int result, int count,
                   const int64_t *tensor, const int64_t *elements);
+
+// One run, in memory for its workspace, between taking a place's lane and giving it back; 0, or cuDNN's code of what failed.
+void dnn_take(const struct kernel_place *p);
+void dnn_give(const struct kernel_place *p);
+int dnn_execute(const struct kernel_place *p, const struct dnn_plan *plan, int count, const int64_t *tensor,
+                void *const *memory, void *work);
 
 // Runs a plan of that lane: numbers of tensors, and where each is. False and an error.
 bool dnn_run(const struct kernel_place *p, const struct dnn_plan *plan, int count, const int64_t *tensor,
