@@ -1,7 +1,8 @@
 // conv.c - convolutions of one to three spatial axes, channels last, and what is made of them.
 //
-// One op does all of them. Its derivatives are convolutions too, by kernels that are turned around: strides and dilations
-// change places. Padding may be negative there: it takes elements away from the dilated input.
+// One op does all of them, but for kernels of one element, which are products of matrices. Its derivatives are convolutions too, by
+// kernels that are turned around: strides and dilations change places. Padding may be negative there: it takes elements away from
+// the dilated input.
 
 #include <limits.h>
 #include <string.h>
@@ -35,6 +36,21 @@ static int64_t output_size(zl_array x, zl_array w, const struct conv *v, int i) 
     return room < 0 ? 0 : room / a->stride + 1;
 }
 
+// Whether each element of the result is of the element of the input at the same place.
+static bool is_product(zl_array w, const struct conv *v) {
+    bool is = v->groups == 1;
+    for (int i = 0; i < v->axes; i++) {
+        const struct conv_axis *a = &v->axis[i];
+        is &= w->dim[i + 1] == 1 && a->stride == 1 && a->low == 0 && a->high == 0 && a->input_dilation == 1;
+    }
+    return is;
+}
+
+static zl_array multiply(const char *function, zl_array x, zl_array w) {
+    static const int axes[CONV_AXES] = {1, 2, 3};
+    return op_matmul_as(function, x, zl_matrix_transpose(zl_squeeze(w, (zl_axes){axes, w->ndim - 2})));
+}
+
 // The call, of arrays that fit together.
 static zl_array convolve(const char *function, zl_array x, zl_array w, const struct conv *v) {
     int64_t dim[CONV_AXES + 2], arg[MOST_ARGS] = {v->groups, v->flip};
@@ -52,6 +68,8 @@ static zl_array convolve(const char *function, zl_array x, zl_array w, const str
         return NULL;
     if (x->size == 0 || w->size == 0)
         return zl_zeros((zl_shape){dim, v->axes + 2}, (zl_dtype)x->dtype);
+    if (is_product(w, v))
+        return multiply(function, x, w);
     return op_dense(&op_conv, 2, (zl_array[]){x, w}, AXES + EACH * v->axes, arg, (zl_dtype)x->dtype,
                     v->axes + 2, dim);
 }

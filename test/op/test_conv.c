@@ -165,10 +165,30 @@ TEST(conv_is_a_sum_of_products) {
         }
 }
 
+// Which is a product of matrices if there are no groups, no gaps and no padding, else not.
+TEST(conv_by_kernels_of_one_element) {
+    static const zl_dtype dtypes[] = {ZL_FLOAT32, ZL_FLOAT64, ZL_FLOAT16, ZL_BFLOAT16};
+    for (int i = 0; i < 32; i++)
+        ZL_SCOPE {
+            int axes = 1 + i % 3;
+            struct sample s = some_sample(axes);
+            for (int k = AXES - axes; k < AXES; k++) {
+                s.kernel[k] = 1;
+                s.stride[k] = 1 + (i % 8 == 4);
+                s.low[k] = i % 8 == 5;
+                s.high[k] = i % 8 == 6;
+                s.input_dilation[k] = 1 + (i % 8 == 7);
+            }
+            s.groups = i % 4 == 3 ? s.groups : 1;
+            check_sample(&s, axes, dtypes[i % 4], i % 3);
+        }
+}
+
 // Of one channel into one: lines that take several pieces, are shorter than the padding, or than the kernel.
 TEST(conv_of_lines) {
     static const zl_dtype dtypes[] = {ZL_FLOAT32, ZL_FLOAT64, ZL_FLOAT16, ZL_BFLOAT16};
-    static const int64_t sizes[][4] = {{2500, 64, 63, 63}, {1030, 3, 1, 1}, {40, 1, 0, 0}, {5, 9, 20, 3}, {70, 30, 0, 9}};
+    static const int64_t sizes[][4] = {
+        {2500, 64, 63, 63}, {1030, 3, 1, 1}, {40, 1, 0, 0}, {5, 9, 20, 3}, {70, 30, 0, 9}};
     for (size_t i = 0; i < 2 * COUNT(sizes); i++)
         ZL_SCOPE {
             const int64_t *size = sizes[i / 2];
@@ -253,7 +273,8 @@ TEST(conv_of_channels_by_lines) {
     for (int64_t width = 1; width < 12; width++)
         for (int64_t low = 0; low < 4; low++)
             ZL_SCOPE {
-                struct sample s = {.batch = 2, .channels = 1, .outputs = 1, .groups = low == 3 ? 6 : 4 * (1 + low)};
+                struct sample s = {
+                    .batch = 2, .channels = 1, .outputs = 1, .groups = low == 3 ? 6 : 4 * (1 + low)};
                 for (int i = 0; i < AXES; i++) {
                     s.in[i] = i == 0 ? 1 : i == 1 ? test_between(3, 9) : width;
                     s.kernel[i] = i ? 3 : 1;
@@ -412,4 +433,8 @@ RULES(conv_transposed, ZL_SHAPE(1, 4, 3),
 RULES(conv_of_both, ZL_SHAPE(2, 3, 2), zl_conv1d(x, zl_multiply(x, x), 1, 1, 1, 1))
 RULES(conv_of_volumes, ZL_SHAPE(1, 3, 3, 3, 1),
       zl_conv3d(x, constant(16, ZL_SHAPE(2, 2, 2, 2, 1)), ZL_SHAPE(1), ZL_SHAPE(1), ZL_SHAPE(1), 1))
+RULES(conv_of_points, ZL_SHAPE(2, 3, 4, 3),
+      zl_conv2d(x, constant(6, ZL_SHAPE(2, 1, 1, 3)), ZL_SHAPE(1), ZL_SHAPE(0), ZL_SHAPE(1), 1))
+RULES(conv_of_points_by_kernel, ZL_SHAPE(2, 1, 1, 3),
+      zl_conv2d(constant(72, ZL_SHAPE(2, 3, 4, 3)), x, ZL_SHAPE(1), ZL_SHAPE(0), ZL_SHAPE(1), 1))
 RULES(conv_depthwise, ZL_SHAPE(2, 6, 3), zl_conv1d(x, constant(9, ZL_SHAPE(3, 3, 1)), 1, 1, 1, 3))
