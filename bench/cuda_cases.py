@@ -52,6 +52,9 @@ def cases(seed):
         yield Case(f"int8 times rows {m}x{n}x{k}", "int8_by_rows", (m, n, k), 2 * m * n * k, "TFLOP/s", 1e12)
     for side in (256, 512, 1024):
         yield Case(f"small gemm bfloat16 {side}", "gemm", ("bfloat16",) + (side,) * 3, 2 * side**3, "TFLOP/s", 1e12, 1.5, True)
+    for m in (1, 16, 128, 1024, 8192):
+        yield Case(f"linear bfloat16 {m}x4096x4096", "linear", ("bfloat16", m, 4096, 4096), 2 * m * 4096**2, "TFLOP/s", 1e12, 0, True,
+                   group="linear")
     for kind, dtype, reads, bar in (("add", "float32", 3, 4.1), ("exp", "float32", 2, 4.1), ("gelu", "float32", 2, 4.0),
                                     ("gelu", "bfloat16", 2, 3.8), ("layer_norm", "float32", 2, 3.8),
                                     ("layer_norm", "bfloat16", 2, 3.4), ("cumsum", "float32", 2, 3.0),
@@ -148,6 +151,10 @@ class Arrays:
             return self.repeat(lambda: mx.matmul_fp8(a, b.T))
         a, b = self.normal((m, k), dtype), self.normal((k, n), dtype)
         return self.repeat(lambda: a @ b)
+
+    def linear(self, dtype, m, n, k):
+        x, w, b = (self.normal(s, dtype) for s in ((m, k), (n, k), (n,)))
+        return self.repeat(lambda: self.m.addmm(b, x, w.T))
 
     def int8_by_rows(self, m, n, k):
         mx = self.m
@@ -321,6 +328,10 @@ class Torch:
         a, b = self.normal((m, k), dtype), self.normal((k, n), dtype)
         return self.repeat(lambda: a @ b)
 
+    def linear(self, dtype, m, n, k):
+        x, w, b = (self.normal(s, dtype) for s in ((m, k), (n, k), (n,)))
+        return self.repeat(lambda: self.t.nn.functional.linear(x, w, b))
+
     def int8_by_rows(self, m, n, k):
         a, b = (self.t.randint(-128, 128, s, dtype=self.t.int8, device="cuda") for s in ((m, k), (k, n)))
         return self.repeat(lambda: self.t._int_mm(a, b))
@@ -479,6 +490,9 @@ class Jax:
             a, b = (self.normal(s, "float8_e4m3fn") for s in ((m, k), (n, k)))
             return self.repeat(lambda a, b: self.j.lax.dot(a, b.T, preferred_element_type="bfloat16"), a, b)
         return self.repeat(lambda a, b: a @ b, self.normal((m, k), dtype), self.normal((k, n), dtype))
+
+    def linear(self, dtype, m, n, k):
+        return self.repeat(lambda x, w, b: x @ w.T + b, *(self.normal(s, dtype) for s in ((m, k), (n, k), (n,))))
 
     def add(self, dtype):
         return self.repeat(lambda x, y: x + y, self.normal((SIDE, SIDE), dtype), self.normal((SIDE, SIDE), dtype))
