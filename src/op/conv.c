@@ -9,14 +9,18 @@
 
 #include "op/ops.h"
 
-// arg: groups, flip, then five numbers for each spatial axis.
+// arg: groups, less than 0 if they are in the batch, flip, then five numbers for each spatial axis.
 enum { GROUPS, FLIP, AXES, EACH = 5, MOST_ARGS = AXES + EACH * CONV_AXES };
 
 static const int64_t span_most = (int64_t)1 << 58; // elements along a dilated axis: sums of them fit
 
 struct conv op_conv_read(const struct call *c) {
     const int64_t *arg = call_args(c);
-    struct conv v = {.groups = arg[GROUPS], .flip = arg[FLIP], .axes = c->in[0]->ndim - 2};
+    bool in_batch = arg[GROUPS] < 0;
+    struct conv v = {.groups = in_batch ? -arg[GROUPS] : arg[GROUPS],
+                     .in_batch = in_batch,
+                     .flip = arg[FLIP],
+                     .axes = c->in[0]->ndim - 2};
     for (int i = 0; i < v.axes; i++) {
         const int64_t *a = arg + AXES + EACH * i;
         v.axis[i] = (struct conv_axis){a[0], a[1], a[2], a[3], a[4]};
@@ -53,10 +57,10 @@ static zl_array multiply(const char *function, zl_array x, zl_array w) {
 
 // The call, of arrays that fit together.
 static zl_array convolve(const char *function, zl_array x, zl_array w, const struct conv *v) {
-    int64_t dim[CONV_AXES + 2], arg[MOST_ARGS] = {v->groups, v->flip};
+    int64_t dim[CONV_AXES + 2], arg[MOST_ARGS] = {v->in_batch ? -v->groups : v->groups, v->flip};
     if (!x || !w)
         return NULL;
-    dim[0] = x->dim[0];
+    dim[0] = v->in_batch ? x->dim[0] / v->groups : x->dim[0];
     dim[v->axes + 1] = w->dim[0];
     for (int i = 0; i < v->axes; i++) {
         const struct conv_axis *a = &v->axis[i];
@@ -87,14 +91,16 @@ static zl_array conjugate(zl_array x) {
     return x->dtype == ZL_COMPLEX64 ? zl_conjugate(x) : x;
 }
 
-// The groups of an axis go to another one, in front of what is there, and the two axes change places: (groups * a, ...,
-// b) becomes (groups * b, ..., a) if the first axis has them, else (a, ..., groups * b) becomes (b, ..., groups * a).
-static zl_array swap_in_groups(zl_array x, int64_t groups, bool first) {
+// The first and the last axis change places within each group: (groups * a, ..., b) becomes (groups * b, ..., a).
+static zl_array swap_in_groups(zl_array x, int64_t groups) {
     if (groups == 1)
         return zl_swapaxes(x, 0, -1);
-    if (first)
-        return zl_flatten(zl_swapaxes(zl_unflatten(x, 0, ZL_SHAPE(groups, -1)), 1, -1), 0, 1);
-    return zl_flatten(zl_swapaxes(zl_unflatten(x, -1, ZL_SHAPE(groups, -1)), 0, -1), -2, -1);
+    return zl_flatten(zl_swapaxes(zl_unflatten(x, 0, ZL_SHAPE(groups, -1)), 1, -1), 0, 1);
+}
+
+// The groups of the last axis go in front of the first one: (a, ..., groups * b) becomes (groups * a, ..., b).
+static zl_array groups_to_front(zl_array x, int64_t groups) {
+    return groups == 1 ? x : zl_flatten(zl_moveaxis(zl_unflatten(x, -1, ZL_SHAPE(groups, -1)), -2, 0), 0, 1);
 }
 
 // What a cotangent of the output means to the input: it is spread by the stride and goes through the kernel backwards.
@@ -107,38 +113,36 @@ static zl_array vjp_input(zl_array x, zl_array w, zl_array g, const struct conv 
             span(x->dim[i + 1], a->input_dilation) - 1 + kernel - span(g->dim[i + 1], a->stride) - low;
         back.axis[i] = (struct conv_axis){a->input_dilation, low, high, a->dilation, a->stride};
     }
-    return convolve(general, g, swap_in_groups(conjugate(w), v->groups, true), &back);
+    zl_array y = convolve(general, g, swap_in_groups(conjugate(w), v->groups), &back);
+    return v->in_batch ? groups_to_front(y, v->groups) : y;
 }
 
-// The groups of the last axis go in front of the first one: (a, ..., groups * b) becomes (groups * a, ..., b).
-static zl_array groups_to_front(zl_array x, int64_t groups) {
-    return groups == 1 ? x : zl_flatten(zl_moveaxis(zl_unflatten(x, -1, ZL_SHAPE(groups, -1)), -2, 0), 0, 1);
-}
-
-// And to the kernel: the batch is what is summed over, the cotangent is the kernel, and channels are the batch.
+// And to the kernel: the batch is what is summed over, the cotangent is the kernel, and channels are the batch, also those
+// in groups: nothing is copied.
 static zl_array vjp_kernel(zl_array x, zl_array w, zl_array g, const struct conv *v) {
-    struct conv back = {.groups = v->groups, .axes = v->axes};
+    struct conv back = {.groups = v->groups, .in_batch = v->groups > 1 && !v->in_batch, .axes = v->axes};
     for (int i = 0; i < v->axes; i++) {
         const struct conv_axis *a = &v->axis[i];
         int64_t high = span(w->dim[i + 1], a->dilation) - 1 + span(g->dim[i + 1], a->stride) -
                        span(x->dim[i + 1], a->input_dilation) - a->low;
         back.axis[i] = (struct conv_axis){a->dilation, a->low, high, a->stride, a->input_dilation};
     }
-    zl_array swapped = swap_in_groups(conjugate(x), v->groups, false);
+    zl_array swapped = zl_swapaxes(conjugate(x), 0, -1);
     return zl_swapaxes(convolve(general, swapped, zl_swapaxes(g, 0, -1), &back), 0, -1);
 }
 
 // The same the other way round: the input is the kernel that goes over the cotangent, and the result is turned around.
 static zl_array vjp_kernel_turned(zl_array x, zl_array w, zl_array g, const struct conv *v) {
-    struct conv back = {.groups = v->groups, .axes = v->axes};
+    struct conv back = {.groups = v->groups, .in_batch = v->groups > 1, .axes = v->axes};
     for (int i = 0; i < v->axes; i++) {
         const struct conv_axis *a = &v->axis[i];
         int64_t last = span(w->dim[i + 1], a->dilation) - 1, low = last - a->low;
         int64_t high = last + span(x->dim[i + 1], a->input_dilation) - span(g->dim[i + 1], a->stride) - low;
         back.axis[i] = (struct conv_axis){a->dilation, low, high, a->input_dilation, a->stride};
     }
-    zl_array swapped = swap_in_groups(g, v->groups, false);
-    return groups_to_front(convolve(general, swapped, zl_swapaxes(conjugate(x), 0, -1), &back), v->groups);
+    zl_array kernel = conjugate(x);
+    kernel = v->in_batch ? swap_in_groups(kernel, v->groups) : zl_swapaxes(kernel, 0, -1);
+    return groups_to_front(convolve(general, zl_swapaxes(g, 0, -1), kernel, &back), v->groups);
 }
 
 // Of the two the one whose input has no gaps: a kernel with gaps costs nothing.
@@ -169,10 +173,11 @@ static bool jvp(const struct call *c, const zl_array *tangent, zl_array *out) {
 
 // Batches ----------------------------------------------------------------------------------------------------------
 
-// Many inputs: one batch more.
+// Many inputs: one batch more, behind the groups that the batch has.
 static zl_array map_inputs(zl_array x, zl_array w, const struct conv *v) {
-    zl_array y = convolve(general, zl_flatten(x, 0, 1), w, v);
-    return zl_unflatten(y, 0, ZL_SHAPE(x->dim[0], x->dim[1]));
+    int64_t many = x->dim[0], groups = v->in_batch ? v->groups : 1, each = x->dim[1] / groups;
+    zl_array front = zl_moveaxis(zl_unflatten(x, 1, ZL_SHAPE(groups, each)), 1, 0);
+    return zl_unflatten(convolve(general, zl_flatten(front, 0, 2), w, v), 0, ZL_SHAPE(many, each));
 }
 
 // Many kernels: more channels of the output, of which each kernel has its own.
@@ -185,7 +190,8 @@ static zl_array map_kernels(zl_array x, zl_array w, const struct conv *v) {
 static zl_array map_both(zl_array x, zl_array w, const struct conv *v) {
     struct conv many = *v;
     many.groups *= w->dim[0];
-    return map_kernels(zl_flatten(zl_moveaxis(x, 0, -2), -2, -1), w, &many);
+    zl_array grouped = v->in_batch ? zl_flatten(x, 0, 1) : zl_flatten(zl_moveaxis(x, 0, -2), -2, -1);
+    return map_kernels(grouped, w, &many);
 }
 
 static bool vmap(const struct call *c, const zl_array *in, const int *axis, zl_array *out, int *out_axis) {

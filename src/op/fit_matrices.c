@@ -108,20 +108,27 @@ static bool fits_along(const int64_t *arg, int64_t size, int64_t kernel) {
            !__builtin_mul_overflow(kernel, arg[3], &span) && span < longest;
 }
 
+// Less than 0: they are in the batch.
+static bool fits_groups(int64_t groups, zl_array x, zl_array w) {
+    int64_t channels, last = x->ndim - 1;
+    if (groups < 0)
+        return w->dim[0] % groups == 0 && x->dim[0] % groups == 0 && x->dim[last] == w->dim[last];
+    return w->dim[0] % groups == 0 && !__builtin_mul_overflow(w->dim[last], groups, &channels) &&
+           channels == x->dim[last];
+}
+
 bool op_fits_conv(const struct call *c, const zl_array *in) {
     const int64_t *arg = call_args(c);
     if (c->inputs != 2 || c->args < 2 || in[0]->ndim != in[1]->ndim)
         return false;
     int axes = in[0]->ndim - 2;
-    if (axes < 1 || axes > CONV_AXES || c->args != 2 + 5 * axes || arg[0] < 1 || !is_truth(arg[1]) ||
-        !same_dtype(in[0], in[1]) || !is_inexact(in[0]))
+    if (axes < 1 || axes > CONV_AXES || c->args != 2 + 5 * axes || !arg[0] || arg[0] == INT64_MIN ||
+        !is_truth(arg[1]) || !same_dtype(in[0], in[1]) || !is_inexact(in[0]))
         return false;
     for (int i = 0; i < axes; i++)
         if (!fits_along(arg + 2 + 5 * i, in[0]->dim[i + 1], in[1]->dim[i + 1]))
             return false;
-    int64_t channels;
-    return in[1]->dim[0] % arg[0] == 0 && !__builtin_mul_overflow(in[1]->dim[axes + 1], arg[0], &channels) &&
-           channels == in[0]->dim[axes + 1];
+    return fits_groups(arg[0], in[0], in[1]);
 }
 
 static bool is_number(zl_dtype dtype) {

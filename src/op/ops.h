@@ -67,14 +67,16 @@ zl_array op_multiply(const struct op_product *p, zl_array a, zl_array b);
 
 // conv.c: inputs (N, sizes, C) and (O, sizes, C / groups) of one float or complex dtype, with one to three spatial axes.
 // Element o of the output along one has those of the input, of which neighbours are input_dilation apart, at o * stride
-// + k * dilation - low for every element k of the kernel, counted from the last one if flip. All else is 0.
+// + k * dilation - low for every element k of the kernel, counted from the last one if flip. All else is 0. Groups in the
+// batch are of an input (groups * N, sizes, C): outputs of a group are of its part of the batch, and the result is
+// (N, sizes, O).
 enum { CONV_AXES = 3 };
 struct conv_axis {
     int64_t stride, low, high, dilation, input_dilation; // low, high: padding, may be negative
 };
 struct conv {
     int64_t groups;
-    bool flip;
+    bool in_batch, flip; // in_batch: the groups are, else in the channels
     int axes;
     struct conv_axis axis[CONV_AXES];
 };

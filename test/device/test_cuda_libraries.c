@@ -606,6 +606,21 @@ TEST(convolutions_by_libraries) {
         }
 }
 
+// Gradients of kernels in groups are cuDNN's own, of arrays as they lie: no more is launched than for one group.
+TEST(kernels_in_groups_are_not_copied) {
+    if (skips())
+        return;
+    int64_t launches[2];
+    for (int i = 0; i < 4; i++) // each once before it is counted: plans are looked for then
+        ZL_SCOPE {
+            struct convolution v = {ZL_BFLOAT16, 2, i % 2 ? 2 : 1, 2, 1, 1, 1, 1};
+            int64_t before = zl_counter("launches");
+            zl_release(make_on("cuda", convolve, &v));
+            launches[i % 2] = zl_counter("launches") - before;
+        }
+    CHECK_EQ_INT(launches[1], launches[0]);
+}
+
 // Whole numbers, more or less of them padded in front than behind: results are exact.
 struct uneven {
     zl_dtype dtype;

@@ -131,3 +131,33 @@ static void check_divided(void) {
 TEST(quotients_and_remainders) {
     on_devices(check_divided);
 }
+
+// Kernels of a convolution in groups: what a cotangent means to them. The input is read where it lies.
+static zl_array kernel_slopes(void *data) {
+    int groups = *(int *)data;
+    zl_array x = values(ZL_SHAPE(2, 9, 8, 8), ZL_FLOAT32, 1), grad,
+             w = values(ZL_SHAPE(8, 3, 2, 8 / groups), ZL_FLOAT32, 2);
+    zl_array y = zl_conv2d(x, w, ZL_SHAPE(2, 1), ZL_SHAPE(1), ZL_SHAPE(1), groups);
+    zl_array g = values(ZL_SHAPE(2, 5, 9, 8), ZL_FLOAT32, 3);
+    return zl_grad(zl_sum(zl_multiply(y, g)), 1, &w, &grad) ? grad : NULL;
+}
+
+static int64_t launches_of(int groups) {
+    int64_t launches = zl_counter("launches");
+    CHECK(zl_eval(kernel_slopes(&groups)));
+    return zl_counter("launches") - launches;
+}
+
+static void check_kernel_slopes(void) {
+    int64_t fallbacks = zl_counter("fallbacks");
+    static const int groups[] = {1, 2, 8};
+    for (size_t i = 0; i < COUNT(groups); i++) {
+        agree("the slope of kernels", kernel_slopes, (void *)(uintptr_t)&groups[i], 2e-6);
+        CHECK(launches_of(groups[i]) <= launches_of(1));
+    }
+    CHECK_EQ_INT(zl_counter("fallbacks"), fallbacks);
+}
+
+TEST(kernels_of_convolutions_in_groups) {
+    on_devices(check_kernel_slopes);
+}

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "op/op_test.h"
+#include "op/ops.h"
 
 enum { AXES = 3, RANK = AXES + 2 };
 
@@ -12,7 +13,7 @@ enum { AXES = 3, RANK = AXES + 2 };
 struct sample {
     int64_t batch, channels, outputs, groups; // channels, outputs: of a group
     int64_t in[AXES], kernel[AXES], stride[AXES], low[AXES], high[AXES], dilation[AXES], input_dilation[AXES];
-    bool flip;
+    bool flip, in_batch; // in_batch: the groups of the input are, as in gradients of kernels
 };
 
 static int64_t span(int64_t size, int64_t dilation) {
@@ -41,15 +42,16 @@ static double expected(const struct sample *s, const double *x, const double *w,
     for (int64_t tap = 0; tap < s->kernel[0] * s->kernel[1] * s->kernel[2]; tap++) {
         int64_t k[AXES] = {tap / s->kernel[2] / s->kernel[1], tap / s->kernel[2] % s->kernel[1],
                            tap % s->kernel[2]};
-        int64_t from = at[0];
+        int64_t from = s->in_batch ? group * s->batch + at[0] : at[0];
         bool inside = true;
         for (int i = 0; i < AXES; i++) {
             int64_t p = place(s, i, at[i + 1], k[i]);
             inside &= p >= 0;
             from = from * s->in[i] + p;
         }
+        from = s->in_batch ? from : from * s->groups + group;
         for (int64_t c = 0; inside && c < s->channels; c++)
-            sum += x[(from * s->groups + group) * s->channels + c] *
+            sum += x[from * s->channels + c] *
                    w[(at[4] * s->kernel[0] * s->kernel[1] * s->kernel[2] + tap) * s->channels + c];
     }
     return sum;
@@ -59,6 +61,8 @@ static double expected(const struct sample *s, const double *x, const double *w,
 static zl_array as_layout(zl_array x, int layout) {
     if (layout == 1)
         return zl_transpose(zl_contiguous(zl_transpose(x, ZL_ALL), false), ZL_ALL);
+    if (layout == 3)
+        return zl_swapaxes(zl_contiguous(zl_swapaxes(x, 0, -1), false), 0, -1);
     return layout == 2 ? zl_flip(zl_contiguous(zl_flip(x, ZL_ALL), false), ZL_ALL) : x;
 }
 
@@ -82,9 +86,27 @@ static double *values_of(zl_array x) {
     return out;
 }
 
+// No function has this one: derivatives record it.
+static zl_array convolve_in_batch(const struct sample *s, zl_array x, zl_array w, int axes) {
+    int64_t arg[2 + 5 * AXES] = {-s->groups, s->flip}, dim[RANK] = {s->batch};
+    for (int i = 0; i < axes; i++) {
+        int at = AXES - axes + i;
+        memcpy(arg + 2 + 5 * i,
+               (int64_t[]){s->stride[at], s->low[at], s->high[at], s->dilation[at], s->input_dilation[at]},
+               sizeof *arg * 5);
+        dim[i + 1] = output_size(s, at);
+    }
+    dim[axes + 1] = s->groups * s->outputs;
+    return x && w
+               ? op_dense(&op_conv, 2, (zl_array[]){x, w}, 2 + 5 * axes, arg, zl_dtype_of(x), axes + 2, dim)
+               : NULL;
+}
+
 static zl_array convolve(const struct sample *s, zl_array x, zl_array w, int axes) {
     int skip = AXES - axes;
     int64_t padding[2 * AXES];
+    if (s->in_batch)
+        return convolve_in_batch(s, x, w, axes);
     for (int i = 0; i < axes; i++) {
         padding[i] = s->low[skip + i];
         padding[axes + i] = s->high[skip + i];
@@ -112,20 +134,26 @@ static int count_wrong(const struct sample *s, zl_array y, const double *xs, con
 static void check_values(const struct sample *s, zl_array x, zl_array w, zl_array y, double bound) {
     double *xs = values_of(x), *ws = values_of(w);
     if (count_wrong(s, y, xs, ws, bound))
-        test_note("input %s, kernel %s, %d groups, %s", array_text(x), array_text(w), (int)s->groups,
-                  zl_dtype_name((zl_dtype)x->dtype));
+        test_note("input %s, kernel %s, %d groups of %s, %s", array_text(x), array_text(w), (int)s->groups,
+                  s->in_batch ? "the batch" : "channels", zl_dtype_name((zl_dtype)x->dtype));
     free(xs);
     free(ws);
 }
 
-static void check_sample(const struct sample *s, int axes, zl_dtype dtype, int layout) {
-    int64_t x_dim[RANK] = {s->batch}, w_dim[RANK] = {s->outputs * s->groups};
+static void sizes_of(const struct sample *s, int axes, int64_t *x_dim, int64_t *w_dim) {
+    x_dim[0] = s->in_batch ? s->groups * s->batch : s->batch;
+    w_dim[0] = s->outputs * s->groups;
     for (int i = 0; i < axes; i++) {
         x_dim[i + 1] = s->in[AXES - axes + i];
         w_dim[i + 1] = s->kernel[AXES - axes + i];
     }
-    x_dim[axes + 1] = s->channels * s->groups;
+    x_dim[axes + 1] = s->in_batch ? s->channels : s->channels * s->groups;
     w_dim[axes + 1] = s->channels;
+}
+
+static void check_sample(const struct sample *s, int axes, zl_dtype dtype, int layout) {
+    int64_t x_dim[RANK], w_dim[RANK];
+    sizes_of(s, axes, x_dim, w_dim);
     zl_array x = some((zl_shape){x_dim, axes + 2}, dtype), w = some((zl_shape){w_dim, axes + 2}, dtype);
     zl_array y = convolve(s, as_layout(x, layout), as_layout(w, layout), axes);
     double bound = dtype == ZL_FLOAT16 ? 0.02 : dtype == ZL_BFLOAT16 ? 0.15 : 1e-5;
@@ -141,6 +169,7 @@ static struct sample some_sample(int axes) {
     s.groups = depthwise ? test_between(2, 9) : test_between(0, 1) ? 1 : test_between(2, 3);
     s.channels = depthwise ? 1 : test_between(1, 5);
     s.outputs = depthwise ? 1 : test_between(1, 6);
+    s.in_batch = s.groups > 1 && test_between(0, 1);
     for (int i = 0; i < AXES; i++) {
         bool is = i >= AXES - axes;
         s.kernel[i] = is ? test_between(1, 4) : 1;
@@ -161,7 +190,7 @@ TEST(conv_is_a_sum_of_products) {
         ZL_SCOPE {
             int axes = 1 + (i % 8 == 7 ? 2 : i % 2);
             struct sample s = some_sample(axes);
-            check_sample(&s, axes, dtypes[test_between(0, 3)], (int)test_between(0, 2));
+            check_sample(&s, axes, dtypes[test_between(0, 3)], (int)test_between(0, 3));
         }
 }
 
@@ -194,6 +223,7 @@ TEST(conv_of_lines) {
             const int64_t *size = sizes[i / 2];
             struct sample s = some_sample(2);
             s.batch = s.channels = s.outputs = s.groups = s.stride[2] = s.input_dilation[2] = 1;
+            s.in_batch = false;
             s.dilation[2] = i % 2 ? 2 : 1;
             s.in[2] = size[0] + (i % 2 ? size[1] : 0);
             s.kernel[2] = size[1];
@@ -211,12 +241,13 @@ TEST(conv_of_panels) {
             int axes = 1 + i % 2;
             struct sample s = some_sample(axes);
             s.groups = 1 + i % 3 / 2;
+            s.in_batch = s.groups > 1 && i / 3 % 2;
             s.channels = test_between(4, 9) * 4 + (i % 5 == 0);
             s.outputs = test_between(4, 30);
-            check_sample(&s, axes, dtypes[i % 4], (int)test_between(0, 2));
+            check_sample(&s, axes, dtypes[i % 4], (int)test_between(0, 3));
         }
     struct sample s = some_sample(1);
-    s.groups = 1, s.channels = 700, s.outputs = 10, s.kernel[2] = 3;
+    s.in_batch = false, s.groups = 1, s.channels = 700, s.outputs = 10, s.kernel[2] = 3;
     ZL_SCOPE
         check_sample(&s, 1, ZL_FLOAT32, 0);
 }
@@ -236,8 +267,8 @@ TEST(conv_of_inputs_with_gaps) {
                 s.low[axis] += s.kernel[axis]; // so that the kernel fits
             }
             if (i % 4 == 0)
-                s.groups = 1, s.channels = 20, s.outputs = 9;
-            check_sample(&s, axes, dtypes[test_between(0, 3)], (int)test_between(0, 2));
+                s.in_batch = false, s.groups = 1, s.channels = 20, s.outputs = 9;
+            check_sample(&s, axes, dtypes[test_between(0, 3)], (int)test_between(0, 3));
         }
 }
 
@@ -264,8 +295,11 @@ TEST(conv_of_large_arrays) {
     s.channels = s.outputs = 9;
     s.kernel[1] = s.kernel[2] = 1;
     s.low[1] = s.low[2] = s.high[1] = s.high[2] = 0;
-    ZL_SCOPE
-        check_sample(&s, 2, ZL_FLOAT32, 0);
+    for (int i = 0; i < 2; i++)
+        ZL_SCOPE {
+            s.in_batch = i;
+            check_sample(&s, 2, ZL_FLOAT32, 0);
+        }
 }
 
 // A kernel of three by three for each channel: lines by two, of all widths, with and without some at the edges.
@@ -310,15 +344,10 @@ TEST(conv_gradients_are_transposes) {
         ZL_SCOPE {
             int axes = 1 + i % 3;
             struct sample s = some_sample(axes);
-            int64_t x_dim[RANK] = {s.batch}, w_dim[RANK] = {s.outputs * s.groups};
+            int64_t x_dim[RANK], w_dim[RANK];
             for (int axis = 0; axis < AXES; axis++)
                 s.stride[axis] = i / 3 % 2 ? s.stride[axis] : 1;
-            for (int axis = 0; axis < axes; axis++) {
-                x_dim[axis + 1] = s.in[AXES - axes + axis];
-                w_dim[axis + 1] = s.kernel[AXES - axes + axis];
-            }
-            x_dim[axes + 1] = s.channels * s.groups;
-            w_dim[axes + 1] = s.channels;
+            sizes_of(&s, axes, x_dim, w_dim);
             zl_array in[2], other[2], grad[2] = {NULL, NULL};
             for (int k = 0; k < 2; k++) {
                 in[k] = some((zl_shape){k ? w_dim : x_dim, axes + 2}, ZL_FLOAT64);
@@ -438,3 +467,51 @@ RULES(conv_of_points, ZL_SHAPE(2, 3, 4, 3),
 RULES(conv_of_points_by_kernel, ZL_SHAPE(2, 1, 1, 3),
       zl_conv2d(constant(72, ZL_SHAPE(2, 3, 4, 3)), x, ZL_SHAPE(1), ZL_SHAPE(0), ZL_SHAPE(1), 1))
 RULES(conv_depthwise, ZL_SHAPE(2, 6, 3), zl_conv1d(x, constant(9, ZL_SHAPE(3, 3, 1)), 1, 1, 1, 3))
+
+// Groups in the batch: by the rules of derivatives and batches, and what gradients of kernels are when they are differentiated.
+static zl_array in_batch(zl_array x, zl_array w) {
+    static const struct sample s = {.batch = 2,
+                                    .channels = 3,
+                                    .outputs = 2,
+                                    .groups = 2,
+                                    .in = {1, 1, 7},
+                                    .kernel = {1, 1, 3},
+                                    .stride = {1, 1, 2},
+                                    .low = {0, 0, 1},
+                                    .high = {0, 0, 3},
+                                    .dilation = {1, 1, 2},
+                                    .input_dilation = {1, 1, 1},
+                                    .in_batch = true};
+    return convolve(&s, x, w, 1);
+}
+
+static zl_array start_of(zl_array x) {
+    return zl_slice(x, ZL_SHAPE(0, 0, 0), ZL_SHAPE(4, 3, 3), ZL_SHAPE(1, 1, 1));
+}
+
+// Both gradients of the sum of squares of y, one behind the other.
+static zl_array gradients(zl_array y, zl_array x, zl_array w) {
+    zl_array grad[2];
+    if (!zl_grad(zl_sum(zl_square(y)), 2, (zl_array[]){x, w}, grad))
+        return NULL;
+    return zl_concatenate((zl_array[]){zl_flatten(grad[0], 0, -1), zl_flatten(grad[1], 0, -1)}, 2, 0);
+}
+
+static zl_array gradients_in_batch(zl_array x, zl_array w) {
+    return gradients(in_batch(x, w), x, w);
+}
+
+static zl_array gradients_of_depthwise(zl_array x, zl_array w, int64_t stride, int64_t gaps) {
+    zl_array y =
+        zl_conv_general(x, w, ZL_SHAPE(stride), ZL_SHAPE(2, 3), ZL_SHAPE(1), ZL_SHAPE(gaps), 3, false);
+    return gradients(y, x, w);
+}
+
+RULES(conv_in_batch_by_input, ZL_SHAPE(4, 7, 3), in_batch(x, constant(36, ZL_SHAPE(4, 3, 3))))
+RULES(conv_in_batch_by_kernel, ZL_SHAPE(4, 3, 3), in_batch(constant(84, ZL_SHAPE(4, 7, 3)), x))
+RULES(conv_in_batch_of_both, ZL_SHAPE(4, 7, 3), in_batch(x, start_of(x)))
+RULES(conv_in_batch_twice, ZL_SHAPE(4, 7, 3), gradients_in_batch(x, zl_square(start_of(x))))
+RULES(conv_depthwise_twice, ZL_SHAPE(2, 6, 3),
+      gradients_of_depthwise(x, constant(9, ZL_SHAPE(3, 3, 1)), 2, 1))
+RULES(conv_depthwise_twice_by_kernel, ZL_SHAPE(3, 3, 1),
+      gradients_of_depthwise(constant(36, ZL_SHAPE(2, 6, 3)), x, 1, 2))

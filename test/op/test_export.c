@@ -124,6 +124,12 @@ static zl_array remembered(zl_array x) {
                                                                             : NULL;
 }
 
+// The gradient of kernels in groups is a convolution whose groups are in its batch.
+static zl_array kernel_slopes(zl_array x) {
+    zl_array w = zl_ones(ZL_SHAPE(4, 2, 1), ZL_FLOAT32), g;
+    return zl_grad(zl_sum(zl_square(zl_conv1d(x, w, 1, 1, 1, 4))), 1, &w, &g) ? g : NULL;
+}
+
 TRIP(elementwise, ZL_SHAPE(3, 4), ZL_FLOAT32,
      zl_exp(zl_negative(zl_where(zl_less(x, zl_scalar(4)), x, zl_scalar(2)))))
 TRIP(casts, ZL_SHAPE(5), ZL_INT32,
@@ -147,6 +153,7 @@ TRIP(indices, ZL_SHAPE(4, 3), ZL_FLOAT32, picked(x))
 TRIP(along_axis, ZL_SHAPE(4, 3), ZL_FLOAT32, along(x))
 TRIP(sparse_matrices, ZL_SHAPE(3, 3), ZL_FLOAT32, sparse(x))
 TRIP(cross_entropy, ZL_SHAPE(3, 3), ZL_FLOAT32, losses(x))
+TRIP(convolutions_in_groups, ZL_SHAPE(2, 5, 4), ZL_FLOAT32, kernel_slopes(x))
 TRIP(gated_delta, ZL_SHAPE(3, 3), ZL_FLOAT32, remembered(x))
 TRIP(dynamic_slices, ZL_SHAPE(4, 4), ZL_FLOAT32, moved(x))
 TRIP(scans, ZL_SHAPE(4, 3), ZL_FLOAT32, zl_cumsum(zl_sort(x, 0), 1, true, false, ZL_DTYPE_COUNT))
@@ -262,6 +269,27 @@ TEST(calls_of_kernels_are_held_against_what_they_say) {
         arg[wrong[i].at] = wrong[i].value;
         CHECK(!replays(&op_cuda_kernel, KERNEL_ARGS, arg, 1));
         CHECK(wrong[i].at != KERNEL_OUTPUTS || !replays(&op_custom_kernel, KERNEL_FILLS, arg, 1));
+    }
+}
+
+TEST(groups_of_convolutions_are_held_against_sizes) {
+    static const struct {
+        int64_t groups, x[3], w[3];
+        bool fits;
+    } cases[] = {{2, {3, 5, 4}, {6, 2, 2}, true},         {2, {3, 5, 4}, {5, 2, 2}, false},
+                 {2, {3, 5, 4}, {6, 2, 4}, false},        {0, {3, 5, 4}, {6, 2, 4}, false},
+                 {-2, {4, 5, 3}, {6, 2, 3}, true},        {-2, {3, 5, 3}, {6, 2, 3}, false},
+                 {-2, {4, 5, 3}, {5, 2, 3}, false},       {-2, {4, 5, 6}, {6, 2, 3}, false},
+                 {INT64_MIN, {4, 5, 3}, {6, 2, 3}, false}};
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        zl_array in[] = {zl_ones((zl_shape){cases[i].x, 3}, ZL_FLOAT32),
+                         zl_ones((zl_shape){cases[i].w, 3}, ZL_FLOAT32)},
+                 out;
+        int64_t arg[] = {cases[i].groups, 0, 1, 0, 0, 1, 1};
+        struct array_spec spec = {.dtype = ZL_FLOAT32, .ndim = 3, .dim = cases[i].x};
+        zl_array y = graph_call(&op_conv, 2, in, COUNT(arg), arg, 1, &spec);
+        CHECK(y && op_replay("f", y->call, in, &out) == cases[i].fits);
+        zl_clear_error();
     }
 }
 

@@ -14,12 +14,14 @@ struct convolution {
     const char *x, *w;
     char *y;
     int64_t batch_step, step[CONV_AXES]; // bytes between elements of x
+    int64_t group_step;                  // and between its groups
     int64_t w_group, w_row, w_col;       // elements between groups, taps and outputs of w
     zl_dtype dtype;
     int64_t item;
     int64_t batch;
     int64_t groups, channels, outputs; // of a group
     int64_t taps, rows;                // elements of the kernel, and of the output, without channels
+    bool in_batch;                     // the groups of x
     bool is_dense;                     // x
     bool is_product;                   // patches are the rows of x
     int64_t tile_rows, row_tiles, tile_cols, col_tiles;

@@ -148,7 +148,7 @@ static void pack_spots(const struct convolution *v, const struct spots *s, int64
         const int64_t tap[CONV_AXES] = {at / kernel[2] / kernel[1], at / kernel[2] % kernel[1],
                                         at % kernel[2]};
         part = MIN_OF(v->channels - channel, end - k);
-        pack_tap(v, s, tap, (group * v->channels + channel) * v->item, part * v->item, room, to);
+        pack_tap(v, s, tap, group * v->group_step + channel * v->item, part * v->item, room, to);
         to += part * cols * v->item;
     }
     memset(to, 0, (size_t)((round_up(n, v->kernels->step) - n) * cols * v->item));

@@ -60,10 +60,10 @@ static void copy_patch(const struct convolution *v, char *to, const char *from, 
 // Products -----------------------------------------------------------------------------------------------------------
 
 static bool set_patches(const struct convolution *v, struct gemm *g, int64_t row, int64_t group) {
-    const char *from = v->x + group * v->channels * v->item;
+    const char *from = v->x + group * v->group_step;
     g->a_col = 1;
     if (v->is_product) {
-        g->a_row = v->groups * v->channels;
+        g->a_row = v->in_batch ? v->channels : v->groups * v->channels;
         g->a = from + row * g->a_row * v->item;
         return true;
     }
@@ -135,6 +135,7 @@ static void set_axes(struct convolution *v, const struct call *c) {
         v->rows *= v->out[i];
     }
     v->groups = how.groups;
+    v->in_batch = how.in_batch;
     v->channels = w->dim[w->ndim - 1];
     v->outputs = w->dim[0] / how.groups;
 }
@@ -153,6 +154,7 @@ static bool set_input(struct convolution *v, zl_array x, union scalar *value, vo
         stride = dense;
     }
     v->batch_step = stride[0] * v->item;
+    v->group_step = v->in_batch ? v->batch * v->batch_step : v->channels * v->item;
     for (int i = 0; i < CONV_AXES; i++) {
         int at = i - (CONV_AXES - (x->ndim - 2)) + 1;
         v->step[i] = at > 0 ? stride[at] * v->item : 0;
@@ -234,7 +236,8 @@ static void run(const struct convolution *v, parts_fn *f, int64_t parts) {
 
 // Sets up w for the way that suits, and goes it.
 static bool convolve(struct convolution *v, const struct conv_kernel *w, void **room) {
-    bool by_channel = v->channels == 1 && v->outputs == 1 && v->groups > 1 && v->dtype != ZL_COMPLEX64;
+    bool by_channel = v->channels == 1 && v->outputs == 1 && v->groups > 1 && v->group_step == v->item &&
+                      v->dtype != ZL_COMPLEX64;
     bool by_line = conv_has_lines(v);
     if (by_channel || by_line) {
         if (!set_channel_kernels(v, w, &room[0]))

@@ -2,8 +2,9 @@
 //
 // The gradients of a convolution are recorded as convolutions too. cuDNN has kernels of its own for them: a dilated input, or a
 // kernel that is turned around, is the gradient of the input of a convolution with that stride, and a kernel larger than the
-// result is the cotangent in the gradient of a kernel. cuDNN reads and writes arrays whose channels lie behind each other, as ours
-// are unless they are views: those are copied. What cuDNN has no plan for our own kernel does.
+// result, or whose groups are in the batch, is the cotangent in the gradient of a kernel. cuDNN reads and writes arrays whose channels
+// lie behind each other, as ours are unless they are views: those are copied, but for views with batch and channels swapped in
+// gradients of kernels. What cuDNN has no plan for our own kernel does.
 //
 // cuDNN proposes a few plans for a shape. Large convolutions are computed by each of them at the first use, and the fastest stays:
 // what it guesses to be so may take a multiple of the time.
@@ -119,7 +120,7 @@ static enum dnn_conv_kind kind_of(const struct conv *v, zl_array w, zl_array y) 
     }
     if (is_dilated || (v->flip && !is_strided))
         return DNN_CONV_OF_INPUT;
-    return !v->flip && kernel > out ? DNN_CONV_OF_KERNEL : DNN_CONV_FORWARD;
+    return !v->flip && (v->in_batch || kernel > out) ? DNN_CONV_OF_KERNEL : DNN_CONV_FORWARD;
 }
 
 // False: there is no such convolution in cuDNN's terms.
@@ -143,7 +144,7 @@ struct arrays {
     struct view views[3];
 };
 
-static struct arrays arrays_of(const struct call *c, enum dnn_conv_kind kind, int64_t groups) {
+static struct arrays arrays_of(const struct call *c, enum dnn_conv_kind kind, const struct conv *v) {
     zl_array x = c->in[0], w = c->in[1], y = call_first(c);
     bool of_input = kind == DNN_CONV_OF_INPUT, of_kernel = kind == DNN_CONV_OF_KERNEL;
     struct arrays a = {of_input ? y : x, of_kernel ? y : w,
@@ -154,10 +155,10 @@ static struct arrays arrays_of(const struct call *c, enum dnn_conv_kind kind, in
     a.views[0] = view_of(a.x, of_kernel);
     a.views[1] = view_of(a.w, of_kernel || of_input);
     a.views[2] = view_of(a.y, of_kernel);
-    if (groups > 1 && of_kernel)
-        move_groups(&a.views[0], 1, groups);
-    if (groups > 1 && of_input)
-        move_groups(&a.views[1], 0, groups);
+    if (v->groups > 1 && v->in_batch != of_kernel)
+        move_groups(&a.views[of_input ? 2 : 0], 1, v->groups);
+    if (v->groups > 1 && of_input)
+        move_groups(&a.views[1], 0, v->groups);
     return a;
 }
 
@@ -172,7 +173,7 @@ static bool read_key(struct key *k, struct arrays *a, const struct kernel_place 
     k->exact = k->dtype == ZL_FLOAT32 && !setting_flag(SETTING_TF32);
     k->unit = p->unit;
     k->lane = p->lane;
-    *a = arrays_of(c, kind, v.groups);
+    *a = arrays_of(c, kind, &v);
     k->flip = v.flip != a->of_input;
     memcpy(k->x, a->views[0].dim, sizeof k->x);
     memcpy(k->w, a->views[1].dim, sizeof k->w);

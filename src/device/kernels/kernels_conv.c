@@ -16,7 +16,7 @@ struct writer {
 // As in the text. Lists are of the three spatial axes, those that are not there of size 1; strides of batch and channels
 // come first and last.
 struct sizes {
-    int64_t x[5], w[5], x_at, w_at;
+    int64_t x[5], w[5], x_at, w_at, x_group; // x_group: from a group to the next
     int64_t in[3], taps[3], out[3], stride[3], low[3], dilation[3], input_dilation[3];
     int64_t channels, group_outputs, outputs, count; // channels: that a kernel has
     int64_t flip;
@@ -28,7 +28,7 @@ bool kernel_can_conv(const struct call *c) {
 
 static const char text[] =
     "struct zl_axes {\n"
-    "    i64 x[5], w[5], x_at, w_at;\n"
+    "    i64 x[5], w[5], x_at, w_at, x_group;\n"
     "    i64 in[3], taps[3], out[3], stride[3], low[3], dilation[3], input_dilation[3];\n"
     "    i64 channels, group_outputs, outputs, count;\n"
     "    i64 flip;\n"
@@ -58,7 +58,7 @@ static const char text[] =
     "        o[axis] = rest % s.out[axis];\n"
     "        rest /= s.out[axis];\n"
     "    }\n"
-    "    x += s.x_at + rest * s.x[0] + output / s.group_outputs * s.channels * s.x[4];\n"
+    "    x += s.x_at + rest * s.x[0] + output / s.group_outputs * s.x_group;\n"
     "    w += s.w_at + output * s.w[0];\n"
     "    WIDE sum = 0;\n"
     "    for (i64 a = 0; a < s.taps[0]; a++)\n"
@@ -114,6 +114,8 @@ static struct sizes sizes_of(const struct call *c) {
                       .w = {[0] = array_stride(w)[0], [4] = array_stride(w)[last]},
                       .x_at = x->offset,
                       .w_at = w->offset,
+                      .x_group =
+                          v.in_batch ? y->dim[0] * array_stride(x)[0] : w->dim[last] * array_stride(x)[last],
                       .in = {1, 1, 1},
                       .taps = {1, 1, 1},
                       .out = {1, 1, 1},
