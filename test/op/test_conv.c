@@ -320,17 +320,46 @@ TEST(conv_of_channels_by_lines) {
             }
 }
 
+// As gradients of depthwise kernels: results smaller than the kernels, of widths that are and are not whole vectors; some so
+// large that they are added up in parts.
+TEST(conv_of_channels_by_large_kernels) {
+    for (int i = 0; i < (test_quick() ? 40 : 400); i++)
+        ZL_SCOPE {
+            int axes = 1 + i % 3;
+            struct sample s = some_sample(axes);
+            s.batch = s.outputs = 1, s.channels = test_between(1, 4), s.groups = test_between(2, 21);
+            s.flip = i % 5 == 4, s.in_batch = true;
+            for (int axis = 0; axis < AXES; axis++) {
+                bool is = axis >= AXES - MIN_OF(axes, 2);
+                s.input_dilation[axis] = 1;
+                s.in[axis] = !is ? 1 : i % 20 ? s.in[axis] : 40;
+                s.low[axis] = is ? test_between(-1, 9) : 0;
+                s.high[axis] = is ? test_between(-1, 9) : 0;
+                s.dilation[axis] = is ? test_between(1, 2) : 1;
+                s.kernel[axis] =
+                    is ? (s.in[axis] + s.low[axis] + s.high[axis] - 1) / s.dilation[axis] - test_between(0, 2)
+                       : 1;
+            }
+            if (axes == 3)
+                s.low[0] = i / 3 % 2, s.high[0] = -s.low[0]; // or all of the input is cropped
+            check_sample(&s, axes, i % 2 ? ZL_FLOAT32 : ZL_FLOAT64, (int)test_between(0, 3));
+        }
+}
+
 TEST(conv_does_not_depend_on_threads) {
     int before = pool_threads();
     zl_array x = some(ZL_SHAPE(2, 30, 30, 32), ZL_FLOAT32), w = some(ZL_SHAPE(200, 3, 3, 32), ZL_FLOAT32),
-             y[2];
+             each = some(ZL_SHAPE(32, 3, 3, 1), ZL_FLOAT32), y[2], grad[2];
     for (int i = 0; i < 2; i++) {
         CHECK(pool_set_threads(i ? 3 : 1));
         y[i] = zl_conv2d(x, w, ZL_SHAPE(1), ZL_SHAPE(1), ZL_SHAPE(1), 1);
-        CHECK(zl_eval(y[i]));
+        zl_array by_channel = zl_conv2d(x, each, ZL_SHAPE(1), ZL_SHAPE(1), ZL_SHAPE(1), 32);
+        CHECK(zl_grad(zl_sum(zl_square(by_channel)), 1, &each, &grad[i]));
+        CHECK(zl_eval_all(2, (zl_array[]){y[i], grad[i]}));
     }
     CHECK(pool_set_threads(before));
     CHECK_EQ_INT(zl_item_int(zl_array_equal(y[0], y[1], false)), 1);
+    CHECK_EQ_INT(zl_item_int(zl_array_equal(grad[0], grad[1], false)), 1);
 }
 
 static double inner(zl_array a, zl_array b) {

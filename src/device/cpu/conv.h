@@ -32,7 +32,7 @@ struct convolution {
     atomic_bool failed;
 };
 
-// w, or some taps of it.
+// w, or some taps of it; x where it may lie in any way.
 struct conv_kernel {
     const char *data;
     int ndim;
@@ -88,6 +88,10 @@ void    conv_panels(const void *convolution, int64_t from, int64_t to); // parts
 
 // conv_channels.c: as many groups as channels. w is (taps, channels), as wide as sums are.
 void conv_channels(const void *convolution, int64_t from, int64_t to); // rows
+
+// conv_taps.c: the same of a small result of a large kernel, where groups are in the batch.
+bool conv_has_taps(const struct convolution *v);
+bool conv_taps(const struct convolution *v, const struct conv_kernel *x, const struct conv_kernel *w); // false and an error
 
 // conv_lines.c: one channel into one. w has been copied, as wide as sums are.
 bool    conv_has_lines(const struct convolution *v);

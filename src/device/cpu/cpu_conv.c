@@ -1,8 +1,9 @@
 // cpu_conv.c - convolutions: patches of the input, a tile of them at a time, times the kernels as a matrix, or as conv_panels.c
 // does it.
 //
-// Where each channel has a kernel of its own there is no matrix: rows of channels are multiplied and added (conv_channels.c), or
-// lines if there is one channel (conv_lines.c). Tiles do not depend on the number of threads, and so do not the results.
+// Where each channel has a kernel of its own there is no matrix: rows of channels are multiplied and added (conv_channels.c, or
+// conv_taps.c if the kernels are large), or lines if there is one channel (conv_lines.c). Tiles do not depend on the number of
+// threads, and so do not the results.
 
 #include "device/cpu/conv.h"
 
@@ -278,6 +279,10 @@ bool cpu_conv(const struct call *c) {
     void *room = NULL;
     set_axes(&v, c);
     struct conv_kernel w = kernel_of(c->in[1], &value[1]);
+    if (conv_has_taps(&v)) {
+        struct conv_kernel lies = kernel_of(x, &value[0]);
+        return conv_taps(&v, &lies, &w);
+    }
     bool ok = set_input(&v, x, &value[0], &room);
     ok = ok && (conv_has_phases(&v) ? conv_phases(&v, &w) : conv_run(&v, &w));
     memory_free(room);
