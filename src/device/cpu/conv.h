@@ -38,6 +38,14 @@ struct conv_kernel {
     int ndim;
     int64_t dim[CONV_AXES + 2], stride[CONV_AXES + 2], size;
 };
+// Memory while a convolution runs: as that of arrays it is kept for the next one, for fresh pages cost as much as a copy.
+struct conv_room {
+    void *data;
+    size_t bytes;
+};
+void *conv_open_room(struct conv_room *room, int64_t bytes); // NULL and an error
+void conv_close_room(struct conv_room *room);                // which may never have been opened
+
 bool conv_run(struct convolution *v, const struct conv_kernel *w); // in whichever way suits; false and an error
 
 // Where the kernel's element k lies in x for element o of the output, along an axis; -1: outside, or between elements.
@@ -80,9 +88,9 @@ static inline void conv_next_spot(const struct convolution *v, struct spot *s) {
 bool conv_has_phases(const struct convolution *v);
 bool conv_phases(const struct convolution *v, const struct conv_kernel *w); // false and an error
 
-// conv_panels.c: where channels fill the units of a micro-kernel. w is packed into *room.
+// conv_panels.c: where channels fill the units of a micro-kernel. w is packed into room.
 bool    conv_has_panels(struct convolution *v);
-bool    conv_pack_kernels(struct convolution *v, void **room); // false and an error
+bool    conv_pack_kernels(struct convolution *v, struct conv_room *room); // false and an error
 int64_t conv_panel_parts(struct convolution *v);
 void    conv_panels(const void *convolution, int64_t from, int64_t to); // parts
 

@@ -76,9 +76,9 @@ static void pack_lines(const void *context, int64_t from, int64_t to) {
     }
 }
 
-bool conv_pack_kernels(struct convolution *v, void **room) {
+bool conv_pack_kernels(struct convolution *v, struct conv_room *room) {
     const int64_t rows = v->kernels->rows, panels = (v->outputs + rows - 1) / rows;
-    v->packed = *room = memory_alloc((size_t)(v->groups * group_bytes(v) + GEMM_SLACK));
+    v->packed = conv_open_room(room, v->groups * group_bytes(v) + GEMM_SLACK);
     if (v->packed)
         cpu_split(v->groups * panels, CPU_SPLIT / (rows * length_of(v)) + 1, pack_lines, v);
     return v->packed;

@@ -64,13 +64,14 @@ bool conv_has_phases(const struct convolution *v) {
 }
 
 bool conv_phases(const struct convolution *v, const struct conv_kernel *w) {
-    int64_t phases = 1, room = v->batch;
+    int64_t phases = 1, most = v->batch;
+    struct conv_room room = {0};
     for (int i = 0; i < CONV_AXES; i++) {
         int64_t gap = v->axis[i].input_dilation;
         phases *= MIN_OF(gap, v->out[i]);
-        room *= (v->out[i] + gap - 1) / gap;
+        most *= (v->out[i] + gap - 1) / gap;
     }
-    char *y = memory_alloc((size_t)(room * v->groups * v->outputs * v->item));
+    char *y = conv_open_room(&room, most * v->groups * v->outputs * v->item);
     bool ok = y;
     for (int64_t p = 0; ok && p < phases; p++) {
         struct convolution part = *v;
@@ -90,6 +91,6 @@ bool conv_phases(const struct convolution *v, const struct conv_kernel *w) {
         if (ok)
             spread(v, &part, phase, meets ? y : NULL);
     }
-    memory_free(y);
+    conv_close_room(&room);
     return ok;
 }

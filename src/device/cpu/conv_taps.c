@@ -173,8 +173,9 @@ static void add_parts(const void *context, int64_t part, int64_t end) {
 
 // Running ------------------------------------------------------------------------------------------------------------
 
-// k, of which the first axis is the channels and the last the batch: as it lies, or a copy in *room with channels behind each other.
-static bool bring(const struct convolution *v, const struct conv_kernel *k, struct lines *out, void **room) {
+// k, of which the first axis is the channels and the last the batch: as it lies, or a copy in room with channels behind each other.
+static bool bring(const struct convolution *v, const struct conv_kernel *k, struct lines *out,
+                  struct conv_room *room) {
     const int64_t *lies = k->stride;
     int64_t dense[CONV_AXES + 2];
     out->data = k->data;
@@ -183,9 +184,10 @@ static bool bring(const struct convolution *v, const struct conv_kernel *k, stru
         for (int i = 1; i < k->ndim; i++)
             dense[i] *= k->dim[0];
         dense[0] = 1;
-        if (!(out->data = *room = memory_alloc((size_t)(k->size * v->item))))
+        char *to = conv_open_room(room, k->size * v->item);
+        if (!(out->data = to))
             return false;
-        cpu_copy((size_t)v->item, k->ndim, k->dim, *room, dense, k->data, lies);
+        cpu_copy((size_t)v->item, k->ndim, k->dim, to, dense, k->data, lies);
         lies = dense;
     }
     out->step[0] = lies[k->ndim - 1] * v->item;
@@ -208,15 +210,15 @@ static void add_sums(const struct taps *t) {
 bool conv_taps(const struct convolution *v, const struct conv_kernel *x, const struct conv_kernel *w) {
     struct taps t = {.v = v, .bytes = v->groups * v->item, .lines = v->channels * v->kernel[1]};
     const double products = (double)(v->rows * v->groups) * (double)(v->taps * v->channels);
-    void *room[3] = {NULL, NULL, NULL};
+    struct conv_room room[3] = {{0}};
     t.parts = (int64_t)MIN_OF(products / PART_LEAST + 1, MIN_OF(PARTS, (double)t.lines));
-    t.sum = room[2] = memory_alloc((size_t)(t.parts * v->rows * t.bytes));
+    t.sum = conv_open_room(&room[2], t.parts * v->rows * t.bytes);
     bool ok = t.sum && bring(v, x, &t.x, &room[0]) && bring(v, w, &t.w, &room[1]);
     if (ok) {
         cpu_split(t.parts, 1, add_parts, &t);
         add_sums(&t);
     }
     for (size_t i = 0; i < COUNT(room); i++)
-        memory_free(room[i]);
+        conv_close_room(&room[i]);
     return ok;
 }

@@ -15,6 +15,15 @@ enum {
     COLS_LEAST = 128,
 };
 
+void *conv_open_room(struct conv_room *room, int64_t bytes) {
+    return room->data = allocator_get((size_t)bytes, &room->bytes);
+}
+
+void conv_close_room(struct conv_room *room) {
+    if (room->data)
+        allocator_put(room->data, room->bytes);
+}
+
 // Patches ------------------------------------------------------------------------------------------------------------
 
 // The part of a patch along the last axis, where neighbours in the kernel are neighbours in x.
@@ -141,17 +150,18 @@ static void set_axes(struct convolution *v, const struct call *c) {
     v->outputs = w->dim[0] / how.groups;
 }
 
-// x, as it is if its channels are neighbours, else a copy in *room.
-static bool set_input(struct convolution *v, zl_array x, union scalar *value, void **room) {
+// x, as it is if its channels are neighbours, else a copy in room.
+static bool set_input(struct convolution *v, zl_array x, union scalar *value, struct conv_room *room) {
     int64_t dense[CONV_AXES + 2], *stride = array_stride(x);
     int last = x->ndim - 1;
     v->x = array_data(x, value);
     if (stride[last] != 1 && x->dim[last] > 1) {
-        if (!(*room = memory_alloc((size_t)(x->size * v->item))))
+        char *to = conv_open_room(room, x->size * v->item);
+        if (!to)
             return false;
         shape_row_major(x->ndim, x->dim, dense);
-        cpu_copy((size_t)v->item, x->ndim, x->dim, *room, dense, v->x, stride);
-        v->x = *room;
+        cpu_copy((size_t)v->item, x->ndim, x->dim, to, dense, v->x, stride);
+        v->x = to;
         stride = dense;
     }
     v->batch_step = stride[0] * v->item;
@@ -189,7 +199,7 @@ static void turn_kernel(const struct convolution *v, const struct conv_kernel *w
 }
 
 // w as (groups, outputs, taps, channels); outputs last where products are so small that they are not packed.
-static bool set_kernel(struct convolution *v, const struct conv_kernel *w, void **room) {
+static bool set_kernel(struct convolution *v, const struct conv_kernel *w, struct conv_room *room) {
     int64_t dense[CONV_AXES + 2], k = v->taps * v->channels;
     struct gemm g = {.m = v->tile_rows, .n = v->tile_cols, .k = k, .b_col = 1, .c_col = 1};
     bool turned = v->outputs > 1 && cpu_is_tiny(v->dtype, &g);
@@ -200,20 +210,21 @@ static bool set_kernel(struct convolution *v, const struct conv_kernel *w, void 
     shape_row_major(w->ndim, w->dim, dense);
     if (!turned && shape_is_row_major(w->ndim, w->dim, w->stride))
         return true;
-    if (!(v->w = *room = memory_alloc((size_t)(w->size * v->item))))
+    char *to = conv_open_room(room, w->size * v->item);
+    if (!(v->w = to))
         return false;
     if (turned)
-        turn_kernel(v, w, v->outputs, *room);
+        turn_kernel(v, w, v->outputs, to);
     else
-        cpu_copy((size_t)v->item, w->ndim, w->dim, *room, dense, w->data, w->stride);
+        cpu_copy((size_t)v->item, w->ndim, w->dim, to, dense, w->data, w->stride);
     return true;
 }
 
 // w as (taps, channels), as wide as sums are.
-static bool set_channel_kernels(struct convolution *v, const struct conv_kernel *w, void **room) {
+static bool set_channel_kernels(struct convolution *v, const struct conv_kernel *w, struct conv_room *room) {
     zl_dtype wide = v->dtype == ZL_FLOAT64 ? ZL_FLOAT64 : ZL_FLOAT32;
     int64_t size = (int64_t)zl_dtype_size(wide);
-    char *to = *room = memory_alloc((size_t)(w->size * (size + v->item)));
+    char *to = conv_open_room(room, w->size * (size + v->item));
     if (!to)
         return false;
     char *narrow = wide == v->dtype ? to : to + w->size * size;
@@ -236,7 +247,7 @@ static void run(const struct convolution *v, parts_fn *f, int64_t parts) {
 }
 
 // Sets up w for the way that suits, and goes it.
-static bool convolve(struct convolution *v, const struct conv_kernel *w, void **room) {
+static bool convolve(struct convolution *v, const struct conv_kernel *w, struct conv_room *room) {
     bool by_channel = v->channels == 1 && v->outputs == 1 && v->groups > 1 && v->group_step == v->item &&
                       v->dtype != ZL_COMPLEX64;
     bool by_line = conv_has_lines(v);
@@ -244,7 +255,7 @@ static bool convolve(struct convolution *v, const struct conv_kernel *w, void **
         if (!set_channel_kernels(v, w, &room[0]))
             return false;
         if (by_line)
-            conv_turn_lines(v, room[0]);
+            conv_turn_lines(v, room[0].data);
         run(v, by_line ? conv_lines : conv_channels, by_line ? conv_line_parts(v) : v->rows);
         return true;
     }
@@ -261,13 +272,13 @@ static bool convolve(struct convolution *v, const struct conv_kernel *w, void **
 }
 
 bool conv_run(struct convolution *v, const struct conv_kernel *w) {
-    void *room[2] = {NULL, NULL};
+    struct conv_room room[2] = {{0}};
     atomic_init(&v->failed, false);
     v->is_product = is_product(v);
     cut(v);
     bool ok = convolve(v, w, room);
-    memory_free(room[0]);
-    memory_free(room[1]);
+    conv_close_room(&room[0]);
+    conv_close_room(&room[1]);
     return ok && !atomic_load(&v->failed);
 }
 
@@ -276,7 +287,7 @@ bool cpu_conv(const struct call *c) {
     struct convolution v = {
         .dtype = (zl_dtype)out->dtype, .item = (int64_t)array_item(out), .y = cpu_data(out)};
     union scalar value[2];
-    void *room = NULL;
+    struct conv_room room = {0};
     set_axes(&v, c);
     struct conv_kernel w = kernel_of(c->in[1], &value[1]);
     if (conv_has_taps(&v)) {
@@ -285,6 +296,6 @@ bool cpu_conv(const struct call *c) {
     }
     bool ok = set_input(&v, x, &value[0], &room);
     ok = ok && (conv_has_phases(&v) ? conv_phases(&v, &w) : conv_run(&v, &w));
-    memory_free(room);
+    conv_close_room(&room);
     return ok;
 }
