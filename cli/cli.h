@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-enum { CLI_OK, CLI_FAILED, CLI_USAGE }; // exit codes: done, could not be done, was not asked rightly
+enum { CLI_OK, CLI_FAILED, CLI_USAGE }; // exit codes: done, could not be done, wrong usage
 
 struct option {
     const char *name;   // "stage", given as --stage NAME or --stage=NAME
@@ -73,7 +73,8 @@ int cli_print_help(const struct invocation *call, const char *topic); // topic N
 
 // kernel_command.c --------------------------------------------------------------------------------------------
 
-// The whole file, or standard input for "-", NUL-terminated; to be freed. NULL when it cannot be read.
+// The whole file, or standard input for "-", NUL-terminated; to be freed. NULL, and errno says why, when it
+// cannot be read.
 char *cli_read_all(const char *path);
 
 // output.c ---------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 #include "cli.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,10 +44,12 @@ char *cli_read_all(const char *path) {
         got = fread(text + len, 1, cap - len - 1, file);
     } while (got > 0);
     bool failed = ferror(file) || !text || len + 1 >= cap;
+    int reason = errno;
     if (file != stdin)
         fclose(file);
     if (failed) {
         free(text);
+        errno = reason;
         return NULL;
     }
     text[len] = 0;
@@ -56,7 +59,7 @@ char *cli_read_all(const char *path) {
 static bool open_file(const char *path, struct source *source, const struct invocation *call) {
     char *text = cli_read_all(path);
     if (!text) {
-        cli_fail(call, "cannot read %s", path);
+        cli_fail(call, "cannot read %s: %s", path, strerror(errno));
         return false;
     }
     source->kernel = zl_kernel_parse(text, path);

@@ -2,6 +2,7 @@
 
 #include "kernel_run.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +20,7 @@ static zl_kernel compile(const struct invocation *call, double *seconds) {
     const char *target = cli_option(call, "target");
     char *text = cli_read_all(call->operands[0]);
     if (!text) {
-        cli_fail(call, "cannot read %s", call->operands[0]);
+        cli_fail(call, "cannot read %s: %s", call->operands[0], strerror(errno));
         return NULL;
     }
     double start = cli_now();

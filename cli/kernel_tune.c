@@ -348,7 +348,7 @@ static int run_tune(const struct invocation *call) {
                        .target = target ? target : zl_kernel_target(0),
                        .text = cli_read_all(call->operands[0]),
                        .timeout = timeout ? strtod(timeout, NULL) : 30};
-    int code = !t.text          ? cli_fail(call, "cannot read %s", call->operands[0])
+    int code = !t.text          ? cli_fail(call, "cannot read %s: %s", call->operands[0], strerror(errno))
                : t.timeout <= 0 ? cli_usage(call, "--timeout takes seconds, not '%s'", timeout)
                                 : tune(&t);
     free(t.text);

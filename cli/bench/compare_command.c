@@ -2,6 +2,7 @@
 
 #include "bench.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -194,7 +195,7 @@ static int check_in_turns(struct bench_session *s, const char *program, double t
     const char *record = cli_option(s->call, "record");
     int code = report(s->call, &list);
     if (record && !bench_record_add(record, &list))
-        code = not_done(cli_fail(s->call, "cannot write %s", record));
+        code = not_done(cli_fail(s->call, "cannot write %s: %s", record, strerror(errno)));
     bench_comparisons_free(&list);
     return code;
 }
@@ -204,7 +205,7 @@ static int replay(const struct invocation *call, const char *path, double thresh
     char *text = access(path, R_OK) ? NULL : cli_read_all(path), *rest = text, *line;
     int checks = 0, slower = 0, code = CLI_OK;
     if (!text)
-        return cli_usage(call, "cannot read %s", path);
+        return cli_usage(call, "cannot read %s: %s", path, strerror(errno));
     while (code != CLI_USAGE && (line = strsep(&rest, "\n")))
         if (line[0]) {
             struct bench_comparisons list = {0};
@@ -262,8 +263,7 @@ const struct command cli_bench_check = {
         "With --against, both programs measure in turns in one run, and noise of the machine hits both; "
         "with\n"
         "--baseline, a run that was made before counts, and the verdict says that they were not in turns.\n"
-        "Exit codes: 0 nothing slower, 1 something is slower or fails now, 2 not asked rightly, 3 nothing "
-        "to\n"
+        "Exit codes: 0 nothing slower, 1 something is slower or fails now, 2 wrong usage, 3 nothing to\n"
         "compare, 4 suspect.\n"
         "  zellige bench check --against ../before/build/zellige --only gemm\n"
         "  make bench-against REV=HEAD~1    builds that version and does this",

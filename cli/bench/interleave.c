@@ -3,7 +3,9 @@
 
 #include "bench.h"
 
+#include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -22,6 +24,7 @@ static bool start_server(struct server *s, const char *program, const char *devi
         return false;
     s->process = fork();
     if (s->process == 0) {
+        signal(SIGPIPE, SIG_DFL);
         dup2(to[0], STDIN_FILENO), dup2(from[1], STDOUT_FILENO);
         execl(program, program, "bench", "serve", "--device", device, (char *)NULL);
         _exit(127);
@@ -100,11 +103,12 @@ bool bench_interleave(struct bench_comparisons *list, const struct bench_suite *
                       size_t error_bytes) {
     struct server server[2] = {{0}};
     double started = bench_now();
+    void (*before)(int) = signal(SIGPIPE, SIG_IGN); // a program that ends is said of its rows
     bool done = !access(program, X_OK) && start_server(&server[0], program, device) &&
                 start_server(&server[1], "/proc/self/exe", device);
     list->in_turns = true;
     if (!done)
-        snprintf(error, error_bytes, "cannot run %s", program);
+        snprintf(error, error_bytes, "cannot run %s: %s", program, strerror(errno));
     for (int i = 0; done && i < suite->count; i++) {
         if (only && !strstr(suite->config[i].id, only))
             continue;
@@ -114,5 +118,6 @@ bool bench_interleave(struct bench_comparisons *list, const struct bench_suite *
     bench_progress(0, 0, 0, NULL);
     stop_server(&server[0]);
     stop_server(&server[1]);
+    signal(SIGPIPE, before);
     return done;
 }

@@ -3,6 +3,7 @@
 #include "bench.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -143,7 +144,7 @@ bench_json bench_json_member(bench_json object, int index, const char **key) {
 bench_json bench_json_load(const char *path, char *error, size_t error_bytes) {
     char *text = cli_read_all(path);
     if (!text) {
-        snprintf(error, error_bytes, "cannot read %s", path);
+        snprintf(error, error_bytes, "cannot read %s: %s", path, strerror(errno));
         return NULL;
     }
     bench_json root = bench_json_parse(text, path, error, error_bytes);

@@ -3,6 +3,7 @@
 
 #include "bench.h"
 
+#include <errno.h>
 #include <string.h>
 #include <time.h>
 
@@ -97,7 +98,7 @@ static int run(const struct invocation *call) {
     }
     bench_run_free(&read);
     if (!out || fclose(out))
-        return cli_fail(call, "cannot write %s", file ? file : "EXPERIMENTS.md");
+        return cli_fail(call, "cannot write %s: %s", file ? file : "EXPERIMENTS.md", strerror(errno));
     return CLI_OK;
 }
 

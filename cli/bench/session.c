@@ -120,7 +120,9 @@ const struct bench_chip *bench_session_find_chip(struct bench_session *s) {
             return chip;
     }
     const struct bench_chip *chip = wanted ? add_device(s, wanted) : NULL;
-    if (!chip)
+    if (!chip && wanted && !zl_use_device(wanted))
+        cli_library_failed(s->call); // why it is not here
+    else if (!chip)
         cli_fail(s->call, "there is no device '%s' here; see zellige devices", wanted ? wanted : "cpu");
     return chip;
 }
@@ -279,11 +281,20 @@ bool bench_session_write(struct bench_session *s) {
     return written;
 }
 
+// Of a run as JSON its status says it.
+static void say_interrupted(const struct bench_session *s) {
+    const char *name = strcmp(s->call->command->name, "bench search") ? "bench run" : "bench search";
+    cli_fail(s->call, "interrupted after %d rows; zellige %s --resume %s goes on", s->run.rows, name,
+             s->run.folder);
+}
+
 int bench_session_finish(struct bench_session *s) {
     if (!bench_session_write(s))
         return CLI_FAILED;
     if (s->call->json)
         bench_write_run(stdout, &s->run);
+    else if (interrupted)
+        say_interrupted(s);
     return bench_run_has(&s->run, BENCH_FAILED) || interrupted ? CLI_FAILED
            : bench_run_has(&s->run, BENCH_SUSPECT)             ? BENCH_SUSPECT_CODE
                                                                : CLI_OK;

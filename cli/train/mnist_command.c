@@ -3,6 +3,7 @@
 
 #include "train.h"
 
+#include <errno.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -125,6 +126,15 @@ static int train(const struct invocation *call, struct train_network *n, const s
     return done ? CLI_OK : cli_library_failed(call);
 }
 
+// Said before the first epoch, not after it.
+static int check_checkpoint(const struct invocation *call, const char *path) {
+    char folder[4096];
+    const char *slash = path ? strrchr(path, '/') : NULL;
+    snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - path + 1) : 1, slash ? path : ".");
+    return !path || !access(folder, W_OK) ? CLI_OK
+                                          : cli_fail(call, "cannot write %s: %s", path, strerror(errno));
+}
+
 static int open_network(const struct invocation *call, struct train_network *n, const struct plan *plan) {
     const char *hidden = cli_option(call, "hidden"), *optimizer = cli_option(call, "optimizer");
     bool adam = !optimizer || !strcmp(optimizer, "adam"), resume = cli_option(call, "resume");
@@ -132,6 +142,8 @@ static int open_network(const struct invocation *call, struct train_network *n, 
         return cli_usage(call, "no optimizer '%s': there are adam and sgd", optimizer);
     if (resume && !plan->checkpoint)
         return cli_usage(call, "--resume needs --checkpoint FILE");
+    if (check_checkpoint(call, plan->checkpoint) != CLI_OK)
+        return CLI_FAILED;
     double rate = adam ? 0.002 : 0.1;
     if (!cli_number(call, "rate", 0, INFINITY, &rate))
         return CLI_USAGE;
@@ -156,18 +168,16 @@ static int run(const struct invocation *call) {
     struct plan plan = {(int)epochs, (int)batch, seed, cli_option(call, "checkpoint")};
     if (device && !zl_use_device(device))
         return cli_library_failed(call);
-    folder = folder ? folder : "/usr/share/datasets/fashion-mnist";
+    int code = open_network(call, &n, &plan);
     double start = now();
-    if (!train_read_dataset(&data, folder, "train", error, sizeof error) ||
-        !train_read_dataset(&test, folder, "t10k", error, sizeof error)) {
-        train_free_dataset(&data);
-        return cli_fail(call, "%s", error);
-    }
-    if (!call->json && call->verbosity >= 0)
+    folder = folder ? folder : "/usr/share/datasets/fashion-mnist";
+    if (code == CLI_OK && (!train_read_dataset(&data, folder, "train", error, sizeof error) ||
+                           !train_read_dataset(&test, folder, "t10k", error, sizeof error)))
+        code = cli_fail(call, "%s", error);
+    if (code == CLI_OK && plan.batch > data.count)
+        code = cli_usage(call, "--batch %d is more than the %d images", plan.batch, data.count);
+    if (code == CLI_OK && !call->json && call->verbosity >= 0)
         printf("%d images to learn, %d to test, read in %.2f s\n", data.count, test.count, now() - start);
-    int code = plan.batch > data.count
-                   ? cli_usage(call, "--batch %d is more than the %d images", plan.batch, data.count)
-                   : open_network(call, &n, &plan);
     if (code == CLI_OK)
         code = train(call, &n, &plan, &data, &test);
     train_free(&n);

@@ -230,10 +230,9 @@ static void *make_shared(const struct cache_entry *entry, const char *cache, con
 static void warn_once(const char *cache) {
     static atomic_bool warned;
     if (!atomic_exchange(&warned, true))
-        log_line(ZL_LOG_WARN,
-                 "the kernel cache %s cannot be written: kernels are compiled again in every process; "
-                 "ZL_CACHE_DIR names another folder",
-                 cache);
+        log_line(ZL_LOG_WARN, "%s%s: kernels are compiled again in every process; ZL_CACHE_DIR names %s folder",
+                 *cache ? "cannot write the kernel cache " : "no folder for the kernel cache, as HOME is not set",
+                 cache, *cache ? "another" : "a");
 }
 
 static void *make_alone(const struct cache_entry *entry) {

@@ -57,12 +57,22 @@ const char *zl_kernel_stage(int index) {
     return index <= passes() ? pass_name(index - 1) : render_dialect_name(index - 1 - passes());
 }
 
+static bool no_stage(const char *stage) {
+    struct text list = {0};
+    for (int i = 0; zl_kernel_stage(i); i++)
+        text_add(&list, "%s%s", i ? ", " : "", zl_kernel_stage(i));
+    error_set(ZL_ERROR_VALUE, "zl_kernel_print: there is no stage '%s'; there are: %s", stage,
+              list.data ? list.data : "");
+    text_free(&list);
+    return false;
+}
+
 static bool is_stage(const char *stage) {
     const char *name;
     for (int i = 0; (name = zl_kernel_stage(i)); i++)
         if (!strcmp(name, stage))
             return true;
-    return error_false(ZL_ERROR_VALUE, "zl_kernel_print: there is no stage '%s'", stage);
+    return no_stage(stage);
 }
 
 static bool is_row(const struct tile_kernel *kernel) {
@@ -132,18 +142,25 @@ static struct tile_kernel *cast_to(const char *type_name, zl_dtype from) {
     return error_set(ZL_ERROR_DTYPE, "zl_kernel_of_op: there is no type '%s'", type_name);
 }
 
+static struct tile_kernel *no_op(const char *name) {
+    return error_set(ZL_ERROR_VALUE,
+                     "zl_kernel_of_op: there is no op '%s'; add, cast_f16 and reduce_maximum are such", name);
+}
+
 static struct tile_kernel *row(const char *name, zl_dtype dtype) {
     static const char *const all_vectors[] = {"", "v", "vv", "vvv"};
     enum tile_op op = tile_op_find(name);
     if (tile_op_is_row(op))
         return tile_row_kernel(op, dtype, all_vectors[tile_op_arity(op)]);
-    return error_set(ZL_ERROR_VALUE, "zl_kernel_of_op: there is no op '%s'", name);
+    return no_op(name);
 }
 
 static struct tile_kernel *built_in(const char *op, zl_dtype dtype) {
     const char *type = after(op, "cast_"), *combine = after(op, "reduce_");
     if (type)
         return cast_to(type, dtype);
+    if (combine && tile_op_find(combine) == TILE_OP_COUNT)
+        return no_op(op);
     return combine ? tile_reduce_kernel(tile_op_find(combine), dtype) : row(op, dtype);
 }
 

@@ -80,6 +80,10 @@ sys.exit(0 if len(lines) == 2 and lines[1]['test_accuracy'] > 0.82 and lines[1][
     check "an interrupted training ends the same" interrupted
     check "a checkpoint of another network" exits 1 "$zellige" train mnist --hidden 16 --checkpoint "$tmp/whole.safetensors" --resume
     check "widths that are none" exits 2 "$zellige" train mnist --hidden 12,x
+    nothing_read() { ! "$zellige" train mnist "$@" 2>&1 | grep 'images to learn'; }
+    check "are said before the images are read" nothing_read --hidden 12,x
+    check "as is a checkpoint that cannot be written" nothing_read --checkpoint "$tmp/none/x.safetensors"
+    check "with the reason" says 'cannot write .*: No such file or directory' "$zellige" train mnist --checkpoint "$tmp/none/x.safetensors"
     if [ -n "${ZL_LONG:-}" ]; then
         reaches() { "$zellige" train mnist --json | tail -n 1 | python3 -c 'import json, sys; sys.exit(json.load(sys.stdin)["test_accuracy"] < 0.88)'; }
         check "ten epochs reach 88 %" reaches

@@ -60,6 +60,7 @@ check "a peak that is too low makes rows suspect, and the exit code says so" exi
 check "the row says why" metrics "'--peak f32=1e-06' in r['gemm/f32/64']['note']"
 check "an unknown suite" exits 2 "$zellige" bench run no_such_suite --out "$tmp/runs"
 check "an unknown device" exits 1 "$zellige" bench run --device abacus --out "$tmp/runs"
+check "and what there is" says 'no device "abacus"; there are: cpu, cuda' "$zellige" bench run --device abacus --out "$tmp/runs"
 check "samples of none" exits 2 run --samples 0
 check "samples that are no number" says '^zellige bench run: --samples 5x: wanted a number, from 1 to' run --samples 5x
 check "half a sample" says 'wanted a whole number' run --samples 1.5
@@ -126,7 +127,7 @@ check "the log says that it was resumed" grep -q ' resumed: ' "$folder/log.txt"
 check "resuming what is no run" exits 1 "$zellige" bench run "$tmp/long.json" --resume "$tmp"
 
 # Ctrl-C ends it in order.
-"$zellige" bench run "$tmp/long.json" --seconds 0.1 --samples 50 --out "$tmp/interrupted" >/dev/null 2>&1 &
+"$zellige" bench run "$tmp/long.json" --seconds 0.1 --samples 50 --out "$tmp/interrupted" >/dev/null 2>"$tmp/interrupted.txt" &
 victim=$!
 for _ in $(seq 600); do
     [ "$(cat "$tmp"/interrupted/*/journal.jsonl 2>/dev/null | wc -l)" -ge 2 ] && break
@@ -140,6 +141,7 @@ soon() { [ $((SECONDS - since)) -le 20 ]; } # the rest of the suite takes longer
 check "an interruption ends it soon" soon
 interrupted() { [ "$code" = 1 ] && grep -q '"status": "interrupted"' "$tmp"/interrupted/*/metrics.json; }
 check "an interrupted run is written as such" interrupted
+check "and says how to go on" grep -q 'interrupted after [0-9]* rows; zellige bench run --resume .*/interrupted/' "$tmp/interrupted.txt"
 
 # Where it cannot write.
 if mkdir "$tmp/disk" && mount -t tmpfs -o size=20k none "$tmp/disk" 2>/dev/null; then

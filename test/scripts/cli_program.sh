@@ -71,11 +71,16 @@ check "kernel show --stages" says "^tile$" "$zellige" kernel show --stages
 check "kernel show --json" json_has "d[0]['stage'] == 'tile' and d[0]['text']" "$zellige" kernel show --op add --json
 check "kernel show of nothing" exits 2 "$zellige" kernel show
 check "kernel show of no such file" exits 1 "$zellige" kernel show "$tmp/none.tile"
+check "a file that cannot be read is named with the reason" says "none.tile: No such file" "$zellige" kernel show "$tmp/none.tile"
+check "so is a folder" says "cannot read /tmp: Is a directory" "$zellige" kernel build /tmp
 check "kernel show of a broken file" exits 1 "$zellige" kernel show "$tmp/broken.tile"
 check "a broken file is named with its line" says "broken\.tile:1" "$zellige" kernel show "$tmp/broken.tile"
 check "kernel show of an unknown op" exits 1 "$zellige" kernel show --op frobnicate
+check "ops are named then" says "no op 'reduce_frob'; add, cast_f16" "$zellige" kernel show --op reduce_frob
 check "kernel show of an unknown stage" exits 1 "$zellige" kernel show --op add --stage frobnicate
+check "stages are listed then" says "no stage 'frobnicate'; there are: tile, .*cuda_tiles" "$zellige" kernel show --op add --stage frobnicate
 check "kernel build" says "compiled in" "$zellige" kernel build "$tmp/twice.tile"
+check "without a folder for compiled kernels" says "as HOME is not set" env -u HOME -u XDG_CACHE_HOME -u ZL_CACHE_DIR "$zellige" kernel build "$tmp/twice.tile"
 check "kernel build -v" says "twice_blocks" "$zellige" kernel build -v "$tmp/twice.tile"
 check "kernel build --json" json_has "d['milliseconds'] > 0 and d['source']" "$zellige" kernel build --json "$tmp/twice.tile"
 check "kernel build of a broken file" exits 1 "$zellige" kernel build "$tmp/broken.tile"
