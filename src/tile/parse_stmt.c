@@ -194,6 +194,8 @@ static bool parse_assignment(struct parser *p, struct tile_stmt stmt) {
         return false;
     if (parse_accept(p, ":"))
         return parse_type(p, &type) && parse_expect(p, "=") && parse_declaration(p, stmt, text, &type);
+    if (p->token.kind == TOKEN_NAME) // a word, and what it would be about
+        return parse_fail(p, token.place, "there is no statement '%s'", text);
     if (!parse_expect(p, "="))
         return false;
     if (parse_is(p, "copy_async") || parse_is(p, "gemm_async"))

@@ -211,6 +211,7 @@ TEST(tile_errors_say_what_is_wrong) {
     check_message(IN("gemm a, a -> y"), "'a' is no matrix");
     check_message(IN("if a[0] { }"), "this is f32 and must be bool");
     check_message(IN("{ x = 1 }"), "a statement is expected, not {");
+    check_message(IN("copz a -> y"), "k.tile:2:1: there is no statement 'copz'");
     check_message(IN("for = 1"), "the name of a loop variable is expected, not =");
     check_message(IN("n = 1"), "'n' is no variable");
     check_message(IN("x = 1 }"), "the kernel has ended");
