@@ -90,9 +90,11 @@ const struct device *device_find_unit(const char *name, int *unit) {
     if (!name || sscanf(name, "%31[^:]:%d%n", kind, unit, &len) < 2 || name[len])
         return device_find(name, &units);
     const struct device *d = device_find(kind, &units);
-    if (d && (*unit < 0 || *unit >= units))
-        return error_set(ZL_ERROR_DEVICE, "device \"%s\": there are %d of %s, counted from 0", name, units, kind);
-    return d;
+    if (!d || (*unit >= 0 && *unit < units))
+        return d;
+    if (units == 1)
+        return error_set(ZL_ERROR_DEVICE, "device \"%s\": there is only %s:0", name, kind);
+    return error_set(ZL_ERROR_DEVICE, "device \"%s\": there are %s:0 to %s:%d", name, kind, kind, units - 1);
 }
 
 // A device without units is listed once, with the reason.

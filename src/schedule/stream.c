@@ -66,9 +66,21 @@ static zl_stream make(const struct device *device, int unit) {
     return s;
 }
 
+// Who asked for the device was not the program.
+static const struct device *find_of_setting(int *unit) {
+    bool had_error = zl_error();
+    const struct device *d = device_find_unit(setting_text(SETTING_DEVICE), unit);
+    zl_error_kind kind;
+    char *why = d || had_error ? NULL : error_take(&kind);
+    if (why)
+        error_set(kind, "ZL_DEVICE: %s", why);
+    memory_free(why);
+    return d;
+}
+
 zl_stream zl_new_stream(const char *device) {
     int unit;
-    const struct device *d = device_find_unit(device ? device : setting_text(SETTING_DEVICE), &unit);
+    const struct device *d = device ? device_find_unit(device, &unit) : find_of_setting(&unit);
     if (!d)
         return NULL;
     if (!mine.watched) {

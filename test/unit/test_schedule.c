@@ -3,6 +3,7 @@
 #include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "schedule/schedule.h"
 #include "test.h"
@@ -238,6 +239,23 @@ TEST(synchronize_says_what_failed) {
     CHECK_ERROR(ZL_ERROR_MEMORY, zl_eval(other));
     CHECK(zl_synchronize()); // it was said
     zl_set_memory_limit(old);
+}
+
+TEST(devices_that_are_not_here_are_named_with_those_that_are) {
+    CHECK_ERROR(ZL_ERROR_DEVICE, zl_new_stream("abacus"));
+    CHECK_HAS(test_last_error(), "there is no device \"abacus\"; there are: cpu, ");
+    CHECK_ERROR(ZL_ERROR_DEVICE, zl_new_stream("cpu:1"));
+    CHECK_HAS(test_last_error(), "device \"cpu:1\": there is only cpu:0");
+    const char *set = getenv("ZL_DEVICE"); // the tests may run on another device
+    char *old = set ? strdup(set) : NULL;
+    setenv("ZL_DEVICE", "abacus", 1);
+    CHECK_ERROR(ZL_ERROR_DEVICE, zl_new_stream(NULL));
+    CHECK_HAS(test_last_error(), "ZL_DEVICE: there is no device \"abacus\"");
+    if (old)
+        setenv("ZL_DEVICE", old, 1);
+    else
+        unsetenv("ZL_DEVICE");
+    free(old);
 }
 
 TEST(stream_results_flow_between_streams) {
