@@ -78,7 +78,10 @@ class Programs(unittest.TestCase):
 
     def test_no_file(self):
         done = subprocess.run([sys.executable, "-m", "zellige.tilelang", "no such file"], capture_output=True, text=True)
-        self.assertEqual((done.returncode, done.stderr), (1, "zellige.tilelang: there is no file no such file\n"))
+        self.assertEqual((done.returncode, done.stderr), (2, "zellige.tilelang: there is no file no such file\n"))
+        for arguments, code in ([], 2), (["--help"], 0):
+            done = subprocess.run([sys.executable, "-m", "zellige.tilelang", *arguments], capture_output=True, text=True)
+            self.assertEqual((done.returncode, done.stdout.split("\n")[0]), (code, "usage: python -m zellige.tilelang SCRIPT [ARGUMENT...]"))
 
 
 if __name__ == "__main__":
