@@ -205,6 +205,8 @@ enum setting {
 const char *setting_text(enum setting which);   // value, or the default of its row; never NULL
 bool        setting_flag(enum setting which);   // 1, true, yes, on
 int64_t     setting_number(enum setting which); // with k, m, g suffixes; a value that is no number is the default
+int64_t     setting_number_or(enum setting which, int64_t otherwise); // where the default is no number either
+void        setting_refuse(enum setting which, const char *expected); // warns of its value, once
 const struct setting_row { const char *name, *fallback, *doc; } *setting_rows(int *count);
 
 // log.c ----------------------------------------------------------------------------------------------------------

@@ -21,15 +21,17 @@ static int level_of_setting(void) {
     for (int level = 0; level < (int)COUNT(level_names); level++)
         if (!strcasecmp(text, level_names[level]))
             return level;
-    return ZL_LOG_WARN;
+    return -1;
 }
 
 static int current_level(void) {
     int level = atomic_load_explicit(&level_now, memory_order_relaxed);
     if (UNLIKELY(level < 0)) {
-        int first = level_of_setting();
+        int set = level_of_setting(), first = set < 0 ? ZL_LOG_WARN : set;
         if (atomic_compare_exchange_strong(&level_now, &level, first)) // else zl_set_log_level was quicker
             level = first;
+        if (set < 0)
+            setting_refuse(SETTING_LOG, "none, error, warn, info or debug");
     }
     return level;
 }

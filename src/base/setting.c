@@ -22,6 +22,17 @@ const char *setting_text(enum setting which) {
     return value && *value ? value : rows[which].fallback;
 }
 
+void setting_refuse(enum setting which, const char *expected) {
+    static atomic_bool said[SETTING_COUNT];
+    if (!atomic_exchange(&said[which], true))
+        log_line(ZL_LOG_WARN, "%s=%s: %s is expected; as if it were not set", rows[which].name, setting_text(which),
+                 expected);
+}
+
+static bool is_set(enum setting which) {
+    return setting_text(which) != rows[which].fallback;
+}
+
 static bool parse_flag(const char *text, bool *flag) {
     static const char *const words[][4] = {{"0", "false", "no", "off"}, {"1", "true", "yes", "on"}};
     for (int value = 0; value < 2; value++)
@@ -35,8 +46,11 @@ static bool parse_flag(const char *text, bool *flag) {
 
 bool setting_flag(enum setting which) {
     bool flag = false;
-    if (!parse_flag(setting_text(which), &flag))
-        parse_flag(rows[which].fallback, &flag);
+    if (parse_flag(setting_text(which), &flag))
+        return flag;
+    if (is_set(which))
+        setting_refuse(which, "1 or 0");
+    parse_flag(rows[which].fallback, &flag);
     return flag;
 }
 
@@ -66,11 +80,18 @@ static bool parse_number(const char *text, int64_t *number) {
     return true;
 }
 
-int64_t setting_number(enum setting which) {
-    int64_t number = 0;
-    if (!parse_number(setting_text(which), &number))
-        parse_number(rows[which].fallback, &number);
+int64_t setting_number_or(enum setting which, int64_t otherwise) {
+    int64_t number = otherwise;
+    if (parse_number(setting_text(which), &number))
+        return number;
+    if (is_set(which))
+        setting_refuse(which, "a number such as 16, 500m or 2g");
+    parse_number(rows[which].fallback, &number);
     return number;
+}
+
+int64_t setting_number(enum setting which) {
+    return setting_number_or(which, 0);
 }
 
 bool zl_setting(int index, const char **name, const char **fallback, const char **doc) {

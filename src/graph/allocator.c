@@ -49,7 +49,8 @@ static int64_t read_limit(atomic_llong *limit, enum setting setting) {
     int64_t value = atomic_load_explicit(limit, memory_order_relaxed);
     if (LIKELY(value != UNREAD))
         return value;
-    value = *setting_text(setting) ? MAX_OF(setting_number(setting), 1) : NOT_SET;
+    value = setting_number_or(setting, NOT_SET);
+    value = value == NOT_SET ? NOT_SET : MAX_OF(value, 1);
     atomic_store_explicit(limit, value, memory_order_relaxed);
     return value;
 }

@@ -21,6 +21,7 @@ static int mode_from_setting(void) {
     for (int i = 0; i < (int)COUNT(mode_names); i++)
         if (!strcmp(setting_text(SETTING_COMPILE), mode_names[i]))
             return i;
+    setting_refuse(SETTING_COMPILE, "disabled, no_simplify, no_fuse or enabled");
     return ZL_COMPILE_ENABLED;
 }
 

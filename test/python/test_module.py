@@ -70,6 +70,21 @@ class Names(unittest.TestCase):
             with self.assertRaisesRegex(kind, "zl_negative: bool"):
                 -mx.array(True)
 
+    def test_settings_that_mean_nothing_are_said(self):
+        script = "import zellige.core as mx; print(mx.compile(lambda x: x * 2 + 1)(mx.zeros((100, 100))).sum().item())"
+        for setting, words in (("ZL_MEMORY_LIMIT=much", "much: a number such as 16, 500m or 2g is expected"),
+                               ("ZL_THREADS=all", "all: a number"), ("ZL_FUSE=perhaps", "perhaps: 1 or 0 is expected"),
+                               ("ZL_COMPILE=x", "x: disabled, no_simplify, no_fuse or enabled is expected")):
+            name, value = setting.split("=")
+            done = subprocess.run([sys.executable, "-c", script], env=os.environ | {name: value, "ZL_LOG": "loud"},
+                                  capture_output=True, text=True)
+            self.assertEqual(done.stdout, "10000.0\n")
+            self.assertIn(f"warn: {name}={words}", done.stderr)
+            self.assertIn("warn: ZL_LOG=loud: none, error, warn, info or debug is expected", done.stderr)
+        done = subprocess.run([sys.executable, "-c", "import zellige.core as mx; mx.eval(mx.linalg.inv(mx.eye(2)))"],
+                              env=os.environ | {"ZL_LAPACK": "/none"}, capture_output=True, text=True)
+        self.assertIn("ZL_LAPACK=/none could not be opened", done.stderr)
+
     def test_conditions_do_not_decide_dtypes(self):
         mask = mx.array([1, 0], dtype=mx.uint8)
         self.assertEqual(mx.where(mask, -3, 300).tolist(), [-3, 300])

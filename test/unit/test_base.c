@@ -878,6 +878,19 @@ TEST(library_open_and_bind) {
     CHECK_STR(missing, "no_such_symbol");
 }
 
+struct heard {
+    int lines;
+    zl_log_level level;
+    char line[100];
+};
+
+static void hear(zl_log_level level, const char *line, void *context) {
+    struct heard *heard = context;
+    heard->lines++;
+    heard->level = level;
+    snprintf(heard->line, sizeof heard->line, "%s", line);
+}
+
 static int64_t number_for(const char *text) {
     setenv("ZL_CACHE_SIZE", text, 1);
     int64_t number = setting_number(SETTING_CACHE_SIZE);
@@ -887,6 +900,8 @@ static int64_t number_for(const char *text) {
 
 TEST(setting_number) {
     const int64_t fallback = 1 << 30;
+    struct heard heard = {0};
+    zl_set_log(hear, &heard);
     CHECK_EQ_INT(number_for("123"), 123);
     CHECK_EQ_INT(number_for("-5"), -5);
     CHECK_EQ_INT(number_for("0"), 0);
@@ -894,6 +909,7 @@ TEST(setting_number) {
     CHECK_EQ_INT(number_for(" 2M "), 2 << 20);
     CHECK_EQ_INT(number_for("4g"), (int64_t)4 << 30);
     CHECK_EQ_INT(number_for(""), fallback);
+    CHECK_EQ_INT(heard.lines, 0);
     CHECK_EQ_INT(number_for("k"), fallback);
     CHECK_EQ_INT(number_for("1x"), fallback);
     CHECK_EQ_INT(number_for("1kk"), fallback);
@@ -901,6 +917,10 @@ TEST(setting_number) {
     CHECK_EQ_INT(number_for("9999999999999999g"), fallback);
     CHECK_EQ_INT(setting_number(SETTING_CACHE_SIZE), fallback);
     CHECK_EQ_INT(setting_number(SETTING_CC), 0); // neither the value nor the default is a number
+    CHECK_EQ_INT(setting_number_or(SETTING_CC, 7), 7);
+    CHECK_EQ_INT(heard.lines, 1); // of several, the first
+    CHECK_HAS(heard.line, "ZL_CACHE_SIZE=k: a number such as 16, 500m or 2g is expected");
+    zl_set_log(NULL, NULL);
 }
 
 static bool flag_for(const char *name, enum setting which, const char *text) {
@@ -916,9 +936,16 @@ TEST(setting_flag) {
         CHECK(flag_for("ZL_NO_FALLBACK", SETTING_NO_FALLBACK, yes[i]));
         CHECK(!flag_for("ZL_FUSE", SETTING_FUSE, no[i]));
     }
+    struct heard heard = {0};
+    zl_set_log(hear, &heard);
     CHECK(flag_for("ZL_FUSE", SETTING_FUSE, ""));
+    CHECK_EQ_INT(heard.lines, 0);
     CHECK(flag_for("ZL_FUSE", SETTING_FUSE, "perhaps"));
     CHECK(!flag_for("ZL_NO_FALLBACK", SETTING_NO_FALLBACK, "perhaps"));
+    CHECK(!flag_for("ZL_NO_FALLBACK", SETTING_NO_FALLBACK, "perhaps"));
+    CHECK_EQ_INT(heard.lines, 2);
+    CHECK_HAS(heard.line, "ZL_NO_FALLBACK=perhaps: 1 or 0 is expected");
+    zl_set_log(NULL, NULL);
 }
 
 TEST(setting_rows) {
@@ -937,19 +964,6 @@ TEST(setting_rows) {
     CHECK_STR(setting_text(SETTING_CC), "my-cc");
     unsetenv("ZL_CC");
     CHECK_STR(setting_text(SETTING_CC), "cc");
-}
-
-struct heard {
-    int lines;
-    zl_log_level level;
-    char line[100];
-};
-
-static void hear(zl_log_level level, const char *line, void *context) {
-    struct heard *heard = context;
-    heard->lines++;
-    heard->level = level;
-    snprintf(heard->line, sizeof heard->line, "%s", line);
 }
 
 TEST(log_to_callback) {

@@ -27,6 +27,8 @@ void *cpu_lapack(const char *symbol) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, open_library);
     void *function = library ? dlsym(library, symbol) : NULL;
+    if (!library && *setting_text(SETTING_LAPACK))
+        return error_set(ZL_ERROR_LIBRARY, "ZL_LAPACK=%s could not be opened", setting_text(SETTING_LAPACK));
     if (!function)
         error_set(ZL_ERROR_LIBRARY,
                   "no LAPACK with %s was found: install the Debian package libopenblas0-pthread or liblapack3, or name "
