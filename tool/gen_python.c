@@ -326,6 +326,36 @@ static void add_signature(struct text *out, const struct function *f, bool is_st
         text_add(out, op->returns_bool ? "tuple[array, ...]" : "array");
 }
 
+// The length of a name of C at this place, and what Python calls it: zl_fft_stft is fft.stft. 0: none is here.
+static size_t c_name(const char *at, char name[static 64]) {
+    static const char *const words[][2] = {{"NULL", "None"}, {"ZL_ALL", "None"}, {"out[", "result["}};
+    for (size_t i = 0; i < COUNT(words); i++)
+        if (!strncmp(at, words[i][0], strlen(words[i][0]))) {
+            snprintf(name, 64, "%s", words[i][1]);
+            return strlen(words[i][0]);
+        }
+    size_t len = strncmp(at, "zl_", 3) ? 0 : strspn(at, "abcdefghijklmnopqrstuvwxyz0123456789_");
+    snprintf(name, 64, "%.*s", len ? (int)len - 3 : 0, at + 3);
+    for (size_t i = 0; len && i < COUNT(modules); i++) {
+        size_t n = strlen(modules[i]);
+        if (!strncmp(name, modules[i], n) && name[n] == '_')
+            name[n] = '.';
+    }
+    return len;
+}
+
+// The documentation of an op, with Python's names for C's.
+static struct text python_doc(const struct function *f) {
+    struct text doc = {0};
+    char name[64];
+    for (const char *at = f->variant[0]->doc; *at;) {
+        size_t len = c_name(at, name);
+        text_add(&doc, len ? "%s" : "%.1s", len ? name : at);
+        at += len ? len : 1;
+    }
+    return doc;
+}
+
 static void add_quoted(struct text *out, const char *words) {
     for (; *words; words++)
         text_add(out, *words == '"' || *words == '\\' ? "\\%c" : "%c", *words);
@@ -343,6 +373,17 @@ static void add_function(struct text *out, const struct function *f, int index) 
                  f->name, index);
 }
 
+// inspect takes no dtype for a default: such a signature is the first line of the documentation.
+static bool has_dtype_default(const struct function *f) {
+    for (int i = 0; i < f->variant[0]->params; i++) {
+        const zl_param *p = &f->variant[0]->param[i];
+        const char *fallback = p->type == ZL_PARAM_DTYPE ? python_default(f, p) : NULL;
+        if (fallback && strcmp(fallback, "None") != 0)
+            return true;
+    }
+    return false;
+}
+
 static void add_method_row(struct text *out, const struct function *f, bool of_array) {
     struct text signature = {0};
     add_signature(&signature, f, false);
@@ -350,10 +391,12 @@ static void add_method_row(struct text *out, const struct function *f, bool of_a
              of_array ? "method" : "function", of_array ? "" : f->module, of_array ? "" : "_", f->name);
     if (!of_array) {
         add_quoted(out, signature.data ? signature.data : "");
-        text_add(out, "\\n--\\n\\n");
+        text_add(out, has_dtype_default(f) ? "\\n\\n" : "\\n--\\n\\n");
     }
-    add_quoted(out, f->variant[0]->doc);
+    struct text doc = python_doc(f);
+    add_quoted(out, doc.data ? doc.data : "");
     text_add(out, "\"},\n");
+    text_free(&doc);
     text_free(&signature);
 }
 
@@ -395,7 +438,9 @@ bool gen_bindings(const char *path) {
 static void add_stub(struct text *out, const struct function *f, const char *indent) {
     text_add(out, "%sdef ", indent);
     add_signature(out, f, true);
-    text_add(out, ":\n%s    \"\"\"%s\"\"\"\n", indent, f->variant[0]->doc);
+    struct text doc = python_doc(f);
+    text_add(out, ":\n%s    \"\"\"%s\"\"\"\n", indent, doc.data ? doc.data : "");
+    text_free(&doc);
 }
 
 // Of arrays: the first parameter is the array itself.
@@ -403,8 +448,10 @@ static void add_method_stub(struct text *out, const struct function *f) {
     struct text signature = {0};
     add_signature(&signature, f, true);
     const char *open = strchr(signature.data, '('), *rest = strchr(signature.data, ',');
+    struct text doc = python_doc(f);
     text_add(out, "    def %.*sself%s:\n        \"\"\"%s\"\"\"\n", (int)(open + 1 - signature.data), signature.data, rest,
-             f->variant[0]->doc);
+             doc.data ? doc.data : "");
+    text_free(&doc);
     text_free(&signature);
 }
 

@@ -32,10 +32,10 @@ static PyObject *no_info(PyObject *module, PyObject *unused) {
 
 #define KEYWORDS(function) (PyCFunction)(void (*)(void)) function, METH_VARARGS | METH_KEYWORDS
 static PyMethodDef metal_functions[] = {
-    {"is_available", no, METH_NOARGS, PyDoc_STR("False: there is no Metal here.")},
-    {"start_capture", KEYWORDS(start_capture), PyDoc_STR("start_capture(path): does nothing without Metal.")},
-    {"stop_capture", nothing, METH_NOARGS, PyDoc_STR("Does nothing without Metal.")},
-    {"device_info", no_info, METH_NOARGS, PyDoc_STR("An empty dict: there is no Metal here.")},
+    {"is_available", no, METH_NOARGS, PyDoc_STR("is_available()\n--\n\nFalse: there is no Metal here.")},
+    {"start_capture", KEYWORDS(start_capture), PyDoc_STR("start_capture(path)\n--\n\nDoes nothing without Metal.")},
+    {"stop_capture", nothing, METH_NOARGS, PyDoc_STR("stop_capture()\n--\n\nDoes nothing without Metal.")},
+    {"device_info", no_info, METH_NOARGS, PyDoc_STR("device_info()\n--\n\nAn empty dict: there is no Metal here.")},
     {0},
 };
 
@@ -49,7 +49,7 @@ static PyObject *has_cuda(PyObject *module, PyObject *unused) {
 }
 
 static PyMethodDef cuda_functions[] = {
-    {"is_available", has_cuda, METH_NOARGS, PyDoc_STR("Whether there is an NVIDIA GPU here.")},
+    {"is_available", has_cuda, METH_NOARGS, PyDoc_STR("is_available()\n--\n\nWhether there is an NVIDIA GPU here.")},
     {0},
 };
 
@@ -90,7 +90,7 @@ static PyMethodDef group_methods[] = {
     {"rank", group_rank, METH_NOARGS, PyDoc_STR("The number of this process in the group.")},
     {"size", group_size, METH_NOARGS, PyDoc_STR("How many processes the group has.")},
     {"split", KEYWORDS(group_split),
-     PyDoc_STR("split(color, key=-1): the processes of the group with this color.")},
+     PyDoc_STR("split(color, key=-1)\n--\n\nThe processes of the group with this color.")},
     {0},
 };
 
@@ -216,24 +216,24 @@ static PyObject *recv(PyObject *module, PyObject *args, PyObject *kwargs) {
 
 static PyMethodDef distributed_functions[] = {
     {"is_available", KEYWORDS(is_available),
-     PyDoc_STR("is_available(backend='any'): whether processes can be joined.")},
+     PyDoc_STR("is_available(backend='any')\n--\n\nWhether processes can be joined.")},
     {"init", KEYWORDS(init),
-     PyDoc_STR("init(strict=False, backend='any', *, all_gather_factory=None): the group of all processes.")},
+     PyDoc_STR("init(strict=False, backend='any', *, all_gather_factory=None)\n--\n\nThe group of all processes.")},
     {"all_sum", KEYWORDS(all_sum),
-     PyDoc_STR("all_sum(x, *, group=None, stream=None): the sum over all processes.")},
+     PyDoc_STR("all_sum(x, *, group=None, stream=None)\n--\n\nThe sum over all processes.")},
     {"all_max", KEYWORDS(all_max),
-     PyDoc_STR("all_max(x, *, group=None, stream=None): the largest of all processes.")},
+     PyDoc_STR("all_max(x, *, group=None, stream=None)\n--\n\nThe largest of all processes.")},
     {"all_min", KEYWORDS(all_min),
-     PyDoc_STR("all_min(x, *, group=None, stream=None): the smallest of all processes.")},
+     PyDoc_STR("all_min(x, *, group=None, stream=None)\n--\n\nThe smallest of all processes.")},
     {"all_gather", KEYWORDS(all_gather),
-     PyDoc_STR("all_gather(x, *, group=None, stream=None): x of all processes along the first axis.")},
+     PyDoc_STR("all_gather(x, *, group=None, stream=None)\n--\n\nWhat all processes have, along the first axis.")},
     {"sum_scatter", KEYWORDS(sum_scatter),
-     PyDoc_STR("sum_scatter(x, *, group=None, stream=None): this process's part of the sum.")},
-    {"send", KEYWORDS(send), PyDoc_STR("send(x, dst, *, group=None, stream=None): sends x to a process.")},
+     PyDoc_STR("sum_scatter(x, *, group=None, stream=None)\n--\n\nThis process's part of the sum.")},
+    {"send", KEYWORDS(send), PyDoc_STR("send(x, dst, *, group=None, stream=None)\n--\n\nSends x to a process.")},
     {"recv", KEYWORDS(recv),
-     PyDoc_STR("recv(shape, dtype, src, *, group=None, stream=None): an array of a process.")},
+     PyDoc_STR("recv(shape, dtype, src, *, group=None, stream=None)\n--\n\nAn array of a process.")},
     {"recv_like", KEYWORDS(recv_like),
-     PyDoc_STR("recv_like(x, src, *, group=None, stream=None): an array of a process, with the shape of x.")},
+     PyDoc_STR("recv_like(x, src, *, group=None, stream=None)\n--\n\nAn array of a process, with the shape of x.")},
     {0},
 };
 

@@ -33,13 +33,25 @@ static bool find(struct device d, zl_device_info *info) {
     return false;
 }
 
+// Where none of its type is here, why not.
+static void raise_absent(const char *function, struct device d) {
+    char why[600] = "";
+    int used = 0;
+    zl_device_info info;
+    for (int i = 0; !find((struct device){d.type, 0}, &info) && zl_device(i, &info); i++)
+        if (!info.available && used < (int)sizeof why)
+            used += snprintf(why + used, sizeof why - (size_t)used, "%s%s: %s", used ? "; " : "", info.device, info.reason);
+    PyErr_Format(PyExc_ValueError, "%s: there is no Device(%s, %d) here%s%s%s", function, type_name[d.type], d.unit,
+                 used ? " (" : "", why, used ? ")" : "");
+}
+
 const char *device_name(const char *function, struct device d, char text[static DEVICE_NAME]) {
     zl_device_info info;
     if (find(d, &info)) {
         snprintf(text, DEVICE_NAME, info.unit ? "%s:%d" : "%s", info.device, info.unit);
         return text;
     }
-    PyErr_Format(ext_axis_error, "%s: there is no Device(%s, %d) here", function, type_name[d.type], d.unit);
+    raise_absent(function, d);
     return NULL;
 }
 
@@ -226,7 +238,7 @@ static PyGetSetDef device_members[] = {
 
 static PyTypeObject device_type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "zellige.core.Device",
-    .tp_doc = PyDoc_STR("Device(type, index=0): where ops run."),
+    .tp_doc = PyDoc_STR("Device(type, index=0)\n--\n\nWhere ops run."),
     .tp_basicsize = sizeof(struct device_cell),
     .tp_flags = Py_TPFLAGS_DEFAULT,
     .tp_new = device_new,
@@ -319,11 +331,11 @@ static PyObject *device_info(PyObject *module, PyObject *args, PyObject *kwargs)
     { #name, (PyCFunction)(void (*)(void))name, METH_VARARGS | METH_KEYWORDS, PyDoc_STR(doc) }
 static PyMethodDef functions[] = {
     {"default_device", default_device, METH_NOARGS,
-     PyDoc_STR("The device that ops run on unless told otherwise.")},
-    ROW(set_default_device, "set_default_device(device): ops run there unless told otherwise."),
-    ROW(is_available, "is_available(device): whether the device is here."),
-    ROW(device_count, "device_count(device_type): how many devices of a type are here."),
-    ROW(device_info, "device_info(d=None): architecture, name and bytes of memory of a device, as a dict."),
+     PyDoc_STR("default_device()\n--\n\nThe device that ops run on unless told otherwise.")},
+    ROW(set_default_device, "set_default_device(device)\n--\n\nOps run there unless told otherwise."),
+    ROW(is_available, "is_available(device)\n--\n\nWhether the device is here."),
+    ROW(device_count, "device_count(device_type)\n--\n\nHow many devices of a type are here."),
+    ROW(device_info, "device_info(d=None)\n--\n\nArchitecture, name and bytes of memory of a device, as a dict."),
     {0},
 };
 

@@ -453,7 +453,7 @@ static PyTypeObject finfo_type = {
     .tp_name = "zellige.core.finfo",
     .tp_basicsize = sizeof(struct finfo),
     .tp_flags = Py_TPFLAGS_DEFAULT,
-    .tp_doc = "The limits of a floating-point dtype.",
+    .tp_doc = "finfo(dtype, /)\n--\n\nThe limits of a floating-point dtype.",
     .tp_new = finfo_new,
     .tp_repr = finfo_repr,
     .tp_members = finfo_members,
@@ -464,7 +464,7 @@ static PyTypeObject iinfo_type = {
     .tp_name = "zellige.core.iinfo",
     .tp_basicsize = sizeof(struct iinfo),
     .tp_flags = Py_TPFLAGS_DEFAULT,
-    .tp_doc = "The limits of an integer dtype.",
+    .tp_doc = "iinfo(dtype, /)\n--\n\nThe limits of an integer dtype.",
     .tp_new = iinfo_new,
     .tp_repr = iinfo_repr,
     .tp_members = iinfo_members,
@@ -474,14 +474,14 @@ static PyTypeObject iinfo_type = {
 
 static PyMethodDef functions[] = {
     {"issubdtype", issubdtype, METH_VARARGS,
-     "Whether the first dtype or category is the second, or under it."},
+     "issubdtype(arg1, arg2, /)\n--\n\nWhether the first dtype or category is the second, or under it."},
     {"isdtype", (PyCFunction)(void (*)(void))isdtype, METH_VARARGS | METH_KEYWORDS,
-     "Whether a dtype is another, or of a kind of the array API such as \"integral\", or any of a tuple of "
+     "isdtype(dtype, kind)\n--\n\nWhether a dtype is another, or of a kind of the array API such as \"integral\", or any of a tuple of "
      "these."},
     {"result_type", (PyCFunction)(void (*)(void))result_type, METH_FASTCALL,
-     "The dtype of an op on these arrays and dtypes."},
+     "result_type(*arrays_and_dtypes)\n--\n\nThe dtype of an op on these arrays and dtypes."},
     {"can_cast", (PyCFunction)(void (*)(void))can_cast, METH_VARARGS | METH_KEYWORDS,
-     "Whether an op on an array or dtype and another dtype gives the latter."},
+     "can_cast(from_, to)\n--\n\nWhether an op on an array or dtype and another dtype gives the latter."},
     {0},
 };
 

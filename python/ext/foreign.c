@@ -535,10 +535,11 @@ static PyObject *stop_releasing(PyObject *self, PyObject *unused) {
 
 static PyMethodDef functions[] = {
     {"asarray", (PyCFunction)(void (*)(void))asarray, METH_VARARGS | METH_KEYWORDS,
+     "asarray(a, /, dtype=None, *, copy=None)\n--\n\n"
      "An array of what array() takes. copy=None shares read-only memory, True copies, False raises where it "
      "would copy."},
     {"from_dlpack", (PyCFunction)(void (*)(void))from_dlpack, METH_VARARGS | METH_KEYWORDS,
-     "An array of an object with __dlpack__ or a buffer. copy as in asarray()."},
+     "from_dlpack(x, /, *, copy=None)\n--\n\nAn array of an object with __dlpack__ or a buffer. copy as in asarray()."},
     {0},
 };
 

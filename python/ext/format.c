@@ -201,7 +201,7 @@ static PyTypeObject options_type = {
     .tp_name = "zellige.core.PrintOptions",
     .tp_basicsize = sizeof(struct options),
     .tp_flags = Py_TPFLAGS_DEFAULT,
-    .tp_doc = "How arrays are printed.",
+    .tp_doc = "PrintOptions(precision=-1)\n--\n\nHow arrays are printed.",
     .tp_new = PyType_GenericNew,
     .tp_init = options_init,
     .tp_members = options_members,
@@ -277,10 +277,10 @@ static PyObject *printoptions(PyObject *core, PyObject *args, PyObject *kwargs) 
 
 static PyMethodDef functions[] = {
     {"set_printoptions", (PyCFunction)(void (*)(void))set_printoptions, METH_VARARGS | METH_KEYWORDS,
-     "Sets how many digits after the point arrays are printed with; -1: six significant digits."},
-    {"get_printoptions", get_printoptions, METH_NOARGS, "The print options now."},
+     "set_printoptions(precision=-1)\n--\n\nSets how many digits after the point arrays are printed with; -1: six significant digits."},
+    {"get_printoptions", get_printoptions, METH_NOARGS, "get_printoptions()\n--\n\nThe print options now."},
     {"printoptions", (PyCFunction)(void (*)(void))printoptions, METH_VARARGS | METH_KEYWORDS,
-     "A context manager that sets print options for its body."},
+     "printoptions(precision=-1)\n--\n\nA context manager that sets print options for its body."},
     {0},
 };
 

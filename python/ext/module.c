@@ -11,15 +11,15 @@ bool ext_add(PyObject *module, const char *name, PyObject *object) {
 }
 
 PyObject *ext_submodule(PyObject *core, const char *name, const char *doc) {
-    PyObject *known = PyDict_GetItemString(PyModule_GetDict(core), name);
-    if (known)
-        return known;
-    PyObject *full = PyUnicode_FromFormat("%s.%s", PyModule_GetName(core), name);
-    PyObject *module = full ? PyImport_AddModuleObject(full) : NULL; // borrowed from sys.modules
-    Py_XDECREF(full);
-    if (!module || PyModule_AddObjectRef(core, name, module) || (doc && PyModule_SetDocString(module, doc)))
-        return NULL;
-    return module;
+    PyObject *module = PyDict_GetItemString(PyModule_GetDict(core), name);
+    if (!module) {
+        PyObject *full = PyUnicode_FromFormat("%s.%s", PyModule_GetName(core), name);
+        module = full ? PyImport_AddModuleObject(full) : NULL; // borrowed from sys.modules
+        Py_XDECREF(full);
+        if (!module || PyModule_AddObjectRef(core, name, module))
+            return NULL;
+    }
+    return doc && PyModule_SetDocString(module, doc) ? NULL : module;
 }
 
 static ext_adder *const parts[] = {

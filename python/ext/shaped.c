@@ -712,12 +712,12 @@ static PyObject *unique(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObje
 static PyMethodDef functions[] = {
     SHAPED_ROW("arange", arange, "arange(start, stop=None, step=None, dtype=None, *, stream=None)\n--\n\n"
                           "start, start + step and so on before stop; arange(stop) starts at 0."),
-    SHAPED_ROW("atleast_1d", atleast_1d, "Arrays with at least one axis: one for one, else a list."),
-    SHAPED_ROW("atleast_2d", atleast_2d, "Arrays with at least two axes: one for one, else a list."),
-    SHAPED_ROW("atleast_3d", atleast_3d, "Arrays with at least three axes: one for one, else a list."),
-    SHAPED_ROW("broadcast_arrays", broadcast_arrays, "The arrays as views of one shape."),
+    SHAPED_ROW("atleast_1d", atleast_1d, "atleast_1d(*arrays, stream=None)\n--\n\nArrays with at least one axis: one for one, else a list."),
+    SHAPED_ROW("atleast_2d", atleast_2d, "atleast_2d(*arrays, stream=None)\n--\n\nArrays with at least two axes: one for one, else a list."),
+    SHAPED_ROW("atleast_3d", atleast_3d, "atleast_3d(*arrays, stream=None)\n--\n\nArrays with at least three axes: one for one, else a list."),
+    SHAPED_ROW("broadcast_arrays", broadcast_arrays, "broadcast_arrays(*arrays, stream=None)\n--\n\nThe arrays as views of one shape."),
     {"broadcast_shapes", (PyCFunction)(void (*)(void))broadcast_shapes, METH_FASTCALL,
-     "The shape that arrays of these shapes broadcast to."},
+     "broadcast_shapes(*shapes)\n--\n\nThe shape that arrays of these shapes broadcast to."},
     SHAPED_ROW("concatenate", concatenate, "concatenate(arrays, axis=0, *, stream=None)\n--\n\n"
                                     "The arrays one behind the other along an axis; flattened if that is None."),
     SHAPED_ROW("conv_general", conv_general,
@@ -758,7 +758,7 @@ PyMethodDef ext_shaped_array_methods[] = {
 bool ext_add_shaped(PyObject *core) {
     PyObject *fast = ext_submodule(core, "fast", "Operations that take several steps at once.");
     PyObject *linalg = ext_submodule(core, "linalg", "Factors, inverses and norms of matrices.");
-    return fast && linalg && !PyType_Ready(&metal_kernel_type) &&
+    return fast && linalg && ext_submodule(core, "fft", "Discrete Fourier transforms.") && !PyType_Ready(&metal_kernel_type) &&
            !PyType_Ready(&cpu_kernel_type) && shaped_add(core, functions) && shaped_add(core, shaped_products) &&
            shaped_add(fast, shaped_fast) && shaped_add(linalg, shaped_linalg) &&
            ext_add(core, "matrix_norm", PyObject_GetAttrString(linalg, "norm"));

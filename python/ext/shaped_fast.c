@@ -64,6 +64,7 @@ PyMethodDef shaped_fast[] = {
     {"cuda_kernel", (PyCFunction)(void (*)(void))shaped_cuda_kernel, METH_VARARGS | METH_KEYWORDS,
      "cuda_kernel(name, input_names, output_names, source, header='', ensure_row_contiguous=True, shared_memory=0)\n--\n\n"
      "A kernel in CUDA C++ for NVIDIA GPUs, compiled when it is first evaluated: source is the body of a __global__ function."},
-    SHAPED_ROW("precompiled_cuda_kernel", precompiled, "Kernels that are compiled already, which are not taken here."),
+    SHAPED_ROW("precompiled_cuda_kernel", precompiled, "precompiled_cuda_kernel(*args, **kwargs)\n--\n\n"
+               "Kernels that are compiled already, which are not taken here."),
     {0},
 };

@@ -291,7 +291,7 @@ static PyMethodDef context_methods[] = {
 
 static PyTypeObject context_type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "zellige.core.StreamContext",
-    .tp_doc = PyDoc_STR("StreamContext(s): within `with`, ops run on a stream or device."),
+    .tp_doc = PyDoc_STR("StreamContext(s)\n--\n\nWithin `with`, ops run on a stream or device."),
     .tp_basicsize = sizeof(struct context),
     .tp_flags = Py_TPFLAGS_DEFAULT,
     .tp_new = context_new,
@@ -386,17 +386,17 @@ static PyObject *stream_context(PyObject *module, PyObject *args, PyObject *kwar
     { name, (PyCFunction)(void (*)(void))function, METH_VARARGS | METH_KEYWORDS, PyDoc_STR(doc) }
 static PyMethodDef functions[] = {
     ROW("default_stream", default_stream,
-        "default_stream(device): this thread's default stream of a device."),
+        "default_stream(device)\n--\n\nThis thread's default stream of a device."),
     ROW("set_default_stream", set_default_stream,
-        "set_default_stream(stream): it becomes this thread's default for its device."),
-    ROW("new_stream", new_stream, "new_stream(device): a new stream, to be used on this thread."),
+        "set_default_stream(stream)\n--\n\nThe stream becomes this thread's default for its device."),
+    ROW("new_stream", new_stream, "new_stream(device)\n--\n\nA new stream, to be used on this thread."),
     ROW("new_thread_unsafe_stream", new_thread_unsafe_stream,
-        "new_thread_unsafe_stream(device): a new stream that any thread can use."),
+        "new_thread_unsafe_stream(device)\n--\n\nA new stream that any thread can use."),
     ROW("new_thread_local_stream", new_thread_local_stream,
-        "new_thread_local_stream(device): stands for a stream of its own on every thread."),
-    ROW("stream", stream_context, "stream(s): a context in which ops run on a stream or device."),
-    ROW("synchronize", synchronize, "synchronize(stream=None): waits for what was started on a stream."),
-    {"clear_streams", clear_streams, METH_NOARGS, PyDoc_STR("Ends the use of all streams of this thread.")},
+        "new_thread_local_stream(device)\n--\n\nStands for a stream of its own on every thread."),
+    ROW("stream", stream_context, "stream(s)\n--\n\nA context in which ops run on a stream or device."),
+    ROW("synchronize", synchronize, "synchronize(stream=None)\n--\n\nWaits for what was started on a stream."),
+    {"clear_streams", clear_streams, METH_NOARGS, PyDoc_STR("clear_streams()\n--\n\nEnds the use of all streams of this thread.")},
     {0},
 };
 

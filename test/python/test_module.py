@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+import types
 import unittest
 import weakref
 
@@ -69,6 +70,18 @@ class Names(unittest.TestCase):
                 mx.left_shift(x, 1)
             with self.assertRaisesRegex(kind, "zl_negative: bool"):
                 -mx.array(True)
+
+    def test_help_has_signatures_and_no_words_of_c(self):
+        for module in (mx, mx.fast, mx.fft, mx.linalg, mx.random, mx.metal, mx.cuda, mx.distributed):
+            self.assertTrue(module.__doc__, module)
+            for name in dir(module):
+                thing = getattr(module, name)
+                if name.startswith("_") or not isinstance(thing, types.BuiltinFunctionType):
+                    continue
+                self.assertNotRegex(thing.__doc__, r"\bzl_|\bNULL\b|\bZL_|\bout\[", name)
+                first = thing.__name__ + (thing.__text_signature__ or thing.__doc__[len(thing.__name__):])
+                self.assertTrue(first.startswith(thing.__name__ + "("), f"{name}: {thing.__doc__}")
+        self.assertIn("dtype=float32", mx.zeros.__doc__)
 
     def test_settings_that_mean_nothing_are_said(self):
         script = "import zellige.core as mx; print(mx.compile(lambda x: x * 2 + 1)(mx.zeros((100, 100))).sum().item())"
