@@ -8,6 +8,10 @@ be larger. With --cpu they are CPU time of one thread each, which other programs
 whether zellige is the quickest everywhere; with --only those cases run whose line has the text.
 """
 
+import usage
+
+usage.help_if_asked(__doc__)
+
 import os
 import sys
 

@@ -4,6 +4,10 @@
 `ZL_THREADS=1 PYTHONPATH=build/python python bench/batched.py`
 """
 
+import usage
+
+usage.help_if_asked(__doc__)
+
 import os
 
 THREADS = os.environ.setdefault("ZL_THREADS", "1")

@@ -6,6 +6,10 @@
 "asked" is until the call returns, "done" until the device has computed all of them; the best of rounds counts. TEXT chooses cases.
 """
 
+import usage
+
+usage.help_if_asked(__doc__)
+
 import sys
 import time
 

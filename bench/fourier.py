@@ -5,6 +5,10 @@
 zellige's. With --check the exit status says whether zellige is the quickest everywhere.
 """
 
+import usage
+
+usage.help_if_asked(__doc__)
+
 import os
 
 THREADS = "2"

@@ -6,6 +6,10 @@ PyTorch: in turns, best of rounds, two threads.
 zellige's. With --check the exit status says whether zellige is the quickest everywhere.
 """
 
+import usage
+
+usage.help_if_asked(__doc__)
+
 import os
 
 THREADS = "2"

@@ -13,6 +13,8 @@ import os
 import sys
 import time
 
+import usage
+
 THREADS = "2"
 SETTINGS = {"ZL_THREADS": THREADS, "OMP_NUM_THREADS": THREADS, "OPENBLAS_NUM_THREADS": THREADS, "OMP_WAIT_POLICY": "passive",
             "GLIBC_TUNABLES": "glibc.rtld.optional_static_tls=8192"}  # the library is loaded twice: as a module, and for its table
@@ -28,6 +30,7 @@ def start_anew():
 
 
 if __name__ == "__main__":
+    usage.help_if_asked(__doc__)
     start_anew()
 
 import numpy as np

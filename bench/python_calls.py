@@ -4,6 +4,10 @@
 `make bench-python` makes an environment for it. With --check the exit status says whether the budgets hold.
 """
 
+import usage
+
+usage.help_if_asked(__doc__)
+
 import sys
 import timeit
 

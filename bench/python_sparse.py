@@ -4,6 +4,10 @@
 PYTHONPATH=build/python python3 bench/python_sparse.py [--check]: with --check, fails if one is slower than SciPy's.
 """
 
+import usage
+
+usage.help_if_asked(__doc__)
+
 import sys
 import time
 

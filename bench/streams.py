@@ -7,6 +7,10 @@ Each stream has the same work, of which a GPU has room for several: 1.00 is as l
 counts. With ZL_LANES=1 nothing overlaps.
 """
 
+import usage
+
+usage.help_if_asked(__doc__)
+
 import time
 
 ROUNDS, STREAMS, LINKS, SIZE, CYCLES = 12, 4, 40, 512, 10_000_000
@@ -61,6 +65,8 @@ def zellige_works(mx):
 def measure_zellige():
     import zellige.core as mx
 
+    if not mx.is_available(mx.gpu):
+        raise SystemExit("streams.py: there is no GPU here; `zellige devices` says why")
     streams = [mx.new_stream(mx.gpu) for _ in range(STREAMS)]
     for name, work in zellige_works(mx).items():
         def ask(count):

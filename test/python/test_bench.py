@@ -18,6 +18,15 @@ program = pathlib.Path(zellige.__file__).parents[2] / "zellige"
 header = pathlib.Path(__file__).parents[2] / "include/zellige_bench.h"
 
 
+class Programs(unittest.TestCase):
+    def test_help_is_told_before_anything_is_measured(self):
+        for path in sorted(pathlib.Path(__file__).parents[2].glob("bench/*.py")):
+            if "usage.help_if_asked(__doc__)" not in path.read_text():
+                continue
+            done = subprocess.run([sys.executable, "-S", path, "--help"], capture_output=True, text=True, timeout=20)
+            self.assertEqual((done.returncode, done.stdout.split()[0]), (0, path.name), done.stderr)
+
+
 class Bench(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
