@@ -12,7 +12,7 @@ export DESTDIR
 
 help: ## Print this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r target text; do \
-		printf '  make %-13s %s\n' "$$target" "$$text"; done
+		printf '  make %-14s %s\n' "$$target" "$$text"; done
 
 demo: ## Install what is missing, build, show the devices, run a small program and its distance from the machine's limit
 	@tool/setup.sh build
@@ -23,7 +23,7 @@ test: ## Install what is missing, build with gcc, clang and sanitizers, run all 
 	@tool/setup.sh test
 	@tool/test.sh all
 
-test-quick: build ## A seeded sample of the tests in at most 15 seconds, for daily work
+test-quick: build ## A seeded sample of the tests, for daily work: under a minute on two cores
 	@tool/test.sh quick
 
 test-long: ## All tests at their largest sizes, with a new seed: hours
