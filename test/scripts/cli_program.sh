@@ -68,6 +68,10 @@ check "kernel show --stage all" says "^// tile" "$zellige" kernel show --op add 
 check "kernel show --stage all of a kernel of blocks" says "^// hip_tiles" "$zellige" kernel show test/render/kernels/softmax.tile \
     --stage all
 check "kernel show --stages" says "^tile$" "$zellige" kernel show --stages
+passes() { # those of the page on passes are those that there are
+    diff <(sed -n 's/^| `\([a-z]*\)` | .*/\1/p' doc/add-a-pass.md) <("$zellige" kernel show --stages | sed -n '2,/^vectorise$/p')
+}
+check "doc/add-a-pass.md has every pass" passes
 check "kernel show --json" json_has "d[0]['stage'] == 'tile' and d[0]['text']" "$zellige" kernel show --op add --json
 check "kernel show of nothing" exits 2 "$zellige" kernel show
 check "kernel show of no such file" exits 1 "$zellige" kernel show "$tmp/none.tile"
