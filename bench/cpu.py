@@ -7,12 +7,12 @@ llama.cpp that were built there; all bars end as one table (cpu_bars.py). `--onl
 """
 
 import math
-import sys
 
 import cpu_bars
 import peaks
 import peers
 from cpu_cases import LIBRARIES, names, sizes_of
+import usage
 
 COMPARED = ("zellige", "torch", "jax", "numpy", "blis", "mlx", "mlx+openblas")
 RIVALS = {
@@ -97,4 +97,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    usage.run(main)

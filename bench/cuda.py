@@ -22,6 +22,7 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 import cuda_cases
+import usage
 
 ROUNDS, MORE_ROUNDS, SLICE, WARM, CALLS_MOST = 3, 4, 0.03, 0.05, 400
 HEADER = ["case", "unit", "zellige", "PyTorch", "JAX", "MLX", "of the best", "bar", "verdict", "why not"]
@@ -227,4 +228,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    usage.run(main)

@@ -5,9 +5,9 @@ How they are timed is in peers.py, what is timed in fusion_cases.py. `make bench
 the exit status says whether the bars hold.
 """
 
-import sys
 
 import peers
+import usage
 
 COMPARED = ("zellige", "torch", "torch.compile", "jax", "mlx")
 
@@ -49,4 +49,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    usage.run(main)

@@ -264,7 +264,10 @@ def run(options, cases, compared, preloaded=("mlx",)):
         if case.name in kept:
             vars(case).update(kept[case.name])
         else:
-            measure(case, rounds, libraries, options.cpu)
+            try:
+                measure(case, rounds, libraries, options.cpu)
+            except KeyboardInterrupt:
+                sys.exit("interrupted" + (f"; --keep {options.keep} --resume goes on" if options.keep else ""))
             kept[case.name] = case.kept()
             write_kept(options, kept)
         left.pop(case.name, None)

@@ -12,6 +12,7 @@ import tempfile
 import time
 
 import peers
+import usage
 
 COMPARED = ("zellige", "library", "torch", "copy")
 PRODUCTS = {f"gemm {dtype} {n}": 0.7 for n in (1024, 1000) for dtype in ("float32", "bfloat16", "float16", "int8")}
@@ -247,4 +248,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    usage.run(main)

@@ -26,6 +26,11 @@ class Programs(unittest.TestCase):
             done = subprocess.run([sys.executable, "-S", path, "--help"], capture_output=True, text=True, timeout=20)
             self.assertEqual((done.returncode, done.stdout.split()[0]), (0, path.name), done.stderr)
 
+    def test_an_interruption_is_a_line(self):
+        script = "import usage\ndef main(): raise KeyboardInterrupt\nusage.run(main)"
+        done = subprocess.run([sys.executable, "-c", script], cwd=pathlib.Path(__file__).parents[2] / "bench", capture_output=True, text=True)
+        self.assertEqual((done.returncode, done.stderr), (1, "-c: interrupted\n"))
+
 
 class Bench(unittest.TestCase):
     def setUp(self):
