@@ -650,6 +650,22 @@ static struct uneven draw_uneven(void) {
     return v;
 }
 
+// So large that ways are timed, of float32: also products of matrices.
+static struct uneven draw_large(void) {
+    struct uneven v = draw_uneven();
+    v.dtype = ZL_FLOAT32;
+    v.axes = 2;
+    v.groups = 1;
+    v.batch = 8;
+    v.in = test_between(61, 68);
+    v.out = test_between(61, 68);
+    for (int i = 0; i < 2; i++) {
+        v.kernel[i] = test_between(3, 4);
+        v.size[i] = 28 * v.stride[i] + test_between(0, 6);
+    }
+    return v;
+}
+
 static zl_array whole(zl_shape shape, zl_dtype dtype, int seed) {
     return zl_round(numbers(shape, dtype, seed), 0);
 }
@@ -681,6 +697,18 @@ TEST(convolutions_padded_unevenly_by_libraries) {
         ZL_SCOPE {
             struct uneven v = draw_uneven();
             agree("a convolution padded unevenly", convolve_uneven, &v, 0);
+        }
+}
+
+TEST(large_convolutions_padded_unevenly_by_libraries) {
+    if (skips())
+        return;
+    for (int i = 0; i < (test_quick() ? 18 : 72); i++)
+        ZL_SCOPE {
+            struct uneven v = draw_large();
+            v.which = i % 3;
+            agree("a large convolution padded unevenly", convolve_uneven, &v, 0);
+            repeats("a large convolution padded unevenly", convolve_uneven, &v);
         }
 }
 

@@ -7,11 +7,12 @@
 // gradients of kernels. What cuDNN has no plan for our own kernel does.
 //
 // cuDNN proposes a few plans for a shape. Large convolutions are computed by each of them at the first use, and the fastest stays:
-// what it guesses to be so may take a multiple of the time.
+// what it guesses to be so may take a multiple of the time. Those of float32 without TF32 are tried as products of matrices too.
 
-#include "device/cuda/cuda_dnn.h"
+#include "device/cuda/cuda_conv.h"
 #include "op/ops.h"
 
+#include <math.h>
 #include <string.h>
 
 enum { SPATIAL = CONV_AXES, AXES = SPATIAL + 2 };
@@ -39,7 +40,8 @@ enum {
 struct planned {
     struct dnn_plan plan[PLANS];
     int plans;
-    int chosen; // which is left of them; -1: all are
+    int chosen;      // which is left of them; -1: all are
+    bool multiplies; // a product of matrices is faster
     int64_t tensor[3];
 };
 
@@ -301,14 +303,14 @@ bool cuda_convolve_can(const struct call *c) {
     return dtype_is_float((zl_dtype)c->in[0]->dtype) && dnn_is_there();
 }
 
-// What another lane of the unit has chosen, so that a result does not depend on its stream; -1: none has yet.
-static int chosen_by_others(struct key k) {
+// What another lane of the unit has chosen, so that a result does not depend on its stream; NULL: none has yet.
+static const struct planned *chosen_by_others(struct key k) {
     for (k.lane = 0; k.lane < CUDA_LANES; k.lane++) {
         const struct planned *other = map_get(&plans, &k, sizeof k);
         if (other && other->chosen >= 0)
-            return other->chosen;
+            return other;
     }
-    return -1;
+    return NULL;
 }
 
 static int result_of(enum dnn_conv_kind kind) {
@@ -322,9 +324,22 @@ static int64_t elements_of(const struct key *k, const int64_t *dim) {
     return elements;
 }
 
-// The fastest of those that only multiply and add, or of all if digits may be lost; the first if it is too small to tell.
+static struct conv_sizes sizes_of(const struct key *k) {
+    return (struct conv_sizes){.kind = (enum dnn_conv_kind)k->kind,
+                               .axes = k->axes,
+                               .flip = k->flip,
+                               .x = k->x,
+                               .w = k->w,
+                               .y = k->y,
+                               .stride = k->stride,
+                               .dilation = k->dilation,
+                               .low = k->low};
+}
+
+// The fastest of those that only multiply and add, or of all if digits may be lost; the first if it is too small to tell. ms: what
+// it takes, if it was timed; INFINITY if no plan only multiplies and adds.
 static int find_best(const struct kernel_place *p, const struct key *k, const struct planned *plan,
-                     void *const *memory) {
+                     void *const *memory, float *ms) {
     const int64_t elements[] = {elements_of(k, k->x), elements_of(k, k->w), elements_of(k, k->y)};
     int result = result_of((enum dnn_conv_kind)k->kind), count = 0, from[PLANS] = {0};
     struct dnn_plan good[PLANS];
@@ -333,20 +348,45 @@ static int find_best(const struct kernel_place *p, const struct key *k, const st
             good[count] = plan->plan[i];
             from[count++] = i;
         }
-    return from[count > 1 ? dnn_fastest(p, count, good, 3, plan->tensor, memory) : 0];
+    *ms = INFINITY;
+    return from[is_worth_timing(k) && count ? dnn_fastest(p, count, good, 3, plan->tensor, memory, ms) : 0];
+}
+
+static void choose_best(const struct kernel_place *p, const struct key *k, struct planned *plan,
+                        void *const *memory) {
+    struct conv_sizes sizes = sizes_of(k);
+    float ms;
+    int best = find_best(p, k, plan, memory, &ms);
+    plan->multiplies = k->exact && is_worth_timing(k) && conv_has_product(&sizes) &&
+                       conv_time_product(p, &sizes, memory) < ms;
+    dnn_keep(plan->plans, plan->plan, best);
+    plan->chosen = best;
 }
 
 static void choose(const struct kernel_place *p, const struct key *k, struct planned *plan,
                    void *const *memory) {
     lock_take(&lock);
-    if (plan->chosen < 0) {
-        int chosen = chosen_by_others(*k);
-        if (chosen < 0 || chosen >= plan->plans)
-            chosen = find_best(p, k, plan, memory);
-        dnn_keep(plan->plans, plan->plan, chosen);
-        plan->chosen = chosen;
+    const struct planned *other = plan->chosen < 0 ? chosen_by_others(*k) : NULL;
+    if (other && other->chosen < plan->plans) {
+        dnn_keep(plan->plans, plan->plan, other->chosen);
+        plan->chosen = other->chosen;
+        plan->multiplies = other->multiplies;
+    } else if (plan->chosen < 0) {
+        choose_best(p, k, plan, memory);
     }
     lock_give(&lock);
+}
+
+// By a plan also where there is no memory for patches.
+static bool compute(const struct kernel_place *p, const struct key *k, const struct planned *plan,
+                    void *const *memory) {
+    struct conv_sizes sizes = sizes_of(k);
+    bool had_error = zl_error();
+    if (plan->multiplies && conv_by_product(p, &sizes, memory))
+        return true;
+    if (plan->multiplies && !had_error)
+        zl_clear_error();
+    return dnn_run(p, plan->plan, 3, plan->tensor, memory);
 }
 
 static bool run(const struct kernel_place *p, const struct key *k, struct planned *plan,
@@ -362,7 +402,7 @@ static bool run(const struct kernel_place *p, const struct key *k, struct planne
     }
     if (done)
         choose(p, k, plan, memory);
-    done = done && dnn_run(p, plan->plan, 3, plan->tensor, memory) &&
+    done = done && compute(p, k, plan, memory) &&
            (!copy[result].memory ||
             move(p, k->axes, &a->views[result], list[result], copy[result].memory, true));
     for (int i = 0; i < 3; i++)

@@ -92,9 +92,9 @@ struct dnn_plan dnn_build(struct dnn_graph *g, int unit, int lane, bool exact);
 int dnn_build_some(struct dnn_graph *g, int unit, int lane, struct dnn_wish wish, int most, struct dnn_plan *out);
 void dnn_drop(struct dnn_graph *g); // what the plan does not need any more
 
-// cuda_dnn_time.c: the fastest of some plans, which are all run as dnn_run would.
+// cuda_dnn_time.c: the fastest of some plans, which are all run as dnn_run would, and what it takes in milliseconds.
 int dnn_fastest(const struct kernel_place *p, int plans, const struct dnn_plan *plan, int count,
-                const int64_t *tensor, void *const *memory);
+                const int64_t *tensor, void *const *memory, float *ms);
 void dnn_keep(int plans, struct dnn_plan *plan, int kept); // in front; the others are let go
 
 // cuda_whole.c: whether a plan of float32 gives whole numbers for whole numbers, so many elements of each tensor.
