@@ -9,13 +9,15 @@
 
 enum {
     PATCHES_MOST = 1 << 28, // numbers
-    INPUT_MOST = 1 << 30,
+    PLACES_MOST = 1 << 29,
     TIMED_RUNS = 3,
 };
 
-// As in the text, of three spatial axes, those that are not there of size 1. A pack is four channels, or one.
+// As in the text, of three spatial axes, those that are not there of size 1. A pack is four channels; if they are not whole packs,
+// then of patches one, and of the input up to four.
 struct sizes {
     uint32_t count, packs; // of what is written, and of the channels
+    int32_t channels;
     int32_t in[3], taps[3], out[3], stride[3], low[3], dilation[3];
     int32_t flip;
 };
@@ -30,25 +32,24 @@ struct writer {
     const char *dialect;
 };
 
-static const char *const pack_text[] = {
-    "typedef f32 pack;\n"
-    "FN pack zero(void) { return 0; }\n"
-    "FN pack add(pack x, pack y) { return x + y; }\n",
-    "typedef float4 pack;\n"
-    "FN pack zero(void) { return make_float4(0, 0, 0, 0); }\n"
-    "FN pack add(pack x, pack y) { return make_float4(x.x + y.x, x.y + y.y, x.z + y.z, x.w + y.w); }\n",
-};
-
 static const char sizes_text[] =
     "struct zl_axes {\n"
     "    u32 count, packs;\n"
+    "    i32 channels;\n"
     "    i32 in[3], taps[3], out[3], stride[3], low[3], dilation[3];\n"
     "    i32 flip;\n"
     "};\n"
     "#define TAP(axis, k) ((s.flip ? s.taps[axis] - 1 - (k) : (k)) * s.dilation[axis])\n\n";
 
 // A pack of the patches.
-static const char unfold_text[] = "KERNEL zl_kernel(GLOBAL pack *to, GLOBAL const pack *x, AXES s) {\n"
+static const char unfold_text[] = "#if PACKED\n"
+                                  "typedef float4 pack;\n"
+                                  "FN pack zero(void) { return make_float4(0, 0, 0, 0); }\n"
+                                  "#else\n"
+                                  "typedef f32 pack;\n"
+                                  "FN pack zero(void) { return 0; }\n"
+                                  "#endif\n"
+                                  "KERNEL zl_kernel(GLOBAL pack *to, GLOBAL const pack *x, AXES s) {\n"
                                   "    u32 i = (u32)GROUP * THREADS + THREAD, rest = i / s.packs;\n"
                                   "    if (i >= s.count)\n"
                                   "        return;\n"
@@ -69,22 +70,41 @@ static const char unfold_text[] = "KERNEL zl_kernel(GLOBAL pack *to, GLOBAL cons
                                   "    to[i] = inside ? x[(i64)rest * s.packs + i % s.packs] : zero();\n"
                                   "}\n";
 
-// A pack of the input: MEET gives where a tap of an axis meets it in the output.
+// A pack of the input, of which `left` channels are there. MEET goes on unless a tap of an axis meets it in the output.
 static const char fold_text[] =
+    "#if PACKED\n"
+    "FN float4 load(GLOBAL const f32 *p, i32 left) { return *(GLOBAL const float4 *)p; }\n"
+    "FN void store(GLOBAL f32 *p, i32 left, float4 x) { *(GLOBAL float4 *)p = x; }\n"
+    "#else\n"
+    "FN float4 load(GLOBAL const f32 *p, i32 left) {\n"
+    "    return make_float4(p[0], left > 1 ? p[1] : 0, left > 2 ? p[2] : 0, left > 3 ? p[3] : 0);\n"
+    "}\n"
+    "FN void store(GLOBAL f32 *p, i32 left, float4 x) {\n"
+    "    p[0] = x.x;\n"
+    "    if (left > 1)\n"
+    "        p[1] = x.y;\n"
+    "    if (left > 2)\n"
+    "        p[2] = x.z;\n"
+    "    if (left > 3)\n"
+    "        p[3] = x.w;\n"
+    "}\n"
+    "#endif\n"
+    "FN float4 add(float4 x, float4 y) { return make_float4(x.x + y.x, x.y + y.y, x.z + y.z, x.w + y.w); }\n"
     "#define MEET(axis, k) \\\n"
     "    i32 from##axis = at[axis] + s.low[axis] - TAP(axis, k), o##axis = from##axis / s.stride[axis]; \\\n"
-    "    if (from##axis < 0 || from##axis % s.stride[axis] || o##axis >= s.out[axis]) \\\n"
+    "    if (from##axis < 0 || o##axis * s.stride[axis] != from##axis || o##axis >= s.out[axis]) \\\n"
     "        continue\n"
-    "KERNEL zl_kernel(GLOBAL pack *x, GLOBAL const pack *from, AXES s) {\n"
+    "KERNEL zl_kernel(GLOBAL f32 *x, GLOBAL const f32 *from, AXES s) {\n"
     "    u32 i = (u32)GROUP * THREADS + THREAD, rest = i / s.packs;\n"
     "    if (i >= s.count)\n"
     "        return;\n"
-    "    i32 at[3];\n"
+    "    i32 at[3], first = (i32)(i % s.packs) * 4, left = s.channels - first;\n"
+    "    x += (i64)rest * s.channels + first;\n"
     "    for (i32 a = 2; a >= 0; a--) {\n"
     "        at[a] = (i32)(rest % (u32)s.in[a]);\n"
     "        rest /= (u32)s.in[a];\n"
     "    }\n"
-    "    pack sum = zero();\n"
+    "    float4 sum = make_float4(0, 0, 0, 0);\n"
     "    for (i32 a = 0; a < s.taps[0]; a++) {\n"
     "        MEET(0, a);\n"
     "        for (i32 b = 0; b < s.taps[1]; b++) {\n"
@@ -92,19 +112,18 @@ static const char fold_text[] =
     "            for (i32 c = 0; c < s.taps[2]; c++) {\n"
     "                MEET(2, c);\n"
     "                i64 row = (((i64)rest * s.out[0] + o0) * s.out[1] + o1) * s.out[2] + o2;\n"
-    "                i64 tap = (a * s.taps[1] + b) * s.taps[2] + c;\n"
-    "                sum = add(sum, from[(row * (s.taps[0] * s.taps[1] * s.taps[2]) + tap) * s.packs + i % "
-    "s.packs]);\n"
+    "                i64 tap = ((row * s.taps[0] + a) * s.taps[1] + b) * s.taps[2] + c;\n"
+    "                sum = add(sum, load(from + tap * s.channels + first, left));\n"
     "            }\n"
     "        }\n"
     "    }\n"
-    "    x[i] = sum;\n"
+    "    store(x, left, sum);\n"
     "}\n";
 
 static bool write_text(struct text *out, const void *data) {
     const struct writer *w = data;
     kernel_begin(out, w->dialect, true);
-    text_add(out, "%s%s%s", pack_text[w->r->packed], sizes_text, w->r->folds ? fold_text : unfold_text);
+    text_add(out, "#define PACKED %d\n%s%s", w->r->packed, sizes_text, w->r->folds ? fold_text : unfold_text);
     return true;
 }
 
@@ -130,10 +149,17 @@ static int64_t inputs_of(const struct conv_sizes *s) {
     return product_of(s->x, s->axes + 2);
 }
 
+// Places along an axis are counted in 32 bits.
+static bool is_short(const struct conv_sizes *s, int i) {
+    return s->y[i + 2] <= PLACES_MOST / s->stride[i] && s->w[i + 2] <= PLACES_MOST / s->dilation[i] &&
+           s->low[i] <= PLACES_MOST;
+}
+
 bool conv_has_product(const struct conv_sizes *s) {
-    bool has_groups = s->x[1] != s->w[1];
-    return !has_groups && lt_is_there() && inputs_of(s) <= INPUT_MOST &&
-           rows_of(s) <= PATCHES_MOST / columns_of(s);
+    bool has = s->x[1] == s->w[1] && lt_is_there() && inputs_of(s) <= PLACES_MOST; // no groups
+    for (int i = 0; i < s->axes; i++)
+        has = has && is_short(s, i);
+    return has && rows_of(s) <= PATCHES_MOST / columns_of(s);
 }
 
 static struct sizes sizes_of(const struct conv_sizes *s, bool packed, bool folds) {
@@ -142,6 +168,7 @@ static struct sizes sizes_of(const struct conv_sizes *s, bool packed, bool folds
                       .out = {1, 1, 1},
                       .stride = {1, 1, 1},
                       .dilation = {1, 1, 1},
+                      .channels = (int32_t)s->x[1],
                       .flip = s->flip};
     for (int i = 0; i < s->axes; i++) {
         int at = 3 - s->axes + i;
@@ -152,8 +179,9 @@ static struct sizes sizes_of(const struct conv_sizes *s, bool packed, bool folds
         z.low[at] = (int32_t)s->low[i];
         z.dilation[at] = (int32_t)s->dilation[i];
     }
-    z.packs = (uint32_t)(s->x[1] / (packed ? 4 : 1));
-    z.count = (uint32_t)((folds ? inputs_of(s) : rows_of(s) * columns_of(s)) / (packed ? 4 : 1));
+    int64_t packs = packed ? s->x[1] / 4 : folds ? (s->x[1] + 3) / 4 : s->x[1];
+    z.packs = (uint32_t)packs;
+    z.count = (uint32_t)((folds ? inputs_of(s) : rows_of(s) * columns_of(s)) / s->x[1] * packs);
     return z;
 }
 
