@@ -140,7 +140,9 @@ zl_array op_number(zl_dtype dtype, double value) {
         return graph_inline(dtype, (union scalar){.c = {(float)value, 0}}, 0);
     if (dtype_is_inexact(dtype))
         return graph_inline(dtype, (union scalar){.f = value}, 0);
-    return graph_inline(dtype, (union scalar){.i = (int64_t)value}, 0);
+    int64_t whole;
+    dtype_convert(&whole, ZL_INT64, &value, ZL_FLOAT64, 1);
+    return graph_inline(dtype, (union scalar){.i = whole}, 0);
 }
 
 zl_array op_zeros_of(zl_array x) {

@@ -341,10 +341,12 @@ static bool verify(struct parser *p, const struct tile_kernel *kernel) {
 // Every value that was given is one of a param.
 static bool are_all_used(const struct parser *p) {
     int at = 0;
-    for (const char *from = p->given; from; from = strchr(from, ','), from += from != NULL, at++)
+    for (const char *from = p->given, *comma; from; from = comma ? comma + 1 : NULL, at++) {
+        comma = strchr(from, ',');
         if (!(p->given_used >> MIN_OF(at, 63) & 1))
             return error_false(ZL_ERROR_VALUE, "%s: there is no param '%.*s'", p->file,
                                (int)strcspn(from, "=,"), from);
+    }
     return true;
 }
 

@@ -250,11 +250,13 @@ static bool bind_param(struct parser *p, const char *text, expr value) {
 static const char *find_given(struct parser *p, const char *name) {
     size_t len = strlen(name);
     int at = 0;
-    for (const char *from = p->given; from; from = strchr(from, ','), from += from != NULL, at++)
+    for (const char *from = p->given, *comma; from; from = comma ? comma + 1 : NULL, at++) {
+        comma = strchr(from, ',');
         if (!strncmp(from, name, len) && from[len] == '=') {
             p->given_used |= UINT64_C(1) << MIN_OF(at, 63);
             return from + len + 1;
         }
+    }
     return NULL;
 }
 

@@ -79,7 +79,8 @@ static char *ask_version(const char *compiler) {
 // Where a program of that name is; false: nowhere.
 static bool find_program(const char *name, int len, char *out, struct stat *info) {
     const char *folders = memchr(name, '/', (size_t)len) ? "" : getenv("PATH");
-    for (const char *at = folders; at; at = strchr(at, ':'), at += at != NULL) {
+    for (const char *at = folders, *colon; at; at = colon ? colon + 1 : NULL) {
+        colon = strchr(at, ':');
         int folder = (int)strcspn(at, ":");
         snprintf(out, PATH_MAX, "%.*s%s%.*s", folder, at, folder ? "/" : "", len, name);
         if (stat(out, info) == 0 && S_ISREG(info->st_mode) && access(out, X_OK) == 0)

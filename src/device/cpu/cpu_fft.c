@@ -135,8 +135,10 @@ static void run_hermitian(const struct transform *t, struct fft_lines *l, char *
 static bool open_lines(const struct transform *t, struct fft_lines *l) {
     int64_t each = t->room * t->lanes;
     float *room = cpu_scratch(SCRATCH_WORK, sizeof(float) * 4 * (size_t)each);
+    if (!room)
+        return false;
     *l = (struct fft_lines){room, room + each, room + 2 * each, room + 3 * each, t->lanes};
-    return room != NULL;
+    return true;
 }
 
 static void run_range(const void *context, int64_t group, int64_t end) {

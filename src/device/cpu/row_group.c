@@ -296,8 +296,9 @@ static bool is_useful(struct group *g) {
 
 // A product that is kept nowhere has room for its parts.
 static bool has_room(const struct group *g) {
-    size_t bytes = (size_t)(g->parts.rows * g->parts.cols) * array_item(group_output(g, g->begin));
-    return !group_has_product(g) || g->row[0].stored || bytes <= PART_MOST;
+    if (!group_has_product(g) || g->row[0].stored)
+        return true;
+    return (size_t)(g->parts.rows * g->parts.cols) * array_item(group_output(g, g->begin)) <= PART_MOST;
 }
 
 bool group_find(struct group *g, const char **why) {

@@ -100,10 +100,11 @@ void cpu_layout_trim(struct layout *l) {
 
 // Walking --------------------------------------------------------------------------------------------------------
 
+// As integers: an operand without elements has no memory, and a walk may begin at NULL to find distances.
 static void move_along(const struct layout *l, struct walk *w, int j, int64_t elements) {
     w->at[j] += elements;
     for (int k = 0; k < l->operands; k++)
-        w->data[k] += l->axis[j].stride[k] * elements;
+        w->data[k] = (char *)((uintptr_t)w->data[k] + (uintptr_t)(l->axis[j].stride[k] * elements));
 }
 
 void cpu_walk_wrap(const struct layout *l, struct walk *w) {
