@@ -337,6 +337,12 @@ class Memory(unittest.TestCase):
 
 
 class Values(unittest.TestCase):
+    def test_a_word_that_is_no_dtype(self):
+        with self.assertRaisesRegex(TypeError, "'f99' is no dtype; known: bool, float16, ") as refused:
+            T.Tensor((4,), "f99")
+        known = str(refused.exception).split("known: ")[1].split(", ")
+        self.assertEqual(len(known), len(set(known)))
+
     def test_logic(self):
         @T.prim_func
         def main(X: T.Tensor((20,), T.int32), Y: T.Tensor((20,), T.int32)):

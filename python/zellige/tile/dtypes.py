@@ -102,7 +102,7 @@ def name_of(spelling):
     text = text[:-1] if text.endswith("_") else text
     if text in WORDS or text in BITS or re.fullmatch(r"u?int[1-4]", text):
         return text
-    raise TypeError(f"{spelling!r} is no dtype; known: {', '.join([*WORDS, *BITS])}")
+    raise TypeError(f"{spelling!r} is no dtype; known: {', '.join(dict.fromkeys([*WORDS, *BITS]))}")
 
 
 def named():
