@@ -178,10 +178,18 @@ static int check_new_run(struct bench_session *s, const char *path, double thres
     return code;
 }
 
+// Before anything is measured.
+static bool can_append(const char *path) {
+    FILE *file = fopen(path, "a");
+    return file && !fclose(file);
+}
+
 static int check_in_turns(struct bench_session *s, const char *program, double threshold) {
     struct bench_comparisons list = {0};
     char error[512];
-    const char *threads = cli_option(s->call, "threads");
+    const char *threads = cli_option(s->call, "threads"), *record = cli_option(s->call, "record");
+    if (record && !can_append(record))
+        return cli_usage(s->call, "cannot write %s: %s", record, strerror(errno));
     const struct bench_chip *chip = bench_session_find_chip(s);
     if (!chip)
         return BENCH_NOTHING_CODE;
@@ -192,7 +200,6 @@ static int check_in_turns(struct bench_session *s, const char *program, double t
         bench_comparisons_free(&list);
         return cli_usage(s->call, "%s", error);
     }
-    const char *record = cli_option(s->call, "record");
     int code = report(s->call, &list);
     if (record && !bench_record_add(record, &list))
         code = not_done(cli_fail(s->call, "cannot write %s: %s", record, strerror(errno)));
