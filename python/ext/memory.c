@@ -123,8 +123,7 @@ static PyMethodDef functions[] = {
     {"reset_peak_memory", reset_peak_memory, METH_NOARGS, "reset_peak_memory()\n--\n\nCounts the peak from now on."},
     {"clear_cache", clear_cache, METH_NOARGS, "clear_cache()\n--\n\nGives memory that is kept for reuse back to the system."},
     {"set_memory_limit", WITH_LIMIT(set_memory_limit),
-     "set_memory_limit(limit)\n--\n\nSets the bytes over which nothing is kept for reuse and async_eval waits; the old limit. "
-     "ZL_MEMORY_LIMIT is one over which allocations fail."},
+     "set_memory_limit(limit)\n--\n\nSets the bytes over which nothing is kept for reuse and async_eval waits; the old limit."},
     {"set_cache_limit", WITH_LIMIT(set_cache_limit),
      "set_cache_limit(limit)\n--\n\nSets how many bytes are kept for reuse; the old limit."},
     {"set_wired_limit", WITH_LIMIT(set_wired_limit),
