@@ -14,6 +14,7 @@ has_python_headers() {
     has_command python3 && [ -e "$(python3 -c 'import sysconfig; print(sysconfig.get_paths()["include"])')/Python.h" ]
 }
 has_python_venv() { has_command python3 && python3 -c 'import ensurepip, venv' 2>/dev/null; }
+has_clang_sanitizers() { echo 'int main(void) { return 0; }' | clang -fsanitize=address,undefined -x c - -o /dev/null 2>/dev/null; }
 has_opencl_device() { ls /etc/OpenCL/vendors/*.icd >/dev/null 2>&1; }
 has_cmake() { # 3.25 or later
     has_command cmake && printf '3.25\n%s\n' "$(cmake --version | sed -n '1s/[^0-9]*//p')" | sort -CV
@@ -34,6 +35,7 @@ build | zlib1g               | has_library libz.so.1
 build | libjansson4          | has_library libjansson.so.4
 test  | g++                  | has_command g++
 test  | clang                | has_command clang
+test  | libclang-rt-dev      | has_clang_sanitizers
 test  | pkg-config           | has_command pkg-config
 python | python3             | has_command python3
 python | python3-dev         | has_python_headers

@@ -74,6 +74,15 @@ other_architecture() {
         part "$other: CPU models" test/scripts/cpu_models.sh "build-$other"
 }
 
+# clang's UBSan also finds arithmetic on NULL and floats that fit no integer; without its libraries it is gcc's.
+sanitizing_compiler() {
+    if echo 'int main(void) { return 0; }' | clang -fsanitize=address,undefined -x c - -o "$tmp/sanitized" 2>/dev/null; then
+        command -v clang
+    else
+        command -v cc
+    fi
+}
+
 all() { # SECONDS that a script may take, TEST-OPTION...
     local limit=$1
     shift
@@ -88,9 +97,8 @@ all() { # SECONDS that a script may take, TEST-OPTION...
         skipped=$((skipped + 1))
         echo "skipped the clang build: clang is not installed"
     fi
-    # clang's UBSan also finds arithmetic on NULL and floats that fit no integer.
     part "ASan, UBSan: build" build build-sanitize zellige_test -DZL_SANITIZE=address,undefined "$with_generator" \
-        "-DCMAKE_C_COMPILER=$(command -v clang || command -v cc)" &&
+        "-DCMAKE_C_COMPILER=$(sanitizing_compiler)" &&
         part "ASan, UBSan: tests" env ASAN_OPTIONS=use_sigaltstack=0 build-sanitize/test --quick # LLVM, in PoCL, replaces that stack
     part "TSan: build" build build-tsan zellige_test -DZL_SANITIZE=thread "$with_generator" &&
         part "TSan: tests" env TSAN_OPTIONS=halt_on_error=1 "${without_aslr[@]}" \
