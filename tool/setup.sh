@@ -36,6 +36,7 @@ build | libjansson4          | has_library libjansson.so.4
 test  | g++                  | has_command g++
 test  | clang                | has_command clang
 test  | libclang-rt-dev      | has_clang_sanitizers
+test  | lld                  | has_command lld
 test  | pkg-config           | has_command pkg-config
 python | python3             | has_command python3
 python | python3-dev         | has_python_headers

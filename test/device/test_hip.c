@@ -31,7 +31,9 @@ static const char *lacks_hip(void) {
         return "another libamdhip64.so is installed";
     setenv("HSA_OVERRIDE_GFX_VERSION", "9.0.10", 1);
     setenv("ZL_CACHE_DIR", test_folder(), 1);
-    return system("clang --print-targets 2>/dev/null | grep amdgcn >/dev/null") ? "no clang for amdgcn is installed" : NULL;
+    if (system("clang --print-targets 2>/dev/null | grep amdgcn >/dev/null"))
+        return "no clang for amdgcn is installed";
+    return system("command -v lld >/dev/null") ? "lld, which clang links for amdgcn with, is not installed" : NULL;
 }
 
 TEST(hip_kernels_are_launched) {
