@@ -15,6 +15,7 @@ has_python_headers() {
 }
 has_python_venv() { has_command python3 && python3 -c 'import ensurepip, venv' 2>/dev/null; }
 has_clang_sanitizers() { echo 'int main(void) { return 0; }' | clang -fsanitize=address,undefined -x c - -o /dev/null 2>/dev/null; }
+has_clang_program() { [ -x "$(clang -print-prog-name="$1" 2>/dev/null)" ]; } # that clang calls
 has_opencl_device() { ls /etc/OpenCL/vendors/*.icd >/dev/null 2>&1; }
 has_cmake() { # 3.25 or later
     has_command cmake && printf '3.25\n%s\n' "$(cmake --version | sed -n '1s/[^0-9]*//p')" | sort -CV
@@ -36,7 +37,8 @@ build | libjansson4          | has_library libjansson.so.4
 test  | g++                  | has_command g++
 test  | clang                | has_command clang
 test  | libclang-rt-dev      | has_clang_sanitizers
-test  | lld                  | has_command lld
+test  | lld                  | has_clang_program lld
+test  | clang-tools          | has_clang_program clang-offload-bundler
 test  | pkg-config           | has_command pkg-config
 python | python3             | has_command python3
 python | python3-dev         | has_python_headers

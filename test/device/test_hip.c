@@ -33,7 +33,9 @@ static const char *lacks_hip(void) {
     setenv("ZL_CACHE_DIR", test_folder(), 1);
     if (system("clang --print-targets 2>/dev/null | grep amdgcn >/dev/null"))
         return "no clang for amdgcn is installed";
-    return system("command -v lld >/dev/null") ? "lld, which clang links for amdgcn with, is not installed" : NULL;
+    if (system("[ -x \"$(clang -print-prog-name=lld)\" ] && [ -x \"$(clang -print-prog-name=clang-offload-bundler)\" ]"))
+        return "lld or clang-offload-bundler, which clang needs for amdgcn, is not installed";
+    return NULL;
 }
 
 TEST(hip_kernels_are_launched) {
