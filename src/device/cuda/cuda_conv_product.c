@@ -261,9 +261,9 @@ static bool try_product(const void *data) {
 float conv_time_product(const struct kernel_place *p, const struct conv_sizes *s, void *const *memory) {
     struct trial t = {p, s, memory};
     bool had_error = zl_error();
-    float first =
-        cuda_time(p, TIMED_RUNS, try_product, &t); // at the last of which cuBLASLt has found its best
-    float ms = isfinite(first) ? cuda_time(p, TIMED_RUNS, try_product, &t) : INFINITY;
+    // At the last of the first runs cuBLASLt has found its best.
+    float first = cuda_time(p->unit, p->lane, TIMED_RUNS, try_product, &t);
+    float ms = isfinite(first) ? cuda_time(p->unit, p->lane, TIMED_RUNS, try_product, &t) : INFINITY;
     if (!had_error)
         zl_clear_error();
     return ms;

@@ -23,8 +23,9 @@ static bool execute(const void *data) {
 
 // Milliseconds of a run, behind one that is not counted unless it says enough: that it takes far longer than `best`.
 static float time_plan(const struct trial *t, float best) {
-    float first = cuda_time(t->place, 1, execute, t);
-    return first > FAR_LONGER * best ? first : cuda_time(t->place, TIMED_RUNS, execute, t);
+    float first = cuda_time(t->place->unit, t->place->lane, 1, execute, t);
+    return first > FAR_LONGER * best ? first
+                                     : cuda_time(t->place->unit, t->place->lane, TIMED_RUNS, execute, t);
 }
 
 // Memory that there is not makes a plan no slower than it is: it is left out.

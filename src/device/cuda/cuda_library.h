@@ -38,8 +38,8 @@ void *cuda_turned_copy(const struct kernel_place *p, zl_array x, struct cuda_scr
 void *cuda_from_fp8(const struct kernel_place *p, zl_array x, bool turned, zl_dtype dtype, struct cuda_scratch *s);
 void *cuda_element(const struct kernel_place *p, zl_array x); // the first one, as x lies
 
-// cuda_time.c: milliseconds of one of so many runs on the place's lane, for which nothing is written down; INFINITY: one fails.
-float cuda_time(const struct kernel_place *p, int runs, bool (*run)(const void *data), const void *data);
+// cuda_time.c: milliseconds of one of so many runs on a lane, for which nothing is written down; INFINITY: one fails.
+float cuda_time(int unit, int lane, int runs, bool (*run)(const void *data), const void *data);
 
 // A file for each library -------------------------------------------------------------------------------------------
 

@@ -82,7 +82,9 @@ enum {
     CHOICES = 8,
     TIMED_AT = 3,          // use of a product at which its choices are timed
     TIMED_LEAST = 1 << 28, // operations of a product that is worth it
-    WORKSPACE = 64 << 20,  // bytes, of each lane
+    TIMED_ROUNDS = 2,
+    TIMED_RUNS = 2,
+    WORKSPACE = 64 << 20, // bytes, of each lane
 };
 
 struct lt_product {
@@ -276,60 +278,6 @@ void lt_give(int unit) {
 
 // Multiplying -------------------------------------------------------------------------------------------------------
 
-static int multiply(const struct lane *l, const struct lt_product *r, int choice, zl_dtype dtype,
-                    const struct lt_memory *m, cuda_stream s) {
-    static const double none[2];
-    const float beta = (float)m->beta; // only half floats have something added
-    const double as_double = m->scale;
-    const int32_t as_int = (int32_t)m->scale;
-    const float as_float[] = {(float)m->scale, 0};
-    const void *scale = dtype == ZL_FLOAT64 ? (const void *)&as_double
-                        : dtype == ZL_INT8  ? (const void *)&as_int
-                                            : as_float;
-    return api.cublasLtMatmul(l->handle, r->operation, scale, m->b, r->b, m->a, r->a,
-                              m->added ? (const void *)&beta : none, m->added ? m->added : m->y, r->y, m->y,
-                              r->y, r->choice[choice].algorithm, l->workspace, r->choice[choice].workspace,
-                              s);
-}
-
-static int set_bias(const struct lt_product *r, const struct lt_memory *m) {
-    return m->bias
-               ? api.cublasLtMatmulDescSetAttribute(r->operation, OPERATION_BIAS, &m->bias, sizeof m->bias)
-               : 0;
-}
-
-// Milliseconds of two products; INFINITY: it fails.
-static float time_choice(const struct lane *l, const struct lt_product *r, int choice, zl_dtype dtype,
-                         const struct lt_memory *m, cuda_stream s, const cuda_event mark[2]) {
-    const struct cuda_api *cuda = cuda_api();
-    float ms = INFINITY;
-    if (multiply(l, r, choice, dtype, m, s) || cuda->cuEventRecord(mark[0], s) ||
-        multiply(l, r, choice, dtype, m, s) || multiply(l, r, choice, dtype, m, s) ||
-        cuda->cuEventRecord(mark[1], s) || cuda->cuEventSynchronize(mark[1]) ||
-        cuda->cuEventElapsedTime(&ms, mark[0], mark[1]))
-        return INFINITY;
-    return ms;
-}
-
-static void time_choices(const struct lane *l, struct lt_product *r, zl_dtype dtype,
-                         const struct lt_memory *m, cuda_stream s) {
-    const struct cuda_api *cuda = cuda_api();
-    cuda_event mark[2] = {NULL, NULL};
-    float best = INFINITY;
-    bool ready = !cuda->cuEventCreate(&mark[0], 0) && !cuda->cuEventCreate(&mark[1], 0) && !set_bias(r, m);
-    for (int round = 0; ready && round < 2; round++)
-        for (int i = 0; i < r->choices; i++) {
-            float ms = r->choice[i].failed ? INFINITY : time_choice(l, r, i, dtype, m, s, mark);
-            if (ms < best) {
-                best = ms;
-                r->best = i;
-            }
-        }
-    for (int i = 0; i < 2; i++)
-        if (mark[i])
-            cuda->cuEventDestroy_v2(mark[i]);
-}
-
 // A product as the queue has it: without gaps.
 struct asked {
     struct unit *u;
@@ -339,33 +287,84 @@ struct asked {
     int32_t choice, dtype;
 };
 
+static int multiply(const struct asked *w, cuda_stream s) {
+    static const double none[2];
+    const struct lt_product *r = w->r;
+    const struct lt_memory *m = &w->m;
+    const struct choice *choice = &r->choice[w->choice];
+    const float beta = (float)m->beta; // only half floats have something added
+    const double as_double = m->scale;
+    const int32_t as_int = (int32_t)m->scale;
+    const float as_float[] = {(float)m->scale, 0};
+    const void *scale = w->dtype == ZL_FLOAT64 ? (const void *)&as_double
+                        : w->dtype == ZL_INT8  ? (const void *)&as_int
+                                               : as_float;
+    return api.cublasLtMatmul(w->l->handle, r->operation, scale, m->b, r->b, m->a, r->a,
+                              m->added ? (const void *)&beta : none, m->added ? m->added : m->y, r->y, m->y,
+                              r->y, choice->algorithm, w->l->workspace, choice->workspace, s);
+}
+
+static int set_bias(const struct asked *w) {
+    return w->m.bias ? api.cublasLtMatmulDescSetAttribute(w->r->operation, OPERATION_BIAS, &w->m.bias,
+                                                          sizeof w->m.bias)
+                     : 0;
+}
+
 static int multiply_asked(const void *data, cuda_stream s) {
     const struct asked *w = data;
     if (!w->m.bias)
-        return multiply(w->l, w->r, w->choice, (zl_dtype)w->dtype, &w->m, s);
+        return multiply(w, s);
     lock_take(&w->u->bias);
-    int failed = set_bias(w->r, &w->m);
+    int failed = set_bias(w);
     if (!failed)
-        failed = multiply(w->l, w->r, w->choice, (zl_dtype)w->dtype, &w->m, s);
+        failed = multiply(w, s);
     lock_give(&w->u->bias);
     return failed;
+}
+
+struct trial {
+    struct asked asked;
+    cuda_stream stream;
+};
+
+static bool try_choice(const void *data) {
+    const struct trial *t = data;
+    return !multiply(&t->asked, t->stream);
+}
+
+// Each choice is run once before it is timed.
+static int fastest(int unit, int lane, const struct asked *w, cuda_stream s) {
+    struct trial t = {*w, s};
+    int best = w->choice;
+    float least = INFINITY;
+    if (set_bias(w))
+        return best;
+    for (int i = 0; i < TIMED_ROUNDS * w->r->choices; i++) {
+        t.asked.choice = i % w->r->choices;
+        bool runs = !w->r->choice[t.asked.choice].failed && try_choice(&t);
+        float ms = runs ? cuda_time(unit, lane, TIMED_RUNS, try_choice, &t) : INFINITY;
+        if (ms < least) {
+            least = ms;
+            best = t.asked.choice;
+        }
+    }
+    return best;
 }
 
 bool lt_multiply(int unit, int lane, struct lt_product *r, const struct lt_key *k,
                  const struct lt_memory *m) {
     struct unit *u = &units[unit];
     struct cuda_device *d = cuda_device(unit);
-    zl_dtype dtype = (zl_dtype)k->dtype;
+    struct asked w = {u, &u->lane[lane], r, *m, r->best, k->dtype};
     bool is_big = 2.0 * (double)k->m * (double)k->n * (double)k->k * (double)k->batch >= TIMED_LEAST;
     if (!d)
         return false;
     if (r->uses < TIMED_AT && ++r->uses == TIMED_AT && is_big && r->choices > 1) {
         cuda_queue_flush(unit, lane);
         lock_take(&u->bias);
-        time_choices(&u->lane[lane], r, dtype, m, d->stream[lane]);
+        w.choice = r->best = fastest(unit, lane, &w, d->stream[lane]);
         lock_give(&u->bias);
     }
     counter_add(COUNTER_LAUNCHES, 1);
-    struct asked w = {u, &u->lane[lane], r, *m, r->best, (int32_t)dtype};
     return cuda_queue_work(unit, lane, multiply_asked, &w, sizeof w, "cublasLtMatmul");
 }

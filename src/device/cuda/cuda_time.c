@@ -5,16 +5,16 @@
 
 #include <math.h>
 
-float cuda_time(const struct kernel_place *p, int runs, bool (*run)(const void *data), const void *data) {
+float cuda_time(int unit, int lane, int runs, bool (*run)(const void *data), const void *data) {
     const struct cuda_api *cuda = cuda_api();
-    struct cuda_device *d = cuda_device(p->unit);
+    struct cuda_device *d = cuda_device(unit);
     cuda_event mark[2] = {NULL, NULL};
     float ms = INFINITY;
     bool done = d && !cuda->cuEventCreate(&mark[0], 0) && !cuda->cuEventCreate(&mark[1], 0) &&
-                !cuda->cuEventRecord(mark[0], d->stream[p->lane]);
+                !cuda->cuEventRecord(mark[0], d->stream[lane]);
     for (int i = 0; done && i < runs; i++)
         done = run(data);
-    done = done && !cuda->cuEventRecord(mark[1], d->stream[p->lane]) && !cuda->cuEventSynchronize(mark[1]) &&
+    done = done && !cuda->cuEventRecord(mark[1], d->stream[lane]) && !cuda->cuEventSynchronize(mark[1]) &&
            !cuda->cuEventElapsedTime(&ms, mark[0], mark[1]);
     for (int i = 0; i < 2; i++)
         if (mark[i])
