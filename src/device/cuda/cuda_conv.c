@@ -37,10 +37,12 @@ enum {
     TIMED_LEAST = 1 << 28, // operations of a convolution that is worth it
 };
 
+enum { NOT_YET = -1, NO_PLAN = -2 };
+
 struct planned {
     struct dnn_plan plan[PLANS];
     int plans;
-    int chosen;      // which is left of them; -1: all are
+    int chosen; // which is left of them; NOT_YET: all are; NO_PLAN: none, as all lose digits that are asked for
     bool multiplies; // a product of matrices is faster
     int64_t tensor[3];
 };
@@ -292,7 +294,7 @@ static struct planned *find_plan(const struct key *k) {
     if (plan || !(plan = memory_zero(sizeof *plan)))
         return plan;
     plan->plans = build(k, plan->plan, plan->tensor);
-    plan->chosen = -1;
+    plan->chosen = NOT_YET;
     if (map_set(&plans, k, sizeof *k, plan))
         return plan;
     memory_free(plan);
@@ -307,7 +309,7 @@ bool cuda_convolve_can(const struct call *c) {
 static const struct planned *chosen_by_others(struct key k) {
     for (k.lane = 0; k.lane < CUDA_LANES; k.lane++) {
         const struct planned *other = map_get(&plans, &k, sizeof k);
-        if (other && other->chosen >= 0)
+        if (other && other->chosen != NOT_YET)
             return other;
     }
     return NULL;
@@ -336,8 +338,8 @@ static struct conv_sizes sizes_of(const struct key *k) {
                                .low = k->low};
 }
 
-// The fastest of those that only multiply and add, or of all if digits may be lost; the first if it is too small to tell. ms: what
-// it takes, if it was timed; INFINITY if no plan only multiplies and adds.
+// The fastest of those that only multiply and add, or of all if digits may be lost; the first if it is too small to tell; NO_PLAN
+// if none does. ms: what it takes; INFINITY if it was not timed.
 static int find_best(const struct kernel_place *p, const struct key *k, const struct planned *plan,
                      void *const *memory, float *ms) {
     const int64_t elements[] = {elements_of(k, k->x), elements_of(k, k->w), elements_of(k, k->y)};
@@ -349,7 +351,9 @@ static int find_best(const struct kernel_place *p, const struct key *k, const st
             from[count++] = i;
         }
     *ms = INFINITY;
-    return from[is_worth_timing(k) && count ? dnn_fastest(p, count, good, 3, plan->tensor, memory, ms) : 0];
+    if (!count)
+        return NO_PLAN;
+    return from[is_worth_timing(k) ? dnn_fastest(p, count, good, 3, plan->tensor, memory, ms) : 0];
 }
 
 static void choose_best(const struct kernel_place *p, const struct key *k, struct planned *plan,
@@ -366,48 +370,51 @@ static void choose_best(const struct kernel_place *p, const struct key *k, struc
 static void choose(const struct kernel_place *p, const struct key *k, struct planned *plan,
                    void *const *memory) {
     lock_take(&lock);
-    const struct planned *other = plan->chosen < 0 ? chosen_by_others(*k) : NULL;
+    const struct planned *other = plan->chosen == NOT_YET ? chosen_by_others(*k) : NULL;
     if (other && other->chosen < plan->plans) {
         dnn_keep(plan->plans, plan->plan, other->chosen);
         plan->chosen = other->chosen;
         plan->multiplies = other->multiplies;
-    } else if (plan->chosen < 0) {
+    } else if (plan->chosen == NOT_YET) {
         choose_best(p, k, plan, memory);
     }
     lock_give(&lock);
 }
 
 // By a plan also where there is no memory for patches.
-static bool compute(const struct kernel_place *p, const struct key *k, const struct planned *plan,
-                    void *const *memory) {
+static enum kernel_taken compute(const struct kernel_place *p, const struct key *k,
+                                 const struct planned *plan, void *const *memory) {
     struct conv_sizes sizes = sizes_of(k);
     bool had_error = zl_error();
     if (plan->multiplies && conv_by_product(p, &sizes, memory))
-        return true;
+        return KERNEL_DONE;
     if (plan->multiplies && !had_error)
         zl_clear_error();
-    return dnn_run(p, plan->plan, 3, plan->tensor, memory);
+    if (plan->chosen == NO_PLAN)
+        return KERNEL_NOT_TAKEN;
+    return dnn_run(p, plan->plan, 3, plan->tensor, memory) ? KERNEL_DONE : KERNEL_FAILED;
 }
 
-static bool run(const struct kernel_place *p, const struct key *k, struct planned *plan,
-                const struct arrays *a) {
+static enum kernel_taken run(const struct kernel_place *p, const struct key *k, struct planned *plan,
+                             const struct arrays *a) {
     const zl_array list[] = {a->x, a->w, a->y};
     int result = result_of((enum dnn_conv_kind)k->kind);
     struct cuda_scratch copy[3] = {{0}};
     void *memory[3];
-    bool done = true;
-    for (int i = 0; i < 3; i++) {
-        memory[i] = bring(p, k->axes, &a->views[i], list[i], i == result, &copy[i]);
-        done &= memory[i] != NULL;
-    }
-    if (done)
+    enum kernel_taken taken = KERNEL_DONE;
+    for (int i = 0; i < 3; i++)
+        if (!(memory[i] = bring(p, k->axes, &a->views[i], list[i], i == result, &copy[i])))
+            taken = KERNEL_FAILED;
+    if (taken == KERNEL_DONE) {
         choose(p, k, plan, memory);
-    done = done && compute(p, k, plan, memory) &&
-           (!copy[result].memory ||
-            move(p, k->axes, &a->views[result], list[result], copy[result].memory, true));
+        taken = compute(p, k, plan, memory);
+    }
+    if (taken == KERNEL_DONE && copy[result].memory &&
+        !move(p, k->axes, &a->views[result], list[result], copy[result].memory, true))
+        taken = KERNEL_FAILED;
     for (int i = 0; i < 3; i++)
         cuda_scratch_close(p, &copy[i]);
-    return done;
+    return taken;
 }
 
 static enum kernel_taken convolve_as(enum dnn_conv_kind kind, const struct kernel_place *p,
@@ -418,11 +425,11 @@ static enum kernel_taken convolve_as(enum dnn_conv_kind kind, const struct kerne
         return KERNEL_NOT_TAKEN;
     lock_take(&lock);
     struct planned *plan = find_plan(&k);
-    bool has_plan = plan && plan->plans;
+    bool can = plan && plan->plans && (plan->chosen != NO_PLAN || plan->multiplies);
     lock_give(&lock);
-    if (!has_plan)
+    if (!can)
         return plan ? KERNEL_NOT_TAKEN : KERNEL_FAILED;
-    return run(p, &k, plan, &a) ? KERNEL_DONE : KERNEL_FAILED;
+    return run(p, &k, plan, &a);
 }
 
 enum kernel_taken cuda_convolve(const struct kernel_place *p, const struct call *c) {

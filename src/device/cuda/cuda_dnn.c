@@ -428,5 +428,6 @@ void dnn_keep(int plans, struct dnn_plan *plan, int kept) {
     for (int i = 0; i < plans; i++)
         if (i != kept)
             api.cudnnBackendDestroyDescriptor(plan[i].plan);
-    plan[0] = plan[kept];
+    if (kept >= 0)
+        plan[0] = plan[kept];
 }

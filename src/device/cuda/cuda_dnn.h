@@ -95,7 +95,7 @@ void dnn_drop(struct dnn_graph *g); // what the plan does not need any more
 // cuda_dnn_time.c: the fastest of some plans, which are all run as dnn_run would, and what it takes in milliseconds.
 int dnn_fastest(const struct kernel_place *p, int plans, const struct dnn_plan *plan, int count,
                 const int64_t *tensor, void *const *memory, float *ms);
-void dnn_keep(int plans, struct dnn_plan *plan, int kept); // in front; the others are let go
+void dnn_keep(int plans, struct dnn_plan *plan, int kept); // in front; the others are let go, all if it is negative
 
 // cuda_whole.c: whether a plan of float32 gives whole numbers for whole numbers, so many elements of each tensor.
 bool dnn_is_whole(const struct kernel_place *p, const struct dnn_plan *plan, int result, int count,
