@@ -77,6 +77,11 @@ int cli_print_help(const struct invocation *call, const char *topic); // topic N
 // cannot be read.
 char *cli_read_all(const char *path);
 
+// interrupt.c -------------------------------------------------------------------------------------------------
+
+void cli_catch_interrupts(void); // from now on the first Ctrl-C gives up evaluations, and is what the next one asks for
+bool cli_interrupted(void);
+
 // output.c ---------------------------------------------------------------------------------------------------
 
 // Escape sequences when standard output is a terminal and NO_COLOR is not set, else "".

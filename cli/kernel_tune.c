@@ -142,7 +142,7 @@ static int read_all(struct child *c, char *answer, int bytes) {
     for (;;) {
         struct pollfd wait = {.fd = c->from, .events = POLLIN};
         double left = (c->end - cli_now()) * 1e3;
-        int ready = poll(&wait, 1, left > 0 ? (int)left + 1 : 0);
+        int ready = cli_interrupted() ? 0 : poll(&wait, 1, left > 0 ? (int)left + 1 : 0);
         if (ready < 0 && errno == EINTR)
             continue;
         if (ready <= 0)
@@ -152,6 +152,11 @@ static int read_all(struct child *c, char *answer, int bytes) {
             return len;
         len += (int)got;
     }
+}
+
+static void leave_out(struct row *row, const char *reason) {
+    row->seconds = -1;
+    snprintf(row->reason, sizeof row->reason, "%s", reason);
 }
 
 static void finish(const struct tuning *t, struct row *row, struct child *c) {
@@ -165,7 +170,9 @@ static void finish(const struct tuning *t, struct row *row, struct child *c) {
     row->seconds = len > 0 && *answer != '!' ? strtod(answer, NULL) : -1;
     if (row->seconds >= 0)
         return;
-    if (len < 0)
+    if (len < 0 && cli_interrupted())
+        leave_out(row, "interrupted");
+    else if (len < 0)
         snprintf(row->reason, sizeof row->reason, "it took more than %g s", t->timeout);
     else if (WIFSIGNALED(status))
         snprintf(row->reason, sizeof row->reason, "it was ended by signal %d", WTERMSIG(status));
@@ -179,7 +186,8 @@ static void show_progress(const struct tuning *t, bool only_compile, int done) {
         return;
     fputs("\r\033[K", stderr);
     if (done < t->rows)
-        fprintf(stderr, "%s %d of %d: %s", only_compile ? "compiles" : "times", done + 1, t->rows, t->row[done].params);
+        fprintf(stderr, "%s %d of %d: %s", only_compile ? "compiles" : "times", done + 1, t->rows,
+                t->row[done].params);
     fflush(stderr);
 }
 
@@ -189,11 +197,13 @@ static bool measure_all(struct tuning *t, bool only_compile, int at_once) {
     int started = 0;
     for (int done = 0; child && done < t->rows; done++) {
         show_progress(t, only_compile, done);
-        for (; started < t->rows && started < done + at_once; started++)
+        for (; started < t->rows && started < done + at_once && !cli_interrupted(); started++)
             if (!*t->row[started].reason && !start(t, &t->row[started], only_compile, &child[started]))
-                snprintf(t->row[started].reason, REASON, "no process for it");
+                leave_out(&t->row[started], "no process for it");
         if (child[done].pid > 0)
             finish(t, &t->row[done], &child[done]);
+        else if (!*t->row[done].reason)
+            leave_out(&t->row[done], "interrupted");
     }
     show_progress(t, only_compile, t->rows);
     free(child);
@@ -282,6 +292,7 @@ static void print_json(const struct tuning *t, const struct row *best) {
     cli_json_open(NULL, '{');
     cli_json_text("best", best ? best->params : NULL);
     cli_json_bool("from_disk", t->from_disk);
+    cli_json_bool("interrupted", cli_interrupted());
     cli_json_open("rows", '[');
     for (int i = 0; i < t->rows; i++) {
         cli_json_open(NULL, '{');
@@ -327,17 +338,21 @@ static int tune(struct tuning *t) {
         return t->rows && !t->row ? cli_fail(t->call, "out of memory") : CLI_USAGE;
     t->from_disk = !cli_option(t->call, "again") && load_rows(t);
     long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    cli_catch_interrupts();
     if (!t->from_disk) {
         if (!measure_all(t, true, processors > 0 ? (int)processors : 1) || !measure_all(t, false, 1))
             return cli_fail(t->call, "out of memory");
-        save_rows(t);
+        if (!cli_interrupted())
+            save_rows(t);
     }
     const struct row *best = best_of(t);
     if (t->call->json)
         print_json(t, best);
     else
         print_rows(t, best);
-    return best ? CLI_OK : CLI_FAILED;
+    if (cli_interrupted() && !t->call->json)
+        cli_fail(t->call, "interrupted: not all was timed, and no time is kept");
+    return best && !cli_interrupted() ? CLI_OK : CLI_FAILED;
 }
 
 static int run_tune(const struct invocation *call) {

@@ -433,13 +433,15 @@ struct bench_comparisons {
     int count, of[BENCH_VERDICTS];
     bool in_turns;
 };
-bool bench_comparisons_add(struct bench_comparisons *list, struct bench_comparison c);
+void bench_comparison_free(struct bench_comparison *c);
+bool bench_comparisons_add(struct bench_comparisons *list, struct bench_comparison c); // false: out of memory, c is not taken
 void bench_compare_all(struct bench_comparisons *list, const struct bench_run *before, const struct bench_run *after, double threshold);
 void bench_comparisons_free(struct bench_comparisons *list);
 
 // interleave.c --------------------------------------------------------------------------------------------------
 
-// Measures the suite with this program and another `zellige` in turns. False after an error.
+// Measures the suite with this program and another `zellige` in turns. False after an error; one that
+// is interrupted has what it has.
 bool bench_interleave(struct bench_comparisons *list, const struct bench_suite *suite, const char *device, const char *program,
                       const char *only, double threshold, char *error, size_t error_bytes);
 

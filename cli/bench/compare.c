@@ -129,9 +129,13 @@ bool bench_comparisons_add(struct bench_comparisons *list, struct bench_comparis
     return true;
 }
 
+void bench_comparison_free(struct bench_comparison *c) {
+    free(c->sample[0]), free(c->sample[1]);
+}
+
 void bench_comparisons_free(struct bench_comparisons *list) {
     for (int i = 0; i < list->count; i++)
-        free(list->item[i].sample[0]), free(list->item[i].sample[1]);
+        bench_comparison_free(&list->item[i]);
     free(list->item);
     *list = (struct bench_comparisons){0};
 }

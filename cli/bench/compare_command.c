@@ -44,6 +44,7 @@ static void print_comparisons(const struct bench_comparisons *list) {
 static void json_comparisons(const struct bench_comparisons *list) {
     cli_json_open(NULL, '{');
     cli_json_bool("in_turns", list->in_turns);
+    cli_json_bool("interrupted", cli_interrupted());
     for (int v = 0; v < BENCH_VERDICTS; v++)
         cli_json_int(bench_verdict_name((enum bench_verdict)v), list->of[v]);
     cli_json_open("comparisons", '[');
@@ -62,15 +63,17 @@ static void json_comparisons(const struct bench_comparisons *list) {
     cli_json_close();
 }
 
-// Prints them; the exit code of a gate: 1 something is slower or fails now, 3 nothing could be compared.
+// Prints them; the exit code of a gate: 1 something is slower or fails now, 3 nothing could be compared, or not all of it.
 static int report(const struct invocation *call, const struct bench_comparisons *list) {
     if (call->json)
         json_comparisons(list);
     else
         print_comparisons(list);
+    if (cli_interrupted() && !call->json)
+        cli_fail(call, "interrupted: not all of it was compared");
     int compared = list->count - list->of[BENCH_INCOMPARABLE];
     return list->of[BENCH_SLOWER] + list->of[BENCH_BROKEN] ? CLI_FAILED
-           : compared                                      ? CLI_OK
+           : compared && !cli_interrupted()                ? CLI_OK
                                                            : BENCH_NOTHING_CODE;
 }
 
@@ -172,8 +175,6 @@ static int check_new_run(struct bench_session *s, const char *path, double thres
         code =
             bench_session_write(s) ? compare_two(s->call, &before, &s->run, threshold) : BENCH_NOTHING_CODE;
     }
-    if (code == CLI_OK && bench_session_interrupted())
-        code = not_done(cli_fail(s->call, "interrupted: not all of it was compared"));
     bench_run_free(&before);
     return code;
 }
@@ -195,6 +196,7 @@ static int check_in_turns(struct bench_session *s, const char *program, double t
         return BENCH_NOTHING_CODE;
     if (threads)
         setenv("ZL_THREADS", threads, true); // of both programs
+    cli_catch_interrupts();
     if (!bench_interleave(&list, &s->suite, chip->device, program, cli_option(s->call, "only"), threshold,
                           error, sizeof error)) {
         bench_comparisons_free(&list);

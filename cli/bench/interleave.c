@@ -11,6 +11,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "cli.h"
+
 enum { ROUNDS = 31, ROUNDS_MOST = 4 * ROUNDS };
 
 struct server {
@@ -47,6 +49,10 @@ static void stop_server(struct server *s) {
 // work op dtype dims... -> seconds of one sample; negative after an error, which why takes.
 static double ask(struct server *s, const struct bench_config *c, char *why, size_t bytes) {
     char line[512];
+    if (cli_interrupted()) {
+        snprintf(why, bytes, "interrupted");
+        return -1;
+    }
     fprintf(s->to, "%s %s %s %d", c->work, c->op[0] ? c->op : "-", bench_dtype_name(c->dtype), c->dims);
     for (int i = 0; i < c->dims; i++)
         fprintf(s->to, " %lld", (long long)c->dim[i]);
@@ -109,11 +115,16 @@ bool bench_interleave(struct bench_comparisons *list, const struct bench_suite *
     list->in_turns = true;
     if (!done)
         snprintf(error, error_bytes, "cannot run %s: %s", program, strerror(errno));
-    for (int i = 0; done && i < suite->count; i++) {
+    for (int i = 0; done && i < suite->count && !cli_interrupted(); i++) {
         if (only && !strstr(suite->config[i].id, only))
             continue;
         bench_progress(i, suite->count, started, suite->config[i].id);
-        done = bench_comparisons_add(list, compare_config(server, &suite->config[i], threshold));
+        struct bench_comparison c = compare_config(server, &suite->config[i], threshold);
+        if (!cli_interrupted() && bench_comparisons_add(list, c))
+            continue;
+        done = cli_interrupted();
+        snprintf(error, error_bytes, "out of memory");
+        bench_comparison_free(&c);
     }
     bench_progress(0, 0, 0, NULL);
     stop_server(&server[0]);

@@ -29,7 +29,7 @@ struct search {
 };
 
 static bool is_over(const struct search *s) {
-    return bench_now() - s->started >= s->budget || bench_session_interrupted();
+    return bench_now() - s->started >= s->budget || cli_interrupted();
 }
 
 // Rate of a shape; one that is measured already is not measured again. 0: it failed, or is out of bounds.
@@ -119,7 +119,7 @@ static const struct bench_row *confirm(struct bench_session *session) {
         strncat(first[i].id, "#confirm", sizeof first[i].id - strlen(first[i].id) - 1);
     }
     free(sorted);
-    for (int i = 0; i < count && !bench_session_interrupted(); i++)
+    for (int i = 0; i < count && !cli_interrupted(); i++)
         if (!bench_run_find(run, first[i].id)) // a search that is resumed may have it
             bench_session_one(session, &first[i]);
     for (int i = 0; i < run->rows; i++)

@@ -4,25 +4,8 @@
 #include "session.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-
-static volatile sig_atomic_t interrupted;
-
-static void interrupt(int signal_number) {
-    signal(signal_number, SIG_DFL); // a second one ends it at once
-    interrupted = 1;
-}
-
-bool bench_session_interrupted(void) {
-    return interrupted;
-}
-
-static bool gives_up(void *context) {
-    (void)context;
-    return interrupted;
-}
 
 // Opening ---------------------------------------------------------------------------------------------------
 
@@ -87,7 +70,6 @@ int bench_session_open(struct bench_session *s, const struct invocation *call, c
 }
 
 void bench_session_close(struct bench_session *s) {
-    zl_set_interrupt(NULL, NULL);
     bench_run_free(&s->run);
     bench_suite_close(&s->suite);
     bench_specs_close(&s->specs);
@@ -207,9 +189,7 @@ int bench_session_start(struct bench_session *s, const char *resume) {
         log_start(s, resume);
     if (code == CLI_OK && !s->call->json)
         bench_table_head(&s->run);
-    signal(SIGINT, interrupt);
-    signal(SIGTERM, interrupt);
-    zl_set_interrupt(gives_up, NULL);
+    cli_catch_interrupts();
     return code;
 }
 
@@ -219,7 +199,7 @@ struct bench_row *bench_session_one(struct bench_session *s, const struct bench_
         return NULL;
     double started = bench_now();
     bench_measure_row(row, config, &s->run.subject, &s->suite.timing);
-    if (interrupted) {
+    if (cli_interrupted()) {
         bench_log(&s->run, "interrupted in %s", config->id);
         free(row->second);
         s->run.rows--;
@@ -253,7 +233,7 @@ void bench_session_measure(struct bench_session *s, const char *only) {
     int done = 0, all = 0;
     for (int i = 0; i < s->suite.count; i++)
         all += is_wanted(s, &s->suite.config[i], only);
-    for (int i = 0; i < s->suite.count && !interrupted; i++) {
+    for (int i = 0; i < s->suite.count && !cli_interrupted(); i++) {
         const struct bench_config *config = &s->suite.config[i];
         if (!is_wanted(s, config, only))
             continue;
@@ -267,7 +247,7 @@ void bench_session_measure(struct bench_session *s, const char *only) {
 bool bench_session_write(struct bench_session *s) {
     struct bench_run *run = &s->run;
     char root[256];
-    snprintf(run->status, sizeof run->status, "%s", interrupted ? "interrupted" : "complete");
+    snprintf(run->status, sizeof run->status, "%s", cli_interrupted() ? "interrupted" : "complete");
     const char *slash = strrchr(run->folder, '/');
     snprintf(root, sizeof root, "%.*s", slash ? (int)(slash - run->folder) : 1, slash ? run->folder : ".");
     bench_log(run, "%s: %d rows", run->status, run->rows);
@@ -293,9 +273,9 @@ int bench_session_finish(struct bench_session *s) {
         return CLI_FAILED;
     if (s->call->json)
         bench_write_run(stdout, &s->run);
-    else if (interrupted)
+    else if (cli_interrupted())
         say_interrupted(s);
-    return bench_run_has(&s->run, BENCH_FAILED) || interrupted ? CLI_FAILED
-           : bench_run_has(&s->run, BENCH_SUSPECT)             ? BENCH_SUSPECT_CODE
-                                                               : CLI_OK;
+    return bench_run_has(&s->run, BENCH_FAILED) || cli_interrupted() ? CLI_FAILED
+           : bench_run_has(&s->run, BENCH_SUSPECT)                   ? BENCH_SUSPECT_CODE
+                                                                     : CLI_OK;
 }

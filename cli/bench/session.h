@@ -39,7 +39,6 @@ int bench_session_check_only(const struct bench_session *s, const char *only); /
 void bench_session_measure(struct bench_session *s, const char *only);
 // NULL: out of memory, interrupted before it was measured, or not written, after a message.
 struct bench_row *bench_session_one(struct bench_session *s, const struct bench_config *config);
-bool bench_session_interrupted(void);
 bool bench_session_write(struct bench_session *s); // the folder's files and the history; false after a message
 int bench_session_finish(struct bench_session *s); // the same, and the exit code
 void bench_session_close(struct bench_session *s);

@@ -58,7 +58,7 @@ static void show_progress(int epoch, int done, int all) {
         fprintf(stderr, done < all ? "\r\033[Kepoch %d: %d of %d images" : "\r\033[K", epoch, done, all);
 }
 
-// One epoch: whole batches in the drawn order. False after an error.
+// One epoch: whole batches in the drawn order. False after an error, or Ctrl-C.
 static bool train_epoch(struct train_network *n, const struct plan *plan, const struct train_dataset *data,
                         int *order, unsigned char *images, unsigned char *labels, double *loss) {
     int steps = data->count / plan->batch;
@@ -77,8 +77,10 @@ static bool train_epoch(struct train_network *n, const struct plan *plan, const 
             done = train_step(n, train_images(images, plan->batch), train_labels(labels, plan->batch),
                               &step_loss);
         }
-        if (!done)
+        if (!done || cli_interrupted()) {
+            show_progress(n->epoch + 1, data->count, data->count);
             return false;
+        }
         *loss += step_loss / steps;
         if (s % 16 == 0)
             show_progress(n->epoch + 1, s * plan->batch, data->count);
@@ -105,25 +107,43 @@ static void report_epoch(const struct invocation *call, const struct train_netwo
     fflush(stdout);
 }
 
+// kept: epochs that the checkpoint has.
+static int say_interrupted(const struct invocation *call, const struct plan *plan, int kept) {
+    if (!plan->checkpoint)
+        return cli_fail(call, "interrupted: nothing is kept without --checkpoint FILE");
+    if (!kept)
+        return cli_fail(call, "interrupted in the first epoch: there is no checkpoint yet");
+    return cli_fail(call, "interrupted: %s has %d of %d epochs, with --resume it goes on", plan->checkpoint,
+                    kept, plan->epochs);
+}
+
 static int train(const struct invocation *call, struct train_network *n, const struct plan *plan,
                  const struct train_dataset *data, const struct train_dataset *test) {
     int *order = malloc((size_t)data->count * sizeof *order);
     unsigned char *images = malloc((size_t)plan->batch * TRAIN_PIXELS);
     unsigned char *labels = malloc((size_t)plan->batch);
     bool done = order && images && labels;
+    int kept = n->epoch;
     n->steps = plan->epochs * (data->count / plan->batch);
+    cli_catch_interrupts();
     cli_json_to(NULL, true); // a line an epoch
     while (done && n->epoch < plan->epochs) {
         double loss, start = now();
         done = train_epoch(n, plan, data, order, images, labels, &loss);
-        double seconds = now() - start, accuracy = done ? train_accuracy(n, test) : 0;
-        done = done && !isnan(accuracy) && (!plan->checkpoint || train_save(n, plan->checkpoint));
+        double seconds = now() - start;
+        done = done && (!plan->checkpoint || train_save(n, plan->checkpoint));
+        kept = done ? n->epoch : kept;
+        double accuracy = done ? train_accuracy(n, test) : NAN;
+        done = !isnan(accuracy);
         if (done)
             report_epoch(call, n, loss, accuracy, seconds, data->count / plan->batch * plan->batch);
     }
+    int code = done                ? CLI_OK
+               : cli_interrupted() ? say_interrupted(call, plan, kept)
+                                   : cli_library_failed(call);
     cli_json_to(NULL, false);
     free(order), free(images), free(labels);
-    return done ? CLI_OK : cli_library_failed(call);
+    return code;
 }
 
 // Said before the first epoch, not after it.

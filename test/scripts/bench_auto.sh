@@ -69,7 +69,7 @@ sys.exit(0 if len(lines) == 2 and lines[1]['test_accuracy'] > 0.82 and lines[1][
     check "two epochs learn" learns "$tmp/whole.txt"
     check "a finished training resumed has nothing to do" exits 0 train --epochs 2 --seed 3 --checkpoint "$tmp/whole.safetensors" --resume
     check "and changes nothing" cmp "$tmp/whole.safetensors" "$tmp/kept.safetensors"
-    interrupted() { # killed after the first epoch, then resumed: the same file
+    killed() { # after the first epoch, then resumed: the same file
         "$zellige" train mnist --hidden 32 --epochs 2 --seed 3 --checkpoint "$tmp/cut.safetensors" >/dev/null 2>&1 &
         local job=$!
         for _ in $(seq 600); do [ -s "$tmp/cut.safetensors" ] && break || sleep 0.05; done
@@ -77,7 +77,10 @@ sys.exit(0 if len(lines) == 2 and lines[1]['test_accuracy'] > 0.82 and lines[1][
         wait $job 2>/dev/null
         train --epochs 2 --seed 3 --checkpoint "$tmp/cut.safetensors" --resume >/dev/null && cmp "$tmp/cut.safetensors" "$tmp/whole.safetensors"
     }
-    check "an interrupted training ends the same" interrupted
+    check "a killed training ends the same" killed
+    one_epoch() { [ -s "$tmp/ended.safetensors" ]; }
+    check "an interrupted training says how to go on" interrupted one_epoch 1 'ended.safetensors has [0-9]+ of 1000 epochs, with --resume it goes on' \
+        "$zellige" train mnist --hidden 32 --epochs 1000 --checkpoint "$tmp/ended.safetensors"
     check "a checkpoint of another network" exits 1 "$zellige" train mnist --hidden 16 --checkpoint "$tmp/whole.safetensors" --resume
     check "widths that are none" exits 2 "$zellige" train mnist --hidden 12,x
     nothing_read() { ! "$zellige" train mnist "$@" 2>&1 | grep 'images to learn'; }

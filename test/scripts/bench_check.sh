@@ -56,6 +56,7 @@ check "records are of checks in turns" exits 2 "$zellige" bench check --baseline
 check "the verdict says that it was in turns" says 'measured in turns' against "$zellige" "$zellige"
 check "options of a run are not for turns" says '^zellige bench check: --seconds is for --baseline' against "$zellige" "$zellige" --seconds 1
 check "one thread each" says '1 same|1 ambiguous|1 faster|1 slower' against "$zellige" "$tmp/plain" --threads 1 --only gemm
+check "interrupted in turns" interrupted has_child 3 'interrupted: not all of it was compared' "$zellige" bench check simple --against "$zellige"
 check "another program that is not there" exits 2 against "$zellige" "$tmp/none"
 check "a record that cannot be written" says 'cannot write .*/none/x: No such file' against "$zellige" "$zellige" --record "$tmp/none/x"
 check "a program that ends is said" says 'the program that is compared ended' against "$zellige" /bin/true

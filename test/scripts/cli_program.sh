@@ -103,6 +103,10 @@ check "kernel tune keeps its rows" says "as measured before" "$zellige" kernel t
 check "kernel tune --json" json_has "d['best'] == 'B=32' and len(d['rows']) == 1" "$zellige" kernel tune "$tmp/blocks.tile" --param B=32 --size n=1000 --json
 printf 'kernel f(a: f32[n]) -> (y: f32[n]) {\n  param S = 1\n  map i in n {\n    x = 0i64\n    while x < 10 { x = x + S }\n    y[i] = f32(x)\n  }\n}\n' >"$tmp/hangs.tile"
 check "kernel tune: a row that hangs" says "S=0 .*more than 1 s" "$zellige" kernel tune "$tmp/hangs.tile" --param S=0,1 --size n=4 --timeout 1
+check "kernel tune interrupted" interrupted has_child 1 '^zellige kernel tune: interrupted: not all was timed' \
+    "$zellige" kernel tune "$tmp/hangs.tile" --param S=0,2 --size n=4 --timeout 60
+nobody_is_left() { ! grep -lqs "$tmp/hangs.tile" /proc/[0-9]*/cmdline; }
+check "kernel tune interrupted leaves no process" nobody_is_left
 check "kernel tune of no such param" says "no param 'X'" "$zellige" kernel tune "$tmp/blocks.tile" --param X=1 --size n=1000
 check "kernel tune without values" exits 2 "$zellige" kernel tune "$tmp/blocks.tile" --size n=1000
 check "kernel tune without sizes" exits 2 "$zellige" kernel tune "$tmp/blocks.tile" --param B=32

@@ -44,6 +44,26 @@ says() { # PATTERN COMMAND...: whether the command's output, errors included, ha
     return 1
 }
 
+interrupted() { # UNTIL CODE PATTERN PROGRAM...: whether the program, ended by SIGTERM once UNTIL succeeds, ends soon, with that code, and says so
+    local until=$1 code=$2 pattern=$3 since got
+    shift 3
+    "$@" >"$tmp/said" 2>&1 &
+    victim=$!
+    for _ in $(seq 600); do
+        "$until" && break
+        sleep 0.05
+    done
+    kill -TERM $victim
+    since=$SECONDS
+    wait $victim
+    got=$?
+    [ $((SECONDS - since)) -le 20 ] && [ "$got" = "$code" ] && grep -qE -- "$pattern" "$tmp/said" && return
+    printf 'ended after %d s with %d, not %d, or no "%s" in:\n%s\n' $((SECONDS - since)) "$got" "$code" "$pattern" "$(cat "$tmp/said")"
+    return 1
+}
+
+has_child() { [ -n "$(cat "/proc/$victim/task/$victim/children" 2>/dev/null)" ]; } # for `interrupted`
+
 skip() { # NAME REASON
     skipped=$((skipped + 1))
     echo "skipped $1: $2"
