@@ -67,15 +67,31 @@ static void name_of(const struct test *test, char *out, size_t bytes) {
     snprintf(out, bytes, "%s:%s", group, test->name);
 }
 
-static bool is_wanted(const struct test *test) {
+static bool has_word(const struct test *test, const char *word) {
     char name[256];
     name_of(test, name, sizeof name);
-    if (options.except && strstr(name, options.except))
+    return strstr(name, word);
+}
+
+static bool is_wanted(const struct test *test) {
+    if (options.except && has_word(test, options.except))
         return false;
     for (int i = 0; i < options.word_count; i++)
-        if (strstr(name, options.words[i]))
+        if (has_word(test, options.words[i]))
             return true;
     return options.word_count == 0;
+}
+
+// NULL: every word has its tests.
+static const char *word_of_none(void) {
+    for (int i = 0; i < options.word_count; i++) {
+        const struct test *test = registered;
+        while (test && !has_word(test, options.words[i]))
+            test = test->next;
+        if (!test)
+            return options.words[i];
+    }
+    return NULL;
 }
 
 static int by_place(const void *a, const void *b) {
@@ -340,8 +356,8 @@ int main(int argc, char **argv) {
         list_tests();
         return 0;
     }
-    if (options.word_count && !selected_count) {
-        fprintf(stderr, "test: no test has one of these words in its name\n");
+    if (word_of_none()) {
+        fprintf(stderr, "test: no test has '%s' in its name\n", word_of_none());
         return 1;
     }
     setvbuf(stdout, NULL, _IOLBF, 0);
