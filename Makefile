@@ -15,7 +15,7 @@ help: ## Print this list
 		printf '  make %-14s %s\n' "$$target" "$$text"; done
 
 demo: ## Install what is missing, build, show the devices, run a small program and its distance from the machine's limit
-	@tool/setup.sh build
+	@tool/setup.sh python
 	@$(MAKE) --no-print-directory build
 	@tool/demo.sh $(BUILD)
 

@@ -23,11 +23,10 @@ step() { # NAME COMMAND...
 step "layers" tool/layers.sh
 step "exported names" tool/check_symbols.sh "$build/libzellige.so"
 step "generated files" tool/generate.sh "$build" --check
-python=$(sed -n 's/^_Python3_EXECUTABLE:INTERNAL=//p' "$build/CMakeCache.txt")
-if [ -n "$python" ]; then
+if python=$(tool/python.sh "$build" --of-core 2>&1); then
     step "names of mlx.core" "$python" tool/coverage.py "$build"
 else
-    say "names of mlx.core" "skipped: no Python"
+    say "names of mlx.core" "skipped: $python"
 fi
 if command -v shellcheck >/dev/null; then
     step "shell scripts" shellcheck -S warning tool/*.sh test/scripts/*.sh scripts/*.sh .ci/run

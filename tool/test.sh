@@ -47,6 +47,12 @@ build() { # FOLDER TARGET OPTION...: configures and builds quietly; the output i
     fi
 }
 
+# What was installed after `make demo` configured it is found too.
+gcc_build() {
+    [ ! -e build/CMakeCache.txt ] || cmake build >/dev/null || return
+    make --no-print-directory build
+}
+
 scripts() { # SECONDS that each may take
     local script
     for script in test/scripts/*.sh test/scripts/*.py; do
@@ -88,7 +94,7 @@ all() { # SECONDS that a script may take, TEST-OPTION...
     shift
     local without_aslr with_generator=-DZL_GEN=$PWD/build/zellige-gen
     read -r -a without_aslr <<<"$(fixed_addresses)"
-    part "gcc: build" make --no-print-directory build && part "gcc: tests" build/test "$@"
+    part "gcc: build" gcc_build && part "gcc: tests" build/test "$@"
     scripts "$limit"
     if command -v clang >/dev/null; then
         part "clang: build" build build-clang all -DCMAKE_C_COMPILER=clang &&

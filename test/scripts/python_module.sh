@@ -2,8 +2,8 @@
 # python_module.sh BUILD - zellige.core: its own tests, the ops against MLX, MLX's layers, and a wheel that pip builds.
 . "$(dirname "$0")/lib.sh"
 
-if ! ls "$build"/python/zellige/core.*.so >/dev/null 2>&1; then
-    echo "skipped: this build has no zellige.core, because no Python with headers was found"
+if ! why=$(tool/python.sh "$build" --of-core 2>&1); then
+    echo "skipped: $why"
     skipped=1
     finish
 fi

@@ -62,12 +62,11 @@ check "layers accepts a folder's own header" accepts cli/f.c cli.h
 check "exported names" tool/check_symbols.sh "$build/libzellige.so"
 check "exported names finds one more" extra_symbol
 check "generated files" tool/generate.sh "$build" --check
-python=$(sed -n 's/^_Python3_EXECUTABLE:INTERNAL=//p' "$build/CMakeCache.txt")
-if [ -n "$python" ]; then
+if python=$(tool/python.sh "$build" --of-core 2>&1); then
     check "names of mlx.core" "$python" tool/coverage.py "$build"
     check "names of mlx.core finds one that is missing" missing_name
 else
-    skip "names of mlx.core" "no Python"
+    skip "names of mlx.core" "$python"
 fi
 check "files open by saying what they are" opens_with_comment
 check "files have at most 1,000 lines" short_enough
