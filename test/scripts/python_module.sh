@@ -38,7 +38,8 @@ check "zellige.mlx without a script" exits 2 "$python" -m zellige.mlx
 unset PYTHONPATH
 wheel() {
     "$python" -m pip wheel -q --disable-pip-version-check --no-build-isolation --no-deps -w "$tmp/wheel" \
-        -C cmake.define.ZL_LEVELS=scalar -C cmake.define.ZL_GEN="$build/zellige-gen" -C build-dir="$tmp/wheel-build" .
+        --config-settings=cmake.define.ZL_LEVELS=scalar --config-settings=cmake.define.ZL_GEN="$build/zellige-gen" \
+        --config-settings=build-dir="$tmp/wheel-build" . # Debian's pip has no -C
 }
 installed() {
     "$python" -m venv --system-site-packages "$tmp/venv" && "$tmp/venv/bin/python" -m pip install -q --no-deps "$tmp"/wheel/*.whl &&
