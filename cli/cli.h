@@ -79,7 +79,8 @@ char *cli_read_all(const char *path);
 
 // interrupt.c -------------------------------------------------------------------------------------------------
 
-void cli_catch_interrupts(void); // from now on the first Ctrl-C gives up evaluations, and is what the next one asks for
+// From now on the first Ctrl-C, or SIGTERM, gives up evaluations and is what cli_interrupted says; a second one ends the program.
+void cli_catch_interrupts(void);
 bool cli_interrupted(void);
 
 // output.c ---------------------------------------------------------------------------------------------------

@@ -356,8 +356,9 @@ int main(int argc, char **argv) {
         list_tests();
         return 0;
     }
-    if (word_of_none()) {
-        fprintf(stderr, "test: no test has '%s' in its name\n", word_of_none());
+    const char *of_none = word_of_none();
+    if (of_none) {
+        fprintf(stderr, "test: no test has '%s' in its name\n", of_none);
         return 1;
     }
     setvbuf(stdout, NULL, _IOLBF, 0);

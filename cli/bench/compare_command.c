@@ -273,7 +273,7 @@ const struct command cli_bench_check = {
         "with\n"
         "--baseline, a run that was made before counts, and the verdict says that they were not in turns.\n"
         "Exit codes: 0 nothing slower, 1 something is slower or fails now, 2 wrong usage, 3 nothing to\n"
-        "compare, 4 suspect.\n"
+        "compare, or interrupted, 4 suspect.\n"
         "  zellige bench check --against ../before/build/zellige --only gemm\n"
         "  make bench-against REV=HEAD~1    builds that version and does this",
     .operands_most = 1,
