@@ -111,9 +111,15 @@ void text_json(struct text *text, const char *value); // quoted and escaped
 char *text_take(struct text *text);                   // the caller frees it with memory_free
 void text_free(struct text *text);
 
-// Reads a whole file (bytes may be NULL; a NUL follows the data), or writes one beside its place and renames it.
-// NULL or false with an error that names the path.
+// file.c ---------------------------------------------------------------------------------------------------------
+
+// Reads a whole file (bytes may be NULL; a NUL follows the data). NULL with an error that names the path.
 char *file_read(const char *path, size_t *bytes);
+
+// Writes a whole file. This is how every file of the project is replaced: it is written beside its place and renamed, so
+// that readers see the old one or the new one and maps of the old one stay valid. A file that is replaced keeps its mode,
+// and its owner where that is permitted; a new one follows the umask. Symbolic links are followed: what they lead to is
+// replaced. What is no regular file, or may not be written, is refused. False with an error that names the path.
 bool  file_write(const char *path, const void *data, size_t bytes);
 // The same for a file that lies in memory in several parts.
 struct file_part { const void *data; size_t bytes; };
@@ -123,6 +129,7 @@ bool  file_write_parts(const char *path, const struct file_part *part, int count
 // the file its name if it is to be kept, and says whether it has it. path lives until then.
 struct file_out {
     const char *path;
+    struct text place;  // where path leads to
     struct text beside; // its name until then
     int file;
     bool failed;

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -74,35 +75,114 @@ static bool write_all(int file, const char *data, size_t bytes) {
     return true;
 }
 
+// Writing ------------------------------------------------------------------------------------------------------------
+
+enum {
+    MOST_LINKS = 40,
+    NAME_KEPT = 200
+}; // as many as the kernel follows; bytes of a name, of the 255 that are possible
+
+static bool cannot_write(const char *path) {
+    return error_false(ZL_ERROR_IO, "cannot write %s: %m", path);
+}
+
+// Bytes of the folder in a path, with the slash.
+static int folder_of(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash ? (int)(slash + 1 - path) : 0;
+}
+
+// Writes where a path leads to, however many symbolic links are on the way. The last one may lead to nothing: what it
+// names is the place then, as it is for open().
+static bool follow_links(const char *path, struct text *place) {
+    char target[PATH_MAX];
+    text_add(place, "%s", path);
+    for (int links = 0; !place->failed; links++) {
+        ssize_t bytes = readlink(place->data, target, sizeof target);
+        if (bytes < 0)
+            return true; // it is no link, or there is nothing: whoever opens it says what is wrong with it
+        if (links == MOST_LINKS || bytes == (ssize_t)sizeof target) {
+            errno = links == MOST_LINKS ? ELOOP : ENAMETOOLONG;
+            return cannot_write(path);
+        }
+        place->len = target[0] == '/' ? 0 : folder_of(place->data);
+        text_bytes(place, target, (int)bytes);
+    }
+    return false;
+}
+
+static const char *kind_of(mode_t mode) {
+    return S_ISDIR(mode)    ? "a directory"
+           : S_ISFIFO(mode) ? "a FIFO"
+           : S_ISSOCK(mode) ? "a socket"
+                            : "a device";
+}
+
+// Finds out whether there is a file already, and refuses one that may not be written. stat() comes before the links are
+// read: it refuses links that somebody else laid into a folder that all may write, such as /tmp.
+static bool look_at(const char *path, struct stat *old, bool *is_new) {
+    *is_new = stat(path, old) != 0;
+    if (*is_new)
+        return errno == ENOENT || cannot_write(path);
+    if (!S_ISREG(old->st_mode))
+        return error_false(ZL_ERROR_IO, "cannot write %s: it is %s, and only regular files are replaced",
+                           path, kind_of(old->st_mode));
+    return faccessat(AT_FDCWD, path, W_OK, AT_EACCESS) == 0 || cannot_write(path);
+}
+
 // Not mkstemp: its files are private whatever the umask says, and the umask cannot be read without being
 // changed.
-static int open_beside(const char *path, struct text *name) {
+static int open_beside(const char *place, struct text *name, mode_t mode) {
     static atomic_uint count;
+    int folder = folder_of(place);
     for (int tries = 0; tries < 100; tries++) {
         name->len = 0;
-        text_add(name, "%s.%ld.%u.tmp", path, (long)getpid(), atomic_fetch_add(&count, 1));
+        text_add(name, "%.*s%.*s.%ld.%u.tmp", folder, place, NAME_KEPT, place + folder, (long)getpid(),
+                 atomic_fetch_add(&count, 1));
         if (name->failed)
             return -1;
-        int file = open(name->data, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        int file = open(name->data, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
         if (file >= 0 || errno != EEXIST)
             return file;
     }
     return -1;
 }
 
+// Gives a new file the owner and the mode of the one that it replaces, as far as that is permitted. Where the group is
+// another one, it may do no more than everybody may.
+static void keep_access(int file, const struct stat *old) {
+    struct stat now;
+    mode_t mode = old->st_mode & 07777;
+    if (fchown(file, old->st_uid, old->st_gid) != 0 && fchown(file, (uid_t)-1, old->st_gid) != 0)
+        mode &= 01777;
+    if (fstat(file, &now) != 0)
+        return;
+    if (now.st_uid != old->st_uid)
+        mode &= 01777;
+    if (now.st_gid != old->st_gid)
+        mode &= ~(mode_t)070 | (mode & 07) << 3;
+    (void)!fchmod(file, mode); // file systems without modes refuse it
+}
+
 bool file_begin(struct file_out *out, const char *path) {
-    *out = (struct file_out){.path = path};
-    out->file = open_beside(path, &out->beside);
-    if (out->file < 0 && !out->beside.failed)
-        error_set(ZL_ERROR_IO, "cannot write %s: %m", path);
-    return out->file >= 0;
+    struct stat old;
+    bool is_new;
+    *out = (struct file_out){.path = path, .file = -1};
+    if (!look_at(path, &old, &is_new) || !follow_links(path, &out->place))
+        return false;
+    out->file = open_beside(out->place.data, &out->beside, is_new ? 0666 : 0600);
+    if (out->file < 0)
+        return out->beside.failed ? false : cannot_write(path);
+    if (!is_new)
+        keep_access(out->file, &old);
+    return true;
 }
 
 bool file_put(struct file_out *out, const void *data, size_t bytes) {
     if (out->file < 0 || out->failed)
         return false;
     out->failed = !write_all(out->file, data, bytes);
-    return !out->failed || error_false(ZL_ERROR_IO, "cannot write %s: %m", out->path);
+    return !out->failed || cannot_write(out->path);
 }
 
 bool file_end(struct file_out *out, bool keep) {
@@ -110,12 +190,13 @@ bool file_end(struct file_out *out, bool keep) {
     bool done = wanted;
     if (opened && close(out->file) != 0)
         done = false;
-    done = done && rename(out->beside.data, out->path) == 0;
+    done = done && rename(out->beside.data, out->place.data) == 0;
     if (wanted && !done)
-        error_set(ZL_ERROR_IO, "cannot write %s: %m", out->path);
+        cannot_write(out->path);
     if (opened && !done)
         unlink(out->beside.data);
     text_free(&out->beside);
+    text_free(&out->place);
     out->file = -1;
     return done;
 }
