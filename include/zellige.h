@@ -424,8 +424,12 @@ ZL_API char *zl_explain(zl_array a);
 // Files ---------------------------------------------------------------------------------------------------------
 
 // One array as NumPy's .npy. Paths that lack the format's extension get it when they are written. Files are written beside
-// their place and renamed: what was loaded from the old file stays as it was. Loading is lazy. Big arrays are the file
-// itself, mapped: let nobody cut it short meanwhile. An .npy that ends too early shows when its array is read.
+// their place and renamed: what was loaded from the old file stays as it was. A file that is replaced keeps its mode, and its
+// owner where that is permitted; symbolic links are followed; what is no regular file is refused. Loading is lazy: files of
+// 1 MiB and more are mapped, and their big arrays are the file itself. Nobody may change or shorten such a file in place as
+// long as something loaded from it lives: the arrays would change, and reading what is no longer there ends the process with
+// SIGBUS. The functions here never do that; where others might, zl_load_file reads the file instead. An .npy that ends too
+// early shows when its array is read.
 ZL_API zl_array zl_load(const char *path);
 ZL_API bool     zl_save(const char *path, zl_array a);
 
@@ -439,6 +443,16 @@ ZL_API bool     zl_savez(const char *path, const zl_file *file);
 ZL_API bool     zl_savez_compressed(const char *path, const zl_file *file); // these need zlib
 ZL_API bool     zl_save_safetensors(const char *path, const zl_file *file);
 ZL_API bool     zl_save_gguf(const char *path, const zl_file *file);
+
+// A file of any of these formats; of an .npy one array whose name is empty.
+typedef struct {
+    const char *format; // "npy", "npz", "safetensors" or "gguf"; NULL: what the path ends with
+    bool no_mmap;       // read all of the file, into memory that counts as that of arrays, instead of mapping it
+} zl_load_options;
+ZL_API zl_file *zl_load_file(const char *path, const zl_load_options *options); // NULL options: none
+
+// Any bytes, written as the functions above write their files.
+ZL_API bool     zl_write_file(const char *path, const void *data, size_t bytes);
 
 // The same from and to memory, which is copied. format: "npy" (one array, whose name is empty), "npz", "npz_compressed"
 // (to write), "safetensors" or "gguf". What zl_save_memory returns is freed with zl_free.

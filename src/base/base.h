@@ -30,6 +30,10 @@ void *error_set_list(zl_error_kind kind, const char *format, va_list list);
 // The same for functions that return bool.
 #define error_false(...) (error_set(__VA_ARGS__), false)
 
+// Puts "function: " before the thread's error, unless that begins with the name of a public function ("zl_...: ").
+// Public functions call it when they fail and there was no error before: what they use does not know who called.
+void error_name(const char *function);
+
 // Moves errors between threads: takes the thread's error away (NULL if none; free with memory_free), puts one in.
 // When there is no memory for the message, it is NULL and *kind is ZL_ERROR_MEMORY; error_put takes that pair too.
 char *error_take(zl_error_kind *kind);
@@ -80,12 +84,15 @@ size_t slab_live(void);                    // objects alive in all threads: exac
 
 // map.c ----------------------------------------------------------------------------------------------------------
 
-// Hash map from byte strings to pointers. Keys are copied. Zero-initialised maps are empty.
+// Hash map from byte strings to pointers. Keys are copied. Zero-initialised maps are empty. A map whose keys come from
+// outside, such as names in files, has the seed hash_secret(): else keys that all hash alike make it a list.
 struct map {
     struct map_entry *entry;
     int cap, count;
+    uint64_t seed; // set while it is empty
 };
 uint64_t hash_bytes(const void *data, size_t bytes, uint64_t seed);
+uint64_t hash_secret(void); // random, the same as long as the process lives
 void *map_get(const struct map *map, const void *key, size_t bytes);
 bool  map_set(struct map *map, const void *key, size_t bytes, void *value); // value NULL removes the key
 void  map_each(const struct map *map, void (*visit)(const void *key, size_t bytes, void *value, void *data),
@@ -115,6 +122,8 @@ void text_free(struct text *text);
 
 // Reads a whole file (bytes may be NULL; a NUL follows the data). NULL with an error that names the path.
 char *file_read(const char *path, size_t *bytes);
+// The same for files of at most so many bytes; others are ZL_ERROR_MEMORY, before there is memory for them.
+char *file_read_most(const char *path, size_t most, size_t *bytes);
 
 // Writes a whole file. This is how every file of the project is replaced: it is written beside its place and renamed, so
 // that readers see the old one or the new one and maps of the old one stay valid. A file that is replaced keeps its mode,
@@ -138,8 +147,9 @@ bool file_begin(struct file_out *out, const char *path);
 bool file_put(struct file_out *out, const void *data, size_t bytes);
 bool file_end(struct file_out *out, bool keep);
 
-// A file's bytes as memory that is read when it is touched. NULL, without an error, where it cannot be mapped.
-const char *file_map(const char *path, size_t *bytes);
+// Returns a file's bytes as memory that is read when it is touched. NULL, without an error, where it cannot be mapped or
+// has fewer than `least` bytes. Whoever cuts the file short while it is mapped ends the process with SIGBUS.
+const char *file_map(const char *path, size_t least, size_t *bytes);
 void file_unmap(const char *data, size_t bytes);
 
 // pool.c ---------------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 
 static _Thread_local struct {
     zl_error_kind kind;
@@ -68,6 +69,21 @@ void *error_set(zl_error_kind kind, const char *format, ...) {
     error_set_list(kind, format, list);
     va_end(list);
     return NULL;
+}
+
+// As "zl_take: ..." does.
+static bool names_function(const char *message) {
+    size_t word = strspn(message, "abcdefghijklmnopqrstuvwxyz0123456789_");
+    return !strncmp(message, "zl_", 3) && message[word] == ':';
+}
+
+void error_name(const char *function) {
+    zl_error_kind kind;
+    if (first.kind == ZL_ERROR_NONE || names_function(zl_error()))
+        return;
+    char *message = error_take(&kind);
+    error_set(kind, "%s: %s", function, message ? message : "out of memory");
+    memory_free(message);
 }
 
 char *error_take(zl_error_kind *kind) {

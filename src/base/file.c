@@ -24,9 +24,17 @@ static size_t size_hint(int file) {
     return fstat(file, &stat) == 0 && stat.st_size > 0 ? (size_t)stat.st_size : 0;
 }
 
+static void *too_much(const char *path, size_t most) {
+    return error_set(ZL_ERROR_MEMORY, "cannot read %s: it has more than the %zu bytes that may be used", path,
+                     most);
+}
+
 // Reads to the end whatever the size was said to be: files under /proc say 0, and others may grow.
-static char *read_all(int file, const char *path, size_t *bytes) {
-    size_t cap = size_hint(file) + 2, len = 0; // one byte to find the end in the first try, one for the NUL
+static char *read_all(int file, const char *path, size_t most, size_t *bytes) {
+    size_t hint = size_hint(file), len = 0;
+    if (hint > most)
+        return too_much(path, most);
+    size_t cap = hint + 2; // one byte to find the end in the first try, one for the NUL
     char *data = memory_alloc(cap);
     while (data) {
         ssize_t got = read_some(file, data + len, cap - 1 - len);
@@ -40,6 +48,10 @@ static char *read_all(int file, const char *path, size_t *bytes) {
             *bytes = len;
             return data;
         }
+        if (len > most) {
+            too_much(path, most);
+            break;
+        }
         if (len < cap - 1)
             continue;
         cap = cap * 2 + 4096;
@@ -52,14 +64,18 @@ static char *read_all(int file, const char *path, size_t *bytes) {
     return NULL;
 }
 
-char *file_read(const char *path, size_t *bytes) {
+char *file_read_most(const char *path, size_t most, size_t *bytes) {
     int file = open(path, O_RDONLY | O_CLOEXEC);
     if (file < 0)
         return error_set(ZL_ERROR_IO, "cannot read %s: %m", path);
     size_t ignored;
-    char *data = read_all(file, path, bytes ? bytes : &ignored);
+    char *data = read_all(file, path, most, bytes ? bytes : &ignored);
     close(file);
     return data;
+}
+
+char *file_read(const char *path, size_t *bytes) {
+    return file_read_most(path, SIZE_MAX / 4, bytes);
 }
 
 static bool write_all(int file, const char *data, size_t bytes) {
@@ -214,12 +230,13 @@ bool file_write(const char *path, const void *data, size_t bytes) {
 }
 
 // Only what has a size can be mapped.
-const char *file_map(const char *path, size_t *bytes) {
+const char *file_map(const char *path, size_t least, size_t *bytes) {
     struct stat stat;
     int file = open(path, O_RDONLY | O_CLOEXEC);
     if (file < 0)
         return NULL;
-    bool sized = fstat(file, &stat) == 0 && S_ISREG(stat.st_mode) && stat.st_size > 0;
+    bool sized =
+        fstat(file, &stat) == 0 && S_ISREG(stat.st_mode) && stat.st_size > 0 && (size_t)stat.st_size >= least;
     void *data = sized ? mmap(NULL, (size_t)stat.st_size, PROT_READ, MAP_PRIVATE, file, 0) : MAP_FAILED;
     *bytes = sized ? (size_t)stat.st_size : 0;
     close(file);

@@ -1,11 +1,13 @@
 // hash.c - a fast hash for keys in memory, and SHA-256 for names of files.
 //
 // hash_bytes multiplies 8 bytes by 8 bytes to 16 and folds the halves, two independent chains for long keys.
-// Its values may differ between machines of different byte order and must not be stored.
+// Its values may differ between machines of different byte order and must not be stored. The seed is part of every
+// factor: who does not know it cannot find keys that make a product 0, and thereby keys of one and the same hash.
 
 #include "base/base.h"
 
 #include <string.h>
+#include <sys/random.h>
 
 __extension__ typedef unsigned __int128 wide;
 
@@ -29,7 +31,7 @@ static uint64_t load4(const unsigned char *at) {
     return value;
 }
 
-static uint64_t hash_short(const unsigned char *at, size_t bytes, uint64_t state) {
+static uint64_t hash_short(const unsigned char *at, size_t bytes, uint64_t state, uint64_t seed) {
     uint64_t a = 0, b = 0;
     if (bytes >= 4) { // four loads that overlap cover any length from 4 to 16
         size_t step = bytes / 8 * 4;
@@ -38,22 +40,33 @@ static uint64_t hash_short(const unsigned char *at, size_t bytes, uint64_t state
     } else if (bytes > 0) {
         a = (uint64_t)at[0] << 16 | (uint64_t)at[bytes / 2] << 8 | at[bytes - 1];
     }
-    return mix(salt[1] ^ bytes, mix(a ^ salt[1], b ^ state));
+    return mix(salt[1] ^ bytes, mix(a ^ salt[1] ^ seed, b ^ state));
 }
 
 uint64_t hash_bytes(const void *data, size_t bytes, uint64_t seed) {
     uint64_t a = seed ^ mix(seed ^ salt[0], salt[1]), b = a;
     if (bytes <= 16)
-        return hash_short(data, bytes, a);
+        return hash_short(data, bytes, a, seed);
     const unsigned char *at = data, *end = at + bytes;
     for (; end - at > 32; at += 32) {
-        a = mix(load8(at) ^ salt[0], load8(at + 8) ^ a);
-        b = mix(load8(at + 16) ^ salt[2], load8(at + 24) ^ b);
+        a = mix(load8(at) ^ salt[0] ^ seed, load8(at + 8) ^ a);
+        b = mix(load8(at + 16) ^ salt[2] ^ seed, load8(at + 24) ^ b);
     }
     if (end - at > 16)
-        a = mix(load8(at) ^ salt[0], load8(at + 8) ^ a);
-    uint64_t last = mix(load8(end - 16) ^ salt[1], load8(end - 8) ^ a ^ b);
+        a = mix(load8(at) ^ salt[0] ^ seed, load8(at + 8) ^ a);
+    uint64_t last = mix(load8(end - 16) ^ salt[1] ^ seed, load8(end - 8) ^ a ^ b);
     return mix(salt[2] ^ bytes, last ^ (b << 32 | b >> 32));
+}
+
+uint64_t hash_secret(void) {
+    static atomic_ullong secret; // 0: not made yet
+    unsigned long long known = atomic_load_explicit(&secret, memory_order_relaxed), fresh;
+    if (known)
+        return known;
+    if (getrandom(&fresh, sizeof fresh, GRND_NONBLOCK) != sizeof fresh) // early during boot
+        fresh = mix((uint64_t)clock_ns() ^ salt[2], (uintptr_t)&known ^ salt[0]);
+    fresh |= 1;
+    return atomic_compare_exchange_strong(&secret, &known, fresh) ? fresh : known;
 }
 
 // SHA-256, FIPS 180-4 ---------------------------------------------------------------------------------------

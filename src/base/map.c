@@ -25,7 +25,7 @@ static struct map_entry *find(const struct map *map, uint64_t hash, const void *
 }
 
 void *map_get(const struct map *map, const void *key, size_t bytes) {
-    return map->cap ? find(map, hash_bytes(key, bytes, 0), key, bytes)->value : NULL;
+    return map->cap ? find(map, hash_bytes(key, bytes, map->seed), key, bytes)->value : NULL;
 }
 
 static bool make_room(struct map *map) {
@@ -33,7 +33,7 @@ static bool make_room(struct map *map) {
         return true;
     if (map->cap > INT_MAX / 2)
         return error_false(ZL_ERROR_MEMORY, "out of memory: a map of %d keys", map->count);
-    struct map wider = {.cap = map->cap ? map->cap * 2 : 16, .count = map->count};
+    struct map wider = {.cap = map->cap ? map->cap * 2 : 16, .count = map->count, .seed = map->seed};
     wider.entry = memory_zero((size_t)wider.cap * sizeof *wider.entry);
     if (!wider.entry)
         return false;
@@ -74,7 +74,7 @@ static bool add_entry(struct map *map, uint64_t hash, const void *key, size_t by
 }
 
 bool map_set(struct map *map, const void *key, size_t bytes, void *value) {
-    uint64_t hash = hash_bytes(key, bytes, 0);
+    uint64_t hash = hash_bytes(key, bytes, map->seed);
     struct map_entry *entry = map->cap ? find(map, hash, key, bytes) : NULL;
     bool present = entry && entry->value;
     if (present && value)

@@ -116,6 +116,11 @@ bool allocator_count(int64_t bytes, bool elsewhere) {
     return false;
 }
 
+size_t allocator_room(void) {
+    int64_t over = over_limit(atomic_load(&active), atomic_load(&active_elsewhere));
+    return over < 0 ? (size_t)-over : 0;
+}
+
 bool allocator_is_over_goal(void) {
     return atomic_load_explicit(&active, memory_order_relaxed) >
            atomic_load_explicit(&memory_goal, memory_order_relaxed);

@@ -258,6 +258,7 @@ void storage_drop_replicas(struct storage *s, const struct replica *but); // of 
 void *allocator_get(size_t bytes, size_t *capacity); // NULL and an error
 void  allocator_put(void *data, size_t capacity);
 size_t allocator_capacity(size_t bytes); // what a request for so many gets
+size_t allocator_room(void);             // bytes that the host may still get before the limit is reached
 // Memory held in another way, or given back; elsewhere: of a unit that has its own. False and an error when over the limit.
 bool  allocator_count(int64_t bytes, bool elsewhere);
 bool  allocator_is_over_goal(void);

@@ -244,7 +244,7 @@ static struct blob *open_metrics(const char *path) {
         return error_set(ZL_ERROR_VALUE, "zl_run_open: the path is NULL");
     bool is_folder = !stat(path, &info) && S_ISDIR(info.st_mode);
     text_add(&file, "%s%s", path, is_folder ? "/metrics.json" : "");
-    struct blob *b = file.failed ? NULL : blob_open("zl_run_open", file.data);
+    struct blob *b = file.failed ? NULL : blob_open("zl_run_open", file.data, false);
     text_free(&file);
     return b;
 }
@@ -370,7 +370,7 @@ zl_history zl_history_open(const char *root) {
     if (!root)
         return error_set(ZL_ERROR_VALUE, "zl_history_open: the folder is NULL");
     text_add(&path, "%s/index.jsonl", root);
-    struct blob *b = path.failed ? NULL : blob_open("zl_history_open", path.data);
+    struct blob *b = path.failed ? NULL : blob_open("zl_history_open", path.data, false);
     zl_history history = b ? memory_zero(sizeof *history) : NULL;
     if (history) {
         struct json j = json_of(b);

@@ -6,7 +6,10 @@
 #include <string.h>
 
 zl_file *zl_file_new(void) {
-    return memory_zero(sizeof(zl_file));
+    zl_file *file = memory_zero(sizeof *file);
+    if (file)
+        file->index.seed = file->notes_index.seed = hash_secret();
+    return file;
 }
 
 void zl_file_free(zl_file *file) {
@@ -21,6 +24,7 @@ void zl_file_free(zl_file *file) {
     memory_free(file->name);
     memory_free(file->note);
     map_free(&file->index);
+    map_free(&file->notes_index);
     arena_free(&file->arena);
     memory_free(file);
 }
@@ -39,24 +43,40 @@ const char *file_list_name(zl_file *file, const struct blob *b, const void *data
     return keep(file, data, bytes);
 }
 
-static bool check_new(zl_file *file, const char *name) {
-    if (!file || !name)
-        return error_false(ZL_ERROR_VALUE, "zl_file_add: the %s is NULL", file ? "name" : "file");
-    return !map_get(&file->index, name, strlen(name)) ||
-           error_false(ZL_ERROR_VALUE, "zl_file_add: there are two arrays named '%.200s'", name);
+// The position of a name, from 1 on; 0: there is none.
+static intptr_t find(const struct map *index, const char *name) {
+    return (intptr_t)map_get(index, name, strlen(name));
 }
 
-bool zl_file_add(zl_file *file, const char *name, zl_array a) {
-    if (!a || !check_new(file, name) ||
-        !memory_grow(&file->array, &file->array_cap, file->count + 1, sizeof *file->array) ||
+static bool set(struct map *index, const char *name, int position) {
+    return map_set(index, name, strlen(name), (void *)(intptr_t)position);
+}
+
+static bool add(zl_file *file, const char *name, zl_array a) {
+    if (!a || !memory_grow(&file->array, &file->array_cap, file->count + 1, sizeof *file->array) ||
         !memory_grow(&file->name, &file->name_cap, file->count + 1, sizeof *file->name))
         return false;
     const char *kept = keep(file, name, strlen(name));
-    if (!kept || !map_set(&file->index, name, strlen(name), (void *)(intptr_t)(file->count + 1)))
+    if (!kept || !set(&file->index, name, file->count + 1))
         return false;
     file->name[file->count] = kept;
     file->array[file->count++] = zl_retain(a);
     return true;
+}
+
+bool zl_file_add(zl_file *file, const char *name, zl_array a) {
+    if (!file || !name)
+        return error_false(ZL_ERROR_VALUE, "zl_file_add: the %s is NULL", file ? "name" : "file");
+    if (find(&file->index, name))
+        return error_false(ZL_ERROR_VALUE, "zl_file_add: there are two arrays named '%.200s'", name);
+    return add(file, name, a);
+}
+
+bool file_list_add(zl_file *file, const struct blob *b, const char *name, zl_array a) {
+    if (find(&file->index, name))
+        return error_false(ZL_ERROR_VALUE, "%s: %s: there are two arrays named '%.200s'", b->function,
+                           b->label, name);
+    return add(file, name, a);
 }
 
 int zl_file_count(const zl_file *file) {
@@ -76,7 +96,7 @@ zl_array zl_file_array(const zl_file *file, int index) {
 }
 
 zl_array zl_file_find(const zl_file *file, const char *name) {
-    intptr_t at = file && name ? (intptr_t)map_get(&file->index, name, strlen(name)) : 0;
+    intptr_t at = file && name ? find(&file->index, name) : 0;
     if (at)
         return file->array[at - 1];
     return error_set(ZL_ERROR_VALUE, "zl_file_find: no array is named '%.200s'", name ? name : "NULL");
@@ -93,11 +113,8 @@ static bool check_note(const zl_file *file, const zl_metadata *value) {
                            "zl_file_add_metadata: '%.200s' has %d texts: one, a list of them or an array "
                            "is needed",
                            value->name, value->texts);
-    for (int i = 0; i < file->notes; i++)
-        if (!strcmp(file->note[i].name, value->name))
-            return error_false(ZL_ERROR_VALUE, "zl_file_add_metadata: '%.200s' is there already",
-                               value->name);
-    return true;
+    return !find(&file->notes_index, value->name) ||
+           error_false(ZL_ERROR_VALUE, "zl_file_add_metadata: '%.200s' is there already", value->name);
 }
 
 static const zl_text *keep_texts(zl_file *file, const zl_metadata *value) {
@@ -110,20 +127,30 @@ static const zl_text *keep_texts(zl_file *file, const zl_metadata *value) {
     return list;
 }
 
-bool zl_file_add_metadata(zl_file *file, const zl_metadata *value) {
-    if (!check_note(file, value) ||
-        !memory_grow(&file->note, &file->note_cap, file->notes + 1, sizeof *file->note))
+static bool add_note(zl_file *file, const zl_metadata *value) {
+    if (!memory_grow(&file->note, &file->note_cap, file->notes + 1, sizeof *file->note))
         return false;
     zl_metadata note = *value;
     note.texts = value->array ? 0 : value->texts;
     note.name = keep(file, value->name, strlen(value->name));
     note.text = note.texts ? keep_texts(file, value) : NULL;
-    if (!note.name || (note.texts && !note.text))
+    if (!note.name || (note.texts && !note.text) || !set(&file->notes_index, note.name, file->notes + 1))
         return false;
     if (note.array)
         zl_retain(note.array);
     file->note[file->notes++] = note;
     return true;
+}
+
+bool zl_file_add_metadata(zl_file *file, const zl_metadata *value) {
+    return check_note(file, value) && add_note(file, value);
+}
+
+bool file_list_note(zl_file *file, const struct blob *b, const zl_metadata *value) {
+    if (find(&file->notes_index, value->name))
+        return error_false(ZL_ERROR_VALUE, "%s: %s: its metadata has '%.200s' twice", b->function, b->label,
+                           value->name);
+    return add_note(file, value);
 }
 
 bool zl_file_metadata(const zl_file *file, int index, zl_metadata *value) {

@@ -26,6 +26,22 @@ static const struct format *find(const char *function, const char *name) {
                      name ? name : "NULL");
 }
 
+static bool ends_with(const char *text, const char *end) {
+    size_t bytes = strlen(text), tail = strlen(end);
+    return bytes >= tail && !strcmp(text + bytes - tail, end);
+}
+
+static const struct format *find_by_extension(const char *function, const char *path) {
+    for (size_t i = 0; path && i < COUNT(formats); i++)
+        if (ends_with(path, formats[i]->extension))
+            return formats[i];
+    return error_set(
+        ZL_ERROR_VALUE,
+        "%s: the path '%s' does not end with .npy, .npz, .safetensors or .gguf: the options must name "
+        "the format",
+        function, path ? path : "NULL");
+}
+
 // Loading ----------------------------------------------------------------------------------------------------------
 
 // Takes the blob over; NULL and an error.
@@ -42,29 +58,49 @@ static zl_file *load(const struct format *format, struct blob *b) {
     return NULL;
 }
 
+static zl_file *load_path(const char *function, const struct format *format, const char *path, bool map) {
+    bool is_first = !zl_error();
+    zl_file *file = format ? load(format, blob_open(function, path, map)) : NULL;
+    if (!file && is_first)
+        error_name(function);
+    return file;
+}
+
+zl_file *zl_load_file(const char *path, const zl_load_options *options) {
+    static const char function[] = "zl_load_file";
+    const char *name = options ? options->format : NULL;
+    return load_path(function, name ? find(function, name) : find_by_extension(function, path), path,
+                     !options || !options->no_mmap);
+}
+
 zl_file *zl_load_npz(const char *path) {
-    return load(&npz, blob_open("zl_load_npz", path));
+    return load_path("zl_load_npz", &npz, path, true);
 }
 
 zl_file *zl_load_safetensors(const char *path) {
-    return load(&safetensors, blob_open("zl_load_safetensors", path));
+    return load_path("zl_load_safetensors", &safetensors, path, true);
 }
 
 zl_file *zl_load_gguf(const char *path) {
-    return load(&gguf, blob_open("zl_load_gguf", path));
-}
-
-zl_file *zl_load_memory(const char *format, const void *data, size_t bytes) {
-    const struct format *known = find("zl_load_memory", format);
-    return known ? load(known, blob_copy("zl_load_memory", data, bytes)) : NULL;
+    return load_path("zl_load_gguf", &gguf, path, true);
 }
 
 zl_array zl_load(const char *path) {
-    struct blob *b = blob_open("zl_load", path);
+    zl_file *file = load_path("zl_load", &npy, path, true);
     zl_scope s = zl_scope_begin();
-    zl_array a = zl_scope_leave(s, b ? npy_array(b, true) : NULL);
-    blob_release(b);
+    zl_array a = zl_scope_leave(s, zl_file_array(file, 0));
+    zl_file_free(file);
     return a;
+}
+
+zl_file *zl_load_memory(const char *format, const void *data, size_t bytes) {
+    static const char function[] = "zl_load_memory";
+    bool is_first = !zl_error();
+    const struct format *known = find(function, format);
+    zl_file *file = known ? load(known, blob_copy(function, data, bytes)) : NULL;
+    if (!file && is_first)
+        error_name(function);
+    return file;
 }
 
 // Saving -----------------------------------------------------------------------------------------------------------
@@ -74,11 +110,6 @@ static bool write_to(const struct format *format, struct sink *s, const zl_file 
     ZL_SCOPE
         ok = format->save(s, file);
     return ok;
-}
-
-static bool ends_with(const char *text, const char *end) {
-    size_t bytes = strlen(text), tail = strlen(end);
-    return bytes >= tail && !strcmp(text + bytes - tail, end);
 }
 
 static bool write_file(const struct format *format, const char *function, const char *path,
@@ -96,9 +127,14 @@ static bool write_file(const struct format *format, const char *function, const 
 }
 
 static bool save(const struct format *format, const char *function, const char *path, const zl_file *file) {
+    bool is_first = !zl_error();
     if (!path || !file)
         return error_false(ZL_ERROR_VALUE, "%s: the %s is NULL", function, path ? "file" : "path");
-    return write_file(format, function, path, file);
+    if (write_file(format, function, path, file))
+        return true;
+    if (is_first)
+        error_name(function);
+    return false;
 }
 
 bool zl_savez(const char *path, const zl_file *file) {
@@ -130,11 +166,25 @@ void *zl_save_memory(const char *format, const zl_file *file, size_t *bytes) {
         return NULL;
     if (!file || !bytes)
         return error_set(ZL_ERROR_VALUE, "zl_save_memory: the file or the place for the size is NULL");
+    bool is_first = !zl_error();
     struct sink s = {.function = "zl_save_memory"};
-    if (!write_to(known, &s, file)) {
-        memory_free(s.data);
-        return NULL;
+    if (write_to(known, &s, file)) {
+        *bytes = s.bytes;
+        return s.data;
     }
-    *bytes = s.bytes;
-    return s.data;
+    if (is_first)
+        error_name(s.function);
+    memory_free(s.data);
+    return NULL;
+}
+
+bool zl_write_file(const char *path, const void *data, size_t bytes) {
+    bool is_first = !zl_error();
+    if (!path || (!data && bytes))
+        return error_false(ZL_ERROR_VALUE, "zl_write_file: the %s is NULL", path ? "data" : "path");
+    if (file_write(path, data, bytes))
+        return true;
+    if (is_first)
+        error_name("zl_write_file");
+    return false;
 }

@@ -74,8 +74,9 @@ static bool add_strings(struct reader *r, zl_file *out, const char *name, uint64
     bool ok = list != NULL;
     for (uint64_t i = 0; ok && i < count; i++)
         ok = read_string(r, &list[i]);
-    ok = ok && zl_file_add_metadata(
-                   out, &(zl_metadata){.name = name, .text = list, .texts = (int)count, .is_list = is_list});
+    ok = ok &&
+         file_list_note(out, r->blob,
+                        &(zl_metadata){.name = name, .text = list, .texts = (int)count, .is_list = is_list});
     memory_free(list);
     return ok;
 }
@@ -94,7 +95,7 @@ static bool add_numbers(struct reader *r, zl_file *out, const char *name, uint32
                           (unsigned long long)count);
     zl_array a = blob_array(r->blob, (size_t)at, dtype, shape);
     a = dtype == ZL_FLOAT64 ? zl_astype(a, ZL_FLOAT32) : a;
-    return a && zl_eval(a) && zl_file_add_metadata(out, &(zl_metadata){.name = name, .array = a});
+    return a && zl_eval(a) && file_list_note(out, r->blob, &(zl_metadata){.name = name, .array = a});
 }
 
 static bool add_list(struct reader *r, zl_file *out, const char *name) {
@@ -159,13 +160,13 @@ static bool tensor_bytes(const struct blob *b, const struct tensor *t, size_t *b
     zl_dtype dtype = gguf_tensor_dtype(t->type);
     const struct gguf_blocks *blocks = gguf_blocks(t->type);
     if (dtype == ZL_DTYPE_COUNT && !blocks)
-        return blob_false(
-            b,
-            "'%.200s' has elements of type %u: F32, F16, BF16, F64, I8 to I64, Q4_0, Q4_1, Q8_0, Q4_K and Q6_K are known",
-            t->name, t->type);
+        return blob_false(b,
+                          "'%.200s' has elements of type %u: F32, F16, BF16, F64, I8 to I64, Q4_0, Q4_1, "
+                          "Q8_0, Q4_K and Q6_K are known",
+                          t->name, t->type);
     if (blocks && (t->ndim == 0 || t->dim[t->ndim - 1] % blocks->numbers))
-        return blob_false(b, "'%.200s' of shape %s is quantised: its last size must be a multiple of %d", t->name,
-                          shape_text((int)t->ndim, t->dim), blocks->numbers);
+        return blob_false(b, "'%.200s' of shape %s is quantised: its last size must be a multiple of %d",
+                          t->name, shape_text((int)t->ndim, t->dim), blocks->numbers);
     if (!blob_size(b, blocks ? ZL_UINT8 : dtype, (zl_shape){t->dim, (int)t->ndim}, bytes))
         return false;
     *bytes = blocks ? *bytes / (size_t)blocks->numbers * (size_t)blocks->bytes : *bytes;
@@ -183,18 +184,32 @@ static bool add_tensor(struct blob *b, zl_file *out, const struct tensor *t, siz
     const struct gguf_blocks *blocks = gguf_blocks(t->type);
     if (blocks)
         return gguf_add_blocks(b, out, t->name, blocks, shape, start + (size_t)t->offset);
-    return zl_file_add(
-        out, t->name,
+    return file_list_add(
+        out, b, t->name,
         blob_array(b, bytes ? start + (size_t)t->offset : 0, gguf_tensor_dtype(t->type), shape));
+}
+
+// Reads past the list of tensors, to where the elements begin. Offsets that are too big are refused later.
+static bool pass_tensors(struct reader *r, zl_file *out, uint64_t count) {
+    struct tensor t;
+    struct spans spans = {0};
+    size_t bytes;
+    bool ok = true;
+    for (uint64_t i = 0; ok && i < count; i++)
+        ok = read_tensor(r, out, &t) && tensor_bytes(r->blob, &t, &bytes) &&
+             (t.offset > r->blob->bytes ||
+              spans_add(&spans, t.name, strlen(t.name), t.offset, t.offset + bytes));
+    ok = ok && spans_are_apart(r->blob, &spans);
+    memory_free(spans.span);
+    return ok;
 }
 
 // Where the elements begin is known only behind the list, which is therefore read twice.
 static bool read_tensors(struct reader *r, zl_file *out, uint64_t count, uint64_t align) {
     struct tensor t;
     struct reader again = *r;
-    for (uint64_t i = 0; i < count; i++)
-        if (!read_tensor(r, out, &t))
-            return false;
+    if (!pass_tensors(r, out, count))
+        return false;
     size_t start = (size_t)((r->at + align - 1) / align * align);
     for (uint64_t i = 0; i < count; i++)
         if (!read_tensor(&again, out, &t) || !add_tensor(r->blob, out, &t, start))

@@ -59,13 +59,13 @@ const struct gguf_blocks *gguf_blocks(uint32_t type) {
 }
 
 // name.weight becomes name.end.
-static bool add_part(zl_file *out, const char *name, const char *end, zl_array a) {
+static bool add_part(const struct blob *b, zl_file *out, const char *name, const char *end, zl_array a) {
     struct text part = {0};
     size_t bytes = strlen(name), tail = strlen(".weight");
     if (bytes >= tail && !strcmp(name + bytes - tail, ".weight"))
         bytes -= tail;
     text_add(&part, "%.*s%s", (int)bytes, name, end);
-    bool ok = !part.failed && zl_file_add(out, part.data, a);
+    bool ok = !part.failed && file_list_add(out, b, part.data, a);
     text_free(&part);
     return ok;
 }
@@ -75,8 +75,8 @@ struct parts {
     char *scales, *biases;
 };
 
-static bool add_all(zl_file *out, const char *name, const struct gguf_blocks *t, const struct parts *p,
-                    zl_shape shape) {
+static bool add_all(const struct blob *b, zl_file *out, const char *name, const struct gguf_blocks *t,
+                    const struct parts *p, zl_shape shape) {
     OP_ROOM(int64_t, dim, shape.ndim);
     if (!dim)
         return false;
@@ -88,8 +88,8 @@ static bool add_all(zl_file *out, const char *name, const struct gguf_blocks *t,
     zl_array biases = zl_from(p->biases, (zl_shape){dim, shape.ndim}, t->dtype);
     *last = count / 32 * t->bits;
     zl_array packed = zl_from(p->packed, (zl_shape){dim, shape.ndim}, ZL_UINT32);
-    return zl_file_add(out, name, packed) && add_part(out, name, ".scales", scales) &&
-           add_part(out, name, ".biases", biases);
+    return file_list_add(out, b, name, packed) && add_part(b, out, name, ".scales", scales) &&
+           add_part(b, out, name, ".biases", biases);
 }
 
 // float16 holds the biases that follow from scales unless these are near its end.
@@ -120,7 +120,7 @@ bool gguf_add_blocks(struct blob *b, zl_file *out, const char *name, const struc
     for (size_t i = 0; ok && i < blocks; i++)
         t->unpack(b->data + offset + i * (size_t)t->bytes, p.packed + i * packed, p.scales + i * scales,
                   p.biases + i * scales);
-    ok = ok && check_biases(b, name, t, &p, count / (size_t)t->group) && add_all(out, name, t, &p, shape);
+    ok = ok && check_biases(b, name, t, &p, count / (size_t)t->group) && add_all(b, out, name, t, &p, shape);
     memory_free(p.packed);
     memory_free(p.scales);
     memory_free(p.biases);

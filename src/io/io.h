@@ -13,17 +13,21 @@
 // The bytes of a file, kept as long as something refers to them.
 struct blob {
     atomic_int refs;
-    bool mapped;
+    bool mapped;          // from a file; else memory of its own, or a part
+    bool counted;         // among the memory of arrays
+    bool in_memory;       // the program gave its bytes: there is no file
     struct blob *whole;   // that it is a part of; NULL: none
     const char *function; // that was called, and what it read: for errors
     char *label;
     const unsigned char *data;
     size_t bytes;
 };
-struct blob *blob_open(const char *function, const char *path);
+// Each gives NULL and an error. Memory that is not mapped counts as memory of arrays and is held to its limit before it is
+// allocated. map: files that are big enough are mapped; else they are read.
+struct blob *blob_open(const char *function, const char *path, bool map);
 struct blob *blob_copy(const char *function, const void *data, size_t bytes);
-// Over memory that it takes over; with the function and label of another blob.
-struct blob *blob_take(const struct blob *like, char *data, size_t bytes);
+// Memory to be filled by the caller, at *data.
+struct blob *blob_new(const char *function, const char *label, size_t bytes, char **data);
 struct blob *blob_part(struct blob *whole, size_t offset, size_t bytes);
 void blob_release(struct blob *b);
 
@@ -36,6 +40,19 @@ void *blob_fail(const struct blob *b, const char *format, ...) __attribute__((fo
 zl_array blob_array(struct blob *b, size_t offset, zl_dtype dtype, zl_shape shape);
 // Bytes of an array; false and an error when they are too many to count.
 bool blob_size(const struct blob *b, zl_dtype dtype, zl_shape shape, size_t *bytes);
+
+// Where things lie in a blob. A list that is zero-initialised is empty; span is freed by memory_free.
+struct span {
+    uint64_t from, to;
+    zl_text name;
+};
+struct spans {
+    struct span *span;
+    int count, cap;
+};
+bool spans_add(struct spans *s, const char *name, size_t name_bytes, uint64_t from, uint64_t to); // keeps the name's address
+// Whether no two of them overlap, else an error: files whose parts do stand for far more than their size. Sorts them.
+bool spans_are_apart(const struct blob *b, struct spans *s);
 
 // Where a format reads: little-endian numbers one after the other. False and an error at the end.
 struct reader {
@@ -75,12 +92,16 @@ struct dense *sink_dense_all(const zl_file *file);
 struct zl_file_ {
     struct arena arena; // names and texts
     struct map index;   // name to position, from 1 on
+    struct map notes_index;
     zl_array *array;
     const char **name;
     int count, array_cap, name_cap;
     zl_metadata *note;
     int notes, note_cap;
 };
+// As zl_file_add and zl_file_add_metadata, for what a blob holds: a name that comes twice is the blob's error.
+bool file_list_add(zl_file *file, const struct blob *b, const char *name, zl_array a);
+bool file_list_note(zl_file *file, const struct blob *b, const zl_metadata *value);
 // A text in the file's arena; NULL and an error when it has a NUL inside, or memory is out.
 const char *file_list_name(zl_file *file, const struct blob *b, const void *data, size_t bytes);
 

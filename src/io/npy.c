@@ -160,7 +160,9 @@ static bool read_header(struct blob *b, struct header *h) {
 static zl_array swap(zl_array bytes, zl_dtype dtype, zl_shape shape) {
     int64_t unit = dtype == ZL_COMPLEX64 ? 4 : (int64_t)zl_dtype_size(dtype);
     zl_array rows = zl_reshape(bytes, ZL_SHAPE(-1, unit));
-    zl_array turned = rows ? zl_slice(rows, ZL_SHAPE(0, unit - 1), ZL_SHAPE(rows->dim[0], -unit - 1), ZL_SHAPE(1, -1)) : NULL;
+    zl_array turned =
+        rows ? zl_slice(rows, ZL_SHAPE(0, unit - 1), ZL_SHAPE(rows->dim[0], -unit - 1), ZL_SHAPE(1, -1))
+             : NULL;
     return zl_reshape(zl_view(zl_flatten(zl_contiguous(turned, false), 0, -1), dtype), shape);
 }
 
@@ -210,8 +212,7 @@ zl_array npy_array(struct blob *b, bool late) {
 }
 
 bool npy_load(struct blob *b, zl_file *out) {
-    zl_array a = npy_array(b, false);
-    return a && zl_file_add(out, "", a);
+    return file_list_add(out, b, "", npy_array(b, !b->in_memory));
 }
 
 // Saving -----------------------------------------------------------------------------------------------------------

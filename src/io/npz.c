@@ -17,10 +17,18 @@ enum { VERSION = 45, UTF8 = 0x800, EXTRA_64 = 1, DATE = 0x21 }; // version that 
 #define WIDE         UINT32_MAX // a size that stands in the extra field instead
 #define INFLATE_MOST 1040       // bytes that one deflated byte can become, at most
 
+enum { ENCRYPTED = 1, SIZES_FOLLOW = 8 }; // flags of a member
+
 struct member {
     uint64_t flags, method, crc, packed, bytes, offset, name_bytes;
     const unsigned char *name;
+    size_t data; // where it begins
 };
+
+// How much of its name errors show.
+static int shown(const struct member *m) {
+    return (int)MIN_OF(m->name_bytes, 200);
+}
 
 // Reading ----------------------------------------------------------------------------------------------------------
 
@@ -98,8 +106,28 @@ static bool read_central(struct reader *r, struct member *m) {
     return true;
 }
 
-// Where the data of a member begin: behind its local header.
-static bool find_data(struct blob *b, const struct member *m, size_t *at) {
+// The local header in front of a member's data must say what the directory says: who reads only one of them would see
+// another archive. Sizes and checksum may be left to what follows the data.
+static bool check_local(const struct blob *b, const struct member *m, const unsigned char *p,
+                        uint64_t name_bytes, uint64_t extra_bytes) {
+    struct member local = {.flags = number_at(p + 6, 2),
+                           .method = number_at(p + 8, 2),
+                           .crc = number_at(p + 14, 4),
+                           .packed = number_at(p + 18, 4),
+                           .bytes = number_at(p + 22, 4)};
+    bool same = name_bytes == m->name_bytes && !memcmp(p + LOCAL_BYTES, m->name, (size_t)name_bytes) &&
+                local.method == m->method;
+    read_extra(&local, p + LOCAL_BYTES + name_bytes, extra_bytes);
+    if (!(local.flags & SIZES_FOLLOW))
+        same = same && local.crc == m->crc && local.packed == m->packed && local.bytes == m->bytes;
+    return same ||
+           blob_false(b,
+                      "'%.*s' has another name, size, method or checksum in the directory than at byte %llu",
+                      shown(m), (const char *)m->name, (unsigned long long)m->offset);
+}
+
+// Finds the data of a member, behind its local header, and where all of it lies.
+static bool find_data(struct blob *b, struct member *m, struct spans *spans) {
     struct reader r = {b, 0};
     const unsigned char *p;
     if (m->offset > b->bytes)
@@ -109,33 +137,36 @@ static bool find_data(struct blob *b, const struct member *m, size_t *at) {
         return false;
     if (number_at(p, 4) != LOCAL)
         return blob_false(b, "it has no member at byte %llu", (unsigned long long)m->offset);
-    if (!reader_skip(&r, number_at(p + 26, 2) + number_at(p + 28, 2), NULL))
+    uint64_t name = number_at(p + 26, 2), extra = number_at(p + 28, 2);
+    if (!reader_skip(&r, name + extra, NULL) || !check_local(b, m, p, name, extra))
         return false;
-    *at = r.at;
-    return reader_skip(&r, m->packed, NULL);
+    m->data = r.at;
+    return reader_skip(&r, m->packed, NULL) &&
+           spans_add(spans, (const char *)m->name, (size_t)m->name_bytes, m->offset, r.at);
 }
 
-static struct blob *inflate_member(struct blob *b, const struct member *m, size_t at) {
+static struct blob *inflate_member(struct blob *b, const struct member *m) {
+    char *data;
     if (m->bytes / INFLATE_MOST > m->packed)
-        return blob_fail(b, "%llu bytes cannot become %llu", (unsigned long long)m->packed,
-                         (unsigned long long)m->bytes);
-    char *data = memory_alloc((size_t)m->bytes + 1);
-    if (data && deflate_unpack(b, b->data + at, (size_t)m->packed, data, (size_t)m->bytes))
-        return blob_take(b, data, (size_t)m->bytes);
-    memory_free(data);
+        return blob_fail(b, "'%.*s': %llu bytes cannot become %llu", shown(m), (const char *)m->name,
+                         (unsigned long long)m->packed, (unsigned long long)m->bytes);
+    struct blob *part = blob_new(b->function, b->label, (size_t)m->bytes, &data);
+    if (part && deflate_unpack(b, b->data + m->data, (size_t)m->packed, data, (size_t)m->bytes))
+        return part;
+    blob_release(part);
     return NULL;
 }
 
 static struct blob *open_member(struct blob *b, const struct member *m) {
-    size_t at;
-    if (m->flags & 1)
-        return blob_fail(b, "'%.*s' is encrypted", (int)m->name_bytes, (const char *)m->name);
+    if (m->flags & ENCRYPTED)
+        return blob_fail(b, "'%.*s' is encrypted", shown(m), (const char *)m->name);
     if (m->method != STORED && m->method != DEFLATED)
-        return blob_fail(b, "'%.*s' is compressed by method %d: stored and deflated are known",
-                         (int)m->name_bytes, (const char *)m->name, (int)m->method);
-    if (!find_data(b, m, &at))
-        return NULL;
-    return m->method == STORED ? blob_part(b, at, (size_t)m->packed) : inflate_member(b, m, at);
+        return blob_fail(b, "'%.*s' is compressed by method %d: stored and deflated are known", shown(m),
+                         (const char *)m->name, (int)m->method);
+    if (m->method == STORED && m->packed != m->bytes)
+        return blob_fail(b, "'%.*s' is stored, but its %llu bytes are said to be %llu", shown(m),
+                         (const char *)m->name, (unsigned long long)m->packed, (unsigned long long)m->bytes);
+    return m->method == STORED ? blob_part(b, m->data, (size_t)m->packed) : inflate_member(b, m);
 }
 
 static bool add_member(struct blob *b, const struct member *m, zl_file *out) {
@@ -147,13 +178,35 @@ static bool add_member(struct blob *b, const struct member *m, zl_file *out) {
     bool ok = part != NULL;
     if (ok && deflate_crc(0, part->data, part->bytes) != m->crc)
         ok = blob_false(b, "'%.200s' is damaged: its checksum is another", name);
-    ok = ok && zl_file_add(out, name, npy_array(part, false));
+    ok = ok && file_list_add(out, b, name, npy_array(part, false));
     blob_release(part);
     return ok;
 }
 
+// What an archive holds. Nothing of it is unpacked before all of it was found to be sound.
+struct members {
+    struct member *member;
+    int count, cap;
+    struct spans spans;
+};
+
+static bool read_directory(struct blob *b, const struct directory *d, struct members *all) {
+    struct reader r = {b, (size_t)d->offset};
+    for (uint64_t i = 0; i < d->count; i++) {
+        if (!memory_grow(&all->member, &all->cap, all->count + 1, sizeof *all->member))
+            return false;
+        struct member *m = &all->member[all->count++];
+        if (!read_central(&r, m) || !find_data(b, m, &all->spans))
+            return false;
+    }
+    static const char directory[] = "the directory";
+    return spans_add(&all->spans, directory, sizeof directory - 1, d->offset, r.at) &&
+           spans_are_apart(b, &all->spans);
+}
+
 bool npz_load(struct blob *b, zl_file *out) {
     size_t end;
+    struct members all = {0};
     if (!find_end(b, &end))
         return false;
     struct directory d = {number_at(b->data + end + 10, 2), number_at(b->data + end + 16, 4)};
@@ -161,12 +214,12 @@ bool npz_load(struct blob *b, zl_file *out) {
         return false;
     if (d.offset > b->bytes)
         return blob_false(b, "its directory is at byte %llu of %zu", (unsigned long long)d.offset, b->bytes);
-    struct reader r = {b, (size_t)d.offset};
-    struct member m;
-    for (uint64_t i = 0; i < d.count; i++)
-        if (!read_central(&r, &m) || !add_member(b, &m, out))
-            return false;
-    return true;
+    bool ok = read_directory(b, &d, &all);
+    for (int i = 0; ok && i < all.count; i++)
+        ok = add_member(b, &all.member[i], out);
+    memory_free(all.member);
+    memory_free(all.spans.span);
+    return ok;
 }
 
 // Writing ----------------------------------------------------------------------------------------------------------

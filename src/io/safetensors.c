@@ -25,6 +25,7 @@ struct header {
     struct blob *blob;
     zl_file *out;
     size_t data; // where it begins
+    struct spans spans;
 };
 
 // Loading ----------------------------------------------------------------------------------------------------------
@@ -93,11 +94,12 @@ static bool check_place(const struct header *h, const char *name, const struct t
     return true;
 }
 
-static bool add_tensor(struct json *j, const char *name, const struct header *h) {
+static bool add_tensor(struct json *j, const char *name, struct header *h) {
     struct tensor t = {.dtype = ZL_DTYPE_COUNT, .ndim = -1};
     return json_object(j, read_property, &t) && check_place(h, name, &t) &&
-           zl_file_add(h->out, name,
-                       blob_array(h->blob, h->data + (size_t)t.from, t.dtype, (zl_shape){t.dim, t.ndim}));
+           spans_add(&h->spans, name, strlen(name), t.from, t.to) &&
+           file_list_add(h->out, h->blob, name,
+                         blob_array(h->blob, h->data + (size_t)t.from, t.dtype, (zl_shape){t.dim, t.ndim}));
 }
 
 static bool read_note(struct json *j, const char *name, int len, void *context) {
@@ -106,13 +108,13 @@ static bool read_note(struct json *j, const char *name, int len, void *context) 
     const char *key = file_list_name(h->out, h->blob, name, (size_t)len);
     bool ok = key && json_text(j, &text);
     zl_text value = {text.data, (size_t)text.len};
-    ok = ok && zl_file_add_metadata(h->out, &(zl_metadata){.name = key, .text = &value, .texts = 1});
+    ok = ok && file_list_note(h->out, h->blob, &(zl_metadata){.name = key, .text = &value, .texts = 1});
     text_free(&text);
     return ok;
 }
 
 static bool read_entry(struct json *j, const char *name, int len, void *context) {
-    const struct header *h = context;
+    struct header *h = context;
     const char *key = file_list_name(h->out, h->blob, name, (size_t)len);
     if (!key)
         return false;
@@ -132,9 +134,11 @@ bool safetensors_load(struct blob *b, zl_file *out) {
         return blob_false(
             b, "a header of %llu bytes: more than 0 and less than 100 million are possible, %zu are there",
             (unsigned long long)bytes, b->bytes - r.at);
-    struct header h = {b, out, r.at + (size_t)bytes};
+    struct header h = {.blob = b, .out = out, .data = r.at + (size_t)bytes};
     struct json j = {.in = r, .end = h.data};
-    return json_object(&j, read_entry, &h);
+    bool ok = json_object(&j, read_entry, &h) && spans_are_apart(b, &h.spans);
+    memory_free(h.spans.span);
+    return ok;
 }
 
 // Saving -----------------------------------------------------------------------------------------------------------
@@ -171,6 +175,9 @@ static bool make_header(const struct sink *s, struct text *json, const zl_file *
     if (!add_metadata(s, json, file))
         return false;
     for (int i = 0; i < file->count; i++) {
+        if (!strcmp(file->name[i], "__metadata__"))
+            return error_false(ZL_ERROR_VALUE, "%s: an array cannot be named '__metadata__' in safetensors",
+                               s->function);
         add_array(json, file->name[i], file->array[i], at);
         at += zl_nbytes(file->array[i]);
     }

@@ -338,7 +338,8 @@ static int add_constants(const struct zl_exporter_ *e, struct file_part *part) {
     return parts;
 }
 
-static bool write_file(const struct zl_exporter_ *e) {
+static bool write_file(const char *function, const struct zl_exporter_ *e) {
+    bool is_first = !zl_error();
     struct text structure = {0}, header = {0};
     struct file_part *part = memory_alloc(sizeof *part * (3 + 2 * (size_t)e->constants));
     put_structure(e, &structure);
@@ -355,6 +356,8 @@ static bool write_file(const struct zl_exporter_ *e) {
     text_free(&structure);
     text_free(&header);
     memory_free(part);
+    if (!ok && is_first)
+        error_name(function);
     return ok;
 }
 
@@ -398,7 +401,7 @@ static bool add_trace(zl_exporter *e, struct function_inputs *f) {
               trace_run(&t, e->f, f->count, f->array, &results) && put_trace(e, f, &results, &e->traces);
     recorder.exporting = outer;
     e->count += ok;
-    if (ok && !write_file(e)) {
+    if (ok && !write_file(function, e)) {
         ok = false;
         e->count--;
     }
@@ -439,7 +442,7 @@ zl_exporter *zl_exporter_new(const char *path, zl_fn f, const zl_export_options 
     e->metadata = memory_copy_text(options && options->metadata ? options->metadata : "");
     if (f.retain)
         f.retain(f.data);
-    if (e->path && e->metadata && write_file(e))
+    if (e->path && e->metadata && write_file("zl_exporter_new", e))
         return e;
     zl_exporter_free(e);
     return NULL;

@@ -500,9 +500,12 @@ zl_imported *zl_import(const char *path) {
     size_t bytes;
     if (!path)
         return error_set(ZL_ERROR_VALUE, "%s: no path", function);
+    bool is_first = !zl_error();
     char *file = file_read(path, &bytes);
     zl_imported *f = file ? function_read(path, (const uint8_t *)file, bytes) : NULL;
     memory_free(file);
+    if (!f && is_first)
+        error_name(function);
     return f;
 }
 

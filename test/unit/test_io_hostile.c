@@ -1,0 +1,342 @@
+// test_io_hostile.c - src/io: files that were made to cost time or memory, or to say two things at once, and files that
+// others change while they are in use.
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "io/io.h"
+#include "op/op_test.h"
+
+// Paths in the test's folder; as many as one test uses at once are kept.
+static const char *path_to(const char *name) {
+    static char path[4][4096];
+    static int turn;
+    turn = (turn + 1) % 4;
+    snprintf(path[turn], sizeof path[turn], "%s/%s", test_folder(), name);
+    return path[turn];
+}
+
+// Checks that the last error begins with a function's name, and has some words.
+static void check_words(const char *function, const char *words) {
+    char start[64];
+    snprintf(start, sizeof start, "%s: ", function);
+    CHECK(!strncmp(test_last_error(), start, strlen(start)));
+    CHECK_HAS(test_last_error(), start);
+    CHECK_HAS(test_last_error(), words);
+}
+
+static zl_file *file_of(const char *name, zl_array a) {
+    zl_file *file = zl_file_new();
+    CHECK(zl_file_add(file, name, a));
+    return file;
+}
+
+static unsigned char *save_one(const char *format, const char *name, zl_array a, size_t *bytes) {
+    zl_file *file = file_of(name, a);
+    unsigned char *data = zl_save_memory(format, file, bytes);
+    zl_file_free(file);
+    return data;
+}
+
+// Many keys ----------------------------------------------------------------------------------------------------------
+
+enum { KEYS = 80000 };
+static const int64_t long_time =
+    10000000000; // ns: what compares each key with all others takes several times that
+
+static void add_note(zl_file *file, const char *name) {
+    zl_text text = {"v", 1};
+    zl_file_add_metadata(file, &(zl_metadata){.name = name, .text = &text, .texts = 1});
+}
+
+static void check_quick(const char *format, const zl_file *file, int64_t start) {
+    size_t bytes = 0;
+    void *data = zl_save_memory(format, file, &bytes);
+    zl_file *back = data ? zl_load_memory(format, data, bytes) : NULL;
+    zl_metadata m;
+    CHECK(back && zl_file_count(back) == zl_file_count(file));
+    CHECK(zl_file_metadata(back, KEYS - 1, &m) == zl_file_metadata(file, KEYS - 1, &m));
+    CHECK(clock_ns() - start < long_time);
+    zl_file_free(back);
+    zl_free(data);
+}
+
+TEST(io_many_keys_take_linear_time) {
+    static const char *const formats[] = {"safetensors", "gguf"};
+    for (size_t f = 0; f < COUNT(formats); f++) {
+        int64_t start = clock_ns();
+        zl_file *file = zl_file_new();
+        char name[32];
+        for (int i = 0; i < KEYS; i++) {
+            snprintf(name, sizeof name, "key.%d", i);
+            add_note(file, name);
+        }
+        check_quick(formats[f], file, start);
+        zl_file_free(file);
+    }
+}
+
+TEST(io_many_arrays_take_linear_time) {
+    static const char *const formats[] = {"npz", "safetensors", "gguf"};
+    int count = test_quick() ? 8000 : KEYS;
+    zl_array a = op_test_range(ZL_SHAPE(1), ZL_FLOAT32);
+    for (size_t f = 0; f < COUNT(formats); f++) {
+        int64_t start = clock_ns();
+        zl_file *file = zl_file_new();
+        char name[32];
+        for (int i = 0; i < count; i++) {
+            snprintf(name, sizeof name, "array.%d", i);
+            CHECK(zl_file_add(file, name, a));
+        }
+        check_quick(formats[f], file, start);
+        zl_file_free(file);
+    }
+}
+
+// Names that are one and the same to a hash without a seed: their first and third words make a factor 0.
+TEST(io_colliding_keys_take_linear_time) {
+    unsigned char key[17] = "\x85\xae\x67\xbb____\x3b\xa7\xca\x84____", other[17];
+    memcpy(other, key, sizeof key);
+    other[5] = 'x';
+    CHECK(hash_bytes(key, 16, 0) == hash_bytes(other, 16, 0));
+    CHECK(hash_bytes(key, 16, hash_secret()) != hash_bytes(other, 16, hash_secret()));
+    int64_t start = clock_ns();
+    zl_file *file = zl_file_new();
+    for (int i = 0; i < KEYS; i++) {
+        char digits[12];
+        snprintf(digits, sizeof digits, "%08d", i);
+        memcpy(key + 4, digits, 4);
+        memcpy(key + 12, digits + 4, 4);
+        add_note(file, (const char *)key);
+    }
+    check_quick("gguf", file, start);
+    zl_file_free(file);
+}
+
+TEST(io_names_that_come_twice) {
+    zl_file *file = zl_file_new();
+    add_note(file, "kk");
+    add_note(file, "ll");
+    size_t bytes = 0;
+    unsigned char *data = zl_save_memory("gguf", file, &bytes);
+    zl_file_free(file);
+    REQUIRE(data);
+    unsigned char *at = memmem(data, bytes, "ll", 2);
+    REQUIRE(at);
+    memcpy(at, "kk", 2);
+    CHECK_ERROR(ZL_ERROR_VALUE, zl_load_memory("gguf", data, bytes));
+    check_words("zl_load_memory", "'kk' twice");
+    zl_free(data);
+    file = file_of("__metadata__", zl_scalar(1));
+    CHECK_ERROR(ZL_ERROR_VALUE, zl_save_memory("safetensors", file, &bytes));
+    check_words("zl_save_memory", "'__metadata__'");
+    zl_file_free(file);
+}
+
+// Archives -----------------------------------------------------------------------------------------------------------
+
+enum { END_BYTES = 22, CENTRAL_BYTES = 46 };
+
+static uint32_t u32_at(const unsigned char *p) {
+    return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+}
+
+static void put_u32(unsigned char *p, size_t value) {
+    for (int i = 0; i < 4; i++)
+        p[i] = (unsigned char)(value >> 8 * i);
+}
+
+static uint32_t directory_of(const unsigned char *data, size_t bytes) {
+    return u32_at(data + bytes - END_BYTES + 16);
+}
+
+// An archive whose member b lies inside the data of its member a.
+static unsigned char *make_overlap(size_t *bytes) {
+    size_t in, out;
+    unsigned char *inner = save_one("npz", "b", op_test_range(ZL_SHAPE(9), ZL_FLOAT32), &in);
+    uint32_t inner_at = directory_of(inner, in);
+    unsigned char *outer = save_one("npz", "a", zl_from(inner, ZL_SHAPE((int64_t)inner_at), ZL_UINT8), &out);
+    uint32_t outer_at = directory_of(outer, out);
+    size_t inside = (size_t)((unsigned char *)memmem(outer, out, inner, inner_at) - outer);
+    size_t entry = in - END_BYTES - inner_at, before = out - END_BYTES;
+    unsigned char *all = memory_alloc(out + entry);
+    memcpy(all, outer, before);
+    memcpy(all + before, inner + inner_at, entry);
+    put_u32(all + before + 42, inside);
+    memcpy(all + before + entry, outer + before, END_BYTES);
+    all[before + entry + 8] = all[before + entry + 10] = 2;
+    put_u32(all + before + entry + 12, before + entry - outer_at);
+    zl_free(inner);
+    zl_free(outer);
+    *bytes = out + entry;
+    return all;
+}
+
+TEST(io_npz_members_do_not_overlap) {
+    size_t bytes;
+    unsigned char *data = make_overlap(&bytes);
+    CHECK_ERROR(ZL_ERROR_IO, zl_load_memory("npz", data, bytes));
+    check_words("zl_load_memory", "'a.npy' overlaps 'b.npy'");
+    put_u32(data + bytes - END_BYTES + 16, directory_of(data, bytes)); // alone, each of them is sound
+    data[bytes - END_BYTES + 8] = data[bytes - END_BYTES + 10] = 1;
+    zl_file *file = zl_load_memory("npz", data, bytes);
+    CHECK(zl_file_count(file) == 1);
+    zl_file_free(file);
+    memory_free(data);
+}
+
+// What the local header says is what the directory says: each byte of a name, size, method and checksum counts.
+TEST(io_npz_headers_agree) {
+    static const int places[] = {8,  14, 18,
+                                 22, 26, 30}; // method, checksum, sizes, length of the name, the name
+    size_t bytes;
+    unsigned char *data = save_one("npz", "a", op_test_range(ZL_SHAPE(9), ZL_FLOAT32), &bytes);
+    for (size_t i = 0; i < COUNT(places); i++) {
+        data[places[i]] ^= 1;
+        CHECK_ERROR(ZL_ERROR_IO, zl_load_memory("npz", data, bytes));
+        data[places[i]] ^= 1;
+    }
+    unsigned char *entry = data + directory_of(data, bytes);
+    put_u32(data + 22, u32_at(data + 22) + 1); // a stored member of two sizes, in both
+    put_u32(entry + 24, u32_at(entry + 24) + 1);
+    CHECK_ERROR(ZL_ERROR_IO, zl_load_memory("npz", data, bytes));
+    check_words("zl_load_memory", "is stored");
+    zl_free(data);
+}
+
+// Memory -------------------------------------------------------------------------------------------------------------
+
+TEST(io_memory_is_held_to_the_limit) {
+    enum { MEGABYTES = 64 };
+    zl_file *file = file_of("a", zl_zeros(ZL_SHAPE(MEGABYTES << 20), ZL_UINT8));
+    size_t bytes = 0, plain_bytes = 0;
+    void *packed = zl_save_memory("npz_compressed", file, &bytes);
+    void *plain = zl_save_memory("npz", file, &plain_bytes);
+    CHECK(zl_savez(path_to("plain.npz"), file));
+    zl_file_free(file);
+    zl_clear_error(); // where there is no zlib
+    size_t before = zl_set_memory_limit(zl_get_active_memory() + (MEGABYTES << 19));
+    if (packed) {
+        CHECK(bytes < 1 << 20);
+        CHECK_ERROR(ZL_ERROR_MEMORY, zl_load_memory("npz", packed, bytes));
+        check_words("zl_load_memory", "memory limit");
+    }
+    CHECK_ERROR(ZL_ERROR_MEMORY, zl_load_memory("npz", plain, plain_bytes));
+    check_words("zl_load_memory", "memory limit");
+    CHECK_ERROR(ZL_ERROR_MEMORY, zl_load_file(path_to("plain.npz"), &(zl_load_options){.no_mmap = true}));
+    check_words("zl_load_file", "plain.npz");
+    zl_file *mapped = zl_load_npz(path_to("plain.npz")); // takes no memory
+    CHECK(zl_file_count(mapped) == 1);
+    zl_file_free(mapped);
+    zl_set_memory_limit(before);
+    size_t active = zl_get_active_memory();
+    zl_file *all = zl_load_memory("npz", plain, plain_bytes);
+    CHECK(zl_get_active_memory() >= active + plain_bytes);
+    zl_file_free(all);
+    CHECK_EQ_INT(zl_get_active_memory(), active);
+    zl_free(packed);
+    zl_free(plain);
+}
+
+// A file without an end.
+TEST(io_endless_files_end_at_the_limit) {
+    if (access("/dev/zero", R_OK) != 0)
+        SKIP("no /dev/zero");
+    size_t before = zl_set_memory_limit(zl_get_active_memory() + (8 << 20));
+    CHECK_ERROR(ZL_ERROR_MEMORY, zl_load("/dev/zero"));
+    check_words("zl_load", "/dev/zero");
+    zl_set_memory_limit(before);
+}
+
+TEST(io_parts_do_not_overlap) {
+    static const char json[] = "{\"a\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[0,3]},"
+                               "\"b\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[2,4]}}";
+    char file[256] = {(char)(sizeof json - 1)};
+    memcpy(file + 8, json, sizeof json - 1);
+    CHECK_ERROR(ZL_ERROR_IO, zl_load_memory("safetensors", file, 8 + sizeof json - 1 + 4));
+    check_words("zl_load_memory", "'a' overlaps 'b'");
+    zl_file *two = file_of("a", op_test_range(ZL_SHAPE(8), ZL_FLOAT32));
+    CHECK(zl_file_add(two, "b", op_test_range(ZL_SHAPE(8), ZL_FLOAT32)));
+    size_t bytes = 0;
+    unsigned char *gguf = zl_save_memory("gguf", two, &bytes);
+    zl_file_free(two);
+    size_t second = 24 + (8 + 1 + 4 + 8 + 4 + 8) + (8 + 1 + 4 + 8 + 4); // the offset of b, behind two entries
+    REQUIRE(gguf && u32_at(gguf + second) == 32);
+    gguf[second] = 0;
+    CHECK_ERROR(ZL_ERROR_IO, zl_load_memory("gguf", gguf, bytes));
+    check_words("zl_load_memory", "overlaps");
+    zl_free(gguf);
+}
+
+// Files that others change -------------------------------------------------------------------------------------------
+
+// A program that reads what is gone would be ended by a signal here.
+TEST(io_files_that_are_cut_short_while_in_use) {
+    static const int64_t sizes[] = {1000,
+                                    600000}; // elements: one is read by itself, one where that is asked for
+    for (size_t i = 0; i < COUNT(sizes); i++) {
+        zl_array a = zl_arange(0, (double)sizes[i], 1, ZL_FLOAT32);
+        REQUIRE(zl_save(path_to("a.npy"), a));
+        zl_file *file = zl_load_file(path_to("a.npy"), &(zl_load_options){.no_mmap = i == 1});
+        REQUIRE(file && truncate(path_to("a.npy"), 0) == 0);
+        CHECK(zl_item(zl_array_equal(zl_file_array(file, 0), a, false)) == 1);
+        zl_file_free(file);
+    }
+}
+
+TEST(io_saving_over_what_is_mapped) {
+    zl_array a = zl_arange(0, 600000, 1, ZL_FLOAT32), b = zl_add(a, zl_scalar(1));
+    REQUIRE(zl_save(path_to("a.npy"), a) && symlink("a.npy", path_to("link.npy")) == 0);
+    REQUIRE(chmod(path_to("a.npy"), 0604) == 0);
+    zl_array mapped = zl_load(path_to("link.npy"));
+    zl_array lazy = zl_add(mapped, zl_scalar(1)); // what is saved reads what is replaced
+    REQUIRE(zl_save(path_to("link.npy"), lazy) && zl_save(path_to("link.npy"), lazy));
+    CHECK(zl_item(zl_array_equal(mapped, a, false)) == 1);
+    CHECK(zl_item(zl_array_equal(zl_load(path_to("a.npy")), b, false)) == 1);
+    struct stat now;
+    CHECK(stat(path_to("a.npy"), &now) == 0 && (now.st_mode & 0777) == 0604);
+    CHECK(lstat(path_to("link.npy"), &now) == 0 && S_ISLNK(now.st_mode));
+}
+
+// Errors -------------------------------------------------------------------------------------------------------------
+
+TEST(io_errors_begin_with_the_function) {
+    const char *none = path_to("none/none");
+    zl_file *file = file_of("a", zl_scalar(1));
+    zl_array a = zl_scalar(1);
+    CHECK_ERROR(ZL_ERROR_IO, zl_load(none));
+    check_words("zl_load", none);
+    CHECK_ERROR(ZL_ERROR_IO, zl_load_npz(none));
+    check_words("zl_load_npz", none);
+    CHECK_ERROR(ZL_ERROR_IO, zl_load_safetensors(none));
+    check_words("zl_load_safetensors", none);
+    CHECK_ERROR(ZL_ERROR_IO, zl_load_gguf(none));
+    check_words("zl_load_gguf", none);
+    CHECK_ERROR(ZL_ERROR_IO, zl_load_file(none, &(zl_load_options){.format = "npz"}));
+    check_words("zl_load_file", none);
+    CHECK_ERROR(ZL_ERROR_VALUE, zl_load_file(none, NULL));
+    check_words("zl_load_file", none);
+    CHECK_ERROR(ZL_ERROR_IO, zl_save(none, a));
+    check_words("zl_save", none);
+    CHECK_ERROR(ZL_ERROR_IO, zl_savez(none, file));
+    check_words("zl_savez", none);
+    CHECK_ERROR(ZL_ERROR_IO, zl_savez_compressed(none, file));
+    check_words("zl_savez_compressed", none);
+    CHECK_ERROR(ZL_ERROR_IO, zl_save_safetensors(none, file));
+    check_words("zl_save_safetensors", none);
+    CHECK_ERROR(ZL_ERROR_IO, zl_save_gguf(none, file));
+    check_words("zl_save_gguf", none);
+    CHECK_ERROR(ZL_ERROR_IO, zl_write_file(none, "x", 1));
+    check_words("zl_write_file", none);
+    CHECK_ERROR(ZL_ERROR_IO, zl_import(none));
+    check_words("zl_import", none);
+    CHECK_ERROR(ZL_ERROR_IO, zl_import(test_folder()));
+    check_words("zl_import", "directory");
+    memory_fail_at(1);
+    CHECK_ERROR(ZL_ERROR_MEMORY, zl_load(none));
+    memory_fail_at(0);
+    check_words("zl_load", "out of memory");
+    zl_file_free(file);
+}
