@@ -262,20 +262,19 @@ static bool load_rows(struct tuning *t) {
     return found == t->rows;
 }
 
-// Written beside and renamed, so that others see all of it or nothing. A folder that cannot be written is no error.
+// A folder that cannot be written is no error.
 static void save_rows(const struct tuning *t) {
-    char folder[4096], path[4096], part[4200];
-    if (!path_of(t, folder, path, sizeof path))
-        return;
-    mkdir(folder, 0700);
-    snprintf(part, sizeof part, "%s.%ld", path, (long)getpid());
-    FILE *file = fopen(part, "w");
+    char folder[4096], path[4096], *text = NULL;
+    size_t bytes = 0;
+    FILE *file = path_of(t, folder, path, sizeof path) ? open_memstream(&text, &bytes) : NULL;
     if (!file)
         return;
+    mkdir(folder, 0700);
     for (int i = 0; i < t->rows; i++)
         fprintf(file, "%s\t%.9g\t%s\n", t->row[i].params, t->row[i].seconds, t->row[i].reason);
-    if (fclose(file) || rename(part, path))
-        remove(part);
+    if (!fclose(file) && !zl_write_file(path, text, bytes))
+        zl_clear_error();
+    free(text);
 }
 
 // -----------------------------------------------------------------------------------------------------------------

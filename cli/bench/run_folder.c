@@ -48,20 +48,17 @@ bool bench_folder_new(struct bench_run *run, const char *root, char *error, size
 
 bool bench_folder_write(const struct bench_run *run, const char *name,
                         void (*write)(FILE *out, const struct bench_run *run)) {
-    char path[512], beside[520];
+    char path[512], *text = NULL;
+    size_t bytes = 0;
     snprintf(path, sizeof path, "%s/%s", run->folder, name);
-    snprintf(beside, sizeof beside, "%s.new", path);
-    FILE *out = fopen(beside, "w");
+    FILE *out = open_memstream(&text, &bytes);
     if (!out)
         return false;
     write(out, run);
     bool done = !ferror(out);
-    done = !fclose(out) && done && !rename(beside, path);
-    if (!done) {
-        int why = errno;
-        remove(beside);
-        errno = why;
-    }
+    zl_clear_error(); // of a row, whose note has it
+    done = !fclose(out) && done && zl_write_file(path, text, bytes);
+    free(text);
     return done;
 }
 

@@ -170,6 +170,11 @@ static void log_row(const struct bench_run *run, const struct bench_row *row, do
               took, row->note[0] ? ": " : "", row->note);
 }
 
+static int cannot_write(const struct bench_session *s) {
+    return cli_fail(s->call, "cannot write into %s: %s", s->run.folder,
+                    zl_error() ? zl_error() : strerror(errno));
+}
+
 int bench_session_start(struct bench_session *s, const char *resume) {
     char error[512];
     const char *out = cli_option(s->call, "out");
@@ -184,7 +189,7 @@ int bench_session_start(struct bench_session *s, const char *resume) {
     else if (!bench_folder_new(&s->run, out ? out : "runs", error, sizeof error))
         code = cli_fail(s->call, "%s", error);
     if (code == CLI_OK && !bench_folder_write(&s->run, "metrics.json", bench_write_run))
-        code = cli_fail(s->call, "cannot write into %s: %s", s->run.folder, strerror(errno));
+        code = cannot_write(s);
     if (code == CLI_OK)
         log_start(s, resume);
     if (code == CLI_OK && !s->call->json)
@@ -257,7 +262,7 @@ bool bench_session_write(struct bench_session *s) {
                    bench_folder_write(run, "results.md", bench_write_markdown) &&
                    bench_folder_write(run, "report.html", bench_write_html) && bench_history_add(run, root);
     if (!written)
-        cli_fail(s->call, "cannot write into %s: %s", run->folder, strerror(errno));
+        cannot_write(s);
     return written;
 }
 

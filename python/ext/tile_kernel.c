@@ -245,10 +245,24 @@ static PyTypeObject kernel_type = {
     .tp_getset = members,
 };
 
+static PyObject *write_file(PyObject *m, PyObject *args) {
+    PyObject *path;
+    Py_buffer data;
+    (void)m;
+    if (!PyArg_ParseTuple(args, "O&y*:write_file", PyUnicode_FSConverter, &path, &data))
+        return NULL;
+    bool ok = zl_write_file(PyBytes_AS_STRING(path), data.buf, (size_t)data.len);
+    PyBuffer_Release(&data);
+    Py_DECREF(path);
+    return ok ? Py_NewRef(Py_None) : ext_raise();
+}
+
 static PyMethodDef functions[] = {
     {"compile", (PyCFunction)(void (*)(void))compile, METH_VARARGS | METH_KEYWORDS,
      "compile(text, name=None, target=\"c\"): a kernel in the tile language, compiled."},
     {"targets", targets, METH_NOARGS, "Names of the targets that compile() has."},
+    {"write_file", write_file, METH_VARARGS,
+     "write_file(path, data): replaces a file, so that other processes see the old one or the new one."},
     {0},
 };
 

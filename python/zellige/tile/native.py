@@ -20,6 +20,11 @@ def stamp(target):
     return f"{mx.__version__} {name} {mx.device_info(mx.cpu if name == 'c' else mx.gpu).get('device_name', '')}"
 
 
+def write_file(path, data):
+    from zellige.core import _tile
+    _tile.write_file(path, data)
+
+
 def run(code, arguments):
     code.run(arguments)
 

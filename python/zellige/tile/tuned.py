@@ -3,9 +3,8 @@
 import hashlib
 import json
 import os
-import threading
 
-from .native import stamp
+from .native import stamp, write_file
 
 
 def folder():
@@ -44,14 +43,11 @@ def plain(value):
 
 
 def save(made, best):
-    """Written beside and renamed, so that other processes see all of it or nothing; a folder that cannot be written is no error."""
+    """A folder that cannot be written is no error."""
     at = next(i for i, (_, kernel) in enumerate(made) if kernel is best.kernel)
-    path = path_of(made)
-    part = f"{path}.{os.getpid()}.{threading.get_ident()}"
+    text = json.dumps({"at": at, "latency": best.latency, "ref_latency": best.ref_latency, "rows": plain(best.rows)})
     try:
         os.makedirs(folder(), exist_ok=True)
-        with open(part, "w") as file:
-            json.dump({"at": at, "latency": best.latency, "ref_latency": best.ref_latency, "rows": plain(best.rows)}, file)
-        os.replace(part, path)
+        write_file(path_of(made), text.encode())
     except OSError:
         pass
