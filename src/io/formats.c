@@ -120,8 +120,9 @@ static bool write_file(const struct format *format, const char *function, const 
     if (name.failed)
         return false;
     struct sink s = {.function = function, .file = &out};
-    bool ok = file_begin(&out, name.data) && write_to(format, &s, file);
+    bool ok = file_begin(&out, name.data) && write_to(format, &s, file) && sink_flush(&s);
     ok = file_end(&out, ok);
+    memory_free(s.data);
     text_free(&name);
     return ok;
 }

@@ -69,11 +69,12 @@ bool reader_u32(struct reader *r, uint32_t *out);
 struct sink {
     const char *function;
     struct file_out *file; // NULL: memory
-    char *data;
-    size_t cap;
-    size_t bytes; // so far
+    char *data;            // freed by memory_free: all of it, or what a file has not got yet
+    size_t cap, held;      // bytes of data
+    size_t bytes;          // so far
 };
 bool sink_put(struct sink *s, const void *data, size_t bytes);
+bool sink_flush(struct sink *s); // gives a file what is held
 bool sink_number(struct sink *s, int bytes, uint64_t value); // little-endian
 bool sink_align(struct sink *s, size_t alignment);            // with zeros
 

@@ -171,7 +171,7 @@ static struct blob *open_member(struct blob *b, const struct member *m) {
 
 static bool add_member(struct blob *b, const struct member *m, zl_file *out) {
     uint64_t bytes = m->name_bytes;
-    if (bytes > 4 && !memcmp(m->name + bytes - 4, ".npy", 4))
+    if (bytes >= 4 && !memcmp(m->name + bytes - 4, ".npy", 4))
         bytes -= 4;
     const char *name = file_list_name(out, b, m->name, (size_t)bytes);
     struct blob *part = name ? open_member(b, m) : NULL;

@@ -4,10 +4,12 @@
 
 #include <string.h>
 
+enum { GATHERED = 1 << 16 }; // bytes that are written to a file at once
+
 static bool grow(struct sink *s, size_t bytes) {
-    if (s->bytes + bytes <= s->cap)
+    if (s->held + bytes <= s->cap)
         return true;
-    size_t cap = MAX_OF(s->bytes + bytes, 2 * s->cap + 4096);
+    size_t cap = MAX_OF(s->held + bytes, 2 * s->cap + 4096);
     char *wider = memory_resize(s->data, cap);
     if (!wider)
         return false;
@@ -19,12 +21,22 @@ static bool grow(struct sink *s, size_t bytes) {
 bool sink_put(struct sink *s, const void *data, size_t bytes) {
     if (bytes == 0)
         return true;
-    if (s->file ? !file_put(s->file, data, bytes) : !grow(s, bytes))
+    if (s->file && s->held + bytes > GATHERED && !sink_flush(s))
         return false;
-    if (!s->file)
-        memcpy(s->data + s->bytes, data, bytes);
     s->bytes += bytes;
+    if (s->file && bytes > GATHERED)
+        return file_put(s->file, data, bytes);
+    if (!grow(s, bytes))
+        return false;
+    memcpy(s->data + s->held, data, bytes);
+    s->held += bytes;
     return true;
+}
+
+bool sink_flush(struct sink *s) {
+    bool ok = s->held == 0 || file_put(s->file, s->data, s->held);
+    s->held = 0;
+    return ok;
 }
 
 bool sink_number(struct sink *s, int bytes, uint64_t value) {
