@@ -44,11 +44,15 @@ static PyObject *exception_of(zl_error_kind kind) {
     }
 }
 
+// Names in files, which messages quote, may be any bytes, or be cut in the middle of a character.
 void *ext_raise(void) {
-    const char *message = zl_error();
-    if (!PyErr_Occurred())
-        PyErr_SetString(exception_of(zl_error_which()),
-                        message ? message : "zellige: an argument was missing");
+    const char *message = zl_error() ? zl_error() : "zellige: an argument was missing";
+    if (!PyErr_Occurred()) {
+        PyObject *text = PyUnicode_DecodeUTF8(message, (Py_ssize_t)strlen(message), "backslashreplace");
+        if (text)
+            PyErr_SetObject(exception_of(zl_error_which()), text);
+        Py_XDECREF(text);
+    }
     zl_clear_error();
     return NULL;
 }

@@ -2,13 +2,6 @@
 
 #include "export_func.h"
 
-// What cannot be read or written raises as in MLX.
-static void *raise_error(void) {
-    if (zl_error_which() == ZL_ERROR_IO && !PyErr_Occurred())
-        PyErr_SetString(PyExc_RuntimeError, zl_error());
-    return ext_raise();
-}
-
 // FunctionExporter ---------------------------------------------------------------------------------------------------
 
 struct function_exporter {
@@ -27,7 +20,7 @@ static PyObject *trace(PyObject *self, PyObject *args, PyObject *kwargs) {
     bool ok = export_inputs_read(&in, "[export_function]", args, kwargs);
     if (ok) {
         e->function.now = &in;
-        ok = zl_exporter_trace(e->exporter, in.count, in.value, in.named, in.name) || raise_error();
+        ok = zl_exporter_trace(e->exporter, in.count, in.value, in.named, in.name) || ext_raise();
         e->function.now = NULL;
     }
     export_inputs_free(&in);
@@ -104,7 +97,7 @@ static PyObject *new_exporter(const char *path, PyObject *fun, bool shapeless, c
     if (e->exporter)
         return (PyObject *)e;
     Py_DECREF(e);
-    return raise_error();
+    return ext_raise();
 }
 
 static PyObject *exporter(PyObject *m, PyObject *args, PyObject *kwargs) {
@@ -209,7 +202,7 @@ static PyObject *call_imported(PyObject *self, PyObject *args, PyObject *kwargs)
         y = zl_imported_call(((struct imported_function *)self)->function, in.count, in.value, in.named,
                              in.name, out)
                 ? as_tuple(out)
-                : raise_error();
+                : ext_raise();
     export_inputs_free(&in);
     zl_outputs_free(out);
     zl_scope_end(scope);
@@ -244,7 +237,7 @@ static PyObject *import_function(PyObject *m, PyObject *args, PyObject *kwargs) 
     if (f->function)
         return with_metadata ? Py_BuildValue("Ns", f, zl_imported_metadata(f->function)) : (PyObject *)f;
     Py_DECREF(f);
-    return raise_error();
+    return ext_raise();
 }
 
 // export_to_dot --------------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ static bool is_path(PyObject *o) {
 static bool open_place(struct place *p, PyObject *o, const char *function, const char *method) {
     *p = (struct place){.object = o};
     if (is_path(o))
-        return PyUnicode_FSConverter(o, &p->path) != 0;
+        return PyUnicode_FSConverter(o, &p->path) || ext_name_argument(function, NULL);
     if (PyObject_HasAttrString(o, method))
         return true;
     PyErr_Format(PyExc_ValueError, "%s(): a path or a file opened in binary mode is needed, not %.100s", function,
@@ -40,13 +40,12 @@ static PyObject *text_object(const char *data, size_t bytes) {
 
 static const struct {
     const char *name;
-    zl_file *(*load)(const char *path);
-    bool has_metadata;
+    bool is_array, has_metadata;
 } formats[] = {
-    {"npy", NULL, false},
-    {"npz", zl_load_npz, false},
-    {"safetensors", zl_load_safetensors, true},
-    {"gguf", zl_load_gguf, true},
+    {.name = "npy", .is_array = true},
+    {.name = "npz"},
+    {.name = "safetensors", .has_metadata = true},
+    {.name = "gguf", .has_metadata = true},
 };
 
 static int find_format(PyObject *name) {
@@ -61,6 +60,11 @@ static int find_format(PyObject *name) {
 static int choose_format(PyObject *file, PyObject *format) {
     if (format != Py_None)
         return find_format(format);
+    if (!is_path(file) && !PyObject_HasAttrString(file, "name")) {
+        PyErr_Format(PyExc_ValueError, "load(): a %.100s has no name that would say its format: format= is needed",
+                     Py_TYPE(file)->tp_name);
+        return -1;
+    }
     PyObject *name = is_path(file) ? PyObject_Str(file) : PyObject_GetAttrString(file, "name");
     PyObject *text = name ? PyObject_Str(name) : NULL;
     Py_ssize_t size = text ? PyUnicode_GetLength(text) : 0;
@@ -75,10 +79,11 @@ static int choose_format(PyObject *file, PyObject *format) {
     return which;
 }
 
-static zl_file *load_path(int which, const char *path) {
+static zl_file *load_path(int which, const char *path, bool map) {
+    zl_load_options options = {.format = formats[which].name, .no_mmap = !map};
     zl_file *file;
     Py_BEGIN_ALLOW_THREADS
-    file = formats[which].load(path);
+    file = zl_load_file(path, &options);
     Py_END_ALLOW_THREADS
     return file ? file : ext_raise();
 }
@@ -87,7 +92,10 @@ static zl_file *load_path(int which, const char *path) {
 static zl_file *load_object(int which, PyObject *object) {
     PyObject *bytes = PyObject_CallMethod(object, "read", NULL);
     Py_buffer view;
-    if (!bytes || PyObject_GetBuffer(bytes, &view, PyBUF_SIMPLE)) {
+    if (bytes && !PyObject_CheckBuffer(bytes))
+        PyErr_Format(PyExc_TypeError, "load(): read() gave a %.100s: a file opened in binary mode is needed",
+                     Py_TYPE(bytes)->tp_name);
+    if (!bytes || PyErr_Occurred() || PyObject_GetBuffer(bytes, &view, PyBUF_SIMPLE)) {
         Py_XDECREF(bytes);
         return NULL;
     }
@@ -155,24 +163,22 @@ static PyObject *contents(const zl_file *file, bool is_array, bool with_metadata
     return pair;
 }
 
-static PyObject *load_place(const struct place *p, int which, bool with_metadata) {
-    bool is_array = !formats[which].load;
-    if (p->path && is_array)
-        return ext_wrap(zl_load(PyBytes_AS_STRING(p->path)));
-    zl_file *file = p->path ? load_path(which, PyBytes_AS_STRING(p->path)) : load_object(which, p->object);
-    PyObject *result = file ? contents(file, is_array, with_metadata) : NULL;
+static PyObject *load_place(const struct place *p, int which, bool with_metadata, bool map) {
+    zl_file *file = p->path ? load_path(which, PyBytes_AS_STRING(p->path), map) : load_object(which, p->object);
+    PyObject *result = file ? contents(file, formats[which].is_array, with_metadata) : NULL;
     zl_file_free(file);
     return result;
 }
 
 static PyObject *load(PyObject *m, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"", "format", "return_metadata", "stream", NULL};
+    static char *names[] = {"", "format", "return_metadata", "mmap", "stream", NULL};
     PyObject *file, *format = Py_None, *stream = Py_None;
-    int with_metadata = 0;
+    int with_metadata = 0, map = 1;
     struct place place;
     zl_scope scope;
     (void)m;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|Op$O:load", names, &file, &format, &with_metadata, &stream) ||
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|Op$pO:load", names, &file, &format, &with_metadata, &map,
+                                     &stream) ||
         !open_place(&place, file, "load", "read"))
         return NULL;
     PyObject *result = NULL;
@@ -180,7 +186,7 @@ static PyObject *load(PyObject *m, PyObject *args, PyObject *kwargs) {
     if (which >= 0 && with_metadata && !formats[which].has_metadata)
         PyErr_Format(PyExc_ValueError, "load(): files of format %s have no metadata", formats[which].name);
     else if (which >= 0 && ext_scope(stream, &scope)) {
-        result = load_place(&place, which, with_metadata);
+        result = load_place(&place, which, with_metadata, map);
         zl_scope_end(scope);
     }
     close_place(&place);
@@ -189,40 +195,59 @@ static PyObject *load(PyObject *m, PyObject *args, PyObject *kwargs) {
 
 // Saving -------------------------------------------------------------------------------------------------------------
 
+// The UTF-8 of a text that becomes a name, which files hold without a NUL; NULL with an exception.
+static const char *name_of(PyObject *key, const char *function) {
+    Py_ssize_t bytes;
+    const char *name = PyUnicode_AsUTF8AndSize(key, &bytes);
+    if (name && strlen(name) == (size_t)bytes)
+        return name;
+    if (!name && !PyErr_ExceptionMatches(PyExc_UnicodeEncodeError))
+        return NULL;
+    PyErr_Clear();
+    PyErr_Format(PyExc_ValueError, "%s(): the name %A %s", function, key,
+                 name ? "has a NUL inside" : "cannot be written as UTF-8");
+    return NULL;
+}
+
 // Arrays by their names, from a dict.
 static bool add_arrays(zl_file *file, PyObject *dict, const char *function) {
     PyObject *key, *value;
     Py_ssize_t at = 0;
     while (PyDict_Next(dict, &at, &key, &value)) {
-        const char *name = PyUnicode_Check(key) ? PyUnicode_AsUTF8(key) : NULL;
+        const char *name = PyUnicode_Check(key) ? name_of(key, function) : NULL;
         if (!name && !PyErr_Occurred())
             PyErr_Format(PyExc_TypeError, "%s(): a name is %R: a str is needed", function, key);
         zl_array a = name ? ext_array_of(value) : NULL;
         if (!a)
-            return false;
+            return ext_name_argument(function, NULL);
         if (!zl_file_add(file, name, a))
             return ext_raise(), false;
     }
     return true;
 }
 
-static bool read_text(PyObject *o, zl_text *out) {
-    Py_ssize_t bytes;
-    out->data = PyUnicode_AsUTF8AndSize(o, &bytes);
+static bool read_text(PyObject *o, const char *name, const char *function, zl_text *out) {
+    Py_ssize_t bytes = 0;
+    out->data = PyUnicode_Check(o) ? PyUnicode_AsUTF8AndSize(o, &bytes) : NULL;
     out->bytes = (size_t)bytes;
-    return out->data != NULL;
+    if (out->data || (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_UnicodeEncodeError)))
+        return out->data != NULL;
+    PyErr_Clear();
+    PyErr_Format(PyExc_ValueError, "%s(): metadata '%s' has %A: a str that can be written as UTF-8 is needed", function,
+                 name, o);
+    return false;
 }
 
 static bool add_metadata(zl_file *file, const zl_metadata *value) {
     return zl_file_add_metadata(file, value) || (ext_raise(), false);
 }
 
-static bool add_texts(zl_file *file, const char *name, PyObject *list) {
+static bool add_texts(zl_file *file, const char *name, PyObject *list, const char *function) {
     Py_ssize_t count = PySequence_Fast_GET_SIZE(list);
     zl_text *text = PyMem_Calloc((size_t)count + 1, sizeof *text);
     bool ok = text != NULL;
     for (Py_ssize_t i = 0; ok && i < count; i++)
-        ok = read_text(PySequence_Fast_GET_ITEM(list, i), &text[i]);
+        ok = read_text(PySequence_Fast_GET_ITEM(list, i), name, function, &text[i]);
     ok = ok && add_metadata(file, &(zl_metadata){.name = name, .text = text, .texts = (int)count, .is_list = true});
     PyMem_Free(text);
     return ok;
@@ -232,11 +257,11 @@ static bool add_texts(zl_file *file, const char *name, PyObject *list) {
 static bool add_note(zl_file *file, const char *name, PyObject *value, bool texts_only, const char *function) {
     zl_text text;
     if (PyUnicode_Check(value))
-        return read_text(value, &text) && add_metadata(file, &(zl_metadata){.name = name, .text = &text, .texts = 1});
+        return read_text(value, name, function, &text) && add_metadata(file, &(zl_metadata){.name = name, .text = &text, .texts = 1});
     if (!texts_only && ext_is_array(value))
         return add_metadata(file, &(zl_metadata){.name = name, .array = ext_value(value)});
     if (!texts_only && (PyList_Check(value) || PyTuple_Check(value)))
-        return add_texts(file, name, value);
+        return add_texts(file, name, value, function);
     PyErr_Format(PyExc_ValueError, "%s(): metadata '%s' is %R: a str%s is needed", function, name, value,
                  texts_only ? "" : ", a list of them or an array");
     return false;
@@ -250,7 +275,7 @@ static bool add_notes(zl_file *file, PyObject *dict, bool texts_only, const char
             PyErr_Format(PyExc_ValueError, "%s(): metadata is named %R: a str is needed", function, key);
             return false;
         }
-        const char *name = PyUnicode_AsUTF8(key);
+        const char *name = name_of(key, function);
         if (!name || !add_note(file, name, value, texts_only, function))
             return false;
     }
@@ -269,7 +294,28 @@ static bool evaluate(const zl_file *file) {
     return ok;
 }
 
-static bool write_object(PyObject *object, const zl_file *file, const char *format) {
+// Unbuffered files may write less than they are given, and say how much. Of what says nothing, all is taken as written.
+static bool write_all(PyObject *object, const char *data, size_t bytes, const char *function) {
+    while (bytes) {
+        PyObject *view = PyMemoryView_FromMemory((char *)(uintptr_t)data, (Py_ssize_t)bytes, PyBUF_READ);
+        PyObject *done = view ? PyObject_CallMethod(object, "write", "O", view) : NULL;
+        Py_ssize_t put = done && PyLong_Check(done) ? PyLong_AsSsize_t(done) : (Py_ssize_t)bytes;
+        bool failed = !done || (put == -1 && PyErr_Occurred());
+        Py_XDECREF(done);
+        Py_XDECREF(view);
+        if (failed)
+            return false;
+        if (put <= 0 || (size_t)put > bytes) {
+            PyErr_Format(PyExc_OSError, "%s(): write() wrote %zd of %zu bytes", function, put, bytes);
+            return false;
+        }
+        data += put;
+        bytes -= (size_t)put;
+    }
+    return true;
+}
+
+static bool write_object(PyObject *object, const zl_file *file, const char *format, const char *function) {
     size_t bytes = 0;
     char *data;
     Py_BEGIN_ALLOW_THREADS
@@ -277,12 +323,9 @@ static bool write_object(PyObject *object, const zl_file *file, const char *form
     Py_END_ALLOW_THREADS
     if (!data)
         return ext_raise(), false;
-    PyObject *view = PyMemoryView_FromMemory(data, (Py_ssize_t)bytes, PyBUF_READ);
-    PyObject *done = view ? PyObject_CallMethod(object, "write", "O", view) : NULL;
-    Py_XDECREF(done);
-    Py_XDECREF(view);
+    bool ok = write_all(object, data, bytes, function);
     zl_free(data);
-    return done != NULL;
+    return ok;
 }
 
 // How a function writes.
@@ -304,7 +347,7 @@ static bool write_file(PyObject *to, const zl_file *file, const struct writer *w
     if (!open_place(&place, to, w->function, "write"))
         return false;
     bool ok = evaluate(file) && (place.path ? write_path(PyBytes_AS_STRING(place.path), file, w)
-                                            : write_object(place.object, file, w->format));
+                                            : write_object(place.object, file, w->format, w->function));
     close_place(&place);
     return ok;
 }
@@ -396,9 +439,11 @@ static PyObject *save_gguf(PyObject *m, PyObject *args, PyObject *kwargs) {
 #define ROW(name, doc) {#name, (PyCFunction)(void (*)(void))name, METH_VARARGS | METH_KEYWORDS, PyDoc_STR(doc)}
 
 static PyMethodDef functions[] = {
-    ROW(load, "load(file, /, format=None, return_metadata=False, *, stream=None)\n--\n\n"
+    ROW(load, "load(file, /, format=None, return_metadata=False, *, mmap=True, stream=None)\n--\n\n"
               "The array of an npy file, or the arrays of an npz, safetensors or gguf file in a dict; with the metadata, "
-              "which the last two have, a pair of dicts."),
+              "which the last two have, a pair of dicts. Files of 1 MiB and more are mapped: as long as an array of one lives, "
+              "nobody may change or shorten it in place, or reading the array ends the process with SIGBUS. mmap=False reads "
+              "the file instead. Saving over it with zellige is safe."),
     ROW(save, "save(file, arr)\n--\n\nWrites an array as an npy file."),
     ROW(savez, "savez(file, *args, **kwargs)\n--\n\nWrites arrays as an npz file, by their names; others are arr_0, ..."),
     ROW(savez_compressed, "savez_compressed(file, *args, **kwargs)\n--\n\nThe same, deflated."),
