@@ -300,7 +300,9 @@ static bool write_all(PyObject *object, const char *data, size_t bytes, const ch
         PyObject *view = PyMemoryView_FromMemory((char *)(uintptr_t)data, (Py_ssize_t)bytes, PyBUF_READ);
         PyObject *done = view ? PyObject_CallMethod(object, "write", "O", view) : NULL;
         Py_ssize_t put = done && PyLong_Check(done) ? PyLong_AsSsize_t(done) : (Py_ssize_t)bytes;
-        bool failed = !done || (put == -1 && PyErr_Occurred());
+        if (done && PyErr_Occurred())
+            PyErr_Clear(); // more than fits: the message shows -1
+        bool failed = !done;
         Py_XDECREF(done);
         Py_XDECREF(view);
         if (failed)

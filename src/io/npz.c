@@ -51,7 +51,8 @@ static bool find_end(const struct blob *b, size_t *at) {
 }
 
 struct directory {
-    uint64_t count, offset;
+    uint64_t count, bytes, offset;
+    uint64_t end; // where the records behind it begin
 };
 
 // Archives that are big have a second end record, which a locator before the first one points to.
@@ -61,8 +62,8 @@ static bool read_big_end(const struct blob *b, size_t end, struct directory *d) 
     uint64_t at = number_at(b->data + end - LOCATOR_BYTES + 8, 8);
     if (b->bytes < END_64_BYTES || at > b->bytes - END_64_BYTES || number_at(b->data + at, 4) != END_64)
         return blob_false(b, "its zip64 end record is not at byte %llu", (unsigned long long)at);
-    d->count = number_at(b->data + at + 32, 8);
-    d->offset = number_at(b->data + at + 48, 8);
+    *d = (struct directory){number_at(b->data + at + 32, 8), number_at(b->data + at + 40, 8),
+                            number_at(b->data + at + 48, 8), at};
     return true;
 }
 
@@ -116,14 +117,15 @@ static bool check_local(const struct blob *b, const struct member *m, const unsi
                            .packed = number_at(p + 18, 4),
                            .bytes = number_at(p + 22, 4)};
     bool same = name_bytes == m->name_bytes && !memcmp(p + LOCAL_BYTES, m->name, (size_t)name_bytes) &&
-                local.method == m->method;
+                local.method == m->method && !((local.flags ^ m->flags) & (ENCRYPTED | UTF8));
     read_extra(&local, p + LOCAL_BYTES + name_bytes, extra_bytes);
     if (!(local.flags & SIZES_FOLLOW))
         same = same && local.crc == m->crc && local.packed == m->packed && local.bytes == m->bytes;
     return same ||
-           blob_false(b,
-                      "'%.*s' has another name, size, method or checksum in the directory than at byte %llu",
-                      shown(m), (const char *)m->name, (unsigned long long)m->offset);
+           blob_false(
+               b,
+               "'%.*s' has another name, size, method, flag or checksum in the directory than at byte %llu",
+               shown(m), (const char *)m->name, (unsigned long long)m->offset);
 }
 
 // Finds the data of a member, behind its local header, and where all of it lies.
@@ -199,6 +201,9 @@ static bool read_directory(struct blob *b, const struct directory *d, struct mem
         if (!read_central(&r, m) || !find_data(b, m, &all->spans))
             return false;
     }
+    if (r.at != d->end)
+        return blob_false(b, "its directory ends at byte %zu, not at byte %llu", r.at,
+                          (unsigned long long)d->end);
     static const char directory[] = "the directory";
     return spans_add(&all->spans, directory, sizeof directory - 1, d->offset, r.at) &&
            spans_are_apart(b, &all->spans);
@@ -209,11 +214,14 @@ bool npz_load(struct blob *b, zl_file *out) {
     struct members all = {0};
     if (!find_end(b, &end))
         return false;
-    struct directory d = {number_at(b->data + end + 10, 2), number_at(b->data + end + 16, 4)};
+    const unsigned char *p = b->data + end;
+    struct directory d = {number_at(p + 10, 2), number_at(p + 12, 4), number_at(p + 16, 4), end};
     if (!read_big_end(b, end, &d))
         return false;
-    if (d.offset > b->bytes)
-        return blob_false(b, "its directory is at byte %llu of %zu", (unsigned long long)d.offset, b->bytes);
+    if (d.offset > d.end || d.bytes != d.end - d.offset)
+        return blob_false(b, "its directory has %llu bytes from byte %llu on, but its end is at byte %llu",
+                          (unsigned long long)d.bytes, (unsigned long long)d.offset,
+                          (unsigned long long)d.end);
     bool ok = read_directory(b, &d, &all);
     for (int i = 0; ok && i < all.count; i++)
         ok = add_member(b, &all.member[i], out);

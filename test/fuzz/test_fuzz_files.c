@@ -1,11 +1,34 @@
-// test_fuzz_files.c - files with random damage: an error or arrays, never a crash or a read outside them.
+// test_fuzz_files.c - files that are not what they should be: an error or arrays, never a crash, a read outside them, or
+// memory and time beyond what their size allows.
+//
+// Covers, for npy, npz, safetensors and gguf: random bytes, bits, numbers and pieces in the wrong place; fields copied over
+// each other, such as offsets that make parts overlap; names that are empty, very long, no UTF-8, paths, hold a NUL, or come
+// twice; counts, sizes and lengths that are huge; every file cut at every byte. Covers, for saving: places that are files,
+// symbolic links in chains, in loops and to nothing, directories and FIFOs.
 
+#include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/base.h"
 #include "op/op_test.h"
 
 static const char *const formats[] = {"npy", "npz", "npz_compressed", "safetensors", "gguf"};
+
+// An array under a name that nobody would choose. Names that are there already are left out.
+static void add_crafted(zl_file *file) {
+    static const char *const names[] = {
+        "../../etc/passwd", "/",  "a/b", ".npy", "a.npy", "\xff\xfe", "\xc3",
+        "\xed\xa0\x80",     "\"", "\\",  "\n",   "{}",    "x.scales", "general.alignment"};
+    static char longest[60001];
+    size_t which = (size_t)test_between(0, COUNT(names));
+    memset(longest, 'n', sizeof longest - 1);
+    if (!zl_file_add(file, which < COUNT(names) ? names[which] : longest,
+                     op_test_range(ZL_SHAPE(4), ZL_INT32)))
+        zl_clear_error();
+}
 
 static zl_file *make_file(const char *format) {
     zl_file *file = zl_file_new();
@@ -25,18 +48,41 @@ static zl_file *make_file(const char *format) {
     return file;
 }
 
-// A byte, a run of bytes, a number that is big or small, or the length.
+// What formats begin things with: an entry of a zip's directory, its end, a length before a name.
+static size_t find_mark(const unsigned char *data, size_t bytes, size_t from) {
+    static const unsigned char marks[][4] = {
+        {'P', 'K', 1, 2}, {'P', 'K', 3, 4}, {'P', 'K', 5, 6}, {'e', 't', 's', '"'}};
+    const unsigned char *mark = marks[test_random() % COUNT(marks)];
+    for (size_t i = from; i + 4 <= bytes; i++)
+        if (!memcmp(data + i, mark, 4))
+            return i;
+    return from;
+}
+
+// Copies a field over another of its kind, as two that follow the same mark are: parts that overlap, names that come twice.
+static void copy_field(unsigned char *data, size_t bytes) {
+    size_t half = bytes / 2, wide = (size_t)1 << test_random() % 5;
+    size_t a = find_mark(data, bytes, (size_t)test_between(0, (int64_t)half));
+    size_t b = find_mark(data, bytes, (size_t)test_between(0, (int64_t)bytes - 1));
+    size_t in = (size_t)test_between(0, 64);
+    if (MAX_OF(a, b) + in + wide <= bytes)
+        memmove(data + b + in, data + a + in, wide);
+}
+
+// A byte, a run of bytes, a number that is big or small, a field that belongs elsewhere, or the length.
 static void damage(unsigned char *data, size_t *bytes) {
     static const uint64_t numbers[] = {0, 1, 2, 3, 8, UINT32_MAX, INT64_MAX, UINT64_MAX, 1ull << 60};
     size_t at = (size_t)test_between(0, (int64_t)*bytes - 1), left = *bytes - at;
     size_t wide = (size_t)1 << test_random() % 4;
     uint64_t number = numbers[test_random() % COUNT(numbers)];
-    switch (test_random() % 6) {
+    switch (test_random() % 8) {
     case 0: data[at] = (unsigned char)test_random(); break;
     case 1: data[at] ^= (unsigned char)(1 << test_random() % 8); break;
     case 2: memcpy(data + at, &number, MIN_OF(left, wide)); break;
     case 3: memmove(data + at, data + *bytes / 2, MIN_OF(left, *bytes / 2)); break;
     case 4: data[at] = (unsigned char)"0123456789-[]{}(),:\"'\\ .eTFnu"[test_random() % 29]; break;
+    case 5: copy_field(data, *bytes); break;
+    case 6: data[at] = 0; break;
     default: *bytes = test_random() % 4 ? *bytes : at + 1;
     }
 }
@@ -61,10 +107,18 @@ static void try_damaged(const char *format, const void *data, size_t bytes, unsi
     zl_clear_error();
 }
 
+static long most_memory(void) {
+    struct rusage usage;
+    return getrusage(RUSAGE_SELF, &usage) == 0 ? usage.ru_maxrss : 0; // KiB
+}
+
 TEST(damaged_files) {
     int64_t count = test_long() ? 1000000 : test_quick() ? 400 : 4000; // of each format
+    long before = most_memory();
     for (size_t f = 0; f < COUNT(formats); f++) {
         zl_file *file = make_file(formats[f]);
+        for (int64_t n = test_between(0, 3); n-- && strcmp(formats[f], "npy");)
+            add_crafted(file);
         size_t bytes = 0;
         void *data = zl_save_memory(formats[f], file, &bytes);
         unsigned char *room = data ? memory_alloc(bytes) : NULL;
@@ -73,6 +127,42 @@ TEST(damaged_files) {
         for (int64_t i = 0; room && i < count; i++)
             try_damaged(formats[f], data, bytes, room);
         memory_free(room);
+        zl_free(data);
+        zl_file_free(file);
+    }
+    CHECK(most_memory() - before < 1 << 20); // a sanitizer keeps some of what is freed
+}
+
+// Headers that promise far more than the file has: counts and lengths of all sizes where formats have theirs.
+TEST(files_with_huge_counts) {
+    static const struct {
+        const char *format;
+        int at[6]; // fields; from the end if negative
+    } places[] = {{"npy", {6, 8, 10}},
+                  {"npz", {18, 22, 26, -12, -14, -6}},
+                  {"npz_compressed", {18, 22, 26, -12, -14, -6}},
+                  {"safetensors", {0, 4}},
+                  {"gguf", {8, 16, 24, 32}}};
+    for (size_t p = 0; p < COUNT(places); p++) {
+        zl_file *file = make_file(places[p].format);
+        size_t bytes = 0;
+        unsigned char *data = zl_save_memory(places[p].format, file, &bytes);
+        if (!data && zl_error_which() == ZL_ERROR_LIBRARY)
+            zl_clear_error();
+        for (int shift = 0; data && shift < 64; shift++)
+            for (size_t k = 0; k < COUNT(places[p].at); k++) {
+                uint64_t huge = (1ull << shift) + test_random() % 3 - 1, old;
+                int at = places[p].at[k];
+                unsigned char *field = data + (at < 0 ? (int64_t)bytes + at : at);
+                size_t wide = MIN_OF(sizeof huge, (size_t)(data + bytes - field));
+                memcpy(&old, field, wide);
+                memcpy(field, &huge, wide);
+                zl_file *got = zl_load_memory(places[p].format, data, bytes);
+                CHECK(got || zl_error());
+                zl_file_free(got);
+                zl_clear_error();
+                memcpy(field, &old, wide);
+            }
         zl_free(data);
         zl_file_free(file);
     }
@@ -95,4 +185,64 @@ TEST(files_that_end_early) {
         zl_free(data);
         zl_file_free(file);
     }
+}
+
+// Places to save to -----------------------------------------------------------------------------------------------------
+
+enum { PLACES = 6 };
+
+static const char *place(int which) {
+    static char path[2][4096];
+    static int turn;
+    turn = !turn;
+    snprintf(path[turn], sizeof path[turn], "%s/%d.npy", test_folder(), which);
+    return path[turn];
+}
+
+static mode_t kind_of(int which) {
+    struct stat now;
+    return lstat(place(which), &now) == 0 ? now.st_mode : 0;
+}
+
+// Nothing, a file, a link to any of the places, a directory or a FIFO.
+static void make_place(int which) {
+    char target[32];
+    snprintf(target, sizeof target, "%d.npy", (int)test_between(0, PLACES - 1));
+    switch (test_random() % 6) {
+    case 0: break;
+    case 1:
+        CHECK(zl_save(place(which), zl_scalar(-1)) &&
+              chmod(place(which), test_random() % 2 ? 0600 : 0646) == 0);
+        break;
+    case 2: CHECK(mkdir(place(which), 0777) == 0); break;
+    case 3: CHECK(mkfifo(place(which), 0666) == 0); break;
+    default: CHECK(symlink(target, place(which)) == 0);
+    }
+}
+
+TEST(saving_to_any_place) {
+    for (int64_t n = test_long() ? 5000 : test_quick() ? 40 : 300; n--;)
+        ZL_SCOPE {
+            mode_t before[PLACES];
+            struct stat old, now;
+            for (int i = 0; i < PLACES; i++)
+                make_place(i);
+            for (int i = 0; i < PLACES; i++)
+                before[i] = kind_of(i);
+            int to = (int)test_between(0, PLACES - 1);
+            bool is_old = stat(place(to), &old) == 0;
+            bool saved = zl_save(place(to), zl_scalar((double)n));
+            CHECK(saved || !strncmp(zl_error(), "zl_save: cannot write ", 22));
+            CHECK(!saved || !is_old || S_ISREG(old.st_mode));
+            zl_clear_error();
+            CHECK(!saved || zl_item(zl_load(place(to))) == (double)n);
+            CHECK(!saved || !is_old || (stat(place(to), &now) == 0 && now.st_mode == old.st_mode));
+            for (int i = 0; i < PLACES; i++) {
+                CHECK(before[i] == 0 || kind_of(i) == before[i]); // links stay links
+                if (kind_of(i))
+                    CHECK(remove(place(i)) == 0);
+            }
+            CHECK(rmdir(test_folder()) == 0 &&
+                  mkdir(test_folder(), 0777) == 0); // nothing else was left there
+        }
 }

@@ -179,11 +179,6 @@ TEST(io_npz_members_do_not_overlap) {
     unsigned char *data = make_overlap(&bytes);
     CHECK_ERROR(ZL_ERROR_IO, zl_load_memory("npz", data, bytes));
     check_words("zl_load_memory", "'a.npy' overlaps 'b.npy'");
-    put_u32(data + bytes - END_BYTES + 16, directory_of(data, bytes)); // alone, each of them is sound
-    data[bytes - END_BYTES + 8] = data[bytes - END_BYTES + 10] = 1;
-    zl_file *file = zl_load_memory("npz", data, bytes);
-    CHECK(zl_file_count(file) == 1);
-    zl_file_free(file);
     memory_free(data);
 }
 
