@@ -41,6 +41,7 @@ struct reader {
     const char *path;
     const uint8_t *data; // of constants
     size_t data_bytes;
+    size_t data_used; // up to where constants were read
     const uint8_t *at, *end; // of the structure
     bool failed;
     zl_dtype *dtype; // by their numbers in the file
@@ -227,6 +228,9 @@ static zl_array read_data(struct reader *r, const struct array_spec *spec) {
     if (r->failed || r->end - r->at < FUNCTION_DIGEST || offset > r->data_bytes ||
         bytes > r->data_bytes - offset)
         return damaged(r, "a constant outside of it"), NULL;
+    if (offset < r->data_used) // else a small file could stand for any amount of memory
+        return damaged(r, "constants that overlap"), NULL;
+    r->data_used = (size_t)offset + bytes;
     hash_sha256(r->data + offset, bytes, digest);
     r->at += FUNCTION_DIGEST;
     if (memcmp(digest, r->at - FUNCTION_DIGEST, FUNCTION_DIGEST))
@@ -501,7 +505,7 @@ zl_imported *zl_import(const char *path) {
     if (!path)
         return error_set(ZL_ERROR_VALUE, "%s: no path", function);
     bool is_first = !zl_error();
-    char *file = file_read(path, &bytes);
+    char *file = file_read_most(path, allocator_room(), &bytes);
     zl_imported *f = file ? function_read(path, (const uint8_t *)file, bytes) : NULL;
     memory_free(file);
     if (!f && is_first)

@@ -1,7 +1,7 @@
 // test_fuzz_function.c - damaged files of functions: refused with an error, or harmless; never a crash.
 //
 // A file is changed in a few places. As it is, its checksums find that. With checksums that were made anew, as somebody
-// would who means harm, what the reader still takes is called and evaluated.
+// would who means harm, what the reader still takes is called and evaluated. Constants that share their data are refused.
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -179,4 +179,34 @@ TEST(forged_kernels_are_read_or_refused) {
     fuzz((zl_fn){.call = kernels}, true, false, tries() / 2);
     fuzz((zl_fn){.call = kernels}, true, true, tries() / 2);
     zl_scope_end(scope);
+}
+
+// Constants of the same bytes, by two shapes.
+static bool two_constants(void *data, int count, const zl_array *in, zl_outputs *out) {
+    (void)data, (void)count;
+    static const float ones[32] = {1};
+    return zl_give(out, zl_add(in[0], zl_sum(zl_from_f32(ones, ZL_SHAPE(32))))) &&
+           zl_give(out, zl_add(in[0], zl_sum(zl_from_f32(ones, ZL_SHAPE(8, 4)))));
+}
+
+TEST(constants_that_overlap_are_refused) {
+    char path[4096], digest[FUNCTION_DIGEST + 1];
+    size_t bytes;
+    uint64_t offset;
+    uint8_t *file = (uint8_t *)write_function(path, sizeof path, &bytes, (zl_fn){.call = two_constants}, false);
+    REQUIRE(file);
+    hash_sha256((float[32]){1}, 32 * sizeof(float), digest);
+    uint8_t *first = memmem(file, bytes, digest, FUNCTION_DIGEST);
+    REQUIRE(first);
+    uint8_t *second = memmem(first + 1, (size_t)(file + bytes - first - 1), digest, FUNCTION_DIGEST);
+    REQUIRE(second);
+    memcpy(&offset, second - 8, sizeof offset);
+    CHECK_EQ_INT(offset, 128);
+    memset(second - 8, 0, 8);
+    seal(file, bytes);
+    REQUIRE(file_write(path, file, bytes));
+    CHECK_ERROR(ZL_ERROR_IO, zl_import(path));
+    CHECK_HAS(test_last_error(), "zl_import: ");
+    CHECK_HAS(test_last_error(), "constants that overlap");
+    memory_free(file);
 }
