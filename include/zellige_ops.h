@@ -17,8 +17,8 @@ ZL_API zl_array zl_allclose(zl_array a, zl_array b, double rtol, double atol, bo
 // Whether a and b have the same shape and equal elements; NaN equals NaN if equal_nan.
 ZL_API zl_array zl_array_equal(zl_array a, zl_array b, bool equal_nan);
 
-// Whether |a - b| <= atol + rtol * |b|, element by element. Infinities are close when they are equal; NaN to
-// NaN if equal_nan.
+// Whether |a - b| <= atol + rtol * |b|, element by element; of two integers in float64. Infinities are close
+// when they are equal; NaN to NaN if equal_nan.
 ZL_API zl_array zl_isclose(zl_array a, zl_array b, double rtol, double atol, bool equal_nan);
 
 // create
