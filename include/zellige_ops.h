@@ -17,8 +17,8 @@ ZL_API zl_array zl_allclose(zl_array a, zl_array b, double rtol, double atol, bo
 // Whether a and b have the same shape and equal elements; NaN equals NaN if equal_nan.
 ZL_API zl_array zl_array_equal(zl_array a, zl_array b, bool equal_nan);
 
-// Whether |a - b| <= atol + rtol * |b|, element by element. Infinities are close when they are equal; NaN to
-// NaN if equal_nan.
+// Whether |a - b| <= atol + rtol * |b|, element by element; of two integers in float64. Infinities are close
+// when they are equal; NaN to NaN if equal_nan.
 ZL_API zl_array zl_isclose(zl_array a, zl_array b, double rtol, double atol, bool equal_nan);
 
 // create
@@ -217,13 +217,16 @@ ZL_API zl_array zl_not_equal(zl_array a, zl_array b);
 // a to the power of b.
 ZL_API zl_array zl_power(zl_array a, zl_array b);
 
+// How many times b goes into a, as a whole number rounded down: a is b times it plus zl_remainder(a, b).
+ZL_API zl_array zl_quotient(zl_array a, zl_array b);
+
 // The real part of a.
 ZL_API zl_array zl_real(zl_array a);
 
 // One divided by a.
 ZL_API zl_array zl_reciprocal(zl_array a);
 
-// a - b * floor_divide(a, b): the remainder with the sign of b.
+// The exact remainder of a divided by b, with the sign of b.
 ZL_API zl_array zl_remainder(zl_array a, zl_array b);
 
 // a shifted right by b bits, keeping its sign; b past the width shifts all out.
@@ -367,7 +370,8 @@ ZL_API zl_array zl_clip(zl_array a, zl_array a_min, zl_array a_max);
 // An angle of a radians in degrees.
 ZL_API zl_array zl_degrees(zl_array a);
 
-// floor_divide(a, b) in out[0] and remainder(a, b) in out[1], computed together; constants to gradients.
+// In out[0] how many times b goes into a, rounded down, in out[1] zl_remainder(a, b), computed together;
+// constants to gradients. out[0] is zl_quotient(a, b) of floats, zl_floor_divide(a, b) of integers.
 ZL_API bool zl_divmod(zl_array a, zl_array b, zl_array *out);
 
 // Whether a is neither infinite nor NaN.

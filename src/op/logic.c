@@ -157,6 +157,10 @@ OP_SIGNATURE(zl_radians, "logic", "An angle of a degrees in radians.", P_ARRAY(a
 
 // divmod: a call with two outputs ---------------------------------------------------------------------------
 
+enum tile_op op_quotient_row(zl_dtype dtype) {
+    return tile_row_takes(TILE_QUOT, dtype) ? TILE_QUOT : TILE_FLOORDIV;
+}
+
 // a and b of one shape and dtype. out[0]: quotient, out[1]: remainder.
 static bool divide(zl_array a, zl_array b, zl_array *out) {
     struct array_spec spec = {.dtype = (zl_dtype)a->dtype, .ndim = a->ndim, .dim = a->dim};
@@ -199,6 +203,6 @@ bool zl_divmod(zl_array a, zl_array b, zl_array *out) {
 }
 OP_SIGNATURE_BOOL(
     zl_divmod, "logic",
-    "floor_divide(a, b) in out[0] and remainder(a, b) in out[1], computed together; constants to "
-    "gradients.",
+    "In out[0] how many times b goes into a, rounded down, in out[1] zl_remainder(a, b), computed together; "
+    "constants to gradients. out[0] is zl_quotient(a, b) of floats, zl_floor_divide(a, b) of integers.",
     P_ARRAY(a), P_ARRAY(b), P_OUTPUTS(out, "2"));

@@ -8,6 +8,11 @@
 
 static const char *const function = "zl_linalg_norm";
 
+// |a| as floats: integers are converted first, as the least of them has no positive counterpart.
+static zl_array sizes(zl_array a) {
+    return zl_abs(zl_astype(a, op_float_dtype((zl_dtype)a->dtype)));
+}
+
 static zl_array lengths(zl_array a, zl_axes axes, bool keepdims) {
     zl_array x = a->dtype == ZL_COMPLEX64 ? zl_abs(a) : zl_astype(a, op_float_dtype((zl_dtype)a->dtype));
     return zl_sqrt(op_reduce_axes(function, REDUCE_SUM, zl_square(x), axes, keepdims));
@@ -16,11 +21,10 @@ static zl_array lengths(zl_array a, zl_axes axes, bool keepdims) {
 static zl_array vector_norm(zl_array a, double ord, zl_axes axes, bool keepdims) {
     if (ord == 2)
         return lengths(a, axes, keepdims);
-    zl_array size = zl_abs(a);
+    zl_array size = sizes(a);
     if (!size)
         return NULL;
-    zl_dtype dtype = op_float_dtype((zl_dtype)size->dtype);
-    size = zl_astype(size, dtype);
+    zl_dtype dtype = (zl_dtype)size->dtype;
     if (ord == 0)
         return zl_astype(op_reduce_axes(function, REDUCE_SUM, zl_not_equal(a, zl_scalar_int(0)), axes, keepdims), dtype);
     if (isinf(ord))
@@ -49,9 +53,7 @@ static zl_array reduce_values(zl_array a, enum reduce which, const int64_t *axis
 
 // The largest, or smallest, of sums along one axis.
 static zl_array extreme_sum(zl_array a, bool largest, int summed, int other, bool keepdims) {
-    zl_array size = zl_abs(a);
-    size = size ? zl_astype(size, op_float_dtype((zl_dtype)size->dtype)) : NULL;
-    zl_array sums = op_reduce_axes(function, REDUCE_SUM, size, ZL_AXES(summed), true);
+    zl_array sums = op_reduce_axes(function, REDUCE_SUM, sizes(a), ZL_AXES(summed), true);
     zl_array y = op_reduce_axes(function, largest ? REDUCE_MAX : REDUCE_MIN, sums, ZL_AXES(other), true);
     return y && !keepdims ? zl_squeeze(y, ZL_AXES(summed, other)) : y;
 }

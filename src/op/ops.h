@@ -39,8 +39,10 @@ extern const struct op op_concatenate;
 // pad.c: inputs x and a scalar of the same dtype; args: elements before x along each axis, then those after it.
 extern const struct op op_pad;
 
-// logic.c: two inputs of one shape and dtype; outputs floor_divide and remainder, as those rows define them.
+// logic.c: two inputs of one shape and dtype; outputs as the rows op_quotient_row and TILE_REM define them. Returns
+// the row of the first output: of floats the quotient that belongs to the exact remainder, else floor_divide.
 extern const struct op op_divmod;
+enum tile_op op_quotient_row(zl_dtype dtype);
 
 // matmul.c: (..., m, k) times (..., k, n) gives (..., m, n): floats or complex of one dtype, the same batch axes.
 extern const struct op op_matmul;

@@ -10,12 +10,21 @@ static zl_array elements(const char *function, zl_array x, zl_axes axes, int les
     return count < 0 ? NULL : op_count(x, op_float_dtype((zl_dtype)x->dtype), count, axis, less, inverse);
 }
 
+// x in a dtype whose sums do not wrap around: int64 for integers of up to 32 bits, float64 for those of 64.
+// Truth values are counted in 32 bits, unless there are more of them.
+static zl_array to_sum(zl_array x) {
+    zl_dtype dtype = (zl_dtype)x->dtype;
+    if (dtype_is_inexact(dtype) || (dtype == ZL_BOOL && x->size <= INT32_MAX))
+        return x;
+    return zl_astype(x, zl_dtype_size(dtype) == 8 ? ZL_FLOAT64 : ZL_INT64);
+}
+
 // Multiplies by 1 / n, as MLX does: of no elements, 0 times infinity is NaN.
 static zl_array mean(const char *function, zl_array x, zl_axes axes, bool keepdims) {
     zl_array share = x ? elements(function, x, axes, 0, true) : NULL;
     if (!share)
         return NULL;
-    zl_array sum = op_reduce_axes(function, REDUCE_SUM, x, axes, keepdims);
+    zl_array sum = op_reduce_axes(function, REDUCE_SUM, to_sum(x), axes, keepdims);
     return zl_multiply(zl_astype(sum, op_float_dtype((zl_dtype)x->dtype)), share);
 }
 

@@ -1,4 +1,4 @@
-// derived.c - helpers of the rows' `lower` column that are no mathematics: signs, division, integer powers.
+// derived.c - helpers of the rows' `lower` column that are no mathematics: signs, powers. Division: division.c.
 
 #include "tile/math.h"
 #include "tile/notation.h"
@@ -27,42 +27,6 @@ expr lower_sign(expr x) {
     if (x->type.kind == TILE_UINT)
         return MIN(x, one);
     return SELECT(LT(x, zero), constant(x, -1), SELECT(LT(zero, x), one, ABS(x)));
-}
-
-// Division --------------------------------------------------------------------------------------------------------
-
-expr lower_floor_divide(expr a, expr b) {
-    if (a && tile_type_is_bool(a->type))
-        return AND(a, b);
-    return a && tile_type_is_float(a->type) ? FLOOR(DIV(a, b)) : NULL;
-}
-
-static expr upper_half(expr x) {
-    return tile_is_f32(x) ? AS_F32(AND(AS_U32(x), U32(0xfffff000)))
-                          : AS_F64(AND(AS_U64(x), U64(0xfffffffff8000000)));
-}
-
-// What rounding took from the product p of a and b.
-static expr product_error(expr a, expr b, expr p) {
-    expr ah = upper_half(a), bh = upper_half(b), al = SUB(a, ah), bl = SUB(b, bh);
-    return ADD(ADD(ADD(SUB(MUL(ah, bh), p), MUL(ah, bl)), MUL(al, bh)), MUL(al, bl));
-}
-
-// a - floor(a / b) * b with the exact product, then moved to the side of b where rounding left it on the other. An
-// infinite b takes no part in the product (0 * inf would be NaN). Right to an ulp while |a / b| < 2^24 (f64: 2^53).
-static expr remainder_of_floats(expr a, expr b) {
-    expr zero = constant(a, 0), infinity = constant(a, 1.0 / 0.0);
-    expr quotient = FLOOR(DIV(a, b)), factor = SELECT(EQ(ABS(b), infinity), zero, b);
-    expr product = MUL(quotient, factor);
-    expr r = SUB(SUB(a, product), product_error(quotient, factor, product));
-    expr is_off = AND(NE(r, zero), NE(LT(r, zero), LT(b, zero)));
-    return SELECT(is_off, ADD(r, b), r);
-}
-
-expr lower_remainder(expr a, expr b) {
-    if (a && tile_type_is_bool(a->type))
-        return AND(a, NOT(b));
-    return a && tile_type_is_float(a->type) ? remainder_of_floats(a, b) : NULL;
 }
 
 // Powers ----------------------------------------------------------------------------------------------------------

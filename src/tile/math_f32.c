@@ -163,7 +163,7 @@ static const double tanh_exp2_c[] = {
 
 // Far from 0 it is 1 - 2/(e^2|x| + 1): what is subtracted is small, so that the power need not be exact. 1 from |x| = 9.02 on.
 expr math_tanh_f32(expr x) {
-    expr a = ABS(x), s = MUL(a, a), near = tile_ternary(TILE_FMA, MUL(POLY(s, tanh_c), s), a, a);
+    expr a = ABS(x), s = MUL(a, a), near = FMA(MUL(POLY(s, tanh_c), s), a, a);
     expr t = MUL(MIN(a, F32(9.02)), F32(2 * log2_e)), magic = F32(round_bias + 127), n = ADD(t, magic);
     expr f = SUB(t, SUB(n, magic)), power = AS_F32(SHL(AS_I32(n), I32(23)));
     expr e = MUL(POLY(f, tanh_exp2_c), power);
@@ -593,9 +593,9 @@ static const double erfc_root_c[] = {
 
 // 1 - (1 - d/4)^4, where 1 - d/4 is the fourth root of erfc: one formula for small and large x. 1 from |x| = 4.01 on.
 expr math_erf_f32(expr x) {
-    expr a = MIN(ABS(x), F32(4.05)), d = tile_ternary(TILE_FMA, STEPS(a, erfc_root_c), a, a);
-    d = tile_ternary(TILE_FMA, MUL(d, F32(-0.125)), d, d); // 2 - 2 (1 - d/4)^2
-    return with_sign(tile_ternary(TILE_FMA, MUL(d, F32(-0.25)), d, d), x);
+    expr a = MIN(ABS(x), F32(4.05)), d = FMA(STEPS(a, erfc_root_c), a, a);
+    d = FMA(MUL(d, F32(-0.125)), d, d); // 2 - 2 (1 - d/4)^2
+    return with_sign(FMA(MUL(d, F32(-0.25)), d, d), x);
 }
 
 static const double short_erf_c[] = {

@@ -8,7 +8,7 @@ enum { TERMS = 32, SHORT = 4 };
 expr math_polynomial_by_steps(expr x, const double *c, int n) {
     expr p = x ? tile_const(x->type, c[n - 1]) : NULL;
     for (int i = n - 2; p && i >= 0; i--)
-        p = tile_ternary(TILE_FMA, p, x, tile_const(x->type, c[i]));
+        p = FMA(p, x, tile_const(x->type, c[i]));
     return p;
 }
 
@@ -19,7 +19,7 @@ static expr by_pairs(expr x, const double *c, int n) {
         term[i] = tile_const(x->type, c[i]);
     for (; n > 1; n = (n + 1) / 2, x = n > 1 ? MUL(x, x) : x)
         for (int i = 0; i < (n + 1) / 2; i++)
-            term[i] = 2 * i + 1 < n ? tile_ternary(TILE_FMA, term[2 * i + 1], x, term[2 * i]) : term[2 * i];
+            term[i] = 2 * i + 1 < n ? FMA(term[2 * i + 1], x, term[2 * i]) : term[2 * i];
     return term[0];
 }
 
@@ -29,5 +29,5 @@ expr math_polynomial(expr x, const double *c, int n) {
         return NULL;
     if (n <= SHORT || n > TERMS)
         return math_polynomial_by_steps(x, c, n);
-    return tile_ternary(TILE_FMA, by_pairs(x, c + 1, n - 1), x, tile_const(x->type, c[0]));
+    return FMA(by_pairs(x, c + 1, n - 1), x, tile_const(x->type, c[0]));
 }

@@ -1,6 +1,6 @@
 // notation.h - the ops as functions that build code: the notation of the `lower` column and of the mathematics.
 //
-// Included by math_*.c and rows.c only: its short names are not for the rest of the house.
+// Included by math_*.c, division.c, derived.c and rows.c only: its short names are not for the rest of the house.
 
 #ifndef NOTATION_H
 #define NOTATION_H
@@ -24,6 +24,7 @@ static inline expr I64(int64_t v) { return tile_const_int(TYPE_OF_BITS(TILE_INT,
 static inline expr U32(uint64_t v) { return tile_const_int(TYPE_OF_BITS(TILE_UINT, 32), (int64_t)v); }
 static inline expr U64(uint64_t v) { return tile_const_int(TYPE_OF_BITS(TILE_UINT, 64), (int64_t)v); }
 
+static inline expr FMA(expr a, expr b, expr c) { return tile_ternary(TILE_FMA, a, b, c); }
 static inline expr RARE(expr c, expr rare, expr common) { return tile_ternary(TILE_RARE, c, rare, common); }
 static inline expr TO_I32(expr x) { return tile_cast(TYPE_OF_BITS(TILE_INT, 32), x); }
 static inline expr TO_I64(expr x) { return tile_cast(TYPE_OF_BITS(TILE_INT, 64), x); }

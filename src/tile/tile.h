@@ -380,8 +380,11 @@ expr tile_lower_complex(enum tile_op op, expr a, expr b);
 // derived.c: helpers of the lower column that are not transcendental.
 expr lower_sign(expr x);
 expr lower_imag(expr x);
-expr lower_floor_divide(expr a, expr b);
-expr lower_remainder(expr a, expr b);
 expr lower_power(expr a, expr b);
+
+// division.c: the same, of divisions. NULL for integers, whose division is a base op.
+expr lower_floor_divide(expr a, expr b);
+expr lower_quotient(expr a, expr b); // of floats alone
+expr lower_remainder(expr a, expr b);
 
 #endif

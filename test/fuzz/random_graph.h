@@ -34,7 +34,7 @@ struct random_graph {
     int nodes, leaves; // leaves are the first nodes
     struct random_node node[FUZZ_NODES];
     int outputs, output[FUZZ_OUTPUTS];
-    bool is_odd; // its data has infinities, NaN and zeros
+    bool is_odd; // its data has infinities, NaN, zeros and numbers far apart
 };
 
 void fuzz_make(struct random_graph *g, uint64_t seed);

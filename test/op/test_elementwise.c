@@ -63,6 +63,9 @@ static long double remainder_of(long double a, long double b) {
     long double r = fmodl(a, b);
     return r != 0 && (r < 0) != (b < 0) ? r + b : r;
 }
+static long double whole_quotient(long double a, long double b) {
+    return b == 0 ? a / b : floorl((a - remainder_of(a, b)) / b + 0.5L);
+}
 static long double larger(long double a, long double b) { return a != a || b != b ? NAN : a > b ? a : b; }
 static long double smaller(long double a, long double b) { return a != a || b != b ? NAN : a < b ? a : b; }
 static long double log_of_sum(long double a, long double b) { return larger(a, b) + log1pl(expl(-fabsl(a - b))); }
@@ -91,7 +94,7 @@ static const struct {
     {TILE_RINT, rintl, NULL},        {TILE_TRUNC, truncl, NULL},    {TILE_CONJ, itself, NULL},
     {TILE_REAL_PART, itself, NULL},  {TILE_IMAG_PART, zero_of, NULL}, {TILE_ADD, NULL, add_of},
     {TILE_SUB, NULL, subtract_of},   {TILE_MUL, NULL, multiply_of}, {TILE_DIV, NULL, divide_of},
-    {TILE_FLOORDIV, NULL, floor_quotient}, {TILE_REM, NULL, remainder_of}, {TILE_POW, NULL, powl},
+    {TILE_FLOORDIV, NULL, floor_quotient}, {TILE_REM, NULL, remainder_of}, {TILE_QUOT, NULL, whole_quotient}, {TILE_POW, NULL, powl},
     {TILE_MAX, NULL, larger},        {TILE_MIN, NULL, smaller},     {TILE_LOGADDEXP, NULL, log_of_sum},
     {TILE_ATAN2, NULL, atan2l},      {TILE_EQ, NULL, is_equal},     {TILE_NE, NULL, is_other},
     {TILE_LT, NULL, is_less},        {TILE_LE, NULL, is_less_or_equal}, {TILE_GT, NULL, is_greater},
@@ -315,6 +318,10 @@ TEST(integers_are_defined_where_c_is_not) {
     CHECK_EQ_INT(of_ints(zl_remainder, ZL_INT32, INT32_MIN, -1), 0);
     CHECK_EQ_INT(of_ints(zl_floor_divide, ZL_INT64, -7, 2), -4);
     CHECK_EQ_INT(of_ints(zl_remainder, ZL_INT64, -7, 2), 1);
+    CHECK_EQ_INT(of_ints(zl_floor_divide, ZL_INT64, INT64_MIN, -1), INT64_MIN);
+    CHECK_EQ_INT(of_ints(zl_remainder, ZL_INT64, INT64_MIN, -1), 0);
+    CHECK_EQ_INT(of_ints(zl_remainder, ZL_INT8, -128, -1), 0);
+    CHECK_EQ_INT(of_ints(zl_remainder, ZL_UINT64, -1, 0), -1);
     CHECK_EQ_INT(of_ints(zl_add, ZL_INT8, 127, 1), -128);
     CHECK_EQ_INT(of_ints(zl_multiply, ZL_UINT16, 65535, 65535), 1);
     CHECK_EQ_INT(of_ints(zl_left_shift, ZL_INT32, 1, 32), 0);
@@ -325,6 +332,28 @@ TEST(integers_are_defined_where_c_is_not) {
     CHECK_EQ_INT(of_ints(zl_power, ZL_INT32, -1, -3), 0);
     CHECK_EQ_INT(of_ints(zl_power, ZL_INT32, 2, -1), 0);
     CHECK_EQ_INT(zl_item_int(zl_abs(zl_astype(zl_scalar_int(INT32_MIN), ZL_INT32))), INT32_MIN);
+}
+
+// The remainder moves by -quotient when the divisor moves by one: by the quotient that belongs to it, also where a / b is
+// rounded to the next whole number or has more digits than a float.
+TEST(gradient_of_remainder_has_its_quotient) {
+    zl_array x[] = {zl_from_f32((float[]){1, 1e9f, -1e9f, -1, 7, -3e38f}, ZL_SHAPE(6)),
+                    zl_from_f32((float[]){0.1f, 7, 7, INFINITY, -2, 2e38f}, ZL_SHAPE(6))};
+    static const float want[] = {-9, -142857136, 142857136, 1, 4, 2};
+    zl_array g[2], both[2];
+    REQUIRE(zl_grad(zl_sum(zl_remainder(x[0], x[1])), 2, x, g) && zl_divmod(x[0], x[1], both));
+    zl_array slope = zl_negative(both[0]);
+    g[0] = zl_contiguous(g[0], false);
+    REQUIRE(zl_eval_all(3, (zl_array[]){g[0], g[1], slope}));
+    for (int i = 0; i < 6; i++) {
+        CHECK_EQ_F64(zl_data_f32(g[0])[i], 1);
+        CHECK_EQ_F64(zl_data_f32(g[1])[i], want[i]);
+        CHECK_EQ_F64(zl_data_f32(slope)[i], want[i]);
+    }
+    zl_array a = zl_astype(zl_scalar(1e18), ZL_FLOAT64), b = zl_astype(zl_scalar(7), ZL_FLOAT64), slope64;
+    REQUIRE(zl_grad(zl_remainder(a, b), 1, &b, &slope64));
+    CHECK_EQ_F64(zl_item(slope64), -142857142857142857.0);
+    CHECK_EQ_F64(zl_item(zl_remainder(a, b)), 1);
 }
 
 TEST(special_numbers_follow_ieee) {

@@ -197,6 +197,16 @@ TEST(nearly_equal) {
     CHECK_ARRAY(zl_array_equal(RANGE(2), RANGE(2, 1), false), ZL_BOOL, ZL_SCALAR, 0);
     zl_array u = zl_from((uint8_t[]){1, 9}, ZL_SHAPE(2), ZL_UINT8);
     CHECK_ARRAY(zl_isclose(u, zl_add(u, zl_scalar_int(1)), 0, 1, false), ZL_BOOL, ZL_SHAPE(2), 1, 1);
+    zl_array low = zl_from_i32((int32_t[]){INT32_MIN, -2, INT32_MAX}, ZL_SHAPE(3));
+    zl_array high = zl_from_i32((int32_t[]){INT32_MAX, INT32_MAX, INT32_MAX - 1}, ZL_SHAPE(3));
+    CHECK_ARRAY(zl_isclose(low, high, 0, 1, false), ZL_BOOL, ZL_SHAPE(3), 0, 0, 1);
+    CHECK_ARRAY(zl_isclose(high, low, 0, 0, false), ZL_BOOL, ZL_SHAPE(3), 0, 0, 0);
+    CHECK_ARRAY(zl_allclose(low, high, 1e-5, 1e-8, false), ZL_BOOL, ZL_SCALAR, 0);
+    zl_array natural = zl_from((uint64_t[]){UINT64_MAX, 16777217}, ZL_SHAPE(2), ZL_UINT64);
+    zl_array whole = zl_from_i64((int64_t[]){-1, 16777216}, ZL_SHAPE(2));
+    CHECK_ARRAY(zl_isclose(natural, whole, 0, 0, false), ZL_BOOL, ZL_SHAPE(2), 0, 0);
+    zl_array truth = zl_from((bool[]){true, false}, ZL_SHAPE(2), ZL_BOOL);
+    CHECK_ARRAY(zl_isclose(truth, zl_from_i64((int64_t[]){1, 2}, ZL_SHAPE(2)), 0, 0, false), ZL_BOOL, ZL_SHAPE(2), 1, 0);
     CHECK_ERROR(ZL_ERROR_SHAPE, zl_allclose(RANGE(2), RANGE(3), 0, 0, false));
     CHECK_HAS(test_last_error(), "zl_allclose: shapes (2,) and (3,)");
 }

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """oracle_ops.py [BUILD] - the ops against MLX from PyPI: values, dtypes, shapes, and what both refuse.
 
-A new elementwise row is compared without a line here: oracle.py reads the table of signatures. Ends with "N passed, N failed,
+Numbers are moderate, so that MLX has results to compare with; test_numbers.py has those far apart, with NumPy. A new
+elementwise row is compared without a line here: oracle.py reads the table of signatures. Ends with "N passed, N failed,
 N skipped"; a pass is one call that agrees. Skips when MLX is not installed.
 """
 

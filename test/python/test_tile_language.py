@@ -386,6 +386,17 @@ class Values(unittest.TestCase):
             if other is not None:
                 close(y, other(x), 1e-5)
 
+    def test_fmod(self):
+        @T.prim_func
+        def main(X: T.Tensor((8,), T.float32), D: T.Tensor((8,), T.float32), Y: T.Tensor((8,), T.float32)):
+            with T.Kernel(1) as _:
+                for i in T.Parallel(8):
+                    Y[i] = T.fmod(X[i], D[i])
+
+        x = np.array([1e9, -1e9, 1, -7.5, 7.5, -0.0, 3e38, 5], "float32")
+        d = np.array([7, 7, 1e-40, 2, -2, 3, 1e-3, np.inf], "float32")
+        np.testing.assert_array_equal(run(main, x, d, out_idx=2).view("uint32"), np.fmod(x, d).view("uint32"))
+
     def test_im2col(self):
         @T.prim_func
         def main(X: T.Tensor((1, 5, 6, 2), T.float32), Y: T.Tensor((30, 18), T.float32)):

@@ -31,7 +31,8 @@ static double special_real(void) {
         0x1p63, 0x1p64,  -0x1p63, 1e300, -1e300,      3.3e38,   8388607.5, 0x1p52, 710,   -745,
         88.7,   -103.9,  11.1,    1e-5,  0.49999997f, INFINITY, -INFINITY, NAN,    20,    -0.999,
     };
-    switch (test_between(0, 5)) {
+    switch (test_between(0, 6)) {
+    case 6: return ldexp(test_uniform(-1, 1), test_between(-160, 160)); // far from the other operands
     case 0:
     case 1: return list[test_between(0, (int)COUNT(list) - 1)];
     case 2: return test_uniform(-1000, 1000);

@@ -305,29 +305,59 @@ TEST(tile_float_remainder) {
         {"bf16", "7.5 // 2", "3"},
         {"f32", "7.5 % 0.1", "0x1.99997cp-4"},
         {"f32", "0 % 5", "0"},
+        {"f32", "-0.0 % 5", "0"},
+        {"f32", "6 % -3", "-0.0"},
+        {"f32", "0 % -inf", "-0.0"},
+        {"f32", "1e9 % 7", "6"},
+        {"f32", "-1e9 % 7", "1"},
+        {"f32", "1 % 1e-40", "0x1.78ep-137"},
+        {"f32", "3e38 % 0x1p-149", "0"},
+        {"f32", "-3e38 % 2e38", "0x1.2ced3p+126"},
+        {"f32", "-0x1p-149 % 7", "7"},
+        {"f32", "0x1p127 % 0x1.8p-148", "0x1p-149"},
+        {"f64", "1e18 % 7", "1"},
+        {"f64", "0x1p1023 % 0x1.8p-1073", "0x1p-1073"},
+        {"f16", "65504 % 0x1.8p-23", "0x1p-23"},
+        {"bf16", "0x1.fep127 % 7", "3"},
+        {"f32", "quotient(1, 0.1)", "9"},
+        {"f32", "quotient(-1, inf)", "-1"},
+        {"f32", "quotient(inf, 2)", "nan"},
+        {"f32", "quotient(-5, 0)", "-inf"},
+        {"f32", "quotient(1, -3)", "-1"},
+        {"f32", "quotient(-0.0, 3)", "-0.0"},
+        {"f32", "quotient(-3e38, 2e38)", "-2"},
+        {"f32", "quotient(0x1.fffffep127, 0x1p-149)", "inf"},
+        {"f64", "quotient(1e18, 7)", "142857142857142857"},
+        {"f16", "quotient(-7.5, 2)", "-4"},
     };
     check_facts(facts, COUNT(facts));
 }
 
-// Against fmod, which is exact: less than an ulp apart, or the quotient was rounded up to a whole number.
-TEST(tile_float_remainder_is_close) {
+// Against fmod, which is exact too.
+static void check_remainder(const char *type, int range) {
     tile_begin("remainder");
-    struct tile_type f32 = type_named("f32");
-    expr a = tile_name_value(tile_name("a", f32), TILE_LOCAL),
-         b = tile_name_value(tile_name("b", f32), TILE_LOCAL);
+    struct tile_type t = type_named(type);
+    expr a = tile_name_value(tile_name("a", t), TILE_LOCAL), b = tile_name_value(tile_name("b", t), TILE_LOCAL);
     expr r = tile_binary(TILE_REM, a, b);
     struct tile_kernel *kernel = tile_end();
     REQUIRE(kernel);
-    for (int i = 0; i < 300; i++) {
-        float x = (float)test_uniform(-1e4, 1e4), y = (float)test_uniform(0.01, 10);
+    for (int i = 0; i < 600; i++) {
+        double x = ldexp(test_uniform(-1, 1), i % 2 ? test_between(-range, range - 25) : 14);
+        double y = ldexp(test_uniform(0.01, 1), i % 3 ? test_between(-range, range - 25) : 3);
+        x = t.bits == 32 ? (float)x : x, y = t.bits == 32 ? (float)y : y;
         union tile_value leaf[8];
         leaf[a->id].f = x;
         leaf[b->id].f = y;
-        double got = tile_evaluate(r, leaf).f, want = fmod(x, y);
+        double want = fmod(x, y);
         want += want < 0 ? y : 0;
-        CHECK_NEAR(got, want, y * 0x1p-22);
+        CHECK_EQ_F64(tile_evaluate(r, leaf).f, t.bits == 32 ? (float)want : want);
     }
     tile_free(kernel);
+}
+
+TEST(tile_float_remainder_is_exact) {
+    check_remainder("f32", 148);
+    check_remainder("f64", 1073);
 }
 
 // Powers ----------------------------------------------------------------------------------------------------------

@@ -77,8 +77,10 @@ def clamp(x, least, most):
 
 
 def fmod(x, y):
+    """The exact remainder with the sign of x, as C has it."""
     x, y = agree(x, y)
-    return x - y * call("trunc", x / y)
+    rest = call("remainder", abs(x), abs(y))
+    return select(x < 0, -rest, min(x, rest))  # the least of a zero x and 0 has the sign of x
 
 
 def atan2(y, x):

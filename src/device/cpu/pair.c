@@ -1,6 +1,7 @@
 // pair.c - ops with two results of the same operands: two rows on each tile.
 
 #include "device/cpu/cpu.h"
+#include "op/ops.h"
 
 struct pair {
     row_fn *first, *second;
@@ -23,7 +24,7 @@ static void add_array(struct layout *l, zl_array a, union scalar *room) {
 
 static bool choose_rows(struct pair *rows, zl_dtype dtype, unsigned scalar) {
     const struct row_table *table = cpu_level()->rows;
-    rows->first = table->op[TILE_FLOORDIV][dtype][scalar];
+    rows->first = table->op[op_quotient_row(dtype)][dtype][scalar];
     rows->second = table->op[TILE_REM][dtype][scalar];
     return rows->first && rows->second;
 }

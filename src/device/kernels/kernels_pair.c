@@ -15,7 +15,6 @@ struct writer {
 
 bool kernel_can_divmod(const struct call *c) {
     return !array_is(c->in[0], ARRAY_INLINE) && !array_is(c->in[1], ARRAY_INLINE) &&
-           tile_row_takes(TILE_FLOORDIV, (zl_dtype)c->in[0]->dtype) &&
            tile_row_takes(TILE_REM, (zl_dtype)c->in[0]->dtype);
 }
 
@@ -44,7 +43,7 @@ static bool write_text(struct text *out, const void *data) {
     const struct writer *w = data;
     zl_dtype dtype = (zl_dtype)w->r->dtype;
     kernel_begin(out, w->dialect, w->r->wide);
-    if (!kernel_element(out, tile_row_kernel(TILE_FLOORDIV, dtype, "vv"), w->dialect, "quotient") ||
+    if (!kernel_element(out, tile_row_kernel(op_quotient_row(dtype), dtype, "vv"), w->dialect, "quotient") ||
         !kernel_element(out, tile_row_kernel(TILE_REM, dtype, "vv"), w->dialect, "remainder_of"))
         return false;
     text_add(out, "#define ITEM %s\n", kernel_memory_type(dtype));
