@@ -148,8 +148,16 @@ static PyObject *split_at(zl_array a, PyObject *where, int axis) {
 }
 
 static PyObject *split_evenly(zl_array a, int sections, int axis) {
+    zl_array whole;
     if (sections <= 0) {
         PyErr_Format(PyExc_ValueError, "split(): %d sections: at least one is needed", sections);
+        return NULL;
+    }
+    if (!zl_split(a, 1, axis, &whole)) // says that there is no such axis
+        return ext_raise();
+    if (zl_dim(a, axis) % sections) { // here, before there is room for as many results
+        PyErr_Format(PyExc_ValueError, "split(): axis %d of %lld elements has no %d equal sections", axis,
+                     (long long)zl_dim(a, axis), sections);
         return NULL;
     }
     zl_array *out = PyMem_Calloc((size_t)sections, sizeof *out);
