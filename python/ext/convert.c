@@ -412,8 +412,8 @@ static zl_array never_initialized(void) {
 
 zl_array ext_array_of(PyObject *o) {
     if (LIKELY(ext_is_array(o))) {
-        zl_array a = ext_value(o);
-        return LIKELY(a) ? a : never_initialized();
+        zl_array a = ext_value(o); // lent by itself: what is read next may give the cell another value
+        return LIKELY(a) ? zl_scope_leave(zl_scope_begin(), a) : never_initialized();
     }
     if (PyFloat_CheckExact(o))
         return checked(zl_scalar(PyFloat_AS_DOUBLE(o)));
@@ -543,6 +543,26 @@ bool ext_to_int64(PyObject *o, int64_t *out) {
 bool ext_to_double(PyObject *o, double *out) {
     *out = PyFloat_AsDouble(o);
     return *out != -1 || !PyErr_Occurred();
+}
+
+const char *ext_utf8(PyObject *o) {
+    Py_ssize_t bytes;
+    if (!PyUnicode_Check(o)) {
+        PyErr_Format(PyExc_TypeError, "a str is needed, not %.100s", Py_TYPE(o)->tp_name);
+        return NULL;
+    }
+    const char *text = PyUnicode_AsUTF8AndSize(o, &bytes);
+    if (text && strlen(text) == (size_t)bytes)
+        return text;
+    if (text)
+        PyErr_Format(PyExc_ValueError, "%.200A has a NUL, which no text may have here", o);
+    else if (PyErr_ExceptionMatches(PyExc_UnicodeEncodeError))
+        PyErr_Format(PyExc_ValueError, "%.200A has a lone surrogate, which UTF-8 cannot encode", o);
+    return NULL;
+}
+
+PyObject *ext_text(const char *data, size_t bytes) {
+    return PyUnicode_DecodeUTF8(data, (Py_ssize_t)bytes, "surrogateescape");
 }
 
 bool convert_size(int64_t size) {

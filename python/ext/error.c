@@ -44,13 +44,20 @@ static PyObject *exception_of(zl_error_kind kind) {
     }
 }
 
-void *ext_raise(void) {
-    const char *message = zl_error();
-    if (!PyErr_Occurred())
-        PyErr_SetString(exception_of(zl_error_which()),
-                        message ? message : "zellige: an argument was missing");
+// A message may quote names of files and devices, which can have any bytes.
+void *ext_raise_as(PyObject *exception) {
+    const char *message = zl_error() ? zl_error() : "zellige: an argument was missing";
+    PyObject *text =
+        PyErr_Occurred() ? NULL : PyUnicode_DecodeUTF8(message, (Py_ssize_t)strlen(message), "replace");
+    if (text)
+        PyErr_SetObject(exception, text);
+    Py_XDECREF(text);
     zl_clear_error();
     return NULL;
+}
+
+void *ext_raise(void) {
+    return ext_raise_as(exception_of(zl_error_which()));
 }
 
 // Functions name themselves as "zl_take: ..." and "take(): ..."; MLX's own words begin with "[take] ...".

@@ -40,6 +40,7 @@ bool ext_add(PyObject *module, const char *name, PyObject *object);
 
 // Raises the library's error of this thread as a Python exception, and clears it. NULL, to be returned.
 void *ext_raise(void);
+void *ext_raise_as(PyObject *exception); // as this exception, whatever its kind
 // The exception type for an axis that is not there: both ValueError and IndexError.
 extern PyObject *ext_axis_error;
 // Names a function, and its argument unless that is NULL, in an exception that says only what is wrong with an object.
@@ -85,6 +86,10 @@ PyObject *ext_to_list(zl_array a); // nested lists; of a scalar the number
 
 bool ext_to_int64(PyObject *o, int64_t *out);                           // whole numbers and what has __index__
 bool ext_to_double(PyObject *o, double *out);
+// The UTF-8 of a str, owned by it. NULL with an exception for other objects, lone surrogates and embedded NULs.
+const char *ext_utf8(PyObject *o);
+// Bytes that should be UTF-8 as a str: others become surrogates, as in names of files.
+PyObject *ext_text(const char *data, size_t bytes);
 
 // Sizes, strides or axes as op arguments. Lists are kept by the holder until ext_list_free.
 struct ext_list {

@@ -31,11 +31,6 @@ static void close_place(struct place *p) {
     Py_CLEAR(p->path);
 }
 
-// Texts may have any bytes.
-static PyObject *text_object(const char *data, size_t bytes) {
-    return PyUnicode_DecodeUTF8(data, (Py_ssize_t)bytes, "surrogateescape");
-}
-
 // Loading ------------------------------------------------------------------------------------------------------------
 
 static const struct {
@@ -112,7 +107,7 @@ static PyObject *arrays_of(const zl_file *file) {
     PyObject *dict = PyDict_New();
     for (int i = 0; dict && i < zl_file_count(file); i++) {
         const char *name = zl_file_name(file, i);
-        if (!set_item(dict, text_object(name, strlen(name)), ext_wrap(zl_file_array(file, i))))
+        if (!set_item(dict, ext_text(name, strlen(name)), ext_wrap(zl_file_array(file, i))))
             Py_CLEAR(dict);
     }
     return dict;
@@ -122,10 +117,10 @@ static PyObject *metadata_value(const zl_metadata *m) {
     if (m->array)
         return ext_wrap(m->array);
     if (!m->is_list)
-        return text_object(m->text[0].data, m->text[0].bytes);
+        return ext_text(m->text[0].data, m->text[0].bytes);
     PyObject *list = PyList_New(m->texts);
     for (int i = 0; list && i < m->texts; i++) {
-        PyObject *text = text_object(m->text[i].data, m->text[i].bytes);
+        PyObject *text = ext_text(m->text[i].data, m->text[i].bytes);
         if (!text)
             Py_CLEAR(list);
         else
@@ -138,7 +133,7 @@ static PyObject *metadata_of(const zl_file *file) {
     PyObject *dict = PyDict_New();
     zl_metadata m;
     for (int i = 0; dict && zl_file_metadata(file, i, &m); i++)
-        if (!set_item(dict, text_object(m.name, strlen(m.name)), metadata_value(&m)))
+        if (!set_item(dict, ext_text(m.name, strlen(m.name)), metadata_value(&m)))
             Py_CLEAR(dict);
     return dict;
 }
@@ -194,7 +189,7 @@ static bool add_arrays(zl_file *file, PyObject *dict, const char *function) {
     PyObject *key, *value;
     Py_ssize_t at = 0;
     while (PyDict_Next(dict, &at, &key, &value)) {
-        const char *name = PyUnicode_Check(key) ? PyUnicode_AsUTF8(key) : NULL;
+        const char *name = PyUnicode_Check(key) ? ext_utf8(key) : NULL;
         if (!name && !PyErr_Occurred())
             PyErr_Format(PyExc_TypeError, "%s(): a name is %R: a str is needed", function, key);
         zl_array a = name ? ext_array_of(value) : NULL;
@@ -250,7 +245,7 @@ static bool add_notes(zl_file *file, PyObject *dict, bool texts_only, const char
             PyErr_Format(PyExc_ValueError, "%s(): metadata is named %R: a str is needed", function, key);
             return false;
         }
-        const char *name = PyUnicode_AsUTF8(key);
+        const char *name = ext_utf8(key);
         if (!name || !add_note(file, name, value, texts_only, function))
             return false;
     }
@@ -269,6 +264,34 @@ static bool evaluate(const zl_file *file) {
     return ok;
 }
 
+// The bytes of a file, as an object with a buffer: a file-like object may keep what is written to it.
+struct file_bytes {
+    PyObject_HEAD
+    char *data; // of zl_save_memory
+    Py_ssize_t bytes;
+};
+
+static int give_bytes(PyObject *self, Py_buffer *view, int flags) {
+    const struct file_bytes *f = (struct file_bytes *)self;
+    return PyBuffer_FillInfo(view, self, f->data, f->bytes, 1, flags);
+}
+
+static void free_bytes(PyObject *self) {
+    zl_free(((struct file_bytes *)self)->data);
+    PyObject_Free(self);
+}
+
+static PyBufferProcs bytes_buffer = {.bf_getbuffer = give_bytes};
+
+static PyTypeObject bytes_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "zellige.core._FileBytes",
+    .tp_doc = PyDoc_STR("The bytes of a file that is written."),
+    .tp_basicsize = sizeof(struct file_bytes),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .tp_as_buffer = &bytes_buffer,
+    .tp_dealloc = free_bytes,
+};
+
 static bool write_object(PyObject *object, const zl_file *file, const char *format) {
     size_t bytes = 0;
     char *data;
@@ -277,11 +300,18 @@ static bool write_object(PyObject *object, const zl_file *file, const char *form
     Py_END_ALLOW_THREADS
     if (!data)
         return ext_raise(), false;
-    PyObject *view = PyMemoryView_FromMemory(data, (Py_ssize_t)bytes, PyBUF_READ);
+    struct file_bytes *owner = PyObject_New(struct file_bytes, &bytes_type);
+    if (!owner) {
+        zl_free(data);
+        return false;
+    }
+    owner->data = data;
+    owner->bytes = (Py_ssize_t)bytes;
+    PyObject *view = PyMemoryView_FromObject((PyObject *)owner);
     PyObject *done = view ? PyObject_CallMethod(object, "write", "O", view) : NULL;
+    Py_DECREF(owner);
     Py_XDECREF(done);
     Py_XDECREF(view);
-    zl_free(data);
     return done != NULL;
 }
 
@@ -313,10 +343,12 @@ static bool write_file(PyObject *to, const zl_file *file, const struct writer *w
 static PyObject *save_dicts(PyObject *to, PyObject *arrays, PyObject *metadata, bool texts_only, const struct writer *w) {
     zl_scope scope = ext_begin();
     zl_file *file = zl_file_new();
-    bool ok = file || ext_raise();
-    ok = ok && add_arrays(file, arrays, w->function);
+    PyObject *copy = PyDict_Copy(arrays); // which no __mlx_array__ can change
+    bool ok = copy && (file || ext_raise());
+    ok = ok && add_arrays(file, copy, w->function);
     ok = ok && (metadata == Py_None || add_notes(file, metadata, texts_only, w->function));
     ok = ok && write_file(to, file, w);
+    Py_XDECREF(copy);
     zl_file_free(file);
     zl_scope_end(scope);
     return ok ? Py_NewRef(Py_None) : NULL;
@@ -409,5 +441,5 @@ static PyMethodDef functions[] = {
 };
 
 bool ext_add_files(PyObject *core) {
-    return PyModule_AddFunctions(core, functions) == 0;
+    return PyType_Ready(&bytes_type) == 0 && PyModule_AddFunctions(core, functions) == 0;
 }

@@ -87,7 +87,7 @@ static PyObject *atleast_3d(PyObject *m, PyObject *const *args, Py_ssize_t n, Py
 // meshgrid(*arrays, sparse=False, indexing='xy')
 static bool meshgrid_op(const zl_array *in, int count, zl_array *out, const struct shaped_call *c) {
     bool sparse;
-    const char *indexing = shaped_given(c->named[1]) ? PyUnicode_AsUTF8(c->named[1]) : "xy";
+    const char *indexing = shaped_given(c->named[1]) ? ext_utf8(c->named[1]) : "xy";
     if (!indexing || !shaped_truth(c->named[0], false, &sparse))
         return false;
     return zl_meshgrid(in, count, sparse, indexing, out);
@@ -351,7 +351,7 @@ static PyObject *quantize_work(const struct shaped_call *c) {
     int group, bits;
     zl_array out[3], w = ext_array_of(c->named[0]);
     zl_array global = w && shaped_given(c->named[4]) ? ext_array_of(c->named[4]) : NULL;
-    const char *mode = !shaped_given(c->named[3]) ? NULL : PyUnicode_AsUTF8(c->named[3]);
+    const char *mode = !shaped_given(c->named[3]) ? NULL : ext_utf8(c->named[3]);
     if (PyErr_Occurred() || !shaped_int(c->named[1], INT_MIN, &group) || !shaped_int(c->named[2], INT_MIN, &bits))
         return NULL;
     if (!zl_quantize(w, group, bits, mode, global, out))

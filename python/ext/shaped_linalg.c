@@ -18,7 +18,7 @@ static PyObject *order_text(PyObject *order) {
 static PyObject *norm_of(zl_array a, PyObject *order, PyObject *axis, bool keepdims) {
     struct shaped_axes axes = {NULL, -1};
     PyObject *text = shaped_given(order) ? order_text(order) : NULL, *result = NULL;
-    const char *ord = text ? PyUnicode_AsUTF8(text) : NULL;
+    const char *ord = text ? ext_utf8(text) : NULL;
     bool ok = (ord || !shaped_given(order)) && (!shaped_given(axis) || shaped_axes_read(axis, &axes));
     if (ok)
         result = ext_wrap(zl_linalg_norm(a, ord, (zl_axes){axes.axis, axes.count}, keepdims));

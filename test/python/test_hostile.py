@@ -79,6 +79,72 @@ class Gradients(unittest.TestCase):
             pass
 
 
+class ChangedMeanwhile(unittest.TestCase):
+    """Arrays that get another value while the arguments behind them are read."""
+
+    def setUp(self):
+        self.x = mx.array([1.0, 2.0, 3.0])
+        test = self
+
+        class Changing:
+            def change(self):
+                test.x[:] = 5
+                mx.eval(test.x)
+                self.kept = [mx.ones(7) + i for i in range(50)]
+                mx.eval(self.kept)
+
+            def __index__(self):
+                self.change()
+                return 0
+
+            def __mlx_array__(self):
+                self.change()
+                return mx.array([10.0, 10.0, 10.0])
+
+        self.other = Changing()
+
+    def test_calls(self):
+        x = self.x
+        for result in (lambda: mx.sum(x, axis=self.other), lambda: x.sum(axis=self.other), lambda: x.sum(axis=[self.other])):
+            self.assertEqual(result().item(), 15)
+        self.assertEqual(mx.slice(x, mx.array([0]), [self.other], [2]).shape, (2,))
+        self.assertEqual(mx.split(x, 3, axis=self.other)[0].shape, (1,))
+        self.assertEqual(mx.tensordot(x, x, axes=[[self.other], [0]]).shape, ())
+        self.assertEqual(mx.concatenate([x, x], axis=self.other).shape, (6,))
+
+    def test_operators(self):
+        x = self.x
+        self.assertEqual((x + self.other).tolist(), [15, 15, 15])
+        self.assertEqual((self.other.__mlx_array__() * x).tolist(), [50, 50, 50])
+        self.assertEqual(mx.add(x, self.other).tolist(), [15, 15, 15])
+
+    def test_lists_that_shrink(self):
+        class Shrinking:
+            def __init__(self, items):
+                self.items = items
+
+            def __index__(self):
+                self.items.clear()
+                return 0
+
+        axes = [[0], [0]]
+        axes[0].append(Shrinking(axes))
+        message(mx.tensordot, mx.ones((2, 2)), mx.ones((2, 2)), axes=axes)
+        kernel = mx.fast.cpu_kernel("k", ["x"], ["y"], "")
+        grid = [1, 1, 1]
+        grid[0] = Shrinking(grid)
+        kernel(inputs=[self.x], output_shapes=[(3,)], output_dtypes=[mx.float32], grid=grid, threadgroup=(1, 1, 1))
+
+    def test_what_is_written_can_be_kept(self):
+        class Keeping:
+            def write(self, data):
+                self.data = data
+
+        file = Keeping()
+        mx.save(file, mx.ones(1000))
+        self.assertEqual(bytes(file.data)[:6], b"\x93NUMPY")
+
+
 class Counts(unittest.TestCase):
     """Numbers that are refused before there is memory for so many results."""
 
@@ -130,6 +196,54 @@ class Shown(unittest.TestCase):
                 expected = np.array2string(a, separator=",")
             shown = repr(mx.array(a)).removeprefix("array(").removesuffix(", dtype=int64)")
             self.assertEqual("".join(shown.split()), "".join(expected.split()), shape)
+
+
+class Texts(unittest.TestCase):
+    def test_messages_hold_whole_characters(self):
+        x = mx.ones((2, 3))
+        for text in ("é", "日本", "ij->\U0001f600"):
+            for function in (mx.einsum, mx.einsum_path):
+                kind, words = message(function, text, x)
+                self.assertEqual(kind, ValueError)
+                self.assertIn(f"'{text[-1] if '>' in text else text[0]}' is not a letter", words)
+        for call in (lambda: mx.quantize(mx.ones((64, 64)), mode="x" + "é" * 60), lambda: mx.load("x" + "é" * 9000 + ".npy"),
+                     lambda: mx.load("\udc80.npy"), lambda: mx.import_function("\udc80"),
+                     lambda: mx.export_function("\udc80/x", mx.abs, x)):
+            kind, words = message(call)
+            self.assertFalse(issubclass(kind, UnicodeError), kind)
+
+    def test_texts_that_no_c_program_can_have(self):
+        x = mx.ones((2, 3))
+        for bad, why in (("\udc80", "lone surrogate"), ("a\0b", "NUL")):
+            for call in (lambda: mx.einsum(bad, x), lambda: mx.meshgrid(x, indexing=bad), lambda: mx.linalg.norm(x, bad),
+                         lambda: mx.quantize(x, mode=bad), lambda: mx.conv1d(x, x, padding_mode=bad),
+                         lambda: mx.linalg.eigh(x, UPLO=bad), lambda: mx.save_safetensors("x", {bad: x}),
+                         lambda: mx.savez("x", **{bad: x})):
+                kind, words = message(call)
+                self.assertFalse(issubclass(kind, UnicodeError), kind)
+                self.assertTrue(why in words or "argument" in words, words)
+
+    def test_compiled_functions_take_any_text(self):
+        self.assertEqual(mx.compile(lambda x, text: x + len(text))(mx.array(1), "\udc80").item(), 2)
+
+
+class Uninitialised(unittest.TestCase):
+    def test_calls(self):
+        x = mx.array.__new__(mx.array)
+        for call in (lambda: mx.sum(x), lambda: x.sum(), lambda: x + 1, lambda: repr(x), lambda: x.tolist(), lambda: x.item(),
+                     lambda: mx.stack([x, x]), lambda: x[0], lambda: mx.eval(x), lambda: mx.where(True, x, 1), lambda: len(x)):
+            with self.assertRaises((ValueError, TypeError)):
+                call()
+
+
+class Pickles(unittest.TestCase):
+    def test_states_take_no_memory_that_they_do_not_bring(self):
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        for elements, code in ((np.broadcast_to(np.float32(1), (1 << 40,)), 10), (np.zeros((0, 1 << 40), "f4"), 10), (b"", 99),
+                               ("text", 10), (None, 10), (np.zeros(3, "U2"), 10), (np.zeros(3), 2**70)):
+            with self.assertRaises((ValueError, TypeError, OverflowError)):
+                mx.array.__new__(mx.array).__setstate__((elements, code))
+        self.assertLess(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, 100_000)
 
 
 if __name__ == "__main__":
