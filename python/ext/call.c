@@ -154,8 +154,11 @@ static bool read_arrays(PyObject *o, struct held *held, union ext_argument *out)
     Py_ssize_t count = PyTuple_GET_SIZE(tuple);
     zl_array *list = held->more = PyMem_Malloc(sizeof(zl_array) * (size_t)(count + 1));
     bool ok = list && count <= INT_MAX;
-    for (Py_ssize_t i = 0; ok && i < count; i++)
-        ok = (list[i] = ext_array_of(PyTuple_GET_ITEM(tuple, i))) != NULL;
+    for (Py_ssize_t i = 0; ok && i < count; i++) {
+        PyObject *item = PyTuple_GET_ITEM(tuple, i);
+        list[i] = ext_is_array(item) ? NULL : ext_array_of(item); // NULL: read_cells takes it
+        ok = list[i] || ext_is_array(item);
+    }
     out->arrays.list = list;
     out->arrays.count = (int)count;
     return ok || (list ? false : (PyErr_NoMemory(), false));
@@ -230,9 +233,18 @@ static PyObject *given_for(const struct frame *c, const struct ext_variant *v, i
     return c->given[v == c->f->variant ? i : find_param(&c->f->variant[0], v->param[i].key)];
 }
 
+static bool read_listed_cells(const struct held *held, union ext_argument *out) {
+    bool ok = true;
+    for (int i = 0; ok && i < out->arrays.count; i++)
+        ok = out->arrays.list[i] || (out->arrays.list[i] = ext_array_of(PyTuple_GET_ITEM(held->tuple, i)));
+    return ok;
+}
+
 // Takes the values of arrays last: methods of the other objects may have given their cells other values.
 static bool read_cells(struct frame *c, const struct ext_variant *v) {
     for (int i = 0; i < v->params; i++) {
+        if (c->held[i].tuple && !read_listed_cells(&c->held[i], &c->value[i]))
+            return false;
         PyObject *o = is_array_param(&v->param[i]) ? given_for(c, v, i) : NULL;
         if (!o || !ext_is_array(o))
             continue;

@@ -412,8 +412,8 @@ static zl_array never_initialized(void) {
 
 zl_array ext_array_of(PyObject *o) {
     if (LIKELY(ext_is_array(o))) {
-        zl_array a = ext_value(o); // lent by itself: what is read next may give the cell another value
-        return LIKELY(a) ? zl_scope_leave(zl_scope_begin(), a) : never_initialized();
+        zl_array a = ext_value(o);
+        return LIKELY(a) ? a : never_initialized();
     }
     if (PyFloat_CheckExact(o))
         return checked(zl_scalar(PyFloat_AS_DOUBLE(o)));
@@ -423,6 +423,11 @@ zl_array ext_array_of(PyObject *o) {
     zl_array a = weak_number(number);
     Py_DECREF(number);
     return a;
+}
+
+zl_array ext_array_held(PyObject *o) {
+    zl_array a = ext_array_of(o);
+    return a && ext_is_array(o) ? zl_scope_leave(zl_scope_begin(), a) : a;
 }
 
 // A weak whole number that an array of a short integer dtype takes as its own.
@@ -452,7 +457,7 @@ zl_array convert_beside(PyObject *o, zl_dtype dtype) {
 
 zl_array ext_array_from(PyObject *o, zl_dtype dtype) {
     if (ext_is_array(o)) {
-        zl_array a = ext_array_of(o);
+        zl_array a = ext_array_held(o);
         return !a || dtype == ZL_DTYPE_COUNT || dtype == zl_dtype_of(a) ? a : checked(zl_astype(a, dtype));
     }
     if (is_list(o))
@@ -559,6 +564,11 @@ const char *ext_utf8(PyObject *o) {
     else if (PyErr_ExceptionMatches(PyExc_UnicodeEncodeError))
         PyErr_Format(PyExc_ValueError, "%.200A has a lone surrogate, which UTF-8 cannot encode", o);
     return NULL;
+}
+
+int ext_utf8_read(PyObject *o, void *out) {
+    const char **text = out;
+    return (*text = ext_utf8(o)) != NULL;
 }
 
 PyObject *ext_text(const char *data, size_t bytes) {

@@ -78,7 +78,10 @@ bool ext_async_eval(int count, const zl_array *arrays);
 
 // What an op takes for an array, lent: arrays, numbers (weak), NumPy scalars and arrays, objects with __mlx_array__,
 // buffers and DLPack objects. Lists only through ext_array_from.
+// The value of an array is borrowed from its cell, which any Python code may give another: read what else there is first.
 zl_array ext_array_of(PyObject *o);
+// The same, lent by itself to the current scope: for arrays that are read before other arguments.
+zl_array ext_array_held(PyObject *o);
 // What array(o, dtype) makes: also nested lists and tuples of numbers and arrays. ZL_DTYPE_COUNT: its own dtype.
 zl_array ext_array_from(PyObject *o, zl_dtype dtype);
 PyObject *ext_item(zl_array a);    // the number in a one-element array
@@ -88,6 +91,7 @@ bool ext_to_int64(PyObject *o, int64_t *out);                           // whole
 bool ext_to_double(PyObject *o, double *out);
 // The UTF-8 of a str, owned by it. NULL with an exception for other objects, lone surrogates and embedded NULs.
 const char *ext_utf8(PyObject *o);
+int ext_utf8_read(PyObject *o, void *out); // the same for "O&" of PyArg_Parse, into a const char *
 // Bytes that should be UTF-8 as a str: others become surrogates, as in names of files.
 PyObject *ext_text(const char *data, size_t bytes);
 

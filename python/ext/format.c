@@ -177,12 +177,15 @@ PyObject *ext_repr(PyObject *array) {
 }
 
 PyObject *ext_format(PyObject *array, PyObject *spec) {
+    if (!PyUnicode_Check(spec))
+        return PyErr_Format(PyExc_TypeError, "array.__format__(): a str is needed, not %.100s",
+                            Py_TYPE(spec)->tp_name);
     zl_scope scope = ext_begin();
     zl_array a = ext_value(array);
     bool has_axes = zl_ndim(a) > 0;
     PyObject *number = has_axes ? NULL : ext_item(a), *result = NULL;
     zl_scope_end(scope);
-    if (has_axes && PyUnicode_Check(spec) && PyUnicode_GET_LENGTH(spec) == 0)
+    if (has_axes && PyUnicode_GET_LENGTH(spec) == 0)
         return ext_repr(array);
     if (has_axes)
         PyErr_SetString(PyExc_TypeError,

@@ -50,7 +50,7 @@ static bool read_inputs(struct kernel_launch *l, PyObject *given) {
     l->tuple = read_list(l->function, "inputs", given, l->inputs);
     bool ok = l->tuple;
     for (int i = 0; ok && i < l->inputs; i++)
-        ok = (l->in[i] = ext_array_of(PyTuple_GET_ITEM(l->tuple, i)));
+        ok = (l->in[i] = ext_array_held(PyTuple_GET_ITEM(l->tuple, i)));
     return ok;
 }
 

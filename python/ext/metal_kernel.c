@@ -51,8 +51,9 @@ PyObject *shaped_metal_kernel(PyObject *module, PyObject *args, PyObject *kwargs
     PyObject *inputs, *outputs, *options = Py_None;
     int contiguous = 1, atomic = 0;
     (void)module;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "sOOs|sppO:metal_kernel", names, &name, &inputs, &outputs,
-                                     &source, &header, &contiguous, &atomic, &options) ||
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&OOO&|O&ppO:metal_kernel", names, ext_utf8_read, &name,
+                                     &inputs, &outputs, ext_utf8_read, &source, ext_utf8_read, &header,
+                                     &contiguous, &atomic, &options) ||
         !check_options(options))
         return NULL;
     PyObject *in = kernel_names("metal_kernel", "input_names", inputs);

@@ -23,7 +23,7 @@ static PyObject *attention_work(const struct shaped_call *c) {
     zl_array q, k, v, mask, sinks;
     const char *mode;
     double scale;
-    if (!(q = ext_array_of(c->named[Q])) || !(k = ext_array_of(c->named[K])) || !(v = ext_array_of(c->named[V])) ||
+    if (!(q = ext_array_held(c->named[Q])) || !(k = ext_array_held(c->named[K])) || !(v = ext_array_held(c->named[V])) ||
         !ext_to_double(c->named[SCALE], &scale) || !read_mask(c->named[MASK], &mask, &mode) ||
         !shaped_array(c->named[SINKS], &sinks))
         return NULL;

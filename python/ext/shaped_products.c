@@ -101,7 +101,7 @@ static PyObject *tensordot_lists(zl_array a, zl_array b, PyObject *axes) {
 }
 
 static PyObject *tensordot_work(const struct shaped_call *c) {
-    zl_array a = ext_array_of(c->named[0]), b = a ? ext_array_of(c->named[1]) : NULL;
+    zl_array a = ext_array_held(c->named[0]), b = a ? ext_array_held(c->named[1]) : NULL;
     int count;
     if (!b)
         return NULL;

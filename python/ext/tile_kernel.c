@@ -111,8 +111,8 @@ static bool read_memory(PyObject *o, struct argument *a, zl_kernel_buffer *out) 
                      "kernel.run takes (address, dtype, shape, strides) and numbers, not %.100R", o);
         return false;
     }
-    if (!PyArg_ParseTuple(o, "OsOO;kernel.run takes (address, dtype, shape, strides) and numbers", &address,
-                          &dtype, &shape, &strides))
+    if (!PyArg_ParseTuple(o, "OO&OO;kernel.run takes (address, dtype, shape, strides) and numbers", &address,
+                          ext_utf8_read, &dtype, &shape, &strides))
         return false;
     out->data = PyLong_AsVoidPtr(address);
     out->dtype = zl_dtype_find(dtype);
@@ -191,8 +191,11 @@ static PyObject *time_runs(PyObject *self, PyObject *args) {
 static PyObject *compile(PyObject *module, PyObject *args, PyObject *kwargs) {
     static char *names[] = {"text", "name", "target", NULL};
     const char *text, *name = NULL, *target = "c";
+    PyObject *named = Py_None;
     (void)module;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "s|zs", names, &text, &name, &target))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&|OO&", names, ext_utf8_read, &text, &named, ext_utf8_read,
+                                     &target) ||
+        (named != Py_None && !(name = ext_utf8(named))))
         return NULL;
     struct kernel *k = (struct kernel *)kernel_type.tp_alloc(&kernel_type, 0);
     if (!k)

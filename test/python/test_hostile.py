@@ -226,6 +226,10 @@ class Texts(unittest.TestCase):
     def test_compiled_functions_take_any_text(self):
         self.assertEqual(mx.compile(lambda x, text: x + len(text))(mx.array(1), "\udc80").item(), 2)
 
+    def test_formats_are_texts(self):
+        for array in (mx.array(1), mx.ones(2)):
+            self.assertRaises(TypeError, array.__format__, 1)
+
 
 class Uninitialised(unittest.TestCase):
     def test_calls(self):
