@@ -1,5 +1,6 @@
 # python.cmake - the extension module zellige.core, in build/python/zellige beside the Python files, ready for PYTHONPATH;
-# `pip install .` puts the same into a wheel. It contains the library, so that it needs nothing else at run time.
+# `pip install .` (scikit-build-core, which sets SKBUILD) puts the same into a wheel, with the program zellige. Both contain
+# the library, so that they need nothing else at run time.
 
 find_package(Python3 3.10 COMPONENTS Interpreter Development.Module QUIET)
 if(NOT Python3_Development.Module_FOUND)
@@ -44,3 +45,7 @@ add_custom_target(python ALL DEPENDS python_core ${stubs} ${python_copies})
 install(TARGETS python_core LIBRARY DESTINATION zellige COMPONENT python EXCLUDE_FROM_ALL)
 install(DIRECTORY ${package}/ DESTINATION zellige COMPONENT python EXCLUDE_FROM_ALL
         FILES_MATCHING PATTERN "*.py" PATTERN "*.pyi" PATTERN "py.typed")
+if(SKBUILD)
+    add_dependencies(python zellige)
+    install(TARGETS zellige RUNTIME DESTINATION ${SKBUILD_SCRIPTS_DIR} COMPONENT python EXCLUDE_FROM_ALL)
+endif()

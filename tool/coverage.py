@@ -20,7 +20,6 @@ REASONS = {
     "fast.metal_kernel": "Metal is Apple's: it raises an error that says so",
     "fast.*cuda_kernel": "MLX's CUDA back end: it raises an error that says so",
     "distributed.*": "a group of processes is this one alone",
-    "core.ArrayLike": "a word for type checkers: it is in the stubs",
     "core._gc_func": "private to MLX",
     "_gc_func.*": "private to MLX",
 }

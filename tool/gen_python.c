@@ -299,8 +299,8 @@ static const char *python_default(const struct function *f, const zl_param *p) {
 
 static void add_signature(struct text *out, const struct function *f, bool is_stub) {
     static const char *const types[] = {
-        [ZL_PARAM_ARRAY] = "ArrayLike",       [ZL_PARAM_OPTIONAL] = "ArrayLike | None",
-        [ZL_PARAM_ARRAYS] = "Sequence[ArrayLike]", [ZL_PARAM_INT] = "int",
+        [ZL_PARAM_ARRAY] = "_Operand",       [ZL_PARAM_OPTIONAL] = "_Operand | None",
+        [ZL_PARAM_ARRAYS] = "Sequence[_Operand]", [ZL_PARAM_INT] = "int",
         [ZL_PARAM_INT64] = "int",             [ZL_PARAM_DOUBLE] = "float",
         [ZL_PARAM_BOOL] = "bool",             [ZL_PARAM_DTYPE] = "Dtype | None",
         [ZL_PARAM_SHAPE] = "int | Sequence[int]",  [ZL_PARAM_AXES] = "int | Sequence[int] | None",

@@ -20,7 +20,7 @@ static PyObject *nothing(PyObject *module, PyObject *unused) {
 static PyObject *start_capture(PyObject *module, PyObject *args, PyObject *kwargs) {
     static char *names[] = {"path", NULL};
     const char *path;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "s:start_capture", names, &path))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&:start_capture", names, ext_utf8_read, &path))
         return NULL;
     return nothing(module, NULL);
 }
@@ -114,7 +114,7 @@ static bool is_backend(const char *name) {
 static PyObject *is_available(PyObject *module, PyObject *args, PyObject *kwargs) {
     static char *names[] = {"backend", NULL};
     const char *backend;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|s:is_available", names, &backend))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O&:is_available", names, ext_utf8_read, &backend))
         return NULL;
     return no(module, NULL);
 }
@@ -125,7 +125,7 @@ static PyObject *init(PyObject *module, PyObject *args, PyObject *kwargs) {
     const char *backend = "any";
     PyObject *factory = Py_None;
     (void)module;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|ps$O:init", names, &strict, &backend, &factory))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|pO&$O:init", names, &strict, ext_utf8_read, &backend, &factory))
         return NULL;
     if (!is_backend(backend))
         return PyErr_Format(PyExc_ValueError,
@@ -158,7 +158,7 @@ static PyObject *alone(PyObject *args, PyObject *kwargs, const char *form) {
         !check_common(strchr(form, ':') + 1, group, stream))
         return NULL;
     zl_scope scope = ext_begin();
-    zl_array a = ext_array_of(x);
+    zl_array a = ext_array_held(x);
     PyObject *result = a ? ext_wrap(a) : NULL;
     zl_scope_end(scope);
     return result;

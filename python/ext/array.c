@@ -218,7 +218,10 @@ static PyObject *apply_unary(unary_op *op, PyObject *self) {
 
 static PyObject *apply_binary(binary_op *op, PyObject *left, PyObject *right) {
     zl_scope scope = ext_begin();
-    zl_array a = operand(left, right), b = a ? operand(right, left) : NULL;
+    bool is_ours = ext_is_array(left); // taken last: the other's methods may give its cell another value
+    zl_array first = is_ours ? operand(right, left) : operand(left, right);
+    zl_array last = !first ? NULL : is_ours ? operand(left, right) : operand(right, left);
+    zl_array a = is_ours ? last : first, b = is_ours ? first : last;
     PyObject *result = a && b ? ext_wrap(op(a, b)) : not_ours(left, right);
     zl_scope_end(scope);
     return result;

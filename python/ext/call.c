@@ -154,8 +154,11 @@ static bool read_arrays(PyObject *o, struct held *held, union ext_argument *out)
     Py_ssize_t count = PyTuple_GET_SIZE(tuple);
     zl_array *list = held->more = PyMem_Malloc(sizeof(zl_array) * (size_t)(count + 1));
     bool ok = list && count <= INT_MAX;
-    for (Py_ssize_t i = 0; ok && i < count; i++)
-        ok = (list[i] = ext_array_of(PyTuple_GET_ITEM(tuple, i))) != NULL;
+    for (Py_ssize_t i = 0; ok && i < count; i++) {
+        PyObject *item = PyTuple_GET_ITEM(tuple, i);
+        list[i] = ext_is_array(item) ? NULL : ext_array_of(item); // NULL: read_cells takes it
+        ok = list[i] || ext_is_array(item);
+    }
     out->arrays.list = list;
     out->arrays.count = (int)count;
     return ok || (list ? false : (PyErr_NoMemory(), false));
@@ -171,7 +174,7 @@ static bool read_int(PyObject *o, int64_t *out) {
 }
 
 static bool read_text(PyObject *o, const char **out) {
-    return (*out = PyUnicode_AsUTF8(o)) != NULL;
+    return (*out = ext_utf8(o)) != NULL;
 }
 
 static bool read_truth(PyObject *o, bool *out) {
@@ -202,7 +205,7 @@ static bool read_argument(PyObject *o, zl_param_type type, zl_dtype beside, stru
             return !(out->array = NULL);
         // fallthrough
     case ZL_PARAM_ARRAY:
-        return (out->array = LIKELY(ext_is_array(o)) ? ext_value(o) : convert_beside(o, beside)) != NULL;
+        return (out->array = convert_beside(o, beside)) != NULL;
     case ZL_PARAM_ARRAYS: return read_arrays(o, held, out);
     case ZL_PARAM_INT: return read_int(o, &out->integer);
     case ZL_PARAM_INT64: return ext_to_int64(o, &out->integer);
@@ -221,6 +224,37 @@ static zl_array number_as_array(double value) {
     return value == (double)(int64_t)value ? zl_scalar_int((int64_t)value) : zl_scalar(value);
 }
 
+static bool is_array_param(const struct ext_param *p) {
+    return p->type == ZL_PARAM_ARRAY || p->type == ZL_PARAM_OPTIONAL;
+}
+
+// The object for a parameter of a variant; NULL: left out.
+static PyObject *given_for(const struct frame *c, const struct ext_variant *v, int i) {
+    return c->given[v == c->f->variant ? i : find_param(&c->f->variant[0], v->param[i].key)];
+}
+
+static bool read_listed_cells(const struct held *held, union ext_argument *out) {
+    bool ok = true;
+    for (int i = 0; ok && i < out->arrays.count; i++)
+        ok = out->arrays.list[i] || (out->arrays.list[i] = ext_array_of(PyTuple_GET_ITEM(held->tuple, i)));
+    return ok;
+}
+
+// Takes the values of arrays last: methods of the other objects may have given their cells other values.
+static bool read_cells(struct frame *c, const struct ext_variant *v) {
+    for (int i = 0; i < v->params; i++) {
+        if (c->held[i].tuple && !read_listed_cells(&c->held[i], &c->value[i]))
+            return false;
+        PyObject *o = is_array_param(&v->param[i]) ? given_for(c, v, i) : NULL;
+        if (!o || !ext_is_array(o))
+            continue;
+        c->value[i].array = ext_value(o);
+        if (UNLIKELY(!c->value[i].array))
+            return ext_array_of(o) != NULL; // raises
+    }
+    return true;
+}
+
 static bool read_all(struct frame *c, const struct ext_variant *v) {
     for (int i = 0; i < v->params; i++) {
         c->held[i].has_list = false;
@@ -230,8 +264,9 @@ static bool read_all(struct frame *c, const struct ext_variant *v) {
     zl_dtype beside = dtype_beside(c, v);
     for (int i = 0; i < v->params; i++) {
         const struct ext_param *p = &v->param[i];
-        int at = v == c->f->variant ? i : find_param(&c->f->variant[0], p->key);
-        PyObject *o = c->given[at];
+        PyObject *o = given_for(c, v, i);
+        if (LIKELY(o && is_array_param(p) && ext_is_array(o)))
+            continue;
         bool is_none = o == Py_None && (!p->required || p->type == ZL_PARAM_OPTIONAL);
         if (!o || is_none) {
             if (!is_none && p->required)
@@ -246,7 +281,7 @@ static bool read_all(struct frame *c, const struct ext_variant *v) {
             return ext_name_argument(c->f->name, p->key);
         }
     }
-    return true;
+    return read_cells(c, v);
 }
 
 static void let_go(struct frame *c, const struct ext_variant *v) {

@@ -34,10 +34,13 @@ static bool add_kind(struct key *k, char kind, Py_ssize_t size) {
     return add_bytes(k, &kind, 1) && add_bytes(k, &size, sizeof size);
 }
 
+// Any text, also one with lone surrogates, which UTF-8 proper has no bytes for.
 static bool add_text(struct key *k, char kind, PyObject *text) {
-    Py_ssize_t size;
-    const char *data = text ? PyUnicode_AsUTF8AndSize(text, &size) : NULL;
-    return data && add_kind(k, kind, size) && add_bytes(k, data, (size_t)size);
+    PyObject *bytes = text ? PyUnicode_AsEncodedString(text, "utf-8", "surrogatepass") : NULL;
+    Py_ssize_t size = bytes ? PyBytes_GET_SIZE(bytes) : 0;
+    bool ok = bytes && add_kind(k, kind, size) && add_bytes(k, PyBytes_AS_STRING(bytes), (size_t)size);
+    Py_XDECREF(bytes);
+    return ok;
 }
 
 static bool add_int(struct key *k, PyObject *o) {
@@ -81,8 +84,11 @@ static bool add_type(struct key *k, char kind, PyObject *o, Py_ssize_t size) {
 static bool add_sequence(struct key *k, PyObject *o) {
     Py_ssize_t count = PySequence_Fast_GET_SIZE(o);
     bool ok = add_type(k, PyList_Check(o) ? 'l' : 't', o, count);
-    for (Py_ssize_t i = 0; ok && i < count; i++)
-        ok = add_tree(k, PySequence_Fast_GET_ITEM(o, i));
+    for (Py_ssize_t i = 0; ok && i < count && i < PySequence_Fast_GET_SIZE(o); i++) {
+        PyObject *item = Py_NewRef(PySequence_Fast_GET_ITEM(o, i));
+        ok = add_tree(k, item);
+        Py_DECREF(item);
+    }
     return ok;
 }
 
@@ -97,8 +103,13 @@ static bool add_dict(struct key *k, PyObject *o) {
     PyObject *name, *value;
     Py_ssize_t at = 0;
     bool ok = add_type(k, 'd', o, PyDict_Size(o));
-    while (ok && PyDict_Next(o, &at, &name, &value))
+    while (ok && PyDict_Next(o, &at, &name, &value)) {
+        Py_INCREF(name); // both are kept: the __hash__ of a name may change the dict
+        Py_INCREF(value);
         ok = add_name(k, name) && add_tree(k, value);
+        Py_DECREF(name);
+        Py_DECREF(value);
+    }
     return ok;
 }
 

@@ -425,6 +425,11 @@ zl_array ext_array_of(PyObject *o) {
     return a;
 }
 
+zl_array ext_array_held(PyObject *o) {
+    zl_array a = ext_array_of(o);
+    return a && ext_is_array(o) ? zl_scope_leave(zl_scope_begin(), a) : a;
+}
+
 // A weak whole number that an array of a short integer dtype takes as its own.
 static bool check_fits(int64_t value, zl_dtype dtype) {
     int bits = 8 * (int)zl_dtype_size(dtype);
@@ -452,7 +457,7 @@ zl_array convert_beside(PyObject *o, zl_dtype dtype) {
 
 zl_array ext_array_from(PyObject *o, zl_dtype dtype) {
     if (ext_is_array(o)) {
-        zl_array a = ext_array_of(o);
+        zl_array a = ext_array_held(o);
         return !a || dtype == ZL_DTYPE_COUNT || dtype == zl_dtype_of(a) ? a : checked(zl_astype(a, dtype));
     }
     if (is_list(o))
@@ -543,6 +548,38 @@ bool ext_to_int64(PyObject *o, int64_t *out) {
 bool ext_to_double(PyObject *o, double *out) {
     *out = PyFloat_AsDouble(o);
     return *out != -1 || !PyErr_Occurred();
+}
+
+const char *ext_utf8(PyObject *o) {
+    Py_ssize_t bytes;
+    if (!PyUnicode_Check(o)) {
+        PyErr_Format(PyExc_TypeError, "a str is needed, not %.100s", Py_TYPE(o)->tp_name);
+        return NULL;
+    }
+    const char *text = PyUnicode_AsUTF8AndSize(o, &bytes);
+    if (text && strlen(text) == (size_t)bytes)
+        return text;
+    if (text)
+        PyErr_Format(PyExc_ValueError, "%.200A has a NUL, which no text may have here", o);
+    else if (PyErr_ExceptionMatches(PyExc_UnicodeEncodeError))
+        PyErr_Format(PyExc_ValueError, "%.200A has a lone surrogate, which UTF-8 cannot encode", o);
+    return NULL;
+}
+
+int ext_utf8_read(PyObject *o, void *out) {
+    const char **text = out;
+    return (*text = ext_utf8(o)) != NULL;
+}
+
+PyObject *ext_path(PyObject *o, const char *function) {
+    PyObject *path = NULL;
+    if (!PyUnicode_FSConverter(o, &path))
+        ext_name_argument(function, NULL);
+    return path;
+}
+
+PyObject *ext_text(const char *data, size_t bytes) {
+    return PyUnicode_DecodeUTF8(data, (Py_ssize_t)bytes, "surrogateescape");
 }
 
 bool convert_size(int64_t size) {

@@ -1,4 +1,4 @@
-// convert.h - what convert.c, foreign.c, interchange.c and namespace.c offer each other beyond ext.h.
+// convert.h - what convert.c, foreign.c, interchange.c, array_like.c and namespace.c offer each other beyond ext.h.
 
 #ifndef CONVERT_H
 #define CONVERT_H
@@ -28,6 +28,7 @@ zl_array convert_memory(PyObject *o, zl_dtype dtype, enum convert_copy copy);
 zl_array convert_numpy(PyObject *o, zl_dtype dtype);
 
 bool foreign_add(PyObject *core);   // asarray, from_dlpack
+bool array_like_add(PyObject *core); // ArrayLike
 bool namespace_add(PyObject *core); // __array_namespace_info__
 PyObject *namespace_of(PyObject *array, PyObject *args, PyObject *kwargs); // array.__array_namespace__
 

@@ -67,7 +67,7 @@ static const char **texts_of(PyObject *list) {
     if (!text)
         PyErr_NoMemory();
     for (Py_ssize_t i = 0; text && i < count; i++)
-        if (!(text[i] = PyUnicode_AsUTF8(PyList_GET_ITEM(list, i)))) {
+        if (!(text[i] = ext_utf8(PyList_GET_ITEM(list, i)))) {
             PyMem_Free(text);
             return NULL;
         }
@@ -77,7 +77,7 @@ static const char **texts_of(PyObject *list) {
 static bool read_argument(PyObject *pair, zl_kernel_argument *out) {
     PyObject *value = PyTuple_GET_ITEM(pair, 1);
     zl_dtype dtype;
-    out->name = PyUnicode_AsUTF8(PyTuple_GET_ITEM(pair, 0));
+    out->name = ext_utf8(PyTuple_GET_ITEM(pair, 0));
     out->is_dtype = Py_TYPE(value) == &ext_dtype_type;
     if (!out->is_dtype)
         return out->name && ext_to_int64(value, &out->value);
@@ -120,9 +120,9 @@ static PyObject *run(const struct cpu_kernel *k, const struct kernel_launch *l,
     double init = l->init == Py_None ? 0 : PyFloat_AsDouble(l->init);
     if (init == -1 && PyErr_Occurred())
         return NULL;
-    source->name = PyUnicode_AsUTF8(k->name);
-    source->source = PyUnicode_AsUTF8(k->source);
-    source->header = k->header ? PyUnicode_AsUTF8(k->header) : "";
+    source->name = ext_utf8(k->name);
+    source->source = ext_utf8(k->source);
+    source->header = k->header ? ext_utf8(k->header) : "";
     if (!source->name || !source->source || !source->header)
         return NULL;
     source->inputs = l->inputs;
@@ -175,7 +175,8 @@ static PyObject *call(PyObject *self, PyObject *args, PyObject *kwargs) {
                               .outputs = (int)PyList_GET_SIZE(k->outputs)};
     zl_scope scope;
     if (k->is_cuda && is_on_cpu(stream_of(kwargs)))
-        return PyErr_Format(PyExc_ValueError, "[cuda_kernel] Only supports the GPU.");
+        return PyErr_Format(PyExc_ValueError, "[cuda_kernel] Only supports the GPU. On the CPU fast.cpu_kernel runs kernels in C: "
+                                              "doc/custom-kernels.md explains both.");
     if (!ext_scope(stream_of(kwargs), &scope))
         return NULL;
     PyObject *y = kernel_launch_read(&l, args, kwargs, k->is_cuda) ? call_with(k, &l) : NULL;

@@ -3,6 +3,7 @@
 // A closure is what the graph keeps: the function, its rules, and the structure of the arguments of one call, so that
 // arguments can be made of arrays again. The graph may let it go on any thread, with or without the interpreter's lock.
 
+#include <limits.h>
 #include <stdatomic.h>
 
 #include "transform_func.h"
@@ -105,7 +106,8 @@ static bool give_leaf(PyObject *leaf, void *context) {
     if (!ext_is_array(leaf) && (leaf != Py_None || at >= g->count))
         return true;
     zl_scope scope = ext_begin();
-    bool ok = zl_give(g->out, ext_is_array(leaf) ? ext_value(leaf) : zl_zeros_like(g->like[at], ZL_DTYPE_COUNT));
+    bool ok =
+        zl_give(g->out, ext_is_array(leaf) ? ext_value(leaf) : zl_zeros_like(g->like[at], ZL_DTYPE_COUNT));
     zl_scope_end(scope);
     return ok;
 }
@@ -223,6 +225,10 @@ static bool give_mapped(PyObject *leaf, PyObject *axis, void *context) {
     long number = axis == Py_None ? -1 : PyLong_AsLong(axis);
     if (PyErr_Occurred())
         return false;
+    if (number < INT_MIN || number > INT_MAX) {
+        PyErr_Format(ext_axis_error, "[custom vmap] %ld is not an axis of any array", number);
+        return false;
+    }
     if (at < m->results)
         m->axis[at] = (int)number;
     return zl_give(m->out, ext_value(leaf));

@@ -308,9 +308,9 @@ static PyObject *describe(const zl_device_info *info) {
     struct utsname system;
     const char *machine = uname(&system) == 0 ? system.machine : "unknown";
     const char *model = info->model && *info->model ? info->model : machine;
-    return Py_BuildValue("{sssssn}", "architecture",
-                         type_of(info) == DEVICE_CPU ? machine : info->detail, "device_name", model,
-                         "memory_size", (Py_ssize_t)info->memory);
+    const char *architecture = type_of(info) == DEVICE_CPU ? machine : info->detail;
+    return Py_BuildValue("{sNsNsn}", "architecture", ext_text(architecture, strlen(architecture)), "device_name",
+                         ext_text(model, strlen(model)), "memory_size", (Py_ssize_t)info->memory);
 }
 
 // As in MLX, of a device that is not here there is nothing to tell.

@@ -44,17 +44,21 @@ static PyObject *exception_of(zl_error_kind kind) {
     }
 }
 
-// Names in files, which messages quote, may be any bytes, or be cut in the middle of a character.
-void *ext_raise(void) {
+// Names of files and devices, and names in files, may have any bytes, and messages quote them.
+void *ext_raise_as(PyObject *exception) {
     const char *message = zl_error() ? zl_error() : "zellige: an argument was missing";
-    if (!PyErr_Occurred()) {
-        PyObject *text = PyUnicode_DecodeUTF8(message, (Py_ssize_t)strlen(message), "backslashreplace");
-        if (text)
-            PyErr_SetObject(exception_of(zl_error_which()), text);
-        Py_XDECREF(text);
-    }
+    PyObject *text = PyErr_Occurred()
+                         ? NULL
+                         : PyUnicode_DecodeUTF8(message, (Py_ssize_t)strlen(message), "backslashreplace");
+    if (text)
+        PyErr_SetObject(exception, text);
+    Py_XDECREF(text);
     zl_clear_error();
     return NULL;
+}
+
+void *ext_raise(void) {
+    return ext_raise_as(exception_of(zl_error_which()));
 }
 
 // Functions name themselves as "zl_take: ..." and "take(): ..."; MLX's own words begin with "[take] ...".

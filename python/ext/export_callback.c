@@ -2,6 +2,8 @@
 
 #include "export_func.h"
 
+#include <string.h>
+
 struct telling {
     PyObject *callback;
     const struct export_inputs *in;
@@ -102,7 +104,7 @@ static PyObject *argument(const zl_argument *a) {
     case ZL_ARGUMENT_DTYPE: return Py_NewRef(ext_dtype_object((zl_dtype)a->integer));
     case ZL_ARGUMENT_LIST: return list_of(a->list);
     case ZL_ARGUMENT_SHAPE: return ext_shape_tuple(a->list);
-    case ZL_ARGUMENT_TEXT: return PyUnicode_FromString(a->text);
+    case ZL_ARGUMENT_TEXT: return ext_text(a->text, strlen(a->text));
     }
     return Py_NewRef(Py_None);
 }

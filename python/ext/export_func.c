@@ -2,6 +2,8 @@
 
 #include "export_func.h"
 
+#include <string.h>
+
 // FunctionExporter ---------------------------------------------------------------------------------------------------
 
 struct function_exporter {
@@ -103,13 +105,18 @@ static PyObject *new_exporter(const char *path, PyObject *fun, bool shapeless, c
 static PyObject *exporter(PyObject *m, PyObject *args, PyObject *kwargs) {
     (void)m;
     static char *names[] = {"file", "fun", "shapeless", "metadata", NULL};
-    const char *path, *metadata = NULL;
-    PyObject *fun;
+    PyObject *file, *fun, *metadata = Py_None;
     int shapeless = 0;
-    return PyArg_ParseTupleAndKeywords(args, kwargs, "sO|$pz:exporter", names, &path, &fun, &shapeless,
-                                       &metadata)
-               ? new_exporter(path, fun, shapeless, metadata)
-               : NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO|$pO:exporter", names, &file, &fun, &shapeless,
+                                     &metadata))
+        return NULL;
+    const char *text = metadata == Py_None ? NULL : ext_utf8(metadata);
+    if (!text && metadata != Py_None)
+        return ext_name_argument("exporter", NULL), NULL;
+    PyObject *path = ext_path(file, "exporter");
+    PyObject *e = path ? new_exporter(PyBytes_AS_STRING(path), fun, shapeless, text) : NULL;
+    Py_XDECREF(path);
+    return e;
 }
 
 // export_function ------------------------------------------------------------------------------------------------------
@@ -128,16 +135,18 @@ static bool take_options(PyObject *kwargs, struct export_options *o) {
                             Py_TYPE(metadata)->tp_name),
                false;
     o->shapeless = shapeless ? PyObject_IsTrue(shapeless) : 0;
-    o->metadata = metadata && metadata != Py_None ? PyUnicode_AsUTF8(metadata) : NULL;
-    return o->shapeless >= 0 && (o->metadata || !metadata || metadata == Py_None) &&
-           (!shapeless || !PyDict_DelItemString(kwargs, "shapeless"));
+    o->metadata = metadata && metadata != Py_None ? ext_utf8(metadata) : NULL;
+    if (!o->metadata && metadata && metadata != Py_None)
+        return ext_name_argument("export_function", NULL);
+    return o->shapeless >= 0 && (!shapeless || !PyDict_DelItemString(kwargs, "shapeless"));
 }
 
 static PyObject *export_to_file(PyObject *file, PyObject *fun, const struct export_options *o, PyObject *args,
                                 PyObject *kwargs) {
-    const char *path = PyUnicode_AsUTF8(file);
-    PyObject *e = path ? new_exporter(path, fun, o->shapeless, o->metadata) : NULL;
+    PyObject *path = ext_path(file, "export_function");
+    PyObject *e = path ? new_exporter(PyBytes_AS_STRING(path), fun, o->shapeless, o->metadata) : NULL;
     PyObject *y = e ? trace(e, args, kwargs) : NULL;
+    Py_XDECREF(path);
     Py_XDECREF(e);
     return y;
 }
@@ -226,18 +235,23 @@ static PyTypeObject imported_type = {
 static PyObject *import_function(PyObject *m, PyObject *args, PyObject *kwargs) {
     (void)m;
     static char *names[] = {"file", "return_metadata", NULL};
-    const char *path;
+    PyObject *file;
     int with_metadata = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "s|p:import_function", names, &path, &with_metadata))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|p:import_function", names, &file, &with_metadata))
         return NULL;
-    struct imported_function *f = PyObject_New(struct imported_function, &imported_type);
+    PyObject *path = ext_path(file, "import_function");
+    struct imported_function *f = path ? PyObject_New(struct imported_function, &imported_type) : NULL;
+    if (f)
+        f->function = zl_import(PyBytes_AS_STRING(path));
+    Py_XDECREF(path);
     if (!f)
         return NULL;
-    f->function = zl_import(path);
-    if (f->function)
-        return with_metadata ? Py_BuildValue("Ns", f, zl_imported_metadata(f->function)) : (PyObject *)f;
-    Py_DECREF(f);
-    return ext_raise();
+    if (!f->function) {
+        Py_DECREF(f);
+        return ext_raise();
+    }
+    const char *metadata = zl_imported_metadata(f->function);
+    return with_metadata ? Py_BuildValue("NN", f, ext_text(metadata, strlen(metadata))) : (PyObject *)f;
 }
 
 // export_to_dot --------------------------------------------------------------------------------------------------------
@@ -274,9 +288,10 @@ static const char **read_names(int count, int positional, PyObject *kwargs) {
         name[i] = NULL;
     int next = positional;
     for (Py_ssize_t at = 0; name && kwargs && PyDict_Next(kwargs, &at, &key, &value) && next < count; next++)
-        if (!ext_is_array(value) || !(name[next] = PyUnicode_AsUTF8(key))) {
-            PyErr_Format(PyExc_TypeError, "export_to_dot(): only arrays have names, not %s",
-                         Py_TYPE(value)->tp_name);
+        if (!ext_is_array(value) || !(name[next] = ext_utf8(key))) {
+            if (!PyErr_Occurred())
+                PyErr_Format(PyExc_TypeError, "export_to_dot(): only arrays have names, not %s",
+                             Py_TYPE(value)->tp_name);
             PyMem_Free((void *)name);
             return NULL;
         }

@@ -40,6 +40,7 @@ bool ext_add(PyObject *module, const char *name, PyObject *object);
 
 // Raises the library's error of this thread as a Python exception, and clears it. NULL, to be returned.
 void *ext_raise(void);
+void *ext_raise_as(PyObject *exception); // as this exception, whatever its kind
 // The exception type for an axis that is not there: both ValueError and IndexError.
 extern PyObject *ext_axis_error;
 // Names a function, and its argument unless that is NULL, in an exception that says only what is wrong with an object.
@@ -77,7 +78,10 @@ bool ext_async_eval(int count, const zl_array *arrays);
 
 // What an op takes for an array, lent: arrays, numbers (weak), NumPy scalars and arrays, objects with __mlx_array__,
 // buffers and DLPack objects. Lists only through ext_array_from.
+// The value of an array is borrowed from its cell, which any Python code may give another: read what else there is first.
 zl_array ext_array_of(PyObject *o);
+// The same, lent by itself to the current scope: for arrays that are read before other arguments.
+zl_array ext_array_held(PyObject *o);
 // What array(o, dtype) makes: also nested lists and tuples of numbers and arrays. ZL_DTYPE_COUNT: its own dtype.
 zl_array ext_array_from(PyObject *o, zl_dtype dtype);
 PyObject *ext_item(zl_array a);    // the number in a one-element array
@@ -85,6 +89,13 @@ PyObject *ext_to_list(zl_array a); // nested lists; of a scalar the number
 
 bool ext_to_int64(PyObject *o, int64_t *out);                           // whole numbers and what has __index__
 bool ext_to_double(PyObject *o, double *out);
+// The UTF-8 of a str, owned by it. NULL with an exception for other objects, lone surrogates and embedded NULs.
+const char *ext_utf8(PyObject *o);
+int ext_utf8_read(PyObject *o, void *out); // the same for "O&" of PyArg_Parse, into a const char *
+// The bytes that name a file, of a str, bytes or an object with __fspath__. NULL with an exception that names the function.
+PyObject *ext_path(PyObject *o, const char *function);
+// Bytes that should be UTF-8 as a str: others become surrogates, as in names of files.
+PyObject *ext_text(const char *data, size_t bytes);
 
 // Sizes, strides or axes as op arguments. Lists are kept by the holder until ext_list_free.
 struct ext_list {

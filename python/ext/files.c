@@ -19,7 +19,7 @@ static bool is_path(PyObject *o) {
 static bool open_place(struct place *p, PyObject *o, const char *function, const char *method) {
     *p = (struct place){.object = o};
     if (is_path(o))
-        return PyUnicode_FSConverter(o, &p->path) || ext_name_argument(function, NULL);
+        return (p->path = ext_path(o, function)) != NULL;
     if (PyObject_HasAttrString(o, method))
         return true;
     PyErr_Format(PyExc_ValueError, "%s(): a path or a file opened in binary mode is needed, not %.100s", function,
@@ -29,11 +29,6 @@ static bool open_place(struct place *p, PyObject *o, const char *function, const
 
 static void close_place(struct place *p) {
     Py_CLEAR(p->path);
-}
-
-// Texts may have any bytes.
-static PyObject *text_object(const char *data, size_t bytes) {
-    return PyUnicode_DecodeUTF8(data, (Py_ssize_t)bytes, "surrogateescape");
 }
 
 // Loading ------------------------------------------------------------------------------------------------------------
@@ -120,7 +115,7 @@ static PyObject *arrays_of(const zl_file *file) {
     PyObject *dict = PyDict_New();
     for (int i = 0; dict && i < zl_file_count(file); i++) {
         const char *name = zl_file_name(file, i);
-        if (!set_item(dict, text_object(name, strlen(name)), ext_wrap(zl_file_array(file, i))))
+        if (!set_item(dict, ext_text(name, strlen(name)), ext_wrap(zl_file_array(file, i))))
             Py_CLEAR(dict);
     }
     return dict;
@@ -130,10 +125,10 @@ static PyObject *metadata_value(const zl_metadata *m) {
     if (m->array)
         return ext_wrap(m->array);
     if (!m->is_list)
-        return text_object(m->text[0].data, m->text[0].bytes);
+        return ext_text(m->text[0].data, m->text[0].bytes);
     PyObject *list = PyList_New(m->texts);
     for (int i = 0; list && i < m->texts; i++) {
-        PyObject *text = text_object(m->text[i].data, m->text[i].bytes);
+        PyObject *text = ext_text(m->text[i].data, m->text[i].bytes);
         if (!text)
             Py_CLEAR(list);
         else
@@ -146,7 +141,7 @@ static PyObject *metadata_of(const zl_file *file) {
     PyObject *dict = PyDict_New();
     zl_metadata m;
     for (int i = 0; dict && zl_file_metadata(file, i, &m); i++)
-        if (!set_item(dict, text_object(m.name, strlen(m.name)), metadata_value(&m)))
+        if (!set_item(dict, ext_text(m.name, strlen(m.name)), metadata_value(&m)))
             Py_CLEAR(dict);
     return dict;
 }
@@ -195,26 +190,12 @@ static PyObject *load(PyObject *m, PyObject *args, PyObject *kwargs) {
 
 // Saving -------------------------------------------------------------------------------------------------------------
 
-// The UTF-8 of a text that becomes a name, which files hold without a NUL; NULL with an exception.
-static const char *name_of(PyObject *key, const char *function) {
-    Py_ssize_t bytes;
-    const char *name = PyUnicode_AsUTF8AndSize(key, &bytes);
-    if (name && strlen(name) == (size_t)bytes)
-        return name;
-    if (!name && !PyErr_ExceptionMatches(PyExc_UnicodeEncodeError))
-        return NULL;
-    PyErr_Clear();
-    PyErr_Format(PyExc_ValueError, "%s(): the name %A %s", function, key,
-                 name ? "has a NUL inside" : "cannot be written as UTF-8");
-    return NULL;
-}
-
 // Arrays by their names, from a dict.
 static bool add_arrays(zl_file *file, PyObject *dict, const char *function) {
     PyObject *key, *value;
     Py_ssize_t at = 0;
     while (PyDict_Next(dict, &at, &key, &value)) {
-        const char *name = PyUnicode_Check(key) ? name_of(key, function) : NULL;
+        const char *name = PyUnicode_Check(key) ? ext_utf8(key) : NULL;
         if (!name && !PyErr_Occurred())
             PyErr_Format(PyExc_TypeError, "%s(): a name is %R: a str is needed", function, key);
         zl_array a = name ? ext_array_of(value) : NULL;
@@ -275,8 +256,10 @@ static bool add_notes(zl_file *file, PyObject *dict, bool texts_only, const char
             PyErr_Format(PyExc_ValueError, "%s(): metadata is named %R: a str is needed", function, key);
             return false;
         }
-        const char *name = name_of(key, function);
-        if (!name || !add_note(file, name, value, texts_only, function))
+        const char *name = ext_utf8(key);
+        if (!name)
+            return ext_name_argument(function, NULL);
+        if (!add_note(file, name, value, texts_only, function))
             return false;
     }
     return true;
@@ -294,25 +277,53 @@ static bool evaluate(const zl_file *file) {
     return ok;
 }
 
+// The bytes of a file, as an object with a buffer: a file-like object may keep what is written to it.
+struct file_bytes {
+    PyObject_HEAD
+    char *data; // of zl_save_memory
+    Py_ssize_t bytes;
+};
+
+static int give_bytes(PyObject *self, Py_buffer *view, int flags) {
+    const struct file_bytes *f = (struct file_bytes *)self;
+    return PyBuffer_FillInfo(view, self, f->data, f->bytes, 1, flags);
+}
+
+static void free_bytes(PyObject *self) {
+    zl_free(((struct file_bytes *)self)->data);
+    PyObject_Free(self);
+}
+
+static PyBufferProcs bytes_buffer = {.bf_getbuffer = give_bytes};
+
+static PyTypeObject bytes_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "zellige.core._FileBytes",
+    .tp_doc = PyDoc_STR("The bytes of a file that is written."),
+    .tp_basicsize = sizeof(struct file_bytes),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .tp_as_buffer = &bytes_buffer,
+    .tp_dealloc = free_bytes,
+};
+
 // Unbuffered files may write less than they are given, and say how much. Of what says nothing, all is taken as written.
-static bool write_all(PyObject *object, const char *data, size_t bytes, const char *function) {
-    while (bytes) {
-        PyObject *view = PyMemoryView_FromMemory((char *)(uintptr_t)data, (Py_ssize_t)bytes, PyBUF_READ);
-        PyObject *done = view ? PyObject_CallMethod(object, "write", "O", view) : NULL;
-        Py_ssize_t put = done && PyLong_Check(done) ? PyLong_AsSsize_t(done) : (Py_ssize_t)bytes;
+static bool write_all(PyObject *object, PyObject *view, const char *function) {
+    Py_ssize_t at = 0, bytes = PyMemoryView_GET_BUFFER(view)->len;
+    while (at < bytes) {
+        PyObject *rest = PySequence_GetSlice(view, at, bytes);
+        PyObject *done = rest ? PyObject_CallMethod(object, "write", "O", rest) : NULL;
+        Py_ssize_t put = done && PyLong_Check(done) ? PyLong_AsSsize_t(done) : bytes - at;
         if (done && PyErr_Occurred())
             PyErr_Clear(); // more than fits: the message shows -1
         bool failed = !done;
         Py_XDECREF(done);
-        Py_XDECREF(view);
+        Py_XDECREF(rest);
         if (failed)
             return false;
-        if (put <= 0 || (size_t)put > bytes) {
-            PyErr_Format(PyExc_OSError, "%s(): write() wrote %zd of %zu bytes", function, put, bytes);
+        if (put <= 0 || put > bytes - at) {
+            PyErr_Format(PyExc_OSError, "%s(): write() wrote %zd of %zd bytes", function, put, bytes - at);
             return false;
         }
-        data += put;
-        bytes -= (size_t)put;
+        at += put;
     }
     return true;
 }
@@ -325,8 +336,17 @@ static bool write_object(PyObject *object, const zl_file *file, const char *form
     Py_END_ALLOW_THREADS
     if (!data)
         return ext_raise(), false;
-    bool ok = write_all(object, data, bytes, function);
-    zl_free(data);
+    struct file_bytes *owner = PyObject_New(struct file_bytes, &bytes_type);
+    if (!owner) {
+        zl_free(data);
+        return false;
+    }
+    owner->data = data;
+    owner->bytes = (Py_ssize_t)bytes;
+    PyObject *view = PyMemoryView_FromObject((PyObject *)owner);
+    bool ok = view && write_all(object, view, function);
+    Py_DECREF(owner);
+    Py_XDECREF(view);
     return ok;
 }
 
@@ -358,10 +378,12 @@ static bool write_file(PyObject *to, const zl_file *file, const struct writer *w
 static PyObject *save_dicts(PyObject *to, PyObject *arrays, PyObject *metadata, bool texts_only, const struct writer *w) {
     zl_scope scope = ext_begin();
     zl_file *file = zl_file_new();
-    bool ok = file || ext_raise();
-    ok = ok && add_arrays(file, arrays, w->function);
+    PyObject *copy = PyDict_Copy(arrays); // which no __mlx_array__ can change
+    bool ok = copy && (file || ext_raise());
+    ok = ok && add_arrays(file, copy, w->function);
     ok = ok && (metadata == Py_None || add_notes(file, metadata, texts_only, w->function));
     ok = ok && write_file(to, file, w);
+    Py_XDECREF(copy);
     zl_file_free(file);
     zl_scope_end(scope);
     return ok ? Py_NewRef(Py_None) : NULL;
@@ -456,5 +478,5 @@ static PyMethodDef functions[] = {
 };
 
 bool ext_add_files(PyObject *core) {
-    return PyModule_AddFunctions(core, functions) == 0;
+    return PyType_Ready(&bytes_type) == 0 && PyModule_AddFunctions(core, functions) == 0;
 }

@@ -6,13 +6,14 @@
 #include "convert.h"
 
 #include <math.h>
-#include <stddef.h>
 #include <string.h>
-#include <structmember.h>
 
 #include "number.h"
 
-enum { EDGE = 3 }; // of more than twice as many along an axis, those at its ends are shown
+enum {
+    EDGE = 3,           // of more than twice as many along an axis, those at its ends are shown
+    MOST_DIGITS = 1074, // after the point; no double has more
+};
 
 static int precision = -1; // digits after the point; -1: six significant ones
 
@@ -47,6 +48,13 @@ static void put_line(struct text *t, int depth) {
     put(t, "\n       ");
     for (int i = 0; i < depth; i++)
         put(t, " ");
+}
+
+// What stands between two elements, or between two parts.
+static void put_comma(struct text *t, bool leaves, int depth) {
+    put(t, leaves ? ", " : ",");
+    if (!leaves)
+        put_line(t, depth);
 }
 
 static void put_float(struct text *t, double value) {
@@ -88,8 +96,23 @@ static void put_element(struct text *t, const void *element, zl_dtype dtype) {
 
 // Arrays ----------------------------------------------------------------------------------------------------
 
-// The part at data, whose first axis is the depth-th of the array.
-static void put_part(struct text *t, const char *data, zl_shape shape, zl_dtype dtype, int depth) {
+// Returns only the elements that are shown, of axes from this one on. All axes are cut before anything is joined, so that
+// neither a broadcast array nor one in the memory of a GPU is copied as a whole.
+static zl_array shown_of(zl_array a, int axis) {
+    zl_array part[3];
+    while (axis < zl_ndim(a) && zl_dim(a, axis) <= 2 * EDGE)
+        axis++;
+    if (axis == zl_ndim(a))
+        return a;
+    if (!zl_split_at(a, ZL_SHAPE(EDGE, zl_dim(a, axis) - EDGE), axis, part))
+        return NULL;
+    zl_array ends[] = {shown_of(part[0], axis + 1), shown_of(part[2], axis + 1)};
+    return zl_concatenate(ends, 2, axis);
+}
+
+// Puts the part at data, whose first axis is the depth-th of the array. full: how long its axes are in the array.
+static void put_part(struct text *t, const char *data, zl_shape shape, const int64_t *full, zl_dtype dtype,
+                     int depth) {
     if (shape.ndim > CONVERT_AXES && Py_EnterRecursiveCall(" in the text of an array")) {
         t->failed = true;
         return;
@@ -100,29 +123,29 @@ static void put_part(struct text *t, const char *data, zl_shape shape, zl_dtype 
         step *= shape.dim[i];
     put(t, "[");
     for (int64_t i = 0; i < n; i++) {
-        if (i && leaves)
-            put(t, ", ");
-        else if (i)
-            put(t, ","), put_line(t, depth);
-        if (i == EDGE && n > 2 * EDGE)
-            put(t, "..."), i = n - EDGE - 1;
-        else if (leaves)
+        if (i)
+            put_comma(t, leaves, depth);
+        if (i == EDGE && full[0] > n)
+            put(t, "..."), put_comma(t, leaves, depth);
+        if (leaves)
             put_element(t, data + i * step, dtype);
         else
-            put_part(t, data + i * step, (zl_shape){shape.dim + 1, shape.ndim - 1}, dtype, depth + 1);
+            put_part(t, data + i * step, (zl_shape){shape.dim + 1, shape.ndim - 1}, full + 1, dtype,
+                     depth + 1);
     }
     put(t, "]");
     if (shape.ndim > CONVERT_AXES)
         Py_LeaveRecursiveCall();
 }
 
-static void put_array(struct text *t, zl_array a, const void *data) {
+// data: the elements of shown.
+static void put_array(struct text *t, zl_array a, zl_array shown, const void *data) {
     zl_dtype dtype = zl_dtype_of(a);
     put(t, "array(");
     if (zl_ndim(a) == 0)
         put_element(t, data, dtype);
     else
-        put_part(t, data, zl_shape_of(a), dtype, 0);
+        put_part(t, data, zl_shape_of(shown), zl_shape_of(a).dim, dtype, 0);
     put(t, ", dtype=");
     put(t, zl_dtype_name(dtype));
     put(t, ")");
@@ -140,11 +163,12 @@ PyObject *ext_repr(PyObject *array) {
     zl_scope scope = ext_begin();
     zl_array a =
         zl_retain(ext_value(array)); // while it is computed another thread may give the cell another value
-    const void *data = convert_read(a);
+    zl_array shown = ext_eval(1, &a) ? shown_of(a, 0) : NULL;
+    const void *data = shown ? convert_read(shown) : ext_raise();
     PyObject *result = NULL;
     if (data) {
         struct text t = {0};
-        put_array(&t, a, data);
+        put_array(&t, a, shown, data);
         result = finish(&t);
     }
     zl_release(a);
@@ -153,12 +177,15 @@ PyObject *ext_repr(PyObject *array) {
 }
 
 PyObject *ext_format(PyObject *array, PyObject *spec) {
+    if (!PyUnicode_Check(spec))
+        return PyErr_Format(PyExc_TypeError, "array.__format__(): a str is needed, not %.100s",
+                            Py_TYPE(spec)->tp_name);
     zl_scope scope = ext_begin();
     zl_array a = ext_value(array);
     bool has_axes = zl_ndim(a) > 0;
     PyObject *number = has_axes ? NULL : ext_item(a), *result = NULL;
     zl_scope_end(scope);
-    if (has_axes && PyUnicode_Check(spec) && PyUnicode_GET_LENGTH(spec) == 0)
+    if (has_axes && PyUnicode_GET_LENGTH(spec) == 0)
         return ext_repr(array);
     if (has_axes)
         PyErr_SetString(PyExc_TypeError,
@@ -173,38 +200,63 @@ PyObject *ext_format(PyObject *array, PyObject *spec) {
 // Options ---------------------------------------------------------------------------------------------------
 
 struct options {
-    PyObject_HEAD
-    int precision;
+    PyObject_HEAD int precision;
 };
 
 struct context {
-    PyObject_HEAD
-    int inside, outside; // precisions
+    PyObject_HEAD int inside, outside; // precisions
 };
 
 static char *option_names[] = {"precision", NULL};
 
+// For "O&": digits after the point. Negative ones mean the default.
+static int read_precision(PyObject *o, void *out) {
+    int64_t digits;
+    if (!ext_to_int64(o, &digits))
+        return 0;
+    if (digits > MOST_DIGITS) {
+        PyErr_Format(PyExc_ValueError, "precision is %lld: no number has more than %d digits after the point",
+                     (long long)digits, MOST_DIGITS);
+        return 0;
+    }
+    *(int *)out = digits < 0 ? -1 : (int)digits;
+    return 1;
+}
+
 static int options_init(PyObject *self, PyObject *args, PyObject *kwargs) {
     struct options *o = (struct options *)self;
     o->precision = -1;
-    return PyArg_ParseTupleAndKeywords(args, kwargs, "|i:PrintOptions", option_names, &o->precision) ? 0 : -1;
+    return PyArg_ParseTupleAndKeywords(args, kwargs, "|O&:PrintOptions", option_names, read_precision,
+                                       &o->precision)
+               ? 0
+               : -1;
 }
 
-static PyMemberDef options_members[] = {
-    {"precision", T_INT, offsetof(struct options, precision), 0,
-     "Digits after the point; -1: six significant digits."},
+static PyObject *get_precision(PyObject *self, void *unused) {
+    (void)unused;
+    return PyLong_FromLong(((struct options *)self)->precision);
+}
+
+static int set_precision(PyObject *self, PyObject *value, void *unused) {
+    (void)unused;
+    if (!value)
+        return PyErr_SetString(PyExc_TypeError, "PrintOptions.precision cannot be deleted"), -1;
+    return read_precision(value, &((struct options *)self)->precision) ? 0 : -1;
+}
+
+static PyGetSetDef options_getset[] = {
+    {"precision", get_precision, set_precision, "Digits after the point; -1: six significant digits.", NULL},
     {0},
 };
 
 static PyTypeObject options_type = {
-    PyVarObject_HEAD_INIT(NULL, 0)
-    .tp_name = "zellige.core.PrintOptions",
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "zellige.core.PrintOptions",
     .tp_basicsize = sizeof(struct options),
     .tp_flags = Py_TPFLAGS_DEFAULT,
     .tp_doc = "PrintOptions(precision=-1)\n--\n\nHow arrays are printed.",
     .tp_new = PyType_GenericNew,
     .tp_init = options_init,
-    .tp_members = options_members,
+    .tp_getset = options_getset,
 };
 
 static int context_init(PyObject *self, PyObject *args, PyObject *kwargs) {
@@ -237,8 +289,7 @@ static PyMethodDef context_methods[] = {
 };
 
 static PyTypeObject context_type = {
-    PyVarObject_HEAD_INIT(NULL, 0)
-    .tp_name = "zellige.core._PrintOptionsContext",
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "zellige.core._PrintOptionsContext",
     .tp_basicsize = sizeof(struct context),
     .tp_flags = Py_TPFLAGS_DEFAULT,
     .tp_doc = "Print options for the body of a with statement.",
@@ -250,7 +301,8 @@ static PyTypeObject context_type = {
 static PyObject *set_printoptions(PyObject *core, PyObject *args, PyObject *kwargs) {
     (void)core;
     int digits = -1;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|i:set_printoptions", option_names, &digits))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O&:set_printoptions", option_names, read_precision,
+                                     &digits))
         return NULL;
     precision = digits;
     Py_RETURN_NONE;
@@ -267,7 +319,7 @@ static PyObject *get_printoptions(PyObject *core, PyObject *unused) {
 static PyObject *printoptions(PyObject *core, PyObject *args, PyObject *kwargs) {
     (void)core;
     int digits = -1;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|i:printoptions", option_names, &digits))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O&:printoptions", option_names, read_precision, &digits))
         return NULL;
     struct context *c = PyObject_New(struct context, &context_type);
     if (c)
@@ -277,7 +329,8 @@ static PyObject *printoptions(PyObject *core, PyObject *args, PyObject *kwargs) 
 
 static PyMethodDef functions[] = {
     {"set_printoptions", (PyCFunction)(void (*)(void))set_printoptions, METH_VARARGS | METH_KEYWORDS,
-     "set_printoptions(precision=-1)\n--\n\nSets how many digits after the point arrays are printed with; -1: six significant digits."},
+     "set_printoptions(precision=-1)\n--\n\nSets how many digits after the point arrays are printed with; "
+     "-1: six significant digits."},
     {"get_printoptions", get_printoptions, METH_NOARGS, "get_printoptions()\n--\n\nThe print options now."},
     {"printoptions", (PyCFunction)(void (*)(void))printoptions, METH_VARARGS | METH_KEYWORDS,
      "printoptions(precision=-1)\n--\n\nA context manager that sets print options for its body."},

@@ -77,9 +77,10 @@ static bool check_named(const struct grad_call *c) {
     bool ok = names;
     for (Py_ssize_t i = 0; ok && i < PyList_GET_SIZE(names); i++) {
         PyObject *name = PyList_GET_ITEM(names, i);
-        if (c->kwargs && PyDict_Contains(c->kwargs, name) > 0)
+        int found = c->kwargs ? PyDict_Contains(c->kwargs, name) : 0;
+        if (found > 0)
             continue;
-        PyObject *given = c->kwargs ? PyDict_Keys(c->kwargs) : PyList_New(0);
+        PyObject *given = found < 0 ? NULL : c->kwargs ? PyDict_Keys(c->kwargs) : PyList_New(0);
         if (given)
             PyErr_Format(PyExc_ValueError,
                          "%s Can't compute the gradient of keyword argument '%U' because the function is "
@@ -94,7 +95,7 @@ static bool check_named(const struct grad_call *c) {
 }
 
 static bool read_arguments(struct grad_call *c) {
-    Py_ssize_t most = PyTuple_GET_SIZE(c->w->first) + PySet_GET_SIZE(c->w->second);
+    Py_ssize_t most = PyTuple_GET_SIZE(c->args) + (c->kwargs ? PyDict_GET_SIZE(c->kwargs) : 0);
     c->begin = PyMem_New(int, most + 1);
     c->wanted = PyMem_New(int, 1);
     if (!c->begin || !c->wanted)
@@ -197,6 +198,9 @@ static bool call_function(void *data, int count, const zl_array *in, zl_outputs 
 // Gradients ------------------------------------------------------------------------------------------------------
 
 static PyObject *grads_of(const struct grad_call *c, PyObject *tree, int which, const zl_array *grads) {
+    if (which >= c->begins) // keys of a subclass of str that compare differently from time to time
+        return PyErr_Format(PyExc_RuntimeError,
+                            "%s The names of the keyword arguments changed during the call.", c->w->tag);
     int next = c->begin[which];
     return tree_with(tree, grads, c->wanteds, &next);
 }
@@ -287,15 +291,38 @@ static PyObject *call_grad(struct wrapper *w, PyObject *args, PyObject *kwargs) 
 
 // Making ---------------------------------------------------------------------------------------------------------
 
+// Says what an argument must be; o is that argument or one of its items.
+static bool refuse(const char *tag, const char *needed, PyObject *o) {
+    if (!PyErr_Occurred() || PyErr_ExceptionMatches(PyExc_TypeError))
+        PyErr_Format(PyExc_TypeError, "%s %s: an object of type %.100s is neither.", tag, needed,
+                     Py_TYPE(o)->tp_name);
+    return false;
+}
+
+static const char argnums_needed[] = "argnums must be an int or a list of ints";
+static const char argnames_needed[] = "argnames must be a str or a list of strs";
+
+// Replaces the items of a list by plain ints, so that no __index__ can answer differently later.
+static bool make_plain(const char *tag, PyObject *list) {
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); i++) {
+        PyObject *item = PyList_GET_ITEM(list, i);
+        if (!PyIndex_Check(item))
+            return refuse(tag, argnums_needed, item);
+        PyObject *number = PyNumber_Index(item);
+        if (!number || PyList_SetItem(list, i, number))
+            return false;
+    }
+    return true;
+}
+
 // A sorted tuple of the numbers in an int or a sequence.
-static PyObject *read_argnums(PyObject *o) {
-    PyObject *list = PyIndex_Check(o) ? PyList_New(0) : PySequence_List(o);
-    PyObject *one = list && PyIndex_Check(o) ? PyNumber_Index(o) : NULL;
-    if (one && PyList_Append(list, one))
+static PyObject *read_argnums(const char *tag, PyObject *o) {
+    PyObject *list = PyIndex_Check(o) ? PyList_New(0) : PySequence_List(o), *tuple = NULL;
+    if (!list)
+        return refuse(tag, argnums_needed, o), NULL;
+    if (PyIndex_Check(o) && PyList_Append(list, o))
         Py_CLEAR(list);
-    Py_XDECREF(one);
-    PyObject *tuple = NULL;
-    if (list && !PyErr_Occurred() && PyList_Sort(list) == 0)
+    if (list && make_plain(tag, list) && PyList_Sort(list) == 0)
         tuple = PyList_AsTuple(list);
     Py_XDECREF(list);
     return tuple;
@@ -304,12 +331,19 @@ static PyObject *read_argnums(PyObject *o) {
 static bool check_argnums(const char *tag, PyObject *argnums) {
     long last = -1;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(argnums); i++) {
-        long n = PyLong_AsLong(PyTuple_GET_ITEM(argnums, i));
-        if (n == -1 && PyErr_Occurred())
-            return false;
+        PyObject *number = PyTuple_GET_ITEM(argnums, i);
+        int overflow;
+        long n = PyLong_AsLongAndOverflow(number, &overflow);
+        if (overflow > 0)
+            return PyErr_Format(PyExc_ValueError,
+                                "%s Can't compute the gradient of argument index %.100R: no function has as "
+                                "many arguments",
+                                tag, number),
+                   false;
         if (n < 0)
             return PyErr_Format(PyExc_ValueError,
-                                "%s Can't compute the gradient of negative argument index %ld", tag, n),
+                                "%s Can't compute the gradient of negative argument index %.100R", tag,
+                                number),
                    false;
         if (n == last)
             return PyErr_Format(PyExc_ValueError, "%s Duplicate argument index %ld is not allowed.", tag, n),
@@ -319,17 +353,32 @@ static bool check_argnums(const char *tag, PyObject *argnums) {
     return true;
 }
 
-static PyObject *read_argnames(PyObject *o) {
-    PyObject *one = o && PyUnicode_Check(o) ? PyTuple_Pack(1, o) : Py_XNewRef(o);
-    PyObject *set = PyErr_Occurred() ? NULL : PyFrozenSet_New(one);
-    Py_XDECREF(one);
+static bool add_argname(const char *tag, PyObject *set, PyObject *name) {
+    if (!PyUnicode_Check(name))
+        return refuse(tag, argnames_needed, name);
+    PyObject *plain = PyUnicode_FromObject(name); // without the methods of a subclass
+    bool ok = plain && PySet_Add(set, plain) == 0;
+    Py_XDECREF(plain);
+    return ok;
+}
+
+// A set of plain texts, from one name or an iterable of names; o is NULL where no argument was given.
+static PyObject *read_argnames(const char *tag, PyObject *o) {
+    PyObject *tuple = !o ? PyTuple_New(0) : PyUnicode_Check(o) ? PyTuple_Pack(1, o) : PySequence_Tuple(o);
+    if (!tuple)
+        return refuse(tag, argnames_needed, o), NULL;
+    PyObject *set = PySet_New(NULL);
+    for (Py_ssize_t i = 0; set && i < PyTuple_GET_SIZE(tuple); i++)
+        if (!add_argname(tag, set, PyTuple_GET_ITEM(tuple, i)))
+            Py_CLEAR(set);
+    Py_DECREF(tuple);
     return set;
 }
 
 // Without argnums: the first argument, unless some are named.
-static PyObject *default_argnums(PyObject *argnums, PyObject *argnames) {
+static PyObject *default_argnums(const char *tag, PyObject *argnums, PyObject *argnames) {
     if (argnums != Py_None)
-        return read_argnums(argnums);
+        return read_argnums(tag, argnums);
     return PySet_GET_SIZE(argnames) ? PyTuple_New(0) : Py_BuildValue("(i)", 0);
 }
 
@@ -338,8 +387,8 @@ PyObject *grad_new(const char *tag, PyObject *args, PyObject *kwargs) {
     PyObject *fun, *argnums = Py_None, *argnames = NULL, *result = NULL;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|OO", names, &fun, &argnums, &argnames))
         return NULL;
-    PyObject *set = read_argnames(argnames);
-    PyObject *numbers = set ? default_argnums(argnums, set) : NULL;
+    PyObject *set = read_argnames(tag, argnames);
+    PyObject *numbers = set ? default_argnums(tag, argnums, set) : NULL;
     if (numbers && !PyTuple_GET_SIZE(numbers) && !PySet_GET_SIZE(set))
         PyErr_Format(PyExc_ValueError, "%s Gradient wrt no argument requested", tag);
     else if (numbers && check_argnums(tag, numbers))

@@ -395,5 +395,5 @@ PyMethodDef ext_interchange_methods[] = {
 };
 
 bool ext_add_interchange(PyObject *core) {
-    return foreign_add(core) && namespace_add(core);
+    return foreign_add(core) && array_like_add(core) && namespace_add(core);
 }

@@ -50,7 +50,7 @@ static bool read_inputs(struct kernel_launch *l, PyObject *given) {
     l->tuple = read_list(l->function, "inputs", given, l->inputs);
     bool ok = l->tuple;
     for (int i = 0; ok && i < l->inputs; i++)
-        ok = (l->in[i] = ext_array_of(PyTuple_GET_ITEM(l->tuple, i)));
+        ok = (l->in[i] = ext_array_held(PyTuple_GET_ITEM(l->tuple, i)));
     return ok;
 }
 
@@ -76,13 +76,13 @@ static bool read_dtypes(struct kernel_launch *l, PyObject *given) {
 }
 
 static bool read_sizes(const char *function, const char *what, PyObject *o, int64_t *out) {
-    PyObject *three = PySequence_Fast(o, "grid and threadgroup must have three numbers");
-    bool ok = three && PySequence_Fast_GET_SIZE(three) == 3;
+    PyObject *three = ext_tuple(o, "grid and threadgroup must have three numbers");
+    bool ok = three && PyTuple_GET_SIZE(three) == 3;
     if (three && !ok)
         PyErr_Format(PyExc_TypeError, "%s: %s must have three numbers, not %zd", function, what,
-                     PySequence_Fast_GET_SIZE(three));
+                     PyTuple_GET_SIZE(three));
     for (int i = 0; ok && i < 3; i++)
-        ok = ext_to_int64(PySequence_Fast_GET_ITEM(three, i), &out[i]);
+        ok = ext_to_int64(PyTuple_GET_ITEM(three, i), &out[i]);
     Py_XDECREF(three);
     return ok;
 }

@@ -51,8 +51,9 @@ PyObject *shaped_metal_kernel(PyObject *module, PyObject *args, PyObject *kwargs
     PyObject *inputs, *outputs, *options = Py_None;
     int contiguous = 1, atomic = 0;
     (void)module;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "sOOs|sppO:metal_kernel", names, &name, &inputs, &outputs,
-                                     &source, &header, &contiguous, &atomic, &options) ||
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&OOO&|O&ppO:metal_kernel", names, ext_utf8_read, &name,
+                                     &inputs, &outputs, ext_utf8_read, &source, ext_utf8_read, &header,
+                                     &contiguous, &atomic, &options) ||
         !check_options(options))
         return NULL;
     PyObject *in = kernel_names("metal_kernel", "input_names", inputs);
@@ -101,14 +102,28 @@ static PyObject *as_text(const struct metal_kernel *k, PyObject *given, PyObject
     return text;
 }
 
+// Says what a program can do instead; the library's own words are for programs in C.
+static void *raise_absent(const struct metal_kernel *k) {
+    if (zl_error_which() != ZL_ERROR_DEVICE || PyErr_Occurred())
+        return ext_raise();
+    zl_clear_error();
+    return PyErr_Format(
+        PyExc_RuntimeError,
+        "[metal_kernel] No Metal back-end: the kernel %R is in Metal's language, which no device here runs. "
+        "Write it in C for fast.cpu_kernel, which takes the same arguments, or in CUDA C++ for "
+        "fast.cuda_kernel: doc/custom-kernels.md explains both. Kernels in Metal are only recorded, by "
+        "functions that are exported.",
+        PyDict_GetItemString(k->parts, "name"));
+}
+
 // There is no source to be printed if it is verbose: who has Metal makes it.
-static PyObject *run(const struct kernel_launch *l, const char *text) {
+static PyObject *run(const struct metal_kernel *k, const struct kernel_launch *l, const char *text) {
     zl_kernel_source source = {
         .language = "Metal", .text = text, .outputs = l->outputs, .shape = l->shape, .dtype = l->dtype};
     memcpy(source.grid, l->grid, sizeof l->grid);
     memcpy(source.group, l->group, sizeof l->group);
     if (!zl_custom_kernel(&source, l->inputs, l->in, l->out))
-        return ext_raise();
+        return raise_absent(k);
     if (stream_is_cpu(l->stream))
         return PyErr_Format(PyExc_ValueError, "[metal_kernel] Only supports the GPU.");
     return ext_wrap_all(l->outputs, l->out, false);
@@ -122,7 +137,7 @@ static PyObject *call(PyObject *self, PyObject *args, PyObject *kwargs) {
     PyObject *text = NULL, *y = NULL;
     if (kernel_launch_read(&l, args, kwargs, true) && (text = as_text(k, l.arguments, l.init))) {
         const char *utf8 = PyUnicode_AsUTF8(text);
-        y = utf8 ? run(&l, utf8) : NULL;
+        y = utf8 ? run(k, &l, utf8) : NULL;
     }
     kernel_launch_close(&l);
     Py_XDECREF(text);

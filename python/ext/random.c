@@ -78,7 +78,7 @@ static PyObject *permutation_work(const struct shaped_call *c) {
         return NULL;
     if (PyLong_Check(c->named[0]))
         return ext_to_int64(c->named[0], &count) ? ext_wrap(zl_random_permutation_int(count, key)) : NULL;
-    zl_array x = ext_array_of(c->named[0]);
+    zl_array x = ext_array_held(c->named[0]);
     return x ? ext_wrap(zl_random_permutation(x, axis, key)) : NULL;
 }
 

@@ -86,15 +86,17 @@ static PyObject *atleast_3d(PyObject *m, PyObject *const *args, Py_ssize_t n, Py
 
 // meshgrid(*arrays, sparse=False, indexing='xy')
 static bool meshgrid_op(const zl_array *in, int count, zl_array *out, const struct shaped_call *c) {
-    bool sparse;
-    const char *indexing = shaped_given(c->named[1]) ? PyUnicode_AsUTF8(c->named[1]) : "xy";
-    if (!indexing || !shaped_truth(c->named[0], false, &sparse))
-        return false;
-    return zl_meshgrid(in, count, sparse, indexing, out);
+    const char *indexing = shaped_given(c->named[1]) ? ext_utf8(c->named[1]) : "xy";
+    return indexing && zl_meshgrid(in, count, c->named[0] == Py_True, indexing, out);
 }
 
 static PyObject *meshgrid_work(const struct shaped_call *c) {
-    return map_rest(c, meshgrid_op, true);
+    struct shaped_call plain = *c;
+    bool sparse;
+    if (!shaped_truth(c->named[0], false, &sparse)) // before the arrays are read: its __bool__ may change them
+        return NULL;
+    plain.named[0] = sparse ? Py_True : Py_False;
+    return map_rest(&plain, meshgrid_op, true);
 }
 
 static PyObject *meshgrid(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject *names) {
@@ -108,15 +110,16 @@ static PyObject *meshgrid(PyObject *m, PyObject *const *args, Py_ssize_t n, PyOb
 static PyObject *concatenate_work(const struct shaped_call *c) {
     int axis;
     PyObject *tuple = ext_tuple(c->named[0], "concatenate(): a list or tuple of arrays is needed");
-    if (!tuple)
+    if (!tuple || !shaped_int(c->named[1], 0, &axis)) {
+        Py_XDECREF(tuple);
         return NULL;
+    }
     int count = (int)PyTuple_GET_SIZE(tuple);
     zl_array *list = shaped_arrays(PySequence_Fast_ITEMS(tuple), count);
     bool flat = c->named[1] == Py_None;
     for (int i = 0; list && flat && i < count; i++)
         list[i] = zl_flatten(list[i], 0, -1);
-    bool ok = list && shaped_int(c->named[1], 0, &axis);
-    PyObject *result = ok ? ext_wrap(zl_concatenate(list, count, axis)) : NULL;
+    PyObject *result = list ? ext_wrap(zl_concatenate(list, count, axis)) : NULL;
     PyMem_Free(list);
     Py_DECREF(tuple);
     return result;
@@ -147,11 +150,27 @@ static PyObject *split_at(zl_array a, PyObject *where, int axis) {
     return result;
 }
 
+// Returns the size of an axis, 0 if there is none: the op says so.
+static int64_t axis_size(zl_array a, int axis) {
+    int ndim = zl_ndim(a), at = axis < 0 ? axis + ndim : axis;
+    return at >= 0 && at < ndim ? zl_dim(a, at) : 0;
+}
+
+// Axes that have no such sections are refused before there is room for as many results.
 static PyObject *split_evenly(zl_array a, int sections, int axis) {
     if (sections <= 0) {
         PyErr_Format(PyExc_ValueError, "split(): %d sections: at least one is needed", sections);
         return NULL;
     }
+    int64_t size = axis_size(a, axis);
+    if (size % sections) {
+        PyErr_Format(PyExc_ValueError, "split(): axis %d of %lld elements has no %d equal sections", axis,
+                     (long long)size, sections);
+        return NULL;
+    }
+    zl_array whole;
+    if (!size && !zl_split(a, 1, axis, &whole)) // there is no such axis
+        return ext_raise();
     zl_array *out = PyMem_Calloc((size_t)sections, sizeof *out);
     PyObject *result = !out                               ? PyErr_NoMemory()
                        : zl_split(a, sections, axis, out) ? ext_wrap_all(sections, out, false)
@@ -161,13 +180,12 @@ static PyObject *split_evenly(zl_array a, int sections, int axis) {
 }
 
 static PyObject *split_work(const struct shaped_call *c) {
-    zl_array a = ext_array_of(c->named[0]);
-    int axis, sections;
-    if (!a || !shaped_int(c->named[2], 0, &axis))
+    int axis, sections = 0;
+    bool evenly = PyIndex_Check(c->named[1]);
+    if (!shaped_int(c->named[2], 0, &axis) || (evenly && !shaped_int(c->named[1], 0, &sections)))
         return NULL;
-    if (!PyIndex_Check(c->named[1]))
-        return split_at(a, c->named[1], axis);
-    return shaped_int(c->named[1], 0, &sections) ? split_evenly(a, sections, axis) : NULL;
+    zl_array a = evenly ? ext_array_of(c->named[0]) : ext_array_held(c->named[0]);
+    return !a ? NULL : evenly ? split_evenly(a, sections, axis) : split_at(a, c->named[1], axis);
 }
 
 static const char *const split_names[] = {"a", "indices_or_sections", "axis", NULL};
@@ -193,12 +211,11 @@ static PyObject *split_method(PyObject *self, PyObject *const *args, Py_ssize_t 
 
 // unstack(x, *, axis=0): a tuple of as many views as the axis is long.
 static PyObject *unstack_work(const struct shaped_call *c) {
-    zl_array x = ext_array_of(c->named[0]);
+    zl_array x = ext_array_held(c->named[0]);
     int axis;
     if (!x || !shaped_int(c->named[1], 0, &axis))
         return NULL;
-    int ndim = zl_ndim(x), at = axis < 0 ? axis + ndim : axis;
-    int64_t count = at >= 0 && at < ndim ? zl_dim(x, at) : 0; // an axis that is not there is refused below
+    int64_t count = axis_size(x, axis);
     zl_array *out = PyMem_Calloc((size_t)count + 1, sizeof *out);
     PyObject *result = !out                       ? PyErr_NoMemory()
                        : zl_unstack(x, axis, out) ? ext_wrap_all((int)count, out, true)
@@ -221,7 +238,7 @@ static PyObject *unstack(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObj
 static PyObject *slice_work(const struct shaped_call *c) {
     struct shaped_axes axes = {NULL, 0};
     struct ext_list size;
-    zl_array a = ext_array_of(c->named[0]), start = a ? ext_array_from(c->named[1], ZL_DTYPE_COUNT) : NULL;
+    zl_array a = ext_array_held(c->named[0]), start = a ? ext_array_from(c->named[1], ZL_DTYPE_COUNT) : NULL;
     if (!start || !ext_list_read(c->named[3], &size))
         return NULL;
     PyObject *result = shaped_axes_read(c->named[2], &axes)
@@ -235,7 +252,7 @@ static PyObject *slice_work(const struct shaped_call *c) {
 
 static PyObject *slice_update_work(const struct shaped_call *c) {
     struct shaped_axes axes = {NULL, 0};
-    zl_array a = ext_array_of(c->named[0]), update = a ? ext_array_of(c->named[1]) : NULL,
+    zl_array a = ext_array_held(c->named[0]), update = a ? ext_array_held(c->named[1]) : NULL,
              start = update ? ext_array_from(c->named[2], ZL_DTYPE_COUNT) : NULL;
     PyObject *result = start && shaped_axes_read(c->named[3], &axes)
                            ? ext_wrap(zl_dynamic_slice_update(a, update, start, (zl_axes){axes.axis, axes.count}))
@@ -341,9 +358,9 @@ static PyObject *arange(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObje
 // Words, scales and, in mode affine, biases.
 static PyObject *quantize_work(const struct shaped_call *c) {
     int group, bits;
-    zl_array out[3], w = ext_array_of(c->named[0]);
-    zl_array global = w && shaped_given(c->named[4]) ? ext_array_of(c->named[4]) : NULL;
-    const char *mode = !shaped_given(c->named[3]) ? NULL : PyUnicode_AsUTF8(c->named[3]);
+    zl_array out[3], w = ext_array_held(c->named[0]);
+    zl_array global = w && shaped_given(c->named[4]) ? ext_array_held(c->named[4]) : NULL;
+    const char *mode = !shaped_given(c->named[3]) ? NULL : ext_utf8(c->named[3]);
     if (PyErr_Occurred() || !shaped_int(c->named[1], INT_MIN, &group) || !shaped_int(c->named[2], INT_MIN, &bits))
         return NULL;
     if (!zl_quantize(w, group, bits, mode, global, out))
@@ -450,7 +467,7 @@ static zl_array pad_axis(zl_array a, int axis, int64_t low, int64_t high, enum p
 
 static zl_array pad_with(zl_array a, const struct widths *w, enum pad_mode mode, PyObject *value) {
     if (mode == PAD_CONSTANT) {
-        zl_array filler = shaped_given(value) ? ext_array_of(value) : zl_scalar_int(0);
+        zl_array filler = shaped_given(value) ? ext_array_held(value) : zl_scalar_int(0);
         zl_array padded = filler ? zl_pad(a, (zl_shape){w->low, w->ndim}, (zl_shape){w->high, w->ndim}, filler) : NULL;
         return padded || PyErr_Occurred() ? padded : ext_raise();
     }
@@ -462,7 +479,7 @@ static zl_array pad_with(zl_array a, const struct widths *w, enum pad_mode mode,
 
 static PyObject *pad_work(const struct shaped_call *c) {
     enum pad_mode mode;
-    zl_array a = ext_array_of(c->named[0]);
+    zl_array a = ext_array_held(c->named[0]);
     if (!a || !read_mode(c->named[2], &mode))
         return NULL;
     int ndim = zl_ndim(a);
@@ -523,7 +540,7 @@ static int join_padding(const struct ext_list *low, const struct ext_list *high,
 }
 
 static PyObject *convolve(const struct shaped_call *c, const struct ext_list *list) {
-    zl_array x = ext_array_of(c->named[0]), w = x ? ext_array_of(c->named[1]) : NULL;
+    zl_array x = ext_array_held(c->named[0]), w = x ? ext_array_held(c->named[1]) : NULL;
     int groups, flip = shaped_given(c->named[7]) ? PyObject_IsTrue(c->named[7]) : 0;
     if (!w || flip < 0 || !shaped_int(c->named[6], 1, &groups))
         return NULL;
@@ -685,7 +702,7 @@ static PyObject *broadcast_shapes(PyObject *m, PyObject *const *args, Py_ssize_t
 
 // unique(a, size=None, return_index=False, return_inverse=False, return_counts=False, fill_value=None)
 static PyObject *unique_work(const struct shaped_call *c) {
-    zl_array a = ext_array_of(c->named[0]), fill, out[4];
+    zl_array a = ext_array_held(c->named[0]), fill, out[4];
     int64_t size = INT64_MIN;
     bool wanted[3];
     if (!a || (shaped_given(c->named[1]) && !ext_to_int64(c->named[1], &size)) || !shaped_array(c->named[5], &fill))

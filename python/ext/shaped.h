@@ -37,7 +37,8 @@ bool shaped_int(PyObject *o, int fallback, int *out);
 bool shaped_truth(PyObject *o, bool fallback, bool *out);
 bool shaped_dtype(PyObject *o, zl_dtype fallback, zl_dtype *out);
 bool shaped_array(PyObject *o, zl_array *out); // NULL when it is left out
-// Arrays in a list that the caller frees with PyMem_Free; NULL with an exception.
+// Arrays in a list that the caller frees with PyMem_Free; NULL with an exception. Their values are borrowed from their cells:
+// read what else there is first.
 zl_array *shaped_arrays(PyObject *const *objects, Py_ssize_t count);
 
 // A number or a list of them as axes. Free it even if it was not read.

@@ -79,7 +79,7 @@ bool shaped_dtype(PyObject *o, zl_dtype fallback, zl_dtype *out) {
 }
 
 bool shaped_array(PyObject *o, zl_array *out) {
-    *out = shaped_given(o) ? ext_array_of(o) : NULL;
+    *out = shaped_given(o) ? ext_array_held(o) : NULL;
     return *out || !shaped_given(o);
 }
 
@@ -89,12 +89,15 @@ zl_array *shaped_arrays(PyObject *const *objects, Py_ssize_t count) {
         PyMem_Free(list);
         return (void *)PyErr_NoMemory();
     }
-    for (Py_ssize_t i = 0; i < count; i++)
-        if (!(list[i] = ext_array_of(objects[i]))) {
-            PyMem_Free(list);
-            return NULL;
-        }
-    return list;
+    bool ok = true;
+    for (Py_ssize_t i = 0; ok && i < count; i++)
+        ok = ext_is_array(objects[i]) || (list[i] = ext_array_of(objects[i]));
+    for (Py_ssize_t i = 0; ok && i < count; i++) // last: the methods of the others may give cells other values
+        ok = !ext_is_array(objects[i]) || (list[i] = ext_array_of(objects[i]));
+    if (ok)
+        return list;
+    PyMem_Free(list);
+    return NULL;
 }
 
 static bool copy_axes(const struct ext_list *list, struct shaped_axes *out) {

@@ -23,7 +23,7 @@ static PyObject *attention_work(const struct shaped_call *c) {
     zl_array q, k, v, mask, sinks;
     const char *mode;
     double scale;
-    if (!(q = ext_array_of(c->named[Q])) || !(k = ext_array_of(c->named[K])) || !(v = ext_array_of(c->named[V])) ||
+    if (!(q = ext_array_held(c->named[Q])) || !(k = ext_array_held(c->named[K])) || !(v = ext_array_held(c->named[V])) ||
         !ext_to_double(c->named[SCALE], &scale) || !read_mask(c->named[MASK], &mask, &mode) ||
         !shaped_array(c->named[SINKS], &sinks))
         return NULL;
@@ -46,7 +46,8 @@ static PyObject *attention(PyObject *m, PyObject *const *args, Py_ssize_t n, PyO
 
 static PyObject *precompiled(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject *names) {
     (void)m, (void)args, (void)n, (void)names;
-    return PyErr_Format(PyExc_RuntimeError, "[precompiled_cuda_kernel] Kernels are compiled here: use cuda_kernel.");
+    return PyErr_Format(PyExc_RuntimeError, "[precompiled_cuda_kernel] Kernels are compiled here: use fast.cuda_kernel, or fast.cpu_kernel "
+                                            "for kernels in C. doc/custom-kernels.md explains both.");
 }
 
 PyMethodDef shaped_fast[] = {
@@ -60,7 +61,7 @@ PyMethodDef shaped_fast[] = {
     {"metal_kernel", (PyCFunction)(void (*)(void))shaped_metal_kernel, METH_VARARGS | METH_KEYWORDS,
      "metal_kernel(name, input_names, output_names, source, header='', ensure_row_contiguous=True, atomic_outputs=False, "
      "compile_options=None)\n--\n\nA kernel in Metal's language. No device here runs it: it can be called in functions "
-     "that are exported."},
+     "that are exported. cpu_kernel and cuda_kernel make kernels that run here."},
     {"cuda_kernel", (PyCFunction)(void (*)(void))shaped_cuda_kernel, METH_VARARGS | METH_KEYWORDS,
      "cuda_kernel(name, input_names, output_names, source, header='', ensure_row_contiguous=True, shared_memory=0)\n--\n\n"
      "A kernel in CUDA C++ for NVIDIA GPUs, compiled when it is first evaluated: source is the body of a __global__ function."},

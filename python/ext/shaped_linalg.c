@@ -18,7 +18,7 @@ static PyObject *order_text(PyObject *order) {
 static PyObject *norm_of(zl_array a, PyObject *order, PyObject *axis, bool keepdims) {
     struct shaped_axes axes = {NULL, -1};
     PyObject *text = shaped_given(order) ? order_text(order) : NULL, *result = NULL;
-    const char *ord = text ? PyUnicode_AsUTF8(text) : NULL;
+    const char *ord = text ? ext_utf8(text) : NULL;
     bool ok = (ord || !shaped_given(order)) && (!shaped_given(axis) || shaped_axes_read(axis, &axes));
     if (ok)
         result = ext_wrap(zl_linalg_norm(a, ord, (zl_axes){axes.axis, axes.count}, keepdims));
@@ -28,7 +28,7 @@ static PyObject *norm_of(zl_array a, PyObject *order, PyObject *axis, bool keepd
 }
 
 static PyObject *norm_work(const struct shaped_call *c) {
-    zl_array a = ext_array_of(c->named[0]);
+    zl_array a = ext_array_held(c->named[0]);
     bool keepdims;
     return a && shaped_truth(c->named[3], false, &keepdims) ? norm_of(a, c->named[1], c->named[2], keepdims) : NULL;
 }
@@ -43,7 +43,7 @@ static PyObject *norm(PyObject *m, PyObject *const *args, Py_ssize_t n, PyObject
 }
 
 static PyObject *svd_work(const struct shaped_call *c) {
-    zl_array a = ext_array_of(c->named[0]), out[3];
+    zl_array a = ext_array_held(c->named[0]), out[3];
     bool vectors;
     if (!a || !shaped_truth(c->named[1], true, &vectors))
         return NULL;

@@ -11,7 +11,7 @@ static const char *const einsum_names[] = {"subscripts", NULL};
 
 static const char *subscripts_of(const struct shaped_call *c) {
     if (PyUnicode_Check(c->named[0]))
-        return PyUnicode_AsUTF8(c->named[0]);
+        return ext_utf8(c->named[0]);
     PyErr_Format(PyExc_TypeError, "%s(): the subscripts are a text, not %.100s", c->function,
                  Py_TYPE(c->named[0])->tp_name);
     return NULL;
@@ -85,23 +85,23 @@ static PyObject *einsum_path(PyObject *m, PyObject *const *args, Py_ssize_t n, P
 // tensordot --------------------------------------------------------------------------------------------------------
 
 static PyObject *tensordot_lists(zl_array a, zl_array b, PyObject *axes) {
-    PyObject *fast = PySequence_Fast(axes, "tensordot(): axes is a number or two lists of axes");
+    PyObject *pair = ext_tuple(axes, "tensordot(): axes is a number or two lists of axes");
     struct shaped_axes list[2] = {{NULL, 0}, {NULL, 0}};
     PyObject *result = NULL;
-    if (fast && PySequence_Fast_GET_SIZE(fast) != 2)
-        PyErr_Format(PyExc_ValueError, "tensordot(): %zd lists of axes: two are needed", PySequence_Fast_GET_SIZE(fast));
-    else if (fast && shaped_axes_read(PySequence_Fast_GET_ITEM(fast, 0), &list[0]) &&
-             shaped_axes_read(PySequence_Fast_GET_ITEM(fast, 1), &list[1]))
+    if (pair && PyTuple_GET_SIZE(pair) != 2)
+        PyErr_Format(PyExc_ValueError, "tensordot(): %zd lists of axes: two are needed", PyTuple_GET_SIZE(pair));
+    else if (pair && shaped_axes_read(PyTuple_GET_ITEM(pair, 0), &list[0]) &&
+             shaped_axes_read(PyTuple_GET_ITEM(pair, 1), &list[1]))
         result = ext_wrap(zl_tensordot_axes(a, b, (zl_axes){list[0].axis, list[0].count},
                                             (zl_axes){list[1].axis, list[1].count}));
     shaped_axes_free(&list[0]);
     shaped_axes_free(&list[1]);
-    Py_XDECREF(fast);
+    Py_XDECREF(pair);
     return result;
 }
 
 static PyObject *tensordot_work(const struct shaped_call *c) {
-    zl_array a = ext_array_of(c->named[0]), b = a ? ext_array_of(c->named[1]) : NULL;
+    zl_array a = ext_array_held(c->named[0]), b = a ? ext_array_held(c->named[1]) : NULL;
     int count;
     if (!b)
         return NULL;

@@ -43,13 +43,13 @@ static PyObject *parameters(PyObject *self, void *unused) {
 static PyObject *source(PyObject *self, void *unused) {
     (void)unused;
     const char *text = zl_kernel_source_text(((struct kernel *)self)->value);
-    return text ? PyUnicode_FromString(text) : ext_raise();
+    return text ? ext_text(text, strlen(text)) : ext_raise();
 }
 
 static PyObject *show(PyObject *self, PyObject *stage) {
-    const char *name = PyUnicode_AsUTF8(stage);
+    const char *name = ext_utf8(stage);
     char *text = name ? zl_kernel_print(((struct kernel *)self)->value, name) : NULL;
-    PyObject *result = text ? PyUnicode_FromString(text) : name ? ext_raise() : NULL;
+    PyObject *result = text ? ext_text(text, strlen(text)) : name ? ext_raise() : NULL;
     zl_free(text);
     return result;
 }
@@ -85,15 +85,15 @@ struct argument {
 };
 
 static bool read_sizes(PyObject *o, int64_t *out, int *count, const char *what) {
-    PyObject *list = PySequence_Fast(o, "shape and strides are sequences");
-    *count = list ? (int)PySequence_Fast_GET_SIZE(list) : 0;
-    if (list && *count > DIMS) {
-        PyErr_Format(PyExc_ValueError, "kernel.run: %s has %d numbers, and at most %d are possible", what,
-                     *count, DIMS);
+    PyObject *list = ext_tuple(o, "shape and strides are sequences");
+    if (list && PyTuple_GET_SIZE(list) > DIMS) {
+        PyErr_Format(PyExc_ValueError, "kernel.run: %s has %zd numbers, and at most %d are possible", what,
+                     PyTuple_GET_SIZE(list), DIMS);
         Py_CLEAR(list);
     }
+    *count = list ? (int)PyTuple_GET_SIZE(list) : 0;
     for (int i = 0; list && i < *count; i++) {
-        out[i] = PyLong_AsLongLong(PySequence_Fast_GET_ITEM(list, i));
+        out[i] = PyLong_AsLongLong(PyTuple_GET_ITEM(list, i));
         if (PyErr_Occurred())
             Py_CLEAR(list);
     }
@@ -111,8 +111,8 @@ static bool read_memory(PyObject *o, struct argument *a, zl_kernel_buffer *out) 
                      "kernel.run takes (address, dtype, shape, strides) and numbers, not %.100R", o);
         return false;
     }
-    if (!PyArg_ParseTuple(o, "OsOO;kernel.run takes (address, dtype, shape, strides) and numbers", &address,
-                          &dtype, &shape, &strides))
+    if (!PyArg_ParseTuple(o, "OO&OO;kernel.run takes (address, dtype, shape, strides) and numbers", &address,
+                          ext_utf8_read, &dtype, &shape, &strides))
         return false;
     out->data = PyLong_AsVoidPtr(address);
     out->dtype = zl_dtype_find(dtype);
@@ -139,7 +139,7 @@ static bool read_number(PyObject *o, zl_dtype dtype, struct argument *a, zl_kern
 static bool read_all(zl_kernel k, PyObject *list, int count, struct argument *a, zl_kernel_buffer *out) {
     for (int i = 0; i < count; i++) {
         zl_kernel_parameter p = {.dtype = ZL_FLOAT32};
-        PyObject *o = PySequence_Fast_GET_ITEM(list, i);
+        PyObject *o = PyTuple_GET_ITEM(list, i);
         bool known = i < zl_kernel_parameters(k) && zl_kernel_parameter_at(k, i, &p);
         if (known && p.is_scalar && !PyTuple_Check(o) ? !read_number(o, p.dtype, &a[i], &out[i])
                                                       : !read_memory(o, &a[i], &out[i]))
@@ -150,11 +150,11 @@ static bool read_all(zl_kernel k, PyObject *list, int count, struct argument *a,
 
 // Runs it; with repeats the seconds of one of so many runs.
 static PyObject *run_on(zl_kernel k, PyObject *arguments, int repeats) {
-    PyObject *list = PySequence_Fast(arguments, "kernel.run takes a sequence of arguments"), *result = NULL;
+    PyObject *list = ext_tuple(arguments, "kernel.run takes a sequence of arguments"), *result = NULL;
     double seconds = 0;
     if (!list)
         return NULL;
-    int count = (int)PySequence_Fast_GET_SIZE(list);
+    int count = (int)PyTuple_GET_SIZE(list);
     struct argument *a = PyMem_Calloc((size_t)count + 1, sizeof *a);
     zl_kernel_buffer *buffer = PyMem_Calloc((size_t)count + 1, sizeof *buffer);
     if (!a || !buffer)
@@ -191,8 +191,11 @@ static PyObject *time_runs(PyObject *self, PyObject *args) {
 static PyObject *compile(PyObject *module, PyObject *args, PyObject *kwargs) {
     static char *names[] = {"text", "name", "target", NULL};
     const char *text, *name = NULL, *target = "c";
+    PyObject *named = Py_None;
     (void)module;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "s|zs", names, &text, &name, &target))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&|OO&", names, ext_utf8_read, &text, &named, ext_utf8_read,
+                                     &target) ||
+        (named != Py_None && !(name = ext_utf8(named))))
         return NULL;
     struct kernel *k = (struct kernel *)kernel_type.tp_alloc(&kernel_type, 0);
     if (!k)
@@ -246,14 +249,15 @@ static PyTypeObject kernel_type = {
 };
 
 static PyObject *write_file(PyObject *m, PyObject *args) {
-    PyObject *path;
+    PyObject *to;
     Py_buffer data;
     (void)m;
-    if (!PyArg_ParseTuple(args, "O&y*:write_file", PyUnicode_FSConverter, &path, &data))
+    if (!PyArg_ParseTuple(args, "Oy*:write_file", &to, &data))
         return NULL;
-    bool ok = zl_write_file(PyBytes_AS_STRING(path), data.buf, (size_t)data.len);
+    PyObject *path = ext_path(to, "write_file");
+    bool ok = path && zl_write_file(PyBytes_AS_STRING(path), data.buf, (size_t)data.len);
     PyBuffer_Release(&data);
-    Py_DECREF(path);
+    Py_XDECREF(path);
     return ok ? Py_NewRef(Py_None) : ext_raise();
 }
 

@@ -86,32 +86,35 @@ static bool is_node(PyObject *o) {
 }
 
 static bool pair_sequence(PyObject *tree, PyObject *prefix, const struct pair_visit *v) {
-    Py_ssize_t count = PySequence_Fast_GET_SIZE(tree);
     bool deeper = is_node(prefix);
     if (deeper && (PyDict_Check(prefix) || PyList_Check(prefix) != PyList_Check(tree) ||
-                   PySequence_Fast_GET_SIZE(prefix) != count))
+                   PySequence_Fast_GET_SIZE(prefix) != PySequence_Fast_GET_SIZE(tree)))
         return refuse_prefix();
-    for (Py_ssize_t i = 0; i < count; i++)
-        if (!pair_any(PySequence_Fast_GET_ITEM(tree, i),
-                      deeper ? PySequence_Fast_GET_ITEM(prefix, i) : prefix, v))
-            return false;
-    return true;
+    PyObject *items = PySequence_Tuple(tree),
+             *others = PySequence_Tuple(deeper ? prefix : tree); // which none can change
+    bool ok = items && others;
+    for (Py_ssize_t i = 0; ok && i < PyTuple_GET_SIZE(items) && i < PyTuple_GET_SIZE(others); i++)
+        ok = pair_any(PyTuple_GET_ITEM(items, i), deeper ? PyTuple_GET_ITEM(others, i) : prefix, v);
+    Py_XDECREF(items);
+    Py_XDECREF(others);
+    return ok;
 }
 
 static bool pair_dict(PyObject *tree, PyObject *prefix, const struct pair_visit *v) {
     bool deeper = is_node(prefix);
-    PyObject *key, *value;
-    Py_ssize_t at = 0;
     if (deeper && (!PyDict_Check(prefix) || PyDict_Size(prefix) != PyDict_Size(tree)))
         return refuse_prefix();
-    while (PyDict_Next(tree, &at, &key, &value)) {
-        PyObject *other = deeper ? PyDict_GetItemWithError(prefix, key) : prefix;
-        if (!other)
-            return PyErr_Occurred() ? false : refuse_prefix();
-        if (!pair_any(value, other, v))
-            return false;
+    PyObject *items = PyDict_Items(tree);
+    bool ok = items != NULL;
+    for (Py_ssize_t i = 0; ok && i < PyList_GET_SIZE(items); i++) {
+        PyObject *item = PyList_GET_ITEM(items, i);
+        PyObject *other =
+            Py_XNewRef(deeper ? PyDict_GetItemWithError(prefix, PyTuple_GET_ITEM(item, 0)) : prefix);
+        ok = other ? pair_any(PyTuple_GET_ITEM(item, 1), other, v) : !PyErr_Occurred() && refuse_prefix();
+        Py_XDECREF(other);
     }
-    return true;
+    Py_XDECREF(items);
+    return ok;
 }
 
 static bool pair_any(PyObject *tree, PyObject *prefix, const struct pair_visit *v) {

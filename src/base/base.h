@@ -115,6 +115,8 @@ void text_add(struct text *text, const char *format, ...) __attribute__((format(
 void text_add_list(struct text *text, const char *format, va_list list);
 void text_bytes(struct text *text, const char *data, int len);
 void text_json(struct text *text, const char *value); // quoted and escaped
+// Returns how many bytes the UTF-8 character at `at` has; 1 if there is no whole one. Messages quote it as one.
+int text_character(const char *at);
 char *text_take(struct text *text);                   // the caller frees it with memory_free
 void text_free(struct text *text);
 

@@ -49,6 +49,15 @@ void text_bytes(struct text *text, const char *data, int len) {
     text->data[text->len] = 0;
 }
 
+int text_character(const char *at) {
+    unsigned char first = (unsigned char)*at;
+    int bytes = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : first >= 0xc0 ? 2 : 1;
+    for (int i = 1; i < bytes; i++)
+        if ((at[i] & 0xc0) != 0x80)
+            return 1;
+    return bytes;
+}
+
 static void escape(struct text *text, char c) {
     static const char plain[] = "\"\\\b\f\n\r\t", letter[] = "\"\\bfnrt";
     const char *at = c ? strchr(plain, c) : NULL;

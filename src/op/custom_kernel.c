@@ -55,7 +55,9 @@ static bool check(const zl_kernel_source *k, int count, const zl_array *in, zl_a
             return false;
     return recorder.exporting ||
            error_false(ZL_ERROR_DEVICE,
-                       "%s: No %s back-end: such kernels are recorded only while a function is exported",
+                       "%s: No %s back-end: such kernels are recorded only while a function is exported; "
+                       "zl_cpu_kernel "
+                       "and zl_cuda_kernel run kernels from source (doc/custom-kernels.md)",
                        function, k->language);
 }
 

@@ -83,8 +83,8 @@ static bool read_term(struct sum *s, struct term *t, const char *from, const cha
             continue;
         if (!dots && label_of(*from) < 0)
             return error_false(ZL_ERROR_SYNTAX,
-                               "%s: '%s': '%c' is not a letter nor the only ellipsis of its term",
-                               s->function, s->subscripts, *from);
+                               "%s: '%s': '%.*s' is not a letter nor the only ellipsis of its term",
+                               s->function, s->subscripts, text_character(from), from);
         if (!(dots ? add_ellipsis(s, t, missing) : add_label(s, t, label_of(*from))))
             return false;
         from += dots ? 2 : 0;

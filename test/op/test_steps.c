@@ -130,6 +130,7 @@ TEST(custom_kernels_are_exported) {
     zl_array x = op_test_range(ZL_SHAPE(2, 3), ZL_FLOAT32), y[2];
     CHECK_ERROR(ZL_ERROR_DEVICE, zl_custom_kernel(&source, 1, &x, y));
     CHECK_HAS(test_last_error(), "No Metal back-end");
+    CHECK_HAS(test_last_error(), "doc/custom-kernels.md");
     REQUIRE(zl_export(path, f, 1, &x, NULL));
     zl_imported *g = zl_import(path);
     zl_outputs *out = zl_outputs_new();

@@ -174,7 +174,10 @@ class Files(unittest.TestCase):
             lambda: zl.load("a.txt"), lambda: zl.load(self.folder, format="npy"), lambda: zl.save(none, x), lambda: zl.savez(none, x),
             lambda: zl.savez_compressed(none, x), lambda: zl.save_safetensors(none, {"x": x}), lambda: zl.save_gguf(none, {"x": x}),
             lambda: zl.save_safetensors(none, {"x": "text"}), lambda: zl.save_gguf(none, {3: x}), lambda: zl.save("a\0b", x),
-            lambda: zl.import_function(str(none)), lambda: zl.export_function(str(none), zl.exp, x)]:
+            lambda: zl.import_function(str(none)), lambda: zl.export_function(str(none), zl.exp, x),
+            lambda: zl.import_function("a\0b"), lambda: zl.import_function(3), lambda: zl.exporter("a\0b", zl.exp),
+            lambda: zl.exporter(none, zl.exp, metadata=3), lambda: zl.export_function("a\0b", zl.exp, x),
+            lambda: zl.export_function(str(none), zl.exp, x, metadata="a\0b")]:
             with self.assertRaisesRegex(Exception, r"^(zl_\w+|\w+\(\)): "):
                 call()
 

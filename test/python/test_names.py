@@ -37,6 +37,26 @@ class Names(unittest.TestCase):
         self.assertIsInstance(mx.float32, mx.Dtype)
         self.assertIn("floating", str(mx.DtypeCategory.floating))
 
+    def test_array_like(self):
+        class Two:
+            def __mlx_array__(self):
+                return mx.array([1.0, 2.0])
+
+        like = mx.ArrayLike(Two())
+        self.assertEqual((mx.array(1) + like).tolist(), [2, 3])
+        self.assertEqual(mx.add(like, like).tolist(), [2, 4])
+        self.assertRaises(TypeError, mx.ArrayLike)
+        self.assertRaises(TypeError, mx.ArrayLike, arg=1)
+        self.assertRaises(ValueError, mx.ArrayLike(object()).__mlx_array__)
+
+        def annotated(x: mx.array | mx.ArrayLike) -> "mx.ArrayLike":
+            return x
+
+        self.assertIs(annotated(like), like)
+        for _ in range(100000):
+            like = mx.ArrayLike(like)
+        self.assertRaises(RecursionError, like.__mlx_array__)
+
     def test_types_behind_functions(self):
         with tempfile.NamedTemporaryFile() as file, mx.exporter(file.name, lambda x: x + 1) as exporter:
             self.assertIsInstance(exporter, mx.FunctionExporter)

@@ -42,8 +42,21 @@ wheel() {
         --config-settings=build-dir="$tmp/wheel-build" . # Debian's pip has no -C
 }
 installed() {
-    "$python" -m venv --system-site-packages "$tmp/venv" && "$tmp/venv/bin/python" -m pip install -q --no-deps "$tmp"/wheel/*.whl &&
+    "$python" -m venv "$tmp/venv" && "$tmp/venv/bin/python" -m pip install -q --no-deps "$tmp"/wheel/*.whl &&
         cd "$tmp" && "$tmp/venv/bin/python" -c "import zellige.core as mx; assert (mx.ones(3) + 1).tolist() == [2, 2, 2]"
+}
+# Programs for MLX where the package mlx is not installed: with mlx.core alone they run, else they are told what to install.
+cat >"$tmp/core_only.py" <<'PY'
+import mlx.core as mx
+from mlx.core import linalg
+print(mx.__name__, linalg.norm(mx.array([3.0, 4.0])).item())
+PY
+frontend() { # what the extra of pyproject.toml installs: one package, none of MLX's back ends
+    local wheel
+    wheel=$(echo "$tmp"/wheel/*.whl)
+    "$tmp/venv/bin/python" -m pip install -q --disable-pip-version-check "${wheel}[mlx]" &&
+        ! "$tmp/venv/bin/python" -m pip show -q mlx-cpu 2>/dev/null &&
+        "$tmp/venv/bin/python" -m zellige.mlx "$tmp/script.py"
 }
 # An interpreter without the GIL, where there is one.
 free_threaded() {
@@ -61,4 +74,8 @@ fi
 
 check "pip builds a wheel" wheel
 check "the wheel works where it is installed" installed
+check "the wheel has the program" says "^zellige [0-9]+\\." "$tmp/venv/bin/zellige" version
+check "mlx.core needs no mlx" says "zellige.core 5.0" "$tmp/venv/bin/python" -m zellige.mlx "$tmp/core_only.py"
+check "mlx.nn says what to install" says "pip install 'zellige\\[mlx\\]'" "$tmp/venv/bin/python" -m zellige.mlx "$tmp/script.py"
+check "the extra brings mlx.nn" says "zellige.core \\(4, 2\\)" frontend
 finish

@@ -490,6 +490,17 @@ TEST(text_add) {
     memory_free(taken);
 }
 
+TEST(text_characters) {
+    CHECK(text_character("a\xc3\xa9") == 1);
+    CHECK(text_character("\xc3\xa9x") == 2);
+    CHECK(text_character("\xe6\x97\xa5") == 3);
+    CHECK(text_character("\xf0\x9f\x98\x80!") == 4);
+    CHECK(text_character("\xc3") == 1); // cut: no byte behind the text is read
+    CHECK(text_character("\xf0\x9f\x98") == 1);
+    CHECK(text_character("\xa9") == 1);
+    CHECK(text_character("") == 1);
+}
+
 TEST(text_json) {
     struct text text = {0};
     text_json(&text, "a\"b\\c\n\t\r\b\f\x01\x1f/\x7f \xc3\xa9");

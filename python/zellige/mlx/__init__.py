@@ -3,8 +3,9 @@
     python -m zellige.mlx script.py arguments...      runs a script
     zellige.mlx.install()                             before the first import of mlx.core
 
-After that `import mlx.core` gives zellige.core; mlx.nn, mlx.optimizers, mlx.utils and what else is Python in the
-installed mlx package are used as they are.
+After that `import mlx.core` gives zellige.core, whether or not the package mlx is installed. mlx.nn, mlx.optimizers, mlx.utils
+and what else is Python in that package are used as they are: `pip install 'zellige[mlx]'` installs it, without MLX's own back
+ends.
 """
 
 import importlib.abc
@@ -15,6 +16,7 @@ import sys
 __all__ = ["install"]
 
 _CORE = "mlx.core"
+_FRONTEND = ("mlx.nn", "mlx.optimizers", "mlx.utils")  # what the package mlx has beside its core
 
 
 class _Loader(importlib.abc.Loader):
@@ -33,7 +35,13 @@ class _Loader(importlib.abc.Loader):
 
 
 class _Finder(importlib.abc.MetaPathFinder):
+    """Finds mlx.core here, and tells how to get the rest where the package mlx is not installed."""
+
     def find_spec(self, fullname, path=None, target=None):
+        if fullname == "mlx":
+            return _find_package()
+        if fullname in _FRONTEND:
+            return _find_frontend(fullname, path)
         if fullname != _CORE and not fullname.startswith(_CORE + "."):
             return None
         module = importlib.import_module("zellige.core")
@@ -42,6 +50,30 @@ class _Finder(importlib.abc.MetaPathFinder):
         if module is None:
             return None
         return importlib.machinery.ModuleSpec(fullname, _Loader(module), is_package=fullname == _CORE)
+
+
+def _find_elsewhere(fullname, path):
+    """What the other finders know of a module; None: nothing."""
+    for finder in sys.meta_path:
+        if not isinstance(finder, _Finder) and hasattr(finder, "find_spec"):
+            spec = finder.find_spec(fullname, path)
+            if spec is not None:
+                return spec
+    return None
+
+
+def _find_package():
+    """The package mlx, or one in its place that has nothing but mlx.core."""
+    spec = _find_elsewhere("mlx", None)
+    return spec or importlib.machinery.ModuleSpec("mlx", None, is_package=True)
+
+
+def _find_frontend(fullname, path):
+    spec = _find_elsewhere(fullname, path)
+    if spec is None:  # with its own name, `from mlx import nn` would drop the message
+        raise ModuleNotFoundError(f"No module named {fullname!r}. zellige.mlx has mlx.core; {', '.join(_FRONTEND)} are Python of "
+                                  "the package mlx, which is not installed: pip install 'zellige[mlx]'", name="mlx")
+    return spec
 
 
 def install():

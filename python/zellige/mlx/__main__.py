@@ -10,7 +10,7 @@ USAGE = """usage: python -m zellige.mlx SCRIPT [ARGUMENT...]
        python -m zellige.mlx -m MODULE [ARGUMENT...]
 
 Runs a program that imports mlx.core on zellige.core instead. Everything else of MLX (mlx.nn, mlx.optimizers, ...) comes
-from the installed mlx package."""
+from the package mlx, which programs that import only mlx.core do not need: pip install 'zellige[mlx]'."""
 
 
 def main():
