@@ -141,7 +141,10 @@ ZL_API zl_scope zl_scope_begin_on(zl_stream stream); // ops in this scope are re
 ZL_API void     zl_scope_end(zl_scope scope);
 ZL_API zl_array zl_scope_leave(zl_scope scope, zl_array result); // ends it, lends result outside
 
-#define ZL_SCOPE for (zl_scope zl_s_ = zl_scope_begin(); zl_s_.open; zl_scope_end(zl_s_), zl_s_.open = 0)
+// The loop ends by a pointer whose first value the compiler knows, not by a field that zl_scope_begin() fills: so it sees
+// that the block always runs, and that what the block assigns has a value after it.
+#define ZL_SCOPE \
+    for (zl_scope zl_s_ = zl_scope_begin(), *zl_open_ = &zl_s_; zl_open_; zl_scope_end(zl_s_), zl_open_ = NULL)
 
 ZL_API zl_array zl_retain(zl_array a);
 ZL_API void     zl_release(zl_array a);
