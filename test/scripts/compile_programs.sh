@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # compile_programs.sh BUILD - programs compile against include/ without a warning, in C and C++, with every compiler that is
-# here, unoptimised and optimised: compilers look for uninitialised variables only while they optimise.
+# here, unoptimised and optimised: compilers look for uninitialised variables only while they optimise. Numbers in the place
+# of arrays do not compile.
 # shellcheck source=lib.sh
 . "$(dirname "$0")/lib.sh"
 
@@ -96,4 +97,38 @@ for file in scopes.c scopes.cpp; do
     check "$file runs" says '^2.25 0.75 0.5625 1$' runs
 done
 
+# Numbers ---------------------------------------------------------------------------------------------------
+
+one_call() { # COMPILER LANGUAGE STANDARD CALL: as the body of a function with arrays x, y and a list dim of n sizes
+    printf '#include <zellige.h>\nzl_array f(zl_array x, zl_array y, const int64_t *dim, int n);\n%s { (void)x, (void)y, (void)dim, (void)n; return %s; }\n' \
+        'zl_array f(zl_array x, zl_array y, const int64_t *dim, int n)' "$4" |
+        "$1" -x "$2" "-std=$3" "${strict[@]}" -c - -o "$tmp/object.o"
+}
+refuses() { # without -Werror: an error, not a warning
+    local strict=(-Iinclude)
+    ! one_call "$@"
+}
+
+good=('zl_add(x, y)' 'zl_add(x, zl_scalar(0))' 'zl_add(zl_add(x, y), zl_multiply(x, zl_add(y, x)))'
+    'zl_random_normal(ZL_SHAPE(2, 3), ZL_FLOAT32, NULL, NULL, NULL)'
+    'zl_random_normal(zl_shape_of(x), ZL_FLOAT32, zl_scalar(0), y, NULL)'
+    'zl_clip(x, NULL, zl_scalar(6))' 'zl_pad(x, ZL_SHAPE(1), ZL_SHAPE(1), zl_scalar(0))'
+    'zl_sum_axes(x, ZL_AXES(0, 1), false)' 'zl_softmax(x, -1, false)' 'zl_where(n ? x : y, x, y)')
+only_c=('zl_full((zl_shape){dim, n}, x, ZL_FLOAT32)' 'zl_scatter_add(x, (zl_array[]){x, y}, 2, y, ZL_AXES(0, 1))' '(zl_add)(x, y)'
+    '(dim ? zl_add : zl_subtract)(x, y)')
+only_cpp=('zl_full(zl_shape{dim, n}, x, ZL_FLOAT32)' 'zl_clip(x, nullptr, y)' '(dim ? zl_exp : zl_log)(x)')
+bad=('zl_add(x, 0)' 'zl_add(x, 1)' 'zl_add(0, x)' 'zl_add(1.5, x)' 'zl_add(x, false)' 'zl_where(x, y, 0)' 'zl_maximum(x, 0)'
+    'zl_random_normal(ZL_SHAPE(2, 3), ZL_FLOAT32, 0, 1, NULL)' 'zl_random_normal(ZL_SHAPE(2), ZL_FLOAT32, NULL, NULL, 0)'
+    'zl_random_uniform(0, 1, ZL_SHAPE(2), ZL_FLOAT32, NULL)' 'zl_clip(x, 0, zl_scalar(6))' 'zl_full(ZL_SHAPE(3), 0, ZL_FLOAT32)'
+    'zl_full_like(x, 0, ZL_FLOAT32)' 'zl_pad(x, ZL_SHAPE(1), ZL_SHAPE(1), 0)' 'zl_slice_update(x, 0, ZL_SHAPE(0), ZL_SHAPE(1), ZL_SHAPE(1))')
+
+for compiler in $c_compilers; do
+    for call in "${good[@]}" "${only_c[@]}"; do check "$compiler takes $call" one_call "$compiler" c c11 "$call"; done
+    for call in "${bad[@]}"; do check "$compiler refuses $call" refuses "$compiler" c gnu17 "$call"; done
+    check "$compiler refuses zl_exp(0)" refuses "$compiler" c c11 'zl_exp(0)'
+done
+for compiler in $cpp_compilers; do
+    for call in "${good[@]}" "${only_cpp[@]}"; do check "$compiler takes $call" one_call "$compiler" c++ c++17 "$call"; done
+    for call in "${bad[@]}"; do check "$compiler refuses $call" refuses "$compiler" c++ c++11 "$call"; done
+done
 finish

@@ -51,7 +51,7 @@ def compile_c(source, out, *more):
     path = out.with_suffix(".c")
     path.write_text(source)
     # A sample of internals has to build for the implementation language and see internal headers.
-    inside = [f"-I{ROOT}/src"] if re.search(r'#include "(?!zellige)', source) else []
+    inside = [f"-I{ROOT}/src", "-DZL_PLAIN_CALLS"] if re.search(r'#include "(?!zellige)', source) else []
     return subprocess.run(["cc", *FLAGS, *inside, str(path), *more], capture_output=True, text=True)
 
 
