@@ -206,7 +206,8 @@ ZL_API const bool    *zl_data_bool(zl_array a);
 ZL_API bool           zl_copy_to(zl_array a, void *out, size_t bytes); // row-major, any layout; bytes as zl_nbytes
 ZL_API double         zl_item(zl_array a);                             // of a one-element array
 ZL_API int64_t        zl_item_int(zl_array a);
-ZL_API char          *zl_print(zl_array a); // as text; free it with zl_free
+ZL_API char          *zl_print(zl_array a); // as text; free it with zl_free. Of more than 1000 elements the ends of long axes
+ZL_API char          *zl_print_most(zl_array a, int64_t most); // the same with another limit, such as INT64_MAX
 ZL_API void           zl_free(void *text);
 
 // Evaluation ----------------------------------------------------------------------------------------------------
