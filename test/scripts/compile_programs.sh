@@ -53,8 +53,8 @@ int main(void) {
 END_OF_PROGRAM
 cp "$tmp/scopes.c" "$tmp/scopes.cpp"
 
-# The programs of README.md: C blocks that have a main.
-python3 - "$tmp" README.md <<'END_OF_PROGRAM'
+# The programs of README.md and of the quickstart: C blocks that have a main.
+python3 - "$tmp" README.md doc/quickstart-c.md <<'END_OF_PROGRAM'
 import pathlib, re, sys
 for page in sys.argv[2:]:
     blocks = re.findall(r"^```c\n(.*?)^```", pathlib.Path(page).read_text(), re.M | re.S)

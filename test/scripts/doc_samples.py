@@ -75,7 +75,8 @@ def run_program(body, expected, build, out):
     made = compile_c(body, out, "-o", str(out), f"-L{build}", "-lzellige", "-lm", f"-Wl,-rpath,{build}")
     if made.returncode:
         return made.stderr
-    return judge(subprocess.run([str(out)], capture_output=True, text=True, timeout=120), expected)
+    # Programs of one page may write files that the next ones read.
+    return judge(subprocess.run([str(out)], capture_output=True, text=True, timeout=120, cwd=out.parent), expected)
 
 
 def compile_fragment(body, context, out):
