@@ -224,7 +224,7 @@ static int run_bench(const struct invocation *call) {
         cli_json_number("milliseconds", best * 1e3);
         cli_json_number("gflop_s", cost.flops / best * 1e-9);
         cli_json_number("gb_s", cost.bytes / best * 1e-9);
-        cli_json_bool("is_cpu", cli_is_cpu(target_of(call)));
+        cli_json_bool("is_cpu", !strcmp(target_of(call), "c") || cli_is_cpu(target_of(call)));
         cli_json_close();
     } else if (code == CLI_OK) {
         printf("%.3f ms, %.1f GFLOP/s, %.1f GB/s (best of %d runs)\n", best * 1e3, cost.flops / best * 1e-9,

@@ -206,8 +206,10 @@ ZL_API const bool    *zl_data_bool(zl_array a);
 ZL_API bool           zl_copy_to(zl_array a, void *out, size_t bytes); // row-major, any layout; bytes as zl_nbytes
 ZL_API double         zl_item(zl_array a);                             // of a one-element array
 ZL_API int64_t        zl_item_int(zl_array a);
-ZL_API char          *zl_print(zl_array a); // as text; free it with zl_free. Of more than 1000 elements the ends of long axes
-ZL_API char          *zl_print_most(zl_array a, int64_t most); // the same with another limit, such as INT64_MAX
+// As text; free it with zl_free. An array of more than `most` elements, of zl_print 1000, is shortened to the ends of its
+// long axes.
+ZL_API char          *zl_print(zl_array a);
+ZL_API char          *zl_print_most(zl_array a, int64_t most);
 ZL_API void           zl_free(void *text);
 
 // Evaluation ----------------------------------------------------------------------------------------------------
