@@ -71,6 +71,13 @@ bool cli_is_group(const char *word); // first of two words
 
 int cli_print_help(const struct invocation *call, const char *topic); // topic NULL: the overview
 
+// devices.c -------------------------------------------------------------------------------------------------
+
+// Whether a device other than "cpu", such as "opencl", is this machine's CPU through a driver: PoCL offers that. What is
+// measured there is no GPU's speed, which cli_remark_cpu then says, in a line after `indent`.
+bool cli_is_cpu(const char *device);
+void cli_remark_cpu(const char *device, const char *indent);
+
 // kernel_command.c --------------------------------------------------------------------------------------------
 
 // The whole file, or standard input for "-", NUL-terminated; to be freed. NULL, and errno says why, when it
@@ -84,6 +91,11 @@ void cli_catch_interrupts(void);
 bool cli_interrupted(void);
 
 // output.c ---------------------------------------------------------------------------------------------------
+
+// Makes text that came from elsewhere safe to print, in place: control characters, which terminals may take for commands,
+// characters that reverse the order of what follows, and bytes that are not UTF-8 each become '?'. Line feeds and tabs stay
+// if lines, and become spaces if not.
+void cli_clean(char *text, bool lines);
 
 // Escape sequences when standard output is a terminal and NO_COLOR is not set, else "".
 const char *cli_bold(void);

@@ -3,8 +3,27 @@
 #include "cli.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "zellige.h"
+
+static bool is_cpu(const zl_device_info *info) {
+    return info->available && info->is_host && strcmp(info->device, "cpu") != 0;
+}
+
+bool cli_is_cpu(const char *device) {
+    zl_device_info info;
+    for (int i = 0; zl_device(i, &info); i++)
+        if (!strcmp(info.device, device) && info.available)
+            return is_cpu(&info); // the first unit, which is the default
+    return false;
+}
+
+void cli_remark_cpu(const char *device, const char *indent) {
+    if (cli_is_cpu(device))
+        printf("%s%sremark: this %s device is the machine's CPU: expect its speed, not that of a GPU%s\n",
+               indent, cli_dim(), device, cli_plain());
+}
 
 static void print_json(void) {
     zl_device_info info;
@@ -19,6 +38,7 @@ static void print_json(void) {
             cli_json_text("detail", info.detail);
             cli_json_int("cores", info.cores);
             cli_json_int("memory", (int64_t)info.memory);
+            cli_json_bool("is_cpu", info.is_host);
         } else {
             cli_json_text("reason", info.reason);
         }
@@ -38,6 +58,8 @@ static void print_available(const zl_device_info *info) {
            info->model ? info->model : "", cores, size);
     if (info->detail && info->detail[0])
         printf("            %s%s%s\n", cli_dim(), info->detail, cli_plain());
+    if (is_cpu(info))
+        cli_remark_cpu(info->device, "            ");
 }
 
 static int run(const struct invocation *call) {

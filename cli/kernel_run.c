@@ -16,15 +16,19 @@ double cli_now(void) {
 
 // Compiling ---------------------------------------------------------------------------------------------------------
 
-static zl_kernel compile(const struct invocation *call, double *seconds) {
+static const char *target_of(const struct invocation *call) {
     const char *target = cli_option(call, "target");
+    return target ? target : zl_kernel_target(0);
+}
+
+static zl_kernel compile(const struct invocation *call, double *seconds) {
     char *text = cli_read_all(call->operands[0]);
     if (!text) {
         cli_fail(call, "cannot read %s: %s", call->operands[0], strerror(errno));
         return NULL;
     }
     double start = cli_now();
-    zl_kernel k = zl_kernel_compile(text, call->operands[0], target ? target : zl_kernel_target(0));
+    zl_kernel k = zl_kernel_compile(text, call->operands[0], target_of(call));
     *seconds = cli_now() - start;
     free(text);
     if (!k)
@@ -154,14 +158,16 @@ static int begin_run(const struct invocation *call, struct run *r) {
 
 // -----------------------------------------------------------------------------------------------------------------
 
-// What an output holds, in one line.
-static void print_output(const struct run *r, int i, bool json) {
+enum { SHOWN_MOST = 64 }; // elements of an output that are all printed
+
+// What an output holds: its sum, and its elements, of more than `most` only the ends of long axes.
+static void print_output(const struct run *r, int i, int64_t most, bool json) {
     char *text = NULL;
     double sum = 0;
     ZL_SCOPE {
         zl_array wide = zl_astype(r->array[i], ZL_FLOAT64);
         sum = zl_item(zl_sum(wide));
-        text = zl_print(r->array[i]);
+        text = zl_print_most(r->array[i], most);
     }
     if (json) {
         cli_json_open(NULL, '{');
@@ -185,7 +191,7 @@ static int run_run(const struct invocation *call) {
         cli_json_open(NULL, '[');
     for (int i = 0; code == CLI_OK && i < r.count; i++)
         if (r.parameter[i].is_output)
-            print_output(&r, i, call->json);
+            print_output(&r, i, cli_option(call, "all") ? INT64_MAX : SHOWN_MOST, call->json);
     if (code == CLI_OK && call->json)
         cli_json_close();
     cli_run_end(&r);
@@ -218,10 +224,12 @@ static int run_bench(const struct invocation *call) {
         cli_json_number("milliseconds", best * 1e3);
         cli_json_number("gflop_s", cost.flops / best * 1e-9);
         cli_json_number("gb_s", cost.bytes / best * 1e-9);
+        cli_json_bool("is_cpu", !strcmp(target_of(call), "c") || cli_is_cpu(target_of(call)));
         cli_json_close();
     } else if (code == CLI_OK) {
         printf("%.3f ms, %.1f GFLOP/s, %.1f GB/s (best of %d runs)\n", best * 1e3, cost.flops / best * 1e-9,
                cost.bytes / best * 1e-9, runs);
+        cli_remark_cpu(target_of(call), "");
     }
     cli_run_end(&r);
     return code;
@@ -232,11 +240,18 @@ static const struct option build_options[] = {
     {0},
 };
 
+#define RUN_OPTIONS                                                      \
+    {"target", 0, "NAME", "c", "what it is compiled for (default c)"}, { \
+        "size", 0, "NAME=N,...", NULL, "the sizes that the kernel names" \
+    }
+
 static const struct option run_options[] = {
-    {"target", 0, "NAME", "c", "what it is compiled for (default c)"},
-    {"size", 0, "NAME=N,...", NULL, "the sizes that the kernel names"},
+    RUN_OPTIONS,
+    {"all", 0, NULL, NULL, "print every element, also of large results"},
     {0},
 };
+
+static const struct option bench_options[] = {RUN_OPTIONS, {0}};
 
 const struct command cli_kernel_build = {
     .name = "kernel build",
@@ -255,8 +270,10 @@ const struct command cli_kernel_run = {
     .operands = "FILE.tile",
     .words = "*.tile",
     .summary = "Run a tile kernel on random numbers, and print what it computed",
-    .details = "Inputs are the same at each run.\n"
-               "  zellige kernel run softmax.tile --size n=4,m=100",
+    .details =
+        "Inputs are the same at each run. Of a result of more than 64 elements the first and last three\n"
+        "along each axis are printed, unless --all is given.\n"
+        "  zellige kernel run softmax.tile --size rows=4,n=100",
     .operands_most = 1,
     .options = run_options,
     .run = run_run,
@@ -270,6 +287,6 @@ const struct command cli_kernel_bench = {
     .details = "Operations and bytes are counted in the kernel.\n"
                "  zellige kernel bench gemm.tile --size M=1024,N=1024,K=1024",
     .operands_most = 1,
-    .options = run_options,
+    .options = bench_options,
     .run = run_bench,
 };

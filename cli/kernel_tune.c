@@ -316,6 +316,7 @@ static void print_rows(const struct tuning *t, const struct row *best) {
     }
     if (t->from_disk)
         printf("as measured before; --again measures anew\n");
+    cli_remark_cpu(t->target, "");
 }
 
 // What would be wrong with every configuration is told once.

@@ -33,6 +33,46 @@ const char *cli_plain(void) {
     return escape("\033[0m");
 }
 
+// Cleaning ----------------------------------------------------------------------------------------------------
+
+// Bytes of the UTF-8 character at `at`, with its code point; 0: it is none.
+static int decode(const unsigned char *at, unsigned *code) {
+    static const unsigned least[] = {0, 0, 0x80, 0x800, 0x10000};
+    int bytes = at[0] < 0x80 ? 1 : at[0] >> 5 == 6 ? 2 : at[0] >> 4 == 14 ? 3 : at[0] >> 3 == 30 ? 4 : 0;
+    *code = bytes == 1 ? at[0] : at[0] & (0x7fu >> bytes);
+    for (int i = 1; i < bytes; i++) {
+        if (at[i] >> 6 != 2)
+            return 0;
+        *code = *code << 6 | (at[i] & 63u);
+    }
+    bool is_surrogate = *code >= 0xd800 && *code < 0xe000;
+    return bytes && *code >= least[bytes] && *code <= 0x10ffff && !is_surrogate ? bytes : 0;
+}
+
+static bool is_control(unsigned code) {
+    return code < 0x20 || (code >= 0x7f && code < 0xa0) || code == 0x2028 || code == 0x2029;
+}
+
+static bool is_reversing(unsigned code) {
+    return code == 0x200e || code == 0x200f || (code >= 0x202a && code <= 0x202e) ||
+           (code >= 0x2066 && code <= 0x2069);
+}
+
+void cli_clean(char *text, bool lines) {
+    unsigned code;
+    for (unsigned char *at = (unsigned char *)text; *at;) {
+        int bytes = decode(at, &code);
+        bool is_space = *at == '\n' || *at == '\t';
+        if (is_space && !lines)
+            *at = ' ';
+        else if (!is_space && (!bytes || is_control(code) || is_reversing(code)))
+            memset(at, '?', (size_t)(bytes ? bytes : 1));
+        at += bytes ? bytes : 1;
+    }
+}
+
+// JSON --------------------------------------------------------------------------------------------------------
+
 enum { DEPTH_MOST = 16 };
 
 static struct {

@@ -63,6 +63,7 @@ static int report(const struct invocation *call, int code, const char *format, v
     const char *command = call->command ? call->command->name : NULL;
     char text[2048];
     vsnprintf(text, sizeof text, format, list);
+    cli_clean(text, true); // parts of files, names of files
     if (call->json) {
         cli_json_open(NULL, '{');
         cli_json_text("error", text);

@@ -36,12 +36,13 @@ target_link_options(zellige_public_flags INTERFACE ${sanitizer_options})
 add_library(zellige_flags INTERFACE)
 target_link_libraries(zellige_flags INTERFACE zellige_public_flags)
 target_compile_options(zellige_flags INTERFACE -fno-semantic-interposition -ffunction-sections -fdata-sections)
+target_compile_definitions(zellige_flags INTERFACE ZL_PLAIN_CALLS) # what defines the ops cannot have macros of their names
 target_include_directories(zellige_flags INTERFACE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
 
 # The flags that also the run-time compiler uses, besides those of a level. Generated code has values that it
 # does not use, and passes vectors to functions that are inlined.
 add_library(zellige_row_flags INTERFACE)
-target_compile_definitions(zellige_row_flags INTERFACE _GNU_SOURCE)
+target_compile_definitions(zellige_row_flags INTERFACE _GNU_SOURCE ZL_PLAIN_CALLS)
 target_compile_options(zellige_row_flags INTERFACE -O2 -g0 ${float_options} -fno-math-errno -fno-trapping-math
     ${warning_options} -Wno-unused -Wno-unused-parameter -Wno-psabi -Wno-missing-prototypes)
 target_include_directories(zellige_row_flags INTERFACE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src

@@ -141,7 +141,10 @@ ZL_API zl_scope zl_scope_begin_on(zl_stream stream); // ops in this scope are re
 ZL_API void     zl_scope_end(zl_scope scope);
 ZL_API zl_array zl_scope_leave(zl_scope scope, zl_array result); // ends it, lends result outside
 
-#define ZL_SCOPE for (zl_scope zl_s_ = zl_scope_begin(); zl_s_.open; zl_scope_end(zl_s_), zl_s_.open = 0)
+// The loop ends by a pointer whose first value the compiler knows, not by a field that zl_scope_begin() fills: so it sees
+// that the block always runs, and that what the block assigns has a value after it.
+#define ZL_SCOPE \
+    for (zl_scope zl_s_ = zl_scope_begin(), *zl_open_ = &zl_s_; zl_open_; zl_scope_end(zl_s_), zl_open_ = NULL)
 
 ZL_API zl_array zl_retain(zl_array a);
 ZL_API void     zl_release(zl_array a);
@@ -203,7 +206,10 @@ ZL_API const bool    *zl_data_bool(zl_array a);
 ZL_API bool           zl_copy_to(zl_array a, void *out, size_t bytes); // row-major, any layout; bytes as zl_nbytes
 ZL_API double         zl_item(zl_array a);                             // of a one-element array
 ZL_API int64_t        zl_item_int(zl_array a);
-ZL_API char          *zl_print(zl_array a); // as text; free it with zl_free
+// As text; free it with zl_free. An array of more than `most` elements, of zl_print 1000, is shortened to the ends of its
+// long axes.
+ZL_API char          *zl_print(zl_array a);
+ZL_API char          *zl_print_most(zl_array a, int64_t most);
 ZL_API void           zl_free(void *text);
 
 // Evaluation ----------------------------------------------------------------------------------------------------
@@ -597,5 +603,38 @@ static inline zl_axes zl_axes_list(std::initializer_list<int> list) {
 
 #include "zellige_ops.h"
 #include "zellige_matrix_ops.h"
+
+// Numbers in the place of arrays --------------------------------------------------------------------------------
+
+// zl_scalar(2) makes an array of a number. A bare number does not compile where an op takes an array: zl_add(x, 2) would
+// be a pointer to address 2, and zl_add(x, 0) and zl_random_normal(shape, dtype, 0, 0, NULL) would silently pass NULL.
+// NULL itself compiles where it means "none", and zl_array variables may be NULL anywhere.
+//
+// In C, every op is also a macro, which checks its arrays and calls the function; (zl_add)(x, y) calls the function
+// itself, and zl_add without parentheses is a pointer to it. A call with a compound literal such as (zl_shape){dim, n} is
+// not checked. In C++, overloads that take numbers are deleted, except those of ops of one parameter. Define
+// ZL_PLAIN_CALLS before you include this file to leave the checks out.
+#ifndef ZL_PLAIN_CALLS
+#ifdef __cplusplus
+#include <type_traits>
+// NULL is a number in C++, of a type of its own choice; it stays what it is.
+template <class...> struct zl_any_number_ : std::false_type {};
+template <class T, class... Rest>
+struct zl_any_number_<T, Rest...>
+    : std::integral_constant<bool, (std::is_arithmetic<T>::value && !std::is_same<T, decltype(NULL)>::value) ||
+                                       zl_any_number_<Rest...>::value> {};
+template <class Result, class... T>
+using zl_if_number_ = typename std::enable_if<zl_any_number_<T...>::value, Result>::type;
+#else
+// Each gives the pointer that it is given. &* needs a pointer to an array, and reads nothing.
+#define ZL_NOT_A_NUMBER_(array) (&*(array)) // for a number write zl_scalar(number)
+#if __STDC_VERSION__ >= 202311L
+#define ZL_NULL_OR_ARRAY_(array) _Generic((array), zl_array: (array), void *: (array), typeof(nullptr): (array))
+#else
+#define ZL_NULL_OR_ARRAY_(array) _Generic((array), zl_array: (array), void *: (array)) // for a number write zl_scalar(number)
+#endif
+#endif
+#include "zellige_checks.h"
+#endif
 
 #endif

@@ -1,9 +1,9 @@
 // zellige_matrix_ops.h - ops on matrices, signals and layers of models: prototypes and documentation. Made from src/op by `make generate`; do not edit.
 
+#include "zellige.h" // which includes this file, so that it always comes first
+
 #ifndef ZELLIGE_MATRIX_OPS_H
 #define ZELLIGE_MATRIX_OPS_H
-
-#include "zellige.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -6,12 +6,14 @@
 # EXPERIMENT is a suite of `zellige bench run` (gemm, full, ...) or any other name, which measures tpu_simple. --render only
 # prints the YAML; --dryrun lets SkyPilot plan without launching. The name of the cluster is kept in .cluster_name, for
 # scripts/sync_code.sh and `sky exec`. ZL_SKY_INFRA chooses another infrastructure than gcp, ZL_SKY_OPTIONS has
-# options for CMake, ZL_SKY_SUITE another suite (a name, or a file of this tree).
+# options for CMake, ZL_SKY_SUITE another suite (a name, or a file of this tree), ZL_SKY_WAIT the seconds a launch may take.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+# shellcheck source=lib.sh
+. scripts/lib.sh
 
 usage() {
-    sed -n '2,10s/^# \{0,1\}//p' scripts/launch_tpu.sh >&2
+    sed -n '2,9s/^# \{0,1\}//p' scripts/launch_tpu.sh >&2
     exit 2
 }
 mode=launch
@@ -20,47 +22,51 @@ case ${1:-} in
 esac
 [ $# = 2 ] || usage
 accelerator=$1 experiment=$2
-infra=${ZL_SKY_INFRA:-gcp}
+infra=${ZL_SKY_INFRA:-gcp} options=${ZL_SKY_OPTIONS:-} suite=${ZL_SKY_SUITE:-} wait=${ZL_SKY_WAIT:-3600}
 
-refuse() {
-    printf 'launch_tpu.sh: %s\n' "$*" >&2
-    exit 1
-}
-case $experiment in
-*[!a-z0-9_-]* | '') refuse "experiment '$experiment': lower-case letters, digits, - and _ only" ;;
-esac
+# These reach YAML and the shell of another machine: letters that mean something there are in none of them.
+expect experiment "$experiment" '[a-z0-9][a-z0-9_-]{0,40}' "lower-case letters, digits, - and _ only, 41 at most"
+expect ZL_SKY_INFRA "$infra" '[a-z0-9]+(/[A-Za-z0-9_.-]+){0,2}' "a cloud, with a region and a zone: gcp/us-east5/us-east5-a"
+expect ZL_SKY_OPTIONS "$options" '(-D[A-Za-z0-9_]+=[A-Za-z0-9_.,:+/=-]*( +|$))*' "options for CMake, -DNAME=VALUE"
+expect ZL_SKY_SUITE "$suite" '([A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*)?' "a suite, or a file of this tree"
+expect ZL_SKY_WAIT "$wait" '[0-9]{1,6}' "seconds"
 
 # The names that SkyPilot's catalog has: v2 to v4 and v5p count cores, v5litepod and v6e chips.
 case $accelerator in
 tpu-v7* | tpu7x* | tpu-7x*)
     refuse "$accelerator: SkyPilot 0.14 does not know TPU v7 (Ironwood), neither on GCP nor on GKE; use Google's xpk or GKE directly" ;;
-tpu-v[234]-[0-9]* | tpu-v5p-[0-9]* | tpu-v5litepod-[0-9]* | tpu-v6e-[0-9]*) ;;
 tpu-v5e-*) refuse "$accelerator: SkyPilot calls it tpu-v5litepod-${accelerator##*-}" ;;
-*) refuse "'$accelerator' is no TPU that SkyPilot knows: tpu-v4-8, tpu-v5litepod-8, tpu-v5p-8, tpu-v6e-8, ..." ;;
 esac
-chips=${accelerator##*-}
-case $chips in *[!0-9]*) refuse "'$accelerator' does not end with a number of chips or cores" ;; esac
+expect accelerator "$accelerator" 'tpu-(v2|v3|v4|v5p|v5litepod|v6e)-[0-9]{1,5}' \
+    "it is no TPU that SkyPilot knows: tpu-v4-8, tpu-v5litepod-8, tpu-v5p-8, tpu-v6e-8, ..."
 case $accelerator in
 tpu-v6e-* | tpu-v5litepod-*)
-    case $chips in 1 | 4 | 8 | 16 | 32 | 64 | 128 | 256) ;; *) refuse "$accelerator: there are 1, 4, 8, 16, 32, 64, 128 and 256 chips" ;; esac ;;
+    case ${accelerator##*-} in 1 | 4 | 8 | 16 | 32 | 64 | 128 | 256) ;; *) refuse "$accelerator: there are 1, 4, 8, 16, 32, 64, 128 and 256 chips" ;; esac ;;
 esac
 
-suite=${ZL_SKY_SUITE:-}
 case $suite$experiment in simple | gemm | full) suite=tpu_$experiment ;; tpu_simple | tpu_gemm | tpu_full) suite=$experiment ;; esac
 suite=${suite:-tpu_simple}
 
+# Fills in the template. A value stands between double quotes in YAML, and scripts read it from the environment: no value
+# is ever a part of a command.
 render() {
-    local resources packages='jax[tpu]'
-    if [ "$infra" = gcp ]; then
-        resources=$(printf '  accelerators: %s\n  use_spot: true' "$accelerator")
+    local resources packages='jax[tpu]' line
+    if [ "${infra%%/*}" = gcp ]; then
+        resources="  accelerators: \"$accelerator\""$'\n'"  use_spot: true"
     else # a rehearsal without TPUs
-        resources=$(printf '  cpus: 1+')
-        packages='pip'
+        resources='  cpus: 1+'
+        packages=pip
     fi
-    awk -v experiment="$experiment" -v infra="$infra" -v resources="$resources" -v suite="$suite" -v packages="'$packages'" \
-        -v accelerator="$accelerator" -v options="${ZL_SKY_OPTIONS:-}" 'NR > 1 {
-            gsub(/@EXPERIMENT@/, experiment); gsub(/@INFRA@/, infra); gsub(/@RESOURCES@/, resources); gsub(/@SUITE@/, suite)
-            gsub(/@PACKAGES@/, packages); gsub(/@ACCELERATOR@/, accelerator); gsub(/@OPTIONS@/, options); print }' scripts/tpu_resource.sky.yaml
+    tail -n +2 scripts/tpu_resource.sky.yaml | while IFS= read -r line; do
+        line=${line//@EXPERIMENT@/"$experiment"}
+        line=${line//@INFRA@/"$infra"}
+        line=${line//@RESOURCES@/"$resources"}
+        line=${line//@SUITE@/"$suite"}
+        line=${line//@PACKAGES@/"$packages"}
+        line=${line//@ACCELERATOR@/"$accelerator"}
+        line=${line//@OPTIONS@/"$options"}
+        printf '%s\n' "$line"
+    done
 }
 if [ $mode = render ]; then
     render
@@ -81,5 +87,5 @@ if sky status --refresh "$cluster" 2>/dev/null | grep -q "^$cluster .*UP"; then
     echo "launch_tpu.sh: $cluster is up: running there"
     sky exec "$cluster" "$yaml"
 else
-    timeout "${ZL_SKY_WAIT:-3600}" sky launch -y -c "$cluster" "$yaml"
+    timeout "$wait" sky launch -y -c "$cluster" "$yaml"
 fi

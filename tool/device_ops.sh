@@ -21,7 +21,7 @@ one() {
 export -f one
 export build limit logs
 
-"$build/test" --list op/ | cut -d: -f1 | sort -u | xargs -P "${JOBS:-$(nproc)}" -I{} bash -c 'one {}'
+"$build/test" --list op/ | cut -d: -f1 | sort -u | xargs -P "${JOBS:-$(nproc)}" -I{} bash -c 'one "$1"' _ {}
 
 failed=0
 for log in "$logs"/*.status; do

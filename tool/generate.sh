@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # generate.sh BUILD [--check] - builds zellige-gen and writes the generated files that are committed:
-# include/zellige_ops.h, zellige_matrix_ops.h, doc/api and doc/environment.md. They are made beside, and replaced only when they changed.
+# include/zellige_ops.h, zellige_matrix_ops.h, zellige_checks.h, doc/api and doc/environment.md. They are made beside, and replaced only when they changed.
 # --check changes nothing and fails if something would change, or if git has another text than the generator makes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 build=$1
 check=${2:-}
-headers=(include/zellige_ops.h include/zellige_matrix_ops.h)
+headers=(include/zellige_ops.h include/zellige_matrix_ops.h include/zellige_checks.h)
 new=$(mktemp -d)
 trap 'rm -rf "$new"' EXIT
 
@@ -21,7 +21,7 @@ provisional_header() {
     echo 'extern "C" {'
     echo '#endif'
     for source in src/op/*.c; do
-        ${CC:-cc} -std=c11 -D_GNU_SOURCE -E -P -Iinclude -Isrc "$source" 2>/dev/null || true
+        ${CC:-cc} -std=c11 -D_GNU_SOURCE -DZL_PLAIN_CALLS -E -P -Iinclude -Isrc "$source" 2>/dev/null || true
     done | tr '\n' ' ' | sed -E 's/\bstatic (inline )?(zl_array|bool|_Bool) zl_/ /g' |
         grep -oE '\b(zl_array|bool|_Bool) zl_[a-z0-9_]+\([^(){};]*\) *\{' |
         sed 's/ *{$/;/; s/_Bool/bool/g; s/^/ZL_API /' | sort -u
@@ -43,6 +43,7 @@ if [ -z "$generator" ]; then
         cp -p "${headers[@]}" "$new/old"
         cp "$new/provisional.h" "${headers[0]}"
         : >"${headers[1]}"
+        : >"${headers[2]}"
         build_generator || { # some other mistake
             cp -p "$new"/old/* include
             exit 1

@@ -16,9 +16,11 @@
 
 struct bench_file {
     const char *name, *text;
+    const char *hash; // SHA-256 of the text in base64, as content security policies name it
 };
 extern const struct bench_file bench_files[]; // the last has no name
-const char *bench_file_find(const char *name); // NULL: none
+const char *bench_file_find(const char *name); // its text; NULL: none
+const char *bench_file_hash(const char *name); // NULL: none
 
 // json.c --------------------------------------------------------------------------------------------------------
 
@@ -34,10 +36,14 @@ int bench_json_count(bench_json array);
 bench_json bench_json_at(bench_json array, int index);
 bool bench_json_is_list(bench_json value);
 bool bench_json_true(bench_json value);
+int64_t bench_json_integer(bench_json value);   // 0: it is no number, or too large
 const char *bench_json_text(bench_json value);  // NULL: it is no text
 double bench_json_number(bench_json value);     // NaN: it is no number
 const char *bench_json_text_of(bench_json object, const char *key); // "": none
 double bench_json_number_of(bench_json object, const char *key);
+// Copies a text of an object, "" if there is none, as far as there is room for whole characters. Files come from other
+// machines: what terminals would take for commands is taken out, as cli_clean says.
+void bench_json_copy(bench_json object, const char *key, bool lines, char *out, size_t bytes);
 bool bench_json_lists(bench_json list, const char *word);
 
 // specs.c -------------------------------------------------------------------------------------------------------
@@ -352,6 +358,8 @@ struct bench_run {
 struct bench_row *bench_run_add(struct bench_run *run); // NULL: out of memory
 const struct bench_row *bench_run_find(const struct bench_run *run, const char *id);
 bool bench_run_has(const struct bench_run *run, enum bench_status status);
+bool bench_row_is_unstable(const struct bench_row *row); // it is right, but its samples had not settled when they were taken
+int bench_run_unstable(const struct bench_run *run);     // how many such rows
 void bench_run_free(struct bench_run *run);
 
 // Measures one configuration; row->status says how it went.
@@ -377,6 +385,8 @@ void bench_table_row(const struct bench_row *row);
 void bench_progress(int done, int all, double started, const char *what);
 void bench_write_csv(FILE *out, const struct bench_run *run);
 void bench_write_markdown(FILE *out, const struct bench_run *run);
+void bench_markdown(FILE *out, const char *text);      // with what Markdown and HTML take for markup escaped
+void bench_markdown_code(FILE *out, const char *text); // as code
 
 // run_folder.c --------------------------------------------------------------------------------------------------
 
@@ -455,7 +465,9 @@ bool bench_record_replay(struct bench_comparisons *list, const char *line, doubl
 
 // report.html: one page that needs nothing else. The history of runs is read from beside the run's folder.
 void bench_write_html(FILE *out, const struct bench_run *run);
-void bench_escape(FILE *out, const char *text); // for HTML
+// Writes HTML: the format as it is, every %s with what HTML takes for markup escaped, in texts and in quoted attributes. All
+// of the page that is not constant goes through it. Conversions are %s, %d, %%, and %f and %g with a precision.
+void bench_html(FILE *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 void bench_chart_roofline(FILE *out, const struct bench_run *run);
 void bench_chart_heat(FILE *out, const struct bench_run *run);  // utilisation of products by size and dtype

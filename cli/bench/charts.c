@@ -30,7 +30,7 @@ static struct axis empty_axis(void) {
 }
 
 static void open_svg(FILE *out, int height, const char *label) {
-    fprintf(out, "<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"%s\">\n", WIDTH, height, label);
+    bench_html(out, "<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"%s\">\n", WIDTH, height, label);
 }
 
 // 10^power of a unit: "100 GFLOP/s", "1 MB".
@@ -49,36 +49,34 @@ static void draw_grid(FILE *out, const struct axis *x, const struct axis *y, con
     char text[32];
     for (int p = (int)x->low; p <= (int)x->high; p++) {
         double at = x_of(x, pow(10, p));
-        fprintf(out, "<line class=\"grid\" x1=\"%.1f\" y1=\"%d\" x2=\"%.1f\" y2=\"%d\"/>", at, TOP, at,
-                HEIGHT - BOTTOM);
-        fprintf(out, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%s</text>\n", at, HEIGHT - BOTTOM + 16,
-                power_name(p, x_unit, "", text));
+        bench_html(out, "<line class=\"grid\" x1=\"%.1f\" y1=\"%d\" x2=\"%.1f\" y2=\"%d\"/>", at, TOP, at,
+                   HEIGHT - BOTTOM);
+        bench_html(out, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%s</text>\n", at,
+                   HEIGHT - BOTTOM + 16, power_name(p, x_unit, "", text));
     }
     for (int p = (int)y->low; p <= (int)y->high; p++) {
         double at = y_of(y, pow(10, p));
-        fprintf(out, "<line class=\"grid\" x1=\"%d\" y1=\"%.1f\" x2=\"%d\" y2=\"%.1f\"/>", LEFT, at,
-                WIDTH - RIGHT, at);
-        fprintf(out, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%s</text>\n", LEFT - 6, at + 4,
-                power_name(p, unit, "/s", text));
+        bench_html(out, "<line class=\"grid\" x1=\"%d\" y1=\"%.1f\" x2=\"%d\" y2=\"%.1f\"/>", LEFT, at,
+                   WIDTH - RIGHT, at);
+        bench_html(out, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%s</text>\n", LEFT - 6, at + 4,
+                   power_name(p, unit, "/s", text));
     }
-    fprintf(out, "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">%s</text>\n", (LEFT + WIDTH - RIGHT) / 2,
-            HEIGHT - 6, x_name);
+    bench_html(out, "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">%s</text>\n", (LEFT + WIDTH - RIGHT) / 2,
+               HEIGHT - 6, x_name);
 }
 
 static void draw_point(FILE *out, double x, double y, const struct bench_row *row, const char *text) {
-    fprintf(out, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"4\" fill=\"var(--d%d)\"%s><title>", x, y,
-            (int)row->config.dtype,
-            row->status == BENCH_SUSPECT ? " stroke=\"var(--bad)\" stroke-width=\"2\"" : "");
-    bench_escape(out, row->config.id);
-    fprintf(out, ": %s</title></circle>\n", text);
+    bench_html(out, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"4\" fill=\"var(--d%d)\" class=\"%s\">", x, y,
+               (int)row->config.dtype, bench_status_name(row->status));
+    bench_html(out, "<title>%s: %s</title></circle>\n", row->config.id, text);
 }
 
 static void draw_key(FILE *out, const bool used[BENCH_DTYPES]) {
     fputs("<p>", out);
     for (int d = 0; d < BENCH_DTYPES; d++)
         if (used[d])
-            fprintf(out, "<span class=\"key\"><i style=\"background:var(--d%d)\"></i>%s</span>", d,
-                    bench_dtype_name((enum bench_dtype)d));
+            bench_html(out, "<span class=\"key\"><i class=\"d%d\"></i>%s</span>", d,
+                       bench_dtype_name((enum bench_dtype)d));
     fputs("</p>\n", out);
 }
 
@@ -89,7 +87,8 @@ static bool has_rate(const struct bench_row *row) {
 // Roofline --------------------------------------------------------------------------------------------------
 
 static bool is_on_roofline(const struct bench_row *row) {
-    return has_rate(row) && !strcmp(row->unit, "FLOP") && row->bytes > 0;
+    double intensity = row->flops / row->bytes;
+    return has_rate(row) && !strcmp(row->unit, "FLOP") && intensity > 0 && isfinite(intensity);
 }
 
 static void draw_roof(FILE *out, const struct bench_subject *s, int dtype, const struct axis *x,
@@ -98,10 +97,10 @@ static void draw_roof(FILE *out, const struct bench_subject *s, int dtype, const
            ridge = peak / s->bandwidth;
     double start = fmax(s->bandwidth * left, pow(10, y->low));
     ridge = fmin(fmax(ridge, left), right);
-    fprintf(out,
-            "<polyline class=\"roof\" stroke=\"var(--d%d)\" points=\"%.1f,%.1f %.1f,%.1f %.1f,%.1f\"/>\n",
-            dtype, x_of(x, start / s->bandwidth), y_of(y, start), x_of(x, ridge), y_of(y, peak),
-            x_of(x, right), y_of(y, peak));
+    bench_html(out,
+               "<polyline class=\"roof\" stroke=\"var(--d%d)\" points=\"%.1f,%.1f %.1f,%.1f %.1f,%.1f\"/>\n",
+               dtype, x_of(x, start / s->bandwidth), y_of(y, start), x_of(x, ridge), y_of(y, peak),
+               x_of(x, right), y_of(y, peak));
 }
 
 void bench_chart_roofline(FILE *out, const struct bench_run *run) {
@@ -160,15 +159,15 @@ static int list_sizes(const struct bench_run *run, const char **sizes) {
 
 static void draw_cell(FILE *out, const struct bench_row *row, double x, double y, double width) {
     double part = row->utilisation;
-    fprintf(out,
-            "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"26\" rx=\"3\" fill=\"var(--%s)\" "
-            "fill-opacity=\"%.3f\"><title>",
-            x, y, width - 3, part > 1 ? "bad" : "accent", 0.08 + 0.85 * fmin(part, 1));
-    bench_escape(out, row->config.id);
-    fprintf(out,
-            ": %.1f %%</title></rect><text class=\"ink\" x=\"%.1f\" y=\"%.1f\" "
-            "text-anchor=\"middle\">%.0f</text>\n",
-            100 * part, x + width / 2 - 1.5, y + 17, 100 * part);
+    bench_html(out,
+               "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"26\" rx=\"3\" fill=\"var(--%s)\" "
+               "fill-opacity=\"%.3f\">",
+               x, y, width - 3, part > 1 ? "bad" : "accent", 0.08 + 0.85 * fmin(part, 1));
+    bench_html(out, "<title>%s", row->config.id);
+    bench_html(out,
+               ": %.1f %%</title></rect><text class=\"ink\" x=\"%.1f\" y=\"%.1f\" "
+               "text-anchor=\"middle\">%.0f</text>\n",
+               100 * part, x + width / 2 - 1.5, y + 17, 100 * part);
 }
 
 void bench_chart_heat(FILE *out, const struct bench_run *run) {
@@ -197,13 +196,13 @@ void bench_chart_heat(FILE *out, const struct bench_run *run) {
                     any = true;
                 }
         if (any)
-            fprintf(out, "<text x=\"%d\" y=\"%d\" text-anchor=\"end\">%s</text>\n", LEFT - 8,
-                    25 + line++ * 29, bench_dtype_name((enum bench_dtype)d));
+            bench_html(out, "<text x=\"%d\" y=\"%d\" text-anchor=\"end\">%s</text>\n", LEFT - 8,
+                       25 + line++ * 29, bench_dtype_name((enum bench_dtype)d));
     }
     for (int c = 0; c < columns; c++)
-        fprintf(out, "<text transform=\"translate(%.1f %d) rotate(%d)\" text-anchor=\"%s\">%s</text>\n",
-                LEFT + (c + 0.5) * width, 20 + line * 29, columns > 8 ? -35 : 0,
-                columns > 8 ? "end" : "middle", sizes[c]);
+        bench_html(out, "<text transform=\"translate(%.1f %d) rotate(%d)\" text-anchor=\"%s\">%s</text>\n",
+                   LEFT + (c + 0.5) * width, 20 + line * 29, columns > 8 ? -35 : 0,
+                   columns > 8 ? "end" : "middle", sizes[c]);
     fputs("</svg></section>\n", out);
 }
 
@@ -241,21 +240,21 @@ void bench_chart_bars(FILE *out, const struct bench_run *run) {
         if (!best)
             continue;
         double y = 4 + line++ * 34, scale = (WIDTH - LEFT - 260) / most;
-        fprintf(out, "<text x=\"%d\" y=\"%.0f\" text-anchor=\"end\">%s</text>", LEFT - 8, y + 17,
-                bench_dtype_name((enum bench_dtype)d));
+        bench_html(out, "<text x=\"%d\" y=\"%.0f\" text-anchor=\"end\">%s</text>", LEFT - 8, y + 17,
+                   bench_dtype_name((enum bench_dtype)d));
         if (isfinite(best->peak))
-            fprintf(out,
-                    "<rect x=\"%d\" y=\"%.0f\" width=\"%.1f\" height=\"24\" rx=\"3\" fill=\"none\" "
-                    "stroke=\"var(--line)\"/>",
-                    LEFT, y, best->peak * scale);
-        fprintf(out,
-                "<rect x=\"%d\" y=\"%.0f\" width=\"%.1f\" height=\"24\" rx=\"3\" "
-                "fill=\"var(--d%d)\"><title>%s</title></rect>",
-                LEFT, y, fmax(best->rate * scale, 1), d, best->config.id);
-        fprintf(out, "<text class=\"ink\" x=\"%.1f\" y=\"%.0f\">%s, %s of %s</text>\n",
-                LEFT + fmax(best->rate, isfinite(best->peak) ? best->peak : 0) * scale + 8, y + 17,
-                bench_format_rate(best->rate, "FLOP", rate), bench_format_percent(best->utilisation, part),
-                bench_format_rate(best->peak, "FLOP", peak_text));
+            bench_html(out,
+                       "<rect x=\"%d\" y=\"%.0f\" width=\"%.1f\" height=\"24\" rx=\"3\" fill=\"none\" "
+                       "stroke=\"var(--line)\"/>",
+                       LEFT, y, best->peak * scale);
+        bench_html(out,
+                   "<rect x=\"%d\" y=\"%.0f\" width=\"%.1f\" height=\"24\" rx=\"3\" "
+                   "fill=\"var(--d%d)\"><title>%s</title></rect>",
+                   LEFT, y, fmax(best->rate * scale, 1), d, best->config.id);
+        bench_html(out, "<text class=\"ink\" x=\"%.1f\" y=\"%.0f\">%s, %s of %s</text>\n",
+                   LEFT + fmax(best->rate, isfinite(best->peak) ? best->peak : 0) * scale + 8, y + 17,
+                   bench_format_rate(best->rate, "FLOP", rate), bench_format_percent(best->utilisation, part),
+                   bench_format_rate(best->peak, "FLOP", peak_text));
     }
     fputs("</svg></section>\n", out);
 }
@@ -263,7 +262,7 @@ void bench_chart_bars(FILE *out, const struct bench_run *run) {
 // Bandwidth by size -----------------------------------------------------------------------------------------
 
 static bool is_bandwidth(const struct bench_row *row) {
-    return !strcmp(row->config.work, "bandwidth") && has_rate(row);
+    return !strcmp(row->config.work, "bandwidth") && has_rate(row) && row->bytes > 0 && isfinite(row->bytes);
 }
 
 void bench_chart_bandwidth(FILE *out, const struct bench_run *run) {
@@ -286,10 +285,10 @@ void bench_chart_bandwidth(FILE *out, const struct bench_run *run) {
     open_svg(out, HEIGHT, "Bytes a second by bytes moved");
     draw_grid(out, &x, &y, "bytes read and written", "B", "B");
     for (int d = 0; d < BENCH_DTYPES; d++) {
-        fprintf(out, "<polyline class=\"roof\" stroke=\"var(--d%d)\" points=\"", d);
+        bench_html(out, "<polyline class=\"roof\" stroke=\"var(--d%d)\" points=\"", d);
         for (int i = 0; i < run->rows; i++)
             if (is_bandwidth(&run->row[i]) && (int)run->row[i].config.dtype == d)
-                fprintf(out, "%.1f,%.1f ", x_of(&x, run->row[i].bytes), y_of(&y, run->row[i].rate));
+                bench_html(out, "%.1f,%.1f ", x_of(&x, run->row[i].bytes), y_of(&y, run->row[i].rate));
         fputs("\"/>\n", out);
     }
     for (int i = 0; i < run->rows; i++)
@@ -316,15 +315,16 @@ static void draw_trend(FILE *out, const struct bench_run *runs, int count, const
         }
     }
     low = fmin(low, 0.8 * high); // small changes stay small
-    fprintf(out, "<text x=\"0\" y=\"%.0f\">%s</text><polyline class=\"roof\" stroke=\"var(--d%d)\" points=\"",
-            y + 26, row->config.id, (int)row->config.dtype);
+    bench_html(out,
+               "<text x=\"0\" y=\"%.0f\">%s</text><polyline class=\"roof\" stroke=\"var(--d%d)\" points=\"",
+               y + 26, row->config.id, (int)row->config.dtype);
     for (int i = 0; i < count; i++) {
         const struct bench_row *then = bench_run_find(&runs[i], row->config.id);
         if (then && has_rate(then))
-            fprintf(out, "%.1f,%.1f ", 300 + i * step, y + 38 - 30 * (then->rate - low) / (high - low));
+            bench_html(out, "%.1f,%.1f ", 300 + i * step, y + 38 - 30 * (then->rate - low) / (high - low));
     }
-    fprintf(out, "\"/><text class=\"ink\" x=\"612\" y=\"%.0f\">%s</text>\n", y + 26,
-            bench_format_rate(row->rate, row->unit, rate));
+    bench_html(out, "\"/><text class=\"ink\" x=\"612\" y=\"%.0f\">%s</text>\n", y + 26,
+               bench_format_rate(row->rate, row->unit, rate));
 }
 
 void bench_chart_trend(FILE *out, const struct bench_run *runs, int count) {
@@ -334,10 +334,11 @@ void bench_chart_trend(FILE *out, const struct bench_run *runs, int count) {
         return;
     for (int i = 0; i < last->rows; i++)
         lines += has_rate(&last->row[i]) && lines < TREND_LINES;
-    fprintf(out,
-            "<section><h2>Trend</h2><p class=\"soft\">Rates of the last %d runs of this suite on this chip, "
-            "from %s to %s.</p>\n",
-            count, runs[0].started, last->started);
+    bench_html(
+        out,
+        "<section><h2>Trend</h2><p class=\"soft\">Rates of the last %d runs of this suite on this chip, "
+        "from %s to %s.</p>\n",
+        count, runs[0].started, last->started);
     open_svg(out, lines * TREND_HEIGHT + 8, "Rates over the last runs");
     for (int i = 0, line = 0; i < last->rows && line < lines; i++)
         if (has_rate(&last->row[i]))

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli.h"
@@ -231,6 +232,18 @@ static int replay(const struct invocation *call, const char *path, double thresh
     return code != CLI_OK ? code : slower ? CLI_FAILED : checks ? CLI_OK : BENCH_NOTHING_CODE;
 }
 
+// Whether a path is a run, and so for --baseline: a folder, or JSON.
+static bool is_run(const char *path) {
+    struct stat info;
+    const char *end = strrchr(path, '.');
+    return (!stat(path, &info) && S_ISDIR(info.st_mode)) || (end && !strcmp(end, ".json"));
+}
+
+static bool is_program(const char *path) {
+    struct stat info;
+    return !stat(path, &info) && S_ISREG(info.st_mode) && !access(path, X_OK);
+}
+
 static int run_check(const struct invocation *call) {
     struct bench_session session;
     const char *baseline = cli_option(call, "baseline"), *candidate = cli_option(call, "candidate");
@@ -242,6 +255,13 @@ static int run_check(const struct invocation *call) {
         return replay(call, cli_option(call, "replay"), threshold);
     if (!baseline == !against)
         return cli_usage(call, "needs --baseline RUN or --against PROGRAM");
+    if (against && is_run(against))
+        return cli_usage(call,
+                         "--against takes a program, another zellige, and %s is a run: use --baseline %s",
+                         against, against);
+    if (baseline && is_program(baseline))
+        return cli_usage(call, "--baseline takes a run, and %s is a program: use --against %s", baseline,
+                         baseline);
     if (cli_option(call, "record") && !against)
         return cli_usage(call, "--record keeps samples that were measured in turns: with --against PROGRAM");
     for (size_t i = 0; against && i < sizeof without_turns / sizeof *without_turns; i++)

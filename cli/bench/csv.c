@@ -4,12 +4,14 @@
 
 #include <string.h>
 
+// A text that a spreadsheet would take for a formula gets a quote before it.
 static void write_text(FILE *out, const char *text) {
-    if (!strpbrk(text, ",\"\r\n")) {
+    bool is_formula = text[0] && strchr("=+-@\t\r", text[0]);
+    if (!is_formula && !strpbrk(text, ",\"\r\n")) {
         fputs(text, out);
         return;
     }
-    putc('"', out);
+    fputs(is_formula ? "\"'" : "\"", out);
     for (; *text; text++)
         fprintf(out, *text == '"' ? "\"\"" : "%c", *text);
     putc('"', out);
@@ -27,14 +29,23 @@ static void write_row(FILE *out, const struct bench_run *run, const struct bench
     const double numbers[] = {s->median,  s->low,     s->high,    s->mad,    s->p5,
                               s->p95,     s->best,    row->rate,  row->peak, row->utilisation,
                               row->limit, row->flops, row->bytes, row->steal};
-    write_text(out, row->config.id);
-    fprintf(out, ",%s,%s,%s,%s,%s,", row->config.work, row->config.op, bench_dtype_name(row->config.dtype),
-            run->subject.device, run->subject.chip);
-    fprintf(out, "%s,%d,%d,%s", bench_status_name(row->status), s->count, s->outliers,
-            s->bimodal ? "yes" : "no");
+    const char *const texts[] = {row->config.id,
+                                 row->config.work,
+                                 row->config.op,
+                                 bench_dtype_name(row->config.dtype),
+                                 run->subject.device,
+                                 run->subject.chip,
+                                 bench_status_name(row->status)};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        write_text(out, texts[i]);
+        putc(',', out);
+    }
+    fprintf(out, "%d,%d,%s", s->count, s->outliers, s->bimodal ? "yes" : "no");
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         write_number(out, numbers[i]);
-    fprintf(out, ",%s,", row->unit);
+    putc(',', out);
+    write_text(out, row->unit);
+    putc(',', out);
     write_text(out, row->note);
     fputs("\r\n", out);
 }

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli.h"
+
 // Reading ---------------------------------------------------------------------------------------------------
 
 static size_t read_below(const struct bench_machine *machine, char *out, size_t bytes, const char *format,
@@ -100,9 +102,14 @@ struct bench_chip *bench_add_chip(struct bench_machine *machine, bench_json spec
         return &nowhere;
     struct bench_chip *chip = &machine->chip[machine->count++];
     *chip = (struct bench_chip){0};
-    snprintf(chip->id, sizeof chip->id, "%s", bench_json_text_of(spec, "id"));
-    snprintf(chip->name, sizeof chip->name, "%s", spec ? bench_json_text_of(spec, "name") : name);
-    snprintf(chip->kind, sizeof chip->kind, "%s", spec ? bench_json_text_of(spec, "kind") : kind);
+    bench_json_copy(spec, "id", false, chip->id, sizeof chip->id);
+    bench_json_copy(spec, "name", false, chip->name, sizeof chip->name);
+    bench_json_copy(spec, "kind", false, chip->kind, sizeof chip->kind);
+    if (!spec) {
+        snprintf(chip->name, sizeof chip->name, "%s", name);
+        snprintf(chip->kind, sizeof chip->kind, "%s", kind);
+        cli_clean(chip->name, false);
+    }
     if (!machine->sysroot[0])
         choose_device(chip, bench_json_text_of(spec, "vendor"));
     return chip;

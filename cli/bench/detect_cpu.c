@@ -75,8 +75,8 @@ static void identify(struct bench_cpu *cpu, const struct bench_specs *specs) {
         bench_json known = bench_json_at(cpus, i);
         if (!is_cpu(bench_json_get(known, "detect"), midr, family, model, cpu->features))
             continue;
-        snprintf(cpu->id, sizeof cpu->id, "%s", bench_json_text_of(known, "id"));
-        snprintf(cpu->model, sizeof cpu->model, "%s", bench_json_text_of(known, "name"));
+        bench_json_copy(known, "id", false, cpu->id, sizeof cpu->id);
+        bench_json_copy(known, "name", false, cpu->model, sizeof cpu->model);
     }
     if (!cpu->model[0])
         snprintf(cpu->model, sizeof cpu->model, "%s", name[0] ? name : midr[0] ? midr : "unknown CPU");

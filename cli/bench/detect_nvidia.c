@@ -49,7 +49,7 @@ static void rename_chip(struct bench_machine *machine, const struct bench_specs 
         chip = &machine->chip[i];
         if (strcmp(chip->kind, "gpu") || !strstr(chip->evidence, "10de:") || strstr(chip->evidence, "driver"))
             continue;
-        snprintf(chip->id, sizeof chip->id, "%s", bench_json_text_of(spec, "id"));
+        bench_json_copy(spec, "id", false, chip->id, sizeof chip->id);
         snprintf(chip->name, sizeof chip->name, "%s", model);
         bench_add_evidence(chip->evidence, "the driver calls it %s%s", model,
                            spec ? "" : ", which no chip of the table is");

@@ -40,6 +40,11 @@ static bool is_same_kind(const struct bench_run *run, bench_json line) {
            bench_json_number_of(line, "threads") == s->threads;
 }
 
+// A run is a folder beside the index: a name that leads elsewhere is none.
+static bool is_folder_name(const char *name) {
+    return name[0] && name[0] != '.' && !strchr(name, '/');
+}
+
 int bench_history_find(const struct bench_run *run, const char *root, char ***folders) {
     char path[512], error[256], *rest, *line;
     int count = 0;
@@ -49,7 +54,8 @@ int bench_history_find(const struct bench_run *run, const char *root, char ***fo
     while (text && (line = strsep(&rest, "\n"))) {
         bench_json object = line[0] ? bench_json_parse(line, path, error, sizeof error) : NULL;
         snprintf(path, sizeof path, "%.300s/%.200s", root, bench_json_text_of(object, "folder"));
-        bool wanted = object && is_same_kind(run, object) && strcmp(path, run->folder) != 0;
+        bool wanted = object && is_folder_name(bench_json_text_of(object, "folder")) &&
+                      is_same_kind(run, object) && strcmp(path, run->folder) != 0;
         for (int i = 0; i < count && wanted; i++)
             wanted = strcmp(path, (*folders)[i]) != 0; // one that was resumed has several lines
         char **more = wanted ? realloc(*folders, (size_t)(count + 1) * sizeof *more) : NULL;

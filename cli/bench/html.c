@@ -3,18 +3,22 @@
 
 #include "bench.h"
 
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { TREND_MOST = 20 };
 
-void bench_escape(FILE *out, const char *text) {
+// Escaping --------------------------------------------------------------------------------------------------
+
+static void write_escaped(FILE *out, const char *text) {
     for (; *text; text++) {
-        const char *name = *text == '<'   ? "&lt;"
-                           : *text == '>' ? "&gt;"
-                           : *text == '&' ? "&amp;"
-                           : *text == '"' ? "&quot;"
-                                          : NULL;
+        const char *name = *text == '<'    ? "&lt;"
+                           : *text == '>'  ? "&gt;"
+                           : *text == '&'  ? "&amp;"
+                           : *text == '"'  ? "&quot;"
+                           : *text == '\'' ? "&#39;"
+                                           : NULL;
         if (name)
             fputs(name, out);
         else
@@ -22,8 +26,42 @@ void bench_escape(FILE *out, const char *text) {
     }
 }
 
+// One conversion of a format, with its next argument.
+static void write_conversion(FILE *out, const char *conversion, va_list *list) {
+    switch (conversion[strlen(conversion) - 1]) {
+    case 's': write_escaped(out, va_arg(*list, const char *)); break;
+    case 'd': fprintf(out, "%d", va_arg(*list, int)); break;
+    case '%': putc('%', out); break;
+    default: { // %f and %g, with their precision
+        char number[400];
+        snprintf(number, sizeof number, conversion, va_arg(*list, double));
+        fputs(number, out);
+    }
+    }
+}
+
+void bench_html(FILE *out, const char *format, ...) {
+    va_list list;
+    va_start(list, format);
+    while (*format) {
+        size_t plain = strcspn(format, "%"), len = 0;
+        fwrite(format, 1, plain, out);
+        format += plain;
+        if (*format) {
+            char conversion[16];
+            len = 1 + strspn(format + 1, "0123456789.") + 1;
+            snprintf(conversion, sizeof conversion, "%.*s", (int)len, format);
+            write_conversion(out, conversion, &list);
+        }
+        format += len;
+    }
+    va_end(list);
+}
+
+// The parts of the page -------------------------------------------------------------------------------------
+
 static void write_tile(FILE *out, const char *value, const char *name) {
-    fprintf(out, "<div class=\"tile\"><b>%s</b><span class=\"soft\">%s</span></div>\n", value, name);
+    bench_html(out, "<div class=\"tile\"><b>%s</b><span class=\"soft\">%s</span></div>\n", value, name);
 }
 
 // The figures that one looks for first.
@@ -51,15 +89,15 @@ static void write_tiles(FILE *out, const struct bench_run *run) {
     write_tile(out, text, "configurations");
     snprintf(text, sizeof text, "%d", bad);
     write_tile(out, text, "failed or suspect");
+    snprintf(text, sizeof text, "%d", bench_run_unstable(run));
+    write_tile(out, text, "not stable");
     fputs("</div>\n", out);
 }
 
 static void write_fact(FILE *out, const char *name, const char *value) {
     if (!value[0])
         return;
-    fprintf(out, "<dt>%s</dt><dd>", name);
-    bench_escape(out, value);
-    fputs("</dd>\n", out);
+    bench_html(out, "<dt>%s</dt><dd>%s</dd>\n", name, value);
 }
 
 static void write_facts(FILE *out, const struct bench_run *run) {
@@ -92,7 +130,7 @@ static void write_facts(FILE *out, const struct bench_run *run) {
 
 static void write_cell(FILE *out, double value, const char *text) {
     if (isfinite(value))
-        fprintf(out, "<td data-value=\"%.9g\">%s</td>", value, text);
+        bench_html(out, "<td data-value=\"%.9g\">%s</td>", value, text);
     else
         fputs("<td data-value=\"\" class=\"soft\">n/a</td>", out);
 }
@@ -100,20 +138,20 @@ static void write_cell(FILE *out, double value, const char *text) {
 static void write_row(FILE *out, const struct bench_row *row) {
     char text[32], percent[16];
     double spread = (row->stats.high - row->stats.low) / 2 / row->stats.median;
-    fprintf(out, "<tr class=\"%s\"><td>%s</td>", bench_status_name(row->status), row->config.id);
+    bench_html(out, "<tr class=\"%s\"><td>%s</td>", bench_status_name(row->status), row->config.id);
     write_cell(out, row->stats.median, bench_format_seconds(row->stats.median, text));
     write_cell(out, spread, bench_format_percent(spread, percent));
     write_cell(out, row->stats.best, bench_format_seconds(row->stats.best, text));
     write_cell(out, row->rate, bench_format_rate(row->rate, row->unit, text));
     write_cell(out, row->utilisation, bench_format_percent(row->utilisation, percent));
     write_cell(out, row->rate / row->limit, bench_format_percent(row->rate / row->limit, percent));
-    fprintf(out, "<td data-value=\"%d\">%d</td><td data-value=\"%d\">%d</td><td>", row->stats.count,
-            row->stats.count, row->stats.outliers, row->stats.outliers);
+    bench_html(out, "<td data-value=\"%d\">%d</td><td data-value=\"%d\">%d</td><td>", row->stats.count,
+               row->stats.count, row->stats.outliers, row->stats.outliers);
     if (row->status != BENCH_OK)
-        fprintf(out, "%s: ", bench_status_name(row->status));
-    bench_escape(out, row->note);
-    fprintf(out, "%s%s%s</td></tr>\n", row->path, row->stats.bimodal ? " two groups of samples" : "",
-            row->status == BENCH_OK && !row->stable ? " not stable" : "");
+        bench_html(out, "%s: ", bench_status_name(row->status));
+    bench_html(out, "%s%s%s%s</td></tr>\n", row->note, row->path,
+               row->stats.bimodal ? " two groups of samples" : "",
+               bench_row_is_unstable(row) ? " not stable" : "");
 }
 
 static void write_table(FILE *out, const struct bench_run *run) {
@@ -145,17 +183,27 @@ static void write_trend(FILE *out, const struct bench_run *run) {
     bench_history_free(folders, found);
 }
 
+// A second line of defence behind bench_html: a browser runs the page's own script and style, by their hashes, and loads
+// nothing.
+static void write_policy(FILE *out) {
+    bench_html(
+        out,
+        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; script-src 'sha256-%s'; "
+        "style-src 'sha256-%s'; img-src data:; base-uri 'none'; form-action 'none'\">\n",
+        bench_file_hash("report.js"), bench_file_hash("report.css"));
+}
+
 void bench_write_html(FILE *out, const struct bench_run *run) {
-    fputs("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" "
-          "content=\"width=device-width, "
-          "initial-scale=1\"><link rel=\"icon\" href=\"data:,\">\n<title>",
+    fputs("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n", out);
+    write_policy(out);
+    fputs("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><link rel=\"icon\" "
+          "href=\"data:,\">\n",
           out);
-    bench_escape(out, run->subject.name);
-    fprintf(out, ": %s</title>\n<style>\n%s</style></head><body>\n<h1>", run->suite,
-            bench_file_find("report.css"));
-    bench_escape(out, run->subject.name);
-    fprintf(out, "</h1>\n<p class=\"soft\">Suite %s, %s, %s. Zellige %s.</p>\n", run->suite, run->started,
-            run->status, run->version);
+    bench_html(out, "<title>%s: %s</title>\n<style>", run->subject.name, run->suite);
+    fputs(bench_file_find("report.css"), out); // as it is: its hash is in the policy
+    bench_html(out,
+               "</style></head><body>\n<h1>%s</h1>\n<p class=\"soft\">Suite %s, %s, %s. Zellige %s.</p>\n",
+               run->subject.name, run->suite, run->started, run->status, run->version);
     write_tiles(out, run);
     bench_chart_bars(out, run);
     bench_chart_roofline(out, run);
@@ -164,5 +212,7 @@ void bench_write_html(FILE *out, const struct bench_run *run) {
     write_trend(out, run);
     write_table(out, run);
     write_facts(out, run);
-    fprintf(out, "<script>\n%s</script>\n</body></html>\n", bench_file_find("report.js"));
+    fputs("<script>", out);
+    fputs(bench_file_find("report.js"), out);
+    fputs("</script>\n</body></html>\n", out);
 }

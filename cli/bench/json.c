@@ -111,6 +111,11 @@ double bench_json_number(bench_json value) {
     return is_number ? jansson.number(value) : (double)NAN;
 }
 
+int64_t bench_json_integer(bench_json value) {
+    double number = bench_json_number(value);
+    return fabs(number) < 9e15 ? (int64_t)number : 0;
+}
+
 bool bench_json_true(bench_json value) {
     return value && value->type == TYPE_TRUE;
 }
@@ -122,6 +127,17 @@ const char *bench_json_text_of(bench_json object, const char *key) {
 
 double bench_json_number_of(bench_json object, const char *key) {
     return bench_json_number(bench_json_get(object, key));
+}
+
+void bench_json_copy(bench_json object, const char *key, bool lines, char *out, size_t bytes) {
+    const char *text = bench_json_text_of(object, key);
+    size_t len = strlen(text);
+    if (len > bytes - 1)
+        for (len = bytes - 1; len > 0 && ((unsigned char)text[len] & 0xc0) == 0x80;)
+            len--; // not within a character
+    memcpy(out, text, len);
+    out[len] = 0;
+    cli_clean(out, lines);
 }
 
 bool bench_json_lists(bench_json list, const char *word) {

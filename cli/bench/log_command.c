@@ -29,11 +29,13 @@ static void write_results(FILE *out, const struct bench_run *run) {
                         other->config.dtype == row->config.dtype && !strcmp(other->config.op, row->config.op);
             best = !same || !(other->rate > row->rate);
         }
-        if (best)
-            fprintf(out, "| %s | %s | %s | %s |\n", row->config.id,
-                    bench_format_seconds(row->stats.median, median),
-                    bench_format_rate(row->rate, row->unit, rate),
-                    bench_format_percent(row->utilisation, part));
+        if (!best)
+            continue;
+        fputs("| ", out);
+        bench_markdown(out, row->config.id);
+        fprintf(out, " | %s | ", bench_format_seconds(row->stats.median, median));
+        bench_markdown(out, bench_format_rate(row->rate, row->unit, rate));
+        fprintf(out, " | %s |\n", bench_format_percent(row->utilisation, part));
     }
 }
 
@@ -42,24 +44,58 @@ static void write_comparison(FILE *out, const struct bench_run *run, const char 
     struct bench_comparisons list = {0};
     char error[512], why[256];
     if (!bench_read_run(&before, path, error, sizeof error)) {
-        fprintf(out, "\nBaseline: %s\n", error);
+        cli_clean(error, false);
+        fputs("\nBaseline: ", out);
+        bench_markdown(out, error);
+        putc('\n', out);
         return;
     }
     bench_compare_runs(&before, run, why, sizeof why);
     if (!why[0])
         bench_compare_all(&list, &before, run, 0.05);
-    fprintf(out, "\nBaseline %s (commit %.12s): ", path, before.commit);
+    before.commit[12] = 0;
+    fputs("\nBaseline ", out);
+    bench_markdown(out, path);
+    fputs(" (commit ", out);
+    bench_markdown(out, before.commit[0] ? before.commit : "unknown");
+    fputs(why[0] ? "): not comparable: " : "): ", out);
+    bench_markdown(out, why);
     if (why[0])
-        fprintf(out, "not comparable: %s\n", why);
+        putc('\n', out);
     else
         fprintf(out, "%d slower, %d faster, %d same, %d ambiguous; not measured in turns\n",
                 list.of[BENCH_SLOWER], list.of[BENCH_FASTER], list.of[BENCH_SAME], list.of[BENCH_AMBIGUOUS]);
     for (int i = 0; i < list.count; i++)
-        if (list.item[i].verdict == BENCH_SLOWER || list.item[i].verdict == BENCH_FASTER)
-            fprintf(out, "- %s: %+.1f %% time (%s)\n", list.item[i].id, 100 * (list.item[i].ratio - 1),
+        if (list.item[i].verdict == BENCH_SLOWER || list.item[i].verdict == BENCH_FASTER) {
+            fputs("- ", out);
+            bench_markdown(out, list.item[i].id);
+            fprintf(out, ": %+.1f %% time (%s)\n", 100 * (list.item[i].ratio - 1),
                     bench_verdict_name(list.item[i].verdict));
+        }
     bench_comparisons_free(&list);
     bench_run_free(&before);
+}
+
+static void write_item(FILE *out, const char *name, const char *const *texts) {
+    fprintf(out, "- %s: ", name);
+    for (; *texts; texts++)
+        bench_markdown(out, *texts);
+    putc('\n', out);
+}
+
+// Outside a git tree there is no commit; the version is known anyway.
+static void write_source(FILE *out, const struct bench_run *run) {
+    char changed[32];
+    if (!run->commit[0]) {
+        write_item(out, "source", (const char *[]){"no git tree, Zellige ", run->version, NULL});
+        return;
+    }
+    write_item(out, "source",
+               (const char *[]){run->commit, run->branch[0] ? ", branch " : "", run->branch,
+                                run->dirty ? ", with changes" : "", NULL});
+    snprintf(changed, sizeof changed, "%d changed files", run->dirty);
+    if (run->dirty)
+        write_item(out, changed, (const char *[]){run->changed, NULL});
 }
 
 static void write_entry(FILE *out, const struct bench_run *run, const char *baseline, const char *notes) {
@@ -67,18 +103,28 @@ static void write_entry(FILE *out, const struct bench_run *run, const char *base
     time_t seconds = time(NULL);
     struct tm utc;
     strftime(now, sizeof now, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&seconds, &utc));
-    fprintf(out, "\n## %s: %s on %s\n\n", now, run->suite, run->subject.name);
-    fprintf(out, "- run: %s, %s, started %s\n", run->folder, run->status, run->started);
-    fprintf(out, "- source: %s%s%s%s\n", run->commit[0] ? run->commit : "unknown",
-            run->branch[0] ? ", branch " : "", run->branch, run->dirty ? ", with changes" : "");
-    if (run->dirty)
-        fprintf(out, "- %d changed files: %s\n", run->dirty, run->changed);
-    fprintf(out, "- command: `%s`\n", run->command);
+    fprintf(out, "\n## %s: ", now);
+    bench_markdown(out, run->suite);
+    fputs(" on ", out);
+    bench_markdown(out, run->subject.name);
+    fputs("\n\n", out);
+    write_item(out, "run",
+               (const char *[]){run->folder, ", ", run->status, ", started ", run->started, NULL});
+    write_source(out, run);
+    fputs("- command: ", out);
+    bench_markdown_code(out, run->command);
+    putc('\n', out);
     write_results(out, run);
     if (baseline[0])
         write_comparison(out, run, baseline);
+    if (notes[0] || run->notes[0])
+        putc('\n', out);
     if (notes[0])
-        fprintf(out, "\n%s\n", notes);
+        fprintf(out, "%s\n", notes); // the writer's own Markdown
+    else if (run->notes[0]) {
+        bench_markdown(out, run->notes);
+        putc('\n', out);
+    }
 }
 
 static int run(const struct invocation *call) {
@@ -92,9 +138,9 @@ static int run(const struct invocation *call) {
         return cli_fail(call, "%s", error);
     FILE *out = fopen(file ? file : "EXPERIMENTS.md", "a");
     if (out) {
-        if (ftell(out) == 0)
+        if (!fseek(out, 0, SEEK_END) && ftell(out) == 0)
             fputs("# Experiments\n", out);
-        write_entry(out, &read, baseline ? baseline : read.baseline, notes ? notes : read.notes);
+        write_entry(out, &read, baseline ? baseline : read.baseline, notes ? notes : "");
     }
     bench_run_free(&read);
     if (!out || fclose(out))

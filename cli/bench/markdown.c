@@ -4,29 +4,65 @@
 
 #include <string.h>
 
-static void write_cell(FILE *out, const char *text) {
-    for (; *text; text++)
-        fprintf(out, *text == '|' ? "\\|" : "%c", *text);
+void bench_markdown(FILE *out, const char *text) {
+    bool starts_line = true; // where these begin headings, lists, quotes and fences
+    for (; *text; text++) {
+        bool is_markup = strchr("\\`*[]|", *text) || (starts_line && strchr("#-+=>~", *text));
+        if (*text == '<' || *text == '&')
+            fputs(*text == '<' ? "&lt;" : "&amp;", out);
+        else
+            fprintf(out, is_markup ? "\\%c" : "%c", *text);
+        starts_line = *text == '\n';
+    }
+}
+
+void bench_markdown_code(FILE *out, const char *text) {
+    size_t longest = 0;
+    for (const char *at = text; *(at += strcspn(at, "`"));) {
+        size_t run = strspn(at, "`");
+        longest = run > longest ? run : longest;
+        at += run;
+    }
+    for (size_t i = 0; i <= longest; i++)
+        putc('`', out);
+    fprintf(out, longest ? " %s " : "%s", text);
+    for (size_t i = 0; i <= longest; i++)
+        putc('`', out);
+}
+
+static void write_row(FILE *out, const struct bench_row *row) {
+    char median[32], rate[32], part[16], limit[16];
+    fputs("| ", out);
+    bench_markdown(out, row->config.id);
+    fprintf(out, " | %s | ", bench_format_seconds(row->stats.median, median));
+    bench_markdown(out, bench_format_rate(row->rate, row->unit, rate));
+    fprintf(out, " | %s | %s | %d | ", bench_format_percent(row->utilisation, part),
+            bench_format_percent(row->rate / row->limit, limit), row->stats.count);
+    if (row->status != BENCH_OK)
+        fprintf(out, "%s: ", bench_status_name(row->status));
+    bench_markdown(out, row->note);
+    bench_markdown(out, row->path);
+    fprintf(out, "%s%s |\n", row->stats.bimodal ? " two groups" : "",
+            bench_row_is_unstable(row) ? " not stable" : "");
 }
 
 void bench_write_markdown(FILE *out, const struct bench_run *run) {
-    char median[32], rate[32], part[16], limit[16];
-    fprintf(out, "# %s on %s\n\n", run->suite, run->subject.name);
-    fprintf(out, "%s, %d threads, %s%s, commit %s%s. `%s`\n\n", run->started, run->subject.threads,
-            run->status, run->timing.zeros ? ", data of zeros" : "", run->commit[0] ? run->commit : "unknown",
-            run->dirty ? " with changes" : "", run->command);
-    fputs("| what | median | rate | of peak | of roofline | samples | remarks |\n| --- | --- | --- | --- | "
-          "--- | --- | --- |\n",
+    fputs("# ", out);
+    bench_markdown(out, run->suite);
+    fputs(" on ", out);
+    bench_markdown(out, run->subject.name);
+    fputs("\n\n", out);
+    bench_markdown(out, run->started);
+    fprintf(out, ", %d threads, ", run->subject.threads);
+    bench_markdown(out, run->status);
+    fprintf(out, "%s, commit ", run->timing.zeros ? ", data of zeros" : "");
+    bench_markdown(out, run->commit[0] ? run->commit : "unknown");
+    fprintf(out, "%s, %d of %d rows not stable. ", run->dirty ? " with changes" : "", bench_run_unstable(run),
+            run->rows);
+    bench_markdown_code(out, run->command);
+    fputs("\n\n| what | median | rate | of peak | of roofline | samples | remarks |\n"
+          "| --- | --- | --- | --- | --- | --- | --- |\n",
           out);
-    for (int i = 0; i < run->rows; i++) {
-        const struct bench_row *row = &run->row[i];
-        fprintf(out, "| %s | %s | %s | %s | %s | %d | ", row->config.id,
-                bench_format_seconds(row->stats.median, median),
-                bench_format_rate(row->rate, row->unit, rate), bench_format_percent(row->utilisation, part),
-                bench_format_percent(row->rate / row->limit, limit), row->stats.count);
-        if (row->status != BENCH_OK)
-            fprintf(out, "%s: ", bench_status_name(row->status));
-        write_cell(out, row->note);
-        fprintf(out, "%s%s |\n", row->path, row->stats.bimodal ? " two groups" : "");
-    }
+    for (int i = 0; i < run->rows; i++)
+        write_row(out, &run->row[i]);
 }

@@ -16,7 +16,8 @@ static const struct option options[] = {
     {0},
 };
 
-// rsync, which also knows the names that SkyPilot gives to its machines. Its exit code.
+// rsync, which also knows the names that SkyPilot gives to its machines. Its exit code. Folders and plain files only: no
+// links, devices or owners of the other machine.
 static int copy_runs(const char *source, const char *out) {
     char from[608], to[600];
     int status = 0;
@@ -24,7 +25,8 @@ static int copy_runs(const char *source, const char *out) {
     snprintf(to, sizeof to, "%s/", out);
     pid_t child = fork();
     if (child == 0) {
-        execlp("rsync", "rsync", "-a", "--ignore-existing", "--exclude=index.jsonl", from, to, (char *)NULL);
+        execlp("rsync", "rsync", "-rt", "--ignore-existing", "--exclude=index.jsonl", "--", from, to,
+               (char *)NULL);
         _exit(127);
     }
     return child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
@@ -61,13 +63,14 @@ static int list_runs(const char *out) {
 
 // The runs of the cluster that scripts/launch_tpu.sh made; false: there is none.
 static bool find_cluster(char *source, size_t bytes) {
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789_-";
     char name[128] = "";
     FILE *file = fopen(".cluster_name", "r");
     bool found = file && fscanf(file, "%127s", name) == 1;
     if (file)
         fclose(file);
     snprintf(source, bytes, "%s:sky_workdir/runs", name);
-    return found;
+    return found && name[0] != '-' && !name[strspn(name, letters)];
 }
 
 static int run(const struct invocation *call) {
@@ -77,7 +80,10 @@ static int run(const struct invocation *call) {
     if (call->operand_count > 0)
         snprintf(source, sizeof source, "%.500s", call->operands[0]);
     else if (!find_cluster(source, sizeof source))
-        return cli_usage(call, "needs a source, a folder or HOST:FOLDER, or a file .cluster_name here");
+        return cli_usage(call, "needs a source, a folder or HOST:FOLDER, or a file .cluster_name here, as "
+                               "scripts/launch_tpu.sh writes it");
+    if (source[0] == '-')
+        return cli_usage(call, "the source '%s' looks like an option: write ./%s", source, source);
     mkdir(out, 0777);
     int code = copy_runs(source, out);
     if (code != 0)

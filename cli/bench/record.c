@@ -55,7 +55,7 @@ static bool replay_pair(struct bench_comparisons *list, bench_json pair, double 
     bool done = first && second;
     if (done) {
         struct bench_comparison c = bench_compare_samples(first, count, second, count, threshold, true);
-        snprintf(c.id, sizeof c.id, "%.95s", bench_json_text_of(pair, "id"));
+        bench_json_copy(pair, "id", false, c.id, sizeof c.id);
         done = bench_comparisons_add(list, c);
     }
     free(first), free(second);

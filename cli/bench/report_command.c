@@ -7,7 +7,7 @@
 #include "cli.h"
 
 static const struct option options[] = {
-    {"format", 0, "NAME", "html markdown csv json", "html (the default), markdown, csv or json"},
+    {"format", 0, "NAME", "html markdown md csv json", "html (the default), markdown or md, csv, or json"},
     {0},
 };
 
@@ -16,6 +16,7 @@ static const struct {
     void (*write)(FILE *out, const struct bench_run *run);
 } formats[] = {{"html", bench_write_html},
                {"markdown", bench_write_markdown},
+               {"md", bench_write_markdown},
                {"csv", bench_write_csv},
                {"json", bench_write_run}};
 
@@ -28,7 +29,7 @@ static int run(const struct invocation *call) {
     while (i < sizeof formats / sizeof *formats && strcmp(formats[i].name, format) != 0)
         i++;
     if (i == sizeof formats / sizeof *formats)
-        return cli_usage(call, "no format '%s': there are html, markdown, csv and json", format);
+        return cli_usage(call, "no format '%s': there are html, markdown (or md), csv and json", format);
     if (call->operand_count == 0)
         return cli_usage(call, "needs a run: a folder, or its metrics.json");
     if (!bench_read_run(&read, call->operands[0], error, sizeof error))

@@ -44,6 +44,17 @@ bool bench_run_has(const struct bench_run *run, enum bench_status status) {
     return false;
 }
 
+bool bench_row_is_unstable(const struct bench_row *row) {
+    return row->status == BENCH_OK && !row->stable;
+}
+
+int bench_run_unstable(const struct bench_run *run) {
+    int count = 0;
+    for (int i = 0; i < run->rows; i++)
+        count += bench_row_is_unstable(&run->row[i]);
+    return count;
+}
+
 void bench_run_free(struct bench_run *run) {
     for (int i = 0; i < run->rows; i++)
         free(run->row[i].second);

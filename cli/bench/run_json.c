@@ -10,7 +10,7 @@
 #include "cli.h"
 
 // What is written, in this order, is what is read back: a row of a table for each member.
-enum kind { TEXT, NUMBER, INTEGER, FLAG, DTYPE, STATUS, SIZES, READING };
+enum kind { TEXT, LINES, NUMBER, INTEGER, FLAG, DTYPE, STATUS, SIZES, READING };
 
 struct member {
     const char *name;
@@ -104,7 +104,7 @@ static const struct member run_members[] = {
     OF_RUN(TEXT, folder),   OF_RUN(TEXT, suite),    OF_RUN(TEXT, status),
     OF_RUN(TEXT, started),  OF_RUN(TEXT, host),     OF_RUN(TEXT, version),
     OF_RUN(TEXT, commit),   OF_RUN(TEXT, branch),   OF_RUN(INTEGER, dirty),
-    OF_RUN(TEXT, changed),  OF_RUN(TEXT, command),  OF_RUN(TEXT, notes),
+    OF_RUN(TEXT, changed),  OF_RUN(TEXT, command),  OF_RUN(LINES, notes),
     OF_RUN(TEXT, baseline), OF_RUN(TEXT, evidence), {0},
 };
 
@@ -121,7 +121,8 @@ static void write_members(const struct member *m, const void *from) {
     for (; m->name; m++) {
         const void *at = (const char *)from + m->at;
         switch (m->kind) {
-        case TEXT: cli_json_text(m->name, at); break;
+        case TEXT:
+        case LINES: cli_json_text(m->name, at); break;
         case NUMBER: cli_json_number(m->name, *(const double *)at); break;
         case INTEGER: cli_json_int(m->name, *(const int *)at); break;
         case FLAG: cli_json_bool(m->name, *(const bool *)at); break;
@@ -187,7 +188,7 @@ void bench_write_run(FILE *out, const struct bench_run *run) {
 static void read_sizes(struct bench_config *config, bench_json list) {
     config->dims = bench_json_count(list) < 4 ? bench_json_count(list) : 4;
     for (int i = 0; i < config->dims; i++)
-        config->dim[i] = (int64_t)bench_json_number(bench_json_at(list, i));
+        config->dim[i] = bench_json_integer(bench_json_at(list, i));
 }
 
 static void read_members(const struct member *m, void *into, bench_json from) {
@@ -197,8 +198,7 @@ static void read_members(const struct member *m, void *into, bench_json from) {
         double number = bench_json_number(value);
         switch (m->kind) {
         case TEXT:
-            snprintf(at, m->bytes, "%.*s", (int)m->bytes - 1, bench_json_text_of(from, m->name));
-            break;
+        case LINES: bench_json_copy(from, m->name, m->kind == LINES, at, m->bytes); break;
         case NUMBER: *(double *)at = number; break;
         case INTEGER: *(int *)at = fabs(number) < INT32_MAX ? (int)number : 0; break;
         case FLAG: *(bool *)at = bench_json_true(value); break;
@@ -238,6 +238,12 @@ static void read_head(struct bench_run *run, bench_json root) {
     read_members(timing_members, &run->timing, bench_json_get(root, "timing"));
 }
 
+// The folder is where the file is, whatever it says itself: it may have been moved, or come from elsewhere.
+static void take_folder(struct bench_run *run, const char *file) {
+    const char *slash = strrchr(file, '/');
+    snprintf(run->folder, sizeof run->folder, "%.*s", slash ? (int)(slash - file) : 1, slash ? file : ".");
+}
+
 bool bench_read_run(struct bench_run *run, const char *path, char *error, size_t error_bytes) {
     struct stat info;
     char file[512];
@@ -248,8 +254,10 @@ bool bench_read_run(struct bench_run *run, const char *path, char *error, size_t
     bool done = root && bench_json_is_list(rows);
     if (root && !done)
         snprintf(error, error_bytes, "%s: has no list `rows`", file);
-    if (done)
+    if (done) {
         read_head(run, root);
+        take_folder(run, file);
+    }
     for (int i = 0; done && i < bench_json_count(rows); i++) {
         struct bench_row *row = bench_run_add(run);
         done = row && bench_read_row(row, bench_json_at(rows, i));

@@ -11,9 +11,9 @@ static const struct {
     const char *name;
     zl_dtype arrays;
 } dtypes[BENCH_DTYPES] = {
-    [BENCH_F64] = {"f64", ZL_FLOAT64},       [BENCH_F32] = {"f32", ZL_FLOAT32},
+    [BENCH_F64] = {"f64", ZL_FLOAT64},   [BENCH_F32] = {"f32", ZL_FLOAT32},
     [BENCH_TF32] = {"tf32", ZL_FLOAT32}, [BENCH_BF16] = {"bf16", ZL_BFLOAT16},
-    [BENCH_F16] = {"f16", ZL_FLOAT16},       [BENCH_FP8] = {"fp8", ZL_UINT8},
+    [BENCH_F16] = {"f16", ZL_FLOAT16},   [BENCH_FP8] = {"fp8", ZL_UINT8},
     [BENCH_INT8] = {"int8", ZL_INT8},
 };
 
@@ -32,11 +32,19 @@ zl_dtype bench_dtype_of_arrays(enum bench_dtype dtype) {
     return dtype < BENCH_DTYPES ? dtypes[dtype].arrays : ZL_DTYPE_COUNT;
 }
 
+static const struct bench_file *find_file(const char *name) {
+    const struct bench_file *file = bench_files;
+    while (file->name && strcmp(file->name, name) != 0)
+        file++;
+    return file; // the last has neither a text nor a hash
+}
+
 const char *bench_file_find(const char *name) {
-    for (int i = 0; bench_files[i].name; i++)
-        if (!strcmp(bench_files[i].name, name))
-            return bench_files[i].text;
-    return NULL;
+    return find_file(name)->text;
+}
+
+const char *bench_file_hash(const char *name) {
+    return find_file(name)->hash;
 }
 
 // The table -------------------------------------------------------------------------------------------------

@@ -11,6 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli.h"
+
 void bench_config_name(struct bench_config *c) {
     size_t used = (size_t)snprintf(c->id, sizeof c->id, "%s%s%s/%s", c->work, c->op[0] ? "." : "", c->op,
                                    bench_dtype_name(c->dtype));
@@ -20,10 +22,14 @@ void bench_config_name(struct bench_config *c) {
 }
 
 bool bench_suite_add(struct bench_suite *suite, const struct bench_config *config) {
-    struct bench_config *more = realloc(suite->config, (size_t)(suite->count + 1) * sizeof *more);
-    if (!more)
-        return false;
-    suite->config = more;
+    bool is_full = (suite->count & (suite->count - 1)) == 0; // room is always for a power of two, or for none
+    if (is_full) {
+        size_t room = suite->count ? 2 * (size_t)suite->count : 1;
+        struct bench_config *more = realloc(suite->config, room * sizeof *more);
+        if (!more)
+            return false;
+        suite->config = more;
+    }
     suite->config[suite->count] = *config;
     bench_config_name(&suite->config[suite->count++]);
     return true;
@@ -31,15 +37,22 @@ bool bench_suite_add(struct bench_suite *suite, const struct bench_config *confi
 
 // Sizes -----------------------------------------------------------------------------------------------------
 
-// 16384, "16K", "64M"; 0: none of these.
+enum { CONFIGURATIONS_MOST = 10000 };
+static const int64_t size_most = INT64_C(1) << 50;
+
+// 16384, "16K", "64M"; 0: none of these, or larger than any array.
 static int64_t size_of(bench_json value) {
     const char *text = bench_json_text(value);
     char *end = NULL;
-    if (!text)
-        return bench_json_number(value) >= 1 ? (int64_t)bench_json_number(value) : 0;
+    if (!text) {
+        int64_t size = bench_json_integer(value);
+        return size <= size_most ? size : 0;
+    }
     int64_t size = strtoll(text, &end, 10);
     const char *units = "KMG", *unit = *end ? strchr(units, *end) : NULL;
-    return !*end ? size : unit && !end[1] ? size << 10 * (unit - units + 1) : 0;
+    int bits = unit ? 10 * (int)(unit - units + 1) : 0;
+    bool is_size = size >= 1 && size <= size_most >> bits && (!*end || (unit && !end[1]));
+    return is_size ? size << bits : 0;
 }
 
 static bool add_size(struct bench_suite *suite, struct bench_config config, bench_json size) {
@@ -61,9 +74,9 @@ static bool add_sizes(struct bench_suite *suite, struct bench_config config, ben
     if (bench_json_is_list(size) || isnan(from))
         return add_size(suite, config, size);
     config.dims = 1;
-    if (!(from >= 1 && to >= from && times > 1))
+    if (!(from >= 1 && to >= from && to <= (double)size_most && times > 1))
         return false;
-    for (; from <= to; from *= times) {
+    for (; from <= to && suite->count <= CONFIGURATIONS_MOST; from *= times) {
         config.dim[0] = (int64_t)from;
         if (!bench_suite_add(suite, &config))
             return false;
@@ -115,6 +128,7 @@ static bool add_item(struct bench_suite *suite, bench_json item, char *error, si
     for (int i = 0; i < bench_json_count(ops) || (i == 0 && !ops); i++) {
         const char *op = bench_json_text(bench_json_at(ops, i));
         snprintf(config.op, sizeof config.op, "%s", op ? op : "");
+        cli_clean(config.op, false);
         if (!add_op(suite, item, config, error, bytes))
             return false;
     }
@@ -126,20 +140,28 @@ static double number_or(bench_json root, const char *key, double fallback) {
     return isnan(value) ? fallback : value;
 }
 
+static int count_or(bench_json root, const char *key, int fallback) {
+    double value = number_or(root, key, fallback);
+    return value >= 0 && value < INT32_MAX ? (int)value : fallback;
+}
+
 static bool read_suite(struct bench_suite *suite, bench_json root, char *error, size_t bytes) {
     bench_json items = bench_json_get(root, "items");
     suite->timing = (struct bench_timing){
         .seconds = number_or(root, "seconds", 0.5),
         .warm_seconds = number_or(root, "warm_seconds", 0.3),
-        .least = (int)number_or(root, "samples_least", 5),
-        .most = (int)number_or(root, "samples_most", 200),
+        .least = count_or(root, "samples_least", 5),
+        .most = count_or(root, "samples_most", 200),
     };
     if (bench_json_count(items) == 0)
         return wrong(error, bytes, suite, "has no list", "items");
     for (int i = 0; i < bench_json_count(items); i++)
         if (!add_item(suite, bench_json_at(items, i), error, bytes))
             return false;
-    return true;
+    if (suite->count <= CONFIGURATIONS_MOST)
+        return true;
+    snprintf(error, bytes, "suite %s: more than %d configurations", suite->name, CONFIGURATIONS_MOST);
+    return false;
 }
 
 bool bench_suite_open(struct bench_suite *suite, const char *name, char *error, size_t error_bytes) {
@@ -156,7 +178,7 @@ bool bench_suite_open(struct bench_suite *suite, const char *name, char *error, 
             "no suite '%s': there are simple, gemm and full, each also after gpu_ or tpu_, or give a file",
             name);
     if (root && bench_json_text_of(root, "name")[0])
-        snprintf(suite->name, sizeof suite->name, "%.63s", bench_json_text_of(root, "name"));
+        bench_json_copy(root, "name", false, suite->name, sizeof suite->name);
     bool done = root && read_suite(suite, root, error, error_bytes);
     bench_json_free(root);
     if (!done)

@@ -68,6 +68,7 @@ void bench_table_head(const struct bench_run *run) {
             printf(" %s %s,", bench_dtype_name((enum bench_dtype)d),
                    bench_format_rate(s->peak[d].rate, "FLOP", peak));
     printf(" memory %s%s\n", bench_format_rate(s->bandwidth, "B", peak), cli_plain());
+    cli_remark_cpu(s->device, "");
     printf("%s%-*s %12s %8s %15s %8s%s\n", cli_bold(), name_width(), "what", "median", "+-", "rate",
            "of peak", cli_plain());
 }
@@ -79,7 +80,7 @@ static void print_remarks(const struct bench_row *row) {
         printf("  %s", row->path);
     if (row->stats.bimodal)
         printf("  two groups of samples");
-    if (row->status == BENCH_OK && !row->stable)
+    if (bench_row_is_unstable(row))
         printf("  %snot stable%s", cli_dim(), cli_plain());
 }
 

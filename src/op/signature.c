@@ -103,7 +103,8 @@ static bool write_header(const char *folder, int header, int count, const zl_op_
     snprintf(path, sizeof path, "%.4000s/%s", folder, headers[header].name);
     text_add(&out,
              "// %s - %s: prototypes and documentation. Made from src/op by `make generate`; do not edit.\n"
-             "\n#ifndef %s\n#define %s\n\n#include \"zellige.h\"\n\n"
+             "\n#include \"zellige.h\" // which includes this file, so that it always comes first\n"
+             "\n#ifndef %s\n#define %s\n\n"
              "#ifdef __cplusplus\nextern \"C\" {\n#endif\n",
              headers[header].name, headers[header].what, headers[header].guard, headers[header].guard);
     for (int i = 0; i < count; i++) {
@@ -122,12 +123,117 @@ static bool write_header(const char *folder, int header, int count, const zl_op_
     return write_text(path, &out);
 }
 
+// Checked calls ---------------------------------------------------------------------------------------------
+
+static bool is_array(const zl_param *p) {
+    return p->type == ZL_PARAM_ARRAY || p->type == ZL_PARAM_OPTIONAL;
+}
+
+// Whether callers may write this argument as a compound literal, whose commas divide arguments of a macro.
+static bool is_list(const zl_param *p) {
+    return p->type == ZL_PARAM_SHAPE || p->type == ZL_PARAM_AXES || p->type == ZL_PARAM_ARRAYS ||
+           p->type == ZL_PARAM_OUTPUT;
+}
+
+static int count_of(const zl_op_info *op, bool (*is_such)(const zl_param *p)) {
+    int count = 0;
+    for (int i = 0; i < op->params; i++)
+        count += is_such(&op->param[i]);
+    return count;
+}
+
+// The names of the parameters, separated by commas; those of arrays within a check, if checked.
+static void add_arguments(struct text *out, const zl_op_info *op, bool checked) {
+    for (int i = 0; i < op->params; i++) {
+        const zl_param *p = &op->param[i];
+        const char *check = !checked || !is_array(p)    ? ""
+                            : p->type == ZL_PARAM_ARRAY ? "ZL_NOT_A_NUMBER_"
+                                                        : "ZL_NULL_OR_ARRAY_";
+        text_add(out, "%s%s%s%s%s%s", i ? ", " : "", check, *check ? "(" : "", p->name, *check ? ")" : "",
+                 p->type == ZL_PARAM_ARRAYS ? ", count" : "");
+    }
+}
+
+static void add_checked_macro(struct text *out, const zl_op_info *op) {
+    bool has_list = count_of(op, is_list) > 0;
+    text_add(out, "#define %s%s(", op->name, has_list ? "_" : "");
+    add_arguments(out, op, false);
+    text_add(out, ") %s(", op->name);
+    add_arguments(out, op, true);
+    text_add(out, ")\n");
+    if (has_list) {
+        int count = op->params;
+        for (int i = 0; i < op->params; i++)
+            count += op->param[i].type == ZL_PARAM_ARRAYS;
+        text_add(out, "#define %s(...) ZL_IF_%d_(%s_, %s, __VA_ARGS__)\n", op->name, count, op->name,
+                 op->name);
+    }
+}
+
+static void add_deleted_template(struct text *out, const zl_op_info *op) {
+    int count = count_of(op, is_array), next = 0;
+    text_add(out, "template <");
+    for (int i = 0; i < count; i++)
+        text_add(out, "%sclass T%d", i ? ", " : "", i);
+    text_add(out, ">\nzl_if_number_<%s", op->returns_bool ? "bool" : "zl_array");
+    for (int i = 0; i < count; i++)
+        text_add(out, ", T%d", i);
+    text_add(out, "> %s(", op->name);
+    for (int i = 0; i < op->params; i++) {
+        text_add(out, i ? ", " : "");
+        if (is_array(&op->param[i]))
+            text_add(out, "T%d %s", next++, op->param[i].name);
+        else
+            add_parameter(out, &op->param[i]);
+    }
+    text_add(out, ") = delete;\n");
+}
+
+// ZL_IF_n_(checked, plain, arguments) calls checked if there are n arguments, and plain if there are more.
+static void add_counters(struct text *out) {
+    enum { ROOM = 32 };
+    text_add(out, "#define ZL_PICK_(");
+    for (int i = 0; i < ROOM; i++)
+        text_add(out, "a%d, ", i);
+    text_add(out, "pick, ...) pick\n");
+    for (int n = 1; n <= (int)COUNT(((zl_op_info *)0)->param) + 1; n++) {
+        text_add(out, "#define ZL_IF_%d_(checked, plain, ...) ZL_PICK_(__VA_ARGS__", n);
+        for (int given = ROOM; given > 0; given--)
+            text_add(out, given == n ? ", checked" : ", plain");
+        text_add(out, ", plain)(__VA_ARGS__)\n");
+    }
+}
+
+static bool write_checks(const char *folder, int count, const zl_op_info *const *list) {
+    char path[PATH_MAX];
+    struct text out = {0};
+    snprintf(path, sizeof path, "%.4000s/zellige_checks.h", folder);
+    text_add(&out, "// zellige_checks.h - makes calls of ops that pass a number for an array fail to "
+                   "compile: zellige.h says how.\n"
+                   "// Made from src/op by `make generate`; do not edit.\n"
+                   "\n#include \"zellige.h\" // which includes this file, so that it always comes first\n"
+                   "\n#if !defined(ZELLIGE_CHECKS_H) && !defined(ZL_PLAIN_CALLS)\n#define ZELLIGE_CHECKS_H\n"
+                   "\n#ifdef __cplusplus\n\n");
+    for (int i = 0; i < count; i++)
+        if (count_of(list[i], is_array) > 0 && list[i]->params > 1)
+            add_deleted_template(&out, list[i]);
+    text_add(&out, "\n#else\n\n");
+    add_counters(&out);
+    text_add(&out, "\n");
+    for (int i = 0; i < count; i++)
+        if (count_of(list[i], is_array) > 0)
+            add_checked_macro(&out, list[i]);
+    text_add(&out, "\n#endif\n\n#endif\n");
+    return write_text(path, &out);
+}
+
 bool op_write_headers(const char *folder) {
     int count;
     const zl_op_info **list = sorted(&count);
     bool ok = list;
     for (size_t i = 0; ok && i < COUNT(headers); i++)
         ok = write_header(folder, (int)i, count, list);
+    ok = ok && write_checks(folder, count, list);
     memory_free(list);
     return ok;
 }

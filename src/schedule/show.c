@@ -4,7 +4,10 @@
 
 #include "schedule/schedule.h"
 
-enum { EDGE = 3, LONGEST = 1000 }; // elements shown at each end of a long axis; elements shown without shortening
+enum {
+    EDGE = 3,
+    LONGEST = 1000
+}; // elements shown at each end of a long axis; elements that zl_print shows without shortening
 
 static void add_float(struct text *out, double x) {
     if (isnan(x))
@@ -46,7 +49,8 @@ static void add_axis(struct text *out, zl_array a, int axis, const char *data, b
         if (i)
             text_add(out, axis == a->ndim - 1 ? ", " : ",\n%*s", axis == a->ndim - 1 ? 0 : axis + 7, "");
         if (shorten && count > 2 * EDGE && i == EDGE) {
-            text_add(out, axis == a->ndim - 1 ? "..., " : "...,\n%*s", axis == a->ndim - 1 ? 0 : axis + 7, "");
+            text_add(out, axis == a->ndim - 1 ? "..., " : "...,\n%*s", axis == a->ndim - 1 ? 0 : axis + 7,
+                     "");
             i = count - EDGE;
         }
         add_axis(out, a, axis + 1, data + i * step, shorten);
@@ -54,17 +58,25 @@ static void add_axis(struct text *out, zl_array a, int axis, const char *data, b
     text_add(out, "]");
 }
 
-char *zl_print(zl_array a) {
+static char *print(const char *function, zl_array a, int64_t most) {
     union scalar room;
     struct text out = {0};
-    if (!eval_read("zl_print", a))
+    if (!eval_read(function, a))
         return NULL;
     text_add(&out, "array(");
     const char *data = array_data(a, &room);
     if (a->size)
-        add_axis(&out, a, 0, data, a->size > LONGEST);
+        add_axis(&out, a, 0, data, a->size > most);
     else
         text_add(&out, "[]");
     text_add(&out, ", dtype=%s)", zl_dtype_name((zl_dtype)a->dtype));
     return text_take(&out);
+}
+
+char *zl_print(zl_array a) {
+    return print("zl_print", a, LONGEST);
+}
+
+char *zl_print_most(zl_array a, int64_t most) {
+    return print("zl_print_most", a, most);
 }

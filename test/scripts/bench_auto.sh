@@ -28,6 +28,29 @@ check "the trend has both" grep -q 'last 2 runs' "$(last)/report.html"
 same_bytes() { "$zellige" bench report "$1" | cmp - "$1/report.html"; }
 check "the same data gives the same bytes" same_bytes "$(last)"
 check "report as Markdown" says '^\| gemm/f32/512 ' "$zellige" bench report --format markdown "$first"
+check "report as md is the same" cmp <("$zellige" bench report --format markdown "$first") <("$zellige" bench report --format md "$first")
+stable_rows() { # the headlines say how many rows were not stable, as metrics.json has it
+    local count
+    count=$(python3 -c "import json, sys; print(sum(r['status'] == 'ok' and not r['stable'] for r in json.load(open(sys.argv[1]))['rows']))" "$first/metrics.json")
+    "$zellige" bench report "$first" | grep -q "<b>$count</b><span class=\"soft\">not stable</span>" &&
+        "$zellige" bench report --format md "$first" | grep -q "^20.* $count of [0-9]* rows not stable"
+}
+check "headlines count rows that are not stable" stable_rows
+hashes() { # the page runs its own script and style, by their hashes, and nothing else
+    "$zellige" bench report "$first" >"$tmp/page.html" && python3 - "$tmp/page.html" <<'END'
+import base64, hashlib, re, sys
+page = open(sys.argv[1]).read()
+policy = re.search(r'Content-Security-Policy" content="(.*?)"', page)[1]
+def hash_of(tag):
+    text = re.search(f"<{tag}>(.*?)</{tag}>", page, re.S)[1]
+    return "'sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() + "'"
+wanted = {"default-src": "'none'", "script-src": hash_of("script"), "style-src": hash_of("style"), "img-src": "data:",
+          "base-uri": "'none'", "form-action": "'none'"}
+assert dict(part.split(" ", 1) for part in policy.split("; ")) == wanted, policy
+assert not re.search(r" style=| on[a-z]+=", page.split("<body>")[1].split("<script>")[0])
+END
+}
+check "the report's policy has the hashes of its script and style" hashes
 check "report in no such format" exits 2 "$zellige" bench report --format pdf "$first"
 check "report of nothing" exits 1 "$zellige" bench report "$tmp/none"
 
@@ -36,6 +59,12 @@ check "log" exits 0 log --notes "what we learnt"
 check "log again" exits 0 log --baseline "$first"
 entries() { [ "$(grep -c '^## 20' "$tmp/log.md")" = 2 ] && [ "$(grep -c '^# Experiments' "$tmp/log.md")" = 1 ] || { cat "$tmp/log.md"; return 1; }; }
 check "the log has two entries under one title" entries
+no_git() { (cd "$tmp" && mkdir -p no_git && cd no_git && GIT_CEILING_DIRECTORIES=$tmp "$@"); }
+echo '{"items": [{"work": "gemm", "sizes": [16]}]}' >"$tmp/tiny.json"
+no_git "$zellige" bench run "$tmp/tiny.json" --seconds 0.001 --samples 2 --out runs >/dev/null
+check "log outside a git tree" no_git sh -c "'$zellige' bench log runs/20*"
+check "says so" grep -q "^- source: no git tree, Zellige [0-9]" "$tmp/no_git/EXPERIMENTS.md"
+check "log without git at all" no_git env PATH=/nonexistent "$zellige" bench log "$(last)" --file "$tmp/no_git/other.md"
 check "notes, results and the comparison are in it" sh -c "grep -q 'what we learnt' '$tmp/log.md' && grep -q '^| gemm/' '$tmp/log.md' && grep -q '^Baseline ' '$tmp/log.md'"
 
 search() { "$zellige" bench search --threads 1 --seconds 0.005 --samples 3 --least 32 --most 128 --out "$tmp/search" "$@"; }

@@ -58,6 +58,9 @@ check "options of a run are not for turns" says '^zellige bench check: --seconds
 check "one thread each" says '1 same|1 ambiguous|1 faster|1 slower' against "$zellige" "$tmp/plain" --threads 1 --only gemm
 check "interrupted in turns" interrupted has_child 3 'interrupted: not all of it was compared' "$zellige" bench check simple --against "$zellige"
 check "another program that is not there" exits 2 against "$zellige" "$tmp/none"
+check "a run in the place of a program" says "is a run: use --baseline $tmp" "$zellige" bench check --against "$tmp"
+check "is a usage error" exits 2 "$zellige" bench check --against "$tmp/metrics.json"
+check "a program in the place of a run" says 'is a program: use --against' "$zellige" bench check --baseline "$zellige"
 check "a record that cannot be written" says 'cannot write .*/none/x: No such file' against "$zellige" "$zellige" --record "$tmp/none/x"
 check "a program that ends is said" says 'the program that is compared ended' against "$zellige" /bin/true
 check "and is nothing to compare: 3" exits 3 against "$zellige" /bin/true

@@ -91,6 +91,23 @@ check "kernel build of a broken file" exits 1 "$zellige" kernel build "$tmp/brok
 check "kernel build for no target" says "no target 'abacus'; there are: c" "$zellige" kernel build --target abacus "$tmp/twice.tile"
 check "kernel run" says "^y, sum " "$zellige" kernel run "$tmp/twice.tile" --size n=5
 check "kernel run --json" json_has "d[0]['name'] == 'y'" "$zellige" kernel run "$tmp/twice.tile" --size n=5 --json
+check "kernel run prints small results as they are" says '^array\(\[([^,]*, ){63}[^,]*\], dtype' "$zellige" kernel run "$tmp/twice.tile" --size n=64
+check "kernel run abbreviates large results" says '^array\(\[([^,]*, ){3}\.\.\., ([^,]*, ){2}[^,]*\], dtype' "$zellige" kernel run "$tmp/twice.tile" --size n=65
+all_elements() { [ "$("$zellige" kernel run "$tmp/twice.tile" --size n=2000 --all | tail -n 1 | tr -cd , | wc -c)" = 2000 ]; }
+check "kernel run --all prints them" all_elements
+check "kernel bench has no --all" exits 2 "$zellige" kernel bench "$tmp/twice.tile" --size n=5 --all
+if "$zellige" devices --json | python3 -c "import json, sys; sys.exit(not any(d['device'] == 'opencl' and d.get('is_cpu') for d in json.load(sys.stdin)))"; then
+    remark='remark: this opencl device is the machine.s CPU'
+    check "devices says that OpenCL is the CPU" says "$remark" "$zellige" devices
+    check "so does kernel bench" says "^$remark" "$zellige" kernel bench "$tmp/twice.tile" --size n=1000 --target opencl
+    check "and kernel tune" says "^$remark" "$zellige" kernel tune "$tmp/twice.tile" --param B=1 --size n=1000 --target opencl
+    check "as JSON" json_has "d['is_cpu']" "$zellige" kernel bench "$tmp/twice.tile" --size n=1000 --target opencl --json
+else
+    skip "the remark on OpenCL" "no OpenCL device that is a CPU is here"
+fi
+no_remark() { ! "$zellige" kernel bench "$tmp/twice.tile" --size n=1000 | grep remark; }
+check "no remark on the CPU itself" no_remark
+check "errors have no escape sequences" says "no command '\?\[2J'" "$zellige" $'\033[2J'
 check "kernel run without a size" says "needs --size with a number for n" "$zellige" kernel run "$tmp/twice.tile"
 check "kernel run with a size that there is not" says "has no size 'm'" "$zellige" kernel run "$tmp/twice.tile" --size n=5,m=6
 check "kernel run without a size is wrong use" exits 2 "$zellige" kernel run "$tmp/twice.tile"

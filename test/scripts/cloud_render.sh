@@ -22,6 +22,24 @@ check "a GPU is no TPU" exits 1 $launch --render H200:1 gemm
 check "an experiment that would break the YAML" exits 1 $launch --render tpu-v6e-8 'a: b'
 check "nothing given" exits 2 $launch
 
+# Texts that YAML or a shell would take for something else.
+refused() { # ARGUMENT...: nothing on standard output, and exit code 1
+    local out
+    out=$("$@" 2>/dev/null)
+    [ $? = 1 ] && [ -z "$out" ]
+}
+for text in 'tpu-v4-8"' "tpu-v4-8'" 'tpu-v4-$(id)-8' 'tpu-v4-`id`-8' $'tpu-v4-8\nrun: id\n-8' 'tpu-v4-8 #-8' 'tpu-v4-8;id;-8' 'tpu-v4-x" # -8'; do
+    check "accelerator ${text@Q}" refused $launch --render "$text" gemm
+done
+for text in 'a"b' '$(id)' $'a\nb' '-x' ''; do check "experiment ${text@Q}" refused $launch --render tpu-v4-8 "$text"; done
+for text in 'gcp"' $'gcp\nsetup: id' 'gcp/$(id)' 'gcp/a/b/c' '-gcp'; do check "infrastructure ${text@Q}" refused env ZL_SKY_INFRA="$text" $launch --render tpu-v4-8 gemm; done
+for text in '$(id)' '-DX=$(id)' '-DX="y"' 'x' $'-DX=1\n-DY=2' '-DX=1;id'; do check "options ${text@Q}" refused env ZL_SKY_OPTIONS="$text" $launch --render tpu-v4-8 gemm; done
+for text in '$(id)' '--out=x' '../x.json' '/etc/passwd' 'a b' $'a\nb'; do check "suite ${text@Q}" refused env ZL_SKY_SUITE="$text" $launch --render tpu-v4-8 gemm; done
+check "seconds to wait" refused env ZL_SKY_WAIT='1;id' $launch --render tpu-v4-8 gemm
+options='-DZL_LEVELS=scalar -DCMAKE_C_FLAGS=-O1'
+check "two options" says "ZL_OPTIONS: \"$options\"\$" env ZL_SKY_OPTIONS="$options" $launch --render tpu-v4-8 gemm
+check "a region and a zone" says 'accelerators: "tpu-v4-8"' env ZL_SKY_INFRA=gcp/us-central2/us-central2-b $launch --render tpu-v4-8 gemm
+
 # A stand-in for sky: it writes down what it is asked, and says that a cluster is up when $tmp/up is there.
 mkdir "$tmp/bin"
 cat >"$tmp/bin/sky" <<END
@@ -44,6 +62,11 @@ check "a second launch runs on the cluster that is up" with_sky "$tmp/tree/$laun
 check "by sky exec" asked '^exec zl-v6e-8-gemm '
 check "syncing" with_sky "$tmp/tree/scripts/sync_code.sh"
 check "is an exec of nothing" asked '^exec zl-v6e-8-gemm --workdir . -- true$'
+mkdir -p "$tmp/forged" && cp -r scripts "$tmp/forged/"
+for text in '-eid' '$(id)' 'zl-x;id' $'zl-x\nid' 'x'; do
+    printf '%s\n' "$text" >"$tmp/forged/.cluster_name"
+    check "a forged .cluster_name ${text@Q}" refused env PATH="$tmp/bin:$PATH" "$tmp/forged/scripts/sync_code.sh"
+done
 
 # Pulling.
 if "$zellige" bench devices >/dev/null 2>&1 && command -v rsync >/dev/null; then
@@ -58,6 +81,14 @@ if "$zellige" bench devices >/dev/null 2>&1 && command -v rsync >/dev/null; then
     check "pull from the cluster" env PATH="$tmp/bin/away:$PATH" sh -c "cd '$tmp/tree' && '$zellige' bench pull"
     check "is a copy of its runs" grep -q 'zl-v6e-8-gemm:sky_workdir/runs/ runs/$' "$tmp/rsynced"
     check "pull of nothing" exits 1 "$zellige" bench pull "$tmp/none" --out "$tmp/home"
+    for text in '-eid' 'x;id' '$(id)'; do
+        printf '%s\n' "$text" >"$tmp/forged/.cluster_name"
+        check "pull from a forged .cluster_name ${text@Q}" exits 2 in_folder "$tmp/forged" "$zellige" bench pull
+    done
+    run=$(find "$tmp/there" -mindepth 1 -maxdepth 1 -type d | head -n 1)
+    ln -s /etc/passwd "$run/link"
+    "$zellige" bench pull "$tmp/there" --out "$tmp/linked" >/dev/null
+    check "pull brings no links" sh -c "[ -z \"\$(find '$tmp/linked' -type l)\" ]"
 else
     skip "pull" "no jansson or no rsync"
 fi

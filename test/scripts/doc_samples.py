@@ -51,7 +51,7 @@ def compile_c(source, out, *more):
     path = out.with_suffix(".c")
     path.write_text(source)
     # A sample of internals has to build for the implementation language and see internal headers.
-    inside = [f"-I{ROOT}/src"] if re.search(r'#include "(?!zellige)', source) else []
+    inside = [f"-I{ROOT}/src", "-DZL_PLAIN_CALLS"] if re.search(r'#include "(?!zellige)', source) else []
     return subprocess.run(["cc", *FLAGS, *inside, str(path), *more], capture_output=True, text=True)
 
 
@@ -75,7 +75,8 @@ def run_program(body, expected, build, out):
     made = compile_c(body, out, "-o", str(out), f"-L{build}", "-lzellige", "-lm", f"-Wl,-rpath,{build}")
     if made.returncode:
         return made.stderr
-    return judge(subprocess.run([str(out)], capture_output=True, text=True, timeout=120), expected)
+    # Programs of one page may write files that the next ones read.
+    return judge(subprocess.run([str(out)], capture_output=True, text=True, timeout=120, cwd=out.parent), expected)
 
 
 def compile_fragment(body, context, out):

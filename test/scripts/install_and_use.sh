@@ -84,6 +84,32 @@ if command -v c++ >/dev/null; then
     check "C++ by CMake" by_cmake cpp zellige::zellige
 fi
 check "find_package refuses another version" refuses_another_version
+
+# doc/quickstart-c.md, as a reader would: its files in an empty folder, then its commands in their order.
+follow_quickstart() {
+    mkdir -p "$tmp/quickstart" && python3 - doc/quickstart-c.md "$tmp/quickstart" <<'END_OF_PROGRAM' || return
+import pathlib, re, sys
+folder, commands = pathlib.Path(sys.argv[2]), []
+for kind, body in re.findall(r"^```(\w+)\n(.*?)^```", pathlib.Path(sys.argv[1]).read_text(), re.M | re.S):
+    if kind == "c":
+        (folder / re.match(r"// (\S+\.c)\n", body)[1]).write_text(body)
+    elif kind == "cmake":
+        (folder / "CMakeLists.txt").write_text(body)
+    elif kind == "sh" and "make install" not in body:
+        commands.append(body.replace("export PREFIX=$HOME/zellige", "export PREFIX=$INSTALLED"))
+(folder / "commands.sh").write_text("set -ex\n" + "".join(commands))
+END_OF_PROGRAM
+    (cd "$tmp/quickstart" && INSTALLED=$prefix bash commands.sh)
+}
+if command -v pkg-config >/dev/null; then
+    check "the quickstart" follow_quickstart
+    check "trains" says '^loss 0.0000, weights 1.00 -2.00 3.00, bias 0.50$' runs sh -c "cd '$tmp/quickstart' && build/train"
+    check "and says errors" says '^zl_matmul: inner sizes differ' runs sh -c "cd '$tmp/quickstart' && ./errors"
+    rm "$tmp/quickstart/data.safetensors"
+    check "also of a file that is not there" exits 1 runs sh -c "cd '$tmp/quickstart' && build/train"
+else
+    skip "the quickstart" "pkg-config is not installed"
+fi
 moved=$tmp/moved
 mv "$prefix" "$moved"
 prefix=$moved

@@ -424,6 +424,12 @@ TEST(print_shows_values_and_dtype) {
     char *text = zl_print(zl_reshape(zl_arange(0, 6, 1, ZL_INT32), ZL_SHAPE(2, 3)));
     CHECK_STR(text, "array([[0, 1, 2],\n       [3, 4, 5]], dtype=int32)");
     zl_free(text);
+    text = zl_print_most(zl_arange(0, 8, 1, ZL_INT32), 7);
+    CHECK_STR(text, "array([0, 1, 2, ..., 5, 6, 7], dtype=int32)");
+    zl_free(text);
+    text = zl_print_most(zl_arange(0, 8, 1, ZL_INT32), 8);
+    CHECK_STR(text, "array([0, 1, 2, 3, 4, 5, 6, 7], dtype=int32)");
+    zl_free(text);
     text = zl_print(zl_from_f32((float[]){1.5f, INFINITY, -0.25f}, ZL_SHAPE(3)));
     CHECK_STR(text, "array([1.5, inf, -0.25], dtype=float32)");
     zl_free(text);
