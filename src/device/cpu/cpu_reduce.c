@@ -92,6 +92,13 @@ static void sort_reduced(struct layout *l) {
     }
 }
 
+// A short line by itself is reduced as it is among others, by columns, so that its bits do not depend on them.
+static void keep_short_line(struct reduction *r) {
+    const struct layout_axis *line = &r->reduced.axis[0];
+    if (r->kept.axes == 0 && r->reduced.axes == 1 && line->dim < REDUCE_LINE_LEAST)
+        add_axis(&r->kept, 1, r->by.item, line->dim * line->stride[0]);
+}
+
 static bool is_by_rows(const struct reduction *r) {
     if (r->kept.axes == 0)
         return true;
@@ -161,5 +168,6 @@ bool cpu_reduce(const struct call *c) {
         r.reduced.data[0]; // the first of what is reduced, also where that goes backwards
     cpu_layout_merge(&r.kept);
     cpu_layout_merge(&r.reduced);
+    keep_short_line(&r);
     return is_by_rows(&r) ? cpu_reduce_by_rows(&r) : cpu_reduce_by_columns(&r);
 }

@@ -1,7 +1,7 @@
 // reduce_rows.c - reductions whose elements lie close together: runs of them become one.
 //
-// Runs are joined as a tree, which keeps sums accurate. Where few elements are kept, what is reduced is cut in segments
-// for threads to share; where the cuts are follows from the shape alone.
+// Runs are joined as a tree, which keeps sums accurate. What is reduced is cut in segments, which threads share where few elements
+// are kept; where the cuts are follows from the number of reduced elements alone.
 
 #include "device/cpu/cpu.h"
 
@@ -78,6 +78,15 @@ static void reduce_range(const struct reduction *r, const char *base, int64_t at
     cpu_call_row(r->by.join, result, s.value, NULL, NULL, s.used);
 }
 
+// All segments of a kept element, joined.
+static void reduce_all(const struct reduction *r, const char *base, char *result) {
+    _Alignas(64) char partial[SEGMENTS * REDUCE_WIDEST];
+    for (int64_t i = 0; i < r->segments; i++)
+        reduce_range(r, base, cpu_reduce_segment(r, i), cpu_reduce_segment(r, i + 1),
+                     partial + i * r->by.wide);
+    cpu_call_row(r->by.join, result, partial, NULL, NULL, r->segments);
+}
+
 static void rows_part(const void *context, int64_t from, int64_t to) {
     const struct reduction *r = context;
     struct walk w;
@@ -87,7 +96,10 @@ static void rows_part(const void *context, int64_t from, int64_t to) {
     for (int64_t count; from < to; from += count, out += count * r->by.item) {
         count = MIN_OF(BLOCK, to - from);
         for (int64_t i = 0; i < count; i++) {
-            reduce_range(r, w.data[REDUCE_IN], 0, r->reduced.size, block + i * r->by.wide);
+            if (r->segments == 1)
+                reduce_range(r, w.data[REDUCE_IN], 0, r->reduced.size, block + i * r->by.wide);
+            else
+                reduce_all(r, w.data[REDUCE_IN], block + i * r->by.wide);
             if (from + i + 1 < to)
                 cpu_walk_next(&r->kept, &w);
         }
@@ -119,8 +131,8 @@ bool cpu_reduce_by_rows(struct reduction *r) {
     int64_t kept = r->kept.size, size = r->reduced.size, grain = CPU_SPLIT / 2 / (size * r->by.item) + 1;
     r->reduced.loops = r->reduced.axes - 1;
     r->kept.loops = r->kept.axes;
-    r->segments = kept >= SLOTS ? 1 : MIN_OF(MAX_OF(size / SEGMENT, 1), SEGMENTS);
-    if (r->segments == 1) {
+    r->segments = MIN_OF(MAX_OF(size / SEGMENT, 1), SEGMENTS);
+    if (r->segments == 1 || kept >= SLOTS) {
         cpu_split(kept, grain, rows_part, r);
         return true;
     }
