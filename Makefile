@@ -19,15 +19,19 @@ demo: ## Install what is missing, build, show the devices, run a small program a
 	@$(MAKE) --no-print-directory build
 	@tool/demo.sh $(BUILD)
 
-test: ## Install what is missing, build with gcc, clang and sanitizers, run all tests (CI runs this)
+test: ## Install what is missing, build, run all tests: about ten minutes on two cores
 	@tool/setup.sh test
-	@tool/test.sh all
+	@tool/test.sh test
+
+test-matrix: ## The tests in builds by clang, with sanitizers, and for the other architecture in an emulator (CI runs test and this)
+	@tool/setup.sh matrix
+	@tool/test.sh matrix
 
 test-quick: build ## A seeded sample of the tests, for daily work: under a minute on two cores
 	@tool/test.sh quick
 
-test-long: ## All tests at their largest sizes, with a new seed: hours
-	@tool/setup.sh test
+test-long: ## All tests and builds at their largest sizes, with a new seed: hours
+	@tool/setup.sh matrix
 	@tool/test.sh long
 
 test-cloud: build ## The scripts for TPUs on a private Slurm of two nodes, by SkyPilot itself: root, minutes
@@ -94,4 +98,4 @@ format: ## Format the C files with clang-format
 clean: ## Remove everything that was built
 	@rm -rf build build-*
 
-.PHONY: help demo test test-quick test-long test-cloud build generate check bench bench-check bench-against bench-python bench-ops bench-fusion bench-cpu mlx-suite tilelang-suite install uninstall format clean
+.PHONY: help demo test test-matrix test-quick test-long test-cloud build generate check bench bench-check bench-against bench-python bench-ops bench-fusion bench-cpu mlx-suite tilelang-suite install uninstall format clean

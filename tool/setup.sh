@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# setup.sh build|python|test|cloud - installs the Debian packages that are missing for it, and says which. Does nothing,
-# without network or root, when all are there. doc/dependencies.md says what each is for. The last three need those of
-# build too, test also those of python.
+# setup.sh build|python|test|matrix|cloud - installs the Debian packages that are missing for it, and says which. Does nothing,
+# without network or root, when all are there. doc/dependencies.md says what each is for. All need those of build
+# too, test also those of python, and matrix those of test.
 set -euo pipefail
 
 what=${1:-build}
@@ -48,9 +48,9 @@ test  | ocl-icd-libopencl1   | has_library libOpenCL.so.1
 test  | pocl-opencl-icd      | has_opencl_device
 test  | rsync                | has_command rsync
 test  | dataset-fashion-mnist | has_folder /usr/share/datasets/fashion-mnist
-test  | qemu-user            | has_command qemu-$other
-test  | gcc-${other/_/-}-linux-gnu | has_command $other-linux-gnu-gcc
-test  | libc6-dev-$other_debian-cross | has_folder /usr/$other-linux-gnu/include
+matrix | qemu-user           | has_command qemu-$other
+matrix | gcc-${other/_/-}-linux-gnu | has_command $other-linux-gnu-gcc
+matrix | libc6-dev-$other_debian-cross | has_folder /usr/$other-linux-gnu/include
 cloud | rsync                | has_command rsync
 cloud | python3-venv         | has_python_venv
 cloud | slurmctld            | has_command slurmctld
@@ -69,7 +69,8 @@ while IFS='|' read -r when package probe; do
     [ -n "$package" ] || continue
     case $when in
     build | "$what") ;;
-    python) [ "$what" = test ] || continue ;;
+    python) [ "$what" = test ] || [ "$what" = matrix ] || continue ;;
+    test) [ "$what" = matrix ] || continue ;;
     *) continue ;;
     esac
     eval "$probe" || missing+=("$package")

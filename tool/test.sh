@@ -1,38 +1,43 @@
 #!/usr/bin/env bash
-# test.sh quick|all|long - runs the tests and sums up. Every part ends with a line "N passed, N failed, N
+# test.sh quick|test|matrix|long - runs the tests and sums up. Every part ends with a line "N passed, N failed, N
 # skipped"; so does the whole. A part that does not end so has failed.
 #
-#   quick  what is built already, seeded samples, at most 15 seconds
-#   all    gcc and clang builds, a build with ASan and UBSan, one with TSan, one for the other architecture
-#          that runs in an emulator, and test/scripts/ (what CI runs)
-#   long   all, with the largest sizes and a new seed
+#   quick   what is built already, seeded samples, at most 15 seconds
+#   test    one build, all tests, and test/scripts/, of which as many run side by side as there are CPUs
+#   matrix  the tests in other builds: by clang, with ASan and UBSan, with TSan, and for the other architecture, which an
+#           emulator runs as several CPU models
+#   long    test and matrix, with the largest sizes and a new seed
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 
-mode=${1:-all}
+mode=${1:-test}
 passed=0 failed=0 skipped=0
 failures=()
 tmp=$(mktemp -d)
 log=$tmp/log
 trap 'rm -rf "$tmp"' EXIT
 
-part() { # NAME COMMAND...: runs it, adds its last line to the sum
-    local name=$1 start=$SECONDS status line
-    shift
-    printf '\n== %s\n' "$name"
-    "$@" 2>&1 | tee "$log"
-    status=${PIPESTATUS[0]}
+count() { # NAME STATUS SECONDS: adds the last line of $log to the sum
+    local line count
     line=$(grep -E '^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$' "$log" | tail -n 1)
-    local count
     read -r -a count <<<"${line:-0 passed, 0 failed, 0 skipped}"
-    if [ "$status" != 0 ] && [ "${count[2]}" = 0 ]; then
+    if [ "$2" != 0 ] && [ "${count[2]}" = 0 ]; then
         count[2]=1 # it broke without counting that
     elif [ -z "$line" ]; then
         count[0]=1
     fi
     passed=$((passed + count[0])) failed=$((failed + count[2])) skipped=$((skipped + count[4]))
-    [ "${count[2]}" = 0 ] || failures+=("$name")
-    printf -- '-- %s: %s s\n' "$name" $((SECONDS - start))
+    [ "${count[2]}" = 0 ] || failures+=("$1")
+    printf -- '-- %s: %s s\n' "$1" "$3"
+}
+
+part() { # NAME COMMAND...: runs it, adds its last line to the sum
+    local name=$1 start=$SECONDS status
+    shift
+    printf '\n== %s\n' "$name"
+    "$@" 2>&1 | tee "$log"
+    status=${PIPESTATUS[0]}
+    count "$name" "$status" $((SECONDS - start))
     return "$status"
 }
 
@@ -53,12 +58,40 @@ gcc_build() {
     make --no-print-directory build
 }
 
+# run_script SCRIPT SECONDS FOLDER: keeps what it says, its status and how long it took. One that hangs is named, and the rest
+# still runs.
+run_script() {
+    local start=$SECONDS log status=0
+    log=$3/$(basename "$1")
+    timeout -k 10 "$2" "$1" build >"$log" 2>&1 || status=$?
+    echo "$status $((SECONDS - start))" >"$log.status"
+}
+export -f run_script
+
+# Those that measure, and mind what else runs, come one by one after the others. The longest starts first.
 scripts() { # SECONDS that each may take
-    local script
-    for script in test/scripts/*.sh test/scripts/*.py; do
-        [ -x "$script" ] || continue # lib.sh is only read by others
-        part "$script" timeout -k 10 "$1" "$script" build # one that hangs is named, and the rest still runs
+    local script folder=$tmp/scripts beside=() alone=() status seconds
+    mkdir "$folder"
+    for script in test/scripts/python_module.sh test/scripts/*.sh test/scripts/*.py; do
+        case $script in
+        test/scripts/bench_*) alone+=("$script") ;;
+        test/scripts/cpu_models.sh) ;; # of the matrix
+        *) [ ! -x "$script" ] || [[ " ${beside[*]} " == *" $script "* ]] || beside+=("$script") ;; # lib.sh is only read by others
+        esac
     done
+    printf '\n== %s scripts side by side, then %s one by one\n' ${#beside[@]} ${#alone[@]}
+    printf '%s\n' "${beside[@]}" | xargs -P "$(nproc)" -I{} bash -c 'run_script "$@"' _ {} "$1" "$folder"
+    for script in "${alone[@]}"; do
+        run_script "$script" "$1" "$folder"
+    done
+    for script in "${beside[@]}" "${alone[@]}"; do
+        log=$folder/$(basename "$script")
+        printf '\n== %s\n' "$script"
+        cat "$log"
+        read -r status seconds <"$log.status"
+        count "$script" "$status" "$seconds"
+    done
+    log=$tmp/log
 }
 
 # The kernel's widest address randomisation is more than TSan's shadow memory allows for.
@@ -89,13 +122,17 @@ sanitizing_compiler() {
     fi
 }
 
-all() { # SECONDS that a script may take, TEST-OPTION...
+tests() { # SECONDS that a script may take, TEST-OPTION...
     local limit=$1
     shift
+    part "build" gcc_build && part "tests" build/test "$@"
+    scripts "$limit"
+}
+
+matrix() { # TEST-OPTION...
     local without_aslr with_generator=-DZL_GEN=$PWD/build/zellige-gen
     read -r -a without_aslr <<<"$(fixed_addresses)"
-    part "gcc: build" gcc_build && part "gcc: tests" build/test "$@"
-    scripts "$limit"
+    [ -x build/test ] || part "build" gcc_build || return # what writes kernels serves all builds
     if command -v clang >/dev/null; then
         part "clang: build" build build-clang all -DCMAKE_C_COMPILER=clang &&
             part "clang: tests" build-clang/test "$@"
@@ -109,6 +146,7 @@ all() { # SECONDS that a script may take, TEST-OPTION...
     part "TSan: build" build build-tsan zellige_test -DZL_SANITIZE=thread "$with_generator" &&
         part "TSan: tests" env TSAN_OPTIONS=halt_on_error=1 "${without_aslr[@]}" \
             build-tsan/test --quick thread stream eval pool
+    part "test/scripts/cpu_models.sh" test/scripts/cpu_models.sh build
     other_architecture "$with_generator"
 }
 
@@ -117,10 +155,16 @@ quick)
     part "layers" tool/layers.sh
     part "tests" build/test --quick
     ;;
-all) all 1500 ;;
-long) ZL_LONG=1 all 14400 --long --timeout 7200 --seed "$(date +%s)" ;;
+test) tests 1500 ;;
+matrix) matrix ;;
+long)
+    export ZL_LONG=1
+    seed=$(date +%s)
+    tests 14400 --long --timeout 7200 --seed "$seed"
+    matrix --long --timeout 7200 --seed "$seed"
+    ;;
 *)
-    echo "usage: tool/test.sh quick|all|long" >&2
+    echo "usage: tool/test.sh quick|test|matrix|long" >&2
     exit 2
     ;;
 esac
