@@ -14,6 +14,7 @@ enum {
     FLOPS_LEAST = 1 << 19, // that are worth another thread
     TOP_MOST = 36,         // so that no weight is too small beside values of any size that is used
     TOP_ROWS = 96,         // of a block, for which it is worth to know how long keys are
+    INVARIANT_KEYS = 64,   // at most as many cost nothing if all rows go the same way
 };
 
 struct forward {
@@ -24,6 +25,7 @@ struct forward {
     float *state;
     float scale;           // 1: scores are scaled before all else, else they are as weights are made of them
     int64_t block, blocks; // rows of one, and how many a matrix has
+    bool invariant;        // no row may depend on those beside it: all go by panels, and none by small scores
     atomic_bool failed;
 };
 
@@ -123,7 +125,7 @@ static float exponents(const struct attend *a) {
 // 0: they may be large. Hidden keys count alike where a query sees none, which weights of 0 cannot say: not then either.
 static float find_top(const struct forward *f, const struct work *w) {
     const struct attend *a = &f->a;
-    if (a->mask.data || a->sinks || !(a->scale > 0) || a->kernel->dtype != ZL_FLOAT32 ||
+    if (f->invariant || a->mask.data || a->sinks || !(a->scale > 0) || a->kernel->dtype != ZL_FLOAT32 ||
         w->count < TOP_ROWS || (a->causal && a->q.lines > a->keys))
         return 0;
     float square = longest(a, &a->q, w, w->first, w->count) * longest(a, &a->k, w, 0, w->seen);
@@ -291,8 +293,9 @@ static void run_range(const void *context, int64_t at, int64_t end) {
         w.first = (f->blocks - 1 - at / matrices) * f->block;
         w.count = MIN_OF(f->block, f->a.rows - w.first);
         start(f, &w);
-        (w.count <= FEW ? attend_few : attend_panels)(f, &w);
-        keep_state(f, &w, w.count <= FEW ? 1 : f->scale);
+        const bool few = w.count <= FEW && !f->invariant;
+        (few ? attend_few : attend_panels)(f, &w);
+        keep_state(f, &w, few ? 1 : f->scale);
     }
 }
 
@@ -313,7 +316,8 @@ bool cpu_attention(const struct call *c) {
         return false;
     f.state = (float *)(void *)cpu_data(call_output(c, 1));
     f.narrow = out->dtype == ZL_FLOAT32 ? NULL : cpu_level()->rows->cast[out->dtype][ZL_FLOAT32];
-    f.a.kernel = cpu_attention_kernel((zl_dtype)out->dtype, f.a.rows);
+    f.invariant = cpu_batch_invariant() || f.a.keys <= INVARIANT_KEYS;
+    f.a.kernel = cpu_attention_kernel((zl_dtype)out->dtype, f.invariant ? INT64_MAX : f.a.rows);
     f.scale = f.a.mask.data || f.a.sinks || !(f.a.scale > 0) ? 1 : f.a.scale;
     atomic_init(&f.failed, false);
     cut(&f);

@@ -73,6 +73,8 @@ static bool is_half(zl_dtype dtype) {
 }
 
 gemm_fn *cpu_choose_gemm(zl_dtype dtype, const struct gemm *g) {
+    if (cpu_batch_invariant() && !gemm_ways_agree())
+        return cpu_own_gemm;
     if (cpu_is_tiny(dtype, g))
         return cpu_tiny_gemm;
     if ((g->m == 1 || g->n == 1) && dtype != ZL_COMPLEX64)
@@ -83,7 +85,7 @@ gemm_fn *cpu_choose_gemm(zl_dtype dtype, const struct gemm *g) {
         return cpu_few_gemm;
     if (cpu_is_thin(dtype, g))
         return cpu_thin_gemm;
-    return is_half(dtype) ? cpu_own_gemm : cpu_blas()->multiply;
+    return is_half(dtype) || cpu_batch_invariant() ? cpu_own_gemm : cpu_blas()->multiply;
 }
 
 void cpu_gemm_add(zl_dtype dtype, const struct gemm_added *added, float *sum, int64_t at, int64_t step,

@@ -66,6 +66,44 @@ bool gemm_is_plain(const struct gemm_kernel *k);
 // The best that this CPU runs, for matrices of a dtype or of the wider one that they are packed as.
 const struct gemm_kernel *gemm_kernel_for(zl_dtype dtype);
 
+// gemm_order.c: the order in which an element of the result is summed. It depends on k, the kernel and the layout of b, but not
+// on the number of rows: a row has the same bits whatever rows and batches are computed with it, and every way to multiply keeps
+// to this order. k is cut into spans of equal length. Element i of a span belongs to chain i % chains. The products of a chain
+// are added in order, starting from zero, with fused multiply-adds (or whatever the kernel's instruction does); then
+// the sums of all chains are added in order.
+struct gemm_order {
+    int64_t k, span, spans; // elements; span is a multiple of chains times the kernel's step
+    int chains;             // GEMM_CHAINS, one for each lane of a vector, or 1
+    int step;               // of the kernel
+};
+enum { GEMM_CHAINS = 4 };
+// along: products are of lines along k, as gemm_is_along says.
+struct gemm_order gemm_order_of(const struct gemm_kernel *u, int64_t k, bool along);
+// Whether columns of b are lines along k: dot products of vectors are then the fastest way to multiply few rows.
+bool gemm_is_along(const struct gemm *g);
+
+// Whether all ways to multiply such matrices keep to this order: if ZL_BATCH_INVARIANT asks for it, or b is so small that it costs
+// nothing. Otherwise those for few rows may sum in an order that reads b faster. It does not depend on the number of rows either.
+bool gemm_keeps_order(zl_dtype dtype, const struct gemm *g);
+bool gemm_ways_agree(void); // else only cpu_own_gemm does
+
+// A chain: elements first, first + apart, ..., count of them. Packed, it is padded to `length` elements, and `at` elements lie
+// before it.
+struct gemm_chain {
+    int64_t first, apart, count, at, length;
+};
+struct gemm_chain gemm_chain_at(const struct gemm_order *o, int64_t chain); // of spans * chains
+static inline int64_t gemm_span_elements(const struct gemm_order *o, int64_t span) {
+    return MIN_OF(o->span, o->k - span * o->span);
+}
+int64_t gemm_padded(const struct gemm_order *o); // elements of all chains, packed
+
+// Fetches a cache line. Lines of a matrix that follow each other along k are fetched by hand, as no processor foresees where
+// the next one begins. The address may lie outside of the matrix. Inlined by force: gcc leaves out calls that only fetch.
+static inline __attribute__((always_inline)) void gemm_fetch(const void *from, int64_t bytes) {
+    __builtin_prefetch((const void *)((uintptr_t)from + (uintptr_t)bytes), 0, 2);
+}
+
 // gemm_pack.c: count lines of k elements each, as panels of width lines behind each other. Strides are in bytes. Lines
 // behind the last are there, `spare` of them: they may be read too.
 struct gemm_packing {
@@ -76,6 +114,9 @@ struct gemm_packing {
 };
 void gemm_pack(const struct gemm_packing *p, char *to, int64_t width, const char *from, int64_t k_stride,
                int64_t line_stride, int64_t k, int64_t count, int64_t spare);
+// Packs a span of these lines, of which `from` is element 0: chain c to to[c].
+void gemm_pack_span(const struct gemm_packing *p, const struct gemm_order *o, int64_t span, char *const to[GEMM_CHAINS],
+                    int64_t width, const char *from, int64_t k_stride, int64_t line_stride, int64_t count, int64_t spare);
 
 // gemm_own.c: one product, by all threads that this one may use. The result does not depend on their number.
 struct gemm_work {

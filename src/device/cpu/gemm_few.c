@@ -4,12 +4,12 @@
 #include "device/cpu/gemm.h"
 
 enum {
-    ROWS_LEAST = 13, // with fewer it is better not to pack (gemm_thin.c),
+    ROWS_LEAST = 13,       // with fewer it is better not to pack (gemm_thin.c),
     ROWS_LEAST_SHORT = 12, // of a short k,
     ROWS_LEAST_ALONG = 17, // of a matrix along k
     K_SHORT = 1024,
     ROWS_MOST = 48,
-    K_BLOCK = 128,      // rows of b that are packed at once, by
+    K_BLOCK = 128,      // rows of b that are packed at once where the order is free, by
     BLOCK = 128 * 1024, // bytes
     CACHE_LINE = 64,
     FOUR = 4, // rows that a kernel multiplies with two panels
@@ -37,11 +37,20 @@ static int64_t rows_least(zl_dtype dtype, const struct gemm *g) {
     return g->k <= K_SHORT && gemm_kernel_for(dtype)->four ? ROWS_LEAST_SHORT : ROWS_LEAST;
 }
 
+// Rows of b that are packed at once: a span of it, or what is best where the order is free. 0: chains are not for this way.
+static int64_t k_most(zl_dtype dtype, const struct gemm *g) {
+    const struct gemm_kernel *u = gemm_kernel_for(dtype);
+    const struct gemm_order order = gemm_order_of(u, g->k, gemm_is_along(g));
+    if (!gemm_keeps_order(dtype, g))
+        return round_up(K_BLOCK, u->step);
+    return order.chains == 1 ? order.span : 0;
+}
+
 bool cpu_is_few(zl_dtype dtype, const struct gemm *g) {
     if ((dtype != ZL_FLOAT32 && dtype != ZL_FLOAT64) || cpu_blas()->multiply != cpu_own_gemm)
         return false;
     return g->m >= rows_least(dtype, g) && g->m <= ROWS_MOST && g->n > 2 * g->m && g->c_col == 1 &&
-           (g->b_row == 1 || g->b_col == 1) && gemm_is_plain(gemm_kernel_for(dtype));
+           (g->b_row == 1 || g->b_col == 1) && gemm_is_plain(gemm_kernel_for(dtype)) && k_most(dtype, g) > 0;
 }
 
 // Rows of a from a place of k on: blocks of k lie behind each other.
@@ -90,7 +99,7 @@ static inline __attribute__((always_inline)) void run_tile(const struct few *f, 
                                                            int64_t c_row, struct ahead *ahead) {
     const struct gemm_kernel *u = f->u;
     const char *at[GEMM_STREAMS];
-    if (!u->fetching) {
+    if (!u->fetching || f->k_most != K_BLOCK) {
         u->run(t->k, t->a, t->b, c, c_row, t->add);
         return;
     }
@@ -130,11 +139,12 @@ static void multiply_block(const struct few *f, int64_t p, int64_t col, int64_t 
     const int64_t k = round_up(MIN_OF(f->k_most, g->k - p), u->step), rest = g->m % u->rows;
     const int64_t tiles = round_up(cols, u->cols) / u->cols * (round_up(g->m, u->rows) / u->rows);
     const int64_t slice = ahead.lines * round_up(ahead.bytes, CACHE_LINE) / tiles + CACHE_LINE;
-    const bool streams = u->fetching && g->b_row != 1; // else there are more lines than tiles fetch
+    const bool streams =
+        u->fetching && g->b_row != 1 && f->k_most == K_BLOCK; // else there are more lines than tiles fetch
     ahead.each = streams ? ahead.lines / tiles + 1 : 0;
     for (int64_t j = 0; j < cols; j += u->cols)
         for (int64_t i = 0; i < g->m; i += u->rows) {
-            const bool last = u->four && rest && rest <= FOUR && i + u->rows > g->m,
+            const bool last = u->four && f->k_most == K_BLOCK && rest && rest <= FOUR && i + u->rows > g->m,
                        four = last && j / u->cols % 2;
             if (last && !four && j + 2 * u->cols <= cols)
                 continue; // with the next panel
@@ -158,7 +168,7 @@ bool cpu_few_gemm(zl_dtype dtype, const struct gemm *g) {
     struct few f = {.g = g, .u = gemm_kernel_for(dtype), .item = (int64_t)zl_dtype_size(dtype)};
     f.packing =
         (struct gemm_packing){.item = f.item, .from_item = f.item, .unit = f.u->unit, .step = f.u->step};
-    f.k_most = round_up(K_BLOCK, f.u->step);
+    f.k_most = k_most(dtype, g);
     const int64_t width = MIN_OF(BLOCK / (f.k_most * f.item), g->n) / f.u->cols * f.u->cols;
     const int64_t most = MAX_OF(width, f.u->cols), k = round_up(g->k, f.u->step);
     f.a = cpu_scratch(SCRATCH_PACK, (size_t)(round_up(g->m, f.u->rows) * k * f.item + GEMM_SLACK));

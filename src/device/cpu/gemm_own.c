@@ -1,8 +1,8 @@
 // gemm_own.c - our own matrix product: the driver around the micro-kernels.
 //
 // Columns of b are packed once, for all threads. Then parts of the result, blocks of rows, are taken by whoever is free:
-// a block of a is packed for L2, a panel of it at a time is in L1 beside one of b. Along k there are blocks too, so that
-// panels fit; sums of a narrower result are kept in float32 meanwhile, and rounded once.
+// a block of a is packed for L2, a panel of it at a time is in L1 beside one of b. Along k there are the chains of gemm_order.c,
+// one after the other; sums of a narrower result are kept in float32 meanwhile, and rounded once.
 
 #include "device/cpu/gemm.h"
 
@@ -24,9 +24,10 @@ struct own {
     const struct gemm *g;
     const struct gemm_kernel *u;
     struct gemm_packing packing, packing_a;
-    row_fn *scale, *narrow;       // sums times a number; sums to elements of c, NULL: they are the same
-    int64_t item, sum_item;       // bytes of what is packed, and of a sum
-    int64_t k_block, k_padded;    // along k: of a block; all of them, in whole steps
+    row_fn *scale, *narrow; // sums times a number; sums to elements of c, NULL: they are the same
+    int64_t item, sum_item; // bytes of what is packed, and of a sum
+    struct gemm_order order;
+    int64_t k_padded;             // elements of a packed line
     int64_t row_parts, col_parts; // that the result is cut in
     int64_t first, columns;       // of b that are packed
     int threads;
@@ -41,10 +42,9 @@ static int64_t divide_up(int64_t count, int64_t by) {
 
 // Packing --------------------------------------------------------------------------------------------------------
 
-// Panels of b lie behind each other, those of a block of k before those of the next.
-static char *packed_b(const struct own *o, int64_t p, int64_t col) {
-    int64_t length = round_up(MIN_OF(o->k_block, o->g->k - p), o->u->step);
-    return o->b + (p * round_up(o->columns, o->u->cols) + col * length) * o->item;
+// Panels of b are contiguous, those of a chain before those of the next.
+static char *packed_b(const struct own *o, const struct gemm_chain *chain, int64_t col) {
+    return o->b + (chain->at * round_up(o->columns, o->u->cols) + col * chain->length) * o->item;
 }
 
 static void flip_bytes(char *bytes, int64_t count, uint8_t bits) {
@@ -52,32 +52,45 @@ static void flip_bytes(char *bytes, int64_t count, uint8_t bits) {
         bytes[i] = (char)(bytes[i] ^ bits);
 }
 
-// Groups of panels of a block of k.
+// Groups of panels of a span.
 static void pack_b_range(const void *context, int64_t from, int64_t to) {
     const struct own *o = context;
     const struct gemm *g = o->g;
     const int64_t item = o->packing.from_item, width = PANELS * o->u->cols,
                   groups = divide_up(o->columns, width);
     for (; from < to; from++) {
-        int64_t p = from / groups * o->k_block, col = from % groups * width, at = o->first + col;
+        int64_t span = from / groups, col = from % groups * width, at = o->first + col;
         int64_t cols = MIN_OF(width, o->columns - col);
-        int64_t k = MIN_OF(o->k_block, g->k - p);
-        int64_t part = o->u->b_cols ? o->u->b_cols : o->u->cols, line = round_up(k, o->u->step) * o->item;
+        int64_t part = o->u->b_cols ? o->u->b_cols : o->u->cols;
         int64_t whole = round_up(cols, o->u->cols), packed = round_up(cols, part);
-        char *panels = packed_b(o, p, col);
-        gemm_pack(&o->packing, panels, part, g->b + (p * g->b_row + at * g->b_col) * item, g->b_row * item,
-                  g->b_col * item, k, cols, g->n - at - cols);
-        memset(panels + packed * line, 0, (size_t)((whole - packed) * line));
-        if (o->u->flip)
-            flip_bytes(panels, whole * line, o->u->flip);
+        char *panels[GEMM_CHAINS];
+        int64_t line[GEMM_CHAINS];
+        for (int c = 0; c < o->order.chains; c++) {
+            struct gemm_chain chain = gemm_chain_at(&o->order, span * o->order.chains + c);
+            panels[c] = packed_b(o, &chain, col);
+            line[c] = chain.length * o->item;
+        }
+        gemm_pack_span(&o->packing, &o->order, span, panels, part, g->b + at * g->b_col * item,
+                       g->b_row * item, g->b_col * item, cols, g->n - at - cols);
+        for (int c = 0; c < o->order.chains; c++) {
+            memset(panels[c] + packed * line[c], 0, (size_t)((whole - packed) * line[c]));
+            if (o->u->flip)
+                flip_bytes(panels[c], whole * line[c], o->u->flip);
+        }
     }
 }
 
-static void pack_a(const struct own *o, char *to, int64_t row, int64_t rows, int64_t p, int64_t k) {
+// Rows of a, `height` of them packed beside each other, from `to` on: chains of the span lie one behind the other.
+static void pack_a(const struct own *o, char *to, int64_t row, int64_t rows, int64_t height, int64_t span) {
     const struct gemm *g = o->g;
     const int64_t item = o->packing.from_item;
-    gemm_pack(&o->packing_a, to, o->u->rows, g->a + (row * g->a_row + p * g->a_col) * item, g->a_col * item,
-              g->a_row * item, k, rows, g->m - row - rows);
+    char *panels[GEMM_CHAINS];
+    for (int c = 0; c < o->order.chains; c++) {
+        struct gemm_chain chain = gemm_chain_at(&o->order, span * o->order.chains + c);
+        panels[c] = to + (chain.at - span * o->order.span) * height * o->item;
+    }
+    gemm_pack_span(&o->packing_a, &o->order, span, panels, o->u->rows, g->a + row * g->a_row * item,
+                   g->a_col * item, g->a_row * item, rows, g->m - row - rows);
 }
 
 // Multiplying ----------------------------------------------------------------------------------------------------
@@ -122,16 +135,17 @@ static void call(void (*function)(void)) {
         function();
 }
 
-// Columns [from, to) of a part for one block of k.
-static void multiply_strip(const struct own *o, const struct part *t, int64_t p, int64_t from, int64_t to) {
+// Columns [from, to) of a part, for one chain of k.
+static void multiply_strip(const struct own *o, const struct part *t, const struct gemm_chain *chain,
+                           int64_t from, int64_t to) {
     const struct gemm_kernel *u = o->u;
-    int64_t k = round_up(MIN_OF(o->k_block, o->g->k - p), u->step);
+    int64_t k = chain->length;
     struct stride2 place = {t->sum_row, t->sum_col};
     int64_t panel = k * u->cols * o->item, slice = panel / t->rows;
-    bool dense = t->sum_col == o->sum_item, add = p > 0 || o->g->add;
+    bool dense = t->sum_col == o->sum_item, add = chain->first > 0 || o->g->add;
     call(u->open);
     for (int64_t j = from; j < to; j += u->cols) {
-        const char *b = packed_b(o, p, t->col + j);
+        const char *b = packed_b(o, chain, t->col + j);
         char *column = t->sum + j % t->sum_width * t->sum_col;
         for (int64_t i = 0; i < t->rows; i += u->rows) {
             const char *a = t->a + i * k * o->item;
@@ -170,7 +184,7 @@ static void finish_strip(const struct own *o, const struct part *t, int64_t from
 static bool open_part(const struct own *o, struct part *t) {
     const struct gemm *g = o->g;
     int64_t height = round_up(t->rows, o->u->rows);
-    size_t bytes = (size_t)(height * round_up(o->k_block, o->u->step) * o->item + GEMM_SLACK);
+    size_t bytes = (size_t)(height * MIN_OF(o->order.span, o->k_padded) * o->item + GEMM_SLACK);
     t->a = o->a ? o->a : cpu_scratch(SCRATCH_PACK, bytes);
     if (!o->narrow) {
         t->sum = g->c + (t->row * g->c_row + (o->first + t->col) * g->c_col) * o->sum_item;
@@ -179,7 +193,7 @@ static bool open_part(const struct own *o, struct part *t) {
         t->sum_width = o->columns + o->u->cols;
         return t->a;
     }
-    bool at_once = o->k_block >= g->k;
+    bool at_once = o->order.spans * o->order.chains == 1;
     t->sum_width = round_up(at_once ? STRIP : t->cols, o->u->cols);
     t->sum_row = t->sum_width * o->sum_item;
     t->sum_row += t->sum_row % APART == 0 ? SPREAD : 0;
@@ -196,12 +210,6 @@ static void set_range(int64_t at, int64_t pieces, int64_t length, int64_t unit, 
     *count = MIN_OF(units * (at + 1) / pieces * unit, length) - *from;
 }
 
-// Blocks of a that lie behind each other, packed before.
-static char *packed_a(const struct own *o, int64_t p, int64_t row) {
-    int64_t length = round_up(MIN_OF(o->k_block, o->g->k - p), o->u->step);
-    return o->a + (p * round_up(o->g->m, o->u->rows) + row * length) * o->item;
-}
-
 static void multiply_part(void *data, int at) {
     struct own *o = data;
     struct part t;
@@ -211,31 +219,25 @@ static void multiply_part(void *data, int at) {
         atomic_store(&o->failed, true);
         return;
     }
-    int64_t strip = round_up(STRIP, o->u->cols);
-    for (int64_t p = 0; p < o->g->k; p += o->k_block) {
-        if (o->a)
-            t.a = packed_a(o, p, t.row);
-        else
-            pack_a(o, t.a, t.row, t.rows, p, MIN_OF(o->k_block, o->g->k - p));
+    const int64_t strip = round_up(STRIP, o->u->cols), chains = o->order.chains,
+                  height = round_up(o->a ? o->g->m : t.rows, o->u->rows);
+    const int64_t last = o->order.spans * chains - 1;
+    char *room = t.a;
+    for (int64_t i = 0; i <= last; i++) {
+        struct gemm_chain chain = gemm_chain_at(&o->order, i);
+        if (!o->a && i % chains == 0)
+            pack_a(o, room, t.row, t.rows, height, i / chains);
+        t.a = o->a ? o->a + (chain.at * height + t.row * chain.length) * o->item
+                   : room + (chain.at - i / chains * o->order.span) * height * o->item;
         for (int64_t j = 0; j < t.cols; j += strip) {
-            multiply_strip(o, &t, p, j, MIN_OF(j + strip, t.cols));
-            if (p + o->k_block >= o->g->k)
+            multiply_strip(o, &t, &chain, j, MIN_OF(j + strip, t.cols));
+            if (i == last)
                 finish_strip(o, &t, j, MIN_OF(j + strip, t.cols));
         }
     }
 }
 
 // Blocks ---------------------------------------------------------------------------------------------------------
-
-// Panels of a and b take half of L1, or what the kernel says. Blocks of k are of equal length.
-static void cut_k(struct own *o) {
-    int64_t eighths = o->u->l1_eighths ? o->u->l1_eighths : 4;
-    int64_t most = cpu_cache_bytes(1) * eighths / 8 / ((o->u->rows + o->u->cols) * o->item);
-    int64_t k = MAX_OF(o->g->k, 1), blocks = divide_up(k, MAX_OF(most, o->u->step));
-    o->k_block = round_up(divide_up(k, blocks), o->u->step);
-    int64_t before_last = (k - 1) / o->k_block * o->k_block;
-    o->k_padded = before_last + round_up(k - before_last, o->u->step);
-}
 
 // Columns of b that are packed at once: half of the last cache.
 static int64_t columns_at_once(const struct own *o) {
@@ -246,7 +248,7 @@ static int64_t columns_at_once(const struct own *o) {
 
 // Parts of rows that fit three eighths of L2, the same number for every thread; fewer rows are cut into columns instead.
 static void cut_result(struct own *o) {
-    int64_t m = o->g->m, fit = cpu_cache_bytes(2) * 3 / 8 / (o->k_block * o->item);
+    int64_t m = o->g->m, fit = cpu_cache_bytes(2) * 3 / 8 / (o->order.span / o->order.chains * o->item);
     bool few = o->threads < THREADS_MANY && o->columns < 2 * m;
     int64_t least = divide_up(m, MAX_OF(fit, o->u->rows)),
             most = MAX_OF(m / (few ? ROWS_LEAST_FEW : ROWS_LEAST), least);
@@ -261,7 +263,7 @@ static void cut_result(struct own *o) {
 }
 
 static bool multiply_columns(struct own *o) {
-    int64_t groups = divide_up(o->columns, PANELS * o->u->cols) * divide_up(o->g->k, o->k_block);
+    int64_t groups = divide_up(o->columns, PANELS * o->u->cols) * o->order.spans;
     cut_result(o);
     int parts = (int)(o->row_parts * o->col_parts);
     if (o->threads > 1) {
@@ -310,7 +312,8 @@ static int64_t open_product(struct own *o, const struct gemm_work *w) {
     if (w->out != o->u->sum)
         o->narrow = cpu_level()->rows->cast[w->out][o->u->sum];
     o->threads = flops / o->u->unit < FLOPS_LEAST ? 1 : pool_threads();
-    cut_k(o);
+    o->order = gemm_order_of(o->u, g->k, gemm_is_along(g));
+    o->k_padded = gemm_padded(&o->order);
     return columns_at_once(o);
 }
 
@@ -358,12 +361,12 @@ void gemm_pack_factor(const struct gemm_work *w, int factor, char *to) {
     open_packed(&o, w);
     if (factor) {
         o.b = to;
-        pack_b_range(&o, 0, divide_up(o.columns, PANELS * o.u->cols) * divide_up(w->g->k, o.k_block));
+        pack_b_range(&o, 0, divide_up(o.columns, PANELS * o.u->cols) * o.order.spans);
         return;
     }
-    o.a = to;
-    for (int64_t p = 0; p < w->g->k; p += o.k_block)
-        pack_a(&o, packed_a(&o, p, 0), 0, w->g->m, p, MIN_OF(o.k_block, w->g->k - p));
+    const int64_t height = round_up(w->g->m, o.u->rows);
+    for (int64_t i = 0; i < o.order.spans; i++)
+        pack_a(&o, to + i * o.order.span * height * o.item, 0, w->g->m, height, i);
 }
 
 bool gemm_multiply_packed(const struct gemm_work *w, const char *a, const char *b) {

@@ -13,6 +13,9 @@ enum {
     VECTOR = 16,
     LONGEST = 8,     // bytes of a unit that cpu_transpose takes
     ROW_BYTES = 128, // at least as many as a row of units reads
+    CHAINED_AT_ONCE =
+        64, // elements of a line that are packed before they go to their chains: a multiple of GEMM_CHAINS;
+    CHAINED_ROW = 192, // bytes of a panel for each, at most
 };
 
 INLINE bytes16 load(const char *from) {
@@ -244,4 +247,72 @@ void gemm_pack(const struct gemm_packing *p, char *to, int64_t width, const char
     for (; done < count; done += width)
         pack_panel(p, to + done * padded * p->item, width, from + done * line_stride, k_stride, line_stride,
                    k, MIN_OF(width, count - done));
+}
+
+// Four lines of words along k, `groups` times: word c of every four goes to chain c, in rows of so many bytes.
+static void pack_chained_words(char *const *to, int64_t row, const char *from, int64_t line_stride,
+                               int64_t groups) {
+    for (int64_t i = 0; i < groups; i++) {
+        words4 line[4];
+#pragma GCC unroll 4
+        for (int l = 0; l < 4; l++)
+            line[l] = (words4)load(from + l * line_stride + i * VECTOR);
+        const words4 even_low = __builtin_shufflevector(line[0], line[2], 0, 4, 1, 5),
+                     even_high = __builtin_shufflevector(line[0], line[2], 2, 6, 3, 7),
+                     odd_low = __builtin_shufflevector(line[1], line[3], 0, 4, 1, 5),
+                     odd_high = __builtin_shufflevector(line[1], line[3], 2, 6, 3, 7);
+        store(to[0] + i * row, (bytes16)__builtin_shufflevector(even_low, odd_low, 0, 4, 1, 5));
+        store(to[1] + i * row, (bytes16)__builtin_shufflevector(even_low, odd_low, 2, 6, 3, 7));
+        store(to[2] + i * row, (bytes16)__builtin_shufflevector(even_high, odd_high, 0, 4, 1, 5));
+        store(to[3] + i * row, (bytes16)__builtin_shufflevector(even_high, odd_high, 2, 6, 3, 7));
+    }
+}
+
+// A panel of lines along k, some elements at a time: they are packed in order first, and rows of them go to their chains.
+static void pack_chains(const struct gemm_packing *p, units_fn *units, const struct gemm_order *o,
+                        int64_t elements, char *const *to, int64_t width, const char *from,
+                        int64_t line_stride, int64_t count) {
+    _Alignas(64) char room[CHAINED_AT_ONCE * CHAINED_ROW];
+    const int64_t row = width * p->item, groups = elements / GEMM_CHAINS;
+    int64_t k = 0;
+    if (p->item == 4 && !p->widen && count == width && width % 4 == 0) {
+        for (int64_t i = 0; i < width; i += 4) {
+            const int64_t at = i * p->item;
+            pack_chained_words((char *[]){to[0] + at, to[1] + at, to[2] + at, to[3] + at}, row,
+                               from + i * line_stride, line_stride, groups);
+        }
+        k = groups * GEMM_CHAINS;
+    }
+    for (int64_t n; k < elements; k += n) {
+        n = MIN_OF(CHAINED_AT_ONCE, elements - k);
+        pack_panel(p, room, width, from + k * p->from_item, p->from_item, line_stride, n, count);
+        for (int c = 0; c < o->chains; c++)
+            units(&(struct rows){room + c * row, o->chains * row, to[c] + k / o->chains * row, 0, 1},
+                  (n - c + o->chains - 1) / o->chains);
+    }
+}
+
+void gemm_pack_span(const struct gemm_packing *p, const struct gemm_order *o, int64_t span,
+                    char *const to[GEMM_CHAINS], int64_t width, const char *from, int64_t k_stride,
+                    int64_t line_stride, int64_t count, int64_t spare) {
+    const int64_t row = width * p->item, chains = o->chains;
+    const bool chained = chains > 1 && k_stride == p->from_item && row <= CHAINED_ROW;
+    units_fn *units = chained ? units_for(p, width) : NULL;
+    struct gemm_chain chain[GEMM_CHAINS];
+    for (int c = 0; c < chains; c++) {
+        chain[c] = gemm_chain_at(o, span * chains + c);
+        if (!units)
+            gemm_pack(p, to[c], width, from + chain[c].first * k_stride, k_stride * chain[c].apart,
+                      line_stride, chain[c].count, count, spare);
+    }
+    for (int64_t done = 0; units && done < count; done += width) {
+        char *panel[GEMM_CHAINS];
+        for (int c = 0; c < chains; c++) {
+            panel[c] = to[c] + done * chain[c].length * p->item;
+            memset(panel[c] + chain[c].count * row, 0, (size_t)((chain[c].length - chain[c].count) * row));
+        }
+        pack_chains(p, units, o, gemm_span_elements(o, span), panel, width,
+                    from + span * o->span * k_stride + done * line_stride, line_stride,
+                    MIN_OF(width, count - done));
+    }
 }

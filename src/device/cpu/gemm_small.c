@@ -1,6 +1,6 @@
-// gemm_small.c - products of small matrices: nothing is packed.
+// gemm_small.c - products of small matrices: nothing is packed. They have one chain (gemm_order.c).
 
-#include "device/cpu/cpu.h"
+#include "device/cpu/gemm.h"
 
 enum {
     SMALL_ROWS = 4, // of a tile
@@ -26,8 +26,11 @@ bool cpu_is_tiny(zl_dtype dtype, const struct gemm *g) {
     if ((dtype != ZL_FLOAT32 && dtype != ZL_FLOAT64) || (g->b_col != 1 && g->n != 1) || g->c_col != 1 ||
         g->add)
         return false;
-    return g->m <= PRODUCTS_MOST && g->n <= PRODUCTS_MOST && g->k <= PRODUCTS_MOST &&
-           g->n * g->k * (int64_t)zl_dtype_size(dtype) <= BYTES_MOST && g->m * g->n * g->k <= PRODUCTS_MOST;
+    if (g->m > PRODUCTS_MOST || g->n > PRODUCTS_MOST || g->k > PRODUCTS_MOST ||
+        g->n * g->k * (int64_t)zl_dtype_size(dtype) > BYTES_MOST || g->m * g->n * g->k > PRODUCTS_MOST)
+        return false;
+    const struct gemm_order order = gemm_order_of(gemm_kernel_for(dtype), g->k, gemm_is_along(g));
+    return order.spans * order.chains == 1;
 }
 
 bool cpu_tiny_gemm(zl_dtype dtype, const struct gemm *g) {

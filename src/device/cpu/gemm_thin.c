@@ -1,14 +1,16 @@
 // gemm_thin.c - products of which one side is a few vectors long: the other matrix is read once, where it lies, as packing it
-// would take longer than multiplying. The order of sums depends on the sizes only.
+// would take longer than multiplying. Sums have the order of gemm_order.c.
 
 #include "device/cpu/gemm.h"
+#include "device/cpu/lanes.h"
 
 #include <string.h>
 
 enum {
-    THIN_MOST = 16, // vectors
-    SIDE = 4,       // that are multiplied side by side
-    STREAMS = 4, // in which lines of the matrix are read, each through memory without a gap (gemm_vector.c)
+    THIN_MOST = 16,  // vectors
+    SIDE = 4,        // that are multiplied side by side
+    STREAMS = 4,     // in which lines of the matrix are read (gemm_vector.c)
+    PANEL_LINES = 8, // that meet a panel of SIDE vectors at once
     PIECE = 1 << 18, // bytes of results that stay in the caches meanwhile
     VECTOR = 16,     // bytes
 };
@@ -25,9 +27,11 @@ enum { MORE_K = 256, MORE_LINES = 12 };
 
 #define THIN(name) name##_f32
 #define THIN_TYPE  float
+#define THIN_DOTS  1
 #include "device/cpu/gemm_thin.h"
 #define THIN(name) name##_f64
 #define THIN_TYPE  double
+#define THIN_DOTS  0
 #include "device/cpu/gemm_thin.h"
 
 // Vectors times a matrix of k x n; strides in elements.
@@ -38,6 +42,8 @@ struct thin {
     int64_t x_row, x_col;
     int64_t along, line; // of a: from one element of k to the next, and of n
     int64_t y_row, y_col;
+    struct gemm_order order;
+    bool streams; // lines need not be added in order
 };
 
 static struct thin thin_of(const struct gemm *g) {
@@ -48,9 +54,22 @@ static struct thin thin_of(const struct gemm *g) {
                          g->b_col, g->b_row, g->a_col, g->a_row, g->c_col, g->c_row};
 }
 
+// Where the order is free, kernels sum all of k as one chain, and dot products of float32 as one for each lane.
+static struct thin open_thin(zl_dtype dtype, const struct gemm *g) {
+    struct thin t = thin_of(g);
+    const struct gemm_kernel *u = gemm_kernel_for(dtype);
+    const bool dots = t.along == 1 && dtype == ZL_FLOAT32 && !(u->lines[0] && t.count >= PANELED_LEAST);
+    t.order = gemm_order_of(u, g->k, gemm_is_along(g));
+    t.streams = !gemm_keeps_order(dtype, g);
+    if (t.streams)
+        t.order = (struct gemm_order){g->k, round_up(g->k, GEMM_CHAINS), 1, dots ? GEMM_CHAINS : 1, u->step};
+    return t;
+}
+
 // Lines along vectors, which a kernel multiplies with panels of them.
 static bool is_paneled(zl_dtype dtype, const struct thin *t) {
-    return t->along == 1 && t->count >= PANELED_LEAST && gemm_kernel_for(dtype)->lines[0];
+    return t->along == 1 && t->order.chains == 1 && t->count >= PANELED_LEAST &&
+           gemm_kernel_for(dtype)->lines[0];
 }
 
 // Lines across vectors that a kernel reads side by side: they take most of the places of L1 that those of 2^n bytes share.
@@ -62,18 +81,25 @@ static int64_t lines_across(const struct thin *t, int64_t item) {
 // At most a fifth of what it does is for vectors that are not there.
 static bool is_across(zl_dtype dtype, const struct thin *t) {
     const int64_t padded = round_up(t->count, GEMM_ACROSS);
-    return t->line == 1 && gemm_kernel_for(dtype)->across && 5 * t->count > 4 * padded &&
-           lines_across(t, (int64_t)zl_dtype_size(dtype)) >= ACROSS_LINES_LEAST;
+    return t->line == 1 && t->order.chains == 1 && gemm_kernel_for(dtype)->across &&
+           5 * t->count > 4 * padded && lines_across(t, (int64_t)zl_dtype_size(dtype)) >= ACROSS_LINES_LEAST;
 }
 
-static bool is_thin_type(zl_dtype dtype, const struct gemm *g, const struct thin *t) {
-    return (dtype == ZL_FLOAT32 || dtype == ZL_FLOAT64) && t->n > THIN_MOST && !g->add;
+static bool is_thin_type(zl_dtype dtype) {
+    return dtype == ZL_FLOAT32 || dtype == ZL_FLOAT64;
+}
+
+// Lines across vectors are read in the order of k.
+static bool is_thin_size(const struct gemm *g, const struct thin *t) {
+    return t->n > THIN_MOST && !g->add && (t->along == 1 || t->order.chains == 1);
 }
 
 bool cpu_has_thin_kernel(zl_dtype dtype, const struct gemm *g) {
-    struct thin t = thin_of(g);
+    if (!is_thin_type(dtype))
+        return false;
+    struct thin t = open_thin(dtype, g);
     const bool more = cpu_blas()->multiply == cpu_own_gemm && t.k >= MORE_K;
-    if (!is_thin_type(dtype, g, &t))
+    if (!is_thin_size(g, &t))
         return false;
     if (is_paneled(dtype, &t))
         return t.count <= (!more ? THIN_MOST : g->m <= g->n ? PANELED_ROWS : PANELED_COLUMNS);
@@ -82,9 +108,11 @@ bool cpu_has_thin_kernel(zl_dtype dtype, const struct gemm *g) {
 }
 
 bool cpu_is_thin(zl_dtype dtype, const struct gemm *g) {
-    struct thin t = thin_of(g);
-    return cpu_has_thin_kernel(dtype, g) ||
-           (is_thin_type(dtype, g, &t) && t.count <= THIN_MOST && (t.along == 1 || t.line == 1));
+    if (!is_thin_type(dtype))
+        return false;
+    struct thin t = open_thin(dtype, g);
+    return (is_thin_size(g, &t) && t.count <= THIN_MOST && (t.along == 1 || t.line == 1)) ||
+           cpu_has_thin_kernel(dtype, g);
 }
 
 // The vectors with neighbouring elements: where they are, or in scratch.
@@ -100,23 +128,62 @@ static bool gather_vectors(struct thin *t, int64_t item) {
     return true;
 }
 
-typedef void few_fn(int64_t rows, const void *vectors, int64_t x_row, const void *matrix, int64_t line,
-                    int64_t k, int64_t n, void *to, int64_t y_row);
+// The vectors as panels of SIDE: x_row is such that SIDE rows are one panel.
+static bool pack_vectors(struct thin *t, int64_t item) {
+    const struct gemm_packing packing = {item, item, NULL, 1, 1};
+    char *to = cpu_scratch(SCRATCH_PACK, (size_t)(round_up(t->count, SIDE) * t->k * item));
+    if (!to)
+        return false;
+    gemm_pack(&packing, to, SIDE, t->x, t->x_col * item, t->x_row * item, t->k, t->count, 0);
+    t->x = to, t->x_row = t->k;
+    return true;
+}
 
-// All vectors, a few at a time, which read the matrix again: blocks of its lines that stay in L2 meanwhile.
-static void multiply_lines(const struct thin *t, int64_t item, few_fn *few, const char *a, int64_t n,
-                           char *y) {
-    const bool along = t->along == 1;
-    const int64_t line = along ? t->line : t->along, lines = along ? n : t->k, length = along ? t->k : n;
-    const int64_t fit = MAX_OF(cpu_cache_bytes(2) / 2 / (length * item), STREAMS);
-    const int64_t block = t->count > SIDE ? MIN_OF(fit, lines) : lines;
-    for (int64_t i = 0, some; i < lines; i += some) {
-        some = MIN_OF(block, lines - i);
-        for (int64_t r = 0; r < t->count; r += SIDE) {
-            const char *x = t->x + r * t->x_row * item;
-            few(t->count - r, along ? x : x + i * item, t->x_row, a + i * line * item, line,
-                along ? t->k : some, along ? some : n, y + (r * n + (along ? i : 0)) * item, n);
-        }
+// All vectors, SIDE at a time, which read the matrix again: blocks of its lines that stay in L2 meanwhile. Lines lie along the
+// vectors, which are packed as panels where there is one chain.
+static void multiply_along(zl_dtype dtype, const struct thin *t, const char *a, int64_t n, char *y) {
+    const int64_t item = (int64_t)zl_dtype_size(dtype);
+    const int64_t fit = MAX_OF(cpu_cache_bytes(2) / 2 / (t->k * item), STREAMS);
+    const int64_t block = t->count > SIDE ? MIN_OF(fit, n) : n;
+    for (int64_t i = 0, some; i < n; i += some) {
+        some = MIN_OF(block, n - i);
+        for (int64_t r = 0; r < t->count; r += SIDE)
+            (dtype == ZL_FLOAT64    ? few_in_order_f64
+             : t->order.chains == 1 ? few_in_order_f32
+                                    : few_along_f32)(t->count - r, t->x + r * t->x_row * item, t->x_row,
+                                                     a + i * t->line * item, t->line, &t->order, some,
+                                                     y + (r * n + i) * item, n);
+    }
+}
+
+// The same where lines lie across the vectors: columns of a span, added to sums.
+static void add_across(zl_dtype dtype, const struct thin *t, int64_t span, const char *a, int64_t n,
+                       char *sums) {
+    const int64_t item = (int64_t)zl_dtype_size(dtype),
+                  end = span * t->order.span + gemm_span_elements(&t->order, span);
+    const int64_t fit = MAX_OF(cpu_cache_bytes(2) / 2 / (n * item), STREAMS);
+    for (int64_t p = span * t->order.span, some; p < end; p += some) {
+        some = MIN_OF(t->count > SIDE ? fit : t->k, end - p);
+        for (int64_t r = 0; r < t->count; r += SIDE)
+            (dtype == ZL_FLOAT32 ? few_across_f32 : few_across_f64)(
+                t->count - r, t->x + (r * t->x_row + p) * item, t->x_row, a + p * t->along * item, t->along,
+                some, t->streams, n, sums + r * n * item, n);
+    }
+}
+
+static row_fn *add_row(zl_dtype dtype) {
+    return cpu_level()->rows->op[TILE_ADD][dtype][0];
+}
+
+static void multiply_spans(zl_dtype dtype, const struct thin *t, const char *a, int64_t n, char *totals,
+                           char *sums) {
+    const int64_t count = t->count * n;
+    for (int64_t span = 0; span < t->order.spans; span++) {
+        char *to = span ? sums : totals;
+        memset(to, 0, (size_t)count * zl_dtype_size(dtype));
+        add_across(dtype, t, span, a, n, to);
+        if (span)
+            cpu_call_row(add_row(dtype), totals, sums, totals, NULL, count);
     }
 }
 
@@ -129,6 +196,7 @@ struct panels {
     const struct gemm_kernel *u;
     int64_t item, lanes;    // bytes of an element; elements of VECTOR bytes
     int64_t count, vectors; // panels; VECTORs that they are wide in all
+    int64_t k_most;         // elements that are packed at once: whole spans
     char *packed;
 };
 
@@ -163,14 +231,11 @@ static void meet_rest(const struct panels *p, gemm_lines_fn *run, int64_t k, con
     run(p->u->step, at, packed, sums, row);
 }
 
-// A panel times some lines, added to sums that are `row` elements apart.
-static void meet_lines(const struct panels *p, int64_t panel, int64_t k, const void **lines, char *sums,
-                       int64_t row) {
-    const int64_t first = panel_start(p, panel), wide = panel_start(p, panel + 1) - first;
+// k elements of some lines times a panel of `wide` VECTORs, added to sums that are `row` elements apart.
+static void meet_span(const struct panels *p, int64_t k, int64_t wide, const void **lines, const char *packed,
+                      char *sums, int64_t row) {
     const int64_t whole = k / p->u->step * p->u->step;
-    const char *packed = p->packed + first * VECTOR * whole_steps(p, k);
     gemm_lines_fn *run = p->u->lines[wide - GEMM_VECTORS_LEAST];
-    sums += first * VECTOR;
     if (whole > 0)
         run(whole, lines, packed, sums, row);
     for (int i = 0; i < GEMM_LINES; i++)
@@ -179,9 +244,33 @@ static void meet_lines(const struct panels *p, int64_t panel, int64_t k, const v
         meet_rest(p, run, k - whole, lines, packed + whole * wide * VECTOR, sums, row);
 }
 
+// A panel times some lines of k elements, whole spans. The first span of all is added to sums that are zero; others are
+// summed by themselves first.
+static void meet_lines(const struct panels *p, int64_t panel, int64_t from, int64_t k, const void **lines,
+                       char *sums, int64_t row) {
+    const int64_t first = panel_start(p, panel), wide = panel_start(p, panel + 1) - first;
+    const char *packed = p->packed + first * VECTOR * whole_steps(p, k);
+    sums += first * VECTOR;
+    for (int64_t at = 0, some; at < k; at += some) {
+        _Alignas(VECTOR) char tile[GEMM_LINES * GEMM_VECTORS_MOST * VECTOR];
+        const bool add = from + at > 0;
+        some = MIN_OF(p->t->order.span, k - at);
+        if (add)
+            memset(tile, 0, sizeof tile);
+        meet_span(p, some, wide, lines, packed + at * wide * VECTOR, add ? tile : sums,
+                  add ? wide * p->lanes : row);
+        for (int i = 0; add && i < GEMM_LINES; i++)
+            for (int64_t v = 0; v < wide; v++) {
+                floats_memory *to = (floats_memory *)(sums + i * row * p->item + v * VECTOR);
+                *to = *(const floats_memory *)(tile + (i * wide + v) * VECTOR) + *to;
+            }
+    }
+}
+
 // n lines in as many streams as a kernel takes lines; then those that are left, the last of them again instead of others, whose
 // sums no one reads.
-static void multiply_block(const struct panels *p, int64_t k, const char *a, int64_t n, char *sums) {
+static void multiply_block(const struct panels *p, int64_t from, int64_t k, const char *a, int64_t n,
+                           char *sums) {
     const int64_t each = n / GEMM_LINES, width = p->vectors * p->lanes;
     for (int64_t i = 0; i < p->count; i++)
         for (int64_t j = 0; j < n; j += GEMM_LINES) {
@@ -190,7 +279,7 @@ static void multiply_block(const struct panels *p, int64_t k, const char *a, int
             const void *lines[GEMM_LINES];
             for (int l = 0; l < GEMM_LINES; l++)
                 lines[l] = a + MIN_OF(first + l * apart, n - 1) * p->t->line * p->item;
-            meet_lines(p, i, k, lines, sums + first * width * p->item, apart * width);
+            meet_lines(p, i, from, k, lines, sums + first * width * p->item, apart * width);
         }
 }
 
@@ -203,12 +292,13 @@ static int64_t lines_at_once(int64_t most) {
 static void multiply_panels(const struct panels *p, const char *a, int64_t n, char *sums) {
     const struct thin *t = p->t;
     for (int64_t from = 0, k; from < t->k; from += k) {
-        k = MIN_OF(PANELED_K, t->k - from);
+        k = MIN_OF(p->k_most, t->k - from);
         pack_panels(p, from, k);
         const int64_t fit = MAX_OF(cpu_cache_bytes(2) / 2 / (k * p->item), GEMM_LINES);
         for (int64_t i = 0, some; i < n; i += some) {
             some = lines_at_once(MIN_OF(fit, n - i));
-            multiply_block(p, k, a + (i * t->line + from) * p->item, some, sums + i * p->vectors * VECTOR);
+            multiply_block(p, from, k, a + (i * t->line + from) * p->item, some,
+                           sums + i * p->vectors * VECTOR);
         }
     }
 }
@@ -218,8 +308,8 @@ static bool multiply_paneled(zl_dtype dtype, const struct thin *t) {
     p.lanes = VECTOR / p.item;
     p.vectors = (t->count + p.lanes - 1) / p.lanes;
     p.count = (p.vectors + GEMM_VECTORS_MOST - 1) / GEMM_VECTORS_MOST;
-    const int64_t width = p.vectors * VECTOR, piece = MIN_OF(PIECE / width, t->n),
-                  k = MIN_OF(PANELED_K, t->k);
+    p.k_most = MAX_OF(PANELED_K / t->order.span, 1) * t->order.span;
+    const int64_t width = p.vectors * VECTOR, piece = MIN_OF(PIECE / width, t->n), k = MIN_OF(p.k_most, t->k);
     char *sums = cpu_scratch(SCRATCH_LINES, (size_t)((piece + GEMM_LINES) * width));
     p.packed = cpu_scratch(SCRATCH_PACK, (size_t)(width * whole_steps(&p, k) + GEMM_SLACK));
     if (!sums || !p.packed)
@@ -286,42 +376,49 @@ static bool multiply_across(zl_dtype dtype, const struct thin *t) {
     const int64_t lines = lines_across(t, c.item), most = PIECE / (c.groups * TILE_BYTES) * c.columns;
     const struct gemm_packing packing = {c.item, c.item, NULL, 1, 1};
     c.packed = cpu_scratch(SCRATCH_PACK, (size_t)(c.groups * GEMM_ACROSS * t->k * c.item));
-    c.sums = cpu_scratch(
-        SCRATCH_LINES, (size_t)(round_up(MIN_OF(most, t->n), c.columns) / c.columns * c.groups * TILE_BYTES));
-    if (!c.packed || !c.sums)
+    const int64_t bytes = round_up(MIN_OF(most, t->n), c.columns) / c.columns * c.groups * TILE_BYTES;
+    char *totals = cpu_scratch(SCRATCH_LINES, (size_t)(2 * bytes));
+    if (!c.packed || !totals)
         return false;
     gemm_pack(&packing, c.packed, GEMM_ACROSS, t->x, t->x_col * c.item, t->x_row * c.item, t->k, t->count, 0);
     for (int64_t j = 0, n; j < t->n; j += n) {
         n = MIN_OF(most, t->n - j);
-        memset(c.sums, 0, (size_t)(round_up(n, c.columns) / c.columns * c.groups * TILE_BYTES));
-        for (int64_t i = 0; i < t->k; i += lines)
-            add_lines(&c, i, MIN_OF(lines, t->k - i), j, n);
+        const int64_t used = round_up(n, c.columns) / c.columns * c.groups * TILE_BYTES;
+        for (int64_t span = 0; span < t->order.spans; span++) {
+            const int64_t end = span * t->order.span + gemm_span_elements(&t->order, span);
+            c.sums = span ? totals + bytes : totals;
+            memset(c.sums, 0, (size_t)used);
+            for (int64_t i = span * t->order.span; i < end; i += lines)
+                add_lines(&c, i, MIN_OF(lines, end - i), j, n);
+            if (span)
+                cpu_call_row(add_row(dtype), totals, c.sums, totals, NULL, used / c.item);
+        }
+        c.sums = totals;
         store_tiles(&c, j, n);
     }
     return true;
 }
 
 bool cpu_thin_gemm(zl_dtype dtype, const struct gemm *g) {
-    struct thin t = thin_of(g);
+    struct thin t = open_thin(dtype, g);
     if (is_paneled(dtype, &t))
         return multiply_paneled(dtype, &t);
     if (is_across(dtype, &t))
         return multiply_across(dtype, &t);
-    const int64_t item = (int64_t)zl_dtype_size(dtype);
+    const int64_t item = (int64_t)zl_dtype_size(dtype), piece = MIN_OF(PIECE / (t.count * item), t.n);
     const bool along = t.along == 1;
-    few_fn *few = dtype == ZL_FLOAT32 ? (along ? few_along_f32 : few_across_f32)
-                                      : (along ? few_along_f64 : few_across_f64);
-    const int64_t piece = MIN_OF(PIECE / (t.count * item), t.n);
-    char *sums = cpu_scratch(SCRATCH_LINES, (size_t)(t.count * piece * item));
-    if (!sums || !gather_vectors(&t, item))
+    char *totals = cpu_scratch(SCRATCH_LINES, (size_t)(2 * t.count * piece * item));
+    if (!totals || !(along && t.order.chains == 1 ? pack_vectors(&t, item) : gather_vectors(&t, item)))
         return false;
     for (int64_t j = 0, n; j < t.n; j += n) {
         n = MIN_OF(piece, t.n - j);
-        if (!along)
-            memset(sums, 0, (size_t)(t.count * n * item));
-        multiply_lines(&t, item, few, t.a + j * t.line * item, n, sums);
+        const char *a = t.a + j * t.line * item;
+        if (along)
+            multiply_along(dtype, &t, a, n, totals);
+        else
+            multiply_spans(dtype, &t, a, n, totals, totals + t.count * piece * item);
         cpu_move((size_t)item, t.y + j * t.y_col * item, (struct stride2){t.y_row * item, t.y_col * item},
-                 sums, (struct stride2){n * item, item}, t.count, n);
+                 totals, (struct stride2){n * item, item}, t.count, n);
     }
     return true;
 }

@@ -1,10 +1,11 @@
 // gemm_vector.c - matrix times vector: the matrix is read once, along its lines, whichever way they lie.
 //
-// Lines are read in streams, each through memory without a gap: at one of 4096 floats a Neoverse-V1 reads 35 GB/s so, and 25
-// if lines that are neighbours are read side by side. Half floats are widened as they are read. Lines whose elements are not
-// neighbours are gathered first.
+// Sums have the order of gemm_order.c. Lines along the vector are read in streams, each through memory without a gap: at one of
+// 4096 floats a Neoverse-V1 reads 35 GB/s so, and 25 if neighbouring lines are read side by side. Lines across it are read
+// in their order, and fetched ahead. f16 and bf16 are widened as they are read. Lines whose elements are not contiguous are
+// gathered first.
 
-#include "device/cpu/cpu.h"
+#include "device/cpu/gemm.h"
 #include "device/cpu/lanes.h"
 
 #include <string.h>
@@ -12,9 +13,23 @@
 enum {
     STREAMS = 4,      // that are read side by side
     ROWS_MOST = 2048, // results of lines along the vector at once
-    PIECE = 1 << 17,  // bytes of a result that stay in L2 while lines are added to it
-    GATHER = 65536,   // bytes of lines that are gathered at once
+    STRIP = 1 << 13,  // bytes of sums that stay in L1 while lines are added to them in order,
+    PIECE = 1 << 17,  // or that stay in L2 while streams are
+    SLICES_MOST = 16, // spans where the order is free
+    SLICE_LINES = 16,
+    SLICE_BYTES = 1 << 18,
+    GATHER = 65536, // bytes of lines that are gathered at once
 };
+
+#define LANED(name)     laned_##name##_f32
+#define LANED_TYPE      float
+#define LANED_TRANSPOSE lanes_transpose_f32
+#include "device/cpu/gemm_lanes.h"
+
+#define LANED(name)     laned_##name##_f64
+#define LANED_TYPE      double
+#define LANED_TRANSPOSE lanes_transpose_f64
+#include "device/cpu/gemm_lanes.h"
 
 #define READ_TWO(p, low, high) ((low) = READ(p), (high) = READ((p) + LANES))
 
@@ -23,6 +38,7 @@ enum {
 #define GEMV_TYPE  float
 #define GEMV_LOAD  READ_TWO
 #define GEMV_ONE   *
+#define GEMV_DOTS  1
 #include "device/cpu/gemm_vector.h"
 
 #define GEMV(name) name##_f64
@@ -30,6 +46,7 @@ enum {
 #define GEMV_TYPE  double
 #define GEMV_LOAD  READ_TWO
 #define GEMV_ONE   *
+#define GEMV_DOTS  0
 #include "device/cpu/gemm_vector.h"
 
 typedef halves8 halves8_memory __attribute__((aligned(2), may_alias));
@@ -55,6 +72,7 @@ static inline float widen_bf16(const uint16_t *from) {
 #define GEMV_TYPE  float
 #define GEMV_LOAD  READ_BF16
 #define GEMV_ONE   widen_bf16
+#define GEMV_DOTS  1
 #include "device/cpu/gemm_vector.h"
 
 #if defined(__aarch64__) // converts halves without any extension
@@ -71,53 +89,36 @@ static inline float widen_bf16(const uint16_t *from) {
 #define GEMV_TYPE  float
 #define GEMV_LOAD  READ_F16
 #define GEMV_ONE   *
+#define GEMV_DOTS  1
 #include "device/cpu/gemm_vector.h"
 
-#define ADD_FMLAL(low, high, a, x)                                  \
-    __asm__("fmlal %0.4s, %2.4h, %3.4h\nfmlal2 %1.4s, %2.4h, %3.4h" \
-            : "+&w"(low), "+&w"(high)                               \
-            : "w"(a), "w"(x))
-#define FLOAT_OF(from) ((float)*(const __fp16 *)(from))
-
-#define HALF(name)  name##_fmlal
-#define HALF_TARGET CPU_WITH("fp16fml")
-#define HALF_ADD    ADD_FMLAL
-#define HALF_ONE    FLOAT_OF
-#define HALF_PAIRS  false
-#include "device/cpu/gemm_vector_half.h"
-
-#define ADD_BFMLAL(low, high, a, x)                                    \
-    __asm__("bfmlalb %0.4s, %2.8h, %3.8h\nbfmlalt %1.4s, %2.8h, %3.8h" \
-            : "+&w"(low), "+&w"(high)                                  \
-            : "w"(a), "w"(x))
-
-#define HALF(name)  name##_bfmlal
-#define HALF_TARGET CPU_WITH("bf16")
-#define HALF_ADD    ADD_BFMLAL
-#define HALF_ONE    widen_bf16
-#define HALF_PAIRS  true
 #include "device/cpu/gemm_vector_half.h"
 
 #endif
 
 // Lines are `line` elements apart.
-typedef void vector_fn(const void *a, int64_t line, const void *x, int64_t k, int64_t n, void *y);
+typedef void along_fn(const void *a, int64_t line, const void *x, const struct gemm_order *o, int64_t count,
+                      void *y);
+typedef void across_fn(const void *a, int64_t line, const void *x, int64_t k, int64_t n, bool streams,
+                       void *y);
 
 // The best first.
 static const struct reader {
     const char *needs; // as of cpu_has; NULL: nothing
     zl_dtype dtype;
-    bool narrow; // the vector has the matrix's dtype; else that of the result
-    vector_fn *along, *across;
+    bool narrow;        // the vector has the matrix's dtype; else that of the result
+    along_fn *along;    // the lanes of a vector are chains
+    along_fn *in_order; // there is one chain; NULL: lines are gathered as float32 then
+    across_fn *across;  // of one span, which has one chain
 } readers[] = {
 #if defined(__aarch64__)
-    {"bf16", ZL_BFLOAT16, true, along_bfmlal, across_bfmlal},
-    {"fhm", ZL_FLOAT16, true, along_fmlal, across_fmlal},
-    {NULL, ZL_FLOAT16, false, along_f16, across_f16},
+    {"bf16", ZL_BFLOAT16, true, NULL, along_bfmmla, across_bfmmla},
+    {"fhm", ZL_FLOAT16, true, along_fmlal, NULL, across_fmlal},
+    {NULL, ZL_FLOAT16, false, along_f16, NULL, across_f16},
 #endif
-    {NULL, ZL_FLOAT32, false, along_f32, across_f32},
-    {NULL, ZL_FLOAT64, false, along_f64, across_f64},
-    {NULL, ZL_BFLOAT16, false, along_bf16, across_bf16},
+    {NULL, ZL_FLOAT32, false, along_f32, laned_along_f32, across_f32},
+    {NULL, ZL_FLOAT64, false, NULL, laned_along_f64, across_f64},
+    {NULL, ZL_BFLOAT16, false, along_bf16, NULL, across_bf16},
 };
 
 static const struct reader *reader_for(zl_dtype dtype) {
@@ -132,12 +133,18 @@ struct gemv {
     int64_t rows, k;
     const char *a;
     int64_t row, col;
-    const char *x; // contiguous and as wide as y, or as narrow as a
+    const char
+        *x; // contiguous and as wide as y, or as narrow as a; chains are apart where lines lie across it
     char *y;
     int64_t y_stride;
     int64_t item, wide; // bytes of an element of a, and of x and y
     row_fn *widen;      // NULL: a is as wide
     const struct reader *read;
+    along_fn *along; // of read; NULL: lines lie across the vector
+    struct gemm_order order;
+    int64_t chains; // of all spans
+    bool streams;   // lines across the vector need not be added in order
+    int64_t x_item; // bytes of an element of x
 };
 
 // n results from `row` on, where they belong.
@@ -150,19 +157,40 @@ static void multiply_along(const struct gemv *v) {
     _Alignas(64) char sum[ROWS_MOST * 8];
     for (int64_t i = 0, n; i < v->rows; i += n) {
         n = MIN_OF(ROWS_MOST, v->rows - i);
-        v->read->along(v->a + i * v->row, v->row / v->item, v->x, v->k, n, sum);
+        v->along(v->a + i * v->row, v->row / v->item, v->x, &v->order, n, sum);
         put(v, i, sum, n);
     }
 }
 
+// Results [from, from + n) of one chain.
+static void multiply_chain(const struct gemv *v, int64_t at, int64_t from, int64_t n, char *sum) {
+    const struct gemm_chain chain = gemm_chain_at(&v->order, at);
+    v->read->across(v->a + chain.first * v->col + from * v->row, chain.apart * v->col / v->item,
+                    v->x + chain.at * v->x_item, chain.count, n, v->streams, sum);
+}
+
+static row_fn *add_row(const struct gemv *v) {
+    return cpu_level()->rows->op[TILE_ADD][v->wide == 8 ? ZL_FLOAT64 : ZL_FLOAT32][0];
+}
+
+// Results that are summed at once.
+static int64_t strip_of(const struct gemv *v) {
+    return MIN_OF((v->streams ? PIECE : STRIP) / v->wide, v->rows);
+}
+
 static bool multiply_across(const struct gemv *v) {
-    char *sum = cpu_scratch(SCRATCH_LINES, (size_t)(MIN_OF(v->rows * v->wide, PIECE)));
-    if (!sum)
+    const int64_t strip = strip_of(v);
+    char *total = cpu_scratch(SCRATCH_LINES, (size_t)(2 * strip * v->wide)), *sum = total + strip * v->wide;
+    if (!total)
         return false;
     for (int64_t i = 0, n; i < v->rows; i += n) {
-        n = MIN_OF(PIECE / v->wide, v->rows - i);
-        v->read->across(v->a + i * v->row, v->col / v->item, v->x, v->k, n, sum);
-        put(v, i, sum, n);
+        n = MIN_OF(strip, v->rows - i);
+        for (int64_t c = 0; c < v->chains; c++) {
+            multiply_chain(v, c, i, n, c ? sum : total);
+            if (c)
+                cpu_call_row(add_row(v), total, sum, total, NULL, n);
+        }
+        put(v, i, total, n);
     }
     return true;
 }
@@ -190,20 +218,61 @@ static bool multiply_gathered(const struct gemv *v) {
     return true;
 }
 
-// The vector, contiguous, and wide if its reader wants that: where it is, or in scratch.
+// The vector, contiguous, and wide if its reader wants that: where it is, or in scratch. Lines across it are read chain by chain,
+// so elements lie in the order of chains then.
 static const char *read_vector(const struct gemv *v, zl_dtype dtype, const char *x, int64_t stride) {
-    bool same = v->wide == v->item || v->read->narrow;
-    if (same && stride == v->item)
+    const bool same = v->x_item == v->item, chained = !v->along && v->order.chains > 1;
+    if (same && stride == v->item && !chained)
         return x;
-    char *wide = cpu_scratch(SCRATCH_PACK, (size_t)(v->k * (v->wide + v->item))), *narrow = wide;
+    const int64_t count = chained ? gemm_padded(&v->order) : v->k, chains = chained ? v->chains : 1;
+    char *wide = cpu_scratch(SCRATCH_PACK, (size_t)(count * (v->x_item + v->item))), *narrow = wide;
     if (!wide)
         return NULL;
     if (!same)
-        narrow = wide + v->k * v->wide;
-    cpu_move((size_t)v->item, narrow, (struct stride2){0, v->item}, x, (struct stride2){0, stride}, 1, v->k);
-    if (narrow != wide)
-        cpu_call_row(cpu_level()->rows->cast[ZL_FLOAT32][dtype], wide, narrow, NULL, NULL, v->k);
+        narrow = wide + count * v->x_item;
+    for (int64_t c = 0; c < chains; c++) {
+        const struct gemm_chain chain = gemm_chain_at(&v->order, c),
+                                of = chained ? chain : (struct gemm_chain){0, 1, v->k, 0, 0};
+        cpu_move((size_t)v->item, narrow + of.at * v->item, (struct stride2){0, v->item},
+                 x + of.first * stride, (struct stride2){0, of.apart * stride}, 1, of.count);
+        if (!same)
+            cpu_call_row(cpu_level()->rows->cast[ZL_FLOAT32][dtype], wide + of.at * v->x_item,
+                         narrow + of.at * v->item, NULL, NULL, of.count);
+    }
     return wide;
+}
+
+// Chooses how lines are read.
+static void choose_reader(struct gemv *v, zl_dtype dtype) {
+    const bool across = v->col != v->item && v->row == v->item, chained = v->order.chains > 1;
+    v->read = reader_for(dtype);
+    if (v->read && !across)
+        v->along = chained ? v->read->along : v->read->in_order;
+    if (!v->read || (!across && !v->along)) {
+        v->widen = cpu_level()->rows->cast[ZL_FLOAT32][dtype];
+        v->read = reader_for(ZL_FLOAT32);
+        v->along = chained ? v->read->along : v->read->in_order;
+    }
+    v->x_item = v->read->narrow ? v->item : v->wide;
+}
+
+// Where the order is free: spans for all threads, or one, of chains side by side.
+static struct gemm_order free_order(zl_dtype dtype, const struct gemm *g, bool across) {
+    const int64_t bytes = g->m * g->n * g->k * (int64_t)zl_dtype_size(dtype);
+    int64_t spans = across ? MIN_OF(MIN_OF(g->k / SLICE_LINES, bytes / SLICE_BYTES), SLICES_MOST) : 1;
+    struct gemm_order o = {.k = g->k, .chains = across ? 1 : GEMM_CHAINS, .step = 1};
+    o.span = round_up((g->k + MAX_OF(spans, 1) - 1) / MAX_OF(spans, 1), o.chains);
+    o.spans = (g->k + o.span - 1) / o.span;
+    return o;
+}
+
+static struct gemm_order order_for(zl_dtype dtype, const struct gemm *g) {
+    const int64_t next = g->n == 1 ? g->a_row : g->b_col, along = g->n == 1 ? g->a_col : g->b_row;
+    const struct reader *read = reader_for(dtype);
+    const bool across = along != 1 && next == 1;
+    return gemm_keeps_order(dtype, g) || !read || (!across && !read->along)
+               ? gemm_order_of(gemm_kernel_for(dtype), g->k, gemm_is_along(g))
+               : free_order(dtype, g, across);
 }
 
 // Sizes and strides, and the vector as its reader wants it.
@@ -215,11 +284,10 @@ static bool open_gemv(struct gemv *v, zl_dtype dtype, const struct gemm *g) {
     v->row = (by_row ? g->a_row : g->b_col) * item;
     v->col = (by_row ? g->a_col : g->b_row) * item;
     v->y_stride = (by_row ? g->c_row : g->c_col) * wide;
-    v->read = reader_for(dtype);
-    if (!v->read) {
-        v->widen = cpu_level()->rows->cast[ZL_FLOAT32][dtype];
-        v->read = reader_for(ZL_FLOAT32);
-    }
+    v->order = order_for(dtype, g);
+    v->streams = !gemm_keeps_order(dtype, g);
+    v->chains = v->order.spans * v->order.chains;
+    choose_reader(v, dtype);
     v->x = read_vector(v, dtype, by_row ? g->b : g->a, (by_row ? g->b_row : g->a_col) * item);
     return v->x != NULL;
 }
@@ -228,9 +296,9 @@ bool cpu_gemv(zl_dtype dtype, const struct gemm *g) {
     struct gemv v;
     if (!open_gemv(&v, dtype, g))
         return false;
-    if (v.widen || (v.col != v.item && v.row != v.item))
+    if (v.widen || (v.along && v.col != v.item))
         return multiply_gathered(&v);
-    if (v.col != v.item)
+    if (!v.along)
         return multiply_across(&v);
     multiply_along(&v);
     return true;
@@ -238,54 +306,43 @@ bool cpu_gemv(zl_dtype dtype, const struct gemm *g) {
 
 // By all threads -----------------------------------------------------------------------------------------------------
 //
-// Lines across the vector are shared out, not cut, as pieces of them are read more slowly. Sums of some lines wait until all are
-// there; how many there are depends on the sizes only, and so do results.
+// Threads share out strips of the chains of lines across the vector. Sums of all chains wait until they are added up in order.
 
-enum { SLICES_MOST = 16, SLICE_LINES = 16, SLICE_BYTES = 1 << 18, SHARED_BYTES = 1 << 19 };
+enum { SHARED_LEAST = 1 << 18, SHARED_BYTES = 1 << 19, ADDED_LEAST = 1 << 18 };
 
 struct slices {
     struct gemv v;
     zl_dtype dtype;
     const struct gemm *g;
-    int64_t count;
-    char *sum;      // of each
+    int64_t strips;
+    char *sum;      // of each chain
     row_fn *narrow; // of results; NULL: they are as wide as sums
 };
 
-static int64_t slices_of(zl_dtype dtype, const struct gemm *g) {
-    int64_t lines = g->k / SLICE_LINES,
-            bytes = g->m * g->n * g->k * (int64_t)zl_dtype_size(dtype) / SLICE_BYTES;
-    return MIN_OF(MIN_OF(lines, bytes), SLICES_MOST);
-}
-
 bool cpu_gemv_is_shared(zl_dtype dtype, const struct gemm *g) {
-    int64_t next = g->n == 1 ? g->a_row : g->b_col, along = g->n == 1 ? g->a_col : g->b_row;
-    return next == 1 && along != 1 && slices_of(dtype, g) > 1 && reader_for(dtype) &&
-           g->m * g->n * (int64_t)zl_dtype_size(dtype) <= SHARED_BYTES;
+    const int64_t next = g->n == 1 ? g->a_row : g->b_col, along = g->n == 1 ? g->a_col : g->b_row,
+                  bytes = g->m * g->n * (int64_t)zl_dtype_size(dtype);
+    const struct gemm_order order = order_for(dtype, g);
+    return next == 1 && along != 1 && order.spans * order.chains > 1 && bytes * g->k > SHARED_LEAST &&
+           bytes <= SHARED_BYTES && reader_for(dtype);
 }
 
 static void multiply_slices(const void *context, int64_t from, int64_t to) {
     const struct slices *s = context;
     const struct gemv *v = &s->v;
-    const int64_t x_item = v->read->narrow ? v->item : v->wide;
+    const int64_t strip = strip_of(v);
     for (; from < to; from++) {
-        int64_t start = v->k * from / s->count, lines = v->k * (from + 1) / s->count - start;
-        const char *a = v->a + start * v->col;
-        for (int64_t i = 0, n; i < v->rows; i += n) {
-            n = MIN_OF(PIECE / v->wide, v->rows - i);
-            v->read->across(a + i * v->row, v->col / v->item, v->x + start * x_item, lines, n,
-                            s->sum + (from * v->rows + i) * v->wide);
-        }
+        int64_t chain = from % v->chains, at = from / v->chains * strip;
+        multiply_chain(v, chain, at, MIN_OF(strip, v->rows - at), s->sum + (chain * v->rows + at) * v->wide);
     }
 }
 
 static void add_slices(const void *context, int64_t from, int64_t to) {
     const struct slices *s = context;
     const struct gemv *v = &s->v;
-    row_fn *add = cpu_level()->rows->op[TILE_ADD][v->wide == 8 ? ZL_FLOAT64 : ZL_FLOAT32][0];
     char *sum = s->sum + from * v->wide;
-    for (int64_t i = 1; i < s->count; i++)
-        cpu_call_row(add, sum, sum, sum + i * v->rows * v->wide, NULL, to - from);
+    for (int64_t i = 1; i < v->chains; i++)
+        cpu_call_row(add_row(v), sum, sum + i * v->rows * v->wide, sum, NULL, to - from);
     if (!s->narrow) {
         put(v, from, sum, to - from);
         return;
@@ -294,21 +351,22 @@ static void add_slices(const void *context, int64_t from, int64_t to) {
         int64_t step = s->g->n == 1 ? s->g->added.row : s->g->added.col;
         cpu_gemm_add(s->dtype, &s->g->added, (float *)(void *)sum, from * step, step, to - from);
     }
-    char *narrow = sum + v->rows * v->wide; // where those of the second were
+    char *narrow = sum + v->rows * v->wide; // where those of the second chain were
     cpu_call_row(s->narrow, narrow, sum, NULL, NULL, to - from);
     cpu_move((size_t)v->item, v->y + from * v->y_stride / 2, (struct stride2){0, v->y_stride / 2}, narrow,
              (struct stride2){0, v->item}, 1, to - from);
 }
 
 bool cpu_gemv_shared(zl_dtype dtype, const struct gemm *g) {
-    struct slices s = {.dtype = dtype, .g = g, .count = slices_of(dtype, g)};
+    struct slices s = {.dtype = dtype, .g = g};
     if (!open_gemv(&s.v, dtype, g))
         return false;
     if (s.v.wide != s.v.item)
         s.narrow = cpu_level()->rows->cast[dtype][ZL_FLOAT32];
-    if (!(s.sum = cpu_scratch(SCRATCH_SHARED, (size_t)(s.count * s.v.rows * s.v.wide))))
+    if (!(s.sum = cpu_scratch(SCRATCH_SHARED, (size_t)(s.v.chains * s.v.rows * s.v.wide))))
         return false;
-    cpu_split(s.count, 1, multiply_slices, &s);
-    cpu_split(s.v.rows, SLICE_BYTES / (s.count * s.v.wide), add_slices, &s);
+    s.strips = (s.v.rows + strip_of(&s.v) - 1) / strip_of(&s.v);
+    cpu_split(s.v.chains * s.strips, 1, multiply_slices, &s);
+    cpu_split(s.v.rows, ADDED_LEAST / (s.v.chains * s.v.wide), add_slices, &s);
     return true;
 }

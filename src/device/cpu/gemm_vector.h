@@ -1,5 +1,6 @@
-// gemm_vector.h - matrix times vector, included once a dtype of the matrix: GEMV(name), GEMV_FROM, GEMV_TYPE (of vectors and
-// sums), and GEMV_LOAD(from, low, high), which reads two vectors.
+// gemm_vector.h - matrix times vector, included once per dtype of the matrix: GEMV(name), GEMV_FROM, GEMV_TYPE (of vectors and
+// sums), GEMV_LOAD(from, low, high), which reads two vectors, and GEMV_DOTS: whether chains are summed side by side. Sums have the
+// order of gemm_order.c.
 
 typedef GEMV_TYPE GEMV(vector) __attribute__((vector_size(16)));
 typedef GEMV(vector) GEMV(memory) __attribute__((aligned(sizeof(GEMV_TYPE)), may_alias));
@@ -19,51 +20,71 @@ static inline __attribute__((always_inline)) void GEMV(read)(const GEMV_FROM *fr
     GEMV_LOAD(from + PAIR, to[2], to[3]);
 }
 
-// Lines `apart` elements from each other times x, to places `apart_y` from each other.
-GEMM_FUSED static inline __attribute__((always_inline)) void GEMV(dots)(int rows, const GEMV_FROM *a, int64_t apart,
-                                                                         const GEMV_TYPE *x, int64_t n, GEMV_TYPE *y,
-                                                                         int64_t apart_y) {
+#if GEMV_DOTS
+
+// Four vectors of lines `apart` elements from each other times those of x: each lane of a sum is a chain.
+GEMM_FUSED static inline __attribute__((always_inline)) void GEMV(step)(int rows, const GEMV_FROM *a, int64_t apart,
+                                                                         const GEMV_TYPE *x, GEMV(vector) *sum) {
     GEMM_CONTRACT
-    GEMV(vector) sum[STREAMS][4] = {{{0}}};
-    int64_t i = 0;
-    for (; i + 2 * PAIR <= n; i += 2 * PAIR) {
-#pragma GCC unroll 4
-        for (int r = 0; r < rows; r++) {
-            GEMV(vector) part[4];
-            GEMV(read)(a + r * apart + i, part);
-#pragma GCC unroll 4
-            for (int v = 0; v < 4; v++)
-                sum[r][v] += part[v] * READ(x + i + v * LANES);
-        }
-    }
 #pragma GCC unroll 4
     for (int r = 0; r < rows; r++) {
-        GEMV(vector) all = (sum[r][0] + sum[r][1]) + (sum[r][2] + sum[r][3]);
-        GEMV_TYPE total = 0;
-        for (int k = 0; k < LANES; k++)
-            total += all[k];
-        for (int64_t j = i; j < n; j++)
-            total += GEMV(one)(a + r * apart + j) * x[j];
-        y[r * apart_y] = total;
+        GEMV(vector) part[4];
+        GEMV(read)(a + r * apart, part);
+#pragma GCC unroll 4
+        for (int v = 0; v < 4; v++)
+            sum[r] += part[v] * READ(x + v * LANES);
     }
 }
 
+// Such lines times all of x, to places `apart_y` from each other. The last elements are padded with zeros.
+GEMM_FUSED static inline __attribute__((always_inline)) void GEMV(dots)(int rows, const GEMV_FROM *a, int64_t apart,
+                                                                         const GEMV_TYPE *x, const struct gemm_order *o,
+                                                                         GEMV_TYPE *y, int64_t apart_y) {
+    GEMM_CONTRACT
+    GEMV(vector) total = {0};
+    for (int64_t from = 0; from < o->k; from += o->span) {
+        const int64_t end = MIN_OF(from + o->span, o->k);
+        GEMV(vector) sum[STREAMS] = {{0}};
+        int64_t i = from;
+        for (; i + 2 * PAIR <= end; i += 2 * PAIR)
+            GEMV(step)(rows, a + i, apart, x + i, sum);
+        if (i < end) {
+            GEMV_FROM rest[STREAMS * 2 * PAIR] = {0};
+            GEMV_TYPE by[2 * PAIR] = {0};
+            for (int r = 0; r < rows; r++)
+                memcpy(rest + r * 2 * PAIR, a + r * apart + i, (size_t)(end - i) * sizeof *a);
+            memcpy(by, x + i, (size_t)(end - i) * sizeof *x);
+            GEMV(step)(rows, rest, 2 * PAIR, by, sum);
+        }
+        lanes_transpose_f32(sum);
+        total = from ? sum[0] + total : sum[0];
+        total = sum[2] + (sum[1] + total);
+        total = sum[3] + total;
+    }
+    for (int r = 0; r < rows; r++)
+        y[r * apart_y] = total[r];
+}
+
 // Lines along the vector: y[r] for count lines.
-GEMM_FUSED static void GEMV(along)(const void *from, int64_t line, const void *vector, int64_t k, int64_t count, void *to) {
+GEMM_FUSED static void GEMV(along)(const void *from, int64_t line, const void *vector, const struct gemm_order *o,
+                                   int64_t count, void *to) {
     GEMM_CONTRACT
     const int64_t each = count / STREAMS;
     const GEMV_FROM *a = from;
     GEMV_TYPE *y = to;
     for (int64_t i = 0; i < each; i++)
-        GEMV(dots)(STREAMS, a + i * line, each * line, vector, k, y + i, each);
+        GEMV(dots)(STREAMS, a + i * line, each * line, vector, o, y + i, each);
     for (int64_t i = STREAMS * each; i < count; i++)
-        GEMV(dots)(1, a + i * line, 0, vector, k, y + i, 0);
+        GEMV(dots)(1, a + i * line, 0, vector, o, y + i, 0);
 }
 
-// y[i] += the sum of elements of x, `apart_x` from each other, times lines `apart` from each other.
+#endif
+
+// y[i] += the sum of lines, `apart` elements from each other, times elements of x, in order. Lines that follow them are fetched,
+// unless they are streams, whose next elements a processor foresees.
 GEMM_FUSED static inline __attribute__((always_inline)) void GEMV(add)(int lines, GEMV_TYPE *y, const GEMV_FROM *a,
                                                                         int64_t apart, const GEMV_TYPE *x,
-                                                                        int64_t apart_x, int64_t n) {
+                                                                        int64_t apart_x, bool streams, int64_t n) {
     GEMM_CONTRACT
     int64_t i = 0;
     GEMV_TYPE by[STREAMS];
@@ -77,6 +98,8 @@ GEMM_FUSED static inline __attribute__((always_inline)) void GEMV(add)(int lines
 #pragma GCC unroll 4
         for (int r = 0; r < lines; r++) {
             GEMV(vector) part[4];
+            if (!streams)
+                gemm_fetch(a, ((r + lines) * apart + i) * (int64_t)sizeof *a);
             GEMV(read)(a + r * apart + i, part);
 #pragma GCC unroll 4
             for (int v = 0; v < 4; v++)
@@ -92,16 +115,20 @@ GEMM_FUSED static inline __attribute__((always_inline)) void GEMV(add)(int lines
 }
 
 // Lines across the vector: y, of n elements, is the sum of k lines.
-GEMM_FUSED static void GEMV(across)(const void *from, int64_t line, const void *vector, int64_t k, int64_t n, void *to) {
+GEMM_FUSED static void GEMV(across)(const void *from, int64_t line, const void *vector, int64_t k, int64_t n, bool streams,
+                                    void *to) {
     GEMM_CONTRACT
-    const int64_t each = k / STREAMS;
+    const int64_t steps = k / STREAMS;
     const GEMV_FROM *a = from;
     const GEMV_TYPE *x = vector;
     memset(to, 0, (size_t)n * sizeof(GEMV_TYPE));
-    for (int64_t i = 0; i < each; i++)
-        GEMV(add)(STREAMS, to, a + i * line, each * line, x + i, each, n);
-    for (int64_t i = STREAMS * each; i < k; i++)
-        GEMV(add)(1, to, a + i * line, 0, x + i, 0, n);
+    for (int64_t i = 0; i < steps; i++)
+        if (streams)
+            GEMV(add)(STREAMS, to, a + i * line, steps * line, x + i, steps, true, n);
+        else
+            GEMV(add)(STREAMS, to, a + i * STREAMS * line, line, x + i * STREAMS, 1, false, n);
+    for (int64_t i = steps * STREAMS; i < k; i++)
+        GEMV(add)(1, to, a + i * line, 0, x + i, 0, true, n);
 }
 
 #undef LANES
@@ -113,3 +140,4 @@ GEMM_FUSED static void GEMV(across)(const void *from, int64_t line, const void *
 #undef GEMV_TYPE
 #undef GEMV_LOAD
 #undef GEMV_ONE
+#undef GEMV_DOTS

@@ -18,4 +18,22 @@ typedef bytes16 bytes_memory __attribute__((aligned(1), may_alias));
 typedef halves8 halves_memory __attribute__((aligned(1), may_alias));
 typedef floats4 floats_memory __attribute__((aligned(1), may_alias));
 
+// Transposes as many vectors as one has lanes.
+static inline __attribute__((always_inline)) void lanes_transpose_f32(floats4 *v) {
+    const floats4 even_low = __builtin_shufflevector(v[0], v[2], 0, 4, 1, 5),
+                  even_high = __builtin_shufflevector(v[0], v[2], 2, 6, 3, 7),
+                  odd_low = __builtin_shufflevector(v[1], v[3], 0, 4, 1, 5),
+                  odd_high = __builtin_shufflevector(v[1], v[3], 2, 6, 3, 7);
+    v[0] = __builtin_shufflevector(even_low, odd_low, 0, 4, 1, 5);
+    v[1] = __builtin_shufflevector(even_low, odd_low, 2, 6, 3, 7);
+    v[2] = __builtin_shufflevector(even_high, odd_high, 0, 4, 1, 5);
+    v[3] = __builtin_shufflevector(even_high, odd_high, 2, 6, 3, 7);
+}
+
+static inline __attribute__((always_inline)) void lanes_transpose_f64(doubles2 *v) {
+    const doubles2 first = __builtin_shufflevector(v[0], v[1], 0, 2);
+    v[1] = __builtin_shufflevector(v[0], v[1], 1, 3);
+    v[0] = first;
+}
+
 #endif
