@@ -35,16 +35,26 @@ static const struct {
     {&op_eig, cuda_eig_can, cuda_eig},
 };
 
-static bool may_use;
+static bool may_use, invariant;
 
-static void read_setting(void) {
+static void read_settings(void) {
     may_use = setting_flag(SETTING_CUDA_LIBRARIES);
+    invariant = setting_flag(SETTING_BATCH_INVARIANT);
+}
+
+static void read_once(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, read_settings);
 }
 
 bool cuda_uses_libraries(void) {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, read_setting);
+    read_once();
     return may_use;
+}
+
+bool cuda_batch_invariant(void) {
+    read_once();
+    return invariant;
 }
 
 // The row of a call; -1: nothing here runs it.
