@@ -102,9 +102,9 @@ bool device_wait(const struct device *d, int unit, uint64_t point);
 
 // disk_cache.c ---------------------------------------------------------------------------------------------------
 
-// A file that is made once: `make` writes into an empty folder what entry `key` (hexadecimal digits) is to hold, of
-// which `file` is checked when it is found again. Calls use(path of file, context), again if it failed with what was
-// found; its result, or NULL and an error.
+// A file that is made once: `make` writes into an empty folder what entry `key` (64 hexadecimal digits) is to hold, of
+// which `file` is checked when it is found again. Its files are called "kernel.*": others are never removed. Calls
+// use(path of file, context), again if it failed with what was found; returns its result, or NULL and an error.
 struct cache_entry {
     const char *key, *file;
     bool (*make)(const char *folder, void *context);
