@@ -73,11 +73,10 @@ void fork_call(void (*in_the_child)(void)) {
 }
 
 bool fork_spares(const char *device, unsigned era) {
+    static const char why[] =
+        "was opened before this process was forked, and its driver works only in the process that "
+        "opened it: fork before the device is first used, or start new processes "
+        "(multiprocessing.set_start_method(\"spawn\"))";
     return LIKELY(era == atomic_load_explicit(&fork_era, memory_order_relaxed)) ||
-           error_false(ZL_ERROR_DEVICE,
-                       "device \"%s\" was opened before this process was forked, and its driver works only "
-                       "in the process "
-                       "that opened it: fork before the device is first used, or start new processes "
-                       "(multiprocessing.set_start_method(\"spawn\"))",
-                       device);
+           error_false(ZL_ERROR_DEVICE, "device \"%s\" %s", device, why);
 }
