@@ -96,6 +96,6 @@ format: ## Format the C files with clang-format
 	@find include src cli test bench example tool -name '*.c' | xargs clang-format -i
 
 clean: ## Remove everything that was built
-	@rm -rf build build-*
+	@for folder in build build-*; do test ! -f "$$folder/CMakeCache.txt" || rm -rf "$$folder"; done
 
 .PHONY: help demo test test-matrix test-quick test-long test-cloud build generate check bench bench-check bench-against bench-python bench-ops bench-fusion bench-cpu mlx-suite tilelang-suite install uninstall format clean

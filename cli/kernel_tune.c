@@ -2,7 +2,7 @@
 //
 // Each configuration is compiled and timed by a process of its own: what does not compile, fails or hangs is a row with its
 // reason. Compiling goes side by side and fills the cache, timing one after the other. Rows are kept on disk, in the folder
-// `tuned` beside the compiled kernels, by a hash of all that they depend on.
+// `zellige-tuned` beside the compiled kernels, by a hash of all that they depend on.
 
 #include "kernel_run.h"
 
@@ -233,9 +233,9 @@ static bool path_of(const struct tuning *t, char *folder, char *path, size_t byt
                                  getenv("ZL_ISA")};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         sum = hash(sum, parts[i]);
-    int len = own && *own       ? snprintf(folder, bytes, "%s/tuned", own)
-              : cache && *cache ? snprintf(folder, bytes, "%s/zellige/tuned", cache)
-              : home && *home   ? snprintf(folder, bytes, "%s/.cache/zellige/tuned", home)
+    int len = own && *own       ? snprintf(folder, bytes, "%s/zellige-tuned", own)
+              : cache && *cache ? snprintf(folder, bytes, "%s/zellige/zellige-tuned", cache)
+              : home && *home   ? snprintf(folder, bytes, "%s/.cache/zellige/zellige-tuned", home)
                                 : -1;
     return len > 0 && (size_t)len < bytes &&
            snprintf(path, bytes, "%s/%016llx.rows", folder, (unsigned long long)sum) < (int)bytes;

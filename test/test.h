@@ -21,6 +21,15 @@
 
 #include "zellige.h"
 
+// Such a build allows no threads in a child of fork().
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define UNDER_TSAN 1
+#endif
+#elif defined(__SANITIZE_THREAD__)
+#define UNDER_TSAN 1
+#endif
+
 struct test {
     const char *file, *name;
     void (*run)(void);

@@ -179,21 +179,35 @@ int pool_allowed_cpus(void);
 int pool_this_cpu(void); // -1: unknown
 void pool_avoid_cpu(int cpu); // the calling thread leaves that CPU to others
 
-// A lock of one word: some 5 ns when nobody else wants it, sleeps when somebody does. Zero-initialised locks are open.
+// A lock of one word: some 5 ns when nobody else wants it, sleeps when somebody does. Zero-initialised locks are open. In a child
+// of fork(), one that a thread held which is not there is taken over; what it guards is whole if it was given to fork_guard.
 struct lock {
-    atomic_uint word; // 0 open, 1 taken, 2 taken and somebody sleeps
+    atomic_uint word; // 0: open; else the era in which it was taken, and in the lowest bits LOCK_TAKEN, or LOCK_WANTED: somebody sleeps
 };
+enum { LOCK_TAKEN = 1, LOCK_WANTED = 2, LOCK_BITS = 2 };
+extern atomic_uint fork_era; // how many forks made this process; fork.c
 void lock_wait(struct lock *lock);
+static inline bool lock_try(struct lock *lock) {
+    unsigned open = 0, taken = atomic_load_explicit(&fork_era, memory_order_relaxed) << LOCK_BITS | LOCK_TAKEN;
+    return atomic_compare_exchange_strong_explicit(&lock->word, &open, taken, memory_order_acquire,
+                                                   memory_order_relaxed);
+}
 static inline void lock_take(struct lock *lock) {
-    unsigned open = 0;
-    if (UNLIKELY(!atomic_compare_exchange_strong_explicit(&lock->word, &open, 1, memory_order_acquire,
-                                                          memory_order_relaxed)))
+    if (UNLIKELY(!lock_try(lock)))
         lock_wait(lock);
 }
 static inline void lock_give(struct lock *lock) {
-    if (UNLIKELY(atomic_exchange_explicit(&lock->word, 0, memory_order_release) == 2))
+    if (UNLIKELY(atomic_exchange_explicit(&lock->word, 0, memory_order_release) & LOCK_WANTED))
         pool_wake(&lock->word, 1);
 }
+
+// fork.c: the lock is held by the thread that forks while it does, so that what it guards is whole in the child; the function is
+// called in the child, when all such locks are open again. Both while the library is loaded: ZL_AT_LOAD { fork_guard(&lock); }
+void fork_guard(struct lock *lock);
+void fork_call(void (*in_the_child)(void));
+// Whether a device that was opened in that era can be used: drivers work only in the process that opened them. False and an error.
+bool fork_spares(const char *device, unsigned era);
+#define ZL_AT_LOAD __attribute__((constructor)) static void at_load(void)
 
 // A thread's end: calls fn(data) when this thread exits, latest first.
 bool thread_at_exit(void (*fn)(void *data), void *data);

@@ -180,8 +180,8 @@ static void forget_workers(void) {
     refused = false;
 }
 
-static void watch_forks(void) {
-    pthread_atfork(NULL, NULL, forget_workers);
+ZL_AT_LOAD {
+    fork_call(forget_workers);
 }
 
 // Signals are left to the program's own threads, but for those that a thread gets for what it does itself.
@@ -199,10 +199,8 @@ static bool start_worker(pthread_t *thread) {
 
 // Whoever finds another thread starting or stopping workers goes on with those there are.
 static void start_workers(int wanted) {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
     if (atomic_load_explicit(&started, memory_order_relaxed) >= wanted || !try_change())
         return;
-    pthread_once(&once, watch_forks);
     int count = atomic_load(&started), most = MIN_OF(wanted, pool_threads() - 1);
     while (count < most && !refused) {
         refused = !start_worker(&worker[count]);

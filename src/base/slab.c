@@ -7,7 +7,6 @@
 
 #include "base/base.h"
 
-#include <pthread.h>
 #include <stdalign.h>
 
 #if defined(__has_feature)
@@ -92,7 +91,7 @@ __attribute__((tls_model("initial-exec")))
 static _Thread_local struct cache *mine = &nobody;
 
 // Guarded by lock.
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct lock lock;
 static struct cache *all_caches, *idle_caches;
 static struct chunk *roomy_regions, *empty_region; // the empty one is in the list too
 
@@ -147,9 +146,9 @@ static int capacity(const struct chunk *chunk) {
 }
 
 static struct chunk *chunk_open(struct cache *owner, int kind) {
-    pthread_mutex_lock(&lock);
+    lock_take(&lock);
     struct chunk *chunk = roomy_regions || add_region() ? take_chunk() : NULL;
-    pthread_mutex_unlock(&lock);
+    lock_give(&lock);
     if (!chunk)
         return NULL;
     chunk->owner = owner;
@@ -166,7 +165,7 @@ static struct chunk *chunk_open(struct cache *owner, int kind) {
 // time.
 static void chunk_close(struct chunk *chunk) {
     struct chunk *region = region_of(chunk), *surplus = NULL;
-    pthread_mutex_lock(&lock);
+    lock_take(&lock);
     if (!region->vacant)
         link_region(region);
     region->vacant |= 1u << ((char *)chunk - (char *)region) / CHUNK_BYTES;
@@ -176,7 +175,7 @@ static void chunk_close(struct chunk *chunk) {
     } else if (region->vacant == ~0u) {
         empty_region = region;
     }
-    pthread_mutex_unlock(&lock);
+    lock_give(&lock);
     memory_free_pages(surplus, REGION_BYTES);
 }
 
@@ -272,23 +271,15 @@ static bool next_chunk(struct cache *cache, int kind) {
 
 // Caches ----------------------------------------------------------------------------------------------------
 
-static void lock_for_fork(void) {
-    pthread_mutex_lock(&lock);
-}
-
-static void unlock_after_fork(void) {
-    pthread_mutex_unlock(&lock);
-}
-
-static void watch_forks(void) {
-    pthread_atfork(lock_for_fork, unlock_after_fork, unlock_after_fork);
+ZL_AT_LOAD {
+    fork_guard(&lock);
 }
 
 static void set_idle(struct cache *cache) {
-    pthread_mutex_lock(&lock);
+    lock_take(&lock);
     cache->next_idle = idle_caches;
     idle_caches = cache;
-    pthread_mutex_unlock(&lock);
+    lock_give(&lock);
 }
 
 static void cache_leave(void *data) {
@@ -306,11 +297,11 @@ static void cache_leave(void *data) {
 }
 
 static struct cache *take_idle(void) {
-    pthread_mutex_lock(&lock);
+    lock_take(&lock);
     struct cache *cache = idle_caches;
     if (cache)
         idle_caches = cache->next_idle;
-    pthread_mutex_unlock(&lock);
+    lock_give(&lock);
     return cache;
 }
 
@@ -319,16 +310,14 @@ static struct cache *cache_new(void) {
     if (!cache)
         return NULL;
     *cache = nobody;
-    pthread_mutex_lock(&lock);
+    lock_take(&lock);
     cache->next_cache = all_caches;
     all_caches = cache;
-    pthread_mutex_unlock(&lock);
+    lock_give(&lock);
     return cache;
 }
 
 static struct cache *cache_enter(void) {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, watch_forks);
     struct cache *cache = take_idle();
     if (!cache && !(cache = cache_new()))
         return NULL;
@@ -422,11 +411,11 @@ void slab_free(void *data, size_t bytes) {
 }
 
 size_t slab_live(void) {
-    pthread_mutex_lock(&lock);
+    lock_take(&lock);
     long live = atomic_load(&stray);
     for (struct cache *cache = all_caches; cache; cache = cache->next_cache)
         live += atomic_load_explicit(&cache->live, memory_order_relaxed);
-    pthread_mutex_unlock(&lock);
+    lock_give(&lock);
     return (size_t)live;
 }
 

@@ -2,7 +2,6 @@
 
 #include "device/device.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -18,6 +17,7 @@ static struct {
     atomic_bool is_open;
     int units;
     const char *reason; // why there are none
+    unsigned era;       // in which it was opened
 } opened[COUNT(devices)];
 
 int device_count(void) {
@@ -29,15 +29,16 @@ const struct device *device_at(int index) {
 }
 
 static void open_device(int index) {
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    pthread_mutex_lock(&lock);
+    static struct lock lock; // not guarded: drivers may fork while they start
+    lock_take(&lock);
     if (!atomic_load_explicit(&opened[index].is_open, memory_order_relaxed)) {
         const char *reason = NULL;
         opened[index].units = devices[index]->open(&reason);
+        opened[index].era = atomic_load(&fork_era);
         opened[index].reason = opened[index].units ? NULL : reason ? reason : "no unit was found";
         atomic_store_explicit(&opened[index].is_open, true, memory_order_release);
     }
-    pthread_mutex_unlock(&lock);
+    lock_give(&lock);
 }
 
 int device_units(int index, const char **reason) {
@@ -46,6 +47,27 @@ int device_units(int index, const char **reason) {
     if (reason)
         *reason = opened[index].reason;
     return opened[index].units;
+}
+
+// Devices with memory of their own are those of drivers.
+static bool may_be_lost(const struct device *d) {
+    return d->alloc && UNLIKELY(atomic_load_explicit(&fork_era, memory_order_relaxed));
+}
+
+// The era in which a device was opened; one that was not is opened in this one.
+static unsigned era_of(const struct device *d) {
+    for (int i = 0; i < device_count(); i++)
+        if (devices[i] == d && atomic_load(&opened[i].is_open))
+            return opened[i].era;
+    return atomic_load(&fork_era);
+}
+
+bool device_is_lost(const struct device *d) {
+    return may_be_lost(d) && era_of(d) != atomic_load(&fork_era);
+}
+
+bool device_check(const struct device *d) {
+    return !may_be_lost(d) || fork_spares(d->name, era_of(d));
 }
 
 // "cpu, null", with the reason behind those that are not there.
@@ -78,7 +100,7 @@ const struct device *device_find(const char *name, int *units) {
             return error_set(ZL_ERROR_DEVICE, "device \"%s\" is not available: %s", name, reason);
         if (units)
             *units = found;
-        return devices[i];
+        return device_check(devices[i]) ? devices[i] : NULL;
     }
     return not_found(name);
 }

@@ -100,11 +100,16 @@ uint64_t device_point(const struct device *d, int unit, int lane); // after all 
 bool device_mark(const struct device *d, int unit, int lane); // so that the next point is another one, if the last is not fresh
 bool device_wait(const struct device *d, int unit, uint64_t point);
 
+// Whether a fork made this process after the device was opened, if its driver does not live through that: nothing on it can be
+// used or released. The second also records an error.
+bool device_is_lost(const struct device *d);
+bool device_check(const struct device *d);
+
 // disk_cache.c ---------------------------------------------------------------------------------------------------
 
-// A file that is made once: `make` writes into an empty folder what entry `key` (hexadecimal digits) is to hold, of
-// which `file` is checked when it is found again. Calls use(path of file, context), again if it failed with what was
-// found; its result, or NULL and an error.
+// A file that is made once: `make` writes into an empty folder what entry `key` (64 hexadecimal digits) is to hold, of
+// which `file` is checked when it is found again. Its files are called "kernel.*": others are never removed. Calls
+// use(path of file, context), again if it failed with what was found; returns its result, or NULL and an error.
 struct cache_entry {
     const char *key, *file;
     bool (*make)(const char *folder, void *context);

@@ -4,13 +4,16 @@
 // whoever comes second uses what the first made. A sum of the file lies next to it: an entry that was cut off or changed
 // is made anew. Only our own folders, which nobody else may write, are read. When the folder cannot be written, things
 // are made in a temporary one for this process alone.
+//
+// ZL_CACHE_DIR may name any folder, even a home directory. So the entries are in a subfolder of it that this file makes
+// together with a mark; a folder of that name without the mark is somebody else's and is left alone. Inside, only names
+// that this file gives are touched, symbolic links are not followed, and folders are removed only once they are empty.
 
 #include "device/device.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,19 +24,31 @@
 
 enum { SUM_BYTES = 64, LEFT_OVER_S = 3600 };
 
-static const char sum_file[] = "sum";
+static const char sum_file[] = "sum", made_prefix[] = "kernel."; // the names of files in an entry
+static const char subfolder[] = "zellige-kernels-v1"; // another number when what an entry holds changes
+
+// The first line is the one by which backup programs know folders that can be made anew (bford.info/cachedir).
+static const char mark_file[] = "CACHEDIR.TAG";
+static const char mark[] =
+    "Signature: 8a477f597d28d172789f06886806bc55\n"
+    "# Kernels that Zellige compiled, layout 1. It removes old ones itself; all of it may be removed.\n";
 
 // Folders ----------------------------------------------------------------------------------------------------------
 
-// Where entries are; false when there is no such place. The variables are the system's, not settings of ours.
-static bool find_folder(char *out, size_t bytes) {
+static bool join_path(char *out, const char *folder, const char *name) {
+    int len = snprintf(out, PATH_MAX, "%s/%s", folder, name);
+    return len > 0 && len < PATH_MAX;
+}
+
+// Finds the folder in which the subfolder of entries is; false when there is no such place. The variables are the
+// system's, not settings of ours.
+static bool find_folder(char *out) {
     const char *own = setting_text(SETTING_CACHE_DIR), *cache = getenv("XDG_CACHE_HOME"),
                *home = getenv("HOME");
-    int len = *own              ? snprintf(out, bytes, "%s", own)
-              : cache && *cache ? snprintf(out, bytes, "%s/zellige", cache)
-              : home && *home   ? snprintf(out, bytes, "%s/.cache/zellige", home)
-                                : -1;
-    return len > 0 && (size_t)len < bytes;
+    return *own              ? snprintf(out, PATH_MAX, "%s", own) < PATH_MAX
+           : cache && *cache ? join_path(out, cache, "zellige")
+           : home && *home   ? join_path(out, home, ".cache/zellige")
+                             : false;
 }
 
 // Makes the folder and those above it, for the owner only.
@@ -48,24 +63,95 @@ static bool make_folders(char *path) {
     return mkdir(path, 0700) == 0 || errno == EEXIST;
 }
 
+// A folder, not a link to one, that belongs to this user and that nobody else may write.
 static bool is_ours(const char *path) {
     struct stat s;
     return lstat(path, &s) == 0 && S_ISDIR(s.st_mode) && s.st_uid == geteuid() &&
            !(s.st_mode & (S_IWGRP | S_IWOTH));
 }
 
-static int remove_entry(const char *path, const struct stat *info, int kind, struct FTW *place) {
-    (void)info, (void)kind, (void)place;
-    return remove(path);
+static bool is_file(const char *path) {
+    struct stat s;
+    return lstat(path, &s) == 0 && S_ISREG(s.st_mode);
 }
 
+// Names ------------------------------------------------------------------------------------------------------------
+
+static bool is_key(const char *name) {
+    return strlen(name) == SUM_BYTES && strspn(name, "0123456789abcdef") == SUM_BYTES;
+}
+
+// A folder of new_folder().
+static bool is_fresh_name(const char *name) {
+    return !strncmp(name, "new-", 4) && strlen(name) == 10 && !strpbrk(name + 4, "./-");
+}
+
+// Also what a process that was ended left of a file that it was writing: "sum.17.0.tmp".
+static bool is_made_name(const char *name) {
+    size_t len = strlen(sum_file);
+    return !strncmp(name, made_prefix, strlen(made_prefix)) ||
+           (!strncmp(name, sum_file, len) && (!name[len] || name[len] == '.'));
+}
+
+// Removes what this file made in a folder, then the folder, which stays if anything else is in it.
 static void remove_folder(const char *path) {
-    nftw(path, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
+    int at = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    DIR *dir = at < 0 ? NULL : fdopendir(at);
+    for (struct dirent *e; dir && (e = readdir(dir));)
+        if (is_made_name(e->d_name))
+            unlinkat(at, e->d_name, 0); // a link goes itself, a folder stays
+    if (dir)
+        closedir(dir);
+    else if (at >= 0)
+        close(at);
+    if (dir)
+        rmdir(path);
 }
 
-static bool join_path(char *out, const char *folder, const char *name) {
-    int len = snprintf(out, PATH_MAX, "%s/%s", folder, name);
-    return len > 0 && len < PATH_MAX;
+// The mark ---------------------------------------------------------------------------------------------------------
+
+static bool has_mark(const char *folder) {
+    char path[PATH_MAX];
+    size_t bytes = 0;
+    char *text = join_path(path, folder, mark_file) && is_file(path) ? file_read(path, &bytes) : NULL;
+    bool marked = text && bytes == sizeof mark - 1 && !memcmp(text, mark, bytes);
+    memory_free(text);
+    if (!marked)
+        zl_clear_error();
+    return marked;
+}
+
+// The mark is in the folder before the folder has its name. A rename replaces no folder that has something in it, so
+// of several processes the first one's stays, and a folder of somebody else too.
+static void make_marked(const char *folder, const char *cache) {
+    char fresh[PATH_MAX], path[PATH_MAX] = "";
+    int len = snprintf(fresh, sizeof fresh, "%s/%s-XXXXXX", folder, subfolder);
+    if (len < 0 || len >= PATH_MAX || !mkdtemp(fresh))
+        return;
+    bool moved = join_path(path, fresh, mark_file) && file_write(path, mark, sizeof mark - 1) &&
+                 rename(fresh, cache) == 0;
+    if (!moved) {
+        unlink(path);
+        rmdir(fresh);
+    }
+    zl_clear_error();
+}
+
+// Finds or makes the subfolder of entries. Returns NULL, or why it cannot be used.
+static const char *open_cache(char *cache) {
+    char folder[PATH_MAX];
+    *cache = 0;
+    if (!find_folder(folder) || !join_path(cache, folder, subfolder))
+        return *cache ? "its path is too long" : "HOME is not set";
+    if (!make_folders(folder))
+        return "it cannot be made";
+    if (!is_ours(folder))
+        return "the folder above it is a link, belongs to somebody else, or may be written by others";
+    if (!has_mark(cache))
+        make_marked(folder, cache);
+    if (!is_ours(cache))
+        return "it is no folder of this user alone";
+    return has_mark(cache) ? NULL : "files that are not Zellige's are in it";
 }
 
 // Sums -------------------------------------------------------------------------------------------------------------
@@ -73,7 +159,7 @@ static bool join_path(char *out, const char *folder, const char *name) {
 static bool sum_of(const char *folder, const char *file, char *sum) {
     char path[PATH_MAX];
     size_t bytes;
-    char *data = join_path(path, folder, file) ? file_read(path, &bytes) : NULL;
+    char *data = join_path(path, folder, file) && is_file(path) ? file_read(path, &bytes) : NULL;
     if (!data)
         return false;
     hash_sha256(data, bytes, sum);
@@ -90,7 +176,7 @@ static bool write_sum(const char *folder, const char *file) {
 static bool is_whole(const char *folder, const char *file) {
     char path[PATH_MAX], sum[SUM_BYTES + 1];
     size_t bytes = 0;
-    char *kept = is_ours(folder) && join_path(path, folder, sum_file) && access(path, R_OK) == 0
+    char *kept = is_ours(folder) && join_path(path, folder, sum_file) && is_file(path)
                      ? file_read(path, &bytes)
                      : NULL;
     bool whole = kept && bytes == SUM_BYTES && sum_of(folder, file, sum) && !memcmp(kept, sum, SUM_BYTES);
@@ -130,7 +216,7 @@ static int by_age(const void *a, const void *b) {
 
 // What a process left that was ended while it made something.
 static bool is_left_over(const char *name, const struct stat *s) {
-    return !strncmp(name, "new-", 4) && s->st_mtim.tv_sec + LEFT_OVER_S < time(NULL);
+    return is_fresh_name(name) && s->st_mtim.tv_sec + LEFT_OVER_S < time(NULL);
 }
 
 // The entries of the folder; how many.
@@ -140,11 +226,11 @@ static int list_items(const char *folder, struct item **items) {
     for (struct dirent *e; dir && (e = readdir(dir));) {
         char path[PATH_MAX];
         struct stat s;
-        if (!join_path(path, folder, e->d_name) || lstat(path, &s))
+        if (!join_path(path, folder, e->d_name) || lstat(path, &s) || !S_ISDIR(s.st_mode))
             continue;
         if (is_left_over(e->d_name, &s))
             remove_folder(path);
-        if (strlen(e->d_name) != SUM_BYTES)
+        if (!is_key(e->d_name))
             continue;
         if (!memory_grow(items, &cap, count + 1, sizeof **items))
             break;
@@ -227,12 +313,13 @@ static void *make_shared(const struct cache_entry *entry, const char *cache, con
     return result;
 }
 
-static void warn_once(const char *cache) {
+static void warn_once(const char *cache, const char *why) {
     static atomic_bool warned;
     if (!atomic_exchange(&warned, true))
-        log_line(ZL_LOG_WARN, "%s%s: kernels are compiled again in every process; ZL_CACHE_DIR names %s folder",
-                 *cache ? "cannot write the kernel cache " : "no folder for the kernel cache, as HOME is not set",
-                 cache, *cache ? "another" : "a");
+        log_line(ZL_LOG_WARN,
+                 "%s%s, as %s: kernels are compiled again in every process; ZL_CACHE_DIR names %s folder",
+                 *cache ? "cannot use the kernel cache " : "there is no kernel cache", cache, why,
+                 *cache ? "another" : "a");
 }
 
 static void *make_alone(const struct cache_entry *entry) {
@@ -251,11 +338,12 @@ static void *make_alone(const struct cache_entry *entry) {
 }
 
 static void *find_or_make(const struct cache_entry *entry) {
-    char cache[PATH_MAX] = "", place[PATH_MAX];
-    bool usable = find_folder(cache, sizeof cache) && make_folders(cache) && is_ours(cache) &&
-                  join_path(place, cache, entry->key);
+    char cache[PATH_MAX], place[PATH_MAX];
+    const char *why = open_cache(cache);
+    bool usable = !why && join_path(place, cache, entry->key);
     if (usable && is_whole(place, entry->file)) {
-        utimensat(AT_FDCWD, place, NULL, 0); // used now; fails in a folder that is only read
+        utimensat(AT_FDCWD, place, NULL,
+                  AT_SYMLINK_NOFOLLOW); // used now; fails in a folder that is only read
         void *result = use_file(entry, place);
         if (result)
             return result;
@@ -266,7 +354,7 @@ static void *find_or_make(const struct cache_entry *entry) {
     if (usable)
         return result;
     zl_clear_error();
-    warn_once(cache);
+    warn_once(cache, why ? why : "it cannot be written");
     return make_alone(entry);
 }
 

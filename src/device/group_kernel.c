@@ -4,25 +4,28 @@
 
 // Expressions -----------------------------------------------------------------------------------------------------------
 
+// In 64 bits, whatever the kernel's indices have.
+static const struct tile_type i64 = {TILE_INT, 64, 1};
+
 static expr number(int64_t value) {
-    return tile_const_int(tile_index_type(), value);
+    return tile_const_int(i64, value);
 }
 
 static expr as_index(expr e) {
-    return tile_cast(tile_index_type(), e);
+    return tile_cast(i64, e);
 }
 
 // From the first element to the last, with strides of their own.
 static expr bytes_of(const struct tile_buffer *b) {
-    expr count = number(b->stride ? 1 : 0);
-    if (!b->stride)
-        count = number(1);
+    expr count = number(1);
     for (int i = 0; i < b->ndim; i++) {
         expr size = as_index(b->shape[i]);
         if (b->stride)
             count = tile_binary(
                 TILE_ADD, count,
-                tile_binary(TILE_MUL, tile_binary(TILE_SUB, size, number(1)), as_index(b->stride[i])));
+                tile_binary(TILE_MUL,
+                            tile_binary(TILE_SUB, tile_binary(TILE_MAX, size, number(1)), number(1)),
+                            as_index(b->stride[i])));
         else
             count = tile_binary(TILE_MUL, count, size);
     }
@@ -67,13 +70,26 @@ static bool make_tape(struct group_kernel *g) {
 
 bool group_kernel_open(struct group_kernel *g, const struct tile_kernel *kernel) {
     *g = (struct group_kernel){.kernel = kernel, .parameters = kernel->parameters};
-    for (const struct tile_stmt *s = kernel->body; s; s = s->next)
+    for (const struct tile_stmt *s = kernel->body; s; s = s->next) {
+        if (is_room(s) && !tile_is_known_at_launch(s->buffer))
+            return error_false(
+                ZL_ERROR_COMPILE,
+                "kernel %s, line %d: the size of '%s', which is outside of grids, follows from the "
+                "sizes of arguments",
+                kernel->name, s->place.line, s->buffer->text);
         g->rooms += is_room(s);
+    }
     g->launches = render_launches(kernel, NULL, 0);
     g->launch = memory_zero(sizeof *g->launch * (size_t)(g->launches + 1));
     if (!g->launch)
         return false;
     render_launches(kernel, g->launch, g->launches);
+    for (int i = 0; i < g->launches; i++)
+        if (!tile_are_known_at_launch(g->launch[i].blocks, g->launch[i].axes))
+            return error_false(ZL_ERROR_COMPILE,
+                               "kernel %s: the number of blocks of a grid follows from the sizes of "
+                               "arguments on this target",
+                               kernel->name);
     return make_tape(g);
 }
 
@@ -104,9 +120,18 @@ bool group_sizes_open(struct group_sizes *s, struct group_kernel *g, const int64
     s->value = memory_zero(sizeof *s->value * (size_t)(count + 1));
     if (!s->value)
         return false;
+    int which = 0;
     lock_take(&g->lock);
-    tile_tape_run(g->tape, symbol_value, &(struct symbols){g->kernel, symbol}, s->value);
+    bool exact =
+        tile_tape_run_exactly(g->tape, symbol_value, &(struct symbols){g->kernel, symbol}, s->value, &which);
     lock_give(&g->lock);
+    for (which = 0; exact && which < count; which++)
+        exact = s->value[which].i >= 0;
+    if (!exact)
+        return error_false(
+            ZL_ERROR_SHAPE,
+            "kernel %s: the size of a buffer or grid is negative, or does not fit into 64 bits",
+            g->kernel->name);
     s->bytes = &s->value[0].i;
     s->room = s->bytes + g->parameters;
     s->groups = s->room + g->rooms;

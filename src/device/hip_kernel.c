@@ -58,6 +58,7 @@ static struct {
     int threads, shared;
     char clang[PATH_MAX], libraries[PATH_MAX + 64]; // the option for the chip's own, "-nogpulib" without them
     long long stamp;
+    unsigned era; // in which it was opened
 } found;
 
 // Finding ---------------------------------------------------------------------------------------------------------------
@@ -142,6 +143,7 @@ static void find_clang(void) {
 }
 
 static void find(void) {
+    found.era = atomic_load(&fork_era);
     int count = 0;
     if (!bind())
         return;
@@ -172,6 +174,8 @@ static bool open_device(struct module_device *out) {
     pthread_once(&once, find);
     if (*found.why_none)
         return error_false(ZL_ERROR_DEVICE, "hip: there is no device: %s", found.why_none);
+    if (!fork_spares("hip", found.era))
+        return false;
     *out = (struct module_device){found.name, found.threads, (size_t)found.shared};
     return check(hip.hipSetDevice(0), "hipSetDevice");
 }

@@ -35,7 +35,8 @@ static const struct kernel_driver *find_driver(const char *target) {
 
 static bool compile(zl_kernel k, const struct kernel_driver *driver) {
     k->driver = driver;
-    k->lowered = kernel_copy(k->kernel);
+    k->sizes = tile_sizes_open(k->kernel);
+    k->lowered = k->sizes ? kernel_copy(k->kernel) : NULL;
     k->compiled = k->lowered ? driver->compile(k->lowered, &k->source) : NULL;
     return k->compiled;
 }
@@ -106,12 +107,15 @@ static union tile_value symbol_value(void *data, expr e, const int64_t *index) {
 static bool evaluate(struct sizes *b, expr e, int64_t *out) {
     struct tile_tape *tape = tile_tape(1, &e);
     union tile_value value;
+    int which;
     if (!tape)
         return false;
-    tile_tape_run(tape, symbol_value, b, &value);
+    bool exact = tile_tape_run_exactly(tape, symbol_value, b, &value, &which);
     tile_tape_free(tape);
     *out = value.i;
-    return true;
+    return exact ||
+           error_false(ZL_ERROR_SHAPE, "zl_kernel_run: a size of kernel %s does not fit into %d bits",
+                       b->kernel->name, e->type.bits);
 }
 
 static bool is_in_range(const struct tile_name *s, int64_t value) {
@@ -136,13 +140,25 @@ static bool bind(struct sizes *b, expr e, int64_t size) {
     return is_in_range(e->name, size);
 }
 
+// Elements behind an axis, times those along it.
+static bool grow_dense(const struct tile_buffer *buffer, const zl_kernel_buffer *a, int axis,
+                       int64_t *dense) {
+    return tile_times(*dense, a->dim[axis] ? a->dim[axis] : 1, dense) ||
+           error_false(ZL_ERROR_SHAPE,
+                       "zl_kernel_run: argument '%s' has %" PRId64
+                       " along axis %d: sizes are 0 or more, and all "
+                       "elements fit into 64 bits",
+                       buffer->text, a->dim[axis], axis);
+}
+
 static bool bind_shape(struct sizes *b, const struct tile_buffer *buffer, const zl_kernel_buffer *a) {
     int64_t dense = 1;
     for (int axis = buffer->ndim - 1; axis >= 0; axis--) {
         if (!bind(b, buffer->shape[axis], a->dim[axis]) ||
             (buffer->stride && !bind(b, buffer->stride[axis], a->stride ? a->stride[axis] : dense)))
             return false;
-        dense *= MAX_OF(a->dim[axis], 1);
+        if (!grow_dense(buffer, a, axis, &dense))
+            return false;
     }
     return true;
 }
@@ -234,7 +250,8 @@ static bool check_layout(struct sizes *b, const struct tile_buffer *buffer, cons
     for (int axis = buffer->ndim - 1; axis >= 0; axis--) {
         if (!check_size(b, buffer, a, axis) || !check_stride(b, buffer, a, axis, dense))
             return false;
-        dense *= MAX_OF(a->dim[axis], 1);
+        if (!grow_dense(buffer, a, axis, &dense))
+            return false;
     }
     return true;
 }
@@ -291,10 +308,11 @@ static void sizes_close(struct sizes *b) {
     memory_free(b->bound);
 }
 
-static bool check_and_run(zl_kernel k, int count, const zl_kernel_buffer *buffer, int repeats, double *seconds) {
+static bool check_and_run(zl_kernel k, int count, const zl_kernel_buffer *buffer, int repeats,
+                          double *seconds) {
     struct sizes b;
     bool done = sizes_open(&b, k->kernel) && check_arguments(&b, count, buffer) &&
-                run_checked(k, count, buffer, &b, repeats, seconds);
+                tile_sizes_check(k->sizes, b.value) && run_checked(k, count, buffer, &b, repeats, seconds);
     sizes_close(&b);
     return done;
 }
@@ -305,8 +323,8 @@ bool zl_kernel_run(zl_kernel k, int count, const zl_kernel_buffer *buffer) {
 
 bool zl_kernel_time(zl_kernel k, int count, const zl_kernel_buffer *buffer, int repeats, double *seconds) {
     if (repeats < 1 || !seconds)
-        return error_false(ZL_ERROR_VALUE, "zl_kernel_time: %d repeats; at least one, and a place for the seconds",
-                           repeats);
+        return error_false(ZL_ERROR_VALUE,
+                           "zl_kernel_time: %d repeats; at least one, and a place for the seconds", repeats);
     return is_compiled(k, "zl_kernel_time") && check_and_run(k, count, buffer, repeats, seconds);
 }
 

@@ -10,7 +10,6 @@
 
 #include "device/device.h"
 
-#include <pthread.h>
 #include <stdio.h>
 
 enum {
@@ -44,15 +43,14 @@ struct unit {
     struct unit *next;
     const struct device *device;
     int index;
-    bool is_host;         // its memory is the host's
-    pthread_mutex_t lock; // guards blocks and marks
-    atomic_int streams;   // that were made
-    struct block *spare;  // descriptions of no memory
+    bool is_host;        // its memory is the host's
+    struct lock lock;    // guards blocks and marks
+    atomic_int streams;  // that were made
+    struct block *spare; // descriptions of no memory
     struct lane lane[LANES];
 };
 
-static pthread_mutex_t lock =
-    PTHREAD_MUTEX_INITIALIZER; // guards additions to units, and copies between replicas
+static struct lock lock; // guards additions to units, and copies between replicas
 static struct unit *_Atomic units;
 static atomic_bool any_failed; // of the points of all units
 
@@ -74,19 +72,18 @@ static struct unit *find(const struct device *d, int index) {
     struct unit *u = look(d, index);
     if (LIKELY(u != NULL))
         return u;
-    pthread_mutex_lock(&lock);
+    lock_take(&lock);
     if (!(u = look(d, index)) && (u = memory_zero(sizeof *u))) {
         u->device = d;
         u->index = index;
         u->is_host = is_host(d, index);
-        pthread_mutex_init(&u->lock, NULL);
         for (int i = 0; i < LANES; i++)
             atomic_store(&u->lane[i].point, (uint64_t)(LANES + i));
         u->next = atomic_load(&units);
         atomic_store_explicit(&units, u, memory_order_release);
         allocator_on_clear(clear_cache);
     }
-    pthread_mutex_unlock(&lock);
+    lock_give(&lock);
     return u;
 }
 
@@ -158,12 +155,12 @@ static bool mark(struct unit *u, int lane) {
 }
 
 bool device_mark(const struct device *d, int unit, int lane) {
-    struct unit *u = d->record ? find(d, unit) : NULL;
+    struct unit *u = d->record && device_check(d) ? find(d, unit) : NULL;
     if (!u)
         return !d->record;
-    pthread_mutex_lock(&u->lock);
+    lock_take(&u->lock);
     bool ok = clock_ns() - u->lane[lane].marked < MARK_NS ? is_good(u, lane) : mark(u, lane);
-    pthread_mutex_unlock(&u->lock);
+    lock_give(&u->lock);
     return ok;
 }
 
@@ -181,20 +178,20 @@ static bool is_sound(const struct device *d, int unit, uint64_t point) {
     if (LIKELY(!u))
         return true;
     const struct lane *l = &u->lane[lane_of(point)];
-    pthread_mutex_lock(&u->lock);
+    lock_take(&u->lock);
     bool sound = !has_failed(l, point) || error_false(ZL_ERROR_DEVICE, "%s", l->why);
-    pthread_mutex_unlock(&u->lock);
+    lock_give(&u->lock);
     return sound;
 }
 
 bool device_wait(const struct device *d, int unit, uint64_t point) {
-    struct unit *u = d->record ? find(d, unit) : NULL;
+    struct unit *u = d->record && device_check(d) ? find(d, unit) : NULL;
     if (!u)
         return !d->record;
     int lane = lane_of(point);
-    pthread_mutex_lock(&u->lock);
+    lock_take(&u->lock);
     bool ok = next_point(u, lane) > point || mark(u, lane);
-    pthread_mutex_unlock(&u->lock);
+    lock_give(&u->lock);
     return ok && is_sound(d, unit, point) && d->wait(unit, lane, place_of(point));
 }
 
@@ -232,9 +229,9 @@ static bool follow(struct unit *u, int lane, uint64_t point) {
 static bool follow_point(struct unit *u, int lane, uint64_t point) {
     if (LIKELY(follows(u, lane, point)))
         return true;
-    pthread_mutex_lock(&u->lock);
+    lock_take(&u->lock);
     bool ok = follow(u, lane, point);
-    pthread_mutex_unlock(&u->lock);
+    lock_give(&u->lock);
     return ok;
 }
 
@@ -295,12 +292,12 @@ static void *empty(struct unit *u, struct block *b) {
 }
 
 static void *take_block(struct unit *u, int lane, size_t capacity) {
-    pthread_mutex_lock(&u->lock);
+    lock_take(&u->lock);
     struct block *b = take_own(u, lane, capacity);
     if (!b)
         b = take_other(u, lane, capacity);
     void *memory = b ? empty(u, b) : NULL;
-    pthread_mutex_unlock(&u->lock);
+    lock_give(&u->lock);
     if (memory)
         allocator_keep(-(int64_t)capacity, !u->is_host);
     return memory;
@@ -340,9 +337,9 @@ static bool add_block(struct unit *u, int lane, unsigned lanes, void *memory, si
 static bool keep_block(struct unit *u, int lane, unsigned lanes, void *memory, size_t capacity) {
     if (!allocator_keep((int64_t)capacity, !u->is_host))
         return false;
-    pthread_mutex_lock(&u->lock);
+    lock_take(&u->lock);
     bool kept = add_block(u, lane, lanes, memory, capacity);
-    pthread_mutex_unlock(&u->lock);
+    lock_give(&u->lock);
     if (!kept)
         allocator_keep(-(int64_t)capacity, !u->is_host);
     return kept;
@@ -362,10 +359,10 @@ static void free_list(const void *key, size_t bytes, void *value, void *data) {
 
 static void free_blocks(struct unit *u) {
     for (int i = 0; i < LANES; i++) {
-        pthread_mutex_lock(&u->lock);
+        lock_take(&u->lock);
         struct map blocks = u->lane[i].blocks;
         u->lane[i].blocks = (struct map){0};
-        pthread_mutex_unlock(&u->lock);
+        lock_give(&u->lock);
         map_each(&blocks, free_list, u);
         map_free(&blocks);
     }
@@ -373,7 +370,8 @@ static void free_blocks(struct unit *u) {
 
 static void clear_cache(void) {
     for (struct unit *u = atomic_load_explicit(&units, memory_order_acquire); u; u = u->next)
-        free_blocks(u);
+        if (!device_is_lost(u->device))
+            free_blocks(u);
 }
 
 // What the device refuses may be what it kept for us.
@@ -393,7 +391,7 @@ static void *get_memory(struct unit *u, int lane, size_t capacity) {
 }
 
 void *device_alloc(const struct device *d, int unit, int lane, size_t bytes, size_t *capacity) {
-    struct unit *u = find(d, unit);
+    struct unit *u = device_check(d) ? find(d, unit) : NULL;
     *capacity = allocator_capacity(bytes);
     if (!u || !allocator_count((int64_t)*capacity, !u->is_host))
         return NULL;
@@ -410,7 +408,7 @@ static void release(const struct device *d, int unit, int lane, unsigned lanes, 
                     size_t capacity) {
     struct unit *u = find(d, unit); // it is there: the memory is its
     allocator_count(-(int64_t)capacity, !u->is_host);
-    if (!keep_block(u, lane, lanes, memory, capacity))
+    if (!device_is_lost(d) && !keep_block(u, lane, lanes, memory, capacity))
         d->free(unit, memory);
 }
 
@@ -481,6 +479,8 @@ static bool copy_to_host(struct storage *s) {
     struct replica *r = atomic_load_explicit(&s->replica, memory_order_acquire);
     if (host_of(s) || !r)
         return true;
+    if (!device_check(r->device))
+        return false;
     void *data = replica_is_sound(r) ? storage_host_room(s) : NULL;
     if (!data)
         return false;
@@ -496,16 +496,17 @@ static bool copy_to_host(struct storage *s) {
 bool device_fetch(struct storage *s) {
     if (LIKELY(host_of(s) != NULL))
         return true;
-    pthread_mutex_lock(&lock);
+    lock_take(&lock);
     bool ok = copy_to_host(s);
-    pthread_mutex_unlock(&lock);
+    lock_give(&lock);
     return ok;
 }
 
 bool device_download(struct storage *s, void *out, size_t bytes) {
     struct replica *r = atomic_load_explicit(&s->replica, memory_order_acquire);
     counter_add(COUNTER_DOWNLOADS, 1);
-    return replica_is_sound(r) && r->device->copy(r->unit, lane_of(point_of(r)), out, r->memory, bytes, true);
+    return device_check(r->device) && replica_is_sound(r) &&
+           r->device->copy(r->unit, lane_of(point_of(r)), out, r->memory, bytes, true);
 }
 
 // Under the lock.
@@ -523,13 +524,13 @@ static struct replica *copy_to_unit(const struct device *d, int unit, int lane, 
 }
 
 void *device_reach(const struct device *d, int unit, int lane, struct storage *s) {
-    struct replica *r = replica_on(d, unit, s);
+    struct replica *r = device_check(d) ? replica_on(d, unit, s) : NULL;
     if (UNLIKELY(!r)) {
-        if (!find(d, unit)) // takes the lock too, once
+        if (device_is_lost(d) || !find(d, unit)) // takes the lock too, once
             return NULL;
-        pthread_mutex_lock(&lock);
+        lock_take(&lock);
         r = copy_to_unit(d, unit, lane, s);
-        pthread_mutex_unlock(&lock);
+        lock_give(&lock);
     }
     return r && admit(r, lane) && replica_is_sound(r) ? r->memory : NULL;
 }

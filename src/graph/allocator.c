@@ -20,6 +20,10 @@ struct block { // a free block links to the next of its class
 enum { UNREAD = 0, NOT_SET = -1 }; // of a limit
 
 static struct lock lock; // guards bins
+ZL_AT_LOAD {
+    fork_guard(&lock);
+}
+
 static struct block *bins[CLASSES];
 static atomic_llong active, cached, peak;
 static atomic_llong active_elsewhere, cached_elsewhere; // of these, memory of units

@@ -148,8 +148,8 @@ uint32_t deflate_crc(uint32_t crc, const void *data, size_t bytes) {
     static uint32_t table[256];
     static struct lock lock;
     lock_take(&lock);
-    if (!table[1])
-        for (uint32_t i = 0; i < 256; i++) {
+    if (!table[1]) // the last to be written: a fork may come in between
+        for (uint32_t i = 255; i > 0; i--) {
             table[i] = i;
             for (int k = 0; k < 8; k++)
                 table[i] = table[i] >> 1 ^ (table[i] & 1 ? 0xedb88320u : 0);

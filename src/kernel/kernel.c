@@ -29,6 +29,7 @@ void zl_kernel_release(zl_kernel kernel) {
     if (kernel->compiled)
         kernel->driver->free(kernel->compiled);
     memory_free(kernel->source);
+    tile_sizes_close(kernel->sizes);
     tile_free(kernel->lowered);
     tile_free(kernel->kernel);
     memory_free(kernel);

@@ -23,6 +23,7 @@ struct zl_kernel_ {
     struct tile_kernel *kernel;
     const struct kernel_driver *driver; // NULL: it was only read
     void *compiled;
+    struct tile_sizes *sizes;    // checked before each run
     struct tile_kernel *lowered; // what the driver has changed
     char *source; // what the target's compiler got
 };

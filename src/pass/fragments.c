@@ -130,7 +130,8 @@ static void choose_alone(struct group *g, const struct tile_buffer *b) {
     struct layout l;
     for (int i = 0; i < b->ndim; i++) {
         size[i] = fragments_number(b->shape[i]);
-        count *= size[i] > 0 ? size[i] : 0;
+        if (!tile_times(count, size[i], &count))
+            count = 0;
     }
     bool good = count > 0 && count < 1 << 20 &&
                 layout_blocked(&l, b->ndim, size, g->threads, 16 / tile_type_bytes(b->type));

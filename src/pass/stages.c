@@ -79,11 +79,14 @@ static bool runs_ahead(struct stages *t, const struct tile_stmt *s) {
     return all.uses == here.uses && here.writes == 1;
 }
 
+// Of more than any group has, as much as that: sums of them, times the stages of a loop, fit into 64 bits.
 static int64_t bytes_of(const struct tile_buffer *b) {
+    static const int64_t most = 1 << 26;
     int64_t count = tile_type_bytes(b->type);
     for (int i = 0; i < b->ndim; i++)
-        count *= MAX_OF(fragments_number(b->shape[i]), 0);
-    return count;
+        if (!tile_times(count, MAX_OF(fragments_number(b->shape[i]), 0), &count))
+            return most;
+    return MIN_OF(count, most);
 }
 
 static int64_t block_bytes(const struct tile_stmt *body) {

@@ -200,10 +200,14 @@ static void vector_zero(struct program *p, const struct tile_stmt *s) {
 static void alloc(struct program *p, const struct tile_stmt *s) {
     const struct tile_buffer *b = s->buffer;
     int64_t count = program_elements(b);
+    if (b->base && !(tile_is_known_at_launch(b) && tile_is_known_at_launch(b->base)))
+        program_fail(p, s, "the size of a view follows from the sizes of arguments: ", b->text);
     if (b->memory == TILE_SHARED || b->base)
         return; // declared where the function begins
     if (count < 0 || b->stride)
         program_fail(p, s, "the size of memory of a thread must be a number, without strides: ", b->text);
+    else if (program_size(b) < 0 || program_size(b) > PROGRAM_STACK)
+        program_fail(p, s, "the memory of a thread is more than 4 MiB with ", b->text);
     else {
         text_add(p->style.out, "%*s%s b%d[%" PRId64 "]", 4 * p->style.indent, "", program_memory(b->type),
                  b->id, MAX_OF(count * (tile_type_is_complex(b->type) ? 2 : 1), 1));
@@ -285,9 +289,11 @@ static void arguments(struct program *p) {
 }
 
 static int64_t shared_bytes_of(const struct tile_buffer *b) {
-    int64_t count = program_elements(b);
-    return count < 0 ? -1 : MAX_OF(count, 1) * tile_type_bytes(b->type);
+    int64_t bytes = program_size(b);
+    return bytes == 0 ? tile_type_bytes(b->type) : bytes;
 }
+
+static const int64_t SHARED_MOST = INT64_C(1) << 60; // far more than any group has, and sums of two fit
 
 // Calls visit for the buffers of a group, with their place in its memory; how much there is of it, or -1.
 static int64_t each_shared(struct program *p, const struct tile_stmt *body, int64_t at,
@@ -296,12 +302,16 @@ static int64_t each_shared(struct program *p, const struct tile_stmt *body, int6
         if (body->kind == TILE_ALLOC && body->buffer->memory == TILE_SHARED) {
             int64_t bytes = body->buffer->base ? 0 : shared_bytes_of(body->buffer),
                     align = MAX_OF(body->buffer->align, 16);
+            bool fits = bytes >= 0 && bytes <= SHARED_MOST && at <= SHARED_MOST;
             at = (at + align - 1) / align * align;
-            if (visit && bytes >= 0)
+            if (visit && fits)
                 visit(p, body->buffer, at);
-            if (bytes < 0 && p)
-                program_fail(p, body, "the size of memory of a group must be a number: ", body->buffer->text);
-            at = bytes < 0 ? -1 : at + bytes;
+            if (!fits && p)
+                program_fail(p, body,
+                             bytes < 0 ? "the size of memory of a group must be a number: "
+                                       : "the memory of a group is more than 2^60 bytes with ",
+                             body->buffer->text);
+            at = fits ? at + bytes : -1;
         }
         at = at < 0 ? at : each_shared(p, body->body, at, visit);
         at = at < 0 ? at : each_shared(p, body->other, at, visit);

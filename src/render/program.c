@@ -1,7 +1,8 @@
 // program.c - kernels of any statements in plain C, one block of the grid at a time: the dialect `c_tiles`.
 //
 // The text has three functions. NAME_blocks(run, phase) says how many blocks a phase has, -1 after the last; NAME(run,
-// phase, block) computes one; NAME_room(run, at) is the size of a buffer outside of all blocks, -1 after the last. Phases
+// phase, block) computes one; NAME_room(run, at) is the size of a buffer outside of all blocks, -1 after the last. A number
+// that does not fit into 64 bits is -2. Phases
 // come one after the other, the blocks of one in any order. Loops are plain: the compiler's vectoriser does the rest, to
 // which maps say that their iterations do not depend on each other.
 
@@ -82,7 +83,9 @@ static void emit_for(struct program *p, const struct tile_stmt *s) {
         text_add(p->style.out, ";\n");
     }
     int64_t trips = program_number(s->extent[0]);
-    const char *unroll = !p->own ? "#pragma GCC unroll %" PRId64 : p->branches ? "ZL_UNROLL_IN_BRANCH" : "ZL_UNROLL";
+    const char *unroll = !p->own       ? "#pragma GCC unroll %" PRId64
+                         : p->branches ? "ZL_UNROLL_IN_BRANCH"
+                                       : "ZL_UNROLL";
     if (s->loop == TILE_UNROLLED && trips > 0)
         style_line(&p->style, unroll, MIN_OF(trips, 64));
     if (pass_range(s->step).low > 0)
@@ -223,8 +226,12 @@ static void count_blocks(struct program *p, const struct tile_stmt *s) {
     int id = s->name[0]->id, names = s->kind == TILE_GRID ? s->indices : 1;
     if (s->kind == TILE_MAP && s->indices == 1)
         text_add(p->style.out, "((i64)e%d + %d) / %d", id, CHUNK - 1, CHUNK);
-    for (int i = 0; (s->kind == TILE_GRID || s->indices > 1) && i < names; i++)
-        text_add(p->style.out, "%s(e%d > 0 ? (i64)e%d : 0)", i ? " * " : "", s->name[i]->id, s->name[i]->id);
+    bool is_product = s->kind == TILE_GRID || s->indices > 1;
+    for (int i = 1; is_product && i < names; i++)
+        text_add(p->style.out, "zl_times(");
+    for (int i = 0; is_product && i < names; i++)
+        text_add(p->style.out, "%s(e%d > 0 ? (i64)e%d : 0)%s", i ? ", " : "", s->name[i]->id, s->name[i]->id,
+                 i ? ")" : "");
     text_add(p->style.out, ";\n");
 }
 
@@ -362,14 +369,19 @@ static void room_function(struct program *p, const char *symbol) {
     for (const struct tile_stmt *s = p->kernel->body; s; s = s->next) {
         if (s->kind != TILE_ALLOC || s->buffer->base)
             continue;
-        style_open(&p->style, "case %d:", at++);
-        program_nodes(p, s->buffer->ndim, s->buffer->shape);
-        text_add(p->style.out, "%*sreturn (i64)%d", 4 * p->style.indent, "",
-                 tile_type_bytes(s->buffer->type));
-        for (int i = 0; i < s->buffer->ndim; i++) {
-            text_add(p->style.out, " * ");
-            program_operand(p, s->buffer->shape[i]);
+        if (!tile_is_known_at_launch(s->buffer))
+            program_fail(p, s, "the size of memory outside of grids follows from the sizes of arguments: ",
+                         s->buffer->text);
+        expr root[2 * TILE_DIMS];
+        int ndim = s->buffer->ndim;
+        for (int i = 0; i < ndim; i++) {
+            root[i] = s->buffer->shape[i];
+            root[ndim + i] = s->buffer->stride ? s->buffer->stride[i] : NULL;
         }
+        style_open(&p->style, "case %d:", at++);
+        program_nodes(p, s->buffer->stride ? 2 * ndim : ndim, root);
+        text_add(p->style.out, "%*sreturn ", 4 * p->style.indent, "");
+        program_bytes(p, s->buffer);
         text_add(p->style.out, ";\n");
         style_close(&p->style);
     }

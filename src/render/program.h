@@ -6,7 +6,7 @@
 #include "render/style.h"
 #include "tile/syntax.h"
 
-enum { PROGRAM_STACK = 4 << 20, PROGRAM_ARRAY = 1 << 20 }; // bytes of a block's memory at most; of one of unknown size
+enum { PROGRAM_STACK = 4 << 20, PROGRAM_ARRAY = 1 << 20 }; // bytes of a block's (a thread's) memory at most; of one of unknown size
 
 struct program {
     struct style style;
@@ -46,6 +46,7 @@ const char *program_memory(struct tile_type type);           // the type in memo
 bool program_has_panels(const struct tile_buffer *b); // rows of matrices in panels of 128 bytes: zl_panel
 
 void program_view(struct program *p, const struct tile_buffer *b); // a pointer into the memory of another buffer
+void program_bytes(struct program *p, const struct tile_buffer *b); // of it, after program_nodes of its sizes; -2: there are none
 
 // Emits values, operands first, each once; then program_operand names them.
 void program_nodes(struct program *p, int count, const expr *root);
@@ -54,6 +55,8 @@ void program_element(struct program *p, const struct tile_buffer *b, const expr 
 void program_quoted(struct text *out, const char *text);
 const char *program_atomic_word(struct program *p, const struct tile_stmt *s); // NULL and a failure: there is none
 int64_t program_elements(const struct tile_buffer *b); // -1: not known
+// Bytes of as many elements, two numbers each if they are complex; -1 where the number of elements is, or 64 bits do not suffice.
+int64_t program_size(const struct tile_buffer *b);
 
 // Statements whose values were emitted.
 typedef void program_statement(struct program *p, const struct tile_stmt *s);

@@ -31,8 +31,7 @@ int64_t program_stride(const struct tile_buffer *b, int axis) {
         return program_number(b->stride[axis]);
     int64_t stride = 1;
     for (int i = axis + 1; i < b->ndim; i++) {
-        int64_t size = program_number(b->shape[i]);
-        if (size < 0 || __builtin_mul_overflow(stride, size, &stride))
+        if (!tile_times(stride, program_number(b->shape[i]), &stride))
             return -1;
     }
     return stride;
@@ -117,9 +116,10 @@ void program_element(struct program *p, const struct tile_buffer *b, const expr 
     element(p, b, index, -1);
 }
 
+// Ranges are those of numbers that do not wrap around, which is checked of sizes that are known at launch.
 static bool is_known_inside(const struct tile_buffer *b, const expr *index, int axis) {
     struct pass_range at = pass_range(index[axis]), size = pass_range(b->shape[axis]);
-    return at.low >= 0 && at.high < size.low;
+    return at.low >= 0 && at.high < size.low && (size.high != INT64_MAX || tile_is_known_at_launch(b));
 }
 
 // Tests of what is not known of an index, each behind `and`; how many.
@@ -329,11 +329,41 @@ void program_message(struct program *p, const struct tile_stmt *s) {
 int64_t program_elements(const struct tile_buffer *b) {
     int64_t count = 1;
     for (int i = 0; i < b->ndim; i++) {
-        int64_t size = program_number(b->shape[i]);
-        if (size < 0 || __builtin_mul_overflow(count, size, &count))
+        if (!tile_times(count, program_number(b->shape[i]), &count))
             return -1;
     }
     return count;
+}
+
+int64_t program_size(const struct tile_buffer *b) {
+    int64_t bytes;
+    return tile_times(program_elements(b), tile_type_bytes(b->type), &bytes) ? bytes : -1;
+}
+
+// Strides are of memory outside of blocks only: those are known at launch, and so is that their sum fits.
+void program_bytes(struct program *p, const struct tile_buffer *b) {
+    struct text *out = p->style.out;
+    if (b->stride) {
+        text_add(out, "zl_times(%d, 1", tile_type_bytes(b->type));
+        for (int i = 0; i < b->ndim; i++) {
+            text_add(out, " + ((i64)");
+            program_operand(p, b->shape[i]);
+            text_add(out, " > 1 ? (i64)");
+            program_operand(p, b->shape[i]);
+            text_add(out, " - 1 : 0) * ");
+            program_operand(p, b->stride[i]);
+        }
+        text_add(out, ")");
+        return;
+    }
+    for (int i = 0; i < b->ndim; i++)
+        text_add(out, "zl_times(");
+    text_add(out, "%d", tile_type_bytes(b->type));
+    for (int i = 0; i < b->ndim; i++) {
+        text_add(out, ", (i64)");
+        program_operand(p, b->shape[i]);
+        text_add(out, ")");
+    }
 }
 
 void program_view(struct program *p, const struct tile_buffer *b) {
@@ -341,6 +371,37 @@ void program_view(struct program *p, const struct tile_buffer *b) {
     const char *type = program_memory(b->type),
                *constant = memory->parameter >= 0 && !memory->is_output ? "const " : "";
     style_line(&p->style, "%s%s *b%d = (%s%s *)b%d;", constant, type, b->id, constant, type, b->base->id);
+}
+
+// Where its size or that of its memory is known only when the block runs, a view is compared with its memory there.
+static void check_view(struct program *p, const struct tile_stmt *s) {
+    const struct tile_buffer *b = s->buffer;
+    expr root[2 * TILE_DIMS];
+    if (tile_is_known_at_launch(b) && tile_is_known_at_launch(b->base))
+        return;
+    for (int i = 0; i < b->ndim; i++)
+        root[i] = b->shape[i];
+    for (int i = 0; i < b->base->ndim; i++)
+        root[b->ndim + i] = b->base->shape[i];
+    style_line(&p->style, "i64 view%d;", b->id);
+    style_line(&p->style, "{");
+    p->style.indent++;
+    program_nodes(p, b->ndim + b->base->ndim, root);
+    text_add(p->style.out, "%*sconst i64 bytes = ", 4 * p->style.indent, "");
+    program_bytes(p, b);
+    text_add(p->style.out, ";\n%*sview%d = bytes >= 0 && bytes <= ", 4 * p->style.indent, "", b->id);
+    program_bytes(p, b->base);
+    text_add(p->style.out, ";\n");
+    style_close(&p->style);
+    style_open(&p->style, "if (!view%d)", b->id);
+    text_add(p->style.out, "%*srun->fail(run, %d, ", 4 * p->style.indent, "", s->place.line);
+    struct text why = {0};
+    text_add(&why, "'%s' has more bytes than '%s', whose memory it is", b->text, b->base->text);
+    program_quoted(p->style.out, why.data ? why.data : "");
+    text_free(&why);
+    text_add(p->style.out, ");\n");
+    style_line(&p->style, "return;");
+    style_close(&p->style);
 }
 
 // Memory whose size is known when the block runs: an array of that size, which begins at a multiple of 64 bytes.
@@ -351,11 +412,8 @@ static void sized_at_call(struct program *p, const struct tile_stmt *s) {
     style_line(&p->style, "{");
     p->style.indent++;
     program_nodes(p, b->ndim, b->shape);
-    text_add(p->style.out, "%*sroom%d = %d", 4 * p->style.indent, "", b->id, tile_type_bytes(b->type));
-    for (int i = 0; i < b->ndim; i++) {
-        text_add(p->style.out, " * (i64)");
-        program_operand(p, b->shape[i]);
-    }
+    text_add(p->style.out, "%*sroom%d = ", 4 * p->style.indent, "", b->id);
+    program_bytes(p, b);
     text_add(p->style.out, ";\n");
     style_close(&p->style);
     style_open(&p->style, "if (room%d < 0 || room%d > %d)", b->id, b->id, PROGRAM_ARRAY);
@@ -374,16 +432,17 @@ static void sized_at_call(struct program *p, const struct tile_stmt *s) {
 void program_alloc(struct program *p, const struct tile_stmt *s) {
     const struct tile_buffer *b = s->buffer;
     if (b->base) {
+        check_view(p, s);
         program_view(p, b);
         program_strides(p, b);
         return;
     }
-    int64_t count = program_elements(b), bytes = count * tile_type_bytes(b->type);
+    int64_t count = program_elements(b), bytes = program_size(b);
     if (b->stride)
         program_fail(p, s, "memory of a block has no strides in the target c: ", b->text);
     else if (count < 0)
         sized_at_call(p, s);
-    else if ((p->stack += bytes) > PROGRAM_STACK)
+    else if (bytes < 0 || bytes > PROGRAM_STACK || (p->stack += bytes) > PROGRAM_STACK)
         program_fail(p, s, "the memory of a block is more than 4 MiB with ", b->text);
     else
         style_line(&p->style, "_Alignas(64) %s b%d[%" PRId64 "];", program_memory(b->type), b->id,

@@ -5,6 +5,10 @@
 #include "schedule/schedule.h"
 
 static struct lock planning;
+ZL_AT_LOAD {
+    fork_guard(&planning);
+    fork_call(tape_forget); // after a fork of which no walk was in the middle
+}
 
 static _Thread_local struct {
     struct tape tape;

@@ -9,6 +9,10 @@ enum {
 };
 
 static struct lock guard;
+ZL_AT_LOAD {
+    fork_guard(&guard);
+}
+
 static struct {
     bool (*function)(void *context);
     void *context;

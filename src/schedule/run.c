@@ -24,6 +24,17 @@ void run_fail(struct call *c, struct failure *f) {
     failure_release(f);
 }
 
+void run_lose(struct call *c) {
+    struct failure *f = failure_new(ZL_ERROR_STATE,
+                                    "evaluation: an array was being computed by another thread when the process forked, and that thread "
+                                    "is not in the child: evaluate it before the fork, or compute it again in the child");
+    c->detached = 1;
+    for (int i = 0; i < c->outputs; i++)
+        if (array_state(call_output(c, i)) == ARRAY_CLAIMED)
+            set_failure(call_output(c, i), f);
+    failure_release(f);
+}
+
 // x's storage became that of the call's first output.
 static bool was_taken(const struct call *c, zl_array x) {
     return c->op->kind != OP_VIEW && x->storage && x->storage == call_first(c)->storage && !array_is(x, ARRAY_INLINE);
@@ -284,6 +295,10 @@ static void mark(const struct plan_segment *s, int lane) {
 void run_now(struct run *run) {
     if (run->waits)
         wait_for_inputs(run);
+    if (!device_check(run->segment->device)) {
+        fail_all(run);
+        return;
+    }
     if (UNLIKELY(device_has_memory()) && !run->segment->device->alloc) {
         if (run->segment->device != run->stream->device)
             counter_add(COUNTER_FALLBACK_RUNS, run->segment->end - run->segment->begin);

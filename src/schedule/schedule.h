@@ -31,6 +31,7 @@ struct zl_stream_ {
     atomic_int watchers;
     pthread_t owner;
     struct zl_stream_ *next; // of its thread, then among those to be used again
+    struct zl_stream_ *older; // of all that were made
 };
 
 zl_stream stream_standard(void);              // of calls that name none, on this thread; NULL and an error
@@ -57,6 +58,7 @@ struct tape {
     struct call **stack;
 };
 bool tape_walk(struct tape *tape, int count, const zl_array *arrays); // under the planning lock
+void tape_forget(void); // in the child of a fork: what was claimed before will not be computed by anybody; arrays that need it fail
 int  tape_slot(zl_array x); // position of its call on the last tape, or -1
 static inline zl_stream tape_stream(const struct tape *t, int slot) {
     zl_stream s = t->call[slot]->stream;
@@ -106,6 +108,9 @@ struct run {
 void run_now(struct run *run);
 void run_free(struct run *run);
 void run_fail(struct call *c, struct failure *f); // its outputs failed, for this reason
+// The same of a call that a thread was running which a fork left behind. Its inputs, of which that thread may have let go some,
+// stay as they are.
+void run_lose(struct call *c);
 
 // eval.c ---------------------------------------------------------------------------------------------------------
 

@@ -6,8 +6,9 @@
 
 #include "schedule/schedule.h"
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; // guards spare
-static zl_stream spare;                                  // streams of threads that ended
+static struct lock lock;  // guards spare and last
+static zl_stream spare;   // streams of threads that ended
+static zl_stream last;    // the newest of all; before it older ones
 
 static _Thread_local struct {
     zl_stream first;   // all of this thread
@@ -16,26 +17,26 @@ static _Thread_local struct {
 } mine;
 
 static zl_stream take_spare(const struct device *device, int unit) {
-    pthread_mutex_lock(&lock);
+    lock_take(&lock);
     zl_stream *link = &spare, found = NULL;
     while (*link && ((*link)->device != device || (*link)->unit != unit))
         link = &(*link)->next;
     if ((found = *link))
         *link = found->next;
-    pthread_mutex_unlock(&lock);
+    lock_give(&lock);
     return found;
 }
 
 static void give_back(void *data) {
     (void)data;
-    pthread_mutex_lock(&lock);
+    lock_take(&lock);
     while (mine.first) {
         zl_stream s = mine.first;
         mine.first = s->next;
         s->next = spare;
         spare = s;
     }
-    pthread_mutex_unlock(&lock);
+    lock_give(&lock);
     mine.standard = NULL;
     mine.watched = false;
     recorder.stream = NULL;
@@ -58,12 +59,36 @@ static zl_stream make(const struct device *device, int unit) {
         s->device = device;
         s->unit = unit;
         s->lane = device_lane(device, unit);
+        lock_take(&lock);
+        s->older = last;
+        last = s;
+        lock_give(&lock);
     }
     drop_failure(s);
     s->owner = pthread_self();
     s->next = mine.first;
     mine.first = s;
     return s;
+}
+
+// In the child of a fork: workers and those who ran something are not there, and what was queued is nobody's. It stays as it is,
+// since some thread may have been at it.
+static void forget_work(void) {
+    for (zl_stream s = last; s; s = s->older) {
+        pthread_mutex_init(&s->lock, NULL);
+        pthread_cond_init(&s->changed, NULL);
+        s->head = s->tail = NULL;
+        s->failure = NULL;
+        s->has_worker = false;
+        atomic_store(&s->queued, 0);
+        atomic_store(&s->running, 0);
+        atomic_store(&s->watchers, 0);
+    }
+}
+
+ZL_AT_LOAD {
+    fork_guard(&lock);
+    fork_call(forget_work);
 }
 
 // Who asked for the device was not the program.

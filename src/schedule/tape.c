@@ -2,7 +2,22 @@
 
 #include "schedule/schedule.h"
 
-static uint32_t epoch; // of the current walk; guarded by the planning lock
+static uint32_t epoch;  // of the current walk; guarded by the planning lock
+static uint32_t forked; // the walk before the fork that made this process; 0: no fork did
+
+void tape_forget(void) {
+    forked = epoch;
+}
+
+// Whether x is being computed by some other evaluation. In the child of a fork those from before it are left behind.
+static bool is_under_way(zl_array x) {
+    if (array_state(x) != ARRAY_CLAIMED)
+        return false;
+    if (LIKELY(!forked) || (int32_t)(x->call->epoch - forked) > 0)
+        return true;
+    run_lose(x->call);
+    return false;
+}
 
 static bool grow_calls(struct tape *t, int need) {
     int cap = MAX_OF(need, MAX_OF(256, 2 * t->cap)), same;
@@ -44,7 +59,8 @@ static bool append(struct tape *t, struct call *c) {
 }
 
 static bool push(struct tape *t, int *depth, struct call *c) {
-    if (UNLIKELY(*depth == t->stack_cap) && !memory_grow(&t->stack, &t->stack_cap, *depth + 1, sizeof *t->stack))
+    if (UNLIKELY(*depth == t->stack_cap) &&
+        !memory_grow(&t->stack, &t->stack_cap, *depth + 1, sizeof *t->stack))
         return false;
     t->stack[(*depth)++] = c;
     return true;
@@ -63,7 +79,7 @@ static bool push_inputs(struct tape *t, int *depth, const struct call *c, bool *
             if (!push(t, depth, x->call))
                 return false;
         } else {
-            t->waits |= state == ARRAY_CLAIMED;
+            t->waits |= is_under_way(x);
         }
     }
     return true;
@@ -181,7 +197,7 @@ bool tape_walk(struct tape *tape, int count, const zl_array *arrays) {
     if (one)
         return one > 0;
     for (int i = 0; i < count; i++)
-        if (array_state(arrays[i]) == ARRAY_LAZY && !visit(tape, arrays[i]->call))
+        if (!is_under_way(arrays[i]) && array_state(arrays[i]) == ARRAY_LAZY && !visit(tape, arrays[i]->call))
             return false;
     for (int i = 0; i < count; i++)
         if (on_tape(arrays[i]))

@@ -17,6 +17,7 @@ struct tile_tape {
     int steps, cap, roots;
     struct step *step;       // by slot
     union tile_value *value; // by slot
+    bool *wrapped;           // by slot: the value is not what exact arithmetic gives
     int *root;               // slots
 };
 
@@ -108,10 +109,11 @@ static bool lower_roots(struct tile_tape *tape, struct lowering *l, const expr *
 // Room for the values; those of constants are there from the start.
 static bool make_values(struct tile_tape *tape) {
     tape->value = memory_zero((size_t)(tape->steps + 1) * sizeof *tape->value);
+    tape->wrapped = memory_zero((size_t)(tape->steps + 1) * sizeof *tape->wrapped);
     for (int i = 0; tape->value && i < tape->steps; i++)
         if (tape->step[i].node->op == TILE_CONST)
             tape->value[i] = tile_value_of(tape->step[i].node->type, tape->step[i].node->bits);
-    return tape->value;
+    return tape->value && tape->wrapped;
 }
 
 static bool make(struct tile_tape *tape, const expr *root) {
@@ -140,6 +142,7 @@ void tile_tape_free(struct tile_tape *tape) {
     tile_free(tape->scratch);
     memory_free(tape->step);
     memory_free(tape->value);
+    memory_free(tape->wrapped);
     memory_free(tape->root);
     memory_free(tape);
 }
@@ -177,6 +180,72 @@ void tile_tape_run(struct tile_tape *tape, tile_leaf *leaf, void *data, union ti
     }
     for (int i = 0; i < tape->roots; i++)
         out[i] = tape->value[tape->root[i]];
+}
+
+// Exact results of ops on integers of 64 bits; true when there is none.
+static bool leaves_signed(enum tile_op op, int64_t a, int64_t b, int64_t *exact) {
+    switch (op) {
+    case TILE_ADD: return __builtin_add_overflow(a, b, exact);
+    case TILE_SUB: return __builtin_sub_overflow(a, b, exact);
+    case TILE_NEG: return __builtin_sub_overflow((int64_t)0, a, exact);
+    case TILE_SHL: return b < 0 || b > 62 || __builtin_mul_overflow(a, INT64_C(1) << b, exact);
+    default: return __builtin_mul_overflow(a, b, exact);
+    }
+}
+
+static bool leaves_unsigned(enum tile_op op, uint64_t a, uint64_t b, uint64_t *exact) {
+    switch (op) {
+    case TILE_ADD: return __builtin_add_overflow(a, b, exact);
+    case TILE_SUB: return __builtin_sub_overflow(a, b, exact);
+    case TILE_NEG: return __builtin_sub_overflow((uint64_t)0, a, exact);
+    case TILE_SHL: return b > 63 || __builtin_mul_overflow(a, UINT64_C(1) << b, exact);
+    default: return __builtin_mul_overflow(a, b, exact);
+    }
+}
+
+// Whether an op on integers left the numbers of its type.
+static bool wraps(const struct step *s, const union tile_value *arg, union tile_value result) {
+    enum tile_op op = s->node->op;
+    bool is_signed = s->node->type.kind == TILE_INT;
+    union tile_value exact = {.u = 0}, second = s->node->args > 1 ? arg[1] : (union tile_value){.u = 0};
+    if (!s->node->args || !tile_type_is_integer(s->node->type) ||
+        !tile_type_is_integer(s->node->arg[0]->type))
+        return false;
+    if (op == TILE_CAST)
+        return result.u != arg[0].u ||
+               (is_signed != (s->node->arg[0]->type.kind == TILE_INT) && arg[0].i < 0);
+    if (op != TILE_ADD && op != TILE_SUB && op != TILE_MUL && op != TILE_NEG && op != TILE_SHL)
+        return false;
+    return (is_signed ? leaves_signed(op, arg[0].i, second.i, &exact.i)
+                      : leaves_unsigned(op, arg[0].u, second.u, &exact.u)) ||
+           exact.u != result.u;
+}
+
+// What a choice does not take does not matter.
+static bool is_wrapped(const struct tile_tape *tape, const struct step *s, union tile_value result) {
+    union tile_value arg[3];
+    bool chooses = s->node->op == TILE_SELECT || s->node->op == TILE_RARE, wrapped = false;
+    for (int i = 0; i < s->node->args; i++) {
+        arg[i] = tape->value[s->arg[i]];
+        bool is_taken = !chooses || i == 0 || arg[0].b == (i == 1);
+        wrapped |= is_taken && tape->wrapped[s->arg[i]];
+    }
+    for (int i = 0; i < s->node->indices; i++)
+        wrapped |= tape->wrapped[s->index[i]];
+    return wrapped || (!chooses && wraps(s, arg, result));
+}
+
+bool tile_tape_run_exactly(struct tile_tape *tape, tile_leaf *leaf, void *data, union tile_value *out,
+                           int *which) {
+    tile_tape_run(tape, leaf, data, out);
+    for (int i = 0; i < tape->steps; i++)
+        tape->wrapped[i] = is_wrapped(tape, &tape->step[i], tape->value[i]);
+    for (int i = 0; i < tape->roots; i++)
+        if (tape->wrapped[tape->root[i]]) {
+            *which = i;
+            return false;
+        }
+    return true;
 }
 
 static union tile_value leaf_by_id(void *data, expr e, const int64_t *index) {

@@ -83,14 +83,18 @@ static bool run_tape(struct machine *m, struct tile_tape *tape, union tile_value
     return !m->failed;
 }
 
-static bool evaluate_list(struct machine *m, int count, const expr *list, int64_t *out) {
+// Sizes or strides of a buffer, which do not wrap around.
+static bool evaluate_sizes(struct machine *m, const struct tile_buffer *b, const expr *list, int64_t *out) {
     union tile_value value[TILE_DIMS];
-    struct tile_tape *tape = tile_tape(count, list);
-    bool good = tape && run_tape(m, tape, value);
-    for (int i = 0; i < count && good; i++)
+    struct tile_tape *tape = tile_tape(b->ndim, list);
+    int which = 0;
+    bool good = tape && (tile_tape_run_exactly(tape, look_up, m, value, &which) || m->failed ||
+                         machine_fail(m, "a size of '%s' does not fit into %d bits", b->text,
+                                      list[which]->type.bits));
+    for (int i = 0; i < b->ndim && good; i++)
         out[i] = value[i].i;
     tile_tape_free(tape);
-    return good;
+    return good && !m->failed;
 }
 
 static struct tile_tape *tape_of(struct machine *m, const struct tile_stmt *s) {
@@ -139,50 +143,44 @@ bool machine_evaluate(struct machine *m, const struct tile_stmt *s, struct opera
 
 // Buffers ---------------------------------------------------------------------------------------------------------
 
-// Finds sizes and strides, and how many elements there are.
-static bool measure(struct machine *m, const struct tile_buffer *b, int64_t *elements) {
+// Finds sizes and strides, and how many bytes there are.
+static bool measure(struct machine *m, const struct tile_buffer *b) {
     struct cells *cells = &m->cells[b->id];
-    if (!evaluate_list(m, b->ndim, b->shape, cells->shape))
+    struct text why = {0};
+    if (!evaluate_sizes(m, b, b->shape, cells->shape) ||
+        (b->stride && !evaluate_sizes(m, b, b->stride, cells->stride)))
         return false;
-    *elements = 1;
-    for (int i = b->ndim - 1; i >= 0; i--) {
-        cells->stride[i] = *elements;
-        if (cells->shape[i] < 0 || __builtin_mul_overflow(*elements, cells->shape[i], elements))
-            return machine_fail(m, "the size of %s is %" PRId64 " along axis %d", b->text, cells->shape[i],
-                                i);
+    bool good = tile_span(b, cells->shape, b->stride ? cells->stride : NULL, &cells->bytes, &why);
+    if (!good)
+        machine_fail(m, "%s", why.data ? why.data : "there is no memory");
+    text_free(&why);
+    int64_t dense = 1;
+    for (int i = b->ndim - 1; good && !b->stride && i >= 0; i--) {
+        cells->stride[i] = dense;
+        dense *= MAX_OF(cells->shape[i], 1);
     }
-    return !b->stride || evaluate_list(m, b->ndim, b->stride, cells->stride);
+    return good;
 }
 
-static int64_t count_elements(const struct cells *cells, int ndim) {
-    int64_t count = 1;
-    for (int i = 0; i < ndim; i++)
-        count *= cells->shape[i];
-    return count;
-}
-
-static bool run_view(struct machine *m, const struct tile_buffer *b, int64_t elements) {
+static bool run_view(struct machine *m, const struct tile_buffer *b) {
     const struct cells *base = &m->cells[b->base->id];
-    int64_t room = count_elements(base, b->base->ndim) * tile_type_bytes(b->base->type);
-    m->cells[b->id].data = base->data;
-    return elements * tile_type_bytes(b->type) <= room ||
-           machine_fail(m, "%s has more bytes than %s, whose memory it is", b->text, b->base->text);
+    struct cells *cells = &m->cells[b->id];
+    cells->data = base->data;
+    return cells->bytes <= base->bytes ||
+           machine_fail(m, "'%s' has %" PRId64 " bytes and '%s', whose memory it is, %" PRId64, b->text,
+                        cells->bytes, b->base->text, base->bytes);
 }
 
 static bool run_alloc(struct machine *m, const struct tile_stmt *s) {
     const struct tile_buffer *b = s->buffer;
     struct cells *cells = &m->cells[b->id];
-    int64_t elements, last = 1;
-    if (!measure(m, b, &elements))
+    if (!measure(m, b))
         return false;
     if (b->base)
-        return run_view(m, b, elements);
-    for (int i = 0; i < b->ndim; i++)
-        last += (cells->shape[i] - 1) * cells->stride[i];
-    size_t bytes = (size_t)MAX_OF(MAX_OF(last, elements), 1) * (size_t)tile_type_bytes(b->type);
+        return run_view(m, b);
     if (cells->is_owned)
         memory_free(cells->data);
-    cells->data = memory_zero(bytes);
+    cells->data = memory_zero((size_t)MAX_OF(cells->bytes, 1));
     cells->is_owned = true;
     return cells->data;
 }
@@ -190,13 +188,12 @@ static bool run_alloc(struct machine *m, const struct tile_stmt *s) {
 static bool bind_parameters(struct machine *m, void *const *buffers) {
     for (int i = 0; i < m->kernel->parameters; i++) {
         const struct tile_parameter *p = &m->kernel->parameter[i];
-        int64_t elements;
         if (p->is_scalar) {
             m->name[p->scalar->id] = machine_read(p->scalar->type, buffers[i]);
             continue;
         }
         m->cells[p->buffer->id].data = buffers[i];
-        if (!measure(m, p->buffer, &elements))
+        if (!measure(m, p->buffer))
             return false;
     }
     return true;
@@ -367,9 +364,11 @@ static void close_machine(struct machine *m) {
 
 bool tile_interpret(const struct tile_kernel *kernel, void *const *buffers, const int64_t *symbol_values) {
     struct machine m = {.kernel = kernel};
+    struct tile_sizes *sizes = tile_sizes_open(kernel);
     m.cells = memory_zero((size_t)(kernel->buffers + 1) * sizeof *m.cells);
     m.name = memory_zero((size_t)(kernel->names + 1) * sizeof *m.name);
-    bool good = m.cells && m.name;
+    bool good = m.cells && m.name && sizes && tile_sizes_check(sizes, symbol_values);
+    tile_sizes_close(sizes);
     for (int i = 0; i < kernel->symbols && good; i++)
         m.name[kernel->symbol[i]->id].i = symbol_values[i];
     good = good && bind_parameters(&m, buffers) && run_block(&m, kernel->body);

@@ -10,6 +10,7 @@ struct cells {
     char *data;
     bool is_owned;
     int64_t shape[TILE_DIMS], stride[TILE_DIMS]; // elements
+    int64_t bytes;
 };
 
 struct machine {

@@ -349,7 +349,27 @@ void              tile_tape_free(struct tile_tape *tape);
 // leaf(data, e, index) gives the value of a name, or of a load at these indices. out: the value of each root.
 typedef union tile_value tile_leaf(void *data, expr e, const int64_t *index);
 void tile_tape_run(struct tile_tape *tape, tile_leaf *leaf, void *data, union tile_value *out);
+// Does the same, and returns whether every root is what exact arithmetic gives; sets *which to the first root that
+// wrapped around.
+bool tile_tape_run_exactly(struct tile_tape *tape, tile_leaf *leaf, void *data, union tile_value *out, int *which);
 union tile_value tile_evaluate(expr e, const union tile_value *leaf); // leaf values by id of INDEX/SCALAR/LOCAL/LOAD
+
+// sizes.c: how much memory buffers have, and how many blocks grids, without wrap-around.
+
+// Sets *out to a * b; false unless both are 0 or more and the product fits into 64 bits.
+bool tile_times(int64_t a, int64_t b, int64_t *out);
+// Sets *bytes to those from the first element of a buffer to its last, with these sizes, and strides unless they are NULL. Where
+// a size is negative, or something does not fit into 64 bits, appends what is wrong and returns false.
+bool tile_span(const struct tile_buffer *b, const int64_t *shape, const int64_t *stride, int64_t *bytes, struct text *why);
+// Whether numbers, or the sizes and strides of a buffer, follow from the sizes of arguments alone, so that they are known before a
+// kernel runs. NULL is an empty list.
+bool tile_are_known_at_launch(const expr *list, int count);
+bool tile_is_known_at_launch(const struct tile_buffer *b);
+// A check of all sizes that are known at launch: none negative, none that wraps around, no view larger than its memory, no grid of
+// more blocks than 64 bits count. Calls may be concurrent. The kernel must live longer.
+struct tile_sizes *tile_sizes_open(const struct tile_kernel *kernel); // NULL and an error
+bool tile_sizes_check(struct tile_sizes *sizes, const int64_t *symbol_values); // false, and an error at its statement
+void tile_sizes_close(struct tile_sizes *sizes); // NULL is none
 
 // interpret.c: runs a kernel on the host, slowly and exactly: the reference for renderers.
 // buffers: one address a parameter, of its value if it is a scalar. A load or store outside its buffer is an error.

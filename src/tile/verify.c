@@ -225,14 +225,21 @@ static bool check_assign(struct verifier *v, const struct tile_stmt *s) {
     return check_type(v, s->value, name->type, "the value");
 }
 
-// The bytes of a buffer where all sizes are numbers, else -1.
-static int64_t bytes_of(const struct tile_buffer *b) {
-    int64_t bytes = tile_type_bytes(b->type);
-    for (int i = 0; i < b->ndim; i++)
-        if (b->shape[i]->op != TILE_CONST ||
-            __builtin_mul_overflow(bytes, tile_value_of(b->shape[i]->type, b->shape[i]->bits).i, &bytes))
-            return -1;
-    return bytes;
+// Sets *bytes to those of a buffer whose sizes are numbers; -1: they are not. False when no memory has such sizes.
+static bool measure(struct verifier *v, const struct tile_buffer *b, int64_t *bytes) {
+    int64_t shape[TILE_DIMS];
+    struct text why = {0};
+    *bytes = -1;
+    for (int i = 0; i < b->ndim; i++) {
+        if (b->shape[i]->op != TILE_CONST)
+            return true;
+        shape[i] = tile_value_of(b->shape[i]->type, b->shape[i]->bits).i;
+    }
+    bool good = tile_span(b, shape, NULL, bytes, &why);
+    if (!good && !why.failed)
+        fail(v, "%s", why.data);
+    text_free(&why);
+    return good;
 }
 
 static bool check_view(struct verifier *v, const struct tile_buffer *b) {
@@ -241,17 +248,52 @@ static bool check_view(struct verifier *v, const struct tile_buffer *b) {
     if (b->stride || b->base->stride)
         return fail(v, "'%s' has strides: views are of elements in their order",
                     b->stride ? b->text : b->base->text);
-    int64_t bytes = bytes_of(b), room = bytes_of(b->base);
-    return bytes < 0 || room < 0 || bytes <= room ||
-           fail(v, "'%s' has %" PRId64 " bytes and '%s', whose memory it is, %" PRId64, b->text, bytes,
-                b->base->text, room);
+    int64_t bytes, room;
+    return measure(v, b, &bytes) && measure(v, b->base, &room) &&
+           (bytes < 0 || room < 0 || bytes <= room ||
+            fail(v, "'%s' has %" PRId64 " bytes and '%s', whose memory it is, %" PRId64, b->text, bytes,
+                 b->base->text, room));
+}
+
+// A size is computed wherever it is needed, so nothing may change it in between.
+static bool check_constancy(struct verifier *v, const struct tile_buffer *b, expr e, bool *seen) {
+    if (seen[e->id])
+        return true;
+    seen[e->id] = true;
+    if (e->op == TILE_LOCAL)
+        return fail(
+            v,
+            "a size of '%s' is made of '%s', a variable: sizes are made of numbers, sizes of arguments, "
+            "scalars, inputs and loop variables",
+            b->text, e->name->text);
+    const struct tile_buffer *read = e->op == TILE_LOAD ? tile_memory_of(e->buffer) : NULL;
+    if (read && (read->parameter < 0 || read->is_output))
+        return fail(
+            v,
+            "a size of '%s' is read from '%s', which a kernel writes: sizes are made of numbers, sizes of "
+            "arguments, scalars, inputs and loop variables",
+            b->text, read->text);
+    for (int i = 0; i < tile_operands(e); i++)
+        if (!check_constancy(v, b, tile_operand(e, i), seen))
+            return false;
+    return true;
+}
+
+static bool check_constant_sizes(struct verifier *v, const struct tile_buffer *b) {
+    bool *seen = memory_zero((size_t)v->kernel->ids + 1), good = seen;
+    for (int i = 0; good && i < b->ndim; i++)
+        good = check_constancy(v, b, b->shape[i], seen) &&
+               (!b->stride || check_constancy(v, b, b->stride[i], seen));
+    memory_free(seen);
+    return good;
 }
 
 static bool check_alloc(struct verifier *v, const struct tile_stmt *s) {
     const struct tile_buffer *b = s->buffer;
-    return (!b->base || check_view(v, b)) && declare_buffer(v, b) &&
-           check_integers(v, b->shape, b->ndim, "a size") &&
-           check_integers(v, b->stride, b->ndim, "a stride");
+    int64_t bytes;
+    return check_integers(v, b->shape, b->ndim, "a size") &&
+           check_integers(v, b->stride, b->ndim, "a stride") && check_constant_sizes(v, b) &&
+           (b->base ? check_view(v, b) : measure(v, b, &bytes)) && declare_buffer(v, b);
 }
 
 static bool check_body(struct verifier *v, const struct tile_stmt *s) {
@@ -359,13 +401,14 @@ static bool check_im2col(struct verifier *v, const struct tile_stmt *s) {
     if (!check_region(v, from, false) || !check_region(v, to, true) || !check_sized(v, to))
         return false;
     if (from->buffer->ndim != 4 || from->origin || from->extent)
-        return fail(v, "'%s' is not a whole buffer of 4 axes: images, rows, columns, channels", from->buffer->text);
+        return fail(v, "'%s' is not a whole buffer of 4 axes: images, rows, columns, channels",
+                    from->buffer->text);
     if (to->buffer->ndim != 2 || s->indices != 2)
         return fail(v, "'%s' is no matrix", to->buffer->text);
     const struct tile_window *w = &s->window;
     if (w->size < 1 || w->stride < 1 || w->dilation < 1 || w->pad < 0)
-        return fail(v, "window %d stride %d dilation %d pad %d: all but the last are 1 at least", w->size, w->stride,
-                    w->dilation, w->pad);
+        return fail(v, "window %d stride %d dilation %d pad %d: all but the last are 1 at least", w->size,
+                    w->stride, w->dilation, w->pad);
     return check_integers(v, s->index, 2, "an origin");
 }
 
@@ -429,6 +472,9 @@ static bool check_parameters(struct verifier *v) {
             if (!check_integers(v, &p->buffer->shape[axis], 1, "a size") ||
                 !check_expr(v, p->buffer->shape[axis]))
                 return false;
+        int64_t bytes;
+        if (!p->is_scalar && !measure(v, p->buffer, &bytes))
+            return false;
     }
     return true;
 }

@@ -8,9 +8,20 @@ struct zl_compiled_ {
     atomic_int refs;
     zl_fn f;
     bool shapeless;
-    struct lock lock;   // of replays
     struct map replays; // by signature; retained
 };
+
+// Of the replays of functions, by address: a fork must find all of them open.
+static struct lock locks[16];
+
+static struct lock *lock_of(zl_compiled c) {
+    return &locks[(uintptr_t)c / 64 % COUNT(locks)];
+}
+
+ZL_AT_LOAD {
+    for (size_t i = 0; i < COUNT(locks); i++)
+        fork_guard(&locks[i]);
+}
 
 // Modes --------------------------------------------------------------------------------------------------------------
 
@@ -111,10 +122,10 @@ static void sign(struct signature *s, const struct zl_compiled_ *c, int count, c
 }
 
 static struct replay *find(zl_compiled c, const struct signature *s) {
-    lock_take(&c->lock);
+    lock_take(lock_of(c));
     struct replay *r = map_get(&c->replays, s->word, s->bytes);
     r = r && replay_lasts(r) ? replay_retain(r) : NULL;
-    lock_give(&c->lock);
+    lock_give(lock_of(c));
     return r;
 }
 
@@ -122,10 +133,10 @@ static struct replay *find(zl_compiled c, const struct signature *s) {
 static bool remember(zl_compiled c, const struct signature *s, struct replay *r) {
     if (!replay_lasts(r))
         return false;
-    lock_take(&c->lock);
+    lock_take(lock_of(c));
     struct replay *old = map_get(&c->replays, s->word, s->bytes);
     bool ok = map_set(&c->replays, s->word, s->bytes, r);
-    lock_give(&c->lock);
+    lock_give(lock_of(c));
     if (ok) {
         replay_retain(r);
         replay_release(old);

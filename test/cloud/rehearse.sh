@@ -7,7 +7,8 @@
 . "$(dirname "$0")/../scripts/lib.sh"
 
 zellige=$build/zellige
-venv=${ZL_SKY_VENV:-$build/venv-sky}
+own_venv=$build/venv-sky
+venv=${ZL_SKY_VENV:-$own_venv}
 folder=$tmp/cloud
 if [ "$(id -u)" != 0 ]; then
     skip "the rehearsal" "it starts a Slurm, which needs root"
@@ -15,7 +16,7 @@ if [ "$(id -u)" != 0 ]; then
 fi
 if ! [ -x "$venv/bin/sky" ]; then
     python3 -m venv "$venv" && "$venv/bin/pip" install -q --disable-pip-version-check 'skypilot[gcp]==0.14.1' uv ||
-        { skip "the rehearsal" "no SkyPilot from PyPI" && rm -rf "$venv" && finish; }
+        { skip "the rehearsal" "no SkyPilot from PyPI" && rm -rf "$own_venv" && finish; }
 fi
 
 # The YAML ----------------------------------------------------------------------------------------------------------

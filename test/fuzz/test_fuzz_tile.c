@@ -1,7 +1,9 @@
 // test_fuzz_tile.c - texts of the tile language with mistakes in them: a message or a kernel, never a crash or a hang.
 //
-// The examples of doc/tile.md are changed a little: bytes, words, numbers and pieces of other examples. What is read is printed
-// and read again, to the same text; some of it goes through all passes to C.
+// Covers two kinds of texts. The examples of doc/tile.md are changed a little: bytes, words, numbers, sizes that are symbolic or
+// huge, and pieces of other examples. What is read is printed and read again, to the same text; some of it goes through all passes
+// to C and to the targets of groups. And kernels of buffers and views of random sizes, numbers and symbols, of which the exact sizes are known: they are refused
+// where a size is negative, does not fit into 64 bits, or is larger than the memory that it views, and nowhere else.
 
 #include "test.h"
 
@@ -140,6 +142,13 @@ static const char *some_word(void) {
         "print",
         "assert",
         "n",
+        "n * n",
+        "n - 9",
+        "n * 4611686018427387904",
+        "4611686018427387904 * 4",
+        "global g: f32[n, 4611686018427387904]\n",
+        "shared s: f64[1073741824, n]\n",
+        "view v: f32[n * 8] of a\n",
         "index 32",
     };
     return words[test_between(0, COUNT(words) - 1)];
@@ -186,7 +195,7 @@ static void change(struct change *c) {
 // -----------------------------------------------------------------------------------------------------------------
 
 static void render(struct tile_kernel *kernel) {
-    static const char *const dialects[] = {"c_tiles", "c", "cuda", "opencl"};
+    static const char *const dialects[] = {"c_tiles", "c", "cuda", "opencl", "opencl_tiles", "cuda_tiles"};
     char *text = render_kernel(kernel, dialects[test_between(0, COUNT(dialects) - 1)]);
     CHECK(text || zl_error());
     memory_free(text);
@@ -233,4 +242,113 @@ TEST(fuzz_tile_text) {
             test_note("%s", c.text);
     }
     memory_free(doc);
+}
+
+// Sizes -------------------------------------------------------------------------------------------------------------
+
+// An expression as text, and its value, unless that or a part of it does not fit into 64 bits.
+struct size {
+    char text[200];
+    int64_t value;
+    bool fits;
+};
+
+enum { SIZE_DEPTH = 2, BUFFERS = 4, AXES = 3 };
+
+static struct size some_size(int64_t n, int depth) {
+    static const int64_t numbers[] = {0,
+                                      1,
+                                      2,
+                                      3,
+                                      4,
+                                      8,
+                                      64,
+                                      65536,
+                                      INT64_C(1) << 31,
+                                      INT64_C(1) << 32,
+                                      INT64_C(1) << 61,
+                                      INT64_C(1) << 62,
+                                      INT64_MAX};
+    struct size s = {.fits = true};
+    if (depth == 0 || test_between(0, 1)) {
+        bool is_symbol = test_between(0, 1);
+        s.value =
+            is_symbol ? n : numbers[test_between(0, test_between(0, 2) ? 6 : (int64_t)COUNT(numbers) - 1)];
+        if (is_symbol)
+            strcpy(s.text, "n");
+        else
+            snprintf(s.text, sizeof s.text, "%lld", (long long)s.value);
+        return s;
+    }
+    struct size a = some_size(n, depth - 1), b = some_size(n, depth - 1);
+    static const char ops[] = "+-*";
+    char op = ops[test_between(0, 2)];
+    snprintf(s.text, sizeof s.text, "(%.80s %c %.80s)", a.text, op, b.text);
+    s.fits = a.fits && b.fits &&
+             !(op == '+'   ? __builtin_add_overflow(a.value, b.value, &s.value)
+               : op == '-' ? __builtin_sub_overflow(a.value, b.value, &s.value)
+                           : __builtin_mul_overflow(a.value, b.value, &s.value));
+    return s;
+}
+
+struct made_buffer {
+    bool good;
+    int64_t bytes;
+};
+
+// "f32[n, 4]", and what it takes.
+static struct made_buffer some_shape(struct text *out, int64_t n) {
+    static const struct {
+        const char *name;
+        int64_t bytes;
+    } types[] = {{"f32", 4}, {"f64", 8}, {"u8", 1}};
+    int type = (int)test_between(0, COUNT(types) - 1), axes = (int)test_between(1, AXES);
+    struct made_buffer made = {.good = true};
+    int64_t elements = 1;
+    bool is_empty = false;
+    text_add(out, "%s[", types[type].name);
+    for (int i = 0; i < axes; i++) {
+        struct size s = some_size(n, SIZE_DEPTH);
+        text_add(out, "%s%s", i ? ", " : "", s.text);
+        made.good &=
+            s.fits && s.value >= 0 && !__builtin_mul_overflow(elements, MAX_OF(s.value, 1), &elements);
+        is_empty |= s.value == 0;
+    }
+    text_add(out, "]");
+    made.good &= !__builtin_mul_overflow(is_empty ? 0 : elements, types[type].bytes, &made.bytes);
+    return made;
+}
+
+static bool try_sizes(void) {
+    struct text text = {0};
+    struct made_buffer made[BUFFERS + 1] = {{true, 0}};
+    int64_t n = test_between(0, 2) ? test_between(0, 9) : test_between(0, INT64_MAX);
+    bool good = !__builtin_mul_overflow(n, INT64_C(4), &made[0].bytes);
+    text_add(&text, "kernel f(a: f32[n]) -> (y: f32[4]) {\n");
+    for (int i = 1, count = (int)test_between(1, BUFFERS); i <= count; i++) {
+        int base = (int)test_between(0, i - 1);
+        bool is_view = test_between(0, 1);
+        text_add(&text, is_view ? "  view b%d: " : "  global b%d: ", i);
+        made[i] = some_shape(&text, n);
+        text_add(&text, !is_view ? "\n" : base ? " of b%d\n" : " of a\n", base);
+        good &= made[i].good && (!is_view || made[i].bytes <= made[base].bytes);
+    }
+    text_add(&text, "  map i in 4 { y[i] = 1 }\n}\n");
+    struct tile_kernel *kernel = text.failed ? NULL : tile_parse(text.data, "fuzz");
+    struct tile_sizes *sizes = kernel ? tile_sizes_open(kernel) : NULL;
+    bool accepted = sizes && tile_sizes_check(sizes, &n);
+    bool right = CHECK(accepted == good) && CHECK(accepted || zl_error());
+    if (!right)
+        test_note("n = %lld, %s: %s\n%s", (long long)n, good ? "good" : "bad", zl_error() ? zl_error() : "",
+                  text.data);
+    zl_clear_error();
+    tile_sizes_close(sizes);
+    tile_free(kernel);
+    text_free(&text);
+    return right;
+}
+
+TEST(fuzz_tile_sizes) {
+    for (int i = 0; i < (test_quick() ? QUICK : test_long() ? LONG : USUAL) && try_sizes(); i++)
+        ;
 }

@@ -234,6 +234,51 @@ assert (x + 1).sum().item() == 300000
         result = in_process(code)
         self.assertEqual(result.returncode, 0, result.stderr)
 
+    def test_a_child_forked_during_an_evaluation_computes(self):
+        """What the parent's worker was computing is an error in the child, which says so; everything else works."""
+        code = """
+import os, signal, zellige.core as mx
+for _ in range(5):
+    x = mx.full((300, 300), 1 / 300)
+    for _ in range(100):
+        x = x @ x
+    mx.async_eval(x)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(60)
+        assert (mx.ones((100000,)) + 1).sum().item() == 200000
+        try:
+            mx.eval(x + 1)  # it may have been done already
+        except RuntimeError as error:
+            assert "when the process forked" in str(error), error
+        mx.async_eval(y := mx.ones((300, 300)) @ mx.ones((300, 300)))
+        os._exit(0 if y.sum().item() == 300 ** 3 else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    mx.eval(x)
+"""
+        result = in_process(code)
+        self.assertEqual(result.returncode, 0, result.stderr)
+
+    def test_multiprocessing_by_fork(self):
+        code = """
+import multiprocessing, threading, zellige.core as mx
+weights = mx.ones((200, 200)); mx.eval(weights)
+stop = threading.Event()
+def keep_busy():
+    while not stop.is_set():
+        mx.eval(mx.sort(mx.random.normal((20000,))))
+def work(n):
+    return (weights * n).sum().item()
+threads = [threading.Thread(target=keep_busy) for _ in range(2)]
+[t.start() for t in threads]
+with multiprocessing.get_context("fork").Pool(2) as pool:
+    assert pool.map_async(work, range(8)).get(120) == [40000 * n for n in range(8)]
+stop.set()
+[t.join() for t in threads]
+"""
+        result = in_process(code)
+        self.assertEqual(result.returncode, 0, result.stderr)
+
     def test_an_interrupt_ends_an_evaluation(self):
         code = """
 import os, signal, threading, time, zellige.core as mx

@@ -62,7 +62,7 @@ class Cache(unittest.TestCase):
             self.assertEqual((process.returncode, out), (0, "done\n"), error)
 
     def entries(self, folder):
-        return sorted(name for name in os.listdir(os.path.join(folder, "cache")) if name != "tuned")
+        return sorted(name for name in os.listdir(os.path.join(folder, "cache", "zellige-kernels-v1")) if name != "CACHEDIR.TAG")
 
     def test_processes_share_it(self):
         """Those that compile the same at once leave one entry of each kernel and nothing half made; an entry that was damaged is made anew."""
@@ -71,7 +71,8 @@ class Cache(unittest.TestCase):
             made = self.entries(folder)
             self.assertEqual(len(made), 3, made)
             self.assertTrue(all(len(name) == 64 for name in made), made)
-            library = next(os.path.join(folder, "cache", made[0], n) for n in os.listdir(os.path.join(folder, "cache", made[0])) if n.endswith(".so"))
+            entry = os.path.join(folder, "cache", "zellige-kernels-v1", made[0])
+            library = next(os.path.join(entry, n) for n in os.listdir(entry) if n.endswith(".so"))
             with open(library, "r+b") as file:
                 file.truncate(100)
             self.run_together(folder, 3)
@@ -157,7 +158,7 @@ class Tuning(unittest.TestCase):
             self.assertEqual([row["config"]["block"] for row in rows], [32, 64, 1 << 24])
             self.assertTrue(all(row["latency"] > 0 for row in rows[:2]), rows)
             self.assertIn("4 MiB", rows[2]["error"])
-            found = os.listdir(os.path.join(folder, "tuned"))
+            found = os.listdir(os.path.join(folder, "zellige-tuned"))
             self.assertEqual([name.endswith(".json") for name in found], [True])
 
     def test_hanging_configurations(self):

@@ -15,14 +15,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#if defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define UNDER_TSAN 1
-#endif
-#elif defined(__SANITIZE_THREAD__)
-#define UNDER_TSAN 1
-#endif
-
 static void in_thread(void *(*fn)(void *data), void *data) {
     pthread_t thread;
     if (CHECK(pthread_create(&thread, NULL, fn, data) == 0))

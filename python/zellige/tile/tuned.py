@@ -11,7 +11,7 @@ def folder():
     base = os.environ.get("ZL_CACHE_DIR")
     if not base:
         base = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "zellige")
-    return os.path.join(base, "tuned")
+    return os.path.join(base, "zellige-tuned")
 
 
 def path_of(made):

@@ -43,6 +43,15 @@ blas_threads *cpu_blas_threads(void *library) {
 // A library that is used on one thread, by some, and on all by whoever is alone: its number of threads is for all.
 static pthread_rwlock_t use = PTHREAD_RWLOCK_INITIALIZER;
 
+// Threads that had it are not in the child of a fork.
+static void forget_users(void) {
+    pthread_rwlock_init(&use, NULL);
+}
+
+ZL_AT_LOAD {
+    fork_call(forget_users);
+}
+
 void cpu_blas_begin(blas_threads *alone) {
     if (!alone) {
         pthread_rwlock_rdlock(&use);

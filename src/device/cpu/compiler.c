@@ -3,7 +3,6 @@
 #include "device/cpu/cpu.h"
 
 #include <limits.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,9 +60,13 @@ void cpu_compiler_flags(struct text *out) {
 }
 
 static struct {
-    pthread_mutex_t lock;
+    struct lock lock;
     char *compiler, *version;
-} known = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} known;
+
+ZL_AT_LOAD {
+    fork_guard(&known.lock);
+}
 
 static char *ask_version(const char *compiler) {
     struct command c = {0};
@@ -109,19 +112,19 @@ bool cpu_compiler_name(struct text *out) {
 // A version is asked for once; the texts of earlier compilers are kept, since callers may hold them.
 const char *cpu_compiler_version(void) {
     const char *compiler = setting_text(SETTING_CC);
-    pthread_mutex_lock(&known.lock);
+    lock_take(&known.lock);
     if (!known.compiler || strcmp(known.compiler, compiler) != 0) {
         char *version = ask_version(compiler), *copy = version ? memory_copy_text(compiler) : NULL;
         if (!copy) {
             memory_free(version);
-            pthread_mutex_unlock(&known.lock);
+            lock_give(&known.lock);
             return NULL;
         }
         known.compiler = copy;
         known.version = version;
     }
     const char *version = known.version;
-    pthread_mutex_unlock(&known.lock);
+    lock_give(&known.lock);
     return version;
 }
 

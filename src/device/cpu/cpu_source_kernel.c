@@ -6,7 +6,6 @@
 #include "device/cpu/cpu.h"
 #include "op/ops.h"
 
-#include <pthread.h>
 
 enum {
     TIMED_NS = 2000,   // a piece that takes that long says what a position costs
@@ -21,9 +20,13 @@ typedef void kernel_fn(const struct op_kernel_call *c, int64_t from, int64_t to)
 
 // Functions by their texts.
 static struct {
-    pthread_mutex_t lock;
+    struct lock lock;
     struct map functions;
-} compiled = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} compiled;
+
+ZL_AT_LOAD {
+    fork_guard(&compiled.lock);
+}
 
 // Warnings that are errors are those of calls that cannot mean what they say.
 static const char flags[] = "-O3 -Werror=implicit-function-declaration -Werror=int-conversion "
@@ -56,9 +59,9 @@ static void *compile(const char *text) {
 }
 
 static void *find_compiled(const char *text, size_t bytes) {
-    pthread_mutex_lock(&compiled.lock);
+    lock_take(&compiled.lock);
     void *function = map_get(&compiled.functions, text, bytes);
-    pthread_mutex_unlock(&compiled.lock);
+    lock_give(&compiled.lock);
     return function;
 }
 
@@ -72,9 +75,9 @@ static kernel_fn *function_of(zl_array text) {
     text_bytes(&copy, data, (int)bytes);
     function = copy.failed ? NULL : compile(copy.data);
     text_free(&copy);
-    pthread_mutex_lock(&compiled.lock);
+    lock_take(&compiled.lock);
     bool kept = function && map_set(&compiled.functions, data, bytes, function);
-    pthread_mutex_unlock(&compiled.lock);
+    lock_give(&compiled.lock);
     return kept ? (kernel_fn *)function : NULL;
 }
 

@@ -2,17 +2,20 @@
 
 #include "device/cpu/fft_plan.h"
 
-#include <pthread.h>
 
 #include "base/base.h"
 
 enum { KITS = 16, NUMBERS_MOST = 1 << 21 }; // that are kept, and the sum of their lengths
 
 static struct {
-    pthread_mutex_t lock;
+    struct lock lock;
     struct fft_kit *kit[KITS];
     uint64_t time;
-} kept = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} kept;
+
+ZL_AT_LOAD {
+    fork_guard(&kept.lock);
+}
 
 static void free_kit(struct fft_kit *k) {
     if (k->plan)
@@ -76,26 +79,26 @@ static struct fft_kit **make_room(int64_t n) {
 }
 
 struct fft_kit *cpu_fft_take(int64_t n, bool real) {
-    pthread_mutex_lock(&kept.lock);
+    lock_take(&kept.lock);
     struct fft_kit *k = find(n, real);
-    pthread_mutex_unlock(&kept.lock);
+    lock_give(&kept.lock);
     if (k || !(k = make_kit(n, real)))
         return k;
-    pthread_mutex_lock(&kept.lock);
+    lock_take(&kept.lock);
     struct fft_kit **place = n <= NUMBERS_MOST ? make_room(n) : NULL;
     if (place) {
         *place = k;
         k->used = ++kept.time;
     }
     k->kept = place != NULL;
-    pthread_mutex_unlock(&kept.lock);
+    lock_give(&kept.lock);
     return k;
 }
 
 void cpu_fft_give(struct fft_kit *k) {
-    pthread_mutex_lock(&kept.lock);
+    lock_take(&kept.lock);
     bool last = --k->users == 0 && !k->kept;
-    pthread_mutex_unlock(&kept.lock);
+    lock_give(&kept.lock);
     if (last)
         free_kit(k);
 }

@@ -7,16 +7,19 @@
 
 #include <dlfcn.h>
 #include <limits.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
 enum { JIT_ABI = 1, KEY_BYTES = 64 }; // the ABI changes when what kernels are given does
 
 static struct {
-    pthread_mutex_t lock;
+    struct lock lock;
     struct map libraries; // by key
-} loaded = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} loaded;
+
+ZL_AT_LOAD {
+    fork_guard(&loaded.lock);
+}
 
 struct source {
     struct text text;
@@ -40,18 +43,18 @@ static void *open_library(const char *path, void *context) {
 }
 
 static void *find_loaded(const char *key) {
-    pthread_mutex_lock(&loaded.lock);
+    lock_take(&loaded.lock);
     void *library = map_get(&loaded.libraries, key, KEY_BYTES);
-    pthread_mutex_unlock(&loaded.lock);
+    lock_give(&loaded.lock);
     return library;
 }
 
 // What another thread has loaded meanwhile is as good.
 static void *keep_loaded(const char *key, void *library) {
-    pthread_mutex_lock(&loaded.lock);
+    lock_take(&loaded.lock);
     bool kept =
         map_get(&loaded.libraries, key, KEY_BYTES) || map_set(&loaded.libraries, key, KEY_BYTES, library);
-    pthread_mutex_unlock(&loaded.lock);
+    lock_give(&loaded.lock);
     return kept ? library : NULL;
 }
 

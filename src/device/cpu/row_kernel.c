@@ -296,21 +296,16 @@ static void *work(void *data) {
     return NULL;
 }
 
-static void before_fork(void) {
-    lock_take(&kept.lock);
-}
-
-static void after_fork(void) {
-    lock_give(&kept.lock);
-}
-
-static void in_child(void) {
+static void forget_worker(void) {
     kept.working = false; // that thread stayed behind
-    lock_give(&kept.lock);
+}
+
+ZL_AT_LOAD {
+    fork_guard(&kept.lock);
+    fork_call(forget_worker);
 }
 
 static void watch_process(void) {
-    pthread_atfork(before_fork, after_fork, in_child);
     atexit(cpu_kernels_stop); // what is being compiled comes to its end, for the next process to find
 }
 

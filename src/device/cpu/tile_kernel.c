@@ -10,6 +10,7 @@
 
 typedef void block_fn(const struct tile_run *run, int64_t phase, int64_t block);
 typedef int64_t count_fn(const struct tile_run *run, int64_t at);
+enum { PAST_LAST = -1 }; // of a count_fn; other negative numbers do not fit into 64 bits
 
 struct compiled {
     block_fn *block;
@@ -105,7 +106,10 @@ static bool has_failed(struct launch *l) {
 }
 
 static bool run_phases(struct launch *l) {
-    for (int64_t blocks; (blocks = l->compiled->blocks(&l->run, l->phase)) >= 0; l->phase++) {
+    for (int64_t blocks; (blocks = l->compiled->blocks(&l->run, l->phase)) != PAST_LAST; l->phase++) {
+        if (blocks < 0)
+            return error_false(ZL_ERROR_VALUE, "kernel %s: a grid has more blocks than 64 bits can count",
+                               l->compiled->name);
         if (blocks > 0)
             cpu_split(blocks, 1, run_blocks, l);
         if (has_failed(l))
@@ -116,15 +120,21 @@ static bool run_phases(struct launch *l) {
 
 static int count_rooms(const struct compiled *c, const struct tile_run *run) {
     int count = 0;
-    while (c->room(run, count) >= 0)
+    while (c->room(run, count) != PAST_LAST)
         count++;
     return count;
 }
 
 static bool make_rooms(const struct compiled *c, const struct tile_run *run, char **room, int count) {
-    for (int i = 0; i < count; i++)
-        if (!(room[i] = memory_zero((size_t)MAX_OF(c->room(run, i), 1))))
+    for (int i = 0; i < count; i++) {
+        int64_t bytes = c->room(run, i);
+        if (bytes < 0)
+            return error_false(ZL_ERROR_VALUE,
+                               "kernel %s: memory has a negative size, or one that does not fit into 64 bits",
+                               c->name);
+        if (!(room[i] = memory_zero((size_t)MAX_OF(bytes, 1))))
             return false;
+    }
     return true;
 }
 

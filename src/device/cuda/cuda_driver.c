@@ -21,6 +21,7 @@ static struct cuda_device devices[CUDA_DEVICES];
 static int device_count;
 static char why_none[256] = "the CUDA driver finds no device";
 static struct lock context_lock;
+static unsigned opened_in; // the era
 static cuda_result (*parameter_info)(cuda_function f, size_t i, size_t *at,
                                      size_t *bytes); // NULL: before CUDA 12.4
 
@@ -65,6 +66,7 @@ static void describe(struct cuda_device *d) {
 
 static void find_devices(void) {
     int count = 0;
+    opened_in = atomic_load(&fork_era);
     if (!bind())
         return;
     cuda_result failed = api.cuInit(0);
@@ -125,6 +127,8 @@ struct cuda_device *cuda_device(int unit) {
     if (unit < 0 || unit >= count)
         return error_set(ZL_ERROR_DEVICE, "cuda: there is no device %d: %s", unit, reason);
     struct cuda_device *d = &devices[unit];
+    if (!fork_spares("cuda", opened_in))
+        return NULL;
     if (LIKELY(current == unit))
         return d;
     lock_take(&context_lock);

@@ -4,15 +4,18 @@
 #include "pass/pass.h"
 
 #include <limits.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
 static const char symbol[] = "zl_kernel"; // of every text
 static const char code_file[] = "kernel.bin";
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; // guards loaded; compilations go on side by side
-static struct map loaded;                                // key behind target and unit -> kernel
+static struct lock lock;  // guards loaded; compilations go on side by side
+static struct map loaded; // key behind target and unit -> kernel
+
+ZL_AT_LOAD {
+    fork_guard(&lock);
+}
 
 // On disk ----------------------------------------------------------------------------------------------------------
 
@@ -74,17 +77,17 @@ struct full_key {
 };
 
 static void *look_up(const struct full_key *key, size_t bytes) {
-    pthread_mutex_lock(&lock);
+    lock_take(&lock);
     void *kernel = map_get(&loaded, key, bytes);
-    pthread_mutex_unlock(&lock);
+    lock_give(&lock);
     return kernel;
 }
 
 // Another thread may have made the same: either serves.
 static bool keep(const struct full_key *key, size_t bytes, void *kernel) {
-    pthread_mutex_lock(&lock);
+    lock_take(&lock);
     bool kept = map_set(&loaded, key, bytes, kernel);
-    pthread_mutex_unlock(&lock);
+    lock_give(&lock);
     return kept;
 }
 

@@ -33,6 +33,7 @@ static struct opencl_device devices[OPENCL_DEVICES];
 static int device_count;
 static const char *why_none;
 static struct lock queue_lock;
+static unsigned opened_in; // the era
 
 // Opening -----------------------------------------------------------------------------------------------------------
 
@@ -85,6 +86,7 @@ static void describe(struct opencl_device *d, cl_platform platform, cl_device de
 static void find_devices(void) {
     cl_platform platform[OPENCL_DEVICES];
     uint32_t platforms = 0;
+    opened_in = atomic_load(&fork_era);
     if (!bind(&why_none))
         return;
     why_none = "the OpenCL loader finds no device";
@@ -127,6 +129,8 @@ struct opencl_device *opencl_device(int unit) {
     if (unit < 0 || unit >= count)
         return error_set(ZL_ERROR_DEVICE, "opencl: there is no device %d: %s", unit,
                          count ? "fewer were found" : reason);
+    if (!fork_spares("opencl", opened_in))
+        return NULL;
     lock_take(&queue_lock);
     bool ready = devices[unit].queue || make_queue(&devices[unit]);
     lock_give(&queue_lock);

@@ -1,0 +1,82 @@
+// fork.c - keeps the library usable in a child of fork(), which has one thread and a copy of all memory.
+//
+// Around a fork the thread that forks holds every guarded lock, so that what they guard is whole in the child. It takes all or
+// none, again and again: no order among them has to be kept. A lock that stays taken, by this thread itself or by one that waits
+// for something that this thread holds, is given up after a while, and the fork goes on without.
+//
+// Other locks may be taken in the child by threads that are not there. They say in which era they were taken, and each fork begins
+// another one in the child: lock_wait takes over what belongs to an earlier one.
+
+#include "base/base.h"
+
+#include <pthread.h>
+#include <time.h>
+
+enum { GUARDED_MOST = 64, CALLED_MOST = 16, PATIENCE_NS = 2000000000, PAUSE_NS = 50000 };
+
+atomic_uint fork_era;
+
+static struct lock *guarded[GUARDED_MOST];
+static void (*called[CALLED_MOST])(void);
+static int guards, calls;
+static _Thread_local bool held; // this thread has all guarded locks
+
+static void give_all(int count) {
+    while (count > 0)
+        lock_give(guarded[--count]);
+}
+
+static bool try_all(void) {
+    for (int i = 0; i < guards; i++)
+        if (!lock_try(guarded[i])) {
+            give_all(i);
+            return false;
+        }
+    return true;
+}
+
+static void before(void) {
+    int64_t end = clock_ns() + PATIENCE_NS;
+    while (!(held = try_all()) && clock_ns() < end)
+        nanosleep(&(struct timespec){.tv_nsec = PAUSE_NS}, NULL);
+}
+
+static void in_parent(void) {
+    if (held)
+        give_all(guards);
+    held = false;
+}
+
+static void in_child(void) {
+    atomic_fetch_add(&fork_era, 1);
+    in_parent();
+    for (int i = 0; i < calls; i++)
+        called[i]();
+}
+
+static void watch(void) {
+    if (guards + calls == 0)
+        pthread_atfork(before, in_parent, in_child);
+}
+
+// Registrations are made while the library is loaded: by one thread.
+void fork_guard(struct lock *lock) {
+    watch();
+    if (guards < GUARDED_MOST)
+        guarded[guards++] = lock;
+}
+
+void fork_call(void (*in_the_child)(void)) {
+    watch();
+    if (calls < CALLED_MOST)
+        called[calls++] = in_the_child;
+}
+
+bool fork_spares(const char *device, unsigned era) {
+    static const char why[] =
+        "was opened before this process was forked, and its driver works only in the process that "
+        "opened it: fork before the device is first used, or start new processes "
+        "(multiprocessing.set_start_method(\"spawn\"))";
+    return LIKELY(era == atomic_load_explicit(&fork_era, memory_order_relaxed)) ||
+           error_false(ZL_ERROR_DEVICE, "device \"%s\" %s", device, why);
+}
