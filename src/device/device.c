@@ -2,6 +2,7 @@
 
 #include "device/device.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -144,4 +145,16 @@ bool zl_device(int index, zl_device_info *info) {
         index -= rows;
     }
     return false;
+}
+
+static bool batch_invariant;
+
+static void read_batch_invariant(void) {
+    batch_invariant = setting_flag(SETTING_BATCH_INVARIANT);
+}
+
+bool device_batch_invariant(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, read_batch_invariant);
+    return batch_invariant;
 }

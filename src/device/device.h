@@ -65,6 +65,10 @@ struct device {
 
 // device.c -------------------------------------------------------------------------------------------------------
 
+// Whether ZL_BATCH_INVARIANT is set: no row of a product, of attention or of a norm may depend on the rows beside it, whatever that
+// costs. Read once.
+bool device_batch_invariant(void);
+
 // Devices are opened when first asked for. NULL and an error that lists what there is.
 const struct device *device_find(const char *name, int *units);
 const struct device *device_find_unit(const char *name, int *unit); // "cuda:1"; "cuda" is its first

@@ -24,7 +24,9 @@ def bits(x):
 
 
 def noise(*shape, dtype=mx.float32):
-    return mx.random.normal(shape).astype(dtype)
+    x = mx.random.normal(shape).astype(dtype)
+    mx.eval(x)  # else a GPU fuses what makes it into what reads it
+    return x
 
 
 def matrix(rows, cols, dtype, batch=()):

@@ -30,9 +30,6 @@ int cpu_level_registers(void);           // for vectors
 // Whether the CPU has what a level or a feature needs, by its name in level.c; ZL_ISA hides what its level does not need.
 bool cpu_has(const char *name);
 
-// Whether ZL_BATCH_INVARIANT is set: no row of a result may depend on the rows beside it, whatever that costs.
-bool cpu_batch_invariant(void);
-
 // describe.c --------------------------------------------------------------------------------------------------
 
 bool cpu_describe(int unit, zl_device_info *out);

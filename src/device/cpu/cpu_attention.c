@@ -316,7 +316,7 @@ bool cpu_attention(const struct call *c) {
         return false;
     f.state = (float *)(void *)cpu_data(call_output(c, 1));
     f.narrow = out->dtype == ZL_FLOAT32 ? NULL : cpu_level()->rows->cast[out->dtype][ZL_FLOAT32];
-    f.invariant = cpu_batch_invariant() || f.a.keys <= INVARIANT_KEYS;
+    f.invariant = device_batch_invariant() || f.a.keys <= INVARIANT_KEYS;
     f.a.kernel = cpu_attention_kernel((zl_dtype)out->dtype, f.invariant ? INT64_MAX : f.a.rows);
     f.scale = f.a.mask.data || f.a.sinks || !(f.a.scale > 0) ? 1 : f.a.scale;
     atomic_init(&f.failed, false);

@@ -73,7 +73,7 @@ static bool is_half(zl_dtype dtype) {
 }
 
 gemm_fn *cpu_choose_gemm(zl_dtype dtype, const struct gemm *g) {
-    if (cpu_batch_invariant() && !gemm_ways_agree())
+    if (device_batch_invariant() && !gemm_ways_agree())
         return cpu_own_gemm;
     if (cpu_is_tiny(dtype, g))
         return cpu_tiny_gemm;
@@ -85,7 +85,7 @@ gemm_fn *cpu_choose_gemm(zl_dtype dtype, const struct gemm *g) {
         return cpu_few_gemm;
     if (cpu_is_thin(dtype, g))
         return cpu_thin_gemm;
-    return is_half(dtype) || cpu_batch_invariant() ? cpu_own_gemm : cpu_blas()->multiply;
+    return is_half(dtype) || device_batch_invariant() ? cpu_own_gemm : cpu_blas()->multiply;
 }
 
 void cpu_gemm_add(zl_dtype dtype, const struct gemm_added *added, float *sum, int64_t at, int64_t step,
@@ -252,7 +252,7 @@ static bool multiply_shared(const struct product *p, struct gemm *g, int64_t bat
         g->c = cpu_scratch(SCRATCH_PART, (size_t)(g->m * g->n * p->item));
         g->c_row = g->n;
     }
-    if (g->c && is_vector(g)) {
+    if (g->c && cpu_choose_gemm(p->dtype, g) == cpu_gemv) {
         if (!cpu_gemv_shared(p->dtype, g))
             return false;
         if (p->then.run)

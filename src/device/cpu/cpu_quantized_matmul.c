@@ -59,7 +59,7 @@ static bool multiply_wide(const struct quantized *q) {
 // Integers and f16 are multiplied in different orders for different numbers of rows; products of unpacked numbers are not.
 static bool multiply(const struct quantized *q) {
     bool done = false;
-    if (cpu_batch_invariant())
+    if (device_batch_invariant())
         return multiply_wide(q);
     return cpu_multiply_halves(q, &done) && (done || cpu_multiply_ints(q, &done)) &&
            (done || multiply_wide(q));

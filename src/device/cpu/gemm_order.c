@@ -16,7 +16,7 @@ static int64_t divide_up(int64_t count, int64_t by) {
 }
 
 bool gemm_is_along(const struct gemm *g) {
-    return g->n == 1 || g->b_row == 1;
+    return g->b_row == 1;
 }
 
 // The ways for few rows are compiled for every CPU of the architecture, and x86_64 need not have fused operations, which its
@@ -30,7 +30,7 @@ bool gemm_ways_agree(void) {
 }
 
 bool gemm_keeps_order(zl_dtype dtype, const struct gemm *g) {
-    return gemm_ways_agree() && (cpu_batch_invariant() || g->n * g->k * (int64_t)zl_dtype_size(dtype) <= SMALL_BYTES);
+    return gemm_ways_agree() && (device_batch_invariant() || g->n * g->k * (int64_t)zl_dtype_size(dtype) <= SMALL_BYTES);
 }
 
 // Kernels that round after each product, to float32.

@@ -190,11 +190,9 @@ static const struct cpu_level *asked_level(const char *name, const struct cpu_le
 }
 
 static const struct cpu_level *chosen;
-static bool invariant;
 
 static void choose(void) {
     const char *name = setting_text(SETTING_ISA);
-    invariant = setting_flag(SETTING_BATCH_INVARIANT);
     const struct cpu_level *best = best_level();
     chosen = *name ? asked_level(name, best) : best;
 }
@@ -203,11 +201,6 @@ const struct cpu_level *cpu_level(void) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, choose);
     return chosen;
-}
-
-bool cpu_batch_invariant(void) {
-    cpu_level();
-    return invariant;
 }
 
 int cpu_level_registers(void) {

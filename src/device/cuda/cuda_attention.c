@@ -203,7 +203,7 @@ static enum kernel_taken attend_by_library(const struct kernel_place *p, const s
 
 // cuDNN and the kernels of cuda_flash.c cut keys by the number of queries; those of all devices do not.
 enum kernel_taken cuda_attend(const struct kernel_place *p, const struct call *c) {
-    if (cuda_batch_invariant())
+    if (device_batch_invariant())
         return KERNEL_NOT_TAKEN;
     bool by_library = cuda_uses_libraries() && dnn_is_there();
     enum kernel_taken taken = by_library ? attend_by_library(p, c) : KERNEL_NOT_TAKEN;

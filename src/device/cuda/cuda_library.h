@@ -22,8 +22,7 @@ void *cuda_library(const char *name, const int version[CUDA_VERSIONS]);
 bool cuda_takes(int unit, const struct call *c);
 enum kernel_taken cuda_take(const struct kernel_place *p, const struct call *c);
 
-bool cuda_uses_libraries(void);  // ZL_CUDA_LIBRARIES
-bool cuda_batch_invariant(void); // ZL_BATCH_INVARIANT: no row of a result may depend on the rows beside it
+bool cuda_uses_libraries(void); // ZL_CUDA_LIBRARIES
 
 // Memory for one call, given back in the order of the unit's work. NULL and an error.
 struct cuda_scratch {

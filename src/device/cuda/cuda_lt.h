@@ -27,7 +27,7 @@ struct lt_memory {
     double scale, beta;
 };
 
-bool lt_is_there(void);
+bool lt_is_there(void); // and may be used: not with ZL_BATCH_INVARIANT
 void lt_take(int unit); // What a unit's products are known by serves one thread at a time: what follows needs it.
 void lt_give(int unit);
 // NULL: cuBLASLt has no algorithm, or does not start; or memory is out, and an error.

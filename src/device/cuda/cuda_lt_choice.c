@@ -8,7 +8,6 @@
 
 #include <math.h>
 #include <pthread.h>
-#include <string.h>
 
 typedef struct lt_ *lt;
 typedef struct lt_object_ *lt_object; // a layout, an operation, a preference
@@ -66,8 +65,6 @@ struct choice {
     F(cublasLtMatmulAlgoGetHeuristic,                                                                        \
       (lt c, lt_object operation, lt_object a, lt_object b, lt_object y, lt_object d, lt_object preference,  \
        int most, struct choice *out, int *count))                                                            \
-    F(cublasLtMatmulAlgoCheck, (lt c, lt_object operation, lt_object a, lt_object b, lt_object y,            \
-                                lt_object d, const void *algorithm, struct choice *out))                     \
     F(cublasLtMatmulAlgoConfigGetAttribute,                                                                  \
       (const void *algorithm, int what, void *out, size_t room, size_t *bytes))                              \
     F(cublasLtMatmul,                                                                                        \
@@ -88,8 +85,6 @@ enum {
     TIMED_ROUNDS = 2,
     TIMED_RUNS = 2,
     WORKSPACE = 64 << 20, // bytes, of each lane
-    INVARIANT_ROWS = 128, // that algorithms are chosen for where they may not depend on the number of rows
-    ALIGNED = 16,         // bytes, at most
 };
 
 struct lt_product {
@@ -121,10 +116,11 @@ static void find(void) {
     is_there = library && library_bind(library, symbols, COUNT(symbols), &missing);
 }
 
+// Its algorithms depend on the number of rows, and one row is multiplied by others than two, also where the same one is asked for.
 bool lt_is_there(void) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, find);
-    return is_there;
+    return is_there && !device_batch_invariant();
 }
 
 // Under the unit's lock.
@@ -252,38 +248,6 @@ static void leave_out_parts(struct lt_product *r) {
     r->choices = kept;
 }
 
-// The same product of as many rows as an algorithm is chosen for where no row may depend on others; rows are as aligned as their
-// distances allow.
-static struct lt_key invariant_key(const struct lt_key *k) {
-    const uint64_t item = zl_dtype_size((zl_dtype)k->dtype), out = zl_dtype_size((zl_dtype)k->out);
-    const uint64_t all = ALIGNED | (uint64_t)(k->turned & 1 ? 1 : k->a_step) * item |
-                         (uint64_t)k->b_step * item | (uint64_t)k->n * out;
-    struct lt_key many = *k;
-    many.m = INVARIANT_ROWS;
-    many.batch = 1;
-    many.a_step = k->turned & 1 ? MAX_OF(k->a_step, INVARIANT_ROWS) : k->a_step;
-    many.aligned = (int32_t)(all & (~all + 1));
-    return many;
-}
-
-// The first algorithm for that product that does not cut sums in parts, if it can multiply this one.
-static bool ask_invariant(const struct lane *l, struct lt_product *r, const struct lt_key *k) {
-    struct lt_key many = invariant_key(k);
-    struct lt_product *asked = k->aligned >= many.aligned ? memory_zero(sizeof *asked) : NULL;
-    bool found = asked && describe(asked, &many) && ask(l, asked, &many);
-    r->choices = 0;
-    for (int i = 0; found && !r->choices && i < asked->choices; i++)
-        if (!asked->choice[i].failed && !has_parts(&asked->choice[i]) &&
-            !api.cublasLtMatmulAlgoCheck(l->handle, r->operation, r->b, r->a, r->y, r->y,
-                                         asked->choice[i].algorithm, &r->choice[0])) {
-            memcpy(r->choice[0].algorithm, asked->choice[i].algorithm, sizeof r->choice[0].algorithm);
-            r->choices = r->choice[0].workspace <= WORKSPACE;
-        }
-    if (asked)
-        drop_product(asked);
-    return r->choices > 0;
-}
-
 struct lt_product *lt_find(int unit, int lane, const struct lt_key *k) {
     struct unit *u = &units[unit];
     struct lane *l = &u->lane[lane];
@@ -293,7 +257,7 @@ struct lt_product *lt_find(int unit, int lane, const struct lt_key *k) {
     if (!r) {
         if (!(r = memory_zero(sizeof *r)))
             return NULL;
-        if (!describe(r, k) || !(cuda_batch_invariant() ? ask_invariant : ask)(l, r, k))
+        if (!describe(r, k) || !ask(l, r, k))
             r->choices = 0;
         if (k->then == LT_BIAS_ROUNDED_ONCE)
             leave_out_parts(r);

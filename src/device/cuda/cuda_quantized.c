@@ -63,7 +63,7 @@ static enum kernel_taken multiply_unpacked(const struct kernel_place *p, const s
 enum kernel_taken cuda_quantized_matmul(const struct kernel_place *p, const struct call *c) {
     const int64_t *arg = call_args(c);
     bool are_few = arg[QMM_TRANSPOSE] && c->in[QMM_X]->dim[c->in[QMM_X]->ndim - 2] < LINES_LEAST;
-    if (!cuda_batch_invariant() && (are_few || arg[QMM_GATHERED]))
+    if (!device_batch_invariant() && (are_few || arg[QMM_GATHERED]))
         return cuda_quantized_lines(p, c);
     if (arg[QMM_GATHERED])
         return KERNEL_NOT_TAKEN;

@@ -35,26 +35,16 @@ static const struct {
     {&op_eig, cuda_eig_can, cuda_eig},
 };
 
-static bool may_use, invariant;
+static bool may_use;
 
-static void read_settings(void) {
+static void read_setting(void) {
     may_use = setting_flag(SETTING_CUDA_LIBRARIES);
-    invariant = setting_flag(SETTING_BATCH_INVARIANT);
-}
-
-static void read_once(void) {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, read_settings);
 }
 
 bool cuda_uses_libraries(void) {
-    read_once();
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, read_setting);
     return may_use;
-}
-
-bool cuda_batch_invariant(void) {
-    read_once();
-    return invariant;
 }
 
 // The row of a call; -1: nothing here runs it.

@@ -174,7 +174,8 @@ static bool find(struct lines *m, int calls) {
     g->ndim = shape->ndim;
     g->dim = shape->dim;
     g->end = g->begin;
-    if (!g->ndim || g->dim[g->ndim - 1] < LINE_LEAST || shape->size / g->dim[g->ndim - 1] < LINES_LEAST)
+    if (!g->ndim || g->dim[g->ndim - 1] < LINE_LEAST ||
+        (shape->size / g->dim[g->ndim - 1] < LINES_LEAST && !device_batch_invariant()))
         return false;
     while (g->end < most && joins(m, g->end))
         g->end++;

@@ -9,9 +9,10 @@
 #include <stdlib.h>
 
 enum {
-    EACH = 16,         // elements of a thread in a part, at least
-    PARTS_MOST = 1024, // of one result
-    BUSY = 1 << 18,    // threads that fill a device
+    EACH = 16,                // elements of a thread in a part, at least
+    PARTS_MOST = 1024,        // of one result
+    INVARIANT_PART = 1 << 16, // elements of a part where that may not depend on the number of results
+    BUSY = 1 << 18,           // threads that fill a device
     PACK_BYTES = 16,
     PACK_LEAST = 4096, // elements from which packs are read
 };
@@ -216,17 +217,21 @@ static int width_of(const struct reduction *r, int64_t offset) {
         along->axes == 1 && along->stride[0][0] == 1 && along->size % width == 0 && offset % width == 0;
     for (int i = 0; i < across->axes; i++)
         fits = fits && across->stride[0][i] % width == 0;
-    return fits && r->results * r->count >= PACK_LEAST ? width : 1;
+    return fits && (r->results * r->count >= PACK_LEAST || device_batch_invariant()) ? width : 1;
 }
 
-// Few results are cut into parts, so that all of the device has something to do.
+// Few results are cut into parts, so that all of the device has something to do. Where no result may depend on the number of
+// others, long ones are.
 static void choose(struct reduction *r, int64_t offset) {
-    r->r.rows =
-        inner_stride(&r->reduced) < inner_stride(&r->kept) && (r->count >= 32 || r->results < KERNEL_THREADS);
+    const bool invariant = device_batch_invariant();
+    r->r.rows = inner_stride(&r->reduced) < inner_stride(&r->kept) &&
+                (r->count >= 32 || (r->results < KERNEL_THREADS && !invariant));
     r->r.width = width_of(r, offset);
     int64_t threads = r->r.rows ? r->results * KERNEL_THREADS : r->results / r->r.width,
             least = r->r.rows ? EACH * KERNEL_THREADS : EACH;
     int64_t parts = MIN_OF(MIN_OF(BUSY / MAX_OF(threads, 1), r->count / least), PARTS_MOST);
+    if (invariant)
+        parts = MIN_OF(r->count / INVARIANT_PART, PARTS_MOST);
     r->parts = MAX_OF(parts, 1);
     r->each = (r->count + r->parts - 1) / r->parts;
     if (r->r.rows)
