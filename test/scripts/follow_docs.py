@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""follow_docs.py BUILD - does what doc/add-an-op.md, add-a-device.md and add-a-target.md say, literally, in a copy
-of the tree.
+"""follow_docs.py BUILD - does what doc/add-an-op.md, add-a-device.md and add-a-target.md say, literally, one after the other
+in a copy of the tree.
 
 A block that names a file is put there: ```def src/op/elementwise.def adds its rows to that file, ```c src/... is the
-whole file. Then the copy is built as anyone would, and has to have the op in C, in the documentation, in the tests and
+whole file. After each page the copy is built as anyone would, and has to have the op in C, in the documentation, in the tests and
 in every renderer, the device in the list of devices, or run a kernel for the target.
 """
 
@@ -53,11 +53,12 @@ def put(tree, path, text):
 
 
 def copy_and_build(page, folder):
-    """A copy of the tree with the page's blocks in place, built with one instruction-set level; None if that fails."""
-    tree = pathlib.Path(folder) / page.stem
+    """The copy of the tree with the page's blocks in place, built with one instruction-set level; None if that fails."""
+    tree = pathlib.Path(folder) / "copy"
     def is_built(folder, names):
         return [name for name in names if folder == str(ROOT) and (name.startswith("build") or name == ".git")]
-    shutil.copytree(ROOT, tree, ignore=is_built)
+    if not tree.exists():
+        shutil.copytree(ROOT, tree, ignore=is_built)
     for path, text in file_blocks(page):
         put(tree, path, text)
     built, text = run(tree, "make", "build", "OPTIONS=-DZL_LEVELS=scalar")
