@@ -54,15 +54,17 @@ static struct thin thin_of(const struct gemm *g) {
                          g->b_col, g->b_row, g->a_col, g->a_row, g->c_col, g->c_row};
 }
 
-// Where the order is free, kernels sum all of k as one chain, and dot products of float32 as one for each lane.
+// Where the order is free, kernels sum long spans as one chain each, and dot products of float32 as one for each lane.
 static struct thin open_thin(zl_dtype dtype, const struct gemm *g) {
     struct thin t = thin_of(g);
     const struct gemm_kernel *u = gemm_kernel_for(dtype);
     const bool dots = t.along == 1 && dtype == ZL_FLOAT32 && !(u->lines[0] && t.count >= PANELED_LEAST);
     t.order = gemm_order_of(u, g->k, gemm_is_along(g));
     t.streams = !gemm_keeps_order(dtype, g);
-    if (t.streams)
-        t.order = (struct gemm_order){g->k, round_up(g->k, GEMM_CHAINS), 1, dots ? GEMM_CHAINS : 1, u->step};
+    if (t.streams) {
+        const int64_t span = MIN_OF(round_up(g->k, GEMM_CHAINS), PANELED_K);
+        t.order = (struct gemm_order){g->k, span, (g->k + span - 1) / span, dots ? GEMM_CHAINS : 1, u->step};
+    }
     return t;
 }
 
