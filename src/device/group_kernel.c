@@ -101,20 +101,6 @@ void group_kernel_close(struct group_kernel *g) {
 
 // Calls -----------------------------------------------------------------------------------------------------------------
 
-struct symbols {
-    const struct tile_kernel *kernel;
-    const int64_t *value;
-};
-
-static union tile_value symbol_value(void *data, expr e, const int64_t *index) {
-    const struct symbols *s = data;
-    (void)index;
-    for (int i = 0; i < s->kernel->symbols; i++)
-        if (s->kernel->symbol[i] == e->name)
-            return (union tile_value){.i = s->value[i]};
-    return (union tile_value){.i = 0};
-}
-
 bool group_sizes_open(struct group_sizes *s, struct group_kernel *g, const int64_t *symbol) {
     int count = g->parameters + g->rooms + g->launches;
     s->value = memory_zero(sizeof *s->value * (size_t)(count + 1));
@@ -123,7 +109,7 @@ bool group_sizes_open(struct group_sizes *s, struct group_kernel *g, const int64
     int which = 0;
     lock_take(&g->lock);
     bool exact =
-        tile_tape_run_exactly(g->tape, symbol_value, &(struct symbols){g->kernel, symbol}, s->value, &which);
+        tile_tape_run_exactly(g->tape, tile_symbol_value, &(struct tile_symbols){g->kernel, symbol}, s->value, &which);
     lock_give(&g->lock);
     for (which = 0; exact && which < count; which++)
         exact = s->value[which].i >= 0;

@@ -202,13 +202,8 @@ void tile_sizes_close(struct tile_sizes *s) {
 
 // Checking --------------------------------------------------------------------------------------------------------
 
-struct symbols {
-    const struct tile_kernel *kernel;
-    const int64_t *value;
-};
-
-static union tile_value symbol_value(void *data, expr e, const int64_t *index) {
-    const struct symbols *s = data;
+union tile_value tile_symbol_value(void *symbols, expr e, const int64_t *index) {
+    const struct tile_symbols *s = symbols;
     (void)index;
     for (int i = 0; i < s->kernel->symbols; i++)
         if (s->kernel->symbol[i] == e->name)
@@ -303,7 +298,7 @@ bool tile_sizes_check(struct tile_sizes *s, const int64_t *symbol) {
         return false;
     lock_take(&s->lock);
     bool good =
-        tile_tape_run_exactly(s->tape, symbol_value, &(struct symbols){s->kernel, symbol}, s->value, &which)
+        tile_tape_run_exactly(s->tape, tile_symbol_value, &(struct tile_symbols){s->kernel, symbol}, s->value, &which)
             ? check_items(s)
             : fail_wrapped(s, symbol, which);
     lock_give(&s->lock);

@@ -356,6 +356,13 @@ union tile_value tile_evaluate(expr e, const union tile_value *leaf); // leaf va
 
 // sizes.c: how much memory buffers have, and how many blocks grids, without wrap-around.
 
+// Values of the symbols of a kernel, and the function by which a tape reads them: its leaf, with these as data.
+struct tile_symbols {
+    const struct tile_kernel *kernel;
+    const int64_t *value;
+};
+union tile_value tile_symbol_value(void *symbols, expr e, const int64_t *index);
+
 // Sets *out to a * b; false unless both are 0 or more and the product fits into 64 bits.
 bool tile_times(int64_t a, int64_t b, int64_t *out);
 // Sets *bytes to those from the first element of a buffer to its last, with these sizes, and strides unless they are NULL. Where

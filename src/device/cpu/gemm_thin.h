@@ -49,10 +49,7 @@ INNER void THIN(dots)(int rows, int lines, const THIN_TYPE *x, int64_t x_row, co
 #pragma GCC unroll 4
         for (int l = 0; l < lines; l++) { // a lane of totals is a vector
             THIN(vector) lane[SIDE] = {sum[0][l], sum[1][l], sum[2][l], sum[3][l]};
-            lanes_transpose_f32(lane);
-            total[l] = from ? lane[0] + total[l] : lane[0];
-            total[l] = lane[2] + (lane[1] + total[l]);
-            total[l] = lane[3] + total[l];
+            total[l] = lanes_add_chains(from == 0, lane, total[l]);
         }
     }
 #pragma GCC unroll 4

@@ -56,10 +56,7 @@ GEMM_FUSED static inline __attribute__((always_inline)) void GEMV(dots)(int rows
             memcpy(by, x + i, (size_t)(end - i) * sizeof *x);
             GEMV(step)(rows, rest, 2 * PAIR, by, sum);
         }
-        lanes_transpose_f32(sum);
-        total = from ? sum[0] + total : sum[0];
-        total = sum[2] + (sum[1] + total);
-        total = sum[3] + total;
+        total = lanes_add_chains(from == 0, sum, total);
     }
     for (int r = 0; r < rows; r++)
         y[r * apart_y] = total[r];

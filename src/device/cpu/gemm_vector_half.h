@@ -42,10 +42,7 @@ CPU_WITH("fp16fml") static inline __attribute__((always_inline)) void dots_fmlal
                 FMLAL2(sum[r], part, by);
             }
         }
-        lanes_transpose_f32(sum);
-        total = from ? sum[0] + total : sum[0];
-        total = sum[2] + (sum[1] + total);
-        total = sum[3] + total;
+        total = lanes_add_chains(from == 0, sum, total);
     }
     for (int r = 0; r < rows; r++)
         y[r * apart_y] = total[r];

@@ -3,6 +3,7 @@
 #ifndef CPU_LANES_H
 #define CPU_LANES_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 typedef uint8_t bytes16 __attribute__((vector_size(16)));
@@ -34,6 +35,14 @@ static inline __attribute__((always_inline)) void lanes_transpose_f64(doubles2 *
     const doubles2 first = __builtin_shufflevector(v[0], v[1], 0, 2);
     v[1] = __builtin_shufflevector(v[0], v[1], 1, 3);
     v[0] = first;
+}
+
+// Adds four sums of four chains each: chain after chain, each a lane of the sums; lane i of the result is of sum i. first: there
+// is no total yet.
+static inline __attribute__((always_inline)) floats4 lanes_add_chains(bool first, floats4 *sum, floats4 total) {
+    lanes_transpose_f32(sum);
+    total = first ? sum[0] : sum[0] + total;
+    return sum[3] + (sum[2] + (sum[1] + total));
 }
 
 #endif
