@@ -139,7 +139,8 @@ static wide whole_quotient(wide a, wide b, int bits) {
     return b == 0 ? 0 : a / b - (a % b != 0 && (a < 0) != (b < 0));
 }
 static wide whole_remains(wide a, wide b, int bits) {
-    return b == 0 ? a : a - b * whole_quotient(a, b, bits);
+    wide rest = b == 0 ? a : a % b;
+    return (void)bits, b != 0 && rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
 }
 static wide whole_least(wide a, wide b, int bits) {
     return (void)bits, a < b ? a : b;
