@@ -19,7 +19,7 @@ demo: ## Install what is missing, build, show the devices, run a small program a
 	@$(MAKE) --no-print-directory build
 	@tool/demo.sh $(BUILD)
 
-test: ## Install what is missing, build, run all tests: about ten minutes on two cores
+test: ## Install what is missing, build, run all tests
 	@tool/setup.sh test
 	@tool/test.sh test
 
