@@ -187,15 +187,20 @@ void reduction_finish(struct style *s, const struct reduction *r, int argument) 
     text_add(s->out, "#undef START\n#undef STEP\n#undef LAST\n#undef FOLD\n#undef DOWN\n");
 }
 
-// Whole blocks of lanes, the rest where it lies before n, then the halving. How many registers there are is
+// Whole blocks of lanes, the rest where it lies before n, then the halving. A run that is longer than n says what follows in
+// memory, to be fetched; the loop for that is another one, as an instruction more in it is felt in the caches. How many registers there are is
 // known to the header's lists alone.
 static void vector_function(struct style *s, const struct reduction *r) {
     int lanes = r->is_complex ? 64 : 128; // bytes
     style_open(s, "void %s(char *const *p, int64_t n, int64_t run)", r->symbol);
-    style_line(s, "(void)run;");
     style_line(s, "enum { BLOCK = %d };", lanes / r->bytes);
     style_line(s, "const char *x = p[1];");
+    style_line(s, "const int64_t ahead = run > n ? (run - n) * %d : 0;", r->element);
     style_line(s, "VEC_EACH_%d(START)", lanes);
+    style_open(s, "for (; ahead && n >= BLOCK; n -= BLOCK, x += BLOCK * %d)", r->element);
+    style_line(s, "vec_fetch(x, ahead, BLOCK * %d);", r->element);
+    style_line(s, "VEC_EACH_%d(STEP)", lanes);
+    style_close(s);
     style_open(s, "for (; n >= BLOCK; n -= BLOCK, x += BLOCK * %d)", r->element);
     style_line(s, "VEC_EACH_%d(STEP)", lanes);
     style_close(s);

@@ -10,6 +10,8 @@
 #include <math.h>
 #include <string.h>
 
+enum { FETCH_NODES = 16 }; // values of a kernel that waits for memory: more take longer than their input
+
 // Spellings -------------------------------------------------------------------------------------------------
 
 #define NUMBERS (PASS_INTEGER | PASS_FLOAT | PASS_F16)
@@ -62,7 +64,8 @@ static bool is_complex(expr e) {
 // Operands --------------------------------------------------------------------------------------------------
 
 static void number(struct style *s, const char *function, expr e) {
-    text_add(s->out, "vec_%s_%s(%a%s)", function, type_name(e), tile_value_of(e->type, e->bits).f, e->type.bits == 32 ? "f" : "");
+    text_add(s->out, "vec_%s_%s(%a%s)", function, type_name(e), tile_value_of(e->type, e->bits).f,
+             e->type.bits == 32 ? "f" : "");
 }
 
 static bool is_number(expr e) {
@@ -317,6 +320,20 @@ static void advance(struct style *s, int at, char name, int bytes, bool is_outpu
     style_line(s, "%c%d += BLOCK * %d;", name, at, bytes);
 }
 
+static void fetch(struct style *s, int at, char name, int bytes, bool is_output) {
+    if (!is_output)
+        style_line(s, "vec_fetch(%c%d, ahead * %d, BLOCK * %d);", name, at, bytes, bytes);
+}
+
+// Whether a row waits for memory: it computes little of one input. Two are fetched side by side as they are.
+static bool fetches(const struct style *s) {
+    const struct tile_kernel *kernel = s->plan->kernel;
+    int inputs = 0;
+    for (int i = 0; i < kernel->parameters; i++)
+        inputs += plan_is_row(s->plan, i) && !plan_buffer(kernel, i)->is_output;
+    return inputs == 1 && s->plan->count <= FETCH_NODES;
+}
+
 static void redirect(struct style *s, int at, char name, int bytes, bool is_output) {
     if (is_output || plan_has_steps(s->plan))
         style_line(s, "end%d = %c%d;", at, name, at);
@@ -340,21 +357,26 @@ static void advance_scalars(struct style *s) {
             style_line(s, "x%d += %d;", i, tile_type_bytes(plan_type(kernel, i)));
 }
 
-// Full blocks, then the rest, copied to where a whole block fits, through the same loop.
+// Full blocks, then the rest, copied to where a whole block fits, through the same loop. A run that is longer than n says what
+// follows it in memory, to be fetched.
 static void map(struct style *s, const char *symbol) {
-    bool has_steps = plan_has_steps(s->plan);
+    bool has_steps = plan_has_steps(s->plan), is_fetched = fetches(s);
     style_open(s, "void %s(char *const *p, int64_t n, int64_t run)", symbol);
     style_line(s, "enum { BLOCK = %d * VEC_BYTES / %d };", s->plan->unroll, s->plan->narrow);
     declare_rows(s);
+    if (is_fetched)
+        style_line(s, "const int64_t ahead = run > n ? run - n : 0;");
     if (has_steps) {
         style_open(s, "for (int64_t left = n; left > 0; left -= run)");
         style_line(s, "n = left < run ? left : run;");
-    } else
+    } else if (!is_fetched)
         style_line(s, "(void)run;");
     style_fixed(s);
     style_line(s, "int64_t rest = 0;");
     style_open(s, "for (;;)");
     style_open(s, "for (; n >= BLOCK; n -= BLOCK)");
+    if (is_fetched)
+        for_rows(s, fetch);
     style_block(s, 0);
     for (const struct tile_stmt *stmt = s->plan->map->body; stmt; stmt = stmt->next)
         store(s, stmt);

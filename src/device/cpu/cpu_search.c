@@ -57,7 +57,8 @@ static uint32_t search_one(const struct searching *s, const char *value) {
     return (uint32_t)first;
 }
 
-static void search_row(const void *context, char *const *p, int64_t n) {
+static void search_row(const void *context, char *const *p, int64_t n, int64_t more) {
+    (void)more;
     const struct searching *s = context;
     uint64_t key[SORT_BLOCK];
     if (s->keys) {

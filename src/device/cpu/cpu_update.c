@@ -3,7 +3,8 @@
 #include "device/cpu/cpu.h"
 #include "op/ops.h"
 
-static void run_body(const void *context, char *const *p, int64_t n) {
+static void run_body(const void *context, char *const *p, int64_t n, int64_t more) {
+    (void)more;
     row_fn *const *row = context;
     cpu_call_row(*row, p[0], p[1], p[2], NULL, n);
 }

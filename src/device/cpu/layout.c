@@ -272,14 +272,22 @@ bool cpu_layout_plan_lines(struct layout *l, unsigned vectors, int64_t most) {
 struct work {
     layout_body *body;
     const void *context;
+    int sequence; // an input that shows how far the walk is, where all are read from memory one element after the other; else -1
+    int64_t ahead; // elements
 };
+
+// Elements that follow a tile of n in all inputs, as many as should be fetched.
+static int64_t count_ahead(const struct layout *l, const struct work *work, char *const *p, int64_t n) {
+    const int k = work->sequence;
+    return k < 0 ? 0 : MIN_OF(l->size - (p[k] - l->data[k]) / l->item[k] - n, work->ahead);
+}
 
 // Calls the body on tiles that lie next apart. Nothing is written in between but pointers: other stores would make the CPU
 // read the lines of the result before it writes them (Neoverse-V1, 2026-11: 0.6 of the bandwidth instead of 0.9).
 static void run_along(const struct layout *l, const struct work *work, char **p, const int64_t *next,
                       int64_t tiles, int64_t n) {
     for (;;) {
-        work->body(work->context, p, n);
+        work->body(work->context, p, n, count_ahead(l, work, p, n));
         if (--tiles == 0)
             return;
         cpu_add_pointers(p, next, l->operands);
@@ -417,7 +425,7 @@ static void move_block(const struct layout *l, int k, char *tile, int64_t pitch,
 static void run_block_rows(const struct layout *l, const struct work *work, char **p, const int64_t *pitch,
                            int64_t rows, int64_t cols) {
     for (int64_t r = 0; r < rows; r++) {
-        work->body(work->context, p, cols);
+        work->body(work->context, p, cols, 0);
         cpu_add_pointers(p, pitch, l->operands);
     }
 }
@@ -447,11 +455,36 @@ static void run_blocks(const struct layout *l, struct walk *w, int64_t tiles, co
     }
 }
 
+// Whether operand k has the elements of the layout one after the other.
+static bool is_sequential(const struct layout *l, int k) {
+    int64_t expected = l->item[k];
+    for (int j = l->axes - 1; j >= 0; j--) {
+        if (l->axis[j].stride[k] != expected)
+            return false;
+        expected *= l->axis[j].dim;
+    }
+    return true;
+}
+
+static int find_sequence(const struct layout *l, int items) {
+    int found = -1;
+    if (l->mode != LAYOUT_ROWS || l->size * items <= cpu_cache_bytes(3))
+        return -1;
+    for (int k = l->outputs; k < l->operands; k++) {
+        if (l->access[k] == ACCESS_SCALAR)
+            continue;
+        if (!is_sequential(l, k))
+            return -1;
+        found = k;
+    }
+    return found;
+}
+
 void cpu_layout_run(const struct layout *l, double weight, layout_body *body, const void *context) {
     static walk_part *const parts[] = {run_rows, run_boxes, run_blocks};
-    struct work work = {body, context};
     int items = 0;
     for (int k = 0; k < l->operands; k++)
         items += l->scalar >> k & 1 ? 0 : l->item[k];
+    struct work work = {body, context, find_sequence(l, items), CPU_AHEAD / MAX_OF(items, 1)};
     cpu_walk(l, (double)l->size * items * weight, parts[l->mode], &work);
 }

@@ -9,7 +9,8 @@ struct pair {
 };
 
 // p: both results, then the operands.
-static void run_pair(const void *context, char *const *p, int64_t n) {
+static void run_pair(const void *context, char *const *p, int64_t n, int64_t more) {
+    (void)more;
     const struct pair *rows = context;
     int64_t run = rows->run ? rows->run : n;
     POINTERS(first, 4) = {p[0], p[2], p[3]};

@@ -77,9 +77,9 @@ struct row_call {
     int64_t run; // 0: the whole tile
 };
 
-static void run_body(const void *context, char *const *p, int64_t n) {
+static void run_body(const void *context, char *const *p, int64_t n, int64_t more) {
     const struct row_call *row = context;
-    row->fn(p, n, row->run ? row->run : n);
+    row->fn(p, n, row->run ? row->run : n + more);
 }
 
 static void lay_out(struct layout *l, const struct step *s, const struct call *c, zl_array out,

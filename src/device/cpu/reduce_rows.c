@@ -22,9 +22,15 @@ struct slots {
     _Alignas(64) char tile[TILE * REDUCE_WIDEST];
 };
 
+// Reduces n elements, while some of those that follow are fetched.
+static void call_run(const struct reduce_rows *by, char *to, const char *from, int64_t n, int64_t more) {
+    POINTERS(p, 4) = {to, (char *)(uintptr_t)from};
+    by->row(p, n, n + MIN_OF(more, CPU_AHEAD / by->item));
+}
+
 // Reduces n elements that lie stride bytes apart into the next slot.
 static void reduce_run(const struct reduce_rows *by, struct slots *s, const char *from, int64_t stride,
-                       int64_t n) {
+                       int64_t n, int64_t more) {
     if (s->used == SLOTS) {
         char joined[REDUCE_WIDEST];
         cpu_call_row(by->join, joined, s->value, NULL, NULL, SLOTS);
@@ -36,18 +42,21 @@ static void reduce_run(const struct reduce_rows *by, struct slots *s, const char
                  1, n);
         from = s->tile;
     }
-    cpu_call_row(by->row, s->value + s->used++ * by->wide, from, NULL, NULL, n);
+    call_run(by, s->value + s->used++ * by->wide, from, n, more);
 }
 
-void cpu_reduce_line(const struct reduce_rows *by, const char *from, int64_t n, char *accumulator) {
+void cpu_reduce_line(const struct reduce_rows *by, const char *from, int64_t n, int64_t more,
+                     char *accumulator) {
     struct slots s;
     if (n <= RUN_MOST) {
-        cpu_call_row(by->row, accumulator, from, NULL, NULL, n);
+        call_run(by, accumulator, from, n, more);
         return;
     }
     s.used = 0;
-    for (int64_t i = 0; i < n; i += RUN_MOST)
-        reduce_run(by, &s, from + i * by->item, by->item, MIN_OF(RUN_MOST, n - i));
+    for (int64_t i = 0; i < n; i += RUN_MOST) {
+        const int64_t count = MIN_OF(RUN_MOST, n - i);
+        reduce_run(by, &s, from + i * by->item, by->item, count, more ? more + n - i - count : 0);
+    }
     cpu_call_row(by->join, accumulator, s.value, NULL, NULL, s.used);
 }
 
@@ -57,7 +66,8 @@ static void reduce_range(const struct reduction *r, const char *base, int64_t at
     const struct layout_axis *inner = &l->axis[l->axes - 1];
     int64_t stride = inner->stride[0], most = stride == r->by.item ? RUN_MOST : TILE;
     if (l->axes == 1 && stride == r->by.item) {
-        cpu_reduce_line(&r->by, base + at * stride, end - at, result);
+        const char *from = base + at * stride, *to = base + end * stride;
+        cpu_reduce_line(&r->by, from, end - at, r->end ? (r->end - to) / r->by.item : 0, result);
         return;
     }
     struct slots s;
@@ -70,7 +80,7 @@ static void reduce_range(const struct reduction *r, const char *base, int64_t at
         at += run_end - i;
         for (int64_t n; i < run_end; i += n) {
             n = MIN_OF(most, run_end - i);
-            reduce_run(&r->by, &s, row + i * stride, stride, n);
+            reduce_run(&r->by, &s, row + i * stride, stride, n, 0);
         }
         if (at < end)
             cpu_walk_next(l, &w);
@@ -127,11 +137,27 @@ static void join_segments(const struct reduction *r) {
     }
 }
 
+// The end of the input, if it is read from memory, one element after the other; else NULL.
+static const char *find_end(const struct reduction *r) {
+    const int64_t bytes = r->kept.size * r->reduced.size * r->by.item;
+    int64_t expected = r->by.item;
+    if (bytes <= cpu_cache_bytes(3))
+        return NULL;
+    for (int j = r->reduced.axes - 1; j >= 0; expected *= r->reduced.axis[j--].dim)
+        if (r->reduced.axis[j].stride[0] != expected)
+            return NULL;
+    for (int j = r->kept.axes - 1; j >= 0; expected *= r->kept.axis[j--].dim)
+        if (r->kept.axis[j].stride[REDUCE_IN] != expected)
+            return NULL;
+    return r->kept.data[REDUCE_IN] + bytes;
+}
+
 bool cpu_reduce_by_rows(struct reduction *r) {
     int64_t kept = r->kept.size, size = r->reduced.size, grain = CPU_SPLIT / 2 / (size * r->by.item) + 1;
     r->reduced.loops = r->reduced.axes - 1;
     r->kept.loops = r->kept.axes;
     r->segments = MIN_OF(MAX_OF(size / SEGMENT, 1), SEGMENTS);
+    r->end = find_end(r);
     if (r->segments == 1 || kept >= SLOTS) {
         cpu_split(kept, grain, rows_part, r);
         return true;

@@ -221,15 +221,16 @@ static void call_stretch(const struct stretch *s, const char *const *at, int64_t
     POINTERS(p, STRETCH_OPERANDS);
     for (int k = 0; k < s->operands; k++)
         p[k] = (char *)(uintptr_t)at[s->at[k]];
-    s->fn(p, n, s->has_runs ? run : n);
+    s->fn(p, n, run);
 }
 
-static void run_kernel(const void *context, char *const *p, int64_t n) {
+static void run_kernel(const void *context, char *const *p, int64_t n, int64_t more) {
     const struct group *g = context;
-    call_stretch(&g->stretch[0], (const char *const *)p, n, g->l.run);
+    call_stretch(&g->stretch[0], (const char *const *)p, n, g->l.run ? g->l.run : n + more);
 }
 
-static void run_elements(const void *context, char *const *p, int64_t n) {
+static void run_elements(const void *context, char *const *p, int64_t n, int64_t more) {
+    (void)more;
     const struct group *g = context;
     _Alignas(
         64) char room[GROUP_TEMPS * TILE_LEAST * 8 > TEMP_ROOM ? GROUP_TEMPS * TILE_LEAST * 8 : TEMP_ROOM];
@@ -243,15 +244,25 @@ static void run_elements(const void *context, char *const *p, int64_t n) {
             call_row(&g->row[i], at, n, g->l.run);
 }
 
+// Elements behind a line that the next ones will read from memory: those of an input, which lies in sequence.
+static int64_t count_more(const struct group *g, const struct row *r, const char *from) {
+    const int k = r->at[1];
+    const int64_t bytes = g->l.size * r->by.item;
+    if (k < 0 || g->l.access[k] != ACCESS_DIRECT || bytes <= cpu_cache_bytes(3))
+        return 0;
+    return MAX_OF((g->l.data[k] + bytes - from) / r->by.item - g->line, 0);
+}
+
 static void reduce_lines(const struct group *g, const struct row *r, char *to, const char *from,
                          int64_t lines) {
     _Alignas(64) char sum[LINES_MOST * REDUCE_WIDEST];
-    for (int64_t i = 0; i < lines; i++)
-        cpu_reduce_line(&r->by, from + i * g->line * r->by.item, g->line, sum + i * r->by.wide);
+    for (int64_t i = 0; i < lines; i++, from += g->line * r->by.item)
+        cpu_reduce_line(&r->by, from, g->line, count_more(g, r, from), sum + i * r->by.wide);
     cpu_reduce_store(&r->by, to, sum, lines);
 }
 
-static void run_lines(const void *context, char *const *p, int64_t n) {
+static void run_lines(const void *context, char *const *p, int64_t n, int64_t more) {
+    (void)more;
     const struct group *g = context;
     _Alignas(64) char room[LINE_ROOM], line_room[GROUP_TEMPS][LINES_MOST * 8];
     const char *place[LAYOUT_OPERANDS + 2 * GROUP_TEMPS], *const *at = place + 2 * GROUP_TEMPS;
@@ -265,7 +276,7 @@ static void run_lines(const void *context, char *const *p, int64_t n) {
     for (int i = 0; i < g->end - g->begin; i++) {
         const struct row *r = &g->row[i];
         if (next < last && next->begin == g->begin + i) {
-            call_stretch(next, at, n, g->line);
+            call_stretch(next, at, n, next->has_runs ? g->line : n);
             i = next++->end - g->begin - 1;
         } else if (r->kind == ROW_REDUCE)
             reduce_lines(g, r, (char *)(uintptr_t)at[r->at[0]], at[r->at[1]], n / g->line);

@@ -10,6 +10,7 @@ void rotate(char *const *p, int64_t n, int64_t run) {
     char *y3 = p[1];
     _Alignas(64) char rest3[BLOCK * 4];
     char *end3 = y3;
+    const int64_t ahead = run > n ? run - n : 0;
     for (int64_t left = n; left > 0; left -= run) {
         n = left < run ? left : run;
         vec_f32 s3 = vec_one_f32(x1);
@@ -17,6 +18,7 @@ void rotate(char *const *p, int64_t n, int64_t run) {
         int64_t rest = 0;
         for (;;) {
             for (; n >= BLOCK; n -= BLOCK) {
+                vec_fetch(x0, ahead * 8, BLOCK * 8);
                 vec_f32 v0_0 = vec_load_f32(x0);
                 vec_f32 v0_1 = vec_load_f32(x0 + 1 * VEC_BYTES);
                 vec_f32 v0_2 = vec_load_f32(x0 + 2 * VEC_BYTES);

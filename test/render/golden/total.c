@@ -9,10 +9,14 @@ VEC_FN vec_f32 total_step(vec_f32 v0_0, vec_f32 v1_0) {
 #define FOLD(R, S) a##R = total_step(a##R, a##S);
 #define DOWN(BYTES) a0 = total_step(a0, (vec_f32)vec_down((vec_u64)a0, BYTES));
 void total(char *const *p, int64_t n, int64_t run) {
-    (void)run;
     enum { BLOCK = 32 };
     const char *x = p[1];
+    const int64_t ahead = run > n ? (run - n) * 2 : 0;
     VEC_EACH_128(START)
+    for (; ahead && n >= BLOCK; n -= BLOCK, x += BLOCK * 2) {
+        vec_fetch(x, ahead, BLOCK * 2);
+        VEC_EACH_128(STEP)
+    }
     for (; n >= BLOCK; n -= BLOCK, x += BLOCK * 2) {
         VEC_EACH_128(STEP)
     }

@@ -3,6 +3,16 @@
 #ifndef VEC_REST_H
 #define VEC_REST_H
 
+// Fetches as many bytes, so far ahead of an address; nothing where that is 0: the bytes are in a cache then, and would be looked
+// for once more.
+VEC_FN void vec_fetch(const char *from, int64_t ahead, int bytes) {
+    if (ahead == 0)
+        return;
+#pragma GCC unroll 16
+    for (int at = 0; at < bytes; at += 64)
+        __builtin_prefetch(from + ahead + at, 0, 2);
+}
+
 // Copies a few bytes, at most some hundred: a call of memcpy would cost as much as the copy. The empty asm
 // keeps the compiler from making one of the loop.
 __attribute__((noinline, unused)) static void vec_copy(char *to, const char *from, int64_t bytes) {
