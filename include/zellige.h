@@ -227,8 +227,8 @@ ZL_API void zl_set_interrupt(bool (*check)(void *context), void *context);
 
 // Transforms ----------------------------------------------------------------------------------------------------
 
-// Gradients of loss, a float array of one element, with respect to arrays that it was made from: it must not have been
-// evaluated. Those below are for functions, which may evaluate what they like.
+// Gradients of loss, a float array of one element, with respect to arrays that it was made from, numbers (zl_scalar) among
+// them: it must not have been evaluated. Those below are for functions, which may evaluate what they like.
 ZL_API bool zl_grad(zl_array loss, int count, const zl_array *wrt, zl_array *grads);
 
 // Results of a function, as many as it gives. They are kept until the list is freed.

@@ -234,6 +234,27 @@ zl_array graph_inline(zl_dtype dtype, union scalar value, uint8_t flags) {
     return a;
 }
 
+// As graph_call, without what only arrays with axes need.
+zl_array graph_inline_from(const struct op *op, zl_array x, zl_dtype dtype, union scalar value,
+                           uint8_t flags) {
+    flags |= ARRAY_INLINE | ARRAY_CONTIGUOUS;
+    struct call *c = new_call(op, 1, 0, NULL, 1, block_bytes(1, 0) + array_bytes(0, flags));
+    if (!c)
+        return NULL;
+    zl_array a = (zl_array)(void *)(c->in + 1);
+    start(a, c, 0);
+    a->dtype = (uint8_t)dtype;
+    a->flags = flags;
+    a->ndim = 0;
+    a->offset = 0;
+    a->size = 1;
+    a->trace = trace_of(1, &x);
+    *array_value(a) = value;
+    atomic_store_explicit(&a->state, ARRAY_READY, memory_order_relaxed);
+    hold_inputs(c, 1, &x);
+    return graph_lend(a);
+}
+
 // Taking apart ---------------------------------------------------------------------------------------------------
 
 // Gives amount of references back; true when they were the last. Who holds all there are is alone: nobody can add

@@ -107,6 +107,9 @@ zl_array graph_call(const struct op *op, int inputs, const zl_array *in, int arg
 // A leaf over storage, which it takes over; lent.
 zl_array graph_leaf(const struct array_spec *spec, struct storage *storage);
 zl_array graph_inline(zl_dtype dtype, union scalar value, uint8_t flags); // a scalar, lent
+// Returns an inline scalar that op makes of x, lent. Its value is known at once; as with a view, its history stays until it is
+// evaluated, for gradients.
+zl_array graph_inline_from(const struct op *op, zl_array x, zl_dtype dtype, union scalar value, uint8_t flags);
 
 // Releases memory that could not become an array; NULL.
 void *graph_refuse_foreign(const zl_foreign_options *options);

@@ -34,8 +34,8 @@ zl_array zl_astype(zl_array a, zl_dtype dtype) {
         return NULL;
     if ((unsigned)dtype >= ZL_DTYPE_COUNT)
         return error_set(ZL_ERROR_DTYPE, "zl_astype: dtype %d: a dtype is 0 to %d", (int)dtype, ZL_DTYPE_COUNT - 1);
-    if (array_is(a, ARRAY_WEAK)) // a number: the result is one too, without history
-        return graph_inline(dtype, scalar_as(a, dtype), 0);
+    if (array_is(a, ARRAY_WEAK)) // a number: the result is one too
+        return graph_inline_from(&op_cast, a, dtype, scalar_as(a, dtype), 0);
     if (a->dtype == dtype)
         return op_same(a);
     return op_call(&op_cast, 1, &a, 0, NULL,

@@ -193,7 +193,7 @@ static zl_array vjp(const struct call *call, int input, const zl_array *cotangen
     zl_array x = call->in[input];
     if (complex_out && t->dtype == ZL_COMPLEX64)
         t = x->dtype == ZL_COMPLEX64 ? zl_conjugate(t) : zl_real(t);
-    if (t && !array_is(x, ARRAY_WEAK) && t->dtype != x->dtype)
+    if (t && t->dtype != x->dtype)
         t = zl_astype(t, (zl_dtype)x->dtype);
     return zl_scope_leave(scope, op_unbroadcast(t, x));
 }

@@ -2,8 +2,12 @@
 
 #include "transform/transform.h"
 
-static bool has_history(zl_array a) {
-    return a->call && !a->call->detached;
+// A loss that is one of the arrays needs no history.
+static bool has_history(zl_array loss, int count, const zl_array *wrt) {
+    bool is_given = false;
+    for (int i = 0; !is_given && i < count; i++)
+        is_given = wrt[i] == loss;
+    return is_given || (loss->call && !loss->call->detached);
 }
 
 static bool check(zl_array loss, int count, const zl_array *wrt, zl_array *grads) {
@@ -23,7 +27,7 @@ static bool check(zl_array loss, int count, const zl_array *wrt, zl_array *grads
         return error_false(ZL_ERROR_SHAPE,
                            "zl_grad: the loss is %s of shape %s: one floating point number is needed",
                            zl_dtype_name((zl_dtype)loss->dtype), array_text(loss));
-    if (!has_history(loss))
+    if (!has_history(loss, count, wrt))
         return error_false(ZL_ERROR_STATE,
                            "zl_grad: the loss has no history: take the gradient before evaluating");
     return true;

@@ -45,11 +45,16 @@ static zl_array without_tracer(zl_array x) {
     return stale ? x->call->in[0] : x;
 }
 
+// A number stays weak, so that results have the dtypes that they have without the transform.
+static zl_array tracer_of(zl_array x) {
+    if (array_is(x, ARRAY_WEAK))
+        return graph_inline_from(&op_depends, x, (zl_dtype)x->dtype, *array_value(x), ARRAY_WEAK);
+    return op_view(&op_depends, x, 0, NULL, x->ndim, x->dim, array_stride(x), x->offset);
+}
+
 bool trace_inputs(int count, const zl_array *in, zl_array *tracer) {
     for (int i = 0; i < count; i++) {
-        zl_array x = without_tracer(in[i]);
-        tracer[i] = op_view(&op_depends, x, 0, NULL, x->ndim, x->dim, array_stride(x), x->offset);
-        if (!tracer[i])
+        if (!(tracer[i] = tracer_of(without_tracer(in[i]))))
             return false;
         trace_mark(tracer[i]);
     }

@@ -463,6 +463,58 @@ TEST(gradients_of_broadcast_operands_are_sums) {
     CHECK_EQ_F64(zl_data_f32(grads[1])[0], 8);
 }
 
+// Numbers are converted where no array beside them has a dtype: what is made of the converted ones depends on them still.
+TEST(gradients_by_numbers) {
+    zl_array w = zl_scalar(3), x = zl_full(ZL_SHAPE(4), zl_scalar(2), ZL_FLOAT16);
+    const struct {
+        zl_array loss;
+        double grad;
+    } cases[] = {
+        {zl_square(w), 6},
+        {zl_multiply(w, w), 6},
+        {zl_multiply(zl_multiply(w, w), w), 27},
+        {zl_multiply(zl_scalar(5), w), 5},
+        {zl_where(zl_scalar_bool(true), w, zl_scalar(1)), 1},
+        {zl_astype(w, ZL_FLOAT16), 1},
+        {zl_square(zl_astype(w, ZL_FLOAT64)), 6},
+        {zl_sum(zl_full(ZL_SHAPE(5), w, ZL_FLOAT32)), 5},
+        {zl_sum(zl_full_like(x, w, ZL_DTYPE_COUNT)), 4},
+        {zl_sum(zl_pad(x, ZL_SHAPE(1), ZL_SHAPE(2), w)), 3},
+        {zl_sum(zl_multiply(x, w)), 8},
+        {zl_sum(zl_multiply(zl_square(w), x)), 48},
+        {zl_multiply(zl_stop_gradient(zl_square(w)), w), 9},
+        {zl_real(zl_multiply(w, zl_scalar_complex(2, 1))), 2},
+        {w, 1},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        zl_array g = NULL;
+        if (!CHECK(zl_grad(cases[i].loss, 1, &w, &g)))
+            continue;
+        CHECK_EQ_INT(zl_dtype_of(g), ZL_FLOAT32);
+        CHECK_EQ_INT(zl_ndim(g), 0);
+        CHECK_EQ_F64(zl_item(g), cases[i].grad);
+    }
+    zl_array c = zl_scalar_complex(2, 1), g;
+    CHECK(zl_grad(zl_real(zl_multiply(c, c)), 1, &c, &g));
+    CHECK_EQ_INT(zl_dtype_of(g), ZL_COMPLEX64);
+    CHECK_EQ_F64(zl_item(zl_real(g)), 4);
+}
+
+// Each number is a variable of its own, however equal they are.
+TEST(gradients_by_equal_numbers) {
+    zl_array w[] = {zl_scalar(3), zl_scalar(3)}, g[2];
+    REQUIRE(zl_grad(zl_multiply(zl_square(w[0]), w[1]), 2, w, g));
+    CHECK_EQ_F64(zl_item(g[0]), 18);
+    CHECK_EQ_F64(zl_item(g[1]), 9);
+}
+
+TEST(gradients_of_an_array_by_itself) {
+    zl_array x = zl_from_f32((float[]){3}, ZL_SHAPE(1)), g;
+    REQUIRE(zl_grad(x, 1, &x, &g));
+    CHECK_EQ_F64(zl_item(g), 1);
+    CHECK_EQ_INT(zl_ndim(g), 1);
+}
+
 TEST(gradients_that_cannot_be_say_why) {
     zl_array x = zl_ones(ZL_SHAPE(2), ZL_FLOAT32), g, loss = zl_sum(x), whole = zl_ones(ZL_SHAPE(2), ZL_INT32);
     CHECK_ERROR(ZL_ERROR_SHAPE, zl_grad(zl_exp(x), 1, &x, &g));
@@ -470,4 +522,7 @@ TEST(gradients_that_cannot_be_say_why) {
     CHECK(zl_eval(loss));
     CHECK_ERROR(ZL_ERROR_STATE, zl_grad(loss, 1, &x, &g));
     CHECK_HAS(test_last_error(), "before evaluating");
+    zl_array w = zl_scalar(3), typed = zl_astype(w, ZL_FLOAT32);
+    CHECK(zl_eval(typed));
+    CHECK_ERROR(ZL_ERROR_STATE, zl_grad(typed, 1, &w, &g));
 }

@@ -123,6 +123,23 @@ TEST(several_inputs_and_results) {
     zl_outputs_free(dy);
 }
 
+// A number stays one inside a transform: beside float16 the results are float16, as they are without it.
+TEST(transforms_keep_numbers_weak) {
+    zl_array in[] = {NUMBER(2), zl_full(ZL_SCALAR, NUMBER(3), ZL_FLOAT16)}, g[2];
+    zl_outputs *y = zl_outputs_new(), *values = zl_outputs_new(), *dy = zl_outputs_new();
+    zl_fn f = {.call = two_of_two};
+    REQUIRE(zl_eval(in[1]) && zl_value_and_grad(f, 2, in, 2, (int[]){0, 1}, y, g));
+    CHECK_ARRAY(zl_outputs_get(y, 0), ZL_FLOAT16, ZL_SCALAR, 6);
+    CHECK_ARRAY(g[0], ZL_FLOAT32, ZL_SCALAR, 3);
+    CHECK_ARRAY(g[1], ZL_FLOAT16, ZL_SCALAR, 2);
+    REQUIRE(zl_jvp(f, 2, in, (zl_array[]){NUMBER(1), NULL}, values, dy));
+    CHECK_ARRAY(zl_outputs_get(values, 0), ZL_FLOAT16, ZL_SCALAR, 6);
+    CHECK_ARRAY(zl_outputs_get(dy, 0), ZL_FLOAT16, ZL_SCALAR, 3);
+    zl_outputs_free(y);
+    zl_outputs_free(values);
+    zl_outputs_free(dy);
+}
+
 // The first result is the loss; the other is passed on.
 TEST(gradients_by_some_arguments) {
     zl_array in[] = {NUMBER(2), NUMBER(3)}, g[2];
