@@ -150,11 +150,20 @@ static const char no_data[] = "zl_compile: an array of a function that is being 
                               "the function does is recorded "
                               "once, for all calls, so it cannot be evaluated or read";
 
+// Stands for a number. It has the value, which is a part of the signature, and is still told apart from equal constants:
+// a call's results depend on the number that the call was given.
+static zl_array trace_number(zl_array x) {
+    zl_array a = graph_inline((zl_dtype)x->dtype, *array_value(x), ARRAY_WEAK);
+    if (a)
+        trace_mark(a);
+    return a;
+}
+
 static bool make_tracers(int count, const zl_array *in, zl_array *tracer) {
     for (int i = 0; i < count; i++) {
         zl_array x = in[i];
-        tracer[i] =
-            array_is(x, ARRAY_WEAK) ? x : trace_placeholder((zl_dtype)x->dtype, x->ndim, x->dim, no_data);
+        tracer[i] = array_is(x, ARRAY_WEAK) ? trace_number(x)
+                                            : trace_placeholder((zl_dtype)x->dtype, x->ndim, x->dim, no_data);
         if (!tracer[i])
             return false;
     }

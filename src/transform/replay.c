@@ -255,7 +255,8 @@ static bool drop_dead(struct replay *r) {
     return true;
 }
 
-// The tracers, then the arrays that they stand for: a walk must not meet those. A number stands for itself.
+// The tracers, then the arrays that they stand for: a walk must not meet those. Where the tracer of a number has its value, the
+// recording holds for that value only, and the number itself may be captured too.
 static bool list_calls(struct build *b, int count, const zl_array *in, const zl_array *tracer,
                        const zl_outputs *results) {
     OP_ROOM(zl_array, source, 2 * (int64_t)count);
@@ -263,11 +264,10 @@ static bool list_calls(struct build *b, int count, const zl_array *in, const zl_
     if (!source)
         return false;
     for (int i = 0; i < count; i++)
-        if (tracer[i] != in[i])
-            source[sources++] = tracer[i];
+        source[sources++] = tracer[i];
     b->first = sources;
     for (int i = 0; i < count; i++)
-        if (tracer[i] != in[i])
+        if (!array_is(tracer[i], ARRAY_INLINE))
             source[sources++] = in[i];
     if (!walk_make(&b->w, sources, source, results->count, results->item))
         return false;

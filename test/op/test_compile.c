@@ -110,6 +110,62 @@ TEST(compile_takes_weak_numbers_as_constants) {
     zl_compiled_release(c);
 }
 
+static zl_array three_times(const zl_array *in) {
+    return zl_multiply(in[0], zl_scalar(3));
+}
+
+// Equal to a constant of the function, and to the number of the call before, it is still the number of this call.
+TEST(compiled_functions_have_gradients_by_numbers) {
+    struct counted f = {three_times};
+    zl_compiled c = compiled(&f, false);
+    for (int i = 0; i < 3; i++)
+        ZL_SCOPE {
+            zl_array w = zl_scalar(3), g = NULL;
+            CHECK(zl_grad(call1(c, w), 1, &w, &g));
+            CHECK_EQ_F64(zl_item(g), 3);
+        }
+    CHECK_EQ_INT(atomic_load(&f.runs), 1);
+    zl_compiled_release(c);
+}
+
+static zl_array first_minus_second(const zl_array *in) {
+    return zl_subtract(zl_square(in[0]), in[1]);
+}
+
+TEST(compiled_functions_tell_equal_numbers_apart) {
+    struct counted f = {first_minus_second};
+    zl_compiled c = compiled(&f, false);
+    for (int i = 0; i < 2; i++)
+        ZL_SCOPE {
+            zl_array w = zl_scalar(3), in[] = {w, i ? zl_scalar(3) : w}, g[2] = {NULL, NULL};
+            CHECK(zl_grad(call(c, 2, in), 1 + i, in, g));
+            CHECK_EQ_F64(zl_item(g[0]), i ? 6 : 5);
+            if (i)
+                CHECK_EQ_F64(zl_item(g[1]), -1);
+        }
+    CHECK_EQ_INT(atomic_load(&f.runs), 1);
+    zl_compiled_release(c);
+}
+
+static zl_array captured_number;
+static zl_array by_captured_number(const zl_array *in) {
+    return zl_multiply(in[0], captured_number);
+}
+
+// A number that a function captures may be one that it is given too: calls with another one are of another kind.
+TEST(compile_captures_numbers) {
+    struct counted f = {by_captured_number};
+    zl_compiled c = compiled(&f, false);
+    ZL_SCOPE {
+        captured_number = zl_scalar(4);
+        for (int i = 0; i < 2; i++)
+            CHECK_EQ_F64(zl_item(call1(c, captured_number)), 16);
+        CHECK_EQ_F64(zl_item(call1(c, zl_scalar(5))), 20);
+        CHECK_EQ_INT(atomic_load(&f.runs), 2);
+    }
+    zl_compiled_release(c);
+}
+
 TEST(compile_modes) {
     struct counted f = {double_plus_one};
     zl_compiled c = compiled(&f, false);
