@@ -435,7 +435,8 @@ ZL_API char *zl_explain(zl_array a);
 // 1 MiB and more are mapped, and their big arrays are the file itself. Nobody may change or shorten such a file in place as
 // long as something loaded from it lives: the arrays would change, and reading what is no longer there ends the process with
 // SIGBUS. The functions here never do that; where others might, zl_load_file reads the file instead. An .npy that ends too
-// early shows when its array is read.
+// early shows when its array is read. Deflated members of an .npz are inflated when they are evaluated: those that never are cost
+// nothing, and damage inside one is an error of its evaluation that names the file and the member.
 ZL_API zl_array zl_load(const char *path);
 ZL_API bool     zl_save(const char *path, zl_array a);
 

@@ -1,6 +1,7 @@
 // blob.c - the bytes of a file, mapped or read, and arrays of them.
 
 #include "io/io.h"
+#include "op/ops.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -33,6 +34,7 @@ static bool read_file(struct blob *b, const char *path, bool map) {
     if (!data)
         data = file_read_most(path, allocator_room(), &b->bytes);
     b->data = (const unsigned char *)data;
+    b->there = b->bytes;
     b->counted = data && !b->mapped && allocator_count((int64_t)b->bytes, false);
     return data && (b->mapped || b->counted);
 }
@@ -54,7 +56,7 @@ struct blob *blob_new(const char *function, const char *label, size_t bytes, cha
     struct blob *b = new_blob(function, label);
     if (!b)
         return NULL;
-    b->bytes = bytes;
+    b->bytes = b->there = bytes;
     b->counted = allocator_count((int64_t)bytes, false);
     b->data = b->counted ? memory_alloc(bytes + 1) : NULL;
     if (b->data) {
@@ -78,28 +80,58 @@ struct blob *blob_copy(const char *function, const void *data, size_t bytes) {
     return b;
 }
 
-struct blob *blob_part(struct blob *whole, size_t offset, size_t bytes) {
-    struct blob *b = new_blob(whole->function, whole->label);
+static struct blob *retain(struct blob *b) {
+    atomic_fetch_add_explicit(&b->refs, 1, memory_order_relaxed);
+    return b;
+}
+
+// "x.npz: 'name'", to be freed.
+static char *label_of(const struct blob *whole, const char *name) {
+    struct text label = {0};
+    text_add(&label, "%s: '%.200s'", whole->label, name);
+    if (label.failed)
+        text_free(&label);
+    return label.data;
+}
+
+struct blob *blob_part(struct blob *whole, const char *name, size_t offset, size_t bytes) {
+    char *label = label_of(whole, name);
+    struct blob *b = label ? new_blob(whole->function, label) : NULL;
+    memory_free(label);
     if (!b)
         return NULL;
-    atomic_fetch_add_explicit(&whole->refs, 1, memory_order_relaxed);
-    b->whole = whole;
+    b->whole = retain(whole);
     b->data = whole->data + offset;
+    b->bytes = b->there = bytes;
+    return b;
+}
+
+struct blob *blob_packed(struct blob *whole, const char *name, size_t offset, size_t from_bytes, size_t bytes,
+                         uint32_t crc, size_t there, char **data) {
+    char *label = label_of(whole, name);
+    struct blob *b = label ? blob_new(whole->function, label, there, data) : NULL;
+    memory_free(label);
+    if (!b)
+        return NULL;
+    b->whole = retain(whole);
+    b->packed = true;
     b->bytes = bytes;
+    b->from = whole->data + offset;
+    b->from_bytes = from_bytes;
+    b->crc = crc;
     return b;
 }
 
 void blob_release(struct blob *b) {
     if (!b || atomic_fetch_sub_explicit(&b->refs, 1, memory_order_acq_rel) != 1)
         return;
-    if (b->whole)
-        blob_release(b->whole); // once: parts have no parts
-    else if (b->mapped)
+    if (b->mapped)
         file_unmap((const char *)b->data, b->bytes);
-    else
+    else if (!b->whole || b->packed)
         memory_free((void *)(uintptr_t)b->data);
     if (b->counted)
-        allocator_count(-(int64_t)b->bytes, false);
+        allocator_count(-(int64_t)b->there, false);
+    blob_release(b->whole); // once: parts have no parts
     memory_free(b->label);
     memory_free(b);
 }
@@ -131,9 +163,34 @@ static void release(void *context) {
 }
 
 static zl_array share(struct blob *b, size_t offset, zl_dtype dtype, zl_shape shape) {
-    atomic_fetch_add_explicit(&b->refs, 1, memory_order_relaxed);
     return zl_from_foreign(b->data + offset, shape, dtype,
-                           &(zl_foreign_options){.release = release, .context = b});
+                           &(zl_foreign_options){.release = release, .context = retain(b)});
+}
+
+// What an array of a packed blob is unpacked from.
+struct unpacking {
+    struct blob *blob;
+    size_t offset;
+};
+
+static bool unpack(void *context, void *out, size_t bytes) {
+    const struct unpacking *u = context;
+    return deflate_unpack(u->blob, u->offset, out, bytes);
+}
+
+static void release_unpacking(void *context) {
+    struct unpacking *u = context;
+    blob_release(u->blob);
+    memory_free(u);
+}
+
+static zl_array unpack_late(struct blob *b, size_t offset, zl_dtype dtype, zl_shape shape) {
+    struct unpacking *u = memory_alloc(sizeof *u);
+    if (!u)
+        return NULL;
+    *u = (struct unpacking){retain(b), offset};
+    return op_load_from(&(struct op_source){unpack, release_unpacking, u}, b->from, b->from_bytes, dtype,
+                        shape);
 }
 
 static zl_array copy(zl_array x) {
@@ -148,6 +205,8 @@ zl_array blob_array(struct blob *b, size_t offset, zl_dtype dtype, zl_shape shap
         return zl_zeros(shape, dtype);
     if (dtype == ZL_BOOL) // bytes may be anything, truth values not
         return zl_not_equal(blob_array(b, offset, ZL_UINT8, shape), zl_scalar_int(0));
+    if (b->packed)
+        return unpack_late(b, offset, dtype, shape);
     if ((uintptr_t)(b->data + offset) % item) {
         zl_array all = copy(share(b, offset, ZL_UINT8, ZL_SHAPE((int64_t)bytes)));
         return zl_reshape(zl_view(all, dtype), shape);
@@ -190,7 +249,7 @@ bool spans_are_apart(const struct blob *b, struct spans *s) {
 // Reading ----------------------------------------------------------------------------------------------------------
 
 bool reader_skip(struct reader *r, uint64_t bytes, const unsigned char **start) {
-    size_t left = r->blob->bytes - r->at;
+    size_t left = r->blob->there - r->at;
     if (bytes > left)
         return blob_false(r->blob, "it ends too early: at byte %zu %llu more are needed, %zu are there",
                           r->at, (unsigned long long)bytes, left);

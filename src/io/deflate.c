@@ -80,31 +80,86 @@ static unsigned give(size_t *left) {
     return piece;
 }
 
-// All of the output must be there when the input ends.
-static bool inflate_all(struct stream *s, size_t in_left, size_t out_left) {
-    int state = OK;
-    while (state == OK) {
-        if (s->avail_in == 0)
-            s->avail_in = give(&in_left);
-        if (s->avail_out == 0)
-            s->avail_out = give(&out_left);
-        unsigned in = s->avail_in, out = s->avail_out;
-        state = zlib.inflate(s, NO_FLUSH);
-        if (state == OK && s->avail_in == in && s->avail_out == out)
-            return false;
-    }
-    return state == STREAM_END && s->avail_out == 0 && out_left == 0;
-}
+// A stream that is inflated piece by piece.
+struct inflation {
+    struct stream s;
+    size_t in_left;
+    int state; // what zlib said last
+    uint32_t crc;
+};
 
-bool deflate_unpack(const struct blob *b, const void *in, size_t in_bytes, void *out, size_t out_bytes) {
-    struct stream s = {.next_in = in, .next_out = out};
+static bool inflate_begin(struct inflation *f, const struct blob *b) {
+    *f = (struct inflation){.s.next_in = b->from, .in_left = b->from_bytes};
     if (!open_zlib(b->function))
         return false;
-    if (zlib.inflate_init(&s, RAW, zlib.version(), (int)sizeof s) != OK)
-        return error_false(ZL_ERROR_MEMORY, "%s: zlib could not begin", b->function);
-    bool ok = inflate_all(&s, in_bytes, out_bytes);
-    zlib.inflate_end(&s);
-    return ok || blob_false(b, "its compressed data is damaged, or does not have %zu bytes", out_bytes);
+    return zlib.inflate_init(&f->s, RAW, zlib.version(), (int)sizeof f->s) == OK ||
+           error_false(ZL_ERROR_MEMORY, "%s: zlib could not begin", b->function);
+}
+
+// Fills out; false where the stream ends or is damaged before it is full.
+static bool inflate_next(struct inflation *f, void *out, size_t bytes) {
+    size_t left = bytes;
+    f->s.next_out = out;
+    f->s.avail_out = give(&left);
+    while (f->s.avail_out && f->state == OK) {
+        if (f->s.avail_in == 0)
+            f->s.avail_in = give(&f->in_left);
+        f->state = zlib.inflate(&f->s, NO_FLUSH); // without progress it is not OK
+        if (f->s.avail_out == 0)
+            f->s.avail_out = give(&left);
+    }
+    if (f->s.avail_out)
+        return false;
+    f->crc = deflate_crc(f->crc, out, bytes);
+    return true;
+}
+
+// The same without keeping what is inflated.
+static bool inflate_over(struct inflation *f, size_t bytes) {
+    char room[16384];
+    for (size_t piece; bytes; bytes -= piece) {
+        piece = MIN_OF(bytes, sizeof room);
+        if (!inflate_next(f, room, piece))
+            return false;
+    }
+    return true;
+}
+
+// Whether the stream has no more than what was inflated.
+static bool inflate_ends(struct inflation *f) {
+    char none;
+    while (f->state == OK) {
+        if (f->s.avail_in == 0)
+            f->s.avail_in = give(&f->in_left);
+        f->s.next_out = &none;
+        f->state = zlib.inflate(&f->s, NO_FLUSH);
+    }
+    return f->state == STREAM_END;
+}
+
+static bool is_damaged(const struct blob *b) {
+    return blob_false(b, "its compressed data is damaged, or does not have %zu bytes", b->bytes);
+}
+
+bool deflate_start(const struct blob *b, void *out, size_t bytes) {
+    struct inflation f;
+    if (!inflate_begin(&f, b))
+        return false;
+    bool ok = inflate_next(&f, out, bytes);
+    zlib.inflate_end(&f.s);
+    return ok || is_damaged(b);
+}
+
+bool deflate_unpack(const struct blob *b, size_t offset, void *out, size_t bytes) {
+    struct inflation f;
+    if (!inflate_begin(&f, b))
+        return false;
+    bool ok = inflate_over(&f, offset) && inflate_next(&f, out, bytes) &&
+              inflate_over(&f, b->bytes - offset - bytes) && inflate_ends(&f);
+    zlib.inflate_end(&f.s);
+    if (!ok)
+        return is_damaged(b);
+    return f.crc == b->crc || blob_false(b, "it is damaged: its checksum is another");
 }
 
 static bool drain(struct stream *s, struct sink *out, int flush) {

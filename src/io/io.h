@@ -14,6 +14,7 @@
 struct blob {
     atomic_int refs;
     bool mapped;          // from a file; else memory of its own, or a part
+    bool packed;          // only its first bytes are at data: the others are unpacked when an array of them is evaluated
     bool counted;         // among the memory of arrays
     bool in_memory;       // the program gave its bytes: there is no file
     struct blob *whole;   // that it is a part of; NULL: none
@@ -21,6 +22,10 @@ struct blob {
     char *label;
     const unsigned char *data;
     size_t bytes;
+    size_t there;              // of them, at data
+    const unsigned char *from; // packed: what it is unpacked from, in whole
+    size_t from_bytes;
+    uint32_t crc; // packed: of all its bytes, unpacked
 };
 // Each gives NULL and an error. Memory that is not mapped counts as memory of arrays and is held to its limit before it is
 // allocated. map: files that are big enough are mapped; else they are read.
@@ -28,7 +33,12 @@ struct blob *blob_open(const char *function, const char *path, bool map);
 struct blob *blob_copy(const char *function, const void *data, size_t bytes);
 // Memory to be filled by the caller, at *data.
 struct blob *blob_new(const char *function, const char *label, size_t bytes, char **data);
-struct blob *blob_part(struct blob *whole, size_t offset, size_t bytes);
+// A part that lies at an offset; errors name it.
+struct blob *blob_part(struct blob *whole, const char *name, size_t offset, size_t bytes);
+// A part of so many bytes that is unpacked from from_bytes at an offset of whole. Its first `there` bytes are to be filled by the
+// caller, at *data.
+struct blob *blob_packed(struct blob *whole, const char *name, size_t offset, size_t from_bytes, size_t bytes, uint32_t crc,
+                         size_t there, char **data);
 void blob_release(struct blob *b);
 
 // Records that the blob is not what it should be. False, NULL.
@@ -36,7 +46,7 @@ void *blob_fail(const struct blob *b, const char *format, ...) __attribute__((fo
 #define blob_false(...) (blob_fail(__VA_ARGS__), false)
 
 // An array of what lies at an offset, row-major, lent; it is not checked that the bytes are there. Big ones share the
-// blob's memory; others are copied from it when they are evaluated.
+// blob's memory; others are copied from it, or unpacked, when they are evaluated.
 zl_array blob_array(struct blob *b, size_t offset, zl_dtype dtype, zl_shape shape);
 // Bytes of an array; false and an error when they are too many to count.
 bool blob_size(const struct blob *b, zl_dtype dtype, zl_shape shape, size_t *bytes);
@@ -54,7 +64,7 @@ bool spans_add(struct spans *s, const char *name, size_t name_bytes, uint64_t fr
 // Whether no two of them overlap, else an error: files whose parts do stand for far more than their size. Sorts them.
 bool spans_are_apart(const struct blob *b, struct spans *s);
 
-// Where a format reads: little-endian numbers one after the other. False and an error at the end.
+// Where a format reads what is at data: little-endian numbers one after the other. False and an error at the end.
 struct reader {
     struct blob *blob;
     size_t at;
@@ -110,6 +120,8 @@ const char *file_list_name(zl_file *file, const struct blob *b, const void *data
 
 // late: data that is missing shows when the array is read.
 zl_array npy_array(struct blob *b, bool late);
+// Returns how many bytes the header takes that begins with these; more than `bytes` if they do not say it.
+size_t npy_header_bytes(const unsigned char *data, size_t bytes);
 bool npy_load(struct blob *b, zl_file *out);
 bool npy_save(struct sink *s, const zl_file *file);
 bool npy_header(struct text *out, zl_array a); // all that comes before the data
@@ -147,7 +159,10 @@ bool json_object(struct json *j, bool (*member)(struct json *j, const char *name
 
 // deflate.c: by zlib, opened at the first use; false and an error --------------------------------------------------
 
-bool deflate_unpack(const struct blob *b, const void *in, size_t in_bytes, void *out, size_t out_bytes);
+// Unpacks the first bytes of a packed blob.
+bool deflate_start(const struct blob *b, void *out, size_t bytes);
+// Unpacks all of a packed blob and compares its checksum; out gets so many bytes from an offset on.
+bool deflate_unpack(const struct blob *b, size_t offset, void *out, size_t bytes);
 // Deflates the parts, one after the other, into *out, which is freed with memory_free.
 bool deflate_pack(const char *function, const void *const *part, const size_t *bytes, int parts, char **out,
                   size_t *out_bytes);

@@ -130,6 +130,15 @@ static bool read_line(const struct blob *b, const char *text, struct header *h) 
            blob_false(b, "the header says no dtype or no shape");
 }
 
+size_t npy_header_bytes(const unsigned char *data, size_t bytes) {
+    size_t fixed = bytes > MAGIC && data[MAGIC] > 1 ? MAGIC + 2 + 4 : MAGIC + 2 + 2, length = 0;
+    if (bytes < fixed)
+        return fixed;
+    for (size_t i = fixed; i-- > MAGIC + 2;)
+        length = length << 8 | data[i];
+    return fixed + length;
+}
+
 static bool read_header(struct blob *b, struct header *h) {
     struct reader r = {b, 0};
     const unsigned char *start, *text;

@@ -16,6 +16,7 @@ enum { LOCAL_BYTES = 30, CENTRAL_BYTES = 46, END_BYTES = 22, LOCATOR_BYTES = 20,
 enum { VERSION = 45, UTF8 = 0x800, EXTRA_64 = 1, DATE = 0x21 }; // version that has big sizes; 1 January 1980
 #define WIDE         UINT32_MAX // a size that stands in the extra field instead
 #define INFLATE_MOST 1040       // bytes that one deflated byte can become, at most
+enum { HEADER_USUAL = 256 };    // bytes of a member that nearly always hold the header of its array
 
 enum { ENCRYPTED = 1, SIZES_FOLLOW = 8 }; // flags of a member
 
@@ -147,19 +148,40 @@ static bool find_data(struct blob *b, struct member *m, struct spans *spans) {
            spans_add(spans, (const char *)m->name, (size_t)m->name_bytes, m->offset, r.at);
 }
 
-static struct blob *inflate_member(struct blob *b, const struct member *m) {
+// The member with its first bytes, as many as there are of so many.
+static struct blob *inflate_start(struct blob *b, const struct member *m, const char *name, size_t bytes) {
     char *data;
-    if (m->bytes / INFLATE_MOST > m->packed)
-        return blob_fail(b, "'%.*s': %llu bytes cannot become %llu", shown(m), (const char *)m->name,
-                         (unsigned long long)m->packed, (unsigned long long)m->bytes);
-    struct blob *part = blob_new(b->function, b->label, (size_t)m->bytes, &data);
-    if (part && deflate_unpack(b, b->data + m->data, (size_t)m->packed, data, (size_t)m->bytes))
+    size_t there = MIN_OF(bytes, (size_t)m->bytes);
+    struct blob *part =
+        blob_packed(b, name, m->data, (size_t)m->packed, (size_t)m->bytes, (uint32_t)m->crc, there, &data);
+    if (part && deflate_start(part, data, there))
         return part;
     blob_release(part);
     return NULL;
 }
 
-static struct blob *open_member(struct blob *b, const struct member *m) {
+// The member with the header of its array. What is wrong with the rest shows when that is evaluated, except what can be told
+// without unpacking it.
+static struct blob *inflate_member(struct blob *b, const struct member *m, const char *name) {
+    if (m->bytes / INFLATE_MOST > m->packed)
+        return blob_fail(b, "'%.200s': %llu bytes cannot become %llu", name, (unsigned long long)m->packed,
+                         (unsigned long long)m->bytes);
+    size_t room = allocator_room();
+    if (m->bytes > room)
+        return error_set(ZL_ERROR_MEMORY,
+                         "%s: %s: '%.200s' has %llu bytes when it is inflated, and the memory limit leaves "
+                         "%zu; see zl_set_memory_limit",
+                         b->function, b->label, name, (unsigned long long)m->bytes, room);
+    struct blob *part = inflate_start(b, m, name, HEADER_USUAL);
+    size_t header = part ? npy_header_bytes(part->data, part->there) : 0;
+    if (part && header > part->there && part->there < part->bytes) {
+        blob_release(part);
+        part = inflate_start(b, m, name, header);
+    }
+    return part;
+}
+
+static struct blob *open_member(struct blob *b, const struct member *m, const char *name) {
     if (m->flags & ENCRYPTED)
         return blob_fail(b, "'%.*s' is encrypted", shown(m), (const char *)m->name);
     if (m->method != STORED && m->method != DEFLATED)
@@ -168,7 +190,12 @@ static struct blob *open_member(struct blob *b, const struct member *m) {
     if (m->method == STORED && m->packed != m->bytes)
         return blob_fail(b, "'%.*s' is stored, but its %llu bytes are said to be %llu", shown(m),
                          (const char *)m->name, (unsigned long long)m->packed, (unsigned long long)m->bytes);
-    return m->method == STORED ? blob_part(b, m->data, (size_t)m->packed) : inflate_member(b, m);
+    return m->method == STORED ? blob_part(b, name, m->data, (size_t)m->packed) : inflate_member(b, m, name);
+}
+
+static bool check_stored(const struct blob *part, const struct member *m) {
+    return part->packed || deflate_crc(0, part->data, part->bytes) == m->crc ||
+           blob_false(part, "it is damaged: its checksum is another");
 }
 
 static bool add_member(struct blob *b, const struct member *m, zl_file *out) {
@@ -176,11 +203,11 @@ static bool add_member(struct blob *b, const struct member *m, zl_file *out) {
     if (bytes >= 4 && !memcmp(m->name + bytes - 4, ".npy", 4))
         bytes -= 4;
     const char *name = file_list_name(out, b, m->name, (size_t)bytes);
-    struct blob *part = name ? open_member(b, m) : NULL;
-    bool ok = part != NULL;
-    if (ok && deflate_crc(0, part->data, part->bytes) != m->crc)
-        ok = blob_false(b, "'%.200s' is damaged: its checksum is another", name);
-    ok = ok && file_list_add(out, b, name, npy_array(part, false));
+    struct blob *part = name ? open_member(b, m, name) : NULL;
+    zl_array a = part && check_stored(part, m) ? npy_array(part, false) : NULL;
+    // Nothing is evaluated of an array without elements.
+    bool ok =
+        a && (!part->packed || a->size || deflate_unpack(part, 0, NULL, 0)) && file_list_add(out, b, name, a);
     blob_release(part);
     return ok;
 }

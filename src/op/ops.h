@@ -265,6 +265,21 @@ bool op_defer_jvp(zl_fn f, int count, const zl_array *in, int results, const zl_
 bool op_defer_vmap(zl_fn f, int count, const zl_array *in, int results, const int *axis, zl_array *out, int *out_axis);
 bool op_give_all(int count, const zl_array *list, zl_outputs *out);
 
+// load.c ---------------------------------------------------------------------------------------------------------
+
+// Where elements come from when an array is evaluated. read writes all of them, row-major, on any thread: false and an error.
+struct op_source {
+    bool (*read)(void *context, void *out, size_t bytes);
+    void (*release)(void *context);
+    void *context;
+};
+// Input: the bytes that are read; its storage holds the source.
+extern const struct op op_load;
+// Returns a lazy array of elements that source makes of these bytes, which the context keeps there; lent. Takes the context over,
+// also where it returns NULL.
+zl_array op_load_from(const struct op_source *source, const void *data, size_t bytes, zl_dtype dtype, zl_shape shape);
+bool op_load_run(const struct call *c, void *out); // for devices
+
 // again.c --------------------------------------------------------------------------------------------------------
 
 // The value of a parameter; which member it is follows from its type. number: of INT, BOOL and DTYPE; of OUTPUT, how many

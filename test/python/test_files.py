@@ -60,7 +60,8 @@ class Files(unittest.TestCase):
 
     def test_files_that_are_cut_short_while_in_use(self):
         for count, options in ((1000, {}), (600_000, {"mmap": False})):  # small files are read, others where that is asked for
-            for save, form in ((zl.save, "npy"), (zl.savez, "npz"), (lambda f, x: zl.save_safetensors(f, {"x": x}), "safetensors"),
+            for save, form in ((zl.save, "npy"), (zl.savez, "npz"), (zl.savez_compressed, "npz"),
+                               (lambda f, x: zl.save_safetensors(f, {"x": x}), "safetensors"),
                                (lambda f, x: zl.save_gguf(f, {"x": x}), "gguf")):
                 path = self.folder / f"a.{form}"
                 save(path, zl.arange(count, dtype=zl.float32))
@@ -141,6 +142,59 @@ class Files(unittest.TestCase):
         with self.assertRaises(zl.FileError):
             zl.load(io.BytesIO(data), format="npz")
         self.assertEqual(zl.get_active_memory(), before)
+
+    def test_deflated_members_are_inflated_when_they_are_used(self):
+        path = self.folder / "a.npz"
+        r = np.random.default_rng(1)
+        arrays = {f"x{i}": r.random(500_000, np.float32) for i in range(4)}
+        arrays |= {"truth": r.random(9) < 0.5, "swapped": np.arange(7, dtype=">i4"), "empty": np.zeros((0, 3)), "one": np.float16(3),
+                   "columns": np.asfortranarray(np.arange(12.0).reshape(3, 4))}
+        np.savez_compressed(path, **arrays)
+        for options in ({}, {"mmap": False}):
+            before = zl.get_active_memory()
+            loaded = zl.load(path, **options)
+            held = os.path.getsize(path) if options else 0
+            self.assertLess(zl.get_active_memory() - before, held + 10_000)
+            np.testing.assert_array_equal(np.array(loaded["x2"]), arrays["x2"])
+            self.assertLess(zl.get_active_memory() - before, held + 2_100_000)  # the others stay in the file
+            for name, value in arrays.items():
+                np.testing.assert_array_equal(np.array(loaded[name]), value)
+            del loaded
+            self.assertEqual(zl.get_active_memory(), before)
+        loaded = zl.load(path)
+        zl.savez_compressed(path, **{name: a + 1 if name[0] == "x" else a for name, a in loaded.items()})
+        np.testing.assert_array_equal(np.array(zl.load(path)["x3"]), arrays["x3"] + 1)
+        np.testing.assert_array_equal(np.array(loaded["x3"]), arrays["x3"])  # of the file that was there
+
+    def test_deflated_members_of_a_file_that_changes(self):
+        path = self.folder / "a.npz"
+        data = np.random.default_rng(1).random(1_000_000, np.float32)
+        np.savez_compressed(path, x=data, y=data + 1)
+        loaded, read = zl.load(path), zl.load(path, mmap=False)
+        with open(path, "r+b") as file:  # in place: the mapped file is another now
+            file.seek(1_000_000)
+            file.write(bytes(1000))
+        with self.assertRaisesRegex(zl.FileError, r"^zl_load_file: .*a\.npz: 'x': .*damaged"):
+            zl.eval(loaded["x"])
+        np.testing.assert_array_equal(np.array(loaded["y"]), data + 1)
+        np.testing.assert_array_equal(np.array(read["x"]), data)
+
+    def test_long_headers_of_deflated_members(self):
+        for length in (200, 240, 256, 257, 5000, 70_000):
+            header = "{'descr': '<i4', 'fortran_order': False, 'shape': (3,), }".ljust(length - 1) + "\n"
+            kind, form = (1, "<H") if length < 65536 else (2, "<I")
+            member = b"\x93NUMPY" + bytes([kind, 0]) + struct.pack(form, length) + header.encode() + np.arange(3, dtype="<i4").tobytes()
+            archive = io.BytesIO()
+            with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as z:
+                z.writestr("x.npy", member)
+                z.writestr("more.npy", member + bytes(100_000))  # what follows the elements is not read
+            loaded = zl.load(io.BytesIO(archive.getvalue()), format="npz")
+            self.assertEqual((loaded["x"].tolist(), loaded["more"].tolist()), ([0, 1, 2], [0, 1, 2]))
+        archive = io.BytesIO()
+        with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as z:
+            z.writestr("x.npy", b"\x93NUMPY\2\0" + struct.pack("<I", 2**32 - 1) + bytes(9))
+        with self.assertRaisesRegex(zl.FileError, r"^zl_load_memory: memory: 'x': it ends too early"):
+            zl.load(io.BytesIO(archive.getvalue()), format="npz")
 
     def test_objects_that_write_less_than_they_are_given(self):
         class Slow(io.RawIOBase):

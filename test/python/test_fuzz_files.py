@@ -79,8 +79,8 @@ class FuzzFiles(unittest.TestCase):
         before = zl.get_active_memory()
         for _ in range(COUNT):
             data = archive(r)
-            got = self.attempt(lambda: zl.load(io.BytesIO(data), format="npz"))
-            if got is None:
+            got = self.attempt(lambda: {name: np.array(a) for name, a in zl.load(io.BytesIO(data), format="npz").items()})
+            if got is None:  # deflated members show their damage when they are read
                 continue
             try:
                 with np.load(io.BytesIO(data)) as file:
@@ -89,7 +89,7 @@ class FuzzFiles(unittest.TestCase):
                 continue
             self.assertEqual(sorted(got), sorted(expected))
             for name in got:
-                self.assertTrue(np.array_equal(np.array(got[name]), expected[name]))
+                self.assertTrue(np.array_equal(got[name], expected[name]))
             sound += 1
         self.assertGreater(sound, COUNT // 10)  # the others are not refused for nothing
         del got

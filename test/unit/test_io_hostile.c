@@ -201,7 +201,156 @@ TEST(io_npz_headers_agree) {
     zl_free(data);
 }
 
+// Deflated members ---------------------------------------------------------------------------------------------------
+
+// A file of deflated members a, which the test damages, and b. NULL where there is no zlib.
+static unsigned char *save_deflated(zl_array a, size_t *bytes) {
+    zl_file *file = file_of("a", a);
+    CHECK(zl_file_add(file, "b", op_test_range(ZL_SHAPE(1000), ZL_FLOAT32)));
+    unsigned char *data = zl_save_memory("npz_compressed", file, bytes);
+    zl_file_free(file);
+    if (!data && zl_error_which() == ZL_ERROR_LIBRARY)
+        zl_clear_error();
+    return data;
+}
+
+// Adds to a field of a, in its local header and in the directory.
+static void change_field(unsigned char *data, size_t bytes, int local, int central, int by) {
+    unsigned char *entry = data + directory_of(data, bytes);
+    put_u32(data + local, u32_at(data + local) + (uint32_t)by);
+    put_u32(entry + central, u32_at(entry + central) + (uint32_t)by);
+}
+
+// Checks that a cannot be evaluated, for a reason with these words, and b can.
+static void check_damaged(const unsigned char *data, size_t bytes, const char *words) {
+    zl_file *file = zl_load_memory("npz", data, bytes);
+    if (CHECK(file)) {
+        CHECK_EQ_F64(zl_item(zl_sum(zl_file_find(file, "b"))), 499500);
+        for (int i = 0; i < 2; i++) { // it stays so
+            CHECK_ERROR(ZL_ERROR_IO, zl_eval(zl_file_find(file, "a")));
+            check_words("zl_load_memory", "memory: 'a': ");
+            CHECK_HAS(test_last_error(), words);
+        }
+    }
+    zl_file_free(file);
+}
+
+TEST(io_damage_of_deflated_members_shows_when_they_are_used) {
+    enum {
+        CRC = 14,
+        PACKED = 18,
+        SIZE = 22,
+        CENTRAL_CRC = 16,
+        CENTRAL_PACKED = 20,
+        CENTRAL_SIZE = 24,
+        DATA = 35
+    };
+    size_t bytes = 0;
+    unsigned char *data = save_deflated(op_test_range(ZL_SHAPE(1000), ZL_FLOAT32), &bytes);
+    if (!data)
+        SKIP("no zlib");
+    change_field(data, bytes, CRC, CENTRAL_CRC, 1);
+    check_damaged(data, bytes, "checksum");
+    change_field(data, bytes, CRC, CENTRAL_CRC, -1);
+    change_field(data, bytes, SIZE, CENTRAL_SIZE, 1);
+    check_damaged(data, bytes, "does not have 4129 bytes");
+    change_field(data, bytes, SIZE, CENTRAL_SIZE, -1);
+    change_field(data, bytes, PACKED, CENTRAL_PACKED, -9);
+    check_damaged(data, bytes, "compressed data is damaged");
+    change_field(data, bytes, PACKED, CENTRAL_PACKED, 9);
+    data[DATA + u32_at(data + PACKED) - 40] ^= 0xff;
+    check_damaged(data, bytes, "damaged");
+    data[DATA + u32_at(data + PACKED) - 40] ^= 0xff;
+    // What the sizes and the header say without the data shows at once.
+    change_field(data, bytes, SIZE, CENTRAL_SIZE, -1);
+    CHECK_ERROR(ZL_ERROR_IO, zl_load_memory("npz", data, bytes));
+    check_words("zl_load_memory", "'a': it ends too early: 4000 bytes of data are needed, 3999 are there");
+    change_field(data, bytes, SIZE, CENTRAL_SIZE, 1);
+    data[DATA] ^= 2; // the kind of the first block
+    CHECK_ERROR(ZL_ERROR_IO, zl_load_memory("npz", data, bytes));
+    check_words("zl_load_memory", "memory: 'a': ");
+    zl_free(data);
+}
+
+TEST(io_deflated_members_without_elements_are_checked_at_once) {
+    size_t bytes = 0;
+    unsigned char *data = save_deflated(zl_zeros(ZL_SHAPE(0, 3), ZL_FLOAT32), &bytes);
+    if (!data)
+        SKIP("no zlib");
+    change_field(data, bytes, 14, 16, 1);
+    CHECK_ERROR(ZL_ERROR_IO, zl_load_memory("npz", data, bytes));
+    check_words("zl_load_memory", "'a': it is damaged: its checksum is another");
+    zl_free(data);
+}
+
+// A compiled function keeps what it captures: a member is not inflated at every call, nor needed once it was.
+static zl_array deflated;
+static bool add_deflated(void *data, int count, const zl_array *in, zl_outputs *out) {
+    (void)data, (void)count;
+    return zl_give(out, zl_add(in[0], zl_sum(deflated)));
+}
+
+TEST(io_deflated_members_are_inflated_once) {
+    size_t bytes = 0;
+    unsigned char *data = save_deflated(op_test_range(ZL_SHAPE(3000), ZL_INT32), &bytes);
+    if (!data)
+        SKIP("no zlib");
+    zl_file *file = zl_load_memory("npz", data, bytes);
+    size_t active = zl_get_active_memory();
+    REQUIRE(file && (deflated = zl_file_find(file, "a")));
+    CHECK_EQ_INT(zl_file_count(file), 2);
+    CHECK(!zl_is_available(deflated));
+    zl_compiled c = zl_compile((zl_fn){.call = add_deflated}, false);
+    for (int i = 0; i < 2; i++)
+        ZL_SCOPE {
+            zl_array x = zl_full(ZL_SCALAR, zl_scalar(i), ZL_FLOAT32);
+            zl_outputs *out = zl_outputs_new();
+            CHECK(zl_compiled_call(c, NULL, 0, 1, &x, out));
+            CHECK_EQ_F64(zl_item(zl_outputs_get(out, 0)), 4498500 + i);
+            zl_outputs_free(out);
+            CHECK(zl_is_available(deflated));
+        }
+    zl_compiled_release(c);
+    CHECK(zl_eval(zl_file_find(file, "b")));
+    CHECK(zl_get_active_memory() <= active + 16000 + 2048 - bytes); // the archive is no longer needed
+    zl_file_free(file);
+    zl_free(data);
+}
+
 // Memory -------------------------------------------------------------------------------------------------------------
+
+// Together far over the limit, each of them far below.
+TEST(io_deflated_members_that_are_not_used_take_no_memory) {
+    enum { MEMBERS = 16, BYTES = 4 << 20 };
+    size_t bytes = 0;
+    zl_file *file = zl_file_new();
+    for (int i = 0; i < MEMBERS; i++)
+        ZL_SCOPE {
+            char name[16];
+            snprintf(name, sizeof name, "%d", i);
+            CHECK(zl_file_add(file, name, zl_full(ZL_SHAPE(BYTES), zl_scalar_int(i), ZL_UINT8)));
+        }
+    void *data = zl_save_memory("npz_compressed", file, &bytes);
+    zl_file_free(file);
+    zl_clear_cache();
+    if (!data && zl_error_which() == ZL_ERROR_LIBRARY) {
+        zl_clear_error();
+        SKIP("no zlib");
+    }
+    size_t active = zl_get_active_memory(), before = zl_set_memory_limit(active + 3 * BYTES);
+    file = zl_load_memory("npz", data, bytes);
+    REQUIRE(file);
+    CHECK(zl_get_active_memory() < active + bytes + 65536);
+    for (int i = 7; i < 9; i++) {
+        const uint8_t *element = zl_data(zl_file_array(file, i));
+        CHECK(element && element[0] == i && element[BYTES - 1] == i);
+    }
+    CHECK_ERROR(ZL_ERROR_MEMORY, zl_eval(zl_file_array(file, 0)));
+    zl_set_memory_limit(before);
+    zl_file_free(file);
+    CHECK_EQ_INT(zl_get_active_memory(), active);
+    zl_free(data);
+}
 
 TEST(io_memory_is_held_to_the_limit) {
     enum { MEGABYTES = 64 };

@@ -619,7 +619,8 @@ cpu_function cpu_reduce, cpu_argreduce, cpu_matmul, cpu_take, cpu_arange, cpu_ar
     cpu_dynamic_slice, cpu_dynamic_slice_update, cpu_scan, cpu_sort, cpu_argsort, cpu_partition, cpu_searchsorted,
     cpu_conv, cpu_cross_entropy, cpu_gated_delta, cpu_csr_matmul, cpu_csr_sample, cpu_csr_rows, cpu_gather_mm,
     cpu_segmented_mm, cpu_matmul_int8, cpu_matmul_fp8, cpu_attention, cpu_attention_vjp, cpu_fft, cpu_cholesky, cpu_inverse, cpu_lu,
-    cpu_qr, cpu_svd, cpu_eigh, cpu_eig, cpu_quantize, cpu_dequantize, cpu_quantized_matmul, cpu_source_kernel;
+    cpu_qr, cpu_svd, cpu_eigh, cpu_eig, cpu_quantize, cpu_dequantize, cpu_quantized_matmul, cpu_source_kernel,
+    cpu_load;
 
 // The first output of an op that changes a part of its first input: that input's elements are in it.
 static inline char *cpu_copy_input(const struct call *c) {

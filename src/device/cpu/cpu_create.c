@@ -1,6 +1,7 @@
-// cpu_create.c - numbers counted up.
+// cpu_create.c - arrays that are made of no others: numbers counted up, and elements that are loaded.
 
 #include "device/cpu/cpu.h"
+#include "op/ops.h"
 
 #include <math.h>
 
@@ -67,4 +68,8 @@ bool cpu_arange(const struct call *c) {
     const int64_t *args = call_args(c);
     double start = op_arg_double(args[0]), step = op_arg_double(args[2]);
     return count_up(call_output(c, 0), (struct counting){.start = start, .by = step}, ZL_FLOAT64);
+}
+
+bool cpu_load(const struct call *c) {
+    return op_load_run(c, cpu_data(call_first(c)));
 }

@@ -181,6 +181,7 @@ static const struct {
     {&op_searchsorted, cpu_searchsorted, 0},
     {&op_arange, cpu_arange, 0},
     {&op_arange_int, cpu_arange_int, 0},
+    {&op_load, cpu_load, 0},
     {&op_concatenate, cpu_concatenate, 0},
     {&op_pad, cpu_pad, 0},
     {&op_divmod, cpu_divmod, 0},
