@@ -378,7 +378,7 @@ static void across_f32(int64_t lines, const void *a, const void *b, int64_t b_ro
         int64_t left = lines;
         __asm__ volatile(ACROSS_ROWS("ld") ".p2align 5\n"
                                            "1: ldr q20, [%[a]], #16\n"
-                                           "prfm pldl1keep, [%[b], #256]\n"
+                                           "prfm pldl1keep, [%[b], #128]\n"
                                            "ldp q16, q17, [%[b]]\n"
                                            "ldp q18, q19, [%[b], #32]\n" ACROSS_COLUMN(16, 0, 4, 8, 12)
                                                ACROSS_COLUMN(17, 1, 5, 9, 13) ACROSS_COLUMN(18, 2, 6, 10, 14)

@@ -19,11 +19,12 @@ enum {
 // are better packed once for all threads (gemm_own.c); and elements that are packed at once.
 enum { PANELED_LEAST = 7, PANELED_ROWS = 48, PANELED_COLUMNS = 32, PANELED_K = 4096 };
 
-// Where it takes lines across them, so many at a time.
-enum { ACROSS_MOST = 24, ACROSS_LINES = 16, ACROSS_LINES_LEAST = 6 };
+// Where it takes lines across them: at most so many vectors, and so many lines at a time.
+enum { ACROSS_MOST = 24, ACROSS_LINES = 16, ACROSS_LINES_LEAST = 4 };
 
-// More than THIN_MOST vectors are worth it with as many elements, or lines at a time.
-enum { MORE_K = 256, MORE_LINES = 12 };
+// More than THIN_MOST vectors are worth it with as many elements, or lines at a time. With fewer than SOME_LINES at a time, more than
+// ACROSS_FEW rows are better packed (gemm_few.c).
+enum { MORE_K = 256, MORE_LINES = 12, SOME_LINES = 6, ACROSS_FEW = 8 };
 
 #define THIN(name) name##_f32
 #define THIN_TYPE  float
@@ -74,17 +75,26 @@ static bool is_paneled(zl_dtype dtype, const struct thin *t) {
            gemm_kernel_for(dtype)->lines[0];
 }
 
-// Lines across vectors that a kernel reads side by side: they take most of the places of L1 that those of 2^n bytes share.
+// Returns how many lines across vectors a kernel reads side by side. Lines whose pitch is a multiple of a large power of two compete for
+// the same sets of L1: they take three quarters of its ways, or all of them where that would leave too little to do per result.
 static int64_t lines_across(const struct thin *t, int64_t item) {
     const int64_t line = t->along * item, apart = line & -line;
-    return MIN_OF(cpu_cache_bytes(1) / MAX_OF(apart, 1) * 3 / 4, ACROSS_LINES);
+    const int64_t fit = cpu_cache_bytes(1) / MAX_OF(apart, 1) * 3 / 4;
+    return MAX_OF(MIN_OF(fit, ACROSS_LINES), ACROSS_LINES_LEAST);
+}
+
+// Returns how many vectors are multiplied so rather than in another way, with as many lines at a time.
+static int64_t across_most(int64_t lines, bool more) {
+    if (lines < SOME_LINES)
+        return ACROSS_FEW;
+    return more && lines >= MORE_LINES ? ACROSS_MOST : THIN_MOST;
 }
 
 // At most a fifth of what it does is for vectors that are not there.
 static bool is_across(zl_dtype dtype, const struct thin *t) {
     const int64_t padded = round_up(t->count, GEMM_ACROSS);
     return t->line == 1 && t->order.chains == 1 && gemm_kernel_for(dtype)->across &&
-           5 * t->count > 4 * padded && lines_across(t, (int64_t)zl_dtype_size(dtype)) >= ACROSS_LINES_LEAST;
+           5 * t->count > 4 * padded;
 }
 
 static bool is_thin_type(zl_dtype dtype) {
@@ -105,8 +115,8 @@ bool cpu_has_thin_kernel(zl_dtype dtype, const struct gemm *g) {
         return false;
     if (is_paneled(dtype, &t))
         return t.count <= (!more ? THIN_MOST : g->m <= g->n ? PANELED_ROWS : PANELED_COLUMNS);
-    const int64_t lines = lines_across(&t, (int64_t)zl_dtype_size(dtype));
-    return is_across(dtype, &t) && t.count <= (more && lines >= MORE_LINES ? ACROSS_MOST : THIN_MOST);
+    return is_across(dtype, &t) &&
+           t.count <= across_most(lines_across(&t, (int64_t)zl_dtype_size(dtype)), more);
 }
 
 bool cpu_is_thin(zl_dtype dtype, const struct gemm *g) {
