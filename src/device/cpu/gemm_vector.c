@@ -11,11 +11,15 @@
 #include <string.h>
 
 enum {
-    STREAMS = 4,      // that are read side by side
-    ROWS_MOST = 2048, // results of lines along the vector at once
-    STRIP = 1 << 13,  // bytes of sums that stay in L1 while lines are added to them in order,
-    PIECE = 1 << 17,  // or that stay in L2 while streams are
-    SLICES_MOST = 16, // spans where the order is free
+    STREAMS = 4,           // that are read side by side
+    ROWS_MOST = 2048,      // results of lines along the vector at once
+    GROUP = 2,             // chains whose lines are read together,
+    CHAIN_LINES = 2,       // so many of each at a time
+    GROUP_STRIP = 1 << 14, // bytes of sums of each that stay in L1 meanwhile
+    STRIP = 1 << 13,       // bytes of sums that stay in L1 while lines are added to them in order,
+    STRIP_LEAST = 64,      // results of one
+    PIECE = 1 << 17,       // or that stay in L2 while streams are
+    SLICES_MOST = 16,      // spans where the order is free
     SLICE_LINES = 16,
     SLICE_BYTES = 1 << 18,
     GATHER = 65536, // bytes of lines that are gathered at once
@@ -101,6 +105,8 @@ typedef void along_fn(const void *a, int64_t line, const void *x, const struct g
                       void *y);
 typedef void across_fn(const void *a, int64_t line, const void *x, int64_t k, int64_t n, bool streams,
                        void *y);
+typedef void chains_fn(const void *a, int64_t line, const void *const *x, const int64_t *count, int64_t n,
+                       void *y, int64_t apart);
 
 // The best first.
 static const struct reader {
@@ -109,16 +115,17 @@ static const struct reader {
     bool narrow;        // the vector has the matrix's dtype; else that of the result
     along_fn *along;    // the lanes of a vector are chains
     along_fn *in_order; // there is one chain; NULL: lines are gathered as float32 then
-    across_fn *across;  // of one span, which has one chain
+    across_fn *across;  // of one chain
+    chains_fn *chains;  // of GROUP chains of a span; NULL: one after the other
 } readers[] = {
 #if defined(__aarch64__)
-    {"bf16", ZL_BFLOAT16, true, NULL, along_bfmmla, across_bfmmla},
-    {"fhm", ZL_FLOAT16, true, along_fmlal, NULL, across_fmlal},
-    {NULL, ZL_FLOAT16, false, along_f16, NULL, across_f16},
+    {"bf16", ZL_BFLOAT16, true, NULL, along_bfmmla, across_bfmmla, NULL},
+    {"fhm", ZL_FLOAT16, true, along_fmlal, NULL, across_fmlal, NULL},
+    {NULL, ZL_FLOAT16, false, along_f16, NULL, across_f16, chains_f16},
 #endif
-    {NULL, ZL_FLOAT32, false, along_f32, laned_along_f32, across_f32},
-    {NULL, ZL_FLOAT64, false, NULL, laned_along_f64, across_f64},
-    {NULL, ZL_BFLOAT16, false, along_bf16, NULL, across_bf16},
+    {NULL, ZL_FLOAT32, false, along_f32, laned_along_f32, across_f32, chains_f32},
+    {NULL, ZL_FLOAT64, false, NULL, laned_along_f64, across_f64, NULL},
+    {NULL, ZL_BFLOAT16, false, along_bf16, NULL, across_bf16, chains_bf16},
 };
 
 static const struct reader *reader_for(zl_dtype dtype) {
@@ -142,7 +149,8 @@ struct gemv {
     const struct reader *read;
     along_fn *along; // of read; NULL: lines lie across the vector
     struct gemm_order order;
-    int64_t chains; // of all spans
+    int64_t chains; // of all spans,
+    int64_t group;  // of which so many are summed side by side
     bool streams;   // lines across the vector need not be added in order
     int64_t x_item; // bytes of an element of x
 };
@@ -162,33 +170,50 @@ static void multiply_along(const struct gemv *v) {
     }
 }
 
-// Results [from, from + n) of one chain.
-static void multiply_chain(const struct gemv *v, int64_t at, int64_t from, int64_t n, char *sum) {
-    const struct gemm_chain chain = gemm_chain_at(&v->order, at);
-    v->read->across(v->a + chain.first * v->col + from * v->row, chain.apart * v->col / v->item,
-                    v->x + chain.at * v->x_item, chain.count, n, v->streams, sum);
+// Results [from, from + n) of a group of chains, whose sums are `apart` elements from each other.
+static void multiply_group(const struct gemv *v, int64_t group, int64_t from, int64_t n, char *sum,
+                           int64_t apart) {
+    const struct gemm_chain chain = gemm_chain_at(&v->order, group * v->group);
+    const char *a = v->a + chain.first * v->col + from * v->row;
+    const void *x[GROUP];
+    int64_t count[GROUP];
+    if (v->group == 1) {
+        v->read->across(a, chain.apart * v->col / v->item, v->x + chain.at * v->x_item, chain.count, n,
+                        v->streams, sum);
+        return;
+    }
+    for (int c = 0; c < GROUP; c++) {
+        const struct gemm_chain one = gemm_chain_at(&v->order, group * GROUP + c);
+        x[c] = v->x + one.at * v->x_item;
+        count[c] = one.count;
+    }
+    v->read->chains(a, v->col / v->item, x, count, n, sum, apart);
 }
 
 static row_fn *add_row(const struct gemv *v) {
     return cpu_level()->rows->op[TILE_ADD][v->wide == 8 ? ZL_FLOAT64 : ZL_FLOAT32][0];
 }
 
-// Results that are summed at once.
+// Results that are summed at once: fewer where all threads would not have a group each.
 static int64_t strip_of(const struct gemv *v) {
-    return MIN_OF((v->streams ? PIECE : STRIP) / v->wide, v->rows);
+    if (v->group == 1)
+        return MIN_OF((v->streams ? PIECE : STRIP) / v->wide, v->rows);
+    const int64_t groups = v->chains / v->group, parts = (pool_threads() + groups - 1) / groups;
+    return MIN_OF(GROUP_STRIP / v->wide, round_up((v->rows + parts - 1) / parts, STRIP_LEAST));
 }
 
 static bool multiply_across(const struct gemv *v) {
-    const int64_t strip = strip_of(v);
-    char *total = cpu_scratch(SCRATCH_LINES, (size_t)(2 * strip * v->wide)), *sum = total + strip * v->wide;
+    const int64_t strip = strip_of(v), bytes = strip * v->wide;
+    char *total = cpu_scratch(SCRATCH_LINES, (size_t)(2 * v->group * bytes)), *sum = total + v->group * bytes;
     if (!total)
         return false;
     for (int64_t i = 0, n; i < v->rows; i += n) {
         n = MIN_OF(strip, v->rows - i);
-        for (int64_t c = 0; c < v->chains; c++) {
-            multiply_chain(v, c, i, n, c ? sum : total);
-            if (c)
-                cpu_call_row(add_row(v), total, sum, total, NULL, n);
+        for (int64_t g = 0; g < v->chains / v->group; g++) {
+            char *to = g ? sum : total;
+            multiply_group(v, g, i, n, to, strip);
+            for (int64_t c = g ? 0 : 1; c < v->group; c++)
+                cpu_call_row(add_row(v), total, to + c * bytes, total, NULL, n);
         }
         put(v, i, total, n);
     }
@@ -254,6 +279,7 @@ static void choose_reader(struct gemv *v, zl_dtype dtype) {
         v->along = chained ? v->read->along : v->read->in_order;
     }
     v->x_item = v->read->narrow ? v->item : v->wide;
+    v->group = !v->along && chained && v->read->chains ? GROUP : 1;
 }
 
 // Where the order is free: spans for all threads, or one, of chains side by side.
@@ -306,7 +332,7 @@ bool cpu_gemv(zl_dtype dtype, const struct gemm *g) {
 
 // By all threads -----------------------------------------------------------------------------------------------------
 //
-// Threads share out strips of the chains of lines across the vector. Sums of all chains wait until they are added up in order.
+// Threads share out strips of the groups of chains of lines across the vector. Sums of all chains wait until they are added up in order.
 
 enum { SHARED_LEAST = 1 << 18, SHARED_BYTES = 1 << 19, ADDED_LEAST = 1 << 18 };
 
@@ -331,9 +357,11 @@ static void multiply_slices(const void *context, int64_t from, int64_t to) {
     const struct slices *s = context;
     const struct gemv *v = &s->v;
     const int64_t strip = strip_of(v);
+    const int64_t groups = v->chains / v->group;
     for (; from < to; from++) {
-        int64_t chain = from % v->chains, at = from / v->chains * strip;
-        multiply_chain(v, chain, at, MIN_OF(strip, v->rows - at), s->sum + (chain * v->rows + at) * v->wide);
+        const int64_t group = from % groups, at = from / groups * strip;
+        multiply_group(v, group, at, MIN_OF(strip, v->rows - at),
+                       s->sum + (group * v->group * v->rows + at) * v->wide, v->rows);
     }
 }
 
@@ -366,7 +394,7 @@ bool cpu_gemv_shared(zl_dtype dtype, const struct gemm *g) {
     if (!(s.sum = cpu_scratch(SCRATCH_SHARED, (size_t)(s.v.chains * s.v.rows * s.v.wide))))
         return false;
     s.strips = (s.v.rows + strip_of(&s.v) - 1) / strip_of(&s.v);
-    cpu_split(s.v.chains * s.strips, 1, multiply_slices, &s);
+    cpu_split(s.v.chains / s.v.group * s.strips, 1, multiply_slices, &s);
     cpu_split(s.v.rows, ADDED_LEAST / (s.v.chains * s.v.wide), add_slices, &s);
     return true;
 }

@@ -128,6 +128,70 @@ GEMM_FUSED static void GEMV(across)(const void *from, int64_t line, const void *
         GEMV(add)(1, to, a + i * line, 0, x + i, 0, true, n);
 }
 
+#if GEMV_DOTS
+
+// y[c], `apart` elements from each other, += CHAIN_LINES lines of each chain c of a group, times their elements of x. The same lines are
+// fetched `ahead` elements further.
+GEMM_FUSED static inline __attribute__((always_inline)) void GEMV(add_chains)(GEMV_TYPE *y, int64_t apart, const GEMV_FROM *a,
+                                                                               int64_t line, const GEMV_TYPE *const *x,
+                                                                               int64_t ahead, int64_t n) {
+    GEMM_CONTRACT
+    int64_t i = 0;
+    GEMV_TYPE by[GROUP][CHAIN_LINES];
+    for (int c = 0; c < GROUP; c++)
+        for (int r = 0; r < CHAIN_LINES; r++)
+            by[c][r] = x[c][r];
+    for (; i + 2 * PAIR <= n; i += 2 * PAIR)
+#pragma GCC unroll 2
+        for (int c = 0; c < GROUP; c++) {
+            GEMV(vector) sum[4];
+#pragma GCC unroll 4
+            for (int v = 0; v < 4; v++)
+                sum[v] = READ(y + c * apart + i + v * LANES);
+#pragma GCC unroll 4
+            for (int r = 0; r < CHAIN_LINES; r++) {
+                GEMV(vector) part[4];
+                const GEMV_FROM *from = a + (r * GEMM_CHAINS + c) * line + i;
+                gemm_fetch(from, ahead * (int64_t)sizeof *a);
+                GEMV(read)(from, part);
+#pragma GCC unroll 4
+                for (int v = 0; v < 4; v++)
+                    sum[v] += by[c][r] * part[v];
+            }
+#pragma GCC unroll 4
+            for (int v = 0; v < 4; v++)
+                WRITE(y + c * apart + i + v * LANES) = sum[v];
+        }
+    for (; i < n; i++)
+        for (int c = 0; c < GROUP; c++)
+            for (int r = 0; r < CHAIN_LINES; r++)
+                y[c * apart + i] += by[c][r] * GEMV(one)(a + (r * GEMM_CHAINS + c) * line + i);
+}
+
+// A group of chains of lines across the vector, side by side, so that neighbouring lines are read together. count: lines of each chain,
+// which begin at its element of `vectors`. The sums, of n elements each, are `apart` elements from each other.
+GEMM_FUSED static void GEMV(chains)(const void *from, int64_t line, const void *const *vectors, const int64_t *count, int64_t n,
+                                    void *to, int64_t apart) {
+    GEMM_CONTRACT
+    const GEMV_FROM *a = from;
+    const int64_t step = CHAIN_LINES * GEMM_CHAINS * line, least = count[GROUP - 1];
+    GEMV_TYPE *y = to;
+    int64_t i = 0;
+    for (int c = 0; c < GROUP; c++)
+        memset(y + c * apart, 0, (size_t)n * sizeof *y);
+    for (; i + CHAIN_LINES <= least; i += CHAIN_LINES) {
+        const GEMV_TYPE *x[GROUP];
+        for (int c = 0; c < GROUP; c++)
+            x[c] = (const GEMV_TYPE *)vectors[c] + i;
+        GEMV(add_chains)(y, apart, a + i * GEMM_CHAINS * line, line, x, i + 2 * CHAIN_LINES <= least ? step : 0, n);
+    }
+    for (int c = 0; c < GROUP; c++)
+        for (int64_t j = i; j < count[c]; j++)
+            GEMV(add)(1, y + c * apart, a + (j * GEMM_CHAINS + c) * line, 0, (const GEMV_TYPE *)vectors[c] + j, 0, true, n);
+}
+
+#endif
+
 #undef LANES
 #undef PAIR
 #undef READ
