@@ -22,10 +22,13 @@ enum {
 #define SMALL_TYPE  double
 #include "device/cpu/gemm_small.h"
 
+// An outer product, whatever its size, is written once, where it belongs: packing would only add to that.
 bool cpu_is_tiny(zl_dtype dtype, const struct gemm *g) {
     if ((dtype != ZL_FLOAT32 && dtype != ZL_FLOAT64) || (g->b_col != 1 && g->n != 1) || g->c_col != 1 ||
         g->add)
         return false;
+    if (g->k == 1 && g->n >= SMALL_MOST)
+        return true;
     if (g->m > PRODUCTS_MOST || g->n > PRODUCTS_MOST || g->k > PRODUCTS_MOST ||
         g->n * g->k * (int64_t)zl_dtype_size(dtype) > BYTES_MOST || g->m * g->n * g->k > PRODUCTS_MOST)
         return false;
