@@ -48,6 +48,10 @@ static bool jvp(const struct call *c, const zl_array *tangent, zl_array *out) {
     return (out[0] = upper ? zl_matrix_transpose(dl) : dl);
 }
 
+static bool fits(const struct call *c, const zl_array *in) {
+    return op_fits_factor(c, in, 1, true, false);
+}
+
 static const struct op_field fields[] = {{"upper", FIELD_BOOL}};
 OP(op_cholesky) = {
     .name = "cholesky",
@@ -55,7 +59,7 @@ OP(op_cholesky) = {
     .fields = 1,
     .field = fields,
     .record = record,
-    .fits = op_fits_cholesky,
+    .fits = fits,
     .vjp = vjp,
     .jvp = jvp,
     .vmap = op_vmap_factor,

@@ -35,6 +35,10 @@ static bool record_eig(const struct call *c, const zl_array *in, zl_array *out) 
     return factor_eig(in[0], call_args(c)[0], out);
 }
 
+static bool fits_eigh(const struct call *c, const zl_array *in) {
+    return op_fits_factor(c, in, 2, true, true);
+}
+
 static const struct op_field fields[] = {{"upper", FIELD_BOOL}, {"vectors", FIELD_BOOL}};
 OP(op_eigh) = {
     .name = "eigh",
@@ -42,16 +46,20 @@ OP(op_eigh) = {
     .fields = 2,
     .field = fields,
     .record = record_eigh,
-    .fits = op_fits_eigh,
+    .fits = fits_eigh,
     .vmap = op_vmap_factor,
 };
+static bool fits_eig(const struct call *c, const zl_array *in) {
+    return op_fits_factor(c, in, 1, true, true);
+}
+
 OP(op_eig) = {
     .name = "eig",
     .kind = OP_OTHER,
     .fields = 1,
     .field = fields + 1,
     .record = record_eig,
-    .fits = op_fits_eig,
+    .fits = fits_eig,
     .vmap = op_vmap_factor,
 };
 

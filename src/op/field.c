@@ -14,6 +14,10 @@ static bool vmap(const struct call *call, const zl_array *in, const int *axis, z
     return record(call, (zl_array[]){axis[0] < 0 ? in[0] : zl_moveaxis(in[0], axis[0], 0)}, out);
 }
 
+static bool fits(const struct call *c, const zl_array *in) {
+    return op_has(c, 1, 1) && in[0]->ndim >= 1 && call_output(c, 0)->ndim >= in[0]->ndim - 1;
+}
+
 // No derivatives: the input is bytes.
 static const struct op_field fields[] = {{"offset", FIELD_INT}};
 OP(op_field_view) = {
@@ -22,7 +26,7 @@ OP(op_field_view) = {
     .fields = 1,
     .field = fields,
     .record = record,
-    .fits = op_fits_field_view,
+    .fits = fits,
     .vmap = vmap,
 };
 

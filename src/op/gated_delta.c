@@ -116,11 +116,33 @@ static bool vmap(const struct call *c, const zl_array *in, const int *axis, zl_a
            (out[1] = zl_unflatten(out[1], 0, two));
 }
 
+static bool has_shape(zl_array x, int ndim, const int64_t *dim) {
+    return shape_equal(x->ndim, x->dim, ndim, dim);
+}
+
+static bool fits(const struct call *c, const zl_array *in) {
+    if (c->args != 0 || c->inputs < MASK || c->inputs > MOST_INPUTS)
+        return false;
+    zl_array q = in[Q], v = in[V];
+    if (q->ndim != 4 || v->ndim != 4 || (q->dtype != ZL_FLOAT32 && q->dtype != ZL_FLOAT64))
+        return false;
+    for (int i = K; i < MASK; i++)
+        if (in[i]->dtype != q->dtype)
+            return false;
+    int64_t batch = q->dim[0], time = q->dim[1], groups = q->dim[2], keys = q->dim[3], heads = v->dim[2];
+    const int64_t gates[] = {batch, time, heads, keys}, state[] = {batch, heads, v->dim[3], keys};
+    return time > 0 && keys > 0 && groups > 0 && heads % groups == 0 && has_shape(in[K], 4, q->dim) &&
+           v->dim[0] == batch && v->dim[1] == time &&
+           (has_shape(in[GATE], 3, gates) || has_shape(in[GATE], 4, gates)) &&
+           has_shape(in[BETA], 3, gates) && has_shape(in[STATE], 4, state) &&
+           (c->inputs == MASK || (in[MASK]->dtype == ZL_BOOL && has_shape(in[MASK], 2, gates)));
+}
+
 OP(op_gated_delta) = {
     .name = "gated_delta",
     .kind = OP_OTHER,
     .record = record,
-    .fits = op_fits_gated_delta,
+    .fits = fits,
     .vjp_all = vjp_all,
     .jvp = jvp,
     .vmap = vmap,

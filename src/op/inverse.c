@@ -37,6 +37,10 @@ static bool jvp(const struct call *c, const zl_array *tangent, zl_array *out) {
     return out[0] || !tangent[0];
 }
 
+static bool fits(const struct call *c, const zl_array *in) {
+    return op_fits_factor(c, in, 2, true, false);
+}
+
 static const struct op_field fields[] = {{"triangular", FIELD_BOOL}, {"upper", FIELD_BOOL}};
 OP(op_inverse) = {
     .name = "inverse",
@@ -44,7 +48,7 @@ OP(op_inverse) = {
     .fields = 2,
     .field = fields,
     .record = record,
-    .fits = op_fits_inverse,
+    .fits = fits,
     .vjp = vjp,
     .jvp = jvp,
     .vmap = op_vmap_factor,

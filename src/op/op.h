@@ -144,7 +144,7 @@ static inline void op_room_close(struct op_room *room) {
 const struct op *op_find(const char *name, size_t bytes); // NULL: there is none
 const struct op *op_at(int index);                        // all of them, in no order; NULL past the last
 
-// fit.c ----------------------------------------------------------------------------------------------------------
+// contract.c -----------------------------------------------------------------------------------------------------
 
 // Records the call c on inputs that it was not made for, or one whose arguments nobody has checked: false and an error that
 // names function if they do not fit.

@@ -226,6 +226,8 @@ extern const struct op op_eigh, op_eig;
 
 // Whether a has at least two axes, equal ones at the end if square, and a dtype that factorisations have.
 bool op_check_matrix(const char *function, zl_array a, bool square, bool may_be_complex);
+// For the column fits of factorisations: one such matrix that is not empty, and so many arguments, all of them bools.
+bool op_fits_factor(const struct call *c, const zl_array *in, int args, bool square, bool may_be_complex);
 // Records a factorisation of a: out[k] is of dtype[k] and has the batch axes of a, then last[k] axes: rows[k] if two,
 // and cols[k].
 struct factor_output {
@@ -304,6 +306,10 @@ bool op_read_quantization(const char *function, const char *mode, int group, int
 bool op_check_quantized(const char *function, const struct quantization *q, zl_array w, zl_array scales, zl_array biases);
 // Whether that may be the scale of all scales; NULL: there is none.
 bool op_check_global(const char *function, const struct quantization *q, zl_array scale);
+// For the column fits: the same, without an error, of the arguments mode, group size and bits of a call that nobody has
+// checked, and of the inputs that are parts of its matrix.
+bool op_is_quantization(const int64_t *arg);
+bool op_are_quantized(const int64_t *arg, const zl_array *part);
 // Cotangent of scales (input 1) or biases (2) from that of the matrix.
 zl_array op_quant_vjp(zl_array w, zl_array scales, const struct quantization *q, int input, zl_array g);
 
@@ -318,6 +324,8 @@ zl_array op_matrix_indices(const char *function, zl_array indices, zl_array x);
 // custom_kernel.c: inputs the text of a kernel as bytes, an array like each output, then what it reads; args: how many
 // outputs, then the grid and the group, of three sizes each. No device here has it.
 extern const struct op op_custom_kernel;
+// For the column fits of such calls, which have so many arguments: the text, an array like each output, what it reads.
+bool op_is_kernel(const struct call *c, const zl_array *in, int args);
 // Such a call. arg[0]: how many outputs.
 bool op_record_kernel(const struct op *op, int inputs, const zl_array *in, int args, const int64_t *arg, zl_array *out);
 // All of its inputs: the text, arrays like each output that hold a value, then what it reads.
@@ -356,20 +364,30 @@ void op_cuda_kernel_text(struct text *out, const zl_cpu_kernel_source *k, const 
 
 extern const struct op op_field_view; // field.c: a view of what lies at an offset in each record
 
-// fit.c ----------------------------------------------------------------------------------------------------------
+// contract.c -----------------------------------------------------------------------------------------------------
 
-// Column fits of the ops, by their names.
-typedef bool op_fit(const struct call *c, const zl_array *in);
-op_fit op_fits_transpose, op_fits_squeeze, op_fits_expand_dims, op_fits_broadcast_to, op_fits_identity, op_fits_slice,
-    op_fits_as_strided, op_fits_reshape, op_fits_flatten, op_fits_unflatten, op_fits_bitcast, op_fits_field_view,
-    op_fits_reduce, op_fits_argreduce, op_fits_arange, op_fits_concatenate, op_fits_pad, op_fits_divmod, op_fits_matmul, op_fits_addmm,
-    op_fits_take, op_fits_random_bits, op_fits_gather, op_fits_scatter, op_fits_take_along, op_fits_put_along,
-    op_fits_slice_update, op_fits_dynamic_slice, op_fits_dynamic_slice_update, op_fits_scan, op_fits_sort, op_fits_partition,
-    op_fits_searchsorted, op_fits_gather_mm, op_fits_segmented_mm, op_fits_matmul_int8, op_fits_matmul_fp8, op_fits_cholesky, op_fits_inverse,
-    op_fits_lu, op_fits_qr, op_fits_svd, op_fits_eigh, op_fits_eig, op_fits_conv, op_fits_cross_entropy,
-    op_fits_gated_delta, op_fits_csr_matmul, op_fits_csr_sample, op_fits_csr_rows, op_fits_attention, op_fits_fft,
-    op_fits_quantize, op_fits_dequantize, op_fits_quantized_matmul, op_fits_custom_kernel, op_fits_cpu_kernel, op_fits_cuda_kernel,
-    op_fits_stretch_with, op_fits_element_count;
+// For the column fits: whether what nobody has checked is as the contract of an op says. None of them sets an error.
+static inline bool op_has(const struct call *c, int inputs, int args) {
+    return c->inputs == inputs && c->args == args;
+}
+static inline bool op_is_among(int64_t value, int64_t count) { // 0 to count - 1; of a bool, count is 2
+    return value >= 0 && value < count;
+}
+static inline bool op_is_axis(zl_array x, int64_t axis) {
+    return op_is_among(axis, x->ndim);
+}
+// Each less than limit, and none twice; in ascending order if sorted.
+bool op_are_axes(int limit, int count, const int64_t *axis, bool sorted);
+bool op_same_shape(zl_array a, zl_array b);
+bool op_same_but_along(zl_array a, zl_array b, int64_t axis); // of the same shape except along this axis
+bool op_are_indices(int count, const zl_array *in);           // of integers, and of one shape
+bool op_are_within(zl_array x, const int64_t *size);          // sizes of a part of x, one for each axis
+bool op_has_steps(int ndim, const int64_t *step);             // none of them is 0
+// Updates of a: slices of its rank, in a shape of so many leading axes.
+bool op_are_updates(zl_array a, zl_array updates, int lead, const int64_t *dim);
+bool op_are_factors(const zl_array *in,
+                    zl_dtype dtype);    // two matrices of it with the same batch axes and inner size
+bool op_is_small_float(zl_dtype dtype); // float16, bfloat16 or float32
 
 // slice.c --------------------------------------------------------------------------------------------------------
 

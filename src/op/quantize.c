@@ -132,6 +132,40 @@ static bool jvp_quantize(const struct call *c, const zl_array *tangent, zl_array
     return ok;
 }
 
+static bool is_affine(const int64_t *arg) {
+    bool bits = arg[CODE_BITS] >= 2 && arg[CODE_BITS] <= 8 && arg[CODE_BITS] != 7;
+    return arg[MODE] == QUANT_AFFINE && bits &&
+           (arg[GROUP] == 16 || arg[GROUP] == 32 || arg[GROUP] == 64 || arg[GROUP] == 128);
+}
+
+bool op_is_quantization(const int64_t *arg) {
+    if (arg[MODE] == QUANT_AFFINE || !op_is_among(arg[MODE], COUNT(modes)))
+        return is_affine(arg);
+    return arg[GROUP] == modes[arg[MODE]].group && arg[CODE_BITS] == modes[arg[MODE]].bits;
+}
+
+static const int64_t longest = (int64_t)1 << 40; // a row of words or scales is not so long
+
+bool op_are_quantized(const int64_t *arg, const zl_array *part) {
+    zl_array w = part[0], scales = part[1];
+    int last = w->ndim - 1;
+    bool affine = arg[MODE] == QUANT_AFFINE;
+    zl_dtype dtype = (zl_dtype)scales->dtype;
+    if (last < 1 || w->dtype != ZL_UINT32 || scales->ndim != w->ndim ||
+        !shape_equal(last, w->dim, last, scales->dim) || scales->dim[last] > longest ||
+        w->dim[last] > longest || (affine ? !op_is_small_float(dtype) : dtype != ZL_UINT8))
+        return false;
+    if (w->dim[last] * 32 != scales->dim[last] * arg[GROUP] * arg[CODE_BITS])
+        return false;
+    return !affine || (part[2]->dtype == scales->dtype && op_same_shape(part[2], scales));
+}
+
+static bool fits_quantize(const struct call *c, const zl_array *in) {
+    const int64_t *arg = call_args(c);
+    return op_has(c, 1, ARGS) && is_affine(arg) && op_is_small_float((zl_dtype)in[0]->dtype) &&
+           in[0]->ndim >= 2 && in[0]->dim[in[0]->ndim - 1] % MAX_OF(arg[GROUP], 32) == 0;
+}
+
 static const struct op_field fields[] = {{"mode", FIELD_INT}, {"group_size", FIELD_INT}, {"bits", FIELD_INT}};
 OP(op_quantize) = {
     .name = "quantize",
@@ -139,7 +173,7 @@ OP(op_quantize) = {
     .fields = 3,
     .field = fields,
     .record = record_quantize,
-    .fits = op_fits_quantize,
+    .fits = fits_quantize,
     .vjp_all = vjp_quantize,
     .jvp = jvp_quantize,
     .vmap = vmap_quantize,
@@ -320,13 +354,23 @@ static bool vmap_dequantize(const struct call *c, const zl_array *in, const int 
     return record_dequantize(c, many, out);
 }
 
+static bool fits_dequantize(const struct call *c, const zl_array *in) {
+    const int64_t *arg = call_args(c);
+    if (c->args != 3 || !op_is_quantization(arg) || c->inputs < 2 || c->inputs > 3 ||
+        (c->inputs == 2 && arg[0] == QUANT_AFFINE))
+        return false;
+    bool global = c->inputs == 3 && arg[0] != QUANT_AFFINE;
+    return op_is_small_float((zl_dtype)call_first(c)->dtype) && op_are_quantized(arg, in) &&
+           (!global || (arg[0] == QUANT_NVFP4 && in[2]->size == 1 && in[2]->dtype == ZL_FLOAT32));
+}
+
 OP(op_dequantize) = {
     .name = "dequantize",
     .kind = OP_OTHER,
     .fields = 3,
     .field = fields,
     .record = record_dequantize,
-    .fits = op_fits_dequantize,
+    .fits = fits_dequantize,
     .vjp = vjp_dequantize,
     .jvp = jvp_dequantize,
     .vmap = vmap_dequantize,

@@ -36,6 +36,15 @@ static bool vmap(const struct call *c, const zl_array *in, const int *axis, zl_a
     return keys && record(c, &keys, out);
 }
 
+static bool fits(const struct call *c, const zl_array *in) {
+    zl_array keys = in[0];
+    int64_t size;
+    zl_dtype dtype = (zl_dtype)call_output(c, 0)->dtype;
+    return c->inputs == 1 && keys->ndim >= 1 && keys->dim[keys->ndim - 1] == 2 && keys->dtype == ZL_UINT32 &&
+           (dtype == ZL_UINT8 || dtype == ZL_UINT16 || dtype == ZL_UINT32) &&
+           shape_size(c->args, call_args(c), &size);
+}
+
 static const struct op_field fields[] = {{"shape", FIELD_LIST}};
 OP(op_random_bits) = {
     .name = "random_bits",
@@ -43,7 +52,7 @@ OP(op_random_bits) = {
     .fields = 1,
     .field = fields,
     .record = record,
-    .fits = op_fits_random_bits,
+    .fits = fits,
     .vjp = op_vjp_zero,
     .jvp = op_jvp_zero,
     .vmap = vmap,

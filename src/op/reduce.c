@@ -144,18 +144,25 @@ static bool jvp(const struct call *c, const zl_array *tangent, zl_array *out) {
 
 static const struct op_field axes_field[] = {{"axes", FIELD_LIST}};
 
+static bool fits(const struct call *c, const zl_array *in) {
+    zl_array x = in[0];
+    bool truths = c->op == &op_reduce[REDUCE_ALL] || c->op == &op_reduce[REDUCE_ANY];
+    return c->inputs == 1 && op_are_axes(x->ndim, c->args, call_args(c), true) &&
+           (truths ? x->dtype == ZL_BOOL : x->dtype == call_output(c, 0)->dtype);
+}
+
 const struct op op_reduce[] = {
-#define REDUCE(NAME, name_, combine, gives, ...)            \
-    [REDUCE_##NAME] = {.name = #name_,                      \
-                       .kind = OP_REDUCE,                   \
-                       .row = TILE_##combine,               \
-                       .fields = 1,                         \
-                       .field = axes_field,                 \
-                       .record = record,                    \
-                       .fits = op_fits_reduce,              \
+#define REDUCE(NAME, name_, combine, gives, ...)                   \
+    [REDUCE_##NAME] = {.name = #name_,                             \
+                       .kind = OP_REDUCE,                          \
+                       .row = TILE_##combine,                      \
+                       .fields = 1,                                \
+                       .field = axes_field,                        \
+                       .record = record,                           \
+                       .fits = fits,                               \
                        .vjp = gives == TRUTHS ? op_vjp_zero : vjp, \
                        .jvp = gives == TRUTHS ? op_jvp_zero : jvp, \
-                       .vmap = vmap,                        \
+                       .vmap = vmap,                               \
                        .lower = lower},
 #include "op/reduce.def"
 };

@@ -29,6 +29,10 @@ static bool record(const struct call *c, const zl_array *in, zl_array *out) {
     return factor(in[0], call_args(c)[0], out);
 }
 
+static bool fits(const struct call *c, const zl_array *in) {
+    return op_fits_factor(c, in, 1, false, true);
+}
+
 static const struct op_field fields[] = {{"vectors", FIELD_BOOL}};
 OP(op_svd) = {
     .name = "svd",
@@ -36,7 +40,7 @@ OP(op_svd) = {
     .fields = 1,
     .field = fields,
     .record = record,
-    .fits = op_fits_svd,
+    .fits = fits,
     .vmap = op_vmap_factor,
 };
 
