@@ -150,8 +150,8 @@ static bool fits(const struct call *c, const zl_array *in) {
     const int64_t *arg = call_args(c);
     bool back = c->op == &op_attention_vjp;
     if (c->args != 4 || !op_is_among(arg[1], 2) || !op_is_among(arg[2], 2) || !op_is_among(arg[3], 2) ||
-        (arg[1] && arg[2]) || c->inputs != 3 + (int)arg[2] + (int)arg[3] + 3 * back || in[0]->ndim != 4 ||
-        in[1]->ndim != 4 || in[2]->ndim != 4)
+        (arg[1] && arg[2]) || c->inputs != 3 + (int)arg[2] + (int)arg[3] + 3 * back ||
+        (back && c->outputs != 3 + (int)arg[3]) || in[0]->ndim != 4 || in[1]->ndim != 4 || in[2]->ndim != 4)
         return false;
     struct attention a = op_attention_read(c, in);
     const int64_t *q = a.q->dim, *k = a.k->dim, *v = a.v->dim, scores[] = {q[0], q[1], q[2], k[2]};
@@ -176,6 +176,7 @@ static const struct op_field fields[] = {
 OP(op_attention) = {
     .name = "attention",
     .kind = OP_OTHER,
+    .outputs = 2,
     .fields = ARGS,
     .field = fields,
     .record = record,
@@ -187,6 +188,7 @@ OP(op_attention) = {
 OP(op_attention_vjp) = {
     .name = "attention_vjp",
     .kind = OP_OTHER,
+    .outputs = OP_OUTPUTS_VARY,
     .fields = ARGS,
     .field = fields,
     .record = record,

@@ -68,7 +68,13 @@ bool op_is_small_float(zl_dtype dtype) {
     return dtype == ZL_FLOAT16 || dtype == ZL_BFLOAT16 || dtype == ZL_FLOAT32;
 }
 
+static bool has_outputs(const struct call *c) {
+    return c->op->outputs == OP_OUTPUTS_VARY || c->outputs == MAX_OF(c->op->outputs, 1);
+}
+
 static bool fits(const struct call *c, const zl_array *in) {
+    if (!has_outputs(c))
+        return false;
     switch (c->op->kind) {
     case OP_ELEMENTWISE: return op_has(c, tile_op_arity(c->op->row), 0);
     case OP_CAST:
@@ -95,8 +101,8 @@ static bool refuse(const char *function, const struct call *c, const zl_array *i
     struct text list = {0};
     for (int i = 0; i < c->inputs && i < 8; i++)
         text_add(&list, "%s%s %s", i ? ", " : "", zl_dtype_name((zl_dtype)in[i]->dtype), array_text(in[i]));
-    error_set(ZL_ERROR_VALUE, "%s: %s, with %d arguments, does not fit inputs %s", function, c->op->name,
-              c->args, list.data ? list.data : "()");
+    error_set(ZL_ERROR_VALUE, "%s: %s, with %d arguments, does not fit inputs %s and %d results", function,
+              c->op->name, c->args, list.data ? list.data : "()", c->outputs);
     text_free(&list);
     return false;
 }

@@ -89,6 +89,7 @@ static bool fits(const struct call *c, const zl_array *in) {
 OP(op_cross_entropy) = {
     .name = "cross_entropy",
     .kind = OP_OTHER,
+    .outputs = 2,
     .record = record,
     .fits = fits,
     .vjp = vjp,

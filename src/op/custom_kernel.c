@@ -45,6 +45,7 @@ static const struct op_field fields[] = {
 OP(op_custom_kernel) = {
     .name = "custom_kernel",
     .kind = OP_OTHER,
+    .outputs = OP_OUTPUTS_VARY,
     .fields = ARGS,
     .field = fields,
     .record = record,

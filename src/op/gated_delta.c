@@ -141,6 +141,7 @@ static bool fits(const struct call *c, const zl_array *in) {
 OP(op_gated_delta) = {
     .name = "gated_delta",
     .kind = OP_OTHER,
+    .outputs = 2,
     .record = record,
     .fits = fits,
     .vjp_all = vjp_all,

@@ -30,6 +30,7 @@ static bool fits(const struct call *c, const zl_array *in) {
 OP(op_lu) = {
     .name = "lu",
     .kind = OP_OTHER,
+    .outputs = 3,
     .record = record,
     .fits = fits,
     .vmap = op_vmap_factor,

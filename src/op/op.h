@@ -28,10 +28,13 @@ struct op_field {
     enum op_field_type type;
 };
 
+enum { OP_OUTPUTS_VARY = UINT8_MAX };
+
 struct op {
     const char *name;
     enum op_kind kind;
     enum tile_op row;    // ELEMENTWISE: the op; REDUCE: what combines
+    uint8_t outputs;     // how many a call has: 0 says one, OP_OUTPUTS_VARY that its column fits checks it
     uint8_t fields;
     const struct op_field *field;
     // Records the same call on other inputs: batching, compiled and exported functions replay with it.

@@ -26,6 +26,7 @@ static bool fits(const struct call *c, const zl_array *in) {
 OP(op_qr) = {
     .name = "qr",
     .kind = OP_OTHER,
+    .outputs = 2,
     .record = record,
     .fits = fits,
     .vmap = op_vmap_factor,

@@ -170,6 +170,7 @@ static const struct op_field fields[] = {{"mode", FIELD_INT}, {"group_size", FIE
 OP(op_quantize) = {
     .name = "quantize",
     .kind = OP_OTHER,
+    .outputs = 3,
     .fields = 3,
     .field = fields,
     .record = record_quantize,

@@ -118,6 +118,7 @@ static const struct op_field fields[] = {
 OP(op_cpu_kernel) = {
     .name = "cpu_kernel",
     .kind = OP_OTHER,
+    .outputs = OP_OUTPUTS_VARY,
     .fields = KERNEL_ARGS,
     .field = fields,
     .record = record,
@@ -147,6 +148,7 @@ static bool fits_cuda_kernel(const struct call *c, const zl_array *in) {
 OP(op_cuda_kernel) = {
     .name = "cuda_kernel",
     .kind = OP_OTHER,
+    .outputs = OP_OUTPUTS_VARY,
     .fields = KERNEL_ARGS,
     .field = fields,
     .record = record,

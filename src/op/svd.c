@@ -30,13 +30,14 @@ static bool record(const struct call *c, const zl_array *in, zl_array *out) {
 }
 
 static bool fits(const struct call *c, const zl_array *in) {
-    return op_fits_factor(c, in, 1, false, true);
+    return op_fits_factor(c, in, 1, false, true) && c->outputs == (call_args(c)[0] ? 3 : 1);
 }
 
 static const struct op_field fields[] = {{"vectors", FIELD_BOOL}};
 OP(op_svd) = {
     .name = "svd",
     .kind = OP_OTHER,
+    .outputs = OP_OUTPUTS_VARY,
     .fields = 1,
     .field = fields,
     .record = record,
