@@ -57,8 +57,6 @@ struct op {
     bool (*jvp)(const struct call *c, const zl_array *tangent, zl_array *out);
     // The call on inputs with an extra axis each (-1: none); gives outputs and where their extra axis is.
     bool (*vmap)(const struct call *c, const zl_array *in, const int *axis, zl_array *out, int *out_axis);
-    // The kernel as tile IR, for devices that have no better way.
-    struct tile_kernel *(*lower)(const struct call *c);
 };
 
 // Ops gather themselves in a section of the binary, so that files find them by name. OP(op_take) = {...} defines one;

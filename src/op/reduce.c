@@ -51,10 +51,6 @@ static bool vmap(const struct call *c, const zl_array *in, const int *axis, zl_a
     return (out[0] = over(c->op, x, c->args, axes));
 }
 
-static struct tile_kernel *lower(const struct call *c) {
-    return tile_reduce_kernel(c->op->row, (zl_dtype)c->in[0]->dtype);
-}
-
 // Derivatives: weights such that the tangent of the result is sum(weight * tangent of x) --------------------
 
 // Elements that equal the extreme share its derivative.
@@ -162,8 +158,7 @@ const struct op op_reduce[] = {
                        .fits = fits,                               \
                        .vjp = gives == TRUTHS ? op_vjp_zero : vjp, \
                        .jvp = gives == TRUTHS ? op_jvp_zero : jvp, \
-                       .vmap = vmap,                               \
-                       .lower = lower},
+                       .vmap = vmap},
 #include "op/reduce.def"
 };
 OP_LIST(op_reduce);
