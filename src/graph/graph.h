@@ -177,6 +177,20 @@ static inline zl_array graph_lend(zl_array a) {
     return recorder.lent[recorder.len++] = a;
 }
 
+// outputs.c ------------------------------------------------------------------------------------------------------
+
+// What a function gives as its results.
+struct zl_outputs_ {
+    zl_array *item; // retained
+    int count, cap;
+    bool failed; // a result was NULL
+    int64_t tag; // the function's; 0: none
+};
+
+void outputs_clear(zl_outputs *o);
+// Lends count arrays to the scope outside, ends the scope, and says whether all went well: else they are NULL.
+bool outputs_leave(zl_scope scope, bool ok, int count, zl_array *arrays);
+
 // dtype.c --------------------------------------------------------------------------------------------------------
 
 // Dtype of an op on these: promotion of the strong ones, weak scalars only raise the kind.

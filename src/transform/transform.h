@@ -8,19 +8,6 @@
 
 #include "op/ops.h"
 
-// outputs.c ------------------------------------------------------------------------------------------------------
-
-struct zl_outputs_ {
-    zl_array *item; // retained
-    int count, cap;
-    bool failed; // a result was NULL
-    int64_t tag; // the function's; 0: none
-};
-
-void outputs_clear(zl_outputs *o);
-// Lends count arrays to the scope outside, ends the scope, and says whether all went well: else they are NULL.
-bool outputs_leave(zl_scope scope, bool ok, int count, zl_array *arrays);
-
 // walk.c ---------------------------------------------------------------------------------------------------------
 
 // What is told apart by address: calls, and arrays that a walk ends at. Zero-initialised tables are empty.
