@@ -60,46 +60,21 @@ static zl_array composed_step(const zl_array *in, int64_t t, zl_array mask, zl_a
     return y;
 }
 
-// in: all but the mask, which is data; NULL: there is none.
-static bool composed_steps(void *data, int count, const zl_array *in, zl_outputs *out) {
+static bool composed(const struct call *c, const zl_array *in, zl_array *out) {
     int64_t steps = in[Q]->dim[1];
     int repeats = (int)(in[V]->dim[2] / in[Q]->dim[2]);
     zl_array all[] = {zl_repeat(in[Q], repeats, 2), zl_repeat(in[K], repeats, 2), in[V], in[GATE], in[BETA]};
-    zl_array state = in[STATE], *y = memory_alloc(sizeof *y * (size_t)steps);
+    zl_array mask = c->inputs > MASK ? in[MASK] : NULL, state = in[STATE];
+    zl_array *y = memory_alloc(sizeof *y * (size_t)steps);
     bool ok = y && all[Q] && all[K];
-    (void)count;
     for (int64_t t = 0; ok && t < steps; t++)
-        ok = (y[t] = composed_step(all, t, data, &state));
-    ok = ok && zl_give(out, zl_stack(y, (int)steps, 1)) && zl_give(out, state);
+        ok = (y[t] = composed_step(all, t, mask, &state));
+    ok = ok && (out[0] = zl_stack(y, (int)steps, 1)) && (out[1] = state);
     memory_free(y);
     return ok;
 }
 
-static zl_fn composed(const struct call *c) {
-    return (zl_fn){.call = composed_steps, .data = c->inputs > MASK ? c->in[MASK] : NULL};
-}
-
 // Rules --------------------------------------------------------------------------------------------------------------
-
-static bool vjp_all(const struct call *c, const bool *wanted, const zl_array *cotangent, zl_array *out) {
-    zl_array full[2], grads[MASK] = {0};
-    for (int i = 0; i < 2; i++)
-        full[i] = cotangent[i] ? cotangent[i] : op_zeros_of(call_output(c, i));
-    if (!full[0] || !full[1] || !zl_vjp(composed(c), MASK, c->in, 2, full, NULL, grads))
-        return false;
-    for (int i = 0; i < MASK; i++)
-        out[i] = wanted[i] ? grads[i] : NULL;
-    return true;
-}
-
-static bool jvp(const struct call *c, const zl_array *tangent, zl_array *out) {
-    zl_outputs *tangents = zl_outputs_new();
-    bool ok = tangents && zl_jvp(composed(c), MASK, c->in, tangent, NULL, tangents);
-    for (int i = 0; ok && i < 2; i++)
-        ok = (out[i] = op_same(zl_outputs_get(tangents, i)));
-    zl_outputs_free(tangents);
-    return ok;
-}
 
 // A batch of batches is a larger batch.
 static bool vmap(const struct call *c, const zl_array *in, const int *axis, zl_array *out, int *out_axis) {
@@ -144,8 +119,7 @@ OP(op_gated_delta) = {
     .outputs = 2,
     .record = record,
     .fits = fits,
-    .vjp_all = vjp_all,
-    .jvp = jvp,
+    .composed = composed,
     .vmap = vmap,
 };
 

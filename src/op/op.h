@@ -55,6 +55,9 @@ struct op {
     bool (*vjp_all)(const struct call *c, const bool *wanted, const zl_array *cotangent, zl_array *out);
     // Tangents of the outputs, from those of the inputs (NULL: zero).
     bool (*jvp)(const struct call *c, const zl_array *tangent, zl_array *out);
+    // The outputs as other ops compute them from these inputs: what is differentiated where the op has no rule of its own.
+    // An output without a derivative stays NULL; inputs of bool have none.
+    bool (*composed)(const struct call *c, const zl_array *in, zl_array *out);
     // The call on inputs with an extra axis each (-1: none); gives outputs and where their extra axis is.
     bool (*vmap)(const struct call *c, const zl_array *in, const int *axis, zl_array *out, int *out_axis);
 };

@@ -129,7 +129,7 @@ extern const struct op op_cross_entropy;
 
 // gated_delta.c: inputs q and k (B, T, H, D), v (B, T, N, E), gates (B, T, N) or (B, T, N, D), betas (B, T, N), a state
 // (B, N, E, D), all row-major and of one dtype, float32 or float64, and perhaps a mask (B, T) of bool; N is a multiple of
-// H, and T and D are not 0. Outputs (B, T, N, E) and the state after the last step, as composed_steps() defines them.
+// H, and T and D are not 0. Outputs (B, T, N, E) and the state after the last step, as its column composed defines them.
 extern const struct op op_gated_delta;
 
 // csr.c: a sparse matrix is values (entries), of each its column (indices), and where each row begins (indptr, one more

@@ -92,10 +92,9 @@ static bool vmap_quantize(const struct call *c, const zl_array *in, const int *a
 
 // Scales and biases of affine groups as a formula, which has the derivative that MLX gives them. Codes have none: they are
 // integers. The scale is such that the edge of a group that is further from zero is a code times it.
-static bool formula(void *data, int count, const zl_array *in, zl_outputs *out) {
-    const int64_t *arg = data;
+static bool formula(const struct call *c, const zl_array *in, zl_array *out) {
+    const int64_t *arg = call_args(c);
     zl_array w = in[0], zero = zl_scalar(0);
-    (void)count;
     w = w ? zl_unflatten(w, -1, ZL_SHAPE(w->dim[w->ndim - 1] / arg[GROUP], arg[GROUP])) : NULL;
     zl_array high = zl_astype(zl_max_axis(w, -1, false), ZL_FLOAT32);
     zl_array low = zl_astype(zl_min_axis(w, -1, false), ZL_FLOAT32);
@@ -105,31 +104,8 @@ static bool formula(void *data, int count, const zl_array *in, zl_outputs *out) 
     zl_array scale = zl_where(below, size, zl_negative(size)), code = zl_round(zl_divide(edge, scale), 0);
     zl_array is_zero = zl_equal(code, zero);
     zl_array scales = zl_where(is_zero, scale, zl_divide(edge, code)), biases = zl_where(is_zero, zero, edge);
-    return w && zl_give(out, zl_astype(scales, (zl_dtype)w->dtype)) &&
-           zl_give(out, zl_astype(biases, (zl_dtype)w->dtype));
-}
-
-static zl_fn formula_of(const struct call *c) {
-    return (zl_fn){.call = formula, .data = (void *)(uintptr_t)call_args(c)};
-}
-
-static bool vjp_quantize(const struct call *c, const bool *wanted, const zl_array *cotangent, zl_array *out) {
-    zl_array g[2];
-    (void)wanted;
-    for (int i = 0; i < 2; i++)
-        if (!(g[i] = cotangent[i + 1] ? cotangent[i + 1] : op_zeros_of(call_output(c, i + 1))))
-            return false;
-    return zl_vjp(formula_of(c), 1, c->in, 2, g, NULL, out);
-}
-
-static bool jvp_quantize(const struct call *c, const zl_array *tangent, zl_array *out) {
-    zl_outputs *tangents = zl_outputs_new();
-    bool ok = tangents && zl_jvp(formula_of(c), 1, c->in, tangent, NULL, tangents);
-    out[0] = NULL;
-    for (int i = 1; ok && i < 3; i++)
-        ok = (out[i] = op_same(zl_outputs_get(tangents, i - 1)));
-    zl_outputs_free(tangents);
-    return ok;
+    return w && (out[1] = zl_astype(scales, (zl_dtype)w->dtype)) &&
+           (out[2] = zl_astype(biases, (zl_dtype)w->dtype));
 }
 
 static bool is_affine(const int64_t *arg) {
@@ -175,8 +151,7 @@ OP(op_quantize) = {
     .field = fields,
     .record = record_quantize,
     .fits = fits_quantize,
-    .vjp_all = vjp_quantize,
-    .jvp = jvp_quantize,
+    .composed = formula,
     .vmap = vmap_quantize,
 };
 

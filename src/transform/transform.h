@@ -82,6 +82,16 @@ bool backward(const char *function, struct walk *w, int results, const zl_array 
 bool vjp_give(const char *function, zl_fn f, int count, const zl_array *in, int results, const zl_array *cotangent,
               zl_outputs *out);
 
+// The same of the inputs that are wanted only, each in its place; of the others NULL.
+bool vjp_wanted(zl_fn f, int count, const zl_array *in, const bool *wanted, int results, const zl_array *cotangent,
+                zl_array *out);
+
+// composed.c -----------------------------------------------------------------------------------------------------
+
+// Rules of calls whose op has the column composed.
+bool composed_vjp(const struct call *c, const bool *wanted, const zl_array *cotangent, zl_array *out);
+bool composed_jvp(const struct call *c, const zl_array *tangent, zl_array *out);
+
 // custom.c -------------------------------------------------------------------------------------------------------
 
 // inputs: results of the function, its inputs, then a leaf that holds the rules. Outputs: the results.
