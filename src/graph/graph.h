@@ -135,10 +135,11 @@ struct recorder {
     zl_array *lent;   // what its open scopes hold
     int len, cap;
     zl_stream stream; // what ops record; NULL: the default
+    // Not NULL: what tracers do will be done again with other shapes, and ops that read sizes are recorded as calls of this one.
+    const struct op *deferred;
     int trace_depth;  // transforms that are running their functions, one inside the other
     bool watched;     // the thread's end will empty lent
     bool compiled;    // a compiled function is being repeated
-    bool shapeless;   // what tracers do will be done again with other shapes
     bool exporting;   // it will be done elsewhere: kernels that no device here has may be recorded
 };
 #ifdef __GLIBC__ // little enough for a library that is opened late; saves a call at each use

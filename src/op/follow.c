@@ -6,7 +6,7 @@
 #include "op/ops.h"
 
 bool op_follows(zl_array x) {
-    return recorder.shapeless && array_is_tracer(x);
+    return recorder.deferred && array_is_tracer(x);
 }
 
 static bool any_follows(int count, const zl_array *in) {

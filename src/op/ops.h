@@ -255,16 +255,15 @@ zl_array op_count(zl_array x, zl_dtype dtype, int count, const int *axis, int le
 
 // defer.c --------------------------------------------------------------------------------------------------------
 
-// A call that holds a function, as its last input, and stands for what that gives: done again, it gives the graph of it.
-extern const struct op op_deferred;
 bool op_defers(int count, const zl_array *in); // some of them may have other shapes next time
-// What f, which is retained, gives for these: deferred if its inputs say so, else at once. It gives so many results.
+// What f, which is retained, gives for these: deferred if its inputs say so, else at once. It gives so many results. A deferred
+// call is one of recorder.deferred that holds f, as its last input, and stands for what f gives.
 bool op_defer(zl_fn f, int count, const zl_array *in, int results, zl_array *out);
-// The same of its cotangents (of inputs that are not wanted NULL), tangents and batches; what they are given may be NULL.
-bool op_defer_vjp(zl_fn f, int count, const zl_array *in, int results, const bool *wanted, const zl_array *cotangent,
-                  zl_array *out);
-bool op_defer_jvp(zl_fn f, int count, const zl_array *in, int results, const zl_array *tangent, zl_array *out);
-bool op_defer_vmap(zl_fn f, int count, const zl_array *in, int results, const int *axis, zl_array *out, int *out_axis);
+// For the op of deferred calls: the function that one holds, and the column record.
+zl_fn op_deferred_function(const struct call *c);
+bool op_record_deferred(const struct call *c, const zl_array *in, zl_array *out);
+// What f gives for these: a graph that has their sizes. At most `most` results; how many, or -1 and an error.
+int op_run_now(zl_fn f, int count, const zl_array *in, int most, zl_array *out);
 bool op_give_all(int count, const zl_array *list, zl_outputs *out);
 
 // again.c --------------------------------------------------------------------------------------------------------

@@ -456,7 +456,7 @@ static bool again_random_permutation(const union op_value *v, zl_array *out) {
 }
 
 zl_array zl_random_permutation(zl_array x, int axis, zl_array key) {
-    if (recorder.shapeless && !(key = key_or_next("zl_random_permutation", key)))
+    if (recorder.deferred && !(key = key_or_next("zl_random_permutation", key)))
         return NULL;
     zl_array again;
     if (op_again(&again, "zl_random_permutation", again_random_permutation, x, axis, key))
@@ -622,7 +622,7 @@ static bool again_random_categorical(const union op_value *v, zl_array *out) {
 }
 
 zl_array zl_random_categorical(zl_array logits, int axis, zl_shape shape, int num_samples, zl_array key) {
-    if (recorder.shapeless && !(key = key_or_next("zl_random_categorical", key)))
+    if (recorder.deferred && !(key = key_or_next("zl_random_categorical", key)))
         return NULL;
     zl_array again;
     if (op_again(&again, "zl_random_categorical", again_random_categorical, logits, axis, shape, num_samples,

@@ -137,12 +137,12 @@ static struct replay *record(struct trace *t, zl_compiled c, int count, const zl
     zl_outputs results = {0};
     struct replay *r = NULL;
     OP_ROOM(zl_array, tracer, count);
-    bool outer = recorder.shapeless;
-    recorder.shapeless = c->shapeless;
+    const struct op *outer = recorder.deferred;
+    recorder.deferred = c->shapeless ? &op_deferred : NULL;
     if (tracer && make_tracers(count, in, tracer) && trace_run(t, c->f, count, tracer, &results))
         r = replay_make(t->function, count, in, tracer, &results,
                         zl_get_compile_mode() == ZL_COMPILE_NO_SIMPLIFY);
-    recorder.shapeless = outer;
+    recorder.deferred = outer;
     outputs_clear(&results);
     return r;
 }

@@ -98,6 +98,17 @@ bool composed_jvp(const struct call *c, const zl_array *tangent, zl_array *out);
 extern const struct op op_custom;
 bool custom_has_vmap(const struct call *c);
 
+// deferred.c -----------------------------------------------------------------------------------------------------
+
+// Calls that hold a function: done again, they give the graph of it (op/defer.c).
+extern const struct op op_deferred;
+// What f gives when it is transformed, deferred: cotangents (of inputs that are not wanted NULL), tangents and batches; what they are
+// given may be NULL.
+bool deferred_vjp(zl_fn f, int count, const zl_array *in, int results, const bool *wanted, const zl_array *cotangent,
+                  zl_array *out);
+bool deferred_jvp(zl_fn f, int count, const zl_array *in, int results, const zl_array *tangent, zl_array *out);
+bool deferred_vmap(zl_fn f, int count, const zl_array *in, int results, const int *axis, zl_array *out, int *out_axis);
+
 // sized.c --------------------------------------------------------------------------------------------------------
 
 // Whether rules of c, on these inputs, would record sizes that may be others next time; and the rules that do not.
