@@ -82,7 +82,7 @@ static bool fits(const struct call *c, const zl_array *in) {
 
 static const struct op_field fields[] = {
     [ADDMM_ALPHA] = {"alpha", FIELD_DOUBLE}, [ADDMM_BETA] = {"beta", FIELD_DOUBLE}};
-OP(op_addmm) = {
+const struct op op_addmm = {
     .name = "addmm",
     .kind = OP_OTHER,
     .fields = ADDMM_ARGS,

@@ -77,7 +77,7 @@ static bool fits_take_along(const struct call *c, const zl_array *in) {
 }
 
 static const struct op_field take_field[] = {{"axis", FIELD_INT}};
-OP(op_take_along) = {
+const struct op op_take_along = {
     .name = "take_along_axis",
     .kind = OP_OTHER,
     .fields = 1,
@@ -172,7 +172,7 @@ static bool fits_put_along(const struct call *c, const zl_array *in) {
 }
 
 static const struct op_field put_field[] = {{"axis", FIELD_INT}, {"how", FIELD_INT}};
-OP(op_put_along) = {
+const struct op op_put_along = {
     .name = "put_along_axis",
     .kind = OP_OTHER,
     .fields = 2,

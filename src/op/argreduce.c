@@ -33,7 +33,7 @@ static bool fits(const struct call *c, const zl_array *in) {
 }
 
 static const struct op_field fields[] = {{"is_max", FIELD_BOOL}, {"axis", FIELD_INT}};
-OP(op_argreduce) = {
+const struct op op_argreduce = {
     .name = "argreduce",
     .kind = OP_OTHER,
     .fields = 2,

@@ -173,7 +173,7 @@ static bool fits(const struct call *c, const zl_array *in) {
 
 static const struct op_field fields[] = {
     {"scale", FIELD_DOUBLE}, {"causal", FIELD_BOOL}, {"masked", FIELD_BOOL}, {"sinks", FIELD_BOOL}};
-OP(op_attention) = {
+const struct op op_attention = {
     .name = "attention",
     .kind = OP_OTHER,
     .outputs = 2,
@@ -185,7 +185,7 @@ OP(op_attention) = {
     .jvp = op_attention_jvp,
     .vmap = vmap,
 };
-OP(op_attention_vjp) = {
+const struct op op_attention_vjp = {
     .name = "attention_vjp",
     .kind = OP_OTHER,
     .outputs = OP_OUTPUTS_VARY,

@@ -75,7 +75,7 @@ static bool fits(const struct call *c, const zl_array *in) {
 }
 
 static const struct op_field dtype_field[] = {{"dtype", FIELD_DTYPE}};
-OP(op_bitcast) = {
+const struct op op_bitcast = {
     .name = "view",
     .kind = OP_VIEW,
     .fields = 1,

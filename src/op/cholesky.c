@@ -53,7 +53,7 @@ static bool fits(const struct call *c, const zl_array *in) {
 }
 
 static const struct op_field fields[] = {{"upper", FIELD_BOOL}};
-OP(op_cholesky) = {
+const struct op op_cholesky = {
     .name = "cholesky",
     .kind = OP_OTHER,
     .fields = 1,

@@ -84,7 +84,7 @@ static bool fits(const struct call *c, const zl_array *in) {
 }
 
 static const struct op_field axis_field[] = {{"axis", FIELD_INT}};
-OP(op_concatenate) = {
+const struct op op_concatenate = {
     .name = "concatenate",
     .kind = OP_OTHER,
     .fields = 1,

@@ -243,7 +243,7 @@ static bool fits(const struct call *c, const zl_array *in) {
 }
 
 static const struct op_field fields[] = {{"groups", FIELD_INT}, {"flip", FIELD_BOOL}, {"axes", FIELD_LIST}};
-OP(op_conv) = {
+const struct op op_conv = {
     .name = "conv",
     .kind = OP_OTHER,
     .fields = 3,

@@ -106,7 +106,7 @@ static bool fits(const struct call *c, const zl_array *in) {
 }
 
 static const struct op_field int_fields[] = {{"start", FIELD_INT}, {"stop", FIELD_INT}, {"step", FIELD_INT}};
-OP(op_arange) = {
+const struct op op_arange = {
     .name = "arange",
     .kind = OP_OTHER,
     .fields = 3,
@@ -115,7 +115,7 @@ OP(op_arange) = {
     .fits = fits,
     .vmap = vmap_arange,
 };
-OP(op_arange_int) = {
+const struct op op_arange_int = {
     .name = "arange_int",
     .kind = OP_OTHER,
     .fields = 3,

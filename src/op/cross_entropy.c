@@ -86,7 +86,7 @@ static bool fits(const struct call *c, const zl_array *in) {
            dtype_is_integer((zl_dtype)in[1]->dtype) && shape_equal(last, in[0]->dim, in[1]->ndim, in[1]->dim);
 }
 
-OP(op_cross_entropy) = {
+const struct op op_cross_entropy = {
     .name = "cross_entropy",
     .kind = OP_OTHER,
     .outputs = 2,

@@ -218,7 +218,7 @@ static bool fits_csr_matmul(const struct call *c, const zl_array *in) {
 }
 
 static const struct op_field product_fields[] = {{"transposed", FIELD_BOOL}, {"columns", FIELD_INT}};
-OP(op_csr_matmul) = {
+const struct op op_csr_matmul = {
     .name = "csr_matmul",
     .kind = OP_OTHER,
     .fields = 2,
@@ -236,7 +236,7 @@ static bool fits_csr_sample(const struct call *c, const zl_array *in) {
            in[2]->dim[0] == in[1]->dim[0] - 1;
 }
 
-OP(op_csr_sample) = {
+const struct op op_csr_sample = {
     .name = "csr_sample",
     .kind = OP_OTHER,
     .record = record_sample,
@@ -251,7 +251,7 @@ static bool fits_csr_rows(const struct call *c, const zl_array *in) {
 }
 
 static const struct op_field rows_fields[] = {{"columns", FIELD_INT}};
-OP(op_csr_rows) = {
+const struct op op_csr_rows = {
     .name = "csr_rows",
     .kind = OP_OTHER,
     .fields = 1,

@@ -42,7 +42,7 @@ static bool fits(const struct call *c, const zl_array *in) {
 static const struct op_field fields[] = {
     {"outputs", FIELD_INT}, {"grid_x", FIELD_INT},  {"grid_y", FIELD_INT}, {"grid_z", FIELD_INT},
     {"group_x", FIELD_INT}, {"group_y", FIELD_INT}, {"group_z", FIELD_INT}};
-OP(op_custom_kernel) = {
+const struct op op_custom_kernel = {
     .name = "custom_kernel",
     .kind = OP_OTHER,
     .outputs = OP_OUTPUTS_VARY,

@@ -40,7 +40,7 @@ static bool fits_eigh(const struct call *c, const zl_array *in) {
 }
 
 static const struct op_field fields[] = {{"upper", FIELD_BOOL}, {"vectors", FIELD_BOOL}};
-OP(op_eigh) = {
+const struct op op_eigh = {
     .name = "eigh",
     .kind = OP_OTHER,
     .outputs = OP_OUTPUTS_VARY,
@@ -54,7 +54,7 @@ static bool fits_eig(const struct call *c, const zl_array *in) {
     return op_fits_factor(c, in, 1, true, true) && c->outputs == (call_args(c)[0] ? 2 : 1);
 }
 
-OP(op_eig) = {
+const struct op op_eig = {
     .name = "eig",
     .kind = OP_OTHER,
     .outputs = OP_OUTPUTS_VARY,

@@ -87,7 +87,7 @@ static bool fits(const struct call *c, const zl_array *in) {
 
 static const struct op_field fields[] = {
     {"which", FIELD_INT}, {"axis", FIELD_INT}, {"n", FIELD_INT}, {"scale", FIELD_DOUBLE}};
-OP(op_fft) = {
+const struct op op_fft = {
     .name = "fft",
     .kind = OP_OTHER,
     .fields = 4,

@@ -20,7 +20,7 @@ static bool fits(const struct call *c, const zl_array *in) {
 
 // No derivatives: the input is bytes.
 static const struct op_field fields[] = {{"offset", FIELD_INT}};
-OP(op_field_view) = {
+const struct op op_field_view = {
     .name = "view_field",
     .kind = OP_VIEW,
     .fields = 1,

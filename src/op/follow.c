@@ -101,7 +101,7 @@ static bool fits_stretch_with(const struct call *c, const zl_array *in) {
 }
 
 static const struct op_field stretch_field[] = {{"last", FIELD_INT}};
-OP(op_stretch_with) = {
+const struct op op_stretch_with = {
     .name = "stretch_with",
     .kind = OP_VIEW,
     .fields = 1,
@@ -154,7 +154,7 @@ static bool fits_element_count(const struct call *c, const zl_array *in) {
 
 static const struct op_field count_field[] = {
     {"inverse", FIELD_BOOL}, {"less", FIELD_INT}, {"axes", FIELD_LIST}};
-OP(op_element_count) = {
+const struct op op_element_count = {
     .name = "element_count",
     .kind = OP_OTHER,
     .fields = 3,

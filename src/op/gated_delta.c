@@ -113,7 +113,7 @@ static bool fits(const struct call *c, const zl_array *in) {
            (c->inputs == MASK || (in[MASK]->dtype == ZL_BOOL && has_shape(in[MASK], 2, gates)));
 }
 
-OP(op_gated_delta) = {
+const struct op op_gated_delta = {
     .name = "gated_delta",
     .kind = OP_OTHER,
     .outputs = 2,

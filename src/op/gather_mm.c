@@ -96,7 +96,7 @@ static bool fits(const struct call *c, const zl_array *in) {
            dtype_is_integer((zl_dtype)in[3]->dtype);
 }
 
-OP(op_gather_mm) = {
+const struct op op_gather_mm = {
     .name = "gather_mm",
     .kind = OP_OTHER,
     .record = record,

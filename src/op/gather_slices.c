@@ -117,7 +117,7 @@ static bool fits(const struct call *c, const zl_array *in) {
 }
 
 static const struct op_field fields[] = {{"count", FIELD_INT}, {"axes_sizes", FIELD_LIST}};
-OP(op_gather) = {
+const struct op op_gather = {
     .name = "gather",
     .kind = OP_OTHER,
     .fields = 2,

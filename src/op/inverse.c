@@ -42,7 +42,7 @@ static bool fits(const struct call *c, const zl_array *in) {
 }
 
 static const struct op_field fields[] = {{"triangular", FIELD_BOOL}, {"upper", FIELD_BOOL}};
-OP(op_inverse) = {
+const struct op op_inverse = {
     .name = "inverse",
     .kind = OP_OTHER,
     .fields = 2,

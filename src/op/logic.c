@@ -187,7 +187,7 @@ static bool fits(const struct call *c, const zl_array *in) {
            in[0]->dtype != ZL_BOOL;
 }
 
-OP(op_divmod) = {
+const struct op op_divmod = {
     .name = "divmod",
     .kind = OP_OTHER,
     .outputs = 2,

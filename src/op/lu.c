@@ -27,7 +27,7 @@ static bool fits(const struct call *c, const zl_array *in) {
     return op_fits_factor(c, in, 0, false, false);
 }
 
-OP(op_lu) = {
+const struct op op_lu = {
     .name = "lu",
     .kind = OP_OTHER,
     .outputs = 3,

@@ -55,7 +55,7 @@ static bool fits(const struct call *c, const zl_array *in) {
     return op_has(c, 2, 0);
 }
 
-OP(op_matmul) = {
+const struct op op_matmul = {
     .name = "matmul",
     .kind = OP_OTHER,
     .record = record,

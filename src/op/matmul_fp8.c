@@ -46,7 +46,7 @@ static bool fits(const struct call *c, const zl_array *in) {
 
 static const struct op_field fields[] = {
     [FP8_SCALE] = {"scale", FIELD_DOUBLE}, [FP8_DTYPE] = {"dtype", FIELD_DTYPE}};
-OP(op_matmul_fp8) = {
+const struct op op_matmul_fp8 = {
     .name = "matmul_fp8",
     .kind = OP_OTHER,
     .fields = FP8_ARGS,

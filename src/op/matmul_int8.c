@@ -21,7 +21,7 @@ static bool fits(const struct call *c, const zl_array *in) {
     return op_has(c, 2, 0) && op_are_factors(in, ZL_INT8);
 }
 
-OP(op_matmul_int8) = {
+const struct op op_matmul_int8 = {
     .name = "matmul_int8",
     .kind = OP_OTHER,
     .record = record,

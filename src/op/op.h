@@ -1,7 +1,7 @@
 // op.h - what an op is to the rest of the system, and how ops are written.
 //
-// An elementwise op is a row of elementwise.def. Any other op is a small file with a `struct op`, the public function
-// that checks and records, and its signature. Ops that are made of others are plain functions with a signature.
+// An elementwise op is a row of elementwise.def. Any other op is a row of ops.def and a small file with its `struct op`, the
+// public function that checks and records, and its signature. Ops that are made of others are plain functions with a signature.
 
 #ifndef OP_H
 #define OP_H
@@ -61,21 +61,6 @@ struct op {
     // The call on inputs with an extra axis each (-1: none); gives outputs and where their extra axis is.
     bool (*vmap)(const struct call *c, const zl_array *in, const int *axis, zl_array *out, int *out_axis);
 };
-
-// Ops gather themselves in a section of the binary, so that files find them by name. OP(op_take) = {...} defines one;
-// OP_LIST(op_reduce) stands behind a table of several, of which those without a name do not count.
-struct op_entry {
-    const struct op *op;
-    int64_t count;
-};
-#define OP_ENTRY(name, first, count_)                                                                 \
-    static const struct op_entry listed_##name                                                        \
-        __attribute__((used, section("zl_op_entries"), aligned(sizeof(struct op_entry)))) = {first, count_}
-#define OP(name)                 \
-    extern const struct op name; \
-    OP_ENTRY(name, &name, 1);    \
-    const struct op name
-#define OP_LIST(name) OP_ENTRY(name, name, COUNT(name))
 
 // Records a call of op: args are int64_t words as op->field describes. NULL inputs give NULL.
 zl_array op_call(const struct op *op, int inputs, const zl_array *in, int args, const int64_t *arg,

@@ -78,7 +78,7 @@ static bool fits(const struct call *c, const zl_array *in) {
 }
 
 static const struct op_field fields[] = {{"low_high", FIELD_LIST}};
-OP(op_pad) = {
+const struct op op_pad = {
     .name = "pad",
     .kind = OP_OTHER,
     .fields = 1,

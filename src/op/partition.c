@@ -60,7 +60,7 @@ static bool fits(const struct call *c, const zl_array *in) {
 }
 
 static const struct op_field field[] = {{"kth", FIELD_INT}, {"first", FIELD_INT}, {"count", FIELD_INT}};
-OP(op_partition) = {
+const struct op op_partition = {
     .name = "partition",
     .kind = OP_OTHER,
     .fields = 3,
@@ -72,7 +72,7 @@ OP(op_partition) = {
     .vmap = op_vmap_last,
 };
 
-OP(op_argpartition) = {
+const struct op op_argpartition = {
     .name = "argpartition",
     .kind = OP_OTHER,
     .fields = 3,

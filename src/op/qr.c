@@ -23,7 +23,7 @@ static bool fits(const struct call *c, const zl_array *in) {
     return op_fits_factor(c, in, 0, false, false);
 }
 
-OP(op_qr) = {
+const struct op op_qr = {
     .name = "qr",
     .kind = OP_OTHER,
     .outputs = 2,

@@ -143,7 +143,7 @@ static bool fits_quantize(const struct call *c, const zl_array *in) {
 }
 
 static const struct op_field fields[] = {{"mode", FIELD_INT}, {"group_size", FIELD_INT}, {"bits", FIELD_INT}};
-OP(op_quantize) = {
+const struct op op_quantize = {
     .name = "quantize",
     .kind = OP_OTHER,
     .outputs = 3,
@@ -340,7 +340,7 @@ static bool fits_dequantize(const struct call *c, const zl_array *in) {
            (!global || (arg[0] == QUANT_NVFP4 && in[2]->size == 1 && in[2]->dtype == ZL_FLOAT32));
 }
 
-OP(op_dequantize) = {
+const struct op op_dequantize = {
     .name = "dequantize",
     .kind = OP_OTHER,
     .fields = 3,

@@ -176,7 +176,7 @@ static const struct op_field fields[] = {{"mode", FIELD_INT},
                                          {"bits", FIELD_INT},
                                          {"transpose", FIELD_BOOL},
                                          {"gathered", FIELD_BOOL}};
-OP(op_quantized_matmul) = {
+const struct op op_quantized_matmul = {
     .name = "quantized_matmul",
     .kind = OP_OTHER,
     .fields = 5,

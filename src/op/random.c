@@ -46,7 +46,7 @@ static bool fits(const struct call *c, const zl_array *in) {
 }
 
 static const struct op_field fields[] = {{"shape", FIELD_LIST}};
-OP(op_random_bits) = {
+const struct op op_random_bits = {
     .name = "random_bits",
     .kind = OP_OTHER,
     .fields = 1,

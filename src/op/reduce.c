@@ -161,7 +161,6 @@ const struct op op_reduce[] = {
                        .vmap = vmap},
 #include "op/reduce.def"
 };
-OP_LIST(op_reduce);
 
 static zl_dtype wide(zl_dtype dtype) {
     if (dtype_is_inexact(dtype) || zl_dtype_size(dtype) == 8)

@@ -91,7 +91,7 @@ static bool fits_reshape(const struct call *c, const zl_array *in) {
 }
 
 static const struct op_field shape_field[] = {{"shape", FIELD_LIST}};
-OP(op_reshape) = {
+const struct op op_reshape = {
     .name = "reshape",
     .kind = OP_VIEW,
     .fields = 1,
@@ -153,7 +153,7 @@ static bool fits_flatten(const struct call *c, const zl_array *in) {
 }
 
 static const struct op_field flatten_field[] = {{"start_axis", FIELD_INT}, {"end_axis", FIELD_INT}};
-OP(op_flatten) = {
+const struct op op_flatten = {
     .name = "flatten",
     .kind = OP_VIEW,
     .fields = 2,
@@ -228,7 +228,7 @@ static bool fits_unflatten(const struct call *c, const zl_array *in) {
 }
 
 static const struct op_field unflatten_field[] = {{"axis", FIELD_INT}, {"shape", FIELD_LIST}};
-OP(op_unflatten) = {
+const struct op op_unflatten = {
     .name = "unflatten",
     .kind = OP_VIEW,
     .fields = 2,

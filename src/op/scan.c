@@ -190,7 +190,7 @@ static bool fits(const struct call *c, const zl_array *in) {
 
 static const struct op_field fields[] = {
     {"which", FIELD_INT}, {"axis", FIELD_INT}, {"reverse", FIELD_BOOL}, {"inclusive", FIELD_BOOL}};
-OP(op_scan) = {
+const struct op op_scan = {
     .name = "scan",
     .kind = OP_OTHER,
     .fields = 4,

@@ -133,7 +133,7 @@ static bool fits(const struct call *c, const zl_array *in) {
 }
 
 static const struct op_field fields[] = {{"how", FIELD_INT}, {"axes", FIELD_LIST}};
-OP(op_scatter) = {
+const struct op op_scatter = {
     .name = "scatter",
     .kind = OP_OTHER,
     .fields = 2,

@@ -52,7 +52,7 @@ static bool fits(const struct call *c, const zl_array *in) {
            in[2]->dtype == ZL_UINT32 && in[2]->ndim >= 1 && in[2]->dim[in[2]->ndim - 1] == 2;
 }
 
-OP(op_segmented_mm) = {
+const struct op op_segmented_mm = {
     .name = "segmented_mm",
     .kind = OP_OTHER,
     .record = record,

@@ -115,7 +115,7 @@ static bool fits_slice(const struct call *c, const zl_array *in) {
 }
 
 static const struct op_field slice_field[] = {{"start_stop_step", FIELD_LIST}};
-OP(op_slice) = {
+const struct op op_slice = {
     .name = "slice",
     .kind = OP_VIEW,
     .fields = 1,
@@ -239,7 +239,7 @@ static bool fits_as_strided(const struct call *c, const zl_array *in) {
 }
 
 static const struct op_field strided_field[] = {{"offset", FIELD_INT}, {"shape_strides", FIELD_LIST}};
-OP(op_as_strided) = {
+const struct op op_as_strided = {
     .name = "as_strided",
     .kind = OP_VIEW,
     .fields = 2,

@@ -54,7 +54,7 @@ static bool fits_sort(const struct call *c, const zl_array *in) {
     return op_has(c, 1, 0) && in[0]->ndim >= 1 && (c->op == &op_argsort || in[0]->dtype != ZL_COMPLEX64);
 }
 
-OP(op_sort) = {
+const struct op op_sort = {
     .name = "sort",
     .kind = OP_OTHER,
     .record = record_sort,
@@ -64,7 +64,7 @@ OP(op_sort) = {
     .vmap = op_vmap_last,
 };
 
-OP(op_argsort) = {
+const struct op op_argsort = {
     .name = "argsort",
     .kind = OP_OTHER,
     .record = record_argsort,
@@ -138,7 +138,7 @@ static bool fits_searchsorted(const struct call *c, const zl_array *in) {
 }
 
 static const struct op_field search_field[] = {{"right", FIELD_BOOL}};
-OP(op_searchsorted) = {
+const struct op op_searchsorted = {
     .name = "searchsorted",
     .kind = OP_OTHER,
     .fields = 1,

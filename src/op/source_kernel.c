@@ -115,7 +115,7 @@ static const struct op_field fields[] = {
     {"outputs", FIELD_INT},  {"grid_x", FIELD_INT},  {"grid_y", FIELD_INT},  {"grid_z", FIELD_INT},
     {"group_x", FIELD_INT},  {"group_y", FIELD_INT}, {"group_z", FIELD_INT}, {"fills", FIELD_BOOL},
     {"strided", FIELD_BOOL}, {"shared", FIELD_INT}};
-OP(op_cpu_kernel) = {
+const struct op op_cpu_kernel = {
     .name = "cpu_kernel",
     .kind = OP_OTHER,
     .outputs = OP_OUTPUTS_VARY,
@@ -145,7 +145,7 @@ static bool fits_cuda_kernel(const struct call *c, const zl_array *in) {
     return true;
 }
 
-OP(op_cuda_kernel) = {
+const struct op op_cuda_kernel = {
     .name = "cuda_kernel",
     .kind = OP_OTHER,
     .outputs = OP_OUTPUTS_VARY,

@@ -65,7 +65,7 @@ static bool fits_broadcast_to(const struct call *c, const zl_array *in) {
 }
 
 static const struct op_field shape_field[] = {{"shape", FIELD_LIST}};
-OP(op_broadcast_to) = {
+const struct op op_broadcast_to = {
     .name = "broadcast_to",
     .kind = OP_VIEW,
     .fields = 1,
@@ -142,7 +142,7 @@ static bool fits_identity(const struct call *c, const zl_array *in) {
     return c->inputs >= 1 && c->args == 0;
 }
 
-OP(op_stop_gradient) = {
+const struct op op_stop_gradient = {
     .name = "stop_gradient",
     .kind = OP_VIEW,
     .record = record_identity,
@@ -151,7 +151,7 @@ OP(op_stop_gradient) = {
     .jvp = op_jvp_zero,
     .vmap = op_vmap_same,
 };
-OP(op_depends) = {
+const struct op op_depends = {
     .name = "depends",
     .kind = OP_VIEW,
     .record = record_identity,

@@ -34,7 +34,7 @@ static bool fits(const struct call *c, const zl_array *in) {
 }
 
 static const struct op_field fields[] = {{"vectors", FIELD_BOOL}};
-OP(op_svd) = {
+const struct op op_svd = {
     .name = "svd",
     .kind = OP_OTHER,
     .outputs = OP_OUTPUTS_VARY,

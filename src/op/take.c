@@ -79,7 +79,7 @@ static bool fits(const struct call *c, const zl_array *in) {
 }
 
 static const struct op_field fields[] = {{"axis", FIELD_INT}};
-OP(op_take) = {
+const struct op op_take = {
     .name = "take",
     .kind = OP_OTHER,
     .fields = 1,

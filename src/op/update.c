@@ -115,7 +115,7 @@ static bool fits_slice_update(const struct call *c, const zl_array *in) {
 }
 
 static const struct op_field update_field[] = {{"how", FIELD_INT}, {"start_stop_step", FIELD_LIST}};
-OP(op_slice_update) = {
+const struct op op_slice_update = {
     .name = "slice_update",
     .kind = OP_OTHER,
     .fields = 2,
@@ -350,7 +350,7 @@ static bool fits_dynamic_slice(const struct call *c, const zl_array *in) {
 }
 
 static const struct op_field slice_field[] = {{"count", FIELD_INT}, {"axes_sizes", FIELD_LIST}};
-OP(op_dynamic_slice) = {
+const struct op op_dynamic_slice = {
     .name = "dynamic_slice",
     .kind = OP_OTHER,
     .fields = 2,
@@ -368,7 +368,7 @@ static bool fits_dynamic_slice_update(const struct call *c, const zl_array *in) 
 }
 
 static const struct op_field update_at_field[] = {{"axes", FIELD_LIST}};
-OP(op_dynamic_slice_update) = {
+const struct op op_dynamic_slice_update = {
     .name = "dynamic_slice_update",
     .kind = OP_OTHER,
     .fields = 1,

@@ -55,7 +55,7 @@ static bool fits_transpose(const struct call *c, const zl_array *in) {
     return op_has(c, 1, in[0]->ndim) && op_are_axes(in[0]->ndim, c->args, call_args(c), false);
 }
 
-OP(op_transpose) = {
+const struct op op_transpose = {
     .name = "transpose",
     .kind = OP_VIEW,
     .fields = 1,
@@ -232,7 +232,7 @@ static bool fits_squeeze(const struct call *c, const zl_array *in) {
     return true;
 }
 
-OP(op_squeeze) = {
+const struct op op_squeeze = {
     .name = "squeeze",
     .kind = OP_VIEW,
     .fields = 1,
@@ -248,7 +248,7 @@ static bool fits_expand_dims(const struct call *c, const zl_array *in) {
            op_are_axes(in[0]->ndim + c->args, c->args, call_args(c), true);
 }
 
-OP(op_expand_dims) = {
+const struct op op_expand_dims = {
     .name = "expand_dims",
     .kind = OP_VIEW,
     .fields = 1,
