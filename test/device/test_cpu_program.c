@@ -135,7 +135,8 @@ TEST(copies_of_nothing) {
 
 // What no other device has runs on the CPU. Some calls are never evaluated, others hold kernels for other devices.
 static bool is_elsewhere(const struct op *op) {
-    return op == &op_stretch_with || op == &op_element_count || op == &op_custom_kernel || op == &op_cuda_kernel;
+    return op == &op_stretch_with || op == &op_element_count || op == &op_custom_kernel ||
+           op == &op_cuda_kernel;
 }
 
 TEST(every_op_has_a_row_on_the_cpu) {
