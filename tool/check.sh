@@ -20,7 +20,7 @@ step() { # NAME COMMAND...
     fi
 }
 
-step "layers" tool/layers.sh
+step "layers" tool/layers.sh . "$build"
 step "exported names" tool/check_symbols.sh "$build/libzellige.so"
 step "generated files" tool/generate.sh "$build" --check
 if python=$(tool/python.sh "$build" --of-core 2>&1); then

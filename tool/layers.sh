@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# layers.sh [ROOT] - fails when a file includes a folder that layers.txt does not allow. Writes FILE:LINE for
-# each.
+# layers.sh [ROOT [BUILD]] - fails when a file includes a folder that layers.txt does not allow, and, where BUILD holds the objects
+# of the tree, when one calls a function or reads a variable of such a folder. Writes FILE:LINE, or FILE, for each.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
+build=${2:+$(cd "$2" && pwd)}
 cd "${1:-$here/..}"
 
 rules=tool/layers.txt
@@ -12,20 +13,30 @@ for folder in src $public; do
     [ ! -d "$folder" ] || folders+=("$folder")
 done
 
+# What both checks read of the rules: layer[folder], allowed[folder, folder or header], may_call[file, function].
+read_rules='
+    function read_rules(rules,    row, count, word, i) {
+        while ((getline row < rules) > 0) {
+            sub(/#.*/, "", row)
+            if (row !~ /^[a-z_\/.]+:/ || row ~ /^public:/) continue
+            count = split(row, word, /[: ]+/)
+            for (i = 2; i <= count; i++) {
+                if (word[i] == "") continue
+                if (word[1] ~ /\//) may_call[word[1], word[i]] = 1
+                else allowed[word[1], word[i]] = 1
+            }
+            if (word[1] !~ /\//) layer[word[1]] = 1
+        }
+    }'
+
 # Lines "FILE:LINE:#include "PATH"" of all sources, judged one by one.
 includes() {
     grep -rnE --include='*.[ch]' --include='*.def' '^[[:space:]]*#[[:space:]]*include[[:space:]]*"' "${folders[@]}" ||
         [ $? = 1 ]
 }
-includes | awk -F: -v rules="$rules" '
-    BEGIN {
-        while ((getline row < rules) > 0) {
-            if (row !~ /^[a-z]+:/ || row ~ /^public:/) continue
-            count = split(row, word, /[: ]+/)
-            layer[word[1]] = 1
-            for (i = 2; i <= count; i++) if (word[i] != "") allowed[word[1], word[i]] = 1
-        }
-    }
+check_includes() {
+    includes | awk -F: -v rules="$rules" "$read_rules"'
+    BEGIN { read_rules(rules) }
     function bad(why) { print $1 ":" $2 ": " why; failed = 1 }
     {
         match($0, /"[^"]*"/)
@@ -47,3 +58,51 @@ includes | awk -F: -v rules="$rules" '
             bad("src/" part[2] " may not include \"" path "\"")
     }
     END { exit failed }'
+}
+
+# The objects of sources that are there: a build folder keeps those of sources that were removed.
+objects() {
+    local object source
+    while IFS= read -r object; do
+        source=src/${object##*.dir/src/}
+        [ ! -f "${source%.o}" ] || printf '%s\n' "$object"
+    done < <(find "$build" -path '*.dir/src/*.c.o')
+}
+
+# Lines "OBJECT: SYMBOL TYPE ..." of all objects; what one needs is judged when it is known who has it.
+check_calls() {
+    objects >"$list"
+    [ -s "$list" ] || { echo "$build: no objects of src/: build it first"; return 1; }
+    xargs -d '\n' "${NM:-nm}" -A -P <"$list" | awk -v rules="$rules" "$read_rules"'
+    BEGIN { read_rules(rules) }
+    {
+        file = $1
+        sub(/^.*\.dir\/src\//, "", file)
+        sub(/\.o:$/, "", file)
+        folder = file
+        sub(/\/.*/, "", folder)
+        if ($3 == "U") needs[file, $2] = folder
+        else if ($3 ~ /^[A-Z]$/) { home[$2] = folder; where[$2] = file }
+    }
+    END {
+        for (need in needs) {
+            split(need, part, SUBSEP)
+            symbol = part[2]
+            from = needs[need]
+            if (!(symbol in home) || home[symbol] == from || (from, home[symbol]) in allowed || (part[1], symbol) in may_call)
+                continue
+            print "src/" part[1] ": src/" from " may not use " symbol ", which is in src/" where[symbol]
+            failed = 1
+        }
+        exit failed
+    }' | sort
+}
+
+failed=0
+check_includes || failed=1
+if [ -n "$build" ]; then
+    list=$(mktemp)
+    trap 'rm -f "$list"' EXIT
+    check_calls || failed=1
+fi
+exit $failed

@@ -138,10 +138,11 @@ struct recorder {
     zl_array *lent;   // what its open scopes hold
     int len, cap;
     zl_stream stream; // what ops record; NULL: the default
+    // Not NULL: what tracers do will be done again with other shapes, and ops that read sizes are recorded as calls of this one.
+    const struct op *deferred;
     int trace_depth;  // transforms that are running their functions, one inside the other
     bool watched;     // the thread's end will empty lent
     bool compiled;    // a compiled function is being repeated
-    bool shapeless;   // what tracers do will be done again with other shapes
     bool exporting;   // it will be done elsewhere: kernels that no device here has may be recorded
 };
 #ifdef __GLIBC__ // little enough for a library that is opened late; saves a call at each use
@@ -179,6 +180,20 @@ static inline zl_array graph_lend(zl_array a) {
         return graph_end_lend(a), NULL;
     return recorder.lent[recorder.len++] = a;
 }
+
+// outputs.c ------------------------------------------------------------------------------------------------------
+
+// What a function gives as its results.
+struct zl_outputs_ {
+    zl_array *item; // retained
+    int count, cap;
+    bool failed; // a result was NULL
+    int64_t tag; // the function's; 0: none
+};
+
+void outputs_clear(zl_outputs *o);
+// Lends count arrays to the scope outside, ends the scope, and says whether all went well: else they are NULL.
+bool outputs_leave(zl_scope scope, bool ok, int count, zl_array *arrays);
 
 // dtype.c --------------------------------------------------------------------------------------------------------
 

@@ -76,15 +76,19 @@ static bool vmap(const struct call *c, const zl_array *in, const int *axis, zl_a
     return all[0] && all[1] && all[2] && record(c, all, out);
 }
 
+static bool fits(const struct call *c, const zl_array *in) {
+    return op_has(c, 3, ADDMM_ARGS) && in[0]->dtype == in[1]->dtype && in[1]->dtype == in[2]->dtype;
+}
+
 static const struct op_field fields[] = {
     [ADDMM_ALPHA] = {"alpha", FIELD_DOUBLE}, [ADDMM_BETA] = {"beta", FIELD_DOUBLE}};
-OP(op_addmm) = {
+const struct op op_addmm = {
     .name = "addmm",
     .kind = OP_OTHER,
     .fields = ADDMM_ARGS,
     .field = fields,
     .record = record,
-    .fits = op_fits_addmm,
+    .fits = fits,
     .vjp = vjp,
     .jvp = jvp,
     .vmap = vmap,

@@ -183,7 +183,7 @@ static bool again(int results, zl_array *out, const char *function, op_again_fn 
 
 bool op_again(zl_array *out, const char *function, op_again_fn *run, ...) {
     bool ok = false;
-    if (LIKELY(!recorder.shapeless))
+    if (LIKELY(!recorder.deferred))
         return false;
     va_list list;
     va_start(list, run);
@@ -196,7 +196,7 @@ bool op_again(zl_array *out, const char *function, op_again_fn *run, ...) {
 
 bool op_again_all(bool *ok, int results, zl_array *out, const char *function, op_again_fn *run, ...) {
     *ok = false;
-    if (LIKELY(!recorder.shapeless))
+    if (LIKELY(!recorder.deferred))
         return false;
     va_list list;
     va_start(list, run);

@@ -71,14 +71,19 @@ static bool vmap_take(const struct call *c, const zl_array *in, const int *axis,
                                         (int)call_args(c)[0] + 1));
 }
 
+static bool fits_take_along(const struct call *c, const zl_array *in) {
+    return op_has(c, 2, 1) && op_is_axis(in[0], call_args(c)[0]) && op_are_indices(1, in + 1) &&
+           op_same_but_along(in[0], in[1], call_args(c)[0]);
+}
+
 static const struct op_field take_field[] = {{"axis", FIELD_INT}};
-OP(op_take_along) = {
+const struct op op_take_along = {
     .name = "take_along_axis",
     .kind = OP_OTHER,
     .fields = 1,
     .field = take_field,
     .record = record_take,
-    .fits = op_fits_take_along,
+    .fits = fits_take_along,
     .positions = {1, 1},
     .vjp = vjp_take,
     .jvp = jvp_take,
@@ -159,14 +164,21 @@ static bool vmap_put(const struct call *c, const zl_array *in, const int *axis, 
                                                    : zl_put_along_axis(a, indices, values, along));
 }
 
+static bool fits_put_along(const struct call *c, const zl_array *in) {
+    const int64_t *arg = call_args(c);
+    return op_has(c, 3, 2) && op_is_axis(in[0], arg[0]) && (arg[1] == UPDATE_SET || arg[1] == UPDATE_ADD) &&
+           op_are_indices(1, in + 1) && op_same_but_along(in[0], in[1], arg[0]) &&
+           op_same_shape(in[1], in[2]) && in[2]->dtype == in[0]->dtype;
+}
+
 static const struct op_field put_field[] = {{"axis", FIELD_INT}, {"how", FIELD_INT}};
-OP(op_put_along) = {
+const struct op op_put_along = {
     .name = "put_along_axis",
     .kind = OP_OTHER,
     .fields = 2,
     .field = put_field,
     .record = record_put,
-    .fits = op_fits_put_along,
+    .fits = fits_put_along,
     .positions = {1, 1},
     .vjp = vjp_put,
     .jvp = jvp_put,

@@ -28,14 +28,18 @@ static bool vmap(const struct call *c, const zl_array *in, const int *axis, zl_a
     return (out[0] = x ? locate(x, call_args(c)[0], (int)call_args(c)[1] + 1) : NULL);
 }
 
+static bool fits(const struct call *c, const zl_array *in) {
+    return op_has(c, 1, 2) && op_is_among(call_args(c)[0], 2) && op_is_axis(in[0], call_args(c)[1]);
+}
+
 static const struct op_field fields[] = {{"is_max", FIELD_BOOL}, {"axis", FIELD_INT}};
-OP(op_argreduce) = {
+const struct op op_argreduce = {
     .name = "argreduce",
     .kind = OP_OTHER,
     .fields = 2,
     .field = fields,
     .record = record,
-    .fits = op_fits_argreduce,
+    .fits = fits,
     .vjp = op_vjp_zero,
     .jvp = op_jvp_zero,
     .vmap = vmap,

@@ -136,26 +136,63 @@ static bool vmap(const struct call *c, const zl_array *in, const int *axis, zl_a
     return true;
 }
 
+static bool stretches_to(zl_array x, int ndim, const int64_t *dim) {
+    if (x->ndim != ndim)
+        return false;
+    for (int i = 0; i < ndim; i++)
+        if (x->dim[i] != 1 && x->dim[i] != dim[i])
+            return false;
+    return true;
+}
+
+// q, k and v, mask and sinks; for the backward pass also what comes from the forward one.
+static bool fits(const struct call *c, const zl_array *in) {
+    const int64_t *arg = call_args(c);
+    bool back = c->op == &op_attention_vjp;
+    if (c->args != 4 || !op_is_among(arg[1], 2) || !op_is_among(arg[2], 2) || !op_is_among(arg[3], 2) ||
+        (arg[1] && arg[2]) || c->inputs != 3 + (int)arg[2] + (int)arg[3] + 3 * back ||
+        (back && c->outputs != 3 + (int)arg[3]) || in[0]->ndim != 4 || in[1]->ndim != 4 || in[2]->ndim != 4)
+        return false;
+    struct attention a = op_attention_read(c, in);
+    const int64_t *q = a.q->dim, *k = a.k->dim, *v = a.v->dim, scores[] = {q[0], q[1], q[2], k[2]};
+    const int64_t result[] = {q[0], q[1], q[2], v[3]}, state[] = {q[0], q[1], q[2], 2};
+    bool agree = q[0] == k[0] && k[0] == v[0] && q[3] == k[3] && k[1] == v[1] && k[2] == v[2] && k[1] &&
+                 q[1] % k[1] == 0 && a.q->size && a.k->size && a.v->size &&
+                 op_is_small_float((zl_dtype)a.q->dtype) && a.q->dtype == a.k->dtype &&
+                 a.q->dtype == a.v->dtype;
+    bool masked = !a.mask || (stretches_to(a.mask, 4, scores) &&
+                              (a.mask->dtype == ZL_BOOL || a.mask->dtype == a.q->dtype));
+    bool drained =
+        !a.sinks || (stretches_to(a.sinks, 2, q) && a.sinks->dim[1] == q[1] && a.sinks->dtype == a.q->dtype);
+    return agree && masked && drained &&
+           (!back || (shape_equal(4, result, a.y->ndim, a.y->dim) &&
+                      shape_equal(4, state, a.state->ndim, a.state->dim) &&
+                      shape_equal(4, result, a.g->ndim, a.g->dim) && a.y->dtype == a.q->dtype &&
+                      a.g->dtype == a.q->dtype && a.state->dtype == ZL_FLOAT32));
+}
+
 static const struct op_field fields[] = {
     {"scale", FIELD_DOUBLE}, {"causal", FIELD_BOOL}, {"masked", FIELD_BOOL}, {"sinks", FIELD_BOOL}};
-OP(op_attention) = {
+const struct op op_attention = {
     .name = "attention",
     .kind = OP_OTHER,
+    .outputs = 2,
     .fields = ARGS,
     .field = fields,
     .record = record,
-    .fits = op_fits_attention,
+    .fits = fits,
     .vjp_all = vjp_all,
     .jvp = op_attention_jvp,
     .vmap = vmap,
 };
-OP(op_attention_vjp) = {
+const struct op op_attention_vjp = {
     .name = "attention_vjp",
     .kind = OP_OTHER,
+    .outputs = OP_OUTPUTS_VARY,
     .fields = ARGS,
     .field = fields,
     .record = record,
-    .fits = op_fits_attention,
+    .fits = fits,
     .vjp_all = op_attention_vjp_vjp,
     .jvp = op_attention_vjp_jvp,
     .vmap = vmap,

@@ -66,14 +66,22 @@ static bool vmap_bitcast(const struct call *c, const zl_array *in, const int *ax
     return (out[0] = x ? bitcast(x, (zl_dtype)call_args(c)[0]) : NULL);
 }
 
+static bool fits(const struct call *c, const zl_array *in) {
+    zl_array x = in[0];
+    if (!op_has(c, 1, 1) || !op_is_among(call_args(c)[0], ZL_DTYPE_COUNT))
+        return false;
+    int64_t from = (int64_t)array_item(x), to = (int64_t)zl_dtype_size((zl_dtype)call_args(c)[0]);
+    return from == to || (x->ndim && (to < from || x->dim[x->ndim - 1] % (to / from) == 0));
+}
+
 static const struct op_field dtype_field[] = {{"dtype", FIELD_DTYPE}};
-OP(op_bitcast) = {
+const struct op op_bitcast = {
     .name = "view",
     .kind = OP_VIEW,
     .fields = 1,
     .field = dtype_field,
     .record = record_bitcast,
-    .fits = op_fits_bitcast,
+    .fits = fits,
     .vmap = vmap_bitcast,
 };
 

@@ -22,8 +22,12 @@ static bool jvp_cast(const struct call *call, const zl_array *tangent, zl_array 
     return !flows || out[0];
 }
 
-OP(op_cast) = {.name = "astype", .kind = OP_CAST, .record = record_cast, .vjp = vjp_cast, .jvp = jvp_cast,
-               .vmap = op_vmap_elementwise};
+const struct op op_cast = {.name = "astype",
+                           .kind = OP_CAST,
+                           .record = record_cast,
+                           .vjp = vjp_cast,
+                           .jvp = jvp_cast,
+                           .vmap = op_vmap_elementwise};
 
 OP_SIGNATURE(zl_astype, "elementwise",
              "a in another dtype. Floats become integers by truncation, out of range saturates and NaN is 0; integers "
@@ -60,5 +64,9 @@ static bool jvp_copy(const struct call *call, const zl_array *tangent, zl_array 
     return true;
 }
 
-OP(op_copy) = {.name = "copy", .kind = OP_COPY, .record = record_copy, .vjp = vjp_copy, .jvp = jvp_copy,
-               .vmap = op_vmap_elementwise};
+const struct op op_copy = {.name = "copy",
+                           .kind = OP_COPY,
+                           .record = record_copy,
+                           .vjp = vjp_copy,
+                           .jvp = jvp_copy,
+                           .vmap = op_vmap_elementwise};

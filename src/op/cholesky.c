@@ -48,14 +48,18 @@ static bool jvp(const struct call *c, const zl_array *tangent, zl_array *out) {
     return (out[0] = upper ? zl_matrix_transpose(dl) : dl);
 }
 
+static bool fits(const struct call *c, const zl_array *in) {
+    return op_fits_factor(c, in, 1, true, false);
+}
+
 static const struct op_field fields[] = {{"upper", FIELD_BOOL}};
-OP(op_cholesky) = {
+const struct op op_cholesky = {
     .name = "cholesky",
     .kind = OP_OTHER,
     .fields = 1,
     .field = fields,
     .record = record,
-    .fits = op_fits_cholesky,
+    .fits = fits,
     .vjp = vjp,
     .jvp = jvp,
     .vmap = op_vmap_factor,

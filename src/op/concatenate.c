@@ -74,14 +74,23 @@ static bool vmap(const struct call *c, const zl_array *in, const int *axis, zl_a
     return moved && (out[0] = join("zl_concatenate", c->inputs, moved, (int)call_args(c)[0] + 1));
 }
 
+static bool fits(const struct call *c, const zl_array *in) {
+    if (c->inputs < 1 || c->args != 1 || !op_is_axis(in[0], call_args(c)[0]))
+        return false;
+    for (int i = 1; i < c->inputs; i++)
+        if (in[i]->dtype != in[0]->dtype || !op_same_but_along(in[0], in[i], call_args(c)[0]))
+            return false;
+    return true;
+}
+
 static const struct op_field axis_field[] = {{"axis", FIELD_INT}};
-OP(op_concatenate) = {
+const struct op op_concatenate = {
     .name = "concatenate",
     .kind = OP_OTHER,
     .fields = 1,
     .field = axis_field,
     .record = record,
-    .fits = op_fits_concatenate,
+    .fits = fits,
     .vjp = vjp,
     .jvp = jvp,
     .vmap = vmap,

@@ -207,14 +207,49 @@ static bool vmap(const struct call *c, const zl_array *in, const int *axis, zl_a
     return out[0];
 }
 
+static const int64_t far = (int64_t)1 << 40;     // strides, paddings and dilations are not so large
+static const int64_t longest = (int64_t)1 << 58; // elements along a dilated axis
+
+// Stride, low, high, dilation and input_dilation of an axis.
+static bool fits_along(const int64_t *arg, int64_t size, int64_t kernel) {
+    int64_t span;
+    bool small = arg[0] > 0 && arg[0] < far && arg[3] > 0 && arg[3] < far && arg[4] > 0 && arg[4] < far &&
+                 arg[1] > -far && arg[1] < far && arg[2] > -far && arg[2] < far;
+    return small && !__builtin_mul_overflow(size, arg[4], &span) && span < longest &&
+           !__builtin_mul_overflow(kernel, arg[3], &span) && span < longest;
+}
+
+// Less than 0: they are in the batch.
+static bool fits_groups(int64_t groups, zl_array x, zl_array w) {
+    int64_t channels, last = x->ndim - 1;
+    if (groups < 0)
+        return w->dim[0] % groups == 0 && x->dim[0] % groups == 0 && x->dim[last] == w->dim[last];
+    return w->dim[0] % groups == 0 && !__builtin_mul_overflow(w->dim[last], groups, &channels) &&
+           channels == x->dim[last];
+}
+
+static bool fits(const struct call *c, const zl_array *in) {
+    const int64_t *arg = call_args(c);
+    if (c->inputs != 2 || c->args < 2 || in[0]->ndim != in[1]->ndim)
+        return false;
+    int axes = in[0]->ndim - 2;
+    if (axes < 1 || axes > CONV_AXES || c->args != 2 + 5 * axes || !arg[0] || arg[0] == INT64_MIN ||
+        !op_is_among(arg[1], 2) || in[0]->dtype != in[1]->dtype || !dtype_is_inexact((zl_dtype)in[0]->dtype))
+        return false;
+    for (int i = 0; i < axes; i++)
+        if (!fits_along(arg + 2 + 5 * i, in[0]->dim[i + 1], in[1]->dim[i + 1]))
+            return false;
+    return fits_groups(arg[0], in[0], in[1]);
+}
+
 static const struct op_field fields[] = {{"groups", FIELD_INT}, {"flip", FIELD_BOOL}, {"axes", FIELD_LIST}};
-OP(op_conv) = {
+const struct op op_conv = {
     .name = "conv",
     .kind = OP_OTHER,
     .fields = 3,
     .field = fields,
     .record = record,
-    .fits = op_fits_conv,
+    .fits = fits,
     .vjp = vjp,
     .jvp = jvp,
     .vmap = vmap,

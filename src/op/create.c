@@ -98,23 +98,30 @@ static bool vmap_arange(const struct call *c, const zl_array *in, const int *axi
 
 static const struct op_field double_fields[] = {
     {"start", FIELD_DOUBLE}, {"stop", FIELD_DOUBLE}, {"step", FIELD_DOUBLE}};
+static bool fits(const struct call *c, const zl_array *in) {
+    (void)in;
+    zl_array y = call_output(c, 0);
+    return op_has(c, 0, 3) && y->ndim == 1 && y->dtype != ZL_BOOL &&
+           dtype_is_integer((zl_dtype)y->dtype) == (c->op == &op_arange_int);
+}
+
 static const struct op_field int_fields[] = {{"start", FIELD_INT}, {"stop", FIELD_INT}, {"step", FIELD_INT}};
-OP(op_arange) = {
+const struct op op_arange = {
     .name = "arange",
     .kind = OP_OTHER,
     .fields = 3,
     .field = double_fields,
     .record = record_arange,
-    .fits = op_fits_arange,
+    .fits = fits,
     .vmap = vmap_arange,
 };
-OP(op_arange_int) = {
+const struct op op_arange_int = {
     .name = "arange_int",
     .kind = OP_OTHER,
     .fields = 3,
     .field = int_fields,
     .record = record_arange,
-    .fits = op_fits_arange,
+    .fits = fits,
     .vmap = vmap_arange,
 };
 

@@ -80,11 +80,18 @@ static bool vmap(const struct call *c, const zl_array *in, const int *axis, zl_a
     return all[0] && all[1] && record(c, all, out);
 }
 
-OP(op_cross_entropy) = {
+static bool fits(const struct call *c, const zl_array *in) {
+    int last = in[0]->ndim - 1;
+    return op_has(c, 2, 0) && last >= 0 && in[0]->dim[last] > 0 && dtype_is_float((zl_dtype)in[0]->dtype) &&
+           dtype_is_integer((zl_dtype)in[1]->dtype) && shape_equal(last, in[0]->dim, in[1]->ndim, in[1]->dim);
+}
+
+const struct op op_cross_entropy = {
     .name = "cross_entropy",
     .kind = OP_OTHER,
+    .outputs = 2,
     .record = record,
-    .fits = op_fits_cross_entropy,
+    .fits = fits,
     .vjp = vjp,
     .jvp = jvp,
     .vmap = vmap,

@@ -199,37 +199,65 @@ static bool vmap_rows(const struct call *c, const zl_array *in, const int *axis,
     return (out[0] = zl_astype(each, (zl_dtype)call_first(c)->dtype));
 }
 
+static bool are_csr(zl_array indices, zl_array pointers) {
+    return indices->ndim == 1 && pointers->ndim == 1 && pointers->dim[0] > 0 &&
+           indices->dtype == pointers->dtype && (indices->dtype == ZL_INT32 || indices->dtype == ZL_INT64);
+}
+
+static bool is_dense(zl_array x) {
+    return x->ndim == 2 && (x->dtype == ZL_FLOAT32 || x->dtype == ZL_FLOAT64);
+}
+
+static bool fits_csr_matmul(const struct call *c, const zl_array *in) {
+    const int64_t *arg = call_args(c);
+    if (!op_has(c, 4, 2) || !op_is_among(arg[0], 2) || arg[1] < 0 || !are_csr(in[1], in[2]) ||
+        !is_dense(in[3]))
+        return false;
+    return in[0]->ndim == 1 && in[0]->dim[0] == in[1]->dim[0] && in[0]->dtype == in[3]->dtype &&
+           in[3]->dim[0] == (arg[0] ? in[2]->dim[0] - 1 : arg[1]);
+}
+
 static const struct op_field product_fields[] = {{"transposed", FIELD_BOOL}, {"columns", FIELD_INT}};
-OP(op_csr_matmul) = {
+const struct op op_csr_matmul = {
     .name = "csr_matmul",
     .kind = OP_OTHER,
     .fields = 2,
     .field = product_fields,
     .record = record_product,
-    .fits = op_fits_csr_matmul,
+    .fits = fits_csr_matmul,
     .vjp = vjp_product,
     .jvp = jvp_product,
     .vmap = vmap_product,
 };
 
-OP(op_csr_sample) = {
+static bool fits_csr_sample(const struct call *c, const zl_array *in) {
+    return op_has(c, 4, 0) && are_csr(in[0], in[1]) && is_dense(in[2]) && is_dense(in[3]) &&
+           in[2]->dtype == in[3]->dtype && in[2]->dim[1] == in[3]->dim[1] &&
+           in[2]->dim[0] == in[1]->dim[0] - 1;
+}
+
+const struct op op_csr_sample = {
     .name = "csr_sample",
     .kind = OP_OTHER,
     .record = record_sample,
-    .fits = op_fits_csr_sample,
+    .fits = fits_csr_sample,
     .vjp = vjp_sample,
     .jvp = jvp_sample,
     .vmap = vmap_sample,
 };
 
+static bool fits_csr_rows(const struct call *c, const zl_array *in) {
+    return op_has(c, 2, 1) && call_args(c)[0] >= 0 && in[0]->size > 0 && are_csr(in[0], in[1]);
+}
+
 static const struct op_field rows_fields[] = {{"columns", FIELD_INT}};
-OP(op_csr_rows) = {
+const struct op op_csr_rows = {
     .name = "csr_rows",
     .kind = OP_OTHER,
     .fields = 1,
     .field = rows_fields,
     .record = record_rows,
-    .fits = op_fits_csr_rows,
+    .fits = fits_csr_rows,
     .vjp = op_vjp_zero,
     .jvp = op_jvp_zero,
     .vmap = vmap_rows,

@@ -30,16 +30,26 @@ static bool record(const struct call *c, const zl_array *in, zl_array *out) {
     return op_record_kernel(&op_custom_kernel, c->inputs, in, ARGS, call_args(c), out);
 }
 
+bool op_is_kernel(const struct call *c, const zl_array *in, int args) {
+    return c->args == args && call_args(c)[KERNEL_OUTPUTS] == c->outputs && c->outputs < c->inputs &&
+           in[0]->dtype == ZL_UINT8 && in[0]->ndim == 1;
+}
+
+static bool fits(const struct call *c, const zl_array *in) {
+    return op_is_kernel(c, in, KERNEL_FILLS);
+}
+
 static const struct op_field fields[] = {
     {"outputs", FIELD_INT}, {"grid_x", FIELD_INT},  {"grid_y", FIELD_INT}, {"grid_z", FIELD_INT},
     {"group_x", FIELD_INT}, {"group_y", FIELD_INT}, {"group_z", FIELD_INT}};
-OP(op_custom_kernel) = {
+const struct op op_custom_kernel = {
     .name = "custom_kernel",
     .kind = OP_OTHER,
+    .outputs = OP_OUTPUTS_VARY,
     .fields = ARGS,
     .field = fields,
     .record = record,
-    .fits = op_fits_custom_kernel,
+    .fits = fits,
 };
 
 static bool check(const zl_kernel_source *k, int count, const zl_array *in, zl_array *out) {

@@ -35,23 +35,33 @@ static bool record_eig(const struct call *c, const zl_array *in, zl_array *out) 
     return factor_eig(in[0], call_args(c)[0], out);
 }
 
+static bool fits_eigh(const struct call *c, const zl_array *in) {
+    return op_fits_factor(c, in, 2, true, true) && c->outputs == (call_args(c)[1] ? 2 : 1);
+}
+
 static const struct op_field fields[] = {{"upper", FIELD_BOOL}, {"vectors", FIELD_BOOL}};
-OP(op_eigh) = {
+const struct op op_eigh = {
     .name = "eigh",
     .kind = OP_OTHER,
+    .outputs = OP_OUTPUTS_VARY,
     .fields = 2,
     .field = fields,
     .record = record_eigh,
-    .fits = op_fits_eigh,
+    .fits = fits_eigh,
     .vmap = op_vmap_factor,
 };
-OP(op_eig) = {
+static bool fits_eig(const struct call *c, const zl_array *in) {
+    return op_fits_factor(c, in, 1, true, true) && c->outputs == (call_args(c)[0] ? 2 : 1);
+}
+
+const struct op op_eig = {
     .name = "eig",
     .kind = OP_OTHER,
+    .outputs = OP_OUTPUTS_VARY,
     .fields = 1,
     .field = fields + 1,
     .record = record_eig,
-    .fits = op_fits_eig,
+    .fits = fits_eig,
     .vmap = op_vmap_factor,
 };
 

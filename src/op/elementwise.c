@@ -233,7 +233,6 @@ const struct op op_elementwise[] = {
 #define TERNARY(NAME, fn, ...) ROW(NAME, fn)
 #include "op/elementwise.def"
 };
-OP_LIST(op_elementwise);
 
 // float16 has both the number and its reciprocal, as every other dtype.
 static bool is_power_of_two(double value) {

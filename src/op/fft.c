@@ -74,15 +74,26 @@ static zl_array vjp(const struct call *c, int input, const zl_array *cotangent) 
     }
 }
 
+static bool fits(const struct call *c, const zl_array *in) {
+    const int64_t *arg = call_args(c);
+    if (!op_has(c, 1, 4) || arg[0] < FFT_FORWARD || arg[0] > FFT_HERMITIAN || arg[1] < 0 ||
+        arg[1] >= in[0]->ndim || arg[2] < 1 || in[0]->size == 0)
+        return false;
+    int64_t size = arg[0] == FFT_HERMITIAN ? arg[2] / 2 + 1 : arg[2];
+    bool may_be_real = arg[0] != FFT_HERMITIAN, may_be_complex = arg[0] != FFT_REAL;
+    return in[0]->dim[arg[1]] == size &&
+           ((may_be_real && in[0]->dtype == ZL_FLOAT32) || (may_be_complex && in[0]->dtype == ZL_COMPLEX64));
+}
+
 static const struct op_field fields[] = {
     {"which", FIELD_INT}, {"axis", FIELD_INT}, {"n", FIELD_INT}, {"scale", FIELD_DOUBLE}};
-OP(op_fft) = {
+const struct op op_fft = {
     .name = "fft",
     .kind = OP_OTHER,
     .fields = 4,
     .field = fields,
     .record = record,
-    .fits = op_fits_fft,
+    .fits = fits,
     .vjp = vjp,
     .jvp = op_jvp_linear,
     .vmap = vmap,

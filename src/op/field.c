@@ -14,15 +14,19 @@ static bool vmap(const struct call *call, const zl_array *in, const int *axis, z
     return record(call, (zl_array[]){axis[0] < 0 ? in[0] : zl_moveaxis(in[0], axis[0], 0)}, out);
 }
 
+static bool fits(const struct call *c, const zl_array *in) {
+    return op_has(c, 1, 1) && in[0]->ndim >= 1 && call_output(c, 0)->ndim >= in[0]->ndim - 1;
+}
+
 // No derivatives: the input is bytes.
 static const struct op_field fields[] = {{"offset", FIELD_INT}};
-OP(op_field_view) = {
+const struct op op_field_view = {
     .name = "view_field",
     .kind = OP_VIEW,
     .fields = 1,
     .field = fields,
     .record = record,
-    .fits = op_fits_field_view,
+    .fits = fits,
     .vmap = vmap,
 };
 

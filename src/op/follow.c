@@ -6,7 +6,7 @@
 #include "op/ops.h"
 
 bool op_follows(zl_array x) {
-    return recorder.shapeless && array_is_tracer(x);
+    return recorder.deferred && array_is_tracer(x);
 }
 
 static bool any_follows(int count, const zl_array *in) {
@@ -91,14 +91,23 @@ static bool vmap_stretch(const struct call *c, const zl_array *in, const int *ax
     return aligned && record_stretch(c, aligned, out);
 }
 
+static bool fits_stretch_with(const struct call *c, const zl_array *in) {
+    if (c->inputs < 1 || c->args != 1 || call_args(c)[0] < 0)
+        return false;
+    for (int i = 0; i < c->inputs; i++)
+        if (in[i]->ndim < call_args(c)[0])
+            return false;
+    return true;
+}
+
 static const struct op_field stretch_field[] = {{"last", FIELD_INT}};
-OP(op_stretch_with) = {
+const struct op op_stretch_with = {
     .name = "stretch_with",
     .kind = OP_VIEW,
     .fields = 1,
     .field = stretch_field,
     .record = record_stretch,
-    .fits = op_fits_stretch_with,
+    .fits = fits_stretch_with,
     .vjp = vjp_stretch,
     .jvp = jvp_stretch,
     .vmap = vmap_stretch,
@@ -133,15 +142,25 @@ static bool vmap_count(const struct call *c, const zl_array *in, const int *axis
                               call_args(c)[0]));
 }
 
+static bool fits_element_count(const struct call *c, const zl_array *in) {
+    const int64_t *arg = call_args(c);
+    if (c->inputs != 1 || c->args < 2 || !op_is_among(arg[0], 2) || arg[1] < 0)
+        return false;
+    for (int i = 2; i < c->args; i++)
+        if (arg[i] < 0 || arg[i] >= in[0]->ndim)
+            return false;
+    return dtype_is_inexact((zl_dtype)call_first(c)->dtype);
+}
+
 static const struct op_field count_field[] = {
     {"inverse", FIELD_BOOL}, {"less", FIELD_INT}, {"axes", FIELD_LIST}};
-OP(op_element_count) = {
+const struct op op_element_count = {
     .name = "element_count",
     .kind = OP_OTHER,
     .fields = 3,
     .field = count_field,
     .record = record_count,
-    .fits = op_fits_element_count,
+    .fits = fits_element_count,
     .vjp = op_vjp_zero,
     .jvp = op_jvp_zero,
     .vmap = vmap_count,

@@ -60,46 +60,21 @@ static zl_array composed_step(const zl_array *in, int64_t t, zl_array mask, zl_a
     return y;
 }
 
-// in: all but the mask, which is data; NULL: there is none.
-static bool composed_steps(void *data, int count, const zl_array *in, zl_outputs *out) {
+static bool composed(const struct call *c, const zl_array *in, zl_array *out) {
     int64_t steps = in[Q]->dim[1];
     int repeats = (int)(in[V]->dim[2] / in[Q]->dim[2]);
     zl_array all[] = {zl_repeat(in[Q], repeats, 2), zl_repeat(in[K], repeats, 2), in[V], in[GATE], in[BETA]};
-    zl_array state = in[STATE], *y = memory_alloc(sizeof *y * (size_t)steps);
+    zl_array mask = c->inputs > MASK ? in[MASK] : NULL, state = in[STATE];
+    zl_array *y = memory_alloc(sizeof *y * (size_t)steps);
     bool ok = y && all[Q] && all[K];
-    (void)count;
     for (int64_t t = 0; ok && t < steps; t++)
-        ok = (y[t] = composed_step(all, t, data, &state));
-    ok = ok && zl_give(out, zl_stack(y, (int)steps, 1)) && zl_give(out, state);
+        ok = (y[t] = composed_step(all, t, mask, &state));
+    ok = ok && (out[0] = zl_stack(y, (int)steps, 1)) && (out[1] = state);
     memory_free(y);
     return ok;
 }
 
-static zl_fn composed(const struct call *c) {
-    return (zl_fn){.call = composed_steps, .data = c->inputs > MASK ? c->in[MASK] : NULL};
-}
-
 // Rules --------------------------------------------------------------------------------------------------------------
-
-static bool vjp_all(const struct call *c, const bool *wanted, const zl_array *cotangent, zl_array *out) {
-    zl_array full[2], grads[MASK] = {0};
-    for (int i = 0; i < 2; i++)
-        full[i] = cotangent[i] ? cotangent[i] : op_zeros_of(call_output(c, i));
-    if (!full[0] || !full[1] || !zl_vjp(composed(c), MASK, c->in, 2, full, NULL, grads))
-        return false;
-    for (int i = 0; i < MASK; i++)
-        out[i] = wanted[i] ? grads[i] : NULL;
-    return true;
-}
-
-static bool jvp(const struct call *c, const zl_array *tangent, zl_array *out) {
-    zl_outputs *tangents = zl_outputs_new();
-    bool ok = tangents && zl_jvp(composed(c), MASK, c->in, tangent, NULL, tangents);
-    for (int i = 0; ok && i < 2; i++)
-        ok = (out[i] = op_same(zl_outputs_get(tangents, i)));
-    zl_outputs_free(tangents);
-    return ok;
-}
 
 // A batch of batches is a larger batch.
 static bool vmap(const struct call *c, const zl_array *in, const int *axis, zl_array *out, int *out_axis) {
@@ -116,13 +91,35 @@ static bool vmap(const struct call *c, const zl_array *in, const int *axis, zl_a
            (out[1] = zl_unflatten(out[1], 0, two));
 }
 
-OP(op_gated_delta) = {
+static bool has_shape(zl_array x, int ndim, const int64_t *dim) {
+    return shape_equal(x->ndim, x->dim, ndim, dim);
+}
+
+static bool fits(const struct call *c, const zl_array *in) {
+    if (c->args != 0 || c->inputs < MASK || c->inputs > MOST_INPUTS)
+        return false;
+    zl_array q = in[Q], v = in[V];
+    if (q->ndim != 4 || v->ndim != 4 || (q->dtype != ZL_FLOAT32 && q->dtype != ZL_FLOAT64))
+        return false;
+    for (int i = K; i < MASK; i++)
+        if (in[i]->dtype != q->dtype)
+            return false;
+    int64_t batch = q->dim[0], time = q->dim[1], groups = q->dim[2], keys = q->dim[3], heads = v->dim[2];
+    const int64_t gates[] = {batch, time, heads, keys}, state[] = {batch, heads, v->dim[3], keys};
+    return time > 0 && keys > 0 && groups > 0 && heads % groups == 0 && has_shape(in[K], 4, q->dim) &&
+           v->dim[0] == batch && v->dim[1] == time &&
+           (has_shape(in[GATE], 3, gates) || has_shape(in[GATE], 4, gates)) &&
+           has_shape(in[BETA], 3, gates) && has_shape(in[STATE], 4, state) &&
+           (c->inputs == MASK || (in[MASK]->dtype == ZL_BOOL && has_shape(in[MASK], 2, gates)));
+}
+
+const struct op op_gated_delta = {
     .name = "gated_delta",
     .kind = OP_OTHER,
+    .outputs = 2,
     .record = record,
-    .fits = op_fits_gated_delta,
-    .vjp_all = vjp_all,
-    .jvp = jvp,
+    .fits = fits,
+    .composed = composed,
     .vmap = vmap,
 };
 

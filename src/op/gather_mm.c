@@ -89,11 +89,18 @@ static bool vmap(const struct call *c, const zl_array *in, const int *axis, zl_a
     return record(c, all, out);
 }
 
-OP(op_gather_mm) = {
+static bool fits(const struct call *c, const zl_array *in) {
+    return op_has(c, 4, 0) && in[0]->ndim == 3 && in[1]->ndim == 3 && in[0]->dtype == in[1]->dtype &&
+           dtype_is_inexact((zl_dtype)in[0]->dtype) && in[0]->dim[2] == in[1]->dim[1] && in[0]->dim[0] > 0 &&
+           in[1]->dim[0] > 0 && dtype_is_integer((zl_dtype)in[2]->dtype) &&
+           dtype_is_integer((zl_dtype)in[3]->dtype);
+}
+
+const struct op op_gather_mm = {
     .name = "gather_mm",
     .kind = OP_OTHER,
     .record = record,
-    .fits = op_fits_gather_mm,
+    .fits = fits,
     .positions = {2, 3},
     .vjp = vjp,
     .jvp = jvp,

@@ -108,14 +108,22 @@ static bool vmap(const struct call *c, const zl_array *in, const int *axis, zl_a
     return (out[0] = gather_batch(c, a, count, indices, a->dim[0]));
 }
 
+static bool fits(const struct call *c, const zl_array *in) {
+    int count = c->inputs - 1;
+    const int64_t *arg = call_args(c);
+    return count >= 0 && c->args == 1 + count + in[0]->ndim && arg[0] == count &&
+           op_are_axes(in[0]->ndim, count, arg + 1, false) && op_are_indices(count, in + 1) &&
+           op_are_within(in[0], arg + 1 + count) && (count ? in[1]->ndim : 0) + in[0]->ndim <= UINT16_MAX;
+}
+
 static const struct op_field fields[] = {{"count", FIELD_INT}, {"axes_sizes", FIELD_LIST}};
-OP(op_gather) = {
+const struct op op_gather = {
     .name = "gather",
     .kind = OP_OTHER,
     .fields = 2,
     .field = fields,
     .record = record,
-    .fits = op_fits_gather,
+    .fits = fits,
     .positions = {1, -1},
     .vjp = vjp,
     .jvp = jvp,

@@ -37,14 +37,18 @@ static bool jvp(const struct call *c, const zl_array *tangent, zl_array *out) {
     return out[0] || !tangent[0];
 }
 
+static bool fits(const struct call *c, const zl_array *in) {
+    return op_fits_factor(c, in, 2, true, false);
+}
+
 static const struct op_field fields[] = {{"triangular", FIELD_BOOL}, {"upper", FIELD_BOOL}};
-OP(op_inverse) = {
+const struct op op_inverse = {
     .name = "inverse",
     .kind = OP_OTHER,
     .fields = 2,
     .field = fields,
     .record = record,
-    .fits = op_fits_inverse,
+    .fits = fits,
     .vjp = vjp,
     .jvp = jvp,
     .vmap = op_vmap_factor,

@@ -2,14 +2,30 @@
 
 #include "op/ops.h"
 
+static bool has_numbers(zl_dtype dtype, bool may_be_complex) {
+    return dtype == ZL_FLOAT32 || dtype == ZL_FLOAT64 || (may_be_complex && dtype == ZL_COMPLEX64);
+}
+
 bool op_check_matrix(const char *function, zl_array a, bool square, bool may_be_complex) {
     zl_dtype dtype = (zl_dtype)a->dtype;
     if (a->ndim < 2 || (square && a->dim[a->ndim - 1] != a->dim[a->ndim - 2]))
         return error_false(ZL_ERROR_SHAPE, "%s: shape %s: %smatrices in the last two axes are needed", function,
                            array_text(a), square ? "square " : "");
-    bool fits = dtype == ZL_FLOAT32 || dtype == ZL_FLOAT64 || (may_be_complex && dtype == ZL_COMPLEX64);
-    return fits || error_false(ZL_ERROR_DTYPE, "%s: a matrix of %s: float32%s float64%s is needed", function,
-                               zl_dtype_name(dtype), may_be_complex ? "," : " or", may_be_complex ? " or complex64" : "");
+    return has_numbers(dtype, may_be_complex) ||
+           error_false(ZL_ERROR_DTYPE, "%s: a matrix of %s: float32%s float64%s is needed", function,
+                       zl_dtype_name(dtype), may_be_complex ? "," : " or",
+                       may_be_complex ? " or complex64" : "");
+}
+
+bool op_fits_factor(const struct call *c, const zl_array *in, int args, bool square, bool may_be_complex) {
+    if (!op_has(c, 1, args))
+        return false;
+    for (int i = 0; i < args; i++)
+        if (!op_is_among(call_args(c)[i], 2))
+            return false;
+    zl_array a = in[0];
+    return has_numbers((zl_dtype)a->dtype, may_be_complex) && a->ndim >= 2 && a->size > 0 &&
+           (!square || a->dim[a->ndim - 1] == a->dim[a->ndim - 2]);
 }
 
 static void fill_spec(zl_array a, const struct factor_output *f, int64_t *dim, struct array_spec *spec) {

@@ -182,11 +182,17 @@ static bool vmap(const struct call *c, const zl_array *in, const int *axis, zl_a
     return true;
 }
 
-OP(op_divmod) = {
+static bool fits(const struct call *c, const zl_array *in) {
+    return op_has(c, 2, 0) && in[0]->dtype == in[1]->dtype && in[0]->dtype != ZL_COMPLEX64 &&
+           in[0]->dtype != ZL_BOOL;
+}
+
+const struct op op_divmod = {
     .name = "divmod",
     .kind = OP_OTHER,
+    .outputs = 2,
     .record = record,
-    .fits = op_fits_divmod,
+    .fits = fits,
     .vjp = op_vjp_zero, // as in MLX, of the remainder too
     .jvp = op_jvp_zero,
     .vmap = vmap,

@@ -23,11 +23,16 @@ static bool record(const struct call *c, const zl_array *in, zl_array *out) {
     return factor(in[0], out);
 }
 
-OP(op_lu) = {
+static bool fits(const struct call *c, const zl_array *in) {
+    return op_fits_factor(c, in, 0, false, false);
+}
+
+const struct op op_lu = {
     .name = "lu",
     .kind = OP_OTHER,
+    .outputs = 3,
     .record = record,
-    .fits = op_fits_lu,
+    .fits = fits,
     .vmap = op_vmap_factor,
 };
 

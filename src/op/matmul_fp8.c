@@ -37,15 +37,22 @@ static bool vmap(const struct call *c, const zl_array *in, const int *axis, zl_a
     return a && b && record(c, (zl_array[]){a, b}, out);
 }
 
+static bool fits(const struct call *c, const zl_array *in) {
+    if (!op_has(c, 2, FP8_ARGS) || !op_are_factors(in, ZL_UINT8))
+        return false;
+    int64_t dtype = call_args(c)[FP8_DTYPE];
+    return dtype == ZL_BFLOAT16 || dtype == ZL_FLOAT16 || dtype == ZL_FLOAT32;
+}
+
 static const struct op_field fields[] = {
     [FP8_SCALE] = {"scale", FIELD_DOUBLE}, [FP8_DTYPE] = {"dtype", FIELD_DTYPE}};
-OP(op_matmul_fp8) = {
+const struct op op_matmul_fp8 = {
     .name = "matmul_fp8",
     .kind = OP_OTHER,
     .fields = FP8_ARGS,
     .field = fields,
     .record = record,
-    .fits = op_fits_matmul_fp8,
+    .fits = fits,
     .vjp = vjp,
     .jvp = jvp,
     .vmap = vmap,

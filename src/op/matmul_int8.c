@@ -17,11 +17,15 @@ static bool vmap(const struct call *c, const zl_array *in, const int *axis, zl_a
     return a && b && record(c, (zl_array[]){a, b}, out);
 }
 
-OP(op_matmul_int8) = {
+static bool fits(const struct call *c, const zl_array *in) {
+    return op_has(c, 2, 0) && op_are_factors(in, ZL_INT8);
+}
+
+const struct op op_matmul_int8 = {
     .name = "matmul_int8",
     .kind = OP_OTHER,
     .record = record,
-    .fits = op_fits_matmul_int8,
+    .fits = fits,
     .vjp = op_vjp_zero,
     .jvp = op_jvp_zero,
     .vmap = vmap,

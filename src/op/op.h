@@ -1,7 +1,7 @@
 // op.h - what an op is to the rest of the system, and how ops are written.
 //
-// An elementwise op is a row of elementwise.def. Any other op is a small file with a `struct op`, the public function
-// that checks and records, and its signature. Ops that are made of others are plain functions with a signature.
+// An elementwise op is a row of elementwise.def. Any other op is a row of ops.def and a small file with its `struct op`, the
+// public function that checks and records, and its signature. Ops that are made of others are plain functions with a signature.
 
 #ifndef OP_H
 #define OP_H
@@ -28,10 +28,13 @@ struct op_field {
     enum op_field_type type;
 };
 
+enum { OP_OUTPUTS_VARY = UINT8_MAX };
+
 struct op {
     const char *name;
     enum op_kind kind;
     enum tile_op row;    // ELEMENTWISE: the op; REDUCE: what combines
+    uint8_t outputs;     // how many a call has: 0 says one, OP_OUTPUTS_VARY that its column fits checks it
     uint8_t fields;
     const struct op_field *field;
     // Records the same call on other inputs: batching, compiled and exported functions replay with it.
@@ -52,26 +55,12 @@ struct op {
     bool (*vjp_all)(const struct call *c, const bool *wanted, const zl_array *cotangent, zl_array *out);
     // Tangents of the outputs, from those of the inputs (NULL: zero).
     bool (*jvp)(const struct call *c, const zl_array *tangent, zl_array *out);
+    // The outputs as other ops compute them from these inputs: what is differentiated where the op has no rule of its own.
+    // An output without a derivative stays NULL; inputs of bool have none.
+    bool (*composed)(const struct call *c, const zl_array *in, zl_array *out);
     // The call on inputs with an extra axis each (-1: none); gives outputs and where their extra axis is.
     bool (*vmap)(const struct call *c, const zl_array *in, const int *axis, zl_array *out, int *out_axis);
-    // The kernel as tile IR, for devices that have no better way.
-    struct tile_kernel *(*lower)(const struct call *c);
 };
-
-// Ops gather themselves in a section of the binary, so that files find them by name. OP(op_take) = {...} defines one;
-// OP_LIST(op_reduce) stands behind a table of several, of which those without a name do not count.
-struct op_entry {
-    const struct op *op;
-    int64_t count;
-};
-#define OP_ENTRY(name, first, count_)                                                                 \
-    static const struct op_entry listed_##name                                                        \
-        __attribute__((used, section("zl_op_entries"), aligned(sizeof(struct op_entry)))) = {first, count_}
-#define OP(name)                 \
-    extern const struct op name; \
-    OP_ENTRY(name, &name, 1);    \
-    const struct op name
-#define OP_LIST(name) OP_ENTRY(name, name, COUNT(name))
 
 // Records a call of op: args are int64_t words as op->field describes. NULL inputs give NULL.
 zl_array op_call(const struct op *op, int inputs, const zl_array *in, int args, const int64_t *arg,
@@ -144,7 +133,7 @@ static inline void op_room_close(struct op_room *room) {
 const struct op *op_find(const char *name, size_t bytes); // NULL: there is none
 const struct op *op_at(int index);                        // all of them, in no order; NULL past the last
 
-// fit.c ----------------------------------------------------------------------------------------------------------
+// contract.c -----------------------------------------------------------------------------------------------------
 
 // Records the call c on inputs that it was not made for, or one whose arguments nobody has checked: false and an error that
 // names function if they do not fit.

@@ -65,14 +65,26 @@ static bool vmap(const struct call *c, const zl_array *in, const int *axis, zl_a
     return (out[0] = pad(x, in[1], arg));
 }
 
+static bool fits(const struct call *c, const zl_array *in) {
+    zl_array x = in[0];
+    int64_t sum, *arg = call_args(c);
+    if (!op_has(c, 2, 2 * x->ndim) || in[1]->ndim || in[1]->dtype != x->dtype)
+        return false;
+    for (int i = 0; i < x->ndim; i++)
+        if (arg[i] < 0 || arg[x->ndim + i] < 0 || __builtin_add_overflow(arg[i], arg[x->ndim + i], &sum) ||
+            __builtin_add_overflow(sum, x->dim[i], &sum))
+            return false;
+    return true;
+}
+
 static const struct op_field fields[] = {{"low_high", FIELD_LIST}};
-OP(op_pad) = {
+const struct op op_pad = {
     .name = "pad",
     .kind = OP_OTHER,
     .fields = 1,
     .field = fields,
     .record = record,
-    .fits = op_fits_pad,
+    .fits = fits,
     .vjp = vjp,
     .jvp = jvp,
     .vmap = vmap,

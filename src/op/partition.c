@@ -52,26 +52,33 @@ static bool jvp(const struct call *c, const zl_array *tangent, zl_array *out) {
     return !tangent[0] || (out[0] = zl_take_along_axis(tangent[0], places(c), -1));
 }
 
+static bool fits(const struct call *c, const zl_array *in) {
+    struct op_window w;
+    return op_has(c, 1, 3) && in[0]->ndim >= 1 &&
+           (c->op == &op_argpartition || in[0]->dtype != ZL_COMPLEX64) &&
+           op_partition_window(call_args(c), in[0]->dim[in[0]->ndim - 1], &w);
+}
+
 static const struct op_field field[] = {{"kth", FIELD_INT}, {"first", FIELD_INT}, {"count", FIELD_INT}};
-OP(op_partition) = {
+const struct op op_partition = {
     .name = "partition",
     .kind = OP_OTHER,
     .fields = 3,
     .field = field,
     .record = record,
-    .fits = op_fits_partition,
+    .fits = fits,
     .vjp = vjp,
     .jvp = jvp,
     .vmap = op_vmap_last,
 };
 
-OP(op_argpartition) = {
+const struct op op_argpartition = {
     .name = "argpartition",
     .kind = OP_OTHER,
     .fields = 3,
     .field = field,
     .record = record,
-    .fits = op_fits_partition,
+    .fits = fits,
     .vjp = op_vjp_zero,
     .jvp = op_jvp_zero,
     .vmap = op_vmap_last,

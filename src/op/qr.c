@@ -19,11 +19,16 @@ static bool record(const struct call *c, const zl_array *in, zl_array *out) {
     return factor(in[0], out);
 }
 
-OP(op_qr) = {
+static bool fits(const struct call *c, const zl_array *in) {
+    return op_fits_factor(c, in, 0, false, false);
+}
+
+const struct op op_qr = {
     .name = "qr",
     .kind = OP_OTHER,
+    .outputs = 2,
     .record = record,
-    .fits = op_fits_qr,
+    .fits = fits,
     .vmap = op_vmap_factor,
 };
 

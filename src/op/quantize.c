@@ -92,10 +92,9 @@ static bool vmap_quantize(const struct call *c, const zl_array *in, const int *a
 
 // Scales and biases of affine groups as a formula, which has the derivative that MLX gives them. Codes have none: they are
 // integers. The scale is such that the edge of a group that is further from zero is a code times it.
-static bool formula(void *data, int count, const zl_array *in, zl_outputs *out) {
-    const int64_t *arg = data;
+static bool formula(const struct call *c, const zl_array *in, zl_array *out) {
+    const int64_t *arg = call_args(c);
     zl_array w = in[0], zero = zl_scalar(0);
-    (void)count;
     w = w ? zl_unflatten(w, -1, ZL_SHAPE(w->dim[w->ndim - 1] / arg[GROUP], arg[GROUP])) : NULL;
     zl_array high = zl_astype(zl_max_axis(w, -1, false), ZL_FLOAT32);
     zl_array low = zl_astype(zl_min_axis(w, -1, false), ZL_FLOAT32);
@@ -105,43 +104,54 @@ static bool formula(void *data, int count, const zl_array *in, zl_outputs *out) 
     zl_array scale = zl_where(below, size, zl_negative(size)), code = zl_round(zl_divide(edge, scale), 0);
     zl_array is_zero = zl_equal(code, zero);
     zl_array scales = zl_where(is_zero, scale, zl_divide(edge, code)), biases = zl_where(is_zero, zero, edge);
-    return w && zl_give(out, zl_astype(scales, (zl_dtype)w->dtype)) &&
-           zl_give(out, zl_astype(biases, (zl_dtype)w->dtype));
+    return w && (out[1] = zl_astype(scales, (zl_dtype)w->dtype)) &&
+           (out[2] = zl_astype(biases, (zl_dtype)w->dtype));
 }
 
-static zl_fn formula_of(const struct call *c) {
-    return (zl_fn){.call = formula, .data = (void *)(uintptr_t)call_args(c)};
+static bool is_affine(const int64_t *arg) {
+    bool bits = arg[CODE_BITS] >= 2 && arg[CODE_BITS] <= 8 && arg[CODE_BITS] != 7;
+    return arg[MODE] == QUANT_AFFINE && bits &&
+           (arg[GROUP] == 16 || arg[GROUP] == 32 || arg[GROUP] == 64 || arg[GROUP] == 128);
 }
 
-static bool vjp_quantize(const struct call *c, const bool *wanted, const zl_array *cotangent, zl_array *out) {
-    zl_array g[2];
-    (void)wanted;
-    for (int i = 0; i < 2; i++)
-        if (!(g[i] = cotangent[i + 1] ? cotangent[i + 1] : op_zeros_of(call_output(c, i + 1))))
-            return false;
-    return zl_vjp(formula_of(c), 1, c->in, 2, g, NULL, out);
+bool op_is_quantization(const int64_t *arg) {
+    if (arg[MODE] == QUANT_AFFINE || !op_is_among(arg[MODE], COUNT(modes)))
+        return is_affine(arg);
+    return arg[GROUP] == modes[arg[MODE]].group && arg[CODE_BITS] == modes[arg[MODE]].bits;
 }
 
-static bool jvp_quantize(const struct call *c, const zl_array *tangent, zl_array *out) {
-    zl_outputs *tangents = zl_outputs_new();
-    bool ok = tangents && zl_jvp(formula_of(c), 1, c->in, tangent, NULL, tangents);
-    out[0] = NULL;
-    for (int i = 1; ok && i < 3; i++)
-        ok = (out[i] = op_same(zl_outputs_get(tangents, i - 1)));
-    zl_outputs_free(tangents);
-    return ok;
+static const int64_t longest = (int64_t)1 << 40; // a row of words or scales is not so long
+
+bool op_are_quantized(const int64_t *arg, const zl_array *part) {
+    zl_array w = part[0], scales = part[1];
+    int last = w->ndim - 1;
+    bool affine = arg[MODE] == QUANT_AFFINE;
+    zl_dtype dtype = (zl_dtype)scales->dtype;
+    if (last < 1 || w->dtype != ZL_UINT32 || scales->ndim != w->ndim ||
+        !shape_equal(last, w->dim, last, scales->dim) || scales->dim[last] > longest ||
+        w->dim[last] > longest || (affine ? !op_is_small_float(dtype) : dtype != ZL_UINT8))
+        return false;
+    if (w->dim[last] * 32 != scales->dim[last] * arg[GROUP] * arg[CODE_BITS])
+        return false;
+    return !affine || (part[2]->dtype == scales->dtype && op_same_shape(part[2], scales));
+}
+
+static bool fits_quantize(const struct call *c, const zl_array *in) {
+    const int64_t *arg = call_args(c);
+    return op_has(c, 1, ARGS) && is_affine(arg) && op_is_small_float((zl_dtype)in[0]->dtype) &&
+           in[0]->ndim >= 2 && in[0]->dim[in[0]->ndim - 1] % MAX_OF(arg[GROUP], 32) == 0;
 }
 
 static const struct op_field fields[] = {{"mode", FIELD_INT}, {"group_size", FIELD_INT}, {"bits", FIELD_INT}};
-OP(op_quantize) = {
+const struct op op_quantize = {
     .name = "quantize",
     .kind = OP_OTHER,
+    .outputs = 3,
     .fields = 3,
     .field = fields,
     .record = record_quantize,
-    .fits = op_fits_quantize,
-    .vjp_all = vjp_quantize,
-    .jvp = jvp_quantize,
+    .fits = fits_quantize,
+    .composed = formula,
     .vmap = vmap_quantize,
 };
 
@@ -320,13 +330,23 @@ static bool vmap_dequantize(const struct call *c, const zl_array *in, const int 
     return record_dequantize(c, many, out);
 }
 
-OP(op_dequantize) = {
+static bool fits_dequantize(const struct call *c, const zl_array *in) {
+    const int64_t *arg = call_args(c);
+    if (c->args != 3 || !op_is_quantization(arg) || c->inputs < 2 || c->inputs > 3 ||
+        (c->inputs == 2 && arg[0] == QUANT_AFFINE))
+        return false;
+    bool global = c->inputs == 3 && arg[0] != QUANT_AFFINE;
+    return op_is_small_float((zl_dtype)call_first(c)->dtype) && op_are_quantized(arg, in) &&
+           (!global || (arg[0] == QUANT_NVFP4 && in[2]->size == 1 && in[2]->dtype == ZL_FLOAT32));
+}
+
+const struct op op_dequantize = {
     .name = "dequantize",
     .kind = OP_OTHER,
     .fields = 3,
     .field = fields,
     .record = record_dequantize,
-    .fits = op_fits_dequantize,
+    .fits = fits_dequantize,
     .vjp = vjp_dequantize,
     .jvp = jvp_dequantize,
     .vmap = vmap_dequantize,

@@ -153,18 +153,36 @@ static bool vmap(const struct call *c, const zl_array *in, const int *axis, zl_a
     return (out[0] = zl_matmul(x, p.transpose ? zl_matrix_transpose(w) : w));
 }
 
+static bool are_lists(zl_array a, zl_array b) {
+    return a->ndim == 1 && b->ndim == 1 && a->dim[0] == b->dim[0] && dtype_is_integer((zl_dtype)a->dtype) &&
+           dtype_is_integer((zl_dtype)b->dtype);
+}
+
+static bool fits(const struct call *c, const zl_array *in) {
+    const int64_t *arg = call_args(c);
+    if (c->args != 5 || !op_is_quantization(arg) || !op_is_among(arg[3], 2) || !op_is_among(arg[4], 2))
+        return false;
+    int parts = arg[0] == QUANT_AFFINE ? 4 : 3, ndim = arg[4] ? 3 : 2;
+    if (c->inputs != parts + 2 * (int)arg[4] || in[0]->ndim != ndim || in[1]->ndim != ndim ||
+        !op_are_quantized(arg, in + 1) || !dtype_is_float((zl_dtype)in[0]->dtype))
+        return false;
+    int64_t rows = in[1]->dim[ndim - 2], cols = in[2]->dim[ndim - 1] * arg[1];
+    bool chosen = !arg[4] || (are_lists(in[parts], in[parts + 1]) && in[0]->dim[0] > 0 && in[1]->dim[0] > 0);
+    return chosen && in[0]->dim[ndim - 1] == (arg[3] ? cols : rows);
+}
+
 static const struct op_field fields[] = {{"mode", FIELD_INT},
                                          {"group_size", FIELD_INT},
                                          {"bits", FIELD_INT},
                                          {"transpose", FIELD_BOOL},
                                          {"gathered", FIELD_BOOL}};
-OP(op_quantized_matmul) = {
+const struct op op_quantized_matmul = {
     .name = "quantized_matmul",
     .kind = OP_OTHER,
     .fields = 5,
     .field = fields,
     .record = record,
-    .fits = op_fits_quantized_matmul,
+    .fits = fits,
     .vjp = vjp,
     .jvp = jvp,
     .vmap = vmap,

@@ -36,14 +36,23 @@ static bool vmap(const struct call *c, const zl_array *in, const int *axis, zl_a
     return keys && record(c, &keys, out);
 }
 
+static bool fits(const struct call *c, const zl_array *in) {
+    zl_array keys = in[0];
+    int64_t size;
+    zl_dtype dtype = (zl_dtype)call_output(c, 0)->dtype;
+    return c->inputs == 1 && keys->ndim >= 1 && keys->dim[keys->ndim - 1] == 2 && keys->dtype == ZL_UINT32 &&
+           (dtype == ZL_UINT8 || dtype == ZL_UINT16 || dtype == ZL_UINT32) &&
+           shape_size(c->args, call_args(c), &size);
+}
+
 static const struct op_field fields[] = {{"shape", FIELD_LIST}};
-OP(op_random_bits) = {
+const struct op op_random_bits = {
     .name = "random_bits",
     .kind = OP_OTHER,
     .fields = 1,
     .field = fields,
     .record = record,
-    .fits = op_fits_random_bits,
+    .fits = fits,
     .vjp = op_vjp_zero,
     .jvp = op_jvp_zero,
     .vmap = vmap,
@@ -447,7 +456,7 @@ static bool again_random_permutation(const union op_value *v, zl_array *out) {
 }
 
 zl_array zl_random_permutation(zl_array x, int axis, zl_array key) {
-    if (recorder.shapeless && !(key = key_or_next("zl_random_permutation", key)))
+    if (recorder.deferred && !(key = key_or_next("zl_random_permutation", key)))
         return NULL;
     zl_array again;
     if (op_again(&again, "zl_random_permutation", again_random_permutation, x, axis, key))
@@ -613,7 +622,7 @@ static bool again_random_categorical(const union op_value *v, zl_array *out) {
 }
 
 zl_array zl_random_categorical(zl_array logits, int axis, zl_shape shape, int num_samples, zl_array key) {
-    if (recorder.shapeless && !(key = key_or_next("zl_random_categorical", key)))
+    if (recorder.deferred && !(key = key_or_next("zl_random_categorical", key)))
         return NULL;
     zl_array again;
     if (op_again(&again, "zl_random_categorical", again_random_categorical, logits, axis, shape, num_samples,

@@ -51,10 +51,6 @@ static bool vmap(const struct call *c, const zl_array *in, const int *axis, zl_a
     return (out[0] = over(c->op, x, c->args, axes));
 }
 
-static struct tile_kernel *lower(const struct call *c) {
-    return tile_reduce_kernel(c->op->row, (zl_dtype)c->in[0]->dtype);
-}
-
 // Derivatives: weights such that the tangent of the result is sum(weight * tangent of x) --------------------
 
 // Elements that equal the extreme share its derivative.
@@ -144,22 +140,27 @@ static bool jvp(const struct call *c, const zl_array *tangent, zl_array *out) {
 
 static const struct op_field axes_field[] = {{"axes", FIELD_LIST}};
 
+static bool fits(const struct call *c, const zl_array *in) {
+    zl_array x = in[0];
+    bool truths = c->op == &op_reduce[REDUCE_ALL] || c->op == &op_reduce[REDUCE_ANY];
+    return c->inputs == 1 && op_are_axes(x->ndim, c->args, call_args(c), true) &&
+           (truths ? x->dtype == ZL_BOOL : x->dtype == call_output(c, 0)->dtype);
+}
+
 const struct op op_reduce[] = {
-#define REDUCE(NAME, name_, combine, gives, ...)            \
-    [REDUCE_##NAME] = {.name = #name_,                      \
-                       .kind = OP_REDUCE,                   \
-                       .row = TILE_##combine,               \
-                       .fields = 1,                         \
-                       .field = axes_field,                 \
-                       .record = record,                    \
-                       .fits = op_fits_reduce,              \
+#define REDUCE(NAME, name_, combine, gives, ...)                   \
+    [REDUCE_##NAME] = {.name = #name_,                             \
+                       .kind = OP_REDUCE,                          \
+                       .row = TILE_##combine,                      \
+                       .fields = 1,                                \
+                       .field = axes_field,                        \
+                       .record = record,                           \
+                       .fits = fits,                               \
                        .vjp = gives == TRUTHS ? op_vjp_zero : vjp, \
                        .jvp = gives == TRUTHS ? op_jvp_zero : jvp, \
-                       .vmap = vmap,                        \
-                       .lower = lower},
+                       .vmap = vmap},
 #include "op/reduce.def"
 };
-OP_LIST(op_reduce);
 
 static zl_dtype wide(zl_dtype dtype) {
     if (dtype_is_inexact(dtype) || zl_dtype_size(dtype) == 8)

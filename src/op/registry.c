@@ -1,25 +1,30 @@
-// registry.c - ops by name: what OP and OP_LIST gathered.
+// registry.c - ops by name: the rows of elementwise.def, reduce.def and ops.def.
 
 #include <string.h>
 
-#include "op/op.h"
+#include "op/ops.h"
 
-extern const struct op_entry __start_zl_op_entries[], __stop_zl_op_entries[]; // made by the linker
+static const struct op *const others[] = {
+#define OP(name) &op_##name,
+#include "op/ops.def"
+};
+
+// Rows are the first of enum tile_op; what only kernels need comes behind them.
+enum { ELEMENTWISE = TILE_CONST, OPS = ELEMENTWISE + REDUCE_COUNT + COUNT(others) };
 
 const struct op *op_at(int index) {
-    for (const struct op_entry *e = __start_zl_op_entries; e < __stop_zl_op_entries; e++)
-        for (int64_t i = 0; i < e->count; i++)
-            if (e->op[i].name && index-- == 0)
-                return &e->op[i];
-    return NULL;
+    if (index < ELEMENTWISE)
+        return &op_elementwise[index];
+    if (index < ELEMENTWISE + REDUCE_COUNT)
+        return &op_reduce[index - ELEMENTWISE];
+    return index < OPS ? others[index - ELEMENTWISE - REDUCE_COUNT] : NULL;
 }
 
 const struct op *op_find(const char *name, size_t bytes) {
-    for (const struct op_entry *e = __start_zl_op_entries; e < __stop_zl_op_entries; e++)
-        for (int64_t i = 0; i < e->count; i++) {
-            const char *other = e->op[i].name;
-            if (other && strlen(other) == bytes && !memcmp(other, name, bytes))
-                return &e->op[i];
-        }
+    for (int i = 0; i < OPS; i++) {
+        const struct op *op = op_at(i);
+        if (strlen(op->name) == bytes && !memcmp(op->name, name, bytes))
+            return op;
+    }
     return NULL;
 }

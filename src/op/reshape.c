@@ -85,14 +85,19 @@ static bool vmap_reshape(const struct call *c, const zl_array *in, const int *ax
     return (out[0] = reshape(x, y->ndim + 1, dim));
 }
 
+static bool fits_reshape(const struct call *c, const zl_array *in) {
+    (void)in;
+    return c->inputs == 1;
+}
+
 static const struct op_field shape_field[] = {{"shape", FIELD_LIST}};
-OP(op_reshape) = {
+const struct op op_reshape = {
     .name = "reshape",
     .kind = OP_VIEW,
     .fields = 1,
     .field = shape_field,
     .record = record_reshape,
-    .fits = op_fits_reshape,
+    .fits = fits_reshape,
     .vjp = vjp_reshape,
     .jvp = op_jvp_linear,
     .vmap = vmap_reshape,
@@ -142,14 +147,19 @@ static bool vmap_flatten(const struct call *c, const zl_array *in, const int *ax
     return (out[0] = x ? flatten(x, call_args(c)[0] + 1, call_args(c)[1] + 1) : NULL);
 }
 
+static bool fits_flatten(const struct call *c, const zl_array *in) {
+    const int64_t *arg = call_args(c);
+    return op_has(c, 1, 2) && op_is_axis(in[0], arg[0]) && op_is_axis(in[0], arg[1]) && arg[0] <= arg[1];
+}
+
 static const struct op_field flatten_field[] = {{"start_axis", FIELD_INT}, {"end_axis", FIELD_INT}};
-OP(op_flatten) = {
+const struct op op_flatten = {
     .name = "flatten",
     .kind = OP_VIEW,
     .fields = 2,
     .field = flatten_field,
     .record = record_flatten,
-    .fits = op_fits_flatten,
+    .fits = fits_flatten,
     .vjp = vjp_flatten,
     .jvp = op_jvp_linear,
     .vmap = vmap_flatten,
@@ -212,14 +222,19 @@ static bool vmap_unflatten(const struct call *c, const zl_array *in, const int *
     return (out[0] = unflatten(x, c->args, arg));
 }
 
+static bool fits_unflatten(const struct call *c, const zl_array *in) {
+    return c->inputs == 1 && c->args >= 2 && op_is_axis(in[0], call_args(c)[0]) &&
+           in[0]->ndim + c->args - 2 <= UINT16_MAX;
+}
+
 static const struct op_field unflatten_field[] = {{"axis", FIELD_INT}, {"shape", FIELD_LIST}};
-OP(op_unflatten) = {
+const struct op op_unflatten = {
     .name = "unflatten",
     .kind = OP_VIEW,
     .fields = 2,
     .field = unflatten_field,
     .record = record_unflatten,
-    .fits = op_fits_unflatten,
+    .fits = fits_unflatten,
     .vjp = vjp_unflatten,
     .jvp = op_jvp_linear,
     .vmap = vmap_unflatten,

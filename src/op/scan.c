@@ -182,15 +182,21 @@ static bool jvp(const struct call *c, const zl_array *tangent, zl_array *out) {
     return out[0];
 }
 
+static bool fits(const struct call *c, const zl_array *in) {
+    const int64_t *arg = call_args(c);
+    return op_has(c, 1, 4) && op_is_among(arg[0], SCAN_LOGADDEXP + 1) && op_is_axis(in[0], arg[1]) &&
+           op_is_among(arg[2], 2) && op_is_among(arg[3], 2);
+}
+
 static const struct op_field fields[] = {
     {"which", FIELD_INT}, {"axis", FIELD_INT}, {"reverse", FIELD_BOOL}, {"inclusive", FIELD_BOOL}};
-OP(op_scan) = {
+const struct op op_scan = {
     .name = "scan",
     .kind = OP_OTHER,
     .fields = 4,
     .field = fields,
     .record = record,
-    .fits = op_fits_scan,
+    .fits = fits,
     .vjp = vjp,
     .jvp = jvp,
     .vmap = vmap,

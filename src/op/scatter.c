@@ -124,14 +124,22 @@ static bool vmap(const struct call *c, const zl_array *in, const int *axis, zl_a
     return batch < 0 ? record(c, in, out) : (out[0] = scatter_each(c, in, axis, batch)) != NULL;
 }
 
+static bool fits(const struct call *c, const zl_array *in) {
+    int count = c->inputs - 2;
+    const int64_t *arg = call_args(c);
+    return count >= 0 && c->args == 1 + count && op_is_among(arg[0], UPDATE_MIN + 1) &&
+           op_are_axes(in[0]->ndim, count, arg + 1, false) && op_are_indices(count, in + 1) &&
+           op_are_updates(in[0], in[count + 1], count ? in[1]->ndim : 0, in[1]->dim);
+}
+
 static const struct op_field fields[] = {{"how", FIELD_INT}, {"axes", FIELD_LIST}};
-OP(op_scatter) = {
+const struct op op_scatter = {
     .name = "scatter",
     .kind = OP_OTHER,
     .fields = 2,
     .field = fields,
     .record = record,
-    .fits = op_fits_scatter,
+    .fits = fits,
     .positions = {1, -2},
     .vjp = vjp,
     .jvp = jvp,

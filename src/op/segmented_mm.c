@@ -46,11 +46,17 @@ static bool vmap(const struct call *c, const zl_array *in, const int *axis, zl_a
     return segments && record(c, (zl_array[]){in[0], in[1], segments}, out);
 }
 
-OP(op_segmented_mm) = {
+static bool fits(const struct call *c, const zl_array *in) {
+    return op_has(c, 3, 0) && in[0]->ndim == 2 && in[1]->ndim == 2 && in[0]->dtype == in[1]->dtype &&
+           dtype_is_inexact((zl_dtype)in[0]->dtype) && in[0]->dim[1] == in[1]->dim[0] &&
+           in[2]->dtype == ZL_UINT32 && in[2]->ndim >= 1 && in[2]->dim[in[2]->ndim - 1] == 2;
+}
+
+const struct op op_segmented_mm = {
     .name = "segmented_mm",
     .kind = OP_OTHER,
     .record = record,
-    .fits = op_fits_segmented_mm,
+    .fits = fits,
     .vmap = vmap,
 };
 

@@ -109,14 +109,19 @@ static bool vmap_slice(const struct call *c, const zl_array *in, const int *axis
     return (out[0] = slice(x, arg));
 }
 
+static bool fits_slice(const struct call *c, const zl_array *in) {
+    int ndim = in[0]->ndim;
+    return op_has(c, 1, 3 * ndim) && op_has_steps(ndim, call_args(c) + 2 * ndim);
+}
+
 static const struct op_field slice_field[] = {{"start_stop_step", FIELD_LIST}};
-OP(op_slice) = {
+const struct op op_slice = {
     .name = "slice",
     .kind = OP_VIEW,
     .fields = 1,
     .field = slice_field,
     .record = record_slice,
-    .fits = op_fits_slice,
+    .fits = fits_slice,
     .vjp = vjp_slice,
     .jvp = op_jvp_linear,
     .vmap = vmap_slice,
@@ -218,14 +223,29 @@ static zl_array vjp_as_strided(const struct call *c, int input, const zl_array *
                       (zl_shape){x->dim, x->ndim});
 }
 
+// All that the strides reach lies in x.
+static bool fits_as_strided(const struct call *c, const zl_array *in) {
+    int ndim = c->args / 2;
+    const int64_t *dim = call_args(c) + 1, *stride = dim + ndim;
+    int64_t size, reach;
+    if (!op_has(c, 1, 1 + 2 * ndim) || !shape_size(ndim, dim, &size))
+        return false;
+    int64_t low = call_args(c)[0], high = low;
+    for (int i = 0; size && i < ndim; i++)
+        if (__builtin_mul_overflow(dim[i] - 1, stride[i], &reach) ||
+            __builtin_add_overflow(reach < 0 ? low : high, reach, reach < 0 ? &low : &high))
+            return false;
+    return low >= 0 && (size ? high < in[0]->size : high <= in[0]->size);
+}
+
 static const struct op_field strided_field[] = {{"offset", FIELD_INT}, {"shape_strides", FIELD_LIST}};
-OP(op_as_strided) = {
+const struct op op_as_strided = {
     .name = "as_strided",
     .kind = OP_VIEW,
     .fields = 2,
     .field = strided_field,
     .record = record_as_strided,
-    .fits = op_fits_as_strided,
+    .fits = fits_as_strided,
     .vjp = vjp_as_strided,
     .jvp = op_jvp_linear,
     .vmap = vmap_as_strided,

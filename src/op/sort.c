@@ -50,21 +50,25 @@ bool op_vmap_last(const struct call *c, const zl_array *in, const int *axis, zl_
     return x && c->op->record(c, &x, out);
 }
 
-OP(op_sort) = {
+static bool fits_sort(const struct call *c, const zl_array *in) {
+    return op_has(c, 1, 0) && in[0]->ndim >= 1 && (c->op == &op_argsort || in[0]->dtype != ZL_COMPLEX64);
+}
+
+const struct op op_sort = {
     .name = "sort",
     .kind = OP_OTHER,
     .record = record_sort,
-    .fits = op_fits_sort,
+    .fits = fits_sort,
     .vjp = vjp_sort,
     .jvp = jvp_sort,
     .vmap = op_vmap_last,
 };
 
-OP(op_argsort) = {
+const struct op op_argsort = {
     .name = "argsort",
     .kind = OP_OTHER,
     .record = record_argsort,
-    .fits = op_fits_sort,
+    .fits = fits_sort,
     .vjp = op_vjp_zero,
     .jvp = op_jvp_zero,
     .vmap = op_vmap_last,
@@ -128,14 +132,19 @@ static bool vmap_search(const struct call *c, const zl_array *in, const int *axi
     return record_search(c, in, out);
 }
 
+static bool fits_searchsorted(const struct call *c, const zl_array *in) {
+    return op_has(c, 2, 1) && op_is_among(call_args(c)[0], 2) && in[0]->ndim == 1 && in[0]->size > 0 &&
+           in[0]->size <= UINT32_MAX && in[0]->dtype == in[1]->dtype;
+}
+
 static const struct op_field search_field[] = {{"right", FIELD_BOOL}};
-OP(op_searchsorted) = {
+const struct op op_searchsorted = {
     .name = "searchsorted",
     .kind = OP_OTHER,
     .fields = 1,
     .field = search_field,
     .record = record_search,
-    .fits = op_fits_searchsorted,
+    .fits = fits_searchsorted,
     .vjp = op_vjp_zero,
     .jvp = op_jvp_zero,
     .vmap = vmap_search,

@@ -52,14 +52,26 @@ static bool vmap_broadcast(const struct call *c, const zl_array *in, const int *
     return (out[0] = stretch(x, c->args + 1, dim));
 }
 
+static bool fits_broadcast_to(const struct call *c, const zl_array *in) {
+    zl_array x = in[0];
+    int added = c->args - x->ndim;
+    int64_t size;
+    if (!op_has(c, 1, c->args) || added < 0 || !shape_size(c->args, call_args(c), &size))
+        return false;
+    for (int i = 0; i < x->ndim; i++)
+        if (x->dim[i] != 1 && x->dim[i] != call_args(c)[added + i])
+            return false;
+    return true;
+}
+
 static const struct op_field shape_field[] = {{"shape", FIELD_LIST}};
-OP(op_broadcast_to) = {
+const struct op op_broadcast_to = {
     .name = "broadcast_to",
     .kind = OP_VIEW,
     .fields = 1,
     .field = shape_field,
     .record = record_broadcast,
-    .fits = op_fits_broadcast_to,
+    .fits = fits_broadcast_to,
     .vjp = vjp_broadcast,
     .jvp = op_jvp_linear,
     .vmap = vmap_broadcast,
@@ -125,20 +137,25 @@ static bool jvp_depends(const struct call *c, const zl_array *tangent, zl_array 
     return true;
 }
 
-OP(op_stop_gradient) = {
+static bool fits_identity(const struct call *c, const zl_array *in) {
+    (void)in;
+    return c->inputs >= 1 && c->args == 0;
+}
+
+const struct op op_stop_gradient = {
     .name = "stop_gradient",
     .kind = OP_VIEW,
     .record = record_identity,
-    .fits = op_fits_identity,
+    .fits = fits_identity,
     .vjp = op_vjp_zero,
     .jvp = op_jvp_zero,
     .vmap = op_vmap_same,
 };
-OP(op_depends) = {
+const struct op op_depends = {
     .name = "depends",
     .kind = OP_VIEW,
     .record = record_identity,
-    .fits = op_fits_identity,
+    .fits = fits_identity,
     .vjp = vjp_depends,
     .jvp = jvp_depends,
     .vmap = op_vmap_same,

@@ -29,14 +29,19 @@ static bool record(const struct call *c, const zl_array *in, zl_array *out) {
     return factor(in[0], call_args(c)[0], out);
 }
 
+static bool fits(const struct call *c, const zl_array *in) {
+    return op_fits_factor(c, in, 1, false, true) && c->outputs == (call_args(c)[0] ? 3 : 1);
+}
+
 static const struct op_field fields[] = {{"vectors", FIELD_BOOL}};
-OP(op_svd) = {
+const struct op op_svd = {
     .name = "svd",
     .kind = OP_OTHER,
+    .outputs = OP_OUTPUTS_VARY,
     .fields = 1,
     .field = fields,
     .record = record,
-    .fits = op_fits_svd,
+    .fits = fits,
     .vmap = op_vmap_factor,
 };
 

@@ -73,14 +73,19 @@ static zl_array vjp(const struct call *c, int input, const zl_array *cotangent) 
     return g && zeros ? op_scatter_slices(UPDATE_ADD, zeros, 1, &indices, g, axis) : NULL;
 }
 
+static bool fits(const struct call *c, const zl_array *in) {
+    return op_has(c, 2, 1) && op_is_axis(in[0], call_args(c)[0]) && op_are_indices(1, in + 1) &&
+           in[0]->ndim - 1 + in[1]->ndim <= UINT16_MAX;
+}
+
 static const struct op_field fields[] = {{"axis", FIELD_INT}};
-OP(op_take) = {
+const struct op op_take = {
     .name = "take",
     .kind = OP_OTHER,
     .fields = 1,
     .field = fields,
     .record = record,
-    .fits = op_fits_take,
+    .fits = fits,
     .positions = {1, 1},
     .vjp = vjp,
     .jvp = jvp,

@@ -108,14 +108,20 @@ static bool vmap_update(const struct call *c, const zl_array *in, const int *axi
     return x && update && (out[0] = update_slice(x, update, arg));
 }
 
+static bool fits_slice_update(const struct call *c, const zl_array *in) {
+    int ndim = in[0]->ndim;
+    return op_has(c, 2, 1 + 3 * ndim) && op_is_among(call_args(c)[0], UPDATE_MIN + 1) &&
+           in[1]->dtype == in[0]->dtype && op_has_steps(ndim, call_args(c) + 1 + 2 * ndim);
+}
+
 static const struct op_field update_field[] = {{"how", FIELD_INT}, {"start_stop_step", FIELD_LIST}};
-OP(op_slice_update) = {
+const struct op op_slice_update = {
     .name = "slice_update",
     .kind = OP_OTHER,
     .fields = 2,
     .field = update_field,
     .record = record_update,
-    .fits = op_fits_slice_update,
+    .fits = fits_slice_update,
     .vjp = vjp_update,
     .jvp = jvp_update,
     .vmap = vmap_update,
@@ -332,27 +338,43 @@ static bool vmap_update_at(const struct call *c, const zl_array *in, const int *
                                 (zl_axes){axes, c->args + 1}));
 }
 
+static bool are_starts(zl_array start, int64_t count) {
+    return dtype_is_integer((zl_dtype)start->dtype) && start->ndim <= 1 && start->size == count;
+}
+
+static bool fits_dynamic_slice(const struct call *c, const zl_array *in) {
+    const int64_t *arg = call_args(c);
+    return c->inputs == 2 && c->args >= 1 + in[0]->ndim && arg[0] == c->args - 1 - in[0]->ndim &&
+           op_are_axes(in[0]->ndim, (int)arg[0], arg + 1, false) && are_starts(in[1], arg[0]) &&
+           op_are_within(in[0], arg + 1 + arg[0]);
+}
+
 static const struct op_field slice_field[] = {{"count", FIELD_INT}, {"axes_sizes", FIELD_LIST}};
-OP(op_dynamic_slice) = {
+const struct op op_dynamic_slice = {
     .name = "dynamic_slice",
     .kind = OP_OTHER,
     .fields = 2,
     .field = slice_field,
     .record = record_slice,
-    .fits = op_fits_dynamic_slice,
+    .fits = fits_dynamic_slice,
     .vjp = vjp_slice,
     .jvp = jvp_slice,
     .vmap = vmap_slice,
 };
 
+static bool fits_dynamic_slice_update(const struct call *c, const zl_array *in) {
+    return c->inputs == 3 && op_are_axes(in[0]->ndim, c->args, call_args(c), false) &&
+           are_starts(in[2], c->args) && op_are_updates(in[0], in[1], 0, NULL);
+}
+
 static const struct op_field update_at_field[] = {{"axes", FIELD_LIST}};
-OP(op_dynamic_slice_update) = {
+const struct op op_dynamic_slice_update = {
     .name = "dynamic_slice_update",
     .kind = OP_OTHER,
     .fields = 1,
     .field = update_at_field,
     .record = record_update_at,
-    .fits = op_fits_dynamic_slice_update,
+    .fits = fits_dynamic_slice_update,
     .positions = {2, 2},
     .vjp = vjp_update_at,
     .jvp = jvp_update_at,

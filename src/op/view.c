@@ -51,13 +51,17 @@ static bool vmap_transpose(const struct call *c, const zl_array *in, const int *
     return (out[0] = transpose(x, axes));
 }
 
-OP(op_transpose) = {
+static bool fits_transpose(const struct call *c, const zl_array *in) {
+    return op_has(c, 1, in[0]->ndim) && op_are_axes(in[0]->ndim, c->args, call_args(c), false);
+}
+
+const struct op op_transpose = {
     .name = "transpose",
     .kind = OP_VIEW,
     .fields = 1,
     .field = axes_field,
     .record = record_transpose,
-    .fits = op_fits_transpose,
+    .fits = fits_transpose,
     .vjp = vjp_transpose,
     .jvp = op_jvp_linear,
     .vmap = vmap_transpose,
@@ -219,24 +223,38 @@ static bool vmap_axes(const struct call *c, const zl_array *in, const int *axis,
     return (out[0] = c->op == &op_squeeze ? squeeze(x, c->args, axes) : expand_dims(x, c->args, axes));
 }
 
-OP(op_squeeze) = {
+static bool fits_squeeze(const struct call *c, const zl_array *in) {
+    if (!op_has(c, 1, c->args) || !op_are_axes(in[0]->ndim, c->args, call_args(c), true))
+        return false;
+    for (int i = 0; i < c->args; i++)
+        if (in[0]->dim[call_args(c)[i]] != 1)
+            return false;
+    return true;
+}
+
+const struct op op_squeeze = {
     .name = "squeeze",
     .kind = OP_VIEW,
     .fields = 1,
     .field = axes_field,
     .record = record_squeeze,
-    .fits = op_fits_squeeze,
+    .fits = fits_squeeze,
     .vjp = vjp_squeeze,
     .jvp = op_jvp_linear,
     .vmap = vmap_axes,
 };
-OP(op_expand_dims) = {
+static bool fits_expand_dims(const struct call *c, const zl_array *in) {
+    return op_has(c, 1, c->args) && in[0]->ndim + c->args <= UINT16_MAX &&
+           op_are_axes(in[0]->ndim + c->args, c->args, call_args(c), true);
+}
+
+const struct op op_expand_dims = {
     .name = "expand_dims",
     .kind = OP_VIEW,
     .fields = 1,
     .field = axes_field,
     .record = record_expand_dims,
-    .fits = op_fits_expand_dims,
+    .fits = fits_expand_dims,
     .vjp = vjp_expand_dims,
     .jvp = op_jvp_linear,
     .vmap = vmap_axes,

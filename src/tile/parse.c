@@ -171,14 +171,6 @@ bool parse_attributes(struct parser *p, struct tile_buffer *b) {
             b->align = parse_count(p, 1);
         } else if (parse_accept(p, "swizzle")) {
             b->swizzle = parse_count(p, 1);
-        } else if (parse_accept(p, "layout")) {
-            int layout = tile_word_find(tile_layout_word, 4, p->token.text);
-            if (layout < 0)
-                return parse_fail(p, p->token.place,
-                                  "unknown layout '%s'; known: local, blocked, matrix, opaque",
-                                  p->token.text);
-            b->layout = (enum tile_layout)layout;
-            parse_next(p);
         } else {
             return true;
         }
@@ -282,28 +274,8 @@ static bool parse_header(struct parser *p) {
            (!parse_accept(p, "->") || parse_parameters(p, true)) && parse_facts(p);
 }
 
-static bool parse_launch(struct parser *p) {
-    struct tile_launch *launch = &tile_current()->launch;
-    do {
-        if (parse_accept(p, "grid") && launch->grids < 3)
-            launch->grid[launch->grids++] = parse_index(p);
-        else if (parse_accept(p, "threads"))
-            launch->threads = parse_index(p);
-        else if (parse_accept(p, "shared"))
-            launch->shared_bytes = parse_index(p);
-        else if (parse_accept(p, "workspace"))
-            launch->workspace_bytes = parse_index(p);
-        else
-            return parse_fail(p, p->token.place, "grid, threads, shared or workspace is expected, not %s",
-                              p->token.text);
-    } while (parse_accept(p, ","));
-    return !p->failed;
-}
-
 static bool parse_kernel_body(struct parser *p) {
     if (!parse_expect(p, "{"))
-        return false;
-    if (parse_accept(p, "launch") && !parse_launch(p))
         return false;
     parse_stmts(p);
     if (!p->failed && p->token.kind != TOKEN_END)

@@ -46,26 +46,6 @@ static void print_facts(struct tile_printer *p, const struct tile_kernel *kernel
     }
 }
 
-static void print_launch_part(struct tile_printer *p, int *parts, const char *word, expr e) {
-    if (!e)
-        return;
-    text_add(&p->out, "%s%s", (*parts)++ ? ", " : " ", word);
-    tile_print_operand(p, e, &p->index_type);
-}
-
-static void print_launch(struct tile_printer *p, const struct tile_launch *launch) {
-    int parts = 0;
-    if (!launch->grids && !launch->threads && !launch->shared_bytes && !launch->workspace_bytes)
-        return;
-    text_add(&p->out, "  launch");
-    for (int i = 0; i < launch->grids; i++)
-        print_launch_part(p, &parts, "grid ", launch->grid[i]);
-    print_launch_part(p, &parts, "threads ", launch->threads);
-    print_launch_part(p, &parts, "shared ", launch->shared_bytes);
-    print_launch_part(p, &parts, "workspace ", launch->workspace_bytes);
-    text_add(&p->out, "\n");
-}
-
 // Walks symbols in the order in which a reader meets them; false if one is met before its turn.
 static bool meets_in_order(const struct tile_kernel *kernel, expr e, int *met) {
     for (int i = 0; i < tile_operands(e); i++)
@@ -115,7 +95,6 @@ static void print_kernel(struct tile_printer *p, const struct tile_kernel *kerne
     print_parameters(p, kernel, true);
     print_facts(p, kernel);
     text_add(&p->out, " {\n");
-    print_launch(p, &kernel->launch);
     p->indent = 1;
     tile_print_block(p, kernel->body);
     text_add(&p->out, "}\n");

@@ -54,8 +54,6 @@ void tile_print_buffer(struct tile_printer *p, const struct tile_buffer *b, cons
         text_add(&p->out, " stride ");
         print_list(p, b->stride, b->ndim);
     }
-    if (b->layout)
-        text_add(&p->out, " layout %s", tile_layout_word[b->layout]);
     if (b->align)
         text_add(&p->out, " align %d", b->align);
     if (b->swizzle)

@@ -53,16 +53,15 @@ bool tile_op_gives_same(enum tile_op op) {
 }
 
 static const char *const words[] = {
-    "kernel",  "param",  "where", "index",      "launch",    "grid",    "threads", "map",        "in",
+    "kernel",  "param",  "where", "index",      "grid",    "threads", "map",        "in",
     "step",    "stages", "if",    "else",       "while",     "break",   "let",     "copy",       "copy_async",
     "gemm",    "fill",   "load",  "gemm_async", "store",     "reduce",  "scan",    "accumulate", "clear",
     "axis",    "atomic", "wait",  "keep",       "barrier",   "assert",  "print",   "view",       "transpose",
-    "reverse", "of",     "bits",  "align",      "exclusive", "swizzle", "layout",  "stride",     "workspace",
+    "reverse", "of",     "bits",  "align",      "exclusive", "swizzle", "stride",
     "inf",     "nan",    "true",  "false",      "im2col",
 };
 
 const char *const tile_memory_word[] = {"global", "constant", "shared", "fragment", "local", "extra"};
-const char *const tile_layout_word[] = {"local", "blocked", "matrix", "opaque"};
 const char *const tile_loop_word[] = {"for", "parallel", "unroll", "vector", "pipeline"};
 const char *const tile_scope_word[] = {"subgroup", "group", "cluster"};
 
@@ -82,9 +81,8 @@ static bool is_typed_word(const char *text) {
 bool tile_is_word(const char *text) {
     struct tile_type type;
     return tile_word_find(words, COUNT(words), text) >= 0 || tile_word_find(tile_memory_word, 6, text) >= 0 ||
-           tile_word_find(tile_layout_word, 4, text) >= 0 || tile_word_find(tile_loop_word, 5, text) >= 0 ||
-           tile_word_find(tile_scope_word, 3, text) >= 0 || tile_type_find(text, &type) ||
-           is_typed_word(text);
+           tile_word_find(tile_loop_word, 5, text) >= 0 || tile_word_find(tile_scope_word, 3, text) >= 0 ||
+           tile_type_find(text, &type) || is_typed_word(text);
 }
 
 // Errors ----------------------------------------------------------------------------------------------------------

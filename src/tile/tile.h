@@ -118,13 +118,11 @@ struct tile_name {
 // Buffers and statements ----------------------------------------------------------------------------------------
 
 enum tile_memory { TILE_GLOBAL, TILE_CONSTANT, TILE_SHARED, TILE_FRAGMENT, TILE_REGISTER, TILE_EXTRA };
-enum tile_layout { TILE_LOCAL_LAYOUT, TILE_BLOCKED, TILE_MATRIX, TILE_OPAQUE };
 
 struct tile_buffer {
     const char *text;
     struct tile_type type; // in memory
     enum tile_memory memory;
-    enum tile_layout layout; // of fragments
     int ndim;
     expr *shape;
     expr *stride;  // NULL: row-major
@@ -207,13 +205,6 @@ struct tile_stmt {
 
 // Kernels -------------------------------------------------------------------------------------------------------
 
-// How to launch, computed on the host at each call from the symbols' values. NULL: nothing to say.
-struct tile_launch {
-    int grids;           // 0: one call does it all
-    expr grid[3];        // blocks along x, y, z
-    expr threads, shared_bytes, workspace_bytes;
-};
-
 struct tile_parameter {
     bool is_scalar;
     struct tile_buffer *buffer;    // else
@@ -228,7 +219,6 @@ struct tile_kernel {
     int symbols;
     const struct tile_name **symbol; // sizes; bound from the shapes of arguments
     struct tile_stmt *body;
-    struct tile_launch launch;
     int index_bits; // 32 or 64 (at first): of loop variables and symbols
     int registers;  // for vectors, of the machine that it is made for; 0: of several machines
     int ids, names, buffers, tokens; // how many expressions, names, buffers there are; the last token

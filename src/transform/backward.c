@@ -41,9 +41,10 @@ static bool through(const struct back *b, const struct call *c, const bool *want
                     zl_array *out) {
     zl_stream before = recorder.stream;
     recorder.stream = c->stream;
-    bool ok = sized_is(c, c->in) ? sized_vjp(c, wanted, cotangent, out)
-              : c->op->vjp_all   ? c->op->vjp_all(c, wanted, cotangent, out)
-                                 : through_each(b, c, wanted, cotangent, out);
+    bool ok = sized_is(c, c->in)               ? sized_vjp(c, wanted, cotangent, out)
+              : c->op->vjp_all                 ? c->op->vjp_all(c, wanted, cotangent, out)
+              : c->op->vjp || !c->op->composed ? through_each(b, c, wanted, cotangent, out)
+                                               : composed_vjp(c, wanted, cotangent, out);
     for (int i = 0; ok && i < c->inputs; i++)
         ok = !out[i] || add(b, c->in[i], out[i]);
     recorder.stream = before;

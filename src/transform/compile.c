@@ -23,34 +23,6 @@ ZL_AT_LOAD {
         fork_guard(&locks[i]);
 }
 
-// Modes --------------------------------------------------------------------------------------------------------------
-
-static const char *const mode_names[] = {"disabled", "no_simplify", "no_fuse", "enabled"};
-static atomic_int mode = -1; // -1: as ZL_COMPILE says
-
-static int mode_from_setting(void) {
-    for (int i = 0; i < (int)COUNT(mode_names); i++)
-        if (!strcmp(setting_text(SETTING_COMPILE), mode_names[i]))
-            return i;
-    setting_refuse(SETTING_COMPILE, "disabled, no_simplify, no_fuse or enabled");
-    return ZL_COMPILE_ENABLED;
-}
-
-zl_compile_mode zl_get_compile_mode(void) {
-    int now = atomic_load_explicit(&mode, memory_order_relaxed);
-    if (now < 0)
-        atomic_store_explicit(&mode, now = mode_from_setting(), memory_order_relaxed);
-    return (zl_compile_mode)now;
-}
-
-bool zl_set_compile_mode(zl_compile_mode which) {
-    if ((unsigned)which >= COUNT(mode_names))
-        return error_false(ZL_ERROR_VALUE, "zl_set_compile_mode: mode %d: a mode is 0 to %d", (int)which,
-                           (int)COUNT(mode_names) - 1);
-    atomic_store_explicit(&mode, (int)which, memory_order_relaxed);
-    return true;
-}
-
 // Life ---------------------------------------------------------------------------------------------------------------
 
 zl_compiled zl_compile(zl_fn f, bool shapeless) {
@@ -174,12 +146,12 @@ static struct replay *record(struct trace *t, zl_compiled c, int count, const zl
     zl_outputs results = {0};
     struct replay *r = NULL;
     OP_ROOM(zl_array, tracer, count);
-    bool outer = recorder.shapeless;
-    recorder.shapeless = c->shapeless;
+    const struct op *outer = recorder.deferred;
+    recorder.deferred = c->shapeless ? &op_deferred : NULL;
     if (tracer && make_tracers(count, in, tracer) && trace_run(t, c->f, count, tracer, &results))
         r = replay_make(t->function, count, in, tracer, &results,
                         zl_get_compile_mode() == ZL_COMPILE_NO_SIMPLIFY);
-    recorder.shapeless = outer;
+    recorder.deferred = outer;
     outputs_clear(&results);
     return r;
 }

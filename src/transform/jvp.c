@@ -8,6 +8,7 @@ static bool through(const struct call *c, const zl_array *tangent, zl_array *out
     recorder.stream = c->stream;
     bool ok = sized_is(c, c->in) ? sized_jvp(c, tangent, out)
               : c->op->jvp       ? c->op->jvp(c, tangent, out)
+              : c->op->composed  ? composed_jvp(c, tangent, out)
                                  : error_false(ZL_ERROR_VALUE, "zl_jvp: %s has no tangent", c->op->name);
     recorder.stream = before;
     return ok;

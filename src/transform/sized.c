@@ -66,7 +66,7 @@ bool sized_is(const struct call *c, const zl_array *in) {
 
 bool sized_vjp(const struct call *c, const bool *wanted, const zl_array *cotangent, zl_array *out) {
     struct repeated *r = repeat((struct call *)(uintptr_t)c);
-    bool ok = r && op_defer_vjp(function_of(r), c->inputs, c->in, c->outputs, wanted, cotangent, out);
+    bool ok = r && deferred_vjp(function_of(r), c->inputs, c->in, c->outputs, wanted, cotangent, out);
     if (r)
         release_repeated(r);
     return ok;
@@ -74,7 +74,7 @@ bool sized_vjp(const struct call *c, const bool *wanted, const zl_array *cotange
 
 bool sized_jvp(const struct call *c, const zl_array *tangent, zl_array *out) {
     struct repeated *r = repeat((struct call *)(uintptr_t)c);
-    bool ok = r && op_defer_jvp(function_of(r), c->inputs, c->in, c->outputs, tangent, out);
+    bool ok = r && deferred_jvp(function_of(r), c->inputs, c->in, c->outputs, tangent, out);
     if (r)
         release_repeated(r);
     return ok;
@@ -82,7 +82,7 @@ bool sized_jvp(const struct call *c, const zl_array *tangent, zl_array *out) {
 
 bool sized_vmap(const struct call *c, const zl_array *in, const int *axis, zl_array *out, int *out_axis) {
     struct repeated *r = repeat((struct call *)(uintptr_t)c);
-    bool ok = r && op_defer_vmap(function_of(r), c->inputs, in, c->outputs, axis, out, out_axis);
+    bool ok = r && deferred_vmap(function_of(r), c->inputs, in, c->outputs, axis, out, out_axis);
     if (r)
         release_repeated(r);
     return ok;

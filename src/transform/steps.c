@@ -97,10 +97,10 @@ bool zl_export_steps(zl_fn f, int count, const zl_array *in, bool shapeless, con
     struct trace t;
     struct recorder outer = recorder;
     trace_begin(&t, function);
-    recorder.shapeless = shapeless;
+    recorder.deferred = shapeless ? &op_deferred : NULL;
     recorder.exporting = true;
     bool ok = trace_and_tell(&t, f, count, in, listener);
-    recorder.shapeless = outer.shapeless;
+    recorder.deferred = outer.deferred;
     recorder.exporting = outer.exporting;
     zl_scope_end(t.scope);
     trace_end(&t);

@@ -8,19 +8,6 @@
 
 #include "op/ops.h"
 
-// outputs.c ------------------------------------------------------------------------------------------------------
-
-struct zl_outputs_ {
-    zl_array *item; // retained
-    int count, cap;
-    bool failed; // a result was NULL
-    int64_t tag; // the function's; 0: none
-};
-
-void outputs_clear(zl_outputs *o);
-// Lends count arrays to the scope outside, ends the scope, and says whether all went well: else they are NULL.
-bool outputs_leave(zl_scope scope, bool ok, int count, zl_array *arrays);
-
 // walk.c ---------------------------------------------------------------------------------------------------------
 
 // What is told apart by address: calls, and arrays that a walk ends at. Zero-initialised tables are empty.
@@ -95,11 +82,32 @@ bool backward(const char *function, struct walk *w, int results, const zl_array 
 bool vjp_give(const char *function, zl_fn f, int count, const zl_array *in, int results, const zl_array *cotangent,
               zl_outputs *out);
 
+// The same of the inputs that are wanted only, each in its place; of the others NULL.
+bool vjp_wanted(zl_fn f, int count, const zl_array *in, const bool *wanted, int results, const zl_array *cotangent,
+                zl_array *out);
+
+// composed.c -----------------------------------------------------------------------------------------------------
+
+// Rules of calls whose op has the column composed.
+bool composed_vjp(const struct call *c, const bool *wanted, const zl_array *cotangent, zl_array *out);
+bool composed_jvp(const struct call *c, const zl_array *tangent, zl_array *out);
+
 // custom.c -------------------------------------------------------------------------------------------------------
 
 // inputs: results of the function, its inputs, then a leaf that holds the rules. Outputs: the results.
 extern const struct op op_custom;
 bool custom_has_vmap(const struct call *c);
+
+// deferred.c -----------------------------------------------------------------------------------------------------
+
+// Calls that hold a function: done again, they give the graph of it (op/defer.c).
+extern const struct op op_deferred;
+// What f gives when it is transformed, deferred: cotangents (of inputs that are not wanted NULL), tangents and batches; what they are
+// given may be NULL.
+bool deferred_vjp(zl_fn f, int count, const zl_array *in, int results, const bool *wanted, const zl_array *cotangent,
+                  zl_array *out);
+bool deferred_jvp(zl_fn f, int count, const zl_array *in, int results, const zl_array *tangent, zl_array *out);
+bool deferred_vmap(zl_fn f, int count, const zl_array *in, int results, const int *axis, zl_array *out, int *out_axis);
 
 // sized.c --------------------------------------------------------------------------------------------------------
 

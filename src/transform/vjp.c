@@ -144,6 +144,21 @@ bool vjp_give(const char *function, zl_fn f, int count, const zl_array *in, int 
     return ok;
 }
 
+bool vjp_wanted(zl_fn f, int count, const zl_array *in, const bool *wanted, int results,
+                const zl_array *cotangent, zl_array *out) {
+    OP_ROOM(zl_array, grads, count);
+    OP_ROOM(int, at, count);
+    int some = 0;
+    for (int i = 0; at && i < count; i++)
+        if (wanted[i])
+            at[some++] = i;
+    struct request r = {f, count, in, some, at, results, cotangent, false};
+    bool ok = grads && at && reverse("zl_vjp", &r, NULL, grads);
+    for (int i = 0, next = 0; ok && i < count; i++)
+        out[i] = wanted[i] ? grads[next++] : NULL;
+    return ok;
+}
+
 static bool check_argnums(const char *function, int count, int argnums, const int *argnum) {
     if (argnums < 1 || !argnum)
         return error_false(ZL_ERROR_VALUE, "%s: %d arguments to differentiate by: at least one is needed",

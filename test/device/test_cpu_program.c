@@ -3,6 +3,7 @@
 #include "random_view.h"
 
 #include "device/cpu/cpu.h"
+#include "op/ops.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -130,4 +131,24 @@ TEST(tiny_and_empty) {
 TEST(copies_of_nothing) {
     zl_array x = zl_full(ZL_SHAPE(INT64_MAX, 240, 0), zl_scalar(1), ZL_FLOAT32);
     CHECK(zl_eval(x) && zl_size(x) == 0);
+}
+
+// What no other device has runs on the CPU. Some calls are never evaluated, others hold kernels for other devices.
+static bool is_elsewhere(const struct op *op) {
+    return op == &op_stretch_with || op == &op_element_count || op == &op_custom_kernel ||
+           op == &op_cuda_kernel;
+}
+
+TEST(every_op_has_a_row_on_the_cpu) {
+    zl_array x = zl_ones(ZL_SHAPE(2, 2), ZL_FLOAT32), in[] = {x, x, x};
+    const struct op *op;
+    for (int i = 0; (op = op_at(i)); i++) {
+        if (op->kind != OP_OTHER)
+            continue;
+        zl_array y = graph_call(op, COUNT(in), in, 0, NULL, 1,
+                                &(struct array_spec){.dtype = ZL_FLOAT32, .ndim = 2, .dim = x->dim});
+        REQUIRE(y);
+        if (!CHECK(cpu_can(0, y->call) != is_elsewhere(op)))
+            test_note("%s", op->name);
+    }
 }

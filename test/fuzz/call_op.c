@@ -100,46 +100,17 @@ static bool choose_quantized(const zl_op_info *op, const zl_param *param, union 
     return true;
 }
 
-// Arrays of other ops that fit each other: all elements are 0.
-static const struct {
-    const char *op, *param;
-    zl_dtype dtype;
-    int64_t dim[5]; // sizes, then 0
-} fitting[] = {
-    {"zl_fast_gated_delta_update", "q", ZL_FLOAT32, {2, 3, 1, 4}},
-    {"zl_fast_gated_delta_update", "k", ZL_FLOAT32, {2, 3, 1, 4}},
-    {"zl_fast_gated_delta_update", "v", ZL_FLOAT32, {2, 3, 2, 5}},
-    {"zl_fast_gated_delta_update", "gamma", ZL_FLOAT32, {2, 3, 2}},
-    {"zl_fast_gated_delta_update", "beta", ZL_FLOAT32, {2, 3, 2}},
-    {"zl_fast_gated_delta_update", "initial_state", ZL_FLOAT32, {2, 2, 5, 4}},
-    {"zl_fast_gated_delta_update", "mask", ZL_BOOL, {2, 3}},
-    {"zl_matmul_fp8", "a", ZL_UINT8, {2, 3}},
-    {"zl_matmul_fp8", "b", ZL_UINT8, {3, 4}},
-    {"zl_csr_matvec", "values", ZL_FLOAT32, {4}},
-    {"zl_csr_matvec", "indices", ZL_INT32, {4}},
-    {"zl_csr_matvec", "indptr", ZL_INT32, {3}},
-    {"zl_csr_matvec", "x", ZL_FLOAT32, {5}},
-    {"zl_csr_matmul", "values", ZL_FLOAT32, {4}},
-    {"zl_csr_matmul", "indices", ZL_INT32, {4}},
-    {"zl_csr_matmul", "indptr", ZL_INT32, {3}},
-    {"zl_csr_matmul", "b", ZL_FLOAT32, {5, 2}},
-    {"zl_csr_to_dense", "values", ZL_FLOAT32, {4}},
-    {"zl_csr_to_dense", "indices", ZL_INT32, {4}},
-    {"zl_csr_to_dense", "indptr", ZL_INT32, {3}},
-};
+extern const struct op_fitting *const __start_op_fittings[],
+    *const __stop_op_fittings[]; // made by the linker
 
 bool op_argument_fitting(const zl_op_info *op, const zl_param *param, union op_argument *out) {
     if (!strcmp(op->family, "quantized") && param->type != ZL_PARAM_OUTPUT)
         return choose_quantized(op, param, out);
-    for (size_t i = 0; i < sizeof fitting / sizeof *fitting; i++) {
-        int ndim = 0;
-        if (strcmp(fitting[i].op, op->name) || strcmp(fitting[i].param, param->name))
-            continue;
-        while (fitting[i].dim[ndim])
-            ndim++;
-        out->array = zl_zeros((zl_shape){fitting[i].dim, ndim}, fitting[i].dtype);
-        return true;
-    }
+    for (const struct op_fitting *const *f = __start_op_fittings; f < __stop_op_fittings; f++)
+        if (!strcmp((*f)->op, op->name) && !strcmp((*f)->param, param->name)) {
+            out->array = zl_zeros((zl_shape){(*f)->dim, (*f)->ndim}, (*f)->dtype);
+            return true;
+        }
     return false;
 }
 

@@ -23,8 +23,20 @@ union op_argument {
 
 typedef void op_function(void);
 
-// An argument of an op whose arrays must fit each other as chance never makes them, such as those on quantised matrices;
-// false, and nothing, of another op.
+// In the file that tests an op whose arrays must fit each other as chance never makes them: OP_FITTING(function, parameter, dtype,
+// sizes...), a row for each array. All its elements are 0.
+struct op_fitting {
+    const char *op, *param;
+    zl_dtype dtype;
+    int ndim;
+    int64_t dim[4];
+};
+#define OP_FITTING(function, parameter, dtype_, ...)                                                              \
+    static const struct op_fitting fitting_##function##_##parameter = {                                           \
+        #function, #parameter, dtype_, sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), {__VA_ARGS__}};        \
+    static const struct op_fitting *const fits_##function##_##parameter                                           \
+        __attribute__((used, section("op_fittings"))) = &fitting_##function##_##parameter
+// Such an argument, or one of an op on quantised matrices; false, and nothing, of another op.
 bool op_argument_fitting(const zl_op_info *op, const zl_param *param, union op_argument *out);
 
 // What stands for "not given" where the default is None: false, and nothing, of another parameter.

@@ -37,6 +37,11 @@ void op_test_rules(op_test_function *f, zl_shape shape, double lo, double hi);
 void op_test_derivatives(op_test_function *f, zl_shape shape, double lo, double hi); // for what cannot be batched
 void op_test_batching(op_test_function *f, zl_shape shape, double lo, double hi); // for what has no derivative
 
+// In the file that tests the rules of a function or a family, which wants more of its arrays than the table of
+// test_transform_table.c can say, or gives other results each time.
+#define OP_RULES_HERE(name) \
+    static const char *const tested_##name __attribute__((used, section("op_tested"))) = #name
+
 #define RULES_IN(id, shape, lo, hi, expression)                \
     static zl_array rule_##id(zl_array x) { return expression; } \
     TEST(rules_##id) { op_test_rules(rule_##id, (shape), (lo), (hi)); }

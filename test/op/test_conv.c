@@ -429,6 +429,27 @@ TEST(conv_functions_read_their_numbers) {
         zl_size(zl_conv_transpose3d(cube, cube, ZL_SHAPE(2), ZL_SHAPE(0), ZL_SHAPE(1), ZL_SHAPE(1), 1)), 125);
 }
 
+TEST(groups_of_convolutions_are_held_against_sizes) {
+    static const struct {
+        int64_t groups, x[3], w[3];
+        bool fits;
+    } cases[] = {{2, {3, 5, 4}, {6, 2, 2}, true},         {2, {3, 5, 4}, {5, 2, 2}, false},
+                 {2, {3, 5, 4}, {6, 2, 4}, false},        {0, {3, 5, 4}, {6, 2, 4}, false},
+                 {-2, {4, 5, 3}, {6, 2, 3}, true},        {-2, {3, 5, 3}, {6, 2, 3}, false},
+                 {-2, {4, 5, 3}, {5, 2, 3}, false},       {-2, {4, 5, 6}, {6, 2, 3}, false},
+                 {INT64_MIN, {4, 5, 3}, {6, 2, 3}, false}};
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        zl_array in[] = {zl_ones((zl_shape){cases[i].x, 3}, ZL_FLOAT32),
+                         zl_ones((zl_shape){cases[i].w, 3}, ZL_FLOAT32)},
+                 out;
+        int64_t arg[] = {cases[i].groups, 0, 1, 0, 0, 1, 1};
+        struct array_spec spec = {.dtype = ZL_FLOAT32, .ndim = 3, .dim = cases[i].x};
+        zl_array y = graph_call(&op_conv, 2, in, COUNT(arg), arg, 1, &spec);
+        CHECK(y && op_replay("f", y->call, in, &out) == cases[i].fits);
+        zl_clear_error();
+    }
+}
+
 TEST(conv_of_nothing) {
     zl_array w = zl_ones(ZL_SHAPE(2, 3, 1), ZL_FLOAT32);
     REQUIRE(zl_eval(w));

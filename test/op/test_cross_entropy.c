@@ -5,6 +5,8 @@
 
 #include "op/op_test.h"
 
+OP_RULES_HERE(zl_fast_cross_entropy);
+
 enum { ROWS = 5, CLASSES = 7, LONG = 4000 }; // LONG: more than a tile of the kernel
 
 static zl_array some_targets(int64_t classes) {

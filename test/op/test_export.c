@@ -240,59 +240,6 @@ TEST(kernels_of_files_can_be_refused) {
     CHECK_HAS(test_last_error(), "cannot be exported");
 }
 
-// A call of a kernel as a file may say it, of one output and an input of three elements.
-static bool replays(const struct op *op, int args, const int64_t *arg, int outputs) {
-    zl_array x = zl_ones(ZL_SHAPE(3), ZL_FLOAT32), in[] = {zl_ones(ZL_SHAPE(4), ZL_UINT8), x, x, x, x},
-             out[4];
-    struct array_spec spec = {.dtype = ZL_FLOAT32, .ndim = 1, .dim = x->dim};
-    zl_array y = graph_call(op, COUNT(in), in, args, arg, outputs, (struct array_spec[]){spec, spec});
-    bool ok = y && op_replay("f", y->call, in, out);
-    zl_clear_error();
-    return ok;
-}
-
-TEST(calls_of_kernels_are_held_against_what_they_say) {
-    static const struct {
-        int at;
-        int64_t value;
-    } wrong[] = {{KERNEL_OUTPUTS, 0},        {KERNEL_OUTPUTS, 2},      {KERNEL_OUTPUTS, 3},
-                 {KERNEL_GRID, -1},          {KERNEL_GRID, INT64_MAX}, {KERNEL_GROUP, 0},
-                 {KERNEL_GROUP + 2, -1},     {KERNEL_FILLS, 2},        {KERNEL_STRIDED, -1},
-                 {KERNEL_SHARED, INT64_MAX}, {KERNEL_SHARED, -1}};
-    const int64_t good[KERNEL_ARGS] = {1, 3, 1, 1, 1, 1, 1};
-    CHECK(replays(&op_cuda_kernel, KERNEL_ARGS, good, 1) &&
-          replays(&op_custom_kernel, KERNEL_FILLS, good, 1));
-    CHECK(!replays(&op_cpu_kernel, KERNEL_ARGS, good, 1) && !replays(&op_cuda_kernel, KERNEL_FILLS, good, 1));
-    for (size_t i = 0; i < COUNT(wrong); i++) {
-        int64_t arg[KERNEL_ARGS];
-        memcpy(arg, good, sizeof arg);
-        arg[wrong[i].at] = wrong[i].value;
-        CHECK(!replays(&op_cuda_kernel, KERNEL_ARGS, arg, 1));
-        CHECK(wrong[i].at != KERNEL_OUTPUTS || !replays(&op_custom_kernel, KERNEL_FILLS, arg, 1));
-    }
-}
-
-TEST(groups_of_convolutions_are_held_against_sizes) {
-    static const struct {
-        int64_t groups, x[3], w[3];
-        bool fits;
-    } cases[] = {{2, {3, 5, 4}, {6, 2, 2}, true},         {2, {3, 5, 4}, {5, 2, 2}, false},
-                 {2, {3, 5, 4}, {6, 2, 4}, false},        {0, {3, 5, 4}, {6, 2, 4}, false},
-                 {-2, {4, 5, 3}, {6, 2, 3}, true},        {-2, {3, 5, 3}, {6, 2, 3}, false},
-                 {-2, {4, 5, 3}, {5, 2, 3}, false},       {-2, {4, 5, 6}, {6, 2, 3}, false},
-                 {INT64_MIN, {4, 5, 3}, {6, 2, 3}, false}};
-    for (size_t i = 0; i < COUNT(cases); i++) {
-        zl_array in[] = {zl_ones((zl_shape){cases[i].x, 3}, ZL_FLOAT32),
-                         zl_ones((zl_shape){cases[i].w, 3}, ZL_FLOAT32)},
-                 out;
-        int64_t arg[] = {cases[i].groups, 0, 1, 0, 0, 1, 1};
-        struct array_spec spec = {.dtype = ZL_FLOAT32, .ndim = 3, .dim = cases[i].x};
-        zl_array y = graph_call(&op_conv, 2, in, COUNT(arg), arg, 1, &spec);
-        CHECK(y && op_replay("f", y->call, in, &out) == cases[i].fits);
-        zl_clear_error();
-    }
-}
-
 // Its sizes are those of the trace.
 TEST(kernels_do_not_take_other_sizes) {
     zl_array x = op_test_range(ZL_SHAPE(3, 4), ZL_FLOAT32), y = op_test_range(ZL_SHAPE(5, 4), ZL_FLOAT32);

@@ -5,6 +5,16 @@
 #include <string.h>
 
 #include "op/op_test.h"
+#include "fuzz/call_op.h"
+
+OP_RULES_HERE(zl_fast_gated_delta_update);
+OP_FITTING(zl_fast_gated_delta_update, q, ZL_FLOAT32, 2, 3, 1, 4);
+OP_FITTING(zl_fast_gated_delta_update, k, ZL_FLOAT32, 2, 3, 1, 4);
+OP_FITTING(zl_fast_gated_delta_update, v, ZL_FLOAT32, 2, 3, 2, 5);
+OP_FITTING(zl_fast_gated_delta_update, gamma, ZL_FLOAT32, 2, 3, 2);
+OP_FITTING(zl_fast_gated_delta_update, beta, ZL_FLOAT32, 2, 3, 2);
+OP_FITTING(zl_fast_gated_delta_update, initial_state, ZL_FLOAT32, 2, 2, 5, 4);
+OP_FITTING(zl_fast_gated_delta_update, mask, ZL_BOOL, 2, 3);
 
 // Sizes: batch, steps, heads of q and k, their numbers, heads of v, their numbers.
 struct sizes {

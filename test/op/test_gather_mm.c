@@ -3,6 +3,11 @@
 
 #include "op/op_test.h"
 
+OP_RULES_HERE(zl_gather_mm);
+OP_RULES_HERE(zl_segmented_mm);
+OP_RULES_HERE(zl_matmul_int8);
+OP_RULES_HERE(zl_block_masked_mm);
+
 static zl_array numbers(zl_shape shape) {
     return op_test_random(shape, ZL_FLOAT32, -1, 1);
 }

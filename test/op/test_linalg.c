@@ -8,6 +8,8 @@
 
 #include "op/op_test.h"
 
+OP_RULES_HERE(linalg);
+
 enum { MOST = 4096 };
 
 // Matrices of a batch, read as long doubles: row-major, imaginary parts apart.

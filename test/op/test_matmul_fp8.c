@@ -5,6 +5,11 @@
 
 #include "device/device.h"
 #include "op/op_test.h"
+#include "fuzz/call_op.h"
+
+OP_RULES_HERE(zl_matmul_fp8);
+OP_FITTING(zl_matmul_fp8, a, ZL_UINT8, 2, 3);
+OP_FITTING(zl_matmul_fp8, b, ZL_UINT8, 3, 4);
 
 static const zl_dtype results[] = {ZL_BFLOAT16, ZL_FLOAT16, ZL_FLOAT32};
 

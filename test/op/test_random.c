@@ -8,6 +8,8 @@
 #include "base/base.h"
 #include "op/op_test.h"
 
+OP_RULES_HERE(random);
+
 // The generator, as its authors write it: one counter.
 static void hash(const uint32_t *key, uint32_t *x, uint32_t *y) {
     static const int turns[] = {13, 15, 26, 6, 17, 29, 16, 24};

@@ -7,6 +7,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 // One that compiles for the machine that the test runs on.
 static bool has_compiler(void) {
@@ -345,4 +346,38 @@ TEST(source_kernels_refuse) {
     k.arguments = 1;
     CHECK_ERROR(ZL_ERROR_DTYPE, zl_cpu_kernel(&k, 1, &x, &y));
     CHECK_ERROR(ZL_ERROR_VALUE, zl_cpu_kernel(&good, 1, &x, NULL));
+}
+
+// From files ----------------------------------------------------------------------------------------------------------
+
+// A call of a kernel as a file may say it, of one output and an input of three elements.
+static bool replays(const struct op *op, int args, const int64_t *arg, int outputs) {
+    zl_array x = zl_ones(ZL_SHAPE(3), ZL_FLOAT32), in[] = {zl_ones(ZL_SHAPE(4), ZL_UINT8), x, x, x, x},
+             out[4];
+    struct array_spec spec = {.dtype = ZL_FLOAT32, .ndim = 1, .dim = x->dim};
+    zl_array y = graph_call(op, COUNT(in), in, args, arg, outputs, (struct array_spec[]){spec, spec});
+    bool ok = y && op_replay("f", y->call, in, out);
+    zl_clear_error();
+    return ok;
+}
+
+TEST(calls_of_kernels_are_held_against_what_they_say) {
+    static const struct {
+        int at;
+        int64_t value;
+    } wrong[] = {{KERNEL_OUTPUTS, 0},        {KERNEL_OUTPUTS, 2},      {KERNEL_OUTPUTS, 3},
+                 {KERNEL_GRID, -1},          {KERNEL_GRID, INT64_MAX}, {KERNEL_GROUP, 0},
+                 {KERNEL_GROUP + 2, -1},     {KERNEL_FILLS, 2},        {KERNEL_STRIDED, -1},
+                 {KERNEL_SHARED, INT64_MAX}, {KERNEL_SHARED, -1}};
+    const int64_t good[KERNEL_ARGS] = {1, 3, 1, 1, 1, 1, 1};
+    CHECK(replays(&op_cuda_kernel, KERNEL_ARGS, good, 1) &&
+          replays(&op_custom_kernel, KERNEL_FILLS, good, 1));
+    CHECK(!replays(&op_cpu_kernel, KERNEL_ARGS, good, 1) && !replays(&op_cuda_kernel, KERNEL_FILLS, good, 1));
+    for (size_t i = 0; i < COUNT(wrong); i++) {
+        int64_t arg[KERNEL_ARGS];
+        memcpy(arg, good, sizeof arg);
+        arg[wrong[i].at] = wrong[i].value;
+        CHECK(!replays(&op_cuda_kernel, KERNEL_ARGS, arg, 1));
+        CHECK(wrong[i].at != KERNEL_OUTPUTS || !replays(&op_custom_kernel, KERNEL_FILLS, arg, 1));
+    }
 }

@@ -5,6 +5,20 @@
 #include <string.h>
 
 #include "op/op_test.h"
+#include "fuzz/call_op.h"
+
+OP_RULES_HERE(sparse);
+OP_FITTING(zl_csr_matvec, values, ZL_FLOAT32, 4);
+OP_FITTING(zl_csr_matvec, indices, ZL_INT32, 4);
+OP_FITTING(zl_csr_matvec, indptr, ZL_INT32, 3);
+OP_FITTING(zl_csr_matvec, x, ZL_FLOAT32, 5);
+OP_FITTING(zl_csr_matmul, values, ZL_FLOAT32, 4);
+OP_FITTING(zl_csr_matmul, indices, ZL_INT32, 4);
+OP_FITTING(zl_csr_matmul, indptr, ZL_INT32, 3);
+OP_FITTING(zl_csr_matmul, b, ZL_FLOAT32, 5, 2);
+OP_FITTING(zl_csr_to_dense, values, ZL_FLOAT32, 4);
+OP_FITTING(zl_csr_to_dense, indices, ZL_INT32, 4);
+OP_FITTING(zl_csr_to_dense, indptr, ZL_INT32, 3);
 
 enum { VALUES, INDICES, POINTERS, PARTS };
 

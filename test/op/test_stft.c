@@ -6,6 +6,9 @@
 
 #include "op/op_test.h"
 
+OP_RULES_HERE(zl_fft_stft);
+OP_RULES_HERE(zl_fft_istft);
+
 enum { LENGTH = 37, ROWS = 2 };
 
 static zl_array signal(void) {

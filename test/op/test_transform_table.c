@@ -113,22 +113,12 @@ static int64_t next_number(const struct sample *s, int *used) {
     return number;
 }
 
-// Ops that want more of their arrays than a table can say, or give other results each time, and where they are tested.
-static const struct {
-    const char *name, *file; // a family or a function
-} elsewhere[] = {
-    {"random", "test_random.c"},           {"linalg", "test_linalg.c"},
-    {"zl_fast_cross_entropy", "test_cross_entropy.c"}, {"zl_fast_gated_delta_update", "test_gated_delta.c"},
-    {"sparse", "test_sparse.c"}, {"zl_unique", "test_unique.c"},
-    {"zl_fft_stft", "test_stft.c"},        {"zl_fft_istft", "test_stft.c"},
-    {"zl_gather_mm", "test_gather_mm.c"},  {"zl_segmented_mm", "test_gather_mm.c"},
-    {"zl_matmul_int8", "test_gather_mm.c"}, {"zl_block_masked_mm", "test_gather_mm.c"},
-    {"zl_matmul_fp8", "test_matmul_fp8.c"},
-};
+extern const char *const __start_op_tested[],
+    *const __stop_op_tested[]; // made by the linker from OP_RULES_HERE
 
 static bool is_elsewhere(const zl_op_info *op) {
-    for (size_t i = 0; i < sizeof elsewhere / sizeof elsewhere[0]; i++)
-        if (!strcmp(elsewhere[i].name, op->name) || !strcmp(elsewhere[i].name, op->family))
+    for (const char *const *name = __start_op_tested; name < __stop_op_tested; name++)
+        if (!strcmp(*name, op->name) || !strcmp(*name, op->family))
             return true;
     return false;
 }

@@ -5,6 +5,8 @@
 
 #include "op/op_test.h"
 
+OP_RULES_HERE(zl_unique);
+
 enum { VALUES, INDEX, INVERSE, COUNTS, OUTPUTS };
 
 static bool all_of(zl_array a, int64_t size, zl_array fill, zl_array *out) {

@@ -52,7 +52,7 @@ class Words(unittest.TestCase):
         path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "src", "tile", "syntax.c")
         with open(path) as file:
             text = file.read()
-        for table in ("words", "tile_loop_word", "tile_memory_word", "tile_layout_word", "tile_scope_word"):
+        for table in ("words", "tile_loop_word", "tile_memory_word", "tile_scope_word"):
             rows = re.search(rf"\b{table}\[\w*\] = {{(.*?)}};", text, re.S).group(1)
             for word in re.findall(r'"(\w+)"', rows):
                 self.assertTrue(is_word(word), word)

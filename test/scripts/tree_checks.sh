@@ -24,6 +24,28 @@ accepts() { # FILE INCLUDE
     tool/layers.sh "$tmp/tree"
 }
 
+built() { # CALLER CALLEE [FUNCTION]: a tree, and a build of it, in which a file calls a function of another
+    local object="$tmp/tree/build/CMakeFiles/objects.dir"
+    tree
+    mkdir -p "$tmp/tree/src/schedule" "$object"/src/{base,graph,op,schedule}
+    echo "void ${3:-graph_b}(void); void a(void); void a(void) { ${3:-graph_b}(); }" >"$tmp/tree/$1"
+    echo "void ${3:-graph_b}(void); void ${3:-graph_b}(void) {}" >"$tmp/tree/$2"
+    cc -c -o "$object/$1.o" "$tmp/tree/$1" && cc -c -o "$object/$2.o" "$tmp/tree/$2"
+}
+
+finds_call() { # CALLER CALLEE [FUNCTION]
+    built "$@" || return
+    local text
+    text=$(tool/layers.sh "$tmp/tree" "$tmp/tree/build") && { echo "not reported"; return 1; }
+    grep -q "^$1: .* ${3:-graph_b}, which is in $2$" <<<"$text" || { echo "reported as: $text"; return 1; }
+}
+
+accepts_call() { # CALLER CALLEE [FUNCTION [gone]]
+    built "$@" || return
+    [ "${4:-}" != gone ] || rm "$tmp/tree/$1"
+    tool/layers.sh "$tmp/tree" "$tmp/tree/build"
+}
+
 extra_symbol() { # a library that shows one name more than the headers promise
     echo 'int surprise(void); int surprise(void) { return 0; }' >"$tmp/extra.c"
     cc -shared -fPIC -o "$tmp/extra.so" "$tmp/extra.c" -Wl,--whole-archive "$build/libzellige.a" \
@@ -51,13 +73,19 @@ missing_name() { # a name of MLX that is not here
     says 'no_such_name.*missing' "$python" tool/coverage.py "$build" "$tmp/names"
 }
 
-check "layers" tool/layers.sh
+check "layers" tool/layers.sh . "$build"
 check "layers finds base using graph" finds src/base/a.c graph/graph.h
 check "layers finds a path that climbs" finds src/base/b.c ../graph/graph.h
 check "layers finds an unknown folder" finds src/base.c graph/graph.h
 check "layers finds the program looking inside" finds cli/c.c base/base.h
 check "layers accepts what is allowed" accepts src/op/d.c graph/graph.h
 check "layers accepts public headers" accepts cli/e.c zellige.h
+check "layers finds base calling graph" finds_call src/base/a.c src/graph/b.c
+check "layers finds op calling what only one file may" finds_call src/op/a.c src/schedule/b.c zl_eval_all
+check "layers accepts a call that is allowed" accepts_call src/op/a.c src/graph/b.c
+check "layers accepts a call that one file may make" accepts_call src/op/op_help.c src/schedule/b.c zl_eval_all
+check "layers accepts objects whose source is gone" accepts_call src/base/a.c src/graph/b.c graph_b gone
+check "layers finds a build without objects" says 'build it first' tool/layers.sh . "$tmp"
 check "layers accepts a folder's own header" accepts cli/f.c cli.h
 check "exported names" tool/check_symbols.sh "$build/libzellige.so"
 check "exported names finds one more" extra_symbol

@@ -614,13 +614,9 @@ bool cpu_compile(const char *source_path, const char *library_path, const char *
 
 // Each runs one call whose outputs have their memory: false and an error when it cannot.
 typedef bool cpu_function(const struct call *c);
-cpu_function cpu_reduce, cpu_argreduce, cpu_matmul, cpu_take, cpu_arange, cpu_arange_int, cpu_concatenate, cpu_pad,
-    cpu_divmod, cpu_random_bits, cpu_take_along, cpu_put_along, cpu_gather, cpu_scatter, cpu_slice_update,
-    cpu_dynamic_slice, cpu_dynamic_slice_update, cpu_scan, cpu_sort, cpu_argsort, cpu_partition, cpu_searchsorted,
-    cpu_conv, cpu_cross_entropy, cpu_gated_delta, cpu_csr_matmul, cpu_csr_sample, cpu_csr_rows, cpu_gather_mm,
-    cpu_segmented_mm, cpu_matmul_int8, cpu_matmul_fp8, cpu_attention, cpu_attention_vjp, cpu_fft, cpu_cholesky, cpu_inverse, cpu_lu,
-    cpu_qr, cpu_svd, cpu_eigh, cpu_eig, cpu_quantize, cpu_dequantize, cpu_quantized_matmul, cpu_source_kernel,
-    cpu_load;
+#define CPU_OP(op, function, ...) cpu_function function;
+#include "device/cpu/cpu_ops.def"
+cpu_function cpu_reduce;
 
 // The first output of an op that changes a part of its first input: that input's elements are in it.
 static inline char *cpu_copy_input(const struct call *c) {

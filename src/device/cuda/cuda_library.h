@@ -46,23 +46,17 @@ float cuda_time(int unit, int lane, int runs, bool (*run)(const void *data), con
 typedef bool cuda_question(const struct call *c);
 typedef enum kernel_taken cuda_function_of(const struct kernel_place *p, const struct call *c);
 
-cuda_question cuda_lt_can;           // cuda_lt.c: products of matrices, by cuBLASLt
-cuda_function_of cuda_lt_multiply;
-// A product with what follows it: as of struct kernel_target.
+#define CUDA_OP(op, can, take, by) cuda_question can; cuda_function_of take;
+#include "device/cuda/cuda_ops.def"
+
+// cuda_lt.c: a product with what follows it: as of struct kernel_target.
 int cuda_lt_fuse(const struct kernel_place *p, const struct program *program, struct binding *b, int index);
 int cuda_lt_count(const struct program *program, struct call *const *call, int calls, int index);
-cuda_question cuda_quantized_can;    // cuda_quantized.c: lines times quantised matrices; those of cuda_quantized_lines.c are few
-cuda_function_of cuda_quantized_matmul, cuda_quantized_lines;
+cuda_function_of cuda_quantized_lines; // cuda_quantized_lines.c: few lines times quantised matrices
 struct quantized_key;
 // CUDA C of few lines, or of a single one; false and an error.
 bool cuda_quantized_source(const struct quantized_key *key, zl_dtype dtype, bool single, struct text *out);
-cuda_question cuda_source_can;       // cuda_source_kernel.c: kernels that programs bring
-cuda_function_of cuda_source_kernel;
-cuda_question cuda_fft_can;          // cuda_fft.c: Fourier transforms, by cuFFT
-cuda_function_of cuda_fft;
-cuda_question cuda_attend_can;       // cuda_attention.c: attention, by cuDNN, else cuda_flash.c: by a tile kernel
-cuda_function_of cuda_attend, cuda_flash;
-cuda_function_of cuda_attend_vjp, cuda_flash_vjp; // cuda_attention_vjp.c: its cotangents, likewise
+cuda_function_of cuda_flash, cuda_flash_vjp; // cuda_flash.c, cuda_flash_vjp.c: attention and its cotangents by tile kernels
 // Those tile kernels, for tests: as tiles and as CUDA C; either may be NULL. Keeping: what the backward pass needs is an output too.
 enum cuda_flash_kind { CUDA_FLASH_FORWARD, CUDA_FLASH_KEEPING, CUDA_FLASH_OF_QUERIES, CUDA_FLASH_OF_KEYS };
 struct cuda_flash_text {
@@ -73,11 +67,5 @@ struct cuda_flash_text {
     bool causal, has_warps; // has_warps: of sm_90a
 };
 bool cuda_flash_source(const struct cuda_flash_text *t, struct text *tiles, struct text *source); // false and an error
-cuda_question cuda_convolve_can;     // cuda_conv.c: convolutions, by cuDNN
-cuda_function_of cuda_convolve;
-cuda_question cuda_factor_can;       // cuda_factor.c, cuda_spectrum.c: factors of matrices, by cuSOLVER
-cuda_function_of cuda_cholesky, cuda_inverse, cuda_lu, cuda_qr, cuda_svd, cuda_eigh;
-cuda_question cuda_eig_can;          // cuda_eigen.c
-cuda_function_of cuda_eig;
 
 #endif

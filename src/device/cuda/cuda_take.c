@@ -13,26 +13,10 @@ static const struct {
     const struct op *op;
     cuda_question *can;
     cuda_function_of *take;
-    bool is_ours;   // not only by libraries
-    bool sometimes; // not of all sizes: a kernel of ours runs the others
+    enum { LIBRARY, OURS, OURS_SOMETIMES } by;
 } rows[] = {
-    {&op_matmul, cuda_lt_can, cuda_lt_multiply},
-    {&op_addmm, cuda_lt_can, cuda_lt_multiply},
-    {&op_matmul_int8, cuda_lt_can, cuda_lt_multiply},
-    {&op_matmul_fp8, cuda_lt_can, cuda_lt_multiply},
-    {&op_quantized_matmul, cuda_quantized_can, cuda_quantized_matmul, .is_ours = true, .sometimes = true},
-    {&op_attention, cuda_attend_can, cuda_attend, .is_ours = true},
-    {&op_attention_vjp, cuda_attend_can, cuda_attend_vjp, .is_ours = true},
-    {&op_cuda_kernel, cuda_source_can, cuda_source_kernel, .is_ours = true},
-    {&op_conv, cuda_convolve_can, cuda_convolve},
-    {&op_fft, cuda_fft_can, cuda_fft},
-    {&op_cholesky, cuda_factor_can, cuda_cholesky},
-    {&op_inverse, cuda_factor_can, cuda_inverse},
-    {&op_lu, cuda_factor_can, cuda_lu},
-    {&op_qr, cuda_factor_can, cuda_qr},
-    {&op_svd, cuda_factor_can, cuda_svd},
-    {&op_eigh, cuda_factor_can, cuda_eigh},
-    {&op_eig, cuda_eig_can, cuda_eig},
+#define CUDA_OP(op, can, take, by) {&op_##op, can, take, by},
+#include "device/cuda/cuda_ops.def"
 };
 
 static bool may_use;
@@ -51,14 +35,14 @@ bool cuda_uses_libraries(void) {
 static int row_of(const struct call *c) {
     for (int i = 0; i < (int)COUNT(rows); i++)
         if (rows[i].op == c->op)
-            return (rows[i].is_ours || cuda_uses_libraries()) && rows[i].can(c) ? i : -1;
+            return (rows[i].by != LIBRARY || cuda_uses_libraries()) && rows[i].can(c) ? i : -1;
     return -1;
 }
 
 bool cuda_takes(int unit, const struct call *c) {
     int row = row_of(c);
     (void)unit;
-    return row >= 0 && !rows[row].sometimes;
+    return row >= 0 && rows[row].by != OURS_SOMETIMES;
 }
 
 enum kernel_taken cuda_take(const struct kernel_place *p, const struct call *c) {

@@ -165,18 +165,11 @@ enum tile_op kernel_combines(const struct call *c); // what a reduction joins tw
 // Ops that are not elementwise, a family a file. Each runs a call whose outputs have their memory and are not empty.
 typedef bool kernel_question(const struct call *c);
 typedef bool kernel_function(const struct kernel_place *p, const struct call *c);
-kernel_question kernel_can_reduce, kernel_can_argreduce, kernel_can_scan, kernel_can_sort, kernel_can_search,
-    kernel_can_cross_entropy, kernel_can_matmul, kernel_can_take, kernel_can_gather, kernel_can_dynamic_slice,
-    kernel_can_dynamic_slice_update, kernel_can_csr, kernel_can_scatter, kernel_can_put_along,
-    kernel_can_conv, kernel_can_quantize, kernel_can_quantized_matmul, kernel_can_gated_delta, kernel_can_choose,
-    kernel_can_divmod;
-kernel_function kernel_reduce, kernel_argreduce, kernel_scan, kernel_sort, kernel_argsort,
-    kernel_partition, kernel_search, kernel_cross_entropy, kernel_matmul, kernel_concatenate, kernel_pad,
-    kernel_slice_update, kernel_take,
-    kernel_take_along, kernel_put_along, kernel_gather, kernel_scatter, kernel_dynamic_slice,
-    kernel_dynamic_slice_update, kernel_csr_matmul, kernel_csr_sample, kernel_csr_rows, kernel_arange, kernel_arange_int,
-    kernel_random_bits, kernel_attention, kernel_attention_vjp, kernel_conv, kernel_quantize, kernel_dequantize,
-    kernel_quantized_matmul, kernel_gated_delta, kernel_gather_mm, kernel_segmented_mm, kernel_divmod;
+#define KERNEL_OP(op, can, run, ...)  kernel_question can; kernel_function run;
+#define KERNEL_OP_OF_ALL(op, run, ...) kernel_function run;
+#include "device/kernels/kernels_ops.def"
+kernel_question kernel_can_reduce;
+kernel_function kernel_reduce;
 const char *kernel_item_type(size_t bytes); // of elements that are only moved
 bool kernel_copy_out(const struct kernel_place *p, zl_array x, void *to); // row-major, to memory of the place
 // The same of x stretched to a shape.

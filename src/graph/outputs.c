@@ -1,6 +1,6 @@
 // outputs.c - lists of arrays that functions give as their results.
 
-#include "transform/transform.h"
+#include "graph/graph.h"
 
 zl_outputs *zl_outputs_new(void) {
     return memory_zero(sizeof(zl_outputs));
