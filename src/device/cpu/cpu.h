@@ -533,8 +533,8 @@ int cpu_run_group(const struct program *p, struct binding *b, int index);
 // Waits until the kernels are compiled that are to be; or only the one that is under way, the others are let go.
 void cpu_kernels_settle(void);
 void cpu_kernels_stop(void);
-// How many that would be, and why not more: NULL if there is no reason. See struct device.
-int cpu_fuses(int unit, const struct program *p, const struct segment *s, int index, const char **why);
+// How many that would be, and why not more. See struct device.
+int cpu_fuses(int unit, const struct program *p, const struct segment *s, int index, struct text *why);
 
 // cpu_reduce.c, reduce_rows.c, reduce_columns.c ---------------------------------------------------------------
 

@@ -377,14 +377,18 @@ int cpu_run_group(const struct program *p, struct binding *b, int index) {
 
 // Explaining -----------------------------------------------------------------------------------------------------
 
-int cpu_fuses(int unit, const struct program *p, const struct segment *s, int index, const char **why) {
+int cpu_fuses(int unit, const struct program *p, const struct segment *s, int index, struct text *why) {
     (void)unit;
     struct binding b = {.calls = s->calls, .call = s->call};
     struct group g = {.p = p, .b = &b, .begin = index};
-    *why = NULL;
+    const char *ended = NULL;
     if (!p->step[index].run || p->step[index].group < 2)
         return 1;
-    if (size_of(s->call[index]) < GROUP_LEAST)
-        return *why = "fewer than 8192 elements: they stay in the cache", 1;
-    return group_find(&g, why) ? g.end - g.begin : 1;
+    if (size_of(s->call[index]) < GROUP_LEAST) {
+        text_add(why, "fewer than %d elements: they stay in the cache", GROUP_LEAST);
+        return 1;
+    }
+    int count = group_find(&g, &ended) ? g.end - g.begin : 1;
+    text_add(why, "%s", ended ? ended : "");
+    return count;
 }

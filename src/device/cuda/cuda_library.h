@@ -50,7 +50,7 @@ cuda_question cuda_lt_can;           // cuda_lt.c: products of matrices, by cuBL
 cuda_function_of cuda_lt_multiply;
 // A product with what follows it: as of struct kernel_target.
 int cuda_lt_fuse(const struct kernel_place *p, const struct program *program, struct binding *b, int index);
-int cuda_lt_count(const struct program *program, struct call *const *call, int calls, int index);
+int cuda_lt_count(const struct program *program, struct call *const *call, int index);
 cuda_question cuda_quantized_can;    // cuda_quantized.c: lines times quantised matrices; those of cuda_quantized_lines.c are few
 cuda_function_of cuda_quantized_matmul, cuda_quantized_lines;
 struct quantized_key;

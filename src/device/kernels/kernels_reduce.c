@@ -35,13 +35,6 @@ bool kernel_can_reduce(const struct call *c) {
 }
 
 // Of truth values, the largest is their or, the smallest their and.
-enum tile_op kernel_combines(const struct call *c) {
-    enum tile_op op = c->op->row;
-    if (c->in[0]->dtype == ZL_BOOL)
-        op = op == TILE_MAX ? TILE_OR : op == TILE_MIN ? TILE_AND : op;
-    return op;
-}
-
 // Text -------------------------------------------------------------------------------------------------------------
 
 static const char *part_type(zl_dtype dtype) { // as element functions take it
@@ -291,7 +284,7 @@ static bool launch_parts(struct reduction *r, void *to, void *from, int64_t offs
 bool kernel_reduce(const struct kernel_place *p, const struct call *c) {
     zl_array x = c->in[0], y = call_first(c);
     struct reduction r = {.place = p,
-                          .r = {(int32_t)kernel_combines(c), x->dtype, y->dtype, 0, 0, 1, 0, "reduce"}};
+                          .r = {(int32_t)fuse_combines(c), x->dtype, y->dtype, 0, 0, 1, 0, "reduce"}};
     void *to = kernel_reach(p, y), *from = x->size && !array_is(x, ARRAY_INLINE) ? kernel_reach(p, x) : to;
     if (!to || !from)
         return false;
