@@ -33,13 +33,13 @@ struct fuse_step {
 
 // The steps of a program. Each is the first member of what its device keeps of a call.
 struct fuse_steps {
-    char *first;
+    struct fuse_step *first;
     size_t apart; // bytes
     int count;
 };
 
 static inline struct fuse_step *fuse_step_at(const struct fuse_steps *s, int index) {
-    return (struct fuse_step *)(void *)(s->first + s->apart * (size_t)index);
+    return (struct fuse_step *)(void *)((char *)s->first + s->apart * (size_t)index);
 }
 
 void fuse_set_step(struct fuse_step *s, const struct call *c); // all but needed, source and last
@@ -75,7 +75,7 @@ enum fuse_end {
     FUSE_END_SHAPE,
     FUSE_END_ORDER,
     FUSE_END_REDUCTION,
-    FUSE_END_DEVICE, // the device's own reason, in limits.why
+    FUSE_END_INPUTS,
 };
 
 struct fuse_group;
@@ -86,7 +86,6 @@ struct fuse_limits {
     int64_t line_least, line_most; // elements of lines that are reduced
     int64_t lines_least;           // how many lines there must be; the device checks it
     bool bitcasts;                 // views may have another dtype
-    const char *why;               // words for FUSE_END_DEVICE
     // Whether the device takes a call whose row is set, as the next of the group; NULL: every one.
     bool (*joins)(struct fuse_group *g, int index);
     // What keeps the group, whose uses are known, from being one kernel: then it is tried without its last call. NULL: nothing.
@@ -95,7 +94,7 @@ struct fuse_limits {
 
 struct fuse_group {
     // Given:
-    struct fuse_steps steps;
+    const struct fuse_steps *steps;
     struct call *const *call;
     const struct fuse_limits *limits;
     int begin;
@@ -104,20 +103,16 @@ struct fuse_group {
     int ndim;
     const int64_t *dim; // the shape of its elements
     int64_t line;       // elements of a line; 0: the group reduces nothing
-    int reductions;
+    int reductions, outputs;
     enum fuse_end ended;
     struct fuse_row row[FUSE_CALLS];
 };
 
 static inline const struct fuse_step *fuse_step(const struct fuse_group *g, int index) {
-    return fuse_step_at(&g->steps, index);
+    return fuse_step_at(g->steps, index);
 }
 
-static inline struct fuse_row *fuse_row(struct fuse_group *g, int index) {
-    return &g->row[index - g->begin];
-}
-
-static inline const struct fuse_row *fuse_row_of(const struct fuse_group *g, int index) {
+static inline const struct fuse_row *fuse_row(const struct fuse_group *g, int index) {
     return &g->row[index - g->begin];
 }
 
@@ -132,7 +127,7 @@ static inline bool fuse_is_outside(const struct fuse_group *g, int index, int k)
 
 // The kernel writes the call's result to memory.
 static inline bool fuse_is_output(const struct fuse_group *g, int index) {
-    const struct fuse_row *r = fuse_row_of(g, index);
+    const struct fuse_row *r = fuse_row(g, index);
     return r->stored && r->kind != ROW_VIEW && r->kind != ROW_PRODUCT;
 }
 
@@ -141,11 +136,11 @@ static inline bool fuse_has_shape(const struct fuse_group *g, zl_array x) {
 }
 
 bool fuse_has_line_shape(const struct fuse_group *g, zl_array x); // one element a line: 1 for the last axis
+bool fuse_is_ready(const struct fuse_group *g, int index);        // nothing that a call reads from outside failed or is gone
 
 // Finds the group that begins at a call, as far as limits allow, with its rows and uses. False: not even the first call fits.
 bool fuse_find(struct fuse_group *g);
-// What is stored, and until when results are read, from the kinds of rows; how many outputs there are.
-int fuse_find_uses(struct fuse_group *g);
+void fuse_find_uses(struct fuse_group *g); // what is stored, and until when results are read, from the kinds of rows
 // The call of the group that computes what an input is, or is a view of; -1: none does.
 int fuse_source(const struct fuse_group *g, int index, int k);
 // Adds in words what ended the group; nothing if no call was left.

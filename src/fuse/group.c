@@ -5,11 +5,29 @@
 
 #include "fuse/fuse.h"
 
+static struct fuse_row *row_at(struct fuse_group *g, int index) {
+    return &g->row[index - g->begin];
+}
+
+// The row of what a call of the group computes its input k from.
+static struct fuse_row *row_before(struct fuse_group *g, int index, int k) {
+    return row_at(g, fuse_step(g, index)->source[k]);
+}
+
 int fuse_source(const struct fuse_group *g, int index, int k) {
     int source = fuse_step(g, index)->source[k];
-    while (source >= g->begin && fuse_row_of(g, source)->kind == ROW_VIEW)
+    while (source >= g->begin && fuse_row(g, source)->kind == ROW_VIEW)
         source = fuse_step(g, source)->source[0];
     return source >= g->begin ? source : -1;
+}
+
+bool fuse_is_ready(const struct fuse_group *g, int index) {
+    for (int k = 0; k < fuse_step(g, index)->inputs; k++) {
+        enum array_state state = array_state(g->call[index]->in[k]);
+        if (fuse_is_outside(g, index, k) && (state == ARRAY_FAILED || state == ARRAY_CONSUMED))
+            return false;
+    }
+    return true;
 }
 
 // Joining ----------------------------------------------------------------------------------------------------------
@@ -38,16 +56,17 @@ static bool is_alias(struct fuse_group *g, int index, struct fuse_row *r) {
     if (fuse_step(g, index)->inputs != 1 || fuse_is_outside(g, index, 0) || out->offset != 0 ||
         (out->dtype != x->dtype && !g->limits->bitcasts))
         return false;
-    r->of_lines = fuse_row(g, fuse_step(g, index)->source[0])->of_lines;
+    r->of_lines = row_before(g, index, 0)->of_lines;
     if (!r->of_lines)
-        return fuse_has_shape(g, out) && shape_lies_alike(g->ndim, g->dim, array_stride(out), array_stride(x));
+        return fuse_has_shape(g, out) &&
+               shape_lies_alike(g->ndim, g->dim, array_stride(out), array_stride(x));
     return fuse_has_line_shape(g, out) ? array_is(out, ARRAY_CONTIGUOUS) : is_stretched(g, out);
 }
 
 static bool is_of_lines(struct fuse_group *g, int index, int k) {
     zl_array x = g->call[index]->in[k];
     return fuse_is_outside(g, index, k) ? x->ndim == 0 || x->dim[x->ndim - 1] == 1
-                                        : fuse_row(g, fuse_step(g, index)->source[k])->of_lines;
+                                        : row_before(g, index, k)->of_lines;
 }
 
 // One element a line, from such elements or from what is the same along a line.
@@ -67,12 +86,12 @@ static bool reduces_lines(struct fuse_group *g, int index) {
         return false;
     int64_t line = x->dim[x->ndim - 1];
     return line >= most->line_least && line <= most->line_most &&
-           (fuse_is_outside(g, index, 0) || !fuse_row(g, fuse_step(g, index)->source[0])->of_lines);
+           (fuse_is_outside(g, index, 0) || !row_before(g, index, 0)->of_lines);
 }
 
 // Whether a call can be the next of the group; what its row is then.
 static bool join(struct fuse_group *g, int index) {
-    struct fuse_row *r = fuse_row(g, index);
+    struct fuse_row *r = row_at(g, index);
     bool joins = false;
     *r = (struct fuse_row){.kind = ROW_ELEMENTS};
     switch ((enum fuse_kind)fuse_step(g, index)->kind) {
@@ -97,7 +116,7 @@ static bool join(struct fuse_group *g, int index) {
         break;
     case FUSE_OTHER: break;
     }
-    if (!joins || (g->limits->joins && !g->limits->joins(g, index)))
+    if (!joins || !fuse_is_ready(g, index) || (g->limits->joins && !g->limits->joins(g, index)))
         return false;
     if (r->kind == ROW_REDUCE) {
         g->line = g->dim[g->ndim - 1];
@@ -109,42 +128,37 @@ static bool join(struct fuse_group *g, int index) {
 // The end ----------------------------------------------------------------------------------------------------------
 
 // A view passes on to what it is one of that it is read.
-int fuse_find_uses(struct fuse_group *g) {
-    int outputs = 0;
+void fuse_find_uses(struct fuse_group *g) {
+    g->outputs = 0;
     for (int i = g->begin; i < g->end; i++) {
         const struct fuse_step *s = fuse_step(g, i);
-        fuse_row(g, i)->stored = s->needed || s->last >= g->end || g->end == g->begin + 1;
-        fuse_row(g, i)->until = s->last;
+        row_at(g, i)->stored = s->needed || s->last >= g->end || g->end == g->begin + 1;
+        row_at(g, i)->until = s->last;
     }
     for (int i = g->end - 1; i >= g->begin; i--) {
         const struct fuse_row *r = fuse_row(g, i);
         if (r->kind != ROW_VIEW)
             continue;
-        struct fuse_row *source = fuse_row(g, fuse_step(g, i)->source[0]);
+        struct fuse_row *source = row_before(g, i, 0);
         source->stored |= r->stored;
         source->until = MAX_OF(source->until, r->until);
     }
     for (int i = g->begin; i < g->end; i++)
-        outputs += fuse_is_output(g, i);
-    return outputs;
+        g->outputs += fuse_is_output(g, i);
 }
 
 // What kept the call at the end from joining.
 static enum fuse_end reason(const struct fuse_group *g) {
-    if (g->end == g->steps.count)
+    if (g->end == g->steps->count)
         return FUSE_END_NONE;
-    switch ((enum fuse_kind)fuse_step(g, g->end)->kind) {
-    case FUSE_OTHER:
-    case FUSE_PRODUCT: return FUSE_END_OP;
-    default: break;
-    }
+    enum fuse_kind kind = fuse_step(g, g->end)->kind;
+    if (kind == FUSE_OTHER || kind == FUSE_PRODUCT)
+        return FUSE_END_OP;
     if (g->end - g->begin == g->limits->calls)
         return FUSE_END_CALLS;
-    switch ((enum fuse_kind)fuse_step(g, g->end)->kind) {
-    case FUSE_REDUCE: return FUSE_END_REDUCTION;
-    case FUSE_VIEW: return FUSE_END_ORDER;
-    default: return fuse_has_shape(g, fuse_output(g, g->end)) ? FUSE_END_DEVICE : FUSE_END_SHAPE;
-    }
+    if (kind == FUSE_MAP)
+        return fuse_has_shape(g, fuse_output(g, g->end)) ? FUSE_END_INPUTS : FUSE_END_SHAPE;
+    return kind == FUSE_REDUCE ? FUSE_END_REDUCTION : FUSE_END_ORDER;
 }
 
 // Views at the end are of no use to the kernel.
@@ -158,7 +172,7 @@ static enum fuse_end settle(struct fuse_group *g) {
 bool fuse_find(struct fuse_group *g) {
     const struct call *first = g->call[g->begin];
     zl_array shape = first->op->kind == OP_REDUCE ? first->in[0] : call_first(first);
-    int most = MIN_OF(g->steps.count, g->begin + g->limits->calls);
+    int most = MIN_OF(g->steps->count, g->begin + g->limits->calls);
     g->ndim = shape->ndim;
     g->dim = shape->dim;
     g->line = 0;
@@ -181,10 +195,13 @@ void fuse_explain(const struct fuse_group *g, struct text *out) {
     case FUSE_END_OP: text_add(out, "what follows is not elementwise"); return;
     case FUSE_END_SHAPE: text_add(out, "what follows has another shape"); return;
     case FUSE_END_ORDER: text_add(out, "what follows has its elements in another order"); return;
-    case FUSE_END_DEVICE: text_add(out, "%s", most->why); return;
+    case FUSE_END_INPUTS:
+        text_add(out, "what follows reads no elements of its lines, or what is gone");
+        return;
     case FUSE_END_REDUCTION: break;
     }
-    text_add(out, "what follows reduces other axes, or lines of fewer than %lld elements", (long long)most->line_least);
+    text_add(out, "what follows reduces other axes, or lines of fewer than %lld elements",
+             (long long)most->line_least);
     if (most->line_most < INT64_MAX)
         text_add(out, " or more than %lld", (long long)most->line_most);
     if (most->lines_least > 1)

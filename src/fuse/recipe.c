@@ -31,8 +31,12 @@ static int refer(struct fuse_writer *w, int index, int k, int op) {
 static bool add_row(struct fuse_writer *w, int index) {
     const struct fuse_step *s = fuse_step(w->g, index);
     int op = op_of(w, index);
-    struct fuse_op row = {fuse_row_of(w->g, index)->kind, (uint8_t)(s->inputs + (op == FUSE_QUOTIENT)), s->dtype[0],
-                          s->dtype[s->inputs], (int16_t)op, {0}};
+    struct fuse_op row = {fuse_row(w->g, index)->kind,
+                          (uint8_t)(s->inputs + (op == FUSE_QUOTIENT)),
+                          s->dtype[0],
+                          s->dtype[s->inputs],
+                          (int16_t)op,
+                          {0}};
     for (int k = 0; k < row.inputs; k++) {
         int reference = refer(w, index, k, op);
         if (reference < 0)
@@ -57,7 +61,7 @@ static void add_view(struct fuse_writer *w, int index) {
 }
 
 bool fuse_is_result(const struct fuse_writer *w, int index) {
-    const struct fuse_row *r = fuse_row_of(w->g, index);
+    const struct fuse_row *r = fuse_row(w->g, index);
     return r->kind != ROW_VIEW && (r->stored || r->until >= w->end);
 }
 
@@ -65,7 +69,7 @@ bool fuse_write(struct fuse_writer *w) {
     struct fuse_recipe *r = w->r;
     memset(r, 0, offsetof(struct fuse_recipe, row));
     for (int i = w->begin; i < w->end; i++)
-        if (fuse_row_of(w->g, i)->kind == ROW_VIEW)
+        if (fuse_row(w->g, i)->kind == ROW_VIEW)
             add_view(w, i);
         else if (!add_row(w, i))
             return false;
@@ -75,7 +79,7 @@ bool fuse_write(struct fuse_writer *w) {
         if (r->inputs + r->outputs == w->operands)
             return false;
         r->operand[r->inputs + r->outputs++] =
-            (int16_t)(w->number[i - w->begin] << 1 | fuse_row_of(w->g, i)->of_lines);
+            (int16_t)(w->number[i - w->begin] << 1 | fuse_row(w->g, i)->of_lines);
     }
     return r->inputs + r->outputs <= w->operands;
 }

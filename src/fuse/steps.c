@@ -15,7 +15,8 @@ static enum fuse_kind kind_of(const struct op *op) {
 }
 
 void fuse_set_step(struct fuse_step *s, const struct call *c) {
-    *s = (struct fuse_step){.kind = (uint8_t)kind_of(c->op), .inputs = (uint8_t)MIN_OF(c->inputs, 3), .last = -1};
+    *s = (struct fuse_step){
+        .kind = (uint8_t)kind_of(c->op), .inputs = (uint8_t)MIN_OF(c->inputs, 3), .last = -1};
     if (s->kind != FUSE_MAP && s->kind != FUSE_REDUCE)
         return;
     zl_dtype dtype = c->op->kind == OP_ELEMENTWISE ? op_computes_in(c) : (zl_dtype)c->in[0]->dtype;
@@ -46,6 +47,7 @@ bool fuse_link_steps(const struct fuse_steps *s, struct call *const *call, const
     return done;
 }
 
+// Of truth values, the largest is their or, the smallest their and.
 enum tile_op fuse_combines(const struct call *c) {
     enum tile_op op = c->op->row;
     if (c->in[0]->dtype == ZL_BOOL)

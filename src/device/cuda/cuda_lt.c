@@ -281,11 +281,11 @@ static zl_array other_of(const struct fuse_group *g, int index) {
 
 // The next call that is no view of the product, behind rows for what comes before it; -1: there is none, or it is no sum.
 static int next_sum(struct fuse_group *g) {
-    int at = g->begin + 1, end = MIN_OF(g->steps.count, g->begin + FUSE_CALLS);
-    fuse_row(g, g->begin)->kind = ROW_PRODUCT;
+    int at = g->begin + 1, end = MIN_OF(g->steps->count, g->begin + FUSE_CALLS);
+    g->row[0].kind = ROW_PRODUCT;
     for (; at < end && fuse_step(g, at)->kind == FUSE_VIEW && fuse_source(g, at, 0) >= g->begin; at++)
-        fuse_row(g, at)->kind = ROW_VIEW;
-    bool is_sum = at < end && g->call[at]->op == &op_elementwise[TILE_ADD] && group_is_ready(g, at);
+        g->row[at - g->begin].kind = ROW_VIEW;
+    bool is_sum = at < end && g->call[at]->op == &op_elementwise[TILE_ADD] && fuse_is_ready(g, at);
     return is_sum ? at : -1;
 }
 
@@ -312,8 +312,9 @@ static int find_fused(struct fused *f) {
         return 0;
     f->bias = other_of(g, sum);
     g->end = sum + 1;
+    fuse_find_uses(g);
     bool fits = is_bias(f->bias, y->dim[1], (zl_dtype)y->dtype) && lies_alike(y, fuse_output(g, sum)) &&
-                may_round(c, g->call[sum]) && fuse_find_uses(g) == 1 && !fuse_row(g, g->begin)->stored;
+                may_round(c, g->call[sum]) && g->outputs == 1 && !g->row[0].stored;
     return fits ? g->end - g->begin : 0;
 }
 
@@ -350,13 +351,13 @@ static bool has_algorithm(const struct kernel_place *p, const struct fused *f) {
 }
 
 int cuda_lt_count(const struct program *program, struct call *const *call, int index) {
-    struct fused f = {.g.f = {.steps = kernel_steps(program), .call = call, .begin = index}};
+    struct fused f = {.g.f = {.steps = &program->steps, .call = call, .begin = index}};
     return program->fuses && cuda_uses_libraries() && lt_is_there() ? find_fused(&f) : 0;
 }
 
 int cuda_lt_fuse(const struct kernel_place *p, const struct program *program, struct binding *b, int index) {
-    struct fused f = {.g.f = {.steps = kernel_steps(program), .call = b->call, .begin = index}};
-    if (!program->fuses || !cuda_uses_libraries() || !lt_is_there() || !group_is_ready(&f.g.f, index) ||
+    struct fused f = {.g.f = {.steps = &program->steps, .call = b->call, .begin = index}};
+    if (!program->fuses || !cuda_uses_libraries() || !lt_is_there() || !fuse_is_ready(&f.g.f, index) ||
         call_first(b->call[index])->size == 0 || !find_fused(&f) || !has_algorithm(p, &f))
         return 0;
     return group_run(&f.g, b, run_fused, p);

@@ -81,7 +81,7 @@ struct program {
     const struct kernel_target *target;
     bool fuses;
     atomic_bool ran;
-    int steps;
+    struct fuse_steps steps; // step, as groups are found from them
     struct kernel_step step[];
 };
 
@@ -90,6 +90,7 @@ void kernel_begin(struct text *out, const char *dialect, bool wide); // prelude,
 // The element function of a kernel, which is freed. False and an error.
 bool kernel_element(struct text *out, struct tile_kernel *kernel, const char *dialect, const char *symbol);
 const char *kernel_memory_type(zl_dtype dtype); // as elements lie in memory
+const char *kernel_part_type(zl_dtype dtype);   // as element functions take them
 void kernel_constant(struct text *out, zl_dtype dtype, uint64_t bits);
 
 // kernels_cache.c: the kernel of a key; made by write(out, data) and compiled if it is not known yet. NULL and an error.
@@ -135,6 +136,7 @@ void layout_push(struct kernel_layout *l, int64_t dim, const int64_t *stride);
 int layout_order(zl_array like, int *axis);
 // All axes of `like`, which lies without gaps, in the order of its memory; each operand is stretched to its shape.
 void layout_of(struct kernel_layout *l, zl_array like, int operands, const zl_array *operand);
+int64_t layout_stride(zl_array x, int ndim, int axis); // of x stretched to a shape of ndim axes
 bool layout_is_wide(const struct kernel_layout *l); // positions need more than 31 bits
 // The struct zl_axes of a kernel: dims, then strides of these operands (bits).
 void kernel_add_axes(struct kernel_call *k, const struct kernel_layout *l, unsigned operands, bool wide);

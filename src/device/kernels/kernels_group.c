@@ -4,21 +4,8 @@
 
 // Finding ----------------------------------------------------------------------------------------------------------
 
-struct fuse_steps kernel_steps(const struct program *program) {
-    const struct kernel_step *first = program->step;
-    return (struct fuse_steps){(char *)(uintptr_t)first, sizeof *first, program->steps};
-}
-
-bool group_is_ready(struct fuse_group *g, int index) {
-    for (int k = 0; k < fuse_step(g, index)->inputs; k++) {
-        enum array_state state = array_state(g->call[index]->in[k]);
-        if (fuse_is_outside(g, index, k) && (state == ARRAY_FAILED || state == ARRAY_CONSUMED))
-            return false;
-    }
-    return true;
-}
-
-int group_input(struct kernel_group *g, zl_array x, zl_dtype dtype, int inverse_of) {
+// Its number among the inputs, as a dtype or as the inverse of a number; -1: there are too many.
+static int find_input(struct kernel_group *g, zl_array x, zl_dtype dtype, int inverse_of) {
     for (int i = 0; i < g->inputs; i++)
         if (g->input[i] == x && g->dtype[i] == dtype && g->inverse_of[i] == inverse_of)
             return i;
@@ -28,6 +15,28 @@ int group_input(struct kernel_group *g, zl_array x, zl_dtype dtype, int inverse_
     g->dtype[g->inputs] = dtype;
     g->inverse_of[g->inputs] = inverse_of;
     return g->inputs++;
+}
+
+static int input_of(struct fuse_writer *w, int index, int k, int op) {
+    struct kernel_group *g = (struct kernel_group *)(uintptr_t)w->g;
+    const struct call *c = w->g->call[index];
+    const uint8_t *dtype = fuse_step(w->g, index)->dtype;
+    if (op == FUSE_QUOTIENT && k == 2)
+        return find_input(g, c->in[1], ZL_FLOAT32, dtype[2]);
+    bool is_inverse = op == TILE_MUL && op != (int)c->op->row && k == 1;
+    return find_input(g, c->in[k], (zl_dtype)dtype[k + 1], is_inverse ? dtype[2] : GROUP_ITSELF);
+}
+
+bool group_write(struct kernel_group *g, struct fuse_recipe *r,
+                 int (*divide)(const struct fuse_writer *w, int index)) {
+    g->inputs = 0;
+    return fuse_write(&(struct fuse_writer){.g = &g->f,
+                                            .begin = g->f.begin,
+                                            .end = g->f.end,
+                                            .operands = KERNEL_OPERANDS,
+                                            .r = r,
+                                            .divide = divide,
+                                            .input = input_of});
 }
 
 // Running ----------------------------------------------------------------------------------------------------------
@@ -51,7 +60,8 @@ bool group_add_input(const struct kernel_place *p, struct kernel_call *k, const 
         if (g->inverse_of[at] == GROUP_ITSELF)
             scalar_write(x, g->dtype[at], &room);
         else
-            dtype_convert(&room, g->dtype[at], &(double){1 / scalar_as(x, (zl_dtype)g->inverse_of[at]).f}, ZL_FLOAT64, 1);
+            dtype_convert(&room, g->dtype[at], &(double){1 / scalar_as(x, (zl_dtype)g->inverse_of[at]).f},
+                          ZL_FLOAT64, 1);
         kernel_add(k, &room, zl_dtype_size(g->dtype[at]));
         return true;
     }
@@ -76,7 +86,7 @@ static void fail(const struct fuse_group *g, struct binding *b, int first) {
 // A thread reads all of its elements before it writes one; of lines, and of a product, others may still read.
 static bool prepare(const struct fuse_group *g, struct binding *b) {
     for (int i = g->begin; i < g->end; i++) {
-        const struct fuse_row *r = fuse_row_of(g, i);
+        const struct fuse_row *r = fuse_row(g, i);
         bool in_place = r->kind == ROW_ELEMENTS && g->row[0].kind != ROW_PRODUCT;
         if (!r->stored)
             continue;

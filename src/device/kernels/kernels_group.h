@@ -16,10 +16,8 @@ struct kernel_group {
 enum { GROUP_ITSELF = -1 };
 enum { GROUP_LINE_LEAST = 128, GROUP_LINES_LEAST = 32 }; // elements of a line, and lines, from which a kernel of lines pays
 
-struct fuse_steps kernel_steps(const struct program *program); // those of a group begin with it
-bool group_is_ready(struct fuse_group *g, int index);    // nothing that a call reads from outside has failed
-// The number of an array, or of the inverse of a number, among the inputs; -1: there are too many.
-int group_input(struct kernel_group *g, zl_array x, zl_dtype dtype, int inverse_of);
+// The recipe of the group, and its inputs; divide: see struct fuse_writer. False: there are too many operands.
+bool group_write(struct kernel_group *g, struct fuse_recipe *r, int (*divide)(const struct fuse_writer *w, int index));
 
 bool group_add_outputs(const struct kernel_place *p, struct kernel_call *k, const struct kernel_group *g);
 // The input's memory and offset, or its value.

@@ -10,7 +10,7 @@
 #include <string.h>
 
 enum {
-    PACK_BYTES = 16,  // that a thread reads at once
+    PACK_BYTES = 16, // that a thread reads at once
     LINE_SHORT = 4096,
     HELD_LEAST = 16,  // elements that a thread of a short line holds; or four packs
     HELD_MOST = 32,   // that a thread holds; twice as many if all are of 16 bits and from one input
@@ -32,7 +32,7 @@ static bool joins(struct fuse_group *g, int index) {
     if (r->kind == ROW_VIEW && !r->of_lines)
         return array_is(fuse_output(g, index), ARRAY_CONTIGUOUS) &&
                array_is(g->call[index]->in[0], ARRAY_CONTIGUOUS);
-    return group_is_ready(g, index);
+    return true;
 }
 
 static const struct fuse_limits limits = {.calls = FUSE_CALLS,
@@ -41,25 +41,13 @@ static const struct fuse_limits limits = {.calls = FUSE_CALLS,
                                           .line_most = INT64_MAX,
                                           .joins = joins};
 
-static int input_of(struct fuse_writer *w, int index, int k, int op) {
-    (void)op;
-    return group_input((struct kernel_group *)(uintptr_t)w->g, w->g->call[index]->in[k],
-                       (zl_dtype)fuse_step(w->g, index)->dtype[k + 1], GROUP_ITSELF);
-}
-
 // What the group computes; false: it has too many operands, or a result that is not row-major.
 static bool write_rows(struct lines *m) {
     const struct fuse_group *g = &m->g.f;
-    struct fuse_writer w = {.g = g,
-                            .begin = g->begin,
-                            .end = g->end,
-                            .operands = KERNEL_OPERANDS,
-                            .r = &m->r.f,
-                            .input = input_of};
     for (int i = g->begin; i < g->end; i++)
         if (fuse_is_output(g, i) && !array_is(fuse_output(g, i), ARRAY_CONTIGUOUS))
             return false;
-    if (!fuse_write(&w))
+    if (!group_write(&m->g, &m->r.f, NULL))
         return false;
     for (int row = 0; row < m->r.f.rows; row++)
         if (m->r.f.row[row].kind == ROW_REDUCE)
@@ -75,16 +63,11 @@ static bool find(struct lines *m, const struct program *program, struct call *co
     int64_t line = shape->ndim ? shape->dim[shape->ndim - 1] : 0;
     if (line < GROUP_LINE_LEAST || (shape->size / line < GROUP_LINES_LEAST && !device_batch_invariant()))
         return false;
-    *g = (struct fuse_group){.steps = kernel_steps(program), .call = call, .limits = &limits, .begin = index};
+    *g = (struct fuse_group){.steps = &program->steps, .call = call, .limits = &limits, .begin = index};
     return fuse_find(g) && g->reductions && g->end - g->begin > 1 && write_rows(m) && m->r.f.rows > 1;
 }
 
 // Layout -----------------------------------------------------------------------------------------------------------
-
-static int64_t stride_at(zl_array x, int ndim, int axis) {
-    int at = axis - (ndim - x->ndim);
-    return at < 0 || x->dim[at] == 1 ? 0 : array_stride(x)[at];
-}
 
 static enum line_form form_of(zl_array x, int64_t step) {
     if (array_is(x, ARRAY_INLINE))
@@ -101,11 +84,11 @@ static bool lay_out(struct lines *m) {
     for (int i = 0; i < ndim - 1; i++) {
         int64_t stride[KERNEL_OPERANDS];
         for (int k = 0; k < g->inputs; k++)
-            stride[k] = stride_at(g->input[k], ndim, i);
+            stride[k] = layout_stride(g->input[k], ndim, i);
         layout_push(&m->l, g->f.dim[i], stride);
     }
     for (int k = 0; k < g->inputs; k++) {
-        m->step[k] = stride_at(g->input[k], ndim, ndim - 1);
+        m->step[k] = layout_stride(g->input[k], ndim, ndim - 1);
         fuse_set_input(&m->r.f, k, (int)form_of(g->input[k], m->step[k]), g->dtype[k]);
         m->r.wide |= llabs(m->step[k]) * line > INT32_MAX / 2;
     }
@@ -123,7 +106,7 @@ static int width_for(const struct lines *m) {
         if (fuse_form(&m->r.f, i) == LINE_FLAT)
             item = MAX_OF(item, zl_dtype_size(g->dtype[i]));
     for (int i = g->f.begin; i < g->f.end; i++)
-        if (fuse_is_output(&g->f, i) && !fuse_row_of(&g->f, i)->of_lines)
+        if (fuse_is_output(&g->f, i) && !fuse_row(&g->f, i)->of_lines)
             item = MAX_OF(item, array_item(fuse_output(&g->f, i)));
     int width = PACK_BYTES / (int)item;
     bool fits = g->f.dim[g->f.ndim - 1] % width == 0;

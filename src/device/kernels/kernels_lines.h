@@ -26,6 +26,10 @@ static inline const struct fuse_op *line_row(const struct line_recipe *r, int ro
     return &r->f.row[row];
 }
 
+static inline zl_dtype line_dtype(const struct line_recipe *r, int row) {
+    return (zl_dtype)line_row(r, row)->dtype;
+}
+
 static inline bool line_input_varies(const struct line_recipe *r, int input) { // along a line
     return fuse_form(&r->f, input) <= LINE_STRIDED;
 }

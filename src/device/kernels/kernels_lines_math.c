@@ -84,10 +84,6 @@ static expr value_of(struct building *b, int reference) {
     return b->value[reference];
 }
 
-static zl_dtype row_dtype(const struct line_recipe *r, int row) {
-    return (zl_dtype)line_row(r, row)->dtype;
-}
-
 // In the order in which texts list them.
 static void take_parameters(struct building *b, const struct line_function *f, expr n, expr at) {
     const struct line_recipe *r = b->r;
@@ -96,10 +92,10 @@ static void take_parameters(struct building *b, const struct line_function *f, e
             b->input[k] = fuse_parameter('x', k, fuse_input_dtype(&r->f, k), n, at);
     for (int k = 0; k < r->reductions; k++)
         if (f->reductions >> k & 1)
-            b->reduction[k] = fuse_parameter('r', k, row_dtype(r, r->reduction[k]), n, at);
+            b->reduction[k] = fuse_parameter('r', k, line_dtype(r, r->reduction[k]), n, at);
     for (int k = 0; k < r->f.rows; k++)
         if ((f->rows | f->kept) >> k & 1)
-            b->value[k] = fuse_parameter('v', k, row_dtype(r, k), n, at);
+            b->value[k] = fuse_parameter('v', k, line_dtype(r, k), n, at);
     for (int k = 0; k < r->f.rows; k++)
         if (f->inverses >> k & 1)
             b->inverse[k] = fuse_parameter('q', k, ZL_FLOAT32, n, at);

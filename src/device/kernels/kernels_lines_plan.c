@@ -11,8 +11,8 @@ int line_reduction(const struct line_recipe *r, int row) {
 
 bool line_divides(const struct line_recipe *r, int row) {
     const struct fuse_op *op = line_row(r, row);
-    return op->kind == ROW_ELEMENTS && op->op == TILE_DIV && op->dtype == ZL_FLOAT32 && fuse_is_row(op->arg[1]) &&
-           line_row(r, op->arg[1])->kind != ROW_ELEMENTS;
+    return op->kind == ROW_ELEMENTS && op->op == TILE_DIV && op->dtype == ZL_FLOAT32 &&
+           fuse_is_row(op->arg[1]) && line_row(r, op->arg[1])->kind != ROW_ELEMENTS;
 }
 
 bool line_is_softmax(const struct line_recipe *r) {
@@ -21,8 +21,9 @@ bool line_is_softmax(const struct line_recipe *r) {
     int most = r->reduction[0], sum = r->reduction[1];
     const struct fuse_op *top = line_row(r, most), *total = line_row(r, sum),
                          *quotient = line_row(r, fuse_output_row(&r->f, 0));
-    if (top->op != TILE_MAX || top->from != ZL_FLOAT32 || total->op != TILE_ADD || !fuse_is_row(total->arg[0]) ||
-        quotient->op != TILE_DIV || quotient->arg[0] != total->arg[0] || quotient->arg[1] != sum)
+    if (top->op != TILE_MAX || top->from != ZL_FLOAT32 || total->op != TILE_ADD ||
+        !fuse_is_row(total->arg[0]) || quotient->op != TILE_DIV || quotient->arg[0] != total->arg[0] ||
+        quotient->arg[1] != sum)
         return false;
     const struct fuse_op *power = line_row(r, total->arg[0]);
     if (power->op != TILE_EXP || power->dtype != ZL_FLOAT32 || !fuse_is_row(power->arg[0]))

@@ -15,14 +15,6 @@ struct writing {
     struct line_plan plan;
 };
 
-static const char *part(zl_dtype dtype) { // as element functions take it
-    return dtype == ZL_COMPLEX64 ? "f32" : kernel_memory_type(dtype);
-}
-
-static zl_dtype row_dtype(const struct line_recipe *r, int row) {
-    return (zl_dtype)line_row(r, row)->dtype;
-}
-
 // Inputs that several stages read are held by the thread.
 static bool is_held(const struct writing *w, int input) {
     int stages = 0;
@@ -70,7 +62,8 @@ static bool add_reduction_functions(const struct writing *w, int k) {
 
 static bool is_output_of_lines(const struct line_recipe *r, int row) {
     for (int k = 0; k < r->f.outputs; k++)
-        if (fuse_output_of_lines(&r->f, k) && fuse_output_row(&r->f, k) == row && line_row(r, row)->kind == ROW_LINES)
+        if (fuse_output_of_lines(&r->f, k) && fuse_output_row(&r->f, k) == row &&
+            line_row(r, row)->kind == ROW_LINES)
             return true;
     return false;
 }
@@ -96,14 +89,14 @@ static void add_operands(const struct writing *w, const struct line_function *f)
     const struct line_recipe *r = w->r;
     for (int k = 0; k < r->f.inputs; k++)
         if (f->inputs >> k & 1)
-            text_add(w->out, ", (const %s *)&a%d%s%s", part(fuse_input_dtype(&r->f, k)), k, is_held(w, k) ? "[j]" : "",
-                     line_input_varies(r, k) ? ".e[e]" : "");
+            text_add(w->out, ", (const %s *)&a%d%s%s", kernel_part_type(fuse_input_dtype(&r->f, k)), k,
+                     is_held(w, k) ? "[j]" : "", line_input_varies(r, k) ? ".e[e]" : "");
     for (int k = 0; k < r->reductions; k++)
         if (f->reductions >> k & 1)
-            text_add(w->out, ", (const %s *)&r%d", part(row_dtype(r, r->reduction[k])), k);
+            text_add(w->out, ", (const %s *)&r%d", kernel_part_type(line_dtype(r, r->reduction[k])), k);
     for (int k = 0; k < r->f.rows; k++)
         if ((f->rows | f->kept) >> k & 1)
-            text_add(w->out, ", (const %s *)&v%d%s", part(row_dtype(r, k)), k,
+            text_add(w->out, ", (const %s *)&v%d%s", kernel_part_type(line_dtype(r, k)), k,
                      f->kept >> k & 1 ? "[j].e[e]" : "");
     for (int k = 0; k < r->f.rows; k++)
         if (f->inverses >> k & 1)
@@ -177,7 +170,7 @@ static void add_held(const struct writing *w) {
             text_add(w->out, "    px%d a%d[%d];\n", k, k, r->packs);
     for (int row = 0; row < r->f.rows; row++)
         if (w->plan.kept >> row & 1)
-            text_add(w->out, "    PACK(%s, %d) v%d[%d];\n", kernel_memory_type(row_dtype(r, row)), r->width,
+            text_add(w->out, "    PACK(%s, %d) v%d[%d];\n", kernel_memory_type(line_dtype(r, row)), r->width,
                      row, r->packs);
 }
 
@@ -187,8 +180,8 @@ static void add_types(const struct writing *w) {
     for (int k = 0; k < r->f.inputs; k++) {
         strides += fuse_form(&r->f, k) != LINE_VALUE;
         if (line_input_varies(r, k))
-            text_add(w->out, "typedef PACK(%s, %d) px%d;\n", kernel_memory_type(fuse_input_dtype(&r->f, k)), r->width,
-                     k);
+            text_add(w->out, "typedef PACK(%s, %d) px%d;\n", kernel_memory_type(fuse_input_dtype(&r->f, k)),
+                     r->width, k);
     }
     for (int k = 0; k < r->f.outputs; k++)
         text_add(w->out, "typedef PACK(%s, %d) py%d;\n", kernel_memory_type(fuse_output_dtype(&r->f, k)),
@@ -265,7 +258,8 @@ static void load_others(const struct writing *w, const struct line_function *f) 
 
 static void add_step(const struct writing *w, int k, zl_dtype wide, const char *indent) {
     text_add(w->out, "%s{ %s next; step%d((%s *)&next, (const %s *)&s%d, (const %s *)&more); s%d = next; }\n",
-             indent, kernel_memory_type(wide), k, part(wide), part(wide), k, part(wide), k);
+             indent, kernel_memory_type(wide), k, kernel_part_type(wide), kernel_part_type(wide), k,
+             kernel_part_type(wide), k);
 }
 
 // Reductions of this stage, by number.
@@ -296,7 +290,7 @@ static void add_sums(const struct writing *w, int stage) {
         if (!reduces_in(w, k, stage))
             continue;
         text_add(w->out, "                { %s more; widen%d((%s *)&more, (const %s *)&g%d);\n",
-                 kernel_memory_type(wide), k, part(wide), part(from), k);
+                 kernel_memory_type(wide), k, kernel_part_type(wide), kernel_part_type(from), k);
         add_step(w, k, wide, "                ");
         text_add(w->out, "                }\n");
     }
@@ -355,7 +349,8 @@ static void join_exponentials(const struct writing *w) {
 
 static void narrow(const struct writing *w, int k) {
     text_add(w->out, "    narrow%d((%s *)&r%d, (const %s *)&s%d);\n", k,
-             part(row_dtype(w->r, w->r->reduction[k])), k, part(wide_of(w->r, k)), k);
+             kernel_part_type(line_dtype(w->r, w->r->reduction[k])), k, kernel_part_type(wide_of(w->r, k)),
+             k);
 }
 
 // Of softmax by groups: a maximum of 32 threads will do until their sum is known; then both are joined. Where all is -inf, less 0.
@@ -397,13 +392,13 @@ static void join_sums(const struct writing *w, int k) {
 static void add_rows(const struct writing *w, int level) {
     for (int row = 0; row < w->r->f.rows; row++) {
         struct line_function f;
-        zl_dtype dtype = row_dtype(w->r, row);
+        zl_dtype dtype = line_dtype(w->r, row);
         if (w->plan.level[row] != level)
             continue;
         line_plan_row(w->r, row, &f);
         if (w->plan.rows >> row & 1 || is_output_of_lines(w->r, row)) {
             text_add(w->out, "    %s v%d;\n    row%d((%s *)&v%d", kernel_memory_type(dtype), row, row,
-                     part(dtype), row);
+                     kernel_part_type(dtype), row);
             add_operands(w, &f);
         }
         if (w->plan.inverse >> row & 1) {
@@ -421,17 +416,18 @@ static void add_results(const struct writing *w, int stage) {
     const char *comma = "";
     for (int k = 0; stage < w->plan.levels && k < r->reductions; k++)
         if (reduces_in(w, k, stage)) {
-            text_add(w->out, "%s(%s *)&g%d", comma, part((zl_dtype)line_row(r, r->reduction[k])->from), k);
+            text_add(w->out, "%s(%s *)&g%d", comma,
+                     kernel_part_type((zl_dtype)line_row(r, r->reduction[k])->from), k);
             comma = ", ";
         }
     for (int row = 0; row < r->f.rows; row++)
         if (w->plan.kept >> row & 1 && w->plan.level[row] == stage) {
-            text_add(w->out, "%s(%s *)&v%d[j].e[e]", comma, part(row_dtype(r, row)), row);
+            text_add(w->out, "%s(%s *)&v%d[j].e[e]", comma, kernel_part_type(line_dtype(r, row)), row);
             comma = ", ";
         }
     for (int k = 0; stage == w->plan.levels && k < r->f.outputs; k++)
         if (!fuse_output_of_lines(&r->f, k)) {
-            text_add(w->out, "%s(%s *)&b%d.e[e]", comma, part(fuse_output_dtype(&r->f, k)), k);
+            text_add(w->out, "%s(%s *)&b%d.e[e]", comma, kernel_part_type(fuse_output_dtype(&r->f, k)), k);
             comma = ", ";
         }
 }
@@ -508,7 +504,7 @@ bool kernel_write_lines(struct text *out, const void *data) {
         const char *type = kernel_memory_type(wide_of(r, k));
         text_add(out, "    LOCAL %s room%d[%d];\n    SLOT(%s, slot%d, %d)\n", type, k, r->groups * group / 32,
                  type, k, group);
-        text_add(out, "    %s r%d;\n", kernel_memory_type(row_dtype(r, r->reduction[k])), k);
+        text_add(out, "    %s r%d;\n", kernel_memory_type(line_dtype(r, r->reduction[k])), k);
     }
     if (r->groups > 1)
         text_add(out, "    CLUSTER_ARRIVE;\n");

@@ -37,16 +37,6 @@ static int divide(const struct fuse_writer *w, int index) {
     return frexp(size, &exponent) == 0.5 ? TILE_MUL : is_short ? FUSE_QUOTIENT : TILE_DIV;
 }
 
-static int input_of(struct fuse_writer *w, int index, int k, int op) {
-    struct kernel_group *g = (struct kernel_group *)(uintptr_t)w->g;
-    const struct call *c = w->g->call[index];
-    const uint8_t *dtype = fuse_step(w->g, index)->dtype;
-    if (op == FUSE_QUOTIENT && k == 2)
-        return group_input(g, c->in[1], ZL_FLOAT32, dtype[2]);
-    bool is_inverse = op == TILE_MUL && op != (int)c->op->row && k == 1;
-    return group_input(g, c->in[k], (zl_dtype)dtype[k + 1], is_inverse ? dtype[2] : GROUP_ITSELF);
-}
-
 // Results lie without gaps, but their axes may be in any order: the kernel walks them in that of the first.
 static bool outputs_lie_alike(struct map_group *m) {
     const struct fuse_group *g = &m->g.f;
@@ -64,17 +54,9 @@ static bool outputs_lie_alike(struct map_group *m) {
 
 static enum fuse_end write_rows(struct fuse_group *g) {
     struct map_group *m = (struct map_group *)g;
-    struct fuse_writer w = {.g = g,
-                            .begin = g->begin,
-                            .end = g->end,
-                            .operands = KERNEL_OPERANDS,
-                            .r = &m->r.f,
-                            .divide = divide,
-                            .input = input_of};
     if (!outputs_lie_alike(m))
         return FUSE_END_ORDER;
-    m->g.inputs = 0;
-    return fuse_write(&w) ? FUSE_END_NONE : FUSE_END_OPERANDS;
+    return group_write(&m->g, &m->r.f, divide) ? FUSE_END_NONE : FUSE_END_OPERANDS;
 }
 
 static const struct fuse_limits limits = {.calls = FUSE_CALLS,
@@ -82,18 +64,16 @@ static const struct fuse_limits limits = {.calls = FUSE_CALLS,
                                           .line_least = GROUP_LINE_LEAST,
                                           .line_most = INT64_MAX,
                                           .lines_least = GROUP_LINES_LEAST,
-                                          .why = "what it reads is not there any more",
-                                          .joins = group_is_ready,
                                           .fits = write_rows};
 
 // A call that is not ready is a group by itself, and fails when it runs.
 static void find(struct map_group *m, const struct program *program, struct call *const *call, int index) {
     struct fuse_group *g = &m->g.f;
-    *g = (struct fuse_group){.steps = kernel_steps(program), .call = call, .limits = &limits, .begin = index};
-    if (!program->fuses)
-        g->steps.count = index + 1;
-    if (fuse_find(g))
+    *g = (struct fuse_group){.steps = &program->steps, .call = call, .limits = &limits, .begin = index};
+    if (program->fuses && fuse_find(g))
         return;
+    g->ndim = call_first(call[index])->ndim;
+    g->dim = call_first(call[index])->dim;
     g->end = index + 1;
     fuse_find_uses(g);
     write_rows(g);

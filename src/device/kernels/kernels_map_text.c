@@ -56,7 +56,8 @@ static void add_call(struct text *out, const struct map_recipe *r, const char *n
                  fuse_output_dtype(&r->f, k) == ZL_COMPLEX64 ? "f32" : output_type(r, k), k, of);
     text_add(out, strcmp(name, "quick") ? "" : ", &rare");
     for (int k = 0; k < r->f.inputs; k++)
-        text_add(out, ", (const %s *)&a%d%s", fuse_input_dtype(&r->f, k) == ZL_COMPLEX64 ? "f32" : input_type(r, k), k,
+        text_add(out, ", (const %s *)&a%d%s",
+                 fuse_input_dtype(&r->f, k) == ZL_COMPLEX64 ? "f32" : input_type(r, k), k,
                  is_pack(fuse_form(&r->f, k)) ? of : "");
     text_add(out, ");");
 }
@@ -65,7 +66,9 @@ static void add_call(struct text *out, const struct map_recipe *r, const char *n
 static void add_elements(struct text *out, const struct map_recipe *r, int pack) {
     const char *indent = has_rare(r) ? "                " : "        ";
     if (has_rare(r)) {
-        text_add(out, "        {\n            u8 odd = 0;\n            for (i32 j = 0; j < %d; j++) { u8 rare; ", r->width);
+        text_add(out,
+                 "        {\n            u8 odd = 0;\n            for (i32 j = 0; j < %d; j++) { u8 rare; ",
+                 r->width);
         add_call(out, r, "quick", pack);
         text_add(out, " odd |= rare; }\n            if (odd)\n");
     }
@@ -126,13 +129,17 @@ static void add_two_packs(struct text *out, const struct map_recipe *r) {
         text_add(out, "        py%d b%d, b%d_1;\n", k, k, k);
     for (int k = 0; k < r->f.inputs; k++)
         if (fuse_form(&r->f, k) == FORM_FLAT)
-            text_add(out, "        px%d a%d = *(GLOBAL const px%d *)(x%d + i), a%d_1 = *(GLOBAL const px%d *)(x%d + i + step);\n",
+            text_add(out,
+                     "        px%d a%d = *(GLOBAL const px%d *)(x%d + i), a%d_1 = *(GLOBAL const px%d *)(x%d "
+                     "+ i + step);\n",
                      k, k, k, k, k, k, k);
     add_elements(out, r, 0);
     add_elements(out, r, 1);
     for (int k = 0; k < r->f.outputs; k++)
-        text_add(out, "        *(GLOBAL py%d *)(y%d + i) = b%d;\n        *(GLOBAL py%d *)(y%d + i + step) = b%d_1;\n", k, k, k,
-                 k, k, k);
+        text_add(
+            out,
+            "        *(GLOBAL py%d *)(y%d + i) = b%d;\n        *(GLOBAL py%d *)(y%d + i + step) = b%d_1;\n",
+            k, k, k, k, k, k);
     text_add(out, "        return;\n    }\n    for (i32 k = 0; k < 2; k++, i += step) {\n");
     add_packs(out, r);
     text_add(out, "    }\n");

@@ -117,14 +117,14 @@ struct program *kernels_build(const struct kernel_target *target, int unit, cons
         return NULL;
     p->target = target;
     p->fuses = setting_flag(SETTING_FUSE) && zl_get_compile_mode() != ZL_COMPILE_NO_FUSE;
-    p->steps = s->calls;
+    p->steps = (struct fuse_steps){&p->step[0].is, sizeof p->step[0], s->calls};
     for (int i = 0; i < s->calls; i++)
         set_step(&p->step[i], s->call[i]);
     for (int i = s->calls - 1, ahead = FUSE_CALLS; i >= 0; i--) {
         ahead = p->step[i].is.kind == FUSE_REDUCE ? 0 : ahead + 1;
         p->step[i].reduces = p->fuses && ahead < FUSE_CALLS && p->step[i].is.kind != FUSE_VIEW;
     }
-    if (fuse_link_steps(&(struct fuse_steps){(char *)p->step, sizeof p->step[0], s->calls}, s->call, s->needed))
+    if (fuse_link_steps(&p->steps, s->call, s->needed))
         return p;
     memory_free(p);
     return NULL;
@@ -148,7 +148,8 @@ static bool compute(const struct kernel_place *p, const struct kernel_step *s, c
     if (taken != KERNEL_NOT_TAKEN)
         return taken == KERNEL_DONE;
     return s->run ? s->run(p, c)
-                  : error_false(ZL_ERROR_DEVICE, "%s: no library takes %s", c->op->name, array_text(call_first(c)));
+                  : error_false(ZL_ERROR_DEVICE, "%s: no library takes %s", c->op->name,
+                                array_text(call_first(c)));
 }
 
 static void run_one(const struct kernel_place *p, const struct kernel_step *s, struct binding *b, int index) {
@@ -160,8 +161,7 @@ static void run_one(const struct kernel_place *p, const struct kernel_step *s, s
 
 // What libraries take needs no kernel of ours.
 static void look_for_one(const struct kernel_place *p, const struct kernel_step *s, const struct call *c) {
-    if (is_nothing(s, c) || !s->run ||
-        (p->target->takes && p->target->takes(p->unit, c)))
+    if (is_nothing(s, c) || !s->run || (p->target->takes && p->target->takes(p->unit, c)))
         return;
     s->run(p, c);
 }
@@ -207,9 +207,7 @@ int kernels_fuses(int unit, const struct program *p, const struct segment *s, in
     int lines = p->step[index].reduces ? kernel_count_lines(p, s->call, index) : 0;
     if (lines)
         return lines;
-    int fused = step_is_other(&p->step[index]) && p->target->count
-                    ? p->target->count(p, s->call, index)
-                    : 0;
+    int fused = step_is_other(&p->step[index]) && p->target->count ? p->target->count(p, s->call, index) : 0;
     if (fused)
         return fused;
     return p->step[index].is.kind == FUSE_MAP ? kernel_count_maps(p, s->call, index, why) : 1;
