@@ -40,9 +40,9 @@ struct device {
     bool (*can)(int unit, const struct call *c);    // placement: op, dtypes, rank
     struct program *(*build)(int unit, const struct segment *s); // NULL and an error
     void (*drop)(struct program *p);
-    // Of how many calls, from index on, a program of the segment makes one kernel; *why: what keeps it from more, or NULL.
+    // Of how many calls, from index on, a program of the segment makes one kernel; adds to why what keeps it from more.
     // NULL: of one each.
-    int (*fuses)(int unit, const struct program *p, const struct segment *s, int index, const char **why);
+    int (*fuses)(int unit, const struct program *p, const struct segment *s, int index, struct text *why);
     void (*run)(int unit, struct program *p, struct binding *b); // failures go to binding.fail, call by call
     // Memory of the unit, if it has its own; all NULL: it reads and writes that of the host. A lane of a unit does what it is
     // asked for in order. copy returns when the host's side may be used again. alloc gives NULL, with or without an error;

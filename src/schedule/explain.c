@@ -124,13 +124,15 @@ static void add_segment(struct explanation *e, const struct tape *t, int begin, 
     text_add(&e->body, "on %s %d%s%s%s\n", p->device->name, p->unit, is_elsewhere ? ", because " : "",
              is_elsewhere ? stream->device->name : "", is_elsewhere ? " cannot run it" : "");
     for (int i = 0; i < s.calls;) {
-        const char *why = NULL;
+        struct text why = {0};
         if (s.call[i]->op->kind == OP_VIEW) {
             add_view(e, s.call[i++]);
             continue;
         }
         int count = p->device->fuses ? p->device->fuses(p->unit, p->program, &s, i, &why) : 1;
-        add_kernel(e, &s, i, i + count, why);
+        e->body.failed |= why.failed;
+        add_kernel(e, &s, i, i + count, why.len ? why.data : NULL);
+        text_free(&why);
         i += count;
     }
 }

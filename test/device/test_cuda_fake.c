@@ -536,7 +536,7 @@ TEST(work_of_libraries_is_part_of_graphs) {
     enum { WORKS = 5 };
     float out[WORKS];
     char *memory = cuda_alloc(0, sizeof out);
-    static const struct program program = {.steps = WORKS};
+    static const struct program program = {.steps = {.count = WORKS}};
     int64_t graphs = zl_counter("graphs");
     for (int run = 0; run < 20; run++) {
         cuda_queue_begin(0, 0, &program);

@@ -72,6 +72,42 @@ TEST(explain_says_why_not) {
     zl_scope_end(scope);
 }
 
+// Elementwise calls on so many inputs, and a reduction of lines of 20 elements, on a stream of a device.
+static char *explain_many(const char *device, int inputs) {
+    zl_scope scope = zl_scope_begin_on(zl_new_stream(device));
+    zl_array x[24], y = NULL;
+    for (int i = 0; i < inputs; i++) {
+        x[i] = zl_ones(ZL_SHAPE(1000, 20), ZL_FLOAT32);
+        CHECK(zl_eval(x[i]));
+        y = i ? zl_add(y, zl_exp(x[i])) : zl_negative(x[0]);
+    }
+    char *text = zl_explain(zl_sum_axis(y, 1, true));
+    zl_scope_end(scope);
+    return text;
+}
+
+// The words are the same on all devices, the numbers are each device's own.
+TEST(explain_names_the_limits_of_the_device) {
+    static const struct {
+        const char *device, *operands, *reduction;
+    } cases[] = {
+        {"cpu", "16 operands", "lines of fewer than 32 elements or more than 65536"},
+        {"opencl", "12 operands", "lines of fewer than 128 elements, or fewer than 32 lines"},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        if (!zl_new_stream(cases[i].device)) {
+            zl_clear_error(); // there is no such device here
+            continue;
+        }
+        char *many = explain_many(cases[i].device, 24), *few = explain_many(cases[i].device, 3);
+        REQUIRE(many && few);
+        CHECK_HAS(many, cases[i].operands);
+        CHECK_HAS(few, "no more is fused: what follows reduces other axes, or ");
+        CHECK_HAS(few, cases[i].reduction);
+        zl_free(many), zl_free(few);
+    }
+}
+
 TEST(explain_evaluates_nothing) {
     zl_array y = zl_exp(op_test_range(ZL_SHAPE(9), ZL_FLOAT32));
     char *text = zl_explain(y);

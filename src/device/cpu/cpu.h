@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "device/device.h"
+#include "fuse/fuse.h"
 #include "rows.h"
 
 static inline int64_t round_up(int64_t count, int64_t unit) {
@@ -490,6 +491,7 @@ void cpu_unpack_scales(const struct unpacking *u, const char *scales, int64_t gr
 
 // How a call is run: resolved when the program is built.
 struct step {
+    struct fuse_step is;
     bool (*run)(const struct step *s, const struct call *c); // false and an error; NULL: nothing to do
     union {
         row_fn *const *forms;                 // elementwise and cast: by operands that are scalars
@@ -497,20 +499,15 @@ struct step {
     };
     uint64_t in_place; // bit k: the output may be written where input k was
     uint8_t scalars;   // operands that may be: bit k is input k
-    uint8_t dtype[4];  // output, then inputs as the row reads them
-    uint8_t item[4];   // bytes of their elements
-    uint8_t inputs;
+    uint8_t item[4];   // bytes of elements: output, then inputs as the row reads them
     uint8_t weight;    // cost of an element, in units of moving it
     uint16_t cost;     // the same in bytes, of all operands
     bool inverts;      // a division that is done as a product with the reciprocal
-    bool needed;       // something outside the segment reads the output
-    uint16_t group;    // calls from here on that may run as one row program; 0: none
-    int32_t source[3]; // steps that make the inputs; -1: another segment
-    int32_t last;      // step that reads the output last; -1: none
+    bool begins;       // calls from here on may run as one row program
 };
 
 struct program {
-    int steps;
+    struct fuse_steps steps; // step, as groups are found from them
     struct step step[];
 };
 
@@ -526,15 +523,15 @@ bool cpu_can(int unit, const struct call *c);
 
 // row_group.c, row_program.c -----------------------------------------------------------------------------------------------
 
-// Finds the calls that can run together and sets their steps' group, source, last and needed. False and an error.
+// Finds which calls may be the first of several that run together. False and an error.
 bool cpu_group_steps(struct program *p, const struct segment *s);
 // Runs calls from index on as one row program, and finishes them; how many. 0: the call must run by itself.
 int cpu_run_group(const struct program *p, struct binding *b, int index);
 // Waits until the kernels are compiled that are to be; or only the one that is under way, the others are let go.
 void cpu_kernels_settle(void);
 void cpu_kernels_stop(void);
-// How many that would be, and why not more: NULL if there is no reason. See struct device.
-int cpu_fuses(int unit, const struct program *p, const struct segment *s, int index, const char **why);
+// How many that would be, and why not more. See struct device.
+int cpu_fuses(int unit, const struct program *p, const struct segment *s, int index, struct text *why);
 
 // cpu_reduce.c, reduce_rows.c, reduce_columns.c ---------------------------------------------------------------
 

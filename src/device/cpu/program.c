@@ -24,7 +24,7 @@ static inline char *data_of(zl_array a, size_t item) {
 }
 
 void cpu_write_scalar(const struct step *s, zl_array x, int input, void *room) {
-    zl_dtype dtype = (zl_dtype)s->dtype[input + 1];
+    zl_dtype dtype = (zl_dtype)s->is.dtype[input + 1];
     if (LIKELY(!s->inverts || input != 1)) {
         scalar_write(x, dtype, room);
         return;
@@ -60,8 +60,8 @@ static inline void reach_operands(const struct step *s, const struct call *c, zl
     o->scalar = 0;
     o->flat = true;
     char *a = reach_input(s, c, out, o, 0);
-    char *b = s->inputs > 1 ? reach_input(s, c, out, o, 1) : NULL;
-    char *d = s->inputs > 2 ? reach_input(s, c, out, o, 2) : NULL;
+    char *b = s->is.inputs > 1 ? reach_input(s, c, out, o, 1) : NULL;
+    char *d = s->is.inputs > 2 ? reach_input(s, c, out, o, 2) : NULL;
     o->p[0] = data_of(out, s->item[0]);
     o->p[1] = a;
     o->p[2] = b;
@@ -86,7 +86,7 @@ static void lay_out(struct layout *l, const struct step *s, const struct call *c
                     const struct operands *o) {
     cpu_layout_start(l, out->ndim, out->dim, 1);
     cpu_layout_add(l, o->p[0], s->item[0], out->ndim, out->dim, array_stride(out));
-    for (int k = 0; k < s->inputs; k++) {
+    for (int k = 0; k < s->is.inputs; k++) {
         zl_array x = c->in[k];
         cpu_layout_add(l, o->p[k + 1], s->item[k + 1], x->ndim, x->dim, array_stride(x));
     }
@@ -175,13 +175,9 @@ static const uint8_t weights[] = {
 #undef BASE
 };
 
-static void set_operands(struct step *s, const struct call *c, zl_dtype dtype, int weight) {
-    s->inputs = (uint8_t)c->inputs;
-    s->dtype[0] = call_output(c, 0)->dtype;
-    for (int k = 0; k < c->inputs; k++)
-        s->dtype[k + 1] = (uint8_t)(c->inputs == 3 && k == 0 ? ZL_BOOL : dtype);
-    for (int k = 0; k <= c->inputs; k++) {
-        s->item[k] = (uint8_t)zl_dtype_size((zl_dtype)s->dtype[k]);
+static void set_operands(struct step *s, int weight) {
+    for (int k = 0; k <= s->is.inputs; k++) {
+        s->item[k] = (uint8_t)zl_dtype_size((zl_dtype)s->is.dtype[k]);
         s->cost = (uint16_t)(s->cost + weight * s->item[k]);
     }
     s->weight = (uint8_t)weight;
@@ -190,24 +186,22 @@ static void set_operands(struct step *s, const struct call *c, zl_dtype dtype, i
 }
 
 static bool set_elementwise(struct step *s, const struct call *c) {
-    zl_dtype dtype = op_computes_in(c);
     enum tile_op row = cpu_row_of(c);
-    set_operands(s, c, dtype, weights[row]);
-    s->forms = cpu_level()->rows->op[row][dtype];
+    set_operands(s, weights[row]);
+    s->forms = cpu_level()->rows->op[row][s->is.dtype[s->is.inputs]];
     s->inverts = row != c->op->row;
     s->scalars = 7;
     return s->forms[0] != NULL;
 }
 
-static bool set_cast(struct step *s, const struct call *c) {
-    zl_dtype to = (zl_dtype)call_output(c, 0)->dtype, from = (zl_dtype)c->in[0]->dtype;
-    set_operands(s, c, from, 1);
-    s->forms = &cpu_level()->rows->cast[to][from];
+static bool set_cast(struct step *s) {
+    set_operands(s, 1);
+    s->forms = &cpu_level()->rows->cast[s->is.dtype[0]][s->is.dtype[1]];
     return s->forms[0] != NULL;
 }
 
-static bool set_reduce(struct step *s, const struct call *c) {
-    set_operands(s, c, (zl_dtype)c->in[0]->dtype, 1);
+static bool set_reduce(struct step *s) {
+    set_operands(s, 1);
     s->run = run_other;
     s->other = cpu_reduce;
     s->in_place = 0;
@@ -217,12 +211,14 @@ static bool set_reduce(struct step *s, const struct call *c) {
 // False when there is no kernel for it.
 static bool set_step(struct step *s, const struct call *c) {
     *s = (struct step){.run = NULL};
+    fuse_set_step(&s->is, c);
     switch (c->op->kind) {
-    case OP_VIEW: s->inputs = (uint8_t)MIN_OF(c->inputs, 3); return true;
-    case OP_REDUCE: return set_reduce(s, c);
+    case OP_VIEW: return true;
+    case OP_REDUCE: return set_reduce(s);
     case OP_ELEMENTWISE: return set_elementwise(s, c);
-    case OP_CAST: return set_cast(s, c);
+    case OP_CAST: return set_cast(s);
     case OP_COPY:
+        s->is.kind = FUSE_OTHER; // it moves, in blocks where that is quicker
         s->run = run_copy;
         s->item[0] = (uint8_t)array_item(call_output(c, 0));
         s->in_place = UINT64_MAX;
@@ -244,7 +240,8 @@ static bool set_steps(struct program *p, const struct segment *s) {
             return error_false(
                 ZL_ERROR_DEVICE, "the cpu device has no kernel for %s of %s%s", c->op->name,
                 zl_dtype_name((zl_dtype)(c->inputs ? c->in[c->inputs - 1] : call_output(c, 0))->dtype),
-                c->op == &op_cuda_kernel ? ": it is CUDA C++, which runs on a stream of the device cuda" : "");
+                c->op == &op_cuda_kernel ? ": it is CUDA C++, which runs on a stream of the device cuda"
+                                         : "");
     }
     bool fuses = setting_flag(SETTING_FUSE) && zl_get_compile_mode() != ZL_COMPILE_NO_FUSE;
     return !fuses || cpu_group_steps(p, s);
@@ -255,7 +252,7 @@ struct program *cpu_build(int unit, const struct segment *s) {
     struct program *p = memory_alloc(sizeof *p + sizeof p->step[0] * (size_t)s->calls);
     if (!p)
         return NULL;
-    p->steps = s->calls;
+    p->steps = (struct fuse_steps){&p->step[0].is, sizeof p->step[0], s->calls};
     if (set_steps(p, s))
         return p;
     memory_free(p);
@@ -279,7 +276,7 @@ void cpu_run(int unit, struct program *p, struct binding *b) {
     (void)unit;
     for (int i = 0; i < b->calls;) {
         const struct step *s = &p->step[i];
-        int done = s->group > 1 ? cpu_run_group(p, b, i) : 0;
+        int done = s->begins ? cpu_run_group(p, b, i) : 0;
         if (!done)
             run_step(s, b, i);
         i += done ? done : 1;

@@ -10,26 +10,13 @@
 #include "device/cpu/cpu.h"
 
 enum {
-    GROUP_CALLS = 32,
     GROUP_LEAST = 8192, // elements from which it pays
     GROUP_TEMPS = 16,   // results at once that nothing but the group reads; as many again with one element a line
     ROW_OPERANDS = 4,   // output and inputs
 };
 
-enum row_kind {
-    ROW_ELEMENTS, // elements of the group's shape
-    ROW_LINES,    // one element a line, from such
-    ROW_REDUCE,   // one element a line, from its elements
-    ROW_VIEW,     // another name of what an earlier call computes
-    ROW_PRODUCT,  // the matrix product that the group begins with
-};
-
 struct row {
-    uint8_t kind;
-    bool of_lines; // its result is one element a line
-    bool stored;   // and gets memory
     bool has_runs; // an operand has one element for a run of the others
-    int until;     // call that reads the result last
     // Where it finds its operands: operand of the layout, or temporary -1 - at; those of lines are the later ones.
     int8_t at[ROW_OPERANDS];
     row_fn *fn;
@@ -37,7 +24,7 @@ struct row {
 };
 
 // Rows of elements without another kind between them, as one compiled kernel.
-enum { STRETCH_OPERANDS = 24 };
+enum { STRETCH_OPERANDS = FUSE_OPERANDS };
 struct stretch {
     int begin, end; // calls
     row_fn *fn;
@@ -47,13 +34,10 @@ struct stretch {
 };
 
 struct group {
+    struct fuse_group f;
     const struct program *p;
     struct binding *b;
-    int begin, end;
-    int ndim;
-    const int64_t *dim; // the shape
-    int64_t line;       // elements of a line; 0: the group reduces nothing
-    struct row row[GROUP_CALLS];
+    struct row row[FUSE_CALLS];
     int temps, line_temps;
     struct {
         int until; // call that reads it last
@@ -65,39 +49,16 @@ struct group {
     zl_array external[LAYOUT_OPERANDS]; // by operand; NULL: an output
     union scalar room[LAYOUT_OPERANDS];
     int64_t tile; // elements
-    struct stretch stretch[GROUP_CALLS / 2];
+    struct stretch stretch[FUSE_CALLS / 2];
     int stretches;
 };
 
 static inline struct row *group_row(struct group *g, int index) {
-    return &g->row[index - g->begin];
-}
-
-static inline zl_array group_output(const struct group *g, int index) {
-    return call_output(g->b->call[index], 0);
+    return &g->row[index - g->f.begin];
 }
 
 static inline bool group_has_product(const struct group *g) {
-    return g->row[0].kind == ROW_PRODUCT;
-}
-
-// The call's result gets memory, which its row writes.
-static inline bool group_is_output(struct group *g, int index) {
-    const struct row *r = group_row(g, index);
-    return r->stored && r->kind != ROW_VIEW && r->kind != ROW_PRODUCT;
-}
-
-// The input is made outside the group.
-static inline bool group_is_external(const struct group *g, int index, int k) {
-    return g->p->step[index].source[k] < g->begin;
-}
-
-// The row that computes what an input of the group is another name of.
-static inline int group_source(struct group *g, int index, int k) {
-    int source = g->p->step[index].source[k];
-    while (source >= g->begin && group_row(g, source)->kind == ROW_VIEW)
-        source = g->p->step[source].source[0];
-    return source;
+    return g->f.row[0].kind == ROW_PRODUCT;
 }
 
 // Calls that run in compiled kernels.
@@ -110,9 +71,11 @@ static inline int group_compiled(const struct group *g) {
 
 // row_group.c -------------------------------------------------------------------------------------------------
 
-// Finds the group that begins at a call: its end, kinds of rows, what is stored and where temporaries lie. False: no
-// group is worth it; *why (where it is given) says what ended or prevented it, NULL if nothing.
-bool group_find(struct group *g, const char **why);
+// Readies a group that begins at a call of a program.
+void group_begin(struct group *g, const struct program *p, struct binding *b, int index);
+// Finds its end, rows, what is stored and where temporaries lie. False: no group is worth it. Adds to why, where it is given,
+// what ended or prevented it.
+bool group_find(struct group *g, struct text *why);
 
 // row_program.c -----------------------------------------------------------------------------------------------
 

@@ -27,11 +27,11 @@ static void run_part(void *context, const struct product_part *part) {
 }
 
 bool group_run_product(struct group *g, double weight) {
-    const struct row *product = &g->row[0];
-    struct epilogue e = {.g = g, .weight = weight, .product = product->stored ? -1 : product->at[0]};
+    bool is_stored = g->f.row[0].stored;
+    struct epilogue e = {.g = g, .weight = weight, .product = is_stored ? -1 : g->row[0].at[0]};
     atomic_init(&e.compiled, 0);
-    bool done = cpu_matmul_then(g->b->call[g->begin],
-                                &(struct product_then){run_part, &e, product->stored, g->line > 0});
+    bool done = cpu_matmul_then(g->b->call[g->f.begin],
+                                &(struct product_then){run_part, &e, is_stored, g->f.line > 0});
     counter_add(COUNTER_COMPILED, atomic_load(&e.compiled));
     return done;
 }

@@ -18,17 +18,6 @@ enum {
 
 // Binding --------------------------------------------------------------------------------------------------------
 
-// All inputs are there.
-static bool is_possible(const struct group *g) {
-    for (int i = g->begin; i < g->end; i++) {
-        const struct call *c = g->b->call[i];
-        for (int k = 0; k < c->inputs; k++)
-            if (group_is_external(g, i, k) && array_state(c->in[k]) != ARRAY_READY)
-                return false;
-    }
-    return true;
-}
-
 // Whether lines of x jump from one line of the cache to the next, while another axis goes along them: single steps
 // transpose such an array in blocks, which is faster than to gather it line by line.
 static bool lies_across(zl_array x, int64_t item) {
@@ -41,19 +30,22 @@ static bool lies_across(zl_array x, int64_t item) {
 // Lines, and what must be gathered of them, fit where they go.
 static bool fits(struct group *g) {
     int64_t gathered = 0;
-    for (int i = g->begin; i < g->end; i++) {
-        if (group_is_output(g, i) && !array_is(group_output(g, i), ARRAY_CONTIGUOUS))
+    for (int i = g->f.begin; i < g->f.end; i++) {
+        if (fuse_is_output(&g->f, i) && !array_is(fuse_output(&g->f, i), ARRAY_CONTIGUOUS))
             return false;
-        for (int k = 0; k < g->p->step[i].inputs; k++) {
+        if (fuse_row(&g->f, i)->kind == ROW_PRODUCT)
+            continue;
+        for (int k = 0; k < fuse_step(&g->f, i)->inputs; k++) {
             zl_array x = g->b->call[i]->in[k];
-            if (group_is_external(g, i, k) && lies_across(x, g->p->step[i].item[k + 1]))
+            if (fuse_is_outside(&g->f, i, k) && lies_across(x, g->p->step[i].item[k + 1]))
                 return false;
             bool strided = x->size > 1 && array_stride(x)[x->ndim - 1] != 1;
-            gathered +=
-                group_is_external(g, i, k) && strided ? g->line * g->p->step[i].item[k + 1] + LAYOUT_LINE : 0;
+            gathered += fuse_is_outside(&g->f, i, k) && strided
+                            ? g->f.line * g->p->step[i].item[k + 1] + LAYOUT_LINE
+                            : 0;
         }
     }
-    return gathered <= LAYOUT_GATHERED && g->line * g->temps * g->temp_item <= LINE_ROOM;
+    return gathered <= LAYOUT_GATHERED && g->f.line * g->temps * g->temp_item <= LINE_ROOM;
 }
 
 static int find_external(const struct group *g, zl_array x) {
@@ -64,17 +56,17 @@ static int find_external(const struct group *g, zl_array x) {
 }
 
 static void add_output(struct group *g, int index) {
-    zl_array out = group_output(g, index);
+    zl_array out = fuse_output(&g->f, index);
     g->external[g->l.operands] = NULL;
     cpu_layout_add(&g->l, cpu_data(out), array_item(out), out->ndim, out->dim, array_stride(out));
 }
 
 // Where parts of one that is not stored are is known when they are there.
 static void add_product(struct group *g) {
-    zl_array product = group_output(g, g->begin);
-    int at = g->l.operands;
+    zl_array product = fuse_output(&g->f, g->f.begin);
+    int at = g->row[0].at[0] = (int8_t)g->l.operands;
     g->external[at] = product;
-    if (g->row[0].stored)
+    if (g->f.row[0].stored)
         cpu_layout_add(&g->l, cpu_data(product), array_item(product), product->ndim, product->dim,
                        array_stride(product));
     else
@@ -100,23 +92,25 @@ static int add_input(struct group *g, int index, int k) {
 
 static void bind_operands(struct group *g) {
     int outputs = 0;
-    for (int i = g->begin; i < g->end; i++)
-        outputs += group_is_output(g, i);
-    cpu_layout_start(&g->l, g->ndim, g->dim, outputs);
-    for (int i = g->begin; i < g->end; i++)
-        if (group_is_output(g, i))
+    for (int i = g->f.begin; i < g->f.end; i++)
+        outputs += fuse_is_output(&g->f, i);
+    cpu_layout_start(&g->l, g->f.ndim, g->f.dim, outputs);
+    for (int i = g->f.begin; i < g->f.end; i++)
+        if (fuse_is_output(&g->f, i))
             add_output(g, i);
     if (group_has_product(g))
         add_product(g);
-    for (int i = g->begin; i < g->end; i++) {
+    for (int i = g->f.begin; i < g->f.end; i++) {
         const struct step *s = &g->p->step[i];
         struct row *r = group_row(g, i);
-        if (r->kind == ROW_VIEW || r->kind == ROW_PRODUCT)
+        enum row_kind kind = fuse_row(&g->f, i)->kind;
+        if (kind == ROW_VIEW || kind == ROW_PRODUCT)
             continue;
         r->at[2] = r->at[3] = r->at[0]; // a row does not read what it does not have
-        for (int k = 0; k < s->inputs; k++)
+        for (int k = 0; k < s->is.inputs; k++)
             r->at[k + 1] =
-                (int8_t)(group_is_external(g, i, k) ? add_input(g, i, k) : group_row(g, s->source[k])->at[0]);
+                (int8_t)(fuse_is_outside(&g->f, i, k) ? add_input(g, i, k)
+                                                      : group_row(g, fuse_source(&g->f, i, k))->at[0]);
     }
 }
 
@@ -129,12 +123,13 @@ struct scalars {
     bool has_runs;
 };
 
-static struct scalars scalars_of(const struct group *g, const struct step *s, const struct row *r) {
+static struct scalars scalars_of(const struct group *g, const struct step *s, const struct row *r,
+                                 bool is_lines) {
     struct scalars found = {0};
-    for (int k = 0; k < s->inputs; k++) {
+    for (int k = 0; k < s->is.inputs; k++) {
         int at = r->at[k + 1];
         bool is_line = at < -GROUP_TEMPS, is_scalar = at >= 0 ? g->l.scalar >> at & 1 : is_line;
-        if (r->kind == ROW_LINES)
+        if (is_lines)
             is_scalar = at >= 0 && g->l.access[at] == ACCESS_SCALAR;
         if (!is_scalar)
             continue;
@@ -149,12 +144,13 @@ static struct scalars scalars_of(const struct group *g, const struct step *s, co
 // Operands of rows that have no form for these scalars must become vectors; 0: all have.
 static unsigned choose_forms(struct group *g) {
     unsigned vectors = 0;
-    for (int i = g->begin; i < g->end; i++) {
+    for (int i = g->f.begin; i < g->f.end; i++) {
         const struct step *s = &g->p->step[i];
         struct row *r = group_row(g, i);
-        if (r->kind != ROW_ELEMENTS && r->kind != ROW_LINES)
+        enum row_kind kind = fuse_row(&g->f, i)->kind;
+        if (kind != ROW_ELEMENTS && kind != ROW_LINES)
             continue;
-        struct scalars scalars = scalars_of(g, s, r);
+        struct scalars scalars = scalars_of(g, s, r, kind == ROW_LINES);
         bool mixed = scalars.has_runs && scalars.operands != scalars.runs;
         r->has_runs = scalars.has_runs;
         r->fn = scalars.form & ~(unsigned)s->scalars || mixed ? NULL : s->forms[scalars.form];
@@ -185,7 +181,7 @@ static unsigned wide_operands(const struct group *g) {
     unsigned found = 0;
     for (int k = g->l.outputs; k < g->l.operands; k++) {
         zl_array x = g->external[k];
-        found |= (unsigned)(x->ndim > 0 && x->dim[x->ndim - 1] == g->line) << k;
+        found |= (unsigned)(x->ndim > 0 && x->dim[x->ndim - 1] == g->f.line) << k;
     }
     return found;
 }
@@ -194,7 +190,7 @@ static unsigned wide_operands(const struct group *g) {
 // operands is a vector.
 static bool plan_lines(struct group *g) {
     int bytes = MAX_OF(g->temps * g->temp_item, 1);
-    int64_t most = MIN_OF(MIN_OF(TEMP_ROOM / bytes, 2 * TILE_MOST), LINES_MOST * g->line);
+    int64_t most = MIN_OF(MIN_OF(TEMP_ROOM / bytes, 2 * TILE_MOST), LINES_MOST * g->f.line);
     bool fits = cpu_layout_plan_lines(&g->l, 0, most);
     if (!fits || choose_forms(g)) {
         fits = cpu_layout_plan_lines(&g->l, 0, 1);
@@ -204,7 +200,7 @@ static bool plan_lines(struct group *g) {
             choose_forms(g);
         }
     }
-    g->tile = MAX_OF(most, g->line);
+    g->tile = MAX_OF(most, g->f.line);
     return fits;
 }
 
@@ -239,8 +235,8 @@ static void run_elements(const void *context, char *const *p, int64_t n, int64_t
         place[GROUP_TEMPS + k] = p[k];
     for (int k = 0; k < g->temps; k++)
         place[GROUP_TEMPS - 1 - k] = room + k * g->tile * g->temp_item;
-    for (int i = 0; i < g->end - g->begin; i++)
-        if (g->row[i].kind == ROW_ELEMENTS)
+    for (int i = 0; i < g->f.end - g->f.begin; i++)
+        if (g->f.row[i].kind == ROW_ELEMENTS)
             call_row(&g->row[i], at, n, g->l.run);
 }
 
@@ -250,14 +246,14 @@ static int64_t count_more(const struct group *g, const struct row *r, const char
     const int64_t bytes = g->l.size * r->by.item;
     if (k < 0 || g->l.access[k] != ACCESS_DIRECT || bytes <= cpu_cache_bytes(3))
         return 0;
-    return MAX_OF((g->l.data[k] + bytes - from) / r->by.item - g->line, 0);
+    return MAX_OF((g->l.data[k] + bytes - from) / r->by.item - g->f.line, 0);
 }
 
 static void reduce_lines(const struct group *g, const struct row *r, char *to, const char *from,
                          int64_t lines) {
     _Alignas(64) char sum[LINES_MOST * REDUCE_WIDEST];
-    for (int64_t i = 0; i < lines; i++, from += g->line * r->by.item)
-        cpu_reduce_line(&r->by, from, g->line, count_more(g, r, from), sum + i * r->by.wide);
+    for (int64_t i = 0; i < lines; i++, from += g->f.line * r->by.item)
+        cpu_reduce_line(&r->by, from, g->f.line, count_more(g, r, from), sum + i * r->by.wide);
     cpu_reduce_store(&r->by, to, sum, lines);
 }
 
@@ -273,20 +269,21 @@ static void run_lines(const void *context, char *const *p, int64_t n, int64_t mo
     for (int k = 0; k < g->line_temps; k++)
         place[GROUP_TEMPS - 1 - k] = line_room[k];
     const struct stretch *next = g->stretch, *last = next + g->stretches;
-    for (int i = 0; i < g->end - g->begin; i++) {
+    for (int i = 0; i < g->f.end - g->f.begin; i++) {
         const struct row *r = &g->row[i];
-        if (next < last && next->begin == g->begin + i) {
-            call_stretch(next, at, n, next->has_runs ? g->line : n);
-            i = next++->end - g->begin - 1;
-        } else if (r->kind == ROW_REDUCE)
-            reduce_lines(g, r, (char *)(uintptr_t)at[r->at[0]], at[r->at[1]], n / g->line);
-        else if (r->kind == ROW_ELEMENTS || r->kind == ROW_LINES)
-            call_row(r, at, r->kind == ROW_LINES ? n / g->line : n, g->line);
+        enum row_kind kind = g->f.row[i].kind;
+        if (next < last && next->begin == g->f.begin + i) {
+            call_stretch(next, at, n, next->has_runs ? g->f.line : n);
+            i = next++->end - g->f.begin - 1;
+        } else if (kind == ROW_REDUCE)
+            reduce_lines(g, r, (char *)(uintptr_t)at[r->at[0]], at[r->at[1]], n / g->f.line);
+        else if (kind == ROW_ELEMENTS || kind == ROW_LINES)
+            call_row(r, at, kind == ROW_LINES ? n / g->f.line : n, g->f.line);
     }
 }
 
 layout_body *group_plan(struct group *g) {
-    if (g->line) {
+    if (g->f.line) {
         plan_lines(g);
         group_find_kernels(g);
         return run_lines;
@@ -298,8 +295,9 @@ layout_body *group_plan(struct group *g) {
 }
 
 static void fail_from(struct group *g, int index) {
-    for (int i = index; i < g->end; i++) {
-        error_set(ZL_ERROR_MEMORY, "out of memory: the results of %d calls did not fit", g->end - g->begin);
+    for (int i = index; i < g->f.end; i++) {
+        error_set(ZL_ERROR_MEMORY, "out of memory: the results of %d calls did not fit",
+                  g->f.end - g->f.begin);
         g->b->fail(g->b, i);
     }
 }
@@ -307,25 +305,25 @@ static void fail_from(struct group *g, int index) {
 // Gives stored results their memory. When that is out, what comes from there on fails, and the group ends before. One
 // element a line never lies where an input lay: other lines may still read that, or other parts of a product.
 static int prepare(struct group *g) {
-    for (int i = g->begin; i < g->end; i++) {
-        const struct row *r = group_row(g, i);
+    for (int i = g->f.begin; i < g->f.end; i++) {
+        const struct fuse_row *r = fuse_row(&g->f, i);
         if (!r->stored)
             continue;
         bool in_place = r->kind == ROW_ELEMENTS && !group_has_product(g);
         if (in_place)
-            g->b->take(g->b, g->begin, i);
+            g->b->take(g->b, g->f.begin, i);
         if (g->b->prepare(g->b, i, in_place ? UINT64_MAX : 0))
             continue;
         fail_from(g, i);
         return i;
     }
-    return g->end;
+    return g->f.end;
 }
 
 static bool run(struct group *g) {
     double weight = 0;
     bind_operands(g);
-    for (int i = g->begin; i < g->end; i++)
+    for (int i = g->f.begin; i < g->f.end; i++)
         weight += g->p->step[i].weight;
     weight = weight / 2 + 1;
     if (group_has_product(g))
@@ -336,21 +334,21 @@ static bool run(struct group *g) {
 }
 
 static void finish(struct group *g, int end) {
-    g->end = end;
+    g->f.end = end;
     g->stretches = 0;
-    if (end > g->begin && !run(g)) {
-        fail_from(g, g->begin);
+    if (end > g->f.begin && !run(g)) {
+        fail_from(g, g->f.begin);
         return;
     }
-    for (int i = g->begin; i < end; i++)
+    for (int i = g->f.begin; i < end; i++)
         g->b->finish(g->b, i);
-    counter_add(COUNTER_FUSED, end - g->begin);
+    counter_add(COUNTER_FUSED, end - g->f.begin);
 }
 
 // A call that fails lets its inputs go: those that the group computes are held until all of it is finished.
 static void hold(struct group *g) {
-    for (int i = g->begin; i < g->end; i++)
-        zl_retain(group_output(g, i));
+    for (int i = g->f.begin; i < g->f.end; i++)
+        zl_retain(fuse_output(&g->f, i));
 }
 
 // What a group works on: of a reduction, its input.
@@ -362,29 +360,29 @@ int cpu_run_group(const struct program *p, struct binding *b, int index) {
     if (LIKELY(size_of(b->call[index]) < GROUP_LEAST))
         return 0;
     struct group g;
-    g.p = p;
-    g.b = b;
-    g.begin = index;
-    if (!group_find(&g, NULL) || !is_possible(&g) || (g.line && !fits(&g)))
+    group_begin(&g, p, b, index);
+    if (!group_find(&g, NULL) || (g.f.line && !fits(&g)))
         return 0;
-    int end = g.end;
+    int end = g.f.end;
     hold(&g);
     finish(&g, prepare(&g));
     for (int i = index; i < end; i++)
-        zl_release(group_output(&g, i));
+        zl_release(fuse_output(&g.f, i));
     return end - index;
 }
 
 // Explaining -----------------------------------------------------------------------------------------------------
 
-int cpu_fuses(int unit, const struct program *p, const struct segment *s, int index, const char **why) {
+int cpu_fuses(int unit, const struct program *p, const struct segment *s, int index, struct text *why) {
     (void)unit;
     struct binding b = {.calls = s->calls, .call = s->call};
-    struct group g = {.p = p, .b = &b, .begin = index};
-    *why = NULL;
-    if (!p->step[index].run || p->step[index].group < 2)
+    struct group g;
+    if (!p->step[index].begins)
         return 1;
-    if (size_of(s->call[index]) < GROUP_LEAST)
-        return *why = "fewer than 8192 elements: they stay in the cache", 1;
-    return group_find(&g, why) ? g.end - g.begin : 1;
+    if (size_of(s->call[index]) < GROUP_LEAST) {
+        text_add(why, "fewer than %d elements: they stay in the cache", GROUP_LEAST);
+        return 1;
+    }
+    group_begin(&g, p, &b, index);
+    return group_find(&g, why) ? g.f.end - g.f.begin : 1;
 }

@@ -51,7 +51,7 @@ typedef enum kernel_taken cuda_function_of(const struct kernel_place *p, const s
 
 // cuda_lt.c: a product with what follows it: as of struct kernel_target.
 int cuda_lt_fuse(const struct kernel_place *p, const struct program *program, struct binding *b, int index);
-int cuda_lt_count(const struct program *program, struct call *const *call, int calls, int index);
+int cuda_lt_count(const struct program *program, struct call *const *call, int index);
 cuda_function_of cuda_quantized_lines; // cuda_quantized_lines.c: few lines times quantised matrices
 struct quantized_key;
 // CUDA C of few lines, or of a single one; false and an error.

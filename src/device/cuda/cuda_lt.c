@@ -273,18 +273,19 @@ struct fused {
 };
 
 // The operand of a sum that is not what the group's first call computed; NULL: neither, or both, are.
-static zl_array other_of(const struct kernel_group *g, int index) {
+static zl_array other_of(const struct fuse_group *g, int index) {
     const struct call *c = g->call[index];
-    bool first = group_source(g, index, 0) == g->begin, second = group_source(g, index, 1) == g->begin;
+    bool first = fuse_source(g, index, 0) == g->begin, second = fuse_source(g, index, 1) == g->begin;
     return first != second ? c->in[first ? 1 : 0] : NULL;
 }
 
-// The next call that is no view of the product; -1: there is none, or it is no sum.
-static int next_sum(const struct fused *f, int calls) {
-    int at = f->g.begin + 1, end = MIN_OF(calls, f->g.begin + KERNEL_CALLS);
-    while (at < end && group_step(&f->g, at)->kind == STEP_VIEW && group_source(&f->g, at, 0) >= f->g.begin)
-        at++;
-    bool is_sum = at < end && f->g.call[at]->op == &op_elementwise[TILE_ADD] && group_is_ready(&f->g, at);
+// The next call that is no view of the product, behind rows for what comes before it; -1: there is none, or it is no sum.
+static int next_sum(struct fuse_group *g) {
+    int at = g->begin + 1, end = MIN_OF(g->steps->count, g->begin + FUSE_CALLS);
+    g->row[0].kind = ROW_PRODUCT;
+    for (; at < end && fuse_step(g, at)->kind == FUSE_VIEW && fuse_source(g, at, 0) >= g->begin; at++)
+        g->row[at - g->begin].kind = ROW_VIEW;
+    bool is_sum = at < end && g->call[at]->op == &op_elementwise[TILE_ADD] && fuse_is_ready(g, at);
     return is_sum ? at : -1;
 }
 
@@ -302,32 +303,33 @@ static bool lies_alike(zl_array product, zl_array sum) {
 }
 
 // How many calls they are; 0: there is nothing to be one.
-static int find_fused(struct fused *f, int calls) {
-    const struct call *c = f->g.call[f->g.begin];
+static int find_fused(struct fused *f) {
+    struct fuse_group *g = &f->g.f;
+    const struct call *c = g->call[g->begin];
     zl_array y = call_first(c);
-    int sum = c->op == &op_matmul && y->ndim == 2 ? next_sum(f, calls) : -1;
+    int sum = c->op == &op_matmul && y->ndim == 2 ? next_sum(g) : -1;
     if (sum < 0)
         return 0;
-    f->bias = other_of(&f->g, sum);
-    f->g.end = sum + 1;
-    bool fits = is_bias(f->bias, y->dim[1], (zl_dtype)y->dtype) && lies_alike(y, group_output(&f->g, sum)) &&
-                may_round(c, f->g.call[sum]) && group_find_stored(&f->g) == 1 &&
-                f->g.stored[sum - f->g.begin];
-    return fits ? f->g.end - f->g.begin : 0;
+    f->bias = other_of(g, sum);
+    g->end = sum + 1;
+    fuse_find_uses(g);
+    bool fits = is_bias(f->bias, y->dim[1], (zl_dtype)y->dtype) && lies_alike(y, fuse_output(g, sum)) &&
+                may_round(c, g->call[sum]) && g->outputs == 1 && !g->row[0].stored;
+    return fits ? g->end - g->begin : 0;
 }
 
 static bool bring_fused(const struct kernel_place *p, const struct fused *f, struct operands *o) {
     o->bias = cuda_element(p, f->bias);
-    const struct call *c = f->g.call[f->g.begin];
+    const struct call *c = f->g.f.call[f->g.f.begin];
     return o->bias && is_aligned(o->bias) && bring_all(p, o, c, false, (zl_dtype)c->in[0]->dtype);
 }
 
 static bool run_fused(const struct kernel_place *p, struct kernel_group *g) {
     const struct fused *f = (const struct fused *)g;
     struct operands o = {0};
-    o.y = kernel_reach(p, group_output(g, g->end - 1));
+    o.y = kernel_reach(p, fuse_output(&g->f, g->f.end - 1));
     lt_take(p->unit);
-    bool done = o.y && bring_fused(p, f, &o) && multiply_all(p, &o, g->call[g->begin]) == KERNEL_DONE;
+    bool done = o.y && bring_fused(p, f, &o) && multiply_all(p, &o, g->f.call[g->f.begin]) == KERNEL_DONE;
     lt_give(p->unit);
     close_copies(p, &o);
     return done || zl_error() ||
@@ -339,7 +341,7 @@ static bool has_algorithm(const struct kernel_place *p, const struct fused *f) {
     struct operands o = {0};
     bool found = false;
     if (bring_fused(p, f, &o) && !o.a_copy.memory && !o.b_copy.memory) {
-        struct lt_key k = key_of(&o, f->g.call[f->g.begin]);
+        struct lt_key k = key_of(&o, f->g.f.call[f->g.f.begin]);
         lt_take(p->unit);
         found = lt_find(p->unit, p->lane, &k);
         lt_give(p->unit);
@@ -348,15 +350,15 @@ static bool has_algorithm(const struct kernel_place *p, const struct fused *f) {
     return found;
 }
 
-int cuda_lt_count(const struct program *program, struct call *const *call, int calls, int index) {
-    struct fused f = {.g = {.program = program, .call = call, .begin = index}};
-    return program->fuses && cuda_uses_libraries() && lt_is_there() ? find_fused(&f, calls) : 0;
+int cuda_lt_count(const struct program *program, struct call *const *call, int index) {
+    struct fused f = {.g.f = {.steps = &program->steps, .call = call, .begin = index}};
+    return program->fuses && cuda_uses_libraries() && lt_is_there() ? find_fused(&f) : 0;
 }
 
 int cuda_lt_fuse(const struct kernel_place *p, const struct program *program, struct binding *b, int index) {
-    struct fused f = {.g = {.program = program, .call = b->call, .begin = index}};
-    if (!program->fuses || !cuda_uses_libraries() || !lt_is_there() || !group_is_ready(&f.g, index) ||
-        call_first(b->call[index])->size == 0 || !find_fused(&f, b->calls) || !has_algorithm(p, &f))
+    struct fused f = {.g.f = {.steps = &program->steps, .call = b->call, .begin = index}};
+    if (!program->fuses || !cuda_uses_libraries() || !lt_is_there() || !fuse_is_ready(&f.g.f, index) ||
+        call_first(b->call[index])->size == 0 || !find_fused(&f) || !has_algorithm(p, &f))
         return 0;
     return group_run(&f.g, b, run_fused, p);
 }

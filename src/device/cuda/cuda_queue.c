@@ -247,7 +247,7 @@ static void begin(struct queue *q, const struct program *p) {
 
 void cuda_queue_begin(int unit, int lane, const struct program *p) {
     struct queue *q = &queues[unit][lane];
-    if (p->steps < 2 || !setting_flag(SETTING_GRAPHS) || !cuda_device(unit))
+    if (p->steps.count < 2 || !setting_flag(SETTING_GRAPHS) || !cuda_device(unit))
         return;
     lock_take(&q->lock);
     if (!q->owner)

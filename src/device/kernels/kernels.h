@@ -9,6 +9,7 @@
 #define KERNELS_H
 
 #include "device/device.h"
+#include "fuse/fuse.h"
 
 struct kernel_limits {
     int threads;     // of a group, at least 64
@@ -43,7 +44,7 @@ struct kernel_target {
     bool (*takes)(int unit, const struct call *c);
     // A call and those after it as one, by a library: how many they were, 0 if it does not; and how many that would be.
     int (*fuse)(const struct kernel_place *p, const struct program *program, struct binding *b, int index);
-    int (*count)(const struct program *program, struct call *const *call, int calls, int index);
+    int (*count)(const struct program *program, struct call *const *call, int index);
 };
 
 // What a device of this kind has in its table.
@@ -51,11 +52,11 @@ bool kernels_can(const struct kernel_target *target, int unit, const struct call
 struct program *kernels_build(const struct kernel_target *target, int unit, const struct segment *s);
 void kernels_drop(struct program *p);
 void kernels_run(int unit, struct program *p, struct binding *b);
-int kernels_fuses(int unit, const struct program *p, const struct segment *s, int index, const char **why);
+int kernels_fuses(int unit, const struct program *p, const struct segment *s, int index, struct text *why);
 
 // Between the files of this folder ------------------------------------------------------------------------------------
 
-enum { KERNEL_THREADS = 256, KERNEL_AXES = 8, KERNEL_OPERANDS = 12, KERNEL_CALLS = 32 };
+enum { KERNEL_THREADS = 256, KERNEL_AXES = 8, KERNEL_OPERANDS = 12 };
 
 // Where something runs.
 struct kernel_place {
@@ -65,24 +66,22 @@ struct kernel_place {
     struct kernel_batch *batch; // not NULL: kernels are only looked for, and those that are missing put here
 };
 
-enum step_kind { STEP_VIEW, STEP_MAP, STEP_OTHER };
-
 struct kernel_step {
-    uint8_t kind, inputs;
-    uint8_t dtype[4];  // of the output and the inputs of a map, as it reads them
-    bool needed;       // the result is read after the segment
+    struct fuse_step is;
     bool reduces;      // it, or a call soon after it, is a reduction
-    int32_t source[3]; // call of the segment that an input of a map, or a view, is made by; -1: of none
-    int32_t last;      // call that reads the result last
     uint64_t in_place; // as of binding.prepare
-    bool (*run)(const struct kernel_place *p, const struct call *c); // STEP_OTHER
+    bool (*run)(const struct kernel_place *p, const struct call *c); // of what is neither a view nor a map
 };
+
+static inline bool step_is_other(const struct kernel_step *s) {
+    return s->is.kind != FUSE_VIEW && s->is.kind != FUSE_MAP;
+}
 
 struct program {
     const struct kernel_target *target;
     bool fuses;
     atomic_bool ran;
-    int steps;
+    struct fuse_steps steps; // step, as groups are found from them
     struct kernel_step step[];
 };
 
@@ -91,6 +90,7 @@ void kernel_begin(struct text *out, const char *dialect, bool wide); // prelude,
 // The element function of a kernel, which is freed. False and an error.
 bool kernel_element(struct text *out, struct tile_kernel *kernel, const char *dialect, const char *symbol);
 const char *kernel_memory_type(zl_dtype dtype); // as elements lie in memory
+const char *kernel_part_type(zl_dtype dtype);   // as element functions take them
 void kernel_constant(struct text *out, zl_dtype dtype, uint64_t bits);
 
 // kernels_cache.c: the kernel of a key; made by write(out, data) and compiled if it is not known yet. NULL and an error.
@@ -136,6 +136,7 @@ void layout_push(struct kernel_layout *l, int64_t dim, const int64_t *stride);
 int layout_order(zl_array like, int *axis);
 // All axes of `like`, which lies without gaps, in the order of its memory; each operand is stretched to its shape.
 void layout_of(struct kernel_layout *l, zl_array like, int operands, const zl_array *operand);
+int64_t layout_stride(zl_array x, int ndim, int axis); // of x stretched to a shape of ndim axes
 bool layout_is_wide(const struct kernel_layout *l); // positions need more than 31 bits
 // The struct zl_axes of a kernel: dims, then strides of these operands (bits).
 void kernel_add_axes(struct kernel_call *k, const struct kernel_layout *l, unsigned operands, bool wide);
@@ -145,7 +146,7 @@ void *kernel_reach(const struct kernel_place *p, zl_array x);
 
 // kernels_map.c: runs the elementwise calls from index on as one kernel; how many they were.
 int kernel_run_maps(const struct kernel_place *p, const struct program *program, struct binding *b, int index);
-int kernel_count_maps(const struct program *program, struct call *const *call, int calls, int index, const char **why);
+int kernel_count_maps(const struct program *program, struct call *const *call, int index, struct text *why);
 
 // kernels_transpose.c: moves between the two operands of a layout, where elements go and where they come from, which have their
 // neighbours along different axes, and enough of them. One end of a move: memory of the place, and where its first element is.
@@ -159,8 +160,7 @@ bool kernel_transpose(const struct kernel_place *p, size_t bytes, const struct k
 
 // kernels_lines.c: the same of calls with reductions of the last axis among them; 0: there are none, or it does not pay.
 int kernel_run_lines(const struct kernel_place *p, const struct program *program, struct binding *b, int index);
-int kernel_count_lines(const struct program *program, struct call *const *call, int calls, int index);
-enum tile_op kernel_combines(const struct call *c); // what a reduction joins two elements by
+int kernel_count_lines(const struct program *program, struct call *const *call, int index);
 
 // Ops that are not elementwise, a family a file. Each runs a call whose outputs have their memory and are not empty.
 typedef bool kernel_question(const struct call *c);

@@ -81,8 +81,7 @@ static bool write_text(struct text *out, const void *data) {
                         "better") ||
         !kernel_element(out, tile_row_kernel(TILE_NE, dtype, "vv"), w->dialect, "differs"))
         return false;
-    text_add(out, "#define ITEM %s\n#define SMALL %s\n", kernel_memory_type(dtype),
-             dtype == ZL_COMPLEX64 ? "f32" : kernel_memory_type(dtype));
+    text_add(out, "#define ITEM %s\n#define SMALL %s\n", kernel_memory_type(dtype), kernel_part_type(dtype));
     text_add(out, r->columns ? "#define RESULT GROUP * THREADS + THREAD\n#define FIRST 0\n#define EACH 1\n"
                              : "#define RESULT GROUP\n#define FIRST THREAD\n#define EACH THREADS\n");
     text_add(out, "%s%s", beginning, r->columns ? "    y[number] = best_at;\n}\n" : of_rows);

@@ -84,16 +84,18 @@ int layout_order(zl_array like, int *axis) {
     return count;
 }
 
+int64_t layout_stride(zl_array x, int ndim, int axis) {
+    int at = axis - (ndim - x->ndim);
+    return at < 0 || x->dim[at] == 1 ? 0 : array_stride(x)[at];
+}
+
 void layout_of(struct kernel_layout *l, zl_array like, int operands, const zl_array *operand) {
     int axis[64], axes = like->size ? layout_order(like, axis) : 0;
     layout_begin(l, operands);
     for (int i = 0; i < axes; i++) {
         int64_t stride[KERNEL_OPERANDS];
-        for (int k = 0; k < operands; k++) {
-            zl_array x = operand[k];
-            int at = axis[i] - (like->ndim - x->ndim);
-            stride[k] = at < 0 || x->dim[at] == 1 ? 0 : array_stride(x)[at];
-        }
+        for (int k = 0; k < operands; k++)
+            stride[k] = layout_stride(operand[k], like->ndim, axis[i]);
         layout_push(l, like->dim[axis[i]], stride);
     }
     l->size = like->size;

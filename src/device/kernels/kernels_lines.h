@@ -5,32 +5,33 @@
 
 #include "device/kernels/kernels_group.h"
 
-enum { LINE_WORDS = 440, LINE_REDUCTIONS = 6 };
+enum { LINE_REDUCTIONS = 6 };
 enum { LINE_THREADS = 1024, LINE_CLUSTER_LEAST = 256 }; // of a group, at most; of a group of a cluster, at least
 
-enum line_form { LINE_FLAT, LINE_STRIDED, LINE_SAME, LINE_VALUE }; // along a line; SAME: one element
-enum line_kind { LINE_OF_ELEMENTS, LINE_REDUCES, LINE_OF_LINES };  // of a row; OF_LINES: one element a line
+enum line_form { LINE_FLAT = FUSE_FORMS, LINE_STRIDED, LINE_SAME, LINE_VALUE }; // along a line; SAME: one element
 
 struct line_recipe {
-    char name[8]; // no other kernel has such a key
-    int16_t words, rows, inputs, outputs, reductions, wide;
+    char name[8];                       // no other kernel has such a key
+    int16_t reductions, wide;           // wide: indices have 64 bits
     int16_t rough;                      // all that varies along a line has 16 bits, as have results
     int16_t at_once;                    // its maximum and sum are joined at once, see line_is_softmax
     int16_t width, packs;               // elements of a pack; packs that a thread holds, 0: it goes along the line
     int16_t threads, groups;            // of a line: in each group, and groups, which are a cluster
     int16_t full;                       // all packs of all threads of a cluster are in the line
-    int16_t input[KERNEL_OPERANDS];     // form | dtype << 4
-    int16_t output[KERNEL_OPERANDS];    // row << 1 | one element a line
     int16_t reduction[LINE_REDUCTIONS]; // rows
-    int16_t word[LINE_WORDS];           // of each row: kind, op, dtypes of result and operand, operands, references
+    struct fuse_recipe f;
 };
 
-// The words of a row.
-static inline const int16_t *line_row(const struct line_recipe *r, int row) {
-    const int16_t *word = r->word;
-    while (row-- > 0)
-        word += 5 + word[4];
-    return word;
+static inline const struct fuse_op *line_row(const struct line_recipe *r, int row) {
+    return &r->f.row[row];
+}
+
+static inline zl_dtype line_dtype(const struct line_recipe *r, int row) {
+    return (zl_dtype)line_row(r, row)->dtype;
+}
+
+static inline bool line_input_varies(const struct line_recipe *r, int input) { // along a line
+    return fuse_form(&r->f, input) <= LINE_STRIDED;
 }
 
 // kernels_lines_plan.c ----------------------------------------------------------------------------------------------
@@ -41,7 +42,7 @@ static inline const int16_t *line_row(const struct line_recipe *r, int row) {
 // A function of a stage: gives references, takes inputs, reductions (by number), and rows.
 struct line_function {
     int count;
-    int16_t wanted[KERNEL_CALLS];
+    int16_t wanted[FUSE_CALLS];
     uint32_t inputs, reductions, rows; // rows: of lines, computed before
     uint32_t inverses;                 // rows of one element a line that are divided by
     uint32_t kept;                     // rows of elements, computed in earlier stages
@@ -49,7 +50,7 @@ struct line_function {
 
 struct line_plan {
     int levels;                   // stages before the last
-    int8_t level[KERNEL_CALLS];   // of rows: the stage that computes it, or after whose predecessor it is known
+    int8_t level[FUSE_CALLS];   // of rows: the stage that computes it, or after whose predecessor it is known
     uint32_t kept, rows, inverse; // of all stages
     struct line_function stage[LINE_REDUCTIONS + 1];
 };

@@ -9,7 +9,7 @@ static const struct tile_type f32 = {TILE_FLOAT, 32, 1};
 
 struct building {
     const struct line_recipe *r;
-    expr input[KERNEL_OPERANDS], reduction[LINE_REDUCTIONS], inverse[KERNEL_CALLS], value[KERNEL_CALLS];
+    expr input[KERNEL_OPERANDS], reduction[LINE_REDUCTIONS], inverse[FUSE_CALLS], value[FUSE_CALLS];
     bool has_exp2;
 };
 
@@ -61,54 +61,50 @@ static expr short_quotient(expr a, expr b, expr inverse, bool is_rough) {
 static expr value_of(struct building *b, int reference);
 
 static expr compute(struct building *b, int row) {
-    const int16_t *word = line_row(b->r, row);
-    expr arg[3] = {NULL};
-    for (int k = 0; k < word[4]; k++)
-        arg[k] = value_of(b, word[5 + k]);
-    if (word[1] == TILE_EXP && b->has_exp2 && word[2] == ZL_FLOAT32)
+    const struct fuse_op *op = line_row(b->r, row);
+    expr arg[4] = {NULL};
+    for (int k = 0; k < op->inputs; k++)
+        arg[k] = value_of(b, op->arg[k]);
+    if (op->op == TILE_EXP && b->has_exp2 && op->dtype == ZL_FLOAT32)
         return short_exp(arg[0], b->r->rough);
-    if (line_divides(b->r, row) && b->inverse[word[6]] && b->r->at_once)
-        return tile_binary(TILE_MUL, arg[0], b->inverse[word[6]]); // a sum of softmax is 1 at least
-    if (line_divides(b->r, row) && b->inverse[word[6]])
-        return short_quotient(arg[0], arg[1], b->inverse[word[6]], b->r->rough);
-    return group_apply(word[1], (zl_dtype)word[2], word[4], arg, NULL);
+    if (line_divides(b->r, row) && b->inverse[op->arg[1]] && b->r->at_once)
+        return tile_binary(TILE_MUL, arg[0], b->inverse[op->arg[1]]); // a sum of softmax is 1 at least
+    if (line_divides(b->r, row) && b->inverse[op->arg[1]])
+        return short_quotient(arg[0], arg[1], b->inverse[op->arg[1]], b->r->rough);
+    return fuse_apply(op, arg, NULL);
 }
 
 static expr value_of(struct building *b, int reference) {
-    if (reference & GROUP_INPUT)
-        return b->input[reference & ~GROUP_INPUT];
-    if (line_row(b->r, reference)[0] == LINE_REDUCES)
+    if (!fuse_is_row(reference))
+        return b->input[reference & ~FUSE_INPUT];
+    if (line_row(b->r, reference)->kind == ROW_REDUCE)
         return b->reduction[line_reduction(b->r, reference)];
     if (!b->value[reference])
         b->value[reference] = compute(b, reference);
     return b->value[reference];
 }
 
-static zl_dtype row_dtype(const struct line_recipe *r, int row) {
-    return (zl_dtype)line_row(r, row)[2];
-}
-
 // In the order in which texts list them.
 static void take_parameters(struct building *b, const struct line_function *f, expr n, expr at) {
     const struct line_recipe *r = b->r;
-    for (int k = 0; k < r->inputs; k++)
+    for (int k = 0; k < r->f.inputs; k++)
         if (f->inputs >> k & 1)
-            b->input[k] = group_parameter('x', k, (zl_dtype)(r->input[k] >> 4), n, at);
+            b->input[k] = fuse_parameter('x', k, fuse_input_dtype(&r->f, k), n, at);
     for (int k = 0; k < r->reductions; k++)
         if (f->reductions >> k & 1)
-            b->reduction[k] = group_parameter('r', k, row_dtype(r, r->reduction[k]), n, at);
-    for (int k = 0; k < r->rows; k++)
+            b->reduction[k] = fuse_parameter('r', k, line_dtype(r, r->reduction[k]), n, at);
+    for (int k = 0; k < r->f.rows; k++)
         if ((f->rows | f->kept) >> k & 1)
-            b->value[k] = group_parameter('v', k, row_dtype(r, k), n, at);
-    for (int k = 0; k < r->rows; k++)
+            b->value[k] = fuse_parameter('v', k, line_dtype(r, k), n, at);
+    for (int k = 0; k < r->f.rows; k++)
         if (f->inverses >> k & 1)
-            b->inverse[k] = group_parameter('q', k, ZL_FLOAT32, n, at);
+            b->inverse[k] = fuse_parameter('q', k, ZL_FLOAT32, n, at);
 }
 
 struct tile_kernel *line_build(const struct line_recipe *r, const struct line_function *f, bool inverts,
                                const char *dialect) {
     struct building b = {.r = r, .has_exp2 = target_spells_op(render_target(dialect), TILE_EXP2, f32)};
-    expr result[KERNEL_CALLS];
+    expr result[FUSE_CALLS];
     tile_begin("lines");
     expr n = tile_name_value(tile_symbol("n", 0, INT64_MAX, 1), TILE_SYMBOL);
     const struct tile_name *i = tile_index("i", n);
@@ -118,7 +114,7 @@ struct tile_kernel *line_build(const struct line_recipe *r, const struct line_fu
         if (inverts)
             result[k] = inverse_of(r, result[k]);
     }
-    group_store(f->count, result, i, n);
+    fuse_store(f->count, result, i, n);
     return tile_end();
 }
 
@@ -126,8 +122,8 @@ struct tile_kernel *line_build_factor(void) {
     tile_begin("lines");
     expr n = tile_name_value(tile_symbol("n", 0, INT64_MAX, 1), TILE_SYMBOL);
     const struct tile_name *i = tile_index("i", n);
-    expr at = tile_name_value(i, TILE_INDEX), from = group_parameter('x', 0, ZL_FLOAT32, n, at);
-    expr result = short_exp(tile_binary(TILE_SUB, from, group_parameter('x', 1, ZL_FLOAT32, n, at)), false);
-    group_store(1, &result, i, n);
+    expr at = tile_name_value(i, TILE_INDEX), from = fuse_parameter('x', 0, ZL_FLOAT32, n, at);
+    expr result = short_exp(tile_binary(TILE_SUB, from, fuse_parameter('x', 1, ZL_FLOAT32, n, at)), false);
+    fuse_store(1, &result, i, n);
     return tile_end();
 }

@@ -9,37 +9,33 @@ int line_reduction(const struct line_recipe *r, int row) {
     return -1;
 }
 
-static bool is_row(int reference) {
-    return !(reference & GROUP_INPUT);
-}
-
 bool line_divides(const struct line_recipe *r, int row) {
-    const int16_t *word = line_row(r, row);
-    return word[0] == LINE_OF_ELEMENTS && word[1] == TILE_DIV && word[2] == ZL_FLOAT32 && is_row(word[6]) &&
-           line_row(r, word[6])[0] != LINE_OF_ELEMENTS;
+    const struct fuse_op *op = line_row(r, row);
+    return op->kind == ROW_ELEMENTS && op->op == TILE_DIV && op->dtype == ZL_FLOAT32 &&
+           fuse_is_row(op->arg[1]) && line_row(r, op->arg[1])->kind != ROW_ELEMENTS;
 }
 
 bool line_is_softmax(const struct line_recipe *r) {
-    enum { OP = 1, DTYPE, FROM, FIRST = 5, SECOND };
-    if (r->reductions != 2 || r->outputs != 1 || r->output[0] & 1)
+    if (r->reductions != 2 || r->f.outputs != 1 || fuse_output_of_lines(&r->f, 0))
         return false;
     int most = r->reduction[0], sum = r->reduction[1];
-    const int16_t *top = line_row(r, most), *total = line_row(r, sum),
-                  *quotient = line_row(r, r->output[0] >> 1);
-    if (top[OP] != TILE_MAX || top[FROM] != ZL_FLOAT32 || total[OP] != TILE_ADD || !is_row(total[FIRST]) ||
-        quotient[OP] != TILE_DIV || quotient[FIRST] != total[FIRST] || quotient[SECOND] != sum)
+    const struct fuse_op *top = line_row(r, most), *total = line_row(r, sum),
+                         *quotient = line_row(r, fuse_output_row(&r->f, 0));
+    if (top->op != TILE_MAX || top->from != ZL_FLOAT32 || total->op != TILE_ADD ||
+        !fuse_is_row(total->arg[0]) || quotient->op != TILE_DIV || quotient->arg[0] != total->arg[0] ||
+        quotient->arg[1] != sum)
         return false;
-    const int16_t *power = line_row(r, total[FIRST]);
-    if (power[OP] != TILE_EXP || power[DTYPE] != ZL_FLOAT32 || !is_row(power[FIRST]))
+    const struct fuse_op *power = line_row(r, total->arg[0]);
+    if (power->op != TILE_EXP || power->dtype != ZL_FLOAT32 || !fuse_is_row(power->arg[0]))
         return false;
-    const int16_t *less = line_row(r, power[FIRST]);
-    return less[OP] == TILE_SUB && less[DTYPE] == ZL_FLOAT32 && less[FIRST] == top[FIRST] &&
-           less[SECOND] == most;
+    const struct fuse_op *less = line_row(r, power->arg[0]);
+    return less->op == TILE_SUB && less->dtype == ZL_FLOAT32 && less->arg[0] == top->arg[0] &&
+           less->arg[1] == most;
 }
 
 // A few instructions, which cost less than a register for each element.
-static bool is_cheap(const struct line_recipe *r, const int16_t *word) {
-    switch ((enum tile_op)word[1]) {
+static bool is_cheap(const struct line_recipe *r, const struct fuse_op *op) {
+    switch ((enum tile_op)op->op) {
     case TILE_EXP: return r->rough;
     case TILE_ADD:
     case TILE_SUB:
@@ -50,19 +46,19 @@ static bool is_cheap(const struct line_recipe *r, const int16_t *word) {
     case TILE_MAX:
     case TILE_MIN:
     case TILE_CAST:
-    case TILE_SELECT: return word[2] != ZL_COMPLEX64;
+    case TILE_SELECT: return op->dtype != ZL_COMPLEX64;
     default: return false;
     }
 }
 
 static void find_levels(const struct line_recipe *r, struct line_plan *p) {
-    for (int row = 0; row < r->rows; row++) {
-        const int16_t *word = line_row(r, row);
+    for (int row = 0; row < r->f.rows; row++) {
+        const struct fuse_op *op = line_row(r, row);
         p->level[row] = 0;
-        for (int k = 0; k < word[4]; k++)
-            if (is_row(word[5 + k]))
-                p->level[row] = MAX_OF(p->level[row], p->level[word[5 + k]]);
-        p->level[row] = (int8_t)(p->level[row] + (word[0] == LINE_REDUCES));
+        for (int k = 0; k < op->inputs; k++)
+            if (fuse_is_row(op->arg[k]))
+                p->level[row] = MAX_OF(p->level[row], p->level[op->arg[k]]);
+        p->level[row] = (int8_t)(p->level[row] + (op->kind == ROW_REDUCE));
         p->levels = MAX_OF(p->levels, p->level[row]);
     }
 }
@@ -78,27 +74,27 @@ struct walk {
 static void visit(struct walk *w, int reference);
 
 static void visit_operands(struct walk *w, int row) {
-    const int16_t *word = line_row(w->r, row);
-    for (int k = 0; k < word[4]; k++)
-        visit(w, word[5 + k]);
+    const struct fuse_op *op = line_row(w->r, row);
+    for (int k = 0; k < op->inputs; k++)
+        visit(w, op->arg[k]);
     if (line_divides(w->r, row))
-        w->f->inverses |= 1u << word[6];
+        w->f->inverses |= 1u << op->arg[1];
 }
 
 static void visit(struct walk *w, int reference) {
-    if (!is_row(reference)) {
-        w->f->inputs |= 1u << (reference & ~GROUP_INPUT);
+    if (!fuse_is_row(reference)) {
+        w->f->inputs |= 1u << (reference & ~FUSE_INPUT);
         return;
     }
-    const int16_t *word = line_row(w->r, reference);
+    const struct fuse_op *op = line_row(w->r, reference);
     if (w->seen >> reference & 1)
         return;
     w->seen |= 1u << reference;
-    if (word[0] == LINE_REDUCES)
+    if (op->kind == ROW_REDUCE)
         w->f->reductions |= 1u << line_reduction(w->r, reference);
-    else if (w->p && word[0] == LINE_OF_LINES)
+    else if (w->p && op->kind == ROW_LINES)
         w->f->rows |= 1u << reference;
-    else if (w->p && w->r->packs && w->p->level[reference] < w->stage && !is_cheap(w->r, word))
+    else if (w->p && w->r->packs && w->p->level[reference] < w->stage && !is_cheap(w->r, op))
         w->f->kept |= 1u << reference;
     else
         visit_operands(w, reference);
@@ -112,13 +108,13 @@ static void list_wanted(const struct line_recipe *r, const struct line_plan *p, 
                         struct line_function *f) {
     for (int k = 0; stage < p->levels && k < r->reductions; k++)
         if (p->level[r->reduction[k]] == stage + 1)
-            want(f, line_row(r, r->reduction[k])[5]);
-    for (int row = 0; row < r->rows; row++)
+            want(f, line_row(r, r->reduction[k])->arg[0]);
+    for (int row = 0; row < r->f.rows; row++)
         if (p->kept >> row & 1 && p->level[row] == stage)
             want(f, row);
-    for (int k = 0; stage == p->levels && k < r->outputs; k++)
-        if (!(r->output[k] & 1))
-            want(f, r->output[k] >> 1);
+    for (int k = 0; stage == p->levels && k < r->f.outputs; k++)
+        if (!fuse_output_of_lines(&r->f, k))
+            want(f, fuse_output_row(&r->f, k));
 }
 
 // The last stage first: what it wants of earlier ones is kept there.

@@ -15,28 +15,12 @@ struct writing {
     struct line_plan plan;
 };
 
-static const char *part(zl_dtype dtype) { // as element functions take it
-    return dtype == ZL_COMPLEX64 ? "f32" : kernel_memory_type(dtype);
-}
-
-static zl_dtype input_dtype(const struct line_recipe *r, int k) {
-    return (zl_dtype)(r->input[k] >> 4);
-}
-
-static zl_dtype row_dtype(const struct line_recipe *r, int row) {
-    return (zl_dtype)line_row(r, row)[2];
-}
-
-static bool varies(const struct line_recipe *r, int input) { // along a line
-    return r->input[input] % 16 <= LINE_STRIDED;
-}
-
 // Inputs that several stages read are held by the thread.
 static bool is_held(const struct writing *w, int input) {
     int stages = 0;
     for (int i = 0; i <= w->plan.levels; i++)
         stages += w->plan.stage[i].inputs >> input & 1;
-    return w->r->packs && varies(w->r, input) && stages > 1;
+    return w->r->packs && line_input_varies(w->r, input) && stages > 1;
 }
 
 static bool is_first(const struct writing *w, int input, int stage) { // that reads it
@@ -62,9 +46,9 @@ static bool add_row_function(const struct writing *w, const char *name, int row,
 }
 
 static bool add_reduction_functions(const struct writing *w, int k) {
-    const int16_t *word = line_row(w->r, w->r->reduction[k]);
-    zl_dtype from = (zl_dtype)word[3], to = (zl_dtype)word[2], wide = tile_reduce_gives(from);
-    struct tile_kernel *kernel[] = {tile_row_kernel((enum tile_op)word[1], wide, "vv"),
+    const struct fuse_op *op = line_row(w->r, w->r->reduction[k]);
+    zl_dtype from = (zl_dtype)op->from, to = (zl_dtype)op->dtype, wide = tile_reduce_gives(from);
+    struct tile_kernel *kernel[] = {tile_row_kernel((enum tile_op)op->op, wide, "vv"),
                                     tile_cast_kernel(wide, from), tile_cast_kernel(to, wide)};
     static const char *const names[] = {"step", "widen", "narrow"};
     bool good = true;
@@ -77,8 +61,9 @@ static bool add_reduction_functions(const struct writing *w, int k) {
 }
 
 static bool is_output_of_lines(const struct line_recipe *r, int row) {
-    for (int k = 0; k < r->outputs; k++)
-        if (r->output[k] == (row << 1 | 1) && line_row(r, row)[0] == LINE_OF_LINES)
+    for (int k = 0; k < r->f.outputs; k++)
+        if (fuse_output_of_lines(&r->f, k) && fuse_output_row(&r->f, k) == row &&
+            line_row(r, row)->kind == ROW_LINES)
             return true;
     return false;
 }
@@ -88,7 +73,7 @@ static bool add_functions(const struct writing *w) {
     bool good = true;
     for (int k = 0; good && k < r->reductions; k++)
         good = add_reduction_functions(w, k);
-    for (int row = 0; good && row < r->rows; row++) {
+    for (int row = 0; good && row < r->f.rows; row++) {
         if (w->plan.rows >> row & 1 || is_output_of_lines(r, row))
             good = add_row_function(w, "row", row, false);
         if (good && w->plan.inverse >> row & 1)
@@ -102,18 +87,18 @@ static bool add_functions(const struct writing *w) {
 // Operands of a call, in the order of line_build: the e-th of packs.
 static void add_operands(const struct writing *w, const struct line_function *f) {
     const struct line_recipe *r = w->r;
-    for (int k = 0; k < r->inputs; k++)
+    for (int k = 0; k < r->f.inputs; k++)
         if (f->inputs >> k & 1)
-            text_add(w->out, ", (const %s *)&a%d%s%s", part(input_dtype(r, k)), k, is_held(w, k) ? "[j]" : "",
-                     varies(r, k) ? ".e[e]" : "");
+            text_add(w->out, ", (const %s *)&a%d%s%s", kernel_part_type(fuse_input_dtype(&r->f, k)), k,
+                     is_held(w, k) ? "[j]" : "", line_input_varies(r, k) ? ".e[e]" : "");
     for (int k = 0; k < r->reductions; k++)
         if (f->reductions >> k & 1)
-            text_add(w->out, ", (const %s *)&r%d", part(row_dtype(r, r->reduction[k])), k);
-    for (int k = 0; k < r->rows; k++)
+            text_add(w->out, ", (const %s *)&r%d", kernel_part_type(line_dtype(r, r->reduction[k])), k);
+    for (int k = 0; k < r->f.rows; k++)
         if ((f->rows | f->kept) >> k & 1)
-            text_add(w->out, ", (const %s *)&v%d%s", part(row_dtype(r, k)), k,
+            text_add(w->out, ", (const %s *)&v%d%s", kernel_part_type(line_dtype(r, k)), k,
                      f->kept >> k & 1 ? "[j].e[e]" : "");
-    for (int k = 0; k < r->rows; k++)
+    for (int k = 0; k < r->f.rows; k++)
         if (f->inverses >> k & 1)
             text_add(w->out, ", (const f32 *)&q%d", k);
     text_add(w->out, ");\n");
@@ -123,11 +108,11 @@ static void add_operands(const struct writing *w, const struct line_function *f)
 
 static void add_parameters(const struct writing *w) {
     const struct line_recipe *r = w->r;
-    for (int k = 0; k < r->outputs; k++)
-        text_add(w->out, "GLOBAL %s *y%d, ", kernel_memory_type(row_dtype(r, r->output[k] >> 1)), k);
-    for (int k = 0; k < r->inputs; k++) {
-        const char *type = kernel_memory_type(input_dtype(r, k));
-        if (r->input[k] % 16 == LINE_VALUE)
+    for (int k = 0; k < r->f.outputs; k++)
+        text_add(w->out, "GLOBAL %s *y%d, ", kernel_memory_type(fuse_output_dtype(&r->f, k)), k);
+    for (int k = 0; k < r->f.inputs; k++) {
+        const char *type = kernel_memory_type(fuse_input_dtype(&r->f, k));
+        if (fuse_form(&r->f, k) == LINE_VALUE)
             text_add(w->out, "%s u%d, ", type, k);
         else
             text_add(w->out, "GLOBAL const %s *x%d, i64 o%d, idx d%d, ", type, k, k, k);
@@ -160,46 +145,46 @@ static void add_lines(const struct writing *w) {
     int strides = 0;
     add_numbers(w);
     text_add(w->out, "    uidx rest = (uidx)number;\n");
-    for (int k = 0; k < r->inputs; k++)
-        if (r->input[k] % 16 != LINE_VALUE)
+    for (int k = 0; k < r->f.inputs; k++)
+        if (fuse_form(&r->f, k) != LINE_VALUE)
             text_add(w->out, "    x%d += o%d;\n", k, k);
     text_add(w->out, "    for (i32 axis = axes - 1; axis >= 0; axis--) {\n"
                      "        uidx next = rest / (uidx)s.dim[axis];\n"
                      "        idx at = (idx)(rest - next * (uidx)s.dim[axis]);\n        rest = next;\n");
-    for (int k = 0; k < r->inputs; k++)
-        if (r->input[k] % 16 != LINE_VALUE)
+    for (int k = 0; k < r->f.inputs; k++)
+        if (fuse_form(&r->f, k) != LINE_VALUE)
             text_add(w->out, "        x%d += at * s.stride[%d][axis];\n", k, strides++);
     text_add(w->out, "    }\n");
-    for (int k = 0; k < r->inputs; k++)
-        if (!varies(r, k))
+    for (int k = 0; k < r->f.inputs; k++)
+        if (!line_input_varies(r, k))
             text_add(w->out,
-                     r->input[k] % 16 == LINE_VALUE ? "    %s a%d = u%d;\n" : "    %s a%d = x%d[0];\n",
-                     kernel_memory_type(input_dtype(r, k)), k, k);
+                     fuse_form(&r->f, k) == LINE_VALUE ? "    %s a%d = u%d;\n" : "    %s a%d = x%d[0];\n",
+                     kernel_memory_type(fuse_input_dtype(&r->f, k)), k, k);
 }
 
 // What a thread holds of a line, and the types of packs.
 static void add_held(const struct writing *w) {
     const struct line_recipe *r = w->r;
-    for (int k = 0; k < r->inputs; k++)
+    for (int k = 0; k < r->f.inputs; k++)
         if (is_held(w, k))
             text_add(w->out, "    px%d a%d[%d];\n", k, k, r->packs);
-    for (int row = 0; row < r->rows; row++)
+    for (int row = 0; row < r->f.rows; row++)
         if (w->plan.kept >> row & 1)
-            text_add(w->out, "    PACK(%s, %d) v%d[%d];\n", kernel_memory_type(row_dtype(r, row)), r->width,
+            text_add(w->out, "    PACK(%s, %d) v%d[%d];\n", kernel_memory_type(line_dtype(r, row)), r->width,
                      row, r->packs);
 }
 
 static void add_types(const struct writing *w) {
     const struct line_recipe *r = w->r;
     int strides = 0;
-    for (int k = 0; k < r->inputs; k++) {
-        strides += r->input[k] % 16 != LINE_VALUE;
-        if (varies(r, k))
-            text_add(w->out, "typedef PACK(%s, %d) px%d;\n", kernel_memory_type(input_dtype(r, k)), r->width,
-                     k);
+    for (int k = 0; k < r->f.inputs; k++) {
+        strides += fuse_form(&r->f, k) != LINE_VALUE;
+        if (line_input_varies(r, k))
+            text_add(w->out, "typedef PACK(%s, %d) px%d;\n", kernel_memory_type(fuse_input_dtype(&r->f, k)),
+                     r->width, k);
     }
-    for (int k = 0; k < r->outputs; k++)
-        text_add(w->out, "typedef PACK(%s, %d) py%d;\n", kernel_memory_type(row_dtype(r, r->output[k] >> 1)),
+    for (int k = 0; k < r->f.outputs; k++)
+        text_add(w->out, "typedef PACK(%s, %d) py%d;\n", kernel_memory_type(fuse_output_dtype(&r->f, k)),
                  r->width, k);
     text_add(w->out, "struct zl_axes { idx dim[%d]; idx stride[%d][%d]; };\n", KERNEL_AXES,
              MAX_OF(strides, 1), KERNEL_AXES);
@@ -226,15 +211,15 @@ static void close_loop(const struct writing *w) {
 // Weights of a norm, which all lines read: lines themselves should not push them out of the caches.
 static bool has_weights(const struct writing *w) {
     bool has = false;
-    for (int k = 0; k < w->r->inputs; k++)
-        has |= w->r->input[k] % 16 == LINE_FLAT && !is_held(w, k);
+    for (int k = 0; k < w->r->f.inputs; k++)
+        has |= fuse_form(&w->r->f, k) == LINE_FLAT && !is_held(w, k);
     return has;
 }
 
 static void add_load(const struct writing *w, int k, const char *at) {
-    if (w->r->input[k] % 16 == LINE_FLAT && is_held(w, k) && has_weights(w))
+    if (fuse_form(&w->r->f, k) == LINE_FLAT && is_held(w, k) && has_weights(w))
         text_add(w->out, "            a%d%s = ONCE((GLOBAL const px%d *)(x%d + i));\n", k, at, k, k);
-    else if (w->r->input[k] % 16 == LINE_FLAT)
+    else if (fuse_form(&w->r->f, k) == LINE_FLAT)
         text_add(w->out, "            a%d%s = *(GLOBAL const px%d *)(x%d + i);\n", k, at, k, k);
     else
         text_add(w->out,
@@ -245,12 +230,12 @@ static void add_load(const struct writing *w, int k, const char *at) {
 
 static void load_held(const struct writing *w, int stage) {
     bool any = false;
-    for (int k = 0; k < w->r->inputs; k++)
+    for (int k = 0; k < w->r->f.inputs; k++)
         any |= is_held(w, k) && is_first(w, k, stage);
     if (!any)
         return;
     open_loop(w);
-    for (int k = 0; k < w->r->inputs; k++)
+    for (int k = 0; k < w->r->f.inputs; k++)
         if (is_held(w, k) && is_first(w, k, stage))
             add_load(w, k, "[j]");
     close_loop(w);
@@ -258,14 +243,14 @@ static void load_held(const struct writing *w, int stage) {
 
 // In registers the held numbers take less room than what an earlier stage made of them.
 static void forget_held(const struct writing *w, const struct line_function *f, int stage) {
-    for (int k = 0; k < w->r->inputs; k++)
+    for (int k = 0; k < w->r->f.inputs; k++)
         if (w->r->rough && w->r->width == 8 && f->inputs >> k & 1 && is_held(w, k) && !is_first(w, k, stage))
             text_add(w->out, "            FORGET(a%d[j]);\n", k);
 }
 
 static void load_others(const struct writing *w, const struct line_function *f) {
-    for (int k = 0; k < w->r->inputs; k++)
-        if (f->inputs >> k & 1 && varies(w->r, k) && !is_held(w, k)) {
+    for (int k = 0; k < w->r->f.inputs; k++)
+        if (f->inputs >> k & 1 && line_input_varies(w->r, k) && !is_held(w, k)) {
             text_add(w->out, "            px%d a%d;\n", k, k);
             add_load(w, k, "");
         }
@@ -273,7 +258,8 @@ static void load_others(const struct writing *w, const struct line_function *f) 
 
 static void add_step(const struct writing *w, int k, zl_dtype wide, const char *indent) {
     text_add(w->out, "%s{ %s next; step%d((%s *)&next, (const %s *)&s%d, (const %s *)&more); s%d = next; }\n",
-             indent, kernel_memory_type(wide), k, part(wide), part(wide), k, part(wide), k);
+             indent, kernel_memory_type(wide), k, kernel_part_type(wide), kernel_part_type(wide), k,
+             kernel_part_type(wide), k);
 }
 
 // Reductions of this stage, by number.
@@ -282,7 +268,7 @@ static bool reduces_in(const struct writing *w, int k, int stage) {
 }
 
 static zl_dtype wide_of(const struct line_recipe *r, int k) {
-    return tile_reduce_gives((zl_dtype)line_row(r, r->reduction[k])[3]);
+    return tile_reduce_gives((zl_dtype)line_row(r, r->reduction[k])->from);
 }
 
 static void begin_sums(const struct writing *w, int stage) {
@@ -291,7 +277,7 @@ static void begin_sums(const struct writing *w, int stage) {
         zl_dtype wide = wide_of(w->r, k);
         if (!reduces_in(w, k, stage))
             continue;
-        tile_identity((enum tile_op)line_row(w->r, w->r->reduction[k])[1], tile_type_of(wide), &identity);
+        tile_identity((enum tile_op)line_row(w->r, w->r->reduction[k])->op, tile_type_of(wide), &identity);
         text_add(w->out, "    %s s%d = ", kernel_memory_type(wide), k);
         kernel_constant(w->out, wide, identity);
         text_add(w->out, ";\n");
@@ -300,11 +286,11 @@ static void begin_sums(const struct writing *w, int stage) {
 
 static void add_sums(const struct writing *w, int stage) {
     for (int k = 0; k < w->r->reductions; k++) {
-        zl_dtype from = (zl_dtype)line_row(w->r, w->r->reduction[k])[3], wide = wide_of(w->r, k);
+        zl_dtype from = (zl_dtype)line_row(w->r, w->r->reduction[k])->from, wide = wide_of(w->r, k);
         if (!reduces_in(w, k, stage))
             continue;
         text_add(w->out, "                { %s more; widen%d((%s *)&more, (const %s *)&g%d);\n",
-                 kernel_memory_type(wide), k, part(wide), part(from), k);
+                 kernel_memory_type(wide), k, kernel_part_type(wide), kernel_part_type(from), k);
         add_step(w, k, wide, "                ");
         text_add(w->out, "                }\n");
     }
@@ -363,7 +349,8 @@ static void join_exponentials(const struct writing *w) {
 
 static void narrow(const struct writing *w, int k) {
     text_add(w->out, "    narrow%d((%s *)&r%d, (const %s *)&s%d);\n", k,
-             part(row_dtype(w->r, w->r->reduction[k])), k, part(wide_of(w->r, k)), k);
+             kernel_part_type(line_dtype(w->r, w->r->reduction[k])), k, kernel_part_type(wide_of(w->r, k)),
+             k);
 }
 
 // Of softmax by groups: a maximum of 32 threads will do until their sum is known; then both are joined. Where all is -inf, less 0.
@@ -403,15 +390,15 @@ static void join_sums(const struct writing *w, int k) {
 
 // What is one number a line, as soon as it is known.
 static void add_rows(const struct writing *w, int level) {
-    for (int row = 0; row < w->r->rows; row++) {
+    for (int row = 0; row < w->r->f.rows; row++) {
         struct line_function f;
-        zl_dtype dtype = row_dtype(w->r, row);
+        zl_dtype dtype = line_dtype(w->r, row);
         if (w->plan.level[row] != level)
             continue;
         line_plan_row(w->r, row, &f);
         if (w->plan.rows >> row & 1 || is_output_of_lines(w->r, row)) {
             text_add(w->out, "    %s v%d;\n    row%d((%s *)&v%d", kernel_memory_type(dtype), row, row,
-                     part(dtype), row);
+                     kernel_part_type(dtype), row);
             add_operands(w, &f);
         }
         if (w->plan.inverse >> row & 1) {
@@ -429,17 +416,18 @@ static void add_results(const struct writing *w, int stage) {
     const char *comma = "";
     for (int k = 0; stage < w->plan.levels && k < r->reductions; k++)
         if (reduces_in(w, k, stage)) {
-            text_add(w->out, "%s(%s *)&g%d", comma, part((zl_dtype)line_row(r, r->reduction[k])[3]), k);
+            text_add(w->out, "%s(%s *)&g%d", comma,
+                     kernel_part_type((zl_dtype)line_row(r, r->reduction[k])->from), k);
             comma = ", ";
         }
-    for (int row = 0; row < r->rows; row++)
+    for (int row = 0; row < r->f.rows; row++)
         if (w->plan.kept >> row & 1 && w->plan.level[row] == stage) {
-            text_add(w->out, "%s(%s *)&v%d[j].e[e]", comma, part(row_dtype(r, row)), row);
+            text_add(w->out, "%s(%s *)&v%d[j].e[e]", comma, kernel_part_type(line_dtype(r, row)), row);
             comma = ", ";
         }
-    for (int k = 0; stage == w->plan.levels && k < r->outputs; k++)
-        if (!(r->output[k] & 1)) {
-            text_add(w->out, "%s(%s *)&b%d.e[e]", comma, part(row_dtype(r, r->output[k] >> 1)), k);
+    for (int k = 0; stage == w->plan.levels && k < r->f.outputs; k++)
+        if (!fuse_output_of_lines(&r->f, k)) {
+            text_add(w->out, "%s(%s *)&b%d.e[e]", comma, kernel_part_type(fuse_output_dtype(&r->f, k)), k);
             comma = ", ";
         }
 }
@@ -455,21 +443,21 @@ static void add_stage(const struct writing *w, int stage) {
     open_loop(w);
     forget_held(w, f, stage);
     load_others(w, f);
-    for (int k = 0; is_last && k < r->outputs; k++)
-        if (!(r->output[k] & 1))
+    for (int k = 0; is_last && k < r->f.outputs; k++)
+        if (!fuse_output_of_lines(&r->f, k))
             text_add(w->out, "            py%d b%d;\n", k, k);
     text_add(w->out, "            UNROLL for (i32 e = 0; e < %d; e++) {\n", r->width);
     for (int k = 0; k < r->reductions; k++)
         if (reduces_in(w, k, stage))
             text_add(w->out, "                %s g%d;\n",
-                     kernel_memory_type((zl_dtype)line_row(r, r->reduction[k])[3]), k);
+                     kernel_memory_type((zl_dtype)line_row(r, r->reduction[k])->from), k);
     text_add(w->out, "                stage%d(", stage);
     add_results(w, stage);
     add_operands(w, f);
     add_sums(w, stage);
     text_add(w->out, "            }\n");
-    for (int k = 0; is_last && k < r->outputs; k++)
-        if (!(r->output[k] & 1))
+    for (int k = 0; is_last && k < r->f.outputs; k++)
+        if (!fuse_output_of_lines(&r->f, k))
             text_add(w->out,
                      r->groups > 1
                          ? "            PUT_ONCE((GLOBAL py%d *)(y%d + (i64)number * line + i), b%d);\n"
@@ -486,9 +474,9 @@ static void add_stage(const struct writing *w, int stage) {
 static void add_line_outputs(const struct writing *w) {
     const struct line_recipe *r = w->r;
     text_add(w->out, "    if (t == 0 && end > 0) {\n");
-    for (int k = 0; k < r->outputs; k++) {
-        int row = r->output[k] >> 1, reduction = line_reduction(r, row);
-        if (r->output[k] & 1)
+    for (int k = 0; k < r->f.outputs; k++) {
+        int row = fuse_output_row(&r->f, k), reduction = line_reduction(r, row);
+        if (fuse_output_of_lines(&r->f, k))
             text_add(w->out, "        y%d[number] = %c%d;\n", k, reduction < 0 ? 'v' : 'r',
                      reduction < 0 ? row : reduction);
     }
@@ -516,7 +504,7 @@ bool kernel_write_lines(struct text *out, const void *data) {
         const char *type = kernel_memory_type(wide_of(r, k));
         text_add(out, "    LOCAL %s room%d[%d];\n    SLOT(%s, slot%d, %d)\n", type, k, r->groups * group / 32,
                  type, k, group);
-        text_add(out, "    %s r%d;\n", kernel_memory_type(row_dtype(r, r->reduction[k])), k);
+        text_add(out, "    %s r%d;\n", kernel_memory_type(line_dtype(r, r->reduction[k])), k);
     }
     if (r->groups > 1)
         text_add(out, "    CLUSTER_ARRIVE;\n");

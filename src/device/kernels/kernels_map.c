@@ -1,10 +1,10 @@
 // kernels_map.c - elementwise calls of one shape as one kernel.
 //
-// How far a group of calls goes is found at each run, when sizes are known. Its recipe says what it computes: it is the
-// kernel's key, and all that its text is made from.
+// A group's recipe, with what is chosen here for its sizes, is the kernel's key, and all that its text is made from.
 
 #include "device/kernels/kernels_map.h"
 
+#include <math.h>
 #include <string.h>
 
 enum {
@@ -23,77 +23,27 @@ struct map_group {
 
 // Finding ----------------------------------------------------------------------------------------------------------
 
-// A view of a result of the group that is all of it, as it lies.
-static bool is_alias(const struct kernel_group *g, int index) {
-    zl_array out = group_output(g, index), x = g->call[index]->in[0];
-    return group_step(g, index)->inputs == 1 && group_step(g, index)->source[0] >= g->begin &&
-           group_has_shape(g, out) && shape_lies_alike(g->ndim, g->dim, array_stride(out), array_stride(x)) &&
-           out->offset == 0 && out->dtype == x->dtype;
-}
-
-static bool joins(const struct kernel_group *g, int index) {
-    const struct kernel_step *s = group_step(g, index);
-    if (s->kind == STEP_MAP)
-        return group_has_shape(g, group_output(g, index)) && group_is_ready(g, index);
-    return s->kind == STEP_VIEW && is_alias(g, index);
-}
-
-static void add(struct map_recipe *r, int word) {
-    r->word[r->words++] = (int16_t)word;
-}
-
-// A reference to what operand k of a call is; -1: there are too many inputs.
-static int refer(struct kernel_group *g, int index, int k) {
-    int source = group_source(g, index, k);
-    if (source >= 0)
-        return g->row[source - g->begin];
-    int input =
-        group_input(g, g->call[index]->in[k], (zl_dtype)group_step(g, index)->dtype[k + 1], GROUP_ITSELF);
-    return input < 0 ? -1 : GROUP_INPUT | input;
-}
-
-// To the inverse of the number that a call divides by.
-static int refer_inverse(struct kernel_group *g, int index, zl_dtype dtype) {
-    int input = group_input(g, g->call[index]->in[1], dtype, group_step(g, index)->dtype[2]);
-    return input < 0 ? -1 : GROUP_INPUT | input;
-}
-
-static int op_of(const struct kernel_group *g, int index) {
-    const struct op *op = g->call[index]->op;
-    if (op->kind != OP_ELEMENTWISE)
-        return TILE_CAST;
-    return (int)op->row == TILE_DIV ? group_division(g, index) : (int)op->row;
-}
-
-static bool add_row(struct map_group *m, int index) {
-    struct kernel_group *g = &m->g;
-    const struct kernel_step *s = group_step(g, index);
-    int op = op_of(g, index), inputs = s->inputs, reference[4];
-    bool is_product = op == TILE_MUL && op != (int)g->call[index]->op->row;
-    for (int k = 0; k < inputs; k++)
-        reference[k] =
-            is_product && k == 1 ? refer_inverse(g, index, (zl_dtype)s->dtype[2]) : refer(g, index, k);
-    if (op == GROUP_QUOTIENT)
-        reference[inputs++] = refer_inverse(g, index, ZL_FLOAT32);
-    g->row[index - g->begin] = m->r.rows++;
-    add(&m->r, op);
-    add(&m->r, s->dtype[0]);
-    add(&m->r, inputs);
-    for (int k = 0; k < inputs; k++) {
-        if (reference[k] < 0)
-            return false;
-        add(&m->r, reference[k]);
-    }
-    return true;
+// A power of two has an exact inverse.
+static int divide(const struct fuse_writer *w, int index) {
+    zl_array by = w->g->call[index]->in[1];
+    zl_dtype dtype = (zl_dtype)fuse_step(w->g, index)->dtype[2];
+    bool is_half = dtype == ZL_FLOAT16, is_short = is_half || dtype == ZL_BFLOAT16 || dtype == ZL_FLOAT32;
+    if (fuse_source(w->g, index, 1) >= 0 || !array_is(by, ARRAY_INLINE) || !(is_short || dtype == ZL_FLOAT64))
+        return TILE_DIV;
+    double size = fabs(scalar_as(by, dtype).f);
+    int exponent;
+    if (!(size >= (is_half ? 0x1p-14 : fuse_plain_least) && size <= (is_half ? 0x1p14 : fuse_plain_most)))
+        return TILE_DIV;
+    return frexp(size, &exponent) == 0.5 ? TILE_MUL : is_short ? FUSE_QUOTIENT : TILE_DIV;
 }
 
 // Results lie without gaps, but their axes may be in any order: the kernel walks them in that of the first.
 static bool outputs_lie_alike(struct map_group *m) {
-    const struct kernel_group *g = &m->g;
+    const struct fuse_group *g = &m->g.f;
     m->first = NULL;
     for (int i = g->begin; i < g->end; i++) {
-        zl_array out = group_output(g, i);
-        if (!group_has_output(g, i))
+        zl_array out = fuse_output(g, i);
+        if (!fuse_is_output(g, i))
             continue;
         if (m->first && !shape_lies_alike(g->ndim, g->dim, array_stride(out), array_stride(m->first)))
             return false;
@@ -102,55 +52,38 @@ static bool outputs_lie_alike(struct map_group *m) {
     return m->first != NULL;
 }
 
-// What the group computes; false: it has too many operands, or results that do not lie alike.
-static bool write_rows(struct map_group *m) {
-    struct kernel_group *g = &m->g;
-    int outputs = group_find_stored(g);
+static enum fuse_end write_rows(struct fuse_group *g) {
+    struct map_group *m = (struct map_group *)g;
     if (!outputs_lie_alike(m))
-        return false;
-    g->inputs = 0;
-    m->r.words = m->r.rows = m->r.outputs = 0;
-    for (int i = g->begin; i < g->end; i++) {
-        g->in_place[i - g->begin] = true; // a thread reads all of its elements before it writes one
-        if (group_step(g, i)->kind == STEP_MAP && (!add_row(m, i) || g->inputs + outputs > KERNEL_OPERANDS))
-            return false;
-    }
-    for (int i = g->begin; i < g->end; i++)
-        if (group_has_output(g, i))
-            m->r.output[m->r.outputs++] = g->row[i - g->begin];
-    m->r.inputs = (int16_t)g->inputs;
-    return true;
+        return FUSE_END_ORDER;
+    return group_write(&m->g, &m->r.f, divide) ? FUSE_END_NONE : FUSE_END_OPERANDS;
 }
 
-// Why the group goes no further; NULL: the calls end.
-static const char *find(struct map_group *m, int calls) {
-    struct kernel_group *g = &m->g;
-    zl_array out = group_output(g, g->begin);
-    int most = MIN_OF(calls, g->begin + (g->program->fuses ? KERNEL_CALLS : 1));
-    g->ndim = out->ndim;
-    g->dim = out->dim;
-    g->end = g->begin + 1;
-    while (g->end < most && group_is_ready(g, g->begin) && joins(g, g->end))
-        g->end++;
-    const char *why = g->end == calls                           ? NULL
-                      : g->end == most                          ? "a kernel has 32 calls at most"
-                      : group_step(g, g->end)->kind == STEP_MAP ? "what follows has another shape"
-                                                                : "what follows is not elementwise";
-    while (!write_rows(m)) {
-        g->end--;
-        why = "a kernel has 12 operands at most, and results that lie alike";
-    }
-    while (group_step(g, g->end - 1)->kind == STEP_VIEW)
-        g->end--;
-    write_rows(m);
-    return why;
+static const struct fuse_limits limits = {.calls = FUSE_CALLS,
+                                          .operands = KERNEL_OPERANDS,
+                                          .line_least = GROUP_LINE_LEAST,
+                                          .line_most = INT64_MAX,
+                                          .lines_least = GROUP_LINES_LEAST,
+                                          .fits = write_rows};
+
+// A call that is not ready is a group by itself, and fails when it runs.
+static void find(struct map_group *m, const struct program *program, struct call *const *call, int index) {
+    struct fuse_group *g = &m->g.f;
+    *g = (struct fuse_group){.steps = &program->steps, .call = call, .limits = &limits, .begin = index};
+    if (program->fuses && fuse_find(g))
+        return;
+    g->ndim = call_first(call[index])->ndim;
+    g->dim = call_first(call[index])->dim;
+    g->end = index + 1;
+    fuse_find_uses(g);
+    write_rows(g);
 }
 
-int kernel_count_maps(const struct program *program, struct call *const *call, int calls, int index,
-                      const char **why) {
-    struct map_group m = {.g = {.program = program, .call = call, .begin = index}};
-    *why = find(&m, calls);
-    return m.g.end - m.g.begin;
+int kernel_count_maps(const struct program *program, struct call *const *call, int index, struct text *why) {
+    struct map_group m;
+    find(&m, program, call, index);
+    fuse_explain(&m.g.f, why);
+    return m.g.f.end - m.g.f.begin;
 }
 
 // Layout -----------------------------------------------------------------------------------------------------------
@@ -178,11 +111,11 @@ static int widest_pack(const struct map_group *m) {
     const struct kernel_group *g = &m->g;
     size_t item = 1;
     for (int i = 0; i < g->inputs; i++)
-        if (m->r.input[i] % 16 <= FORM_STRIDED)
+        if (fuse_form(&m->r.f, i) <= FORM_STRIDED)
             item = MAX_OF(item, zl_dtype_size(g->dtype[i]));
-    for (int i = g->begin; i < g->end; i++)
-        if (g->stored[i - g->begin])
-            item = MAX_OF(item, array_item(group_output(g, i)));
+    for (int i = g->f.begin; i < g->f.end; i++)
+        if (g->f.row[i - g->f.begin].stored)
+            item = MAX_OF(item, array_item(fuse_output(&g->f, i)));
     return PACK_BYTES / (int)item;
 }
 
@@ -201,7 +134,7 @@ static int width_of(const struct map_group *m) {
     if (m->l.size < PACK_LEAST || width < 2)
         return 1;
     for (int i = 0; i < m->g.inputs; i++) {
-        int form = m->r.input[i] % 16;
+        int form = fuse_form(&m->r.f, i);
         if (form == FORM_STRIDED && !strides_fit(m, i, width))
             return 1;
         bool one = form == FORM_STRIDED && m->l.stride[i][m->l.axes - 1] == 0;
@@ -215,20 +148,18 @@ static void lay_out(struct map_group *m) {
     const struct kernel_group *g = &m->g;
     layout_of(&m->l, m->first, g->inputs, g->input);
     for (int i = 0; i < g->inputs; i++)
-        m->r.input[i] = (int16_t)((int)form_of(m, i) | (int)g->dtype[i] << 4);
+        fuse_set_input(&m->r.f, i, (int)form_of(m, i), g->dtype[i]);
     m->r.wide = layout_is_wide(&m->l);
     m->r.width = (int16_t)width_of(m);
     m->r.packs = m->r.width >= TWICE_WIDTH && m->l.size >= TWICE_LEAST && !map_strided_inputs(&m->r) ? 2 : 1;
     for (int i = 0; m->r.width > 1 && i < g->inputs; i++)
-        if (m->r.input[i] % 16 == FORM_STRIDED) {
-            int form = m->l.stride[i][m->l.axes - 1] ? FORM_ROWS : FORM_SAME;
-            m->r.input[i] = (int16_t)((m->r.input[i] & ~15) | form);
-        }
+        if (fuse_form(&m->r.f, i) == FORM_STRIDED)
+            fuse_set_input(&m->r.f, i, m->l.stride[i][m->l.axes - 1] ? FORM_ROWS : FORM_SAME, g->dtype[i]);
 }
 
 static void *find_kernel(const struct kernel_place *p, const struct map_recipe *r) {
     struct map_writer w = {r, p->target->dialect};
-    return kernel_find(p, r, offsetof(struct map_recipe, word) + sizeof r->word[0] * (size_t)r->words,
+    return kernel_find(p, r, offsetof(struct map_recipe, f.row) + sizeof r->f.row[0] * (size_t)r->f.rows,
                        kernel_write_map, &w);
 }
 
@@ -242,7 +173,7 @@ static bool launch(const struct kernel_place *p, void *kernel, const struct map_
     kernel_begin_call(&k);
     bool ok = group_add_outputs(p, &k, &m->g);
     for (int i = 0; ok && i < m->g.inputs; i++) {
-        strided |= (unsigned)form_is_strided(m->r.input[i] % 16) << i;
+        strided |= (unsigned)form_is_strided(fuse_form(&m->r.f, i)) << i;
         ok = group_add_input(p, &k, &m->g, i, offset[i]);
     }
     kernel_add_int(&k, l->size, m->r.wide);
@@ -281,9 +212,9 @@ static bool launch_all(const struct kernel_place *p, void *kernel, const struct 
 }
 
 static bool is_copy(const struct map_group *m) {
-    const struct map_recipe *r = &m->r;
-    return r->rows == 1 && r->word[0] == TILE_CAST && (zl_dtype)r->word[1] == m->g.dtype[0] &&
-           form_is_strided(r->input[0] % 16);
+    const struct fuse_recipe *r = &m->r.f;
+    return r->rows == 1 && r->row[0].op == TILE_CAST && (zl_dtype)r->row[0].dtype == m->g.dtype[0] &&
+           form_is_strided(fuse_form(r, 0));
 }
 
 // The only input and the output, which lies without gaps in the order of the axes. False: it is no copy, or not across.
@@ -307,7 +238,7 @@ static bool run(const struct kernel_place *p, struct kernel_group *g) {
     if (m->l.size == 0)
         return true;
     if (is_transpose(m, &across)) {
-        zl_array x = g->input[0], y = group_output(g, g->begin);
+        zl_array x = g->input[0], y = fuse_output(&g->f, g->f.begin);
         return kernel_transpose(p, array_item(x), &across, (struct kernel_end){kernel_reach(p, y), y->offset},
                                 (struct kernel_end){kernel_reach(p, x), x->offset});
     }
@@ -315,12 +246,9 @@ static bool run(const struct kernel_place *p, struct kernel_group *g) {
     return kernel && launch_all(p, kernel, m, &m->l, none, 0);
 }
 
-// Only what is read of it is set: the rest is large.
 int kernel_run_maps(const struct kernel_place *p, const struct program *program, struct binding *b,
                     int index) {
     struct map_group m;
-    m.g = (struct kernel_group){.program = program, .call = b->call, .begin = index};
-    memset(&m.r, 0, offsetof(struct map_recipe, word));
-    find(&m, b->calls);
+    find(&m, program, b->call, index);
     return group_run(&m.g, b, run, p);
 }

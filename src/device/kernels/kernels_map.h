@@ -5,21 +5,16 @@
 
 #include "device/kernels/kernels_group.h"
 
-enum { MAP_WORDS = 480 };
-
 // How an input lies. ROWS and SAME are strided too: behind each other along the last axis, or one for all of it.
-enum map_form { FORM_FLAT, FORM_STRIDED, FORM_ONE, FORM_VALUE, FORM_ROWS, FORM_SAME };
+enum map_form { FORM_FLAT = FUSE_FORMS, FORM_STRIDED, FORM_ONE, FORM_VALUE, FORM_ROWS, FORM_SAME };
 
 static inline bool form_is_strided(int form) {
     return form == FORM_STRIDED || form == FORM_ROWS || form == FORM_SAME;
 }
 
 struct map_recipe {
-    int16_t words, rows, inputs, outputs;
-    int16_t width, packs, wide;      // elements that a thread takes at once, and how often; indices have 64 bits
-    int16_t input[KERNEL_OPERANDS];  // form | dtype << 4
-    int16_t output[KERNEL_OPERANDS]; // rows
-    int16_t word[MAP_WORDS];         // of each row: op, dtype of the result, number of operands, references
+    int16_t width, packs, wide; // elements that a thread takes at once, and how often; indices have 64 bits
+    struct fuse_recipe f;
 };
 
 // kernels_map_text.c: a kernel_writer, and how many inputs are walked along axes.

@@ -10,10 +10,9 @@ static bool is_pack(int form) { // where a thread takes several elements
 
 // Quotients of bfloat16 are right in the quick way.
 static bool is_sure(const struct map_recipe *r) {
-    const int16_t *word = r->word;
     bool sure = true;
-    for (int k = 0; k < r->rows; k++, word += 3 + word[2])
-        sure &= word[0] != GROUP_QUOTIENT || word[1] == ZL_BFLOAT16;
+    for (int k = 0; k < r->f.rows; k++)
+        sure &= r->f.row[k].op != FUSE_QUOTIENT || r->f.row[k].dtype == ZL_BFLOAT16;
     return sure;
 }
 
@@ -22,56 +21,26 @@ static bool has_rare(const struct map_recipe *r) {
     return r->width > 1 && !is_sure(r);
 }
 
-// The rows on their operands, of which one element is rendered.
-static struct tile_kernel *build(const struct map_recipe *r, bool quick) {
-    expr input[KERNEL_OPERANDS], value[KERNEL_CALLS], result[KERNEL_OPERANDS + 1], rare = NULL;
-    const int16_t *word = r->word;
-    tile_begin("fused");
-    expr n = tile_name_value(tile_symbol("n", 0, INT64_MAX, 1), TILE_SYMBOL);
-    const struct tile_name *i = tile_index("i", n);
-    for (int k = 0; k < r->inputs; k++)
-        input[k] = group_parameter('x', k, (zl_dtype)(r->input[k] >> 4), n, tile_name_value(i, TILE_INDEX));
-    for (int k = 0; k < r->rows; k++, word += 3 + word[2]) {
-        expr arg[3] = {NULL};
-        for (int j = 0; j < word[2]; j++)
-            arg[j] = word[3 + j] & GROUP_INPUT ? input[word[3 + j] & ~GROUP_INPUT] : value[word[3 + j]];
-        value[k] = group_apply(word[0], (zl_dtype)word[1], word[2], arg, quick ? &rare : NULL);
-    }
-    for (int k = 0; k < r->outputs; k++)
-        result[k] = value[r->output[k]];
-    result[r->outputs] = rare;
-    group_store(r->outputs + (rare != NULL), result, i, n);
-    return tile_end();
-}
-
 static const char *input_type(const struct map_recipe *r, int at) {
-    return kernel_memory_type((zl_dtype)(r->input[at] >> 4));
-}
-
-// The dtype of a row's result is the second of its words.
-static zl_dtype output_dtype(const struct map_recipe *r, int at) {
-    const int16_t *word = r->word;
-    for (int row = 0; row < r->output[at]; row++)
-        word += 3 + word[2];
-    return (zl_dtype)word[1];
+    return kernel_memory_type(fuse_input_dtype(&r->f, at));
 }
 
 static const char *output_type(const struct map_recipe *r, int at) {
-    return kernel_memory_type(output_dtype(r, at));
+    return kernel_memory_type(fuse_output_dtype(&r->f, at));
 }
 
 int map_strided_inputs(const struct map_recipe *r) {
     int count = 0;
-    for (int k = 0; k < r->inputs; k++)
-        count += form_is_strided(r->input[k] % 16);
+    for (int k = 0; k < r->f.inputs; k++)
+        count += form_is_strided(fuse_form(&r->f, k));
     return count;
 }
 
 static void add_parameters(struct text *out, const struct map_recipe *r) {
-    for (int k = 0; k < r->outputs; k++)
+    for (int k = 0; k < r->f.outputs; k++)
         text_add(out, "GLOBAL %s *y%d, ", output_type(r, k), k);
-    for (int k = 0; k < r->inputs; k++)
-        if (r->input[k] % 16 == FORM_VALUE)
+    for (int k = 0; k < r->f.inputs; k++)
+        if (fuse_form(&r->f, k) == FORM_VALUE)
             text_add(out, "%s v%d, ", input_type(r, k), k);
         else
             text_add(out, "GLOBAL const %s *x%d, i64 o%d, ", input_type(r, k), k, k);
@@ -82,13 +51,14 @@ static void add_parameters(struct text *out, const struct map_recipe *r) {
 static void add_call(struct text *out, const struct map_recipe *r, const char *name, int pack) {
     const char *of = pack < 0 ? "" : pack == 0 ? ".e[j]" : "_1.e[j]";
     text_add(out, "%s(", name);
-    for (int k = 0; k < r->outputs; k++)
+    for (int k = 0; k < r->f.outputs; k++)
         text_add(out, "%s(%s *)&b%d%s", k ? ", " : "",
-                 output_dtype(r, k) == ZL_COMPLEX64 ? "f32" : output_type(r, k), k, of);
+                 fuse_output_dtype(&r->f, k) == ZL_COMPLEX64 ? "f32" : output_type(r, k), k, of);
     text_add(out, strcmp(name, "quick") ? "" : ", &rare");
-    for (int k = 0; k < r->inputs; k++)
-        text_add(out, ", (const %s *)&a%d%s", r->input[k] >> 4 == ZL_COMPLEX64 ? "f32" : input_type(r, k), k,
-                 is_pack(r->input[k] % 16) ? of : "");
+    for (int k = 0; k < r->f.inputs; k++)
+        text_add(out, ", (const %s *)&a%d%s",
+                 fuse_input_dtype(&r->f, k) == ZL_COMPLEX64 ? "f32" : input_type(r, k), k,
+                 is_pack(fuse_form(&r->f, k)) ? of : "");
     text_add(out, ");");
 }
 
@@ -96,7 +66,9 @@ static void add_call(struct text *out, const struct map_recipe *r, const char *n
 static void add_elements(struct text *out, const struct map_recipe *r, int pack) {
     const char *indent = has_rare(r) ? "                " : "        ";
     if (has_rare(r)) {
-        text_add(out, "        {\n            u8 odd = 0;\n            for (i32 j = 0; j < %d; j++) { u8 rare; ", r->width);
+        text_add(out,
+                 "        {\n            u8 odd = 0;\n            for (i32 j = 0; j < %d; j++) { u8 rare; ",
+                 r->width);
         add_call(out, r, "quick", pack);
         text_add(out, " odd |= rare; }\n            if (odd)\n");
     }
@@ -107,17 +79,17 @@ static void add_elements(struct text *out, const struct map_recipe *r, int pack)
 
 static void add_single(struct text *out, const struct map_recipe *r, const char *indent) {
     int strided = 0;
-    for (int k = 0; k < r->outputs; k++)
+    for (int k = 0; k < r->f.outputs; k++)
         text_add(out, "%s%s b%d;\n", indent, output_type(r, k), k);
-    for (int k = 0; k < r->inputs; k++)
-        if (r->input[k] % 16 == FORM_FLAT)
+    for (int k = 0; k < r->f.inputs; k++)
+        if (fuse_form(&r->f, k) == FORM_FLAT)
             text_add(out, "%s%s a%d = x%d[i];\n", indent, input_type(r, k), k, k);
-        else if (r->input[k] % 16 == FORM_STRIDED)
+        else if (fuse_form(&r->f, k) == FORM_STRIDED)
             text_add(out, "%s%s a%d = x%d[p%d];\n", indent, input_type(r, k), k, k, strided++);
     text_add(out, "%s", indent);
     add_call(out, r, "element", -1);
     text_add(out, "\n");
-    for (int k = 0; k < r->outputs; k++)
+    for (int k = 0; k < r->f.outputs; k++)
         text_add(out, "%sy%d[i] = b%d;\n", indent, k, k);
 }
 
@@ -125,17 +97,17 @@ static void add_single(struct text *out, const struct map_recipe *r, const char 
 static void add_pack(struct text *out, const struct map_recipe *r) {
     int strided = 0;
     text_add(out, "    if (i + %d <= n) {\n", r->width);
-    for (int k = 0; k < r->outputs; k++)
+    for (int k = 0; k < r->f.outputs; k++)
         text_add(out, "        py%d b%d;\n", k, k);
-    for (int k = 0; k < r->inputs; k++)
-        if (r->input[k] % 16 == FORM_FLAT)
+    for (int k = 0; k < r->f.inputs; k++)
+        if (fuse_form(&r->f, k) == FORM_FLAT)
             text_add(out, "        px%d a%d = *(GLOBAL const px%d *)(x%d + i);\n", k, k, k, k);
-        else if (r->input[k] % 16 == FORM_ROWS)
+        else if (fuse_form(&r->f, k) == FORM_ROWS)
             text_add(out, "        px%d a%d = *(GLOBAL const px%d *)(x%d + p%d);\n", k, k, k, k, strided++);
-        else if (r->input[k] % 16 == FORM_SAME)
+        else if (fuse_form(&r->f, k) == FORM_SAME)
             text_add(out, "        %s a%d = x%d[p%d];\n", input_type(r, k), k, k, strided++);
     add_elements(out, r, 0);
-    for (int k = 0; k < r->outputs; k++)
+    for (int k = 0; k < r->f.outputs; k++)
         text_add(out, "        *(GLOBAL py%d *)(y%d + i) = b%d;\n", k, k, k);
     text_add(out, "        %s;\n    }\n", r->packs > 1 ? "continue" : "return");
 }
@@ -153,17 +125,21 @@ static void add_packs(struct text *out, const struct map_recipe *r) {
 // Two packs, as far from each other as the threads of a group reach; near the end each by itself.
 static void add_two_packs(struct text *out, const struct map_recipe *r) {
     text_add(out, "    idx step = THREADS * %d;\n    if (i + step + %d <= n) {\n", r->width, r->width);
-    for (int k = 0; k < r->outputs; k++)
+    for (int k = 0; k < r->f.outputs; k++)
         text_add(out, "        py%d b%d, b%d_1;\n", k, k, k);
-    for (int k = 0; k < r->inputs; k++)
-        if (r->input[k] % 16 == FORM_FLAT)
-            text_add(out, "        px%d a%d = *(GLOBAL const px%d *)(x%d + i), a%d_1 = *(GLOBAL const px%d *)(x%d + i + step);\n",
+    for (int k = 0; k < r->f.inputs; k++)
+        if (fuse_form(&r->f, k) == FORM_FLAT)
+            text_add(out,
+                     "        px%d a%d = *(GLOBAL const px%d *)(x%d + i), a%d_1 = *(GLOBAL const px%d *)(x%d "
+                     "+ i + step);\n",
                      k, k, k, k, k, k, k);
     add_elements(out, r, 0);
     add_elements(out, r, 1);
-    for (int k = 0; k < r->outputs; k++)
-        text_add(out, "        *(GLOBAL py%d *)(y%d + i) = b%d;\n        *(GLOBAL py%d *)(y%d + i + step) = b%d_1;\n", k, k, k,
-                 k, k, k);
+    for (int k = 0; k < r->f.outputs; k++)
+        text_add(
+            out,
+            "        *(GLOBAL py%d *)(y%d + i) = b%d;\n        *(GLOBAL py%d *)(y%d + i + step) = b%d_1;\n",
+            k, k, k, k, k, k);
     text_add(out, "        return;\n    }\n    for (i32 k = 0; k < 2; k++, i += step) {\n");
     add_packs(out, r);
     text_add(out, "    }\n");
@@ -171,7 +147,7 @@ static void add_two_packs(struct text *out, const struct map_recipe *r) {
 
 // Where the strided operands have their element of number i.
 static void add_positions(struct text *out, const struct map_recipe *r, int strided) {
-    for (int k = 0; k < r->outputs; k++)
+    for (int k = 0; k < r->f.outputs; k++)
         text_add(out, "    y%d += from;\n", k);
     text_add(out, "    uidx rest = (uidx)i;\n");
     for (int k = 0; k < strided; k++)
@@ -187,10 +163,10 @@ static void add_positions(struct text *out, const struct map_recipe *r, int stri
 
 static void add_kernel(struct text *out, const struct map_recipe *r) {
     int strided = map_strided_inputs(r);
-    for (int k = 0; r->width > 1 && k < r->outputs; k++)
+    for (int k = 0; r->width > 1 && k < r->f.outputs; k++)
         text_add(out, "typedef PACK(%s, %d) py%d;\n", output_type(r, k), r->width, k);
-    for (int k = 0; r->width > 1 && k < r->inputs; k++)
-        if (is_pack(r->input[k] % 16))
+    for (int k = 0; r->width > 1 && k < r->f.inputs; k++)
+        if (is_pack(fuse_form(&r->f, k)))
             text_add(out, "typedef PACK(%s, %d) px%d;\n", input_type(r, k), r->width, k);
     if (strided)
         text_add(out, "struct zl_axes { idx dim[%d]; idx stride[%d][%d]; };\n", KERNEL_AXES, strided,
@@ -199,10 +175,10 @@ static void add_kernel(struct text *out, const struct map_recipe *r) {
     add_parameters(out, r);
     text_add(out, ") {\n    idx i = (GROUP * THREADS%s + THREAD) * %d;\n    if (i >= n)\n        return;\n",
              r->packs > 1 ? " * 2" : "", r->width);
-    for (int k = 0; k < r->inputs; k++)
-        if (r->input[k] % 16 == FORM_VALUE)
+    for (int k = 0; k < r->f.inputs; k++)
+        if (fuse_form(&r->f, k) == FORM_VALUE)
             text_add(out, "    %s a%d = v%d;\n", input_type(r, k), k, k);
-        else if (r->input[k] % 16 == FORM_ONE)
+        else if (fuse_form(&r->f, k) == FORM_ONE)
             text_add(out, "    %s a%d = x%d[o%d];\n", input_type(r, k), k, k, k);
         else
             text_add(out, "    x%d += o%d;\n", k, k);
@@ -220,8 +196,8 @@ static void add_kernel(struct text *out, const struct map_recipe *r) {
 bool kernel_write_map(struct text *out, const void *data) {
     const struct map_writer *w = data;
     kernel_begin(out, w->dialect, w->r->wide);
-    if ((has_rare(w->r) && !kernel_element(out, build(w->r, true), w->dialect, "quick")) ||
-        !kernel_element(out, build(w->r, is_sure(w->r)), w->dialect, "element"))
+    if ((has_rare(w->r) && !kernel_element(out, fuse_build_map(&w->r->f, true), w->dialect, "quick")) ||
+        !kernel_element(out, fuse_build_map(&w->r->f, is_sure(w->r)), w->dialect, "element"))
         return false;
     add_kernel(out, w->r);
     return true;

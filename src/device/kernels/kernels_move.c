@@ -54,7 +54,7 @@ static bool add_put(struct text *out, const struct writer *w) {
                  kernel_item_type((size_t)r->bytes));
         return true;
     }
-    const char *part = r->dtype == ZL_COMPLEX64 ? "f32" : kernel_memory_type((zl_dtype)r->dtype);
+    const char *part = kernel_part_type((zl_dtype)r->dtype);
     text_add(out,
              "#define ITEM %s\n#define PUT ITEM old = to[to_at + there], all; "
              "step((%s *)&all, (const %s *)&old, (const %s *)&value); to[to_at + there] = all;\n",

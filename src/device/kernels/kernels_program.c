@@ -23,17 +23,7 @@ static const struct {
 
 // Building ---------------------------------------------------------------------------------------------------------
 
-static void set_map(struct kernel_step *s, const struct call *c) {
-    bool is_row = c->op->kind == OP_ELEMENTWISE;
-    zl_dtype dtype = is_row ? op_computes_in(c) : (zl_dtype)c->in[0]->dtype;
-    s->kind = STEP_MAP;
-    s->dtype[0] = call_first(c)->dtype;
-    for (int k = 0; k < c->inputs; k++)
-        s->dtype[k + 1] = (uint8_t)(c->inputs == 3 && k == 0 ? ZL_BOOL : dtype);
-}
-
 static bool set_other(struct kernel_step *s, const struct call *c) {
-    s->kind = STEP_OTHER;
     for (size_t i = 0; i < COUNT(others); i++)
         if (others[i].op == c->op && (!others[i].can || others[i].can(c))) {
             s->run = others[i].run;
@@ -43,23 +33,20 @@ static bool set_other(struct kernel_step *s, const struct call *c) {
 }
 
 static bool set_step(struct kernel_step *s, const struct call *c) {
-    *s = (struct kernel_step){.inputs = (uint8_t)MIN_OF(c->inputs, 3), .last = -1};
-    switch (c->op->kind) {
-    case OP_VIEW: s->kind = STEP_VIEW; return true;
-    case OP_CAST:
-    case OP_COPY: set_map(s, c); return true;
-    case OP_ELEMENTWISE: set_map(s, c); return tile_row_takes(c->op->row, (zl_dtype)s->dtype[c->inputs]);
-    default: return set_other(s, c);
-    }
+    *s = (struct kernel_step){.reduces = false};
+    fuse_set_step(&s->is, c);
+    if (step_is_other(s))
+        return set_other(s, c);
+    return c->op->kind != OP_ELEMENTWISE || tile_row_takes(c->op->row, (zl_dtype)s->is.dtype[c->inputs]);
 }
 
 // Whether the text of what a call computes has doubles, which then the device has to have.
 static bool needs_double(const char *dialect, const struct kernel_step *s, const struct call *c) {
     static const char *const forms[] = {"", "v", "vv", "vvv"};
-    zl_dtype dtype = (zl_dtype)s->dtype[c->inputs];
+    zl_dtype dtype = (zl_dtype)s->is.dtype[s->is.inputs];
     struct text out = {0};
     bool is_row = c->op->kind == OP_ELEMENTWISE;
-    if (s->kind != STEP_MAP) {
+    if (s->is.kind != FUSE_MAP) {
         for (int k = 0; k < c->inputs; k++)
             if (c->in[k]->dtype == ZL_FLOAT64)
                 return true;
@@ -67,7 +54,7 @@ static bool needs_double(const char *dialect, const struct kernel_step *s, const
     }
     bool rendered = kernel_element(&out,
                                    is_row ? tile_row_kernel(c->op->row, dtype, forms[c->inputs])
-                                          : tile_cast_kernel((zl_dtype)s->dtype[0], dtype),
+                                          : tile_cast_kernel((zl_dtype)s->is.dtype[0], dtype),
                                    dialect, "element");
     bool found = !rendered || out.failed || strstr(out.data, "f64");
     text_free(&out);
@@ -78,30 +65,10 @@ bool kernels_can(const struct kernel_target *target, int unit, const struct call
     struct kernel_step s;
     struct kernel_limits limits;
     bool knows = set_step(&s, c);
-    if (s.kind == STEP_OTHER && target->takes && target->takes(unit, c))
+    if (step_is_other(&s) && target->takes && target->takes(unit, c))
         return true;
     return knows && target->limits(unit, &limits) &&
-           (s.kind == STEP_VIEW || limits.has_double || !needs_double(target->dialect, &s, c));
-}
-
-// Which call makes what another reads, and which reads it last.
-static bool find_sources(struct program *p, const struct segment *s) {
-    struct map calls = {0};
-    bool done = true;
-    for (int i = 0; done && i < s->calls; i++) {
-        const struct call *c = s->call[i];
-        for (int k = 0; k < c->inputs; k++) {
-            const struct call *from = c->in[k]->call;
-            uintptr_t at = from ? (uintptr_t)map_get(&calls, &from, sizeof from) : 0;
-            if (at)
-                p->step[at - 1].last = i;
-            if (k < 3)
-                p->step[i].source[k] = (int32_t)at - 1;
-        }
-        done = map_set(&calls, &c, sizeof c, (void *)(uintptr_t)(i + 1));
-    }
-    map_free(&calls);
-    return done;
+           (s.is.kind == FUSE_VIEW || limits.has_double || !needs_double(target->dialect, &s, c));
 }
 
 struct program *kernels_build(const struct kernel_target *target, int unit, const struct segment *s) {
@@ -111,16 +78,14 @@ struct program *kernels_build(const struct kernel_target *target, int unit, cons
         return NULL;
     p->target = target;
     p->fuses = setting_flag(SETTING_FUSE) && zl_get_compile_mode() != ZL_COMPILE_NO_FUSE;
-    p->steps = s->calls;
-    for (int i = 0; i < s->calls; i++) {
+    p->steps = (struct fuse_steps){&p->step[0].is, sizeof p->step[0], s->calls};
+    for (int i = 0; i < s->calls; i++)
         set_step(&p->step[i], s->call[i]);
-        p->step[i].needed = s->needed[i];
+    for (int i = s->calls - 1, ahead = FUSE_CALLS; i >= 0; i--) {
+        ahead = p->step[i].is.kind == FUSE_REDUCE ? 0 : ahead + 1;
+        p->step[i].reduces = p->fuses && ahead < FUSE_CALLS && p->step[i].is.kind != FUSE_VIEW;
     }
-    for (int i = s->calls - 1, ahead = KERNEL_CALLS; i >= 0; i--) {
-        ahead = s->call[i]->op->kind == OP_REDUCE ? 0 : ahead + 1;
-        p->step[i].reduces = p->fuses && ahead < KERNEL_CALLS && s->call[i]->op->kind != OP_VIEW;
-    }
-    if (find_sources(p, s))
+    if (fuse_link_steps(&p->steps, s->call, s->needed))
         return p;
     memory_free(p);
     return NULL;
@@ -134,7 +99,7 @@ void kernels_drop(struct program *p) {
 
 // What a kernel of a program's own does without a first result nobody else knows.
 static bool is_nothing(const struct kernel_step *s, const struct call *c) {
-    return s->kind == STEP_VIEW || (call_first(c)->size == 0 && c->op != &op_cuda_kernel);
+    return s->is.kind == FUSE_VIEW || (call_first(c)->size == 0 && c->op != &op_cuda_kernel);
 }
 
 static bool compute(const struct kernel_place *p, const struct kernel_step *s, const struct call *c) {
@@ -144,7 +109,8 @@ static bool compute(const struct kernel_place *p, const struct kernel_step *s, c
     if (taken != KERNEL_NOT_TAKEN)
         return taken == KERNEL_DONE;
     return s->run ? s->run(p, c)
-                  : error_false(ZL_ERROR_DEVICE, "%s: no library takes %s", c->op->name, array_text(call_first(c)));
+                  : error_false(ZL_ERROR_DEVICE, "%s: no library takes %s", c->op->name,
+                                array_text(call_first(c)));
 }
 
 static void run_one(const struct kernel_place *p, const struct kernel_step *s, struct binding *b, int index) {
@@ -156,8 +122,7 @@ static void run_one(const struct kernel_place *p, const struct kernel_step *s, s
 
 // What libraries take needs no kernel of ours.
 static void look_for_one(const struct kernel_place *p, const struct kernel_step *s, const struct call *c) {
-    if (is_nothing(s, c) || !s->run ||
-        (p->target->takes && p->target->takes(p->unit, c)))
+    if (is_nothing(s, c) || !s->run || (p->target->takes && p->target->takes(p->unit, c)))
         return;
     s->run(p, c);
 }
@@ -166,10 +131,10 @@ static void run_all(const struct kernel_place *p, struct program *program, struc
     for (int i = 0; i < b->calls;) {
         const struct kernel_step *s = &program->step[i];
         int done = s->reduces ? kernel_run_lines(p, program, b, i) : 0;
-        if (!done && s->kind == STEP_MAP)
+        if (!done && s->is.kind == FUSE_MAP)
             done = kernel_run_maps(p, program, b, i);
-        if (!done && s->kind == STEP_OTHER && p->target->fuse)
-            done = p->batch ? p->target->count(program, b->call, b->calls, i) : p->target->fuse(p, program, b, i);
+        if (!done && step_is_other(s) && p->target->fuse)
+            done = p->batch ? p->target->count(program, b->call, i) : p->target->fuse(p, program, b, i);
         if (!done && p->batch)
             look_for_one(p, s, b->call[i]);
         else if (!done)
@@ -198,16 +163,13 @@ void kernels_run(int unit, struct program *p, struct binding *b) {
     run_all(&place, p, b);
 }
 
-int kernels_fuses(int unit, const struct program *p, const struct segment *s, int index, const char **why) {
+int kernels_fuses(int unit, const struct program *p, const struct segment *s, int index, struct text *why) {
     (void)unit;
-    *why = NULL;
-    int lines = p->step[index].reduces ? kernel_count_lines(p, s->call, s->calls, index) : 0;
+    int lines = p->step[index].reduces ? kernel_count_lines(p, s->call, index) : 0;
     if (lines)
         return lines;
-    int fused = p->step[index].kind == STEP_OTHER && p->target->count
-                    ? p->target->count(p, s->call, s->calls, index)
-                    : 0;
+    int fused = step_is_other(&p->step[index]) && p->target->count ? p->target->count(p, s->call, index) : 0;
     if (fused)
         return fused;
-    return p->step[index].kind == STEP_MAP ? kernel_count_maps(p, s->call, s->calls, index, why) : 1;
+    return p->step[index].is.kind == FUSE_MAP ? kernel_count_maps(p, s->call, index, why) : 1;
 }

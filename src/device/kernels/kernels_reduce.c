@@ -34,22 +34,10 @@ bool kernel_can_reduce(const struct call *c) {
     return dtype == ZL_BOOL || tile_identity(c->op->row, tile_type_of(tile_reduce_gives(dtype)), &identity);
 }
 
-// Of truth values, the largest is their or, the smallest their and.
-enum tile_op kernel_combines(const struct call *c) {
-    enum tile_op op = c->op->row;
-    if (c->in[0]->dtype == ZL_BOOL)
-        op = op == TILE_MAX ? TILE_OR : op == TILE_MIN ? TILE_AND : op;
-    return op;
-}
-
 // Text -------------------------------------------------------------------------------------------------------------
 
-static const char *part_type(zl_dtype dtype) { // as element functions take it
-    return dtype == ZL_COMPLEX64 ? "f32" : kernel_memory_type(dtype);
-}
-
 static void add_sum(struct text *out, zl_dtype wide, const char *from, const char *more) {
-    const char *type = part_type(wide);
+    const char *type = kernel_part_type(wide);
     text_add(out, "        { %s next; step((%s *)&next, (const %s *)&%s, (const %s *)&%s); %s = next; }\n",
              kernel_memory_type(wide), type, type, from, type, more, from);
 }
@@ -95,7 +83,7 @@ static void add_loop(struct text *out, const struct recipe *r, zl_dtype wide, co
              "        %s value;\n        widen((%s *)&value, (const %s *)&in.e[e]);\n",
              first, by,
              r->single ? "at = i * reduced.stride[0][0];" : "POSITION(at, reduced, reduced_axes, i)",
-             kernel_memory_type(wide), part_type(wide), part_type(from));
+             kernel_memory_type(wide), kernel_part_type(wide), kernel_part_type(from));
     add_sum(out, wide, sum, "value");
     text_add(out, "        }\n    }\n");
 }
@@ -106,7 +94,8 @@ static void add_store(struct text *out, const struct recipe *r, zl_dtype wide, c
     text_add(
         out,
         "    %s all = %s;\n    %s last;\n    narrow((%s *)&last, (const %s *)&all);\n    y[%s] = last;\n",
-        kernel_memory_type(wide), sum, kernel_memory_type(to), part_type(to), part_type(wide), at);
+        kernel_memory_type(wide), sum, kernel_memory_type(to), kernel_part_type(to), kernel_part_type(wide),
+        at);
 }
 
 static void add_rows(struct text *out, const struct recipe *r, zl_dtype wide) {
@@ -291,7 +280,7 @@ static bool launch_parts(struct reduction *r, void *to, void *from, int64_t offs
 bool kernel_reduce(const struct kernel_place *p, const struct call *c) {
     zl_array x = c->in[0], y = call_first(c);
     struct reduction r = {.place = p,
-                          .r = {(int32_t)kernel_combines(c), x->dtype, y->dtype, 0, 0, 1, 0, "reduce"}};
+                          .r = {(int32_t)fuse_combines(c), x->dtype, y->dtype, 0, 0, 1, 0, "reduce"}};
     void *to = kernel_reach(p, y), *from = x->size && !array_is(x, ARRAY_INLINE) ? kernel_reach(p, x) : to;
     if (!to || !from)
         return false;

@@ -162,10 +162,6 @@ static const char of_packs[] = "#define LOAD(at) *(GLOBAL const pack *)(x + (at)
 static const char of_elements[] = "#define LOAD(at) *(GLOBAL const pack *)(x + (at) * from_step)\n"
                                   "#define STORE(at, value) y[(at) * to_step] = value.e[0];\n";
 
-static const char *part_type(zl_dtype dtype) { // as element functions take it
-    return dtype == ZL_COMPLEX64 ? "f32" : kernel_memory_type(dtype);
-}
-
 static bool write_text(struct text *out, const void *data) {
     const struct writer *w = data;
     const struct recipe *r = w->r;
@@ -179,9 +175,9 @@ static bool write_text(struct text *out, const void *data) {
              "#define ITEM %s\n#define SMALL %s\n#define WIDE %s\n#define PART %s\n#define WIDTH %d\n"
              "#define MODE %d\n#define REVERSE %d\n#define INCLUSIVE %d\n#define GROUP_THREADS %d\n"
              "typedef PACK(%s, %d) pack;\n",
-             kernel_memory_type(dtype), part_type(dtype), kernel_memory_type(wide), part_type(wide), r->width,
-             r->mode, r->reverse, r->inclusive, r->columns ? COLUMN_THREADS : KERNEL_THREADS,
-             kernel_memory_type(dtype), r->width);
+             kernel_memory_type(dtype), kernel_part_type(dtype), kernel_memory_type(wide),
+             kernel_part_type(wide), r->width, r->mode, r->reverse, r->inclusive,
+             r->columns ? COLUMN_THREADS : KERNEL_THREADS, kernel_memory_type(dtype), r->width);
     text_add(out, "%s%s%s%s", r->columns ? of_columns : of_rows, r->width > 1 ? of_packs : of_elements,
              beginning, r->columns ? columns : rows);
     return true;

@@ -117,7 +117,7 @@ static bool write_text(struct text *out, const void *data) {
     const struct writer *w = data;
     const struct recipe *r = w->r;
     zl_dtype dtype = (zl_dtype)r->dtype;
-    const char *part = dtype == ZL_COMPLEX64 ? "f32" : kernel_memory_type(dtype);
+    const char *part = kernel_part_type(dtype);
     kernel_begin(out, w->dialect, r->wide);
     text_add(out, "#define ITEM %s\n#define SORTED %d\n", kernel_memory_type(dtype), r->sorted);
     if (r->update == UPDATE_SET)

@@ -91,6 +91,10 @@ const char *kernel_memory_type(zl_dtype dtype) {
     return dtype == ZL_BOOL ? "u8" : tile_type_name(tile_type_of(dtype));
 }
 
+const char *kernel_part_type(zl_dtype dtype) {
+    return dtype == ZL_COMPLEX64 ? "f32" : kernel_memory_type(dtype);
+}
+
 void kernel_constant(struct text *out, zl_dtype dtype, uint64_t bits) {
     if (dtype == ZL_COMPLEX64)
         text_add(out, "{{zl_f32_from(0x%xu), zl_f32_from(0x%xu)}}", (unsigned)bits, (unsigned)(bits >> 32));

@@ -1,0 +1,236 @@
+// fuse.h - which calls of a program become one kernel, and what that kernel computes.
+//
+// A device keeps a step for each call of a program. From one call on, fuse_find follows the calls that can run as one pass
+// over memory: they compute elements of one shape, and once one of them reduces the last axis, also one element a line. What
+// a device cannot do is in its struct fuse_limits. A recipe (fuse_write) says what a group computes; it is the key of a kernel
+// and all that its tile IR is built from. Memory, temporaries, layouts and launches belong to the devices.
+
+#ifndef FUSE_H
+#define FUSE_H
+
+#include "graph/graph.h"
+#include "op/op.h"
+#include "tile/tile.h"
+
+// steps.c: facts of a call that a plan's key fixes -----------------------------------------------------------------
+
+enum fuse_kind {
+    FUSE_OTHER,   // runs by itself
+    FUSE_VIEW,    // another name of its input's memory
+    FUSE_MAP,     // each element of the result is computed from one element of each input
+    FUSE_REDUCE,
+    FUSE_PRODUCT, // a matrix product
+};
+
+struct fuse_step {
+    uint8_t kind;      // enum fuse_kind
+    uint8_t inputs;    // at most 3
+    uint8_t dtype[4];  // of the output, and of the inputs of a map or reduction as it reads them
+    bool needed;       // the result is read after the segment
+    int32_t source[3]; // the call of the segment that makes an input; -1: none does
+    int32_t last;      // the call of the segment that reads the result last; -1: none does
+};
+
+// The steps of a program. Each is the first member of what its device keeps of a call.
+struct fuse_steps {
+    struct fuse_step *first;
+    size_t apart; // bytes
+    int count;
+};
+
+static inline struct fuse_step *fuse_step_at(const struct fuse_steps *s, int index) {
+    return (struct fuse_step *)(void *)((char *)s->first + s->apart * (size_t)index);
+}
+
+void fuse_set_step(struct fuse_step *s, const struct call *c); // all but needed, source and last
+// Sets these. False and an error when memory is out.
+bool fuse_link_steps(const struct fuse_steps *s, struct call *const *call, const uint8_t *needed);
+enum tile_op fuse_combines(const struct call *c); // what a reduction joins two elements by
+
+// group.c: finding groups ------------------------------------------------------------------------------------------
+
+enum { FUSE_CALLS = 32 }; // of a group, on any device
+
+enum row_kind {
+    ROW_ELEMENTS, // computes elements of the group's shape
+    ROW_LINES,    // computes one element a line, from such elements
+    ROW_REDUCE,   // computes one element a line, from the elements of the line
+    ROW_VIEW,     // is another name of what an earlier call computes
+    ROW_PRODUCT,  // is the matrix product that the group begins with
+};
+
+struct fuse_row {
+    uint8_t kind;  // enum row_kind
+    bool of_lines; // the result is one element a line
+    bool stored;   // the result gets memory, because something outside the group reads it
+    int until;     // the call that reads the result, or a view of it, last
+};
+
+// What kept a group from having one call more.
+enum fuse_end {
+    FUSE_END_NONE, // there is no call left
+    FUSE_END_CALLS,
+    FUSE_END_OPERANDS,
+    FUSE_END_OP,
+    FUSE_END_SHAPE,
+    FUSE_END_ORDER,
+    FUSE_END_REDUCTION,
+    FUSE_END_INPUTS,
+};
+
+struct fuse_group;
+
+struct fuse_limits {
+    int calls, operands;           // of a kernel
+    int reductions;                // of a kernel; 0: reductions do not join
+    int64_t line_least, line_most; // elements of lines that are reduced
+    int64_t lines_least;           // how many lines there must be; the device checks it
+    bool bitcasts;                 // views may have another dtype
+    // Whether the device takes a call whose row is set, as the next of the group; NULL: every one.
+    bool (*joins)(struct fuse_group *g, int index);
+    // What keeps the group, whose uses are known, from being one kernel: then it is tried without its last call. NULL: nothing.
+    enum fuse_end (*fits)(struct fuse_group *g);
+};
+
+struct fuse_group {
+    // Given:
+    const struct fuse_steps *steps;
+    struct call *const *call;
+    const struct fuse_limits *limits;
+    int begin;
+    // Found:
+    int end;
+    int ndim;
+    const int64_t *dim; // the shape of its elements
+    int64_t line;       // elements of a line; 0: the group reduces nothing
+    int reductions, outputs;
+    enum fuse_end ended;
+    struct fuse_row row[FUSE_CALLS];
+};
+
+static inline const struct fuse_step *fuse_step(const struct fuse_group *g, int index) {
+    return fuse_step_at(g->steps, index);
+}
+
+static inline const struct fuse_row *fuse_row(const struct fuse_group *g, int index) {
+    return &g->row[index - g->begin];
+}
+
+static inline zl_array fuse_output(const struct fuse_group *g, int index) {
+    return call_first(g->call[index]);
+}
+
+// The input is made outside the group.
+static inline bool fuse_is_outside(const struct fuse_group *g, int index, int k) {
+    return fuse_step(g, index)->source[k] < g->begin;
+}
+
+// The kernel writes the call's result to memory.
+static inline bool fuse_is_output(const struct fuse_group *g, int index) {
+    const struct fuse_row *r = fuse_row(g, index);
+    return r->stored && r->kind != ROW_VIEW && r->kind != ROW_PRODUCT;
+}
+
+static inline bool fuse_has_shape(const struct fuse_group *g, zl_array x) {
+    return shape_equal(x->ndim, x->dim, g->ndim, g->dim);
+}
+
+bool fuse_has_line_shape(const struct fuse_group *g, zl_array x); // one element a line: 1 for the last axis
+bool fuse_is_ready(const struct fuse_group *g, int index);        // nothing that a call reads from outside failed or is gone
+
+// Finds the group that begins at a call, as far as limits allow, with its rows and uses. False: not even the first call fits.
+bool fuse_find(struct fuse_group *g);
+void fuse_find_uses(struct fuse_group *g); // what is stored, and until when results are read, from the kinds of rows
+// The call of the group that computes what an input is, or is a view of; -1: none does.
+int fuse_source(const struct fuse_group *g, int index, int k);
+// Adds in words what ended the group; nothing if no call was left.
+void fuse_explain(const struct fuse_group *g, struct text *out);
+
+// recipe.c: what a kernel computes ---------------------------------------------------------------------------------
+
+enum { FUSE_OPERANDS = 24 };   // of a kernel, on any device
+enum { FUSE_INPUT = 1 << 8 };  // a reference to an input; else to the result of a row
+enum { FUSE_FORM = 15 };       // the bits of an input that are its form; its dtype is above them
+
+// How an input lies. Devices have forms of their own from FUSE_FORMS on; for the IR of a map those are vectors.
+enum fuse_form { FUSE_VECTOR, FUSE_ONE, FUSE_SCALAR, FUSE_FORMS }; // ONE: an element in memory; SCALAR: by value
+
+// Ops of rows besides those of tile_op: divisions by a number that does not change.
+enum {
+    FUSE_QUOTIENT = TILE_OP_COUNT, // of x and b, with the inverse of b as a third operand
+    FUSE_BY_INVERSE,               // of x and b, as a product with the inverse of b in float32
+};
+
+struct fuse_op {
+    uint8_t kind;    // enum row_kind
+    uint8_t inputs;  // operands
+    uint8_t dtype;   // of the result
+    uint8_t from;    // of the last operand
+    int16_t op;      // a tile_op, or one of those above
+    int16_t arg[4];  // references
+};
+
+// Keys are compared as bytes, up to the last row: what is not used before the rows is zero.
+struct fuse_recipe {
+    int16_t rows, inputs, outputs, unused;
+    int16_t operand[FUSE_OPERANDS]; // inputs: form | dtype << 4; then outputs: row << 1 | one element a line
+    struct fuse_op row[FUSE_CALLS];
+};
+
+static inline int fuse_form(const struct fuse_recipe *r, int input) {
+    return r->operand[input] & FUSE_FORM;
+}
+
+static inline zl_dtype fuse_input_dtype(const struct fuse_recipe *r, int input) {
+    return (zl_dtype)(r->operand[input] >> 4);
+}
+
+static inline void fuse_set_input(struct fuse_recipe *r, int input, int form, zl_dtype dtype) {
+    r->operand[input] = (int16_t)(form | (int)dtype << 4);
+}
+
+static inline int fuse_output_row(const struct fuse_recipe *r, int output) {
+    return r->operand[r->inputs + output] >> 1;
+}
+
+static inline bool fuse_output_of_lines(const struct fuse_recipe *r, int output) {
+    return r->operand[r->inputs + output] & 1;
+}
+
+static inline zl_dtype fuse_output_dtype(const struct fuse_recipe *r, int output) {
+    return (zl_dtype)r->row[fuse_output_row(r, output)].dtype;
+}
+
+static inline bool fuse_is_row(int reference) {
+    return !(reference & FUSE_INPUT);
+}
+
+// Writes the recipe of calls [begin, end) of a group.
+struct fuse_writer {
+    const struct fuse_group *g;
+    int begin, end;
+    int operands; // at most
+    struct fuse_recipe *r; // input may set its operand; what it held is lost
+    // Which op computes a division: TILE_DIV, TILE_MUL if input gives the inverse of the divisor, or one of the enum above. NULL:
+    // TILE_DIV.
+    int (*divide)(const struct fuse_writer *w, int index);
+    // The number of the input that operand k of a call is, which op reads; -1: there are too many.
+    int (*input)(struct fuse_writer *w, int index, int k, int op);
+    int16_t number[FUSE_CALLS]; // rows of calls; -1: the call is a view of what these calls do not compute
+};
+bool fuse_write(struct fuse_writer *w); // false: there are too many operands
+// Something besides calls [begin, end) reads what the call computes: it is one of the recipe's outputs, which are in this order.
+bool fuse_is_result(const struct fuse_writer *w, int index);
+
+// Pieces of map i in n { y0[i] = ...; }: a parameter at i, a row on its operands, and the results.
+expr fuse_parameter(char letter, int number, zl_dtype dtype, expr n, expr at);
+// A FUSE_QUOTIENT is computed in the quick way, and *rare becomes true where that is wrong too; if rare is NULL, by a division.
+expr fuse_apply(const struct fuse_op *op, const expr *arg, expr *rare);
+void fuse_store(int count, const expr *result, const struct tile_name *i, expr n);
+// The kernel of a recipe whose rows all are ROW_ELEMENTS: x0, x1, ... are its inputs, y0, y1, ... its outputs. quick: quotients
+// are, and one output more says where they are wrong. NULL and an error.
+struct tile_kernel *fuse_build_map(const struct fuse_recipe *r, bool quick);
+
+extern const double fuse_plain_least, fuse_plain_most; // sizes of divisors and dividends that quick quotients are right for
+
+#endif

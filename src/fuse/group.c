@@ -1,0 +1,209 @@
+// group.c - finds which calls, from one on, run as one pass over memory.
+//
+// Which calls lie next to each other is found when a program is built; how far a group goes, at each run, when sizes are
+// known.
+
+#include "fuse/fuse.h"
+
+static struct fuse_row *row_at(struct fuse_group *g, int index) {
+    return &g->row[index - g->begin];
+}
+
+// The row of what a call of the group computes its input k from.
+static struct fuse_row *row_before(struct fuse_group *g, int index, int k) {
+    return row_at(g, fuse_step(g, index)->source[k]);
+}
+
+int fuse_source(const struct fuse_group *g, int index, int k) {
+    int source = fuse_step(g, index)->source[k];
+    while (source >= g->begin && fuse_row(g, source)->kind == ROW_VIEW)
+        source = fuse_step(g, source)->source[0];
+    return source >= g->begin ? source : -1;
+}
+
+bool fuse_is_ready(const struct fuse_group *g, int index) {
+    for (int k = 0; k < fuse_step(g, index)->inputs; k++) {
+        enum array_state state = array_state(g->call[index]->in[k]);
+        if (fuse_is_outside(g, index, k) && (state == ARRAY_FAILED || state == ARRAY_CONSUMED))
+            return false;
+    }
+    return true;
+}
+
+// Joining ----------------------------------------------------------------------------------------------------------
+
+bool fuse_has_line_shape(const struct fuse_group *g, zl_array x) {
+    return x->ndim == g->ndim && x->dim[g->ndim - 1] == 1 &&
+           shape_equal(g->ndim - 1, x->dim, g->ndim - 1, g->dim);
+}
+
+// Contiguous elements, one for each line, stretched over all elements of their lines.
+static bool is_stretched(const struct fuse_group *g, zl_array x) {
+    int64_t expected = 1;
+    if (!fuse_has_shape(g, x) || array_stride(x)[g->ndim - 1] != 0)
+        return false;
+    for (int i = g->ndim - 2; i >= 0; i--) {
+        if (x->dim[i] != 1 && array_stride(x)[i] != expected)
+            return false;
+        expected *= x->dim[i];
+    }
+    return true;
+}
+
+// A view of a result with the same elements in the same order, or of one element a line for all elements of the line.
+static bool is_alias(struct fuse_group *g, int index, struct fuse_row *r) {
+    zl_array out = fuse_output(g, index), x = g->call[index]->in[0];
+    if (fuse_step(g, index)->inputs != 1 || fuse_is_outside(g, index, 0) || out->offset != 0 ||
+        (out->dtype != x->dtype && !g->limits->bitcasts))
+        return false;
+    r->of_lines = row_before(g, index, 0)->of_lines;
+    if (!r->of_lines)
+        return fuse_has_shape(g, out) &&
+               shape_lies_alike(g->ndim, g->dim, array_stride(out), array_stride(x));
+    return fuse_has_line_shape(g, out) ? array_is(out, ARRAY_CONTIGUOUS) : is_stretched(g, out);
+}
+
+static bool is_of_lines(struct fuse_group *g, int index, int k) {
+    zl_array x = g->call[index]->in[k];
+    return fuse_is_outside(g, index, k) ? x->ndim == 0 || x->dim[x->ndim - 1] == 1
+                                        : row_before(g, index, k)->of_lines;
+}
+
+// One element a line, from such elements or from what is the same along a line.
+static bool maps_lines(struct fuse_group *g, int index) {
+    bool good = g->limits->reductions && fuse_has_line_shape(g, fuse_output(g, index));
+    for (int k = 0; good && k < fuse_step(g, index)->inputs; k++)
+        good = is_of_lines(g, index, k);
+    return good;
+}
+
+static bool reduces_lines(struct fuse_group *g, int index) {
+    const struct fuse_limits *most = g->limits;
+    const struct call *c = g->call[index];
+    zl_array x = c->in[0];
+    if (g->reductions == most->reductions || !fuse_has_shape(g, x) || c->args != 1 ||
+        call_args(c)[0] != x->ndim - 1)
+        return false;
+    int64_t line = x->dim[x->ndim - 1];
+    return line >= most->line_least && line <= most->line_most &&
+           (fuse_is_outside(g, index, 0) || !row_before(g, index, 0)->of_lines);
+}
+
+// Whether a call can be the next of the group; what its row is then.
+static bool join(struct fuse_group *g, int index) {
+    struct fuse_row *r = row_at(g, index);
+    bool joins = false;
+    *r = (struct fuse_row){.kind = ROW_ELEMENTS};
+    switch ((enum fuse_kind)fuse_step(g, index)->kind) {
+    case FUSE_VIEW:
+        r->kind = ROW_VIEW;
+        joins = is_alias(g, index, r);
+        break;
+    case FUSE_REDUCE:
+        *r = (struct fuse_row){.kind = ROW_REDUCE, .of_lines = true};
+        joins = reduces_lines(g, index);
+        break;
+    case FUSE_MAP:
+        joins = fuse_has_shape(g, fuse_output(g, index));
+        if (!joins) {
+            *r = (struct fuse_row){.kind = ROW_LINES, .of_lines = true};
+            joins = maps_lines(g, index);
+        }
+        break;
+    case FUSE_PRODUCT:
+        r->kind = ROW_PRODUCT;
+        joins = index == g->begin;
+        break;
+    case FUSE_OTHER: break;
+    }
+    if (!joins || !fuse_is_ready(g, index) || (g->limits->joins && !g->limits->joins(g, index)))
+        return false;
+    if (r->kind == ROW_REDUCE) {
+        g->line = g->dim[g->ndim - 1];
+        g->reductions++;
+    }
+    return true;
+}
+
+// The end ----------------------------------------------------------------------------------------------------------
+
+// A view passes on to what it is one of that it is read.
+void fuse_find_uses(struct fuse_group *g) {
+    g->outputs = 0;
+    for (int i = g->begin; i < g->end; i++) {
+        const struct fuse_step *s = fuse_step(g, i);
+        row_at(g, i)->stored = s->needed || s->last >= g->end || g->end == g->begin + 1;
+        row_at(g, i)->until = s->last;
+    }
+    for (int i = g->end - 1; i >= g->begin; i--) {
+        const struct fuse_row *r = fuse_row(g, i);
+        if (r->kind != ROW_VIEW)
+            continue;
+        struct fuse_row *source = row_before(g, i, 0);
+        source->stored |= r->stored;
+        source->until = MAX_OF(source->until, r->until);
+    }
+    for (int i = g->begin; i < g->end; i++)
+        g->outputs += fuse_is_output(g, i);
+}
+
+// What kept the call at the end from joining.
+static enum fuse_end reason(const struct fuse_group *g) {
+    if (g->end == g->steps->count)
+        return FUSE_END_NONE;
+    enum fuse_kind kind = fuse_step(g, g->end)->kind;
+    if (kind == FUSE_OTHER || kind == FUSE_PRODUCT)
+        return FUSE_END_OP;
+    if (g->end - g->begin == g->limits->calls)
+        return FUSE_END_CALLS;
+    if (kind == FUSE_MAP)
+        return fuse_has_shape(g, fuse_output(g, g->end)) ? FUSE_END_INPUTS : FUSE_END_SHAPE;
+    return kind == FUSE_REDUCE ? FUSE_END_REDUCTION : FUSE_END_ORDER;
+}
+
+// Views at the end are of no use to the kernel.
+static enum fuse_end settle(struct fuse_group *g) {
+    while (g->end > g->begin && fuse_row(g, g->end - 1)->kind == ROW_VIEW)
+        g->end--;
+    fuse_find_uses(g);
+    return g->end > g->begin && g->limits->fits ? g->limits->fits(g) : FUSE_END_NONE;
+}
+
+bool fuse_find(struct fuse_group *g) {
+    const struct call *first = g->call[g->begin];
+    zl_array shape = first->op->kind == OP_REDUCE ? first->in[0] : call_first(first);
+    int most = MIN_OF(g->steps->count, g->begin + g->limits->calls);
+    g->ndim = shape->ndim;
+    g->dim = shape->dim;
+    g->line = 0;
+    g->reductions = 0;
+    g->end = g->begin;
+    while (g->end < most && join(g, g->end))
+        g->end++;
+    g->ended = reason(g);
+    for (enum fuse_end why; (why = settle(g)); g->ended = why)
+        g->end--;
+    return g->end > g->begin;
+}
+
+void fuse_explain(const struct fuse_group *g, struct text *out) {
+    const struct fuse_limits *most = g->limits;
+    switch (g->ended) {
+    case FUSE_END_NONE: return;
+    case FUSE_END_CALLS: text_add(out, "a kernel has %d calls at most", most->calls); return;
+    case FUSE_END_OPERANDS: text_add(out, "a kernel has %d operands at most", most->operands); return;
+    case FUSE_END_OP: text_add(out, "what follows is not elementwise"); return;
+    case FUSE_END_SHAPE: text_add(out, "what follows has another shape"); return;
+    case FUSE_END_ORDER: text_add(out, "what follows has its elements in another order"); return;
+    case FUSE_END_INPUTS:
+        text_add(out, "what follows reads no elements of its lines, or what is gone");
+        return;
+    case FUSE_END_REDUCTION: break;
+    }
+    text_add(out, "what follows reduces other axes, or lines of fewer than %lld elements",
+             (long long)most->line_least);
+    if (most->line_most < INT64_MAX)
+        text_add(out, " or more than %lld", (long long)most->line_most);
+    if (most->lines_least > 1)
+        text_add(out, ", or fewer than %lld lines", (long long)most->lines_least);
+}

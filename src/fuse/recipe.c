@@ -1,0 +1,187 @@
+// recipe.c - what the calls of a group compute: as rows, which are a kernel's key, and as tile IR made from them.
+
+#include "fuse/fuse.h"
+#include "op/ops.h"
+
+#include <stdio.h>
+#include <string.h>
+
+// Writing ----------------------------------------------------------------------------------------------------------
+
+static int op_of(const struct fuse_writer *w, int index) {
+    const struct call *c = w->g->call[index];
+    if (c->op->kind == OP_REDUCE)
+        return (int)fuse_combines(c);
+    if (c->op->kind != OP_ELEMENTWISE)
+        return TILE_CAST;
+    return c->op->row == TILE_DIV && w->divide ? w->divide(w, index) : (int)c->op->row;
+}
+
+// A reference to what operand k of a call is; -1: there are too many inputs.
+static int refer(struct fuse_writer *w, int index, int k, int op) {
+    int source = k < fuse_step(w->g, index)->inputs ? fuse_step(w->g, index)->source[k] : -1;
+    int row = source >= w->begin ? w->number[source - w->begin] : -1;
+    if (row >= 0)
+        return row;
+    int input = w->input(w, index, k, op);
+    w->r->inputs = (int16_t)MAX_OF(w->r->inputs, input + 1);
+    return input < 0 ? -1 : FUSE_INPUT | input;
+}
+
+static bool add_row(struct fuse_writer *w, int index) {
+    const struct fuse_step *s = fuse_step(w->g, index);
+    int op = op_of(w, index);
+    struct fuse_op row = {fuse_row(w->g, index)->kind,
+                          (uint8_t)(s->inputs + (op == FUSE_QUOTIENT)),
+                          s->dtype[0],
+                          s->dtype[s->inputs],
+                          (int16_t)op,
+                          {0}};
+    for (int k = 0; k < row.inputs; k++) {
+        int reference = refer(w, index, k, op);
+        if (reference < 0)
+            return false;
+        row.arg[k] = (int16_t)reference;
+    }
+    w->number[index - w->begin] = w->r->rows;
+    w->r->row[w->r->rows++] = row;
+    return true;
+}
+
+// A view has the row of what it is one of. As another dtype it is a row: memory would hold the same bits, but a kernel has numbers.
+static void add_view(struct fuse_writer *w, int index) {
+    int source = fuse_step(w->g, index)->source[0];
+    int16_t row = source >= w->begin ? w->number[source - w->begin] : -1;
+    uint8_t dtype = fuse_output(w->g, index)->dtype, from = w->g->call[index]->in[0]->dtype;
+    if (row >= 0 && dtype != from) {
+        w->r->row[w->r->rows] = (struct fuse_op){ROW_ELEMENTS, 1, dtype, from, TILE_BITCAST, {row}};
+        row = w->r->rows++;
+    }
+    w->number[index - w->begin] = row;
+}
+
+bool fuse_is_result(const struct fuse_writer *w, int index) {
+    const struct fuse_row *r = fuse_row(w->g, index);
+    return r->kind != ROW_VIEW && (r->stored || r->until >= w->end);
+}
+
+bool fuse_write(struct fuse_writer *w) {
+    struct fuse_recipe *r = w->r;
+    memset(r, 0, offsetof(struct fuse_recipe, row));
+    for (int i = w->begin; i < w->end; i++)
+        if (fuse_row(w->g, i)->kind == ROW_VIEW)
+            add_view(w, i);
+        else if (!add_row(w, i))
+            return false;
+    for (int i = w->begin; i < w->end; i++) {
+        if (!fuse_is_result(w, i))
+            continue;
+        if (r->inputs + r->outputs == w->operands)
+            return false;
+        r->operand[r->inputs + r->outputs++] =
+            (int16_t)(w->number[i - w->begin] << 1 | fuse_row(w->g, i)->of_lines);
+    }
+    return r->inputs + r->outputs <= w->operands;
+}
+
+// Building ---------------------------------------------------------------------------------------------------------
+
+// Numbers whose inverses, and quotients of all but the smallest and largest by them, are normal floats.
+const double fuse_plain_least = 0x1p-60, fuse_plain_most = 0x1p60;
+
+// x / b, rounded once. Two corrections by what is left make it that of float32 if x is plain. Of bfloat16 the product with the
+// inverse is enough: quotients of numbers of 8 bits lie too far from where rounding changes.
+static expr quotient(zl_dtype dtype, expr x, expr b, expr inverse, expr *rare) {
+    struct tile_type wide = tile_type_of(ZL_FLOAT32), type = tile_type_of(dtype);
+    expr a = tile_cast(wide, x), by = tile_cast(wide, b), q = tile_binary(TILE_MUL, a, inverse);
+    if (dtype == ZL_BFLOAT16)
+        return tile_cast(type, q);
+    for (int i = 0; i < 2; i++) {
+        expr left = tile_ternary(TILE_FMA, tile_unary(TILE_NEG, by), q, a);
+        q = tile_ternary(TILE_FMA, left, inverse, q);
+    }
+    expr size = tile_unary(TILE_ABS, a);
+    expr is_plain = tile_binary(TILE_AND, tile_binary(TILE_GE, size, tile_const(wide, fuse_plain_least)),
+                                tile_binary(TILE_LE, size, tile_const(wide, fuse_plain_most)));
+    expr is_rare = tile_unary(TILE_NOT, is_plain);
+    *rare = *rare ? tile_binary(TILE_OR, *rare, is_rare) : is_rare;
+    return tile_cast(type, q);
+}
+
+// The inverse is computed once.
+static expr divide_by_inverse(struct tile_type type, expr a, expr b) {
+    const struct tile_type wide = tile_type_of(ZL_FLOAT32);
+    expr inverse = tile_binary(TILE_DIV, tile_const(wide, 1), tile_cast(wide, b));
+    return tile_cast(type, tile_binary(TILE_MUL, tile_cast(wide, a), inverse));
+}
+
+expr fuse_apply(const struct fuse_op *op, const expr *arg, expr *rare) {
+    struct tile_type type = tile_type_of((zl_dtype)op->dtype);
+    switch (op->op) {
+    case FUSE_QUOTIENT:
+        return rare ? quotient((zl_dtype)op->dtype, arg[0], arg[1], arg[2], rare)
+                    : tile_binary(TILE_DIV, arg[0], arg[1]);
+    case FUSE_BY_INVERSE: return divide_by_inverse(type, arg[0], arg[1]);
+    case TILE_CAST: return tile_cast(type, arg[0]);
+    case TILE_BITCAST: return tile_bitcast(type, arg[0]);
+    default: break;
+    }
+    return op->inputs == 1   ? tile_unary((enum tile_op)op->op, arg[0])
+           : op->inputs == 2 ? tile_binary((enum tile_op)op->op, arg[0], arg[1])
+                             : tile_ternary((enum tile_op)op->op, arg[0], arg[1], arg[2]);
+}
+
+expr fuse_parameter(char letter, int number, zl_dtype dtype, expr n, expr at) {
+    char name[16];
+    snprintf(name, sizeof name, "%c%d", letter, number);
+    struct tile_buffer *x = tile_parameter_buffer(name, tile_type_of(dtype), 1, &n, false);
+    return x ? tile_load(x, 1, &at, NULL, NULL) : NULL;
+}
+
+void fuse_store(int count, const expr *result, const struct tile_name *i, expr n) {
+    struct tile_buffer *y[FUSE_CALLS + 1];
+    expr at = tile_name_value(i, TILE_INDEX);
+    for (int k = 0; k < count; k++) {
+        char name[16];
+        snprintf(name, sizeof name, "y%d", k);
+        y[k] = result[k] ? tile_parameter_buffer(name, result[k]->type, 1, &n, true) : NULL;
+    }
+    tile_open_map(1, &i, &n);
+    for (int k = 0; k < count; k++)
+        tile_store(y[k], 1, &at, result[k], NULL);
+    tile_close();
+}
+
+static expr load_input(const struct fuse_recipe *r, int k, expr n, expr i) {
+    char name[16];
+    zl_dtype dtype = fuse_input_dtype(r, k);
+    if (fuse_form(r, k) == FUSE_ONE)
+        return fuse_parameter('x', k, dtype, tile_const_int(tile_index_type(), 1),
+                              tile_const_int(tile_index_type(), 0));
+    if (fuse_form(r, k) != FUSE_SCALAR)
+        return fuse_parameter('x', k, dtype, n, i);
+    snprintf(name, sizeof name, "x%d", k);
+    const struct tile_name *scalar = tile_parameter_scalar(name, tile_type_of(dtype));
+    return scalar ? tile_name_value(scalar, TILE_SCALAR) : NULL;
+}
+
+struct tile_kernel *fuse_build_map(const struct fuse_recipe *r, bool quick) {
+    expr input[FUSE_OPERANDS], value[FUSE_CALLS], result[FUSE_OPERANDS + 1], rare = NULL;
+    tile_begin("fused");
+    expr n = tile_name_value(tile_symbol("n", 0, INT64_MAX, 1), TILE_SYMBOL);
+    const struct tile_name *i = tile_index("i", n);
+    for (int k = 0; k < r->inputs; k++)
+        input[k] = load_input(r, k, n, tile_name_value(i, TILE_INDEX));
+    for (int k = 0; k < r->rows; k++) {
+        const struct fuse_op *row = &r->row[k];
+        expr arg[4] = {NULL};
+        for (int j = 0; j < row->inputs; j++)
+            arg[j] = fuse_is_row(row->arg[j]) ? value[row->arg[j]] : input[row->arg[j] & ~FUSE_INPUT];
+        value[k] = fuse_apply(row, arg, quick ? &rare : NULL);
+    }
+    for (int k = 0; k < r->outputs; k++)
+        result[k] = value[fuse_output_row(r, k)];
+    result[r->outputs] = rare;
+    fuse_store(r->outputs + (rare != NULL), result, i, n);
+    return tile_end();
+}

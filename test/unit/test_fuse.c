@@ -1,0 +1,141 @@
+// test_fuse.c - groups, their rows and recipes, found for a device that is only a list of limits.
+
+#include "fuse/fuse.h"
+#include "test.h"
+
+enum { CALLS = 8, INPUTS = 8 };
+
+struct found {
+    struct fuse_group g;
+    struct fuse_steps steps;
+    struct fuse_step step[CALLS];
+    struct call *call[CALLS];
+    struct fuse_recipe r;
+    zl_array input[INPUTS];
+    int inputs;
+};
+
+static enum fuse_end fits_two_outputs(struct fuse_group *g) {
+    return g->outputs > 2 ? FUSE_END_OPERANDS : FUSE_END_NONE;
+}
+
+static const struct fuse_limits
+    maps = {.calls = 4, .operands = INPUTS, .line_least = 4, .line_most = INT64_MAX},
+    lines = {.calls = CALLS, .operands = 2, .reductions = 2, .line_least = 4, .line_most = 64},
+    pairs = {.calls = CALLS, .operands = INPUTS, .fits = fits_two_outputs};
+
+// The group that begins with the first of so many results, of which the last is needed, as are those of the bits.
+static bool find(struct found *f, const struct fuse_limits *limits, int count, const zl_array *result,
+                 unsigned needed) {
+    uint8_t is_needed[CALLS] = {0};
+    *f = (struct found){.steps = {f->step, sizeof f->step[0], count}};
+    for (int i = 0; i < count; i++) {
+        f->call[i] = result[i]->call;
+        is_needed[i] = i == count - 1 || needed >> i & 1;
+        fuse_set_step(&f->step[i], f->call[i]);
+    }
+    f->g = (struct fuse_group){.steps = &f->steps, .call = f->call, .limits = limits};
+    return CHECK(fuse_link_steps(&f->steps, f->call, is_needed)) && fuse_find(&f->g);
+}
+
+static void check_words(const struct found *f, const char *words) {
+    struct text out = {0};
+    fuse_explain(&f->g, &out);
+    CHECK_STR(out.len ? out.data : "", words);
+    text_free(&out);
+}
+
+TEST(fuse_finds_what_is_stored) {
+    struct found f;
+    zl_array x = zl_ones(ZL_SHAPE(3, 8), ZL_FLOAT32), a, b, c, d;
+    CHECK(zl_eval(x));
+    a = zl_exp(x), b = zl_negative(a), c = zl_multiply(b, a), d = zl_square(c);
+    zl_array all[] = {a, b, c, d, zl_abs(d)};
+    REQUIRE(find(&f, &maps, 4, all, 1 << 1));
+    CHECK_EQ_INT(f.g.end, 4);
+    CHECK_EQ_INT(f.g.outputs, 2);
+    for (int i = 0; i < 4; i++) {
+        CHECK_EQ_INT(f.g.row[i].kind, ROW_ELEMENTS);
+        CHECK_EQ_INT(f.g.row[i].stored, i % 2);
+    }
+    CHECK_EQ_INT(f.g.row[0].until, 2);
+    check_words(&f, "");
+    REQUIRE(find(&f, &maps, 5, all, 0));
+    CHECK_EQ_INT(f.g.end, 4);
+    check_words(&f, "a kernel has 4 calls at most");
+    REQUIRE(find(&f, &pairs, 5, all, 7)); // three results are too many
+    CHECK_EQ_INT(f.g.end, 2);
+    check_words(&f, "a kernel has 8 operands at most");
+}
+
+TEST(fuse_ends_before_other_shapes_and_reductions) {
+    struct found f;
+    zl_array x = zl_ones(ZL_SHAPE(3, 8), ZL_FLOAT32), y = zl_exp(x);
+    CHECK(zl_eval(x));
+    REQUIRE(find(&f, &maps, 2, (zl_array[]){y, zl_negative(zl_ones(ZL_SHAPE(24), ZL_FLOAT32))}, 0));
+    check_words(&f, "what follows has another shape");
+    REQUIRE(find(&f, &maps, 2, (zl_array[]){y, zl_sum_axis(y, 1, true)}, 0));
+    check_words(&f, "what follows reduces other axes, or lines of fewer than 4 elements");
+    REQUIRE(find(&f, &lines, 2, (zl_array[]){y, zl_sum_axis(y, 0, true)}, 0));
+    check_words(&f, "what follows reduces other axes, or lines of fewer than 4 elements or more than 64");
+    REQUIRE(find(&f, &lines, 2, (zl_array[]){y, zl_transpose(y, ZL_ALL)}, 0));
+    check_words(&f, "what follows has its elements in another order");
+    REQUIRE(find(&f, &lines, 2, (zl_array[]){y, zl_sort(y, 1)}, 0));
+    check_words(&f, "what follows is not elementwise");
+    CHECK_EQ_INT(f.g.end, 1);
+}
+
+static int input_of(struct fuse_writer *w, int index, int k, int op) {
+    struct found *f = (struct found *)(uintptr_t)w->g;
+    (void)op;
+    for (int i = 0; i < f->inputs; i++)
+        if (f->input[i] == w->g->call[index]->in[k])
+            return i;
+    if (f->inputs == INPUTS)
+        return -1;
+    f->input[f->inputs] = w->g->call[index]->in[k];
+    fuse_set_input(w->r, f->inputs, FUSE_VECTOR, (zl_dtype)fuse_step(w->g, index)->dtype[k + 1]);
+    return f->inputs++;
+}
+
+TEST(fuse_writes_recipes_of_lines) {
+    struct found f;
+    zl_array x = zl_ones(ZL_SHAPE(3, 8), ZL_FLOAT32), y, most, less, wide;
+    CHECK(zl_eval(x));
+    y = zl_exp(x), most = zl_max_axis(y, 1, true), less = zl_negative(most);
+    wide = zl_broadcast_to(less, ZL_SHAPE(3, 8));
+    REQUIRE(find(&f, &lines, 5, (zl_array[]){y, most, less, wide, zl_subtract(y, wide)}, 0));
+    static const uint8_t kinds[] = {ROW_ELEMENTS, ROW_REDUCE, ROW_LINES, ROW_VIEW, ROW_ELEMENTS};
+    for (int i = 0; i < 5; i++)
+        CHECK_EQ_INT(f.g.row[i].kind, kinds[i]);
+    CHECK_EQ_INT(f.g.line, 8);
+    struct fuse_writer w = {.g = &f.g, .end = f.g.end, .operands = 2, .r = &f.r, .input = input_of};
+    REQUIRE(fuse_write(&w));
+    CHECK_EQ_INT(f.r.rows, 4); // the view is none
+    CHECK_EQ_INT(f.r.inputs, 1);
+    CHECK_EQ_INT(f.r.outputs, 1);
+    CHECK_EQ_INT(f.r.row[0].arg[0], FUSE_INPUT);
+    CHECK_EQ_INT(f.r.row[1].op, TILE_MAX);
+    CHECK_EQ_INT(f.r.row[3].arg[1], 2);
+    CHECK_EQ_INT(fuse_output_row(&f.r, 0), 3);
+    w.operands = 1;
+    f.inputs = 0;
+    CHECK(!fuse_write(&w));
+}
+
+TEST(fuse_builds_maps) {
+    struct found f;
+    zl_array x = zl_ones(ZL_SHAPE(3, 8), ZL_FLOAT32), y, z;
+    CHECK(zl_eval(x));
+    y = zl_exp(x), z = zl_multiply(y, x);
+    REQUIRE(find(&f, &maps, 2, (zl_array[]){y, z}, 1));
+    struct fuse_writer w = {.g = &f.g, .end = f.g.end, .operands = INPUTS, .r = &f.r, .input = input_of};
+    REQUIRE(fuse_write(&w));
+    struct tile_kernel *kernel = fuse_build_map(&f.r, false);
+    REQUIRE(kernel);
+    char *text = tile_print(kernel);
+    CHECK_HAS(text, "y0[i] = exp(x0[i])");
+    CHECK_HAS(text, "y1[i] = exp(x0[i]) * x0[i]");
+    memory_free(text);
+    tile_free(kernel);
+}
