@@ -228,7 +228,8 @@ expr fuse_parameter(char letter, int number, zl_dtype dtype, expr n, expr at);
 expr fuse_apply(const struct fuse_op *op, const expr *arg, expr *rare);
 void fuse_store(int count, const expr *result, const struct tile_name *i, expr n);
 // The kernel of a recipe whose rows all are ROW_ELEMENTS: x0, x1, ... are its inputs, y0, y1, ... its outputs. quick: quotients
-// are, and one output more says where they are wrong. NULL and an error.
+// are, and one output more says where they are wrong. The last row may be the ROW_REDUCE of another, of one line; then nothing is
+// quick. NULL and an error.
 struct tile_kernel *fuse_build_map(const struct fuse_recipe *r, bool quick);
 
 extern const double fuse_plain_least, fuse_plain_most; // sizes of divisors and dividends that quick quotients are right for

@@ -138,18 +138,51 @@ expr fuse_parameter(char letter, int number, zl_dtype dtype, expr n, expr at) {
     return x ? tile_load(x, 1, &at, NULL, NULL) : NULL;
 }
 
-void fuse_store(int count, const expr *result, const struct tile_name *i, expr n) {
-    struct tile_buffer *y[FUSE_CALLS + 1];
+static struct tile_buffer *declare_result(int number, expr result, expr n) {
+    char name[16];
+    snprintf(name, sizeof name, "y%d", number);
+    return result ? tile_parameter_buffer(name, result->type, 1, &n, true) : NULL;
+}
+
+static void store_all(int count, struct tile_buffer *const *y, const expr *result, const struct tile_name *i,
+                      expr n) {
     expr at = tile_name_value(i, TILE_INDEX);
-    for (int k = 0; k < count; k++) {
-        char name[16];
-        snprintf(name, sizeof name, "y%d", k);
-        y[k] = result[k] ? tile_parameter_buffer(name, result[k]->type, 1, &n, true) : NULL;
-    }
     tile_open_map(1, &i, &n);
     for (int k = 0; k < count; k++)
         tile_store(y[k], 1, &at, result[k], NULL);
     tile_close();
+}
+
+void fuse_store(int count, const expr *result, const struct tile_name *i, expr n) {
+    struct tile_buffer *y[FUSE_CALLS + 1];
+    for (int k = 0; k < count; k++)
+        y[k] = declare_result(k, result[k], n);
+    store_all(count, y, result, i, n);
+}
+
+// The last row reduces one of the others, which need not be a result.
+static void store_and_reduce(const struct fuse_recipe *r, const expr *value, const struct tile_name *i,
+                             expr n) {
+    const struct fuse_op *reduce = &r->row[r->rows - 1];
+    struct tile_buffer *y[FUSE_OPERANDS], *from = NULL;
+    expr result[FUSE_OPERANDS], reduced = value[reduce->arg[0]];
+    int count = r->outputs - 1; // the last one is the reduction's
+    for (int k = 0; k < count; k++) {
+        result[k] = value[fuse_output_row(r, k)];
+        y[k] = declare_result(k, result[k], n);
+        if (fuse_output_row(r, k) == reduce->arg[0])
+            from = y[k];
+    }
+    struct tile_buffer *to = declare_result(count, reduced, tile_const_int(tile_index_type(), 1));
+    if (!from && reduced) {
+        y[count] = from = tile_alloc("z", reduced->type, TILE_REGISTER, 1, &n);
+        result[count++] = reduced;
+    }
+    store_all(count, y, result, i, n);
+    tile_append((struct tile_stmt){.kind = TILE_REDUCE,
+                                   .region = {{.buffer = from}, {.buffer = to}},
+                                   .combine = (enum tile_op)reduce->op,
+                                   .clear = true});
 }
 
 static expr load_input(const struct fuse_recipe *r, int k, expr n, expr i) {
@@ -167,17 +200,22 @@ static expr load_input(const struct fuse_recipe *r, int k, expr n, expr i) {
 
 struct tile_kernel *fuse_build_map(const struct fuse_recipe *r, bool quick) {
     expr input[FUSE_OPERANDS], value[FUSE_CALLS], result[FUSE_OPERANDS + 1], rare = NULL;
+    const bool reduces = r->row[r->rows - 1].kind == ROW_REDUCE;
     tile_begin("fused");
     expr n = tile_name_value(tile_symbol("n", 0, INT64_MAX, 1), TILE_SYMBOL);
     const struct tile_name *i = tile_index("i", n);
     for (int k = 0; k < r->inputs; k++)
         input[k] = load_input(r, k, n, tile_name_value(i, TILE_INDEX));
-    for (int k = 0; k < r->rows; k++) {
+    for (int k = 0; k < r->rows - reduces; k++) {
         const struct fuse_op *row = &r->row[k];
         expr arg[4] = {NULL};
         for (int j = 0; j < row->inputs; j++)
             arg[j] = fuse_is_row(row->arg[j]) ? value[row->arg[j]] : input[row->arg[j] & ~FUSE_INPUT];
         value[k] = fuse_apply(row, arg, quick ? &rare : NULL);
+    }
+    if (reduces) {
+        store_and_reduce(r, value, i, n);
+        return tile_end();
     }
     for (int k = 0; k < r->outputs; k++)
         result[k] = value[fuse_output_row(r, k)];

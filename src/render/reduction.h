@@ -34,7 +34,8 @@ void reduction_finish(struct style *s, const struct reduction *r, int argument);
 
 // row_reduction.c -------------------------------------------------------------------------------------------
 
-// The reduction of what a map stores, in the same loop; whether the kernel is one: [memory,] a map of one store, its reduction.
+// The reduction of one of the things that a map stores, in the same loop; whether the kernel is one: [memory,] a map of stores, the
+// reduction.
 bool row_reduction_is(const struct tile_kernel *kernel);
 bool row_reduction(struct style *s, const struct tile_kernel *kernel, const char *symbol);
 

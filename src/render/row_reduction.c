@@ -1,10 +1,10 @@
-// row_reduction.c - a map over rows and the reduction of what it stores as one loop, in the dialect `c`: lanes take values where
-// they are computed. What only the reduction reads is not stored.
+// row_reduction.c - a map over rows and the reduction of one of its results as one loop, in the dialect `c`: lanes take values
+// where they are computed. What only the reduction reads is not stored.
 //
-//     kernel row(x: f32[n]) -> (sum: f32[1]) {
-//       local y: f32[n]
-//       map i in n { y[i] = x[i] * x[i] }
-//       reduce add y -> sum axis 0
+//     kernel row(x: f32[n], m: f32[1]) -> (y: f32[n], sum: f32[1]) {
+//       local z: f32[n]
+//       map i in n { y[i] = x[i] - m[0]; z[i] = (x[i] - m[0]) * (x[i] - m[0]) }
+//       reduce add z -> sum axis 0
 //     }
 //
 // Every value is one register as wide as those of the lanes; 16-bit floats are converted where they are loaded. A statement is
@@ -23,10 +23,21 @@ static const struct tile_stmt *map_of(const struct tile_kernel *kernel) {
     return s && s->kind == TILE_ALLOC ? s->next : s;
 }
 
+// The store of what is reduced; NULL: the map has none, or does more than to store.
+static const struct tile_stmt *reduced_store(const struct tile_stmt *map) {
+    const struct tile_stmt *found = NULL;
+    for (const struct tile_stmt *s = map->body; s; s = s->next) {
+        if (s->kind != TILE_STORE || (s->buffer->parameter < 0 && s->buffer != map->next->region[0].buffer))
+            return NULL;
+        if (s->buffer == map->next->region[0].buffer)
+            found = s;
+    }
+    return found;
+}
+
 bool row_reduction_is(const struct tile_kernel *kernel) {
     const struct tile_stmt *map = map_of(kernel);
-    return map && map->kind == TILE_MAP && map->body && !map->body->next && map->next &&
-           map->next->kind == TILE_REDUCE && map->next->region[0].buffer == map->body->buffer;
+    return map && map->kind == TILE_MAP && map->next && map->next->kind == TILE_REDUCE && reduced_store(map);
 }
 
 static bool describe(struct reduction *r, const struct tile_kernel *kernel, const char *symbol) {
@@ -72,10 +83,11 @@ static bool is_even(const struct plan *plan, const struct reduction *r) {
 static void value(struct style *s, expr e, int j) {
     expr x = e->op == TILE_CAST ? e->arg[0] : NULL;
     if (e->op == TILE_LOAD && is_row(s->plan, e))
-        text_add(s->out, "vec_load_%s(x%d + (G + R) * VEC_BYTES)", tile_type_name(e->type), e->buffer->parameter);
+        text_add(s->out, "vec_load_%s(x%d + (G + R) * VEC_BYTES)", tile_type_name(e->type),
+                 e->buffer->parameter);
     else if (x && is_half_load(x))
-        text_add(s->out, "vec_f32_of_%s(vec_load_%s(x%d + (G + R) / 2 * VEC_BYTES), (G + R) %% 2)", tile_type_name(x->type),
-                 tile_type_name(x->type), x->buffer->parameter);
+        text_add(s->out, "vec_f32_of_%s(vec_load_%s(x%d + (G + R) / 2 * VEC_BYTES), (G + R) %% 2)",
+                 tile_type_name(x->type), tile_type_name(x->type), x->buffer->parameter);
     else
         dialect_c.value(s, e, j);
 }
@@ -102,26 +114,31 @@ static bool has_statement(const struct style *s, expr e) {
     return !p->is_fixed && p->block == 0 && !s->dialect->is_inline(s->plan, e);
 }
 
-// Macros of the statements of a value, and of its store; how many there are.
-static int define_statements(struct style *s, const struct reduction *r, const struct tile_stmt *store) {
-    struct text *out = s->out;
+// The macro of a value's statement, or of its store.
+static void define_statement(struct style *s, int number, expr node, const struct tile_stmt *store) {
+    struct text *out = s->out, lines = {0};
+    s->out = &lines;
+    if (store) {
+        text_add(&lines, "vec_store_%s(y%d + (G + R) * VEC_BYTES, ", tile_type_name(store->value->type),
+                 store->buffer->parameter);
+        dialect_c.operand(s, store->value, 0);
+        text_add(&lines, ");\n");
+    } else
+        style_node(s, node);
+    s->out = out;
+    add_macro(out, "S", number, &lines);
+    text_free(&lines);
+}
+
+// Macros of all statements; how many there are.
+static int define_statements(struct style *s, const struct tile_stmt *map) {
     int count = 0;
-    for (int i = 0; i <= s->plan->count; i++) {
-        struct text lines = {0};
-        bool is_store = i == s->plan->count && store->buffer->parameter >= 0;
-        if (!is_store && (i == s->plan->count || !has_statement(s, s->plan->node[i])))
-            continue;
-        s->out = &lines;
-        if (is_store) {
-            text_add(&lines, "vec_store_%s(y%d + (G + R) * VEC_BYTES, ", r->value, store->buffer->parameter);
-            dialect_c.operand(s, store->value, 0);
-            text_add(&lines, ");\n");
-        } else
-            style_node(s, s->plan->node[i]);
-        s->out = out;
-        add_macro(out, "S", count++, &lines);
-        text_free(&lines);
-    }
+    for (int i = 0; i < s->plan->count; i++)
+        if (has_statement(s, s->plan->node[i]))
+            define_statement(s, count++, s->plan->node[i], NULL);
+    for (const struct tile_stmt *store = map->body; store; store = store->next)
+        if (store->buffer->parameter >= 0)
+            define_statement(s, count++, NULL, store);
     return count;
 }
 
@@ -130,7 +147,9 @@ static void define_steps(struct style *s, const struct reduction *r, const struc
     struct text *out = s->out;
     text_add(out, "#define STEP(R) sum[G + R] = %s_step(sum[G + R], ", r->name);
     dialect_c.operand(s, store->value, 0);
-    text_add(out, ");\n#define LAST(R) sum[G + R] = vec_select_%s(vec_before_%d((G + R) * VEC_BYTES / %d, n), %s_step(sum[G + R], ",
+    text_add(out,
+             ");\n#define LAST(R) sum[G + R] = vec_select_%s(vec_before_%d((G + R) * VEC_BYTES / %d, n), "
+             "%s_step(sum[G + R], ",
              r->value, 8 * r->bytes, r->bytes, r->name);
     dialect_c.operand(s, store->value, 0);
     text_add(out, "), sum[G + R]);\n#define KEEP(R) sum[R] = a##R;\n#define TAKE(R) a##R = sum[R];\n");
@@ -154,12 +173,13 @@ static void declare(struct style *s) {
     }
 }
 
-static void for_rows(struct style *s, const struct tile_stmt *store,
+// Of all inputs and results but that of the reduction.
+static void for_rows(struct style *s, const struct tile_stmt *map,
                      void (*emit)(struct style *s, int at, bool is_output, int bytes)) {
     const struct tile_kernel *kernel = s->plan->kernel;
     for (int i = 0; i < kernel->parameters; i++) {
         const struct tile_buffer *b = plan_buffer(kernel, i);
-        if (b && (b->is_output ? b == store->buffer : plan_is_row(s->plan, i)))
+        if (b && (b->is_output ? b != map->next->region[1].buffer : plan_is_row(s->plan, i)))
             emit(s, i, b->is_output, tile_type_bytes(b->type));
     }
 }
@@ -183,9 +203,8 @@ static void put_back(struct style *s, int at, bool is_output, int bytes) {
 }
 
 static void function(struct style *s, const struct reduction *r, const struct tile_stmt *map) {
-    const struct tile_stmt *store = map->body;
-    int statements = define_statements(s, r, store);
-    define_steps(s, r, store);
+    int statements = define_statements(s, map);
+    define_steps(s, r, reduced_store(map));
     define_group(s->out, "GROUP", "STEP", statements);
     define_group(s->out, "GROUP_LAST", "LAST", statements);
     style_open(s, "void %s(char *const *p, int64_t n, int64_t run)", r->symbol);
@@ -198,12 +217,12 @@ static void function(struct style *s, const struct reduction *r, const struct ti
     style_line(s, "VEC_EACH_128(KEEP)");
     style_open(s, "for (; n >= BLOCK; n -= BLOCK)");
     style_line(s, "VEC_GROUPS(GROUP)");
-    for_rows(s, store, advance);
+    for_rows(s, map, advance);
     style_close(s);
     style_open(s, "if (n > 0)");
-    for_rows(s, store, redirect);
+    for_rows(s, map, redirect);
     style_line(s, "VEC_GROUPS(GROUP_LAST)");
-    for_rows(s, store, put_back);
+    for_rows(s, map, put_back);
     style_close(s);
     style_line(s, "VEC_EACH_128(TAKE)");
     reduction_finish(s, r, plan_argument(s->plan->kernel, map->next->region[1].buffer->parameter));

@@ -26,6 +26,14 @@ static zl_array lines(zl_array x, zl_array column, zl_array row) {
     return zl_softmax(zl_multiply(zl_add(zl_square(x), column), row), -1, false);
 }
 
+// A kernel that has two results and reduces the other one, and one that reads 16-bit floats.
+static zl_array norm(zl_array x, zl_array column, zl_array row) {
+    zl_array half = zl_astype(zl_astype(x, ZL_BFLOAT16), ZL_FLOAT32);
+    zl_array centred = zl_subtract(x, zl_mean_axis(x, -1, true));
+    zl_array size = zl_add(zl_mean_axis(zl_square(centred), -1, true), zl_sum_axis(zl_abs(half), -1, true));
+    return zl_multiply(zl_multiply(centred, zl_rsqrt(zl_add(size, column))), row);
+}
+
 static zl_array halves(zl_array x, zl_array column, zl_array row) {
     zl_array a = zl_multiply(zl_astype(x, ZL_BFLOAT16), zl_astype(row, ZL_BFLOAT16));
     return zl_astype(zl_where(zl_greater(a, zl_astype(column, ZL_BFLOAT16)), zl_sqrt(zl_abs(a)), a),
@@ -75,7 +83,7 @@ static void check_hot(function *f, const zl_array *in) {
 }
 
 TEST(what_runs_often_is_compiled) {
-    static function *const functions[] = {mixed, lines, halves, bits, eight_bits};
+    static function *const functions[] = {mixed, lines, norm, halves, bits, eight_bits};
     if (no_compiler()) {
         test_skip("there is no C compiler");
         return;
@@ -85,6 +93,31 @@ TEST(what_runs_often_is_compiled) {
     REQUIRE(zl_eval_all(3, in));
     for (size_t i = 0; i < COUNT(functions); i++)
         check_hot(functions[i], in);
+}
+
+// The difference, its square and the sum are one kernel, as long as a line is one run of the sum.
+TEST(reductions_join_the_kernel_of_what_they_reduce) {
+    static const int64_t lengths[] = {33, 1000, 4096, 4097};
+    if (no_compiler()) {
+        test_skip("there is no C compiler");
+        return;
+    }
+    for (size_t i = 0; i < COUNT(lengths); i++)
+        ZL_SCOPE {
+            zl_array x = numbers(ZL_SHAPE(300, lengths[i]), -5000), first = NULL;
+            REQUIRE(zl_eval(x));
+            for (int round = 0; round < 21; round++) {
+                if (round == 20)
+                    cpu_kernels_settle();
+                int64_t compiled = zl_counter("compiled");
+                zl_array y = zl_sum_axis(zl_square(zl_subtract(x, zl_max_axis(x, -1, true))), -1, false);
+                REQUIRE(zl_eval(y));
+                first = first ? first : y;
+                CHECK(zl_item_int(zl_array_equal(first, y, true)));
+                if (round == 20)
+                    CHECK_EQ_INT(zl_counter("compiled") - compiled, lengths[i] <= REDUCE_RUN_MOST ? 3 : 2);
+            }
+        }
 }
 
 static bool is_quotient(zl_array x, double divisor) {
@@ -99,7 +132,8 @@ static bool is_quotient(zl_array x, double divisor) {
 
 // Of all bfloat16; kernels multiply by the inverse of most divisors.
 TEST(quotients_of_compiled_kernels_are_those_of_rows) {
-    static const double divisors[] = {1.4140625, 3, 0.1, -7, 977, 0x1p-126, 0x1.02p-126, 0x1.fep125, 0x1.02p126, 0x1.1p-130, 0x1.5p127, 0};
+    static const double divisors[] = {1.4140625,   3,          0.1,        -7,         977,       0x1p-126,
+                                      0x1.02p-126, 0x1.fep125, 0x1.02p126, 0x1.1p-130, 0x1.5p127, 0};
     if (no_compiler()) {
         test_skip("there is no C compiler");
         return;

@@ -554,6 +554,7 @@ void cpu_reduce_store(const struct reduce_rows *by, char *elements, const char *
 // cpu_reduce_line, whatever their number. So many more elements follow the line in memory and will be read: they are fetched. 0
 // where they are not in memory, or are already in caches.
 enum { REDUCE_LINE_LEAST = 32, REDUCE_LINE_MOST = 65536 };
+enum { REDUCE_RUN_MOST = 4096 }; // elements that one row kernel reduces: longer runs lose accuracy
 void cpu_reduce_line(const struct reduce_rows *by, const char *from, int64_t n, int64_t more, char *accumulator);
 
 // One reduction, its axes sorted and merged.

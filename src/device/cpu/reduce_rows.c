@@ -8,7 +8,6 @@
 #include <string.h>
 
 enum {
-    RUN_MOST = 4096,            // elements that one row kernel reduces: longer runs lose accuracy
     TILE = 1024,                // elements gathered at once
     SLOTS = 64,                 // results of runs that wait to be joined
     BLOCK = 256,                // kept elements whose accumulators are stored together
@@ -48,13 +47,13 @@ static void reduce_run(const struct reduce_rows *by, struct slots *s, const char
 void cpu_reduce_line(const struct reduce_rows *by, const char *from, int64_t n, int64_t more,
                      char *accumulator) {
     struct slots s;
-    if (n <= RUN_MOST) {
+    if (n <= REDUCE_RUN_MOST) {
         call_run(by, accumulator, from, n, more);
         return;
     }
     s.used = 0;
-    for (int64_t i = 0; i < n; i += RUN_MOST) {
-        const int64_t count = MIN_OF(RUN_MOST, n - i);
+    for (int64_t i = 0; i < n; i += REDUCE_RUN_MOST) {
+        const int64_t count = MIN_OF(REDUCE_RUN_MOST, n - i);
         reduce_run(by, &s, from + i * by->item, by->item, count, more ? more + n - i - count : 0);
     }
     cpu_call_row(by->join, accumulator, s.value, NULL, NULL, s.used);
@@ -64,7 +63,7 @@ void cpu_reduce_line(const struct reduce_rows *by, const char *from, int64_t n, 
 static void reduce_range(const struct reduction *r, const char *base, int64_t at, int64_t end, char *result) {
     const struct layout *l = &r->reduced;
     const struct layout_axis *inner = &l->axis[l->axes - 1];
-    int64_t stride = inner->stride[0], most = stride == r->by.item ? RUN_MOST : TILE;
+    int64_t stride = inner->stride[0], most = stride == r->by.item ? REDUCE_RUN_MOST : TILE;
     if (l->axes == 1 && stride == r->by.item) {
         const char *from = base + at * stride, *to = base + end * stride;
         cpu_reduce_line(&r->by, from, end - at, r->end ? (r->end - to) / r->by.item : 0, result);

@@ -31,6 +31,8 @@ struct stretch {
     bool has_runs;
     int operands;
     int8_t at[STRETCH_OPERANDS]; // as struct row's: outputs, then inputs
+    bool reduces;                     // the last row is a reduction: the kernel computes one line
+    int32_t next[STRETCH_OPERANDS];   // then, bytes from line to line
 };
 
 struct group {

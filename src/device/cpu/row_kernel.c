@@ -54,6 +54,17 @@ static int input_of(struct fuse_writer *base, int index, int k, int op) {
     return r->inputs;
 }
 
+// How far the operands of one line are from those of the next.
+static void set_lines(const struct group *g, struct stretch *s, const struct fuse_recipe *r) {
+    for (int k = 0; k < s->operands; k++) {
+        int input = k - r->outputs;
+        bool of_lines = input < 0 ? fuse_output_of_lines(r, k) : fuse_form(r, input) == FUSE_ONE;
+        bool is_scalar = input >= 0 && fuse_form(r, input) == FUSE_SCALAR;
+        zl_dtype dtype = input < 0 ? fuse_output_dtype(r, k) : fuse_input_dtype(r, input);
+        s->next[k] = (int32_t)(is_scalar ? 0 : (of_lines ? 1 : g->f.line) * (int64_t)zl_dtype_size(dtype));
+    }
+}
+
 // False: the stretch has too many operands, or such as kernels do not take.
 static bool write_recipe(struct group *g, struct stretch *s, struct fuse_recipe *r) {
     struct writer w = {.w = {.g = &g->f,
@@ -72,6 +83,8 @@ static bool write_recipe(struct group *g, struct stretch *s, struct fuse_recipe 
             s->at[s->operands++] = group_row(g, i)->at[0];
     memcpy(s->at + s->operands, w.in, (size_t)r->inputs);
     s->operands += r->inputs;
+    if (s->reduces)
+        set_lines(g, s, r);
     return true;
 }
 
@@ -231,8 +244,28 @@ static int stretch_end(struct group *g, int begin) {
 static int rows_of(struct group *g, int begin, int end) {
     int rows = 0;
     for (int i = begin; i < end; i++)
-        rows += fuse_row(&g->f, i)->kind == ROW_ELEMENTS;
+        rows += fuse_row(&g->f, i)->kind != ROW_VIEW;
     return rows;
+}
+
+// Whether a kernel can reduce what it computes: the values of rows [begin, index) are as wide as the accumulator, but for 16-bit
+// floats that are cast to float32 when they are read; and a line is one run of the reduction.
+static bool takes_reduction(struct group *g, int begin, int index) {
+    const struct reduce_rows *by = &group_row(g, index)->by;
+    if (index >= g->f.end || fuse_row(&g->f, index)->kind != ROW_REDUCE ||
+        fuse_source(&g->f, index, 0) < begin || by->widen || by->wide != 4 || g->f.line > REDUCE_RUN_MOST)
+        return false;
+    for (int i = begin; i < index; i++) {
+        const struct fuse_step *s = fuse_step(&g->f, i);
+        bool is_cast = g->b->call[i]->op->kind == OP_CAST && s->source[0] < begin;
+        bool is_fine = zl_dtype_size((zl_dtype)s->dtype[0]) == 4;
+        for (int k = 1; k <= s->inputs; k++)
+            is_fine &= zl_dtype_size((zl_dtype)s->dtype[k]) == 4 ||
+                       (is_cast && tile_type_is_half(tile_type_of((zl_dtype)s->dtype[k])));
+        if (!is_fine)
+            return false;
+    }
+    return true;
 }
 
 static int wanted_runs(const struct group *g) {
@@ -245,11 +278,13 @@ bool group_find_kernels(struct group *g) {
     g->stretches = 0;
     for (int i = g->f.begin, end; hot > 0 && i < g->f.end; i = MAX_OF(end, i + 1)) {
         end = fuse_row(&g->f, i)->kind == ROW_ELEMENTS ? stretch_end(g, i) : i;
+        bool reduces = end > i && takes_reduction(g, i, end);
+        end += reduces;
         if (rows_of(g, i, end) < 2 || g->stretches == (int)COUNT(g->stretch))
             continue;
         struct stretch *s = &g->stretch[g->stretches];
         struct fuse_recipe r;
-        *s = (struct stretch){.begin = i, .end = end};
+        *s = (struct stretch){.begin = i, .end = end, .reduces = reduces};
         if (write_recipe(g, s, &r) && (s->fn = use(&r, hot)))
             g->stretches++;
     }

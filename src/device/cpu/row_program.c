@@ -220,6 +220,18 @@ static void call_stretch(const struct stretch *s, const char *const *at, int64_t
     s->fn(p, n, run);
 }
 
+// A line at a time.
+static void call_lines(const struct stretch *s, const char *const *at, int64_t line, int64_t lines) {
+    POINTERS(p, STRETCH_OPERANDS);
+    for (int k = 0; k < s->operands; k++)
+        p[k] = (char *)(uintptr_t)at[s->at[k]];
+    for (int64_t i = 0; i < lines; i++) {
+        s->fn(p, line, line);
+        for (int k = 0; k < s->operands; k++)
+            p[k] += s->next[k];
+    }
+}
+
 static void run_kernel(const void *context, char *const *p, int64_t n, int64_t more) {
     const struct group *g = context;
     call_stretch(&g->stretch[0], (const char *const *)p, n, g->l.run ? g->l.run : n + more);
@@ -273,7 +285,10 @@ static void run_lines(const void *context, char *const *p, int64_t n, int64_t mo
         const struct row *r = &g->row[i];
         enum row_kind kind = g->f.row[i].kind;
         if (next < last && next->begin == g->f.begin + i) {
-            call_stretch(next, at, n, next->has_runs ? g->f.line : n);
+            if (next->reduces)
+                call_lines(next, at, g->f.line, n / g->f.line);
+            else
+                call_stretch(next, at, n, next->has_runs ? g->f.line : n);
             i = next++->end - g->f.begin - 1;
         } else if (kind == ROW_REDUCE)
             reduce_lines(g, r, (char *)(uintptr_t)at[r->at[0]], at[r->at[1]], n / g->f.line);
