@@ -1,7 +1,8 @@
 // thread_reduce.c - reductions and scans by the threads of a group.
 //
-// Each thread combines the elements that it holds, or every n-th of a line; then the threads that share a result exchange what
-// they have: in a subgroup by shuffles, else through shared memory. Every one of them has the result afterwards.
+// Each thread combines the elements that it holds, or every n-th of a line. Then the threads that share a result combine theirs in two
+// levels: inside of a subgroup by shuffles, and between subgroups through one slot each in shared memory. Every one of them has the
+// result afterwards.
 
 #include "pass/threads.h"
 
@@ -10,20 +11,22 @@ static expr identity_of(const struct tile_stmt *s, struct tile_type type) {
     return tile_identity(s->combine, type, &bits) ? tile_const_bits(type, bits) : NULL;
 }
 
-static const struct tile_name *counter(int64_t size) {
-    return box_variable(box_number(size));
-}
-
 // Between threads -----------------------------------------------------------------------------------------------------------
 
-// Partial results of all threads, one list of registers each.
+enum { PIECE = 16 }; // threads whose results one of them combines, where a target has no shuffles
+
+// Partial results of all threads, one list of registers each. Threads that differ only in digits along the axis share a result:
+// inside of a subgroup they exchange by shuffles, and each subgroup leaves one slot in shared memory for the others.
 struct partial {
     struct group *g;
     enum tile_op combine;
     const struct tile_buffer *part; // [1, count]
     int64_t count;
-    const struct layout *layout; // whose digits along the axis differ in what they have
     int axis;
+    struct layout layout; // of the threads; no digit crosses the end of a subgroup
+    int weight[LAYOUT_DIGITS],
+        slots; // slots of a step of each digit, and of all; 0: threads that differ in it share one
+    const struct tile_buffer *scratch; // [1, count * slots]
 };
 
 static int below(const struct layout *l, int at) {
@@ -37,9 +40,54 @@ static bool is_power(int n) {
     return (n & (n - 1)) == 0;
 }
 
+static int width_of(const struct group *g) {
+    return g->target->group->subgroup ? g->target->group->subgroup : PIECE;
+}
+
+static bool is_shared(const struct partial *p, int at) {
+    return p->layout.thread[at].axis == p->axis;
+}
+
 static bool is_in_subgroup(const struct partial *p, int at) {
-    int low = below(p->layout, at), size = p->layout->thread[at].size, most = p->g->target->group->subgroup;
-    return is_power(low) && is_power(size) && low * size <= most;
+    int low = below(&p->layout, at), size = p->layout.thread[at].size;
+    return is_power(low) && is_power(size) && low * size <= width_of(p->g);
+}
+
+// Cuts the digit that crosses the end of a subgroup in two.
+static struct layout cut(const struct layout *l, int width) {
+    struct layout out = {0};
+    for (int i = 0, low = 1; i < l->threads; low *= l->thread[i++].size) {
+        struct layout_digit d = l->thread[i];
+        int inside = 1;
+        while (is_power(low) && d.size % (inside * 2) == 0 && low * inside * 2 <= width)
+            inside *= 2;
+        if (inside > 1 && inside < d.size && l->threads < LAYOUT_DIGITS) {
+            out.thread[out.threads++] = (struct layout_digit){d.axis, inside, d.step};
+            d = (struct layout_digit){d.axis, d.size / inside, d.step * inside};
+        }
+        if (d.size > 1)
+            out.thread[out.threads++] = d;
+    }
+    return out;
+}
+
+static struct partial partial_of(struct group *g, const struct tile_stmt *s, const struct layout *l, int axis,
+                                 int64_t count) {
+    struct partial p = {.g = g, .combine = s->combine, .count = count, .axis = axis, .slots = 1};
+    p.part = thread_registers("part", s->region[1].buffer->type, TILE_REGISTER, count);
+    p.layout = cut(l, width_of(g));
+    for (int i = 0; i < p.layout.threads; i++) {
+        bool is_one = g->target->group->subgroup && is_shared(&p, i) && is_in_subgroup(&p, i);
+        p.weight[i] = is_one ? 0 : p.slots;
+        p.slots *= is_one ? 1 : p.layout.thread[i].size;
+    }
+    return p;
+}
+
+static void start(const struct tile_buffer *part, int64_t count, expr value) {
+    expr r = thread_unrolled(count);
+    thread_store(part, r, value);
+    tile_close();
 }
 
 static void shuffle(const struct partial *p, int distance) {
@@ -49,61 +97,128 @@ static void shuffle(const struct partial *p, int distance) {
     tile_close();
 }
 
-// Adds what the threads have that differ in the digits from `at` on and not in a subgroup; where: of the thread itself with these
-// digits 0.
-static void take_others(const struct partial *p, int at, const struct tile_buffer *scratch, expr where,
-                        bool is_first) {
-    while (at < p->layout->threads && (p->layout->thread[at].axis != p->axis || is_in_subgroup(p, at)))
+// The thread's slot, with the digits that are `outer` (shared, of several subgroups) or `inner` (shared, of one) as 0.
+static expr slot_of(const struct partial *p, bool outer, bool inner) {
+    expr slot = NULL;
+    if (!outer && !inner && p->slots == p->g->threads)
+        return p->g->thread;
+    for (int i = 0; i < p->layout.threads; i++) {
+        bool is_zero = is_shared(p, i) && (is_in_subgroup(p, i) ? inner : outer);
+        if (is_zero || !p->weight[i])
+            continue;
+        expr step = tile_binary(TILE_MUL, layout_thread_digit(&p->layout, i, p->g->thread),
+                                thread_number(p->weight[i]));
+        slot = slot ? tile_binary(TILE_ADD, slot, step) : step;
+    }
+    return slot ? slot : thread_number(0);
+}
+
+static expr number_of(const struct partial *p, expr slot, expr r) {
+    return tile_binary(TILE_ADD, tile_binary(TILE_MUL, r, box_number(p->slots)), box_index(slot));
+}
+
+// True of one of the threads that share a result in a subgroup; NULL: there is only one.
+static expr is_first(const struct partial *p) {
+    expr test = NULL;
+    for (int i = 0; i < p->layout.threads; i++)
+        if (is_shared(p, i) && is_in_subgroup(p, i))
+            test = box_both(test, tile_binary(TILE_EQ, layout_thread_digit(&p->layout, i, p->g->thread),
+                                              thread_number(0)));
+    return test;
+}
+
+static void put(const struct partial *p, expr mask) {
+    expr r = thread_unrolled(p->count), index[2] = {box_number(0), number_of(p, slot_of(p, false, false), r)};
+    tile_store(p->scratch, 2, index, thread_load(p->part, r), mask);
+    tile_close();
+}
+
+static void get(const struct partial *p, expr slot, bool adds) {
+    expr r = thread_unrolled(p->count), theirs = thread_load(p->scratch, number_of(p, slot, r));
+    thread_store(p->part, r, adds ? tile_binary(p->combine, thread_load(p->part, r), theirs) : theirs);
+    tile_close();
+}
+
+// Adds the slots that differ in shared digits from `at` on: those of one subgroup, or those of several.
+static void get_all(const struct partial *p, int at, expr slot, bool inner) {
+    while (at < p->layout.threads && (!is_shared(p, at) || is_in_subgroup(p, at) != inner))
         at++;
-    if (at == p->layout->threads) {
-        expr r = thread_unrolled(p->count);
-        expr from = tile_binary(TILE_ADD, tile_binary(TILE_MUL, box_index(where), box_number(p->count)), r);
-        expr theirs = thread_load(scratch, from);
-        thread_store(p->part, r, is_first ? theirs : tile_binary(p->combine, thread_load(p->part, r), theirs));
-        tile_close();
+    if (at == p->layout.threads) {
+        get(p, slot, true);
         return;
     }
-    const struct tile_name *d = counter(p->layout->thread[at].size);
-    tile_open_for(d, NULL, box_number(p->layout->thread[at].size), NULL, TILE_SERIAL);
-    expr offset = tile_binary(TILE_MUL, tile_cast(p->g->thread->type, box_point(d)),
-                              thread_number(below(p->layout, at)));
-    take_others(p, at + 1, scratch, tile_binary(TILE_ADD, where, offset), is_first);
+    expr d = thread_unrolled(p->layout.thread[at].size);
+    expr step = tile_binary(TILE_MUL, tile_cast(p->g->thread->type, d), thread_number(p->weight[at]));
+    get_all(p, at + 1, tile_binary(TILE_ADD, slot, step), inner);
     tile_close();
 }
 
-static void start(const struct tile_buffer *part, int64_t count, expr value) {
-    expr r = thread_unrolled(count);
-    thread_store(part, r, value);
-    tile_close();
+static void shuffle_digit(const struct partial *p, int at, int size) {
+    for (int distance = 1; distance < size; distance *= 2)
+        shuffle(p, below(&p->layout, at) * distance);
 }
 
-static void exchange(const struct partial *p, expr identity) {
-    expr mine = p->g->thread;
-    bool is_done = true;
-    for (int i = 0; i < p->layout->threads; i++) {
-        int size = p->layout->thread[i].size, low = below(p->layout, i);
-        if (p->layout->thread[i].axis != p->axis)
+// The digit of a subgroup whose threads can take the slots of all subgroups, one each; -1: there is none.
+static int taker_of(const struct partial *p, int outer) {
+    for (int i = 0; i < p->layout.threads && is_power(outer); i++)
+        if (is_shared(p, i) && !p->weight[i] && p->layout.thread[i].size >= outer)
+            return i;
+    return -1;
+}
+
+static void take_and_shuffle(const struct partial *p, int taker, int outer) {
+    expr slot = slot_of(p, true, true), lane = layout_thread_digit(&p->layout, taker, p->g->thread);
+    for (int i = 0, shift = 0; i < p->layout.threads; i++) {
+        int size = p->layout.thread[i].size;
+        if (!is_shared(p, i) || is_in_subgroup(p, i))
             continue;
-        if (is_in_subgroup(p, i)) {
-            for (int distance = 1; distance < size; distance *= 2)
-                shuffle(p, low * distance);
-            continue;
-        }
-        expr digit = layout_thread_digit(p->layout, i, p->g->thread);
-        mine = tile_binary(TILE_SUB, mine, tile_binary(TILE_MUL, digit, thread_number(low)));
-        is_done = false;
+        expr digit =
+            tile_binary(TILE_AND, tile_binary(TILE_SHR, lane, thread_number(shift)), thread_number(size - 1));
+        slot = tile_binary(TILE_ADD, slot, tile_binary(TILE_MUL, digit, thread_number(p->weight[i])));
+        while (size /= 2)
+            shift++;
     }
-    if (is_done)
-        return;
-    struct tile_buffer *scratch = thread_registers("scratch", p->part->type, TILE_SHARED, p->g->threads * p->count);
-    thread_barrier();
-    expr r = thread_unrolled(p->count);
-    expr at = tile_binary(TILE_ADD, tile_binary(TILE_MUL, box_index(p->g->thread), box_number(p->count)), r);
-    thread_store(scratch, at, thread_load(p->part, r));
-    tile_close();
-    thread_barrier();
+    get(p, slot, false);
+    shuffle_digit(p, taker, outer);
+}
+
+// Without shuffles the first thread of each piece combines what its threads left.
+static void combine_pieces(const struct partial *p, expr identity) {
+    tile_open_if(is_first(p));
     start(p->part, p->count, identity);
-    take_others(p, 0, scratch, mine, false);
+    get_all(p, 0, slot_of(p, false, true), true);
+    put(p, NULL);
+    tile_close();
+    thread_barrier();
+}
+
+// A barrier comes first only where a turn before may still read the slots.
+static void exchange(struct partial *p, expr identity) {
+    int inner = 1, outer = 1;
+    bool has_shuffles = p->g->target->group->subgroup;
+    for (int i = 0; i < p->layout.threads; i++)
+        if (is_shared(p, i) && is_in_subgroup(p, i)) {
+            inner *= p->layout.thread[i].size;
+            if (has_shuffles)
+                shuffle_digit(p, i, p->layout.thread[i].size);
+        } else if (is_shared(p, i))
+            outer *= p->layout.thread[i].size;
+    if (outer == 1 && (has_shuffles || inner == 1))
+        return;
+    p->scratch = thread_registers("scratch", p->part->type, TILE_SHARED, p->slots * p->count);
+    if (p->g->loops)
+        thread_barrier();
+    put(p, has_shuffles ? is_first(p) : NULL);
+    thread_barrier();
+    int taker = has_shuffles ? taker_of(p, outer) : -1;
+    if (taker >= 0) {
+        take_and_shuffle(p, taker, outer);
+        return;
+    }
+    if (!has_shuffles && inner > 1)
+        combine_pieces(p, identity);
+    start(p->part, p->count, identity);
+    get_all(p, 0, slot_of(p, true, true), false);
 }
 
 // Tiles in registers --------------------------------------------------------------------------------------------------------
@@ -157,12 +272,7 @@ static void reduce_tile(struct group *g, const struct tile_stmt *s) {
         to[i] = i == s->axis ? LAYOUT_COPIES : i;
     struct layout result = layout_project(&w.layout, to);
     struct tile_type type = s->region[1].buffer->type;
-    struct partial partial = {g,
-                              s->combine,
-                              thread_registers("part", type, TILE_REGISTER, layout_registers(&result)),
-                              layout_registers(&result),
-                              &w.layout,
-                              s->axis};
+    struct partial partial = partial_of(g, s, &w.layout, s->axis, layout_registers(&result));
     if (!partial.part)
         return;
     start(partial.part, partial.count, identity_of(s, type));
@@ -173,7 +283,8 @@ static void reduce_tile(struct group *g, const struct tile_stmt *s) {
             all[i] = LAYOUT_COPIES;
     expr x = thread_load(g->of[s->region[0].buffer->id].now, thread_slot(&p, s->region[0].buffer, all));
     expr at = layout_register(&result, &w.layout, to, p.digit);
-    thread_store(partial.part, at, tile_binary(s->combine, thread_load(partial.part, at), tile_cast(type, x)));
+    thread_store(partial.part, at,
+                 tile_binary(s->combine, thread_load(partial.part, at), tile_cast(type, x)));
     thread_close_points(&p);
     exchange(&partial, identity_of(s, type));
     put_tile(g, s, &result, partial.part);
@@ -235,8 +346,9 @@ static void take_line(struct group *g, const struct tile_stmt *s, struct lines *
     tile_open_for(i, box_index(lane), l->box.size[s->axis], box_number(l->each), TILE_SERIAL);
     l->box.point[s->axis] = box_point(i);
     expr x = box_read(&l->from, &l->box, l->box.point, true);
-    thread_store(part, box_number(0),
-                 tile_binary(s->combine, thread_load(part, box_number(0)), x ? tile_cast(part->type, x) : NULL));
+    thread_store(
+        part, box_number(0),
+        tile_binary(s->combine, thread_load(part, box_number(0)), x ? tile_cast(part->type, x) : NULL));
     tile_close();
     (void)g;
 }
@@ -246,8 +358,8 @@ static void reduce_lines(struct group *g, const struct tile_stmt *s) {
     struct lines l = lines_of(g, s);
     struct tile_type type = s->region[1].buffer->type;
     struct layout lanes = {.threads = 2, .thread = {{0, l.each, 1}, {1, g->threads / l.each, 1}}};
-    const struct tile_buffer *part = thread_registers("part", type, TILE_REGISTER, 1);
-    struct partial partial = {g, s->combine, part, 1, &lanes, 0};
+    struct partial partial = partial_of(g, s, &lanes, 0, 1);
+    const struct tile_buffer *part = partial.part;
     expr lane = layout_thread_digit(&lanes, 0, g->thread), at_once = box_number(g->threads / l.each),
          count = box_number(1);
     for (int i = 0; !g->flat && i < l.box.axes; i++)
@@ -255,9 +367,13 @@ static void reduce_lines(struct group *g, const struct tile_stmt *s) {
     expr turns = tile_binary(TILE_FLOORDIV, tile_binary(TILE_ADD, count, box_number(g->threads / l.each - 1)),
                              at_once);
     const struct tile_name *turn = box_variable(turns);
-    tile_open_for(turn, NULL, turns, NULL, TILE_SERIAL);
-    expr line = tile_binary(TILE_ADD, tile_binary(TILE_MUL, box_point(turn), at_once),
-                            box_index(layout_thread_digit(&lanes, 1, g->thread)));
+    bool is_once = l.count >= 0 && l.count <= g->threads / l.each;
+    if (!is_once)
+        tile_open_for(turn, NULL, turns, NULL, TILE_SERIAL);
+    g->loops += !is_once;
+    expr line = box_index(layout_thread_digit(&lanes, 1, g->thread));
+    if (!is_once)
+        line = tile_binary(TILE_ADD, tile_binary(TILE_MUL, box_point(turn), at_once), line);
     expr is_line =
         l.count >= 0 && l.count % (g->threads / l.each) == 0 ? NULL : tile_binary(TILE_LT, line, count);
     name_line(s, &l, g->flat ? g->flat : line);
@@ -275,7 +391,9 @@ static void reduce_lines(struct group *g, const struct tile_stmt *s) {
     put_line(s, &l, thread_load(part, box_number(0)));
     if (mine)
         tile_close();
-    tile_close();
+    if (!is_once)
+        tile_close();
+    g->loops -= !is_once;
 }
 
 void thread_reduce(struct group *g, const struct tile_stmt *s) {

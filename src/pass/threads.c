@@ -86,8 +86,11 @@ static void atomic_by_first(struct group *g, const struct tile_stmt *s) {
 }
 
 static void with_body(struct group *g, const struct tile_stmt *s) {
+    bool is_loop = s->kind != TILE_IF;
     thread_alone(g, s);
+    g->loops += is_loop;
     thread_block(g, s->body);
+    g->loops -= is_loop;
     if (s->other) {
         tile_else();
         thread_block(g, s->other);

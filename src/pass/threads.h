@@ -28,6 +28,7 @@ struct group {
     int *seen, stamp; // by id of expression
     int ids;
     bool failed;
+    int loops;            // around the statement that code is made for, of which each turn uses the same memory
     expr flat;            // the group's number, where the points of one statement are divided among all groups; else NULL
     expr thread;          // its number, u32; while code is made
     struct map rewritten; // expressions of the statement that code is made for

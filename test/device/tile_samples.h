@@ -112,4 +112,49 @@
     "  im2col x -> z at [7, 2] window 2 dilation 3\n" \
     "}"
 
+// Reductions by groups of one subgroup, of several, of parts of one, of lengths that no power of two divides, again and again in a
+// loop, into registers and into memory.
+#define SAMPLE_REDUCTIONS \
+    "kernel reductions(x: f32[n, 384]) -> (most: f32[n], sums: f32[n], column: f32[384], product: f32[n, 3], " \
+    "every: i32[3]) where n % 16 == 0 {\n" \
+    "  grid b in n, threads 256 {\n" \
+    "    fragment row: f32[1024]\n" \
+    "    fragment high: f32[1]\n" \
+    "    copy x[b, 0] of [1, 1024] -> row else -inf\n" \
+    "    reduce maximum row -> high axis 0\n" \
+    "    copy high -> most[b]\n" \
+    "  }\n" \
+    "  grid b in n // 16, threads 96 {\n" \
+    "    fragment tile: f32[16, 384]\n" \
+    "    fragment sum: f32[16] = 0.5\n" \
+    "    copy x[b * 16, 0] -> tile\n" \
+    "    for k in 3 {\n" \
+    "      reduce add tile -> sum axis 1 accumulate\n" \
+    "      map i in 16, j in 384 { tile[i, j] = tile[i, j] - sum[i] * 0.001 }\n" \
+    "    }\n" \
+    "    copy sum -> sums[b * 16]\n" \
+    "  }\n" \
+    "  grid b in 3, threads 128 {\n" \
+    "    shared tile: f32[16, 128]\n" \
+    "    fragment held: f32[16, 128]\n" \
+    "    fragment low: f32[128]\n" \
+    "    copy x[0, b * 128] -> tile\n" \
+    "    copy tile -> held\n" \
+    "    reduce minimum held -> low axis 0\n" \
+    "    copy low -> column[b * 128]\n" \
+    "    shared whole: i32[1000]\n" \
+    "    shared total: i32[1]\n" \
+    "    map i in 1000 { whole[i] = i32(i) * 3 - i32(b) }\n" \
+    "    reduce add whole -> total axis 0\n" \
+    "    every[b] = total[0]\n" \
+    "    for k in n {\n" \
+    "      shared one: f32[1]\n" \
+    "      shared few: f32[48]\n" \
+    "      map i in 48 { few[i] = 1 + x[k, i + b] / 64 }\n" \
+    "      reduce multiply few -> one axis 0\n" \
+    "      product[k, b] = one[0]\n" \
+    "    }\n" \
+    "  }\n" \
+    "}"
+
 #endif

@@ -49,6 +49,13 @@ static char *render(const char *name, const char *text, const char *dialect) {
     return source;
 }
 
+static int count_of(const char *text, const char *word) {
+    int count = 0;
+    for (const char *at = text; (at = strstr(at, word)); at++)
+        count++;
+    return count;
+}
+
 static bool is_drawn(void) {
     return test_long() || test_between(0, 9) == 0;
 }
@@ -91,17 +98,39 @@ TEST(cuda_attention_stays_in_registers) {
     char *source = text ? render("attention", text, "cuda_tiles") : NULL,
          *body = source ? strstr(source, "__global__") : NULL;
     REQUIRE(body);
-    int barriers = 0, products = 0;
-    for (const char *at = body; (at = strstr(at, "ZL_BARRIER;")); at++)
-        barriers++;
-    for (const char *at = body; (at = strstr(at, "zl_multiply_f16(")); at++)
-        products++;
-    CHECK_EQ_INT(products, 2);
-    CHECK_EQ_INT(barriers, 1);
+    CHECK_EQ_INT(count_of(body, "zl_multiply_f16("), 2);
+    CHECK_EQ_INT(count_of(body, "ZL_BARRIER;"), 1);
     CHECK_HAS(body, "zl_shuffle_f32(");
     CHECK_HAS(body, "zl_async_16(");
     memory_free(source);
     memory_free(text);
+}
+
+// A group of 256 threads has eight subgroups: five shuffles, a slot for each of them, three shuffles, and one barrier; two where a
+// loop uses the slots again. Without shuffles one thread of each sixteen combines their slots, and all threads combine those.
+TEST(groups_reduce_in_two_levels) {
+    static const struct {
+        const char *dialect, *loop;
+        int shuffles, barriers;
+    } cases[] = {{"cuda_tiles", "", 8, 1},
+                 {"cuda_tiles", "for k in 2 ", 8, 2},
+                 {"hip_tiles", "", 8, 1},
+                 {"opencl_tiles", "", 0, 2}};
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        char text[400];
+        snprintf(
+            text, sizeof text,
+            "kernel total(x: f32[n, 1024]) -> (y: f32[n]) {\n  grid b in n, threads 256 {\n"
+            "    fragment row: f32[1024]\n    fragment sum: f32[1]\n    copy x[b, 0] of [1, 1024] -> row\n"
+            "    %s{ reduce add row -> sum axis 0 }\n    copy sum -> y[b]\n  }\n}\n",
+            *cases[i].loop ? cases[i].loop : "if n > 0 ");
+        char *source = render("total", text, cases[i].dialect),
+             *body = source ? strstr(source, "total_0(") : NULL;
+        REQUIRE(body);
+        CHECK_EQ_INT(count_of(body, "= zl_shuffle_f32("), cases[i].shuffles);
+        CHECK_EQ_INT(count_of(body, "ZL_BARRIER;"), cases[i].barriers);
+        memory_free(source);
+    }
 }
 
 // Four subgroups multiply as one where rows of b have 128 bytes; a is read from memory where each of them has 16 rows.
