@@ -1,6 +1,6 @@
 // threads.c - kernels as code of one thread, for targets that run groups of threads.
 //
-// Afterwards the kernel is a list of grids, launched one after the other. The body of each is one map, `thread`: what a thread of
+// Afterwards the kernel is a list of grids, launched one after the other. The body of each is one `thread`: what a thread of
 // the group does, with barriers where threads wait for each other. Statements outside of all grids become grids of their own: over
 // their elements or lines where they are one map, copy, fill, reduction, scan or product; else of one group.
 
@@ -105,7 +105,7 @@ static void wait(struct group *g, const struct tile_stmt *s, int keep) {
 
 static void one(struct group *g, const struct tile_stmt *s) {
     if (thread_is_spread(s)) {
-        thread_map(g, s);
+        (s->kind == TILE_THREAD ? thread_code : thread_map)(g, s);
         return;
     }
     switch (s->kind) {
@@ -164,14 +164,25 @@ static void group_close(struct group *g) {
 
 static void open_threads(struct group *g) {
     expr count = box_number(g->threads);
-    const struct tile_name *thread = tile_index("thread", count);
-    tile_open_map(1, &thread, &count);
+    const struct tile_name *thread = tile_index("t", count);
+    tile_open((struct tile_stmt){.kind = TILE_THREAD, .indices = 1, .name = &thread, .extent = &count});
     g->thread = thread ? tile_cast(u32, box_point(thread)) : NULL;
+}
+
+// How many threads a `thread` in these statements asks for; 0: there is none.
+static int threads_in(const struct tile_stmt *body) {
+    int count = 0;
+    for (const struct tile_stmt *s = body; s && !count; s = s->next) {
+        count = s->kind == TILE_THREAD ? (int)fragments_number(s->extent[0]) : threads_in(s->body);
+        count = count ? count : threads_in(s->other);
+    }
+    return count;
 }
 
 static bool emit_grid(const struct target *target, const struct tile_stmt *grid, struct tile_stmt *body,
                       bool is_flat) {
-    struct group g = {.target = target, .threads = grid->threads ? grid->threads : target->group->threads};
+    int threads = grid->threads ? grid->threads : threads_in(body);
+    struct group g = {.target = target, .threads = threads ? threads : target->group->threads};
     struct tile_stmt next = *grid;
     next.threads = g.threads;
     bool good = group_open(&g, body);

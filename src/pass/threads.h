@@ -46,7 +46,7 @@ typedef void access_visit(struct group *g, const struct access *a, void *data);
 // thread_accesses.c: visits what a statement touches, with its body if it is a map; else the statement alone.
 void thread_accesses(struct group *g, const struct tile_stmt *s, access_visit *visit, void *data);
 void thread_expr_accesses(struct group *g, int count, const expr *root, access_visit *visit, void *data);
-bool thread_is_spread(const struct tile_stmt *s); // a loop whose points are divided among threads
+bool thread_is_spread(const struct tile_stmt *s); // a loop whose points are divided among threads, or `thread`
 bool thread_is_private(const struct group *g, const struct tile_buffer *b); // each thread has its own
 
 // The points that a statement is done for, and which thread does which.
@@ -116,6 +116,7 @@ bool thread_open_points(struct group *g, struct points *p, const struct sweep *s
 void thread_close_points(struct points *p);
 expr thread_rewrite(struct points *p, expr e); // names and tiles as this thread has them
 void thread_map(struct group *g, const struct tile_stmt *s);
+void thread_code(struct group *g, const struct tile_stmt *s); // a `thread` as it stands
 void thread_alone(struct group *g, const struct tile_stmt *s); // a statement of all threads; opens it if it has a body
 void thread_copy(struct group *g, const struct tile_stmt *s);
 void thread_fill(struct group *g, const struct tile_stmt *s);

@@ -352,6 +352,7 @@ static const struct {
     {"barrier", TILE_BARRIER, parse_barrier}, {"assert", TILE_ASSERT, parse_assert},
     {"print", TILE_PRINT, parse_print},       {"store", TILE_STORE, parse_store_call},
     {"view", TILE_ALLOC, parse_view},         {"im2col", TILE_IM2COL, parse_im2col},
+    {"thread", TILE_THREAD, parse_ranges},
 };
 
 static bool parse_stmt(struct parser *p) {

@@ -257,7 +257,8 @@ static void print_stmt(struct tile_printer *p, const struct tile_stmt *s) {
     case TILE_ASSIGN: print_assign(p, s); break;
     case TILE_ALLOC: print_alloc(p, s->buffer); break;
     case TILE_MAP:
-        text_add(&p->out, "map");
+    case TILE_THREAD:
+        text_add(&p->out, s->kind == TILE_MAP ? "map" : "thread");
         print_ranges(p, s);
         print_body(p, s->body);
         break;
@@ -287,7 +288,8 @@ static void print_stmt(struct tile_printer *p, const struct tile_stmt *s) {
 // Blocks ----------------------------------------------------------------------------------------------------------
 
 static bool has_body(enum tile_stmt_kind kind) {
-    return kind == TILE_MAP || kind == TILE_FOR || kind == TILE_GRID || kind == TILE_IF || kind == TILE_WHILE;
+    return kind == TILE_MAP || kind == TILE_THREAD || kind == TILE_FOR || kind == TILE_GRID || kind == TILE_IF ||
+           kind == TILE_WHILE;
 }
 
 // The lets of a statement are for it alone; what it declares stays to the end of the block.

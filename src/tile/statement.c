@@ -71,6 +71,7 @@ static bool is_complete(const struct tile_stmt *s) {
     case TILE_ASSIGN: return s->name && s->value;
     case TILE_ALLOC: return s->buffer;
     case TILE_MAP:
+    case TILE_THREAD:
     case TILE_FOR:
     case TILE_GRID: return s->name && s->extent;
     case TILE_IF:
@@ -236,11 +237,32 @@ int tile_stmt_exprs(const struct tile_stmt *s, expr *out) {
 }
 
 const char *tile_stmt_name(enum tile_stmt_kind kind) {
-    static const char *const name[] = {
-        "store", "assignment", "allocation", "map",  "loop",   "if",   "while",   "break",  "grid", "copy",
-        "fill",  "reduce",     "scan",       "gemm", "atomic", "wait", "barrier", "assert", "print",
-        "im2col"};
+    static const char *const name[] = {"store", "assignment", "allocation", "map",  "loop",    "if",
+                                       "while", "break",      "grid",       "copy", "fill",    "reduce",
+                                       "scan",  "gemm",       "atomic",     "wait", "barrier", "assert",
+                                       "print", "im2col",     "thread"};
     return (size_t)kind < COUNT(name) ? name[kind] : "?";
+}
+
+static bool breaks(const struct tile_stmt *s) {
+    for (; s; s = s->next)
+        if (s->kind == TILE_BREAK || (s->kind == TILE_IF && (breaks(s->body) || breaks(s->other))))
+            return true;
+    return false;
+}
+
+static bool meets(const struct tile_stmt *s) {
+    for (; s; s = s->next)
+        if (s->kind == TILE_BARRIER || meets(s->body) || meets(s->other) ||
+            (s->kind == TILE_ALLOC && s->buffer->memory == TILE_SHARED && !s->buffer->base))
+            return true;
+    return false;
+}
+
+bool tile_is_meeting(const struct tile_stmt *s) {
+    struct tile_stmt alone = *s;
+    alone.next = NULL;
+    return meets(&alone) || breaks(&alone);
 }
 
 const char *tile_combine_word(const struct tile_stmt *s) {

@@ -160,6 +160,7 @@ enum tile_stmt_kind {
     TILE_ASSERT,  // mask, with message
     TILE_PRINT,   // message, value
     TILE_IM2COL,  // region[1] = the part from index on of the matrix whose product is a convolution of region[0]; window
+    TILE_THREAD,  // body for every thread name[0] of the extent[0] threads of a block, which meet at barriers in it
 };
 
 enum { TILE_COMMIT = -1 };
@@ -305,6 +306,9 @@ int tile_stmt_exprs(const struct tile_stmt *stmt, expr *out);
 int  tile_pair(const struct tile_region *a, const struct tile_region *b, int *of_a, int *of_b);
 bool tile_region_is_sized(const struct tile_region *r); // it says how large it is, or is a whole buffer
 expr tile_region_size(const struct tile_region *r, int axis); // its extent or that of the buffer
+// Whether all threads of a block have to reach a statement of `thread` together: a barrier, memory that is made for all of them, what
+// such statements are in, and a break that leaves no loop of its own.
+bool tile_is_meeting(const struct tile_stmt *s);
 const char *tile_combine_word(const struct tile_stmt *s); // "add"; of sizes without sign "absmax", "abssum"
 struct tile_stmt *tile_take_body(void); // empties the current kernel and gives what was in it: a pass emits it anew
 
