@@ -133,6 +133,31 @@ static bool is_cut(const struct tile_stmt *s) {
     return tile_is_meeting(s) || (s->kind == TILE_ALLOC && s->buffer->base);
 }
 
+// Through memory of all threads: one map writes what the next one reads.
+static void emit_shuffle(struct split *t, const struct tile_stmt *s) {
+    struct tile_buffer *given = tile_alloc("given", s->value->type, TILE_REGISTER, 1, &t->count);
+    expr size = box_number(s->threads);
+    for (int turn = 0; turn < 2 && given; turn++) {
+        const struct tile_name *thread = box_variable(t->count);
+        tile_open_map(1, &thread, &t->count);
+        become(t, box_point(thread));
+        if (turn == 0) {
+            tile_store(given, 1, &t->now, rewrite(t, s->value), NULL);
+        } else {
+            expr lane = tile_binary(TILE_REM, t->now, size), first = tile_binary(TILE_SUB, t->now, lane);
+            expr by = tile_binary(TILE_REM, box_index(rewrite(t, s->step)), size), from = by;
+            if (s->shuffle == TILE_SHUFFLE_XOR)
+                from = tile_binary(TILE_XOR, lane, by);
+            if (s->shuffle == TILE_SHUFFLE_UP)
+                from = tile_ternary(TILE_SELECT, tile_binary(TILE_LT, lane, by), lane,
+                                    tile_binary(TILE_SUB, lane, by));
+            from = tile_binary(TILE_ADD, first, from);
+            tile_store(variable_of(t, s->old), 1, &t->now, tile_load(given, 1, &from, NULL, NULL), NULL);
+        }
+        tile_close();
+    }
+}
+
 static void emit_pieces(struct split *t, const struct tile_stmt *body);
 
 static void emit_meeting(struct split *t, const struct tile_stmt *s) {
@@ -148,7 +173,9 @@ static void emit_meeting(struct split *t, const struct tile_stmt *s) {
             emit_pieces(t, s->other);
         }
         tile_close();
-    } else if (s->kind != TILE_BARRIER)
+    } else if (s->kind == TILE_SHUFFLE)
+        emit_shuffle(t, s);
+    else if (s->kind != TILE_BARRIER)
         tile_append(*s);
 }
 

@@ -6,6 +6,8 @@
 
 #include "pass/threads.h"
 
+#include <stdio.h>
+
 static expr identity_of(const struct tile_stmt *s, struct tile_type type) {
     uint64_t bits;
     return tile_identity(s->combine, type, &bits) ? tile_const_bits(type, bits) : NULL;
@@ -90,10 +92,27 @@ static void start(const struct tile_buffer *part, int64_t count, expr value) {
     tile_close();
 }
 
+// What a thread of the subgroup has, complex numbers by their parts.
+static expr shuffled(const struct group *g, enum tile_shuffle how, expr value, expr step) {
+    char text[24];
+    if (value && tile_type_is_complex(value->type)) {
+        expr re = shuffled(g, how, tile_unary(TILE_RE, value), step),
+             im = shuffled(g, how, tile_unary(TILE_IM, value), step);
+        return tile_binary(TILE_PAIR, re, im);
+    }
+    int threads = g->target->group->subgroup;
+    while (g->threads % threads)
+        threads /= 2;
+    snprintf(text, sizeof text, "theirs%d", tile_current() ? tile_current()->names : 0);
+    const struct tile_name *theirs = value ? tile_name(text, value->type) : NULL;
+    tile_shuffle(theirs, how, value, step, threads);
+    return theirs ? tile_name_value(theirs, TILE_LOCAL) : NULL;
+}
+
 static void shuffle(const struct partial *p, int distance) {
     expr r = thread_unrolled(p->count), mine = thread_load(p->part, r);
-    thread_store(p->part, r,
-                 tile_binary(p->combine, mine, tile_binary(TILE_SHUFFLE, mine, thread_number(distance))));
+    expr theirs = shuffled(p->g, TILE_SHUFFLE_XOR, mine, thread_number(distance));
+    thread_store(p->part, r, tile_binary(p->combine, mine, theirs));
     tile_close();
 }
 

@@ -1,6 +1,6 @@
 // lockstep.c - the threads of a block, as the interpreter runs them: each has names and local memory of its own.
 //
-// Between two places where threads meet (barriers, shared memory that is made) one thread after the other runs. Conditions and
+// Between two places where threads meet (barriers, shuffles, shared memory that is made) one thread after the other runs. Conditions and
 // bounds around such places must be the same for all threads: threads that parted would wait for each other for ever.
 
 #include "tile/interpret.h"
@@ -49,6 +49,29 @@ static bool agree(struct crew *c, const struct tile_stmt *s, struct operands *ou
     return true;
 }
 
+static int64_t source_of(const struct tile_stmt *s, int64_t thread, uint64_t step) {
+    int64_t size = s->threads, lane = thread % size, by = (int64_t)(step & (uint64_t)(size - 1));
+    int64_t from = s->shuffle == TILE_SHUFFLE_XOR    ? (lane ^ by)
+                   : s->shuffle == TILE_SHUFFLE_FROM ? by
+                                                     : lane - by;
+    return thread - lane + (from < 0 ? lane : from);
+}
+
+// All values are there before one is given.
+static bool run_shuffle(struct crew *c, const struct tile_stmt *s) {
+    struct operands *o = memory_zero(sizeof *o * (size_t)c->count);
+    bool good = o;
+    for (int64_t i = 0; i < c->count && good; i++) {
+        become(c, i);
+        c->m->at = s;
+        good = machine_evaluate(c->m, s, &o[i]);
+    }
+    for (int64_t i = 0; i < c->count && good; i++)
+        c->name[i * c->m->kernel->names + s->old->id] = o[source_of(s, i, (uint64_t)o[i].step)].value;
+    memory_free(o);
+    return good;
+}
+
 static bool run_list(struct crew *c, const struct tile_stmt *body);
 
 static bool run_turns(struct crew *c, const struct tile_stmt *s) {
@@ -71,6 +94,7 @@ static bool run_together(struct crew *c, const struct tile_stmt *s) {
     struct operands o = {0};
     switch (s->kind) {
     case TILE_ALLOC: return run_shared(c, s);
+    case TILE_SHUFFLE: return run_shuffle(c, s);
     case TILE_BREAK: return c->m->broke = true;
     case TILE_FOR: return run_turns(c, s);
     case TILE_IF: return agree(c, s, &o) && run_list(c, o.mask.b ? s->body : s->other);

@@ -242,6 +242,22 @@ static void print_store(struct tile_printer *p, const struct tile_stmt *s) {
     print_mask(p, s->mask);
 }
 
+static void print_shuffle(struct tile_printer *p, const struct tile_stmt *s) {
+    static const struct tile_type u32 = {TILE_UINT, 32, 1};
+    const char *old = tile_bound_text(p, s->old, 0);
+    struct text before = p->out;
+    p->out = (struct text){0};
+    tile_print_operand(p, s->value, old ? &s->old->type : NULL);
+    text_add(&p->out, ", ");
+    tile_print_operand(p, s->step, &u32);
+    struct text operands = p->out;
+    p->out = before;
+    text_add(&p->out, "%s = shuffle %s %s of %d", old ? old : tile_bind(p, s->old, 0, s->old->text),
+             tile_shuffle_word[s->shuffle], operands.data ? operands.data : "", s->threads);
+    p->failed = p->failed || operands.failed;
+    text_free(&operands);
+}
+
 static void print_alloc(struct tile_printer *p, const struct tile_buffer *b) {
     text_add(&p->out, "%s ", b->base ? "view" : tile_memory_word[b->memory]);
     tile_bind(p, b, 0, b->text);
@@ -255,6 +271,7 @@ static void print_stmt(struct tile_printer *p, const struct tile_stmt *s) {
     case TILE_STORE:
     case TILE_ATOMIC: print_store(p, s); break;
     case TILE_ASSIGN: print_assign(p, s); break;
+    case TILE_SHUFFLE: print_shuffle(p, s); break;
     case TILE_ALLOC: print_alloc(p, s->buffer); break;
     case TILE_MAP:
     case TILE_THREAD:

@@ -58,12 +58,13 @@ static const char *const words[] = {
     "gemm",    "fill",   "load",  "gemm_async", "store",     "reduce",  "scan",    "accumulate", "clear",
     "axis",    "atomic", "wait",  "keep",       "barrier",   "assert",  "print",   "view",       "transpose",
     "reverse", "of",     "bits",  "align",      "exclusive", "swizzle", "layout",  "stride",     "workspace",
-    "inf",     "nan",    "true",  "false",      "im2col",    "thread",
+    "inf",     "nan",    "true",  "false",      "im2col",    "thread",  "shuffle",
 };
 
 const char *const tile_memory_word[] = {"global", "constant", "shared", "fragment", "local", "extra"};
 const char *const tile_layout_word[] = {"local", "blocked", "matrix", "opaque"};
 const char *const tile_loop_word[] = {"for", "parallel", "unroll", "vector", "pipeline"};
+const char *const tile_shuffle_word[] = {"xor", "up", "from"};
 const char *const tile_scope_word[] = {"subgroup", "group", "cluster"};
 
 int tile_word_find(const char *const *list, int count, const char *text) {

@@ -365,6 +365,23 @@ static bool check_meeting(struct verifier *v) {
            fail(v, "it stands in a map, whose points have no order: write it outside, or in a thread");
 }
 
+static bool check_shuffle(struct verifier *v, const struct tile_stmt *s) {
+    struct tile_type type = s->value->type;
+    bool is_size = s->threads >= TILE_SUBGROUP_LEAST && s->threads <= TILE_SUBGROUP_MOST &&
+                   !(s->threads & (s->threads - 1));
+    if (!v->outside)
+        return fail(v, "it stands in a thread, which exchanges values with others");
+    if (!is_size || v->threads % s->threads)
+        return fail(v, "among %d threads: it is a power of two from %d to %d that divides the block's %d",
+                    s->threads, TILE_SUBGROUP_LEAST, TILE_SUBGROUP_MOST, v->threads);
+    if (type.lanes > 1 || tile_type_is_complex(type) || tile_type_is_small(type))
+        return fail(v, "of %s: take %s", tile_type_name(type),
+                    tile_type_is_complex(type) ? "re(x) and im(x)"
+                                               : "numbers of 8 bits or more, one at a time");
+    return check_meeting(v) && check_type(v, s->step, (struct tile_type){TILE_UINT, 32, 1}, "the step") &&
+           check_type(v, s->value, s->old->type, "the value") && check_variable(v, s->old);
+}
+
 static bool check_for(struct verifier *v, const struct tile_stmt *s) {
     struct tile_type type = s->name[0]->type;
     if (!tile_type_is_integer(type))
@@ -466,6 +483,7 @@ static bool check_kind(struct verifier *v, const struct tile_stmt *s) {
     case TILE_GRID: return check_ranges(v, s) && check_body(v, s);
     case TILE_THREAD: return check_ranges(v, s) && check_thread(v, s) && check_body(v, s);
     case TILE_BARRIER: return check_meeting(v);
+    case TILE_SHUFFLE: return check_shuffle(v, s);
     case TILE_FOR: return check_for(v, s) && check_body(v, s);
     case TILE_IF:
     case TILE_WHILE: return check_truth(v, s->mask, "the condition") && check_body(v, s);

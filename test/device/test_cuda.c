@@ -369,7 +369,7 @@ TEST(cuda_reduces_as_interpreted) {
     if (!cuda_open(&reason))
         SKIP(reason);
     if (has_compiler())
-        tile_trial(SAMPLE_REDUCTIONS, "cuda", (int64_t[]){48}, 1e-5);
+        tile_trial(SAMPLE_REDUCTIONS, "cuda", (int64_t[]){48}, 1e-4);
 }
 
 // The tests of test_cuda_fake.c, in a process that finds the drivers of test/fake before those of the system.

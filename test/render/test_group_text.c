@@ -100,7 +100,7 @@ TEST(cuda_attention_stays_in_registers) {
     REQUIRE(body);
     CHECK_EQ_INT(count_of(body, "zl_multiply_f16("), 2);
     CHECK_EQ_INT(count_of(body, "ZL_BARRIER;"), 1);
-    CHECK_HAS(body, "zl_shuffle_f32(");
+    CHECK_HAS(body, "ZL_SHUFFLE_XOR(");
     CHECK_HAS(body, "zl_async_16(");
     memory_free(source);
     memory_free(text);
@@ -127,7 +127,7 @@ TEST(groups_reduce_in_two_levels) {
         char *source = render("total", text, cases[i].dialect),
              *body = source ? strstr(source, "total_0(") : NULL;
         REQUIRE(body);
-        CHECK_EQ_INT(count_of(body, "= zl_shuffle_f32("), cases[i].shuffles);
+        CHECK_EQ_INT(count_of(body, "ZL_SHUFFLE_XOR("), cases[i].shuffles);
         CHECK_EQ_INT(count_of(body, "ZL_BARRIER;"), cases[i].barriers);
         memory_free(source);
     }
