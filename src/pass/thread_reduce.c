@@ -1,4 +1,4 @@
-// thread_reduce.c - reductions and scans by the threads of a group.
+// thread_reduce.c - reductions by the threads of a group.
 //
 // Each thread combines the elements that it holds, or every n-th of a line. Then the threads that share a result combine theirs in two
 // levels: inside of a subgroup by shuffles, and between subgroups through one slot each in shared memory. Every one of them has the
@@ -8,14 +8,12 @@
 
 #include <stdio.h>
 
-static expr identity_of(const struct tile_stmt *s, struct tile_type type) {
+expr thread_identity(const struct tile_stmt *s, struct tile_type type) {
     uint64_t bits;
     return tile_identity(s->combine, type, &bits) ? tile_const_bits(type, bits) : NULL;
 }
 
 // Between threads -----------------------------------------------------------------------------------------------------------
-
-enum { PIECE = 16 }; // threads whose results one of them combines, where a target has no shuffles
 
 // Partial results of all threads, one list of registers each. Threads that differ only in digits along the axis share a result:
 // inside of a subgroup they exchange by shuffles, and each subgroup leaves one slot in shared memory for the others.
@@ -42,7 +40,7 @@ static bool is_power(int n) {
     return (n & (n - 1)) == 0;
 }
 
-static int width_of(const struct group *g) {
+int thread_width(const struct group *g) {
     return g->target->group->subgroup ? g->target->group->subgroup : PIECE;
 }
 
@@ -52,7 +50,7 @@ static bool is_shared(const struct partial *p, int at) {
 
 static bool is_in_subgroup(const struct partial *p, int at) {
     int low = below(&p->layout, at), size = p->layout.thread[at].size;
-    return is_power(low) && is_power(size) && low * size <= width_of(p->g);
+    return is_power(low) && is_power(size) && low * size <= thread_width(p->g);
 }
 
 // Cuts the digit that crosses the end of a subgroup in two.
@@ -77,7 +75,7 @@ static struct partial partial_of(struct group *g, const struct tile_stmt *s, con
                                  int64_t count) {
     struct partial p = {.g = g, .combine = s->combine, .count = count, .axis = axis, .slots = 1};
     p.part = thread_registers("part", s->region[1].buffer->type, TILE_REGISTER, count);
-    p.layout = cut(l, width_of(g));
+    p.layout = cut(l, thread_width(g));
     for (int i = 0; i < p.layout.threads; i++) {
         bool is_one = g->target->group->subgroup && is_shared(&p, i) && is_in_subgroup(&p, i);
         p.weight[i] = is_one ? 0 : p.slots;
@@ -92,15 +90,12 @@ static void start(const struct tile_buffer *part, int64_t count, expr value) {
     tile_close();
 }
 
-// What a thread of the subgroup has, complex numbers by their parts.
-static expr shuffled(const struct group *g, enum tile_shuffle how, expr value, expr step) {
+expr thread_shuffled(const struct group *g, enum tile_shuffle how, expr value, expr step, int threads) {
     char text[24];
     if (value && tile_type_is_complex(value->type)) {
-        expr re = shuffled(g, how, tile_unary(TILE_RE, value), step),
-             im = shuffled(g, how, tile_unary(TILE_IM, value), step);
-        return tile_binary(TILE_PAIR, re, im);
+        expr re = thread_shuffled(g, how, tile_unary(TILE_RE, value), step, threads);
+        return tile_binary(TILE_PAIR, re, thread_shuffled(g, how, tile_unary(TILE_IM, value), step, threads));
     }
-    int threads = g->target->group->subgroup;
     while (g->threads % threads)
         threads /= 2;
     snprintf(text, sizeof text, "theirs%d", tile_current() ? tile_current()->names : 0);
@@ -111,7 +106,7 @@ static expr shuffled(const struct group *g, enum tile_shuffle how, expr value, e
 
 static void shuffle(const struct partial *p, int distance) {
     expr r = thread_unrolled(p->count), mine = thread_load(p->part, r);
-    expr theirs = shuffled(p->g, TILE_SHUFFLE_XOR, mine, thread_number(distance));
+    expr theirs = thread_shuffled(p->g, TILE_SHUFFLE_XOR, mine, thread_number(distance), thread_width(p->g));
     thread_store(p->part, r, tile_binary(p->combine, mine, theirs));
     tile_close();
 }
@@ -294,7 +289,7 @@ static void reduce_tile(struct group *g, const struct tile_stmt *s) {
     struct partial partial = partial_of(g, s, &w.layout, s->axis, layout_registers(&result));
     if (!partial.part)
         return;
-    start(partial.part, partial.count, identity_of(s, type));
+    start(partial.part, partial.count, thread_identity(s, type));
     thread_open_points(g, &p, &w);
     int all[TILE_DIMS] = {0, 1, 2, 3, 4, 5, 6, 7};
     for (int i = 0; i < w.vars; i++)
@@ -305,41 +300,27 @@ static void reduce_tile(struct group *g, const struct tile_stmt *s) {
     thread_store(partial.part, at,
                  tile_binary(s->combine, thread_load(partial.part, at), tile_cast(type, x)));
     thread_close_points(&p);
-    exchange(&partial, identity_of(s, type));
+    exchange(&partial, thread_identity(s, type));
     put_tile(g, s, &result, partial.part);
 }
 
 // Lines in memory -----------------------------------------------------------------------------------------------------------
 
-struct lines {
-    struct box box; // of the source
-    struct tile_region from, to;
-    expr origin[2][TILE_DIMS];
-    int64_t count; // of lines; -1: not known
-    int each;      // threads of a line
-};
-
-static struct lines lines_of(struct group *g, const struct tile_stmt *s) {
-    struct lines l = {.box = box_of(&s->region[0], NULL), .count = 1};
-    l.from = thread_region(g, &s->region[0], l.origin[0]);
-    l.to = thread_region(g, &s->region[1], l.origin[1]);
-    for (int i = 0; i < l.box.axes; i++) {
-        int64_t size = fragments_number(l.box.size[i]);
+void thread_find_lines(struct group *g, const struct tile_stmt *s, struct thread_lines *l) {
+    *l = (struct thread_lines){.box = box_of(&s->region[0], NULL), .count = 1, .each = 1};
+    l->from = thread_region(g, &s->region[0], l->origin[0]);
+    l->to = thread_region(g, &s->region[1], l->origin[1]);
+    for (int i = 0; i < l->box.axes && !g->flat; i++) {
+        int64_t size = fragments_number(l->box.size[i]);
         if (i != s->axis)
-            l.count = size < 0 || l.count < 0 ? -1 : l.count * size;
+            l->count = size < 0 || l->count < 0 ? -1 : l->count * size;
     }
-    if (g->flat) { // a line is the whole group's
-        l.count = 1;
-        for (l.each = 1; g->threads % (l.each * 2) == 0;)
-            l.each *= 2;
-        return l;
-    }
-    for (l.each = 1; l.count > 0 && l.each * 2 * l.count <= g->threads && g->threads % (l.each * 2) == 0;)
-        l.each *= 2;
-    return l;
+    // Of a flat grid, a line is the whole group's.
+    while (l->count > 0 && l->each * 2 * l->count <= g->threads && g->threads % (l->each * 2) == 0)
+        l->each *= 2;
 }
 
-static void put_line(const struct tile_stmt *s, struct lines *l, expr value) {
+static void put_line(const struct tile_stmt *s, struct thread_lines *l, expr value) {
     struct box place_in = {0};
     expr point[TILE_DIMS];
     for (int i = 0; i < l->box.axes; i++)
@@ -350,7 +331,7 @@ static void put_line(const struct tile_stmt *s, struct lines *l, expr value) {
     box_write(&l->to, &place_in, point, value, true);
 }
 
-static void name_line(const struct tile_stmt *s, struct lines *l, expr line) {
+static void name_line(const struct tile_stmt *s, struct thread_lines *l, expr line) {
     for (int i = l->box.axes - 1; i >= 0; i--) {
         if (i == s->axis)
             continue;
@@ -359,8 +340,8 @@ static void name_line(const struct tile_stmt *s, struct lines *l, expr line) {
     }
 }
 
-static void take_line(struct group *g, const struct tile_stmt *s, struct lines *l,
-                      const struct tile_buffer *part, expr lane) {
+static void take_line(const struct tile_stmt *s, struct thread_lines *l, const struct tile_buffer *part,
+                      expr lane) {
     const struct tile_name *i = box_variable(l->box.size[s->axis]);
     tile_open_for(i, box_index(lane), l->box.size[s->axis], box_number(l->each), TILE_SERIAL);
     l->box.point[s->axis] = box_point(i);
@@ -369,50 +350,62 @@ static void take_line(struct group *g, const struct tile_stmt *s, struct lines *
         part, box_number(0),
         tile_binary(s->combine, thread_load(part, box_number(0)), x ? tile_cast(part->type, x) : NULL));
     tile_close();
-    (void)g;
+}
+
+static struct layout lanes_of(const struct group *g, const struct thread_lines *l) {
+    return (struct layout){.threads = 2, .thread = {{0, l->each, 1}, {1, g->threads / l->each, 1}}};
 }
 
 // Whole turns of the group, so that all threads meet at barriers.
-static void reduce_lines(struct group *g, const struct tile_stmt *s) {
-    struct lines l = lines_of(g, s);
-    struct tile_type type = s->region[1].buffer->type;
-    struct layout lanes = {.threads = 2, .thread = {{0, l.each, 1}, {1, g->threads / l.each, 1}}};
-    struct partial partial = partial_of(g, s, &lanes, 0, 1);
-    const struct tile_buffer *part = partial.part;
-    expr lane = layout_thread_digit(&lanes, 0, g->thread), at_once = box_number(g->threads / l.each),
-         count = box_number(1);
-    for (int i = 0; !g->flat && i < l.box.axes; i++)
-        count = i == s->axis ? count : tile_binary(TILE_MUL, count, l.box.size[i]);
-    expr turns = tile_binary(TILE_FLOORDIV, tile_binary(TILE_ADD, count, box_number(g->threads / l.each - 1)),
-                             at_once);
-    const struct tile_name *turn = box_variable(turns);
-    bool is_once = l.count >= 0 && l.count <= g->threads / l.each;
-    if (!is_once)
+struct thread_turns thread_open_turns(struct group *g, const struct tile_stmt *s, struct thread_lines *l) {
+    struct layout lanes = lanes_of(g, l);
+    int64_t at_once = g->threads / l->each;
+    struct thread_turns t = {.lane = layout_thread_digit(&lanes, 0, g->thread),
+                             .is_loop = l->count < 0 || l->count > at_once};
+    expr line = box_index(layout_thread_digit(&lanes, 1, g->thread)), count = box_number(1);
+    for (int i = 0; !g->flat && i < l->box.axes; i++)
+        count = i == s->axis ? count : tile_binary(TILE_MUL, count, l->box.size[i]);
+    if (t.is_loop) {
+        expr turns = tile_binary(TILE_FLOORDIV, tile_binary(TILE_ADD, count, box_number(at_once - 1)),
+                                 box_number(at_once));
+        const struct tile_name *turn = box_variable(turns);
         tile_open_for(turn, NULL, turns, NULL, TILE_SERIAL);
-    g->loops += !is_once;
-    expr line = box_index(layout_thread_digit(&lanes, 1, g->thread));
-    if (!is_once)
-        line = tile_binary(TILE_ADD, tile_binary(TILE_MUL, box_point(turn), at_once), line);
-    expr is_line =
-        l.count >= 0 && l.count % (g->threads / l.each) == 0 ? NULL : tile_binary(TILE_LT, line, count);
-    name_line(s, &l, g->flat ? g->flat : line);
-    start(part, 1, identity_of(s, type));
-    if (is_line)
-        tile_open_if(is_line);
-    take_line(g, s, &l, part, lane);
-    if (is_line)
+        line = tile_binary(TILE_ADD, tile_binary(TILE_MUL, box_point(turn), box_number(at_once)), line);
+    }
+    g->loops += t.is_loop;
+    t.is_line = l->count >= 0 && l->count % at_once == 0 ? NULL : tile_binary(TILE_LT, line, count);
+    name_line(s, l, g->flat ? g->flat : line);
+    return t;
+}
+
+void thread_close_turns(struct group *g, const struct thread_turns *t) {
+    g->loops -= t->is_loop;
+    if (t->is_loop)
+        tile_close();
+}
+
+static void reduce_lines(struct group *g, const struct tile_stmt *s) {
+    struct thread_lines l;
+    thread_find_lines(g, s, &l);
+    struct tile_type type = s->region[1].buffer->type;
+    struct layout lanes = lanes_of(g, &l);
+    struct partial partial = partial_of(g, s, &lanes, 0, 1);
+    struct thread_turns t = thread_open_turns(g, s, &l);
+    start(partial.part, 1, thread_identity(s, type));
+    if (t.is_line)
+        tile_open_if(t.is_line);
+    take_line(s, &l, partial.part, t.lane);
+    if (t.is_line)
         tile_close();
     if (l.each > 1)
-        exchange(&partial, identity_of(s, type));
-    expr mine = l.each > 1 ? box_both(is_line, tile_binary(TILE_EQ, lane, thread_number(0))) : is_line;
+        exchange(&partial, thread_identity(s, type));
+    expr mine = l.each > 1 ? box_both(t.is_line, tile_binary(TILE_EQ, t.lane, thread_number(0))) : t.is_line;
     if (mine)
         tile_open_if(mine);
-    put_line(s, &l, thread_load(part, box_number(0)));
+    put_line(s, &l, thread_load(partial.part, box_number(0)));
     if (mine)
         tile_close();
-    if (!is_once)
-        tile_close();
-    g->loops -= !is_once;
+    thread_close_turns(g, &t);
 }
 
 void thread_reduce(struct group *g, const struct tile_stmt *s) {
@@ -420,35 +413,4 @@ void thread_reduce(struct group *g, const struct tile_stmt *s) {
         reduce_tile(g, s);
     else
         reduce_lines(g, s);
-}
-
-// A line is one thread's, which runs along it.
-void thread_scan(struct group *g, const struct tile_stmt *s) {
-    struct box b = box_of(&s->region[0], NULL);
-    struct sweep w = {0};
-    struct points p;
-    expr origin[2][TILE_DIMS], at[2][TILE_DIMS], extent[TILE_DIMS];
-    for (int i = 0; i < b.axes; i++)
-        if (i != s->axis) {
-            w.extent[w.vars] = b.size[i];
-            w.name[w.vars++] = b.name[i];
-        }
-    if (!w.vars) {
-        w.extent[0] = box_number(1);
-        w.name[w.vars++] = box_variable(box_number(1));
-    }
-    if (thread_open_points(g, &p, &w)) {
-        struct tile_stmt line = *s;
-        for (int k = 0; k < 2; k++) {
-            struct tile_region r = thread_region(g, &s->region[k], origin[k]);
-            for (int i = 0, var = 0; i < b.axes; i++) {
-                expr point = i == s->axis ? box_number(0) : p.point[var++];
-                at[k][i] = r.origin ? tile_binary(TILE_ADD, r.origin[i], point) : point;
-                extent[i] = i == s->axis ? b.size[i] : box_number(1);
-            }
-            line.region[k] = (struct tile_region){r.buffer, at[k], extent};
-        }
-        tile_append(line);
-    }
-    thread_close_points(&p);
 }

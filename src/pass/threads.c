@@ -210,7 +210,8 @@ static bool one_group(const struct target *target, struct tile_stmt *body) {
 
 // Statements outside of grids -------------------------------------------------------------------------------------------
 
-// What a thread of a flat grid has one of: elements, or lines; of a reduction it is the whole group that has a line.
+// What a thread of a flat grid has one of: elements, or lines; of a reduction or a scan of long lines it is the whole group that has
+// a line.
 static expr flat_count(const struct tile_stmt *s) {
     struct box b = {0};
     int without = s->kind == TILE_REDUCE || s->kind == TILE_SCAN ? s->axis : -1;
@@ -240,7 +241,8 @@ static bool is_flat(const struct tile_stmt *s) {
 static bool flat_grid(const struct target *target, struct tile_stmt *s) {
     int threads = target->group->flat_threads;
     expr count = flat_count(s), blocks = count;
-    if (s->kind != TILE_REDUCE)
+    bool is_line = s->kind == TILE_REDUCE || (s->kind == TILE_SCAN && thread_scans_by_group(s, true));
+    if (!is_line)
         blocks = tile_binary(TILE_FLOORDIV, tile_binary(TILE_ADD, count, box_number(threads - 1)),
                              box_number(threads));
     const struct tile_name *name = tile_index("group", blocks);

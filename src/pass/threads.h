@@ -134,9 +134,38 @@ expr thread_load(const struct tile_buffer *b, expr at);
 void thread_store(const struct tile_buffer *b, expr at, expr value);
 expr thread_unrolled(int64_t count); // opens it
 
-// thread_reduce.c, thread_gemm.c
+// thread_reduce.c
+enum { PIECE = 16 }; // threads whose results one of them combines, where a target has no shuffles
+int  thread_width(const struct group *g); // those of a subgroup, or PIECE
+expr thread_identity(const struct tile_stmt *s, struct tile_type type); // what a reduction or scan starts from
+// What `threads` threads have, by a shuffle; complex numbers by their parts.
+expr thread_shuffled(const struct group *g, enum tile_shuffle how, expr value, expr step, int threads);
+
+// The lines of a reduction or scan in memory.
+struct thread_lines {
+    struct box box; // of the source
+    struct tile_region from, to;
+    expr origin[2][TILE_DIMS]; // of these
+    int64_t count; // of lines; -1: not known
+    int each;      // threads of a line
+};
+void thread_find_lines(struct group *g, const struct tile_stmt *s, struct thread_lines *l);
+
+// Turns of the whole group over its lines, each of which names the point of the box, but for the axis of the line.
+struct thread_turns {
+    expr lane, is_line; // the thread's number in its line; NULL: there is a line for every thread
+    bool is_loop;
+};
+struct thread_turns thread_open_turns(struct group *g, const struct tile_stmt *s, struct thread_lines *l);
+void thread_close_turns(struct group *g, const struct thread_turns *t);
 void thread_reduce(struct group *g, const struct tile_stmt *s);
+
+// thread_scan.c
+// Whether all threads that a line has scan it together; else one of them runs along it. is_flat: in a grid of its own.
+bool thread_scans_by_group(const struct tile_stmt *s, bool is_flat);
 void thread_scan(struct group *g, const struct tile_stmt *s);
+
+// thread_gemm.c
 void thread_gemm(struct group *g, const struct tile_stmt *s);
 
 #endif

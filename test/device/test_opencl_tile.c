@@ -32,6 +32,8 @@ static const struct sample {
     {SAMPLE_SMALL_TILES, {0}, 1e-5},
     {SAMPLE_IM2COL, {8}, 0},
     {SAMPLE_REDUCTIONS, {48}, 1e-4},
+    {SAMPLE_SCANS, {11, 5000}, 1e-4},
+    {SAMPLE_SCANS, {8, 1}, 1e-4},
     {SAMPLE_GEMM_RELU,
      {50, 29, 70},
      1e-5},

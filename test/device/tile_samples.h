@@ -157,4 +157,34 @@
     "  }\n" \
     "}"
 
+// Scans of one line by all threads and by turns of them, of several lines at once, short ones by one thread; in place, backwards,
+// without the element itself, of parts of tiles, again in a loop.
+#define SAMPLE_SCANS \
+    "kernel scans(x: i32[n, 300], f: f32[m]) -> (a: i32[n, 300], b: i32[n, 300], c: i32[300, 7], d: i64[n, 300], " \
+    "e: f32[m], p: i32[n, 8], o: f16[4, 90], r: i32[n, 300]) where n >= 8 {\n" \
+    "  scan add x -> a axis 1\n" \
+    "  scan maximum x -> b axis 0 reverse exclusive\n" \
+    "  scan add f -> e axis 0 reverse\n" \
+    "  scan add x of [n, 8] -> p axis 1 exclusive\n" \
+    "  grid g in n, threads 96 {\n" \
+    "    shared row: i64[300]\n" \
+    "    map j in 300 { row[j] = i64(x[g, j]) << 33 }\n" \
+    "    scan add row -> row axis 0 exclusive\n" \
+    "    copy row -> d[g, 0] of [1, 300]\n" \
+    "    for k in 3 {\n" \
+    "      scan add x[g, k * 100] of [1, 100] -> r[g, k * 100] axis 1 reverse\n" \
+    "    }\n" \
+    "  }\n" \
+    "  grid g in 1, threads 128 {\n" \
+    "    fragment t: i32[300, 7]\n" \
+    "    map i in 300, j in 7 { t[i, j] = i32(i) * 5 - x[j, i] }\n" \
+    "    scan minimum t -> t axis 0\n" \
+    "    copy t -> c\n" \
+    "    shared h: f16[4, 90]\n" \
+    "    map i in 4, j in 90 { h[i, j] = f16(j - 7 * i) / 64 }\n" \
+    "    scan maximum h[1, 3] of [3, 80] -> h[1, 3] axis 1\n" \
+    "    copy h -> o\n" \
+    "  }\n" \
+    "}"
+
 #endif

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PARAMETERS = 8 };
+enum { PARAMETERS = 10 };
 
 struct argument {
     zl_kernel_parameter parameter;

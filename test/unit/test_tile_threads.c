@@ -93,17 +93,19 @@ static const char of_all_types[] =
     "      t[i] = i != 17\n      h[i] = f16(x[i])\n      m[i] = u8(i * 7)\n    }\n"
     "    reduce add z -> za axis 0\n    reduce add w -> wa axis 0\n    reduce bitwise_and t -> ta axis 0\n"
     "    reduce minimum h -> ha axis 0\n    reduce bitwise_or m -> ma axis 0\n"
-    "    a[g] = pair(re(za[0]), im(za[0]))\n    b[g] = wa[0]\n    c[g] = ta[0]\n    d[g] = ha[0]\n    e[g] = ma[0]\n  }\n}\n";
+    "    a[g] = pair(re(za[0]), im(za[0]))\n    b[g] = wa[0]\n    c[g] = ta[0]\n    d[g] = ha[0]\n    e[g] = "
+    "ma[0]\n  }\n}\n";
 
 // What a target's groups of threads do with a kernel, run by the interpreter: layouts, barriers, exchanges between threads.
 TEST(groups_of_threads_give_what_is_said) {
     static const struct {
         const char *text;
         int64_t sizes[4];
-    } cases[] = {{SAMPLE_REDUCTIONS, {32}},
+    } cases[] = {{SAMPLE_REDUCTIONS, {16}},
                  {SAMPLE_EDGES, {37, 71}},
                  {SAMPLE_GEMM_RELU, {50, 29, 70}},
-                 {of_all_types, {300}}};
+                 {of_all_types, {300}},
+                 {SAMPLE_SCANS, {8, 1300}}};
     static const char *const targets[] = {"cuda_tiles", "hip_tiles", "opencl_tiles"};
     for (size_t i = 0; i < COUNT(cases); i++)
         for (size_t k = 0; k < COUNT(targets); k++)
@@ -112,13 +114,14 @@ TEST(groups_of_threads_give_what_is_said) {
 
 // Subgroups of a target may have 2 to 64 threads.
 TEST(subgroups_have_any_size) {
-    for (int size = TILE_SUBGROUP_LEAST; size <= TILE_SUBGROUP_MOST; size *= 2) {
+    for (int size = TILE_SUBGROUP_LEAST; size <= TILE_SUBGROUP_MOST; size *= test_long() ? 2 : 4) {
         struct target target = *render_target("cuda_tiles");
         struct target_group group = *target.group;
         group.subgroup = size;
         target.group = &group;
         tile_trial_of_groups(SAMPLE_REDUCTIONS, &target, (int64_t[]){16}, 1e-4);
         tile_trial_of_groups(of_all_types, &target, (int64_t[]){300}, 1e-4);
+        tile_trial_of_groups(SAMPLE_SCANS, &target, (int64_t[]){8, 300}, 1e-4);
     }
 }
 
