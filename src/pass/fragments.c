@@ -133,8 +133,11 @@ static void choose_alone(struct group *g, const struct tile_buffer *b) {
         if (!tile_times(count, size[i], &count))
             count = 0;
     }
-    bool good = count > 0 && count < 1 << 20 &&
-                layout_blocked(&l, b->ndim, size, g->threads, 16 / tile_type_bytes(b->type));
+    // Vectors of 16 bytes, or of fewer where not every thread has one.
+    int vector = 16 / tile_type_bytes(b->type);
+    bool good = count > 0 && count < 1 << 20 && layout_blocked(&l, b->ndim, size, g->threads, vector);
+    while (good && count >= g->threads && layout_copies(&l) > 1 && vector > 1)
+        layout_blocked(&l, b->ndim, size, g->threads, vector /= 2);
     if (good && (count < g->threads || layout_copies(&l) == 1))
         settle(g, b, &l);
     else

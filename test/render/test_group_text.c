@@ -133,6 +133,29 @@ TEST(groups_reduce_in_two_levels) {
     }
 }
 
+// Threads hold vectors of 8, 4 or 2 bytes where a tile has no 16 for each: two numbers of f32, one of f16.
+TEST(narrow_tiles_stay_in_registers) {
+    static const struct {
+        const char *type, *access;
+    } cases[] = {{"f32", "*(zl_8 *)&b1["}, {"f16", "*(zl_4 *)&b1["}, {"i8", NULL}};
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        char text[400];
+        snprintf(
+            text, sizeof text,
+            "kernel rows(x: %s[n, 512]) -> (y: %s[n, 512]) {\n  grid b in n, threads 256 {\n"
+            "    fragment row: %s[512]\n    copy x[b, 0] of [1, 512] -> row\n"
+            "    map j in 512 { row[j] = row[j] * row[j] }\n    copy row -> y[b, 0] of [1, 512]\n  }\n}\n",
+            cases[i].type, cases[i].type, cases[i].type);
+        char *source = render("rows", text, "cuda_tiles"), *body = source ? strstr(source, "rows_0(") : NULL;
+        REQUIRE(body);
+        CHECK_EQ_INT(count_of(body, "ZL_BARRIER;"), 0);
+        CHECK(!strstr(body, "zl_memory"));
+        if (cases[i].access)
+            CHECK_HAS(body, cases[i].access);
+        memory_free(source);
+    }
+}
+
 // Four subgroups multiply as one where rows of b have 128 bytes; a is read from memory where each of them has 16 rows.
 TEST(cuda_products_of_four_subgroups) {
     static const struct {

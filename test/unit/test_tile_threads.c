@@ -96,6 +96,14 @@ static const char of_all_types[] =
     "    a[g] = pair(re(za[0]), im(za[0]))\n    b[g] = wa[0]\n    c[g] = ta[0]\n    d[g] = ha[0]\n    e[g] = "
     "ma[0]\n  }\n}\n";
 
+// A tile of two numbers for each thread.
+static const char narrow[] =
+    "kernel narrow(x: f32[n, 512]) -> (y: f32[n, 512], z: f16[n, 256]) {\n  grid b in n, threads 256 {\n"
+    "    fragment row: f32[512]\n    fragment sum: f32[1]\n    fragment half: f16[256]\n"
+    "    copy x[b, 0] of [1, 512] -> row\n    reduce add row -> sum axis 0\n"
+    "    map j in 512 { row[j] = row[j] / (2 + abs(sum[0])) }\n    copy row -> y[b, 0] of [1, 512]\n"
+    "    copy x[b, 100] of [1, 256] -> half\n    copy half -> z[b, 0] of [1, 256]\n  }\n}\n";
+
 // What a target's groups of threads do with a kernel, run by the interpreter: layouts, barriers, exchanges between threads.
 TEST(groups_of_threads_give_what_is_said) {
     static const struct {
@@ -105,6 +113,7 @@ TEST(groups_of_threads_give_what_is_said) {
                  {SAMPLE_EDGES, {37, 71}},
                  {SAMPLE_GEMM_RELU, {50, 29, 70}},
                  {of_all_types, {300}},
+                 {narrow, {5}},
                  {SAMPLE_SCANS, {8, 1300}}};
     static const char *const targets[] = {"cuda_tiles", "hip_tiles", "opencl_tiles"};
     for (size_t i = 0; i < COUNT(cases); i++)
