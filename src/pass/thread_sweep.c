@@ -293,13 +293,19 @@ static void emit_body(struct points *p, const struct tile_stmt *body) {
         emit_inner(p, body);
 }
 
-void thread_map(struct group *g, const struct tile_stmt *s) {
+static void map_elements(struct group *g, const struct tile_stmt *s) {
     struct points p;
     struct sweep w = fragments_sweep(g, s);
     map_free(&g->rewritten);
     if (thread_open_points(g, &p, &w))
         emit_body(&p, s->body);
     thread_close_points(&p);
+}
+
+void thread_map(struct group *g, const struct tile_stmt *s) {
+    map_free(&g->rewritten);
+    if (!thread_vector_map(g, s, map_elements))
+        map_elements(g, s);
     map_free(&g->rewritten);
 }
 

@@ -128,6 +128,10 @@ expr thread_slot(struct points *p, const struct tile_buffer *b, const int *to);
 bool thread_vector_copy(struct group *g, const struct tile_stmt *s,
                         void (*otherwise)(struct group *g, const struct tile_stmt *s));
 
+// The same of a map that stores neighbours which a thread has.
+bool thread_vector_map(struct group *g, const struct tile_stmt *s,
+                       void (*otherwise)(struct group *g, const struct tile_stmt *s));
+
 // thread_registers.c: registers of each thread, or as many numbers in other memory; the at-th of them; a loop over them.
 struct tile_buffer *thread_registers(const char *prefix, struct tile_type type, enum tile_memory memory, int64_t count);
 expr thread_load(const struct tile_buffer *b, expr at);

@@ -364,13 +364,15 @@ TEST(cuda_runs_the_manual) {
         tile_trial_of_manual("cuda");
 }
 
-TEST(cuda_reduces_and_scans_as_interpreted) {
+TEST(cuda_groups_as_interpreted) {
     const char *reason = NULL;
     if (!cuda_open(&reason))
         SKIP(reason);
     if (has_compiler()) {
         tile_trial(SAMPLE_REDUCTIONS, "cuda", (int64_t[]){48}, 1e-4);
         tile_trial(SAMPLE_SCANS, "cuda", (int64_t[]){11, 50000}, 1e-4);
+        tile_trial(SAMPLE_STORES, "cuda", (int64_t[]){5, 1032}, 0);
+        tile_trial(SAMPLE_STORES, "cuda", (int64_t[]){5, 1031}, 0);
     }
 }
 

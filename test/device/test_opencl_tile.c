@@ -34,6 +34,8 @@ static const struct sample {
     {SAMPLE_REDUCTIONS, {48}, 1e-4},
     {SAMPLE_SCANS, {11, 5000}, 1e-4},
     {SAMPLE_SCANS, {8, 1}, 1e-4},
+    {SAMPLE_STORES, {3, 1032}, 0},
+    {SAMPLE_STORES, {3, 1031}, 0},
     {SAMPLE_GEMM_RELU,
      {50, 29, 70},
      1e-5},

@@ -187,4 +187,22 @@
     "  }\n" \
     "}"
 
+// What maps store of tiles in registers: neighbours that begin at multiples of a vector, as far as is known or not.
+#define SAMPLE_STORES \
+    "kernel stores(x: f32[n, 1024]) -> (y: f32[n, m], z: f16[2, n, 1024], w: f32[n, 3, 1024], v: f32[n, 2048]) where m >= 1030 {\n" \
+    "  fill y = 0\n" \
+    "  fill v = 0\n" \
+    "  grid b in n, threads 128 {\n" \
+    "    fragment row: f32[1024]\n" \
+    "    fragment two: f32[2, 512]\n" \
+    "    copy x[b, 0] of [1, 1024] -> row\n" \
+    "    map j in 1024 { y[b, j + 4] = row[j] * 2 }\n" \
+    "    map j in 1024 { z[0, b, j] = f16(row[j]) }\n" \
+    "    map j in 1024 { z[1, b, 1023 - j] = f16(row[j] + f32(j)) }\n" \
+    "    for k in 3 { map j in 1024 { w[b, k, j] = row[j] + f32(k) * x[b, j] } }\n" \
+    "    map i in 2, j in 512 { two[i, j] = x[b, i * 512 + j] * 3 }\n" \
+    "    for k in 5 { map i in 2, j in 512 { v[b, i * 1024 + k * k + j] = two[i, j] + f32(k) } }\n" \
+    "  }\n" \
+    "}"
+
 #endif

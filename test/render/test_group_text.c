@@ -156,6 +156,31 @@ TEST(narrow_tiles_stay_in_registers) {
     }
 }
 
+// A map that stores a tile in registers does it by 16 bytes; where rows may not be of whole vectors, after a test.
+TEST(maps_store_vectors) {
+    static const struct {
+        const char *columns, *index;
+        int vectors, elements;
+    } cases[] = {{"1024", "j", 1, 0},
+                 {"1024", "j + 4", 1, 0},
+                 {"m", "j", 1, 1},
+                 {"1024", "j + b", 1, 1},
+                 {"1024", "1023 - j", 0, 1}};
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        char text[400];
+        snprintf(text, sizeof text,
+                 "kernel rows(x: f32[n, 1024]) -> (y: f32[n, %s]) {\n  grid b in n, threads 256 {\n"
+                 "    fragment row: f32[1024]\n    copy x[b, 0] of [1, 1024] -> row\n"
+                 "    map j in 1024 { y[b, %s] = row[j] * 2 }\n  }\n}\n",
+                 cases[i].columns, cases[i].index);
+        char *source = render("rows", text, "cuda_tiles"), *body = source ? strstr(source, "rows_0(") : NULL;
+        REQUIRE(body);
+        CHECK_EQ_INT(count_of(body, "*(zl_16 *)&b1["), cases[i].vectors);
+        CHECK_EQ_INT(count_of(body, "    b1["), cases[i].elements);
+        memory_free(source);
+    }
+}
+
 // Four subgroups multiply as one where rows of b have 128 bytes; a is read from memory where each of them has 16 rows.
 TEST(cuda_products_of_four_subgroups) {
     static const struct {

@@ -114,6 +114,8 @@ TEST(groups_of_threads_give_what_is_said) {
                  {SAMPLE_GEMM_RELU, {50, 29, 70}},
                  {of_all_types, {300}},
                  {narrow, {5}},
+                 {SAMPLE_STORES, {2, 1032}},
+                 {SAMPLE_STORES, {2, 1031}},
                  {SAMPLE_SCANS, {8, 1300}}};
     static const char *const targets[] = {"cuda_tiles", "hip_tiles", "opencl_tiles"};
     for (size_t i = 0; i < COUNT(cases); i++)
