@@ -33,7 +33,7 @@ static uint32_t mix(uint32_t hash, const void *data, size_t bytes) {
 static uint32_t way_of(struct group *g, const struct tile_stmt *s) {
     if (s->kind == TILE_STORE || s->kind == TILE_ATOMIC || s->kind == TILE_ASSERT || s->kind == TILE_PRINT)
         return FIRST_THREAD;
-    if (!thread_is_spread(s) && s->kind != TILE_COPY && s->kind != TILE_FILL)
+    if ((!thread_is_spread(s) && s->kind != TILE_COPY && s->kind != TILE_FILL) || s->kind == TILE_THREAD)
         return EVERYBODY;
     struct sweep w = fragments_sweep(g, s);
     uint32_t hash = 2166136261u;

@@ -102,7 +102,9 @@ static void learn(const struct tile_stmt *s, int at) {
 void pass_learn(const struct tile_stmt *body) {
     for (const struct tile_stmt *s = body; s; s = s->next) {
         for (int i = 0;
-             (s->kind == TILE_MAP || s->kind == TILE_FOR || s->kind == TILE_GRID) && i < s->indices; i++)
+             (s->kind == TILE_MAP || s->kind == TILE_FOR || s->kind == TILE_GRID || s->kind == TILE_THREAD) &&
+             i < s->indices;
+             i++)
             learn(s, i);
         pass_learn(s->body);
         pass_learn(s->other);

@@ -104,13 +104,13 @@ static void share_access(struct group *g, const struct access *a, void *data) {
     to_shared(g, a->buffer);
 }
 
-// Uses that no layout suits: single elements by all threads, scans, parts of tiles, reductions from elsewhere.
+// Uses that no layout suits: single elements by all threads, code of threads, scans, parts of tiles, reductions from elsewhere.
 static void seed_shared(struct group *g, const struct tile_stmt *s) {
     struct use use[USES];
     expr root[TILE_STMT_EXPRS];
     bool is_tile =
         s->kind == TILE_COPY || s->kind == TILE_FILL || s->kind == TILE_REDUCE || s->kind == TILE_GEMM;
-    if (thread_is_spread(s) || is_tile) {
+    if ((thread_is_spread(s) && s->kind != TILE_THREAD) || is_tile) {
         int count = fragments_uses(g, s, use);
         for (int i = 0; i < count; i++)
             if (!use[i].is_good)
@@ -133,8 +133,11 @@ static void choose_alone(struct group *g, const struct tile_buffer *b) {
         if (!tile_times(count, size[i], &count))
             count = 0;
     }
-    bool good = count > 0 && count < 1 << 20 &&
-                layout_blocked(&l, b->ndim, size, g->threads, 16 / tile_type_bytes(b->type));
+    // Vectors of 16 bytes, or of fewer where not every thread has one.
+    int vector = 16 / tile_type_bytes(b->type);
+    bool good = count > 0 && count < 1 << 20 && layout_blocked(&l, b->ndim, size, g->threads, vector);
+    while (good && count >= g->threads && layout_copies(&l) > 1 && vector > 1)
+        layout_blocked(&l, b->ndim, size, g->threads, vector /= 2);
     if (good && (count < g->threads || layout_copies(&l) == 1))
         settle(g, b, &l);
     else

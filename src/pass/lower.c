@@ -30,8 +30,6 @@ static expr divide_integers(enum tile_op op, expr a, expr b) {
 static expr rule(const struct target *target, expr e) {
     if (e->op == TILE_EXP2 && !target_spells(target, e))
         return math_quick_exp2_f32(e->arg[0]);
-    if (e->op == TILE_SHUFFLE && !target_spells(target, e))
-        return e->arg[0]; // a block is one thread
     if (!tile_op_is_row(e->op) || target_spells(target, e))
         return e;
     expr formula = tile_lower(e->op, e->arg[0], e->arg[1], e->arg[2]);

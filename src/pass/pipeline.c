@@ -16,6 +16,7 @@ static const struct {
     {"stages", pass_stages},       // copies that run ahead in pipelined loops
     {"threads", pass_threads},     // blocks as groups of threads
     {"tiles", pass_tiles},         // copies, reductions and the like as loops
+    {"split", pass_split},         // code of threads as maps, where a block is one thread
     {"fuse", pass_fuse},           // maps over the same points as one
     {"carry", pass_carry},         // inputs are read where they lie
     {"lines", pass_lines},         // maps and the reductions of what they store, line by line

@@ -19,7 +19,7 @@ bool target_casts(const struct target *target, struct tile_type to, struct tile_
 bool target_spells(const struct target *target, expr e) {
     if (e->op == TILE_CAST)
         return target_casts(target, e->type, e->arg[0]->type);
-    if (tile_op_is_row(e->op) || e->op == TILE_FMA || e->op == TILE_RARE || e->op == TILE_SHUFFLE || e->op == TILE_EXP2)
+    if (tile_op_is_row(e->op) || e->op == TILE_FMA || e->op == TILE_RARE || e->op == TILE_EXP2)
         return target_spells_op(target, e->op, e->arg[e->args - 1]->type);
     return true;
 }

@@ -4,7 +4,7 @@
 
 bool thread_is_spread(const struct tile_stmt *s) {
     bool is_any_order = s->kind == TILE_FOR && (s->loop == TILE_PARALLEL || s->loop == TILE_VECTOR);
-    return s->kind == TILE_MAP ||
+    return s->kind == TILE_MAP || s->kind == TILE_THREAD ||
            (is_any_order && fragments_number(s->begin) == 0 && fragments_number(s->step) == 1);
 }
 

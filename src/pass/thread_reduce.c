@@ -1,29 +1,32 @@
-// thread_reduce.c - reductions and scans by the threads of a group.
+// thread_reduce.c - reductions by the threads of a group.
 //
-// Each thread combines the elements that it holds, or every n-th of a line; then the threads that share a result exchange what
-// they have: in a subgroup by shuffles, else through shared memory. Every one of them has the result afterwards.
+// Each thread combines the elements that it holds, or every n-th of a line. Then the threads that share a result combine theirs in two
+// levels: inside of a subgroup by shuffles, and between subgroups through one slot each in shared memory. Every one of them has the
+// result afterwards.
 
 #include "pass/threads.h"
 
-static expr identity_of(const struct tile_stmt *s, struct tile_type type) {
+#include <stdio.h>
+
+expr thread_identity(const struct tile_stmt *s, struct tile_type type) {
     uint64_t bits;
     return tile_identity(s->combine, type, &bits) ? tile_const_bits(type, bits) : NULL;
 }
 
-static const struct tile_name *counter(int64_t size) {
-    return box_variable(box_number(size));
-}
-
 // Between threads -----------------------------------------------------------------------------------------------------------
 
-// Partial results of all threads, one list of registers each.
+// Partial results of all threads, one list of registers each. Threads that differ only in digits along the axis share a result:
+// inside of a subgroup they exchange by shuffles, and each subgroup leaves one slot in shared memory for the others.
 struct partial {
     struct group *g;
     enum tile_op combine;
     const struct tile_buffer *part; // [1, count]
     int64_t count;
-    const struct layout *layout; // whose digits along the axis differ in what they have
     int axis;
+    struct layout layout; // of the threads; no digit crosses the end of a subgroup
+    int weight[LAYOUT_DIGITS],
+        slots; // slots of a step of each digit, and of all; 0: threads that differ in it share one
+    const struct tile_buffer *scratch; // [1, count * slots]
 };
 
 static int below(const struct layout *l, int at) {
@@ -37,38 +40,48 @@ static bool is_power(int n) {
     return (n & (n - 1)) == 0;
 }
 
+int thread_width(const struct group *g) {
+    return g->target->group->subgroup ? g->target->group->subgroup : PIECE;
+}
+
+static bool is_shared(const struct partial *p, int at) {
+    return p->layout.thread[at].axis == p->axis;
+}
+
 static bool is_in_subgroup(const struct partial *p, int at) {
-    int low = below(p->layout, at), size = p->layout->thread[at].size, most = p->g->target->group->subgroup;
-    return is_power(low) && is_power(size) && low * size <= most;
+    int low = below(&p->layout, at), size = p->layout.thread[at].size;
+    return is_power(low) && is_power(size) && low * size <= thread_width(p->g);
 }
 
-static void shuffle(const struct partial *p, int distance) {
-    expr r = thread_unrolled(p->count), mine = thread_load(p->part, r);
-    thread_store(p->part, r,
-                 tile_binary(p->combine, mine, tile_binary(TILE_SHUFFLE, mine, thread_number(distance))));
-    tile_close();
-}
-
-// Adds what the threads have that differ in the digits from `at` on and not in a subgroup; where: of the thread itself with these
-// digits 0.
-static void take_others(const struct partial *p, int at, const struct tile_buffer *scratch, expr where,
-                        bool is_first) {
-    while (at < p->layout->threads && (p->layout->thread[at].axis != p->axis || is_in_subgroup(p, at)))
-        at++;
-    if (at == p->layout->threads) {
-        expr r = thread_unrolled(p->count);
-        expr from = tile_binary(TILE_ADD, tile_binary(TILE_MUL, box_index(where), box_number(p->count)), r);
-        expr theirs = thread_load(scratch, from);
-        thread_store(p->part, r, is_first ? theirs : tile_binary(p->combine, thread_load(p->part, r), theirs));
-        tile_close();
-        return;
+// Cuts the digit that crosses the end of a subgroup in two.
+static struct layout cut(const struct layout *l, int width) {
+    struct layout out = {0};
+    for (int i = 0, low = 1; i < l->threads; low *= l->thread[i++].size) {
+        struct layout_digit d = l->thread[i];
+        int inside = 1;
+        while (is_power(low) && d.size % (inside * 2) == 0 && low * inside * 2 <= width)
+            inside *= 2;
+        if (inside > 1 && inside < d.size && l->threads < LAYOUT_DIGITS) {
+            out.thread[out.threads++] = (struct layout_digit){d.axis, inside, d.step};
+            d = (struct layout_digit){d.axis, d.size / inside, d.step * inside};
+        }
+        if (d.size > 1)
+            out.thread[out.threads++] = d;
     }
-    const struct tile_name *d = counter(p->layout->thread[at].size);
-    tile_open_for(d, NULL, box_number(p->layout->thread[at].size), NULL, TILE_SERIAL);
-    expr offset = tile_binary(TILE_MUL, tile_cast(p->g->thread->type, box_point(d)),
-                              thread_number(below(p->layout, at)));
-    take_others(p, at + 1, scratch, tile_binary(TILE_ADD, where, offset), is_first);
-    tile_close();
+    return out;
+}
+
+static struct partial partial_of(struct group *g, const struct tile_stmt *s, const struct layout *l, int axis,
+                                 int64_t count) {
+    struct partial p = {.g = g, .combine = s->combine, .count = count, .axis = axis, .slots = 1};
+    p.part = thread_registers("part", s->region[1].buffer->type, TILE_REGISTER, count);
+    p.layout = cut(l, thread_width(g));
+    for (int i = 0; i < p.layout.threads; i++) {
+        bool is_one = g->target->group->subgroup && is_shared(&p, i) && is_in_subgroup(&p, i);
+        p.weight[i] = is_one ? 0 : p.slots;
+        p.slots *= is_one ? 1 : p.layout.thread[i].size;
+    }
+    return p;
 }
 
 static void start(const struct tile_buffer *part, int64_t count, expr value) {
@@ -77,33 +90,149 @@ static void start(const struct tile_buffer *part, int64_t count, expr value) {
     tile_close();
 }
 
-static void exchange(const struct partial *p, expr identity) {
-    expr mine = p->g->thread;
-    bool is_done = true;
-    for (int i = 0; i < p->layout->threads; i++) {
-        int size = p->layout->thread[i].size, low = below(p->layout, i);
-        if (p->layout->thread[i].axis != p->axis)
-            continue;
-        if (is_in_subgroup(p, i)) {
-            for (int distance = 1; distance < size; distance *= 2)
-                shuffle(p, low * distance);
-            continue;
-        }
-        expr digit = layout_thread_digit(p->layout, i, p->g->thread);
-        mine = tile_binary(TILE_SUB, mine, tile_binary(TILE_MUL, digit, thread_number(low)));
-        is_done = false;
+expr thread_shuffled(const struct group *g, enum tile_shuffle how, expr value, expr step, int threads) {
+    char text[24];
+    if (value && tile_type_is_complex(value->type)) {
+        expr re = thread_shuffled(g, how, tile_unary(TILE_RE, value), step, threads);
+        return tile_binary(TILE_PAIR, re, thread_shuffled(g, how, tile_unary(TILE_IM, value), step, threads));
     }
-    if (is_done)
+    while (g->threads % threads)
+        threads /= 2;
+    snprintf(text, sizeof text, "theirs%d", tile_current() ? tile_current()->names : 0);
+    const struct tile_name *theirs = value ? tile_name(text, value->type) : NULL;
+    tile_shuffle(theirs, how, value, step, threads);
+    return theirs ? tile_name_value(theirs, TILE_LOCAL) : NULL;
+}
+
+static void shuffle(const struct partial *p, int distance) {
+    expr r = thread_unrolled(p->count), mine = thread_load(p->part, r);
+    expr theirs = thread_shuffled(p->g, TILE_SHUFFLE_XOR, mine, thread_number(distance), thread_width(p->g));
+    thread_store(p->part, r, tile_binary(p->combine, mine, theirs));
+    tile_close();
+}
+
+// The thread's slot, with the digits that are `outer` (shared, of several subgroups) or `inner` (shared, of one) as 0.
+static expr slot_of(const struct partial *p, bool outer, bool inner) {
+    expr slot = NULL;
+    if (!outer && !inner && p->slots == p->g->threads)
+        return p->g->thread;
+    for (int i = 0; i < p->layout.threads; i++) {
+        bool is_zero = is_shared(p, i) && (is_in_subgroup(p, i) ? inner : outer);
+        if (is_zero || !p->weight[i])
+            continue;
+        expr step = tile_binary(TILE_MUL, layout_thread_digit(&p->layout, i, p->g->thread),
+                                thread_number(p->weight[i]));
+        slot = slot ? tile_binary(TILE_ADD, slot, step) : step;
+    }
+    return slot ? slot : thread_number(0);
+}
+
+static expr number_of(const struct partial *p, expr slot, expr r) {
+    return tile_binary(TILE_ADD, tile_binary(TILE_MUL, r, box_number(p->slots)), box_index(slot));
+}
+
+// True of one of the threads that share a result in a subgroup; NULL: there is only one.
+static expr is_first(const struct partial *p) {
+    expr test = NULL;
+    for (int i = 0; i < p->layout.threads; i++)
+        if (is_shared(p, i) && is_in_subgroup(p, i))
+            test = box_both(test, tile_binary(TILE_EQ, layout_thread_digit(&p->layout, i, p->g->thread),
+                                              thread_number(0)));
+    return test;
+}
+
+static void put(const struct partial *p, expr mask) {
+    expr r = thread_unrolled(p->count), index[2] = {box_number(0), number_of(p, slot_of(p, false, false), r)};
+    tile_store(p->scratch, 2, index, thread_load(p->part, r), mask);
+    tile_close();
+}
+
+static void get(const struct partial *p, expr slot, bool adds) {
+    expr r = thread_unrolled(p->count), theirs = thread_load(p->scratch, number_of(p, slot, r));
+    thread_store(p->part, r, adds ? tile_binary(p->combine, thread_load(p->part, r), theirs) : theirs);
+    tile_close();
+}
+
+// Adds the slots that differ in shared digits from `at` on: those of one subgroup, or those of several.
+static void get_all(const struct partial *p, int at, expr slot, bool inner) {
+    while (at < p->layout.threads && (!is_shared(p, at) || is_in_subgroup(p, at) != inner))
+        at++;
+    if (at == p->layout.threads) {
+        get(p, slot, true);
         return;
-    struct tile_buffer *scratch = thread_registers("scratch", p->part->type, TILE_SHARED, p->g->threads * p->count);
-    thread_barrier();
-    expr r = thread_unrolled(p->count);
-    expr at = tile_binary(TILE_ADD, tile_binary(TILE_MUL, box_index(p->g->thread), box_number(p->count)), r);
-    thread_store(scratch, at, thread_load(p->part, r));
+    }
+    expr d = thread_unrolled(p->layout.thread[at].size);
+    expr step = tile_binary(TILE_MUL, tile_cast(p->g->thread->type, d), thread_number(p->weight[at]));
+    get_all(p, at + 1, tile_binary(TILE_ADD, slot, step), inner);
+    tile_close();
+}
+
+static void shuffle_digit(const struct partial *p, int at, int size) {
+    for (int distance = 1; distance < size; distance *= 2)
+        shuffle(p, below(&p->layout, at) * distance);
+}
+
+// The digit of a subgroup whose threads can take the slots of all subgroups, one each; -1: there is none.
+static int taker_of(const struct partial *p, int outer) {
+    for (int i = 0; i < p->layout.threads && is_power(outer); i++)
+        if (is_shared(p, i) && !p->weight[i] && p->layout.thread[i].size >= outer)
+            return i;
+    return -1;
+}
+
+static void take_and_shuffle(const struct partial *p, int taker, int outer) {
+    expr slot = slot_of(p, true, true), lane = layout_thread_digit(&p->layout, taker, p->g->thread);
+    for (int i = 0, shift = 0; i < p->layout.threads; i++) {
+        int size = p->layout.thread[i].size;
+        if (!is_shared(p, i) || is_in_subgroup(p, i))
+            continue;
+        expr digit =
+            tile_binary(TILE_AND, tile_binary(TILE_SHR, lane, thread_number(shift)), thread_number(size - 1));
+        slot = tile_binary(TILE_ADD, slot, tile_binary(TILE_MUL, digit, thread_number(p->weight[i])));
+        while (size /= 2)
+            shift++;
+    }
+    get(p, slot, false);
+    shuffle_digit(p, taker, outer);
+}
+
+// Without shuffles the first thread of each piece combines what its threads left.
+static void combine_pieces(const struct partial *p, expr identity) {
+    tile_open_if(is_first(p));
+    start(p->part, p->count, identity);
+    get_all(p, 0, slot_of(p, false, true), true);
+    put(p, NULL);
     tile_close();
     thread_barrier();
+}
+
+// A barrier comes first only where a turn before may still read the slots.
+static void exchange(struct partial *p, expr identity) {
+    int inner = 1, outer = 1;
+    bool has_shuffles = p->g->target->group->subgroup;
+    for (int i = 0; i < p->layout.threads; i++)
+        if (is_shared(p, i) && is_in_subgroup(p, i)) {
+            inner *= p->layout.thread[i].size;
+            if (has_shuffles)
+                shuffle_digit(p, i, p->layout.thread[i].size);
+        } else if (is_shared(p, i))
+            outer *= p->layout.thread[i].size;
+    if (outer == 1 && (has_shuffles || inner == 1))
+        return;
+    p->scratch = thread_registers("scratch", p->part->type, TILE_SHARED, p->slots * p->count);
+    if (p->g->loops)
+        thread_barrier();
+    put(p, has_shuffles ? is_first(p) : NULL);
+    thread_barrier();
+    int taker = has_shuffles ? taker_of(p, outer) : -1;
+    if (taker >= 0) {
+        take_and_shuffle(p, taker, outer);
+        return;
+    }
+    if (!has_shuffles && inner > 1)
+        combine_pieces(p, identity);
     start(p->part, p->count, identity);
-    take_others(p, 0, scratch, mine, false);
+    get_all(p, 0, slot_of(p, true, true), false);
 }
 
 // Tiles in registers --------------------------------------------------------------------------------------------------------
@@ -157,15 +286,10 @@ static void reduce_tile(struct group *g, const struct tile_stmt *s) {
         to[i] = i == s->axis ? LAYOUT_COPIES : i;
     struct layout result = layout_project(&w.layout, to);
     struct tile_type type = s->region[1].buffer->type;
-    struct partial partial = {g,
-                              s->combine,
-                              thread_registers("part", type, TILE_REGISTER, layout_registers(&result)),
-                              layout_registers(&result),
-                              &w.layout,
-                              s->axis};
+    struct partial partial = partial_of(g, s, &w.layout, s->axis, layout_registers(&result));
     if (!partial.part)
         return;
-    start(partial.part, partial.count, identity_of(s, type));
+    start(partial.part, partial.count, thread_identity(s, type));
     thread_open_points(g, &p, &w);
     int all[TILE_DIMS] = {0, 1, 2, 3, 4, 5, 6, 7};
     for (int i = 0; i < w.vars; i++)
@@ -173,43 +297,30 @@ static void reduce_tile(struct group *g, const struct tile_stmt *s) {
             all[i] = LAYOUT_COPIES;
     expr x = thread_load(g->of[s->region[0].buffer->id].now, thread_slot(&p, s->region[0].buffer, all));
     expr at = layout_register(&result, &w.layout, to, p.digit);
-    thread_store(partial.part, at, tile_binary(s->combine, thread_load(partial.part, at), tile_cast(type, x)));
+    thread_store(partial.part, at,
+                 tile_binary(s->combine, thread_load(partial.part, at), tile_cast(type, x)));
     thread_close_points(&p);
-    exchange(&partial, identity_of(s, type));
+    exchange(&partial, thread_identity(s, type));
     put_tile(g, s, &result, partial.part);
 }
 
 // Lines in memory -----------------------------------------------------------------------------------------------------------
 
-struct lines {
-    struct box box; // of the source
-    struct tile_region from, to;
-    expr origin[2][TILE_DIMS];
-    int64_t count; // of lines; -1: not known
-    int each;      // threads of a line
-};
-
-static struct lines lines_of(struct group *g, const struct tile_stmt *s) {
-    struct lines l = {.box = box_of(&s->region[0], NULL), .count = 1};
-    l.from = thread_region(g, &s->region[0], l.origin[0]);
-    l.to = thread_region(g, &s->region[1], l.origin[1]);
-    for (int i = 0; i < l.box.axes; i++) {
-        int64_t size = fragments_number(l.box.size[i]);
+void thread_find_lines(struct group *g, const struct tile_stmt *s, struct thread_lines *l) {
+    *l = (struct thread_lines){.box = box_of(&s->region[0], NULL), .count = 1, .each = 1};
+    l->from = thread_region(g, &s->region[0], l->origin[0]);
+    l->to = thread_region(g, &s->region[1], l->origin[1]);
+    for (int i = 0; i < l->box.axes && !g->flat; i++) {
+        int64_t size = fragments_number(l->box.size[i]);
         if (i != s->axis)
-            l.count = size < 0 || l.count < 0 ? -1 : l.count * size;
+            l->count = size < 0 || l->count < 0 ? -1 : l->count * size;
     }
-    if (g->flat) { // a line is the whole group's
-        l.count = 1;
-        for (l.each = 1; g->threads % (l.each * 2) == 0;)
-            l.each *= 2;
-        return l;
-    }
-    for (l.each = 1; l.count > 0 && l.each * 2 * l.count <= g->threads && g->threads % (l.each * 2) == 0;)
-        l.each *= 2;
-    return l;
+    // Of a flat grid, a line is the whole group's.
+    while (l->count > 0 && l->each * 2 * l->count <= g->threads && g->threads % (l->each * 2) == 0)
+        l->each *= 2;
 }
 
-static void put_line(const struct tile_stmt *s, struct lines *l, expr value) {
+static void put_line(const struct tile_stmt *s, struct thread_lines *l, expr value) {
     struct box place_in = {0};
     expr point[TILE_DIMS];
     for (int i = 0; i < l->box.axes; i++)
@@ -220,7 +331,7 @@ static void put_line(const struct tile_stmt *s, struct lines *l, expr value) {
     box_write(&l->to, &place_in, point, value, true);
 }
 
-static void name_line(const struct tile_stmt *s, struct lines *l, expr line) {
+static void name_line(const struct tile_stmt *s, struct thread_lines *l, expr line) {
     for (int i = l->box.axes - 1; i >= 0; i--) {
         if (i == s->axis)
             continue;
@@ -229,53 +340,72 @@ static void name_line(const struct tile_stmt *s, struct lines *l, expr line) {
     }
 }
 
-static void take_line(struct group *g, const struct tile_stmt *s, struct lines *l,
-                      const struct tile_buffer *part, expr lane) {
+static void take_line(const struct tile_stmt *s, struct thread_lines *l, const struct tile_buffer *part,
+                      expr lane) {
     const struct tile_name *i = box_variable(l->box.size[s->axis]);
     tile_open_for(i, box_index(lane), l->box.size[s->axis], box_number(l->each), TILE_SERIAL);
     l->box.point[s->axis] = box_point(i);
     expr x = box_read(&l->from, &l->box, l->box.point, true);
-    thread_store(part, box_number(0),
-                 tile_binary(s->combine, thread_load(part, box_number(0)), x ? tile_cast(part->type, x) : NULL));
+    thread_store(
+        part, box_number(0),
+        tile_binary(s->combine, thread_load(part, box_number(0)), x ? tile_cast(part->type, x) : NULL));
     tile_close();
-    (void)g;
+}
+
+static struct layout lanes_of(const struct group *g, const struct thread_lines *l) {
+    return (struct layout){.threads = 2, .thread = {{0, l->each, 1}, {1, g->threads / l->each, 1}}};
 }
 
 // Whole turns of the group, so that all threads meet at barriers.
+struct thread_turns thread_open_turns(struct group *g, const struct tile_stmt *s, struct thread_lines *l) {
+    struct layout lanes = lanes_of(g, l);
+    int64_t at_once = g->threads / l->each;
+    struct thread_turns t = {.lane = layout_thread_digit(&lanes, 0, g->thread),
+                             .is_loop = l->count < 0 || l->count > at_once};
+    expr line = box_index(layout_thread_digit(&lanes, 1, g->thread)), count = box_number(1);
+    for (int i = 0; !g->flat && i < l->box.axes; i++)
+        count = i == s->axis ? count : tile_binary(TILE_MUL, count, l->box.size[i]);
+    if (t.is_loop) {
+        expr turns = tile_binary(TILE_FLOORDIV, tile_binary(TILE_ADD, count, box_number(at_once - 1)),
+                                 box_number(at_once));
+        const struct tile_name *turn = box_variable(turns);
+        tile_open_for(turn, NULL, turns, NULL, TILE_SERIAL);
+        line = tile_binary(TILE_ADD, tile_binary(TILE_MUL, box_point(turn), box_number(at_once)), line);
+    }
+    g->loops += t.is_loop;
+    t.is_line = l->count >= 0 && l->count % at_once == 0 ? NULL : tile_binary(TILE_LT, line, count);
+    name_line(s, l, g->flat ? g->flat : line);
+    return t;
+}
+
+void thread_close_turns(struct group *g, const struct thread_turns *t) {
+    g->loops -= t->is_loop;
+    if (t->is_loop)
+        tile_close();
+}
+
 static void reduce_lines(struct group *g, const struct tile_stmt *s) {
-    struct lines l = lines_of(g, s);
+    struct thread_lines l;
+    thread_find_lines(g, s, &l);
     struct tile_type type = s->region[1].buffer->type;
-    struct layout lanes = {.threads = 2, .thread = {{0, l.each, 1}, {1, g->threads / l.each, 1}}};
-    const struct tile_buffer *part = thread_registers("part", type, TILE_REGISTER, 1);
-    struct partial partial = {g, s->combine, part, 1, &lanes, 0};
-    expr lane = layout_thread_digit(&lanes, 0, g->thread), at_once = box_number(g->threads / l.each),
-         count = box_number(1);
-    for (int i = 0; !g->flat && i < l.box.axes; i++)
-        count = i == s->axis ? count : tile_binary(TILE_MUL, count, l.box.size[i]);
-    expr turns = tile_binary(TILE_FLOORDIV, tile_binary(TILE_ADD, count, box_number(g->threads / l.each - 1)),
-                             at_once);
-    const struct tile_name *turn = box_variable(turns);
-    tile_open_for(turn, NULL, turns, NULL, TILE_SERIAL);
-    expr line = tile_binary(TILE_ADD, tile_binary(TILE_MUL, box_point(turn), at_once),
-                            box_index(layout_thread_digit(&lanes, 1, g->thread)));
-    expr is_line =
-        l.count >= 0 && l.count % (g->threads / l.each) == 0 ? NULL : tile_binary(TILE_LT, line, count);
-    name_line(s, &l, g->flat ? g->flat : line);
-    start(part, 1, identity_of(s, type));
-    if (is_line)
-        tile_open_if(is_line);
-    take_line(g, s, &l, part, lane);
-    if (is_line)
+    struct layout lanes = lanes_of(g, &l);
+    struct partial partial = partial_of(g, s, &lanes, 0, 1);
+    struct thread_turns t = thread_open_turns(g, s, &l);
+    start(partial.part, 1, thread_identity(s, type));
+    if (t.is_line)
+        tile_open_if(t.is_line);
+    take_line(s, &l, partial.part, t.lane);
+    if (t.is_line)
         tile_close();
     if (l.each > 1)
-        exchange(&partial, identity_of(s, type));
-    expr mine = l.each > 1 ? box_both(is_line, tile_binary(TILE_EQ, lane, thread_number(0))) : is_line;
+        exchange(&partial, thread_identity(s, type));
+    expr mine = l.each > 1 ? box_both(t.is_line, tile_binary(TILE_EQ, t.lane, thread_number(0))) : t.is_line;
     if (mine)
         tile_open_if(mine);
-    put_line(s, &l, thread_load(part, box_number(0)));
+    put_line(s, &l, thread_load(partial.part, box_number(0)));
     if (mine)
         tile_close();
-    tile_close();
+    thread_close_turns(g, &t);
 }
 
 void thread_reduce(struct group *g, const struct tile_stmt *s) {
@@ -283,35 +413,4 @@ void thread_reduce(struct group *g, const struct tile_stmt *s) {
         reduce_tile(g, s);
     else
         reduce_lines(g, s);
-}
-
-// A line is one thread's, which runs along it.
-void thread_scan(struct group *g, const struct tile_stmt *s) {
-    struct box b = box_of(&s->region[0], NULL);
-    struct sweep w = {0};
-    struct points p;
-    expr origin[2][TILE_DIMS], at[2][TILE_DIMS], extent[TILE_DIMS];
-    for (int i = 0; i < b.axes; i++)
-        if (i != s->axis) {
-            w.extent[w.vars] = b.size[i];
-            w.name[w.vars++] = b.name[i];
-        }
-    if (!w.vars) {
-        w.extent[0] = box_number(1);
-        w.name[w.vars++] = box_variable(box_number(1));
-    }
-    if (thread_open_points(g, &p, &w)) {
-        struct tile_stmt line = *s;
-        for (int k = 0; k < 2; k++) {
-            struct tile_region r = thread_region(g, &s->region[k], origin[k]);
-            for (int i = 0, var = 0; i < b.axes; i++) {
-                expr point = i == s->axis ? box_number(0) : p.point[var++];
-                at[k][i] = r.origin ? tile_binary(TILE_ADD, r.origin[i], point) : point;
-                extent[i] = i == s->axis ? b.size[i] : box_number(1);
-            }
-            line.region[k] = (struct tile_region){r.buffer, at[k], extent};
-        }
-        tile_append(line);
-    }
-    thread_close_points(&p);
 }

@@ -283,8 +283,7 @@ static void emit_inner(struct points *p, const struct tile_stmt *s) {
         }
         tile_close();
         return;
-    case TILE_WAIT:
-    case TILE_BARRIER: return; // of one thread alone
+    case TILE_WAIT: return; // copies in maps are done at once
     default: emit_other(p, s, false); return;
     }
 }
@@ -294,13 +293,26 @@ static void emit_body(struct points *p, const struct tile_stmt *body) {
         emit_inner(p, body);
 }
 
-void thread_map(struct group *g, const struct tile_stmt *s) {
+static void map_elements(struct group *g, const struct tile_stmt *s) {
     struct points p;
     struct sweep w = fragments_sweep(g, s);
     map_free(&g->rewritten);
     if (thread_open_points(g, &p, &w))
         emit_body(&p, s->body);
     thread_close_points(&p);
+}
+
+void thread_map(struct group *g, const struct tile_stmt *s) {
+    map_free(&g->rewritten);
+    if (!thread_vector_map(g, s, map_elements))
+        map_elements(g, s);
+    map_free(&g->rewritten);
+}
+
+void thread_code(struct group *g, const struct tile_stmt *s) {
+    struct points p = {.g = g, .sweep = {.vars = 1, .name = {s->name[0]}}, .point = {box_index(g->thread)}};
+    map_free(&g->rewritten);
+    emit_body(&p, s->body);
     map_free(&g->rewritten);
 }
 

@@ -1,5 +1,5 @@
 // thread_vector.c - copies by as many bytes as one access has: between memory and memory, and between memory and the registers
-// that hold neighbours. What is not known before a call (whether rows are of whole vectors) is tested by the group once.
+// that hold neighbours; and what maps of such registers store. What is not known before a call (whether rows are of whole vectors) is tested by the group once.
 
 #include "pass/threads.h"
 
@@ -133,6 +133,16 @@ static void copy_runs(struct vectors *v) {
     thread_close_points(&p);
 }
 
+// What one access moves, in registers.
+static const struct tile_buffer *vector_registers(struct tile_type type, expr count, int bytes) {
+    char text[24];
+    snprintf(text, sizeof text, "run%d", tile_current() ? tile_current()->buffers : 0);
+    struct tile_buffer *run = tile_alloc(text, type, TILE_REGISTER, 1, &count);
+    if (run)
+        run->align = bytes;
+    return run;
+}
+
 // The neighbours that a thread holds go through a small buffer of its own.
 static void copy_registers(struct vectors *v, int held) {
     struct sweep w = fragments_sweep(v->g, v->stmt);
@@ -143,16 +153,13 @@ static void copy_registers(struct vectors *v, int held) {
     w.layout.slot[0].size = 1;
     if (!thread_open_points(v->g, &p, &w))
         return;
-    char text[24];
-    snprintf(text, sizeof text, "run%d", tile_current() ? tile_current()->buffers : 0);
     expr size = box_number(v->run), zero = box_number(0), at[TILE_DIMS], extent[TILE_DIMS], run_extent[1];
-    struct tile_buffer *run = tile_alloc(text, type, TILE_REGISTER, 1, &size);
+    const struct tile_buffer *run = vector_registers(type, size, (int)v->run * tile_type_bytes(type));
     thread_place(&w, !held, memory, p.point, at);
     expr inside = box_holds(memory, at);
     struct tile_region there = run_at(memory->buffer, at, extent, v->run);
     if (!run)
         return;
-    run->align = (int)v->run * tile_type_bytes(type);
     struct tile_region here = run_at(run, &zero, run_extent, v->run);
     int to[TILE_DIMS];
     thread_axes(&w, held, v->stmt->region[held].buffer, to);
@@ -245,6 +252,99 @@ bool thread_vector_copy(struct group *g, const struct tile_stmt *s,
         copy_registers(&v, held[1]);
     else
         copy_runs(&v);
+    if (v.test) {
+        tile_else();
+        otherwise(g, s);
+        tile_close();
+    }
+    return true;
+}
+
+// Maps ------------------------------------------------------------------------------------------------------------------
+
+// What is added to the map's last variable in the last index: *more, or NULL. False: the index is no such sum.
+static bool is_unit(expr index, const struct tile_name *var, expr *more) {
+    *more = NULL;
+    for (int i = 0; index->op == TILE_ADD && i < 2; i++)
+        if (index->arg[i]->op == TILE_INDEX && index->arg[i]->name == var)
+            *more = index->arg[!i];
+    return *more || (index->op == TILE_INDEX && index->name == var);
+}
+
+static bool is_fixed(expr e, const struct sweep *w, int from) {
+    for (int i = from; i < w->vars; i++)
+        if (pass_step_of(e, w->name[i]) != PASS_FIXED)
+            return false;
+    return true;
+}
+
+// One store of the kernel's memory, by neighbours that a thread has.
+static bool plan_store(struct vectors *v, const struct sweep *w, const struct tile_stmt *store) {
+    bool is_store = store && !store->next && store->kind == TILE_STORE && !store->mask &&
+                    store->buffer->ndim && store->buffer->parameter >= 0 && !store->buffer->base;
+    const struct layout_digit *d = &w->layout.slot[0];
+    if (!is_store || !w->has_layout || !w->layout.slots || d->axis != w->vars - 1 || d->step != 1)
+        return false;
+    int last = store->buffer->ndim - 1, bytes = tile_type_bytes(store->buffer->type) * d->size;
+    expr more;
+    v->run = d->size;
+    v->side[1].region.buffer = store->buffer;
+    for (int i = 0; i < w->vars; i++)
+        if (fragments_number(w->extent[i]) != w->covered[i])
+            return false;
+    for (int i = 0; i < last; i++)
+        if (!is_fixed(store->index[i], w, w->vars - 1))
+            return false;
+    if ((bytes != 8 && bytes != 16) || bytes > v->g->target->group->vector_bytes ||
+        !is_unit(store->index[last], w->name[w->vars - 1], &more) || !fits(v, 1))
+        return false;
+    if (more && divisor(more) % v->run && !is_fixed(more, w, 0))
+        return false;
+    struct points none = {.g = v->g};
+    ask(v, more && divisor(more) % v->run ? thread_rewrite(&none, more) : NULL);
+    return true;
+}
+
+static void store_runs(struct vectors *v, struct sweep *w, const struct tile_stmt *store) {
+    struct points p;
+    struct layout whole = w->layout;
+    expr at[TILE_DIMS], extent[TILE_DIMS], run_extent[1], size = box_number(v->run), zero = box_number(0);
+    int last = w->vars - 1;
+    w->layout.slot[0].size = 1;
+    bool is_some = thread_open_points(v->g, &p, w);
+    const struct tile_buffer *run =
+        vector_registers(store->buffer->type, size, (int)v->run * tile_type_bytes(store->buffer->type));
+    p.sweep.layout = whole;
+    for (int k = (int)v->run - 1; k >= 0 && run && is_some; k--) { // the first is left, for the place
+        expr in_run = box_number(k);
+        p.digit[0] = thread_number(k);
+        p.point[last] = box_index(layout_index(&whole, last, v->g->thread, p.digit));
+        map_free(&v->g->rewritten);
+        tile_store(run, 1, &in_run, thread_rewrite(&p, store->value), NULL);
+    }
+    for (int i = 0; i < store->buffer->ndim; i++)
+        at[i] = thread_rewrite(&p, store->index[i]);
+    if (p.first)
+        tile_open_if(p.first);
+    if (run && is_some) {
+        struct tile_region here = run_at(run, &zero, run_extent, v->run),
+                           there = run_at(store->buffer, at, extent, v->run);
+        one_access(v, &here, &there, false);
+    }
+    if (p.first)
+        tile_close();
+    thread_close_points(&p);
+}
+
+bool thread_vector_map(struct group *g, const struct tile_stmt *s,
+                       void (*otherwise)(struct group *g, const struct tile_stmt *s)) {
+    struct vectors v = {.g = g, .stmt = s};
+    struct sweep w = fragments_sweep(g, s);
+    if (g->flat || !tile_current() || tile_current()->failed || !plan_store(&v, &w, s->body))
+        return false;
+    if (v.test)
+        tile_open_if(v.test);
+    store_runs(&v, &w, s->body);
     if (v.test) {
         tile_else();
         otherwise(g, s);

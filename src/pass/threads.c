@@ -1,6 +1,6 @@
 // threads.c - kernels as code of one thread, for targets that run groups of threads.
 //
-// Afterwards the kernel is a list of grids, launched one after the other. The body of each is one map, `thread`: what a thread of
+// Afterwards the kernel is a list of grids, launched one after the other. The body of each is one `thread`: what a thread of
 // the group does, with barriers where threads wait for each other. Statements outside of all grids become grids of their own: over
 // their elements or lines where they are one map, copy, fill, reduction, scan or product; else of one group.
 
@@ -86,8 +86,11 @@ static void atomic_by_first(struct group *g, const struct tile_stmt *s) {
 }
 
 static void with_body(struct group *g, const struct tile_stmt *s) {
+    bool is_loop = s->kind != TILE_IF;
     thread_alone(g, s);
+    g->loops += is_loop;
     thread_block(g, s->body);
+    g->loops -= is_loop;
     if (s->other) {
         tile_else();
         thread_block(g, s->other);
@@ -102,7 +105,7 @@ static void wait(struct group *g, const struct tile_stmt *s, int keep) {
 
 static void one(struct group *g, const struct tile_stmt *s) {
     if (thread_is_spread(s)) {
-        thread_map(g, s);
+        (s->kind == TILE_THREAD ? thread_code : thread_map)(g, s);
         return;
     }
     switch (s->kind) {
@@ -161,14 +164,25 @@ static void group_close(struct group *g) {
 
 static void open_threads(struct group *g) {
     expr count = box_number(g->threads);
-    const struct tile_name *thread = tile_index("thread", count);
-    tile_open_map(1, &thread, &count);
+    const struct tile_name *thread = tile_index("t", count);
+    tile_open((struct tile_stmt){.kind = TILE_THREAD, .indices = 1, .name = &thread, .extent = &count});
     g->thread = thread ? tile_cast(u32, box_point(thread)) : NULL;
+}
+
+// How many threads a `thread` in these statements asks for; 0: there is none.
+static int threads_in(const struct tile_stmt *body) {
+    int count = 0;
+    for (const struct tile_stmt *s = body; s && !count; s = s->next) {
+        count = s->kind == TILE_THREAD ? (int)fragments_number(s->extent[0]) : threads_in(s->body);
+        count = count ? count : threads_in(s->other);
+    }
+    return count;
 }
 
 static bool emit_grid(const struct target *target, const struct tile_stmt *grid, struct tile_stmt *body,
                       bool is_flat) {
-    struct group g = {.target = target, .threads = grid->threads ? grid->threads : target->group->threads};
+    int threads = grid->threads ? grid->threads : threads_in(body);
+    struct group g = {.target = target, .threads = threads ? threads : target->group->threads};
     struct tile_stmt next = *grid;
     next.threads = g.threads;
     bool good = group_open(&g, body);
@@ -196,7 +210,8 @@ static bool one_group(const struct target *target, struct tile_stmt *body) {
 
 // Statements outside of grids -------------------------------------------------------------------------------------------
 
-// What a thread of a flat grid has one of: elements, or lines; of a reduction it is the whole group that has a line.
+// What a thread of a flat grid has one of: elements, or lines; of a reduction or a scan of long lines it is the whole group that has
+// a line.
 static expr flat_count(const struct tile_stmt *s) {
     struct box b = {0};
     int without = s->kind == TILE_REDUCE || s->kind == TILE_SCAN ? s->axis : -1;
@@ -226,7 +241,8 @@ static bool is_flat(const struct tile_stmt *s) {
 static bool flat_grid(const struct target *target, struct tile_stmt *s) {
     int threads = target->group->flat_threads;
     expr count = flat_count(s), blocks = count;
-    if (s->kind != TILE_REDUCE)
+    bool is_line = s->kind == TILE_REDUCE || (s->kind == TILE_SCAN && thread_scans_by_group(s, true));
+    if (!is_line)
         blocks = tile_binary(TILE_FLOORDIV, tile_binary(TILE_ADD, count, box_number(threads - 1)),
                              box_number(threads));
     const struct tile_name *name = tile_index("group", blocks);

@@ -28,6 +28,7 @@ struct group {
     int *seen, stamp; // by id of expression
     int ids;
     bool failed;
+    int loops;            // around the statement that code is made for, of which each turn uses the same memory
     expr flat;            // the group's number, where the points of one statement are divided among all groups; else NULL
     expr thread;          // its number, u32; while code is made
     struct map rewritten; // expressions of the statement that code is made for
@@ -45,7 +46,7 @@ typedef void access_visit(struct group *g, const struct access *a, void *data);
 // thread_accesses.c: visits what a statement touches, with its body if it is a map; else the statement alone.
 void thread_accesses(struct group *g, const struct tile_stmt *s, access_visit *visit, void *data);
 void thread_expr_accesses(struct group *g, int count, const expr *root, access_visit *visit, void *data);
-bool thread_is_spread(const struct tile_stmt *s); // a loop whose points are divided among threads
+bool thread_is_spread(const struct tile_stmt *s); // a loop whose points are divided among threads, or `thread`
 bool thread_is_private(const struct group *g, const struct tile_buffer *b); // each thread has its own
 
 // The points that a statement is done for, and which thread does which.
@@ -115,6 +116,7 @@ bool thread_open_points(struct group *g, struct points *p, const struct sweep *s
 void thread_close_points(struct points *p);
 expr thread_rewrite(struct points *p, expr e); // names and tiles as this thread has them
 void thread_map(struct group *g, const struct tile_stmt *s);
+void thread_code(struct group *g, const struct tile_stmt *s); // a `thread` as it stands
 void thread_alone(struct group *g, const struct tile_stmt *s); // a statement of all threads; opens it if it has a body
 void thread_copy(struct group *g, const struct tile_stmt *s);
 void thread_fill(struct group *g, const struct tile_stmt *s);
@@ -126,15 +128,48 @@ expr thread_slot(struct points *p, const struct tile_buffer *b, const int *to);
 bool thread_vector_copy(struct group *g, const struct tile_stmt *s,
                         void (*otherwise)(struct group *g, const struct tile_stmt *s));
 
+// The same of a map that stores neighbours which a thread has.
+bool thread_vector_map(struct group *g, const struct tile_stmt *s,
+                       void (*otherwise)(struct group *g, const struct tile_stmt *s));
+
 // thread_registers.c: registers of each thread, or as many numbers in other memory; the at-th of them; a loop over them.
 struct tile_buffer *thread_registers(const char *prefix, struct tile_type type, enum tile_memory memory, int64_t count);
 expr thread_load(const struct tile_buffer *b, expr at);
 void thread_store(const struct tile_buffer *b, expr at, expr value);
 expr thread_unrolled(int64_t count); // opens it
 
-// thread_reduce.c, thread_gemm.c
+// thread_reduce.c
+enum { PIECE = 16 }; // threads whose results one of them combines, where a target has no shuffles
+int  thread_width(const struct group *g); // those of a subgroup, or PIECE
+expr thread_identity(const struct tile_stmt *s, struct tile_type type); // what a reduction or scan starts from
+// What `threads` threads have, by a shuffle; complex numbers by their parts.
+expr thread_shuffled(const struct group *g, enum tile_shuffle how, expr value, expr step, int threads);
+
+// The lines of a reduction or scan in memory.
+struct thread_lines {
+    struct box box; // of the source
+    struct tile_region from, to;
+    expr origin[2][TILE_DIMS]; // of these
+    int64_t count; // of lines; -1: not known
+    int each;      // threads of a line
+};
+void thread_find_lines(struct group *g, const struct tile_stmt *s, struct thread_lines *l);
+
+// Turns of the whole group over its lines, each of which names the point of the box, but for the axis of the line.
+struct thread_turns {
+    expr lane, is_line; // the thread's number in its line; NULL: there is a line for every thread
+    bool is_loop;
+};
+struct thread_turns thread_open_turns(struct group *g, const struct tile_stmt *s, struct thread_lines *l);
+void thread_close_turns(struct group *g, const struct thread_turns *t);
 void thread_reduce(struct group *g, const struct tile_stmt *s);
+
+// thread_scan.c
+// Whether all threads that a line has scan it together; else one of them runs along it. is_flat: in a grid of its own.
+bool thread_scans_by_group(const struct tile_stmt *s, bool is_flat);
 void thread_scan(struct group *g, const struct tile_stmt *s);
+
+// thread_gemm.c
 void thread_gemm(struct group *g, const struct tile_stmt *s);
 
 #endif

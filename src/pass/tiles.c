@@ -355,6 +355,7 @@ static void emit(const struct target *target, const struct tile_stmt *s) {
             gemm(s);
         return;
     case TILE_MAP:
+    case TILE_THREAD:
     case TILE_FOR:
     case TILE_IF:
     case TILE_WHILE:

@@ -7,6 +7,7 @@
 #include "render/group.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 
 static const struct group_words *words_of(const struct program *p) {
     return p->style.dialect->words;
@@ -222,6 +223,33 @@ static void wait(struct program *p, const struct tile_stmt *s) {
         style_line(&p->style, "ZL_WAIT(%d);", s->keep);
 }
 
+// In words of 32 bits at least.
+static void shuffle(struct program *p, const struct tile_stmt *s) {
+    static const char *const word[] = {"XOR", "UP", "FROM"};
+    const char *type = tile_type_name(s->old->type);
+    int most = p->style.dialect->target.group->subgroup;
+    expr root[TILE_STMT_EXPRS];
+    if (s->threads > most) {
+        char why[96];
+        snprintf(why, sizeof why,
+                 most ? "a shuffle among %d threads: the target has subgroups of %d"
+                      : "the target has no shuffles",
+                 s->threads, most);
+        program_fail(p, s, why, "");
+        return;
+    }
+    style_line(&p->style, "{");
+    p->style.indent++;
+    program_nodes(p, tile_stmt_exprs(s, root), root);
+    text_add(p->style.out, "%*sx%d = (%s)ZL_SHUFFLE_%s((%s)", 4 * p->style.indent, "", s->old->id, type,
+             word[s->shuffle], s->old->type.bits < 32 ? "u32" : type);
+    program_operand(p, s->value);
+    text_add(p->style.out, ", (u32)");
+    program_operand(p, s->step);
+    text_add(p->style.out, ", %du);\n", s->threads);
+    style_close(&p->style);
+}
+
 static void map(struct program *p, const struct tile_stmt *s) {
     style_line(&p->style, "{");
     p->style.indent++;
@@ -249,6 +277,7 @@ static bool own(struct program *p, const struct tile_stmt *s) {
         style_line(&p->style, p->fences ? "ZL_FENCE; ZL_BARRIER;" : "ZL_BARRIER;");
         return true;
     case TILE_WAIT: wait(p, s); return true;
+    case TILE_SHUFFLE: shuffle(p, s); return true;
     case TILE_MAP: map(p, s); return true;
     case TILE_GEMM: group_gemm(p, s); return true;
     default: return false;

@@ -45,14 +45,14 @@ const struct dialect dialect_opencl_tiles = {
     SCALAR_DIALECT};
 
 const struct dialect dialect_cuda_tiles = {
-    .target = GROUP_TARGET("cuda_tiles", scalar_shuffle_words, .group = &cuda_group, .multiplies = has_mma, ),
+    .target = GROUP_TARGET("cuda_tiles", scalar_exp2_words, .group = &cuda_group, .multiplies = has_mma, ),
     .prelude = prelude_cuda_tiles,
     .program = group_render,
     .words = &cuda_words,
     SCALAR_DIALECT};
 
 const struct dialect dialect_hip_tiles = {
-    .target = GROUP_TARGET("hip_tiles", scalar_shuffle_words, .group = &hip_group, ),
+    .target = GROUP_TARGET("hip_tiles", scalar_exp2_words, .group = &hip_group, ),
     .prelude = prelude_hip_tiles,
     .program = group_render,
     .words = &cuda_words,

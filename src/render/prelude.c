@@ -278,12 +278,6 @@ const char prelude_opencl_tiles[] =
     "#define FN static __device__ __forceinline__\n" \
     "typedef signed char i8;\ntypedef short i16;\ntypedef int i32;\ntypedef long long i64;\n" \
     "typedef unsigned char u8;\ntypedef unsigned short u16;\ntypedef unsigned u32;\ntypedef unsigned long long u64;\n"
-#define SHUFFLE(T, word) "FN " T " zl_shuffle_" T "(" T " x, u32 by) { return (" T ")ZL_SHUFFLE((" word ")x, by); }\n"
-#define SHUFFLES \
-    SHUFFLE("i8", "i32") SHUFFLE("u8", "u32") SHUFFLE("i16", "i32") SHUFFLE("u16", "u32") SHUFFLE("i32", "i32") \
-    SHUFFLE("u32", "u32") SHUFFLE("i64", "i64") SHUFFLE("u64", "u64") SHUFFLE("f32", "f32") SHUFFLE("f64", "f64") \
-    "#define zl_shuffle_f16 zl_shuffle_u16\n#define zl_shuffle_bf16 zl_shuffle_u16\n" \
-    "#define zl_shuffle_bool(x, by) (zl_shuffle_u32(x, by) != 0)\n"
 // Who compiles it may want more blocks of a multiprocessor, and fewer registers.
 #define CUDA_GROUP \
     "#ifndef ZL_BOUNDS\n#define ZL_BOUNDS(threads) __launch_bounds__(threads)\n#endif\n" \
@@ -292,14 +286,16 @@ const char prelude_opencl_tiles[] =
     "#define ZL_SWAP_32(at, old, next) atomicCAS((u32 *)(at), old, next)\n" \
     "#define ZL_SWAP_64(at, old, next) atomicCAS((u64 *)(at), old, next)\n" ATOMIC_WORDS \
     "#define ZL_BARRIER __syncthreads()\n" \
-    "#define ZL_FAIL(line) atomicCAS((int *)zl_status, 0, line)\n" SHUFFLES
+    "#define ZL_FAIL(line) atomicCAS((int *)zl_status, 0, line)\n"
 
 // Copies that run on, matrix instructions: of sm_80 and later. Compiled with --fmad=false.
 const char prelude_cuda_tiles[] = CUDA_TYPES FLOATS DOUBLE HELPERS_32("__fsqrt_rn", "f")
     CUDA_FLOATS
     HELPERS_64("__dsqrt_rn") COMBINERS COMBINERS_64 GROUP_HELPERS
     CUDA_EXP2
-    "#define ZL_SHUFFLE(x, by) __shfl_xor_sync(0xffffffffu, x, by)\n" CUDA_GROUP
+    "#define ZL_SHUFFLE_XOR(x, by, of) __shfl_xor_sync(0xffffffffu, x, (by) & (of - 1), of)\n"
+    "#define ZL_SHUFFLE_UP(x, by, of) __shfl_up_sync(0xffffffffu, x, (by) & (of - 1), of)\n"
+    "#define ZL_SHUFFLE_FROM(x, by, of) __shfl_sync(0xffffffffu, x, (by) & (of - 1), of)\n" CUDA_GROUP
     "typedef u32 zl_4;\ntypedef uint2 zl_8;\ntypedef uint4 zl_16;\n"
     "#define ZL_ZERO_4 0u\n#define ZL_ZERO_8 make_uint2(0, 0)\n#define ZL_ZERO_16 make_uint4(0, 0, 0, 0)\n"
     "FN u32 zl_shared(const void *at) { return (u32)__cvta_generic_to_shared(at); }\n"
@@ -361,14 +357,16 @@ const char prelude_hip_tiles[] =
     "    __builtin_amdgcn_fence(__ATOMIC_SEQ_CST, \"workgroup\");\n}\n"
     "template <typename T> FN T atomicCAS(T *at, T old, T next) {\n"
     "    __atomic_compare_exchange_n(at, &old, next, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);\n    return old;\n}\n"
-    "FN u32 zl_shuffle_word(u32 x, u32 by) {\n"
-    "    u32 lane = __builtin_amdgcn_mbcnt_hi(~0u, __builtin_amdgcn_mbcnt_lo(~0u, 0));\n"
-    "    return (u32)__builtin_amdgcn_ds_bpermute((int)((lane ^ by) * 4), (int)x);\n}\n"
-    "template <typename T> FN T zl_shuffle_any(T x, u32 by) {\n"
+    "FN u32 zl_lane() { return __builtin_amdgcn_mbcnt_hi(~0u, __builtin_amdgcn_mbcnt_lo(~0u, 0)); }\n"
+    "template <typename T> FN T zl_shuffle(T x, u32 from) {\n"
     "    union { T t; u32 u[sizeof(T) / 4]; } v;\n    v.t = x;\n"
-    "    for (u32 i = 0; i < sizeof(T) / 4; i++)\n        v.u[i] = zl_shuffle_word(v.u[i], by);\n    return v.t;\n}\n"
+    "    for (u32 i = 0; i < sizeof(T) / 4; i++)\n"
+    "        v.u[i] = (u32)__builtin_amdgcn_ds_bpermute((int)(from * 4), (int)v.u[i]);\n    return v.t;\n}\n"
+    "FN u32 zl_lane_up(u32 by, u32 of) { return zl_lane() - ((zl_lane() & (of - 1)) < by ? 0 : by); }\n"
+    "#define ZL_SHUFFLE_XOR(x, by, of) zl_shuffle(x, zl_lane() ^ ((by) & (of - 1)))\n"
+    "#define ZL_SHUFFLE_UP(x, by, of) zl_shuffle(x, zl_lane_up((by) & (of - 1), of))\n"
+    "#define ZL_SHUFFLE_FROM(x, by, of) zl_shuffle(x, (zl_lane() & ~(of - 1)) | ((by) & (of - 1)))\n"
     "FN f32 zl_exp2_f32(f32 x) { return __builtin_exp2f(x); }\n"
-    "#define ZL_SHUFFLE(x, by) zl_shuffle_any(x, by)\n"
     "extern \"C\" __device__ int printf(const char *, ...);\n" CUDA_GROUP
     "typedef u32 zl_4;\ntypedef u32 zl_8 __attribute__((ext_vector_type(2)));\ntypedef u32 zl_16 __attribute__((ext_vector_type(4)));\n" VECTOR_ZEROS;
 // clang-format on

@@ -69,9 +69,8 @@ static const char *const half_words[TILE_OP_COUNT] = {
 #define DIVISIBLE (PASS_BIT(ZL_INT64) | PASS_BIT(ZL_UINT64) | PASS_BIT(ZL_INT32) | PASS_BIT(ZL_UINT32))
 const struct spelling scalar_group_words[TILE_OP_COUNT] = {
     WORDS(0), [TILE_FLOORDIV] = {DIVISIBLE, NULL, "zl_floordiv_%t(%a, %b)"}};
-const struct spelling scalar_shuffle_words[TILE_OP_COUNT] = {
+const struct spelling scalar_exp2_words[TILE_OP_COUNT] = {
     WORDS(0), [TILE_FLOORDIV] = {DIVISIBLE, NULL, "zl_floordiv_%t(%a, %b)"},
-    [TILE_SHUFFLE] = {PASS_INTEGER, NULL, "zl_shuffle_%e(%a, %b)"},
     [TILE_EXP2] = {PASS_BIT(ZL_FLOAT32), "zl_exp2_f32(%a)"}};
 
 static const char *type_name(expr e) {

@@ -120,7 +120,6 @@ union tile_value tile_apply(enum tile_op op, struct tile_type type, struct tile_
     switch (op) {
     case TILE_SELECT:
     case TILE_RARE: return arg[0].b ? arg[1] : arg[2];
-    case TILE_SHUFFLE: return arg[0];
     case TILE_EXP2: return number(type, exp2(arg[0].f));
     case TILE_CAST: return tile_convert(type, from, arg[0]);
     case TILE_BITCAST: return tile_value_of(type, tile_bits_of(from, arg[0]));

@@ -139,8 +139,10 @@ static void count_stmt(struct cost *c, const struct tile_stmt *s, double times) 
     switch (s->kind) {
     case TILE_STORE:
     case TILE_ATOMIC: count_store(c, s, times); break;
+    case TILE_SHUFFLE:
     case TILE_ASSIGN: count_expr(c, s->value, times); break;
     case TILE_MAP:
+    case TILE_THREAD:
     case TILE_GRID: count_points(c, s, times); break;
     case TILE_FOR: count_for(c, s, times); break;
     case TILE_IF:

@@ -312,6 +312,7 @@ static bool run_evaluated(struct machine *m, const struct tile_stmt *s, const st
     case TILE_ASSIGN: m->name[s->name[0]->id] = o->value; return true;
     case TILE_MAP:
     case TILE_GRID: return run_points(m, s, o, 0);
+    case TILE_THREAD: return machine_threads(m, s, o);
     case TILE_FOR: return run_for(m, s, o);
     case TILE_IF: return run_block(m, o->mask.b ? s->body : s->other);
     case TILE_COPY: return machine_copy(m, s, o);
@@ -338,11 +339,15 @@ static bool run_stmt(struct machine *m, const struct tile_stmt *s) {
     return machine_evaluate(m, s, &o) && run_evaluated(m, s, &o);
 }
 
-static bool run_block(struct machine *m, const struct tile_stmt *body) {
-    for (const struct tile_stmt *s = body; s && !m->broke; s = s->next)
+bool machine_run(struct machine *m, const struct tile_stmt *from, const struct tile_stmt *end) {
+    for (const struct tile_stmt *s = from; s != end && !m->broke; s = s->next)
         if (!run_stmt(m, s))
             return false;
     return true;
+}
+
+static bool run_block(struct machine *m, const struct tile_stmt *body) {
+    return machine_run(m, body, NULL);
 }
 
 // Kernels ---------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-// interpret.h - the machine that interpret.c and regions.c share. Included by them only.
+// interpret.h - the machine that interpret.c, lockstep.c and regions.c share. Included by them only.
 
 #ifndef INTERPRET_H
 #define INTERPRET_H
@@ -32,6 +32,7 @@ struct operands {
 
 bool machine_fail(struct machine *m, const char *format, ...) __attribute__((format(printf, 2, 3)));
 bool machine_evaluate(struct machine *m, const struct tile_stmt *s, struct operands *out);
+bool machine_run(struct machine *m, const struct tile_stmt *from, const struct tile_stmt *end); // statements before end
 // Whether the element exists; *at becomes its address.
 bool machine_find(const struct machine *m, const struct tile_buffer *buffer, const int64_t *index, char **at);
 union tile_value machine_read(struct tile_type type, const char *at);
@@ -46,6 +47,9 @@ struct combiner {
 bool combiner_open(struct combiner *c, enum tile_op op, struct tile_type type);
 union tile_value combiner_run(struct combiner *c, union tile_value a, union tile_value b);
 void combiner_close(struct combiner *c);
+
+// lockstep.c
+bool machine_threads(struct machine *m, const struct tile_stmt *s, const struct operands *o);
 
 // regions.c
 bool machine_copy(struct machine *m, const struct tile_stmt *s, const struct operands *o);

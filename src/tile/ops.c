@@ -25,7 +25,6 @@ static const struct op_info ops[TILE_OP_COUNT] = {
     [TILE_CAST] = {.name = "cast", .arity = 1}, [TILE_BITCAST] = {.name = "bits", .arity = 1},
     [TILE_FMA] = {.name = "fma", .arity = 3},   [TILE_RARE] = {.name = "rare", .arity = 3},
     [TILE_EXP2] = {.name = "exp2", .arity = 1},
-    [TILE_SHUFFLE] = {.name = "shuffle", .arity = 2},
     [TILE_RE] = {.name = "re", .arity = 1},     [TILE_IM] = {.name = "im", .arity = 1},
     [TILE_PAIR] = {.name = "pair", .arity = 2},
 };
@@ -128,7 +127,6 @@ bool tile_op_type(enum tile_op op, const expr *arg, struct tile_type *out) {
     case TILE_RARE: return type_of_select(op, arg, out);
     case TILE_FMA: return type_of_fma(arg, out);
     case TILE_EXP2: *out = arg[0]->type; return (out->kind == TILE_FLOAT && out->bits == 32) || refuse(op, *out);
-    case TILE_SHUFFLE: *out = arg[0]->type; return tile_type_is_integer(arg[1]->type) || refuse(op, arg[1]->type);
     case TILE_RE:
     case TILE_IM: return type_of_part(op, arg, out);
     case TILE_PAIR: return type_of_pair(arg, out);

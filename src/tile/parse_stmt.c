@@ -148,6 +148,27 @@ static bool parse_atomic_old(struct parser *p, struct tile_stmt stmt, const char
     return stmt.old && parse_stored(p, &stmt) && (b || parse_bind_name(p, BOUND_LOCAL, text, stmt.old));
 }
 
+// x = shuffle xor v, 1 of 32: x is declared if there is none
+static bool parse_shuffle(struct parser *p, struct tile_stmt stmt, const char *text) {
+    static const struct tile_type u32 = {TILE_UINT, 32, 1};
+    int how = p->token.kind == TOKEN_NAME ? tile_word_find(tile_shuffle_word, 3, p->token.text) : -1;
+    if (how < 0)
+        return parse_fail(p, p->token.place, "xor, up or from is expected, not %s", p->token.text);
+    parse_next(p);
+    struct binding *b = parse_find(p, text);
+    if (b && b->kind != BOUND_LOCAL)
+        return parse_fail(p, stmt.place, "'%s' is no variable: it cannot be assigned to", text);
+    stmt.kind = TILE_SHUFFLE;
+    stmt.shuffle = (enum tile_shuffle)how;
+    stmt.value = parse_expr(p, b ? &b->name->type : NULL);
+    stmt.step = stmt.value && parse_expect(p, ",") ? parse_expr(p, &u32) : NULL;
+    if (!stmt.step || !parse_expect(p, "of"))
+        return false;
+    stmt.threads = parse_count(p, 1);
+    stmt.old = b ? b->name : tile_name(text, stmt.value->type);
+    return stmt.old && parse_append(p, stmt) && (b || parse_bind_name(p, BOUND_LOCAL, text, stmt.old));
+}
+
 // store(y[i], value, mask)
 static bool parse_store_call(struct parser *p, struct tile_stmt stmt) {
     expr index[TILE_DIMS];
@@ -202,6 +223,8 @@ static bool parse_assignment(struct parser *p, struct tile_stmt stmt) {
         return parse_async(p, stmt, text);
     if (parse_accept(p, "atomic"))
         return parse_atomic_old(p, stmt, text);
+    if (parse_accept(p, "shuffle"))
+        return parse_shuffle(p, stmt, text);
     struct binding *b = parse_find(p, text);
     if (!b)
         return parse_declaration(p, stmt, text, NULL);
@@ -352,6 +375,7 @@ static const struct {
     {"barrier", TILE_BARRIER, parse_barrier}, {"assert", TILE_ASSERT, parse_assert},
     {"print", TILE_PRINT, parse_print},       {"store", TILE_STORE, parse_store_call},
     {"view", TILE_ALLOC, parse_view},         {"im2col", TILE_IM2COL, parse_im2col},
+    {"thread", TILE_THREAD, parse_ranges},
 };
 
 static bool parse_stmt(struct parser *p) {

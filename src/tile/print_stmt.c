@@ -240,6 +240,22 @@ static void print_store(struct tile_printer *p, const struct tile_stmt *s) {
     print_mask(p, s->mask);
 }
 
+static void print_shuffle(struct tile_printer *p, const struct tile_stmt *s) {
+    static const struct tile_type u32 = {TILE_UINT, 32, 1};
+    const char *old = tile_bound_text(p, s->old, 0);
+    struct text before = p->out;
+    p->out = (struct text){0};
+    tile_print_operand(p, s->value, old ? &s->old->type : NULL);
+    text_add(&p->out, ", ");
+    tile_print_operand(p, s->step, &u32);
+    struct text operands = p->out;
+    p->out = before;
+    text_add(&p->out, "%s = shuffle %s %s of %d", old ? old : tile_bind(p, s->old, 0, s->old->text),
+             tile_shuffle_word[s->shuffle], operands.data ? operands.data : "", s->threads);
+    p->failed = p->failed || operands.failed;
+    text_free(&operands);
+}
+
 static void print_alloc(struct tile_printer *p, const struct tile_buffer *b) {
     text_add(&p->out, "%s ", b->base ? "view" : tile_memory_word[b->memory]);
     tile_bind(p, b, 0, b->text);
@@ -253,9 +269,11 @@ static void print_stmt(struct tile_printer *p, const struct tile_stmt *s) {
     case TILE_STORE:
     case TILE_ATOMIC: print_store(p, s); break;
     case TILE_ASSIGN: print_assign(p, s); break;
+    case TILE_SHUFFLE: print_shuffle(p, s); break;
     case TILE_ALLOC: print_alloc(p, s->buffer); break;
     case TILE_MAP:
-        text_add(&p->out, "map");
+    case TILE_THREAD:
+        text_add(&p->out, s->kind == TILE_MAP ? "map" : "thread");
         print_ranges(p, s);
         print_body(p, s->body);
         break;
@@ -285,7 +303,8 @@ static void print_stmt(struct tile_printer *p, const struct tile_stmt *s) {
 // Blocks ----------------------------------------------------------------------------------------------------------
 
 static bool has_body(enum tile_stmt_kind kind) {
-    return kind == TILE_MAP || kind == TILE_FOR || kind == TILE_GRID || kind == TILE_IF || kind == TILE_WHILE;
+    return kind == TILE_MAP || kind == TILE_THREAD || kind == TILE_FOR || kind == TILE_GRID || kind == TILE_IF ||
+           kind == TILE_WHILE;
 }
 
 // The lets of a statement are for it alone; what it declares stays to the end of the block.

@@ -71,6 +71,7 @@ static bool is_complete(const struct tile_stmt *s) {
     case TILE_ASSIGN: return s->name && s->value;
     case TILE_ALLOC: return s->buffer;
     case TILE_MAP:
+    case TILE_THREAD:
     case TILE_FOR:
     case TILE_GRID: return s->name && s->extent;
     case TILE_IF:
@@ -80,6 +81,7 @@ static bool is_complete(const struct tile_stmt *s) {
     case TILE_IM2COL:
     case TILE_REDUCE:
     case TILE_SCAN: return s->region[0].buffer && s->region[1].buffer;
+    case TILE_SHUFFLE: return s->old && s->value && s->step;
     case TILE_FILL: return s->region[1].buffer && s->value;
     case TILE_GEMM: return s->region[0].buffer && s->region[1].buffer && s->region[2].buffer;
     default: return true;
@@ -120,6 +122,12 @@ struct tile_stmt *tile_store(const struct tile_buffer *buffer, int indices, cons
                                           .index = (expr *)index,
                                           .value = value,
                                           .mask = mask});
+}
+
+struct tile_stmt *tile_shuffle(const struct tile_name *to, enum tile_shuffle how, expr value, expr step,
+                               int threads) {
+    return tile_append((struct tile_stmt){
+        .kind = TILE_SHUFFLE, .old = to, .shuffle = how, .value = value, .step = step, .threads = threads});
 }
 
 struct tile_stmt *tile_assign(const struct tile_name *name, expr value) {
@@ -236,11 +244,32 @@ int tile_stmt_exprs(const struct tile_stmt *s, expr *out) {
 }
 
 const char *tile_stmt_name(enum tile_stmt_kind kind) {
-    static const char *const name[] = {
-        "store", "assignment", "allocation", "map",  "loop",   "if",   "while",   "break",  "grid", "copy",
-        "fill",  "reduce",     "scan",       "gemm", "atomic", "wait", "barrier", "assert", "print",
-        "im2col"};
+    static const char *const name[] = {"store", "assignment", "allocation", "map",    "loop",    "if",
+                                       "while", "break",      "grid",       "copy",   "fill",    "reduce",
+                                       "scan",  "gemm",       "atomic",     "wait",   "barrier", "assert",
+                                       "print", "im2col",     "thread",     "shuffle"};
     return (size_t)kind < COUNT(name) ? name[kind] : "?";
+}
+
+static bool breaks(const struct tile_stmt *s) {
+    for (; s; s = s->next)
+        if (s->kind == TILE_BREAK || (s->kind == TILE_IF && (breaks(s->body) || breaks(s->other))))
+            return true;
+    return false;
+}
+
+static bool meets(const struct tile_stmt *s) {
+    for (; s; s = s->next)
+        if (s->kind == TILE_BARRIER || s->kind == TILE_SHUFFLE || meets(s->body) || meets(s->other) ||
+            (s->kind == TILE_ALLOC && s->buffer->memory == TILE_SHARED && !s->buffer->base))
+            return true;
+    return false;
+}
+
+bool tile_is_meeting(const struct tile_stmt *s) {
+    struct tile_stmt alone = *s;
+    alone.next = NULL;
+    return meets(&alone) || breaks(&alone);
 }
 
 const char *tile_combine_word(const struct tile_stmt *s) {

@@ -58,11 +58,12 @@ static const char *const words[] = {
     "gemm",    "fill",   "load",  "gemm_async", "store",     "reduce",  "scan",    "accumulate", "clear",
     "axis",    "atomic", "wait",  "keep",       "barrier",   "assert",  "print",   "view",       "transpose",
     "reverse", "of",     "bits",  "align",      "exclusive", "swizzle", "stride",
-    "inf",     "nan",    "true",  "false",      "im2col",
+    "inf",     "nan",    "true",  "false",      "im2col",    "thread",  "shuffle",
 };
 
 const char *const tile_memory_word[] = {"global", "constant", "shared", "fragment", "local", "extra"};
 const char *const tile_loop_word[] = {"for", "parallel", "unroll", "vector", "pipeline"};
+const char *const tile_shuffle_word[] = {"xor", "up", "from"};
 const char *const tile_scope_word[] = {"subgroup", "group", "cluster"};
 
 int tile_word_find(const char *const *list, int count, const char *text) {

@@ -27,6 +27,7 @@ bool tile_is_word(const char *text); // of the language: no name can be called s
 
 extern const char *const tile_memory_word[];  // by enum tile_memory
 extern const char *const tile_loop_word[];    // by enum tile_loop
+extern const char *const tile_shuffle_word[]; // by enum tile_shuffle
 extern const char *const tile_scope_word[];   // by enum tile_scope
 int tile_word_find(const char *const *words, int count, const char *text); // -1: none
 

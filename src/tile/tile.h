@@ -71,7 +71,6 @@ enum tile_op {
     TILE_BITCAST, // same bits, other type of the same size
     TILE_FMA,     // a * b + c rounded once
     TILE_EXP2,    // 2^x of f32 by the quickest means of the target: doc/tile.md
-    TILE_SHUFFLE, // x in the thread of the subgroup whose number differs in the bits of d; a block of one thread: x
     TILE_RARE,    // select(c, a, b) whose a is worth computing only where some lane needs it
     TILE_RE,      // real part of a complex
     TILE_IM,      // imaginary part
@@ -158,9 +157,19 @@ enum tile_stmt_kind {
     TILE_ASSERT,  // mask, with message
     TILE_PRINT,   // message, value
     TILE_IM2COL,  // region[1] = the part from index on of the matrix whose product is a convolution of region[0]; window
+    TILE_THREAD,  // body for every thread name[0] of the extent[0] threads of a block, which meet at barriers in it
+    TILE_SHUFFLE, // old = value in another of `threads` threads that follow each other, step from this one by `shuffle`
 };
 
 enum { TILE_COMMIT = -1 };
+
+// Which of N threads a shuffle takes a value from, where this one is the i-th and step, a u32 modulo N, is d. Both count from 0.
+enum tile_shuffle {
+    TILE_SHUFFLE_XOR,  // the one whose number differs from i in the bits of d
+    TILE_SHUFFLE_UP,   // i - d, or this one where that is negative
+    TILE_SHUFFLE_FROM, // d
+};
+enum { TILE_SUBGROUP_LEAST = 2, TILE_SUBGROUP_MOST = 64 }; // what N may be, a power of two
 
 // A rectangle of a buffer; tile_pair says how the axes of two belong together. Where a copy leaves its source it reads 0
 // or its value, where it leaves its destination it writes nothing: so are the edges of tiles made.
@@ -188,13 +197,15 @@ struct tile_stmt {
     int indices; // of a store or atomic; of a map, for or grid: number of names
     expr *index;
     const struct tile_name **name;
-    const struct tile_name *old; // of an atomic: a variable for what was there before, 0 where the mask is false; or NULL
+    // Of an atomic, or NULL: a variable for what was there before, 0 where the mask is false. Of a shuffle: for what it gives.
+    const struct tile_name *old;
     expr *extent;
     expr value, mask, begin, step;
     struct tile_region region[3];
     enum tile_op combine;
     enum tile_loop loop;
     enum tile_scope scope;
+    enum tile_shuffle shuffle;
     // token 0: synchronous; of a gemm by matrix instructions: threads, keep are subgroups down and across, extent its sizes.
     int axis, stages, threads, keep, token;
     bool clear, transpose[2], is_async, reverse, exclusive;
@@ -277,6 +288,7 @@ expr tile_rebuild(expr old, const expr *operands);
 // a statement points to are copied. begin NULL is 0, step NULL is 1.
 struct tile_stmt *tile_store(const struct tile_buffer *buffer, int indices, const expr *index, expr value, expr mask);
 struct tile_stmt *tile_assign(const struct tile_name *name, expr value);
+struct tile_stmt *tile_shuffle(const struct tile_name *to, enum tile_shuffle how, expr value, expr step, int threads);
 struct tile_stmt *tile_append(struct tile_stmt stmt); // any other statement, copied into the arena
 struct tile_stmt *tile_open(struct tile_stmt stmt);   // map, for, if, while, grid: what follows is its body
 struct tile_stmt *tile_open_map(int names, const struct tile_name *const *name, const expr *extent);
@@ -295,6 +307,9 @@ int tile_stmt_exprs(const struct tile_stmt *stmt, expr *out);
 int  tile_pair(const struct tile_region *a, const struct tile_region *b, int *of_a, int *of_b);
 bool tile_region_is_sized(const struct tile_region *r); // it says how large it is, or is a whole buffer
 expr tile_region_size(const struct tile_region *r, int axis); // its extent or that of the buffer
+// Whether all threads of a block have to reach a statement of `thread` together: a barrier, a shuffle, memory that is made for all of
+// them, what such statements are in, and a break that leaves no loop of its own.
+bool tile_is_meeting(const struct tile_stmt *s);
 const char *tile_combine_word(const struct tile_stmt *s); // "add"; of sizes without sign "absmax", "abssum"
 struct tile_stmt *tile_take_body(void); // empties the current kernel and gives what was in it: a pass emits it anew
 

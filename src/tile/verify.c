@@ -16,7 +16,9 @@ struct verifier {
     bool *token;                       // given, by number
     int *seen;                         // by id of expression: the statement that was last checked with it
     int stmts, loops, grids;           // checked so far; enclosing loops that can break; enclosing grids
-    int *trail, trail_len, trail_cap;  // names as id, buffers as ~id
+    int maps;                          // enclosing statements whose points have no order
+    int threads, outside; // of the grid, 0: not said; of `thread`: where its trail begins, 0: none is around
+    int *trail, trail_len, trail_cap; // names as id, buffers as ~id
 };
 
 // Errors ----------------------------------------------------------------------------------------------------------
@@ -196,13 +198,24 @@ static bool check_expr(struct verifier *v, expr e) {
 
 static bool check_block(struct verifier *v, const struct tile_stmt *body);
 
+// A variable that is assigned to: declared here, or before. Those from outside of `thread` are of all threads alike.
+static bool check_variable(struct verifier *v, const struct tile_name *name) {
+    if (!is_visible(v, name, TILE_LOCAL))
+        return declare_name(v, name, TILE_LOCAL);
+    for (int i = 0; i < v->outside; i++)
+        if (v->trail[i] == name->id)
+            return fail(v, "'%s' is declared outside of the thread: declare a variable of its own",
+                        name->text);
+    return true;
+}
+
 static bool check_old(struct verifier *v, const struct tile_stmt *s) {
     if (s->kind != TILE_ATOMIC)
         return fail(v, "only atomics give what was there before");
     if (!tile_type_equal(s->old->type, s->buffer->type))
         return fail(v, "'%s' is %s, not %s", s->old->text, tile_type_name(s->old->type),
                     tile_type_name(s->buffer->type));
-    return is_visible(v, s->old, TILE_LOCAL) || declare_name(v, s->old, TILE_LOCAL);
+    return check_variable(v, s->old);
 }
 
 static bool check_store(struct verifier *v, const struct tile_stmt *s) {
@@ -219,10 +232,7 @@ static bool check_store(struct verifier *v, const struct tile_stmt *s) {
 }
 
 static bool check_assign(struct verifier *v, const struct tile_stmt *s) {
-    const struct tile_name *name = s->name[0];
-    if (!is_visible(v, name, TILE_LOCAL) && !declare_name(v, name, TILE_LOCAL))
-        return false;
-    return check_type(v, s->value, name->type, "the value");
+    return check_variable(v, s->name[0]) && check_type(v, s->value, s->name[0]->type, "the value");
 }
 
 // Sets *bytes to those of a buffer whose sizes are numbers; -1: they are not. False when no memory has such sizes.
@@ -291,6 +301,8 @@ static bool check_constant_sizes(struct verifier *v, const struct tile_buffer *b
 static bool check_alloc(struct verifier *v, const struct tile_stmt *s) {
     const struct tile_buffer *b = s->buffer;
     int64_t bytes;
+    if (v->outside && b->memory == TILE_FRAGMENT)
+        return fail(v, "'%s' is a tile of the block: inside of a thread memory is local or shared", b->text);
     return check_integers(v, b->shape, b->ndim, "a size") &&
            check_integers(v, b->stride, b->ndim, "a stride") && check_constant_sizes(v, b) &&
            (b->base ? check_view(v, b) : measure(v, b, &bytes)) && declare_buffer(v, b);
@@ -298,15 +310,23 @@ static bool check_alloc(struct verifier *v, const struct tile_stmt *s) {
 
 static bool check_body(struct verifier *v, const struct tile_stmt *s) {
     int loops = v->loops, grids = v->grids, trail = v->trail_len;
+    int maps = v->maps, threads = v->threads, outside = v->outside;
     bool is_loop = s->kind == TILE_FOR || s->kind == TILE_WHILE;
+    bool is_any_order = s->kind == TILE_FOR && (s->loop == TILE_PARALLEL || s->loop == TILE_VECTOR);
     for (int i = 0; s->kind != TILE_IF && s->kind != TILE_WHILE && i < s->indices; i++)
         if (!declare_name(v, s->name[i], TILE_INDEX))
             return false;
     v->loops = is_loop ? loops + 1 : s->kind == TILE_IF ? loops : 0;
     v->grids += s->kind == TILE_GRID;
+    v->threads = s->kind == TILE_GRID ? s->threads : threads;
+    v->maps += s->kind == TILE_MAP || is_any_order;
+    v->outside = s->kind == TILE_THREAD ? trail : outside;
     bool good = check_block(v, s->body) && check_block(v, s->other);
     v->loops = loops;
     v->grids = grids;
+    v->threads = s->kind == TILE_GRID ? threads : v->threads;
+    v->maps = maps;
+    v->outside = outside;
     forget(v, trail);
     return good;
 }
@@ -321,6 +341,45 @@ static bool check_ranges(struct verifier *v, const struct tile_stmt *s) {
         if (!check_type(v, s->extent[i], s->name[i]->type, "an extent"))
             return false;
     return true;
+}
+
+enum { MOST_THREADS = 1024 };
+
+static bool check_thread(struct verifier *v, const struct tile_stmt *s) {
+    int64_t count = s->indices == 1 && s->extent[0]->op == TILE_CONST
+                        ? tile_value_of(s->extent[0]->type, s->extent[0]->bits).i
+                        : 0;
+    if (!v->grids || v->maps || v->outside)
+        return fail(v, "it stands in a grid, and in no map and no thread");
+    if (count < 1 || count > MOST_THREADS)
+        return fail(v, "it has one name, and a number of threads from 1 to %d", MOST_THREADS);
+    if (v->threads && v->threads != count)
+        return fail(v, "the block has %d threads, not %" PRId64, v->threads, count);
+    v->threads = (int)count;
+    return true;
+}
+
+// Points of maps have no order: there threads do not meet.
+static bool check_meeting(struct verifier *v) {
+    return !v->maps ||
+           fail(v, "it stands in a map, whose points have no order: write it outside, or in a thread");
+}
+
+static bool check_shuffle(struct verifier *v, const struct tile_stmt *s) {
+    struct tile_type type = s->value->type;
+    bool is_size = s->threads >= TILE_SUBGROUP_LEAST && s->threads <= TILE_SUBGROUP_MOST &&
+                   !(s->threads & (s->threads - 1));
+    if (!v->outside)
+        return fail(v, "it stands in a thread, which exchanges values with others");
+    if (!is_size || v->threads % s->threads)
+        return fail(v, "among %d threads: it is a power of two from %d to %d that divides the block's %d",
+                    s->threads, TILE_SUBGROUP_LEAST, TILE_SUBGROUP_MOST, v->threads);
+    if (type.lanes > 1 || tile_type_is_complex(type) || tile_type_is_small(type))
+        return fail(v, "of %s: take %s", tile_type_name(type),
+                    tile_type_is_complex(type) ? "re(x) and im(x)"
+                                               : "numbers of 8 bits or more, one at a time");
+    return check_meeting(v) && check_type(v, s->step, (struct tile_type){TILE_UINT, 32, 1}, "the step") &&
+           check_type(v, s->value, s->old->type, "the value") && check_variable(v, s->old);
 }
 
 static bool check_for(struct verifier *v, const struct tile_stmt *s) {
@@ -422,6 +481,9 @@ static bool check_kind(struct verifier *v, const struct tile_stmt *s) {
     case TILE_ALLOC: return check_alloc(v, s);
     case TILE_MAP:
     case TILE_GRID: return check_ranges(v, s) && check_body(v, s);
+    case TILE_THREAD: return check_ranges(v, s) && check_thread(v, s) && check_body(v, s);
+    case TILE_BARRIER: return check_meeting(v);
+    case TILE_SHUFFLE: return check_shuffle(v, s);
     case TILE_FOR: return check_for(v, s) && check_body(v, s);
     case TILE_IF:
     case TILE_WHILE: return check_truth(v, s->mask, "the condition") && check_body(v, s);

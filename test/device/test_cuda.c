@@ -4,6 +4,7 @@
 // given to run is compiled for several architectures.
 
 #include "test.h"
+#include "tile_samples.h"
 #include "tile_trial.h"
 
 #include "device/cuda/cuda.h"
@@ -361,6 +362,18 @@ TEST(cuda_runs_the_manual) {
         SKIP(reason);
     if (has_compiler())
         tile_trial_of_manual("cuda");
+}
+
+TEST(cuda_groups_as_interpreted) {
+    const char *reason = NULL;
+    if (!cuda_open(&reason))
+        SKIP(reason);
+    if (has_compiler()) {
+        tile_trial(SAMPLE_REDUCTIONS, "cuda", (int64_t[]){48}, 1e-4);
+        tile_trial(SAMPLE_SCANS, "cuda", (int64_t[]){11, 50000}, 1e-4);
+        tile_trial(SAMPLE_STORES, "cuda", (int64_t[]){5, 1032}, 0);
+        tile_trial(SAMPLE_STORES, "cuda", (int64_t[]){5, 1031}, 0);
+    }
 }
 
 // The tests of test_cuda_fake.c, in a process that finds the drivers of test/fake before those of the system.

@@ -112,4 +112,97 @@
     "  im2col x -> z at [7, 2] window 2 dilation 3\n" \
     "}"
 
+// Reductions by groups of one subgroup, of several, of parts of one, of lengths that no power of two divides, again and again in a
+// loop, into registers and into memory.
+#define SAMPLE_REDUCTIONS \
+    "kernel reductions(x: f32[n, 384]) -> (most: f32[n], sums: f32[n], column: f32[384], product: f32[n, 3], " \
+    "every: i32[3]) where n % 16 == 0 {\n" \
+    "  grid b in n, threads 256 {\n" \
+    "    fragment row: f32[1024]\n" \
+    "    fragment high: f32[1]\n" \
+    "    copy x[b, 0] of [1, 1024] -> row else -inf\n" \
+    "    reduce maximum row -> high axis 0\n" \
+    "    copy high -> most[b]\n" \
+    "  }\n" \
+    "  grid b in n // 16, threads 96 {\n" \
+    "    fragment tile: f32[16, 384]\n" \
+    "    fragment sum: f32[16] = 0.5\n" \
+    "    copy x[b * 16, 0] -> tile\n" \
+    "    for k in 3 {\n" \
+    "      reduce add tile -> sum axis 1 accumulate\n" \
+    "      map i in 16, j in 384 { tile[i, j] = tile[i, j] - sum[i] * 0.001 }\n" \
+    "    }\n" \
+    "    copy sum -> sums[b * 16]\n" \
+    "  }\n" \
+    "  grid b in 3, threads 128 {\n" \
+    "    shared tile: f32[16, 128]\n" \
+    "    fragment held: f32[16, 128]\n" \
+    "    fragment low: f32[128]\n" \
+    "    copy x[0, b * 128] -> tile\n" \
+    "    copy tile -> held\n" \
+    "    reduce minimum held -> low axis 0\n" \
+    "    copy low -> column[b * 128]\n" \
+    "    shared whole: i32[1000]\n" \
+    "    shared total: i32[1]\n" \
+    "    map i in 1000 { whole[i] = i32(i) * 3 - i32(b) }\n" \
+    "    reduce add whole -> total axis 0\n" \
+    "    every[b] = total[0]\n" \
+    "    for k in n {\n" \
+    "      shared one: f32[1]\n" \
+    "      shared few: f32[48]\n" \
+    "      map i in 48 { few[i] = 1 + x[k, i + b] / 64 }\n" \
+    "      reduce multiply few -> one axis 0\n" \
+    "      product[k, b] = one[0]\n" \
+    "    }\n" \
+    "  }\n" \
+    "}"
+
+// Scans of one line by all threads and by turns of them, of several lines at once, short ones by one thread; in place, backwards,
+// without the element itself, of parts of tiles, again in a loop.
+#define SAMPLE_SCANS \
+    "kernel scans(x: i32[n, 300], f: f32[m]) -> (a: i32[n, 300], b: i32[n, 300], c: i32[300, 7], d: i64[n, 300], " \
+    "e: f32[m], p: i32[n, 8], o: f16[4, 90], r: i32[n, 300]) where n >= 8 {\n" \
+    "  scan add x -> a axis 1\n" \
+    "  scan maximum x -> b axis 0 reverse exclusive\n" \
+    "  scan add f -> e axis 0 reverse\n" \
+    "  scan add x of [n, 8] -> p axis 1 exclusive\n" \
+    "  grid g in n, threads 96 {\n" \
+    "    shared row: i64[300]\n" \
+    "    map j in 300 { row[j] = i64(x[g, j]) << 33 }\n" \
+    "    scan add row -> row axis 0 exclusive\n" \
+    "    copy row -> d[g, 0] of [1, 300]\n" \
+    "    for k in 3 {\n" \
+    "      scan add x[g, k * 100] of [1, 100] -> r[g, k * 100] axis 1 reverse\n" \
+    "    }\n" \
+    "  }\n" \
+    "  grid g in 1, threads 128 {\n" \
+    "    fragment t: i32[300, 7]\n" \
+    "    map i in 300, j in 7 { t[i, j] = i32(i) * 5 - x[j, i] }\n" \
+    "    scan minimum t -> t axis 0\n" \
+    "    copy t -> c\n" \
+    "    shared h: f16[4, 90]\n" \
+    "    map i in 4, j in 90 { h[i, j] = f16(j - 7 * i) / 64 }\n" \
+    "    scan maximum h[1, 3] of [3, 80] -> h[1, 3] axis 1\n" \
+    "    copy h -> o\n" \
+    "  }\n" \
+    "}"
+
+// What maps store of tiles in registers: neighbours that begin at multiples of a vector, as far as is known or not.
+#define SAMPLE_STORES \
+    "kernel stores(x: f32[n, 1024]) -> (y: f32[n, m], z: f16[2, n, 1024], w: f32[n, 3, 1024], v: f32[n, 2048]) where m >= 1030 {\n" \
+    "  fill y = 0\n" \
+    "  fill v = 0\n" \
+    "  grid b in n, threads 128 {\n" \
+    "    fragment row: f32[1024]\n" \
+    "    fragment two: f32[2, 512]\n" \
+    "    copy x[b, 0] of [1, 1024] -> row\n" \
+    "    map j in 1024 { y[b, j + 4] = row[j] * 2 }\n" \
+    "    map j in 1024 { z[0, b, j] = f16(row[j]) }\n" \
+    "    map j in 1024 { z[1, b, 1023 - j] = f16(row[j] + f32(j)) }\n" \
+    "    for k in 3 { map j in 1024 { w[b, k, j] = row[j] + f32(k) * x[b, j] } }\n" \
+    "    map i in 2, j in 512 { two[i, j] = x[b, i * 512 + j] * 3 }\n" \
+    "    for k in 5 { map i in 2, j in 512 { v[b, i * 1024 + k * k + j] = two[i, j] + f32(k) } }\n" \
+    "  }\n" \
+    "}"
+
 #endif

@@ -2,14 +2,14 @@
 
 #include "tile_trial.h"
 
+#include "pass/pass.h"
 #include "test.h"
-#include "tile/tile.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { PARAMETERS = 8 };
+enum { PARAMETERS = 10 };
 
 struct argument {
     zl_kernel_parameter parameter;
@@ -90,12 +90,14 @@ static void compare(const struct argument *a, const char *text, const char *targ
     }
 }
 
-void tile_trial(const char *text, const char *target, const int64_t *sizes, double near) {
+// Runs the text as it stands, and either a kernel of the target or, where it is not NULL, `other`.
+static void trial(const char *text, const char *target, const struct tile_kernel *other, const int64_t *sizes,
+                  double near) {
     struct argument argument[PARAMETERS] = {0};
     zl_kernel_buffer buffer[PARAMETERS];
-    void *wanted[PARAMETERS];
+    void *wanted[PARAMETERS], *data[PARAMETERS];
     struct tile_kernel *tile = tile_parse(text, "sample");
-    zl_kernel k = zl_kernel_compile(text, "sample", target);
+    zl_kernel k = other ? zl_kernel_parse(text, "sample") : zl_kernel_compile(text, "sample", target);
     if (!CHECK(tile && k))
         test_note("%s: %s\n%s", target, zl_error() ? zl_error() : "?", text);
     int count = k ? zl_kernel_parameters(k) : 0;
@@ -105,8 +107,10 @@ void tile_trial(const char *text, const char *target, const int64_t *sizes, doub
         good = CHECK(make_argument(k, tile, i, sizes, a));
         buffer[i] = (zl_kernel_buffer){a->data, a->parameter.dtype, a->parameter.ndim, a->dim, a->stride};
         wanted[i] = a->wanted;
+        data[i] = a->data;
     }
-    good = good && CHECK(tile_interpret(tile, wanted, sizes)) && CHECK(zl_kernel_run(k, count, buffer));
+    good = good && CHECK(tile_interpret(tile, wanted, sizes)) &&
+           CHECK(other ? tile_interpret(other, data, sizes) : zl_kernel_run(k, count, buffer));
     if (!good && zl_error())
         test_note("%s: %s\n%s", target, zl_error(), text);
     for (int i = 0; i < count && i < PARAMETERS; i++) {
@@ -119,6 +123,20 @@ void tile_trial(const char *text, const char *target, const int64_t *sizes, doub
         zl_clear_error();
     zl_kernel_release(k);
     tile_free(tile);
+}
+
+void tile_trial(const char *text, const char *target, const int64_t *sizes, double near) {
+    trial(text, target, NULL, sizes, near);
+}
+
+void tile_trial_of_groups(const char *text, const struct target *target, const int64_t *sizes, double near) {
+    struct tile_kernel *kernel = tile_parse(text, "sample");
+    if (CHECK(kernel && pass_run(kernel, target, "threads") && tile_verify(kernel)))
+        trial(text, target->name, kernel, sizes, near);
+    else
+        test_note("%s: %s\n%s", target->name, zl_error() ? zl_error() : "?", text);
+    zl_clear_error();
+    tile_free(kernel);
 }
 
 // Sizes that the kernel takes: about forty, multiples where it wants them.
@@ -139,8 +157,11 @@ void tile_trial_of_manual(const char *target) {
         int64_t sizes[8] = {0};
         *end = 0;
         struct tile_kernel *k = tile_parse(at + 8, "tile.md");
-        if (CHECK(k) && k->symbols <= 8) {
+        if (CHECK(k) && k->symbols <= 8)
             choose_sizes(k, sizes);
+        if (!strcmp(target, "opencl") && strstr(at + 8, " shuffle ")) {
+            CHECK_ERROR(ZL_ERROR_COMPILE, zl_kernel_compile(at + 8, "tile.md", target));
+        } else if (k && k->symbols <= 8) {
             // Which block comes first is open where atomics give what was there: then only that it runs.
             tile_trial(at + 8, target, sizes, strstr(at, " = atomic ") ? INFINITY : 2e-3);
             count++;

@@ -8,6 +8,9 @@
 // Compiles the text for the target, runs it with these sizes, in the order of its symbols, and compares what it wrote: the same
 // bits, or within `near` relative to values of at least 1.
 void tile_trial(const char *text, const char *target, const int64_t *sizes, double near);
+// Does the same with the kernel as groups of threads of the target, which the interpreter runs. It has no matrix instructions.
+struct target;
+void tile_trial_of_groups(const char *text, const struct target *target, const int64_t *sizes, double near);
 void tile_trial_of_manual(const char *target); // every example of doc/tile.md
 
 #endif

@@ -139,6 +139,8 @@ static const char *some_word(void) {
         "async",
         "atomic",
         "barrier",
+        "thread t in 64 {",
+        "x = shuffle up 1, 3 of 8\n",
         "print",
         "assert",
         "n",

@@ -49,6 +49,13 @@ static char *render(const char *name, const char *text, const char *dialect) {
     return source;
 }
 
+static int count_of(const char *text, const char *word) {
+    int count = 0;
+    for (const char *at = text; (at = strstr(at, word)); at++)
+        count++;
+    return count;
+}
+
 static bool is_drawn(void) {
     return test_long() || test_between(0, 9) == 0;
 }
@@ -91,17 +98,87 @@ TEST(cuda_attention_stays_in_registers) {
     char *source = text ? render("attention", text, "cuda_tiles") : NULL,
          *body = source ? strstr(source, "__global__") : NULL;
     REQUIRE(body);
-    int barriers = 0, products = 0;
-    for (const char *at = body; (at = strstr(at, "ZL_BARRIER;")); at++)
-        barriers++;
-    for (const char *at = body; (at = strstr(at, "zl_multiply_f16(")); at++)
-        products++;
-    CHECK_EQ_INT(products, 2);
-    CHECK_EQ_INT(barriers, 1);
-    CHECK_HAS(body, "zl_shuffle_f32(");
+    CHECK_EQ_INT(count_of(body, "zl_multiply_f16("), 2);
+    CHECK_EQ_INT(count_of(body, "ZL_BARRIER;"), 1);
+    CHECK_HAS(body, "ZL_SHUFFLE_XOR(");
     CHECK_HAS(body, "zl_async_16(");
     memory_free(source);
     memory_free(text);
+}
+
+// A group of 256 threads has eight subgroups: five shuffles, a slot for each of them, three shuffles, and one barrier; two where a
+// loop uses the slots again. Without shuffles one thread of each sixteen combines their slots, and all threads combine those.
+TEST(groups_reduce_in_two_levels) {
+    static const struct {
+        const char *dialect, *loop;
+        int shuffles, barriers;
+    } cases[] = {{"cuda_tiles", "", 8, 1},
+                 {"cuda_tiles", "for k in 2 ", 8, 2},
+                 {"hip_tiles", "", 8, 1},
+                 {"opencl_tiles", "", 0, 2}};
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        char text[400];
+        snprintf(
+            text, sizeof text,
+            "kernel total(x: f32[n, 1024]) -> (y: f32[n]) {\n  grid b in n, threads 256 {\n"
+            "    fragment row: f32[1024]\n    fragment sum: f32[1]\n    copy x[b, 0] of [1, 1024] -> row\n"
+            "    %s{ reduce add row -> sum axis 0 }\n    copy sum -> y[b]\n  }\n}\n",
+            *cases[i].loop ? cases[i].loop : "if n > 0 ");
+        char *source = render("total", text, cases[i].dialect),
+             *body = source ? strstr(source, "total_0(") : NULL;
+        REQUIRE(body);
+        CHECK_EQ_INT(count_of(body, "ZL_SHUFFLE_XOR("), cases[i].shuffles);
+        CHECK_EQ_INT(count_of(body, "ZL_BARRIER;"), cases[i].barriers);
+        memory_free(source);
+    }
+}
+
+// Threads hold vectors of 8, 4 or 2 bytes where a tile has no 16 for each: two numbers of f32, one of f16.
+TEST(narrow_tiles_stay_in_registers) {
+    static const struct {
+        const char *type, *access;
+    } cases[] = {{"f32", "*(zl_8 *)&b1["}, {"f16", "*(zl_4 *)&b1["}, {"i8", NULL}};
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        char text[400];
+        snprintf(
+            text, sizeof text,
+            "kernel rows(x: %s[n, 512]) -> (y: %s[n, 512]) {\n  grid b in n, threads 256 {\n"
+            "    fragment row: %s[512]\n    copy x[b, 0] of [1, 512] -> row\n"
+            "    map j in 512 { row[j] = row[j] * row[j] }\n    copy row -> y[b, 0] of [1, 512]\n  }\n}\n",
+            cases[i].type, cases[i].type, cases[i].type);
+        char *source = render("rows", text, "cuda_tiles"), *body = source ? strstr(source, "rows_0(") : NULL;
+        REQUIRE(body);
+        CHECK_EQ_INT(count_of(body, "ZL_BARRIER;"), 0);
+        CHECK(!strstr(body, "zl_memory"));
+        if (cases[i].access)
+            CHECK_HAS(body, cases[i].access);
+        memory_free(source);
+    }
+}
+
+// A map that stores a tile in registers does it by 16 bytes; where rows may not be of whole vectors, after a test.
+TEST(maps_store_vectors) {
+    static const struct {
+        const char *columns, *index;
+        int vectors, elements;
+    } cases[] = {{"1024", "j", 1, 0},
+                 {"1024", "j + 4", 1, 0},
+                 {"m", "j", 1, 1},
+                 {"1024", "j + b", 1, 1},
+                 {"1024", "1023 - j", 0, 1}};
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        char text[400];
+        snprintf(text, sizeof text,
+                 "kernel rows(x: f32[n, 1024]) -> (y: f32[n, %s]) {\n  grid b in n, threads 256 {\n"
+                 "    fragment row: f32[1024]\n    copy x[b, 0] of [1, 1024] -> row\n"
+                 "    map j in 1024 { y[b, %s] = row[j] * 2 }\n  }\n}\n",
+                 cases[i].columns, cases[i].index);
+        char *source = render("rows", text, "cuda_tiles"), *body = source ? strstr(source, "rows_0(") : NULL;
+        REQUIRE(body);
+        CHECK_EQ_INT(count_of(body, "*(zl_16 *)&b1["), cases[i].vectors);
+        CHECK_EQ_INT(count_of(body, "    b1["), cases[i].elements);
+        memory_free(source);
+    }
 }
 
 // Four subgroups multiply as one where rows of b have 128 bytes; a is read from memory where each of them has 16 rows.

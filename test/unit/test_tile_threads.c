@@ -1,0 +1,218 @@
+// test_tile_threads.c - the code of threads: what the verifier refuses, what the interpreter finds, and that groups of threads give
+// what tile statements say when the interpreter runs them thread by thread.
+
+#include "test.h"
+
+#include "device/tile_samples.h"
+#include "device/tile_trial.h"
+#include "pass/pass.h"
+#include "render/render.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void refuses(const char *body, const char *why) {
+    char text[1000];
+    snprintf(text, sizeof text,
+             "kernel f(a: f32[n]) -> (y: f32[n]) {\n  grid b in n, threads 64 {\n    shared s: f32[64]\n%s\n "
+             " }\n}\n",
+             body);
+    zl_kernel k = zl_kernel_parse(text, "f.tile");
+    if (!CHECK(!k && zl_error() && strstr(zl_error(), why)))
+        test_note("%s\n%s", body, zl_error() ? zl_error() : "no error");
+    zl_clear_error();
+    zl_kernel_release(k);
+}
+
+TEST(threads_that_make_no_sense_are_refused) {
+    refuses("map i in 64 { s[i] = 0 ; barrier group }",
+            "barrier: it stands in a map, whose points have no order");
+    refuses("parallel i in 64 { if i > 3 { barrier subgroup } }", "barrier: it stands in a map");
+    refuses("thread t in 64 { map i in 4 { barrier group } }", "barrier: it stands in a map");
+    refuses("map i in 4 { thread t in 64 { s[t] = 0 } }", "thread: it stands in a grid, and in no map");
+    refuses("thread t in 64 { thread u in 64 { s[t] = 0 } }", "thread: it stands in a grid");
+    refuses("thread t in 32 { s[t] = 0 }", "the block has 64 threads, not 32");
+    refuses("thread t in n { s[t] = 0 }", "a number of threads from 1 to 1024");
+    refuses("thread t in 64, u in 2 { s[t] = 0 }", "it has one name");
+    refuses("x = 1f32\nthread t in 64 { x = 2 }", "'x' is declared outside of the thread");
+    refuses("thread t in 64 { fragment f: f32[4] }", "inside of a thread memory is local or shared");
+    CHECK_ERROR(
+        ZL_ERROR_SYNTAX,
+        zl_kernel_parse("kernel f(a: f32[n]) -> (y: f32[n]) { thread t in 4 { y[t] = a[t] } }", "f.tile"));
+    CHECK_ERROR(ZL_ERROR_SYNTAX,
+                zl_kernel_parse(
+                    "kernel f(a: f32[n]) -> (y: f32[n]) { grid b in 1 { thread t in 4 { y[t] = 0 } ; thread "
+                    "t in 8 { y[t] = 0 } } }",
+                    "f.tile"));
+}
+
+// A barrier that some threads do not reach would hang a GPU: the interpreter says so.
+TEST(threads_that_part_before_a_barrier_are_found) {
+    struct tile_kernel *k =
+        tile_parse("kernel f(a: f32[n]) -> (y: f32[n]) {\n  grid b in 1 {\n    thread t in 4 {\n"
+                   "      if a[t] > 0 { barrier group }\n      y[t] = a[t]\n    }\n  }\n}\n",
+                   "f.tile");
+    REQUIRE(k);
+    float a[4] = {1, 1, -1, 1}, y[4] = {0};
+    CHECK(!tile_interpret(k, (void *[]){a, y}, (int64_t[]){4}));
+    CHECK_HAS(zl_error() ? zl_error() : "",
+              "threads 0 and 2 go different ways, with a barrier on one of them");
+    zl_clear_error();
+    a[2] = 3;
+    CHECK(tile_interpret(k, (void *[]){a, y}, (int64_t[]){4}) && y[2] == 3);
+    tile_free(k);
+}
+
+// Without a barrier a thread reads what its neighbour has not written yet, since one thread runs after the other.
+TEST(a_missing_barrier_shows) {
+    for (int has_barrier = 0; has_barrier < 2; has_barrier++) {
+        char text[400];
+        snprintf(text, sizeof text,
+                 "kernel f(a: f32[n]) -> (y: f32[n]) {\n  grid b in 1 {\n    shared s: f32[4]\n    thread t "
+                 "in 4 {\n"
+                 "      s[t] = a[t]\n      %s\n      y[t] = s[(t + 1) %% 4]\n    }\n  }\n}\n",
+                 has_barrier ? "barrier group" : "");
+        struct tile_kernel *k = tile_parse(text, "f.tile");
+        REQUIRE(k);
+        float a[4] = {1, 2, 3, 4}, y[4] = {0};
+        CHECK(tile_interpret(k, (void *[]){a, y}, (int64_t[]){4}));
+        CHECK((y[0] == 2) == has_barrier);
+        tile_free(k);
+    }
+}
+
+static const char of_all_types[] =
+    "kernel types(x: f32[n]) -> (a: c64[3], b: i64[3], c: bool[3], d: f16[3], e: u8[3]) {\n"
+    "  grid g in 3, threads 128 {\n"
+    "    shared z: c64[300]\n    shared w: i64[300]\n    shared t: bool[300]\n    shared h: f16[300]\n    "
+    "shared m: u8[300]\n"
+    "    shared za: c64[1]\n    shared wa: i64[1]\n    shared ta: bool[1]\n    shared ha: f16[1]\n    shared "
+    "ma: u8[1]\n"
+    "    map i in 300 {\n      z[i] = pair(x[i], x[299 - i] * f32(g))\n      w[i] = i64(i) << (30 + g)\n"
+    "      t[i] = i != 17\n      h[i] = f16(x[i])\n      m[i] = u8(i * 7)\n    }\n"
+    "    reduce add z -> za axis 0\n    reduce add w -> wa axis 0\n    reduce bitwise_and t -> ta axis 0\n"
+    "    reduce minimum h -> ha axis 0\n    reduce bitwise_or m -> ma axis 0\n"
+    "    a[g] = pair(re(za[0]), im(za[0]))\n    b[g] = wa[0]\n    c[g] = ta[0]\n    d[g] = ha[0]\n    e[g] = "
+    "ma[0]\n  }\n}\n";
+
+// A tile of two numbers for each thread.
+static const char narrow[] =
+    "kernel narrow(x: f32[n, 512]) -> (y: f32[n, 512], z: f16[n, 256]) {\n  grid b in n, threads 256 {\n"
+    "    fragment row: f32[512]\n    fragment sum: f32[1]\n    fragment half: f16[256]\n"
+    "    copy x[b, 0] of [1, 512] -> row\n    reduce add row -> sum axis 0\n"
+    "    map j in 512 { row[j] = row[j] / (2 + abs(sum[0])) }\n    copy row -> y[b, 0] of [1, 512]\n"
+    "    copy x[b, 100] of [1, 256] -> half\n    copy half -> z[b, 0] of [1, 256]\n  }\n}\n";
+
+// What a target's groups of threads do with a kernel, run by the interpreter: layouts, barriers, exchanges between threads.
+TEST(groups_of_threads_give_what_is_said) {
+    static const struct {
+        const char *text;
+        int64_t sizes[4];
+    } cases[] = {{SAMPLE_REDUCTIONS, {16}},
+                 {SAMPLE_EDGES, {37, 71}},
+                 {SAMPLE_GEMM_RELU, {50, 29, 70}},
+                 {of_all_types, {300}},
+                 {narrow, {5}},
+                 {SAMPLE_STORES, {2, 1032}},
+                 {SAMPLE_STORES, {2, 1031}},
+                 {SAMPLE_SCANS, {8, 1300}}};
+    static const char *const targets[] = {"cuda_tiles", "hip_tiles", "opencl_tiles"};
+    for (size_t i = 0; i < COUNT(cases); i++)
+        for (size_t k = 0; k < COUNT(targets); k++)
+            tile_trial_of_groups(cases[i].text, render_target(targets[k]), cases[i].sizes, 1e-4);
+}
+
+// Subgroups of a target may have 2 to 64 threads.
+TEST(subgroups_have_any_size) {
+    for (int size = TILE_SUBGROUP_LEAST; size <= TILE_SUBGROUP_MOST; size *= test_long() ? 2 : 4) {
+        struct target target = *render_target("cuda_tiles");
+        struct target_group group = *target.group;
+        group.subgroup = size;
+        target.group = &group;
+        tile_trial_of_groups(SAMPLE_REDUCTIONS, &target, (int64_t[]){16}, 1e-4);
+        tile_trial_of_groups(of_all_types, &target, (int64_t[]){300}, 1e-4);
+        tile_trial_of_groups(SAMPLE_SCANS, &target, (int64_t[]){8, 300}, 1e-4);
+    }
+}
+
+static const char shuffles[] =
+    "kernel shuffles(a: i32[n], k: u32[n]) -> (x: i32[n], u: i32[n], f: i32[n], h: f16[n], w: i64[n]) where "
+    "n % 96 == 0 {\n"
+    "  grid b in n // 96 {\n    thread t in 96 {\n      let i = b * 96 + t\n      mine = a[i]\n"
+    "      p = shuffle xor mine, k[i] of 32\n      q = shuffle up mine + 1, k[i] of 16\n"
+    "      r = shuffle from mine, k[i] of 8\n      mine = shuffle up mine, 1 of 2\n"
+    "      s = shuffle xor f16(mine), 3 of 4\n      v = shuffle from i64(mine) << 40, u32(t) of 32\n"
+    "      g = shuffle xor mine > 50, 1 of 2\n"
+    "      x[i] = p\n      u[i] = q\n      f[i] = where(g, r, -r)\n      h[i] = s\n      w[i] = v\n    }\n  "
+    "}\n}\n";
+
+// By the definition in tile.h, and on `c`, where threads are loops.
+TEST(shuffles_take_from_other_threads) {
+    enum { N = 96 };
+    int32_t a[N], x[N], u[N], f[N];
+    uint32_t step[N];
+    uint16_t h[N];
+    int64_t w[N];
+    for (int i = 0; i < N; i++) {
+        a[i] = test_between(0, 100);
+        step[i] = (uint32_t)test_between(0, 70);
+    }
+    struct tile_kernel *k = tile_parse(shuffles, "shuffles.tile");
+    REQUIRE(k && CHECK(tile_interpret(k, (void *[]){a, step, x, u, f, h, w}, (int64_t[]){N})));
+    for (int i = 0; i < N; i++) {
+        int by = (int)step[i], lane = i % 16;
+        CHECK_EQ_INT(x[i], a[i / 32 * 32 + (i % 32 ^ by % 32)]);
+        CHECK_EQ_INT(u[i], a[i - (lane >= by % 16 ? by % 16 : 0)] + 1);
+        CHECK_EQ_INT(abs(f[i]), a[i / 8 * 8 + by % 8]);
+        CHECK_EQ_INT(w[i] >> 40, a[(i % 96) & ~1]);
+    }
+    tile_free(k);
+    tile_trial(shuffles, "c", (int64_t[]){4 * N}, 0);
+}
+
+TEST(shuffles_that_make_no_sense_are_refused) {
+    refuses("x = shuffle xor a[0], 1 of 32", "shuffle: it stands in a thread");
+    refuses("map i in 64 { x = shuffle xor a[i], 1 of 32 }", "shuffle: it stands in a thread");
+    refuses("thread t in 64 { map i in 4 { x = shuffle up a[i], 1 of 32 } }", "shuffle: it stands in a map");
+    refuses("thread t in 64 { x = shuffle xor a[t], 1 of 24 }",
+            "among 24 threads: it is a power of two from 2 to 64");
+    refuses("thread t in 64 { x = shuffle xor a[t], 1 of 128 }", "among 128 threads");
+    refuses("thread t in 64 { x = shuffle xor a[t], 1.5f32 of 32 }", "this is f32 and must be u32");
+    refuses("thread t in 64 { x = shuffle down a[t], 1 of 32 }", "xor, up or from is expected, not down");
+    refuses("thread t in 64 { x = shuffle xor pair(a[t], 0), 1 of 32 }", "take re(x) and im(x)");
+    refuses("thread t in 64 { x = shuffle xor e4m3(a[t]), 1 of 32 }",
+            "of e4m3: take numbers of 8 bits or more");
+    refuses("thread t in 64 { x = 1i32 ; x = shuffle xor a[t], 1 of 32 }", "this is f32 and must be i32");
+    refuses("thread t in 64 { t = shuffle xor a[t], 1 of 32 }", "'t' is no variable");
+    refuses("x = 1f32\nthread t in 64 { x = shuffle xor a[t], 1 of 32 }",
+            "'x' is declared outside of the thread");
+    refuses("y[0] = shuffle(a[0], 1)", "shuffle");
+}
+
+// A target without shuffles, or with smaller subgroups, says so.
+TEST(shuffles_need_a_target_that_has_them) {
+    static const struct {
+        const char *dialect, *why;
+        int size;
+    } cases[] = {{"opencl_tiles", "the target has no shuffles", 2},
+                 {"cuda_tiles", "a shuffle among 64 threads: the target has subgroups of 32", 64},
+                 {"cuda_tiles", NULL, 32},
+                 {"hip_tiles", NULL, 4},
+                 {"c_tiles", NULL, 64}};
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        char text[300];
+        snprintf(text, sizeof text,
+                 "kernel f(a: f32[n]) -> (y: f32[n]) {\n  grid b in 1 {\n    thread t in 64 {\n"
+                 "      x = shuffle xor a[t], 1 of %d\n      y[t] = x\n    }\n  }\n}\n",
+                 cases[i].size);
+        struct tile_kernel *k = tile_parse(text, "f.tile");
+        char *source = k ? render_kernel(k, cases[i].dialect) : NULL;
+        CHECK_EQ_INT(source != NULL, !cases[i].why);
+        if (cases[i].why)
+            CHECK_HAS(zl_error() ? zl_error() : "", cases[i].why);
+        zl_clear_error();
+        memory_free(source);
+        tile_free(k);
+    }
+}
