@@ -84,7 +84,7 @@ struct fuse_limits {
     int calls, operands;           // of a kernel
     int reductions;                // of a kernel; 0: reductions do not join
     int64_t line_least, line_most; // elements of lines that are reduced
-    int64_t lines_least;           // how many lines there must be; the device checks it
+    int64_t lines_least;           // how many lines there must be: for words, the device checks it
     bool bitcasts;                 // views may have another dtype
     // Whether the device takes a call whose row is set, as the next of the group; NULL: every one.
     bool (*joins)(struct fuse_group *g, int index);
@@ -148,9 +148,9 @@ void fuse_explain(const struct fuse_group *g, struct text *out);
 
 // recipe.c: what a kernel computes ---------------------------------------------------------------------------------
 
-enum { FUSE_OPERANDS = 24 };   // of a kernel, on any device
-enum { FUSE_INPUT = 1 << 8 };  // a reference to an input; else to the result of a row
-enum { FUSE_FORM = 15 };       // the bits of an input that are its form; its dtype is above them
+enum { FUSE_OPERANDS = 24 };  // of a kernel, on any device
+enum { FUSE_INPUT = 1 << 8 }; // a reference to an input; else to the result of a row
+enum { FUSE_FORM = 15 };      // the bits of an input that are its form; its dtype is above them
 
 // How an input lies. Devices have forms of their own from FUSE_FORMS on; for the IR of a map those are vectors.
 enum fuse_form { FUSE_VECTOR, FUSE_ONE, FUSE_SCALAR, FUSE_FORMS }; // ONE: an element in memory; SCALAR: by value
@@ -162,17 +162,17 @@ enum {
 };
 
 struct fuse_op {
-    uint8_t kind;    // enum row_kind
-    uint8_t inputs;  // operands
-    uint8_t dtype;   // of the result
-    uint8_t from;    // of the last operand
-    int16_t op;      // a tile_op, or one of those above
-    int16_t arg[4];  // references
+    uint8_t kind;   // enum row_kind
+    uint8_t inputs; // operands
+    uint8_t dtype;  // of the result
+    uint8_t from;   // of the last operand
+    int16_t op;     // a tile_op, or one of those above
+    int16_t arg[4]; // references
 };
 
 // Keys are compared as bytes, up to the last row: what is not used before the rows is zero.
 struct fuse_recipe {
-    int16_t rows, inputs, outputs, unused;
+    int16_t rows, inputs, outputs;
     int16_t operand[FUSE_OPERANDS]; // inputs: form | dtype << 4; then outputs: row << 1 | one element a line
     struct fuse_op row[FUSE_CALLS];
 };
@@ -207,14 +207,14 @@ static inline bool fuse_is_row(int reference) {
 
 // Writes the recipe of calls [begin, end) of a group.
 struct fuse_writer {
-    const struct fuse_group *g;
+    struct fuse_group *g;
     int begin, end;
-    int operands; // at most
-    struct fuse_recipe *r; // input may set its operand; what it held is lost
-    // Which op computes a division: TILE_DIV, TILE_MUL if input gives the inverse of the divisor, or one of the enum above. NULL:
-    // TILE_DIV.
+    int operands;          // at most
+    struct fuse_recipe *r; // what it held is lost
+    // Which op computes a division: TILE_DIV, TILE_MUL if input gives the inverse of the divisor, or one of the enum above.
+    // NULL: TILE_DIV.
     int (*divide)(const struct fuse_writer *w, int index);
-    // The number of the input that operand k of a call is, which op reads; -1: there are too many.
+    // The number of the input that operand k of a call is, as op reads it; -1: there are too many. It may call fuse_set_input.
     int (*input)(struct fuse_writer *w, int index, int k, int op);
     int16_t number[FUSE_CALLS]; // rows of calls; -1: the call is a view of what these calls do not compute
 };

@@ -196,7 +196,7 @@ void fuse_explain(const struct fuse_group *g, struct text *out) {
     case FUSE_END_SHAPE: text_add(out, "what follows has another shape"); return;
     case FUSE_END_ORDER: text_add(out, "what follows has its elements in another order"); return;
     case FUSE_END_INPUTS:
-        text_add(out, "what follows reads no elements of its lines, or what is gone");
+        text_add(out, "what follows reads no elements of lines, or what was consumed");
         return;
     case FUSE_END_REDUCTION: break;
     }

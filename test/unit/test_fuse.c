@@ -86,7 +86,7 @@ TEST(fuse_ends_before_other_shapes_and_reductions) {
 }
 
 static int input_of(struct fuse_writer *w, int index, int k, int op) {
-    struct found *f = (struct found *)(uintptr_t)w->g;
+    struct found *f = (struct found *)w->g;
     (void)op;
     for (int i = 0; i < f->inputs; i++)
         if (f->input[i] == w->g->call[index]->in[k])

@@ -18,7 +18,7 @@ static int find_input(struct kernel_group *g, zl_array x, zl_dtype dtype, int in
 }
 
 static int input_of(struct fuse_writer *w, int index, int k, int op) {
-    struct kernel_group *g = (struct kernel_group *)(uintptr_t)w->g;
+    struct kernel_group *g = (struct kernel_group *)w->g;
     const struct call *c = w->g->call[index];
     const uint8_t *dtype = fuse_step(w->g, index)->dtype;
     if (op == FUSE_QUOTIENT && k == 2)
