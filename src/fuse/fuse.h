@@ -86,6 +86,7 @@ struct fuse_limits {
     int64_t line_least, line_most; // elements of lines that are reduced
     int64_t lines_least;           // how many lines there must be: for words, the device checks it
     bool bitcasts;                 // views may have another dtype
+    bool products;                 // a matrix product may come first
     // Whether the device takes a call whose row is set, as the next of the group; NULL: every one.
     bool (*joins)(struct fuse_group *g, int index);
     // What keeps the group, whose uses are known, from being one kernel: then it is tried without its last call. NULL: nothing.

@@ -112,7 +112,7 @@ static bool join(struct fuse_group *g, int index) {
         break;
     case FUSE_PRODUCT:
         r->kind = ROW_PRODUCT;
-        joins = index == g->begin;
+        joins = g->limits->products && index == g->begin;
         break;
     case FUSE_OTHER: break;
     }

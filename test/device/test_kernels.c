@@ -364,6 +364,13 @@ static zl_array seldom_lines(void *data) {
     return zl_add(zl_softmax(masked, -1, false), zl_minimum(zl_maximum(parts, zl_scalar(-9)), zl_scalar(9)));
 }
 
+// What a product gives is softened: a kernel of lines does not begin with the product.
+static zl_array softmax_of_product(void *data) {
+    zl_dtype dtype = *(zl_dtype *)data;
+    zl_array a = random_lines(40, 16, dtype), b = zl_swapaxes(random_lines(200, 16, dtype), 0, 1);
+    return zl_softmax(zl_matmul(a, b), -1, false);
+}
+
 static void check_lengths(void) {
     static const int64_t lengths[] = {128, 1003, 6000, 16384, 36000, 65536};
     for (size_t i = 0; i < COUNT(lengths); i++)
@@ -376,6 +383,8 @@ static void check_lengths(void) {
                 agree("rms_norm", norm_of_length, (void *)(uintptr_t)&lengths[i], 1e-5);
             }
     agree("seldom", seldom_lines, NULL, 1e-5);
+    agree("softmax of a product", softmax_of_product, &(zl_dtype){ZL_FLOAT32}, 1e-5);
+    agree("softmax of a product", softmax_of_product, &(zl_dtype){ZL_FLOAT64}, 1e-12);
 }
 
 TEST(lines_of_any_length_on_devices) {

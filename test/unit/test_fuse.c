@@ -68,6 +68,18 @@ TEST(fuse_finds_what_is_stored) {
     check_words(&f, "a kernel has 8 operands at most");
 }
 
+TEST(fuse_begins_with_products_where_limits_say_so) {
+    static const struct fuse_limits with_products = {.calls = CALLS, .operands = INPUTS, .products = true};
+    struct found f;
+    zl_array x = zl_ones(ZL_SHAPE(8, 8), ZL_FLOAT32);
+    CHECK(zl_eval(x));
+    zl_array product = zl_matmul(x, x), all[] = {product, zl_exp(product)};
+    CHECK(!find(&f, &maps, 2, all, 0));
+    REQUIRE(find(&f, &with_products, 2, all, 0));
+    CHECK_EQ_INT(f.g.end, 2);
+    CHECK_EQ_INT(f.g.row[0].kind, ROW_PRODUCT);
+}
+
 TEST(fuse_ends_before_other_shapes_and_reductions) {
     struct found f;
     zl_array x = zl_ones(ZL_SHAPE(3, 8), ZL_FLOAT32), y = zl_exp(x);

@@ -105,6 +105,7 @@ static const struct fuse_limits limits = {.calls = FUSE_CALLS,
                                           .line_least = REDUCE_LINE_LEAST,
                                           .line_most = REDUCE_LINE_MOST,
                                           .bitcasts = true,
+                                          .products = true,
                                           .joins = joins,
                                           .fits = fits};
 
