@@ -331,19 +331,21 @@ static bool check_body(struct verifier *v, const struct tile_stmt *s) {
     return good;
 }
 
+enum { MOST_THREADS = 1 << 16 }; // of a block: more than any device has, whose own limit is checked when it compiles
+
 static bool check_ranges(struct verifier *v, const struct tile_stmt *s) {
     int most = s->kind == TILE_GRID ? 3 : TILE_DIMS;
     if (s->indices < 1 || s->indices > most)
         return fail(v, "it has %d names; 1 to %d are possible", s->indices, most);
     if (s->kind == TILE_GRID && v->grids)
         return fail(v, "a grid inside of a grid");
+    if (s->kind == TILE_GRID && s->threads > MOST_THREADS)
+        return fail(v, "it has %d threads; %d are possible", s->threads, MOST_THREADS);
     for (int i = 0; i < s->indices; i++)
         if (!check_type(v, s->extent[i], s->name[i]->type, "an extent"))
             return false;
     return true;
 }
-
-enum { MOST_THREADS = 1024 };
 
 static bool check_thread(struct verifier *v, const struct tile_stmt *s) {
     int64_t count = s->indices == 1 && s->extent[0]->op == TILE_CONST

@@ -33,7 +33,7 @@ TEST(threads_that_make_no_sense_are_refused) {
     refuses("map i in 4 { thread t in 64 { s[t] = 0 } }", "thread: it stands in a grid, and in no map");
     refuses("thread t in 64 { thread u in 64 { s[t] = 0 } }", "thread: it stands in a grid");
     refuses("thread t in 32 { s[t] = 0 }", "the block has 64 threads, not 32");
-    refuses("thread t in n { s[t] = 0 }", "a number of threads from 1 to 1024");
+    refuses("thread t in n { s[t] = 0 }", "a number of threads from 1 to 65536");
     refuses("thread t in 64, u in 2 { s[t] = 0 }", "it has one name");
     refuses("x = 1f32\nthread t in 64 { x = 2 }", "'x' is declared outside of the thread");
     refuses("thread t in 64 { fragment f: f32[4] }", "inside of a thread memory is local or shared");
@@ -45,6 +45,10 @@ TEST(threads_that_make_no_sense_are_refused) {
                     "kernel f(a: f32[n]) -> (y: f32[n]) { grid b in 1 { thread t in 4 { y[t] = 0 } ; thread "
                     "t in 8 { y[t] = 0 } } }",
                     "f.tile"));
+    CHECK_ERROR(ZL_ERROR_SYNTAX,
+                zl_kernel_parse("kernel f(a: f32[n]) -> (y: f32[n]) { grid b in 1, threads 65537 { y[0] = a[0] } }",
+                                "f.tile"));
+    CHECK_HAS(test_last_error(), "grid: it has 65537 threads; 65536 are possible");
 }
 
 // A barrier that some threads do not reach would hang a GPU: the interpreter says so.
