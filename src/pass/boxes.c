@@ -26,6 +26,17 @@ expr box_point(const struct tile_name *name) {
     return name ? tile_name_value(name, TILE_INDEX) : NULL;
 }
 
+expr box_shuffle_source(const struct tile_stmt *shuffle, expr thread, expr step) {
+    expr size = box_number(shuffle->threads), lane = tile_binary(TILE_REM, thread, size);
+    expr by = tile_binary(TILE_REM, step, size), from = by;
+    if (shuffle->shuffle == TILE_SHUFFLE_XOR)
+        from = tile_binary(TILE_XOR, lane, by);
+    if (shuffle->shuffle == TILE_SHUFFLE_UP)
+        from =
+            tile_ternary(TILE_SELECT, tile_binary(TILE_LT, lane, by), lane, tile_binary(TILE_SUB, lane, by));
+    return tile_binary(TILE_ADD, tile_binary(TILE_SUB, thread, lane), from);
+}
+
 // Regions ---------------------------------------------------------------------------------------------------------
 
 expr box_region_size(const struct tile_region *r, int axis) {
@@ -129,7 +140,8 @@ expr box_holds(const struct tile_region *r, const expr *index) {
     return test;
 }
 
-expr box_read_or(const struct tile_region *r, const struct box *b, const expr *point, bool masked, expr other) {
+expr box_read_or(const struct tile_region *r, const struct box *b, const expr *point, bool masked,
+                 expr other) {
     expr index[TILE_DIMS];
     box_place(r, b, point, index);
     expr mask = masked ? box_holds(r, index) : NULL;

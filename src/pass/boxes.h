@@ -21,6 +21,8 @@ expr box_index(expr e);         // as index type; NULL flows
 expr box_both(expr a, expr b);  // a and b, each of which may be NULL: nothing asked
 const struct tile_name *box_variable(expr extent); // a new loop variable
 expr box_point(const struct tile_name *name);
+// The number of the thread from which a shuffle gives `thread` a value, where its step is `step`; all of index type.
+expr box_shuffle_source(const struct tile_stmt *shuffle, expr thread, expr step);
 
 expr box_region_size(const struct tile_region *r, int axis);
 expr box_origin(const struct tile_region *r, int axis);

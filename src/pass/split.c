@@ -136,7 +136,6 @@ static bool is_cut(const struct tile_stmt *s) {
 // Through memory of all threads: one map writes what the next one reads.
 static void emit_shuffle(struct split *t, const struct tile_stmt *s) {
     struct tile_buffer *given = tile_alloc("given", s->value->type, TILE_REGISTER, 1, &t->count);
-    expr size = box_number(s->threads);
     for (int turn = 0; turn < 2 && given; turn++) {
         const struct tile_name *thread = box_variable(t->count);
         tile_open_map(1, &thread, &t->count);
@@ -144,14 +143,7 @@ static void emit_shuffle(struct split *t, const struct tile_stmt *s) {
         if (turn == 0) {
             tile_store(given, 1, &t->now, rewrite(t, s->value), NULL);
         } else {
-            expr lane = tile_binary(TILE_REM, t->now, size), first = tile_binary(TILE_SUB, t->now, lane);
-            expr by = tile_binary(TILE_REM, box_index(rewrite(t, s->step)), size), from = by;
-            if (s->shuffle == TILE_SHUFFLE_XOR)
-                from = tile_binary(TILE_XOR, lane, by);
-            if (s->shuffle == TILE_SHUFFLE_UP)
-                from = tile_ternary(TILE_SELECT, tile_binary(TILE_LT, lane, by), lane,
-                                    tile_binary(TILE_SUB, lane, by));
-            from = tile_binary(TILE_ADD, first, from);
+            expr from = box_shuffle_source(s, t->now, box_index(rewrite(t, s->step)));
             tile_store(variable_of(t, s->old), 1, &t->now, tile_load(given, 1, &from, NULL, NULL), NULL);
         }
         tile_close();

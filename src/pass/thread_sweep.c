@@ -6,6 +6,7 @@
 #include "pass/threads.h"
 
 #include <stdio.h>
+#include <string.h>
 
 enum { UNROLLED_TURNS = 8 };
 
@@ -267,6 +268,34 @@ static void emit_other(struct points *p, const struct tile_stmt *s, bool opens) 
         tile_append(next);
 }
 
+static bool has_shuffle(const struct group *g, const struct tile_stmt *s) {
+    return s->threads <= g->target->group->subgroup;
+}
+
+// Makes the slots that shuffles in these statements need.
+static void make_slots(struct group *g, const struct tile_stmt *body) {
+    for (const struct tile_stmt *s = body; s; s = s->next) {
+        if (s->kind == TILE_SHUFFLE && !has_shuffle(g, s)) {
+            const struct tile_buffer **slots = &g->slots[tile_dtype_of(s->value->type)];
+            *slots = *slots ? *slots : thread_registers("slots", s->value->type, TILE_SHARED, g->threads);
+        }
+        make_slots(g, s->body);
+        make_slots(g, s->other);
+    }
+}
+
+// A shuffle through shared memory: all threads reach it together, as the barriers want.
+static void emit_by_slots(struct points *p, const struct tile_stmt *s) {
+    const struct tile_buffer *slots = p->g->slots[tile_dtype_of(s->value->type)];
+    expr thread = box_index(p->g->thread), step = box_index(thread_rewrite(p, s->step));
+    if (!slots || !thread || !step)
+        return; // what made them NULL has marked the kernel as failed
+    thread_store(slots, thread, thread_rewrite(p, s->value));
+    thread_barrier();
+    tile_assign(s->old, thread_load(slots, box_shuffle_source(s, thread, step)));
+    thread_barrier();
+}
+
 static void emit_inner(struct points *p, const struct tile_stmt *s) {
     switch (s->kind) {
     case TILE_STORE:
@@ -284,6 +313,12 @@ static void emit_inner(struct points *p, const struct tile_stmt *s) {
         tile_close();
         return;
     case TILE_WAIT: return; // copies in maps are done at once
+    case TILE_SHUFFLE:
+        if (has_shuffle(p->g, s))
+            emit_other(p, s, false);
+        else
+            emit_by_slots(p, s);
+        return;
     default: emit_other(p, s, false); return;
     }
 }
@@ -312,6 +347,8 @@ void thread_map(struct group *g, const struct tile_stmt *s) {
 void thread_code(struct group *g, const struct tile_stmt *s) {
     struct points p = {.g = g, .sweep = {.vars = 1, .name = {s->name[0]}}, .point = {box_index(g->thread)}};
     map_free(&g->rewritten);
+    memset(g->slots, 0, sizeof g->slots);
+    make_slots(g, s->body);
     emit_body(&p, s->body);
     map_free(&g->rewritten);
 }

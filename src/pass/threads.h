@@ -32,6 +32,7 @@ struct group {
     expr flat;            // the group's number, where the points of one statement are divided among all groups; else NULL
     expr thread;          // its number, u32; while code is made
     struct map rewritten; // expressions of the statement that code is made for
+    const struct tile_buffer *slots[ZL_DTYPE_COUNT]; // in `thread`: one a thread, for shuffles that the target does not have
 };
 
 // An access to a buffer by a statement: index NULL is all of it, or a rectangle.

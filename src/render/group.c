@@ -7,7 +7,6 @@
 #include "render/group.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 
 static const struct group_words *words_of(const struct program *p) {
     return p->style.dialect->words;
@@ -223,21 +222,11 @@ static void wait(struct program *p, const struct tile_stmt *s) {
         style_line(&p->style, "ZL_WAIT(%d);", s->keep);
 }
 
-// In words of 32 bits at least.
+// In words of 32 bits at least; among at most a subgroup, as pass_threads leaves them.
 static void shuffle(struct program *p, const struct tile_stmt *s) {
     static const char *const word[] = {"XOR", "UP", "FROM"};
     const char *type = tile_type_name(s->old->type);
-    int most = p->style.dialect->target.group->subgroup;
     expr root[TILE_STMT_EXPRS];
-    if (s->threads > most) {
-        char why[96];
-        snprintf(why, sizeof why,
-                 most ? "a shuffle among %d threads: the target has subgroups of %d"
-                      : "the target has no shuffles",
-                 s->threads, most);
-        program_fail(p, s, why, "");
-        return;
-    }
     style_line(&p->style, "{");
     p->style.indent++;
     program_nodes(p, tile_stmt_exprs(s, root), root);

@@ -25,9 +25,7 @@ static const struct sample {
     double near;
 } samples[] = {
     {SAMPLE_SCALE, {10000}, 0},
-    {SAMPLE_EDGES,
-     {37, 71},
-     0},
+    {SAMPLE_EDGES, {37, 71}, 0},
     {SAMPLE_SMALL, {600}, 0},
     {SAMPLE_SMALL_TILES, {0}, 1e-5},
     {SAMPLE_IM2COL, {8}, 0},
@@ -36,15 +34,9 @@ static const struct sample {
     {SAMPLE_SCANS, {8, 1}, 1e-4},
     {SAMPLE_STORES, {3, 1032}, 0},
     {SAMPLE_STORES, {3, 1031}, 0},
-    {SAMPLE_GEMM_RELU,
-     {50, 29, 70},
-     1e-5},
-    {SAMPLE_HALF_GEMM,
-     {0},
-     2e-2},
-    {SAMPLE_WAVES,
-     {100},
-     0},
+    {SAMPLE_GEMM_RELU, {50, 29, 70}, 1e-5},
+    {SAMPLE_HALF_GEMM, {0}, 2e-2},
+    {SAMPLE_WAVES, {100}, 0},
     {"kernel histogram(a: i32[n]) -> (y: i32[16], h: f16[16], w: i64[1]) {\n"
      "  fill y = 0\n"
      "  fill h = 0\n"
@@ -57,9 +49,7 @@ static const struct sample {
      "}",
      {1000},
      0},
-    {SAMPLE_ROOM,
-     {201},
-     0},
+    {SAMPLE_ROOM, {201}, 0},
     // Rows of a fragment, reduced and used again; transposed through shared memory; a neighbour's element.
     {"kernel rows(x: f32[n, 64]) -> (y: f32[n, 64], t: f32[64, n], s: f32[n]) where n % 32 == 0 {\n"
      "  grid b in n // 32, threads 64 {\n"
@@ -97,6 +87,26 @@ static const struct sample {
      "  }\n"
      "}",
      {16},
+     0},
+    // Shuffles of several types and sizes, in a loop and under a condition of all threads: OpenCL has none, so they use shared memory.
+    {"kernel shuffles(a: i32[n]) -> (x: i32[n], h: f16[n], w: i64[n]) where n % 64 == 0 {\n"
+     "  grid b in n // 64 {\n"
+     "    thread t in 64 {\n"
+     "      mine = a[b * 64 + t]\n"
+     "      for k in 5 {\n"
+     "        below = shuffle up mine, 1u32 << u32(k) of 32\n"
+     "        mine = where(t % 32 >= 1 << k, mine + below, mine)\n"
+     "      }\n"
+     "      if n > 64 { last = shuffle from mine, 63 of 64 ; mine = mine - last }\n"
+     "      half = shuffle xor f16(t), 3 of 4\n"
+     "      wide = shuffle from i64(mine) << 32, u32(t) + 1 of 16\n"
+     "      x[b * 64 + t] = mine\n"
+     "      h[b * 64 + t] = half\n"
+     "      w[b * 64 + t] = wide\n"
+     "    }\n"
+     "  }\n"
+     "}",
+     {256},
      0},
     // Uniform code: variables from shared memory, loops with data in their bounds, single elements stored by one thread.
     {"kernel uniform(a: i32[n]) -> (y: i32[n], c: i32[4]) where n <= 64 {\n"

@@ -159,9 +159,7 @@ void tile_trial_of_manual(const char *target) {
         struct tile_kernel *k = tile_parse(at + 8, "tile.md");
         if (CHECK(k) && k->symbols <= 8)
             choose_sizes(k, sizes);
-        if (!strcmp(target, "opencl") && strstr(at + 8, " shuffle ")) {
-            CHECK_ERROR(ZL_ERROR_COMPILE, zl_kernel_compile(at + 8, "tile.md", target));
-        } else if (k && k->symbols <= 8) {
+        if (k && k->symbols <= 8) {
             // Which block comes first is open where atomics give what was there: then only that it runs.
             tile_trial(at + 8, target, sizes, strstr(at, " = atomic ") ? INFINITY : 2e-3);
             count++;
