@@ -101,6 +101,9 @@ enum pass_step pass_step_of(expr index, const struct tile_name *variable);
 // Whether the paths through each of its formulas are few: passes that walk paths leave others alone.
 bool pass_is_simple(struct tile_kernel *kernel);
 
+// The dtypes (PASS_BIT) of all values that a kernel computes, reads and writes: after the passes, what its target has to have.
+uint32_t pass_dtypes(struct tile_kernel *kernel);
+
 // Whether statements, with all that is in them, touch a memory; whether a formula loads it.
 bool pass_uses(const struct tile_stmt *body, const struct tile_buffer *memory);
 bool pass_loads(expr e, const struct tile_buffer *memory);

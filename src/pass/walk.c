@@ -130,3 +130,31 @@ bool pass_is_simple(struct tile_kernel *kernel) {
     memory_free(p.count);
     return !p.many;
 }
+
+struct types {
+    bool *seen; // by id
+    uint32_t found;
+};
+
+static void note_types(struct types *t, expr e) {
+    zl_dtype dtype = tile_dtype_of((struct tile_type){e->type.kind, e->type.bits, 1});
+    if (t->seen[e->id])
+        return;
+    t->seen[e->id] = true;
+    t->found |= dtype < ZL_DTYPE_COUNT ? PASS_BIT(dtype) : 0;
+    for (int i = 0; i < tile_operands(e); i++)
+        note_types(t, tile_operand(e, i));
+}
+
+static void note_place(expr *place, void *types) {
+    note_types(types, *place);
+}
+
+uint32_t pass_dtypes(struct tile_kernel *kernel) {
+    struct types t = {.seen = memory_zero(sizeof *t.seen * (size_t)(kernel->ids + 1))};
+    kernel->failed |= !t.seen;
+    if (t.seen)
+        pass_each_expr(kernel->body, note_place, &t);
+    memory_free(t.seen);
+    return t.found;
+}

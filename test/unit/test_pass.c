@@ -192,3 +192,28 @@ TEST(passes_keep_every_bit) {
             tile_free(kernel);
         }
 }
+
+// Whether a target has to have doubles is asked of the kernel; its text says the same.
+TEST(kernels_tell_the_dtypes_they_need) {
+    static const char *const forms[] = {"", "v", "vv", "vvv"};
+    int with = 0, without = 0;
+    for (int op = 0; tile_op_is_row((enum tile_op)op); op++)
+        for (zl_dtype dtype = 0; dtype < ZL_DTYPE_COUNT; dtype++) {
+            if (!tile_row_takes((enum tile_op)op, dtype))
+                continue;
+            struct tile_kernel *k =
+                tile_row_kernel((enum tile_op)op, dtype, forms[tile_op_arity((enum tile_op)op)]);
+            struct text text = {0};
+            if (CHECK(k && pass_run(k, render_target("opencl"), NULL) &&
+                      render_element(&text, k, "opencl", "f"))) {
+                bool needs = pass_dtypes(k) & PASS_BIT(ZL_FLOAT64);
+                CHECK_EQ_INT(needs, strstr(text.data, "f64") != NULL);
+                CHECK(pass_dtypes(k) & PASS_BIT(dtype) || dtype == ZL_COMPLEX64 || dtype == ZL_BOOL);
+                with += needs;
+                without += !needs;
+            }
+            text_free(&text);
+            tile_free(k);
+        }
+    CHECK(with > 20 && without > 100);
+}

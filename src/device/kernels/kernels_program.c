@@ -40,11 +40,10 @@ static bool set_step(struct kernel_step *s, const struct call *c) {
     return c->op->kind != OP_ELEMENTWISE || tile_row_takes(c->op->row, (zl_dtype)s->is.dtype[c->inputs]);
 }
 
-// Whether the text of what a call computes has doubles, which then the device has to have.
+// Whether computing a call takes doubles, which then the device has to have.
 static bool needs_double(const char *dialect, const struct kernel_step *s, const struct call *c) {
     static const char *const forms[] = {"", "v", "vv", "vvv"};
     zl_dtype dtype = (zl_dtype)s->is.dtype[s->is.inputs];
-    struct text out = {0};
     bool is_row = c->op->kind == OP_ELEMENTWISE;
     if (s->is.kind != FUSE_MAP) {
         for (int k = 0; k < c->inputs; k++)
@@ -52,13 +51,12 @@ static bool needs_double(const char *dialect, const struct kernel_step *s, const
                 return true;
         return call_first(c)->dtype == ZL_FLOAT64 || c->op == &op_arange;
     }
-    bool rendered = kernel_element(&out,
-                                   is_row ? tile_row_kernel(c->op->row, dtype, forms[c->inputs])
-                                          : tile_cast_kernel((zl_dtype)s->is.dtype[0], dtype),
-                                   dialect, "element");
-    bool found = !rendered || out.failed || strstr(out.data, "f64");
-    text_free(&out);
-    return found;
+    struct tile_kernel *kernel = is_row ? tile_row_kernel(c->op->row, dtype, forms[c->inputs])
+                                        : tile_cast_kernel((zl_dtype)s->is.dtype[0], dtype);
+    bool needs = !kernel || !pass_run(kernel, render_target(dialect), NULL) ||
+                 pass_dtypes(kernel) & PASS_BIT(ZL_FLOAT64) || kernel->failed;
+    tile_free(kernel);
+    return needs;
 }
 
 bool kernels_can(const struct kernel_target *target, int unit, const struct call *c) {
