@@ -2,9 +2,11 @@
 
 #include "test.h"
 
+#include "pass/layout.h"
 #include "pass/pass.h"
 #include "render/render.h"
 
+#include <stdio.h>
 #include <string.h>
 
 // The body of kernel k(A, B: f32[M, K], [K, N]; D: f32[n, M, K]) after a pass for the CPU's programs has or lacks a text.
@@ -143,4 +145,33 @@ TEST(fuse_keeps_order) {
                "fuse", "map i", NULL);
     check_body(ROWS "map j in 40 { t[0] = A[y, j] }\n map i in 40 { u[i] = t[0] }\n C[y, 0] = u[3]\n}",
                "fuse", "map i", NULL);
+}
+
+// The element of a thread's register, along each axis.
+static void find_element(const struct layout *l, int thread, int slot, int64_t *at) {
+    for (int i = 0; i < l->threads; i++, thread /= l->thread[i - 1].size)
+        at[l->thread[i].axis] += (int64_t)(thread % l->thread[i].size) * l->thread[i].step;
+    for (int i = 0; i < l->slots; i++, slot /= l->slot[i - 1].size)
+        at[l->slot[i].axis] += (int64_t)(slot % l->slot[i].size) * l->slot[i].step;
+}
+
+TEST(the_picture_of_a_layout_is_true) {
+    struct layout l;
+    char *picture = file_read(ZL_TEST_DIR "/../doc/layout.svg", NULL);
+    REQUIRE(picture);
+    CHECK(layout_matrix(&l, 32, 16, 2, 1));
+    CHECK_EQ_INT(layout_registers(&l), 8);
+    int count = 0;
+    for (const char *at = picture; (at = strstr(at, "data-row=")); at++, count++) {
+        int row, column, thread, slot;
+        int64_t element[2] = {0};
+        if (!CHECK(sscanf(at, "data-row=\"%d\" data-column=\"%d\">%d.%d<", &row, &column, &thread, &slot) ==
+                   4))
+            break;
+        find_element(&l, thread, slot, element);
+        CHECK_EQ_INT(element[0], row);
+        CHECK_EQ_INT(element[1], column);
+    }
+    CHECK_EQ_INT(count, 16 * 16);
+    memory_free(picture);
 }
