@@ -43,11 +43,14 @@ static bool is_room(const struct tile_stmt *s) {
     return s->kind == TILE_ALLOC && !s->buffer->base;
 }
 
-static void list_sizes(struct group_kernel *g, expr *root) {
+static void list_bytes(const struct group_kernel *g, expr *root) {
     for (int i = 0; i < g->parameters; i++) {
         const struct tile_parameter *p = &g->kernel->parameter[i];
         *root++ = p->is_scalar ? number(tile_type_bytes(p->scalar->type)) : bytes_of(p->buffer);
     }
+}
+
+static void list_launches(const struct group_kernel *g, expr *root) {
     for (const struct tile_stmt *s = g->kernel->body; s; s = s->next)
         if (is_room(s))
             *root++ = bytes_of(s->buffer);
@@ -55,17 +58,20 @@ static void list_sizes(struct group_kernel *g, expr *root) {
         *root++ = groups_of(&g->launch[i]);
 }
 
-static bool make_tape(struct group_kernel *g) {
-    int count = g->parameters + g->rooms + g->launches;
+static struct tile_tape *make_tape(const struct group_kernel *g, int count,
+                                   void (*list)(const struct group_kernel *, expr *)) {
     expr *root = memory_zero(sizeof *root * (size_t)(count + 1));
     if (!root)
-        return false;
+        return NULL;
     tile_resume((struct tile_kernel *)g->kernel);
-    list_sizes(g, root);
+    list(g, root);
     tile_suspend();
-    g->tape = g->kernel->failed ? NULL : tile_tape(count, root);
+    struct tile_tape *tape = g->kernel->failed ? NULL : tile_tape(count, root);
     memory_free(root);
-    return g->tape;
+    if (tape && tile_tape_bind(tape, g->kernel))
+        return tape;
+    tile_tape_free(tape);
+    return NULL;
 }
 
 bool group_kernel_open(struct group_kernel *g, const struct tile_kernel *kernel) {
@@ -90,42 +96,37 @@ bool group_kernel_open(struct group_kernel *g, const struct tile_kernel *kernel)
                                "kernel %s: the number of blocks of a grid follows from the sizes of "
                                "arguments on this target",
                                kernel->name);
-    return make_tape(g);
+    return (g->bytes = make_tape(g, g->parameters, list_bytes)) &&
+           (g->sizes = make_tape(g, g->rooms + g->launches, list_launches));
 }
 
 void group_kernel_close(struct group_kernel *g) {
-    tile_tape_free(g->tape);
+    tile_tape_free(g->bytes);
+    tile_tape_free(g->sizes);
     memory_free(g->launch);
     *g = (struct group_kernel){0};
 }
 
 // Calls -----------------------------------------------------------------------------------------------------------------
 
-bool group_sizes_open(struct group_sizes *s, struct group_kernel *g, const int64_t *symbol) {
-    int count = g->parameters + g->rooms + g->launches;
-    s->value = memory_zero(sizeof *s->value * (size_t)(count + 1));
-    if (!s->value)
+bool group_sizes_fail(const char *kernel) {
+    return error_false(ZL_ERROR_SHAPE,
+                       "kernel %s: the size of a buffer or grid is negative, or does not fit into 64 bits",
+                       kernel);
+}
+
+bool group_sizes_open(struct group_sizes *s, const struct group_kernel *g, const int64_t *symbol) {
+    s->bytes = memory_zero(sizeof *s->bytes * (size_t)(g->parameters + g->rooms + g->launches + 1));
+    if (!s->bytes)
         return false;
-    int which = 0;
-    lock_take(&g->lock);
-    bool exact =
-        tile_tape_run_exactly(g->tape, tile_symbol_value, &(struct tile_symbols){g->kernel, symbol}, s->value, &which);
-    lock_give(&g->lock);
-    for (which = 0; exact && which < count; which++)
-        exact = s->value[which].i >= 0;
-    if (!exact)
-        return error_false(
-            ZL_ERROR_SHAPE,
-            "kernel %s: the size of a buffer or grid is negative, or does not fit into 64 bits",
-            g->kernel->name);
-    s->bytes = &s->value[0].i;
     s->room = s->bytes + g->parameters;
     s->groups = s->room + g->rooms;
-    return true;
+    return (tile_tape_sizes(g->bytes, symbol, s->bytes) && tile_tape_sizes(g->sizes, symbol, s->room)) ||
+           group_sizes_fail(g->kernel->name);
 }
 
 void group_sizes_close(struct group_sizes *s) {
-    memory_free(s->value);
+    memory_free(s->bytes);
 }
 
 static const char *find_message(const struct tile_stmt *s, int line) {

@@ -10,20 +10,20 @@ struct group_kernel {
     const struct tile_kernel *kernel; // as render_kernel left it; lives longer than this
     int parameters, rooms, launches;
     struct render_launch *launch;
-    struct tile_tape *tape; // of the sizes, in the order of struct group_sizes
-    struct lock lock;       // the tape holds values while it runs
+    struct tile_tape *bytes; // of the sizes of parameters
+    struct tile_tape *sizes; // of the sizes of rooms, then of the groups of launches; needs the kernel no more
 };
 
 // Sizes of one call: bytes of buffers (of a scalar, of its value), bytes of memory outside of all groups, groups of each launch.
 struct group_sizes {
     int64_t *bytes, *room, *groups;
-    union tile_value *value;
 };
 
 bool group_kernel_open(struct group_kernel *g, const struct tile_kernel *kernel); // false and an error; close it anyway
 void group_kernel_close(struct group_kernel *g);
-bool group_sizes_open(struct group_sizes *s, struct group_kernel *g, const int64_t *symbol); // the same
+bool group_sizes_open(struct group_sizes *s, const struct group_kernel *g, const int64_t *symbol); // the same
 void group_sizes_close(struct group_sizes *s);
+bool group_sizes_fail(const char *kernel); // the error of sizes that cannot be; false
 
 // kernel_code.c: code of a text, kept on disk. identity says what it depends on besides: chip, driver, compiler and its options.
 struct kernel_code {

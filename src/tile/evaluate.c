@@ -10,6 +10,7 @@ struct step {
     expr leaf;  // names and loads: the node that the caller knows
     int arg[3]; // slots
     int index[TILE_DIMS];
+    int symbol; // after tile_tape_bind: of a leaf, its place among the symbols of the kernel
 };
 
 struct tile_tape {
@@ -163,10 +164,10 @@ static union tile_value run_leaf(const struct tile_tape *tape, const struct step
     return leaf(data, s->leaf, index);
 }
 
-static union tile_value run_step(const struct tile_tape *tape, const struct step *s) {
+static union tile_value run_step(const struct step *s, const union tile_value *value) {
     union tile_value arg[3];
     for (int i = 0; i < s->node->args; i++)
-        arg[i] = tape->value[s->arg[i]];
+        arg[i] = value[s->arg[i]];
     return tile_apply(s->node->op, s->node->type, s->node->arg[s->node->args - 1]->type, arg);
 }
 
@@ -176,7 +177,7 @@ void tile_tape_run(struct tile_tape *tape, tile_leaf *leaf, void *data, union ti
         if (s->leaf)
             tape->value[i] = run_leaf(tape, s, leaf, data);
         else if (s->node->op != TILE_CONST)
-            tape->value[i] = run_step(tape, s);
+            tape->value[i] = run_step(s, tape->value);
     }
     for (int i = 0; i < tape->roots; i++)
         out[i] = tape->value[tape->root[i]];
@@ -222,16 +223,17 @@ static bool wraps(const struct step *s, const union tile_value *arg, union tile_
 }
 
 // What a choice does not take does not matter.
-static bool is_wrapped(const struct tile_tape *tape, const struct step *s, union tile_value result) {
+static bool is_wrapped(const struct step *s, const union tile_value *value, const bool *wrapped_before,
+                       union tile_value result) {
     union tile_value arg[3];
     bool chooses = s->node->op == TILE_SELECT || s->node->op == TILE_RARE, wrapped = false;
     for (int i = 0; i < s->node->args; i++) {
-        arg[i] = tape->value[s->arg[i]];
+        arg[i] = value[s->arg[i]];
         bool is_taken = !chooses || i == 0 || arg[0].b == (i == 1);
-        wrapped |= is_taken && tape->wrapped[s->arg[i]];
+        wrapped |= is_taken && wrapped_before[s->arg[i]];
     }
     for (int i = 0; i < s->node->indices; i++)
-        wrapped |= tape->wrapped[s->index[i]];
+        wrapped |= wrapped_before[s->index[i]];
     return wrapped || (!chooses && wraps(s, arg, result));
 }
 
@@ -239,13 +241,104 @@ bool tile_tape_run_exactly(struct tile_tape *tape, tile_leaf *leaf, void *data, 
                            int *which) {
     tile_tape_run(tape, leaf, data, out);
     for (int i = 0; i < tape->steps; i++)
-        tape->wrapped[i] = is_wrapped(tape, &tape->step[i], tape->value[i]);
+        tape->wrapped[i] = is_wrapped(&tape->step[i], tape->value, tape->wrapped, tape->value[i]);
     for (int i = 0; i < tape->roots; i++)
         if (tape->wrapped[tape->root[i]]) {
             *which = i;
             return false;
         }
     return true;
+}
+
+// Sizes -----------------------------------------------------------------------------------------------------------
+
+bool tile_tape_bind(struct tile_tape *tape, const struct tile_kernel *kernel) {
+    for (int i = 0; i < tape->steps; i++) {
+        struct step *s = &tape->step[i];
+        if (!s->leaf)
+            continue;
+        for (s->symbol = 0; s->symbol < kernel->symbols && kernel->symbol[s->symbol] != s->leaf->name;)
+            s->symbol++;
+        if (s->leaf->op != TILE_SYMBOL || s->symbol == kernel->symbols)
+            return error_false(ZL_ERROR_VALUE,
+                               "kernel %s: a size does not follow from those of arguments alone",
+                               kernel->name);
+    }
+    return true;
+}
+
+static bool is_signed(struct tile_type type) {
+    return type.kind == TILE_INT;
+}
+
+// The few ops that sizes are usually made of, without tile_apply. False: it is another one, or it wraps around.
+static inline bool run_quickly(const struct step *s, const union tile_value *value, union tile_value *out) {
+    expr e = s->node;
+    if (!e->args || !is_signed(e->type) || !is_signed(e->arg[0]->type))
+        return false;
+    int64_t a = value[s->arg[0]].i, b = e->args > 1 ? value[s->arg[1]].i : 1,
+            most = INT64_MAX >> (64 - e->type.bits);
+    switch (e->op) {
+    case TILE_ADD:
+        if (__builtin_add_overflow(a, b, &out->i))
+            return false;
+        break;
+    case TILE_SUB:
+        if (__builtin_sub_overflow(a, b, &out->i))
+            return false;
+        break;
+    case TILE_MUL:
+        if (__builtin_mul_overflow(a, b, &out->i))
+            return false;
+        break;
+    case TILE_FLOORDIV:
+        if (a < 0 || b <= 0)
+            return false;
+        out->i = a / b;
+        break;
+    case TILE_MAX: out->i = MAX_OF(a, b); break;
+    case TILE_CAST: out->i = a; break;
+    default: return false;
+    }
+    return out->i >= -most - 1 && out->i <= most;
+}
+
+// Into room for as many values, and as many flags, as there are steps.
+static bool compute_sizes(const struct tile_tape *tape, const int64_t *symbol, union tile_value *value,
+                          bool *wrapped, int64_t *out) {
+    bool is_good = true;
+    for (int i = 0; i < tape->steps; i++) {
+        const struct step *s = &tape->step[i];
+        wrapped[i] = false;
+        if (s->leaf)
+            value[i].i = symbol[s->symbol];
+        else if (s->node->op == TILE_CONST)
+            value[i] = tape->value[i];
+        else if (!run_quickly(s, value, &value[i])) {
+            value[i] = run_step(s, value);
+            wrapped[i] = is_wrapped(s, value, wrapped, value[i]);
+        } else {
+            for (int k = 0; k < s->node->args; k++)
+                wrapped[i] |= wrapped[s->arg[k]];
+        }
+    }
+    for (int i = 0; i < tape->roots; i++) {
+        out[i] = value[tape->root[i]].i;
+        is_good &= !wrapped[tape->root[i]] && out[i] >= 0;
+    }
+    return is_good;
+}
+
+bool tile_tape_sizes(const struct tile_tape *tape, const int64_t *symbol, int64_t *out) {
+    enum { FEW = 32 };
+    union tile_value few[FEW];
+    bool flags[FEW];
+    if (LIKELY(tape->steps <= FEW))
+        return compute_sizes(tape, symbol, few, flags, out);
+    union tile_value *value = memory_zero((size_t)tape->steps * (sizeof *value + sizeof *flags));
+    bool good = value && compute_sizes(tape, symbol, value, (bool *)(value + tape->steps), out);
+    memory_free(value);
+    return good;
 }
 
 static union tile_value leaf_by_id(void *data, expr e, const int64_t *index) {

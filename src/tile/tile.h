@@ -357,6 +357,11 @@ void tile_tape_run(struct tile_tape *tape, tile_leaf *leaf, void *data, union ti
 // Does the same, and returns whether every root is what exact arithmetic gives; sets *which to the first root that
 // wrapped around.
 bool tile_tape_run_exactly(struct tile_tape *tape, tile_leaf *leaf, void *data, union tile_value *out, int *which);
+// A tape of sizes: integers whose leaves are symbols of a kernel, which may be freed after tile_tape_bind. Returns false, with an
+// error, where a leaf is something else. tile_tape_sizes computes them from the values of the symbols, by several threads at once if
+// need be; false, without an error unless memory ran out: a size is negative, or is not what exact arithmetic gives.
+bool tile_tape_bind(struct tile_tape *tape, const struct tile_kernel *kernel);
+bool tile_tape_sizes(const struct tile_tape *tape, const int64_t *symbol, int64_t *out);
 union tile_value tile_evaluate(expr e, const union tile_value *leaf); // leaf values by id of INDEX/SCALAR/LOCAL/LOAD
 
 // sizes.c: how much memory buffers have, and how many blocks grids, without wrap-around.

@@ -384,3 +384,66 @@ TEST(tile_memory_may_run_out) {
             return;
     }
 }
+
+// Sizes --------------------------------------------------------------------------------------------------------------
+
+// All sizes of the kernel's buffers, exactly, against the tape that reads its leaves one by one.
+static void check_sizes(struct tile_kernel *k, const int64_t *symbol) {
+    expr root[TILE_DIMS];
+    int count = 0;
+    for (int i = 0; i < k->parameters; i++)
+        root[count++] = k->parameter[i].buffer->shape[0];
+    int64_t got[TILE_DIMS] = {0};
+    union tile_value want[TILE_DIMS];
+    struct tile_tape *a = tile_tape(count, root), *b = tile_tape(count, root);
+    REQUIRE(a && b && tile_tape_bind(a, k));
+    int which = -1;
+    bool exact = tile_tape_run_exactly(b, tile_symbol_value, &(struct tile_symbols){k, symbol}, want, &which);
+    for (int i = 0; i < count; i++)
+        exact = exact && want[i].i >= 0;
+    CHECK_EQ_INT(tile_tape_sizes(a, symbol, got), exact);
+    for (int i = 0; i < count && exact; i++)
+        CHECK_EQ_INT(got[i], want[i].i);
+    tile_tape_free(a);
+    tile_tape_free(b);
+}
+
+TEST(sizes_are_computed_exactly_from_symbols) {
+    static const char *const texts[] = {
+        "kernel f<n, m>(a: f32[ceildiv(n, 256)], b: f32[max(n - m, 0) * 3]) -> (y: f32[n // m]) { }",
+        "kernel f index 32 <n, m>(a: f32[n * m], b: f32[n + m]) -> (y: f32[where(n < m, n * n, m % 7)]) { }",
+        "kernel f<n, m>(a: f32[min(n, m) << 3], b: f32[i64(i32(n))]) -> (y: f32[(n + m) * (n + 3) >> 1]) { }",
+    };
+    for (size_t i = 0; i < COUNT(texts); i++) {
+        static const int64_t some[] = {0, 1, 7, 255, 256, 65536, -3, INT32_MAX, INT32_MIN};
+        struct tile_kernel *k = tile_parse(texts[i], "sizes");
+        if (!CHECK(k))
+            test_note("%s", zl_error());
+        for (size_t a = 0; k && a < COUNT(some) * COUNT(some); a++)
+            check_sizes(k, (const int64_t[]){some[a % COUNT(some)], some[a / COUNT(some)]});
+        if (k && k->index_bits == 64)
+            check_sizes(k, (const int64_t[]){INT64_MAX, INT64_MAX - 5});
+        tile_free(k);
+    }
+}
+
+// Many steps take memory of their own; a leaf that is no symbol is refused.
+TEST(sizes_of_many_steps) {
+    struct text text = {0};
+    text_add(&text, "kernel f<n>(a: f32[n");
+    for (int i = 2; i < 60; i++)
+        text_add(&text, " + n * %d", i);
+    text_add(&text, "]) -> (y: f32[n]) { }");
+    struct tile_kernel *k = tile_parse(text.data, "sizes");
+    REQUIRE(k);
+    check_sizes(k, (const int64_t[]){1000});
+    text_free(&text);
+    tile_free(k);
+    k = tile_parse("kernel f(s: i64) -> (y: f32[4]) { map i in 4 { y[i] = f32(s + i) } }", "scalar");
+    REQUIRE(k);
+    expr value = k->body->body->value;
+    struct tile_tape *tape = tile_tape(1, &value);
+    CHECK_ERROR(ZL_ERROR_VALUE, tile_tape_bind(tape, k));
+    tile_tape_free(tape);
+    tile_free(k);
+}
