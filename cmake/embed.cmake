@@ -1,7 +1,8 @@
-# embed.cmake - writes files as a table of texts: cmake -DOUT=gen/bench_files.c -DFILES=a.json|b.css -P embed.cmake
+# embed.cmake - writes files as a table of texts, `const struct TYPE TYPEs[]`, which HEADER declares. A row is a name, a text and, with
+# HASH, a hash: cmake -DOUT=gen/bench_files.c -DFILES=a.json|b.css -DTYPE=bench_file -DHEADER=bench.h -DHASH=ON -P embed.cmake
 
 string(REPLACE "|" ";" files "${FILES}")
-set(code "// Made by the build: the files that `zellige bench` carries in itself.\n#include \"bench.h\"\n\n")
+set(code "// Made by the build: the files that the program or the library carries in itself.\n#include \"${HEADER}\"\n\n")
 set(rows "")
 
 # The SHA-256 of a file in base64: 12 bits, which are three hexadecimal digits, are two letters.
@@ -29,9 +30,13 @@ foreach(file ${files})
     string(REGEX REPLACE "(0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,)" "\\1\n"
            bytes "${bytes}")
     string(APPEND code "static const char ${symbol}[] = {\n${bytes}0};\n")
-    base64_hash(hash ${file})
-    string(APPEND rows "    {\"${name}\", ${symbol}, \"${hash}\"},\n")
+    set(hash "")
+    if(HASH)
+        base64_hash(hash ${file})
+        set(hash ", \"${hash}\"")
+    endif()
+    string(APPEND rows "    {\"${name}\", ${symbol}${hash}},\n")
 endforeach()
-string(APPEND code "\nconst struct bench_file bench_files[] = {\n${rows}    {0},\n};\n")
+string(APPEND code "\nconst struct ${TYPE} ${TYPE}s[] = {\n${rows}    {0},\n};\n")
 file(WRITE ${OUT}.new "${code}")
 file(COPY_FILE ${OUT}.new ${OUT} ONLY_IF_DIFFERENT)

@@ -83,13 +83,15 @@ function(zl_generated out generator)
     set(${out} ${gen}/vec_text.c PARENT_SCOPE)
 endfunction()
 
-# A C file with the texts of the files that match; struct bench_file says how they are found. out: that file.
-function(zl_embed out source)
+# A C file with the texts of the files that match, as a table of `struct type` that the header declares; hash: its rows have hashes.
+# out: that file.
+function(zl_embed out type header hash)
     zl_glob(files ${ARGN})
+    set(source ${gen}/${type}s.c)
     string(REPLACE ";" "|" joined "${files}")
     set(script ${PROJECT_SOURCE_DIR}/cmake/embed.cmake)
     add_custom_command(OUTPUT ${source}
-        COMMAND ${CMAKE_COMMAND} -DOUT=${source} "-DFILES=${joined}" -P ${script}
+        COMMAND ${CMAKE_COMMAND} -DOUT=${source} "-DFILES=${joined}" -DTYPE=${type} -DHEADER=${header} -DHASH=${hash} -P ${script}
         DEPENDS ${script} ${files} COMMENT "Embedding files" VERBATIM)
     set(${out} ${source} PARENT_SCOPE)
 endfunction()

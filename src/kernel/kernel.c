@@ -95,7 +95,8 @@ static const char *dialect_of(const struct tile_kernel *kernel, const char *targ
 // Changes the kernel.
 static char *show(struct tile_kernel *kernel, const char *stage) {
     if (!stage)
-        return error_set(ZL_ERROR_VALUE, "zl_kernel_print: stage is NULL; `tile` is the kernel as it was read");
+        return error_set(ZL_ERROR_VALUE,
+                         "zl_kernel_print: stage is NULL; `tile` is the kernel as it was read");
     if (!strcmp(stage, first_stage))
         return tile_print(kernel);
     const char *dialect = dialect_of(kernel, stage);
@@ -136,6 +137,21 @@ char *zl_kernel_print(zl_kernel kernel, const char *stage) {
 
 // Built-in kernels ------------------------------------------------------------------------------------------
 
+static const struct kernel_text *find_text(const char *name) {
+    size_t len = strlen(name);
+    for (const struct kernel_text *t = kernel_texts; t->name; t++)
+        if (!strncmp(t->name, name, len) && !strcmp(t->name + len, ".tile"))
+            return t;
+    return NULL;
+}
+
+struct tile_kernel *kernel_built_in(const char *name, const char *params) {
+    const struct kernel_text *t = find_text(name);
+    if (t)
+        return tile_parse_with(t->text, t->name, params && *params ? params : NULL);
+    return error_set(ZL_ERROR_VALUE, "there is no kernel '%s' in src/kernel/", name);
+}
+
 static struct tile_kernel *cast_to(const char *type_name, zl_dtype from) {
     struct tile_type type;
     if (tile_type_find(type_name, &type) && type.lanes == 1)
@@ -145,7 +161,9 @@ static struct tile_kernel *cast_to(const char *type_name, zl_dtype from) {
 
 static struct tile_kernel *no_op(const char *name) {
     return error_set(ZL_ERROR_VALUE,
-                     "zl_kernel_of_op: there is no op '%s'; add, cast_f16 and reduce_maximum are such", name);
+                     "zl_kernel_of_op: there is no op '%s'; add, cast_f16, reduce_maximum and the files of "
+                     "src/kernel/ are such",
+                     name);
 }
 
 static struct tile_kernel *row(const char *name, zl_dtype dtype) {

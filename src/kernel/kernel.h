@@ -28,6 +28,16 @@ struct zl_kernel_ {
     char *source; // what the target's compiler got
 };
 
+// A file of this folder, which the build embeds: the definition of a kernel that ops run on devices.
+struct kernel_text {
+    const char *name, *text; // "arange.tile"
+};
+extern const struct kernel_text kernel_texts[]; // the last has no name
+
+// The kernel of a file ("arange"), with other values of what its clauses name ("T=f16,N=64"; NULL: those of the file). The caller
+// owns it; NULL and an error.
+struct tile_kernel *kernel_built_in(const char *name, const char *params);
+
 // Reads a kernel, with other values of its params.
 zl_kernel kernel_parse(const char *text, const char *name, const char *params);
 
