@@ -96,8 +96,14 @@ static void multiply_chain(int count) {
 
 static void time_products_of(int side) {
     char name[64];
-    key = (struct lt_key){.m = side, .n = side, .k = side, .a_step = side, .b_step = side, .batch = 1,
-                          .dtype = ZL_BFLOAT16, .aligned = 16};
+    key = (struct lt_key){.m = side,
+                          .n = side,
+                          .k = side,
+                          .a_step = side,
+                          .b_step = side,
+                          .batch = 1,
+                          .dtype = ZL_BFLOAT16,
+                          .aligned = 16};
     if (!(product = lt_find(0, 0, &key)))
         return;
     multiply_chain(CHAIN); // choices are timed
@@ -196,7 +202,8 @@ int main(void) {
     cuda = cuda_api();
     must((device = cuda_device(0)));
     cuda_architecture(0, architecture, sizeof architecture);
-    must(cuda_compile(source, architecture, NULL, &code) && (tiny = cuda_load(0, code.data, "tiny")));
+    must(cuda_compile(source, architecture, NULL, &code) &&
+         cuda_load(0, code.data, 1, (const char *[]){"tiny"}, &tiny));
     must((memory[0] = cuda_alloc(0, COPY)) && (memory[1] = cuda_alloc(0, COPY)));
     time_launches();
     time_products();

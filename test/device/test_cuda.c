@@ -29,7 +29,8 @@ static const char *paper_identity(int unit) {
 
 static bool paper_limits(int unit, struct kernel_limits *out) {
     (void)unit;
-    *out = (struct kernel_limits){.threads = 1024, .has_double = true, .has_clusters = has_clusters};
+    *out = (struct kernel_limits){
+        .threads = 1024, .shared = 160 << 10, .has_double = true, .has_clusters = has_clusters};
     return true;
 }
 
@@ -48,15 +49,22 @@ static bool paper_compile(int unit, const char *source, struct text *code) {
     return true;
 }
 
-static void *paper_load(int unit, const char *code, size_t bytes, const char *symbol) {
-    (void)unit, (void)symbol;
-    return bytes > 100 ? (void *)(uintptr_t)code : error_set(ZL_ERROR_COMPILE, "no code");
+// Each function has to be in the code under its name.
+static bool paper_load(int unit, const char *code, size_t bytes, int count,
+                       struct kernel_function *function) {
+    (void)unit;
+    for (int i = 0; i < count; i++) {
+        function[i].handle = (void *)(uintptr_t)code;
+        if (bytes <= 100 || !memmem(code, bytes, function[i].symbol, strlen(function[i].symbol)))
+            return error_false(ZL_ERROR_COMPILE, "no code of %s", function[i].symbol);
+    }
+    return true;
 }
 
-static bool paper_launch(const struct kernel_place *p, void *kernel, int64_t groups, int threads,
+static bool paper_launch(const struct kernel_place *p, const struct kernel_function *f, int64_t groups,
                          int arguments, const struct kernel_argument *argument) {
-    (void)p, (void)kernel, (void)argument;
-    return groups > 0 && threads > 0 && arguments > 0;
+    (void)p, (void)argument;
+    return f->handle && groups > 0 && f->threads > 0 && arguments > 0;
 }
 
 static int paper_open(const char **reason) {
@@ -83,6 +91,7 @@ extern const struct device paper;
 static const struct kernel_target target = {
     .device = &paper,
     .dialect = "cuda",
+    .tiles = "cuda_tiles",
     .identity = paper_identity,
     .limits = paper_limits,
     .compile = paper_compile,
@@ -345,13 +354,14 @@ TEST(a_cuda_kernel_runs) {
     struct text code = {0};
     cuda_architecture(0, architecture, sizeof architecture);
     REQUIRE(cuda_compile(source, architecture, NULL, &code));
-    cuda_function f = cuda_load(0, code.data, "twice");
+    cuda_function f;
     void *memory = cuda_alloc(0, sizeof data);
-    REQUIRE(f && memory && cuda_write(0, 0, memory, data, sizeof data));
+    REQUIRE(cuda_load(0, code.data, 1, (const char *[]){"twice"}, &f) && memory &&
+            cuda_write(0, 0, memory, data, sizeof data));
     CHECK(cuda_launch(0, 0, f, &(struct cuda_launch){.grid = {1, 1, 1}, .block = {4, 1, 1}},
                       (void *[]){&memory}));
     CHECK(cuda_read(0, 0, data, memory, sizeof data) && data[0] == 2 && data[3] == 8);
-    CHECK_ERROR(ZL_ERROR_DEVICE, cuda_load(0, code.data, "thrice"));
+    CHECK_ERROR(ZL_ERROR_DEVICE, cuda_load(0, code.data, 1, (const char *[]){"thrice"}, &f));
     cuda_free(0, memory);
     text_free(&code);
 }

@@ -63,7 +63,10 @@ static const char *identity(int unit) {
 static bool limits(int unit, struct kernel_limits *out) {
     struct cuda_device *d = cuda_device(unit);
     if (d)
-        *out = (struct kernel_limits){.threads = d->threads, .has_double = true, .has_clusters = d->major >= 9};
+        *out = (struct kernel_limits){.threads = d->threads,
+                                      .shared = (int64_t)d->shared,
+                                      .has_double = true,
+                                      .has_clusters = d->major >= 9};
     return d;
 }
 
@@ -73,9 +76,18 @@ static bool compile(int unit, const char *source, struct text *code) {
     return *architecture && cuda_compile(source, architecture, NULL, code);
 }
 
-static void *load(int unit, const char *code, size_t bytes, const char *symbol) {
+static bool load(int unit, const char *code, size_t bytes, int count, struct kernel_function *function) {
+    const char *symbol[KERNEL_GRIDS] = {NULL};
+    cuda_function f[KERNEL_GRIDS];
     (void)bytes;
-    return cuda_load(unit, code, symbol);
+    for (int i = 0; i < count; i++)
+        symbol[i] = function[i].symbol;
+    bool good = cuda_load(unit, code, count, symbol, f);
+    for (int i = 0; i < count && good; i++) {
+        function[i].handle = f[i];
+        good = cuda_allow_shared(f[i], function[i].shared);
+    }
+    return good;
 }
 
 // Products are written down with our own launches; other libraries are given the stream as it is.
@@ -89,14 +101,15 @@ static enum kernel_taken take(const struct kernel_place *p, const struct call *c
     return taken;
 }
 
-static bool launch(const struct kernel_place *p, void *kernel, int64_t groups, int threads, int arguments,
-                   const struct kernel_argument *argument) {
-    return cuda_queue_launch(p->unit, p->lane, kernel, groups, threads, arguments, argument);
+static bool launch(const struct kernel_place *p, const struct kernel_function *f, int64_t groups,
+                   int arguments, const struct kernel_argument *argument) {
+    return cuda_queue_launch(p->unit, p->lane, f, groups, arguments, argument);
 }
 
 static const struct kernel_target target = {
     .device = &device_cuda,
     .dialect = "cuda",
+    .tiles = "cuda_tiles",
     .identity = identity,
     .limits = limits,
     .compile = compile,

@@ -116,8 +116,9 @@ void cuda_free(int unit, void *memory);
 bool cuda_write(int unit, int lane, void *to, const void *from, size_t bytes);
 bool cuda_read(int unit, int lane, void *to, const void *from, size_t bytes);
 
-// A kernel of compiled code; never let go. NULL and an error.
-cuda_function cuda_load(int unit, const char *code, const char *symbol);
+// Functions of compiled code, by their symbols; never let go. False and an error.
+bool cuda_load(int unit, const char *code, int count, const char *const *symbol, cuda_function *out);
+bool cuda_allow_shared(cuda_function f, int64_t bytes); // so many in each of its launches; false and an error
 // Whether it has parameters of so many bytes each, and no others: a launch would read as many. Older drivers cannot tell: true.
 bool cuda_has_parameters(cuda_function f, int count, const size_t *bytes);
 struct cuda_launch {

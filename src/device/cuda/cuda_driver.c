@@ -156,15 +156,19 @@ void cuda_free(int unit, void *memory) {
 
 // Kernels -----------------------------------------------------------------------------------------------------------
 
-cuda_function cuda_load(int unit, const char *code, const char *symbol) {
+bool cuda_load(int unit, const char *code, int count, const char *const *symbol, cuda_function *out) {
     cuda_module module = NULL;
-    cuda_function function = NULL;
-    if (!cuda_device(unit) || !cuda_check(api.cuModuleLoadData(&module, code), "cuModuleLoadData"))
-        return NULL;
-    if (cuda_check(api.cuModuleGetFunction(&function, module, symbol), "cuModuleGetFunction"))
-        return function;
-    api.cuModuleUnload(module);
-    return NULL;
+    bool good = cuda_device(unit) && cuda_check(api.cuModuleLoadData(&module, code), "cuModuleLoadData");
+    for (int i = 0; i < count && good; i++)
+        good = cuda_check(api.cuModuleGetFunction(&out[i], module, symbol[i]), "cuModuleGetFunction");
+    if (module && !good)
+        api.cuModuleUnload(module);
+    return good;
+}
+
+bool cuda_allow_shared(cuda_function f, int64_t bytes) {
+    return bytes <= SHARED_COMMON ||
+           cuda_check(api.cuFuncSetAttribute(f, DYNAMIC_SHARED, (int)bytes), "cuFuncSetAttribute");
 }
 
 // Whether parameter i of a function has so many bytes; 0: there is none.
@@ -182,8 +186,7 @@ bool cuda_has_parameters(cuda_function f, int count, const size_t *bytes) {
 
 bool cuda_launch(int unit, int lane, cuda_function f, const struct cuda_launch *l, void **argument) {
     struct cuda_device *d = cuda_device(unit);
-    if (!d || (l->shared > SHARED_COMMON &&
-               !cuda_check(api.cuFuncSetAttribute(f, DYNAMIC_SHARED, (int)l->shared), "cuFuncSetAttribute")))
+    if (!d || !cuda_allow_shared(f, l->shared))
         return false;
     return cuda_check(api.cuLaunchKernel(f, l->grid[0], l->grid[1], l->grid[2], l->block[0], l->block[1],
                                          l->block[2], l->shared, d->stream[lane], argument, NULL),

@@ -18,7 +18,8 @@ static const char *data_of(const struct cuda_list *l, int i) {
 static bool is_same(const struct cuda_list *a, const struct cuda_list *b, int i) {
     const struct cuda_command *x = &a->command[i], *y = &b->command[i];
     return x->f == y->f && x->run == y->run && x->groups == y->groups && x->threads == y->threads &&
-           x->bytes == y->bytes && !memcmp(data_of(a, i), data_of(b, i), (size_t)x->bytes);
+           x->shared == y->shared && x->bytes == y->bytes &&
+           !memcmp(data_of(a, i), data_of(b, i), (size_t)x->bytes);
 }
 
 // The same functions in the same order, and the same work of libraries.
@@ -51,8 +52,11 @@ static int find_fresh(const struct cuda_graph_of *g, const struct cuda_list *l) 
 static struct cuda_node_launch node_launch(const struct cuda_list *l, int i, void **argument) {
     const struct cuda_command *c = &l->command[i];
     cuda_command_arguments(c, l->data, argument);
-    return (struct cuda_node_launch){
-        .f = c->f, .grid = {c->groups, 1, 1}, .block = {c->threads, 1, 1}, .argument = argument};
+    return (struct cuda_node_launch){.f = c->f,
+                                     .grid = {c->groups, 1, 1},
+                                     .block = {c->threads, 1, 1},
+                                     .shared = c->shared,
+                                     .argument = argument};
 }
 
 // What a library asks for on a stream that nothing else uses, as a graph within the graph.

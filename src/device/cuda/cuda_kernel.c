@@ -5,8 +5,6 @@
 
 #include <pthread.h>
 
-enum { DYNAMIC_SHARED = 8 };
-
 static const struct module_names names = {.alloc = "cuMemAlloc_v2",
                                           .free = "cuMemFree_v2",
                                           .copy_in = "cuMemcpyHtoDAsync_v2",
@@ -61,8 +59,7 @@ static bool compile_text(const char *source, struct text *code, void *unused) {
 }
 
 static bool allow_shared(void *function, int64_t bytes) {
-    return cuda_check(cuda_api()->cuFuncSetAttribute(function, DYNAMIC_SHARED, (int)bytes),
-                      "cuFuncSetAttribute");
+    return cuda_allow_shared(function, bytes);
 }
 
 static const struct module_target target = {.name = "cuda",

@@ -55,7 +55,7 @@ bool cuda_command_give(const struct cuda_command *c, const char *data, cuda_stre
     }
     cuda_command_arguments(c, data, argument);
     return cuda_check(
-        cuda_api()->cuLaunchKernel(c->f, c->groups, 1, 1, c->threads, 1, 1, 0, s, argument, NULL),
+        cuda_api()->cuLaunchKernel(c->f, c->groups, 1, 1, c->threads, 1, 1, c->shared, s, argument, NULL),
         "cuLaunchKernel");
 }
 
@@ -162,10 +162,12 @@ static bool is_written(const struct queue *q) {
     return q->owner == &self && !q->pauses;
 }
 
-static struct cuda_command launch_of(cuda_function f, int64_t groups, int threads, int arguments, size_t bytes) {
-    return (struct cuda_command){.f = f,
+static struct cuda_command launch_of(const struct kernel_function *f, int64_t groups, int arguments,
+                                     size_t bytes) {
+    return (struct cuda_command){.f = f->handle,
                                  .groups = (uint32_t)groups,
-                                 .threads = (uint32_t)threads,
+                                 .threads = (uint32_t)f->threads,
+                                 .shared = (uint32_t)f->shared,
                                  .arguments = arguments,
                                  .bytes = (int32_t)bytes};
 }
@@ -183,7 +185,7 @@ static bool ask(struct queue *q, cuda_stream s, struct cuda_command c, bool writ
     return true;
 }
 
-bool cuda_queue_launch(int unit, int lane, cuda_function f, int64_t groups, int threads, int arguments,
+bool cuda_queue_launch(int unit, int lane, const struct kernel_function *f, int64_t groups, int arguments,
                        const struct kernel_argument *argument) {
     struct cuda_device *d = cuda_device(unit);
     struct queue *q = &queues[unit][lane];
@@ -191,11 +193,15 @@ bool cuda_queue_launch(int unit, int lane, cuda_function f, int64_t groups, int 
     size_t bytes = room_of(arguments, argument);
     if (!d)
         return false;
+    if (groups > INT32_MAX)
+        return error_false(ZL_ERROR_DEVICE, "cuda: a launch has %lld blocks, more than %d", (long long)groups,
+                           INT32_MAX);
     if (bytes > sizeof data)
-        return error_false(ZL_ERROR_DEVICE, "cuda: a launch has %zu bytes of arguments, more than %zu", bytes, sizeof data);
+        return error_false(ZL_ERROR_DEVICE, "cuda: a launch has %zu bytes of arguments, more than %zu", bytes,
+                           sizeof data);
     put_arguments(data, bytes, arguments, argument);
     lock_take(&q->lock);
-    bool good = ask(q, d->stream[lane], launch_of(f, groups, threads, arguments, bytes), is_written(q), data);
+    bool good = ask(q, d->stream[lane], launch_of(f, groups, arguments, bytes), is_written(q), data);
     lock_give(&q->lock);
     return good;
 }
@@ -237,8 +243,7 @@ static void begin(struct queue *q, const struct program *p) {
         zl_clear_error(); // it runs as it is
     if (!hot || hot->runs++ < WARM)
         return;
-    if ((!q->list && !(q->list = memory_zero(sizeof *q->list + CUDA_LIST_BYTES))) ||
-        !has_spare(q))
+    if ((!q->list && !(q->list = memory_zero(sizeof *q->list + CUDA_LIST_BYTES))) || !has_spare(q))
         return;
     q->owner = &self;
     q->hot = hot;

@@ -17,7 +17,7 @@ void cuda_queue_begin(int unit, int lane, const struct program *p);
 void cuda_queue_end(int unit, int lane);
 void cuda_queue_forget(const struct program *p); // it will not run again
 
-bool cuda_queue_launch(int unit, int lane, cuda_function f, int64_t groups, int threads, int arguments,
+bool cuda_queue_launch(int unit, int lane, const struct kernel_function *f, int64_t groups, int arguments,
                        const struct kernel_argument *argument);
 
 // Work of a library: run(data, stream) asks for it on that stream; 0: it did. data is copied. Two calls with the same run
@@ -38,7 +38,7 @@ struct cuda_command {
     cuda_function f; // NULL: run is to be called
     cuda_work *run;
     const char *name;
-    uint32_t groups, threads;
+    uint32_t groups, threads, shared;
     int32_t arguments, at, bytes; // of its data in the list: where arguments lie (uint16_t), then their values
 };
 

@@ -31,9 +31,11 @@ static uint64_t hash_of(const struct cuda_command *c, const char *data) {
     return hash_bytes(data, (size_t)c->bytes, hash_bytes(what, sizeof what, 0));
 }
 
-static bool is_at(const struct cuda_repeat *r, const struct cuda_command *c, const char *data, uint64_t hash) {
+static bool is_at(const struct cuda_repeat *r, const struct cuda_command *c, const char *data,
+                  uint64_t hash) {
     return r->hash == hash && r->c.f == c->f && r->c.run == c->run && r->c.groups == c->groups &&
-           r->c.threads == c->threads && r->c.bytes == c->bytes && !memcmp(r->data, data, (size_t)c->bytes);
+           r->c.threads == c->threads && r->c.shared == c->shared && r->c.bytes == c->bytes &&
+           !memcmp(r->data, data, (size_t)c->bytes);
 }
 
 static void drop(struct cuda_repeat *r) {
@@ -88,8 +90,8 @@ static struct cuda_repeat *find(struct cuda_repeat *table, const struct cuda_com
     return r;
 }
 
-bool cuda_repeat_give(struct cuda_repeat **table, const struct cuda_command *c, const char *data, cuda_stream s,
-                      cuda_stream spare) {
+bool cuda_repeat_give(struct cuda_repeat **table, const struct cuda_command *c, const char *data,
+                      cuda_stream s, cuda_stream spare) {
     bool had_error = zl_error();
     if (c->bytes > ROOM || (!*table && !(*table = memory_zero(sizeof **table * PLACES))))
         return false;

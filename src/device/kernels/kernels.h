@@ -12,7 +12,8 @@
 #include "fuse/fuse.h"
 
 struct kernel_limits {
-    int threads;     // of a group, at least 64
+    int threads;     // of a group, at most; with fewer than KERNEL_THREADS everything runs on the CPU
+    int64_t shared;  // bytes of a group, at most
     bool has_double; // else what computes in f64 runs on the CPU
     bool has_clusters; // groups of 512 threads, up to 8 of them, that write into each other's local memory
 };
@@ -23,20 +24,31 @@ struct kernel_argument {
     const void *value;
 };
 
+// A function of compiled code, and how its groups are launched.
+struct kernel_function {
+    const char *symbol; // its name, until it is loaded
+    void *handle;       // what the target loaded
+    int threads, shared; // of a group; bytes
+};
+
+enum { KERNEL_GRIDS = 16 }; // most functions of one code
+
 struct kernel_place;
 enum kernel_taken { KERNEL_NOT_TAKEN, KERNEL_DONE, KERNEL_FAILED };
 
 struct kernel_target {
     const struct device *device;
-    const char *dialect;
+    const char *dialect; // of texts that are written
+    const char *tiles;   // of tile kernels
     // What a compiled kernel depends on besides its text: model, driver, options. Part of its name on disk.
     const char *(*identity)(int unit);
     bool (*limits)(int unit, struct kernel_limits *out);
     // The text as the device's code, in a form that a file can hold. False and an error.
     bool (*compile)(int unit, const char *source, struct text *code);
-    // Its kernel `symbol`, to be launched; never let go. NULL and an error.
-    void *(*load)(int unit, const char *code, size_t bytes, const char *symbol);
-    bool (*launch)(const struct kernel_place *p, void *kernel, int64_t groups, int threads, int arguments,
+    // Loads functions of the code by their symbols, with as much shared memory as they say, and sets their handles, which are never
+    // let go. False and an error.
+    bool (*load)(int unit, const char *code, size_t bytes, int count, struct kernel_function *function);
+    bool (*launch)(const struct kernel_place *p, const struct kernel_function *f, int64_t groups, int arguments,
                    const struct kernel_argument *argument);
     // A call that is not elementwise, by a library of the vendor where that is better; and whether one runs all such calls,
     // which then need no kernel of ours. NULL: there is none.
@@ -97,6 +109,16 @@ void kernel_constant(struct text *out, zl_dtype dtype, uint64_t bits);
 typedef bool kernel_writer(struct text *out, const void *data);
 void *kernel_find(const struct kernel_place *p, const void *key, size_t bytes, kernel_writer *write, const void *data);
 
+// Finds functions of a text, which is compiled unless its code is on disk. False and an error.
+bool kernel_compile(const struct kernel_place *p, const char *source, int functions, struct kernel_function *function);
+
+// The same of a tile kernel, which make(data) gives: from a file of src/kernel/ (kernel_built_in), or by the builder. The caller of
+// make owns what it returns; NULL and an error.
+struct kernel_tiles;
+typedef struct tile_kernel *kernel_maker(const void *data);
+const struct kernel_tiles *kernel_find_tiles(const struct kernel_place *p, const void *key, size_t bytes, kernel_maker *make,
+                                             const void *data);
+
 // Kernels that a program will need, compiled by all threads at once. What fails is left to who needs it.
 struct kernel_batch {
     int count, cap;
@@ -118,9 +140,18 @@ static inline void kernel_begin_call(struct kernel_call *k) {
 void kernel_add(struct kernel_call *k, const void *value, size_t bytes); // copied
 void kernel_add_int(struct kernel_call *k, int64_t value, bool wide);    // as wide as indices are
 void kernel_add_memory(struct kernel_call *k, void *memory);
+bool kernel_launch_function(const struct kernel_place *p, const struct kernel_function *f, int64_t groups,
+                            const struct kernel_call *k);
 bool kernel_launch(const struct kernel_place *p, void *kernel, int64_t groups, const struct kernel_call *k);
 bool kernel_launch_by(const struct kernel_place *p, void *kernel, int64_t groups, int threads,
                       const struct kernel_call *k); // by groups of other than KERNEL_THREADS
+
+// kernels_tiles.c: what a tile kernel became on a unit. It is rendered, compiled and loaded; NULL and an error.
+struct kernel_tiles *kernel_tiles_compile(const struct kernel_place *p, struct tile_kernel *kernel);
+// Launches its grids, one after the other. k holds the arguments for its parameters, in their order, to which sizes and memory between
+// the grids are added; symbol the values of its symbols, in their order. False and an error.
+bool kernel_launch_tiles(const struct kernel_place *p, const struct kernel_tiles *t, struct kernel_call *k, int symbols,
+                         const int64_t *symbol);
 
 // Axes of several operands, without those of one element, and with neighbours joined that are one for all operands.
 struct kernel_layout {

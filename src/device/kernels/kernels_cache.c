@@ -1,17 +1,15 @@
 // kernels_cache.c - kernels by their keys: in memory, and as code on disk under a hash of text, device and driver.
 
+#include "device/group_kernel.h"
 #include "device/kernels/kernels.h"
 #include "pass/pass.h"
 
-#include <limits.h>
-#include <stdio.h>
 #include <string.h>
 
-static const char symbol[] = "zl_kernel"; // of every text
-static const char code_file[] = "kernel.bin";
+static const char symbol[] = "zl_kernel"; // of every text that is not rendered from tiles
 
 static struct lock lock;  // guards loaded; compilations go on side by side
-static struct map loaded; // key behind target and unit -> kernel
+static struct map loaded; // key behind target and unit -> the function of a text, or struct kernel_tiles
 
 ZL_AT_LOAD {
     fork_guard(&lock);
@@ -19,53 +17,70 @@ ZL_AT_LOAD {
 
 // On disk ----------------------------------------------------------------------------------------------------------
 
-struct making {
+struct compiling {
     const struct kernel_place *place;
-    const struct text *source;
+    int functions;
+    struct kernel_function *function;
 };
 
-static bool make(const char *folder, void *context) {
-    const struct making *m = context;
-    char path[PATH_MAX];
-    struct text code = {0};
-    snprintf(path, sizeof path, "%s/%s", folder, code_file);
-    counter_add(COUNTER_COMPILES, 1);
-    bool done = m->place->target->compile(m->place->unit, m->source->data, &code) && !code.failed &&
-                file_write(path, code.data, (size_t)code.len);
-    text_free(&code);
-    return done;
+static bool compile_text(const char *source, struct text *code, void *context) {
+    const struct compiling *c = context;
+    return c->place->target->compile(c->place->unit, source, code);
 }
 
-static void *load(const char *path, void *context) {
-    const struct making *m = context;
-    size_t bytes;
-    char *code = file_read(path, &bytes);
-    void *kernel = code ? m->place->target->load(m->place->unit, code, bytes, symbol) : NULL;
-    memory_free(code);
-    return kernel;
+static void *load_code(const char *code, size_t bytes, void *context) {
+    const struct compiling *c = context;
+    return c->place->target->load(c->place->unit, code, bytes, c->functions, c->function) ? context : NULL;
 }
 
-static void *compile(const struct kernel_place *p, const struct text *source) {
-    struct text name = {0};
-    char key[65];
-    void *kernel = NULL;
-    text_add(&name, "%s\n%s\n", p->target->identity(p->unit), source->data);
-    if (!name.failed) {
-        hash_sha256(name.data, (size_t)name.len, key);
-        struct making making = {p, source};
-        kernel = device_cache_use(&(struct cache_entry){
-            .key = key, .file = code_file, .make = make, .use = load, .context = &making});
-    }
-    text_free(&name);
-    return kernel;
+bool kernel_compile(const struct kernel_place *p, const char *source, int functions,
+                    struct kernel_function *function) {
+    struct compiling c = {p, functions, function};
+    return kernel_code_use(
+        &(struct kernel_code){p->target->identity(p->unit), source, compile_text, load_code, &c});
 }
 
-static bool write_source(const struct kernel_place *p, kernel_writer *write, const void *data,
-                         struct text *source) {
-    if (!write(source, data) || source->failed)
+// What a key stands for ---------------------------------------------------------------------------------------------
+
+// How it is described: a text that is written, or a tile kernel that is made.
+struct recipe {
+    kernel_writer *write; // NULL: it is made
+    kernel_maker *make;
+    const void *data;
+};
+
+// What the description gave. Tiles are rendered by who compiles them.
+struct source {
+    struct text text;
+    struct tile_kernel *tiles; // NULL: it is a text
+};
+
+static void source_free(struct source *s) {
+    text_free(&s->text);
+    tile_free(s->tiles);
+    s->tiles = NULL;
+}
+
+static bool source_make(const struct kernel_place *p, const struct recipe *r, struct source *out) {
+    *out = (struct source){0};
+    if (!r->write)
+        return (out->tiles = r->make(r->data));
+    if (!r->write(&out->text, r->data) || out->text.failed) {
+        text_free(&out->text);
         return false;
-    pass_dump(p->target->dialect, source->data);
+    }
+    pass_dump(p->target->dialect, out->text.data);
     return true;
+}
+
+// Uses the source up. NULL and an error.
+static void *source_compile(const struct kernel_place *p, struct source *s) {
+    struct kernel_function f = {.symbol = symbol, .threads = KERNEL_THREADS};
+    void *kernel = s->tiles                                 ? kernel_tiles_compile(p, s->tiles)
+                   : kernel_compile(p, s->text.data, 1, &f) ? f.handle
+                                                            : NULL;
+    source_free(s);
+    return kernel;
 }
 
 // In memory --------------------------------------------------------------------------------------------------------
@@ -96,7 +111,7 @@ static bool keep(const struct full_key *key, size_t bytes, void *kernel) {
 struct kernel_wanted {
     struct full_key key;
     size_t bytes; // of key
-    struct text source;
+    struct source source;
 };
 
 static bool is_wanted(const struct kernel_batch *b, const struct full_key *key, size_t bytes) {
@@ -107,58 +122,68 @@ static bool is_wanted(const struct kernel_batch *b, const struct full_key *key, 
 }
 
 // What stands for a kernel that nothing will launch. NULL and an error.
-static void *want(const struct kernel_place *p, const struct full_key *key, size_t bytes, kernel_writer *write,
-                  const void *data) {
+static void *want(const struct kernel_place *p, const struct full_key *key, size_t bytes,
+                  const struct recipe *r) {
     struct kernel_batch *b = p->batch;
-    struct text source = {0};
+    struct source source;
     if (is_wanted(b, key, bytes))
         return b;
-    if (!memory_grow(&b->wanted, &b->cap, b->count + 1, sizeof *b->wanted) ||
-        !write_source(p, write, data, &source)) {
-        text_free(&source);
+    if (!memory_grow(&b->wanted, &b->cap, b->count + 1, sizeof *b->wanted) || !source_make(p, r, &source))
         return NULL;
-    }
-    b->wanted[b->count++] = (struct kernel_wanted){*key, bytes, source};
+    struct kernel_wanted *w = &b->wanted[b->count++];
+    memcpy(&w->key, key, bytes);
+    w->bytes = bytes;
+    w->source = source;
     return b;
 }
 
-struct compiling {
+struct batch_compiling {
     struct kernel_batch *batch;
     const struct kernel_place *place;
 };
 
 static void compile_one(void *data, int part) {
-    const struct compiling *c = data;
-    const struct kernel_wanted *w = &c->batch->wanted[part];
-    void *kernel = compile(c->place, &w->source);
+    const struct batch_compiling *c = data;
+    struct kernel_wanted *w = &c->batch->wanted[part];
+    void *kernel = source_compile(c->place, &w->source);
     if (kernel)
         keep(&w->key, w->bytes, kernel);
 }
 
 void kernel_batch_compile(struct kernel_batch *batch, const struct kernel_place *p) {
     if (batch->count > 1) // one is compiled where it is needed
-        pool_run(batch->count, compile_one, &(struct compiling){batch, p});
+        pool_run(batch->count, compile_one, &(struct batch_compiling){batch, p});
     for (int i = 0; i < batch->count; i++)
-        text_free(&batch->wanted[i].source);
+        source_free(&batch->wanted[i].source);
     memory_free(batch->wanted);
     *batch = (struct kernel_batch){0};
 }
 
-void *kernel_find(const struct kernel_place *p, const void *key, size_t bytes, kernel_writer *write,
-                  const void *data) {
-    struct full_key full = {.target = p->target, .unit = p->unit};
-    struct text source = {0};
+static void *find(const struct kernel_place *p, const void *key, size_t bytes, const struct recipe *r) {
+    struct full_key full;
+    struct source source;
     if (bytes > sizeof full.key)
         return error_set(ZL_ERROR_COMPILE, "a kernel of %zu bytes of description: %zu are possible", bytes,
                          sizeof full.key);
+    full.target = p->target;
+    full.unit = p->unit;
     memcpy(full.key, key, bytes);
     size_t all = offsetof(struct full_key, key) + bytes;
     void *kernel = look_up(&full, all);
     if (kernel)
         return kernel;
     if (p->batch)
-        return want(p, &full, all, write, data);
-    kernel = write_source(p, write, data, &source) ? compile(p, &source) : NULL;
-    text_free(&source);
+        return want(p, &full, all, r);
+    kernel = source_make(p, r, &source) ? source_compile(p, &source) : NULL;
     return kernel && keep(&full, all, kernel) ? kernel : NULL;
+}
+
+void *kernel_find(const struct kernel_place *p, const void *key, size_t bytes, kernel_writer *write,
+                  const void *data) {
+    return find(p, key, bytes, &(struct recipe){.write = write, .data = data});
+}
+
+const struct kernel_tiles *kernel_find_tiles(const struct kernel_place *p, const void *key, size_t bytes,
+                                             kernel_maker *make, const void *data) {
+    return find(p, key, bytes, &(struct recipe){.make = make, .data = data});
 }

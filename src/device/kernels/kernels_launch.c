@@ -25,12 +25,18 @@ void kernel_add_memory(struct kernel_call *k, void *memory) {
     kernel_add(k, &memory, sizeof memory);
 }
 
-bool kernel_launch_by(const struct kernel_place *p, void *kernel, int64_t groups, int threads,
-                      const struct kernel_call *k) {
+bool kernel_launch_function(const struct kernel_place *p, const struct kernel_function *f, int64_t groups,
+                            const struct kernel_call *k) {
     if (UNLIKELY(p->batch != NULL))
         return true;
     counter_add(COUNTER_LAUNCHES, 1);
-    return p->target->launch(p, kernel, groups, threads, k->arguments, k->argument);
+    return p->target->launch(p, f, groups, k->arguments, k->argument);
+}
+
+bool kernel_launch_by(const struct kernel_place *p, void *kernel, int64_t groups, int threads,
+                      const struct kernel_call *k) {
+    return kernel_launch_function(p, &(struct kernel_function){.handle = kernel, .threads = threads}, groups,
+                                  k);
 }
 
 bool kernel_launch(const struct kernel_place *p, void *kernel, int64_t groups, const struct kernel_call *k) {

@@ -65,8 +65,10 @@ bool kernels_can(const struct kernel_target *target, int unit, const struct call
     bool knows = set_step(&s, c);
     if (step_is_other(&s) && target->takes && target->takes(unit, c))
         return true;
-    return knows && target->limits(unit, &limits) &&
-           (s.is.kind == FUSE_VIEW || limits.has_double || !needs_double(target->dialect, &s, c));
+    if (!knows || s.is.kind == FUSE_VIEW)
+        return knows;
+    return target->limits(unit, &limits) && limits.threads >= KERNEL_THREADS &&
+           (limits.has_double || !needs_double(target->dialect, &s, c));
 }
 
 struct program *kernels_build(const struct kernel_target *target, int unit, const struct segment *s) {

@@ -9,8 +9,6 @@ extern const struct device device_opencl;
 
 enum { MARKS = 64 };
 
-static const char options[] = "-cl-std=CL1.2 -cl-fp32-correctly-rounded-divide-sqrt";
-
 static struct unit {
     struct lock lock; // arguments belong to a kernel until it is enqueued
     cl_event mark[MARKS];
@@ -45,48 +43,54 @@ static const char *identity(int unit) {
     struct unit *u = &units[unit];
     if (d && !u->identity[0])
         snprintf(u->identity, sizeof u->identity, "opencl %s %s %s %s", d->platform, d->name, d->version,
-                 options);
+                 opencl_options(d));
     return u->identity;
 }
 
 static bool limits(int unit, struct kernel_limits *out) {
     struct opencl_device *d = opencl_device(unit);
     if (d)
-        *out = (struct kernel_limits){.threads = (int)d->threads, .has_double = d->has_double};
+        *out = (struct kernel_limits){
+            .threads = (int)d->threads, .shared = (int64_t)d->shared, .has_double = d->has_double};
     return d;
 }
 
 static bool compile(int unit, const char *source, struct text *code) {
     struct opencl_device *d = opencl_device(unit);
-    cl_program program = d ? opencl_build(d, source, options) : NULL;
+    cl_program program = d ? opencl_build(d, source, opencl_options(d)) : NULL;
     bool done = program && opencl_read_code(program, code);
     opencl_drop(program);
     return done;
 }
 
-static void *load(int unit, const char *code, size_t bytes, const char *symbol) {
+static bool load(int unit, const char *code, size_t bytes, int count, struct kernel_function *function) {
     struct opencl_device *d = opencl_device(unit);
-    cl_program program = d ? opencl_build_code(d, code, bytes, options) : NULL;
-    void *kernel = program ? opencl_function(program, symbol) : NULL;
-    opencl_drop(program); // the kernel holds it
-    return kernel;
+    cl_program program = d ? opencl_build_code(d, code, bytes, opencl_options(d)) : NULL;
+    bool good = program;
+    for (int i = 0; i < count && good; i++)
+        good = (function[i].handle = opencl_function(program, function[i].symbol));
+    for (int i = 0; i < count && !good; i++)
+        if (function[i].handle)
+            opencl_api()->clReleaseKernel(function[i].handle);
+    opencl_drop(program); // the functions hold it
+    return good;
 }
 
-static bool launch(const struct kernel_place *p, void *kernel, int64_t groups, int threads, int arguments,
-                   const struct kernel_argument *argument) {
+static bool launch(const struct kernel_place *p, const struct kernel_function *f, int64_t groups,
+                   int arguments, const struct kernel_argument *argument) {
     const struct opencl_api *api = opencl_api();
     struct opencl_device *d = opencl_device(p->unit);
-    size_t items = (size_t)groups * (size_t)threads, group = (size_t)threads;
+    size_t items = (size_t)groups * (size_t)f->threads, group = (size_t)f->threads;
     if (!d)
         return false;
     lock_take(&units[p->unit].lock);
     bool ok = true;
     for (int i = 0; ok && i < arguments; i++)
-        ok = opencl_check(api->clSetKernelArg(kernel, (uint32_t)i, argument[i].bytes, argument[i].value),
+        ok = opencl_check(api->clSetKernelArg(f->handle, (uint32_t)i, argument[i].bytes, argument[i].value),
                           "clSetKernelArg");
-    ok = ok &&
-         opencl_check(api->clEnqueueNDRangeKernel(d->queue, kernel, 1, NULL, &items, &group, 0, NULL, NULL),
-                      "clEnqueueNDRangeKernel");
+    ok = ok && opencl_check(
+                   api->clEnqueueNDRangeKernel(d->queue, f->handle, 1, NULL, &items, &group, 0, NULL, NULL),
+                   "clEnqueueNDRangeKernel");
     lock_give(&units[p->unit].lock);
     return ok;
 }
@@ -94,6 +98,7 @@ static bool launch(const struct kernel_place *p, void *kernel, int64_t groups, i
 static const struct kernel_target target = {
     .device = &device_opencl,
     .dialect = "opencl",
+    .tiles = "opencl_tiles",
     .identity = identity,
     .limits = limits,
     .compile = compile,

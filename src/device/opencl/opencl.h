@@ -100,6 +100,8 @@ void opencl_free(cl_memory memory);
 bool opencl_write(struct opencl_device *d, cl_memory to, const void *from, size_t bytes);
 bool opencl_read(struct opencl_device *d, void *to, cl_memory from, size_t bytes);
 
+// What all texts of kernels are compiled with on a device: numbers are rounded as doc/tile.md says.
+const char *opencl_options(const struct opencl_device *d);
 // Compiles a text; NULL and an error that has the compiler's log. Options may be NULL.
 cl_program opencl_build(struct opencl_device *d, const char *source, const char *options);
 // The driver's code of a program, and a program of it.

@@ -172,6 +172,12 @@ bool opencl_read(struct opencl_device *d, void *to, cl_memory from, size_t bytes
                                   "clEnqueueReadBuffer");
 }
 
+#define COMMON_OPTIONS "-cl-std=CL1.2 -cl-fp32-correctly-rounded-divide-sqrt -w"
+
+const char *opencl_options(const struct opencl_device *d) {
+    return d->kind & OPENCL_KIND_CPU ? COMMON_OPTIONS " -DZL_CPU" : COMMON_OPTIONS;
+}
+
 static void report_log(struct opencl_device *d, cl_program program, int32_t code) {
     size_t bytes = 0;
     api.clGetProgramBuildInfo(program, d->device, BUILD_LOG, 0, NULL, &bytes);
@@ -215,7 +221,8 @@ bool opencl_read_code(cl_program program, struct text *code) {
 cl_program opencl_build_code(struct opencl_device *d, const char *code, size_t bytes, const char *options) {
     int32_t status = 0, failed = 0;
     const unsigned char *binary = (const unsigned char *)code;
-    cl_program program = api.clCreateProgramWithBinary(d->context, 1, &d->device, &bytes, &binary, &status, &failed);
+    cl_program program =
+        api.clCreateProgramWithBinary(d->context, 1, &d->device, &bytes, &binary, &status, &failed);
     if (!program) {
         opencl_check(failed, "clCreateProgramWithBinary");
         return NULL;

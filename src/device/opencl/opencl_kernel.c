@@ -13,8 +13,6 @@ struct compiled {
     struct lock lock;      // arguments belong to a function
 };
 
-static const char options[] = "-cl-std=CL1.2 -w", options_of_cpu[] = "-cl-std=CL1.2 -w -DZL_CPU";
-
 // Compiling -------------------------------------------------------------------------------------------------------------
 
 static void release(void *compiled) {
@@ -52,13 +50,9 @@ static bool find_functions(struct compiled *c) {
     return c->function;
 }
 
-static const char *options_of(const struct opencl_device *d) {
-    return d->kind & OPENCL_KIND_CPU ? options_of_cpu : options;
-}
-
 static bool compile_text(const char *source, struct text *code, void *context) {
     struct opencl_device *d = context;
-    cl_program program = opencl_build(d, source, options_of(d));
+    cl_program program = opencl_build(d, source, opencl_options(d));
     bool done = program && opencl_read_code(program, code);
     opencl_drop(program);
     return done;
@@ -66,19 +60,19 @@ static bool compile_text(const char *source, struct text *code, void *context) {
 
 static void *load_code(const char *code, size_t bytes, void *context) {
     struct opencl_device *d = context;
-    return opencl_build_code(d, code, bytes, options_of(d));
+    return opencl_build_code(d, code, bytes, opencl_options(d));
 }
 
 static bool build(struct compiled *c, const char *source) {
     struct opencl_device *d = c->device;
     struct text identity = {0};
-    text_add(&identity, "opencl tiles %s %s %s %s", d->platform, d->name, d->version, options_of(d));
+    text_add(&identity, "opencl tiles %s %s %s %s", d->platform, d->name, d->version, opencl_options(d));
     if (!identity.failed)
         c->program = kernel_code_use(&(struct kernel_code){identity.data, source, compile_text, load_code, d});
     text_free(&identity);
     if (!c->program) { // a driver that does not give its code away; else the same error
         zl_clear_error();
-        c->program = opencl_build(d, source, options_of(d));
+        c->program = opencl_build(d, source, opencl_options(d));
     }
     return c->program;
 }

@@ -1,0 +1,164 @@
+// kernels_tiles.c - tile kernels on devices that run kernels: rendered for the target, compiled, and launched as the IR says, one
+// launch for each grid. What a launch needs is found once; the IR is not kept.
+
+#include "device/group_kernel.h"
+#include "device/kernels/kernels.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { ROOMS = 8, GRIDS = KERNEL_GRIDS };
+
+struct kernel_tiles {
+    char name[64];
+    int parameters, symbols, rooms, grids;
+    bool wide;               // symbols have 64 bits
+    struct tile_tape *sizes; // bytes of rooms, then groups of grids
+    struct kernel_function grid[];
+};
+
+// Compiling --------------------------------------------------------------------------------------------------------
+
+static bool has_assertion(const struct tile_stmt *s) {
+    for (; s; s = s->next)
+        if (s->kind == TILE_ASSERT || has_assertion(s->body) || has_assertion(s->other))
+            return true;
+    return false;
+}
+
+// Whether the path can launch it at all, which is for its author to know, and this unit in particular.
+static bool check(const struct kernel_place *p, const struct group_kernel *g) {
+    const char *device = p->target->device->name, *name = g->kernel->name;
+    if (g->rooms > ROOMS || g->launches > GRIDS || has_assertion(g->kernel->body))
+        return error_false(
+            ZL_ERROR_COMPILE,
+            "%s: kernel %s has %d grids, %d rooms outside of them%s; %d and %d are possible, and "
+            "nothing reads assertions",
+            device, name, g->launches, g->rooms, has_assertion(g->kernel->body) ? ", and an assertion" : "",
+            GRIDS, ROOMS);
+    for (int i = 0; i < g->launches; i++) {
+        const struct render_launch *l = &g->launch[i];
+        if (l->threads > p->limits.threads || l->shared > p->limits.shared)
+            return error_false(
+                ZL_ERROR_DEVICE,
+                "%s: kernel %s has groups of %d threads and %lld bytes of shared memory; unit %d has "
+                "%d and %lld at most",
+                device, name, l->threads, (long long)l->shared, p->unit, p->limits.threads,
+                (long long)p->limits.shared);
+    }
+    return true;
+}
+
+static void tiles_free(struct kernel_tiles *t) {
+    if (t)
+        tile_tape_free(t->sizes);
+    memory_free(t);
+}
+
+// What stays of a kernel that was rendered. Takes the tape of sizes.
+static struct kernel_tiles *keep_launches(struct group_kernel *g) {
+    struct kernel_tiles *t = memory_zero(sizeof *t + sizeof t->grid[0] * (size_t)g->launches);
+    if (!t)
+        return NULL;
+    snprintf(t->name, sizeof t->name, "%s", g->kernel->name);
+    t->parameters = g->parameters;
+    t->symbols = g->kernel->symbols;
+    t->rooms = g->rooms;
+    t->grids = g->launches;
+    t->wide = g->kernel->index_bits == 64;
+    for (int i = 0; i < t->grids; i++)
+        t->grid[i] =
+            (struct kernel_function){.threads = g->launch[i].threads, .shared = (int)g->launch[i].shared};
+    t->sizes = g->sizes;
+    g->sizes = NULL;
+    return t;
+}
+
+static bool load(const struct kernel_place *p, struct kernel_tiles *t, const char *kernel,
+                 const char *source) {
+    struct text symbol[GRIDS] = {{0}};
+    bool good = true;
+    for (int i = 0; i < t->grids; i++) {
+        text_add(&symbol[i], "%s_%d", kernel, i);
+        good = good && !symbol[i].failed;
+        t->grid[i].symbol = symbol[i].data;
+    }
+    good = good && kernel_compile(p, source, t->grids, t->grid);
+    for (int i = 0; i < t->grids; i++) {
+        text_free(&symbol[i]);
+        t->grid[i].symbol = NULL;
+    }
+    return good;
+}
+
+struct kernel_tiles *kernel_tiles_compile(const struct kernel_place *p, struct tile_kernel *kernel) {
+    struct group_kernel g = {0};
+    struct kernel_tiles *t = NULL;
+    char *source = render_kernel(kernel, p->target->tiles);
+    bool good = source && group_kernel_open(&g, kernel) && check(p, &g) && (t = keep_launches(&g)) &&
+                load(p, t, kernel->name, source);
+    group_kernel_close(&g);
+    memory_free(source);
+    if (good)
+        return t;
+    tiles_free(t);
+    return NULL;
+}
+
+// Launching --------------------------------------------------------------------------------------------------------
+
+// Memory outside of the groups of a launch, in which one grid leaves something for the next.
+struct rooms {
+    int count;
+    void *memory[ROOMS];
+    size_t capacity[ROOMS];
+};
+
+// Memory of a lane serves what the lane is asked for afterwards: it may be freed as soon as the last grid was asked for.
+static void close_rooms(const struct kernel_place *p, const struct rooms *r) {
+    for (int i = 0; i < r->count; i++)
+        device_free(p->target->device, p->unit, p->lane, r->memory[i], r->capacity[i]);
+}
+
+static bool open_rooms(const struct kernel_place *p, struct rooms *r, int count, const int64_t *bytes) {
+    for (r->count = 0; r->count < count; r->count++) {
+        int i = r->count;
+        r->memory[i] =
+            device_alloc(p->target->device, p->unit, p->lane, (size_t)MAX_OF(bytes[i], 1), &r->capacity[i]);
+        if (!r->memory[i])
+            return false;
+    }
+    return true;
+}
+
+static bool launch_grids(const struct kernel_place *p, const struct kernel_tiles *t, const int64_t *groups,
+                         const struct kernel_call *k) {
+    for (int i = 0; i < t->grids; i++)
+        if (groups[i] && !kernel_launch_function(p, &t->grid[i], groups[i], k))
+            return false;
+    return true;
+}
+
+bool kernel_launch_tiles(const struct kernel_place *p, const struct kernel_tiles *t, struct kernel_call *k,
+                         int symbols, const int64_t *symbol) {
+    int64_t size[ROOMS + GRIDS];
+    struct rooms rooms;
+    if (UNLIKELY(p->batch != NULL))
+        return true;
+    if (UNLIKELY(symbols != t->symbols || k->arguments != t->parameters))
+        return error_false(ZL_ERROR_DEVICE,
+                           "kernel %s has %d parameters and %d sizes, and was given %d and %d", t->name,
+                           t->parameters, t->symbols, k->arguments, symbols);
+    if (UNLIKELY(!tile_tape_sizes(t->sizes, symbol, size)))
+        return group_sizes_fail(t->name);
+    bool good = open_rooms(p, &rooms, t->rooms, size);
+    for (int i = 0; i < rooms.count; i++)
+        kernel_add_memory(k, rooms.memory[i]);
+    for (int i = 0; i < symbols; i++)
+        kernel_add_int(k, symbol[i], t->wide);
+    kernel_add_memory(k, NULL); // where assertions would be told
+    good = good && launch_grids(p, t, size + t->rooms, k);
+    close_rooms(p, &rooms);
+    return good;
+}
