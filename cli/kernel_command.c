@@ -1,14 +1,11 @@
 // kernel_command.c - `zellige kernel show`: a tile kernel as text, at any stage of its way to a target.
 
-#include "cli.h"
+#include "kernel_run.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "zellige.h"
-#include "zellige_tile.h"
 
 // What is shown: a parsed file, or the row kernel of an op.
 struct source {
@@ -19,6 +16,7 @@ struct source {
 static const struct option show_options[] = {
     {"stage", 0, "NAME", NULL, "the kernel after this pass, or for this target; `all`: after each"},
     {"target", 0, "NAME", "c", "the same as --stage, for a target such as c"},
+    CLI_PARAM_OPTION,
     {"stages", 0, NULL, NULL, "list the names that --stage knows"},
     {"op", 0, "NAME", NULL, "the built-in kernel of an elementwise op, instead of a file"},
     {"dtype", 0, "TYPE", "f16 bf16 f32 f64 i8 i16 i32 i64 u8 u16 u32 u64 bool c64",
@@ -62,7 +60,7 @@ static bool open_file(const char *path, struct source *source, const struct invo
         cli_fail(call, "cannot read %s: %s", path, strerror(errno));
         return false;
     }
-    source->kernel = zl_kernel_parse(text, path);
+    source->kernel = zl_kernel_parse_with(text, path, cli_option(call, "param"));
     free(text);
     if (!source->kernel)
         cli_library_failed(call);
@@ -125,6 +123,8 @@ static int run_show(const struct invocation *call) {
     struct source source = {.op = cli_option(call, "op"), .dtype = dtype ? dtype : "f32"};
     if (!source.op == !call->operand_count)
         return cli_usage(call, "needs a .tile file, or --op NAME");
+    if (source.op && cli_option(call, "param"))
+        return cli_usage(call, "--param is for a .tile file, not for --op");
     if (stage && target)
         return cli_usage(call, "--stage and --target name the same thing: give one");
     if (call->operand_count && !open_file(call->operands[0], &source, call))
@@ -149,7 +149,7 @@ const struct command cli_kernel_show = {
     .summary = "A tile kernel as text, at any stage of its way to a target",
     .details = "FILE.tile is a kernel in the tile language, - is standard input. Without --stage it is "
                "printed as read.\n"
-               "  zellige kernel show gemm.tile --target c\n"
+               "  zellige kernel show gemm.tile --target c --param BM=64\n"
                "  zellige kernel show --op add --dtype f32 --stage all",
     .operands_most = 1,
     .options = show_options,

@@ -28,7 +28,7 @@ static zl_kernel compile(const struct invocation *call, double *seconds) {
         return NULL;
     }
     double start = cli_now();
-    zl_kernel k = zl_kernel_compile(text, call->operands[0], target_of(call));
+    zl_kernel k = zl_kernel_compile_with(text, call->operands[0], target_of(call), cli_option(call, "param"));
     *seconds = cli_now() - start;
     free(text);
     if (!k)
@@ -237,13 +237,13 @@ static int run_bench(const struct invocation *call) {
 
 static const struct option build_options[] = {
     {"target", 0, "NAME", "c", "what it is compiled for (default c)"},
+    CLI_PARAM_OPTION,
     {0},
 };
 
-#define RUN_OPTIONS                                                      \
-    {"target", 0, "NAME", "c", "what it is compiled for (default c)"}, { \
-        "size", 0, "NAME=N,...", NULL, "the sizes that the kernel names" \
-    }
+#define RUN_OPTIONS                                                    \
+    {"target", 0, "NAME", "c", "what it is compiled for (default c)"}, \
+        {"size", 0, "NAME=N,...", NULL, "the sizes that the kernel names"}, CLI_PARAM_OPTION
 
 static const struct option run_options[] = {
     RUN_OPTIONS,

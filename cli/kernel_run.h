@@ -10,6 +10,9 @@
 
 enum { CLI_DIMS = 8, CLI_PARAMETERS = 64, CLI_SIZES = 64 };
 
+#define CLI_PARAM_OPTION \
+    {"param", 0, "NAME=VALUE,...", NULL, "values of its params, types and ops: BM=64,ITEM=f16,COMBINE=maximum"}
+
 // A compiled kernel with arguments: random numbers, the same at each run.
 struct run {
     zl_kernel kernel;

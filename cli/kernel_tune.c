@@ -372,7 +372,7 @@ static int run_tune(const struct invocation *call) {
 }
 
 static const struct option options[] = {
-    {"param", 0, "NAME=N,N,...", NULL, "values to try; several: BM=64,128,BN=32,64"},
+    {"param", 0, "NAME=N,N,...", NULL, "values to try, also of types and ops: BM=64,128,ITEM=f16,f32"},
     {"size", 0, "NAME=N,...", NULL, "the sizes that the kernel names"},
     {"target", 0, "NAME", "c", "what it is compiled for (default c)"},
     {"timeout", 0, "SECONDS", NULL, "that a configuration may take to compile, and to run (default 30)"},

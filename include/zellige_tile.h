@@ -29,6 +29,9 @@ typedef struct zl_kernel_ *zl_kernel; // NULL: failed
 
 // Reads a kernel. name is what messages call the text, such as its file; NULL is "kernel".
 ZL_API zl_kernel zl_kernel_parse(const char *text, const char *name);
+// Does the same with other values of the params, types and ops that the text names: "BM=64,ITEM=f16,COMBINE=maximum". NULL: as
+// they are in the text.
+ZL_API zl_kernel zl_kernel_parse_with(const char *text, const char *name, const char *params);
 ZL_API void      zl_kernel_release(zl_kernel kernel); // NULL is allowed
 
 // The kernel as it is after a stage, or as text for a target such as "cuda". Passes are shown as they are run for the CPU.
@@ -42,7 +45,7 @@ ZL_API const char *zl_kernel_stage(int index);
 // Reads a kernel and compiles it for a target: "c" is the CPU. What was compiled before, also by another process, is loaded
 // from disk. May be run by several threads at once.
 ZL_API zl_kernel zl_kernel_compile(const char *text, const char *name, const char *target);
-// The same with other values of the text's params: "BM=64,BN=128". NULL: as they are.
+// Does the same with other values, as zl_kernel_parse_with takes them.
 ZL_API zl_kernel zl_kernel_compile_with(const char *text, const char *name, const char *target, const char *params);
 ZL_API const char *zl_kernel_target(int index); // names of the targets, in order; NULL past the last
 // The text that the target's compiler got; the kernel owns it. NULL and an error: it was not compiled.

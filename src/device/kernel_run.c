@@ -47,7 +47,7 @@ zl_kernel zl_kernel_compile(const char *text, const char *name, const char *targ
 
 zl_kernel zl_kernel_compile_with(const char *text, const char *name, const char *target, const char *params) {
     const struct kernel_driver *driver = find_driver(target);
-    zl_kernel k = driver ? kernel_parse(text, name, params) : NULL;
+    zl_kernel k = driver ? zl_kernel_parse_with(text, name, params) : NULL;
     if (!k || compile(k, driver))
         return k;
     zl_kernel_release(k);

@@ -7,10 +7,10 @@
 #include <string.h>
 
 zl_kernel zl_kernel_parse(const char *text, const char *name) {
-    return kernel_parse(text, name, NULL);
+    return zl_kernel_parse_with(text, name, NULL);
 }
 
-zl_kernel kernel_parse(const char *text, const char *name, const char *params) {
+zl_kernel zl_kernel_parse_with(const char *text, const char *name, const char *params) {
     if (!text)
         return error_set(ZL_ERROR_VALUE, "zl_kernel_parse: text is NULL");
     zl_kernel k = memory_zero(sizeof *k);

@@ -38,9 +38,6 @@ extern const struct kernel_text kernel_texts[]; // the last has no name
 // owns it; NULL and an error.
 struct tile_kernel *kernel_built_in(const char *name, const char *params);
 
-// Reads a kernel, with other values of its params.
-zl_kernel kernel_parse(const char *text, const char *name, const char *params);
-
 // A kernel of its own for passes, which work in place.
 struct tile_kernel *kernel_copy(const struct tile_kernel *kernel);
 

@@ -1,6 +1,7 @@
 // elaborate.c - from the syntax of an expression to code.
 //
-// A literal without suffix takes the type of the operands beside it, else what the context expects, else f32 or index.
+// A literal without suffix takes the type of the operands beside it, else what the context expects, else f32 or index. So does
+// the identity of an op.
 
 #include "tile/parse.h"
 
@@ -61,6 +62,27 @@ static expr elaborate_complex(struct parser *p, struct node *n) {
     return im ? tile_const_bits(n->type, re->bits | im->bits << 32) : NULL;
 }
 
+static expr elaborate_identity(struct parser *p, const struct node *n, struct tile_type type) {
+    uint64_t bits;
+    if (type.lanes == 1 && tile_identity(n->op, type, &bits))
+        return tile_const_bits(type, bits);
+    return parse_fail(p, n->place, "%s does not combine %s: it has no identity", tile_op_name(n->op),
+                      tile_type_name(type));
+}
+
+// A literal without suffix is of the type that it is cast to, where that type has it: f64(0.1) is not rounded to f32.
+static expr elaborate_cast(struct parser *p, struct node *n) {
+    const struct node *number = n->arg[0];
+    uint64_t bits;
+    if (number->kind == NODE_IDENTITY)
+        return elaborate_identity(p, number, n->type);
+    if (number->kind == NODE_LITERAL && !number->is_typed && n->type.lanes == 1 &&
+        !tile_literal_bits(&number->literal, n->type, &bits))
+        return tile_const_bits(n->type, bits);
+    expr x = parse_elaborate(p, n->arg[0], NULL);
+    return x ? tile_cast(n->type, x) : NULL;
+}
+
 static expr elaborate(struct parser *p, struct node *n, const struct tile_type *expected) {
     expr x;
     switch (n->kind) {
@@ -69,7 +91,8 @@ static expr elaborate(struct parser *p, struct node *n, const struct tile_type *
     case NODE_LOAD: return elaborate_load(p, n);
     case NODE_OP: return elaborate_op(p, n, expected);
     case NODE_COMPLEX: return elaborate_complex(p, n);
-    case NODE_CAST: x = parse_elaborate(p, n->arg[0], NULL); return x ? tile_cast(n->type, x) : NULL;
+    case NODE_IDENTITY: return elaborate_identity(p, n, default_type(n, expected));
+    case NODE_CAST: return elaborate_cast(p, n);
     default: x = parse_elaborate(p, n->arg[0], NULL); return x ? tile_bitcast(n->type, x) : NULL;
     }
 }

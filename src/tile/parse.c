@@ -60,14 +60,6 @@ bool parse_expect(struct parser *p, const char *text) {
     return !p->failed;
 }
 
-bool parse_type(struct parser *p, struct tile_type *out) {
-    if (p->token.kind != TOKEN_NAME || !tile_type_find(p->token.text, out))
-        return parse_fail(p, p->token.place, "a type is expected (f32, i8, bool, ...), not %s",
-                          p->token.text);
-    parse_next(p);
-    return !p->failed;
-}
-
 const char *parse_name(struct parser *p, const char *what) {
     const char *text = p->token.text;
     if (p->failed)
@@ -77,6 +69,10 @@ const char *parse_name(struct parser *p, const char *what) {
     if (tile_is_word(text))
         return parse_fail(p, p->token.place, "'%s' is a word of the language, not the name of %s", text,
                           what);
+    const struct binding *b = parse_find(p, text);
+    if (b && b->is_clause)
+        return parse_fail(p, p->token.place, "'%s' is %s already, declared before the kernel", text,
+                          parse_binding_word(b));
     parse_next(p);
     return text;
 }
@@ -91,15 +87,24 @@ void parse_leave(struct parser *p) {
     p->depth--;
 }
 
-// A whole number that is part of a statement, not of an expression.
 int parse_count(struct parser *p, int least) {
-    const struct tile_literal *literal = &p->token.literal;
-    if (p->token.kind != TOKEN_NUMBER || literal->is_float || literal->is_word || literal->has_type) {
+    const struct binding *b = p->token.kind == TOKEN_NAME ? parse_find(p, p->token.text) : NULL;
+    bool is_param = b && b->kind == BOUND_PARAM, is_number = is_param || p->token.kind == TOKEN_NUMBER;
+    const struct tile_literal *literal = is_param ? &b->param : &p->token.literal;
+    if (b && !is_param) {
+        parse_fail(p, p->token.place, "a whole number is expected, and '%s' is %s", p->token.text,
+                   parse_binding_word(b));
+        return 0;
+    }
+    if (!is_number || literal->is_float || literal->is_word || literal->has_type) {
         parse_fail(p, p->token.place, "a whole number is expected, not %s", p->token.text);
         return 0;
     }
     long long value = strtoll(literal->text, NULL, 0);
-    if (value < least || value > 1 << 30)
+    value = literal->negative ? -value : value;
+    if ((value < least || value > 1 << 30) && is_param)
+        parse_fail(p, p->token.place, "%s is out of range: it is %lld", p->token.text, value);
+    else if (value < least || value > 1 << 30)
         parse_fail(p, p->token.place, "%s is out of range", p->token.text);
     parse_next(p);
     return (int)value;
@@ -126,7 +131,8 @@ struct binding *parse_find(struct parser *p, const char *text) {
 void *parse_unknown(struct parser *p, struct tile_token token, enum binding_kind kind, const char *what) {
     struct text known = {0};
     for (int i = 0; i < p->bindings; i++)
-        if ((p->scope[i].kind == BOUND_BUFFER) == (kind == BOUND_BUFFER))
+        if ((p->scope[i].kind == BOUND_BUFFER) == (kind == BOUND_BUFFER) && p->scope[i].kind != BOUND_TYPE &&
+            p->scope[i].kind != BOUND_OP)
             text_add(&known, "%s%s", known.len ? ", " : "; known: ", p->scope[i].text);
     parse_fail(p, token.place, "unknown %s '%s'%s", what, token.text, known.data ? known.data : "");
     text_free(&known);
@@ -283,18 +289,22 @@ static bool parse_kernel_body(struct parser *p) {
     return !p->failed;
 }
 
+// The clauses are read into the kernel too, for the numbers of params; its name comes after them.
+static bool parse_named(struct parser *p, struct tile_kernel *kernel) {
+    kernel->file = arena_text(&kernel->arena, "%s", p->file);
+    kernel->source = arena_text(&kernel->arena, "%s", p->lexer.source);
+    if (!kernel->file || !kernel->source || !parse_clauses(p))
+        return false;
+    const char *name = parse_expect(p, "kernel") ? parse_name(p, "a kernel") : NULL;
+    kernel->name = name ? arena_text(&kernel->arena, "%s", name) : NULL;
+    return kernel->name && parse_header(p) && parse_kernel_body(p);
+}
+
 static struct tile_kernel *parse_kernel(struct parser *p) {
     parse_next(p);
-    const char *name = parse_expect(p, "kernel") ? parse_name(p, "a kernel") : NULL;
-    if (!name)
-        return NULL;
-    struct tile_kernel *kernel = tile_begin(name);
-    if (kernel) {
-        kernel->file = arena_text(&kernel->arena, "%s", p->file);
-        kernel->source = arena_text(&kernel->arena, "%s", p->lexer.source);
-        if (!kernel->file || !kernel->source || !parse_header(p) || !parse_kernel_body(p))
-            kernel->failed = true;
-    }
+    struct tile_kernel *kernel = tile_begin("");
+    if (kernel && !parse_named(p, kernel))
+        kernel->failed = true;
     return tile_end();
 }
 
@@ -310,27 +320,15 @@ static bool verify(struct parser *p, const struct tile_kernel *kernel) {
     return false;
 }
 
-// Every value that was given is one of a param.
-static bool are_all_used(const struct parser *p) {
-    int at = 0;
-    for (const char *from = p->given, *comma; from; from = comma ? comma + 1 : NULL, at++) {
-        comma = strchr(from, ',');
-        if (!(p->given_used >> MIN_OF(at, 63) & 1))
-            return error_false(ZL_ERROR_VALUE, "%s: there is no param '%.*s'", p->file,
-                               (int)strcspn(from, "=,"), from);
-    }
-    return true;
-}
-
 struct tile_kernel *tile_parse(const char *text, const char *file) {
     return tile_parse_with(text, file, NULL);
 }
 
 struct tile_kernel *tile_parse_with(const char *text, const char *file, const char *params) {
-    struct parser p = {.file = file ? file : "text", .had_error = zl_error() != NULL, .given = params};
+    struct parser p = {.file = file ? file : "text", .had_error = zl_error() != NULL};
     p.lexer = (struct tile_lexer){.source = text, .at = text, .place = {1, 1}, .arena = &p.arena};
-    struct tile_kernel *kernel = parse_kernel(&p);
-    if (kernel && (!verify(&p, kernel) || !are_all_used(&p))) {
+    struct tile_kernel *kernel = parse_given(&p, params) ? parse_kernel(&p) : NULL;
+    if (kernel && (!verify(&p, kernel) || !parse_all_used(&p))) {
         tile_free(kernel);
         kernel = NULL;
     }

@@ -13,6 +13,8 @@ enum binding_kind {
     BOUND_LOCAL,
     BOUND_LET,   // an expression
     BOUND_PARAM, // a number
+    BOUND_TYPE,
+    BOUND_OP,
     BOUND_TOKEN, // of an asynchronous statement
 };
 
@@ -24,7 +26,10 @@ struct binding {
     expr let;
     int depth; // of a let
     struct tile_literal param;
+    struct tile_type type;
+    enum tile_op op;
     int token;
+    bool is_clause; // declared before the kernel: nothing else may have its name
 };
 
 struct parser {
@@ -35,12 +40,11 @@ struct parser {
     struct binding *scope; // innermost last
     int bindings, cap, depth;
     bool failed, declares_symbols, had_error;
-    const char *given;   // "BM=64,BN=32": values of params in place of the text's; NULL: none
-    uint64_t given_used; // which of them were params
+    struct given *given; // values in place of the text's
 };
 
 // The syntax of an expression: types of literals are found once all of it is read.
-enum node_kind { NODE_LITERAL, NODE_VALUE, NODE_LOAD, NODE_OP, NODE_CAST, NODE_BITS, NODE_COMPLEX };
+enum node_kind { NODE_LITERAL, NODE_VALUE, NODE_LOAD, NODE_OP, NODE_CAST, NODE_BITS, NODE_COMPLEX, NODE_IDENTITY };
 
 struct node {
     enum node_kind kind;
@@ -64,9 +68,8 @@ void  parse_next(struct parser *p);
 bool  parse_is(const struct parser *p, const char *text);     // the token is this sign or word
 bool  parse_accept(struct parser *p, const char *text);       // and is skipped
 bool  parse_expect(struct parser *p, const char *text);
-bool  parse_type(struct parser *p, struct tile_type *out);
 const char *parse_name(struct parser *p, const char *what);   // a name that is no word; NULL and an error
-int   parse_count(struct parser *p, int least);                // a whole number that is no expression
+int   parse_count(struct parser *p, int least);                // a whole number that is part of a statement, or a param
 bool  parse_bind(struct parser *p, struct binding binding);
 bool  parse_bind_name(struct parser *p, enum binding_kind kind, const char *text, const struct tile_name *name);
 struct binding *parse_find(struct parser *p, const char *text);
@@ -76,6 +79,15 @@ void  parse_leave(struct parser *p);
 
 expr *parse_own_list(struct parser *p, const expr *list, int count); // a copy in the kernel's arena
 bool  parse_attributes(struct parser *p, struct tile_buffer *buffer); // stride [1] align 16 ...
+
+// parse_clause.c: types, params and ops, and the values that are given for them
+bool parse_given(struct parser *p, const char *list); // "BM=64,ITEM=f16"; NULL: none
+bool parse_all_used(const struct parser *p);          // false and an error: a value is given for a name that is not there
+bool parse_clauses(struct parser *p);                 // all that stand before the kernel
+bool parse_param(struct parser *p);                   // among statements, after its word
+bool parse_type(struct parser *p, struct tile_type *out);
+enum tile_op parse_op_find(struct parser *p, const char *text); // of the language, or declared; TILE_OP_COUNT: none
+const char *parse_binding_word(const struct binding *b);        // what it is, for messages: "a type"
 
 // parse_stmt.c
 bool parse_stmts(struct parser *p); // up to and with }

@@ -211,14 +211,25 @@ static struct node *ceildiv_node(struct parser *p, struct tile_place place) {
     return binary_node(p, place, TILE_FLOORDIV, binary_node(p, place, TILE_ADD, arg[0], less), arg[1]);
 }
 
+// identity(add): what a reduction by that op starts from, of the type that a number would have there
+static struct node *identity_node(struct parser *p, struct tile_place place) {
+    struct node *n = new_node(p, NODE_IDENTITY, place);
+    return n && parse_expect(p, "(") && parse_combine(p, &n->op) && parse_expect(p, ")") ? n : NULL;
+}
+
 static struct node *call_node(struct parser *p, struct tile_token token) {
     struct tile_type type;
     struct node *arg[3];
+    const struct binding *b = parse_find(p, token.text);
+    if (b && b->kind == BOUND_TYPE)
+        return conversion_node(p, token.place, NODE_CAST, b->type);
     if (tile_type_find(token.text, &type))
         return conversion_node(p, token.place, NODE_CAST, type);
     if (!strcmp(token.text, "ceildiv"))
         return ceildiv_node(p, token.place);
-    enum tile_op op = tile_op_find(token.text);
+    if (!strcmp(token.text, "identity"))
+        return identity_node(p, token.place);
+    enum tile_op op = parse_op_find(p, token.text);
     if (op == TILE_OP_COUNT || !tile_op_arity(op) || op == TILE_CAST)
         return parse_fail(p, token.place, "unknown op '%s'", token.text);
     int args = parse_args(p, arg, 3);
@@ -246,6 +257,9 @@ static struct node *name_node(struct parser *p, struct tile_token token) {
     if (!b || b->kind == BOUND_TOKEN)
         return parse_unknown(p, token, parse_is(p, "[") ? BOUND_BUFFER : BOUND_LOCAL,
                              parse_is(p, "[") ? "buffer" : "name");
+    if (b->kind == BOUND_TYPE || b->kind == BOUND_OP)
+        return parse_fail(p, token.place, "a value is expected, and '%s' is %s", token.text,
+                          parse_binding_word(b));
     if (b->kind == BOUND_BUFFER)
         return load_node(p, token.place, b->buffer);
     if (b->kind == BOUND_PARAM)

@@ -106,7 +106,7 @@ bool parse_fill(struct parser *p, struct tile_stmt stmt) {
 }
 
 bool parse_combine(struct parser *p, enum tile_op *out) {
-    enum tile_op op = p->token.kind == TOKEN_NAME ? tile_op_find(p->token.text) : TILE_OP_COUNT;
+    enum tile_op op = p->token.kind == TOKEN_NAME ? parse_op_find(p, p->token.text) : TILE_OP_COUNT;
     if (!tile_op_is_row(op) || tile_op_arity(op) != 2)
         return parse_fail(p, p->token.place,
                           "an op that combines is expected (add, multiply, maximum, ...), not %s",

@@ -2,7 +2,6 @@
 
 #include "tile/parse.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 // Statements ------------------------------------------------------------------------------------------------------
@@ -243,76 +242,6 @@ static bool parse_let(struct parser *p) {
     expr value = parse_elaborate(p, n, NULL);
     return value &&
            parse_bind(p, (struct binding){.text = text, .kind = BOUND_LET, .let = value, .depth = n->depth});
-}
-
-// Params ----------------------------------------------------------------------------------------------------------
-
-static bool is_constant(expr e) {
-    for (int i = 0; i < tile_operands(e); i++)
-        if (!is_constant(tile_operand(e, i)))
-            return false;
-    return e->op == TILE_CONST || tile_operands(e);
-}
-
-// A param is a number that takes its type where it is used: its value becomes a literal again.
-static bool bind_param(struct parser *p, const char *text, expr value) {
-    struct text digits = {0};
-    tile_print_const(&digits, value->type, tile_bits_of(value->type, tile_evaluate(value, NULL)), true);
-    const char *copy = digits.failed ? NULL : arena_text(&p->arena, "%s", digits.data);
-    text_free(&digits);
-    if (!copy)
-        return parse_fail_moved(p, p->token.place);
-    struct tile_literal literal = {.text = copy + (*copy == '-'), .negative = *copy == '-'};
-    literal.len = (int)strlen(literal.text);
-    literal.is_float = tile_type_is_float(value->type);
-    literal.is_word = literal.text[0] == 'i' || literal.text[0] == 'n';
-    return parse_bind(p, (struct binding){.text = text, .kind = BOUND_PARAM, .param = literal});
-}
-
-// The text of a value that was given for a param; NULL: none.
-static const char *find_given(struct parser *p, const char *name) {
-    size_t len = strlen(name);
-    int at = 0;
-    for (const char *from = p->given, *comma; from; from = comma ? comma + 1 : NULL, at++) {
-        comma = strchr(from, ',');
-        if (!strncmp(from, name, len) && from[len] == '=') {
-            p->given_used |= UINT64_C(1) << MIN_OF(at, 63);
-            return from + len + 1;
-        }
-    }
-    return NULL;
-}
-
-static expr given_value(struct parser *p, struct tile_place place, const char *digits, expr usual) {
-    char *end;
-    bool is_float = tile_type_is_float(usual->type);
-    double number = is_float ? strtod(digits, &end) : (double)strtoll(digits, &end, 10);
-    if (end > digits && (!*end || *end == ','))
-        return is_float ? tile_const(usual->type, number)
-                        : tile_const_int(usual->type, strtoll(digits, &end, 10));
-    parse_fail(p, place, "the value that was given for this param is no number of its kind");
-    return NULL;
-}
-
-static bool parse_param(struct parser *p) {
-    static const struct tile_type f64 = {TILE_FLOAT, 64, 1};
-    do {
-        const char *text = parse_name(p, "a param");
-        struct node *n = text && parse_expect(p, "=") ? parse_node(p) : NULL;
-        struct tile_type type = n && n->has_float ? f64 : tile_index_type();
-        expr value = parse_elaborate(p, n, &type);
-        if (!value)
-            return false;
-        bool is_number = tile_type_is_float(value->type) || tile_type_is_integer(value->type);
-        if (!is_constant(value) || !is_number)
-            return parse_fail(p, n->place, "a param is a number that is known here");
-        const char *given = find_given(p, text);
-        if (given && !(value = given_value(p, n->place, given, value)))
-            return false;
-        if (!bind_param(p, text, value))
-            return false;
-    } while (parse_accept(p, ","));
-    return !p->failed;
 }
 
 // Short statements ------------------------------------------------------------------------------------------------

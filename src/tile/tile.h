@@ -317,7 +317,8 @@ struct tile_stmt *tile_take_body(void); // empties the current kernel and gives 
 char *tile_print(const struct tile_kernel *kernel);         // caller frees with memory_free
 void  tile_print_expr(struct text *out, expr e);
 struct tile_kernel *tile_parse(const char *text, const char *file); // NULL and an error with line and caret
-struct tile_kernel *tile_parse_with(const char *text, const char *file, const char *params); // "BM=64,BN=32": other values
+// Does the same with other values of the text's params, types and ops: "BM=64,ITEM=f16,COMBINE=maximum"; NULL: none.
+struct tile_kernel *tile_parse_with(const char *text, const char *file, const char *params);
 
 // verify.c: false and an error that names statement and reason, when a kernel breaks the rules of the IR.
 bool tile_verify(const struct tile_kernel *kernel);

@@ -1,7 +1,7 @@
 // test_fuzz_tile.c - texts of the tile language with mistakes in them: a message or a kernel, never a crash or a hang.
 //
 // Covers two kinds of texts. The examples of doc/tile.md are changed a little: bytes, words, numbers, sizes that are symbolic or
-// huge, and pieces of other examples. What is read is printed and read again, to the same text; some of it goes through all passes
+// huge, and pieces of other examples; some are read with values for the types, params and ops that they name. What is read is printed and read again, to the same text; some of it goes through all passes
 // to C and to the targets of groups. And kernels of buffers and views of random sizes, numbers and symbols, of which the exact sizes are known: they are refused
 // where a size is negative, does not fit into 64 bits, or is larger than the memory that it views, and nowhere else.
 
@@ -152,6 +152,16 @@ static const char *some_word(void) {
         "shared s: f64[1073741824, n]\n",
         "view v: f32[n * 8] of a\n",
         "index 32",
+        "type",
+        "op",
+        "type ITEM = f16\n",
+        "param LANES = 8, WIDE = LANES * 4\n",
+        "op COMBINE = maximum\n",
+        "ITEM",
+        "LANES",
+        "COMBINE",
+        "identity(COMBINE)",
+        "ITEM(",
     };
     return words[test_between(0, COUNT(words) - 1)];
 }
@@ -213,9 +223,26 @@ static bool read_again(const char *printed) {
     return good;
 }
 
+// Values for what the text may name; NULL mostly, as most texts name nothing.
+static const char *some_values(void) {
+    static const char *const values[] = {"ITEM=bf16",
+                                         "ITEM=u8,COMBINE=minimum",
+                                         "LANES=8,ITEM=c64",
+                                         "COMBINE=subtract",
+                                         "LANES=-1",
+                                         "BM=64,BN=0",
+                                         "ITEM=f32x4",
+                                         "COMBINE=where",
+                                         "LANES=f32",
+                                         "ITEM=f16,ITEM=f32",
+                                         "=",
+                                         "ITEM=bool"};
+    return test_between(0, 3) ? NULL : values[test_between(0, COUNT(values) - 1)];
+}
+
 static bool try_text(const char *text) {
     int64_t begin = clock_ns();
-    struct tile_kernel *kernel = tile_parse(text, "fuzz");
+    struct tile_kernel *kernel = tile_parse_with(text, "fuzz", some_values());
     char *printed = kernel ? tile_print(kernel) : NULL;
     bool good = kernel ? CHECK(printed) && read_again(printed) : CHECK(zl_error());
     zl_clear_error();

@@ -124,6 +124,14 @@ check "kernel tune interrupted" interrupted has_child 1 '^zellige kernel tune: i
     "$zellige" kernel tune "$tmp/hangs.tile" --param S=0,2 --size n=4 --timeout 60
 nobody_is_left() { ! grep -lqs "$tmp/hangs.tile" /proc/[0-9]*/cmdline; }
 check "kernel tune interrupted leaves no process" nobody_is_left
+printf 'type ITEM = f32\nop COMBINE = add\nkernel f(a: ITEM[n]) -> (y: ITEM[1]) {\n  reduce COMBINE a -> y axis 0\n}\n' >"$tmp/open.tile"
+check "kernel show --param" says "reduce maximum a" "$zellige" kernel show "$tmp/open.tile" --param COMBINE=maximum
+check "kernel build --param" says "compiled in" "$zellige" kernel build "$tmp/open.tile" --param ITEM=f16
+check "kernel run --param" says "y, sum 7:" "$zellige" kernel run "$tmp/open.tile" --param ITEM=i32,COMBINE=maximum --size n=1000
+check "kernel bench --param" says " ms, " "$zellige" kernel bench "$tmp/open.tile" --param ITEM=i8 --size n=1000
+check "kernel tune of types" says "ITEM=f16 .* ms" "$zellige" kernel tune "$tmp/open.tile" --param ITEM=f32,f16 --size n=1000
+check "kernel show --op with --param" exits 2 "$zellige" kernel show --op add --param ITEM=f16
+check "kernel run of no such type" says "'f33' is given for the type ITEM" "$zellige" kernel run "$tmp/open.tile" --param ITEM=f33 --size n=4
 check "kernel tune of no such param" says "no param 'X'" "$zellige" kernel tune "$tmp/blocks.tile" --param X=1 --size n=1000
 check "kernel tune without values" exits 2 "$zellige" kernel tune "$tmp/blocks.tile" --size n=1000
 check "kernel tune without sizes" exits 2 "$zellige" kernel tune "$tmp/blocks.tile" --param B=32

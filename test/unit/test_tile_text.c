@@ -61,7 +61,9 @@ TEST(tile_numbers_take_the_type_beside_them) {
     check_expression("f16", "where(a[0] < 1, 2, a[1])", "where(a[0] < 1, 2, a[1])");
     check_expression("bool", "1.5 < 2", "1.5f32 < 2f32");
     check_expression("bool", "1 < 2u8", "1u8 < 2u8");
-    check_expression("i8", "i8(1.5f64) + i8(3)", "i8(1.5f64) + i8(3i64)");
+    check_expression("i8", "i8(1.5f64) + i8(3) + i8(3i64)", "i8(1.5f64) + 3 + i8(3i64)");
+    check_expression("i8", "i8(300) + i8(-2.5)", "i8(300i64) + i8(-2.5f32)"); // numbers that i8 does not have
+    check_expression("f64", "f64(0.1) + f64(-inf)", "0.1 + -inf");
     check_expression("f32", "f32(a[n - 1] == -inf) - 0x10", "f32(a[n - 1] == -inf) - 16");
     check_expression("c64", "a[0] * 2 + c64(-0.0, nan)", "a[0] * c64(2, 0) + c64(-0, nan)");
     check_expression("f64", "0.1 + 1e300 - inf", "0.1 + 1e+300 - inf");
@@ -426,5 +428,173 @@ TEST(params_are_given) {
     for (size_t i = 0; i < COUNT(wrong); i++) {
         CHECK(!tile_parse_with(text, "f", wrong[i]));
         zl_clear_error();
+    }
+}
+
+// Clauses before the kernel -----------------------------------------------------------------------------------------
+
+// Parses with values for the clauses, and compares what is printed; expected NULL: part is in the error.
+static void check_instance(const char *text, const char *given, const char *expected) {
+    struct tile_kernel *kernel = tile_parse_with(text, "k.tile", given), *again = NULL;
+    char *printed = kernel ? tile_print(kernel) : NULL, *twice = NULL;
+    if (CHECK(printed) && CHECK_STR(printed, expected) && CHECK(again = tile_parse(printed, "again")))
+        CHECK_STR(twice = tile_print(again), expected); // nothing of the clauses is left
+    if (!printed)
+        test_note("%s", zl_error() ? zl_error() : "no error");
+    zl_clear_error();
+    memory_free(printed);
+    memory_free(twice);
+    tile_free(kernel);
+    tile_free(again);
+}
+
+static const char instance_text[] =
+    "type ITEM = f32, INDEX = i64\n"
+    "type RAW = u32\n"
+    "param LANES = 32, WIDE = LANES * 2\n"
+    "op COMBINE = add, EACH = exp\n"
+    "kernel k index WIDE (x: ITEM[m, LANES], which: INDEX[n]) -> (y: ITEM[m], z: ITEM[m, LANES])\n"
+    "where m % LANES == 0, n <= LANES {\n"
+    "  reduce COMBINE x -> y axis 1\n"
+    "  scan COMBINE x -> z axis 1\n"
+    "  grid b in ceildiv(m, LANES), threads LANES {\n"
+    "    shared t: ITEM[LANES] align LANES = identity(COMBINE)\n"
+    "    for i: INDEX in which[b] {\n"
+    "      v: ITEM = COMBINE(t[0], EACH(ITEM(i)))\n"
+    "      t[0] = where(v < ITEM(0.5), v, ITEM(1))\n"
+    "      atomic COMBINE y[b], bits<ITEM>(RAW(i))\n"
+    "    }\n"
+    "  }\n"
+    "}\n";
+
+TEST(tile_clauses_are_replaced_by_their_values) {
+    check_instance(
+        instance_text, NULL,
+        "kernel k(x: f32[m, 32], which: i64[n]) -> (y: f32[m], z: f32[m, 32]) where m % 32 == 0, n "
+        "<= 32 {\n  reduce add x -> y axis 1\n  scan add x -> z axis 1\n  grid b in (m + 31) // 32, "
+        "threads 32 {\n    shared t: f32[32] align 32\n    fill t = 0\n    for i in which[b] {\n"
+        "      v: f32 = t[0] + exp(f32(i))\n      t[0] = where(v < 0.5, v, 1)\n"
+        "      atomic add y[b], bits<f32>(u32(i))\n    }\n  }\n}\n");
+    check_instance(
+        instance_text, "COMBINE=maximum,ITEM=f16,RAW=u16,INDEX=u8,LANES=8,WIDE=32,EACH=sqrt",
+        "kernel k index 32 (x: f16[m, 8], which: u8[n]) -> (y: f16[m], z: f16[m, 8]) where m % 8 == 0, n "
+        "<= 8 {\n  reduce maximum x -> y axis 1\n  scan maximum x -> z axis 1\n  grid b in (m + 7) // 8, "
+        "threads 8 {\n    shared t: f16[8] align 8\n    fill t = -inf\n    for i: u8 in which[b] {\n"
+        "      v: f16 = maximum(t[0], sqrt(f16(i)))\n      t[0] = where(v < 0.5, v, 1)\n"
+        "      atomic maximum y[b], bits<f16>(u16(i))\n    }\n  }\n}\n");
+}
+
+TEST(tile_identities_take_their_type) {
+    static const struct {
+        const char *op, *type, *expected;
+    } cases[] = {{"add", "f32", "0"},
+                 {"multiply", "bf16", "1"},
+                 {"maximum", "f64", "-inf"},
+                 {"minimum", "i8", "127"},
+                 {"maximum", "i64", "-9223372036854775808"},
+                 {"maximum", "u16", "0"},
+                 {"bitwise_and", "u8", "255"},
+                 {"bitwise_or", "i32", "0"},
+                 {"maximum", "bool", "false"},
+                 {"minimum", "bool", "true"},
+                 {"maximum", "c64", "c64(-inf, -inf)"}};
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        static const char *const forms[] = {"identity(%s)", "where(a[0] == a[1], identity(%s), a[0])",
+                                            "where(a[0] == a[1], a[0], T(identity(%s)))"};
+        for (size_t k = 0; k < COUNT(forms); k++) {
+            char written[200], text[500];
+            snprintf(written, sizeof written, forms[k], cases[i].op);
+            snprintf(text, sizeof text, "type T = %s\nkernel k(a: T[n]) -> (y: T[n]) {\n y[0] = %s\n}\n",
+                     cases[i].type, written);
+            struct tile_kernel *kernel = tile_parse(text, "k");
+            if (!CHECK(kernel))
+                break;
+            expr value = kernel->body->value;
+            value = k == 0 ? value : value->arg[k];
+            uint64_t bits;
+            CHECK(tile_identity(tile_op_find(cases[i].op), kernel->parameter[0].buffer->type, &bits));
+            CHECK(value->op == TILE_CONST && value->bits == bits);
+            char *printed = tile_print(kernel);
+            CHECK_HAS(printed, cases[i].expected);
+            memory_free(printed);
+            tile_free(kernel);
+        }
+    }
+    check_message("kernel k() -> (y: f32[1]) { y[0] = identity(subtract) }",
+                  "k.tile:1:36: subtract does not combine f32: it has no identity");
+    check_message("kernel k() -> (y: f32[1]) { y[0] = identity(bitwise_or) }",
+                  "bitwise_or does not combine f32");
+    check_message("kernel k() -> (y: f32[1]) { y[0] = identity(exp) }", "an op that combines is expected");
+    check_message("kernel k() -> (y: f32[1]) { y[0] = f32x4(identity(add)) }", "add does not combine f32x4");
+}
+
+TEST(tile_clauses_say_what_is_wrong) {
+#define K " kernel k(a: f32[n]) -> (y: f32[n]) { "
+    check_message("type T = f32, T = f16" K "}",
+                  "k.tile:1:15: 'T' is a type already, declared before the kernel");
+    check_message("type T = f32 param T = 1" K "}", "'T' is a type already");
+    check_message("param T = 1 op T = add" K "}", "'T' is a param already");
+    check_message("op F = add" K "param F = 1 }", "'F' is an op already");
+    check_message("param B = 4" K "param B = 8 }", "'B' is a param already");
+    check_message("param B = 4" K "B = 8 }", "'B' is a param already");
+    check_message("param B = 4" K "let B = 8 }", "'B' is a param already");
+    check_message("param n = 4 kernel k<n>(a: f32[n]) { }", "'n' is a param already");
+    check_message("type a = f32" K "}", "k.tile:1:23: 'a' is a type already");
+    check_message("type f32 = f16" K "}", "'f32' is a word of the language, not the name of a type");
+    check_message("op max = add" K "}", "'max' is a function of the language, not the name of an op");
+    check_message("type identity = f32" K "}",
+                  "'identity' is a function of the language, not the name of a type");
+    check_message("type T = 4" K "}", "a type is expected (f32, i8, bool, ...), not 4");
+    check_message("param B = 4 type T = B" K "}", "a type is expected, and 'B' is a param");
+    check_message("op F = f32" K "}", "an op is expected (add, maximum, exp, ...), not f32");
+    check_message("op F = load" K "}", "an op is expected");
+    check_message("param B = n" K "}", "unknown name 'n'");
+    check_message("type T = f32 param B = T" K "}", "a value is expected, and 'T' is a type");
+    check_message("type T = f32" K "grid b in n, threads T { } }",
+                  "a whole number is expected, and 'T' is a type");
+    check_message(K "grid b in n, threads n { } }", "a whole number is expected, and 'n' is a value");
+    check_message("param B = 0.5" K "grid b in n, threads B { } }", "a whole number is expected, not B");
+    check_message("param B = -4" K "grid b in n, threads B { } }", "B is out of range: it is -4");
+    check_message("type T = f32" K "reduce T a -> y axis 0 }", "an op that combines is expected");
+    check_message("op F = exp" K "reduce F a -> y axis 0 }", "an op that combines is expected");
+    check_message("op F = exp" K "y[0] = F(1, 2) }", "takes 1 operands, not 2");
+    check_message("op F = exp" K "y[0] = F }", "a value is expected, and 'F' is an op");
+    check_message("param B = 2" K "y[0] = B(a[0]) }", "unknown op 'B'");
+    check_message("param B = 2" K "x: B = 1 }", "a type is expected, and 'B' is a param");
+    check_message("type T = f32", "'kernel' is expected, not the end");
+    check_message("types T = f32" K "}", "'kernel' is expected, not types");
+#undef K
+}
+
+TEST(tile_values_that_are_given_say_what_is_wrong) {
+    static const struct {
+        const char *given, *part;
+    } cases[] = {
+        {"ITEM=4", "k.tile:1:6: '4' is given for the type ITEM and is no type"},
+        {"ITEM=LANES", "'LANES' is given for the type ITEM and is no type"},
+        {"LANES=f32", "'f32' is given for the param LANES and is no whole number"},
+        {"LANES=1.5", "'1.5' is given for the param LANES and is no whole number"},
+        {"LANES=99999999999999999999", "is no whole number of 64 bits"},
+        {"LANES=", "'' is given for the param LANES"},
+        {"COMBINE=exp", "'exp' is given for the op COMBINE and takes 1 operands, where add takes 2"},
+        {"COMBINE=f32", "'f32' is given for the op COMBINE and is no op"},
+        {"COMBINE=plus", "'plus' is given for the op COMBINE and is no op"},
+        {"COMBINE=subtract", "subtract does not combine f32"},
+        {"LANES=0,WIDE=64", "LANES is out of range: it is 0"},
+        {"WIDE=48", "indices have 32 or 64 bits"},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        CHECK_ERROR(ZL_ERROR_SYNTAX, tile_parse_with(instance_text, "k.tile", cases[i].given));
+        CHECK_HAS(test_last_error(), cases[i].part);
+    }
+    static const struct {
+        const char *given, *part;
+    } values[] = {{"ITEM=f16,ITEM=f32", "two values are given for 'ITEM'"},
+                  {"ITEM", "'ITEM' gives no value; write NAME=value"},
+                  {"ITEM=f16,,LANES=8", "'' gives no value"},
+                  {"ITEMS=f16", "there is no param 'ITEMS', and no type or op of that name"}};
+    for (size_t i = 0; i < COUNT(values); i++) {
+        CHECK_ERROR(ZL_ERROR_VALUE, tile_parse_with(instance_text, "k.tile", values[i].given));
+        CHECK_HAS(test_last_error(), values[i].part);
     }
 }
