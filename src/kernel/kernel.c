@@ -145,11 +145,19 @@ static const struct kernel_text *find_text(const char *name) {
     return NULL;
 }
 
-struct tile_kernel *kernel_built_in(const char *name, const char *params) {
+struct tile_kernel *kernel_built_in(const char *name, const char *params, ...) {
     const struct kernel_text *t = find_text(name);
-    if (t)
-        return tile_parse_with(t->text, t->name, params && *params ? params : NULL);
-    return error_set(ZL_ERROR_VALUE, "there is no kernel '%s' in src/kernel/", name);
+    struct text given = {0};
+    va_list list;
+    if (!t)
+        return error_set(ZL_ERROR_VALUE, "there is no kernel '%s' in src/kernel/", name);
+    va_start(list, params);
+    text_add_list(&given, params, list);
+    va_end(list);
+    struct tile_kernel *kernel =
+        given.failed ? NULL : tile_parse_with(t->text, t->name, given.len ? given.data : NULL);
+    text_free(&given);
+    return kernel;
 }
 
 static struct tile_kernel *cast_to(const char *type_name, zl_dtype from) {

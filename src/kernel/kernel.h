@@ -34,9 +34,9 @@ struct kernel_text {
 };
 extern const struct kernel_text kernel_texts[]; // the last has no name
 
-// The kernel of a file ("arange"), with other values of what its clauses name ("T=f16,N=64"; NULL: those of the file). The caller
+// The kernel of a file ("arange"), with other values of what its clauses name ("ITEM=%s,BITS=32"; "": those of the file). The caller
 // owns it; NULL and an error.
-struct tile_kernel *kernel_built_in(const char *name, const char *params);
+struct tile_kernel *kernel_built_in(const char *name, const char *params, ...) __attribute__((format(printf, 2, 3)));
 
 // A kernel of its own for passes, which work in place.
 struct tile_kernel *kernel_copy(const struct tile_kernel *kernel);

@@ -126,6 +126,14 @@ struct kernel_batch {
 };
 void kernel_batch_compile(struct kernel_batch *batch, const struct kernel_place *p); // and frees it
 
+// What is given for types and for the bits of indices in files of src/kernel/.
+static inline const char *kernel_type(zl_dtype dtype) {
+    return tile_type_name(tile_type_of(dtype));
+}
+static inline int kernel_bits(bool wide) {
+    return wide ? 64 : 32;
+}
+
 // kernels_launch.c: a list of arguments, and axes as kernels get them.
 struct kernel_call {
     int arguments;
@@ -171,6 +179,11 @@ int64_t layout_stride(zl_array x, int ndim, int axis); // of x stretched to a sh
 bool layout_is_wide(const struct kernel_layout *l); // positions need more than 31 bits
 // The struct zl_axes of a kernel: dims, then strides of these operands (bits).
 void kernel_add_axes(struct kernel_call *k, const struct kernel_layout *l, unsigned operands, bool wide);
+
+// Kernels whose indices have 32 bits take arrays of so many elements at most: threads past the end count on.
+enum { KERNEL_NARROW = INT32_MAX - (1 << 20) };
+// How many elements the memory of an array has, which its indices are below: the size of a kernel's buffer.
+int64_t kernel_elements(zl_array x);
 
 // Memory of an array on the place, and of a number in room; NULL and an error.
 void *kernel_reach(const struct kernel_place *p, zl_array x);

@@ -1,115 +1,81 @@
 // kernels_create.c - arrays made of nothing: numbers counted up, and random bits.
 
 #include "device/kernels/kernels.h"
+#include "kernel/kernel.h"
 #include "op/ops.h"
 
+// The key of a kernel begins with the name of its file.
 struct recipe {
-    int32_t to, from, wide; // dtypes
-    char name[8];           // no other kernel has such a key
-};
-
-struct writer {
-    const struct recipe *r;
-    const char *dialect;
+    char file[16];
+    int32_t dtype, wide;
 };
 
 // Counting up ------------------------------------------------------------------------------------------------------
 
-static bool write_count(struct text *out, const void *data) {
-    const struct writer *w = data;
-    zl_dtype to = (zl_dtype)w->r->to, from = (zl_dtype)w->r->from;
-    const char *type = kernel_memory_type(from), *result = kernel_memory_type(to);
-    kernel_begin(out, w->dialect, w->r->wide);
-    if (!kernel_element(out, tile_cast_kernel(to, from), w->dialect, "narrow"))
-        return false;
-    text_add(out,
-             "KERNEL zl_kernel(GLOBAL %s *y, %s start, %s step, idx n) {\n"
-             "    idx i = GROUP * THREADS + THREAD;\n    if (i >= n)\n        return;\n    %s value = %s;\n"
-             "    %s last;\n    narrow((%s *)&last, &value);\n    y[i] = last;\n}\n",
-             result, type, type, type,
-             from == ZL_FLOAT64 ? "zl_fma_f64((f64)i, step, start)"
-                                : "(i64)((u64)start + (u64)i * (u64)step)",
-             result, to == ZL_COMPLEX64 ? "f32" : result);
-    return true;
+static struct tile_kernel *make_count(const void *data) {
+    const struct recipe *r = data;
+    return kernel_built_in(r->file, "ITEM=%s,BITS=%d", kernel_type((zl_dtype)r->dtype), kernel_bits(r->wide));
 }
 
-static bool count_up(const struct kernel_place *p, const struct call *c, zl_dtype from) {
+static bool count_up(const struct kernel_place *p, const struct call *c, struct recipe r) {
     zl_array y = call_first(c);
     struct kernel_call k;
     kernel_begin_call(&k);
-    struct recipe r = {y->dtype, (int32_t)from, y->size > INT32_MAX / 2, "count"};
-    void *kernel = kernel_find(p, &r, sizeof r, write_count, &(struct writer){&r, p->target->dialect});
+    r.dtype = y->dtype;
+    r.wide = y->size > KERNEL_NARROW;
+    const struct kernel_tiles *kernel = kernel_find_tiles(p, &r, sizeof r, make_count, &r);
     void *to = kernel_reach(p, y);
-    kernel_add_memory(&k, to);
     kernel_add(&k, &call_args(c)[0], 8); // a double is kept as its bits
     kernel_add(&k, &call_args(c)[2], 8);
-    kernel_add_int(&k, y->size, r.wide);
-    return kernel && to && kernel_launch(p, kernel, (y->size + KERNEL_THREADS - 1) / KERNEL_THREADS, &k);
+    kernel_add_memory(&k, to);
+    return kernel && to && kernel_launch_tiles(p, kernel, &k, 1, &y->size);
 }
 
 bool kernel_arange(const struct kernel_place *p, const struct call *c) {
-    return count_up(p, c, ZL_FLOAT64);
+    return count_up(p, c, (struct recipe){"arange"});
 }
 
 bool kernel_arange_int(const struct kernel_place *p, const struct call *c) {
-    return count_up(p, c, ZL_INT64);
+    return count_up(p, c, (struct recipe){"arange_int"});
 }
 
 // Random bits ------------------------------------------------------------------------------------------------------
 
-// Threefry-2x32 with 20 rounds, as op/threefry.h has it: counter i of a key gives its words i and pairs + i. Words are
-// stored byte by byte where the part of a key does not end with a word.
-static const char bits[] =
-    "#define ROUND(turn) x += y; y = ((y << turn) | (y >> (32 - turn))) ^ x;\n"
-    "#define ROUNDS(a, b, c, d, first, second, number) \\\n"
-    "    ROUND(a) ROUND(b) ROUND(c) ROUND(d) x += first; y += second + number;\n"
-    "FN void store(GLOBAL u8 *part, i64 bytes, i64 at, u32 word) {\n"
-    "    for (i64 i = 4 * at; i < 4 * at + 4 && i < bytes; i++, word >>= 8)\n"
-    "        part[i] = (u8)word;\n"
-    "}\n\n"
-    "KERNEL zl_kernel(GLOBAL u8 *y0, GLOBAL const u32 *keys, i64 keys_at, i64 bytes, i64 pairs, i64 both, "
-    "idx n) {\n"
-    "    idx number = GROUP * THREADS + THREAD;\n"
-    "    if (number >= n)\n"
-    "        return;\n"
-    "    i64 key = number / pairs, at = number % pairs;\n"
-    "    u32 k0 = keys[keys_at + 2 * key], k1 = keys[keys_at + 2 * key + 1], k2 = k0 ^ k1 ^ 0x1bd11bdau;\n"
-    "    u32 x = (u32)at + k0, y = (at < both ? (u32)(pairs + at) : 0u) + k1;\n"
-    "    ROUNDS(13, 15, 26, 6, k1, k2, 1u)\n"
-    "    ROUNDS(17, 29, 16, 24, k2, k0, 2u)\n"
-    "    ROUNDS(13, 15, 26, 6, k0, k1, 3u)\n"
-    "    ROUNDS(17, 29, 16, 24, k1, k2, 4u)\n"
-    "    ROUNDS(13, 15, 26, 6, k2, k0, 5u)\n"
-    "    STORE\n"
-    "}\n";
-
-static bool write_bits(struct text *out, const void *data) {
-    const struct writer *w = data;
-    kernel_begin(out, w->dialect, w->r->wide);
-    text_add(out, "#define STORE %s\n",
-             w->r->to ? "((GLOBAL u32 *)y0)[key * (bytes / 4) + at] = x; "
-                        "if (at < both) ((GLOBAL u32 *)y0)[key * (bytes / 4) + pairs + at] = y;"
-                      : "store(y0 + key * bytes, bytes, at, x); if (at < both) store(y0 + key * bytes, "
-                        "bytes, pairs + at, y);");
-    text_bytes(out, bits, (int)sizeof bits - 1);
-    return true;
+static struct tile_kernel *make_bits(const void *data) {
+    const struct recipe *r = data;
+    return kernel_built_in(r->file, "BITS=%d", kernel_bits(r->wide));
 }
 
+// Words of each key, one key's after the other's.
+static bool make_words(const struct kernel_place *p, zl_array keys, int64_t words, void *to) {
+    int64_t count = keys->size / 2, pairs = words - words / 2;
+    struct kernel_call k;
+    kernel_begin_call(&k);
+    struct recipe r = {"random_bits",
+                       .wide = count * words > KERNEL_NARROW || kernel_elements(keys) > KERNEL_NARROW};
+    const struct kernel_tiles *kernel = kernel_find_tiles(p, &r, sizeof r, make_bits, &r);
+    void *from = kernel_reach(p, keys);
+    kernel_add_memory(&k, from);
+    kernel_add_memory(&k, to);
+    return kernel && from && to &&
+           kernel_launch_tiles(
+               p, kernel, &k, 5,
+               (const int64_t[]){count, pairs, words / 2, kernel_elements(keys), keys->offset});
+}
+
+// What a key's part of the result has is a number of bytes: where that is no number of words, words are made beside it.
 bool kernel_random_bits(const struct kernel_place *p, const struct call *c) {
     zl_array keys = c->in[0], y = call_first(c);
     int64_t count = keys->size / 2, bytes = y->size / count * (int64_t)array_item(y), words = (bytes + 3) / 4;
-    int64_t pairs = words - words / 2, all = count * pairs;
-    struct kernel_call k;
-    kernel_begin_call(&k);
-    struct recipe r = {bytes % 4 == 0, 0, all > INT32_MAX / 2, "bits"};
-    void *kernel = kernel_find(p, &r, sizeof r, write_bits, &(struct writer){&r, p->target->dialect});
-    void *to = kernel_reach(p, y), *from = kernel_reach(p, keys);
-    kernel_add_memory(&k, to);
-    kernel_add_memory(&k, from);
-    kernel_add_int(&k, keys->offset, true);
-    kernel_add_int(&k, bytes, true);
-    kernel_add_int(&k, pairs, true);
-    kernel_add_int(&k, words / 2, true);
-    kernel_add_int(&k, all, r.wide);
-    return kernel && to && from && kernel_launch(p, kernel, (all + KERNEL_THREADS - 1) / KERNEL_THREADS, &k);
+    void *to = kernel_reach(p, y);
+    size_t capacity;
+    if (bytes % 4 == 0 || !to)
+        return make_words(p, keys, words, to);
+    void *room = device_alloc(p->target->device, p->unit, p->lane, (size_t)(count * words) * 4, &capacity);
+    bool done = room && make_words(p, keys, words, room) &&
+                kernel_move(p, ZL_UINT8, 2, (const int64_t[]){count, bytes}, to, (const int64_t[]){bytes, 1},
+                            room, (const int64_t[]){words * 4, 1});
+    if (room)
+        device_free(p->target->device, p->unit, p->lane, room, capacity);
+    return done;
 }

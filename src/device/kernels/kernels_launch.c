@@ -49,6 +49,11 @@ void *kernel_reach(const struct kernel_place *p, zl_array x) {
     return device_reach(p->target->device, p->unit, p->lane, x->storage);
 }
 
+// Of what is only looked ahead at, nobody has memory yet.
+int64_t kernel_elements(zl_array x) {
+    return x->storage ? (int64_t)(x->storage->bytes / array_item(x)) : 0;
+}
+
 // Axes -------------------------------------------------------------------------------------------------------------
 
 void layout_begin(struct kernel_layout *l, int operands) {
@@ -115,7 +120,7 @@ bool layout_is_wide(const struct kernel_layout *l) {
             reach += (l->dim[i] - 1) * llabs(l->stride[k][i]);
         most = MAX_OF(most, reach);
     }
-    return most > INT32_MAX - (1 << 20); // threads past the end count on
+    return most > KERNEL_NARROW;
 }
 
 static void put(char **to, int64_t value, bool wide) {
