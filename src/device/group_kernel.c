@@ -75,7 +75,8 @@ static struct tile_tape *make_tape(const struct group_kernel *g, int count,
 }
 
 bool group_kernel_open(struct group_kernel *g, const struct tile_kernel *kernel) {
-    *g = (struct group_kernel){.kernel = kernel, .parameters = kernel->parameters};
+    *g = (struct group_kernel){
+        .kernel = kernel, .parameters = kernel->parameters, .has_status = render_has_status(kernel)};
     for (const struct tile_stmt *s = kernel->body; s; s = s->next) {
         if (is_room(s) && !tile_is_known_at_launch(s->buffer))
             return error_false(

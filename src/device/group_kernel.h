@@ -9,6 +9,7 @@
 struct group_kernel {
     const struct tile_kernel *kernel; // as render_kernel left it; lives longer than this
     int parameters, rooms, launches;
+    bool has_status; // a last argument: render_has_status
     struct render_launch *launch;
     struct tile_tape *bytes; // of the sizes of parameters
     struct tile_tape *sizes; // of the sizes of rooms, then of the groups of launches; needs the kernel no more

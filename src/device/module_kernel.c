@@ -109,7 +109,7 @@ struct call {
     struct group_sizes sizes;
     void *const *address;
     const int64_t *symbol;
-    module_address *memory; // of parameters, rooms, the status
+    module_address *memory; // of parameters, rooms, and the status where there is one
     bool *is_ours;          // of memory: made for this call
     void **argument;
     int32_t *narrow; // symbols of 32 bits
@@ -155,8 +155,8 @@ static bool make_memory(struct call *k) {
     for (int i = 0; i < g->rooms; i++)
         if (!make(k, g->parameters + i, k->sizes.room[i]))
             return false;
-    return make(k, status, sizeof fine) &&
-           CALL(k->target, copy_in, k->memory[status], &fine, sizeof fine, NULL);
+    return !g->has_status || (make(k, status, sizeof fine) &&
+                              CALL(k->target, copy_in, k->memory[status], &fine, sizeof fine, NULL));
 }
 
 static void list_arguments(struct call *k) {
@@ -171,7 +171,8 @@ static void list_arguments(struct call *k) {
         k->argument[at++] =
             g->kernel->index_bits == 32 ? (void *)&k->narrow[i] : (void *)(uintptr_t)&k->symbol[i];
     }
-    k->argument[at] = &k->memory[g->parameters + g->rooms];
+    if (g->has_status)
+        k->argument[at] = &k->memory[g->parameters + g->rooms];
 }
 
 static bool call_open(struct call *k) {
@@ -223,8 +224,10 @@ static bool read_results(struct call *k) {
         if (k->is_ours[i] && g->kernel->parameter[i].buffer->is_output && k->sizes.bytes[i] &&
             !CALL(k->target, copy_out, k->address[i], k->memory[i], (size_t)k->sizes.bytes[i], NULL))
             return false;
-    if (!CALL(k->target, copy_out, &line, k->memory[g->parameters + g->rooms], sizeof line, NULL) ||
-        !CALL(k->target, wait, NULL))
+    if (g->has_status &&
+        !CALL(k->target, copy_out, &line, k->memory[g->parameters + g->rooms], sizeof line, NULL))
+        return false;
+    if (!CALL(k->target, wait, NULL))
         return false;
     return !line || group_kernel_fail(g, line);
 }

@@ -1,8 +1,8 @@
 // group.c - kernels as code of one thread: the dialects `opencl_tiles`, `cuda_tiles`, `hip_tiles`.
 //
 // The text has a function for each grid of the kernel, NAME_0, NAME_1, ..., launched in that order with the same arguments:
-// parameters (buffers as addresses, scalars as values), memory outside of all groups, sizes, and zl_status, where the line of an
-// assertion that does not hold is left. A launch is one row of groups: render_launches says how many of how many threads.
+// parameters (buffers as addresses, scalars as values), memory outside of all groups, sizes, and, if it has assertions, zl_status, where
+// the line of one that does not hold is left. A launch is one row of groups: render_launches says how many of how many threads.
 
 #include "render/group.h"
 
@@ -303,7 +303,8 @@ static void arguments(struct program *p) {
             argument(p, &is_first, "%s%s *b%d", space, program_memory(s->buffer->type), s->buffer->id);
     for (int i = 0; i < k->symbols; i++)
         argument(p, &is_first, "%s n%d", tile_type_name(k->symbol[i]->type), k->symbol[i]->id);
-    argument(p, &is_first, "%si32 *zl_status", space);
+    if (render_has_status(k))
+        argument(p, &is_first, "%si32 *zl_status", space);
 }
 
 static int64_t shared_bytes_of(const struct tile_buffer *b) {
@@ -467,6 +468,17 @@ bool group_render(struct style *style, const struct tile_kernel *kernel, const c
     memory_free(p.seen);
     memory_free(plan.of);
     return good && !p.failed;
+}
+
+static bool has_assertion(const struct tile_stmt *s) {
+    for (; s; s = s->next)
+        if (s->kind == TILE_ASSERT || has_assertion(s->body) || has_assertion(s->other))
+            return true;
+    return false;
+}
+
+bool render_has_status(const struct tile_kernel *kernel) {
+    return has_assertion(kernel->body);
 }
 
 int render_launches(const struct tile_kernel *kernel, struct render_launch *out, int room) {

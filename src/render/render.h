@@ -44,6 +44,9 @@ struct render_launch {
     int64_t shared; // bytes of a group; -1: not known
 };
 int render_launches(const struct tile_kernel *kernel, struct render_launch *out, int room); // how many there are
+// Whether its functions take a last argument, the address of an i32 that is 0 before the launch: the line of an assertion that does
+// not hold is left there. Kernels without assertions do not have it.
+bool render_has_status(const struct tile_kernel *kernel);
 
 // Statements that the function of this kernel is made of: what it costs to compile.
 int render_cost(const struct tile_kernel *kernel);

@@ -48,11 +48,30 @@ TEST(hip_kernels_are_launched) {
     for (int i = 0; i < 1000; i++)
         a[i] = (float)i;
     CHECK(zl_kernel_run(k, 2, buffer));
-    CHECK_STR(fake.launch(), "twice_0 4 1 1, 256 1 1, 0; 1000, 0");
+    CHECK_STR(fake.launch(), "twice_0 4 1 1, 256 1 1, 0; 1000");
     CHECK(y[0] == 0 && y[999] == 1998);
     CHECK(zl_kernel_time(k, 2, buffer, 3, &seconds));
     CHECK_EQ_F64(seconds, 1e-3);
     CHECK_HAS(zl_kernel_source_text(k), "__global__");
+    CHECK_EQ_INT(fake.used(), 0);
+    zl_kernel_release(k);
+}
+
+// Only kernels with assertions get memory for the line of one that does not hold.
+TEST(hip_assertions_are_told) {
+    static const char text[] = "kernel guarded(a: f32[n]) -> (y: f32[n]) {\n  map i in n {\n"
+                               "    assert a[i] >= 0, \"not negative\"\n    y[i] = a[i] * 2.0\n  }\n}\n";
+    float a[4] = {0, 1, 2, 3}, y[4] = {0};
+    int64_t n = 4;
+    zl_kernel_buffer buffer[] = {{a, ZL_FLOAT32, 1, &n, NULL}, {y, ZL_FLOAT32, 1, &n, NULL}};
+    zl_kernel k = zl_kernel_compile(text, "guarded.tile", "hip");
+    REQUIRE(k);
+    CHECK(zl_kernel_run(k, 2, buffer));
+    CHECK_HAS(fake.launch(), "; 4, 0");
+    CHECK(y[3] == 6);
+    a[2] = -1;
+    CHECK_ERROR(ZL_ERROR_VALUE, zl_kernel_run(k, 2, buffer));
+    CHECK_HAS(test_last_error(), "kernel guarded, line 3: not negative");
     CHECK_EQ_INT(fake.used(), 0);
     zl_kernel_release(k);
 }

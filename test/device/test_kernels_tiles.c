@@ -139,8 +139,8 @@ TEST(grids_of_a_tile_kernel_are_launched_in_order) {
     const struct kernel_tiles *t = kernel_find_tiles(&p, "scribe sums", 11, make, sums);
     if (!CHECK(t && launch(&p, t, 20, 7)))
         test_note("%s", zl_error());
-    CHECK_STR(said.data, "sums_0: 80 by 64, 0; memory memory memory 20 7 nothing\n"
-                         "sums_1: 3 by 128, 128; memory memory memory 20 7 nothing\n");
+    CHECK_STR(said.data, "sums_0: 80 by 64, 0; memory memory memory 20 7\n"
+                         "sums_1: 3 by 128, 128; memory memory memory 20 7\n");
     // A hit makes and compiles nothing.
     CHECK(kernel_find_tiles(&p, "scribe sums", 11, make, sums) == t && made == 1 && compiled == 1);
     // A grid without blocks is left out.

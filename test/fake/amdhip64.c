@@ -132,17 +132,22 @@ int hipModuleGetFunction(void **out, void *module, const char *name) {
     return 0;
 }
 
-// kernel twice(a: f32[n]) -> (y: f32[n]): arguments are a, y, n, where assertions tell their line.
+// The kernels of test_hip.c: twice(a: f32[n]) -> (y: f32[n]) has the arguments a, y, n; `guarded`, the same with the assertion in line 3
+// that no number is negative, also where the line is left.
 int hipModuleLaunchKernel(void *function, unsigned x, unsigned y, unsigned z, unsigned block_x, unsigned block_y,
                           unsigned block_z, unsigned shared, void *stream, void **argument, void **extra) {
     const float *from = *(float **)argument[0];
     float *to = *(float **)argument[1];
     int64_t n = *(int64_t *)argument[2];
+    int32_t *line = strcmp(function, "guarded_0") ? NULL : *(int32_t **)argument[3];
     (void)stream, (void)extra;
-    snprintf(fake.log, sizeof fake.log, "%s %u %u %u, %u %u %u, %u; %lld, %d", (char *)function, x, y, z, block_x, block_y,
-             block_z, shared, (long long)n, **(int32_t **)argument[3]);
-    for (int64_t i = 0; i < n; i++)
+    snprintf(fake.log, sizeof fake.log, "%s %u %u %u, %u %u %u, %u; %lld%s", (char *)function, x, y, z, block_x, block_y,
+             block_z, shared, (long long)n, !line ? "" : *line ? ", failed" : ", 0");
+    for (int64_t i = 0; i < n; i++) {
         to[i] = 2 * from[i];
+        if (line && from[i] < 0)
+            *line = 3;
+    }
     return fails("hipModuleLaunchKernel");
 }
 

@@ -134,6 +134,21 @@ TEST(groups_reduce_in_two_levels) {
 }
 
 // Threads hold vectors of 8, 4 or 2 bytes where a tile has no 16 for each: two numbers of f32, one of f16.
+// The argument for assertions is there where one is, however deep.
+TEST(only_assertions_have_a_status) {
+    static const char *const dialects[] = {"cuda_tiles", "hip_tiles", "opencl_tiles"};
+    static const char with[] = "kernel k(a: f32[n]) -> (y: f32[n]) {\n  grid b in n {\n    for i in 3 {\n"
+                               "      if a[b] > 0 { y[b] = a[b] } else { assert a[b] < 1 }\n    }\n  }\n}\n";
+    static const char without[] = "kernel k(a: f32[n]) -> (y: f32[n]) {\n  grid b in n { y[b] = a[b] }\n}\n";
+    for (size_t i = 0; i < COUNT(dialects); i++) {
+        char *asserts = render("with", with, dialects[i]), *plain = render("without", without, dialects[i]);
+        CHECK(asserts && strstr(asserts, "i32 *zl_status)"));
+        CHECK(plain && !strstr(plain, "i32 *zl_status)"));
+        memory_free(asserts);
+        memory_free(plain);
+    }
+}
+
 TEST(narrow_tiles_stay_in_registers) {
     static const struct {
         const char *type, *access;

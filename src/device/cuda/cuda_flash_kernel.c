@@ -144,18 +144,6 @@ bool flash_source(const struct flash_key *k, const struct flash_text *text, stru
 
 // Launches ----------------------------------------------------------------------------------------------------------
 
-// Memory that says that no index was outside: zeros, as long as nothing checks.
-static void *status_of(const struct kernel_place *p) {
-    static void *all[CUDA_DEVICES][CUDA_LANES];
-    static const int32_t fine = 0;
-    void **status = &all[p->unit][p->lane];
-    lock_take(&lock);
-    if (!*status && (*status = cuda_alloc(p->unit, sizeof fine)))
-        p->target->device->copy(p->unit, p->lane, *status, &fine, sizeof fine, false);
-    lock_give(&lock);
-    return *status;
-}
-
 static bool launch(const struct kernel_place *p, struct flash *f, const struct flash_key *k,
                    const struct attention *a, void *const *memory, int count) {
     const struct render_launch *l = &f->group.launch[0];
@@ -163,7 +151,7 @@ static bool launch(const struct kernel_place *p, struct flash *f, const struct f
     int64_t symbol[FLASH_SYMBOLS] = {a->q->dim[FLASH_B] * a->q->dim[FLASH_N], a->q->dim[FLASH_T],
                                      a->k->dim[FLASH_B] * a->k->dim[FLASH_N], a->k->dim[FLASH_T]};
     int32_t narrow[FLASH_SYMBOLS];
-    void *argument[FLASH_BUFFERS + FLASH_SYMBOLS + 1], *status = status_of(p);
+    void *argument[FLASH_BUFFERS + FLASH_SYMBOLS];
     struct group_sizes sizes = {0};
     void *kernel = kernel_find(p, k, sizeof *k, write_source, f);
     int at = 0;
@@ -173,8 +161,7 @@ static bool launch(const struct kernel_place *p, struct flash *f, const struct f
         narrow[i] = (int32_t)symbol[i];
         argument[at++] = &narrow[i];
     }
-    argument[at] = &status;
-    bool done = kernel && status && group_sizes_open(&sizes, &f->group, symbol);
+    bool done = kernel && group_sizes_open(&sizes, &f->group, symbol);
     struct cuda_launch how = {.grid = {done ? (unsigned)sizes.groups[0] : 0, 1, 1},
                               .block = {(unsigned)l->threads, 1, 1},
                               .shared = (unsigned)l->shared};

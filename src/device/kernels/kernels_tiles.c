@@ -20,23 +20,15 @@ struct kernel_tiles {
 
 // Compiling --------------------------------------------------------------------------------------------------------
 
-static bool has_assertion(const struct tile_stmt *s) {
-    for (; s; s = s->next)
-        if (s->kind == TILE_ASSERT || has_assertion(s->body) || has_assertion(s->other))
-            return true;
-    return false;
-}
-
 // Whether the path can launch it at all, which is for its author to know, and this unit in particular.
 static bool check(const struct kernel_place *p, const struct group_kernel *g) {
     const char *device = p->target->device->name, *name = g->kernel->name;
-    if (g->rooms > ROOMS || g->launches > GRIDS || has_assertion(g->kernel->body))
+    if (g->rooms > ROOMS || g->launches > GRIDS || g->has_status)
         return error_false(
             ZL_ERROR_COMPILE,
             "%s: kernel %s has %d grids, %d rooms outside of them%s; %d and %d are possible, and "
             "nothing reads assertions",
-            device, name, g->launches, g->rooms, has_assertion(g->kernel->body) ? ", and an assertion" : "",
-            GRIDS, ROOMS);
+            device, name, g->launches, g->rooms, g->has_status ? ", and an assertion" : "", GRIDS, ROOMS);
     for (int i = 0; i < g->launches; i++) {
         const struct render_launch *l = &g->launch[i];
         if (l->threads > p->limits.threads || l->shared > p->limits.shared)
@@ -157,7 +149,6 @@ bool kernel_launch_tiles(const struct kernel_place *p, const struct kernel_tiles
         kernel_add_memory(k, rooms.memory[i]);
     for (int i = 0; i < symbols; i++)
         kernel_add_int(k, symbol[i], t->wide);
-    kernel_add_memory(k, NULL); // where assertions would be told
     good = good && launch_grids(p, t, size + t->rooms, k);
     close_rooms(p, &rooms);
     return good;

@@ -68,7 +68,8 @@ static bool build(struct compiled *c, const char *source) {
     struct text identity = {0};
     text_add(&identity, "opencl tiles %s %s %s %s", d->platform, d->name, d->version, opencl_options(d));
     if (!identity.failed)
-        c->program = kernel_code_use(&(struct kernel_code){identity.data, source, compile_text, load_code, d});
+        c->program =
+            kernel_code_use(&(struct kernel_code){identity.data, source, compile_text, load_code, d});
     text_free(&identity);
     if (!c->program) { // a driver that does not give its code away; else the same error
         zl_clear_error();
@@ -96,7 +97,7 @@ struct call {
     struct group_sizes sizes;
     void *const *address;
     const int64_t *symbol;
-    cl_memory *memory; // of parameters that are buffers, of rooms, of the status
+    cl_memory *memory; // of parameters that are buffers, of rooms, of the status where there is one
 };
 
 static bool is_scalar(const struct compiled *c, int i) {
@@ -115,8 +116,8 @@ static bool make_memory(struct call *k) {
         if (!(k->memory[g->parameters + i] = opencl_alloc(k->c->device, (size_t)k->sizes.room[i])))
             return false;
     cl_memory *last = &k->memory[g->parameters + g->rooms];
-    return (*last = opencl_alloc(k->c->device, sizeof status)) &&
-           opencl_write(k->c->device, *last, &status, sizeof status);
+    return !g->has_status || ((*last = opencl_alloc(k->c->device, sizeof status)) &&
+                              opencl_write(k->c->device, *last, &status, sizeof status));
 }
 
 static bool set(cl_function f, uint32_t *at, size_t bytes, const void *value) {
@@ -137,7 +138,7 @@ static bool set_arguments(struct call *k, cl_function f) {
         good =
             g->kernel->index_bits == 32 ? set(f, &at, sizeof narrow, &narrow) : set(f, &at, 8, &k->symbol[i]);
     }
-    return good && set(f, &at, sizeof *k->memory, &k->memory[g->parameters + g->rooms]);
+    return good && (!g->has_status || set(f, &at, sizeof *k->memory, &k->memory[g->parameters + g->rooms]));
 }
 
 static bool launch_all(struct call *k) {
@@ -160,7 +161,10 @@ static bool read_results(struct call *k) {
         if (!is_scalar(k->c, i) && g->kernel->parameter[i].buffer->is_output &&
             !opencl_read(k->c->device, k->address[i], k->memory[i], (size_t)k->sizes.bytes[i]))
             return false;
-    if (!opencl_read(k->c->device, &status, k->memory[g->parameters + g->rooms], sizeof status))
+    bool done = g->has_status
+                    ? opencl_read(k->c->device, &status, k->memory[g->parameters + g->rooms], sizeof status)
+                    : opencl_check(opencl_api()->clFinish(k->c->device->queue), "clFinish");
+    if (!done)
         return false;
     return !status || group_kernel_fail(g, status);
 }
