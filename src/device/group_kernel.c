@@ -33,10 +33,12 @@ static expr bytes_of(const struct tile_buffer *b) {
 }
 
 static expr groups_of(const struct render_launch *l) {
-    expr count = number(1);
-    for (int i = 0; i < l->axes; i++)
-        count = tile_binary(TILE_MUL, count, tile_binary(TILE_MAX, as_index(l->blocks[i]), number(0)));
-    return count;
+    expr count = NULL;
+    for (int i = 0; i < l->axes; i++) {
+        expr blocks = tile_binary(TILE_MAX, as_index(l->blocks[i]), number(0));
+        count = count ? tile_binary(TILE_MUL, count, blocks) : blocks;
+    }
+    return count ? count : number(1);
 }
 
 static bool is_room(const struct tile_stmt *s) {

@@ -20,6 +20,7 @@ struct tile_tape {
     union tile_value *value; // by slot
     bool *wrapped;           // by slot: the value is not what exact arithmetic gives
     int *root;               // slots
+    struct quick *quick;     // after tile_tape_bind, by slot; NULL: there are other ops
 };
 
 // Lowering --------------------------------------------------------------------------------------------------------
@@ -145,6 +146,7 @@ void tile_tape_free(struct tile_tape *tape) {
     memory_free(tape->value);
     memory_free(tape->wrapped);
     memory_free(tape->root);
+    memory_free(tape->quick);
     memory_free(tape);
 }
 
@@ -252,6 +254,46 @@ bool tile_tape_run_exactly(struct tile_tape *tape, tile_leaf *leaf, void *data, 
 
 // Sizes -----------------------------------------------------------------------------------------------------------
 
+// A step of the few ops that sizes are usually made of, in signed integers: what a launch costs depends on it.
+struct quick {
+    uint8_t op; // TILE_CONST, TILE_SYMBOL, ...
+    uint8_t a, b;
+    int64_t value; // of a constant; the place of a symbol; else the largest number of the type
+};
+
+enum { QUICK = 32 }; // most steps
+
+static bool is_quick(const struct step *s) {
+    expr e = s->node;
+    if (s->leaf || e->op == TILE_CONST)
+        return true;
+    return e->type.kind == TILE_INT && e->args && e->arg[0]->type.kind == TILE_INT &&
+           (e->op == TILE_ADD || e->op == TILE_SUB || e->op == TILE_MUL || e->op == TILE_FLOORDIV ||
+            e->op == TILE_MAX || e->op == TILE_CAST);
+}
+
+static struct quick quick_of(const struct tile_tape *tape, int i) {
+    const struct step *s = &tape->step[i];
+    if (s->leaf)
+        return (struct quick){.op = TILE_SYMBOL, .value = s->symbol};
+    if (s->node->op == TILE_CONST)
+        return (struct quick){.op = TILE_CONST, .value = tape->value[i].i};
+    return (struct quick){(uint8_t)s->node->op, (uint8_t)s->arg[0],
+                          (uint8_t)(s->node->args > 1 ? s->arg[1] : 0),
+                          INT64_MAX >> (64 - s->node->type.bits)};
+}
+
+static bool make_quick(struct tile_tape *tape) {
+    for (int i = 0; i < tape->steps; i++)
+        if (tape->steps > QUICK || !is_quick(&tape->step[i]))
+            return true;
+    if (!(tape->quick = memory_zero((size_t)(tape->steps + 1) * sizeof *tape->quick)))
+        return false;
+    for (int i = 0; i < tape->steps; i++)
+        tape->quick[i] = quick_of(tape, i);
+    return true;
+}
+
 bool tile_tape_bind(struct tile_tape *tape, const struct tile_kernel *kernel) {
     for (int i = 0; i < tape->steps; i++) {
         struct step *s = &tape->step[i];
@@ -264,63 +306,41 @@ bool tile_tape_bind(struct tile_tape *tape, const struct tile_kernel *kernel) {
                                "kernel %s: a size does not follow from those of arguments alone",
                                kernel->name);
     }
+    return make_quick(tape);
+}
+
+// False: something wraps around, or is divided otherwise than C does.
+static bool run_quickly(const struct tile_tape *tape, const int64_t *symbol, int64_t *value) {
+    for (int i = 0; i < tape->steps; i++) {
+        const struct quick *q = &tape->quick[i];
+        int64_t a = value[q->a], b = value[q->b];
+        bool good = true;
+        switch (q->op) {
+        case TILE_CONST: value[i] = q->value; continue;
+        case TILE_SYMBOL: value[i] = symbol[q->value]; continue;
+        case TILE_ADD: good = !__builtin_add_overflow(a, b, &value[i]); break;
+        case TILE_SUB: good = !__builtin_sub_overflow(a, b, &value[i]); break;
+        case TILE_MUL: good = !__builtin_mul_overflow(a, b, &value[i]); break;
+        case TILE_MAX: value[i] = MAX_OF(a, b); break;
+        case TILE_CAST: value[i] = a; break;
+        default: good = a >= 0 && b > 0; value[i] = good ? a / b : 0;
+        }
+        if (UNLIKELY(!good || value[i] < -q->value - 1 || value[i] > q->value))
+            return false;
+    }
     return true;
 }
 
-static bool is_signed(struct tile_type type) {
-    return type.kind == TILE_INT;
-}
-
-// The few ops that sizes are usually made of, without tile_apply. False: it is another one, or it wraps around.
-static inline bool run_quickly(const struct step *s, const union tile_value *value, union tile_value *out) {
-    expr e = s->node;
-    if (!e->args || !is_signed(e->type) || !is_signed(e->arg[0]->type))
-        return false;
-    int64_t a = value[s->arg[0]].i, b = e->args > 1 ? value[s->arg[1]].i : 1,
-            most = INT64_MAX >> (64 - e->type.bits);
-    switch (e->op) {
-    case TILE_ADD:
-        if (__builtin_add_overflow(a, b, &out->i))
-            return false;
-        break;
-    case TILE_SUB:
-        if (__builtin_sub_overflow(a, b, &out->i))
-            return false;
-        break;
-    case TILE_MUL:
-        if (__builtin_mul_overflow(a, b, &out->i))
-            return false;
-        break;
-    case TILE_FLOORDIV:
-        if (a < 0 || b <= 0)
-            return false;
-        out->i = a / b;
-        break;
-    case TILE_MAX: out->i = MAX_OF(a, b); break;
-    case TILE_CAST: out->i = a; break;
-    default: return false;
-    }
-    return out->i >= -most - 1 && out->i <= most;
-}
-
-// Into room for as many values, and as many flags, as there are steps.
-static bool compute_sizes(const struct tile_tape *tape, const int64_t *symbol, union tile_value *value,
-                          bool *wrapped, int64_t *out) {
+// Any other formula. value and wrapped are room for as many as there are steps.
+static bool run_slowly(const struct tile_tape *tape, const int64_t *symbol, union tile_value *value,
+                       bool *wrapped, int64_t *out) {
     bool is_good = true;
     for (int i = 0; i < tape->steps; i++) {
         const struct step *s = &tape->step[i];
-        wrapped[i] = false;
-        if (s->leaf)
-            value[i].i = symbol[s->symbol];
-        else if (s->node->op == TILE_CONST)
-            value[i] = tape->value[i];
-        else if (!run_quickly(s, value, &value[i])) {
-            value[i] = run_step(s, value);
-            wrapped[i] = is_wrapped(s, value, wrapped, value[i]);
-        } else {
-            for (int k = 0; k < s->node->args; k++)
-                wrapped[i] |= wrapped[s->arg[k]];
-        }
+        value[i] = s->leaf                     ? (union tile_value){.i = symbol[s->symbol]}
+                   : s->node->op == TILE_CONST ? tape->value[i]
+                                               : run_step(s, value);
+        wrapped[i] = !s->leaf && is_wrapped(s, value, wrapped, value[i]);
     }
     for (int i = 0; i < tape->roots; i++) {
         out[i] = value[tape->root[i]].i;
@@ -330,13 +350,18 @@ static bool compute_sizes(const struct tile_tape *tape, const int64_t *symbol, u
 }
 
 bool tile_tape_sizes(const struct tile_tape *tape, const int64_t *symbol, int64_t *out) {
-    enum { FEW = 32 };
-    union tile_value few[FEW];
-    bool flags[FEW];
-    if (LIKELY(tape->steps <= FEW))
-        return compute_sizes(tape, symbol, few, flags, out);
-    union tile_value *value = memory_zero((size_t)tape->steps * (sizeof *value + sizeof *flags));
-    bool good = value && compute_sizes(tape, symbol, value, (bool *)(value + tape->steps), out);
+    int64_t quick[QUICK];
+    bool is_good = true;
+    quick[0] = 0; // which constants and symbols name, and do not use
+    if (LIKELY(tape->quick && run_quickly(tape, symbol, quick))) {
+        for (int i = 0; i < tape->roots; i++) {
+            out[i] = quick[tape->root[i]];
+            is_good &= out[i] >= 0;
+        }
+        return is_good;
+    }
+    union tile_value *value = memory_zero((size_t)(tape->steps + 1) * (sizeof *value + sizeof(bool)));
+    bool good = value && run_slowly(tape, symbol, value, (bool *)(value + tape->steps), out);
     memory_free(value);
     return good;
 }
