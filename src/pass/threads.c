@@ -103,6 +103,12 @@ static void wait(struct group *g, const struct tile_stmt *s, int keep) {
         tile_append((struct tile_stmt){.kind = TILE_WAIT, .token = s->token, .keep = keep});
 }
 
+// Every asynchronous statement ends a group of copies, which is empty where it was done at once: waits count these groups.
+static void commit(struct group *g, const struct tile_stmt *s) {
+    if (s->is_async)
+        wait(g, s, TILE_COMMIT);
+}
+
 static void one(struct group *g, const struct tile_stmt *s) {
     if (thread_is_spread(s)) {
         (s->kind == TILE_THREAD ? thread_code : thread_map)(g, s);
@@ -112,13 +118,15 @@ static void one(struct group *g, const struct tile_stmt *s) {
     case TILE_ALLOC: alloc(g, s); return;
     case TILE_COPY:
         thread_copy(g, s);
-        if (s->is_async)
-            wait(g, s, TILE_COMMIT);
+        commit(g, s);
         return;
     case TILE_FILL: thread_fill(g, s); return;
     case TILE_REDUCE: thread_reduce(g, s); return;
     case TILE_SCAN: thread_scan(g, s); return;
-    case TILE_GEMM: thread_gemm(g, s); return;
+    case TILE_GEMM:
+        thread_gemm(g, s);
+        commit(g, s);
+        return;
     case TILE_ATOMIC:
         if (s->old && !thread_is_private(g, s->buffer))
             atomic_by_first(g, s);

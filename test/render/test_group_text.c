@@ -4,6 +4,7 @@
 #include "test.h"
 
 #include "device/cuda/cuda.h"
+#include "pass/pass.h"
 #include "render/render.h"
 
 #include <dirent.h>
@@ -131,6 +132,43 @@ TEST(groups_reduce_in_two_levels) {
         CHECK_EQ_INT(count_of(body, "ZL_BARRIER;"), cases[i].barriers);
         memory_free(source);
     }
+}
+
+// A kernel is sound after every pass, whatever the build: asynchronous statements that are done at once leave no wait without a
+// token.
+static void verify_passes(const char *name, const char *text, void *data) {
+    static const char *const targets[] = {"c_tiles", "cuda_tiles", "hip_tiles", "opencl_tiles"};
+    (void)data;
+    for (size_t k = 0; k < COUNT(targets); k++)
+        for (int i = 0; pass_name(i); i++) {
+            struct tile_kernel *kernel = tile_parse(text, name);
+            bool runs = kernel && pass_run(kernel, render_target(targets[k]), pass_name(i));
+            bool is_shuffle = strstr(text, " shuffle ") && !strcmp(targets[k], "opencl_tiles");
+            if (!CHECK(is_shuffle || (runs && tile_verify(kernel))))
+                test_note("%s after %s for %s: %s\n%s", name, pass_name(i), targets[k],
+                          zl_error() ? zl_error() : "?", text);
+            zl_clear_error();
+            tile_free(kernel);
+        }
+}
+
+TEST(kernels_are_sound_after_every_pass) {
+    static const char waits[] =
+        "kernel waits(x: f16[n, 48], w: f16[48, 16]) -> (y: f32[n, 16]) where n % 16 == 0 {\n"
+        "  grid b in n // 16 {\n    shared rows: f16[16, 48]\n    shared columns: f32[48, 16]\n"
+        "    shared narrow: f16[48, 16]\n    fragment sum: f32[16, 16] = 0\n"
+        "    first = copy_async x[b * 16, 0] -> rows\n    second = copy_async w -> columns\n"
+        "    wait first keep 1\n    wait second\n    copy columns -> narrow\n"
+        "    product = gemm_async rows, narrow -> sum\n    wait product\n    copy sum -> y[b * 16, 0]\n  "
+        "}\n}\n";
+    verify_passes("waits", waits, NULL);
+    each_of_folder(verify_passes, NULL);
+    each_of_manual(verify_passes, NULL);
+    // Waits count groups of copies: each asynchronous statement has one, also an empty one.
+    char *source = render("waits", waits, "cuda_tiles"), *body = source ? strstr(source, "waits_0(") : NULL;
+    REQUIRE(body);
+    CHECK_EQ_INT(count_of(body, "ZL_COMMIT;"), 3);
+    memory_free(source);
 }
 
 // Threads hold vectors of 8, 4 or 2 bytes where a tile has no 16 for each: two numbers of f32, one of f16.
