@@ -134,6 +134,28 @@ TEST(groups_reduce_in_two_levels) {
     }
 }
 
+// Which point of four axes a thread has takes three divisions: unsigned ones, of 32 bits where sizes are known to be small, and
+// without a test for 0 where they are known not to be.
+TEST(positions_are_divided_without_guards) {
+    static const struct {
+        const char *facts, *has, *lacks;
+    } cases[] = {{"", "zl_floordiv_u64(", "zl_floordiv_i64("},
+                 {"where a >= 1, b >= 1, c >= 1, d >= 1", " / ", "zl_floordiv_"},
+                 {"where a <= 64, b <= 64, c <= 64, d <= 64", "zl_floordiv_u32(", "zl_floordiv_u64("}};
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        char text[400];
+        snprintf(text, sizeof text,
+                 "kernel turn(x: f32[d, c, b, a]) -> (y: f32[a, b, c, d]) %s {\n"
+                 "  map i in a, j in b, k in c, l in d { y[i, j, k, l] = x[l, k, j, i] }\n}\n",
+                 cases[i].facts);
+        char *source = render("turn", text, "cuda_tiles"), *body = source ? strstr(source, "turn_0(") : NULL;
+        REQUIRE(body);
+        CHECK_HAS(body, cases[i].has);
+        CHECK(!strstr(body, cases[i].lacks));
+        memory_free(source);
+    }
+}
+
 // A kernel is sound after every pass, whatever the build: asynchronous statements that are done at once leave no wait without a
 // token.
 static void verify_passes(const char *name, const char *text, void *data) {
