@@ -38,6 +38,7 @@ struct target_group {
     int vector_bytes;          // of one access
     int shared_bytes;          // of a group, that pipelines may fill
     bool has_async;            // copies to shared memory that run on, and are waited for
+    bool is_serial;            // threads run one after the other, on a CPU: each barrier ends a loop over all of them
 };
 
 // What a target can say in its language, and how its loops run.

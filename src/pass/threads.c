@@ -218,8 +218,8 @@ static bool one_group(const struct target *target, struct tile_stmt *body) {
 
 // Statements outside of grids -------------------------------------------------------------------------------------------
 
-// What a thread of a flat grid has one of: elements, or lines; of a reduction or a scan of long lines it is the whole group that has
-// a line.
+// What a flat grid has: elements, or lines. An element is a thread's, a line of a reduction a group's; thread_scan.c says whose a
+// line of a scan is.
 static expr flat_count(const struct tile_stmt *s) {
     struct box b = {0};
     int without = s->kind == TILE_REDUCE || s->kind == TILE_SCAN ? s->axis : -1;
@@ -247,10 +247,11 @@ static bool is_flat(const struct tile_stmt *s) {
 }
 
 static bool flat_grid(const struct target *target, struct tile_stmt *s) {
-    int threads = target->group->flat_threads;
+    int threads = s->kind == TILE_SCAN ? thread_scan_threads(target) : target->group->flat_threads;
     expr count = flat_count(s), blocks = count;
-    bool is_line = s->kind == TILE_REDUCE || (s->kind == TILE_SCAN && thread_scans_by_group(s, true));
-    if (!is_line)
+    if (s->kind == TILE_SCAN)
+        blocks = thread_scan_blocks(target, s, count);
+    else if (s->kind != TILE_REDUCE)
         blocks = tile_binary(TILE_FLOORDIV, tile_binary(TILE_ADD, count, box_number(threads - 1)),
                              box_number(threads));
     const struct tile_name *name = tile_index("group", blocks);

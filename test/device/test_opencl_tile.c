@@ -25,26 +25,20 @@ static const struct sample {
     double near;
 } samples[] = {
     {SAMPLE_SCALE, {10000}, 0},
-    {SAMPLE_EDGES,
-     {37, 71},
-     0},
+    {SAMPLE_EDGES, {37, 71}, 0},
     {SAMPLE_SMALL, {600}, 0},
     {SAMPLE_SMALL_TILES, {0}, 1e-5},
     {SAMPLE_IM2COL, {8}, 0},
     {SAMPLE_REDUCTIONS, {48}, 1e-4},
     {SAMPLE_SCANS, {11, 5000}, 1e-4},
+    {SAMPLE_LINES, {37, 100}, 1e-4},
+    {SAMPLE_LINES, {3, 3000}, 1e-4},
     {SAMPLE_SCANS, {8, 1}, 1e-4},
     {SAMPLE_STORES, {3, 1032}, 0},
     {SAMPLE_STORES, {3, 1031}, 0},
-    {SAMPLE_GEMM_RELU,
-     {50, 29, 70},
-     1e-5},
-    {SAMPLE_HALF_GEMM,
-     {0},
-     2e-2},
-    {SAMPLE_WAVES,
-     {100},
-     0},
+    {SAMPLE_GEMM_RELU, {50, 29, 70}, 1e-5},
+    {SAMPLE_HALF_GEMM, {0}, 2e-2},
+    {SAMPLE_WAVES, {100}, 0},
     {"kernel histogram(a: i32[n]) -> (y: i32[16], h: f16[16], w: i64[1]) {\n"
      "  fill y = 0\n"
      "  fill h = 0\n"
@@ -57,9 +51,7 @@ static const struct sample {
      "}",
      {1000},
      0},
-    {SAMPLE_ROOM,
-     {201},
-     0},
+    {SAMPLE_ROOM, {201}, 0},
     // Rows of a fragment, reduced and used again; transposed through shared memory; a neighbour's element.
     {"kernel rows(x: f32[n, 64]) -> (y: f32[n, 64], t: f32[64, n], s: f32[n]) where n % 32 == 0 {\n"
      "  grid b in n // 32, threads 64 {\n"

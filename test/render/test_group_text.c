@@ -156,6 +156,28 @@ TEST(positions_are_divided_without_guards) {
     }
 }
 
+// Lines of unknown length have two forms, of which the one for short lines has no barrier. A thread of a CPU runs along a line.
+TEST(scans_choose_by_the_length_of_lines) {
+    static const struct {
+        const char *dialect, *size;
+        int shuffles, barriers;
+    } cases[] = {{"cuda_tiles", "m", 13, 2},      {"cuda_tiles", "300", 7, 0},
+                 {"cuda_tiles", "4096", 6, 2},    {"opencl_tiles", "m", 0, 5},
+                 {"opencl_cpu_tiles", "m", 0, 0}, {"opencl_cpu_tiles", "4096", 0, 0}};
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        char text[200];
+        snprintf(text, sizeof text,
+                 "kernel running(x: f32[n, %s]) -> (y: f32[n, %s]) {\n  scan add x -> y axis 1\n}\n",
+                 cases[i].size, cases[i].size);
+        char *source = render("running", text, cases[i].dialect),
+             *body = source ? strstr(source, "running_0(") : NULL;
+        REQUIRE(body);
+        CHECK_EQ_INT(count_of(body, "ZL_SHUFFLE_"), cases[i].shuffles);
+        CHECK_EQ_INT(count_of(body, "ZL_BARRIER;"), cases[i].barriers);
+        memory_free(source);
+    }
+}
+
 // A kernel is sound after every pass, whatever the build: asynchronous statements that are done at once leave no wait without a
 // token.
 static void verify_passes(const char *name, const char *text, void *data) {

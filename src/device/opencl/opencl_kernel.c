@@ -52,8 +52,16 @@ static bool find_functions(struct compiled *c) {
     return c->function;
 }
 
+static bool is_cpu(const struct opencl_device *d) {
+    return d->kind & OPENCL_KIND_CPU;
+}
+
 static const char *options_of(const struct opencl_device *d) {
-    return d->kind & OPENCL_KIND_CPU ? options_of_cpu : options;
+    return is_cpu(d) ? options_of_cpu : options;
+}
+
+static const char *dialect_of(const struct opencl_device *d) {
+    return is_cpu(d) ? "opencl_cpu_tiles" : "opencl_tiles";
 }
 
 static bool compile_text(const char *source, struct text *code, void *context) {
@@ -74,7 +82,8 @@ static bool build(struct compiled *c, const char *source) {
     struct text identity = {0};
     text_add(&identity, "opencl tiles %s %s %s %s", d->platform, d->name, d->version, options_of(d));
     if (!identity.failed)
-        c->program = kernel_code_use(&(struct kernel_code){identity.data, source, compile_text, load_code, d});
+        c->program =
+            kernel_code_use(&(struct kernel_code){identity.data, source, compile_text, load_code, d});
     text_free(&identity);
     if (!c->program) { // a driver that does not give its code away; else the same error
         zl_clear_error();
@@ -87,7 +96,7 @@ static void *compile(struct tile_kernel *kernel, char **source) {
     struct compiled *c = memory_zero(sizeof *c);
     if (!c)
         return NULL;
-    bool good = (c->device = opencl_device(0)) && (*source = render_kernel(kernel, "opencl_tiles")) &&
+    bool good = (c->device = opencl_device(0)) && (*source = render_kernel(kernel, dialect_of(c->device))) &&
                 group_kernel_open(&c->group, kernel) && build(c, *source) && find_functions(c);
     if (good)
         return c;
