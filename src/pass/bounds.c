@@ -1,5 +1,6 @@
 // bounds.c - what is known of integers without running the kernel: the least and the most that an index can be. Indices
-// are thought not to wrap around: a kernel whose do has no meaning.
+// are thought not to wrap around: a kernel whose do has no meaning. What is certain of any integer, an index or not, allows for
+// wrap-around in every op.
 
 #include "pass/pass.h"
 
@@ -35,35 +36,58 @@ static struct pass_range multiply(struct pass_range a, struct pass_range b) {
     return (struct pass_range){is_number(low) ? low : 0, product(a.high, b.high)};
 }
 
-static int64_t floor_of(int64_t a, int64_t b) {
-    return is_number(a) ? a / b - (a % b < 0) : a;
+// Signed numbers of 64 bits are at most what stands for the unknown: their quotients are known.
+static int64_t floor_of(int64_t a, int64_t b, bool is_u64) {
+    return is_number(a) || (!is_u64 && b > 1) ? a / b - (a % b < 0) : a;
 }
 
-static struct pass_range divide(struct pass_range a, struct pass_range b) {
+// x // 0 is 0.
+static struct pass_range divide(struct pass_range a, struct pass_range b, bool is_u64) {
     if (b.low != b.high || b.low <= 0)
-        return b.low > 0 && a.low >= 0 ? (struct pass_range){0, a.high} : all;
-    return (struct pass_range){floor_of(a.low, b.low), floor_of(a.high, b.low)};
+        return b.low >= 0 && a.low >= 0 ? (struct pass_range){0, a.high} : all;
+    return (struct pass_range){floor_of(a.low, b.low, is_u64), floor_of(a.high, b.low, is_u64)};
 }
 
-// x % y has the sign of y.
+// x % y has the sign of y, and x % 0 is x.
 static struct pass_range remainder_of(struct pass_range a, struct pass_range b) {
-    if (b.low <= 0)
+    if (b.low < 0 || (b.low == 0 && a.low < 0))
         return all;
-    bool stays = a.low >= 0 && a.high < b.low;
-    return stays ? a : (struct pass_range){0, sum(b.high, -1, MOST)};
+    int64_t most = a.low >= 0 ? a.high : INT64_MAX;
+    if (a.low >= 0 && a.high < b.low)
+        return a;
+    return (struct pass_range){0, b.low > 0 ? MIN_OF(sum(b.high, -1, MOST), most) : most};
 }
 
-static struct pass_range range_of_op(expr e) {
-    struct pass_range a = pass_range(e->arg[0]), b = e->args > 1 ? pass_range(e->arg[1]) : a;
+static struct pass_range either(struct pass_range a, struct pass_range b) {
+    return (struct pass_range){MIN_OF(a.low, b.low), MAX_OF(a.high, b.high)};
+}
+
+static bool is_u64(struct tile_type type) {
+    return type.kind == TILE_UINT && type.bits == 64;
+}
+
+// How ranges are found. Formulas share their parts, and each path through them is walked: `left` bounds that work.
+struct search {
+    bool is_certain;
+    int left;
+};
+enum { PATHS = 2000 };
+
+static struct pass_range range_of(expr e, struct search *s);
+
+static struct pass_range range_of_op(expr e, struct search *s) {
+    struct pass_range a = range_of(e->arg[0], s), b = e->args > 1 ? range_of(e->arg[1], s) : a;
     switch (e->op) {
     case TILE_ADD: return (struct pass_range){sum(a.low, b.low, LEAST), sum(a.high, b.high, MOST)};
     case TILE_SUB:
         return (struct pass_range){sum(a.low, negative(b.high), LEAST), sum(a.high, negative(b.low), MOST)};
     case TILE_MUL: return multiply(a, b);
-    case TILE_FLOORDIV: return divide(a, b);
+    case TILE_FLOORDIV: return divide(a, b, is_u64(e->type));
     case TILE_REM: return remainder_of(a, b);
     case TILE_MAX: return (struct pass_range){MAX_OF(a.low, b.low), MAX_OF(a.high, b.high)};
     case TILE_MIN: return (struct pass_range){MIN_OF(a.low, b.low), MIN_OF(a.high, b.high)};
+    case TILE_SELECT:
+    case TILE_RARE: return either(b, range_of(e->arg[2], s));
     case TILE_CAST: return a;
     case TILE_AND: return b.low >= 0 && b.low == b.high ? (struct pass_range){0, b.high} : all;
     case TILE_SHR:
@@ -75,16 +99,54 @@ static struct pass_range range_of_op(expr e) {
     }
 }
 
-struct pass_range pass_range(expr e) {
-    if (!tile_type_is_integer(e->type) || e->type.bits < 32)
+// All numbers of a type; of u64 the most is not known.
+static struct pass_range range_of_type(struct tile_type type) {
+    if (tile_type_is_bool(type))
+        return (struct pass_range){0, 1};
+    if (!tile_type_is_integer(type) || type.lanes > 1)
         return all;
+    bool is_signed = type.kind == TILE_INT;
+    int64_t most = type.bits - is_signed >= 63 ? INT64_MAX : (INT64_C(1) << (type.bits - is_signed)) - 1;
+    return (struct pass_range){is_signed ? -most - 1 : 0, most};
+}
+
+static struct pass_range within(struct pass_range r, struct pass_range type) {
+    return (struct pass_range){MAX_OF(r.low, type.low), MIN_OF(r.high, type.high)};
+}
+
+// Whether the exact result of an op, which is in this range, may be no number of its type.
+static bool may_wrap(expr e, struct pass_range r) {
+    struct pass_range type = range_of_type(e->type);
+    bool is_sum = e->op == TILE_ADD || e->op == TILE_SUB || e->op == TILE_MUL;
+    bool is_open =
+        is_sum ? !is_number(r.low) || !is_number(r.high) : !is_number(r.high) && is_u64(e->arg[0]->type);
+    return (is_sum || e->op == TILE_CAST) && (is_open || r.low < type.low || r.high > type.high);
+}
+
+static struct pass_range range_of(expr e, struct search *s) {
+    struct pass_range type = range_of_type(e->type);
+    if (!tile_type_is_integer(e->type) || e->type.lanes > 1 || s->left-- <= 0)
+        return type;
     if (e->op == TILE_CONST) {
         int64_t value = tile_value_of(e->type, e->bits).i;
-        return (struct pass_range){value, value};
+        return value < type.low ? type : (struct pass_range){value, value};
     }
-    if (e->op == TILE_INDEX || e->op == TILE_SYMBOL)
-        return (struct pass_range){e->name->low, e->name->high};
-    return e->args && e->op != TILE_LOAD ? range_of_op(e) : all;
+    if (e->op == TILE_INDEX || e->op == TILE_SYMBOL) { // a position is less than some number of its type
+        int64_t most = type.high - (s->is_certain && e->op == TILE_INDEX);
+        return within((struct pass_range){e->name->low, MIN_OF(e->name->high, most)}, type);
+    }
+    if (!e->args || e->op == TILE_LOAD)
+        return type;
+    struct pass_range r = range_of_op(e, s);
+    return s->is_certain && may_wrap(e, r) ? type : within(r, type);
+}
+
+struct pass_range pass_range(expr e) {
+    return range_of(e, &(struct search){false, PATHS});
+}
+
+struct pass_range pass_certain_range(expr e) {
+    return range_of(e, &(struct search){true, PATHS});
 }
 
 // A name that counts from something to less than its extent.

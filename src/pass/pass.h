@@ -38,6 +38,7 @@ struct target_group {
     int vector_bytes;          // of one access
     int shared_bytes;          // of a group, that pipelines may fill
     bool has_async;            // copies to shared memory that run on, and are waited for
+    bool is_serial;            // threads run one after the other, on a CPU: each barrier ends a loop over all of them
 };
 
 // What a target can say in its language, and how its loops run.
@@ -73,7 +74,7 @@ void pass_dump(const char *stage, const char *text);
 
 typedef bool pass_function(struct tile_kernel *kernel, const struct target *target);
 pass_function pass_words, pass_bytes, pass_forward, pass_merge, pass_stages, pass_threads, pass_tiles, pass_split, pass_fuse, pass_carry, pass_lines,
-    pass_complex, pass_truth, pass_widen,
+    pass_complex, pass_truth, pass_widen, pass_divide,
     pass_lower, pass_convert, pass_simplify, pass_vectorise;
 
 // rewrite.c -------------------------------------------------------------------------------------------------
@@ -130,7 +131,9 @@ bool pass_swap_in(const struct pass_swap *swap, struct tile_stmt *body); // in a
 
 // What an integer can be, both included; INT64_MIN and INT64_MAX where nothing is known.
 struct pass_range { int64_t low, high; };
-struct pass_range pass_range(expr e);
+struct pass_range pass_range(expr e); // of an index, which does not wrap around
+// The same of any integer, where ops may wrap around; of other types nothing is known.
+struct pass_range pass_certain_range(expr e);
 // Names of loops learn their ranges from the bounds.
 void pass_learn(const struct tile_stmt *body);
 

@@ -22,6 +22,7 @@ static const struct {
     {"lines", pass_lines},         // maps and the reductions of what they store, line by line
     {"complex", pass_complex},     // complex numbers as pairs of floats
     {"widen", pass_widen},         // 16-bit floats in f32
+    {"divide", pass_divide},       // divisions of positive integers without guards
     {"lower", pass_lower},         // rows as simpler ones
     {"truth", pass_truth},         // arithmetic of truth values
     {"convert", pass_convert},     // conversions step by step

@@ -315,7 +315,7 @@ void thread_find_lines(struct group *g, const struct tile_stmt *s, struct thread
         if (i != s->axis)
             l->count = size < 0 || l->count < 0 ? -1 : l->count * size;
     }
-    // Of a flat grid, a line is the whole group's.
+    // Of a flat grid, a line is the whole group's, unless thread_scan.c gives it to a subgroup.
     while (l->count > 0 && l->each * 2 * l->count <= g->threads && g->threads % (l->each * 2) == 0)
         l->each *= 2;
 }
@@ -363,8 +363,12 @@ struct thread_turns thread_open_turns(struct group *g, const struct tile_stmt *s
     struct thread_turns t = {.lane = layout_thread_digit(&lanes, 0, g->thread),
                              .is_loop = l->count < 0 || l->count > at_once};
     expr line = box_index(layout_thread_digit(&lanes, 1, g->thread)), count = box_number(1);
-    for (int i = 0; !g->flat && i < l->box.axes; i++)
+    for (int i = 0; i < l->box.axes; i++)
         count = i == s->axis ? count : tile_binary(TILE_MUL, count, l->box.size[i]);
+    if (g->flat && at_once == 1)
+        line = g->flat;
+    else if (g->flat)
+        line = tile_binary(TILE_ADD, tile_binary(TILE_MUL, g->flat, box_number(at_once)), line);
     if (t.is_loop) {
         expr turns = tile_binary(TILE_FLOORDIV, tile_binary(TILE_ADD, count, box_number(at_once - 1)),
                                  box_number(at_once));
@@ -373,8 +377,9 @@ struct thread_turns thread_open_turns(struct group *g, const struct tile_stmt *s
         line = tile_binary(TILE_ADD, tile_binary(TILE_MUL, box_point(turn), box_number(at_once)), line);
     }
     g->loops += t.is_loop;
-    t.is_line = l->count >= 0 && l->count % at_once == 0 ? NULL : tile_binary(TILE_LT, line, count);
-    name_line(s, l, g->flat ? g->flat : line);
+    bool is_whole = g->flat ? at_once == 1 : l->count >= 0 && l->count % at_once == 0;
+    t.is_line = is_whole ? NULL : tile_binary(TILE_LT, line, count);
+    name_line(s, l, line);
     return t;
 }
 

@@ -3,14 +3,22 @@
 // The threads of a line take it in pieces of some elements each, as many turns as it needs. A thread runs along its own elements in
 // registers; the threads of a subgroup scan their totals by shuffles; each subgroup leaves its total in shared memory, and every thread
 // combines those before its own. Without shuffles the first thread of each PIECE scans what they left in shared memory.
+//
+// Where a grid has nothing but lines to scan, short lines are a subgroup's each, or a thread's on targets without shuffles: a whole
+// group for each of many short lines would leave most of its threads idle. Sizes that are not known are compared at run time.
 
 #include "pass/threads.h"
 
 enum {
-    SHORT_LINE = 64, // elements of a line that one thread scans
-    SHARED_RUN = 16, // elements of a thread in a turn, in shared memory
-    RUN_BYTES = 16,  // the same elsewhere, in bytes
+    SHORT_LINE = 64,  // elements of a line that one thread scans
+    SHARED_RUN = 16,  // elements of a thread in a turn, in shared memory
+    RUN_BYTES = 16,   // the same elsewhere, in bytes
+    SHORT_TURNS = 4,  // of a subgroup, or a PIECE: longer lines have a group
+    SERIAL_LINES = 8, // of a group whose threads run one after the other: so few lines are spread over CPUs
 };
+
+// Who scans a line.
+enum form { BY_THREAD, BY_SUBGROUP, BY_GROUP };
 
 struct scan {
     struct group *g;
@@ -56,10 +64,51 @@ static bool is_row(const struct tile_stmt *s) {
     return after == 1 || (lines >= 0 && lines < SHORT_LINE);
 }
 
-bool thread_scans_by_group(const struct tile_stmt *s, bool is_flat) {
-    int64_t size = fragments_number(box_region_size(&s->region[0], s->axis));
-    return (size < 0 || size > SHORT_LINE) && is_safe(&s->region[0], &s->region[1]) &&
-           (!is_flat || is_row(s));
+static int64_t run_of(const struct tile_stmt *s) {
+    return MAX_OF(RUN_BYTES / tile_type_bytes(s->region[1].buffer->type), 1);
+}
+
+// Elements of the longest line that is short.
+static int64_t short_size(const struct group *g, const struct tile_stmt *s) {
+    return SHORT_TURNS * thread_width(g) * run_of(s);
+}
+
+static expr line_size(const struct tile_stmt *s) {
+    return box_region_size(&s->region[0], s->axis);
+}
+
+static enum form form_of(const struct group *g, const struct tile_stmt *s, bool is_flat, bool is_short) {
+    int64_t size = fragments_number(line_size(s));
+    if (g->target->group->is_serial || (size >= 0 && size <= SHORT_LINE) ||
+        !is_safe(&s->region[0], &s->region[1]) || (is_flat && !is_row(s)))
+        return BY_THREAD;
+    if (!is_flat || (size >= 0 ? size > short_size(g, s) : !is_short))
+        return BY_GROUP;
+    return g->target->group->subgroup ? BY_SUBGROUP : BY_THREAD;
+}
+
+// Whether the line is short; NULL: short and long ones are scanned alike.
+static expr is_short(const struct group *g, const struct tile_stmt *s, bool is_flat) {
+    if (form_of(g, s, is_flat, true) == form_of(g, s, is_flat, false))
+        return NULL;
+    return tile_binary(TILE_LE, line_size(s), box_number(short_size(g, s)));
+}
+
+int thread_scan_threads(const struct target *target) {
+    return target->group->is_serial ? SERIAL_LINES : target->group->flat_threads;
+}
+
+expr thread_scan_blocks(const struct target *target, const struct tile_stmt *s, expr lines) {
+    struct group g = {.target = target, .threads = thread_scan_threads(target)};
+    const int at_once[] = {
+        [BY_THREAD] = g.threads, [BY_SUBGROUP] = g.threads / thread_width(&g), [BY_GROUP] = 1};
+    expr test = is_short(&g, s, true), blocks[2];
+    for (int i = 0; i < 2; i++) {
+        int each = at_once[form_of(&g, s, true, i)];
+        blocks[i] =
+            tile_binary(TILE_FLOORDIV, tile_binary(TILE_ADD, lines, box_number(each - 1)), box_number(each));
+    }
+    return test ? tile_ternary(TILE_SELECT, test, blocks[1], blocks[0]) : blocks[0];
 }
 
 // A turn --------------------------------------------------------------------------------------------------------------------
@@ -195,9 +244,9 @@ static void scan_turn(struct scan *c, expr turn) {
 // Lines -----------------------------------------------------------------------------------------------------------------------
 
 static void measure(struct scan *c) {
-    int64_t size = fragments_number(c->l->box.size[c->s->axis]), bytes = tile_type_bytes(c->type);
+    int64_t size = fragments_number(c->l->box.size[c->s->axis]);
     bool is_shared = c->l->from.buffer->memory == TILE_SHARED && c->l->to.buffer->memory == TILE_SHARED;
-    int64_t most = is_shared ? SHARED_RUN : MAX_OF(RUN_BYTES / bytes, 1);
+    int64_t most = is_shared ? SHARED_RUN : run_of(c->s);
     int64_t run = size > 0 ? MIN_OF((size + c->l->each - 1) / c->l->each, most) : most;
     c->run = (int)(is_shared && run > 1 ? run | 1 : run); // odd: runs of neighbours begin in other banks
     c->is_once = size >= 0 && size <= (int64_t)c->run * c->l->each;
@@ -264,11 +313,25 @@ static void scan_alone(struct group *g, const struct tile_stmt *s) {
     thread_close_points(&p);
 }
 
-void thread_scan(struct group *g, const struct tile_stmt *s) {
+static void scan_by(struct group *g, const struct tile_stmt *s, enum form form) {
     struct thread_lines l;
     thread_find_lines(g, s, &l);
-    if (l.each > 1 && thread_scans_by_group(s, g->flat))
+    if (form == BY_SUBGROUP)
+        l.each = thread_width(g);
+    if (form != BY_THREAD && l.each > 1)
         scan_lines(g, s, &l);
     else
         scan_alone(g, s);
+}
+
+void thread_scan(struct group *g, const struct tile_stmt *s) {
+    expr test = is_short(g, s, g->flat);
+    if (test) {
+        tile_open_if(test);
+        scan_by(g, s, form_of(g, s, g->flat, true));
+        tile_else();
+    }
+    scan_by(g, s, form_of(g, s, g->flat, false));
+    if (test)
+        tile_close();
 }

@@ -103,6 +103,12 @@ static void wait(struct group *g, const struct tile_stmt *s, int keep) {
         tile_append((struct tile_stmt){.kind = TILE_WAIT, .token = s->token, .keep = keep});
 }
 
+// Every asynchronous statement ends a group of copies, which is empty where it was done at once: waits count these groups.
+static void commit(struct group *g, const struct tile_stmt *s) {
+    if (s->is_async)
+        wait(g, s, TILE_COMMIT);
+}
+
 static void one(struct group *g, const struct tile_stmt *s) {
     if (thread_is_spread(s)) {
         (s->kind == TILE_THREAD ? thread_code : thread_map)(g, s);
@@ -112,13 +118,15 @@ static void one(struct group *g, const struct tile_stmt *s) {
     case TILE_ALLOC: alloc(g, s); return;
     case TILE_COPY:
         thread_copy(g, s);
-        if (s->is_async)
-            wait(g, s, TILE_COMMIT);
+        commit(g, s);
         return;
     case TILE_FILL: thread_fill(g, s); return;
     case TILE_REDUCE: thread_reduce(g, s); return;
     case TILE_SCAN: thread_scan(g, s); return;
-    case TILE_GEMM: thread_gemm(g, s); return;
+    case TILE_GEMM:
+        thread_gemm(g, s);
+        commit(g, s);
+        return;
     case TILE_ATOMIC:
         if (s->old && !thread_is_private(g, s->buffer))
             atomic_by_first(g, s);
@@ -210,8 +218,8 @@ static bool one_group(const struct target *target, struct tile_stmt *body) {
 
 // Statements outside of grids -------------------------------------------------------------------------------------------
 
-// What a thread of a flat grid has one of: elements, or lines; of a reduction or a scan of long lines it is the whole group that has
-// a line.
+// What a flat grid has: elements, or lines. An element is a thread's, a line of a reduction a group's; thread_scan.c says whose a
+// line of a scan is.
 static expr flat_count(const struct tile_stmt *s) {
     struct box b = {0};
     int without = s->kind == TILE_REDUCE || s->kind == TILE_SCAN ? s->axis : -1;
@@ -239,10 +247,11 @@ static bool is_flat(const struct tile_stmt *s) {
 }
 
 static bool flat_grid(const struct target *target, struct tile_stmt *s) {
-    int threads = target->group->flat_threads;
+    int threads = s->kind == TILE_SCAN ? thread_scan_threads(target) : target->group->flat_threads;
     expr count = flat_count(s), blocks = count;
-    bool is_line = s->kind == TILE_REDUCE || (s->kind == TILE_SCAN && thread_scans_by_group(s, true));
-    if (!is_line)
+    if (s->kind == TILE_SCAN)
+        blocks = thread_scan_blocks(target, s, count);
+    else if (s->kind != TILE_REDUCE)
         blocks = tile_binary(TILE_FLOORDIV, tile_binary(TILE_ADD, count, box_number(threads - 1)),
                              box_number(threads));
     const struct tile_name *name = tile_index("group", blocks);

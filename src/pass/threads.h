@@ -166,8 +166,9 @@ void thread_close_turns(struct group *g, const struct thread_turns *t);
 void thread_reduce(struct group *g, const struct tile_stmt *s);
 
 // thread_scan.c
-// Whether all threads that a line has scan it together; else one of them runs along it. is_flat: in a grid of its own.
-bool thread_scans_by_group(const struct tile_stmt *s, bool is_flat);
+// Of a scan in a grid of its own: threads of a group, and how many groups there are for so many lines.
+int  thread_scan_threads(const struct target *target);
+expr thread_scan_blocks(const struct target *target, const struct tile_stmt *s, expr lines);
 void thread_scan(struct group *g, const struct tile_stmt *s);
 
 // thread_gemm.c

@@ -1,4 +1,5 @@
-// group.c - kernels as code of one thread: the dialects `opencl_tiles`, `cuda_tiles`, `hip_tiles`.
+// group.c - kernels as code of one thread: the dialects `opencl_tiles`, `opencl_cpu_tiles`, `cuda_tiles`,
+// `hip_tiles`.
 //
 // The text has a function for each grid of the kernel, NAME_0, NAME_1, ..., launched in that order with the same arguments:
 // parameters (buffers as addresses, scalars as values), memory outside of all groups, sizes, and, if it has assertions, zl_status, where

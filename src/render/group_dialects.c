@@ -1,5 +1,5 @@
-// group_dialects.c - the languages of groups of threads: OpenCL C, CUDA C, and HIP, which is CUDA's spelling with other words
-// before it.
+// group_dialects.c - the languages of groups of threads: OpenCL C, for GPUs and for CPUs, CUDA C, and HIP, which is CUDA's spelling
+// with other words before it.
 
 #include "render/group.h"
 #include "render/scalar.h"
@@ -20,6 +20,8 @@ static const struct group_words cuda_words = {
     .memory = "extern __shared__ __align__(1024) unsigned char zl_memory[];"};
 
 static const struct target_group opencl_group = {.threads = 128, .flat_threads = 128, .vector_bytes = 16};
+static const struct target_group opencl_cpu_group = {
+    .threads = 128, .flat_threads = 128, .vector_bytes = 16, .is_serial = true};
 static const struct target_group cuda_group = {.threads = 128,
                                                .flat_threads = 256,
                                                .subgroup = 32,
@@ -39,6 +41,13 @@ static bool has_mma(zl_dtype a, zl_dtype b, zl_dtype c) {
 
 const struct dialect dialect_opencl_tiles = {
     .target = GROUP_TARGET("opencl_tiles", scalar_group_words, .group = &opencl_group, ),
+    .prelude = prelude_opencl_tiles,
+    .program = group_render,
+    .words = &opencl_words,
+    SCALAR_DIALECT};
+
+const struct dialect dialect_opencl_cpu_tiles = {
+    .target = GROUP_TARGET("opencl_cpu_tiles", scalar_group_words, .group = &opencl_cpu_group, ),
     .prelude = prelude_opencl_tiles,
     .program = group_render,
     .words = &opencl_words,

@@ -167,7 +167,7 @@ static void convert(struct style *s, expr e) {
     text_add(s->out, ")");
 }
 
-// The text of an op. A signed shift keeps the sign when all is shifted out; a constant count needs no care.
+// The text of an op. A signed shift keeps the sign when all is shifted out; a constant count and a positive divisor need no care.
 static const char *spelling_of(const struct style *s, expr e) {
     const struct spelling *word = style_spelling(s, e);
     bool is_shift = e->op == TILE_SHL || e->op == TILE_SHR;
@@ -175,6 +175,8 @@ static const char *spelling_of(const struct style *s, expr e) {
         return e->op == TILE_SHL ? "(%t)((%w)%a << %k)" : "(%t)(%a >> %k)";
     if (e->op == TILE_SHR && e->type.kind == TILE_INT)
         return "(%t)(%a >> ((%u)%b < %n ? (%u)%b : %n - 1))";
+    if (e->op == TILE_FLOORDIV && e->type.kind == TILE_UINT && pass_certain_range(e->arg[1]).low > 0)
+        return "%a / %b";
     if (half_words[e->op] && tile_type_is_half(e->type))
         return half_words[e->op];
     return word->integer && tile_type_is_integer(e->arg[e->args - 1]->type) ? word->integer : word->text;

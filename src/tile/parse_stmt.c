@@ -66,6 +66,10 @@ static bool parse_ranges(struct parser *p, struct tile_stmt stmt) {
     return parse_body(p, stmt, bindings);
 }
 
+static bool is_upwards(expr step) {
+    return !step || (step->op == TILE_CONST && tile_value_of(step->type, step->bits).i > 0);
+}
+
 static bool parse_for(struct parser *p, struct tile_stmt stmt) {
     struct tile_type type = tile_index_type();
     int bindings = p->bindings;
@@ -83,7 +87,7 @@ static bool parse_for(struct parser *p, struct tile_stmt stmt) {
         stmt.stages = parse_count(p, 1);
     if (p->failed)
         return false;
-    bool is_usual = !stmt.begin && tile_type_equal(type, tile_index_type());
+    bool is_usual = !stmt.begin && is_upwards(stmt.step) && tile_type_equal(type, tile_index_type());
     const struct tile_name *name = is_usual ? tile_index(text, end) : tile_name(text, type);
     stmt.indices = 1;
     stmt.name = &name;

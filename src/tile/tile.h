@@ -152,7 +152,7 @@ enum tile_stmt_kind {
     TILE_SCAN,    // the same, running; reverse, exclusive
     TILE_GEMM,    // region[0] x region[1] -> region[2]; clear or accumulate; may be asynchronous
     TILE_ATOMIC,  // buffer[index] combine= value, where mask; old takes what was there
-    TILE_WAIT,    // for token, all but keep newer ones; TILE_COMMIT: none, but copies begun so far are one group
+    TILE_WAIT,    // for token, all but keep newer ones; TILE_COMMIT: none, but copies begun so far are one group, which the token is of
     TILE_BARRIER, // scope
     TILE_ASSERT,  // mask, with message
     TILE_PRINT,   // message, value

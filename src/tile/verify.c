@@ -399,7 +399,7 @@ static bool check_token(struct verifier *v, const struct tile_stmt *s) {
         return true;
     if (s->token < 1 || s->token > v->kernel->tokens)
         return fail(v, "there is no token %d", s->token);
-    if (s->kind == TILE_WAIT)
+    if (s->kind == TILE_WAIT && s->keep != TILE_COMMIT)
         return v->token[s->token] || fail(v, "nothing before it gives token %d", s->token);
     return v->token[s->token] = true; // again in an unrolled loop, say
 }

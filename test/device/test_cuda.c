@@ -381,6 +381,8 @@ TEST(cuda_groups_as_interpreted) {
     if (has_compiler()) {
         tile_trial(SAMPLE_REDUCTIONS, "cuda", (int64_t[]){48}, 1e-4);
         tile_trial(SAMPLE_SCANS, "cuda", (int64_t[]){11, 50000}, 1e-4);
+        tile_trial(SAMPLE_LINES, "cuda", (int64_t[]){3000, 100}, 1e-4);
+        tile_trial(SAMPLE_LINES, "cuda", (int64_t[]){30, 10000}, 1e-4);
         tile_trial(SAMPLE_STORES, "cuda", (int64_t[]){5, 1032}, 0);
         tile_trial(SAMPLE_STORES, "cuda", (int64_t[]){5, 1031}, 0);
     }

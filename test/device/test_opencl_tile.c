@@ -31,6 +31,8 @@ static const struct sample {
     {SAMPLE_IM2COL, {8}, 0},
     {SAMPLE_REDUCTIONS, {48}, 1e-4},
     {SAMPLE_SCANS, {11, 5000}, 1e-4},
+    {SAMPLE_LINES, {37, 100}, 1e-4},
+    {SAMPLE_LINES, {3, 3000}, 1e-4},
     {SAMPLE_SCANS, {8, 1}, 1e-4},
     {SAMPLE_STORES, {3, 1032}, 0},
     {SAMPLE_STORES, {3, 1031}, 0},

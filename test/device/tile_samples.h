@@ -188,6 +188,13 @@
     "}"
 
 // What maps store of tiles in registers: neighbours that begin at multiples of a vector, as far as is known or not.
+// Short lines are those of subgroups or threads, long ones those of groups; which they are is known when it runs.
+#define SAMPLE_LINES \
+    "kernel lines(x: f32[n, m], w: i8[3, n, m]) -> (y: f32[n, m], z: i8[3, n, m]) {\n" \
+    "  scan add x -> y axis 1 exclusive\n" \
+    "  scan maximum w -> z axis 2 reverse\n" \
+    "}\n"
+
 #define SAMPLE_STORES \
     "kernel stores(x: f32[n, 1024]) -> (y: f32[n, m], z: f16[2, n, 1024], w: f32[n, 3, 1024], v: f32[n, 2048]) where m >= 1030 {\n" \
     "  fill y = 0\n" \

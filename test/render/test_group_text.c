@@ -4,6 +4,7 @@
 #include "test.h"
 
 #include "device/cuda/cuda.h"
+#include "pass/pass.h"
 #include "render/render.h"
 
 #include <dirent.h>
@@ -131,6 +132,87 @@ TEST(groups_reduce_in_two_levels) {
         CHECK_EQ_INT(count_of(body, "ZL_BARRIER;"), cases[i].barriers);
         memory_free(source);
     }
+}
+
+// Which point of four axes a thread has takes three divisions: unsigned ones, of 32 bits where sizes are known to be small, and
+// without a test for 0 where they are known not to be.
+TEST(positions_are_divided_without_guards) {
+    static const struct {
+        const char *facts, *has, *lacks;
+    } cases[] = {{"", "zl_floordiv_u64(", "zl_floordiv_i64("},
+                 {"where a >= 1, b >= 1, c >= 1, d >= 1", " / ", "zl_floordiv_"},
+                 {"where a <= 64, b <= 64, c <= 64, d <= 64", "zl_floordiv_u32(", "zl_floordiv_u64("}};
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        char text[400];
+        snprintf(text, sizeof text,
+                 "kernel turn(x: f32[d, c, b, a]) -> (y: f32[a, b, c, d]) %s {\n"
+                 "  map i in a, j in b, k in c, l in d { y[i, j, k, l] = x[l, k, j, i] }\n}\n",
+                 cases[i].facts);
+        char *source = render("turn", text, "cuda_tiles"), *body = source ? strstr(source, "turn_0(") : NULL;
+        REQUIRE(body);
+        CHECK_HAS(body, cases[i].has);
+        CHECK(!strstr(body, cases[i].lacks));
+        memory_free(source);
+    }
+}
+
+// Lines of unknown length have two forms, of which the one for short lines has no barrier. A thread of a CPU runs along a line.
+TEST(scans_choose_by_the_length_of_lines) {
+    static const struct {
+        const char *dialect, *size;
+        int shuffles, barriers;
+    } cases[] = {{"cuda_tiles", "m", 13, 2},      {"cuda_tiles", "300", 7, 0},
+                 {"cuda_tiles", "4096", 6, 2},    {"opencl_tiles", "m", 0, 5},
+                 {"opencl_cpu_tiles", "m", 0, 0}, {"opencl_cpu_tiles", "4096", 0, 0}};
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        char text[200];
+        snprintf(text, sizeof text,
+                 "kernel running(x: f32[n, %s]) -> (y: f32[n, %s]) {\n  scan add x -> y axis 1\n}\n",
+                 cases[i].size, cases[i].size);
+        char *source = render("running", text, cases[i].dialect),
+             *body = source ? strstr(source, "running_0(") : NULL;
+        REQUIRE(body);
+        CHECK_EQ_INT(count_of(body, "ZL_SHUFFLE_"), cases[i].shuffles);
+        CHECK_EQ_INT(count_of(body, "ZL_BARRIER;"), cases[i].barriers);
+        memory_free(source);
+    }
+}
+
+// A kernel is sound after every pass, whatever the build: asynchronous statements that are done at once leave no wait without a
+// token.
+static void verify_passes(const char *name, const char *text, void *data) {
+    static const char *const targets[] = {"c_tiles", "cuda_tiles", "hip_tiles", "opencl_tiles"};
+    (void)data;
+    for (size_t k = 0; k < COUNT(targets); k++)
+        for (int i = 0; pass_name(i); i++) {
+            struct tile_kernel *kernel = tile_parse(text, name);
+            bool runs = kernel && pass_run(kernel, render_target(targets[k]), pass_name(i));
+            bool is_shuffle = strstr(text, " shuffle ") && !strcmp(targets[k], "opencl_tiles");
+            if (!CHECK(is_shuffle || (runs && tile_verify(kernel))))
+                test_note("%s after %s for %s: %s\n%s", name, pass_name(i), targets[k],
+                          zl_error() ? zl_error() : "?", text);
+            zl_clear_error();
+            tile_free(kernel);
+        }
+}
+
+TEST(kernels_are_sound_after_every_pass) {
+    static const char waits[] =
+        "kernel waits(x: f16[n, 48], w: f16[48, 16]) -> (y: f32[n, 16]) where n % 16 == 0 {\n"
+        "  grid b in n // 16 {\n    shared rows: f16[16, 48]\n    shared columns: f32[48, 16]\n"
+        "    shared narrow: f16[48, 16]\n    fragment sum: f32[16, 16] = 0\n"
+        "    first = copy_async x[b * 16, 0] -> rows\n    second = copy_async w -> columns\n"
+        "    wait first keep 1\n    wait second\n    copy columns -> narrow\n"
+        "    product = gemm_async rows, narrow -> sum\n    wait product\n    copy sum -> y[b * 16, 0]\n  "
+        "}\n}\n";
+    verify_passes("waits", waits, NULL);
+    each_of_folder(verify_passes, NULL);
+    each_of_manual(verify_passes, NULL);
+    // Waits count groups of copies: each asynchronous statement has one, also an empty one.
+    char *source = render("waits", waits, "cuda_tiles"), *body = source ? strstr(source, "waits_0(") : NULL;
+    REQUIRE(body);
+    CHECK_EQ_INT(count_of(body, "ZL_COMMIT;"), 3);
+    memory_free(source);
 }
 
 // Threads hold vectors of 8, 4 or 2 bytes where a tile has no 16 for each: two numbers of f32, one of f16.

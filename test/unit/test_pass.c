@@ -70,6 +70,68 @@ TEST(pass_lower_until_spelled) {
                 "a[i] - b[i] * where(b[i] == 0, 0, i32(i64(floor(f64(a[i]) / f64(b[i])))))");
 }
 
+TEST(pass_divide_by_powers_and_of_positive_numbers) {
+    check_value(I32, "a[i] // 8", "divide", "a[i] >> 3");
+    check_value(I32, "a[i] % 8", "divide", "a[i] & 7");
+    check_value(I32, "a[i] // -8", "divide", "a[i] // -8");
+    check_value(I32, "a[i] // b[i]", "divide", "a[i] // b[i]");
+#define I64 "a: i64[n]) -> (y: i64[n]"
+    check_value(I64, "i // 3", "divide", "i64(u64(i) // u64(3i64))");
+    check_value(I64, "i % n", "divide", "i64(u64(i) % u64(n))");
+    check_value(I64, "(i - 1) // 3", "divide", "(i - 1) // 3");
+    check_value(I64, "i * 6364136223846793005 // 3", "divide",
+                "i * 6364136223846793005 // 3");                                // wraps around
+    check_value(I64, "i64(i32(i) * 5 // 3)", "divide", "i64(i32(i) * 5 // 3)"); // so does this
+    check_value(I64, "i % 7 // 9", "divide", "0");
+    check_value(I64, "i % 7 % 9", "divide", "i64(u64(i) % u64(7i64))");
+}
+
+// Divisors that may be 0, numbers of either sign and products that wrap around give the same bits after the pass.
+TEST(pass_divide_keeps_every_bit) {
+    static const char text[] =
+        "kernel d<z, m>(a: i64[n], u: u32[n], s: i32[n]) -> (y: i64[n, 25], w: i64[6]) where m >= 1 {\n"
+        "  map i in n {\n"
+        "    y[i, 0] = i // 3\n    y[i, 1] = i % 3\n    y[i, 2] = (i - 5) // 3\n    y[i, 3] = (i - 5) % 3\n"
+        "    y[i, 4] = (i - 5) // 4\n    y[i, 5] = (i - 5) % 4\n    y[i, 6] = a[i] // 8\n    y[i, 7] = a[i] "
+        "% 8\n"
+        "    y[i, 8] = i // z\n    y[i, 9] = i % z\n    y[i, 10] = a[i] // m\n    y[i, 11] = i // m % m\n"
+        "    y[i, 12] = i * 6364136223846793005 // 7\n    y[i, 13] = i * 6364136223846793005 % 10\n"
+        "    y[i, 14] = i64(u[i] // 10)\n    y[i, 15] = i64(u[i] * 2654435761 % 1000)\n"
+        "    y[i, 16] = i64(s[i] // 16)\n    y[i, 17] = i64(s[i] % 16)\n"
+        "    y[i, 18] = i64(i32(i) * 1000000007 // 3)\n    y[i, 19] = i % 7 // 9 + i % 7 % 9\n"
+        "    y[i, 20] = a[i] // -4 + a[i] % -4\n    y[i, 21] = where(i < 3, i, 2) // 5\n"
+        "    y[i, 22] = i64(u64(a[i]) // 9223372036854775809)\n    y[i, 23] = i64(u64(a[i]) % 5)\n"
+        "    y[i, 24] = (n + i) // (i + 1) + i64(u32(i - 3) // 10)\n"
+        "  }\n"
+        "  for k in -5 step -1 { w[-k] = k // 3 }\n  w[5] = 0\n}\n";
+    static const char *const dialects[] = {"c_tiles", "cuda_tiles", "opencl_tiles"};
+    enum { N = 40 };
+    int64_t a[N], want[N * 25 + 6], got[N * 25 + 6];
+    uint32_t u[N];
+    int32_t s[N];
+    for (int i = 0; i < N; i++) {
+        a[i] = i < 4 ? (int64_t[]){INT64_MIN, INT64_MAX, -1, 0}[i] : (int64_t)test_random();
+        u[i] = i < 1 ? UINT32_MAX : (uint32_t)test_random();
+        s[i] = i < 2 ? (int32_t[]){INT32_MIN, -1}[i] : (int32_t)test_random();
+    }
+    void *before[] = {a, u, s, want, want + N * 25}, *after[] = {a, u, s, got, got + N * 25};
+    for (size_t k = 0; k < COUNT(dialects); k++)
+        for (int64_t m = 1; m < 10; m += 8) {
+            struct tile_kernel *kernel = tile_parse(text, "test");
+            const int64_t symbols[] = {0, m, N};
+            memset(want, 0, sizeof want);
+            memset(got, 0, sizeof got);
+            REQUIRE(kernel);
+            CHECK(tile_interpret(kernel, before, symbols));
+            CHECK(pass_run(kernel, render_target(dialects[k]), "divide") &&
+                  tile_interpret(kernel, after, symbols));
+            for (int i = 0; i < N * 25 + 6; i++)
+                if (!CHECK_EQ_INT(got[i], want[i]))
+                    test_note("%s: value %d of point %d", dialects[k], i % 25, i / 25);
+            tile_free(kernel);
+        }
+}
+
 TEST(pass_widen_rounds_once) {
     check_value("a: bf16[n]) -> (y: bf16[n]", "a[i] + a[i]", "widen", "bf16(f32(a[i]) + f32(a[i]))");
     check_value("a: f16[n]) -> (y: f16[n]", "a[i] + a[i]", "widen", "a[i] + a[i]"); // the target has it

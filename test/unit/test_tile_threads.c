@@ -121,8 +121,12 @@ TEST(groups_of_threads_give_what_is_said) {
                  {narrow, {5}},
                  {SAMPLE_STORES, {2, 1032}},
                  {SAMPLE_STORES, {2, 1031}},
-                 {SAMPLE_SCANS, {8, 1300}}};
-    static const char *const targets[] = {"cuda_tiles", "hip_tiles", "opencl_tiles"};
+                 {SAMPLE_SCANS, {8, 1300}},
+                 {SAMPLE_SCANS, {70, 100}},
+                 {SAMPLE_LINES, {37, 100}},
+                 {SAMPLE_LINES, {3, 512}},
+                 {SAMPLE_LINES, {3, 1100}}};
+    static const char *const targets[] = {"cuda_tiles", "hip_tiles", "opencl_tiles", "opencl_cpu_tiles"};
     for (size_t i = 0; i < COUNT(cases); i++)
         for (size_t k = 0; k < COUNT(targets); k++)
             tile_trial_of_groups(cases[i].text, render_target(targets[k]), cases[i].sizes, 1e-4);

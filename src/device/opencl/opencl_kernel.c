@@ -50,6 +50,10 @@ static bool find_functions(struct compiled *c) {
     return c->function;
 }
 
+static const char *dialect_of(const struct opencl_device *d) {
+    return d->kind & OPENCL_KIND_CPU ? "opencl_cpu_tiles" : "opencl_tiles";
+}
+
 static bool compile_text(const char *source, struct text *code, void *context) {
     struct opencl_device *d = context;
     cl_program program = opencl_build(d, source, opencl_options(d));
@@ -82,7 +86,7 @@ static void *compile(struct tile_kernel *kernel, char **source) {
     struct compiled *c = memory_zero(sizeof *c);
     if (!c)
         return NULL;
-    bool good = (c->device = opencl_device(0)) && (*source = render_kernel(kernel, "opencl_tiles")) &&
+    bool good = (c->device = opencl_device(0)) && (*source = render_kernel(kernel, dialect_of(c->device))) &&
                 group_kernel_open(&c->group, kernel) && build(c, *source) && find_functions(c);
     if (good)
         return c;
