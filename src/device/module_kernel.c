@@ -111,12 +111,13 @@ struct call {
     const int64_t *symbol;
     module_address *memory; // of parameters, rooms, and the status where there is one
     bool *is_ours;          // of memory: made for this call
+    void **value, **copy;   // of parameters that are passed by value: their bytes; copies that are ours
     void **argument;
     int32_t *narrow; // symbols of 32 bits
 };
 
-static bool is_scalar(const struct call *k, int i) {
-    return k->c->group.kernel->parameter[i].is_scalar;
+static bool is_value(const struct call *k, int i) {
+    return tile_is_by_value(&k->c->group.kernel->parameter[i]);
 }
 
 static bool is_on_device(const struct call *k, const void *address) {
@@ -145,12 +146,24 @@ static bool bring(struct call *k, int i) {
             CALL(k->target, copy_in, k->memory[i], address, (size_t)k->sizes.bytes[i], NULL));
 }
 
+// The launch reads values on the host: a table in the device's memory is copied.
+static bool find_value(struct call *k, int i) {
+    k->value[i] = k->address[i];
+    if (k->c->group.kernel->parameter[i].is_scalar || !is_on_device(k, k->address[i]))
+        return true;
+    k->value[i] = k->copy[i] = memory_zero((size_t)k->sizes.bytes[i]);
+    return k->copy[i] &&
+           CALL(k->target, copy_out, k->copy[i], (module_address)(uintptr_t)k->address[i],
+                (size_t)k->sizes.bytes[i], NULL) &&
+           CALL(k->target, wait, NULL);
+}
+
 static bool make_memory(struct call *k) {
     const struct group_kernel *g = &k->c->group;
     static const int32_t fine = 0;
     int status = g->parameters + g->rooms;
     for (int i = 0; i < g->parameters; i++)
-        if (!is_scalar(k, i) && !bring(k, i))
+        if (!(is_value(k, i) ? find_value(k, i) : bring(k, i)))
             return false;
     for (int i = 0; i < g->rooms; i++)
         if (!make(k, g->parameters + i, k->sizes.room[i]))
@@ -163,7 +176,7 @@ static void list_arguments(struct call *k) {
     const struct group_kernel *g = &k->c->group;
     int at = 0;
     for (int i = 0; i < g->parameters; i++)
-        k->argument[at++] = is_scalar(k, i) ? k->address[i] : &k->memory[i];
+        k->argument[at++] = is_value(k, i) ? k->value[i] : (void *)&k->memory[i];
     for (int i = 0; i < g->rooms; i++)
         k->argument[at++] = &k->memory[g->parameters + i];
     for (int i = 0; i < g->kernel->symbols; i++) {
@@ -180,10 +193,12 @@ static bool call_open(struct call *k) {
     size_t memories = (size_t)(g->parameters + g->rooms + 1), symbols = (size_t)g->kernel->symbols;
     k->memory = memory_zero(sizeof *k->memory * memories);
     k->is_ours = memory_zero(sizeof *k->is_ours * memories);
+    k->value = memory_zero(sizeof *k->value * memories);
+    k->copy = memory_zero(sizeof *k->copy * memories);
     k->argument = memory_zero(sizeof *k->argument * (memories + symbols));
     k->narrow = memory_zero(sizeof *k->narrow * (symbols + 1));
-    if (!k->memory || !k->is_ours || !k->argument || !k->narrow || !open_target(k->target) ||
-        !group_sizes_open(&k->sizes, &k->c->group, k->symbol) || !make_memory(k))
+    if (!k->memory || !k->is_ours || !k->value || !k->copy || !k->argument || !k->narrow ||
+        !open_target(k->target) || !group_sizes_open(&k->sizes, &k->c->group, k->symbol) || !make_memory(k))
         return false;
     list_arguments(k);
     return true;
@@ -194,7 +209,11 @@ static void call_close(struct call *k) {
     for (int i = 0; k->is_ours && i <= g->parameters + g->rooms; i++)
         if (k->is_ours[i])
             k->target->calls->free(k->memory[i]);
+    for (int i = 0; k->copy && i < g->parameters; i++)
+        memory_free(k->copy[i]);
     group_sizes_close(&k->sizes);
+    memory_free(k->value);
+    memory_free(k->copy);
     memory_free(k->memory);
     memory_free(k->is_ours);
     memory_free(k->argument);

@@ -53,7 +53,8 @@ static void ask(struct vectors *v, expr e) {
 static bool fits(struct vectors *v, int which) {
     const struct tile_region *r = &v->side[which].region;
     int last = r->buffer->ndim - 1;
-    if (last < 0 || tile_type_is_complex(r->buffer->type) || tile_type_is_bool(r->buffer->type))
+    if (last < 0 || tile_type_is_complex(r->buffer->type) || tile_type_is_bool(r->buffer->type) ||
+        r->buffer->memory == TILE_TABLE)
         return false;
     for (int i = 0; r->buffer->stride && i <= last; i++) {
         int64_t stride = fragments_number(r->buffer->stride[i]);

@@ -307,7 +307,7 @@ static bool is_block(const struct tile_region *r) {
     for (int i = 0; i < r->buffer->ndim - 2; i++)
         inside &= !r->origin || pass_range(r->origin[i]).low >= 0;
     return inside && !r->buffer->stride && r->buffer->memory != TILE_GLOBAL &&
-           r->buffer->memory != TILE_CONSTANT;
+           r->buffer->memory != TILE_CONSTANT && r->buffer->memory != TILE_TABLE;
 }
 
 // The target multiplies such tiles by itself.

@@ -2,7 +2,7 @@
 // `hip_tiles`.
 //
 // The text has a function for each grid of the kernel, NAME_0, NAME_1, ..., launched in that order with the same arguments:
-// parameters (buffers as addresses, scalars as values), memory outside of all groups, sizes, and, if it has assertions, zl_status, where
+// parameters (buffers as addresses, scalars and tables as values), memory outside of all groups, sizes, and, if it has assertions, zl_status, where
 // the line of one that does not hold is left. A launch is one row of groups: render_launches says how many of how many threads.
 
 #include "render/group.h"
@@ -295,6 +295,9 @@ static void arguments(struct program *p) {
             program_fail(p, NULL, "the target has no complex scalars: ", q->scalar->text);
         else if (q->is_scalar)
             argument(p, &is_first, "%s a%d", program_memory(q->scalar->type), q->scalar->id);
+        else if (tile_is_by_value(q))
+            argument(p, &is_first, "%sstruct %s_b%d b%d", words_of(p)->table, p->symbol, q->buffer->id,
+                     q->buffer->id);
         else
             argument(p, &is_first, "%s%s%s *b%d", space, q->buffer->is_output ? "" : "const ",
                      program_memory(q->buffer->type), q->buffer->id);
@@ -306,6 +309,16 @@ static void arguments(struct program *p) {
         argument(p, &is_first, "%s n%d", tile_type_name(k->symbol[i]->type), k->symbol[i]->id);
     if (render_has_status(k))
         argument(p, &is_first, "%si32 *zl_status", space);
+}
+
+// A struct for each table: arrays alone are not passed by value.
+static void declare_tables(struct program *p) {
+    for (int i = 0; i < p->kernel->parameters; i++) {
+        const struct tile_parameter *q = &p->kernel->parameter[i];
+        if (!q->is_scalar && tile_is_by_value(q))
+            text_add(p->style.out, "struct %s_b%d {\n    %s at[%" PRId64 "];\n};\n\n", p->symbol,
+                     q->buffer->id, program_memory(q->buffer->type), program_elements(q->buffer));
+    }
 }
 
 static int64_t shared_bytes_of(const struct tile_buffer *b) {
@@ -445,6 +458,7 @@ static void function(struct program *p, const struct tile_stmt *grid, const char
 
 static void functions(struct program *p, const char *symbol) {
     int at = 0;
+    declare_tables(p);
     for (const struct tile_stmt *s = p->kernel->body; s && !p->failed; s = s->next) {
         if (s->kind != TILE_GRID)
             continue;
@@ -458,7 +472,7 @@ static void functions(struct program *p, const char *symbol) {
 
 bool group_render(struct style *style, const struct tile_kernel *kernel, const char *symbol) {
     struct plan plan = {.kernel = kernel};
-    struct program p = {.style = *style, .kernel = kernel, .own = own};
+    struct program p = {.style = *style, .kernel = kernel, .own = own, .symbol = symbol};
     p.seen = memory_zero(sizeof *p.seen * (size_t)(kernel->ids + 1));
     plan.of = memory_zero(sizeof *plan.of * (size_t)(kernel->ids + 1));
     bool good = p.seen && plan.of;

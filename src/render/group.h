@@ -10,6 +10,7 @@ struct group_words {
     const char *function;        // how a kernel begins; %d: threads of a group
     const char *global, *shared; // before the types of what is there, with a space behind, or ""
     const char *thread, *block;  // numbers of the thread in its group, of the group
+    const char *table;           // before the struct of a table that is passed by value, with a space behind
     const char *memory;          // declares zl_memory, of which buffers of the group are parts; NULL: each by itself
 };
 

@@ -8,6 +8,7 @@ static const struct group_words opencl_words = {
     .function = "__kernel __attribute__((reqd_work_group_size(%d, 1, 1))) void",
     .global = "__global ",
     .shared = "__local ",
+    .table = "const ",
     .thread = "get_local_id(0)",
     .block = "get_group_id(0)"};
 
@@ -15,6 +16,7 @@ static const struct group_words cuda_words = {
     .function = "extern \"C\" __global__ void ZL_BOUNDS(%d)",
     .global = "",
     .shared = "",
+    .table = "const __grid_constant__ ", // read where the launch put it: indexing makes no copy in the thread
     .thread = "threadIdx.x",
     .block = "blockIdx.x",
     .memory = "extern __shared__ __align__(1024) unsigned char zl_memory[];"};

@@ -342,7 +342,7 @@ const char prelude_hip_tiles[] =
     "#define __global__ __attribute__((global))\n#define __device__ __attribute__((device))\n"
     "#define __shared__ __attribute__((shared))\n#define __forceinline__ inline __attribute__((always_inline))\n"
     "#define __launch_bounds__(n) __attribute__((amdgpu_flat_work_group_size(1, n)))\n"
-    "#define __align__(n) __attribute__((aligned(n)))\n"
+    "#define __align__(n) __attribute__((aligned(n)))\n#define __grid_constant__\n"
     "typedef __SIZE_TYPE__ size_t;\n" CUDA_TYPES FLOATS DOUBLE
     "#define floorf __builtin_floorf\n#define ceilf __builtin_ceilf\n#define rintf __builtin_rintf\n"
     "#define truncf __builtin_truncf\n#define fmaf __builtin_fmaf\n#define floor __builtin_floor\n#define ceil __builtin_ceil\n"

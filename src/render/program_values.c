@@ -101,7 +101,8 @@ static void swizzled(struct program *p, const struct tile_buffer *b, const expr 
 }
 
 static void element(struct program *p, const struct tile_buffer *b, const expr *index, int part) {
-    text_add(p->style.out, part < 0 ? "b%d[" : "b%d[2 * (", b->id);
+    text_add(p->style.out, "b%d%s[%s", b->id, b->memory == TILE_TABLE && p->own ? ".at" : "",
+             part < 0 ? "" : "2 * (");
     if (b->swizzle && p->own)
         swizzled(p, b, index);
     else

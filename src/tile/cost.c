@@ -175,7 +175,7 @@ static double parameter_bytes(struct cost *c) {
     double bytes = 0;
     for (int i = 0; i < c->kernel->parameters; i++) {
         const struct tile_buffer *b = c->kernel->parameter[i].buffer;
-        if (!b)
+        if (tile_is_by_value(&c->kernel->parameter[i]))
             continue;
         double all = product(c, b->shape, b->ndim) * tile_type_bytes(b->type);
         bytes += MIN_OF(c->read[b->id], all) + MIN_OF(c->written[b->id], all);

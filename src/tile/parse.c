@@ -193,10 +193,13 @@ static bool parse_parameter(struct parser *p, bool is_output) {
     const char *text = parse_name(p, "a parameter");
     if (!text || !parse_expect(p, ":"))
         return false;
-    bool is_constant_memory = parse_accept(p, "constant");
+    bool is_table = parse_accept(p, tile_memory_word[TILE_TABLE]);
+    enum tile_memory memory = is_table                      ? TILE_TABLE
+                              : parse_accept(p, "constant") ? TILE_CONSTANT
+                                                            : TILE_GLOBAL;
     if (!parse_type(p, &type))
         return false;
-    if (!parse_is(p, "[") && !is_output)
+    if (!parse_is(p, "[") && !is_output && !is_table)
         return parse_bind_name(p, BOUND_SCALAR, text, tile_parameter_scalar(text, type));
     p->declares_symbols = true;
     int ndim = parse_list(p, shape);
@@ -204,7 +207,7 @@ static bool parse_parameter(struct parser *p, bool is_output) {
     struct tile_buffer *b = ndim < 0 ? NULL : tile_parameter_buffer(text, type, ndim, shape, is_output);
     if (!b)
         return parse_fail_moved(p, place);
-    b->memory = is_constant_memory ? TILE_CONSTANT : TILE_GLOBAL;
+    b->memory = memory;
     return parse_attributes(p, b) &&
            parse_bind(p, (struct binding){.text = text, .kind = BOUND_BUFFER, .buffer = b});
 }

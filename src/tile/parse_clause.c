@@ -75,14 +75,14 @@ const char *parse_binding_word(const struct binding *b) {
     }
 }
 
-// NAME = of a clause: a name that is none yet, not even of a function.
+// NAME = of a clause: a name that means nothing yet, also where it would be called or stand in the place of a type.
 static const char *parse_clause_name(struct parser *p, const char *what) {
+    static const char *const taken[] = {"ceildiv", "identity", "table"};
     struct tile_token token = p->token;
     const char *text = parse_name(p, what);
-    if (text &&
-        (tile_op_find(text) != TILE_OP_COUNT || !strcmp(text, "ceildiv") || !strcmp(text, "identity")))
-        return parse_fail(p, token.place, "'%s' is a function of the language, not the name of %s", text,
-                          what);
+    if (text && (tile_op_find(text) != TILE_OP_COUNT || tile_word_find(taken, COUNT(taken), text) >= 0))
+        return parse_fail(p, token.place, "'%s' has a meaning in the language and cannot be the name of %s",
+                          text, what);
     return text && parse_expect(p, "=") ? text : NULL;
 }
 

@@ -4,8 +4,8 @@
 
 static void print_parameter(struct tile_printer *p, const struct tile_parameter *parameter) {
     if (!parameter->is_scalar) {
-        tile_print_buffer(p, parameter->buffer,
-                          parameter->buffer->memory == TILE_CONSTANT ? "constant " : "");
+        enum tile_memory memory = parameter->buffer->memory;
+        tile_print_buffer(p, parameter->buffer, memory == TILE_GLOBAL ? "" : tile_memory_word[memory]);
         return;
     }
     const struct tile_name *name = parameter->scalar;

@@ -48,7 +48,7 @@ static void print_mask(struct tile_printer *p, expr mask) {
 // a: f32[n, 4] stride [4, 1] align 16
 void tile_print_buffer(struct tile_printer *p, const struct tile_buffer *b, const char *memory) {
     const char *name = tile_name_text(p, b, b->text);
-    text_add(&p->out, "%s: %s%s", name, memory, tile_type_name(b->type));
+    text_add(&p->out, "%s: %s%s%s", name, memory, *memory ? " " : "", tile_type_name(b->type));
     print_list(p, b->shape, b->ndim);
     if (b->stride) {
         text_add(&p->out, " stride ");

@@ -61,7 +61,7 @@ static const char *const words[] = {
     "inf",     "nan",    "true",  "false",      "im2col",    "thread",  "shuffle",
 };
 
-const char *const tile_memory_word[] = {"global", "constant", "shared", "fragment", "local", "extra"};
+const char *const tile_memory_word[] = {"global", "constant", "shared", "fragment", "local", "extra", "table"};
 const char *const tile_loop_word[] = {"for", "parallel", "unroll", "vector", "pipeline"};
 const char *const tile_shuffle_word[] = {"xor", "up", "from"};
 const char *const tile_scope_word[] = {"subgroup", "group", "cluster"};

@@ -25,7 +25,7 @@ bool tile_op_gives_same(enum tile_op op);
 
 bool tile_is_word(const char *text); // of the language: no name can be called so
 
-extern const char *const tile_memory_word[];  // by enum tile_memory
+extern const char *const tile_memory_word[];  // by enum tile_memory; all but the last, "table", are words of statements
 extern const char *const tile_loop_word[];    // by enum tile_loop
 extern const char *const tile_shuffle_word[]; // by enum tile_shuffle
 extern const char *const tile_scope_word[];   // by enum tile_scope

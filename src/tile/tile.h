@@ -116,7 +116,9 @@ struct tile_name {
 
 // Buffers and statements ----------------------------------------------------------------------------------------
 
-enum tile_memory { TILE_GLOBAL, TILE_CONSTANT, TILE_SHARED, TILE_FRAGMENT, TILE_REGISTER, TILE_EXTRA };
+// TILE_TABLE is of inputs alone: few numbers that a launch passes by value.
+enum tile_memory { TILE_GLOBAL, TILE_CONSTANT, TILE_SHARED, TILE_FRAGMENT, TILE_REGISTER, TILE_EXTRA, TILE_TABLE };
+enum { TILE_TABLE_BYTES = 1024, TILE_ARGUMENT_BYTES = 4000 }; // of one table, of all arguments of a launch, at most
 
 struct tile_buffer {
     const char *text;
@@ -221,6 +223,11 @@ struct tile_parameter {
     struct tile_buffer *buffer;    // else
     const struct tile_name *scalar;
 };
+
+// Whether a launch passes the parameter by value: a scalar or a table.
+static inline bool tile_is_by_value(const struct tile_parameter *p) {
+    return p->is_scalar || p->buffer->memory == TILE_TABLE;
+}
 
 struct tile_kernel {
     const char *name;

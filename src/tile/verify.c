@@ -255,6 +255,8 @@ static bool measure(struct verifier *v, const struct tile_buffer *b, int64_t *by
 static bool check_view(struct verifier *v, const struct tile_buffer *b) {
     if (!check_visible(v, b->base))
         return false;
+    if (b->base->memory == TILE_TABLE)
+        return fail(v, "'%s' is a table: there are no views of tables", b->base->text);
     if (b->stride || b->base->stride)
         return fail(v, "'%s' has strides: views are of elements in their order",
                     b->stride ? b->text : b->base->text);
@@ -303,6 +305,8 @@ static bool check_alloc(struct verifier *v, const struct tile_stmt *s) {
     int64_t bytes;
     if (v->outside && b->memory == TILE_FRAGMENT)
         return fail(v, "'%s' is a tile of the block: inside of a thread memory is local or shared", b->text);
+    if (b->memory == TILE_TABLE && !b->base)
+        return fail(v, "'%s' is a table: tables are parameters", b->text);
     return check_integers(v, b->shape, b->ndim, "a size") &&
            check_integers(v, b->stride, b->ndim, "a stride") && check_constant_sizes(v, b) &&
            (b->base ? check_view(v, b) : measure(v, b, &bytes)) && declare_buffer(v, b);
@@ -331,7 +335,9 @@ static bool check_body(struct verifier *v, const struct tile_stmt *s) {
     return good;
 }
 
-enum { MOST_THREADS = 1 << 16 }; // of a block: more than any device has, whose own limit is checked when it compiles
+enum {
+    MOST_THREADS = 1 << 16
+}; // of a block: more than any device has, whose own limit is checked when it compiles
 
 static bool check_ranges(struct verifier *v, const struct tile_stmt *s) {
     int most = s->kind == TILE_GRID ? 3 : TILE_DIMS;
@@ -522,6 +528,41 @@ static bool check_block(struct verifier *v, const struct tile_stmt *body) {
     return true;
 }
 
+static bool check_table(struct verifier *v, const struct tile_buffer *b, int64_t bytes) {
+    if (b->is_output)
+        return fail(v, "'%s' is a table, which is an input: a launch passes its numbers by value", b->text);
+    if (tile_type_is_bool(b->type) || tile_type_is_complex(b->type) || tile_type_is_small(b->type) ||
+        b->type.lanes > 1)
+        return fail(v, "'%s' is a table of %s: tables are of integers and floats of 8 to 64 bits", b->text,
+                    tile_type_name(b->type));
+    if (b->stride || b->align || b->swizzle)
+        return fail(v, "'%s' is a table, which has no stride, align or swizzle", b->text);
+    if (bytes < 0)
+        return fail(v, "'%s' is a table, whose sizes are numbers", b->text);
+    return (bytes > 0 && bytes <= TILE_TABLE_BYTES) ||
+           fail(v, "'%s' is a table of %" PRId64 " bytes, not of 1 to %d", b->text, bytes, TILE_TABLE_BYTES);
+}
+
+// What fits into a launch of every target. An argument begins at a multiple of 8 bytes at most.
+static bool check_tables(struct verifier *v) {
+    const struct tile_kernel *k = v->kernel;
+    int64_t all = 8 * (int64_t)k->symbols, bytes;
+    bool has_table = false;
+    for (int i = 0; i < k->parameters; i++) {
+        const struct tile_parameter *p = &k->parameter[i];
+        bool is_table = !p->is_scalar && tile_is_by_value(p);
+        if (is_table && (!measure(v, p->buffer, &bytes) || !check_table(v, p->buffer, bytes)))
+            return false;
+        all += is_table ? (bytes + 7) / 8 * 8 : 8;
+        has_table |= is_table;
+    }
+    return !has_table || all <= TILE_ARGUMENT_BYTES ||
+           fail(v,
+                "tables, other parameters and sizes take %" PRId64
+                " bytes of a launch, which has %d for them",
+                all, TILE_ARGUMENT_BYTES);
+}
+
 static bool check_parameters(struct verifier *v) {
     const struct tile_kernel *k = v->kernel;
     bool outputs = false;
@@ -540,7 +581,7 @@ static bool check_parameters(struct verifier *v) {
         if (!p->is_scalar && !measure(v, p->buffer, &bytes))
             return false;
     }
-    return true;
+    return check_tables(v);
 }
 
 static bool check_kernel(struct verifier *v) {

@@ -417,6 +417,10 @@ TEST(compiled_as_interpreted) {
         check_sample(&samples[i]);
 }
 
+TEST(tables_as_interpreted) {
+    tile_trial(SAMPLE_TABLES, "c", (int64_t[]){200}, 1e-5);
+}
+
 // exp2() is as near as doc/tile.md says, from end to end, and has the limits of 2^x.
 TEST(quick_powers_of_two) {
     enum { MANY = 60000 };

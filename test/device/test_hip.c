@@ -17,6 +17,8 @@ static struct {
     const char *(*launch)(void);
     void (*fail)(const char *function, int code);
     int (*used)(void);
+    int (*alloc)(void **out, size_t bytes);
+    int (*free)(void *memory);
 } fake;
 
 static const char twice[] = "kernel twice(a: f32[n]) -> (y: f32[n]) { map i in n { y[i] = a[i] * 2.0 } }";
@@ -25,7 +27,9 @@ static const char *lacks_hip(void) {
     static const char *const installed[] = {"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so", NULL};
     const struct library_symbol symbols[] = {{"fake_hip_launch", (void **)(void *)&fake.launch},
                                              {"fake_hip_fail", (void **)(void *)&fake.fail},
-                                             {"fake_hip_used", (void **)(void *)&fake.used}};
+                                             {"fake_hip_used", (void **)(void *)&fake.used},
+                                             {"hipMalloc", (void **)(void *)&fake.alloc},
+                                             {"hipFree", (void **)(void *)&fake.free}};
     void *library = dlopen(ZL_BUILD_DIR "/fake/libamdhip64.so.6", RTLD_NOW); // found by its name from now on
     if (!library || !library_bind(library_open(installed), symbols, COUNT(symbols), NULL))
         return "another libamdhip64.so is installed";
@@ -72,6 +76,29 @@ TEST(hip_assertions_are_told) {
     a[2] = -1;
     CHECK_ERROR(ZL_ERROR_VALUE, zl_kernel_run(k, 2, buffer));
     CHECK_HAS(test_last_error(), "kernel guarded, line 3: not negative");
+    CHECK_EQ_INT(fake.used(), 0);
+    zl_kernel_release(k);
+}
+
+// The launch gets the numbers of a table, from the host's memory or the device's.
+TEST(hip_tables_are_values) {
+    static const char text[] = "kernel looked_up(t: table f32[4], a: f32[n]) -> (y: f32[n]) {\n"
+                               "  map i in n { y[i] = a[i] * t[i % 4] }\n}\n";
+    float a[6] = {1, 1, 1, 1, 1, 2}, y[6] = {0}, table[4] = {5, 6, 7, 8};
+    int64_t n = 6, four = 4;
+    zl_kernel_buffer buffer[] = {
+        {table, ZL_FLOAT32, 1, &four, NULL}, {a, ZL_FLOAT32, 1, &n, NULL}, {y, ZL_FLOAT32, 1, &n, NULL}};
+    zl_kernel k = zl_kernel_compile(text, "looked_up.tile", "hip");
+    REQUIRE(k);
+    CHECK(zl_kernel_run(k, 3, buffer));
+    CHECK(y[0] == 5 && y[3] == 8 && y[5] == 12);
+    REQUIRE(fake.alloc(&buffer[0].data, sizeof table) == 0);
+    memcpy(buffer[0].data, (float[]){-1, -2, -3, -4}, sizeof table);
+    CHECK(zl_kernel_run(k, 3, buffer));
+    CHECK(y[0] == -1 && y[3] == -4 && y[5] == -4);
+    fake.fail("hipMemcpyDtoHAsync", 719);
+    CHECK_ERROR(ZL_ERROR_DEVICE, zl_kernel_run(k, 3, buffer));
+    fake.free(buffer[0].data);
     CHECK_EQ_INT(fake.used(), 0);
     zl_kernel_release(k);
 }

@@ -212,4 +212,30 @@
     "  }\n" \
     "}"
 
+// Tables: read at indices that are computed, copied as tiles, reduced, multiplied; of all types, in several launches.
+#define SAMPLE_TABLES \
+    "kernel tables(x: f32[n], s: table i32[3, 8], w: table f64[5], h: table f16[4, 4], c: table bf16[16], b: table u8[9], q: table i64[3]) " \
+    "-> (y: f32[n], z: i32[3], t: f32[4, 4], u: f32[16], d: f64[5], p: f32[4, 4]) {\n" \
+    "  grid g in ceildiv(n, 64), threads 64 {\n" \
+    "    shared sums: i32[3]\n" \
+    "    shared own: bf16[16]\n" \
+    "    reduce add s -> sums axis 1\n" \
+    "    copy c -> own\n" \
+    "    copy own -> u\n" \
+    "    map i in 64 {\n" \
+    "      let at = g * 64 + i\n" \
+    "      let k = i64(s[at % 3, at % 8]) % 9\n" \
+    "      y[at] = load(x[at], at < n) * f32(b[k]) + f32(sums[k % 3]) + f32(q[at % 3]) where at < n\n" \
+    "    }\n" \
+    "  }\n" \
+    "  reduce add s -> z axis 1\n" \
+    "  copy h -> t\n" \
+    "  scan add w -> d axis 0\n" \
+    "  grid g in 1, threads 32 {\n" \
+    "    fragment acc: f32[4, 4] = 0\n" \
+    "    gemm h, h -> acc\n" \
+    "    copy acc -> p\n" \
+    "  }\n" \
+    "}"
+
 #endif

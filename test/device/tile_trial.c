@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PARAMETERS = 10 };
+enum { PARAMETERS = 16 };
 
 struct argument {
     zl_kernel_parameter parameter;

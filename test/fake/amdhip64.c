@@ -3,6 +3,7 @@
 
 #include "fake.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -95,7 +96,7 @@ int hipMemcpyHtoDAsync(void *to, const void *from, size_t bytes, void *stream) {
 int hipMemcpyDtoHAsync(void *to, void *from, size_t bytes, void *stream) {
     (void)stream;
     memcpy(to, from, bytes);
-    return 0;
+    return fails("hipMemcpyDtoHAsync");
 }
 
 int hipStreamSynchronize(void *stream) {
@@ -133,9 +134,14 @@ int hipModuleGetFunction(void **out, void *module, const char *name) {
 }
 
 // The kernels of test_hip.c: twice(a: f32[n]) -> (y: f32[n]) has the arguments a, y, n; `guarded`, the same with the assertion in line 3
-// that no number is negative, also where the line is left.
+// that no number is negative, also where the line is left; looked_up(t: table f32[4], a: f32[n]) -> (y: f32[n]) has the four numbers
+// of t, by which others are multiplied in turns, before a.
 int hipModuleLaunchKernel(void *function, unsigned x, unsigned y, unsigned z, unsigned block_x, unsigned block_y,
                           unsigned block_z, unsigned shared, void *stream, void **argument, void **extra) {
+    static const float plain[4] = {2, 2, 2, 2};
+    bool has_table = !strcmp(function, "looked_up_0");
+    const float *by = has_table ? argument[0] : plain;
+    argument += has_table;
     const float *from = *(float **)argument[0];
     float *to = *(float **)argument[1];
     int64_t n = *(int64_t *)argument[2];
@@ -144,7 +150,7 @@ int hipModuleLaunchKernel(void *function, unsigned x, unsigned y, unsigned z, un
     snprintf(fake.log, sizeof fake.log, "%s %u %u %u, %u %u %u, %u; %lld%s", (char *)function, x, y, z, block_x, block_y,
              block_z, shared, (long long)n, !line ? "" : *line ? ", failed" : ", 0");
     for (int64_t i = 0; i < n; i++) {
-        to[i] = 2 * from[i];
+        to[i] = by[i % 4] * from[i];
         if (line && from[i] < 0)
             *line = 3;
     }

@@ -162,6 +162,8 @@ static const char *some_word(void) {
         "COMBINE",
         "identity(COMBINE)",
         "ITEM(",
+        "table",
+        "t: table f16[4, 8], ",
     };
     return words[test_between(0, COUNT(words) - 1)];
 }

@@ -231,6 +231,30 @@ TEST(only_assertions_have_a_status) {
     }
 }
 
+// A launch passes tables by value; elements are read where they are.
+TEST(tables_are_passed_by_value) {
+    static const struct {
+        const char *dialect, *argument;
+    } cases[] = {{"cuda_tiles", "const __grid_constant__ struct tables_b1 b1"},
+                 {"hip_tiles", "const __grid_constant__ struct tables_b1 b1"},
+                 {"opencl_tiles", "const struct tables_b1 b1"}};
+    char *text = file_read(ZL_TEST_DIR "/render/kernels/tables.tile", NULL);
+    REQUIRE(text);
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        char *source = render("tables", text, cases[i].dialect);
+        CHECK_HAS(source, "struct tables_b1 {\n    i32 at[16];\n};\n");
+        CHECK_HAS(source, "struct tables_b2 {\n    f16 at[64];\n};\n");
+        CHECK_EQ_INT(count_of(source, cases[i].argument), 2); // functions, one for each grid
+        CHECK_HAS(source, "= b1.at[");
+        CHECK(!strstr(source, "&b1"));
+        memory_free(source);
+    }
+    char *c = render("tables", text, "c_tiles");
+    CHECK_HAS(c, "const i32 *b1 = (const i32 *)run->p[1];");
+    memory_free(c);
+    memory_free(text);
+}
+
 TEST(narrow_tiles_stay_in_registers) {
     static const struct {
         const char *type, *access;

@@ -541,9 +541,11 @@ TEST(tile_clauses_say_what_is_wrong) {
     check_message("param n = 4 kernel k<n>(a: f32[n]) { }", "'n' is a param already");
     check_message("type a = f32" K "}", "k.tile:1:23: 'a' is a type already");
     check_message("type f32 = f16" K "}", "'f32' is a word of the language, not the name of a type");
-    check_message("op max = add" K "}", "'max' is a function of the language, not the name of an op");
+    check_message("op max = add" K "}",
+                  "'max' has a meaning in the language and cannot be the name of an op");
     check_message("type identity = f32" K "}",
-                  "'identity' is a function of the language, not the name of a type");
+                  "'identity' has a meaning in the language and cannot be the name of a type");
+    check_message("type table = f32" K "}", "'table' has a meaning in the language");
     check_message("type T = 4" K "}", "a type is expected (f32, i8, bool, ...), not 4");
     check_message("param B = 4 type T = B" K "}", "a type is expected, and 'B' is a param");
     check_message("op F = f32" K "}", "an op is expected (add, maximum, exp, ...), not f32");
@@ -597,4 +599,49 @@ TEST(tile_values_that_are_given_say_what_is_wrong) {
         CHECK_ERROR(ZL_ERROR_VALUE, tile_parse_with(instance_text, "k.tile", values[i].given));
         CHECK_HAS(test_last_error(), values[i].part);
     }
+}
+
+// Tables --------------------------------------------------------------------------------------------------------------
+
+TEST(tile_tables_are_small_inputs) {
+    check_prints(
+        "kernel k(s: table i32[3, 8], table: f32[n]) -> (y: f32[n]) { y[0] = table[i64(s[1, 2])] }",
+        "kernel k(s: table i32[3, 8], table: f32[n]) -> (y: f32[n]) {\n  y[0] = table[i64(s[1, 2])]\n}\n");
+    check_canonical("param N = 4 type T = f16 kernel k(s: table T[N]) -> (y: T[N]) { copy s -> y }");
+#define K(parameter) "kernel k(" parameter ") -> (y: f32[4]) { }"
+    check_message(K("s: table f32[n]"), "'s' is a table, whose sizes are numbers");
+    check_message(K("s: table f32[257]"), "'s' is a table of 1028 bytes, not of 1 to 1024");
+    check_message(K("s: table f32[0]"), "'s' is a table of 0 bytes");
+    check_message(K("s: table f32[4] stride [2]"), "'s' is a table, which has no stride, align or swizzle");
+    check_message(K("s: table f32[4] align 16"), "'s' is a table, which has no stride");
+    check_message(K("s: table bool[4]"), "'s' is a table of bool: tables are of integers and floats");
+    check_message(K("s: table c64[4]"), "'s' is a table of c64");
+    check_message(K("s: table e4m3[4]"), "'s' is a table of e4m3");
+    check_message(K("s: table f32x4[4]"), "'s' is a table of f32x4");
+    check_message(K("s: table f32"), "'[' is expected");
+    check_message(K("s: table constant f32[4]"), "a type is expected");
+    check_message(K("a: table f64[128], b: table f64[128], c: table f64[128], d: table f64[128]"),
+                  "tables, other parameters and sizes take 4104 bytes of a launch, which has 4000 for them");
+    check_canonical(K("a: table f64[128], b: table f64[128], c: table f64[128], d: table f64[114], s: f32"));
+    check_message(K("a: table f64[128], b: table f64[128], c: table f64[128], d: table f64[114], e: f32[n]"),
+                  "take 4008 bytes of a launch");
+    check_message("kernel k(s: table f32[4]) -> (y: table f32[4]) { }", "'y' is a table, which is an input");
+    check_message("kernel k(s: table f32[4]) -> (y: f32[4]) { s[0] = 1 }", "'s' is an input");
+    check_message("kernel k(s: table f32[4]) -> (y: f32[4]) { view v: i32[4] of s }",
+                  "'s' is a table: there are no views of tables");
+    check_message("kernel k() -> (y: f32[4]) { table s: f32[4] }", "there is no statement 'table'");
+#undef K
+}
+
+TEST(tile_tables_are_read_as_other_inputs) {
+    struct tile_kernel *kernel = tile_parse("kernel k(s: table i16[2, 3], a: f32[n]) -> (y: f32[n]) {\n"
+                                            "  map i in n { y[i] = a[i] * f32(s[i % 2, i % 3]) }\n}\n",
+                                            "k");
+    int16_t s[] = {1, 2, 3, 4, 5, 6};
+    float a[] = {1, 1, 1, 1, 10, 1}, y[6] = {0};
+    REQUIRE(kernel);
+    CHECK(tile_interpret(kernel, (void *[]){s, a, y}, (int64_t[]){6}));
+    CHECK(y[0] == 1 && y[1] == 5 && y[2] == 3 && y[3] == 4 && y[4] == 20 && y[5] == 6);
+    CHECK_EQ_F64(tile_cost(kernel, (int64_t[]){6}).bytes, 48); // a launch brings the table along
+    tile_free(kernel);
 }

@@ -104,15 +104,15 @@ struct call {
     cl_memory *memory; // of parameters that are buffers, of rooms, of the status where there is one
 };
 
-static bool is_scalar(const struct compiled *c, int i) {
-    return c->group.kernel->parameter[i].is_scalar;
+static bool is_value(const struct compiled *c, int i) {
+    return tile_is_by_value(&c->group.kernel->parameter[i]);
 }
 
 static bool make_memory(struct call *k) {
     const struct group_kernel *g = &k->c->group;
     int32_t status = 0;
     for (int i = 0; i < g->parameters; i++)
-        if (!is_scalar(k->c, i) &&
+        if (!is_value(k->c, i) &&
             (!(k->memory[i] = opencl_alloc(k->c->device, (size_t)k->sizes.bytes[i])) ||
              !opencl_write(k->c->device, k->memory[i], k->address[i], (size_t)k->sizes.bytes[i])))
             return false;
@@ -133,7 +133,7 @@ static bool set_arguments(struct call *k, cl_function f) {
     uint32_t at = 0;
     bool good = true;
     for (int i = 0; i < g->parameters && good; i++)
-        good = is_scalar(k->c, i) ? set(f, &at, (size_t)k->sizes.bytes[i], k->address[i])
+        good = is_value(k->c, i) ? set(f, &at, (size_t)k->sizes.bytes[i], k->address[i])
                                   : set(f, &at, sizeof k->memory[i], &k->memory[i]);
     for (int i = 0; i < g->rooms && good; i++)
         good = set(f, &at, sizeof *k->memory, &k->memory[g->parameters + i]);
@@ -162,7 +162,7 @@ static bool read_results(struct call *k) {
     const struct group_kernel *g = &k->c->group;
     int32_t status = 0;
     for (int i = 0; i < g->parameters; i++)
-        if (!is_scalar(k->c, i) && g->kernel->parameter[i].buffer->is_output &&
+        if (!is_value(k->c, i) && g->kernel->parameter[i].buffer->is_output &&
             !opencl_read(k->c->device, k->address[i], k->memory[i], (size_t)k->sizes.bytes[i]))
             return false;
     bool done = g->has_status
