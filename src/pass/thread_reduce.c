@@ -331,10 +331,16 @@ static void put_line(const struct tile_stmt *s, struct thread_lines *l, expr val
     box_write(&l->to, &place_in, point, value, true);
 }
 
+// Lines after the last are masked: of the outermost axis, whose size is often not known, the position needs no division.
 static void name_line(const struct tile_stmt *s, struct thread_lines *l, expr line) {
+    int outermost = s->axis == 0;
     for (int i = l->box.axes - 1; i >= 0; i--) {
         if (i == s->axis)
             continue;
+        if (i == outermost && fragments_number(l->box.size[i]) < 0) {
+            l->box.point[i] = line;
+            break;
+        }
         l->box.point[i] = tile_binary(TILE_REM, line, l->box.size[i]);
         line = tile_binary(TILE_FLOORDIV, line, l->box.size[i]);
     }

@@ -418,7 +418,9 @@ static void store_at(struct points *p, const struct tile_stmt *s, expr value) {
     const struct tile_buffer *b = region_element(p, s, 1, at, &indices, &inside);
     if (b->memory != TILE_REGISTER && p->first)
         inside = box_both(p->first, inside);
-    tile_store(b, indices, at, value, inside);
+    struct tile_stmt *store = tile_store(b, indices, at, value, inside);
+    if (store)
+        store->is_once = s->is_once && b->memory == TILE_GLOBAL;
 }
 
 static void copy_elements(struct group *g, const struct tile_stmt *s) {

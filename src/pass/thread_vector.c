@@ -78,10 +78,12 @@ static bool is_in_registers(const struct vectors *v, int which) {
 
 static void one_access(struct vectors *v, const struct tile_region *from, const struct tile_region *to,
                        bool is_async) {
+    const struct tile_stmt *access = v->stmt->kind == TILE_MAP ? v->stmt->body : v->stmt;
     tile_append((struct tile_stmt){.kind = TILE_COPY,
                                    .loop = TILE_VECTOR,
                                    .region = {*from, *to},
                                    .is_async = is_async,
+                                   .is_once = access->is_once,
                                    .token = is_async ? v->stmt->token : 0,
                                    .place = v->stmt->place});
 }

@@ -115,11 +115,14 @@ static void vector_copy(struct program *p, const struct tile_stmt *s) {
         vector_place(p, &s->region[0], bytes, true);
         text_add(out, ");\n");
     } else {
-        text_add(out, "*");
+        bool loads = program_is_once(s, s->region[0].buffer),
+             stores = program_is_once(s, s->region[1].buffer);
+        text_add(out, stores ? "ZL_STORE_ONCE(*" : "*");
         vector_place(p, &s->region[1], bytes, false);
-        text_add(out, " = *");
+        text_add(out, stores ? ", " : " = ");
+        text_add(out, loads ? "ZL_LOAD_ONCE(*" : "*");
         vector_place(p, &s->region[0], bytes, true);
-        text_add(out, ";\n");
+        text_add(out, "%s%s;\n", loads ? ")" : "", stores ? ")" : "");
     }
     style_close(&p->style);
 }
@@ -430,7 +433,10 @@ static void function(struct program *p, const struct tile_stmt *grid, const char
                      bool *declared) {
     const struct tile_stmt *threads = grid->body;
     struct text *out = p->style.out;
-    text_add(out, words_of(p)->function, grid->threads);
+    char bounds[32];
+    snprintf(bounds, sizeof bounds, grid->resident && words_of(p)->has_resident ? "%d, %d" : "%d",
+             grid->threads, grid->resident);
+    text_add(out, words_of(p)->function, bounds);
     text_add(out, " %s_%d(", symbol, at);
     arguments(p);
     text_add(out, ") {\n");

@@ -7,7 +7,8 @@
 
 // How a language says what groups need.
 struct group_words {
-    const char *function;        // how a kernel begins; %d: threads of a group
+    const char *function;        // how a kernel begins; %s: threads of a group
+    bool has_resident;           // behind them: groups that a multiprocessor has at once
     const char *global, *shared; // before the types of what is there, with a space behind, or ""
     const char *thread, *block;  // numbers of the thread in its group, of the group
     const char *table;           // before the struct of a table that is passed by value, with a space behind

@@ -5,7 +5,7 @@
 #include "render/scalar.h"
 
 static const struct group_words opencl_words = {
-    .function = "__kernel __attribute__((reqd_work_group_size(%d, 1, 1))) void",
+    .function = "__kernel __attribute__((reqd_work_group_size(%s, 1, 1))) void",
     .global = "__global ",
     .shared = "__local ",
     .table = "const ",
@@ -13,7 +13,8 @@ static const struct group_words opencl_words = {
     .block = "get_group_id(0)"};
 
 static const struct group_words cuda_words = {
-    .function = "extern \"C\" __global__ void ZL_BOUNDS(%d)",
+    .function = "extern \"C\" __global__ void ZL_BOUNDS(%s)",
+    .has_resident = true,
     .global = "",
     .shared = "",
     .table = "const __grid_constant__ ", // read where the launch put it: indexing makes no copy in the thread

@@ -251,6 +251,11 @@ const char prelude_opencl[] =
     "    } while (0)\n" \
     "#define ZL_ATOMIC_8 ZL_ATOMIC_PART\n#define ZL_ATOMIC_16 ZL_ATOMIC_PART\n"
 
+#define UNROLL_SOME "#define ZL_PRAGMA(text) _Pragma(#text)\n#define ZL_UNROLL_SOME(turns) ZL_PRAGMA(unroll turns)\n"
+
+// Accesses to what nobody reads again soon, where a language has no word for them.
+#define PLAIN_ONCE "#define ZL_LOAD_ONCE(x) (x)\n#define ZL_STORE_ONCE(x, value) ((x) = (value))\n"
+
 #define VECTOR_ZEROS "#define ZL_ZERO_4 (zl_4)(0)\n#define ZL_ZERO_8 (zl_8)(0)\n#define ZL_ZERO_16 (zl_16)(0)\n"
 
 // Compiled with -cl-fp32-correctly-rounded-divide-sqrt.
@@ -265,11 +270,11 @@ const char prelude_opencl_tiles[] =
     "#define ZL_WIDE f64\n#else\n#define ZL_WIDE f32\n#endif\n"
     "#define ZL_ADDRESS ulong\n"
     // Work-items of a CPU are loops already; but PoCL 5 for x86 loses loops in branches.
-    "#ifdef ZL_CPU\n#define ZL_UNROLL\n#else\n#define ZL_UNROLL _Pragma(\"unroll\")\n#endif\n"
+    "#ifdef ZL_CPU\n#define ZL_UNROLL\n#define ZL_UNROLL_SOME(turns)\n#else\n#define ZL_UNROLL _Pragma(\"unroll\")\n" UNROLL_SOME "#endif\n"
     "#define ZL_UNROLL_IN_BRANCH _Pragma(\"unroll\")\n"
     "#define ZL_SWAP_32(at, old, next) atomic_cmpxchg(at, old, next)\n"
     "#define ZL_SWAP_64(at, old, next) atom_cmpxchg(at, old, next)\n" ATOMIC_WORDS
-    "typedef uint zl_4;\ntypedef uint2 zl_8;\ntypedef uint4 zl_16;\n" VECTOR_ZEROS
+    "typedef uint zl_4;\ntypedef uint2 zl_8;\ntypedef uint4 zl_16;\n" VECTOR_ZEROS PLAIN_ONCE
     "#define ZL_BARRIER barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)\n"
     "#define ZL_FAIL(line) atomic_cmpxchg(zl_status, 0, line)\n";
 
@@ -278,11 +283,10 @@ const char prelude_opencl_tiles[] =
     "#define FN static __device__ __forceinline__\n" \
     "typedef signed char i8;\ntypedef short i16;\ntypedef int i32;\ntypedef long long i64;\n" \
     "typedef unsigned char u8;\ntypedef unsigned short u16;\ntypedef unsigned u32;\ntypedef unsigned long long u64;\n"
-// Who compiles it may want more blocks of a multiprocessor, and fewer registers.
 #define CUDA_GROUP \
-    "#ifndef ZL_BOUNDS\n#define ZL_BOUNDS(threads) __launch_bounds__(threads)\n#endif\n" \
+    "#define ZL_BOUNDS(...) __launch_bounds__(__VA_ARGS__)\n" \
     "#define ZL_WIDE f64\n" \
-    "#define ZL_ADDRESS size_t\n#define ZL_UNROLL _Pragma(\"unroll\")\n#define ZL_UNROLL_IN_BRANCH ZL_UNROLL\n" \
+    "#define ZL_ADDRESS size_t\n#define ZL_UNROLL _Pragma(\"unroll\")\n#define ZL_UNROLL_IN_BRANCH ZL_UNROLL\n" UNROLL_SOME \
     "#define ZL_SWAP_32(at, old, next) atomicCAS((u32 *)(at), old, next)\n" \
     "#define ZL_SWAP_64(at, old, next) atomicCAS((u64 *)(at), old, next)\n" ATOMIC_WORDS \
     "#define ZL_BARRIER __syncthreads()\n" \
@@ -297,6 +301,7 @@ const char prelude_cuda_tiles[] = CUDA_TYPES FLOATS DOUBLE HELPERS_32("__fsqrt_r
     "#define ZL_SHUFFLE_UP(x, by, of) __shfl_up_sync(0xffffffffu, x, (by) & (of - 1), of)\n"
     "#define ZL_SHUFFLE_FROM(x, by, of) __shfl_sync(0xffffffffu, x, (by) & (of - 1), of)\n" CUDA_GROUP
     "typedef u32 zl_4;\ntypedef uint2 zl_8;\ntypedef uint4 zl_16;\n"
+    "#define ZL_LOAD_ONCE(x) __ldcs(&(x))\n#define ZL_STORE_ONCE(x, value) __stcs(&(x), value)\n"
     "#define ZL_ZERO_4 0u\n#define ZL_ZERO_8 make_uint2(0, 0)\n#define ZL_ZERO_16 make_uint4(0, 0, 0, 0)\n"
     "FN u32 zl_shared(const void *at) { return (u32)__cvta_generic_to_shared(at); }\n"
     "#define ZL_ASYNC(BYTES, KIND) \\\n"
@@ -341,7 +346,7 @@ const char prelude_cuda_tiles[] = CUDA_TYPES FLOATS DOUBLE HELPERS_32("__fsqrt_r
 const char prelude_hip_tiles[] =
     "#define __global__ __attribute__((global))\n#define __device__ __attribute__((device))\n"
     "#define __shared__ __attribute__((shared))\n#define __forceinline__ inline __attribute__((always_inline))\n"
-    "#define __launch_bounds__(n) __attribute__((amdgpu_flat_work_group_size(1, n)))\n"
+    "#define __launch_bounds__(n, ...) __attribute__((amdgpu_flat_work_group_size(1, n)))\n"
     "#define __align__(n) __attribute__((aligned(n)))\n#define __grid_constant__\n"
     "typedef __SIZE_TYPE__ size_t;\n" CUDA_TYPES FLOATS DOUBLE
     "#define floorf __builtin_floorf\n#define ceilf __builtin_ceilf\n#define rintf __builtin_rintf\n"
@@ -368,5 +373,5 @@ const char prelude_hip_tiles[] =
     "#define ZL_SHUFFLE_FROM(x, by, of) zl_shuffle(x, (zl_lane() & ~(of - 1)) | ((by) & (of - 1)))\n"
     "FN f32 zl_exp2_f32(f32 x) { return __builtin_exp2f(x); }\n"
     "extern \"C\" __device__ int printf(const char *, ...);\n" CUDA_GROUP
-    "typedef u32 zl_4;\ntypedef u32 zl_8 __attribute__((ext_vector_type(2)));\ntypedef u32 zl_16 __attribute__((ext_vector_type(4)));\n" VECTOR_ZEROS;
+    "typedef u32 zl_4;\ntypedef u32 zl_8 __attribute__((ext_vector_type(2)));\ntypedef u32 zl_16 __attribute__((ext_vector_type(4)));\n" VECTOR_ZEROS PLAIN_ONCE;
 // clang-format on

@@ -70,6 +70,18 @@ static void map(struct program *p, const struct tile_stmt *s) {
     style_close(&p->style);
 }
 
+static void unroll(struct program *p, const struct tile_stmt *s) {
+    int64_t turns = s->unroll ? s->unroll : program_number(s->extent[0]);
+    if (s->loop != TILE_UNROLLED || turns <= 0)
+        return;
+    if (!p->own)
+        style_line(&p->style, "#pragma GCC unroll %" PRId64, MIN_OF(turns, 64));
+    else if (s->unroll)
+        style_line(&p->style, "ZL_UNROLL_SOME(%d)", s->unroll);
+    else
+        style_line(&p->style, p->branches ? "ZL_UNROLL_IN_BRANCH" : "ZL_UNROLL");
+}
+
 static void emit_for(struct program *p, const struct tile_stmt *s) {
     int id = s->name[0]->id;
     const char *type = tile_type_name(s->name[0]->type);
@@ -82,12 +94,7 @@ static void emit_for(struct program *p, const struct tile_stmt *s) {
         program_operand(p, roots[i]);
         text_add(p->style.out, ";\n");
     }
-    int64_t trips = program_number(s->extent[0]);
-    const char *unroll = !p->own       ? "#pragma GCC unroll %" PRId64
-                         : p->branches ? "ZL_UNROLL_IN_BRANCH"
-                                       : "ZL_UNROLL";
-    if (s->loop == TILE_UNROLLED && trips > 0)
-        style_line(&p->style, unroll, MIN_OF(trips, 64));
+    unroll(p, s);
     if (pass_range(s->step).low > 0)
         style_open(&p->style, "for (%s j%d = from%d; j%d < e%d; j%d += by%d)", type, id, id, id, id, id, id);
     else

@@ -228,12 +228,17 @@ static void open_masked(struct program *p, const struct tile_stmt *s) {
     text_add(p->style.out, ")\n    ");
 }
 
+bool program_is_once(const struct tile_stmt *s, const struct tile_buffer *b) {
+    return s->is_once && tile_memory_of(b)->memory == TILE_GLOBAL;
+}
+
 static void store_part(struct program *p, const struct tile_stmt *s, int part) {
     expr value = s->value;
+    bool is_once = p->own && program_is_once(s, s->buffer);
     open_masked(p, s);
-    text_add(p->style.out, "%*s", 4 * p->style.indent, "");
+    text_add(p->style.out, "%*s%s", 4 * p->style.indent, "", is_once ? "ZL_STORE_ONCE(" : "");
     element(p, s->buffer, s->index, part);
-    text_add(p->style.out, " = ");
+    text_add(p->style.out, is_once ? ", " : " = ");
     if (part >= 0 && value->op == TILE_PAIR)
         program_operand(p, value->arg[part]);
     else if (part >= 0 && value->op == TILE_LOAD)
@@ -242,7 +247,7 @@ static void store_part(struct program *p, const struct tile_stmt *s, int part) {
         program_fail(p, s, "the target c stores complex numbers as pairs", "");
     else
         program_operand(p, value);
-    text_add(p->style.out, ";\n");
+    text_add(p->style.out, is_once ? ");\n" : ";\n");
 }
 
 void program_store(struct program *p, const struct tile_stmt *s) {

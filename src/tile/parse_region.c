@@ -84,6 +84,7 @@ bool parse_copy(struct parser *p, struct tile_stmt stmt) {
         return false;
     if (parse_accept(p, "else"))
         stmt.value = parse_expr(p, &stmt.region[0].buffer->type);
+    stmt.is_once = parse_accept(p, "once");
     return !p->failed && parse_append(p, stmt);
 }
 

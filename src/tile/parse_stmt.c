@@ -53,6 +53,8 @@ static bool parse_ranges(struct parser *p, struct tile_stmt stmt) {
     do {
         if (stmt.kind == TILE_GRID && parse_accept(p, "threads")) {
             stmt.threads = parse_count(p, 1);
+            if (parse_accept(p, ","))
+                stmt.resident = parse_expect(p, "resident") ? parse_count(p, 1) : 0;
             break;
         }
         if (!parse_range(p, &r))
@@ -73,6 +75,8 @@ static bool is_upwards(expr step) {
 static bool parse_for(struct parser *p, struct tile_stmt stmt) {
     struct tile_type type = tile_index_type();
     int bindings = p->bindings;
+    if (stmt.loop == TILE_UNROLLED && p->token.kind == TOKEN_NUMBER)
+        stmt.unroll = parse_count(p, 1);
     const char *text = parse_name(p, "a loop variable");
     if (!text || (parse_accept(p, ":") && !parse_type(p, &type)) || !parse_expect(p, "in"))
         return false;
@@ -118,11 +122,12 @@ static bool parse_element(struct parser *p, struct tile_stmt *stmt, expr *index)
     return stmt->indices >= 0;
 }
 
-// The value and mask of a store: v where m
+// The value and mask of a store: v where m; of one that nobody reads again soon: once
 static bool parse_stored(struct parser *p, struct tile_stmt *stmt) {
     stmt->value = parse_expr(p, &stmt->buffer->type);
     if (stmt->value && parse_accept(p, "where"))
         stmt->mask = parse_truth(p);
+    stmt->is_once = stmt->kind == TILE_STORE && parse_accept(p, "once");
     return !p->failed && parse_append(p, *stmt);
 }
 
@@ -180,7 +185,10 @@ static bool parse_store_call(struct parser *p, struct tile_stmt stmt) {
     stmt.value = parse_expr(p, &stmt.buffer->type);
     if (stmt.value && parse_accept(p, ","))
         stmt.mask = parse_truth(p);
-    return parse_expect(p, ")") && parse_append(p, stmt);
+    if (!parse_expect(p, ")"))
+        return false;
+    stmt.is_once = parse_accept(p, "once");
+    return parse_append(p, stmt);
 }
 
 static bool parse_async(struct parser *p, struct tile_stmt stmt, const char *text) {

@@ -85,7 +85,10 @@ static bool is_number(expr e, int64_t value) {
 
 static void print_for(struct tile_printer *p, const struct tile_stmt *s) {
     const struct tile_type *type = &s->name[0]->type;
-    text_add(&p->out, "%s %s", tile_loop_word[s->loop], tile_bind(p, s->name[0], 0, s->name[0]->text));
+    text_add(&p->out, "%s ", tile_loop_word[s->loop]);
+    if (s->unroll)
+        text_add(&p->out, "%d ", s->unroll);
+    text_add(&p->out, "%s", tile_bind(p, s->name[0], 0, s->name[0]->text));
     if (!tile_type_equal(*type, p->index_type))
         text_add(&p->out, ": %s", tile_type_name(*type));
     text_add(&p->out, " in ");
@@ -108,6 +111,8 @@ static void print_grid(struct tile_printer *p, const struct tile_stmt *s) {
     print_ranges(p, s);
     if (s->threads)
         text_add(&p->out, ", threads %d", s->threads);
+    if (s->resident)
+        text_add(&p->out, ", resident %d", s->resident);
     print_body(p, s->body);
 }
 
@@ -161,6 +166,7 @@ static void print_copy(struct tile_printer *p, const struct tile_stmt *s) {
         text_add(&p->out, " else ");
         tile_print_operand(p, s->value, &s->region[0].buffer->type);
     }
+    text_add(&p->out, s->is_once ? " once" : "");
 }
 
 static void print_gemm(struct tile_printer *p, const struct tile_stmt *s) {
@@ -191,8 +197,8 @@ static void print_im2col(struct tile_printer *p, const struct tile_stmt *s) {
     print_region(p, &s->region[1]);
     text_add(&p->out, " at ");
     print_list(p, s->index, 2);
-    text_add(&p->out, " window %d stride %d dilation %d pad %d", s->window.size, s->window.stride, s->window.dilation,
-             s->window.pad);
+    text_add(&p->out, " window %d stride %d dilation %d pad %d", s->window.size, s->window.stride,
+             s->window.dilation, s->window.pad);
 }
 
 static void print_quoted(struct text *out, const char *message) {
@@ -238,6 +244,7 @@ static void print_store(struct tile_printer *p, const struct tile_stmt *s) {
     text_add(&p->out, s->kind == TILE_ATOMIC ? ", " : " = ");
     tile_print_operand(p, s->value, &s->buffer->type);
     print_mask(p, s->mask);
+    text_add(&p->out, s->is_once ? " once" : "");
 }
 
 static void print_shuffle(struct tile_printer *p, const struct tile_stmt *s) {
@@ -303,8 +310,8 @@ static void print_stmt(struct tile_printer *p, const struct tile_stmt *s) {
 // Blocks ----------------------------------------------------------------------------------------------------------
 
 static bool has_body(enum tile_stmt_kind kind) {
-    return kind == TILE_MAP || kind == TILE_THREAD || kind == TILE_FOR || kind == TILE_GRID || kind == TILE_IF ||
-           kind == TILE_WHILE;
+    return kind == TILE_MAP || kind == TILE_THREAD || kind == TILE_FOR || kind == TILE_GRID ||
+           kind == TILE_IF || kind == TILE_WHILE;
 }
 
 // The lets of a statement are for it alone; what it declares stays to the end of the block.

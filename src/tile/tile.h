@@ -139,7 +139,7 @@ enum tile_loop { TILE_SERIAL, TILE_PARALLEL, TILE_UNROLLED, TILE_VECTOR, TILE_PI
 enum tile_scope { TILE_SUBGROUP, TILE_GROUP, TILE_CLUSTER };
 
 enum tile_stmt_kind {
-    TILE_STORE,   // buffer[index] = value, where mask
+    TILE_STORE,   // buffer[index] = value, where mask; is_once
     TILE_ASSIGN,  // name = value (declares it at first)
     TILE_ALLOC,   // buffer, or a view of one
     TILE_MAP,     // body for all name[] in extent[], in any order
@@ -147,8 +147,8 @@ enum tile_stmt_kind {
     TILE_IF,      // mask ? body : other
     TILE_WHILE,   // while mask: body
     TILE_BREAK,
-    TILE_GRID,    // body for every block of the launch; name[], extent[], threads
-    TILE_COPY,    // region[0] -> region[1], converting, value outside; may be asynchronous and give token
+    TILE_GRID,    // body for every block of the launch; name[], extent[], threads, resident
+    TILE_COPY,    // region[0] -> region[1], converting, value outside; is_once; may be asynchronous and give token
     TILE_FILL,    // region[1] = value
     TILE_REDUCE,  // region[0] -> region[1] along axis by op combine; clear or accumulate
     TILE_SCAN,    // the same, running; reverse, exclusive
@@ -210,8 +210,11 @@ struct tile_stmt {
     enum tile_shuffle shuffle;
     // token 0: synchronous; of a gemm by matrix instructions: threads, keep are subgroups down and across, extent its sizes.
     int axis, stages, threads, keep, token;
+    int resident; // of a grid: blocks that a multiprocessor has room for at once, at least; 0: as many as there are
+    int unroll;   // of an unrolled loop: turns that follow each other in the code; 0: all, if their number is known
     bool clear, transpose[2], is_async, reverse, exclusive;
     bool absolute; // of a reduction: of sizes without sign
+    bool is_once;  // of a copy or store: what it reads or writes outside of the block is not read again soon
     struct tile_window window;
     const char *message;
 };

@@ -218,8 +218,19 @@ static bool check_old(struct verifier *v, const struct tile_stmt *s) {
     return check_variable(v, s->old);
 }
 
+static bool is_outside(const struct tile_buffer *b) {
+    enum tile_memory memory = tile_memory_of(b)->memory;
+    return memory == TILE_GLOBAL || memory == TILE_CONSTANT;
+}
+
+static bool check_once(struct verifier *v, const struct tile_stmt *s, const struct tile_buffer *a,
+                       const struct tile_buffer *b) {
+    return !s->is_once || is_outside(a) || is_outside(b) ||
+           fail(v, "once is said of memory outside of the block, and '%s' is inside", b->text);
+}
+
 static bool check_store(struct verifier *v, const struct tile_stmt *s) {
-    if (!check_writable(v, s->buffer))
+    if (!check_writable(v, s->buffer) || !check_once(v, s, s->buffer, s->buffer))
         return false;
     if (s->indices != s->buffer->ndim)
         return fail(v, "'%s' has %d axes and %d indices", s->buffer->text, s->buffer->ndim, s->indices);
@@ -424,7 +435,8 @@ static bool check_sized(struct verifier *v, const struct tile_region *r) {
 }
 
 static bool check_copy(struct verifier *v, const struct tile_stmt *s) {
-    return check_region(v, &s->region[0], false) && check_region(v, &s->region[1], true) &&
+    return check_once(v, s, s->region[0].buffer, s->region[1].buffer) &&
+           check_region(v, &s->region[0], false) && check_region(v, &s->region[1], true) &&
            (tile_region_is_sized(&s->region[0]) || check_sized(v, &s->region[1])) &&
            (!s->value || check_type(v, s->value, s->region[0].buffer->type, "the value outside")) &&
            check_token(v, s);

@@ -638,7 +638,8 @@ static const char before[] =
     "static inline long long __double_as_longlong(double x) { long long y; std::memcpy(&y, &x, 8); return y; "
     "}\n"
     "struct uint4 { unsigned x, y, z, w; };\n"
-    "static inline uint4 __ldcs(const uint4 *at) { return *at; }\n"
+    "template <class T> static inline T __ldcs(const T *at) { return *at; }\n"
+    "template <class T, class V> static inline void __stcs(T *at, V value) { *at = value; }\n"
     "static inline float __fsqrt_rn(float x) { return std::sqrt(x); }\n"
     "static inline double __dsqrt_rn(double x) { return std::sqrt(x); }\n"
     "#line 1 \"kernel.cu\"\n";

@@ -37,6 +37,8 @@ class Loops(unittest.TestCase):
                     Y[2, i * 3 + j] = i * 10 + j
                 for k in T.unroll(4):
                     Y[3, k] += k * k
+                for k in T.unroll(4, 11, unroll_factor=3):
+                    Y[3, k] += k
 
         y = np.zeros((4, 12), "int32")
         run(main, y)
@@ -44,7 +46,7 @@ class Loops(unittest.TestCase):
         expected[0, 2::3] = range(2, 12, 3)
         expected[1, [11, 7, 3]] = 11, 7, 3
         expected[2, :6] = 0, 1, 2, 10, 11, 12
-        expected[3, :4] = 0, 1, 4, 9
+        expected[3, :11] = 0, 1, 4, 9, *range(4, 11)
         np.testing.assert_array_equal(y, expected)
 
     def test_python_loops(self):

@@ -156,6 +156,34 @@ TEST(positions_are_divided_without_guards) {
     }
 }
 
+// What changes no result but the code: accesses that are not made again, blocks of a multiprocessor, parts of loops.
+TEST(hints_are_in_the_text) {
+    static const char text[] = "kernel hints(x: f32[n, 512]) -> (y: f32[n, 512], z: c64[n]) {\n  grid b in "
+                               "n, threads 128, resident 8 {\n"
+                               "    fragment row: f32[512]\n    copy x[b, 0] of [1, 512] -> row once\n"
+                               "    unroll 4 k in n { map j in 512 { y[b, j] = row[j] * 2 once } }\n"
+                               "    unroll k in 3 { z[b] = pair(row[0], 1) where k > 0 once }\n"
+                               "    copy x[b, 1] of [1, 511] -> y[b, 0] once\n  }\n}\n";
+    static const struct {
+        const char *dialect, *bounds;
+        int loads, stores;
+    } cases[] = {{"cuda_tiles", "ZL_BOUNDS(128, 8)", 1, 4},
+                 {"hip_tiles", "ZL_BOUNDS(128, 8)", 1, 4},
+                 {"opencl_tiles", "reqd_work_group_size(128, 1, 1)", 1, 4},
+                 {"c_tiles", "#pragma GCC unroll 4", 0, 0}};
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        char *source = render("hints", text, cases[i].dialect),
+             *body = source ? strstr(source, cases[i].bounds) : NULL;
+        REQUIRE(body);
+        CHECK_EQ_INT(count_of(body, "ZL_LOAD_ONCE("), cases[i].loads);
+        CHECK_EQ_INT(count_of(body, "ZL_STORE_ONCE("), cases[i].stores);
+        CHECK_EQ_INT(count_of(body, "ZL_UNROLL_SOME(4)"), i < 3);
+        CHECK(i == 3 ? strstr(source, "#pragma GCC unroll 3") != NULL
+                     : count_of(body, "    ZL_UNROLL\n") > 0);
+        memory_free(source);
+    }
+}
+
 // Lines of unknown length have two forms, of which the one for short lines has no barrier. A thread of a CPU runs along a line.
 TEST(scans_choose_by_the_length_of_lines) {
     static const struct {

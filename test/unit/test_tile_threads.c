@@ -52,6 +52,23 @@ TEST(threads_that_make_no_sense_are_refused) {
     CHECK_HAS(test_last_error(), "grid: it has 65537 threads; 65536 are possible");
 }
 
+// Words that change no result.
+TEST(hints_that_make_no_sense_are_refused) {
+    refuses("copy s -> s once", "once is said of memory outside of the block, and 's' is inside");
+    refuses("map i in 64 { s[i] = 0 once }", "once is said of memory outside of the block");
+    refuses("fill s = 0 once", "'once' is a word of the language");
+    refuses("unroll 0 k in 4 { s[k] = 0 }", "0 is out of range");
+    refuses("for 4 k in 4 { s[k] = 0 }", "a loop variable");
+    static const char *const grids[] = {"threads 64, resident 0", "threads 64, resident",
+                                        "threads 64, b in 3", "resident 4"};
+    for (size_t i = 0; i < COUNT(grids); i++) {
+        char text[200];
+        snprintf(text, sizeof text, "kernel f(a: f32[n]) -> (y: f32[n]) { grid b in n, %s { y[b] = a[b] } }",
+                 grids[i]);
+        CHECK_ERROR(ZL_ERROR_SYNTAX, zl_kernel_parse(text, "f.tile"));
+    }
+}
+
 // A barrier that some threads do not reach would hang a GPU: the interpreter says so.
 TEST(threads_that_part_before_a_barrier_are_found) {
     struct tile_kernel *k =

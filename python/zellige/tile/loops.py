@@ -106,8 +106,8 @@ def serial(start, stop=None, step=None, **hints):
     return counted("for", start, stop, step)
 
 
-def unroll(start, stop=None, step=None, **hints):
-    return counted("unroll", start, stop, step)
+def unroll(start, stop=None, step=None, unroll_factor=None, **hints):
+    return counted(f"unroll {unroll_factor}" if unroll_factor else "unroll", start, stop, step)
 
 
 def vectorized(start, stop=None, **hints):

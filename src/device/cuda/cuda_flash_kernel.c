@@ -11,7 +11,6 @@ struct flash {
     struct tile_kernel *kernel;
     struct group_kernel group;
     char *source;
-    int blocks; // of a multiprocessor, at least; 0: as many as there are
 };
 
 static struct lock lock; // guards kernels
@@ -56,7 +55,7 @@ static const char *turn_word(const struct flash_key *k, char word) {
 static void write_word(struct text *out, const struct flash_key *k, char word) {
     switch (word) {
     case '%': text_add(out, "%%"); return;
-    case 'n': text_add(out, "%d", k->threads); return;
+    case 'n': text_add(out, k->blocks ? "%d, resident %d" : "%d", k->threads, k->blocks); return;
     case 'k': text_add(out, "%d", k->step); return;
     case 'h': text_add(out, "%d", k->shared); return;
     case 't': text_add(out, k->dtype == ZL_FLOAT16 ? "f16" : "bf16"); return;
@@ -95,8 +94,6 @@ static struct flash *make(const struct flash_key *k, const struct flash_text *te
     struct text tiles = {0};
     struct flash *f = memory_zero(sizeof *f);
     write_tiles(&tiles, k, text);
-    if (f)
-        f->blocks = k->blocks;
     bool made = f && !tiles.failed && (f->kernel = tile_parse(tiles.data, "attention")) &&
                 (f->source = render_kernel(f->kernel, "cuda_tiles")) &&
                 group_kernel_open(&f->group, f->kernel);
@@ -123,8 +120,6 @@ static struct flash *find_kernel(const struct flash_key *k, const struct flash_t
 static bool write_source(struct text *out, const void *data) {
     const struct flash *f = data;
     text_add(out, "#define attention_0 zl_kernel\n");
-    if (f->blocks)
-        text_add(out, "#define ZL_BOUNDS(threads) __launch_bounds__(threads, %d)\n", f->blocks);
     text_bytes(out, f->source, (int)strlen(f->source));
     return true;
 }
