@@ -50,6 +50,11 @@ struct kernel_target {
     bool (*load)(int unit, const char *code, size_t bytes, int count, struct kernel_function *function);
     bool (*launch)(const struct kernel_place *p, const struct kernel_function *f, int64_t groups, int arguments,
                    const struct kernel_argument *argument);
+    // Of a target that runs tile kernels as they are, instead of compile, load and launch. keep makes of a kernel, which it does not
+    // change, what run takes; it is never let go. run gets one address for each parameter, of its memory or of its value. NULL, or
+    // false, and an error.
+    void *(*keep)(int unit, const struct tile_kernel *kernel);
+    bool (*run)(const struct kernel_place *p, void *kept, void *const *address, const int64_t *symbol);
     // A call that is not elementwise, by a library of the vendor where that is better; and whether one runs all such calls,
     // which then need no kernel of ours. NULL: there is none.
     enum kernel_taken (*take)(const struct kernel_place *p, const struct call *c);
@@ -133,6 +138,9 @@ static inline const char *kernel_type(zl_dtype dtype) {
 static inline int kernel_bits(bool wide) {
     return wide ? 64 : 32;
 }
+static inline const char *kernel_index_clauses(bool wide) {
+    return wide ? "BITS=64,INDEX=i64,COUNT=u64" : "BITS=32,INDEX=i32,COUNT=u32";
+}
 
 // kernels_launch.c: a list of arguments, and axes as kernels get them.
 struct kernel_call {
@@ -177,6 +185,12 @@ int layout_order(zl_array like, int *axis);
 void layout_of(struct kernel_layout *l, zl_array like, int operands, const zl_array *operand);
 int64_t layout_stride(zl_array x, int ndim, int axis); // of x stretched to a shape of ndim axes
 bool layout_is_wide(const struct kernel_layout *l); // positions need more than 31 bits
+// Whether a kernel can have that many axes; false and an error that begins with `what`.
+bool kernel_check_axes(const struct kernel_layout *l, const char *what);
+// The table of a tile kernel, INDEX[operands + 1, 8]: sizes of the axes, innermost first, then strides of each operand.
+void kernel_add_table(struct kernel_call *k, const struct kernel_layout *l, bool wide);
+// Any table of a tile kernel, of rows that begin `step` numbers after each other.
+void kernel_add_rows(struct kernel_call *k, int rows, int columns, const int64_t *value, int step, bool wide);
 // The struct zl_axes of a kernel: dims, then strides of these operands (bits).
 void kernel_add_axes(struct kernel_call *k, const struct kernel_layout *l, unsigned operands, bool wide);
 

@@ -129,6 +129,32 @@ static void put(char **to, int64_t value, bool wide) {
     *to += wide ? 8 : 4;
 }
 
+bool kernel_check_axes(const struct kernel_layout *l, const char *what) {
+    return l->axes <= KERNEL_AXES ||
+           error_false(ZL_ERROR_DEVICE,
+                       "%s: more than %d axes that cannot be joined: use zl_contiguous first", what,
+                       KERNEL_AXES);
+}
+
+void kernel_add_rows(struct kernel_call *k, int rows, int columns, const int64_t *value, int step,
+                     bool wide) {
+    char room[(KERNEL_OPERANDS + 1) * KERNEL_AXES * 8], *to = room;
+    assert((size_t)(rows * columns) * 8 <= sizeof room);
+    for (int i = 0; i < rows * columns; i++)
+        put(&to, value[i / columns * step + i % columns], wide);
+    kernel_add(k, room, (size_t)(to - room));
+}
+
+void kernel_add_table(struct kernel_call *k, const struct kernel_layout *l, bool wide) {
+    char room[(KERNEL_OPERANDS + 1) * KERNEL_AXES * 8], *to = room;
+    for (int row = 0; row <= l->operands; row++)
+        for (int i = 0; i < KERNEL_AXES; i++) {
+            int axis = l->axes - 1 - i;
+            put(&to, axis < 0 ? row == 0 : row ? l->stride[row - 1][axis] : l->dim[axis], wide);
+        }
+    kernel_add(k, room, (size_t)(to - room));
+}
+
 void kernel_add_axes(struct kernel_call *k, const struct kernel_layout *l, unsigned operands, bool wide) {
     char room[(KERNEL_OPERANDS + 1) * KERNEL_AXES * 8], *to = room;
     for (int i = 0; i < KERNEL_AXES; i++)

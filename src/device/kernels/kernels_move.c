@@ -2,42 +2,14 @@
 // that are replaced. Elements are moved by their size, whatever they are.
 
 #include "device/kernels/kernels.h"
+#include "kernel/kernel.h"
 #include "op/ops.h"
 
-#include <string.h>
-
 struct recipe {
-    int32_t bytes, fills, wide; // of an element; all of them are one number
-    int32_t update,
-        dtype;    // of elements that are combined with those there; UPDATE_SET: they take their place
-    char name[8]; // no other kernel has such a key
+    char file[8];
+    int32_t bytes, wide;   // of an element that is only moved
+    int32_t update, dtype; // of elements that are combined with those there
 };
-
-struct writer {
-    const struct recipe *r;
-    const char *dialect;
-};
-
-// Text -------------------------------------------------------------------------------------------------------------
-
-static const char text[] =
-    "struct zl_axes { idx dim[8]; idx stride[2][8]; };\n"
-    "KERNEL zl_kernel(GLOBAL ITEM *to, i64 to_at, SOURCE, i64 from_at, idx n, AXES s, i32 axes) {\n"
-    "    idx i = GROUP * THREADS + THREAD;\n"
-    "    if (i >= n)\n"
-    "        return;\n"
-    "    uidx rest = (uidx)i;\n"
-    "    idx there = 0, here = 0;\n"
-    "    for (i32 axis = axes - 1; axis >= 0; axis--) {\n"
-    "        uidx next = rest / (uidx)s.dim[axis];\n"
-    "        idx at = (idx)(rest - next * (uidx)s.dim[axis]);\n"
-    "        rest = next;\n"
-    "        there += at * s.stride[0][axis];\n"
-    "        here += at * s.stride[1][axis];\n"
-    "    }\n"
-    "    ITEM value = VALUE;\n"
-    "    PUT\n"
-    "}\n";
 
 static const enum tile_op updates[] = {
     [UPDATE_ADD] = TILE_ADD, [UPDATE_PROD] = TILE_MUL, [UPDATE_MAX] = TILE_MAX, [UPDATE_MIN] = TILE_MIN};
@@ -46,93 +18,114 @@ const char *kernel_item_type(size_t bytes) {
     return bytes == 1 ? "u8" : bytes == 2 ? "u16" : bytes == 4 ? "u32" : "u64";
 }
 
-// What is done with an element: replaced, or combined by a row.
-static bool add_put(struct text *out, const struct writer *w) {
-    const struct recipe *r = w->r;
-    if (r->update == UPDATE_SET) {
-        text_add(out, "#define ITEM %s\n#define PUT to[to_at + there] = value;\n",
-                 kernel_item_type((size_t)r->bytes));
-        return true;
-    }
-    const char *part = kernel_part_type((zl_dtype)r->dtype);
-    text_add(out,
-             "#define ITEM %s\n#define PUT ITEM old = to[to_at + there], all; "
-             "step((%s *)&all, (const %s *)&old, (const %s *)&value); to[to_at + there] = all;\n",
-             kernel_memory_type((zl_dtype)r->dtype), part, part, part);
-    return kernel_element(out, tile_row_kernel(updates[r->update], (zl_dtype)r->dtype, "vv"), w->dialect,
-                          "step");
+static struct tile_kernel *make_move(const void *data) {
+    const struct recipe *r = data;
+    return kernel_built_in(r->file, "ITEM=%s,%s", kernel_item_type((size_t)r->bytes),
+                           kernel_index_clauses(r->wide));
 }
 
-static bool write_text(struct text *out, const void *data) {
-    const struct writer *w = data;
-    kernel_begin(out, w->dialect, w->r->wide);
-    if (!add_put(out, w))
-        return false;
-    text_add(out, "#define SOURCE %s\n#define VALUE %s\n",
-             w->r->fills ? "ITEM number" : "GLOBAL const ITEM *from",
-             w->r->fills ? "number" : "from[from_at + here]");
-    text_bytes(out, text, (int)sizeof text - 1);
-    return true;
+static struct tile_kernel *make_update(const void *data) {
+    const struct recipe *r = data;
+    return kernel_built_in(r->file, "ITEM=%s,COMBINE=%s,%s", kernel_type((zl_dtype)r->dtype),
+                           tile_op_name(updates[r->update]), kernel_index_clauses(r->wide));
 }
 
 // Moving -----------------------------------------------------------------------------------------------------------
 
-// One side of a move: memory, or a number; where its first element is, and its strides.
+// One side of a move: memory of so many elements, or a number; where its first element is, and its strides.
 struct side {
     void *memory;
     const void *number;
-    int64_t at;
-    const int64_t *stride;
+    int64_t elements, at;
+    const int64_t *stride; // NULL: all are one
 };
 
-static bool combine(const struct kernel_place *p, enum update update, zl_dtype dtype, int ndim,
-                    const int64_t *dim, struct side to, struct side from) {
-    size_t bytes = zl_dtype_size(dtype);
-    struct kernel_layout l;
+// Elements that a move along these axes reaches, where nobody knows how large the memory is.
+static int64_t reach_of(const struct kernel_layout *l, int operand, int64_t at) {
+    for (int i = 0; i < l->axes; i++)
+        at += (l->dim[i] - 1) * MAX_OF(l->stride[operand][i], 0);
+    return at + 1;
+}
+
+static bool fill(const struct kernel_place *p, size_t bytes, const struct kernel_layout *l, struct side to,
+                 const void *number) {
     struct kernel_call k;
     kernel_begin_call(&k);
-    layout_begin(&l, 2);
+    struct recipe r = {"fill", (int32_t)bytes, layout_is_wide(l) || to.elements > KERNEL_NARROW};
+    const struct kernel_tiles *kernel = kernel_find_tiles(p, &r, sizeof r, make_move, &r);
+    kernel_add(&k, number, bytes);
+    kernel_add_table(&k, l, r.wide);
+    kernel_add_memory(&k, to.memory);
+    return kernel && to.memory &&
+           kernel_launch_tiles(p, kernel, &k, 4, (const int64_t[]){l->size, l->axes, to.elements, to.at});
+}
+
+static bool combine(const struct kernel_place *p, enum update update, zl_dtype dtype,
+                    const struct kernel_layout *l, struct side to, struct side from) {
+    struct kernel_call k;
+    kernel_begin_call(&k);
+    bool wide = layout_is_wide(l) || MAX_OF(to.elements, from.elements) > KERNEL_NARROW;
+    struct recipe moves = {"move", (int32_t)zl_dtype_size(dtype), wide},
+                  updates_it = {"update", .wide = wide, .update = (int32_t)update, .dtype = (int32_t)dtype},
+                  r = update == UPDATE_SET ? moves : updates_it;
+    const struct kernel_tiles *kernel =
+        kernel_find_tiles(p, &r, sizeof r, update == UPDATE_SET ? make_move : make_update, &r);
+    kernel_add_memory(&k, from.memory);
+    kernel_add_table(&k, l, wide);
+    kernel_add_memory(&k, to.memory);
+    return kernel && to.memory && from.memory &&
+           kernel_launch_tiles(
+               p, kernel, &k, 6,
+               (const int64_t[]){l->size, l->axes, to.elements, to.at, from.elements, from.at});
+}
+
+// A number that is combined with elements lies in memory, where kernels read it once for each.
+static bool combine_number(const struct kernel_place *p, enum update update, zl_dtype dtype,
+                           const struct kernel_layout *l, struct side to, const void *number) {
+    struct kernel_layout one;
+    size_t capacity;
+    struct side room = {.elements = 1};
+    room.memory = device_alloc(p->target->device, p->unit, p->lane, zl_dtype_size(dtype), &capacity);
+    layout_begin(&one, 1);
+    bool done = room.memory && fill(p, zl_dtype_size(dtype), &one, room, number) &&
+                combine(p, update, dtype, l, to, room);
+    if (room.memory)
+        device_free(p->target->device, p->unit, p->lane, room.memory, capacity);
+    return done;
+}
+
+static bool change(const struct kernel_place *p, enum update update, zl_dtype dtype, int ndim,
+                   const int64_t *dim, struct side to, struct side from) {
+    bool fills = from.number && update == UPDATE_SET;
+    struct kernel_layout l;
+    layout_begin(&l, fills ? 1 : 2);
     for (int i = 0; i < ndim; i++)
         layout_push(&l, dim[i], (const int64_t[]){to.stride[i], from.stride ? from.stride[i] : 0});
     if (l.size == 0)
         return true;
     if (update == UPDATE_SET && !from.number && kernel_is_transpose(&l))
-        return kernel_transpose(p, bytes, &l, (struct kernel_end){to.memory, to.at},
+        return kernel_transpose(p, zl_dtype_size(dtype), &l, (struct kernel_end){to.memory, to.at},
                                 (struct kernel_end){from.memory, from.at});
-    if (l.axes > KERNEL_AXES)
-        return error_false(ZL_ERROR_DEVICE,
-                           "more than %d axes of shape %s that cannot be joined: use zl_contiguous first",
-                           KERNEL_AXES, shape_text(ndim, dim));
-    struct recipe r = {(int32_t)bytes,
-                       from.number != NULL,
-                       layout_is_wide(&l),
-                       (int32_t)update,
-                       update == UPDATE_SET ? 0 : (int32_t)dtype,
-                       "move"};
-    void *kernel = kernel_find(p, &r, sizeof r, write_text, &(struct writer){&r, p->target->dialect});
-    kernel_add_memory(&k, to.memory);
-    kernel_add_int(&k, to.at, true);
+    if (!kernel_check_axes(&l, shape_text(ndim, dim)))
+        return false;
+    to.elements = to.elements ? to.elements : reach_of(&l, 0, to.at);
+    if (fills)
+        return fill(p, zl_dtype_size(dtype), &l, to, from.number);
     if (from.number)
-        kernel_add(&k, from.number, bytes);
-    else
-        kernel_add_memory(&k, from.memory);
-    kernel_add_int(&k, from.at, true);
-    kernel_add_int(&k, l.size, r.wide);
-    kernel_add_axes(&k, &l, 3, r.wide);
-    kernel_add_int(&k, l.axes, false);
-    return kernel && (to.memory && (from.memory || from.number)) &&
-           kernel_launch(p, kernel, (l.size + KERNEL_THREADS - 1) / KERNEL_THREADS, &k);
+        return combine_number(p, update, dtype, &l, to, from.number);
+    from.elements = from.elements ? from.elements : reach_of(&l, 1, from.at);
+    return combine(p, update, dtype, &l, to, from);
 }
 
 static bool move(const struct kernel_place *p, zl_array like, int ndim, const int64_t *dim, struct side to,
                  struct side from) {
-    return combine(p, UPDATE_SET, (zl_dtype)like->dtype, ndim, dim, to, from);
+    return change(p, UPDATE_SET, (zl_dtype)like->dtype, ndim, dim, to, from);
 }
 
 // An array as it lies; its number in room, if it is one.
 static struct side side_of(const struct kernel_place *p, zl_array x, union scalar *room) {
     if (!array_is(x, ARRAY_INLINE))
-        return (struct side){kernel_reach(p, x), NULL, x->offset, array_stride(x)};
+        return (struct side){kernel_reach(p, x), NULL, kernel_elements(x), x->offset, array_stride(x)};
     scalar_write(x, (zl_dtype)x->dtype, room);
     return (struct side){.number = room};
 }
@@ -162,8 +155,8 @@ bool kernel_stretch_out(const struct kernel_place *p, zl_array x, int ndim, cons
 
 bool kernel_move(const struct kernel_place *p, zl_dtype dtype, int ndim, const int64_t *dim, void *to,
                  const int64_t *to_stride, void *from, const int64_t *from_stride) {
-    return combine(p, UPDATE_SET, dtype, ndim, dim, (struct side){.memory = to, .stride = to_stride},
-                   (struct side){.memory = from, .stride = from_stride});
+    return change(p, UPDATE_SET, dtype, ndim, dim, (struct side){.memory = to, .stride = to_stride},
+                  (struct side){.memory = from, .stride = from_stride});
 }
 
 // Ops --------------------------------------------------------------------------------------------------------------
@@ -220,6 +213,6 @@ bool kernel_slice_update(const struct kernel_place *p, const struct call *c) {
         to.at += run.start * array_stride(y)[i];
     }
     to.stride = stride;
-    return combine(p, (enum update)call_args(c)[0], (zl_dtype)y->dtype, update->ndim, update->dim, to,
-                   side_of(p, update, &room));
+    return change(p, (enum update)call_args(c)[0], (zl_dtype)y->dtype, update->ndim, update->dim, to,
+                  side_of(p, update, &room));
 }

@@ -1,6 +1,9 @@
-// kernels_positions.c - places in an array that several arrays of indices give: their part of texts and arguments of kernels.
+// kernels_positions.c - places in an array that several arrays of indices give: their part of kernels, which are built as there are as
+// many of them, of their dtypes.
 
 #include "device/kernels/kernels_positions.h"
+
+#include <stdio.h>
 
 bool kernel_indices_lie(const struct call *c, int first, int count) {
     for (int k = first; k < first + count; k++)
@@ -9,47 +12,175 @@ bool kernel_indices_lie(const struct call *c, int first, int count) {
     return count <= KERNEL_INDICES;
 }
 
-void kernel_write_places(struct text *out, const struct index_key *key) {
-    text_add(out, "struct zl_axes { idx dim[8]; idx stride[%d][8]; };\n#define INDICES ", key->count + 1);
-    for (int k = 0; k < key->count; k++)
-        text_add(out, "GLOBAL const %s *index%d, i64 index_at%d, i64 dim%d, i64 last%d, i64 step%d, ",
-                 kernel_memory_type((zl_dtype)key->dtype[k]), k, k, k, k, k);
-    text_add(out, "\n#define PLACE(number) \\\n    idx rest = number; \\\n    i64 place = 0; \\\n    bool "
-                  "inside = true; \\\n");
-    for (int k = 0; k < key->count; k++)
-        text_add(out, "    idx which%d = 0; \\\n", k);
-    text_add(out, "    for (i32 axis = axes - 1; axis >= 0; axis--) { \\\n"
-                  "        idx next = rest / s.dim[axis], at = rest - next * s.dim[axis]; \\\n"
-                  "        rest = next; \\\n        place += (i64)at * s.stride[0][axis]; \\\n");
-    for (int k = 0; k < key->count; k++)
-        text_add(out, "        which%d += at * s.stride[%d][axis]; \\\n", k, k + 1);
-    text_add(out, "    } \\\n");
-    for (int k = 0; k < key->count; k++)
-        text_add(out,
-                 "    { %s given = index%d[index_at%d + which%d]; \\\n"
-                 "      i64 at = %s; \\\n"
-                 "      at += at < 0 ? dim%d : 0; \\\n"
-                 "      inside = inside && at >= 0 && at <= last%d; \\\n"
-                 "      place += (at < 0 ? 0 : at > last%d ? last%d : at) * step%d; } \\\n",
-                 kernel_memory_type((zl_dtype)key->dtype[k]), k, k, k,
-                 key->dtype[k] == ZL_UINT64 ? "given >> 63 ? 0x7fffffffffffffff : (i64)given" : "(i64)given",
-                 k, k, k, k, k);
-    text_add(out, "\n");
+// Building ---------------------------------------------------------------------------------------------------------
+
+// Rows of the table of indices.
+enum { OFFSET, DIM, LAST, STEP, ROWS };
+
+static expr number(struct tile_type type, int64_t value) {
+    return tile_const_int(type, value);
 }
 
-bool kernel_add_indices(const struct kernel_place *p, struct kernel_call *k, const struct index_list *list) {
+static expr local(const struct tile_name *name) {
+    return tile_name_value(name, TILE_LOCAL);
+}
+
+static expr symbol(const char *name) {
+    return tile_name_value(tile_symbol(name, 0, INT64_MAX, 1), TILE_SYMBOL);
+}
+
+static expr add(expr a, expr b) {
+    return tile_binary(TILE_ADD, a, b);
+}
+
+static expr times(expr a, expr b) {
+    return tile_binary(TILE_MUL, a, b);
+}
+
+static const struct tile_name *declare(const char *text, struct tile_type type, expr value) {
+    const struct tile_name *name = tile_name(text, type);
+    tile_assign(name, value);
+    return name;
+}
+
+static const struct tile_buffer *vector(const char *text, struct tile_type type, expr size, bool is_output) {
+    return tile_parameter_buffer(text, type, 1, &size, is_output);
+}
+
+static const struct tile_buffer *table(const char *text, int rows, int columns) {
+    struct tile_type type = tile_index_type();
+    struct tile_buffer *b = tile_parameter_buffer(
+        text, type, 2, (const expr[]){number(type, rows), number(type, columns)}, false);
+    if (b)
+        b->memory = TILE_TABLE;
+    return b;
+}
+
+static expr at(const struct tile_buffer *table, int row, expr column) {
+    return tile_load(table, 2, (const expr[]){number(tile_index_type(), row), column}, NULL, NULL);
+}
+
+// Parameters of a kernel of places.
+struct places {
+    const struct index_key *key;
+    expr axes; // how many there are
+    const struct tile_buffer *index[KERNEL_INDICES], *s, *of;
+};
+
+static struct places declare_places(const struct index_key *key) {
+    struct places l = {.key = key, .axes = symbol("axes")};
+    char text[2][16];
+    for (int k = 0; k < key->count; k++) {
+        snprintf(text[0], sizeof text[0], "index%d", k);
+        snprintf(text[1], sizeof text[1], "n%d", k);
+        l.index[k] = vector(text[0], tile_type_of((zl_dtype)key->dtype[k]), symbol(text[1]), false);
+    }
+    l.s = table("s", key->count + 2, KERNEL_AXES);
+    l.of = table("along", ROWS, MAX_OF(key->count, 1));
+    return l;
+}
+
+// An index as a position of its axis, brought into range in integers that hold it and the size of the axis, with its sign.
+static expr position(const struct places *l, int k, expr given, expr *inside) {
+    struct tile_type index = tile_index_type(), wide = tile_type_of((zl_dtype)l->key->dtype[k]);
+    expr column = number(index, k);
+    wide.bits = (uint8_t)MAX_OF(wide.bits, index.bits);
+    char text[16];
+    snprintf(text, sizeof text, "found%d", k);
+    const struct tile_name *found = declare(text, wide, tile_cast(wide, given));
+    expr zero = number(wide, 0), last = tile_cast(wide, at(l->of, LAST, column)), value = local(found);
+    tile_assign(found, tile_ternary(TILE_SELECT, tile_binary(TILE_LT, value, zero),
+                                    add(value, tile_cast(wide, at(l->of, DIM, column))), value));
+    *inside = tile_binary(
+        TILE_AND, *inside,
+        tile_binary(TILE_AND, tile_binary(TILE_GE, value, zero), tile_binary(TILE_LE, value, last)));
+    return tile_cast(index, tile_binary(TILE_MIN, tile_binary(TILE_MAX, value, zero), last));
+}
+
+// The place that the indices of entry i give, from `first` on; *inside: none of them was out of range, else the nearest was taken.
+static expr build_place(const struct places *l, expr i, expr first, expr *inside) {
+    struct tile_type index = tile_index_type(), count = {TILE_UINT, index.bits, 1};
+    const struct tile_name *rest = declare("rest", count, tile_cast(count, i)),
+                           *place = declare("place", index, first), *which[KERNEL_INDICES];
+    for (int k = 0; k < l->key->count; k++) {
+        char text[16];
+        snprintf(text, sizeof text, "which%d", k);
+        which[k] = declare(text, index, at(l->of, OFFSET, number(index, k)));
+    }
+    const struct tile_name *axis = tile_index("a", l->axes);
+    expr a = tile_name_value(axis, TILE_INDEX), size = tile_cast(count, at(l->s, 0, a));
+    tile_open_for(axis, NULL, l->axes, NULL, TILE_SERIAL);
+    const struct tile_name *next = declare("next", count, tile_binary(TILE_FLOORDIV, local(rest), size)),
+                           *here = declare("here", index,
+                                           tile_cast(index, tile_binary(TILE_SUB, local(rest),
+                                                                        times(local(next), size))));
+    tile_assign(place, add(local(place), times(local(here), at(l->s, 1, a))));
+    for (int k = 0; k < l->key->count; k++)
+        tile_assign(which[k], add(local(which[k]), times(local(here), at(l->s, 2 + k, a))));
+    tile_assign(rest, local(next));
+    tile_close();
+    *inside = tile_const_int(tile_type_of(ZL_BOOL), 1);
+    for (int k = 0; k < l->key->count; k++) {
+        expr from = local(which[k]), given = tile_load(l->index[k], 1, &from, NULL, NULL);
+        tile_assign(place, add(local(place),
+                               times(position(l, k, given, inside), at(l->of, STEP, number(index, k)))));
+    }
+    return local(place);
+}
+
+static void begin_kernel(const char *name, bool wide) {
+    if (tile_begin(name))
+        tile_current()->index_bits = kernel_bits(wide);
+}
+
+struct tile_kernel *kernel_make_places(const void *data) {
+    const struct place_recipe *r = data;
+    struct tile_type i64 = tile_type_of(ZL_INT64);
+    begin_kernel("places", r->wide);
+    expr n = symbol("n"), inside;
+    struct places l = declare_places(&r->key);
+    const struct tile_buffer *y = vector("y", i64, n, true);
+    const struct tile_name *name = tile_index("i", n);
+    expr i = tile_name_value(name, TILE_INDEX);
+    tile_open_map(1, &name, &n);
+    expr place = tile_cast(i64, build_place(&l, i, number(tile_index_type(), 0), &inside));
+    tile_store(y, 1, &i, r->moves ? place : tile_ternary(TILE_SELECT, inside, place, number(i64, INT64_MAX)),
+               NULL);
+    tile_close();
+    return tile_end();
+}
+
+bool kernel_indices_are_wide(const struct kernel_layout *l, const struct index_list *list) {
+    bool wide = layout_is_wide(l);
+    for (int i = 0; i < list->count; i++)
+        wide |= list->dim[i] > KERNEL_NARROW || kernel_elements(list->index[i]) > KERNEL_NARROW;
+    return wide;
+}
+
+bool kernel_add_indices(const struct kernel_place *p, struct kernel_call *k, const struct kernel_layout *l,
+                        const struct index_list *list, bool wide) {
+    int64_t of[ROWS][KERNEL_INDICES] = {{0}};
+    int columns = MAX_OF(list->count, 1);
     for (int i = 0; i < list->count; i++) {
-        zl_array x = list->index[i];
-        void *memory = kernel_reach(p, x);
+        void *memory = kernel_reach(p, list->index[i]);
         if (!memory)
             return false;
         kernel_add_memory(k, memory);
-        kernel_add_int(k, list->offset[i], true);
-        kernel_add_int(k, list->dim[i], true);
-        kernel_add_int(k, list->last[i], true);
-        kernel_add_int(k, list->step[i], true);
+        of[OFFSET][i] = list->offset[i];
+        of[DIM][i] = list->dim[i];
+        of[LAST][i] = list->last[i];
+        of[STEP][i] = list->step[i];
     }
+    kernel_add_table(k, l, wide);
+    kernel_add_rows(k, ROWS, columns, &of[0][0], KERNEL_INDICES, wide);
     return true;
+}
+
+int kernel_list_sizes(const struct kernel_layout *l, const struct index_list *list, int64_t *symbol) {
+    symbol[0] = l->axes;
+    for (int i = 0; i < list->count; i++)
+        symbol[1 + i] = kernel_elements(list->index[i]);
+    return 1 + list->count;
 }
 
 struct index_key kernel_index_key(const struct index_list *list) {
@@ -62,27 +193,26 @@ struct index_key kernel_index_key(const struct index_list *list) {
 // Gather -----------------------------------------------------------------------------------------------------------
 
 struct recipe {
+    char name[8]; // no other kernel has such a key
     int32_t bytes, wide;
     struct index_key key;
-    char name[8]; // no other kernel has such a key
 };
 
-struct writer {
-    const struct recipe *r;
-    const char *dialect;
-};
-
-static bool write_text(struct text *out, const void *data) {
-    const struct writer *w = data;
-    kernel_begin(out, w->dialect, w->r->wide);
-    kernel_write_places(out, &w->r->key);
-    text_add(
-        out,
-        "KERNEL zl_kernel(GLOBAL %s *y, GLOBAL const %s *x, INDICES i64 x_at, idx n, AXES s, i32 axes) {\n"
-        "    idx i = GROUP * THREADS + THREAD;\n    if (i >= n)\n        return;\n    PLACE(i)\n"
-        "    y[i] = x[x_at + place];\n}\n",
-        kernel_item_type((size_t)w->r->bytes), kernel_item_type((size_t)w->r->bytes));
-    return true;
+static struct tile_kernel *make_gather(const void *data) {
+    const struct recipe *r = data;
+    struct tile_type item = {TILE_UINT, (uint8_t)(8 * r->bytes), 1};
+    begin_kernel("gather", r->wide);
+    expr n = symbol("n"), m = symbol("m"), first = symbol("at"), inside;
+    const struct tile_buffer *x = vector("x", item, m, false);
+    struct places l = declare_places(&r->key);
+    const struct tile_buffer *y = vector("y", item, n, true);
+    const struct tile_name *name = tile_index("i", n);
+    expr i = tile_name_value(name, TILE_INDEX);
+    tile_open_map(1, &name, &n);
+    expr place = build_place(&l, i, first, &inside);
+    tile_store(y, 1, &i, tile_load(x, 1, &place, NULL, NULL), NULL);
+    tile_close();
+    return tile_end();
 }
 
 // l: axes of the result; operands: x, then the indices.
@@ -90,24 +220,20 @@ static bool gather(const struct kernel_place *p, const struct call *c, const str
                    const struct index_list *list) {
     zl_array x = c->in[0];
     struct kernel_call k;
+    int64_t size[4 + KERNEL_INDICES] = {l->size, kernel_elements(x), x->offset};
     kernel_begin_call(&k);
-    if (l->axes > KERNEL_AXES)
-        return error_false(ZL_ERROR_DEVICE,
-                           "%s: more than %d axes that cannot be joined: use zl_contiguous first",
-                           c->op->name, KERNEL_AXES);
-    struct recipe r = {(int32_t)array_item(x), layout_is_wide(l), kernel_index_key(list), "gather"};
-    void *kernel = kernel_find(p, &r, sizeof r, write_text, &(struct writer){&r, p->target->dialect});
-    void *to = kernel_reach(p, call_first(c)), *from = kernel_reach(p, x);
-    kernel_add_memory(&k, to);
-    kernel_add_memory(&k, from);
-    if (!kernel_add_indices(p, &k, list))
+    if (!kernel_check_axes(l, c->op->name))
         return false;
-    kernel_add_int(&k, x->offset, true);
-    kernel_add_int(&k, l->size, r.wide);
-    kernel_add_axes(&k, l, (2u << list->count) - 1, r.wide);
-    kernel_add_int(&k, l->axes, false);
-    return kernel && to && from &&
-           kernel_launch(p, kernel, (l->size + KERNEL_THREADS - 1) / KERNEL_THREADS, &k);
+    struct recipe r = {"gather", (int32_t)array_item(x),
+                       kernel_indices_are_wide(l, list) || kernel_elements(x) > KERNEL_NARROW,
+                       kernel_index_key(list)};
+    const struct kernel_tiles *kernel = kernel_find_tiles(p, &r, sizeof r, make_gather, &r);
+    void *to = kernel_reach(p, call_first(c)), *from = kernel_reach(p, x);
+    kernel_add_memory(&k, from);
+    if (!kernel || !to || !from || !kernel_add_indices(p, &k, l, list, r.wide))
+        return false;
+    kernel_add_memory(&k, to);
+    return kernel_launch_tiles(p, kernel, &k, 3 + kernel_list_sizes(l, list, size + 3), size);
 }
 
 bool kernel_can_gather(const struct call *c) {

@@ -21,11 +21,22 @@ struct index_key { // part of a kernel's key
 
 bool kernel_indices_lie(const struct call *c, int first, int count); // in memory, and are not too many
 struct index_key kernel_index_key(const struct index_list *list);
-// struct zl_axes of an array and the indices; INDICES, parameters with a comma behind; PLACE(number), which declares i64 place,
-// and bool inside: no index was out of range, else the nearest position is taken.
-void kernel_write_places(struct text *out, const struct index_key *key);
+
+// The kernel of a struct place_recipe: the place that each entry of the indices gives, as i64; INT64_MAX where an index is out of range,
+// unless it moves what does not lie in the array wholly. Its parameters are those of kernel_add_indices and the places, its sizes the number
+// of entries and those of kernel_list_sizes.
+struct place_recipe {
+    char name[8]; // no other kernel has such a key
+    int32_t wide, moves;
+    struct index_key key;
+};
+struct tile_kernel *kernel_make_places(const void *recipe);
+bool kernel_indices_are_wide(const struct kernel_layout *l, const struct index_list *list);
 // Each element of starts as the index of an axis: that of x along which a slice of so many elements begins.
 struct index_list kernel_list_starts(zl_array x, zl_array starts, const int64_t *axes, const int64_t *size);
-bool kernel_add_indices(const struct kernel_place *p, struct kernel_call *k, const struct index_list *list);
+// Arguments for indices, whose axes are those of the layout; its operands are the array, then the indices. False and an error.
+bool kernel_add_indices(const struct kernel_place *p, struct kernel_call *k, const struct kernel_layout *l,
+                        const struct index_list *list, bool wide);
+int kernel_list_sizes(const struct kernel_layout *l, const struct index_list *list, int64_t *symbol); // how many there are
 
 #endif

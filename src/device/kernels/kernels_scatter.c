@@ -37,43 +37,18 @@ bool kernel_can_put_along(const struct call *c) {
 
 // Places -----------------------------------------------------------------------------------------------------------
 
-struct place_recipe {
-    int32_t wide, moves; // moves: what does not lie in the array wholly is moved, else it is left out
-    struct index_key key;
-    char name[8]; // no other kernel has such a key
-};
-
-struct place_writer {
-    const struct place_recipe *r;
-    const char *dialect;
-};
-
-static bool write_places(struct text *out, const void *data) {
-    const struct place_writer *w = data;
-    kernel_begin(out, w->dialect, w->r->wide);
-    kernel_write_places(out, &w->r->key);
-    text_add(out,
-             "KERNEL zl_kernel(GLOBAL i64 *y, INDICES idx n, AXES s, i32 axes) {\n"
-             "    idx i = GROUP * THREADS + THREAD;\n    if (i >= n)\n        return;\n    PLACE(i)\n"
-             "    y[i] = %s ? place : 0x7fffffffffffffff;\n}\n",
-             w->r->moves ? "true" : "inside");
-    return true;
-}
-
 // l: axes of the indices; operands: the result, then the indices.
 static bool find_places(const struct kernel_place *p, void *places, const struct kernel_layout *l,
                         const struct index_list *list, bool moves) {
     struct kernel_call k;
+    int64_t size[2 + KERNEL_INDICES] = {l->size};
     kernel_begin_call(&k);
-    struct place_recipe r = {layout_is_wide(l), moves, kernel_index_key(list), "places"};
-    void *kernel = kernel_find(p, &r, sizeof r, write_places, &(struct place_writer){&r, p->target->dialect});
-    kernel_add_memory(&k, places);
-    if (!kernel || !kernel_add_indices(p, &k, list))
+    struct place_recipe r = {"places", kernel_indices_are_wide(l, list), moves, kernel_index_key(list)};
+    const struct kernel_tiles *kernel = kernel_find_tiles(p, &r, sizeof r, kernel_make_places, &r);
+    if (!kernel || !kernel_add_indices(p, &k, l, list, r.wide))
         return false;
-    kernel_add_int(&k, l->size, r.wide);
-    kernel_add_axes(&k, l, (2u << list->count) - 1, r.wide);
-    kernel_add_int(&k, l->axes, false);
-    return kernel_launch(p, kernel, (l->size + KERNEL_THREADS - 1) / KERNEL_THREADS, &k);
+    kernel_add_memory(&k, places);
+    return kernel_launch_tiles(p, kernel, &k, 1 + kernel_list_sizes(l, list, size + 1), size);
 }
 
 // Updates ----------------------------------------------------------------------------------------------------------
