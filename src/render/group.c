@@ -8,6 +8,7 @@
 #include "render/group.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 
 static const struct group_words *words_of(const struct program *p) {
     return p->style.dialect->words;
