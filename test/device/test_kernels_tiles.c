@@ -53,7 +53,9 @@ static bool scribe_launch(const struct kernel_place *p, const struct kernel_func
         return error_false(ZL_ERROR_DEVICE, "refused");
     text_add(&said, "%s: %lld by %d, %d;", (const char *)f->handle, (long long)groups, f->threads, f->shared);
     for (int i = 0; i < arguments; i++)
-        if (argument[i].bytes == 4)
+        if (argument[i].bytes > 8)
+            text_add(&said, " %zu bytes", argument[i].bytes);
+        else if (argument[i].bytes == 4)
             text_add(&said, " %d", *(const int32_t *)argument[i].value);
         else
             text_add(&said, " %s", *(void *const *)argument[i].value ? "memory" : "nothing");
@@ -149,6 +151,26 @@ TEST(grids_of_a_tile_kernel_are_launched_in_order) {
     CHECK(launch(&p, t, 0, 7) && !said.len);
     refuses = true;
     CHECK_ERROR(ZL_ERROR_DEVICE, launch(&p, t, 20, 7));
+    end();
+}
+
+// As many bytes by value as the verifier allows.
+TEST(tables_of_a_tile_kernel_are_passed_by_value) {
+    static const char text[] =
+        "kernel tables index 32 (a: table f64[128], b: table f64[128], c: table f64[128], d: table u8[905])"
+        " -> (y: f64[n]) {\n"
+        "  map i in n { y[i] = a[i] + b[i] + c[i] + f64(d[i]) }\n}\n";
+    static const double numbers[128] = {1};
+    struct kernel_place p = begin();
+    struct kernel_call k;
+    const struct kernel_tiles *t = kernel_find_tiles(&p, "scribe tables", 13, make, text);
+    REQUIRE(t);
+    kernel_begin_call(&k);
+    for (int i = 0; i < 4; i++)
+        kernel_add(&k, numbers, i < 3 ? sizeof numbers : 905);
+    kernel_add_memory(&k, (void *)(uintptr_t)numbers);
+    CHECK(kernel_launch_tiles(&p, t, &k, 1, (const int64_t[]){100}));
+    CHECK_STR(said.data, "tables_0: 1 by 128, 0; 1024 bytes 1024 bytes 1024 bytes 905 bytes memory 100\n");
     end();
 }
 

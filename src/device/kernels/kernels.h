@@ -147,7 +147,7 @@ struct kernel_call {
     int arguments;
     size_t used;
     struct kernel_argument argument[48];
-    _Alignas(8) char room[2048];
+    _Alignas(8) char room[4096]; // what a launch passes by value, tables among it
 };
 static inline void kernel_begin_call(struct kernel_call *k) {
     k->arguments = 0;

@@ -10,6 +10,10 @@
 
 enum { ROOMS = 8, GRIDS = KERNEL_GRIDS };
 
+// Parameters and sizes that the verifier accepts have room in a call, with the memory between grids.
+_Static_assert(TILE_ARGUMENT_BYTES + ROOMS * sizeof(void *) <= sizeof((struct kernel_call *)0)->room,
+              "a call has no room for the arguments of tile kernels");
+
 struct kernel_tiles {
     char name[64];
     int parameters, symbols, rooms, grids;
