@@ -78,7 +78,7 @@ static bool is_stage(const char *stage) {
 
 static bool is_row(const struct tile_kernel *kernel) {
     const struct tile_stmt *s = kernel->body;
-    return s && !s->next && (s->kind == TILE_MAP || s->kind == TILE_REDUCE);
+    return render_is_map_over_rows(kernel) || (s && !s->next && s->kind == TILE_REDUCE);
 }
 
 // The dialect of a target for this kernel: of rows that for vectors, if there is one, else that for programs. NULL: there is none.
@@ -182,7 +182,17 @@ static struct tile_kernel *row(const char *name, zl_dtype dtype) {
     return no_op(name);
 }
 
+// The dtype is that of elements in files that have elements of any.
+static struct tile_kernel *of_file(const struct kernel_text *t, const char *name, zl_dtype dtype) {
+    return strstr(t->text, "type ITEM =")
+               ? kernel_built_in(name, "ITEM=%s", tile_type_name(tile_type_of(dtype)))
+               : kernel_built_in(name, "%s", "");
+}
+
 static struct tile_kernel *built_in(const char *op, zl_dtype dtype) {
+    const struct kernel_text *file = find_text(op);
+    if (file)
+        return of_file(file, op, dtype);
     const char *type = after(op, "cast_"), *combine = after(op, "reduce_");
     if (type)
         return cast_to(type, dtype);
