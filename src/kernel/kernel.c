@@ -76,14 +76,9 @@ static bool is_stage(const char *stage) {
     return no_stage(stage);
 }
 
-static bool is_row(const struct tile_kernel *kernel) {
-    const struct tile_stmt *s = kernel->body;
-    return render_is_map_over_rows(kernel) || (s && !s->next && s->kind == TILE_REDUCE);
-}
-
-// The dialect of a target for this kernel: of rows that for vectors, if there is one, else that for programs. NULL: there is none.
-static const char *dialect_of(const struct tile_kernel *kernel, const char *target) {
-    if (render_has_dialect(target) && is_row(kernel))
+// The dialect of a target: of rows that for vectors, if there is one, else that for programs. NULL: there is none.
+static const char *dialect_of(bool is_rows, const char *target) {
+    if (is_rows && render_has_dialect(target))
         return target;
     const char *name, *rest;
     for (int i = 0; (name = render_dialect_name(i)); i++)
@@ -99,10 +94,13 @@ static char *show(struct tile_kernel *kernel, const char *stage) {
                          "zl_kernel_print: stage is NULL; `tile` is the kernel as it was read");
     if (!strcmp(stage, first_stage))
         return tile_print(kernel);
-    const char *dialect = dialect_of(kernel, stage);
+    bool is_rows;
+    if (!render_find_rows(kernel, &is_rows))
+        return NULL;
+    const char *dialect = dialect_of(is_rows, stage);
     if (dialect)
         return render_kernel(kernel, dialect);
-    bool done = is_stage(stage) && pass_run(kernel, render_target(dialect_of(kernel, "c")), stage);
+    bool done = is_stage(stage) && pass_run(kernel, render_target(dialect_of(is_rows, "c")), stage);
     return done ? tile_print(kernel) : NULL;
 }
 

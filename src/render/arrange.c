@@ -196,13 +196,16 @@ static bool is_over_rows(const struct tile_stmt *map, int count, const expr *nod
     return good;
 }
 
-bool render_is_map_over_rows(const struct tile_kernel *kernel) {
+bool render_find_rows(const struct tile_kernel *kernel, bool *is_rows) {
     expr *node = NULL;
-    const struct tile_stmt *map = kernel->body;
-    int count = map && !map->next && map->kind == TILE_MAP ? pass_nodes(kernel, map->body, &node) : -1;
-    bool good = count >= 0 && is_over_rows(map, count, node);
+    const struct tile_stmt *s = kernel->body;
+    *is_rows = s && !s->next && s->kind == TILE_REDUCE;
+    if (!s || s->next || s->kind != TILE_MAP)
+        return true;
+    int count = pass_nodes(kernel, s->body, &node);
+    *is_rows = count >= 0 && is_over_rows(s, count, node);
     memory_free(node);
-    return good;
+    return count >= 0;
 }
 
 bool plan_make(struct plan *plan, const struct tile_kernel *kernel, const struct tile_stmt *map) {
