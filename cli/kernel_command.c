@@ -18,7 +18,7 @@ static const struct option show_options[] = {
     {"target", 0, "NAME", "c", "the same as --stage, for a target such as c"},
     CLI_PARAM_OPTION,
     {"stages", 0, NULL, NULL, "list the names that --stage knows"},
-    {"op", 0, "NAME", NULL, "the built-in kernel of an elementwise op, instead of a file"},
+    {"op", 0, "NAME", NULL, "a built-in kernel instead of a file: of an elementwise op, or one of src/kernel/"},
     {"dtype", 0, "TYPE", "f16 bf16 f32 f64 i8 i16 i32 i64 u8 u16 u32 u64 bool c64",
      "its dtype (default f32)"},
     {0},

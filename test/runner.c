@@ -1,8 +1,9 @@
-// runner.c - runs the tests: build/test [--quick] [--long] [--seed N] [--list] [-v] [--no-fork] [word...]
+// runner.c - runs the tests: build/test [--quick] [--long] [--seed N] [--on HOW] [--list] [-v] [--no-fork] [word...]
 //
 // All tests run in one child process, in the order of their files. When it crashes or hangs, the test that it
 // was in has failed, and a new child goes on with the next. Results are in memory that both processes see.
 
+#include "device/desk.h"
 #include "harness.h"
 
 #include "base/base.h"
@@ -34,6 +35,8 @@ static struct options {
     bool list, verbose, no_fork;
     double timeout;     // seconds that one test may take
     const char *except; // tests with this word are left out; NULL: none
+    const char
+        *on; // how a device of the tests runs kernels (device/desk.h); NULL: tests run on the default device
     char **words;
     int word_count;
 } options = {.timeout = 600};
@@ -151,7 +154,7 @@ static long run_body(const struct test *test) {
     atomic_store(&test_state.random, hash_bytes(test_state.name, strlen(test_state.name), test_state.seed));
     test_state.skipped = false;
     const char *lacks = test->lacks ? test->lacks() : NULL;
-    zl_scope scope = zl_scope_begin();
+    zl_scope scope = options.on ? zl_scope_begin_on(desk_stream(options.on)) : zl_scope_begin();
     if (lacks)
         test_skip(lacks);
     else
@@ -295,17 +298,20 @@ static int run_in_children(void) {
 
 // Command line ----------------------------------------------------------------------------------------------
 
-static const char usage[] = "usage: build/test [option...] [word...]\n"
-                            "Runs the tests whose name, as \"unit/graph:add_broadcasts\", contains one of "
-                            "the words; all without words.\n"
-                            "  --quick      seeded samples instead of whole ranges\n"
-                            "  --long       the largest sizes and all values\n"
-                            "  --seed N     another start for the random numbers (default 1)\n"
-                            "  --except W   leave out the tests whose name contains W\n"
-                            "  --timeout S  seconds that one test may take (default 600)\n"
-                            "  --list       print the names only\n"
-                            "  --no-fork    run in this process, for a debugger\n"
-                            "  -v           print every test and its time\n";
+static const char usage[] =
+    "usage: build/test [option...] [word...]\n"
+    "Runs the tests whose name, as \"unit/graph:add_broadcasts\", contains one of "
+    "the words; all without words.\n"
+    "  --quick      seeded samples instead of whole ranges\n"
+    "  --long       the largest sizes and all values\n"
+    "  --seed N     another start for the random numbers (default 1)\n"
+    "  --except W   leave out the tests whose name contains W\n"
+    "  --on HOW     run kernels of ops by the `interpreter`, or as compiled for the target "
+    "`c`\n"
+    "  --timeout S  seconds that one test may take (default 600)\n"
+    "  --list       print the names only\n"
+    "  --no-fork    run in this process, for a debugger\n"
+    "  -v           print every test and its time\n";
 
 static bool parse(int argc, char **argv) {
     test_state.seed = 1;
@@ -327,6 +333,8 @@ static bool parse(int argc, char **argv) {
             test_state.seed = strtoull(argv[++i], NULL, 0);
         else if (!strcmp(arg, "--except") && has_value)
             options.except = argv[++i];
+        else if (!strcmp(arg, "--on") && has_value && desk_stream(argv[i + 1]))
+            options.on = argv[++i];
         else if (!strcmp(arg, "--timeout") && has_value)
             options.timeout = atof(argv[++i]);
         else if (arg[0] == '-')

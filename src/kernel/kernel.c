@@ -76,14 +76,9 @@ static bool is_stage(const char *stage) {
     return no_stage(stage);
 }
 
-static bool is_row(const struct tile_kernel *kernel) {
-    const struct tile_stmt *s = kernel->body;
-    return s && !s->next && (s->kind == TILE_MAP || s->kind == TILE_REDUCE);
-}
-
-// The dialect of a target for this kernel: of rows that for vectors, if there is one, else that for programs. NULL: there is none.
-static const char *dialect_of(const struct tile_kernel *kernel, const char *target) {
-    if (render_has_dialect(target) && is_row(kernel))
+// The dialect of a target: of rows that for vectors, if there is one, else that for programs. NULL: there is none.
+static const char *dialect_of(bool is_rows, const char *target) {
+    if (is_rows && render_has_dialect(target))
         return target;
     const char *name, *rest;
     for (int i = 0; (name = render_dialect_name(i)); i++)
@@ -99,10 +94,13 @@ static char *show(struct tile_kernel *kernel, const char *stage) {
                          "zl_kernel_print: stage is NULL; `tile` is the kernel as it was read");
     if (!strcmp(stage, first_stage))
         return tile_print(kernel);
-    const char *dialect = dialect_of(kernel, stage);
+    bool is_rows;
+    if (!render_find_rows(kernel, &is_rows))
+        return NULL;
+    const char *dialect = dialect_of(is_rows, stage);
     if (dialect)
         return render_kernel(kernel, dialect);
-    bool done = is_stage(stage) && pass_run(kernel, render_target(dialect_of(kernel, "c")), stage);
+    bool done = is_stage(stage) && pass_run(kernel, render_target(dialect_of(is_rows, "c")), stage);
     return done ? tile_print(kernel) : NULL;
 }
 
@@ -182,7 +180,17 @@ static struct tile_kernel *row(const char *name, zl_dtype dtype) {
     return no_op(name);
 }
 
+// The dtype is that of elements in files that have elements of any.
+static struct tile_kernel *of_file(const struct kernel_text *t, const char *name, zl_dtype dtype) {
+    return strstr(t->text, "type ITEM =")
+               ? kernel_built_in(name, "ITEM=%s", tile_type_name(tile_type_of(dtype)))
+               : kernel_built_in(name, "%s", "");
+}
+
 static struct tile_kernel *built_in(const char *op, zl_dtype dtype) {
+    const struct kernel_text *file = find_text(op);
+    if (file)
+        return of_file(file, op, dtype);
     const char *type = after(op, "cast_"), *combine = after(op, "reduce_");
     if (type)
         return cast_to(type, dtype);

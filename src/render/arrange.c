@@ -184,25 +184,37 @@ static bool is_row_access(int indices, const expr *index, const struct tile_name
     return is_first || (index[0]->op == TILE_INDEX && index[0]->name == variable);
 }
 
-static bool is_over_rows(const struct plan *plan) {
-    const struct tile_stmt *map = plan->map;
+static bool is_over_rows(const struct tile_stmt *map, int count, const expr *node) {
     bool good = map->kind == TILE_MAP && map->indices == 1 && map->extent[0]->op == TILE_SYMBOL;
     for (const struct tile_stmt *s = map->body; good && s; s = s->next)
         good = s->kind == TILE_STORE && !s->mask && is_row_access(s->indices, s->index, map->name[0]);
-    for (int i = 0; good && i < plan->count; i++) {
-        expr e = plan->node[i];
+    for (int i = 0; good && i < count; i++) {
+        expr e = node[i];
         good = e->op == TILE_LOAD ? !e->args && is_row_access(e->indices, e->index, map->name[0])
                                   : e->op != TILE_INDEX && e->op != TILE_SYMBOL && e->op != TILE_LOCAL;
     }
-    return good ||
-           error_false(ZL_ERROR_COMPILE, "render: kernel '%s' is not one map over rows", plan->kernel->name);
+    return good;
+}
+
+bool render_find_rows(const struct tile_kernel *kernel, bool *is_rows) {
+    expr *node = NULL;
+    const struct tile_stmt *s = kernel->body;
+    *is_rows = s && !s->next && s->kind == TILE_REDUCE;
+    if (!s || s->next || s->kind != TILE_MAP)
+        return true;
+    int count = pass_nodes(kernel, s->body, &node);
+    *is_rows = count >= 0 && is_over_rows(s, count, node);
+    memory_free(node);
+    return count >= 0;
 }
 
 bool plan_make(struct plan *plan, const struct tile_kernel *kernel, const struct tile_stmt *map) {
     *plan = (struct plan){.kernel = kernel, .map = map};
     plan->count = pass_nodes(kernel, map->kind == TILE_MAP ? map->body : NULL, &plan->node);
-    if (plan->count < 0 || !is_over_rows(plan))
+    if (plan->count < 0)
         return false;
+    if (!is_over_rows(map, plan->count, plan->node))
+        return error_false(ZL_ERROR_COMPILE, "render: kernel '%s' is not one map over rows", kernel->name);
     plan->of = memory_zero((size_t)(kernel->ids + 1) * sizeof *plan->of);
     plan->outer = memory_zero((size_t)(plan->count + 1) * sizeof *plan->outer);
     if (!plan->of || !plan->outer)

@@ -21,6 +21,10 @@ bool render_has_dialect(const char *dialect);
 // What passes need to know; NULL and an error if there is no such dialect.
 const struct target *render_target(const char *dialect);
 
+// Sets *is_rows to whether a kernel, before or after passes, is one map over rows, or one reduction: what dialects of rows have
+// functions for. False and an error when memory runs out.
+bool render_find_rows(const struct tile_kernel *kernel, bool *is_rows);
+
 // What stands once before the functions of a file.
 const char *render_prelude(const char *dialect);
 

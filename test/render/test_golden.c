@@ -184,6 +184,12 @@ TEST(kernel_errors) {
     CHECK_HAS(test_last_error(), "x.tile:1");
     CHECK_ERROR(ZL_ERROR_VALUE, zl_kernel_parse(NULL, NULL));
     CHECK(!zl_kernel_print(NULL, "c"));
+    char *text = zl_kernel_of_op("arange", ZL_INT8, "tile"),
+         *other = zl_kernel_of_op("random_bits", ZL_INT8, "c");
+    CHECK_HAS(text, "y: i8[n]");
+    CHECK_HAS(other, "random_bits");
+    memory_free(text);
+    memory_free(other);
     CHECK_ERROR(ZL_ERROR_VALUE, zl_kernel_of_op("nothing", ZL_FLOAT32, "c"));
     CHECK_ERROR(ZL_ERROR_DTYPE, zl_kernel_of_op("exp", ZL_INT32, "c"));
     CHECK_ERROR(ZL_ERROR_DTYPE, zl_kernel_of_op("cast_f33", ZL_INT32, "c"));

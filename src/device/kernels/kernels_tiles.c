@@ -19,6 +19,8 @@ struct kernel_tiles {
     int parameters, symbols, rooms, grids;
     bool wide;               // symbols have 64 bits
     struct tile_tape *sizes; // bytes of rooms, then groups of grids
+    void *kept;              // of a target that runs tile kernels as they are; then it has neither
+    uint64_t values;         // bit i: parameter i is a value
     struct kernel_function grid[];
 };
 
@@ -88,9 +90,27 @@ static bool load(const struct kernel_place *p, struct kernel_tiles *t, const cha
     return good;
 }
 
+// For a target that runs tile kernels as they are.
+static struct kernel_tiles *keep_kernel(const struct kernel_place *p, const struct tile_kernel *kernel) {
+    struct kernel_tiles *t = memory_zero(sizeof *t);
+    if (!t)
+        return NULL;
+    snprintf(t->name, sizeof t->name, "%s", kernel->name);
+    t->parameters = kernel->parameters;
+    t->symbols = kernel->symbols;
+    for (int i = 0; i < kernel->parameters; i++)
+        t->values |= (uint64_t)tile_is_by_value(&kernel->parameter[i]) << i;
+    if ((t->kept = p->target->keep(p->unit, kernel)))
+        return t;
+    tiles_free(t);
+    return NULL;
+}
+
 struct kernel_tiles *kernel_tiles_compile(const struct kernel_place *p, struct tile_kernel *kernel) {
     struct group_kernel g = {0};
     struct kernel_tiles *t = NULL;
+    if (p->target->keep)
+        return keep_kernel(p, kernel);
     char *source = render_kernel(kernel, p->target->tiles);
     bool good = source && group_kernel_open(&g, kernel) && check(p, &g) && (t = keep_launches(&g)) &&
                 load(p, t, kernel->name, source);
@@ -136,6 +156,17 @@ static bool launch_grids(const struct kernel_place *p, const struct kernel_tiles
     return true;
 }
 
+static bool run_kept(const struct kernel_place *p, const struct kernel_tiles *t, const struct kernel_call *k,
+                     const int64_t *symbol) {
+    void *address[COUNT(k->argument)];
+    for (int i = 0; i < k->arguments; i++) {
+        const void *value = k->argument[i].value;
+        address[i] = t->values >> i & 1 ? (void *)(uintptr_t)value : *(void *const *)value;
+    }
+    counter_add(COUNTER_LAUNCHES, 1);
+    return p->target->run(p, t->kept, address, symbol);
+}
+
 bool kernel_launch_tiles(const struct kernel_place *p, const struct kernel_tiles *t, struct kernel_call *k,
                          int symbols, const int64_t *symbol) {
     int64_t size[ROOMS + GRIDS];
@@ -146,6 +177,8 @@ bool kernel_launch_tiles(const struct kernel_place *p, const struct kernel_tiles
         return error_false(ZL_ERROR_DEVICE,
                            "kernel %s has %d parameters and %d sizes, and was given %d and %d", t->name,
                            t->parameters, t->symbols, k->arguments, symbols);
+    if (UNLIKELY(t->kept != NULL))
+        return run_kept(p, t, k, symbol);
     if (UNLIKELY(!tile_tape_sizes(t->sizes, symbol, size)))
         return group_sizes_fail(t->name);
     bool good = open_rooms(p, &rooms, t->rooms, size);

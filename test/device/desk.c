@@ -1,0 +1,175 @@
+// desk.c - tile kernels of ops, run on the host.
+
+#include "device/desk.h"
+
+#include "device/kernels/kernels.h"
+#include "kernel/kernel.h"
+#include "op/ops.h"
+#include "render/render.h"
+#include "schedule/schedule.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { INTERPRETER, COMPILED }; // units
+
+extern const struct kernel_driver kernel_driver_c;
+extern const struct device desk;
+
+// Ops of which every kernel is tile IR.
+static const struct op *const tiled[] = {&op_arange,     &op_arange_int, &op_random_bits,   &op_take,
+                                         &op_take_along, &op_gather,     &op_dynamic_slice, &op_slice_update,
+                                         &op_pad,        &op_gated_delta};
+
+// Kernels --------------------------------------------------------------------------------------------------------------
+
+struct kept {
+    struct tile_kernel *kernel;
+    void *compiled; // NULL: it is interpreted
+};
+
+static bool prints_alike(const struct tile_kernel *a, const struct tile_kernel *b) {
+    char *one = tile_print(a), *other = tile_print(b);
+    bool same = one && other && !strcmp(one, other);
+    memory_free(one);
+    memory_free(other);
+    return same ||
+           error_false(ZL_ERROR_COMPILE, "kernel %s is printed otherwise when it was read back", a->name);
+}
+
+static bool renders(const struct tile_kernel *kernel) {
+    static const char *const dialects[] = {"c_tiles", "opencl_tiles", "cuda_tiles", "hip_tiles"};
+    for (size_t i = 0; i < COUNT(dialects); i++) {
+        struct tile_kernel *copy = kernel_copy(kernel);
+        char *text = copy ? render_kernel(copy, dialects[i]) : NULL;
+        bool good = text != NULL;
+        memory_free(text);
+        tile_free(copy);
+        if (!good)
+            return false;
+    }
+    return true;
+}
+
+static void note_file(const struct tile_kernel *kernel) {
+    const char *path = getenv("ZL_TEST_KERNELS");
+    FILE *f = path && kernel->file ? fopen(path, "a") : NULL;
+    if (!f)
+        return;
+    fprintf(f, "%s\n", kernel->file);
+    fclose(f);
+}
+
+static void *keep(int unit, const struct tile_kernel *kernel) {
+    char *source = NULL;
+    struct kept *k = memory_zero(sizeof *k);
+    note_file(kernel);
+    bool good = k && tile_verify(kernel) && (k->kernel = kernel_copy(kernel)) &&
+                prints_alike(kernel, k->kernel) && renders(kernel) &&
+                (unit == INTERPRETER || (k->compiled = kernel_driver_c.compile(k->kernel, &source)));
+    memory_free(source);
+    if (good)
+        return k;
+    if (k)
+        tile_free(k->kernel);
+    memory_free(k);
+    return NULL;
+}
+
+static bool run_kernel(const struct kernel_place *p, void *kept, void *const *address,
+                       const int64_t *symbol) {
+    struct kept *k = kept;
+    (void)p;
+    return k->compiled ? kernel_driver_c.run(k->compiled, address, symbol)
+                       : tile_interpret(k->kernel, address, symbol);
+}
+
+// The device -----------------------------------------------------------------------------------------------------------
+
+static const char *identity(int unit) {
+    (void)unit;
+    return "desk";
+}
+
+static bool limits(int unit, struct kernel_limits *out) {
+    (void)unit;
+    *out = (struct kernel_limits){.threads = 1024, .shared = 48 << 10, .has_double = true};
+    return true;
+}
+
+static bool compile(int unit, const char *source, struct text *code) {
+    (void)unit, (void)source, (void)code;
+    return error_false(ZL_ERROR_COMPILE, "desk: an op of desk.c has a kernel that is no tile IR");
+}
+
+static const struct kernel_target target = {.device = &desk,
+                                            .dialect = "opencl",
+                                            .tiles = "opencl_tiles",
+                                            .identity = identity,
+                                            .limits = limits,
+                                            .compile = compile,
+                                            .keep = keep,
+                                            .run = run_kernel};
+
+static int open_desk(const char **reason) {
+    (void)reason;
+    return 2;
+}
+
+static bool can(int unit, const struct call *c) {
+    for (size_t i = 0; i < COUNT(tiled); i++)
+        if (c->op == tiled[i])
+            return kernels_can(&target, unit, c);
+    return false;
+}
+
+static struct program *build(int unit, const struct segment *s) {
+    return kernels_build(&target, unit, s);
+}
+
+static bool copy(int unit, int lane, void *to, const void *from, size_t bytes, bool to_host) {
+    (void)unit, (void)lane, (void)to_host;
+    return memcpy(to, from, bytes);
+}
+
+static void *alloc(int unit, size_t bytes) {
+    (void)unit;
+    return calloc(1, bytes);
+}
+
+static void free_memory(int unit, void *memory) {
+    (void)unit;
+    free(memory);
+}
+
+const struct device desk = {.name = "desk",
+                            .open = open_desk,
+                            .can = can,
+                            .build = build,
+                            .drop = kernels_drop,
+                            .run = kernels_run,
+                            .copy = copy,
+                            .alloc = alloc,
+                            .free = free_memory};
+
+struct kernel_place desk_place(void) {
+    struct kernel_place p = {.target = &target, .unit = INTERPRETER};
+    limits(p.unit, &p.limits);
+    return p;
+}
+
+zl_stream desk_stream(const char *how) {
+    static struct zl_stream_ stream;
+    bool is_compiled = !strcmp(how, "c");
+    if (!is_compiled && strcmp(how, "interpreter") != 0)
+        return NULL;
+    if (!stream.device) {
+        stream.device = &desk;
+        stream.unit = is_compiled ? COMPILED : INTERPRETER;
+        pthread_mutex_init(&stream.lock, NULL);
+        pthread_cond_init(&stream.changed, NULL);
+    }
+    stream.owner = pthread_self();
+    return &stream;
+}

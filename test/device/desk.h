@@ -1,0 +1,16 @@
+// desk.h - a device of the tests that runs tile kernels on the host, with memory of its own, as the interpreter or the target `c` has
+// them. Ops whose kernels are tile IR run there, others on the CPU: `build/test --on interpreter op/` gives the tests of ops to it, with
+// their references.
+//
+// Each kernel that an op asks for is also verified, printed and read back, and rendered for all targets. Where ZL_TEST_KERNELS names a
+// file, the names of the files that kernels are from are appended to it.
+
+#ifndef DESK_H
+#define DESK_H
+
+#include "device/kernels/kernels.h"
+
+zl_stream desk_stream(const char *how); // "interpreter" or "c"; NULL: neither
+struct kernel_place desk_place(void);   // the interpreter, for kernels that no op asks for there
+
+#endif

@@ -1,0 +1,78 @@
+// test_desk.c - the tests of ops whose kernels are tile IR, with these kernels run on the host: in the interpreter, and compiled for the
+// target `c`, which looks at every index.
+
+#include "device/desk.h"
+#include "test.h"
+
+#include "kernel/kernel.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static char kernels[600]; // names of the files of kernels that were run
+
+// In a process of its own, in which the device of the tests is the default.
+static void run_ops(const char *how) {
+    struct text note = {0};
+    text_add(&note, "ZL_TEST_KERNELS=%s", kernels);
+    const char *const words[] = {"env", note.data, "ZL_CHECK=1", ZL_BUILD_DIR "/test", "--quick", "--on", how,
+                                 // Tests of these ops.
+                                 "op/test_create:", "op/test_random:", "op/test_take:", "op/test_slices:",
+                                 "op/test_shape_ops:", "op/test_gated_delta:", NULL};
+    struct text output = {0};
+    int reason = 0;
+    bool done = !note.failed &&
+                process_run((char *const *)(uintptr_t)words, &output, &reason) == PROCESS_DONE &&
+                output.data && strstr(output.data, " 0 failed");
+    if (!CHECK(done))
+        test_note("%s", output.data ? output.data : zl_error());
+    zl_clear_error();
+    text_free(&output);
+    text_free(&note);
+}
+
+// Products of libraries ask for it, on other devices: all codes, turned.
+static void run_from_fp8(zl_dtype dtype) {
+    static const struct tile_type e4m3 = {TILE_E4M3, 8, 1};
+    struct kernel_place p = desk_place();
+    zl_array x = zl_matrix_transpose(zl_reshape(zl_arange(0, 256, 1, ZL_UINT8), ZL_SHAPE(8, 32)));
+    size_t item = zl_dtype_size(dtype);
+    char *got = memory_zero(256 * item);
+    CHECK(got && zl_eval(x) && kernel_from_fp8(&p, x, dtype, got));
+    for (int i = 0; got && i < 256; i++) {
+        double value = tile_small_value(e4m3, (uint64_t)(i % 8 * 32 + i / 8)), found;
+        dtype_convert(&found, ZL_FLOAT64, got + (size_t)i * item, dtype, 1);
+        CHECK_SAME_F64(found, value);
+    }
+    memory_free(got);
+}
+
+// Something asks for every file.
+static void check_files(void) {
+    size_t bytes;
+    char *seen = file_read(kernels, &bytes);
+    if (!CHECK(seen))
+        return;
+    for (const struct kernel_text *t = kernel_texts; t->name; t++)
+        if (!CHECK(strstr(seen, t->name)))
+            test_note("no test asks for %s", t->name);
+    memory_free(seen);
+}
+
+TEST(kernels_of_ops_in_the_interpreter) {
+    snprintf(kernels, sizeof kernels, "%s/kernels", test_folder());
+    setenv("ZL_TEST_KERNELS", kernels, 1);
+    run_from_fp8(ZL_FLOAT32);
+    run_from_fp8(ZL_FLOAT16);
+    unsetenv("ZL_TEST_KERNELS");
+    run_ops("interpreter");
+    check_files();
+}
+
+TEST(kernels_of_ops_compiled_for_c) {
+    if (test_quick())
+        SKIP("its compiler takes seconds");
+    snprintf(kernels, sizeof kernels, "%s/kernels", test_folder());
+    run_ops("c");
+}
