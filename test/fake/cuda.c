@@ -625,7 +625,8 @@ static const char before[] =
     "#define __align__(n) __attribute__((aligned(n)))\n"
     "#define asm(...)\n" // instructions of GPUs, as halves have them: these are not computed here
     "struct fake_index { unsigned x, y, z; };\n"
-    "struct dim3 { unsigned x, y, z; dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {} };\n"
+    "struct dim3 { unsigned x, y, z; dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) "
+    "{} };\n"
     "extern \"C\" { fake_index fake_place[4]; void (*fake_barrier)(); }\n"
     "#define threadIdx fake_place[0]\n#define blockIdx fake_place[1]\n"
     "#define blockDim fake_place[2]\n#define gridDim fake_place[3]\n"
@@ -637,7 +638,23 @@ static const char before[] =
     "static inline double __longlong_as_double(long long x) { double y; std::memcpy(&y, &x, 8); return y; }\n"
     "static inline long long __double_as_longlong(double x) { long long y; std::memcpy(&y, &x, 8); return y; "
     "}\n"
-    "struct uint4 { unsigned x, y, z, w; };\n"
+    "struct uint2 { unsigned x, y; };\nstruct uint4 { unsigned x, y, z, w; };\n"
+    "static inline uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }\n"
+    "static inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; "
+    "}\n"
+    "static inline std::size_t __cvta_generic_to_shared(const void *at) { return (std::size_t)at; }\n"
+    "template <class T> static inline T atomicCAS(T *at, T old, T next) "
+    "{ T was = *at; *at = was == old ? next : was; return was; }\n"
+    // Threads exchange values in slots, between two barriers.
+    "static unsigned long long fake_slot[1024];\n"
+    "template <class T> static T fake_shuffle(T x, unsigned from) {\n"
+    "    std::memcpy(&fake_slot[threadIdx.x], &x, sizeof x);\n    fake_barrier();\n"
+    "    std::memcpy(&x, &fake_slot[from], sizeof x);\n    fake_barrier();\n    return x;\n}\n"
+    "#define __shfl_xor_sync(mask, x, by, of) fake_shuffle(x, threadIdx.x ^ (by))\n"
+    "#define __shfl_up_sync(mask, x, by, of) "
+    "fake_shuffle(x, threadIdx.x - (threadIdx.x % (of) < (by) ? 0 : (by)))\n"
+    "#define __shfl_sync(mask, x, by, of) fake_shuffle(x, threadIdx.x / (of) * (of) + (by))\n"
+    "alignas(1024) static unsigned char zl_memory[256 << 10];\n" // of the group that runs
     "template <class T> static inline T __ldcs(const T *at) { return *at; }\n"
     "template <class T, class V> static inline void __stcs(T *at, V value) { *at = value; }\n"
     "static inline float __fsqrt_rn(float x) { return std::sqrt(x); }\n"
@@ -682,6 +699,14 @@ int cuModuleUnload(struct module *m) {
     return end(0);
 }
 
+// Shared memory whose size the launch says is one array for all: its declarations go.
+static void put_text(FILE *file, const char *text) {
+    static const char declared[] = "extern __shared__ __align__(1024) unsigned char zl_memory[];";
+    for (const char *found; (found = strstr(text, declared)); text = found + strlen(declared))
+        fwrite(text, 1, (size_t)(found - text), file);
+    fputs(text, file);
+}
+
 static bool compile(struct function *f, const char *text, const char *name) {
     char folder[] = "/tmp/fake-cuda-XXXXXX", path[64], library[64], command[512];
     if (!mkdtemp(folder))
@@ -690,7 +715,7 @@ static bool compile(struct function *f, const char *text, const char *name) {
     snprintf(library, sizeof library, "%s/k.so", folder);
     FILE *file = fopen(path, "w");
     fputs(before, file);
-    fputs(text, file);
+    put_text(file, text);
     fprintf(file, behind, name);
     fclose(file);
     snprintf(command, sizeof command,
@@ -716,7 +741,8 @@ int cuModuleGetFunction(struct function **out, struct module *m, const char *nam
         f->access = (int (*)(int))(uintptr_t)dlsym(f->library, "fake_access");
         f->index = dlsym(f->library, "fake_place");
         f->barrier = dlsym(f->library, "fake_barrier");
-        f->has_barriers = strstr(m->text, "BARRIER;") || strstr(m->text, "__syncthreads();");
+        f->has_barriers = strstr(m->text, "BARRIER;") || strstr(m->text, "__syncthreads();") ||
+                          strstr(m->text, ")ZL_SHUFFLE_");
     }
     *out = f;
     return end(0);
