@@ -18,9 +18,9 @@ extern const struct kernel_driver kernel_driver_c;
 extern const struct device desk;
 
 // Ops of which every kernel is tile IR.
-static const struct op *const tiled[] = {&op_arange,     &op_arange_int, &op_random_bits,   &op_take,
-                                         &op_take_along, &op_gather,     &op_dynamic_slice, &op_slice_update,
-                                         &op_pad,        &op_gated_delta};
+static const struct op *const tiled[] = {&op_arange,     &op_arange_int,  &op_random_bits,   &op_take,
+                                         &op_take_along, &op_gather,      &op_dynamic_slice, &op_slice_update,
+                                         &op_pad,        &op_gated_delta, &op_cross_entropy, &op_conv};
 
 // Kernels --------------------------------------------------------------------------------------------------------------
 

@@ -16,10 +16,12 @@ static char kernels[600]; // names of the files of kernels that were run
 static void run_ops(const char *how) {
     struct text note = {0};
     text_add(&note, "ZL_TEST_KERNELS=%s", kernels);
-    const char *const words[] = {"env", note.data, "ZL_CHECK=1", ZL_BUILD_DIR "/test", "--quick", "--on", how,
-                                 // Tests of these ops.
-                                 "op/test_create:", "op/test_random:", "op/test_take:", "op/test_slices:",
-                                 "op/test_shape_ops:", "op/test_gated_delta:", NULL};
+    const char *const words[] = {
+        "env", note.data, "ZL_CHECK=1", ZL_BUILD_DIR "/test", "--quick", "--on", how,
+        // Tests of these ops.
+        "op/test_create:", "op/test_random:", "op/test_take:", "op/test_slices:", "op/test_shape_ops:",
+        "op/test_gated_delta:", "op/test_cross_entropy:", "op/test_conv:rules_", "op/test_conv:conv_is_a_sum",
+        "op/test_conv:conv_of_inputs_with_gaps", NULL};
     struct text output = {0};
     int reason = 0;
     bool done = !note.failed &&
