@@ -95,6 +95,21 @@ static bool pair_views(struct machine *m, const struct view *a, const struct vie
     return true;
 }
 
+// A copy that is one access of a thread has no edges: all of it is inside of its buffer, and it begins at a multiple of its bytes.
+static bool check_access(struct machine *m, const struct view *v) {
+    int axis = v->buffer->ndim - 1;
+    int64_t last[TILE_DIMS], bytes = v->size[axis] * tile_type_bytes(v->buffer->type);
+    char *begin, *end;
+    memcpy(last, v->origin, sizeof last);
+    last[axis] += v->size[axis] - 1;
+    if (!machine_find(m, v->buffer, v->origin, &begin) || !machine_find(m, v->buffer, last, &end))
+        return machine_fail(m, "an access of %" PRId64 " bytes leaves %s", bytes, v->buffer->text);
+    int64_t at = begin - m->cells[v->buffer->id].data;
+    return at % bytes == 0 ||
+           machine_fail(m, "an access of %" PRId64 " bytes begins at byte %" PRId64 " of %s", bytes, at,
+                        v->buffer->text);
+}
+
 bool machine_copy(struct machine *m, const struct tile_stmt *s, const struct operands *o) {
     struct view from = view_of(m, s, o, 0), to = view_of(m, s, o, 1);
     int64_t size[TILE_DIMS], point[TILE_DIMS] = {0};
@@ -107,6 +122,8 @@ bool machine_copy(struct machine *m, const struct tile_stmt *s, const struct ope
         return false;
     if (is_empty(size, axes))
         return true;
+    if (s->loop == TILE_VECTOR && !(check_access(m, &from) && check_access(m, &to)))
+        return false;
     do {
         union tile_value value = read_or(m, &from, point, axes, outside);
         write_if_inside(m, &to, point, axes, tile_convert(to.buffer->type, from.buffer->type, value));
