@@ -97,6 +97,23 @@ static void vector_place(struct program *p, const struct tile_region *r, int byt
     program_element(p, r->buffer, r->origin);
 }
 
+// Where a vector is stored. In the memory of the kernel vectors are counted: from the address of an element nvcc does not always see
+// that the words of a vector lie behind each other, and stores them one by one.
+static void vector_target(struct program *p, const struct tile_region *r, int bytes) {
+    const struct tile_buffer *b = r->buffer;
+    if (b->memory == TILE_REGISTER || b->memory == TILE_SHARED) {
+        text_add(p->style.out, "*");
+        vector_place(p, r, bytes, false);
+        return;
+    }
+    int last = b->ndim - 1;
+    text_add(p->style.out, "((%szl_%d *)(b%d + ", group_space(p, b), bytes, b->id);
+    program_offset(p, b, r->origin, 0, last);
+    text_add(p->style.out, "))[(u64)(");
+    program_offset(p, b, r->origin, last, last + 1);
+    text_add(p->style.out, ") / %d]", bytes / tile_type_bytes(b->type));
+}
+
 static int run_bytes(const struct tile_region *r) {
     return (int)program_number(r->extent[r->buffer->ndim - 1]) * tile_type_bytes(r->buffer->type);
 }
@@ -116,14 +133,15 @@ static void vector_copy(struct program *p, const struct tile_stmt *s) {
         vector_place(p, &s->region[0], bytes, true);
         text_add(out, ");\n");
     } else {
-        bool loads = program_is_once(s, s->region[0].buffer),
-             stores = program_is_once(s, s->region[1].buffer);
-        text_add(out, stores ? "ZL_STORE_ONCE(*" : "*");
-        vector_place(p, &s->region[1], bytes, false);
+        const struct tile_buffer *from = s->region[0].buffer;
+        bool is_packed = from->memory == TILE_REGISTER && tile_type_bytes(from->type) < 4;
+        bool loads = program_is_once(s, from), stores = program_is_once(s, s->region[1].buffer);
+        text_add(out, stores ? "ZL_STORE_ONCE(" : "");
+        vector_target(p, &s->region[1], bytes);
         text_add(out, stores ? ", " : " = ");
-        text_add(out, loads ? "ZL_LOAD_ONCE(*" : "*");
+        text_add(out, loads ? "ZL_LOAD_ONCE(*" : is_packed ? "zl_words(*" : "*");
         vector_place(p, &s->region[0], bytes, true);
-        text_add(out, "%s%s;\n", loads ? ")" : "", stores ? ")" : "");
+        text_add(out, "%s%s;\n", loads || is_packed ? ")" : "", stores ? ")" : "");
     }
     style_close(&p->style);
 }
@@ -194,8 +212,8 @@ static void vector_zero(struct program *p, const struct tile_stmt *s) {
     style_line(&p->style, "{");
     p->style.indent++;
     program_nodes(p, tile_stmt_exprs(s, root), root);
-    text_add(p->style.out, "%*s*", 4 * p->style.indent, "");
-    vector_place(p, &s->region[1], bytes, false);
+    text_add(p->style.out, "%*s", 4 * p->style.indent, "");
+    vector_target(p, &s->region[1], bytes);
     text_add(p->style.out, " = ZL_ZERO_%d;\n", bytes);
     style_close(&p->style);
 }

@@ -274,7 +274,9 @@ const char prelude_opencl_tiles[] =
     "#define ZL_UNROLL_IN_BRANCH _Pragma(\"unroll\")\n"
     "#define ZL_SWAP_32(at, old, next) atomic_cmpxchg(at, old, next)\n"
     "#define ZL_SWAP_64(at, old, next) atom_cmpxchg(at, old, next)\n" ATOMIC_WORDS
-    "typedef uint zl_4;\ntypedef uint2 zl_8;\ntypedef uint4 zl_16;\n" VECTOR_ZEROS PLAIN_ONCE
+    // Vectors of elements of any type.
+    "typedef uint zl_4 __attribute__((may_alias));\ntypedef uint2 zl_8 __attribute__((may_alias));\n"
+    "typedef uint4 zl_16 __attribute__((may_alias));\n#define zl_words(x) (x)\n" VECTOR_ZEROS PLAIN_ONCE
     "#define ZL_BARRIER barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)\n"
     "#define ZL_FAIL(line) atomic_cmpxchg(zl_status, 0, line)\n";
 
@@ -302,6 +304,10 @@ const char prelude_cuda_tiles[] = CUDA_TYPES FLOATS DOUBLE HELPERS_32("__fsqrt_r
     "#define ZL_SHUFFLE_FROM(x, by, of) __shfl_sync(0xffffffffu, x, (by) & (of - 1), of)\n" CUDA_GROUP
     "typedef u32 zl_4;\ntypedef uint2 zl_8;\ntypedef uint4 zl_16;\n"
     "#define ZL_LOAD_ONCE(x) __ldcs(&(x))\n#define ZL_STORE_ONCE(x, value) __stcs(&(x), value)\n"
+    // Numbers of 8 and 16 bits in registers, as words: nvcc would store them two by two.
+    "FN zl_4 zl_words(zl_4 x) { asm(\"\" : \"+r\"(x)); return x; }\n"
+    "FN zl_8 zl_words(zl_8 v) { asm(\"\" : \"+r\"(v.x), \"+r\"(v.y)); return v; }\n"
+    "FN zl_16 zl_words(zl_16 v) { asm(\"\" : \"+r\"(v.x), \"+r\"(v.y), \"+r\"(v.z), \"+r\"(v.w)); return v; }\n"
     "#define ZL_ZERO_4 0u\n#define ZL_ZERO_8 make_uint2(0, 0)\n#define ZL_ZERO_16 make_uint4(0, 0, 0, 0)\n"
     "FN u32 zl_shared(const void *at) { return (u32)__cvta_generic_to_shared(at); }\n"
     "#define ZL_ASYNC(BYTES, KIND) \\\n"
@@ -373,5 +379,6 @@ const char prelude_hip_tiles[] =
     "#define ZL_SHUFFLE_FROM(x, by, of) zl_shuffle(x, (zl_lane() & ~(of - 1)) | ((by) & (of - 1)))\n"
     "FN f32 zl_exp2_f32(f32 x) { return __builtin_exp2f(x); }\n"
     "extern \"C\" __device__ int printf(const char *, ...);\n" CUDA_GROUP
-    "typedef u32 zl_4;\ntypedef u32 zl_8 __attribute__((ext_vector_type(2)));\ntypedef u32 zl_16 __attribute__((ext_vector_type(4)));\n" VECTOR_ZEROS PLAIN_ONCE;
+    "typedef u32 zl_4 __attribute__((may_alias));\ntypedef u32 zl_8 __attribute__((ext_vector_type(2), may_alias));\n"
+    "typedef u32 zl_16 __attribute__((ext_vector_type(4), may_alias));\n#define zl_words(x) (x)\n" VECTOR_ZEROS PLAIN_ONCE;
 // clang-format on

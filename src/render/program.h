@@ -54,6 +54,8 @@ void program_operand(struct program *p, expr e);
 void program_element(struct program *p, const struct tile_buffer *b, const expr *index); // b[...]
 // Whether a statement whose accesses are not made again soon accesses this buffer outside of the block.
 bool program_is_once(const struct tile_stmt *s, const struct tile_buffer *b);
+// Elements along the axes [from, to) of a buffer.
+void program_offset(struct program *p, const struct tile_buffer *b, const expr *index, int from, int to);
 void program_quoted(struct text *out, const char *text);
 const char *program_atomic_word(struct program *p, const struct tile_stmt *s); // NULL and a failure: there is none
 int64_t program_elements(const struct tile_buffer *b); // -1: not known

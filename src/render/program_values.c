@@ -55,8 +55,7 @@ static void text_stride(struct program *p, const struct tile_buffer *b, int axis
         text_add(p->style.out, " * %" PRId64, stride);
 }
 
-// Elements along the axes [from, to) of a buffer.
-static void offset(struct program *p, const struct tile_buffer *b, const expr *index, int from, int to) {
+void program_offset(struct program *p, const struct tile_buffer *b, const expr *index, int from, int to) {
     struct text *out = p->style.out;
     text_add(out, from < to ? "" : "0");
     for (int i = from; i < to; i++) {
@@ -83,7 +82,7 @@ bool program_has_panels(const struct tile_buffer *b) {
 static void swizzled(struct program *p, const struct tile_buffer *b, const expr *index) {
     int last = b->ndim - 1, bytes = tile_type_bytes(b->type);
     if (b->ndim > 2) { // matrices of a stack begin where the pattern does
-        offset(p, b, index, 0, b->ndim - 2);
+        program_offset(p, b, index, 0, b->ndim - 2);
         text_add(p->style.out, " + ");
     }
     if (program_has_panels(b)) {
@@ -96,7 +95,7 @@ static void swizzled(struct program *p, const struct tile_buffer *b, const expr 
         return;
     }
     text_add(p->style.out, "zl_swizzle((u32)(");
-    offset(p, b, index, MAX_OF(last - 1, 0), b->ndim);
+    program_offset(p, b, index, MAX_OF(last - 1, 0), b->ndim);
     text_add(p->style.out, "), %d, %d)", log_of(128 / bytes), log_of(16 / bytes));
 }
 
@@ -106,7 +105,7 @@ static void element(struct program *p, const struct tile_buffer *b, const expr *
     if (b->swizzle && p->own)
         swizzled(p, b, index);
     else
-        offset(p, b, index, 0, b->ndim);
+        program_offset(p, b, index, 0, b->ndim);
     if (part < 0)
         text_add(p->style.out, "]");
     else

@@ -286,7 +286,7 @@ TEST(tables_are_passed_by_value) {
 TEST(narrow_tiles_stay_in_registers) {
     static const struct {
         const char *type, *access;
-    } cases[] = {{"f32", "*(zl_8 *)&b1["}, {"f16", "*(zl_4 *)&b1["}, {"i8", NULL}};
+    } cases[] = {{"f32", "((zl_8 *)(b1 + "}, {"f16", "((zl_4 *)(b1 + "}, {"i8", NULL}};
     for (size_t i = 0; i < COUNT(cases); i++) {
         char text[400];
         snprintf(
@@ -324,7 +324,7 @@ TEST(maps_store_vectors) {
                  cases[i].columns, cases[i].index);
         char *source = render("rows", text, "cuda_tiles"), *body = source ? strstr(source, "rows_0(") : NULL;
         REQUIRE(body);
-        CHECK_EQ_INT(count_of(body, "*(zl_16 *)&b1["), cases[i].vectors);
+        CHECK_EQ_INT(count_of(body, "((zl_16 *)(b1 + "), cases[i].vectors);
         CHECK_EQ_INT(count_of(body, "    b1["), cases[i].elements);
         memory_free(source);
     }
