@@ -25,7 +25,7 @@ TEST(random) { test_note("random %llx", (unsigned long long)test_random()); }
 END
 harness=$tmp/harness
 builds() {
-    cc -std=c11 -D_GNU_SOURCE -g -Iinclude -Isrc -Itest -o "$harness" "$tmp/test/unit/sample.c" test/*.c \
+    cc -std=c11 -D_GNU_SOURCE -g -Iinclude -Isrc -Itest -o "$harness" "$tmp/test/unit/sample.c" test/*.c test/device/desk.c \
         "$build/libzellige.a" -lm -lpthread -ldl
 }
 random_of() { "$harness" --seed "$1" random | grep -o 'random [0-9a-f]*'; }
