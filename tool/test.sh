@@ -1,21 +1,23 @@
 #!/usr/bin/env bash
-# test.sh quick|test|matrix|long - runs the tests and sums up. Every part ends with a line "N passed, N failed, N
+# test.sh quick|test|matrix|emulated|long - runs the tests and sums up. Every part ends with a line "N passed, N failed, N
 # skipped"; so does the whole. A part that does not end so has failed.
 #
-#   quick   what is built already, seeded samples, at most 15 seconds
-#   test    one build, all tests, and test/scripts/, of which as many run side by side as there are CPUs
-#   matrix  the tests in other builds: by clang, with ASan and UBSan, with TSan, and for the other architecture, which an
-#           emulator runs as several CPU models
-#   long    test and matrix, with the largest sizes and a new seed
+#   quick     what is built already, seeded samples, at most 15 seconds
+#   test      one build, all tests, and test/scripts/, of which as many run side by side as there are CPUs
+#   matrix    the tests in other builds: by clang, with ASan and UBSan, with TSan, and beside these "emulated"
+#   emulated  the tests built for the other architecture, which an emulator runs as several CPU models
+#   long      test and matrix, with the largest sizes and a new seed
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 
 mode=${1:-test}
+with_generator=-DZL_GEN=$PWD/build/zellige-gen
 passed=0 failed=0 skipped=0
 failures=()
 tmp=$(mktemp -d)
 log=$tmp/log
-trap 'rm -rf "$tmp"' EXIT
+emulated= # the process of the emulated tests, which leads a group of its own
+trap '[ -z "$emulated" ] || kill -- "-$emulated"; rm -rf "$tmp"' EXIT
 
 count() { # NAME STATUS SECONDS: adds the last line of $log to the sum
     local line count
@@ -97,7 +99,7 @@ scripts() { # SECONDS that each may take
 # The kernel's widest address randomisation is more than TSan's shadow memory allows for.
 fixed_addresses() { setarch "$(uname -m)" -R true 2>/dev/null && echo setarch "$(uname -m)" -R; }
 
-other_architecture() {
+other_architecture() { # BUILD-OPTION...
     local other=x86_64 emulator compiler
     [ "$(uname -m)" != x86_64 ] || other=aarch64
     emulator=(env "PATH=$tmp/$other:$PATH" "qemu-$other" -cpu max -L "/usr/$other-linux-gnu")
@@ -130,9 +132,12 @@ tests() { # SECONDS that a script may take, TEST-OPTION...
 }
 
 matrix() { # TEST-OPTION...
-    local without_aslr with_generator=-DZL_GEN=$PWD/build/zellige-gen
+    local without_aslr status=0 start=$SECONDS
     read -r -a without_aslr <<<"$(fixed_addresses)"
     [ -x build/test ] || part "build" gcc_build || return # what writes kernels serves all builds
+    # Most tests keep one CPU busy. The emulated ones take the longest, so they run beside all others.
+    setsid tool/test.sh emulated >"$tmp/emulated" 2>&1 &
+    emulated=$!
     if command -v clang >/dev/null; then
         part "clang: build" build build-clang all -DCMAKE_C_COMPILER=clang &&
             part "clang: tests" build-clang/test "$@"
@@ -147,7 +152,11 @@ matrix() { # TEST-OPTION...
         part "TSan: tests" env TSAN_OPTIONS=halt_on_error=1 "${without_aslr[@]}" \
             build-tsan/test --quick thread stream eval pool
     part "test/scripts/cpu_models.sh" test/scripts/cpu_models.sh build
-    other_architecture "$with_generator"
+    wait "$emulated" || status=$?
+    emulated=
+    printf '\n== emulated, beside the others\n'
+    tee "$log" <"$tmp/emulated"
+    count "emulated" "$status" $((SECONDS - start))
 }
 
 case $mode in
@@ -157,6 +166,7 @@ quick)
     ;;
 test) tests 1500 ;;
 matrix) matrix ;;
+emulated) other_architecture "$with_generator" ;;
 long)
     export ZL_LONG=1
     seed=$(date +%s)
@@ -164,7 +174,7 @@ long)
     matrix --long --timeout 7200 --seed "$seed"
     ;;
 *)
-    echo "usage: tool/test.sh quick|test|matrix|long" >&2
+    echo "usage: tool/test.sh quick|test|matrix|emulated|long" >&2
     exit 2
     ;;
 esac
