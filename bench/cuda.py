@@ -2,12 +2,16 @@
 """cuda.py - the device cuda beside PyTorch, JAX and MLX's CUDA build on one GPU: each case with its bar, in one run.
 
     PYTHONPATH=build/python python3 bench/cuda.py [--check] [--only TEXT] [--seed N] [--markdown FILE] [--json FILE]
+    PYTHONPATH=build/python python3 bench/cuda.py --against FOLDER [--check] [--only TEXT] [--seed N] [--turns N]
 
 Each library has a process of its own; rounds go through all of them, and the best time of each counts; a case below its bar gets
 more rounds, which all of them run. A call follows the other without waiting, but for copies. Rates count bytes read and written, or
 operations. Seven of the ten shapes of products are drawn by the seed. With --check the exit status says whether all bars were
 reached; what is not installed, or cannot compute a case, is named and left out. All of it takes some
 minutes on an H200.
+
+With --against, the module zellige in FOLDER (the build/python of another tree) and ours measure each case in turns, and nobody else
+does. A case's figure is the other's median time by ours: no case may be below 0.97, the median of no group below 1.
 """
 
 import argparse
@@ -25,6 +29,7 @@ import cuda_cases
 import usage
 
 ROUNDS, MORE_ROUNDS, SLICE, WARM, CALLS_MOST = 3, 4, 0.03, 0.05, 400
+LEAST_OF_CASE, LEAST_OF_GROUP = 0.97, 0.995  # 0.995: what rounds to 1.0 is no loss
 HEADER = ["case", "unit", "zellige", "PyTorch", "JAX", "MLX", "of the best", "bar", "verdict", "why not"]
 VERDICT = HEADER.index("verdict")
 REACHED, MISSED = "reached", "**not reached**"
@@ -70,9 +75,13 @@ def work(name):
 # All of them -----------------------------------------------------------------------------------------------------------
 
 class Worker:
-    def __init__(self, name):
+    """A process that measures with one library. `folder`, if any, is where it finds its modules."""
+
+    def __init__(self, name, folder=None):
         self.name = name
         env = dict(os.environ, **cuda_cases.SETTINGS.get(name, {}))
+        if folder:
+            env["PYTHONPATH"] = folder
         self.process = subprocess.Popen([sys.executable, __file__, "--worker", name], env=env, text=True, stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE)
         self.failed, self.version = None, ""
@@ -194,6 +203,51 @@ def measure_all(chosen, workers):
     return rows, data
 
 
+# Two trees ---------------------------------------------------------------------------------------------------------------
+
+def measure_pair(case, pair, turns):
+    """Median seconds of one call by the worker of each tree; or None and why."""
+    for worker in pair:
+        answer = worker.ask(do="prepare", kind=case.kind, arguments=case.arguments)
+        answer = answer if "failed" in answer else worker.ask(do="warm")
+        if "failed" in answer:
+            return None, answer["failed"]
+    seconds = [[], []]
+    for turn in range(turns):
+        for i in ((0, 1), (1, 0))[turn % 2]:
+            answer = pair[i].ask(do="run")
+            if "failed" in answer:
+                return None, answer["failed"]
+            seconds[i].append(answer["seconds"])
+    return [statistics.median(s) for s in seconds], None
+
+
+def compare_trees(chosen, folder, turns):
+    """Prints a row of each case and of each group; the names of those that lose more than they may."""
+    header = ["case", "unit", "before", "after", "ratio", "verdict"]
+    print("\n".join([f"before: {folder}; {turns} turns; {clocks()}", "", row(header), row(["---"] * len(header))]), flush=True)
+    pairs = {name: [Worker(name, folder), Worker(name)] for name in dict.fromkeys(c.ours for c in chosen)}
+    for worker in (w for pair in pairs.values() for w in pair):
+        worker.opened()
+        if worker.failed:
+            raise SystemExit(f"cuda.py: {worker.name}: {worker.failed}")
+    missed, ratios = [], {}
+    for case in chosen:
+        seconds, why = measure_pair(case, pairs[case.ours], turns)
+        ratio = seconds[0] / seconds[1] if seconds else 0
+        if not seconds or ratio < LEAST_OF_CASE:
+            missed.append(case.name)
+        ratios.setdefault(case.group or case.kind, []).append(ratio)
+        cells = [f"{rate(case, s):.4g}" for s in seconds] + [f"{ratio:.3f}"] if seconds else ["–", "–", why]
+        print(row([case.name, case.unit] + cells + [MISSED if case.name in missed else REACHED]), flush=True)
+    for group, of_cases in ratios.items():
+        median = statistics.median(of_cases)
+        if median < LEAST_OF_GROUP:
+            missed.append(group)
+        print(row([f"{group}, median of {len(of_cases)}", "", "", "", f"{median:.3f}", MISSED if group in missed else REACHED]))
+    return missed
+
+
 def read_options():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--worker")
@@ -201,6 +255,8 @@ def read_options():
     parser.add_argument("--only", default="", help="cases whose name has one of these texts, separated by commas")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--peers", default="torch,jax,mlx")
+    parser.add_argument("--against", metavar="FOLDER", help="compare with the module zellige in this folder, and with nobody else")
+    parser.add_argument("--turns", type=int, default=5, help="how often each tree measures a case with --against")
     parser.add_argument("--markdown")
     parser.add_argument("--json")
     return parser.parse_args()
@@ -211,6 +267,10 @@ def main():
     if options.worker:
         return work(options.worker)
     chosen = [c for c in cuda_cases.cases(options.seed) if any(t in c.name for t in options.only.split(","))]
+    if options.against:
+        missed = compare_trees(chosen, options.against, options.turns)
+        print(f"\n{time.perf_counter() - began:.0f} s; below the least: {len(missed)}" + "".join(f"\n- {n}" for n in missed))
+        return 1 if options.check and missed else 0
     workers = open_workers(list(dict.fromkeys(c.ours for c in chosen)) + [p for p in options.peers.split(",") if p])
     about = [f"seed {options.seed}, {time.strftime('%Y-%m-%d')}, before: {clocks()}"]
     about += [f"{n}: {w.failed or w.version or 'here'}" for n, w in workers.items()]

@@ -17,6 +17,15 @@ CONVOLUTIONS = ((32, 56, 56, 64, 64, 3, 1, 1, False), (32, 56, 56, 128, 256, 3, 
                 (32, 224, 224, 3, 64, 7, 2, 1, False), (32, 56, 56, 128, 128, 3, 1, 128, False),
                 (16, 28, 28, 64, 64, 3, 2, 1, True), (16, 32, 32, 256, 128, 4, 2, 1, True))
 
+# Ops with kernels of their own, as Arrays.one_op computes them, and how many elements each makes or reads.
+OPS = {"take rows": 1 << 26, "take elements": 1 << 24, "take_along_axis": 1 << 24, "scatter add": 1 << 22, "put_along_axis": 1 << 24,
+       "slice update": 1 << 26, "permute four axes": 1 << 26, "swap two axes of three": 1 << 26, "sum of short lines": 1 << 26,
+       "sum of middle axis": 1 << 26, "max of all": 1 << 26, "argmax of rows": 1 << 26, "cumsum of short lines": 1 << 24,
+       "cumsum of lines of 100": 10_000_000, "cumsum of 16 lines": 1 << 24, "sort rows": 1 << 24, "sort all": 1 << 22,
+       "argsort rows": 1 << 24, "topk of rows": 1 << 24, "searchsorted": 1 << 22, "arange": 1 << 26, "random bits": 1 << 26,
+       "normal": 1 << 26, "where a row": 1 << 26, "quantize": 1 << 26, "dequantize": 1 << 26, "cross entropy": 1 << 26,
+       "rms_norm": 1 << 26, "rope": 1 << 26, "gather products": 1 << 22}
+
 
 @dataclasses.dataclass
 class Case:
@@ -88,6 +97,8 @@ def cases(seed):
         for dtype in ("float32", "bfloat16"):
             for what in ("output", "input", "kernel"):
                 yield Case(f"conv {dtype} {c.name} {what}", "conv", (dtype, shape, what), c.operations, "TFLOP/s", 1e12, 0, True)
+    for name, elements in OPS.items():
+        yield Case(f"op {name}", "one_op", (name,), elements, "G elements/s", 1e9)
     yield Case("tiny launches", "tiny", (), TINY, "us each", 1e-6, 2.5, less=True, ours="zellige_unfused")
     yield Case("MLP epoch", "mlp", (), 1, "ms", 1e-3, 33, less=True)
     yield Case("upload 4 MB", "upload", (), 4 << 20, "GB/s", 1e9, 10)
@@ -218,6 +229,45 @@ class Arrays:
         if what == "kernel":
             return self.repeat(lambda: self.m.vjp(lambda w: convolve(x, w), [w], [g])[1])
         return self.repeat(lambda: convolve(x, w))
+
+    def one_op(self, name):
+        mx = self.m
+        x, lines, short = self.normal((8192, 8192), "float32"), self.normal((16384, 1024), "float32"), self.normal((1 << 22, 16), "float32")
+        flat, rows = lines.reshape(-1), mx.random.randint(0, 8192, (8192,))
+        places, columns = mx.random.randint(0, 1 << 24, (1 << 24,)), mx.random.randint(0, 1024, (16384, 1024))
+        four, three = x.reshape(64, 128, 64, 128), x.reshape(64, 1024, 1024)
+        heads, weight, mask = x.reshape(4, 32, 4096, 128), self.normal((8192,), "float32"), mx.random.bernoulli(0.5, (8192,))
+        hundred, sixteen = self.normal((100_000, 100), "float32"), flat.reshape(16, -1)
+        sorted_line, packed = mx.sort(flat[:1 << 20]), mx.quantize(x)
+        experts, which = self.normal((16, 1024, 1024), "float32"), mx.random.randint(0, 16, (64,))
+        corner = mx.array([5, 7])
+        mx.eval(rows, places, columns, mask, sorted_line, packed, which, corner)
+
+        def put():
+            y = mx.zeros((1 << 20,))
+            return y.at[places[:1 << 22] % (1 << 20)].add(flat[:1 << 22])
+        return self.repeat({
+            "take rows": lambda: mx.take(x, rows, axis=0), "take elements": lambda: mx.take(flat, places),
+            "take_along_axis": lambda: mx.take_along_axis(lines, columns, axis=1), "scatter add": put,
+            "put_along_axis": lambda: mx.put_along_axis(lines, columns, lines, axis=1),
+            "slice update": lambda: mx.slice_update(x, x[:4096, :4096], corner, (0, 1)),
+            "permute four axes": lambda: mx.contiguous(four.transpose(2, 0, 3, 1)),
+            "swap two axes of three": lambda: mx.contiguous(three.transpose(1, 0, 2)),
+            "sum of short lines": lambda: short.sum(-1), "sum of middle axis": lambda: three.sum(1), "max of all": lambda: x.max(),
+            "argmax of rows": lambda: mx.argmax(x, axis=-1), "cumsum of short lines": lambda: mx.cumsum(short[:1 << 20], axis=-1),
+            "cumsum of lines of 100": lambda: mx.cumsum(hundred, axis=-1), "cumsum of 16 lines": lambda: mx.cumsum(sixteen, axis=-1),
+            "sort rows": lambda: mx.sort(lines, axis=-1), "sort all": lambda: mx.sort(flat[:1 << 22]),
+            "argsort rows": lambda: mx.argsort(lines, axis=-1), "topk of rows": lambda: mx.topk(lines, 8, axis=-1),
+            "searchsorted": lambda: mx.searchsorted(sorted_line, flat[:1 << 22]), "arange": lambda: mx.arange(1 << 26),
+            "random bits": lambda: mx.random.bits((1 << 26,)), "normal": lambda: mx.random.normal((1 << 26,)),
+            "where a row": lambda: mx.where(mask, x, 0), "quantize": lambda: mx.quantize(x), "dequantize": lambda: mx.dequantize(*packed),
+            "cross entropy": lambda: self.cross_entropy(x, rows), "rms_norm": lambda: mx.fast.rms_norm(x, weight, 1e-5),
+            "rope": lambda: mx.fast.rope(heads, 128, traditional=False, base=10000.0, scale=1.0, offset=0),
+            "gather products": lambda: mx.gather_mm(experts[:, :64], experts, rhs_indices=which[:16]),
+        }[name])
+
+    def cross_entropy(self, x, labels):
+        return self.m.logsumexp(x, axis=-1) - self.m.take_along_axis(x, labels[:, None], axis=-1).squeeze(-1)
 
     def tiny(self):
         mx, x = self.m, self.m.zeros((16,))
