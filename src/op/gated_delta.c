@@ -113,6 +113,20 @@ static bool fits(const struct call *c, const zl_array *in) {
            (c->inputs == MASK || (in[MASK]->dtype == ZL_BOOL && has_shape(in[MASK], 2, gates)));
 }
 
+// Lanes threads have a row of the state, of which each holds so many elements; 0: the row is too long, and stays in memory.
+static void kernel(const struct call *c, struct op_kernel *k) {
+    enum { LANES = 32, HELD_MOST = 16 };
+    const int64_t *q = c->in[Q]->dim, *v = c->in[V]->dim; // (B, T, heads, size)
+    int64_t held = (q[3] + LANES - 1) / LANES;
+    op_kernel_set(k, "gated_delta", "WIDE=%s,HELD=%d,BY_COLUMN=%d,MASKED=%d", op_kernel_type(c->in[V]),
+                  held > HELD_MOST ? 0 : (int)held, c->in[GATE]->ndim == 4, c->inputs > MASK);
+    const int64_t sizes[] = {q[1], q[2], v[2], q[3], v[3], v[0] * v[2] * v[3]};
+    for (size_t i = 0; i < COUNT(sizes); i++)
+        op_kernel_size(k, sizes[i]);
+    if (c->inputs == MASK) // then nothing reads it
+        k->in[k->inputs++] = c->in[STATE];
+}
+
 const struct op op_gated_delta = {
     .name = "gated_delta",
     .kind = OP_OTHER,
@@ -121,6 +135,7 @@ const struct op op_gated_delta = {
     .fits = fits,
     .composed = composed,
     .vmap = vmap,
+    .kernel = kernel,
 };
 
 // Public -------------------------------------------------------------------------------------------------------------

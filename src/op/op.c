@@ -1,5 +1,8 @@
 // op.c - recording: what all ops have in common.
 
+#include <assert.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "op/op.h"
@@ -12,8 +15,8 @@ zl_array op_call(const struct op *op, int inputs, const zl_array *in, int args, 
     return graph_call(op, inputs, in, args, arg, 1, spec);
 }
 
-zl_array op_dense(const struct op *op, int inputs, const zl_array *in, int args, const int64_t *arg, zl_dtype dtype,
-                  int ndim, const int64_t *dim) {
+zl_array op_dense(const struct op *op, int inputs, const zl_array *in, int args, const int64_t *arg,
+                  zl_dtype dtype, int ndim, const int64_t *dim) {
     return op_call(op, inputs, in, args, arg, &(struct array_spec){.dtype = dtype, .ndim = ndim, .dim = dim});
 }
 
@@ -46,20 +49,22 @@ static void share(zl_array view, zl_array x) {
     atomic_store_explicit(&view->state, ARRAY_READY | (x->storage ? ARRAY_BORROWS : 0), memory_order_release);
 }
 
-zl_array op_view_as(const struct op *op, zl_array x, int args, const int64_t *arg, const struct array_spec *spec) {
+zl_array op_view_as(const struct op *op, zl_array x, int args, const int64_t *arg,
+                    const struct array_spec *spec) {
     zl_array view = op_call(op, 1, &x, args, arg, spec);
     if (view)
         share(view, x);
     return view;
 }
 
-HOT zl_array op_view(const struct op *op, zl_array x, int args, const int64_t *arg, int ndim, const int64_t *dim,
-                 const int64_t *stride, int64_t offset) {
+HOT zl_array op_view(const struct op *op, zl_array x, int args, const int64_t *arg, int ndim,
+                     const int64_t *dim, const int64_t *stride, int64_t offset) {
     if (!x)
         return NULL;
-    return op_view_as(op, x, args, arg,
-                      &(struct array_spec){.dtype = (zl_dtype)x->dtype, .ndim = ndim, .dim = dim, .stride = stride,
-                                           .offset = offset});
+    return op_view_as(
+        op, x, args, arg,
+        &(struct array_spec){
+            .dtype = (zl_dtype)x->dtype, .ndim = ndim, .dim = dim, .stride = stride, .offset = offset});
 }
 
 zl_array op_same(zl_array x) {
@@ -116,4 +121,26 @@ zl_dtype op_computes_in(const struct call *c) {
             return (zl_dtype)c->in[k]->dtype;
     zl_dtype out = (zl_dtype)call_output(c, 0)->dtype;
     return out == ZL_BOOL ? dtype_common(c->inputs - first, c->in + first) : out;
+}
+
+// Kernels ---------------------------------------------------------------------------------------------------------
+
+void op_kernel_set(struct op_kernel *k, const char *file, const char *clauses, ...) {
+    va_list list;
+    int length = snprintf(k->file, sizeof k->file, "%s", file);
+    assert(length < (int)sizeof k->file);
+    va_start(list, clauses);
+    length = vsnprintf(k->clauses, sizeof k->clauses, clauses, list);
+    assert(length < (int)sizeof k->clauses);
+    va_end(list);
+    (void)length;
+}
+
+void op_kernel_size(struct op_kernel *k, int64_t size) {
+    assert(k->sizes < OP_KERNEL_SIZES);
+    k->size[k->sizes++] = size;
+}
+
+const char *op_kernel_type(zl_array x) {
+    return tile_type_name(tile_type_of((zl_dtype)x->dtype));
 }

@@ -30,6 +30,19 @@ struct op_field {
 
 enum { OP_OUTPUTS_VARY = UINT8_MAX };
 
+// What the kernel of an op, a file of src/kernel/, is given to compute a call. Its parameters are `in`, then the outputs of the call.
+// Its symbols are `size`, then for each of `in` the element of its memory at which it begins, then for each how many elements that memory
+// has. BITS, of its indices, is a clause of the file, and devices say what it is.
+enum { OP_KERNEL_SIZES = 16, OP_KERNEL_INPUTS = 12, OP_KERNEL_OUTPUTS = 4 };
+struct op_kernel {
+    char file[32];     // "cross_entropy", of cross_entropy.tile
+    char clauses[160]; // what other clauses of the file are: "ITEM=f32,LANES=8"
+    int sizes, inputs;
+    int64_t size[OP_KERNEL_SIZES];
+    // Those of the call, unless the op changes that. Each is row-major and without gaps: the op sees to that when it is recorded.
+    zl_array in[OP_KERNEL_INPUTS];
+};
+
 struct op {
     const char *name;
     enum op_kind kind;
@@ -60,7 +73,16 @@ struct op {
     bool (*composed)(const struct call *c, const zl_array *in, zl_array *out);
     // The call on inputs with an extra axis each (-1: none); gives outputs and where their extra axis is.
     bool (*vmap)(const struct call *c, const zl_array *in, const int *axis, zl_array *out, int *out_axis);
+    // Fills in the file, clauses and sizes of its kernel for a call. With it the op runs on every device; where a device has something
+    // better, a row of that device names it. NULL: the op has no such kernel.
+    void (*kernel)(const struct call *c, struct op_kernel *k);
 };
+
+// What op->kernel fills in: a file with its clauses, and one size after the other. The tile type of an array's elements as clauses
+// name it.
+void op_kernel_set(struct op_kernel *k, const char *file, const char *clauses, ...) __attribute__((format(printf, 3, 4)));
+void op_kernel_size(struct op_kernel *k, int64_t size);
+const char *op_kernel_type(zl_array x);
 
 // Records a call of op: args are int64_t words as op->field describes. NULL inputs give NULL.
 zl_array op_call(const struct op *op, int inputs, const zl_array *in, int args, const int64_t *arg,

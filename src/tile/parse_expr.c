@@ -225,6 +225,8 @@ static struct node *call_node(struct parser *p, struct tile_token token) {
         return conversion_node(p, token.place, NODE_CAST, b->type);
     if (tile_type_find(token.text, &type))
         return conversion_node(p, token.place, NODE_CAST, type);
+    if (!strcmp(token.text, "index"))
+        return conversion_node(p, token.place, NODE_CAST, tile_index_type());
     if (!strcmp(token.text, "ceildiv"))
         return ceildiv_node(p, token.place);
     if (!strcmp(token.text, "identity"))

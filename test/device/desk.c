@@ -17,10 +17,10 @@ enum { INTERPRETER, COMPILED }; // units
 extern const struct kernel_driver kernel_driver_c;
 extern const struct device desk;
 
-// Ops of which every kernel is tile IR.
-static const struct op *const tiled[] = {&op_arange,     &op_arange_int,  &op_random_bits,   &op_take,
-                                         &op_take_along, &op_gather,      &op_dynamic_slice, &op_slice_update,
-                                         &op_pad,        &op_gated_delta, &op_cross_entropy, &op_conv};
+// Ops of which every kernel is tile IR, besides those that have a kernel of their own.
+static const struct op *const tiled[] = {&op_arange,     &op_arange_int, &op_random_bits,   &op_take,
+                                         &op_take_along, &op_gather,     &op_dynamic_slice, &op_slice_update,
+                                         &op_pad,        &op_conv};
 
 // Kernels --------------------------------------------------------------------------------------------------------------
 
@@ -118,10 +118,10 @@ static int open_desk(const char **reason) {
 }
 
 static bool can(int unit, const struct call *c) {
+    bool is_tiled = c->op->kernel;
     for (size_t i = 0; i < COUNT(tiled); i++)
-        if (c->op == tiled[i])
-            return kernels_can(&target, unit, c);
-    return false;
+        is_tiled |= c->op == tiled[i];
+    return is_tiled && kernels_can(&target, unit, c);
 }
 
 static struct program *build(int unit, const struct segment *s) {

@@ -10,6 +10,7 @@
 #include "device/cuda/cuda.h"
 #include "device/cuda/cuda_library.h"
 #include "device/kernels/kernels_quantized.h"
+#include "kernel/kernel.h"
 #include "schedule/schedule.h"
 
 #include <stdio.h>
@@ -157,6 +158,27 @@ static void compile_row(enum tile_op op, zl_dtype dtype, int64_t n) {
     zl_array y = op_dense(&op_elementwise[op], arity, in, 0, NULL, tile_row_gives(op, dtype), 1, &n);
     if (!CHECK(zl_eval(y)))
         test_note("%s of %s", tile_op_name(op), zl_dtype_name(dtype));
+}
+
+// With the values that the clauses of the file give.
+static void compile_file(const struct kernel_text *t) {
+    char name[64];
+    struct text code = {0};
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(t->name, "."), t->name);
+    char *source = zl_kernel_of_op(name, ZL_FLOAT32, "cuda");
+    if (!CHECK(source && cuda_compile(source, "sm_90a", NULL, &code)))
+        test_note("%s: %s", t->name, zl_error());
+    text_free(&code);
+    memory_free(source);
+}
+
+TEST(files_of_kernels_compile_for_cuda) {
+    if (!has_compiler())
+        return;
+    int every = test_quick() ? 5 : 1, at = (int)(test_random() % (unsigned)every);
+    for (const struct kernel_text *t = kernel_texts; t->name; t++)
+        if (at++ % every == 0)
+            compile_file(t);
 }
 
 TEST(rows_compile_for_cuda) {

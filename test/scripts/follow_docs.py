@@ -66,34 +66,76 @@ def copy_and_build(page, folder):
     return tree if built else None
 
 
+def check_everywhere(tree, op, pages, call):
+    """It is in the header, the documentation, the library and the Python module."""
+    function = f"zl_{op}"
+    headers = "".join(header.read_text() for header in (tree / "include").glob("*_ops.h"))
+    check(f"{function} is in a header", re.search(rf"\b{function}\(", headers))
+    check(f"{function} is in doc/api", function in pages)
+    text = run(tree, "build/zellige", "kernel", "show", "--stages")[1]
+    for stage in text.split():
+        shown, text = run(tree, "build/zellige", "kernel", "show", "--op", op, "--stage", stage)
+        check(f"{function} is shown at stage {stage}", shown, text)
+    stub = tree / "build/python/zellige/core.pyi"
+    if stub.exists():
+        check(f"{op} is in zellige.core, and in its stub", f"def {op}(" in stub.read_text() and run(
+            tree, "env", "PYTHONPATH=build/python", "python3", "-c",
+            f"import zellige.core as mx; assert mx.{op}.__doc__ and mx.{op}({call}).shape == (1,)")[0])
+    else:
+        report("skipped", op, "this machine has no Python with headers")
+
+
+def nvrtc_home():
+    """The folder of NVRTC of PyPI, and "", or None and why there is none."""
+    done = subprocess.run(["tool/python.sh", sys.argv[1], "nvidia-cuda-nvrtc>=13,<14"], cwd=ROOT, capture_output=True, text=True)
+    if done.returncode != 0:
+        return None, (done.stderr.strip().split("\n") or [""])[-1]
+    found = run(ROOT, done.stdout.strip(), "-c", "import glob, sysconfig; "
+                "print(*glob.glob(sysconfig.get_path('purelib') + '/nvidia/*/lib/libnvrtc.so.*'))")[1].split()
+    return (str(pathlib.Path(found[0]).parents[1]), "") if found else (None, "the package has no libnvrtc")
+
+
+def try_kernel(tree, op, folder):
+    """Its kernel, with the gradient that the tests ask for, on the CPU by the compiler and by the interpreter, on OpenCL, for CUDA."""
+    words = f"op/test_{op}:"
+    devices = json.loads(run(tree, "build/zellige", "devices", "--json", lines=10000)[1])
+    why = {d["device"]: d.get("reason", "it is not there") for d in devices if not d["available"]}
+    for setting in ("ZL_DEVICE=cpu", "ZL_CC=none", "ZL_DEVICE=opencl"):
+        if setting == "ZL_DEVICE=opencl" and "opencl" in why:
+            report("skipped", f"{op} on opencl", why["opencl"])
+            continue
+        passed, text = run(tree, "env", setting, f"ZL_CACHE_DIR={folder}/{setting}", "build/test", words)
+        check(f"the tests of {op} pass with {setting}", passed, text)
+    passed, text = run(tree, "build/test", "device/test_desk")
+    check(f"the kernel of {op} runs in the interpreter and as C", passed, text)
+    home, why = nvrtc_home()
+    if not home:
+        report("skipped", f"{op} for CUDA", f"NVRTC of PyPI: {why}")
+        return
+    passed, text = run(tree, "env", f"ZL_CUDA={home}", "build/test", "files_of_kernels")
+    check(f"the kernel of {op} compiles for CUDA", passed and " 0 skipped" in text, text)
+
+
 def try_op(page, folder):
     tree = copy_and_build(page, folder)
     if not tree:
         return
-    rows = "".join(text for path, text in file_blocks(page) if path.endswith(".def"))
-    changed = {path for path, _ in file_blocks(page)}
-    check("an op is one row in one file", changed == {"src/op/elementwise.def"}, str(changed))
-    for function in re.findall(r"\b(zl_\w+)", rows):
-        op = function[len("zl_"):]
-        header = (tree / "include/zellige_ops.h").read_text()
-        check(f"{function} is in zellige_ops.h", re.search(rf"\b{function}\(", header))
-        pages = "".join(page.read_text() for page in (tree / "doc/api").glob("**/*.md"))
-        check(f"{function} is in doc/api", function in pages)
-        text = run(tree, "build/zellige", "kernel", "show", "--stages")[1]
-        for stage in text.split():
-            shown, text = run(tree, "build/zellige", "kernel", "show", "--op", op, "--stage", stage)
-            check(f"{function} is shown at stage {stage}", shown, text)
-        passed, text = run(tree, "build/test", "--quick", "op/")
-        check("the tests of all ops pass", passed, text)
-        passed, text = run(tree, "tool/check_symbols.sh", "build/libzellige.so")
-        check(f"{function} is exported", passed, text)
-        stub = tree / "build/python/zellige/core.pyi"
-        if stub.exists():
-            check(f"{op} is in zellige.core, and in its stub", f"def {op}(" in stub.read_text() and run(
-                tree, "env", "PYTHONPATH=build/python", "python3", "-c",
-                f"import zellige.core as mx; assert mx.{op}.__doc__ and mx.{op}(mx.array([1.0])).shape == (1,)")[0])
-        else:
-            report("skipped", op, "this machine has no Python with headers")
+    blocks = file_blocks(page)
+    pages = "".join(page.read_text() for page in (tree / "doc/api").glob("**/*.md"))
+    for function in re.findall(r"\b(zl_\w+),", "".join(text for path, text in blocks if path == "src/op/elementwise.def")):
+        check_everywhere(tree, function[len("zl_"):], pages, "mx.array([1.0])")
+    kernels = re.findall(r"^OP\((\w+)\)$", "".join(text for path, text in blocks if path == "src/op/ops.def"), re.M)
+    wanted = {"src/op/elementwise.def", "src/op/ops.def"}
+    for op in kernels:
+        wanted |= {f"src/op/{op}.c", f"src/kernel/{op}.tile", f"test/op/test_{op}.c"}
+        check_everywhere(tree, op, pages, "mx.array([[1.0]]), mx.array([1.0])")
+        try_kernel(tree, op, folder)
+    changed = {path for path, _ in blocks}
+    check("an op is a row, or three files and a row", len(kernels) == 1 and changed == wanted, str(changed))
+    passed, text = run(tree, "build/test", "--quick", "op/")
+    check("the tests of all ops pass", passed, text)
+    passed, text = run(tree, "tool/check_symbols.sh", "build/libzellige.so")
+    check("what is exported is declared", passed, text)
 
 
 def try_device(page, folder):

@@ -484,6 +484,25 @@ TEST(tile_clauses_are_replaced_by_their_values) {
         "      atomic maximum y[b], bits<f16>(u16(i))\n    }\n  }\n}\n");
 }
 
+// index(x) is the conversion to the type of the kernel's indices.
+TEST(index_is_a_conversion) {
+    static const struct {
+        const char *text, *conversion;
+    } cases[] = {
+        {"kernel k index 32 (a: i64[n]) -> (y: i64[n]) { map i in n { y[i] = a[index(a[i])] } }",
+         "a[i32(a[i])]"},
+        {"kernel k(a: i8[n]) -> (y: i8[n]) { map i in n { y[i] = a[index(a[i])] } }", "a[i64(a[i])]"}};
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct tile_kernel *kernel = tile_parse(cases[i].text, "k");
+        char *printed = kernel ? tile_print(kernel) : NULL;
+        CHECK_HAS(printed, cases[i].conversion);
+        memory_free(printed);
+        tile_free(kernel);
+    }
+    check_message("type index = f32\nkernel k() -> (y: f32[1]) { y[0] = 0 }",
+                  "'index' is a word of the language");
+}
+
 TEST(tile_identities_take_their_type) {
     static const struct {
         const char *op, *type, *expected;

@@ -615,6 +615,7 @@ typedef bool cpu_function(const struct call *c);
 #define CPU_OP(op, function, ...) cpu_function function;
 #include "device/cpu/cpu_ops.def"
 cpu_function cpu_reduce;
+cpu_function cpu_op_tiles; // op_tiles.c: by the op's own kernel
 
 // The first output of an op that changes a part of its first input: that input's elements are in it.
 static inline char *cpu_copy_input(const struct call *c) {

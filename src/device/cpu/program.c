@@ -154,7 +154,7 @@ static bool run_other(const struct step *s, const struct call *c) {
 // False when there is none.
 static bool set_override(struct step *s, const struct op *op) {
     s->run = run_other;
-    s->other = NULL;
+    s->other = op->kernel ? cpu_op_tiles : NULL;
     for (size_t i = 0; i < COUNT(overrides); i++)
         if (overrides[i].op == op) {
             s->other = overrides[i].run;

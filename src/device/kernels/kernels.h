@@ -9,6 +9,7 @@
 #define KERNELS_H
 
 #include "device/device.h"
+#include "device/op_kernel.h"
 #include "fuse/fuse.h"
 
 struct kernel_limits {
@@ -194,11 +195,6 @@ void kernel_add_rows(struct kernel_call *k, int rows, int columns, const int64_t
 // The struct zl_axes of a kernel: dims, then strides of these operands (bits).
 void kernel_add_axes(struct kernel_call *k, const struct kernel_layout *l, unsigned operands, bool wide);
 
-// Kernels whose indices have 32 bits take arrays of so many elements at most: threads past the end count on.
-enum { KERNEL_NARROW = INT32_MAX - (1 << 20) };
-// How many elements the memory of an array has, which its indices are below: the size of a kernel's buffer.
-int64_t kernel_elements(zl_array x);
-
 // Memory of an array on the place, and of a number in room; NULL and an error.
 void *kernel_reach(const struct kernel_place *p, zl_array x);
 
@@ -226,6 +222,7 @@ typedef bool kernel_function(const struct kernel_place *p, const struct call *c)
 #define KERNEL_OP(op, can, run, ...)  kernel_question can; kernel_function run;
 #define KERNEL_OP_OF_ALL(op, run, ...) kernel_function run;
 #include "device/kernels/kernels_ops.def"
+kernel_function kernel_run_op; // kernels_tiles.c: by the op's own kernel
 kernel_question kernel_can_reduce;
 kernel_function kernel_reduce;
 const char *kernel_item_type(size_t bytes); // of elements that are only moved

@@ -49,11 +49,6 @@ void *kernel_reach(const struct kernel_place *p, zl_array x) {
     return device_reach(p->target->device, p->unit, p->lane, x->storage);
 }
 
-// Of what is only looked ahead at, nobody has memory yet.
-int64_t kernel_elements(zl_array x) {
-    return x->storage ? (int64_t)(x->storage->bytes / array_item(x)) : 0;
-}
-
 // Axes -------------------------------------------------------------------------------------------------------------
 
 void layout_begin(struct kernel_layout *l, int operands) {

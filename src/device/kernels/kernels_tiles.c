@@ -12,7 +12,7 @@ enum { ROOMS = 8, GRIDS = KERNEL_GRIDS };
 
 // Parameters and sizes that the verifier accepts have room in a call, with the memory between grids.
 _Static_assert(TILE_ARGUMENT_BYTES + ROOMS * sizeof(void *) <= sizeof((struct kernel_call *)0)->room,
-              "a call has no room for the arguments of tile kernels");
+               "a call has no room for the arguments of tile kernels");
 
 struct kernel_tiles {
     char name[64];
@@ -189,4 +189,26 @@ bool kernel_launch_tiles(const struct kernel_place *p, const struct kernel_tiles
     good = good && launch_grids(p, t, size + t->rooms, k);
     close_rooms(p, &rooms);
     return good;
+}
+
+// Ops --------------------------------------------------------------------------------------------------------------
+
+static bool add_array(const struct kernel_place *p, struct kernel_call *k, zl_array x) {
+    void *memory = kernel_reach(p, x);
+    kernel_add_memory(k, memory);
+    return memory;
+}
+
+bool kernel_run_op(const struct kernel_place *p, const struct call *c) {
+    struct op_launch l;
+    struct kernel_call k;
+    op_launch_open(&l, c);
+    kernel_begin_call(&k);
+    const struct kernel_tiles *kernel = kernel_find_tiles(p, &l.key, sizeof l.key, op_launch_kernel, &l.key);
+    bool good = kernel;
+    for (int i = 0; i < l.inputs && good; i++)
+        good = add_array(p, &k, l.in[i]);
+    for (int i = 0; i < c->outputs && good; i++)
+        good = add_array(p, &k, call_output(c, i));
+    return good && kernel_launch_tiles(p, kernel, &k, l.symbols, l.symbol);
 }
