@@ -48,6 +48,13 @@ static uint32_t way_of(struct group *g, const struct tile_stmt *s) {
         hash = mix(hash, w.layout.slot, sizeof *w.layout.slot * (size_t)w.layout.slots);
     } else if (s->kind == TILE_COPY) // by vectors, perhaps
         return EVERYBODY;
+    else if (s->kind != TILE_FILL) {
+        bool is_sure;
+        int64_t run = thread_map_run(g, s, &is_sure);
+        if (!is_sure)
+            return EVERYBODY;
+        hash = run > 1 ? mix(hash, &run, sizeof run) : hash;
+    }
     return hash | 4;
 }
 

@@ -27,7 +27,7 @@ static void in_expr(struct group *g, expr e, const struct search *s) {
     for (int i = 0; i < tile_operands(e); i++)
         in_expr(g, tile_operand(e, i), s);
     if (e->op == TILE_LOAD)
-        s->visit(g, &(struct access){.buffer = e->buffer, .index = e->index}, s->data);
+        s->visit(g, &(struct access){.buffer = e->buffer, .index = e->index, .load = e}, s->data);
 }
 
 static void in_region(struct group *g, const struct tile_region *r, bool is_write, const struct search *s) {

@@ -112,16 +112,26 @@ static void open_any(struct points *p) {
     split(p, box_point(s), extent);
 }
 
-// Each point is that of one thread of the whole grid.
+// Each point is that of one thread of the whole grid. Where others go by runs, a group has as many points, of which a thread takes every
+// threads-th.
 static void open_flat(struct points *p) {
-    expr extent[TILE_DIMS], count = NULL;
+    expr extent[TILE_DIMS], count = NULL, threads = box_number(p->g->threads),
+                            number = box_index(p->g->thread);
     for (int i = 0; i < p->sweep.vars; i++) {
         extent[i] = box_index(p->sweep.extent[i]);
         count = count ? tile_binary(TILE_MUL, count, extent[i]) : extent[i];
     }
-    expr number = tile_binary(TILE_ADD, tile_binary(TILE_MUL, p->g->flat, box_number(p->g->threads)),
-                              box_index(p->g->thread));
-    open_guard(p, tile_binary(TILE_LT, number, count));
+    if (p->g->each > 1 && !p->sweep.is_by_runs) {
+        expr most = box_number(p->g->each * p->g->threads), begin = tile_binary(TILE_MUL, p->g->flat, most);
+        const struct tile_name *s = counter(tile_index_type(), 0);
+        expr end = tile_binary(TILE_MIN, tile_binary(TILE_ADD, begin, most), count);
+        tile_open_for(s, tile_binary(TILE_ADD, begin, number), end, threads, TILE_SERIAL);
+        p->opened++;
+        number = box_point(s);
+    } else {
+        number = tile_binary(TILE_ADD, tile_binary(TILE_MUL, p->g->flat, threads), number);
+        open_guard(p, tile_binary(TILE_LT, number, count));
+    }
     split(p, number, extent);
 }
 
@@ -174,8 +184,7 @@ static const struct holding *holding_of(const struct group *g, const struct tile
     return b->id < g->buffers && g->of[b->id].now ? &g->of[b->id] : NULL;
 }
 
-// Where an element of a buffer is now: index has room for TILE_DIMS.
-static const struct tile_buffer *element(struct points *p, const struct tile_buffer *b, const expr *index,
+const struct tile_buffer *thread_element(struct points *p, const struct tile_buffer *b, const expr *index,
                                          expr *at, int *indices) {
     const struct holding *h = holding_of(p->g, b);
     *indices = b->ndim;
@@ -193,9 +202,12 @@ static const struct tile_buffer *element(struct points *p, const struct tile_buf
 }
 
 static expr rewrite_load(struct points *p, expr e) {
+    expr held = thread_run_load(p, e);
+    if (held != e)
+        return held;
     expr at[TILE_DIMS], mask = e->args ? thread_rewrite(p, e->arg[0]) : NULL;
     int indices;
-    const struct tile_buffer *b = element(p, e->buffer, e->index, at, &indices);
+    const struct tile_buffer *b = thread_element(p, e->buffer, e->index, at, &indices);
     return tile_load(b, indices, at, mask, e->args ? thread_rewrite(p, e->arg[1]) : NULL);
 }
 
@@ -223,17 +235,17 @@ expr thread_rewrite(struct points *p, expr e) {
 
 // Maps ------------------------------------------------------------------------------------------------------------------
 
-static void emit_body(struct points *p, const struct tile_stmt *body);
-
 static void rewrite_list(struct points *p, const expr *list, int count, expr *out) {
     for (int i = 0; list && i < count; i++)
         out[i] = thread_rewrite(p, list[i]);
 }
 
 static void emit_element(struct points *p, const struct tile_stmt *s) {
+    if (thread_run_store(p, s))
+        return;
     expr at[TILE_DIMS];
     struct tile_stmt next = *s;
-    next.buffer = element(p, s->buffer, s->index, at, &next.indices);
+    next.buffer = thread_element(p, s->buffer, s->index, at, &next.indices);
     next.index = at;
     next.value = thread_rewrite(p, s->value);
     next.mask = thread_rewrite(p, s->mask);
@@ -300,15 +312,17 @@ static void emit_inner(struct points *p, const struct tile_stmt *s) {
     switch (s->kind) {
     case TILE_STORE:
     case TILE_ATOMIC: emit_element(p, s); return;
-    case TILE_MAP:
     case TILE_FOR:
+        if (thread_run_loop(p, s))
+            return; // fallthrough
+    case TILE_MAP:
     case TILE_IF:
     case TILE_WHILE:
         emit_other(p, s, true);
-        emit_body(p, s->body);
+        thread_body(p, s->body);
         if (s->other) {
             tile_else();
-            emit_body(p, s->other);
+            thread_body(p, s->other);
         }
         tile_close();
         return;
@@ -323,7 +337,7 @@ static void emit_inner(struct points *p, const struct tile_stmt *s) {
     }
 }
 
-static void emit_body(struct points *p, const struct tile_stmt *body) {
+void thread_body(struct points *p, const struct tile_stmt *body) {
     for (; body; body = body->next)
         emit_inner(p, body);
 }
@@ -333,13 +347,13 @@ static void map_elements(struct group *g, const struct tile_stmt *s) {
     struct sweep w = fragments_sweep(g, s);
     map_free(&g->rewritten);
     if (thread_open_points(g, &p, &w))
-        emit_body(&p, s->body);
+        thread_body(&p, s->body);
     thread_close_points(&p);
 }
 
 void thread_map(struct group *g, const struct tile_stmt *s) {
     map_free(&g->rewritten);
-    if (!thread_vector_map(g, s, map_elements))
+    if (!thread_run_map(g, s, map_elements))
         map_elements(g, s);
     map_free(&g->rewritten);
 }
@@ -349,7 +363,7 @@ void thread_code(struct group *g, const struct tile_stmt *s) {
     map_free(&g->rewritten);
     memset(g->slots, 0, sizeof g->slots);
     make_slots(g, s->body);
-    emit_body(&p, s->body);
+    thread_body(&p, s->body);
     map_free(&g->rewritten);
 }
 

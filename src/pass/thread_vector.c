@@ -1,32 +1,9 @@
 // thread_vector.c - copies by as many bytes as one access has: between memory and memory, and between memory and the registers
-// that hold neighbours; and what maps of such registers store. What is not known before a call (whether rows are of whole vectors) is tested by the group once.
+// that hold neighbours. What is not known before a call (whether rows are of whole vectors) is tested by the group once.
 
 #include "pass/threads.h"
 
 #include <stdio.h>
-
-enum { ALIGNED = 1 << 20 }; // divides 0
-
-// The largest number that is known to divide e.
-static int64_t divisor(expr e) {
-    int64_t known = fragments_number(e), a, b;
-    if (known >= 0 || !e)
-        return known > 0 ? known : e ? ALIGNED : 1;
-    switch (e->op) {
-    case TILE_SYMBOL: return e->name->divisor;
-    case TILE_CAST: return tile_type_is_integer(e->arg[0]->type) ? divisor(e->arg[0]) : 1;
-    case TILE_MUL: return MIN_OF(divisor(e->arg[0]), ALIGNED) * MIN_OF(divisor(e->arg[1]), ALIGNED);
-    case TILE_ADD:
-    case TILE_SUB:
-        for (a = divisor(e->arg[0]), b = divisor(e->arg[1]); b;) {
-            int64_t rest = a % b;
-            a = b;
-            b = rest;
-        }
-        return a;
-    default: return 1;
-    }
-}
 
 // One side of a copy.
 struct side {
@@ -43,7 +20,7 @@ struct vectors {
 };
 
 static void ask(struct vectors *v, expr e) {
-    if (e && divisor(e) % v->run)
+    if (e && pass_divisor(e) % v->run)
         v->test =
             box_both(v->test, tile_binary(TILE_EQ, tile_binary(TILE_REM, box_index(e), box_number(v->run)),
                                           box_number(0)));
@@ -78,17 +55,16 @@ static bool is_in_registers(const struct vectors *v, int which) {
 
 static void one_access(struct vectors *v, const struct tile_region *from, const struct tile_region *to,
                        bool is_async) {
-    const struct tile_stmt *access = v->stmt->kind == TILE_MAP ? v->stmt->body : v->stmt;
     tile_append((struct tile_stmt){.kind = TILE_COPY,
                                    .loop = TILE_VECTOR,
                                    .region = {*from, *to},
                                    .is_async = is_async,
-                                   .is_once = access->is_once,
+                                   .is_once = v->stmt->is_once,
                                    .token = is_async ? v->stmt->token : 0,
                                    .place = v->stmt->place});
 }
 
-static struct tile_region run_at(const struct tile_buffer *b, expr *index, expr *extent, int64_t run) {
+struct tile_region thread_run_at(const struct tile_buffer *b, expr *index, expr *extent, int64_t run) {
     for (int i = 0; i < b->ndim; i++)
         extent[i] = box_number(i == b->ndim - 1 ? run : 1);
     return (struct tile_region){b, index, extent};
@@ -102,7 +78,7 @@ static void copy_run(struct vectors *v, struct points *p) {
         const struct tile_region *r = &v->side[i].region;
         thread_place(&p->sweep, i, r, p->point, at[i]);
         inside[i] = box_holds(r, at[i]);
-        run[i] = run_at(r->buffer, at[i], extent[i], v->run);
+        run[i] = thread_run_at(r->buffer, at[i], extent[i], v->run);
     }
     enum tile_memory from = run[0].buffer->memory;
     bool is_async = v->stmt->is_async && v->g->target->group->has_async &&
@@ -136,14 +112,19 @@ static void copy_runs(struct vectors *v) {
     thread_close_points(&p);
 }
 
-// What one access moves, in registers.
-static const struct tile_buffer *vector_registers(struct tile_type type, expr count, int bytes) {
+const struct tile_buffer *thread_run_registers(struct tile_type type, int64_t count, int bytes) {
     char text[24];
+    expr size = box_number(count);
     snprintf(text, sizeof text, "run%d", tile_current() ? tile_current()->buffers : 0);
-    struct tile_buffer *run = tile_alloc(text, type, TILE_REGISTER, 1, &count);
+    struct tile_buffer *run = tile_alloc(text, type, TILE_REGISTER, 1, &size);
     if (run)
         run->align = bytes;
     return run;
+}
+
+void thread_access(const struct tile_region *from, const struct tile_region *to, bool is_once) {
+    tile_append((struct tile_stmt){
+        .kind = TILE_COPY, .loop = TILE_VECTOR, .region = {*from, *to}, .is_once = is_once});
 }
 
 // The neighbours that a thread holds go through a small buffer of its own.
@@ -156,14 +137,14 @@ static void copy_registers(struct vectors *v, int held) {
     w.layout.slot[0].size = 1;
     if (!thread_open_points(v->g, &p, &w))
         return;
-    expr size = box_number(v->run), zero = box_number(0), at[TILE_DIMS], extent[TILE_DIMS], run_extent[1];
-    const struct tile_buffer *run = vector_registers(type, size, (int)v->run * tile_type_bytes(type));
+    expr zero = box_number(0), at[TILE_DIMS], extent[TILE_DIMS], run_extent[1];
+    const struct tile_buffer *run = thread_run_registers(type, v->run, (int)v->run * tile_type_bytes(type));
     thread_place(&w, !held, memory, p.point, at);
     expr inside = box_holds(memory, at);
-    struct tile_region there = run_at(memory->buffer, at, extent, v->run);
+    struct tile_region there = thread_run_at(memory->buffer, at, extent, v->run);
     if (!run)
         return;
-    struct tile_region here = run_at(run, &zero, run_extent, v->run);
+    struct tile_region here = thread_run_at(run, &zero, run_extent, v->run);
     int to[TILE_DIMS];
     thread_axes(&w, held, v->stmt->region[held].buffer, to);
     if (held == 1 && inside) { // reads zeros outside
@@ -255,99 +236,6 @@ bool thread_vector_copy(struct group *g, const struct tile_stmt *s,
         copy_registers(&v, held[1]);
     else
         copy_runs(&v);
-    if (v.test) {
-        tile_else();
-        otherwise(g, s);
-        tile_close();
-    }
-    return true;
-}
-
-// Maps ------------------------------------------------------------------------------------------------------------------
-
-// What is added to the map's last variable in the last index: *more, or NULL. False: the index is no such sum.
-static bool is_unit(expr index, const struct tile_name *var, expr *more) {
-    *more = NULL;
-    for (int i = 0; index->op == TILE_ADD && i < 2; i++)
-        if (index->arg[i]->op == TILE_INDEX && index->arg[i]->name == var)
-            *more = index->arg[!i];
-    return *more || (index->op == TILE_INDEX && index->name == var);
-}
-
-static bool is_fixed(expr e, const struct sweep *w, int from) {
-    for (int i = from; i < w->vars; i++)
-        if (pass_step_of(e, w->name[i]) != PASS_FIXED)
-            return false;
-    return true;
-}
-
-// One store of the kernel's memory, by neighbours that a thread has.
-static bool plan_store(struct vectors *v, const struct sweep *w, const struct tile_stmt *store) {
-    bool is_store = store && !store->next && store->kind == TILE_STORE && !store->mask &&
-                    store->buffer->ndim && store->buffer->parameter >= 0 && !store->buffer->base;
-    const struct layout_digit *d = &w->layout.slot[0];
-    if (!is_store || !w->has_layout || !w->layout.slots || d->axis != w->vars - 1 || d->step != 1)
-        return false;
-    int last = store->buffer->ndim - 1, bytes = tile_type_bytes(store->buffer->type) * d->size;
-    expr more;
-    v->run = d->size;
-    v->side[1].region.buffer = store->buffer;
-    for (int i = 0; i < w->vars; i++)
-        if (fragments_number(w->extent[i]) != w->covered[i])
-            return false;
-    for (int i = 0; i < last; i++)
-        if (!is_fixed(store->index[i], w, w->vars - 1))
-            return false;
-    if ((bytes != 8 && bytes != 16) || bytes > v->g->target->group->vector_bytes ||
-        !is_unit(store->index[last], w->name[w->vars - 1], &more) || !fits(v, 1))
-        return false;
-    if (more && divisor(more) % v->run && !is_fixed(more, w, 0))
-        return false;
-    struct points none = {.g = v->g};
-    ask(v, more && divisor(more) % v->run ? thread_rewrite(&none, more) : NULL);
-    return true;
-}
-
-static void store_runs(struct vectors *v, struct sweep *w, const struct tile_stmt *store) {
-    struct points p;
-    struct layout whole = w->layout;
-    expr at[TILE_DIMS], extent[TILE_DIMS], run_extent[1], size = box_number(v->run), zero = box_number(0);
-    int last = w->vars - 1;
-    w->layout.slot[0].size = 1;
-    bool is_some = thread_open_points(v->g, &p, w);
-    const struct tile_buffer *run =
-        vector_registers(store->buffer->type, size, (int)v->run * tile_type_bytes(store->buffer->type));
-    p.sweep.layout = whole;
-    for (int k = (int)v->run - 1; k >= 0 && run && is_some; k--) { // the first is left, for the place
-        expr in_run = box_number(k);
-        p.digit[0] = thread_number(k);
-        p.point[last] = box_index(layout_index(&whole, last, v->g->thread, p.digit));
-        map_free(&v->g->rewritten);
-        tile_store(run, 1, &in_run, thread_rewrite(&p, store->value), NULL);
-    }
-    for (int i = 0; i < store->buffer->ndim; i++)
-        at[i] = thread_rewrite(&p, store->index[i]);
-    if (p.first)
-        tile_open_if(p.first);
-    if (run && is_some) {
-        struct tile_region here = run_at(run, &zero, run_extent, v->run),
-                           there = run_at(store->buffer, at, extent, v->run);
-        one_access(v, &here, &there, false);
-    }
-    if (p.first)
-        tile_close();
-    thread_close_points(&p);
-}
-
-bool thread_vector_map(struct group *g, const struct tile_stmt *s,
-                       void (*otherwise)(struct group *g, const struct tile_stmt *s)) {
-    struct vectors v = {.g = g, .stmt = s};
-    struct sweep w = fragments_sweep(g, s);
-    if (g->flat || !tile_current() || tile_current()->failed || !plan_store(&v, &w, s->body))
-        return false;
-    if (v.test)
-        tile_open_if(v.test);
-    store_runs(&v, &w, s->body);
     if (v.test) {
         tile_else();
         otherwise(g, s);

@@ -187,13 +187,27 @@ static int threads_in(const struct tile_stmt *body) {
     return count;
 }
 
+static expr blocks_of(expr points, int64_t each) {
+    return tile_binary(TILE_FLOORDIV, tile_binary(TILE_ADD, points, box_number(each - 1)), box_number(each));
+}
+
+// points: of a flat grid whose points are divided among all threads, how many there are; else NULL, and the grid has its extent.
 static bool emit_grid(const struct target *target, const struct tile_stmt *grid, struct tile_stmt *body,
-                      bool is_flat) {
+                      bool is_flat, expr points) {
     int threads = grid->threads ? grid->threads : threads_in(body);
-    struct group g = {.target = target, .threads = threads ? threads : target->group->threads};
+    struct group g = {.target = target,
+                      .threads = threads ? threads : target->group->threads,
+                      .is_flat = is_flat,
+                      .each = 1};
     struct tile_stmt next = *grid;
     next.threads = g.threads;
     bool good = group_open(&g, body);
+    if (good && points && thread_is_spread(body)) {
+        bool is_sure;
+        g.each = thread_map_run(&g, body, &is_sure);
+        points = blocks_of(points, g.threads * g.each);
+        next.extent = &points;
+    }
     if (good) {
         barriers_place(&g, &body);
         tile_open(next);
@@ -213,7 +227,7 @@ static bool one_group(const struct target *target, struct tile_stmt *body) {
     const struct tile_name *name = tile_index("group", one);
     struct tile_stmt grid = {
         .kind = TILE_GRID, .indices = 1, .name = &name, .extent = &one, .place = body->place};
-    return name && emit_grid(target, &grid, body, false);
+    return name && emit_grid(target, &grid, body, false, NULL);
 }
 
 // Statements outside of grids -------------------------------------------------------------------------------------------
@@ -248,12 +262,11 @@ static bool is_flat(const struct tile_stmt *s) {
 
 static bool flat_grid(const struct target *target, struct tile_stmt *s) {
     int threads = s->kind == TILE_SCAN ? thread_scan_threads(target) : target->group->flat_threads;
-    expr count = flat_count(s), blocks = count;
-    if (s->kind == TILE_SCAN)
-        blocks = thread_scan_blocks(target, s, count);
-    else if (s->kind != TILE_REDUCE)
-        blocks = tile_binary(TILE_FLOORDIV, tile_binary(TILE_ADD, count, box_number(threads - 1)),
-                             box_number(threads));
+    expr count = flat_count(s);
+    bool is_line = s->kind == TILE_REDUCE || s->kind == TILE_SCAN;
+    expr blocks = s->kind == TILE_SCAN     ? thread_scan_blocks(target, s, count)
+                  : s->kind == TILE_REDUCE ? count
+                                           : blocks_of(count, threads);
     const struct tile_name *name = tile_index("group", blocks);
     struct tile_stmt grid = {.kind = TILE_GRID,
                              .indices = 1,
@@ -261,7 +274,7 @@ static bool flat_grid(const struct target *target, struct tile_stmt *s) {
                              .extent = &blocks,
                              .threads = threads,
                              .place = s->place};
-    return name && emit_grid(target, &grid, s, true);
+    return name && emit_grid(target, &grid, s, true, is_line ? NULL : count);
 }
 
 // Statements that need each other's variables or memory stay together.
@@ -344,7 +357,7 @@ static bool emit_kernel(const struct target *target, struct tile_stmt *body, con
             tail = &run;
         }
         if (s->kind == TILE_GRID)
-            good = good && emit_grid(target, s, s->body, false);
+            good = good && emit_grid(target, s, s->body, false, NULL);
     }
     if (run)
         good = good && emit_run(target, run);

@@ -29,7 +29,9 @@ struct group {
     int ids;
     bool failed;
     int loops;            // around the statement that code is made for, of which each turn uses the same memory
-    expr flat;            // the group's number, where the points of one statement are divided among all groups; else NULL
+    bool is_flat;         // the points of one statement are divided among all groups
+    expr flat;            // then the group's number; else NULL
+    int64_t each;         // points of a thread then
     expr thread;          // its number, u32; while code is made
     struct map rewritten; // expressions of the statement that code is made for
     const struct tile_buffer *slots[ZL_DTYPE_COUNT]; // in `thread`: one a thread, for shuffles that the target does not have
@@ -40,6 +42,7 @@ struct access {
     const struct tile_buffer *buffer;
     const expr *index;
     const struct tile_region *region;
+    expr load; // NULL: it is none
     bool is_write, is_atomic;
 };
 typedef void access_visit(struct group *g, const struct access *a, void *data);
@@ -55,6 +58,7 @@ struct sweep {
     int vars;
     const struct tile_name *name[TILE_DIMS];
     expr extent[TILE_DIMS];
+    bool is_by_runs;              // the last var counts runs of neighbours
     bool has_layout;
     struct layout layout;         // axes are the vars
     int64_t covered[TILE_DIMS];   // of a layout: points along each
@@ -105,6 +109,7 @@ void thread_place(const struct sweep *w, int which, const struct tile_region *r,
 void thread_axes(const struct sweep *w, int which, const struct tile_buffer *b, int *to);
 
 // thread_sweep.c: loops over a sweep, and the code of one of its points.
+struct runs;
 struct points {
     struct group *g;
     struct sweep sweep;
@@ -112,10 +117,14 @@ struct points {
     expr point[TILE_DIMS];     // of index type
     int opened;                // statements to close
     expr first;                // of copies; NULL: there are none
+    const struct runs *runs;   // around the code that is made, the innermost first; NULL: there are none
 };
 bool thread_open_points(struct group *g, struct points *p, const struct sweep *s); // opens loops and guards
 void thread_close_points(struct points *p);
 expr thread_rewrite(struct points *p, expr e); // names and tiles as this thread has them
+void thread_body(struct points *p, const struct tile_stmt *body);
+// Returns what holds an element of a buffer now, and sets where it is there: at has room for TILE_DIMS.
+const struct tile_buffer *thread_element(struct points *p, const struct tile_buffer *b, const expr *index, expr *at, int *indices);
 void thread_map(struct group *g, const struct tile_stmt *s);
 void thread_code(struct group *g, const struct tile_stmt *s); // a `thread` as it stands
 void thread_alone(struct group *g, const struct tile_stmt *s); // a statement of all threads; opens it if it has a body
@@ -129,9 +138,20 @@ expr thread_slot(struct points *p, const struct tile_buffer *b, const int *to);
 bool thread_vector_copy(struct group *g, const struct tile_stmt *s,
                         void (*otherwise)(struct group *g, const struct tile_stmt *s));
 
-// The same of a map that stores neighbours which a thread has.
-bool thread_vector_map(struct group *g, const struct tile_stmt *s,
-                       void (*otherwise)(struct group *g, const struct tile_stmt *s));
+// Registers for a run of neighbours, aligned to so many bytes; a run in a buffer: index and extent stay the caller's, the latter has room
+// for TILE_DIMS; one access that moves a run.
+const struct tile_buffer *thread_run_registers(struct tile_type type, int64_t count, int bytes);
+struct tile_region thread_run_at(const struct tile_buffer *b, expr *index, expr *extent, int64_t run);
+void thread_access(const struct tile_region *from, const struct tile_region *to, bool is_once);
+
+// thread_runs.c: maps and short loops whose points or turns touch neighbours, by vectors. False: they cannot be, and nothing was made.
+bool thread_run_map(struct group *g, const struct tile_stmt *s,
+                    void (*otherwise)(struct group *g, const struct tile_stmt *s));
+bool thread_run_loop(struct points *p, const struct tile_stmt *s);
+// Returns how many neighbours are a thread's in a map without a layout; sets *is_sure unless a test decides it when the kernel runs.
+int64_t thread_map_run(struct group *g, const struct tile_stmt *s, bool *is_sure);
+expr thread_run_load(const struct points *p, expr load); // the register that stands for it, or the load itself
+bool thread_run_store(struct points *p, const struct tile_stmt *s); // stores to a register; false: none stands for its element
 
 // thread_registers.c: registers of each thread, or as many numbers in other memory; the at-th of them; a loop over them.
 struct tile_buffer *thread_registers(const char *prefix, struct tile_type type, enum tile_memory memory, int64_t count);

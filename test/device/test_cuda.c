@@ -407,6 +407,8 @@ TEST(cuda_groups_as_interpreted) {
         tile_trial(SAMPLE_LINES, "cuda", (int64_t[]){30, 10000}, 1e-4);
         tile_trial(SAMPLE_STORES, "cuda", (int64_t[]){5, 1032}, 0);
         tile_trial(SAMPLE_STORES, "cuda", (int64_t[]){5, 1031}, 0);
+        tile_trial(SAMPLE_RUNS, "cuda", (int64_t[]){5, 2048}, 1e-4);
+        tile_trial(SAMPLE_RUNS, "cuda", (int64_t[]){5, 2047}, 1e-4);
     }
 }
 

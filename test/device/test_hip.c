@@ -52,7 +52,7 @@ TEST(hip_kernels_are_launched) {
     for (int i = 0; i < 1000; i++)
         a[i] = (float)i;
     CHECK(zl_kernel_run(k, 2, buffer));
-    CHECK_STR(fake.launch(), "twice_0 4 1 1, 256 1 1, 0; 1000");
+    CHECK_STR(fake.launch(), "twice_0 1 1 1, 256 1 1, 0; 1000");
     CHECK(y[0] == 0 && y[999] == 1998);
     CHECK(zl_kernel_time(k, 2, buffer, 3, &seconds));
     CHECK_EQ_F64(seconds, 1e-3);

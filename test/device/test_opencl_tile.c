@@ -36,6 +36,8 @@ static const struct sample {
     {SAMPLE_SCANS, {8, 1}, 1e-4},
     {SAMPLE_STORES, {3, 1032}, 0},
     {SAMPLE_STORES, {3, 1031}, 0},
+    {SAMPLE_RUNS, {3, 256}, 1e-4},
+    {SAMPLE_RUNS, {3, 1027}, 1e-4},
     {SAMPLE_GEMM_RELU, {50, 29, 70}, 1e-5},
     {SAMPLE_HALF_GEMM, {0}, 2e-2},
     {SAMPLE_WAVES, {100}, 0},

@@ -238,4 +238,38 @@
     "  }\n" \
     "}"
 
+// Maps and loops over neighbours: flat, in blocks, through tiles in shared memory whose maps are divided in different ways, in place, and
+// packed words of which a loop reads four.
+#define SAMPLE_RUNS \
+    "kernel runs(x: f32[n, m], r: f16[n, m], w: bf16[m], k: u8[m], p: u32[n, 64], g: f16[512]) -> (y: f32[n, m], z: f16[n, m], t: f32[n, 192], s: f32[n])\n" \
+    "where m >= 192 {\n" \
+    "  map i in n, j in m {\n" \
+    "    v = x[i, j] * f32(w[j]) + f32(r[i, j])\n" \
+    "    y[i, j] = v + f32(k[j])\n" \
+    "    z[i, j] = f16(maximum(v, 0)) + r[i, j]\n" \
+    "  }\n" \
+    "  map j in m { y[n - 1, j] = y[n - 1, j] * 2 + f32(w[j]) }\n" \
+    "  grid b in n, threads 32 {\n" \
+    "    shared tile: f32[192]\n" \
+    "    map j in 192 { tile[j] = f32(w[j]) }\n" \
+    "    map j in 192 { tile[j] = tile[j] + x[b, j] }\n" \
+    "    map j in 192 { tile[j] = tile[j] * x[b, 191 - j] }\n" \
+    "    map j in 192 { t[b, j] = tile[191 - j] }\n" \
+    "    fragment part: f32[32]\n" \
+    "    fragment sum: f32[1]\n" \
+    "    map l in 32 {\n" \
+    "      total = 0f32\n" \
+    "      for i in l .. 16 step 32 {\n" \
+    "        unroll a in 4 {\n" \
+    "          word = p[b, i * 4 + a]\n" \
+    "          unroll c in 8 { total = total + f32((word >> u32(4 * c)) & 15) * f32(g[(i * 4 + a) * 8 + c]) }\n" \
+    "        }\n" \
+    "      }\n" \
+    "      part[l] = total\n" \
+    "    }\n" \
+    "    reduce add part -> sum axis 0\n" \
+    "    map l in 1 { s[b] = sum[0] }\n" \
+    "  }\n" \
+    "}"
+
 #endif

@@ -3,10 +3,13 @@
 // Covers two kinds of texts. The examples of doc/tile.md are changed a little: bytes, words, numbers, sizes that are symbolic or
 // huge, and pieces of other examples; some are read with values for the types, params and ops that they name. What is read is printed and read again, to the same text; some of it goes through all passes
 // to C and to the targets of groups. And kernels of buffers and views of random sizes, numbers and symbols, of which the exact sizes are known: they are refused
-// where a size is negative, does not fit into 64 bits, or is larger than the memory that it views, and nowhere else.
+// where a size is negative, does not fit into 64 bits, or is larger than the memory that it views, and nowhere else. And maps and loops
+// that read and write neighbours, of random dtypes, sizes with and without known divisors, offsets, masks and branches: groups of
+// threads, which move them by vectors where they can, give what the kernel says.
 
 #include "test.h"
 
+#include "device/tile_trial.h"
 #include "pass/pass.h"
 #include "render/render.h"
 #include "tile/tile.h"
@@ -382,4 +385,186 @@ static bool try_sizes(void) {
 TEST(fuzz_tile_sizes) {
     for (int i = 0; i < (test_quick() ? QUICK : test_long() ? LONG : USUAL) && try_sizes(); i++)
         ;
+}
+
+// Runs of neighbours ------------------------------------------------------------------------------------------------
+
+enum { RUNS_QUICK = 40, RUNS_USUAL = 400, RUNS_LONG = 20000, RUNS_DEPTH = 3, IN = 3, OUT = 2 };
+
+struct runs_text {
+    struct text out;
+    const char *type[IN + OUT];
+    int offset[IN + OUT]; // where rows begin in their buffer
+    const char *row;      // the index along the first axis
+    bool in_place;        // what the first output holds may be read
+    bool has_tile, has_local, has_at;
+};
+
+static const char *one_of(int count, const char *const *word) {
+    return word[test_between(0, count - 1)];
+}
+
+static void element_of(struct runs_text *t, int which, const char *column) {
+    text_add(&t->out, "%c[%s, %s + %d]", "abcyz"[which], t -> row, column, t -> offset[which]);
+}
+
+static void formula(struct runs_text *t, const char *column, int depth) {
+    static const char *const words[] = {"maximum", "minimum", "add", "multiply"};
+    int kind = (int)test_between(depth ? 0 : 4, 12), which = (int)test_between(0, IN - 1);
+    if (kind < 4) {
+        text_add(&t->out, "%s(", one_of(COUNT(words), words));
+        formula(t, column, depth - 1);
+        text_add(&t->out, ", ");
+        formula(t, column, depth - 1);
+        text_add(&t->out, ")");
+    } else if (kind == 4) {
+        text_add(&t->out, "f32(w[%s])", test_between(0, 1) ? column : "2");
+    } else if (kind == 5) {
+        text_add(&t->out, "load(v[m - 1 - %s], %s %% 3 < 2, 1)", column, column);
+    } else if (kind == 6) {
+        text_add(&t->out, "load(v[%s], %s < %lld, 0.5)", column, column, (long long)test_between(0, 40));
+    } else if (kind == 7 && t->in_place) {
+        text_add(&t->out, "f32(");
+        element_of(t, IN, column);
+        text_add(&t->out, ")");
+    } else if (kind == 8 && t->has_tile) {
+        text_add(&t->out, test_between(0, 1) ? "tile[%s]" : "tile[191 - %s]", column);
+    } else if (kind == 9 && t->has_local) {
+        text_add(&t->out, "x");
+    } else if (kind >= 10 && t->has_at) {
+        text_add(&t->out, "f32(c[%s, at * 8 + %s])", t->row, column);
+    } else {
+        text_add(&t->out, "f32(");
+        element_of(t, which, column);
+        text_add(&t->out, ")");
+    }
+}
+
+static void store(struct runs_text *t, int which, const char *column) {
+    static const char *const ends[] = {"", "", "", " where %s %% 5 != 1"};
+    bool is_again = which == IN && test_between(0, 7) == 0;
+    t->in_place = is_again || test_between(0, 2) == 0;
+    if (is_again)
+        text_add(&t->out, "for q in 3 { ");
+    element_of(t, which, column);
+    text_add(&t->out, " = %s(", t->type[which]);
+    formula(t, column, RUNS_DEPTH);
+    text_add(&t->out, ")");
+    text_add(&t->out, one_of(COUNT(ends), ends), column);
+    text_add(&t->out, is_again ? " }\n" : "\n");
+    t->in_place = false;
+}
+
+// A body for one column, of up to six statements.
+static void body(struct runs_text *t, const char *column) {
+    bool has_local = test_between(0, 2) == 0, has_at = t->has_at && test_between(0, 1),
+         is_branch = test_between(0, 5) == 0;
+    t->has_at = false;
+    if (has_local) {
+        text_add(&t->out, "x = ");
+        formula(t, column, 1);
+        text_add(&t->out, "\n");
+    }
+    if (has_at)
+        text_add(&t->out, "at = %s %% 3\n", column);
+    t->has_local = has_local;
+    t->has_at = has_at;
+    if (has_local && test_between(0, 2) == 0) {
+        text_add(&t->out, "for q in %lld { x = x + f32(b[%s, q]) * ", (long long)test_between(1, 8), t->row);
+        formula(t, column, 0);
+        text_add(&t->out, " }\n");
+    }
+    if (is_branch)
+        text_add(&t->out, "if %s %% 4 != 2 {\n", column);
+    store(t, IN, column);
+    if (is_branch)
+        text_add(&t->out, "}\n");
+    if (test_between(0, 1))
+        store(t, IN + 1, column);
+    if (test_between(0, 5) == 0)
+        store(t, IN, column);
+    t->has_local = t->has_at = false;
+}
+
+static void map_of_columns(struct runs_text *t, const char *extent) {
+    int run = 1 << test_between(0, 4);
+    if (test_between(0, 2)) {
+        text_add(&t->out, "map j in %s {\n", extent);
+        body(t, "j");
+        text_add(&t->out, "}\n");
+        return;
+    }
+    char column[32];
+    static const char *const loops[] = {"unroll", "for", "vector"};
+    snprintf(column, sizeof column, "(j * %d + k)", run);
+    text_add(&t->out, "map j in %s // %d { %s k in %d {\n", extent, run, one_of(COUNT(loops), loops), run);
+    body(t, column);
+    text_add(&t->out, "} }\n");
+}
+
+static void in_grid(struct runs_text *t, const char *extent) {
+    static const char *const more[] = {"2", "v[j]", "v[191 - j]", "f32(b[i, j])"};
+    text_add(&t->out, "grid i in n, threads %d {\n", 32 << test_between(0, 2));
+    t->has_tile = test_between(0, 2) == 0;
+    if (t->has_tile) {
+        text_add(&t->out, "%s tile: f32[192]\n", test_between(0, 1) ? "shared" : "fragment");
+        text_add(&t->out, "map j in 192 { tile[j] = load(v[j], j < m, 2) }\n");
+        for (int64_t maps = test_between(0, 2); maps; maps--)
+            text_add(&t->out, "map j in 192 { tile[j] = tile[j] + %s }\n", one_of(COUNT(more), more));
+        extent = "192";
+    }
+    for (int64_t maps = test_between(1, 2); maps; maps--)
+        map_of_columns(t, extent);
+    text_add(&t->out, "}\n");
+}
+
+static void try_runs(bool on_device) {
+    static const char *const types[] = {"f32", "f16", "bf16", "u8", "i32", "f64", "i8"};
+    static const char *const facts[] = {"m >= 192", "m % 2 == 0, m >= 192", "m % 8 == 0, m >= 192",
+                                        "m % 16 == 0, m >= 192"};
+    static const int divisors[] = {1, 2, 8, 16}, offsets[] = {0, 0, 0, 4, 8, 3};
+    struct runs_text t = {.row = "i"};
+
+    int fact = (int)test_between(0, COUNT(facts) - 1), pad = (int)test_between(0, 2) * 8;
+    int64_t m = (192 + test_between(0, 160)) / divisors[fact] * divisors[fact], n = test_between(1, 3);
+    text_add(&t.out, "kernel f%s<n, m>(", test_between(0, 1) ? "" : " index 32 ");
+    for (int i = 0; i < IN + OUT; i++) {
+        t.type[i] = one_of(test_between(0, 1) ? 1 : COUNT(types), types);
+        t.offset[i] = pad ? offsets[test_between(0, COUNT(offsets) - 1)] : 0;
+        if (i == IN)
+            text_add(&t.out, "w: %s[m], v: f32[m]) -> (", one_of(COUNT(types), types));
+        text_add(&t.out, "%c: %s[n, m + %d]%s", "abcyz"[i], t.type[i], pad,
+                 i < IN    ? ", "
+                 : i == IN ? ", "
+                           : ")");
+    }
+    text_add(&t.out, " where %s {\n", facts[fact]);
+    t.has_at = pad == 16;
+    int form = (int)test_between(0, 3);
+    const char *extent = test_between(0, 2) ? "m" : "192";
+    if (form < 2)
+        in_grid(&t, extent);
+    else if (form == 2) {
+        text_add(&t.out, "map i in n, j in %s {\n", extent);
+        body(&t, "j");
+        text_add(&t.out, "}\n");
+    } else {
+        t.row = "n - 1";
+        map_of_columns(&t, extent);
+    }
+    text_add(&t.out, "}\n");
+    static const char *const targets[] = {"cuda_tiles", "hip_tiles", "opencl_tiles"};
+    if (!t.out.failed && on_device)
+        tile_trial(t.out.data, "opencl", (int64_t[]){n, m}, 1e-5);
+    else if (!t.out.failed)
+        tile_trial_of_groups(t.out.data, render_target(one_of(COUNT(targets), targets)), (int64_t[]){n, m},
+                             0);
+    text_free(&t.out);
+}
+
+TEST(fuzz_tile_runs) {
+    for (int i = 0; i < (test_quick() ? RUNS_QUICK : test_long() ? RUNS_LONG : RUNS_USUAL); i++)
+        try_runs(false);
+    for (int i = 0; i < (test_quick() ? 1 : test_long() ? 200 : 4); i++)
+        try_runs(true);
 }

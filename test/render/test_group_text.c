@@ -330,6 +330,60 @@ TEST(maps_store_vectors) {
     }
 }
 
+// Maps and short loops over neighbours read and store vectors where these begin at multiples of their bytes, as is known or tested; all
+// else stays as it is. Loads and stores are those in the text, by vectors and of single elements.
+TEST(neighbours_move_by_vectors) {
+    static const struct {
+        const char *facts, *body;
+        int loads, stores, single_loads, single_stores;
+    } cases[] = {
+        {"", "grid b in n, threads 64 { map j in 256 { y[b, j] = x[b, j] * w[j] } }", 2, 1, 0, 0},
+        {"", "grid b in n, threads 64 { map j in 256 { y[b, j] = x[b, j + 4] * w[j] } }", 2, 1, 0, 0},
+        {"", "grid b in n, threads 64 { map j in 252 { y[b, j] = x[b, j + 1] * w[j] } }", 0, 0, 2, 1},
+        {"", "grid b in n, threads 64 { map j in 255 { y[b, j] = x[b, j] } }", 0, 0, 1, 1},
+        {"", "grid b in n, threads 64 { map j in 256 { y[b, j] = x[b, 255 - j] } }", 0, 0, 1, 1},
+        {"", "grid b in n, threads 64 { map j in 256 { y[b, j] = load(x[b, j], j < 9, 0) } }", 0, 0, 0, 1},
+        {"", "grid b in n, threads 64 { map j in 256 { y[b, j] = x[b, j] where j > 9 } }", 0, 0, 1, 1},
+        {"", "grid b in n, threads 64 { map j in 256 { y[b, j] = y[b, j] + w[3] } }", 1, 1, 1, 0},
+        {"", "grid b in n, threads 64 { map j in m { y[b, j] = x[b, j] } }", 1, 1, 1, 1},
+        {"where m % 4 == 0", "grid b in n, threads 64 { map j in m { y[b, j] = x[b, j] } }", 1, 1, 0, 0},
+        {"", "map i in n, j in 256 { y[i, j] = x[i, j] * w[j]\n z[i, j] = x[i, j] + 1 }", 2, 2, 0, 0},
+        {"", "map j in m { y[0, j] = w[j] }", 1, 1, 1, 1}, // but for the last group
+        {"where m % 4 == 0", "map j in m { y[0, j] = w[j] }", 1, 1, 0, 0},
+        {"", "map i in n { unroll k in 4 { y[i, k] = x[i, k + 8] } }", 1, 1, 0, 0},
+        {"", "map i in n { for k in 8 { y[i, k] = x[i, k] } }", 2, 2, 0, 0},
+        {"",
+         "map b in n { t = 0f32 ; for i in 0 .. 256 step 8 { unroll k in 4 { t = t + x[b, i + k] * w[i // 2 "
+         "+ k] } } ; y[b, 0] = t }",
+         2, 0, 0, 1},
+        {"", "map i in n { for k in 3 { y[i, k] = x[i, k] } }", 0, 0, 1, 1},
+        {"", "map i in n { for k in 4 { y[i, k + 1] = y[i, k] + x[i, k] } }", 1, 0, 1, 1},
+        {"", "map i in n { o = 0 ; for k in 4 { y[i, k] = x[i, o * 4 + k] ; o = o + 1 } }", 0, 1, 1, 0},
+        {"", "grid b in n { thread t in 32 { unroll k in 4 { y[b, t * 4 + k] = x[b, t * 4 + k] } } }", 1, 1,
+         0, 0},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        char text[500];
+        snprintf(
+            text, sizeof text,
+            "kernel f <n, m>(x: f32[n, 256], w: f32[m]) -> (y: f32[n, 256], z: f32[n, 256]) %s {\n  %s\n}\n",
+            cases[i].facts, cases[i].body);
+        char *source = render("f", text, "cuda_tiles"), *body = source ? strstr(source, "f_0(") : NULL;
+        REQUIRE(body);
+        int loads = count_of(body, "*(const zl_16 *)&b0[") + count_of(body, "*(const zl_16 *)&b1[") +
+                    count_of(body, "*(const zl_16 *)&b2["),
+            stores = count_of(body, "((zl_16 *)(b2 + ") + count_of(body, "((zl_16 *)(b3 + "),
+            single_loads = count_of(body, " = b0[") + count_of(body, " = b1[") + count_of(body, " = b2["),
+            single_stores = count_of(body, "    b2[") + count_of(body, "    b3[");
+        bool good = CHECK_EQ_INT(loads, cases[i].loads);
+        good = CHECK_EQ_INT(stores, cases[i].stores) && good;
+        good = CHECK_EQ_INT(single_loads, cases[i].single_loads) && good;
+        if (!(CHECK_EQ_INT(single_stores, cases[i].single_stores) && good))
+            test_note("%s %s", cases[i].facts, cases[i].body);
+        memory_free(source);
+    }
+}
+
 // Four subgroups multiply as one where rows of b have 128 bytes; a is read from memory where each of them has 16 rows.
 TEST(cuda_products_of_four_subgroups) {
     static const struct {
