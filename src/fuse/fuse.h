@@ -233,6 +233,30 @@ void fuse_store(int count, const expr *result, const struct tile_name *i, expr n
 // quick. NULL and an error.
 struct tile_kernel *fuse_build_map(const struct fuse_recipe *r, bool quick);
 
+// tiles.c: pieces of kernels that devices build from recipes, into the current kernel. NULL flows as it does in the builder. ----------
+
+// What holds elements of a dtype: a parameter, registers of a thread, or a number that a launch passes by value.
+struct fuse_operand {
+    zl_dtype dtype;
+    const struct tile_buffer *buffer; // of complex numbers: their parts, the real one first, as f32
+    expr value;                       // of a number by value; else NULL
+};
+// Declare parameters, whose names are the word and the number ("x" and 0: x0). Inputs are declared before outputs, as a launch passes them.
+struct fuse_operand fuse_declare(const char *word, int number, zl_dtype dtype, expr elements, bool is_output);
+struct fuse_operand fuse_declare_value(const char *word, int number, zl_dtype dtype);
+// Allocates registers for `count` elements, in the body that is being built.
+struct fuse_operand fuse_run(const char *word, int number, zl_dtype dtype, int count);
+expr fuse_read(const struct fuse_operand *o, expr at); // the element at a position; a number by value is the same at all
+void fuse_put(const struct fuse_operand *o, expr at, expr value);
+// Moves `count` neighbours in an unrolled loop, which passes make vectors of where positions are multiples of the vector's elements.
+void fuse_move(const struct fuse_operand *to, expr to_at, const struct fuse_operand *from, expr from_at, int count);
+// Assigns a value to a variable of its own (two of a complex number) and returns what reads it: statements that use an expression
+// compute it each, and read again what it loads.
+expr fuse_keep(int number, expr value);
+// Sets value[k] to what row k computes, for rows [begin, end), from input[] and from earlier rows in value[]. keeps: each is kept,
+// by fuse_keep(k, ...), for recipes of several results. rare: see fuse_apply.
+void fuse_rows(const struct fuse_recipe *r, int begin, int end, const expr *input, expr *value, bool keeps, expr *rare);
+
 extern const double fuse_plain_least, fuse_plain_most; // sizes of divisors and dividends that quick quotients are right for
 
 #endif

@@ -206,13 +206,7 @@ struct tile_kernel *fuse_build_map(const struct fuse_recipe *r, bool quick) {
     const struct tile_name *i = tile_index("i", n);
     for (int k = 0; k < r->inputs; k++)
         input[k] = load_input(r, k, n, tile_name_value(i, TILE_INDEX));
-    for (int k = 0; k < r->rows - reduces; k++) {
-        const struct fuse_op *row = &r->row[k];
-        expr arg[4] = {NULL};
-        for (int j = 0; j < row->inputs; j++)
-            arg[j] = fuse_is_row(row->arg[j]) ? value[row->arg[j]] : input[row->arg[j] & ~FUSE_INPUT];
-        value[k] = fuse_apply(row, arg, quick ? &rare : NULL);
-    }
+    fuse_rows(r, 0, r->rows - reduces, input, value, false, quick ? &rare : NULL);
     if (reduces) {
         store_and_reduce(r, value, i, n);
         return tile_end();

@@ -151,3 +151,51 @@ TEST(fuse_builds_maps) {
     memory_free(text);
     tile_free(kernel);
 }
+
+// Two elements a turn, of complex numbers and of floats: y0 = x0 * v1, y1 = y0 * y0.
+static struct tile_kernel *build_pieces(void) {
+    const struct fuse_recipe r = {
+        .rows = 2,
+        .inputs = 2,
+        .outputs = 2,
+        .row = {{ROW_ELEMENTS, 2, ZL_COMPLEX64, ZL_COMPLEX64, TILE_MUL, {FUSE_INPUT, FUSE_INPUT | 1}},
+                {ROW_ELEMENTS, 2, ZL_COMPLEX64, ZL_COMPLEX64, TILE_MUL, {0, 0}}}};
+    tile_begin("pieces");
+    expr n = tile_name_value(tile_symbol("n", 0, INT64_MAX, 2), TILE_SYMBOL), input[2], value[2];
+    expr two = tile_const_int(tile_index_type(), 2), half = tile_binary(TILE_FLOORDIV, n, two);
+    struct fuse_operand x = fuse_declare("x", 0, ZL_COMPLEX64, n, false),
+                        v = fuse_declare_value("v", 1, ZL_COMPLEX64),
+                        y = fuse_declare("y", 0, ZL_COMPLEX64, n, true),
+                        z = fuse_declare("y", 1, ZL_COMPLEX64, n, true);
+    const struct tile_name *i = tile_index("i", half), *j = tile_index("j", two);
+    expr at = tile_binary(TILE_MUL, tile_name_value(i, TILE_INDEX), two),
+         turn = tile_name_value(j, TILE_INDEX), zero = tile_const_int(tile_index_type(), 0);
+    tile_open_map(1, &i, &half);
+    struct fuse_operand from = fuse_run("a", 0, ZL_COMPLEX64, 2), to = fuse_run("b", 0, ZL_COMPLEX64, 2);
+    fuse_move(&from, zero, &x, at, 2);
+    tile_open_for(j, NULL, two, NULL, TILE_UNROLLED);
+    input[0] = fuse_read(&from, turn);
+    input[1] = fuse_read(&v, turn);
+    fuse_rows(&r, 0, 2, input, value, true, NULL);
+    fuse_put(&to, turn, value[0]);
+    fuse_put(&z, tile_binary(TILE_ADD, at, turn), value[1]);
+    tile_close();
+    fuse_move(&y, at, &to, zero, 2);
+    tile_close();
+    return tile_end();
+}
+
+TEST(fuse_builds_pieces_of_kernels) {
+    float x[] = {1, 2, -3, 0.5f, 0, 1, 4, -1}, by[] = {0, 2}, y[8], z[8];
+    struct tile_kernel *kernel = build_pieces();
+    REQUIRE(kernel);
+    CHECK(tile_verify(kernel));
+    REQUIRE(tile_interpret(kernel, (void *[]){x, by, y, z}, (const int64_t[]){4}));
+    for (int i = 0; i < 8; i += 2) {
+        CHECK(y[i] == -2 * x[i + 1]);
+        CHECK(y[i + 1] == 2 * x[i]);
+        CHECK(z[i] == y[i] * y[i] - y[i + 1] * y[i + 1]);
+        CHECK(z[i + 1] == 2 * y[i] * y[i + 1]);
+    }
+    tile_free(kernel);
+}
