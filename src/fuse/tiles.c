@@ -88,14 +88,17 @@ void fuse_put(const struct fuse_operand *o, expr at, expr value) {
 
 void fuse_move(const struct fuse_operand *to, expr to_at, const struct fuse_operand *from, expr from_at,
                int count) {
-    expr turns = index_number((int64_t)count * parts_of(to->dtype));
+    int64_t parts = (int64_t)count * parts_of(to->dtype);
+    expr turns = index_number(parts);
     const struct tile_name *name = tile_index("j", turns);
-    expr j = tile_name_value(name, TILE_INDEX),
+    expr j = parts > 1 ? tile_name_value(name, TILE_INDEX) : index_number(0),
          to_place = tile_binary(TILE_ADD, count_parts(to->dtype, to_at), j),
          from_place = tile_binary(TILE_ADD, count_parts(from->dtype, from_at), j);
-    tile_open_for(name, NULL, turns, NULL, TILE_UNROLLED);
+    if (parts > 1)
+        tile_open_for(name, NULL, turns, NULL, TILE_UNROLLED);
     tile_store(to->buffer, 1, &to_place, tile_load(from->buffer, 1, &from_place, NULL, NULL), NULL);
-    tile_close();
+    if (parts > 1)
+        tile_close();
 }
 
 // Rows -------------------------------------------------------------------------------------------------------------

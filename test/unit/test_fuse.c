@@ -3,6 +3,8 @@
 #include "fuse/fuse.h"
 #include "test.h"
 
+#include <math.h>
+
 enum { CALLS = 8, INPUTS = 8 };
 
 struct found {
@@ -143,7 +145,7 @@ TEST(fuse_builds_maps) {
     REQUIRE(find(&f, &maps, 2, (zl_array[]){y, z}, 1));
     struct fuse_writer w = {.g = &f.g, .end = f.g.end, .operands = INPUTS, .r = &f.r, .input = input_of};
     REQUIRE(fuse_write(&w));
-    struct tile_kernel *kernel = fuse_build_map(&f.r, false);
+    struct tile_kernel *kernel = fuse_build_map(&f.r);
     REQUIRE(kernel);
     char *text = tile_print(kernel);
     CHECK_HAS(text, "y0[i] = exp(x0[i])");
@@ -198,4 +200,67 @@ TEST(fuse_builds_pieces_of_kernels) {
         CHECK(z[i + 1] == 2 * y[i] * y[i + 1]);
     }
     tile_free(kernel);
+}
+
+// What kernels of elements have to give however they are cut: y0 = x0 / 3, y1 = y0 * x1, where x1 is a row, or one element a row.
+static const struct fuse_recipe cut = {
+    .rows = 2,
+    .inputs = 4,
+    .outputs = 2,
+    .row = {{ROW_ELEMENTS,
+             3,
+             ZL_FLOAT32,
+             ZL_FLOAT32,
+             FUSE_QUOTIENT,
+             {FUSE_INPUT, FUSE_INPUT | 2, FUSE_INPUT | 3}},
+            {ROW_ELEMENTS, 2, ZL_FLOAT32, ZL_FLOAT32, TILE_MUL, {0, FUSE_INPUT | 1}}}};
+
+enum { ROW = 24, MOST = 3000 };
+
+static void check_cut(int width, int runs, int form, int64_t n) {
+    static float x[MOST + 8], y[2][MOST];
+    float by = 3, inverse = 1 / by, row[8 + MOST];
+    struct fuse_map m = {.width = (int16_t)width, .runs = (int16_t)runs, .f = cut};
+    bool is_row = form == FUSE_ROWS || (form == FUSE_STRIDED && width == 1);
+    static const int forms[] = {FUSE_VECTOR, 0, FUSE_SCALAR, FUSE_SCALAR};
+    for (int k = 0; k < 4; k++)
+        fuse_set_input(&m.f, k, k == 1 ? form : forms[k], ZL_FLOAT32);
+    for (int k = 0; k < 2; k++)
+        m.f.operand[4 + k] = (int16_t)(k << 1);
+    for (int i = 0; i < MOST; i++) {
+        x[8 + i] = i % 71 ? (float)(i * 7 % 1000) - 500 : i % 2 ? 1e-40f : INFINITY;
+        row[8 + i] = (float)(i % 97) - 40;
+        y[0][i] = y[1][i] = -1;
+    }
+    struct tile_kernel *kernel = fuse_make_map(&m);
+    REQUIRE(kernel);
+    int32_t table[2][8] = {{ROW / width, (int32_t)(n / ROW), 1, 1, 1, 1, 1, 1}, {is_row, !is_row}};
+    void *strided[] = {x, row, &by, &inverse, table, y[0], y[1]},
+         *flat[] = {x, row, &by, &inverse, y[0], y[1]};
+    const int64_t size[] = {n, 8, 8, 2, 0, 8 + MOST};
+    CHECK(tile_verify(kernel) && tile_interpret(kernel, fuse_is_strided(form) ? strided : flat, size));
+    for (int64_t i = 0; i < MOST; i++) {
+        float q = x[8 + i] / by, f = row[8 + (form == FUSE_VECTOR ? i
+                                              : form == FUSE_ONE  ? 0
+                                              : is_row            ? i % ROW
+                                                                  : i / ROW)];
+        CHECK_SAME_F64(y[0][i], i < n ? q : -1);
+        CHECK_SAME_F64(y[1][i], i < n ? q * f : -1);
+    }
+    tile_free(kernel);
+}
+
+TEST(fuse_makes_maps_of_runs) {
+    for (int width = 1; width <= 8; width *= 2)
+        for (int n = 0; n < 8; n++) {
+            check_cut(width, 1, FUSE_VECTOR, MOST - 57 * n);
+            check_cut(width, 1, FUSE_ONE, n);
+        }
+    check_cut(4, 2, FUSE_VECTOR, MOST);
+    check_cut(4, 2, FUSE_VECTOR, 2049);
+    check_cut(4, 2, FUSE_VECTOR, 1023);
+    for (int width = 1; width <= 8; width *= 2) {
+        check_cut(width, 1, width == 1 ? FUSE_STRIDED : FUSE_ROWS, 120 * ROW);
+        check_cut(width, 1, FUSE_SAME, 100 * ROW);
+    }
 }
