@@ -21,16 +21,12 @@ struct run {
     struct fuse_operand a[FUSE_OPERANDS], b[FUSE_OPERANDS];
 };
 
-static expr number(int64_t value) {
-    return tile_const_int(tile_index_type(), value);
-}
-
 static expr add(expr a, expr b) {
     return tile_binary(TILE_ADD, a, b);
 }
 
 static expr times(expr a, int64_t by) {
-    return by == 1 ? a : tile_binary(TILE_MUL, a, number(by));
+    return by == 1 ? a : tile_binary(TILE_MUL, a, tile_number(by));
 }
 
 static expr symbol(const char *word, int which, int64_t divisor) {
@@ -70,61 +66,28 @@ static void declare_operands(struct building *b) {
         int form = fuse_form(r, k);
         expr size = form == FUSE_SCALAR     ? NULL
                     : fuse_is_strided(form) ? symbol("m", k, 1)
-                                            : add(b->first[k], form == FUSE_ONE ? number(1) : b->n);
+                                            : add(b->first[k], form == FUSE_ONE ? tile_number(1) : b->n);
         b->x[k] = form == FUSE_SCALAR ? fuse_declare_value("x", k, fuse_input_dtype(r, k))
                                       : fuse_declare("x", k, fuse_input_dtype(r, k), size, false);
     }
-    if (fuse_strided_inputs(r)) {
-        expr shape[] = {number(1 + fuse_strided_inputs(r)), number(FUSE_MAP_AXES)};
-        struct tile_buffer *s = tile_parameter_buffer("s", tile_index_type(), 2, shape, false);
-        if (s)
-            s->memory = TILE_TABLE;
-        b->s = s;
-    }
+    if (fuse_strided_inputs(r))
+        b->s = fuse_table("s", 1 + fuse_strided_inputs(r), FUSE_MAP_AXES);
     for (int k = 0; k < r->outputs; k++)
         b->y[k] = fuse_declare("y", k, fuse_output_dtype(r, k), b->from ? add(b->from, b->n) : b->n, true);
 }
 
 // Places -----------------------------------------------------------------------------------------------------------
 
-static expr assigned(const struct tile_name *name) {
-    return tile_name_value(name, TILE_LOCAL);
-}
-
-static const struct tile_name *assign(const char *text, struct tile_type type, expr value) {
-    const struct tile_name *name = tile_name(text, type);
-    tile_assign(name, value);
-    return name;
-}
-
-static expr entry(const struct building *b, int row, expr column) {
-    return tile_load(b->s, 2, (const expr[]){number(row), column}, NULL, NULL);
-}
-
 // Where strided inputs have the run of a number.
 static void find_places(struct building *b, expr which) {
-    struct tile_type index = tile_index_type(), count = {TILE_UINT, index.bits, 1};
-    const struct tile_name *rest = assign("rest", count, tile_cast(count, which)), *place[FUSE_OPERANDS];
-    int row = 0;
+    expr place[FUSE_OPERANDS];
+    int count = 0;
     for (int k = 0; k < b->r->inputs; k++)
-        if (fuse_is_strided(fuse_form(b->r, k))) {
-            char text[16];
-            snprintf(text, sizeof text, "place%d", k);
-            place[k] = assign(text, index, number(0));
-            b->place[k] = assigned(place[k]);
-        }
-    const struct tile_name *axis = tile_index("a", b->axes);
-    expr a = tile_name_value(axis, TILE_INDEX), size = tile_cast(count, entry(b, 0, a));
-    size = tile_binary(TILE_MAX, size, tile_const_int(count, 1)); // known to be no 0
-    tile_open_for(axis, NULL, b->axes, NULL, TILE_SERIAL);
-    expr next = assigned(assign("next", count, tile_binary(TILE_FLOORDIV, assigned(rest), size)));
-    expr here = tile_binary(TILE_SUB, assigned(rest), tile_binary(TILE_MUL, next, size));
-    here = assigned(assign("here", index, tile_cast(index, here)));
+        place[k] = tile_number(0);
+    fuse_walk(b->s, b->axes, which, fuse_strided_inputs(b->r), place);
     for (int k = 0; k < b->r->inputs; k++)
-        if (b->place[k])
-            tile_assign(place[k], add(b->place[k], tile_binary(TILE_MUL, here, entry(b, ++row, a))));
-    tile_assign(rest, next);
-    tile_close();
+        if (fuse_is_strided(fuse_form(b->r, k)))
+            b->place[k] = place[count++];
 }
 
 // Of the first element that a run reads.
@@ -143,7 +106,7 @@ static void read_run(const struct building *b, struct run *run, int which) {
         if (!is_run(b, k))
             continue;
         run->a[k] = fuse_run(which ? "c" : "a", k, fuse_input_dtype(b->r, k), run->width);
-        fuse_move(&run->a[k], number(0), &b->x[k], place_of(b, run, k), run->width);
+        fuse_move(&run->a[k], tile_number(0), &b->x[k], place_of(b, run, k), run->width);
     }
     for (int k = 0; k < b->r->outputs; k++)
         run->b[k] = fuse_run(which ? "d" : "b", k, fuse_output_dtype(b->r, k), run->width);
@@ -153,7 +116,8 @@ static void read_run(const struct building *b, struct run *run, int which) {
 // wrong for one of them.
 static void compute(const struct building *b, const struct run *run, bool quick,
                     const struct tile_name *odd) {
-    expr input[FUSE_OPERANDS], value[FUSE_CALLS], rare = NULL, turns = number(run->width), j = number(0);
+    expr input[FUSE_OPERANDS], value[FUSE_CALLS], rare = NULL, turns = tile_number(run->width),
+                                                  j = tile_number(0);
     const struct tile_name *turn = tile_index("j", turns);
     if (run->width > 1) {
         tile_open_for(turn, NULL, turns, NULL, TILE_UNROLLED);
@@ -167,7 +131,7 @@ static void compute(const struct building *b, const struct run *run, bool quick,
     for (int k = 0; k < b->r->outputs; k++)
         fuse_put(&run->b[k], j, value[fuse_output_row(b->r, k)]);
     if (odd)
-        tile_assign(odd, tile_binary(TILE_OR, assigned(odd), rare));
+        tile_assign(odd, tile_binary(TILE_OR, tile_name_value(odd, TILE_LOCAL), rare));
     if (run->width > 1)
         tile_close();
 }
@@ -183,9 +147,10 @@ static void compute_run(const struct building *b, const struct run *run) {
         return;
     }
     struct tile_type truth = tile_type_of(ZL_BOOL);
-    const struct tile_name *odd = assign("odd", truth, tile_const_int(truth, 0));
+    const struct tile_name *odd = tile_name("odd", truth);
+    tile_assign(odd, tile_const_int(truth, 0));
     compute(b, run, true, odd);
-    tile_open_if(assigned(odd));
+    tile_open_if(tile_name_value(odd, TILE_LOCAL));
     compute(b, run, false, NULL);
     tile_close();
 }
@@ -201,13 +166,13 @@ static void build_runs(const struct building *b, int runs, int width, const expr
         compute_run(b, &run[i]);
     for (int i = 0; i < runs; i++)
         for (int k = 0; k < b->r->outputs; k++)
-            fuse_move(&b->y[k], b->from ? add(b->from, at[i]) : at[i], &run[i].b[k], number(0), width);
+            fuse_move(&b->y[k], b->from ? add(b->from, at[i]) : at[i], &run[i].b[k], tile_number(0), width);
 }
 
 // A run, or what there is of it.
 static void build_part(const struct building *b, expr at) {
     int width = b->map->width;
-    tile_open_if(tile_binary(TILE_LE, add(at, number(width)), b->n));
+    tile_open_if(tile_binary(TILE_LE, add(at, tile_number(width)), b->n));
     build_runs(b, 1, width, &at);
     tile_else();
     const struct tile_name *i = tile_index("i", b->n);
@@ -221,8 +186,8 @@ static void build_part(const struct building *b, expr at) {
 // Two runs, as far from each other as the threads of a block reach; near the end each by itself.
 static void build_two(const struct building *b, expr first) {
     int64_t width = b->map->width, step = FUSE_MAP_THREADS * width;
-    expr at[] = {first, add(first, number(step))}, two = number(2);
-    tile_open_if(tile_binary(TILE_LE, add(at[1], number(width)), b->n));
+    expr at[] = {first, add(first, tile_number(step))}, two = tile_number(2);
+    tile_open_if(tile_binary(TILE_LE, add(at[1], tile_number(width)), b->n));
     build_runs(b, 2, b->map->width, at);
     tile_else();
     const struct tile_name *k = tile_index("k", two);
@@ -254,8 +219,8 @@ struct tile_kernel *fuse_make_map(const void *map) {
         tile_current()->index_bits = b.map->wide ? 64 : 32;
     declare_symbols(&b);
     declare_operands(&b);
-    expr blocks = tile_binary(TILE_FLOORDIV, add(b.n, number(each - 1)), number(each));
-    expr threads = number(FUSE_MAP_THREADS);
+    expr blocks = tile_binary(TILE_FLOORDIV, add(b.n, tile_number(each - 1)), tile_number(each));
+    expr threads = tile_number(FUSE_MAP_THREADS);
     const struct tile_name *block = tile_index("b", blocks), *thread = tile_index("t", threads);
     tile_open((struct tile_stmt){
         .kind = TILE_GRID, .indices = 1, .name = &block, .extent = &blocks, .threads = FUSE_MAP_THREADS});

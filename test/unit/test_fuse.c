@@ -217,10 +217,10 @@ static const struct fuse_recipe cut = {
 
 enum { ROW = 24, MOST = 3000 };
 
-static void check_cut(int width, int runs, int form, int64_t n) {
+static void check_cut(int width, int runs, int form, int64_t n, bool wide) {
     static float x[MOST + 8], y[2][MOST];
     float by = 3, inverse = 1 / by, row[8 + MOST];
-    struct fuse_map m = {.width = (int16_t)width, .runs = (int16_t)runs, .f = cut};
+    struct fuse_map m = {.width = (int16_t)width, .runs = (int16_t)runs, .wide = wide, .f = cut};
     bool is_row = form == FUSE_ROWS || (form == FUSE_STRIDED && width == 1);
     static const int forms[] = {FUSE_VECTOR, 0, FUSE_SCALAR, FUSE_SCALAR};
     for (int k = 0; k < 4; k++)
@@ -234,8 +234,11 @@ static void check_cut(int width, int runs, int form, int64_t n) {
     }
     struct tile_kernel *kernel = fuse_make_map(&m);
     REQUIRE(kernel);
-    int32_t table[2][8] = {{ROW / width, (int32_t)(n / ROW), 1, 1, 1, 1, 1, 1}, {is_row, !is_row}};
-    void *strided[] = {x, row, &by, &inverse, table, y[0], y[1]},
+    int64_t table[2][8] = {{ROW / width, n / ROW, 1, 1, 1, 1, 1, 1}, {is_row, !is_row}};
+    int32_t narrow[2][8];
+    for (int i = 0; i < 16; i++)
+        narrow[i / 8][i % 8] = (int32_t)table[i / 8][i % 8];
+    void *strided[] = {x, row, &by, &inverse, wide ? (void *)table : narrow, y[0], y[1]},
          *flat[] = {x, row, &by, &inverse, y[0], y[1]};
     const int64_t size[] = {n, 8, 8, 2, 0, 8 + MOST};
     CHECK(tile_verify(kernel) && tile_interpret(kernel, fuse_is_strided(form) ? strided : flat, size));
@@ -253,14 +256,16 @@ static void check_cut(int width, int runs, int form, int64_t n) {
 TEST(fuse_makes_maps_of_runs) {
     for (int width = 1; width <= 8; width *= 2)
         for (int n = 0; n < 8; n++) {
-            check_cut(width, 1, FUSE_VECTOR, MOST - 57 * n);
-            check_cut(width, 1, FUSE_ONE, n);
+            check_cut(width, 1, FUSE_VECTOR, MOST - 57 * n, false);
+            check_cut(width, 1, FUSE_ONE, n, false);
         }
-    check_cut(4, 2, FUSE_VECTOR, MOST);
-    check_cut(4, 2, FUSE_VECTOR, 2049);
-    check_cut(4, 2, FUSE_VECTOR, 1023);
+    check_cut(4, 2, FUSE_VECTOR, MOST, false);
+    check_cut(4, 2, FUSE_VECTOR, 2049, false);
+    check_cut(4, 2, FUSE_VECTOR, 1023, false);
+    check_cut(4, 2, FUSE_VECTOR, 2049, true);
     for (int width = 1; width <= 8; width *= 2) {
-        check_cut(width, 1, width == 1 ? FUSE_STRIDED : FUSE_ROWS, 120 * ROW);
-        check_cut(width, 1, FUSE_SAME, 100 * ROW);
+        check_cut(width, 1, width == 1 ? FUSE_STRIDED : FUSE_ROWS, 120 * ROW, false);
+        check_cut(width, 1, FUSE_SAME, 100 * ROW, false);
+        check_cut(width, 1, FUSE_SAME, 100 * ROW, true);
     }
 }
