@@ -228,10 +228,64 @@ expr fuse_parameter(char letter, int number, zl_dtype dtype, expr n, expr at);
 // A FUSE_QUOTIENT is computed in the quick way, and *rare becomes true where that is wrong too; if rare is NULL, by a division.
 expr fuse_apply(const struct fuse_op *op, const expr *arg, expr *rare);
 void fuse_store(int count, const expr *result, const struct tile_name *i, expr n);
-// The kernel of a recipe whose rows all are ROW_ELEMENTS: x0, x1, ... are its inputs, y0, y1, ... its outputs. quick: quotients
-// are, and one output more says where they are wrong. The last row may be the ROW_REDUCE of another, of one line; then nothing is
-// quick. NULL and an error.
-struct tile_kernel *fuse_build_map(const struct fuse_recipe *r, bool quick);
+// The kernel of a recipe whose rows all are ROW_ELEMENTS: x0, x1, ... are its inputs, y0, y1, ... its outputs. The last row may be the
+// ROW_REDUCE of another, of one line. NULL and an error.
+struct tile_kernel *fuse_build_map(const struct fuse_recipe *r);
+
+// tiles.c: pieces of kernels that devices build from recipes, into the current kernel. NULL flows as it does in the builder. ----------
+
+// What holds elements of a dtype: a parameter, registers of a thread, or a number that a launch passes by value.
+struct fuse_operand {
+    zl_dtype dtype;
+    const struct tile_buffer *buffer; // of complex numbers: their parts, the real one first, as f32
+    expr value;                       // of a number by value; else NULL
+};
+// Declare parameters, whose names are the word and the number ("x" and 0: x0). Inputs are declared before outputs, as a launch passes them.
+struct fuse_operand fuse_declare(const char *word, int number, zl_dtype dtype, expr elements, bool is_output);
+struct fuse_operand fuse_declare_value(const char *word, int number, zl_dtype dtype);
+// Allocates registers for `count` elements, in the body that is being built.
+struct fuse_operand fuse_run(const char *word, int number, zl_dtype dtype, int count);
+expr fuse_read(const struct fuse_operand *o, expr at); // the element at a position; a number by value is the same at all
+void fuse_put(const struct fuse_operand *o, expr at, expr value);
+// Moves `count` neighbours in an unrolled loop, which passes make vectors of where positions are multiples of the vector's elements.
+void fuse_move(const struct fuse_operand *to, expr to_at, const struct fuse_operand *from, expr from_at, int count);
+// Assigns a value to a variable of its own (two of a complex number) and returns what reads it: statements that use an expression
+// compute it each, and read again what it loads.
+expr fuse_keep(int number, expr value);
+// A table of numbers of index type that a launch passes by value, and one of its numbers.
+const struct tile_buffer *fuse_table(const char *text, int rows, int columns);
+expr fuse_entry(const struct tile_buffer *table, int row, expr column);
+// Adds to each place, which becomes a variable, what the entry of a number has along axes: row 0 of the table has their sizes, innermost
+// first, and row 1 + k their strides for place[k].
+void fuse_walk(const struct tile_buffer *table, expr axes, expr which, int count, expr *place);
+// Sets value[k] to what row k computes, for rows [begin, end), from input[] and from earlier rows in value[]. keeps: each is kept,
+// by fuse_keep(k, ...), for recipes of several results. rare: see fuse_apply.
+void fuse_rows(const struct fuse_recipe *r, int begin, int end, const expr *input, expr *value, bool keeps, expr *rare);
+
+// map.c: kernels of elements ------------------------------------------------------------------------------------------
+
+// Forms of inputs besides those of every recipe, of which a vector lies as the outputs do: by strides; by strides, with neighbours behind each other
+// along the last axis, or one element for all of that axis.
+enum fuse_stride { FUSE_STRIDED = FUSE_FORMS, FUSE_ROWS, FUSE_SAME };
+
+static inline bool fuse_is_strided(int form) {
+    return form >= FUSE_FORMS;
+}
+
+enum { FUSE_MAP_THREADS = 256, FUSE_MAP_AXES = 8 };
+
+// The key of such a kernel. Where there are strided inputs, sizes are multiples of the width, and without FUSE_STRIDED unless it is 1.
+struct fuse_map {
+    int16_t width, runs, wide; // neighbours that a thread takes at once, and how often; indices have 64 bits
+    struct fuse_recipe f;      // all rows are ROW_ELEMENTS
+};
+// The kernel of a struct fuse_map. Its parameters are the inputs in their order, if some are strided a table, and the outputs; its
+// symbols the number of elements and, for each input in memory, the position of its first. If some are strided there follow how many axes
+// there are, the position of the first output, and for each of these inputs how many elements its memory has. The table has
+// a row for the sizes of axes, innermost first, and one for the strides of each of them: sizes of the last axis and strides of
+// FUSE_ROWS are counted in widths. NULL and an error.
+struct tile_kernel *fuse_make_map(const void *map);
+int fuse_strided_inputs(const struct fuse_recipe *r); // how many there are
 
 extern const double fuse_plain_least, fuse_plain_most; // sizes of divisors and dividends that quick quotients are right for
 

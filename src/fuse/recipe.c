@@ -154,7 +154,7 @@ static void store_all(int count, struct tile_buffer *const *y, const expr *resul
 }
 
 void fuse_store(int count, const expr *result, const struct tile_name *i, expr n) {
-    struct tile_buffer *y[FUSE_CALLS + 1];
+    struct tile_buffer *y[FUSE_CALLS];
     for (int k = 0; k < count; k++)
         y[k] = declare_result(k, result[k], n);
     store_all(count, y, result, i, n);
@@ -198,28 +198,21 @@ static expr load_input(const struct fuse_recipe *r, int k, expr n, expr i) {
     return scalar ? tile_name_value(scalar, TILE_SCALAR) : NULL;
 }
 
-struct tile_kernel *fuse_build_map(const struct fuse_recipe *r, bool quick) {
-    expr input[FUSE_OPERANDS], value[FUSE_CALLS], result[FUSE_OPERANDS + 1], rare = NULL;
+struct tile_kernel *fuse_build_map(const struct fuse_recipe *r) {
+    expr input[FUSE_OPERANDS], value[FUSE_CALLS], result[FUSE_OPERANDS];
     const bool reduces = r->row[r->rows - 1].kind == ROW_REDUCE;
     tile_begin("fused");
     expr n = tile_name_value(tile_symbol("n", 0, INT64_MAX, 1), TILE_SYMBOL);
     const struct tile_name *i = tile_index("i", n);
     for (int k = 0; k < r->inputs; k++)
         input[k] = load_input(r, k, n, tile_name_value(i, TILE_INDEX));
-    for (int k = 0; k < r->rows - reduces; k++) {
-        const struct fuse_op *row = &r->row[k];
-        expr arg[4] = {NULL};
-        for (int j = 0; j < row->inputs; j++)
-            arg[j] = fuse_is_row(row->arg[j]) ? value[row->arg[j]] : input[row->arg[j] & ~FUSE_INPUT];
-        value[k] = fuse_apply(row, arg, quick ? &rare : NULL);
-    }
+    fuse_rows(r, 0, r->rows - reduces, input, value, false, NULL);
     if (reduces) {
         store_and_reduce(r, value, i, n);
         return tile_end();
     }
     for (int k = 0; k < r->outputs; k++)
         result[k] = value[fuse_output_row(r, k)];
-    result[r->outputs] = rare;
-    fuse_store(r->outputs + (rare != NULL), result, i, n);
+    fuse_store(r->outputs, result, i, n);
     return tile_end();
 }

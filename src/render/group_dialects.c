@@ -57,7 +57,7 @@ const struct dialect dialect_opencl_cpu_tiles = {
     SCALAR_DIALECT};
 
 const struct dialect dialect_cuda_tiles = {
-    .target = GROUP_TARGET("cuda_tiles", scalar_exp2_words, .group = &cuda_group, .multiplies = has_mma, ),
+    .target = GROUP_TARGET("cuda_tiles", scalar_cuda_words, .group = &cuda_group, .multiplies = has_mma, ),
     .prelude = prelude_cuda_tiles,
     .program = group_render,
     .words = &cuda_words,

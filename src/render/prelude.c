@@ -112,10 +112,11 @@ const char prelude_c_scalar[] = C_SCALAR;
 #define ATOMIC_HALVES(T) \
     ATOMIC_HALF(T, "add", "x + y") ATOMIC_HALF(T, "max", "zl_max_f32(x, y)") ATOMIC_HALF(T, "min", "zl_min_f32(x, y)")
 
-#define COMBINERS \
+#define PLAIN_COMBINERS \
     ATOMIC_INTEGERS("i8", "u32") ATOMIC_INTEGERS("i16", "u32") ATOMIC_INTEGERS("i32", "u32") ATOMIC_INTEGERS("i64", "u64") \
     ATOMIC_INTEGERS("u8", "u32") ATOMIC_INTEGERS("u16", "u32") ATOMIC_INTEGERS("u32", "u32") ATOMIC_INTEGERS("u64", "u64") \
-    ATOMIC_NUMBERS("f32", "f32", "") ATOMIC_HALVES("f16") ATOMIC_HALVES("bf16")
+    ATOMIC_NUMBERS("f32", "f32", "")
+#define COMBINERS PLAIN_COMBINERS ATOMIC_HALVES("f16") ATOMIC_HALVES("bf16")
 #define COMBINERS_64 ATOMIC_NUMBERS("f64", "f64", "")
 
 const char prelude_c_tiles[] = C_SCALAR COMBINERS COMBINERS_64
@@ -175,6 +176,7 @@ const char prelude_c_tiles[] = C_SCALAR COMBINERS COMBINERS_64
     "FN " T " zl_sub_" T "(" T " a, " T " b) " CUDA_HALF_FMA(T, "b", "(u16)" minus_one, "a") \
     "FN " T " zl_mul_" T "(" T " a, " T " b) " CUDA_HALF_FMA(T, "a", "b", "(u16)0x8000") \
     CUDA_HALF_TWO(T, "max") CUDA_HALF_TWO(T, "min")
+#define CUDA_HALVES CUDA_HALF("bf16", "0x3f80", "0xbf80") CUDA_HALF("f16", "0x3c00", "0xbc00")
 
 // Compiled with --fmad=false.
 const char prelude_cuda[] =
@@ -182,7 +184,7 @@ const char prelude_cuda[] =
     "typedef signed char i8;\ntypedef short i16;\ntypedef int i32;\ntypedef long long i64;\n"
     "typedef unsigned char u8;\ntypedef unsigned short u16;\ntypedef unsigned u32;\ntypedef unsigned long long u64;\n"
     FLOATS DOUBLE HELPERS_32("__fsqrt_rn", "f") CUDA_FLOATS CUDA_EXP2
-    CUDA_HALF("bf16", "0x3f80", "0xbf80") CUDA_HALF("f16", "0x3c00", "0xbc00") HALF_MATH HELPERS_64("__dsqrt_rn");
+    CUDA_HALVES HALF_MATH HELPERS_64("__dsqrt_rn");
 
 // Compiled with -cl-fp32-correctly-rounded-divide-sqrt. Not every device has double.
 const char prelude_opencl[] =
@@ -265,7 +267,7 @@ const char prelude_opencl_tiles[] =
     "#define FN static inline\n"
     "typedef char i8;\ntypedef short i16;\ntypedef int i32;\ntypedef long i64;\n"
     "typedef uchar u8;\ntypedef ushort u16;\ntypedef uint u32;\ntypedef ulong u64;\n" FLOATS
-    HELPERS_32("sqrt", "") EXTREMES HALVES COMBINERS GROUP_HELPERS
+    HELPERS_32("sqrt", "") EXTREMES HALVES HALF_MATH COMBINERS GROUP_HELPERS
     "#if defined(cl_khr_fp64) || defined(__opencl_c_fp64)\n" DOUBLE HELPERS_64("sqrt") COMBINERS_64
     "#define ZL_WIDE f64\n#else\n#define ZL_WIDE f32\n#endif\n"
     "#define ZL_ADDRESS ulong\n"
@@ -296,8 +298,8 @@ const char prelude_opencl_tiles[] =
 
 // Copies that run on, matrix instructions: of sm_80 and later. Compiled with --fmad=false.
 const char prelude_cuda_tiles[] = CUDA_TYPES FLOATS DOUBLE HELPERS_32("__fsqrt_rn", "f")
-    CUDA_FLOATS
-    HELPERS_64("__dsqrt_rn") COMBINERS COMBINERS_64 GROUP_HELPERS
+    CUDA_FLOATS CUDA_HALVES HALF_MATH
+    HELPERS_64("__dsqrt_rn") PLAIN_COMBINERS COMBINERS_64 GROUP_HELPERS
     CUDA_EXP2
     "#define ZL_SHUFFLE_XOR(x, by, of) __shfl_xor_sync(0xffffffffu, x, (by) & (of - 1), of)\n"
     "#define ZL_SHUFFLE_UP(x, by, of) __shfl_up_sync(0xffffffffu, x, (by) & (of - 1), of)\n"
@@ -358,7 +360,7 @@ const char prelude_hip_tiles[] =
     "#define floorf __builtin_floorf\n#define ceilf __builtin_ceilf\n#define rintf __builtin_rintf\n"
     "#define truncf __builtin_truncf\n#define fmaf __builtin_fmaf\n#define floor __builtin_floor\n#define ceil __builtin_ceil\n"
     "#define rint __builtin_rint\n#define trunc __builtin_trunc\n#define fma __builtin_fma\n"
-    HELPERS_32("__builtin_sqrtf", "f") EXTREMES HALVES HELPERS_64("__builtin_sqrt") COMBINERS COMBINERS_64 GROUP_HELPERS
+    HELPERS_32("__builtin_sqrtf", "f") EXTREMES HALVES HALF_MATH HELPERS_64("__builtin_sqrt") COMBINERS COMBINERS_64 GROUP_HELPERS
     "struct zl_axes {\n    u32 x;\n};\n"
     "FN struct zl_axes zl_this_thread() { struct zl_axes a = {__builtin_amdgcn_workitem_id_x()}; return a; }\n"
     "FN struct zl_axes zl_this_block() { struct zl_axes a = {__builtin_amdgcn_workgroup_id_x()}; return a; }\n"

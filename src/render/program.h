@@ -17,6 +17,7 @@ struct program {
     int stamp;
     struct node_plan *of; // by id: the numbers that values have in the text
     int numbers;
+    int depth;    // of the branch of a statement's value that text is written into; 0: none
     int branches; // that a statement is in
     int64_t stack; // bytes of memory of blocks so far
     const char *symbol;   // of the function

@@ -39,11 +39,12 @@ int64_t program_stride(const struct tile_buffer *b, int axis) {
 
 static void emit_node(struct program *p, expr e);
 
-static void emit_operands(struct program *p, expr e) {
+// Visits all that the text of a node names.
+static void each_operand(struct program *p, expr e, void (*visit)(struct program *p, expr e)) {
     for (int i = 0; i < tile_operands(e); i++)
-        emit_node(p, tile_operand(e, i));
+        visit(p, tile_operand(e, i));
     for (int i = 0; p->checks && e->op == TILE_LOAD && i < e->indices; i++)
-        emit_node(p, e->buffer->shape[i]);
+        visit(p, e->buffer->shape[i]);
 }
 
 // Times what an index counts in elements.
@@ -184,18 +185,60 @@ static void emit_value(struct program *p, expr e) {
         p->style.dialect->value(&p->style, e, 0);
 }
 
+static void declare(struct program *p, expr e, const char *constant) {
+    int *number = &p->of[e->id].number;
+    *number = *number ? *number : ++p->numbers;
+    text_add(p->style.out, "%*s%s%s v%d = ", 4 * p->style.indent, "", constant, tile_type_name(e->type),
+             *number);
+}
+
+// What was computed in a branch is not known behind it.
+static void forget(struct program *p, expr e) {
+    if (p->seen[e->id] != p->stamp || p->of[e->id].block <= p->depth)
+        return;
+    p->seen[e->id] = 0;
+    each_operand(p, e, forget);
+}
+
+// The common value first; then, in a branch, the rare one. Returns false if that is there already, or costs nothing.
+static bool emit_rare(struct program *p, expr e) {
+    expr rare = e->arg[1];
+    emit_node(p, e->arg[0]);
+    emit_node(p, e->arg[2]);
+    if (rare->op == TILE_CONST || p->seen[rare->id] == p->stamp)
+        return false;
+    declare(p, e, "");
+    program_operand(p, e->arg[2]);
+    text_add(p->style.out, ";\n%*sif (", 4 * p->style.indent, "");
+    program_operand(p, e->arg[0]);
+    text_add(p->style.out, ") {\n");
+    p->style.indent++;
+    p->depth++;
+    emit_node(p, rare);
+    text_add(p->style.out, "%*s", 4 * p->style.indent, "");
+    program_operand(p, e);
+    text_add(p->style.out, " = ");
+    program_operand(p, rare);
+    text_add(p->style.out, ";\n");
+    p->depth--;
+    forget(p, rare);
+    style_close(&p->style);
+    return true;
+}
+
 // Each node once a statement. Its number is that of its first place in the text: ids are in the order in which the compiler
 // that built this had operands made.
 static void emit_node(struct program *p, expr e) {
     if (p->seen[e->id] == p->stamp)
         return;
     p->seen[e->id] = p->stamp;
-    emit_operands(p, e);
+    p->of[e->id].block = p->depth;
+    if (e->op == TILE_RARE && emit_rare(p, e))
+        return;
+    each_operand(p, e, emit_node);
     if (is_inline(e))
         return;
-    int *number = &p->of[e->id].number;
-    *number = *number ? *number : ++p->numbers;
-    text_add(p->style.out, "%*sconst %s v%d = ", 4 * p->style.indent, "", tile_type_name(e->type), *number);
+    declare(p, e, "const ");
     emit_value(p, e);
     text_add(p->style.out, ";\n");
 }

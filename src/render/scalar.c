@@ -67,11 +67,13 @@ static const char *const half_words[TILE_OP_COUNT] = {
 
 // Groups of threads divide their numbers: 32 bits too.
 #define DIVISIBLE (PASS_BIT(ZL_INT64) | PASS_BIT(ZL_UINT64) | PASS_BIT(ZL_INT32) | PASS_BIT(ZL_UINT32))
-const struct spelling scalar_group_words[TILE_OP_COUNT] = {
-    WORDS(0), [TILE_FLOORDIV] = {DIVISIBLE, NULL, "zl_floordiv_%t(%a, %b)"}};
-const struct spelling scalar_exp2_words[TILE_OP_COUNT] = {
-    WORDS(0), [TILE_FLOORDIV] = {DIVISIBLE, NULL, "zl_floordiv_%t(%a, %b)"},
-    [TILE_EXP2] = {PASS_BIT(ZL_FLOAT32), "zl_exp2_f32(%a)"}};
+#define GROUP_WORDS(halves) \
+    WORDS(halves), [TILE_FLOORDIV] = {DIVISIBLE, NULL, "zl_floordiv_%t(%a, %b)"}, \
+    [TILE_EXP] = {PASS_BF16, "zl_exp_bf16(%a)"}
+#define EXP2 [TILE_EXP2] = {PASS_BIT(ZL_FLOAT32), "zl_exp2_f32(%a)"}
+const struct spelling scalar_group_words[TILE_OP_COUNT] = {GROUP_WORDS(0)};
+const struct spelling scalar_exp2_words[TILE_OP_COUNT] = {GROUP_WORDS(0), EXP2};
+const struct spelling scalar_cuda_words[TILE_OP_COUNT] = {GROUP_WORDS(HALVES), EXP2};
 
 static const char *type_name(expr e) {
     return tile_type_name(e->type);

@@ -204,6 +204,14 @@ struct tile_buffer *tile_parameter_buffer(const char *text, struct tile_type typ
     return add_parameter((struct tile_parameter){.buffer = buffer}) ? buffer : NULL;
 }
 
+struct tile_buffer *tile_parameter_table(const char *text, struct tile_type type, int ndim,
+                                         const expr *shape) {
+    struct tile_buffer *table = tile_parameter_buffer(text, type, ndim, shape, false);
+    if (table)
+        table->memory = TILE_TABLE;
+    return table;
+}
+
 struct tile_buffer *tile_alloc(const char *text, struct tile_type type, enum tile_memory memory, int ndim,
                                const expr *shape) {
     struct tile_buffer *buffer = new_buffer(text, type, ndim, shape);
@@ -274,6 +282,10 @@ static expr intern(struct tile_expr e) {
 expr tile_const_bits(struct tile_type type, uint64_t bits) {
     uint64_t mask = type.bits >= 64 ? UINT64_MAX : ((uint64_t)1 << type.bits) - 1;
     return intern((struct tile_expr){.op = TILE_CONST, .type = type, .bits = bits & mask});
+}
+
+expr tile_number(int64_t value) {
+    return tile_const_int(tile_index_type(), value);
 }
 
 expr tile_const(struct tile_type type, double value) {

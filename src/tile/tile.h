@@ -266,6 +266,7 @@ struct tile_type tile_index_type(void); // i64 or i32, of the current kernel
 const struct tile_name *tile_symbol(const char *text, int64_t low, int64_t high, int64_t divisor);
 struct tile_buffer *tile_parameter_buffer(const char *text, struct tile_type type, int ndim, const expr *shape,
                                           bool is_output);
+struct tile_buffer *tile_parameter_table(const char *text, struct tile_type type, int ndim, const expr *shape);
 const struct tile_name *tile_parameter_scalar(const char *text, struct tile_type type);
 struct tile_buffer *tile_alloc(const char *text, struct tile_type type, enum tile_memory memory, int ndim,
                                const expr *shape);
@@ -280,6 +281,7 @@ const struct tile_name *tile_index(const char *text, expr extent); // loop varia
 expr tile_const(struct tile_type type, double value);      // rounded to type; the same in all lanes
 expr tile_const_int(struct tile_type type, int64_t value); // exact, or wrapped
 expr tile_const_bits(struct tile_type type, uint64_t bits);
+expr tile_number(int64_t value); // a constant of index type
 expr tile_name_value(const struct tile_name *name, enum tile_op op); // TILE_INDEX, TILE_SYMBOL, ...
 expr tile_unary(enum tile_op op, expr x);
 expr tile_binary(enum tile_op op, expr a, expr b);

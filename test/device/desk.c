@@ -17,7 +17,7 @@ enum { INTERPRETER, COMPILED }; // units
 extern const struct kernel_driver kernel_driver_c;
 extern const struct device desk;
 
-// Ops of which every kernel is tile IR, besides those that have a kernel of their own.
+// Ops of which every kernel is tile IR, besides those of elements and those that have a kernel of their own.
 static const struct op *const tiled[] = {&op_arange,     &op_arange_int, &op_random_bits,   &op_take,
                                          &op_take_along, &op_gather,     &op_dynamic_slice, &op_slice_update,
                                          &op_pad,        &op_conv};
@@ -118,7 +118,9 @@ static int open_desk(const char **reason) {
 }
 
 static bool can(int unit, const struct call *c) {
-    bool is_tiled = c->op->kernel;
+    const char *maps = getenv("ZL_TEST_MAPS");
+    bool is_map = c->op->kind == OP_ELEMENTWISE || c->op->kind == OP_CAST || c->op->kind == OP_COPY;
+    bool is_tiled = c->op->kernel || (is_map && (!maps || strcmp(maps, "0") != 0));
     for (size_t i = 0; i < COUNT(tiled); i++)
         is_tiled |= c->op == tiled[i];
     return is_tiled && kernels_can(&target, unit, c);

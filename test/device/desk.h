@@ -2,6 +2,8 @@
 // them. Ops whose kernels are tile IR run there, others on the CPU: `build/test --on interpreter op/` gives the tests of ops to it, with
 // their references.
 //
+// There are many kernels of elements: where ZL_TEST_MAPS is 0, elementwise ops, conversions and copies run on the CPU.
+//
 // Each kernel that an op asks for is also verified, printed and read back, and rendered for all targets. Where ZL_TEST_KERNELS names a
 // file, the names of the files that kernels are from are appended to it.
 

@@ -44,11 +44,11 @@ static void add_tests(struct text *out) {
 }
 
 // In a process of its own, in which the device of the tests is the default.
-static void run_ops(const char *how) {
+static void run_tests(const char *how, int maps, const char *names) {
     struct text command = {0}, output = {0};
     int reason = 0;
-    text_add(&command, "ZL_TEST_KERNELS='%s' ZL_CHECK=1 %s/test --quick --on %s", kernels, ZL_BUILD_DIR, how);
-    add_tests(&command);
+    text_add(&command, "ZL_TEST_KERNELS='%s' ZL_TEST_MAPS=%d ZL_CHECK=1 %s/test --quick --on %s%s", kernels,
+             maps, ZL_BUILD_DIR, how, names);
     const char *const words[] = {"sh", "-c", command.data, NULL};
     bool done = !command.failed &&
                 process_run((char *const *)(uintptr_t)words, &output, &reason) == PROCESS_DONE &&
@@ -58,6 +58,15 @@ static void run_ops(const char *how) {
     zl_clear_error();
     text_free(&output);
     text_free(&command);
+}
+
+static void run_ops(const char *how) {
+    struct text names = {0};
+    add_tests(&names);
+    if (CHECK(!names.failed))
+        run_tests(how, 0, names.data);
+    run_tests(how, 1, " op/test_logic: op/test_views:");
+    text_free(&names);
 }
 
 // Products of libraries ask for it, on other devices: all codes, turned.

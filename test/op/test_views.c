@@ -209,6 +209,34 @@ TEST(contiguous_copies_only_what_is_not) {
     CHECK(!zl_contiguous(NULL, false) && !zl_error());
 }
 
+// Copies of axes in another order, from the element `first` on: element (b, i, j) is (b, j, i) of what was copied.
+static void check_transposed(zl_dtype dtype, int64_t batch, int64_t rows, int64_t columns, int64_t first) {
+    int64_t count = batch * rows * columns;
+    zl_array flat = zl_astype(op_test_range(ZL_SHAPE(count + first), ZL_INT32), dtype);
+    zl_array x = zl_reshape(zl_slice(flat, ZL_SHAPE(first), ZL_SHAPE(count + first), ZL_SHAPE(1)),
+                            ZL_SHAPE(batch, rows, columns));
+    zl_array y = zl_contiguous(zl_matrix_transpose(x), false);
+    const double *from = op_test_values(x), *to = op_test_values(y);
+    int wrong = 0;
+    for (int64_t i = 0; from && to && i < count; i++) {
+        int64_t b = i / (rows * columns), at = i % (rows * columns);
+        wrong += to[i] != from[b * rows * columns + at % rows * columns + at / rows];
+    }
+    if (!CHECK(from && to && !wrong))
+        test_note("%d of %s (%d, %d, %d) from %d on", wrong, zl_dtype_name(dtype), (int)batch, (int)rows,
+                  (int)columns, (int)first);
+}
+
+TEST(contiguous_of_transposed_axes) {
+    static const zl_dtype dtypes[] = {ZL_UINT8, ZL_BFLOAT16, ZL_FLOAT32, ZL_INT64};
+    for (size_t i = 0; i < COUNT(dtypes); i++) {
+        check_transposed(dtypes[i], 1, 48, 80, 0);
+        check_transposed(dtypes[i], 1, 48, 80, 1);
+        check_transposed(dtypes[i], 2, 24, 72, 16);
+        check_transposed(dtypes[i], 2, 37, 19, 0);
+    }
+}
+
 TEST(view_reads_bytes_as_another_dtype) {
     zl_array x = RANGE(2, 2);
     CHECK_ARRAY(zl_view(x, ZL_INT16), ZL_INT16, ZL_SHAPE(2, 4), 0, 0, 1, 0, 2, 0, 3, 0);

@@ -3,6 +3,8 @@
 #include "fuse/fuse.h"
 #include "test.h"
 
+#include <math.h>
+
 enum { CALLS = 8, INPUTS = 8 };
 
 struct found {
@@ -143,11 +145,127 @@ TEST(fuse_builds_maps) {
     REQUIRE(find(&f, &maps, 2, (zl_array[]){y, z}, 1));
     struct fuse_writer w = {.g = &f.g, .end = f.g.end, .operands = INPUTS, .r = &f.r, .input = input_of};
     REQUIRE(fuse_write(&w));
-    struct tile_kernel *kernel = fuse_build_map(&f.r, false);
+    struct tile_kernel *kernel = fuse_build_map(&f.r);
     REQUIRE(kernel);
     char *text = tile_print(kernel);
     CHECK_HAS(text, "y0[i] = exp(x0[i])");
     CHECK_HAS(text, "y1[i] = exp(x0[i]) * x0[i]");
     memory_free(text);
     tile_free(kernel);
+}
+
+// Two elements a turn, of complex numbers and of floats: y0 = x0 * v1, y1 = y0 * y0.
+static struct tile_kernel *build_pieces(void) {
+    const struct fuse_recipe r = {
+        .rows = 2,
+        .inputs = 2,
+        .outputs = 2,
+        .row = {{ROW_ELEMENTS, 2, ZL_COMPLEX64, ZL_COMPLEX64, TILE_MUL, {FUSE_INPUT, FUSE_INPUT | 1}},
+                {ROW_ELEMENTS, 2, ZL_COMPLEX64, ZL_COMPLEX64, TILE_MUL, {0, 0}}}};
+    tile_begin("pieces");
+    expr n = tile_name_value(tile_symbol("n", 0, INT64_MAX, 2), TILE_SYMBOL), input[2], value[2];
+    expr two = tile_const_int(tile_index_type(), 2), half = tile_binary(TILE_FLOORDIV, n, two);
+    struct fuse_operand x = fuse_declare("x", 0, ZL_COMPLEX64, n, false),
+                        v = fuse_declare_value("v", 1, ZL_COMPLEX64),
+                        y = fuse_declare("y", 0, ZL_COMPLEX64, n, true),
+                        z = fuse_declare("y", 1, ZL_COMPLEX64, n, true);
+    const struct tile_name *i = tile_index("i", half), *j = tile_index("j", two);
+    expr at = tile_binary(TILE_MUL, tile_name_value(i, TILE_INDEX), two),
+         turn = tile_name_value(j, TILE_INDEX), zero = tile_const_int(tile_index_type(), 0);
+    tile_open_map(1, &i, &half);
+    struct fuse_operand from = fuse_run("a", 0, ZL_COMPLEX64, 2), to = fuse_run("b", 0, ZL_COMPLEX64, 2);
+    fuse_move(&from, zero, &x, at, 2);
+    tile_open_for(j, NULL, two, NULL, TILE_UNROLLED);
+    input[0] = fuse_read(&from, turn);
+    input[1] = fuse_read(&v, turn);
+    fuse_rows(&r, 0, 2, input, value, true, NULL);
+    fuse_put(&to, turn, value[0]);
+    fuse_put(&z, tile_binary(TILE_ADD, at, turn), value[1]);
+    tile_close();
+    fuse_move(&y, at, &to, zero, 2);
+    tile_close();
+    return tile_end();
+}
+
+TEST(fuse_builds_pieces_of_kernels) {
+    float x[] = {1, 2, -3, 0.5f, 0, 1, 4, -1}, by[] = {0, 2}, y[8], z[8];
+    struct tile_kernel *kernel = build_pieces();
+    REQUIRE(kernel);
+    CHECK(tile_verify(kernel));
+    REQUIRE(tile_interpret(kernel, (void *[]){x, by, y, z}, (const int64_t[]){4}));
+    for (int i = 0; i < 8; i += 2) {
+        CHECK(y[i] == -2 * x[i + 1]);
+        CHECK(y[i + 1] == 2 * x[i]);
+        CHECK(z[i] == y[i] * y[i] - y[i + 1] * y[i + 1]);
+        CHECK(z[i + 1] == 2 * y[i] * y[i + 1]);
+    }
+    tile_free(kernel);
+}
+
+// What kernels of elements have to give however they are cut: y0 = x0 / 3, y1 = y0 * x1, where x1 is a row, or one element a row.
+static const struct fuse_recipe cut = {
+    .rows = 2,
+    .inputs = 4,
+    .outputs = 2,
+    .row = {{ROW_ELEMENTS,
+             3,
+             ZL_FLOAT32,
+             ZL_FLOAT32,
+             FUSE_QUOTIENT,
+             {FUSE_INPUT, FUSE_INPUT | 2, FUSE_INPUT | 3}},
+            {ROW_ELEMENTS, 2, ZL_FLOAT32, ZL_FLOAT32, TILE_MUL, {0, FUSE_INPUT | 1}}}};
+
+enum { ROW = 24, MOST = 3000 };
+
+static void check_cut(int width, int runs, int form, int64_t n, bool wide) {
+    static float x[MOST + 8], y[2][MOST];
+    float by = 3, inverse = 1 / by, row[8 + MOST];
+    struct fuse_map m = {.width = (int16_t)width, .runs = (int16_t)runs, .wide = wide, .f = cut};
+    bool is_row = form == FUSE_ROWS || (form == FUSE_STRIDED && width == 1);
+    static const int forms[] = {FUSE_VECTOR, 0, FUSE_SCALAR, FUSE_SCALAR};
+    for (int k = 0; k < 4; k++)
+        fuse_set_input(&m.f, k, k == 1 ? form : forms[k], ZL_FLOAT32);
+    for (int k = 0; k < 2; k++)
+        m.f.operand[4 + k] = (int16_t)(k << 1);
+    for (int i = 0; i < MOST; i++) {
+        x[8 + i] = i % 71 ? (float)(i * 7 % 1000) - 500 : i % 2 ? 1e-40f : INFINITY;
+        row[8 + i] = (float)(i % 97) - 40;
+        y[0][i] = y[1][i] = -1;
+    }
+    struct tile_kernel *kernel = fuse_make_map(&m);
+    REQUIRE(kernel);
+    int64_t table[2][8] = {{ROW / width, n / ROW, 1, 1, 1, 1, 1, 1}, {is_row, !is_row}};
+    int32_t narrow[2][8];
+    for (int i = 0; i < 16; i++)
+        narrow[i / 8][i % 8] = (int32_t)table[i / 8][i % 8];
+    void *strided[] = {x, row, &by, &inverse, wide ? (void *)table : narrow, y[0], y[1]},
+         *flat[] = {x, row, &by, &inverse, y[0], y[1]};
+    const int64_t size[] = {n, 8, 8, 2, 0, 8 + MOST};
+    CHECK(tile_verify(kernel) && tile_interpret(kernel, fuse_is_strided(form) ? strided : flat, size));
+    for (int64_t i = 0; i < MOST; i++) {
+        float q = x[8 + i] / by, f = row[8 + (form == FUSE_VECTOR ? i
+                                              : form == FUSE_ONE  ? 0
+                                              : is_row            ? i % ROW
+                                                                  : i / ROW)];
+        CHECK_SAME_F64(y[0][i], i < n ? q : -1);
+        CHECK_SAME_F64(y[1][i], i < n ? q * f : -1);
+    }
+    tile_free(kernel);
+}
+
+TEST(fuse_makes_maps_of_runs) {
+    for (int width = 1; width <= 8; width *= 2)
+        for (int n = 0; n < 8; n++) {
+            check_cut(width, 1, FUSE_VECTOR, MOST - 57 * n, false);
+            check_cut(width, 1, FUSE_ONE, n, false);
+        }
+    check_cut(4, 2, FUSE_VECTOR, MOST, false);
+    check_cut(4, 2, FUSE_VECTOR, 2049, false);
+    check_cut(4, 2, FUSE_VECTOR, 1023, false);
+    check_cut(4, 2, FUSE_VECTOR, 2049, true);
+    for (int width = 1; width <= 8; width *= 2) {
+        check_cut(width, 1, width == 1 ? FUSE_STRIDED : FUSE_ROWS, 120 * ROW, false);
+        check_cut(width, 1, FUSE_SAME, 100 * ROW, false);
+        check_cut(width, 1, FUSE_SAME, 100 * ROW, true);
+    }
 }

@@ -91,7 +91,7 @@ static bool write_recipe(struct group *g, struct stretch *s, struct fuse_recipe 
 static row_fn *compile(const struct fuse_recipe *r) {
     static const char dialect[] = "c";
     struct text source = {0};
-    struct tile_kernel *kernel = fuse_build_map(r, false);
+    struct tile_kernel *kernel = fuse_build_map(r);
     row_fn *fn = NULL;
     if (kernel)
         kernel->registers = cpu_level_registers();

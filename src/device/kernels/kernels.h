@@ -186,6 +186,8 @@ int layout_order(zl_array like, int *axis);
 void layout_of(struct kernel_layout *l, zl_array like, int operands, const zl_array *operand);
 int64_t layout_stride(zl_array x, int ndim, int axis); // of x stretched to a shape of ndim axes
 bool layout_is_wide(const struct kernel_layout *l); // positions need more than 31 bits
+// How many elements of memory an operand reaches from its first one at `at` on, where nobody knows how large the memory is.
+int64_t layout_reach(const struct kernel_layout *l, int operand, int64_t at);
 // Whether a kernel can have that many axes; false and an error that begins with `what`.
 bool kernel_check_axes(const struct kernel_layout *l, const char *what);
 // The table of a tile kernel, INDEX[operands + 1, 8]: sizes of the axes, innermost first, then strides of each operand.

@@ -118,6 +118,12 @@ bool layout_is_wide(const struct kernel_layout *l) {
     return most > KERNEL_NARROW;
 }
 
+int64_t layout_reach(const struct kernel_layout *l, int operand, int64_t at) {
+    for (int i = 0; i < l->axes; i++)
+        at += (l->dim[i] - 1) * MAX_OF(l->stride[operand][i], 0);
+    return at + 1;
+}
+
 static void put(char **to, int64_t value, bool wide) {
     int32_t narrow = (int32_t)value;
     memcpy(*to, wide ? (void *)&value : (void *)&narrow, wide ? 8 : 4);

@@ -1,22 +1,22 @@
 // kernels_map.c - elementwise calls of one shape as one kernel.
 //
-// A group's recipe, with what is chosen here for its sizes, is the kernel's key, and all that its text is made from.
+// A group's recipe, with what is chosen here for its sizes, is the kernel's key, and all that it is built from (fuse/map.c).
 
-#include "device/kernels/kernels_map.h"
+#include "device/kernels/kernels_group.h"
 
 #include <math.h>
 #include <string.h>
 
 enum {
-    PACK_BYTES = 16,   // that a thread reads at once
-    PACK_LEAST = 4096, // elements from which it does
-    TWICE_WIDTH = 8,   // of so many elements it reads two packs, before it computes: they take long
+    RUN_BYTES = 16,   // that a thread reads at once
+    RUN_LEAST = 4096, // elements from which it does
+    TWICE_WIDTH = 8,  // of so many elements it reads two runs, before it computes: they take long
     TWICE_LEAST = 1 << 22,
 };
 
 struct map_group {
     struct kernel_group g;
-    struct map_recipe r;
+    struct fuse_map r;
     zl_array first;         // of the outputs
     struct kernel_layout l; // of the inputs
 };
@@ -98,28 +98,34 @@ static bool is_flat(const struct kernel_layout *l, int operand) {
     return true;
 }
 
-static enum map_form form_of(const struct map_group *m, int at) {
+static int form_of(const struct map_group *m, int at) {
     if (array_is(m->g.input[at], ARRAY_INLINE))
-        return FORM_VALUE;
+        return FUSE_SCALAR;
     if (m->g.input[at]->size == 1)
-        return FORM_ONE;
-    return is_flat(&m->l, at) ? FORM_FLAT : FORM_STRIDED;
+        return FUSE_ONE;
+    return is_flat(&m->l, at) ? FUSE_VECTOR : FUSE_STRIDED;
+}
+
+// Inputs of which a thread reads more than one element.
+static bool has_runs(const struct map_group *m, int at) {
+    int form = fuse_form(&m->r.f, at);
+    return form == FUSE_VECTOR || form == FUSE_STRIDED;
 }
 
 // Elements that a thread takes at once: as many as 16 bytes hold of the widest.
-static int widest_pack(const struct map_group *m) {
+static int widest_run(const struct map_group *m) {
     const struct kernel_group *g = &m->g;
     size_t item = 1;
     for (int i = 0; i < g->inputs; i++)
-        if (fuse_form(&m->r.f, i) <= FORM_STRIDED)
+        if (has_runs(m, i))
             item = MAX_OF(item, zl_dtype_size(g->dtype[i]));
     for (int i = g->f.begin; i < g->f.end; i++)
         if (g->f.row[i - g->f.begin].stored)
             item = MAX_OF(item, array_item(fuse_output(&g->f, i)));
-    return PACK_BYTES / (int)item;
+    return RUN_BYTES / (int)item;
 }
 
-// Whether packs of a strided input lie as they are read: along the last axis, which is made of whole ones.
+// Whether runs of a strided input lie as they are read: along the last axis, which is made of whole ones.
 static bool strides_fit(const struct map_group *m, int at, int width) {
     const int64_t *stride = m->l.stride[at];
     int last = m->l.axes - 1;
@@ -130,15 +136,15 @@ static bool strides_fit(const struct map_group *m, int at, int width) {
 }
 
 static int width_of(const struct map_group *m) {
-    int width = widest_pack(m);
-    if (m->l.size < PACK_LEAST || width < 2)
+    int width = widest_run(m);
+    if (m->l.size < RUN_LEAST || width < 2)
         return 1;
     for (int i = 0; i < m->g.inputs; i++) {
-        int form = fuse_form(&m->r.f, i);
-        if (form == FORM_STRIDED && !strides_fit(m, i, width))
+        bool strided = fuse_form(&m->r.f, i) == FUSE_STRIDED;
+        if (strided && !strides_fit(m, i, width))
             return 1;
-        bool one = form == FORM_STRIDED && m->l.stride[i][m->l.axes - 1] == 0;
-        if (form <= FORM_STRIDED && !one && m->g.input[i]->offset % width)
+        bool one = strided && m->l.stride[i][m->l.axes - 1] == 0;
+        if (has_runs(m, i) && !one && m->g.input[i]->offset % width)
             return 1;
     }
     return width;
@@ -146,44 +152,61 @@ static int width_of(const struct map_group *m) {
 
 static void lay_out(struct map_group *m) {
     const struct kernel_group *g = &m->g;
+    struct fuse_recipe *r = &m->r.f;
     layout_of(&m->l, m->first, g->inputs, g->input);
-    for (int i = 0; i < g->inputs; i++)
-        fuse_set_input(&m->r.f, i, (int)form_of(m, i), g->dtype[i]);
-    m->r.wide = layout_is_wide(&m->l);
+    int64_t most = m->l.size;
+    for (int i = 0; i < g->inputs; i++) {
+        fuse_set_input(r, i, form_of(m, i), g->dtype[i]);
+        if (fuse_form(r, i) != FUSE_SCALAR)
+            most = MAX_OF(most, layout_reach(&m->l, i, g->input[i]->offset));
+    }
+    m->r.wide = most > KERNEL_NARROW;
     m->r.width = (int16_t)width_of(m);
-    m->r.packs = m->r.width >= TWICE_WIDTH && m->l.size >= TWICE_LEAST && !map_strided_inputs(&m->r) ? 2 : 1;
+    m->r.runs = m->r.width >= TWICE_WIDTH && m->l.size >= TWICE_LEAST && !fuse_strided_inputs(r) ? 2 : 1;
     for (int i = 0; m->r.width > 1 && i < g->inputs; i++)
-        if (fuse_form(&m->r.f, i) == FORM_STRIDED)
-            fuse_set_input(&m->r.f, i, m->l.stride[i][m->l.axes - 1] ? FORM_ROWS : FORM_SAME, g->dtype[i]);
-}
-
-static void *find_kernel(const struct kernel_place *p, const struct map_recipe *r) {
-    struct map_writer w = {r, p->target->dialect};
-    return kernel_find(p, r, offsetof(struct map_recipe, f.row) + sizeof r->f.row[0] * (size_t)r->f.rows,
-                       kernel_write_map, &w);
+        if (fuse_form(r, i) == FUSE_STRIDED)
+            fuse_set_input(r, i, m->l.stride[i][m->l.axes - 1] ? FUSE_ROWS : FUSE_SAME, g->dtype[i]);
 }
 
 // Running ----------------------------------------------------------------------------------------------------------
 
+// The kernel's table of axes.
+static void add_axes(struct kernel_call *k, const struct map_group *m, const struct kernel_layout *l) {
+    int64_t value[KERNEL_OPERANDS + 1][KERNEL_AXES] = {{0}};
+    int rows = 1;
+    for (int i = 0; i < KERNEL_AXES; i++)
+        value[0][i] = i < l->axes ? l->dim[l->axes - 1 - i] / (i ? 1 : m->r.width) : 1;
+    for (int at = 0; at < m->g.inputs; at++) {
+        int form = fuse_form(&m->r.f, at), by = form == FUSE_ROWS ? m->r.width : 1;
+        for (int i = 0; fuse_is_strided(form) && i < l->axes; i++)
+            value[rows][i] = l->stride[at][l->axes - 1 - i] / (i ? by : 1);
+        rows += fuse_is_strided(form);
+    }
+    kernel_add_rows(k, rows, KERNEL_AXES, value[0], KERNEL_AXES, m->r.wide);
+}
+
 // One launch, with more offset for each input, and where the outputs go on.
-static bool launch(const struct kernel_place *p, void *kernel, const struct map_group *m,
+static bool launch(const struct kernel_place *p, const struct kernel_tiles *kernel, const struct map_group *m,
                    const struct kernel_layout *l, const int64_t *offset, int64_t from) {
+    int64_t size[2 * KERNEL_OPERANDS + 3] = {l->size};
     struct kernel_call k;
-    unsigned strided = 0;
+    int sizes = 1;
+    bool ok = true;
     kernel_begin_call(&k);
-    bool ok = group_add_outputs(p, &k, &m->g);
     for (int i = 0; ok && i < m->g.inputs; i++) {
-        strided |= (unsigned)form_is_strided(fuse_form(&m->r.f, i)) << i;
-        ok = group_add_input(p, &k, &m->g, i, offset[i]);
+        ok = group_add_memory(p, &k, &m->g, i);
+        if (fuse_form(&m->r.f, i) != FUSE_SCALAR)
+            size[sizes++] = m->g.input[i]->offset + offset[i];
     }
-    kernel_add_int(&k, l->size, m->r.wide);
-    if (strided) {
-        kernel_add_int(&k, from, true);
-        kernel_add_axes(&k, l, strided, m->r.wide);
-        kernel_add_int(&k, l->axes, false);
+    if (fuse_strided_inputs(&m->r.f)) {
+        add_axes(&k, m, l);
+        size[sizes++] = l->axes;
+        size[sizes++] = from;
+        for (int i = 0; i < m->g.inputs; i++)
+            if (fuse_is_strided(fuse_form(&m->r.f, i)))
+                size[sizes++] = layout_reach(l, i, m->g.input[i]->offset + offset[i]);
     }
-    int64_t each = (int64_t)KERNEL_THREADS * m->r.width * m->r.packs;
-    return ok && kernel_launch(p, kernel, (l->size + each - 1) / each, &k);
+    return ok && group_add_outputs(p, &k, &m->g) && kernel_launch_tiles(p, kernel, &k, sizes, size);
 }
 
 static void drop_first(struct kernel_layout *l) {
@@ -195,9 +218,10 @@ static void drop_first(struct kernel_layout *l) {
 }
 
 // Kernels walk KERNEL_AXES axes; the outer ones are walked here.
-static bool launch_all(const struct kernel_place *p, void *kernel, const struct map_group *m,
-                       const struct kernel_layout *l, const int64_t *offset, int64_t from) {
-    if (l->axes <= KERNEL_AXES || !map_strided_inputs(&m->r))
+static bool launch_all(const struct kernel_place *p, const struct kernel_tiles *kernel,
+                       const struct map_group *m, const struct kernel_layout *l, const int64_t *offset,
+                       int64_t from) {
+    if (l->axes <= KERNEL_AXES || !fuse_strided_inputs(&m->r.f))
         return launch(p, kernel, m, l, offset, from);
     struct kernel_layout inner = *l;
     int64_t at[KERNEL_OPERANDS];
@@ -214,7 +238,7 @@ static bool launch_all(const struct kernel_place *p, void *kernel, const struct 
 static bool is_copy(const struct map_group *m) {
     const struct fuse_recipe *r = &m->r.f;
     return r->rows == 1 && r->row[0].op == TILE_CAST && (zl_dtype)r->row[0].dtype == m->g.dtype[0] &&
-           form_is_strided(fuse_form(r, 0));
+           fuse_is_strided(fuse_form(r, 0));
 }
 
 // The only input and the output, which lies without gaps in the order of the axes. False: it is no copy, or not across.
@@ -242,7 +266,8 @@ static bool run(const struct kernel_place *p, struct kernel_group *g) {
         return kernel_transpose(p, array_item(x), &across, (struct kernel_end){kernel_reach(p, y), y->offset},
                                 (struct kernel_end){kernel_reach(p, x), x->offset});
     }
-    void *kernel = find_kernel(p, &m->r);
+    size_t bytes = offsetof(struct fuse_map, f.row) + sizeof m->r.f.row[0] * (size_t)m->r.f.rows;
+    const struct kernel_tiles *kernel = kernel_find_tiles(p, &m->r, bytes, fuse_make_map, &m->r);
     return kernel && launch_all(p, kernel, m, &m->l, none, 0);
 }
 

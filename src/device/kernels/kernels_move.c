@@ -40,13 +40,6 @@ struct side {
     const int64_t *stride; // NULL: all are one
 };
 
-// Elements that a move along these axes reaches, where nobody knows how large the memory is.
-static int64_t reach_of(const struct kernel_layout *l, int operand, int64_t at) {
-    for (int i = 0; i < l->axes; i++)
-        at += (l->dim[i] - 1) * MAX_OF(l->stride[operand][i], 0);
-    return at + 1;
-}
-
 static bool fill(const struct kernel_place *p, size_t bytes, const struct kernel_layout *l, struct side to,
                  const void *number) {
     struct kernel_call k;
@@ -108,12 +101,12 @@ static bool change(const struct kernel_place *p, enum update update, zl_dtype dt
                                 (struct kernel_end){from.memory, from.at});
     if (!kernel_check_axes(&l, shape_text(ndim, dim)))
         return false;
-    to.elements = to.elements ? to.elements : reach_of(&l, 0, to.at);
+    to.elements = to.elements ? to.elements : layout_reach(&l, 0, to.at);
     if (fills)
         return fill(p, zl_dtype_size(dtype), &l, to, from.number);
     if (from.number)
         return combine_number(p, update, dtype, &l, to, from.number);
-    from.elements = from.elements ? from.elements : reach_of(&l, 1, from.at);
+    from.elements = from.elements ? from.elements : layout_reach(&l, 1, from.at);
     return combine(p, update, dtype, &l, to, from);
 }
 

@@ -47,19 +47,6 @@ static const struct tile_buffer *vector(const char *text, struct tile_type type,
     return tile_parameter_buffer(text, type, 1, &size, is_output);
 }
 
-static const struct tile_buffer *table(const char *text, int rows, int columns) {
-    struct tile_type type = tile_index_type();
-    struct tile_buffer *b = tile_parameter_buffer(
-        text, type, 2, (const expr[]){number(type, rows), number(type, columns)}, false);
-    if (b)
-        b->memory = TILE_TABLE;
-    return b;
-}
-
-static expr at(const struct tile_buffer *table, int row, expr column) {
-    return tile_load(table, 2, (const expr[]){number(tile_index_type(), row), column}, NULL, NULL);
-}
-
 // Parameters of a kernel of places.
 struct places {
     const struct index_key *key;
@@ -75,8 +62,8 @@ static struct places declare_places(const struct index_key *key) {
         snprintf(text[1], sizeof text[1], "n%d", k);
         l.index[k] = vector(text[0], tile_type_of((zl_dtype)key->dtype[k]), symbol(text[1]), false);
     }
-    l.s = table("s", key->count + 2, KERNEL_AXES);
-    l.of = table("along", ROWS, MAX_OF(key->count, 1));
+    l.s = fuse_table("s", key->count + 2, KERNEL_AXES);
+    l.of = fuse_table("along", ROWS, MAX_OF(key->count, 1));
     return l;
 }
 
@@ -88,9 +75,10 @@ static expr position(const struct places *l, int k, expr given, expr *inside) {
     char text[16];
     snprintf(text, sizeof text, "found%d", k);
     const struct tile_name *found = declare(text, wide, tile_cast(wide, given));
-    expr zero = number(wide, 0), last = tile_cast(wide, at(l->of, LAST, column)), value = local(found);
+    expr zero = number(wide, 0), last = tile_cast(wide, fuse_entry(l->of, LAST, column)),
+         value = local(found);
     tile_assign(found, tile_ternary(TILE_SELECT, tile_binary(TILE_LT, value, zero),
-                                    add(value, tile_cast(wide, at(l->of, DIM, column))), value));
+                                    add(value, tile_cast(wide, fuse_entry(l->of, DIM, column))), value));
     *inside = tile_binary(
         TILE_AND, *inside,
         tile_binary(TILE_AND, tile_binary(TILE_GE, value, zero), tile_binary(TILE_LE, value, last)));
@@ -99,33 +87,17 @@ static expr position(const struct places *l, int k, expr given, expr *inside) {
 
 // The place that the indices of entry i give, from `first` on; *inside: none of them was out of range, else the nearest was taken.
 static expr build_place(const struct places *l, expr i, expr first, expr *inside) {
-    struct tile_type index = tile_index_type(), count = {TILE_UINT, index.bits, 1};
-    const struct tile_name *rest = declare("rest", count, tile_cast(count, i)),
-                           *place = declare("place", index, first), *which[KERNEL_INDICES];
-    for (int k = 0; k < l->key->count; k++) {
-        char text[16];
-        snprintf(text, sizeof text, "which%d", k);
-        which[k] = declare(text, index, at(l->of, OFFSET, number(index, k)));
-    }
-    const struct tile_name *axis = tile_index("a", l->axes);
-    expr a = tile_name_value(axis, TILE_INDEX), size = tile_cast(count, at(l->s, 0, a));
-    tile_open_for(axis, NULL, l->axes, NULL, TILE_SERIAL);
-    const struct tile_name *next = declare("next", count, tile_binary(TILE_FLOORDIV, local(rest), size)),
-                           *here = declare("here", index,
-                                           tile_cast(index, tile_binary(TILE_SUB, local(rest),
-                                                                        times(local(next), size))));
-    tile_assign(place, add(local(place), times(local(here), at(l->s, 1, a))));
+    expr to[1 + KERNEL_INDICES] = {first};
     for (int k = 0; k < l->key->count; k++)
-        tile_assign(which[k], add(local(which[k]), times(local(here), at(l->s, 2 + k, a))));
-    tile_assign(rest, local(next));
-    tile_close();
+        to[1 + k] = fuse_entry(l->of, OFFSET, tile_number(k));
+    fuse_walk(l->s, l->axes, i, 1 + l->key->count, to);
     *inside = tile_const_int(tile_type_of(ZL_BOOL), 1);
     for (int k = 0; k < l->key->count; k++) {
-        expr from = local(which[k]), given = tile_load(l->index[k], 1, &from, NULL, NULL);
-        tile_assign(place, add(local(place),
-                               times(position(l, k, given, inside), at(l->of, STEP, number(index, k)))));
+        expr given = tile_load(l->index[k], 1, &to[1 + k], NULL, NULL);
+        expr step = times(position(l, k, given, inside), fuse_entry(l->of, STEP, tile_number(k)));
+        tile_assign(to[0] ? to[0]->name : NULL, add(to[0], step));
     }
-    return local(place);
+    return to[0];
 }
 
 static void begin_kernel(const char *name, bool wide) {
@@ -143,7 +115,7 @@ struct tile_kernel *kernel_make_places(const void *data) {
     const struct tile_name *name = tile_index("i", n);
     expr i = tile_name_value(name, TILE_INDEX);
     tile_open_map(1, &name, &n);
-    expr place = tile_cast(i64, build_place(&l, i, number(tile_index_type(), 0), &inside));
+    expr place = tile_cast(i64, build_place(&l, i, tile_number(0), &inside));
     tile_store(y, 1, &i, r->moves ? place : tile_ternary(TILE_SELECT, inside, place, number(i64, INT64_MAX)),
                NULL);
     tile_close();

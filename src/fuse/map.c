@@ -1,0 +1,232 @@
+// map.c - kernels of elements: a thread takes one, or neighbours that it moves by vectors, and computes the rows of a recipe on them.
+
+#include "fuse/fuse.h"
+
+#include <stdio.h>
+
+struct building {
+    const struct fuse_map *map;
+    const struct fuse_recipe *r;
+    struct fuse_operand x[FUSE_OPERANDS], y[FUSE_OPERANDS];
+    expr first[FUSE_OPERANDS]; // position of the first element of an input
+    expr place[FUSE_OPERANDS]; // of a strided input: from there to those of this thread
+    expr n, axes, from;
+    const struct tile_buffer *s;
+};
+
+// The registers of one run of neighbours.
+struct run {
+    expr at; // of the outputs
+    int width;
+    struct fuse_operand a[FUSE_OPERANDS], b[FUSE_OPERANDS];
+};
+
+static expr add(expr a, expr b) {
+    return tile_binary(TILE_ADD, a, b);
+}
+
+static expr times(expr a, int64_t by) {
+    return by == 1 ? a : tile_binary(TILE_MUL, a, tile_number(by));
+}
+
+static expr symbol(const char *word, int which, int64_t divisor) {
+    char text[16];
+    snprintf(text, sizeof text, which < 0 ? "%s" : "%s%d", word, which);
+    return tile_name_value(tile_symbol(text, 0, INT64_MAX, divisor), TILE_SYMBOL);
+}
+
+static bool is_run(const struct building *b, int input) {
+    int form = fuse_form(b->r, input);
+    return form == FUSE_VECTOR || form == FUSE_STRIDED || form == FUSE_ROWS;
+}
+
+int fuse_strided_inputs(const struct fuse_recipe *r) {
+    int count = 0;
+    for (int k = 0; k < r->inputs; k++)
+        count += fuse_is_strided(fuse_form(r, k));
+    return count;
+}
+
+// Parameters -------------------------------------------------------------------------------------------------------
+
+static void declare_symbols(struct building *b) {
+    b->n = symbol("n", -1, fuse_strided_inputs(b->r) ? b->map->width : 1);
+    for (int k = 0; k < b->r->inputs; k++)
+        if (fuse_form(b->r, k) != FUSE_SCALAR)
+            b->first[k] = symbol("at", k, is_run(b, k) ? b->map->width : 1);
+    if (!fuse_strided_inputs(b->r))
+        return;
+    b->axes = symbol("axes", -1, 1);
+    b->from = symbol("start", -1, b->map->width);
+}
+
+static void declare_operands(struct building *b) {
+    const struct fuse_recipe *r = b->r;
+    for (int k = 0; k < r->inputs; k++) {
+        int form = fuse_form(r, k);
+        expr size = form == FUSE_SCALAR     ? NULL
+                    : fuse_is_strided(form) ? symbol("m", k, 1)
+                                            : add(b->first[k], form == FUSE_ONE ? tile_number(1) : b->n);
+        b->x[k] = form == FUSE_SCALAR ? fuse_declare_value("x", k, fuse_input_dtype(r, k))
+                                      : fuse_declare("x", k, fuse_input_dtype(r, k), size, false);
+    }
+    if (fuse_strided_inputs(r))
+        b->s = fuse_table("s", 1 + fuse_strided_inputs(r), FUSE_MAP_AXES);
+    for (int k = 0; k < r->outputs; k++)
+        b->y[k] = fuse_declare("y", k, fuse_output_dtype(r, k), b->from ? add(b->from, b->n) : b->n, true);
+}
+
+// Places -----------------------------------------------------------------------------------------------------------
+
+// Where strided inputs have the run of a number.
+static void find_places(struct building *b, expr which) {
+    expr place[FUSE_OPERANDS];
+    int count = 0;
+    for (int k = 0; k < b->r->inputs; k++)
+        place[k] = tile_number(0);
+    fuse_walk(b->s, b->axes, which, fuse_strided_inputs(b->r), place);
+    for (int k = 0; k < b->r->inputs; k++)
+        if (fuse_is_strided(fuse_form(b->r, k)))
+            b->place[k] = place[count++];
+}
+
+// Of the first element that a run reads.
+static expr place_of(const struct building *b, const struct run *run, int input) {
+    int form = fuse_form(b->r, input);
+    if (form == FUSE_ONE)
+        return b->first[input];
+    return add(b->first[input],
+               fuse_is_strided(form) ? times(b->place[input], form == FUSE_ROWS ? run->width : 1) : run->at);
+}
+
+// Runs -------------------------------------------------------------------------------------------------------------
+
+static void read_run(const struct building *b, struct run *run, int which) {
+    for (int k = 0; k < b->r->inputs; k++) {
+        if (!is_run(b, k))
+            continue;
+        run->a[k] = fuse_run(which ? "c" : "a", k, fuse_input_dtype(b->r, k), run->width);
+        fuse_move(&run->a[k], tile_number(0), &b->x[k], place_of(b, run, k), run->width);
+    }
+    for (int k = 0; k < b->r->outputs; k++)
+        run->b[k] = fuse_run(which ? "d" : "b", k, fuse_output_dtype(b->r, k), run->width);
+}
+
+// Computes all elements of a run. odd, if it is not NULL: quotients are computed in the quick way, and it becomes true where that is
+// wrong for one of them.
+static void compute(const struct building *b, const struct run *run, bool quick,
+                    const struct tile_name *odd) {
+    expr input[FUSE_OPERANDS], value[FUSE_CALLS], rare = NULL, turns = tile_number(run->width),
+                                                  j = tile_number(0);
+    const struct tile_name *turn = tile_index("j", turns);
+    if (run->width > 1) {
+        tile_open_for(turn, NULL, turns, NULL, TILE_UNROLLED);
+        j = tile_name_value(turn, TILE_INDEX);
+    }
+    for (int k = 0; k < b->r->inputs; k++)
+        input[k] = is_run(b, k)            ? fuse_read(&run->a[k], j)
+                   : b->x[k].value != NULL ? b->x[k].value
+                                           : fuse_read(&b->x[k], place_of(b, run, k));
+    fuse_rows(b->r, 0, b->r->rows, input, value, b->r->outputs > 1, quick ? &rare : NULL);
+    for (int k = 0; k < b->r->outputs; k++)
+        fuse_put(&run->b[k], j, value[fuse_output_row(b->r, k)]);
+    if (odd)
+        tile_assign(odd, tile_binary(TILE_OR, tile_name_value(odd, TILE_LOCAL), rare));
+    if (run->width > 1)
+        tile_close();
+}
+
+// Quotients of bfloat16 are right in the quick way. Of others a run is computed once more where they are wrong for one of its elements:
+// that pays for runs of several.
+static void compute_run(const struct building *b, const struct run *run) {
+    bool sure = true;
+    for (int k = 0; k < b->r->rows; k++)
+        sure &= b->r->row[k].op != FUSE_QUOTIENT || b->r->row[k].dtype == ZL_BFLOAT16;
+    if (sure || run->width == 1) {
+        compute(b, run, sure, NULL);
+        return;
+    }
+    struct tile_type truth = tile_type_of(ZL_BOOL);
+    const struct tile_name *odd = tile_name("odd", truth);
+    tile_assign(odd, tile_const_int(truth, 0));
+    compute(b, run, true, odd);
+    tile_open_if(tile_name_value(odd, TILE_LOCAL));
+    compute(b, run, false, NULL);
+    tile_close();
+}
+
+// All is read before it is computed, and computed before it is written: outputs may have the memory of inputs.
+static void build_runs(const struct building *b, int runs, int width, const expr *at) {
+    struct run run[2];
+    for (int i = 0; i < runs; i++) {
+        run[i] = (struct run){.at = at[i], .width = width};
+        read_run(b, &run[i], i);
+    }
+    for (int i = 0; i < runs; i++)
+        compute_run(b, &run[i]);
+    for (int i = 0; i < runs; i++)
+        for (int k = 0; k < b->r->outputs; k++)
+            fuse_move(&b->y[k], b->from ? add(b->from, at[i]) : at[i], &run[i].b[k], tile_number(0), width);
+}
+
+// A run, or what there is of it.
+static void build_part(const struct building *b, expr at) {
+    int width = b->map->width;
+    tile_open_if(tile_binary(TILE_LE, add(at, tile_number(width)), b->n));
+    build_runs(b, 1, width, &at);
+    tile_else();
+    const struct tile_name *i = tile_index("i", b->n);
+    expr one = tile_name_value(i, TILE_INDEX);
+    tile_open_for(i, at, b->n, NULL, TILE_SERIAL);
+    build_runs(b, 1, 1, &one);
+    tile_close();
+    tile_close();
+}
+
+// Two runs, as far from each other as the threads of a block reach; near the end each by itself.
+static void build_two(const struct building *b, expr first) {
+    int64_t width = b->map->width, step = FUSE_MAP_THREADS * width;
+    expr at[] = {first, add(first, tile_number(step))}, two = tile_number(2);
+    tile_open_if(tile_binary(TILE_LE, add(at[1], tile_number(width)), b->n));
+    build_runs(b, 2, b->map->width, at);
+    tile_else();
+    const struct tile_name *k = tile_index("k", two);
+    tile_open_for(k, NULL, two, NULL, TILE_SERIAL);
+    build_part(b, add(first, times(tile_name_value(k, TILE_INDEX), step)));
+    tile_close();
+    tile_close();
+}
+
+// Of strided inputs there are no parts of runs.
+static void build_thread(struct building *b, expr block, expr thread) {
+    const struct fuse_map *m = b->map;
+    expr which = add(times(block, FUSE_MAP_THREADS * m->runs), thread), at = times(which, m->width);
+    if (m->width > 1 && !b->s) {
+        (m->runs > 1 ? build_two : build_part)(b, at);
+        return;
+    }
+    tile_open_if(tile_binary(TILE_LT, at, b->n));
+    if (b->s)
+        find_places(b, which);
+    build_runs(b, 1, m->width, &at);
+    tile_close();
+}
+
+struct tile_kernel *fuse_make_map(const void *map) {
+    struct building b = {.map = map, .r = &((const struct fuse_map *)map)->f};
+    int64_t each = (int64_t)FUSE_MAP_THREADS * b.map->width * b.map->runs;
+    if (tile_begin("elements"))
+        tile_current()->index_bits = b.map->wide ? 64 : 32;
+    declare_symbols(&b);
+    declare_operands(&b);
+    expr blocks = tile_binary(TILE_FLOORDIV, add(b.n, tile_number(each - 1)), tile_number(each));
+    expr threads = tile_number(FUSE_MAP_THREADS);
+    const struct tile_name *block = tile_index("b", blocks), *thread = tile_index("t", threads);
+    tile_open((struct tile_stmt){
+        .kind = TILE_GRID, .indices = 1, .name = &block, .extent = &blocks, .threads = FUSE_MAP_THREADS});
+    tile_open_map(1, &thread, &threads);
+    build_thread(&b, tile_name_value(block, TILE_INDEX), tile_name_value(thread, TILE_INDEX));
+    tile_close();
+    tile_close();
+    return tile_end();
+}

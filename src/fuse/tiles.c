@@ -1,0 +1,158 @@
+// tiles.c - pieces of the kernels that devices build from recipes: operands, runs of their elements, rows.
+//
+// Complex numbers lie in memory as their parts, so that runs of them are moved as floats are.
+
+#include "fuse/fuse.h"
+
+#include <stdio.h>
+
+static const struct tile_type f32 = {TILE_FLOAT, 32, 1};
+
+static int parts_of(zl_dtype dtype) {
+    return dtype == ZL_COMPLEX64 ? 2 : 1;
+}
+
+static expr count_parts(zl_dtype dtype, expr elements) {
+    int parts = parts_of(dtype);
+    return parts == 1 ? elements : tile_binary(TILE_MUL, elements, tile_number(parts));
+}
+
+static struct tile_type part_type(zl_dtype dtype) {
+    return dtype == ZL_COMPLEX64 ? f32 : tile_type_of(dtype);
+}
+
+struct name {
+    char text[16];
+};
+
+static struct name name_of(const char *word, int number) {
+    struct name name;
+    snprintf(name.text, sizeof name.text, "%s%d", word, number);
+    return name;
+}
+
+// Operands ---------------------------------------------------------------------------------------------------------
+
+struct fuse_operand fuse_declare(const char *word, int number, zl_dtype dtype, expr elements,
+                                 bool is_output) {
+    expr size = count_parts(dtype, elements);
+    return (struct fuse_operand){
+        dtype, tile_parameter_buffer(name_of(word, number).text, part_type(dtype), 1, &size, is_output),
+        NULL};
+}
+
+struct fuse_operand fuse_declare_value(const char *word, int number, zl_dtype dtype) {
+    struct name name = name_of(word, number);
+    if (parts_of(dtype) == 1) {
+        const struct tile_name *scalar = tile_parameter_scalar(name.text, tile_type_of(dtype));
+        return (struct fuse_operand){dtype, NULL, tile_name_value(scalar, TILE_SCALAR)};
+    }
+    expr size = tile_number(2);
+    struct fuse_operand parts = {dtype, tile_parameter_table(name.text, f32, 1, &size), NULL};
+    return (struct fuse_operand){dtype, NULL, fuse_read(&parts, tile_number(0))};
+}
+
+struct fuse_operand fuse_run(const char *word, int number, zl_dtype dtype, int count) {
+    expr size = tile_number((int64_t)count * parts_of(dtype));
+    return (struct fuse_operand){
+        dtype, tile_alloc(name_of(word, number).text, part_type(dtype), TILE_REGISTER, 1, &size), NULL};
+}
+
+expr fuse_read(const struct fuse_operand *o, expr at) {
+    if (o->value)
+        return o->value;
+    expr first = count_parts(o->dtype, at);
+    expr re = tile_load(o->buffer, 1, &first, NULL, NULL);
+    if (parts_of(o->dtype) == 1)
+        return re;
+    expr second = tile_binary(TILE_ADD, first, tile_number(1));
+    return tile_binary(TILE_PAIR, re, tile_load(o->buffer, 1, &second, NULL, NULL));
+}
+
+void fuse_put(const struct fuse_operand *o, expr at, expr value) {
+    bool is_whole = parts_of(o->dtype) == 1;
+    expr first = count_parts(o->dtype, at);
+    tile_store(o->buffer, 1, &first, is_whole ? value : tile_unary(TILE_RE, value), NULL);
+    if (is_whole)
+        return;
+    expr second = tile_binary(TILE_ADD, first, tile_number(1));
+    tile_store(o->buffer, 1, &second, tile_unary(TILE_IM, value), NULL);
+}
+
+void fuse_move(const struct fuse_operand *to, expr to_at, const struct fuse_operand *from, expr from_at,
+               int count) {
+    int64_t parts = (int64_t)count * parts_of(to->dtype);
+    expr turns = tile_number(parts);
+    const struct tile_name *name = tile_index("j", turns);
+    expr j = parts > 1 ? tile_name_value(name, TILE_INDEX) : tile_number(0),
+         to_place = tile_binary(TILE_ADD, count_parts(to->dtype, to_at), j),
+         from_place = tile_binary(TILE_ADD, count_parts(from->dtype, from_at), j);
+    if (parts > 1)
+        tile_open_for(name, NULL, turns, NULL, TILE_UNROLLED);
+    tile_store(to->buffer, 1, &to_place, tile_load(from->buffer, 1, &from_place, NULL, NULL), NULL);
+    if (parts > 1)
+        tile_close();
+}
+
+// Variables ----------------------------------------------------------------------------------------------------------
+
+static expr keep(struct name name, expr value) {
+    const struct tile_name *local = value ? tile_name(name.text, value->type) : NULL;
+    tile_assign(local, value);
+    return tile_name_value(local, TILE_LOCAL);
+}
+
+static void set(expr variable, expr value) {
+    tile_assign(variable ? variable->name : NULL, value);
+}
+
+expr fuse_keep(int number, expr value) {
+    if (!value || !tile_type_is_complex(value->type))
+        return keep(name_of("row", number), value);
+    expr re = keep(name_of("re", number), tile_unary(TILE_RE, value));
+    return tile_binary(TILE_PAIR, re, keep(name_of("im", number), tile_unary(TILE_IM, value)));
+}
+
+const struct tile_buffer *fuse_table(const char *text, int rows, int columns) {
+    return tile_parameter_table(text, tile_index_type(), 2,
+                                (const expr[]){tile_number(rows), tile_number(columns)});
+}
+
+expr fuse_entry(const struct tile_buffer *table, int row, expr column) {
+    return tile_load(table, 2, (const expr[]){tile_number(row), column}, NULL, NULL);
+}
+
+void fuse_walk(const struct tile_buffer *table, expr axes, expr which, int count, expr *place) {
+    struct tile_type index = tile_index_type(), unsigned_index = {TILE_UINT, index.bits, 1};
+    expr rest = keep(name_of("rest", 0), tile_cast(unsigned_index, which));
+    for (int k = 0; k < count; k++)
+        place[k] = keep(name_of("place", k), place[k]);
+    const struct tile_name *axis = tile_index("a", axes);
+    expr a = tile_name_value(axis, TILE_INDEX), size = tile_cast(unsigned_index, fuse_entry(table, 0, a));
+    size = tile_binary(TILE_MAX, size, tile_const_int(unsigned_index, 1)); // so that it is known to be no 0
+    tile_open_for(axis, NULL, axes, NULL, TILE_SERIAL);
+    expr next = keep(name_of("next", 0), tile_binary(TILE_FLOORDIV, rest, size));
+    expr here = tile_binary(TILE_SUB, rest, tile_binary(TILE_MUL, next, size));
+    here = keep(name_of("here", 0), tile_cast(index, here));
+    for (int k = 0; k < count; k++) {
+        expr step = tile_binary(TILE_MUL, here, fuse_entry(table, 1 + k, a));
+        set(place[k], tile_binary(TILE_ADD, place[k], step));
+    }
+    set(rest, next);
+    tile_close();
+}
+
+// Rows -------------------------------------------------------------------------------------------------------------
+
+void fuse_rows(const struct fuse_recipe *r, int begin, int end, const expr *input, expr *value, bool keeps,
+               expr *rare) {
+    for (int k = begin; k < end; k++) {
+        const struct fuse_op *row = &r->row[k];
+        expr arg[4] = {NULL};
+        for (int j = 0; j < row->inputs; j++)
+            arg[j] = fuse_is_row(row->arg[j]) ? value[row->arg[j]] : input[row->arg[j] & ~FUSE_INPUT];
+        value[k] = fuse_apply(row, arg, rare);
+        if (keeps)
+            value[k] = fuse_keep(k, value[k]);
+    }
+}
