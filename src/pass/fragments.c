@@ -125,6 +125,12 @@ static void seed_shared(struct group *g, const struct tile_stmt *s) {
         thread_accesses(g, s, share_access, NULL);
 }
 
+// Threads along the last axis. Lines that are reduced have few of them, if there are enough lines: those of a subgroup need no barrier.
+static int threads_along(const struct group *g, int64_t count, int64_t line) {
+    int64_t lines = line > 0 ? count / line : 0;
+    return g->by_lines && lines > 0 ? (int)MAX_OF(g->threads / lines, SUBGROUP) : g->threads;
+}
+
 static void choose_alone(struct group *g, const struct tile_buffer *b) {
     int64_t size[TILE_DIMS], count = 1;
     struct layout l;
@@ -133,11 +139,12 @@ static void choose_alone(struct group *g, const struct tile_buffer *b) {
         if (!tile_times(count, size[i], &count))
             count = 0;
     }
-    // Vectors of 16 bytes, or of fewer where not every thread has one.
-    int vector = 16 / tile_type_bytes(b->type);
-    bool good = count > 0 && count < 1 << 20 && layout_blocked(&l, b->ndim, size, g->threads, vector);
+    // Vectors of 16 bytes, or as the tile is aligned, or of fewer where not every thread has one.
+    int vector = MAX_OF((b->align ? MIN_OF(b->align, 16) : 16) / tile_type_bytes(b->type), 1);
+    int along = threads_along(g, count, b->ndim ? size[b->ndim - 1] : 1);
+    bool good = count > 0 && count < 1 << 20 && layout_blocked(&l, b->ndim, size, g->threads, along, vector);
     while (good && count >= g->threads && layout_copies(&l) > 1 && vector > 1)
-        layout_blocked(&l, b->ndim, size, g->threads, vector /= 2);
+        layout_blocked(&l, b->ndim, size, g->threads, along, vector /= 2);
     if (good && (count < g->threads || layout_copies(&l) == 1))
         settle(g, b, &l);
     else
@@ -191,6 +198,7 @@ static void mark_rows(struct group *g, const struct tile_stmt *s) {
                    s->region[0].buffer->id < g->buffers && g->of[s->region[0].buffer->id].is_sum;
     bool again = s->kind == TILE_GEMM && s->region[0].buffer->memory == TILE_FRAGMENT;
     g->by_rows = g->by_rows || of_rows || again;
+    g->by_lines = g->by_lines || (s->kind == TILE_REDUCE && s->axis == s->region[0].buffer->ndim - 1);
 }
 
 static void share_write(struct group *g, const struct access *a, void *data) {

@@ -55,7 +55,7 @@ static int64_t common(int64_t a, int64_t b) {
     return a;
 }
 
-bool layout_blocked(struct layout *l, int axes, const int64_t *size, int threads, int vector) {
+bool layout_blocked(struct layout *l, int axes, const int64_t *size, int threads, int along, int vector) {
     *l = (struct layout){0};
     if (!axes)
         return false;
@@ -63,7 +63,7 @@ bool layout_blocked(struct layout *l, int axes, const int64_t *size, int threads
     add_slot(l, axes - 1, run, 1);
     for (int axis = axes - 1; axis >= 0; axis--) {
         int64_t step = axis == axes - 1 ? run : 1, rest = size[axis] / step;
-        int64_t taken = common(rest, threads);
+        int64_t taken = common(rest, axis == axes - 1 ? MIN_OF(along, threads) : threads);
         add_thread(l, axis, taken, step);
         add_slot(l, axis, rest / taken, step * taken);
         threads /= (int)taken;

@@ -24,8 +24,8 @@ int  layout_registers(const struct layout *l);
 bool layout_equal(const struct layout *a, const struct layout *b);
 int  layout_copies(const struct layout *l); // threads that hold the same element
 
-// Cuts a tile into vectors of `vector` elements, threads along the last axis first.
-bool layout_blocked(struct layout *l, int axes, const int64_t *size, int threads, int vector);
+// Cuts a tile into vectors of `vector` elements, threads along the last axis first, of which it takes `along` at most.
+bool layout_blocked(struct layout *l, int axes, const int64_t *size, int threads, int along, int vector);
 // A product of registers: each thread has some rows times some columns.
 bool layout_outer(struct layout *l, int64_t rows, int64_t columns, int threads);
 // The accumulator of m16n8 instructions, of `down` times `across` subgroups of 32.

@@ -37,6 +37,7 @@ struct target_group {
     int joined;                // subgroups down that multiply as one, where rows of b have 128 bytes; 0: none
     int vector_bytes;          // of one access
     int shared_bytes;          // of a group, that pipelines may fill
+    int cluster;               // groups that write into each other's shared memory, at most; 0: none do
     bool has_async;            // copies to shared memory that run on, and are waited for
     bool is_serial;            // threads run one after the other, on a CPU: each barrier ends a loop over all of them
 };

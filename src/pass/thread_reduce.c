@@ -8,6 +8,11 @@
 
 #include <stdio.h>
 
+enum {
+    NARROW_MOST = 64, // numbers of 16 bits, from which on they are not kept as more than that
+    TAKEN_MOST = 4,   // slots of a thread that combines those of subgroups
+};
+
 expr thread_identity(const struct tile_stmt *s, struct tile_type type) {
     uint64_t bits;
     return tile_identity(s->combine, type, &bits) ? tile_const_bits(type, bits) : NULL;
@@ -147,6 +152,33 @@ static void put(const struct partial *p, expr mask) {
     tile_close();
 }
 
+// Writes what a subgroup has into the memory of all groups of the cluster: its i-th thread into that of the i-th group.
+static void put_in_all(const struct partial *p) {
+    expr lane = tile_binary(TILE_AND, p->g->thread, thread_number(thread_width(p->g) - 1));
+    expr r = thread_unrolled(p->count), index[2] = {box_number(0), number_of(p, slot_of(p, false, false), r)};
+    struct tile_stmt *s = tile_store(p->scratch, 2, index, thread_load(p->part, r),
+                                     tile_binary(TILE_LT, lane, thread_number(p->g->cluster)));
+    if (s) {
+        s->scope = TILE_CLUSTER;
+        s->step = lane;
+    }
+    tile_close();
+}
+
+// Every group of a cluster has the slots of all of them, once all have put theirs.
+static void exchange_in_cluster(struct partial *p, int inner) {
+    if (inner != thread_width(p->g) || p->g->loops) {
+        p->g->failed =
+            !error_false(ZL_ERROR_COMPILE, "a cluster reduces lines of whole subgroups, in no loop");
+        return;
+    }
+    if (!p->g->have_begun)
+        thread_meet(TILE_AWAIT);
+    p->g->have_begun = true;
+    put_in_all(p);
+    thread_meet(0);
+}
+
 static void get(const struct partial *p, expr slot, bool adds) {
     expr r = thread_unrolled(p->count), theirs = thread_load(p->scratch, number_of(p, slot, r));
     thread_store(p->part, r, adds ? tile_binary(p->combine, thread_load(p->part, r), theirs) : theirs);
@@ -172,28 +204,36 @@ static void shuffle_digit(const struct partial *p, int at, int size) {
         shuffle(p, below(&p->layout, at) * distance);
 }
 
-// The digit of a subgroup whose threads can take the slots of all subgroups, one each; -1: there is none.
+// The digit of a subgroup whose threads can take the slots of all subgroups, a few each; -1: there is none.
 static int taker_of(const struct partial *p, int outer) {
     for (int i = 0; i < p->layout.threads && is_power(outer); i++)
-        if (is_shared(p, i) && !p->weight[i] && p->layout.thread[i].size >= outer)
+        if (is_shared(p, i) && !p->weight[i] && p->layout.thread[i].size * TAKEN_MOST >= outer)
             return i;
     return -1;
 }
 
-static void take_and_shuffle(const struct partial *p, int taker, int outer) {
-    expr slot = slot_of(p, true, true), lane = layout_thread_digit(&p->layout, taker, p->g->thread);
+// The slot of a subgroup, by its number among those that share a result.
+static expr slot_from(const struct partial *p, expr number) {
+    expr slot = slot_of(p, true, true);
     for (int i = 0, shift = 0; i < p->layout.threads; i++) {
         int size = p->layout.thread[i].size;
         if (!is_shared(p, i) || is_in_subgroup(p, i))
             continue;
-        expr digit =
-            tile_binary(TILE_AND, tile_binary(TILE_SHR, lane, thread_number(shift)), thread_number(size - 1));
+        expr digit = tile_binary(TILE_AND, tile_binary(TILE_SHR, number, thread_number(shift)),
+                                 thread_number(size - 1));
         slot = tile_binary(TILE_ADD, slot, tile_binary(TILE_MUL, digit, thread_number(p->weight[i])));
         while (size /= 2)
             shift++;
     }
-    get(p, slot, false);
-    shuffle_digit(p, taker, outer);
+    return slot;
+}
+
+static void take_and_shuffle(const struct partial *p, int taker, int outer) {
+    int lanes = MIN_OF(p->layout.thread[taker].size, outer);
+    expr lane = layout_thread_digit(&p->layout, taker, p->g->thread);
+    for (int from = 0; from < outer; from += lanes)
+        get(p, slot_from(p, from ? tile_binary(TILE_ADD, lane, thread_number(from)) : lane), from > 0);
+    shuffle_digit(p, taker, lanes);
 }
 
 // Without shuffles the first thread of each piece combines what its threads left.
@@ -220,10 +260,14 @@ static void exchange(struct partial *p, expr identity) {
     if (outer == 1 && (has_shuffles || inner == 1))
         return;
     p->scratch = thread_registers("scratch", p->part->type, TILE_SHARED, p->slots * p->count);
-    if (p->g->loops)
+    if (p->g->cluster > 1)
+        exchange_in_cluster(p, inner);
+    else {
+        if (p->g->loops)
+            thread_barrier();
+        put(p, has_shuffles ? is_first(p) : NULL);
         thread_barrier();
-    put(p, has_shuffles ? is_first(p) : NULL);
-    thread_barrier();
+    }
     int taker = has_shuffles ? taker_of(p, outer) : -1;
     if (taker >= 0) {
         take_and_shuffle(p, taker, outer);
@@ -278,6 +322,25 @@ static void put_tile(struct group *g, const struct tile_stmt *s, const struct la
         tile_close();
 }
 
+// Many numbers of 16 bits that are used again: a compiler would keep what it made of them, which takes twice the registers. A copy of
+// registers onto themselves tells it to read them again.
+static void renew_narrow(struct group *g, const struct tile_stmt *s) {
+    for (const struct tile_stmt *a = g->body; a; a = a->next) {
+        const struct holding *h = a->kind == TILE_ALLOC ? &g->of[a->buffer->id] : NULL;
+        if (!h || h->how != HELD_IN_REGISTERS || !h->now || tile_type_bytes(h->now->type) != 2)
+            continue;
+        int64_t count = layout_registers(&h->layout), run = g->target->group->vector_bytes / 2;
+        if (count < NARROW_MOST || count % run || !pass_uses(s->next, a->buffer))
+            continue;
+        expr r = thread_unrolled(count / run),
+             at[2] = {box_number(0), tile_binary(TILE_MUL, r, box_number(run))};
+        expr extent[TILE_DIMS];
+        struct tile_region here = thread_run_at(h->now, at, extent, run);
+        thread_access(&here, &here, false);
+        tile_close();
+    }
+}
+
 static void reduce_tile(struct group *g, const struct tile_stmt *s) {
     struct sweep w = fragments_sweep(g, s);
     struct points p;
@@ -302,6 +365,7 @@ static void reduce_tile(struct group *g, const struct tile_stmt *s) {
     thread_close_points(&p);
     exchange(&partial, thread_identity(s, type));
     put_tile(g, s, &result, partial.part);
+    renew_narrow(g, s);
 }
 
 // Lines in memory -----------------------------------------------------------------------------------------------------------

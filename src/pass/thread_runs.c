@@ -25,6 +25,7 @@ struct run_access {
     int order;       // of the statement of the body that touches it last
     bool is_certain; // every turn does it
     bool is_top;     // of a store: it is in no loop or branch of the body
+    bool is_once;    // nobody touches the element again soon
     int64_t width;   // elements of one vector; 0: it stays as it is
     const struct tile_buffer *registers;
 };
@@ -38,7 +39,7 @@ struct runs {
     expr first, turn;          // what stands for the variable in the first turn; the number of the turn
     expr test;                 // what must hold for vectors; NULL: nothing is left to ask
     bool asks, is_sure;        // whether the test is built; whether there is none
-    bool is_certain, is_possible;
+    bool is_certain, is_possible, is_once;
     int order, accesses;
     struct run_access access[ACCESSES];
     const struct runs *outer;
@@ -106,6 +107,7 @@ static void note(struct group *g, const struct access *a, void *data) {
         *here = (struct run_access){.load = a->load, .buffer = a->buffer, .index = a->index};
     }
     here->order = r->order;
+    here->is_once = r->is_once;
     here->is_certain |= r->is_certain && !(a->load && a->load->args);
 }
 
@@ -140,6 +142,7 @@ static void look_at(struct runs *r, const struct tile_stmt *body, bool is_top) {
                 break;     // fallthrough
         default: r->is_possible = false; return;
         }
+        r->is_once = s->is_once;
         if (s->kind != TILE_ALLOC)
             thread_expr_accesses(r->g, tile_stmt_exprs(s, root), root, note, r);
         if (s->kind == TILE_STORE || s->kind == TILE_ATOMIC) {
@@ -361,7 +364,7 @@ static void move_vectors(const struct runs *r, struct points *p, const struct ru
         at[last] = k ? tile_binary(TILE_ADD, begin, own) : begin;
         struct tile_region memory = thread_run_at(b, at, extent[0], a->width),
                            here = thread_run_at(a->registers, &own, extent[1], a->width);
-        thread_access(a->load ? &memory : &here, a->load ? &here : &memory, a->store && a->store->is_once);
+        thread_access(a->load ? &memory : &here, a->load ? &here : &memory, a->is_once);
     }
 }
 

@@ -249,6 +249,7 @@ static void emit_element(struct points *p, const struct tile_stmt *s) {
     next.index = at;
     next.value = thread_rewrite(p, s->value);
     next.mask = thread_rewrite(p, s->mask);
+    next.is_once = s->is_once && next.buffer->memory == TILE_GLOBAL;
     bool is_own = next.buffer->memory == TILE_REGISTER;
     if (!is_own && p->first)
         next.mask = box_both(p->first, next.mask);

@@ -18,6 +18,10 @@ void thread_barrier(void) {
     tile_append((struct tile_stmt){.kind = TILE_BARRIER, .scope = TILE_GROUP});
 }
 
+void thread_meet(int half) {
+    tile_append((struct tile_stmt){.kind = TILE_BARRIER, .scope = TILE_CLUSTER, .keep = half});
+}
+
 // Statements of a block -------------------------------------------------------------------------------------------------
 
 static bool is_power(int64_t n) {
@@ -31,6 +35,11 @@ static const struct tile_buffer *now_of(const struct group *g, const struct tile
 
 static void alloc_shared(struct group *g, const struct tile_buffer *b) {
     struct holding *h = &g->of[b->id];
+    if (g->cluster > 1) {
+        g->failed = !error_false(ZL_ERROR_COMPILE,
+                                 "'%s' is no tile of registers, and a cluster has no others", b->text);
+        return;
+    }
     struct tile_buffer *now = tile_alloc(b->text, b->type, TILE_SHARED, b->ndim, b->shape);
     if (!now)
         return;
@@ -170,11 +179,17 @@ static void group_close(struct group *g) {
     memory_free(g->seen);
 }
 
-static void open_threads(struct group *g) {
-    expr count = box_number(g->threads);
+// rank: of the group in its cluster; NULL: there is none. Groups that have not begun have no memory to write to.
+static void open_threads(struct group *g, const struct tile_name *rank) {
+    expr count = box_number(g->threads / g->cluster);
     const struct tile_name *thread = tile_index("t", count);
     tile_open((struct tile_stmt){.kind = TILE_THREAD, .indices = 1, .name = &thread, .extent = &count});
     g->thread = thread ? tile_cast(u32, box_point(thread)) : NULL;
+    if (!rank)
+        return;
+    g->thread = tile_binary(
+        TILE_ADD, tile_binary(TILE_MUL, tile_cast(u32, box_point(rank)), tile_cast(u32, count)), g->thread);
+    thread_meet(TILE_ARRIVE);
 }
 
 // How many threads a `thread` in these statements asks for; 0: there is none.
@@ -197,10 +212,24 @@ static bool emit_grid(const struct target *target, const struct tile_stmt *grid,
     int threads = grid->threads ? grid->threads : threads_in(body);
     struct group g = {.target = target,
                       .threads = threads ? threads : target->group->threads,
+                      .cluster = MAX_OF(MIN_OF(grid->cluster, target->group->cluster), 1),
                       .is_flat = is_flat,
                       .each = 1};
     struct tile_stmt next = *grid;
+    const struct tile_name *name[TILE_DIMS];
+    expr extent[TILE_DIMS];
     next.threads = g.threads;
+    next.cluster = g.cluster > 1 ? g.cluster : 0;
+    if (next.cluster) { // its groups follow each other
+        extent[0] = box_number(g.cluster);
+        name[0] = tile_index("rank", extent[0]);
+        memcpy(name + 1, grid->name, sizeof *name * (size_t)grid->indices);
+        memcpy(extent + 1, grid->extent, sizeof *extent * (size_t)grid->indices);
+        next.indices++;
+        next.name = name;
+        next.extent = extent;
+        g.threads *= g.cluster;
+    }
     bool good = group_open(&g, body);
     if (good && points && thread_is_spread(body)) {
         bool is_sure;
@@ -213,8 +242,10 @@ static bool emit_grid(const struct target *target, const struct tile_stmt *grid,
         tile_open(next);
         if (is_flat)
             g.flat = box_point(grid->name[0]);
-        open_threads(&g);
+        open_threads(&g, next.cluster ? name[0] : NULL);
         thread_block(&g, body);
+        if (next.cluster && !g.have_begun)
+            thread_meet(TILE_AWAIT);
         tile_close();
         tile_close();
     }

@@ -21,8 +21,11 @@ struct holding {
 struct group {
     const struct target *target;
     const struct tile_stmt *body; // of the block
-    int threads;
+    int threads;      // of all groups of its cluster
+    int cluster;      // groups that have a block together: 1 where there are no clusters
+    bool have_begun;  // all groups of the cluster, as is known
     bool by_rows; // products: subgroups share no rows, so that rows are reduced inside of one
+    bool by_lines; // tiles are reduced along their last axis
     struct holding *of; // by id of buffer, of those that the kernel had
     int buffers;
     int *seen, stamp; // by id of expression
@@ -102,6 +105,7 @@ expr thread_number(int64_t value); // u32
 // A region as the thread has it: what stands for its buffer now; origin has room for TILE_DIMS.
 struct tile_region thread_region(struct group *g, const struct tile_region *r, expr *origin);
 void thread_barrier(void);
+void thread_meet(int half); // all groups of a cluster: TILE_ARRIVE, TILE_AWAIT, 0: both
 
 // The element of a region of a copy (or of a fill, which is the second) at a point.
 void thread_place(const struct sweep *w, int which, const struct tile_region *r, const expr *point, expr *index);

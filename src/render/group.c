@@ -135,13 +135,17 @@ static void vector_copy(struct program *p, const struct tile_stmt *s) {
     } else {
         const struct tile_buffer *from = s->region[0].buffer;
         bool is_packed = from->memory == TILE_REGISTER && tile_type_bytes(from->type) < 4;
+        bool is_renewed = from == s->region[1].buffer;
         bool loads = program_is_once(s, from), stores = program_is_once(s, s->region[1].buffer);
         text_add(out, stores ? "ZL_STORE_ONCE(" : "");
         vector_target(p, &s->region[1], bytes);
         text_add(out, stores ? ", " : " = ");
-        text_add(out, loads ? "ZL_LOAD_ONCE(*" : is_packed ? "zl_words(*" : "*");
+        text_add(out, loads        ? "ZL_LOAD_ONCE(*"
+                      : is_renewed ? "zl_renewed(*"
+                      : is_packed  ? "zl_words(*"
+                                   : "*");
         vector_place(p, &s->region[0], bytes, true);
-        text_add(out, "%s%s;\n", loads || is_packed ? ")" : "", stores ? ")" : "");
+        text_add(out, "%s%s;\n", loads || is_packed || is_renewed ? ")" : "", stores ? ")" : "");
     }
     style_close(&p->style);
 }
@@ -286,7 +290,12 @@ static bool own(struct program *p, const struct tile_stmt *s) {
     case TILE_FILL: vector_zero(p, s); return true;
     case TILE_IF: return copy_or_zero(p, s) || copies_ahead(p, s);
     case TILE_BARRIER:
-        style_line(&p->style, p->fences ? "ZL_FENCE; ZL_BARRIER;" : "ZL_BARRIER;");
+        if (s->scope == TILE_CLUSTER)
+            style_line(&p->style, s->keep == TILE_ARRIVE  ? "ZL_CLUSTER_ARRIVE;"
+                                  : s->keep == TILE_AWAIT ? "ZL_CLUSTER_AWAIT;"
+                                                          : "ZL_CLUSTER_ARRIVE; ZL_CLUSTER_AWAIT;");
+        else
+            style_line(&p->style, p->fences ? "ZL_FENCE; ZL_BARRIER;" : "ZL_BARRIER;");
         return true;
     case TILE_WAIT: wait(p, s); return true;
     case TILE_SHUFFLE: shuffle(p, s); return true;
@@ -456,6 +465,8 @@ static void function(struct program *p, const struct tile_stmt *grid, const char
     snprintf(bounds, sizeof bounds, grid->resident && words_of(p)->has_resident ? "%d, %d" : "%d",
              grid->threads, grid->resident);
     text_add(out, words_of(p)->function, bounds);
+    if (grid->cluster)
+        text_add(out, " ZL_CLUSTER(%d)", grid->cluster);
     text_add(out, " %s_%d(", symbol, at);
     arguments(p);
     text_add(out, ") {\n");

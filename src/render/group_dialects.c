@@ -31,6 +31,7 @@ static const struct target_group cuda_group = {.threads = 128,
                                                .joined = 4,
                                                .vector_bytes = 16,
                                                .shared_bytes = 160 << 10,
+                                               .cluster = 8,
                                                .has_async = true};
 static const struct target_group hip_group = {
     .threads = 256, .flat_threads = 256, .subgroup = 32, .vector_bytes = 16};

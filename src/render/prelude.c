@@ -278,7 +278,7 @@ const char prelude_opencl_tiles[] =
     "#define ZL_SWAP_64(at, old, next) atom_cmpxchg(at, old, next)\n" ATOMIC_WORDS
     // Vectors of elements of any type.
     "typedef uint zl_4 __attribute__((may_alias));\ntypedef uint2 zl_8 __attribute__((may_alias));\n"
-    "typedef uint4 zl_16 __attribute__((may_alias));\n#define zl_words(x) (x)\n" VECTOR_ZEROS PLAIN_ONCE
+    "typedef uint4 zl_16 __attribute__((may_alias));\n#define zl_words(x) (x)\n#define zl_renewed(x) (x)\n" VECTOR_ZEROS PLAIN_ONCE
     "#define ZL_BARRIER barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)\n"
     "#define ZL_FAIL(line) atomic_cmpxchg(zl_status, 0, line)\n";
 
@@ -310,6 +310,15 @@ const char prelude_cuda_tiles[] = CUDA_TYPES FLOATS DOUBLE HELPERS_32("__fsqrt_r
     "FN zl_4 zl_words(zl_4 x) { asm(\"\" : \"+r\"(x)); return x; }\n"
     "FN zl_8 zl_words(zl_8 v) { asm(\"\" : \"+r\"(v.x), \"+r\"(v.y)); return v; }\n"
     "FN zl_16 zl_words(zl_16 v) { asm(\"\" : \"+r\"(v.x), \"+r\"(v.y), \"+r\"(v.z), \"+r\"(v.w)); return v; }\n"
+    // Groups of a cluster, of compute capability 9 and later: what is put is in the shared memory of one of them.
+    "#define ZL_CLUSTER(groups) __cluster_dims__(groups, 1, 1)\n"
+    "#define ZL_CLUSTER_ARRIVE asm volatile(\"barrier.cluster.arrive;\" ::: \"memory\")\n"
+    "#define ZL_CLUSTER_AWAIT asm volatile(\"barrier.cluster.wait;\" ::: \"memory\")\n"
+    "#define ZL_PUT(x, group, value) zl_put(&(x), group, value)\n"
+    "template <typename T, typename V> FN void zl_put(T *at, u32 group, V value) {\n"
+    "    volatile T *to;\n"
+    "    asm volatile(\"mapa.u64 %0, %1, %2;\" : \"=l\"(to) : \"l\"(at), \"r\"(group));\n    *to = (T)value;\n}\n"
+    "FN zl_16 zl_renewed(zl_16 v) { asm volatile(\"\" : \"+r\"(v.x), \"+r\"(v.y), \"+r\"(v.z), \"+r\"(v.w)); return v; }\n"
     "#define ZL_ZERO_4 0u\n#define ZL_ZERO_8 make_uint2(0, 0)\n#define ZL_ZERO_16 make_uint4(0, 0, 0, 0)\n"
     "FN u32 zl_shared(const void *at) { return (u32)__cvta_generic_to_shared(at); }\n"
     "#define ZL_ASYNC(BYTES, KIND) \\\n"
@@ -382,5 +391,5 @@ const char prelude_hip_tiles[] =
     "FN f32 zl_exp2_f32(f32 x) { return __builtin_exp2f(x); }\n"
     "extern \"C\" __device__ int printf(const char *, ...);\n" CUDA_GROUP
     "typedef u32 zl_4 __attribute__((may_alias));\ntypedef u32 zl_8 __attribute__((ext_vector_type(2), may_alias));\n"
-    "typedef u32 zl_16 __attribute__((ext_vector_type(4), may_alias));\n#define zl_words(x) (x)\n" VECTOR_ZEROS PLAIN_ONCE;
+    "typedef u32 zl_16 __attribute__((ext_vector_type(4), may_alias));\n#define zl_words(x) (x)\n#define zl_renewed(x) (x)\n" VECTOR_ZEROS PLAIN_ONCE;
 // clang-format on

@@ -276,11 +276,18 @@ bool program_is_once(const struct tile_stmt *s, const struct tile_buffer *b) {
 
 static void store_part(struct program *p, const struct tile_stmt *s, int part) {
     expr value = s->value;
-    bool is_once = p->own && program_is_once(s, s->buffer);
+    bool is_far = s->scope == TILE_CLUSTER, is_call = is_far || (p->own && program_is_once(s, s->buffer));
     open_masked(p, s);
-    text_add(p->style.out, "%*s%s", 4 * p->style.indent, "", is_once ? "ZL_STORE_ONCE(" : "");
+    text_add(p->style.out, "%*s%s", 4 * p->style.indent, "",
+             is_far    ? "ZL_PUT("
+             : is_call ? "ZL_STORE_ONCE("
+                       : "");
     element(p, s->buffer, s->index, part);
-    text_add(p->style.out, is_once ? ", " : " = ");
+    if (is_far) {
+        text_add(p->style.out, ", ");
+        program_operand(p, s->step);
+    }
+    text_add(p->style.out, is_call ? ", " : " = ");
     if (part >= 0 && value->op == TILE_PAIR)
         program_operand(p, value->arg[part]);
     else if (part >= 0 && value->op == TILE_LOAD)
@@ -289,7 +296,7 @@ static void store_part(struct program *p, const struct tile_stmt *s, int part) {
         program_fail(p, s, "the target c stores complex numbers as pairs", "");
     else
         program_operand(p, value);
-    text_add(p->style.out, is_once ? ");\n" : ";\n");
+    text_add(p->style.out, is_call ? ");\n" : ";\n");
 }
 
 void program_store(struct program *p, const struct tile_stmt *s) {

@@ -53,7 +53,12 @@ static bool parse_ranges(struct parser *p, struct tile_stmt stmt) {
     do {
         if (stmt.kind == TILE_GRID && parse_accept(p, "threads")) {
             stmt.threads = parse_count(p, 1);
-            if (parse_accept(p, ","))
+            bool more = parse_accept(p, ",");
+            if (more && parse_accept(p, "cluster")) {
+                stmt.cluster = parse_count(p, 2);
+                more = parse_accept(p, ",");
+            }
+            if (more)
                 stmt.resident = parse_expect(p, "resident") ? parse_count(p, 1) : 0;
             break;
         }

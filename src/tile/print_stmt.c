@@ -111,6 +111,8 @@ static void print_grid(struct tile_printer *p, const struct tile_stmt *s) {
     print_ranges(p, s);
     if (s->threads)
         text_add(&p->out, ", threads %d", s->threads);
+    if (s->cluster)
+        text_add(&p->out, ", cluster %d", s->cluster);
     if (s->resident)
         text_add(&p->out, ", resident %d", s->resident);
     print_body(p, s->body);

@@ -139,7 +139,7 @@ enum tile_loop { TILE_SERIAL, TILE_PARALLEL, TILE_UNROLLED, TILE_VECTOR, TILE_PI
 enum tile_scope { TILE_SUBGROUP, TILE_GROUP, TILE_CLUSTER };
 
 enum tile_stmt_kind {
-    TILE_STORE,   // buffer[index] = value, where mask; is_once
+    TILE_STORE,   // buffer[index] = value, where mask; is_once; of scope TILE_CLUSTER: in the memory of group `step` of the cluster
     TILE_ASSIGN,  // name = value (declares it at first)
     TILE_ALLOC,   // buffer, or a view of one
     TILE_MAP,     // body for all name[] in extent[], in any order
@@ -147,7 +147,7 @@ enum tile_stmt_kind {
     TILE_IF,      // mask ? body : other
     TILE_WHILE,   // while mask: body
     TILE_BREAK,
-    TILE_GRID,    // body for every block of the launch; name[], extent[], threads, resident
+    TILE_GRID,    // body for every block of the launch; name[], extent[], threads, resident, cluster
     TILE_COPY,    // region[0] -> region[1], converting, value outside; is_once; may be asynchronous and give token
     TILE_FILL,    // region[1] = value
     TILE_REDUCE,  // region[0] -> region[1] along axis by op combine; clear or accumulate
@@ -155,7 +155,7 @@ enum tile_stmt_kind {
     TILE_GEMM,    // region[0] x region[1] -> region[2]; clear or accumulate; may be asynchronous
     TILE_ATOMIC,  // buffer[index] combine= value, where mask; old takes what was there
     TILE_WAIT,    // for token, all but keep newer ones; TILE_COMMIT: none, but copies begun so far are one group, which the token is of
-    TILE_BARRIER, // scope
+    TILE_BARRIER, // scope; keep: TILE_ARRIVE or TILE_AWAIT is one half of it
     TILE_ASSERT,  // mask, with message
     TILE_PRINT,   // message, value
     TILE_IM2COL,  // region[1] = the part from index on of the matrix whose product is a convolution of region[0]; window
@@ -164,6 +164,7 @@ enum tile_stmt_kind {
 };
 
 enum { TILE_COMMIT = -1 };
+enum { TILE_ARRIVE = 1, TILE_AWAIT }; // of barriers of clusters, which passes place
 
 // Which of N threads a shuffle takes a value from, where this one is the i-th and step, a u32 modulo N, is d. Both count from 0.
 enum tile_shuffle {
@@ -211,6 +212,7 @@ struct tile_stmt {
     // token 0: synchronous; of a gemm by matrix instructions: threads, keep are subgroups down and across, extent its sizes.
     int axis, stages, threads, keep, token;
     int resident; // of a grid: blocks that a multiprocessor has room for at once, at least; 0: as many as there are
+    int cluster;  // of a grid: groups of threads that have a block together; 0: one has
     int unroll;   // of an unrolled loop: turns that follow each other in the code; 0: all, if their number is known
     bool clear, transpose[2], is_async, reverse, exclusive;
     bool absolute; // of a reduction: of sizes without sign

@@ -229,8 +229,16 @@ static bool check_once(struct verifier *v, const struct tile_stmt *s, const stru
            fail(v, "once is said of memory outside of the block, and '%s' is inside", b->text);
 }
 
+// What a store takes from memory as it is there, or converted; else where it stores.
+static const struct tile_buffer *source_of(const struct tile_stmt *s) {
+    expr e = s->value;
+    while (e && e->op == TILE_CAST)
+        e = e->arg[0];
+    return e && e->op == TILE_LOAD ? e->buffer : s->buffer;
+}
+
 static bool check_store(struct verifier *v, const struct tile_stmt *s) {
-    if (!check_writable(v, s->buffer) || !check_once(v, s, s->buffer, s->buffer))
+    if (!check_writable(v, s->buffer) || !check_once(v, s, source_of(s), s->buffer))
         return false;
     if (s->indices != s->buffer->ndim)
         return fail(v, "'%s' has %d axes and %d indices", s->buffer->text, s->buffer->ndim, s->indices);
@@ -347,8 +355,9 @@ static bool check_body(struct verifier *v, const struct tile_stmt *s) {
 }
 
 enum {
-    MOST_THREADS = 1 << 16
-}; // of a block: more than any device has, whose own limit is checked when it compiles
+    MOST_THREADS = 1 << 16,
+    MOST_GROUPS = 8, // of a cluster
+};                   // of a block: more than any device has, whose own limit is checked when it compiles
 
 static bool check_ranges(struct verifier *v, const struct tile_stmt *s) {
     int most = s->kind == TILE_GRID ? 3 : TILE_DIMS;
@@ -358,6 +367,10 @@ static bool check_ranges(struct verifier *v, const struct tile_stmt *s) {
         return fail(v, "a grid inside of a grid");
     if (s->kind == TILE_GRID && s->threads > MOST_THREADS)
         return fail(v, "it has %d threads; %d are possible", s->threads, MOST_THREADS);
+    if (s->kind == TILE_GRID && s->cluster &&
+        (s->cluster < 2 || s->cluster > MOST_GROUPS || s->cluster & (s->cluster - 1) || s->threads % 32))
+        return fail(v, "a cluster of %d groups of %d threads; 2, 4 or 8 of a multiple of 32 are possible",
+                    s->cluster, s->threads);
     for (int i = 0; i < s->indices; i++)
         if (!check_type(v, s->extent[i], s->name[i]->type, "an extent"))
             return false;

@@ -134,6 +134,52 @@ TEST(groups_reduce_in_two_levels) {
     }
 }
 
+// Lines that are reduced have the threads of a subgroup where there are enough of them: no barrier, and vectors as the tile is aligned.
+TEST(short_lines_are_reduced_by_subgroups) {
+    static const char text[] =
+        "kernel total(x: f32[n, 256]) -> (y: f32[n]) where n %% 8 == 0 {\n"
+        "  grid b in n // 8, threads 256 {\n"
+        "    fragment row: f32[8, 256]%s\n    fragment sum: f32[8]\n"
+        "    map i in 8, j in 256 { row[i, j] = x[b * 8 + i, j] once }\n"
+        "    reduce add row -> sum axis 1\n    map i in 8 { y[b * 8 + i] = sum[i] }\n  }\n}\n";
+    for (int i = 0; i < 2; i++) {
+        char filled[600];
+        snprintf(filled, sizeof filled, text, i ? " align 8" : "");
+        char *source = render("total", filled, "cuda_tiles"),
+             *body = source ? strstr(source, "total_0(") : NULL;
+        REQUIRE(body);
+        CHECK_EQ_INT(count_of(body, "ZL_BARRIER;"), 0);
+        CHECK_EQ_INT(count_of(body, "ZL_SHUFFLE_XOR("), 5);
+        CHECK_EQ_INT(count_of(body, i ? "ZL_LOAD_ONCE(*(const zl_8 *)" : "ZL_LOAD_ONCE(*(const zl_16 *)"), 1);
+        memory_free(source);
+    }
+}
+
+// A block of several groups: each writes its sums into the memory of all, and waits for them once; elsewhere it is one group.
+TEST(clusters_reduce_together) {
+    static const char text[] = "kernel total(x: f32[n, 8192]) -> (y: f32[n, 8192]) {\n"
+                               "  grid b in n, threads 256, cluster 8, resident 2 {\n"
+                               "    fragment row: f32[1, 8192]\n    fragment sum: f32[1]\n"
+                               "    map i in 1, j in 8192 { row[i, j] = x[b, j] }\n"
+                               "    reduce add row -> sum axis 1\n"
+                               "    map i in 1, j in 8192 { y[b, j] = row[i, j] / sum[i] }\n  }\n}\n";
+    static const struct {
+        const char *dialect;
+        int clusters, barriers;
+    } cases[] = {{"cuda_tiles", 1, 0}, {"hip_tiles", 0, 1}};
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        char *source = render("total", text, cases[i].dialect),
+             *body = source ? strstr(source, "void ZL_BOUNDS(256") : NULL;
+        REQUIRE(body);
+        CHECK_EQ_INT(count_of(body, "ZL_CLUSTER(8)"), cases[i].clusters);
+        CHECK_EQ_INT(count_of(body, "ZL_PUT("), cases[i].clusters);
+        CHECK_EQ_INT(count_of(body, "ZL_CLUSTER_ARRIVE;"), 2 * cases[i].clusters);
+        CHECK_EQ_INT(count_of(body, "ZL_CLUSTER_AWAIT;"), 2 * cases[i].clusters);
+        CHECK_EQ_INT(count_of(body, "ZL_BARRIER;"), cases[i].barriers);
+        memory_free(source);
+    }
+}
+
 // Which point of four axes a thread has takes three divisions: unsigned ones, of 32 bits where sizes are known to be small, and
 // without a test for 0 where they are known not to be.
 TEST(positions_are_divided_without_guards) {

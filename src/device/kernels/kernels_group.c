@@ -52,8 +52,8 @@ bool group_add_outputs(const struct kernel_place *p, struct kernel_call *k, cons
     return ok;
 }
 
-bool group_add_memory(const struct kernel_place *p, struct kernel_call *k, const struct kernel_group *g,
-                      int at) {
+bool group_add_input(const struct kernel_place *p, struct kernel_call *k, const struct kernel_group *g,
+                     int at) {
     zl_array x = g->input[at];
     if (array_is(x, ARRAY_INLINE)) {
         union scalar room;
@@ -68,15 +68,6 @@ bool group_add_memory(const struct kernel_place *p, struct kernel_call *k, const
     void *memory = kernel_reach(p, x);
     kernel_add_memory(k, memory);
     return memory;
-}
-
-bool group_add_input(const struct kernel_place *p, struct kernel_call *k, const struct kernel_group *g,
-                     int at, int64_t offset) {
-    zl_array x = g->input[at];
-    bool ok = group_add_memory(p, k, g, at);
-    if (!array_is(x, ARRAY_INLINE))
-        kernel_add_int(k, x->offset + offset, true);
-    return ok;
 }
 
 // All calls of the group fail for the reason of one.

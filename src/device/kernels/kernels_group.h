@@ -20,10 +20,8 @@ enum { GROUP_LINE_LEAST = 128, GROUP_LINES_LEAST = 32 }; // elements of a line, 
 bool group_write(struct kernel_group *g, struct fuse_recipe *r, int (*divide)(const struct fuse_writer *w, int index));
 
 bool group_add_outputs(const struct kernel_place *p, struct kernel_call *k, const struct kernel_group *g);
-// The input's memory, or its value; and the same with its offset.
-bool group_add_memory(const struct kernel_place *p, struct kernel_call *k, const struct kernel_group *g, int at);
-bool group_add_input(const struct kernel_place *p, struct kernel_call *k, const struct kernel_group *g, int at,
-                     int64_t offset);
+// Adds the memory of an input, or its value. False and an error.
+bool group_add_input(const struct kernel_place *p, struct kernel_call *k, const struct kernel_group *g, int at);
 
 // Gives outputs their memory, runs body, and publishes them, or fails all of them; how many calls there were. The group is
 // the first member of what body gets.

@@ -90,7 +90,7 @@ static bool lay_out(struct lines *m) {
     for (int k = 0; k < g->inputs; k++) {
         m->step[k] = layout_stride(g->input[k], ndim, ndim - 1);
         fuse_set_input(&m->r.f, k, (int)form_of(g->input[k], m->step[k]), g->dtype[k]);
-        m->r.wide |= llabs(m->step[k]) * line > INT32_MAX / 2;
+        m->r.wide |= kernel_elements(g->input[k]) > KERNEL_NARROW || llabs(m->step[k]) * line > INT32_MAX / 2;
     }
     m->r.wide |= layout_is_wide(&m->l) || m->l.size * line > INT32_MAX / 2;
     return m->l.axes <= KERNEL_AXES;
@@ -175,36 +175,50 @@ static void choose(const struct kernel_place *p, struct lines *m) {
     m->r.packs = (int16_t)(held || groups > 1 ? packs_of(line, threads * groups, width) : 0);
     m->r.threads = (int16_t)threads;
     m->r.groups = (int16_t)groups;
-    m->r.full = groups > 1 && (int64_t)m->r.packs * groups * threads * width == line;
-    m->r.at_once = groups > 1 && !m->r.rough && line_is_softmax(&m->r);
+    m->r.full = (int64_t)m->r.packs * groups * threads * width == line;
 }
 
 // Running ----------------------------------------------------------------------------------------------------------
 
-static bool run(const struct kernel_place *p, struct kernel_group *g) {
-    struct lines *m = (struct lines *)g;
-    struct line_writer w = {&m->r, p->target->dialect};
-    struct kernel_call k;
-    choose(p, m);
-    int group = MAX_OF(m->r.threads, KERNEL_THREADS),
-        lines = group / m->r.threads; // threads, and lines they have
-    kernel_begin_call(&k);
-    unsigned strided = 0;
-    size_t bytes = offsetof(struct line_recipe, f.row) + sizeof m->r.f.row[0] * (size_t)m->r.f.rows;
-    void *kernel = kernel_find(p, &m->r, bytes, kernel_write_lines, &w);
-    bool ok = kernel && group_add_outputs(p, &k, g);
+// Packs of what lies behind each other are counted, so that the kernel knows that they are whole.
+static int64_t in_packs(const struct lines *m, int input, int64_t elements) {
+    return fuse_form(&m->r.f, input) == LINE_FLAT ? elements / m->r.width : elements;
+}
+
+static bool add_inputs(const struct kernel_place *p, struct kernel_call *k, struct lines *m) {
+    int64_t of[2][KERNEL_OPERANDS] = {{0}}; // first and step
+    const struct kernel_group *g = &m->g;
+    struct kernel_layout l = m->l;
+    bool ok = true;
     for (int i = 0; ok && i < g->inputs; i++) {
-        ok = group_add_input(p, &k, g, i, 0);
+        ok = group_add_input(p, k, g, i);
         if (fuse_form(&m->r.f, i) == LINE_VALUE)
             continue;
-        kernel_add_int(&k, m->step[i], m->r.wide);
-        strided |= 1u << i;
+        of[0][i] = in_packs(m, i, g->input[i]->offset);
+        of[1][i] = m->step[i];
+        for (int axis = 0; axis < l.axes; axis++)
+            l.stride[i][axis] = in_packs(m, i, l.stride[i][axis]);
     }
-    kernel_add_int(&k, g->f.dim[g->f.ndim - 1], m->r.wide);
-    kernel_add_int(&k, m->l.size, m->r.wide);
-    kernel_add_axes(&k, &m->l, strided, m->r.wide);
-    kernel_add_int(&k, m->l.axes, false);
-    return ok && kernel_launch_by(p, kernel, (m->l.size + lines - 1) / lines * m->r.groups, group, &k);
+    kernel_add_table(k, &l, m->r.wide);
+    kernel_add_rows(k, 2, MAX_OF(g->inputs, 1), &of[0][0], KERNEL_OPERANDS, m->r.wide);
+    return ok;
+}
+
+static bool run(const struct kernel_place *p, struct kernel_group *g) {
+    struct lines *m = (struct lines *)g;
+    struct kernel_call k;
+    choose(p, m);
+    kernel_begin_call(&k);
+    size_t bytes = offsetof(struct line_recipe, f.row) + sizeof m->r.f.row[0] * (size_t)m->r.f.rows;
+    const struct kernel_tiles *kernel =
+        kernel_find_tiles(p, &m->r, bytes, line_build, &(struct line_maker){&m->r, p->target->tiles});
+    int64_t size[3 + KERNEL_OPERANDS] = {m->l.size, g->f.dim[g->f.ndim - 1] / m->r.width, m->l.axes};
+    int sizes = 3;
+    for (int i = 0; i < g->inputs; i++)
+        if (fuse_form(&m->r.f, i) != LINE_VALUE)
+            size[sizes++] = kernel_elements(g->input[i]);
+    return kernel && add_inputs(p, &k, m) && group_add_outputs(p, &k, g) &&
+           kernel_launch_tiles(p, kernel, &k, sizes, size);
 }
 
 int kernel_run_lines(const struct kernel_place *p, const struct program *program, struct binding *b,

@@ -1,4 +1,4 @@
-// kernels_lines.h - what a kernel of lines computes: its key, and all that its text is made from.
+// kernels_lines.h - what a kernel of lines computes: its key, and all that its tile IR is built from.
 
 #ifndef KERNELS_LINES_H
 #define KERNELS_LINES_H
@@ -6,7 +6,9 @@
 #include "device/kernels/kernels_group.h"
 
 enum { LINE_REDUCTIONS = 6 };
-enum { LINE_THREADS = 1024, LINE_CLUSTER_LEAST = 256 }; // of a group, at most; of a group of a cluster, at least
+// Threads of a group, at most; of a group of a cluster, at least; of clusters that a multiprocessor has at once: registers for 32
+// numbers and the rest each.
+enum { LINE_THREADS = 1024, LINE_CLUSTER_LEAST = 256, LINE_CLUSTERS = 1280 };
 
 enum line_form { LINE_FLAT = FUSE_FORMS, LINE_STRIDED, LINE_SAME, LINE_VALUE }; // along a line; SAME: one element
 
@@ -14,10 +16,9 @@ struct line_recipe {
     char name[8];                       // no other kernel has such a key
     int16_t reductions, wide;           // wide: indices have 64 bits
     int16_t rough;                      // all that varies along a line has 16 bits, as have results
-    int16_t at_once;                    // its maximum and sum are joined at once, see line_is_softmax
     int16_t width, packs;               // elements of a pack; packs that a thread holds, 0: it goes along the line
     int16_t threads, groups;            // of a line: in each group, and groups, which are a cluster
-    int16_t full;                       // all packs of all threads of a cluster are in the line
+    int16_t full;                       // lines are as long as what all threads hold
     int16_t reduction[LINE_REDUCTIONS]; // rows
     struct fuse_recipe f;
 };
@@ -39,13 +40,13 @@ static inline bool line_input_varies(const struct line_recipe *r, int input) { /
 // Stages follow each other: one goes along the line for the reductions that need none before them, the next for those that
 // need these, the last for the results. What costs much and is used again is kept; the rest is computed anew.
 
-// A function of a stage: gives references, takes inputs, reductions (by number), and rows.
+// What a stage computes, as references, and what it takes, as bits.
 struct line_function {
     int count;
     int16_t wanted[FUSE_CALLS];
-    uint32_t inputs, reductions, rows; // rows: of lines, computed before
-    uint32_t inverses;                 // rows of one element a line that are divided by
-    uint32_t kept;                     // rows of elements, computed in earlier stages
+    uint32_t inputs, rows; // rows: of lines, computed before
+    uint32_t inverses;     // rows of one element a line that are divided by
+    uint32_t kept;         // rows of elements, computed in earlier stages
 };
 
 struct line_plan {
@@ -56,24 +57,14 @@ struct line_plan {
 };
 
 void line_plan(const struct line_recipe *r, struct line_plan *out);
-// The function that computes a row of one element a line from inputs and reductions.
-void line_plan_row(const struct line_recipe *r, int row, struct line_function *out);
 int line_reduction(const struct line_recipe *r, int row); // its number
 bool line_divides(const struct line_recipe *r, int row);  // by one number a line: by the inverse, corrected
-// Its rows are exponentials less the maximum, over their sum, in float32. Then threads need not wait for the maximum: 32 of them
-// take their own, and what they have is multiplied when both are known.
-bool line_is_softmax(const struct line_recipe *r);
 
-// kernels_lines_text.c: a kernel_writer.
-struct line_writer {
+// kernels_lines_build.c: a kernel_maker.
+struct line_maker {
     const struct line_recipe *r;
     const char *dialect;
 };
-bool kernel_write_lines(struct text *out, const void *writer);
-
-// kernels_lines_math.c: the rows of a function as its element; freed by the caller.
-struct tile_kernel *line_build(const struct line_recipe *r, const struct line_function *f, bool inverts,
-                               const char *dialect);
-struct tile_kernel *line_build_factor(void); // of exponentials less x0, to be those less x1; likewise
+struct tile_kernel *line_build(const void *maker);
 
 #endif

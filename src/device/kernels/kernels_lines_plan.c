@@ -15,24 +15,6 @@ bool line_divides(const struct line_recipe *r, int row) {
            fuse_is_row(op->arg[1]) && line_row(r, op->arg[1])->kind != ROW_ELEMENTS;
 }
 
-bool line_is_softmax(const struct line_recipe *r) {
-    if (r->reductions != 2 || r->f.outputs != 1 || fuse_output_of_lines(&r->f, 0))
-        return false;
-    int most = r->reduction[0], sum = r->reduction[1];
-    const struct fuse_op *top = line_row(r, most), *total = line_row(r, sum),
-                         *quotient = line_row(r, fuse_output_row(&r->f, 0));
-    if (top->op != TILE_MAX || top->from != ZL_FLOAT32 || total->op != TILE_ADD ||
-        !fuse_is_row(total->arg[0]) || quotient->op != TILE_DIV || quotient->arg[0] != total->arg[0] ||
-        quotient->arg[1] != sum)
-        return false;
-    const struct fuse_op *power = line_row(r, total->arg[0]);
-    if (power->op != TILE_EXP || power->dtype != ZL_FLOAT32 || !fuse_is_row(power->arg[0]))
-        return false;
-    const struct fuse_op *less = line_row(r, power->arg[0]);
-    return less->op == TILE_SUB && less->dtype == ZL_FLOAT32 && less->arg[0] == top->arg[0] &&
-           less->arg[1] == most;
-}
-
 // A few instructions, which cost less than a register for each element.
 static bool is_cheap(const struct line_recipe *r, const struct fuse_op *op) {
     switch ((enum tile_op)op->op) {
@@ -65,7 +47,7 @@ static void find_levels(const struct line_recipe *r, struct line_plan *p) {
 
 struct walk {
     const struct line_recipe *r;
-    struct line_plan *p; // NULL: of a function of one element a line
+    struct line_plan *p;
     struct line_function *f;
     int stage;
     uint32_t seen;
@@ -91,10 +73,10 @@ static void visit(struct walk *w, int reference) {
         return;
     w->seen |= 1u << reference;
     if (op->kind == ROW_REDUCE)
-        w->f->reductions |= 1u << line_reduction(w->r, reference);
-    else if (w->p && op->kind == ROW_LINES)
+        return;
+    if (op->kind == ROW_LINES)
         w->f->rows |= 1u << reference;
-    else if (w->p && w->r->packs && w->p->level[reference] < w->stage && !is_cheap(w->r, op))
+    else if (w->r->packs && w->p->level[reference] < w->stage && !is_cheap(w->r, op))
         w->f->kept |= 1u << reference;
     else
         visit_operands(w, reference);
@@ -132,11 +114,4 @@ void line_plan(const struct line_recipe *r, struct line_plan *out) {
         out->rows |= f->rows;
         out->inverse |= f->inverses;
     }
-}
-
-void line_plan_row(const struct line_recipe *r, int row, struct line_function *out) {
-    *out = (struct line_function){0};
-    want(out, row);
-    struct walk w = {r, NULL, out, 0, 0};
-    visit(&w, row);
 }

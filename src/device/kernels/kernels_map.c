@@ -194,7 +194,7 @@ static bool launch(const struct kernel_place *p, const struct kernel_tiles *kern
     bool ok = true;
     kernel_begin_call(&k);
     for (int i = 0; ok && i < m->g.inputs; i++) {
-        ok = group_add_memory(p, &k, &m->g, i);
+        ok = group_add_input(p, &k, &m->g, i);
         if (fuse_form(&m->r.f, i) != FUSE_SCALAR)
             size[sizes++] = m->g.input[i]->offset + offset[i];
     }

@@ -12,8 +12,7 @@ static const struct words {
 } words[] = {
     {"cuda",
      "#define KERNEL extern \"C\" __global__ void\n"
-     "#define KERNEL_BY(threads, groups) extern \"C\" __global__ void __launch_bounds__(threads, groups)\n" // so many at once
-     "#define KERNEL_OF(threads) KERNEL_BY(threads, 1024 / threads)\n"
+     "#define KERNEL_OF(threads) extern \"C\" __global__ void __launch_bounds__(threads, 1024 / threads)\n"
      "#define GLOBAL\n"
      "#define LOCAL __shared__\n"
      "#define AXES_OF(type) const __grid_constant__ struct type\n#define AXES AXES_OF(zl_axes)\n"
@@ -31,24 +30,7 @@ static const struct words {
      "template <typename T, typename F> static __device__ __forceinline__ T zl_exchange(T x, F f, int by) {\n"
      "    union { T t; unsigned u[(sizeof(T) + 3) / 4]; } v;\n    v.t = x;\n"
      "    for (unsigned i = 0; i < sizeof v.u / 4; i++)\n        v.u[i] = f(v.u[i], by);\n"
-     "    return v.t;\n}\n"
-     // Groups that run at once, side by side: of compute capability 9 and later. What is put is in local memory of one of them.
-     "#define CLUSTER_OF(groups) __cluster_dims__(groups, 1, 1)\n"
-     "#define CLUSTER_ARRIVE asm volatile(\"barrier.cluster.arrive;\" ::: \"memory\")\n"
-     "#define CLUSTER_WAIT asm volatile(\"barrier.cluster.wait;\" ::: \"memory\")\n"
-     "template <typename T> static __device__ __forceinline__ void zl_cluster_put(T &x, unsigned group, T value) {\n"
-     "    volatile T *at;\n    asm volatile(\"mapa.u64 %0, %1, %2;\" : \"=l\"(at) : \"l\"(&x), \"r\"(group));\n    *at = value;\n}\n"
-     "#define ONCE(at) zl_once(at)\n" // a pack that nobody reads again: the caches keep others
-     "template <typename T> static __device__ __forceinline__ T zl_once(const T *at) {\n"
-     "    union { T t; uint4 u; } v;\n    if (sizeof v.t != sizeof v.u)\n        return *at;\n"
-     "    v.u = __ldcs((const uint4 *)at);\n    return v.t;\n}\n"
-     "#define PUT_ONCE(at, x) zl_put_once(at, x)\n" // likewise
-     "template <typename T> static __device__ __forceinline__ void zl_put_once(T *at, T x) {\n"
-     "    union { T t; uint4 u; } v;\n    v.t = x;\n    if (sizeof v.t == sizeof v.u)\n        __stcs((uint4 *)at, v.u);\n"
-     "    else\n        *at = x;\n}\n"
-     "#define FORGET(x) zl_forget(x)\n" // what was computed from x, which is a pack of 16 bytes: it takes registers
-     "template <typename T> static __device__ __forceinline__ void zl_forget(T &x) {\n"
-     "    for (unsigned i = 0; i < sizeof x / 4; i++)\n        asm volatile(\"\" : \"+r\"(((unsigned *)&x)[i]));\n}\n"},
+     "    return v.t;\n}\n"},
     {"opencl",
      "#define KERNEL __kernel void\n"
      "#define KERNEL_OF(threads) __kernel __attribute__((reqd_work_group_size(threads, 1, 1))) void\n"
@@ -61,7 +43,6 @@ static const struct words {
      "#define THREADS ((i32)get_local_size(0))\n"
      "#define UNROLL\n#define UNROLL_2\n#define UNROLL_4\n"
      "#define PACK(type, count) struct __attribute__((aligned(sizeof(type) * count))) { type e[count]; }\n"
-     "#define FORGET(x)\n#define ONCE(at) (*(at))\n"
      // Through local memory, which all threads of the group have to reach.
      "#define SLOT(type, name, threads) LOCAL type name[threads];\n"
      "#define EXCHANGE(to, x, by, slot) slot[THREAD] = x; BARRIER; to = slot[THREAD ^ (by)]; BARRIER\n"

@@ -1,0 +1,531 @@
+// kernels_lines_build.c - the tile kernel of a recipe of lines.
+//
+// A group has some lines, each of which is a row of its tiles; threads hold the elements in registers. A stage is a map over these tiles, and
+// the reductions of what it computed. Lines that registers do not hold are cut into pieces: a stage is then a loop over them, in which
+// each thread combines its elements of all pieces.
+//
+// Sums make results differ in the last bits from those of the CPU: so exponentials and quotients may too, and are shorter here.
+
+#include "device/kernels/kernels_lines.h"
+#include "pass/pass.h"
+#include "render/render.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const struct tile_type f32 = {TILE_FLOAT, 32, 1};
+
+// Rows of the table of inputs: where its first line begins, and the distance of its elements.
+enum { FIRST, STEP, ROWS };
+
+struct building {
+    const struct line_recipe *r;
+    struct line_plan plan;
+    bool has_exp2;
+    int64_t count, held; // lines of a group; elements of a row of its tiles
+    expr packs;          // of a line
+    expr lines, line, axes,
+        group; // of all; elements of a line; axes that lines lie along; which group this is
+    const struct tile_buffer *s, *of; // tables: of axes, of inputs
+    struct fuse_operand x[KERNEL_OPERANDS];
+    // By output: its memory. By input: where the lines of the group begin, in packs; what the group holds of it.
+    const struct tile_buffer *y[KERNEL_OPERANDS], *at[KERNEL_OPERANDS], *tile[KERNEL_OPERANDS];
+    // By reduction: what is reduced, and the result. By row: its elements that are kept, or one a line; the inverse of that.
+    const struct tile_buffer *part[LINE_REDUCTIONS], *sum[LINE_REDUCTIONS], *kept[FUSE_CALLS],
+        *inverse[FUSE_CALLS];
+    // In a map: the row of the tiles, the element of the row and of the line, and what rows of the recipe are.
+    expr i, j, along, value[FUSE_CALLS];
+};
+
+// Notation ---------------------------------------------------------------------------------------------------------
+
+static expr number(double value) {
+    return tile_const(f32, value);
+}
+
+static expr whole(int64_t value) {
+    return tile_const_int(tile_index_type(), value);
+}
+
+static expr add(expr a, expr b) {
+    return tile_binary(TILE_ADD, a, b);
+}
+
+static expr times(expr a, expr b) {
+    return tile_binary(TILE_MUL, a, b);
+}
+
+static expr fma_of(expr a, expr b, expr c) {
+    return tile_ternary(TILE_FMA, a, b, c);
+}
+
+static expr symbol(const char *name, int64_t low) {
+    return tile_name_value(tile_symbol(name, low, INT64_MAX, 1), TILE_SYMBOL);
+}
+
+static const struct tile_buffer *table(const char *name, int rows, int columns) {
+    struct tile_buffer *b =
+        tile_parameter_buffer(name, tile_index_type(), 2, (const expr[]){whole(rows), whole(columns)}, false);
+    if (b)
+        b->memory = TILE_TABLE;
+    return b;
+}
+
+static expr in_table(const struct tile_buffer *b, int row, expr column) {
+    return tile_load(b, 2, (const expr[]){whole(row), column}, NULL, NULL);
+}
+
+// A tile of the group: a row a line, or one element a line. Its vectors are packs.
+static const struct tile_buffer *tile(const struct building *b, char letter, int at, zl_dtype dtype,
+                                      bool of_lines) {
+    char name[16];
+    snprintf(name, sizeof name, "%c%d", letter, at);
+    struct tile_buffer *t = tile_alloc(name, tile_type_of(dtype), TILE_FRAGMENT, 2 - of_lines,
+                                       (const expr[]){whole(b->count), whole(b->held)});
+    if (t && !of_lines)
+        t->align = MIN_OF(b->r->width * tile_type_bytes(t->type), 16);
+    return t;
+}
+
+// The element of this point.
+static expr element(const struct building *b, const struct tile_buffer *t) {
+    return t ? tile_load(t, t->ndim, (const expr[]){b->i, b->j}, NULL, NULL) : NULL;
+}
+
+static void put(const struct building *b, const struct tile_buffer *t, expr value, bool once) {
+    struct tile_stmt *s = t ? tile_store(t, t->ndim, (const expr[]){b->i, b->j}, value, NULL) : NULL;
+    if (s)
+        s->is_once = once;
+}
+
+// Maps over the lines of the group, or over the elements of all its lines; `rows` and `columns` of them.
+static void open_lines(struct building *b, expr rows) {
+    const struct tile_name *i = tile_index("i", rows);
+    tile_open_map(1, &i, &rows);
+    memset(b->value, 0, sizeof b->value);
+    b->i = tile_name_value(i, TILE_INDEX);
+    b->j = b->along = NULL;
+}
+
+static void open_elements(struct building *b, expr rows, expr columns, expr first) {
+    const struct tile_name *name[] = {tile_index("i", rows), tile_index("j", columns)};
+    tile_open_map(2, name, (const expr[]){rows, columns});
+    memset(b->value, 0, sizeof b->value);
+    b->i = tile_name_value(name[0], TILE_INDEX);
+    b->j = tile_name_value(name[1], TILE_INDEX);
+    b->along = first ? add(first, b->j) : b->j;
+}
+
+// Mathematics ------------------------------------------------------------------------------------------------------
+
+// 2^t (1 + s ln2) with t + s = x / ln2, within 2 ulp; below 2^-126 it may be 0. Without s it has 17 bits.
+static expr short_exp(expr x, bool is_rough) {
+    const double log2_e = 1.44269502, rest = 1.92596299e-08;
+    if (is_rough)
+        return tile_unary(TILE_EXP2, times(x, number(log2_e)));
+    x = tile_binary(TILE_MIN, tile_binary(TILE_MAX, x, number(-110)), number(100));
+    expr t = times(x, number(log2_e));
+    expr s = fma_of(x, number(rest), fma_of(x, number(log2_e), tile_unary(TILE_NEG, t)));
+    expr y = tile_unary(TILE_EXP2, t);
+    return fma_of(y, times(s, number(0.693147182)), y);
+}
+
+// What brings a divisor to where its inverse has all its digits.
+static expr scale_of(expr b) {
+    expr size = tile_unary(TILE_ABS, b), small = tile_binary(TILE_LT, size, number(0x1p-64)),
+         large = tile_binary(TILE_GT, size, number(0x1p64));
+    return tile_ternary(TILE_SELECT, small, number(0x1p64),
+                        tile_ternary(TILE_SELECT, large, number(0x1p-64), number(1)));
+}
+
+// a/b from 1/b, with what is left over added: rounded as the quotient is, nearly always. Of what is not finite the first guess
+// is right, and the rest is not a number.
+static expr short_quotient(expr a, expr b, expr inverse, bool is_rough) {
+    expr scale = scale_of(b);
+    a = times(a, scale);
+    b = times(b, scale);
+    expr q = times(a, inverse);
+    if (is_rough)
+        return q;
+    expr left = fma_of(tile_unary(TILE_NEG, q), b, a);
+    return tile_ternary(TILE_SELECT, tile_binary(TILE_EQ, left, left), fma_of(left, inverse, q), q);
+}
+
+// Values of a point ------------------------------------------------------------------------------------------------
+
+static expr place(const struct building *b, int input) {
+    expr at = element(&(struct building){.i = b->i}, b->at[input]);
+    return fuse_form(&b->r->f, input) == LINE_FLAT
+               ? add(times(at, whole(b->r->width)), b->along)
+               : add(at, times(b->along, in_table(b->of, STEP, whole(input))));
+}
+
+static expr read_input(const struct building *b, int input) {
+    return fuse_read(&b->x[input], fuse_form(&b->r->f, input) == LINE_VALUE ? NULL : place(b, input));
+}
+
+static expr input_value(const struct building *b, int input) {
+    return b->tile[input] ? element(b, b->tile[input]) : read_input(b, input);
+}
+
+static expr value_of(struct building *b, int reference);
+
+static expr compute(struct building *b, int row) {
+    const struct fuse_op *op = line_row(b->r, row);
+    expr arg[4] = {NULL};
+    for (int k = 0; k < op->inputs; k++)
+        arg[k] = value_of(b, op->arg[k]);
+    if (op->op == TILE_EXP && b->has_exp2 && op->dtype == ZL_FLOAT32)
+        return short_exp(arg[0], b->r->rough);
+    if (line_divides(b->r, row) && b->inverse[op->arg[1]])
+        return short_quotient(arg[0], arg[1], element(b, b->inverse[op->arg[1]]), b->r->rough);
+    return fuse_apply(op, arg, NULL);
+}
+
+static expr value_of(struct building *b, int reference) {
+    if (!fuse_is_row(reference))
+        return input_value(b, reference & ~FUSE_INPUT);
+    const struct fuse_op *op = line_row(b->r, reference);
+    if (!b->value[reference])
+        b->value[reference] = op->kind == ROW_REDUCE
+                                  ? tile_cast(tile_type_of((zl_dtype)op->dtype),
+                                              element(b, b->sum[line_reduction(b->r, reference)]))
+                              : b->kept[reference] ? element(b, b->kept[reference])
+                                                   : compute(b, reference);
+    return b->value[reference];
+}
+
+// The beginning ----------------------------------------------------------------------------------------------------
+
+static void declare_input(struct building *b, int k) {
+    zl_dtype dtype = fuse_input_dtype(&b->r->f, k);
+    char size[16];
+    snprintf(size, sizeof size, "size%d", k);
+    b->x[k] = fuse_form(&b->r->f, k) == LINE_VALUE ? fuse_declare_value("x", k, dtype)
+                                                   : fuse_declare("x", k, dtype, symbol(size, 0), false);
+}
+
+static void declare(struct building *b) {
+    const struct fuse_recipe *f = &b->r->f;
+    b->lines = symbol("lines", 1);
+    b->packs = symbol("packs", 1);
+    b->axes = symbol("axes", 0);
+    b->line = b->r->full ? whole(b->held) : times(b->packs, whole(b->r->width));
+    for (int k = 0; k < f->inputs; k++)
+        declare_input(b, k);
+    b->s = table("s", f->inputs + 1, KERNEL_AXES);
+    b->of = table("inputs", ROWS, MAX_OF(f->inputs, 1));
+    for (int k = 0; k < f->outputs; k++) {
+        char name[16];
+        snprintf(name, sizeof name, "y%d", k);
+        b->y[k] =
+            tile_parameter_buffer(name, tile_type_of(fuse_output_dtype(f, k)), 2 - fuse_output_of_lines(f, k),
+                                  (const expr[]){b->lines, b->line}, true);
+    }
+}
+
+static const struct tile_name *assign(const char *text, struct tile_type type, expr value) {
+    const struct tile_name *name = tile_name(text, type);
+    tile_assign(name, value);
+    return name;
+}
+
+static expr local(const struct tile_name *name) {
+    return tile_name_value(name, TILE_LOCAL);
+}
+
+static bool is_in_memory(const struct building *b, int input) {
+    return fuse_form(&b->r->f, input) != LINE_VALUE;
+}
+
+static expr line_number(const struct building *b) {
+    return b->count == 1 ? b->group : add(times(b->group, whole(b->count)), b->i);
+}
+
+// Finds where the lines of the group begin in each input, and reads what has one element a line. After the last line comes the last
+// again, so that all are there to be read.
+static void find_places(struct building *b) {
+    const struct fuse_recipe *f = &b->r->f;
+    struct tile_type index = tile_index_type(), count = {TILE_UINT, index.bits, 1};
+    const struct tile_name *place[KERNEL_OPERANDS];
+    for (int k = 0; k < f->inputs; k++)
+        if (fuse_form(f, k) == LINE_SAME)
+            b->tile[k] = tile(b, 'x', k, fuse_input_dtype(f, k), true);
+        else if (is_in_memory(b, k))
+            b->at[k] = tile(b, 'a', k, tile_dtype_of(index), true);
+    open_lines(b, whole(b->count));
+    expr line = tile_binary(TILE_MIN, line_number(b), tile_binary(TILE_SUB, b->lines, whole(1)));
+    const struct tile_name *rest = assign("rest", count, tile_cast(count, line));
+    for (int k = 0; k < f->inputs; k++)
+        if (is_in_memory(b, k)) {
+            char name[16];
+            snprintf(name, sizeof name, "place%d", k);
+            place[k] = assign(name, index, in_table(b->of, FIRST, whole(k)));
+        }
+    const struct tile_name *axis = tile_index("a", b->axes);
+    expr a = tile_name_value(axis, TILE_INDEX), size = tile_cast(count, in_table(b->s, 0, a));
+    tile_open_for(axis, NULL, b->axes, NULL, TILE_SERIAL);
+    const struct tile_name *next = assign("next", count, tile_binary(TILE_FLOORDIV, local(rest), size));
+    expr here = tile_cast(index, tile_binary(TILE_SUB, local(rest), times(local(next), size)));
+    for (int k = 0; k < f->inputs; k++)
+        if (is_in_memory(b, k))
+            tile_assign(place[k], add(local(place[k]), times(here, in_table(b->s, 1 + k, a))));
+    tile_assign(rest, local(next));
+    tile_close();
+    for (int k = 0; k < f->inputs; k++)
+        if (fuse_form(f, k) == LINE_SAME)
+            put(b, b->tile[k], fuse_read(&b->x[k], local(place[k])), false);
+        else if (is_in_memory(b, k))
+            put(b, b->at[k], local(place[k]), false);
+    tile_close();
+}
+
+// Inputs that several stages read are held by the group.
+static bool is_held(const struct building *b, int input) {
+    int stages = 0;
+    for (int i = 0; i <= b->plan.levels; i++)
+        stages += b->plan.stage[i].inputs >> input & 1;
+    return b->r->packs && line_input_varies(b->r, input) && stages > 1;
+}
+
+// Weights of a norm, which all lines read: lines themselves should not push them out of the caches.
+static bool has_weights(const struct building *b) {
+    bool has = false;
+    for (int k = 0; k < b->r->f.inputs; k++)
+        has |= fuse_form(&b->r->f, k) == LINE_FLAT && !is_held(b, k);
+    return has;
+}
+
+static zl_dtype wide_of(const struct line_recipe *r, int k) {
+    return tile_reduce_gives((zl_dtype)line_row(r, r->reduction[k])->from);
+}
+
+static enum tile_op combine_of(const struct line_recipe *r, int k) {
+    return (enum tile_op)line_row(r, r->reduction[k])->op;
+}
+
+static expr identity_of(enum tile_op combine, struct tile_type type) {
+    uint64_t bits = 0;
+    tile_identity(combine, type, &bits);
+    return tile_const_bits(type, bits);
+}
+
+static void fill(const struct tile_buffer *t, enum tile_op combine) {
+    if (t)
+        tile_append((struct tile_stmt){
+            .kind = TILE_FILL, .region = {[1] = {.buffer = t}}, .value = identity_of(combine, t->type)});
+}
+
+// What the tile of an input holds behind the end of lines: nothing that counts for the first reduction of the input itself.
+static enum tile_op filling_of(const struct building *b, int input) {
+    for (int k = 0; k < b->r->reductions; k++)
+        if (line_row(b->r, b->r->reduction[k])->arg[0] == (FUSE_INPUT | input))
+            return combine_of(b->r, k);
+    return TILE_ADD;
+}
+
+static bool is_filled(const struct building *b, int k) {
+    int from = line_row(b->r, b->r->reduction[k])->arg[0];
+    return !fuse_is_row(from) && filling_of(b, from & ~FUSE_INPUT) == combine_of(b->r, k);
+}
+
+static void read_elements(struct building *b) {
+    bool is_once = has_weights(b);
+    for (int k = 0; k < b->r->f.inputs; k++) {
+        if (!is_held(b, k))
+            continue;
+        const struct tile_buffer *held = tile(b, 'x', k, fuse_input_dtype(&b->r->f, k), false);
+        if (!b->r->full)
+            fill(held, filling_of(b, k));
+        open_elements(b, whole(b->count), b->line, NULL);
+        put(b, held, read_input(b, k), is_once);
+        tile_close();
+        b->tile[k] = held;
+    }
+}
+
+// Stages -----------------------------------------------------------------------------------------------------------
+
+static bool reduces_in(const struct building *b, int k, int stage) {
+    return b->plan.level[b->r->reduction[k]] == stage + 1;
+}
+
+// A stage that reads no memory computes whole tiles, without branches where lines do not fill them: what lies behind their end is cut off
+// before it is reduced.
+static bool is_cut(const struct building *b, int stage) {
+    bool cuts = !b->r->full && b->r->packs && stage < b->plan.levels;
+    for (int k = 0; k < b->r->f.inputs; k++)
+        if (b->plan.stage[stage].inputs >> k & 1)
+            cuts = cuts && (!is_in_memory(b, k) || b->tile[k]);
+    return cuts;
+}
+
+// What is reduced: the elements themselves, or what the pieces of a line have been combined to.
+static void open_parts(struct building *b, int stage) {
+    for (int k = 0; k < b->r->reductions; k++) {
+        if (!reduces_in(b, k, stage))
+            continue;
+        zl_dtype from = (zl_dtype)line_row(b->r, b->r->reduction[k])->from;
+        b->part[k] = tile(b, 'p', k, b->r->packs ? from : wide_of(b->r, k), false);
+        b->sum[k] = tile(b, 's', k, wide_of(b->r, k), true);
+        if (!b->r->full && !is_cut(b, stage))
+            fill(b->part[k], combine_of(b->r, k));
+    }
+}
+
+// The part of a tile that is in the lines, and what does not count.
+static const struct tile_buffer *cut(struct building *b, int k) {
+    const struct tile_buffer *inside =
+        tile(b, 'c', k, (zl_dtype)line_row(b->r, b->r->reduction[k])->from, false);
+    fill(inside, combine_of(b->r, k));
+    open_elements(b, whole(b->count), b->line, NULL);
+    put(b, inside, element(b, b->part[k]), false);
+    tile_close();
+    return inside;
+}
+
+static void reduce_parts(struct building *b, int stage) {
+    for (int k = 0; k < b->r->reductions; k++)
+        if (reduces_in(b, k, stage)) {
+            const struct tile_buffer *part = is_cut(b, stage) && !is_filled(b, k) ? cut(b, k) : b->part[k];
+            tile_append((struct tile_stmt){.kind = TILE_REDUCE,
+                                           .region = {{.buffer = part}, {.buffer = b->sum[k]}},
+                                           .combine = combine_of(b->r, k),
+                                           .axis = 1,
+                                           .clear = true});
+        }
+}
+
+static void put_part(struct building *b, int k) {
+    expr x = value_of(b, line_row(b->r, b->r->reduction[k])->arg[0]);
+
+    if (!b->r->packs && b->part[k] && x)
+        x = tile_binary(combine_of(b->r, k), element(b, b->part[k]), tile_cast(b->part[k]->type, x));
+    put(b, b->part[k], x, false);
+    if (b->r->packs && fuse_is_row(line_row(b->r, b->r->reduction[k])->arg[0]))
+        b->value[line_row(b->r, b->r->reduction[k])->arg[0]] = element(b, b->part[k]);
+}
+
+static void put_results(struct building *b, bool of_lines) {
+    expr line = line_number(b);
+    for (int k = 0; k < b->r->f.outputs; k++)
+        if (fuse_output_of_lines(&b->r->f, k) == of_lines) {
+            expr value = value_of(b, fuse_output_row(&b->r->f, k));
+            struct tile_stmt *s =
+                tile_store(b->y[k], 2 - of_lines, (const expr[]){line, b->along}, value, NULL);
+            if (s)
+                s->is_once = b->r->groups > 1 && !of_lines;
+        }
+}
+
+// The lines of the group that there are.
+static expr lines_here(const struct building *b) {
+    return b->count == 1 ? whole(1)
+                         : tile_binary(TILE_MIN, whole(b->count),
+                                       tile_binary(TILE_SUB, b->lines, times(b->group, whole(b->count))));
+}
+
+static void build_stage(struct building *b, int stage) {
+    bool is_last = stage == b->plan.levels;
+    const struct tile_buffer *kept[FUSE_CALLS] = {NULL};
+    const struct tile_name *piece = NULL;
+    expr rows = is_last ? lines_here(b) : whole(b->count),
+         columns = is_cut(b, stage) ? whole(b->held) : b->line, first = NULL;
+    if (!b->plan.stage[stage].count)
+        return;
+    open_parts(b, stage);
+    for (int row = 0; row < b->r->f.rows; row++)
+        if (b->plan.kept >> row & 1 && b->plan.level[row] == stage)
+            kept[row] = tile(b, 'v', row, line_dtype(b->r, row), false);
+    if (!b->r->packs) { // a piece has as many packs as threads
+        expr packs = whole(b->r->threads), width = whole(b->r->width),
+             all = tile_binary(TILE_FLOORDIV, b->line, width);
+        expr pieces = tile_binary(TILE_FLOORDIV, add(all, whole(b->r->threads - 1)), packs);
+        piece = tile_index("piece", pieces);
+        tile_open_for(piece, NULL, pieces, NULL, TILE_SERIAL);
+        expr before = times(tile_name_value(piece, TILE_INDEX), packs);
+        columns = times(tile_binary(TILE_MIN, packs, tile_binary(TILE_SUB, all, before)), width);
+        first = times(before, width);
+    }
+    open_elements(b, rows, columns, first);
+    for (int k = 0; k < b->r->reductions; k++)
+        if (reduces_in(b, k, stage))
+            put_part(b, k);
+    for (int row = 0; row < b->r->f.rows; row++)
+        if (kept[row])
+            put(b, kept[row], value_of(b, row), false);
+    if (is_last)
+        put_results(b, false);
+    tile_close();
+    if (piece)
+        tile_close();
+    for (int row = 0; row < b->r->f.rows; row++)
+        if (kept[row])
+            b->kept[row] = kept[row];
+    reduce_parts(b, stage);
+}
+
+// A row of one element a line, or the inverse of it, for all lines of the group.
+static const struct tile_buffer *build_row(struct building *b, int row, bool inverts) {
+    const struct tile_buffer *t =
+        tile(b, inverts ? 'q' : 'v', row, inverts ? ZL_FLOAT32 : line_dtype(b->r, row), true);
+    open_lines(b, whole(b->count));
+    expr x = value_of(b, row);
+    put(b, t, inverts ? tile_binary(TILE_DIV, number(1), times(x, scale_of(x))) : x, false);
+    tile_close();
+    return t;
+}
+
+static void build_rows(struct building *b, int level) {
+    for (int row = 0; row < b->r->f.rows; row++) {
+        if (b->plan.level[row] == level && b->plan.rows >> row & 1)
+            b->kept[row] = build_row(b, row, false);
+        if (b->plan.level[row] == level && b->plan.inverse >> row & 1)
+            b->inverse[row] = build_row(b, row, true);
+    }
+}
+
+static void build_group(struct building *b) {
+    find_places(b);
+    read_elements(b);
+    for (int stage = 0; stage <= b->plan.levels; stage++) {
+        build_rows(b, stage);
+        build_stage(b, stage);
+    }
+    bool has_lines = false;
+    for (int k = 0; k < b->r->f.outputs; k++)
+        has_lines |= fuse_output_of_lines(&b->r->f, k);
+    if (!has_lines)
+        return;
+    open_lines(b, lines_here(b));
+    put_results(b, true);
+    tile_close();
+}
+
+struct tile_kernel *line_build(const void *maker) {
+    const struct line_maker *m = maker;
+    const struct line_recipe *r = m->r;
+    int threads = MAX_OF(r->threads, KERNEL_THREADS);
+    struct building b = {.r = r,
+                         .has_exp2 = target_spells_op(render_target(m->dialect), TILE_EXP2, f32),
+                         .count = threads / r->threads,
+                         .held = (int64_t)MAX_OF(r->packs, 1) * r->groups * r->threads * r->width};
+    line_plan(r, &b.plan);
+    if (tile_begin("lines"))
+        tile_current()->index_bits = kernel_bits(r->wide);
+    declare(&b);
+    expr groups =
+        b.count == 1 ? b.lines : tile_binary(TILE_FLOORDIV, add(b.lines, whole(b.count - 1)), whole(b.count));
+    const struct tile_name *group = tile_index("b", groups);
+    b.group = tile_name_value(group, TILE_INDEX);
+    tile_open((struct tile_stmt){.kind = TILE_GRID,
+                                 .indices = 1,
+                                 .name = &group,
+                                 .extent = &groups,
+                                 .threads = threads,
+                                 .cluster = r->groups > 1 ? r->groups : 0,
+                                 .resident = (r->groups > 1 ? LINE_CLUSTERS : LINE_THREADS) / threads});
+    build_group(&b);
+    tile_close();
+    return tile_end();
+}
