@@ -31,7 +31,9 @@ static const char *const tests[] = {"op/test_create:",
                                     "op/test_shape_ops:",
                                     "op/test_conv:rules_",
                                     "op/test_conv:conv_is_a_sum",
-                                    "op/test_conv:conv_of_inputs_with_gaps"};
+                                    "op/test_conv:conv_of_inputs_with_gaps",
+                                    "op/test_reduce_ops:positions",
+                                    "op/test_logic:divmod"};
 
 // An op that has a kernel of its own is tested by the file of its name.
 static void add_tests(struct text *out) {
