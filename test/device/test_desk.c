@@ -27,11 +27,25 @@ static bool can_start_itself(void) {
 static const char *const tests[] = {"op/test_create:",
                                     "op/test_random:",
                                     "op/test_take:",
-                                    "op/test_slices:",
                                     "op/test_shape_ops:",
                                     "op/test_conv:rules_",
                                     "op/test_conv:conv_is_a_sum",
-                                    "op/test_conv:conv_of_inputs_with_gaps"};
+                                    "op/test_conv:conv_of_inputs_with_gaps",
+                                    "op/test_reduce_ops:positions",
+                                    "op/test_logic:divmod",
+                                    "op/test_sort:sorted_",
+                                    "op/test_sort:sorts_of_long",
+                                    "op/test_sort:partitions",
+                                    "op/test_sort:searches",
+                                    "op/test_sort:medians",
+                                    "op/test_slices:gather",
+                                    "op/test_slices:slice",
+                                    "op/test_slices:scatter",
+                                    "op/test_slices:updates",
+                                    "op/test_slices:dynamic",
+                                    "op/test_slices:along",
+                                    "op/test_slices:rules",
+                                    "op/test_slices:batching"};
 
 // An op that has a kernel of its own is tested by the file of its name.
 static void add_tests(struct text *out) {

@@ -177,6 +177,42 @@ TEST(positions_of_extremes) {
     CHECK_ERROR(ZL_ERROR_OVERFLOW, zl_argmax(zl_broadcast_to(zl_scalar(1), ZL_SHAPE(1ll << 33))));
 }
 
+// Lines of n elements each along an axis, with the first of equal extremes and the first NaN of some.
+static void extremes_once(zl_dtype dtype, int lines, int n, int axis) {
+    static double value[50000];
+    for (int i = 0; i < lines * n; i++)
+        value[i] = dtype == ZL_BOOL ? (double)test_between(0, 1) : (double)test_between(1, 9);
+    for (int i = 0; dtype_is_inexact(dtype) && i < lines; i += 3)
+        value[i * n + n / 2] = value[i * n + n - 1] = NAN;
+    zl_array x = zl_astype(zl_from_f64(value, ZL_SHAPE(lines, n)), dtype);
+    x = axis ? x : zl_contiguous(zl_transpose(x, ZL_ALL), false);
+    REQUIRE(zl_eval(x));
+    const double *got[] = {op_test_values(zl_argmin_axis(x, axis, false)),
+                           op_test_values(zl_argmax_axis(x, axis, false))};
+    REQUIRE(got[0] && got[1]);
+    for (int i = 0; i < 2 * lines; i++) {
+        const double *line = value + i / 2 * n;
+        int best = 0;
+        for (int j = 1; j < n; j++)
+            if (!isnan(line[best]) && (isnan(line[j]) || (i % 2 ? line[j] > line[best] : line[j] < line[best])))
+                best = j;
+        CHECK_EQ_F64(got[i % 2][i / 2], best);
+    }
+}
+
+TEST(positions_of_extremes_of_lines) {
+    static const int sizes[] = {1, 5, 33, 500, 1100};
+    for (int dtype = 0; dtype < ZL_DTYPE_COUNT; dtype++)
+        for (size_t i = 0; i < COUNT(sizes); i++)
+            if (!test_quick() || (dtype + (int)i) % 4 == 0)
+                ZL_SCOPE
+                    extremes_once((zl_dtype)dtype, 10, sizes[i], (dtype / 2 + (int)i) % 2);
+    ZL_SCOPE {
+        extremes_once(ZL_FLOAT32, 40, 1100, 1);
+        extremes_once(ZL_FLOAT32, 300, 33, 0);
+    }
+}
+
 TEST(gradient_of_extremes_is_shared) {
     zl_array x = zl_from_f32((float[]){3, 1, 3, 2}, ZL_SHAPE(4)), g;
     REQUIRE(zl_grad(zl_max(x), 1, &x, &g));

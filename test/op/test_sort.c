@@ -65,11 +65,19 @@ static void sort_once(zl_dtype dtype, int n) {
 }
 
 TEST(sorts_are_stable) {
-    static const int sizes[] = {1, 2, 31, 32, 33, 257, 2500};
+    static const int sizes[] = {1, 2, 31, 32, 33, 257};
     for (int dtype = 0; dtype < ZL_DTYPE_COUNT; dtype++)
         for (size_t i = 0; i < COUNT(sizes); i++)
             ZL_SCOPE
                 sort_once((zl_dtype)dtype, sizes[i]);
+}
+
+// More than one tile of devices, whose runs are merged; short keys are sorted digit by digit.
+TEST(sorts_of_long_lines_are_stable) {
+    for (int dtype = 0; dtype < ZL_DTYPE_COUNT; dtype++)
+        if (!test_quick() || dtype == ZL_UINT8 || dtype == ZL_FLOAT32 || dtype == ZL_INT64)
+            ZL_SCOPE
+                sort_once((zl_dtype)dtype, 2500);
 }
 
 TEST(many_lines_in_order) {
@@ -81,6 +89,17 @@ TEST(many_lines_in_order) {
         y = zl_sort(x, axis);
         CHECK_EQ_INT(zl_item_int(zl_array_equal(zl_cummax(y, axis, false, true), y, false)), 1);
     }
+}
+
+// As many as one line of a long one: groups are in the order in which their elements come.
+TEST(partitions_of_long_lines) {
+    enum { N = 2300, KTH = 1500 };
+    zl_array x = zl_floor(zl_multiply(zl_sin(zl_arange(0, N, 1, ZL_FLOAT32)), zl_scalar(50)));
+    zl_array pivot = zl_take(zl_sort(x, 0), zl_scalar_int(KTH), 0);
+    zl_array group =
+        zl_add(zl_astype(zl_greater(x, pivot), ZL_INT32), zl_astype(zl_greater_equal(x, pivot), ZL_INT32));
+    zl_array want = zl_argsort(group, 0), got = zl_argpartition(x, KTH, 0);
+    CHECK_EQ_INT(zl_item_int(zl_array_equal(got, want, false)), 1);
 }
 
 TEST(partitions) {

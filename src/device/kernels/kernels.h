@@ -242,6 +242,16 @@ extern const char kernel_fp8_text[];
 bool kernel_from_fp8(const struct kernel_place *p, zl_array x, zl_dtype dtype, void *to);
 // kernels_sort.c: the numbers of n places (int64) in their order, equal ones as they come, as uint32.
 bool kernel_order_places(const struct kernel_place *p, void *order, void *places, int64_t n);
+// Keys, unsigned numbers of 4 or 8 bytes, and where each was in its line (u32).
+struct kernel_items {
+    void *key, *at;
+    size_t capacity[2];
+};
+bool kernel_open_items(const struct kernel_place *p, struct kernel_items *t, int64_t count, size_t key_bytes); // false and an error
+void kernel_close_items(const struct kernel_place *p, struct kernel_items *t); // also if it was not opened
+// Sorts lines of n places each, which are the keys of room[0] (8 bytes if they are wide); equal ones stay as they come. Places are less
+// than `end`, or all ones. Returns in which of the rooms they are then; -1 and an error.
+int kernel_sort_places(const struct kernel_place *p, struct kernel_items room[2], bool wide, int64_t lines, int64_t n, int64_t end);
 
 // kernels_csr.c: a sparse matrix, without its values; whether they are what they should be, else false and an error.
 struct csr_index {
@@ -250,9 +260,5 @@ struct csr_index {
 };
 bool kernel_check_csr(const struct kernel_place *p, const struct call *c, const struct csr_index *m);
 kernel_function kernel_csr_transposed; // kernels_csr_turned.c, as are csr_sample and csr_rows
-
-// kernels_keys.c: ITEM, bits of an element, and key_of(item), of so many bytes. zeros_are_one: those of 0 and -0 are the same.
-void kernel_write_key(struct text *out, zl_dtype dtype, bool zeros_are_one);
-size_t kernel_key_bytes(zl_dtype dtype);
 
 #endif

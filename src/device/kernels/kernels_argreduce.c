@@ -1,16 +1,13 @@
-// kernels_argreduce.c - where the smallest and the largest elements along an axis are: the first of equal ones, and the first
-// NaN before all others. A group of threads for each result; a thread, where results lie beside each other.
+// kernels_argreduce.c - where the smallest and the largest elements along an axis are, by src/kernel/argreduce.tile.
 
 #include "device/kernels/kernels.h"
+#include "kernel/kernel.h"
+
+enum { SUBGROUP = 32, FEW = 8 }; // of lines of few elements, each thread has one
 
 struct recipe {
-    int32_t dtype, is_max, columns, wide;
-    char name[8]; // no other kernel has such a key
-};
-
-struct writer {
-    const struct recipe *r;
-    const char *dialect;
+    char file[12];
+    int32_t dtype, is_max, lanes, wide; // lanes: threads of a line
 };
 
 bool kernel_can_argreduce(const struct call *c) {
@@ -19,78 +16,28 @@ bool kernel_can_argreduce(const struct call *c) {
            c->in[0]->dim[call_args(c)[1]] < INT32_MAX;
 }
 
-static const char beginning[] =
-    "FN bool ask_better(ITEM a, ITEM b) { u8 y; better(&y, (const SMALL *)&a, (const SMALL *)&b); return y "
-    "!= 0; }\n"
-    "FN bool is_nan(ITEM a) { u8 y; differs(&y, (const SMALL *)&a, (const SMALL *)&a); return y != 0; }\n"
-    "FN bool wins(ITEM a, u32 at, ITEM best, u32 best_at) {\n"
-    "    bool nan = is_nan(a);\n"
-    "    if (nan != is_nan(best))\n"
-    "        return nan;\n"
-    "    if (!nan && ask_better(a, best))\n"
-    "        return true;\n"
-    "    return at < best_at && (nan || !ask_better(best, a));\n"
-    "}\n"
-    "struct zl_axes { idx dim[8]; idx stride[1][8]; };\n"
-    "KERNEL zl_kernel(GLOBAL u32 *y, GLOBAL const ITEM *x, i64 x_at, i64 step, idx n, idx results, AXES s, "
-    "i32 axes) {\n"
-    "    idx number = RESULT, rest = number;\n"
-    "    if (number >= results)\n"
-    "        return;\n"
-    "    x += x_at;\n"
-    "    for (i32 axis = axes - 1; axis >= 0; axis--) {\n"
-    "        idx next = rest / s.dim[axis], at = rest - next * s.dim[axis];\n"
-    "        x += (i64)at * s.stride[0][axis];\n"
-    "        rest = next;\n"
-    "    }\n"
-    "    idx first = FIRST < n ? FIRST : n - 1;\n"
-    "    ITEM best = x[first * step];\n"
-    "    u32 best_at = (u32)first;\n"
-    "    for (idx i = first + EACH; i < n; i += EACH) {\n"
-    "        ITEM item = x[i * step];\n"
-    "        if (wins(item, (u32)i, best, best_at)) {\n"
-    "            best = item;\n"
-    "            best_at = (u32)i;\n"
-    "        }\n"
-    "    }\n";
+static struct tile_kernel *make(const void *data) {
+    const struct recipe *r = data;
+    return kernel_built_in(r->file, "ITEM=%s,BETTER=%s,LANES=%d,ROUNDS=%d,%s",
+                           kernel_type((zl_dtype)r->dtype), tile_op_name(r->is_max ? TILE_GT : TILE_LT),
+                           r->lanes,
+                           r->lanes == 1          ? 0
+                           : r->lanes == SUBGROUP ? 5
+                                                  : 8,
+                           kernel_index_clauses(r->wide));
+}
 
-static const char of_rows[] =
-    "    LOCAL ITEM room[256];\n"
-    "    LOCAL u32 room_at[256];\n"
-    "    room[THREAD] = best;\n"
-    "    room_at[THREAD] = best_at;\n"
-    "    BARRIER;\n"
-    "    for (i32 span = 128; span > 0; span /= 2) {\n"
-    "        if (THREAD < span && wins(room[THREAD + span], room_at[THREAD + span], "
-    "room[THREAD], room_at[THREAD])) {\n"
-    "            room[THREAD] = room[THREAD + span];\n"
-    "            room_at[THREAD] = room_at[THREAD + span];\n"
-    "        }\n"
-    "        BARRIER;\n"
-    "    }\n"
-    "    if (THREAD == 0)\n"
-    "        y[number] = room_at[0];\n"
-    "}\n";
-
-static bool write_text(struct text *out, const void *data) {
-    const struct writer *w = data;
-    const struct recipe *r = w->r;
-    zl_dtype dtype = (zl_dtype)r->dtype;
-    kernel_begin(out, w->dialect, r->wide);
-    if (!kernel_element(out, tile_row_kernel(r->is_max ? TILE_GT : TILE_LT, dtype, "vv"), w->dialect,
-                        "better") ||
-        !kernel_element(out, tile_row_kernel(TILE_NE, dtype, "vv"), w->dialect, "differs"))
-        return false;
-    text_add(out, "#define ITEM %s\n#define SMALL %s\n", kernel_memory_type(dtype), kernel_part_type(dtype));
-    text_add(out, r->columns ? "#define RESULT GROUP * THREADS + THREAD\n#define FIRST 0\n#define EACH 1\n"
-                             : "#define RESULT GROUP\n#define FIRST THREAD\n#define EACH THREADS\n");
-    text_add(out, "%s%s", beginning, r->columns ? "    y[number] = best_at;\n}\n" : of_rows);
-    return true;
+// Neighbouring threads read neighbouring elements: of one line, or of lines beside each other.
+static int lanes_for(const struct kernel_layout *lines, int64_t step, int64_t n) {
+    bool columns =
+        lines->axes && lines->stride[0][lines->axes - 1] == 1 && step != 1 && lines->size >= KERNEL_THREADS;
+    return columns || n <= FEW ? 1 : n <= 16 * SUBGROUP ? SUBGROUP : KERNEL_THREADS;
 }
 
 bool kernel_argreduce(const struct kernel_place *p, const struct call *c) {
-    zl_array x = c->in[0], y = call_first(c);
+    zl_array x = c->in[0];
     int axis = (int)call_args(c)[1];
+    int64_t n = x->dim[axis], step = array_stride(x)[axis];
     struct kernel_layout l;
     struct kernel_call k;
     kernel_begin_call(&k);
@@ -98,24 +45,17 @@ bool kernel_argreduce(const struct kernel_place *p, const struct call *c) {
     for (int i = 0; i < x->ndim; i++)
         if (i != axis)
             layout_push(&l, x->dim[i], &array_stride(x)[i]);
-    if (l.axes > KERNEL_AXES)
-        return error_false(ZL_ERROR_DEVICE,
-                           "%s: more than %d axes of shape %s that cannot be joined: use zl_contiguous first",
-                           c->op->name, KERNEL_AXES, array_text(x));
-    bool columns =
-        l.axes && l.stride[0][l.axes - 1] == 1 && array_stride(x)[axis] != 1 && l.size >= KERNEL_THREADS;
-    struct recipe r = {x->dtype, call_args(c)[0] != 0, columns, x->size > INT32_MAX / 2 || layout_is_wide(&l),
-                       "argred"};
-    void *kernel = kernel_find(p, &r, sizeof r, write_text, &(struct writer){&r, p->target->dialect});
-    void *to = kernel_reach(p, y), *from = kernel_reach(p, x);
-    kernel_add_memory(&k, to);
+    if (!kernel_check_axes(&l, c->op->name))
+        return false;
+    struct recipe r = {"argreduce", x->dtype, call_args(c)[0] != 0, lanes_for(&l, step, n),
+                       x->size > KERNEL_NARROW || kernel_elements(x) > KERNEL_NARROW || layout_is_wide(&l)};
+    const struct kernel_tiles *kernel = kernel_find_tiles(p, &r, sizeof r, make, &r);
+    void *to = kernel_reach(p, call_first(c)), *from = kernel_reach(p, x);
     kernel_add_memory(&k, from);
-    kernel_add_int(&k, x->offset, true);
-    kernel_add_int(&k, array_stride(x)[axis], true);
-    kernel_add_int(&k, x->dim[axis], r.wide);
-    kernel_add_int(&k, l.size, r.wide);
-    kernel_add_axes(&k, &l, 1, r.wide);
-    kernel_add_int(&k, l.axes, false);
+    kernel_add_table(&k, &l, r.wide);
+    kernel_add_int(&k, step, r.wide);
+    kernel_add_memory(&k, to);
     return kernel && to && from &&
-           kernel_launch(p, kernel, columns ? (l.size + KERNEL_THREADS - 1) / KERNEL_THREADS : l.size, &k);
+           kernel_launch_tiles(p, kernel, &k, 5,
+                               (const int64_t[]){l.size, n, l.axes, kernel_elements(x), x->offset});
 }

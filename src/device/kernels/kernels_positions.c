@@ -107,17 +107,16 @@ static void begin_kernel(const char *name, bool wide) {
 
 struct tile_kernel *kernel_make_places(const void *data) {
     const struct place_recipe *r = data;
-    struct tile_type i64 = tile_type_of(ZL_INT64);
     begin_kernel("places", r->wide);
+    struct tile_type type = {TILE_UINT, (uint8_t)kernel_bits(r->wide), 1};
     expr n = symbol("n"), inside;
     struct places l = declare_places(&r->key);
-    const struct tile_buffer *y = vector("y", i64, n, true);
+    const struct tile_buffer *y = vector("y", type, n, true);
     const struct tile_name *name = tile_index("i", n);
     expr i = tile_name_value(name, TILE_INDEX);
     tile_open_map(1, &name, &n);
-    expr place = tile_cast(i64, build_place(&l, i, tile_number(0), &inside));
-    tile_store(y, 1, &i, r->moves ? place : tile_ternary(TILE_SELECT, inside, place, number(i64, INT64_MAX)),
-               NULL);
+    expr place = tile_cast(type, build_place(&l, i, tile_number(0), &inside));
+    tile_store(y, 1, &i, r->moves ? place : tile_ternary(TILE_SELECT, inside, place, number(type, -1)), NULL);
     tile_close();
     return tile_end();
 }

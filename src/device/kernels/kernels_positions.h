@@ -22,8 +22,8 @@ struct index_key { // part of a kernel's key
 bool kernel_indices_lie(const struct call *c, int first, int count); // in memory, and are not too many
 struct index_key kernel_index_key(const struct index_list *list);
 
-// The kernel of a struct place_recipe: the place that each entry of the indices gives, as i64; INT64_MAX where an index is out of range,
-// unless it moves what does not lie in the array wholly. Its parameters are those of kernel_add_indices and the places, its sizes the number
+// The kernel of a struct place_recipe: the place that each entry of the indices gives, as u32 or, if it is wide, u64; all ones where an
+// index is out of range, unless it moves what does not lie in the array wholly. Its parameters are those of kernel_add_indices and the places, its sizes the number
 // of entries and those of kernel_list_sizes.
 struct place_recipe {
     char name[8]; // no other kernel has such a key

@@ -1,21 +1,16 @@
 // kernels_scatter.c - slices written into an array, or combined with what it holds, at places that indices give.
 //
 // Places are sorted, each with the number of its update: so a thread that comes to the first update of a place takes all that
-// fall on it one after the other, in the order in which they are given. Slices that may overlap come one by one.
+// fall on it one after the other, in the order in which they are given (src/kernel/scatter.tile). Slices that may overlap come one by
+// one.
 
 #include "device/kernels/kernels_positions.h"
+#include "kernel/kernel.h"
 #include "op/ops.h"
 
-#include <string.h>
-
 struct recipe {
+    char file[8];
     int32_t update, dtype, wide, sorted;
-    char name[12]; // no other kernel has such a key
-};
-
-struct writer {
-    const struct recipe *r;
-    const char *dialect;
 };
 
 static const enum tile_op updates[] = {
@@ -37,146 +32,102 @@ bool kernel_can_put_along(const struct call *c) {
 
 // Places -----------------------------------------------------------------------------------------------------------
 
-// l: axes of the indices; operands: the result, then the indices.
-static bool find_places(const struct kernel_place *p, void *places, const struct kernel_layout *l,
-                        const struct index_list *list, bool moves) {
-    struct kernel_call k;
-    int64_t size[2 + KERNEL_INDICES] = {l->size};
-    kernel_begin_call(&k);
-    struct place_recipe r = {"places", kernel_indices_are_wide(l, list), moves, kernel_index_key(list)};
-    const struct kernel_tiles *kernel = kernel_find_tiles(p, &r, sizeof r, kernel_make_places, &r);
-    if (!kernel || !kernel_add_indices(p, &k, l, list, r.wide))
-        return false;
-    kernel_add_memory(&k, places);
-    return kernel_launch_tiles(p, kernel, &k, 1 + kernel_list_sizes(l, list, size + 1), size);
-}
-
-// Updates ----------------------------------------------------------------------------------------------------------
-
-static const char text[] =
-    "#define NUMBER(i) (SORTED ? (idx)order[i] : (idx)(i))\n"
-    "struct zl_axes { idx dim[8]; idx stride[1][8]; };\n"
-    "struct zl_slice { idx dim[8]; idx stride[2][8]; };\n"
-    "KERNEL zl_kernel(GLOBAL ITEM *y, GLOBAL const ITEM *x, i64 x_at, GLOBAL const i64 *places, GLOBAL const "
-    "u32 *order, "
-    "idx begin, idx end, idx size,\n"
-    "                 AXES s, i32 axes, AXES_OF(zl_slice) slice, i32 slice_axes) {\n"
-    "    idx i = GROUP * THREADS + THREAD, number = begin + i / size, rest = i % size, there = 0, here = 0;\n"
-    "    if (number >= end)\n"
-    "        return;\n"
-    "    i64 place = places[NUMBER(number)];\n"
-    "    if (place == 0x7fffffffffffffff || (SORTED && number > begin && places[NUMBER(number - 1)] == "
-    "place))\n"
-    "        return;\n"
-    "    for (i32 axis = slice_axes - 1; axis >= 0; axis--) {\n"
-    "        idx next = rest / slice.dim[axis], at = rest - next * slice.dim[axis];\n"
-    "        there += at * slice.stride[0][axis];\n"
-    "        here += at * slice.stride[1][axis];\n"
-    "        rest = next;\n"
-    "    }\n"
-    "    ITEM all = y[place + there];\n"
-    "    for (; number < end && places[NUMBER(number)] == place; number++) {\n"
-    "        idx left = NUMBER(number), from = here;\n"
-    "        for (i32 axis = axes - 1; axis >= 0; axis--) {\n"
-    "            idx next = left / s.dim[axis];\n"
-    "            from += (left - next * s.dim[axis]) * s.stride[0][axis];\n"
-    "            left = next;\n"
-    "        }\n"
-    "        ITEM value = x[x_at + from];\n"
-    "        COMBINE\n"
-    "    }\n"
-    "    y[place + there] = all;\n"
-    "}\n";
-
-static bool write_text(struct text *out, const void *data) {
-    const struct writer *w = data;
-    const struct recipe *r = w->r;
-    zl_dtype dtype = (zl_dtype)r->dtype;
-    const char *part = kernel_part_type(dtype);
-    kernel_begin(out, w->dialect, r->wide);
-    text_add(out, "#define ITEM %s\n#define SORTED %d\n", kernel_memory_type(dtype), r->sorted);
-    if (r->update == UPDATE_SET)
-        text_add(out, "#define COMBINE all = value;\n%s", text);
-    else if (!kernel_element(out, tile_row_kernel(updates[r->update], dtype, "vv"), w->dialect, "step"))
-        return false;
-    else
-        text_add(out,
-                 "#define COMBINE { ITEM next; step((%s *)&next, (const %s *)&all, (const %s *)&value); all "
-                 "= next; }\n%s",
-                 part, part, part, text);
-    return true;
-}
-
 struct scattering {
     const struct kernel_place *place;
     const struct call *call;
     enum update update;
-    bool overlaps; // slices may
-    bool moves;    // a slice that leaves the array is moved back until it does not
+    bool overlaps; // slices may: they are put one by one
+    int64_t
+        line; // how many entries follow each other whose slices may be the same; 1: all slices are different
+    bool wide;
+    bool moves; // a slice that leaves the array is moved back until it does not
     struct index_list list;
     struct kernel_layout at;    // of the indices; operands: the result, the indices
     struct kernel_layout entry; // of the updates along the axes of the indices
     struct kernel_layout slice; // operands: the result, the update
 };
 
-static bool put(const struct scattering *s, zl_array x, void *places, void *order, int64_t begin,
+// The place of each entry, COUNT(0) - 1 of the kernel if it has none.
+static bool find_places(const struct scattering *s, void *places) {
+    struct kernel_call k;
+    int64_t size[2 + KERNEL_INDICES] = {s->at.size};
+    kernel_begin_call(&k);
+    struct place_recipe r = {"places", s->wide, s->moves, kernel_index_key(&s->list)};
+    const struct kernel_tiles *kernel = kernel_find_tiles(s->place, &r, sizeof r, kernel_make_places, &r);
+    if (!kernel || !kernel_add_indices(s->place, &k, &s->at, &s->list, r.wide))
+        return false;
+    kernel_add_memory(&k, places);
+    return kernel_launch_tiles(s->place, kernel, &k, 1 + kernel_list_sizes(&s->at, &s->list, size + 1), size);
+}
+
+// Updates ----------------------------------------------------------------------------------------------------------
+
+static struct tile_kernel *make(const void *data) {
+    const struct recipe *r = data;
+    bool is_set = r->update == UPDATE_SET;
+    struct tile_type moved = {TILE_UINT, (uint8_t)(8 * zl_dtype_size((zl_dtype)r->dtype)), 1};
+    return kernel_built_in(r->file, "ITEM=%s,COMBINE=%s,SET=%d,SORTED=%d,%s",
+                           tile_type_name(is_set ? moved : tile_type_of((zl_dtype)r->dtype)),
+                           tile_op_name(is_set ? TILE_ADD : updates[r->update]), is_set, r->sorted,
+                           kernel_index_clauses(r->wide));
+}
+
+static bool put(const struct scattering *s, zl_array x, const struct kernel_items *sorted, int64_t begin,
                 int64_t end) {
     const struct kernel_place *p = s->place;
+    zl_array y = call_first(s->call);
     struct kernel_call k;
-    int64_t all = (end - begin) * s->slice.size;
+    struct recipe r = {"scatter", (int32_t)s->update, x->dtype, s->wide, s->line > 1};
+    const struct kernel_tiles *kernel = kernel_find_tiles(p, &r, sizeof r, make, &r);
+    void *to = kernel_reach(p, y), *from = kernel_reach(p, x);
     kernel_begin_call(&k);
-    struct recipe r = {(int32_t)s->update, x->dtype,
-                       layout_is_wide(&s->slice) || layout_is_wide(&s->entry) || all > INT32_MAX / 2,
-                       !s->overlaps, "scatter"};
-    void *kernel = kernel_find(p, &r, sizeof r, write_text, &(struct writer){&r, p->target->dialect});
-    void *to = kernel_reach(p, call_first(s->call)), *from = kernel_reach(p, x);
-    kernel_add_memory(&k, to);
     kernel_add_memory(&k, from);
-    kernel_add_int(&k, x->offset, true);
-    kernel_add_memory(&k, places);
-    kernel_add_memory(&k, order);
-    kernel_add_int(&k, begin, r.wide);
-    kernel_add_int(&k, end, r.wide);
-    kernel_add_int(&k, s->slice.size, r.wide);
-    kernel_add_axes(&k, &s->entry, 1, r.wide);
-    kernel_add_int(&k, s->entry.axes, false);
-    kernel_add_axes(&k, &s->slice, 3, r.wide);
-    kernel_add_int(&k, s->slice.axes, false);
-    return kernel && to && from && kernel_launch(p, kernel, (all + KERNEL_THREADS - 1) / KERNEL_THREADS, &k);
+    kernel_add_memory(&k, sorted->key);
+    kernel_add_memory(&k, sorted->at ? sorted->at : sorted->key);
+    kernel_add_table(&k, &s->entry, r.wide);
+    kernel_add_table(&k, &s->slice, r.wide);
+    kernel_add_memory(&k, to);
+    return kernel && to && from &&
+           kernel_launch_tiles(p, kernel, &k, 10,
+                               (const int64_t[]){(end - begin) * s->slice.size, s->slice.size, begin,
+                                                 s->at.size, s->line, s->entry.axes, s->slice.axes,
+                                                 kernel_elements(y), kernel_elements(x), x->offset});
 }
 
-static bool put_all(const struct scattering *s, zl_array x, void *places, void *order) {
+static bool put_all(const struct scattering *s, zl_array x, struct kernel_items *room) {
+    int64_t count = s->at.size, each = s->overlaps ? 1 : count;
+    int now = 0;
+    bool done = find_places(s, room[0].key);
+    if (done && s->line > 1)
+        done = (now = kernel_sort_places(s->place, room, s->wide, count / s->line, s->line,
+                                         call_first(s->call)->size)) >= 0;
+    for (int64_t i = 0; done && i < count; i += each)
+        done = put(s, x, &room[now], i, i + each);
+    return done;
+}
+
+static bool scatter(struct scattering *s, zl_array x) {
+    zl_array y = call_first(s->call);
+    const char *name = s->call->op->name;
+    struct kernel_items room[2] = {{0}};
     int64_t count = s->at.size;
-    if (!find_places(s->place, places, &s->at, &s->list, s->moves))
+    if (!kernel_check_axes(&s->at, name) || !kernel_check_axes(&s->entry, name) ||
+        !kernel_check_axes(&s->slice, name))
         return false;
-    if (!s->overlaps)
-        return kernel_order_places(s->place, order, places, count) && put(s, x, places, order, 0, count);
-    for (int64_t i = 0; i < count; i++)
-        if (!put(s, x, places, places, i, i + 1))
-            return false;
-    return true;
-}
-
-static bool scatter(const struct scattering *s, zl_array x) {
-    const struct device *d = s->place->target->device;
-    int unit = s->place->unit, lane = s->place->lane;
-    int64_t count = s->at.size;
-    size_t capacity[2] = {0};
-    if (s->at.axes > KERNEL_AXES || s->entry.axes > KERNEL_AXES || s->slice.axes > KERNEL_AXES)
-        return error_false(ZL_ERROR_DEVICE,
-                           "%s: more than %d axes that cannot be joined: use zl_contiguous first",
-                           s->call->op->name, KERNEL_AXES);
     if (!kernel_copy_input(s->place, s->call))
         return false;
     if (!count || !s->slice.size)
         return true;
-    void *places = device_alloc(d, unit, lane, (size_t)count * 8, &capacity[0]),
-         *order = places ? device_alloc(d, unit, lane, (size_t)count * 4, &capacity[1]) : NULL;
-    bool done = order && put_all(s, x, places, order);
-    if (order)
-        device_free(d, unit, lane, order, capacity[1]); // who gets it comes later in the lane's order
-    if (places)
-        device_free(d, unit, lane, places, capacity[0]);
+    s->wide = kernel_indices_are_wide(&s->at, &s->list) || layout_is_wide(&s->slice) ||
+              layout_is_wide(&s->entry) || count * s->slice.size > KERNEL_NARROW ||
+              MAX_OF(kernel_elements(x), kernel_elements(y)) > KERNEL_NARROW;
+    int rooms = s->line > 1 ? 2 : 1;
+    bool done = true;
+    for (int i = 0; i < rooms; i++)
+        done = done && kernel_open_items(s->place, &room[i], count, s->wide ? 8 : 4);
+    done = done && put_all(s, x, room);
+    for (int i = rooms - 1; i >= 0; i--)
+        kernel_close_items(s->place, &room[i]);
     return done;
 }
 
@@ -209,6 +160,7 @@ bool kernel_scatter(const struct kernel_place *p, const struct call *c) {
     for (int axis = 0; axis < y->ndim; axis++)
         layout_push(&s.slice, size[axis],
                     (const int64_t[]){array_stride(y)[axis], array_stride(x)[outer + axis]});
+    s.line = s.overlaps ? 1 : s.at.size;
     return scatter(&s, x);
 }
 
@@ -227,11 +179,16 @@ bool kernel_put_along(const struct kernel_place *p, const struct call *c) {
     layout_begin(&s.at, 2);
     layout_begin(&s.entry, 1);
     layout_begin(&s.slice, 2);
-    for (int i = 0; i < indices->ndim; i++) {
-        layout_push(&s.at, indices->dim[i],
-                    (const int64_t[]){i == axis ? 0 : array_stride(y)[i], array_stride(indices)[i]});
-        layout_push(&s.entry, indices->dim[i], &array_stride(x)[i]);
+    // Along the axis as the innermost one: only entries that differ there have the same place.
+    for (int i = 0; i <= indices->ndim; i++) {
+        int at = i == indices->ndim ? axis : i;
+        if (i == axis)
+            continue;
+        layout_push(&s.at, indices->dim[at],
+                    (const int64_t[]){at == axis ? 0 : array_stride(y)[at], array_stride(indices)[at]});
+        layout_push(&s.entry, indices->dim[at], &array_stride(x)[at]);
     }
+    s.line = indices->dim[axis];
     return scatter(&s, x);
 }
 
@@ -241,7 +198,8 @@ bool kernel_can_dynamic_slice_update(const struct call *c) {
 
 bool kernel_dynamic_slice_update(const struct kernel_place *p, const struct call *c) {
     zl_array y = call_first(c), x = c->in[1];
-    struct scattering s = {.place = p, .call = c, .update = UPDATE_SET, .overlaps = true, .moves = true};
+    struct scattering s = {
+        .place = p, .call = c, .update = UPDATE_SET, .overlaps = true, .line = 1, .moves = true};
     s.list = kernel_list_starts(y, c->in[2], call_args(c), x->dim);
     layout_begin(&s.at, 1 + s.list.count);
     layout_begin(&s.entry, 1);

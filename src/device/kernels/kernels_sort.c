@@ -1,189 +1,173 @@
-// kernels_sort.c - sort, argsort and partitions: sorts by whether an element is less than, equal to or more than that which another
-// sort finds in its place.
+// kernels_sort.c - sort, argsort and partitions, by src/kernel/sort.tile, merge.tile and radix.tile; searchsorted, by search.tile.
 //
-// What is sorted is a key (kernels_keys.c) with the position of its element, so that no two are equal. A group of threads sorts a
-// tile of a line in local memory; then runs are merged by two and two: each element finds its place in the other run.
+// What is sorted is a key with the position of its element. Tiles of lines are sorted, then runs are merged by two and two; long lines
+// of short keys need fewer passes of a radix sort. A partition sorts twice: the second time by how elements compare to the one that the
+// first found in the place that is asked for.
 
 #include "device/kernels/kernels.h"
+#include "kernel/kernel.h"
 #include "op/ops.h"
 
-enum { TILE_LEAST = 64, TILE_MOST = 1024 }; // items of a tile
+#include <stdio.h>
+
+enum { TILE_LEAST = 16, TILE_MOST = 1024 }; // elements of a tile of sort.tile, a power of 4
+enum { RADIX_TILE = 2048, RADIX_BITS = 5 };
 
 struct recipe {
-    int32_t dtype, positions; // positions are the result
-    int32_t tile;             // 0: merges two runs
-    int32_t last, wide;       // the result is written, else items
-    int32_t grouped;          // the key is how an element compares to one of its line
-    char name[8];             // no other kernel has such a key
+    char file[8];
+    int32_t item, key, positions, last, wide; // bytes of an element and of its key
+    int32_t dtype, tile, only_keys, grouped;  // of sort.tile
+    int32_t first;                            // of radix.tile
 };
 
-struct writer {
-    const struct recipe *r;
-    const char *dialect;
-};
-
-// Text -------------------------------------------------------------------------------------------------------------
-
-static const char narrow_items[] = "typedef u64 entry;\n"
-                                   "FN entry entry_of(u32 key, u32 at) { return (u64)key << 32 | at; }\n"
-                                   "#define NONE (entry)0xffffffffffffffffu\n"
-                                   "#define LESS(a, b) ((a) < (b))\n"
-                                   "#define POSITION(a) (u32)(a)\n";
-static const char wide_items[] =
-    "typedef struct { u64 key, at; } entry;\n"
-    "FN entry entry_of(u64 key, u32 at) { entry y; y.key = key; y.at = at; return y; }\n"
-    "FN entry entry_none(void) { entry y; y.key = y.at = 0xffffffffffffffffu; return y; }\n"
-    "#define NONE entry_none()\n"
-    "#define LESS(a, b) ((a).key < (b).key || ((a).key == (b).key && (a).at < (b).at))\n"
-    "#define POSITION(a) (u32)(a).at\n";
-
-static const char plain_keys[] = "#define ENTRY(i) entry_of(key_of(x[i]), (u32)(i))\n";
-static const char group_keys[] =
-    "#define PIVOT key_of(x[order[(i64)line * n + kth]])\n"
-    "#define ENTRY(i) entry_of((key_of(x[i]) > PIVOT) + (key_of(x[i]) >= PIVOT), (u32)(i))\n";
-
-static const char put[] = "#define PUT(place, value) \\\n"
-                          "    if (LAST) { \\\n"
-                          "        if ((place) >= first && (place) < first + count) \\\n"
-                          "            y[(i64)line * count + (place) - first] = RESULT_OF(value); \\\n"
-                          "    } else \\\n"
-                          "        to[(i64)line * n + (place)] = value;\n";
-
-static const char tile[] =
-    "KERNEL zl_kernel(GLOBAL RESULT *y, GLOBAL const ITEM *x, i64 x_at, GLOBAL entry *to, GLOBAL const entry "
-    "*from, "
-    "idx n, idx run, idx tiles, idx first, idx count, GLOBAL const u32 *order, idx kth) {\n"
-    "    LOCAL entry room[TILE];\n"
-    "    idx line = GROUP / tiles, begin = GROUP % tiles * TILE;\n"
-    "    x += x_at + (i64)line * n;\n"
-    "    for (i32 i = THREAD; i < TILE; i += THREADS)\n"
-    "        room[i] = begin + i < n ? ENTRY(begin + i) : NONE;\n"
-    "    BARRIER;\n"
-    "    for (i32 size = 2; size <= TILE; size *= 2)\n"
-    "        for (i32 span = size / 2; span > 0; span /= 2) {\n"
-    "            for (i32 k = THREAD; k < TILE / 2; k += THREADS) {\n"
-    "                i32 i = k / span * 2 * span + k % span, j = i + span;\n"
-    "                bool up = (i & size) == 0;\n"
-    "                entry a = room[i], b = room[j];\n"
-    "                if (up ? LESS(b, a) : LESS(a, b)) {\n"
-    "                    room[i] = b;\n"
-    "                    room[j] = a;\n"
-    "                }\n"
-    "            }\n"
-    "            BARRIER;\n"
-    "        }\n"
-    "    for (i32 i = THREAD; i < TILE; i += THREADS)\n"
-    "        if (begin + i < n) {\n"
-    "            entry a = room[i];\n"
-    "            PUT(begin + i, a)\n"
-    "        }\n"
-    "}\n";
-
-static const char merge[] =
-    "KERNEL zl_kernel(GLOBAL RESULT *y, GLOBAL const ITEM *x, i64 x_at, GLOBAL entry *to, GLOBAL const entry "
-    "*from, "
-    "idx n, idx run, idx tiles, idx first, idx count, GLOBAL const u32 *order, idx kth) {\n"
-    "    idx line = GROUP / tiles, i = GROUP % tiles * THREADS + THREAD;\n"
-    "    if (i >= n)\n"
-    "        return;\n"
-    "    x += x_at + (i64)line * n;\n"
-    "    from += (i64)line * n;\n"
-    "    entry a = from[i];\n"
-    "    idx pair = i / (2 * run) * (2 * run), middle = pair + run < n ? pair + run : n;\n"
-    "    bool is_left = i < middle;\n"
-    "    idx low = is_left ? middle : pair, begin = low, end = is_left ? (pair + 2 * run < n ? pair + 2 * "
-    "run : n) : middle;\n"
-    "    while (low < end) {\n"
-    "        idx half_way = low + (end - low) / 2;\n"
-    "        entry b = from[half_way];\n"
-    "        if (LESS(b, a))\n"
-    "            low = half_way + 1;\n"
-    "        else\n"
-    "            end = half_way;\n"
-    "    }\n"
-    "    idx place = pair + (i - (is_left ? pair : middle)) + (low - begin);\n"
-    "    PUT(place, a)\n"
-    "}\n";
-
-static bool write_text(struct text *out, const void *data) {
-    const struct writer *w = data;
-    const struct recipe *r = w->r;
-    kernel_begin(out, w->dialect, r->wide);
-    kernel_write_key(out, (zl_dtype)r->dtype, r->positions || r->grouped);
-    text_add(out, "%s#define TILE %d\n#define LAST %d\n",
-             kernel_key_bytes((zl_dtype)r->dtype) == 4 ? narrow_items : wide_items, r->tile, r->last);
-    text_add(out, r->positions ? "#define RESULT u32\n#define RESULT_OF(a) POSITION(a)\n"
-                               : "#define RESULT ITEM\n#define RESULT_OF(a) x[POSITION(a)]\n");
-    text_add(out, "%s%s%s", r->grouped ? group_keys : plain_keys, put, r->tile ? tile : merge);
-    return true;
+static struct tile_kernel *make(const void *data) {
+    static const int mantissa[ZL_DTYPE_COUNT] = {
+        [ZL_FLOAT16] = 10, [ZL_BFLOAT16] = 7, [ZL_FLOAT32] = 23, [ZL_COMPLEX64] = 23, [ZL_FLOAT64] = 52};
+    const struct recipe *r = data;
+    zl_dtype dtype = (zl_dtype)r->dtype;
+    bool is_complex = dtype == ZL_COMPLEX64;
+    int item = 8 * r->item, key = 8 * r->key, width = is_complex ? 32 : item;
+    char more[160] = "";
+    if (r->tile)
+        snprintf(more, sizeof more,
+                 ",TILE=%d,LOG=%d,GROUPED=%d,KIND=%d,WIDTH=%d,MANTISSA=%d,PART=u%d,PARTS=%d,ZEROS=%d",
+                 r->tile, r->only_keys ? 0 : __builtin_ctz((unsigned)r->tile), r->grouped,
+                 mantissa[dtype] ? 2 : tile_type_of(dtype).kind == TILE_INT, width, mantissa[dtype],
+                 is_complex ? 32 : key, 1 + is_complex, is_complex || r->positions || r->grouped);
+    else if (r->first)
+        snprintf(more, sizeof more, ",FIRST=1");
+    return kernel_built_in(r->file, "ITEM=u%d,KEY=u%d,RESULT=u%d,LAST=%d,POSITIONS=%d,BITS=%d,INDEX=i%d%s",
+                           item, key, r->positions ? 32 : item, r->last, r->positions, kernel_bits(r->wide),
+                           kernel_bits(r->wide), more);
 }
-
-// Running ----------------------------------------------------------------------------------------------------------
 
 struct sorting {
     const struct kernel_place *place;
     struct recipe r;
-    int64_t lines, n, run, first, count;
-    int64_t offset, kth;
-    void *to, *from, *order; // order: of all elements, for groups
+    int bits;                            // of a key
+    int64_t lines, n, first, count, kth; // of the sorted line, count are given from the first on
+    int64_t elements, offset;            // of x
+    void *from, *to, *order;             // to: NULL if keys are sorted; order: of all elements, for groups
 };
 
-static bool launch(struct sorting *s, void *items_to, void *items_from) {
+static bool sort_tiles(const struct sorting *s, const struct kernel_items *to) {
     struct kernel_call k;
+    int64_t all = s->lines * s->n, tiles = (s->n + s->r.tile - 1) / s->r.tile;
+    const struct kernel_tiles *kernel = kernel_find_tiles(s->place, &s->r, sizeof s->r, make, &s->r);
     kernel_begin_call(&k);
-    int64_t each = s->r.tile ? s->r.tile : KERNEL_THREADS, tiles = (s->n + each - 1) / each;
-    void *kernel = kernel_find(s->place, &s->r, sizeof s->r, write_text,
-                               &(struct writer){&s->r, s->place->target->dialect});
-    kernel_add_memory(&k, s->to);
     kernel_add_memory(&k, s->from);
-    kernel_add_int(&k, s->offset, true);
-    kernel_add_memory(&k, items_to);
-    kernel_add_memory(&k, items_from);
-    kernel_add_int(&k, s->n, s->r.wide);
-    kernel_add_int(&k, s->run, s->r.wide);
-    kernel_add_int(&k, tiles, s->r.wide);
-    kernel_add_int(&k, s->first, s->r.wide);
-    kernel_add_int(&k, s->count, s->r.wide);
-    kernel_add_memory(&k, s->order ? s->order : s->to);
-    kernel_add_int(&k, s->kth, s->r.wide);
-    return kernel && kernel_launch(s->place, kernel, s->lines * tiles, &k);
+    kernel_add_memory(&k, s->order ? s->order : s->from);
+    kernel_add_memory(&k, s->r.last ? s->to : to->key);
+    kernel_add_memory(&k, s->r.last ? s->to : to->key);
+    kernel_add_memory(&k, s->r.last ? s->to : to->at);
+    return kernel && kernel_launch_tiles(s->place, kernel, &k, 10,
+                                         (const int64_t[]){s->lines, s->n, tiles, s->first, s->count, s->kth,
+                                                           s->elements, s->offset, s->order ? all : 0,
+                                                           s->r.last ? 0 : all});
 }
 
-// Runs go to and fro between two rooms; the last merge writes the result.
-static bool merge_runs(struct sorting *s, void *a, void *b) {
-    bool done = launch(s, a, b);
-    s->r.tile = 0;
-    for (; done && s->run < s->n; s->run *= 2) {
-        s->r.last = 2 * s->run >= s->n;
-        done = launch(s, b, a);
-        void *next = b;
-        b = a;
-        a = next;
-    }
-    return done;
+// Merges runs of so many keys; or, where that is 0, sorts by the digit from a bit on.
+static bool pass(const struct sorting *s, const struct kernel_items *to, const struct kernel_items *from,
+                 int64_t run, int shift) {
+    struct kernel_call k;
+    bool last = s->to && (run ? 2 * run >= s->n : shift + RADIX_BITS >= s->bits);
+    struct recipe r = {.item = s->r.item,
+                       .key = s->r.key,
+                       .positions = s->r.positions,
+                       .last = last,
+                       .wide = s->r.wide,
+                       .first = !run && !shift};
+    snprintf(r.file, sizeof r.file, run ? "merge" : "radix");
+    const struct kernel_tiles *kernel = kernel_find_tiles(s->place, &r, sizeof r, make, &r);
+    kernel_begin_call(&k);
+    kernel_add_memory(&k, s->from);
+    kernel_add_memory(&k, from->key);
+    kernel_add_memory(&k, from->at);
+    if (!run)
+        kernel_add_int(&k, shift, s->r.key == 8);
+    kernel_add_memory(&k, last ? s->to : to->key);
+    kernel_add_memory(&k, to->key);
+    kernel_add_memory(&k, to->at);
+    return kernel && kernel_launch_tiles(s->place, kernel, &k, 7,
+                                         (const int64_t[]){s->lines, s->n,
+                                                           run ? run : (s->n + RADIX_TILE - 1) / RADIX_TILE,
+                                                           s->first, s->count, s->elements, s->offset});
+}
+
+// Keys go to and fro between two rooms, and the last pass writes the result if there is one. In room[0] may be keys already. Returns
+// in which room the last pass left them; -1 and an error.
+static int sort_lines(struct sorting *s, struct kernel_items room[2]) {
+    int merges = 0, now = 0;
+    while ((int64_t)TILE_MOST << merges < s->n)
+        merges++;
+    bool by_radix = merges * RADIX_BITS >= s->bits, good = true;
+    s->r.last = false;
+    s->r.only_keys = by_radix;
+    if (!by_radix)
+        good = sort_tiles(s, &room[now = 1]);
+    else if (s->from != room[0].key)
+        good = sort_tiles(s, &room[0]);
+    int passes = by_radix ? (s->bits + RADIX_BITS - 1) / RADIX_BITS : merges;
+    for (int i = 0; good && i < passes; i++, now = !now)
+        good = pass(s, &room[!now], &room[now], by_radix ? 0 : (int64_t)TILE_MOST << i, i * RADIX_BITS);
+    return good ? now : -1;
+}
+
+// What is freed is given only to what comes later in the lane's order.
+void kernel_close_items(const struct kernel_place *p, struct kernel_items *t) {
+    if (t->at)
+        device_free(p->target->device, p->unit, p->lane, t->at, t->capacity[1]);
+    if (t->key)
+        device_free(p->target->device, p->unit, p->lane, t->key, t->capacity[0]);
+}
+
+bool kernel_open_items(const struct kernel_place *p, struct kernel_items *t, int64_t count,
+                       size_t key_bytes) {
+    const struct device *d = p->target->device;
+    t->key = device_alloc(d, p->unit, p->lane, (size_t)count * key_bytes, &t->capacity[0]);
+    t->at = t->key ? device_alloc(d, p->unit, p->lane, (size_t)count * 4, &t->capacity[1]) : NULL;
+    return t->at;
+}
+
+static void choose_tile(struct sorting *s) {
+    for (s->r.tile = TILE_LEAST; s->r.tile < TILE_MOST && s->r.tile < s->n;)
+        s->r.tile *= 4;
+    s->r.wide = s->lines * s->n > INT32_MAX / 4 || s->elements > KERNEL_NARROW;
 }
 
 static bool run(struct sorting *s) {
-    const struct device *d = s->place->target->device;
-    size_t item = kernel_key_bytes((zl_dtype)s->r.dtype) == 4 ? 8 : 16,
-           bytes = (size_t)(s->lines * s->n) * item;
-    size_t capacity[2] = {0};
-    for (s->r.tile = TILE_LEAST; s->r.tile < TILE_MOST && s->r.tile < s->n;)
-        s->r.tile *= 2;
-    s->run = s->r.tile;
-    s->r.wide = s->lines * s->n > INT32_MAX / 4;
+    struct kernel_items room[2] = {{0}};
+    choose_tile(s);
     s->r.last = s->n <= s->r.tile;
     if (s->r.last)
-        return launch(s, s->to, s->to);
-    void *a = device_alloc(d, s->place->unit, s->place->lane, bytes, &capacity[0]),
-         *b = a ? device_alloc(d, s->place->unit, s->place->lane, bytes, &capacity[1]) : NULL;
-    bool done = b && merge_runs(s, a, b);
-    if (b)
-        device_free(d, s->place->unit, s->place->lane, b,
-                    capacity[1]); // who gets it comes later in the lane's order
-    if (a)
-        device_free(d, s->place->unit, s->place->lane, a, capacity[0]);
+        return sort_tiles(s, NULL);
+    bool done = kernel_open_items(s->place, &room[0], s->lines * s->n, (size_t)s->r.key) &&
+                kernel_open_items(s->place, &room[1], s->lines * s->n, (size_t)s->r.key) &&
+                sort_lines(s, room) >= 0;
+    kernel_close_items(s->place, &room[1]);
+    kernel_close_items(s->place, &room[0]);
     return done;
+}
+
+static struct sorting sorting_by(const struct kernel_place *p, zl_dtype dtype, bool positions) {
+    int32_t item = (int32_t)zl_dtype_size(dtype);
+    return (struct sorting){
+        .place = p,
+        .r = {"sort", .item = item, .key = MAX_OF(item, 4), .positions = positions, .dtype = (int32_t)dtype},
+        .bits = 8 * item};
+}
+
+int kernel_sort_places(const struct kernel_place *p, struct kernel_items room[2], bool wide, int64_t lines,
+                       int64_t n, int64_t end) {
+    struct sorting s = sorting_by(p, wide ? ZL_UINT64 : ZL_UINT32, true);
+    s.from = room[0].key;
+    s.lines = lines;
+    s.n = n;
+    s.elements = lines * n;
+    for (s.bits = 1; s.bits < 63 && end >> s.bits;)
+        s.bits++;
+    choose_tile(&s);
+    return sort_lines(&s, room);
 }
 
 bool kernel_can_sort(const struct call *c) {
@@ -193,15 +177,15 @@ bool kernel_can_sort(const struct call *c) {
 
 static struct sorting sorting_of(const struct kernel_place *p, const struct call *c, bool positions) {
     zl_array x = c->in[0], y = call_first(c);
-    int64_t n = x->dim[x->ndim - 1];
-    return (struct sorting){.place = p,
-                            .r = {.dtype = x->dtype, .positions = positions, .name = "sort"},
-                            .lines = x->size / n,
-                            .n = n,
-                            .count = y->dim[y->ndim - 1],
-                            .offset = x->offset,
-                            .to = kernel_reach(p, y),
-                            .from = kernel_reach(p, x)};
+    struct sorting s = sorting_by(p, (zl_dtype)x->dtype, positions);
+    s.n = x->dim[x->ndim - 1];
+    s.lines = x->size / s.n;
+    s.count = y->dim[y->ndim - 1];
+    s.elements = kernel_elements(x);
+    s.offset = x->offset;
+    s.to = kernel_reach(p, y);
+    s.from = kernel_reach(p, x);
+    return s;
 }
 
 static bool sort(const struct kernel_place *p, const struct call *c, bool positions) {
@@ -210,13 +194,11 @@ static bool sort(const struct kernel_place *p, const struct call *c, bool positi
 }
 
 bool kernel_order_places(const struct kernel_place *p, void *order, void *places, int64_t n) {
-    struct sorting s = {.place = p,
-                        .r = {.dtype = ZL_INT64, .positions = true, .name = "sort"},
-                        .lines = 1,
-                        .n = n,
-                        .count = n,
-                        .to = order,
-                        .from = places};
+    struct sorting s = sorting_by(p, ZL_INT64, true);
+    s.lines = 1;
+    s.n = s.count = s.elements = n;
+    s.to = order;
+    s.from = places;
     return run(&s);
 }
 
@@ -242,6 +224,7 @@ bool kernel_partition(const struct kernel_place *p, const struct call *c) {
     all.to = order;
     all.count = all.n;
     groups.r.grouped = true;
+    groups.bits = 2;
     groups.order = order;
     groups.kth = w.kth;
     groups.first = w.first;
@@ -253,48 +236,14 @@ bool kernel_partition(const struct kernel_place *p, const struct call *c) {
 // Searching --------------------------------------------------------------------------------------------------------
 
 struct search_recipe {
+    char file[8];
     int32_t dtype, wide, right;
-    char name[12]; // no other kernel has such a key
 };
 
-struct search_writer {
-    const struct search_recipe *r;
-    const char *dialect;
-};
-
-static const char search[] =
-    "struct zl_axes { idx dim[8]; idx stride[1][8]; };\n"
-    "KERNEL zl_kernel(GLOBAL u32 *y, GLOBAL const ITEM *among, i64 among_at, i64 step, i64 count, GLOBAL "
-    "const ITEM *x, "
-    "i64 x_at, idx n, AXES s, i32 axes) {\n"
-    "    idx i = GROUP * THREADS + THREAD, rest = i, at = 0;\n"
-    "    if (i >= n)\n"
-    "        return;\n"
-    "    for (i32 axis = axes - 1; axis >= 0; axis--) {\n"
-    "        idx next = rest / s.dim[axis];\n"
-    "        at += (rest - next * s.dim[axis]) * s.stride[0][axis];\n"
-    "        rest = next;\n"
-    "    }\n"
-    "    among += among_at;\n"
-    "    i64 low = 0, end = count;\n"
-    "    while (low < end) {\n"
-    "        i64 half_way = low + (end - low) / 2;\n"
-    "        bool before = RIGHT ? key_of(among[half_way * step]) <= key_of(x[x_at + at])\n"
-    "                            : key_of(among[half_way * step]) < key_of(x[x_at + at]);\n"
-    "        if (before)\n"
-    "            low = half_way + 1;\n"
-    "        else\n"
-    "            end = half_way;\n"
-    "    }\n"
-    "    y[i] = (u32)low;\n"
-    "}\n";
-
-static bool write_search(struct text *out, const void *data) {
-    const struct search_writer *w = data;
-    kernel_begin(out, w->dialect, w->r->wide);
-    kernel_write_key(out, (zl_dtype)w->r->dtype, true);
-    text_add(out, "#define RIGHT %d\n%s", w->r->right, search);
-    return true;
+static struct tile_kernel *make_search(const void *data) {
+    const struct search_recipe *r = data;
+    return kernel_built_in(r->file, "ITEM=%s,RIGHT=%d,%s", kernel_type((zl_dtype)r->dtype), r->right,
+                           kernel_index_clauses(r->wide));
 }
 
 bool kernel_can_search(const struct call *c) {
@@ -302,31 +251,28 @@ bool kernel_can_search(const struct call *c) {
 }
 
 bool kernel_search(const struct kernel_place *p, const struct call *c) {
-    zl_array among = c->in[0], x = c->in[1], y = call_first(c);
+    zl_array line = c->in[0], x = c->in[1];
     struct kernel_layout l;
     struct kernel_call k;
     kernel_begin_call(&k);
     layout_begin(&l, 1);
     for (int i = 0; i < x->ndim; i++)
         layout_push(&l, x->dim[i], &array_stride(x)[i]);
-    if (l.axes > KERNEL_AXES)
-        return error_false(ZL_ERROR_DEVICE,
-                           "%s: more than %d axes of shape %s that cannot be joined: use zl_contiguous first",
-                           c->op->name, KERNEL_AXES, array_text(x));
-    struct search_recipe r = {x->dtype, layout_is_wide(&l), call_args(c)[0] != 0, "search"};
-    void *kernel =
-        kernel_find(p, &r, sizeof r, write_search, &(struct search_writer){&r, p->target->dialect});
-    void *to = kernel_reach(p, y), *sorted = kernel_reach(p, among), *from = kernel_reach(p, x);
-    kernel_add_memory(&k, to);
-    kernel_add_memory(&k, sorted);
-    kernel_add_int(&k, among->offset, true);
-    kernel_add_int(&k, array_stride(among)[0], true);
-    kernel_add_int(&k, among->dim[0], true);
+    if (!kernel_check_axes(&l, c->op->name))
+        return false;
+    struct search_recipe r = {"search", x->dtype,
+                              layout_is_wide(&l) ||
+                                  MAX_OF(kernel_elements(x), kernel_elements(line)) > KERNEL_NARROW,
+                              call_args(c)[0] != 0};
+    const struct kernel_tiles *kernel = kernel_find_tiles(p, &r, sizeof r, make_search, &r);
+    void *to = kernel_reach(p, call_first(c)), *from = kernel_reach(p, x), *sorted = kernel_reach(p, line);
     kernel_add_memory(&k, from);
-    kernel_add_int(&k, x->offset, true);
-    kernel_add_int(&k, l.size, r.wide);
-    kernel_add_axes(&k, &l, 1, r.wide);
-    kernel_add_int(&k, l.axes, false);
-    return kernel && to && sorted && from &&
-           kernel_launch(p, kernel, (l.size + KERNEL_THREADS - 1) / KERNEL_THREADS, &k);
+    kernel_add_memory(&k, sorted);
+    kernel_add_table(&k, &l, r.wide);
+    kernel_add_int(&k, array_stride(line)[0], r.wide);
+    kernel_add_memory(&k, to);
+    return kernel && to && from && sorted &&
+           kernel_launch_tiles(p, kernel, &k, 7,
+                               (const int64_t[]){l.size, l.axes, kernel_elements(x), x->offset,
+                                                 kernel_elements(line), line->offset, line->dim[0]});
 }
