@@ -20,7 +20,8 @@ extern const struct device desk;
 // Ops of which every kernel is tile IR, besides those that have a kernel of their own.
 static const struct op *const tiled[] = {&op_arange,     &op_arange_int, &op_random_bits,   &op_take,
                                          &op_take_along, &op_gather,     &op_dynamic_slice, &op_slice_update,
-                                         &op_pad,        &op_conv};
+                                         &op_pad,        &op_conv,       &op_csr_matmul,    &op_csr_sample,
+                                         &op_csr_rows};
 
 // Kernels --------------------------------------------------------------------------------------------------------------
 

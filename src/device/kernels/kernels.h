@@ -241,14 +241,6 @@ bool kernel_from_fp8(const struct kernel_place *p, zl_array x, zl_dtype dtype, v
 // kernels_sort.c: the numbers of n places (int64) in their order, equal ones as they come, as uint32.
 bool kernel_order_places(const struct kernel_place *p, void *order, void *places, int64_t n);
 
-// kernels_csr.c: a sparse matrix, without its values; whether they are what they should be, else false and an error.
-struct csr_index {
-    zl_array indices, pointers;
-    int64_t columns;
-};
-bool kernel_check_csr(const struct kernel_place *p, const struct call *c, const struct csr_index *m);
-kernel_function kernel_csr_transposed; // kernels_csr_turned.c, as are csr_sample and csr_rows
-
 // kernels_keys.c: ITEM, bits of an element, and key_of(item), of so many bytes. zeros_are_one: those of 0 and -0 are the same.
 void kernel_write_key(struct text *out, zl_dtype dtype, bool zeros_are_one);
 size_t kernel_key_bytes(zl_dtype dtype);
