@@ -21,7 +21,7 @@ extern const struct device desk;
 static const struct op *const tiled[] = {&op_arange,     &op_arange_int, &op_random_bits,   &op_take,
                                          &op_take_along, &op_gather,     &op_dynamic_slice, &op_slice_update,
                                          &op_pad,        &op_conv,       &op_csr_matmul,    &op_csr_sample,
-                                         &op_csr_rows};
+                                         &op_csr_rows,   &op_attention,  &op_attention_vjp};
 
 // Kernels --------------------------------------------------------------------------------------------------------------
 

@@ -35,7 +35,11 @@ static const char *const tests[] = {"op/test_create:",
                                     "op/test_sparse:sparse_products_are_sums",
                                     "op/test_sparse:sparse_of",
                                     "op/test_sparse:sparse_matrices_are_checked",
-                                    "op/test_sparse:sparse_batches"};
+                                    "op/test_sparse:sparse_batches",
+                                    "op/test_attention:attention_that_sees",
+                                    "op/test_attention:attention_of_few_keys",
+                                    "op/test_attention:attention_of_nan",
+                                    "op/test_attention:attention_of_views"};
 
 // An op that has a kernel of its own is tested by the file of its name.
 static void add_tests(struct text *out) {
