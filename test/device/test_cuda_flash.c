@@ -23,7 +23,7 @@ TEST(own_attention_compiles_for_cuda) {
     for (int i = 0; i < COUNT_OF_ALL; i++) {
         if (!test_long() && i != some && i != (some + COUNT_OF_ALL / 2 + 1) % COUNT_OF_ALL)
             continue;
-        const struct cuda_flash_text t = {.kind = (enum cuda_flash_kind)(i % 4),
+        const struct cuda_flash_text t = {.kind = (enum cuda_flash_kind)(i % 5),
                                           .dtype = i / 2 % 2 ? ZL_FLOAT16 : ZL_BFLOAT16,
                                           .scale = 0.125,
                                           .size = sizes[i / 4 % 4],
@@ -103,20 +103,15 @@ static void check_lengths(const struct lengths *l) {
     REQUIRE(zl_eval_all(8, (zl_array[]){q, k, v, g, y, grads[0], grads[1], grads[2]}));
     struct cuda_flash_text t = {CUDA_FLASH_KEEPING, ZL_FLOAT16, scale, (int)l->size,
                                 (int)l->shared,     l->causal,  true};
-    zl_array line = zl_zeros(ZL_SHAPE(heads, l->queries), ZL_FLOAT32);
-    zl_array forward[] = {q, line, line}, dq = q, of_keys[] = {k, v};
-    REQUIRE(run_tiles(&t, 3, (zl_array[]){q, k, v}, 3, forward));
+    zl_array line = zl_zeros(ZL_SHAPE(heads, l->queries), ZL_FLOAT32),
+             state = zl_zeros(ZL_SHAPE(heads, l->queries, 2), ZL_FLOAT32);
+    zl_array forward[] = {q, state}, of_queries[] = {line, line}, dq = q, of_keys[] = {k, v};
+    REQUIRE(run_tiles(&t, 3, (zl_array[]){q, k, v}, 2, forward));
     check_close("attention", forward[0], y);
-    zl_array top =
-        zl_add(zl_multiply(forward[1], zl_scalar(scale * 1.4426950408889634)), zl_log2(forward[2]));
-    zl_array less =
-        zl_sum_axis(zl_multiply(zl_astype(y, ZL_FLOAT32), zl_astype(batch_of(g), ZL_FLOAT32)), -1, false);
-    zl_array in[] = {q,
-                     k,
-                     v,
-                     g,
-                     zl_contiguous(zl_astype(top, ZL_FLOAT32), false),
-                     zl_contiguous(zl_reshape(less, zl_shape_of(line)), false)};
+    REQUIRE(zl_eval_all(2, forward));
+    t.kind = CUDA_FLASH_PREPARING;
+    REQUIRE(run_tiles(&t, 3, (zl_array[]){forward[1], forward[0], g}, 2, of_queries));
+    zl_array in[] = {q, k, v, g, of_queries[0], of_queries[1]};
     REQUIRE(zl_eval_all(6, in));
     t.kind = CUDA_FLASH_OF_QUERIES;
     REQUIRE(run_tiles(&t, 6, in, 1, &dq));

@@ -45,7 +45,15 @@ static const char *const tests[] = {"op/test_create:",
                                     "op/test_slices:dynamic",
                                     "op/test_slices:along",
                                     "op/test_slices:rules",
-                                    "op/test_slices:batching"};
+                                    "op/test_slices:batching",
+                                    "op/test_sparse:sparse_products_are_sums",
+                                    "op/test_sparse:sparse_of",
+                                    "op/test_sparse:sparse_matrices_are_checked",
+                                    "op/test_sparse:sparse_batches",
+                                    "op/test_attention:attention_that_sees",
+                                    "op/test_attention:attention_of_few_keys",
+                                    "op/test_attention:attention_of_nan",
+                                    "op/test_attention:attention_of_views"};
 
 // An op that has a kernel of its own is tested by the file of its name.
 static void add_tests(struct text *out) {
@@ -99,6 +107,30 @@ static void run_from_fp8(zl_dtype dtype) {
     memory_free(got);
 }
 
+static struct tile_kernel *make_transposed(const void *data) {
+    (void)data;
+    return kernel_built_in("csr_transposed", "ITEM=f32");
+}
+
+// Products of transposed sparse matrices sort entries first, which the desk need not be able to. Of the matrix {{5, 7}, {0, 2}} an
+// entry of the first column comes last, and one more entry belongs to no row.
+static void run_csr_transposed(void) {
+    struct kernel_place p = desk_place();
+    float values[] = {7, 5, 2, 9}, x[] = {1, 10, 100, 1000}, y[4] = {0};
+    int32_t rows[] = {0, 0, 1, 2};
+    int64_t places[] = {1, 0, 1, 2};
+    uint32_t order[] = {1, 0, 2, 3};
+    void *memory[] = {values, x, rows, places, order, y};
+    struct kernel_call k;
+    kernel_begin_call(&k);
+    for (size_t i = 0; i < COUNT(memory); i++)
+        kernel_add_memory(&k, memory[i]);
+    const struct kernel_tiles *kernel =
+        kernel_find_tiles(&p, "transposed", sizeof "transposed", make_transposed, NULL);
+    CHECK(kernel && kernel_launch_tiles(&p, kernel, &k, 7, (const int64_t[]){4, 2, 4, 4, 0, 4, 0}));
+    CHECK(y[0] == 5 && y[1] == 50 && y[2] == 207 && y[3] == 2070);
+}
+
 // Something asks for every file.
 static void check_files(void) {
     size_t bytes;
@@ -116,6 +148,7 @@ TEST(kernels_of_ops_in_the_interpreter) {
     setenv("ZL_TEST_KERNELS", kernels, 1);
     run_from_fp8(ZL_FLOAT32);
     run_from_fp8(ZL_FLOAT16);
+    run_csr_transposed();
     unsetenv("ZL_TEST_KERNELS");
     if (!can_start_itself())
         SKIP("this program cannot start itself (in an emulator)");

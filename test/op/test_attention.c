@@ -106,15 +106,18 @@ static void compare(function *f, const char *what, const struct attended *c, con
     zl_outputs_free(out);
 }
 
+static void make_inputs(const struct attended *c, zl_array *in) {
+    in[0] = op_test_random(ZL_SHAPE(c->batch, c->heads, c->queries, c->dim), ZL_FLOAT64, -1, 1);
+    in[1] = op_test_random(ZL_SHAPE(c->batch, c->matrices, c->keys, c->dim), ZL_FLOAT64, -1, 1);
+    in[2] = op_test_random(ZL_SHAPE(c->batch, c->matrices, c->keys, c->width), ZL_FLOAT64, -1, 1);
+    in[3] = op_test_random(ZL_SHAPE(c->heads, 1, c->keys), ZL_FLOAT64, -1, 1);
+    in[4] = op_test_random(ZL_SHAPE(c->heads), ZL_FLOAT64, -1, 1);
+    in[5] = op_test_random(ZL_SHAPE(c->batch, c->heads, c->queries, c->width), ZL_FLOAT64, -1, 1);
+}
+
 static void check_case(const struct attended *c, bool all) {
-    const zl_array in[INPUTS] = {
-        op_test_random(ZL_SHAPE(c->batch, c->heads, c->queries, c->dim), ZL_FLOAT64, -1, 1),
-        op_test_random(ZL_SHAPE(c->batch, c->matrices, c->keys, c->dim), ZL_FLOAT64, -1, 1),
-        op_test_random(ZL_SHAPE(c->batch, c->matrices, c->keys, c->width), ZL_FLOAT64, -1, 1),
-        op_test_random(ZL_SHAPE(c->heads, 1, c->keys), ZL_FLOAT64, -1, 1),
-        op_test_random(ZL_SHAPE(c->heads), ZL_FLOAT64, -1, 1),
-        op_test_random(ZL_SHAPE(c->batch, c->heads, c->queries, c->width), ZL_FLOAT64, -1, 1),
-    };
+    zl_array in[INPUTS];
+    make_inputs(c, in);
     compare(value, "value", c, in, ZL_FLOAT32, 1e-5);
     compare(value, "value of float16", c, in, ZL_FLOAT16, 4e-3);
     compare(value, "value of bfloat16", c, in, ZL_BFLOAT16, 3e-2);
@@ -146,6 +149,19 @@ TEST(attention_by_blocks) {
                     c.sinks = sinks;
                     check_case(&c, i == 1 || i == 4 || (i == 7 && !test_quick()));
                 }
+}
+
+// One block of queries and two of keys: little enough for kernels that an interpreter runs.
+TEST(attention_of_few_keys) {
+    for (int mask = NO_MASK; mask < MASKS; mask++)
+        for (int sinks = 0; sinks < 2; sinks++)
+            ZL_SCOPE {
+                struct attended c = {1, 2, 1, 3, 35, 5, 34, (enum mask)mask, sinks};
+                zl_array in[INPUTS];
+                make_inputs(&c, in);
+                compare(gradient, "gradient", &c, in, ZL_FLOAT32, 2e-4);
+                compare(value, "value of bfloat16", &c, in, ZL_BFLOAT16, 3e-2);
+            }
 }
 
 // A query that sees nothing has the mean of all values; one whose scores are all minus infinity has no result.

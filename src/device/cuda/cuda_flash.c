@@ -13,7 +13,7 @@ static const char begin_text[] =
     "    -> (O: %t[H, T, %e]) {\n";
 static const char begin_keeping_text[] =
     "kernel attention index 32 (Q: %t[H, T, %d], K: %t[G, S, %d], V: %t[G, S, %e])\n"
-    "    -> (O: %t[H, T, %e], M: f32[H, T], L: f32[H, T]) {\n";
+    "    -> (O: %t[H, T, %e], Z: f32[H, T, 2]) {\n";
 
 static const char tiles_text[] = "  grid by in H, bx in ceildiv(T, 128), threads %n {\n"
                                  "    shared q: %t[128, %d]\n"
@@ -64,8 +64,12 @@ static const char softmax_text[] =
     "  }\n"                                                        \
     "}\n"
 static const char end_text[] = END_TEXT;
-static const char end_keeping_text[] = "    copy most -> M[by, %x * 128] of [1, 128]\n"
-                                       "    copy total -> L[by, %x * 128] of [1, 128]\n" END_TEXT;
+static const char end_keeping_text[] = "    map i in 128 {\n"
+                                       "      if %x * 128 + i < T {\n"
+                                       "        Z[by, %x * 128 + i, 0] = most[i] * %s\n"
+                                       "        Z[by, %x * 128 + i, 1] = total[i]\n"
+                                       "      }\n"
+                                       "    }\n" END_TEXT;
 
 static struct flash_text text_of(const struct flash_key *k) {
     return (struct flash_text){{k->keeps ? begin_keeping_text : begin_text, tiles_text,
@@ -94,60 +98,27 @@ bool cuda_flash_source(const struct cuda_flash_text *t, struct text *tiles, stru
     bool is_forward = t->kind <= CUDA_FLASH_KEEPING;
     if (is_forward)
         choose(&k, t->has_warps);
-    struct flash_text text = is_forward ? text_of(&k) : flash_vjp_text(&k, t->kind == CUDA_FLASH_OF_KEYS);
+    struct flash_text text = is_forward ? text_of(&k) : flash_vjp_text(&k, t->kind);
     return flash_source(&k, &text, tiles, source);
 }
 
 // Calls -------------------------------------------------------------------------------------------------------------
 
-static const char pair_text[] =
-    "KERNEL zl_kernel(GLOBAL f32 *state, GLOBAL const f32 *most, GLOBAL const f32 *sum, f32 scale, idx n) {\n"
-    "    idx i = GROUP * THREADS + THREAD;\n"
-    "    if (i < n) {\n"
-    "        state[2 * i] = most[i] * scale;\n"
-    "        state[2 * i + 1] = sum[i];\n"
-    "    }\n"
-    "}\n";
-
-static bool write_pairs(struct text *out, const void *data) {
-    kernel_begin(out, data, true);
-    text_bytes(out, pair_text, (int)sizeof pair_text - 1);
-    return true;
-}
-
-static bool keep(const struct kernel_place *p, zl_array state, float *most, float *sum, double scale) {
-    int64_t count = state->size / 2;
-    float factor = (float)scale;
-    struct kernel_call k;
-    kernel_begin_call(&k);
-    void *kernel = kernel_find(p, "cuda_flash keep", 15, write_pairs, p->target->dialect);
-    void *to = kernel_reach(p, state);
-    kernel_add_memory(&k, to);
-    kernel_add_memory(&k, most);
-    kernel_add_memory(&k, sum);
-    kernel_add(&k, &factor, sizeof factor);
-    kernel_add_int(&k, count, true);
-    return kernel && to && kernel_launch(p, kernel, (count + KERNEL_THREADS - 1) / KERNEL_THREADS, &k);
-}
-
-enum { Q, K, V, O, MOST, SUM, BUFFERS };
+enum { Q, K, V, O, STATE, BUFFERS };
 
 static enum kernel_taken attend(const struct kernel_place *p, const struct flash_key *k,
                                 const struct attention *a, zl_array y, zl_array state) {
-    struct cuda_scratch copy[BUFFERS] = {{0}};
+    struct cuda_scratch copy[O] = {{0}};
     struct flash_text text = text_of(k);
     void *memory[BUFFERS] = {cuda_row_major(p, a->q, &copy[Q]), cuda_row_major(p, a->k, &copy[K]),
-                             cuda_row_major(p, a->v, &copy[V]), kernel_reach(p, y)};
-    size_t line = (size_t)state->size / 2 * sizeof(float);
-    bool ready = memory[Q] && memory[K] && memory[V] && memory[O];
-    if (ready && k->keeps)
-        ready = (memory[MOST] = cuda_scratch_open(p, &copy[MOST], line)) &&
-                (memory[SUM] = cuda_scratch_open(p, &copy[SUM], line));
-    enum kernel_taken taken =
-        ready ? flash_run(p, k, &text, a, memory, k->keeps ? BUFFERS : MOST) : KERNEL_FAILED;
-    if (taken == KERNEL_DONE && k->keeps && !keep(p, state, memory[MOST], memory[SUM], k->scale))
-        taken = KERNEL_FAILED;
-    for (int i = 0; i < BUFFERS; i++)
+                             cuda_row_major(p, a->v, &copy[V]), kernel_reach(p, y),
+                             k->keeps ? kernel_reach(p, state) : NULL};
+    int count = k->keeps ? BUFFERS : STATE;
+    bool ready = true;
+    for (int i = 0; i < count; i++)
+        ready = ready && memory[i];
+    enum kernel_taken taken = ready ? flash_run(p, k, &text, a, memory, count) : KERNEL_FAILED;
+    for (int i = 0; i < O; i++)
         cuda_scratch_close(p, &copy[i]);
     return taken;
 }

@@ -37,7 +37,7 @@ enum kernel_taken flash_run(const struct kernel_place *p, const struct flash_key
 // As tiles and as CUDA C; either may be NULL. False and an error.
 bool flash_source(const struct flash_key *k, const struct flash_text *text, struct text *tiles, struct text *source);
 
-// cuda_flash_vjp.c: of queries, or of keys and values, of which it chooses threads and step.
-struct flash_text flash_vjp_text(struct flash_key *k, bool of_keys);
+// cuda_flash_vjp.c: a kernel of the backward pass, of which it chooses threads and step.
+struct flash_text flash_vjp_text(struct flash_key *k, enum cuda_flash_kind kind);
 
 #endif

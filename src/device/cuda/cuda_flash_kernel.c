@@ -142,7 +142,7 @@ bool flash_source(const struct flash_key *k, const struct flash_text *text, stru
 static bool launch(const struct kernel_place *p, struct flash *f, const struct flash_key *k,
                    const struct attention *a, void *const *memory, int count) {
     const struct render_launch *l = &f->group.launch[0];
-    // As shapes name them: H, T, then G, S.
+    // As shapes name them: H, T, then G, S, which not all have.
     int64_t symbol[FLASH_SYMBOLS] = {a->q->dim[FLASH_B] * a->q->dim[FLASH_N], a->q->dim[FLASH_T],
                                      a->k->dim[FLASH_B] * a->k->dim[FLASH_N], a->k->dim[FLASH_T]};
     int32_t narrow[FLASH_SYMBOLS];
@@ -152,7 +152,7 @@ static bool launch(const struct kernel_place *p, struct flash *f, const struct f
     int at = 0;
     for (int i = 0; i < count; i++)
         argument[at++] = (void *)(uintptr_t)&memory[i];
-    for (int i = 0; i < FLASH_SYMBOLS; i++) {
+    for (int i = 0; i < f->kernel->symbols; i++) {
         narrow[i] = (int32_t)symbol[i];
         argument[at++] = &narrow[i];
     }

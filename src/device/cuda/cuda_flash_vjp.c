@@ -6,7 +6,6 @@
 // blocks.
 
 #include "device/cuda/cuda_flash.h"
-#include "device/kernels/kernels_attention.h"
 
 // Text --------------------------------------------------------------------------------------------------------------
 
@@ -105,10 +104,37 @@ static const char keys_end_text[] =
     "  }\n"
     "}\n";
 
-struct flash_text flash_vjp_text(struct flash_key *k, bool of_keys) {
+// Of each query: the logarithm of its sum, of base 2, and the product of result and cotangent.
+static const char prepare_text[] =
+    "kernel attention index 32 (Z: f32[H, T, 2], O: %t[H, T, %e], Y: %t[H, T, %e])\n"
+    "    -> (A: f32[H, T], B: f32[H, T]) {\n"
+    "  grid by in H, bx in ceildiv(T, 8), threads 256 {\n"
+    "    fragment part: f32[8, 32] = 0\n"
+    "    fragment sum: f32[8]\n"
+    "    for c in ceildiv(%e, 32) {\n"
+    "      map i in 8, j in 32 {\n"
+    "        let t = bx * 8 + i\n"
+    "        let d = c * 32 + j\n"
+    "        if t < T & d < %e { part[i, j] = fma(f32(O[by, t, d]), f32(Y[by, t, d]), part[i, j]) }\n"
+    "      }\n"
+    "    }\n"
+    "    reduce add part -> sum axis 1\n"
+    "    map i in 8 {\n"
+    "      let t = bx * 8 + i\n"
+    "      if t < T {\n"
+    "        A[by, t] = (Z[by, t, 0] + log(Z[by, t, 1])) * 1.44269504\n"
+    "        B[by, t] = sum[i]\n"
+    "      }\n"
+    "    }\n"
+    "  }\n"
+    "}\n";
+
+struct flash_text flash_vjp_text(struct flash_key *k, enum cuda_flash_kind kind) {
     k->threads = 256;
     k->step = 64;
-    if (of_keys)
+    if (kind == CUDA_FLASH_PREPARING)
+        return (struct flash_text){{prepare_text}};
+    if (kind == CUDA_FLASH_OF_KEYS)
         return (struct flash_text){{keys_text, key_slopes_text,
                                     k->causal ? causal_query_edge_text : query_edge_text, keys_end_text}};
     return (struct flash_text){{queries_text, k->causal ? some_keys_text : all_keys_text, query_slopes_text,
@@ -117,75 +143,27 @@ struct flash_text flash_vjp_text(struct flash_key *k, bool of_keys) {
 
 // Calls -------------------------------------------------------------------------------------------------------------
 
-enum { ROWS = 8, LANES = 32 };
-
-static const char prepare_text[] =
-    "#define ROWS 8\n"
-    "#define LANES 32\n"
-    ATTENTION_LOAD
-    "KERNEL zl_kernel(GLOBAL f32 *top, GLOBAL f32 *less, GLOBAL const f32 *state, GLOBAL const ITEM *y, "
-    "GLOBAL const ITEM *g, idx n, idx width) {\n"
-    "    LOCAL f32 part[ROWS][LANES];\n"
-    "    i32 row = THREAD / LANES, lane = THREAD % LANES;\n"
-    "    i64 line = (i64)GROUP * ROWS + row;\n"
-    "    f32 sum = 0;\n"
-    "    for (i64 c = lane; c < width && line < n; c += LANES)\n"
-    "        sum = zl_fma_f32(load(y + line * width + c), load(g + line * width + c), sum);\n"
-    "    part[row][lane] = sum;\n"
-    "    BARRIER;\n"
-    "    if (lane || line >= n)\n"
-    "        return;\n"
-    "    sum = 0;\n"
-    "    for (i32 c = 0; c < LANES; c++)\n"
-    "        sum += part[row][c];\n"
-    "    f32 total = state[2 * line + 1], log_of_total;\n"
-    "    logarithm(&log_of_total, &total);\n"
-    "    top[line] = (state[2 * line] + log_of_total) * 1.44269504f;\n" // of exponents of 2
-    "    less[line] = sum;\n"
-    "}\n";
-
-struct writer {
-    const char *dialect;
-    zl_dtype dtype;
-};
-
-static bool write_prepare(struct text *out, const void *data) {
-    const struct writer *w = data;
-    kernel_begin(out, w->dialect, true);
-    if (!kernel_element(out, tile_cast_kernel(ZL_FLOAT32, w->dtype), w->dialect, "widen") ||
-        !kernel_element(out, tile_row_kernel(TILE_LOG, ZL_FLOAT32, "v"), w->dialect, "logarithm"))
-        return false;
-    text_add(out, "#define ITEM %s\n", kernel_memory_type(w->dtype));
-    text_bytes(out, prepare_text, (int)sizeof prepare_text - 1);
-    return true;
-}
-
 enum { Q, K, V, G, TOP, LESS, FIRST, SECOND, BUFFERS };
 
-static bool prepare(const struct kernel_place *p, const struct attention *a, void *y, void *const *memory) {
-    zl_dtype dtype = (zl_dtype)a->q->dtype;
-    char name[] = "cuda_flash_vjp 0";
-    name[sizeof name - 2] = dtype == ZL_FLOAT16 ? 'h' : 'b';
-    struct kernel_call k;
-    kernel_begin_call(&k);
-    void *kernel =
-        kernel_find(p, name, sizeof name, write_prepare, &(struct writer){p->target->dialect, dtype});
-    void *state = kernel_reach(p, a->state);
-    int64_t lines = a->state->size / 2;
-    kernel_add_memory(&k, memory[TOP]);
-    kernel_add_memory(&k, memory[LESS]);
-    kernel_add_memory(&k, state);
-    kernel_add_memory(&k, y);
-    kernel_add_memory(&k, memory[G]);
-    kernel_add_int(&k, lines, true);
-    kernel_add_int(&k, a->v->dim[FLASH_D], true);
-    return kernel && state && kernel_launch_by(p, kernel, (lines + ROWS - 1) / ROWS, ROWS * LANES, &k);
+static enum kernel_taken prepare(const struct kernel_place *p, const struct attention *a,
+                                 void *const *memory) {
+    struct cuda_scratch copy[2] = {{0}};
+    struct flash_key k = {.dtype = a->q->dtype, .width = (int32_t)a->v->dim[FLASH_D], .name = "flash p"};
+    struct flash_text text = flash_vjp_text(&k, CUDA_FLASH_PREPARING);
+    void *of_queries[] = {cuda_row_major(p, a->state, &copy[0]), cuda_row_major(p, a->y, &copy[1]), memory[G],
+                          memory[TOP], memory[LESS]};
+    enum kernel_taken taken = of_queries[0] && of_queries[1]
+                                  ? flash_run(p, &k, &text, a, of_queries, COUNT(of_queries))
+                                  : KERNEL_FAILED;
+    cuda_scratch_close(p, &copy[0]);
+    cuda_scratch_close(p, &copy[1]);
+    return taken;
 }
 
 static enum kernel_taken run(const struct kernel_place *p, const struct attention *a, bool of_keys,
                              void **memory, zl_array first, zl_array second) {
     struct flash_key k = flash_key_of(a, of_keys ? "flash k" : "flash q");
-    struct flash_text text = flash_vjp_text(&k, of_keys);
+    struct flash_text text = flash_vjp_text(&k, of_keys ? CUDA_FLASH_OF_KEYS : CUDA_FLASH_OF_QUERIES);
     memory[FIRST] = kernel_reach(p, first);
     memory[SECOND] = second ? kernel_reach(p, second) : NULL;
     if (!memory[FIRST] || (second && !memory[SECOND]))
@@ -198,22 +176,20 @@ enum kernel_taken cuda_flash_vjp(const struct kernel_place *p, const struct call
     struct attention a = op_attention_read(c, c->in);
     if (!flash_fits(&a))
         return KERNEL_NOT_TAKEN;
-    struct cuda_scratch copy[BUFFERS] = {{0}}, of_y = {0};
+    struct cuda_scratch copy[BUFFERS] = {{0}};
     size_t line = (size_t)a.state->size / 2 * sizeof(float);
-    void *y = cuda_row_major(p, a.y, &of_y);
     void *memory[BUFFERS] = {cuda_row_major(p, a.q, &copy[Q]),       cuda_row_major(p, a.k, &copy[K]),
                              cuda_row_major(p, a.v, &copy[V]),       cuda_row_major(p, a.g, &copy[G]),
                              cuda_scratch_open(p, &copy[TOP], line), cuda_scratch_open(p, &copy[LESS], line)};
-    bool ready = y;
+    bool ready = true;
     for (int i = 0; i < FIRST; i++)
         ready = ready && memory[i];
-    enum kernel_taken taken = ready && prepare(p, &a, y, memory) ? KERNEL_DONE : KERNEL_FAILED;
+    enum kernel_taken taken = ready ? prepare(p, &a, memory) : KERNEL_FAILED;
     if (taken == KERNEL_DONE)
         taken = run(p, &a, true, memory, call_output(c, 1), call_output(c, 2));
     if (taken == KERNEL_DONE)
         taken = run(p, &a, false, memory, call_first(c), NULL);
     for (int i = 0; i < BUFFERS; i++)
         cuda_scratch_close(p, &copy[i]);
-    cuda_scratch_close(p, &of_y);
     return taken;
 }

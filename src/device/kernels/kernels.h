@@ -253,12 +253,5 @@ void kernel_close_items(const struct kernel_place *p, struct kernel_items *t); /
 // than `end`, or all ones. Returns in which of the rooms they are then; -1 and an error.
 int kernel_sort_places(const struct kernel_place *p, struct kernel_items room[2], bool wide, int64_t lines, int64_t n, int64_t end);
 
-// kernels_csr.c: a sparse matrix, without its values; whether they are what they should be, else false and an error.
-struct csr_index {
-    zl_array indices, pointers;
-    int64_t columns;
-};
-bool kernel_check_csr(const struct kernel_place *p, const struct call *c, const struct csr_index *m);
-kernel_function kernel_csr_transposed; // kernels_csr_turned.c, as are csr_sample and csr_rows
 
 #endif

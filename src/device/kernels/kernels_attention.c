@@ -1,104 +1,90 @@
-// kernels_attention.c - attention of any layout, mask and size of heads, without a matrix of all scores.
-//
-// A group has eight queries, a thread one key of each 32 for one of them, and then every 32nd column of its result. Keys are
-// brought to local memory by pieces of 64 columns. The softmax's largest score and sum are corrected when more keys have a larger
-// one. Half floats are multiplied and summed in f32.
+// kernels_attention.c - attention of any layout, mask and size of heads, and the cotangents of its inputs, by src/kernel/attention.tile
+// and attention_vjp.tile.
 
-#include "device/kernels/kernels_attention.h"
+#include "device/kernels/kernels.h"
+#include "kernel/kernel.h"
+#include "op/ops.h"
 
-static const char forward_text[] =
-    "KERNEL zl_kernel(GLOBAL ITEM *y, GLOBAL f32 *state, GLOBAL const ITEM *q, GLOBAL const ITEM *k, "
-    "GLOBAL const ITEM *v, GLOBAL const MASK *mask, GLOBAL const ITEM *sinks, AXES s) {\n"
-    "    LOCAL f32 queries[ROWS][PIECE], keys[LANES][PIECE + 1], scores[ROWS][LANES];\n"
-    "    i32 row = THREAD / LANES, lane = THREAD % LANES;\n"
-    "    i64 block = GROUP % s.blocks, rest = GROUP / s.blocks, head = rest % s.heads, batch = rest / "
-    "s.heads;\n"
-    "    i64 first = block * ROWS, query = first + row, shared = head / s.shared;\n"
-    "    q += s.q[0] + batch * s.q[1] + head * s.q[2];\n"
-    "    k += s.k[0] + batch * s.k[1] + shared * s.k[2];\n"
-    "    v += s.v[0] + batch * s.v[1] + shared * s.v[2];\n"
-    "    f32 most = LEAST, sum = 0, result[COLUMNS];\n"
-    "    for (i32 c = 0; c < COLUMNS; c++)\n"
-    "        result[c] = 0;\n"
-    "    SINK\n"
-    "    i64 end = s.keys, ahead = s.keys - s.queries;\n" // a query sees the keys up to itself and so many
-    "    if (s.causal && ahead >= 0 && first + ROWS + ahead < end)\n"
-    "        end = first + ROWS + ahead;\n"
-    "    for (i64 from = 0; from < end; from += LANES) {\n"
-    "        f32 score = 0;\n"
-    "        for (i64 d = 0; d < s.size; d += PIECE) {\n"
-    "            BARRIER;\n"
-    "            for (i32 e = THREAD; e < ROWS * PIECE; e += THREADS) {\n"
-    "                i64 r = first + e / PIECE, c = d + e % PIECE;\n"
-    "                queries[e / PIECE][e % PIECE] =\n"
-    "                    r < s.queries && c < s.size ? load(q + r * s.q[3] + c * s.q[4]) : 0;\n"
-    "            }\n"
-    "            for (i32 e = THREAD; e < LANES * PIECE; e += THREADS) {\n"
-    "                i64 r = from + e / PIECE, c = d + e % PIECE;\n"
-    "                keys[e / PIECE][e % PIECE] =\n"
-    "                    r < s.keys && c < s.size ? load(k + r * s.k[3] + c * s.k[4]) : 0;\n"
-    "            }\n"
-    "            BARRIER;\n"
-    "            for (i32 e = 0; e < PIECE; e++)\n"
-    "                score = zl_fma_f32(queries[row][e], keys[lane][e], score);\n"
-    "        }\n"
-    "        i64 key = from + lane;\n"
-    "        score *= s.scale;\n"
-    "        if (key < s.keys && query < s.queries) {\n"
-    "            HIDE\n"
-    "        }\n"
-    "        if (s.causal && key > query + ahead)\n"
-    "            score = LEAST;\n"
-    "        scores[row][lane] = score;\n"
-    "        BARRIER;\n"
-    "        i32 count = s.keys - from < LANES ? (i32)(s.keys - from) : LANES;\n"
-    "        f32 larger = most;\n"
-    "        for (i32 j = 0; j < count; j++)\n"
-    "            larger = scores[row][j] > larger || scores[row][j] != scores[row][j] ? scores[row][j] : "
-    "larger;\n"
-    "        f32 factor = power_of(most - larger), weight = power_of(score - larger);\n"
-    "        BARRIER;\n"
-    "        scores[row][lane] = weight;\n"
-    "        BARRIER;\n"
-    "        sum *= factor;\n"
-    "        for (i32 j = 0; j < count; j++)\n"
-    "            sum += scores[row][j];\n"
-    "        for (i32 c = 0; c < COLUMNS; c++) {\n"
-    "            i64 column = c * LANES + lane;\n"
-    "            f32 part = result[c] * factor;\n"
-    "            for (i32 j = 0; j < count && column < s.width; j++)\n"
-    "                part = zl_fma_f32(scores[row][j], load(v + (from + j) * s.v[3] + column * s.v[4]), "
-    "part);\n"
-    "            result[c] = part;\n"
-    "        }\n"
-    "        most = larger;\n"
-    "    }\n"
-    "    if (query >= s.queries)\n"
-    "        return;\n"
-    "    i64 line = (batch * s.heads + head) * s.queries + query;\n"
-    "    for (i32 c = 0; c < COLUMNS; c++) {\n"
-    "        if (c * LANES + lane < s.width)\n"
-    "            store(y + line * s.width + c * LANES + lane, result[c] / sum);\n"
-    "    }\n"
-    "    if (lane == 0) {\n"
-    "        state[2 * line] = most;\n"
-    "        state[2 * line + 1] = sum;\n"
-    "    }\n"
-    "}\n";
+enum { LANES = 32, SIZES = 7, VIEWS = 5, VIEWS_MOST = 8 }; // a thread has every 32nd column
+enum kind { FORWARD, OF_QUERIES, OF_KEYS };
+enum { NO_MASK, MASK_OF_TRUTHS, MASK_ADDED }; // MASKED
+
+struct recipe {
+    char name[12]; // no other kernel has such a key
+    int32_t kind, dtype, masked, sinks, columns, wide;
+};
+
+static struct tile_kernel *make(const void *data) {
+    const struct recipe *r = data;
+    const char *item = kernel_type((zl_dtype)r->dtype), *index = kernel_type(r->wide ? ZL_INT64 : ZL_INT32),
+               *mask = r->masked == MASK_OF_TRUTHS ? "bool" : item;
+    if (r->kind == FORWARD)
+        return kernel_built_in("attention", "ITEM=%s,MASK=%s,INDEX=%s,BITS=%d,COLUMNS=%d,MASKED=%d,SINKS=%d",
+                               item, mask, index, kernel_bits(r->wide), r->columns, r->masked, r->sinks);
+    return kernel_built_in(
+        "attention_vjp", "ITEM=%s,MASK=%s,INDEX=%s,BITS=%d,COLUMNS=%d,MASKED=%d,SINKS=%d,REST=%s,OF_KEYS=%d",
+        item, mask, index, kernel_bits(r->wide), r->columns, r->masked, r->sinks,
+        r->kind == OF_KEYS ? item : "f32", r->kind == OF_KEYS);
+}
+
+// Where a view begins and its strides; one element stands for all along an axis.
+static void lay_out(int64_t *out, zl_array x) {
+    out[0] = x->offset;
+    for (int i = 0; i < x->ndim; i++)
+        out[i + 1] = x->dim[i] == 1 ? 0 : array_stride(x)[i];
+}
+
+static bool add(const struct kernel_place *p, struct kernel_call *k, zl_array x, struct recipe *r) {
+    void *memory = kernel_reach(p, x);
+    kernel_add_memory(k, memory);
+    r->wide |= kernel_elements(x) > KERNEL_NARROW;
+    return memory;
+}
+
+// Inputs that are not there are not read, nor is `rest` written where it is NULL.
+static bool launch(const struct kernel_place *p, const struct attention *a, enum kind kind, zl_array x,
+                   zl_array rest) {
+    const zl_array in[VIEWS_MOST] = {a->q, a->k, a->v, a->mask, a->sinks, a->y, a->g, a->state};
+    const int64_t *q = a->q->dim, *k = a->k->dim, *v = a->v->dim;
+    int64_t size[SIZES + VIEWS_MOST + 2] = {q[0], q[1], q[1] / k[1], q[2], k[2], q[3], v[3]};
+    int64_t table[VIEWS_MOST][5] = {{0}}, columns = kind == FORWARD      ? v[3]
+                                                    : kind == OF_QUERIES ? q[3]
+                                                                         : MAX_OF(q[3], v[3]);
+    int views = kind == FORWARD ? VIEWS : VIEWS_MOST;
+    int32_t causal = a->causal;
+    float scale = (float)a->scale;
+    struct kernel_call call;
+    struct recipe r = {"attention", (int32_t)kind, a->q->dtype};
+    r.masked = !a->mask ? NO_MASK : a->mask->dtype == ZL_BOOL ? MASK_OF_TRUTHS : MASK_ADDED;
+    r.sinks = a->sinks && kind != OF_KEYS;
+    r.columns = (int32_t)((columns + LANES - 1) / LANES);
+    rest = rest ? rest : x;
+    kernel_begin_call(&call);
+    bool ready = true;
+    for (int i = 0; i < views; i++) {
+        zl_array view = in[i] ? in[i] : a->q;
+        ready = add(p, &call, view, &r) && ready;
+        size[SIZES + i] = kernel_elements(view);
+        lay_out(table[i], view);
+    }
+    r.wide |= MAX_OF(kernel_elements(x), kernel_elements(rest)) > KERNEL_NARROW;
+    kernel_add_rows(&call, views, 5, &table[0][0], 5, r.wide);
+    kernel_add(&call, &scale, sizeof scale);
+    kernel_add(&call, &causal, sizeof causal);
+    ready = add(p, &call, x, &r) && add(p, &call, rest, &r) && ready;
+    size[SIZES + views] = kernel_elements(x);
+    size[SIZES + views + 1] = kernel_elements(rest);
+    const struct kernel_tiles *kernel = kernel_find_tiles(p, &r, sizeof r, make, &r);
+    return kernel && ready && kernel_launch_tiles(p, kernel, &call, SIZES + views + 2, size);
+}
 
 bool kernel_attention(const struct kernel_place *p, const struct call *c) {
-    static const struct attention_text text = {
-        "attention",
-        "score = LEAST",
-        "most = load(sinks + s.sink_at + batch * s.sink_batch + head); sum = 1;",
-        {forward_text}};
     struct attention a = op_attention_read(c, c->in);
-    const zl_array memory[] = {call_first(c), call_output(c, 1), a.q, a.k, a.v, a.mask, a.sinks};
-    return attention_launch(p, &a,
-                            &(struct attention_launch){.text = &text,
-                                                       .columns = a.v->dim[3],
-                                                       .rows = a.q->dim[2],
-                                                       .matrices = a.q->dim[1],
-                                                       .memories = COUNT(memory),
-                                                       .memory = memory});
+    return launch(p, &a, FORWARD, call_first(c), call_output(c, 1));
+}
+
+bool kernel_attention_vjp(const struct kernel_place *p, const struct call *c) {
+    struct attention a = op_attention_read(c, c->in);
+    return launch(p, &a, OF_QUERIES, call_first(c), a.sinks ? call_output(c, 3) : NULL) &&
+           launch(p, &a, OF_KEYS, call_output(c, 1), call_output(c, 2));
 }

@@ -1,88 +1,86 @@
-// kernels_csr.c - products of sparse matrices by rows with dense ones.
+// kernels_csr.c - sparse matrices by rows, by the files csr_*.tile of src/kernel/: products with dense matrices, also of the
+// transposed matrix, elements of dense products at the places of entries, and the rows of entries.
 //
-// Of a vector some threads have a row, about as many as it has entries; of a matrix a thread has an element of the result.
-// Pointers and indices are checked before the first product: their replicas remember that they hold what is needed.
+// Pointers and indices are checked before their first use: their replicas remember that they hold what is needed. For a transposed
+// matrix the entries are sorted by their columns, in a stable order, so that sums are the same each time.
 
 #include "device/kernels/kernels.h"
+#include "kernel/kernel.h"
 #include "op/ops.h"
 
-enum { LANES_MOST = 32, VALUES = 0, INDICES, POINTERS, DENSE };
+enum { LANES_MOST = 32, SIZES_MOST = 12 };
+enum file { CHECK, MATVEC, MATMUL, ENTRIES, TRANSPOSED };
+enum kind { ROWS, PLACES, SAMPLE }; // KIND of csr_entries.tile
+
+// A sparse matrix without its values.
+struct csr_index {
+    zl_array indices, pointers;
+    int64_t columns;
+};
 
 struct recipe {
-    int32_t dtype, index, lanes, wide; // lanes: threads of a row; 0: the product with a matrix; -1: the check
-    char name[8];                      // no other kernel has such a key
+    char name[4]; // no other kernel has such a key
+    int32_t file, item, which, wide;
+    int32_t number; // LANES or KIND
 };
 
-struct writer {
-    const struct recipe *r;
-    const char *dialect;
+// A launch whose arguments are collected. An array has two sizes: the elements of its memory, and where it begins.
+struct launch {
+    const struct kernel_place *place;
+    struct recipe r;
+    struct kernel_call k;
+    int sizes;
+    int64_t size[SIZES_MOST];
+    bool ready;
 };
 
-static const char check[] =
-    "KERNEL zl_kernel(GLOBAL i32 *status, GLOBAL const INDEX *indices, i64 indices_at, GLOBAL const INDEX "
-    "*pointers, "
-    "i64 pointers_at, idx rows, idx entries, i64 columns) {\n"
-    "    idx i = GROUP * THREADS + THREAD;\n"
-    "    indices += indices_at;\n"
-    "    pointers += pointers_at;\n"
-    "    if (i < entries && (indices[i] < 0 || indices[i] >= columns))\n"
-    "        status[0] = 1;\n"
-    "    if (i < rows && (pointers[i + 1] < pointers[i] || pointers[i + 1] > entries))\n"
-    "        status[0] = 1;\n"
-    "    if (i == 0 && pointers[0] != 0)\n"
-    "        status[0] = 1;\n"
-    "}\n";
+static struct tile_kernel *make(const void *data) {
+    const struct recipe *r = data;
+    int bits = kernel_bits(r->wide);
+    const char *index = kernel_type(r->wide ? ZL_INT64 : ZL_INT32), *which = kernel_type((zl_dtype)r->which),
+               *item = kernel_type((zl_dtype)r->item);
+    switch (r->file) {
+    case CHECK: return kernel_built_in("csr_check", "BITS=%d,WHICH=%s", bits, which);
+    case MATVEC:
+        return kernel_built_in("csr_matvec", "BITS=%d,INDEX=%s,WHICH=%s,ITEM=%s,LANES=%d", bits, index, which,
+                               item, r->number);
+    case MATMUL:
+        return kernel_built_in("csr_matmul", "BITS=%d,INDEX=%s,WHICH=%s,ITEM=%s", bits, index, which, item);
+    case ENTRIES:
+        return kernel_built_in("csr_entries", "BITS=%d,INDEX=%s,WHICH=%s,ITEM=%s,DENSE=%s,KIND=%d", bits,
+                               index, which, r->number == PLACES ? index : item,
+                               r->number == SAMPLE ? item : "f32", r->number);
+    default: return kernel_built_in("csr_transposed", "BITS=%d,INDEX=%s,ITEM=%s", bits, index, item);
+    }
+}
 
-static const char vector[] =
-    "KERNEL_OF(256) zl_kernel(GLOBAL ITEM *y, GLOBAL const ITEM *values, i64 values_at, GLOBAL const INDEX "
-    "*indices, "
-    "i64 indices_at,\n"
-    "                 GLOBAL const INDEX *pointers, i64 pointers_at, GLOBAL const ITEM *x, i64 x_at, idx "
-    "rows, idx width) {\n"
-    "    SLOT(ITEM, slot, 256)\n"
-    "    idx row = GROUP * (256 / LANES) + THREAD / LANES, from = 0, end = 0;\n"
-    "    ITEM sum = 0;\n"
-    "    if (row < rows) {\n"
-    "        from = (idx)pointers[pointers_at + row];\n"
-    "        end = (idx)pointers[pointers_at + row + 1];\n"
-    "    }\n"
-    "    for (idx i = from + THREAD % LANES; i < end; i += LANES)\n"
-    "        sum = FMA(values[values_at + i], x[x_at + indices[indices_at + i]], sum);\n"
-    "    UNROLL for (i32 span = LANES / 2; span > 0; span /= 2) {\n"
-    "        ITEM more;\n"
-    "        EXCHANGE(more, sum, span, slot);\n"
-    "        sum += more;\n"
-    "    }\n"
-    "    if (row < rows && THREAD % LANES == 0)\n"
-    "        y[row] = sum;\n"
-    "}\n";
+static void begin(struct launch *l, const struct kernel_place *p, struct recipe r) {
+    l->place = p;
+    l->r = r;
+    l->sizes = 0;
+    l->ready = true;
+    kernel_begin_call(&l->k);
+}
 
-static const char matrix[] =
-    "KERNEL zl_kernel(GLOBAL ITEM *y, GLOBAL const ITEM *values, i64 values_at, GLOBAL const INDEX *indices, "
-    "i64 indices_at,\n"
-    "                 GLOBAL const INDEX *pointers, i64 pointers_at, GLOBAL const ITEM *x, i64 x_at, idx "
-    "rows, idx width) {\n"
-    "    idx number = GROUP * THREADS + THREAD, row = number / width, col = number % width;\n"
-    "    ITEM sum = 0;\n"
-    "    if (row >= rows)\n"
-    "        return;\n"
-    "    idx end = (idx)pointers[pointers_at + row + 1];\n"
-    "    for (idx i = (idx)pointers[pointers_at + row]; i < end; i++)\n"
-    "        sum = FMA(values[values_at + i], x[x_at + (i64)indices[indices_at + i] * width + col], sum);\n"
-    "    y[number] = sum;\n"
-    "}\n";
+static void add_size(struct launch *l, int64_t size) {
+    l->size[l->sizes++] = size;
+    l->r.wide |= size > KERNEL_NARROW;
+}
 
-static bool write_text(struct text *out, const void *data) {
-    const struct writer *w = data;
-    const struct recipe *r = w->r;
-    const char *item = kernel_memory_type((zl_dtype)r->dtype);
-    kernel_begin(out, w->dialect, r->wide);
-    text_add(out, "#define ITEM %s\n#define INDEX %s\n#define FMA zl_fma_%s\n#define LANES %d\n%s", item,
-             kernel_memory_type((zl_dtype)r->index), item, MAX_OF(r->lanes, 1),
-             r->lanes < 0 ? check
-             : r->lanes   ? vector
-                          : matrix);
-    return true;
+static void add_memory(struct launch *l, void *memory) {
+    l->ready = l->ready && (memory || l->place->batch); // of a batch nothing has memory yet
+    kernel_add_memory(&l->k, memory);
+}
+
+static void add_array(struct launch *l, zl_array x) {
+    add_memory(l, kernel_reach(l->place, x));
+    add_size(l, kernel_elements(x));
+    add_size(l, x->offset);
+}
+
+static bool finish(struct launch *l) {
+    const struct kernel_tiles *kernel = kernel_find_tiles(l->place, &l->r, sizeof l->r, make, &l->r);
+    return kernel && l->ready && kernel_launch_tiles(l->place, kernel, &l->k, l->sizes, l->size);
 }
 
 // Checking ---------------------------------------------------------------------------------------------------------
@@ -97,21 +95,15 @@ static uint64_t tag_of(const struct csr_index *m) {
 }
 
 static bool launch_check(const struct kernel_place *p, const struct csr_index *m, void *status) {
-    zl_array indices = m->indices, pointers = m->pointers;
-    int64_t rows = pointers->dim[0] - 1, entries = indices->dim[0], all = MAX_OF(rows, entries);
-    struct kernel_call k;
-    kernel_begin_call(&k);
-    struct recipe r = {ZL_FLOAT32, indices->dtype, -1, all > INT32_MAX / 2, "csr"};
-    void *kernel = kernel_find(p, &r, sizeof r, write_text, &(struct writer){&r, p->target->dialect});
-    kernel_add_memory(&k, status);
-    kernel_add_memory(&k, kernel_reach(p, indices));
-    kernel_add_int(&k, indices->offset, true);
-    kernel_add_memory(&k, kernel_reach(p, pointers));
-    kernel_add_int(&k, pointers->offset, true);
-    kernel_add_int(&k, rows, r.wide);
-    kernel_add_int(&k, entries, r.wide);
-    kernel_add_int(&k, m->columns, true);
-    return kernel && kernel_launch(p, kernel, (MAX_OF(all, 1) + KERNEL_THREADS - 1) / KERNEL_THREADS, &k);
+    struct launch l;
+    begin(&l, p, (struct recipe){"csr", CHECK, .which = m->indices->dtype});
+    add_size(&l, m->pointers->dim[0] - 1);
+    add_size(&l, m->indices->dim[0]);
+    add_array(&l, m->indices);
+    add_array(&l, m->pointers);
+    kernel_add_int(&l.k, m->columns, true);
+    add_memory(&l, status);
+    return finish(&l);
 }
 
 static int64_t number_at(zl_array x, int64_t at) {
@@ -121,7 +113,7 @@ static int64_t number_at(zl_array x, int64_t at) {
                                 : ((const int64_t *)(const void *)data)[at];
 }
 
-// Says what is wrong; true: only what belongs to no row.
+// Sets the error for what is wrong. Returns true if that belongs to no row.
 static bool explain(const struct call *c, const struct csr_index *m) {
     zl_array indices = m->indices, pointers = m->pointers;
     int64_t rows = pointers->dim[0] - 1, entries = indices->dim[0], columns = m->columns;
@@ -162,7 +154,7 @@ static bool check_now(const struct kernel_place *p, const struct csr_index *m, b
 }
 
 // Remembered on both replicas: each is written anew before it holds other values.
-bool kernel_check_csr(const struct kernel_place *p, const struct call *c, const struct csr_index *m) {
+static bool check(const struct kernel_place *p, const struct call *c, const struct csr_index *m) {
     if (p->batch) // nothing runs, and nothing lies there yet
         return launch_check(p, m, NULL);
     const struct device *d = p->target->device;
@@ -183,13 +175,87 @@ bool kernel_check_csr(const struct kernel_place *p, const struct call *c, const 
     return true;
 }
 
-// Products ---------------------------------------------------------------------------------------------------------
+// Entries ----------------------------------------------------------------------------------------------------------
 
 bool kernel_can_csr(const struct call *c) {
     for (int i = 0; i < c->inputs; i++)
         if (array_is(c->in[i], ARRAY_INLINE))
             return false;
     return true;
+}
+
+// Runs csr_entries.tile. Without dense matrices, which only SAMPLE reads, left and right are the indices.
+static bool run_entries(const struct kernel_place *p, const struct csr_index *m, struct recipe r,
+                        zl_array left, zl_array right, void *y, void *places) {
+    struct launch l;
+    r.which = m->indices->dtype;
+    begin(&l, p, r);
+    add_size(&l, m->indices->dim[0]);
+    add_size(&l, m->pointers->dim[0] - 1);
+    add_size(&l, left->ndim == 2 ? left->dim[1] : 0);
+    add_array(&l, m->indices);
+    add_array(&l, m->pointers);
+    add_array(&l, left);
+    add_array(&l, right);
+    kernel_add_int(&l.k, m->columns, true);
+    add_memory(&l, y);
+    add_memory(&l, places);
+    return finish(&l);
+}
+
+bool kernel_csr_sample(const struct kernel_place *p, const struct call *c) {
+    struct csr_index m = {c->in[0], c->in[1], c->in[3]->dim[0]};
+    void *y = kernel_reach(p, call_first(c));
+    return check(p, c, &m) &&
+           run_entries(p, &m, (struct recipe){"csr", ENTRIES, call_first(c)->dtype, .number = SAMPLE},
+                       c->in[2], c->in[3], y, y);
+}
+
+bool kernel_csr_rows(const struct kernel_place *p, const struct call *c) {
+    struct csr_index m = {c->in[0], c->in[1], call_args(c)[0]};
+    void *y = kernel_reach(p, call_first(c));
+    return check(p, c, &m) &&
+           run_entries(p, &m, (struct recipe){"csr", ENTRIES, m.indices->dtype, .number = ROWS}, m.indices,
+                       m.indices, y, y);
+}
+
+// Products ---------------------------------------------------------------------------------------------------------
+
+enum { ROWS_OF, PLACE, ORDER, ROOMS };
+
+static bool multiply_transposed(const struct kernel_place *p, const struct call *c, const struct csr_index *m,
+                                void *const *room) {
+    zl_array y = call_first(c);
+    struct launch l;
+    begin(&l, p, (struct recipe){"csr", TRANSPOSED, y->dtype});
+    add_size(&l, y->size);
+    add_size(&l, y->dim[1]);
+    add_size(&l, m->indices->dim[0]);
+    add_array(&l, c->in[0]);
+    add_array(&l, c->in[3]);
+    for (int i = 0; i < ROOMS; i++)
+        add_memory(&l, room[i]);
+    add_memory(&l, kernel_reach(p, y));
+    return finish(&l);
+}
+
+static bool run_transposed(const struct kernel_place *p, const struct call *c, const struct csr_index *m) {
+    const struct device *d = p->target->device;
+    int64_t entries = m->indices->dim[0];
+    size_t each[ROOMS] = {sizeof(int64_t), sizeof(int64_t), sizeof(uint32_t)}, capacity[ROOMS];
+    void *room[ROOMS];
+    int rooms = 0;
+    while (rooms < ROOMS &&
+           (room[rooms] = device_alloc(d, p->unit, p->lane, (size_t)entries * each[rooms], &capacity[rooms])))
+        rooms++;
+    bool done = rooms == ROOMS &&
+                run_entries(p, m, (struct recipe){"csr", ENTRIES, .number = PLACES}, m->indices, m->indices,
+                            room[ROWS_OF], room[PLACE]) &&
+                kernel_order_places(p, room[ORDER], room[PLACE], entries) &&
+                multiply_transposed(p, c, m, room);
+    for (int i = 0; i < rooms; i++) // whoever gets the memory next comes later in the lane's order
+        device_free(d, p->unit, p->lane, room[i], capacity[i]);
+    return done;
 }
 
 static int lanes_for(int64_t entries, int64_t rows) {
@@ -201,27 +267,22 @@ static int lanes_for(int64_t entries, int64_t rows) {
 
 bool kernel_csr_matmul(const struct kernel_place *p, const struct call *c) {
     zl_array y = call_first(c);
-    struct csr_index m = {c->in[INDICES], c->in[POINTERS], call_args(c)[1]};
+    struct csr_index m = {c->in[1], c->in[2], call_args(c)[1]};
+    struct launch l;
+    if (!check(p, c, &m))
+        return false;
     if (call_args(c)[0])
-        return kernel_check_csr(p, c, &m) && kernel_csr_transposed(p, c);
-    int64_t rows = c->in[POINTERS]->dim[0] - 1, width = c->in[DENSE]->dim[1], entries = c->in[VALUES]->dim[0];
-    struct kernel_call k;
-    kernel_begin_call(&k);
-    struct recipe r = {y->dtype, c->in[INDICES]->dtype, width == 1 ? lanes_for(entries, rows) : 0,
-                       MAX_OF(rows * width, entries) > INT32_MAX / 2, "csr"};
-    void *kernel = kernel_find(p, &r, sizeof r, write_text, &(struct writer){&r, p->target->dialect});
-    void *to = kernel_reach(p, y);
-    kernel_add_memory(&k, to);
-    for (int i = 0; i < c->inputs; i++) {
-        void *memory = kernel_reach(p, c->in[i]);
-        if (!memory)
-            return false;
-        kernel_add_memory(&k, memory);
-        kernel_add_int(&k, c->in[i]->offset, true);
-    }
-    kernel_add_int(&k, rows, r.wide);
-    kernel_add_int(&k, width, r.wide);
-    int64_t each = r.lanes ? KERNEL_THREADS / r.lanes : KERNEL_THREADS, all = r.lanes ? rows : rows * width;
-    return kernel && to && kernel_check_csr(p, c, &m) &&
-           kernel_launch(p, kernel, (all + each - 1) / each, &k);
+        return run_transposed(p, c, &m);
+    int lanes = y->dim[1] == 1 ? lanes_for(m.indices->dim[0], y->dim[0]) : 0;
+    begin(&l, p,
+          (struct recipe){"csr", lanes ? MATVEC : MATMUL, y->dtype, .which = m.indices->dtype,
+                          .number = lanes});
+    add_size(&l, y->dim[0]);
+    if (!lanes)
+        add_size(&l, y->dim[1]);
+    for (int i = 0; i < c->inputs; i++)
+        add_array(&l, c->in[i]);
+    add_memory(&l, kernel_reach(p, y));
+    l.r.wide |= y->size > KERNEL_NARROW;
+    return finish(&l);
 }
