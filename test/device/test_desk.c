@@ -31,7 +31,17 @@ static const char *const tests[] = {"op/test_create:",
                                     "op/test_shape_ops:",
                                     "op/test_conv:rules_",
                                     "op/test_conv:conv_is_a_sum",
-                                    "op/test_conv:conv_of_inputs_with_gaps"};
+                                    "op/test_conv:conv_of_inputs_with_gaps",
+                                    "op/test_quantized:quantized_codes",
+                                    "op/test_quantized:quantized_zeros",
+                                    "op/test_quantized:quantized_floats",
+                                    "op/test_quantized:quantized_products_of_batches",
+                                    "op/test_quantized:quantized_products_that_indices",
+                                    "op/test_matmul:matmul_of_ranks",
+                                    "op/test_matmul:other_products",
+                                    "op/test_matmul_fp8:fp8_products_of_vectors",
+                                    "op/test_gather_mm:gathered_products",
+                                    "op/test_gather_mm:products_of_"};
 
 // An op that has a kernel of its own is tested by the file of its name.
 static void add_tests(struct text *out) {
