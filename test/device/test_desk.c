@@ -53,7 +53,17 @@ static const char *const tests[] = {"op/test_create:",
                                     "op/test_attention:attention_that_sees",
                                     "op/test_attention:attention_of_few_keys",
                                     "op/test_attention:attention_of_nan",
-                                    "op/test_attention:attention_of_views"};
+                                    "op/test_attention:attention_of_views",
+                                    "op/test_quantized:quantized_codes",
+                                    "op/test_quantized:quantized_zeros",
+                                    "op/test_quantized:quantized_floats",
+                                    "op/test_quantized:quantized_products_of_batches",
+                                    "op/test_quantized:quantized_products_that_indices",
+                                    "op/test_matmul:matmul_of_ranks",
+                                    "op/test_matmul:other_products",
+                                    "op/test_matmul_fp8:fp8_products_of_vectors",
+                                    "op/test_gather_mm:gathered_products",
+                                    "op/test_gather_mm:products_of_"};
 
 // An op that has a kernel of its own is tested by the file of its name.
 static void add_tests(struct text *out) {

@@ -40,6 +40,40 @@ static bool is_single(const struct quantized_sizes *s) {
            s->rows * s->row_groups <= INT32_MAX;
 }
 
+// The last parameter of the kernels.
+struct axes {
+    struct quantized_sizes of;
+    int64_t blocks, chunks; // groups of threads for rows, and for lines
+};
+
+// What a scale is: of affine matrices a number, of mxfp4 an exponent.
+static const char scales_affine[] = "FN f32 scale_of(SCALE x) { f32 y; widen_scale(&y, &x); return y; }\n";
+static const char scales_mxfp4[] =
+    "FN f32 scale_of(SCALE x) { return zl_f32_from(x ? (u32)x << 23 : 1u << 22); }\n";
+
+// How a kernel begins: block, line, number; x, words, scales and biases of its product.
+static const char sizes[] =
+    "struct zl_axes {\n"
+    "    i64 products, m, k, rows, row_words, row_groups;\n"
+    "    i64 lists, matrices;\n"
+    "    i64 x, words, scales, biases, first, second;\n"
+    "    i64 blocks, chunks;\n"
+    "};\n"
+    "FN i64 nearest(u32 i, i64 count) { return (i64)i < count ? (i64)i : count - 1; }\n"
+    "FN i64 least(i64 a, i64 b) { return a < b ? a : b; }\n"
+    "FN ITEM item_of(f32 x) {\n    ITEM item;\n    narrow(&item, &x);\n    return item;\n}\n";
+static const char begin[] =
+    "KERNEL zl_kernel(ITEM *y, const ITEM *x, const u32 *words, const SCALE *scales, const SCALE *biases,\n"
+    "                 const u32 *first, const u32 *second, AXES s) {\n"
+    "    i64 block = GROUP % s.blocks, line = GROUP / s.blocks % s.chunks * LINES, "
+    "number = GROUP / s.blocks / s.chunks;\n"
+    "    i64 from = GATHERED ? nearest(first[s.first + number], s.lists) : 0;\n"
+    "    i64 which = GATHERED ? nearest(second[s.second + number], s.matrices) : 0;\n"
+    "    x += s.x + from * s.m * s.k;\n"
+    "    words += s.words + which * s.rows * s.row_words;\n"
+    "    scales += s.scales + which * s.rows * s.row_groups;\n"
+    "    biases += s.biases + which * s.rows * s.row_groups;\n";
+
 // Two halves of codes: bits below those of a large number; or, of small floats, their own bits, of which the exponent is too
 // small. AT: where a code is one.
 static const char words_bf16[] =
@@ -238,17 +272,19 @@ static int lines_of(int64_t group, bool single) {
 static bool write_text(struct text *out, const void *data) {
     const struct writer *w = data;
     const struct recipe *r = w->r;
-    zl_dtype dtype = (zl_dtype)r->dtype;
+    zl_dtype dtype = (zl_dtype)r->dtype, scales = (zl_dtype)r->key.scales;
+    bool affine = r->key.mode == QUANT_AFFINE;
     kernel_begin(out, w->dialect, true);
-    if (!kernel_write_quantized(out, &r->key, ZL_FLOAT32, w->dialect) ||
-        !kernel_element(out, tile_cast_kernel(ZL_FLOAT32, dtype), w->dialect, "widen") ||
+    if ((affine && !kernel_element(out, tile_cast_kernel(ZL_FLOAT32, scales), w->dialect, "widen_scale")) ||
         !kernel_element(out, tile_cast_kernel(dtype, ZL_FLOAT32), w->dialect, "narrow"))
         return false;
+    text_add(out, "#define GROUP_SIZE %d\n#define AFFINE %d\n#define SCALE %s\n", r->key.group, affine,
+             kernel_memory_type(scales));
     text_add(out, "#define ITEM %s\n#define GATHERED %d\n#define SINGLE %d\n#define LINES %d\n",
              kernel_memory_type(dtype), r->gathered, r->single, lines_of(r->key.group, r->single));
-    text_add(out, "%s%s%s%s%s%s", dtype == ZL_BFLOAT16 ? words_bf16 : words_f16, pieces,
-             r->single ? single_pieces : lines_pieces, kernel_quantized_text, kernel_quantized_begin,
-             r->single ? single_body : lines_body);
+    text_add(out, "%s%s%s%s%s%s%s", affine ? scales_affine : scales_mxfp4,
+             dtype == ZL_BFLOAT16 ? words_bf16 : words_f16, pieces, r->single ? single_pieces : lines_pieces,
+             sizes, begin, r->single ? single_body : lines_body);
     return true;
 }
 
@@ -271,12 +307,10 @@ enum kernel_taken cuda_quantized_lines(const struct kernel_place *p, const struc
     void *to = kernel_reach(p, y);
     struct kernel_call k;
     kernel_begin_call(&k);
-    s.blocks = (s.rows + TILE - 1) / TILE;
-    s.chunks = (s.m + lines - 1) / lines;
+    struct axes axes = {s, (s.rows + TILE - 1) / TILE, (s.m + lines - 1) / lines};
     kernel_add_memory(&k, to);
     if (!kernel || !to || !kernel_add_quantized(p, &k, c))
         return KERNEL_FAILED;
-    kernel_add(&k, &s, sizeof s);
-    int64_t products = y->size / (s.m * s.rows);
-    return kernel_launch(p, kernel, s.blocks * s.chunks * products, &k) ? KERNEL_DONE : KERNEL_FAILED;
+    kernel_add(&k, &axes, sizeof axes);
+    return kernel_launch(p, kernel, axes.blocks * axes.chunks * s.products, &k) ? KERNEL_DONE : KERNEL_FAILED;
 }

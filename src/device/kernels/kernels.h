@@ -237,8 +237,7 @@ bool kernel_move(const struct kernel_place *p, zl_dtype dtype, int ndim, const i
 
 // kernels_move.c: the output is what the first input is, of which it may have the memory.
 bool kernel_copy_input(const struct kernel_place *p, const struct call *c);
-// kernels_fp8.c: fp8_number(code), the f32 of a number of eight bits; those of x, row-major, as a float dtype to memory of the place.
-extern const char kernel_fp8_text[];
+// kernels_fp8.c: the numbers of eight bits of x, row-major, as a float dtype to memory of the place.
 bool kernel_from_fp8(const struct kernel_place *p, zl_array x, zl_dtype dtype, void *to);
 // kernels_sort.c: the numbers of n places (int64) in their order, equal ones as they come, as uint32.
 bool kernel_order_places(const struct kernel_place *p, void *order, void *places, int64_t n);

@@ -8,15 +8,6 @@ struct recipe {
     int32_t dtype, wide;
 };
 
-// Without an exponent of its own a number is what is left between two larger ones: no f32 is so small that it has none either.
-const char kernel_fp8_text[] =
-    "FN f32 fp8_number(u32 code) {\n"
-    "    u32 low = code & 127u, is_small = low < 8u;\n"
-    "    f32 size = zl_f32_from((low << 20) + ((120u + is_small) << 23)) - (is_small ? 0x1p-6f : 0.0f);\n"
-    "    size = low == 127u ? zl_f32_from(0x7fc00000u) : size;\n"
-    "    return code & 128u ? -size : size;\n"
-    "}\n";
-
 static struct tile_kernel *make(const void *data) {
     const struct recipe *r = data;
     return kernel_built_in(r->file, "ITEM=%s,%s", kernel_type((zl_dtype)r->dtype),

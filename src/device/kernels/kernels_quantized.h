@@ -12,9 +12,13 @@ struct quantized_key { // part of a kernel's key
 };
 
 struct quantized_key kernel_quantized_key(const int64_t *arg, zl_array scales);
-// BITS, GROUP_SIZE, AFFINE; SCALE and WIDE, types of scales in memory and of what is computed; scale_of(item);
-// number_of(code), the f32 that a code stands for; code_at(words, i). False and an error.
-bool kernel_write_quantized(struct text *out, const struct quantized_key *key, zl_dtype wide, const char *dialect);
+// Returns values for the clauses MODE, GROUP_SIZE, CODE_BITS and SCALE of files in src/kernel/.
+struct quantized_clauses {
+    char text[80];
+};
+struct quantized_clauses kernel_quantized_clauses(const struct quantized_key *key);
+// Returns the largest power of two, at most `most`, that divides both numbers: elements that a vector may have.
+int32_t kernel_divisor(int64_t most, int64_t a, int64_t b);
 
 // The matrix that words, scales and biases stand for, row-major, to memory of the place. biases: NULL if there are none.
 struct quantized_matrix {
@@ -28,16 +32,13 @@ bool kernel_unpack(const struct kernel_place *p, const int64_t *arg, const struc
 enum { QMM_MODE, QMM_GROUP, QMM_BITS, QMM_TRANSPOSE, QMM_GATHERED }; // arguments of a product
 enum { QMM_X, QMM_WORDS, QMM_SCALES, QMM_BIASES };                   // its inputs
 
-struct quantized_sizes { // struct zl_axes of its kernels
-    int64_t x, words, scales, biases, first, second; // where they begin
-    int64_t m, k, rows, row_words, row_groups;       // rows: of the matrix; k: numbers of a line of x
-    int64_t lists, matrices, blocks, chunks;         // matrices of x and of words; groups of threads for rows, and for lines
+struct quantized_sizes { // symbols of its tile kernels, in their order
+    int64_t products, m, k, rows, row_words, row_groups; // rows: of the matrix; k: numbers of a line of x
+    int64_t lists, matrices;                             // matrices of x and of words
+    int64_t x, words, scales, biases, first, second;     // where they begin
 };
-struct quantized_sizes kernel_quantized_sizes(const struct call *c); // but for blocks and chunks
-// Memory of its inputs, in the order of the kernels' parameters. False and an error.
+struct quantized_sizes kernel_quantized_sizes(const struct call *c);
+// Adds the memory of its inputs, in the order of the kernels' parameters. False and an error.
 bool kernel_add_quantized(const struct kernel_place *p, struct kernel_call *k, const struct call *c);
-// The struct, loads and stores; and how a kernel begins: block, line, number; x, words, scales and biases of its product. They
-// need ITEM, widen, narrow, GATHERED and LINES.
-extern const char kernel_quantized_text[], kernel_quantized_begin[];
 
 #endif

@@ -20,7 +20,7 @@ static const struct words {
      "#define GROUP ((idx)blockIdx.x)\n"
      "#define THREAD ((i32)threadIdx.x)\n"
      "#define THREADS ((i32)blockDim.x)\n"
-     "#define UNROLL _Pragma(\"unroll\")\n#define UNROLL_2 _Pragma(\"unroll 2\")\n#define UNROLL_4 _Pragma(\"unroll 4\")\n"
+     "#define UNROLL _Pragma(\"unroll\")\n#define UNROLL_4 _Pragma(\"unroll 4\")\n"
      "#define PACK(type, count) struct __align__(sizeof(type) * count) { type e[count]; }\n"
      // Values of other threads of 32: of one whose number differs in a bit, is less by so much, or is given.
      "#define SLOT(type, name, threads)\n"
@@ -41,7 +41,7 @@ static const struct words {
      "#define GROUP ((idx)get_group_id(0))\n"
      "#define THREAD ((i32)get_local_id(0))\n"
      "#define THREADS ((i32)get_local_size(0))\n"
-     "#define UNROLL\n#define UNROLL_2\n#define UNROLL_4\n"
+     "#define UNROLL\n#define UNROLL_4\n"
      "#define PACK(type, count) struct __attribute__((aligned(sizeof(type) * count))) { type e[count]; }\n"
      // Through local memory, which all threads of the group have to reach.
      "#define SLOT(type, name, threads) LOCAL type name[threads];\n"
