@@ -44,7 +44,13 @@
     "}"
 
 #define SAMPLE_WAVES \
-    "kernel waves(z: c64[n]) -> (y: c64[n]) { map i in n { y[i] = z[i] * c64(0, 1) + exp(z[i]) } }"
+    "kernel waves(z: c64[n]) -> (y: c64[n]) {\n" \
+    "  map i in n {\n" \
+    "    local turn: c64[1]\n" \
+    "    turn[0] = c64(0, 1)\n" \
+    "    y[i] = load(z[i], i % 3 > 0, c64(2, -1)) * turn[0] + exp(z[i])\n" \
+    "  }\n" \
+    "}"
 
 #define SAMPLE_ROOM \
     "kernel room(a: f32[n]) -> (y: f32[n]) {\n" \
