@@ -18,9 +18,11 @@ extern const struct kernel_driver kernel_driver_c;
 extern const struct device desk;
 
 // Ops of which every kernel is tile IR, besides those of elements and those that have a kernel of their own.
-static const struct op *const tiled[] = {&op_arange,     &op_arange_int, &op_random_bits,   &op_take,
-                                         &op_take_along, &op_gather,     &op_dynamic_slice, &op_slice_update,
-                                         &op_pad,        &op_conv};
+static const struct op *const tiled[] = {
+#define REDUCE(NAME, ...) &op_reduce[REDUCE_##NAME],
+#include "op/reduce.def"
+    &op_arange, &op_arange_int,    &op_random_bits,  &op_take, &op_take_along,
+    &op_gather, &op_dynamic_slice, &op_slice_update, &op_pad,  &op_conv};
 
 // Kernels --------------------------------------------------------------------------------------------------------------
 
