@@ -21,8 +21,8 @@ extern const struct device desk;
 static const struct op *const tiled[] = {
 #define REDUCE(NAME, ...) &op_reduce[REDUCE_##NAME],
 #include "op/reduce.def"
-    &op_arange, &op_arange_int,    &op_random_bits,  &op_take, &op_take_along,
-    &op_gather, &op_dynamic_slice, &op_slice_update, &op_pad,  &op_conv};
+    &op_scan,   &op_arange,        &op_arange_int,   &op_random_bits, &op_take, &op_take_along,
+    &op_gather, &op_dynamic_slice, &op_slice_update, &op_pad,         &op_conv};
 
 // Kernels --------------------------------------------------------------------------------------------------------------
 
