@@ -224,13 +224,13 @@ static void vector_zero(struct program *p, const struct tile_stmt *s) {
 
 // Memory and order ------------------------------------------------------------------------------------------------------
 
-// The same memory under another name.
+// The same memory under another name. Compilers that tell types of memory apart must know that these are one.
 static void declare_view(struct program *p, const struct tile_buffer *b) {
     const struct tile_buffer *memory = tile_memory_of(b);
     const char *constant = memory->parameter >= 0 && !memory->is_output ? "const " : "";
-    style_line(&p->style, "%s%s%s *const b%d = (%s%s%s *)b%d;", group_space(p, memory), constant,
-               program_memory(b->type), b->id, group_space(p, memory), constant, program_memory(b->type),
-               memory->id);
+    style_line(&p->style, "typedef %s view%d __attribute__((may_alias));", program_memory(b->type), b->id);
+    style_line(&p->style, "%s%sview%d *const b%d = (%s%sview%d *)b%d;", group_space(p, memory), constant,
+               b->id, b->id, group_space(p, memory), constant, b->id, memory->id);
     program_strides(p, b);
 }
 
