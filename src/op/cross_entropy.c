@@ -86,16 +86,11 @@ static bool fits(const struct call *c, const zl_array *in) {
            dtype_is_integer((zl_dtype)in[1]->dtype) && shape_equal(last, in[0]->dim, in[1]->ndim, in[1]->dim);
 }
 
-// Some threads have a line, about a quarter as many as it has classes.
 static void kernel(const struct call *c, struct op_kernel *k) {
-    enum { THREADS = 256, CLASSES_EACH = 4 };
     zl_array x = c->in[0];
     int64_t classes = x->dim[x->ndim - 1];
-    int lanes = 1;
-    while (lanes < THREADS && (int64_t)lanes * CLASSES_EACH < classes)
-        lanes *= 2;
     op_kernel_set(k, "cross_entropy", "ITEM=%s,WIDE=%s,TARGET=%s,LANES=%d", op_kernel_type(x),
-                  op_kernel_type(call_first(c)), op_kernel_type(c->in[1]), lanes);
+                  op_kernel_type(call_first(c)), op_kernel_type(c->in[1]), op_kernel_lanes(classes));
     op_kernel_size(k, call_first(c)->size);
     op_kernel_size(k, classes);
 }

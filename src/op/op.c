@@ -141,6 +141,14 @@ void op_kernel_size(struct op_kernel *k, int64_t size) {
     k->size[k->sizes++] = size;
 }
 
+int op_kernel_lanes(int64_t count) {
+    enum { THREADS = 256, EACH = 4 };
+    int lanes = 1;
+    while (lanes < THREADS && (int64_t)lanes * EACH < count)
+        lanes *= 2;
+    return lanes;
+}
+
 const char *op_kernel_type(zl_array x) {
     return tile_type_name(tile_type_of((zl_dtype)x->dtype));
 }

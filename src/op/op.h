@@ -83,6 +83,8 @@ struct op {
 void op_kernel_set(struct op_kernel *k, const char *file, const char *clauses, ...) __attribute__((format(printf, 3, 4)));
 void op_kernel_size(struct op_kernel *k, int64_t size);
 const char *op_kernel_type(zl_array x);
+// Returns how many of a group's 256 threads share a line of so many elements: a power of two, so that each has four of them or more.
+int op_kernel_lanes(int64_t count);
 
 // Records a call of op: args are int64_t words as op->field describes. NULL inputs give NULL.
 zl_array op_call(const struct op *op, int inputs, const zl_array *in, int args, const int64_t *arg,

@@ -52,6 +52,7 @@ static expr expand(expr e) {
 static expr rule(const struct target *target, expr e) {
     (void)target;
     switch (e->op) {
+    case TILE_CONST: return is_complex(e) ? pair(part(TILE_RE, e), part(TILE_IM, e)) : e;
     case TILE_RE:
     case TILE_IM: return part(e->op, e->arg[0]);
     case TILE_SELECT:

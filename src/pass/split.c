@@ -155,9 +155,7 @@ static void emit_pieces(struct split *t, const struct tile_stmt *body);
 static void emit_meeting(struct split *t, const struct tile_stmt *s) {
     struct room room;
     become(t, box_number(0));
-    if (s->kind == TILE_ALLOC && s->buffer->base && memory_of(t, tile_memory_of(s->buffer)))
-        fail(t, s, "a view is of shared memory, not of local: ", s->buffer->text);
-    else if (s->kind == TILE_FOR || s->kind == TILE_IF || s->kind == TILE_WHILE) {
+    if (s->kind == TILE_FOR || s->kind == TILE_IF || s->kind == TILE_WHILE) {
         tile_open(rewritten(t, s, &room));
         emit_pieces(t, s->body);
         if (s->other) {
@@ -167,7 +165,7 @@ static void emit_meeting(struct split *t, const struct tile_stmt *s) {
         tile_close();
     } else if (s->kind == TILE_SHUFFLE)
         emit_shuffle(t, s);
-    else if (s->kind != TILE_BARRIER)
+    else if (s->kind != TILE_BARRIER && !(s->kind == TILE_ALLOC && memory_of(t, s->buffer)))
         tile_append(*s);
 }
 
@@ -190,19 +188,32 @@ static void emit_pieces(struct split *t, const struct tile_stmt *body) {
 
 // Memory ----------------------------------------------------------------------------------------------------------------
 
+// Returns the bytes of local memory, or of a view of it; -1: they are not known.
+static int64_t bytes_of(const struct tile_buffer *b) {
+    int64_t bytes = b->stride ? -1 : tile_type_bytes(b->type);
+    for (int i = 0; i < b->ndim && bytes >= 0; i++) {
+        struct pass_range size = pass_range(b->shape[i]);
+        if (size.low != size.high || !tile_times(bytes, size.low, &bytes))
+            bytes = -1;
+    }
+    return bytes;
+}
+
+// A view has all of its memory, so that a first axis of both is that of the threads.
 static void keep_buffer(struct split *t, const struct tile_stmt *s) {
     expr shape[1 + TILE_DIMS] = {t->count};
-    const struct tile_buffer *b = s->buffer;
-    bool is_known = b->ndim < TILE_DIMS && !b->stride;
-    for (int i = 0; i < b->ndim && is_known; i++) {
+    const struct tile_buffer *b = s->buffer, *base = b->base ? memory_of(t, b->base) : NULL;
+    bool is_known = b->ndim < TILE_DIMS && bytes_of(b) >= 0;
+    for (int i = 0; i < b->ndim && is_known; i++)
         shape[1 + i] = b->shape[i];
-        is_known = b->shape[i]->op == TILE_CONST;
-    }
-    if (is_known)
-        t->memory[b->id] = tile_alloc(b->text, b->type, TILE_REGISTER, b->ndim + 1, shape);
-    else
+    if (!is_known)
         fail(t, s,
              "the size of local memory is a number, without strides, and it has at most 7 axes: ", b->text);
+    else if (b->base && bytes_of(b) != bytes_of(b->base))
+        fail(t, s, "a view of local memory has as many bytes as that: ", b->text);
+    else
+        t->memory[b->id] = b->base ? tile_view(b->text, b->type, base, b->ndim + 1, shape)
+                                   : tile_alloc(b->text, b->type, TILE_REGISTER, b->ndim + 1, shape);
 }
 
 static void keep(struct split *t, const struct tile_stmt *body) {
@@ -210,7 +221,7 @@ static void keep(struct split *t, const struct tile_stmt *body) {
         const struct tile_name *name = s->kind == TILE_ASSIGN ? s->name[0] : s->old;
         if (name && !t->variable[name->id])
             t->variable[name->id] = tile_alloc(name->text, name->type, TILE_REGISTER, 1, &t->count);
-        if (s->kind == TILE_ALLOC && s->buffer->memory == TILE_REGISTER && !s->buffer->base)
+        if (s->kind == TILE_ALLOC && s->buffer->memory == TILE_REGISTER)
             keep_buffer(t, s);
         keep(t, s->body);
         keep(t, s->other);

@@ -224,13 +224,25 @@ static void vector_zero(struct program *p, const struct tile_stmt *s) {
 
 // Memory and order ------------------------------------------------------------------------------------------------------
 
+// The same memory under another name. Compilers that tell types of memory apart must know that these are one.
+static void declare_view(struct program *p, const struct tile_buffer *b) {
+    const struct tile_buffer *memory = tile_memory_of(b);
+    const char *constant = memory->parameter >= 0 && !memory->is_output ? "const " : "";
+    style_line(&p->style, "typedef %s view%d __attribute__((may_alias));", program_memory(b->type), b->id);
+    style_line(&p->style, "%s%sview%d *const b%d = (%s%sview%d *)b%d;", group_space(p, memory), constant,
+               b->id, b->id, group_space(p, memory), constant, b->id, memory->id);
+    program_strides(p, b);
+}
+
 static void alloc(struct program *p, const struct tile_stmt *s) {
     const struct tile_buffer *b = s->buffer;
     int64_t count = program_elements(b);
     if (b->base && !(tile_is_known_at_launch(b) && tile_is_known_at_launch(b->base)))
         program_fail(p, s, "the size of a view follows from the sizes of arguments: ", b->text);
+    if (b->base && b->memory == TILE_REGISTER)
+        declare_view(p, b);
     if (b->memory == TILE_SHARED || b->base)
-        return; // declared where the function begins
+        return; // others are declared where the function begins
     if (count < 0 || b->stride)
         program_fail(p, s, "the size of memory of a thread must be a number, without strides: ", b->text);
     else if (program_size(b) < 0 || program_size(b) > PROGRAM_STACK)
@@ -383,16 +395,6 @@ static int64_t each_shared(struct program *p, const struct tile_stmt *body, int6
     return at;
 }
 
-// The same memory under another name.
-static void declare_view(struct program *p, const struct tile_buffer *b) {
-    const struct tile_buffer *memory = tile_memory_of(b);
-    const char *constant = memory->parameter >= 0 && !memory->is_output ? "const " : "";
-    style_line(&p->style, "%s%s%s *const b%d = (%s%s%s *)b%d;", group_space(p, memory), constant,
-               program_memory(b->type), b->id, group_space(p, memory), constant, program_memory(b->type),
-               memory->id);
-    program_strides(p, b);
-}
-
 static void declare_shared(struct program *p, const struct tile_buffer *b, int64_t at) {
     const char *type = program_memory(b->type);
     if (b->base) {
@@ -411,7 +413,8 @@ static void declare_shared(struct program *p, const struct tile_buffer *b, int64
 // Views of the kernel's memory that are declared inside.
 static void each_views(struct program *p, const struct tile_stmt *body) {
     for (; body; body = body->next) {
-        if (body->kind == TILE_ALLOC && body->buffer->base && body->buffer->memory != TILE_SHARED)
+        if (body->kind == TILE_ALLOC && body->buffer->base && body->buffer->memory != TILE_SHARED &&
+            body->buffer->memory != TILE_REGISTER)
             declare_view(p, body->buffer);
         each_views(p, body->body);
         each_views(p, body->other);

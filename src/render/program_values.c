@@ -153,8 +153,9 @@ static void load(struct program *p, expr e, int part) {
         text_add(s->out, " != 0");
     text_add(s->out, tested ? " : 0)" : "");
     if (e->args) {
+        expr other = e->arg[1];
         text_add(s->out, " : ");
-        s->dialect->operand(s, e->arg[1], 0);
+        s->dialect->operand(s, part >= 0 && other->op == TILE_PAIR ? other->arg[part] : other, 0);
     }
 }
 

@@ -339,8 +339,8 @@ static bool multiplies(zl_dtype a, zl_dtype b, zl_dtype c) {
 
 // Lines that the CPU device has a row for.
 static bool reduces(enum tile_op combine, zl_dtype from, zl_dtype to) {
-    bool is_logic = combine == TILE_AND || combine == TILE_OR || combine == TILE_XOR;
-    return !is_logic && from != ZL_BOOL && from != ZL_COMPLEX64 && to == tile_reduce_gives(from);
+    bool is_row = combine == TILE_ADD || combine == TILE_MUL || combine == TILE_MAX || combine == TILE_MIN;
+    return is_row && from != ZL_BOOL && from != ZL_COMPLEX64 && to == tile_reduce_gives(from);
 }
 
 const struct dialect dialect_c_tiles = {.target =

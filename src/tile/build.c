@@ -228,6 +228,9 @@ struct tile_buffer *tile_view(const char *text, struct tile_type type, const str
         return NULL;
     buffer->memory = base->memory;
     buffer->base = base;
+    struct tile_buffer *memory = (struct tile_buffer *)tile_memory_of(base);
+    if (memory->memory == TILE_REGISTER && tile_type_bytes(type) > tile_type_bytes(memory->type))
+        memory->align = MAX_OF(memory->align, tile_type_bytes(type)); // else that of its own elements
     return tile_append((struct tile_stmt){.kind = TILE_ALLOC, .buffer = buffer}) ? buffer : NULL;
 }
 

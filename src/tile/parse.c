@@ -331,7 +331,7 @@ struct tile_kernel *tile_parse_with(const char *text, const char *file, const ch
     struct parser p = {.file = file ? file : "text", .had_error = zl_error() != NULL};
     p.lexer = (struct tile_lexer){.source = text, .at = text, .place = {1, 1}, .arena = &p.arena};
     struct tile_kernel *kernel = parse_given(&p, params) ? parse_kernel(&p) : NULL;
-    if (kernel && (!verify(&p, kernel) || !parse_all_used(&p))) {
+    if (kernel && (!verify(&p, kernel) || !parse_all_used(&p) || !parse_branches(kernel))) {
         tile_free(kernel);
         kernel = NULL;
     }

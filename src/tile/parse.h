@@ -89,6 +89,9 @@ bool parse_type(struct parser *p, struct tile_type *out);
 enum tile_op parse_op_find(struct parser *p, const char *text); // of the language, or declared; TILE_OP_COUNT: none
 const char *parse_binding_word(const struct binding *b);        // what it is, for messages: "a type"
 
+// branches.c: leaves out branches whose conditions are numbers. False and an error when memory is out.
+bool parse_branches(struct tile_kernel *kernel);
+
 // parse_stmt.c
 bool parse_stmts(struct parser *p); // up to and with }
 

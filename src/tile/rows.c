@@ -187,6 +187,7 @@ bool tile_identity(enum tile_op combine, struct tile_type type, uint64_t *bits) 
     case TILE_ADD:
     case TILE_OR: *bits = 0; return takes;
     case TILE_MUL: *bits = bits_of_real(type, 1); return takes;
+    case TILE_LOGADDEXP: *bits = bits_of_real(type, -1.0 / 0.0); return takes;
     case TILE_AND: *bits = UINT64_MAX >> (64 - type.bits); return takes;
     case TILE_MAX:
     case TILE_MIN: *bits = bits_of_extreme(type, combine == TILE_MAX ? -1.0 / 0.0 : 1.0 / 0.0); return takes;

@@ -19,13 +19,43 @@ extern const struct device desk;
 
 // Ops of which every kernel is tile IR, besides those of elements and those that have a kernel of their own.
 static const struct op *const tiled[] = {
-    &op_arange,      &op_arange_int,    &op_random_bits,      &op_take,         &op_take_along,
-    &op_gather,      &op_dynamic_slice, &op_slice_update,     &op_pad,          &op_conv,
-    &op_argreduce,   &op_divmod,        &op_scatter,          &op_put_along,    &op_dynamic_slice_update,
-    &op_sort,        &op_argsort,       &op_partition,        &op_argpartition, &op_searchsorted,
-    &op_csr_matmul,  &op_csr_sample,    &op_csr_rows,         &op_attention,    &op_attention_vjp,
-    &op_quantize,    &op_dequantize,    &op_quantized_matmul, &op_matmul,       &op_addmm,
-    &op_matmul_int8, &op_matmul_fp8,    &op_gather_mm,        &op_segmented_mm};
+#define REDUCE(NAME, ...) &op_reduce[REDUCE_##NAME],
+#include "op/reduce.def"
+    &op_scan,
+    &op_arange,
+    &op_arange_int,
+    &op_random_bits,
+    &op_take,
+    &op_take_along,
+    &op_gather,
+    &op_dynamic_slice,
+    &op_slice_update,
+    &op_pad,
+    &op_conv,
+    &op_argreduce,
+    &op_divmod,
+    &op_scatter,
+    &op_put_along,
+    &op_dynamic_slice_update,
+    &op_sort,
+    &op_argsort,
+    &op_partition,
+    &op_argpartition,
+    &op_searchsorted,
+    &op_csr_matmul,
+    &op_csr_sample,
+    &op_csr_rows,
+    &op_attention,
+    &op_attention_vjp,
+    &op_quantize,
+    &op_dequantize,
+    &op_quantized_matmul,
+    &op_matmul,
+    &op_addmm,
+    &op_matmul_int8,
+    &op_matmul_fp8,
+    &op_gather_mm,
+    &op_segmented_mm};
 
 // Kernels --------------------------------------------------------------------------------------------------------------
 

@@ -421,6 +421,10 @@ TEST(tables_as_interpreted) {
     tile_trial(SAMPLE_TABLES, "c", (int64_t[]){200}, 1e-5);
 }
 
+TEST(pieces_as_interpreted) {
+    tile_trial(SAMPLE_PIECES, "c", (int64_t[]){5}, 1e-5);
+}
+
 // exp2() is as near as doc/tile.md says, from end to end, and has the limits of 2^x.
 TEST(quick_powers_of_two) {
     enum { MANY = 60000 };

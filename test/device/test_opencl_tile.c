@@ -54,6 +54,7 @@ static const struct sample {
      {1000},
      0},
     {SAMPLE_TABLES, {200}, 1e-5},
+    {SAMPLE_PIECES, {5}, 1e-5},
     {SAMPLE_ROOM, {201}, 0},
     // Rows of a fragment, reduced and used again; transposed through shared memory; a neighbour's element.
     {"kernel rows(x: f32[n, 64]) -> (y: f32[n, 64], t: f32[64, n], s: f32[n]) where n % 32 == 0 {\n"

@@ -44,7 +44,13 @@
     "}"
 
 #define SAMPLE_WAVES \
-    "kernel waves(z: c64[n]) -> (y: c64[n]) { map i in n { y[i] = z[i] * c64(0, 1) + exp(z[i]) } }"
+    "kernel waves(z: c64[n]) -> (y: c64[n]) {\n" \
+    "  map i in n {\n" \
+    "    local turn: c64[1]\n" \
+    "    turn[0] = c64(0, 1)\n" \
+    "    y[i] = load(z[i], i % 3 > 0, c64(2, -1)) * turn[0] + exp(z[i])\n" \
+    "  }\n" \
+    "}"
 
 #define SAMPLE_ROOM \
     "kernel room(a: f32[n]) -> (y: f32[n]) {\n" \
@@ -213,6 +219,36 @@
     "}"
 
 // Tables: read at indices that are computed, copied as tiles, reduced, multiplied; of all types, in several launches.
+// Parts of complex numbers go to other threads, words of a pack are elements; and logarithms of sums.
+#define SAMPLE_PIECES \
+    "kernel pieces(z: c64[n, 64], w: u32[n, 16], a: f32[n, 64]) -> (y: c64[n, 64], v: f32[n, 64], s: f32[n], r: f32[n, 64], d: f32[n, 64]) {\n" \
+    "  grid b in n {\n" \
+    "    thread t in 64 {\n" \
+    "      local mine: c64[2]\n" \
+    "      view parts: f32[2, 2] of mine\n" \
+    "      local word: u32[1]\n" \
+    "      view bytes: u8[4] of word\n" \
+    "      local half: u16[2]\n" \
+    "      view both: u32[1] of half\n" \
+    "      both[0] = w[b, t % 16]\n" \
+    "      mine[0] = z[b, t]\n" \
+    "      for c in 2 { other = shuffle xor parts[0, c], 1 of 32; parts[1, c] = other }\n" \
+    "      y[b, t] = mine[0] * mine[1]\n" \
+    "      word[0] = w[b, t // 4]\n" \
+    "      v[b, t] = f32(bytes[t % 4]) + f32(half[t % 2])\n" \
+    "    }\n" \
+    "  }\n" \
+    "  reduce logaddexp a -> s axis 1\n" \
+    "  grid b in n {\n" \
+    "    fragment twice: f32[64]\n" \
+    "    fragment sum: f32[1]\n" \
+    "    map j in 64 { twice[j] = a[b, j] * 2 }\n" \
+    "    reduce logaddexp twice -> sum axis 0\n" \
+    "    map j in 64 { d[b, j] = twice[j] - sum[0] }\n" \
+    "  }\n" \
+    "  scan logaddexp a -> r axis 1\n" \
+    "}"
+
 #define SAMPLE_TABLES \
     "kernel tables(x: f32[n], s: table i32[3, 8], w: table f64[5], h: table f16[4, 4], c: table bf16[16], b: table u8[9], q: table i64[3]) " \
     "-> (y: f32[n], z: i32[3], t: f32[4, 4], u: f32[16], d: f64[5], p: f32[4, 4]) {\n" \

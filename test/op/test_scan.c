@@ -71,6 +71,36 @@ TEST(scans_of_small_floats) {
     CHECK_EQ_F64(zl_item(zl_max(rows)), 4000);
 }
 
+// Drivers give lines of all lengths to different numbers of threads, and cut those that are long and few.
+static void check_running_sums(int rows, int columns, int axis, bool reverse, bool inclusive) {
+    zl_scope scope = zl_scope_begin();
+    zl_array x = zl_reshape(zl_arange(0, rows * columns, 1, ZL_INT32), ZL_SHAPE(rows, columns));
+    zl_array y = zl_cumsum(x, axis, reverse, inclusive, ZL_INT32);
+    const int32_t *sum = zl_eval(y) ? zl_data(y) : NULL;
+    REQUIRE(sum);
+    int n = axis ? columns : rows, step = axis ? 1 : columns, wrong = 0;
+    for (int line = 0; line < rows * columns / n; line++) {
+        uint32_t want = 0;
+        for (int k = 0; k < n; k++) {
+            int at = (axis ? line * columns : line) + (reverse ? n - 1 - k : k) * step;
+            uint32_t next = want + (uint32_t)at;
+            wrong += (uint32_t)sum[at] != (inclusive ? next : want);
+            want = next;
+        }
+    }
+    CHECK_EQ_INT(wrong, 0);
+    zl_scope_end(scope);
+}
+
+TEST(running_sums_of_any_length) {
+    static const int shapes[][3] = {{70, 16, 1},   {9, 100, 1},   {3, 301, 1},
+                                    {2, 20000, 1}, {2, 16500, 1}, {600, 66, 0}};
+    for (size_t i = 0; i < COUNT(shapes); i++) {
+        check_running_sums(shapes[i][0], shapes[i][1], shapes[i][2], false, true);
+        check_running_sums(shapes[i][0], shapes[i][1], shapes[i][2], true, i % 2);
+    }
+}
+
 TEST(scans_refuse) {
     zl_array x = RANGE(2, 2);
     CHECK_ERROR(ZL_ERROR_AXIS, zl_cumsum(x, 2, false, true, ZL_INT32));

@@ -503,6 +503,23 @@ TEST(index_is_a_conversion) {
                   "'index' is a word of the language");
 }
 
+TEST(tile_branches_are_decided_by_params) {
+    static const char text[] = "param LANES = 32\n"
+                               "kernel k(x: f32[n]) -> (y: f32[n]) {\n"
+                               "  map i in n {\n"
+                               "    if LANES > 32 { y[i] = x[i] } else { y[i] = 0 }\n"
+                               "    if LANES > 64 { if i > 2 { y[i] = 1 } }\n"
+                               "    if i < LANES { y[i] = 2 }\n"
+                               "  }\n"
+                               "}\n";
+    check_instance(text, NULL,
+                   "kernel k(x: f32[n]) -> (y: f32[n]) {\n  map i in n {\n    if true {\n      y[i] = 0\n"
+                   "    }\n    if i < 32 {\n      y[i] = 2\n    }\n  }\n}\n");
+    check_instance(text, "LANES=48",
+                   "kernel k(x: f32[n]) -> (y: f32[n]) {\n  map i in n {\n    if true {\n      y[i] = x[i]\n"
+                   "    }\n    if i < 48 {\n      y[i] = 2\n    }\n  }\n}\n");
+}
+
 TEST(tile_identities_take_their_type) {
     static const struct {
         const char *op, *type, *expected;
@@ -516,7 +533,9 @@ TEST(tile_identities_take_their_type) {
                  {"bitwise_or", "i32", "0"},
                  {"maximum", "bool", "false"},
                  {"minimum", "bool", "true"},
-                 {"maximum", "c64", "c64(-inf, -inf)"}};
+                 {"maximum", "c64", "c64(-inf, -inf)"},
+                 {"logaddexp", "f16", "-inf"},
+                 {"logaddexp", "c64", "c64(-inf, 0)"}};
     for (size_t i = 0; i < COUNT(cases); i++) {
         static const char *const forms[] = {"identity(%s)", "where(a[0] == a[1], identity(%s), a[0])",
                                             "where(a[0] == a[1], a[0], T(identity(%s)))"};

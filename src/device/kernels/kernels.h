@@ -16,6 +16,7 @@ struct kernel_limits {
     int threads;     // of a group, at most; with fewer than KERNEL_THREADS everything runs on the CPU
     int64_t shared;  // bytes of a group, at most
     bool has_double; // else what computes in f64 runs on the CPU
+    bool is_serial;  // a CPU runs the threads of a group one after the other
     bool has_clusters; // groups of 512 threads, up to 8 of them, that write into each other's local memory
 };
 

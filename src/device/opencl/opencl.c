@@ -50,8 +50,10 @@ static const char *identity(int unit) {
 static bool limits(int unit, struct kernel_limits *out) {
     struct opencl_device *d = opencl_device(unit);
     if (d)
-        *out = (struct kernel_limits){
-            .threads = (int)d->threads, .shared = (int64_t)d->shared, .has_double = d->has_double};
+        *out = (struct kernel_limits){.threads = (int)d->threads,
+                                      .shared = (int64_t)d->shared,
+                                      .has_double = d->has_double,
+                                      .is_serial = d->kind & OPENCL_KIND_CPU};
     return d;
 }
 
