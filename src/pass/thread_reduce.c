@@ -168,8 +168,8 @@ static void put_in_all(const struct partial *p) {
 // Every group of a cluster has the slots of all of them, once all have put theirs.
 static void exchange_in_cluster(struct partial *p, int inner) {
     if (inner != thread_width(p->g) || p->g->loops) {
-        p->g->failed =
-            !error_false(ZL_ERROR_COMPILE, "a cluster reduces lines of whole subgroups, in no loop");
+        p->g->failed = !error_false(ZL_ERROR_COMPILE,
+                                    "a cluster reduces lines of whole subgroups, in no loop and no branch");
         return;
     }
     if (!p->g->have_begun)
@@ -332,6 +332,7 @@ static void renew_narrow(struct group *g, const struct tile_stmt *s) {
         int64_t count = layout_registers(&h->layout), run = g->target->group->vector_bytes / 2;
         if (count < NARROW_MOST || count % run || !pass_uses(s->next, a->buffer))
             continue;
+        ((struct tile_buffer *)h->now)->align = g->target->group->vector_bytes;
         expr r = thread_unrolled(count / run),
              at[2] = {box_number(0), tile_binary(TILE_MUL, r, box_number(run))};
         expr extent[TILE_DIMS];

@@ -107,7 +107,7 @@ static void note(struct group *g, const struct access *a, void *data) {
         *here = (struct run_access){.load = a->load, .buffer = a->buffer, .index = a->index};
     }
     here->order = r->order;
-    here->is_once = r->is_once;
+    here->is_once = r->is_once && tile_memory_of(a->buffer)->memory == TILE_GLOBAL;
     here->is_certain |= r->is_certain && !(a->load && a->load->args);
 }
 

@@ -95,7 +95,7 @@ static void atomic_by_first(struct group *g, const struct tile_stmt *s) {
 }
 
 static void with_body(struct group *g, const struct tile_stmt *s) {
-    bool is_loop = s->kind != TILE_IF;
+    bool is_loop = s->kind != TILE_IF || g->cluster > 1;
     thread_alone(g, s);
     g->loops += is_loop;
     thread_block(g, s->body);
@@ -118,7 +118,19 @@ static void commit(struct group *g, const struct tile_stmt *s) {
         wait(g, s, TILE_COMMIT);
 }
 
+// Groups of a cluster share the results of reductions, and no memory.
+static bool suits_cluster(const struct tile_stmt *s) {
+    bool shares = s->kind == TILE_THREAD || s->kind == TILE_SCAN || s->kind == TILE_GEMM ||
+                  s->kind == TILE_BARRIER || (s->kind == TILE_ATOMIC && s->old);
+    return !shares ||
+           error_false(ZL_ERROR_COMPILE, "a block of a cluster has no %s", tile_stmt_name(s->kind));
+}
+
 static void one(struct group *g, const struct tile_stmt *s) {
+    if (g->cluster > 1 && !suits_cluster(s)) {
+        g->failed = true;
+        return;
+    }
     if (thread_is_spread(s)) {
         (s->kind == TILE_THREAD ? thread_code : thread_map)(g, s);
         return;

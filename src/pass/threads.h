@@ -21,10 +21,10 @@ struct holding {
 struct group {
     const struct target *target;
     const struct tile_stmt *body; // of the block
-    int threads;      // of all groups of its cluster
-    int cluster;      // groups that have a block together: 1 where there are no clusters
-    bool have_begun;  // all groups of the cluster, as is known
-    bool by_rows; // products: subgroups share no rows, so that rows are reduced inside of one
+    int threads;     // of all groups of its cluster
+    int cluster;     // groups that have a block together: 1 where there are no clusters
+    bool have_begun; // all groups of the cluster, as is known
+    bool by_rows;  // products: subgroups share no rows, so that rows are reduced inside of one
     bool by_lines; // tiles are reduced along their last axis
     struct holding *of; // by id of buffer, of those that the kernel had
     int buffers;

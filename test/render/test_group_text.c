@@ -180,6 +180,35 @@ TEST(clusters_reduce_together) {
     }
 }
 
+// What groups of a cluster cannot do together is an error.
+TEST(clusters_refuse_what_they_cannot_share) {
+    static const struct {
+        const char *statement, *reason;
+    } cases[] = {
+        {"shared some: f32[64]; fill some = 1; map i in 64 { y[b, i] = some[63 - i] }", "'some' is no tile"},
+        {"for k in 2 { reduce add row -> sum axis 1 }", "in no loop and no branch"},
+        {"if n > 3 { reduce add row -> sum axis 1 }", "in no loop and no branch"},
+        {"barrier group", "has no barrier"},
+        {"thread t in 256 { y[b, t] = 1 }", "has no thread"}};
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        char text[600];
+        snprintf(
+            text, sizeof text,
+            "kernel total(x: f32[n, 8192]) -> (y: f32[n, 8192]) {\n  grid b in n, threads 256, cluster 8 {\n"
+            "    fragment row: f32[1, 8192]\n    fragment sum: f32[1] = 0\n"
+            "    map i in 1, j in 8192 { row[i, j] = x[b, j] }\n    %s\n  }\n}\n",
+            cases[i].statement);
+        struct tile_kernel *kernel = tile_parse(text, "total");
+        REQUIRE(kernel);
+        char *source = render_kernel(kernel, "cuda_tiles");
+        if (!CHECK(!source && zl_error() && strstr(zl_error(), cases[i].reason)))
+            test_note("%s: %s", cases[i].statement, zl_error() ? zl_error() : "no error");
+        zl_clear_error();
+        memory_free(source);
+        tile_free(kernel);
+    }
+}
+
 // Which point of four axes a thread has takes three divisions: unsigned ones, of 32 bits where sizes are known to be small, and
 // without a test for 0 where they are known not to be.
 TEST(positions_are_divided_without_guards) {
