@@ -223,11 +223,8 @@ bool fuse_write(struct fuse_writer *w); // false: there are too many operands
 // Something besides calls [begin, end) reads what the call computes: it is one of the recipe's outputs, which are in this order.
 bool fuse_is_result(const struct fuse_writer *w, int index);
 
-// Pieces of map i in n { y0[i] = ...; }: a parameter at i, a row on its operands, and the results.
-expr fuse_parameter(char letter, int number, zl_dtype dtype, expr n, expr at);
-// A FUSE_QUOTIENT is computed in the quick way, and *rare becomes true where that is wrong too; if rare is NULL, by a division.
+// A row on its operands. A FUSE_QUOTIENT is computed in the quick way, and *rare becomes true where that is wrong too; if rare is NULL, by a division.
 expr fuse_apply(const struct fuse_op *op, const expr *arg, expr *rare);
-void fuse_store(int count, const expr *result, const struct tile_name *i, expr n);
 // The kernel of a recipe whose rows all are ROW_ELEMENTS: x0, x1, ... are its inputs, y0, y1, ... its outputs. The last row may be the
 // ROW_REDUCE of another, of one line. NULL and an error.
 struct tile_kernel *fuse_build_map(const struct fuse_recipe *r);

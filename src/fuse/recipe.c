@@ -131,9 +131,9 @@ expr fuse_apply(const struct fuse_op *op, const expr *arg, expr *rare) {
                              : tile_ternary((enum tile_op)op->op, arg[0], arg[1], arg[2]);
 }
 
-expr fuse_parameter(char letter, int number, zl_dtype dtype, expr n, expr at) {
+static expr load_parameter(int number, zl_dtype dtype, expr n, expr at) {
     char name[16];
-    snprintf(name, sizeof name, "%c%d", letter, number);
+    snprintf(name, sizeof name, "x%d", number);
     struct tile_buffer *x = tile_parameter_buffer(name, tile_type_of(dtype), 1, &n, false);
     return x ? tile_load(x, 1, &at, NULL, NULL) : NULL;
 }
@@ -153,7 +153,7 @@ static void store_all(int count, struct tile_buffer *const *y, const expr *resul
     tile_close();
 }
 
-void fuse_store(int count, const expr *result, const struct tile_name *i, expr n) {
+static void declare_and_store(int count, const expr *result, const struct tile_name *i, expr n) {
     struct tile_buffer *y[FUSE_CALLS];
     for (int k = 0; k < count; k++)
         y[k] = declare_result(k, result[k], n);
@@ -189,10 +189,9 @@ static expr load_input(const struct fuse_recipe *r, int k, expr n, expr i) {
     char name[16];
     zl_dtype dtype = fuse_input_dtype(r, k);
     if (fuse_form(r, k) == FUSE_ONE)
-        return fuse_parameter('x', k, dtype, tile_const_int(tile_index_type(), 1),
-                              tile_const_int(tile_index_type(), 0));
+        return load_parameter(k, dtype, tile_number(1), tile_number(0));
     if (fuse_form(r, k) != FUSE_SCALAR)
-        return fuse_parameter('x', k, dtype, n, i);
+        return load_parameter(k, dtype, n, i);
     snprintf(name, sizeof name, "x%d", k);
     const struct tile_name *scalar = tile_parameter_scalar(name, tile_type_of(dtype));
     return scalar ? tile_name_value(scalar, TILE_SCALAR) : NULL;
@@ -213,6 +212,6 @@ struct tile_kernel *fuse_build_map(const struct fuse_recipe *r) {
     }
     for (int k = 0; k < r->outputs; k++)
         result[k] = value[fuse_output_row(r, k)];
-    fuse_store(r->outputs, result, i, n);
+    declare_and_store(r->outputs, result, i, n);
     return tile_end();
 }

@@ -109,8 +109,6 @@ void kernel_begin(struct text *out, const char *dialect, bool wide); // prelude,
 // The element function of a kernel, which is freed. False and an error.
 bool kernel_element(struct text *out, struct tile_kernel *kernel, const char *dialect, const char *symbol);
 const char *kernel_memory_type(zl_dtype dtype); // as elements lie in memory
-const char *kernel_part_type(zl_dtype dtype);   // as element functions take them
-void kernel_constant(struct text *out, zl_dtype dtype, uint64_t bits);
 
 // kernels_cache.c: the kernel of a key; made by write(out, data) and compiled if it is not known yet. NULL and an error.
 typedef bool kernel_writer(struct text *out, const void *data);
@@ -161,8 +159,6 @@ void kernel_add_memory(struct kernel_call *k, void *memory);
 bool kernel_launch_function(const struct kernel_place *p, const struct kernel_function *f, int64_t groups,
                             const struct kernel_call *k);
 bool kernel_launch(const struct kernel_place *p, void *kernel, int64_t groups, const struct kernel_call *k);
-bool kernel_launch_by(const struct kernel_place *p, void *kernel, int64_t groups, int threads,
-                      const struct kernel_call *k); // by groups of other than KERNEL_THREADS
 
 // kernels_tiles.c: what a tile kernel became on a unit. It is rendered, compiled and loaded; NULL and an error.
 struct kernel_tiles *kernel_tiles_compile(const struct kernel_place *p, struct tile_kernel *kernel);
@@ -195,8 +191,6 @@ bool kernel_check_axes(const struct kernel_layout *l, const char *what);
 void kernel_add_table(struct kernel_call *k, const struct kernel_layout *l, bool wide);
 // Any table of a tile kernel, of rows that begin `step` numbers after each other.
 void kernel_add_rows(struct kernel_call *k, int rows, int columns, const int64_t *value, int step, bool wide);
-// The struct zl_axes of a kernel: dims, then strides of these operands (bits).
-void kernel_add_axes(struct kernel_call *k, const struct kernel_layout *l, unsigned operands, bool wide);
 
 // Memory of an array on the place, and of a number in room; NULL and an error.
 void *kernel_reach(const struct kernel_place *p, zl_array x);

@@ -33,14 +33,9 @@ bool kernel_launch_function(const struct kernel_place *p, const struct kernel_fu
     return p->target->launch(p, f, groups, k->arguments, k->argument);
 }
 
-bool kernel_launch_by(const struct kernel_place *p, void *kernel, int64_t groups, int threads,
-                      const struct kernel_call *k) {
-    return kernel_launch_function(p, &(struct kernel_function){.handle = kernel, .threads = threads}, groups,
-                                  k);
-}
-
 bool kernel_launch(const struct kernel_place *p, void *kernel, int64_t groups, const struct kernel_call *k) {
-    return kernel_launch_by(p, kernel, groups, KERNEL_THREADS, k);
+    return kernel_launch_function(p, &(struct kernel_function){.handle = kernel, .threads = KERNEL_THREADS},
+                                  groups, k);
 }
 
 void *kernel_reach(const struct kernel_place *p, zl_array x) {
@@ -153,15 +148,5 @@ void kernel_add_table(struct kernel_call *k, const struct kernel_layout *l, bool
             int axis = l->axes - 1 - i;
             put(&to, axis < 0 ? row == 0 : row ? l->stride[row - 1][axis] : l->dim[axis], wide);
         }
-    kernel_add(k, room, (size_t)(to - room));
-}
-
-void kernel_add_axes(struct kernel_call *k, const struct kernel_layout *l, unsigned operands, bool wide) {
-    char room[(KERNEL_OPERANDS + 1) * KERNEL_AXES * 8], *to = room;
-    for (int i = 0; i < KERNEL_AXES; i++)
-        put(&to, i < l->axes ? l->dim[i] : 1, wide);
-    for (int operand = 0; operand < l->operands; operand++)
-        for (int i = 0; operands >> operand & 1 && i < KERNEL_AXES; i++)
-            put(&to, i < l->axes ? l->stride[operand][i] : 0, wide);
     kernel_add(k, room, (size_t)(to - room));
 }
