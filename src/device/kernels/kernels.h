@@ -109,8 +109,6 @@ void kernel_begin(struct text *out, const char *dialect, bool wide); // prelude,
 // The element function of a kernel, which is freed. False and an error.
 bool kernel_element(struct text *out, struct tile_kernel *kernel, const char *dialect, const char *symbol);
 const char *kernel_memory_type(zl_dtype dtype); // as elements lie in memory
-const char *kernel_part_type(zl_dtype dtype);   // as element functions take them
-void kernel_constant(struct text *out, zl_dtype dtype, uint64_t bits);
 
 // kernels_cache.c: the kernel of a key; made by write(out, data) and compiled if it is not known yet. NULL and an error.
 typedef bool kernel_writer(struct text *out, const void *data);
