@@ -67,22 +67,12 @@ static const char *const tests[] = {"op/test_create:",
                                     "op/test_gather_mm:gathered_products",
                                     "op/test_gather_mm:products_of_"};
 
-// An op that has a kernel of its own is tested by the file of its name.
-static void add_tests(struct text *out) {
-    for (size_t i = 0; i < COUNT(tests); i++)
-        text_add(out, " %s", tests[i]);
-    const struct op *op;
-    for (int i = 0; (op = op_at(i)); i++)
-        if (op->kernel)
-            text_add(out, " op/test_%s:", op->name);
-}
-
 // In a process of its own, in which the device of the tests is the default.
-static void run_tests(const char *how, int maps, const char *names) {
+static void run_tests(const char *how, int maps, const char *name) {
     struct text command = {0}, output = {0};
     int reason = 0;
-    text_add(&command, "ZL_TEST_KERNELS='%s' ZL_TEST_MAPS=%d ZL_CHECK=1 %s/test --quick --on %s%s", kernels,
-             maps, ZL_BUILD_DIR, how, names);
+    text_add(&command, "ZL_TEST_KERNELS='%s' ZL_TEST_MAPS=%d ZL_CHECK=1 %s/test --quick --on %s %s", kernels,
+             maps, ZL_BUILD_DIR, how, name);
     const char *const words[] = {"sh", "-c", command.data, NULL};
     bool done = !command.failed &&
                 process_run((char *const *)(uintptr_t)words, &output, &reason) == PROCESS_DONE &&
@@ -94,13 +84,19 @@ static void run_tests(const char *how, int maps, const char *names) {
     text_free(&command);
 }
 
+// Each in a process, whose time is limited. An op that has a kernel of its own is tested by the file of its name.
 static void run_ops(const char *how) {
-    struct text names = {0};
-    add_tests(&names);
-    if (CHECK(!names.failed))
-        run_tests(how, 0, names.data);
-    run_tests(how, 1, " op/test_logic: op/test_views:");
-    text_free(&names);
+    char name[100];
+    for (size_t i = 0; i < COUNT(tests); i++)
+        run_tests(how, 0, tests[i]);
+    const struct op *op;
+    for (int i = 0; (op = op_at(i)); i++) {
+        snprintf(name, sizeof name, "op/test_%s:", op->name);
+        if (op->kernel)
+            run_tests(how, 0, name);
+    }
+    run_tests(how, 1, "op/test_logic:");
+    run_tests(how, 1, "op/test_views:");
 }
 
 // Products of libraries ask for it, on other devices: all codes, turned.
