@@ -11,6 +11,7 @@
 #include "device/cuda/cuda_library.h"
 #include "device/kernels/kernels_quantized.h"
 #include "kernel/kernel.h"
+#include "render/render.h"
 #include "schedule/schedule.h"
 
 #include <stdio.h>
@@ -162,14 +163,14 @@ static void compile_row(enum tile_op op, zl_dtype dtype, int64_t n) {
 
 // With the values that the clauses of the file give.
 static void compile_file(const struct kernel_text *t) {
-    char name[64];
     struct text code = {0};
-    snprintf(name, sizeof name, "%.*s", (int)strcspn(t->name, "."), t->name);
-    char *source = zl_kernel_of_op(name, ZL_FLOAT32, "cuda");
+    struct tile_kernel *kernel = tile_parse(t->text, t->name);
+    char *source = kernel ? render_kernel(kernel, "cuda_tiles") : NULL;
     if (!CHECK(source && cuda_compile(source, "sm_90a", NULL, &code)))
         test_note("%s: %s", t->name, zl_error());
     text_free(&code);
     memory_free(source);
+    tile_free(kernel);
 }
 
 TEST(files_of_kernels_compile_for_cuda) {

@@ -122,7 +122,7 @@ struct function {
     size_t (*bytes)(int argument); // 0: there are no more
     int (*access)(int argument);   // 1: memory that is read, 2: or written
     unsigned *index;               // threadIdx, blockIdx, blockDim, gridDim: three of each
-    void **barrier;                // what a barrier calls
+    void **barrier, **subgroup;    // what a barrier calls, and a shuffle
     bool has_barriers;
 };
 
@@ -279,40 +279,68 @@ static char *stacks;
 static struct {
     struct function *f;
     void **argument;
-    bool *ended;
+    enum stop { RUNS, AT_SHUFFLE, AT_BARRIER, ENDED } * stopped; // by thread
     unsigned thread;
 } running;
 
-static void at_barrier(void) {
+static void stop(enum stop why) {
+    running.stopped[running.thread] = why;
     swapcontext(&thread_context[running.thread], &back);
+}
+
+static void at_barrier(void) {
+    stop(AT_BARRIER);
+}
+
+static void at_shuffle(void) {
+    stop(AT_SHUFFLE);
 }
 
 static void thread_main(void) {
     running.f->call(running.argument);
-    running.ended[running.thread] = true;
+    running.stopped[running.thread] = ENDED;
+}
+
+// Runs those of the threads from first on that stopped for a reason until they stop again; how many there were.
+static unsigned go_on(struct function *f, unsigned first, unsigned count, enum stop why) {
+    unsigned ran = 0;
+    for (unsigned i = first; i < first + count; i++)
+        if (running.stopped[i] == why) {
+            running.stopped[i] = RUNS;
+            ran++;
+        }
+    for (unsigned i = first; i < first + count; i++)
+        if (running.stopped[i] == RUNS) {
+            running.thread = f->index[0] = i;
+            swapcontext(&back, &thread_context[i]);
+        }
+    return ran;
 }
 
 static void run_with_barriers(struct function *f, unsigned threads) {
     unsigned left = threads;
+    enum { SUBGROUP = 32 };
     thread_context = calloc(threads, sizeof *thread_context);
     stacks = malloc((size_t)threads * STACK);
-    running.ended = calloc(threads, sizeof(bool));
+    running.stopped = malloc(threads * sizeof *running.stopped);
     for (unsigned i = 0; i < threads; i++) {
         getcontext(&thread_context[i]);
         thread_context[i].uc_stack.ss_sp = stacks + (size_t)i * STACK;
         thread_context[i].uc_stack.ss_size = STACK;
         thread_context[i].uc_link = &back;
         makecontext(&thread_context[i], thread_main, 0);
+        running.stopped[i] = AT_BARRIER;
     }
-    while (left)
-        for (unsigned i = left = 0; i < threads; i++) {
-            if (running.ended[i])
+    while (left) { // the threads of a subgroup shuffle among themselves, while others may wait at the barrier
+        left = 0;
+        for (unsigned i = 0; i < threads; i += SUBGROUP) {
+            unsigned count = threads - i < SUBGROUP ? threads - i : SUBGROUP;
+            left += go_on(f, i, count, AT_BARRIER);
+            while (go_on(f, i, count, AT_SHUFFLE))
                 continue;
-            running.thread = f->index[0] = i;
-            swapcontext(&back, &thread_context[i]);
-            left += !running.ended[i];
         }
-    free(running.ended);
+    }
+    free(running.stopped);
     free(stacks);
     free(thread_context);
 }
@@ -332,6 +360,7 @@ static void run_launch(struct work *w) {
     unsigned index[12] = {0, 0, 0, 0, 0, 0, w->block[0], 1, 1, w->grid[0], w->grid[1], w->grid[2]};
     memcpy(f->index, index, sizeof index);
     *f->barrier = (void *)(uintptr_t)at_barrier;
+    *f->subgroup = (void *)(uintptr_t)at_shuffle;
     for (unsigned block = 0; block < w->grid[0]; block++) {
         f->index[3] = block;
         if (f->has_barriers) {
@@ -627,7 +656,7 @@ static const char before[] =
     "struct fake_index { unsigned x, y, z; };\n"
     "struct dim3 { unsigned x, y, z; dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) "
     "{} };\n"
-    "extern \"C\" { fake_index fake_place[4]; void (*fake_barrier)(); }\n"
+    "extern \"C\" { fake_index fake_place[4]; void (*fake_barrier)(), (*fake_subgroup)(); }\n"
     "#define threadIdx fake_place[0]\n#define blockIdx fake_place[1]\n"
     "#define blockDim fake_place[2]\n#define gridDim fake_place[3]\n"
     "#define __syncthreads() fake_barrier()\n"
@@ -645,15 +674,15 @@ static const char before[] =
     "static inline std::size_t __cvta_generic_to_shared(const void *at) { return (std::size_t)at; }\n"
     "template <class T> static inline T atomicCAS(T *at, T old, T next) "
     "{ T was = *at; *at = was == old ? next : was; return was; }\n"
-    // Threads exchange values in slots, between two barriers.
+    // Threads of a subgroup exchange values in slots, which all of them have written before one reads.
     "static unsigned long long fake_slot[1024];\n"
     "template <class T> static T fake_shuffle(T x, unsigned from) {\n"
-    "    std::memcpy(&fake_slot[threadIdx.x], &x, sizeof x);\n    fake_barrier();\n"
-    "    std::memcpy(&x, &fake_slot[from], sizeof x);\n    fake_barrier();\n    return x;\n}\n"
-    "#define __shfl_xor_sync(mask, x, by, of) fake_shuffle(x, threadIdx.x ^ (by))\n"
-    "#define __shfl_up_sync(mask, x, by, of) "
-    "fake_shuffle(x, threadIdx.x - (threadIdx.x % (of) < (by) ? 0 : (by)))\n"
-    "#define __shfl_sync(mask, x, by, of) fake_shuffle(x, threadIdx.x / (of) * (of) + (by))\n"
+    "    std::memcpy(&fake_slot[threadIdx.x], &x, sizeof x);\n    fake_subgroup();\n"
+    "    std::memcpy(&x, &fake_slot[from], sizeof x);\n    fake_subgroup();\n    return x;\n}\n"
+    "#define __shfl_xor_sync(mask, value, by, of) fake_shuffle(value, threadIdx.x ^ (by))\n"
+    "#define __shfl_up_sync(mask, value, by, of) "
+    "fake_shuffle(value, threadIdx.x - (threadIdx.x % (of) < (by) ? 0 : (by)))\n"
+    "#define __shfl_sync(mask, value, by, of) fake_shuffle(value, threadIdx.x / (of) * (of) + (by))\n"
     "alignas(1024) static unsigned char zl_memory[256 << 10];\n" // of the group that runs
     "template <class T> static inline T __ldcs(const T *at) { return *at; }\n"
     "template <class T, class V> static inline void __stcs(T *at, V value) { *at = value; }\n"
@@ -699,12 +728,35 @@ int cuModuleUnload(struct module *m) {
     return end(0);
 }
 
-// Shared memory whose size the launch says is one array for all: its declarations go.
+// What C++ has in the place of parts of a text. Shared memory whose size the launch says is one array for all: its declarations go.
+static const struct {
+    const char *part, *instead;
+} parts[] = {
+    {"extern __shared__ __align__(1024) unsigned char zl_memory[];", ""},
+    {"asm(\"max.NaN.f32 %0, %1, %2;\" : \"=f\"(y) : \"f\"(a), \"f\"(b));",
+     "y = a != a ? a : b != b ? b : a > b || (a == b && !std::signbit(a)) ? a : b;"},
+    {"asm(\"min.NaN.f32 %0, %1, %2;\" : \"=f\"(y) : \"f\"(a), \"f\"(b));",
+     "y = a != a ? a : b != b ? b : a < b || (a == b && std::signbit(a)) ? a : b;"},
+    {"asm(\"ex2.approx.ftz.f32 %0, %1;\" : \"=f\"(y) : \"f\"(x));", "y = std::exp2(x);"},
+};
+
 static void put_text(FILE *file, const char *text) {
-    static const char declared[] = "extern __shared__ __align__(1024) unsigned char zl_memory[];";
-    for (const char *found; (found = strstr(text, declared)); text = found + strlen(declared))
-        fwrite(text, 1, (size_t)(found - text), file);
-    fputs(text, file);
+    while (*text) {
+        const char *first = NULL;
+        size_t which = 0;
+        for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+            const char *found = strstr(text, parts[i].part);
+            if (found && (!first || found < first)) {
+                first = found;
+                which = i;
+            }
+        }
+        fwrite(text, 1, first ? (size_t)(first - text) : strlen(text), file);
+        if (!first)
+            return;
+        fputs(parts[which].instead, file);
+        text = first + strlen(parts[which].part);
+    }
 }
 
 static bool compile(struct function *f, const char *text, const char *name) {
@@ -728,6 +780,15 @@ static bool compile(struct function *f, const char *text, const char *name) {
     return done;
 }
 
+// Besides where they are defined.
+static bool has_shuffles(const char *text) {
+    static const char word[] = "ZL_SHUFFLE_", define[] = "#define ";
+    for (const char *at = text; (at = strstr(at, word)); at++)
+        if (at - text < (long)strlen(define) || strncmp(at - strlen(define), define, strlen(define)) != 0)
+            return true;
+    return false;
+}
+
 int cuModuleGetFunction(struct function **out, struct module *m, const char *name) {
     char wanted[128];
     snprintf(wanted, sizeof wanted, " %s(", name);
@@ -741,8 +802,9 @@ int cuModuleGetFunction(struct function **out, struct module *m, const char *nam
         f->access = (int (*)(int))(uintptr_t)dlsym(f->library, "fake_access");
         f->index = dlsym(f->library, "fake_place");
         f->barrier = dlsym(f->library, "fake_barrier");
-        f->has_barriers = strstr(m->text, "BARRIER;") || strstr(m->text, "__syncthreads();") ||
-                          strstr(m->text, ")ZL_SHUFFLE_");
+        f->subgroup = dlsym(f->library, "fake_subgroup");
+        f->has_barriers =
+            strstr(m->text, "BARRIER;") || strstr(m->text, "__syncthreads();") || has_shuffles(m->text);
     }
     *out = f;
     return end(0);
