@@ -269,7 +269,7 @@ static bool is_quick(const struct step *s) {
         return true;
     return e->type.kind == TILE_INT && e->args && e->arg[0]->type.kind == TILE_INT &&
            (e->op == TILE_ADD || e->op == TILE_SUB || e->op == TILE_MUL || e->op == TILE_FLOORDIV ||
-            e->op == TILE_MAX || e->op == TILE_CAST);
+            e->op == TILE_SHR || e->op == TILE_MAX || e->op == TILE_CAST);
 }
 
 static struct quick quick_of(const struct tile_tape *tape, int i) {
@@ -323,6 +323,7 @@ static bool run_quickly(const struct tile_tape *tape, const int64_t *symbol, int
         case TILE_MUL: good = !__builtin_mul_overflow(a, b, &value[i]); break;
         case TILE_MAX: value[i] = MAX_OF(a, b); break;
         case TILE_CAST: value[i] = a; break;
+        case TILE_SHR: good = a >= 0 && b >= 0 && b < 31; value[i] = good ? a >> b : 0; break;
         default: good = a >= 0 && b > 0; value[i] = good ? a / b : 0;
         }
         if (UNLIKELY(!good || value[i] < -q->value - 1 || value[i] > q->value))

@@ -412,6 +412,7 @@ TEST(sizes_are_computed_exactly_from_symbols) {
     static const char *const texts[] = {
         "kernel f<n, m>(a: f32[ceildiv(n, 256)], b: f32[max(n - m, 0) * 3]) -> (y: f32[n // m]) { }",
         "kernel f index 32 <n, m>(a: f32[n * m], b: f32[n + m]) -> (y: f32[where(n < m, n * n, m % 7)]) { }",
+        "kernel f index 32 <n, m>(a: f32[n + 255 >> 8], b: f32[n >> m]) -> (y: f32[m]) { }",
         "kernel f<n, m>(a: f32[min(n, m) << 3], b: f32[i64(i32(n))]) -> (y: f32[(n + m) * (n + 3) >> 1]) { }",
     };
     for (size_t i = 0; i < COUNT(texts); i++) {
