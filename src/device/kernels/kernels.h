@@ -2,8 +2,8 @@
 //
 // A device of this kind is a target: a dialect of the renderer, limits, and four functions. Kernels are known by what they
 // compute, of which dtypes, and how their operands lie (behind each other, with strides, one for all, a number); never by
-// sizes, strides or rank. What an op computes comes from its row; what is around it, loops over axes and sums, is
-// written here once, in words that every dialect defines (kernels_source.c).
+// sizes or strides. Each is tile IR, one definition for all targets: a file of src/kernel/, or built from the recipe of a group.
+// Texts in a target's own language are left to its own folder (kernels_source.c).
 
 #ifndef KERNELS_H
 #define KERNELS_H
