@@ -1,4 +1,4 @@
-// test_compile_free.c - eager work never compiles: every op on every dtype finds its kernels built in.
+// test_compile_free.c - eager work never compiles: every op on every dtype finds its kernels built in, unless it is a kernel itself.
 //
 // Arguments are drawn at random until the op takes them; the ops and what they take come from zl_op().
 
@@ -38,8 +38,8 @@ static zl_array some_array(const struct arguments *a, zl_dtype dtype) {
 }
 
 static void choose(struct arguments *a, int at, const zl_param *param, zl_dtype dtype) {
-    static const char *const strings[] = {"",     "ij,ij->i", "ij->ji", "xy",   "ij",    "left",
-                                          "right", "causal",   "L",      "fro",  "same", "ortho", "reflect"};
+    static const char *const strings[] = {"",       "ij,ij->i", "ij->ji", "xy",   "ij",    "left",   "right",
+                                          "causal", "L",        "fro",    "same", "ortho", "reflect"};
     union op_argument *out = &a->value[at];
     int count = (int)test_between(1, 2);
     for (int i = 0; i < LIST; i++) {
@@ -51,7 +51,8 @@ static void choose(struct arguments *a, int at, const zl_param *param, zl_dtype 
         return;
     switch (param->type) {
     case ZL_PARAM_ARRAY:
-        out->array = strcmp(param->name, "segments") ? some_array(a, dtype) : zl_ones(ZL_SHAPE(3, 2), ZL_UINT32);
+        out->array =
+            strcmp(param->name, "segments") ? some_array(a, dtype) : zl_ones(ZL_SHAPE(3, 2), ZL_UINT32);
         break;
     case ZL_PARAM_ARRAYS: out->arrays.list = a->array[at], out->arrays.count = count; break;
     case ZL_PARAM_INT: out->number = a->plain ? 1 : (int)test_between(0, 2); break;
@@ -100,15 +101,23 @@ static const char *reason_to_skip(void) {
     return strcmp(setting_text(SETTING_DEVICE), "cpu") ? "only the CPU has its kernels built in" : NULL;
 }
 
+// Whether a function is an op of its name that the CPU runs by its kernel of src/kernel/ alone.
+static bool is_kernel(const zl_op_info *function) {
+    const char *name = function->name + strlen("zl_");
+    const struct op *op = op_find(name, strlen(name));
+    return op && op->kernel;
+}
+
 TEST(eager_ops_compile_nothing) {
     if (reason_to_skip())
         SKIP(reason_to_skip());
     if (!op_address("zl_add"))
         SKIP("this program has no symbols");
     cpu_kernels_stop(); // of other tests
-    int64_t compiles = zl_counter("compiles"), fallbacks = zl_counter("fallbacks");
-    CHECK(compiles >= 0 && fallbacks >= 0);
+    int64_t fallbacks = zl_counter("fallbacks");
+    CHECK(fallbacks >= 0);
     for (int i = 0; zl_op(i); i++) {
+        int64_t compiles = zl_counter("compiles");
         int done = 0;
         for (int d = 0; d < ZL_DTYPE_COUNT; d++)
             done += run_op(zl_op(i), (zl_dtype)d);
@@ -117,8 +126,9 @@ TEST(eager_ops_compile_nothing) {
         bool possible = !test_lacks_lapack() || !needs_lapack(zl_op(i));
         if (possible && !CHECK(done > 0))
             test_note("%s was never called as it should be", zl_op(i)->name);
+        if (!is_kernel(zl_op(i)) && !CHECK_EQ_INT(zl_counter("compiles"), compiles))
+            test_note("%s was compiled", zl_op(i)->name);
     }
-    CHECK_EQ_INT(zl_counter("compiles"), compiles);
     CHECK_EQ_INT(zl_counter("fallbacks"), fallbacks);
 }
 

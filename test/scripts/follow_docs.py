@@ -105,8 +105,9 @@ def try_kernel(tree, op, folder):
             continue
         passed, text = run(tree, "env", setting, f"ZL_CACHE_DIR={folder}/{setting}", "build/test", words)
         check(f"the tests of {op} pass with {setting}", passed, text)
-    passed, text = run(tree, "build/test", "device/test_desk")
-    check(f"the kernel of {op} runs in the interpreter and as C", passed, text)
+    for how in ("interpreter", "c"):
+        passed, text = run(tree, "env", "ZL_CHECK=1", "build/test", "--on", how, words)
+        check(f"the tests of {op} pass on {how}", passed, text)
     home, why = nvrtc_home()
     if not home:
         report("skipped", f"{op} for CUDA", f"NVRTC of PyPI: {why}")
