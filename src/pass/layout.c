@@ -46,24 +46,15 @@ static void add_slot(struct layout *l, int axis, int64_t size, int64_t step) {
     add(l->slot, &l->slots, axis, size, step);
 }
 
-static int64_t common(int64_t a, int64_t b) {
-    while (b) {
-        int64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
 bool layout_blocked(struct layout *l, int axes, const int64_t *size, int threads, int along, int vector) {
     *l = (struct layout){0};
     if (!axes)
         return false;
-    int64_t run = common(size[axes - 1], vector);
+    int64_t run = pass_common_divisor(size[axes - 1], vector);
     add_slot(l, axes - 1, run, 1);
     for (int axis = axes - 1; axis >= 0; axis--) {
         int64_t step = axis == axes - 1 ? run : 1, rest = size[axis] / step;
-        int64_t taken = common(rest, axis == axes - 1 ? MIN_OF(along, threads) : threads);
+        int64_t taken = pass_common_divisor(rest, axis == axes - 1 ? MIN_OF(along, threads) : threads);
         add_thread(l, axis, taken, step);
         add_slot(l, axis, rest / taken, step * taken);
         threads /= (int)taken;
@@ -74,7 +65,7 @@ bool layout_blocked(struct layout *l, int axes, const int64_t *size, int threads
 
 bool layout_outer(struct layout *l, int64_t rows, int64_t columns, int threads) {
     *l = (struct layout){0};
-    int64_t across = common(columns, 16), down = threads / across;
+    int64_t across = pass_common_divisor(columns, 16), down = threads / across;
     while (across < columns && down > rows)
         across *= 2, down /= 2;
     if (across * down != threads || rows % down || columns % across)

@@ -135,6 +135,7 @@ struct pass_range { int64_t low, high; };
 struct pass_range pass_range(expr e); // of an index, which does not wrap around
 // The same of any integer, where ops may wrap around; of other types nothing is known.
 struct pass_range pass_certain_range(expr e);
+int64_t pass_common_divisor(int64_t a, int64_t b); // the greatest; of a and 0 it is a
 // Returns a number, at most PASS_DIVISOR_MOST, that divides an integer whatever the sizes of arguments are; 1 where nothing is known.
 enum { PASS_DIVISOR_MOST = 1 << 20 };
 int64_t pass_divisor(expr e);
