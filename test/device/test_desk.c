@@ -84,17 +84,10 @@ static void run_tests(const char *how, int maps, const char *name) {
     text_free(&command);
 }
 
-// Under sanitizers, where the interpreter takes minutes, a sample is run.
-#ifdef ZL_SANITIZED
-enum { EVERY = 8 };
-#else
-enum { EVERY = 1 };
-#endif
-
 // Each in a process, whose time is limited. An op that has a kernel of its own is tested by the file of its name.
 static void run_ops(const char *how) {
     char name[100];
-    for (size_t i = test_random() % EVERY; i < COUNT(tests); i += EVERY)
+    for (size_t i = 0; i < COUNT(tests); i++)
         run_tests(how, 0, tests[i]);
     const struct op *op;
     for (int i = 0; (op = op_at(i)); i++) {
@@ -168,8 +161,7 @@ TEST(kernels_of_ops_in_the_interpreter) {
     if (!can_start_itself())
         SKIP("this program cannot start itself (in an emulator)");
     run_ops("interpreter");
-    if (EVERY == 1)
-        check_files();
+    check_files();
 }
 
 TEST(kernels_of_ops_compiled_for_c) {
