@@ -160,7 +160,8 @@ int64_t pass_common_divisor(int64_t a, int64_t b) {
 
 // Products of two fit into 64 bits; of what is more than the most, the power of two that divides it is enough for vectors.
 static int64_t bounded(int64_t divisor) {
-    return divisor <= PASS_DIVISOR_MOST ? MAX_OF(divisor, 1) : pass_common_divisor(divisor, PASS_DIVISOR_MOST);
+    return divisor <= PASS_DIVISOR_MOST ? MAX_OF(divisor, 1)
+                                        : pass_common_divisor(divisor, PASS_DIVISOR_MOST);
 }
 
 int64_t pass_divisor(expr e) {
@@ -173,7 +174,8 @@ int64_t pass_divisor(expr e) {
         return 1;
     int64_t a = pass_divisor(e->arg[0]);
     switch (e->op) {
-    case TILE_CAST: return pass_common_divisor(a, PASS_DIVISOR_MOST); // what wraps around keeps its powers of two
+    case TILE_CAST:
+        return pass_common_divisor(a, PASS_DIVISOR_MOST); // what wraps around keeps its powers of two
     case TILE_MUL: return bounded(a * pass_divisor(e->arg[1]));
     case TILE_ADD:
     case TILE_SUB:
@@ -187,7 +189,8 @@ int64_t pass_divisor(expr e) {
 static void learn(const struct tile_stmt *s, int at) {
     struct tile_name *name = (struct tile_name *)s->name[at];
     if (s->step)
-        name->divisor = pass_common_divisor(s->begin ? pass_divisor(s->begin) : PASS_DIVISOR_MOST, pass_divisor(s->step));
+        name->divisor =
+            pass_common_divisor(s->begin ? pass_divisor(s->begin) : PASS_DIVISOR_MOST, pass_divisor(s->step));
     struct pass_range end = pass_range(s->extent[at]),
                       begin = s->begin ? pass_range(s->begin) : (struct pass_range){0, 0};
     bool is_up = !s->step || pass_range(s->step).low > 0;
