@@ -136,7 +136,6 @@ static void remove_folder(void) {
     shared->folder[0] = 0;
 }
 
-// Runs the body in a scope of its own; returns by how many slab objects the process grew.
 const char *test_lacks_lapack(void) {
     static int found = -1;
     if (found < 0) {
@@ -149,6 +148,7 @@ const char *test_lacks_lapack(void) {
     return found ? NULL : "there is no LAPACK here: Debian's libopenblas0-pthread or liblapack3 has one";
 }
 
+// Runs the body in a scope of its own; returns by how many slab objects the process grew.
 static long run_body(const struct test *test) {
     size_t before = slab_live();
     atomic_store(&test_state.random, hash_bytes(test_state.name, strlen(test_state.name), test_state.seed));

@@ -2,6 +2,8 @@
 
 #include "on_devices.h"
 
+#include "device/opencl/opencl.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -26,6 +28,11 @@ void on_devices(void (*check)(void)) {
     }
     if (!found)
         SKIP(reasons);
+}
+
+const char *test_lacks_opencl(void) {
+    const char *reason = NULL;
+    return opencl_open(&reason) ? NULL : reason;
 }
 
 static zl_array on_cpu(zl_array (*f)(void *data), void *data) {

@@ -1,19 +1,14 @@
 // test_opencl.c - the OpenCL driver alone: devices, memory, the compiler and its messages, times.
 
-#include "test.h"
+#include "on_devices.h"
 
 #include "device/opencl/opencl.h"
 
 #include <string.h>
 
-static const char *lacks_opencl(void) {
-    const char *reason = NULL;
-    return opencl_open(&reason) ? NULL : reason;
-}
-
 TEST(opencl_describes_itself) {
-    if (lacks_opencl())
-        SKIP(lacks_opencl());
+    if (test_lacks_opencl())
+        SKIP(test_lacks_opencl());
     struct opencl_device *d = opencl_device(0);
     REQUIRE(d);
     CHECK(d->name[0] && d->memory > 0 && d->units > 0 && d->threads > 0 && d->shared > 0);
@@ -26,8 +21,8 @@ TEST(opencl_runs_a_kernel) {
                                "    if ((int)get_global_id(0) < n)\n"
                                "        x[get_global_id(0)] *= 2;\n"
                                "}\n";
-    if (lacks_opencl())
-        SKIP(lacks_opencl());
+    if (test_lacks_opencl())
+        SKIP(test_lacks_opencl());
     struct opencl_device *d = opencl_device(0);
     REQUIRE(d);
     const struct opencl_api *cl = opencl_api();
@@ -54,8 +49,8 @@ TEST(opencl_runs_a_kernel) {
 }
 
 TEST(opencl_compiler_says_why) {
-    if (lacks_opencl())
-        SKIP(lacks_opencl());
+    if (test_lacks_opencl())
+        SKIP(test_lacks_opencl());
     struct opencl_device *d = opencl_device(0);
     REQUIRE(d);
     CHECK(!opencl_build(d, "__kernel void f(__global int *x) { x[0] = unknown; }", NULL));

@@ -1,9 +1,8 @@
 // test_opencl_tile.c - tile kernels on OpenCL against the interpreter: every statement, layouts of fragments, edges, barriers.
 
-static const char *lacks_opencl(void);
-#define TEST_LACKS lacks_opencl
+#define TEST_LACKS test_lacks_opencl
 
-#include "test.h"
+#include "on_devices.h"
 #include "tile_samples.h"
 #include "tile_trial.h"
 
@@ -13,11 +12,6 @@ static const char *lacks_opencl(void);
 
 #include <math.h>
 #include <string.h>
-
-static const char *lacks_opencl(void) {
-    const char *reason = NULL;
-    return opencl_open(&reason) ? NULL : reason;
-}
 
 static const struct sample {
     const char *text;

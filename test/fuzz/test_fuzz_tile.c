@@ -9,6 +9,7 @@
 
 #include "test.h"
 
+#include "device/on_devices.h"
 #include "device/tile_trial.h"
 #include "pass/pass.h"
 #include "render/render.h"
@@ -565,6 +566,11 @@ static void try_runs(bool on_device) {
 TEST(fuzz_tile_runs) {
     for (int i = 0; i < (test_quick() ? RUNS_QUICK : test_long() ? RUNS_LONG : RUNS_USUAL); i++)
         try_runs(false);
+}
+
+TEST(fuzz_tile_runs_on_opencl) {
+    if (test_lacks_opencl())
+        SKIP(test_lacks_opencl());
     for (int i = 0; i < (test_quick() ? 1 : test_long() ? 200 : 4); i++)
         try_runs(true);
 }
