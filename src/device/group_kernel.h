@@ -26,10 +26,12 @@ bool group_sizes_open(struct group_sizes *s, const struct group_kernel *g, const
 void group_sizes_close(struct group_sizes *s);
 bool group_sizes_fail(const char *kernel); // the error of sizes that cannot be; false
 
-// kernel_code.c: code of a text, kept on disk. identity says what it depends on besides: chip, driver, compiler and its options.
+// kernel_code.c: what a compiler made of a source, kept on disk. identity says what it depends on besides: chip, driver, compiler and
+// its options.
 struct kernel_code {
-    const char *identity, *source;
-    bool (*compile)(const char *source, struct text *code, void *context); // false and an error
+    const char *identity;
+    const struct text *source;
+    bool (*compile)(const struct text *source, struct text *code, void *context); // false and an error
     void *(*load)(const char *code, size_t bytes, void *context);         // NULL and an error
     void *context;
 };

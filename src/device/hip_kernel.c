@@ -5,6 +5,8 @@
 
 #include "device/module_kernel.h"
 
+#include "render/render.h"
+
 #include <errno.h>
 #include <limits.h>
 #include <pthread.h>
@@ -55,7 +57,7 @@ static struct module_calls calls;
 static struct {
     char why_none[256]; // "": there is a device
     char name[128], chip[16];
-    int threads, shared;
+    struct target_unit unit;
     char clang[PATH_MAX], libraries[PATH_MAX + 64]; // the option for the chip's own, "-nogpulib" without them
     long long stamp;
     unsigned era; // in which it was opened
@@ -142,6 +144,14 @@ static void find_clang(void) {
     }
 }
 
+static void describe(void) {
+    int threads = 0, shared = 0;
+    hip.hipDeviceGetName(found.name, sizeof found.name, 0);
+    hip.hipDeviceGetAttribute(&threads, MOST_THREADS, 0);
+    hip.hipDeviceGetAttribute(&shared, SHARED_OF_BLOCK, 0);
+    target_set_unit(&found.unit, render_target("hip_tiles"), found.name, threads, shared);
+}
+
 static void find(void) {
     found.era = atomic_load(&fork_era);
     int count = 0;
@@ -158,9 +168,7 @@ static void find(void) {
                  "/sys/class/kfd does not tell which chip it is; HSA_OVERRIDE_GFX_VERSION may, as in 9.0.10");
     if (*found.why_none)
         return;
-    hip.hipDeviceGetName(found.name, sizeof found.name, 0);
-    hip.hipDeviceGetAttribute(&found.threads, MOST_THREADS, 0);
-    hip.hipDeviceGetAttribute(&found.shared, SHARED_OF_BLOCK, 0);
+    describe();
     find_clang();
 }
 
@@ -169,15 +177,13 @@ static bool check(int code, const char *function) {
                                     function, hip.hipGetErrorString(code));
 }
 
-static bool open_device(struct module_device *out) {
+static const struct target *open_device(void) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, find);
     if (*found.why_none)
-        return error_false(ZL_ERROR_DEVICE, "hip: there is no device: %s", found.why_none);
-    if (!fork_spares("hip", found.era))
-        return false;
-    *out = (struct module_device){found.name, found.threads, (size_t)found.shared};
-    return check(hip.hipSetDevice(0), "hipSetDevice");
+        return error_set(ZL_ERROR_DEVICE, "hip: there is no device: %s", found.why_none);
+    return fork_spares("hip", found.era) && check(hip.hipSetDevice(0), "hipSetDevice") ? &found.unit.target
+                                                                                       : NULL;
 }
 
 // Compiling -------------------------------------------------------------------------------------------------------------
@@ -215,7 +221,7 @@ static bool run_clang(const char *from, const char *to) {
     return end == PROCESS_DONE;
 }
 
-static bool compile_text(const char *source, struct text *code, void *unused) {
+static bool compile_text(const struct text *source, struct text *code, void *unused) {
     char folder[] = "/tmp/zellige-XXXXXX", from[64], to[64];
     size_t bytes = 0;
     (void)unused;
@@ -223,7 +229,7 @@ static bool compile_text(const char *source, struct text *code, void *unused) {
         return error_false(ZL_ERROR_IO, "hip: no folder to compile in: %s", strerror(errno));
     snprintf(from, sizeof from, "%s/kernel.hip", folder);
     snprintf(to, sizeof to, "%s/kernel.hsaco", folder);
-    bool done = file_write(from, source, strlen(source)) && run_clang(from, to);
+    bool done = file_write(from, source->data, (size_t)source->len) && run_clang(from, to);
     char *data = done ? file_read(to, &bytes) : NULL;
     if (data)
         text_bytes(code, data, (int)bytes);
@@ -235,7 +241,6 @@ static bool compile_text(const char *source, struct text *code, void *unused) {
 }
 
 static const struct module_target target = {.name = "hip",
-                                            .dialect = "hip_tiles",
                                             .names = &names,
                                             .calls = &calls,
                                             .open = open_device,
@@ -243,7 +248,7 @@ static const struct module_target target = {.name = "hip",
                                             .identify = identify,
                                             .compile = compile_text};
 
-static void *compile(struct tile_kernel *kernel, char **source) {
+static void *compile(struct tile_kernel *kernel, struct text *source) {
     return module_compile(&target, kernel, source);
 }
 

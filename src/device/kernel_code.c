@@ -16,7 +16,8 @@ static bool make(const char *folder, void *context) {
     struct text code = {0};
     snprintf(path, sizeof path, "%s/%s", folder, code_file);
     counter_add(COUNTER_COMPILES, 1);
-    bool done = c->compile(c->source, &code, c->context) && !code.failed && file_write(path, code.data, (size_t)code.len);
+    bool done = c->compile(c->source, &code, c->context) && !code.failed &&
+                file_write(path, code.data, (size_t)code.len);
     text_free(&code);
     return done;
 }
@@ -34,7 +35,9 @@ void *kernel_code_use(const struct kernel_code *code) {
     struct text name = {0};
     char key[65];
     void *loaded = NULL;
-    text_add(&name, "%s\n%s\n", code->identity, code->source);
+    text_add(&name, "%s\n", code->identity);
+    text_bytes(&name, code->source->data, code->source->len);
+    text_add(&name, "\n");
     if (!name.failed) {
         hash_sha256(name.data, (size_t)name.len, key);
         loaded = device_cache_use(&(struct cache_entry){

@@ -61,7 +61,7 @@ static bool is_compiled(zl_kernel k, const char *function) {
 }
 
 const char *zl_kernel_source_text(zl_kernel k) {
-    return is_compiled(k, "zl_kernel_source_text") ? k->source : NULL;
+    return is_compiled(k, "zl_kernel_source_text") ? k->source.data : NULL;
 }
 
 int zl_kernel_parameters(zl_kernel k) {

@@ -12,7 +12,6 @@ enum { POINTER_MEMORY = 2, MEMORY_OF_DEVICE = 2, COMMON_SHARED = 48 << 10, ALIGN
 struct compiled {
     struct group_kernel group;
     const struct module_target *target;
-    struct module_device device;
     void *module;
     void **function; // one a launch
 };
@@ -28,33 +27,19 @@ bool module_bind(void *library, const struct module_names *names, struct module_
     return library_bind(library, symbols, COUNT(symbols), missing);
 }
 
-static bool open_target(const struct module_target *target) {
-    struct module_device device;
-    return target->open(&device);
-}
-
 // Compiling -------------------------------------------------------------------------------------------------------------
 
 void module_free(void *compiled) {
     struct compiled *c = compiled;
-    if (c->module && open_target(c->target))
+    if (c->module && c->target->open())
         c->target->calls->unload(c->module);
     memory_free(c->function);
     group_kernel_close(&c->group);
     memory_free(c);
 }
 
-static bool prepare(const struct compiled *c, const struct render_launch *l, void *function) {
-    if (l->threads > c->device.threads)
-        return error_false(ZL_ERROR_COMPILE, "%s: kernel %s has blocks of %d threads; %s has %d at most",
-                           c->target->name, c->group.kernel->name, l->threads, c->device.name,
-                           c->device.threads);
-    if ((size_t)l->shared > c->device.shared)
-        return error_false(
-            ZL_ERROR_COMPILE, "%s: kernel %s has %lld bytes of shared memory; a block of %s has %zu",
-            c->target->name, c->group.kernel->name, (long long)l->shared, c->device.name, c->device.shared);
-    return l->shared <= COMMON_SHARED || !c->target->allow_shared ||
-           c->target->allow_shared(function, l->shared);
+static bool allow_shared(const struct module_target *target, int64_t bytes, void *function) {
+    return bytes <= COMMON_SHARED || !target->allow_shared || target->allow_shared(function, bytes);
 }
 
 static bool find_functions(struct compiled *c) {
@@ -63,7 +48,7 @@ static bool find_functions(struct compiled *c) {
         struct text name = {0};
         text_add(&name, "%s_%d", c->group.kernel->name, i);
         bool good = !name.failed && CALL(c->target, find, &c->function[i], c->module, name.data) &&
-                    prepare(c, &c->group.launch[i], c->function[i]);
+                    allow_shared(c->target, c->group.launch[i].shared, c->function[i]);
         text_free(&name);
         if (!good)
             return false;
@@ -78,9 +63,9 @@ static void *load_code(const char *code, size_t bytes, void *context) {
     return CALL(target, load, &module, code) ? module : NULL;
 }
 
-static bool build(struct compiled *c, const char *source) {
+static bool build(struct compiled *c, const struct target *unit, const struct text *source) {
     struct text identity = {0};
-    text_add(&identity, "%s ", c->target->dialect);
+    text_add(&identity, "%s ", unit->name);
     if (c->target->identify(&identity) && !identity.failed)
         c->module = kernel_code_use(&(struct kernel_code){identity.data, source, c->target->compile,
                                                           load_code, (void *)(uintptr_t)c->target});
@@ -88,13 +73,14 @@ static bool build(struct compiled *c, const char *source) {
     return c->module;
 }
 
-void *module_compile(const struct module_target *target, struct tile_kernel *kernel, char **source) {
-    struct compiled *c = memory_zero(sizeof *c);
+void *module_compile(const struct module_target *target, struct tile_kernel *kernel, struct text *source) {
+    const struct target *unit = target->open();
+    struct compiled *c = unit ? memory_zero(sizeof *c) : NULL;
     if (!c)
         return NULL;
     c->target = target;
-    bool good = target->open(&c->device) && (*source = render_kernel(kernel, target->dialect)) &&
-                group_kernel_open(&c->group, kernel) && build(c, *source) && find_functions(c);
+    bool good = render_kernel(source, kernel, unit) && group_kernel_open(&c->group, kernel) &&
+                build(c, unit, source) && find_functions(c);
     if (good)
         return c;
     module_free(c);
@@ -198,7 +184,7 @@ static bool call_open(struct call *k) {
     k->argument = memory_zero(sizeof *k->argument * (memories + symbols));
     k->narrow = memory_zero(sizeof *k->narrow * (symbols + 1));
     if (!k->memory || !k->is_ours || !k->value || !k->copy || !k->argument || !k->narrow ||
-        !open_target(k->target) || !group_sizes_open(&k->sizes, &k->c->group, k->symbol) || !make_memory(k))
+        !k->target->open() || !group_sizes_open(&k->sizes, &k->c->group, k->symbol) || !make_memory(k))
         return false;
     list_arguments(k);
     return true;

@@ -7,6 +7,7 @@
 
 #include "base/base.h"
 #include "kernel/kernel.h"
+#include "pass/pass.h"
 
 typedef unsigned long long module_address;
 
@@ -41,20 +42,14 @@ struct module_names { // in the library
 #undef MEMBER
 };
 
-struct module_device {
-    const char *name;
-    int threads;   // of a block, at most
-    size_t shared; // bytes of a block, at most
-};
-
 struct module_target {
-    const char *name, *dialect;
+    const char *name;
     const struct module_names *names;
     const struct module_calls *calls;                           // once it is open
-    bool (*open)(struct module_device *out);                    // the first device, for this thread; false and an error
+    const struct target *(*open)(void);                         // the first device, for this thread; NULL and an error
     bool (*check)(int code, const char *function);              // of a call: false and an error, unless it is 0
     bool (*identify)(struct text *out);                         // chip and compiler; false and an error
-    bool (*compile)(const char *source, struct text *code, void *unused);
+    bool (*compile)(const struct text *source, struct text *code, void *unused);
     bool (*allow_shared)(void *function, int64_t bytes);        // NULL: launches say it
 };
 
@@ -62,7 +57,7 @@ struct module_target {
 bool module_bind(void *library, const struct module_names *names, struct module_calls *out, const char **missing);
 
 // What struct kernel_driver wants.
-void *module_compile(const struct module_target *target, struct tile_kernel *kernel, char **source);
+void *module_compile(const struct module_target *target, struct tile_kernel *kernel, struct text *source);
 bool module_run(void *compiled, void *const *address, const int64_t *symbol);
 bool module_time(void *compiled, void *const *address, const int64_t *symbol, int repeats, double *seconds);
 void module_free(void *compiled);

@@ -28,7 +28,7 @@ void zl_kernel_release(zl_kernel kernel) {
         return;
     if (kernel->compiled)
         kernel->driver->free(kernel->compiled);
-    memory_free(kernel->source);
+    text_free(&kernel->source);
     tile_sizes_close(kernel->sizes);
     tile_free(kernel->lowered);
     tile_free(kernel->kernel);
@@ -98,8 +98,12 @@ static char *show(struct tile_kernel *kernel, const char *stage) {
     if (!render_find_rows(kernel, &is_rows))
         return NULL;
     const char *dialect = dialect_of(is_rows, stage);
+    struct text out = {0};
+    if (dialect && render_kernel(&out, kernel, render_target(dialect)))
+        return text_take(&out);
+    text_free(&out);
     if (dialect)
-        return render_kernel(kernel, dialect);
+        return NULL;
     bool done = is_stage(stage) && pass_run(kernel, render_target(dialect_of(is_rows, "c")), stage);
     return done ? tile_print(kernel) : NULL;
 }

@@ -10,8 +10,9 @@
 // A target that kernels are compiled for.
 struct kernel_driver {
     const char *name;
-    // Compiles a kernel, which it changes and which lives as long as what it gives. *source: the text that it became, to be freed. NULL and an error.
-    void *(*compile)(struct tile_kernel *kernel, char **source);
+    // Compiles a kernel, which it changes and which lives as long as what it gives. Appends what it became for the target's compiler to
+    // *source, also where that refuses it. NULL and an error.
+    void *(*compile)(struct tile_kernel *kernel, struct text *source);
     // address: one for each parameter, of its value if it is a scalar. False and an error.
     bool (*run)(void *compiled, void *const *address, const int64_t *symbol);
     // Seconds of one of that many runs in a row, by the device's own clock. NULL: it has none.
@@ -25,7 +26,7 @@ struct zl_kernel_ {
     void *compiled;
     struct tile_sizes *sizes;    // checked before each run
     struct tile_kernel *lowered; // what the driver has changed
-    char *source; // what the target's compiler got
+    struct text source; // what the target's compiler got
 };
 
 // A file of this folder, which the build embeds: the definition of a kernel that ops run on devices.

@@ -1,8 +1,8 @@
 // pass.h - passes: kernel in, kernel out, one file each. pipeline.c is the ordered list.
 //
-// A pass rewrites the kernel in place, for a target: a record of what that target can spell. After the last
-// one every op and cast left in the kernel is spelled by the target. A pass never changes the bits that a
-// kernel computes.
+// A pass rewrites the kernel in place, for a target: a record of what its language can spell and what a unit has. Languages have a
+// record that fits all units (render_target); a device makes one of it for each of its units. After the last pass every op and cast
+// left in the kernel is spelled by the target. A pass never changes the bits that a kernel computes.
 
 #ifndef PASS_H
 #define PASS_H
@@ -37,6 +37,8 @@ struct target_group {
     int joined;                // subgroups down that multiply as one, where rows of b have 128 bytes; 0: none
     int vector_bytes;          // of one access
     int shared_bytes;          // of a group, that pipelines may fill
+    int most_threads;          // that a group can have; 0: not known
+    int64_t most_shared;       // bytes of shared memory that a group can have, where most_threads are known
     int cluster;               // groups that write into each other's shared memory, at most; 0: none do
     bool has_async;            // copies to shared memory that run on, and are waited for
     bool is_serial;            // threads run one after the other, on a CPU: each barrier ends a loop over all of them
@@ -44,7 +46,10 @@ struct target_group {
 
 // What a target can say in its language, and how its loops run.
 struct target {
-    const char *name;
+    const char *name; // of the language
+    const char *unit; // the model of the unit that has this record; NULL: the record fits all
+    uint32_t lacks;   // dtypes that the unit cannot compute with
+    bool lacks_wide_atomics; // of words of 64 bits
     const struct spelling *op;     // by enum tile_op
     uint32_t cast[ZL_DTYPE_COUNT]; // [to]: dtypes from which one conversion leads there
     bool is_vector;                // maps over unit-stride data become vector loops
@@ -57,10 +62,19 @@ struct target {
     bool (*reduces)(enum tile_op combine, zl_dtype from, zl_dtype to);
 };
 
+// The record of a unit. target_set_unit makes it of its language's: the model, which lives as long, and what a group can have at most.
+struct target_unit {
+    struct target target;
+    struct target_group group; // of target
+};
+void target_set_unit(struct target_unit *out, const struct target *language, const char *model, int threads, int64_t shared);
+
 // Whether the target spells this node as it stands. Leaves, loads and bit casts always are.
 bool target_spells(const struct target *target, expr e);
 bool target_spells_op(const struct target *target, enum tile_op op, struct tile_type operand);
 bool target_casts(const struct target *target, struct tile_type to, struct tile_type from);
+// Whether the unit has all dtypes, and atomics, that a kernel uses after its passes. False and an error that says what it lacks.
+bool target_has_needs(const struct target *target, struct tile_kernel *kernel);
 
 // pipeline.c ------------------------------------------------------------------------------------------------
 

@@ -23,3 +23,36 @@ bool target_spells(const struct target *target, expr e) {
         return target_spells_op(target, e->op, e->arg[e->args - 1]->type);
     return true;
 }
+
+// Units ------------------------------------------------------------------------------------------------------------
+
+void target_set_unit(struct target_unit *out, const struct target *language, const char *model, int threads,
+                     int64_t shared) {
+    out->target = *language;
+    out->group = *language->group;
+    out->target.unit = model;
+    out->target.group = &out->group;
+    out->group.most_threads = threads;
+    out->group.most_shared = shared;
+}
+
+static bool has_wide_atomic(const struct tile_stmt *s) {
+    for (; s; s = s->next)
+        if ((s->kind == TILE_ATOMIC && tile_type_bytes(s->buffer->type) == 8) || has_wide_atomic(s->body) ||
+            has_wide_atomic(s->other))
+            return true;
+    return false;
+}
+
+bool target_has_needs(const struct target *target, struct tile_kernel *kernel) {
+    const char *unit = target->unit ? target->unit : "the unit";
+    uint32_t lacking = target->lacks ? target->lacks & pass_dtypes(kernel) : 0;
+    for (zl_dtype d = 0; d < ZL_DTYPE_COUNT; d++)
+        if (lacking & PASS_BIT(d))
+            return error_false(ZL_ERROR_COMPILE, "%s: kernel %s computes with %s, which %s does not have",
+                               target->name, kernel->name, tile_type_name(tile_type_of(d)), unit);
+    if (target->lacks_wide_atomics && has_wide_atomic(kernel->body))
+        return error_false(ZL_ERROR_COMPILE, "%s: kernel %s has atomics of 64 bits, which %s does not have",
+                           target->name, kernel->name, unit);
+    return !kernel->failed;
+}

@@ -85,7 +85,8 @@ bool render_function(struct text *out, const struct tile_kernel *kernel, const c
     return true;
 }
 
-bool render_element(struct text *out, const struct tile_kernel *kernel, const char *dialect, const char *symbol) {
+bool render_element(struct text *out, const struct tile_kernel *kernel, const char *dialect,
+                    const char *symbol) {
     struct style s = {.out = out, .dialect = require(dialect)};
     if (!s.dialect)
         return false;
@@ -94,16 +95,12 @@ bool render_element(struct text *out, const struct tile_kernel *kernel, const ch
     return render_map(&s, kernel, symbol, s.dialect->element);
 }
 
-char *render_kernel(struct tile_kernel *kernel, const char *dialect) {
-    struct text out = {0};
-    const struct target *target = render_target(dialect);
-    bool good = target && pass_run(kernel, target, NULL);
-    if (good)
-        text_add(&out, "%s\n", render_prelude(dialect));
-    if (good && render_function(&out, kernel, dialect, NULL))
-        return text_take(&out);
-    text_free(&out);
-    return NULL;
+bool render_kernel(struct text *out, struct tile_kernel *kernel, const struct target *target) {
+    if (!target || !pass_run(kernel, target, NULL) || !target_has_needs(target, kernel) ||
+        !group_fits(target, kernel))
+        return false;
+    text_add(out, "%s\n", render_prelude(target->name));
+    return render_function(out, kernel, target->name, NULL) && !out->failed;
 }
 
 int render_cost(const struct tile_kernel *kernel) {

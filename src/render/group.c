@@ -535,15 +535,29 @@ bool render_has_status(const struct tile_kernel *kernel) {
     return has_assertion(kernel->body);
 }
 
+static struct render_launch launch_of(const struct tile_stmt *grid) {
+    return (struct render_launch){grid->indices, grid->extent, grid->threads,
+                                  each_shared(NULL, grid->body, 0, NULL)};
+}
+
 int render_launches(const struct tile_kernel *kernel, struct render_launch *out, int room) {
     int count = 0;
-    for (const struct tile_stmt *s = kernel->body; s; s = s->next) {
-        if (s->kind != TILE_GRID)
-            continue;
-        if (count < room)
-            out[count] = (struct render_launch){s->indices, s->extent, s->threads,
-                                                each_shared(NULL, s->body, 0, NULL)};
-        count++;
-    }
+    for (const struct tile_stmt *s = kernel->body; s; s = s->next)
+        if (s->kind == TILE_GRID && count++ < room)
+            out[count - 1] = launch_of(s);
     return count;
+}
+
+bool group_fits(const struct target *target, const struct tile_kernel *kernel) {
+    const struct target_group *g = target->group;
+    for (const struct tile_stmt *s = g && g->most_threads ? kernel->body : NULL; s; s = s->next) {
+        struct render_launch l = s->kind == TILE_GRID ? launch_of(s) : (struct render_launch){0};
+        if (l.threads > g->most_threads || l.shared > g->most_shared)
+            return error_false(ZL_ERROR_COMPILE,
+                               "%s: kernel %s has groups of %d threads and %lld bytes of shared memory; %s "
+                               "has %d and %lld at most",
+                               target->name, kernel->name, l.threads, (long long)l.shared, target->unit,
+                               g->most_threads, (long long)g->most_shared);
+    }
+    return true;
 }

@@ -37,8 +37,9 @@ bool render_function(struct text *out, const struct tile_kernel *kernel, const c
 // thread's own memory, of a complex number of its parts. In the dialects of one thread an element.
 bool render_element(struct text *out, const struct tile_kernel *kernel, const char *dialect, const char *symbol);
 
-// Runs the passes and renders prelude and function. The kernel is changed. Free the text with memory_free.
-char *render_kernel(struct tile_kernel *kernel, const char *dialect);
+// Runs the passes for the target, of a language or of a unit, and appends prelude and function: code for the target's compiler, which
+// need not be text. The kernel is changed. False and an error, also if the unit cannot run it.
+bool render_kernel(struct text *out, struct tile_kernel *kernel, const struct target *target);
 
 // A kernel of groups of threads, after render_kernel: how its functions NAME_0, NAME_1, ... are launched, one after the other.
 struct render_launch {

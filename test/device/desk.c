@@ -1,6 +1,7 @@
 // desk.c - tile kernels of ops, run on the host.
 
 #include "device/desk.h"
+#include "device/tile_trial.h"
 
 #include "device/kernels/kernels.h"
 #include "kernel/kernel.h"
@@ -77,7 +78,7 @@ static bool renders(const struct tile_kernel *kernel) {
     static const char *const dialects[] = {"c_tiles", "opencl_tiles", "cuda_tiles", "hip_tiles"};
     for (size_t i = 0; i < COUNT(dialects); i++) {
         struct tile_kernel *copy = kernel_copy(kernel);
-        char *text = copy ? render_kernel(copy, dialects[i]) : NULL;
+        char *text = copy ? tile_rendered(copy, dialects[i]) : NULL;
         bool good = text != NULL;
         memory_free(text);
         tile_free(copy);
@@ -97,13 +98,13 @@ static void note_file(const struct tile_kernel *kernel) {
 }
 
 static void *keep(int unit, const struct tile_kernel *kernel) {
-    char *source = NULL;
+    struct text source = {0};
     struct kept *k = memory_zero(sizeof *k);
     note_file(kernel);
     bool good = k && tile_verify(kernel) && (k->kernel = kernel_copy(kernel)) &&
                 prints_alike(kernel, k->kernel) && renders(kernel) &&
                 (unit == INTERPRETER || (k->compiled = kernel_driver_c.compile(k->kernel, &source)));
-    memory_free(source);
+    text_free(&source);
     if (good)
         return k;
     if (k)
@@ -127,22 +128,28 @@ static const char *identity(int unit) {
     return "desk";
 }
 
-static bool limits(int unit, struct kernel_limits *out) {
-    (void)unit;
-    *out = (struct kernel_limits){.threads = 1024, .shared = 48 << 10, .has_double = true};
-    return true;
+static struct target_unit record_of_units; // which have the same
+
+static void set_record(void) {
+    target_set_unit(&record_of_units, render_target("opencl_tiles"), "desk", 1024, 48 << 10);
 }
 
-static bool compile(int unit, const char *source, struct text *code) {
+static const struct target *record(int unit) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    (void)unit;
+    pthread_once(&once, set_record);
+    return &record_of_units.target;
+}
+
+static bool compile(int unit, const struct text *source, struct text *code) {
     (void)unit, (void)source, (void)code;
     return error_false(ZL_ERROR_COMPILE, "desk: an op of desk.c has a kernel that is no tile IR");
 }
 
 static const struct kernel_target target = {.device = &desk,
                                             .dialect = "opencl",
-                                            .tiles = "opencl_tiles",
                                             .identity = identity,
-                                            .limits = limits,
+                                            .record = record,
                                             .compile = compile,
                                             .keep = keep,
                                             .run = run_kernel};
@@ -191,9 +198,7 @@ const struct device desk = {.name = "desk",
                             .free = free_memory};
 
 struct kernel_place desk_place(void) {
-    struct kernel_place p = {.target = &target, .unit = INTERPRETER};
-    limits(p.unit, &p.limits);
-    return p;
+    return (struct kernel_place){.target = &target, .unit = INTERPRETER, .record = record(INTERPRETER)};
 }
 
 zl_stream desk_stream(const char *how) {

@@ -29,21 +29,25 @@ static const char *paper_identity(int unit) {
     return "paper";
 }
 
-static bool paper_limits(int unit, struct kernel_limits *out) {
+static const struct target *paper_record(int unit) {
+    static struct target_unit records[2];
+    struct target_unit *r = &records[has_clusters];
     (void)unit;
-    *out = (struct kernel_limits){
-        .threads = 1024, .shared = 160 << 10, .has_double = true, .has_clusters = has_clusters};
-    return true;
+    target_set_unit(r, render_target("cuda_tiles"), "paper", 1024, 160 << 10);
+    r->group.joined = 0; // which only the second of them has
+    if (!has_clusters)
+        r->group.cluster = 0;
+    return &r->target;
 }
 
 // One architecture after the other in turn; all of them in the long run.
-static bool paper_compile(int unit, const char *source, struct text *code) {
+static bool paper_compile(int unit, const struct text *source, struct text *code) {
     (void)unit;
     for (size_t i = 0; i < COUNT(architectures); i++) {
         if ((!test_long() && !has_clusters && (turn + (int)i) % (int)COUNT(architectures)) ||
             (has_clusters && i == 0))
             continue;
-        if (!cuda_compile(source, architectures[i], NULL, code))
+        if (!cuda_compile(source->data, architectures[i], NULL, code))
             return false;
         compiled++;
     }
@@ -93,9 +97,8 @@ extern const struct device paper;
 static const struct kernel_target target = {
     .device = &paper,
     .dialect = "cuda",
-    .tiles = "cuda_tiles",
     .identity = paper_identity,
-    .limits = paper_limits,
+    .record = paper_record,
     .compile = paper_compile,
     .load = paper_load,
     .launch = paper_launch,
@@ -165,7 +168,7 @@ static void compile_row(enum tile_op op, zl_dtype dtype, int64_t n) {
 static void compile_file(const struct kernel_text *t) {
     struct text code = {0};
     struct tile_kernel *kernel = tile_parse(t->text, t->name);
-    char *source = kernel ? render_kernel(kernel, "cuda_tiles") : NULL;
+    char *source = kernel ? tile_rendered(kernel, "cuda_tiles") : NULL;
     if (!CHECK(source && cuda_compile(source, "sm_90a", NULL, &code)))
         test_note("%s: %s", t->name, zl_error());
     text_free(&code);
@@ -359,7 +362,7 @@ TEST(cuda_devices) {
     for (int i = 0; i < count; i++) {
         struct cuda_device *d = cuda_device(i);
         REQUIRE(d);
-        CHECK(d->major > 0 && d->units > 0 && d->memory > 0 && d->threads >= 256);
+        CHECK(d->major > 0 && d->units > 0 && d->memory > 0 && d->unit.group.most_threads >= 256);
     }
     CHECK_ERROR(ZL_ERROR_DEVICE, cuda_device(count));
     CHECK_ERROR(ZL_ERROR_MEMORY, cuda_alloc(0, (size_t)1 << 50));

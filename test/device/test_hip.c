@@ -37,7 +37,8 @@ static const char *lacks_hip(void) {
     setenv("ZL_CACHE_DIR", test_folder(), 1);
     if (system("clang --print-targets 2>/dev/null | grep amdgcn >/dev/null"))
         return "no clang for amdgcn is installed";
-    if (system("[ -x \"$(clang -print-prog-name=lld)\" ] && [ -x \"$(clang -print-prog-name=clang-offload-bundler)\" ]"))
+    if (system("[ -x \"$(clang -print-prog-name=lld)\" ] && [ -x \"$(clang "
+               "-print-prog-name=clang-offload-bundler)\" ]"))
         return "lld or clang-offload-bundler, which clang needs for amdgcn, is not installed";
     return NULL;
 }
@@ -117,7 +118,10 @@ TEST(hip_calls_that_fail_are_errors) {
     CHECK_HAS(test_last_error(), "hipModuleLaunchKernel: told to fail");
     CHECK_EQ_INT(fake.used(), 0);
     zl_kernel_release(k);
-    CHECK_ERROR(ZL_ERROR_COMPILE,
-                zl_kernel_compile("kernel f(a: f32[n]) -> (y: f32[n]) { grid b in 1, threads 2048 { y[0] = a[0] } }", "f", "hip"));
-    CHECK_HAS(test_last_error(), "2048 threads; fake 0 has 1024 at most");
+    CHECK_ERROR(
+        ZL_ERROR_COMPILE,
+        zl_kernel_compile("kernel f(a: f32[n]) -> (y: f32[n]) { grid b in 1, threads 2048 { y[0] = a[0] } }",
+                          "f", "hip"));
+    CHECK_HAS(test_last_error(), "hip_tiles: kernel f has groups of 2048 threads and 0 bytes of shared "
+                                 "memory; fake 0 has 1024 and 65536 at most");
 }

@@ -12,10 +12,10 @@
 
 static int compiles, loads;
 
-static bool compile(const char *source, struct text *code, void *context) {
+static bool compile(const struct text *source, struct text *code, void *context) {
     compiles++;
-    text_add(code, "%s compiled by %s", source, (const char *)context);
-    return strcmp(source, "wrong") || error_false(ZL_ERROR_COMPILE, "this text is wrong");
+    text_add(code, "%s compiled by %s", source->data, (const char *)context);
+    return strcmp(source->data, "wrong") || error_false(ZL_ERROR_COMPILE, "this text is wrong");
 }
 
 static void *load(const char *code, size_t bytes, void *context) {
@@ -27,7 +27,9 @@ static void *load(const char *code, size_t bytes, void *context) {
 
 static void check(const char *identity, const char *source, int compiled, const char *expected) {
     int before = compiles, loaded = loads;
-    char *code = kernel_code_use(&(struct kernel_code){identity, source, compile, load, (void *)(uintptr_t)identity});
+    struct text text = {.data = (char *)(uintptr_t)source, .len = (int)strlen(source)};
+    char *code =
+        kernel_code_use(&(struct kernel_code){identity, &text, compile, load, (void *)(uintptr_t)identity});
     CHECK_STR(code, expected);
     CHECK_EQ_INT(compiles - before, compiled);
     CHECK_EQ_INT(loads - loaded, expected != NULL);

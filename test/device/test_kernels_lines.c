@@ -2,6 +2,8 @@
 
 #include "test.h"
 
+#include "tile_trial.h"
+
 #include "device/kernels/kernels_lines.h"
 #include "kernel/kernel.h"
 #include "render/render.h"
@@ -77,7 +79,7 @@ static bool renders(const struct tile_kernel *kernel) {
     bool good = true;
     for (size_t i = 0; i < COUNT(dialects); i++) {
         struct tile_kernel *copy = kernel_copy(kernel);
-        char *text = copy ? render_kernel(copy, dialects[i]) : NULL;
+        char *text = copy ? tile_rendered(copy, dialects[i]) : NULL;
         good = good && text;
         memory_free(text);
         tile_free(copy);
@@ -87,7 +89,8 @@ static bool renders(const struct tile_kernel *kernel) {
 
 static void run(const struct plan *p, bool compiles) {
     struct line_recipe r = recipe_of(p);
-    struct tile_kernel *kernel = line_build(&(struct line_maker){&r, compiles ? "c_tiles" : "cuda_tiles"});
+    struct tile_kernel *kernel =
+        line_build(&(struct line_maker){&r, render_target(compiles ? "c_tiles" : "cuda_tiles")});
     int64_t size[] = {LINES, p->line / p->width, 1, LINES * (p->line + APART) - APART + p->width, p->line,
                       LINES};
     // One axis; where lines begin and how far they are apart, in packs.
@@ -106,7 +109,7 @@ static void run(const struct plan *p, bool compiles) {
     for (int i = 0; i < LINES; i++)
         n.scale[i] = (float)i / (float)p->line;
     void *address[] = {n.x, n.weight, n.scale, axes, inputs, n.y, n.squares};
-    char *source = NULL;
+    struct text source = {0};
     CHECK(tile_verify(kernel));
     CHECK(renders(kernel));
     struct tile_kernel *copy = kernel_copy(kernel);
@@ -120,7 +123,7 @@ static void run(const struct plan *p, bool compiles) {
     n.x -= p->width;
     if (made)
         kernel_driver_c.free(made);
-    memory_free(source);
+    text_free(&source);
     memory_free(n.x);
     memory_free(n.weight);
     memory_free(n.y);

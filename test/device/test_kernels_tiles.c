@@ -5,6 +5,8 @@
 
 #include "device/kernels/kernels.h"
 #include "kernel/kernel.h"
+#include "op/ops.h"
+#include "render/render.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +16,7 @@
 
 static struct text said; // functions that were loaded and launched
 static atomic_int made, compiled;
-static int64_t most_shared;
+static struct target_unit the_unit;
 static bool refuses; // to launch
 
 static const char *scribe_identity(int unit) {
@@ -22,16 +24,15 @@ static const char *scribe_identity(int unit) {
     return "scribe";
 }
 
-static bool scribe_limits(int unit, struct kernel_limits *out) {
-    (void)unit;
-    *out = (struct kernel_limits){.threads = 256, .shared = most_shared, .has_double = true};
-    return true;
+static const struct target *scribe_record(int at) {
+    (void)at;
+    return &the_unit.target;
 }
 
-static bool scribe_compile(int unit, const char *source, struct text *code) {
-    (void)unit;
+static bool scribe_compile(int at, const struct text *source, struct text *code) {
+    (void)at;
     atomic_fetch_add(&compiled, 1);
-    text_add(code, "%s", source);
+    text_bytes(code, source->data, source->len);
     return true;
 }
 
@@ -83,22 +84,19 @@ static const struct device scribe = {
 
 static const struct kernel_target target = {.device = &scribe,
                                             .dialect = "opencl",
-                                            .tiles = "opencl_tiles",
                                             .identity = scribe_identity,
-                                            .limits = scribe_limits,
+                                            .record = scribe_record,
                                             .compile = scribe_compile,
                                             .load = scribe_load,
                                             .launch = scribe_launch};
 
 static struct kernel_place begin(void) {
-    struct kernel_place p = {.target = &target};
-    most_shared = 48 << 10;
+    target_set_unit(&the_unit, render_target("opencl_tiles"), "scribe", 256, 48 << 10);
     refuses = false;
     atomic_store(&made, 0);
     atomic_store(&compiled, 0);
     setenv("ZL_CACHE_DIR", test_folder(), 1);
-    scribe_limits(0, &p.limits);
-    return p;
+    return (struct kernel_place){.target = &target, .record = &the_unit.target};
 }
 
 static void end(void) {
@@ -197,11 +195,13 @@ TEST(sizes_that_cannot_be_are_errors_of_a_launch) {
 
 TEST(limits_of_a_unit_hold_for_tile_kernels) {
     struct kernel_place p = begin();
-    p.limits.threads = 100;
-    CHECK_ERROR(ZL_ERROR_DEVICE, kernel_find_tiles(&p, "scribe few", 10, make, sums));
-    CHECK_HAS(test_last_error(), "groups of 128 threads");
-    p.limits = (struct kernel_limits){.threads = 256, .shared = 100};
-    CHECK_ERROR(ZL_ERROR_DEVICE, kernel_find_tiles(&p, "scribe few", 10, make, sums));
+    the_unit.group.most_threads = 100;
+    CHECK_ERROR(ZL_ERROR_COMPILE, kernel_find_tiles(&p, "scribe few", 10, make, sums));
+    CHECK_HAS(test_last_error(), "opencl_tiles: kernel sums has groups of 128 threads and 128 bytes of "
+                                 "shared memory; scribe has 100 and 49152 at most");
+    the_unit.group.most_threads = 256;
+    the_unit.group.most_shared = 100;
+    CHECK_ERROR(ZL_ERROR_COMPILE, kernel_find_tiles(&p, "scribe few", 10, make, sums));
     CHECK_HAS(test_last_error(), "128 bytes of shared memory");
     static const char asserts[] =
         "kernel f(a: i32[n]) -> (y: i32[n]) {\n"
@@ -209,6 +209,54 @@ TEST(limits_of_a_unit_hold_for_tile_kernels) {
     CHECK_ERROR(ZL_ERROR_COMPILE, kernel_find_tiles(&p, "scribe asserts", 14, make, asserts));
     CHECK_HAS(test_last_error(), "nothing reads assertions");
     CHECK(compiled == 0);
+    end();
+}
+
+// What computes with doubles, in the middle too, is left to the CPU; moving and ordering their bits takes none.
+TEST(what_a_unit_lacks_is_asked_of_kernels) {
+    begin();
+    zl_array f = zl_ones(ZL_SHAPE(8), ZL_FLOAT32), d = zl_ones(ZL_SHAPE(8), ZL_FLOAT64),
+             at = zl_zeros(ZL_SHAPE(8), ZL_INT32);
+    const struct {
+        const char *what;
+        zl_array y;
+        bool takes_doubles;
+    } cases[] = {
+        {"add of f32", zl_add(f, f), false},
+        {"add of f64", zl_add(d, d), true},
+        {"cast to f64", zl_astype(f, ZL_FLOAT64), true},
+        {"take of f64", zl_take(d, at, 0), false},
+        {"sort of f64", zl_sort(d, -1), false},
+        {"cumsum of f32", zl_cumsum(f, 0, false, true, ZL_FLOAT32), false},
+        {"cumsum of f64", zl_cumsum(d, 0, false, true, ZL_FLOAT64), true},
+        {"arange of f32", zl_arange(0, 8, 0.5, ZL_FLOAT32), true},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        const struct call *c = cases[i].y ? cases[i].y->call : NULL;
+        if (!CHECK(c))
+            continue;
+        the_unit.target.lacks = 0;
+        bool can = kernels_can(&target, 0, c);
+        the_unit.target.lacks = PASS_BIT(ZL_FLOAT64);
+        if (!CHECK(can && kernels_can(&target, 0, c) != cases[i].takes_doubles && !zl_error()))
+            test_note("%s", cases[i].what);
+    }
+    CHECK(compiled == 0);
+    end();
+}
+
+TEST(a_kernel_that_a_unit_lacks_something_for_is_refused) {
+    struct kernel_place p = begin();
+    static const char doubles[] =
+        "kernel f(a: f64[n]) -> (y: f64[n]) {\n  map i in n { y[i] = a[i] * 2 }\n}\n",
+                      counts[] =
+                          "kernel f(a: i64[n]) -> (y: i64[1]) {\n  map i in n { atomic add y[0], a[i] }\n}\n";
+    the_unit.target.lacks = PASS_BIT(ZL_FLOAT64);
+    CHECK_ERROR(ZL_ERROR_COMPILE, kernel_find_tiles(&p, "scribe doubles", 14, make, doubles));
+    CHECK_HAS(test_last_error(), "kernel f computes with f64, which scribe does not have");
+    the_unit.target.lacks_wide_atomics = true;
+    CHECK_ERROR(ZL_ERROR_COMPILE, kernel_find_tiles(&p, "scribe counts", 13, make, counts));
+    CHECK_HAS(test_last_error(), "kernel f has atomics of 64 bits, which scribe does not have");
     end();
 }
 

@@ -11,7 +11,8 @@ TEST(opencl_describes_itself) {
         SKIP(test_lacks_opencl());
     struct opencl_device *d = opencl_device(0);
     REQUIRE(d);
-    CHECK(d->name[0] && d->memory > 0 && d->units > 0 && d->threads > 0 && d->shared > 0);
+    CHECK(d->name[0] && d->memory > 0 && d->units > 0 && d->unit.group.most_threads > 0 &&
+          d->unit.group.most_shared > 0);
     CHECK_ERROR(ZL_ERROR_DEVICE, opencl_device(opencl_open(NULL)));
     CHECK_ERROR(ZL_ERROR_DEVICE, opencl_device(-1));
 }

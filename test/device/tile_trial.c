@@ -3,6 +3,7 @@
 #include "tile_trial.h"
 
 #include "pass/pass.h"
+#include "render/render.h"
 #include "test.h"
 
 #include <math.h>
@@ -127,6 +128,14 @@ static void trial(const char *text, const char *target, const struct tile_kernel
 
 void tile_trial(const char *text, const char *target, const int64_t *sizes, double near) {
     trial(text, target, NULL, sizes, near);
+}
+
+char *tile_rendered(struct tile_kernel *kernel, const char *dialect) {
+    struct text out = {0};
+    if (render_kernel(&out, kernel, render_target(dialect)))
+        return text_take(&out);
+    text_free(&out);
+    return NULL;
 }
 
 void tile_trial_of_groups(const char *text, const struct target *target, const int64_t *sizes, double near) {

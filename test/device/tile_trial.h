@@ -11,6 +11,9 @@ void tile_trial(const char *text, const char *target, const int64_t *sizes, doub
 // Does the same with the kernel as groups of threads of the target, which the interpreter runs. It has no matrix instructions.
 struct target;
 void tile_trial_of_groups(const char *text, const struct target *target, const int64_t *sizes, double near);
+struct tile_kernel;
+// Runs all passes on the kernel and renders it for any unit of a dialect. The caller frees the text; NULL and an error.
+char *tile_rendered(struct tile_kernel *kernel, const char *dialect);
 void tile_trial_of_manual(const char *target); // every example of doc/tile.md
 
 #endif

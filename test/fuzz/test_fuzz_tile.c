@@ -214,7 +214,7 @@ static void change(struct change *c) {
 
 static void render(struct tile_kernel *kernel) {
     static const char *const dialects[] = {"c_tiles", "c", "cuda", "opencl", "opencl_tiles", "cuda_tiles"};
-    char *text = render_kernel(kernel, dialects[test_between(0, COUNT(dialects) - 1)]);
+    char *text = tile_rendered(kernel, dialects[test_between(0, COUNT(dialects) - 1)]);
     CHECK(text || zl_error());
     memory_free(text);
     zl_clear_error();

@@ -3,6 +3,8 @@
 
 #include "test.h"
 
+#include "device/tile_trial.h"
+
 #include "device/cuda/cuda.h"
 #include "pass/pass.h"
 #include "render/render.h"
@@ -43,7 +45,7 @@ static void each_of_manual(text_visit *visit, void *data) {
 
 static char *render(const char *name, const char *text, const char *dialect) {
     struct tile_kernel *kernel = tile_parse(text, name);
-    char *source = kernel ? render_kernel(kernel, dialect) : NULL;
+    char *source = kernel ? tile_rendered(kernel, dialect) : NULL;
     if (!CHECK(source))
         test_note("%s for %s: %s", name, dialect, zl_error() ? zl_error() : "?");
     tile_free(kernel);
@@ -200,7 +202,7 @@ TEST(clusters_refuse_what_they_cannot_share) {
             cases[i].statement);
         struct tile_kernel *kernel = tile_parse(text, "total");
         REQUIRE(kernel);
-        char *source = render_kernel(kernel, "cuda_tiles");
+        char *source = tile_rendered(kernel, "cuda_tiles");
         if (!CHECK(!source && zl_error() && strstr(zl_error(), cases[i].reason)))
             test_note("%s: %s", cases[i].statement, zl_error() ? zl_error() : "no error");
         zl_clear_error();
@@ -547,7 +549,7 @@ static void fail_everywhere(const char *name, const char *text, void *data) {
         struct tile_kernel *kernel = tile_parse(text, name);
         REQUIRE(kernel);
         memory_fail_at(at);
-        char *source = render_kernel(kernel, "cuda_tiles");
+        char *source = tile_rendered(kernel, "cuda_tiles");
         bool is_past = memory_allocations() < at;
         memory_fail_at(0);
         CHECK(source || zl_error());

@@ -236,7 +236,7 @@ TEST(shuffles_that_a_target_does_not_have_go_through_memory) {
                  "      x = shuffle xor a[t], 1 of %d\n      y[t] = x\n    }\n  }\n}\n",
                  cases[i].size);
         struct tile_kernel *k = tile_parse(text, "f.tile");
-        char *source = k ? render_kernel(k, cases[i].dialect) : NULL;
+        char *source = k ? tile_rendered(k, cases[i].dialect) : NULL;
         const char *body = source ? strstr(source, " f_0(") : NULL;
         if (CHECK(body)) {
             CHECK_EQ_INT(strstr(body, "ZL_BARRIER") != NULL, cases[i].by_memory);

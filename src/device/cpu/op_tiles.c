@@ -25,7 +25,7 @@ static void known_free(struct known *k) {
 static struct known *compile(const struct op_key *key) {
     struct known *k = memory_zero(sizeof *k);
     struct tile_kernel *lowered = k && (k->kernel = op_launch_kernel(key)) ? kernel_copy(k->kernel) : NULL;
-    char *source = NULL;
+    struct text source = {0};
     if (!lowered) {
         known_free(k);
         return NULL;
@@ -38,7 +38,7 @@ static struct known *compile(const struct op_key *key) {
         zl_clear_error();
         tile_free(lowered);
     }
-    memory_free(source);
+    text_free(&source);
     return k;
 }
 

@@ -20,7 +20,7 @@ struct compiled {
 
 // Compiling ---------------------------------------------------------------------------------------------------------
 
-static const char dialect[] = "c_tiles", flags[] = "-O3 -funroll-loops -w -fno-strict-aliasing";
+static const char flags[] = "-O3 -funroll-loops -w -fno-strict-aliasing";
 
 // One of the functions of the text.
 static void *function(const char *source, const char *name, const char *ending) {
@@ -37,14 +37,13 @@ static bool find_functions(struct compiled *c, const char *source) {
            (c->room = (count_fn *)function(source, c->name, "_room"));
 }
 
-static void *compile(struct tile_kernel *kernel, char **source) {
+static void *compile(struct tile_kernel *kernel, struct text *source) {
     size_t bytes = strlen(kernel->name) + 1;
     struct compiled *c = memory_zero(sizeof *c + bytes);
     kernel->registers = cpu_level_registers();
-    *source = c ? render_kernel(kernel, dialect) : NULL;
-    if (*source) {
+    if (c && render_kernel(source, kernel, render_target("c_tiles"))) {
         memcpy(c->name, kernel->name, bytes);
-        if (find_functions(c, *source))
+        if (find_functions(c, source->data))
             return c;
     }
     memory_free(c);

@@ -60,20 +60,10 @@ static const char *identity(int unit) {
     return u->identity;
 }
 
-static bool limits(int unit, struct kernel_limits *out) {
-    struct cuda_device *d = cuda_device(unit);
-    if (d)
-        *out = (struct kernel_limits){.threads = d->threads,
-                                      .shared = (int64_t)d->shared,
-                                      .has_double = true,
-                                      .has_clusters = d->major >= 9};
-    return d;
-}
-
-static bool compile(int unit, const char *source, struct text *code) {
+static bool compile(int unit, const struct text *source, struct text *code) {
     char architecture[16];
     cuda_architecture(unit, architecture, sizeof architecture);
-    return *architecture && cuda_compile(source, architecture, NULL, code);
+    return *architecture && cuda_compile(source->data, architecture, NULL, code);
 }
 
 static bool load(int unit, const char *code, size_t bytes, int count, struct kernel_function *function) {
@@ -109,9 +99,8 @@ static bool launch(const struct kernel_place *p, const struct kernel_function *f
 static const struct kernel_target target = {
     .device = &device_cuda,
     .dialect = "cuda",
-    .tiles = "cuda_tiles",
     .identity = identity,
-    .limits = limits,
+    .record = cuda_target,
     .compile = compile,
     .load = load,
     .launch = launch,

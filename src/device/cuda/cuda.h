@@ -7,6 +7,7 @@
 #define CUDA_H
 
 #include "base/base.h"
+#include "pass/pass.h"
 
 // The driver --------------------------------------------------------------------------------------------------------
 
@@ -97,8 +98,9 @@ struct cuda_device {
     char name[128];
     int major, minor;      // compute capability
     int driver;            // 13000: of CUDA 13.0
-    int units, threads;    // multiprocessors; threads of a block, at most
-    size_t memory, shared; // bytes: of the device, of a block at most
+    int units;             // multiprocessors
+    size_t memory;         // bytes
+    struct target_unit unit;
 };
 
 // Opens the driver and finds its devices, once. How many there are; 0 with the reason.
@@ -106,6 +108,7 @@ int cuda_open(const char **reason);
 const struct cuda_api *cuda_api(void); // after cuda_open gave more than 0
 // The device, made current on this thread; NULL and an error.
 struct cuda_device *cuda_device(int unit);
+const struct target *cuda_target(int unit); // its record; NULL and an error
 bool cuda_check(cuda_result code, const char *function); // code is 0; else false and an error
 
 // Memory of a device. NULL and an error.

@@ -2,6 +2,8 @@
 
 #include "device/cuda/cuda.h"
 
+#include "render/render.h"
+
 #include <pthread.h>
 #include <stdio.h>
 
@@ -60,8 +62,16 @@ static void describe(struct cuda_device *d) {
     d->major = attribute(d->ordinal, MAJOR);
     d->minor = attribute(d->ordinal, MINOR);
     d->units = attribute(d->ordinal, PROCESSORS);
-    d->threads = attribute(d->ordinal, MOST_THREADS);
-    d->shared = (size_t)attribute(d->ordinal, SHARED_BY_CHOICE);
+    target_set_unit(&d->unit, render_target("cuda_tiles"), d->name, attribute(d->ordinal, MOST_THREADS),
+                    attribute(d->ordinal, SHARED_BY_CHOICE));
+    if (d->major < 8) {
+        d->unit.target.multiplies = NULL;
+        d->unit.group.has_async = false;
+    }
+    if (d->major < 9)
+        d->unit.group.cluster = 0;
+    if (d->major != 9) // the instructions of four subgroups are those of this one
+        d->unit.group.joined = 0;
 }
 
 static void find_devices(void) {
@@ -138,6 +148,11 @@ struct cuda_device *cuda_device(int unit) {
         return NULL;
     current = unit;
     return d;
+}
+
+const struct target *cuda_target(int unit) {
+    struct cuda_device *d = cuda_device(unit);
+    return d ? &d->unit.target : NULL;
 }
 
 // Memory ------------------------------------------------------------------------------------------------------------

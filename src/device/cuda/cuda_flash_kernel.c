@@ -10,7 +10,7 @@ enum { SIZE_MOST = 128, FEWEST_QUERIES = 16 };
 struct flash {
     struct tile_kernel *kernel;
     struct group_kernel group;
-    char *source;
+    struct text source;
 };
 
 static struct lock lock; // guards kernels
@@ -86,7 +86,7 @@ static void write_tiles(struct text *out, const struct flash_key *k, const struc
 static void drop(struct flash *f) {
     group_kernel_close(&f->group);
     tile_free(f->kernel);
-    memory_free(f->source);
+    text_free(&f->source);
     memory_free(f);
 }
 
@@ -95,7 +95,7 @@ static struct flash *make(const struct flash_key *k, const struct flash_text *te
     struct flash *f = memory_zero(sizeof *f);
     write_tiles(&tiles, k, text);
     bool made = f && !tiles.failed && (f->kernel = tile_parse(tiles.data, "attention")) &&
-                (f->source = render_kernel(f->kernel, "cuda_tiles")) &&
+                render_kernel(&f->source, f->kernel, render_target("cuda_tiles")) &&
                 group_kernel_open(&f->group, f->kernel);
     text_free(&tiles);
     if (made)
@@ -120,7 +120,7 @@ static struct flash *find_kernel(const struct flash_key *k, const struct flash_t
 static bool write_source(struct text *out, const void *data) {
     const struct flash *f = data;
     text_add(out, "#define attention_0 zl_kernel\n");
-    text_bytes(out, f->source, (int)strlen(f->source));
+    text_bytes(out, f->source.data, f->source.len);
     return true;
 }
 
@@ -171,7 +171,7 @@ enum kernel_taken flash_run(const struct kernel_place *p, const struct flash_key
                             int count) {
     struct cuda_device *d = cuda_device(p->unit);
     struct flash *f = d ? find_kernel(k, text) : NULL;
-    if (f && (size_t)f->group.launch[0].shared > d->shared)
+    if (f && f->group.launch[0].shared > d->unit.group.most_shared)
         return KERNEL_NOT_TAKEN;
     return f && launch(p, f, k, a, memory, count) ? KERNEL_DONE : KERNEL_FAILED;
 }

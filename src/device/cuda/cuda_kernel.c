@@ -32,15 +32,15 @@ static void bind(void) {
         missing = NULL;
 }
 
-static bool open_device(struct module_device *out) {
+static const struct target *open_device(void) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    struct cuda_device *d = cuda_device(0);
-    if (!d)
-        return false;
+    const struct target *unit = cuda_target(0);
+    if (!unit)
+        return NULL;
     pthread_once(&once, bind);
-    *out = (struct module_device){d->name, d->threads, d->shared};
-    return !missing ||
-           error_false(ZL_ERROR_DEVICE, "cuda: libcuda.so.1 has no %s: the driver is too old", missing);
+    return !missing
+               ? unit
+               : error_set(ZL_ERROR_DEVICE, "cuda: libcuda.so.1 has no %s: the driver is too old", missing);
 }
 
 static bool identify(struct text *out) {
@@ -51,11 +51,11 @@ static bool identify(struct text *out) {
     return stamp;
 }
 
-static bool compile_text(const char *source, struct text *code, void *unused) {
+static bool compile_text(const struct text *source, struct text *code, void *unused) {
     char architecture[32];
     (void)unused;
     cuda_architecture(0, architecture, sizeof architecture);
-    return *architecture && cuda_compile(source, architecture, NULL, code);
+    return *architecture && cuda_compile(source->data, architecture, NULL, code);
 }
 
 static bool allow_shared(void *function, int64_t bytes) {
@@ -63,7 +63,6 @@ static bool allow_shared(void *function, int64_t bytes) {
 }
 
 static const struct module_target target = {.name = "cuda",
-                                            .dialect = "cuda_tiles",
                                             .names = &names,
                                             .calls = &calls,
                                             .open = open_device,
@@ -72,7 +71,7 @@ static const struct module_target target = {.name = "cuda",
                                             .compile = compile_text,
                                             .allow_shared = allow_shared};
 
-static void *compile(struct tile_kernel *kernel, char **source) {
+static void *compile(struct tile_kernel *kernel, struct text *source) {
     return module_compile(&target, kernel, source);
 }
 

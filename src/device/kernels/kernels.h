@@ -1,6 +1,6 @@
 // kernels.h - the build that all devices share which run kernels: from the calls of a segment to launches.
 //
-// A device of this kind is a target: a dialect of the renderer, limits, and four functions. Kernels are known by what they
+// A device of this kind is a target: a record of what each unit has, and a few functions. Kernels are known by what they
 // compute, of which dtypes, and how their operands lie (behind each other, with strides, one for all, a number); never by
 // sizes or strides. Each is tile IR, one definition for all targets: a file of src/kernel/, or built from the recipe of a group.
 // Texts in a target's own language are left to its own folder (kernels_source.c).
@@ -11,14 +11,7 @@
 #include "device/device.h"
 #include "device/op_kernel.h"
 #include "fuse/fuse.h"
-
-struct kernel_limits {
-    int threads;     // of a group, at most; with fewer than KERNEL_THREADS everything runs on the CPU
-    int64_t shared;  // bytes of a group, at most
-    bool has_double; // else what computes in f64 runs on the CPU
-    bool is_serial;  // a CPU runs the threads of a group one after the other
-    bool has_clusters; // groups of 512 threads, up to 8 of them, that write into each other's local memory
-};
+#include "pass/pass.h"
 
 // One argument of a launch: so many bytes of a value; of memory, the handle that the device gave.
 struct kernel_argument {
@@ -41,12 +34,13 @@ enum kernel_taken { KERNEL_NOT_TAKEN, KERNEL_DONE, KERNEL_FAILED };
 struct kernel_target {
     const struct device *device;
     const char *dialect; // of texts that are written
-    const char *tiles;   // of tile kernels
     // What a compiled kernel depends on besides its text: model, driver, options. Part of its name on disk.
     const char *(*identity)(int unit);
-    bool (*limits)(int unit, struct kernel_limits *out);
-    // The text as the device's code, in a form that a file can hold. False and an error.
-    bool (*compile)(int unit, const char *source, struct text *code);
+    // What passes compile for, of groups of threads: one record for each unit, which lives as long as the process. What a unit lacks, and
+    // everything if its groups have fewer threads than KERNEL_THREADS, runs on the CPU. NULL and an error.
+    const struct target *(*record)(int unit);
+    // The source as the device's code, in a form that a file can hold. False and an error.
+    bool (*compile)(int unit, const struct text *source, struct text *code);
     // Loads functions of the code by their symbols, with as much shared memory as they say, and sets their handles, which are never
     // let go. False and an error.
     bool (*load)(int unit, const char *code, size_t bytes, int count, struct kernel_function *function);
@@ -81,7 +75,7 @@ enum { KERNEL_THREADS = 256, KERNEL_AXES = 8, KERNEL_OPERANDS = 12 };
 struct kernel_place {
     const struct kernel_target *target;
     int unit, lane;
-    struct kernel_limits limits;
+    const struct target *record; // of the unit
     struct kernel_batch *batch; // not NULL: kernels are only looked for, and those that are missing put here
 };
 
@@ -114,8 +108,8 @@ const char *kernel_memory_type(zl_dtype dtype); // as elements lie in memory
 typedef bool kernel_writer(struct text *out, const void *data);
 void *kernel_find(const struct kernel_place *p, const void *key, size_t bytes, kernel_writer *write, const void *data);
 
-// Finds functions of a text, which is compiled unless its code is on disk. False and an error.
-bool kernel_compile(const struct kernel_place *p, const char *source, int functions, struct kernel_function *function);
+// Finds functions of a source, which is compiled unless its code is on disk. False and an error.
+bool kernel_compile(const struct kernel_place *p, const struct text *source, int functions, struct kernel_function *function);
 
 // The same of a tile kernel, which make(data) gives: from a file of src/kernel/ (kernel_built_in), or by the builder. The caller of
 // make owns what it returns; NULL and an error.
@@ -130,6 +124,7 @@ struct kernel_batch {
     struct kernel_wanted *wanted;
 };
 void kernel_batch_compile(struct kernel_batch *batch, const struct kernel_place *p); // and frees it
+bool kernel_batch_fits(struct kernel_batch *batch, const struct kernel_place *p); // whether the unit has what they need; frees it
 
 // What is given for types and for the bits of indices in files of src/kernel/.
 static inline const char *kernel_type(zl_dtype dtype) {

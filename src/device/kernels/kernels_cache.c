@@ -9,7 +9,7 @@
 static const char symbol[] = "zl_kernel"; // of every text that is not rendered from tiles
 
 static struct lock lock;  // guards loaded; compilations go on side by side
-static struct map loaded; // key behind target and unit -> the function of a text, or struct kernel_tiles
+static struct map loaded; // key behind the unit's record -> the function of a text, or struct kernel_tiles
 
 ZL_AT_LOAD {
     fork_guard(&lock);
@@ -23,7 +23,7 @@ struct compiling {
     struct kernel_function *function;
 };
 
-static bool compile_text(const char *source, struct text *code, void *context) {
+static bool compile_text(const struct text *source, struct text *code, void *context) {
     const struct compiling *c = context;
     return c->place->target->compile(c->place->unit, source, code);
 }
@@ -33,7 +33,7 @@ static void *load_code(const char *code, size_t bytes, void *context) {
     return c->place->target->load(c->place->unit, code, bytes, c->functions, c->function) ? context : NULL;
 }
 
-bool kernel_compile(const struct kernel_place *p, const char *source, int functions,
+bool kernel_compile(const struct kernel_place *p, const struct text *source, int functions,
                     struct kernel_function *function) {
     struct compiling c = {p, functions, function};
     return kernel_code_use(
@@ -76,9 +76,9 @@ static bool source_make(const struct kernel_place *p, const struct recipe *r, st
 // Uses the source up. NULL and an error.
 static void *source_compile(const struct kernel_place *p, struct source *s) {
     struct kernel_function f = {.symbol = symbol, .threads = KERNEL_THREADS};
-    void *kernel = s->tiles                                 ? kernel_tiles_compile(p, s->tiles)
-                   : kernel_compile(p, s->text.data, 1, &f) ? f.handle
-                                                            : NULL;
+    void *kernel = s->tiles                             ? kernel_tiles_compile(p, s->tiles)
+                   : kernel_compile(p, &s->text, 1, &f) ? f.handle
+                                                        : NULL;
     source_free(s);
     return kernel;
 }
@@ -86,8 +86,7 @@ static void *source_compile(const struct kernel_place *p, struct source *s) {
 // In memory --------------------------------------------------------------------------------------------------------
 
 struct full_key {
-    const struct kernel_target *target;
-    int64_t unit;
+    const struct target *record; // each unit has its own
     char key[1024];
 };
 
@@ -150,13 +149,27 @@ static void compile_one(void *data, int part) {
         keep(&w->key, w->bytes, kernel);
 }
 
-void kernel_batch_compile(struct kernel_batch *batch, const struct kernel_place *p) {
-    if (batch->count > 1) // one is compiled where it is needed
-        pool_run(batch->count, compile_one, &(struct batch_compiling){batch, p});
+static void batch_free(struct kernel_batch *batch) {
     for (int i = 0; i < batch->count; i++)
         source_free(&batch->wanted[i].source);
     memory_free(batch->wanted);
     *batch = (struct kernel_batch){0};
+}
+
+void kernel_batch_compile(struct kernel_batch *batch, const struct kernel_place *p) {
+    if (batch->count > 1) // one is compiled where it is needed
+        pool_run(batch->count, compile_one, &(struct batch_compiling){batch, p});
+    batch_free(batch);
+}
+
+bool kernel_batch_fits(struct kernel_batch *batch, const struct kernel_place *p) {
+    bool fits = true;
+    for (int i = 0; i < batch->count && fits; i++) {
+        struct tile_kernel *kernel = batch->wanted[i].source.tiles;
+        fits = !kernel || (pass_run(kernel, p->record, NULL) && target_has_needs(p->record, kernel));
+    }
+    batch_free(batch);
+    return fits;
 }
 
 static void *find(const struct kernel_place *p, const void *key, size_t bytes, const struct recipe *r) {
@@ -165,8 +178,7 @@ static void *find(const struct kernel_place *p, const void *key, size_t bytes, c
     if (bytes > sizeof full.key)
         return error_set(ZL_ERROR_COMPILE, "a kernel of %zu bytes of description: %zu are possible", bytes,
                          sizeof full.key);
-    full.target = p->target;
-    full.unit = p->unit;
+    full.record = p->record;
     memcpy(full.key, key, bytes);
     size_t all = offsetof(struct full_key, key) + bytes;
     void *kernel = look_up(&full, all);

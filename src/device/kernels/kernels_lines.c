@@ -12,10 +12,9 @@
 enum {
     PACK_BYTES = 16, // that a thread reads at once
     LINE_SHORT = 4096,
-    HELD_LEAST = 16,  // elements that a thread of a short line holds; or four packs
-    HELD_MOST = 32,   // that a thread holds; twice as many if all are of 16 bits and from one input
-    WARP = 32,        // threads that a line has at least
-    CLUSTER_MOST = 8, // groups that have a line
+    HELD_LEAST = 16, // elements that a thread of a short line holds; or four packs
+    HELD_MOST = 32,  // that a thread holds; twice as many if all are of 16 bits and from one input
+    WARP = 32,       // threads that a line has at least
 };
 
 struct lines {
@@ -139,8 +138,8 @@ static int64_t packs_of(int64_t line, int threads, int width) {
 // Lines that the registers of a group do not hold: many small groups, of which the device has several at once, so that there is
 // always another line to wait for. 1: no cluster holds it.
 static int cluster_for(const struct kernel_place *p, int64_t line, int width, int most, int *threads) {
-    for (int each = LINE_CLUSTER_LEAST; p->limits.has_clusters && each < LINE_THREADS; each *= 2)
-        for (int groups = 2; groups <= CLUSTER_MOST; groups *= 2)
+    for (int each = LINE_CLUSTER_LEAST; each < LINE_THREADS; each *= 2)
+        for (int groups = 2; groups <= p->record->group->cluster; groups *= 2)
             if (packs_of(line, each * groups, width) * width <= most) {
                 *threads = each;
                 return groups;
@@ -151,7 +150,7 @@ static int cluster_for(const struct kernel_place *p, int64_t line, int width, in
 // Along the line, several times: with many threads few lines are under way at once, and those stay in the caches.
 static int threads_along(const struct kernel_place *p, int64_t line) {
     int threads = KERNEL_THREADS;
-    while (threads < LINE_THREADS && threads < line / 8 && 2 * threads <= p->limits.threads)
+    while (threads < LINE_THREADS && threads < line / 8 && 2 * threads <= p->record->group->most_threads)
         threads *= 2;
     return threads;
 }
@@ -165,7 +164,8 @@ static void choose(const struct kernel_place *p, struct lines *m) {
     m->r.rough = is_rough(m);
     int width = width_for(m), threads = WARP, most = m->r.rough && inputs == 1 ? 2 * HELD_MOST : HELD_MOST;
     int each = line <= LINE_SHORT ? MAX_OF(HELD_LEAST, MIN_OF(4 * width, most)) : most;
-    while (threads < LINE_THREADS && (int64_t)threads * each < line && 2 * threads <= p->limits.threads)
+    while (threads < LINE_THREADS && (int64_t)threads * each < line &&
+           2 * threads <= p->record->group->most_threads)
         threads *= 2;
     bool held = packs_of(line, threads, width) * width <= most;
     int groups = held ? 1 : cluster_for(p, line, width, most, &threads);
@@ -211,7 +211,7 @@ static bool run(const struct kernel_place *p, struct kernel_group *g) {
     kernel_begin_call(&k);
     size_t bytes = offsetof(struct line_recipe, f.row) + sizeof m->r.f.row[0] * (size_t)m->r.f.rows;
     const struct kernel_tiles *kernel =
-        kernel_find_tiles(p, &m->r, bytes, line_build, &(struct line_maker){&m->r, p->target->tiles});
+        kernel_find_tiles(p, &m->r, bytes, line_build, &(struct line_maker){&m->r, p->record});
     int64_t size[3 + KERNEL_OPERANDS] = {m->l.size, g->f.dim[g->f.ndim - 1] / m->r.width, m->l.axes};
     int sizes = 3;
     for (int i = 0; i < g->inputs; i++)

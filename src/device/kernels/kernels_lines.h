@@ -63,7 +63,7 @@ bool line_divides(const struct line_recipe *r, int row);  // by one number a lin
 // kernels_lines_build.c: a kernel_maker.
 struct line_maker {
     const struct line_recipe *r;
-    const char *dialect;
+    const struct target *target;
 };
 struct tile_kernel *line_build(const void *maker);
 

@@ -507,7 +507,7 @@ struct tile_kernel *line_build(const void *maker) {
     const struct line_recipe *r = m->r;
     int threads = MAX_OF(r->threads, KERNEL_THREADS);
     struct building b = {.r = r,
-                         .has_exp2 = target_spells_op(render_target(m->dialect), TILE_EXP2, f32),
+                         .has_exp2 = target_spells_op(m->target, TILE_EXP2, f32),
                          .count = threads / r->threads,
                          .held = (int64_t)MAX_OF(r->packs, 1) * r->groups * r->threads * r->width};
     line_plan(r, &b.plan);

@@ -2,7 +2,6 @@
 
 #include "device/kernels/kernels.h"
 #include "op/ops.h"
-#include "render/render.h"
 
 #include <string.h>
 
@@ -50,35 +49,47 @@ static bool set_step(struct kernel_step *s, const struct call *c) {
     return c->op->kind != OP_ELEMENTWISE || tile_row_takes(c->op->row, (zl_dtype)s->is.dtype[c->inputs]);
 }
 
-// Whether computing a call takes doubles, which then the device has to have.
-static bool needs_double(const char *dialect, const struct kernel_step *s, const struct call *c) {
+// Of what is no map, the kernels that it would launch are made, without an array to run on.
+static bool has_needs_of_others(const struct kernel_place *p, const struct kernel_step *s,
+                                const struct call *c) {
+    struct kernel_batch batch = {0};
+    struct kernel_place place = *p;
+    place.batch = &batch;
+    return s->run(&place, c) & kernel_batch_fits(&batch, p);
+}
+
+static bool has_needs_of_row(const struct kernel_place *p, const struct kernel_step *s,
+                             const struct call *c) {
     static const char *const forms[] = {"", "v", "vv", "vvv"};
     zl_dtype dtype = (zl_dtype)s->is.dtype[s->is.inputs];
-    bool is_row = c->op->kind == OP_ELEMENTWISE;
-    if (s->is.kind != FUSE_MAP) {
-        for (int k = 0; k < c->inputs; k++)
-            if (c->in[k]->dtype == ZL_FLOAT64)
-                return true;
-        return call_first(c)->dtype == ZL_FLOAT64 || c->op == &op_arange;
-    }
-    struct tile_kernel *kernel = is_row ? tile_row_kernel(c->op->row, dtype, forms[c->inputs])
-                                        : tile_cast_kernel((zl_dtype)s->is.dtype[0], dtype);
-    bool needs = !kernel || !pass_run(kernel, render_target(dialect), NULL) ||
-                 pass_dtypes(kernel) & PASS_BIT(ZL_FLOAT64) || kernel->failed;
+    struct tile_kernel *kernel = c->op->kind == OP_ELEMENTWISE
+                                     ? tile_row_kernel(c->op->row, dtype, forms[c->inputs])
+                                     : tile_cast_kernel((zl_dtype)s->is.dtype[0], dtype);
+    bool has = kernel && pass_run(kernel, p->record, NULL) && target_has_needs(p->record, kernel);
     tile_free(kernel);
-    return needs;
+    return has;
+}
+
+// Whether the unit has what the kernels of a call need.
+static bool has_needs(const struct kernel_place *p, const struct kernel_step *s, const struct call *c) {
+    bool had_error = zl_error();
+    if (!p->record->lacks && !p->record->lacks_wide_atomics)
+        return true;
+    bool has = s->is.kind == FUSE_MAP ? has_needs_of_row(p, s, c) : has_needs_of_others(p, s, c);
+    if (!had_error)
+        zl_clear_error();
+    return has;
 }
 
 bool kernels_can(const struct kernel_target *target, int unit, const struct call *c) {
     struct kernel_step s;
-    struct kernel_limits limits;
     bool knows = set_step(&s, c);
     if (step_is_other(&s) && target->takes && target->takes(unit, c))
         return true;
     if (!knows || s.is.kind == FUSE_VIEW)
         return knows;
-    return target->limits(unit, &limits) && limits.threads >= KERNEL_THREADS &&
-           (limits.has_double || !needs_double(target->dialect, &s, c));
+    struct kernel_place place = {.target = target, .unit = unit, .record = target->record(unit)};
+    return place.record && place.record->group->most_threads >= KERNEL_THREADS && has_needs(&place, &s, c);
 }
 
 struct program *kernels_build(const struct kernel_target *target, int unit, const struct segment *s) {
@@ -166,8 +177,12 @@ static void look_ahead(const struct kernel_place *p, struct program *program, st
 }
 
 void kernels_run(int unit, struct program *p, struct binding *b) {
-    struct kernel_place place = {.target = p->target, .unit = unit, .lane = b->lane};
-    p->target->limits(unit, &place.limits);
+    struct kernel_place place = {
+        .target = p->target, .unit = unit, .lane = b->lane, .record = p->target->record(unit)};
+    for (int i = 0; !place.record && i < b->calls; i++)
+        b->fail(b, i);
+    if (!place.record)
+        return;
     if (b->calls > 1 && !atomic_exchange_explicit(&p->ran, true, memory_order_relaxed))
         look_ahead(&place, p, b);
     run_all(&place, p, b);

@@ -128,7 +128,7 @@ static void choose(struct scanning *s) {
     const struct kernel_layout *l = &s->lines;
     bool columns =
              s->from_step != 1 && l->axes && l->stride[1][l->axes - 1] == 1 && l->size >= COLUMN_THREADS,
-         alone = columns || s->place->limits.is_serial;
+         alone = columns || s->place->record->group->is_serial;
     int width = PACK_BYTES / (int)zl_dtype_size((zl_dtype)s->r.dtype);
     s->r.width = !columns && pack(s, width) ? width : 1;
     s->r.packs = PACKS;

@@ -26,7 +26,7 @@ struct kernel_tiles {
 
 // Compiling --------------------------------------------------------------------------------------------------------
 
-// Whether the path can launch it at all, which is for its author to know, and this unit in particular.
+// Whether the path can launch it at all, which is for its author to know.
 static bool check(const struct kernel_place *p, const struct group_kernel *g) {
     const char *device = p->target->device->name, *name = g->kernel->name;
     if (g->rooms > ROOMS || g->launches > GRIDS || g->has_status)
@@ -35,16 +35,6 @@ static bool check(const struct kernel_place *p, const struct group_kernel *g) {
             "%s: kernel %s has %d grids, %d rooms outside of them%s; %d and %d are possible, and "
             "nothing reads assertions",
             device, name, g->launches, g->rooms, g->has_status ? ", and an assertion" : "", GRIDS, ROOMS);
-    for (int i = 0; i < g->launches; i++) {
-        const struct render_launch *l = &g->launch[i];
-        if (l->threads > p->limits.threads || l->shared > p->limits.shared)
-            return error_false(
-                ZL_ERROR_DEVICE,
-                "%s: kernel %s has groups of %d threads and %lld bytes of shared memory; unit %d has "
-                "%d and %lld at most",
-                device, name, l->threads, (long long)l->shared, p->unit, p->limits.threads,
-                (long long)p->limits.shared);
-    }
     return true;
 }
 
@@ -74,7 +64,7 @@ static struct kernel_tiles *keep_launches(struct group_kernel *g) {
 }
 
 static bool load(const struct kernel_place *p, struct kernel_tiles *t, const char *kernel,
-                 const char *source) {
+                 const struct text *source) {
     struct text symbol[GRIDS] = {{0}};
     bool good = true;
     for (int i = 0; i < t->grids; i++) {
@@ -111,11 +101,11 @@ struct kernel_tiles *kernel_tiles_compile(const struct kernel_place *p, struct t
     struct kernel_tiles *t = NULL;
     if (p->target->keep)
         return keep_kernel(p, kernel);
-    char *source = render_kernel(kernel, p->target->tiles);
-    bool good = source && group_kernel_open(&g, kernel) && check(p, &g) && (t = keep_launches(&g)) &&
-                load(p, t, kernel->name, source);
+    struct text source = {0};
+    bool good = render_kernel(&source, kernel, p->record) && group_kernel_open(&g, kernel) && check(p, &g) &&
+                (t = keep_launches(&g)) && load(p, t, kernel->name, &source);
     group_kernel_close(&g);
-    memory_free(source);
+    text_free(&source);
     if (good)
         return t;
     tiles_free(t);

@@ -27,7 +27,7 @@ static bool describe(int unit, zl_device_info *out) {
     if (!d)
         return false;
     snprintf(detail[unit], sizeof detail[unit], "%s, %s%s", d->platform, d->version,
-             d->has_double ? "" : ", no float64");
+             d->unit.target.lacks & PASS_BIT(ZL_FLOAT64) ? ", no float64" : "");
     out->model = d->name;
     out->detail = detail[unit];
     out->cores = (int)d->units;
@@ -47,19 +47,9 @@ static const char *identity(int unit) {
     return u->identity;
 }
 
-static bool limits(int unit, struct kernel_limits *out) {
+static bool compile(int unit, const struct text *source, struct text *code) {
     struct opencl_device *d = opencl_device(unit);
-    if (d)
-        *out = (struct kernel_limits){.threads = (int)d->threads,
-                                      .shared = (int64_t)d->shared,
-                                      .has_double = d->has_double,
-                                      .is_serial = d->kind & OPENCL_KIND_CPU};
-    return d;
-}
-
-static bool compile(int unit, const char *source, struct text *code) {
-    struct opencl_device *d = opencl_device(unit);
-    cl_program program = d ? opencl_build(d, source, opencl_options(d)) : NULL;
+    cl_program program = d ? opencl_build(d, source->data, opencl_options(d)) : NULL;
     bool done = program && opencl_read_code(program, code);
     opencl_drop(program);
     return done;
@@ -100,9 +90,8 @@ static bool launch(const struct kernel_place *p, const struct kernel_function *f
 static const struct kernel_target target = {
     .device = &device_opencl,
     .dialect = "opencl",
-    .tiles = "opencl_tiles",
     .identity = identity,
-    .limits = limits,
+    .record = opencl_target,
     .compile = compile,
     .load = load,
     .launch = launch,

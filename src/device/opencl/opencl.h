@@ -7,6 +7,7 @@
 #define OPENCL_H
 
 #include "base/base.h"
+#include "pass/pass.h"
 
 // The API -----------------------------------------------------------------------------------------------------------
 
@@ -80,17 +81,17 @@ struct opencl_device {
     cl_context context;
     cl_queue queue;
     char name[128], platform[128], version[128];
-    uint64_t memory, largest, shared; // bytes: of the device, of one buffer, of a group
-    uint32_t units, clock;            // compute units; MHz
-    size_t threads;                   // of a group, at most
-    uint64_t kind;                    // OPENCL_KIND_CPU; bit 2 GPU, 3 accelerator
-    bool has_double;
+    uint64_t memory, largest; // bytes: of the device, of one buffer
+    uint32_t units, clock;    // compute units; MHz
+    uint64_t kind;            // OPENCL_KIND_CPU; bit 2 GPU, 3 accelerator
+    struct target_unit unit;
 };
 
 // Opens the library and its devices, once. How many there are; 0 with the reason.
 int opencl_open(const char **reason);
 const struct opencl_api *opencl_api(void); // after opencl_open gave more than 0
 struct opencl_device *opencl_device(int unit); // NULL and an error: there is none, or it gives no queue
+const struct target *opencl_target(int unit); // its record; NULL and an error
 
 bool opencl_check(int32_t code, const char *function); // code is CL_DONE; else false and an error
 

@@ -2,6 +2,9 @@
 
 #include "device/opencl/opencl.h"
 
+#include "render/render.h"
+
+#include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -67,6 +70,19 @@ static bool has_extension(cl_device d, const char *name) {
            strstr(list, name);
 }
 
+static void set_unit(struct opencl_device *d) {
+    uint64_t shared = 0;
+    size_t threads = 0;
+    api.clGetDeviceInfo(d->device, DEVICE_SHARED, sizeof shared, &shared, NULL);
+    api.clGetDeviceInfo(d->device, DEVICE_THREADS, sizeof threads, &threads, NULL);
+    target_set_unit(&d->unit, render_target(d->kind & OPENCL_KIND_CPU ? "opencl_cpu_tiles" : "opencl_tiles"),
+                    d->name, (int)MIN_OF(threads, (size_t)INT_MAX),
+                    (int64_t)MIN_OF(shared, (uint64_t)INT64_MAX));
+    if (!has_extension(d->device, "cl_khr_fp64"))
+        d->unit.target.lacks = PASS_BIT(ZL_FLOAT64);
+    d->unit.target.lacks_wide_atomics = !has_extension(d->device, "cl_khr_int64_base_atomics");
+}
+
 static void describe(struct opencl_device *d, cl_platform platform, cl_device device) {
     d->device = device;
     if (api.clGetPlatformInfo(platform, PLATFORM_NAME, sizeof d->platform - 1, d->platform, NULL) != CL_DONE)
@@ -76,11 +92,9 @@ static void describe(struct opencl_device *d, cl_platform platform, cl_device de
     api.clGetDeviceInfo(device, DEVICE_TYPE, sizeof d->kind, &d->kind, NULL);
     api.clGetDeviceInfo(device, DEVICE_MEMORY, sizeof d->memory, &d->memory, NULL);
     api.clGetDeviceInfo(device, DEVICE_LARGEST, sizeof d->largest, &d->largest, NULL);
-    api.clGetDeviceInfo(device, DEVICE_SHARED, sizeof d->shared, &d->shared, NULL);
     api.clGetDeviceInfo(device, DEVICE_UNITS, sizeof d->units, &d->units, NULL);
     api.clGetDeviceInfo(device, DEVICE_CLOCK, sizeof d->clock, &d->clock, NULL);
-    api.clGetDeviceInfo(device, DEVICE_THREADS, sizeof d->threads, &d->threads, NULL);
-    d->has_double = has_extension(device, "cl_khr_fp64");
+    set_unit(d);
 }
 
 static void find_devices(void) {
@@ -108,6 +122,11 @@ int opencl_open(const char **reason) {
     if (!device_count && reason)
         *reason = why_none;
     return device_count;
+}
+
+const struct target *opencl_target(int unit) {
+    struct opencl_device *d = opencl_device(unit);
+    return d ? &d->unit.target : NULL;
 }
 
 const struct opencl_api *opencl_api(void) {

@@ -26,23 +26,12 @@ static void release(void *compiled) {
     memory_free(c);
 }
 
-static bool check_launch(const struct compiled *c, const struct render_launch *l) {
-    if ((size_t)l->threads > c->device->threads)
-        return error_false(ZL_ERROR_COMPILE, "opencl: kernel %s has groups of %d threads; %s has %zu at most",
-                           c->group.kernel->name, l->threads, c->device->name, c->device->threads);
-    return (uint64_t)l->shared <= c->device->shared ||
-           error_false(ZL_ERROR_COMPILE, "opencl: kernel %s has %lld bytes of shared memory; %s has %llu",
-                       c->group.kernel->name, (long long)l->shared, c->device->name,
-                       (unsigned long long)c->device->shared);
-}
-
 static bool find_functions(struct compiled *c) {
     c->function = memory_zero(sizeof *c->function * (size_t)(c->group.launches + 1));
     for (int i = 0; c->function && i < c->group.launches; i++) {
         struct text name = {0};
         text_add(&name, "%s_%d", c->group.kernel->name, i);
-        bool good = !name.failed && check_launch(c, &c->group.launch[i]) &&
-                    (c->function[i] = opencl_function(c->program, name.data));
+        bool good = !name.failed && (c->function[i] = opencl_function(c->program, name.data));
         text_free(&name);
         if (!good)
             return false;
@@ -50,13 +39,9 @@ static bool find_functions(struct compiled *c) {
     return c->function;
 }
 
-static const char *dialect_of(const struct opencl_device *d) {
-    return d->kind & OPENCL_KIND_CPU ? "opencl_cpu_tiles" : "opencl_tiles";
-}
-
-static bool compile_text(const char *source, struct text *code, void *context) {
+static bool compile_text(const struct text *source, struct text *code, void *context) {
     struct opencl_device *d = context;
-    cl_program program = opencl_build(d, source, opencl_options(d));
+    cl_program program = opencl_build(d, source->data, opencl_options(d));
     bool done = program && opencl_read_code(program, code);
     opencl_drop(program);
     return done;
@@ -67,7 +52,7 @@ static void *load_code(const char *code, size_t bytes, void *context) {
     return opencl_build_code(d, code, bytes, opencl_options(d));
 }
 
-static bool build(struct compiled *c, const char *source) {
+static bool build(struct compiled *c, const struct text *source) {
     struct opencl_device *d = c->device;
     struct text identity = {0};
     text_add(&identity, "opencl tiles %s %s %s %s", d->platform, d->name, d->version, opencl_options(d));
@@ -77,17 +62,17 @@ static bool build(struct compiled *c, const char *source) {
     text_free(&identity);
     if (!c->program) { // a driver that does not give its code away; else the same error
         zl_clear_error();
-        c->program = opencl_build(d, source, opencl_options(d));
+        c->program = opencl_build(d, source->data, opencl_options(d));
     }
     return c->program;
 }
 
-static void *compile(struct tile_kernel *kernel, char **source) {
+static void *compile(struct tile_kernel *kernel, struct text *source) {
     struct compiled *c = memory_zero(sizeof *c);
     if (!c)
         return NULL;
-    bool good = (c->device = opencl_device(0)) && (*source = render_kernel(kernel, dialect_of(c->device))) &&
-                group_kernel_open(&c->group, kernel) && build(c, *source) && find_functions(c);
+    bool good = (c->device = opencl_device(0)) && render_kernel(source, kernel, &c->device->unit.target) &&
+                group_kernel_open(&c->group, kernel) && build(c, source) && find_functions(c);
     if (good)
         return c;
     release(c);
@@ -134,7 +119,7 @@ static bool set_arguments(struct call *k, cl_function f) {
     bool good = true;
     for (int i = 0; i < g->parameters && good; i++)
         good = is_value(k->c, i) ? set(f, &at, (size_t)k->sizes.bytes[i], k->address[i])
-                                  : set(f, &at, sizeof k->memory[i], &k->memory[i]);
+                                 : set(f, &at, sizeof k->memory[i], &k->memory[i]);
     for (int i = 0; i < g->rooms && good; i++)
         good = set(f, &at, sizeof *k->memory, &k->memory[g->parameters + i]);
     for (int i = 0; i < g->kernel->symbols && good; i++) {
