@@ -2,6 +2,8 @@
 
 #include "harness.h"
 
+#include "base/base.h"
+
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -148,4 +150,16 @@ const char *test_folder(void) {
         return folder;
     folder[0] = 0;
     return NULL;
+}
+
+char *test_shell(const char *command, int *status) {
+    struct text output = {0};
+    char piece[4096];
+    fflush(stdout);
+    FILE *child = popen(command, "r");
+    for (size_t bytes; child && (bytes = fread(piece, 1, sizeof piece, child));)
+        text_bytes(&output, piece, (int)bytes);
+    *status = child ? pclose(child) : -1;
+    text_add(&output, "%s", "");
+    return text_take(&output);
 }

@@ -104,4 +104,8 @@ int64_t  test_between(int64_t lo, int64_t hi); // lo <= x <= hi
 // under ZL_TEST_DIR, programs and libraries of this build under ZL_BUILD_DIR.
 const char *test_folder(void);
 
+// Runs a command of the shell, for as long as the test may take, and returns what it printed, to be freed with memory_free. *status is 0
+// if it ended well.
+char *test_shell(const char *command, int *status);
+
 #endif

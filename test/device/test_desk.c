@@ -14,13 +14,9 @@
 static char kernels[600]; // names of the files of kernels that were run
 
 static bool can_start_itself(void) {
-    const char *const words[] = {ZL_BUILD_DIR "/test", "--list", NULL};
-    struct text output = {0};
-    int reason = 0;
-    bool can = process_run((char *const *)(uintptr_t)words, &output, &reason) == PROCESS_DONE;
-    zl_clear_error();
-    text_free(&output);
-    return can;
+    int status;
+    memory_free(test_shell(ZL_BUILD_DIR "/test --list", &status));
+    return status == 0;
 }
 
 // Tests of the ops that desk.c names.
@@ -69,22 +65,18 @@ static const char *const tests[] = {"op/test_create:",
 
 // In a process of its own, in which the device of the tests is the default.
 static void run_tests(const char *how, int maps, const char *name) {
-    struct text command = {0}, output = {0};
-    int reason = 0;
-    text_add(&command, "ZL_TEST_KERNELS='%s' ZL_TEST_MAPS=%d ZL_CHECK=1 %s/test --quick --on %s %s", kernels,
-             maps, ZL_BUILD_DIR, how, name);
-    const char *const words[] = {"sh", "-c", command.data, NULL};
-    bool done = !command.failed &&
-                process_run((char *const *)(uintptr_t)words, &output, &reason) == PROCESS_DONE &&
-                output.data && strstr(output.data, " 0 failed");
-    if (!CHECK(done))
-        test_note("%s", output.data ? output.data : zl_error());
-    zl_clear_error();
-    text_free(&output);
-    text_free(&command);
+    char command[2000];
+    int status;
+    snprintf(command, sizeof command,
+             "ZL_TEST_KERNELS='%s' ZL_TEST_MAPS=%d ZL_CHECK=1 %s/test --quick --on %s %s 2>&1", kernels, maps,
+             ZL_BUILD_DIR, how, name);
+    char *output = test_shell(command, &status);
+    if (!CHECK(status == 0 && output && strstr(output, " 0 failed")))
+        test_note("%s: %s", name, output);
+    memory_free(output);
 }
 
-// Each in a process, whose time is limited. An op that has a kernel of its own is tested by the file of its name.
+// Each in a process. An op that has a kernel of its own is tested by the file of its name.
 static void run_ops(const char *how) {
     char name[100];
     for (size_t i = 0; i < COUNT(tests); i++)
