@@ -175,7 +175,7 @@ struct writer {
 static bool write_fill(struct text *out, const void *data) {
     const struct writer *w = data;
     kernel_begin(out, w->dialect, true);
-    text_add(out, "#define ITEM %s\n#define ONE %s\n", kernel_item_type(w->item < 8 ? 4 : 8),
+    text_add(out, "#define ITEM %s\n#define ONE %s\n", tile_type_name(kernel_word(w->item < 8 ? 4 : 8)),
              w->item == 4   ? "0x3f800000u"
              : w->item == 8 ? "0x3ff0000000000000ul"
                             : "0x3f800000ul");

@@ -130,6 +130,9 @@ bool kernel_batch_fits(struct kernel_batch *batch, const struct kernel_place *p)
 static inline const char *kernel_type(zl_dtype dtype) {
     return tile_type_name(tile_type_of(dtype));
 }
+static inline struct tile_type kernel_word(size_t bytes) { // of elements that are only moved
+    return (struct tile_type){TILE_UINT, (uint8_t)(8 * bytes), 1};
+}
 static inline int kernel_bits(bool wide) {
     return wide ? 64 : 32;
 }
@@ -217,17 +220,21 @@ typedef bool kernel_function(const struct kernel_place *p, const struct call *c)
 kernel_function kernel_run_op; // kernels_tiles.c: by the op's own kernel
 kernel_question kernel_can_reduce;
 kernel_function kernel_reduce;
-const char *kernel_item_type(size_t bytes); // of elements that are only moved
 bool kernel_copy_out(const struct kernel_place *p, zl_array x, void *to); // row-major, to memory of the place
 // The same of x stretched to a shape.
 bool kernel_stretch_out(const struct kernel_place *p, zl_array x, int ndim, const int64_t *dim, void *to);
-// Elements of a dtype from one memory of the place to another, both by strides.
+// Sets elements of memory of the place, by strides, to the number at `number`.
+bool kernel_fill(const struct kernel_place *p, zl_dtype dtype, int ndim, const int64_t *dim, void *to, const int64_t *stride,
+                 const void *number);
+// Moves elements of a dtype from one memory of the place to another, both by strides; kernel_convert those of another dtype.
 bool kernel_move(const struct kernel_place *p, zl_dtype dtype, int ndim, const int64_t *dim, void *to,
                  const int64_t *to_stride, void *from, const int64_t *from_stride);
+bool kernel_convert(const struct kernel_place *p, int ndim, const int64_t *dim, zl_dtype dtype, void *to,
+                    const int64_t *to_stride, zl_dtype from_dtype, void *from, const int64_t *from_stride);
 
 // kernels_move.c: the output is what the first input is, of which it may have the memory.
 bool kernel_copy_input(const struct kernel_place *p, const struct call *c);
-// kernels_fp8.c: the numbers of eight bits of x, row-major, as a float dtype to memory of the place.
+// The numbers of eight bits (e4m3) of x, row-major, as a float dtype to memory of the place.
 bool kernel_from_fp8(const struct kernel_place *p, zl_array x, zl_dtype dtype, void *to);
 // kernels_sort.c: the numbers of n places (int64) in their order, equal ones as they come, as uint32.
 bool kernel_order_places(const struct kernel_place *p, void *order, void *places, int64_t n);

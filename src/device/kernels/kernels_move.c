@@ -1,33 +1,41 @@
 // kernels_move.c - elements moved from one layout to another, and what is put together of that: concatenate, pad, slices
-// that are replaced. Elements are moved by their size, whatever they are.
+// that are replaced. Elements are moved by their size, whatever they are, unless they are converted or combined.
 
 #include "device/kernels/kernels.h"
 #include "kernel/kernel.h"
 #include "op/ops.h"
 
+#include <string.h>
+
+// What becomes of elements, which is the key of a kernel.
 struct recipe {
     char file[8];
-    int32_t bytes, wide;   // of an element that is only moved
-    int32_t update, dtype; // of elements that are combined with those there
+    struct tile_type item, from; // of elements where they go, and where they come from
+    int32_t update, wide;
 };
 
-static const enum tile_op updates[] = {
-    [UPDATE_ADD] = TILE_ADD, [UPDATE_PROD] = TILE_MUL, [UPDATE_MAX] = TILE_MAX, [UPDATE_MIN] = TILE_MIN};
-
-const char *kernel_item_type(size_t bytes) {
-    return bytes == 1 ? "u8" : bytes == 2 ? "u16" : bytes == 4 ? "u32" : "u64";
+static struct tile_kernel *make(const void *data) {
+    static const enum tile_op updates[] = {[UPDATE_SET] = TILE_ADD, // which is left out
+                                           [UPDATE_ADD] = TILE_ADD,
+                                           [UPDATE_PROD] = TILE_MUL,
+                                           [UPDATE_MAX] = TILE_MAX,
+                                           [UPDATE_MIN] = TILE_MIN};
+    const struct recipe *r = data;
+    const char *item = tile_type_name(r->item), *index = kernel_index_clauses(r->wide);
+    if (!strcmp(r->file, "fill"))
+        return kernel_built_in(r->file, "ITEM=%s,%s", item, index);
+    return kernel_built_in(r->file, "ITEM=%s,FROM=%s,SET=%d,COMBINE=%s,%s", item, tile_type_name(r->from),
+                           r->update == UPDATE_SET, tile_op_name(updates[r->update]), index);
 }
 
-static struct tile_kernel *make_move(const void *data) {
-    const struct recipe *r = data;
-    return kernel_built_in(r->file, "ITEM=%s,%s", kernel_item_type((size_t)r->bytes),
-                           kernel_index_clauses(r->wide));
+static struct recipe to_set(zl_dtype dtype) {
+    struct tile_type word = kernel_word(zl_dtype_size(dtype));
+    return (struct recipe){"move", word, word, UPDATE_SET, 0};
 }
 
-static struct tile_kernel *make_update(const void *data) {
-    const struct recipe *r = data;
-    return kernel_built_in(r->file, "ITEM=%s,COMBINE=%s,%s", kernel_type((zl_dtype)r->dtype),
-                           tile_op_name(updates[r->update]), kernel_index_clauses(r->wide));
+static struct recipe to_update(enum update update, zl_dtype dtype) {
+    struct tile_type item = tile_type_of(dtype);
+    return update == UPDATE_SET ? to_set(dtype) : (struct recipe){"move", item, item, (int32_t)update, 0};
 }
 
 // Moving -----------------------------------------------------------------------------------------------------------
@@ -40,79 +48,82 @@ struct side {
     const int64_t *stride; // NULL: all are one
 };
 
+// Axes that positions are divided by.
+static int64_t inner_axes(const struct kernel_layout *l) {
+    return MAX_OF(l->axes - 1, 0);
+}
+
 static bool fill(const struct kernel_place *p, size_t bytes, const struct kernel_layout *l, struct side to,
                  const void *number) {
     struct kernel_call k;
     kernel_begin_call(&k);
-    struct recipe r = {"fill", (int32_t)bytes, layout_is_wide(l) || to.elements > KERNEL_NARROW};
-    const struct kernel_tiles *kernel = kernel_find_tiles(p, &r, sizeof r, make_move, &r);
+    struct recipe r = {"fill", .item = kernel_word(bytes),
+                       .wide = layout_is_wide(l) || to.elements > KERNEL_NARROW};
+    const struct kernel_tiles *kernel = kernel_find_tiles(p, &r, sizeof r, make, &r);
     kernel_add(&k, number, bytes);
     kernel_add_table(&k, l, r.wide);
     kernel_add_memory(&k, to.memory);
     return kernel && to.memory &&
-           kernel_launch_tiles(p, kernel, &k, 4, (const int64_t[]){l->size, l->axes, to.elements, to.at});
+           kernel_launch_tiles(p, kernel, &k, 4,
+                               (const int64_t[]){l->size, inner_axes(l), to.elements, to.at});
 }
 
-static bool combine(const struct kernel_place *p, enum update update, zl_dtype dtype,
-                    const struct kernel_layout *l, struct side to, struct side from) {
+static bool combine(const struct kernel_place *p, struct recipe r, const struct kernel_layout *l,
+                    struct side to, struct side from) {
     struct kernel_call k;
     kernel_begin_call(&k);
-    bool wide = layout_is_wide(l) || MAX_OF(to.elements, from.elements) > KERNEL_NARROW;
-    struct recipe moves = {"move", (int32_t)zl_dtype_size(dtype), wide},
-                  updates_it = {"update", .wide = wide, .update = (int32_t)update, .dtype = (int32_t)dtype},
-                  r = update == UPDATE_SET ? moves : updates_it;
-    const struct kernel_tiles *kernel =
-        kernel_find_tiles(p, &r, sizeof r, update == UPDATE_SET ? make_move : make_update, &r);
+    r.wide = layout_is_wide(l) || MAX_OF(to.elements, from.elements) > KERNEL_NARROW;
+    const struct kernel_tiles *kernel = kernel_find_tiles(p, &r, sizeof r, make, &r);
     kernel_add_memory(&k, from.memory);
-    kernel_add_table(&k, l, wide);
+    kernel_add_table(&k, l, r.wide);
     kernel_add_memory(&k, to.memory);
     return kernel && to.memory && from.memory &&
            kernel_launch_tiles(
                p, kernel, &k, 6,
-               (const int64_t[]){l->size, l->axes, to.elements, to.at, from.elements, from.at});
+               (const int64_t[]){l->size, inner_axes(l), to.elements, to.at, from.elements, from.at});
 }
 
 // A number that is combined with elements lies in memory, where kernels read it once for each.
-static bool combine_number(const struct kernel_place *p, enum update update, zl_dtype dtype,
-                           const struct kernel_layout *l, struct side to, const void *number) {
+static bool combine_number(const struct kernel_place *p, struct recipe r, const struct kernel_layout *l,
+                           struct side to, const void *number) {
     struct kernel_layout one;
-    size_t capacity;
+    size_t bytes = (size_t)tile_type_bytes(r.item), capacity;
     struct side room = {.elements = 1};
-    room.memory = device_alloc(p->target->device, p->unit, p->lane, zl_dtype_size(dtype), &capacity);
+    room.memory = device_alloc(p->target->device, p->unit, p->lane, bytes, &capacity);
     layout_begin(&one, 1);
-    bool done = room.memory && fill(p, zl_dtype_size(dtype), &one, room, number) &&
-                combine(p, update, dtype, l, to, room);
+    bool done = room.memory && fill(p, bytes, &one, room, number) && combine(p, r, l, to, room);
     if (room.memory)
         device_free(p->target->device, p->unit, p->lane, room.memory, capacity);
     return done;
 }
 
-static bool change(const struct kernel_place *p, enum update update, zl_dtype dtype, int ndim,
-                   const int64_t *dim, struct side to, struct side from) {
-    bool fills = from.number && update == UPDATE_SET;
+static bool change(const struct kernel_place *p, struct recipe r, int ndim, const int64_t *dim,
+                   struct side to, struct side from) {
+    bool sets = r.update == UPDATE_SET, fills = from.number && sets;
+    size_t bytes = (size_t)tile_type_bytes(r.item);
     struct kernel_layout l;
     layout_begin(&l, fills ? 1 : 2);
     for (int i = 0; i < ndim; i++)
         layout_push(&l, dim[i], (const int64_t[]){to.stride[i], from.stride ? from.stride[i] : 0});
     if (l.size == 0)
         return true;
-    if (update == UPDATE_SET && !from.number && kernel_is_transpose(&l))
-        return kernel_transpose(p, zl_dtype_size(dtype), &l, (struct kernel_end){to.memory, to.at},
+    if (sets && !from.number && tile_type_equal(r.item, r.from) && kernel_is_transpose(&l))
+        return kernel_transpose(p, bytes, &l, (struct kernel_end){to.memory, to.at},
                                 (struct kernel_end){from.memory, from.at});
     if (!kernel_check_axes(&l, shape_text(ndim, dim)))
         return false;
     to.elements = to.elements ? to.elements : layout_reach(&l, 0, to.at);
     if (fills)
-        return fill(p, zl_dtype_size(dtype), &l, to, from.number);
+        return fill(p, bytes, &l, to, from.number);
     if (from.number)
-        return combine_number(p, update, dtype, &l, to, from.number);
+        return combine_number(p, r, &l, to, from.number);
     from.elements = from.elements ? from.elements : layout_reach(&l, 1, from.at);
-    return combine(p, update, dtype, &l, to, from);
+    return combine(p, r, &l, to, from);
 }
 
 static bool move(const struct kernel_place *p, zl_array like, int ndim, const int64_t *dim, struct side to,
                  struct side from) {
-    return change(p, UPDATE_SET, (zl_dtype)like->dtype, ndim, dim, to, from);
+    return change(p, to_set((zl_dtype)like->dtype), ndim, dim, to, from);
 }
 
 // An array as it lies; its number in room, if it is one.
@@ -123,13 +134,22 @@ static struct side side_of(const struct kernel_place *p, zl_array x, union scala
     return (struct side){.number = room};
 }
 
-bool kernel_copy_out(const struct kernel_place *p, zl_array x, void *to) {
+static bool copy_out(const struct kernel_place *p, struct recipe r, zl_array x, void *to) {
     union scalar room;
     OP_ROOM(int64_t, stride, x->ndim);
     if (!stride)
         return false;
     shape_row_major(x->ndim, x->dim, stride);
-    return move(p, x, x->ndim, x->dim, (struct side){.memory = to, .stride = stride}, side_of(p, x, &room));
+    return change(p, r, x->ndim, x->dim, (struct side){.memory = to, .stride = stride}, side_of(p, x, &room));
+}
+
+bool kernel_copy_out(const struct kernel_place *p, zl_array x, void *to) {
+    return copy_out(p, to_set((zl_dtype)x->dtype), x, to);
+}
+
+bool kernel_from_fp8(const struct kernel_place *p, zl_array x, zl_dtype dtype, void *to) {
+    static const struct tile_type e4m3 = {TILE_E4M3, 8, 1};
+    return copy_out(p, (struct recipe){"move", tile_type_of(dtype), e4m3, UPDATE_SET, 0}, x, to);
 }
 
 bool kernel_stretch_out(const struct kernel_place *p, zl_array x, int ndim, const int64_t *dim, void *to) {
@@ -146,10 +166,24 @@ bool kernel_stretch_out(const struct kernel_place *p, zl_array x, int ndim, cons
     return move(p, x, ndim, dim, (struct side){.memory = to, .stride = stride}, from);
 }
 
+bool kernel_convert(const struct kernel_place *p, int ndim, const int64_t *dim, zl_dtype dtype, void *to,
+                    const int64_t *to_stride, zl_dtype from_dtype, void *from, const int64_t *from_stride) {
+    struct tile_type item = tile_type_of(dtype), other = tile_type_of(from_dtype);
+    struct recipe converts = {"move", item, other, UPDATE_SET, 0};
+    return change(p, dtype == from_dtype ? to_set(dtype) : converts, ndim, dim,
+                  (struct side){.memory = to, .stride = to_stride},
+                  (struct side){.memory = from, .stride = from_stride});
+}
+
 bool kernel_move(const struct kernel_place *p, zl_dtype dtype, int ndim, const int64_t *dim, void *to,
                  const int64_t *to_stride, void *from, const int64_t *from_stride) {
-    return change(p, UPDATE_SET, dtype, ndim, dim, (struct side){.memory = to, .stride = to_stride},
-                  (struct side){.memory = from, .stride = from_stride});
+    return kernel_convert(p, ndim, dim, dtype, to, to_stride, dtype, from, from_stride);
+}
+
+bool kernel_fill(const struct kernel_place *p, zl_dtype dtype, int ndim, const int64_t *dim, void *to,
+                 const int64_t *stride, const void *number) {
+    return change(p, to_set(dtype), ndim, dim, (struct side){.memory = to, .stride = stride},
+                  (struct side){.number = number});
 }
 
 // Ops --------------------------------------------------------------------------------------------------------------
@@ -206,6 +240,6 @@ bool kernel_slice_update(const struct kernel_place *p, const struct call *c) {
         to.at += run.start * array_stride(y)[i];
     }
     to.stride = stride;
-    return change(p, (enum update)call_args(c)[0], (zl_dtype)y->dtype, update->ndim, update->dim, to,
-                  side_of(p, update, &room));
+    return change(p, to_update((enum update)call_args(c)[0], (zl_dtype)y->dtype), update->ndim, update->dim,
+                  to, side_of(p, update, &room));
 }

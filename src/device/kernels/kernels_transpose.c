@@ -13,7 +13,7 @@ struct recipe {
 
 static struct tile_kernel *make(const void *data) {
     const struct recipe *r = data;
-    const char *item = kernel_item_type((size_t)r->bytes), *index = kernel_index_clauses(r->wide);
+    const char *item = tile_type_name(kernel_word((size_t)r->bytes)), *index = kernel_index_clauses(r->wide);
     return r->width > 1 ? kernel_built_in("transpose_runs", "ITEM=%s,WIDTH=%d,%s", item, r->width, index)
                         : kernel_built_in("transpose", "ITEM=%s,%s", item, index);
 }
