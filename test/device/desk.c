@@ -13,9 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { INTERPRETER, COMPILED }; // units
+enum { INTERPRETER, COMPILED, OPENCL, UNITS };
 
-extern const struct kernel_driver kernel_driver_c;
+extern const struct kernel_driver kernel_driver_c, kernel_driver_opencl;
 extern const struct device desk;
 
 // Ops of which every kernel is tile IR, besides those of elements and those that have a kernel of their own.
@@ -60,6 +60,10 @@ static const struct op *const tiled[] = {
 
 // Kernels --------------------------------------------------------------------------------------------------------------
 
+static const char *const names[] = {[INTERPRETER] = "interpreter", [COMPILED] = "c", [OPENCL] = "opencl"};
+static const struct kernel_driver *const drivers[] = {
+    [COMPILED] = &kernel_driver_c, [OPENCL] = &kernel_driver_opencl};
+
 struct kept {
     struct tile_kernel *kernel;
     void *compiled; // NULL: it is interpreted
@@ -103,7 +107,7 @@ static void *keep(int unit, const struct tile_kernel *kernel) {
     note_file(kernel);
     bool good = k && tile_verify(kernel) && (k->kernel = kernel_copy(kernel)) &&
                 prints_alike(kernel, k->kernel) && renders(kernel) &&
-                (unit == INTERPRETER || (k->compiled = kernel_driver_c.compile(k->kernel, &source)));
+                (unit == INTERPRETER || (k->compiled = drivers[unit]->compile(k->kernel, &source)));
     text_free(&source);
     if (good)
         return k;
@@ -116,8 +120,7 @@ static void *keep(int unit, const struct tile_kernel *kernel) {
 static bool run_kernel(const struct kernel_place *p, void *kept, void *const *address,
                        const int64_t *symbol) {
     struct kept *k = kept;
-    (void)p;
-    return k->compiled ? kernel_driver_c.run(k->compiled, address, symbol)
+    return k->compiled ? drivers[p->unit]->run(k->compiled, address, symbol)
                        : tile_interpret(k->kernel, address, symbol);
 }
 
@@ -128,17 +131,17 @@ static const char *identity(int unit) {
     return "desk";
 }
 
-static struct target_unit record_of_units; // which have the same
+static struct target_unit records[UNITS];
 
-static void set_record(void) {
-    target_set_unit(&record_of_units, render_target("opencl_tiles"), "desk", 1024, 48 << 10);
+static void set_records(void) {
+    for (int i = 0; i < UNITS; i++)
+        target_set_unit(&records[i], render_target("opencl_tiles"), names[i], 1024, 48 << 10);
 }
 
 static const struct target *record(int unit) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    (void)unit;
-    pthread_once(&once, set_record);
-    return &record_of_units.target;
+    pthread_once(&once, set_records);
+    return &records[unit].target;
 }
 
 static bool compile(int unit, const struct text *source, struct text *code) {
@@ -156,7 +159,7 @@ static const struct kernel_target target = {.device = &desk,
 
 static int open_desk(const char **reason) {
     (void)reason;
-    return 2;
+    return UNITS;
 }
 
 static bool can(int unit, const struct call *c) {
@@ -197,18 +200,26 @@ const struct device desk = {.name = "desk",
                             .alloc = alloc,
                             .free = free_memory};
 
-struct kernel_place desk_place(void) {
-    return (struct kernel_place){.target = &target, .unit = INTERPRETER, .record = record(INTERPRETER)};
+static int unit_of(const char *how) {
+    int unit = UNITS - 1;
+    while (unit >= 0 && strcmp(how, names[unit]) != 0)
+        unit--;
+    return unit;
+}
+
+struct kernel_place desk_place(const char *how) {
+    int unit = unit_of(how);
+    return (struct kernel_place){.target = &target, .unit = unit, .record = record(unit)};
 }
 
 zl_stream desk_stream(const char *how) {
     static struct zl_stream_ stream;
-    bool is_compiled = !strcmp(how, "c");
-    if (!is_compiled && strcmp(how, "interpreter") != 0)
+    int unit = unit_of(how);
+    if (unit != INTERPRETER && unit != COMPILED)
         return NULL;
     if (!stream.device) {
         stream.device = &desk;
-        stream.unit = is_compiled ? COMPILED : INTERPRETER;
+        stream.unit = unit;
         pthread_mutex_init(&stream.lock, NULL);
         pthread_cond_init(&stream.changed, NULL);
     }

@@ -13,6 +13,7 @@
 #include "device/kernels/kernels.h"
 
 zl_stream desk_stream(const char *how); // "interpreter" or "c"; NULL: neither
-struct kernel_place desk_place(void);   // the interpreter, for kernels that no op asks for there
+// Where kernels run that no op asks for there: as above, or on "opencl", whose driver copies arguments from the host and back.
+struct kernel_place desk_place(const char *how);
 
 #endif

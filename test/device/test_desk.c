@@ -2,11 +2,14 @@
 // target `c`, which looks at every index.
 
 #include "device/desk.h"
+#include "on_devices.h"
 #include "test.h"
 
+#include "device/cuda/cuda_solver.h"
 #include "kernel/kernel.h"
 #include "op/op.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -91,14 +94,13 @@ static void run_ops(const char *how) {
     run_tests(how, 1, "op/test_views:");
 }
 
-// Products of libraries ask for it, on other devices: all codes, turned.
-static void run_from_fp8(zl_dtype dtype) {
+// All codes, turned.
+static void run_from_fp8(const struct kernel_place *p, zl_dtype dtype) {
     static const struct tile_type e4m3 = {TILE_E4M3, 8, 1};
-    struct kernel_place p = desk_place();
     zl_array x = zl_matrix_transpose(zl_reshape(zl_arange(0, 256, 1, ZL_UINT8), ZL_SHAPE(8, 32)));
     size_t item = zl_dtype_size(dtype);
     char *got = memory_zero(256 * item);
-    CHECK(got && zl_eval(x) && kernel_from_fp8(&p, x, dtype, got));
+    CHECK(got && zl_eval(x) && kernel_from_fp8(p, x, dtype, got));
     for (int i = 0; got && i < 256; i++) {
         double value = tile_small_value(e4m3, (uint64_t)(i % 8 * 32 + i / 8)), found;
         dtype_convert(&found, ZL_FLOAT64, got + (size_t)i * item, dtype, 1);
@@ -114,8 +116,7 @@ static struct tile_kernel *make_transposed(const void *data) {
 
 // Products of transposed sparse matrices sort entries first, which the desk need not be able to. Of the matrix {{5, 7}, {0, 2}} an
 // entry of the first column comes last, and one more entry belongs to no row.
-static void run_csr_transposed(void) {
-    struct kernel_place p = desk_place();
+static void run_csr_transposed(const struct kernel_place *p) {
     float values[] = {7, 5, 2, 9}, x[] = {1, 10, 100, 1000}, y[4] = {0};
     int32_t rows[] = {0, 0, 1, 2};
     int64_t places[] = {1, 0, 1, 2};
@@ -126,9 +127,164 @@ static void run_csr_transposed(void) {
     for (size_t i = 0; i < COUNT(memory); i++)
         kernel_add_memory(&k, memory[i]);
     const struct kernel_tiles *kernel =
-        kernel_find_tiles(&p, "transposed", sizeof "transposed", make_transposed, NULL);
-    CHECK(kernel && kernel_launch_tiles(&p, kernel, &k, 7, (const int64_t[]){4, 2, 4, 4, 0, 4, 0}));
+        kernel_find_tiles(p, "transposed", sizeof "transposed", make_transposed, NULL);
+    CHECK(kernel && kernel_launch_tiles(p, kernel, &k, 7, (const int64_t[]){4, 2, 4, 4, 0, 4, 0}));
     CHECK(y[0] == 5 && y[1] == 50 && y[2] == 207 && y[3] == 2070);
+}
+
+// More than a block of threads, and no multiple of what a thread has.
+enum { MANY = 1027 };
+
+static void run_pairs(const struct kernel_place *p) {
+    static const float numbers[] = {1, -0.0f, NAN, INFINITY, -2.5f};
+    float x[MANY], y[2 * MANY];
+    double wide[3] = {1, 0x1.fffffffffffffp-3, -4}, pairs[6];
+    for (int i = 0; i < MANY; i++)
+        x[i] = numbers[i % (int)COUNT(numbers)];
+    CHECK(cuda_pair_up(p, ZL_FLOAT32, MANY, x, 1, y) && cuda_pair_up(p, ZL_FLOAT64, 3, wide, 0, pairs));
+    for (int i = 0; i < MANY; i++)
+        CHECK(!memcmp(&y[2 * i], &x[i], sizeof x[i]) && y[2 * i + 1] == 1);
+    for (int i = 0; i < 3; i++)
+        CHECK(pairs[2 * i] == wide[i] && pairs[2 * i + 1] == 0);
+}
+
+// A launch of a file with a few numbers of four bytes, or memory, before its last argument.
+static bool run_on(const struct kernel_place *p, struct cuda_file file, const void *number, void *from,
+                   void *y, int64_t n) {
+    struct kernel_call k;
+    kernel_begin_call(&k);
+    if (number)
+        kernel_add(&k, number, sizeof(float));
+    if (from)
+        kernel_add_memory(&k, from);
+    kernel_add_memory(&k, y);
+    return cuda_run_file(p, file, &k, 1, &n);
+}
+
+static void run_elements(const struct kernel_place *p) {
+    static const float factor = 0x1.555556p-10f;
+    float x[2 * MANY], y[MANY];
+    int counts[3] = {0};
+    for (int64_t n = MANY - 3; n <= MANY; n++) { // the last threads have one to four elements
+        for (int i = 0; i < MANY; i++)
+            y[i] = (float)(i - 100);
+        CHECK(run_on(p, (struct cuda_file){"scale", ZL_FLOAT32}, &factor, NULL, y, n));
+        for (int i = 0; i < MANY; i++)
+            CHECK(y[i] == (i < n ? (float)(i - 100) * factor : (float)(i - 100)));
+    }
+    CHECK(run_on(p, (struct cuda_file){"signs", ZL_FLOAT32}, NULL, NULL, y, MANY));
+    for (uint32_t i = 0; i < MANY; i++) {
+        int sign = (int)((i * 2654435761u >> 29) % 3) - 1;
+        CHECK(y[i] == (float)sign);
+        counts[sign + 1]++;
+    }
+    CHECK(counts[0] > MANY / 4 && counts[1] > MANY / 4 && counts[2] > MANY / 5);
+    for (int i = 0; i < 2 * MANY; i++)
+        x[i] = i % 2 ? (float)(1 + i % 50) : (float)(i % 77 - 30);
+    CHECK(run_on(p, (struct cuda_file){"log_sums", ZL_FLOAT32}, NULL, x, y, MANY));
+    for (int i = 0; i < MANY; i++)
+        CHECK_NEAR(y[i], x[2 * i] + log((double)x[2 * i + 1]), 4e-6);
+}
+
+// Ones and zeros that are written are told from the threes that were there by their bits: complex ones have two parts.
+static void run_triangles(const struct kernel_place *p, zl_dtype dtype) {
+    enum { BATCH = 3, ROWS = 9, COLUMNS = 13, ALL = BATCH * ROWS * COLUMNS };
+    static const struct {
+        int64_t rows, columns;
+    } sizes[] = {{ROWS, COLUMNS}, {COLUMNS, ROWS}, {ROWS, ROWS}, {1, 1}};
+    int parts = dtype == ZL_COMPLEX64 ? 2 : 1;
+    zl_dtype part = dtype == ZL_FLOAT64 ? ZL_FLOAT64 : ZL_FLOAT32;
+    double y[2 * ALL], before[2 * ALL];
+    ZL_SCOPE {
+        zl_array x = zl_zeros(ZL_SHAPE(1, 1), dtype);
+        struct solving s = {.p = p, .c = zl_matmul(x, x)->call, .batch = BATCH};
+        for (int run = 0; run < 3 * (int)COUNT(sizes); run++) {
+            int64_t rows = sizes[run / 3].rows, columns = sizes[run / 3].columns;
+            enum solving_fill how = (enum solving_fill)(run % 3);
+            for (int i = 0; i < 2 * ALL; i++)
+                before[i] = 3;
+            dtype_convert(y, part, before, ZL_FLOAT64, parts * ALL);
+            CHECK(solving_fill(&s, y, rows, columns, how));
+            dtype_convert(before, ZL_FLOAT64, y, part, parts * ALL);
+            for (int64_t i = 0; i < BATCH * rows * columns * parts; i++) {
+                int64_t at = i / parts, row = at / columns % rows, column = at % columns;
+                bool kept = how == FILL_ABOVE ? column <= row : how == FILL_BELOW && column >= row;
+                CHECK(before[i] == (kept ? 3 : how == FILL_UNIT && row == column && i % parts == 0));
+            }
+        }
+    }
+}
+
+// Rows that are swapped one after the other, as LAPACK swaps them, and where each was found in the end.
+static void run_pivots(const struct kernel_place *p, int64_t k, int64_t m) {
+    enum { BATCH = 300, MOST = 8 };
+    int64_t pivot[BATCH * MOST];
+    uint32_t swaps[BATCH * MOST], rows[BATCH * MOST];
+    void *memory[] = {pivot, swaps, rows};
+    struct kernel_call call;
+    kernel_begin_call(&call);
+    for (size_t i = 0; i < COUNT(memory); i++)
+        kernel_add_memory(&call, memory[i]);
+    for (int64_t i = 0; i < BATCH * k; i++)
+        pivot[i] = test_between(i % k, m - 1) + 1;
+    CHECK(
+        cuda_run_file(p, (struct cuda_file){"pivots", ZL_UINT32}, &call, 3, (const int64_t[]){BATCH, k, m}));
+    for (int64_t b = 0; b < BATCH; b++) {
+        uint32_t order[MOST];
+        for (int64_t i = 0; i < m; i++)
+            order[i] = (uint32_t)i;
+        for (int64_t i = 0; i < k; i++) {
+            int64_t with = pivot[b * k + i] - 1;
+            uint32_t row = order[i];
+            order[i] = order[with];
+            order[with] = row;
+            CHECK(swaps[b * k + i] == with);
+        }
+        for (int64_t i = 0; i < m; i++)
+            CHECK(rows[b * m + order[i]] == i);
+    }
+}
+
+// Zeros in every second place of lines, of which one is left out; and complex numbers of two doubles each, turned and rounded.
+static void run_layouts(const struct kernel_place *p) {
+    float x[3 * 10], y[2 * 5 * 4 * 2];
+    double from[COUNT(y)];
+    for (int i = 0; i < (int)COUNT(x); i++)
+        x[i] = (float)(i + 1);
+    CHECK(kernel_fill(p, ZL_FLOAT32, 2, (const int64_t[]){3, 2}, x, (const int64_t[]){10, 4}, &(float){-7}));
+    for (int i = 0; i < (int)COUNT(x); i++)
+        CHECK(x[i] == (float)(i % 10 == 0 || i % 10 == 4 ? -7 : i + 1));
+    CHECK(kernel_fill(p, ZL_FLOAT32, 1, (const int64_t[]){7}, x, (const int64_t[]){1}, &(float){0}) &&
+          x[6] == 0 && x[7] == 8);
+    for (int i = 0; i < (int)COUNT(from); i++)
+        from[i] = i + 1 + 0x1p-40; // what f32 does not hold
+    CHECK(kernel_convert(p, 4, (const int64_t[]){2, 5, 4, 2}, ZL_FLOAT32, y, (const int64_t[]){40, 8, 2, 1},
+                         ZL_FLOAT64, from, (const int64_t[]){40, 2, 10, 1}));
+    for (int i = 0; i < (int)COUNT(y); i++)
+        CHECK(y[i] == (float)(i / 40 * 40 + i / 8 % 5 * 2 + i / 2 % 4 * 10 + i % 2 + 1));
+}
+
+// What the calls of libraries ask for before and after them, on other devices.
+static void run_for_libraries(const char *how) {
+    struct kernel_place p = desk_place(how);
+    run_from_fp8(&p, ZL_FLOAT32);
+    run_from_fp8(&p, ZL_FLOAT16);
+    run_csr_transposed(&p);
+    run_pairs(&p);
+    run_elements(&p);
+    run_triangles(&p, ZL_FLOAT32);
+    run_triangles(&p, ZL_FLOAT64);
+    run_triangles(&p, ZL_COMPLEX64);
+    run_pivots(&p, 5, 5);
+    run_pivots(&p, 3, 8);
+    run_pivots(&p, 1, 1);
+    run_layouts(&p);
+}
+
+TEST(kernels_for_libraries_on_opencl) {
+    if (test_lacks_opencl())
+        SKIP(test_lacks_opencl());
+    run_for_libraries("opencl");
 }
 
 // Something asks for every file.
@@ -146,9 +302,7 @@ static void check_files(void) {
 TEST(kernels_of_ops_in_the_interpreter) {
     snprintf(kernels, sizeof kernels, "%s/kernels", test_folder());
     setenv("ZL_TEST_KERNELS", kernels, 1);
-    run_from_fp8(ZL_FLOAT32);
-    run_from_fp8(ZL_FLOAT16);
-    run_csr_transposed();
+    run_for_libraries("interpreter");
     unsetenv("ZL_TEST_KERNELS");
     if (!can_start_itself())
         SKIP("this program cannot start itself (in an emulator)");
@@ -159,6 +313,7 @@ TEST(kernels_of_ops_in_the_interpreter) {
 TEST(kernels_of_ops_compiled_for_c) {
     if (test_quick())
         SKIP("its compiler takes seconds");
+    run_for_libraries("c");
     if (!can_start_itself())
         SKIP("this program cannot start itself (in an emulator)");
     snprintf(kernels, sizeof kernels, "%s/kernels", test_folder());

@@ -124,32 +124,6 @@ struct attention_key attention_key_of(const struct kernel_place *p, const struct
     return k;
 }
 
-static const char pair_text[] = "KERNEL zl_kernel(GLOBAL f32 *state, GLOBAL const f32 *kept, idx n) {\n"
-                                "    idx i = GROUP * THREADS + THREAD;\n"
-                                "    if (i < n) {\n"
-                                "        state[2 * i] = kept[i];\n"
-                                "        state[2 * i + 1] = 1;\n"
-                                "    }\n"
-                                "}\n";
-
-static bool write_pairs(struct text *out, const void *data) {
-    kernel_begin(out, data, true);
-    text_bytes(out, pair_text, (int)sizeof pair_text - 1);
-    return true;
-}
-
-static bool keep(const struct kernel_place *p, zl_array state, void *kept) {
-    int64_t count = state->size / 2;
-    struct kernel_call k;
-    kernel_begin_call(&k);
-    void *kernel = kernel_find(p, "cuda_attention keep", 19, write_pairs, p->target->dialect);
-    void *to = kernel_reach(p, state);
-    kernel_add_memory(&k, to);
-    kernel_add_memory(&k, kept);
-    kernel_add_int(&k, count, true);
-    return kernel && to && kernel_launch(p, kernel, (count + KERNEL_THREADS - 1) / KERNEL_THREADS, &k);
-}
-
 bool attention_run(const struct kernel_place *p, const struct attention_plan *plan, const struct attention *a,
                    void *const *memory) {
     float scale = (float)a->scale, hidden = -INFINITY, one = 1;
@@ -196,7 +170,8 @@ static enum kernel_taken attend_by_library(const struct kernel_place *p, const s
                                              [ATTENTION_V] = cuda_element(p, a.v),
                                              [ATTENTION_O] = kernel_reach(p, y),
                                              [ATTENTION_KEPT] = kept.memory};
-    done = done && attention_run(p, plan, &a, memory) && (!keeps || keep(p, state, kept.memory));
+    done = done && attention_run(p, plan, &a, memory) &&
+           (!keeps || cuda_pair_up(p, ZL_FLOAT32, state->size / 2, kept.memory, 1, kernel_reach(p, state)));
     cuda_scratch_close(p, &kept);
     return done ? KERNEL_DONE : KERNEL_FAILED;
 }

@@ -118,34 +118,13 @@ static void describe(struct dnn_graph *g, struct attention_plan *a, const struct
 
 // Calls -------------------------------------------------------------------------------------------------------------
 
-static const char kept_text[] = "KERNEL zl_kernel(GLOBAL f32 *kept, GLOBAL const f32 *state, idx n) {\n"
-                                "    idx i = GROUP * THREADS + THREAD;\n"
-                                "    if (i < n) {\n"
-                                "        f32 total = state[2 * i + 1], y;\n"
-                                "        logarithm(&y, &total);\n"
-                                "        kept[i] = state[2 * i] + y;\n"
-                                "    }\n"
-                                "}\n";
-
-static bool write_kept(struct text *out, const void *dialect) {
-    kernel_begin(out, dialect, true);
-    if (!kernel_element(out, tile_row_kernel(TILE_LOG, ZL_FLOAT32, "v"), dialect, "logarithm"))
-        return false;
-    text_bytes(out, kept_text, (int)sizeof kept_text - 1);
-    return true;
-}
-
 // The logarithm of each query's sum, from its largest score and the sum that was kept.
-static bool read_kept(const struct kernel_place *p, void *kept, zl_array state) {
-    int64_t count = state->size / 2;
+static bool read_kept(const struct kernel_place *p, void *kept, void *state, int64_t count) {
     struct kernel_call k;
     kernel_begin_call(&k);
-    void *kernel = kernel_find(p, "cuda_attention kept", 19, write_kept, p->target->dialect);
-    void *from = kernel_reach(p, state);
+    kernel_add_memory(&k, state);
     kernel_add_memory(&k, kept);
-    kernel_add_memory(&k, from);
-    kernel_add_int(&k, count, true);
-    return kernel && from && kernel_launch(p, kernel, (count + KERNEL_THREADS - 1) / KERNEL_THREADS, &k);
+    return kept && state && cuda_run_file(p, (struct cuda_file){"log_sums", ZL_FLOAT32}, &k, 1, &count);
 }
 
 static enum kernel_taken attend_vjp_by_library(const struct kernel_place *p, const struct call *c) {
@@ -171,7 +150,7 @@ static enum kernel_taken attend_vjp_by_library(const struct kernel_place *p, con
         [ATTENTION_OF_K] = kernel_reach(p, call_output(c, 1)),
         [ATTENTION_OF_V] = kernel_reach(p, call_output(c, 2)),
     };
-    bool done = memory[ATTENTION_KEPT] && read_kept(p, memory[ATTENTION_KEPT], a.state) &&
+    bool done = read_kept(p, memory[ATTENTION_KEPT], cuda_element(p, a.state), a.state->size / 2) &&
                 attention_run(p, plan, &a, memory);
     for (int i = 0; i < ATTENTION_TENSORS; i++)
         cuda_scratch_close(p, &copy[i]);

@@ -11,75 +11,27 @@ bool cuda_eig_can(const struct call *c) {
     return cuda_factor_can(c) && solver_geev()->cusolverDnXgeev;
 }
 
-// Kernels -----------------------------------------------------------------------------------------------------------
-
-static const char widen_text[] = "KERNEL zl_kernel(GLOBAL REAL *y, GLOBAL const REAL *x, i64 n) {\n"
-                                 "    i64 i = (i64)GROUP * THREADS + THREAD;\n"
-                                 "    if (i < n) {\n"
-                                 "        y[2 * i] = x[i];\n"
-                                 "        y[2 * i + 1] = 0;\n"
-                                 "    }\n"
-                                 "}\n";
-
-// Of complex numbers by columns to those by rows.
-static const char round_text[] =
-    "KERNEL zl_kernel(GLOBAL f32 *y, GLOBAL const f64 *x, i64 rows, i64 cols, i64 n) {\n"
-    "    i64 i = (i64)GROUP * THREADS + THREAD, in = i % (rows * cols);\n"
-    "    i64 from = i - in + in % cols * rows + in / cols;\n"
-    "    if (i < n) {\n"
-    "        y[2 * i] = (f32)x[2 * from];\n"
-    "        y[2 * i + 1] = (f32)x[2 * from + 1];\n"
-    "    }\n"
-    "}\n";
-
-struct writer {
-    bool is_wide, rounds;
-    const char *dialect;
-};
-
-static bool write_text(struct text *out, const void *data) {
-    const struct writer *w = data;
-    kernel_begin(out, w->dialect, true);
-    text_add(out, "#define REAL %s\n%s", w->is_wide ? "f64" : "f32", w->rounds ? round_text : widen_text);
-    return true;
-}
-
-static void *find_kernel(const struct kernel_place *p, bool is_wide, bool rounds) {
-    const char *key = rounds ? "cuda_eigen round" : is_wide ? "cuda_eigen wid64" : "cuda_eigen wid32";
-    return kernel_find(p, key, 16, write_text, &(struct writer){is_wide, rounds, p->target->dialect});
-}
+// Numbers -----------------------------------------------------------------------------------------------------------
 
 // The copies of real matrices become complex ones.
 static bool widen(struct solving *s) {
     int64_t count = s->batch * s->n * s->n;
-    const struct kernel_place *p = s->p;
-    struct kernel_call k;
     if (s->type == C64)
         return true;
-    void *kernel = find_kernel(p, s->type == F64, false);
-    char *to = cuda_scratch_open(p, &s->more, (size_t)(count * 2 * s->item));
-    kernel_begin_call(&k);
-    kernel_add_memory(&k, to);
-    kernel_add_memory(&k, s->a);
-    kernel_add_int(&k, count, true);
+    char *to = cuda_scratch_open(s->p, &s->more, (size_t)(count * 2 * s->item)), *from = s->a;
+    zl_dtype dtype = s->type == F64 ? ZL_FLOAT64 : ZL_FLOAT32;
     s->a = to;
     s->type = s->type == F64 ? C128 : C64;
     s->item *= 2;
-    return kernel && to && kernel_launch(p, kernel, (count + KERNEL_THREADS - 1) / KERNEL_THREADS, &k);
+    return cuda_pair_up(s->p, dtype, count, from, 0, to);
 }
 
+// Complex numbers by columns to those by rows.
 static bool round_to(const struct solving *s, int output, void *from, int64_t rows, int64_t cols) {
-    int64_t count = s->batch * rows * cols;
+    const int64_t dim[] = {s->batch, rows, cols, 2}, to_stride[] = {2 * rows * cols, 2 * cols, 2, 1},
+                  from_stride[] = {2 * rows * cols, 2, 2 * rows, 1};
     char *to = solving_output(s, output, 0);
-    void *kernel = find_kernel(s->p, true, true);
-    struct kernel_call k;
-    kernel_begin_call(&k);
-    kernel_add_memory(&k, to);
-    kernel_add_memory(&k, from);
-    kernel_add_int(&k, rows, true);
-    kernel_add_int(&k, cols, true);
-    kernel_add_int(&k, count, true);
-    return kernel && to && kernel_launch(s->p, kernel, (count + KERNEL_THREADS - 1) / KERNEL_THREADS, &k);
+    return kernel_convert(s->p, 4, dim, ZL_FLOAT32, to, to_stride, ZL_FLOAT64, from, from_stride);
 }
 
 // Calls -------------------------------------------------------------------------------------------------------------

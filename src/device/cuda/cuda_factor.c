@@ -72,45 +72,16 @@ enum kernel_taken cuda_inverse(const struct kernel_place *p, const struct call *
 
 // LU ----------------------------------------------------------------------------------------------------------------
 
-// A thread has a matrix: pivots, from 1, to swaps, and for each row where it went.
-static const char rows_text[] = "KERNEL zl_kernel(GLOBAL u32 *swaps, GLOBAL u32 *rows, GLOBAL u32 *order, "
-                                "GLOBAL const i64 *pivot, idx m, idx k, "
-                                "idx n) {\n"
-                                "    idx i = GROUP * THREADS + THREAD;\n"
-                                "    if (i >= n)\n"
-                                "        return;\n"
-                                "    for (idx j = 0; j < m; j++)\n"
-                                "        order[i * m + j] = (u32)j;\n"
-                                "    for (idx j = 0; j < k; j++) {\n"
-                                "        u32 with = (u32)(pivot[i * k + j] - 1), row = order[i * m + j];\n"
-                                "        swaps[i * k + j] = with;\n"
-                                "        order[i * m + j] = order[i * m + with];\n"
-                                "        order[i * m + with] = row;\n"
-                                "    }\n"
-                                "    for (idx j = 0; j < m; j++)\n"
-                                "        rows[i * m + order[i * m + j]] = (u32)j;\n"
-                                "}\n";
-
-static bool write_rows(struct text *out, const void *data) {
-    kernel_begin(out, data, true);
-    text_bytes(out, rows_text, (int)sizeof rows_text - 1);
-    return true;
-}
-
 static bool note_rows(const struct solving *s, void *pivot, int64_t k) {
     struct kernel_call list;
     void *swaps = solving_output(s, 1, 0), *rows = solving_output(s, 2, 0);
-    void *kernel = kernel_find(s->p, "cuda_factor rows", 16, write_rows, s->p->target->dialect);
     kernel_begin_call(&list);
+    kernel_add_memory(&list, pivot);
     kernel_add_memory(&list, swaps);
     kernel_add_memory(&list, rows);
-    kernel_add_memory(&list, s->result.memory);
-    kernel_add_memory(&list, pivot);
-    kernel_add_int(&list, s->m, true);
-    kernel_add_int(&list, k, true);
-    kernel_add_int(&list, s->batch, true);
-    return kernel && swaps && rows &&
-           kernel_launch(s->p, kernel, (s->batch + KERNEL_THREADS - 1) / KERNEL_THREADS, &list);
+    return swaps && rows &&
+           cuda_run_file(s->p, (struct cuda_file){"pivots", ZL_UINT32}, &list, 3,
+                         (const int64_t[]){s->batch, k, s->m});
 }
 
 enum kernel_taken cuda_lu(const struct kernel_place *p, const struct call *c) {
@@ -118,8 +89,7 @@ enum kernel_taken cuda_lu(const struct kernel_place *p, const struct call *c) {
     int failed = 0;
     bool ready = solving_open(&s, p, c, true) && ask_lu(&s, s.m);
     int64_t k = MIN_OF(s.m, s.n);
-    ready = ready && cuda_scratch_open(p, &s.more, (size_t)(s.batch * k) * sizeof(int64_t)) &&
-            cuda_scratch_open(p, &s.result, (size_t)(s.batch * s.m) * sizeof(uint32_t));
+    ready = ready && cuda_scratch_open(p, &s.more, (size_t)(s.batch * k) * sizeof(int64_t));
     for (int64_t i = 0; ready && !failed && i < s.batch; i++)
         failed = factor_lu(&s, i, (int64_t *)s.more.memory + i * k);
     ready = ready && !failed &&

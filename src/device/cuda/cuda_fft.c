@@ -132,86 +132,19 @@ static struct plan *find_plan(const struct key *k, cuda_stream s) {
 
 // Small kernels -----------------------------------------------------------------------------------------------------
 
-static const char scale_text[] = "KERNEL zl_kernel(GLOBAL f32 *y, f32 factor, idx n) {\n"
-                                 "    idx i = GROUP * THREADS + THREAD;\n"
-                                 "    if (i < n)\n"
-                                 "        y[i] *= factor;\n"
-                                 "}\n";
-static const char zero_text[] = "KERNEL zl_kernel(GLOBAL f32 *y, idx n) {\n"
-                                "    idx i = GROUP * THREADS + THREAD;\n"
-                                "    if (i < n)\n"
-                                "        y[i] = 0;\n"
-                                "}\n";
-static const char real_text[] = "KERNEL zl_kernel(GLOBAL f32 *x, idx each, idx middle, idx n) {\n"
-                                "    idx i = GROUP * THREADS + THREAD;\n"
-                                "    if (i >= n)\n"
-                                "        return;\n"
-                                "    x[2 * i * each + 1] = 0;\n"
-                                "    if (middle)\n"
-                                "        x[2 * (i * each + middle) + 1] = 0;\n"
-                                "}\n";
-
-static const char widen_text[] = "KERNEL zl_kernel(GLOBAL f32 *y, GLOBAL f32 *x, idx n) {\n"
-                                 "    idx i = GROUP * THREADS + THREAD;\n"
-                                 "    if (i >= n)\n"
-                                 "        return;\n"
-                                 "    y[2 * i] = x[i];\n"
-                                 "    y[2 * i + 1] = 0;\n"
-                                 "}\n";
-
-static bool write_scale(struct text *out, const void *data) {
-    kernel_begin(out, data, true);
-    text_bytes(out, scale_text, (int)sizeof scale_text - 1);
-    return true;
-}
-
-static bool write_zero(struct text *out, const void *data) {
-    kernel_begin(out, data, true);
-    text_bytes(out, zero_text, (int)sizeof zero_text - 1);
-    return true;
-}
-
-static bool write_real(struct text *out, const void *data) {
-    kernel_begin(out, data, true);
-    text_bytes(out, real_text, (int)sizeof real_text - 1);
-    return true;
-}
-
-static bool write_widen(struct text *out, const void *data) {
-    kernel_begin(out, data, true);
-    text_bytes(out, widen_text, (int)sizeof widen_text - 1);
-    return true;
-}
-
 static bool scale_all(const struct kernel_place *p, void *y, int64_t count, double scale) {
     float factor = (float)scale;
     struct kernel_call k;
     kernel_begin_call(&k);
-    void *kernel = kernel_find(p, "cuda_fft scale", 14, write_scale, p->target->dialect);
-    kernel_add_memory(&k, y);
     kernel_add(&k, &factor, sizeof factor);
-    kernel_add_int(&k, count, true);
-    return kernel && kernel_launch(p, kernel, (count + KERNEL_THREADS - 1) / KERNEL_THREADS, &k);
-}
-
-static bool fill_zeros(const struct kernel_place *p, void *y, int64_t count) {
-    struct kernel_call k;
-    kernel_begin_call(&k);
-    void *kernel = kernel_find(p, "cuda_fft zero", 13, write_zero, p->target->dialect);
     kernel_add_memory(&k, y);
-    kernel_add_int(&k, count, true);
-    return kernel && kernel_launch(p, kernel, (count + KERNEL_THREADS - 1) / KERNEL_THREADS, &k);
+    return cuda_run_file(p, (struct cuda_file){"scale", ZL_FLOAT32}, &k, 1, &count);
 }
 
-static bool make_real(const struct kernel_place *p, void *x, const struct key *key) {
-    struct kernel_call k;
-    kernel_begin_call(&k);
-    void *kernel = kernel_find(p, "cuda_fft real", 13, write_real, p->target->dialect);
-    kernel_add_memory(&k, x);
-    kernel_add_int(&k, in_size(key), true);
-    kernel_add_int(&k, key->n % 2 ? 0 : key->n / 2, true);
-    kernel_add_int(&k, key->batch, true);
-    return kernel && kernel_launch(p, kernel, (key->batch + KERNEL_THREADS - 1) / KERNEL_THREADS, &k);
+// Makes the first element of each line real, and the middle one of a line that has one.
+static bool make_real(const struct kernel_place *p, void *x, const struct key *k) {
+    const int64_t dim[] = {k->batch, k->n % 2 ? 1 : 2}, stride[] = {2 * in_size(k), k->n / 2 * 2};
+    return kernel_fill(p, ZL_FLOAT32, 2, dim, (float *)x + 1, stride, &(float){0});
 }
 
 // Transforms --------------------------------------------------------------------------------------------------------
@@ -242,15 +175,7 @@ static bool execute_all(const struct kernel_place *p, const struct key *k, enum 
 // Real numbers as complex ones. NULL and an error.
 static void *widen(const struct kernel_place *p, void *x, int64_t count, struct cuda_scratch *wide) {
     void *y = x ? cuda_scratch_open(p, wide, (size_t)count * 8) : NULL;
-    if (!y)
-        return NULL;
-    struct kernel_call k;
-    kernel_begin_call(&k);
-    void *kernel = kernel_find(p, "cuda_fft widen", 14, write_widen, p->target->dialect);
-    kernel_add_memory(&k, y);
-    kernel_add_memory(&k, x);
-    kernel_add_int(&k, count, true);
-    return kernel && kernel_launch(p, kernel, (count + KERNEL_THREADS - 1) / KERNEL_THREADS, &k) ? y : NULL;
+    return y && cuda_pair_up(p, ZL_FLOAT32, count, x, 0, y) ? y : NULL;
 }
 
 // An array as lines along an axis: (outer, inner, line), of which the memory is (outer, line, inner).
@@ -289,7 +214,9 @@ static void *room_of(const struct kernel_place *p, zl_dtype dtype, const struct 
     void *to = cuda_scratch_open(p, s, bytes);
     if (!to || !from)
         return to;
-    bool filled = lines == l->dim[0] * l->dim[1] || fill_zeros(p, to, (int64_t)(bytes / sizeof(float)));
+    const int64_t floats = (int64_t)(bytes / sizeof(float));
+    bool filled = lines == l->dim[0] * l->dim[1] ||
+                  kernel_fill(p, ZL_FLOAT32, 1, &floats, to, (const int64_t[]){1}, &(float){0});
     return filled && kernel_move(p, dtype, 3, l->dim, to, l->dense, from, stride) ? to : NULL;
 }
 

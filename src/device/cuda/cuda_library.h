@@ -38,6 +38,17 @@ void *cuda_turned_copy(const struct kernel_place *p, zl_array x, struct cuda_scr
 void *cuda_from_fp8(const struct kernel_place *p, zl_array x, bool turned, zl_dtype dtype, struct cuda_scratch *s);
 void *cuda_element(const struct kernel_place *p, zl_array x); // the first one, as x lies
 
+// A file of src/kernel/ whose elements are of a dtype.
+struct cuda_file {
+    char name[12];
+    int32_t dtype;
+};
+// Launches its kernel, with arguments and sizes as kernel_launch_tiles takes them. False and an error.
+bool cuda_run_file(const struct kernel_place *p, struct cuda_file file, struct kernel_call *k, int symbols,
+                   const int64_t *symbol);
+// The n elements of x with a number behind each, to y. False and an error.
+bool cuda_pair_up(const struct kernel_place *p, zl_dtype dtype, int64_t n, void *x, double second, void *y);
+
 // cuda_time.c: milliseconds of one of so many runs on a lane, for which nothing is written down; INFINITY: one fails.
 float cuda_time(int unit, int lane, int runs, bool (*run)(const void *data), const void *data);
 

@@ -129,7 +129,8 @@ static bool judge(const struct solving *s, int failed, const char *what) {
     if (zl_error() && (failed || !s->a || !s->host))
         return false;
     if (failed)
-        return error_false(ZL_ERROR_DEVICE, "%s: cuSOLVER failed with code %d, as it does for elements that are not finite",
+        return error_false(ZL_ERROR_DEVICE,
+                           "%s: cuSOLVER failed with code %d, as it does for elements that are not finite",
                            s->c->op->name, failed);
     int info = read_info(s);
     if (info == 0 || (info > 0 && !what))
@@ -159,44 +160,11 @@ bool solving_store(const struct solving *s, int output, zl_dtype dtype, char *fr
     return y && from && kernel_move(s->p, dtype, 3, dim, y, to, from, by);
 }
 
-static const char fill_text[] =
-    "KERNEL zl_kernel(GLOBAL ITEM *a, idx rows, idx cols, i32 how, idx n) {\n"
-    "    idx i = GROUP * THREADS + THREAD, row = i / cols % rows, col = i % cols;\n"
-    "    if (i < n && (how == 2 || (how == 0 ? col > row : col < row)))\n"
-    "        a[i] = how == 2 && row == col ? ONE : 0;\n"
-    "}\n";
-
-struct writer {
-    size_t item;
-    const char *dialect;
-};
-
-// A one by its bits: complex numbers have it in their lower half.
-static bool write_fill(struct text *out, const void *data) {
-    const struct writer *w = data;
-    kernel_begin(out, w->dialect, true);
-    text_add(out, "#define ITEM %s\n#define ONE %s\n", tile_type_name(kernel_word(w->item < 8 ? 4 : 8)),
-             w->item == 4   ? "0x3f800000u"
-             : w->item == 8 ? "0x3ff0000000000000ul"
-                            : "0x3f800000ul");
-    text_bytes(out, fill_text, (int)sizeof fill_text - 1);
-    return true;
-}
-
 bool solving_fill(const struct solving *s, void *to, int64_t rows, int64_t cols, enum solving_fill how) {
-    struct {
-        char name[20];
-        int32_t type;
-    } key = {"cuda_solver fill", s->type};
     struct kernel_call k;
-    int64_t count = s->batch * rows * cols;
     kernel_begin_call(&k);
-    struct writer w = {s->type == C64 ? 9 : (size_t)s->item, s->p->target->dialect};
-    void *kernel = kernel_find(s->p, &key, sizeof key, write_fill, &w);
-    kernel_add_memory(&k, to);
-    kernel_add_int(&k, rows, true);
-    kernel_add_int(&k, cols, true);
     kernel_add_int(&k, how, false);
-    kernel_add_int(&k, count, true);
-    return kernel && to && kernel_launch(s->p, kernel, (count + KERNEL_THREADS - 1) / KERNEL_THREADS, &k);
+    kernel_add_memory(&k, to);
+    return to && cuda_run_file(s->p, (struct cuda_file){"triangle", s->c->in[0]->dtype}, &k, 3,
+                               (const int64_t[]){s->batch, rows, cols});
 }

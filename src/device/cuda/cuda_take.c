@@ -1,7 +1,8 @@
-// cuda_take.c - which library runs which op, and the memory that their calls share.
+// cuda_take.c - which library runs which op, and what their calls share: memory, and kernels before and after them.
 
 #include "device/cuda/cuda.h"
 #include "device/cuda/cuda_library.h"
+#include "kernel/kernel.h"
 #include "op/ops.h"
 
 #include <pthread.h>
@@ -105,4 +106,28 @@ void *cuda_from_fp8(const struct kernel_place *p, zl_array x, bool turned, zl_dt
     bool done = to && kernel_from_fp8(p, view, dtype, to);
     memory_free(view);
     return done ? to : NULL;
+}
+
+// Kernels -----------------------------------------------------------------------------------------------------------
+
+static struct tile_kernel *make(const void *data) {
+    const struct cuda_file *file = data;
+    return kernel_built_in(file->name, "ITEM=%s", kernel_type((zl_dtype)file->dtype));
+}
+
+bool cuda_run_file(const struct kernel_place *p, struct cuda_file file, struct kernel_call *k, int symbols,
+                   const int64_t *symbol) {
+    const struct kernel_tiles *kernel = kernel_find_tiles(p, &file, sizeof file, make, &file);
+    return kernel && kernel_launch_tiles(p, kernel, k, symbols, symbol);
+}
+
+bool cuda_pair_up(const struct kernel_place *p, zl_dtype dtype, int64_t n, void *x, double second, void *y) {
+    union scalar number;
+    struct kernel_call k;
+    dtype_convert(&number, dtype, &second, ZL_FLOAT64, 1);
+    kernel_begin_call(&k);
+    kernel_add_memory(&k, x);
+    kernel_add(&k, &number, zl_dtype_size(dtype));
+    kernel_add_memory(&k, y);
+    return x && y && cuda_run_file(p, (struct cuda_file){"pairs", (int32_t)dtype}, &k, 1, &n);
 }

@@ -7,27 +7,12 @@
 
 enum { LOOKED_AT = 1 << 14 }; // elements of a result
 
-static const char fill_text[] = "KERNEL zl_kernel(GLOBAL f32 *x, i64 n) {\n"
-                                "    i64 i = (i64)GROUP * THREADS + THREAD;\n"
-                                "    if (i < n)\n"
-                                "        x[i] = (f32)((i32)((u32)i * 2654435761u >> 29) % 3 - 1);\n"
-                                "}\n";
-
-static bool write_fill(struct text *out, const void *dialect) {
-    kernel_begin(out, dialect, true);
-    text_add(out, "%s", fill_text);
-    return true;
-}
-
 // -1, 0 and 1 in turns that are not regular.
 static bool fill(const struct kernel_place *p, void *x, int64_t n) {
-    static const char key[16] = "cuda_whole fill";
     struct kernel_call k;
-    void *kernel = kernel_find(p, key, sizeof key, write_fill, p->target->dialect);
     kernel_begin_call(&k);
     kernel_add_memory(&k, x);
-    kernel_add_int(&k, n, true);
-    return kernel && kernel_launch(p, kernel, (n + KERNEL_THREADS - 1) / KERNEL_THREADS, &k);
+    return cuda_run_file(p, (struct cuda_file){"signs", ZL_FLOAT32}, &k, 1, &n);
 }
 
 static bool is_whole(const struct kernel_place *p, const void *y, int64_t n) {
