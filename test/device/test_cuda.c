@@ -416,27 +416,40 @@ TEST(cuda_groups_as_interpreted) {
     }
 }
 
-// The tests of test_cuda_fake.c, in a process that finds the drivers of test/fake before those of the system.
-TEST(host_side) {
-    const char *const words[] = {"env",
-                                 "LD_LIBRARY_PATH=" ZL_BUILD_DIR "/fake",
-                                 "ZL_CUDA_LIBRARIES=0",
-                                 ZL_BUILD_DIR "/test",
-                                 "device/test_cuda_fake",
-                                 "device/test_streams:random",
-                                 NULL};
+// Runs tests in a process that finds the drivers of test/fake before those of the system; all have to pass.
+static void run_under_fake(const char *const *words) {
     struct text output = {0};
     int reason = 0;
-    if (test_quick())
-        SKIP("takes longer than a quick run");
-#ifdef ZL_SANITIZED
-    SKIP("threads of a block are contexts, which sanitizers cannot follow");
-#endif
-    if (system("command -v c++ >/dev/null") != 0)
-        SKIP("no c++ here, which kernels are compiled by");
     if (!CHECK(process_run((char *const *)(uintptr_t)words, &output, &reason) == PROCESS_DONE &&
                output.data && strstr(output.data, " 0 failed, 0 skipped")))
         test_note("%s", output.data ? output.data : zl_error());
     zl_clear_error();
     text_free(&output);
+}
+
+static const char *lacks_fake(void) {
+#ifdef ZL_SANITIZED
+    return "threads of a block are contexts, which sanitizers cannot follow";
+#endif
+    return test_quick()                          ? "takes longer than a quick run"
+           : system("command -v c++ >/dev/null") ? "no c++ here, which kernels are compiled by"
+                                                 : NULL;
+}
+
+TEST(host_side) {
+    if (lacks_fake())
+        SKIP(lacks_fake());
+    run_under_fake((const char *const[]){"env", "LD_LIBRARY_PATH=" ZL_BUILD_DIR "/fake",
+                                         "ZL_CUDA_LIBRARIES=0", ZL_BUILD_DIR "/test", "device/test_cuda_fake",
+                                         "device/test_streams:random", NULL});
+}
+
+// Calls of libraries, which compute on the host here, with our kernels before and after them.
+TEST(calls_of_libraries) {
+    if (lacks_fake())
+        SKIP(lacks_fake());
+    run_under_fake((const char *const[]){
+        "env", "LD_LIBRARY_PATH=" ZL_BUILD_DIR "/fake", "ZL_CUDA=" ZL_BUILD_DIR "/fake", ZL_BUILD_DIR "/test",
+        "device/test_cuda_libraries:transforms", "device/test_cuda_libraries:triangular",
+        "device/test_cuda_libraries:eigenvalues", "device/test_cuda_libraries:factors_that_do_not", NULL});
 }

@@ -508,12 +508,10 @@ static zl_array factor(const void *data) {
     }
 }
 
-TEST(factors_by_libraries) {
+static void check_factors(int first, int end) {
     static const int64_t sizes[][2] = {{1, 1}, {5, 5}, {40, 40}, {7, 20}, {33, 12}};
     static const zl_dtype dtypes[] = {ZL_FLOAT32, ZL_FLOAT64, ZL_COMPLEX64};
-    if (skips())
-        return;
-    for (int which = 0; which < FACTORS; which++)
+    for (int which = first; which < end; which++)
         for (int i = 0; i < 30; i++)
             ZL_SCOPE {
                 struct factor f = {dtypes[i % 3], sizes[i / 3 % 5][0], sizes[i / 3 % 5][1], which, i / 15};
@@ -523,20 +521,32 @@ TEST(factors_by_libraries) {
             }
 }
 
+TEST(triangular_factors_by_libraries) {
+    if (!skips())
+        check_factors(CHOLESKY, QR);
+}
+
+TEST(factors_by_libraries) {
+    if (!skips())
+        check_factors(QR, FACTORS);
+}
+
 // The matrices times their vectors less these times their values, the lengths of vectors, and sums of values and of their squares:
 // whatever order they come in.
 static zl_array eigen(const void *data) {
     const struct factor *f = data;
     zl_array x = numbers(ZL_SHAPE(2, f->n, f->n), f->dtype, 7), out[2];
-    if (!zl_linalg_eig(f->other ? zl_matrix_transpose(x) : x, out))
+    x = f->other ? zl_matrix_transpose(x) : x;
+    zl_array values = zl_linalg_eigvals(x);
+    if (!zl_linalg_eig(x, out))
         return NULL;
-    zl_array a = zl_astype(f->other ? zl_matrix_transpose(x) : x, ZL_COMPLEX64);
-    zl_array off = zl_subtract(zl_matmul(a, out[1]), zl_multiply(out[1], zl_expand_dims(out[0], ZL_AXES(1))));
+    zl_scope scope = zl_scope_begin_on(zl_new_stream("cpu"));
+    zl_array off = zl_subtract(zl_matmul(zl_astype(x, ZL_COMPLEX64), out[1]),
+                               zl_multiply(out[1], zl_expand_dims(out[0], ZL_AXES(1))));
     zl_array lengths = zl_astype(zl_sum_axis(zl_square(zl_abs(out[1])), 1, false), ZL_COMPLEX64);
-    zl_array values = zl_linalg_eigvals(f->other ? zl_matrix_transpose(x) : x);
     zl_array parts[] = {zl_flatten(off, 0, -1), zl_flatten(lengths, 0, -1), zl_sum_axis(values, 1, false),
                         zl_sum_axis(zl_square(out[0]), 1, false)};
-    return zl_concatenate(parts, 4, 0);
+    return zl_scope_leave(scope, zl_concatenate(parts, 4, 0));
 }
 
 TEST(eigenvalues_by_libraries) {
@@ -736,7 +746,7 @@ struct large {
     zl_dtype dtype;
     bool transposed;
     int groups, which; // the result, or the gradient of the input or of the kernel
-    bool whole; // numbers, of one factor up to 13 bits: sums in float32 are exact, and by TF32 are not
+    bool whole;        // numbers, of one factor up to 13 bits: sums in float32 are exact, and by TF32 are not
 };
 
 static zl_array large_factor(const struct large *l, zl_shape shape, int seed, bool wide) {

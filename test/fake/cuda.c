@@ -166,6 +166,10 @@ static void *show(uintptr_t address) {
     return (void *)(address & ~HIDE);
 }
 
+void *fake_show(const void *memory) {
+    return show((uintptr_t)memory);
+}
+
 // Order ----------------------------------------------------------------------------------------------------------------
 
 // Memory that a program has, and the last works of each stream that used it.

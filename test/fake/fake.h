@@ -15,4 +15,9 @@ size_t fake_used(int device);           // bytes
 // The first work, since this was asked last, that used memory of another stream's and did not wait for that; NULL: there was none.
 const char *fake_disorder(void);
 
+// For libraries that stand beside the driver, and wait for a stream before they compute: the host's address of a device's memory.
+void *fake_show(const void *memory);
+struct stream;
+int cuStreamSynchronize(struct stream *s);
+
 #endif
