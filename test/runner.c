@@ -1,7 +1,9 @@
-// runner.c - runs the tests: build/test [--quick] [--long] [--seed N] [--on HOW] [--list] [-v] [--no-fork] [word...]
+// runner.c - runs the tests: build/test [--quick] [--long] [--seed N] [--on HOW] [--jobs N] [--list] [-v] [--no-fork] [word...]
 //
-// All tests run in one child process, in the order of their files. When it crashes or hangs, the test that it
-// was in has failed, and a new child goes on with the next. Results are in memory that both processes see.
+// The tests run in one child process, or in as many as --jobs says, each of which takes the next file of tests when it is done with one.
+// When a child crashes or hangs, the test that it was in has failed, and a new child goes on with the rest of that file. Results are in
+// memory that all processes see. Several children write what they have to say into a temporary file for each file of tests, and the
+// parent prints these in order: the output is that of one child.
 
 #include "device/desk.h"
 #include "harness.h"
@@ -9,6 +11,7 @@
 #include "base/base.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <ftw.h>
 #include <signal.h>
 #include <stdio.h>
@@ -21,25 +24,38 @@
 
 enum result { NOT_RUN, PASSED, FAILED, SKIPPED };
 
-enum { TESTS_MOST = 20000 };
+enum { TESTS_MOST = 20000, JOBS_MOST = 16, PATH_BYTES = 600 };
 
-static struct shared {
+// A child, as the parent sees it.
+struct job {
+    pid_t process;  // 0: there is none
     int current;    // index of the test that is running
     double started; // when it was
-    bool finished;  // the last test is done
-    enum result result[TESTS_MOST];
+    bool finished;  // no test is left for it
     char folder[TEST_FOLDER_BYTES];
+};
+
+static struct shared {
+    atomic_int next; // index of the first test of the files that no child has taken
+    enum result result[TESTS_MOST];
+    atomic_bool
+        is_done[TESTS_MOST]; // by the index of the first test of a file: all that it has to say is written
+    struct job job[JOBS_MOST];
 } * shared;
+
+static struct job *self;                    // in a child: what it is
+static char output[TEST_FOLDER_BYTES] = ""; // folder for what children say; "": they print it themselves
 
 static struct options {
     bool list, verbose, no_fork;
-    double timeout;     // seconds that one test may take
+    double timeout; // seconds that one test may take
+    int jobs;
     const char *except; // tests with this word are left out; NULL: none
     const char
         *on; // how a device of the tests runs kernels (device/desk.h); NULL: tests run on the default device
     char **words;
     int word_count;
-} options = {.timeout = 600};
+} options = {.timeout = 600, .jobs = 1};
 
 static struct test *registered;
 static struct test *selected[TESTS_MOST];
@@ -130,10 +146,10 @@ static int remove_entry(const char *path, const struct stat *info, int kind, str
     return remove(path);
 }
 
-static void remove_folder(void) {
-    if (shared->folder[0])
-        nftw(shared->folder, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
-    shared->folder[0] = 0;
+static void remove_folder(char *folder) {
+    if (folder[0])
+        nftw(folder, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+    folder[0] = 0;
 }
 
 const char *test_lacks_lapack(void) {
@@ -165,7 +181,7 @@ static long run_body(const struct test *test) {
         test_note("the error: %s", zl_error());
     }
     zl_clear_error();
-    remove_folder();
+    remove_folder(self->folder);
     return (long)(slab_live() - before);
 }
 
@@ -186,7 +202,7 @@ static enum result run_test(const struct test *test) {
     memset(&test_state.name, 0, sizeof test_state.name);
     name_of(test, test_state.name, sizeof test_state.name);
     atomic_store(&test_state.failed, 0);
-    test_state.folder = shared->folder;
+    test_state.folder = self->folder;
     double start = now();
     long grown = run_body(test);
     double seconds = now() - start;
@@ -216,84 +232,185 @@ static void print_sum(int from, int to, int more_failed) {
            count(FAILED, from, to) + more_failed, count(SKIPPED, from, to));
 }
 
-static void run_from(int first) {
-    int group_start = first;
-    double group_started = now();
-    for (int i = first; i < selected_count; i++) {
-        shared->current = i;
-        shared->started = now();
+// The tests of a file are from the first to before the last.
+static int first_of_file(int i) {
+    while (i > 0 && !strcmp(selected[i - 1]->file, selected[i]->file))
+        i--;
+    return i;
+}
+
+static int end_of_file(int i) {
+    const char *file = selected[i]->file;
+    while (i < selected_count && !strcmp(selected[i]->file, file))
+        i++;
+    return i;
+}
+
+static void path_of_output(int first, char *out) {
+    snprintf(out, PATH_BYTES, "%s/%d", output, first);
+}
+
+// From here on the child says everything in the file's place.
+static void redirect(int first) {
+    char path[PATH_BYTES];
+    path_of_output(first, path);
+    int file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    if (file < 0 || dup2(file, STDOUT_FILENO) < 0 || dup2(file, STDERR_FILENO) < 0) {
+        perror("test: output");
+        _exit(1);
+    }
+    close(file);
+}
+
+// The tests of one file, from i on.
+static void run_file(int i) {
+    int first = first_of_file(i), end = end_of_file(i);
+    double started = now();
+    if (output[0])
+        redirect(first);
+    for (; i < end; i++) {
+        self->current = i;
+        self->started = now();
         shared->result[i] = run_test(selected[i]);
-        bool last = i + 1 == selected_count || strcmp(selected[i]->file, selected[i + 1]->file) != 0;
-        if (last) {
-            char group[128];
-            group_of(selected[i], group, sizeof group);
-            printf("%-28s %6.2f s  ", group, now() - group_started);
-            print_sum(group_start, i + 1, 0);
-            group_start = i + 1;
-            group_started = now();
-        }
         fflush(stdout);
     }
-    shared->finished = true;
+    char group[128];
+    group_of(selected[first], group, sizeof group);
+    printf("%-28s %6.2f s  ", group, now() - started);
+    print_sum(first, end, 0);
+    fflush(stdout);
+    atomic_store(&shared->is_done[first], true);
 }
 
-// Waits for the child; kills it when a test takes too long. Returns its wait status.
-static int wait_for(pid_t child, const sigset_t *child_signal) {
-    for (;;) {
-        int status;
-        pid_t got = waitpid(child, &status, WNOHANG);
-        if (got == child || (got < 0 && errno != EINTR))
-            return status;
-        if (!shared->finished && now() - shared->started > options.timeout) {
-            printf("  no end after %.0f s: killed\n", options.timeout);
-            kill(child, SIGABRT);
-            shared->started = now();
-        }
-        sigtimedwait(child_signal, NULL, &(struct timespec){.tv_sec = 1});
+// The index of the first test of a file that no child had; selected_count: there is none.
+static int take_file(void) {
+    int first = atomic_load(&shared->next);
+    while (first < selected_count && !atomic_compare_exchange_weak(&shared->next, &first, end_of_file(first)))
+        ;
+    return first;
+}
+
+// The rest of the file of test i, if it is not -1, then files that no other child takes.
+static void run_files(int i) {
+    if (i < 0)
+        i = take_file();
+    for (; i < selected_count; i = take_file())
+        run_file(i);
+    self->finished = true;
+}
+
+// Prints what was said about files up to one that is not done yet.
+static void print_outputs(void) {
+    static int printed;
+    while (output[0] && printed < selected_count && atomic_load(&shared->is_done[printed])) {
+        char path[PATH_BYTES], text[4096];
+        path_of_output(printed, path);
+        FILE *file = fopen(path, "r");
+        for (size_t bytes; file && (bytes = fread(text, 1, sizeof text, file));)
+            fwrite(text, 1, bytes, stdout);
+        if (file)
+            fclose(file);
+        remove(path);
+        fflush(stdout);
+        printed = end_of_file(printed);
     }
 }
 
-// Returns the failures that belong to no test: a bad end after the last one, such as leaks that a sanitizer
-// found.
+// Says something about the test that a child is in, where the child says it.
+static void say_of(const struct job *job, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+static void say_of(const struct job *job, const char *format, ...) {
+    char path[PATH_BYTES];
+    FILE *file = NULL;
+    if (output[0]) {
+        path_of_output(first_of_file(job->current), path);
+        file = fopen(path, "a");
+    }
+    va_list list;
+    va_start(list, format);
+    vfprintf(file ? file : stdout, format, list);
+    va_end(list);
+    if (file)
+        fclose(file);
+}
+
+static bool start(struct job *job, int from, const sigset_t *signals) {
+    fflush(stdout);
+    job->current = MAX_OF(from, 0);
+    job->started = now();
+    pid_t child = fork(); // which sees the job too: only the parent writes there what it got
+    if (child == 0) {
+        sigprocmask(SIG_SETMASK, signals, NULL);
+        self = job;
+        run_files(from);
+        exit(0);
+    }
+    if (child < 0)
+        perror("test: fork");
+    job->process = MAX_OF(child, 0);
+    return child > 0;
+}
+
+// A child that ended: a new one goes on after the test that it was in. Returns how many failures belong to no test: a bad end after the
+// last one, such as leaks that a sanitizer found, and a child that cannot be started.
+static int follow(struct job *job, int status, const sigset_t *signals) {
+    char how[64], name[256];
+    bool clean = WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    int at = job->current;
+    job->process = 0;
+    if (WIFSIGNALED(status))
+        snprintf(how, sizeof how, "%s", strsignal(WTERMSIG(status)));
+    else
+        snprintf(how, sizeof how, "exit status %d", WEXITSTATUS(status));
+    if (job->finished) {
+        if (!clean)
+            printf("FAILED after the last test: %s\n", how);
+        return !clean;
+    }
+    name_of(selected[at], name, sizeof name);
+    say_of(job, "CRASHED %s: %s (%s:%d)\n", name, how, selected[at]->file, selected[at]->line);
+    shared->result[at] = FAILED;
+    remove_folder(job->folder);
+    bool is_last = at + 1 == end_of_file(at);
+    if (is_last)
+        atomic_store(&shared->is_done[first_of_file(at)], true);
+    return !start(job, is_last ? -1 : at + 1, signals);
+}
+
+static void kill_if_late(struct job *job) {
+    if (job->finished || now() - job->started <= options.timeout)
+        return;
+    say_of(job, "  no end after %.0f s: killed\n", options.timeout);
+    kill(job->process, SIGABRT);
+    job->started = now();
+}
+
+// Returns the failures that belong to no test.
 static int run_in_children(void) {
     sigset_t child_signal, old;
+    int more_failed = 0, running = 0;
     sigemptyset(&child_signal);
     sigaddset(&child_signal, SIGCHLD);
     sigprocmask(SIG_BLOCK, &child_signal, &old);
-    for (int first = 0; first < selected_count; first = shared->current + 1) {
-        fflush(stdout);
-        shared->current = first;
-        shared->started = now();
-        pid_t child = fork();
-        if (child < 0) {
-            perror("test: fork");
-            return 1;
+    for (int i = 0; i < options.jobs; i++)
+        more_failed += !start(&shared->job[i], -1, &old);
+    do {
+        running = 0;
+        for (int i = 0; i < options.jobs; i++) {
+            struct job *job = &shared->job[i];
+            int status;
+            if (job->process > 0 && waitpid(job->process, &status, WNOHANG) == job->process)
+                more_failed += follow(job, status, &old);
+            if (job->process > 0) {
+                kill_if_late(job);
+                running++;
+            }
         }
-        if (child == 0) {
-            sigprocmask(SIG_SETMASK, &old, NULL);
-            run_from(first);
-            exit(0);
-        }
-        int status = wait_for(child, &child_signal);
-        char how[64];
-        if (WIFSIGNALED(status))
-            snprintf(how, sizeof how, "%s", strsignal(WTERMSIG(status)));
-        else
-            snprintf(how, sizeof how, "exit status %d", WEXITSTATUS(status));
-        if (shared->finished) {
-            bool clean = WIFEXITED(status) && WEXITSTATUS(status) == 0;
-            if (!clean)
-                printf("FAILED after the last test: %s\n", how);
-            return !clean;
-        }
-        char name[256];
-        name_of(selected[shared->current], name, sizeof name);
-        printf("CRASHED %s: %s (%s:%d)\n", name, how, selected[shared->current]->file,
-               selected[shared->current]->line);
-        shared->result[shared->current] = FAILED;
-        remove_folder();
-    }
-    return 0;
+        print_outputs();
+        if (running)
+            sigtimedwait(&child_signal, NULL, &(struct timespec){.tv_sec = 1});
+    } while (running);
+    return more_failed;
 }
 
 // Command line ----------------------------------------------------------------------------------------------
@@ -308,6 +425,7 @@ static const char usage[] =
     "  --except W   leave out the tests whose name contains W\n"
     "  --on HOW     run kernels of ops by the `interpreter`, or as compiled for the target "
     "`c`\n"
+    "  --jobs N     that many processes, each of which takes one file of tests after the other (default 1)\n"
     "  --timeout S  seconds that one test may take (default 600)\n"
     "  --list       print the names only\n"
     "  --no-fork    run in this process, for a debugger\n"
@@ -335,6 +453,8 @@ static bool parse(int argc, char **argv) {
             options.except = argv[++i];
         else if (!strcmp(arg, "--on") && has_value && desk_stream(argv[i + 1]))
             options.on = argv[++i];
+        else if (!strcmp(arg, "--jobs") && has_value && atoi(argv[i + 1]) > 0)
+            options.jobs = atoi(argv[++i]);
         else if (!strcmp(arg, "--timeout") && has_value)
             options.timeout = atof(argv[++i]);
         else if (arg[0] == '-')
@@ -342,6 +462,7 @@ static bool parse(int argc, char **argv) {
         else
             options.words[options.word_count++] = argv[i];
     }
+    options.jobs = MIN_OF(options.jobs, JOBS_MOST);
     return true;
 }
 
@@ -380,11 +501,18 @@ int main(int argc, char **argv) {
            : test_state.is_long ? ", long"
                                 : "");
     if (options.no_fork) {
-        run_from(0);
+        self = &shared->job[0];
+        run_files(-1);
         print_sum(0, selected_count, 0);
         return count(FAILED, 0, selected_count) > 0;
     }
+    test_state.folder = output;
+    if (options.jobs > 1 && !test_folder()) {
+        perror("test: a folder for the output");
+        return 1;
+    }
     int more_failed = run_in_children();
+    remove_folder(output);
     print_sum(0, selected_count, more_failed);
     fflush(stdout);
     _exit(count(FAILED, 0, selected_count) + more_failed > 0); // the child looked for leaks at its end

@@ -3,7 +3,7 @@
 # skipped"; so does the whole. A part that does not end so has failed.
 #
 #   quick     what is built already, seeded samples, at most 15 seconds
-#   test      one build, all tests, and test/scripts/, of which as many run side by side as there are CPUs
+#   test      one build, all tests, and test/scripts/; as many run side by side as there are CPUs
 #   matrix    the tests in other builds: by clang, with ASan and UBSan, with TSan, and beside these "emulated"
 #   emulated  the tests built for the other architecture, which an emulator runs as several CPU models
 #   long      test and matrix, with the largest sizes and a new seed
@@ -127,7 +127,7 @@ sanitizing_compiler() {
 tests() { # SECONDS that a script may take, TEST-OPTION...
     local limit=$1
     shift
-    part "build" gcc_build && part "tests" build/test "$@"
+    part "build" gcc_build && part "tests" build/test --jobs "$(nproc)" "$@"
     scripts "$limit"
 }
 

@@ -23,16 +23,41 @@ TEST(other_error) { CHECK_ERROR(ZL_ERROR_SHAPE, error_set(ZL_ERROR_VALUE, "wrong
 TEST(folder) { REQUIRE(test_folder()); CHECK(access(test_folder(), W_OK) == 0); }
 TEST(random) { test_note("random %llx", (unsigned long long)test_random()); }
 END
+for file in few more; do
+    cat >"$tmp/test/unit/$file.c" <<'END'
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include "test.h"
+TEST(sleeps) { usleep(300000); }
+TEST(speaks) { fputs("  an error\n", stderr); CHECK(!"so"); }
+TEST(ends) { exit(3); }
+END
+done
 harness=$tmp/harness
 builds() {
-    cc -std=c11 -D_GNU_SOURCE -g -Iinclude -Isrc -Itest -o "$harness" "$tmp/test/unit/sample.c" test/*.c test/device/desk.c \
+    cc -std=c11 -D_GNU_SOURCE -g -Iinclude -Isrc -Itest -o "$harness" "$tmp"/test/unit/*.c test/*.c test/device/desk.c \
         "$build/libzellige.a" -lm -lpthread -ldl
 }
+alike_by_jobs() { # the same words in the same order, but for the seconds
+    local jobs
+    for jobs in 1 2 3 7; do
+        "$harness" --timeout 1 --jobs $jobs -v >"$tmp/jobs" 2>&1
+        sed -E 's/[0-9]+\.[0-9]+ s//; s/ +/ /g' "$tmp/jobs" >"$tmp/jobs-$jobs"
+        cmp "$tmp/jobs-1" "$tmp/jobs-$jobs" || return
+    done
+    grep -q '^CRASHED unit/more:ends: exit status 3' "$tmp/jobs" && tail -n 1 "$tmp/jobs" | grep -q '^7 passed, 10 failed, 1 skipped$'
+}
+side_by_side() { # more than one process sleeps at a time
+    local begin=${EPOCHREALTIME/./}
+    "$harness" --jobs 2 sleeps && [ $((${EPOCHREALTIME/./} - begin)) -lt 600000 ]
+}
+leaves_nothing() { mkdir "$tmp/own" && TMPDIR=$tmp/own "$harness" --jobs 2 passes folder && rmdir "$tmp/own"; }
 random_of() { "$harness" --seed "$1" random | grep -o 'random [0-9a-f]*'; }
 same_seed_same_numbers() { [ "$(random_of 5)" = "$(random_of 5)" ] && [ "$(random_of 5)" != "$(random_of 6)" ]; }
 
 check "builds" builds
-"$harness" --timeout 1 >"$tmp/out" 2>&1
+"$harness" --timeout 1 unit/sample >"$tmp/out" 2>&1
 check "exit status 1" exits 1 "$harness" fails
 check "exit status 0" exits 0 "$harness" passes skips
 check "unknown option" exits 2 "$harness" --frobnicate
@@ -51,5 +76,9 @@ check "words select" says '^2 passed, 0 failed, 0 skipped$' "$harness" pass take
 check "--except leaves out" says '^1 passed, 0 failed, 0 skipped$' "$harness" --except pass pass takes
 check "a word that nothing has" says "no test has 'frobnicate' in its name" "$harness" passes frobnicate
 check "is an error" exits 1 "$harness" passes frobnicate
+check "processes side by side print the same" alike_by_jobs
+check "processes run side by side" side_by_side
+check "processes side by side leave nothing behind" leaves_nothing
+check "no processes at all" exits 2 "$harness" --jobs 0
 check "the same seed gives the same numbers" same_seed_same_numbers
 finish
