@@ -22,7 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { SUM_BYTES = 64, LEFT_OVER_S = 3600 };
+enum { SUM_BYTES = 64, LEFT_OVER_S = 3600, TRUSTED = 64 };
 
 static const char sum_file[] = "sum", made_prefix[] = "kernel."; // the names of files in an entry
 static const char subfolder[] = "zellige-kernels-v1"; // another number when what an entry holds changes
@@ -244,11 +244,45 @@ static int list_items(const char *folder, struct item **items) {
     return count;
 }
 
+// Listing thousands of entries takes as long as compiling a kernel. So a process that has done it adds up what it makes itself, and lists
+// them again when that reaches the limit, or after some more entries, as other processes make some too.
+static struct {
+    struct lock lock;
+    char folder[PATH_MAX];
+    int64_t bytes;
+    int made; // since they were listed
+} listed;
+
+ZL_AT_LOAD {
+    fork_guard(&listed.lock);
+}
+
+// Whether a new entry is known to be within the limit.
+static bool is_within(const char *folder, const char *newest, int64_t limit) {
+    char path[PATH_MAX];
+    int64_t bytes = join_path(path, folder, newest) ? folder_bytes(path) : 0;
+    lock_take(&listed.lock);
+    listed.bytes += bytes;
+    bool within = !strcmp(listed.folder, folder) && listed.made++ < TRUSTED && listed.bytes <= limit;
+    lock_give(&listed.lock);
+    return within;
+}
+
+static void note_listed(const char *folder, int64_t bytes) {
+    lock_take(&listed.lock);
+    snprintf(listed.folder, sizeof listed.folder, "%s", folder);
+    listed.bytes = bytes;
+    listed.made = 0;
+    lock_give(&listed.lock);
+}
+
 // The oldest go first. An entry that another process has open stays usable to it.
 static void keep_limit(const char *folder, const char *newest) {
     struct item *items = NULL;
-    int count = list_items(folder, &items);
     int64_t total = 0, limit = setting_number(SETTING_CACHE_SIZE);
+    if (is_within(folder, newest, limit))
+        return;
+    int count = list_items(folder, &items);
     for (int i = 0; i < count; i++)
         total += items[i].bytes;
     qsort(items, (size_t)count, sizeof *items, by_age);
@@ -259,6 +293,7 @@ static void keep_limit(const char *folder, const char *newest) {
         remove_folder(path);
         total -= items[i].bytes;
     }
+    note_listed(folder, total);
     memory_free(items);
 }
 

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 static void use_folder(const char *folder) {
@@ -128,6 +129,38 @@ TEST(the_oldest_entries_go_first) {
     CHECK(access(path, R_OK) == 0);
     path_of(path, test_folder(), "entry 1", "kernel.thing");
     CHECK(access(path, R_OK) != 0);
+}
+
+static double seconds_of_misses(struct made *m, int from, int to) {
+    struct timespec begin, end;
+    char name[32];
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &begin);
+    for (int i = from; i < to; i++) {
+        snprintf(name, sizeof name, "entry %d", i);
+        CHECK(ask(m, name));
+    }
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &end);
+    return (double)(end.tv_sec - begin.tv_sec) + 1e-9 * (double)(end.tv_nsec - begin.tv_nsec);
+}
+
+// The first miss of a process in a folder lists what is there; those after it do not.
+TEST(many_entries_are_listed_once) {
+    struct made m = {0};
+    char path[4096], other[4096], key[65];
+    use_folder(test_folder());
+    CHECK(ask(&m, "one"));
+    for (int i = 0; i < 2000; i++) {
+        hash_sha256(&i, sizeof i, key);
+        snprintf(path, sizeof path, "%.3800s/%s/%s", test_folder(), subfolder, key);
+        CHECK(mkdir(path, 0700) == 0);
+    }
+    snprintf(other, sizeof other, "%s/other", test_folder());
+    use_folder(other);
+    CHECK(ask(&m, "one"));
+    use_folder(test_folder());
+    double first = seconds_of_misses(&m, 0, 1), next = seconds_of_misses(&m, 1, 21);
+    if (!CHECK(next < 10 * first))
+        test_note("the first miss took %g s, 20 more %g s", first, next);
 }
 
 static void ignore(zl_log_level level, const char *line, void *context) {
