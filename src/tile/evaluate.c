@@ -6,9 +6,12 @@
 #include "tile/tile.h"
 
 struct step {
-    expr node;  // in the scratch kernel
-    expr leaf;  // names and loads: the node that the caller knows
-    int arg[3]; // slots
+    expr node;       // in the scratch kernel
+    expr leaf;       // names and loads: the node that the caller knows
+    enum tile_op op; // of the node, as are those below: steps run often
+    int args, indices;
+    struct tile_type type, from; // of the result, of the last operand
+    int arg[3];                  // slots
     int index[TILE_DIMS];
     int symbol; // after tile_tape_bind: of a leaf, its place among the symbols of the kernel
 };
@@ -72,7 +75,9 @@ static int place(struct tile_tape *tape, struct lowering *l, int *slot_of, expr 
                   tile_type_name(e->type));
         return -1;
     }
-    struct step step = {.node = e};
+    struct step step = {.node = e, .op = e->op, .args = e->args, .indices = e->indices, .type = e->type};
+    if (e->args)
+        step.from = e->arg[e->args - 1]->type;
     if (is_outside(e))
         step.leaf = map_get(&l->origin, &e, sizeof e);
     for (int i = 0; i < e->args; i++)
@@ -152,25 +157,19 @@ void tile_tape_free(struct tile_tape *tape) {
 
 // Running tapes ---------------------------------------------------------------------------------------------------
 
-static int64_t index_value(const struct tile_tape *tape, int slot) {
-    return tape->value[slot].i;
-}
-
 static union tile_value run_leaf(const struct tile_tape *tape, const struct step *s, tile_leaf *leaf,
                                  void *data) {
-    if (s->node->args && !tape->value[s->arg[0]].b)
+    if (s->args && !tape->value[s->arg[0]].b)
         return tape->value[s->arg[1]]; // masked
     int64_t index[TILE_DIMS];
-    for (int i = 0; i < s->node->indices; i++)
-        index[i] = index_value(tape, s->index[i]);
+    for (int i = 0; i < s->indices; i++)
+        index[i] = tape->value[s->index[i]].i;
     return leaf(data, s->leaf, index);
 }
 
 static union tile_value run_step(const struct step *s, const union tile_value *value) {
-    union tile_value arg[3];
-    for (int i = 0; i < s->node->args; i++)
-        arg[i] = value[s->arg[i]];
-    return tile_apply(s->node->op, s->node->type, s->node->arg[s->node->args - 1]->type, arg);
+    const union tile_value arg[3] = {value[s->arg[0]], value[s->arg[1]], value[s->arg[2]]};
+    return tile_apply(s->op, s->type, s->from, arg);
 }
 
 void tile_tape_run(struct tile_tape *tape, tile_leaf *leaf, void *data, union tile_value *out) {
@@ -178,7 +177,7 @@ void tile_tape_run(struct tile_tape *tape, tile_leaf *leaf, void *data, union ti
         const struct step *s = &tape->step[i];
         if (s->leaf)
             tape->value[i] = run_leaf(tape, s, leaf, data);
-        else if (s->node->op != TILE_CONST)
+        else if (s->op != TILE_CONST)
             tape->value[i] = run_step(s, tape->value);
     }
     for (int i = 0; i < tape->roots; i++)
@@ -323,7 +322,10 @@ static bool run_quickly(const struct tile_tape *tape, const int64_t *symbol, int
         case TILE_MUL: good = !__builtin_mul_overflow(a, b, &value[i]); break;
         case TILE_MAX: value[i] = MAX_OF(a, b); break;
         case TILE_CAST: value[i] = a; break;
-        case TILE_SHR: good = a >= 0 && b >= 0 && b < 31; value[i] = good ? a >> b : 0; break;
+        case TILE_SHR:
+            good = a >= 0 && b >= 0 && b < 31;
+            value[i] = good ? a >> b : 0;
+            break;
         default: good = a >= 0 && b > 0; value[i] = good ? a / b : 0;
         }
         if (UNLIKELY(!good || value[i] < -q->value - 1 || value[i] > q->value))
@@ -338,9 +340,9 @@ static bool run_slowly(const struct tile_tape *tape, const int64_t *symbol, unio
     bool is_good = true;
     for (int i = 0; i < tape->steps; i++) {
         const struct step *s = &tape->step[i];
-        value[i] = s->leaf                     ? (union tile_value){.i = symbol[s->symbol]}
-                   : s->node->op == TILE_CONST ? tape->value[i]
-                                               : run_step(s, value);
+        value[i] = s->leaf               ? (union tile_value){.i = symbol[s->symbol]}
+                   : s->op == TILE_CONST ? tape->value[i]
+                                         : run_step(s, value);
         wrapped[i] = !s->leaf && is_wrapped(s, value, wrapped, value[i]);
     }
     for (int i = 0; i < tape->roots; i++) {

@@ -83,31 +83,46 @@ static bool run_tape(struct machine *m, struct tile_tape *tape, union tile_value
     return !m->failed;
 }
 
-// Sizes or strides of a buffer, which do not wrap around.
-static bool evaluate_sizes(struct machine *m, const struct tile_buffer *b, const expr *list, int64_t *out) {
-    union tile_value value[TILE_DIMS];
-    struct tile_tape *tape = tile_tape(b->ndim, list);
-    int which = 0;
-    bool good = tape && (tile_tape_run_exactly(tape, look_up, m, value, &which) || m->failed ||
-                         machine_fail(m, "a size of '%s' does not fit into %d bits", b->text,
-                                      list[which]->type.bits));
-    for (int i = 0; i < b->ndim && good; i++)
-        out[i] = value[i].i;
-    tile_tape_free(tape);
-    return good && !m->failed;
+// The tape of a statement or of a list of sizes; NULL: it was not made yet.
+static struct tile_tape *known_tape(struct machine *m, const void *of) {
+    size_t place = (uintptr_t)of / sizeof(struct tile_stmt) % COUNT(m->recent);
+    if (UNLIKELY(m->recent[place].of != of)) {
+        m->recent[place].of = of;
+        m->recent[place].tape = map_get(&m->tapes, &of, sizeof of);
+    }
+    return m->recent[place].tape;
 }
 
-static struct tile_tape *tape_of(struct machine *m, const struct tile_stmt *s) {
-    struct tile_tape *tape = map_get(&m->tapes, &s, sizeof s);
-    if (tape)
-        return tape;
-    expr root[TILE_STMT_EXPRS];
-    tape = tile_tape(tile_stmt_exprs(s, root), root);
-    if (tape && map_set(&m->tapes, &s, sizeof s, tape))
+static struct tile_tape *make_tape(struct machine *m, const void *of, int roots, const expr *root) {
+    struct tile_tape *tape = tile_tape(roots, root);
+    m->recent[(uintptr_t)of / sizeof(struct tile_stmt) % COUNT(m->recent)].of = NULL;
+    if (tape && map_set(&m->tapes, &of, sizeof of, tape))
         return tape;
     tile_tape_free(tape);
     m->failed = true;
     return NULL;
+}
+
+static struct tile_tape *tape_of(struct machine *m, const struct tile_stmt *s) {
+    struct tile_tape *tape = known_tape(m, s);
+    expr root[TILE_STMT_EXPRS];
+    return LIKELY(tape) ? tape : make_tape(m, s, tile_stmt_exprs(s, root), root);
+}
+
+// Sizes or strides of a buffer, which do not wrap around.
+static bool evaluate_sizes(struct machine *m, const struct tile_buffer *b, const expr *list, int64_t *out) {
+    union tile_value value[TILE_DIMS];
+    if (!b->ndim)
+        return true;
+    struct tile_tape *tape = known_tape(m, list);
+    int which = 0;
+    if (!tape && !(tape = make_tape(m, list, b->ndim, list)))
+        return false;
+    bool good = tile_tape_run_exactly(tape, look_up, m, value, &which) || m->failed ||
+                machine_fail(m, "a size of '%s' does not fit into %d bits", b->text, list[which]->type.bits);
+    for (int i = 0; i < b->ndim && good; i++)
+        out[i] = value[i].i;
+    return good && !m->failed;
 }
 
 static const union tile_value *take(const union tile_value *from, const expr *list, int count, int64_t *to) {
@@ -133,7 +148,9 @@ bool machine_evaluate(struct machine *m, const struct tile_stmt *s, struct opera
     if (s->step)
         out->step = (at++)->i;
     for (int i = 0; i < 3; i++) {
-        int ndim = s->region[i].buffer ? s->region[i].buffer->ndim : 0;
+        if (!s->region[i].buffer)
+            continue;
+        int ndim = s->region[i].buffer->ndim;
         memset(out->origin[i], 0, sizeof out->origin[i]);
         at = take(at, s->region[i].origin, ndim, out->origin[i]);
         at = take(at, s->region[i].extent, ndim, out->size[i]);

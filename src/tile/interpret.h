@@ -17,7 +17,11 @@ struct machine {
     const struct tile_kernel *kernel;
     struct cells *cells;    // by id of buffer
     union tile_value *name; // by id of name
-    struct map tapes;       // statement -> tape of its expressions
+    struct map tapes;       // statement or list of sizes -> tape of its expressions
+    struct {
+        const void *of;
+        struct tile_tape *tape;
+    } recent[256]; // tapes by the address of what they are of, found sooner than in the map
     const struct tile_stmt *at; // what is running, for messages
     bool failed, broke;
 };
