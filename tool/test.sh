@@ -12,6 +12,7 @@ cd "$(dirname "$0")/.." || exit
 
 mode=${1:-test}
 with_generator=-DZL_GEN=$PWD/build/zellige-gen
+jobs=(--jobs "$(nproc)")
 passed=0 failed=0 skipped=0
 failures=()
 tmp=$(mktemp -d)
@@ -111,7 +112,7 @@ other_architecture() { # BUILD-OPTION...
     mkdir -p "$tmp/$other" && ln -s "$compiler" "$tmp/$other/cc" # what the library finds to compile kernels with
     part "$other: build" build "build-$other" zellige_test "$@" \
         --toolchain "cmake/toolchain-$other-linux-gnu.cmake" &&
-        part "$other: tests" "${emulator[@]}" "build-$other/test" --quick --except after_fork && # which qemu cannot
+        part "$other: tests" "${emulator[@]}" "build-$other/test" "${jobs[@]}" --quick --except after_fork && # which qemu cannot
         part "$other: CPU models" test/scripts/cpu_models.sh "build-$other"
 }
 
@@ -127,7 +128,7 @@ sanitizing_compiler() {
 tests() { # SECONDS that a script may take, TEST-OPTION...
     local limit=$1
     shift
-    part "build" gcc_build && part "tests" build/test --jobs "$(nproc)" "$@"
+    part "build" gcc_build && part "tests" build/test "${jobs[@]}" "$@"
     scripts "$limit"
 }
 
@@ -135,22 +136,22 @@ matrix() { # TEST-OPTION...
     local without_aslr status=0 start=$SECONDS
     read -r -a without_aslr <<<"$(fixed_addresses)"
     [ -x build/test ] || part "build" gcc_build || return # what writes kernels serves all builds
-    # Most tests keep one CPU busy. The emulated ones take the longest, so they run beside all others.
+    # The emulated tests take the longest, so they run beside all others.
     setsid tool/test.sh emulated >"$tmp/emulated" 2>&1 &
     emulated=$!
     if command -v clang >/dev/null; then
         part "clang: build" build build-clang all -DCMAKE_C_COMPILER=clang &&
-            part "clang: tests" build-clang/test "$@"
+            part "clang: tests" build-clang/test "${jobs[@]}" "$@"
     else
         skipped=$((skipped + 1))
         echo "skipped the clang build: clang is not installed"
     fi
     part "ASan, UBSan: build" build build-sanitize zellige_test -DZL_SANITIZE=address,undefined "$with_generator" \
         "-DCMAKE_C_COMPILER=$(sanitizing_compiler)" &&
-        part "ASan, UBSan: tests" env ASAN_OPTIONS=use_sigaltstack=0 build-sanitize/test --quick --timeout 1800 # LLVM, in PoCL, replaces that stack
+        part "ASan, UBSan: tests" env ASAN_OPTIONS=use_sigaltstack=0 build-sanitize/test "${jobs[@]}" --quick --timeout 1800 # LLVM, in PoCL, replaces that stack
     part "TSan: build" build build-tsan zellige_test -DZL_SANITIZE=thread "$with_generator" &&
         part "TSan: tests" env TSAN_OPTIONS=halt_on_error=1 "${without_aslr[@]}" \
-            build-tsan/test --quick thread stream eval pool
+            build-tsan/test "${jobs[@]}" --quick thread stream eval pool
     part "test/scripts/cpu_models.sh" test/scripts/cpu_models.sh build
     wait "$emulated" || status=$?
     emulated=

@@ -8,6 +8,7 @@ in every renderer, the device in the list of devices, or run a kernel for the ta
 """
 
 import json
+import os
 import pathlib
 import re
 import shutil
@@ -16,6 +17,7 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+JOBS = str(os.cpu_count())
 results = {"passed": 0, "failed": 0, "skipped": 0}
 
 
@@ -53,7 +55,8 @@ def put(tree, path, text):
 
 
 def copy_and_build(page, folder):
-    """The copy of the tree with the page's blocks in place, built with one instruction-set level; None if that fails."""
+    """The copy of the tree with the page's blocks in place, built quickly: with one instruction-set level and little optimisation; None if
+    that fails."""
     tree = pathlib.Path(folder) / "copy"
     def is_built(folder, names):
         return [name for name in names if folder == str(ROOT) and (name.startswith("build") or name == ".git")]
@@ -61,7 +64,7 @@ def copy_and_build(page, folder):
         shutil.copytree(ROOT, tree, ignore=is_built)
     for path, text in file_blocks(page):
         put(tree, path, text)
-    built, text = run(tree, "make", "build", "OPTIONS=-DZL_LEVELS=scalar")
+    built, text = run(tree, "make", "build", "OPTIONS=-DZL_LEVELS=scalar -DCMAKE_C_FLAGS_RELEASE='-O1 -DNDEBUG'")
     check(f"{page.name}: the copy builds", built, text)
     return tree if built else None
 
@@ -134,7 +137,7 @@ def try_op(page, folder):
         try_kernel(tree, op, folder)
     changed = {path for path, _ in blocks}
     check("an op is a row, or three files and a row", len(kernels) == 1 and changed == wanted, str(changed))
-    passed, text = run(tree, "build/test", "--quick", "op/")
+    passed, text = run(tree, "build/test", "--quick", "--jobs", JOBS, "op/")
     check("the tests of all ops pass", passed, text)
     passed, text = run(tree, "tool/check_symbols.sh", "build/libzellige.so")
     check("what is exported is declared", passed, text)
@@ -151,7 +154,7 @@ def try_device(page, folder):
           f"{names}, {folders}")
     shown, text = run(tree, "build/zellige", "devices", "--json", lines=10000)
     check(f"{names[0]} is among the devices", shown and names[0] in [d["device"] for d in json.loads(text)], text)
-    passed, text = run(tree, "build/test", "--quick", "device/")
+    passed, text = run(tree, "build/test", "--quick", "--jobs", JOBS, "device/")
     check("the tests of all devices pass", passed, text)
 
 

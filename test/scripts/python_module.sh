@@ -34,11 +34,12 @@ PY
 check "python -m zellige.mlx" says "zellige.core \\(4, 2\\)" "$python" -m zellige.mlx "$tmp/script.py"
 check "zellige.mlx without a script" exits 2 "$python" -m zellige.mlx
 
-# The wheel, with one level to be quick, in an environment of its own.
+# The wheel, with one level and little optimisation to be quick, in an environment of its own.
 unset PYTHONPATH
 wheel() {
     "$python" -m pip wheel -q --disable-pip-version-check --no-build-isolation --no-deps -w "$tmp/wheel" \
         --config-settings=cmake.define.ZL_LEVELS=scalar --config-settings=cmake.define.ZL_GEN="$build/zellige-gen" \
+        --config-settings=cmake.define.CMAKE_C_FLAGS_RELEASE="-O1 -DNDEBUG" \
         --config-settings=build-dir="$tmp/wheel-build" . # Debian's pip has no -C
 }
 installed() {
@@ -60,7 +61,8 @@ frontend() { # what the extra of pyproject.toml installs: one package, none of M
 }
 # An interpreter without the GIL, where there is one.
 free_threaded() {
-    cmake -S . -B "$tmp/free" -DPython3_EXECUTABLE="$1" -DZL_LEVELS=scalar -DZL_GEN="$build/zellige-gen" -DZL_DEV=OFF >/dev/null &&
+    cmake -S . -B "$tmp/free" -DPython3_EXECUTABLE="$1" -DZL_LEVELS=scalar -DZL_GEN="$build/zellige-gen" -DZL_DEV=OFF \
+        -DCMAKE_C_FLAGS_RELEASE="-O1 -DNDEBUG" >/dev/null &&
         cmake --build "$tmp/free" --parallel "$(nproc)" --target python >/dev/null &&
         PYTHONPATH=$tmp/free/python "$1" test/python/run.py test_module.py
 }
