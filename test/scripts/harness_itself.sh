@@ -32,6 +32,8 @@ for file in few more; do
 TEST(sleeps) { usleep(300000); }
 TEST(speaks) { fputs("  an error\n", stderr); CHECK(!"so"); }
 TEST(ends) { exit(3); }
+static void at_end(void) { fputs("said at the end\n", stderr); }
+TEST(late) { atexit(at_end); }
 END
 done
 harness=$tmp/harness
@@ -42,7 +44,7 @@ builds() {
 alike_by_jobs() { # the same words in the same order, but for the seconds
     local jobs
     for jobs in 1 2 3 7; do
-        "$harness" --timeout 1 --jobs $jobs -v >"$tmp/jobs" 2>&1
+        "$harness" --timeout 1 --jobs $jobs -v --except late >"$tmp/jobs" 2>&1
         sed -E 's/[0-9]+\.[0-9]+ s//; s/ +/ /g' "$tmp/jobs" >"$tmp/jobs-$jobs"
         cmp "$tmp/jobs-1" "$tmp/jobs-$jobs" || return
     done
@@ -79,6 +81,7 @@ check "is an error" exits 1 "$harness" passes frobnicate
 check "processes side by side print the same" alike_by_jobs
 check "processes run side by side" side_by_side
 check "processes side by side leave nothing behind" leaves_nothing
+check "what a process says at its end" says 'said at the end' "$harness" --jobs 2 late
 check "no processes at all" exits 2 "$harness" --jobs 0
 check "the same seed gives the same numbers" same_seed_same_numbers
 finish
