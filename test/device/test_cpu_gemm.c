@@ -361,8 +361,8 @@ TEST(products_of_a_few_vectors_within_bounds) {
             }
 }
 
-// Lines end where memory does.
-static void check_lines(const struct gemm_kernel *u, int vectors, int64_t k) {
+// Lines end where memory does. Sums are small whole numbers, whatever they begin with.
+static void check_lines(const struct gemm_kernel *u, int vectors, int64_t k, enum gemm_sums how) {
     const int64_t columns = vectors * 4, page = sysconf(_SC_PAGESIZE), line = k * (int64_t)sizeof(float);
     char *pages = mmap(NULL, (size_t)(2 * page), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     float *panel = memory_zero((size_t)(k * columns) * sizeof *panel + GEMM_SLACK), sums[GEMM_LINES * 16];
@@ -377,9 +377,9 @@ static void check_lines(const struct gemm_kernel *u, int vectors, int64_t k) {
         panel[i] = (float)(i % 7);
     for (int64_t i = 0; i < GEMM_LINES * columns; i++)
         sums[i] = (float)i;
-    u->lines[vectors - GEMM_VECTORS_LEAST](k, lines, panel, sums, columns);
+    u->lines[vectors - GEMM_VECTORS_LEAST](k, lines, panel, sums, columns, how);
     for (int64_t i = 0; i < GEMM_LINES * columns; i++) {
-        float sum = (float)i;
+        float sum = how == GEMM_SET ? 0 : (float)i;
         for (int64_t at = 0; at < k; at++)
             sum += (float)((i / columns * k + at) % 5) * (float)((at * columns + i % columns) % 7);
         CHECK_EQ_INT((int64_t)sums[i], (int64_t)sum);
@@ -394,7 +394,8 @@ TEST(lines_are_not_read_behind_their_end) {
     for (int i = 0; (u = gemm_kernel_at(i)); i++)
         for (int vectors = GEMM_VECTORS_LEAST; u->lines[0] && gemm_can_run(u) && vectors <= GEMM_VECTORS_MOST; vectors++)
             for (int64_t steps = 1; steps <= 5; steps++, ran++)
-                check_lines(u, vectors, steps * u->step);
+                for (int how = GEMM_SET; how <= GEMM_CONTINUE; how++)
+                    check_lines(u, vectors, steps * u->step, (enum gemm_sums)how);
     if (!ran)
         SKIP("no kernel of this CPU reads lines where they lie");
 }

@@ -240,42 +240,46 @@ static void meet_rest(const struct panels *p, gemm_lines_fn *run, int64_t k, con
     const void *at[GEMM_LINES];
     for (int i = 0; i < GEMM_LINES; i++)
         at[i] = memcpy(rest[i], lines[i], (size_t)(k * p->item));
-    run(p->u->step, at, packed, sums, row);
+    run(p->u->step, at, packed, sums, row, GEMM_CONTINUE);
 }
 
-// k elements of some lines times a panel of `wide` VECTORs, added to sums that are `row` elements apart.
-static void meet_span(const struct panels *p, int64_t k, int64_t wide, const void **lines, const char *packed,
-                      char *sums, int64_t row) {
-    const int64_t whole = k / p->u->step * p->u->step;
+// The last span, which ends within a step: k elements of some lines times a panel of `wide` VECTORs. It is summed by itself before
+// it is added.
+static void meet_last(const struct panels *p, int64_t k, int64_t wide, const void **lines, const char *packed,
+                      char *sums, int64_t row, bool add) {
+    _Alignas(VECTOR) char tile[GEMM_LINES * GEMM_VECTORS_MOST * VECTOR] = {0};
+    const int64_t whole = k / p->u->step * p->u->step, tile_row = wide * p->lanes;
     gemm_lines_fn *run = p->u->lines[wide - GEMM_VECTORS_LEAST];
     if (whole > 0)
-        run(whole, lines, packed, sums, row);
+        run(whole, lines, packed, tile, tile_row, GEMM_SET);
     for (int i = 0; i < GEMM_LINES; i++)
         lines[i] = (const char *)lines[i] + whole * p->item;
-    if (k > whole)
-        meet_rest(p, run, k - whole, lines, packed + whole * wide * VECTOR, sums, row);
+    meet_rest(p, run, k - whole, lines, packed + whole * wide * VECTOR, tile, tile_row);
+    for (int i = 0; i < GEMM_LINES; i++)
+        for (int64_t v = 0; v < wide; v++) {
+            floats_memory *to = (floats_memory *)(sums + i * row * p->item + v * VECTOR);
+            const floats4 sum = *(const floats_memory *)(tile + (i * wide + v) * VECTOR);
+            *to = add ? sum + *to : sum;
+        }
 }
 
-// A panel times some lines of k elements, whole spans. The first span of all is added to sums that are zero; others are
-// summed by themselves first.
+// A panel times some lines of k elements, whole spans but for the last, each of which is added to those before.
 static void meet_lines(const struct panels *p, int64_t panel, int64_t from, int64_t k, const void **lines,
                        char *sums, int64_t row) {
     const int64_t first = panel_start(p, panel), wide = panel_start(p, panel + 1) - first;
     const char *packed = p->packed + first * VECTOR * whole_steps(p, k);
     sums += first * VECTOR;
     for (int64_t at = 0, some; at < k; at += some) {
-        _Alignas(VECTOR) char tile[GEMM_LINES * GEMM_VECTORS_MOST * VECTOR];
         const bool add = from + at > 0;
         some = MIN_OF(p->t->order.span, k - at);
-        if (add)
-            memset(tile, 0, sizeof tile);
-        meet_span(p, some, wide, lines, packed + at * wide * VECTOR, add ? tile : sums,
-                  add ? wide * p->lanes : row);
-        for (int i = 0; add && i < GEMM_LINES; i++)
-            for (int64_t v = 0; v < wide; v++) {
-                floats_memory *to = (floats_memory *)(sums + i * row * p->item + v * VECTOR);
-                *to = *(const floats_memory *)(tile + (i * wide + v) * VECTOR) + *to;
-            }
+        if (some % p->u->step) {
+            meet_last(p, some, wide, lines, packed + at * wide * VECTOR, sums, row, add);
+            return;
+        }
+        p->u->lines[wide - GEMM_VECTORS_LEAST](some, lines, packed + at * wide * VECTOR, sums, row,
+                                               add ? GEMM_ADD : GEMM_SET);
+        for (int i = 0; i < GEMM_LINES; i++)
+            lines[i] = (const char *)lines[i] + some * p->item;
     }
 }
 
@@ -328,7 +332,6 @@ static bool multiply_paneled(zl_dtype dtype, const struct thin *t) {
         return false;
     for (int64_t j = 0, n; j < t->n; j += n) {
         n = MIN_OF(piece, t->n - j);
-        memset(sums, 0, (size_t)((n + GEMM_LINES) * width));
         multiply_panels(&p, t->a + j * t->line * p.item, n, sums);
         cpu_move((size_t)p.item, t->y + j * t->y_col * p.item,
                  (struct stride2){t->y_col * p.item, t->y_row * p.item}, sums,
