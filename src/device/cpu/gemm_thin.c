@@ -97,8 +97,9 @@ static bool is_across(zl_dtype dtype, const struct thin *t) {
            5 * t->count > 4 * padded;
 }
 
-static bool is_thin_type(zl_dtype dtype) {
-    return dtype == ZL_FLOAT32 || dtype == ZL_FLOAT64;
+// What larger matrices need not be asked more about.
+static bool may_be_thin(zl_dtype dtype, const struct gemm *g) {
+    return (dtype == ZL_FLOAT32 || dtype == ZL_FLOAT64) && MIN_OF(g->m, g->n) <= PANELED_ROWS;
 }
 
 // Lines across vectors are read in the order of k.
@@ -107,7 +108,7 @@ static bool is_thin_size(const struct gemm *g, const struct thin *t) {
 }
 
 bool cpu_has_thin_kernel(zl_dtype dtype, const struct gemm *g) {
-    if (!is_thin_type(dtype))
+    if (!may_be_thin(dtype, g))
         return false;
     struct thin t = open_thin(dtype, g);
     const bool more = cpu_blas()->multiply == cpu_own_gemm && t.k >= MORE_K;
@@ -120,7 +121,7 @@ bool cpu_has_thin_kernel(zl_dtype dtype, const struct gemm *g) {
 }
 
 bool cpu_is_thin(zl_dtype dtype, const struct gemm *g) {
-    if (!is_thin_type(dtype))
+    if (!may_be_thin(dtype, g))
         return false;
     struct thin t = open_thin(dtype, g);
     return (is_thin_size(g, &t) && t.count <= THIN_MOST && (t.along == 1 || t.line == 1)) ||
