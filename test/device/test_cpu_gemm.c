@@ -255,23 +255,30 @@ TEST(chosen_kernels_are_those_of_the_cpu) {
     text_free(&chosen);
 }
 
-// Bit by bit, from run to run and whatever the number of threads.
+static void check_threads(zl_dtype dtype, int64_t m, int64_t n, int64_t k) {
+    zl_dtype out = dtype == ZL_INT8 ? ZL_INT32 : dtype;
+    struct product p = make_product(gemm_kernel_for(dtype), dtype, out, m, n, k);
+    size_t bytes = (size_t)(p.g.m * p.g.c_row * p.item);
+    memset(p.g.c, 0, bytes);
+    CHECK(run(&p));
+    char *first = memory_alloc(bytes);
+    memcpy(first, p.g.c, bytes);
+    for (int threads = 1; threads <= 4; threads++) {
+        memset(p.g.c, 0, bytes);
+        CHECK(pool_set_threads(threads) && run(&p));
+        CHECK(!memcmp(first, p.g.c, bytes));
+    }
+    memory_free(first);
+    free_product(&p);
+}
+
+// Bit by bit, from run to run and whatever the number of threads: b is packed by all of them, or by each for its own rows or columns.
 TEST(products_are_the_same_on_any_threads) {
     int before = zl_threads();
     for (size_t d = 0; d < COUNT(dtypes); d++) {
-        zl_dtype dtype = dtypes[d], out = dtype == ZL_INT8 ? ZL_INT32 : dtype;
-        struct product p =
-            make_product(gemm_kernel_for(dtype), dtype, out, 210, 170, test_quick() ? 300 : 1300);
-        size_t bytes = (size_t)(p.g.m * p.g.c_row * p.item);
-        CHECK(run(&p));
-        char *first = memory_alloc(bytes);
-        memcpy(first, p.g.c, bytes);
-        for (int threads = 1; threads <= 4; threads++) {
-            CHECK(pool_set_threads(threads) && run(&p));
-            CHECK(!memcmp(first, p.g.c, bytes));
-        }
-        memory_free(first);
-        free_product(&p);
+        check_threads(dtypes[d], 210, 170, test_quick() ? 300 : 1300);
+        check_threads(dtypes[d], 190, 100, 130);
+        check_threads(dtypes[d], 60, 330, 130);
     }
     CHECK(pool_set_threads(before));
 }
