@@ -1,8 +1,8 @@
 // gemm_own.c - our own matrix product: the driver around the micro-kernels.
 //
-// Columns of b are packed once, for all threads. Then parts of the result, blocks of rows, are taken by whoever is free:
-// a block of a is packed for L2, a panel of it at a time is in L1 beside one of b. Along k there are the chains of gemm_order.c,
-// one after the other; sums of a narrower result are kept in float32 meanwhile, and rounded once.
+// Columns of b are packed once, for all threads, or by each part if they are few. Then parts of the result, blocks of rows, are
+// taken by whoever is free: a block of a is packed for L2, a panel of it at a time is in L1 beside one of b. Along k there are the
+// chains of gemm_order.c, one after the other; sums of a narrower result are kept in float32 meanwhile, and rounded once.
 
 #include "device/cpu/gemm.h"
 
@@ -31,9 +31,9 @@ struct own {
     int64_t row_parts, col_parts; // that the result is cut in
     int64_t first, columns;       // of b that are packed
     int threads;
-    char *b; // its columns, packed; NULL: parts pack theirs
-    char *a; // all of it, packed; NULL: parts pack theirs
-    atomic_bool failed;
+    char *b;             // its columns, packed; NULL: parts pack theirs
+    char *a;             // all of it, packed; NULL: parts pack theirs
+    atomic_bool *failed; // memory ran out
 };
 
 static int64_t divide_up(int64_t count, int64_t by) {
@@ -266,7 +266,7 @@ static void multiply_part(void *data, int at) {
     set_range(at % o->row_parts, o->row_parts, o->g->m, o->u->rows, &t.row, &t.rows);
     set_range(at / o->row_parts, o->col_parts, o->columns, o->u->cols, &t.col, &t.cols);
     if (!(o->b ? multiply_rows : multiply_alone)(o, t))
-        atomic_store(&o->failed, true);
+        atomic_store(o->failed, true);
 }
 
 // Blocks ---------------------------------------------------------------------------------------------------------
@@ -325,7 +325,7 @@ static bool multiply_columns(struct own *o) {
         pool_run(parts, multiply_part, o);
     for (int i = 0; o->threads == 1 && i < parts; i++)
         multiply_part(o, i);
-    return !atomic_load(&o->failed);
+    return !atomic_load(o->failed);
 }
 
 // Nothing to sum.
@@ -346,7 +346,6 @@ static int64_t open_product(struct own *o, const struct gemm_work *w) {
     const struct gemm *g = w->g;
     *o = (struct own){.w = *w, .g = g, .u = w->kernel};
     double flops = 2.0 * (double)g->m * (double)g->n * (double)g->k;
-    atomic_init(&o->failed, false);
     o->item = (int64_t)zl_dtype_size(o->u->dtype);
     o->sum_item = (int64_t)zl_dtype_size(o->u->sum);
     o->packing = (struct gemm_packing){.item = o->item,
@@ -382,6 +381,9 @@ bool gemm_multiply(const struct gemm_work *w) {
     if (g->m == 0 || g->n == 0 || g->k == 0)
         return clear(w);
     int64_t columns = open_product(&o, w);
+    atomic_bool failed;
+    atomic_init(&failed, false);
+    o.failed = &failed;
     bool ok = true;
     for (; ok && o.first < g->n; o.first += columns) {
         o.columns = MIN_OF(columns, g->n - o.first);
@@ -424,12 +426,15 @@ bool gemm_multiply_packed(const struct gemm_work *w, const char *a, const char *
     if (w->g->m == 0 || w->g->n == 0 || w->g->k == 0)
         return clear(w);
     open_packed(&o, w);
+    atomic_bool failed;
+    atomic_init(&failed, false);
+    o.failed = &failed;
     o.a = (char *)(uintptr_t)a;
     o.b = (char *)(uintptr_t)b;
     cut_result(&o);
     for (int i = 0; i < o.row_parts * o.col_parts; i++)
         multiply_part(&o, i);
-    return !atomic_load(&o.failed);
+    return !atomic_load(&failed);
 }
 
 bool cpu_own_gemm(zl_dtype dtype, const struct gemm *g) {
