@@ -162,6 +162,9 @@ void file_unmap(const char *data, size_t bytes);
 // the workers. The first error that a part records becomes the caller's.
 void pool_run(int parts, void (*fn)(void *data, int part), void *data);
 
+// Returns whether the calling thread runs one of several parts: pool_run uses no other thread then.
+bool pool_inside(void);
+
 // memcpy, by several threads where there is much to copy.
 void pool_copy(void *to, const void *from, size_t bytes);
 

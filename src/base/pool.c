@@ -302,6 +302,10 @@ void pool_run(int parts, void (*fn)(void *data, int part), void *data) {
     close_slot(job);
 }
 
+bool pool_inside(void) {
+    return inside;
+}
+
 // Copies ----------------------------------------------------------------------------------------------------
 
 enum { COPIED = 128 << 10, COPIED_LEAST = 512 << 10 }; // bytes: of a part; from which on there are several

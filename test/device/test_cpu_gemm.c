@@ -255,23 +255,30 @@ TEST(chosen_kernels_are_those_of_the_cpu) {
     text_free(&chosen);
 }
 
-// Bit by bit, from run to run and whatever the number of threads.
+static void check_threads(zl_dtype dtype, int64_t m, int64_t n, int64_t k) {
+    zl_dtype out = dtype == ZL_INT8 ? ZL_INT32 : dtype;
+    struct product p = make_product(gemm_kernel_for(dtype), dtype, out, m, n, k);
+    size_t bytes = (size_t)(p.g.m * p.g.c_row * p.item);
+    memset(p.g.c, 0, bytes);
+    CHECK(run(&p));
+    char *first = memory_alloc(bytes);
+    memcpy(first, p.g.c, bytes);
+    for (int threads = 1; threads <= 4; threads++) {
+        memset(p.g.c, 0, bytes);
+        CHECK(pool_set_threads(threads) && run(&p));
+        CHECK(!memcmp(first, p.g.c, bytes));
+    }
+    memory_free(first);
+    free_product(&p);
+}
+
+// Bit by bit, from run to run and whatever the number of threads: b is packed by all of them, or by each for its own rows or columns.
 TEST(products_are_the_same_on_any_threads) {
     int before = zl_threads();
     for (size_t d = 0; d < COUNT(dtypes); d++) {
-        zl_dtype dtype = dtypes[d], out = dtype == ZL_INT8 ? ZL_INT32 : dtype;
-        struct product p =
-            make_product(gemm_kernel_for(dtype), dtype, out, 210, 170, test_quick() ? 300 : 1300);
-        size_t bytes = (size_t)(p.g.m * p.g.c_row * p.item);
-        CHECK(run(&p));
-        char *first = memory_alloc(bytes);
-        memcpy(first, p.g.c, bytes);
-        for (int threads = 1; threads <= 4; threads++) {
-            CHECK(pool_set_threads(threads) && run(&p));
-            CHECK(!memcmp(first, p.g.c, bytes));
-        }
-        memory_free(first);
-        free_product(&p);
+        check_threads(dtypes[d], 210, 170, test_quick() ? 300 : 1300);
+        check_threads(dtypes[d], 190, 100, 130);
+        check_threads(dtypes[d], 60, 330, 130);
     }
     CHECK(pool_set_threads(before));
 }
@@ -361,8 +368,8 @@ TEST(products_of_a_few_vectors_within_bounds) {
             }
 }
 
-// Lines end where memory does.
-static void check_lines(const struct gemm_kernel *u, int vectors, int64_t k) {
+// Lines end where memory does. Sums are small whole numbers, whatever they begin with.
+static void check_lines(const struct gemm_kernel *u, int vectors, int64_t k, enum gemm_sums how) {
     const int64_t columns = vectors * 4, page = sysconf(_SC_PAGESIZE), line = k * (int64_t)sizeof(float);
     char *pages = mmap(NULL, (size_t)(2 * page), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     float *panel = memory_zero((size_t)(k * columns) * sizeof *panel + GEMM_SLACK), sums[GEMM_LINES * 16];
@@ -377,9 +384,9 @@ static void check_lines(const struct gemm_kernel *u, int vectors, int64_t k) {
         panel[i] = (float)(i % 7);
     for (int64_t i = 0; i < GEMM_LINES * columns; i++)
         sums[i] = (float)i;
-    u->lines[vectors - GEMM_VECTORS_LEAST](k, lines, panel, sums, columns);
+    u->lines[vectors - GEMM_VECTORS_LEAST](k, lines, panel, sums, columns, how);
     for (int64_t i = 0; i < GEMM_LINES * columns; i++) {
-        float sum = (float)i;
+        float sum = how == GEMM_SET ? 0 : (float)i;
         for (int64_t at = 0; at < k; at++)
             sum += (float)((i / columns * k + at) % 5) * (float)((at * columns + i % columns) % 7);
         CHECK_EQ_INT((int64_t)sums[i], (int64_t)sum);
@@ -394,7 +401,8 @@ TEST(lines_are_not_read_behind_their_end) {
     for (int i = 0; (u = gemm_kernel_at(i)); i++)
         for (int vectors = GEMM_VECTORS_LEAST; u->lines[0] && gemm_can_run(u) && vectors <= GEMM_VECTORS_MOST; vectors++)
             for (int64_t steps = 1; steps <= 5; steps++, ran++)
-                check_lines(u, vectors, steps * u->step);
+                for (int how = GEMM_SET; how <= GEMM_CONTINUE; how++)
+                    check_lines(u, vectors, steps * u->step, (enum gemm_sums)how);
     if (!ran)
         SKIP("no kernel of this CPU reads lines where they lie");
 }

@@ -194,10 +194,11 @@ TEST(conv_is_a_sum_of_products) {
         }
 }
 
-// Which is a product of matrices if there are no groups, no gaps and no padding, else not.
+// Which is a product of matrices if there are no groups, no gaps and no padding, else not. Matrices that are not small are read where
+// they lie, if outputs or channels are neighbours.
 TEST(conv_by_kernels_of_one_element) {
     static const zl_dtype dtypes[] = {ZL_FLOAT32, ZL_FLOAT64, ZL_FLOAT16, ZL_BFLOAT16};
-    for (int i = 0; i < 32; i++)
+    for (int i = 0; i < 64; i++)
         ZL_SCOPE {
             int axes = 1 + i % 3;
             struct sample s = some_sample(axes);
@@ -209,7 +210,9 @@ TEST(conv_by_kernels_of_one_element) {
                 s.input_dilation[k] = 1 + (i % 8 == 7);
             }
             s.groups = i % 4 == 3 ? s.groups : 1;
-            check_sample(&s, axes, dtypes[i % 4], i % 3);
+            if (i >= 32)
+                s.groups = MIN_OF(s.groups, 2), s.channels = test_between(20, 60), s.outputs = test_between(30, 50);
+            check_sample(&s, axes, dtypes[(i + i / 4) % 4], i < 32 ? i % 3 : i / 3 % 4);
         }
 }
 

@@ -605,6 +605,7 @@ struct count_parts {
     int inner;         // parts of a nested call in each
     atomic_int inner_done;
     atomic_int strangers; // nested parts on another thread than the outer one
+    atomic_int outside;   // parts that pool_inside does not know of
 };
 
 static _Thread_local int outer_part = -1;
@@ -620,6 +621,7 @@ static void count_inner(void *data, int part) {
 static void count_part(void *data, int part) {
     struct count_parts *c = data;
     atomic_fetch_add(&c->times[part], 1);
+    atomic_fetch_add(&c->outside, !pool_inside());
     if (!c->inner)
         return;
     outer_part = part;
@@ -635,6 +637,7 @@ static int count_wrong(int parts, int inner) {
         wrong += atomic_load(&c.times[i]) != 1;
     wrong += atomic_load(&c.inner_done) != parts * inner;
     wrong += parts > 1 ? atomic_load(&c.strangers) : 0;
+    wrong += atomic_load(&c.outside) != (parts == 1) || pool_inside();
     free(c.times);
     return wrong;
 }

@@ -198,21 +198,38 @@ static void turn_kernel(const struct convolution *v, const struct conv_kernel *w
                  w->data + done * w->stride[0] * v->item, w->stride);
 }
 
-// w as (groups, outputs, taps, channels); outputs last where products are so small that they are not packed.
+// Returns the distance of neighbouring channels of w if taps and channels of an output lie evenly apart, so that a product can read
+// them where they are; else 0.
+static int64_t even_step(const struct conv_kernel *w) {
+    int64_t step = 0, expected = 0;
+    for (int i = w->ndim - 1; i > 0; i--) {
+        if (w->dim[i] == 1)
+            continue;
+        step = step ? step : w->stride[i];
+        if (w->stride[i] <= 0 || (expected && w->stride[i] != expected))
+            return 0;
+        expected = w->stride[i] * w->dim[i];
+    }
+    return step ? step : 1;
+}
+
+// w as (groups, outputs, taps, channels), where it lies or as a copy; outputs last where products are so small that they are not
+// packed.
 static bool set_kernel(struct convolution *v, const struct conv_kernel *w, struct conv_room *room) {
-    int64_t dense[CONV_AXES + 2], k = v->taps * v->channels;
+    int64_t dense[CONV_AXES + 2], k = v->taps * v->channels, step = even_step(w);
     struct gemm g = {.m = v->tile_rows, .n = v->tile_cols, .k = k, .b_col = 1, .c_col = 1};
     bool turned = v->outputs > 1 && cpu_is_tiny(v->dtype, &g);
+    bool lies = !turned && w->stride[0] > 0 && step > 0 && (w->stride[0] == 1 || step == 1);
     v->w = w->data;
-    v->w_group = v->outputs * k;
-    v->w_row = turned ? v->outputs : 1;
-    v->w_col = turned ? 1 : k;
-    shape_row_major(w->ndim, w->dim, dense);
-    if (!turned && shape_is_row_major(w->ndim, w->dim, w->stride))
+    v->w_row = lies ? step : turned ? v->outputs : 1;
+    v->w_col = lies ? w->stride[0] : turned ? 1 : k;
+    v->w_group = lies ? v->outputs * w->stride[0] : v->outputs * k;
+    if (lies)
         return true;
     char *to = conv_open_room(room, w->size * v->item);
     if (!(v->w = to))
         return false;
+    shape_row_major(w->ndim, w->dim, dense);
     if (turned)
         turn_kernel(v, w, v->outputs, to);
     else

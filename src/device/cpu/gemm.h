@@ -12,9 +12,12 @@ typedef void gemm_micro_fn(int64_t k, const void *a, const void *b, void *c, int
 // least twice the kernel's step. Also reads up to as much behind the panel of a after the last.
 typedef void gemm_tiles_fn(int64_t k, const void *a, int64_t apart, const void *b, void *c, int64_t tiles, bool add);
 enum { GEMM_SLACK = 256 };
-// c (GEMM_LINES rows of the sums' dtype, c_row elements apart) += as many lines of k elements, where they lie, times a panel. k is
-// a multiple of the kernel's step. Reads up to GEMM_SLACK bytes behind the panel, but nothing behind a line.
-typedef void gemm_lines_fn(int64_t k, const void *const *lines, const void *panel, void *c, int64_t c_row);
+// What happens to the sums that c holds: they are overwritten, added to, or the sums go on from them, product by product.
+enum gemm_sums { GEMM_SET, GEMM_ADD, GEMM_CONTINUE };
+// c (GEMM_LINES rows of the sums' dtype, c_row elements apart) is made of as many lines of k elements, where they lie, times a
+// panel. k is a multiple of the kernel's step. Reads up to GEMM_SLACK bytes behind the panel, but nothing behind a line.
+typedef void gemm_lines_fn(int64_t k, const void *const *lines, const void *panel, void *c, int64_t c_row,
+                           enum gemm_sums sums);
 enum { GEMM_LINES = 6, GEMM_VECTORS_LEAST = 2, GEMM_VECTORS_MOST = 4 };
 // Tiles of c, `apart` bytes from each other, GEMM_ACROSS rows of GEMM_ACROSS_BYTES each one behind the other, += as many rows, packed
 // as a panel, times lines of b where they lie, b_row bytes from each other; the next tile has the columns behind. May fetch what

@@ -1,8 +1,8 @@
 // gemm_own.c - our own matrix product: the driver around the micro-kernels.
 //
-// Columns of b are packed once, for all threads. Then parts of the result, blocks of rows, are taken by whoever is free:
-// a block of a is packed for L2, a panel of it at a time is in L1 beside one of b. Along k there are the chains of gemm_order.c,
-// one after the other; sums of a narrower result are kept in float32 meanwhile, and rounded once.
+// Columns of b are packed once, for all threads, or by each part if they are few. Then parts of the result, blocks of rows, are
+// taken by whoever is free: a block of a is packed for L2, a panel of it at a time is in L1 beside one of b. Along k there are the
+// chains of gemm_order.c, one after the other; sums of a narrower result are kept in float32 meanwhile, and rounded once.
 
 #include "device/cpu/gemm.h"
 
@@ -31,9 +31,9 @@ struct own {
     int64_t row_parts, col_parts; // that the result is cut in
     int64_t first, columns;       // of b that are packed
     int threads;
-    char *b;
-    char *a; // all of it, packed; NULL: parts pack theirs
-    atomic_bool failed;
+    char *b;             // its columns, packed; NULL: parts pack theirs
+    char *a;             // all of it, packed; NULL: parts pack theirs
+    atomic_bool *failed; // memory ran out
 };
 
 static int64_t divide_up(int64_t count, int64_t by) {
@@ -41,6 +41,10 @@ static int64_t divide_up(int64_t count, int64_t by) {
 }
 
 // Packing --------------------------------------------------------------------------------------------------------
+
+static size_t packed_bytes(const struct own *o, int64_t columns) {
+    return (size_t)(round_up(columns, o->u->cols) * o->k_padded * o->item + GEMM_SLACK);
+}
 
 // Panels of b are contiguous, those of a chain before those of the next.
 static char *packed_b(const struct own *o, const struct gemm_chain *chain, int64_t col) {
@@ -52,15 +56,32 @@ static void flip_bytes(char *bytes, int64_t count, uint8_t bits) {
         bytes[i] = (char)(bytes[i] ^ bits);
 }
 
+// Piece `at` of `pieces`, all about as long and cut at multiples of `unit`.
+static void set_range(int64_t at, int64_t pieces, int64_t length, int64_t unit, int64_t *from,
+                      int64_t *count) {
+    int64_t units = divide_up(length, unit);
+    *from = units * at / pieces * unit;
+    *count = MIN_OF(units * (at + 1) / pieces * unit, length) - *from;
+}
+
+// Returns how many groups panels of b are packed in, along all spans: as many for each thread.
+static int64_t groups_of(const struct own *o) {
+    const int64_t panels = divide_up(o->columns, o->u->cols);
+    int64_t groups = divide_up(panels, PANELS);
+    while (groups < panels && groups * o->order.spans % o->threads)
+        groups++;
+    return groups;
+}
+
 // Groups of panels of a span.
 static void pack_b_range(const void *context, int64_t from, int64_t to) {
     const struct own *o = context;
     const struct gemm *g = o->g;
-    const int64_t item = o->packing.from_item, width = PANELS * o->u->cols,
-                  groups = divide_up(o->columns, width);
+    const int64_t item = o->packing.from_item, groups = groups_of(o);
     for (; from < to; from++) {
-        int64_t span = from / groups, col = from % groups * width, at = o->first + col;
-        int64_t cols = MIN_OF(width, o->columns - col);
+        int64_t span = from / groups, col, cols;
+        set_range(from % groups, groups, o->columns, o->u->cols, &col, &cols);
+        int64_t at = o->first + col;
         int64_t part = o->u->b_cols ? o->u->b_cols : o->u->cols;
         int64_t whole = round_up(cols, o->u->cols), packed = round_up(cols, part);
         char *panels[GEMM_CHAINS];
@@ -202,23 +223,10 @@ static bool open_part(const struct own *o, struct part *t) {
     return t->a && t->sum;
 }
 
-// Piece `at` of `pieces`, all about as long and cut at multiples of `unit`.
-static void set_range(int64_t at, int64_t pieces, int64_t length, int64_t unit, int64_t *from,
-                      int64_t *count) {
-    int64_t units = divide_up(length, unit);
-    *from = units * at / pieces * unit;
-    *count = MIN_OF(units * (at + 1) / pieces * unit, length) - *from;
-}
-
-static void multiply_part(void *data, int at) {
-    struct own *o = data;
-    struct part t;
-    set_range(at % o->row_parts, o->row_parts, o->g->m, o->u->rows, &t.row, &t.rows);
-    set_range(at / o->row_parts, o->col_parts, o->columns, o->u->cols, &t.col, &t.cols);
-    if (!open_part(o, &t)) {
-        atomic_store(&o->failed, true);
-        return;
-    }
+// False when memory is out.
+static bool multiply_rows(const struct own *o, struct part t) {
+    if (!open_part(o, &t))
+        return false;
     const int64_t strip = round_up(STRIP, o->u->cols), chains = o->order.chains,
                   height = round_up(o->a ? o->g->m : t.rows, o->u->rows);
     const int64_t last = o->order.spans * chains - 1;
@@ -235,6 +243,30 @@ static void multiply_part(void *data, int at) {
                 finish_strip(o, &t, j, MIN_OF(j + strip, t.cols));
         }
     }
+    return true;
+}
+
+// Its columns of b are packed for this part alone, as if they were all that there is.
+static bool multiply_alone(const struct own *o, struct part t) {
+    struct own mine = *o;
+    mine.threads = 1;
+    mine.first += t.col;
+    mine.columns = t.cols;
+    mine.b = cpu_scratch(SCRATCH_SHARED, packed_bytes(&mine, t.cols));
+    t.col = 0;
+    if (!mine.b)
+        return false;
+    pack_b_range(&mine, 0, groups_of(&mine) * mine.order.spans);
+    return multiply_rows(&mine, t);
+}
+
+static void multiply_part(void *data, int at) {
+    struct own *o = data;
+    struct part t;
+    set_range(at % o->row_parts, o->row_parts, o->g->m, o->u->rows, &t.row, &t.rows);
+    set_range(at / o->row_parts, o->col_parts, o->columns, o->u->cols, &t.col, &t.cols);
+    if (!(o->b ? multiply_rows : multiply_alone)(o, t))
+        atomic_store(o->failed, true);
 }
 
 // Blocks ---------------------------------------------------------------------------------------------------------
@@ -262,19 +294,38 @@ static void cut_result(struct own *o) {
     o->col_parts = MIN_OF(divide_up(o->threads, o->row_parts), divide_up(o->columns, o->u->cols));
 }
 
+// Returns whether each part packs the columns of b that it needs by itself, if threads are few: where no other part needs them, or
+// they about fit L1. Packing them twice then takes less time than to wait for each other and to move cache lines between cores.
+static bool packs_alone(const struct own *o) {
+    if (o->threads == 1 || o->threads >= THREADS_MANY || o->row_parts * o->col_parts > o->threads ||
+        pool_inside())
+        return false;
+    return o->row_parts == 1 ||
+           packed_bytes(o, divide_up(o->columns, o->col_parts)) <= (size_t)cpu_cache_bytes(1) * 5 / 4;
+}
+
+// For all parts. False when memory is out.
+static bool pack_b(struct own *o) {
+    const int64_t groups = groups_of(o) * o->order.spans;
+    o->b = cpu_scratch(SCRATCH_SHARED, packed_bytes(o, o->columns));
+    if (o->b && o->threads > 1)
+        cpu_split(groups, 1, pack_b_range, o);
+    else if (o->b)
+        pack_b_range(o, 0, groups);
+    return o->b;
+}
+
 static bool multiply_columns(struct own *o) {
-    int64_t groups = divide_up(o->columns, PANELS * o->u->cols) * o->order.spans;
     cut_result(o);
     int parts = (int)(o->row_parts * o->col_parts);
-    if (o->threads > 1) {
-        cpu_split(groups, 1, pack_b_range, o);
+    o->b = NULL;
+    if (!packs_alone(o) && !pack_b(o))
+        return false;
+    if (o->threads > 1)
         pool_run(parts, multiply_part, o);
-    } else {
-        pack_b_range(o, 0, groups);
-        for (int i = 0; i < parts; i++)
-            multiply_part(o, i);
-    }
-    return !atomic_load(&o->failed);
+    for (int i = 0; o->threads == 1 && i < parts; i++)
+        multiply_part(o, i);
+    return !atomic_load(o->failed);
 }
 
 // Nothing to sum.
@@ -295,7 +346,6 @@ static int64_t open_product(struct own *o, const struct gemm_work *w) {
     const struct gemm *g = w->g;
     *o = (struct own){.w = *w, .g = g, .u = w->kernel};
     double flops = 2.0 * (double)g->m * (double)g->n * (double)g->k;
-    atomic_init(&o->failed, false);
     o->item = (int64_t)zl_dtype_size(o->u->dtype);
     o->sum_item = (int64_t)zl_dtype_size(o->u->sum);
     o->packing = (struct gemm_packing){.item = o->item,
@@ -331,8 +381,10 @@ bool gemm_multiply(const struct gemm_work *w) {
     if (g->m == 0 || g->n == 0 || g->k == 0)
         return clear(w);
     int64_t columns = open_product(&o, w);
-    o.b = cpu_scratch(SCRATCH_SHARED, (size_t)(o.k_padded * columns * o.item + GEMM_SLACK));
-    bool ok = o.b;
+    atomic_bool failed;
+    atomic_init(&failed, false);
+    o.failed = &failed;
+    bool ok = true;
     for (; ok && o.first < g->n; o.first += columns) {
         o.columns = MIN_OF(columns, g->n - o.first);
         ok = multiply_columns(&o);
@@ -361,7 +413,7 @@ void gemm_pack_factor(const struct gemm_work *w, int factor, char *to) {
     open_packed(&o, w);
     if (factor) {
         o.b = to;
-        pack_b_range(&o, 0, divide_up(o.columns, PANELS * o.u->cols) * o.order.spans);
+        pack_b_range(&o, 0, groups_of(&o) * o.order.spans);
         return;
     }
     const int64_t height = round_up(w->g->m, o.u->rows);
@@ -374,12 +426,15 @@ bool gemm_multiply_packed(const struct gemm_work *w, const char *a, const char *
     if (w->g->m == 0 || w->g->n == 0 || w->g->k == 0)
         return clear(w);
     open_packed(&o, w);
+    atomic_bool failed;
+    atomic_init(&failed, false);
+    o.failed = &failed;
     o.a = (char *)(uintptr_t)a;
     o.b = (char *)(uintptr_t)b;
     cut_result(&o);
     for (int i = 0; i < o.row_parts * o.col_parts; i++)
         multiply_part(&o, i);
-    return !atomic_load(&o.failed);
+    return !atomic_load(&failed);
 }
 
 bool cpu_own_gemm(zl_dtype dtype, const struct gemm *g) {

@@ -94,13 +94,22 @@ INLINE void pack_units(int item, int unit, int width, const struct rows *r, int6
         }
 }
 
+// n rows along all panels.
+INLINE void copy_rows(int64_t bytes, const struct rows *r, int64_t row, int n) {
+    const char *from = r->from + row * r->row;
+    char *to = r->to + row * bytes;
+    for (int64_t j = 0; j < r->panels; j++, from += bytes, to += r->panel)
+#pragma GCC unroll 4
+        for (int i = 0; i < n; i++)
+            memcpy(to + i * bytes, from + i * r->row, (size_t)bytes);
+}
+
 INLINE void copy_units(int64_t bytes, const struct rows *r, int64_t units) {
-    for (int64_t g = 0, n; g < units; g += n) {
-        n = MIN_OF(4, units - g);
-        for (int64_t j = 0; j < r->panels; j++)
-            for (int64_t i = g; i < g + n; i++)
-                memcpy(r->to + j * r->panel + i * bytes, r->from + i * r->row + j * bytes, (size_t)bytes);
-    }
+    int64_t i = 0;
+    for (; i + 4 <= units; i += 4)
+        copy_rows(bytes, r, i, 4);
+    for (; i < units; i++)
+        copy_rows(bytes, r, i, 1);
 }
 
 typedef void units_fn(const struct rows *r, int64_t units);

@@ -97,8 +97,9 @@ static bool is_across(zl_dtype dtype, const struct thin *t) {
            5 * t->count > 4 * padded;
 }
 
-static bool is_thin_type(zl_dtype dtype) {
-    return dtype == ZL_FLOAT32 || dtype == ZL_FLOAT64;
+// What larger matrices need not be asked more about.
+static bool may_be_thin(zl_dtype dtype, const struct gemm *g) {
+    return (dtype == ZL_FLOAT32 || dtype == ZL_FLOAT64) && MIN_OF(g->m, g->n) <= PANELED_ROWS;
 }
 
 // Lines across vectors are read in the order of k.
@@ -107,7 +108,7 @@ static bool is_thin_size(const struct gemm *g, const struct thin *t) {
 }
 
 bool cpu_has_thin_kernel(zl_dtype dtype, const struct gemm *g) {
-    if (!is_thin_type(dtype))
+    if (!may_be_thin(dtype, g))
         return false;
     struct thin t = open_thin(dtype, g);
     const bool more = cpu_blas()->multiply == cpu_own_gemm && t.k >= MORE_K;
@@ -120,7 +121,7 @@ bool cpu_has_thin_kernel(zl_dtype dtype, const struct gemm *g) {
 }
 
 bool cpu_is_thin(zl_dtype dtype, const struct gemm *g) {
-    if (!is_thin_type(dtype))
+    if (!may_be_thin(dtype, g))
         return false;
     struct thin t = open_thin(dtype, g);
     return (is_thin_size(g, &t) && t.count <= THIN_MOST && (t.along == 1 || t.line == 1)) ||
@@ -240,42 +241,46 @@ static void meet_rest(const struct panels *p, gemm_lines_fn *run, int64_t k, con
     const void *at[GEMM_LINES];
     for (int i = 0; i < GEMM_LINES; i++)
         at[i] = memcpy(rest[i], lines[i], (size_t)(k * p->item));
-    run(p->u->step, at, packed, sums, row);
+    run(p->u->step, at, packed, sums, row, GEMM_CONTINUE);
 }
 
-// k elements of some lines times a panel of `wide` VECTORs, added to sums that are `row` elements apart.
-static void meet_span(const struct panels *p, int64_t k, int64_t wide, const void **lines, const char *packed,
-                      char *sums, int64_t row) {
-    const int64_t whole = k / p->u->step * p->u->step;
+// The last span, which ends within a step: k elements of some lines times a panel of `wide` VECTORs. It is summed by itself before
+// it is added.
+static void meet_last(const struct panels *p, int64_t k, int64_t wide, const void **lines, const char *packed,
+                      char *sums, int64_t row, bool add) {
+    _Alignas(VECTOR) char tile[GEMM_LINES * GEMM_VECTORS_MOST * VECTOR] = {0};
+    const int64_t whole = k / p->u->step * p->u->step, tile_row = wide * p->lanes;
     gemm_lines_fn *run = p->u->lines[wide - GEMM_VECTORS_LEAST];
     if (whole > 0)
-        run(whole, lines, packed, sums, row);
+        run(whole, lines, packed, tile, tile_row, GEMM_SET);
     for (int i = 0; i < GEMM_LINES; i++)
         lines[i] = (const char *)lines[i] + whole * p->item;
-    if (k > whole)
-        meet_rest(p, run, k - whole, lines, packed + whole * wide * VECTOR, sums, row);
+    meet_rest(p, run, k - whole, lines, packed + whole * wide * VECTOR, tile, tile_row);
+    for (int i = 0; i < GEMM_LINES; i++)
+        for (int64_t v = 0; v < wide; v++) {
+            floats_memory *to = (floats_memory *)(sums + i * row * p->item + v * VECTOR);
+            const floats4 sum = *(const floats_memory *)(tile + (i * wide + v) * VECTOR);
+            *to = add ? sum + *to : sum;
+        }
 }
 
-// A panel times some lines of k elements, whole spans. The first span of all is added to sums that are zero; others are
-// summed by themselves first.
+// A panel times some lines of k elements, whole spans but for the last, each of which is added to those before.
 static void meet_lines(const struct panels *p, int64_t panel, int64_t from, int64_t k, const void **lines,
                        char *sums, int64_t row) {
     const int64_t first = panel_start(p, panel), wide = panel_start(p, panel + 1) - first;
     const char *packed = p->packed + first * VECTOR * whole_steps(p, k);
     sums += first * VECTOR;
     for (int64_t at = 0, some; at < k; at += some) {
-        _Alignas(VECTOR) char tile[GEMM_LINES * GEMM_VECTORS_MOST * VECTOR];
         const bool add = from + at > 0;
         some = MIN_OF(p->t->order.span, k - at);
-        if (add)
-            memset(tile, 0, sizeof tile);
-        meet_span(p, some, wide, lines, packed + at * wide * VECTOR, add ? tile : sums,
-                  add ? wide * p->lanes : row);
-        for (int i = 0; add && i < GEMM_LINES; i++)
-            for (int64_t v = 0; v < wide; v++) {
-                floats_memory *to = (floats_memory *)(sums + i * row * p->item + v * VECTOR);
-                *to = *(const floats_memory *)(tile + (i * wide + v) * VECTOR) + *to;
-            }
+        if (some % p->u->step) {
+            meet_last(p, some, wide, lines, packed + at * wide * VECTOR, sums, row, add);
+            return;
+        }
+        p->u->lines[wide - GEMM_VECTORS_LEAST](some, lines, packed + at * wide * VECTOR, sums, row,
+                                               add ? GEMM_ADD : GEMM_SET);
+        for (int i = 0; i < GEMM_LINES; i++)
+            lines[i] = (const char *)lines[i] + some * p->item;
     }
 }
 
@@ -328,7 +333,6 @@ static bool multiply_paneled(zl_dtype dtype, const struct thin *t) {
         return false;
     for (int64_t j = 0, n; j < t->n; j += n) {
         n = MIN_OF(piece, t->n - j);
-        memset(sums, 0, (size_t)((n + GEMM_LINES) * width));
         multiply_panels(&p, t->a + j * t->line * p.item, n, sums);
         cpu_move((size_t)p.item, t->y + j * t->y_col * p.item,
                  (struct stride2){t->y_col * p.item, t->y_row * p.item}, sums,
