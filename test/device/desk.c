@@ -133,9 +133,16 @@ static const char *identity(int unit) {
 
 static struct target_unit records[UNITS];
 
+static bool has_products(zl_dtype a, zl_dtype b, zl_dtype c) {
+    return a == b && (a == ZL_FLOAT16 || a == ZL_BFLOAT16) && c == ZL_FLOAT32;
+}
+
+// They say that there are matrix instructions, so that ops take the kernels that need them.
 static void set_records(void) {
-    for (int i = 0; i < UNITS; i++)
+    for (int i = 0; i < UNITS; i++) {
         target_set_unit(&records[i], render_target("opencl_tiles"), names[i], 1024, 48 << 10);
+        records[i].target.multiplies = has_products;
+    }
 }
 
 static const struct target *record(int unit) {

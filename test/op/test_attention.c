@@ -164,6 +164,19 @@ TEST(attention_of_few_keys) {
             }
 }
 
+// What matrix instructions compute where a device has them: f16 and bf16, heads of a multiple of 16 elements.
+TEST(attention_of_whole_heads) {
+    static const struct attended all[] = {{1, 2, 1, 17, 70, 16, 32, .mask = CAUSAL},
+                                          {2, 1, 1, 20, 21, 32, 16}};
+    for (size_t i = 0; i < COUNT(all); i++)
+        ZL_SCOPE {
+            zl_array in[INPUTS];
+            make_inputs(&all[i], in);
+            compare(value, "value of bfloat16", &all[i], in, ZL_BFLOAT16, 3e-2);
+            compare(gradient, "gradient of float16", &all[i], in, ZL_FLOAT16, 3e-2);
+        }
+}
+
 // A query that sees nothing has the mean of all values; one whose scores are all minus infinity has no result.
 static void check_nothing_seen(int64_t queries, zl_dtype dtype, double bound) {
     zl_array q = op_test_random(ZL_SHAPE(1, 1, queries, 4), dtype, -1, 1);
@@ -269,5 +282,18 @@ TEST(attention_of_views) {
     zl_array same[] = {zl_contiguous(q, false), zl_contiguous(k, false), zl_contiguous(v, false)};
     zl_array y = zl_fast_scaled_dot_product_attention(q, k, v, 1, NULL, NULL, "causal");
     zl_array z = zl_fast_scaled_dot_product_attention(same[0], same[1], same[2], 1, NULL, NULL, "causal");
+    CHECK(zl_item_int(zl_array_equal(y, z, false)) == 1);
+}
+
+// Contiguous elements that begin after the first one of their memory.
+TEST(attention_of_parts) {
+    zl_array x = op_test_random(ZL_SHAPE(1 + 2 * 20 * 16), ZL_FLOAT16, -1, 1), part[3], same[3];
+    for (int i = 0; i < 3; i++) {
+        zl_array from = zl_slice(x, ZL_SHAPE(1), ZL_SHAPE(1 + 2 * 20 * 16), ZL_SHAPE(1));
+        part[i] = zl_reshape(from, ZL_SHAPE(1, 2, 20, 16));
+        same[i] = zl_contiguous(zl_add(part[i], zl_astype(zl_scalar(0), ZL_FLOAT16)), false);
+    }
+    zl_array y = zl_fast_scaled_dot_product_attention(part[0], part[1], part[2], 1, NULL, NULL, NULL);
+    zl_array z = zl_fast_scaled_dot_product_attention(same[0], same[1], same[2], 1, NULL, NULL, NULL);
     CHECK(zl_item_int(zl_array_equal(y, z, false)) == 1);
 }

@@ -147,17 +147,16 @@ bool attention_run(const struct kernel_place *p, const struct attention_plan *pl
     return dnn_run(p, &plan->plan, count, tensor, given);
 }
 
+// cuDNN cuts keys by the number of queries.
 bool cuda_attend_can(const struct call *c) {
-    (void)c;
-    return true; // by a kernel of our own
+    struct attention a = op_attention_read(c, c->in);
+    return !device_batch_invariant() && attention_fits(&a) && dnn_is_there();
 }
 
-static enum kernel_taken attend_by_library(const struct kernel_place *p, const struct call *c) {
+enum kernel_taken cuda_attend(const struct kernel_place *p, const struct call *c) {
     struct attention a = op_attention_read(c, c->in);
     zl_array y = call_first(c), state = call_output(c, 1);
     bool keeps = !array_is_forgotten(state);
-    if (!attention_fits(&a))
-        return KERNEL_NOT_TAKEN;
     struct attention_key k = attention_key_of(p, &a);
     k.keeps = keeps;
     struct attention_plan *plan = attention_find(&k, describe);
@@ -174,13 +173,4 @@ static enum kernel_taken attend_by_library(const struct kernel_place *p, const s
            (!keeps || cuda_pair_up(p, ZL_FLOAT32, state->size / 2, kept.memory, 1, kernel_reach(p, state)));
     cuda_scratch_close(p, &kept);
     return done ? KERNEL_DONE : KERNEL_FAILED;
-}
-
-// cuDNN and the kernels of cuda_flash.c cut keys by the number of queries; those of all devices do not.
-enum kernel_taken cuda_attend(const struct kernel_place *p, const struct call *c) {
-    if (device_batch_invariant())
-        return KERNEL_NOT_TAKEN;
-    bool by_library = cuda_uses_libraries() && dnn_is_there();
-    enum kernel_taken taken = by_library ? attend_by_library(p, c) : KERNEL_NOT_TAKEN;
-    return taken == KERNEL_NOT_TAKEN ? cuda_flash(p, c) : taken;
 }

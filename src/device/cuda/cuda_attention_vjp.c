@@ -127,10 +127,13 @@ static bool read_kept(const struct kernel_place *p, void *kept, void *state, int
     return kept && state && cuda_run_file(p, (struct cuda_file){"log_sums", ZL_FLOAT32}, &k, 1, &count);
 }
 
-static enum kernel_taken attend_vjp_by_library(const struct kernel_place *p, const struct call *c) {
+bool cuda_attend_vjp_can(const struct call *c) {
     struct attention a = op_attention_read(c, c->in);
-    if (!attention_fits(&a) || a.q->dim[D] < SIZE_LEAST || a.v->dim[D] < SIZE_LEAST)
-        return KERNEL_NOT_TAKEN;
+    return attention_fits(&a) && a.q->dim[D] >= SIZE_LEAST && a.v->dim[D] >= SIZE_LEAST && dnn_is_there();
+}
+
+enum kernel_taken cuda_attend_vjp(const struct kernel_place *p, const struct call *c) {
+    struct attention a = op_attention_read(c, c->in);
     struct attention_key k = attention_key_of(p, &a);
     k.backward = true;
     struct attention_plan *plan = attention_find(&k, describe);
@@ -155,10 +158,4 @@ static enum kernel_taken attend_vjp_by_library(const struct kernel_place *p, con
     for (int i = 0; i < ATTENTION_TENSORS; i++)
         cuda_scratch_close(p, &copy[i]);
     return done ? KERNEL_DONE : KERNEL_FAILED;
-}
-
-enum kernel_taken cuda_attend_vjp(const struct kernel_place *p, const struct call *c) {
-    bool by_library = cuda_uses_libraries() && dnn_is_there();
-    enum kernel_taken taken = by_library ? attend_vjp_by_library(p, c) : KERNEL_NOT_TAKEN;
-    return taken == KERNEL_NOT_TAKEN ? cuda_flash_vjp(p, c) : taken;
 }

@@ -67,17 +67,5 @@ cuda_function_of cuda_quantized_lines; // cuda_quantized_lines.c: few lines time
 struct quantized_key;
 // CUDA C of few lines, or of a single one; false and an error.
 bool cuda_quantized_source(const struct quantized_key *key, zl_dtype dtype, bool single, struct text *out);
-cuda_function_of cuda_flash, cuda_flash_vjp; // cuda_flash.c, cuda_flash_vjp.c: attention and its cotangents by tile kernels
-// Those tile kernels, for tests: as tiles and as CUDA C; either may be NULL. Keeping: what the backward pass
-// needs is an output too. Preparing: what the two of the backward pass have in common, of each query.
-enum cuda_flash_kind { CUDA_FLASH_FORWARD, CUDA_FLASH_KEEPING, CUDA_FLASH_PREPARING, CUDA_FLASH_OF_QUERIES, CUDA_FLASH_OF_KEYS };
-struct cuda_flash_text {
-    enum cuda_flash_kind kind;
-    zl_dtype dtype;
-    double scale;
-    int size, shared; // of heads; heads of queries to one of keys
-    bool causal, has_warps; // has_warps: of sm_90a
-};
-bool cuda_flash_source(const struct cuda_flash_text *t, struct text *tiles, struct text *source); // false and an error
 
 #endif

@@ -1,9 +1,8 @@
 // kernels_attention.c - attention of any layout, mask and size of heads, and the cotangents of its inputs, by src/kernel/attention.tile
-// and attention_vjp.tile.
+// and attention_vjp.tile; by matrix instructions where the call fits them.
 
-#include "device/kernels/kernels.h"
+#include "device/kernels/kernels_flash.h"
 #include "kernel/kernel.h"
-#include "op/ops.h"
 
 enum { LANES = 32, SIZES = 7, VIEWS = 5, VIEWS_MOST = 8 }; // a thread has every 32nd column
 enum kind { FORWARD, OF_QUERIES, OF_KEYS };
@@ -80,11 +79,16 @@ static bool launch(const struct kernel_place *p, const struct attention *a, enum
 
 bool kernel_attention(const struct kernel_place *p, const struct call *c) {
     struct attention a = op_attention_read(c, c->in);
+    // Matrix instructions cut keys by the number of queries.
+    if (!device_batch_invariant() && flash_fits(p, &a, false))
+        return flash_attend(p, c);
     return launch(p, &a, FORWARD, call_first(c), call_output(c, 1));
 }
 
 bool kernel_attention_vjp(const struct kernel_place *p, const struct call *c) {
     struct attention a = op_attention_read(c, c->in);
+    if (flash_fits(p, &a, true))
+        return flash_attend_vjp(p, c);
     return launch(p, &a, OF_QUERIES, call_first(c), a.sinks ? call_output(c, 3) : NULL) &&
            launch(p, &a, OF_KEYS, call_output(c, 1), call_output(c, 2));
 }

@@ -1,0 +1,26 @@
+// kernels_flash.h - attention by matrix instructions (src/kernel/flash.tile and flash_vjp.tile): which calls fit, and their kernels.
+
+#ifndef KERNELS_FLASH_H
+#define KERNELS_FLASH_H
+
+#include "device/kernels/kernels.h"
+#include "op/ops.h"
+
+struct flash { // a kernel's key
+    char name[8]; // no other kernel has such a key
+    int32_t dtype, backward, size, width, shares, causal, keeps;
+    int32_t step, threads, blocks; // of the forward pass: keys of a turn; threads of a block; blocks of a multiprocessor
+    double scale;
+};
+
+// The kernel for a call. joined: subgroups multiply together (struct target_group).
+struct flash flash_of(const struct attention *a, bool backward, bool joined);
+int64_t flash_shared(const struct flash *f); // bytes that its blocks have at most
+struct tile_kernel *flash_make(const void *f); // as of kernel_maker
+
+// Whether the kernels compute the call on this unit: of f16 or bf16, heads of a multiple of 16 elements, without mask and sinks.
+bool flash_fits(const struct kernel_place *p, const struct attention *a, bool backward);
+bool flash_attend(const struct kernel_place *p, const struct call *c);     // false and an error
+bool flash_attend_vjp(const struct kernel_place *p, const struct call *c); // false and an error
+
+#endif
