@@ -95,6 +95,21 @@ ZL_API bool zl_kernel_call(zl_kernel kernel, int inputs, const zl_array *in, int
 // have the dtype.
 ZL_API char *zl_kernel_of_op(const char *op, zl_dtype dtype, const char *stage);
 
+// Overrides. ----------------------------------------------------------------------------------------------------------
+
+// A way in which a device runs ops other than by their tile kernels. Its texts live as long as the program.
+typedef struct {
+    const char *device, *name; // "cuda", "cublaslt"
+    const char *kind;          // "library": of a vendor; "kernel": in the language of the device
+    const char *ops;           // names of the ops, with spaces between them
+    const char *otherwise;     // what runs them where it does not: "tile kernels", or "cpu" if an op has none
+    const char *reason;        // why tile kernels do not serve
+    const char *measured;      // what it gains, and against what
+    int lines;                 // of a kernel's text; 0: it is a library
+} zl_kernel_override;
+// Fills out with the index-th override, of all devices, also of those that are not here; false past the last.
+ZL_API bool zl_kernel_override_at(int index, zl_kernel_override *out);
+
 #ifdef __cplusplus
 }
 #endif

@@ -147,6 +147,18 @@ bool zl_device(int index, zl_device_info *info) {
     return false;
 }
 
+bool zl_kernel_override_at(int index, zl_kernel_override *out) {
+    if (index < 0 || !out)
+        return false;
+    for (int i = 0; i < device_count(); i++)
+        for (int k = 0; devices[i]->override && devices[i]->override(k, out); k++)
+            if (index-- == 0) {
+                out->device = devices[i]->name;
+                return true;
+            }
+    return false;
+}
+
 static bool batch_invariant;
 
 static void read_batch_invariant(void) {

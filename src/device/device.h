@@ -7,6 +7,7 @@
 #define DEVICE_H
 
 #include "op/op.h"
+#include "zellige_tile.h"
 
 struct program;
 
@@ -61,6 +62,8 @@ struct device {
     int lanes;
     bool (*follow)(int unit, int lane, int other, int place);
     bool (*done)(int unit, int lane, int place);
+    // Describes the index-th way in which it runs ops other than by their tile kernels; false past the last. NULL: there is none.
+    bool (*override)(int index, zl_kernel_override *out);
 };
 
 // device.c -------------------------------------------------------------------------------------------------------

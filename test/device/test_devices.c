@@ -1,8 +1,9 @@
-// test_devices.c - the list of devices, counters, and the device that computes nothing.
+// test_devices.c - the list of devices, what overrides tile kernels, counters, and the device that computes nothing.
 
 #include "test.h"
 
-#include "device/device.h"
+#include "device/kernels/kernels.h"
+#include "op/ops.h"
 
 #include <string.h>
 
@@ -31,6 +32,48 @@ TEST(unknown_devices) {
     CHECK_HAS(test_last_error(), "cpu");
     CHECK_ERROR(ZL_ERROR_DEVICE, device_find(NULL, NULL));
     CHECK(device_at(-1) == NULL && device_at(device_count()) == NULL);
+}
+
+// Ops that the CPU runs.
+static const struct op *const of_cpu[] = {
+#define CPU_OP(op, ...) &op_##op,
+#include "device/cpu/cpu_ops.def"
+};
+
+static bool is_of_cpu(const struct op *op) {
+    for (size_t i = 0; i < COUNT(of_cpu); i++)
+        if (of_cpu[i] == op)
+            return true;
+    return false;
+}
+
+// Each op of an override has another definition, which the list names.
+static void check_ops(const zl_kernel_override *o) {
+    bool is_tiles = !strcmp(o->otherwise, "tile kernels");
+    CHECK(is_tiles || !strcmp(o->otherwise, "cpu"));
+    for (const char *name = o->ops; *name; name += strspn(name, " ")) {
+        size_t len = strcspn(name, " ");
+        const struct op *op = op_find(name, len);
+        if (!CHECK(op && (is_tiles ? kernels_have(op) : is_of_cpu(op))))
+            test_note("%s %s: nothing else runs %.*s", o->device, o->name, (int)len, name);
+        name += len;
+    }
+}
+
+TEST(overrides_are_few_and_not_alone) {
+    enum { MOST = 12, LINES_MOST = 900 };
+    zl_kernel_override o;
+    int count = 0, lines = 0;
+    for (; zl_kernel_override_at(count, &o); count++) {
+        CHECK(!strcmp(o.device, "cuda")); // no other device has any
+        CHECK(*o.name && *o.ops && *o.reason && *o.measured);
+        CHECK(o.lines ? !strcmp(o.kind, "kernel") : !strcmp(o.kind, "library"));
+        check_ops(&o);
+        lines += o.lines;
+    }
+    CHECK(count > 0 && count <= MOST);
+    CHECK(lines > 0 && lines <= LINES_MOST);
+    CHECK(!zl_kernel_override_at(-1, &o) && !zl_kernel_override_at(0, NULL));
 }
 
 TEST(counters_by_name) {

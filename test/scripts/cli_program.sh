@@ -73,6 +73,12 @@ passes() { # those of the page on passes are those that there are
 }
 check "doc/add-a-pass.md has every pass" passes
 check "kernel show --json" json_has "d[0]['stage'] == 'tile' and d[0]['text']" "$zellige" kernel show --op add --json
+check "kernel overrides" says "^cuda cublaslt  library" "$zellige" kernel overrides
+check "those that are texts tell their lines" says "^cuda quantized_lines  kernel, [0-9]* lines" "$zellige" kernel overrides
+check "and what runs their ops otherwise" says "^  otherwise   tile kernels" "$zellige" kernel overrides
+check "kernel overrides --json" json_has "len(d) <= 12 and sum(o['lines'] for o in d) <= 900 and all(o['reason'] for o in d)" \
+    "$zellige" kernel overrides --json
+check "kernel overrides takes no file" exits 2 "$zellige" kernel overrides gemm.tile
 check "kernel show of nothing" exits 2 "$zellige" kernel show
 check "kernel show of no such file" exits 1 "$zellige" kernel show "$tmp/none.tile"
 check "a file that cannot be read is named with the reason" says "none.tile: No such file" "$zellige" kernel show "$tmp/none.tile"

@@ -80,17 +80,6 @@ static bool load(int unit, const char *code, size_t bytes, int count, struct ker
     return good;
 }
 
-// Products are written down with our own launches; other libraries are given the stream as it is.
-static enum kernel_taken take(const struct kernel_place *p, const struct call *c) {
-    bool is_product = op_is_product(c->op) || c->op == &op_matmul_int8 || c->op == &op_matmul_fp8;
-    if (is_product || !cuda_takes(p->unit, c))
-        return cuda_take(p, c);
-    cuda_queue_pause(p->unit, p->lane, true);
-    enum kernel_taken taken = cuda_take(p, c);
-    cuda_queue_pause(p->unit, p->lane, false);
-    return taken;
-}
-
 static bool launch(const struct kernel_place *p, const struct kernel_function *f, int64_t groups,
                    int arguments, const struct kernel_argument *argument) {
     return cuda_queue_launch(p->unit, p->lane, f, groups, arguments, argument);
@@ -104,7 +93,7 @@ static const struct kernel_target target = {
     .compile = compile,
     .load = load,
     .launch = launch,
-    .take = take,
+    .take = cuda_take,
     .takes = cuda_takes,
     .fuse = cuda_lt_fuse,
     .count = cuda_lt_count,
@@ -195,4 +184,5 @@ const struct device device_cuda = {
     .lanes = CUDA_LANES,
     .follow = follow,
     .done = done,
+    .override = cuda_override,
 };

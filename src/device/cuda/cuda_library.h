@@ -18,9 +18,10 @@ void *cuda_library(const char *name, const int version[CUDA_VERSIONS]);
 
 // cuda_take.c -------------------------------------------------------------------------------------------------------
 
-// Whether a library here runs calls of this op, dtypes and arguments, whatever their sizes.
+// Whether an override runs calls of this op, dtypes and arguments.
 bool cuda_takes(int unit, const struct call *c);
 enum kernel_taken cuda_take(const struct kernel_place *p, const struct call *c);
+bool cuda_override(int index, zl_kernel_override *out); // as of struct device
 
 bool cuda_uses_libraries(void); // ZL_CUDA_LIBRARIES
 
@@ -52,20 +53,39 @@ bool cuda_pair_up(const struct kernel_place *p, zl_dtype dtype, int64_t n, void 
 // cuda_time.c: milliseconds of one of so many runs on a lane, for which nothing is written down; INFINITY: one fails.
 float cuda_time(int unit, int lane, int runs, bool (*run)(const void *data), const void *data);
 
-// A file for each library -------------------------------------------------------------------------------------------
+// cuda_text.c: overrides that are CUDA C ----------------------------------------------------------------------------
+
+// A file *.cu of this folder, which the build embeds.
+struct cuda_text {
+    const char *name, *text; // "quantized_lines.cu"
+};
+extern const struct cuda_text cuda_texts[];     // the last has no name
+const char *cuda_text_of(const char *override); // the text of an override; NULL: it has none
+// Appends that text after its definitions; false and an error.
+typedef void cuda_definer(struct text *out, const void *data);
+bool cuda_text_write(struct text *out, const char *override, cuda_definer *define, const void *data);
+
+// Returns the function zl_kernel of an override's text with the definitions that define(out, data) appends, compiled at the first use of
+// a key. NULL and an error.
+const struct kernel_function *cuda_text_find(const struct kernel_place *p, const char *override, const void *key, size_t bytes,
+                                             cuda_definer *define, const void *data);
+
+// A file for each override ------------------------------------------------------------------------------------------
 
 typedef bool cuda_question(const struct call *c);
 typedef enum kernel_taken cuda_function_of(const struct kernel_place *p, const struct call *c);
 
-#define CUDA_OP(op, can, take, by) cuda_question can; cuda_function_of take;
+#define CUDA_OVERRIDE(...)
+#define CUDA_OP(op, can, take, override) cuda_question can; cuda_function_of take;
+#define CUDA_PROGRAM_OP(op, can, take) cuda_question can; cuda_function_of take;
 #include "device/cuda/cuda_ops.def"
 
 // cuda_lt.c: a product with what follows it: as of struct kernel_target.
 int cuda_lt_fuse(const struct kernel_place *p, const struct program *program, struct binding *b, int index);
 int cuda_lt_count(const struct program *program, struct call *const *call, int index);
-cuda_function_of cuda_quantized_lines; // cuda_quantized_lines.c: few lines times quantised matrices
+enum { CUDA_UNPACKED_LINES = 16 }; // of x, from which on unpacking a quantised matrix pays
 struct quantized_key;
-// CUDA C of few lines, or of a single one; false and an error.
+// cuda_quantized_lines.c: appends its text for a matrix, a dtype of x, and few lines or a single one; false and an error.
 bool cuda_quantized_source(const struct quantized_key *key, zl_dtype dtype, bool single, struct text *out);
 
 #endif

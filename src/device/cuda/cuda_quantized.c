@@ -1,15 +1,13 @@
-// cuda_quantized.c - products with quantised matrices: few lines of half floats times codes of four bits by matrix instructions;
-// many lines by cuBLASLt, after the matrix was unpacked.
-//
-// Of few lines reading codes is what costs: kernels multiply as they read them.
+// cuda_quantized.c - many lines times a quantised matrix: it is unpacked, and cuBLASLt multiplies.
 
 #include "device/cuda/cuda_lt.h"
 #include "device/kernels/kernels_quantized.h"
 
-enum { LINES_LEAST = 16 }; // of x, of which unpacking pays
-
-bool cuda_quantized_can(const struct call *c) {
-    return kernel_can_quantized_matmul(c);
+bool cuda_unpacked_can(const struct call *c) {
+    const int64_t *arg = call_args(c);
+    zl_array x = c->in[QMM_X];
+    bool are_many = !arg[QMM_TRANSPOSE] || x->dim[x->ndim - 2] >= CUDA_UNPACKED_LINES;
+    return kernel_can_quantized_matmul(c) && are_many && !arg[QMM_GATHERED] && lt_is_there();
 }
 
 static struct lt_key key_of(const struct call *c, const void *x, const void *matrix) {
@@ -42,7 +40,7 @@ static enum kernel_taken multiply(const struct kernel_place *p, const struct cal
     return taken;
 }
 
-static enum kernel_taken multiply_unpacked(const struct kernel_place *p, const struct call *c) {
+enum kernel_taken cuda_unpacked_multiply(const struct kernel_place *p, const struct call *c) {
     const int64_t *arg = call_args(c);
     zl_array x = c->in[QMM_X];
     struct quantized_matrix matrix = {.words = c->in[QMM_WORDS],
@@ -58,14 +56,4 @@ static enum kernel_taken multiply_unpacked(const struct kernel_place *p, const s
         taken = multiply(p, c, &m);
     cuda_scratch_close(p, &room);
     return taken;
-}
-
-enum kernel_taken cuda_quantized_matmul(const struct kernel_place *p, const struct call *c) {
-    const int64_t *arg = call_args(c);
-    bool are_few = arg[QMM_TRANSPOSE] && c->in[QMM_X]->dim[c->in[QMM_X]->ndim - 2] < LINES_LEAST;
-    if (!device_batch_invariant() && (are_few || arg[QMM_GATHERED]))
-        return cuda_quantized_lines(p, c);
-    if (arg[QMM_GATHERED])
-        return KERNEL_NOT_TAKEN;
-    return cuda_uses_libraries() && lt_is_there() ? multiply_unpacked(p, c) : KERNEL_NOT_TAKEN;
 }

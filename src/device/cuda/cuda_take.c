@@ -1,24 +1,53 @@
-// cuda_take.c - which library runs which op, and what their calls share: memory, and kernels before and after them.
+// cuda_take.c - the table of overrides: which of them runs a call, and what each is; and what their calls share: memory, and kernels before
+// and after them.
 
 #include "device/cuda/cuda.h"
 #include "device/cuda/cuda_library.h"
+#include "device/cuda/cuda_queue.h"
 #include "kernel/kernel.h"
 #include "op/ops.h"
 
 #include <pthread.h>
 #include <string.h>
 
-// The ops -----------------------------------------------------------------------------------------------------------
+// The table ---------------------------------------------------------------------------------------------------------
+
+enum kind { LIBRARY, RECORDED, KERNEL, OF_PROGRAM };
+
+enum { // which override is which
+#define CUDA_OVERRIDE(name, ...) OF_##name,
+#define CUDA_OP(...)
+#define CUDA_PROGRAM_OP(...)
+#include "device/cuda/cuda_ops.def"
+    OVERRIDES
+};
 
 static const struct {
+    const char *name;
+    enum kind kind;
+    const char *reason, *measured;
+} overrides[] = {
+#define CUDA_OVERRIDE(name, ...) {#name, __VA_ARGS__},
+#define CUDA_OP(...)
+#define CUDA_PROGRAM_OP(op, can, take) {#op, OF_PROGRAM, "", ""},
+#include "device/cuda/cuda_ops.def"
+};
+
+_Static_assert(COUNT(overrides) == OVERRIDES + 1, "what programs bring comes last in cuda_ops.def");
+
+static const struct row {
     const struct op *op;
     cuda_question *can;
     cuda_function_of *take;
-    enum { LIBRARY, OURS, OURS_SOMETIMES } by;
+    int override;
 } rows[] = {
-#define CUDA_OP(op, can, take, by) {&op_##op, can, take, by},
+#define CUDA_OVERRIDE(...)
+#define CUDA_OP(op, can, take, override) {&op_##op, can, take, OF_##override},
+#define CUDA_PROGRAM_OP(op, can, take)   {&op_##op, can, take, OVERRIDES},
 #include "device/cuda/cuda_ops.def"
 };
+
+// Calls -------------------------------------------------------------------------------------------------------------
 
 static bool may_use;
 
@@ -32,23 +61,74 @@ bool cuda_uses_libraries(void) {
     return may_use;
 }
 
-// The row of a call; -1: nothing here runs it.
-static int row_of(const struct call *c) {
-    for (int i = 0; i < (int)COUNT(rows); i++)
-        if (rows[i].op == c->op)
-            return (rows[i].by != LIBRARY || cuda_uses_libraries()) && rows[i].can(c) ? i : -1;
-    return -1;
+static bool can_take(const struct row *r, const struct call *c) {
+    return r->op == c->op && (overrides[r->override].kind > RECORDED || cuda_uses_libraries()) && r->can(c);
 }
 
 bool cuda_takes(int unit, const struct call *c) {
-    int row = row_of(c);
     (void)unit;
-    return row >= 0 && rows[row].by != OURS_SOMETIMES;
+    for (size_t i = 0; i < COUNT(rows); i++)
+        if (can_take(&rows[i], c))
+            return true;
+    return false;
+}
+
+// What is neither recorded nor launched as our own kernels are waits for what was.
+static enum kernel_taken take(const struct row *r, const struct kernel_place *p, const struct call *c) {
+    enum kind kind = overrides[r->override].kind;
+    if (kind == RECORDED || kind == KERNEL)
+        return r->take(p, c);
+    cuda_queue_pause(p->unit, p->lane, true);
+    enum kernel_taken taken = r->take(p, c);
+    cuda_queue_pause(p->unit, p->lane, false);
+    return taken;
 }
 
 enum kernel_taken cuda_take(const struct kernel_place *p, const struct call *c) {
-    int row = row_of(c);
-    return row < 0 ? KERNEL_NOT_TAKEN : rows[row].take(p, c);
+    enum kernel_taken taken = KERNEL_NOT_TAKEN;
+    for (size_t i = 0; i < COUNT(rows) && taken == KERNEL_NOT_TAKEN; i++)
+        if (can_take(&rows[i], c))
+            taken = take(&rows[i], p, c);
+    return taken;
+}
+
+// The list ----------------------------------------------------------------------------------------------------------
+
+static struct text ops[OVERRIDES];
+static bool has_tiles[OVERRIDES]; // for each of its ops
+
+static void list_ops(void) {
+    for (int i = 0; i < OVERRIDES; i++)
+        has_tiles[i] = true;
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        int at = rows[i].override;
+        if (at == OVERRIDES)
+            continue;
+        text_add(&ops[at], "%s%s", ops[at].len ? " " : "", rows[i].op->name);
+        has_tiles[at] = has_tiles[at] && kernels_have(rows[i].op);
+    }
+}
+
+static int count_lines(const char *text) {
+    int lines = 0;
+    for (; text && *text; text++)
+        lines += *text == '\n';
+    return lines;
+}
+
+bool cuda_override(int index, zl_kernel_override *out) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    if (index < 0 || index >= OVERRIDES)
+        return false;
+    pthread_once(&once, list_ops);
+    *out = (zl_kernel_override){.name = overrides[index].name,
+                                .kind = overrides[index].kind == KERNEL ? "kernel" : "library",
+                                .ops = ops[index].data ? ops[index].data : "",
+                                .otherwise = has_tiles[index] ? "tile kernels" : "cpu",
+                                .reason = overrides[index].reason,
+                                .measured = overrides[index].measured,
+                                .lines = count_lines(cuda_text_of(overrides[index].name))};
+    return true;
 }
 
 // Memory ------------------------------------------------------------------------------------------------------------

@@ -61,6 +61,7 @@ struct kernel_target {
 };
 
 // What a device of this kind has in its table.
+bool kernels_have(const struct op *op); // a tile kernel for calls of the op, of some dtypes and arguments at least
 bool kernels_can(const struct kernel_target *target, int unit, const struct call *c);
 struct program *kernels_build(const struct kernel_target *target, int unit, const struct segment *s);
 void kernels_drop(struct program *p);

@@ -20,6 +20,13 @@ static const struct {
 #include "device/kernels/kernels_ops.def"
 };
 
+bool kernels_have(const struct op *op) {
+    bool has = op->kernel;
+    for (size_t i = 0; i < COUNT(others); i++)
+        has = has || others[i].op == op;
+    return has;
+}
+
 // Building ---------------------------------------------------------------------------------------------------------
 
 // A number that an array holds itself has no memory on a device.
