@@ -5,6 +5,7 @@
 #include "on_devices.h"
 #include "test.h"
 
+#include "device/cuda/cuda_conv.h"
 #include "device/cuda/cuda_solver.h"
 #include "kernel/kernel.h"
 #include "op/op.h"
@@ -288,6 +289,14 @@ TEST(kernels_for_libraries_on_opencl) {
     run_for_libraries("opencl");
 }
 
+// Convolutions by products of libraries ask for them; test_cuda_conv.c looks at what they compute.
+static void make_patches(void) {
+    struct kernel_place p = desk_place("interpreter");
+    struct conv_patches_key keys[] = {{"desk", 0, 4}, {"desk", 1, 1}}; // not made by other tests
+    for (size_t i = 0; i < COUNT(keys); i++)
+        CHECK(kernel_find_tiles(&p, &keys[i], sizeof keys[i], conv_patches_make, &keys[i]));
+}
+
 // Something asks for every file.
 static void check_files(void) {
     size_t bytes;
@@ -304,6 +313,7 @@ TEST(kernels_of_ops_in_the_interpreter) {
     snprintf(kernels, sizeof kernels, "%s/kernels", test_folder());
     setenv("ZL_TEST_KERNELS", kernels, 1);
     run_for_libraries("interpreter");
+    make_patches();
     unsetenv("ZL_TEST_KERNELS");
     if (!can_start_itself())
         SKIP("this program cannot start itself (in an emulator)");

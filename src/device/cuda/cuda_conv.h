@@ -4,6 +4,7 @@
 #define CUDA_CONV_H
 
 #include "device/cuda/cuda_dnn.h"
+#include "op/ops.h"
 
 // A convolution as cuDNN has it: sizes of input, kernel and output, batch and channels first, then spatial axes.
 struct conv_sizes {
@@ -18,5 +19,18 @@ bool conv_has_product(const struct conv_sizes *s);
 // Of float32, in memory of x, w and y, of which the kind says what is written; channels lie behind each other. False and an error.
 bool conv_by_product(const struct kernel_place *p, const struct conv_sizes *s, void *const *memory);
 float conv_time_product(const struct kernel_place *p, const struct conv_sizes *s, void *const *memory); // ms; INFINITY: it fails
+
+// The launch that makes patches of an input (unfold.tile), or folds such into one (fold.tile): its key, symbols and table.
+struct conv_patches {
+    struct conv_patches_key {
+        char name[8]; // no other kernel has such a key
+        int32_t folds, unit;
+    } key;
+    int symbols;
+    int64_t symbol[11];
+    int32_t table[4][CONV_AXES];
+};
+struct conv_patches conv_patches_of(const struct conv_sizes *s, bool folds);
+struct tile_kernel *conv_patches_make(const void *key); // as of kernel_maker
 
 #endif

@@ -4,6 +4,7 @@
 
 #include "device/cuda/cuda_conv.h"
 #include "device/cuda/cuda_lt.h"
+#include "kernel/kernel.h"
 
 #include <math.h>
 
@@ -11,121 +12,8 @@ enum {
     PATCHES_MOST = 1 << 28, // numbers
     PLACES_MOST = 1 << 29,
     TIMED_RUNS = 3,
+    PACK = 4, // channels that a thread has
 };
-
-// As in the text, of three spatial axes, those that are not there of size 1. A pack is four channels; if they are not whole packs,
-// then of patches one, and of the input up to four.
-struct sizes {
-    uint32_t count, packs; // of what is written, and of the channels
-    int32_t channels;
-    int32_t in[3], taps[3], out[3], stride[3], low[3], dilation[3];
-    int32_t flip;
-};
-
-struct recipe {
-    int32_t packed, folds;
-    char name[8]; // no other kernel has such a key
-};
-
-struct writer {
-    const struct recipe *r;
-    const char *dialect;
-};
-
-static const char sizes_text[] =
-    "struct zl_axes {\n"
-    "    u32 count, packs;\n"
-    "    i32 channels;\n"
-    "    i32 in[3], taps[3], out[3], stride[3], low[3], dilation[3];\n"
-    "    i32 flip;\n"
-    "};\n"
-    "#define TAP(axis, k) ((s.flip ? s.taps[axis] - 1 - (k) : (k)) * s.dilation[axis])\n\n";
-
-// A pack of the patches.
-static const char unfold_text[] = "#if PACKED\n"
-                                  "typedef float4 pack;\n"
-                                  "FN pack zero(void) { return make_float4(0, 0, 0, 0); }\n"
-                                  "#else\n"
-                                  "typedef f32 pack;\n"
-                                  "FN pack zero(void) { return 0; }\n"
-                                  "#endif\n"
-                                  "KERNEL zl_kernel(GLOBAL pack *to, GLOBAL const pack *x, AXES s) {\n"
-                                  "    u32 i = (u32)GROUP * THREADS + THREAD, rest = i / s.packs;\n"
-                                  "    if (i >= s.count)\n"
-                                  "        return;\n"
-                                  "    i32 tap[3], o[3], inside = 1;\n"
-                                  "    for (i32 a = 2; a >= 0; a--) {\n"
-                                  "        tap[a] = (i32)(rest % (u32)s.taps[a]);\n"
-                                  "        rest /= (u32)s.taps[a];\n"
-                                  "    }\n"
-                                  "    for (i32 a = 2; a >= 0; a--) {\n"
-                                  "        o[a] = (i32)(rest % (u32)s.out[a]);\n"
-                                  "        rest /= (u32)s.out[a];\n"
-                                  "    }\n"
-                                  "    for (i32 a = 0; a < 3; a++) {\n"
-                                  "        i32 at = o[a] * s.stride[a] + TAP(a, tap[a]) - s.low[a];\n"
-                                  "        inside = inside && at >= 0 && at < s.in[a];\n"
-                                  "        rest = rest * (u32)s.in[a] + (u32)at;\n"
-                                  "    }\n"
-                                  "    to[i] = inside ? x[(i64)rest * s.packs + i % s.packs] : zero();\n"
-                                  "}\n";
-
-// A pack of the input, of which `left` channels are there. MEET goes on unless a tap of an axis meets it in the output.
-static const char fold_text[] =
-    "#if PACKED\n"
-    "FN float4 load(GLOBAL const f32 *p, i32 left) { return *(GLOBAL const float4 *)p; }\n"
-    "FN void store(GLOBAL f32 *p, i32 left, float4 x) { *(GLOBAL float4 *)p = x; }\n"
-    "#else\n"
-    "FN float4 load(GLOBAL const f32 *p, i32 left) {\n"
-    "    return make_float4(p[0], left > 1 ? p[1] : 0, left > 2 ? p[2] : 0, left > 3 ? p[3] : 0);\n"
-    "}\n"
-    "FN void store(GLOBAL f32 *p, i32 left, float4 x) {\n"
-    "    p[0] = x.x;\n"
-    "    if (left > 1)\n"
-    "        p[1] = x.y;\n"
-    "    if (left > 2)\n"
-    "        p[2] = x.z;\n"
-    "    if (left > 3)\n"
-    "        p[3] = x.w;\n"
-    "}\n"
-    "#endif\n"
-    "FN float4 add(float4 x, float4 y) { return make_float4(x.x + y.x, x.y + y.y, x.z + y.z, x.w + y.w); }\n"
-    "#define MEET(axis, k) \\\n"
-    "    i32 from##axis = at[axis] + s.low[axis] - TAP(axis, k), o##axis = from##axis / s.stride[axis]; \\\n"
-    "    if (from##axis < 0 || o##axis * s.stride[axis] != from##axis || o##axis >= s.out[axis]) \\\n"
-    "        continue\n"
-    "KERNEL zl_kernel(GLOBAL f32 *x, GLOBAL const f32 *from, AXES s) {\n"
-    "    u32 i = (u32)GROUP * THREADS + THREAD, rest = i / s.packs;\n"
-    "    if (i >= s.count)\n"
-    "        return;\n"
-    "    i32 at[3], first = (i32)(i % s.packs) * 4, left = s.channels - first;\n"
-    "    x += (i64)rest * s.channels + first;\n"
-    "    for (i32 a = 2; a >= 0; a--) {\n"
-    "        at[a] = (i32)(rest % (u32)s.in[a]);\n"
-    "        rest /= (u32)s.in[a];\n"
-    "    }\n"
-    "    float4 sum = make_float4(0, 0, 0, 0);\n"
-    "    for (i32 a = 0; a < s.taps[0]; a++) {\n"
-    "        MEET(0, a);\n"
-    "        for (i32 b = 0; b < s.taps[1]; b++) {\n"
-    "            MEET(1, b);\n"
-    "            for (i32 c = 0; c < s.taps[2]; c++) {\n"
-    "                MEET(2, c);\n"
-    "                i64 row = (((i64)rest * s.out[0] + o0) * s.out[1] + o1) * s.out[2] + o2;\n"
-    "                i64 tap = ((row * s.taps[0] + a) * s.taps[1] + b) * s.taps[2] + c;\n"
-    "                sum = add(sum, load(from + tap * s.channels + first, left));\n"
-    "            }\n"
-    "        }\n"
-    "    }\n"
-    "    store(x, left, sum);\n"
-    "}\n";
-
-static bool write_text(struct text *out, const void *data) {
-    const struct writer *w = data;
-    kernel_begin(out, w->dialect, true);
-    text_add(out, "#define PACKED %d\n%s%s", w->r->packed, sizes_text, w->r->folds ? fold_text : unfold_text);
-    return true;
-}
 
 // Sizes ---------------------------------------------------------------------------------------------------------------
 
@@ -162,42 +50,65 @@ bool conv_has_product(const struct conv_sizes *s) {
     return has && rows_of(s) <= PATCHES_MOST / columns_of(s);
 }
 
-static struct sizes sizes_of(const struct conv_sizes *s, bool packed, bool folds) {
-    struct sizes z = {.in = {1, 1, 1},
-                      .taps = {1, 1, 1},
-                      .out = {1, 1, 1},
-                      .stride = {1, 1, 1},
-                      .dilation = {1, 1, 1},
-                      .channels = (int32_t)s->x[1],
-                      .flip = s->flip};
-    for (int i = 0; i < s->axes; i++) {
-        int at = 3 - s->axes + i;
-        z.in[at] = (int32_t)s->x[i + 2];
-        z.taps[at] = (int32_t)s->w[i + 2];
-        z.out[at] = (int32_t)s->y[i + 2];
-        z.stride[at] = (int32_t)s->stride[i];
-        z.low[at] = (int32_t)s->low[i];
-        z.dilation[at] = (int32_t)s->dilation[i];
-    }
-    int64_t packs = packed ? s->x[1] / 4 : folds ? (s->x[1] + 3) / 4 : s->x[1];
-    z.packs = (uint32_t)packs;
-    z.count = (uint32_t)((folds ? inputs_of(s) : rows_of(s) * columns_of(s)) / s->x[1] * packs);
+// Kernels of patches --------------------------------------------------------------------------------------------------
+
+enum { FIRST, SECOND, LOW, STEP }; // rows of the kernels' table
+
+// Spatial axes are the last of three. What a flipped window does to an axis is in where its first tap is, and in the step.
+static void set_axis(struct conv_patches *z, const struct conv_sizes *s, int i) {
+    int at = CONV_AXES - s->axes + i, folds = z->key.folds;
+    int64_t size = s->x[i + 2], taps = s->w[i + 2], out = s->y[i + 2], stride = s->stride[i];
+    int64_t back = s->flip ? (taps - 1) * s->dilation[i] : 0;
+    int64_t *symbol = z->symbol + (folds ? 3 : 2);
+    symbol[at] = folds ? size : taps;
+    symbol[CONV_AXES + at] = folds ? stride : out;
+    z->table[FIRST][at] = (int32_t)(folds ? taps : size);
+    z->table[SECOND][at] = (int32_t)(folds ? out : stride);
+    z->table[LOW][at] = (int32_t)(s->low[i] - back);
+    z->table[STEP][at] = (int32_t)(s->flip ? -s->dilation[i] : s->dilation[i]);
+}
+
+// As fold.tile and unfold.tile have them: n, packs, channels of the first, two sizes of each axis, elements of both memories.
+struct conv_patches conv_patches_of(const struct conv_sizes *s, bool folds) {
+    int64_t channels = s->x[1], patches = rows_of(s) * columns_of(s), inputs = inputs_of(s);
+    int32_t unit = channels % PACK == 0 ? PACK : 1;
+    int64_t packs = folds ? (channels + PACK - 1) / PACK : channels / unit, *symbol;
+    struct conv_patches z = {.key = {"patches", folds, unit}, .symbols = folds ? 11 : 9};
+    z.table[FIRST][0] = z.table[FIRST][1] = z.table[FIRST][2] = 1;
+    z.table[SECOND][0] = z.table[SECOND][1] = z.table[SECOND][2] = 1;
+    for (int i = 0; i < z.symbols; i++)
+        z.symbol[i] = 1;
+    symbol = z.symbol;
+    *symbol++ = (folds ? inputs : patches) / channels * packs;
+    *symbol++ = packs;
+    if (folds)
+        *symbol++ = channels;
+    symbol += 2 * CONV_AXES;
+    *symbol++ = (folds ? patches : inputs) / unit;
+    if (folds)
+        *symbol++ = inputs / unit;
+    for (int i = 0; i < s->axes; i++)
+        set_axis(&z, s, i);
     return z;
+}
+
+struct tile_kernel *conv_patches_make(const void *data) {
+    const struct conv_patches_key *r = data;
+    return kernel_built_in(r->folds ? "fold" : "unfold", "UNIT=%d", r->unit);
 }
 
 // Running -------------------------------------------------------------------------------------------------------------
 
 // Patches from the input, or the input from what belongs to patches.
 static bool move(const struct kernel_place *p, const struct conv_sizes *s, bool folds, void *to, void *from) {
-    struct recipe r = {s->x[1] % 4 == 0, folds, "patches"};
-    struct sizes z = sizes_of(s, r.packed, folds);
-    void *kernel = kernel_find(p, &r, sizeof r, write_text, &(struct writer){&r, p->target->dialect});
+    struct conv_patches z = conv_patches_of(s, folds);
+    const struct kernel_tiles *kernel = kernel_find_tiles(p, &z.key, sizeof z.key, conv_patches_make, &z.key);
     struct kernel_call k;
     kernel_begin_call(&k);
-    kernel_add_memory(&k, to);
     kernel_add_memory(&k, from);
-    kernel_add(&k, &z, sizeof z);
-    return kernel && kernel_launch(p, kernel, (z.count + KERNEL_THREADS - 1) / KERNEL_THREADS, &k);
+    kernel_add(&k, z.table, sizeof z.table);
+    kernel_add_memory(&k, to);
+    return kernel && kernel_launch_tiles(p, kernel, &k, z.symbols, z.symbol);
 }
 
 // (m, k) times (k, n); turned: columns of a, or of b, lie behind each other, as of struct lt_key.
