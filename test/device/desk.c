@@ -157,7 +157,6 @@ static bool compile(int unit, const struct text *source, struct text *code) {
 }
 
 static const struct kernel_target target = {.device = &desk,
-                                            .dialect = "opencl",
                                             .identity = identity,
                                             .record = record,
                                             .compile = compile,

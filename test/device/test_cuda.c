@@ -96,7 +96,6 @@ static void paper_free(int unit, void *memory) {
 extern const struct device paper;
 static const struct kernel_target target = {
     .device = &paper,
-    .dialect = "cuda",
     .identity = paper_identity,
     .record = paper_record,
     .compile = paper_compile,

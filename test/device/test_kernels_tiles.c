@@ -83,7 +83,6 @@ static const struct device scribe = {
     .name = "scribe", .open = scribe_open, .alloc = scribe_alloc, .free = scribe_free};
 
 static const struct kernel_target target = {.device = &scribe,
-                                            .dialect = "opencl",
                                             .identity = scribe_identity,
                                             .record = scribe_record,
                                             .compile = scribe_compile,

@@ -87,7 +87,6 @@ static bool launch(const struct kernel_place *p, const struct kernel_function *f
 
 static const struct kernel_target target = {
     .device = &device_cuda,
-    .dialect = "cuda",
     .identity = identity,
     .record = cuda_target,
     .compile = compile,

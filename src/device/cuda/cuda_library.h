@@ -53,7 +53,7 @@ bool cuda_pair_up(const struct kernel_place *p, zl_dtype dtype, int64_t n, void 
 // cuda_time.c: milliseconds of one of so many runs on a lane, for which nothing is written down; INFINITY: one fails.
 float cuda_time(int unit, int lane, int runs, bool (*run)(const void *data), const void *data);
 
-// cuda_text.c: overrides that are CUDA C ----------------------------------------------------------------------------
+// cuda_text.c: kernels that are CUDA C -----------------------------------------------------------------------------
 
 // A file *.cu of this folder, which the build embeds.
 struct cuda_text {
@@ -69,6 +69,9 @@ bool cuda_text_write(struct text *out, const char *override, cuda_definer *defin
 // a key. NULL and an error.
 const struct kernel_function *cuda_text_find(const struct kernel_place *p, const char *override, const void *key, size_t bytes,
                                              cuda_definer *define, const void *data);
+
+// The same of a text that a program brings, whose function is called so too.
+const struct kernel_function *cuda_program_find(const struct kernel_place *p, const char *text, size_t bytes);
 
 // A file for each override ------------------------------------------------------------------------------------------
 

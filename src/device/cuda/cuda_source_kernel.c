@@ -4,35 +4,19 @@
 #include "device/cuda/cuda_library.h"
 #include "op/ops.h"
 
-#include <string.h>
-
 bool cuda_source_can(const struct call *c) {
     return !array_is(c->in[0], ARRAY_INLINE);
 }
 
 // Compiling --------------------------------------------------------------------------------------------------------
 
-struct source {
-    const char *data;
-    size_t bytes;
-};
-
-static bool write_text(struct text *out, const void *data) {
-    const struct source *s = data;
-    text_bytes(out, s->data, (int)s->bytes);
-    return true;
-}
-
 // Known by its text. NULL and an error, which begins with the name that the text has in its first line.
 static void *find_kernel(const struct kernel_place *p, zl_array text) {
-    struct {
-        char name[8], hash[72];
-    } key = {.name = "source"};
     if (!device_fetch(text->storage))
         return NULL;
-    struct source s = {(const char *)text->storage->data + text->offset, (size_t)text->size};
-    hash_sha256(s.data, s.bytes, key.hash);
-    return kernel_find(p, &key, sizeof key, write_text, &s);
+    const struct kernel_function *f =
+        cuda_program_find(p, (const char *)text->storage->data + text->offset, (size_t)text->size);
+    return f ? f->handle : NULL;
 }
 
 // Arguments --------------------------------------------------------------------------------------------------------

@@ -1,4 +1,5 @@
-// cuda_text.c - kernels of overrides that are CUDA C: files of this folder, compiled with what a call defines before them.
+// cuda_text.c - kernels that are CUDA C: of overrides, which are files of this folder, compiled with what a call defines before them; and
+// of programs.
 
 #include "device/cuda/cuda_library.h"
 #include "pass/pass.h"
@@ -25,9 +26,9 @@ bool cuda_text_write(struct text *out, const char *override, cuda_definer *defin
 // Kernels by their keys ---------------------------------------------------------------------------------------------
 
 struct full_key {
-    const char *override; // one for all of its keys
+    const char *override; // one for all of its keys; NULL: of a program
     int64_t unit;
-    char key[64];
+    char key[72];
 };
 
 static struct lock lock;  // guards loaded; compilations go on side by side
@@ -37,40 +38,68 @@ ZL_AT_LOAD {
     fork_guard(&lock);
 }
 
-static struct kernel_function *make(const struct kernel_place *p, const char *override, cuda_definer *define,
-                                    const void *data) {
-    struct text source = {0};
-    struct kernel_function *f = memory_zero(sizeof *f);
-    bool good = f && cuda_text_write(&source, override, define, data);
-    if (good) {
-        *f = (struct kernel_function){.symbol = "zl_kernel", .threads = KERNEL_THREADS};
-        pass_dump(p->record->name, source.data);
-        good = kernel_compile(p, &source, 1, f);
+// Returns how many bytes the full key has; 0 and an error if the key is too long.
+static size_t open_key(struct full_key *full, const struct kernel_place *p, const char *override,
+                       const void *key, size_t bytes) {
+    *full = (struct full_key){.override = override, .unit = p->unit};
+    if (bytes > sizeof full->key) {
+        error_set(ZL_ERROR_COMPILE, "cuda: a key of %zu bytes: %zu are possible", bytes, sizeof full->key);
+        return 0;
     }
-    text_free(&source);
-    if (good)
-        return f;
-    memory_free(f);
-    return NULL;
+    memcpy(full->key, key, bytes);
+    return offsetof(struct full_key, key) + bytes;
+}
+
+static const struct kernel_function *look_up(const struct full_key *full, size_t bytes) {
+    lock_take(&lock);
+    const struct kernel_function *f = map_get(&loaded, full, bytes);
+    lock_give(&lock);
+    return f;
 }
 
 // Another thread may have made the same: either serves, and neither is freed.
+static const struct kernel_function *make(const struct kernel_place *p, const struct full_key *full,
+                                          size_t bytes, const struct text *source) {
+    struct kernel_function *f = memory_zero(sizeof *f);
+    if (!f)
+        return NULL;
+    *f = (struct kernel_function){.symbol = "zl_kernel", .threads = KERNEL_THREADS};
+    pass_dump(p->record->name, source->data);
+    if (!kernel_compile(p, source, 1, f)) {
+        memory_free(f);
+        return NULL;
+    }
+    lock_take(&lock);
+    bool kept = map_set(&loaded, full, bytes, f);
+    lock_give(&lock);
+    return kept ? f : NULL;
+}
+
 const struct kernel_function *cuda_text_find(const struct kernel_place *p, const char *override,
                                              const void *key, size_t bytes, cuda_definer *define,
                                              const void *data) {
-    struct full_key full = {.override = override, .unit = p->unit};
-    size_t all = offsetof(struct full_key, key) + bytes;
-    if (bytes > sizeof full.key)
-        return error_set(ZL_ERROR_COMPILE, "cuda: a key of %zu bytes: %zu are possible", bytes,
-                         sizeof full.key);
-    memcpy(full.key, key, bytes);
-    lock_take(&lock);
-    struct kernel_function *f = map_get(&loaded, &full, all);
-    lock_give(&lock);
-    if (f || !(f = make(p, override, define, data)))
-        return f;
-    lock_take(&lock);
-    bool kept = map_set(&loaded, &full, all, f);
-    lock_give(&lock);
-    return kept ? f : NULL;
+    struct full_key full;
+    struct text source = {0};
+    size_t all = open_key(&full, p, override, key, bytes);
+    const struct kernel_function *f = all ? look_up(&full, all) : NULL;
+    if (!f && all && cuda_text_write(&source, override, define, data))
+        f = make(p, &full, all, &source);
+    text_free(&source);
+    return f;
+}
+
+const struct kernel_function *cuda_program_find(const struct kernel_place *p, const char *text,
+                                                size_t bytes) {
+    struct full_key full;
+    struct text source = {0};
+    char hash[72] = {0};
+    hash_sha256(text, bytes, hash);
+    size_t all = open_key(&full, p, NULL, hash, sizeof hash);
+    const struct kernel_function *f = all ? look_up(&full, all) : NULL;
+    if (!f && all) {
+        text_bytes(&source, text, (int)bytes);
+        f = source.failed ? NULL : make(p, &full, all, &source);
+    }
+    text_free(&source);
+    return f;
 }

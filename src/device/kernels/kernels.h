@@ -3,7 +3,6 @@
 // A device of this kind is a target: a record of what each unit has, and a few functions. Kernels are known by what they
 // compute, of which dtypes, and how their operands lie (behind each other, with strides, one for all, a number); never by
 // sizes or strides. Each is tile IR, one definition for all targets: a file of src/kernel/, or built from the recipe of a group.
-// Texts in a target's own language are left to its own folder (kernels_source.c).
 
 #ifndef KERNELS_H
 #define KERNELS_H
@@ -33,7 +32,6 @@ enum kernel_taken { KERNEL_NOT_TAKEN, KERNEL_DONE, KERNEL_FAILED };
 
 struct kernel_target {
     const struct device *device;
-    const char *dialect; // of texts that are written
     // What a compiled kernel depends on besides its text: model, driver, options. Part of its name on disk.
     const char *(*identity)(int unit);
     // What passes compile for, of groups of threads: one record for each unit, which lives as long as the process. What a unit lacks, and
@@ -99,21 +97,13 @@ struct program {
     struct kernel_step step[];
 };
 
-// kernels_source.c: texts.
-void kernel_begin(struct text *out, const char *dialect, bool wide); // prelude, words, the type of indices
-// The element function of a kernel, which is freed. False and an error.
-bool kernel_element(struct text *out, struct tile_kernel *kernel, const char *dialect, const char *symbol);
-const char *kernel_memory_type(zl_dtype dtype); // as elements lie in memory
-
-// kernels_cache.c: the kernel of a key; made by write(out, data) and compiled if it is not known yet. NULL and an error.
-typedef bool kernel_writer(struct text *out, const void *data);
-void *kernel_find(const struct kernel_place *p, const void *key, size_t bytes, kernel_writer *write, const void *data);
+// kernels_cache.c -----------------------------------------------------------------------------------------------------
 
 // Finds functions of a source, which is compiled unless its code is on disk. False and an error.
 bool kernel_compile(const struct kernel_place *p, const struct text *source, int functions, struct kernel_function *function);
 
-// The same of a tile kernel, which make(data) gives: from a file of src/kernel/ (kernel_built_in), or by the builder. The caller of
-// make owns what it returns; NULL and an error.
+// Finds the tile kernel of a key. One that is not known is made by make(data), from a file of src/kernel/ (kernel_built_in) or by the
+// builder, and compiled. The caller of make owns what it returns. NULL and an error.
 struct kernel_tiles;
 typedef struct tile_kernel *kernel_maker(const void *data);
 const struct kernel_tiles *kernel_find_tiles(const struct kernel_place *p, const void *key, size_t bytes, kernel_maker *make,
@@ -157,7 +147,6 @@ void kernel_add_int(struct kernel_call *k, int64_t value, bool wide);    // as w
 void kernel_add_memory(struct kernel_call *k, void *memory);
 bool kernel_launch_function(const struct kernel_place *p, const struct kernel_function *f, int64_t groups,
                             const struct kernel_call *k);
-bool kernel_launch(const struct kernel_place *p, void *kernel, int64_t groups, const struct kernel_call *k);
 
 // kernels_tiles.c: what a tile kernel became on a unit. It is rendered, compiled and loaded; NULL and an error.
 struct kernel_tiles *kernel_tiles_compile(const struct kernel_place *p, struct tile_kernel *kernel);

@@ -6,10 +6,8 @@
 
 #include <string.h>
 
-static const char symbol[] = "zl_kernel"; // of every text that is not rendered from tiles
-
 static struct lock lock;  // guards loaded; compilations go on side by side
-static struct map loaded; // key behind the unit's record -> the function of a text, or struct kernel_tiles
+static struct map loaded; // key behind the record of a unit -> struct kernel_tiles
 
 ZL_AT_LOAD {
     fork_guard(&lock);
@@ -40,49 +38,6 @@ bool kernel_compile(const struct kernel_place *p, const struct text *source, int
         &(struct kernel_code){p->target->identity(p->unit), source, compile_text, load_code, &c});
 }
 
-// What a key stands for ---------------------------------------------------------------------------------------------
-
-// How it is described: a text that is written, or a tile kernel that is made.
-struct recipe {
-    kernel_writer *write; // NULL: it is made
-    kernel_maker *make;
-    const void *data;
-};
-
-// What the description gave. Tiles are rendered by who compiles them.
-struct source {
-    struct text text;
-    struct tile_kernel *tiles; // NULL: it is a text
-};
-
-static void source_free(struct source *s) {
-    text_free(&s->text);
-    tile_free(s->tiles);
-    s->tiles = NULL;
-}
-
-static bool source_make(const struct kernel_place *p, const struct recipe *r, struct source *out) {
-    *out = (struct source){0};
-    if (!r->write)
-        return (out->tiles = r->make(r->data));
-    if (!r->write(&out->text, r->data) || out->text.failed) {
-        text_free(&out->text);
-        return false;
-    }
-    pass_dump(p->target->dialect, out->text.data);
-    return true;
-}
-
-// Uses the source up. NULL and an error.
-static void *source_compile(const struct kernel_place *p, struct source *s) {
-    struct kernel_function f = {.symbol = symbol, .threads = KERNEL_THREADS};
-    void *kernel = s->tiles                             ? kernel_tiles_compile(p, s->tiles)
-                   : kernel_compile(p, &s->text, 1, &f) ? f.handle
-                                                        : NULL;
-    source_free(s);
-    return kernel;
-}
-
 // In memory --------------------------------------------------------------------------------------------------------
 
 struct full_key {
@@ -90,15 +45,15 @@ struct full_key {
     char key[1024];
 };
 
-static void *look_up(const struct full_key *key, size_t bytes) {
+static struct kernel_tiles *look_up(const struct full_key *key, size_t bytes) {
     lock_take(&lock);
-    void *kernel = map_get(&loaded, key, bytes);
+    struct kernel_tiles *kernel = map_get(&loaded, key, bytes);
     lock_give(&lock);
     return kernel;
 }
 
 // Another thread may have made the same: either serves.
-static bool keep(const struct full_key *key, size_t bytes, void *kernel) {
+static bool keep(const struct full_key *key, size_t bytes, struct kernel_tiles *kernel) {
     lock_take(&lock);
     bool kept = map_set(&loaded, key, bytes, kernel);
     lock_give(&lock);
@@ -110,7 +65,7 @@ static bool keep(const struct full_key *key, size_t bytes, void *kernel) {
 struct kernel_wanted {
     struct full_key key;
     size_t bytes; // of key
-    struct source source;
+    struct tile_kernel *tiles;
 };
 
 static bool is_wanted(const struct kernel_batch *b, const struct full_key *key, size_t bytes) {
@@ -120,19 +75,20 @@ static bool is_wanted(const struct kernel_batch *b, const struct full_key *key, 
     return false;
 }
 
-// What stands for a kernel that nothing will launch. NULL and an error.
-static void *want(const struct kernel_place *p, const struct full_key *key, size_t bytes,
-                  const struct recipe *r) {
+// Returns what stands for a kernel that nothing will launch; NULL and an error.
+static void *want(const struct kernel_place *p, const struct full_key *key, size_t bytes, kernel_maker *make,
+                  const void *data) {
     struct kernel_batch *b = p->batch;
-    struct source source;
     if (is_wanted(b, key, bytes))
         return b;
-    if (!memory_grow(&b->wanted, &b->cap, b->count + 1, sizeof *b->wanted) || !source_make(p, r, &source))
+    struct tile_kernel *tiles =
+        memory_grow(&b->wanted, &b->cap, b->count + 1, sizeof *b->wanted) ? make(data) : NULL;
+    if (!tiles)
         return NULL;
     struct kernel_wanted *w = &b->wanted[b->count++];
     memcpy(&w->key, key, bytes);
     w->bytes = bytes;
-    w->source = source;
+    w->tiles = tiles;
     return b;
 }
 
@@ -144,14 +100,14 @@ struct batch_compiling {
 static void compile_one(void *data, int part) {
     const struct batch_compiling *c = data;
     struct kernel_wanted *w = &c->batch->wanted[part];
-    void *kernel = source_compile(c->place, &w->source);
+    struct kernel_tiles *kernel = kernel_tiles_compile(c->place, w->tiles);
     if (kernel)
         keep(&w->key, w->bytes, kernel);
 }
 
 static void batch_free(struct kernel_batch *batch) {
     for (int i = 0; i < batch->count; i++)
-        source_free(&batch->wanted[i].source);
+        tile_free(batch->wanted[i].tiles);
     memory_free(batch->wanted);
     *batch = (struct kernel_batch){0};
 }
@@ -165,37 +121,29 @@ void kernel_batch_compile(struct kernel_batch *batch, const struct kernel_place 
 bool kernel_batch_fits(struct kernel_batch *batch, const struct kernel_place *p) {
     bool fits = true;
     for (int i = 0; i < batch->count && fits; i++) {
-        struct tile_kernel *kernel = batch->wanted[i].source.tiles;
-        fits = !kernel || (pass_run(kernel, p->record, NULL) && target_has_needs(p->record, kernel));
+        struct tile_kernel *kernel = batch->wanted[i].tiles;
+        fits = pass_run(kernel, p->record, NULL) && target_has_needs(p->record, kernel);
     }
     batch_free(batch);
     return fits;
 }
 
-static void *find(const struct kernel_place *p, const void *key, size_t bytes, const struct recipe *r) {
+const struct kernel_tiles *kernel_find_tiles(const struct kernel_place *p, const void *key, size_t bytes,
+                                             kernel_maker *make, const void *data) {
     struct full_key full;
-    struct source source;
     if (bytes > sizeof full.key)
         return error_set(ZL_ERROR_COMPILE, "a kernel of %zu bytes of description: %zu are possible", bytes,
                          sizeof full.key);
     full.record = p->record;
     memcpy(full.key, key, bytes);
     size_t all = offsetof(struct full_key, key) + bytes;
-    void *kernel = look_up(&full, all);
+    struct kernel_tiles *kernel = look_up(&full, all);
     if (kernel)
         return kernel;
     if (p->batch)
-        return want(p, &full, all, r);
-    kernel = source_make(p, r, &source) ? source_compile(p, &source) : NULL;
+        return want(p, &full, all, make, data);
+    struct tile_kernel *tiles = make(data);
+    kernel = tiles ? kernel_tiles_compile(p, tiles) : NULL;
+    tile_free(tiles);
     return kernel && keep(&full, all, kernel) ? kernel : NULL;
-}
-
-void *kernel_find(const struct kernel_place *p, const void *key, size_t bytes, kernel_writer *write,
-                  const void *data) {
-    return find(p, key, bytes, &(struct recipe){.write = write, .data = data});
-}
-
-const struct kernel_tiles *kernel_find_tiles(const struct kernel_place *p, const void *key, size_t bytes,
-                                             kernel_maker *make, const void *data) {
-    return find(p, key, bytes, &(struct recipe){.make = make, .data = data});
 }

@@ -33,11 +33,6 @@ bool kernel_launch_function(const struct kernel_place *p, const struct kernel_fu
     return p->target->launch(p, f, groups, k->arguments, k->argument);
 }
 
-bool kernel_launch(const struct kernel_place *p, void *kernel, int64_t groups, const struct kernel_call *k) {
-    return kernel_launch_function(p, &(struct kernel_function){.handle = kernel, .threads = KERNEL_THREADS},
-                                  groups, k);
-}
-
 void *kernel_reach(const struct kernel_place *p, zl_array x) {
     if (UNLIKELY(p->batch != NULL))
         return p->batch; // nothing reads it

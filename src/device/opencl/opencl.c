@@ -89,7 +89,6 @@ static bool launch(const struct kernel_place *p, const struct kernel_function *f
 
 static const struct kernel_target target = {
     .device = &device_opencl,
-    .dialect = "opencl",
     .identity = identity,
     .record = opencl_target,
     .compile = compile,
