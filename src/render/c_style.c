@@ -85,16 +85,6 @@ bool render_function(struct text *out, const struct tile_kernel *kernel, const c
     return true;
 }
 
-bool render_element(struct text *out, const struct tile_kernel *kernel, const char *dialect,
-                    const char *symbol) {
-    struct style s = {.out = out, .dialect = require(dialect)};
-    if (!s.dialect)
-        return false;
-    if (!s.dialect->element)
-        return error_false(ZL_ERROR_COMPILE, "render: dialect %s has no functions of one element", dialect);
-    return render_map(&s, kernel, symbol, s.dialect->element);
-}
-
 bool render_kernel(struct text *out, struct tile_kernel *kernel, const struct target *target) {
     if (!target || !pass_run(kernel, target, NULL) || !target_has_needs(target, kernel) ||
         !group_fits(target, kernel))

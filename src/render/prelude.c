@@ -178,23 +178,6 @@ const char prelude_c_tiles[] = C_SCALAR COMBINERS COMBINERS_64
     CUDA_HALF_TWO(T, "max") CUDA_HALF_TWO(T, "min")
 #define CUDA_HALVES CUDA_HALF("bf16", "0x3f80", "0xbf80") CUDA_HALF("f16", "0x3c00", "0xbc00")
 
-// Compiled with --fmad=false.
-const char prelude_cuda[] =
-    "#define FN static __device__ __forceinline__\n"
-    "typedef signed char i8;\ntypedef short i16;\ntypedef int i32;\ntypedef long long i64;\n"
-    "typedef unsigned char u8;\ntypedef unsigned short u16;\ntypedef unsigned u32;\ntypedef unsigned long long u64;\n"
-    FLOATS DOUBLE HELPERS_32("__fsqrt_rn", "f") CUDA_FLOATS CUDA_EXP2
-    CUDA_HALVES HALF_MATH HELPERS_64("__dsqrt_rn");
-
-// Compiled with -cl-fp32-correctly-rounded-divide-sqrt. Not every device has double.
-const char prelude_opencl[] =
-    "#pragma OPENCL FP_CONTRACT OFF\n\n"
-    "#define FN static inline\n"
-    "typedef char i8;\ntypedef short i16;\ntypedef int i32;\ntypedef long i64;\n"
-    "typedef uchar u8;\ntypedef ushort u16;\ntypedef uint u32;\ntypedef ulong u64;\n" FLOATS
-    HELPERS_32("sqrt", "") EXTREMES HALVES HALF_MATH
-    "FN f32 zl_exp2_f32(f32 x) { return exp2(x); }\n"
-    "#if defined(cl_khr_fp64) || defined(__opencl_c_fp64)\n" DOUBLE HELPERS_64("sqrt") "#endif\n";
 // Groups of threads ----------------------------------------------------------------------------------------------
 
 // 32 bits of division; places of vectors in swizzled rows (see program_values.c).

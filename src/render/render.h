@@ -1,10 +1,10 @@
 // render.h - kernels as text for a compiler.
 //
 // c_style.c writes every language that looks like C; a dialect is its spelling table. `c` is C over the
-// vector layer of device/cpu/vec, `c_scalar` plain C of one element at a time, `cuda` and `opencl` one thread
-// an element.
+// vector layer of device/cpu/vec, `c_scalar` plain C of one element at a time; both have functions of rows.
+// Dialects that end in _tiles render kernels of any statements.
 //
-// What is rendered: kernels that are one map over rows (any number of inputs and outputs), or one reduction
+// What dialects of rows render: kernels that are one map over rows (any number of inputs and outputs), or one reduction
 // of a row. In C they have one signature, void name(char *const *p, int64_t n, int64_t run): p holds the
 // outputs, then the inputs in order; a buffer that is no vector points to elements of which each serves
 // for run elements of the vectors (so with run = n to one), a scalar to one for all. An output may be exactly an input.
@@ -32,10 +32,6 @@ const char *render_prelude(const char *dialect);
 // an error.
 bool render_function(struct text *out, const struct tile_kernel *kernel, const char *dialect,
                      const char *symbol);
-
-// The same of a map over rows, for one element: FN void symbol(outputs, then inputs), each the address of an element in the
-// thread's own memory, of a complex number of its parts. In the dialects of one thread an element.
-bool render_element(struct text *out, const struct tile_kernel *kernel, const char *dialect, const char *symbol);
 
 // Runs the passes for the target, of a language or of a unit, and appends prelude and function: code for the target's compiler, which
 // need not be text. The kernel is changed. False and an error, also if the unit cannot run it.

@@ -1,5 +1,5 @@
-// scalar.c - the dialects that compute one element at a time: `c_scalar`, a loop in plain C; `cuda` and
-// `opencl`, one thread an element.
+// scalar.c - how the dialects spell values that compute one element at a time; and of these `c_scalar`, a loop in plain C, and
+// `c_tiles`.
 //
 // Types have the IR's names (f32, u8, ...), which each prelude defines; f16 and bf16 hold bits. Integer
 // arithmetic is done in unsigned types of at least 32 bits, which wrap around.
@@ -53,15 +53,6 @@ static const struct spelling words[TILE_OP_COUNT] = {
     WORDS(0), [TILE_FLOORDIV] = {PASS_BIT(ZL_INT64) | PASS_BIT(ZL_UINT64), NULL, "zl_floordiv_%t(%a, %b)"}};
 
 // CUDA's own arithmetic of halves rounds once, as a detour through f32 does.
-static const struct spelling cuda_words[TILE_OP_COUNT] = {
-    WORDS(HALVES),
-    [TILE_FLOORDIV] = {PASS_BIT(ZL_INT64) | PASS_BIT(ZL_UINT64), NULL, "zl_floordiv_%t(%a, %b)"},
-    [TILE_EXP] = {PASS_BF16, "zl_exp_bf16(%a)"},
-    [TILE_EXP2] = {PASS_BIT(ZL_FLOAT32), "zl_exp2_f32(%a)"}};
-static const struct spelling opencl_words[TILE_OP_COUNT] = {
-    WORDS(0), [TILE_FLOORDIV] = {PASS_BIT(ZL_INT64) | PASS_BIT(ZL_UINT64), NULL, "zl_floordiv_%t(%a, %b)"},
-    [TILE_EXP] = {PASS_BF16, "zl_exp_bf16(%a)"},
-    [TILE_EXP2] = {PASS_BIT(ZL_FLOAT32), "zl_exp2_f32(%a)"}};
 static const char *const half_words[TILE_OP_COUNT] = {
     [TILE_ADD] = "zl_add_%t(%a, %b)", [TILE_SUB] = "zl_sub_%t(%a, %b)", [TILE_MUL] = "zl_mul_%t(%a, %b)"};
 
@@ -124,7 +115,7 @@ static void more(struct style *s, char what, expr e, int j) {
 
 // Where an element is: part is 0 or 1 for the parts of complex numbers, else -1.
 static void element(struct style *s, char row, int at, bool is_fixed, int part) {
-    const char *index = is_fixed || s->is_element ? "0" : "i";
+    const char *index = is_fixed ? "0" : "i";
     if (part < 0)
         text_add(s->out, "%c%d[%s]", row, at, index);
     else
@@ -285,43 +276,6 @@ static void map_loop(struct style *s, const char *symbol) {
     style_close(s);
 }
 
-static void argument(struct style *s, int at, int place, const char *of, bool is_output) {
-    const char *space = s->dialect == &dialect_opencl ? "__global " : "";
-    text_add(s->out, "%s%s%s%s *%c%d", place ? ", " : "", space, is_output ? "" : "const ", of,
-             is_output ? 'y' : 'x', at);
-}
-
-static void map_thread(struct style *s, const char *symbol) {
-    bool is_cuda = s->dialect == &dialect_cuda;
-    text_add(s->out, "%s void %s(", is_cuda ? "extern \"C\" __global__" : "__kernel", symbol);
-    each_argument(s, argument);
-    text_add(s->out, ", i64 n) {\n");
-    s->indent = 1;
-    style_line(s, "i64 i = %s;",
-               is_cuda ? "(i64)blockIdx.x * blockDim.x + threadIdx.x" : "(i64)get_global_id(0)");
-    style_line(s, "if (i >= n)");
-    style_line(s, "    return;");
-    style_fixed(s);
-    body(s);
-    style_close(s);
-}
-
-static void element_argument(struct style *s, int at, int place, const char *of, bool is_output) {
-    text_add(s->out, "%s%s%s *%c%d", place ? ", " : "", is_output ? "" : "const ", of, is_output ? 'y' : 'x', at);
-}
-
-// One element, in the memory of the thread.
-static void map_element(struct style *s, const char *symbol) {
-    s->is_element = true;
-    text_add(s->out, "FN void %s(", symbol);
-    each_argument(s, element_argument);
-    text_add(s->out, ") {\n");
-    s->indent = 1;
-    style_fixed(s);
-    body(s);
-    style_close(s);
-}
-
 // Dialects --------------------------------------------------------------------------------------------------
 
 const struct dialect dialect_c_scalar = {.target = SCALAR_TARGET("c_scalar", words, ),
@@ -349,7 +303,3 @@ const struct dialect dialect_c_tiles = {.target =
                                         .prelude = prelude_c_tiles,
                                         .program = program_render,
                                         SCALAR_DIALECT};
-const struct dialect dialect_cuda = {
-    .target = SCALAR_TARGET("cuda", cuda_words, ), .prelude = prelude_cuda, .map = map_thread, .element = map_element, SCALAR_DIALECT};
-const struct dialect dialect_opencl = {
-    .target = SCALAR_TARGET("opencl", opencl_words, ), .prelude = prelude_opencl, .map = map_thread, .element = map_element, SCALAR_DIALECT};

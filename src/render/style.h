@@ -10,7 +10,6 @@ struct style {
     const struct plan *plan;
     const struct dialect *dialect;
     int indent;
-    bool is_element; // rows are one element, at 0
     const char *lane; // in names of registers instead of their number; NULL: the number
 };
 
@@ -19,7 +18,6 @@ struct dialect {
     const char *prelude;
     // The whole function of a map; of a reduction of one row (NULL: none).
     void (*map)(struct style *s, const char *symbol);
-    void (*element)(struct style *s, const char *symbol); // one element of it (NULL: none)
     bool (*reduction)(struct style *s, const struct tile_kernel *kernel, const char *symbol);
     // The functions of a kernel of any statements (NULL: it has none).
     bool (*program)(struct style *s, const struct tile_kernel *kernel, const char *symbol);
@@ -36,8 +34,7 @@ struct dialect {
 
 #define DIALECT(name) extern const struct dialect dialect_##name;
 #include "render/dialects.def"
-extern const char prelude_c_scalar[], prelude_c_tiles[], prelude_cuda[], prelude_opencl[]; // prelude.c
-extern const char prelude_opencl_tiles[], prelude_cuda_tiles[], prelude_hip_tiles[];
+extern const char prelude_c_scalar[], prelude_c_tiles[], prelude_opencl_tiles[], prelude_cuda_tiles[], prelude_hip_tiles[]; // prelude.c
 
 // reduction.c
 bool reduction_vector(struct style *s, const struct tile_kernel *kernel, const char *symbol);

@@ -213,7 +213,8 @@ static void change(struct change *c) {
 // -----------------------------------------------------------------------------------------------------------------
 
 static void render(struct tile_kernel *kernel) {
-    static const char *const dialects[] = {"c_tiles", "c", "cuda", "opencl", "opencl_tiles", "cuda_tiles"};
+    static const char *const dialects[] = {"c_tiles",          "c",          "opencl_tiles",
+                                           "opencl_cpu_tiles", "cuda_tiles", "hip_tiles"};
     char *text = tile_rendered(kernel, dialects[test_between(0, COUNT(dialects) - 1)]);
     CHECK(text || zl_error());
     memory_free(text);

@@ -64,6 +64,8 @@ fi
 # Kernels.
 check "kernel show of an op" says "kernel" "$zellige" kernel show --op add --dtype f32
 check "kernel show for C" says "[;{]" "$zellige" kernel show --op add --dtype f32 --target c
+check "kernel show for CUDA" says "__global__ void" "$zellige" kernel show --op add --dtype f32 --target cuda
+check "kernel show for OpenCL" says "^__kernel" "$zellige" kernel show --op add --dtype f32 --target opencl
 check "kernel show --stage all" says "^// tile" "$zellige" kernel show --op add --stage all
 check "kernel show --stage all of a kernel of blocks" says "^// hip_tiles" "$zellige" kernel show test/render/kernels/softmax.tile \
     --stage all

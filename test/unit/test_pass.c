@@ -268,8 +268,8 @@ TEST(kernels_tell_the_dtypes_they_need) {
             struct tile_kernel *k =
                 tile_row_kernel((enum tile_op)op, dtype, forms[tile_op_arity((enum tile_op)op)]);
             struct text text = {0};
-            if (CHECK(k && pass_run(k, render_target("opencl"), NULL) &&
-                      render_element(&text, k, "opencl", "f"))) {
+            if (CHECK(k && pass_run(k, render_target("opencl_tiles"), NULL) &&
+                      render_function(&text, k, "opencl_tiles", "f"))) {
                 bool needs = pass_dtypes(k) & PASS_BIT(ZL_FLOAT64);
                 CHECK_EQ_INT(needs, strstr(text.data, "f64") != NULL);
                 CHECK(pass_dtypes(k) & PASS_BIT(dtype) || dtype == ZL_COMPLEX64 || dtype == ZL_BOOL);
