@@ -12,6 +12,7 @@ struct bytes {
     struct tile_type *was; // by id of the buffer: its type at first
     expr *memo;            // by id of the expression: the same in bytes
     int ids;
+    bool *is_done; // by token
     bool failed;
 };
 
@@ -127,29 +128,19 @@ static bool converts(const struct bytes *b, const struct tile_stmt *s) {
 }
 
 // Conversions are done at once: nobody waits for them.
-static void emit_block(struct bytes *b, const struct tile_stmt *body, bool *is_done) {
-    for (const struct tile_stmt *s = body; s; s = s->next) {
-        bool is_line = (s->kind == TILE_REDUCE || s->kind == TILE_SCAN) && tile_type_is_small(was(b, &s->region[0]));
-        if (s->kind == TILE_COPY && converts(b, s)) {
-            copy(b, &s->region[0], &s->region[1], s->value, was(b, &s->region[1]));
-            is_done[s->token] = true;
-        } else if (s->kind == TILE_WAIT && s->token > 0 && is_done[s->token]) {
-            continue;
-        } else if (is_line) {
-            emit_line(b, *s);
-        } else if (s->kind == TILE_GEMM) {
-            emit_gemm(b, *s);
-        } else if (s->body || s->other) {
-            tile_open(*s);
-            emit_block(b, s->body, is_done);
-            if (s->other) {
-                tile_else();
-                emit_block(b, s->other, is_done);
-            }
-            tile_close();
-        } else
-            tile_append(*s);
-    }
+static bool emit(void *data, const struct tile_stmt *s) {
+    struct bytes *b = data;
+    bool is_line = (s->kind == TILE_REDUCE || s->kind == TILE_SCAN) && tile_type_is_small(was(b, &s->region[0]));
+    if (s->kind == TILE_COPY && converts(b, s)) {
+        copy(b, &s->region[0], &s->region[1], s->value, was(b, &s->region[1]));
+        b->is_done[s->token] = true;
+    } else if (is_line)
+        emit_line(b, *s);
+    else if (s->kind == TILE_GEMM)
+        emit_gemm(b, *s);
+    else
+        return s->kind == TILE_WAIT && s->token > 0 && b->is_done[s->token];
+    return true;
 }
 
 // The kernel ------------------------------------------------------------------------------------------------------------
@@ -217,18 +208,18 @@ bool pass_bytes(struct tile_kernel *kernel, const struct target *target) {
     size_t ids = (size_t)kernel->ids + 1;
     struct bytes b = {.was = memory_zero(((size_t)kernel->buffers + 1) * sizeof *b.was),
                       .memo = memory_zero(ids * sizeof *b.memo),
-                      .ids = kernel->ids + 1};
-    bool *seen = memory_zero(ids * sizeof *seen), *is_done = memory_zero((size_t)kernel->tokens + 1);
-    bool good = b.was && b.memo && seen && is_done;
+                      .ids = kernel->ids + 1,
+                      .is_done = memory_zero((size_t)kernel->tokens + 1)};
+    bool *seen = memory_zero(ids * sizeof *seen), good = b.was && b.memo && seen && b.is_done;
     if (good && has_small(&b, kernel, &(struct search){seen, false})) {
         tile_resume(kernel);
         pass_each_expr(kernel->body, replace, &b);
-        emit_block(&b, tile_take_body(), is_done);
         tile_suspend();
+        good = pass_emit_kernel(kernel, emit, &b);
     }
     memory_free(b.was);
     memory_free(b.memo);
+    memory_free(b.is_done);
     memory_free(seen);
-    memory_free(is_done);
     return good && !b.failed && !kernel->failed;
 }

@@ -37,21 +37,14 @@ static expr stored_value(const struct renaming *r, expr load) {
     return found;
 }
 
-static expr rename(struct renaming *r, expr e) {
-    expr operand[3 + TILE_DIMS], made = e;
-    bool is_new = false;
+static expr rename(void *data, expr e) {
+    struct renaming *r = data;
     if (e->id < r->ids && r->memo[e->id])
         return r->memo[e->id];
+    expr made = pass_rebuild(e, rename, r);
     for (int i = 0; e->op == TILE_INDEX && i < r->to->indices; i++)
         if (e->name == r->from->name[i])
             made = tile_name_value(r->to->name[i], TILE_INDEX);
-    for (int i = 0; i < tile_operands(e); i++) {
-        operand[i] = rename(r, tile_operand(e, i));
-        if (!operand[i])
-            return NULL;
-        is_new |= operand[i] != tile_operand(e, i);
-    }
-    made = is_new ? tile_rebuild(e, operand) : made;
     expr value = made && made->op == TILE_LOAD ? stored_value(r, made) : NULL;
     made = value ? value : made;
     if (e->id < r->ids)
@@ -251,8 +244,8 @@ static void fuse_list(struct tile_kernel *kernel, struct tile_stmt *list) {
     for (struct tile_stmt *s = list; s && !kernel->failed; s = s->next) {
         fuse_list(kernel, s->body);
         fuse_list(kernel, s->other);
-        while (s->next && pass_is_plain_map(s) && pass_is_plain_map(s->next) && have_same_points(s, s->next) &&
-               fuse_pair(kernel, list, s))
+        while (s->next && pass_is_plain_map(s) && pass_is_plain_map(s->next) &&
+               have_same_points(s, s->next) && fuse_pair(kernel, list, s))
             ;
     }
 }

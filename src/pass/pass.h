@@ -103,6 +103,23 @@ bool pass_rewrite(struct tile_kernel *kernel, const struct target *target, pass_
 // Calls visit for every place of the kernel's statements that holds an expression.
 void pass_each_expr(struct tile_stmt *body, void (*visit)(expr *place, void *data), void *data);
 
+// Returns the same op on what `of` gives for each operand, e itself where none of them changes; NULL where one is NULL.
+typedef expr pass_replacement(void *data, expr e);
+expr pass_rebuild(expr e, pass_replacement *of, void *data);
+
+// emit.c ----------------------------------------------------------------------------------------------------
+
+// Emits statements into the current kernel, with all that is in them. `emit` makes what stands for one and returns true, or
+// returns false: the statement stays, and those in it are asked for.
+typedef bool pass_emitter(void *data, const struct tile_stmt *s);
+void pass_emit(const struct tile_stmt *body, pass_emitter *emit, void *data);
+// The same for a kernel whose body is emitted anew. Returns false if that fails.
+bool pass_emit_kernel(struct tile_kernel *kernel, pass_emitter *emit, void *data);
+// Emits a statement alone, with what `of` gives for its expressions; one that has a body is opened. NULL: it failed.
+struct tile_stmt *pass_emit_as(const struct tile_stmt *s, pass_replacement *of, void *data);
+// Emits the bodies of a statement that is open, by `block`, and closes it; does nothing where a statement has none.
+void pass_emit_bodies(const struct tile_stmt *s, void (*block)(void *data, const struct tile_stmt *body), void *data);
+
 // walk.c ----------------------------------------------------------------------------------------------------
 
 // The nodes that the values stored by these statements are made of, each once, operands first; not

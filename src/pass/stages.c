@@ -148,82 +148,38 @@ static struct tile_region region_at(const struct stages *t, expr turn, int which
     return (struct tile_region){t->now[which], origin, as_other ? NULL : extent};
 }
 
-static expr rewrite(struct stages *t, expr e);
-
-static expr rewrite_load(struct stages *t, expr e) {
-    int which = copied_at(t, e->buffer);
-    expr index[TILE_DIMS], at[TILE_DIMS + 1];
-    for (int i = 0; i < e->indices; i++)
-        index[i] = rewrite(t, e->index[i]);
-    expr mask = e->args ? rewrite(t, e->arg[0]) : NULL, other = e->args ? rewrite(t, e->arg[1]) : NULL;
-    if (which == t->copies)
-        return tile_load(e->buffer, e->indices, index, mask, other);
-    at_stage(t, t->turn, e->buffer, index, at);
-    return tile_load(t->now[which], e->indices + 1, at, mask, other);
-}
-
-static expr rewrite(struct stages *t, expr e) {
-    expr operand[3 + TILE_DIMS], known = e ? map_get(&t->g.rewritten, &e, sizeof e) : NULL, result = e;
-    if (!e || known || tile_op_is_leaf(e->op))
-        return known ? known : e;
-    if (e->op == TILE_LOAD)
-        result = rewrite_load(t, e);
-    else {
-        for (int i = 0; i < tile_operands(e); i++)
-            operand[i] = rewrite(t, tile_operand(e, i));
-        result = tile_rebuild(e, operand);
+static expr rewrite(void *data, expr e) {
+    struct stages *t = data;
+    expr known = map_get(&t->g.rewritten, &e, sizeof e), at[TILE_DIMS + 1];
+    if (known)
+        return known;
+    int which = e->op == TILE_LOAD ? copied_at(t, e->buffer) : t->copies;
+    expr result = pass_rebuild(e, rewrite, t);
+    if (result && which < t->copies) {
+        expr mask = e->args ? result->arg[0] : NULL;
+        at_stage(t, t->turn, e->buffer, result->index, at);
+        result = tile_load(t->now[which], e->indices + 1, at, mask, mask ? result->arg[1] : NULL);
     }
     if (result)
         map_set(&t->g.rewritten, &e, sizeof e, (void *)result);
     return result;
 }
 
-static void block(struct stages *t, const struct tile_stmt *body);
-
-static void rewrite_list(struct stages *t, const expr *list, int count, expr *out) {
-    for (int i = 0; list && i < count; i++)
-        out[i] = rewrite(t, list[i]);
-}
+static void block(void *data, const struct tile_stmt *body);
 
 // A statement of the loop's body, with what it uses of stages.
 static void in_loop(struct stages *t, const struct tile_stmt *s) {
-    expr index[TILE_DIMS], extent[TILE_DIMS], origin[3][TILE_DIMS + 1], size[3][TILE_DIMS + 1];
+    expr origin[3][TILE_DIMS + 1], size[3][TILE_DIMS + 1];
     struct tile_stmt next = *s;
-    map_free(&t->g.rewritten);
-    rewrite_list(t, s->index, s->indices, index);
-    rewrite_list(t, s->extent, s->indices, extent);
-    next.index = s->index ? index : NULL;
-    next.extent = s->extent ? extent : NULL;
-    next.value = rewrite(t, s->value);
-    next.mask = rewrite(t, s->mask);
-    next.begin = rewrite(t, s->begin);
-    next.step = rewrite(t, s->step);
-    for (int i = 0; i < 3; i++) {
-        struct tile_region *r = &next.region[i];
-        int which = r->buffer ? copied_at(t, r->buffer) : t->copies;
-        if (!r->buffer)
-            continue;
-        rewrite_list(t, r->origin, r->buffer->ndim, origin[i]);
-        if (which < t->copies) {
-            *r = region_at(t, t->turn, which, r, origin[i], size[i]);
-            continue;
-        }
-        rewrite_list(t, r->extent, r->buffer->ndim, size[i]);
-        *r = (struct tile_region){r->buffer, r->origin ? origin[i] : NULL, r->extent ? size[i] : NULL};
+    for (int i = 0; i < 3 && s->region[i].buffer; i++) {
+        int which = copied_at(t, s->region[i].buffer);
+        if (which < t->copies)
+            next.region[i] = region_at(t, t->turn, which, &s->region[i], origin[i], size[i]);
     }
     map_free(&t->g.rewritten);
-    if (!s->body && s->kind != TILE_IF && s->kind != TILE_FOR && s->kind != TILE_WHILE &&
-        s->kind != TILE_MAP) {
-        tile_append(next);
-        return;
-    }
-    tile_open(next);
-    block(t, s->body);
-    if (s->other) {
-        tile_else();
-        block(t, s->other);
-    }
-    tile_close();
+    pass_emit_as(&next, rewrite, t);
+    map_free(&t->g.rewritten);
+    pass_emit_bodies(s, block, t);
 }
 
 // The copies of a turn, which has not come yet.
@@ -314,7 +270,8 @@ static bool declare(struct stages *t, const struct tile_stmt *s) {
     return true;
 }
 
-static void block(struct stages *t, const struct tile_stmt *body) {
+static void block(void *data, const struct tile_stmt *body) {
+    struct stages *t = data;
     for (; body && tile_current() && !tile_current()->failed; body = body->next) {
         if (is_made_ahead(t, body) || declare(t, body))
             continue;

@@ -201,6 +201,10 @@ const struct tile_buffer *thread_element(struct points *p, const struct tile_buf
     return h ? h->now : b;
 }
 
+static expr rewrite(void *points, expr e) {
+    return thread_rewrite(points, e);
+}
+
 static expr rewrite_load(struct points *p, expr e) {
     expr held = thread_run_load(p, e);
     if (held != e)
@@ -220,25 +224,13 @@ expr thread_rewrite(struct points *p, expr e) {
     expr known = map_get(&p->g->rewritten, &e, sizeof e);
     if (known)
         return known;
-    expr operand[3 + TILE_DIMS], result = e;
-    if (e->op == TILE_LOAD)
-        result = rewrite_load(p, e);
-    else if (!tile_op_is_leaf(e->op)) {
-        for (int i = 0; i < tile_operands(e); i++)
-            operand[i] = thread_rewrite(p, tile_operand(e, i));
-        result = tile_rebuild(e, operand);
-    }
+    expr result = e->op == TILE_LOAD ? rewrite_load(p, e) : pass_rebuild(e, rewrite, p);
     if (!result || !map_set(&p->g->rewritten, &e, sizeof e, (void *)result))
         p->g->failed = true;
     return result;
 }
 
 // Maps ------------------------------------------------------------------------------------------------------------------
-
-static void rewrite_list(struct points *p, const expr *list, int count, expr *out) {
-    for (int i = 0; list && i < count; i++)
-        out[i] = thread_rewrite(p, list[i]);
-}
 
 static void emit_element(struct points *p, const struct tile_stmt *s) {
     if (thread_run_store(p, s))
@@ -256,29 +248,13 @@ static void emit_element(struct points *p, const struct tile_stmt *s) {
     tile_append(next);
 }
 
-static void emit_other(struct points *p, const struct tile_stmt *s, bool opens) {
-    expr extent[TILE_DIMS], origin[3][TILE_DIMS], size[3][TILE_DIMS];
+static void emit_other(struct points *p, const struct tile_stmt *s) {
     struct tile_stmt next = *s;
-    next.value = thread_rewrite(p, s->value);
-    next.mask = thread_rewrite(p, s->mask);
-    next.begin = thread_rewrite(p, s->begin);
-    next.step = thread_rewrite(p, s->step);
-    rewrite_list(p, s->extent, s->indices, extent);
-    next.extent = s->extent ? extent : NULL;
     for (int i = 0; i < 3; i++) {
-        struct tile_region *r = &next.region[i];
-        if (!r->buffer)
-            continue;
-        const struct holding *h = holding_of(p->g, r->buffer);
-        rewrite_list(p, r->origin, r->buffer->ndim, origin[i]);
-        rewrite_list(p, r->extent, r->buffer->ndim, size[i]);
-        *r = (struct tile_region){h ? h->now : r->buffer, r->origin ? origin[i] : NULL,
-                                  r->extent ? size[i] : NULL};
+        const struct holding *h = s->region[i].buffer ? holding_of(p->g, s->region[i].buffer) : NULL;
+        next.region[i].buffer = h ? h->now : s->region[i].buffer;
     }
-    if (opens)
-        tile_open(next);
-    else
-        tile_append(next);
+    pass_emit_as(&next, rewrite, p);
 }
 
 static bool has_shuffle(const struct group *g, const struct tile_stmt *s) {
@@ -313,34 +289,26 @@ static void emit_inner(struct points *p, const struct tile_stmt *s) {
     switch (s->kind) {
     case TILE_STORE:
     case TILE_ATOMIC: emit_element(p, s); return;
-    case TILE_FOR:
-        if (thread_run_loop(p, s))
-            return; // fallthrough
-    case TILE_MAP:
-    case TILE_IF:
-    case TILE_WHILE:
-        emit_other(p, s, true);
-        thread_body(p, s->body);
-        if (s->other) {
-            tile_else();
-            thread_body(p, s->other);
-        }
-        tile_close();
-        return;
     case TILE_WAIT: return; // copies in maps are done at once
     case TILE_SHUFFLE:
         if (has_shuffle(p->g, s))
-            emit_other(p, s, false);
+            emit_other(p, s);
         else
             emit_by_slots(p, s);
         return;
-    default: emit_other(p, s, false); return;
+    case TILE_FOR:
+        if (thread_run_loop(p, s))
+            return; // fallthrough
+    default:
+        emit_other(p, s);
+        pass_emit_bodies(s, thread_body, p);
+        return;
     }
 }
 
-void thread_body(struct points *p, const struct tile_stmt *body) {
+void thread_body(void *points, const struct tile_stmt *body) {
     for (; body; body = body->next)
-        emit_inner(p, body);
+        emit_inner(points, body);
 }
 
 static void map_elements(struct group *g, const struct tile_stmt *s) {
@@ -374,7 +342,7 @@ void thread_alone(struct group *g, const struct tile_stmt *s) {
     if (s->kind == TILE_STORE || s->kind == TILE_ATOMIC)
         emit_element(&p, s);
     else
-        emit_other(&p, s, s->kind == TILE_FOR || s->kind == TILE_IF || s->kind == TILE_WHILE);
+        emit_other(&p, s);
     map_free(&g->rewritten);
 }
 

@@ -98,13 +98,8 @@ static void with_body(struct group *g, const struct tile_stmt *s) {
     bool is_loop = s->kind != TILE_IF || g->cluster > 1;
     thread_alone(g, s);
     g->loops += is_loop;
-    thread_block(g, s->body);
+    pass_emit_bodies(s, thread_block, g);
     g->loops -= is_loop;
-    if (s->other) {
-        tile_else();
-        thread_block(g, s->other);
-    }
-    tile_close();
 }
 
 static void wait(struct group *g, const struct tile_stmt *s, int keep) {
@@ -166,7 +161,8 @@ static void one(struct group *g, const struct tile_stmt *s) {
     }
 }
 
-void thread_block(struct group *g, const struct tile_stmt *body) {
+void thread_block(void *group, const struct tile_stmt *body) {
+    struct group *g = group;
     for (; body && !g->failed && tile_current() && !tile_current()->failed; body = body->next)
         one(g, body);
 }

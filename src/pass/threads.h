@@ -100,7 +100,7 @@ int64_t fragments_number(expr e); // -1: not known
 void barriers_place(struct group *g, struct tile_stmt **body);
 
 // threads.c: what the files that make code share.
-void thread_block(struct group *g, const struct tile_stmt *body);
+void thread_block(void *group, const struct tile_stmt *body); // of struct group
 expr thread_number(int64_t value); // u32
 // A region as the thread has it: what stands for its buffer now; origin has room for TILE_DIMS.
 struct tile_region thread_region(struct group *g, const struct tile_region *r, expr *origin);
@@ -126,7 +126,7 @@ struct points {
 bool thread_open_points(struct group *g, struct points *p, const struct sweep *s); // opens loops and guards
 void thread_close_points(struct points *p);
 expr thread_rewrite(struct points *p, expr e); // names and tiles as this thread has them
-void thread_body(struct points *p, const struct tile_stmt *body);
+void thread_body(void *points, const struct tile_stmt *body); // of struct points
 // Returns what holds an element of a buffer now, and sets where it is there: at has room for TILE_DIMS.
 const struct tile_buffer *thread_element(struct points *p, const struct tile_buffer *b, const expr *index, expr *at, int *indices);
 void thread_map(struct group *g, const struct tile_stmt *s);

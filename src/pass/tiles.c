@@ -323,61 +323,25 @@ static bool has_unit(const struct target *target, const struct tile_stmt *s) {
 
 // -----------------------------------------------------------------------------------------------------------------
 
-static void emit_block(const struct target *target, const struct tile_stmt *body);
-
-static void emit_nested(const struct target *target, const struct tile_stmt *s) {
-    tile_open(*s);
-    emit_block(target, s->body);
-    if (s->other) {
-        tile_else();
-        emit_block(target, s->other);
-    }
-    tile_close();
-}
-
-static void emit(const struct target *target, const struct tile_stmt *s) {
-    switch (s->kind) {
-    case TILE_COPY:
-    case TILE_FILL:
-        if (s->loop == TILE_VECTOR) // one access
-            tile_append(*s);
-        else if (s->kind == TILE_COPY)
-            copy(s);
-        else
-            fill(s);
-        return;
-    case TILE_REDUCE: reduce(target, s); return;
-    case TILE_SCAN: scan(s); return;
-    case TILE_GEMM:
-        if (target->group ? s->threads : has_unit(target, s))
-            tile_append(*s);
-        else
-            gemm(s);
-        return;
-    case TILE_MAP:
-    case TILE_THREAD:
-    case TILE_FOR:
-    case TILE_IF:
-    case TILE_WHILE:
-    case TILE_GRID: emit_nested(target, s); return;
-    case TILE_WAIT:
-        if (target->group)
-            tile_append(*s);
-        return;
-    default: tile_append(*s); return;
-    }
-}
-
-static void emit_block(const struct target *target, const struct tile_stmt *body) {
-    for (const struct tile_stmt *s = body; s; s = s->next)
-        emit(target, s);
+// A copy or fill of one access stays, and so does what the target has a unit for.
+static bool emit(void *data, const struct tile_stmt *s) {
+    const struct target *target = data;
+    bool is_access = s->loop == TILE_VECTOR;
+    if (s->kind == TILE_COPY && !is_access)
+        copy(s);
+    else if (s->kind == TILE_FILL && !is_access)
+        fill(s);
+    else if (s->kind == TILE_REDUCE)
+        reduce(target, s);
+    else if (s->kind == TILE_SCAN)
+        scan(s);
+    else if (s->kind == TILE_GEMM && !(target->group ? s->threads : has_unit(target, s)))
+        gemm(s);
+    else
+        return s->kind == TILE_WAIT && !target->group;
+    return true;
 }
 
 bool pass_tiles(struct tile_kernel *kernel, const struct target *target) {
-    if (!target->is_program)
-        return true;
-    tile_resume(kernel);
-    emit_block(target, tile_take_body());
-    tile_suspend();
-    return !kernel->failed;
+    return !target->is_program || pass_emit_kernel(kernel, emit, (void *)target);
 }

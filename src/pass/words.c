@@ -49,7 +49,8 @@ static void im2col(const struct tile_stmt *s) {
     expr index[4] = {over(point, high), tap_along(s, rest(point, high), over(tap, size)),
                      tap_along(s, rest(row, wide), rest(tap, size)), rest(column, channels)};
     expr most = box_number((int64_t)s->window.size * s->window.size);
-    expr mask = box_both(tile_binary(TILE_GE, row, box_number(0)), tile_binary(TILE_GE, column, box_number(0)));
+    expr mask =
+        box_both(tile_binary(TILE_GE, row, box_number(0)), tile_binary(TILE_GE, column, box_number(0)));
     mask = box_both(mask, tile_binary(TILE_LT, tap, most));
     mask = box_both(mask, tile_binary(TILE_GT, tile_binary(TILE_MUL, high, wide), box_number(0)));
     for (int i = 0; i < 3; i++) { // the last is a remainder
@@ -88,31 +89,16 @@ static bool has_words(const struct tile_stmt *body) {
     return false;
 }
 
-static void emit_block(const struct tile_stmt *body) {
-    for (const struct tile_stmt *s = body; s; s = s->next) {
-        if (s->kind == TILE_IM2COL)
-            im2col(s);
-        else if (s->absolute)
-            reduce_sizes(*s);
-        else if (s->body || s->other) {
-            tile_open(*s);
-            emit_block(s->body);
-            if (s->other) {
-                tile_else();
-                emit_block(s->other);
-            }
-            tile_close();
-        } else
-            tile_append(*s);
-    }
+static bool emit(void *data, const struct tile_stmt *s) {
+    (void)data;
+    if (s->kind == TILE_IM2COL)
+        im2col(s);
+    else if (s->absolute)
+        reduce_sizes(*s);
+    return s->kind == TILE_IM2COL || s->absolute;
 }
 
 bool pass_words(struct tile_kernel *kernel, const struct target *target) {
     (void)target;
-    if (!has_words(kernel->body))
-        return true;
-    tile_resume(kernel);
-    emit_block(tile_take_body());
-    tile_suspend();
-    return !kernel->failed;
+    return !has_words(kernel->body) || pass_emit_kernel(kernel, emit, NULL);
 }
