@@ -71,14 +71,10 @@ static void count_block(struct forward *f, struct tile_stmt *body) {
 
 // Deciding ----------------------------------------------------------------------------------------------------------
 
-// The same at the product as at the copy: made of numbers that do not change between them.
-static bool is_steady(expr e) {
-    if (e->op == TILE_LOAD || e->op == TILE_LOCAL)
-        return false;
-    for (int i = 0; i < tile_operands(e); i++)
-        if (!is_steady(tile_operand(e, i)))
-            return false;
-    return true;
+// Whether it may be something else at the product than at the copy.
+static bool changes(expr e, const void *data) {
+    (void)data;
+    return e->op == TILE_LOAD || e->op == TILE_LOCAL;
 }
 
 // A rectangle of an input, as large as the tile that it goes to and with its axes.
@@ -93,7 +89,7 @@ static bool is_input(const struct tile_region *from, const struct tile_buffer *t
         struct pass_range wanted = axis < 0 ? (struct pass_range){1, 1} : pass_range(tile->shape[axis]);
         struct pass_range given = size ? pass_range(size) : wanted;
         if (given.low != wanted.low || given.high != wanted.low ||
-            (from->origin && !is_steady(from->origin[i])))
+            (from->origin && pass_any(from->origin[i], changes, NULL)))
             return false;
     }
     return true;

@@ -53,19 +53,13 @@ static bool is_that_line(const struct pair *p) {
     return same;
 }
 
-static bool touches(const struct tile_stmt *store, const struct tile_buffer *memory) {
-    struct tile_stmt alone = *store;
-    alone.next = NULL;
-    return pass_uses(&alone, memory);
-}
-
 // What follows the reduction stores results that the map has not seen.
 static bool is_apart(const struct pair *p) {
     for (const struct tile_stmt *s = p->reduce->next; s; s = s->next) {
         if (s->kind != TILE_STORE || pass_uses(p->map->body, tile_memory_of(s->buffer)))
             return false;
         for (const struct tile_stmt *b = p->map->body; b; b = b->next)
-            if (touches(s, tile_memory_of(b->buffer)))
+            if (pass_touches(s, tile_memory_of(b->buffer)))
                 return false;
     }
     for (const struct tile_stmt *b = p->map->body; b != p->store; b = b->next)
@@ -120,7 +114,7 @@ static bool is_of_loop(const struct tile_stmt *list, const struct pair *p) {
     const struct tile_buffer *tile = p->store->buffer;
     bool is_seen = pass_loads(p->store->value, tile);
     for (const struct tile_stmt *s = list; s && !is_seen; s = s->next)
-        is_seen = s != p->loop && (s->kind != TILE_ALLOC || s->buffer != tile) && touches(s, tile);
+        is_seen = s != p->loop && (s->kind != TILE_ALLOC || s->buffer != tile) && pass_touches(s, tile);
     return !is_seen && pass_is_made_in(list, tile);
 }
 

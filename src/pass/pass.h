@@ -127,6 +127,13 @@ void pass_emit_bodies(const struct tile_stmt *s, void (*block)(void *data, const
 // out.
 int pass_nodes(const struct tile_kernel *kernel, const struct tile_stmt *body, expr **nodes);
 
+// Whether a node of an expression is something; whether an expression depends on a loop variable. Paths are walked.
+bool pass_any(expr e, bool (*is)(expr e, const void *data), const void *data);
+bool pass_depends(expr e, const struct tile_name *variable);
+// The first statement that is something, before those in it; NULL: there is none.
+const struct tile_stmt *pass_find(const struct tile_stmt *body, bool (*is)(const struct tile_stmt *s, const void *data), const void *data);
+const struct tile_stmt *pass_find_kind(const struct tile_stmt *body, enum tile_stmt_kind kind);
+
 // How an index moves with a loop variable.
 enum pass_step { PASS_FIXED, PASS_UNIT, PASS_OTHER };
 enum pass_step pass_step_of(expr index, const struct tile_name *variable);
@@ -137,8 +144,9 @@ bool pass_is_simple(struct tile_kernel *kernel);
 // The dtypes (PASS_BIT) of all values that a kernel computes, reads and writes: after the passes, what its target has to have.
 uint32_t pass_dtypes(struct tile_kernel *kernel);
 
-// Whether statements, with all that is in them, touch a memory; whether a formula loads it.
+// Whether statements, with all that is in them, touch a memory; whether one of them does; whether a formula loads it.
 bool pass_uses(const struct tile_stmt *body, const struct tile_buffer *memory);
+bool pass_touches(const struct tile_stmt *s, const struct tile_buffer *memory);
 bool pass_loads(expr e, const struct tile_buffer *memory);
 bool pass_is_made_in(const struct tile_stmt *list, const struct tile_buffer *memory); // one of them allocates it
 void pass_drop_alloc(struct tile_stmt **list, const struct tile_buffer *memory); // takes that statement out

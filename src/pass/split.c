@@ -213,13 +213,6 @@ static bool threads(const struct tile_stmt *s) {
     return good && !t.failed;
 }
 
-static bool has_threads(const struct tile_stmt *s) {
-    for (; s; s = s->next)
-        if (s->kind == TILE_THREAD || has_threads(s->body) || has_threads(s->other))
-            return true;
-    return false;
-}
-
 static bool emit_block(void *data, const struct tile_stmt *s) {
     if (s->kind != TILE_THREAD)
         return false;
@@ -229,6 +222,6 @@ static bool emit_block(void *data, const struct tile_stmt *s) {
 
 bool pass_split(struct tile_kernel *kernel, const struct target *target) {
     bool good = true;
-    return target->group || !has_threads(kernel->body) ||
+    return target->group || !pass_find_kind(kernel->body, TILE_THREAD) ||
            (pass_emit_kernel(kernel, emit_block, &good) && good);
 }

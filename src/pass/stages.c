@@ -54,13 +54,9 @@ static void count_uses(struct group *g, const struct tile_stmt *body, struct usa
 }
 
 // Where a source is depends on the turn alone: nothing that the loop computes.
-static bool is_known_ahead(expr e) {
-    if (e->op == TILE_LOCAL || (e->op == TILE_LOAD && (e->buffer->parameter < 0 || e->buffer->is_output)))
-        return false;
-    for (int i = 0; i < tile_operands(e); i++)
-        if (!is_known_ahead(tile_operand(e, i)))
-            return false;
-    return true;
+static bool is_computed(expr e, const void *data) {
+    (void)data;
+    return e->op == TILE_LOCAL || (e->op == TILE_LOAD && (e->buffer->parameter < 0 || e->buffer->is_output));
 }
 
 static bool runs_ahead(struct stages *t, const struct tile_stmt *s) {
@@ -71,7 +67,7 @@ static bool runs_ahead(struct stages *t, const struct tile_stmt *s) {
         !fragments_is_whole(to, from))
         return false;
     for (int i = 0; from->origin && i < from->buffer->ndim; i++)
-        if (!is_known_ahead(from->origin[i]))
+        if (pass_any(from->origin[i], is_computed, NULL))
             return false;
     struct usage all = {to->buffer, 0, 0}, here = all;
     count_uses(&t->g, t->block, &all);
@@ -282,21 +278,14 @@ static void block(void *data, const struct tile_stmt *body) {
     }
 }
 
-static const struct tile_stmt *find_loop(const struct tile_stmt *body) {
-    for (; body; body = body->next) {
-        if (body->kind == TILE_FOR && body->loop == TILE_PIPELINED && body->stages > 1)
-            return body;
-        const struct tile_stmt *inner = find_loop(body->body);
-        inner = inner ? inner : find_loop(body->other);
-        if (inner)
-            return inner;
-    }
-    return NULL;
+static bool is_pipelined(const struct tile_stmt *s, const void *data) {
+    (void)data;
+    return s->kind == TILE_FOR && s->loop == TILE_PIPELINED && s->stages > 1;
 }
 
 // One loop at a time, until none is left that can run ahead.
 static void make_block(struct stages *t, const struct tile_stmt *grid) {
-    const struct tile_stmt *loop = find_loop(grid->body);
+    const struct tile_stmt *loop = pass_find(grid->body, is_pipelined, NULL);
     bool works = loop && plan(t, loop);
     if (!works)
         t->copies = 0, t->loop = NULL;

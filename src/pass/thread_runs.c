@@ -61,27 +61,23 @@ static int stores_to(const struct tile_stmt *body, const struct tile_buffer *mem
     return count;
 }
 
-static bool is_named_in(const struct tile_stmt *body, const struct tile_name *name) {
-    for (; body; body = body->next) {
-        for (int i = 0; body->name && i < MAX_OF(body->indices, 1); i++)
-            if (body->name[i] == name)
-                return true;
-        if (body->old == name || is_named_in(body->body, name) || is_named_in(body->other, name))
-            return true;
-    }
-    return false;
+static bool names(const struct tile_stmt *s, const void *name) {
+    bool found = s->old == name;
+    for (int i = 0; s->name && i < MAX_OF(s->indices, 1); i++)
+        found |= s->name[i] == name;
+    return found;
+}
+
+static bool changes(expr e, const void *data) {
+    const struct runs *r = data;
+    if (e->op == TILE_INDEX || e->op == TILE_LOCAL)
+        return e->name == r->var || pass_find(r->body, names, e->name);
+    return e->op == TILE_LOAD && stores_to(r->body, tile_memory_of(e->buffer));
 }
 
 // Whether an expression is the same in all turns, wherever it stands in the body.
 static bool is_steady(const struct runs *r, expr e) {
-    if (e->op == TILE_INDEX || e->op == TILE_LOCAL)
-        return e->name != r->var && !is_named_in(r->body, e->name);
-    if (e->op == TILE_LOAD && stores_to(r->body, tile_memory_of(e->buffer)))
-        return false;
-    for (int i = 0; i < tile_operands(e); i++)
-        if (!is_steady(r, tile_operand(e, i)))
-            return false;
-    return true;
+    return !pass_any(e, changes, r);
 }
 
 static bool is_steady_place(const struct runs *r, const struct run_access *a) {

@@ -200,16 +200,6 @@ static void open_threads(struct group *g, const struct tile_name *rank) {
     thread_meet(TILE_ARRIVE);
 }
 
-// How many threads a `thread` in these statements asks for; 0: there is none.
-static int threads_in(const struct tile_stmt *body) {
-    int count = 0;
-    for (const struct tile_stmt *s = body; s && !count; s = s->next) {
-        count = s->kind == TILE_THREAD ? (int)fragments_number(s->extent[0]) : threads_in(s->body);
-        count = count ? count : threads_in(s->other);
-    }
-    return count;
-}
-
 static expr blocks_of(expr points, int64_t each) {
     return tile_binary(TILE_FLOORDIV, tile_binary(TILE_ADD, points, box_number(each - 1)), box_number(each));
 }
@@ -217,7 +207,8 @@ static expr blocks_of(expr points, int64_t each) {
 // points: of a flat grid whose points are divided among all threads, how many there are; else NULL, and the grid has its extent.
 static bool emit_grid(const struct target *target, const struct tile_stmt *grid, struct tile_stmt *body,
                       bool is_flat, expr points) {
-    int threads = grid->threads ? grid->threads : threads_in(body);
+    const struct tile_stmt *code = pass_find_kind(body, TILE_THREAD);
+    int threads = grid->threads ? grid->threads : code ? (int)fragments_number(code->extent[0]) : 0;
     struct group g = {.target = target,
                       .threads = threads ? threads : target->group->threads,
                       .cluster = MAX_OF(MIN_OF(grid->cluster, target->group->cluster), 1),

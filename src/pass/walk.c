@@ -30,20 +30,26 @@ int pass_nodes(const struct tile_kernel *kernel, const struct tile_stmt *body, e
     return count;
 }
 
+bool pass_any(expr e, bool (*is)(expr e, const void *data), const void *data) {
+    bool found = is(e, data);
+    for (int i = 0; i < tile_operands(e) && !found; i++)
+        found = pass_any(tile_operand(e, i), is, data);
+    return found;
+}
+
+static bool is_index(expr e, const void *variable) {
+    return e->op == TILE_INDEX && e->name == variable;
+}
+
 // Indices are small sums of products: walking their paths is cheap.
-static bool depends(expr e, const struct tile_name *variable) {
-    if (e->op == TILE_INDEX)
-        return e->name == variable;
-    for (int i = 0; i < tile_operands(e); i++)
-        if (depends(tile_operand(e, i), variable))
-            return true;
-    return false;
+bool pass_depends(expr e, const struct tile_name *variable) {
+    return pass_any(e, is_index, variable);
 }
 
 enum pass_step pass_step_of(expr index, const struct tile_name *variable) {
-    if (index->op == TILE_INDEX && index->name == variable)
+    if (is_index(index, variable))
         return PASS_UNIT;
-    if (!depends(index, variable))
+    if (!pass_depends(index, variable))
         return PASS_FIXED;
     if (index->op != TILE_ADD)
         return PASS_OTHER;
@@ -61,28 +67,49 @@ bool pass_is_plain_map(const struct tile_stmt *s) {
     return true;
 }
 
+static bool is_load(expr e, const void *memory) {
+    return e->op == TILE_LOAD && tile_memory_of(e->buffer) == memory;
+}
+
 bool pass_loads(expr e, const struct tile_buffer *memory) {
-    if (e->op == TILE_LOAD && tile_memory_of(e->buffer) == memory)
-        return true;
-    for (int i = 0; i < tile_operands(e); i++)
-        if (pass_loads(tile_operand(e, i), memory))
-            return true;
-    return false;
+    return pass_any(e, is_load, memory);
+}
+
+const struct tile_stmt *pass_find(const struct tile_stmt *body,
+                                  bool (*is)(const struct tile_stmt *s, const void *data), const void *data) {
+    const struct tile_stmt *found = NULL;
+    for (const struct tile_stmt *s = body; s && !found; s = s->next) {
+        found = is(s, data) ? s : pass_find(s->body, is, data);
+        found = found ? found : pass_find(s->other, is, data);
+    }
+    return found;
+}
+
+static bool is_kind(const struct tile_stmt *s, const void *kind) {
+    return s->kind == *(const enum tile_stmt_kind *)kind;
+}
+
+const struct tile_stmt *pass_find_kind(const struct tile_stmt *body, enum tile_stmt_kind kind) {
+    return pass_find(body, is_kind, &kind);
+}
+
+static bool uses(const struct tile_stmt *s, const void *memory) {
+    expr root[TILE_STMT_EXPRS];
+    int count = tile_stmt_exprs(s, root);
+    bool used = s->buffer && tile_memory_of(s->buffer) == memory;
+    for (int i = 0; i < 3; i++)
+        used |= s->region[i].buffer && tile_memory_of(s->region[i].buffer) == memory;
+    for (int i = 0; i < count && !used; i++)
+        used = root[i] && pass_loads(root[i], memory);
+    return used;
 }
 
 bool pass_uses(const struct tile_stmt *body, const struct tile_buffer *memory) {
-    for (const struct tile_stmt *s = body; s; s = s->next) {
-        expr root[TILE_STMT_EXPRS];
-        int count = tile_stmt_exprs(s, root);
-        bool used = s->buffer && tile_memory_of(s->buffer) == memory;
-        for (int i = 0; i < 3; i++)
-            used |= s->region[i].buffer && tile_memory_of(s->region[i].buffer) == memory;
-        for (int i = 0; i < count && !used; i++)
-            used = root[i] && pass_loads(root[i], memory);
-        if (used || pass_uses(s->body, memory) || pass_uses(s->other, memory))
-            return true;
-    }
-    return false;
+    return pass_find(body, uses, memory);
+}
+
+bool pass_touches(const struct tile_stmt *s, const struct tile_buffer *memory) {
+    return uses(s, memory) || pass_uses(s->body, memory) || pass_uses(s->other, memory);
 }
 
 bool pass_is_made_in(const struct tile_stmt *list, const struct tile_buffer *memory) {

@@ -82,23 +82,20 @@ static void reduce_sizes(struct tile_stmt s) {
 
 // ---------------------------------------------------------------------------------------------------------------------
 
-static bool has_words(const struct tile_stmt *body) {
-    for (const struct tile_stmt *s = body; s; s = s->next)
-        if (s->kind == TILE_IM2COL || s->absolute || has_words(s->body) || has_words(s->other))
-            return true;
-    return false;
+static bool is_word(const struct tile_stmt *s, const void *data) {
+    (void)data;
+    return s->kind == TILE_IM2COL || s->absolute;
 }
 
 static bool emit(void *data, const struct tile_stmt *s) {
-    (void)data;
     if (s->kind == TILE_IM2COL)
         im2col(s);
     else if (s->absolute)
         reduce_sizes(*s);
-    return s->kind == TILE_IM2COL || s->absolute;
+    return is_word(s, data);
 }
 
 bool pass_words(struct tile_kernel *kernel, const struct target *target) {
     (void)target;
-    return !has_words(kernel->body) || pass_emit_kernel(kernel, emit, NULL);
+    return !pass_find(kernel->body, is_word, NULL) || pass_emit_kernel(kernel, emit, NULL);
 }

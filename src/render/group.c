@@ -421,11 +421,8 @@ static void each_views(struct program *p, const struct tile_stmt *body) {
     }
 }
 
-static bool has_gemm(const struct tile_stmt *s) {
-    for (; s; s = s->next)
-        if (s->kind == TILE_GEMM || has_gemm(s->body) || has_gemm(s->other))
-            return true;
-    return false;
+static bool has_gemm(const struct tile_stmt *body) {
+    return pass_find_kind(body, TILE_GEMM);
 }
 
 static void name_block(struct program *p, const struct tile_name *name, const char *value) {
@@ -524,15 +521,8 @@ bool group_render(struct style *style, const struct tile_kernel *kernel, const c
     return good && !p.failed;
 }
 
-static bool has_assertion(const struct tile_stmt *s) {
-    for (; s; s = s->next)
-        if (s->kind == TILE_ASSERT || has_assertion(s->body) || has_assertion(s->other))
-            return true;
-    return false;
-}
-
 bool render_has_status(const struct tile_kernel *kernel) {
-    return has_assertion(kernel->body);
+    return pass_find_kind(kernel->body, TILE_ASSERT);
 }
 
 static struct render_launch launch_of(const struct tile_stmt *grid) {
