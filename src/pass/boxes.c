@@ -22,6 +22,33 @@ const struct tile_name *box_variable(expr extent) {
     return tile_index(text, extent);
 }
 
+const struct tile_name *box_local(const char *prefix, struct tile_type type) {
+    char text[24];
+    snprintf(text, sizeof text, "%s%d", prefix, tile_current() ? tile_current()->names : 0);
+    return tile_name(text, type);
+}
+
+expr box_local_value(const struct tile_name *local) {
+    return local ? tile_name_value(local, TILE_LOCAL) : NULL;
+}
+
+struct tile_buffer *box_alloc(const char *prefix, struct tile_type type, enum tile_memory memory, int ndim,
+                              const expr *shape) {
+    char text[24];
+    snprintf(text, sizeof text, "%s%d", prefix, tile_current() ? tile_current()->buffers : 0);
+    return tile_alloc(text, type, memory, ndim, shape);
+}
+
+void box_open_if(expr mask) {
+    if (mask)
+        tile_open_if(mask);
+}
+
+void box_close_if(expr mask) {
+    if (mask)
+        tile_close();
+}
+
 expr box_point(const struct tile_name *name) {
     return name ? tile_name_value(name, TILE_INDEX) : NULL;
 }

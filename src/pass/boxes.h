@@ -21,6 +21,13 @@ expr box_index(expr e);         // as index type; NULL flows
 expr box_both(expr a, expr b);  // a and b, each of which may be NULL: nothing asked
 const struct tile_name *box_variable(expr extent); // a new loop variable
 expr box_point(const struct tile_name *name);
+// A new local variable, and new memory: their names are the prefix and a number.
+const struct tile_name *box_local(const char *prefix, struct tile_type type);
+struct tile_buffer *box_alloc(const char *prefix, struct tile_type type, enum tile_memory memory, int ndim, const expr *shape);
+expr box_local_value(const struct tile_name *local);
+// Opens an if, and closes it; NULL: nothing is asked, and nothing is opened.
+void box_open_if(expr mask);
+void box_close_if(expr mask);
 // The number of the thread from which a shuffle gives `thread` a value, where its step is `step`; all of index type.
 expr box_shuffle_source(const struct tile_stmt *shuffle, expr thread, expr step);
 

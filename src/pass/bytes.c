@@ -3,8 +3,6 @@
 
 #include "pass/boxes.h"
 
-#include <stdio.h>
-
 static const struct tile_type u8 = {TILE_UINT, 8, 1}, i8 = {TILE_INT, 8, 1}, i32 = {TILE_INT, 32, 1},
                               f16 = {TILE_FLOAT, 16, 1}, f32 = {TILE_FLOAT, 32, 1};
 
@@ -27,7 +25,8 @@ static expr convert(struct tile_type to, struct tile_type from, expr x) {
 
 // Bits of 4 are those of a byte whose others are 0.
 static expr reinterpret(struct tile_type to, struct tile_type from, expr x) {
-    return tile_type_is_small(to) ? (tile_type_is_small(from) ? x : tile_bitcast(u8, x)) : tile_bitcast(to, x);
+    return tile_type_is_small(to) ? (tile_type_is_small(from) ? x : tile_bitcast(u8, x))
+                                  : tile_bitcast(to, x);
 }
 
 static expr rebuild(struct bytes *b, expr e) {
@@ -82,8 +81,8 @@ static void copy(struct bytes *b, const struct tile_region *from, const struct t
 }
 
 // The same numbers in a tile of another type.
-static struct tile_region widened(struct bytes *b, const struct tile_region *r, struct tile_type type, int axes) {
-    char text[24];
+static struct tile_region widened(struct bytes *b, const struct tile_region *r, struct tile_type type,
+                                  int axes) {
     int ndim = r->buffer->ndim;
     expr size[TILE_DIMS], extent[TILE_DIMS];
     struct tile_region from = *r;
@@ -94,8 +93,7 @@ static struct tile_region widened(struct bytes *b, const struct tile_region *r, 
             size[i - (ndim - axes)] = whole;
     }
     from.extent = axes < ndim ? extent : r->extent;
-    snprintf(text, sizeof text, "wide%d", tile_current() ? tile_current()->buffers : 0);
-    struct tile_region to = {.buffer = tile_alloc(text, type, TILE_FRAGMENT, axes, size)};
+    struct tile_region to = {.buffer = box_alloc("wide", type, TILE_FRAGMENT, axes, size)};
     if (to.buffer)
         copy(b, &from, &to, NULL, type);
     return to;
@@ -130,7 +128,8 @@ static bool converts(const struct bytes *b, const struct tile_stmt *s) {
 // Conversions are done at once: nobody waits for them.
 static bool emit(void *data, const struct tile_stmt *s) {
     struct bytes *b = data;
-    bool is_line = (s->kind == TILE_REDUCE || s->kind == TILE_SCAN) && tile_type_is_small(was(b, &s->region[0]));
+    bool is_line =
+        (s->kind == TILE_REDUCE || s->kind == TILE_SCAN) && tile_type_is_small(was(b, &s->region[0]));
     if (s->kind == TILE_COPY && converts(b, s)) {
         copy(b, &s->region[0], &s->region[1], s->value, was(b, &s->region[1]));
         b->is_done[s->token] = true;

@@ -205,8 +205,8 @@ static void wait_for(const struct stages *t, int token, int turns) {
     tile_append((struct tile_stmt){.kind = TILE_WAIT, .token = token, .keep = turns * t->copies});
 }
 
-static void open_if_before_end(struct stages *t, expr turn) {
-    tile_open_if(tile_binary(TILE_LT, turn, box_index(t->loop->extent[0])));
+static expr is_before_end(const struct stages *t, expr turn) {
+    return tile_binary(TILE_LT, turn, box_index(t->loop->extent[0]));
 }
 
 static void make_loop(struct stages *t) {
@@ -216,17 +216,16 @@ static void make_loop(struct stages *t) {
     for (int k = 0; k < ahead; k++) {
         expr turn = box_number(k);
         bool is_there = pass_range(loop->extent[0]).low > k;
-        if (!is_there)
-            open_if_before_end(t, turn);
+        expr test = is_there ? NULL : is_before_end(t, turn);
+        box_open_if(test);
         begin_copies(t, turn, token);
-        if (!is_there)
-            tile_close();
+        box_close_if(test);
     }
     tile_open_for(loop->name[0], loop->begin, loop->extent[0], loop->step, TILE_SERIAL);
     t->turn = box_point(loop->name[0]);
     expr later = tile_binary(TILE_ADD, box_index(t->turn), box_number(ahead));
     if (ahead > 1) {
-        open_if_before_end(t, tile_binary(TILE_ADD, box_index(t->turn), box_number(ahead - 1)));
+        tile_open_if(is_before_end(t, tile_binary(TILE_ADD, box_index(t->turn), box_number(ahead - 1))));
         wait_for(t, token, ahead - 1);
         tile_else();
     }
@@ -234,7 +233,7 @@ static void make_loop(struct stages *t) {
     if (ahead > 1)
         tile_close();
     thread_barrier();
-    open_if_before_end(t, later);
+    tile_open_if(is_before_end(t, later));
     expr last = tile_binary(TILE_SUB, box_index(loop->extent[0]), box_number(1));
     begin_copies(t, tile_binary(TILE_MIN, later, last), token); // of which the bounds are known
     tile_close();

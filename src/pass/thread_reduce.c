@@ -6,8 +6,6 @@
 
 #include "pass/threads.h"
 
-#include <stdio.h>
-
 enum {
     NARROW_MOST = 64, // numbers of 16 bits, from which on they are not kept as more than that
     TAKEN_MOST = 4,   // slots of a thread that combines those of subgroups
@@ -96,17 +94,15 @@ static void start(const struct tile_buffer *part, int64_t count, expr value) {
 }
 
 expr thread_shuffled(const struct group *g, enum tile_shuffle how, expr value, expr step, int threads) {
-    char text[24];
     if (value && tile_type_is_complex(value->type)) {
         expr re = thread_shuffled(g, how, tile_unary(TILE_RE, value), step, threads);
         return tile_binary(TILE_PAIR, re, thread_shuffled(g, how, tile_unary(TILE_IM, value), step, threads));
     }
     while (g->threads % threads)
         threads /= 2;
-    snprintf(text, sizeof text, "theirs%d", tile_current() ? tile_current()->names : 0);
-    const struct tile_name *theirs = value ? tile_name(text, value->type) : NULL;
+    const struct tile_name *theirs = value ? box_local("theirs", value->type) : NULL;
     tile_shuffle(theirs, how, value, step, threads);
-    return theirs ? tile_name_value(theirs, TILE_LOCAL) : NULL;
+    return box_local_value(theirs);
 }
 
 static void shuffle(const struct partial *p, int distance) {
@@ -468,19 +464,15 @@ static void reduce_lines(struct group *g, const struct tile_stmt *s) {
     struct partial partial = partial_of(g, s, &lanes, 0, 1);
     struct thread_turns t = thread_open_turns(g, s, &l);
     start(partial.part, 1, thread_identity(s, type));
-    if (t.is_line)
-        tile_open_if(t.is_line);
+    box_open_if(t.is_line);
     take_line(s, &l, partial.part, t.lane);
-    if (t.is_line)
-        tile_close();
+    box_close_if(t.is_line);
     if (l.each > 1)
         exchange(&partial, thread_identity(s, type));
     expr mine = l.each > 1 ? box_both(t.is_line, tile_binary(TILE_EQ, t.lane, thread_number(0))) : t.is_line;
-    if (mine)
-        tile_open_if(mine);
+    box_open_if(mine);
     put_line(s, &l, thread_load(partial.part, box_number(0)));
-    if (mine)
-        tile_close();
+    box_close_if(mine);
     thread_close_turns(g, &t);
 }
 

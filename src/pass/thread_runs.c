@@ -449,8 +449,7 @@ bool thread_run_map(struct group *g, const struct tile_stmt *s,
     struct runs r;
     if (!plan_map(&r, g, s, &w, true))
         return false;
-    if (r.test)
-        tile_open_if(r.test);
+    box_open_if(r.test);
     map_runs(&r, &w, s);
     if (r.test) {
         tile_else();

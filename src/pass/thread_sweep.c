@@ -5,7 +5,6 @@
 
 #include "pass/threads.h"
 
-#include <stdio.h>
 #include <string.h>
 
 enum { UNROLLED_TURNS = 8 };
@@ -13,9 +12,7 @@ enum { UNROLLED_TURNS = 8 };
 static const struct tile_type u32 = {TILE_UINT, 32, 1};
 
 static const struct tile_name *counter(struct tile_type type, int64_t size) {
-    char text[24];
-    snprintf(text, sizeof text, "s%d", tile_current() ? tile_current()->names : 0);
-    struct tile_name *name = (struct tile_name *)tile_name(text, type);
+    struct tile_name *name = (struct tile_name *)box_local("s", type);
     if (name) {
         name->low = 0;
         name->high = size > 0 ? size - 1 : INT64_MAX;

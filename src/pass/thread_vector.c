@@ -3,8 +3,6 @@
 
 #include "pass/threads.h"
 
-#include <stdio.h>
-
 // One side of a copy.
 struct side {
     struct tile_region region; // as the thread has it
@@ -83,10 +81,8 @@ static void copy_run(struct vectors *v, struct points *p) {
     enum tile_memory from = run[0].buffer->memory;
     bool is_async = v->stmt->is_async && v->g->target->group->has_async &&
                     run[1].buffer->memory == TILE_SHARED && (from == TILE_GLOBAL || from == TILE_CONSTANT);
-    if (inside[1])
-        tile_open_if(inside[1]);
-    if (inside[0])
-        tile_open_if(inside[0]);
+    box_open_if(inside[1]);
+    box_open_if(inside[0]);
     one_access(v, &run[0], &run[1], is_async);
     if (inside[0]) {
         tile_else();
@@ -96,8 +92,7 @@ static void copy_run(struct vectors *v, struct points *p) {
                                        .value = tile_const_int(run[1].buffer->type, 0)});
         tile_close();
     }
-    if (inside[1])
-        tile_close();
+    box_close_if(inside[1]);
 }
 
 static void copy_runs(struct vectors *v) {
@@ -113,10 +108,8 @@ static void copy_runs(struct vectors *v) {
 }
 
 const struct tile_buffer *thread_run_registers(struct tile_type type, int64_t count, int bytes) {
-    char text[24];
     expr size = box_number(count);
-    snprintf(text, sizeof text, "run%d", tile_current() ? tile_current()->buffers : 0);
-    struct tile_buffer *run = tile_alloc(text, type, TILE_REGISTER, 1, &size);
+    struct tile_buffer *run = box_alloc("run", type, TILE_REGISTER, 1, &size);
     if (run)
         run->align = bytes;
     return run;
@@ -170,11 +163,9 @@ static void copy_registers(struct vectors *v, int held) {
     }
     if (held == 0) {
         inside = box_both(p.first, inside);
-        if (inside)
-            tile_open_if(inside);
+        box_open_if(inside);
         one_access(v, &here, &there, false);
-        if (inside)
-            tile_close();
+        box_close_if(inside);
     }
     thread_close_points(&p);
 }
@@ -230,8 +221,7 @@ bool thread_vector_copy(struct group *g, const struct tile_stmt *s,
                                      : !held[0] && plan_memory(&v);
     if (!good || g->flat || !tile_current() || tile_current()->failed)
         return false;
-    if (v.test)
-        tile_open_if(v.test);
+    box_open_if(v.test);
     if (held[0] || held[1])
         copy_registers(&v, held[1]);
     else

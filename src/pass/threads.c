@@ -73,11 +73,10 @@ static void alloc(struct group *g, const struct tile_stmt *s) {
 // By one thread, unless each has its own.
 static void by_first(struct group *g, const struct tile_stmt *s) {
     bool is_own = (s->kind == TILE_STORE || s->kind == TILE_ATOMIC) && thread_is_private(g, s->buffer);
-    if (!is_own)
-        tile_open_if(tile_binary(TILE_EQ, g->thread, thread_number(0)));
+    expr is_first = is_own ? NULL : tile_binary(TILE_EQ, g->thread, thread_number(0));
+    box_open_if(is_first);
     thread_alone(g, s);
-    if (!is_own)
-        tile_close();
+    box_close_if(is_first);
 }
 
 // What was there is for all threads to know.

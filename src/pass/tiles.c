@@ -5,8 +5,6 @@
 
 #include "pass/boxes.h"
 
-#include <stdio.h>
-
 enum { LANE_BYTES = 128 }; // of a reduction: see doc/tile.md
 
 // Emits a body once if nothing can leave a buffer; else twice, under the test that says so.
@@ -164,12 +162,6 @@ static void put_result(const struct line *l) {
     box_write(to, &place_in, point, value, true);
 }
 
-static const struct tile_buffer *new_lanes(struct tile_type type, int ndim, const expr *shape) {
-    char text[24];
-    snprintf(text, sizeof text, "lane%d", tile_current() ? tile_current()->buffers : 0);
-    return tile_alloc(text, type, TILE_REGISTER, ndim, shape);
-}
-
 // A line that the target reduces by itself: its elements lie behind each other, all of them in the buffer.
 static bool has_line_unit(const struct target *target, const struct tile_stmt *s) {
     const struct tile_buffer *from = s->region[0].buffer, *to = s->region[1].buffer;
@@ -185,7 +177,8 @@ static void reduce_by_unit(const struct tile_stmt *s) {
     for (int i = 0; i < b.axes; i++)
         one[i] = extent[i] = box_number(1);
     open_lines(&lines);
-    struct line l = {.s = s, .b = &b, .lane = new_lanes(s->region[1].buffer->type, b.axes, one)};
+    struct line l = {
+        .s = s, .b = &b, .lane = box_alloc("lane", s->region[1].buffer->type, TILE_REGISTER, b.axes, one)};
     b.point[s->axis] = NULL;
     box_place(from, &b, b.point, origin);
     if (!from->origin)
@@ -209,7 +202,7 @@ static void emit_reduce(const struct tile_stmt *s, bool masked) {
     struct line l = {.s = s, .b = &b, .lanes = LANE_BYTES / tile_type_bytes(type), .masked = masked};
     expr lanes = box_number(l.lanes), identity = identity_of(s, type);
     open_lines(&lines);
-    l.lane = new_lanes(type, 1, &lanes);
+    l.lane = box_alloc("lane", type, TILE_REGISTER, 1, &lanes);
     if (l.lane) {
         for_lanes(l.lanes, start_lane, l.lane, &identity);
         take_line(&l, b.size[s->axis]);
@@ -229,20 +222,10 @@ static void reduce(const struct target *target, const struct tile_stmt *s) {
         with_edges(test, emit_reduce, s);
 }
 
-static const struct tile_name *local(const char *prefix, struct tile_type type) {
-    char text[24];
-    snprintf(text, sizeof text, "%s%d", prefix, tile_current() ? tile_current()->names : 0);
-    return tile_name(text, type);
-}
-
-static expr value_of_local(const struct tile_name *name) {
-    return name ? tile_name_value(name, TILE_LOCAL) : NULL;
-}
-
 static void emit_scan(const struct tile_stmt *s, bool masked) {
     struct tile_type type = s->region[1].buffer->type;
     struct box b = box_of(&s->region[0], NULL), lines = lines_of(&b, s->axis);
-    const struct tile_name *sum = local("sum", type), *next = local("next", type),
+    const struct tile_name *sum = box_local("sum", type), *next = box_local("next", type),
                            *i = box_variable(b.size[s->axis]);
     expr last = tile_binary(TILE_SUB, b.size[s->axis], box_number(1));
     open_lines(&lines);
@@ -250,9 +233,9 @@ static void emit_scan(const struct tile_stmt *s, bool masked) {
     tile_open_for(i, box_number(0), b.size[s->axis], NULL, TILE_SERIAL);
     b.point[s->axis] = s->reverse ? tile_binary(TILE_SUB, last, box_point(i)) : box_point(i);
     expr x = box_read(&s->region[0], &b, b.point, masked);
-    tile_assign(next, x ? tile_binary(s->combine, value_of_local(sum), tile_cast(type, x)) : NULL);
-    box_write(&s->region[1], &b, b.point, value_of_local(s->exclusive ? sum : next), true);
-    tile_assign(sum, value_of_local(next));
+    tile_assign(next, x ? tile_binary(s->combine, box_local_value(sum), tile_cast(type, x)) : NULL);
+    box_write(&s->region[1], &b, b.point, box_local_value(s->exclusive ? sum : next), true);
+    tile_assign(sum, box_local_value(next));
     tile_close();
     tile_close();
 }
@@ -283,7 +266,7 @@ static void gemm(const struct tile_stmt *s) {
     of_c.size[0] = of_a.size[s->transpose[0]];
     of_c.size[1] = of_b.size[!s->transpose[1]];
     box_name(&of_c);
-    const struct tile_name *sum = local("sum", type), *k = box_variable(of_a.size[!s->transpose[0]]);
+    const struct tile_name *sum = box_local("sum", type), *k = box_variable(of_a.size[!s->transpose[0]]);
     expr row = of_c.point[0], col = of_c.point[1], inner = box_point(k);
     expr at_a[2] = {s->transpose[0] ? inner : row, s->transpose[0] ? row : inner};
     expr at_b[2] = {s->transpose[1] ? col : inner, s->transpose[1] ? inner : col};
@@ -293,10 +276,10 @@ static void gemm(const struct tile_stmt *s) {
     tile_open_for(k, box_number(0), of_a.size[!s->transpose[0]], NULL, TILE_SERIAL);
     expr x = box_read(a, &of_a, at_a, true), y = box_read(b, &of_b, at_b, true);
     if (x && y)
-        tile_assign(sum, tile_binary(TILE_ADD, value_of_local(sum),
+        tile_assign(sum, tile_binary(TILE_ADD, box_local_value(sum),
                                      tile_binary(TILE_MUL, tile_cast(type, x), tile_cast(type, y))));
     tile_close();
-    box_write(c, &of_c, of_c.point, tile_cast(c->buffer->type, value_of_local(sum)), true);
+    box_write(c, &of_c, of_c.point, tile_cast(c->buffer->type, box_local_value(sum)), true);
     tile_close();
 }
 

@@ -3,8 +3,6 @@
 
 #include "pass/boxes.h"
 
-#include <stdio.h>
-
 // im2col --------------------------------------------------------------------------------------------------------------
 
 static expr plus(expr a, expr b) {
@@ -65,11 +63,9 @@ static void im2col(const struct tile_stmt *s) {
 // Sizes without sign -----------------------------------------------------------------------------------------------------
 
 static void reduce_sizes(struct tile_stmt s) {
-    char text[24];
     struct box b = box_of(&s.region[0], NULL);
     struct tile_type type = s.region[1].buffer->type;
-    snprintf(text, sizeof text, "sizes%d", tile_current() ? tile_current()->buffers : 0);
-    const struct tile_buffer *sizes = tile_alloc(text, type, TILE_FRAGMENT, b.axes, b.size);
+    const struct tile_buffer *sizes = box_alloc("sizes", type, TILE_FRAGMENT, b.axes, b.size);
     tile_open_map(b.axes, b.name, b.size);
     expr x = box_read(&s.region[0], &b, b.point, true);
     if (sizes && x)
