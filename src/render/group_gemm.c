@@ -21,11 +21,8 @@ int64_t gemm_size(const struct gemm_operand *o, int axis) {
 void gemm_matrix(struct program *p, const struct gemm_operand *o) {
     const struct tile_buffer *b = o->region->buffer;
     text_add(p->style.out, "b%d", b->id);
-    for (int i = 0; o->region->origin && i < b->ndim - 2; i++) {
-        text_add(p->style.out, " + (u32)");
-        program_operand(p, o->region->origin[i]);
-        text_add(p->style.out, " * %" PRId64 "u", program_stride(b, i));
-    }
+    for (int i = 0; o->region->origin && i < b->ndim - 2; i++)
+        program_text(p, &o->region->origin[i], " + (u32)@ * %" PRId64 "u", program_stride(b, i));
 }
 
 // Loads -----------------------------------------------------------------------------------------------------------------
@@ -187,11 +184,8 @@ bool group_gemm_runs_on(const struct tile_stmt *s) {
 }
 
 void group_gemm(struct program *p, const struct tile_stmt *s) {
-    expr root[TILE_STMT_EXPRS];
     struct gemm_product m = product_of(s);
-    style_line(&p->style, "{");
-    p->style.indent++;
-    program_nodes(p, tile_stmt_exprs(s, root), root);
+    program_open(p, s, 0, NULL);
     style_line(&p->style,
                "const u32 zl_lane = threadIdx.x %% 32, zl_row = threadIdx.x / 32 %% %d * %" PRId64 "u, "
                "zl_column = threadIdx.x / %d * %" PRId64 "u;",
