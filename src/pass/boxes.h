@@ -4,6 +4,7 @@
 #define BOXES_H
 
 #include "pass/pass.h"
+#include "tile/notation.h"
 
 // A rectangle with one variable an axis. The axes of a region are its last, but for the two that `pair` says: which of
 // them each axis is, or -1.
@@ -36,6 +37,13 @@ expr box_origin(const struct tile_region *r, int axis);
 void box_name(struct box *b); // a variable for each axis
 // The axes of a region or, where other is not NULL, of the two together as tile_pair says; named.
 struct box box_of(const struct tile_region *r, const struct tile_region *other);
+
+struct box box_of_stmt(const struct tile_stmt *s); // of a copy, fill, reduction or scan: what it reads, or fills
+
+// What a reduction or scan starts from; writes the result of its line at the box's point, combined with what is there unless it is cleared.
+expr box_identity(const struct tile_stmt *s, struct tile_type type);
+void box_write_line(const struct tile_stmt *s, const struct tile_region *to, const struct box *b, expr value);
+expr box_ceil_divide(expr a, int64_t b); // a // b, rounded up
 
 // Where a point of a box is in a region's buffer.
 void box_place(const struct tile_region *r, const struct box *b, const expr *point, expr *index);

@@ -144,22 +144,8 @@ static bool emit(void *data, const struct tile_stmt *s) {
 
 // The kernel ------------------------------------------------------------------------------------------------------------
 
-struct search {
-    bool *seen; // by id of the expression
-    bool found;
-};
-
-static void look(struct search *s, expr e) {
-    if (s->seen[e->id])
-        return;
-    s->seen[e->id] = true;
-    s->found |= tile_type_is_small(e->type);
-    for (int i = 0; i < tile_operands(e) && !s->found; i++)
-        look(s, tile_operand(e, i));
-}
-
-static void look_at(expr *place, void *data) {
-    look(data, *place);
+static void look_at(expr e, void *found) {
+    *(bool *)found |= tile_type_is_small(e->type);
 }
 
 // Buffers and variables become bytes.
@@ -190,7 +176,7 @@ static bool take_all(struct bytes *b, const struct tile_stmt *body) {
     return found;
 }
 
-static bool has_small(struct bytes *b, struct tile_kernel *kernel, struct search *search) {
+static bool has_small(struct bytes *b, struct tile_kernel *kernel) {
     bool found = false;
     for (int i = 0; i < kernel->parameters; i++) {
         struct tile_parameter *p = &kernel->parameter[i];
@@ -198,19 +184,18 @@ static bool has_small(struct bytes *b, struct tile_kernel *kernel, struct search
     }
     found |= take_all(b, kernel->body);
     if (!found)
-        pass_each_expr(kernel->body, look_at, search);
-    return found || search->found;
+        pass_each_node(kernel, look_at, &found);
+    return found;
 }
 
 bool pass_bytes(struct tile_kernel *kernel, const struct target *target) {
     (void)target;
-    size_t ids = (size_t)kernel->ids + 1;
     struct bytes b = {.was = memory_zero(((size_t)kernel->buffers + 1) * sizeof *b.was),
-                      .memo = memory_zero(ids * sizeof *b.memo),
+                      .memo = memory_zero(((size_t)kernel->ids + 1) * sizeof *b.memo),
                       .ids = kernel->ids + 1,
                       .is_done = memory_zero((size_t)kernel->tokens + 1)};
-    bool *seen = memory_zero(ids * sizeof *seen), good = b.was && b.memo && seen && b.is_done;
-    if (good && has_small(&b, kernel, &(struct search){seen, false})) {
+    bool good = b.was && b.memo && b.is_done;
+    if (good && has_small(&b, kernel)) {
         tile_resume(kernel);
         pass_each_expr(kernel->body, replace, &b);
         tile_suspend();
@@ -219,6 +204,5 @@ bool pass_bytes(struct tile_kernel *kernel, const struct target *target) {
     memory_free(b.was);
     memory_free(b.memo);
     memory_free(b.is_done);
-    memory_free(seen);
     return good && !b.failed && !kernel->failed;
 }

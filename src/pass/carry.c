@@ -56,9 +56,8 @@ static bool is_at_names(int indices, const expr *index, const struct tile_stmt *
 static bool covers(const struct tile_stmt *map, const struct tile_buffer *b) {
     bool all = map->indices == b->ndim;
     for (int i = 0; all && i < b->ndim; i++) {
-        struct pass_range extent = pass_range(map->extent[i]), size = pass_range(b->shape[i]);
-        all = map->extent[i] == b->shape[i] ||
-              (extent.low == extent.high && size.low == size.high && extent.low == size.low);
+        int64_t size = pass_number(b->shape[i]);
+        all = map->extent[i] == b->shape[i] || (size >= 0 && pass_number(map->extent[i]) == size);
     }
     return all;
 }
@@ -247,10 +246,5 @@ static void carry_list(struct tile_kernel *kernel, const struct target *target, 
 }
 
 bool pass_carry(struct tile_kernel *kernel, const struct target *target) {
-    if (!target->packs || !pass_is_simple(kernel) || kernel->failed)
-        return !kernel->failed;
-    tile_resume(kernel);
-    carry_list(kernel, target, &kernel->body);
-    tile_suspend();
-    return !kernel->failed;
+    return pass_simple_lists(kernel, target, carry_list);
 }

@@ -240,21 +240,16 @@ static bool fuse_pair(struct tile_kernel *kernel, const struct tile_stmt *list, 
     return fused;
 }
 
-static void fuse_list(struct tile_kernel *kernel, struct tile_stmt *list) {
-    for (struct tile_stmt *s = list; s && !kernel->failed; s = s->next) {
-        fuse_list(kernel, s->body);
-        fuse_list(kernel, s->other);
+static void fuse_list(struct tile_kernel *kernel, const struct target *target, struct tile_stmt **list) {
+    for (struct tile_stmt *s = *list; s && !kernel->failed; s = s->next) {
+        fuse_list(kernel, target, &s->body);
+        fuse_list(kernel, target, &s->other);
         while (s->next && pass_is_plain_map(s) && pass_is_plain_map(s->next) &&
-               have_same_points(s, s->next) && fuse_pair(kernel, list, s))
+               have_same_points(s, s->next) && fuse_pair(kernel, *list, s))
             ;
     }
 }
 
 bool pass_fuse(struct tile_kernel *kernel, const struct target *target) {
-    if (!target->packs || !pass_is_simple(kernel) || kernel->failed)
-        return !kernel->failed;
-    tile_resume(kernel);
-    fuse_list(kernel, kernel->body);
-    tile_suspend();
-    return !kernel->failed;
+    return pass_simple_lists(kernel, target, fuse_list);
 }

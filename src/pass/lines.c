@@ -14,11 +14,6 @@ static bool is_name(expr e, const struct tile_name *name) {
     return e->op == TILE_INDEX && e->name == name;
 }
 
-static bool is_number(expr e, int64_t value) {
-    struct pass_range known = pass_range(e);
-    return known.low == value && known.high == value;
-}
-
 static struct tile_stmt *last_of(struct tile_stmt *body) {
     while (body && body->next)
         body = body->next;
@@ -44,10 +39,10 @@ static bool have_same_lines(const struct pair *p) {
 static bool is_that_line(const struct pair *p) {
     const struct tile_region *r = &p->reduce->region[0];
     bool same = r->buffer == p->store->buffer && r->buffer->ndim == p->lines + 1 && r->origin && r->extent &&
-                p->reduce->axis == p->lines && is_number(r->origin[p->lines], 0) &&
+                p->reduce->axis == p->lines && pass_number(r->origin[p->lines]) == 0 &&
                 r->extent[p->lines] == p->map->extent[p->lines];
     for (int i = 0; same && i < p->lines; i++)
-        same = is_name(r->origin[i], p->loop->name[i]) && is_number(r->extent[i], 1);
+        same = is_name(r->origin[i], p->loop->name[i]) && pass_number(r->extent[i]) == 1;
     for (int i = 0; same && i <= p->lines; i++)
         same = is_name(p->store->index[i], p->map->name[i]);
     return same;
@@ -143,24 +138,19 @@ static void merge(struct tile_kernel *kernel, struct tile_stmt **list, const str
         take_tile(list, p);
 }
 
-static void lines_of_list(struct tile_kernel *kernel, struct tile_stmt **list) {
+static void lines_of_list(struct tile_kernel *kernel, const struct target *target, struct tile_stmt **list) {
     struct pair p;
     for (struct tile_stmt *s = *list, *next; s && !kernel->failed; s = next) {
         next = s->next;
         if (is_pair(&p, s))
             merge(kernel, list, &p);
         else {
-            lines_of_list(kernel, &s->body);
-            lines_of_list(kernel, &s->other);
+            lines_of_list(kernel, target, &s->body);
+            lines_of_list(kernel, target, &s->other);
         }
     }
 }
 
 bool pass_lines(struct tile_kernel *kernel, const struct target *target) {
-    if (!target->packs || !pass_is_simple(kernel) || kernel->failed)
-        return !kernel->failed;
-    tile_resume(kernel);
-    lines_of_list(kernel, &kernel->body);
-    tile_suspend();
-    return !kernel->failed;
+    return pass_simple_lists(kernel, target, lines_of_list);
 }

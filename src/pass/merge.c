@@ -153,12 +153,8 @@ static bool is_filled_by(const struct tile_stmt *s) {
     const struct tile_region *a = &s->region[0], *b = &s->region[1];
     const struct tile_buffer *c = s->region[2].buffer;
     int row = a->buffer->ndim - 2 + s->transpose[0], col = b->buffer->ndim - 1 - s->transpose[1];
-    expr rows = a->extent ? a->extent[row] : a->buffer->shape[row],
-         cols = b->extent ? b->extent[col] : b->buffer->shape[col];
-    struct pass_range m = pass_range(rows), n = pass_range(cols), height = pass_range(c->shape[0]),
-                      width = pass_range(c->shape[1]);
-    return c->ndim == 2 && m.low == m.high && n.low == n.high && height.low == m.low && width.low == n.low &&
-           height.high == m.low && width.high == n.low;
+    int64_t m = pass_number(tile_region_size(a, row)), n = pass_number(tile_region_size(b, col));
+    return c->ndim == 2 && m >= 0 && n >= 0 && pass_number(c->shape[0]) == m && pass_number(c->shape[1]) == n;
 }
 
 // A product that is added to zeros replaces what was there.

@@ -100,6 +100,10 @@ pass_function pass_words, pass_bytes, pass_forward, pass_merge, pass_stages, pas
 typedef expr pass_rule(const struct target *target, expr e);
 bool pass_rewrite(struct tile_kernel *kernel, const struct target *target, pass_rule *rule);
 
+// Lets `change` change the statements of a kernel in place, where the target packs what it reads and formulas are simple.
+bool pass_simple_lists(struct tile_kernel *kernel, const struct target *target,
+                       void (*change)(struct tile_kernel *kernel, const struct target *target, struct tile_stmt **list));
+
 // Calls visit for every place of the kernel's statements that holds an expression.
 void pass_each_expr(struct tile_stmt *body, void (*visit)(expr *place, void *data), void *data);
 
@@ -138,6 +142,9 @@ const struct tile_stmt *pass_find_kind(const struct tile_stmt *body, enum tile_s
 enum pass_step { PASS_FIXED, PASS_UNIT, PASS_OTHER };
 enum pass_step pass_step_of(expr index, const struct tile_name *variable);
 
+// Calls visit once for each node of the kernel's expressions. False: memory is out.
+bool pass_each_node(struct tile_kernel *kernel, void (*visit)(expr e, void *data), void *data);
+
 // Whether the paths through each of its formulas are few: passes that walk paths leave others alone.
 bool pass_is_simple(struct tile_kernel *kernel);
 
@@ -174,6 +181,7 @@ struct pass_range { int64_t low, high; };
 struct pass_range pass_range(expr e); // of an index, which does not wrap around
 // The same of any integer, where ops may wrap around; of other types nothing is known.
 struct pass_range pass_certain_range(expr e);
+int64_t pass_number(expr e); // the number that it is; -1: not known, or e is NULL
 int64_t pass_common_divisor(int64_t a, int64_t b); // the greatest; of a and 0 it is a
 // Returns a number, at most PASS_DIVISOR_MOST, that divides an integer whatever the sizes of arguments are; 1 where nothing is known.
 enum { PASS_DIVISOR_MOST = 1 << 20 };

@@ -96,6 +96,17 @@ static void replace(expr *place, void *data) {
         *place = e;
 }
 
+bool pass_simple_lists(struct tile_kernel *kernel, const struct target *target,
+                       void (*change)(struct tile_kernel *kernel, const struct target *target,
+                                      struct tile_stmt **list)) {
+    if (!target->packs || !pass_is_simple(kernel) || kernel->failed)
+        return !kernel->failed;
+    tile_resume(kernel);
+    change(kernel, target, &kernel->body);
+    tile_suspend();
+    return !kernel->failed;
+}
+
 bool pass_rewrite(struct tile_kernel *kernel, const struct target *target, pass_rule *rule) {
     struct rewriter r = {.target = target, .rule = rule};
     tile_resume(kernel);

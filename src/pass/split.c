@@ -159,11 +159,9 @@ static void emit_pieces(void *data, const struct tile_stmt *body) {
 // Returns the bytes of local memory, or of a view of it; -1: they are not known.
 static int64_t bytes_of(const struct tile_buffer *b) {
     int64_t bytes = b->stride ? -1 : tile_type_bytes(b->type);
-    for (int i = 0; i < b->ndim && bytes >= 0; i++) {
-        struct pass_range size = pass_range(b->shape[i]);
-        if (size.low != size.high || !tile_times(bytes, size.low, &bytes))
-            bytes = -1;
-    }
+    for (int i = 0; i < b->ndim; i++)
+        if (!tile_times(bytes, pass_number(b->shape[i]), &bytes))
+            return -1;
     return bytes;
 }
 

@@ -14,7 +14,6 @@
 #include "pass/threads.h"
 
 enum { COPIES = 8 };
-static const struct tile_type u32 = {TILE_UINT, 32, 1};
 
 struct stages {
     const struct target *target;
@@ -43,16 +42,6 @@ static void count_use(struct group *g, const struct access *a, void *data) {
     u->writes += is_it && (a->is_write || a->buffer != u->buffer); // a view stays where it is
 }
 
-static void count_uses(struct group *g, const struct tile_stmt *body, struct usage *u) {
-    for (; body; body = body->next) {
-        thread_accesses(g, body, count_use, u);
-        if (thread_is_spread(body))
-            continue;
-        count_uses(g, body->body, u);
-        count_uses(g, body->other, u);
-    }
-}
-
 // Where a source is depends on the turn alone: nothing that the loop computes.
 static bool is_computed(expr e, const void *data) {
     (void)data;
@@ -70,8 +59,8 @@ static bool runs_ahead(struct stages *t, const struct tile_stmt *s) {
         if (pass_any(from->origin[i], is_computed, NULL))
             return false;
     struct usage all = {to->buffer, 0, 0}, here = all;
-    count_uses(&t->g, t->block, &all);
-    count_uses(&t->g, t->loop->body, &here);
+    thread_all_accesses(&t->g, t->block, count_use, &all);
+    thread_all_accesses(&t->g, t->loop->body, count_use, &here);
     return all.uses == here.uses && here.writes == 1;
 }
 
@@ -80,7 +69,7 @@ static int64_t bytes_of(const struct tile_buffer *b) {
     static const int64_t most = 1 << 26;
     int64_t count = tile_type_bytes(b->type);
     for (int i = 0; i < b->ndim; i++)
-        if (!tile_times(count, MAX_OF(fragments_number(b->shape[i]), 0), &count))
+        if (!tile_times(count, MAX_OF(pass_number(b->shape[i]), 0), &count))
             return most;
     return MIN_OF(count, most);
 }
@@ -100,7 +89,7 @@ static bool plan(struct stages *t, const struct tile_stmt *loop) {
     int64_t copied = 0;
     t->loop = loop;
     t->copies = 0;
-    if (loop->stages < 2 || fragments_number(loop->begin) != 0 || fragments_number(loop->step) != 1)
+    if (loop->stages < 2 || pass_number(loop->begin) != 0 || pass_number(loop->step) != 1)
         return false;
     for (const struct tile_stmt *s = loop->body; s && t->copies < COPIES; s = s->next)
         if (runs_ahead(t, s)) {
@@ -123,7 +112,7 @@ static int copied_at(const struct stages *t, const struct tile_buffer *b) {
 }
 
 static expr stage_of(const struct stages *t, expr turn) {
-    return box_index(tile_binary(TILE_REM, tile_cast(u32, turn), tile_const_int(u32, t->count)));
+    return box_index(REM(tile_cast(tile_type_of(ZL_UINT32), turn), thread_number(t->count)));
 }
 
 // The buffer's element or rectangle of the turn's stage.
@@ -206,7 +195,7 @@ static void wait_for(const struct stages *t, int token, int turns) {
 }
 
 static expr is_before_end(const struct stages *t, expr turn) {
-    return tile_binary(TILE_LT, turn, box_index(t->loop->extent[0]));
+    return LT(turn, box_index(t->loop->extent[0]));
 }
 
 static void make_loop(struct stages *t) {
@@ -223,9 +212,9 @@ static void make_loop(struct stages *t) {
     }
     tile_open_for(loop->name[0], loop->begin, loop->extent[0], loop->step, TILE_SERIAL);
     t->turn = box_point(loop->name[0]);
-    expr later = tile_binary(TILE_ADD, box_index(t->turn), box_number(ahead));
+    expr later = ADD(box_index(t->turn), box_number(ahead));
     if (ahead > 1) {
-        tile_open_if(is_before_end(t, tile_binary(TILE_ADD, box_index(t->turn), box_number(ahead - 1))));
+        tile_open_if(is_before_end(t, ADD(box_index(t->turn), box_number(ahead - 1))));
         wait_for(t, token, ahead - 1);
         tile_else();
     }
@@ -234,8 +223,8 @@ static void make_loop(struct stages *t) {
         tile_close();
     thread_barrier();
     tile_open_if(is_before_end(t, later));
-    expr last = tile_binary(TILE_SUB, box_index(loop->extent[0]), box_number(1));
-    begin_copies(t, tile_binary(TILE_MIN, later, last), token); // of which the bounds are known
+    expr last = SUB(box_index(loop->extent[0]), box_number(1));
+    begin_copies(t, MIN(later, last), token); // of which the bounds are known
     tile_close();
     block(t, loop->body);
     tile_close();

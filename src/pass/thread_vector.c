@@ -19,9 +19,7 @@ struct vectors {
 
 static void ask(struct vectors *v, expr e) {
     if (e && pass_divisor(e) % v->run)
-        v->test =
-            box_both(v->test, tile_binary(TILE_EQ, tile_binary(TILE_REM, box_index(e), box_number(v->run)),
-                                          box_number(0)));
+        v->test = box_both(v->test, EQ(REM(box_index(e), box_number(v->run)), box_number(0)));
 }
 
 // Vectors of the last axis begin at multiples of their size, and are in the buffer or not as a whole.
@@ -32,7 +30,7 @@ static bool fits(struct vectors *v, int which) {
         r->buffer->memory == TILE_TABLE)
         return false;
     for (int i = 0; r->buffer->stride && i <= last; i++) {
-        int64_t stride = fragments_number(r->buffer->stride[i]);
+        int64_t stride = pass_number(r->buffer->stride[i]);
         if (i == last ? stride != 1 : stride < 0)
             return false;
         if (i < last && stride % v->run)
@@ -99,9 +97,9 @@ static void copy_runs(struct vectors *v) {
     struct sweep w = fragments_sweep(v->g, v->stmt);
     struct points p;
     int last = w.vars - 1;
-    w.extent[last] = box_number(fragments_number(w.extent[last]) / v->run);
+    w.extent[last] = box_number(pass_number(w.extent[last]) / v->run);
     if (thread_open_points(v->g, &p, &w)) {
-        p.point[last] = tile_binary(TILE_MUL, p.point[last], box_number(v->run));
+        p.point[last] = MUL(p.point[last], box_number(v->run));
         copy_run(v, &p);
     }
     thread_close_points(&p);
@@ -186,10 +184,10 @@ static bool plan_memory(struct vectors *v) {
         !tile_type_equal(from->buffer->type, to->buffer->type))
         return false;
     for (int i = 0; i < b.axes; i++)
-        if (fragments_number(b.size[i]) <= 0)
+        if (pass_number(b.size[i]) <= 0)
             return false;
     for (v->run = v->g->target->group->vector_bytes / bytes; v->run > 1; v->run /= 2)
-        if (fragments_number(b.size[b.axes - 1]) % v->run == 0)
+        if (pass_number(b.size[b.axes - 1]) % v->run == 0)
             break;
     return v->run > 1 && v->run * bytes >= 4 && fits(v, 0) && fits(v, 1);
 }
@@ -201,7 +199,7 @@ static bool plan_registers(struct vectors *v, int held) {
         w.pair[!held][v->side[!held].region.buffer->ndim - 1] != w.vars - 1)
         return false;
     for (int i = 0; i < w.vars; i++) // whole tiles alone: no guards
-        if (fragments_number(w.extent[i]) != w.covered[i])
+        if (pass_number(w.extent[i]) != w.covered[i])
             return false;
     v->run = d->size;
     int bytes = tile_type_bytes(v->side[!held].region.buffer->type) * (int)v->run;

@@ -37,7 +37,7 @@ static void emit_copy(const struct tile_stmt *s, bool masked) {
 }
 
 static void copy(const struct tile_stmt *s) {
-    struct box b = box_of(&s->region[0], &s->region[1]);
+    struct box b = box_of_stmt(s);
     with_edges(box_both(box_inside(&s->region[0], &b), box_inside(&s->region[1], &b)), emit_copy, s);
 }
 
@@ -67,11 +67,6 @@ static struct box lines_of(const struct box *b, int axis) {
     return lines;
 }
 
-static expr identity_of(const struct tile_stmt *s, struct tile_type type) {
-    uint64_t bits;
-    return tile_identity(s->combine, type, &bits) ? tile_const_bits(type, bits) : NULL;
-}
-
 static void open_lines(const struct box *lines) {
     if (lines->axes)
         tile_open_map(lines->axes, lines->name, lines->size);
@@ -99,7 +94,7 @@ struct halving {
 
 static void halve_lane(const struct tile_buffer *lane, expr j, const void *data) {
     const struct halving *h = data;
-    expr other = j ? tile_binary(TILE_ADD, j, box_number(h->half)) : NULL;
+    expr other = j ? ADD(j, box_number(h->half)) : NULL;
     if (other)
         tile_store(lane, 1, &j,
                    tile_binary(h->combine, tile_load(lane, 1, &j, NULL, NULL),
@@ -131,35 +126,26 @@ static void take(const struct line *l, expr i, expr j) {
 static void take_line(const struct line *l, expr size) {
     struct pass_range known = pass_range(size);
     bool even = known.low == known.high && known.low % l->lanes == 0;
-    expr lanes = box_number(l->lanes),
-         whole = tile_binary(TILE_MUL, tile_binary(TILE_FLOORDIV, size, lanes), lanes);
+    expr lanes = box_number(l->lanes), whole = MUL(FLOORDIV(size, lanes), lanes);
     const struct tile_name *from = box_variable(size), *j = box_variable(lanes);
     tile_open_for(from, box_number(0), whole, lanes, TILE_SERIAL);
     tile_open_map(1, &j, &lanes);
-    take(l, tile_binary(TILE_ADD, box_point(from), box_point(j)), box_point(j));
+    take(l, ADD(box_point(from), box_point(j)), box_point(j));
     tile_close();
     tile_close();
     if (even)
         return;
     const struct tile_name *k = box_variable(lanes);
-    tile_open_for(k, box_number(0), tile_binary(TILE_SUB, size, whole), NULL, TILE_SERIAL);
-    take(l, tile_binary(TILE_ADD, whole, box_point(k)), box_point(k));
+    tile_open_for(k, box_number(0), SUB(size, whole), NULL, TILE_SERIAL);
+    take(l, ADD(whole, box_point(k)), box_point(k));
     tile_close();
 }
 
 static void put_result(const struct line *l) {
-    const struct tile_region *from = &l->s->region[0], *to = &l->s->region[1];
-    expr zero[TILE_DIMS], point[TILE_DIMS];
+    expr zero[TILE_DIMS];
     for (int i = 0; i < l->lane->ndim; i++)
         zero[i] = box_number(0);
-    expr value = tile_load(l->lane, l->lane->ndim, zero, NULL, NULL);
-    struct box place_in = {0};
-    for (int i = 0; i < l->b->axes; i++)
-        if (i != l->s->axis || to->buffer->ndim >= from->buffer->ndim)
-            point[place_in.axes++] = i == l->s->axis ? NULL : l->b->point[i];
-    if (!l->s->clear)
-        value = tile_binary(l->s->combine, box_read(to, &place_in, point, true), value);
-    box_write(to, &place_in, point, value, true);
+    box_write_line(l->s, &l->s->region[1], l->b, tile_load(l->lane, l->lane->ndim, zero, NULL, NULL));
 }
 
 // A line that the target reduces by itself: its elements lie behind each other, all of them in the buffer.
@@ -200,7 +186,7 @@ static void emit_reduce(const struct tile_stmt *s, bool masked) {
     struct tile_type type = s->region[1].buffer->type;
     struct box b = box_of(&s->region[0], NULL), lines = lines_of(&b, s->axis);
     struct line l = {.s = s, .b = &b, .lanes = LANE_BYTES / tile_type_bytes(type), .masked = masked};
-    expr lanes = box_number(l.lanes), identity = identity_of(s, type);
+    expr lanes = box_number(l.lanes), identity = box_identity(s, type);
     open_lines(&lines);
     l.lane = box_alloc("lane", type, TILE_REGISTER, 1, &lanes);
     if (l.lane) {
@@ -227,11 +213,11 @@ static void emit_scan(const struct tile_stmt *s, bool masked) {
     struct box b = box_of(&s->region[0], NULL), lines = lines_of(&b, s->axis);
     const struct tile_name *sum = box_local("sum", type), *next = box_local("next", type),
                            *i = box_variable(b.size[s->axis]);
-    expr last = tile_binary(TILE_SUB, b.size[s->axis], box_number(1));
+    expr last = SUB(b.size[s->axis], box_number(1));
     open_lines(&lines);
-    tile_assign(sum, identity_of(s, type));
+    tile_assign(sum, box_identity(s, type));
     tile_open_for(i, box_number(0), b.size[s->axis], NULL, TILE_SERIAL);
-    b.point[s->axis] = s->reverse ? tile_binary(TILE_SUB, last, box_point(i)) : box_point(i);
+    b.point[s->axis] = s->reverse ? SUB(last, box_point(i)) : box_point(i);
     expr x = box_read(&s->region[0], &b, b.point, masked);
     tile_assign(next, x ? tile_binary(s->combine, box_local_value(sum), tile_cast(type, x)) : NULL);
     box_write(&s->region[1], &b, b.point, box_local_value(s->exclusive ? sum : next), true);
@@ -276,8 +262,7 @@ static void gemm(const struct tile_stmt *s) {
     tile_open_for(k, box_number(0), of_a.size[!s->transpose[0]], NULL, TILE_SERIAL);
     expr x = box_read(a, &of_a, at_a, true), y = box_read(b, &of_b, at_b, true);
     if (x && y)
-        tile_assign(sum, tile_binary(TILE_ADD, box_local_value(sum),
-                                     tile_binary(TILE_MUL, tile_cast(type, x), tile_cast(type, y))));
+        tile_assign(sum, ADD(box_local_value(sum), MUL(tile_cast(type, x), tile_cast(type, y))));
     tile_close();
     box_write(c, &of_c, of_c.point, tile_cast(c->buffer->type, box_local_value(sum)), true);
     tile_close();

@@ -158,30 +158,41 @@ bool pass_is_simple(struct tile_kernel *kernel) {
     return !p.many;
 }
 
-struct types {
+struct nodes {
     bool *seen; // by id
-    uint32_t found;
+    void (*visit)(expr e, void *data);
+    void *data;
 };
 
-static void note_types(struct types *t, expr e) {
-    zl_dtype dtype = tile_dtype_of((struct tile_type){e->type.kind, e->type.bits, 1});
-    if (t->seen[e->id])
+static void visit_node(struct nodes *n, expr e) {
+    if (n->seen[e->id])
         return;
-    t->seen[e->id] = true;
-    t->found |= dtype < ZL_DTYPE_COUNT ? PASS_BIT(dtype) : 0;
+    n->seen[e->id] = true;
+    n->visit(e, n->data);
     for (int i = 0; i < tile_operands(e); i++)
-        note_types(t, tile_operand(e, i));
+        visit_node(n, tile_operand(e, i));
 }
 
-static void note_place(expr *place, void *types) {
-    note_types(types, *place);
+static void visit_place(expr *place, void *nodes) {
+    visit_node(nodes, *place);
+}
+
+bool pass_each_node(struct tile_kernel *kernel, void (*visit)(expr e, void *data), void *data) {
+    struct nodes n = {memory_zero(sizeof *n.seen * (size_t)(kernel->ids + 1)), visit, data};
+    kernel->failed |= !n.seen;
+    if (n.seen)
+        pass_each_expr(kernel->body, visit_place, &n);
+    memory_free(n.seen);
+    return !kernel->failed;
+}
+
+static void note_type(expr e, void *found) {
+    zl_dtype dtype = tile_dtype_of((struct tile_type){e->type.kind, e->type.bits, 1});
+    *(uint32_t *)found |= dtype < ZL_DTYPE_COUNT ? PASS_BIT(dtype) : 0;
 }
 
 uint32_t pass_dtypes(struct tile_kernel *kernel) {
-    struct types t = {.seen = memory_zero(sizeof *t.seen * (size_t)(kernel->ids + 1))};
-    kernel->failed |= !t.seen;
-    if (t.seen)
-        pass_each_expr(kernel->body, note_place, &t);
-    memory_free(t.seen);
-    return t.found;
+    uint32_t found = 0;
+    pass_each_node(kernel, note_type, &found);
+    return found;
 }

@@ -5,20 +5,8 @@
 
 // im2col --------------------------------------------------------------------------------------------------------------
 
-static expr plus(expr a, expr b) {
-    return tile_binary(TILE_ADD, a, b);
-}
-
 static expr times(expr a, int64_t b) {
-    return b == 1 ? a : tile_binary(TILE_MUL, a, box_number(b));
-}
-
-static expr over(expr a, expr b) {
-    return tile_binary(TILE_FLOORDIV, a, b);
-}
-
-static expr rest(expr a, expr b) {
-    return tile_binary(TILE_REM, a, b);
+    return b == 1 ? a : MUL(a, box_number(b));
 }
 
 // How many points the window has along an axis of the images; where it does not fit there are none.
@@ -26,14 +14,14 @@ static expr points_along(const struct tile_stmt *s, int axis) {
     const struct tile_window *w = &s->window;
     int64_t room = 2 * w->pad - w->dilation * (w->size - 1) - 1 + w->stride;
     expr size = box_index(s->region[0].buffer->shape[axis]);
-    return tile_binary(TILE_MAX, over(plus(size, box_number(room)), box_number(w->stride)), box_number(0));
+    return MAX(FLOORDIV(ADD(size, box_number(room)), box_number(w->stride)), box_number(0));
 }
 
 // Where a tap of the window is along an axis of the images, for a point of the result.
 static expr tap_along(const struct tile_stmt *s, expr point, expr tap) {
     const struct tile_window *w = &s->window;
-    expr at = plus(times(point, w->stride), times(tap, w->dilation));
-    return w->pad ? tile_binary(TILE_SUB, at, box_number(w->pad)) : at;
+    expr at = ADD(times(point, w->stride), times(tap, w->dilation));
+    return w->pad ? SUB(at, box_number(w->pad)) : at;
 }
 
 static void im2col(const struct tile_stmt *s) {
@@ -42,18 +30,17 @@ static void im2col(const struct tile_stmt *s) {
     expr high = points_along(s, 1), wide = points_along(s, 2), channels = box_index(from->buffer->shape[3]),
          size = box_number(s->window.size);
     tile_open_map(b.axes, b.name, b.size);
-    expr row = plus(box_index(s->index[0]), b.point[0]), column = plus(box_index(s->index[1]), b.point[1]);
-    expr tap = over(column, channels), point = over(row, wide);
-    expr index[4] = {over(point, high), tap_along(s, rest(point, high), over(tap, size)),
-                     tap_along(s, rest(row, wide), rest(tap, size)), rest(column, channels)};
+    expr row = ADD(box_index(s->index[0]), b.point[0]), column = ADD(box_index(s->index[1]), b.point[1]);
+    expr tap = FLOORDIV(column, channels), point = FLOORDIV(row, wide);
+    expr index[4] = {FLOORDIV(point, high), tap_along(s, REM(point, high), FLOORDIV(tap, size)),
+                     tap_along(s, REM(row, wide), REM(tap, size)), REM(column, channels)};
     expr most = box_number((int64_t)s->window.size * s->window.size);
-    expr mask =
-        box_both(tile_binary(TILE_GE, row, box_number(0)), tile_binary(TILE_GE, column, box_number(0)));
-    mask = box_both(mask, tile_binary(TILE_LT, tap, most));
-    mask = box_both(mask, tile_binary(TILE_GT, tile_binary(TILE_MUL, high, wide), box_number(0)));
+    expr mask = box_both(GE(row, box_number(0)), GE(column, box_number(0)));
+    mask = box_both(mask, LT(tap, most));
+    mask = box_both(mask, GT(MUL(high, wide), box_number(0)));
     for (int i = 0; i < 3; i++) { // the last is a remainder
-        mask = i ? box_both(mask, tile_binary(TILE_GE, index[i], box_number(0))) : mask;
-        mask = box_both(mask, tile_binary(TILE_LT, index[i], box_index(from->buffer->shape[i])));
+        mask = i ? box_both(mask, GE(index[i], box_number(0))) : mask;
+        mask = box_both(mask, LT(index[i], box_index(from->buffer->shape[i])));
     }
     expr value = mask ? tile_load(from->buffer, 4, index, mask, NULL) : NULL;
     box_write(to, &b, b.point, value ? tile_cast(to->buffer->type, value) : NULL, true);
@@ -69,7 +56,7 @@ static void reduce_sizes(struct tile_stmt s) {
     tile_open_map(b.axes, b.name, b.size);
     expr x = box_read(&s.region[0], &b, b.point, true);
     if (sizes && x)
-        tile_store(sizes, b.axes, b.point, tile_unary(TILE_ABS, tile_cast(type, x)), NULL);
+        tile_store(sizes, b.axes, b.point, ABS(tile_cast(type, x)), NULL);
     tile_close();
     s.region[0] = (struct tile_region){.buffer = sizes};
     s.absolute = false;

@@ -96,7 +96,7 @@ static void vector_target(struct program *p, const struct tile_region *r, int by
 }
 
 static int run_bytes(const struct tile_region *r) {
-    return (int)program_number(r->extent[r->buffer->ndim - 1]) * tile_type_bytes(r->buffer->type);
+    return (int)pass_number(r->extent[r->buffer->ndim - 1]) * tile_type_bytes(r->buffer->type);
 }
 
 // A copy that runs on; where a mask is there and false, of zeros.

@@ -10,12 +10,12 @@
 
 int64_t gemm_origin(const struct gemm_operand *o, int axis) {
     const struct tile_region *r = o->region;
-    return r->origin ? program_number(r->origin[r->buffer->ndim - 2 + axis]) : 0;
+    return r->origin ? pass_number(r->origin[r->buffer->ndim - 2 + axis]) : 0;
 }
 
 int64_t gemm_size(const struct gemm_operand *o, int axis) {
     const struct tile_buffer *b = o->region->buffer;
-    return program_number(b->shape[b->ndim - 2 + axis]);
+    return pass_number(b->shape[b->ndim - 2 + axis]);
 }
 
 void gemm_matrix(struct program *p, const struct gemm_operand *o) {
@@ -166,9 +166,9 @@ static void by_subgroups(struct program *p, const struct gemm_product *m) {
 }
 
 static struct gemm_product product_of(const struct tile_stmt *s) {
-    struct gemm_product m = {.rows = program_number(s->extent[0]) / s->threads,
-                             .columns = program_number(s->extent[1]) / s->keep,
-                             .depth = program_number(s->extent[2]),
+    struct gemm_product m = {.rows = pass_number(s->extent[0]) / s->threads,
+                             .columns = pass_number(s->extent[1]) / s->keep,
+                             .depth = pass_number(s->extent[2]),
                              .down = s->threads,
                              .clear = s->clear,
                              .sum = s->region[2].buffer->id,

@@ -63,7 +63,7 @@ static void map(struct program *p, const struct tile_stmt *s) {
 }
 
 static void unroll(struct program *p, const struct tile_stmt *s) {
-    int64_t turns = s->unroll ? s->unroll : program_number(s->extent[0]);
+    int64_t turns = s->unroll ? s->unroll : pass_number(s->extent[0]);
     if (s->loop != TILE_UNROLLED || turns <= 0)
         return;
     if (!p->own)

@@ -44,7 +44,6 @@ bool program_write(struct program *p, struct style *style, void (*write)(struct 
 // program_values.c ------------------------------------------------------------------------------------------
 
 bool program_fail(struct program *p, const struct tile_stmt *s, const char *why, const char *what); // false
-int64_t program_number(expr e);                              // a number that is known; -1: none
 int64_t program_stride(const struct tile_buffer *b, int axis); // in elements; -1: not known before a call
 const char *program_memory(struct tile_type type);           // the type in memory
 bool program_has_panels(const struct tile_buffer *b); // rows of matrices in panels of 128 bytes: zl_panel

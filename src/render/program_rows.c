@@ -265,7 +265,7 @@ static bool is_that_line(const struct reduced *d) {
     const struct tile_stmt *store = d->map->body;
     int last = r->buffer->ndim - 1;
     bool same = r->buffer == store->buffer && r->origin && r->extent && d->reduce->axis == last &&
-                program_number(r->origin[last]) == 0 && r->extent[last] == d->map->extent[0] &&
+                pass_number(r->origin[last]) == 0 && r->extent[last] == d->map->extent[0] &&
                 store->index[last]->op == TILE_INDEX && store->index[last]->name == d->map->name[0];
     for (int i = 0; same && i < last; i++)
         same = store->index[i] == r->origin[i];

@@ -21,18 +21,12 @@ bool program_fail(struct program *p, const struct tile_stmt *s, const char *why,
     return !(p->failed = true);
 }
 
-// A number of elements, or -1.
-int64_t program_number(expr e) {
-    struct pass_range r = pass_range(e);
-    return r.low == r.high && r.low != INT64_MIN ? r.low : -1;
-}
-
 int64_t program_stride(const struct tile_buffer *b, int axis) {
     if (b->stride)
-        return program_number(b->stride[axis]);
+        return pass_number(b->stride[axis]);
     int64_t stride = 1;
     for (int i = axis + 1; i < b->ndim; i++) {
-        if (!tile_times(stride, program_number(b->shape[i]), &stride))
+        if (!tile_times(stride, pass_number(b->shape[i]), &stride))
             return -1;
     }
     return stride;
@@ -72,7 +66,7 @@ static int log_of(int64_t n) {
 }
 
 bool program_has_panels(const struct tile_buffer *b) {
-    return b->swizzle && program_number(b->shape[b->ndim - 1]) * tile_type_bytes(b->type) >= 128;
+    return b->swizzle && pass_number(b->shape[b->ndim - 1]) * tile_type_bytes(b->type) >= 128;
 }
 
 // Vectors of 16 bytes in rows of a power of two: their places within 128 bytes depend on the row. Longer rows are cut: 128 bytes of
@@ -85,7 +79,7 @@ static void swizzled(struct program *p, const struct tile_buffer *b, const expr 
     }
     if (program_has_panels(b)) {
         program_text(p, &index[last - 1], "zl_panel((u32)@, (u32)@, %" PRId64 ", %d, %d)",
-                     program_number(b->shape[last - 1]), log_of(128 / bytes), log_of(16 / bytes));
+                     pass_number(b->shape[last - 1]), log_of(128 / bytes), log_of(16 / bytes));
         return;
     }
     text_add(p->style.out, "zl_swizzle((u32)(");
@@ -399,7 +393,7 @@ void program_message(struct program *p, const struct tile_stmt *s) {
 int64_t program_elements(const struct tile_buffer *b) {
     int64_t count = 1;
     for (int i = 0; i < b->ndim; i++) {
-        if (!tile_times(count, program_number(b->shape[i]), &count))
+        if (!tile_times(count, pass_number(b->shape[i]), &count))
             return -1;
     }
     return count;
@@ -576,7 +570,7 @@ void program_gemm(struct program *p, const struct tile_stmt *s) {
     const struct tile_region *a = &s->region[0], *b = &s->region[1];
     expr m = region_size(a, s->transpose[0]), k = region_size(a, !s->transpose[0]),
          n = region_size(b, !s->transpose[1]), also_k = region_size(b, s->transpose[1]);
-    if (k != also_k && (program_number(k) < 0 || program_number(k) != program_number(also_k))) {
+    if (k != also_k && (pass_number(k) < 0 || pass_number(k) != pass_number(also_k))) {
         program_fail(p, s, "inner sizes differ, or are no numbers: ", b->buffer->text);
         return;
     }
