@@ -190,11 +190,6 @@ void box_write(const struct tile_region *r, const struct box *b, const expr *poi
 
 // Lines -----------------------------------------------------------------------------------------------------------
 
-expr box_identity(const struct tile_stmt *s, struct tile_type type) {
-    uint64_t bits;
-    return tile_identity(s->combine, type, &bits) ? tile_const_bits(type, bits) : NULL;
-}
-
 // The axis of the line may be there with size 1.
 void box_write_line(const struct tile_stmt *s, const struct tile_region *to, const struct box *b,
                     expr value) {

@@ -40,8 +40,7 @@ struct box box_of(const struct tile_region *r, const struct tile_region *other);
 
 struct box box_of_stmt(const struct tile_stmt *s); // of a copy, fill, reduction or scan: what it reads, or fills
 
-// What a reduction or scan starts from; writes the result of its line at the box's point, combined with what is there unless it is cleared.
-expr box_identity(const struct tile_stmt *s, struct tile_type type);
+// Writes the result of a line at the box's point, combined with what is there unless that is cleared.
 void box_write_line(const struct tile_stmt *s, const struct tile_region *to, const struct box *b, expr value);
 expr box_ceil_divide(expr a, int64_t b); // a // b, rounded up
 

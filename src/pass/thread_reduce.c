@@ -324,7 +324,7 @@ static void reduce_tile(struct group *g, const struct tile_stmt *s) {
     struct partial partial = partial_of(g, s, &w.layout, s->axis, layout_registers(&result));
     if (!partial.part)
         return;
-    start(partial.part, partial.count, box_identity(s, type));
+    start(partial.part, partial.count, tile_identity_value(s->combine, type));
     thread_open_points(g, &p, &w);
     int all[TILE_DIMS] = {0, 1, 2, 3, 4, 5, 6, 7};
     for (int i = 0; i < w.vars; i++)
@@ -335,7 +335,7 @@ static void reduce_tile(struct group *g, const struct tile_stmt *s) {
     thread_store(partial.part, at,
                  tile_binary(s->combine, thread_load(partial.part, at), tile_cast(type, x)));
     thread_close_points(&p);
-    exchange(&partial, box_identity(s, type));
+    exchange(&partial, tile_identity_value(s->combine, type));
     put_tile(g, s, &result, partial.part);
     renew_narrow(g, s);
 }
@@ -426,12 +426,12 @@ static void reduce_lines(struct group *g, const struct tile_stmt *s) {
     struct layout lanes = lanes_of(g, &l);
     struct partial partial = partial_of(g, s, &lanes, 0, 1);
     struct thread_turns t = thread_open_turns(g, s, &l);
-    start(partial.part, 1, box_identity(s, type));
+    start(partial.part, 1, tile_identity_value(s->combine, type));
     box_open_if(t.is_line);
     take_line(s, &l, partial.part, t.lane);
     box_close_if(t.is_line);
     if (l.each > 1)
-        exchange(&partial, box_identity(s, type));
+        exchange(&partial, tile_identity_value(s->combine, type));
     expr mine = l.each > 1 ? box_both(t.is_line, EQ(t.lane, thread_number(0))) : t.is_line;
     box_open_if(mine);
     box_write_line(s, &l.to, &l.box, thread_load(partial.part, box_number(0)));

@@ -263,7 +263,7 @@ static void scan_line(struct scan *c) {
 
 static void scan_lines(struct group *g, const struct tile_stmt *s, struct thread_lines *l) {
     struct scan c = {.g = g, .s = s, .l = l, .type = s->region[1].buffer->type};
-    c.identity = box_identity(s, c.type);
+    c.identity = tile_identity_value(s->combine, c.type);
     measure(&c);
     c.held = thread_registers("held", c.type, TILE_REGISTER, c.run + 1);
     c.total = thread_registers("total", c.type, TILE_REGISTER, 1);

@@ -186,7 +186,7 @@ static void emit_reduce(const struct tile_stmt *s, bool masked) {
     struct tile_type type = s->region[1].buffer->type;
     struct box b = box_of(&s->region[0], NULL), lines = lines_of(&b, s->axis);
     struct line l = {.s = s, .b = &b, .lanes = LANE_BYTES / tile_type_bytes(type), .masked = masked};
-    expr lanes = box_number(l.lanes), identity = box_identity(s, type);
+    expr lanes = box_number(l.lanes), identity = tile_identity_value(s->combine, type);
     open_lines(&lines);
     l.lane = box_alloc("lane", type, TILE_REGISTER, 1, &lanes);
     if (l.lane) {
@@ -215,7 +215,7 @@ static void emit_scan(const struct tile_stmt *s, bool masked) {
                            *i = box_variable(b.size[s->axis]);
     expr last = SUB(b.size[s->axis], box_number(1));
     open_lines(&lines);
-    tile_assign(sum, box_identity(s, type));
+    tile_assign(sum, tile_identity_value(s->combine, type));
     tile_open_for(i, box_number(0), b.size[s->axis], NULL, TILE_SERIAL);
     b.point[s->axis] = s->reverse ? SUB(last, box_point(i)) : box_point(i);
     expr x = box_read(&s->region[0], &b, b.point, masked);

@@ -106,38 +106,17 @@ static bool launch_check(const struct kernel_place *p, const struct csr_index *m
     return finish(&l);
 }
 
-static int64_t number_at(zl_array x, int64_t at) {
-    const char *data = x->storage->data;
-    at += x->offset;
-    return x->dtype == ZL_INT32 ? ((const int32_t *)(const void *)data)[at]
-                                : ((const int64_t *)(const void *)data)[at];
+static const void *host_data(zl_array x) {
+    return (const char *)x->storage->data + (size_t)x->offset * array_item(x);
 }
 
 // Sets the error for what is wrong. Returns true if that belongs to no row.
 static bool explain(const struct call *c, const struct csr_index *m) {
     zl_array indices = m->indices, pointers = m->pointers;
-    int64_t rows = pointers->dim[0] - 1, entries = indices->dim[0], columns = m->columns;
-    if (!device_fetch(indices->storage) || !device_fetch(pointers->storage))
-        return false;
-    int64_t last = number_at(pointers, 0);
-    if (last != 0)
-        return error_false(ZL_ERROR_VALUE, "%s: indptr[0] is %lld: rows begin at 0", c->op->name,
-                           (long long)last);
-    for (int64_t i = 1; i <= rows; i++) {
-        int64_t next = number_at(pointers, i);
-        if (next < last || next > entries)
-            return error_false(
-                ZL_ERROR_VALUE, "%s: indptr[%lld] is %lld: %lld, the one before it, to %lld are possible",
-                c->op->name, (long long)i, (long long)next, (long long)last, (long long)entries);
-        last = next;
-    }
-    for (int64_t i = 0; i < last; i++) {
-        int64_t column = number_at(indices, i);
-        if (column < 0 || column >= columns)
-            return error_false(ZL_ERROR_VALUE, "%s: indices[%lld] is %lld: the matrix has %lld columns",
-                               c->op->name, (long long)i, (long long)column, (long long)columns);
-    }
-    return true;
+    return device_fetch(indices->storage) && device_fetch(pointers->storage) &&
+           op_csr_check(c->op->name, &(struct csr_places){host_data(indices), host_data(pointers),
+                                                          (zl_dtype)indices->dtype, pointers->dim[0] - 1,
+                                                          m->columns, indices->dim[0]});
 }
 
 static bool check_now(const struct kernel_place *p, const struct csr_index *m, bool *sound) {

@@ -15,17 +15,14 @@ struct recipe {
 };
 
 static struct tile_kernel *make(const void *data) {
-    static const enum tile_op updates[] = {[UPDATE_SET] = TILE_ADD, // which is left out
-                                           [UPDATE_ADD] = TILE_ADD,
-                                           [UPDATE_PROD] = TILE_MUL,
-                                           [UPDATE_MAX] = TILE_MAX,
-                                           [UPDATE_MIN] = TILE_MIN};
     const struct recipe *r = data;
     const char *item = tile_type_name(r->item), *index = kernel_index_clauses(r->wide);
     if (!strcmp(r->file, "fill"))
         return kernel_built_in(r->file, "ITEM=%s,%s", item, index);
+    bool sets = r->update == UPDATE_SET; // what combines is left out then
     return kernel_built_in(r->file, "ITEM=%s,FROM=%s,SET=%d,COMBINE=%s,%s", item, tile_type_name(r->from),
-                           r->update == UPDATE_SET, tile_op_name(updates[r->update]), index);
+                           sets, tile_op_name(sets ? TILE_ADD : op_update_row((enum update)r->update)),
+                           index);
 }
 
 static struct recipe to_set(zl_dtype dtype) {

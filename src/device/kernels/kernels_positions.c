@@ -2,6 +2,7 @@
 // many of them, of their dtypes.
 
 #include "device/kernels/kernels_positions.h"
+#include "tile/notation.h"
 
 #include <stdio.h>
 
@@ -17,30 +18,8 @@ bool kernel_indices_lie(const struct call *c, int first, int count) {
 // Rows of the table of indices.
 enum { OFFSET, DIM, LAST, STEP, ROWS };
 
-static expr number(struct tile_type type, int64_t value) {
-    return tile_const_int(type, value);
-}
-
-static expr local(const struct tile_name *name) {
-    return tile_name_value(name, TILE_LOCAL);
-}
-
 static expr symbol(const char *name) {
     return tile_name_value(tile_symbol(name, 0, INT64_MAX, 1), TILE_SYMBOL);
-}
-
-static expr add(expr a, expr b) {
-    return tile_binary(TILE_ADD, a, b);
-}
-
-static expr times(expr a, expr b) {
-    return tile_binary(TILE_MUL, a, b);
-}
-
-static const struct tile_name *declare(const char *text, struct tile_type type, expr value) {
-    const struct tile_name *name = tile_name(text, type);
-    tile_assign(name, value);
-    return name;
 }
 
 static const struct tile_buffer *vector(const char *text, struct tile_type type, expr size, bool is_output) {
@@ -70,19 +49,18 @@ static struct places declare_places(const struct index_key *key) {
 // An index as a position of its axis, brought into range in integers that hold it and the size of the axis, with its sign.
 static expr position(const struct places *l, int k, expr given, expr *inside) {
     struct tile_type index = tile_index_type(), wide = tile_type_of((zl_dtype)l->key->dtype[k]);
-    expr column = number(index, k);
+    expr column = tile_number(k);
     wide.bits = (uint8_t)MAX_OF(wide.bits, index.bits);
     char text[16];
     snprintf(text, sizeof text, "found%d", k);
-    const struct tile_name *found = declare(text, wide, tile_cast(wide, given));
-    expr zero = number(wide, 0), last = tile_cast(wide, fuse_entry(l->of, LAST, column)),
-         value = local(found);
-    tile_assign(found, tile_ternary(TILE_SELECT, tile_binary(TILE_LT, value, zero),
-                                    add(value, tile_cast(wide, fuse_entry(l->of, DIM, column))), value));
-    *inside = tile_binary(
-        TILE_AND, *inside,
-        tile_binary(TILE_AND, tile_binary(TILE_GE, value, zero), tile_binary(TILE_LE, value, last)));
-    return tile_cast(index, tile_binary(TILE_MIN, tile_binary(TILE_MAX, value, zero), last));
+    const struct tile_name *found = tile_name(text, wide);
+    tile_assign(found, tile_cast(wide, given));
+    expr zero = tile_const_int(wide, 0), last = tile_cast(wide, fuse_entry(l->of, LAST, column)),
+         value = tile_name_value(found, TILE_LOCAL);
+    tile_assign(found,
+                SELECT(LT(value, zero), ADD(value, tile_cast(wide, fuse_entry(l->of, DIM, column))), value));
+    *inside = AND(*inside, AND(GE(value, zero), LE(value, last)));
+    return tile_cast(index, MIN(MAX(value, zero), last));
 }
 
 // The place that the indices of entry i give, from `first` on; *inside: none of them was out of range, else the nearest was taken.
@@ -94,8 +72,8 @@ static expr build_place(const struct places *l, expr i, expr first, expr *inside
     *inside = tile_const_int(tile_type_of(ZL_BOOL), 1);
     for (int k = 0; k < l->key->count; k++) {
         expr given = tile_load(l->index[k], 1, &to[1 + k], NULL, NULL);
-        expr step = times(position(l, k, given, inside), fuse_entry(l->of, STEP, tile_number(k)));
-        tile_assign(to[0] ? to[0]->name : NULL, add(to[0], step));
+        expr step = MUL(position(l, k, given, inside), fuse_entry(l->of, STEP, tile_number(k)));
+        tile_assign(to[0] ? to[0]->name : NULL, ADD(to[0], step));
     }
     return to[0];
 }
@@ -116,7 +94,7 @@ struct tile_kernel *kernel_make_places(const void *data) {
     expr i = tile_name_value(name, TILE_INDEX);
     tile_open_map(1, &name, &n);
     expr place = tile_cast(type, build_place(&l, i, tile_number(0), &inside));
-    tile_store(y, 1, &i, r->moves ? place : tile_ternary(TILE_SELECT, inside, place, number(type, -1)), NULL);
+    tile_store(y, 1, &i, r->moves ? place : SELECT(inside, place, tile_const_int(type, -1)), NULL);
     tile_close();
     return tile_end();
 }
@@ -159,6 +137,32 @@ struct index_key kernel_index_key(const struct index_list *list) {
     for (int i = 0; i < list->count; i++)
         key.dtype[i] = list->index[i]->dtype;
     return key;
+}
+
+// An array of indices, from `offset` on, for an axis of x along which slices of so many elements begin.
+static void list_axis(struct index_list *list, zl_array x, zl_array index, int64_t offset, int64_t axis,
+                      const int64_t *size) {
+    int i = list->count++;
+    list->index[i] = index;
+    list->offset[i] = offset;
+    list->dim[i] = x->dim[axis];
+    list->last[i] = x->dim[axis] - size[axis];
+    list->step[i] = array_stride(x)[axis];
+}
+
+struct index_list kernel_list_indices(zl_array x, int count, const zl_array *index, const int64_t *axes,
+                                      const int64_t *size, struct kernel_layout *l) {
+    struct index_list list = {0};
+    layout_begin(l, 1 + count);
+    for (int i = 0; i < count; i++)
+        list_axis(&list, x, index[i], index[i]->offset, axes[i], size);
+    for (int axis = 0; count && axis < index[0]->ndim; axis++) {
+        int64_t stride[1 + KERNEL_INDICES] = {0};
+        for (int i = 0; i < count; i++)
+            stride[1 + i] = array_stride(index[i])[axis];
+        layout_push(l, index[0]->dim[axis], stride);
+    }
+    return list;
 }
 
 // Gather -----------------------------------------------------------------------------------------------------------
@@ -207,45 +211,33 @@ static bool gather(const struct kernel_place *p, const struct call *c, const str
     return kernel_launch_tiles(p, kernel, &k, 3 + kernel_list_sizes(l, list, size + 3), size);
 }
 
+// The array's own axes, which no index has a stride along.
+static void push_slice(struct kernel_layout *l, zl_array x, const int64_t *size) {
+    for (int axis = 0; axis < x->ndim; axis++) {
+        int64_t stride[1 + KERNEL_INDICES] = {array_stride(x)[axis]};
+        layout_push(l, size[axis], stride);
+    }
+}
+
 bool kernel_can_gather(const struct call *c) {
     return kernel_indices_lie(c, 0, c->inputs);
 }
 
 bool kernel_gather(const struct kernel_place *p, const struct call *c) {
     zl_array x = c->in[0];
-    struct index_list list = {.count = c->inputs - 1};
-    const int64_t *axes = call_args(c) + 1, *size = axes + list.count;
+    int count = c->inputs - 1;
+    const int64_t *axes = call_args(c) + 1, *size = axes + count;
     struct kernel_layout l;
-    layout_begin(&l, 1 + list.count);
-    for (int i = 0; i < list.count; i++) {
-        list.index[i] = c->in[1 + i];
-        list.offset[i] = c->in[1 + i]->offset;
-        list.dim[i] = x->dim[axes[i]];
-        list.last[i] = x->dim[axes[i]] - size[axes[i]];
-        list.step[i] = array_stride(x)[axes[i]];
-    }
-    for (int axis = 0; list.count && axis < c->in[1]->ndim; axis++) {
-        int64_t stride[1 + KERNEL_INDICES] = {0};
-        for (int i = 0; i < list.count; i++)
-            stride[1 + i] = array_stride(c->in[1 + i])[axis];
-        layout_push(&l, c->in[1]->dim[axis], stride);
-    }
-    for (int axis = 0; axis < x->ndim; axis++) {
-        int64_t stride[1 + KERNEL_INDICES] = {array_stride(x)[axis]};
-        layout_push(&l, size[axis], stride);
-    }
+    struct index_list list = kernel_list_indices(x, count, c->in + 1, axes, size, &l);
+    push_slice(&l, x, size);
     return gather(p, c, &l, &list);
 }
 
 struct index_list kernel_list_starts(zl_array x, zl_array starts, const int64_t *axes, const int64_t *size) {
-    struct index_list list = {.count = (int)starts->size};
-    for (int i = 0; i < list.count; i++) {
-        list.index[i] = starts;
-        list.offset[i] = starts->offset + (starts->ndim ? i * array_stride(starts)[0] : 0);
-        list.dim[i] = x->dim[axes[i]];
-        list.last[i] = x->dim[axes[i]] - size[axes[i]];
-        list.step[i] = array_stride(x)[axes[i]];
-    }
+    struct index_list list = {0};
+    for (int i = 0; i < starts->size; i++)
+        list_axis(&list, x, starts, starts->offset + (starts->ndim ? i * array_stride(starts)[0] : 0),
+                  axes[i], size);
     return list;
 }
 
@@ -259,9 +251,6 @@ bool kernel_dynamic_slice(const struct kernel_place *p, const struct call *c) {
     struct index_list list = kernel_list_starts(x, c->in[1], call_args(c) + 1, y->dim);
     struct kernel_layout l;
     layout_begin(&l, 1 + list.count);
-    for (int axis = 0; axis < x->ndim; axis++) {
-        int64_t stride[1 + KERNEL_INDICES] = {array_stride(x)[axis]};
-        layout_push(&l, y->dim[axis], stride);
-    }
+    push_slice(&l, x, y->dim);
     return gather(p, c, &l, &list);
 }

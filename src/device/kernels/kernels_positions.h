@@ -32,6 +32,9 @@ struct place_recipe {
 };
 struct tile_kernel *kernel_make_places(const void *recipe);
 bool kernel_indices_are_wide(const struct kernel_layout *l, const struct index_list *list);
+// Indices of axes of x, along which slices of so many elements begin; l gets the axes that all indices have.
+struct index_list kernel_list_indices(zl_array x, int count, const zl_array *index, const int64_t *axes, const int64_t *size,
+                                      struct kernel_layout *l);
 // Each element of starts as the index of an axis: that of x along which a slice of so many elements begins.
 struct index_list kernel_list_starts(zl_array x, zl_array starts, const int64_t *axes, const int64_t *size);
 // Arguments for indices, whose axes are those of the layout; its operands are the array, then the indices. False and an error.

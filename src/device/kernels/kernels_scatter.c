@@ -13,11 +13,8 @@ struct recipe {
     int32_t update, dtype, wide, sorted;
 };
 
-static const enum tile_op updates[] = {
-    [UPDATE_ADD] = TILE_ADD, [UPDATE_PROD] = TILE_MUL, [UPDATE_MAX] = TILE_MAX, [UPDATE_MIN] = TILE_MIN};
-
 static bool can_combine(enum update update, zl_dtype dtype) {
-    return update == UPDATE_SET || tile_row_takes(updates[update], dtype);
+    return update == UPDATE_SET || tile_row_takes(op_update_row(update), dtype);
 }
 
 bool kernel_can_scatter(const struct call *c) {
@@ -68,8 +65,8 @@ static struct tile_kernel *make(const void *data) {
     struct tile_type moved = {TILE_UINT, (uint8_t)(8 * zl_dtype_size((zl_dtype)r->dtype)), 1};
     return kernel_built_in(r->file, "ITEM=%s,COMBINE=%s,SET=%d,SORTED=%d,%s",
                            tile_type_name(is_set ? moved : tile_type_of((zl_dtype)r->dtype)),
-                           tile_op_name(is_set ? TILE_ADD : updates[r->update]), is_set, r->sorted,
-                           kernel_index_clauses(r->wide));
+                           tile_op_name(is_set ? TILE_ADD : op_update_row((enum update)r->update)), is_set,
+                           r->sorted, kernel_index_clauses(r->wide));
 }
 
 static bool put(const struct scattering *s, zl_array x, const struct kernel_items *sorted, int64_t begin,
@@ -137,26 +134,14 @@ bool kernel_scatter(const struct kernel_place *p, const struct call *c) {
     zl_array y = call_first(c), x = c->in[c->inputs - 1];
     int count = c->inputs - 2, outer = x->ndim - y->ndim; // axes of the indices
     const int64_t *axes = call_args(c) + 1, *size = x->dim + outer;
-    struct scattering s = {
-        .place = p, .call = c, .update = (enum update)call_args(c)[0], .list = {.count = count}};
-    layout_begin(&s.at, 1 + count);
+    struct scattering s = {.place = p, .call = c, .update = (enum update)call_args(c)[0]};
+    s.list = kernel_list_indices(y, count, c->in + 1, axes, size, &s.at);
     layout_begin(&s.entry, 1);
     layout_begin(&s.slice, 2);
-    for (int i = 0; i < count; i++) {
-        s.list.index[i] = c->in[1 + i];
-        s.list.offset[i] = c->in[1 + i]->offset;
-        s.list.dim[i] = y->dim[axes[i]];
-        s.list.last[i] = y->dim[axes[i]] - size[axes[i]];
-        s.list.step[i] = array_stride(y)[axes[i]];
+    for (int i = 0; i < count; i++)
         s.overlaps |= size[axes[i]] > 1;
-    }
-    for (int axis = 0; axis < outer; axis++) {
-        int64_t stride[1 + KERNEL_INDICES] = {0};
-        for (int i = 0; i < count; i++)
-            stride[1 + i] = array_stride(c->in[1 + i])[axis];
-        layout_push(&s.at, x->dim[axis], stride);
+    for (int axis = 0; axis < outer; axis++)
         layout_push(&s.entry, x->dim[axis], &array_stride(x)[axis]);
-    }
     for (int axis = 0; axis < y->ndim; axis++)
         layout_push(&s.slice, size[axis],
                     (const int64_t[]){array_stride(y)[axis], array_stride(x)[outer + axis]});
