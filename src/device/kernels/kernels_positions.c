@@ -15,9 +15,6 @@ bool kernel_indices_lie(const struct call *c, int first, int count) {
 
 // Building ---------------------------------------------------------------------------------------------------------
 
-// Rows of the table of indices.
-enum { OFFSET, DIM, LAST, STEP, ROWS };
-
 static expr symbol(const char *name) {
     return tile_name_value(tile_symbol(name, 0, INT64_MAX, 1), TILE_SYMBOL);
 }
@@ -42,7 +39,7 @@ static struct places declare_places(const struct index_key *key) {
         l.index[k] = vector(text[0], tile_type_of((zl_dtype)key->dtype[k]), symbol(text[1]), false);
     }
     l.s = fuse_table("s", key->count + 2, KERNEL_AXES);
-    l.of = fuse_table("along", ROWS, MAX_OF(key->count, 1));
+    l.of = fuse_table("along", INDEX_ROWS, MAX_OF(key->count, 1));
     return l;
 }
 
@@ -55,10 +52,10 @@ static expr position(const struct places *l, int k, expr given, expr *inside) {
     snprintf(text, sizeof text, "found%d", k);
     const struct tile_name *found = tile_name(text, wide);
     tile_assign(found, tile_cast(wide, given));
-    expr zero = tile_const_int(wide, 0), last = tile_cast(wide, fuse_entry(l->of, LAST, column)),
+    expr zero = tile_const_int(wide, 0), last = tile_cast(wide, fuse_entry(l->of, INDEX_LAST, column)),
          value = tile_name_value(found, TILE_LOCAL);
-    tile_assign(found,
-                SELECT(LT(value, zero), ADD(value, tile_cast(wide, fuse_entry(l->of, DIM, column))), value));
+    tile_assign(found, SELECT(LT(value, zero),
+                              ADD(value, tile_cast(wide, fuse_entry(l->of, INDEX_DIM, column))), value));
     *inside = AND(*inside, AND(GE(value, zero), LE(value, last)));
     return tile_cast(index, MIN(MAX(value, zero), last));
 }
@@ -67,12 +64,12 @@ static expr position(const struct places *l, int k, expr given, expr *inside) {
 static expr build_place(const struct places *l, expr i, expr first, expr *inside) {
     expr to[1 + KERNEL_INDICES] = {first};
     for (int k = 0; k < l->key->count; k++)
-        to[1 + k] = fuse_entry(l->of, OFFSET, tile_number(k));
+        to[1 + k] = fuse_entry(l->of, INDEX_OFFSET, tile_number(k));
     fuse_walk(l->s, l->axes, i, 1 + l->key->count, to);
     *inside = tile_const_int(tile_type_of(ZL_BOOL), 1);
     for (int k = 0; k < l->key->count; k++) {
         expr given = tile_load(l->index[k], 1, &to[1 + k], NULL, NULL);
-        expr step = MUL(position(l, k, given, inside), fuse_entry(l->of, STEP, tile_number(k)));
+        expr step = MUL(position(l, k, given, inside), fuse_entry(l->of, INDEX_STEP, tile_number(k)));
         tile_assign(to[0] ? to[0]->name : NULL, ADD(to[0], step));
     }
     return to[0];
@@ -102,34 +99,18 @@ struct tile_kernel *kernel_make_places(const void *data) {
 bool kernel_indices_are_wide(const struct kernel_layout *l, const struct index_list *list) {
     bool wide = layout_is_wide(l);
     for (int i = 0; i < list->count; i++)
-        wide |= list->dim[i] > KERNEL_NARROW || kernel_elements(list->index[i]) > KERNEL_NARROW;
+        wide |= list->of[INDEX_DIM][i] > KERNEL_NARROW || kernel_elements(list->index[i]) > KERNEL_NARROW;
     return wide;
 }
 
-bool kernel_add_indices(const struct kernel_place *p, struct kernel_call *k, const struct kernel_layout *l,
-                        const struct index_list *list, bool wide) {
-    int64_t of[ROWS][KERNEL_INDICES] = {{0}};
-    int columns = MAX_OF(list->count, 1);
+void kernel_add_indices(struct kernel_work *w, const struct kernel_layout *l, const struct index_list *list) {
+    WORK_SIZES(w, l->axes);
     for (int i = 0; i < list->count; i++) {
-        void *memory = kernel_reach(p, list->index[i]);
-        if (!memory)
-            return false;
-        kernel_add_memory(k, memory);
-        of[OFFSET][i] = list->offset[i];
-        of[DIM][i] = list->dim[i];
-        of[LAST][i] = list->last[i];
-        of[STEP][i] = list->step[i];
+        work_result(w, list->index[i]);
+        WORK_SIZES(w, kernel_elements(list->index[i]));
     }
-    kernel_add_table(k, l, wide);
-    kernel_add_rows(k, ROWS, columns, &of[0][0], KERNEL_INDICES, wide);
-    return true;
-}
-
-int kernel_list_sizes(const struct kernel_layout *l, const struct index_list *list, int64_t *symbol) {
-    symbol[0] = l->axes;
-    for (int i = 0; i < list->count; i++)
-        symbol[1 + i] = kernel_elements(list->index[i]);
-    return 1 + list->count;
+    work_table(w, l);
+    work_rows(w, INDEX_ROWS, MAX_OF(list->count, 1), &list->of[0][0], KERNEL_INDICES);
 }
 
 struct index_key kernel_index_key(const struct index_list *list) {
@@ -144,10 +125,10 @@ static void list_axis(struct index_list *list, zl_array x, zl_array index, int64
                       const int64_t *size) {
     int i = list->count++;
     list->index[i] = index;
-    list->offset[i] = offset;
-    list->dim[i] = x->dim[axis];
-    list->last[i] = x->dim[axis] - size[axis];
-    list->step[i] = array_stride(x)[axis];
+    list->of[INDEX_OFFSET][i] = offset;
+    list->of[INDEX_DIM][i] = x->dim[axis];
+    list->of[INDEX_LAST][i] = x->dim[axis] - size[axis];
+    list->of[INDEX_STEP][i] = array_stride(x)[axis];
 }
 
 struct index_list kernel_list_indices(zl_array x, int count, const zl_array *index, const int64_t *axes,
@@ -194,21 +175,15 @@ static struct tile_kernel *make_gather(const void *data) {
 static bool gather(const struct kernel_place *p, const struct call *c, const struct kernel_layout *l,
                    const struct index_list *list) {
     zl_array x = c->in[0];
-    struct kernel_call k;
-    int64_t size[4 + KERNEL_INDICES] = {l->size, kernel_elements(x), x->offset};
-    kernel_begin_call(&k);
-    if (!kernel_check_axes(l, c->op->name))
-        return false;
-    struct recipe r = {"gather", (int32_t)array_item(x),
-                       kernel_indices_are_wide(l, list) || kernel_elements(x) > KERNEL_NARROW,
-                       kernel_index_key(list)};
-    const struct kernel_tiles *kernel = kernel_find_tiles(p, &r, sizeof r, make_gather, &r);
-    void *to = kernel_reach(p, call_first(c)), *from = kernel_reach(p, x);
-    kernel_add_memory(&k, from);
-    if (!kernel || !to || !from || !kernel_add_indices(p, &k, l, list, r.wide))
-        return false;
-    kernel_add_memory(&k, to);
-    return kernel_launch_tiles(p, kernel, &k, 3 + kernel_list_sizes(l, list, size + 3), size);
+    struct kernel_work w;
+    work_open(&w, p, c->op->name);
+    WORK_SIZES(&w, l->size);
+    work_array(&w, x);
+    kernel_add_indices(&w, l, list);
+    work_result(&w, call_first(c));
+    w.wide |= kernel_indices_are_wide(l, list);
+    struct recipe r = {"gather", (int32_t)array_item(x), w.wide, kernel_index_key(list)};
+    return work_run(&w, &r, sizeof r, make_gather);
 }
 
 // The array's own axes, which no index has a stride along.
