@@ -220,7 +220,7 @@ static bool try_store(struct tile_kernel *kernel, const struct target *target, s
         return false;
     kernel->failed |= !leave_out(&t);
     if (!is_touched(*list, &t))
-        pass_drop_alloc(list, t.buffer);
+        pass_take_alloc(list, t.buffer);
     return true;
 }
 

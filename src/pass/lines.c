@@ -117,11 +117,7 @@ static bool is_of_loop(const struct tile_stmt *list, const struct pair *p) {
 static void take_tile(struct tile_stmt **list, const struct pair *p) {
     if (!is_of_loop(*list, p))
         return;
-    struct tile_stmt **at = list;
-    while ((*at)->kind != TILE_ALLOC || (*at)->buffer != p->store->buffer)
-        at = &(*at)->next;
-    struct tile_stmt *alloc = *at;
-    *at = alloc->next;
+    struct tile_stmt *alloc = pass_take_alloc(list, p->store->buffer);
     alloc->next = p->loop->body;
     p->loop->body = alloc;
 }

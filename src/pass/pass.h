@@ -156,7 +156,7 @@ bool pass_uses(const struct tile_stmt *body, const struct tile_buffer *memory);
 bool pass_touches(const struct tile_stmt *s, const struct tile_buffer *memory);
 bool pass_loads(expr e, const struct tile_buffer *memory);
 bool pass_is_made_in(const struct tile_stmt *list, const struct tile_buffer *memory); // one of them allocates it
-void pass_drop_alloc(struct tile_stmt **list, const struct tile_buffer *memory); // takes that statement out
+struct tile_stmt *pass_take_alloc(struct tile_stmt **list, const struct tile_buffer *memory); // takes that statement out; NULL: there is none
 // A map whose body is stores without masks.
 bool pass_is_plain_map(const struct tile_stmt *s);
 
@@ -182,6 +182,7 @@ struct pass_range pass_range(expr e); // of an index, which does not wrap around
 // The same of any integer, where ops may wrap around; of other types nothing is known.
 struct pass_range pass_certain_range(expr e);
 int64_t pass_number(expr e); // the number that it is; -1: not known, or e is NULL
+int64_t pass_product(int count, const expr *e); // of such numbers; -1 also where 64 bits do not suffice
 int64_t pass_common_divisor(int64_t a, int64_t b); // the greatest; of a and 0 it is a
 // Returns a number, at most PASS_DIVISOR_MOST, that divides an integer whatever the sizes of arguments are; 1 where nothing is known.
 enum { PASS_DIVISOR_MOST = 1 << 20 };

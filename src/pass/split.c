@@ -158,11 +158,10 @@ static void emit_pieces(void *data, const struct tile_stmt *body) {
 
 // Returns the bytes of local memory, or of a view of it; -1: they are not known.
 static int64_t bytes_of(const struct tile_buffer *b) {
-    int64_t bytes = b->stride ? -1 : tile_type_bytes(b->type);
-    for (int i = 0; i < b->ndim; i++)
-        if (!tile_times(bytes, pass_number(b->shape[i]), &bytes))
-            return -1;
-    return bytes;
+    int64_t bytes;
+    bool is_known =
+        !b->stride && tile_times(pass_product(b->ndim, b->shape), tile_type_bytes(b->type), &bytes);
+    return is_known ? bytes : -1;
 }
 
 // A view has all of its memory, so that a first axis of both is that of the threads.

@@ -299,10 +299,8 @@ static int64_t run_of_map(const struct runs *r) {
         }
     if (!widest || r->g->target->group->is_serial)
         return 1;
-    int64_t count = MAX_OF(r->g->target->group->vector_bytes / widest, LEAST_BYTES / narrowest), points = 1;
-    for (int i = 0; i < w->vars; i++)
-        if (!tile_times(points, pass_number(w->extent[i]), &points))
-            points = INT64_MAX;
+    int64_t count = MAX_OF(r->g->target->group->vector_bytes / widest, LEAST_BYTES / narrowest),
+            known = pass_product(w->vars, w->extent), points = known < 0 ? INT64_MAX : known;
     int64_t extent = pass_number(w->extent[w->vars - 1]);
     for (int nodes = nodes_of(r); count > 2 && count * nodes > MOST_NODES;)
         count /= 2;

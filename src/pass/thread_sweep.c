@@ -95,12 +95,18 @@ static void open_counted(struct points *p, int64_t count) {
     split_turns(p, turn);
 }
 
-static void open_any(struct points *p) {
-    expr extent[TILE_DIMS], count = NULL;
+// The extents as index type, and their product.
+static expr extents_of(const struct points *p, expr *extent) {
+    expr count = NULL;
     for (int i = 0; i < p->sweep.vars; i++) {
         extent[i] = box_index(p->sweep.extent[i]);
         count = count ? MUL(count, extent[i]) : extent[i];
     }
+    return count;
+}
+
+static void open_any(struct points *p) {
+    expr extent[TILE_DIMS], count = extents_of(p, extent);
     const struct tile_name *s = counter(tile_index_type(), 0);
     tile_open_for(s, box_index(p->g->thread), count, box_number(p->g->threads), TILE_SERIAL);
     p->opened++;
@@ -110,12 +116,8 @@ static void open_any(struct points *p) {
 // Each point is that of one thread of the whole grid. Where others go by runs, a group has as many points, of which a thread takes every
 // threads-th.
 static void open_flat(struct points *p) {
-    expr extent[TILE_DIMS], count = NULL, threads = box_number(p->g->threads),
+    expr extent[TILE_DIMS], count = extents_of(p, extent), threads = box_number(p->g->threads),
                             number = box_index(p->g->thread);
-    for (int i = 0; i < p->sweep.vars; i++) {
-        extent[i] = box_index(p->sweep.extent[i]);
-        count = count ? MUL(count, extent[i]) : extent[i];
-    }
     if (p->g->each > 1 && !p->sweep.is_by_runs) {
         expr most = box_number(p->g->each * p->g->threads), begin = MUL(p->g->flat, most);
         const struct tile_name *s = counter(tile_index_type(), 0);
@@ -133,11 +135,7 @@ static void open_flat(struct points *p) {
 bool thread_open_points(struct group *g, struct points *p, const struct sweep *sweep) {
     *p = (struct points){.g = g, .sweep = *sweep};
     map_free(&g->rewritten);
-    int64_t count = 1;
-    for (int i = 0; i < sweep->vars; i++) {
-        int64_t size = pass_number(sweep->extent[i]);
-        count = size < 0 || count < 0 || count * size > INT32_MAX / 2 ? -1 : count * size;
-    }
+    int64_t known = pass_product(sweep->vars, sweep->extent), count = known > INT32_MAX / 2 ? -1 : known;
     if (g->flat)
         open_flat(p);
     else if (sweep->has_layout)

@@ -119,11 +119,13 @@ bool pass_is_made_in(const struct tile_stmt *list, const struct tile_buffer *mem
     return false;
 }
 
-void pass_drop_alloc(struct tile_stmt **list, const struct tile_buffer *memory) {
+struct tile_stmt *pass_take_alloc(struct tile_stmt **list, const struct tile_buffer *memory) {
     while (*list && ((*list)->kind != TILE_ALLOC || (*list)->buffer != memory))
         list = &(*list)->next;
-    if (*list)
-        *list = (*list)->next;
+    struct tile_stmt *alloc = *list;
+    if (alloc)
+        *list = alloc->next;
+    return alloc;
 }
 
 enum { PATHS = 2000 }; // most through a simple formula

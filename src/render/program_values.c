@@ -22,14 +22,7 @@ bool program_fail(struct program *p, const struct tile_stmt *s, const char *why,
 }
 
 int64_t program_stride(const struct tile_buffer *b, int axis) {
-    if (b->stride)
-        return pass_number(b->stride[axis]);
-    int64_t stride = 1;
-    for (int i = axis + 1; i < b->ndim; i++) {
-        if (!tile_times(stride, pass_number(b->shape[i]), &stride))
-            return -1;
-    }
-    return stride;
+    return b->stride ? pass_number(b->stride[axis]) : pass_product(b->ndim - axis - 1, b->shape + axis + 1);
 }
 
 static void emit_node(struct program *p, expr e);
@@ -391,12 +384,7 @@ void program_message(struct program *p, const struct tile_stmt *s) {
 }
 
 int64_t program_elements(const struct tile_buffer *b) {
-    int64_t count = 1;
-    for (int i = 0; i < b->ndim; i++) {
-        if (!tile_times(count, pass_number(b->shape[i]), &count))
-            return -1;
-    }
-    return count;
+    return pass_product(b->ndim, b->shape);
 }
 
 int64_t program_size(const struct tile_buffer *b) {
