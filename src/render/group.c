@@ -22,26 +22,6 @@ const char *group_space(const struct program *p, const struct tile_buffer *b) {
 
 // Simple statements -----------------------------------------------------------------------------------------------------
 
-static void atomic(struct program *p, const struct tile_stmt *s) {
-    struct tile_type type = s->buffer->type;
-    const char *word = program_atomic_word(p, s);
-    if (!word)
-        return;
-    program_open(p, s, 0, NULL);
-    if (s->old && s->mask)
-        style_line(&p->style, "x%d = 0;", s->old->id);
-    program_line(p, NULL, "{");
-    if (s->mask)
-        program_text(p, &s->mask, "%*sif (@)\n    ", 4 * p->style.indent, "");
-    text_add(p->style.out, "%*sZL_ATOMIC_%d(", 4 * p->style.indent, "", type.bits);
-    text_add(p->style.out, s->old ? "x%d =, " : "(void), ", s->old ? s->old->id : 0);
-    text_add(p->style.out, "%s, %s, &", group_space(p, s->buffer), tile_type_name(type));
-    program_element(p, s->buffer, s->index);
-    program_text(p, &s->value, ", zl_%s_%s, @);\n", word, tile_type_name(type));
-    style_close(&p->style);
-    style_close(&p->style);
-}
-
 static void print(struct program *p, const struct tile_stmt *s) {
     struct text *out = p->style.out;
     struct text format = {0};
@@ -243,7 +223,6 @@ static void shuffle(struct program *p, const struct tile_stmt *s) {
 static bool own(struct program *p, const struct tile_stmt *s) {
     switch (s->kind) {
     case TILE_ALLOC: alloc(p, s); return true;
-    case TILE_ATOMIC: atomic(p, s); return true;
     case TILE_ASSERT:
     case TILE_PRINT: message(p, s); return true;
     case TILE_COPY: vector_copy(p, s); return true;

@@ -65,7 +65,6 @@ bool program_is_once(const struct tile_stmt *s, const struct tile_buffer *b);
 // Elements along the axes [from, to) of a buffer.
 void program_offset(struct program *p, const struct tile_buffer *b, const expr *index, int from, int to);
 void program_quoted(struct text *out, const char *text);
-const char *program_atomic_word(struct program *p, const struct tile_stmt *s); // NULL and a failure: there is none
 int64_t program_elements(const struct tile_buffer *b); // -1: not known
 // Bytes of as many elements, two numbers each if they are complex; -1 where the number of elements is, or 64 bits do not suffice.
 int64_t program_size(const struct tile_buffer *b);
@@ -87,9 +86,5 @@ const struct tile_stmt *program_reduced(struct program *p, const struct tile_stm
 
 // Expressions of a product's text that its statement does not have: sizes of buffers. How many.
 int program_gemm_sizes(const struct tile_stmt *s, expr *out);
-
-// program.c -------------------------------------------------------------------------------------------------
-
-void program_strides(struct program *p, const struct tile_buffer *b); // variables for those that are no numbers
 
 #endif

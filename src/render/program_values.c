@@ -1,7 +1,7 @@
 // program_values.c - expressions and simple statements of kernels in plain C: each node of an expression is a constant of
 // its own, in the block of the statement that uses it.
 
-#include "render/program.h"
+#include "render/group.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -321,7 +321,8 @@ static const char *atomic_word(enum tile_op op) {
     }
 }
 
-const char *program_atomic_word(struct program *p, const struct tile_stmt *s) {
+// NULL and a failure: the target has none.
+static const char *find_atomic(struct program *p, const struct tile_stmt *s) {
     struct tile_type type = s->buffer->type;
     const char *word = atomic_word(s->combine);
     bool is_bits = s->combine == TILE_AND || s->combine == TILE_OR || s->combine == TILE_XOR;
@@ -332,20 +333,32 @@ const char *program_atomic_word(struct program *p, const struct tile_stmt *s) {
     return NULL;
 }
 
+// Groups of threads have macros that are statements.
 void program_atomic(struct program *p, const struct tile_stmt *s) {
     struct tile_type type = s->buffer->type;
-    const char *word = program_atomic_word(p, s);
+    struct text *out = p->style.out;
+    const char *word = find_atomic(p, s), *name = tile_type_name(type);
     if (!word)
         return;
     if (s->old && s->mask)
         style_line(&p->style, "x%d = 0;", s->old->id);
+    if (p->own)
+        program_line(p, NULL, "{");
     open_masked(p, s);
-    text_add(p->style.out, "%*s", 4 * p->style.indent, "");
-    if (s->old)
-        text_add(p->style.out, "x%d = ", s->old->id);
-    text_add(p->style.out, "ZL_ATOMIC(%s, u%d, &", tile_type_name(type), type.bits);
+    text_add(out, "%*s", 4 * p->style.indent, "");
+    if (p->own) {
+        text_add(out, "ZL_ATOMIC_%d(", type.bits);
+        text_add(out, s->old ? "x%d =, " : "(void), ", s->old ? s->old->id : 0);
+        text_add(out, "%s, %s, &", group_space(p, s->buffer), name);
+    } else {
+        if (s->old)
+            text_add(out, "x%d = ", s->old->id);
+        text_add(out, "ZL_ATOMIC(%s, u%d, &", name, type.bits);
+    }
     element(p, s->buffer, s->index, -1);
-    program_text(p, &s->value, ", zl_%s_%s, @);\n", word, tile_type_name(type));
+    program_text(p, &s->value, ", zl_%s_%s, @);\n", word, name);
+    if (p->own)
+        style_close(&p->style);
 }
 
 void program_quoted(struct text *out, const char *text) {
